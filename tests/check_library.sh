@@ -31,11 +31,10 @@ done < <(find "$root/src" \( -name '*.c' -o -name '*.cc' \) ! -name '*_test.c' !
 # no_memory is the status for "no memory left for a status": handed out as a
 # pointer like every other, never written.
 # DW.ref.* is how position-independent C++ reaches the routine that unwinds its stack; only the loader writes it.
-# process_faults counts calls for tests; src/base/fault.h says why.
 # process_view is what this process is to the others of its run; src/comm/process.h says why.
 # processor_pays is what was measured of the processor, once a process, or told of another one (ops/units.c).
 globals=$(objdump -t "$library" | awk '
-    $NF == "no_memory" || $NF == "process_faults" || $NF == "process_view" || $NF == "processor_pays" || $NF ~ /^DW\.ref\./ { next }
+    $NF == "no_memory" || $NF == "process_view" || $NF == "processor_pays" || $NF ~ /^DW\.ref\./ { next }
     /^[^ ].*:.*file format/ { member = $1 }
     $0 ~ / O (\.data|\.bss|\.tdata|\.tbss|COMMON|\*COM\*)/ && $0 !~ /\.data\.rel\.ro/ { print member, $NF }')
 if [ -n "$globals" ]; then

@@ -37,7 +37,7 @@ static inline const char *at(const char *name)
 /* put - a file that holds `text`. */
 static inline void put(const char *path, const char *text)
 {
-    CHECK_OK(sheaf__file_write_whole(path, text, strlen(text), NULL));
+    CHECK_OK(sheaf__file_write_whole(path, text, strlen(text)));
 }
 
 /* entries - how many names a folder has. */
@@ -63,7 +63,7 @@ static inline int make_scratch(void **state)
 
 static inline int remove_scratch(void **state)
 {
-    sheaf_status *st = sheaf__remove_tree(scratch.dir, NULL);
+    sheaf_status *st = sheaf__remove_tree(scratch.dir);
     sheaf_status_free(st);
     const int left = count_open_files() - scratch.open_files;
     if (left != 0)

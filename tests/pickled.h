@@ -24,7 +24,7 @@ static inline void pickle_file_as(const char *to, const char *from, const char *
                           sheaf__pickle_make_tensor(doc, e->dtype, e->ndim, e->shape));
     }
     CHECK_OK(sheaf__pickle_made(doc, root));
-    CHECK_OK(sheaf__torch_begin(&w, to, doc, NULL));
+    CHECK_OK(sheaf__torch_begin(&w, to, doc));
     for (int64_t i = 0; i < file->header.count; i++) {
         const sheaf_safetensors_entry *e = &file->header.entry[i];
         char *bytes = malloc((size_t)e->bytes + 1);
@@ -48,14 +48,14 @@ static inline void pickle_adapter(const char *to, const char *from)
 {
     char a[2048], b[2048], *text = NULL;
     size_t size;
-    CHECK_OK(sheaf__make_dirs(to, NULL));
+    CHECK_OK(sheaf__make_dirs(to));
     snprintf(a, sizeof a, "%s/adapter_model.safetensors", from);
     snprintf(b, sizeof b, "%s/adapter_model.bin", to);
     pickle_file(b, a);
     snprintf(a, sizeof a, "%s/adapter_config.json", from);
     snprintf(b, sizeof b, "%s/adapter_config.json", to);
     CHECK_OK(sheaf__file_read_all(&text, &size, a, 1 << 20));
-    CHECK_OK(sheaf__file_write_whole(b, text, size, NULL));
+    CHECK_OK(sheaf__file_write_whole(b, text, size));
     free(text);
 }
 

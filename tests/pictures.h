@@ -58,7 +58,7 @@ static inline void put_picture(const char *path, int width, int height, uint32_t
     n += png_chunk(file + n, "IHDR", head, 13);
     n += png_chunk(file + n, "IDAT", raw, size + 11);
     n += png_chunk(file + n, "IEND", NULL, 0);
-    CHECK_OK(sheaf__file_write_whole(path, file, n, NULL));
+    CHECK_OK(sheaf__file_write_whole(path, file, n));
     free(file);
     free(raw);
 }

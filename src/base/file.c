@@ -364,30 +364,18 @@ sheaf_status *sheaf__file_open_read(int *out, int64_t *size, const char *path)
     return NULL;
 }
 
-/* One pread: bytes moved, or the error number negated. Reads have only the process's hook. */
-static ssize_t read_some(int fd, void *dst, size_t size, int64_t offset)
-{
-    const sheaf_fault_action action = sheaf__fault(NULL, SHEAF_FAULT_READ);
-    const int error = sheaf__fault_errno(action);
-    if (error != 0)
-        return -error;
-    const ssize_t n = pread(fd, dst, action == SHEAF_FAULT_SHORT ? 1 : size, (off_t)offset);
-    return n < 0 ? -errno : n;
-}
-
 sheaf_status *sheaf__file_read_at(int fd, void *dst, size_t size, int64_t offset, const char *path)
 {
     char *at = dst;
     size_t done = 0;
     while (done < size) {
         const size_t want = size - done < MOST_PER_CALL ? size - done : MOST_PER_CALL;
-        const ssize_t got = read_some(fd, at + done, want, offset + (int64_t)done);
-        if (got == -EINTR)
-            continue;
+        const ssize_t got =
+            TEMP_FAILURE_RETRY(pread(fd, at + done, want, (off_t)(offset + (int64_t)done)));
         if (got < 0)
-            return sheaf_found(sheaf_fail(SHEAF_E_IO, "%s: reading at byte %" PRId64, path,
-                                          offset + (int64_t)done),
-                               "%s", strerror((int)-got));
+            return sheaf__found_errno(sheaf_fail(SHEAF_E_IO, "%s: reading at byte %" PRId64, path,
+                                                 offset + (int64_t)done),
+                                      errno);
         if (got == 0) {
             sheaf_status *st = sheaf_fail(SHEAF_E_FORMAT, "%s: the file ends too early", path);
             sheaf_expected(st, "%zu bytes at offset %" PRId64, size, offset);

@@ -4,9 +4,7 @@
  * that says where. Writing: nothing appears under its final name before it is
  * complete and on disk (temporary name, fsync, rename, fsync of the directory).
  * Interrupted and short system calls are continued; a full disk is told with the
- * bytes that were wanted and are left.
- *
- * Every system call here asks the hook of fault.h first. `faults` is NULL outside tests. */
+ * bytes that were wanted and are left. */
 #ifndef SHEAF_BASE_FILE_H
 #define SHEAF_BASE_FILE_H
 
@@ -15,7 +13,6 @@
 #include <stdint.h>
 #include <time.h>
 
-#include "base/fault.h"
 #include "sheaf/status.h"
 
 /* ---- paths and folders ---- */
@@ -91,15 +88,14 @@ sheaf_status *sheaf__file_read_all(char **out, size_t *size, const char *path, s
 typedef struct sheaf_file {
     int fd;
     char *path; /* owned */
-    sheaf_faults *faults;
 } sheaf_file;
 
 /* sheaf__file_create - a new file; one that exists is an error. */
-sheaf_status *sheaf__file_create(sheaf_file *out, const char *path, sheaf_faults *faults);
+sheaf_status *sheaf__file_create(sheaf_file *out, const char *path);
 /* sheaf__file_open_write - an existing file, for a rank that writes its part of it. */
-sheaf_status *sheaf__file_open_write(sheaf_file *out, const char *path, sheaf_faults *faults);
+sheaf_status *sheaf__file_open_write(sheaf_file *out, const char *path);
 /* sheaf__file_open_append - for sheaf__file_append(); created when there is none. */
-sheaf_status *sheaf__file_open_append(sheaf_file *out, const char *path, sheaf_faults *faults);
+sheaf_status *sheaf__file_open_append(sheaf_file *out, const char *path);
 /* sheaf__file_reserve - sets the length and, where the file system can, claims the blocks,
  * so that a full disk is an error now and not after hours. A failure leaves the file empty. */
 sheaf_status *sheaf__file_reserve(sheaf_file *file, int64_t size);
@@ -112,22 +108,21 @@ sheaf_status *sheaf__file_sync(sheaf_file *file);
 sheaf_status *sheaf__file_close(sheaf_file *file);
 
 /* sheaf__make_dir - one folder; one that exists is an error. */
-sheaf_status *sheaf__make_dir(const char *path, sheaf_faults *faults);
+sheaf_status *sheaf__make_dir(const char *path);
 /* sheaf__make_dirs - with parents, durably; those that exist are fine. */
-sheaf_status *sheaf__make_dirs(const char *path, sheaf_faults *faults);
+sheaf_status *sheaf__make_dirs(const char *path);
 /* sheaf__dir_sync - makes the entries of a folder durable. */
-sheaf_status *sheaf__dir_sync(const char *path, sheaf_faults *faults);
+sheaf_status *sheaf__dir_sync(const char *path);
 /* sheaf__rename - replaces a file at `to`; then syncs the folder of `to`. */
-sheaf_status *sheaf__rename(const char *from, const char *to, sheaf_faults *faults);
+sheaf_status *sheaf__rename(const char *from, const char *to);
 /* sheaf__remove_tree - a file, link or folder with all in it; links are not followed.
  * Nothing there is fine. Goes on after a failure and returns the first one. */
-sheaf_status *sheaf__remove_tree(const char *path, sheaf_faults *faults);
+sheaf_status *sheaf__remove_tree(const char *path);
 /* sheaf__file_write_whole - `path` holds these bytes, durably, or what it held before. */
-sheaf_status *sheaf__file_write_whole(const char *path, const void *bytes, size_t size,
-                                      sheaf_faults *faults);
+sheaf_status *sheaf__file_write_whole(const char *path, const void *bytes, size_t size);
 /* sheaf__file_may_write - can it begin to? For commands that work long before they do: makes the
  * file that it would write into, and removes it. Errors: SHEAF_E_IO. */
-sheaf_status *sheaf__file_may_write(const char *path, sheaf_faults *faults);
+sheaf_status *sheaf__file_may_write(const char *path);
 
 /* sheaf__file_lock - flock() of its own, of a file or folder, waiting `most_ms` at most: 0, or -1
  * and errno, which is EWOULDBLOCK where another holds it. */

@@ -13,6 +13,7 @@
 #include "base/status.h"
 #include "base/file.h"
 #include "base/output.h"
+#include "tests/faults/faults.h"
 
 static char *content(const char *path)
 {
@@ -81,8 +82,8 @@ static void test_paths__whole_and_seen_from_a_folder(void **state)
     free(got);
     free(want);
     /* beside it, and through a link to its parent, which lies elsewhere */
-    CHECK_OK(sheaf__make_dirs(folder, NULL));
-    CHECK_OK(sheaf__make_dirs(at("z"), NULL));
+    CHECK_OK(sheaf__make_dirs(folder));
+    CHECK_OK(sheaf__make_dirs(at("z")));
     CHECK_OK(sheaf__path_from(&got, folder, at("z/c.png")));
     assert_string_equal(got, "../../z/c.png");
     free(got);
@@ -194,7 +195,7 @@ static void test_read__only_regular_files(void **state)
 static void test_write__creates_once_and_reserves(void **state)
 {
     sheaf_file file;
-    CHECK_OK(sheaf__file_create(&file, at("new"), NULL));
+    CHECK_OK(sheaf__file_create(&file, at("new")));
     CHECK_OK(sheaf__file_reserve(&file, 100));
     CHECK_OK(sheaf__file_write_at(&file, "xy", 2, 98));
     CHECK_OK(sheaf__file_write_at(&file, "ab", 2, 0));
@@ -204,16 +205,16 @@ static void test_write__creates_once_and_reserves(void **state)
     char *text = content(at("new"));
     assert_true(memcmp(text, "ab\0", 3) == 0 && memcmp(text + 97, "\0xy", 4) == 0);
     free(text);
-    CHECK_FAILS(sheaf__file_create(&file, at("new"), NULL), SHEAF_E_IO, "File exists");
-    CHECK_OK(sheaf__file_open_write(&file, at("new"), NULL));
+    CHECK_FAILS(sheaf__file_create(&file, at("new")), SHEAF_E_IO, "File exists");
+    CHECK_OK(sheaf__file_open_write(&file, at("new")));
     CHECK_OK(sheaf__file_write_at(&file, "z", 1, 1));
     CHECK_OK(sheaf__file_close(&file));
     text = content(at("new"));
     assert_true(memcmp(text, "az\0", 3) == 0);
     free(text);
-    CHECK_FAILS(sheaf__file_open_write(&file, at("none"), NULL), SHEAF_E_IO, "No such file");
+    CHECK_FAILS(sheaf__file_open_write(&file, at("none")), SHEAF_E_IO, "No such file");
     for (int i = 0; i < 2; i++) {
-        CHECK_OK(sheaf__file_open_append(&file, at("log"), NULL));
+        CHECK_OK(sheaf__file_open_append(&file, at("log")));
         CHECK_OK(sheaf__file_append(&file, "line\n", 5));
         CHECK_OK(sheaf__file_close(&file));
     }
@@ -226,10 +227,10 @@ static void test_write__reserved_blocks_are_claimed(void **state)
 {
     sheaf_file file;
     struct stat about;
-    CHECK_OK(sheaf__file_create(&file, at("probe"), NULL));
+    CHECK_OK(sheaf__file_create(&file, at("probe")));
     const bool supported = fallocate(file.fd, 0, 0, 1 << 20) == 0;
     CHECK_OK(sheaf__file_close(&file));
-    CHECK_OK(sheaf__file_create(&file, at("claimed"), NULL));
+    CHECK_OK(sheaf__file_create(&file, at("claimed")));
     CHECK_OK(sheaf__file_reserve(&file, 1 << 20));
     assert_int_equal(fstat(file.fd, &about), 0);
     assert_int_equal(about.st_size, 1 << 20);
@@ -244,10 +245,12 @@ static void test_write__what_cannot_be_claimed_is_given_back(void **state)
     sheaf_faults faults = { .op = SHEAF_FAULT_WRITE, .action = SHEAF_FAULT_ENOSPC, .n = 2 };
     sheaf_file file;
     struct stat about;
-    CHECK_OK(sheaf__file_create(&file, at("half"), &faults));
+    CHECK_OK(sheaf__file_create(&file, at("half")));
+    faults_use(&faults);
     CHECK_OK(sheaf__file_reserve(&file, 1 << 20));
     CHECK_FAILS(sheaf__file_reserve(&file, 1 << 21), SHEAF_E_IO,
                 "room for 2097152 bytes | No space left on device; ");
+    faults_use(NULL);
     assert_int_equal(fstat(file.fd, &about), 0);
     assert_int_equal(about.st_size, 0);
     assert_int_equal(about.st_blocks, 0);
@@ -261,7 +264,7 @@ static void test_write_whole__a_leftover_of_our_number_does_not_matter(void **st
         char *left = NULL;
         sheaf_file file;
         CHECK_OK(sheaf__partial_path(&left, at("left/f"), "partial", i));
-        CHECK_OK(sheaf__file_create(&file, left, NULL));
+        CHECK_OK(sheaf__file_create(&file, left));
         CHECK_OK(sheaf__file_close(&file));
         free(left);
     }
@@ -278,7 +281,7 @@ static void test_write__goes_on_after_short_and_interrupted_calls(void **state)
     for (size_t a = 0; a < ARRAY_LEN(actions); a++)
         for (int n = 1; n < 12; n++) {
             sheaf_faults faults = { .op = SHEAF_FAULT_ANY, .action = actions[a], .n = n };
-            CHECK_OK(sheaf__file_write_whole(at("whole"), "0123456789", 10, &faults));
+            CHECK_OK(UNDER(&faults, sheaf__file_write_whole(at("whole"), "0123456789", 10)));
             char *text = content(at("whole"));
             assert_string_equal(text, "0123456789");
             free(text);
@@ -286,7 +289,7 @@ static void test_write__goes_on_after_short_and_interrupted_calls(void **state)
     sheaf_faults always = {
         .op = SHEAF_FAULT_WRITE, .action = SHEAF_FAULT_SHORT, .n = 1, .from_then_on = true
     };
-    CHECK_OK(sheaf__file_write_whole(at("whole"), "abcdefghij", 10, &always));
+    CHECK_OK(UNDER(&always, sheaf__file_write_whole(at("whole"), "abcdefghij", 10)));
     assert_int_equal(always.seen, 10);
     char *text = content(at("whole"));
     assert_string_equal(text, "abcdefghij");
@@ -296,11 +299,11 @@ static void test_write__goes_on_after_short_and_interrupted_calls(void **state)
 static void test_write__full_disk_says_what_is_free(void **state)
 {
     sheaf_faults faults = { .op = SHEAF_FAULT_WRITE, .action = SHEAF_FAULT_ENOSPC, .n = 1 };
-    CHECK_FAILS(sheaf__file_write_whole(at("full"), "0123456789", 10, &faults), SHEAF_E_IO,
+    CHECK_FAILS(UNDER(&faults, sheaf__file_write_whole(at("full"), "0123456789", 10)), SHEAF_E_IO,
                 "MB are free there | free space");
     assert_int_equal(sheaf__path_kind(at("full")), SHEAF_PATH_NONE);
     sheaf_file file; /* a disk that is truly full */
-    CHECK_OK(sheaf__file_open_write(&file, "/dev/full", NULL));
+    CHECK_OK(sheaf__file_open_write(&file, "/dev/full"));
     CHECK_FAILS(sheaf__file_write_at(&file, "x", 1, 0), SHEAF_E_IO, "No space left on device");
     CHECK_OK(sheaf__file_close(&file));
 }
@@ -312,7 +315,7 @@ static void test_write_whole__any_failing_call_leaves_old_or_new(void **state)
     for (int n = 1;; n++) {
         put(at("d/f"), "old");
         sheaf_faults faults = { .op = SHEAF_FAULT_ANY, .action = SHEAF_FAULT_FAIL, .n = n };
-        sheaf_status *st = sheaf__file_write_whole(at("d/f"), "new text", 8, &faults);
+        sheaf_status *st = UNDER(&faults, sheaf__file_write_whole(at("d/f"), "new text", 8));
         char *text = content(at("d/f"));
         assert_int_equal(entries(at("d")), 1);
         if (st == NULL) {
@@ -330,12 +333,12 @@ static void test_write_whole__any_failing_call_leaves_old_or_new(void **state)
 static void test_may_write__tells_before_and_leaves_nothing(void **state)
 {
     mkdir(at("may"), 0700);
-    CHECK_OK(sheaf__file_may_write(at("may/f"), NULL));
+    CHECK_OK(sheaf__file_may_write(at("may/f")));
     assert_int_equal(entries(at("may")), 0);
     put(at("may/f"), "old");
-    CHECK_OK(sheaf__file_may_write(at("may/f"), NULL));
+    CHECK_OK(sheaf__file_may_write(at("may/f")));
     assert_int_equal(entries(at("may")), 1);
-    CHECK_FAILS(sheaf__file_may_write(at("may/no/f"), NULL), SHEAF_E_IO,
+    CHECK_FAILS(sheaf__file_may_write(at("may/no/f")), SHEAF_E_IO,
                 "may/no/f: cannot create the file |  | No such file");
 }
 
@@ -357,7 +360,7 @@ static bool killed(void (*body)(sheaf_faults *), sheaf_faults faults)
 
 static void write_f(sheaf_faults *faults)
 {
-    if (sheaf__file_write_whole(at("k/f"), "new text", 8, faults) != NULL)
+    if (UNDER(faults, sheaf__file_write_whole(at("k/f"), "new text", 8)) != NULL)
         _exit(1);
 }
 
@@ -367,7 +370,7 @@ static void test_write_whole__a_kill_at_any_call_leaves_old_or_new(void **state)
     for (size_t a = 0; a < ARRAY_LEN(actions); a++) {
         int deaths = 0, olds = 0;
         for (int n = 1;; n++) {
-            CHECK_OK(sheaf__remove_tree(at("k"), NULL));
+            CHECK_OK(sheaf__remove_tree(at("k")));
             mkdir(at("k"), 0700);
             put(at("k/f"), "old");
             const bool died = killed(write_f, (sheaf_faults){ .action = actions[a], .n = n });
@@ -391,10 +394,10 @@ static void test_write_whole__a_kill_at_any_call_leaves_old_or_new(void **state)
 
 /* ---- output folders ---- */
 
-static sheaf_status *make_output(const char *dst, bool replace, sheaf_faults *faults)
+static sheaf_status *make_output(const char *dst, bool replace)
 {
     sheaf_output *output = NULL;
-    sheaf_status *st = sheaf__output_begin(&output, dst, replace, faults);
+    sheaf_status *st = sheaf__output_begin(&output, dst, replace);
     if (st != NULL)
         return st;
     st = sheaf__output_write(output, "a", "new a", 5);
@@ -409,7 +412,7 @@ static sheaf_status *make_output(const char *dst, bool replace, sheaf_faults *fa
 static void test_output__appears_at_commit(void **state)
 {
     sheaf_output *output = NULL;
-    CHECK_OK(sheaf__output_begin(&output, at("o1/deep/dst/"), false, NULL));
+    CHECK_OK(sheaf__output_begin(&output, at("o1/deep/dst/"), false));
     CHECK_OK(sheaf__output_write(output, "a", "text", 4));
     assert_true(sheaf__path_is_partial(sheaf__output_dir(output)));
     assert_int_equal(sheaf__path_kind(at("o1/deep/dst")), SHEAF_PATH_NONE);
@@ -418,22 +421,21 @@ static void test_output__appears_at_commit(void **state)
     assert_string_equal(text, "text");
     free(text);
     assert_int_equal(entries(at("o1/deep")), 1);
-    CHECK_FAILS(make_output(at("o1/deep/dst"), false, NULL), SHEAF_E_ARG,
-                "a folder that is not empty");
-    CHECK_FAILS(make_output(at("o1/deep/dst/a"), false, NULL), SHEAF_E_ARG, "a file");
-    CHECK_FAILS(make_output(at("o1/deep/dst/a"), true, NULL), SHEAF_E_ARG, "a file");
+    CHECK_FAILS(make_output(at("o1/deep/dst"), false), SHEAF_E_ARG, "a folder that is not empty");
+    CHECK_FAILS(make_output(at("o1/deep/dst/a"), false), SHEAF_E_ARG, "a file");
+    CHECK_FAILS(make_output(at("o1/deep/dst/a"), true), SHEAF_E_ARG, "a file");
     for (size_t i = 0; i < 5; i++)
-        CHECK_FAILS(make_output((const char *[]){ "", ".", "..", "/", "x/.." }[i], false, NULL),
+        CHECK_FAILS(make_output((const char *[]){ "", ".", "..", "/", "x/.." }[i], false),
                     SHEAF_E_ARG, "the name of a new folder");
     mkdir(at("empty"), 0700);
-    CHECK_OK(make_output(at("empty"), false, NULL));
+    CHECK_OK(make_output(at("empty"), false));
     assert_int_equal(entries(at("empty")), 2);
 }
 
 static void test_output__not_into_what_is_read(void **state)
 {
-    CHECK_OK(sheaf__make_dirs(at("in/src/deep"), NULL));
-    CHECK_OK(sheaf__make_dirs(at("in/src-2"), NULL));
+    CHECK_OK(sheaf__make_dirs(at("in/src/deep")));
+    CHECK_OK(sheaf__make_dirs(at("in/src-2")));
     assert_int_equal(symlink("src", at("in/link")), 0);
     assert_int_equal(symlink("../src/deep", at("in/src-2/into")), 0);
     static const struct {
@@ -488,14 +490,14 @@ static void test_output__not_into_what_is_read(void **state)
 static void test_output__abandon_leaves_nothing(void **state)
 {
     sheaf_output *output = NULL;
-    CHECK_OK(sheaf__output_begin(&output, at("o2/dst"), false, NULL));
+    CHECK_OK(sheaf__output_begin(&output, at("o2/dst"), false));
     CHECK_OK(sheaf__output_write(output, "a", "text", 4));
     sheaf__output_abandon(output);
     sheaf__output_abandon(NULL);
     assert_int_equal(entries(at("o2")), 0);
-    CHECK_OK(sheaf__output_begin(&output, at("o2/dst"), false, NULL)); /* two at once do not meet */
+    CHECK_OK(sheaf__output_begin(&output, at("o2/dst"), false)); /* two at once do not meet */
     sheaf_output *other = NULL;
-    CHECK_OK(sheaf__output_begin(&other, at("o2/dst"), false, NULL));
+    CHECK_OK(sheaf__output_begin(&other, at("o2/dst"), false));
     assert_string_not_equal(sheaf__output_dir(output), sheaf__output_dir(other));
     CHECK_OK(sheaf__output_write(output, "a", "first", 5));
     CHECK_OK(sheaf__output_write(other, "a", "other", 5));
@@ -530,25 +532,25 @@ static void test_output__removes_what_a_killed_process_left(void **state)
     sheaf_output *output = NULL;
     char *dead[4] = { NULL }, mine[300];
     for (size_t i = 0; i < ARRAY_LEN(stays); i++) {
-        CHECK_OK(sheaf__make_dirs(at(stays[i]), NULL));
+        CHECK_OK(sheaf__make_dirs(at(stays[i])));
         snprintf(mine, sizeof mine, "%s/thesis", stays[i]);
         put(at(mine), "years of work");
     }
     for (int i = 0; i < 2; i++) {
         CHECK_OK(sheaf__partial_path(&dead[i], at("o5/dst"), "partial", i));
         snprintf(mine, sizeof mine, "%s/deep", dead[i]);
-        CHECK_OK(sheaf__make_dirs(mine, NULL));
+        CHECK_OK(sheaf__make_dirs(mine));
     }
     CHECK_OK(sheaf__partial_path(&dead[2], at("o5/dst2"), "partial", 0)); /* of another output */
-    CHECK_OK(sheaf__make_dir(dead[2], NULL));
+    CHECK_OK(sheaf__make_dir(dead[2]));
     CHECK_OK(sheaf__partial_path(&dead[3], at("o5/dst"), "replaced",
                                  0)); /* maybe all that is left of the old one */
-    CHECK_OK(sheaf__make_dir(dead[3], NULL));
-    CHECK_OK(sheaf__output_begin(&output, at("o5/dst"), false,
-                                 NULL)); /* by itself it removes nothing: it could not say so */
+    CHECK_OK(sheaf__make_dir(dead[3]));
+    CHECK_OK(sheaf__output_begin(&output, at("o5/dst"),
+                                 false)); /* by itself it removes nothing: it could not say so */
     assert_int_equal(entries(at("o5")), ARRAY_LEN(stays) + 5);
     told[0] = '\0';
-    CHECK_OK(sheaf__output_sweep(at("o5/dst/"), &events, NULL));
+    CHECK_OK(sheaf__output_sweep(at("o5/dst/"), &events));
     assert_int_equal(entries(at("o5")), ARRAY_LEN(stays) + 3);
     for (int i = 0; i < 4; i++) {
         assert_int_equal(sheaf__path_kind(dead[i]), i < 2 ? SHEAF_PATH_NONE : SHEAF_PATH_DIR);
@@ -561,7 +563,7 @@ static void test_output__removes_what_a_killed_process_left(void **state)
         assert_string_equal(text, "years of work");
         free(text);
     }
-    CHECK_OK(sheaf__output_sweep(at("o5/no/such"), NULL, NULL));
+    CHECK_OK(sheaf__output_sweep(at("o5/no/such"), NULL));
     CHECK_OK(sheaf__output_commit(output));
     assert_int_equal(entries(at("o5")), ARRAY_LEN(stays) + 3);
 }
@@ -573,21 +575,21 @@ static void test_rename_new__replaces_nothing(void **state)
                                 .action = unknown ? SHEAF_FAULT_ENOSYS : SHEAF_FAULT_NONE,
                                 .n = 1,
                                 .from_then_on = true };
-        CHECK_OK(sheaf__remove_tree(at("rn"), NULL));
+        CHECK_OK(sheaf__remove_tree(at("rn")));
         mkdir(at("rn"), 0700);
         put(at("rn/one"), "first");
         put(at("rn/two"), "other");
-        CHECK_OK(sheaf__rename_new(at("rn/one"), at("rn/dst"), &faults));
-        CHECK_FAILS(sheaf__rename_new(at("rn/two"), at("rn/dst"), &faults), SHEAF_E_ARG,
+        CHECK_OK(UNDER(&faults, sheaf__rename_new(at("rn/one"), at("rn/dst"))));
+        CHECK_FAILS(UNDER(&faults, sheaf__rename_new(at("rn/two"), at("rn/dst"))), SHEAF_E_ARG,
                     "rn/dst | nothing there yet | something that came there meanwhile");
-        CHECK_FAILS(sheaf__rename_new(at("rn/none"), at("rn/dst2"), &faults), SHEAF_E_IO,
+        CHECK_FAILS(UNDER(&faults, sheaf__rename_new(at("rn/none"), at("rn/dst2"))), SHEAF_E_IO,
                     "No such file");
         char *text = content(at("rn/dst"));
         assert_string_equal(text, "first");
         free(text);
         assert_int_equal(entries(at("rn")), 2);
         assert_int_equal(symlink("nowhere", at("rn/link")), 0);
-        CHECK_FAILS(sheaf__rename_new(at("rn/two"), at("rn/link"), &faults), SHEAF_E_ARG,
+        CHECK_FAILS(UNDER(&faults, sheaf__rename_new(at("rn/two"), at("rn/link"))), SHEAF_E_ARG,
                     "rn/link");
     }
 }
@@ -595,7 +597,7 @@ static void test_rename_new__replaces_nothing(void **state)
 static void prepare(const char *base, bool old)
 {
     char path[256];
-    CHECK_OK(sheaf__remove_tree(base, NULL));
+    CHECK_OK(sheaf__remove_tree(base));
     mkdir(base, 0700);
     if (!old)
         return;
@@ -635,7 +637,7 @@ static void test_output__any_failing_call_leaves_old_or_new(void **state)
             base = at("o3");
             prepare(base, old);
             sheaf_faults faults = { .action = SHEAF_FAULT_FAIL, .n = n };
-            sheaf_status *st = make_output(at("o3/dst"), old, &faults);
+            sheaf_status *st = UNDER(&faults, make_output(at("o3/dst"), old));
             const int is_new = what_is_there(base, old);
             if (st == NULL && faults.seen < n) {
                 assert_true(is_new && n > 10);
@@ -651,12 +653,12 @@ static void test_output__any_failing_call_leaves_old_or_new(void **state)
 
 static void new_output(sheaf_faults *faults)
 {
-    sheaf_status_free(make_output(at("o4/dst"), false, faults));
+    sheaf_status_free(UNDER(faults, make_output(at("o4/dst"), false)));
 }
 
 static void replacing_output(sheaf_faults *faults)
 {
-    sheaf_status_free(make_output(at("o4/dst"), true, faults));
+    sheaf_status_free(UNDER(faults, make_output(at("o4/dst"), true)));
 }
 
 static void test_output__a_kill_at_any_call_leaves_old_or_new(void **state)
@@ -688,17 +690,17 @@ static void test_output__replaces_where_exchanging_is_unknown(void **state)
 {
     sheaf_faults unknown = { .op = SHEAF_FAULT_RENAME, .action = SHEAF_FAULT_ENOSYS, .n = 1 };
     prepare(at("o4"), true);
-    CHECK_OK(make_output(at("o4/dst"), true, &unknown));
+    CHECK_OK(UNDER(&unknown, make_output(at("o4/dst"), true)));
     assert_int_equal(what_is_there(at("o4"), true), 1);
     assert_int_equal(entries(at("o4")), 1);
     unknown.seen = 0;
     prepare(at("o4"), false);
-    CHECK_OK(make_output(at("o4/dst"), false, &unknown));
+    CHECK_OK(UNDER(&unknown, make_output(at("o4/dst"), false)));
     assert_int_equal(what_is_there(at("o4"), false), 1);
     unknown.seen = 0; /* without replacing, what is there is still not touched */
     sheaf_output *output = NULL;
     prepare(at("o4"), false);
-    CHECK_OK(sheaf__output_begin(&output, at("o4/dst"), false, &unknown));
+    CHECK_OK(UNDER(&unknown, sheaf__output_begin(&output, at("o4/dst"), false)));
     mkdir(at("o4/dst"), 0700);
     put(at("o4/dst/a"), "old a");
     CHECK_FAILS(sheaf__output_commit(output), SHEAF_E_ARG, "another process made meanwhile");
@@ -745,7 +747,8 @@ static void test_output__a_failed_step_puts_the_old_one_back(void **state)
         };
         unknown.seen = 0;
         prepare(at("o4"), true);
-        CHECK_FAILS(make_output(at("o4/dst"), true, &faults), SHEAF_E_IO, "Input/output error");
+        CHECK_FAILS(UNDER(&faults, make_output(at("o4/dst"), true)), SHEAF_E_IO,
+                    "Input/output error");
         assert_int_equal(what_is_there(at("o4"), true), 0);
         assert_int_equal(entries(at("o4")), 1);
     }
@@ -759,40 +762,40 @@ static void test_remove_tree__does_not_follow_links(void **state)
     mkdir(at("gone/sub"), 0700);
     put(at("gone/sub/f"), "x");
     assert_int_equal(symlink(at("keep"), at("gone/link")), 0);
-    CHECK_OK(sheaf__remove_tree(at("gone"), NULL));
+    CHECK_OK(sheaf__remove_tree(at("gone")));
     assert_int_equal(sheaf__path_kind(at("gone")), SHEAF_PATH_NONE);
     assert_int_equal(sheaf__path_kind(at("keep/f")), SHEAF_PATH_FILE);
-    CHECK_OK(sheaf__remove_tree(at("gone"), NULL));
+    CHECK_OK(sheaf__remove_tree(at("gone")));
     char deep[8192];
     size_t n = (size_t)snprintf(deep, sizeof deep, "%s", at("deep"));
     for (int i = 0; i < 66; i++, n += 2)
         strcpy(deep + n, "/d");
-    CHECK_OK(sheaf__make_dirs(deep, NULL));
-    CHECK_FAILS(sheaf__remove_tree(at("deep"), NULL), SHEAF_E_IO, "at most 64 levels");
-    CHECK_OK(sheaf__remove_tree(at("deep/d/d/d"), NULL));
-    CHECK_OK(sheaf__remove_tree(at("deep"), NULL));
+    CHECK_OK(sheaf__make_dirs(deep));
+    CHECK_FAILS(sheaf__remove_tree(at("deep")), SHEAF_E_IO, "at most 64 levels");
+    CHECK_OK(sheaf__remove_tree(at("deep/d/d/d")));
+    CHECK_OK(sheaf__remove_tree(at("deep")));
     put(at("file"), "x");
-    CHECK_OK(sheaf__remove_tree(at("file"), NULL));
+    CHECK_OK(sheaf__remove_tree(at("file")));
     assert_int_equal(sheaf__path_kind(at("file")), SHEAF_PATH_NONE);
 }
 
 static void test_make_dirs__parents_and_files_in_the_way(void **state)
 {
-    CHECK_OK(sheaf__make_dirs(at("m/n/o"), NULL));
-    CHECK_OK(sheaf__make_dirs(at("m/n/o/"), NULL));
+    CHECK_OK(sheaf__make_dirs(at("m/n/o")));
+    CHECK_OK(sheaf__make_dirs(at("m/n/o/")));
     assert_int_equal(sheaf__path_kind(at("m/n/o")), SHEAF_PATH_DIR);
-    CHECK_FAILS(sheaf__make_dir(at("m"), NULL), SHEAF_E_IO, "File exists");
+    CHECK_FAILS(sheaf__make_dir(at("m")), SHEAF_E_IO, "File exists");
     put(at("plain"), "x");
-    CHECK_FAILS(sheaf__make_dirs(at("plain/x"), NULL), SHEAF_E_IO, "plain");
+    CHECK_FAILS(sheaf__make_dirs(at("plain/x")), SHEAF_E_IO, "plain");
 }
 
 static void test_faults__spellings(void **state)
 {
     sheaf_faults f;
-    CHECK_OK(sheaf__faults_parse(&f, "write:3:enospc"));
+    CHECK_OK(faults_parse(&f, "write:3:enospc"));
     assert_true(f.op == SHEAF_FAULT_WRITE && f.n == 3 && f.action == SHEAF_FAULT_ENOSPC &&
                 !f.from_then_on);
-    CHECK_OK(sheaf__faults_parse(&f, "any:12+:kill"));
+    CHECK_OK(faults_parse(&f, "any:12+:kill"));
     assert_true(f.op == SHEAF_FAULT_ANY && f.n == 12 && f.action == SHEAF_FAULT_KILL &&
                 f.from_then_on);
     static const char *const bad[] = { "",
@@ -808,9 +811,11 @@ static void test_faults__spellings(void **state)
                                        "write:1x:fail",
                                        "write:1:fail:" };
     for (size_t i = 0; i < ARRAY_LEN(bad); i++)
-        CHECK_FAILS(sheaf__faults_parse(&f, bad[i]), SHEAF_E_ARG, "SHEAF_FAULT | op:n:action");
+        CHECK_FAILS(faults_parse(&f, bad[i]), SHEAF_E_ARG, "SHEAF_FAULT | op:n:action");
     sheaf_faults memory = { .op = SHEAF_FAULT_MALLOC, .action = SHEAF_FAULT_FAIL, .n = 2 };
-    void *first = sheaf__fault_calloc(&memory, 1, 8), *second = sheaf__fault_calloc(&memory, 1, 8);
+    faults_use(&memory);
+    void *first = calloc(1, 8), *second = calloc(1, 8);
+    faults_use(NULL);
     assert_true(first != NULL && second == NULL);
     free(first);
 }
@@ -823,9 +828,9 @@ static int exit_of_a_write(const char *spec, bool environment)
         sheaf_faults faults;
         if (environment)
             setenv("SHEAF_FAULT", spec, 1);
-        else if (sheaf__faults_parse(&faults, spec) == NULL)
-            sheaf__faults_set(&faults);
-        sheaf_status *st = sheaf__file_write_whole(at("env"), "x", 1, NULL);
+        else if (faults_parse(&faults, spec) == NULL)
+            faults_use(&faults);
+        sheaf_status *st = sheaf__file_write_whole(at("env"), "x", 1);
         _exit(st != NULL);
     }
     int how = 0;
@@ -843,9 +848,9 @@ static void test_faults__of_the_process(void **state)
 
 static void test_write_whole__an_error_of_close_is_one_of_the_write(void **state)
 {
-    CHECK_OK(sheaf__file_write_whole(at("closed"), "old", 3, NULL));
+    CHECK_OK(sheaf__file_write_whole(at("closed"), "old", 3));
     close_fails = true;
-    sheaf_status *st = sheaf__file_write_whole(at("closed"), "new", 3, NULL);
+    sheaf_status *st = sheaf__file_write_whole(at("closed"), "new", 3);
     close_fails = false;
     CHECK_FAILS(st, SHEAF_E_IO, "closing");
     char *text = content(at("closed"));

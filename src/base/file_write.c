@@ -32,30 +32,20 @@ sheaf_status *sheaf__io_fail(int error, const char *path, const char *doing)
                               "what was complete before is untouched");
 }
 
-/* The fault hook for calls that either happen or fail: 0, or an error number. EINTR is
- * the only one that a caller retries. */
-static int ask(sheaf_faults *faults, sheaf_fault_op op)
-{
-    return sheaf__fault_errno(sheaf__fault(faults, op));
-}
+/* A call that gives 0, or -1 with errno; again while a signal interrupts it: 0, or the error
+ * number. */
+#define ERROR_OF(call) (TEMP_FAILURE_RETRY(call) == 0 ? 0 : errno)
 
 /* name: what messages call it. */
-static sheaf_status *open_file(sheaf_file *out, const char *path, const char *name, int flags,
-                               sheaf_faults *faults)
+static sheaf_status *open_file(sheaf_file *out, const char *path, const char *name, int flags)
 {
-    *out = (sheaf_file){ .fd = -1, .faults = faults };
+    *out = (sheaf_file){ .fd = -1 };
     char *copy = strdup(name);
     if (copy == NULL)
         return sheaf_fail(SHEAF_E_MEMORY, "%s: out of memory", name);
-    int fd = -1, error;
-    do {
-        error = ask(faults, SHEAF_FAULT_OPEN);
-        if (error == 0) {
-            fd = open(path, O_WRONLY | O_CLOEXEC | flags, 0666);
-            error = fd < 0 ? errno : 0;
-        }
-    } while (error == EINTR);
-    if (error != 0) {
+    const int fd = TEMP_FAILURE_RETRY(open(path, O_WRONLY | O_CLOEXEC | flags, 0666)),
+              error = errno;
+    if (fd < 0) {
         free(copy);
         return sheaf__io_fail(
             error, name, flags & O_CREAT ? "cannot create the file" : "cannot open for writing");
@@ -65,29 +55,24 @@ static sheaf_status *open_file(sheaf_file *out, const char *path, const char *na
     return NULL;
 }
 
-sheaf_status *sheaf__file_create(sheaf_file *out, const char *path, sheaf_faults *faults)
+sheaf_status *sheaf__file_create(sheaf_file *out, const char *path)
 {
-    return open_file(out, path, path, O_CREAT | O_EXCL, faults);
+    return open_file(out, path, path, O_CREAT | O_EXCL);
 }
 
-sheaf_status *sheaf__file_open_write(sheaf_file *out, const char *path, sheaf_faults *faults)
+sheaf_status *sheaf__file_open_write(sheaf_file *out, const char *path)
 {
-    return open_file(out, path, path, 0, faults);
+    return open_file(out, path, path, 0);
 }
 
-sheaf_status *sheaf__file_open_append(sheaf_file *out, const char *path, sheaf_faults *faults)
+sheaf_status *sheaf__file_open_append(sheaf_file *out, const char *path)
 {
-    return open_file(out, path, path, O_CREAT | O_APPEND, faults);
+    return open_file(out, path, path, O_CREAT | O_APPEND);
 }
 
 sheaf_status *sheaf__file_reserve(sheaf_file *file, int64_t size)
 {
-    int error;
-    do {
-        error = ask(file->faults, SHEAF_FAULT_WRITE);
-        if (error == 0 && ftruncate(file->fd, (off_t)size) != 0)
-            error = errno;
-    } while (error == EINTR);
+    int error = ERROR_OF(ftruncate(file->fd, (off_t)size));
     while (error == 0 && size > 0 && fallocate(file->fd, 0, 0, (off_t)size) != 0) {
         if (errno == EOPNOTSUPP || errno == ENOSYS)
             break; /* the file system cannot claim blocks; a full disk will show later */
@@ -98,44 +83,22 @@ sheaf_status *sheaf__file_reserve(sheaf_file *file, int64_t size)
         return NULL;
     /* ext4 keeps what it could claim: others want that space, and what is told is free is without
      * it. Where this fails too, the file is removed all the same. */
-    while (ftruncate(file->fd, 0) != 0 && errno == EINTR)
-        ;
+    (void)ERROR_OF(ftruncate(file->fd, 0));
     return sheaf_expected(sheaf__io_fail(error, file->path, "claiming space"),
                           "room for %" PRId64 " bytes", size);
 }
 
-/* One write, at `offset` or appended when it is -1: bytes moved, or the error number negated. */
-static ssize_t write_some(sheaf_file *file, const void *src, size_t size, int64_t offset)
-{
-    const sheaf_fault_action action = sheaf__fault(file->faults, SHEAF_FAULT_WRITE);
-    const int error = sheaf__fault_errno(action);
-    if (error != 0)
-        return -error;
-    if (action == SHEAF_FAULT_TORN)
-        size /= 2;
-    else if (action == SHEAF_FAULT_SHORT)
-        size = 1;
-    const ssize_t n =
-        offset < 0 ? write(file->fd, src, size) : pwrite(file->fd, src, size, (off_t)offset);
-    if (action == SHEAF_FAULT_TORN) {
-        sheaf_faults now = { SHEAF_FAULT_ANY, SHEAF_FAULT_KILL, 1, false, 0, NULL };
-        sheaf__fault(&now, SHEAF_FAULT_WRITE);
-    }
-    return n < 0 ? -errno : n;
-}
-
+/* At `offset`, or appended when it is -1. */
 static sheaf_status *write_all(sheaf_file *file, const char *src, size_t size, int64_t offset)
 {
     size_t done = 0;
     while (done < size) {
         const size_t want = size - done < MOST_PER_CALL ? size - done : MOST_PER_CALL;
-        const ssize_t n =
-            write_some(file, src + done, want, offset < 0 ? -1 : offset + (int64_t)done);
-        if (n == -EINTR)
-            continue;
-        if (n <=
-            0) { /* POSIX does not say what 0 means; without this it would be an endless loop */
-            sheaf_status *st = sheaf__io_fail(n == 0 ? EIO : (int)-n, file->path, "writing");
+        const ssize_t n = TEMP_FAILURE_RETRY(
+            offset < 0 ? write(file->fd, src + done, want)
+                       : pwrite(file->fd, src + done, want, (off_t)(offset + (int64_t)done)));
+        if (n <= 0) { /* POSIX does not say what 0 means; it would be an endless loop */
+            sheaf_status *st = sheaf__io_fail(n == 0 ? EIO : errno, file->path, "writing");
             return offset < 0
                        ? sheaf_expected(st, "%zu bytes appended", size)
                        : sheaf_expected(st, "%zu bytes written at byte %" PRId64, size, offset);
@@ -163,20 +126,9 @@ sheaf_status *sheaf__file_append(sheaf_file *file, const void *src, size_t size)
     return write_all(file, src, size, -1);
 }
 
-static int sync_fd(int fd, sheaf_faults *faults)
-{
-    int error;
-    do {
-        error = ask(faults, SHEAF_FAULT_FSYNC);
-        if (error == 0)
-            error = fsync(fd) == 0 ? 0 : errno;
-    } while (error == EINTR);
-    return error;
-}
-
 sheaf_status *sheaf__file_sync(sheaf_file *file)
 {
-    const int error = sync_fd(file->fd, file->faults);
+    const int error = ERROR_OF(fsync(file->fd));
     return error == 0 ? NULL : sheaf__io_fail(error, file->path, "fsync");
 }
 
@@ -193,32 +145,23 @@ sheaf_status *sheaf__file_close(sheaf_file *file)
 
 /* ---- folders ---- */
 
-static int make_dir(const char *path, sheaf_faults *faults)
+sheaf_status *sheaf__make_dir(const char *path)
 {
-    int error;
-    do
-        error = ask(faults, SHEAF_FAULT_MKDIR);
-    while (error == EINTR);
-    return error != 0 ? error : mkdir(path, 0777) == 0 ? 0 : errno;
-}
-
-sheaf_status *sheaf__make_dir(const char *path, sheaf_faults *faults)
-{
-    const int error = make_dir(path, faults);
+    const int error = ERROR_OF(mkdir(path, 0777));
     return error == 0 ? NULL : sheaf__io_fail(error, path, "cannot make the folder");
 }
 
 /* The entry of a new folder must outlast a power failure as what will be in it does. */
-static sheaf_status *sync_parent(const char *path, sheaf_faults *faults)
+static sheaf_status *sync_parent(const char *path)
 {
     char *parent = NULL;
     sheaf_status *st = sheaf__path_parent(&parent, path);
-    TRY(st, sheaf__dir_sync(parent, faults));
+    TRY(st, sheaf__dir_sync(parent));
     free(parent);
     return st;
 }
 
-sheaf_status *sheaf__make_dirs(const char *path, sheaf_faults *faults)
+sheaf_status *sheaf__make_dirs(const char *path)
 {
     char *copy = strdup(path);
     if (copy == NULL)
@@ -230,12 +173,12 @@ sheaf_status *sheaf__make_dirs(const char *path, sheaf_faults *faults)
         const char kept = *p;
         *p = '\0';
         if (sheaf__path_kind(copy) != SHEAF_PATH_DIR) {
-            const int error = make_dir(copy, faults);
+            const int error = ERROR_OF(mkdir(copy, 0777));
             /* another process may have made it meanwhile */
             if (error != 0 && sheaf__path_kind(copy) != SHEAF_PATH_DIR)
                 st = sheaf__io_fail(error, copy, "cannot make the folder");
             else
-                st = sync_parent(copy, faults);
+                st = sync_parent(copy);
         }
         *p = kept;
         if (kept == '\0')
@@ -245,18 +188,10 @@ sheaf_status *sheaf__make_dirs(const char *path, sheaf_faults *faults)
     return st;
 }
 
-sheaf_status *sheaf__dir_sync(const char *path, sheaf_faults *faults)
+sheaf_status *sheaf__dir_sync(const char *path)
 {
-    int error, fd = -1;
-    do {
-        error = ask(faults, SHEAF_FAULT_OPEN);
-        if (error == 0)
-            fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        if (error == 0 && fd < 0)
-            error = errno;
-    } while (error == EINTR);
-    if (error == 0)
-        error = sync_fd(fd, faults);
+    const int fd = TEMP_FAILURE_RETRY(open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    int error = fd < 0 ? errno : ERROR_OF(fsync(fd));
     if (fd >= 0 && (error == EINVAL || error == EOPNOTSUPP))
         error = 0; /* some network file systems cannot sync a folder: it is theirs to keep it */
     if (fd >= 0)
@@ -264,20 +199,15 @@ sheaf_status *sheaf__dir_sync(const char *path, sheaf_faults *faults)
     return error == 0 ? NULL : sheaf__io_fail(error, path, "fsync of the folder");
 }
 
-sheaf_status *sheaf__rename(const char *from, const char *to, sheaf_faults *faults)
+sheaf_status *sheaf__rename(const char *from, const char *to)
 {
     char *parent = NULL;
     sheaf_status *st = sheaf__path_parent(&parent, to);
     if (st != NULL)
         return st;
-    int error;
-    do
-        error = ask(faults, SHEAF_FAULT_RENAME);
-    while (error == EINTR);
-    if (error == 0 && rename(from, to) != 0)
-        error = errno;
+    const int error = ERROR_OF(rename(from, to));
     st = error != 0 ? sheaf_in(sheaf__io_fail(error, to, "renaming to it"), "%s", from)
-                    : sheaf__dir_sync(parent, faults);
+                    : sheaf__dir_sync(parent);
     free(parent);
     return st;
 }
@@ -290,25 +220,19 @@ static void keep_first(sheaf_status **kept, sheaf_status *st)
         sheaf_status_free(st);
 }
 
-static int unlink_one(int dir, const char *name, int flags, sheaf_faults *faults)
+static int unlink_one(int dir, const char *name, int flags)
 {
-    int error;
-    do
-        error = ask(faults, SHEAF_FAULT_UNLINK);
-    while (error == EINTR);
-    if (error == 0 && unlinkat(dir, name, flags) != 0 && errno != ENOENT)
-        error = errno;
-    return error;
+    const int error = ERROR_OF(unlinkat(dir, name, flags));
+    return error == ENOENT ? 0 : error;
 }
 
-static sheaf_status *remove_at(int dir, const char *name, const char *path, int depth,
-                               sheaf_faults *faults)
+static sheaf_status *remove_at(int dir, const char *name, const char *path, int depth)
 {
     struct stat about;
     if (fstatat(dir, name, &about, AT_SYMLINK_NOFOLLOW) != 0)
         return errno == ENOENT ? NULL : sheaf__io_fail(errno, path, "removing");
     if (!S_ISDIR(about.st_mode)) {
-        const int error = unlink_one(dir, name, 0, faults);
+        const int error = unlink_one(dir, name, 0);
         return error == 0 ? NULL : sheaf__io_fail(error, path, "removing");
     }
     if (depth == DEEPEST_TREE)
@@ -329,33 +253,32 @@ static sheaf_status *remove_at(int dir, const char *name, const char *path, int 
             continue;
         keep_first(&st, sheaf__path_join(&below, path, entry->d_name));
         if (below != NULL)
-            keep_first(&st, remove_at(dirfd(list), entry->d_name, below, depth + 1, faults));
+            keep_first(&st, remove_at(dirfd(list), entry->d_name, below, depth + 1));
         free(below);
     }
     closedir(list);
-    const int error = st != NULL ? 0 : unlink_one(dir, name, AT_REMOVEDIR, faults);
+    const int error = st != NULL ? 0 : unlink_one(dir, name, AT_REMOVEDIR);
     if (error != 0)
         st = sheaf__io_fail(error, path, "removing");
     return st;
 }
 
-sheaf_status *sheaf__remove_tree(const char *path, sheaf_faults *faults)
+sheaf_status *sheaf__remove_tree(const char *path)
 {
-    return remove_at(AT_FDCWD, path, path, 0, faults);
+    return remove_at(AT_FDCWD, path, path, 0);
 }
 
 /* A new file with the name of what is not finished, the next while that is taken: by a
  * killed process that had our number, or by another thread. Messages name `path`.
  *   temporary  out: its name (malloc'd); NULL after a failure */
-static sheaf_status *create_temporary(sheaf_file *file, char **temporary, const char *path,
-                                      sheaf_faults *faults)
+static sheaf_status *create_temporary(sheaf_file *file, char **temporary, const char *path)
 {
     for (int i = 0;; i++) {
         *temporary = NULL;
         sheaf_status *st = sheaf__partial_path(temporary, path, "partial", i);
         if (st != NULL)
             return st;
-        st = open_file(file, *temporary, path, O_CREAT | O_EXCL, faults);
+        st = open_file(file, *temporary, path, O_CREAT | O_EXCL);
         if (st == NULL)
             return NULL;
         const bool taken = sheaf__path_kind(*temporary) != SHEAF_PATH_NONE;
@@ -367,37 +290,36 @@ static sheaf_status *create_temporary(sheaf_file *file, char **temporary, const 
     }
 }
 
-sheaf_status *sheaf__file_write_whole(const char *path, const void *bytes, size_t size,
-                                      sheaf_faults *faults)
+sheaf_status *sheaf__file_write_whole(const char *path, const void *bytes, size_t size)
 {
     sheaf_file file;
     char *temporary;
-    sheaf_status *st = create_temporary(&file, &temporary, path, faults);
+    sheaf_status *st = create_temporary(&file, &temporary, path);
     if (st != NULL)
         return st;
     st = sheaf__file_write_at(&file, bytes, size, 0);
     TRY(st, sheaf__file_sync(&file));
     if (st != NULL)
-        sheaf_status_free(sheaf__remove_tree(temporary, faults));
+        sheaf_status_free(sheaf__remove_tree(temporary));
     keep_first(&st, sheaf__file_close(&file));
     if (st == NULL) {
-        st = sheaf__rename(temporary, path, faults);
+        st = sheaf__rename(temporary, path);
         if (st != NULL)
-            sheaf_status_free(sheaf__remove_tree(temporary, faults));
+            sheaf_status_free(sheaf__remove_tree(temporary));
     }
     free(temporary);
     return st;
 }
 
-sheaf_status *sheaf__file_may_write(const char *path, sheaf_faults *faults)
+sheaf_status *sheaf__file_may_write(const char *path)
 {
     sheaf_file file;
     char *temporary;
-    sheaf_status *st = create_temporary(&file, &temporary, path, faults);
+    sheaf_status *st = create_temporary(&file, &temporary, path);
     if (st != NULL)
         return st;
     st = sheaf__file_close(&file);
-    keep_first(&st, sheaf__remove_tree(temporary, faults));
+    keep_first(&st, sheaf__remove_tree(temporary));
     free(temporary);
     return st;
 }

@@ -9,7 +9,7 @@ static void lay(const char *root, const char *path, const char *text)
     char whole[300], parent[300];
     snprintf(whole, sizeof whole, "%s%s", root, path);
     snprintf(parent, sizeof parent, "%.*s", (int)(strrchr(whole, '/') - whole), whole);
-    CHECK_OK(sheaf__make_dirs(parent, NULL));
+    CHECK_OK(sheaf__make_dirs(parent));
     put(whole, text);
 }
 

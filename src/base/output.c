@@ -19,7 +19,6 @@ struct sheaf_output {
     int claim; /* of DST itself, where it is filled from within: one at a time */
     bool replace;
     bool inside; /* the partial folder lies in DST */
-    sheaf_faults *faults;
 };
 
 enum { TRIES = 1000 };
@@ -233,20 +232,19 @@ static int lock_folder(int *out, const char *path)
 
 /* Removes the folder at `path` unless somebody writes it: then, and when it cannot be removed, it
  * stays; it hinders no later write. */
-static void remove_dead(const char *path, const sheaf_events *events, sheaf_faults *faults)
+static void remove_dead(const char *path, const sheaf_events *events)
 {
     int lock = -1;
     if (lock_folder(&lock, path) != 0)
         return;
-    sheaf_status *st = sheaf__remove_tree(path, faults);
+    sheaf_status *st = sheaf__remove_tree(path);
     if (st == NULL)
         sheaf_note(events, "%s: removed, left by a sheaf that was killed", path);
     sheaf_status_free(st);
     close(lock);
 }
 
-static sheaf_status *sweep_folder(const char *folder, const char *last, const sheaf_events *events,
-                                  sheaf_faults *faults)
+static sheaf_status *sweep_folder(const char *folder, const char *last, const sheaf_events *events)
 {
     char **names = NULL;
     int64_t n = 0;
@@ -263,20 +261,20 @@ static sheaf_status *sweep_folder(const char *folder, const char *last, const sh
             continue;
         st = sheaf__path_join(&path, folder, names[i]);
         if (st == NULL)
-            remove_dead(path, events, faults);
+            remove_dead(path, events);
         free(path);
     }
     sheaf__names_free(names, n);
     return st;
 }
 
-sheaf_status *sheaf__output_sweep(const char *dst, const sheaf_events *events, sheaf_faults *faults)
+sheaf_status *sheaf__output_sweep(const char *dst, const sheaf_events *events)
 {
     char *settled = NULL, *parent = NULL;
     sheaf_status *st = settle_dst(&settled, dst, false);
     TRY(st, sheaf__path_parent(&parent, settled));
-    TRY(st, sweep_folder(parent, last_of(settled), events, faults));
-    TRY(st, sweep_folder(settled, last_of(settled), events, faults));
+    TRY(st, sweep_folder(parent, last_of(settled), events));
+    TRY(st, sweep_folder(settled, last_of(settled), events));
     free(settled);
     free(parent);
     return st;
@@ -299,7 +297,7 @@ static sheaf_status *lock_partial(sheaf_output *output, bool *lost)
     if (error == 0 || *lost || error == EOPNOTSUPP || error == ENOLCK || error == ENOSYS ||
         error == EINVAL || error == EBADF)
         return NULL;
-    sheaf_status_free(sheaf__remove_tree(output->partial, output->faults));
+    sheaf_status_free(sheaf__remove_tree(output->partial));
     return sheaf__io_fail(error, output->partial, "cannot lock the folder");
 }
 
@@ -318,7 +316,7 @@ static sheaf_status *make_partial(sheaf_output *output)
         free(path);
         if (st != NULL)
             return st;
-        st = sheaf__make_dir(output->partial, output->faults);
+        st = sheaf__make_dir(output->partial);
         bool taken = st != NULL && sheaf__path_kind(output->partial) != SHEAF_PATH_NONE;
         TRY(st, lock_partial(output, &taken));
         if (!taken || i == TRIES)
@@ -347,7 +345,7 @@ static sheaf_status *begin(sheaf_output *output)
     if (st == NULL && there && sheaf__path_is_mount(output->dst))
         return begin_inside(output);
     TRY(st, sheaf__path_parent(&output->parent, output->dst));
-    TRY(st, sheaf__make_dirs(output->parent, output->faults));
+    TRY(st, sheaf__make_dirs(output->parent));
     TRY(st, make_partial(output));
     if (st == NULL || !there || sheaf_status_code(st) != SHEAF_E_IO)
         return st;
@@ -355,15 +353,13 @@ static sheaf_status *begin(sheaf_output *output)
     return begin_inside(output);
 }
 
-sheaf_status *sheaf__output_begin(sheaf_output **out, const char *dst, bool replace,
-                                  sheaf_faults *faults)
+sheaf_status *sheaf__output_begin(sheaf_output **out, const char *dst, bool replace)
 {
-    sheaf_output *output = sheaf__fault_calloc(faults, 1, sizeof *output);
+    sheaf_output *output = calloc(1, sizeof *output);
     if (output == NULL)
         return sheaf_fail(SHEAF_E_MEMORY, "%s: out of memory", dst);
     output->lock = output->claim = -1;
     output->replace = replace;
-    output->faults = faults;
     sheaf_status *st = settle_dst(&output->dst, dst, replace);
     TRY(st, begin(output));
     if (st == NULL)
@@ -382,7 +378,7 @@ sheaf_status *sheaf__output_create(sheaf_file *file, sheaf_output *output, const
 {
     char *path = NULL;
     sheaf_status *st = sheaf__path_join(&path, output->partial, name);
-    TRY(st, sheaf__file_create(file, path, output->faults));
+    TRY(st, sheaf__file_create(file, path));
     free(path);
     return st;
 }
@@ -402,15 +398,9 @@ sheaf_status *sheaf__output_write(sheaf_output *output, const char *name, const 
     return st != NULL ? st : closed;
 }
 
-static int rename_with(const char *from, const char *to, unsigned flags, sheaf_faults *faults)
+static int rename_with(const char *from, const char *to, unsigned flags)
 {
-    int error;
-    do
-        error = sheaf__fault_errno(sheaf__fault(faults, SHEAF_FAULT_RENAME));
-    while (error == EINTR);
-    if (error != 0)
-        return error;
-    return renameat2(AT_FDCWD, from, AT_FDCWD, to, flags) == 0 ? 0 : errno;
+    return TEMP_FAILURE_RETRY(renameat2(AT_FDCWD, from, AT_FDCWD, to, flags)) == 0 ? 0 : errno;
 }
 
 static bool not_known(int error)
@@ -418,13 +408,13 @@ static bool not_known(int error)
     return error == ENOSYS || error == EINVAL || error == EOPNOTSUPP;
 }
 
-sheaf_status *sheaf__rename_new(const char *from, const char *to, sheaf_faults *faults)
+sheaf_status *sheaf__rename_new(const char *from, const char *to)
 {
     char *parent = NULL;
     sheaf_status *st = sheaf__path_parent(&parent, to);
     if (st != NULL)
         return st;
-    int error = rename_with(from, to, RENAME_NOREPLACE, faults);
+    int error = rename_with(from, to, RENAME_NOREPLACE);
     if (not_known(error)) /* a second name, then the first away */
         error = link(from, to) != 0 ? errno : unlink(from) != 0 ? errno : 0;
     if (error == EEXIST)
@@ -434,7 +424,7 @@ sheaf_status *sheaf__rename_new(const char *from, const char *to, sheaf_faults *
             "another name");
     else
         st = error != 0 ? sheaf__io_fail(error, to, "renaming the complete file to it")
-                        : sheaf__dir_sync(parent, faults);
+                        : sheaf__dir_sync(parent);
     free(parent);
     return st;
 }
@@ -448,14 +438,14 @@ static int swap_in_two_steps(const sheaf_output *output)
     sheaf_status_free(st);
     if (st != NULL)
         return ENOMEM;
-    int error = rename_with(output->dst, old, 0, output->faults);
+    int error = rename_with(output->dst, old, 0);
     if (error == 0) {
-        error = rename_with(output->partial, output->dst, 0, output->faults);
+        error = rename_with(output->partial, output->dst, 0);
         if (error != 0)
-            rename_with(old, output->dst, 0, output->faults);
+            rename_with(old, output->dst, 0);
         else /* the old content gets the partial name, as after an exchange; if not, it is just left
                 over */
-            rename_with(old, output->partial, 0, output->faults);
+            rename_with(old, output->partial, 0);
     }
     free(old);
     return error;
@@ -466,15 +456,13 @@ static int put_once(const sheaf_output *output, bool *old_left)
 {
     *old_left = output->replace && sheaf__path_kind(output->dst) == SHEAF_PATH_DIR;
     if (*old_left) {
-        const int error =
-            rename_with(output->partial, output->dst, RENAME_EXCHANGE, output->faults);
+        const int error = rename_with(output->partial, output->dst, RENAME_EXCHANGE);
         return not_known(error) ? swap_in_two_steps(output) : error;
     }
-    const int error = rename_with(output->partial, output->dst, RENAME_NOREPLACE, output->faults);
+    const int error = rename_with(output->partial, output->dst, RENAME_NOREPLACE);
     /* An empty folder at DST is replaced by a plain rename; one that is not empty is refused. */
-    return error == EEXIST || not_known(error)
-               ? rename_with(output->partial, output->dst, 0, output->faults)
-               : error;
+    return error == EEXIST || not_known(error) ? rename_with(output->partial, output->dst, 0)
+                                               : error;
 }
 
 /* Puts the partial folder at DST; *old_left says that the old content is now at the partial name.
@@ -501,21 +489,21 @@ static sheaf_status *put_in_place(const sheaf_output *output, bool *old_left)
 sheaf_status *sheaf__output_commit(sheaf_output *output)
 {
     bool old_left = false;
-    sheaf_status *st = sheaf__dir_sync(output->partial, output->faults);
+    sheaf_status *st = sheaf__dir_sync(output->partial);
     if (st == NULL && output->inside) {
         st = check_dst(output->dst, false); /* no other process wrote there meanwhile */
-        TRY(st, sheaf__fill(output->dst, output->partial, output->faults));
+        TRY(st, sheaf__fill(output->dst, output->partial));
     } else if (st == NULL)
         st = put_in_place(output, &old_left);
     if (st != NULL || output->inside) {
         sheaf__output_abandon(output);
         return st;
     }
-    st = sheaf__dir_sync(output->parent, output->faults);
+    st = sheaf__dir_sync(output->parent);
     if (st != NULL)
         sheaf_try_this(st, "%s is in place, but may be lost if the machine stops now", output->dst);
     else if (old_left) /* the old one stays, under a name that says what it is, if this fails */
-        sheaf_status_free(sheaf__remove_tree(output->partial, output->faults));
+        sheaf_status_free(sheaf__remove_tree(output->partial));
     output_free(output);
     return st;
 }
@@ -524,6 +512,6 @@ void sheaf__output_abandon(sheaf_output *output)
 {
     if (output == NULL)
         return;
-    sheaf_status_free(sheaf__remove_tree(output->partial, output->faults));
+    sheaf_status_free(sheaf__remove_tree(output->partial));
     output_free(output);
 }

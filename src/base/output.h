@@ -19,8 +19,7 @@ typedef struct sheaf_output sheaf_output;
  * in it, and commit moves what is in that up, configs and manifests last (output_fill.h). With
  * `replace` true a folder there is exchanged at commit, then deleted; until then it stays as it is.
  */
-sheaf_status *sheaf__output_begin(sheaf_output **out, const char *dst, bool replace,
-                                  sheaf_faults *faults);
+sheaf_status *sheaf__output_begin(sheaf_output **out, const char *dst, bool replace);
 /* sheaf__output_check - could it begin at `dst`, with `replace` false? For commands that work long
  * before they begin. Errors: SHEAF_E_ARG. */
 sheaf_status *sheaf__output_check(const char *dst);
@@ -28,11 +27,10 @@ sheaf_status *sheaf__output_check(const char *dst);
  * beside and in it with our mark in their names (see sheaf__partial_path()) that nobody writes.
  * Everything else stays, and what cannot be removed. For whoever is about to begin `dst` and has
  * somebody to tell. Errors: SHEAF_E_MEMORY. */
-sheaf_status *sheaf__output_sweep(const char *dst, const sheaf_events *events,
-                                  sheaf_faults *faults);
+sheaf_status *sheaf__output_sweep(const char *dst, const sheaf_events *events);
 /* sheaf__rename_new - `from`, a file, becomes `to`, durably; of several that try at once one wins.
  * Errors: SHEAF_E_ARG when something is there. */
-sheaf_status *sheaf__rename_new(const char *from, const char *to, sheaf_faults *faults);
+sheaf_status *sheaf__rename_new(const char *from, const char *to);
 /* sheaf__output_inside - *out: `path` from the root and without links (malloc'd), if it is `folder`
  * or lies in it, else NULL. Neither has to exist. Errors: SHEAF_E_MEMORY, SHEAF_E_IO. */
 sheaf_status *sheaf__output_inside(char **out, const char *path, const char *folder);

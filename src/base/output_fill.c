@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 bool sheaf__path_is_mount(const char *path)
 {
@@ -36,17 +37,14 @@ static int turn_of(const char *name)
 }
 
 /* The error number. */
-static int move(const char *to_dir, const char *from_dir, const char *name, sheaf_faults *faults)
+static int move(const char *to_dir, const char *from_dir, const char *name)
 {
     char *from = NULL, *to = NULL;
     sheaf_status *st = sheaf__path_join(&from, from_dir, name);
     TRY(st, sheaf__path_join(&to, to_dir, name));
     int error = st != NULL ? ENOMEM : 0;
-    if (error == 0)
-        do
-            error = sheaf__fault_errno(sheaf__fault(faults, SHEAF_FAULT_RENAME));
-        while (error == EINTR);
-    if (error == 0 && renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_NOREPLACE) != 0)
+    if (error == 0 &&
+        TEMP_FAILURE_RETRY(renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_NOREPLACE)) != 0)
         error = errno;
     if (error == ENOSYS || error == EINVAL ||
         error == EOPNOTSUPP) { /* a file system that cannot promise it */
@@ -59,7 +57,7 @@ static int move(const char *to_dir, const char *from_dir, const char *name, shea
     return error;
 }
 
-sheaf_status *sheaf__fill(const char *dst, const char *from, sheaf_faults *faults)
+sheaf_status *sheaf__fill(const char *dst, const char *from)
 {
     char **names = NULL;
     int64_t n = 0, moved = 0;
@@ -71,7 +69,7 @@ sheaf_status *sheaf__fill(const char *dst, const char *from, sheaf_faults *fault
         for (int64_t i = 0; i < n && st == NULL; i++) {
             if (turn_of(names[i]) != turn)
                 continue;
-            const int error = move(dst, from, names[i], faults);
+            const int error = move(dst, from, names[i]);
             if (error != 0)
                 st = sheaf_in(sheaf__io_fail(error, names[i], "moving it into the folder"), "%s",
                               dst);
@@ -80,11 +78,11 @@ sheaf_status *sheaf__fill(const char *dst, const char *from, sheaf_faults *fault
         }
     for (int64_t i = 0; st != NULL && i < n && moved > 0; i++)
         if (gone[i])
-            (void)move(from, dst, names[i], NULL);
+            (void)move(from, dst, names[i]);
     if (st == NULL)
         sheaf_status_free(
-            sheaf__remove_tree(from, faults)); /* empty; if it stays, its name says what it is */
-    if (st == NULL && (st = sheaf__dir_sync(dst, faults)) != NULL)
+            sheaf__remove_tree(from)); /* empty; if it stays, its name says what it is */
+    if (st == NULL && (st = sheaf__dir_sync(dst)) != NULL)
         sheaf_try_this(st, "%s is in place, but may be lost if the machine stops now", dst);
     sheaf__names_free(names, n);
     free(gone);

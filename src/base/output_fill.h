@@ -11,6 +11,6 @@ bool sheaf__path_is_mount(const char *path);
 /* sheaf__fill - moves all that is in `from` into `dst`, on the same file system, then removes
  * `from` and syncs `dst`. Nothing is replaced. What says that the rest is whole goes last: an
  * index, then a config, then latest or manifest.json. On failure what was moved is moved back. */
-sheaf_status *sheaf__fill(const char *dst, const char *from, sheaf_faults *faults);
+sheaf_status *sheaf__fill(const char *dst, const char *from);
 
 #endif

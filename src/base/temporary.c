@@ -27,7 +27,7 @@ static void remove_dead(const char *path)
 {
     const int fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0 && is_there(fd, path))
-        sheaf_status_free(sheaf__remove_tree(path, NULL));
+        sheaf_status_free(sheaf__remove_tree(path));
     if (fd >= 0)
         close(fd);
 }

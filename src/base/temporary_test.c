@@ -70,9 +70,9 @@ static void test_temporary__of_the_dead(void **state)
         assert_int_equal(about.st_mode & 077, 0);
         close(lock);
         close(again);
-        CHECK_OK(sheaf__remove_tree(other, NULL));
-        CHECK_OK(sheaf__remove_tree(mine, NULL));
-        CHECK_OK(sheaf__remove_tree(next, NULL));
+        CHECK_OK(sheaf__remove_tree(other));
+        CHECK_OK(sheaf__remove_tree(mine));
+        CHECK_OK(sheaf__remove_tree(next));
     }
 }
 
@@ -98,7 +98,7 @@ static int setup(void **state)
 
 static int teardown(void **state)
 {
-    sheaf_status_free(sheaf__remove_tree(folder, NULL));
+    sheaf_status_free(sheaf__remove_tree(folder));
     return 0;
 }
 

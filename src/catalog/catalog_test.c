@@ -28,7 +28,7 @@ static void write_numbers(void)
     static float number[NUMBERS];
     for (int i = 0; i < NUMBERS; i++)
         number[i] = (float)i;
-    CHECK_OK(sheaf__file_write_whole(at("numbers"), number, sizeof number, NULL));
+    CHECK_OK(sheaf__file_write_whole(at("numbers"), number, sizeof number));
 }
 
 static sheaf_catalog *new_catalog(int *file)
@@ -451,7 +451,7 @@ static void test_file__is_another_than_the_one_whose_header_was_read(void **stat
         for (int known = 0; known <= 1; known++) { /* to the catalog, before the header was read */
             sheaf_safetensors *header = NULL;
             int file;
-            CHECK_OK(sheaf__file_write_whole(at("headed"), bytes, sizeof bytes - 1, NULL));
+            CHECK_OK(sheaf__file_write_whole(at("headed"), bytes, sizeof bytes - 1));
             const int fd = open(at("headed"), O_WRONLY);
             assert_int_equal(futimens(fd, old), 0);
             sheaf_catalog *c = NULL;
@@ -460,7 +460,7 @@ static void test_file__is_another_than_the_one_whose_header_was_read(void **stat
             if (known)
                 CHECK_OK(sheaf__catalog_file(&file, c, at("headed"), &header->mark));
             if (replaced) {
-                CHECK_OK(sheaf__file_write_whole(at("another"), bytes, sizeof bytes - 1, NULL));
+                CHECK_OK(sheaf__file_write_whole(at("another"), bytes, sizeof bytes - 1));
                 assert_int_equal(utimensat(AT_FDCWD, at("another"), old, 0), 0);
                 assert_int_equal(rename(at("another"), at("headed")), 0);
             } else

@@ -93,7 +93,7 @@ static sheaf_catalog *make(const world *w)
             end += (size_t)n * each;
         }
         snprintf(path, sizeof path, "part%d", r);
-        CHECK_OK(sheaf__file_write_whole(at(path), bytes, end, NULL));
+        CHECK_OK(sheaf__file_write_whole(at(path), bytes, end));
         CHECK_OK(sheaf__catalog_file(&file, c, at(path), NULL));
         for (int t = 0; t < tensors; t++) {
             char name[32];
@@ -609,7 +609,7 @@ static sheaf_catalog *make_doubles(const doubles *d)
                 value[t][i] = d->value[r][t] < 0 ? 0 : (float)number(&key);
         }
         snprintf(path, sizeof path, "part%d", r);
-        CHECK_OK(sheaf__file_write_whole(at(path), value, sizeof value, NULL));
+        CHECK_OK(sheaf__file_write_whole(at(path), value, sizeof value));
         CHECK_OK(sheaf__catalog_file(&file, c, at(path), NULL));
         for (int t = 0; t < 5; t++) {
             sheaf_logical *l;
@@ -659,7 +659,7 @@ static void check_twins(int same, const char *found)
             for (int i = 0; i < BIG; i++)
                 bytes[t][i] = 0x3f000000u + (uint32_t)(i * 77 + t * 1001 + (t < same ? 0 : r) * 13);
         snprintf(path, sizeof path, "twin%d", r);
-        CHECK_OK(sheaf__file_write_whole(at(path), bytes, sizeof bytes, NULL));
+        CHECK_OK(sheaf__file_write_whole(at(path), bytes, sizeof bytes));
         CHECK_OK(sheaf__catalog_file(&file, c, at(path), NULL));
         for (int t = 0; t < TENSORS; t++) {
             char name[32];

@@ -142,7 +142,7 @@ static const char *tokens_file(const tables *t, int64_t seq)
         .name = "cross_image", .dtype = SHEAF_F32, .ndim = 4, .shape = { ROWS, 3, CROSS, CROSS }
     };
     sheaf_safetensors_writer *w;
-    CHECK_OK(sheaf__safetensors_begin(&w, at("same.safetensors"), spec, 8, NULL, 0, NULL));
+    CHECK_OK(sheaf__safetensors_begin(&w, at("same.safetensors"), spec, 8, NULL, 0));
     write_rows(w, 0, t->ids, seq);
     write_rows(w, 1, t->labels, seq);
     write_rows(w, 2, t->position, seq);
@@ -367,7 +367,7 @@ static void test_pixels__a_file_that_is_gone_or_changed_stops_everyone(void **st
 {
     sheaf_data *data = opened(at("captcha"), true);
     const int64_t row = 2;
-    CHECK_OK(sheaf__rename(picture(2), at("kept.png"), NULL));
+    CHECK_OK(sheaf__rename(picture(2), at("kept.png")));
     for (int again = 0; again < 2; again++) {
         pthread_t thread[4];
         sheaf_data_announce(data, &row, 1);
@@ -382,7 +382,7 @@ static void test_pixels__a_file_that_is_gone_or_changed_stops_everyone(void **st
         put_picture(picture(2), 12, 12, 77);
     }
     CHECK_OK(load_one(data, 3));
-    CHECK_OK(sheaf__rename(at("kept.png"), picture(2), NULL));
+    CHECK_OK(sheaf__rename(at("kept.png"), picture(2)));
     CHECK_OK(load_one(data, row)); /* it is as it was */
     sheaf_data_close(data);
 }
@@ -393,11 +393,11 @@ static void test_hash__knows_the_bytes_of_the_images_not_their_place(void **stat
     sheaf_data *data = opened(at("captcha"), true);
     strcpy(first, sheaf_data_hash(data));
     sheaf_data_close(data);
-    CHECK_OK(sheaf__rename(at("captcha"), at("moved"), NULL));
+    CHECK_OK(sheaf__rename(at("captcha"), at("moved")));
     data = opened(at("moved"), true);
     assert_string_equal(sheaf_data_hash(data), first);
     sheaf_data_close(data);
-    CHECK_OK(sheaf__rename(at("moved"), at("captcha"), NULL));
+    CHECK_OK(sheaf__rename(at("moved"), at("captcha")));
     put_picture(picture(5), 10 + 7 * 5, 40 - 3 * 5, 99); /* another picture of the same size */
     data = opened(at("captcha"), true);
     assert_string_not_equal(sheaf_data_hash(data), first);
@@ -593,7 +593,7 @@ static void test_words__tokenizer_and_template_are_found_or_given(void **state)
     char *bytes;
     size_t size;
     CHECK_OK(sheaf__file_read_all(&bytes, &size, tokenizer, 1 << 24));
-    CHECK_OK(sheaf__file_write_whole(at("tokenizer.model"), bytes, size, NULL));
+    CHECK_OK(sheaf__file_write_whole(at("tokenizer.model"), bytes, size));
     free(bytes);
     int32_t one[1];
     first_tokens(one, 1, &options);

@@ -620,7 +620,7 @@ static void test_cache__that_changes_in_use_is_an_error(void **state)
     sheaf_data *data = NULL;
     const sheaf_batch batch = { .tokens = id, .seq = 8 };
     file_with("data.jsonl", good, sizeof good - 1);
-    CHECK_OK(sheaf__remove_tree(at("caches"), NULL));
+    CHECK_OK(sheaf__remove_tree(at("caches")));
     CHECK_OK(open_cached(&data, text, "data.jsonl"));
     assert_true(sheaf_data_reads_files(data));
     CHECK_OK(sheaf_data_batch(&batch, data, (int64_t[]){ 0, 1 }, 2));
@@ -637,7 +637,7 @@ static void test_cache__that_changes_in_use_is_an_error(void **state)
     sheaf__names_free(names, n);
     CHECK_FAILS(sheaf_data_batch(&batch, data, (int64_t[]){ 1 }, 1), SHEAF_E_FORMAT,
                 "token: the file ends too early");
-    CHECK_OK(sheaf__remove_tree(at("caches"), NULL));
+    CHECK_OK(sheaf__remove_tree(at("caches")));
     CHECK_OK(sheaf_data_batch(&batch, data, (int64_t[]){ 0 }, 1));
     assert_int_equal(id[3], 'c');
     sheaf_data_close(data);

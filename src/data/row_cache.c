@@ -24,7 +24,7 @@ static sheaf_status *tag_folder(const char *dir)
     char *path = NULL;
     sheaf_status *st = sheaf__path_join(&path, dir, "CACHEDIR.TAG");
     if (st == NULL && sheaf__path_kind(path) == SHEAF_PATH_NONE)
-        st = sheaf__file_write_whole(path, tag, sizeof tag - 1, NULL);
+        st = sheaf__file_write_whole(path, tag, sizeof tag - 1);
     free(path);
     return st;
 }
@@ -132,7 +132,7 @@ static sheaf_status *make_folder(sheaf__row_cache_writer *w, const char *dir)
         return st;
     w->made_above = sheaf__path_kind(w->above) == SHEAF_PATH_NONE;
     w->made = sheaf__path_kind(dir) == SHEAF_PATH_NONE;
-    st = sheaf__make_dirs(dir, NULL);
+    st = sheaf__make_dirs(dir);
     return st == NULL ? tag_folder(dir) : st;
 }
 
@@ -148,8 +148,8 @@ sheaf_status *sheaf__row_cache_begin(sheaf__row_cache_writer **out, const char *
     snprintf(w->key, sizeof w->key, "%s", key);
     sheaf_status *st = make_folder(w, dir);
     TRY(st, sheaf__path_join(&path, dir, key));
-    TRY(st, sheaf__output_sweep(path, events, NULL));
-    TRY(st, sheaf__output_begin(&w->output, path, true, NULL));
+    TRY(st, sheaf__output_sweep(path, events));
+    TRY(st, sheaf__output_begin(&w->output, path, true));
     TRY(st, start(w));
     free(path);
     if (st != NULL)

@@ -373,7 +373,7 @@ static void test_sentencepiece__damaged_models_do_no_harm(void **state)
 
 static void put_bytes(const char *path, const char *bytes, size_t size)
 {
-    CHECK_OK(sheaf__file_write_whole(path, bytes, size, NULL));
+    CHECK_OK(sheaf__file_write_whole(path, bytes, size));
 }
 
 static void test_sentencepiece__files_that_are_no_models_are_refused(void **state)

@@ -99,15 +99,13 @@ sheaf_status *sheaf__safetensors_plan(char **header, size_t *size, int64_t *offs
  *   metadata  npairs of them, or none: {"format", "pt"} is what transformers asks for */
 sheaf_status *sheaf__safetensors_begin(sheaf_safetensors_writer **out, const char *path,
                                        const sheaf_safetensors_spec *specs, int64_t count,
-                                       const sheaf_safetensors_pair *metadata, int64_t npairs,
-                                       sheaf_faults *faults);
+                                       const sheaf_safetensors_pair *metadata, int64_t npairs);
 /* sheaf__safetensors_join - the same file from another process, once one has begun it: what is
  * given must be the same. To be left, not finished. Errors: SHEAF_E_LAYOUT where it has
  * another length; SHEAF_E_IO where there is none. */
 sheaf_status *sheaf__safetensors_join(sheaf_safetensors_writer **out, const char *path,
                                       const sheaf_safetensors_spec *specs, int64_t count,
-                                      const sheaf_safetensors_pair *metadata, int64_t npairs,
-                                      sheaf_faults *faults);
+                                      const sheaf_safetensors_pair *metadata, int64_t npairs);
 /* sheaf__safetensors_leave - fsync, close, free (in any case); the file stays. Accepts NULL. */
 sheaf_status *sheaf__safetensors_leave(sheaf_safetensors_writer *writer);
 /* What was written of each tensor, as two numbers [count][2], is told to the process that finishes,

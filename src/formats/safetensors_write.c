@@ -171,13 +171,12 @@ static sheaf_status *copy_specs(sheaf_safetensors_writer *w, const sheaf_safeten
 /* A writer without a file: every target has its place, which the header tells. */
 static sheaf_status *plan_file(sheaf_safetensors_writer **out, char **header, size_t *size,
                                int64_t *whole, const sheaf_safetensors_spec *specs, int64_t count,
-                               const sheaf_safetensors_pair *metadata, int64_t npairs,
-                               sheaf_faults *faults)
+                               const sheaf_safetensors_pair *metadata, int64_t npairs)
 {
     int64_t total = 0;
-    sheaf_safetensors_writer *w = sheaf__fault_calloc(faults, 1, sizeof *w);
+    sheaf_safetensors_writer *w = calloc(1, sizeof *w);
     if (w != NULL)
-        w->target = sheaf__fault_calloc(faults, (size_t)count, sizeof *w->target);
+        w->target = calloc((size_t)count, sizeof *w->target);
     if (w == NULL || w->target == NULL) {
         free(w);
         return sheaf_fail(SHEAF_E_MEMORY, "out of memory");
@@ -205,7 +204,7 @@ sheaf_status *sheaf__safetensors_plan(char **header, size_t *size, int64_t *offs
 {
     sheaf_safetensors_writer *w = NULL;
     int64_t whole = 0;
-    sheaf_status *st = plan_file(&w, header, size, &whole, specs, count, metadata, npairs, NULL);
+    sheaf_status *st = plan_file(&w, header, size, &whole, specs, count, metadata, npairs);
     if (st != NULL)
         return st;
     for (int64_t i = 0; i < count; i++)
@@ -216,18 +215,16 @@ sheaf_status *sheaf__safetensors_plan(char **header, size_t *size, int64_t *offs
 
 sheaf_status *sheaf__safetensors_begin(sheaf_safetensors_writer **out, const char *path,
                                        const sheaf_safetensors_spec *specs, int64_t count,
-                                       const sheaf_safetensors_pair *metadata, int64_t npairs,
-                                       sheaf_faults *faults)
+                                       const sheaf_safetensors_pair *metadata, int64_t npairs)
 {
     char *header = NULL;
     size_t size = 0;
     int64_t whole = 0;
     sheaf_safetensors_writer *w = NULL;
-    sheaf_status *st =
-        plan_file(&w, &header, &size, &whole, specs, count, metadata, npairs, faults);
+    sheaf_status *st = plan_file(&w, &header, &size, &whole, specs, count, metadata, npairs);
     if (st != NULL)
         return sheaf_in(st, "%s", path);
-    st = sheaf__file_create(&w->file, path, faults);
+    st = sheaf__file_create(&w->file, path);
     if (st != NULL) {
         writer_free(w);
         free(header);
@@ -245,20 +242,18 @@ sheaf_status *sheaf__safetensors_begin(sheaf_safetensors_writer **out, const cha
 
 sheaf_status *sheaf__safetensors_join(sheaf_safetensors_writer **out, const char *path,
                                       const sheaf_safetensors_spec *specs, int64_t count,
-                                      const sheaf_safetensors_pair *metadata, int64_t npairs,
-                                      sheaf_faults *faults)
+                                      const sheaf_safetensors_pair *metadata, int64_t npairs)
 {
     char *header = NULL;
     size_t size = 0;
     int64_t whole = 0;
     sheaf_safetensors_writer *w = NULL;
-    sheaf_status *st =
-        plan_file(&w, &header, &size, &whole, specs, count, metadata, npairs, faults);
+    sheaf_status *st = plan_file(&w, &header, &size, &whole, specs, count, metadata, npairs);
     if (st != NULL)
         return sheaf_in(st, "%s", path);
     free(header);
     w->joined = true;
-    st = sheaf__file_open_write(&w->file, path, faults);
+    st = sheaf__file_open_write(&w->file, path);
     TRY(st, sheaf__joined_length(&w->file, whole));
     if (st == NULL)
         *out = w;
@@ -370,7 +365,7 @@ void sheaf__safetensors_abandon(sheaf_safetensors_writer *w)
     if (w == NULL)
         return;
     if (!w->joined)
-        sheaf_status_free(sheaf__remove_tree(w->file.path, w->file.faults));
+        sheaf_status_free(sheaf__remove_tree(w->file.path));
     sheaf_status_free(sheaf__file_close(&w->file));
     writer_free(w);
 }

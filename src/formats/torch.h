@@ -71,12 +71,12 @@ typedef struct sheaf_torch_writer sheaf_torch_writer;
  * is encoded during begin; nothing of it is needed afterwards. Tensor i of the calls below is
  * doc->tensor[i]. */
 sheaf_status *sheaf__torch_begin(sheaf_torch_writer **out, const char *path,
-                                 const sheaf_pickle_doc *doc, sheaf_faults *faults);
+                                 const sheaf_pickle_doc *doc);
 /* sheaf__torch_join - the same file from another process, once one has begun it: `doc` must be the
  * same. To be left, not finished. Errors: SHEAF_E_LAYOUT where it has another length; SHEAF_E_IO
  * where there is none. */
 sheaf_status *sheaf__torch_join(sheaf_torch_writer **out, const char *path,
-                                const sheaf_pickle_doc *doc, sheaf_faults *faults);
+                                const sheaf_pickle_doc *doc);
 /* sheaf__torch_leave - fsync, close, free (in any case); the file stays. Accepts NULL. */
 sheaf_status *sheaf__torch_leave(sheaf_torch_writer *writer);
 /* What was written of each tensor, as numbers [count][SHEAF__TORCH_TOLD], is told to the process

@@ -46,16 +46,15 @@ static void writer_free(sheaf_torch_writer *w)
     free(w);
 }
 
-static sheaf_status *writer_new(sheaf_torch_writer **out, const char *path, int64_t count,
-                                sheaf_faults *faults)
+static sheaf_status *writer_new(sheaf_torch_writer **out, const char *path, int64_t count)
 {
-    sheaf_torch_writer *w = sheaf__fault_calloc(faults, 1, sizeof *w);
+    sheaf_torch_writer *w = calloc(1, sizeof *w);
     if (w != NULL) {
         w->count = count;
         w->entries = BEFORE + count + AFTER;
-        w->target = sheaf__fault_calloc(faults, (size_t)count, sizeof *w->target);
-        w->entry = sheaf__fault_calloc(faults, (size_t)w->entries, sizeof *w->entry);
-        w->names = sheaf__fault_calloc(faults, (size_t)w->entries, NAME_BYTES);
+        w->target = calloc((size_t)count, sizeof *w->target);
+        w->entry = calloc((size_t)w->entries, sizeof *w->entry);
+        w->names = calloc((size_t)w->entries, NAME_BYTES);
     }
     if (w == NULL || w->target == NULL || w->entry == NULL || w->names == NULL) {
         if (w != NULL)
@@ -108,12 +107,12 @@ static sheaf_status *write_small(sheaf_torch_writer *w, int64_t entry, const cha
 
 /* A writer without a file, and data.pkl. */
 static sheaf_status *plan_file(sheaf_torch_writer **out, char **pickle, const char *path,
-                               const sheaf_pickle_doc *doc, sheaf_faults *faults)
+                               const sheaf_pickle_doc *doc)
 {
     size_t size = 0;
     sheaf_torch_writer *w = NULL;
     sheaf_status *st = sheaf_in(sheaf__pickle_encode(pickle, &size, doc), "%s", path);
-    TRY(st, writer_new(&w, path, doc->ntensors, faults));
+    TRY(st, writer_new(&w, path, doc->ntensors));
     if (st == NULL && (st = sheaf_in(place(w, doc, size), "%s", path)) != NULL)
         writer_free(w);
     if (st == NULL)
@@ -132,11 +131,10 @@ static sheaf_status *whole_size(int64_t *bytes, const sheaf_torch_writer *w)
     return st;
 }
 
-static sheaf_status *create(sheaf_torch_writer *w, const char *path, const char *pickle,
-                            sheaf_faults *faults)
+static sheaf_status *create(sheaf_torch_writer *w, const char *path, const char *pickle)
 {
     int64_t bytes = 0;
-    sheaf_status *st = sheaf__file_create(&w->file, path, faults);
+    sheaf_status *st = sheaf__file_create(&w->file, path);
     if (st != NULL) {
         writer_free(w);
         return st;
@@ -152,12 +150,12 @@ static sheaf_status *create(sheaf_torch_writer *w, const char *path, const char 
 }
 
 sheaf_status *sheaf__torch_begin(sheaf_torch_writer **out, const char *path,
-                                 const sheaf_pickle_doc *doc, sheaf_faults *faults)
+                                 const sheaf_pickle_doc *doc)
 {
     char *pickle = NULL;
     sheaf_torch_writer *w = NULL;
-    sheaf_status *st = plan_file(&w, &pickle, path, doc, faults);
-    TRY(st, create(w, path, pickle, faults));
+    sheaf_status *st = plan_file(&w, &pickle, path, doc);
+    TRY(st, create(w, path, pickle));
     free(pickle);
     if (st == NULL)
         *out = w;
@@ -175,16 +173,16 @@ static sheaf_status *check_length(const sheaf_torch_writer *w)
 }
 
 sheaf_status *sheaf__torch_join(sheaf_torch_writer **out, const char *path,
-                                const sheaf_pickle_doc *doc, sheaf_faults *faults)
+                                const sheaf_pickle_doc *doc)
 {
     char *pickle = NULL;
     sheaf_torch_writer *w = NULL;
-    sheaf_status *st = plan_file(&w, &pickle, path, doc, faults);
+    sheaf_status *st = plan_file(&w, &pickle, path, doc);
     free(pickle);
     if (st != NULL)
         return st;
     w->joined = true;
-    st = sheaf__file_open_write(&w->file, path, faults);
+    st = sheaf__file_open_write(&w->file, path);
     TRY(st, check_length(w));
     if (st == NULL)
         *out = w;
@@ -321,7 +319,7 @@ void sheaf__torch_abandon(sheaf_torch_writer *w)
     if (w == NULL)
         return;
     if (!w->joined)
-        sheaf_status_free(sheaf__remove_tree(w->file.path, w->file.faults));
+        sheaf_status_free(sheaf__remove_tree(w->file.path));
     sheaf_status_free(sheaf__file_close(&w->file));
     writer_free(w);
 }

@@ -399,7 +399,7 @@ static void test_write__beyond_32_bits(void **state)
     size_t size = 0;
     int64_t next = 0, length = 0;
     int fd = -1;
-    CHECK_OK(sheaf__file_create(&file, path, NULL));
+    CHECK_OK(sheaf__file_create(&file, path));
     for (int i = 0; i < 5; i++) {
         e[i].header = next;
         CHECK_OK(sheaf__zip_place(&e[i]));

@@ -112,7 +112,7 @@ static sheaf_status *save(sheaf__dialogue *d, const char *path)
         st = sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s", path), "something to save"),
                          "nothing was said yet");
     TRY(st, write_down(&text, d, path));
-    TRY(st, sheaf__file_write_whole(path, text, strlen(text), NULL));
+    TRY(st, sheaf__file_write_whole(path, text, strlen(text)));
     const sheaf_hash held = sheaf__hash(text == NULL ? "" : text, text == NULL ? 0 : strlen(text));
     free(text);
     if (st == NULL) {

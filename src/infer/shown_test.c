@@ -413,7 +413,7 @@ static void test_dialogue__is_loaded_from_anywhere(void **state)
                                          "\"image\": \"../a.png\"}" };
     char *here = getcwd(NULL, 0);
     put_pictures();
-    CHECK_OK(sheaf__make_dirs(at("talks"), NULL));
+    CHECK_OK(sheaf__make_dirs(at("talks")));
     for (int i = 0; i < 2; i++) {
         sheaf_config c = config_of(families[i]);
         sheaf__wording w;

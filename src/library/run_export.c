@@ -158,7 +158,7 @@ sheaf_status *sheaf__run_export_remove(sheaf_status *st, const char *path, bool 
     if (together)
         st = sheaf__process_agree(st);
     if (path != NULL && (!together || sheaf__process_first()))
-        sheaf_status_free(sheaf__remove_tree(path, NULL));
+        sheaf_status_free(sheaf__remove_tree(path));
     return st;
 }
 

@@ -462,7 +462,7 @@ static void remove_temporary(sheaf__run_model *run)
 {
     if (run->temporary == NULL)
         return;
-    sheaf_status_free(sheaf__remove_tree(run->temporary, NULL));
+    sheaf_status_free(sheaf__remove_tree(run->temporary));
     close(run->lock);
     free(run->temporary);
     run->temporary = NULL;

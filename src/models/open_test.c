@@ -118,9 +118,9 @@ static void test_open__a_pickled_model_is_the_same(void **state)
     sheaf__open_options how = { .model = golden("llama/tiny_llama/hf"), .slices = 8 };
     sheaf__opened want = { 0 }, got = { 0 };
     snprintf(from, sizeof from, "%s/config.json", golden("llama/tiny_llama/hf"));
-    CHECK_OK(sheaf__make_dirs(at("model"), NULL));
+    CHECK_OK(sheaf__make_dirs(at("model")));
     CHECK_OK(sheaf__file_read_all(&text, &size, from, 1 << 20));
-    CHECK_OK(sheaf__file_write_whole(at("model/config.json"), text, size, NULL));
+    CHECK_OK(sheaf__file_write_whole(at("model/config.json"), text, size));
     free(text);
     snprintf(from, sizeof from, "%s/model.safetensors", golden("llama/tiny_llama/hf"));
     CHECK_OK(sheaf__open_model(&want, &how));
@@ -132,7 +132,7 @@ static void test_open__a_pickled_model_is_the_same(void **state)
         same_tensors(got.weights, want.weights);
         sheaf__opened_close(&got);
     }
-    CHECK_OK(sheaf__file_write_whole(at("model/pytorch_model.bin"), "x", 1, NULL));
+    CHECK_OK(sheaf__file_write_whole(at("model/pytorch_model.bin"), "x", 1));
     CHECK_FAILS(sheaf__open_model(&got, &how), SHEAF_E_FORMAT, "pytorch_model.bin: damaged");
     sheaf__opened_close(&got);
     sheaf__opened_close(&want);
@@ -176,9 +176,9 @@ static void test_open__shards_without_an_index_may_be_wrapped(void **state)
     sheaf__open_options how = { .model = golden("llama/tiny_llama/hf"), .slices = 8 };
     sheaf__opened want = { 0 }, got = { 0 };
     snprintf(from, sizeof from, "%s/config.json", golden("llama/tiny_llama/hf"));
-    CHECK_OK(sheaf__make_dirs(at("shards"), NULL));
+    CHECK_OK(sheaf__make_dirs(at("shards")));
     CHECK_OK(sheaf__file_read_all(&text, &size, from, 1 << 20));
-    CHECK_OK(sheaf__file_write_whole(at("shards/config.json"), text, size, NULL));
+    CHECK_OK(sheaf__file_write_whole(at("shards/config.json"), text, size));
     free(text);
     snprintf(from, sizeof from, "%s/model.safetensors", golden("llama/tiny_llama/hf"));
     wrap_names(at("shards/model-00001-of-00001.safetensors"), from);

@@ -107,7 +107,7 @@ sheaf_status *sheaf_provenance_add(const char *path, const sheaf_provenance *run
     sheaf__text_add(&text, "}\n");
     const size_t size = text.size;
     TRY(st, sheaf__text_take(&all, &text));
-    TRY(st, sheaf__file_write_whole(path, all, size, NULL));
+    TRY(st, sheaf__file_write_whole(path, all, size));
     sheaf__text_release(&text);
     free(base);
     free(all);

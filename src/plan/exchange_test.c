@@ -62,7 +62,7 @@ static void make_data(const char *path, int vocab)
         ids[i] = mask[i] ? 3 + (i * i * 7 + row) % (vocab - 3) : 0;
         labels[i] = mask[i] && (full_rows || t > row) ? ids[i] : -100;
     }
-    CHECK_OK(sheaf__safetensors_begin(&file, path, spec, 3, NULL, 0, NULL));
+    CHECK_OK(sheaf__safetensors_begin(&file, path, spec, 3, NULL, 0));
     CHECK_OK(sheaf__safetensors_write(file, 0, 0, mask, sizeof mask));
     CHECK_OK(sheaf__safetensors_write(file, 1, 0, ids, sizeof ids));
     CHECK_OK(sheaf__safetensors_write(file, 2, 0, labels, sizeof labels));

@@ -60,10 +60,10 @@ sheaf_status *sheaf_profile_may_replace(const char *path)
 {
     sheaf_profile before = { 0 };
     if (sheaf__path_kind(path) == SHEAF_PATH_NONE)
-        return sheaf__file_may_write(path, NULL);
+        return sheaf__file_may_write(path);
     sheaf_status *other = sheaf_profile_read(&before, path);
     sheaf_profile_release(&before);
-    return other == NULL ? sheaf__file_may_write(path, NULL)
+    return other == NULL ? sheaf__file_may_write(path)
                          : sheaf_try_this(other, "another name: only a profile is replaced");
 }
 
@@ -104,7 +104,7 @@ sheaf_status *sheaf_profile_write(const sheaf_profile *p, const char *path)
     sheaf__json_end(&j);
     sheaf__text_add(&j.text, "\n");
     sheaf_status *st = sheaf__text_take(&text, &j.text);
-    TRY(st, sheaf__file_write_whole(path, text, strlen(text), NULL));
+    TRY(st, sheaf__file_write_whole(path, text, strlen(text)));
     free(text);
     return st;
 }

@@ -126,7 +126,7 @@ sheaf_status *sheaf__export_adapter(const char *dst, bool replace, const sheaf_l
     sheaf_status *st = list_adapter(&l, lora);
     TRY(st, sheaf_lora_options_json(&config, &options));
     TRY(st, sheaf__origin_weights(print, progress));
-    TRY(st, sheaf_peft_begin(&folder, dst, config, print, l.spec, l.count, replace, NULL));
+    TRY(st, sheaf_peft_begin(&folder, dst, config, print, l.spec, l.count, replace));
     if (st == NULL) {
         origin from = { masters, base, l.spec, l.name, l.fused, sheaf__kernels_for(NULL) };
         st = sheaf__folder_write_all(folder, rows, &from, CHUNK);
@@ -204,7 +204,7 @@ static sheaf_status *export_from(const char *dst, const char *checkpoint,
     const char *name = o->base_name != NULL ? o->base_name : o->model;
     sheaf_status *st = sheaf_checkpoint_open(&from, checkpoint);
     TRY(st, sheaf__checkpoint_source(&masters, from));
-    TRY(st, sheaf__output_sweep(dst, events, NULL));
+    TRY(st, sheaf__output_sweep(dst, events));
     TRY(st, o->method == SHEAF_METHOD_LORA
                 ? sheaf__export_adapter(dst, true, opened->lora, name, masters, opened->weights,
                                         sheaf_checkpoint_progress(from))

@@ -51,5 +51,5 @@ sheaf_status *sheaf__host_cache_path(char **out, const char *first_host, const c
 
 sheaf_status *sheaf__host_cache_remove(const char *folder)
 {
-    return folder == NULL ? NULL : sheaf__remove_tree(folder, NULL);
+    return folder == NULL ? NULL : sheaf__remove_tree(folder);
 }

@@ -51,7 +51,7 @@ sheaf_status *sheaf__judged_write(const sheaf__judged *j, const char *out)
     if (st == NULL && j->best == 0)
         remove(path); /* of steps that will be done again */
     else if (st == NULL)
-        st = sheaf__file_write_whole(path, text.at, text.size, NULL);
+        st = sheaf__file_write_whole(path, text.at, text.size);
     sheaf__text_release(&text);
     free(path);
     return st;

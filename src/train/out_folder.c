@@ -258,7 +258,7 @@ sheaf_status *sheaf__out_prepare(sheaf__out_folder *f, const char *recipe)
                    o->out);
     TRY(st, take(f));
     TRY(st, sheaf__path_join(&path, o->out, "settings"));
-    TRY(st, sheaf__file_write_whole(path, recipe, strlen(recipe), NULL));
+    TRY(st, sheaf__file_write_whole(path, recipe, strlen(recipe)));
     if (st != NULL && f->lock >= 0 && !o->resume && !f->anew)
         sheaf__out_leave_no_trace(f);
     free(path);

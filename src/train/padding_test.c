@@ -208,7 +208,7 @@ static void test_padding__ranks_checkpointing_and_stops_change_no_byte(void **st
                   .checkpointing = true };
     train(&whole);
     train(&ranks);
-    CHECK_OK(sheaf__remove_tree(at("ranks/adapter"), NULL));
+    CHECK_OK(sheaf__remove_tree(at("ranks/adapter")));
     ranks.steps = 4;
     ranks.resume = true;
     train(&ranks);
@@ -387,7 +387,7 @@ static void test_pack__ranks_checkpointing_and_stops_change_no_byte(void **state
     ranks.steps = 2;
     train(&whole);
     train(&ranks);
-    CHECK_OK(sheaf__remove_tree(at("pack-ranks/adapter"), NULL));
+    CHECK_OK(sheaf__remove_tree(at("pack-ranks/adapter")));
     ranks.steps = 3;
     ranks.resume = true;
     train(&ranks);

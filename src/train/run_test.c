@@ -39,7 +39,7 @@ static void make_data(const char *path, int rows, unsigned labelled)
         ids[i] = words == 2 ? (i * i + i / LENGTH) / 3 % 2 : 1 + (i * 5 + i / LENGTH) % (words - 1);
         labels[i] = labelled >> (i / LENGTH) & 1 ? ids[i] : -100;
     }
-    CHECK_OK(sheaf__safetensors_begin(&file, path, spec, 2, NULL, 0, NULL));
+    CHECK_OK(sheaf__safetensors_begin(&file, path, spec, 2, NULL, 0));
     CHECK_OK(sheaf__safetensors_write(file, 0, 0, ids, rows * LENGTH * 4));
     CHECK_OK(sheaf__safetensors_write(file, 1, 0, labels, rows * LENGTH * 4));
     CHECK_OK(sheaf__safetensors_finish(file));
@@ -113,7 +113,7 @@ static void test_out__what_a_look_left_is_swept(void **state)
     char *left = NULL;
     o.steps = 1;
     o.accumulate = 1;
-    CHECK_OK(sheaf__make_dirs(o.out, NULL));
+    CHECK_OK(sheaf__make_dirs(o.out));
     CHECK_OK(sheaf__partial_path(&left, at("looked/seen"), "partial", 0));
     put(left, "00112233");
     put(at("looked/seen"), "somebody's");
@@ -166,7 +166,7 @@ static void befall(void *self, const sheaf_event *event)
     if (m->from == NULL || event->kind != SHEAF_EVENT_STEP || event->step.step != 1)
         return;
     if (m->to == NULL)
-        CHECK_OK(sheaf__remove_tree(m->from, NULL));
+        CHECK_OK(sheaf__remove_tree(m->from));
     else
         assert_int_equal(rename(m->from, m->to), 0);
 }
@@ -205,7 +205,7 @@ static void test_out__a_lock_alone_is_no_run(void **state)
     sheaf_train_options o = options_of(at("all.safetensors"), at("locked"), SHEAF_METHOD_LORA);
     sheaf_train_result result = { 0 };
     o.steps = 1;
-    CHECK_OK(sheaf__make_dirs(at("locked/checkpoints"), NULL));
+    CHECK_OK(sheaf__make_dirs(at("locked/checkpoints")));
     put(at("locked/checkpoints/lock"), "");
     put(at("locked/checkpoints/mine"), "");
     CHECK_FAILS(sheaf_train(&result, &o, "settings: none\n", "steps: 1\n", NULL), SHEAF_E_ARG,
@@ -249,12 +249,12 @@ static void test_out__a_run_keeps_to_the_folder_that_it_holds(void **state)
                 SHEAF_PATH_FILE);
         } else {
             CHECK_FAILS(st, SHEAF_E_IO, "the folder that this run holds");
-            sheaf_status_free(sheaf__remove_tree(at("left/elsewhere"), NULL));
+            sheaf_status_free(sheaf__remove_tree(at("left/elsewhere")));
             assert_int_equal(result.step, 1);
         }
         if (moves || i < 2)
             assert_int_equal(sheaf__path_kind(out), SHEAF_PATH_NONE);
-        CHECK_OK(sheaf__remove_tree(at("left"), NULL));
+        CHECK_OK(sheaf__remove_tree(at("left")));
         sheaf_train_result_release(&result);
         free(out);
         free(from);
@@ -545,7 +545,7 @@ static void test_evaluate__of_equal_logits_the_first_is_the_answer(void **state)
     const int32_t ids[LENGTH] = { 1, 2, 3, 4, 5, 6 },
                   labels[LENGTH] = { 1, 0, VOCAB - 1, 0, VOCAB - 1, VOCAB - 1 };
     sheaf_safetensors_writer *file = NULL;
-    CHECK_OK(sheaf__safetensors_begin(&file, at("ties.safetensors"), spec, 2, NULL, 0, NULL));
+    CHECK_OK(sheaf__safetensors_begin(&file, at("ties.safetensors"), spec, 2, NULL, 0));
     CHECK_OK(sheaf__safetensors_write(file, 0, 0, ids, sizeof ids));
     CHECK_OK(sheaf__safetensors_write(file, 1, 0, labels, sizeof labels));
     CHECK_OK(sheaf__safetensors_finish(file));

@@ -78,7 +78,7 @@ static sheaf_status *write_proof(char **path, made *folders, proof *p, const cha
     char *base = NULL;
     sheaf_status *st = make_token(p->token);
     TRY(st, list_missing(folders, out));
-    TRY(st, sheaf__make_dirs(out, NULL));
+    TRY(st, sheaf__make_dirs(out));
     TRY(st, sheaf__path_join(&base, out, "seen"));
     TRY(st, sheaf__partial_path(path, base, "partial", 0));
     if (st == NULL) {
@@ -86,7 +86,7 @@ static sheaf_status *write_proof(char **path, made *folders, proof *p, const cha
         if (snprintf(p->name, sizeof p->name, "%s", name) >= (int)sizeof p->name)
             st = sheaf_fail(SHEAF_E_IO, "%s: its name is too long", *path);
     }
-    TRY(st, sheaf__file_write_whole(*path, p->token, TOKEN, NULL));
+    TRY(st, sheaf__file_write_whole(*path, p->token, TOKEN));
     free(base);
     return sheaf_in(st, "--out %s", out);
 }

@@ -5,7 +5,7 @@
 set -uo pipefail
 : "${SHEAF_BUILD_ROOT:?run by meson test}" "${SHEAF_SOURCE_ROOT:?run by meson test}"
 sheaf=$SHEAF_BUILD_ROOT/src/cli/sheaf
-faulty=$SHEAF_BUILD_ROOT/tests/sheaf_faults # the same, which SHEAF_FAULT=op:n:action lets fail (src/base/fault.h)
+faulty=$SHEAF_BUILD_ROOT/tests/sheaf_faults # the same, which SHEAF_FAULT=op:n:action lets fail (tests/faults/faults.h)
 golden=${SHEAF_GOLDEN:-${SHEAF_TEST_DATA:-$SHEAF_SOURCE_ROOT/tests/data}}
 llama=$golden/llama
 work=$(mktemp -d "${TMPDIR:-/tmp}/sheaf-cli.XXXXXX")

@@ -2,7 +2,7 @@
  * what was written but not synced is known.
  *
  * Replaces the calls of the C library that open, read, write, sync, rename, make and remove files,
- * whoever makes them, with and without the hook of base/fault.h: what bypasses that hook is caught
+ * whoever makes them, with and without the hook of faults.h: what bypasses that hook is caught
  * too. Include in one file of a test. One thread at a time. */
 #ifndef SHEAF_TESTS_CALLS_H
 #define SHEAF_TESTS_CALLS_H

@@ -16,7 +16,7 @@ static char *wanted; /* listing of a step 2 that was saved in peace */
 static void start_with_step_1(void)
 {
     if (folder[0] != '\0')
-        CHECK_OK(sheaf__remove_tree(folder, NULL));
+        CHECK_OK(sheaf__remove_tree(folder));
     strcpy(folder, tiny_folder());
     CHECK_OK(tiny_save(&(tiny_run){ .out = folder, .seed = 1, .step = 1, .ranks = 1 }));
 }
@@ -80,7 +80,7 @@ static int setup(void **state)
 static int teardown(void **state)
 {
     free(wanted);
-    sheaf_status_free(sheaf__remove_tree(folder, NULL));
+    sheaf_status_free(sheaf__remove_tree(folder));
     return 0;
 }
 

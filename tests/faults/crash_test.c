@@ -21,6 +21,7 @@
 #include "dialects/hf/hf.h"
 #include "dialects/peft/peft.h"
 #include "dialects/sat/made.h"
+#include "tests/faults/faults.h"
 
 static uint64_t dice;
 static random_state old_state, new_state;
@@ -98,7 +99,7 @@ static void make_config(const char *path)
         width, heads * width, 3 + (int)random_below(&dice, 20), heads, kv,
         5 + (int)random_below(&dice, 30), pick("true", "false"));
     CHECK_OK(sheaf__text_take(&config, &text));
-    CHECK_OK(sheaf__file_write_whole(path, config, strlen(config), NULL));
+    CHECK_OK(sheaf__file_write_whole(path, config, strlen(config)));
     free(config);
 }
 
@@ -147,7 +148,7 @@ static void make_adapter(const char *dst, const char *model)
         "\"lora_dropout\": 0.0, \"bias\": \"none\", \"target_modules\": [%s]}",
         rank, targets.at);
     sheaf__text_release(&targets);
-    CHECK_OK(sheaf_peft_begin(&folder, dst, config, NULL, spec, 2 * count, false, NULL));
+    CHECK_OK(sheaf_peft_begin(&folder, dst, config, NULL, spec, 2 * count, false));
     CHECK_OK(sheaf__folder_write_all(folder, random_rows, spec, 0));
     CHECK_OK(sheaf__folder_commit(folder));
 }
@@ -206,10 +207,10 @@ typedef struct job {
     const char *dst;       /* of what appears at once */
     const char *before;    /* what it replaces; NULL = nothing was there */
     void (*prepare)(void); /* root/out is empty; may be NULL */
-    sheaf_status *(*run)(sheaf_faults *faults);
+    sheaf_status *(*run)(void);
 } job;
 
-static sheaf_status *run_init(sheaf_faults *faults)
+static sheaf_status *run_init(void)
 {
     sheaf_init_report report;
     return sheaf_init(&report,
@@ -217,11 +218,10 @@ static sheaf_status *run_init(sheaf_faults *faults)
                                              .dst = at("out/new/deep/dst"),
                                              .seed = 3,
                                              .dtype = with_other_dtype ? &other_dtype : NULL,
-                                             .threads = threads,
-                                             .faults = faults });
+                                             .threads = threads });
 }
 
-static sheaf_status *run_merge(sheaf_faults *faults)
+static sheaf_status *run_merge(void)
 {
     sheaf_merge_report report;
     const char *adapter = at("src/adapter");
@@ -231,8 +231,7 @@ static sheaf_status *run_merge(sheaf_faults *faults)
                                                .nadapters = 1,
                                                .dst = at("out/dst"),
                                                .dtype = with_other_dtype ? &other_dtype : NULL,
-                                               .threads = threads,
-                                               .faults = faults });
+                                               .threads = threads });
 }
 
 static sheaf_status *convert(const char *src, sheaf_convert_options how)
@@ -246,47 +245,44 @@ static sheaf_status *convert(const char *src, sheaf_convert_options how)
     return sheaf_convert(&report, &how);
 }
 
-static sheaf_status *to_sheaf(sheaf_faults *faults)
+static sheaf_status *to_sheaf(void)
 {
-    return convert(at("src/model"),
-                   (sheaf_convert_options){ .to = "sheaf", .slices = slices, .faults = faults });
+    return convert(at("src/model"), (sheaf_convert_options){ .to = "sheaf", .slices = slices });
 }
-static sheaf_status *to_hf(sheaf_faults *faults)
+static sheaf_status *to_hf(void)
 {
-    return convert(at("src/own"), (sheaf_convert_options){
-                                      .to = "hf", .shard_bytes = shard_bytes, .faults = faults });
+    return convert(at("src/own"),
+                   (sheaf_convert_options){ .to = "hf", .shard_bytes = shard_bytes });
 }
-static sheaf_status *to_sat(sheaf_faults *faults)
+static sheaf_status *to_sat(void)
 {
-    return convert(at("src/sat"),
-                   (sheaf_convert_options){ .to = "sat", .tp = ways, .faults = faults });
+    return convert(at("src/sat"), (sheaf_convert_options){ .to = "sat", .tp = ways });
 }
 
 static void save_old(void)
 {
-    CHECK_OK(random_save(at("out"), &old_state, 0, NULL));
+    CHECK_OK(random_save(at("out"), &old_state, 0));
 }
-static sheaf_status *run_save(sheaf_faults *faults)
+static sheaf_status *run_save(void)
 {
-    return random_save(at("out"), &new_state, 0, faults);
+    return random_save(at("out"), &new_state, 0);
 }
-static sheaf_status *run_save_keep(sheaf_faults *faults)
+static sheaf_status *run_save_keep(void)
 {
-    return random_save(at("out"), &new_state, 1, faults);
+    return random_save(at("out"), &new_state, 1);
 }
 
 /* As a run exports its result over that of the run before. */
-static sheaf_status *export(float value, sheaf_faults *faults)
+static sheaf_status *export(float value)
 {
     static const sheaf_safetensors_spec spec[] = { { "x", SHEAF_F32, 2, { 3, 4 } },
                                                    { "y", SHEAF_F32, 1, { 9 } } };
     float rows[12];
     sheaf_folder *folder = NULL;
-    sheaf_status *st = sheaf__output_sweep(at("out/dst"), NULL, faults);
+    sheaf_status *st = sheaf__output_sweep(at("out/dst"), NULL);
     if (st == NULL)
-        st = sheaf_hf_begin(
-            &folder, at("out/dst"), value == 0 ? "{}" : "{\"a\": 1}", spec, 2,
-            &(sheaf_folder_options){ .shard_bytes = 48, .replace = true, .faults = faults });
+        st = sheaf_hf_begin(&folder, at("out/dst"), value == 0 ? "{}" : "{\"a\": 1}", spec, 2,
+                            &(sheaf_folder_options){ .shard_bytes = 48, .replace = true });
     if (st != NULL)
         return st;
     for (int i = 0; i < 12; i++)
@@ -302,11 +298,11 @@ static sheaf_status *export(float value, sheaf_faults *faults)
 
 static void export_old(void)
 {
-    CHECK_OK(export(0, NULL));
+    CHECK_OK(export(0));
 }
-static sheaf_status *run_export(sheaf_faults *faults)
+static sheaf_status *run_export(void)
 {
-    return export(1, faults);
+    return export(1);
 }
 
 static const job jobs[] = {
@@ -335,8 +331,8 @@ static void wrong(const char *what, const char *name)
 
 static void start(const job *j)
 {
-    CHECK_OK(sheaf__remove_tree(at("out"), NULL));
-    CHECK_OK(sheaf__make_dir(at("out"), NULL));
+    CHECK_OK(sheaf__remove_tree(at("out")));
+    CHECK_OK(sheaf__make_dir(at("out")));
     if (j->prepare != NULL)
         j->prepare();
 }
@@ -400,7 +396,7 @@ static void run_again(const job *j, bool complete)
     if (complete && j->before == NULL &&
         j->prepare == NULL) /* there already: it would be refused */
         return;
-    CHECK_OK(j->run(NULL));
+    CHECK_OK(j->run());
     if (!check_output(j, false))
         wrong("the next run did not write", j->dst);
     check_older(j, true);
@@ -472,7 +468,7 @@ static bool disturbed(const job *j, const plan *p, long n, bool *ok, bool *died)
         const pid_t pid = fork();
         if (pid == 0) {
             calls_begin(p->kind, n, p->from_then_on, p->fate, p->error);
-            sheaf_status *st = j->run(NULL);
+            sheaf_status *st = j->run();
             _exit(st == NULL ? 0 : 1);
         }
         assert_true(pid > 0 && waitpid(pid, &status, 0) == pid && WIFEXITED(status));
@@ -481,7 +477,7 @@ static bool disturbed(const job *j, const plan *p, long n, bool *ok, bool *died)
         return *died;
     }
     calls_begin(p->kind, n, p->from_then_on, p->fate, p->error);
-    sheaf_status *st = j->run(NULL);
+    sheaf_status *st = j->run();
     calls_end();
     *ok = st == NULL;
     sheaf_status_free(st);
@@ -515,7 +511,7 @@ static long calls_of(const job *j, call_kind kind, bool no_exchange)
     start(j);
     calls_no_exchange = no_exchange;
     calls_begin(kind, 0, false, FATE_PASS, 0);
-    CHECK_OK(j->run(NULL));
+    CHECK_OK(j->run());
     calls_end();
     return calls.seen[kind];
 }
@@ -555,7 +551,7 @@ static bool deny(const job *j, long n, bool rest, bool *ok, long *live)
     start(j);
     deny_begin(n);
     atomic_store(&deny_rest, rest);
-    sheaf_status *st = j->run(DENIED_MEMORY_WORKS ? NULL : &hook);
+    sheaf_status *st = UNDER(DENIED_MEMORY_WORKS ? NULL : &hook, j->run());
     *ok = st == NULL;
     sheaf_status_free(st);
     deny_end();
@@ -591,7 +587,7 @@ static void try_threads(const job *j, sheaf_fault_action action, long some)
     const bool dies = action == SHEAF_FAULT_KILL || action == SHEAF_FAULT_TORN;
     sheaf_faults count = { .op = SHEAF_FAULT_ANY };
     start(j);
-    CHECK_OK(j->run(&count));
+    CHECK_OK(UNDER(&count, j->run()));
     const long all = (long)count.seen;
     current_plan = dies ? "several threads, killed at call" : "several threads, failing call";
     calls_no_exchange = false;
@@ -604,14 +600,14 @@ static void try_threads(const job *j, sheaf_fault_action action, long some)
             int status = 0;
             const pid_t pid = fork();
             if (pid == 0) {
-                sheaf_status *st = j->run(&faults);
+                sheaf_status *st = UNDER(&faults, j->run());
                 _exit(st == NULL ? 0 : 1);
             }
             assert_true(pid > 0 && waitpid(pid, &status, 0) == pid);
             died = WIFSIGNALED(status);
             ok = WIFEXITED(status) && WEXITSTATUS(status) == 0;
         } else {
-            sheaf_status *st = j->run(&faults);
+            sheaf_status *st = UNDER(&faults, j->run());
             ok = st == NULL;
             sheaf_status_free(st);
         }
@@ -630,7 +626,7 @@ static void learn(const job *j)
     start(j);
     know.before = j->before == NULL ? 0 : tree(at(j->before));
     know.step_1 = tree(at("out/checkpoints/step-00000001"));
-    CHECK_OK(j->run(NULL));
+    CHECK_OK(j->run());
     know.wanted = tree(at(j->dst));
     assert_true(know.wanted != 0 && know.wanted != know.before);
 }
@@ -638,9 +634,9 @@ static void learn(const job *j)
 static void new_root(uint64_t seed)
 {
     if (scratch.dir[0] != '\0')
-        CHECK_OK(sheaf__remove_tree(scratch.dir, NULL));
+        CHECK_OK(sheaf__remove_tree(scratch.dir));
     random_folder(scratch.dir);
-    CHECK_OK(sheaf__make_dir(at("src"), NULL));
+    CHECK_OK(sheaf__make_dir(at("src")));
     dice = seed;
     make_sources();
 }
@@ -656,7 +652,7 @@ static void test_output__all_is_on_disk_before_it_has_its_name(void **state)
             learn(j);
             start(j);
             calls_begin(CALL_ANY, 0, false, FATE_PASS, 0);
-            CHECK_OK(j->run(NULL));
+            CHECK_OK(j->run());
             calls_end();
             check_durable();
             snprintf(manifest, sizeof manifest, "%s/manifest.json", at(j->dst));
@@ -696,7 +692,7 @@ static int teardown(void **state)
 {
     random_release(&old_state);
     random_release(&new_state);
-    sheaf_status_free(sheaf__remove_tree(scratch.dir, NULL));
+    sheaf_status_free(sheaf__remove_tree(scratch.dir));
     return 0;
 }
 

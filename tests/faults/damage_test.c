@@ -200,7 +200,7 @@ static void forget(void)
     sheaf_checkpoint_close(checkpoint);
     memset(&saved, 0, sizeof saved);
     checkpoint = NULL;
-    CHECK_OK(sheaf__remove_tree(folder, NULL));
+    CHECK_OK(sheaf__remove_tree(folder));
 }
 
 /* A checkpoint of shape `seed` with two steps, of which the second is damaged. */
@@ -211,7 +211,7 @@ static void begin(uint64_t seed)
     random_folder(folder);
     for (int step = 1; step <= 2; step++) {
         random_init(&r, seed, seed * 2 + (uint64_t)step, step);
-        CHECK_OK(random_save(folder, &r, 0, NULL));
+        CHECK_OK(random_save(folder, &r, 0));
         saved.count = r.state.slices + 1;
         random_release(&r);
     }

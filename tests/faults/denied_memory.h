@@ -2,7 +2,7 @@
  *
  * Replaces malloc, calloc, realloc and the aligned ones of this program (glibc supports that), so
  * that libraries are denied too. Sanitizers bring their own; under them only what goes through the
- * hook of base/fault.h can be denied. Include in one file of a test. */
+ * hook of faults.h can be denied. Include in one file of a test. */
 #ifndef SHEAF_TESTS_DENIED_MEMORY_H
 #define SHEAF_TESTS_DENIED_MEMORY_H
 

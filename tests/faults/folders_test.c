@@ -103,7 +103,7 @@ static sheaf_status *write_model(void)
 
 static sheaf_status *write_text(void)
 {
-    return sheaf__file_write_whole(at("out/text"), "text", 4, NULL);
+    return sheaf__file_write_whole(at("out/text"), "text", 4);
 }
 
 static const struct {
@@ -124,8 +124,8 @@ static const struct {
 static void deny_each(size_t i)
 {
     for (long n = 1;; n++) {
-        CHECK_OK(sheaf__remove_tree(at("out"), NULL));
-        CHECK_OK(sheaf__make_dir(at("out"), NULL));
+        CHECK_OK(sheaf__remove_tree(at("out")));
+        CHECK_OK(sheaf__make_dir(at("out")));
         deny_begin(n);
         sheaf_status *st = jobs[i].job();
         const int code = st == NULL ? 0 : (int)sheaf_status_code(st);

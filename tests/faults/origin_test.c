@@ -86,7 +86,7 @@ static void make_data(const char *path, int vocab)
     sheaf_safetensors_writer *file = NULL;
     for (int i = 0; i < ROWS * LENGTH; i++)
         tokens[i] = (int32_t)random_below(&dice, vocab);
-    CHECK_OK(sheaf__safetensors_begin(&file, path, spec, 2, NULL, 0, NULL));
+    CHECK_OK(sheaf__safetensors_begin(&file, path, spec, 2, NULL, 0));
     for (int i = 0; i < 2; i++)
         CHECK_OK(sheaf__safetensors_write(file, i, 0, tokens, sizeof tokens));
     CHECK_OK(sheaf__safetensors_finish(file));
@@ -105,7 +105,7 @@ static void make_run(void)
     sheaf_init_report report;
     const char *const gone[] = { "model", "out", "spec.json", "data.safetensors" };
     for (size_t i = 0; i < ARRAY_LEN(gone); i++)
-        CHECK_OK(sheaf__remove_tree(at(gone[i]), NULL));
+        CHECK_OK(sheaf__remove_tree(at(gone[i])));
     put(at("spec.json"), config);
     CHECK_OK(sheaf_init(
         &report, &(sheaf_init_options){ .spec = at("spec.json"), .dst = at("model"), .seed = 5 }));
@@ -223,7 +223,7 @@ static void test_origin__no_other_adapter(void **state)
     char *json = NULL;
     size_t size;
     make_run();
-    CHECK_OK(sheaf__remove_tree(at("first"), NULL));
+    CHECK_OK(sheaf__remove_tree(at("first")));
     assert_int_equal(rename(at("out"), at("first")), 0);
     CHECK_OK(train(at("data.safetensors"), at("first/adapter"), 1, 2, false));
     CHECK_OK(sheaf__safetensors_open(&file, at("first/adapter/adapter_model.safetensors")));
@@ -269,8 +269,8 @@ static void forget_origin(void)
     free(m->progress);
     m->progress = json_dumps(progress, JSON_SORT_KEYS);
     CHECK_OK(sheaf__manifest_write(&text, &size, m));
-    CHECK_OK(sheaf__file_write_whole(at("out/checkpoints/step-00000001/manifest.json"), text, size,
-                                     NULL));
+    CHECK_OK(
+        sheaf__file_write_whole(at("out/checkpoints/step-00000001/manifest.json"), text, size));
     free(text);
     json_decref(progress);
     sheaf__manifest_free(m);
@@ -315,7 +315,7 @@ static void test_origin__the_same_files_are_not_hashed_again(void **state)
 {
     static const char other[] = "0123456789abcdef0123456789abcdef";
     make_run();
-    CHECK_OK(sheaf__remove_tree(at("out"), NULL));
+    CHECK_OK(sheaf__remove_tree(at("out")));
     usleep(2200000); /* files that are newer may yet change within the tick of a clock */
     CHECK_OK(train(at("data.safetensors"), NULL, 1, 1, false));
     set_known(other);
@@ -333,7 +333,7 @@ static void test_origin__before_the_first_checkpoint(void **state)
 {
     float changed = 0.25f;
     make_run();
-    CHECK_OK(sheaf__remove_tree(at("out/checkpoints/step-00000001"), NULL));
+    CHECK_OK(sheaf__remove_tree(at("out/checkpoints/step-00000001")));
     swap_bytes(at("model/model.safetensors"), 4000, &changed, 4);
     CHECK_FAILS(go_on(1), SHEAF_E_ARG, "--resume: the base model: weights, tensor");
     swap_bytes(at("model/model.safetensors"), 4000, &changed, 4);

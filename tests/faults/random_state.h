@@ -108,16 +108,14 @@ typedef struct random_save_job {
     const char *out;
     const random_state *state;
     int keep;
-    sheaf_faults *faults;
 } random_save_job;
 
 static inline sheaf_status *random_save_rank(void *context, sheaf_comm *comm)
 {
     const random_save_job *job = context;
     sheaf_checkpoints *store = NULL;
-    sheaf_status *st = sheaf_checkpoints_open(
-        &store, comm, job->out,
-        &(sheaf_checkpoints_options){ .keep = job->keep, .faults = job->faults });
+    sheaf_status *st = sheaf_checkpoints_open(&store, comm, job->out,
+                                              &(sheaf_checkpoints_options){ .keep = job->keep });
     if (st == NULL)
         st = sheaf_checkpoints_save(store, comm, &job->state->state);
     sheaf_checkpoints_close(store);
@@ -125,10 +123,9 @@ static inline sheaf_status *random_save_rank(void *context, sheaf_comm *comm)
 }
 
 /* random_save - OUT/checkpoints/step-N, by a run of one rank. */
-static inline sheaf_status *random_save(const char *out, const random_state *state, int keep,
-                                        sheaf_faults *faults)
+static inline sheaf_status *random_save(const char *out, const random_state *state, int keep)
 {
-    random_save_job job = { out, state, keep, faults };
+    random_save_job job = { out, state, keep };
     return sheaf_comm_run_threads(1, random_save_rank, &job);
 }
 

@@ -12,6 +12,7 @@
 #include "base/file.h"
 #include "checkpoint/store/checkpoint.h"
 #include "tests/check.h"
+#include "tests/faults/faults.h"
 
 enum { TINY_SLICES = 4, TINY_TENSORS = 6, TINY_CAPACITY = 64 };
 
@@ -184,7 +185,6 @@ static inline sheaf_status *tiny_save_rank(void *context, sheaf_comm *comm)
     sheaf_status *st = sheaf_checkpoints_open(
         &store, comm, run->collected > 0 && sheaf_comm_rank(comm) > 0 ? "/nowhere" : run->out,
         &(sheaf_checkpoints_options){ .keep = run->keep,
-                                      .faults = run->faults,
                                       .events = run->events,
                                       .collected = run->collected,
                                       .writer = run->groups ? writer : NULL });
@@ -196,7 +196,7 @@ static inline sheaf_status *tiny_save_rank(void *context, sheaf_comm *comm)
 
 static inline sheaf_status *tiny_save(const tiny_run *run)
 {
-    return sheaf_comm_run_threads(run->ranks, tiny_save_rank, (void *)run);
+    return UNDER(run->faults, sheaf_comm_run_threads(run->ranks, tiny_save_rank, (void *)run));
 }
 
 /* Loads the newest and checks that it is the state of seed == step; found_step 0: none. */

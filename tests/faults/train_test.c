@@ -41,7 +41,7 @@ static void make_sources(void)
         &(sheaf_init_options){ .spec = at("src/config.json"), .dst = at("src/model"), .seed = 5 }));
     for (int i = 0; i < ROWS * LENGTH; i++)
         tokens[i] = (int32_t)random_below(&dice, 13);
-    CHECK_OK(sheaf__safetensors_begin(&file, at("src/data.safetensors"), spec, 2, NULL, 0, NULL));
+    CHECK_OK(sheaf__safetensors_begin(&file, at("src/data.safetensors"), spec, 2, NULL, 0));
     for (int i = 0; i < 2; i++)
         CHECK_OK(sheaf__safetensors_write(file, i, 0, tokens, sizeof tokens));
     CHECK_OK(sheaf__safetensors_finish(file));
@@ -207,8 +207,8 @@ static int check_steps(long n)
 
 static void fresh(void)
 {
-    CHECK_OK(sheaf__remove_tree(at("out"), NULL));
-    CHECK_OK(sheaf__make_dir(at("out"), NULL));
+    CHECK_OK(sheaf__remove_tree(at("out")));
+    CHECK_OK(sheaf__make_dir(at("out")));
 }
 
 /* Dies at call n, of `kind`; false when there are fewer. */
@@ -277,7 +277,7 @@ static void test_train__dies_at_any_call_and_goes_on(void **state)
     const bool soak = getenv("SHEAF_SOAK") != NULL;
     random_folder(scratch.dir);
     scratch.open_files = count_open_files();
-    CHECK_OK(sheaf__make_dir(at("src"), NULL));
+    CHECK_OK(sheaf__make_dir(at("src")));
     dice = 11;
     make_sources();
     for (size_t i = 0; i < ARRAY_LEN(methods); i++) {

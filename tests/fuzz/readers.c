@@ -181,7 +181,7 @@ static void read_index(const uint8_t *bytes, size_t size)
     snprintf(path, sizeof path, "%s/a.safetensors", dir);
     if (mkdir(dir, 0700) == 0) {
         sheaf_safetensors_writer *writer = NULL;
-        if (sheaf__safetensors_begin(&writer, path, &spec, 1, NULL, 0, NULL) != NULL ||
+        if (sheaf__safetensors_begin(&writer, path, &spec, 1, NULL, 0) != NULL ||
             sheaf__safetensors_write(writer, 0, 0, "1", 1) != NULL ||
             sheaf__safetensors_finish(writer) != NULL)
             abort();

@@ -105,7 +105,7 @@ static void write_labelled(const char *path, const char *dir, bool each, bool te
         };
         memcpy(spec[i].shape, in->header.entry[i].shape, sizeof spec[i].shape);
     }
-    CHECK_OK(sheaf__safetensors_begin(&w, path, spec, count, NULL, 0, NULL));
+    CHECK_OK(sheaf__safetensors_begin(&w, path, spec, count, NULL, 0));
     for (int64_t i = 0; i < count; i++) {
         const sheaf_safetensors_entry *from = &in->header.entry[i];
         char *bytes = malloc((size_t)from->bytes + 1);
@@ -248,7 +248,7 @@ static void write_adapter(const char *dir, fused *f, int n)
     sheaf_safetensors_spec *spec = calloc((size_t)n * 2, sizeof *spec);
     sheaf_safetensors_writer *w;
     json_t *targets = json_array(), *ranks = json_object(), *alphas = json_object();
-    CHECK_OK(sheaf__make_dirs(dir, NULL));
+    CHECK_OK(sheaf__make_dirs(dir));
     for (int i = 0; i < n; i++) {
         char *a = NULL, *b = NULL;
         const int64_t wide = f[i].parts * f[i].rank;
@@ -262,7 +262,7 @@ static void write_adapter(const char *dir, fused *f, int n)
                             json_integer(f[i].parts)); /* SAT's alpha is 1 for each part */
     }
     CHECK_OK(sheaf__safetensors_begin(&w, in_dir(dir, "adapter_model.safetensors"), spec, 2 * n,
-                                      NULL, 0, NULL));
+                                      NULL, 0));
     for (int i = 0; i < n; i++) {
         CHECK_OK(sheaf__safetensors_write(w, 2 * i, 0, f[i].a,
                                           spec[2 * i].shape[0] * spec[2 * i].shape[1] * 4));

@@ -194,7 +194,7 @@ static void test_hashed__places_count(void **state)
         sheaf_source *source = NULL;
         sheaf__hashed *print = NULL;
         CHECK_OK(sheaf__safetensors_begin(&w, at(k == 0 ? "a.safetensors" : "b.safetensors"), &spec,
-                                          1, NULL, 0, NULL));
+                                          1, NULL, 0));
         CHECK_OK(sheaf__safetensors_write(w, 0, 0, rows[k], sizeof rows[k]));
         CHECK_OK(sheaf__safetensors_finish(w));
         CHECK_OK(open_stored(&source, at(k == 0 ? "a.safetensors" : "b.safetensors")));

@@ -342,7 +342,7 @@ static const char *data_file(const char *name, const double *ids, const double *
     sheaf_safetensors_writer *w;
     const char *path = in_dir(temporary(), name);
     unlink(path);
-    CHECK_OK(sheaf__safetensors_begin(&w, path, spec, mask == NULL ? 2 : 3, NULL, 0, NULL));
+    CHECK_OK(sheaf__safetensors_begin(&w, path, spec, mask == NULL ? 2 : 3, NULL, 0));
     int64_t *x = malloc((size_t)(rows * length) * sizeof *x);
     for (int k = 0; k < (mask == NULL ? 2 : 3); k++) {
         for (int64_t i = 0; i < rows * length; i++)
@@ -839,7 +839,7 @@ static void test_adapters__trained_and_merged_generation(void **state)
 
 static int clean_up(void **state)
 {
-    sheaf_status_free(sheaf__remove_tree(temporary(), NULL));
+    sheaf_status_free(sheaf__remove_tree(temporary()));
     for (int i = 0; i < models; i++)
         free(model_dir[i]);
     return 0;

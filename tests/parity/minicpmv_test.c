@@ -44,7 +44,7 @@ static void make_padded(const char *small)
                                             { "padded_grad_norms.json",
                                               "one_row_grad_norms.json" } };
     char *old = strdup(in_dir(small, "v2_5")), *made = strdup(at("padded"));
-    CHECK_OK(sheaf__make_dirs(made, NULL));
+    CHECK_OK(sheaf__make_dirs(made));
     for (size_t i = 0; i < ARRAY_LEN(files); i++)
         copy(in_dir(old, files[i][0]), in_dir(made, files[i][1]));
     model_dir[models++] = made;

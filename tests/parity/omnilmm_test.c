@@ -225,7 +225,7 @@ static void write_row(const char *path, const sheaf_config *c, int64_t images, c
         { "labels", SHEAF_I64, 2, { 1, n } },
     };
     sheaf_safetensors_writer *w;
-    CHECK_OK(sheaf__safetensors_begin(&w, path, spec, 3, NULL, 0, NULL));
+    CHECK_OK(sheaf__safetensors_begin(&w, path, spec, 3, NULL, 0));
     CHECK_OK(
         sheaf__safetensors_write(w, 0, 0, pixels, images * c->vit.channels * tower * tower * 4));
     CHECK_OK(sheaf__safetensors_write(w, 1, 0, ids, n * 8));
@@ -278,7 +278,7 @@ static char *resized(const char *dir, int64_t size)
     char name[32], *out, *text;
     snprintf(name, sizeof name, "size%lld", (long long)size);
     out = strdup(at(name));
-    CHECK_OK(sheaf__make_dirs(out, NULL));
+    CHECK_OK(sheaf__make_dirs(out));
     json_t *config = json_of(dir, "config.json");
     json_object_set_new(config, "image_size", json_integer(size));
     text = json_dumps(config, 0);

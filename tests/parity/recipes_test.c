@@ -88,7 +88,7 @@ static void make_adapter(const char *dir, int64_t rank, const char *dst)
     char *config;
     sheaf_folder *folder;
     CHECK_OK(sheaf_lora_options_json(&config, &opened.lora->options));
-    CHECK_OK(sheaf_peft_begin(&folder, dst, config, NULL, spec, count, true, NULL));
+    CHECK_OK(sheaf_peft_begin(&folder, dst, config, NULL, spec, count, true));
     CHECK_OK(sheaf__folder_write_all(folder, factor_rows, &f, 0));
     CHECK_OK(sheaf__folder_commit(folder));
     free(config);
@@ -203,10 +203,10 @@ static void check_recording(const char *dir, const json_t *recorded)
             CHECK_BYTES(dir, bytes, first, size);
             free(bytes);
         }
-        CHECK_OK(sheaf__remove_tree(out, NULL));
+        CHECK_OK(sheaf__remove_tree(out));
     }
     free(first);
-    CHECK_OK(sheaf__remove_tree(at("adapter"), NULL));
+    CHECK_OK(sheaf__remove_tree(at("adapter")));
 }
 
 static void test_recipes__reproduce_the_recorded_runs(void **state)

@@ -8,6 +8,7 @@
 #include "dialects/sat/lora.h"
 #include "formats/torch.h"
 #include "lora/options.h"
+#include "tests/faults/faults.h"
 
 static sheaf_status *convert(const char *src, const char *adapter, const char *dst, const char *to,
                              int tp)
@@ -114,8 +115,8 @@ static int check_folder(const char *path, const char *base)
         CHECK_OK(sheaf_sat_lora_open(&lora, c));
     if (lora == NULL || lora->count == 0)
         goto done;
-    sheaf_status_free(sheaf__remove_tree(at("peft"), NULL));
-    sheaf_status_free(sheaf__remove_tree(at("back"), NULL));
+    sheaf_status_free(sheaf__remove_tree(at("peft")));
+    sheaf_status_free(sheaf__remove_tree(at("back")));
     CHECK_OK(convert(path, NULL, at("peft"), "peft", 0));
     if (is_apart(lora)) { /* independent factors on each rank: no r that all layers share */
         CHECK_FAILS(convert(base, at("peft"), at("back"), "sat", c->tp), SHEAF_E_UNSUPPORTED,
@@ -248,7 +249,7 @@ static void make_adapter(const made *m, const wish *how, const char *dst)
     sheaf_lora_options told = lora->options;
     told.nmodules_to_save = how->unasked ? 0 : told.nmodules_to_save;
     CHECK_OK(sheaf_lora_options_json(&config, &told));
-    CHECK_OK(sheaf_peft_begin(&folder, dst, config, NULL, spec, n, true, NULL));
+    CHECK_OK(sheaf_peft_begin(&folder, dst, config, NULL, spec, n, true));
     CHECK_OK(sheaf__folder_write_all(folder, give_rows, &(giving){ how, lora, spec }, 100));
     CHECK_OK(sheaf__folder_commit(folder));
     free(config);
@@ -341,7 +342,7 @@ static void test_adapter__becomes_factors_at_any_size(void **state)
         made_init(&m);
         made_write(&m, at("base"), 1, 3);
         make_adapter(&m, how, at("adapter"));
-        sheaf_status_free(sheaf__remove_tree(at("lora"), NULL));
+        sheaf_status_free(sheaf__remove_tree(at("lora")));
         CHECK_OK(convert(at("base"), at("adapter"), at("lora"), "sat", rows[i].tp));
         sheaf_catalog *c = sat_read_at(at("lora")), *plain = sat_read_at(at("base"));
         sheaf_sat_lora *lora;
@@ -398,7 +399,7 @@ static void test_adapter__whole_tensors_replace_the_bases(void **state)
         how.alpha = 1;
         how.dtype = SHEAF_F32;
         make_adapter(&m, &how, at("adapter"));
-        sheaf_status_free(sheaf__remove_tree(at("lora"), NULL));
+        sheaf_status_free(sheaf__remove_tree(at("lora")));
         CHECK_OK(convert(at("base"), at("adapter"), at("lora"), "sat", 2));
         sheaf_catalog *c = sat_read_at(at("lora"));
         want_defects(c, 0);
@@ -444,7 +445,7 @@ static void test_adapter__is_merged_to_the_same(void **state)
         made_init(&m);
         static const char *const made_here[] = { "lora", "one", "two" };
         for (size_t k = 0; k < ARRAY_LEN(made_here); k++)
-            sheaf_status_free(sheaf__remove_tree(at(made_here[k]), NULL));
+            sheaf_status_free(sheaf__remove_tree(at(made_here[k])));
         made_write(&m, at("base"), 2, 3);
         make_adapter(&m, &hows[i], at("adapter"));
         CHECK_OK(convert(at("base"), at("adapter"), at("lora"), "sat", 4));
@@ -459,7 +460,7 @@ static void test_adapter__is_merged_to_the_same(void **state)
         sheaf_source *one = as_source(sat_read_at(at("one")));
         equals(at("three"), one);
         one->close(one);
-        sheaf_status_free(sheaf__remove_tree(at("three"), NULL));
+        sheaf_status_free(sheaf__remove_tree(at("three")));
         made_release(&m);
     }
 }
@@ -478,8 +479,7 @@ static void same_file(const char *a, const char *b, const char *name)
     free(y);
 }
 
-static sheaf_status *merge_to_sat(const char *dst, int tp, sheaf_merge_report *report,
-                                  sheaf_faults *faults)
+static sheaf_status *merge_to_sat(const char *dst, int tp, sheaf_merge_report *report)
 {
     return sheaf_merge(report,
                        &(sheaf_merge_options){ .base = at("base"),
@@ -488,8 +488,7 @@ static sheaf_status *merge_to_sat(const char *dst, int tp, sheaf_merge_report *r
                                                .dst = dst,
                                                .to = "sat",
                                                .tp = tp,
-                                               .threads = 2,
-                                               .faults = faults });
+                                               .threads = 2 });
 }
 
 /* Merged and divided at once: the files that the two commands make one after the other. Every call
@@ -505,14 +504,14 @@ static void test_adapter__is_merged_into_parts_in_one_pass(void **state)
     sheaf_merge_report report;
     for (int tp = 1; tp <= 4; tp *= 2) {
         for (size_t k = 0; k < ARRAY_LEN(here); k++)
-            sheaf_status_free(sheaf__remove_tree(at(here[k]), NULL));
+            sheaf_status_free(sheaf__remove_tree(at(here[k])));
         CHECK_OK(sheaf_merge(
             &report, &(sheaf_merge_options){ .base = at("base"),
                                              .adapters = (const char *const[]){ at("adapter") },
                                              .nadapters = 1,
                                              .dst = at("two") }));
         CHECK_OK(convert(at("two"), NULL, at("parts"), "sat", tp));
-        CHECK_OK(merge_to_sat(at("once"), tp, &report, NULL));
+        CHECK_OK(merge_to_sat(at("once"), tp, &report));
         assert_true(report.rows_checked > 0 && report.products_checked > 0 && report.changed > 0);
         same_file(at("parts"), at("once"), "latest");
         same_file(at("parts"), at("once"), "model_config.json");
@@ -525,12 +524,12 @@ static void test_adapter__is_merged_into_parts_in_one_pass(void **state)
     int64_t seen = 1;
     for (int64_t n = 1; n <= seen; n += 1 + n / 8) {
         sheaf_faults faults = { .op = SHEAF_FAULT_ANY, .action = SHEAF_FAULT_ENOSPC, .n = n };
-        sheaf_status_free(sheaf__remove_tree(at("full"), NULL));
-        sheaf_status *st = merge_to_sat(at("full/out"), 2, &report, &faults);
+        sheaf_status_free(sheaf__remove_tree(at("full")));
+        sheaf_status *st = UNDER(&faults, merge_to_sat(at("full/out"), 2, &report));
         seen = faults.seen >= n ? n + n / 8 + 1 : n;
         if (st == NULL || sheaf__path_kind(at("full/out")) !=
                               SHEAF_PATH_NONE) { /* a last sync that failed: it is whole */
-            CHECK_OK(sheaf__remove_tree(at("whole"), NULL));
+            CHECK_OK(sheaf__remove_tree(at("whole")));
             CHECK_OK(convert(at("full/out"), NULL, at("whole"), "hf", 0));
         } else if (sheaf__path_kind(at("full")) != SHEAF_PATH_NONE) {
             assert_int_equal(entries(at("full")), 0);

@@ -297,7 +297,7 @@ static sheaf_status *check_dst(const sheaf_convert_options *o)
     for (const char *const *also = o->also; st == NULL && also != NULL && *also != NULL; also++)
         st = sheaf__output_outside(o->dst, *also);
     TRY(st, sheaf__output_check(o->dst)); /* before hours of work */
-    TRY(st, sheaf__output_sweep(o->dst, o->events, o->faults));
+    TRY(st, sheaf__output_sweep(o->dst, o->events));
     return st;
 }
 

@@ -12,7 +12,6 @@
 #include <stdint.h>
 
 #include "base/events.h"
-#include "base/fault.h"
 #include "sheaf/dtype.h"
 #include "sheaf/status.h"
 
@@ -42,7 +41,6 @@ typedef struct sheaf_convert_options {
                       small, is written by the first alone */
     const sheaf_events *events;
     const atomic_int *stop; /* not 0: stop soon, leaving nothing; may be NULL */
-    sheaf_faults *faults;
 } sheaf_convert_options;
 
 typedef struct sheaf_convert_report {

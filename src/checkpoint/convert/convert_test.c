@@ -12,6 +12,7 @@
 #include "checkpoint/tools/init.h"
 #include "checkpoint/tools/verify.h"
 #include "formats/safetensors.h"
+#include "tests/faults/faults.h"
 
 /* ---- numbers ---- */
 
@@ -276,11 +277,11 @@ static void test_convert__what_would_become_infinite_is_refused(void **state)
     static const sheaf_dtype half = SHEAF_F16, bfloat = SHEAF_BF16;
     sheaf_safetensors_writer *w = NULL;
     const float big[4] = { 1, -70000, 2, 3 };
-    CHECK_OK(sheaf__make_dirs(at("big"), NULL));
+    CHECK_OK(sheaf__make_dirs(at("big")));
     char path[400];
     snprintf(path, sizeof path, "%s/model.safetensors", at("big"));
     const sheaf_safetensors_spec spec = { "x", SHEAF_F32, 1, { 4 } };
-    CHECK_OK(sheaf__safetensors_begin(&w, path, &spec, 1, NULL, 0, NULL));
+    CHECK_OK(sheaf__safetensors_begin(&w, path, &spec, 1, NULL, 0));
     CHECK_OK(sheaf__safetensors_write(w, 0, 0, big, sizeof big));
     CHECK_OK(sheaf__safetensors_finish(w));
     CHECK_FAILS(
@@ -319,7 +320,7 @@ static void test_convert__refuses_what_cannot_be(void **state)
                 SHEAF_E_IO, "nothing there");
     char part[500];
     snprintf(part, sizeof part, "%s/5/mp_rank_01_model_states.pt", at("r"));
-    CHECK_OK(sheaf__remove_tree(part, NULL));
+    CHECK_OK(sheaf__remove_tree(part));
     CHECK_FAILS(convert_to(at("r"), at("r-out"), "hf", (sheaf_convert_options){ 0 }),
                 SHEAF_E_LAYOUT, "missing");
     assert_int_equal(entries(scratch.dir), before);
@@ -352,22 +353,22 @@ static void test_convert__each_call_that_writes_fails_once(void **state)
     made_write(&m, at("f"), 2, 7);
     for (int i = 0; i < 3; i++) {
         sheaf_faults count = { .op = SHEAF_FAULT_ANY };
-        CHECK_OK(convert_to(at("f"), at("f-out"), forms[i],
-                            (sheaf_convert_options){ .faults = &count }));
-        CHECK_OK(sheaf__remove_tree(at("f-out"), NULL));
+        CHECK_OK(UNDER(&count,
+                       convert_to(at("f"), at("f-out"), forms[i], (sheaf_convert_options){ 0 })));
+        CHECK_OK(sheaf__remove_tree(at("f-out")));
         const int64_t calls = atomic_load(&count.seen), before = entries(scratch.dir);
         assert_true(calls > 10);
         for (int64_t n = 1; n <= calls; n += calls > 120 ? 5 : 1) {
             sheaf_faults faults = { .op = SHEAF_FAULT_ANY, .action = SHEAF_FAULT_FAIL, .n = n };
-            sheaf_status *st = convert_to(at("f"), at("f-out"), forms[i],
-                                          (sheaf_convert_options){ .faults = &faults });
+            sheaf_status *st = UNDER(
+                &faults, convert_to(at("f"), at("f-out"), forms[i], (sheaf_convert_options){ 0 }));
             const bool there = sheaf__path_kind(at("f-out")) != SHEAF_PATH_NONE;
             if (there)
                 same_models(at("f"), at("f-out")); /* only the last fsync may have failed */
             if (st == NULL && !there)
                 fail_msg("%s, call %" PRId64 ": no failure and no output", forms[i], n);
             sheaf_status_free(st);
-            CHECK_OK(sheaf__remove_tree(at("f-out"), NULL));
+            CHECK_OK(sheaf__remove_tree(at("f-out")));
             char **names =
                 NULL; /* a partial folder whose removal failed is the next one's to remove */
             int64_t left = 0;
@@ -376,7 +377,7 @@ static void test_convert__each_call_that_writes_fails_once(void **state)
                 if (sheaf__path_is_partial(names[k])) {
                     char path[500];
                     snprintf(path, sizeof path, "%s/%s", scratch.dir, names[k]);
-                    CHECK_OK(sheaf__remove_tree(path, NULL));
+                    CHECK_OK(sheaf__remove_tree(path));
                 }
             sheaf__names_free(names, left);
             assert_int_equal(entries(scratch.dir), before);

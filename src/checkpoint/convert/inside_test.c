@@ -74,7 +74,7 @@ static void write_all(const char *path, const all *a, const way *w)
             (sheaf_safetensors_spec){ a->name[i], a->entry[i]->dtype, a->entry[i]->ndim, { 0 } };
         memcpy(spec[i].shape, a->entry[i]->shape, sizeof spec[i].shape);
     }
-    CHECK_OK(sheaf__safetensors_begin(&writer, plain, spec, a->n, NULL, 0, NULL));
+    CHECK_OK(sheaf__safetensors_begin(&writer, plain, spec, a->n, NULL, 0));
     for (int i = 0; i < a->n; i++) {
         char *bytes = malloc((size_t)a->entry[i]->bytes + 1);
         assert_non_null(bytes);
@@ -154,7 +154,7 @@ static void test_convert__base_and_adapter_come_out_of_a_whole_save(void **state
     for (size_t i = 0; i < ARRAY_LEN(ways); i++) {
         all a = { .n = 0 };
         sheaf_convert_report r;
-        CHECK_OK(sheaf__make_dirs(at("whole"), NULL));
+        CHECK_OK(sheaf__make_dirs(at("whole")));
         put(at("whole/config.json"), config);
         gather(&a, &ways[i]);
         write_all(at("whole"), &a, &ways[i]);
@@ -183,12 +183,12 @@ static void test_convert__base_and_adapter_come_out_of_a_whole_save(void **state
         CHECK_FAILS(sheaf_convert(&r, &how), SHEAF_E_ARG, "both");
         how.lora_alpha = 0;
         CHECK_OK(sheaf_convert(&r, &how));
-        CHECK_OK(sheaf__remove_tree(at("adapter_config.json"), NULL));
+        CHECK_OK(sheaf__remove_tree(at("adapter_config.json")));
         sheaf__safetensors_close(a.file[0]);
         sheaf__safetensors_close(a.file[1]);
         static const char *const made[] = { "whole", "base", "adapter", "again" };
         for (size_t k = 0; k < ARRAY_LEN(made); k++)
-            CHECK_OK(sheaf__remove_tree(at(made[k]), NULL));
+            CHECK_OK(sheaf__remove_tree(at(made[k])));
     }
     free(config);
 }
@@ -214,8 +214,8 @@ static void test_convert__what_is_no_single_adapter_is_refused(void **state)
         };
         sheaf_safetensors_writer *w = NULL;
         sheaf_convert_report r;
-        CHECK_OK(sheaf__make_dirs(at("two"), NULL));
-        CHECK_OK(sheaf__safetensors_begin(&w, at("two/model.safetensors"), spec, 4, NULL, 0, NULL));
+        CHECK_OK(sheaf__make_dirs(at("two")));
+        CHECK_OK(sheaf__safetensors_begin(&w, at("two/model.safetensors"), spec, 4, NULL, 0));
         for (int k = 0; k < 4; k++)
             CHECK_OK(sheaf__safetensors_write(w, k, 0, x, k == 0 ? 16 : 8));
         CHECK_OK(sheaf__safetensors_finish(w));
@@ -229,7 +229,7 @@ static void test_convert__what_is_no_single_adapter_is_refused(void **state)
         };
         CHECK_FAILS(sheaf_convert(&r, &how), SHEAF_E_UNSUPPORTED, cases[i].says);
         assert_int_equal(sheaf__path_kind(at("never")), SHEAF_PATH_NONE);
-        CHECK_OK(sheaf__remove_tree(at("two"), NULL));
+        CHECK_OK(sheaf__remove_tree(at("two")));
     }
 }
 
@@ -253,8 +253,8 @@ static void test_convert__the_made_config_says_what_the_tensors_are(void **state
     const int n = ARRAY_LEN(spec);
     sheaf_safetensors_writer *w = NULL;
     sheaf_convert_report r;
-    CHECK_OK(sheaf__make_dirs(at("two"), NULL));
-    CHECK_OK(sheaf__safetensors_begin(&w, at("two/model.safetensors"), spec, n, NULL, 0, NULL));
+    CHECK_OK(sheaf__make_dirs(at("two")));
+    CHECK_OK(sheaf__safetensors_begin(&w, at("two/model.safetensors"), spec, n, NULL, 0));
     for (int i = 0; i < n; i++)
         CHECK_OK(sheaf__safetensors_write(
             w, i, 0, x, 4 * spec[i].shape[0] * (spec[i].ndim > 1 ? spec[i].shape[1] : 1)));

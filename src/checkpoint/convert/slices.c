@@ -128,7 +128,7 @@ static sheaf_status *begin_file(writer *w, int slice, sheaf_safetensors_spec *sp
     }
     sheaf_status *st =
         sheaf__path_join(&path, w->dir, sheaf__manifest_file(name, m->slices, slice));
-    TRY(st, sheaf__safetensors_begin(&w->file[slice], path, specs, n, NULL, 0, w->how->faults));
+    TRY(st, sheaf__safetensors_begin(&w->file[slice], path, specs, n, NULL, 0));
     if (st != NULL && w->output == NULL && sheaf_status_code(st) == SHEAF_E_IO)
         sheaf_try_this(st, "an output on a file system that all hosts share, or one process: "
                            "without --transport mpi");
@@ -337,7 +337,7 @@ static void release(writer *w)
 
 static sheaf_status *begin_output(writer *w, const char *dst, bool first)
 {
-    sheaf_status *st = first ? sheaf__output_begin(&w->output, dst, false, w->how->faults) : NULL;
+    sheaf_status *st = first ? sheaf__output_begin(&w->output, dst, false) : NULL;
     if (st == NULL && first && (w->dir = strdup(sheaf__output_dir(w->output))) == NULL)
         st = sheaf__no_memory(memory_for);
     if (!w->how->together)

@@ -20,7 +20,6 @@ typedef struct sheaf_slices_write {
     const sheaf_events *events;
     _Atomic int64_t *done;
     int64_t total;
-    sheaf_faults *faults;
 } sheaf_slices_write;
 
 /* sheaf__slices_write - complete at `dst`, or nothing. Moments ("exp_avg.NAME") are cut as NAME

@@ -165,9 +165,9 @@ static sheaf_status *write_moments(sheaf__converter *k, const char *dir)
     if (k->o->together)
         st = sheaf__process_agree(st);
     if (st == NULL && k->o->together)
-        st = sheaf__joined_begin(&file, path, true, spec, n, pairs, npairs, k->o->faults);
+        st = sheaf__joined_begin(&file, path, true, spec, n, pairs, npairs);
     else if (st == NULL)
-        st = sheaf__safetensors_begin(&file, path, spec, n, pairs, npairs, k->o->faults);
+        st = sheaf__safetensors_begin(&file, path, spec, n, pairs, npairs);
     TRY(st, copy_all(k, (sheaf_copying){ .source = source,
                                          .copy = copy,
                                          .count = n,
@@ -193,7 +193,6 @@ static sheaf_status *begin_folder(sheaf_folder **out, sheaf__converter *k,
     if (k->config == NULL) {
         const sheaf_folder_options options = { .stem = "model",
                                                .together = o->together,
-                                               .faults = o->faults,
                                                .shard_bytes = o->shard_bytes > 0 ? o->shard_bytes
                                                                                  : 50000000000 };
         sheaf_warn(o->events, "%s: no config: the output has none either (--config names one)",
@@ -201,10 +200,9 @@ static sheaf_status *begin_folder(sheaf_folder **out, sheaf__converter *k,
         return sheaf__folder_begin(out, o->dst, specs, count, &options);
     }
     sheaf_status *st = hf_config(&config, k);
-    TRY(st, sheaf_hf_begin(out, o->dst, config, specs, count,
-                           &(sheaf_folder_options){ .shard_bytes = o->shard_bytes,
-                                                    .together = o->together,
-                                                    .faults = o->faults }));
+    TRY(st, sheaf_hf_begin(
+                out, o->dst, config, specs, count,
+                &(sheaf_folder_options){ .shard_bytes = o->shard_bytes, .together = o->together }));
     free(config);
     return st;
 }
@@ -214,8 +212,7 @@ static sheaf_status *write_moments_alone(sheaf__converter *k)
 {
     sheaf_output *output = NULL;
     const bool first = is_first(k);
-    sheaf_status *st =
-        all_of(k, first ? sheaf__output_begin(&output, k->o->dst, false, k->o->faults) : NULL);
+    sheaf_status *st = all_of(k, first ? sheaf__output_begin(&output, k->o->dst, false) : NULL);
     TRY(st, write_moments(k, first ? sheaf__output_dir(output) : NULL));
     if (st == NULL && first && k->config != NULL)
         st = sheaf__output_write(output, "config.json", k->config, strlen(k->config));
@@ -288,8 +285,7 @@ sheaf_status *sheaf__convert_to_sat(sheaf__converter *k)
                                           .ways = k->report->parts,
                                           .lora_rank = k->lora_rank,
                                           .step = k->step,
-                                          .together = k->o->together,
-                                          .faults = k->o->faults };
+                                          .together = k->o->together };
     k->report->step = k->step > 0 ? k->step : 1;
     sheaf_status *st = sheaf_sat_begin(&writer, k->o->dst, k->source, &how);
     if (st != NULL)
@@ -332,8 +328,7 @@ sheaf_status *sheaf__convert_to_sheaf(sheaf__converter *k)
                                .together = k->o->together,
                                .events = k->o->events,
                                .done = &k->done,
-                               .total = k->total,
-                               .faults = k->o->faults };
+                               .total = k->total };
     sheaf_status *st = own_progress(&progress, k);
     if (st == NULL && k->source == NULL)
         how.source = k->moments;
@@ -362,7 +357,7 @@ static sheaf_status *write_sat_adapter(sheaf__converter *k)
     if (adapter != NULL)
         adapter->close(adapter);
     if (st == NULL && is_first(k))
-        st = sheaf_sat_write_adapter(k->o->dst, lora, false, k->o->faults);
+        st = sheaf_sat_write_adapter(k->o->dst, lora, false);
     sheaf_sat_lora_free(lora);
     return all_of(k, st);
 }
@@ -376,7 +371,7 @@ static sheaf_status *write_adapter(sheaf__converter *k)
     int64_t count = 0;
     sheaf_status *st = order_tensors(k, &copy, &specs, &count);
     TRY(st, sheaf_peft_begin(&folder, k->o->dst, k->config != NULL ? k->config : "{}", NULL, specs,
-                             count, false, k->o->faults));
+                             count, false));
     TRY(st, copy_alone(k, (sheaf_copying){ .source = k->source,
                                            .copy = copy,
                                            .count = count,

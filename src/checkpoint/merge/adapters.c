@@ -89,8 +89,8 @@ static sheaf_status *write_adapter(const sheaf__merge_adapter *a, const char *pr
     for (int64_t i = 0; i < n && st == NULL; i++)
         st = make_spec(&specs[i], source, source->entry(source, i));
     TRY(st, sheaf_lora_options_json(&json, &a->options));
-    TRY(st, sheaf__output_sweep(o->dst, o->events, o->faults));
-    TRY(st, sheaf_peft_begin(&folder, o->dst, json, print, specs, n, false, o->faults));
+    TRY(st, sheaf__output_sweep(o->dst, o->events));
+    TRY(st, sheaf_peft_begin(&folder, o->dst, json, print, specs, n, false));
     for (int64_t i = 0; i < n && st == NULL; i++) {
         if (o->stop != NULL && atomic_load(o->stop) != 0)
             st = sheaf_found(sheaf_fail(SHEAF_E_STOPPED, "merge"),

@@ -59,7 +59,7 @@ static inline void write_file(const char *path, const thing *things, int n)
                                              .ndim = things[i].ndim };
         memcpy(specs[i].shape, things[i].shape, sizeof things[i].shape);
     }
-    CHECK_OK(sheaf__safetensors_begin(&w, path, specs, n, NULL, 0, NULL));
+    CHECK_OK(sheaf__safetensors_begin(&w, path, specs, n, NULL, 0));
     for (int i = 0; i < n; i++) {
         const int64_t bytes = volume(&things[i]) * (int64_t)sheaf_dtype_bytes(things[i].dtype);
         float *x = values(&things[i], scale_of(things[i].name));
@@ -81,7 +81,7 @@ static inline void write_folder(const char *dir, const char *file, const char *c
                                 const char *config, const thing *things, int n)
 {
     char path[512];
-    CHECK_OK(sheaf__remove_tree(dir, NULL));
+    CHECK_OK(sheaf__remove_tree(dir));
     assert_int_equal(mkdir(dir, 0755), 0);
     snprintf(path, sizeof path, "%s/%s", dir, file);
     write_file(path, things, n);
@@ -98,7 +98,7 @@ static inline void write_adapter(const char *dir, const char *config, const thin
 static inline sheaf_status *merge(const char *base, const char *a, const char *b,
                                   sheaf_merge_mode mode, sheaf_merge_report *report)
 {
-    CHECK_OK(sheaf__remove_tree(at("out"), NULL));
+    CHECK_OK(sheaf__remove_tree(at("out")));
     return sheaf_merge(report, &(sheaf_merge_options){ .base = base,
                                                        .adapters = (const char *const[]){ a, b },
                                                        .nadapters = b != NULL ? 2 : 1,

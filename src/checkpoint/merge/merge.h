@@ -13,7 +13,6 @@
 #include <stdint.h>
 
 #include "base/events.h"
-#include "base/fault.h"
 #include "lora/combine.h"
 #include "lora/peft_sums.h"
 #include "sheaf/dtype.h"
@@ -49,7 +48,6 @@ typedef struct sheaf_merge_options {
     int threads;              /* 0 = one */
     bool together;            /* collective of all processes, which share the work */
     const sheaf_events *events; /* progress and warnings; may be NULL */
-    sheaf_faults *faults;       /* of writing; NULL outside tests */
     const atomic_int *stop;     /* not 0: stop soon, leaving nothing; may be NULL */
 } sheaf_merge_options;
 
@@ -87,7 +85,7 @@ sheaf_status *sheaf_merge_check_base(const sheaf_merge_options *options);
 sheaf_status *sheaf_merge_fits(bool *held, const char *base, const char *adapter);
 
 /* sheaf_merge_adapters - only the combined adapter, as a PEFT folder at dst. Uses adapters,
- * combine, weights, dst, events, faults and stop. */
+ * combine, weights, dst, events and stop. */
 sheaf_status *sheaf_merge_adapters(const sheaf_merge_options *options);
 
 #endif

@@ -15,6 +15,7 @@
 #include "ops/kernels.h"
 #include "tests/opened.h"
 #include "tests/pickled.h"
+#include "tests/faults/faults.h"
 
 static char scratch[64]; /* a folder of this test's own */
 
@@ -731,12 +732,12 @@ static void test_merge__a_failing_disk_leaves_nothing(void **state)
             sheaf_merge_report report;
             remove_tree(dir);
             assert_int_equal(mkdir(dir, 0755), 0);
-            sheaf_status *st = sheaf_merge(
-                &report, &(sheaf_merge_options){ .base = base,
-                                                 .adapters = (const char *const[]){ adapter },
-                                                 .nadapters = 1,
-                                                 .dst = out,
-                                                 .faults = &faults });
+            sheaf_status *st = UNDER(
+                &faults, sheaf_merge(&report, &(sheaf_merge_options){
+                                                  .base = base,
+                                                  .adapters = (const char *const[]){ adapter },
+                                                  .nadapters = 1,
+                                                  .dst = out }));
             if (faults.seen < n) {
                 CHECK_OK(st);
                 assert_true(n > 20);

@@ -84,7 +84,7 @@ static void write_tensors(const char *path, char (*names)[200], const int64_t (*
     sheaf_safetensors_writer *w = NULL;
     for (int i = 0; i < n; i++)
         spec[i] = (sheaf_safetensors_spec){ names[i], SHEAF_F32, 2, { shape[i][0], shape[i][1] } };
-    CHECK_OK(sheaf__safetensors_begin(&w, path, spec, n, NULL, 0, NULL));
+    CHECK_OK(sheaf__safetensors_begin(&w, path, spec, n, NULL, 0));
     for (int i = 0; i < n; i++) {
         float x[ROWS * COLS];
         for (int k = 0; k < ROWS * COLS; k++)
@@ -100,7 +100,7 @@ static void write_model(const char *dir, const char *const *modules, bool adapte
     char names[2 * MOST + 1][200], path[512];
     int64_t shape[2 * MOST + 1][2];
     int n = 0;
-    CHECK_OK(sheaf__remove_tree(dir, NULL));
+    CHECK_OK(sheaf__remove_tree(dir));
     assert_int_equal(mkdir(dir, 0755), 0);
     for (int i = 0; i < count_of(modules); i++)
         for (int k = 0; k < (adapter ? 2 : 1); k++) {
@@ -135,7 +135,7 @@ static sheaf_status *merge(const char *adapter, const char *dst, int *notes)
 {
     const sheaf_events events = { hear, notes };
     sheaf_merge_report report;
-    CHECK_OK(sheaf__remove_tree(dst, NULL));
+    CHECK_OK(sheaf__remove_tree(dst));
     return sheaf_merge(&report,
                        &(sheaf_merge_options){ .base = at("base"),
                                                .adapters = (const char *const[]){ adapter },

@@ -55,9 +55,9 @@ static sheaf_status *begin_sat(sheaf__merge_output *out, const sheaf__merge_plan
                                            .ndim = plan->specs[i].ndim };
         memcpy(l.entry[i].shape, plan->specs[i].shape, sizeof l.entry[i].shape);
     }
-    const sheaf_sat_write_options how = {
-        .config = config, .ways = o->tp, .together = o->together, .faults = o->faults
-    };
+    const sheaf_sat_write_options how = { .config = config,
+                                          .ways = o->tp,
+                                          .together = o->together };
     if (o->together)
         st = sheaf__process_agree(st);
     TRY(st, sheaf_sat_begin(&out->sat, o->dst, &l.source, &how));
@@ -105,12 +105,11 @@ static const char *find_tokenizer(const sheaf__merge_plan *p, const sheaf_events
 sheaf_status *sheaf__merge_output_begin(sheaf__merge_output *out, const sheaf__merge_plan *plan,
                                         const char *config, const sheaf_merge_options *o)
 {
-    const sheaf_folder_options how = {
-        .stem = "model", .shard_bytes = 50000000000, .together = o->together, .faults = o->faults
-    }; /* as transformers 5 */
-    sheaf_status *st = o->together && !sheaf__process_first()
-                           ? NULL
-                           : sheaf__output_sweep(o->dst, o->events, o->faults);
+    const sheaf_folder_options how = { .stem = "model",
+                                       .shard_bytes = 50000000000,
+                                       .together = o->together }; /* as transformers 5 */
+    sheaf_status *st =
+        o->together && !sheaf__process_first() ? NULL : sheaf__output_sweep(o->dst, o->events);
     const sheaf_dialect *to = o->to != NULL ? sheaf__dialect_named(o->to) : NULL;
     if (st == NULL && to != NULL && (to->writes & SHEAF_WRITES_RANKS) != 0)
         return begin_sat(out, plan, config, o);

@@ -23,7 +23,7 @@ static void write_parts(const char *path, const part *p, int n)
     sheaf_safetensors_writer *w = NULL;
     for (int i = 0; i < n; i++)
         spec[i] = (sheaf_safetensors_spec){ p[i].name, p[i].dtype, 2, { p[i].rows, p[i].cols } };
-    CHECK_OK(sheaf__safetensors_begin(&w, path, spec, n, NULL, 0, NULL));
+    CHECK_OK(sheaf__safetensors_begin(&w, path, spec, n, NULL, 0));
     for (int i = 0; i < n; i++) {
         const int64_t count = p[i].rows * p[i].cols;
         float *x = malloc((size_t)(count + 4) * sizeof *x);
@@ -57,7 +57,7 @@ static int whole(part *p)
 static void write_adapter(const char *dir, const char *config, const part *p, int n)
 {
     char path[512];
-    CHECK_OK(sheaf__remove_tree(dir, NULL));
+    CHECK_OK(sheaf__remove_tree(dir));
     assert_int_equal(mkdir(dir, 0755), 0);
     snprintf(path, sizeof path, "%s/adapter_model.safetensors", dir);
     write_parts(path, p, n);
@@ -204,7 +204,7 @@ static sheaf_status *run(const char *a, const char *b, bool base, sheaf_combine 
                                     .dst = at("out"),
                                     .events = events };
     sheaf_merge_report report;
-    CHECK_OK(sheaf__remove_tree(at("out"), NULL));
+    CHECK_OK(sheaf__remove_tree(at("out")));
     return base ? sheaf_merge(&report, &o) : sheaf_merge_adapters(&o);
 }
 

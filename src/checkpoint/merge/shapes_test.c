@@ -242,8 +242,8 @@ static void test_combine__of_every_kind_of_module(void **state)
                                 .weights = weights,
                                 .threads = 2 };
     sheaf_merge_report report;
-    CHECK_OK(sheaf__remove_tree(at("whole"), NULL));
-    CHECK_OK(sheaf__remove_tree(at("mixed"), NULL));
+    CHECK_OK(sheaf__remove_tree(at("whole")));
+    CHECK_OK(sheaf__remove_tree(at("mixed")));
     CHECK_OK(sheaf_merge(&report, &how));
     how.dst = at("mixed");
     CHECK_OK(sheaf_merge_adapters(&how));
@@ -360,7 +360,7 @@ static double seconds_of(int64_t n)
                      f == 0 ? "{\"model_type\": \"odd\"}"
                             : "{\"peft_type\": \"LORA\", \"r\": 1, \"target_modules\": [\"proj\"]}",
                      NULL, 0);
-        CHECK_OK(sheaf__safetensors_begin(&w, at(files[f]), of, count, NULL, 0, NULL));
+        CHECK_OK(sheaf__safetensors_begin(&w, at(files[f]), of, count, NULL, 0));
         for (int64_t i = 0; i < count; i++)
             CHECK_OK(sheaf__safetensors_write(w, i, 0, ones, of[i].shape[0] * of[i].shape[1] * 4));
         CHECK_OK(sheaf__safetensors_finish(w));
@@ -723,7 +723,7 @@ static void test_merge__a_stop_leaves_nothing(void **state)
     write_folder(at("base"), "model.safetensors", "config.json", NULL, base_things,
                  ARRAY_LEN(base_things));
     write_adapter(at("adapter"), config, adapter_things, ARRAY_LEN(adapter_things));
-    CHECK_OK(sheaf__remove_tree(at("dir"), NULL));
+    CHECK_OK(sheaf__remove_tree(at("dir")));
     assert_int_equal(mkdir(at("dir"), 0755), 0);
     sheaf_merge_report report;
     const atomic_int stop = 15;
@@ -809,7 +809,7 @@ static void test_merge__above_rank_192_the_processor_is_told(void **state)
         heard h = { 0 };
         const sheaf_events events = { hear, &h };
         sheaf_merge_report report;
-        CHECK_OK(sheaf__remove_tree(at("out"), NULL));
+        CHECK_OK(sheaf__remove_tree(at("out")));
         CHECK_OK(sheaf_merge(&report, &(sheaf_merge_options){
                                           .base = at("high"),
                                           .adapters = (const char *const[]){ at("high-adapter") },

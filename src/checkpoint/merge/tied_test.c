@@ -270,7 +270,7 @@ static void test_tied__a_warning_where_transformers_4_ties_all_the_same(void **s
         bool heard = false;
         sheaf_merge_report report;
         CHECK_OK(merge_row(warned[i].row, warned[i].config, base, mine));
-        CHECK_OK(sheaf__remove_tree(at("out"), NULL));
+        CHECK_OK(sheaf__remove_tree(at("out")));
         CHECK_OK(sheaf_merge(&report,
                              &(sheaf_merge_options){ .base = at("base"),
                                                      .adapters = (const char *const[]){ at("one") },

@@ -13,7 +13,6 @@
 #define SHEAF_CHECKPOINT_STORE_CHECKPOINT_H
 
 #include "base/events.h"
-#include "base/fault.h"
 #include "checkpoint/store/state.h"
 #include "comm/comm.h"
 
@@ -31,7 +30,6 @@ typedef struct sheaf_checkpoints_options {
     bool locked;       /* the caller holds the lock, on rank 0, until it has closed the store */
     /* what was found, removed, saved: told by rank 0 alone; may be NULL */
     const sheaf_events *events;
-    sheaf_faults *faults; /* NULL outside tests */
 } sheaf_checkpoints_options;
 
 /* sheaf_checkpoints_lock - local, of one process: makes OUT/checkpoints and takes its lock, for

@@ -19,7 +19,7 @@ static char folder[80];
 static const char *fresh(void)
 {
     if (folder[0] != '\0')
-        CHECK_OK(sheaf__remove_tree(folder, NULL));
+        CHECK_OK(sheaf__remove_tree(folder));
     return strcpy(folder, tiny_folder());
 }
 
@@ -379,12 +379,12 @@ static void test_latest__incomplete_ones_are_left_aside_and_named(void **state)
     for (int64_t step = 1; step <= 6; step++)
         save(step, 2);
     assert_int_equal(newest(3), 6);
-    CHECK_OK(sheaf__remove_tree(in_folder("step-00000006/manifest.json"), NULL));
+    CHECK_OK(sheaf__remove_tree(in_folder("step-00000006/manifest.json")));
     spoil(in_folder("step-00000005/manifest.json"), 200);
     assert_int_equal(truncate(in_folder("step-00000004/slice_002.safetensors"), 40), 0);
-    CHECK_OK(sheaf__remove_tree(in_folder("step-00000003/replicated.safetensors"), NULL));
-    CHECK_OK(sheaf__make_dirs(in_folder("step-00000009"), NULL));
-    CHECK_OK(sheaf__make_dirs(in_folder("step-00000010x"), NULL)); /* not ours */
+    CHECK_OK(sheaf__remove_tree(in_folder("step-00000003/replicated.safetensors")));
+    CHECK_OK(sheaf__make_dirs(in_folder("step-00000009")));
+    CHECK_OK(sheaf__make_dirs(in_folder("step-00000010x"))); /* not ours */
     tiny_run run = { .out = folder, .ranks = 2, .events = &listener };
     told[0] = '\0';
     CHECK_OK(tiny_load(&run));
@@ -411,10 +411,10 @@ static void test_open__removes_what_a_killed_run_left(void **state)
     char *left = NULL, deep[400];
     CHECK_OK(sheaf__partial_path(&left, in_folder("step-00000004"), "partial", 0));
     snprintf(deep, sizeof deep, "%s/deep", left);
-    CHECK_OK(sheaf__make_dirs(deep, NULL));
-    CHECK_OK(sheaf__make_dirs(in_folder("mine.partial-5"), NULL)); /* somebody else's */
-    CHECK_OK(sheaf__make_dirs(in_folder("step-00000004.partial-123/deep"),
-                              NULL)); /* that too: it has no mark of ours */
+    CHECK_OK(sheaf__make_dirs(deep));
+    CHECK_OK(sheaf__make_dirs(in_folder("mine.partial-5"))); /* somebody else's */
+    CHECK_OK(sheaf__make_dirs(
+        in_folder("step-00000004.partial-123/deep"))); /* that too: it has no mark of ours */
     told[0] = '\0';
     tiny_run run = { .out = folder, .ranks = 2, .events = &listener };
     CHECK_OK(tiny_load(&run));
@@ -435,7 +435,7 @@ static void test_open__what_cannot_be_removed_is_told(void **state)
     save(3, 1);
     char *left = NULL;
     CHECK_OK(sheaf__partial_path(&left, in_folder("step-00000004"), "partial", 0));
-    CHECK_OK(sheaf__make_dirs(left, NULL));
+    CHECK_OK(sheaf__make_dirs(left));
     told[0] = '\0';
     sheaf_faults faults = { .op = SHEAF_FAULT_UNLINK, .action = SHEAF_FAULT_FAIL, .n = 1 };
     CHECK_OK(tiny_save(&(tiny_run){
@@ -455,7 +455,7 @@ static void test_open__one_run_at_a_time(void **state)
     assert_int_equal(flock(fd, LOCK_EX | LOCK_NB), 0);
     char *left = NULL;
     CHECK_OK(sheaf__partial_path(&left, in_folder("step-00000004"), "partial", 0));
-    CHECK_OK(sheaf__make_dir(left, NULL));
+    CHECK_OK(sheaf__make_dir(left));
     tiny_run run = { .out = folder, .seed = 2, .step = 2, .ranks = 2 };
     CHECK_FAILS(tiny_save(&run), SHEAF_E_ARG, "another process holds this lock");
     assert_true(exists(left)); /* it may be in use */
@@ -469,7 +469,7 @@ static void test_keep__the_newest_stay(void **state)
     fresh();
     for (int64_t step = 1; step <= 5; step++)
         save(step, 1);
-    CHECK_OK(sheaf__remove_tree(in_folder("step-00000003/manifest.json"), NULL));
+    CHECK_OK(sheaf__remove_tree(in_folder("step-00000003/manifest.json")));
     CHECK_OK(tiny_save(&(tiny_run){ .out = folder, .seed = 6, .step = 6, .ranks = 2, .keep = 3 }));
     static const bool stays[] = {
         false, false, true, true, true, true
@@ -532,7 +532,7 @@ static void test_verify__a_save_under_way_is_none_that_was_left(void **state)
     char *left = NULL;
     const int lock = open(in_folder("lock"), O_RDWR);
     CHECK_OK(sheaf__partial_path(&left, in_folder("step-00000004"), "partial", 0));
-    CHECK_OK(sheaf__make_dir(left, NULL));
+    CHECK_OK(sheaf__make_dir(left));
     for (int running = 0; running <= 1; running++) {
         sheaf_catalog *c = NULL;
         assert_int_equal(flock(lock, running ? LOCK_EX : LOCK_UN), 0);
@@ -686,7 +686,7 @@ static void test_load__a_flipped_bit_is_named(void **state)
     CHECK_OK(sheaf_checkpoint_verify(in_folder("step-00000001"), &damages, count_damage, NULL));
     assert_int_equal(damages, 1);
     assert_int_equal(damages_named, 1);
-    CHECK_OK(sheaf__remove_tree(in_folder("step-00000001/slice_003.safetensors"), NULL));
+    CHECK_OK(sheaf__remove_tree(in_folder("step-00000001/slice_003.safetensors")));
     CHECK_OK(sheaf_checkpoint_verify(in_folder("step-00000001"), &damages, NULL, NULL));
     assert_int_equal(damages, 2);
     CHECK_OK(sheaf_checkpoint_verify(in_folder("nowhere"), &damages, NULL, NULL));
@@ -718,7 +718,7 @@ static void test_verify__the_hash_of_a_tensor_is_that_of_its_slices(void **state
     assert_non_null(last);
     memcpy(last + sizeof self - 1,
            sheaf__digest_text(hex, sheaf__digest(text, (size_t)(last - text))), 32);
-    CHECK_OK(sheaf__file_write_whole(path, text, size, NULL));
+    CHECK_OK(sheaf__file_write_whole(path, text, size));
     free(text);
     damages_named = 0;
     CHECK_OK(sheaf_checkpoint_verify(in_folder("step-00000001"), &damages, count_joined, NULL));
@@ -773,7 +773,7 @@ static void test_load__a_checkpoint_of_another_run_ends_the_search(void **state)
 
 static int remove_folder(void **state)
 {
-    sheaf_status_free(sheaf__remove_tree(folder, NULL));
+    sheaf_status_free(sheaf__remove_tree(folder));
     return 0;
 }
 

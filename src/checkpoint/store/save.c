@@ -88,8 +88,8 @@ static sheaf_status *check_tensor(const saver *s, const sheaf_state_tensor *t)
 static sheaf_status *sort_names(saver *s)
 {
     const int64_t n = s->state->count;
-    named *list = sheaf__fault_calloc(s->store->options.faults, (size_t)n + 1, sizeof *list);
-    s->order = sheaf__fault_calloc(s->store->options.faults, (size_t)n + 1, sizeof *s->order);
+    named *list = calloc((size_t)n + 1, sizeof *list);
+    s->order = calloc((size_t)n + 1, sizeof *s->order);
     sheaf_status *st = NULL;
     if (list == NULL || s->order == NULL)
         st = sheaf_fail(SHEAF_E_MEMORY, "out of memory for the list of tensors");
@@ -192,7 +192,7 @@ static sheaf_status *begin(saver *s)
 {
     sheaf_status *st = NULL;
     if (sheaf_comm_rank(s->comm) == 0) {
-        st = sheaf__output_begin(&s->output, s->path, true, s->store->options.faults);
+        st = sheaf__output_begin(&s->output, s->path, true);
         if (st == NULL && strlen(sheaf__output_dir(s->output)) >= sizeof s->partial)
             st = sheaf_fail(SHEAF_E_ARG, "%s: the path is too long", s->path);
         if (st == NULL)
@@ -268,8 +268,7 @@ static sheaf_status *write_parts(saver *s, sheaf_safetensors_writer *file, int s
 static sheaf_status *begin_file(sheaf_safetensors_writer **file, char **path, saver *s, int slice)
 {
     char name[32];
-    sheaf_safetensors_spec *specs =
-        sheaf__fault_calloc(s->store->options.faults, (size_t)s->state->count + 1, sizeof *specs);
+    sheaf_safetensors_spec *specs = calloc((size_t)s->state->count + 1, sizeof *specs);
     int64_t n = 0;
     sheaf_status *st = specs == NULL
                            ? sheaf_fail(SHEAF_E_MEMORY, "out of memory for the list of tensors")
@@ -282,7 +281,7 @@ static sheaf_status *begin_file(sheaf_safetensors_writer **file, char **path, sa
         specs[n] = (sheaf_safetensors_spec){ .name = t->name, .dtype = SHEAF_F32, .ndim = t->ndim };
         sheaf__manifest_box(specs[n++].shape, t, slice);
     }
-    TRY(st, sheaf__safetensors_begin(file, *path, specs, n, NULL, 0, s->store->options.faults));
+    TRY(st, sheaf__safetensors_begin(file, *path, specs, n, NULL, 0));
     free(specs);
     return st;
 }
@@ -412,13 +411,13 @@ static void take_record(saver *s, const sheaf_digest *record, int rank)
 static sheaf_status *gather(saver *s)
 {
     const int ranks = sheaf_comm_ranks(s->comm), me = sheaf_comm_rank(s->comm);
-    size_t *size = sheaf__fault_calloc(s->store->options.faults, (size_t)ranks, sizeof *size);
+    size_t *size = calloc((size_t)ranks, sizeof *size);
     int64_t total = 0, before = 0;
     for (int r = 0; r < ranks; r++) {
         before += r < me ? record_size(s, r) : 0;
         total += record_size(s, r);
     }
-    s->all = sheaf__fault_calloc(s->store->options.faults, (size_t)total + 1, sizeof *s->all);
+    s->all = calloc((size_t)total + 1, sizeof *s->all);
     const bool failed = size == NULL || s->all == NULL;
     sheaf_status *st = sheaf_comm_agree(
         s->comm, failed ? sheaf_fail(SHEAF_E_MEMORY, "out of memory for the hashes") : NULL);

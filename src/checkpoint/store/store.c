@@ -114,7 +114,7 @@ static sheaf_status *remove_unfinished(const sheaf_checkpoints *store)
         if (strncmp(names[i], "step-", 5) != 0 || !sheaf__path_is_partial(names[i]))
             continue;
         st = sheaf__path_join(&path, store->dir, names[i]);
-        sheaf_status *kept = st != NULL ? NULL : sheaf__remove_tree(path, store->options.faults);
+        sheaf_status *kept = st != NULL ? NULL : sheaf__remove_tree(path);
         if (st == NULL && kept == NULL)
             sheaf_note(store->options.events, "%s: removed, a save that was never finished", path);
         else if (st == NULL)
@@ -129,13 +129,13 @@ static sheaf_status *remove_unfinished(const sheaf_checkpoints *store)
 }
 
 /* The folders must outlast a crash of the machine as the checkpoint in them does. */
-static sheaf_status *make_folder(const char *dir, const char *out_dir, sheaf_faults *faults)
+static sheaf_status *make_folder(const char *dir, const char *out_dir)
 {
     char *parent = NULL;
-    sheaf_status *st = sheaf__make_dirs(dir, faults);
+    sheaf_status *st = sheaf__make_dirs(dir);
     TRY(st, sheaf__path_parent(&parent, out_dir));
-    TRY(st, sheaf__dir_sync(parent, faults));
-    TRY(st, sheaf__dir_sync(out_dir, faults));
+    TRY(st, sheaf__dir_sync(parent));
+    TRY(st, sheaf__dir_sync(out_dir));
     free(parent);
     return st;
 }
@@ -145,7 +145,7 @@ sheaf_status *sheaf_checkpoints_lock(int *lock, const char *out_dir, const sheaf
     char *dir = NULL;
     *lock = -1;
     sheaf_status *st = sheaf__path_join(&dir, out_dir, "checkpoints");
-    TRY(st, make_folder(dir, out_dir, NULL));
+    TRY(st, make_folder(dir, out_dir));
     TRY(st, take_lock(lock, dir, events));
     free(dir);
     if (st != NULL && *lock >= 0) {
@@ -158,7 +158,7 @@ sheaf_status *sheaf_checkpoints_lock(int *lock, const char *out_dir, const sheaf
 static sheaf_status *open_here(sheaf_checkpoints **out, const char *out_dir,
                                const sheaf_checkpoints_options *options)
 {
-    sheaf_checkpoints *store = sheaf__fault_calloc(options->faults, 1, sizeof *store);
+    sheaf_checkpoints *store = calloc(1, sizeof *store);
     if (store == NULL)
         return sheaf_fail(SHEAF_E_MEMORY, "%s: out of memory", out_dir);
     store->lock = -1;
@@ -179,7 +179,7 @@ sheaf_status *sheaf_checkpoints_open(sheaf_checkpoints **out, sheaf_comm *comm, 
     if (st == NULL && sheaf_comm_rank(comm) != 0)
         store->options.events = NULL; /* told once */
     if (st == NULL && sheaf_comm_rank(comm) == 0) {
-        st = make_folder(store->dir, out_dir, options->faults);
+        st = make_folder(store->dir, out_dir);
         if (st == NULL && !options->locked)
             st = take_lock(&store->lock, store->dir, options->events);
         TRY(st, remove_unfinished(store));
@@ -380,11 +380,11 @@ static sheaf_status *remove_step(const sheaf_checkpoints *store, const char *pat
     const int fd = sheaf__step_take(&read, path);
     sheaf_status *st = read ? NULL : sheaf__partial_path(&gone, path, "partial", 0);
     if (st == NULL && !read)
-        st = sheaf__rename(path, gone, store->options.faults);
+        st = sheaf__rename(path, gone);
     if (fd >= 0)
         close(fd);
     if (st == NULL && !read)
-        st = sheaf__remove_tree(gone, store->options.faults);
+        st = sheaf__remove_tree(gone);
     free(gone);
     return st;
 }

@@ -90,7 +90,7 @@ static void test_diff__checkpoints(void **state)
     assert_non_null(strstr(told, "5 step "));
     assert_non_null(strstr(told, "5 seed "));
     CHECK_FAILS(sheaf_diff(&report, folder, a, listen, NULL), SHEAF_E_ARG, "/adapter");
-    CHECK_OK(sheaf__remove_tree(other, NULL));
+    CHECK_OK(sheaf__remove_tree(other));
     free(other), free(a), free(b), free(c);
 }
 
@@ -100,7 +100,7 @@ static char *write_file(const char *name, const sheaf_safetensors_spec *specs, i
 {
     char *path = path_in(name);
     sheaf_safetensors_writer *w;
-    CHECK_OK(sheaf__safetensors_begin(&w, path, specs, n, NULL, 0, NULL));
+    CHECK_OK(sheaf__safetensors_begin(&w, path, specs, n, NULL, 0));
     for (int i = 0; i < n; i++) {
         int64_t bytes;
         CHECK_OK(sheaf__safetensors_bytes(&bytes, &specs[i]));
@@ -219,7 +219,7 @@ static void test_diff__shards_and_adapters(void **state)
         copy_adapter(copy, a, edits[i].find, edits[i].put);
         assert_int_equal(differ_by(&report, a, copy), edits[i].keys > 0);
         assert_true(report.different == 0 && report.config_keys == edits[i].keys);
-        CHECK_OK(sheaf__remove_tree(copy, NULL));
+        CHECK_OK(sheaf__remove_tree(copy));
         free(copy);
     }
     CHECK_FAILS(sheaf_diff(&report, a, "/nonexistent", listen, NULL), SHEAF_E_IO, "/nonexistent");
@@ -257,13 +257,13 @@ static void test_diff__configs_that_mean_the_same(void **state)
             char *from, *to;
             CHECK_OK(sheaf__path_join(&from, copy, slash + 1));
             CHECK_OK(sheaf__path_join(&to, copy, "config.json"));
-            CHECK_OK(sheaf__rename(from, to, NULL));
+            CHECK_OK(sheaf__rename(from, to));
             free(from), free(to);
         }
         (void)differ_by(&report, a, copy);
         if (report.config_keys != rows[i].keys)
             fail_msg("row %zu: %d keys differ: %s", i, (int)report.config_keys, told);
-        CHECK_OK(sheaf__remove_tree(copy, NULL));
+        CHECK_OK(sheaf__remove_tree(copy));
         free(copy);
     }
 }
@@ -361,6 +361,6 @@ int main(void)
     };
     snprintf(folder, sizeof folder, "%s", tiny_folder());
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    sheaf_status_free(sheaf__remove_tree(folder, NULL));
+    sheaf_status_free(sheaf__remove_tree(folder));
     return failed;
 }

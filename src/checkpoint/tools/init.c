@@ -168,9 +168,9 @@ static sheaf_status *begin(maker *m, const sheaf_init_options *o)
     TRY(st, sheaf_hf_config_whole(&whole, json, &m->config, false));
     TRY(st, sheaf_hf_config_with_dtype(&with_dtype, whole, m->dtype));
     TRY(st, make_buffers(m));
-    TRY(st, sheaf__output_sweep(o->dst, o->events, o->faults));
+    TRY(st, sheaf__output_sweep(o->dst, o->events));
     TRY(st, sheaf_hf_begin(&m->folder, o->dst, with_dtype, m->specs, m->count,
-                           &(sheaf_folder_options){ .faults = o->faults }));
+                           &(sheaf_folder_options){}));
     TRY(st, write_generation(m));
     free(json);
     free(whole);

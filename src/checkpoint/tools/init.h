@@ -12,7 +12,6 @@
 #include <stdint.h>
 
 #include "base/events.h"
-#include "base/fault.h"
 #include "schema/family.h"
 
 typedef struct sheaf_init_options {
@@ -24,7 +23,6 @@ typedef struct sheaf_init_options {
     int threads;              /* 0 = one */
     const sheaf_events *events;
     const atomic_int *stop; /* not 0: stop soon, leaving nothing; may be NULL */
-    sheaf_faults *faults;   /* of writing; NULL outside tests */
 } sheaf_init_options;
 
 typedef struct sheaf_init_report {

@@ -278,7 +278,7 @@ static void check_buffers(const char *recorded)
     assert_true(buffers > 0);
     got->close(got);
     want->close(want);
-    CHECK_OK(sheaf__remove_tree(mine, NULL));
+    CHECK_OK(sheaf__remove_tree(mine));
     free(mine);
 }
 
@@ -332,9 +332,9 @@ static void test_init__cog_goes_to_sat_and_back(void **state)
         check_config("again",
                      m == 0 ? "\"model_type\": \"cogvlm\"" : "\"model_type\": \"cogagent\"");
         check_config("again", "\"model_parallel_size\": 1,");
-        CHECK_OK(sheaf__remove_tree(sat, NULL));
-        CHECK_OK(sheaf__remove_tree(back, NULL));
-        CHECK_OK(sheaf__remove_tree(again, NULL));
+        CHECK_OK(sheaf__remove_tree(sat));
+        CHECK_OK(sheaf__remove_tree(back));
+        CHECK_OK(sheaf__remove_tree(again));
         free(made), free(sat), free(back), free(again);
     }
 }
@@ -374,6 +374,6 @@ int main(void)
     if (mkdtemp(folder) == NULL)
         return 1;
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    sheaf_status_free(sheaf__remove_tree(folder, NULL));
+    sheaf_status_free(sheaf__remove_tree(folder));
     return failed;
 }

@@ -42,8 +42,8 @@ static void copy_folder(const char *to, const char *from, const char *other, con
 {
     char **names = NULL, a[1700], b[500];
     int64_t n = 0;
-    CHECK_OK(sheaf__remove_tree(at(to), NULL));
-    CHECK_OK(sheaf__make_dirs(at(to), NULL));
+    CHECK_OK(sheaf__remove_tree(at(to)));
+    CHECK_OK(sheaf__make_dirs(at(to)));
     CHECK_OK(sheaf__list_dir(&names, &n, golden(from)));
     for (int64_t i = 0; i < n; i++) {
         char *bytes = NULL;
@@ -52,8 +52,7 @@ static void copy_folder(const char *to, const char *from, const char *other, con
         snprintf(b, sizeof b, "%s/%s", at(to), names[i]);
         CHECK_OK(sheaf__file_read_all(&bytes, &size, a, SIZE_MAX));
         const bool instead = other != NULL && strcmp(names[i], other) == 0;
-        CHECK_OK(sheaf__file_write_whole(b, instead ? text : bytes, instead ? strlen(text) : size,
-                                         NULL));
+        CHECK_OK(sheaf__file_write_whole(b, instead ? text : bytes, instead ? strlen(text) : size));
         free(bytes);
     }
     sheaf__names_free(names, n);
@@ -73,7 +72,7 @@ static void retype(const char *folder, const char *file, const char *from, const
             count--;
         }
     assert_int_equal(count, 0);
-    CHECK_OK(sheaf__file_write_whole(path, bytes, size, NULL));
+    CHECK_OK(sheaf__file_write_whole(path, bytes, size));
     free(bytes);
 }
 
@@ -122,10 +121,9 @@ static void test_model__every_dtype_is_judged(void **state)
             };
             int64_t bytes;
             memset(numbers, 1, sizeof numbers);
-            CHECK_OK(sheaf__remove_tree(at("m"), NULL));
-            CHECK_OK(sheaf__make_dirs(at("m"), NULL));
-            CHECK_OK(
-                sheaf__safetensors_begin(&w, at("m/model.safetensors"), spec, 2, NULL, 0, NULL));
+            CHECK_OK(sheaf__remove_tree(at("m")));
+            CHECK_OK(sheaf__make_dirs(at("m")));
+            CHECK_OK(sheaf__safetensors_begin(&w, at("m/model.safetensors"), spec, 2, NULL, 0));
             for (int i = 0; i < 2; i++) {
                 CHECK_OK(sheaf__safetensors_bytes(&bytes, &spec[i]));
                 CHECK_OK(sheaf__safetensors_write(w, i, 0, numbers, bytes));
@@ -164,8 +162,7 @@ static void test_adapter__that_cannot_be_applied_is_not_sound(void **state)
     retype("a", "adapter_model.safetensors", ".lora_A.", ".lora_Q.", 1);
     check_verdict("a part that LoRA has not", at("a"), "foreign");
     copy_folder("a", from, NULL, NULL);
-    CHECK_OK(
-        sheaf__file_write_whole(at("a/adapter_model.safetensors"), "\2\0\0\0\0\0\0\0{}", 10, NULL));
+    CHECK_OK(sheaf__file_write_whole(at("a/adapter_model.safetensors"), "\2\0\0\0\0\0\0\0{}", 10));
     check_verdict("no tensors", at("a"), "missing");
 }
 
@@ -173,7 +170,7 @@ static void test_config__that_is_no_file_is_told(void **state)
 {
     for (int pipe = 0; pipe < 2; pipe++) {
         copy_folder("m", "llama/tiny_llama/hf", NULL, NULL);
-        CHECK_OK(sheaf__remove_tree(at("m/config.json"), NULL));
+        CHECK_OK(sheaf__remove_tree(at("m/config.json")));
         assert_int_equal(
             pipe ? mkfifo(at("m/config.json"), 0600) : mkdir(at("m/config.json"), 0700), 0);
         check_verdict(pipe ? "a pipe" : "a folder", at("m"), "damaged");

@@ -46,7 +46,7 @@ static void write_file(const char *filled)
         const bool flat = strstr(names[i], "bias") != NULL || strstr(names[i], "norm") != NULL;
         spec[i] = (sheaf_safetensors_spec){ names[i], SHEAF_F32, flat ? 1 : 2, { 16, 1 } };
     }
-    CHECK_OK(sheaf__safetensors_begin(&w, at("m.safetensors"), spec, MOST, NULL, 0, NULL));
+    CHECK_OK(sheaf__safetensors_begin(&w, at("m.safetensors"), spec, MOST, NULL, 0));
     for (int i = 0; i < MOST; i++) {
         char bytes[BYTES] = { 0 };
         bytes[BYTES - 1] = filled[i] == '1' ? 0x3f : 0;
@@ -76,7 +76,7 @@ static void test_verify__room_that_was_not_filled_is_told(void **state)
             fail_msg("%s: nothing told", cases[i].what);
         assert_int_equal(sheaf_verify_sound(&r), cases[i].sound);
         sheaf_verify_release(&r);
-        CHECK_OK(sheaf__remove_tree(at("m.safetensors"), NULL));
+        CHECK_OK(sheaf__remove_tree(at("m.safetensors")));
     }
 }
 
@@ -106,7 +106,7 @@ static const struct {
 static void write_one(const char *path, const sheaf_safetensors_spec *spec, int n, int zero)
 {
     sheaf_safetensors_writer *w = NULL;
-    CHECK_OK(sheaf__safetensors_begin(&w, path, spec, n, NULL, 0, NULL));
+    CHECK_OK(sheaf__safetensors_begin(&w, path, spec, n, NULL, 0));
     for (int i = 0; i < n; i++) {
         char bytes[BYTES] = { 0 };
         memset(bytes, 0x3f, BYTES - (size_t)(i == n - 1 ? zero * BYTES / 8 : 0));
@@ -129,7 +129,7 @@ static void test_verify__zeros_that_are_meant_are_not_told(void **state)
         };
         if (rows > 0)
             spec[MOST - 1].shape[1] = 16 / rows;
-        CHECK_OK(sheaf__make_dirs(at("m"), NULL));
+        CHECK_OK(sheaf__make_dirs(at("m")));
         snprintf(config, sizeof config, "{\"model_type\": \"%s\"}", singles[i].type);
         put(at("m/config.json"), config);
         write_one(at("m/model-00001-of-00002.safetensors"), spec, singles[i].own ? MOST - 1 : MOST,
@@ -144,7 +144,7 @@ static void test_verify__zeros_that_are_meant_are_not_told(void **state)
                            strcmp(f->tensor, singles[i].name) != 0)))
             fail_msg("%s: %s", singles[i].what, f != NULL ? f->found : "nothing told");
         sheaf_verify_release(&r);
-        CHECK_OK(sheaf__remove_tree(at("m"), NULL));
+        CHECK_OK(sheaf__remove_tree(at("m")));
     }
 }
 

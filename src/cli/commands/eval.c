@@ -89,7 +89,7 @@ static sheaf_status *begin_logits(void *self, sheaf__model *model)
     if (st == NULL && first)
         cli_signals_unfinished(w->partial);
     TRY(st, sheaf__joined_begin(&w->writer, w->partial, sheaf__is_first_of_group(model->context),
-                                &spec, 1, NULL, 0, NULL));
+                                &spec, 1, NULL, 0));
     w->begun = st == NULL;
     return st;
 }
@@ -114,7 +114,7 @@ static sheaf_status *finish_logits(work *w, sheaf_status *st)
     w->writer = NULL;
     if (st == NULL && sheaf__process_first()) {
         st = check_logits(w); /* nothing is replaced, whatever came there meanwhile */
-        TRY(st, sheaf__rename_new(w->partial, w->save_logits, NULL));
+        TRY(st, sheaf__rename_new(w->partial, w->save_logits));
         if (st != NULL)
             unlink(w->partial);
     }

@@ -246,7 +246,7 @@ static sheaf_status *choose_hosts(supervised *s)
         return NULL;
     const int n = snprintf(s->file, sizeof s->file, "%s.hosts", s->verdict);
     sheaf_status *st = n < (int)sizeof s->file
-                           ? sheaf__file_write_whole(s->file, s->left, strlen(s->left), NULL)
+                           ? sheaf__file_write_whole(s->file, s->left, strlen(s->left))
                            : sheaf_fail(SHEAF_E_IO, "%s.hosts", s->verdict);
     free(s->left);
     s->left = strdup(s->file);

@@ -311,7 +311,7 @@ static void test_recipes__minicpmvs_settings(void **state)
 static void test_find__a_file_first_then_what_comes_with_sheaf(void **state)
 {
     char *path;
-    CHECK_OK(sheaf__make_dirs(at("shipped"), NULL));
+    CHECK_OK(sheaf__make_dirs(at("shipped")));
     put(at("shipped/one.recipe"), "tp: 2\n");
     put(at("shipped/two.recipe"), "tp: 2\n");
     put(at("shipped/notes.txt"), "");
@@ -336,7 +336,7 @@ static void test_find__a_file_first_then_what_comes_with_sheaf(void **state)
     assert_non_null(getcwd(here, sizeof here));
     assert_int_equal(chdir(scratch.dir), 0);
     put("one", "tp: 3\n");
-    CHECK_OK(sheaf__make_dirs("two", NULL)); /* the folder of a run, say */
+    CHECK_OK(sheaf__make_dirs("two")); /* the folder of a run, say */
     CHECK_OK(cli_recipe_find(&path, "one"));
     assert_string_equal(path, "one");
     free(path);

@@ -80,7 +80,7 @@ static void make_save(const char *dir, const char *file, int64_t vocab, int64_t 
     sheaf_safetensors_spec spec[3];
     sheaf_safetensors_writer *w = NULL;
     char path[600], config[600];
-    CHECK_OK(sheaf__make_dirs(dir, NULL));
+    CHECK_OK(sheaf__make_dirs(dir));
     snprintf(
         config, sizeof config,
         "{\"model_type\": \"llama\", \"vocab_size\": %" PRId64
@@ -101,7 +101,7 @@ static void make_save(const char *dir, const char *file, int64_t vocab, int64_t 
     for (int c = 0; c < WIDTH; c++)
         norm[c] = mark;
     snprintf(path, sizeof path, "%s/%s", dir, file);
-    CHECK_OK(sheaf__safetensors_begin(&w, path, spec, 3, NULL, 0, NULL));
+    CHECK_OK(sheaf__safetensors_begin(&w, path, spec, 3, NULL, 0));
     CHECK_OK(sheaf__safetensors_write(w, 0, 0, table, rows * WIDTH * 4));
     CHECK_OK(sheaf__safetensors_write(w, 1, 0, table, rows * WIDTH * 4));
     CHECK_OK(sheaf__safetensors_write(w, 2, 0, norm, sizeof norm));
@@ -206,8 +206,8 @@ static void test_colossalai__padding_may_fill_a_whole_rank(void **state)
 {
     for (int ranks = 3; ranks <= 4; ranks++) {
         sheaf_catalog *c = NULL;
-        CHECK_OK(sheaf__remove_tree(at("filled"), NULL));
-        CHECK_OK(sheaf__remove_tree(at("filled-0"), NULL));
+        CHECK_OK(sheaf__remove_tree(at("filled")));
+        CHECK_OK(sheaf__remove_tree(at("filled-0")));
         make_save(at("filled-0"), "model-00001.safetensors", 553, 0, 192, 1);
         for (int r = 1; r < ranks; r++) {
             char file[40];
@@ -271,7 +271,7 @@ static void test_colossalai__ranks_of_two_runs_are_told_by_their_copies(void **s
 {
     for (int odd = 0; odd < 4; odd++) {
         sheaf_catalog *c = NULL;
-        CHECK_OK(sheaf__remove_tree(at("of-runs"), NULL));
+        CHECK_OK(sheaf__remove_tree(at("of-runs")));
         for (int r = 0; r < 4; r++) {
             char file[40];
             snprintf(file, sizeof file, "tp_rank_%02d.safetensors", r);
@@ -308,7 +308,7 @@ static void test_colossalai__ranks_are_joined_as_the_schema_cuts(void **state)
     enum { TENSORS = sizeof whole / sizeof *whole };
     static const float zero[8];
     sheaf_catalog *c = NULL;
-    CHECK_OK(sheaf__make_dirs(at("cuts"), NULL));
+    CHECK_OK(sheaf__make_dirs(at("cuts")));
     for (int r = 0; r < 2; r++) {
         sheaf_safetensors_spec spec[TENSORS];
         sheaf_safetensors_writer *w = NULL;
@@ -318,7 +318,7 @@ static void test_colossalai__ranks_are_joined_as_the_schema_cuts(void **state)
                 whole[i].name, SHEAF_F32, whole[i].cols > 0 ? 2 : 1, { 2, 4 }
             };
         snprintf(path, sizeof path, "%s/tp_rank_%02d.safetensors", at("cuts"), r);
-        CHECK_OK(sheaf__safetensors_begin(&w, path, spec, TENSORS, NULL, 0, NULL));
+        CHECK_OK(sheaf__safetensors_begin(&w, path, spec, TENSORS, NULL, 0));
         for (int i = 0; i < TENSORS; i++)
             CHECK_OK(sheaf__safetensors_write(w, i, 0, zero, whole[i].cols > 0 ? 32 : 8));
         CHECK_OK(sheaf__safetensors_finish(w));
@@ -352,8 +352,8 @@ static void test_colossalai__a_stage_that_is_missing_is_named(void **state)
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         sheaf_catalog *c = NULL;
         int told = 0;
-        CHECK_OK(sheaf__remove_tree(at("stages"), NULL));
-        CHECK_OK(sheaf__make_dirs(at("stages"), NULL));
+        CHECK_OK(sheaf__remove_tree(at("stages")));
+        CHECK_OK(sheaf__make_dirs(at("stages")));
         for (int s = 1; s <= 4; s++)
             for (int shard = 1; shard <= 2 && (rows[i].there >> (s - 1) & 1); shard++) {
                 static const float value[2] = { 1, 2 };
@@ -363,7 +363,7 @@ static void test_colossalai__a_stage_that_is_missing_is_named(void **state)
                 const sheaf_safetensors_spec spec = { name, SHEAF_F32, 1, { 2 } };
                 snprintf(path, sizeof path, "%s/model-stage-%05d-shard-%05d.safetensors",
                          at("stages"), s, shard);
-                CHECK_OK(sheaf__safetensors_begin(&w, path, &spec, 1, NULL, 0, NULL));
+                CHECK_OK(sheaf__safetensors_begin(&w, path, &spec, 1, NULL, 0));
                 CHECK_OK(sheaf__safetensors_write(w, 0, 0, value, sizeof value));
                 CHECK_OK(sheaf__safetensors_finish(w));
             }
@@ -389,8 +389,8 @@ static void test_colossalai__parts_hold_the_same_tensors_in_one_size(void **stat
     /* of rank 0, 1, 2: one tensor less; of 1: a larger one; of all: the same values */
     for (int harm = 0; harm < 5; harm++) {
         sheaf_catalog *c = NULL;
-        CHECK_OK(sheaf__remove_tree(at("uneven"), NULL));
-        CHECK_OK(sheaf__make_dirs(at("uneven"), NULL));
+        CHECK_OK(sheaf__remove_tree(at("uneven")));
+        CHECK_OK(sheaf__make_dirs(at("uneven")));
         for (int r = 0; r < 3; r++) {
             sheaf_safetensors_spec spec[2];
             sheaf_safetensors_writer *w = NULL;
@@ -401,7 +401,7 @@ static void test_colossalai__parts_hold_the_same_tensors_in_one_size(void **stat
                     names[i], SHEAF_F32, 2, { harm == 3 && r == 1 && i == 1 ? 4 : 2, 4 }
                 };
             snprintf(path, sizeof path, "%s/tp_rank_%02d.safetensors", at("uneven"), r);
-            CHECK_OK(sheaf__safetensors_begin(&w, path, spec, n, NULL, 0, NULL));
+            CHECK_OK(sheaf__safetensors_begin(&w, path, spec, n, NULL, 0));
             for (int i = 0; i < n; i++)
                 CHECK_OK(sheaf__safetensors_write(w, i, 0, values + (harm == 4 && i == 1 ? 0 : r),
                                                   spec[i].shape[0] * 16));
@@ -433,7 +433,7 @@ static void test_colossalai__padding_tells_ranks_that_changed_names(void **state
     }; /* the last: nothing tells */
     for (size_t i = 0; i < 4; i++) {
         sheaf_catalog *c = NULL;
-        CHECK_OK(sheaf__remove_tree(at("turned"), NULL));
+        CHECK_OK(sheaf__remove_tree(at("turned")));
         for (int r = 0; r < 4; r++) {
             char file[40];
             snprintf(file, sizeof file, "tp_rank_%02d.safetensors", r);
@@ -494,7 +494,7 @@ static void test_colossalai__what_a_killed_save_leaves_is_named(void **state)
     char inner[500];
     make_save(at("killed"), "model-stage-00001-shard-00001.safetensors", 511, 0, 511, 1);
     snprintf(inner, sizeof inner, "%s/tmp_index_files", at("killed"));
-    CHECK_OK(sheaf__make_dirs(inner, NULL));
+    CHECK_OK(sheaf__make_dirs(inner));
     look(&c, at("killed"), NULL);
     assert_non_null(finding(c, "stale", NULL));
     remove_catalog(&c);

@@ -35,7 +35,7 @@ static void put_optimizer(char dir[400], const char *name)
 {
     char path[600];
     snprintf(dir, 400, "%s/%s", scratch.dir, name);
-    CHECK_OK(sheaf__make_dirs(dir, NULL));
+    CHECK_OK(sheaf__make_dirs(dir));
     put_moments(dir, 1, 0, 3);
     put_moments(dir, 2, 3, PARAMETERS);
     made_file *f = made_begin();
@@ -126,7 +126,7 @@ static void test_optimizer__its_step_comes_before_the_runs(void **state)
     char dir[400], path[600];
     put_optimizer(dir, "training/optimizer");
     snprintf(path, sizeof path, "%s/training/modeling", scratch.dir);
-    CHECK_OK(sheaf__make_dirs(path, NULL));
+    CHECK_OK(sheaf__make_dirs(path));
     snprintf(path, sizeof path, "%s/training/running_states.json", scratch.dir);
     put(path, "{\"epoch\": 0, \"step\": 9}");
     *strrchr(path, '/') = '\0';
@@ -166,8 +166,8 @@ static sheaf_catalog *read_named(const int *id, const int *groups, int64_t rows,
 {
     char dir[400], path[600];
     snprintf(dir, sizeof dir, "%s/named", scratch.dir);
-    CHECK_OK(sheaf__remove_tree(dir, NULL));
-    CHECK_OK(sheaf__make_dirs(dir, NULL));
+    CHECK_OK(sheaf__remove_tree(dir));
+    CHECK_OK(sheaf__make_dirs(dir));
     snprintf(path, sizeof path, "%s/config.json", scratch.dir);
     put(path, config);
     made_file *f = made_begin(), *g = made_begin();

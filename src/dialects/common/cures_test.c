@@ -59,7 +59,7 @@ static void test_cure__a_config_that_fits_is_found(void **state)
     for (size_t i = 0; i < ARRAY_LEN(links); i++) {
         char *dir = NULL;
         CHECK_OK(sheaf__path_parent(&dir, at(links[i][1])));
-        CHECK_OK(sheaf__make_dirs(dir, NULL));
+        CHECK_OK(sheaf__make_dirs(dir));
         char *real = realpath(golden(links[i][0]), NULL);
         assert_non_null(real);
         assert_int_equal(symlink(real, at(links[i][1])), 0);
@@ -84,7 +84,7 @@ static void test_cure__without_one_it_says_where_to_put_it(void **state)
     char *cure = NULL;
     sheaf_catalog *c = NULL;
     const char *dir = at("alone/model");
-    CHECK_OK(sheaf__make_dirs(dir, NULL));
+    CHECK_OK(sheaf__make_dirs(dir));
     put(in(dir, "config.json"), "{\"model_type\": \"llama\"}");
     CHECK_OK(sheaf__catalog_new(&c, &sheaf__dialect_hf, dir));
     CHECK_OK(sheaf__config_cure(&cure, c));

@@ -24,7 +24,6 @@ typedef struct place {
 
 struct sheaf_folder {
     sheaf_output *output;
-    sheaf_faults *faults;
     char *stem;
     int64_t count;
     place *place; /* as declared */
@@ -132,9 +131,9 @@ static sheaf_status *begin_shard(sheaf_folder *f, int shard, const sheaf_safeten
     if (f->together)
         st = sheaf__process_agree(st);
     if (st == NULL && f->together)
-        st = sheaf__joined_begin(&f->writer[shard], path, true, some, n, pairs, npairs, f->faults);
+        st = sheaf__joined_begin(&f->writer[shard], path, true, some, n, pairs, npairs);
     else if (st == NULL)
-        st = sheaf__safetensors_begin(&f->writer[shard], path, some, n, pairs, npairs, f->faults);
+        st = sheaf__safetensors_begin(&f->writer[shard], path, some, n, pairs, npairs);
     free(name);
     free(path);
     return st;
@@ -200,25 +199,23 @@ sheaf_status *sheaf__folder_begin(sheaf_folder **out, const char *dst,
                                   const sheaf_safetensors_spec *specs, int64_t count,
                                   const sheaf_folder_options *options)
 {
-    sheaf_safetensors_spec *some =
-        sheaf__fault_calloc(options->faults, (size_t)count, sizeof *some);
-    sheaf_folder *f = sheaf__fault_calloc(options->faults, 1, sizeof *f);
+    sheaf_safetensors_spec *some = calloc((size_t)count, sizeof *some);
+    sheaf_folder *f = calloc(1, sizeof *f);
     sheaf_status *st = some == NULL || f == NULL ? sheaf__no_memory(memory_for) : NULL;
     if (st == NULL) {
-        f->faults = options->faults;
         f->count = count;
-        f->place = sheaf__fault_calloc(f->faults, (size_t)count, sizeof *f->place);
+        f->place = calloc((size_t)count, sizeof *f->place);
         f->stem = strdup(options->stem);
         st = f->place == NULL || f->stem == NULL ? sheaf__no_memory(memory_for)
                                                  : make_places(f, specs, options->shard_bytes);
     }
     if (st == NULL) {
         f->together = options->together;
-        f->writer = sheaf__fault_calloc(f->faults, (size_t)f->nshards, sizeof *f->writer);
+        f->writer = calloc((size_t)f->nshards, sizeof *f->writer);
         st = f->writer == NULL ? sheaf__no_memory(memory_for)
              : f->together && !sheaf__process_first()
                  ? NULL
-                 : sheaf__output_begin(&f->output, dst, options->replace, f->faults);
+                 : sheaf__output_begin(&f->output, dst, options->replace);
     }
     if (options->together)
         st = tell_dir(st, f);
@@ -323,7 +320,7 @@ sheaf_status *sheaf__folder_write_all(sheaf_folder *f, sheaf_folder_rows rows, v
         if (row * (size_t)some > capacity) {
             free(buffer);
             capacity = row * (size_t)some;
-            buffer = sheaf__fault_calloc(f->faults, capacity, 1);
+            buffer = calloc(capacity, 1);
             st = buffer == NULL ? sheaf__no_memory(memory_for) : NULL;
         }
         for (int64_t r = 0; r < p->height && st == NULL; r += some) {

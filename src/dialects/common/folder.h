@@ -21,7 +21,6 @@ typedef struct sheaf_folder_options {
     bool together;       /* the processes of the program write it (joined.h): begin, sync and commit
                             are collective, and the small files are the first one's */
     const char *base_print; /* the value of SHEAF__BASE_PRINT; NULL: no such key */
-    sheaf_faults *faults;
 } sheaf_folder_options;
 
 /* sheaf__folder_begin - shards are cut in the order of `specs`, as transformers does it: a shard

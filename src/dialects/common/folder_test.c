@@ -11,6 +11,7 @@
 
 #include "dialects/common/folder.h"
 #include "base/status.h"
+#include "tests/faults/faults.h"
 
 static sheaf_status *zeros(void *context, int64_t index, int64_t row0, int64_t rows, void *dst)
 {
@@ -200,13 +201,11 @@ static void test_begin__refuses_unsound_lists_and_leaves_nothing(void **state)
 /* ---- faults ---- */
 
 /* Two shards, an index, a text and a copied file. */
-static sheaf_status *make(const char *dst, bool replace, sheaf_faults *faults)
+static sheaf_status *make(const char *dst, bool replace)
 {
     const sheaf_safetensors_spec spec[] = { { "x", SHEAF_F32, 1, { 4 } },
                                             { "y", SHEAF_F32, 1, { 4 } } };
-    const sheaf_folder_options options = {
-        .stem = "m", .shard_bytes = 16, .replace = replace, .faults = faults
-    };
+    const sheaf_folder_options options = { .stem = "m", .shard_bytes = 16, .replace = replace };
     sheaf_folder *folder = NULL;
     sheaf_status *st = sheaf__folder_begin(&folder, dst, spec, 2, &options);
     if (st != NULL)
@@ -239,16 +238,18 @@ static int complete(const char *dst)
 
 static void test_faults__any_failing_call_leaves_all_or_nothing(void **state)
 {
-    const sheaf_fault_action actions[] = { SHEAF_FAULT_FAIL, SHEAF_FAULT_ENOSPC };
-    for (size_t a = 0; a < ARRAY_LEN(actions); a++)
+    const sheaf_faults kinds[] = { { .action = SHEAF_FAULT_FAIL },
+                                   { .action = SHEAF_FAULT_ENOSPC },
+                                   { SHEAF_FAULT_MALLOC, SHEAF_FAULT_FAIL } };
+    for (size_t a = 0; a < ARRAY_LEN(kinds); a++)
         for (int n = 1;; n++) {
-            sheaf_faults faults = { .action = actions[a], .n = n };
-            CHECK_OK(sheaf__remove_tree(at("fault"), NULL));
+            sheaf_faults faults = { kinds[a].op, kinds[a].action, .n = n };
+            CHECK_OK(sheaf__remove_tree(at("fault")));
             mkdir(at("fault"), 0700);
-            sheaf_status *st = make(at("fault/dst"), false, &faults);
+            sheaf_status *st = UNDER(&faults, make(at("fault/dst"), false));
             const int there = complete(at("fault/dst"));
             if (st == NULL && faults.seen < n) {
-                assert_true(there == 1 && n > 30);
+                assert_true(there == 1 && n > (a < 2 ? 20 : 5));
                 assert_int_equal(entries(at("fault")), 1);
                 break;
             }
@@ -262,12 +263,12 @@ static void test_faults__a_kill_at_any_call_leaves_all_or_nothing(void **state)
 {
     int without = 0, with = 0;
     for (int n = 1;; n++) {
-        CHECK_OK(sheaf__remove_tree(at("kill"), NULL));
+        CHECK_OK(sheaf__remove_tree(at("kill")));
         mkdir(at("kill"), 0700);
         const pid_t child = fork();
         if (child == 0) {
             sheaf_faults faults = { .action = SHEAF_FAULT_KILL, .n = n };
-            sheaf_status_free(make(at("kill/dst"), false, &faults));
+            sheaf_status_free(UNDER(&faults, make(at("kill/dst"), false)));
             _exit(0);
         }
         int how = 0;

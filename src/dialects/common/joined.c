@@ -23,18 +23,17 @@ typedef struct opening {
     const sheaf_safetensors_pair *metadata;
     int64_t npairs;
     const sheaf_pickle_doc *doc;
-    sheaf_faults *faults;
 } opening;
 
 static sheaf_status *open_safetensors(file *out, const char *path, bool joins, const opening *o)
 {
     return (joins ? sheaf__safetensors_join : sheaf__safetensors_begin)(
-        &out->safetensors, path, o->specs, o->count, o->metadata, o->npairs, o->faults);
+        &out->safetensors, path, o->specs, o->count, o->metadata, o->npairs);
 }
 
 static sheaf_status *open_torch(file *out, const char *path, bool joins, const opening *o)
 {
-    return (joins ? sheaf__torch_join : sheaf__torch_begin)(&out->torch, path, o->doc, o->faults);
+    return (joins ? sheaf__torch_join : sheaf__torch_begin)(&out->torch, path, o->doc);
 }
 
 static void abandon(file f)
@@ -78,8 +77,7 @@ static sheaf_status *begin(file *out, const char *path, bool writes, const openi
 
 sheaf_status *sheaf__joined_begin(sheaf_safetensors_writer **out, const char *path, bool writes,
                                   const sheaf_safetensors_spec *specs, int64_t count,
-                                  const sheaf_safetensors_pair *metadata, int64_t npairs,
-                                  sheaf_faults *faults)
+                                  const sheaf_safetensors_pair *metadata, int64_t npairs)
 {
     file f = { 0 };
     sheaf_status *st = begin(&f, path, writes,
@@ -87,18 +85,16 @@ sheaf_status *sheaf__joined_begin(sheaf_safetensors_writer **out, const char *pa
                                          .specs = specs,
                                          .count = count,
                                          .metadata = metadata,
-                                         .npairs = npairs,
-                                         .faults = faults });
+                                         .npairs = npairs });
     *out = f.safetensors;
     return st;
 }
 
 sheaf_status *sheaf__joined_torch_begin(sheaf_torch_writer **out, const char *path,
-                                        const sheaf_pickle_doc *doc, sheaf_faults *faults)
+                                        const sheaf_pickle_doc *doc)
 {
     file f = { 0 };
-    sheaf_status *st =
-        begin(&f, path, true, &(opening){ .open = open_torch, .doc = doc, .faults = faults });
+    sheaf_status *st = begin(&f, path, true, &(opening){ .open = open_torch, .doc = doc });
     *out = f.torch;
     return st;
 }

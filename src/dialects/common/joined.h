@@ -14,8 +14,7 @@
  * Errors: the same in all, naming the host that does not see the file. */
 sheaf_status *sheaf__joined_begin(sheaf_safetensors_writer **out, const char *path, bool writes,
                                   const sheaf_safetensors_spec *specs, int64_t count,
-                                  const sheaf_safetensors_pair *metadata, int64_t npairs,
-                                  sheaf_faults *faults);
+                                  const sheaf_safetensors_pair *metadata, int64_t npairs);
 /* sheaf__joined_finish - sheaf__safetensors_finish() once all have put on disk what they wrote;
  * frees `writer`, which may be NULL where nothing was written, in any case.
  *   st     what came before, consumed: a failure anywhere ends it, and the first removes the file
@@ -26,7 +25,7 @@ sheaf_status *sheaf__joined_finish(sheaf_status *st, sheaf_safetensors_writer *w
 /* The same of a PyTorch file, in which all processes write: `doc` as in sheaf__torch_begin(). The
  * checksum of a tensor is joined from those of its parts. */
 sheaf_status *sheaf__joined_torch_begin(sheaf_torch_writer **out, const char *path,
-                                        const sheaf_pickle_doc *doc, sheaf_faults *faults);
+                                        const sheaf_pickle_doc *doc);
 sheaf_status *sheaf__joined_torch_finish(sheaf_status *st, sheaf_torch_writer *writer,
                                          int64_t count);
 

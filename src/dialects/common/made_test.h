@@ -341,7 +341,7 @@ static inline void made_write(made_file *f, const char *path)
 {
     sheaf_torch_writer *w = NULL;
     CHECK_OK(sheaf__pickle_made(f->doc, f->root));
-    CHECK_OK(sheaf__torch_begin(&w, path, f->doc, NULL));
+    CHECK_OK(sheaf__torch_begin(&w, path, f->doc));
     for (int64_t i = 0; i < f->count; i++) {
         if (f->tensor[i].bytes > 0)
             CHECK_OK(sheaf__torch_write(w, i, 0, f->tensor[i].data, f->tensor[i].bytes));
@@ -373,7 +373,7 @@ static inline void copy_tree(const char *to, const char *from)
 {
     char **names = NULL;
     int64_t n = 0;
-    CHECK_OK(sheaf__make_dirs(to, NULL));
+    CHECK_OK(sheaf__make_dirs(to));
     CHECK_OK(sheaf__list_dir(&names, &n, from));
     for (int64_t i = 0; i < n; i++) {
         char a[1600], b[1600], *bytes = NULL;
@@ -385,7 +385,7 @@ static inline void copy_tree(const char *to, const char *from)
             continue;
         }
         CHECK_OK(sheaf__file_read_all(&bytes, &size, a, 1 << 28));
-        CHECK_OK(sheaf__file_write_whole(b, bytes, size, NULL));
+        CHECK_OK(sheaf__file_write_whole(b, bytes, size));
         free(bytes);
     }
     sheaf__names_free(names, n);
@@ -396,7 +396,7 @@ static inline void cut_file(const char *path, double share)
     char *bytes = NULL;
     size_t size;
     CHECK_OK(sheaf__file_read_all(&bytes, &size, path, 1 << 28));
-    CHECK_OK(sheaf__file_write_whole(path, bytes, (size_t)((double)size * share), NULL));
+    CHECK_OK(sheaf__file_write_whole(path, bytes, (size_t)((double)size * share)));
     free(bytes);
 }
 

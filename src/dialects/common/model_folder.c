@@ -95,13 +95,12 @@ sheaf_status *sheaf_hf_begin(sheaf_folder **out, const char *dst, const char *co
 
 sheaf_status *sheaf_peft_begin(sheaf_folder **out, const char *dst, const char *config_json,
                                const char *base_print, const sheaf_safetensors_spec *specs,
-                               int64_t count, bool replace, sheaf_faults *faults)
+                               int64_t count, bool replace)
 {
     const bool known = base_print != NULL && base_print[0] != '\0';
     const sheaf_folder_options options = { .stem = "adapter_model",
                                            .replace = replace,
-                                           .base_print = known ? base_print : NULL,
-                                           .faults = faults };
+                                           .base_print = known ? base_print : NULL };
     sheaf_folder *folder = NULL;
     sheaf_status *st = sheaf__folder_begin(&folder, dst, specs, count, &options);
     TRY(st, sheaf__folder_text(folder, "adapter_config.json", config_json));

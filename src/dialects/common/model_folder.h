@@ -54,6 +54,6 @@ sheaf_status *sheaf_hf_config_whole(char **out, const char *json, const sheaf_co
  *   base_print  fingerprint of the base that it was trained on; NULL or "": not known */
 sheaf_status *sheaf_peft_begin(sheaf_folder **out, const char *dst, const char *config_json,
                                const char *base_print, const sheaf_safetensors_spec *specs,
-                               int64_t count, bool replace, sheaf_faults *faults);
+                               int64_t count, bool replace);
 
 #endif

@@ -227,7 +227,7 @@ static void finish(made_dcp *d)
     p_bytes(&p, ".", 1);
     assert_false(p.failed);
     snprintf(path, sizeof path, "%s/.metadata", d->dir);
-    CHECK_OK(sheaf__file_write_whole(path, p.at, p.size, NULL));
+    CHECK_OK(sheaf__file_write_whole(path, p.at, p.size));
     sheaf__text_release(&p);
     sheaf__text_release(&d->metadata);
     sheaf__text_release(&d->paths);
@@ -240,7 +240,7 @@ static made_dcp *begin(void)
     made_dcp *d = calloc(1, sizeof *d);
     assert_non_null(d);
     snprintf(d->dir, sizeof d->dir, "%s/dcp%d", scratch.dir, number++);
-    CHECK_OK(sheaf__make_dirs(d->dir, NULL));
+    CHECK_OK(sheaf__make_dirs(d->dir));
     return d;
 }
 
@@ -366,7 +366,7 @@ static void put_config(const made_dcp *d, const char *type, int vocab, int layer
              "\"intermediate_size\": %d, \"num_hidden_layers\": %d, \"num_attention_heads\": 6, "
              "\"num_key_value_heads\": 2, \"head_dim\": 2, \"tie_word_embeddings\": false}",
              type, vocab, ffn, layers);
-    CHECK_OK(sheaf__file_write_whole(path, text, strlen(text), NULL));
+    CHECK_OK(sheaf__file_write_whole(path, text, strlen(text)));
 }
 
 static sheaf_catalog *read_checked(const made_dcp *d)
@@ -563,7 +563,7 @@ static made_dcp *made_torch_dist(const made_model *m, int stages, int ranks, int
     made_dcp *d = begin();
     char path[600];
     snprintf(d->dir + strlen(d->dir), 64, "/iter_0000005");
-    CHECK_OK(sheaf__make_dirs(d->dir, NULL));
+    CHECK_OK(sheaf__make_dirs(d->dir));
     put_one(d, m, "embedding.word_embeddings.weight", "model.embed_tokens.weight", padded);
     put_one(d, m, "output_layer.weight", "lm_head.weight", padded);
     put_one(d, m, "decoder.final_layernorm.weight", "model.norm.weight", 0);

@@ -296,7 +296,7 @@ static const char *made_folder(const made_model *m, const how *h)
     snprintf(dir, sizeof dir, "%s/ds%d", scratch.dir, number++);
     snprintf(tag, sizeof tag, "global_step%" PRId64, h->tag >= 0 ? h->tag : h->step);
     snprintf(path, sizeof path, "%s/%s", dir, tag);
-    CHECK_OK(sheaf__make_dirs(path, NULL));
+    CHECK_OK(sheaf__make_dirs(path));
     snprintf(path, sizeof path, "%s/latest", dir);
     put(path, tag);
     for (int mp = 0; mp < h->tp; mp++) {
@@ -554,11 +554,11 @@ static void test_harm__states_of_a_universal_checkpoint_that_are_no_values_are_n
     for (int swapped = 0; swapped < 4; swapped++) { /* step.pt with one of the others */
         char dir[600], a[1000], b[1000];
         snprintf(dir, sizeof dir, "%s/uni%d/global_step3_universal/zero", scratch.dir, swapped);
-        CHECK_OK(sheaf__make_dirs(dir, NULL));
+        CHECK_OK(sheaf__make_dirs(dir));
         for (int i = 0; i < m->count; i++) {
             snprintf(dir, sizeof dir, "%s/uni%d/global_step3_universal/zero/%s", scratch.dir,
                      swapped, m->tensor[i].name);
-            CHECK_OK(sheaf__make_dirs(dir, NULL));
+            CHECK_OK(sheaf__make_dirs(dir));
             for (int k = 0; k < 4; k++)
                 put_param(dir, states[k], &m->tensor[i], k == 3, (unsigned)k);
         }
@@ -593,7 +593,7 @@ static const char *put_universal(const made_model *m, const char *under, bool tr
         made_tensor flat = m->tensor[i];
         snprintf(dir, sizeof dir, "%s/%s/global_step3_universal/zero/%s", scratch.dir, under,
                  flat.name);
-        CHECK_OK(sheaf__make_dirs(dir, NULL));
+        CHECK_OK(sheaf__make_dirs(dir));
         flat.data = calloc((size_t)made_elements(&flat), sizeof *flat.data);
         assert_non_null(flat.data);
         for (int k = 0; k < 3; k++) {
@@ -636,7 +636,7 @@ static void test_harm__a_parameter_copied_over_another_is_named(void **state)
         CHECK_SOUND(c);
         sheaf__catalog_free(c);
         CHECK_OK(sheaf__file_read_all(&bytes, &size, from, SIZE_MAX));
-        CHECK_OK(sheaf__file_write_whole(to, bytes, size, NULL));
+        CHECK_OK(sheaf__file_write_whole(to, bytes, size));
         free(bytes);
         c = read_made(&sheaf__dialect_deepspeed, dir, NULL);
         if (copies[i].told) {
@@ -777,7 +777,7 @@ static const char *small_folder(int tp, filler fill)
     for (int mp = 0; mp < tp; mp++) {
         char path[700];
         snprintf(path, sizeof path, "%s/global_step1", dir);
-        CHECK_OK(sheaf__make_dirs(path, NULL));
+        CHECK_OK(sheaf__make_dirs(path));
         snprintf(path, sizeof path, "%s/global_step1/mp_rank_%02d_model_states.pt", dir, mp);
         made_file *f = made_begin();
         fill(f, made_set(f, f->root, "module", SHEAF_PICKLE_DICT), mp);
@@ -985,7 +985,7 @@ static void test_made__a_number_for_a_tag_does_not_make_it_sat(void **state)
         char save[400], path[700];
         snprintf(save, sizeof save, "%s/numbered%zu", scratch.dir, i);
         snprintf(path, sizeof path, "%s/7", save);
-        CHECK_OK(sheaf__make_dirs(path, NULL));
+        CHECK_OK(sheaf__make_dirs(path));
         snprintf(path, sizeof path, "%s/7/mp_rank_00_model_states.pt", save);
         put_iteration(path, rows[i].sat, rows[i].name);
         snprintf(path, sizeof path, "%s/latest", save);
@@ -1080,7 +1080,7 @@ static void put_flat_states(const char *dir, const made_model *m, bool flat, int
                       all[2] = { t->shape[0], t->ndim == 2 ? t->shape[1] : 1 };
         made_file *f = made_begin();
         snprintf(path, sizeof path, "%s/global_step9/zero/%s", dir, t->name);
-        CHECK_OK(sheaf__make_dirs(path, NULL));
+        CHECK_OK(sheaf__make_dirs(path));
         snprintf(path + strlen(path), 16, "/fp32.pt");
         sheaf__pickle_set(f->doc, f->root, "param",
                           made_put(f, SHEAF_F32, flat ? 1 : t->ndim, flat ? &n : t->shape,
@@ -1149,7 +1149,7 @@ static void test_made__frozen_parameters_come_from_their_fragments(void **state)
             c = read_made(&sheaf__dialect_deepspeed, dir, NULL);
             CHECK_FINDING(c, SHEAF_DEFECT, "shape", "[443]");
             check_no_source(c);
-            CHECK_OK(sheaf__remove_tree(zero, NULL));
+            CHECK_OK(sheaf__remove_tree(zero));
         }
         put_flat_states(dir, m, stage == 3, 0);
         c = read_made(&sheaf__dialect_deepspeed, dir, NULL);
@@ -1182,7 +1182,7 @@ static void test_made__layers_of_a_pipeline_are_told_by_what_they_hold(void **st
     for (int harm = 0; harm < 3; harm++) {
         char dir[400], path[700];
         snprintf(dir, sizeof dir, "%s/layers%d", scratch.dir, harm);
-        CHECK_OK(sheaf__make_dirs(dir, NULL));
+        CHECK_OK(sheaf__make_dirs(dir));
         for (int layer = 0; layer < 5; layer++)
             for (int tp = 0; tp < 2; tp++) {
                 made_file *f = made_begin();
@@ -1272,7 +1272,7 @@ static void test_boxes__the_name_a_file_was_saved_under(void **state)
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         char stem[128];
-        CHECK_OK(sheaf__file_write_whole(at("stem"), cases[i].head, cases[i].size, NULL));
+        CHECK_OK(sheaf__file_write_whole(at("stem"), cases[i].head, cases[i].size));
         sheaf__torch_stem(stem, at("stem"));
         assert_string_equal(stem, cases[i].want);
     }

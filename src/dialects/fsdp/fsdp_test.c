@@ -151,7 +151,7 @@ static void put_rank(const char *path, const made_model *m, const how *h, int ra
     sheaf__text_bytes(&f, "e.", 2);
     sheaf__text_bytes(&f, data.at, data.size);
     assert_true(!f.failed && !data.failed);
-    CHECK_OK(sheaf__file_write_whole(path, f.at, f.size, NULL));
+    CHECK_OK(sheaf__file_write_whole(path, f.at, f.size));
     sheaf__text_release(&f);
     sheaf__text_release(&data);
 }
@@ -161,7 +161,7 @@ static const char *made_folder(const made_model *m, const how *h)
     static char dir[400];
     static int number;
     snprintf(dir, sizeof dir, "%s/%d/global_step_7/actor", scratch.dir, number++);
-    CHECK_OK(sheaf__make_dirs(dir, NULL));
+    CHECK_OK(sheaf__make_dirs(dir));
     for (int r = 0; r < h->copies * h->ways; r++) {
         char path[500];
         snprintf(path, sizeof path, "%s/model_world_size_%d_rank_%d.pt", dir, h->copies * h->ways,

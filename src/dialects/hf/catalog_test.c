@@ -140,7 +140,7 @@ static void put_tensors(const char *path, const char *const *names, int count, s
     const char data[64] = { 0 };
     for (int i = 0; i < count; i++)
         spec[i] = (sheaf_safetensors_spec){ names[i], dtype, 1, { 4 } };
-    CHECK_OK(sheaf__safetensors_begin(&w, path, spec, count, NULL, 0, NULL));
+    CHECK_OK(sheaf__safetensors_begin(&w, path, spec, count, NULL, 0));
     for (int i = 0; i < count; i++)
         CHECK_OK(sheaf__safetensors_write(w, i, 0, data, 4 * (int64_t)sheaf_dtype_bytes(dtype)));
     CHECK_OK(sheaf__safetensors_finish(w));
@@ -183,7 +183,7 @@ static void test_hf__an_index_that_is_wrong(void **state)
     for (size_t i = 0; i < ARRAY_LEN(indices); i++) {
         char dir[400];
         snprintf(dir, sizeof dir, "%s-%zu", at("index"), i);
-        CHECK_OK(sheaf__make_dirs(dir, NULL));
+        CHECK_OK(sheaf__make_dirs(dir));
         put_tensors(in(dir, "one.safetensors"), (const char *const[]){ "a", "b" }, 2, SHEAF_F32);
         put(in(dir, "model.safetensors.index.json"), indices[i].index);
         sheaf_catalog *c = read_at(dir, NULL);
@@ -195,7 +195,7 @@ static void test_hf__an_index_that_is_wrong(void **state)
 static void test_hf__shards_by_their_names(void **state)
 {
     const char *dir = at("named");
-    CHECK_OK(sheaf__make_dirs(dir, NULL));
+    CHECK_OK(sheaf__make_dirs(dir));
     for (int i = 2; i <= 6; i += 2) {
         char file[60], name[8];
         snprintf(file, sizeof file, "model-%05d-of-00008.safetensors", i);
@@ -223,7 +223,7 @@ static void test_hf__shards_by_their_names(void **state)
 static void test_hf__parts_of_ranks_are_not_taken_for_whole_tensors(void **state)
 {
     const char *dir = at("unconsolidated");
-    CHECK_OK(sheaf__make_dirs(dir, NULL));
+    CHECK_OK(sheaf__make_dirs(dir));
     for (int rank = 1; rank <= 2; rank++) {
         char file[60], offsets[80];
         const float data[4] = { 0 };
@@ -233,7 +233,7 @@ static void test_hf__parts_of_ranks_are_not_taken_for_whole_tensors(void **state
         const sheaf_safetensors_pair pairs[] = { { "DCP_SHARDING_INFO", offsets },
                                                  { "format", "pt" } };
         sheaf_safetensors_writer *w = NULL;
-        CHECK_OK(sheaf__safetensors_begin(&w, in(dir, file), &spec, 1, pairs, 2, NULL));
+        CHECK_OK(sheaf__safetensors_begin(&w, in(dir, file), &spec, 1, pairs, 2));
         CHECK_OK(sheaf__safetensors_write(w, 0, 0, data, sizeof data));
         CHECK_OK(sheaf__safetensors_finish(w));
         sheaf_catalog *c = read_at(in(dir, file), NULL);
@@ -254,7 +254,7 @@ static void test_hf__parts_of_ranks_are_not_taken_for_whole_tensors(void **state
 static void test_hf__the_same_tensor_twice(void **state)
 {
     const char *dir = at("twice");
-    CHECK_OK(sheaf__make_dirs(dir, NULL));
+    CHECK_OK(sheaf__make_dirs(dir));
     put_tensors(in(dir, "model-00001-of-00002.safetensors"), (const char *const[]){ "a", "b" }, 2,
                 SHEAF_F32);
     put_tensors(in(dir, "model-00002-of-00002.safetensors"), (const char *const[]){ "b", "c" }, 2,
@@ -272,7 +272,7 @@ static void test_hf__the_same_tensor_twice(void **state)
 static void test_hf__variants_and_bare_files(void **state)
 {
     const char *dir = at("variant");
-    CHECK_OK(sheaf__make_dirs(dir, NULL));
+    CHECK_OK(sheaf__make_dirs(dir));
     put_tensors(in(dir, "model.fp16.safetensors"), (const char *const[]){ "a" }, 1, SHEAF_F16);
     sheaf_catalog *c = read_at(dir, NULL);
     CHECK_SOUND(c);
@@ -315,7 +315,7 @@ static void test_hf__words_of_wrappers_are_left_out(void **state)
         const int64_t n = source->count(source);
         assert_true(n < 64);
         snprintf(dir, sizeof dir, "%s-%zu", at("prefix"), p);
-        CHECK_OK(sheaf__make_dirs(dir, NULL));
+        CHECK_OK(sheaf__make_dirs(dir));
         for (int64_t i = 0; i < n; i++) {
             const sheaf_source_entry *e = source->entry(source, i);
             const char *before = words[p].before, *name = e->name;
@@ -329,8 +329,7 @@ static void test_hf__words_of_wrappers_are_left_out(void **state)
                 names[i], e->dtype, e->ndim, { e->shape[0], e->shape[1] }
             };
         }
-        CHECK_OK(
-            sheaf__safetensors_begin(&w, in(dir, "model.safetensors"), spec, n, NULL, 0, NULL));
+        CHECK_OK(sheaf__safetensors_begin(&w, in(dir, "model.safetensors"), spec, n, NULL, 0));
         for (int64_t i = 0; i < n; i++) {
             const sheaf_source_entry *e = source->entry(source, i);
             const int64_t rows = e->shape[0], cols = e->ndim == 2 ? e->shape[1] : 1;
@@ -392,7 +391,7 @@ static void test_hf__tensors_of_images_under_a_config_without(void **state)
     for (size_t i = 0; i < ARRAY_LEN(models); i++) {
         char dir[400];
         snprintf(dir, sizeof dir, "%s-%zu", at("images"), i);
-        CHECK_OK(sheaf__make_dirs(dir, NULL));
+        CHECK_OK(sheaf__make_dirs(dir));
         put_tensors(in(dir, "model.safetensors"), models[i].names, 3, SHEAF_F32);
         sheaf_catalog *c = read_at(dir, NULL);
         assert_string_equal(c->model, models[i].family);
@@ -406,7 +405,7 @@ static void test_hf__tensors_of_images_under_a_config_without(void **state)
 static void test_hf__a_config_that_names_no_model(void **state)
 {
     const char *dir = at("nameless");
-    CHECK_OK(sheaf__make_dirs(dir, NULL));
+    CHECK_OK(sheaf__make_dirs(dir));
     put_tensors(in(dir, "model.safetensors"), (const char *const[]){ "a", "b" }, 2, SHEAF_F32);
     put(in(dir, "config.json"), "{\"hidden_size\": 8}");
     sheaf_catalog *c = read_at(dir, NULL);
@@ -469,7 +468,7 @@ static void test_torch__tensors_that_are_not_read_are_named_and_refused(void **s
         { V(KEY("cmy.own\nHolder\n)R")) },
     };
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-        CHECK_OK(sheaf__file_write_whole(at("one.pt"), rows[i].bytes, rows[i].size, NULL));
+        CHECK_OK(sheaf__file_write_whole(at("one.pt"), rows[i].bytes, rows[i].size));
         sheaf_catalog *c = read_at(at("one.pt"), NULL);
         const sheaf_finding *f = sheaf__catalog_finding(c, "unread");
         if (f == NULL || f->severity != SHEAF_DEFECT || strcmp(f->tensor, rows[i].name) != 0 ||
@@ -486,7 +485,7 @@ static void test_torch__tensors_that_are_not_read_are_named_and_refused(void **s
         sheaf__catalog_free(c);
     }
     for (size_t i = 0; i < ARRAY_LEN(fine); i++) { /* values of which nothing is lost */
-        CHECK_OK(sheaf__file_write_whole(at("one.pt"), fine[i].bytes, fine[i].size, NULL));
+        CHECK_OK(sheaf__file_write_whole(at("one.pt"), fine[i].bytes, fine[i].size));
         sheaf_catalog *c = read_at(at("one.pt"), NULL);
         assert_int_equal(sheaf__catalog_defects(c), 1);
         CHECK_FINDING(c, SHEAF_DEFECT, "missing", "tensors");
@@ -497,7 +496,7 @@ static void test_torch__tensors_that_are_not_read_are_named_and_refused(void **s
 static void test_peft__factors_have_the_names_that_peft_saves(void **state)
 {
     const char *dir = at("peft");
-    CHECK_OK(sheaf__make_dirs(dir, NULL));
+    CHECK_OK(sheaf__make_dirs(dir));
     put(in(dir, "adapter_config.json"), "{\"peft_type\": \"LORA\", \"r\": 4}");
     put_tensors(in(dir, "adapter_model.safetensors"),
                 (const char *const[]){ "base_model.model.x.lora_A.default.weight" }, 1, SHEAF_F32);
@@ -505,7 +504,7 @@ static void test_peft__factors_have_the_names_that_peft_saves(void **state)
     assert_int_equal(c->tensor[0].kind, SHEAF_LORA);
     assert_string_equal(c->tensor[0].told.name, "base_model.model.x.lora_A.weight");
     sheaf__catalog_free(c);
-    CHECK_OK(sheaf__remove_tree(in(dir, "adapter_config.json"), NULL));
+    CHECK_OK(sheaf__remove_tree(in(dir, "adapter_config.json")));
     c = read_at(dir, NULL);
     CHECK_FINDING(c, SHEAF_DEFECT, "missing", "adapter_config.json");
     sheaf__catalog_free(c);

@@ -509,7 +509,7 @@ static void test_folder__explains_what_is_there_instead(void **state)
         char folder[40], file[200];
         snprintf(folder, sizeof folder, "f%zu", i);
         snprintf(file, sizeof file, "f%zu/%s", i, rows[i].file);
-        CHECK_OK(sheaf__make_dir(at(folder), NULL));
+        CHECK_OK(sheaf__make_dir(at(folder)));
         put(at(file), "x");
         CHECK_FAILS(sheaf__open_source(&source, at(folder), &hints), rows[i].code, rows[i].part);
     }
@@ -531,7 +531,7 @@ static void test_folder__other_frameworks_are_refused(void **state)
     sheaf_safetensors_writer *w = NULL;
     sheaf_source *source = NULL;
     const sheaf_safetensors_pair tf = { "format", "tf" };
-    CHECK_OK(sheaf__safetensors_begin(&w, at("tf.safetensors"), NULL, 0, &tf, 1, NULL));
+    CHECK_OK(sheaf__safetensors_begin(&w, at("tf.safetensors"), NULL, 0, &tf, 1));
     CHECK_OK(sheaf__safetensors_finish(w));
     CHECK_FAILS(open_stored(&source, at("tf.safetensors")), SHEAF_E_UNSUPPORTED,
                 "metadata 'format': pt | tf | ");

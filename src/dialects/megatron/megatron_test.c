@@ -257,7 +257,7 @@ static const char *made_folder(const made_model *m, const how *h)
         for (int pp = 0; pp < h->pp; pp++) {
             part_path(path, dir, h, tp, pp);
             *strrchr(path, '/') = '\0';
-            CHECK_OK(sheaf__make_dirs(path, NULL));
+            CHECK_OK(sheaf__make_dirs(path));
             part_path(path, dir, h, tp, pp);
             put_part(path, m, h, tp, pp);
         }
@@ -452,7 +452,7 @@ static void test_made__a_model_may_lie_beside_its_optimizer(void **state)
                 for (int dp = 0; dp < 2; dp++) {
                     snprintf(to, sizeof to, "%.*s_%03d", (int)(strrchr(from, '/') - from), from,
                              dp);
-                    CHECK_OK(sheaf__make_dirs(to, NULL));
+                    CHECK_OK(sheaf__make_dirs(to));
                     strcat(to, "/optim.pt");
                     put(to, "moments");
                 }
@@ -713,7 +713,7 @@ static void test_harm__parts_tell_the_step_and_the_names(void **state)
     snprintf(to, sizeof to, "%s/parts/mp_rank_00_000", dir);
     assert_int_equal(rename(from, to), 0);
     snprintf(from, sizeof from, "%s/parts/mp_rank_01", dir);
-    CHECK_OK(sheaf__remove_tree(from, NULL));
+    CHECK_OK(sheaf__remove_tree(from));
     *strrchr(to, '/') = '\0';
     c = read_made(&sheaf__dialect_megatron, to, NULL);
     CHECK_FINDING(c, SHEAF_DEFECT, "missing", "mp_rank_01_000");

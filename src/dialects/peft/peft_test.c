@@ -147,7 +147,7 @@ static void check_rewritten(const char *path)
         spec[i] =
             (sheaf_safetensors_spec){ e->name, e->dtype, e->ndim, { e->shape[0], e->shape[1] } };
     }
-    CHECK_OK(sheaf_peft_begin(&folder, at("again"), text, NULL, spec, count, true, NULL));
+    CHECK_OK(sheaf_peft_begin(&folder, at("again"), text, NULL, spec, count, true));
     CHECK_OK(sheaf__folder_write_all(folder, copy_rows, source, 100));
     CHECK_OK(sheaf__folder_commit(folder));
     source->close(source);
@@ -176,7 +176,7 @@ static void check_pickled(const char *path)
     sheaf_source *want = NULL, *got = NULL;
     char from[1100];
     snprintf(from, sizeof from, "%s", path);
-    CHECK_OK(sheaf__remove_tree(at("pickled"), NULL));
+    CHECK_OK(sheaf__remove_tree(at("pickled")));
     pickle_adapter(at("pickled"), from);
     CHECK_OK(open_adapter_at(&want, from));
     CHECK_OK(open_adapter_at(&got, at("pickled")));
@@ -210,12 +210,11 @@ static sheaf_status *open_with(sheaf_source **source, const char *const *names, 
     sheaf_safetensors_spec spec[16];
     sheaf_safetensors_writer *w = NULL;
     assert_true(n <= (int64_t)ARRAY_LEN(spec));
-    CHECK_OK(sheaf__remove_tree(at("made"), NULL));
+    CHECK_OK(sheaf__remove_tree(at("made")));
     mkdir(at("made"), 0700);
     for (int64_t i = 0; i < n; i++)
         spec[i] = (sheaf_safetensors_spec){ names[i], SHEAF_F32, 2, { 1, 1 } };
-    CHECK_OK(
-        sheaf__safetensors_begin(&w, at("made/adapter_model.safetensors"), spec, n, NULL, 0, NULL));
+    CHECK_OK(sheaf__safetensors_begin(&w, at("made/adapter_model.safetensors"), spec, n, NULL, 0));
     for (int64_t i = 0; i < n; i++) {
         const float number = (float)(i + 1);
         CHECK_OK(sheaf__safetensors_write(w, i, 0, &number, 4));
@@ -299,7 +298,7 @@ static void test_open__weights_beside_an_adapter_are_refused_by_name(void **stat
         CHECK_OK(open_with(&source, names, 2));
         source->close(source);
         snprintf(path, sizeof path, "%s/%s", at("made"), rows[i].file);
-        CHECK_OK(sheaf__file_write_whole(path, "x", 1, NULL));
+        CHECK_OK(sheaf__file_write_whole(path, "x", 1));
         sheaf_status *st = open_adapter_at(&source, at("made"));
         if (rows[i].refused) {
             CHECK_FAILS(st, SHEAF_E_UNSUPPORTED, rows[i].file);
@@ -326,26 +325,26 @@ static void test_open__explains_what_is_there_instead(void **state)
     mkdir(at("bin"), 0700);
     CHECK_FAILS(open_adapter_at(&source, at("bin")), SHEAF_E_IO,
                 "no adapter here | adapter_model.safetensors");
-    CHECK_OK(sheaf__file_write_whole(at("bin/model.safetensors"), "x", 1, NULL));
+    CHECK_OK(sheaf__file_write_whole(at("bin/model.safetensors"), "x", 1));
     CHECK_FAILS(open_adapter_at(&source, at("bin")), SHEAF_E_IO,
                 "adapter_model.safetensors | a whole model");
-    CHECK_OK(sheaf__file_write_whole(at("bin/adapter_model.bin"), "x", 1, NULL));
+    CHECK_OK(sheaf__file_write_whole(at("bin/adapter_model.bin"), "x", 1));
     CHECK_FAILS(open_adapter_at(&source, at("bin")), SHEAF_E_FORMAT, "adapter_model.bin: damaged");
     mkdir(at("several"), 0700);
     mkdir(at("several/task"), 0700);
-    CHECK_OK(sheaf__file_write_whole(at("several/task/adapter_model.safetensors"), "x", 1, NULL));
+    CHECK_OK(sheaf__file_write_whole(at("several/task/adapter_model.safetensors"), "x", 1));
     CHECK_FAILS(open_adapter_at(&source, at("several")), SHEAF_E_IO,
                 "an adapter in the folder task | ");
     CHECK_FAILS(open_adapter_at(&source, at("several/task")), SHEAF_E_FORMAT, "header length");
     mkdir(at("old"), 0700);
     mkdir(at("old/job"), 0700);
-    CHECK_OK(sheaf__file_write_whole(at("old/job/adapter_model.bin"), "x", 1, NULL));
+    CHECK_OK(sheaf__file_write_whole(at("old/job/adapter_model.bin"), "x", 1));
     CHECK_FAILS(open_adapter_at(&source, at("old")), SHEAF_E_IO, "an adapter in the folder job | ");
     CHECK_FAILS(open_adapter_at(&source, at("none")), SHEAF_E_IO, "none: nothing there");
     char *path = NULL; /* the config is read first, and must not be what is missed where nothing of
                           an adapter is */
     mkdir(at("sat"), 0700);
-    CHECK_OK(sheaf__file_write_whole(at("sat/latest"), "1", 1, NULL));
+    CHECK_OK(sheaf__file_write_whole(at("sat/latest"), "1", 1));
     CHECK_FAILS(sheaf_peft_config_path(&path, at("nowhere")), SHEAF_E_IO,
                 "| nothing there | check the path");
     CHECK_FAILS(sheaf_peft_config_path(&path, at("sat")), SHEAF_E_IO,

@@ -238,8 +238,7 @@ static sheaf_status *give_rows(void *context, int64_t index, int64_t row0, int64
     return read_box(s, index, row0, rows, 0, s->entry[index].shape[1], dst);
 }
 
-sheaf_status *sheaf_sat_write_adapter(const char *dst, const sheaf_sat_lora *lora, bool replace,
-                                      sheaf_faults *faults)
+sheaf_status *sheaf_sat_write_adapter(const char *dst, const sheaf_sat_lora *lora, bool replace)
 {
     sheaf_source *source = NULL;
     sheaf_folder *folder = NULL;
@@ -259,7 +258,7 @@ sheaf_status *sheaf_sat_write_adapter(const char *dst, const sheaf_sat_lora *lor
         const sheaf_source_entry *e = source->entry(source, i);
         spec[i] = (sheaf_safetensors_spec){ e->name, e->dtype, 2, { e->shape[0], e->shape[1] } };
     }
-    TRY(st, sheaf_peft_begin(&folder, dst, config, NULL, spec, n, replace, faults));
+    TRY(st, sheaf_peft_begin(&folder, dst, config, NULL, spec, n, replace));
     TRY(st, sheaf__folder_write_all(folder, give_rows, source, 0));
     if (st == NULL) {
         st = sheaf__folder_commit(folder);

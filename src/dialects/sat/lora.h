@@ -11,7 +11,6 @@
 #ifndef SHEAF_DIALECTS_SAT_LORA_H
 #define SHEAF_DIALECTS_SAT_LORA_H
 
-#include "base/fault.h"
 #include "catalog/catalog.h"
 #include "sheaf/source.h"
 
@@ -67,7 +66,6 @@ sheaf_status *sheaf_sat_adapter(sheaf_source **out, const sheaf_sat_lora *lora);
 sheaf_status *sheaf_sat_adapter_config(char **out, const sheaf_sat_lora *lora);
 /* sheaf_sat_write_adapter - both, as a PEFT folder. Errors: SHEAF_E_LAYOUT when there is no
  * LoRA. */
-sheaf_status *sheaf_sat_write_adapter(const char *dst, const sheaf_sat_lora *lora, bool replace,
-                                      sheaf_faults *faults);
+sheaf_status *sheaf_sat_write_adapter(const char *dst, const sheaf_sat_lora *lora, bool replace);
 
 #endif

@@ -83,7 +83,7 @@ static void adapt_part(const made *m, const lora *how, const char *from, const c
     }
     sheaf__pickle_set(doc, root, "module", module);
     CHECK_OK(sheaf__pickle_made(doc, root));
-    CHECK_OK(sheaf__torch_begin(&writer, to, doc, NULL));
+    CHECK_OK(sheaf__torch_begin(&writer, to, doc));
     for (int64_t i = 0; i < count; i++) {
         const sheaf_pickle_tensor *t =
             made_of[i] < 0 ? NULL
@@ -119,8 +119,8 @@ static const char *make_lora(made *m, const lora *how, int ways)
 {
     char text[64];
     made_write(m, at("plain"), ways, 3);
-    sheaf_status_free(sheaf__remove_tree(at("lora"), NULL));
-    CHECK_OK(sheaf__make_dirs(at("lora/3"), NULL));
+    sheaf_status_free(sheaf__remove_tree(at("lora")));
+    CHECK_OK(sheaf__make_dirs(at("lora/3")));
     put(at("lora/latest"), "3");
     snprintf(text, sizeof text, "{\"use_lora\": true, \"lora_rank\": %d,", (int)how->rank);
     char *config = NULL, *rest = NULL;
@@ -257,7 +257,7 @@ static void check_adapter(const char *path)
     sheaf_source *merged = NULL, *adapter = NULL;
     json_t *config = NULL;
     CHECK_OK(sheaf_sat_lora_open(&lora, c));
-    CHECK_OK(sheaf_sat_write_adapter(at("adapter"), lora, true, NULL));
+    CHECK_OK(sheaf_sat_write_adapter(at("adapter"), lora, true));
     CHECK_OK(sheaf_sat_merged(&merged, again, SHEAF_SAT_ROUND_ONCE));
     CHECK_OK(open_adapter_at(&adapter, at("adapter")));
     CHECK_OK(sheaf__json_load(&config, at("adapter/adapter_config.json")));
@@ -530,8 +530,7 @@ static void test_lora__is_checked_against_the_config(void **state)
     c = sat_read_at(at("plain")); /* none is fine, but no adapter */
     CHECK_OK(sheaf_sat_lora_open(&lora, c));
     assert_int_equal(lora->count, 0);
-    CHECK_FAILS(sheaf_sat_write_adapter(at("none"), lora, true, NULL), SHEAF_E_LAYOUT,
-                "not merged");
+    CHECK_FAILS(sheaf_sat_write_adapter(at("none"), lora, true), SHEAF_E_LAYOUT, "not merged");
     sheaf_sat_lora_free(lora);
     sheaf__catalog_free(c);
     /* use_lora without factors */

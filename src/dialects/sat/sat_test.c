@@ -139,7 +139,7 @@ static void move_parts(const char *from, const char *to, int step, unsigned rank
 {
     char a[500], b[500];
     snprintf(a, sizeof a, "%s/%d", at(to), step);
-    CHECK_OK(sheaf__make_dirs(a, NULL));
+    CHECK_OK(sheaf__make_dirs(a));
     snprintf(b, sizeof b, "%d", step);
     snprintf(a, sizeof a, "%s/latest", at(to));
     put(a, b);
@@ -148,19 +148,19 @@ static void move_parts(const char *from, const char *to, int step, unsigned rank
             continue;
         snprintf(a, sizeof a, "%s/%d/mp_rank_%02d_model_states.pt", at(from), step, rank);
         snprintf(b, sizeof b, "%s/%d/mp_rank_%02d_model_states.pt", at(to), step, rank);
-        CHECK_OK(sheaf__rename(a, b, NULL));
+        CHECK_OK(sheaf__rename(a, b));
     }
     snprintf(a, sizeof a, "%s/model_config.json", at(from));
     snprintf(b, sizeof b, "%s/model_config.json", at(to));
     if ((ranks & 1) != 0)
-        CHECK_OK(sheaf__rename(a, b, NULL));
+        CHECK_OK(sheaf__rename(a, b));
 }
 
 /* A folder "runs" without anything; parts of a model put into stamped folders below it. */
 static void clear(void)
 {
-    CHECK_OK(sheaf__remove_tree(at("runs"), NULL));
-    CHECK_OK(sheaf__make_dirs(at("runs"), NULL));
+    CHECK_OK(sheaf__remove_tree(at("runs")));
+    CHECK_OK(sheaf__make_dirs(at("runs")));
 }
 
 static void scatter(made *m, int ways, int step, const char *first, unsigned first_ranks,
@@ -357,7 +357,7 @@ static void copy_file(const char *from, const char *to)
     char *bytes = NULL;
     size_t size;
     CHECK_OK(sheaf__file_read_all(&bytes, &size, from, 1 << 26));
-    CHECK_OK(sheaf__file_write_whole(to, bytes, size, NULL));
+    CHECK_OK(sheaf__file_write_whole(to, bytes, size));
     free(bytes);
 }
 
@@ -429,7 +429,7 @@ static void test_read__joins_what_drifted_when_there_is_no_choice(void **state)
 /* The model at MP 4, step 30, in scratch/save. */
 static void save_it(made *m)
 {
-    CHECK_OK(sheaf__remove_tree(at("save"), NULL));
+    CHECK_OK(sheaf__remove_tree(at("save")));
     made_write(m, at("save"), 4, 30);
 }
 
@@ -438,7 +438,7 @@ static void cut_file(const char *path, int64_t by)
     char *bytes = NULL;
     size_t size;
     CHECK_OK(sheaf__file_read_all(&bytes, &size, path, 1 << 26));
-    CHECK_OK(sheaf__file_write_whole(path, bytes, size - (size_t)by, NULL));
+    CHECK_OK(sheaf__file_write_whole(path, bytes, size - (size_t)by));
     free(bytes);
 }
 
@@ -447,8 +447,8 @@ static void test_read__names_missing_damaged_and_foreign_parts(void **state)
     made m = { .seed = 61 };
     made_init(&m);
     save_it(&m);
-    CHECK_OK(sheaf__make_dirs(at("save/20"), NULL));
-    CHECK_OK(sheaf__rename(part_of("save", 30, 2), part_of("save", 20, 2), NULL));
+    CHECK_OK(sheaf__make_dirs(at("save/20")));
+    CHECK_OK(sheaf__rename(part_of("save", 30, 2), part_of("save", 20, 2)));
     sheaf_catalog *c = sat_read_at(at("save"));
     const sheaf_finding *f = finding(c, "missing");
     assert_true(f != NULL && c->tp == 4 && strcmp(f->expected, "parts 0 to 3") == 0);
@@ -470,7 +470,7 @@ static void test_read__names_missing_damaged_and_foreign_parts(void **state)
     sheaf__catalog_free(c);
     save_it(&m);
     put(at("save/30/mp_rank_00_model_states.pt.tmp"), "x");
-    CHECK_OK(sheaf__rename(part_of("save", 30, 3), part_of("save", 30, 7), NULL));
+    CHECK_OK(sheaf__rename(part_of("save", 30, 3), part_of("save", 30, 7)));
     c = sat_read_at(at("save"));
     assert_non_null(finding(c, "missing"));
     f = finding(c, "foreign");
@@ -496,7 +496,7 @@ static void test_read__tells_duplicates_and_copies_that_differ(void **state)
     assert_non_null(finding(c, "duplicate"));
     sheaf__catalog_free(c);
     equals(at("save"), &m.source);
-    CHECK_OK(sheaf__remove_tree(at("save/30/mp_rank_1_model_states.pt"), NULL));
+    CHECK_OK(sheaf__remove_tree(at("save/30/mp_rank_1_model_states.pt")));
     made_write(&twin, at("twin"), 4, 30);
     copy_file(part_of("twin", 30, 3), part_of("save", 30, 3));
     c = sat_read_at(at("save"));
@@ -783,7 +783,7 @@ static void test_config__contradictions_are_found(void **state)
     sheaf__catalog_free(c);
     equals(at("save"), &m.source);
     /* None at all: class and parts come from the tensors. */
-    CHECK_OK(sheaf__remove_tree(at("save/model_config.json"), NULL));
+    CHECK_OK(sheaf__remove_tree(at("save/model_config.json")));
     c = sat_read_at(at("save"));
     want_defects(c, 0);
     assert_true(c->tp == 4 && c->config == NULL && strcmp(c->model, "cogvlm") == 0);
@@ -798,8 +798,8 @@ static void test_config__contradictions_are_found(void **state)
     c = sat_read_at(at("save"));
     assert_true(sheaf__catalog_defects(c) == 1 && c->config == NULL);
     sheaf__catalog_free(c);
-    CHECK_OK(sheaf__remove_tree(part_of("save", 30, 3), NULL)); /* without a config too */
-    CHECK_OK(sheaf__remove_tree(at("save/model_config.json"), NULL));
+    CHECK_OK(sheaf__remove_tree(part_of("save", 30, 3))); /* without a config too */
+    CHECK_OK(sheaf__remove_tree(at("save/model_config.json")));
     c = sat_read_at(at("save"));
     assert_non_null(strstr(finding(c, "missing")->found, "mp_rank_03"));
     sheaf__catalog_free(c);
@@ -813,7 +813,7 @@ static void test_limits__ranks_and_parts(void **state)
     const char *also[5] = { NULL };
     char path[600];
     put(at("empty"), "");
-    CHECK_OK(sheaf__make_dirs(at("wide"), NULL));
+    CHECK_OK(sheaf__make_dirs(at("wide")));
     put(at("wide/mp_rank_00_model_states.pt"), "");
     for (int more = 0; more < 2; more++) {
         put(at("wide/model_config.json"),
@@ -827,7 +827,7 @@ static void test_limits__ranks_and_parts(void **state)
     for (int i = 0; i < 4 * 1024; i++) {
         snprintf(path, sizeof path, "%s/many-%d", at("."), i / 1024);
         if (i % 1024 == 0) {
-            CHECK_OK(sheaf__make_dirs(path, NULL));
+            CHECK_OK(sheaf__make_dirs(path));
             also[i / 1024] = strdup(path);
         }
         snprintf(path + strlen(path), 40, "/mp_rank_%02d_model_states.pt", i % 1024);
@@ -877,9 +877,9 @@ static void test_latest__is_followed_and_doubted(void **state)
     made_init(&new);
     save_it(&new);
     made_write(&old, at("old"), 4, 9);
-    CHECK_OK(sheaf__rename(at("old/9"), at("save/9"), NULL));
+    CHECK_OK(sheaf__rename(at("old/9"), at("save/9")));
     made_write(&old, at("old"), 4, 20);
-    CHECK_OK(sheaf__rename(at("old/20"), at("save/20"), NULL));
+    CHECK_OK(sheaf__rename(at("old/20"), at("save/20")));
     equals(at("save"), &new.source);
     put(at("save/latest"), "9\n");
     equals(at("save"), &old.source);
@@ -889,14 +889,14 @@ static void test_latest__is_followed_and_doubted(void **state)
     sheaf__catalog_free(c);
     equals(at("save/30"), &new.source);
     made_write(&old, at("zero"), 4, 1);
-    CHECK_OK(sheaf__rename(at("zero/1"), at("zero/0"), NULL));
+    CHECK_OK(sheaf__rename(at("zero/1"), at("zero/0")));
     put(at("zero/latest"), "0");
     c = sat_read_at(at("zero"));
     want_defects(c, 0);
     assert_int_equal(c->step, 0);
     sheaf__catalog_free(c);
-    CHECK_OK(sheaf__rename(at("save/9"), at("zero/00"), NULL)); /* of two of one step the first */
-    CHECK_OK(sheaf__remove_tree(at("zero/latest"), NULL));
+    CHECK_OK(sheaf__rename(at("save/9"), at("zero/00"))); /* of two of one step the first */
+    CHECK_OK(sheaf__remove_tree(at("zero/latest")));
     c = sat_read_at(at("zero"));
     assert_non_null(strstr(finding(c, "inferred")->found, "step 0 is the greatest"));
     sheaf__catalog_free(c);
@@ -906,18 +906,18 @@ static void test_latest__is_followed_and_doubted(void **state)
     assert_true(c->step == 30 && strstr(finding(c, "missing")->found,
                                         "latest says '40', of which there are no parts") != NULL);
     sheaf__catalog_free(c);
-    CHECK_OK(sheaf__remove_tree(at("save/latest"), NULL));
+    CHECK_OK(sheaf__remove_tree(at("save/latest")));
     c = sat_read_at(at("save"));
     assert_true(c->step == 30 &&
                 strstr(finding(c, "inferred")->found, "step 30 is the greatest") != NULL);
     sheaf__catalog_free(c);
     equals(at("save"), &new.source); /* 30 is after 9 and 20 */
-    CHECK_OK(sheaf__rename(at("save/30"), at("save/release"), NULL));
+    CHECK_OK(sheaf__rename(at("save/30"), at("save/release")));
     put(at("save/latest"), "release");
     equals(at("save"), &new.source);
     /* parts beside the config, no step at all */
-    CHECK_OK(sheaf__rename(at("save/release"), at("flat"), NULL));
-    CHECK_OK(sheaf__rename(at("save/model_config.json"), at("flat/model_config.json"), NULL));
+    CHECK_OK(sheaf__rename(at("save/release"), at("flat")));
+    CHECK_OK(sheaf__rename(at("save/model_config.json"), at("flat/model_config.json")));
     equals(at("flat"), &new.source);
     made_release(&old);
     made_release(&new);
@@ -956,7 +956,7 @@ static void rewrite_without(const char *path, const char *drop, const char *stra
         sheaf__pickle_set(doc, root, "mp_world_size", sheaf__pickle_make_int(doc, ways));
     sheaf__pickle_set(doc, root, "optimizer", sheaf__pickle_make_none(doc));
     CHECK_OK(sheaf__pickle_made(doc, root));
-    CHECK_OK(sheaf__torch_begin(&writer, at("rewritten"), doc, NULL));
+    CHECK_OK(sheaf__torch_begin(&writer, at("rewritten"), doc));
     for (int64_t i = 0; i < n + (stranger != NULL); i++) {
         const sheaf_pickle_tensor *t =
             i == n ? NULL : sheaf__pickle_tensor(file->doc, sheaf__pickle_value(was, kept[i]));
@@ -972,7 +972,7 @@ static void rewrite_without(const char *path, const char *drop, const char *stra
     CHECK_OK(sheaf__torch_finish(writer));
     sheaf__pickle_free(doc);
     sheaf__torch_close(file);
-    CHECK_OK(sheaf__rename(at("rewritten"), path, NULL));
+    CHECK_OK(sheaf__rename(at("rewritten"), path));
     free(kept);
 }
 
@@ -1011,7 +1011,7 @@ static void test_read__looks_at_what_the_writer_says(void **state)
     assert_non_null(strstr(finding(c, "stale")->found, "part 2 is of step 0, another of step 30"));
     sheaf__catalog_free(c);
     rewrite(part_of("save", 30, 2), NULL, 30, 4);
-    CHECK_OK(sheaf__rename(at("save/30"), at("save/31"), NULL));
+    CHECK_OK(sheaf__rename(at("save/30"), at("save/31")));
     put(at("save/latest"), "31");
     c = sat_read_at(at("save"));
     want_defects(c, 0);
@@ -1038,7 +1038,7 @@ static void test_read__keeps_or_refuses_tensors_it_does_not_know(void **state)
     made m = { .seed = 70 };
     made_init(&m);
     made_write(&m, at("one"), 1, 30);
-    CHECK_OK(sheaf__remove_tree(at("many"), NULL));
+    CHECK_OK(sheaf__remove_tree(at("many")));
     made_write(&m, at("many"), 1,
                30); /* a single part that says it is one of 600, and has no shape to tell */
     rewrite_without(part_of("many", 30, 0), "transformer.final_layernorm.weight", NULL, -1, 600);
@@ -1114,13 +1114,13 @@ static void test_read__wants_memory_or_says_so(void **state)
 static void test_is__leaves_others_alone(void **state)
 {
     clear();
-    CHECK_OK(sheaf__make_dirs(at("runs/global_step5"), NULL));
+    CHECK_OK(sheaf__make_dirs(at("runs/global_step5")));
     put(at("runs/latest"), "global_step5");
     put(at("runs/global_step5/mp_rank_00_model_states.pt"), "x");
     assert_false(sheaf__dialect_sat.is(at("runs")));
     assert_false(sheaf__dialect_sat.is(at("runs/global_step5")));
     assert_false(sheaf__dialect_sat.is(at("runs/global_step5/mp_rank_00_model_states.pt")));
-    CHECK_OK(sheaf__make_dirs(at("runs/5"), NULL));
+    CHECK_OK(sheaf__make_dirs(at("runs/5")));
     put(at("runs/5/mp_rank_00_model_states.pt"), "x");
     put(at("runs/5/zero_pp_rank_0_mp_rank_00_optim_states.pt"), "x");
     assert_false(sheaf__dialect_sat.is(at("runs/5")));

@@ -39,7 +39,6 @@ struct sheaf_sat_writer {
     char *dir;            /* where `output` is another process's; else NULL */
     char *config;         /* as it will be written */
     int64_t step;
-    sheaf_faults *faults;
     int ways;
     sheaf_torch_writer **part;
     bool finished;
@@ -363,9 +362,9 @@ static sheaf_status *begin_part(sheaf_sat_writer *w, int rank, const char *dir)
     if (w->together)
         st = sheaf__process_agree(st);
     if (st == NULL && w->together)
-        st = sheaf__joined_torch_begin(&w->part[rank], path, doc, w->faults);
+        st = sheaf__joined_torch_begin(&w->part[rank], path, doc);
     else if (st == NULL)
-        st = sheaf__torch_begin(&w->part[rank], path, doc, w->faults);
+        st = sheaf__torch_begin(&w->part[rank], path, doc);
     sheaf__pickle_free(doc);
     free(path);
     return st;
@@ -489,12 +488,11 @@ static sheaf_status *all_of(const sheaf_sat_writer *w, sheaf_status *st)
 static sheaf_status *begin_output(sheaf_sat_writer *w, const char *dst, bool replace)
 {
     char *dir = NULL, *told = NULL;
-    sheaf_status *st =
-        is_first(w) ? sheaf__output_begin(&w->output, dst, replace, w->faults) : NULL;
+    sheaf_status *st = is_first(w) ? sheaf__output_begin(&w->output, dst, replace) : NULL;
     if (st == NULL && is_first(w))
         st = step_folder(&dir, w);
     if (st == NULL && is_first(w))
-        st = sheaf__make_dir(dir, w->faults);
+        st = sheaf__make_dir(dir);
     free(dir);
     if (!w->together)
         return st;
@@ -566,7 +564,6 @@ sheaf_status *sheaf_sat_begin(sheaf_sat_writer **out, const char *dst, sheaf_sou
         return sheaf__no_memory(memory_for);
     w->ways = how->ways != 0 ? how->ways : 1;
     w->step = how->step > 0 ? how->step : 1;
-    w->faults = how->faults;
     w->lora_rank = how->lora_rank;
     w->together = how->together;
     sheaf_status *st = check_config(w, dst, how->config);
@@ -612,7 +609,7 @@ sheaf_status *sheaf_sat_finish(sheaf_sat_writer *w)
     if (st == NULL && is_first(w))
         st = step_folder(&dir, w);
     if (st == NULL && is_first(w))
-        st = sheaf__dir_sync(dir, w->faults);
+        st = sheaf__dir_sync(dir);
     if (st == NULL && is_first(w))
         st = write_small(w);
     st = all_of(w, st);

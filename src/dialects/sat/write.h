@@ -4,7 +4,6 @@
 #define SHEAF_DIALECTS_SAT_WRITE_H
 
 #include "base/events.h"
-#include "base/fault.h"
 #include "sheaf/schema.h"
 #include "sheaf/source.h"
 
@@ -25,7 +24,6 @@ typedef struct sheaf_sat_write_options {
                       collective, and the small files are the first one's. Not for
                       sheaf_sat_write() */
     const sheaf_events *events; /* sheaf_sat_write() only */
-    sheaf_faults *faults;
 } sheaf_sat_write_options;
 
 typedef struct sheaf_sat_writer sheaf_sat_writer;

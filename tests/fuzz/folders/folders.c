@@ -180,7 +180,7 @@ static sheaf_status *convert(uint64_t *tensors, const char *path, const char *sc
         st = digest_source(tensors, source);
     if (source != NULL)
         source->close(source);
-    sheaf_status_free(sheaf__remove_tree(dst, NULL));
+    sheaf_status_free(sheaf__remove_tree(dst));
     return st;
 }
 
@@ -485,6 +485,6 @@ int main(int argc, char **argv)
            told.faults);
     world_free(all);
     close(current_fd);
-    sheaf_status_free(sheaf__remove_tree(scratch, NULL));
+    sheaf_status_free(sheaf__remove_tree(scratch));
     return !good;
 }

@@ -61,7 +61,7 @@ static void take_files(world *w, const char *from, const char *below)
         if (kind == SHEAF_PATH_DIR) {
             char dir[1400];
             snprintf(dir, sizeof dir, "%s/%s", w->dir, inner);
-            need(sheaf__make_dirs(dir, NULL));
+            need(sheaf__make_dirs(dir));
             strcat(inner, "/");
             take_files(w, from, inner);
         } else if (kind == SHEAF_PATH_FILE && strncmp(names[i], "expected", 8) != 0) {
@@ -84,7 +84,7 @@ static world *add(world *next, const char *name, const char *from, const char *s
     snprintf(w->name, sizeof w->name, "%s", name);
     snprintf(w->dir, sizeof w->dir, "%s/w%d", scratch, number++);
     snprintf(w->path, sizeof w->path, "%s", w->dir);
-    need(sheaf__make_dirs(w->dir, NULL));
+    need(sheaf__make_dirs(w->dir));
     if (sheaf__path_kind(from) == SHEAF_PATH_DIR)
         take_files(w, from, "");
     else {
@@ -135,7 +135,7 @@ static world *add_made(world *next, const char *name, const char *golden, const 
         &(sheaf_convert_options){
             .src = from, .dst = dst, .to = to, .tp = tp, .step = -1, .shard_bytes = 200000 }));
     next = add(next, name, dst, scratch);
-    need(sheaf__remove_tree(dst, NULL));
+    need(sheaf__remove_tree(dst));
     return next;
 }
 
