@@ -2,9 +2,8 @@
 """plan_time.py - `./run bench plan`: what `sheaf plan --time` predicts beside what steps take.
 
 By turns for each setting: a prediction from the config alone, then a run; of both the fastest counts, over all
-rounds. "Processor" are seconds of it, of all threads together, as others on the machine cost less truth so: what the
-measured steps of the prediction used, and the kernel's count of the process whenever a step's line appears in
-metrics.jsonl. With more than one thread the clock is told too. Needs python3 alone.
+rounds. Of one thread seconds are the processor's, which others on the machine disturb less: the kernel's count of the
+process whenever a step's line appears in metrics.jsonl; of several threads they are the clock's. Needs python3 alone.
 
   --models mini,tiny1b-4l,cog,omnilmm,minicpmv   --dtypes float32,pairs,tiles
   --ways lora,slices1,head,full,again,threads,ranks   --steps N   --rounds N (3)
@@ -199,7 +198,7 @@ def compare_answers(args, model, dtype, model_flags, batch, threads):
         took = (min(one[clock] for one in more) - min(one[clock] for one in less)) / n
         off.append(abs(100 * (planned / took - 1)))
         print(f"| {model} | {dtype} | {what}, batch {batch}{', two threads' if threads > 1 else ''} | {1e3 * planned:.2f} | {1e3 * took:.2f} | "
-              f"{100 * (planned / took - 1):+.1f} % | | | | |", flush=True)
+              f"{100 * (planned / took - 1):+.1f} % | |", flush=True)
     return max(off)
 
 
@@ -216,8 +215,7 @@ def main():
     args = parser.parse_args()
     os.makedirs(args.work, exist_ok=True)
     print(f"load of the machine {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
-    print("| model | type | way | processor, predicted ms | measured ms | | in a round | clock, predicted ms | measured ms | |\n"
-          "|---|---|---|---|---|---|---|---|---|---|")
+    print("| model | type | way | predicted ms | measured ms | | in a round |\n|---|---|---|---|---|---|---|")
     worst = 0
     for model in args.models.split(","):
         for dtype in args.dtypes.split(","):
@@ -230,15 +228,14 @@ def main():
                 planned, measured, ratios = [], [], []
                 for _ in range(args.rounds):
                     told = predict(args, flags + (["--seq", "512"] if model in VOCAB else data))
-                    planned.append((told["step"] * told["busy"] * threads, told["step"]))
                     clock, used = run(args, flags + data, args.steps or STEPS[model])
-                    measured.append((min(used), min(clock)))
-                    ratios.append(100 * (planned[-1][0] / measured[-1][0] - 1))
-                (a, b), (c, d) = (list(map(min, zip(*planned))), list(map(min, zip(*measured))))
+                    planned.append(told["step"])
+                    measured.append(min(used if threads == 1 else clock))
+                    ratios.append(100 * (planned[-1] / measured[-1] - 1))
+                a, c = min(planned), min(measured)
                 worst = max(worst, abs(100 * (a / c - 1)))
-                more = "" if threads == 1 else f"{1e3 * b:.0f} | {1e3 * d:.0f} | {100 * (b / d - 1):+.0f} %"
                 print(f"| {model} | {dtype} | {way} | {1e3 * a:.0f} | {1e3 * c:.0f} | {100 * (a / c - 1):+.1f} % | "
-                      f"{min(ratios):+.0f} to {max(ratios):+.0f} % | {more or '| |'} |", flush=True)
+                      f"{min(ratios):+.0f} to {max(ratios):+.0f} % |", flush=True)
     print(f"farthest off: {worst:.1f} % (asked for: 15 %)")
 
 

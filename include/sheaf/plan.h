@@ -66,15 +66,8 @@ SHEAF_API uint64_t sheaf_needs_bytes(const sheaf_needs *needs, int rank, int kin
 
 typedef struct sheaf_timing_options {
     size_t size;
-    const char *profile; /* what was measured before, of a machine in the same setting, as a file;
-                            NULL: this machine is measured, for some seconds */
-    const char *save_profile; /* file that gets what is measured: new, or a profile; NULL: none */
-    const char *machine;      /* its name, for profiles and what is said of them; NULL: none */
-    const char *link; /* "latency=5us,bandwidth=12GB/s": ranks are elsewhere, that far from each
-                         other, and the one with the most to do is measured by itself; NULL: all
-                         are, as threads. Only with several ranks */
-    int64_t batch;    /* sheaf_model_timing(): sequences together; 0: one */
-    int64_t max_new;  /* sheaf_model_timing(): of the positions, those of the answer; 0: one */
+    int64_t batch;   /* sheaf_model_timing(): sequences together; 0: one */
+    int64_t max_new; /* sheaf_model_timing(): of the positions, those of the answer; 0: one */
 } sheaf_timing_options;
 
 /* All are seconds but where something else is said. Of training they are those of a step, of
@@ -83,34 +76,26 @@ typedef struct sheaf_timing_facts {
     size_t size;
     double step;                                /* the next seven together */
     double products, attention, head, elements; /* kinds of ops, docs/plan.md */
-    double optimizer, beside, waiting;          /* waiting: for other ranks and for bytes */
-    double first_step;                          /* which has memory to clear; 0: generation */
+    double optimizer, beside, waiting;          /* waiting: for other ranks */
     double tokens;                              /* number: that a step reads, or makes */
     double tokens_per_s;                        /* number */
-    double prompt, first_prompt;                /* in which all prompts are read; 0: training */
+    double prompt;                              /* in which all prompts are read; 0: training */
     double prompt_tokens, prompt_tokens_per_s;  /* numbers */
-    double own_share; /* of `step`, what was measured at just these shapes: 0 to 1 */
-    double farthest;  /* largest factor by which the rest was scaled; 1: nothing was */
-    double spread; /* how much longer the middle measured turn took than the fastest: 0.1 is 10 % */
-    double busy;   /* share of that one in which the threads had processors: 0 to 1 */
-    int64_t exchanges;     /* number: meetings of one rank with others */
-    double sent, received; /* bytes of one rank */
 } sheaf_timing_facts;
 
 /* sheaf_run_timing - predicts how long a step of training takes: measures real steps of the model
- * with three layers of each stack and made-up weights, whose ops price those of the whole; blocks
- * meanwhile. What sheaf_run_plan() needs is enough.
- *   facts  filled; untouched on failure, but where only saving the profile failed
- *   how    may be NULL: this machine is measured, with all ranks
- * Needs a processor with AVX2 and FMA, or a profile. Errors: those of sheaf_run_plan(); SHEAF_E_ARG
- * for a profile of another setting, SHEAF_E_FORMAT for a file that is none; SHEAF_E_MEMORY where
- * not even three layers fit. */
+ * with three layers of each stack and made-up weights, whose rates price the work of the whole;
+ * blocks meanwhile. Ranks are threads of this process. What sheaf_run_plan() needs is enough.
+ *   facts  filled; untouched on failure
+ * Needs a processor with AVX2 and FMA. Errors: those of sheaf_run_plan(); SHEAF_E_MEMORY where not
+ * even three layers fit. */
 SHEAF_API sheaf_status *sheaf_run_timing(sheaf_timing_facts *facts,
-                                         const sheaf_run_train_options *options,
-                                         const sheaf_timing_options *how);
+                                         const sheaf_run_train_options *options);
 /* sheaf_model_timing - the same of generation: how->batch prompts that are read together, and a
  * token of each in the middle of the answer; options->positions of prompt and answer, on one stage
- * and in one group. Errors: those of sheaf_model_plan(), and as above. */
+ * and in one group.
+ *   how   may be NULL: one prompt, one token
+ * Errors: those of sheaf_model_plan(), and as above. */
 SHEAF_API sheaf_status *sheaf_model_timing(sheaf_timing_facts *facts,
                                            const sheaf_model_open_options *options,
                                            const sheaf_timing_options *how);

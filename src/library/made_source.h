@@ -1,13 +1,12 @@
-/* made_source.h - made-up weights of any model: as many bytes and as ordinary numbers as real ones
- * have, for whoever measures how long a step takes. */
+/* made_source.h - made-up weights of any model, as ordinary numbers as real ones, to measure its
+ * speed. */
 #ifndef SHEAF_LIBRARY_MADE_SOURCE_H
 #define SHEAF_LIBRARY_MADE_SOURCE_H
 
 #include "sheaf/schema.h"
 #include "sheaf/source.h"
 
-/* sheaf__made_source - in the type that the config names; `schema` is borrowed. Norms are those of
- * a new model, biases zero. Errors: SHEAF_E_MEMORY. */
+/* sheaf__made_source - in float32; `schema` is borrowed. Errors: SHEAF_E_MEMORY. */
 sheaf_status *sheaf__made_source(sheaf_source **out, const sheaf_schema *schema);
 
 #endif

@@ -24,6 +24,8 @@ static const char adamw[] =
     LEAVE "the optimizer is AdamW, with --beta1, --beta2, --eps and --weight-decay";
 static const char lora[] = LEAVE "--method lora is the default";
 static const char ignored[] = LEAVE "it changes no result here";
+static const char measures[] =
+    LEAVE "--time measures here each time, some seconds of a model of three layers";
 static const char begins[] = LEAVE "A begins random and B zero";
 
 /* `ours` NULL: sheaf has no such flag, and `more` says what to do instead. */
@@ -130,6 +132,9 @@ static const struct {
     { "temp", "temperature" },
     { "config-file", "recipe" },
     { "max-shard-size", "shard-mb" },
+    { "save-profile", NULL, measures },
+    { "profile", NULL, measures },
+    { "link", "cluster", " hosts=8,ranks-per-host=8,latency=5us,bandwidth=12GB/s" },
     { "nnodes", NULL, hosts },
     { "num-nodes", NULL, hosts },
     { "num-machines", NULL, hosts },

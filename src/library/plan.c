@@ -171,7 +171,7 @@ uint64_t sheaf_needs_bytes(const sheaf_needs *needs, int rank, int kind)
 
 /* ---- how long it takes ---- */
 
-static sheaf_timing_facts facts_of(const sheaf__timing_found *found)
+static sheaf_timing_facts facts_of(const sheaf__timing *found)
 {
     const bool generation = found->next.step > 0;
     const sheaf_time *t = generation ? &found->next : &found->is;
@@ -184,19 +184,10 @@ static sheaf_timing_facts facts_of(const sheaf__timing_found *found)
                              .optimizer = t->update,
                              .beside = t->beside,
                              .waiting = t->waiting,
-                             .first_step = generation ? 0 : t->first,
                              .tokens = tokens,
-                             .tokens_per_s = tokens / t->step,
-                             .own_share = 1 - t->scaled / t->step,
-                             .farthest = t->farthest,
-                             .spread = found->from.spread,
-                             .busy = found->from.busy,
-                             .exchanges = (int64_t)t->exchange.exchanges,
-                             .sent = (double)t->exchange.sent,
-                             .received = (double)t->exchange.received };
+                             .tokens_per_s = tokens / t->step };
     if (generation) {
         f.prompt = found->is.step;
-        f.first_prompt = found->is.first;
         f.prompt_tokens = found->tokens;
         f.prompt_tokens_per_s = found->tokens / found->is.step;
     }
@@ -207,64 +198,35 @@ static sheaf_timing_facts facts_of(const sheaf__timing_found *found)
 static sheaf_status *take_timing(sheaf_timing_options *out, const sheaf_timing_facts *facts,
                                  const sheaf_timing_options *how)
 {
+    static const char of[] = "sheaf_timing_options";
     sheaf_status *st = sheaf__take_report(facts, "sheaf_timing_facts");
-    TRY(st, sheaf__take_options(out, sizeof *out, how, "sheaf_timing_options"));
-    if (st == NULL && out->batch > 0)
-        st = sheaf__take_count("sheaf_timing_options", "batch", out->batch, SHEAF__MOST_ROWS);
-    if (st == NULL && out->max_new > 0)
-        st = sheaf__take_count("sheaf_timing_options", "max_new", out->max_new,
-                               SHEAF__MOST_POSITIONS);
-    if (st != NULL || (out->batch >= 0 && out->max_new >= 0))
-        return st;
-    const bool batch = out->batch < 0;
-    st = sheaf_fail(SHEAF_E_ARG, "sheaf_timing_options: %s", batch ? "batch" : "max_new");
-    sheaf_expected(st, "no number below 0");
-    sheaf_found(st, "%lld", (long long)(batch ? out->batch : out->max_new));
-    return sheaf_try_this(st, batch ? "0, one sequence" : "0, one position");
-}
-
-/* `st`: of asking, consumed. */
-static sheaf_status *time_question(sheaf_timing_facts *facts, const asked *a,
-                                   const sheaf_timing_options *how, sheaf_status *st)
-{
-    static const char from[] = "sheaf_timing_options: link";
-    sheaf__timing_found found = { 0 };
-    sheaf_cluster_link link;
-    if (st == NULL && how->link != NULL && a->q.o.tp * a->q.o.dp == 1)
-        st = sheaf_try_this(
-            sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s", from), "several ranks"),
-                        "one"),
-            "tp of 2 or more, or no link: one rank waits for none");
-    if (st == NULL && how->link != NULL)
-        st = sheaf_cluster_link_read(&link, how->link, from);
-    TRY(st, sheaf__timing_find(
-                &found, &a->q,
-                &(sheaf__timing_asked){
-                    .profile = how->profile,
-                    .save = how->save_profile,
-                    .how = { .machine = how->machine != NULL ? how->machine : "this machine",
-                             .link = how->link != NULL ? &link : NULL,
-                             .events = a->events } }));
-    if (st == NULL) {
-        const sheaf_timing_facts got = facts_of(&found);
-        sheaf__give_report(facts, &got, sizeof got);
-        st = found.unsaved;
-    } else {
-        sheaf_status_free(found.unsaved);
-    }
-    sheaf_profile_release(&found.from);
+    TRY(st, sheaf__take_options(out, sizeof *out, how, of));
+    if (st == NULL && out->batch != 0)
+        st = sheaf__take_count(of, "batch", out->batch, SHEAF__MOST_ROWS);
+    if (st == NULL && out->max_new != 0)
+        st = sheaf__take_count(of, "max_new", out->max_new, SHEAF__MOST_POSITIONS);
     return st;
 }
 
-sheaf_status *sheaf_run_timing(sheaf_timing_facts *facts, const sheaf_run_train_options *options,
-                               const sheaf_timing_options *how)
+/* `st`: of asking, consumed. */
+static sheaf_status *time_question(sheaf_timing_facts *facts, const asked *a, sheaf_status *st)
+{
+    sheaf__timing found;
+    TRY(st, sheaf__timing_find(&found, &a->q, a->events));
+    if (st == NULL) {
+        const sheaf_timing_facts got = facts_of(&found);
+        sheaf__give_report(facts, &got, sizeof got);
+    }
+    return st;
+}
+
+sheaf_status *sheaf_run_timing(sheaf_timing_facts *facts, const sheaf_run_train_options *options)
 {
     SHEAF__INSIDE;
     asked a = { 0 };
-    sheaf_timing_options h = { 0 };
-    sheaf_status *st = take_timing(&h, facts, how);
+    sheaf_status *st = sheaf__take_report(facts, "sheaf_timing_facts");
     TRY(st, ask_run(&a, options));
-    st = time_question(facts, &a, &h, st);
+    st = time_question(facts, &a, st);
     release(&a);
     return st;
 }
@@ -281,7 +243,7 @@ sheaf_status *sheaf_model_timing(sheaf_timing_facts *facts, const sheaf_model_op
         st = sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "sheaf_model_open_options: dp"),
                                         "one group, and `batch` of its prompts"),
                          "%d", a.q.o.dp);
-    st = time_question(facts, &a, &h, st);
+    st = time_question(facts, &a, st);
     release(&a);
     return st;
 }

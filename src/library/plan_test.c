@@ -103,24 +103,16 @@ static void test_timing__errors_name_settings_and_fields(void **state)
     CHECK_FAILS(sheaf_model_timing(&facts, &open, NULL), SHEAF_E_ARG,
                 "time of generation | layers on one stage | 2 | place \"1\", or NULL");
     open.place = NULL;
-    open.tp = 2;
-    how.link = "latency=5us";
+    how.batch = -1;
     CHECK_FAILS(sheaf_model_timing(&facts, &open, &how), SHEAF_E_ARG,
-                "sheaf_timing_options: link | latency=5us,bandwidth=12GB/s | latency=5us");
-    how.link = NULL;
-    open.tp = 1;
-    open.threads = 1;
-    how.save_profile = at("profile.json");
-    CHECK_OK(sheaf_model_timing(&facts, &open, &how));
-    how.save_profile = NULL;
-    how.profile = at("profile.json");
-    open.threads = 2;
-    CHECK_FAILS(sheaf_model_timing(&facts, &open, &how), SHEAF_E_ARG,
-                ": threads | 2 | measured with 1 | measure it there, with the same settings");
-    open.threads = 1;
-    how.batch = 2;
-    CHECK_FAILS(sheaf_model_timing(&facts, &open, &how), SHEAF_E_ARG,
-                ": batch | 2 sequences of generation | measured with 1 sequence of");
+                "sheaf_timing_options: batch | 0 to 1000000 | -1");
+    how.batch = INT64_C(1) << 62;
+    CHECK_FAILS(sheaf_model_timing(&facts, &open, &how), SHEAF_E_ARG, "batch | 0 to 1000000");
+    how.batch = 1;
+    how.max_new = 12;
+    CHECK_FAILS(
+        sheaf_model_timing(&facts, &open, &how), SHEAF_E_ARG,
+        "at least 1 positions | 0: 12 less 12 | positions of 13 or more, or a smaller max_new");
 }
 
 int main(void)

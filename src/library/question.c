@@ -123,7 +123,8 @@ sheaf__job sheaf__question_job(const sheaf__question *q)
                          .each = q->sets.data == NULL ? &q->each : NULL };
 }
 
-sheaf_status *sheaf__question_prompt(int64_t *prompt, const sheaf__question *q, int64_t answer)
+/* Of generation, tokens of a prompt: there must be room for one, and for the model's image. */
+static sheaf_status *find_prompt(int64_t *prompt, const sheaf__question *q, int64_t answer)
 {
     const int64_t rows = q->o.micro_batch > 0 ? q->o.micro_batch : 1,
                   image = (q->images + rows - 1) / rows * sheaf__image_positions(&q->opened.config);
@@ -137,9 +138,10 @@ sheaf_status *sheaf__question_prompt(int64_t *prompt, const sheaf__question *q, 
                           image + 1 + answer, q->flags ? "--max-new" : "max_new");
 }
 
-static sheaf_status *plan_generation(sheaf_plan *plan, const sheaf__question *q)
+sheaf_status *sheaf__question_generation(sheaf_plan_generation *out, const sheaf__question *q,
+                                         int64_t max_new)
 {
-    sheaf_plan_generation asked = { .schema = q->opened.schema,
+    *out = (sheaf_plan_generation){ .schema = q->opened.schema,
                                     .lora = q->opened.lora,
                                     .place = &q->place,
                                     .tp = q->o.tp,
@@ -150,15 +152,17 @@ static sheaf_status *plan_generation(sheaf_plan *plan, const sheaf__question *q)
                                     .seq = q->seq,
                                     .images = q->images };
     for (int t = 0; t < SHEAF__MOST_TOWERS; t++)
-        asked.patches[t] = q->each.patches[t] * q->o.micro_batch;
-    sheaf_status *st = q->max_new > 0 ? sheaf__question_prompt(&asked.prompt, q, q->max_new) : NULL;
-    return st == NULL ? sheaf_plan_generate(plan, &asked) : st;
+        out->patches[t] = q->each.patches[t] * q->o.micro_batch;
+    return max_new > 0 ? find_prompt(&out->prompt, q, max_new) : NULL;
 }
 
 sheaf_status *sheaf__question_answer(sheaf_plan *plan, const sheaf__question *q)
 {
-    if (q->place_text != NULL)
-        return plan_generation(plan, q);
+    if (q->place_text != NULL) {
+        sheaf_plan_generation asked;
+        sheaf_status *st = sheaf__question_generation(&asked, q, q->max_new);
+        return st == NULL ? sheaf_plan_generate(plan, &asked) : st;
+    }
     const sheaf__job job = sheaf__question_job(q);
     return sheaf_plan_train(plan, &job, (size_t)q->data_bytes);
 }

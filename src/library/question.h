@@ -37,10 +37,11 @@ sheaf_status *sheaf__question_images(sheaf__question *question, const sheaf_even
 void sheaf__question_look(sheaf__question *question, const sheaf_events *events);
 /* sheaf__question_job - the run that is asked about; borrows from the question. */
 sheaf__job sheaf__question_job(const sheaf__question *question);
-/* sheaf__question_prompt - of generation, tokens of a prompt: positions less those of the answer.
- * Errors: SHEAF_E_ARG where that leaves no room for one, or for the model's image. */
-sheaf_status *sheaf__question_prompt(int64_t *prompt, const sheaf__question *question,
-                                     int64_t answer);
+/* sheaf__question_generation - the generation that is asked about, borrowed from the question: with
+ * max_new > 0 prompts have the positions less those of the answer. Errors: SHEAF_E_ARG where that
+ * leaves no room for one, or for the model's image. */
+sheaf_status *sheaf__question_generation(sheaf_plan_generation *out,
+                                         const sheaf__question *question, int64_t max_new);
 sheaf_status *sheaf__question_answer(sheaf_plan *plan, const sheaf__question *question);
 void sheaf__question_close(sheaf__question *question);
 

@@ -1,45 +1,94 @@
 /* trial.c - see trial.h. */
 #include "library/trial.h"
 
-#include <string.h>
-
+#include "base/cores.h"
 #include "base/status.h"
-#include "base/clock.h"
 #include "comm/comm.h"
+#include "library/made_source.h"
 #include "library/train_settings.h"
 #include "plan/fits.h"
 
-enum { MOST = 1000 }; /* steps that tell the speed of a small model */
+enum { MOST = 1000, MOST_SHORT = 32, FEWEST_SHORT = 4 }; /* steps that tell the speed of a model */
+/* Seconds of a short model: its steps end after the least when the two fastest agree. */
+#define LEAST_SECONDS 2.0
+#define MOST_SECONDS 12.0
+#define AGREE 1.03
 
 typedef struct trial {
     sheaf__job job;
     sheaf__trial *out;
     double seconds;
+    bool is_short, processor;
+    double fastest, second; /* seconds of an operation; 0: not yet */
 } trial;
+
+bool sheaf__trial_by_processor(const sheaf_train_options *o)
+{
+    return o->tp * o->dp == 1 && sheaf__cores(o->threads) == 1;
+}
+
+static double operations(const sheaf__work *work)
+{
+    double flops = 0;
+    for (int k = 0; k < SHEAF__WORK_KINDS; k++)
+        for (int w = 0; w < SHEAF__WORK_WAYS; w++)
+            flops += work->sum[k][w][1].flops;
+    return flops;
+}
+
+static void note_step(trial *t, const sheaf__step_result *step, const sheaf__work *work)
+{
+    sheaf__trial *out = t->out;
+    if (t->is_short && step->skipped) /* float16 looks for its scale and updated nothing */
+        return;
+    const double each = work->all / (operations(work) + 1);
+    out->steps++;
+    out->tokens += step->tokens;
+    out->seconds += work->all;
+    if (t->fastest == 0 || each < t->fastest) {
+        t->second = t->fastest;
+        t->fastest = each;
+        out->work = *work;
+    } else if (t->second == 0 || each < t->second) {
+        t->second = each;
+    }
+}
+
+static bool is_over(const trial *t, int64_t steps, double seconds)
+{
+    if (!t->is_short)
+        return steps >= t->job.options->steps || steps > MOST ||
+               (steps > 1 && seconds >= t->seconds);
+    const bool agree = steps > FEWEST_SHORT && t->second > 0 && t->second <= AGREE * t->fastest;
+    return (agree && seconds >= LEAST_SECONDS) || steps > MOST_SHORT ||
+           (t->out->steps > 0 && seconds >= MOST_SECONDS);
+}
 
 /* The first rank's clock decides for all. */
 static sheaf_status *take_steps(trial *t, sheaf__rank *rank, sheaf_comm *comm)
 {
     const sheaf_train_options *o = t->job.options;
     const sheaf_schedule schedule = sheaf_train_options_schedule(o);
-    const double begin = sheaf__seconds();
     const bool first_rank = sheaf_comm_rank(comm) == 0;
+    const sheaf__work clock = { 0 };
+    const double begin = sheaf__work_now(&clock);
     sheaf_status *st = NULL;
     int over = 0;
     for (int64_t done = 0; st == NULL && over == 0; done++) {
-        const double began = sheaf__seconds();
+        sheaf__work work = { .processor = t->processor,
+                             .trained = (double)rank->model->trained->numel };
+        const double began = sheaf__work_now(&work);
         sheaf__step_result step;
+        rank->context.work = t->is_short && first_rank ? &work : NULL;
         st = sheaf__stepper_run(&step, rank->stepper, done,
                                 sheaf_schedule_rate(&schedule, o->lr, done));
-        if (st == NULL && first_rank && done > 0) {
-            t->out->steps++;
-            t->out->tokens += step.tokens;
-            t->out->seconds += sheaf__seconds() - began;
-        }
-        over = first_rank && (done + 1 >= o->steps || done >= MOST ||
-                              (done > 0 && sheaf__seconds() - begin >= t->seconds));
+        work.all = sheaf__work_now(&work) - began;
+        if (st == NULL && first_rank && done > 0)
+            note_step(t, &step, &work);
+        over = first_rank && is_over(t, done + 1, sheaf__work_now(&clock) - begin);
         TRY(st, sheaf_comm_any(comm, &over));
     }
+    rank->context.work = NULL;
     return st;
 }
 
@@ -53,6 +102,16 @@ static sheaf_status *trial_rank(void *arg, const sheaf__grid *grid)
     st = sheaf_comm_agree(comm, st);
     TRY(st, take_steps(t, &rank, comm));
     sheaf__rank_close(&rank);
+    return st;
+}
+
+static sheaf_status *run(trial *t, const sheaf_events *events)
+{
+    const sheaf_train_options *o = t->job.options;
+    sheaf_status *st =
+        sheaf_fits_train(&t->job, &(sheaf_fits_how){ .force = o->force, .events = events });
+    TRY(st,
+        sheaf__grid_run(&(sheaf__grid_options){ .groups = o->dp, .ranks = o->tp }, trial_rank, t));
     return st;
 }
 
@@ -82,10 +141,68 @@ sheaf_status *sheaf__trial_run(sheaf__trial *out, const sheaf__question *q, doub
                           .base = opened.weights,
                           .adapter = opened.adapter,
                           .seq = q->seq };
-    TRY(st, sheaf_fits_train(&t.job, &(sheaf_fits_how){ .force = o.force, .events = events }));
-    TRY(st,
-        sheaf__grid_run(&(sheaf__grid_options){ .groups = o.dp, .ranks = o.tp }, trial_rank, &t));
+    TRY(st, run(&t, events));
     sheaf__opened_close(&opened);
     sheaf_lora_options_release(&fresh);
     return st;
+}
+
+/* ---- a short model ---- */
+
+sheaf_status *sheaf__trial_data(sheaf__subset *out, sheaf_data **made, const sheaf__question *q)
+{
+    *made = NULL;
+    *out = q->sets.train;
+    if (out->data != NULL)
+        return NULL;
+    sheaf_status *st = sheaf_data_made(made, &q->opened.config, q->o.micro_batch * q->o.dp, q->seq);
+    *out = (sheaf__subset){ .data = *made };
+    return st;
+}
+
+static sheaf_status *check_counted(const sheaf__trial *out)
+{
+    return out->steps > 0
+               ? NULL
+               : sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_NUMBER, "steps in float16"),
+                                            "one that is not skipped"),
+                             "%d skipped, at a lower loss scale each", MOST_SHORT);
+}
+
+sheaf_status *sheaf__trial_run_short(sheaf__trial *out, const sheaf__question *q,
+                                     const sheaf_events *events)
+{
+    sheaf_train_options o = q->o;
+    sheaf_lora_options fresh;
+    sheaf__open_options how;
+    sheaf__opened opened = { 0 };
+    sheaf__selection selection = { 0 };
+    sheaf_source *weights = NULL;
+    sheaf_data *made;
+    o.accumulate = o.dp; /* one micro-batch in each group */
+    o.eval_data = NULL;
+    o.eval_split = 0;
+    *out = (sheaf__trial){ 0 };
+    trial t = { .out = out, .is_short = true, .processor = sheaf__trial_by_processor(&o) };
+    sheaf_status *st = sheaf__train_options_open(&how, &fresh, &o);
+    how.config_only = true;
+    how.layers = SHEAF__SHORT_LAYERS;
+    fresh.nlayers = 0; /* of the whole model: what is adapted of the others is priced by these */
+    t.job = (sheaf__job){ .options = &o, .selection = &selection, .seq = q->seq };
+    TRY(st, sheaf__trial_data(&t.job.train, &made, q));
+    TRY(st, sheaf__open_model(&opened, &how));
+    TRY(st, sheaf__select(&selection, opened.schema, opened.lora, &o, NULL));
+    TRY(st, sheaf__made_source(&weights, opened.schema));
+    t.job.schema = opened.schema;
+    t.job.lora = opened.lora;
+    t.job.base = weights;
+    TRY(st, run(&t, events));
+    TRY(st, check_counted(out));
+    if (weights != NULL)
+        weights->close(weights);
+    sheaf_data_close(made);
+    sheaf__selection_release(&selection);
+    sheaf__opened_close(&opened);
+    sheaf_lora_options_release(&fresh);
+    return sheaf_in(st, "measuring a model of %d layers", SHEAF__SHORT_LAYERS);
 }

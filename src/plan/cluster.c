@@ -12,9 +12,9 @@ typedef struct field {
     double scale, *value;
 } field;
 
-static sheaf_status *bad(const char *from, const char *text, const char *expected)
+static sheaf_status *bad(const char *text, const char *expected)
 {
-    sheaf_status *st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s", from), "%s", expected);
+    sheaf_status *st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--cluster"), "%s", expected);
     return sheaf_found(st, "%s", *text == '\0' ? "nothing" : text);
 }
 
@@ -39,29 +39,6 @@ static size_t read_field(const field *fields, size_t n, const char *text)
     return 0;
 }
 
-/* "key=value,key=value": up to its end, or where it is bad. */
-static const char *read_fields(const field *fields, size_t n, const char *at)
-{
-    for (;;) {
-        const size_t size = read_field(fields, n, at);
-        at += size;
-        if (size == 0 || *at == '\0')
-            return size == 0 ? at : NULL;
-        at++;
-    }
-}
-
-sheaf_status *sheaf_cluster_link_read(sheaf_cluster_link *out, const char *text, const char *from)
-{
-    *out = (sheaf_cluster_link){ 0 };
-    const field fields[] = { { "latency", "us", 1e-6, &out->latency },
-                             { "bandwidth", "GB/s", 1e9, &out->bandwidth } };
-    const char *wrong = read_fields(fields, sizeof fields / sizeof *fields, text);
-    return wrong == NULL && out->latency > 0 && out->bandwidth > 0
-               ? NULL
-               : bad(from, wrong == NULL ? text : wrong, "latency=5us,bandwidth=12GB/s");
-}
-
 sheaf_status *sheaf_cluster_read(sheaf_cluster *out, const char *text)
 {
     static const char expected[] =
@@ -77,14 +54,19 @@ sheaf_status *sheaf_cluster_read(sheaf_cluster *out, const char *text)
                              { "inside", "GB/s", 1e9, &out->inside.bandwidth },
                              { "rate", "GFLOP/s", 1e9, &out->rate },
                              { "memory", "GiB", 1073741824, &out->memory } };
-    const char *wrong = read_fields(fields, sizeof fields / sizeof *fields, text);
-    if (wrong != NULL)
-        return bad("--cluster", wrong, expected);
+    for (const char *at = text;; at++) {
+        const size_t size = read_field(fields, sizeof fields / sizeof *fields, at);
+        if (size == 0)
+            return bad(at, expected);
+        at += size;
+        if (*at == '\0')
+            break;
+    }
     if (hosts != floor(hosts) || ranks != floor(ranks) || hosts * ranks < 2 ||
         hosts * ranks > SHEAF_CLUSTER_RANKS)
-        return bad("--cluster", text, "2 to 1024 ranks in all");
+        return bad(text, "2 to 1024 ranks in all");
     if (out->outside.latency == 0 || out->outside.bandwidth == 0)
-        return bad("--cluster", text, expected);
+        return bad(text, expected);
     out->hosts = (int)hosts;
     out->ranks_per_host = (int)ranks;
     return NULL;
@@ -92,7 +74,8 @@ sheaf_status *sheaf_cluster_read(sheaf_cluster *out, const char *text)
 
 /* ---- the model ---- */
 
-double sheaf_cluster_exchange(const sheaf__count *c, const sheaf_cluster_link *link)
+/* Seconds: the latency of each exchange, and the larger of what is sent and received. */
+static double exchange_of(const sheaf__count *c, const sheaf_cluster_link *link)
 {
     const uint64_t most = c->sent > c->received ? c->sent : c->received;
     return (double)c->exchanges * link->latency + (double)most / link->bandwidth;
@@ -125,7 +108,7 @@ static double in_group(const sheaf_plan_rank *rank, double share, const sheaf_cl
         const bool grows = t == SHEAF__TRAFFIC_FORWARD || t == SHEAF__TRAFFIC_BACKWARD ||
                            t == SHEAF__TRAFFIC_SELECT;
         if (t != SHEAF__TRAFFIC_GRADIENTS && t != SHEAF__TRAFFIC_WEIGHTS)
-            seconds += sheaf_cluster_exchange(&rank->exchange[t], link) * (grows ? share : 1);
+            seconds += exchange_of(&rank->exchange[t], link) * (grows ? share : 1);
     }
     return seconds;
 }

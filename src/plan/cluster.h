@@ -36,14 +36,6 @@ enum { SHEAF_CLUSTER_ROWS = 96, SHEAF_CLUSTER_RANKS = 1024 };
  * 20 GB/s. Errors: SHEAF_E_ARG. */
 sheaf_status *sheaf_cluster_read(sheaf_cluster *out, const char *text);
 
-/* sheaf_cluster_link_read - "latency=5us,bandwidth=12GB/s", in any order; `from` ("--link") is for
- * the message. Errors: SHEAF_E_ARG. */
-sheaf_status *sheaf_cluster_link_read(sheaf_cluster_link *out, const char *text, const char *from);
-
-/* sheaf_cluster_exchange - seconds that such exchanges take a rank: each the latency once, and the
- * larger of what is sent and received at the bandwidth. */
-double sheaf_cluster_exchange(const sheaf__count *count, const sheaf_cluster_link *link);
-
 /* sheaf_cluster_plan - T and D by powers of two, T up to the slices, D up to the micro-batches of a
  * step, up to as many ranks as there are. Every exchange waits for its end: nothing overlaps.
  * job->options->tp and dp are not read. */

@@ -24,8 +24,6 @@ static double share_of(const sheaf_fits_how *how)
 /* What the ranks on this machine take. */
 static double bytes_here(const sheaf_plan *plan, const sheaf_fits_how *how)
 {
-    if (how->only > 0)
-        return (double)plan->rank[how->only - 1].peak + (double)plan->host / plan->ranks;
     return (double)plan->process * share_of(how);
 }
 
@@ -37,10 +35,7 @@ static sheaf_memory most_of(const sheaf_plan *plan, const sheaf_fits_how *how, d
     for (int k = 0; k < SHEAF_MEM_KINDS; k++) {
         double sum = 0;
         for (int r = 0; r < plan->ranks; r++)
-            if (how->only == 0)
-                sum += (double)plan->rank[r].bytes[k] * share_of(how);
-            else if (how->only == r + 1)
-                sum += (double)plan->rank[r].bytes[k];
+            sum += (double)plan->rank[r].bytes[k] * share_of(how);
         if (sum > *bytes) {
             *bytes = sum;
             most = (sheaf_memory)k;

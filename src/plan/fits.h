@@ -8,10 +8,9 @@
 #include "plan/plan.h"
 
 typedef struct sheaf_fits_how {
-    bool force;                 /* a warning is enough */
-    double share;               /* of the ranks, which are on this machine; 0: all of them */
-    int only;                   /* 1 + the one rank that is here, in place of a share; 0: several */
-    const sheaf_events *events; /* may be NULL */
+    bool force;                  /* a warning is enough */
+    double share;                /* of the ranks, which are on this machine; 0: all of them */
+    const sheaf_events *events;  /* may be NULL */
     const sheaf__memory *memory; /* in place of this machine's; NULL: look */
     size_t *footprint; /* [ranks] of a run that fits: what the device of each takes; may be NULL */
 } sheaf_fits_how;

@@ -90,8 +90,8 @@ static void count_components(sheaf_plan_rank *out, const sheaf__model *model)
 
 /* ---- the plan ---- */
 
-void sheaf_plan_exchanged(sheaf__count out[SHEAF__TRAFFICS], const sheaf__costs *before,
-                          const sheaf__costs *after)
+static void exchanged(sheaf__count out[SHEAF__TRAFFICS], const sheaf__costs *before,
+                      const sheaf__costs *after)
 {
     for (int t = 0; t < SHEAF__TRAFFICS; t++) {
         const sheaf__count then = sheaf__counters_of(&before->comm, (sheaf__traffic)t),
@@ -119,7 +119,7 @@ static void note_rank(sheaf_plan_rank *out, const sheaf__model *model)
     out->flops = device->flops;
     out->sent = sheaf__costs_sent(&all);
     out->second_copy = model->second_copy;
-    sheaf_plan_exchanged(out->exchange, &nothing, &all);
+    exchanged(out->exchange, &nothing, &all);
     count_components(out, model);
 }
 
@@ -239,7 +239,7 @@ static sheaf_status *plan_rank(sheaf_plan_rank *out, sheaf_plan *plan, records *
         note_rank(out, held.model);
         out->flops = after.flops - before.flops;
         out->sent = sheaf__costs_sent(&after) - sheaf__costs_sent(&before);
-        sheaf_plan_exchanged(out->exchange, &before, &after);
+        exchanged(out->exchange, &before, &after);
         out->sent_gradients = (double)out->exchange[SHEAF__TRAFFIC_GRADIENTS].sent;
         out->sent_weights = (double)out->exchange[SHEAF__TRAFFIC_WEIGHTS].sent;
         sheaf__count_trained(&plan->trained, &plan->added, held.model);
@@ -249,8 +249,8 @@ static sheaf_status *plan_rank(sheaf_plan_rank *out, sheaf_plan *plan, records *
     return st;
 }
 
-sheaf_status *sheaf_plan_exchange(sheaf__count out[SHEAF__TRAFFICS], const sheaf__job *job,
-                                  int rank, int64_t done)
+sheaf_status *sheaf_plan_step(sheaf__count exchange[SHEAF__TRAFFICS], sheaf__work *work,
+                              const sheaf__job *job, int rank, int64_t done)
 {
     sheaf__rank held;
     sheaf__costs before = { 0 }, after = { 0 };
@@ -259,12 +259,13 @@ sheaf_status *sheaf_plan_exchange(sheaf__count out[SHEAF__TRAFFICS], const sheaf
     if (st == NULL) {
         sheaf__stepper_follow(held.stepper);
         sheaf__costs_of(&before, &held.context);
+        held.context.work = work;
         st = sheaf__stepper_run(&unused, held.stepper, done, 0);
-    }
-    if (st == NULL) {
         sheaf__costs_of(&after, &held.context);
-        sheaf_plan_exchanged(out, &before, &after);
+        exchanged(exchange, &before, &after);
     }
+    if (st == NULL && work != NULL)
+        work->trained = (double)held.model->trained->numel;
     sheaf__rank_close(&held);
     return st;
 }
@@ -377,9 +378,13 @@ static sheaf_status *run_generation(sheaf__model *model, const sheaf_plan_genera
 {
     const int64_t prompt = g->prompt > 0 ? g->prompt : g->seq;
     sheaf__kept kept = { 0 };
+    const bool counts = g->work != NULL && model->context->rank == 0;
     sheaf_status *st = sheaf__kept_new(&kept, model, g->batch, g->seq);
+    model->context->work = counts ? &g->work->prompts : NULL;
     TRY(st, run_tokens(model, &kept, g->batch, prompt, prompt, g->images, g->patches));
-    TRY(st, run_tokens(model, &kept, g->batch, 1, g->seq, 0, g->patches));
+    model->context->work = counts ? &g->work->token : NULL;
+    TRY(st, run_tokens(model, &kept, g->batch, 1,
+                       g->work == NULL ? g->seq : (prompt + g->seq + 1) / 2, 0, g->patches));
     sheaf__kept_release(&kept, model);
     return st;
 }
@@ -394,25 +399,41 @@ static int groups_of(const sheaf_plan_generation *g)
     return g->groups > 1 ? g->groups : 1;
 }
 
-sheaf_status *sheaf_plan_alone(const sheaf_plan_generation *g, const sheaf_plan_one *one,
-                               sheaf_status *(*body)(void *self, sheaf__model *model), void *self)
+typedef struct inferred {
+    sheaf_plan_rank *out;
+    const sheaf_plan_generation *asked;
+    const evaluation *of; /* what is evaluated, or NULL */
+} inferred;
+
+static sheaf_status *infer_model(const inferred *i, sheaf__model *model)
 {
-    const int world = one->rank, rank = world % g->tp, slices = g->schema->slices,
-              stages = g->place->stages;
+    const evaluation *of = i->of;
+    sheaf_status *st =
+        of == NULL
+            ? run_generation(model, i->asked)
+            : run_evaluation(model, &(sheaf__subset){ .data = of->data }, NULL, i->asked->batch,
+                             of->padded ? sheaf_data_seq(of->data) : sheaf_data_longest(of->data),
+                             of->padded);
+    if (st == NULL)
+        note_rank(i->out, model);
+    return st;
+}
+
+/* Rank `world` of all: calls of its groups count and move nothing. */
+static sheaf_status *infer_rank(const inferred *i, int world)
+{
+    const sheaf_plan_generation *g = i->asked;
+    const int rank = world % g->tp, slices = g->schema->slices, stages = g->place->stages;
     sheaf__device *device = NULL;
     sheaf__model *model = NULL;
     sheaf_comm *group = NULL, *all = NULL;
     sheaf_status *st = sheaf__device_open(
-        &device, one->kind, sheaf__threads_of(g->threads, groups_of(g) * stages * g->tp, world),
-        one->isa, 0);
-    if (st == NULL)
-        device->sums = one->sums;
-    sheaf_status *(*const new_comm)(sheaf_comm **, int, int) =
-        one->kind == SHEAF_DRY ? sheaf_comm_dry_new : sheaf_comm_alone_new;
+        &device, SHEAF_DRY, sheaf__threads_of(g->threads, groups_of(g) * stages * g->tp, world),
+        NULL, 0);
     if (st == NULL && g->tp > 1)
-        st = new_comm(&group, rank, g->tp);
+        st = sheaf_comm_dry_new(&group, rank, g->tp);
     if (st == NULL && stages > 1)
-        st = new_comm(&all, world % (stages * g->tp), stages * g->tp);
+        st = sheaf_comm_dry_new(&all, world % (stages * g->tp), stages * g->tp);
     sheaf__context context = { .device = device,
                                .comm = group,
                                .world = all,
@@ -429,34 +450,11 @@ sheaf_status *sheaf_plan_alone(const sheaf_plan_generation *g, const sheaf_plan_
         .lora = g->lora, .positions = g->seq, .sequences = g->batch, .place = g->place
     };
     TRY(st, sheaf__model_new(&model, &context, g->schema, &options));
-    if (st == NULL && one->base != NULL)
-        st = sheaf__model_load(model, one->base, one->adapter);
-    TRY(st, body(self, model));
+    TRY(st, infer_model(i, model));
     sheaf__model_free(model);
     sheaf__device_close(device);
     sheaf_comm_dry_free(group);
     sheaf_comm_dry_free(all);
-    return st;
-}
-
-typedef struct inferred {
-    sheaf_plan_rank *out;
-    const sheaf_plan_generation *asked;
-    const evaluation *of; /* what is evaluated, or NULL */
-} inferred;
-
-static sheaf_status *infer_rank(void *self, sheaf__model *model)
-{
-    const inferred *i = self;
-    const evaluation *of = i->of;
-    sheaf_status *st =
-        of == NULL
-            ? run_generation(model, i->asked)
-            : run_evaluation(model, &(sheaf__subset){ .data = of->data }, NULL, i->asked->batch,
-                             of->padded ? sheaf_data_seq(of->data) : sheaf_data_longest(of->data),
-                             of->padded);
-    if (st == NULL)
-        note_rank(i->out, model);
     return st;
 }
 
@@ -492,10 +490,8 @@ static sheaf_status *infer(sheaf_plan *out, const sheaf_plan_generation *g, cons
     out->ranks = groups_of(g) * g->place->stages * g->tp;
     sheaf_status *st = NULL;
     for (int r = 0; r < out->ranks && st == NULL; r++) {
-        inferred one = { &out->rank[r], g, of };
-        st = sheaf_in(sheaf_plan_alone(g, &(sheaf_plan_one){ .kind = SHEAF_DRY, .rank = r },
-                                       infer_rank, &one),
-                      "rank %d of %d", r, out->ranks);
+        st = sheaf_in(infer_rank(&(inferred){ &out->rank[r], g, of }, r), "rank %d of %d", r,
+                      out->ranks);
         out->process += out->rank[r].peak;
     }
     out->host = host_bytes(g->schema, out->ranks, (records){ 0 }, out->process,

@@ -43,15 +43,12 @@ typedef struct sheaf_plan {
  * of the data set in memory, 0 if unknown. Errors: SHEAF_E_ARG when an image does not fit into seq.
  */
 sheaf_status *sheaf_plan_train(sheaf_plan *out, const sheaf__job *job, size_t data_bytes);
-/* sheaf_plan_exchange - what rank `rank` exchanges in step number `done` (from 0) of a run over
+/* sheaf_plan_step - what rank `rank` exchanges in step number `done` (from 0) of a run over
  * job->data: with the tokens and labels that this step reads, so that it is what a run will count,
- * byte for byte. */
-sheaf_status *sheaf_plan_exchange(sheaf__count out[SHEAF__TRAFFICS], const sheaf__job *job,
-                                  int rank, int64_t done);
-
-/* sheaf_plan_exchanged - what was exchanged between two moments, by kind. */
-void sheaf_plan_exchanged(sheaf__count out[SHEAF__TRAFFICS], const sheaf__costs *before,
-                          const sheaf__costs *after);
+ * byte for byte.
+ *   work   added to: what the rank computes; may be NULL */
+sheaf_status *sheaf_plan_step(sheaf__count exchange[SHEAF__TRAFFICS], sheaf__work *work,
+                              const sheaf__job *job, int rank, int64_t done);
 
 typedef struct sheaf_plan_generation {
     const sheaf_schema *schema;
@@ -65,6 +62,11 @@ typedef struct sheaf_plan_generation {
     int64_t prompt;                      /* of these, the prompt's; 0: all of them */
     int64_t images;                      /* of all sequences; 0 of a model without */
     int64_t patches[SHEAF__MOST_TOWERS]; /* of these, by tower; 0: images of the towers' own size */
+    /* Gets what the first rank computes: of all prompts, and of a token of each sequence from the
+     * middle of its answer, in place of the last; NULL: not asked. */
+    struct sheaf_plan_passes {
+        sheaf__work prompts, token;
+    } * work;
 } sheaf_plan_generation;
 
 /* sheaf_plan_generate - the prompts at once, and a token after the last position; flops and sent
@@ -76,18 +78,6 @@ sheaf_status *sheaf_plan_generate(sheaf_plan *out, const sheaf_plan_generation *
  */
 sheaf_status *sheaf_plan_evaluate(sheaf_plan *out, const sheaf_plan_generation *asked,
                                   const sheaf_data *data, bool padded);
-
-/* One rank of generation by itself. */
-typedef struct sheaf_plan_one {
-    sheaf_device_kind kind;
-    int rank; /* stage * tp + rank of the stage */
-    sheaf__sums sums;
-    const char *isa;              /* NULL: the best */
-    sheaf_source *base, *adapter; /* NULL on dry */
-} sheaf_plan_one;
-/* sheaf_plan_alone - calls body with its model; calls of its groups count and move nothing. */
-sheaf_status *sheaf_plan_alone(const sheaf_plan_generation *asked, const sheaf_plan_one *one,
-                               sheaf_status *(*body)(void *self, sheaf__model *model), void *self);
 
 /* sheaf_plan_seq - positions of a row where nothing says how long rows are: the model's own limit
  * but at most 4096; of a model with images, BOI, patches, EOI and 256 tokens of text. */

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/status.h"
 #include "base/array.h"
@@ -494,6 +495,13 @@ static mark mark_of(const sheaf__context *c)
     return (mark){ .flops = costs.flops, .waiting = sheaf__costs_waiting(&costs) };
 }
 
+double sheaf__work_now(const sheaf__work *work)
+{
+    struct timespec t;
+    clock_gettime(work->processor ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
 static mark begin_work(const sheaf__context *c)
 {
     mark now = mark_of(c);
@@ -501,40 +509,26 @@ static mark begin_work(const sheaf__context *c)
     return now;
 }
 
-/* The shapes of what a step reads and makes, and whether it makes a gradient of it. */
-static void describe(sheaf__work_entry *out, const step *s)
-{
-    const unsigned of_way = s->backward ? SHEAF__KEEP | SHEAF__GIVES | SHEAF__TAKES | SHEAF__TURNS
-                                        : SHEAF__READ | SHEAF__MAKE | SHEAF__CHANGE;
-    size_t n = 0;
-    for (int a = 0; a < args_of(s) && n < sizeof out->shape; a++) {
-        const sheaf__value *v = arg_of(s, a).value;
-        unsigned use = arg_of(s, a).use & of_way;
-        if (!v->needs_grad)
-            use &= ~(unsigned)SHEAF__TAKES;
-        n += (size_t)snprintf(out->shape + n, sizeof out->shape - n, "%s%lldx%lld:%x",
-                              a > 0 ? " " : "", (long long)v->rows, (long long)v->cols, use);
-        out->bytes += (double)v->rows * (double)v->cols * (double)sheaf_dtype_bytes(v->dtype);
-        if (v->there != NULL && (v->blocks == NULL || !v->blocks->foretold))
-            out->flops = 0;
-    }
-}
-
 static void count_work(const sheaf__context *c, const step *s, const mark *before)
 {
     const double ended = sheaf__work_now(c->work);
     const mark after = mark_of(c);
-    sheaf__work_entry e = { .kind = s->op->kind,
-                            .way = s->backward ? SHEAF__WORK_BACKWARD
-                                   : s->again  ? SHEAF__WORK_AGAIN
-                                               : SHEAF__WORK_FORWARD,
-                            .flops = after.flops - before->flops,
-                            .count = 1,
-                            .seconds = ended - before->seconds,
-                            .waiting = after.waiting - before->waiting };
-    sheaf__work_name(e.name, s->op->name);
-    describe(&e, s);
-    sheaf__work_add(c->work, &e);
+    double flops = after.flops - before->flops, bytes = 0;
+    for (int a = 0; a < args_of(s); a++) {
+        const sheaf__value *v = arg_of(s, a).value;
+        bytes += (double)v->rows * (double)v->cols * (double)sheaf_dtype_bytes(v->dtype);
+        if (v->there != NULL && (v->blocks == NULL || !v->blocks->foretold))
+            flops = 0;
+    }
+    const sheaf__work_way way = s->backward ? SHEAF__WORK_BACKWARD
+                                : s->again  ? SHEAF__WORK_AGAIN
+                                            : SHEAF__WORK_FORWARD;
+    sheaf__work_sum *sum = &c->work->sum[s->op->kind][way][flops > 0];
+    sum->runs++;
+    sum->flops += flops;
+    sum->bytes += bytes;
+    sum->seconds += ended - before->seconds;
+    sum->waiting += after.waiting - before->waiting;
 }
 
 static void note_bad(sheaf__tape *tape, const step *s, int argument)

@@ -20,8 +20,7 @@ const char cmd_plan_usage[] =
     "first, then with --checkpointing, then with smaller micro-batches, then with shorter\n"
     "rows; or by how much it misses. With --data also steps and tokens, and with --trial\n"
     "hours, from a minute of real steps. With --time, how long a step takes, from seconds\n"
-    "of measuring or a machine's profile. With\n"
-    "--table, every number of ranks, as Markdown: of this setting, or of all three methods.\n"
+    "of measuring. With --table, every number of ranks, as Markdown: of this setting, or of all three methods.\n"
     "With --place, generation: --micro-batch sequences of --seq tokens, --max-new of them the\n"
     "answer's, layers on stages.\n";
 
@@ -56,8 +55,12 @@ static sheaf_status *try_speed(cli_plan *q, const sheaf_events *events)
 
 static sheaf_status *find_time(cli_plan *q, const cli *cli)
 {
-    q->time.steps = q->work.rows > 0 ? q->work.steps : q->ask.whole ? 0 : q->ask.o.steps;
-    return cli_time_find(&q->time, &q->ask, cli);
+    q->timed_steps = q->work.rows > 0 ? q->work.steps : q->ask.whole ? 0 : q->ask.o.steps;
+    if (q->ask.o.transport == SHEAF_TRANSPORT_MPI && q->ask.o.tp * q->ask.o.dp > 1)
+        sheaf_note(&cli->events,
+                   "--time: ranks are measured as threads of one process; between hosts they wait "
+                   "longer, and --cluster says how long");
+    return sheaf_in(sheaf__timing_find(&q->timing, &q->ask, &cli->events), "--time");
 }
 
 /* What the first step of the run exchanges, byte for byte. */
@@ -69,7 +72,7 @@ static sheaf_status *count_first(cli_plan *q, const sheaf_plan *plan, const cli 
     q->first = calloc((size_t)plan->ranks, sizeof *q->first);
     sheaf_status *st = q->first == NULL ? sheaf_fail(SHEAF_E_MEMORY, "plan") : NULL;
     for (int r = 0; r < plan->ranks && st == NULL; r++)
-        st = sheaf_plan_exchange(q->first[r], &job, r, 0);
+        st = sheaf_plan_step(q->first[r], NULL, &job, r, 0);
     return st;
 }
 
@@ -105,14 +108,14 @@ static sheaf_status *answer(cli_plan *q, const cli *cli, bool *fits)
         count_work(q);
     if (st == NULL && q->trial && *fits)
         st = try_speed(q, &cli->events);
-    if (st == NULL && q->time.asked && *fits)
+    if (st == NULL && q->time && *fits)
         st = find_time(q, cli);
     TRY(st, count_first(q, &plan, cli));
     if (st != NULL)
         return st;
     sheaf__balance_note(q->ask.opened.schema, q->ask.o.tp, &cli->events);
     cli_plan_print(cli, q, &plan, &asked);
-    return cli_time_unsaved(&q->time);
+    return NULL;
 }
 
 /* ---- flags against each other ---- */
@@ -154,7 +157,7 @@ static sheaf_status *check_trial(const cli_plan *q)
 
 static sheaf_status *check_time(const cli_plan *q, bool cluster)
 {
-    if (!q->time.asked)
+    if (!q->time)
         return NULL;
     if (q->table != CLI_PLAN_NO_TABLE || cluster)
         return one_question("--time without --table or --cluster",
@@ -171,8 +174,8 @@ static sheaf_status *check_time(const cli_plan *q, bool cluster)
 static sheaf_status *check_flags(cli_plan *q, bool cluster)
 {
     const bool place = q->ask.place_text != NULL, table = q->table != CLI_PLAN_NO_TABLE;
-    sheaf_status *st = cli_time_check(&q->time, &q->ask.o, place);
-    if (st == NULL && cluster && (place || table || q->memory > 0 || q->trial))
+    sheaf_status *st = NULL;
+    if (cluster && (place || table || q->memory > 0 || q->trial))
         st = one_question("--cluster without --place, --table, --memory or --trial",
                           place           ? "--place"
                           : table         ? "--table"
@@ -196,25 +199,6 @@ static sheaf_status *check_flags(cli_plan *q, bool cluster)
         return refuse("plan", "--table without --by: it has the fullest rank of every setting",
                       "--by beside it", "--by alone, which has the ranks of one setting");
     return NULL;
-}
-
-/* Where ranks are measured as processes all of them come here; else the first does everything. */
-static sheaf_status *join(cli_processes *p, cli *cli, const cli_option *table, const cli_plan *q,
-                          int argc, char **argv)
-{
-    const sheaf_train_options *o = &q->ask.o;
-    if (!cli_time_joins(&q->time, o) || q->trial)
-        return cli_processes_alone(&p->elsewhere, cli);
-    *p = (cli_processes){ .transport = o->transport,
-                          .mpi = o->mpi,
-                          .heartbeat = o->heartbeat,
-                          .hang_after = o->hang_after };
-    return cli_processes_begin(p, cli,
-                               &(cli_processes_how){ .table = table,
-                                                     .argc = argc,
-                                                     .argv = argv,
-                                                     .ranks = o->tp * o->dp,
-                                                     .in_group = o->tp });
 }
 
 /* Of train's flags the short help keeps those that change memory and time. */
@@ -286,9 +270,12 @@ int cmd_plan(cli *cli, int argc, char **argv)
         "without --data: pictures of each row, perhaps with their size in pixels: 2, 2:1344x896 (1)",
         "N"
     };
-    cli_time_options(&table[n + 8], &q.time);
+    table[n + 8] = (cli_option){
+        "time", CLI_FLAG | CLI_UNSAVED | CLI_COMMON, &q.time,
+        "how long a step takes, or with --place prompts and tokens: measures some seconds of a model of three layers"
+    };
+    table[n + 9] = (cli_option){ 0 };
     show_less(table);
-    table[n + 12] = (cli_option){ 0 };
     bool fits = true;
     cli_processes processes = { 0 };
     sheaf_status *st = cli_parse(cli, table, NULL, argc, argv);
@@ -311,7 +298,7 @@ int cmd_plan(cli *cli, int argc, char **argv)
     if (st == NULL && cluster != NULL)
         st = sheaf_cluster_read(&q.cluster, cluster);
     TRY(st, check_flags(&q, cluster != NULL));
-    TRY(st, join(&processes, cli, table, &q, argc, argv));
+    TRY(st, cli_processes_alone(&processes.elsewhere, cli));
     if (st == NULL && cluster != NULL)
         st = cli_plan_cluster(&q, cli);
     else if (st == NULL && q.table != CLI_PLAN_NO_TABLE)
@@ -319,7 +306,6 @@ int cmd_plan(cli *cli, int argc, char **argv)
     else if (st == NULL)
         st = answer(&q, cli, &fits);
     sheaf__question_close(&q.ask);
-    cli_time_release(&q.time);
     free(q.first);
     return cli_processes_answer(&processes, cli, st, fits);
 }

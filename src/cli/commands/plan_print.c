@@ -206,8 +206,8 @@ static void print_json(const cli *cli, const cli_plan *q, const sheaf_plan *plan
         add_fit(all, q);
     if (q->work.rows > 0)
         add_work(all, &q->work);
-    if (q->time.asked && q->time.found.is.step > 0)
-        json_object_set_new(all, "time", cli_time_json(&q->time));
+    if (q->timing.is.step > 0)
+        json_object_set_new(all, "time", cli_time_json(&q->timing, q->timed_steps));
     cli_plan_object(cli, all);
 }
 
@@ -418,8 +418,8 @@ void cli_plan_print(const cli *cli, const cli_plan *q, const sheaf_plan *plan,
         print_ranks(cli, q, plan);
     if (!cli->json && q->work.rows > 0)
         print_work(cli, &q->work);
-    if (!cli->json && q->time.asked && fits)
-        cli_time_print(cli, &q->time);
+    if (!cli->json && q->time && fits)
+        cli_time_print(cli, &q->timing, q->timed_steps);
     if (q->memory > 0)
         print_fit(cli, q, asked);
 }

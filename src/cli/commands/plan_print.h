@@ -34,7 +34,9 @@ typedef struct cli_plan {
     sheaf_cluster cluster; /* hosts 0: not asked */
     sheaf__fit fit;
     cli_plan_work work;
-    cli_time time;
+    bool time; /* asked for */
+    sheaf__timing timing;
+    int64_t timed_steps;                    /* of the run; 0: not known */
     sheaf__count (*first)[SHEAF__TRAFFICS]; /* [ranks] of the first step, with data; else NULL */
 } cli_plan;
 
