@@ -309,7 +309,7 @@ sheaf_status *sheaf__session_run(sheaf_train_result *result, const sheaf__sessio
                                 .before_save = before_save,
                                 .self = &s,
                                 .spent = how->spent,
-                                .signals = how->signals,
+                                .control = how->control,
                                 .enough = how->enough };
     *result = (sheaf_train_result){ 0 };
     sheaf_status *st = settle(&s);
@@ -318,15 +318,14 @@ sheaf_status *sheaf__session_run(sheaf_train_result *result, const sheaf__sessio
     TRY(st, sheaf_monitor_open(&s.early,
                                &(sheaf_monitor_options){
                                    .progress = sheaf__process_first() ? how->progress : NULL }));
-    TRY(st,
-        sheaf__watched_open(&watched, &(sheaf__watched_options){
-                                          .ranks = how->options->tp * how->options->dp,
-                                          .in_group = how->options->tp,
-                                          .heartbeat = how->options->heartbeat,
-                                          .hang_after = how->options->hang_after,
-                                          .hooks = how->watch,
-                                          .stop = how->signals == NULL ? NULL : &how->signals->stop,
-                                          .events = &events }));
+    TRY(st, sheaf__watched_open(
+                &watched, &(sheaf__watched_options){ .ranks = how->options->tp * how->options->dp,
+                                                     .in_group = how->options->tp,
+                                                     .heartbeat = how->options->heartbeat,
+                                                     .hang_after = how->options->hang_after,
+                                                     .hooks = how->watch,
+                                                     .stop = sheaf__control_stop(how->control),
+                                                     .events = &events }));
     hooks.doing = watched.doing;
     TRY(st, sheaf_train(result, how->options, s.fixed, s.all, &hooks));
     sheaf__watched_close(&watched);

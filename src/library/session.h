@@ -18,7 +18,7 @@ typedef struct sheaf__session_options {
     const sheaf_events *events; /* hear of everything; with `progress` of what comes before it */
     int nwords;                 /* the command line, for run.json */
     const char *const *word;
-    sheaf_signals *signals;             /* asked to save or stop; may be NULL */
+    sheaf_control *control;             /* asked to save or stop; may be NULL */
     const atomic_int *enough;           /* as signals->stop, of this run alone; may be NULL */
     sheaf_status *(*ready)(void *self); /* called once the settings are known to be sound; may be
                                            NULL */

@@ -1,4 +1,4 @@
-/* take.c - see take.h, and sheaf/control.h and version.h. */
+/* take.c - see take.h, and sheaf/version.h. */
 #include "library/take.h"
 
 #include <inttypes.h>
@@ -77,39 +77,6 @@ sheaf_status *sheaf__take_count(const char *what, const char *field, int64_t val
     else
         sheaf_expected(st, "0 to %" PRId64, most);
     return sheaf_found(st, "%" PRId64, value);
-}
-
-/* ---- control ---- */
-
-sheaf_status *sheaf_control_new(sheaf_control **out)
-{
-    *out = calloc(1, sizeof **out);
-    return *out == NULL ? sheaf_fail(SHEAF_E_MEMORY, "control") : NULL;
-}
-
-void sheaf_control_free(sheaf_control *control)
-{
-    free(control);
-}
-
-void sheaf_control_stop(sheaf_control *control)
-{
-    atomic_store(&control->signals.stop, 1);
-}
-
-void sheaf_control_save(sheaf_control *control)
-{
-    atomic_store(&control->signals.save, 1);
-}
-
-const atomic_int *sheaf__control_stop(const sheaf_control *control)
-{
-    return control == NULL ? NULL : &control->signals.stop;
-}
-
-sheaf_signals *sheaf__control_signals(sheaf_control *control)
-{
-    return control == NULL ? NULL : &control->signals;
 }
 
 const char *sheaf_version(void)

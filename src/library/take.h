@@ -2,18 +2,12 @@
 #ifndef SHEAF_LIBRARY_TAKE_H
 #define SHEAF_LIBRARY_TAKE_H
 
-#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/control.h"
 #include "base/cores.h"
-#include "sheaf/control.h"
 #include "sheaf/dtype.h"
-#include "train/signals.h"
-
-struct sheaf_control {
-    sheaf_signals signals;
-};
 
 /* sheaf__take_options - *to (`known` bytes): what `from` says, and zero in what it does not know;
  * all zero for NULL. `what` is the struct's name. Errors: SHEAF_E_ARG for a size that was not set,
@@ -39,9 +33,5 @@ enum {
     SHEAF__MOST_ROWS = 1000000,
     SHEAF__MOST_POSITIONS = 100000000
 };
-
-/* NULL for NULL. */
-const atomic_int *sheaf__control_stop(const sheaf_control *control);
-sheaf_signals *sheaf__control_signals(sheaf_control *control);
 
 #endif

@@ -99,13 +99,12 @@ sheaf_status *sheaf_run_train(sheaf_run_train_report *report,
     TRY(st, sheaf__take_report(report, "sheaf_run_train_report"));
     TRY(st, sheaf__train_take(&state, table, &t, &o, false));
     TRY(st, sheaf__settings_required(&state, table, !t.resume));
-    TRY(st, sheaf__session_run(
-                &r, &(sheaf__session_options){ .state = &state,
-                                               .table = table,
-                                               .options = &t,
-                                               .events = &events,
-                                               .signals = sheaf__control_signals(o.control),
-                                               .enough = &l.enough }));
+    TRY(st, sheaf__session_run(&r, &(sheaf__session_options){ .state = &state,
+                                                              .table = table,
+                                                              .options = &t,
+                                                              .events = &events,
+                                                              .control = o.control,
+                                                              .enough = &l.enough }));
     if (st == NULL)
         sheaf__give_report(report,
                            &(sheaf_run_train_report){ .step = r.step,

@@ -10,7 +10,6 @@
 #include "comm/process.h"
 #include "train/export.h"
 #include "train/run.h"
-#include "train/signals.h"
 
 /* ---- an end before the last step ---- */
 
@@ -50,7 +49,7 @@ static bool has_enough(const sheaf__run *r)
  * a time that is shorter than an evaluation would never get past it. */
 static void look_up(sheaf__run *r)
 {
-    if (has_enough(r) || (r->hooks->signals != NULL && atomic_load(&r->hooks->signals->stop) != 0))
+    if (has_enough(r) || (r->hooks->control != NULL && atomic_load(&r->hooks->control->stop) != 0))
         atomic_store(&r->interrupt, 1);
 }
 
@@ -252,10 +251,10 @@ static void warn_of_nothing(const sheaf__run *r, const sheaf__rank *rank, int64_
 /* Signals, and the end of a time, reach one rank first: all must decide alike. */
 static sheaf_status *asked(sheaf__run *r, sheaf_comm *comm, bool *to_save, bool *to_stop)
 {
-    const int bits = sheaf_signals_poll(r->hooks->signals) |
-                     (is_over(r) || has_enough(r) ? SHEAF_SIGNAL_STOP : 0);
-    int save_flag = (bits & SHEAF_SIGNAL_SAVE) != 0 || is_lost(r, comm),
-        stop_flag = (bits & SHEAF_SIGNAL_STOP) != 0;
+    const int bits = sheaf__control_poll(r->hooks->control) |
+                     (is_over(r) || has_enough(r) ? SHEAF__ASKED_STOP : 0);
+    int save_flag = (bits & SHEAF__ASKED_SAVE) != 0 || is_lost(r, comm),
+        stop_flag = (bits & SHEAF__ASKED_STOP) != 0;
     sheaf_status *st = sheaf_comm_any(comm, &save_flag);
     TRY(st, sheaf_comm_any(comm, &stop_flag));
     *to_save = save_flag != 0;

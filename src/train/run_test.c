@@ -396,7 +396,7 @@ static void test_head__ranks_without_words(void **state)
 /* ---- a stop that comes with the last step ---- */
 
 typedef struct stopping {
-    sheaf_signals signals;
+    sheaf_control control;
     int64_t at;
 } stopping;
 
@@ -404,7 +404,7 @@ static void stop_at(void *self, const sheaf_event *event)
 {
     stopping *s = self;
     if (event->kind == SHEAF_EVENT_STEP && event->step.step == s->at)
-        sheaf_signals_note(&s->signals, 15);
+        sheaf__control_note(&s->control, 15);
 }
 
 static void test_stop__after_the_last_step_a_run_is_done(void **state)
@@ -412,7 +412,7 @@ static void test_stop__after_the_last_step_a_run_is_done(void **state)
     for (int64_t at_step = 1; at_step <= 2; at_step++) {
         stopping s = { .at = at_step };
         const sheaf_events events = { stop_at, &s };
-        const sheaf_train_hooks hooks = { .events = &events, .signals = &s.signals };
+        const sheaf_train_hooks hooks = { .events = &events, .control = &s.control };
         sheaf_train_result result = { 0 };
         sheaf_train_options o = options_of(
             at("all.safetensors"), at_step == 1 ? at("stop-1") : at("stop-2"), SHEAF_METHOD_LORA);
@@ -447,7 +447,7 @@ static void test_stop__an_evaluation_that_was_due_is_made_up_for(void **state)
         snprintf(out, sizeof out, "due-%d", (int)at_step);
         stopping s = { .at = at_step };
         const sheaf_events events = { stop_at, &s };
-        const sheaf_train_hooks hooks = { .events = &events, .signals = &s.signals };
+        const sheaf_train_hooks hooks = { .events = &events, .control = &s.control };
         sheaf_train_result result = { 0 };
         sheaf_train_options o = options_of(at("all.safetensors"), at(out), SHEAF_METHOD_LORA);
         o.steps = 3;

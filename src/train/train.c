@@ -267,7 +267,7 @@ static sheaf_status *forget(char *folder, bool leads, sheaf_status *st)
 static sheaf_status *open_sets(ingredients *in, const sheaf__run *r, sheaf_train_options *o)
 {
     const sheaf_train_hooks *hooks = r->hooks;
-    const atomic_int *stop = hooks->signals == NULL ? NULL : &hooks->signals->stop;
+    const atomic_int *stop = sheaf__control_stop(hooks->control);
     const bool first = sheaf__process_first(), blind = !r->seen[sheaf__process_number()];
     const int turn = first ? 0 : r->apart && leads_blind_host(r->seen) ? 1 : 2;
     char *local = NULL;

@@ -11,7 +11,7 @@
 
 #include "base/events.h"
 #include "train/options.h"
-#include "train/signals.h"
+#include "base/control.h"
 
 struct sheaf__job;       /* rank.h */
 struct sheaf__spent_all; /* spent.h */
@@ -37,7 +37,7 @@ typedef struct sheaf_train_hooks {
     const sheaf_events *events;           /* steps and notes; may be NULL */
     sheaf_status *(*before_save)(void *); /* metrics to disk before a checkpoint; may be NULL */
     void *self;
-    sheaf_signals *signals;   /* asked to save or stop; may be NULL */
+    sheaf_control *control;   /* asked to save or stop; may be NULL */
     const atomic_int *enough; /* as signals->stop, of this run alone; may be NULL */
     double spent;             /* seconds of max_time that an earlier try of the same run took */
     /* What the ranks are doing (comm/doing.h): a record of each rank of this process, begun by the

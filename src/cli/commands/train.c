@@ -224,7 +224,7 @@ int cmd_train(cli *cli, int argc, char **argv)
                                                                .events = &cli->events,
                                                                .nwords = argc,
                                                                .word = (const char *const *)argv,
-                                                               .signals = cli_signals(),
+                                                               .control = cli_signals(),
                                                                .ready = ready,
                                                                .again = cli_is_begun_again(),
                                                                .spent = cli_spent_before(),

@@ -287,10 +287,10 @@ static void watch(ending *e, pid_t child, bool is_open, int note, cli_relay *rel
     int status = 0;
     pid_t ended;
     while ((ended = waitpid(child, &status, WNOHANG)) == 0 || (ended < 0 && errno == EINTR)) {
-        const int asked = sheaf_signals_poll(cli_signals());
-        if (asked & SHEAF_SIGNAL_SAVE)
+        const int asked = sheaf__control_poll(cli_signals());
+        if (asked & SHEAF__ASKED_SAVE)
             kill(child, SIGUSR1);
-        if ((asked & SHEAF_SIGNAL_STOP) && told_at == 0) {
+        if ((asked & SHEAF__ASKED_STOP) && told_at == 0) {
             write_mark(note, STOPPED_BY, (char)atomic_load(&cli_signals()->stop));
             kill(child, is_open ? SIGUSR2 : SIGTERM);
             told_at = sheaf__seconds();

@@ -12,7 +12,7 @@
 #include "base/status.h"
 #include "launch.h"
 
-static sheaf_signals asked;
+static sheaf_control asked;
 static atomic_int interrupts;
 static _Atomic(const char *) unfinished;
 
@@ -39,7 +39,7 @@ static void on_signal(int number)
         signal(SIGINT, SIG_DFL); /* impatient: taken when this handler returns */
         raise(SIGINT);
     }
-    sheaf_signals_note(&asked, number);
+    sheaf__control_note(&asked, number);
     errno = error;
 }
 
@@ -129,7 +129,7 @@ void cli_signals_end(const char *command, bool json)
     sheaf_status_free(install(STOPS, on_end)); /* else they end it as ever */
 }
 
-sheaf_signals *cli_signals(void)
+sheaf_control *cli_signals(void)
 {
     return &asked;
 }

@@ -15,7 +15,7 @@
 #include <stdbool.h>
 
 #include "sheaf/status.h"
-#include "train/signals.h"
+#include "base/control.h"
 
 /* cli_under_nohup - is SIGHUP ignored, and to stay so? */
 bool cli_under_nohup(void);
@@ -29,7 +29,7 @@ sheaf_status *cli_signals_install(void);
  * no file, which a closed pipe may end. */
 sheaf_status *cli_signals_install_stops(void);
 /* The flags that the handlers set. */
-sheaf_signals *cli_signals(void);
+sheaf_control *cli_signals(void);
 /* cli_signals_stop - for a command that writes one output and leaves nothing when it is stopped:
  * installs the handlers and gives the word that turns other than 0. */
 sheaf_status *cli_signals_stop(const atomic_int **stop);

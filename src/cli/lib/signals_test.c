@@ -18,7 +18,7 @@ static int child(const int *number, int n)
         for (int i = 0; i < n; i++) {
             before = bits;
             raise(number[i]);
-            bits = sheaf_signals_poll(cli_signals());
+            bits = sheaf__control_poll(cli_signals());
         }
         _exit(bits + 10 * before);
     }
@@ -91,7 +91,7 @@ static int last_words(char said[512], int number, bool json, bool taken_over)
         if (taken_over)
             sheaf_status_free(cli_signals_install_stops());
         raise(number);
-        _exit(sheaf_signals_poll(cli_signals()));
+        _exit(sheaf__control_poll(cli_signals()));
     }
     close(to[1]);
     size_t n = 0;
@@ -114,7 +114,7 @@ static void test_signals__what_has_nothing_to_save_ends_at_once(void **state)
         "{\"error\": {\"code\": \"stopped\", \"where\": \"SIGINT: info\", \"expected\": \"\", \"found\": \"a request to stop\", \"try\": \"\"}}\n"
         "sheaf: SIGINT: info\n  found:    a request to stop\n");
     assert_int_equal(last_words(said, SIGHUP, false, false), 3);
-    assert_int_equal(last_words(said, SIGINT, false, true), SHEAF_SIGNAL_STOP);
+    assert_int_equal(last_words(said, SIGINT, false, true), SHEAF__ASKED_STOP);
     assert_string_equal(said, "");
     assert_int_equal(last_words(said, SIGPIPE, false, true), -SIGPIPE);
     assert_int_equal(last_words(said, SIGUSR1, false, true), -SIGUSR1);
@@ -122,14 +122,14 @@ static void test_signals__what_has_nothing_to_save_ends_at_once(void **state)
 
 static void test_signals__the_name_is_for_the_last_line(void **state)
 {
-    sheaf_signals *flags = cli_signals();
-    assert_int_equal(sheaf_signals_poll(NULL), 0);
+    sheaf_control *flags = cli_signals();
+    assert_int_equal(sheaf__control_poll(NULL), 0);
     assert_null(cli_signals_stopped_by());
-    sheaf_signals_note(flags, SIGUSR1);
+    sheaf__control_note(flags, SIGUSR1);
     assert_null(cli_signals_stopped_by());
-    sheaf_signals_note(flags, SIGTERM);
+    sheaf__control_note(flags, SIGTERM);
     assert_string_equal(cli_signals_stopped_by(), "SIGTERM");
-    sheaf_signals_note(flags, SIGINT);
+    sheaf__control_note(flags, SIGINT);
     assert_string_equal(cli_signals_stopped_by(), "SIGINT");
 }
 

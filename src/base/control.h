@@ -1,0 +1,28 @@
+/* control.h - private: what a sheaf_control holds. The command's signal handler sets it (its file
+ * signals.c), a program that embeds sheaf from any thread. */
+#ifndef SHEAF_BASE_CONTROL_H
+#define SHEAF_BASE_CONTROL_H
+
+#include <stdatomic.h>
+
+#include "sheaf/control.h"
+
+enum { SHEAF__ASKED_SAVE = 1, SHEAF__ASKED_STOP = 2 };
+
+/* All zero: nothing was asked. */
+struct sheaf_control {
+    atomic_int save; /* save, then go on */
+    atomic_int stop; /* save, then stop; holds the signal's number, or any other than 0 */
+};
+
+/* sheaf__control_note - SIGUSR1 asks to save, any other number to stop. May be called in a signal
+ * handler. */
+void sheaf__control_note(sheaf_control *control, int number);
+/* sheaf__control_poll - SHEAF__ASKED_ bits that are set; 0 for NULL. STOP stays; SAVE is handed out
+ * once, to whichever rank of the process asks first: ranks must join the answer with
+ * sheaf_comm_any(). */
+int sheaf__control_poll(sheaf_control *control);
+/* sheaf__control_stop - not 0 once asked to stop; NULL for NULL. */
+const atomic_int *sheaf__control_stop(const sheaf_control *control);
+
+#endif
