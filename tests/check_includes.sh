@@ -34,7 +34,18 @@ BEGIN {
     n = split("", word, " ")
     for (i = 1; i <= n; i++)
         owed[word[i]] = 1
-    n = split("status 0 version 0 control 0 events 0 finding 0 options 0 dtype 1 cut 1 owner 1 source 1 config 2 schema 2 checkpoint 5 train 6 evaluate 6 generate 6 plan 7 sheaf 7.5", word, " ")
+    # The command calls the library by its public headers; besides it may use base, and the type of its tables.
+    # These files are not there yet.
+    n = split("commands/ask.c commands/ask.h commands/chat.c commands/convert.c commands/eval.c commands/findings.c " \
+              "commands/findings.h commands/generate.c commands/info.c commands/info_run.c commands/info_tell.h " \
+              "commands/machine.c commands/measure.c commands/merge.c commands/plan.c commands/plan_print.c " \
+              "commands/plan_print.h commands/plan_time.c commands/plan_time.h commands/render.c " \
+              "commands/tokenize.c commands/train.c commands/translate.c commands/verify.c lib/dispatch.c lib/ending.c " \
+              "lib/ending.h lib/launch.c lib/linger.c lib/meeting.c lib/processes.c lib/processes.h lib/report.c " \
+              "lib/restarts.c lib/restarts.h lib/signals.c lib/stack.c", word, " ")
+    for (i = 1; i <= n; i++)
+        inside["cli/" word[i]] = 1
+    n = split("status 0 version 0 control 0 events 0 finding 0 options 0 dtype 1 cut 1 owner 1 source 1 config 2 schema 2 checkpoint 5 train 6 evaluate 6 progress 6 generate 6 plan 7 sheaf 7.5", word, " ")
     for (i = 1; i < n; i += 2)
         public[word[i]] = word[i + 1]
 }
@@ -95,6 +106,12 @@ FNR == 1 {
     else if (part[1] == room && room in divided && !is_test && part_of(target) != my_part &&
              part_level[part_of(target)] + 0 >= part_level[my_part] + 0 && !((below ">" target) in owed))
         complain(part_level[part_of(target)] + 0 == part_level[my_part] + 0 ? "includes another part sideways" : "includes a part upwards")
+    if (room == "cli" && !is_test && part[1] != "cli" && part[1] != "sheaf" && part[1] != "base" && nparts > 1 &&
+        target != "library/settings.h") {
+        used[below] = 1
+        if (!(below in inside))
+            complain("the command calls public headers only")
+    }
     if (!is_test && FILENAME ~ /\.c$/)
         includes[FILENAME] = includes[FILENAME] " " (nparts == 1 ? folder target : target)
     lines++
@@ -109,6 +126,11 @@ END {
                 bad++
             }
     }
+    for (file in inside)
+        if (!(file in used)) {
+            printf "not ok - src/%s calls public headers only: it need not be excused\n", file
+            bad++
+        }
     if (files < 10 || lines < 20) { print "not ok - found almost no source to check"; bad++ }
     if (bad == 0)
         printf "ok - %d includes in %d files go downwards only\n", lines, files

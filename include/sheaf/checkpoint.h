@@ -253,15 +253,21 @@ typedef struct sheaf_weights_diff_report {
     int64_t moments_only_a, moments_only_b; /* beside the model of one side alone: not compared */
 } sheaf_weights_diff_report;
 
+typedef struct sheaf_weights_diff_options {
+    size_t size;
+    /* Called for each difference, tensors in name order, with an item that is valid during the
+     * call; may be NULL. */
+    void (*on_item)(void *context, const sheaf_diff_item *item);
+    void *context;
+    sheaf_control *control;
+} sheaf_weights_diff_options;
+
 /* sheaf_weights_diff - compares the undivided tensors at two paths by name: weights, factors of
- * LoRA that is not merged, and moments of an optimizer where both have some.
- *   found  called for each difference, tensors in name order, with an item that is valid during the
- *          call; may be NULL
- * Errors: those of sheaf_weights_open(); SHEAF_E_ARG for a run, or kinds that cannot be compared.
- */
-SHEAF_API sheaf_status *
-sheaf_weights_diff(sheaf_weights_diff_report *report, const char *a, const char *b,
-                   void (*found)(void *context, const sheaf_diff_item *item), void *context);
+ * LoRA that is not merged, and moments of an optimizer where both have some. Errors: those of
+ * sheaf_weights_open(); SHEAF_E_ARG for a run, or kinds that cannot be compared. */
+SHEAF_API sheaf_status *sheaf_weights_diff(sheaf_weights_diff_report *report, const char *a,
+                                           const char *b,
+                                           const sheaf_weights_diff_options *options);
 
 /* ---- begin ---- */
 
@@ -271,7 +277,7 @@ typedef struct sheaf_weights_init_options {
                          built-in name (sheaf help init) */
     const char *dst;  /* must not exist; becomes a Hugging Face folder */
     uint64_t seed;
-    const char *dtype; /* NULL: what the config says */
+    sheaf_dtype dtype; /* SHEAF_BOOL, which is 0: what the config says */
     int threads;
     const sheaf_events *events;
     sheaf_control *control;
@@ -280,6 +286,7 @@ typedef struct sheaf_weights_init_options {
 typedef struct sheaf_weights_init_report {
     size_t size;
     int64_t tensors, parameters, bytes;
+    sheaf_dtype dtype;
 } sheaf_weights_init_report;
 
 /* sheaf_weights_init - a new model with random weights, each number a function of the seed, the

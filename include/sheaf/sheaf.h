@@ -13,6 +13,7 @@
 #include "sheaf/generate.h"
 #include "sheaf/options.h"
 #include "sheaf/plan.h"
+#include "sheaf/progress.h"
 #include "sheaf/source.h"
 #include "sheaf/status.h"
 #include "sheaf/train.h"

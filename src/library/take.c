@@ -67,6 +67,15 @@ sheaf_status *sheaf__take_dtype(const sheaf_dtype **out, sheaf_dtype *held, cons
     return NULL;
 }
 
+sheaf_status *sheaf__take_type(const char *what, sheaf_dtype dtype)
+{
+    if (dtype == SHEAF_BOOL || dtype == SHEAF_F32 || dtype == SHEAF_BF16 || dtype == SHEAF_F16)
+        return NULL;
+    return sheaf_found(
+        sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s: dtype", what), "float32, bfloat16 or float16"),
+        "%d", (int)dtype);
+}
+
 sheaf_status *sheaf__take_count(const char *what, const char *field, int64_t value, int64_t most)
 {
     if (value >= 0 && value <= most)

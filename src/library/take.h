@@ -23,6 +23,10 @@ void sheaf__give_report(void *to, const void *from, size_t known);
  * is not float32, bfloat16 or float16. */
 sheaf_status *sheaf__take_dtype(const sheaf_dtype **out, sheaf_dtype *held, const char *name);
 
+/* sheaf__take_type - is a dtype of the struct `what` float32, bfloat16, float16 or SHEAF_BOOL,
+ * which names none? Errors: SHEAF_E_ARG. */
+sheaf_status *sheaf__take_type(const char *what, sheaf_dtype dtype);
+
 /* sheaf__take_count - is a whole number of the struct `what` within 0 to `most`? Errors:
  * SHEAF_E_ARG with the field's name. */
 sheaf_status *sheaf__take_count(const char *what, const char *field, int64_t value, int64_t most);

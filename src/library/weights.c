@@ -142,76 +142,40 @@ sheaf_status *sheaf_weights_read(void *dst, size_t bytes, const sheaf_weights *w
                : w->look.source->read(w->look.source, name, row0, rows, 0, columns, dst);
 }
 
-/* ---- compare ---- */
-
-typedef struct teller {
-    void (*found)(void *context, const sheaf_diff_item *item);
-    void *context;
-} teller;
-
-static void tell(void *self, const sheaf_diff_item *item)
-{
-    const teller *t = self;
-    if (t->found == NULL)
-        return;
-    sheaf__numbers before = sheaf__callback_begin();
-    t->found(t->context, item);
-    sheaf__numbers_restore(&before);
-}
+/* ---- compare and begin ---- */
 
 sheaf_status *sheaf_weights_diff(sheaf_weights_diff_report *report, const char *a, const char *b,
-                                 void (*found)(void *context, const sheaf_diff_item *item),
-                                 void *context)
+                                 const sheaf_weights_diff_options *options)
 {
     SHEAF__INSIDE;
-    teller t = { found, context };
-    sheaf_diff_report r;
-    sheaf_status *st = sheaf__take_report(report, "sheaf_weights_diff_report");
+    sheaf_weights_diff_options o;
+    sheaf_weights_diff_report r;
+    sheaf_status *st = sheaf__take_options(&o, sizeof o, options, "sheaf_weights_diff_options");
+    TRY(st, sheaf__take_report(report, "sheaf_weights_diff_report"));
     if (st == NULL && (a == NULL || b == NULL))
         st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "sheaf_weights_diff"), "two paths");
-    TRY(st, sheaf_diff(&r, a, b, tell, &t));
+    TRY(st, sheaf_diff(&r, a, b, &o));
     if (st == NULL)
-        sheaf__give_report(report,
-                           &(sheaf_weights_diff_report){ .tensors = r.tensors,
-                                                         .different = r.different,
-                                                         .config_keys = r.config_keys,
-                                                         .largest = r.largest,
-                                                         .same = r.same,
-                                                         .moments = r.moments,
-                                                         .moments_only_a = r.moments_only_a,
-                                                         .moments_only_b = r.moments_only_b },
-                           sizeof *report);
+        sheaf__give_report(report, &r, sizeof r);
     return st;
 }
-
-/* ---- begin ---- */
 
 sheaf_status *sheaf_weights_init(sheaf_weights_init_report *report,
                                  const sheaf_weights_init_options *options)
 {
     SHEAF__INSIDE;
+    static const char what[] = "sheaf_weights_init_options";
     sheaf_weights_init_options o;
-    sheaf_init_options how = { 0 };
-    sheaf_init_report r;
-    sheaf_dtype held;
-    sheaf_status *st = sheaf__take_options(&o, sizeof o, options, "sheaf_weights_init_options");
+    sheaf_weights_init_report r;
+    sheaf_status *st = sheaf__take_options(&o, sizeof o, options, what);
     TRY(st, sheaf__take_report(report, "sheaf_weights_init_report"));
-    TRY(st, sheaf__take_dtype(&how.dtype, &held, o.dtype));
-    TRY(st,
-        sheaf__take_count("sheaf_weights_init_options", "threads", o.threads, SHEAF__MOST_THREADS));
+    TRY(st, sheaf__take_type(what, o.dtype));
+    TRY(st, sheaf__take_count(what, "threads", o.threads, SHEAF__MOST_THREADS));
     if (st == NULL && (o.spec == NULL || o.dst == NULL))
-        st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "sheaf_weights_init_options"), "spec and dst");
-    how.spec = o.spec;
-    how.dst = o.dst;
-    how.seed = o.seed;
-    how.threads = sheaf__cores(o.threads);
-    how.events = o.events;
-    how.stop = sheaf__control_stop(o.control);
-    TRY(st, sheaf_init(&r, &how));
+        st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, what), "spec and dst");
+    o.threads = sheaf__cores(o.threads);
+    TRY(st, sheaf_init(&r, &o));
     if (st == NULL)
-        sheaf__give_report(report,
-                           &(sheaf_weights_init_report){
-                               .tensors = r.tensors, .parameters = r.parameters, .bytes = r.bytes },
-                           sizeof *report);
+        sheaf__give_report(report, &r, sizeof r);
     return st;
 }

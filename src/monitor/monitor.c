@@ -309,3 +309,23 @@ sheaf_status *sheaf_monitor_close(sheaf_monitor *monitor)
     free(monitor);
     return st;
 }
+
+/* ---- sheaf/progress.h: a monitor without a file ---- */
+
+sheaf_status *sheaf_progress_open(sheaf_progress **out, FILE *stream)
+{
+    sheaf_monitor *monitor = NULL;
+    sheaf_status *st = sheaf_monitor_open(&monitor, &(sheaf_monitor_options){ .progress = stream });
+    *out = (sheaf_progress *)monitor;
+    return st;
+}
+
+const sheaf_events *sheaf_progress_events(sheaf_progress *progress)
+{
+    return sheaf_monitor_events((sheaf_monitor *)progress);
+}
+
+void sheaf_progress_close(sheaf_progress *progress)
+{
+    sheaf_status_free(sheaf_monitor_close((sheaf_monitor *)progress));
+}

@@ -19,6 +19,7 @@
 #include <stdio.h>
 
 #include "base/events.h"
+#include "sheaf/progress.h"
 
 typedef struct sheaf_monitor sheaf_monitor;
 

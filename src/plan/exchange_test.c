@@ -261,7 +261,7 @@ static int make_sources(void **state)
     put(at("llama.json"), llama);
     for (size_t f = 0; f < ARRAY_LEN(families); f++) {
         char model[40], data[40];
-        sheaf_init_report report;
+        sheaf_weights_init_report report;
         sheaf_config config;
         const char *spec =
             families[f].config == NULL ? at("llama.json") : from_source(families[f].config);
@@ -269,8 +269,8 @@ static int make_sources(void **state)
             continue;
         snprintf(model, sizeof model, "model-%s", families[f].name);
         snprintf(data, sizeof data, "data-%s.safetensors", families[f].name);
-        CHECK_OK(sheaf_init(&report,
-                            &(sheaf_init_options){ .spec = spec, .dst = at(model), .seed = 5 }));
+        CHECK_OK(sheaf_init(
+            &report, &(sheaf_weights_init_options){ .spec = spec, .dst = at(model), .seed = 5 }));
         CHECK_OK(sheaf_config_read(&config, spec));
         make_data(at(data), (int)config.vocab);
         sheaf_config_release(&config);

@@ -22,18 +22,18 @@ static int make_sources(void **state)
     static const char longer[] =
         ", \"rope_scaling\": {\"rope_type\": \"dynamic\", \"factor\": 4.0}}\n";
     char other[sizeof config + sizeof longer];
-    sheaf_init_report report;
+    sheaf_weights_init_report report;
     if (make_scratch(state) != 0)
         return 1;
     put(at("config.json"), config);
-    CHECK_OK(sheaf_init(&report, &(sheaf_init_options){
+    CHECK_OK(sheaf_init(&report, &(sheaf_weights_init_options){
                                      .spec = at("config.json"), .dst = at("model"), .seed = 5 }));
     snprintf(other, sizeof other, "%.*s%s", (int)sizeof config - 3, config, longer);
     memcpy(strstr(other, "512"), " 64", 3);
     put(at("dynamic.json"), other);
-    CHECK_OK(sheaf_init(
-        &report,
-        &(sheaf_init_options){ .spec = at("dynamic.json"), .dst = at("dynamic"), .seed = 5 }));
+    CHECK_OK(sheaf_init(&report, &(sheaf_weights_init_options){ .spec = at("dynamic.json"),
+                                                                .dst = at("dynamic"),
+                                                                .seed = 5 }));
     FILE *all = fopen(at("data.jsonl"), "w"), *first = fopen(at("first.jsonl"), "w");
     assert_true(all != NULL && first != NULL);
     for (int r = 0; r < ROWS; r++) {

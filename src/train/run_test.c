@@ -47,11 +47,11 @@ static void make_data(const char *path, int rows, unsigned labelled)
 
 static int make_sources(void **state)
 {
-    sheaf_init_report report;
+    sheaf_weights_init_report report;
     if (make_scratch(state) != 0)
         return 1;
     put(at("config.json"), config);
-    CHECK_OK(sheaf_init(&report, &(sheaf_init_options){
+    CHECK_OK(sheaf_init(&report, &(sheaf_weights_init_options){
                                      .spec = at("config.json"), .dst = at("model"), .seed = 5 }));
     make_data(at("two.safetensors"), 6, 1u << 0 | 1u << 3);
     make_data(at("all.safetensors"), 6, ~0u);
@@ -373,10 +373,10 @@ static void test_head__ranks_without_words(void **state)
     words = VOCAB;
     for (uint64_t seed = 1; seed <= 3; seed++) {
         char model[20], out[20];
-        sheaf_init_report report;
+        sheaf_weights_init_report report;
         told first = { .n = 0 };
         snprintf(model, sizeof model, "two-%d", (int)seed);
-        CHECK_OK(sheaf_init(&report, &(sheaf_init_options){
+        CHECK_OK(sheaf_init(&report, &(sheaf_weights_init_options){
                                          .spec = at("two.json"), .dst = at(model), .seed = seed }));
         for (int tp = 1; tp <= 4; tp += 3) {
             snprintf(out, sizeof out, "words-%d-%d", (int)seed, tp);
@@ -533,13 +533,13 @@ static void test_evaluate__every_row_once_at_any_micro_batch(void **state)
 /* Without weights all logits are equal, and the answer is the first word. */
 static void test_evaluate__of_equal_logits_the_first_is_the_answer(void **state)
 {
-    sheaf_init_report report;
+    sheaf_weights_init_report report;
     char *of_none = strdup(config), *range = strstr(of_none, "\"initializer_range\": 0.1");
     memcpy(range, "\"initializer_range\": 0.0", strlen("\"initializer_range\": 0.0"));
     put(at("none.json"), of_none);
     free(of_none);
-    CHECK_OK(
-        sheaf_init(&report, &(sheaf_init_options){ .spec = at("none.json"), .dst = at("none") }));
+    CHECK_OK(sheaf_init(
+        &report, &(sheaf_weights_init_options){ .spec = at("none.json"), .dst = at("none") }));
     const sheaf_safetensors_spec spec[] = { { "input_ids", SHEAF_I32, 2, { 1, LENGTH } },
                                             { "labels", SHEAF_I32, 2, { 1, LENGTH } } };
     const int32_t ids[LENGTH] = { 1, 2, 3, 4, 5, 6 },

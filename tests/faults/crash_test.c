@@ -175,12 +175,12 @@ static void make_sat(const char *dst)
 
 static void make_sources(void)
 {
-    sheaf_init_report report;
+    sheaf_weights_init_report report;
     sheaf_convert_report converted;
     make_config(at("src/config.json"));
-    CHECK_OK(sheaf_init(&report, &(sheaf_init_options){ .spec = at("src/config.json"),
-                                                        .dst = at("src/model"),
-                                                        .seed = dice }));
+    CHECK_OK(sheaf_init(&report, &(sheaf_weights_init_options){ .spec = at("src/config.json"),
+                                                                .dst = at("src/model"),
+                                                                .seed = dice }));
     make_adapter(at("src/adapter"), at("src/model"));
     with_other_dtype = random_below(&dice, 2) == 0;
     other_dtype = (sheaf_dtype[]){ SHEAF_F32, SHEAF_BF16, SHEAF_F16 }[random_below(&dice, 3)];
@@ -212,13 +212,13 @@ typedef struct job {
 
 static sheaf_status *run_init(void)
 {
-    sheaf_init_report report;
-    return sheaf_init(&report,
-                      &(sheaf_init_options){ .spec = at("src/config.json"),
-                                             .dst = at("out/new/deep/dst"),
-                                             .seed = 3,
-                                             .dtype = with_other_dtype ? &other_dtype : NULL,
-                                             .threads = threads });
+    sheaf_weights_init_report report;
+    return sheaf_init(&report, &(sheaf_weights_init_options){
+                                   .spec = at("src/config.json"),
+                                   .dst = at("out/new/deep/dst"),
+                                   .seed = 3,
+                                   .dtype = with_other_dtype ? other_dtype : SHEAF_BOOL,
+                                   .threads = threads });
 }
 
 static sheaf_status *run_merge(void)

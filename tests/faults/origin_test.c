@@ -102,13 +102,13 @@ static const char config[] =
 /* A model and a run of one step that began from it. */
 static void make_run(void)
 {
-    sheaf_init_report report;
+    sheaf_weights_init_report report;
     const char *const gone[] = { "model", "out", "spec.json", "data.safetensors" };
     for (size_t i = 0; i < ARRAY_LEN(gone); i++)
         CHECK_OK(sheaf__remove_tree(at(gone[i])));
     put(at("spec.json"), config);
-    CHECK_OK(sheaf_init(
-        &report, &(sheaf_init_options){ .spec = at("spec.json"), .dst = at("model"), .seed = 5 }));
+    CHECK_OK(sheaf_init(&report, &(sheaf_weights_init_options){
+                                     .spec = at("spec.json"), .dst = at("model"), .seed = 5 }));
     make_data(at("data.safetensors"), 13);
     CHECK_OK(train(at("data.safetensors"), NULL, 1, 2, false));
 }

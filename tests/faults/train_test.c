@@ -33,12 +33,12 @@ static void make_sources(void)
     static const sheaf_safetensors_spec spec[] = { { "input_ids", SHEAF_I32, 2, { ROWS, LENGTH } },
                                                    { "labels", SHEAF_I32, 2, { ROWS, LENGTH } } };
     int32_t tokens[ROWS * LENGTH];
-    sheaf_init_report report;
+    sheaf_weights_init_report report;
     sheaf_safetensors_writer *file = NULL;
     put(at("src/config.json"), config);
-    CHECK_OK(sheaf_init(
-        &report,
-        &(sheaf_init_options){ .spec = at("src/config.json"), .dst = at("src/model"), .seed = 5 }));
+    CHECK_OK(sheaf_init(&report, &(sheaf_weights_init_options){ .spec = at("src/config.json"),
+                                                                .dst = at("src/model"),
+                                                                .seed = 5 }));
     for (int i = 0; i < ROWS * LENGTH; i++)
         tokens[i] = (int32_t)random_below(&dice, 13);
     CHECK_OK(sheaf__safetensors_begin(&file, at("src/data.safetensors"), spec, 2, NULL, 0));

@@ -139,14 +139,14 @@ static void test_hashed__every_bit_counts(void **state)
     static const char *const specs[] = { "tiny-bytes", "cogagent-tiny" };
     uint64_t dice = 5;
     for (size_t k = 0; k < ARRAY_LEN(specs); k++) {
-        sheaf_init_report report;
+        sheaf_weights_init_report report;
         sheaf__opened whole = { 0 };
         sheaf_safetensors *file = NULL;
         char model[420], path[460];
         snprintf(model, sizeof model, "%s", at(specs[k]));
         snprintf(path, sizeof path, "%s/model.safetensors", model);
-        CHECK_OK(sheaf_init(&report,
-                            &(sheaf_init_options){ .spec = specs[k], .dst = model, .seed = 3 }));
+        CHECK_OK(sheaf_init(
+            &report, &(sheaf_weights_init_options){ .spec = specs[k], .dst = model, .seed = 3 }));
         open_with_print(&whole, model);
         CHECK_OK(sheaf__hashed_all(whole.hashed, 2));
         CHECK_OK(sheaf__safetensors_open(&file, path));

@@ -155,8 +155,9 @@ static void print_difference(void *context, const sheaf_diff_item *item)
 
 static void same_models(const char *a, const char *b)
 {
-    sheaf_diff_report report;
-    CHECK_OK(sheaf_diff(&report, a, b, print_difference, NULL));
+    sheaf_weights_diff_report report;
+    CHECK_OK(
+        sheaf_diff(&report, a, b, &(sheaf_weights_diff_options){ .on_item = print_difference }));
     if (report.different > 0 || report.tensors == 0)
         fail_msg("%s and %s differ", a, b);
 }
@@ -239,7 +240,7 @@ static void test_convert__llama_there_and_back_keeps_everything(void **state)
     uint64_t seed = 42;
     for (int trial = 0; trial < 12; trial++) {
         char spec[400], a[400], b[400], c[400], d[400];
-        sheaf_init_report made;
+        sheaf_weights_init_report made;
         snprintf(spec, sizeof spec, "%s-%d.json", at("spec"), trial);
         snprintf(a, sizeof a, "%s-%d", at("hf-a"), trial);
         snprintf(b, sizeof b, "%s-%d", at("hf-b"), trial);
@@ -247,8 +248,8 @@ static void test_convert__llama_there_and_back_keeps_everything(void **state)
         snprintf(d, sizeof d, "%s-%d", at("hf-d"), trial);
         put_llama(spec, &seed, trial % 3 == 0);
         CHECK_OK(sheaf_init(
-            &made, &(sheaf_init_options){
-                       .spec = spec, .dst = a, .seed = seed, .dtype = &dtypes[trial % 3] }));
+            &made, &(sheaf_weights_init_options){
+                       .spec = spec, .dst = a, .seed = seed, .dtype = dtypes[trial % 3] }));
         CHECK_OK(convert_to(
             a, b, "sheaf", (sheaf_convert_options){ .slices = 1 << draw(&seed, 6), .threads = 2 }));
         CHECK_OK(

@@ -6,6 +6,8 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "base/control.h"
+#include "base/inside.h"
 #include "base/json.h"
 #include "base/status.h"
 #include "checkpoint/store/stream.h"
@@ -15,13 +17,21 @@
 
 typedef struct differ {
     sheaf_look a, b;
-    sheaf_diff_report *report;
-    void (*found)(void *context, const sheaf_diff_item *item);
-    void *context;
+    sheaf_weights_diff_report *report;
+    const sheaf_weights_diff_options *how;
     bool no_moments; /* one side has none, and they are beside the other's model */
     void *x, *y;     /* a chunk of each */
     size_t capacity;
 } differ;
+
+static void say(const differ *d, const sheaf_diff_item *item)
+{
+    if (d->how->on_item == NULL)
+        return;
+    sheaf__numbers before = sheaf__callback_begin();
+    d->how->on_item(d->how->context, item);
+    sheaf__numbers_restore(&before);
+}
 
 /* ---- values ---- */
 
@@ -171,7 +181,7 @@ static sheaf_status *compare_tensor(differ *d, const char *name, const sheaf_sou
         return st;
     d->report->different++;
     d->report->same = false;
-    d->found(d->context, &item);
+    say(d, &item);
     return NULL;
 }
 
@@ -237,7 +247,7 @@ static sheaf_status *tell_key(differ *d, const char *key, const json_t *x, const
         .kind = SHEAF_DIFF_CONFIG, .name = key, .a_text = p, .b_text = q, .first = -1
     };
     if (st == NULL)
-        d->found(d->context, &item);
+        say(d, &item);
     free(p);
     free(q);
     d->report->config_keys++;
@@ -414,11 +424,11 @@ static sheaf_status *refuse_run(const sheaf_look *look, const char *path)
     return sheaf_try_this(st, "%s/adapter, %s/model or one of %s/checkpoints/", path, path, path);
 }
 
-sheaf_status *sheaf_diff(sheaf_diff_report *report, const char *a, const char *b,
-                         void (*found)(void *context, const sheaf_diff_item *item), void *context)
+sheaf_status *sheaf_diff(sheaf_weights_diff_report *report, const char *a, const char *b,
+                         const sheaf_weights_diff_options *options)
 {
-    differ d = { .report = report, .found = found, .context = context };
-    *report = (sheaf_diff_report){ .same = true };
+    differ d = { .report = report, .how = options };
+    *report = (sheaf_weights_diff_report){ .same = true };
     sheaf_status *st = sheaf__look_open_all(&d.a, a);
     TRY(st, sheaf__look_open_all(&d.b, b));
     TRY(st, refuse_run(&d.a, a));

@@ -67,17 +67,19 @@ static void listen(void *context, const sheaf_diff_item *i)
              (int)i->kind, i->name, i->differing, i->elements, i->largest, i->first);
 }
 
-static bool differ_by(sheaf_diff_report *report, const char *a, const char *b)
+static const sheaf_weights_diff_options heard = { .on_item = listen };
+
+static bool differ_by(sheaf_weights_diff_report *report, const char *a, const char *b)
 {
     told[0] = '\0';
-    CHECK_OK(sheaf_diff(report, a, b, listen, NULL));
+    CHECK_OK(sheaf_diff(report, a, b, &heard));
     return !report->same;
 }
 
 static void test_diff__checkpoints(void **state)
 {
     char *other = strdup(tiny_folder()), *a = path_in("checkpoints/step-00000003"), *b, *c;
-    sheaf_diff_report report;
+    sheaf_weights_diff_report report;
     CHECK_OK(tiny_save(&(tiny_run){ .out = other, .seed = 3, .step = 3, .ranks = 1 }));
     CHECK_OK(tiny_save(&(tiny_run){ .out = other, .seed = 4, .step = 4, .ranks = 2 }));
     CHECK_OK(sheaf__path_join(&b, other, "checkpoints/step-00000003"));
@@ -89,7 +91,7 @@ static void test_diff__checkpoints(void **state)
     assert_non_null(strstr(told, "0 master/fused 36/36 142858 @0\n"));
     assert_non_null(strstr(told, "5 step "));
     assert_non_null(strstr(told, "5 seed "));
-    CHECK_FAILS(sheaf_diff(&report, folder, a, listen, NULL), SHEAF_E_ARG, "/adapter");
+    CHECK_FAILS(sheaf_diff(&report, folder, a, &heard), SHEAF_E_ARG, "/adapter");
     CHECK_OK(sheaf__remove_tree(other));
     free(other), free(a), free(b), free(c);
 }
@@ -133,7 +135,7 @@ static void test_diff__values_types_shapes_and_names(void **state)
                          (const void *const[]){ x, x, ids, x, x, x, x, zero, zero });
     char *q = write_file("b.safetensors", b, 9,
                          (const void *const[]){ y, half, other_ids, x, x, x, x, minus, inf });
-    sheaf_diff_report report;
+    sheaf_weights_diff_report report;
     assert_true(differ_by(&report, p, q));
     assert_string_equal(told, "0 cube 2/8 0.5 @2\n"
                               "2 half 0/8 0 @-1\n"
@@ -190,7 +192,7 @@ static void copy_adapter(const char *to, const char *from, const char *find, con
 static void test_diff__shards_and_adapters(void **state)
 {
     char a[1024], b[1024];
-    sheaf_diff_report report;
+    sheaf_weights_diff_report report;
     data_path(a, "llama/tiny_llama/hf");
     data_path(b, "llama/tiny_llama/hf_sharded");
     assert_false(differ_by(&report, a, b));
@@ -222,7 +224,7 @@ static void test_diff__shards_and_adapters(void **state)
         CHECK_OK(sheaf__remove_tree(copy));
         free(copy);
     }
-    CHECK_FAILS(sheaf_diff(&report, a, "/nonexistent", listen, NULL), SHEAF_E_IO, "/nonexistent");
+    CHECK_FAILS(sheaf_diff(&report, a, "/nonexistent", &heard), SHEAF_E_IO, "/nonexistent");
 }
 
 /* transformers 4 and 5 spell one config in two ways; SAT's tells how its files are divided. */
@@ -243,7 +245,7 @@ static void test_diff__configs_that_mean_the_same(void **state)
         { "llama/tiny_llama/hf/config.json", "{", "{\"eva_args\": {\"a\": 1}, ", 1 },
     };
     char a[1024], config[1024];
-    sheaf_diff_report report;
+    sheaf_weights_diff_report report;
     data_path(a, "llama/tiny_llama/hf");
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         char *copy = path_in("model");
@@ -289,7 +291,7 @@ static void test_diff__tied_head(void **state)
     fclose(f);
     char *equal = write_file("equal.safetensors", specs, 2, (const void *const[]){ x, x });
     char *other = write_file("other.safetensors", specs, 2, (const void *const[]){ x, y });
-    sheaf_diff_report report;
+    sheaf_weights_diff_report report;
     assert_false(differ_by(&report, tied, equal));
     assert_int_equal(report.tensors, 2);
     assert_true(differ_by(&report, other, tied));
@@ -320,7 +322,7 @@ static void test_diff__moments_beside_a_model(void **state)
     const float x[] = { 1, 2, 3, 4 }, y[] = { 1, 2, 3, 5 };
     char *a = folder_of_model("with", x), *b = folder_of_model("other", y),
          *none = folder_of_model("without", NULL), *file;
-    sheaf_diff_report report;
+    sheaf_weights_diff_report report;
     assert_false(differ_by(&report, a, a));
     assert_true(report.tensors == 3 && report.moments == 2);
     assert_true(differ_by(&report, a, b));
@@ -343,8 +345,7 @@ static void test_diff__moments_beside_a_model(void **state)
                               "3 w 0/0 0 @-1\n");
     /* What is damaged is told, not taken for none. */
     assert_int_equal(truncate(file, 40), 0);
-    CHECK_FAILS(sheaf_diff(&report, none, b, listen, NULL), SHEAF_E_FORMAT,
-                "optimizer.safetensors");
+    CHECK_FAILS(sheaf_diff(&report, none, b, &heard), SHEAF_E_FORMAT, "optimizer.safetensors");
     free(a), free(b), free(none), free(file);
 }
 

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/control.h"
 #include "base/status.h"
 #include "base/text.h"
 #include "checkpoint/store/stream.h"
@@ -152,13 +153,13 @@ static sheaf_status *write_generation(maker *m)
     return st;
 }
 
-static sheaf_status *begin(maker *m, const sheaf_init_options *o)
+static sheaf_status *begin(maker *m, const sheaf_weights_init_options *o)
 {
     char *json = NULL, *whole = NULL, *with_dtype = NULL;
     sheaf_status *st = sheaf__output_check(o->dst);
     TRY(st, read_spec(&json, o->spec));
     TRY(st, sheaf_in(sheaf_config_parse(&m->config, json, strlen(json)), "%s", o->spec));
-    m->dtype = o->dtype != NULL ? *o->dtype : m->config.dtype;
+    m->dtype = o->dtype != SHEAF_BOOL ? o->dtype : m->config.dtype;
     if (st == NULL && m->dtype != SHEAF_F32 && m->dtype != SHEAF_BF16 && m->dtype != SHEAF_F16)
         st = sheaf_expected(
             sheaf_fail(SHEAF_E_UNSUPPORTED, "%s: dtype %s", o->spec, sheaf_dtype_name(m->dtype)),
@@ -193,13 +194,14 @@ static void release(maker *m)
     sheaf_config_release(&m->config);
 }
 
-sheaf_status *sheaf_init(sheaf_init_report *report, const sheaf_init_options *options)
+sheaf_status *sheaf_init(sheaf_weights_init_report *report,
+                         const sheaf_weights_init_options *options)
 {
     maker m = { .threads = options->threads > 0 ? options->threads : 1,
                 .seed = options->seed,
-                .stop = options->stop,
+                .stop = sheaf__control_stop(options->control),
                 .kernels = sheaf__kernels_for(NULL) };
-    *report = (sheaf_init_report){ 0 };
+    *report = (sheaf_weights_init_report){ 0 };
     if (m.kernels == NULL)
         return sheaf_fail(SHEAF_E_UNSUPPORTED, "this processor has no AVX2, FMA and F16C");
     sheaf_status *st = begin(&m, options);

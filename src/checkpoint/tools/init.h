@@ -8,31 +8,14 @@
 #ifndef SHEAF_CHECKPOINT_TOOLS_INIT_H
 #define SHEAF_CHECKPOINT_TOOLS_INIT_H
 
-#include <stdatomic.h>
 #include <stdint.h>
 
-#include "base/events.h"
 #include "schema/family.h"
+#include "sheaf/checkpoint.h"
 
-typedef struct sheaf_init_options {
-    const char *spec; /* path of a config.json or SAT's model_config.json, a folder with one, or one
-                         of sheaf__init_spec_at() */
-    const char *dst;  /* must not exist; becomes a Hugging Face folder */
-    uint64_t seed;
-    const sheaf_dtype *dtype; /* F32, BF16 or F16; NULL = what the config says */
-    int threads;              /* 0 = one */
-    const sheaf_events *events;
-    const atomic_int *stop; /* not 0: stop soon, leaving nothing; may be NULL */
-} sheaf_init_options;
-
-typedef struct sheaf_init_report {
-    int64_t tensors, parameters, bytes;
-    sheaf_dtype dtype;
-} sheaf_init_report;
-
-/* sheaf_init - errors: SHEAF_E_ARG for an unknown name (nearest offered) or a dst that
- * exists; those of sheaf_config_read(); SHEAF_E_STOPPED. On failure nothing is left at dst. */
-sheaf_status *sheaf_init(sheaf_init_report *report, const sheaf_init_options *options);
+/* sheaf_init - sheaf_weights_init(), of one thread where options->threads is 0. */
+sheaf_status *sheaf_init(sheaf_weights_init_report *report,
+                         const sheaf_weights_init_options *options);
 
 /* sheaf__init_values - numbers [first, first + n) of a tensor, in the order of its memory. */
 void sheaf__init_values(float *out, const sheaf_tensor *tensor, const sheaf_config *config,

@@ -41,23 +41,22 @@ static void init(const char *spec, const char *name, uint64_t seed, const sheaf_
                  int threads)
 {
     char *dst = path_in(name);
-    sheaf_init_report report;
-    CHECK_OK(sheaf_init(
-        &report, &(sheaf_init_options){
-                     .spec = spec, .dst = dst, .seed = seed, .dtype = dtype, .threads = threads }));
+    sheaf_weights_init_report report;
+    CHECK_OK(sheaf_init(&report,
+                        &(sheaf_weights_init_options){ .spec = spec,
+                                                       .dst = dst,
+                                                       .seed = seed,
+                                                       .dtype = dtype == NULL ? SHEAF_BOOL : *dtype,
+                                                       .threads = threads }));
     assert_true(report.tensors > 0 && report.parameters > 0);
     free(dst);
 }
 
-static void ignore(void *context, const sheaf_diff_item *item)
-{
-}
-
-static sheaf_diff_report compare(const char *a, const char *b)
+static sheaf_weights_diff_report compare(const char *a, const char *b)
 {
     char *p = path_in(a), *q = path_in(b);
-    sheaf_diff_report report;
-    CHECK_OK(sheaf_diff(&report, p, q, ignore, NULL));
+    sheaf_weights_diff_report report;
+    CHECK_OK(sheaf_diff(&report, p, q, &(sheaf_weights_diff_options){ 0 }));
     free(p);
     free(q);
     return report;
@@ -99,7 +98,7 @@ static void test_init__threads_change_nothing_seeds_all(void **state)
     init("tiny-bytes", "b", 1, NULL, 3);
     init("tiny-bytes", "c", 2, NULL, 3);
     assert_true(compare("a", "b").same);
-    const sheaf_diff_report other = compare("a", "c");
+    const sheaf_weights_diff_report other = compare("a", "c");
     assert_int_equal(other.different, 2 + 4 * 7); /* norms are all ones */
     assert_true(other.tensors == 39 && other.config_keys == 0);
 }
@@ -324,10 +323,10 @@ static void test_init__cog_goes_to_sat_and_back(void **state)
         assert_true(compare(cogs[m], "sat").same);
         CHECK_OK(sheaf_convert(
             &report, &(sheaf_convert_options){ .src = sat, .dst = back, .to = "hf", .step = -1 }));
-        const sheaf_diff_report d = compare(cogs[m], "back");
+        const sheaf_weights_diff_report d = compare(cogs[m], "back");
         assert_true(d.same && d.config_keys == 0);
         init(sat, "again", 5, NULL, 1); /* a SAT checkpoint tells the model, too */
-        const sheaf_diff_report e = compare(cogs[m], "again");
+        const sheaf_weights_diff_report e = compare(cogs[m], "again");
         assert_true(e.same && e.config_keys == 0);
         check_config("again",
                      m == 0 ? "\"model_type\": \"cogvlm\"" : "\"model_type\": \"cogagent\"");
@@ -342,18 +341,21 @@ static void test_init__cog_goes_to_sat_and_back(void **state)
 static void test_init__refusals_leave_nothing(void **state)
 {
     char *dst = path_in("never"), *bad = path_in("bad.json"), *one = path_in("one");
-    sheaf_init_report report;
-    CHECK_FAILS(sheaf_init(&report, &(sheaf_init_options){ .spec = "tiny-byte", .dst = dst }),
-                SHEAF_E_ARG, "| tiny-bytes");
-    CHECK_FAILS(sheaf_init(&report,
-                           &(sheaf_init_options){ .spec = "/nonexistent/config.json", .dst = dst }),
-                SHEAF_E_ARG, "a config.json");
+    sheaf_weights_init_report report;
+    CHECK_FAILS(
+        sheaf_init(&report, &(sheaf_weights_init_options){ .spec = "tiny-byte", .dst = dst }),
+        SHEAF_E_ARG, "| tiny-bytes");
+    CHECK_FAILS(
+        sheaf_init(&report,
+                   &(sheaf_weights_init_options){ .spec = "/nonexistent/config.json", .dst = dst }),
+        SHEAF_E_ARG, "a config.json");
     write_text(bad, "{\"model_type\": \"gpt2\"}");
-    CHECK_FAILS(sheaf_init(&report, &(sheaf_init_options){ .spec = bad, .dst = dst }),
+    CHECK_FAILS(sheaf_init(&report, &(sheaf_weights_init_options){ .spec = bad, .dst = dst }),
                 SHEAF_E_UNSUPPORTED, "model_type");
     assert_int_equal(sheaf__path_kind(dst), SHEAF_PATH_NONE);
-    CHECK_FAILS(sheaf_init(&report, &(sheaf_init_options){ .spec = "tiny-bytes", .dst = one }),
-                SHEAF_E_ARG, one);
+    CHECK_FAILS(
+        sheaf_init(&report, &(sheaf_weights_init_options){ .spec = "tiny-bytes", .dst = one }),
+        SHEAF_E_ARG, one);
     free(dst), free(bad), free(one);
 }
 

@@ -3,9 +3,9 @@
 #include <math.h>
 
 #include "base/print.h"
-#include "checkpoint/tools/diff.h"
 #include "commands.h"
 #include "cli/lib/shared.h"
+#include "sheaf/checkpoint.h"
 
 const char cmd_diff_usage[] =
     "usage: sheaf diff A B [FLAG...]\n"
@@ -118,7 +118,7 @@ static void tell(void *context, const sheaf_diff_item *item)
 }
 
 /* What was compared of optimizers, to the end of the line. */
-static void tell_moments(const cli *cli, const sheaf_diff_report *r)
+static void tell_moments(const cli *cli, const sheaf_weights_diff_report *r)
 {
     const int64_t alone = r->moments_only_a + r->moments_only_b;
     if (r->moments > 0)
@@ -130,7 +130,7 @@ static void tell_moments(const cli *cli, const sheaf_diff_report *r)
     sheaf__print(cli->out, "\n");
 }
 
-static void summary(telling *t, const sheaf_diff_report *r)
+static void summary(telling *t, const sheaf_weights_diff_report *r)
 {
     if (t->cli->json) {
         sheaf__json_close(&t->json, ']');
@@ -176,7 +176,12 @@ int cmd_diff(cli *cli, int argc, char **argv)
         { 0 },
     };
     cli_paths paths;
-    sheaf_diff_report report = { 0 };
+    sheaf_weights_diff_report report;
+    sheaf_weights_diff_options how;
+    SHEAF_INIT(&report);
+    SHEAF_INIT(&how);
+    how.on_item = tell;
+    how.context = &t;
     sheaf_status *st = cli_parse(cli, options, &paths, argc, argv);
     if (st == NULL) {
         tolerant = sheaf__settings_given(&cli->settings, options, "atol");
@@ -184,7 +189,7 @@ int cmd_diff(cli *cli, int argc, char **argv)
             sheaf__json_begin(&t.json);
             sheaf__json_open(&t.json, "differences", '[');
         }
-        st = sheaf_diff(&report, paths.word[0], paths.word[1], tell, &t);
+        st = sheaf_weights_diff(&report, paths.word[0], paths.word[1], &how);
     }
     if (st == NULL)
         summary(&t, &report);

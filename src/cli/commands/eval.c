@@ -7,6 +7,7 @@
 
 #include "ask.h"
 #include "commands.h"
+#include "library/train_settings.h"
 #include "library/generation_config.h"
 #include "library/judge.h"
 #include "base/status.h"

@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "ask.h"
 #include "commands.h"
+#include "library/train_settings.h"
 #include "monitor/monitor.h"
 #include "cli/lib/processes.h"
 #include "cli/lib/shared.h"

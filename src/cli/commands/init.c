@@ -2,13 +2,11 @@
 #include <inttypes.h>
 
 #include "base/status.h"
-#include "base/cores.h"
 #include "base/print.h"
-#include "checkpoint/tools/init.h"
 #include "commands.h"
-#include "monitor/monitor.h"
 #include "cli/lib/shared.h"
 #include "cli/lib/signals.h"
+#include "sheaf/checkpoint.h"
 
 const char cmd_init_usage[] =
     "usage: sheaf init SPEC DST [FLAG...]\n"
@@ -28,32 +26,28 @@ const char cmd_init_usage[] =
 
 int cmd_init(cli *cli, int argc, char **argv)
 {
-    sheaf_init_options how = { 0 };
-    int dtype = -1;
+    sheaf_weights_init_options how;
+    sheaf_weights_init_report report;
+    SHEAF_INIT(&how);
+    SHEAF_INIT(&report);
     const cli_option options[] = {
         { "seed", CLI_SEED, &how.seed, "start of all randomness" },
-        { "dtype", CLI_CHOICE, &dtype, "type of the weights (default what SPEC says)",
+        { "dtype", CLI_CHOICE, &how.dtype, "type of the weights (default what SPEC says)",
           .choices = cli_dtypes },
         { "threads", CLI_INT, &how.threads, "threads; 0 = every core at hand", .max = 4096 },
         { 0 },
     };
     cli_paths paths;
-    sheaf_monitor *monitor = NULL;
-    sheaf_init_report report;
-    sheaf_dtype as;
+    sheaf_progress *progress = NULL;
     sheaf_status *st = cli_parse(cli, options, &paths, argc, argv);
-    TRY(st, sheaf_monitor_open(&monitor, &(sheaf_monitor_options){ .progress = cli->err }));
+    TRY(st, cli_progress(&progress, &how.events, cli));
+    TRY(st, cli_signals_control(&how.control));
     if (st == NULL) {
-        as = (sheaf_dtype)dtype;
         how.spec = paths.word[0];
         how.dst = paths.word[1];
-        how.dtype = dtype >= 0 ? &as : NULL;
-        how.threads = sheaf__cores(how.threads);
-        how.events = sheaf_monitor_events(monitor);
-        st = cli_signals_stop(&how.stop);
     }
-    TRY(st, cli_signals_explain(sheaf_init(&report, &how)));
-    sheaf_status_free(sheaf_monitor_close(monitor)); /* it holds no file */
+    TRY(st, cli_signals_explain(sheaf_weights_init(&report, &how)));
+    sheaf_progress_close(progress);
     if (st == NULL && cli->json) {
         sheaf_json_writer j = { 0 };
         sheaf__json_begin(&j);

@@ -26,6 +26,7 @@
 
 #include "base/events.h"
 #include "library/settings.h"
+#include "sheaf/progress.h"
 #include "sheaf/status.h"
 
 enum { CLI_DONE = 0, CLI_NO = 1, CLI_USAGE = 2, CLI_FAILED = 3 }; /* exit codes */
@@ -100,6 +101,8 @@ struct cli {
 sheaf_status *cli_parse(cli *cli, const cli_option *options, cli_paths *paths, int argc,
                         char **argv);
 
+/* cli_progress - opens lines of progress on cli->err, and gives their events. */
+sheaf_status *cli_progress(sheaf_progress **out, const sheaf_events **events, const cli *cli);
 /* cli_say - what a model says, on standard output: a terminal gets it as sheaf__print_lines() shows
  * it, a pipe or a file exactly. */
 void cli_say(const cli *cli, const char *text);

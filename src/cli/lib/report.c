@@ -51,6 +51,14 @@ static void print_json(FILE *to, const sheaf_status *st)
     cli_json_end(to, &j);
 }
 
+sheaf_status *cli_progress(sheaf_progress **out, const sheaf_events **events, const cli *cli)
+{
+    sheaf_status *st = sheaf_progress_open(out, cli->err);
+    if (st == NULL)
+        *events = sheaf_progress_events(*out);
+    return st;
+}
+
 void cli_say(const cli *cli, const char *text)
 {
     if (isatty(fileno(cli->out)))

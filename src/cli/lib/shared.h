@@ -4,7 +4,6 @@
 
 #include "cli.h"
 #include "base/json_write.h"
-#include "library/train_settings.h"
 
 extern const cli_choice cli_dtypes[]; /* float32, bfloat16, float16 as sheaf_dtype */
 

@@ -145,6 +145,12 @@ const char *cli_signals_stopped_by(void)
     return came == 0 ? NULL : name_of(sent != 0 ? sent : came);
 }
 
+sheaf_status *cli_signals_control(sheaf_control **control)
+{
+    *control = &asked;
+    return cli_signals_install();
+}
+
 sheaf_status *cli_signals_stop(const atomic_int **stop)
 {
     *stop = &asked.stop;

@@ -30,6 +30,9 @@ sheaf_status *cli_signals_install(void);
 sheaf_status *cli_signals_install_stops(void);
 /* The flags that the handlers set. */
 sheaf_control *cli_signals(void);
+/* cli_signals_control - for a command that writes one output and leaves nothing when it is stopped:
+ * installs the handlers and gives what they set. */
+sheaf_status *cli_signals_control(sheaf_control **control);
 /* cli_signals_stop - for a command that writes one output and leaves nothing when it is stopped:
  * installs the handlers and gives the word that turns other than 0. */
 sheaf_status *cli_signals_stop(const atomic_int **stop);
