@@ -1,5 +1,5 @@
-/* control.h - private: what a sheaf_control holds. The command's signal handler sets it (its file
- * signals.c), a program that embeds sheaf from any thread. */
+/* control.h - private: what a sheaf_control holds. The command's signal handler sets it, a
+ * program that embeds sheaf from any thread. */
 #ifndef SHEAF_BASE_CONTROL_H
 #define SHEAF_BASE_CONTROL_H
 
