@@ -100,18 +100,6 @@ sheaf_status *sheaf__safetensors_plan(char **header, size_t *size, int64_t *offs
 sheaf_status *sheaf__safetensors_begin(sheaf_safetensors_writer **out, const char *path,
                                        const sheaf_safetensors_spec *specs, int64_t count,
                                        const sheaf_safetensors_pair *metadata, int64_t npairs);
-/* sheaf__safetensors_join - the same file from another process, once one has begun it: what is
- * given must be the same. To be left, not finished. Errors: SHEAF_E_LAYOUT where it has
- * another length; SHEAF_E_IO where there is none. */
-sheaf_status *sheaf__safetensors_join(sheaf_safetensors_writer **out, const char *path,
-                                      const sheaf_safetensors_spec *specs, int64_t count,
-                                      const sheaf_safetensors_pair *metadata, int64_t npairs);
-/* sheaf__safetensors_leave - fsync, close, free (in any case); the file stays. Accepts NULL. */
-sheaf_status *sheaf__safetensors_leave(sheaf_safetensors_writer *writer);
-/* What was written of each tensor, as two numbers [count][2], is told to the process that finishes,
- * which hears the others: they count as its own. */
-void sheaf__safetensors_tell(uint64_t *numbers, const sheaf_safetensors_writer *writer);
-void sheaf__safetensors_hear(sheaf_safetensors_writer *writer, const uint64_t *numbers);
 /* sheaf__safetensors_write - `bytes` at byte `begin` of tensor `index`, in any order. Thread-safe
  * for ranges that do not overlap. */
 sheaf_status *sheaf__safetensors_write(sheaf_safetensors_writer *writer, int64_t index,
@@ -124,9 +112,7 @@ sheaf_status *sheaf__safetensors_write_box(sheaf_safetensors_writer *writer, int
  * tensor did not get each of its bytes once: what was claimed reads as zeros and must not pass for
  * weights. */
 sheaf_status *sheaf__safetensors_finish(sheaf_safetensors_writer *writer);
-/* sheaf__safetensors_abandon - close and delete; of a file that was joined only close. Accepts
- * NULL.
- */
+/* sheaf__safetensors_abandon - close and delete. Accepts NULL. */
 void sheaf__safetensors_abandon(sheaf_safetensors_writer *writer);
 
 #endif

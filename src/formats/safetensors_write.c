@@ -9,7 +9,6 @@
 #include "base/status.h"
 #include "base/array.h"
 #include "base/text.h"
-#include "joined_file.h"
 #include "safetensors.h"
 #include "safetensors_box.h"
 
@@ -29,7 +28,6 @@ typedef struct target {
 
 struct sheaf_safetensors_writer {
     sheaf_file file;
-    bool joined;
     int64_t count;
     target *target; /* as declared */
 };
@@ -240,53 +238,6 @@ sheaf_status *sheaf__safetensors_begin(sheaf_safetensors_writer **out, const cha
     return st;
 }
 
-sheaf_status *sheaf__safetensors_join(sheaf_safetensors_writer **out, const char *path,
-                                      const sheaf_safetensors_spec *specs, int64_t count,
-                                      const sheaf_safetensors_pair *metadata, int64_t npairs)
-{
-    char *header = NULL;
-    size_t size = 0;
-    int64_t whole = 0;
-    sheaf_safetensors_writer *w = NULL;
-    sheaf_status *st = plan_file(&w, &header, &size, &whole, specs, count, metadata, npairs);
-    if (st != NULL)
-        return sheaf_in(st, "%s", path);
-    free(header);
-    w->joined = true;
-    st = sheaf__file_open_write(&w->file, path);
-    TRY(st, sheaf__joined_length(&w->file, whole));
-    if (st == NULL)
-        *out = w;
-    else
-        sheaf__safetensors_abandon(w);
-    return st;
-}
-
-sheaf_status *sheaf__safetensors_leave(sheaf_safetensors_writer *w)
-{
-    if (w == NULL)
-        return NULL;
-    sheaf_status *st = sheaf__joined_leave(&w->file);
-    writer_free(w);
-    return st;
-}
-
-void sheaf__safetensors_tell(uint64_t *numbers, const sheaf_safetensors_writer *w)
-{
-    for (int64_t i = 0; i < w->count; i++) {
-        numbers[2 * i] = (uint64_t)w->target[i].written;
-        numbers[2 * i + 1] = w->target[i].positions;
-    }
-}
-
-void sheaf__safetensors_hear(sheaf_safetensors_writer *w, const uint64_t *numbers)
-{
-    for (int64_t i = 0; i < w->count; i++) {
-        w->target[i].written += (int64_t)numbers[2 * i];
-        w->target[i].positions += numbers[2 * i + 1];
-    }
-}
-
 sheaf_status *sheaf__safetensors_write(sheaf_safetensors_writer *w, int64_t index, int64_t begin,
                                        const void *src, int64_t bytes)
 {
@@ -364,8 +315,7 @@ void sheaf__safetensors_abandon(sheaf_safetensors_writer *w)
 {
     if (w == NULL)
         return;
-    if (!w->joined)
-        sheaf_status_free(sheaf__remove_tree(w->file.path));
+    sheaf_status_free(sheaf__remove_tree(w->file.path));
     sheaf_status_free(sheaf__file_close(&w->file));
     writer_free(w);
 }

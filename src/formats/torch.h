@@ -72,19 +72,6 @@ typedef struct sheaf_torch_writer sheaf_torch_writer;
  * doc->tensor[i]. */
 sheaf_status *sheaf__torch_begin(sheaf_torch_writer **out, const char *path,
                                  const sheaf_pickle_doc *doc);
-/* sheaf__torch_join - the same file from another process, once one has begun it: `doc` must be the
- * same. To be left, not finished. Errors: SHEAF_E_LAYOUT where it has another length; SHEAF_E_IO
- * where there is none. */
-sheaf_status *sheaf__torch_join(sheaf_torch_writer **out, const char *path,
-                                const sheaf_pickle_doc *doc);
-/* sheaf__torch_leave - fsync, close, free (in any case); the file stays. Accepts NULL. */
-sheaf_status *sheaf__torch_leave(sheaf_torch_writer *writer);
-/* What was written of each tensor, as numbers [count][SHEAF__TORCH_TOLD], is told to the process
- * that finishes, which hears the others: they count as its own. The parts of a checksum join in any
- * order (zip_crc.h). */
-enum { SHEAF__TORCH_TOLD = 3 };
-void sheaf__torch_tell(uint64_t *numbers, const sheaf_torch_writer *writer);
-void sheaf__torch_hear(sheaf_torch_writer *writer, const uint64_t *numbers);
 /* sheaf__torch_write - `bytes` at byte `begin` of tensor `index`, in any order. Thread-safe for
  * ranges that do not overlap. */
 sheaf_status *sheaf__torch_write(sheaf_torch_writer *writer, int64_t index, int64_t begin,
@@ -96,7 +83,7 @@ sheaf_status *sheaf__torch_write_box(sheaf_torch_writer *writer, int64_t index, 
 /* sheaf__torch_finish - headers with their checksums, fsync, close, free (in any case). Errors:
  * SHEAF_E_LAYOUT when a tensor did not get each of its bytes once. */
 sheaf_status *sheaf__torch_finish(sheaf_torch_writer *writer);
-/* sheaf__torch_abandon - close and delete; of a file that was joined only close. Accepts NULL. */
+/* sheaf__torch_abandon - close and delete. Accepts NULL. */
 void sheaf__torch_abandon(sheaf_torch_writer *writer);
 
 #endif

@@ -11,7 +11,6 @@
 
 #include "formats/torch.h"
 #include "base/status.h"
-#include "joined_file.h"
 #include "safetensors_box.h"
 #include "zip.h"
 #include "zip_crc.h"
@@ -30,7 +29,6 @@ typedef struct target {
 
 struct sheaf_torch_writer {
     sheaf_file file;
-    bool joined;
     int64_t count, entries;
     target *target;
     sheaf_zip_entry *entry; /* entry BEFORE + i is tensor i */
@@ -162,62 +160,6 @@ sheaf_status *sheaf__torch_begin(sheaf_torch_writer **out, const char *path,
     return st;
 }
 
-/* ---- several processes ---- */
-
-/* By its length: what was read would be kept (joined_file.h). */
-static sheaf_status *check_length(const sheaf_torch_writer *w)
-{
-    int64_t bytes = 0;
-    sheaf_status *st = whole_size(&bytes, w);
-    return st == NULL ? sheaf__joined_length(&w->file, bytes) : st;
-}
-
-sheaf_status *sheaf__torch_join(sheaf_torch_writer **out, const char *path,
-                                const sheaf_pickle_doc *doc)
-{
-    char *pickle = NULL;
-    sheaf_torch_writer *w = NULL;
-    sheaf_status *st = plan_file(&w, &pickle, path, doc);
-    free(pickle);
-    if (st != NULL)
-        return st;
-    w->joined = true;
-    st = sheaf__file_open_write(&w->file, path);
-    TRY(st, check_length(w));
-    if (st == NULL)
-        *out = w;
-    else
-        sheaf__torch_abandon(w);
-    return st;
-}
-
-sheaf_status *sheaf__torch_leave(sheaf_torch_writer *w)
-{
-    if (w == NULL)
-        return NULL;
-    sheaf_status *st = sheaf__joined_leave(&w->file);
-    writer_free(w);
-    return st;
-}
-
-void sheaf__torch_tell(uint64_t *numbers, const sheaf_torch_writer *w)
-{
-    for (int64_t i = 0; i < w->count; i++) {
-        numbers[SHEAF__TORCH_TOLD * i] = (uint64_t)w->target[i].written;
-        numbers[SHEAF__TORCH_TOLD * i + 1] = w->target[i].positions;
-        numbers[SHEAF__TORCH_TOLD * i + 2] = w->target[i].parts;
-    }
-}
-
-void sheaf__torch_hear(sheaf_torch_writer *w, const uint64_t *numbers)
-{
-    for (int64_t i = 0; i < w->count; i++) {
-        w->target[i].written += (int64_t)numbers[SHEAF__TORCH_TOLD * i];
-        w->target[i].positions += numbers[SHEAF__TORCH_TOLD * i + 1];
-        w->target[i].parts ^= (uint32_t)numbers[SHEAF__TORCH_TOLD * i + 2];
-    }
-}
-
 /* ---- content ---- */
 
 sheaf_status *sheaf__torch_write(sheaf_torch_writer *w, int64_t index, int64_t begin,
@@ -318,8 +260,7 @@ void sheaf__torch_abandon(sheaf_torch_writer *w)
 {
     if (w == NULL)
         return;
-    if (!w->joined)
-        sheaf_status_free(sheaf__remove_tree(w->file.path));
+    sheaf_status_free(sheaf__remove_tree(w->file.path));
     sheaf_status_free(sheaf__file_close(&w->file));
     writer_free(w);
 }

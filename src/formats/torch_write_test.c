@@ -156,55 +156,6 @@ static void test_write__by_several_threads(void **state)
     sheaf__pickle_free(doc);
 }
 
-/* As several processes do it: each with a writer of its own, of which one finishes the file. */
-static void test_join__a_file_of_several_writers_is_that_of_one(void **state)
-{
-    enum { WRITERS = 3 };
-    sheaf_pickle_doc *doc = describe();
-    sheaf_torch_writer *w[WRITERS], *alone = NULL;
-    uint64_t told[SHEAF__TORCH_TOLD * ARRAY_LEN(specs)];
-    char *bytes[2] = { NULL };
-    size_t size[2] = { 0 };
-    CHECK_OK(sheaf__torch_begin(&alone, at("alone.pt"), doc));
-    CHECK_OK(sheaf__torch_begin(&w[0], at("joined.pt"), doc));
-    for (int k = 1; k < WRITERS; k++)
-        CHECK_OK(sheaf__torch_join(&w[k], at("joined.pt"), doc));
-    for (int64_t i = 0; i < (int64_t)ARRAY_LEN(specs); i++) {
-        const int64_t n = doc->storage[i].bytes;
-        CHECK_OK(fill(alone, i, 0, n, 64));
-        for (int k = 0; k < WRITERS; k++)
-            CHECK_OK(fill(w[k], i, n * k / WRITERS, n * (k + 1) / WRITERS, 17));
-    }
-    for (int k = 1; k < WRITERS; k++) {
-        sheaf__torch_tell(told, w[k]);
-        sheaf__torch_hear(w[0], told);
-        CHECK_OK(sheaf__torch_leave(w[k]));
-    }
-    CHECK_OK(sheaf__torch_finish(w[0]));
-    CHECK_OK(sheaf__torch_finish(alone));
-    CHECK_OK(sheaf__file_read_all(&bytes[0], &size[0], at("alone.pt"), 1 << 20));
-    CHECK_OK(sheaf__file_read_all(&bytes[1], &size[1], at("joined.pt"), 1 << 20));
-    assert_int_equal(size[0], size[1]);
-    assert_memory_equal(bytes[0], bytes[1], size[0]);
-    check_file(at("joined.pt"), doc);
-    free(bytes[0]);
-    free(bytes[1]);
-    sheaf__pickle_free(doc);
-}
-
-static void test_join__another_file_is_refused_and_stays(void **state)
-{
-    sheaf_pickle_doc *doc = describe();
-    sheaf_torch_writer *w = NULL;
-    CHECK_OK(sheaf__file_write_whole(at("other.pt"), "short", 5));
-    CHECK_FAILS(sheaf__torch_join(&w, at("other.pt"), doc), SHEAF_E_LAYOUT,
-                "bytes of the tensors that are to be written");
-    CHECK_FAILS(sheaf__torch_join(&w, at("none.pt"), doc), SHEAF_E_IO, "none.pt");
-    assert_int_equal(sheaf__path_kind(at("other.pt")), SHEAF_PATH_FILE);
-    CHECK_OK(sheaf__torch_leave(NULL));
-    sheaf__pickle_free(doc);
-}
-
 static void test_write__boxes(void **state)
 {
     static const int64_t shape[] = { 3, 5 };
@@ -338,8 +289,6 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_write__in_any_pieces_and_order),
         cmocka_unit_test(test_write__by_several_threads),
-        cmocka_unit_test(test_join__a_file_of_several_writers_is_that_of_one),
-        cmocka_unit_test(test_join__another_file_is_refused_and_stays),
         cmocka_unit_test(test_write__boxes),
         cmocka_unit_test(test_finish__an_incomplete_tensor_is_refused),
         cmocka_unit_test(test_write__any_failing_call_leaves_no_file),

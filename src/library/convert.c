@@ -7,10 +7,8 @@
 #include "base/cores.h"
 #include "base/file.h"
 #include "base/inside.h"
-#include "comm/process.h"
 #include "dialects/common/dialects.h"
 #include "library/adapter_base.h"
-#include "library/alike_folders.h"
 #include "library/of_runs.h"
 #include "library/run_export.h"
 #include "library/take.h"
@@ -31,7 +29,6 @@ static sheaf_status *merge_step(sheaf_convert_report *r, const sheaf_convert_opt
                                                                     .config = e->config,
                                                                     .dtype = how->dtype,
                                                                     .threads = how->threads,
-                                                                    .together = how->together,
                                                                     .events = how->events,
                                                                     .stop = how->stop });
     if (st == NULL) {
@@ -50,9 +47,8 @@ static sheaf_status *by_way_of(sheaf_convert_report *r, const sheaf_convert_opti
 {
     char *between = NULL;
     sheaf__run_exported e = { 0 };
-    sheaf_status *st = sheaf__run_export_beside(&between, how->dst, how->together);
+    sheaf_status *st = sheaf__run_export_beside(&between, how->dst);
     from->dst = between;
-    from->between = true;
     TRY(st, sheaf__run_export(&e, from));
     if (st == NULL && to->own_lora && sheaf__family_at((int)e.family)->classes == NULL) {
         st = sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "--to sat"),
@@ -67,7 +63,7 @@ static sheaf_status *by_way_of(sheaf_convert_report *r, const sheaf_convert_opti
     next.config = e.adapter ? e.config : NULL;
     TRY(st, e.adapter && !to->own_lora ? merge_step(r, how, &e, between) : sheaf_convert(r, &next));
     r->step = e.step;
-    st = sheaf__run_export_remove(st, between, how->together);
+    sheaf__run_export_remove(between);
     sheaf__run_exported_release(&e);
     free(between);
     return st;
@@ -80,7 +76,6 @@ static sheaf_status *convert_run(sheaf_convert_report *r, const sheaf_convert_op
                                        .base = base,
                                        .config = how->config,
                                        .dst = how->dst,
-                                       .together = how->together,
                                        .events = how->events };
     const sheaf_dialect *to = sheaf__dialect_named(how->to);
     const bool peft = to->adapter, same = how->dtype == NULL && how->shard_bytes == 0;
@@ -106,9 +101,7 @@ static sheaf_status *convert_run(sheaf_convert_report *r, const sheaf_convert_op
     sheaf_status *st = sheaf__run_export(&e, &from);
     r->step = e.step;
     sheaf__run_exported_release(&e);
-    return st == NULL && (!how->together || sheaf__process_first())
-               ? sheaf__run_export_count(&r->tensors, &r->bytes, how->dst)
-               : st;
+    return st != NULL ? st : sheaf__run_export_count(&r->tensors, &r->bytes, how->dst);
 }
 
 /* *is: SRC is a run or a checkpoint of training, and is to become something that others read: not
@@ -123,44 +116,19 @@ static sheaf_status *is_run(bool *is, bool *adapter, const sheaf_convert_options
                : sheaf__run_export_is(is, adapter, how->src);
 }
 
-/* Do all processes read the same? */
-static sheaf_status *alike(const sheaf_convert_options *how, const char *base)
-{
-    int n = 0, also = 0;
-    while (how->also != NULL && how->also[also] != NULL)
-        also++;
-    sheaf__alike_folder *all = calloc((size_t)also + 4, sizeof *all);
-    sheaf_status *st =
-        sheaf__process_agree(all == NULL ? sheaf_fail(SHEAF_E_MEMORY, "convert") : NULL);
-    if (st == NULL) {
-        all[n++] = (sheaf__alike_folder){ how->src, "SRC", also > 0 };
-        for (int i = 0; i < also; i++)
-            all[n++] = (sheaf__alike_folder){ how->also[i], "SRC", i + 2 };
-        all[n++] = (sheaf__alike_folder){ how->adapter, "--adapter", 0 };
-        all[n++] = (sheaf__alike_folder){ how->config, "--config", 0 };
-        all[n++] = (sheaf__alike_folder){ base, "--base", 0 };
-        st = sheaf__alike_folders(all, n);
-    }
-    free(all);
-    return st;
-}
-
 sheaf_status *sheaf__convert_any(sheaf_convert_report *report, const sheaf_convert_options *how,
                                  const char *base)
 {
     bool run = false, lora = false;
     *report = (sheaf_convert_report){ .step = -1 };
-    sheaf_status *st = how->together ? alike(how, base) : NULL;
-    TRY(st, is_run(&run, &lora, how));
+    sheaf_status *st = is_run(&run, &lora, how);
     if (st == NULL && base != NULL && !run)
         st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--base"),
                             "a run or a checkpoint of training as SRC");
-    if (st == NULL && !run && how->adapter != NULL && (!how->together || sheaf__process_first()))
+    if (st == NULL && !run && how->adapter != NULL)
         st = sheaf__adapters_base(how->src, how->config, &how->adapter, 1, how->events);
-    if (how->together)
-        st = sheaf__process_agree(st);
     TRY(st, run ? convert_run(report, how, base, lora) : sheaf_convert(report, how));
-    return how->together ? sheaf__process_agree(st) : st;
+    return st;
 }
 
 /* ---- for other programs ---- */

@@ -8,9 +8,7 @@
 #include "base/cores.h"
 #include "base/file.h"
 #include "base/inside.h"
-#include "comm/process.h"
 #include "library/adapter_base.h"
-#include "library/alike_folders.h"
 #include "library/of_runs.h"
 #include "library/run_export.h"
 #include "library/take.h"
@@ -25,23 +23,22 @@ typedef struct steps {
     bool whole; /* methods head and full: DST is written */
 } steps;
 
-static sheaf_status *release_steps(sheaf_status *st, steps *s, bool together)
+static void release_steps(steps *s)
 {
     for (int i = 0; i < SHEAF_MERGE_ADAPTERS; i++) {
         if (s->written[i] != NULL)
-            st = sheaf__run_export_remove(st, s->written[i], together);
+            sheaf__run_export_remove(s->written[i]);
         free(s->written[i]);
     }
     free(s->base);
     free(s->config);
-    return st;
 }
 
 static sheaf_status *write_step(steps *s, int i, const char *path, const sheaf_merge_options *how)
 {
     sheaf__run_exported e = { 0 };
     char *beside = NULL;
-    sheaf_status *st = sheaf__run_export_beside(&beside, how->dst, how->together);
+    sheaf_status *st = sheaf__run_export_beside(&beside, how->dst);
     if (st == NULL && asprintf(&s->written[i], "%s-%d", beside, i) < 0) {
         s->written[i] = NULL;
         st = sheaf_fail(SHEAF_E_MEMORY, "merge");
@@ -50,8 +47,6 @@ static sheaf_status *write_step(steps *s, int i, const char *path, const sheaf_m
                                                                 .base = how->base,
                                                                 .config = how->config,
                                                                 .dst = s->written[i],
-                                                                .together = how->together,
-                                                                .between = true,
                                                                 .events = how->events }));
     s->adapters[i] = s->written[i];
     if (st == NULL && s->base == NULL) {
@@ -77,18 +72,14 @@ static sheaf_status *write_whole(sheaf_merge_report *r, const char *path,
         return sheaf_try_this(sheaf_found(st, "a checkpoint that holds whole tensors"),
                               "merge it alone; sheaf convert changes the dtype");
     }
-    sheaf_status *st =
-        sheaf__run_export(&e, &(sheaf__run_export_options){ .path = path,
-                                                            .base = how->base,
-                                                            .config = how->config,
-                                                            .dst = how->dst,
-                                                            .together = how->together,
-                                                            .events = how->events });
+    sheaf_status *st = sheaf__run_export(&e, &(sheaf__run_export_options){ .path = path,
+                                                                           .base = how->base,
+                                                                           .config = how->config,
+                                                                           .dst = how->dst,
+                                                                           .events = how->events });
     sheaf__run_exported_release(&e);
     *r = (sheaf_merge_report){ 0 };
-    return st == NULL && (!how->together || sheaf__process_first())
-               ? sheaf__run_export_count(&r->tensors, &r->bytes, how->dst)
-               : st;
+    return st != NULL ? st : sheaf__run_export_count(&r->tensors, &r->bytes, how->dst);
 }
 
 /* Runs and checkpoints among the adapters become folders of adapters; `merge CKPT DST` takes the
@@ -149,7 +140,6 @@ static sheaf_status *merge_own(sheaf__merged *out, const sheaf_merge_options *o)
                                         .dtype = o->dtype,
                                         .step = -1,
                                         .threads = o->threads,
-                                        .together = o->together,
                                         .events = o->events,
                                         .stop = o->stop };
     sheaf_convert_report r;
@@ -173,27 +163,7 @@ static sheaf_status *check_base(const sheaf_merge_options *how, const steps *tak
     for (int i = 0; i < how->nadapters; i++)
         if (taken->written[i] == NULL)
             given[n++] = how->adapters[i];
-    sheaf_status *st = how->together && !sheaf__process_first()
-                           ? NULL
-                           : sheaf__adapters_base(how->base, how->config, given, n, how->events);
-    return how->together ? sheaf__process_agree(st) : st;
-}
-
-/* A combined adapter is small: the first process writes it. */
-static sheaf_status *combine(const sheaf_merge_options *how)
-{
-    return how->together && !sheaf__process_first() ? NULL : sheaf_merge_adapters(how);
-}
-
-/* Do all processes read the same? */
-static sheaf_status *alike(const sheaf_merge_options *how)
-{
-    sheaf__alike_folder all[SHEAF_MERGE_ADAPTERS + 2] = { { how->base, "BASE", 0 },
-                                                          { how->config, "--config", 0 } };
-    for (int i = 0; i < how->nadapters; i++)
-        all[i + 2] =
-            (sheaf__alike_folder){ how->adapters[i], "ADAPTER", how->nadapters > 1 ? i + 1 : 0 };
-    return sheaf__alike_folders(all, how->nadapters + 2);
+    return sheaf__adapters_base(how->base, how->config, given, n, how->events);
 }
 
 sheaf_status *sheaf__merge_any(sheaf__merged *out, const sheaf_merge_options *asked,
@@ -202,8 +172,7 @@ sheaf_status *sheaf__merge_any(sheaf__merged *out, const sheaf_merge_options *as
     sheaf_merge_options how = *asked;
     steps taken = { 0 };
     *out = (sheaf__merged){ 0 };
-    sheaf_status *st = how.together ? alike(&how) : NULL;
-    TRY(st, take_steps(&taken, &how, &out->report));
+    sheaf_status *st = take_steps(&taken, &how, &out->report);
     out->whole = taken.whole;
     out->own = how.nadapters == 0;
     if (st == NULL && !taken.whole && out->own)
@@ -215,9 +184,9 @@ sheaf_status *sheaf__merge_any(sheaf__merged *out, const sheaf_merge_options *as
     if (st == NULL && !taken.whole && out->own)
         st = merge_own(out, &how);
     else if (st == NULL && !taken.whole)
-        st = adapter_only ? combine(&how) : sheaf_merge(&out->report, &how);
-    st = release_steps(st, &taken, how.together);
-    return how.together ? sheaf__process_agree(st) : st;
+        st = adapter_only ? sheaf_merge_adapters(&how) : sheaf_merge(&out->report, &how);
+    release_steps(&taken);
+    return st;
 }
 
 /* ---- for other programs ---- */

@@ -9,7 +9,6 @@
 #include "base/status.h"
 #include "base/file.h"
 #include "base/output.h"
-#include "comm/process.h"
 #include "checkpoint/store/look.h"
 #include "catalog/boxes.h"
 #include "library/run_read.h"
@@ -51,33 +50,6 @@ static sheaf_status *find_base(sheaf__run_exported *out, const sheaf__run_readin
                       : st;
 }
 
-/* The others see what the first wrote. */
-static sheaf_status *see(const char *dst)
-{
-    sheaf_status *st;
-    if (sheaf__path_kind(dst) != SHEAF_PATH_NONE)
-        return NULL;
-    st = sheaf_expected(sheaf_fail(SHEAF_E_IO, "%s", dst), "what the first process wrote");
-    return sheaf_try_this(sheaf_found(st, "nothing there"),
-                          "an output on a file system that all hosts share, or one process: "
-                          "without --transport mpi");
-}
-
-static sheaf_status *write_adapter(const sheaf__run_trained *t, const char *name,
-                                   sheaf_source *masters, const char *progress,
-                                   const sheaf__run_export_options *how, sheaf_status *st)
-{
-    if (how->together)
-        st = sheaf__process_agree(st);
-    if (st == NULL && (!how->together || sheaf__process_first()))
-        st = sheaf__export_adapter(how->dst, false, t->opened.lora, name, masters,
-                                   t->opened.weights, progress);
-    if (!how->together)
-        return st;
-    st = sheaf__process_agree(st);
-    return sheaf__process_agree(st == NULL && how->between ? see(how->dst) : st);
-}
-
 static sheaf_status *write_step(sheaf__run_exported *out, const sheaf__run_reading *r,
                                 const sheaf__run_trained *t, const sheaf__run_export_options *how)
 {
@@ -93,10 +65,10 @@ static sheaf_status *write_step(sheaf__run_exported *out, const sheaf__run_readi
                                            NULL, false),
                      "%s", r->step));
     TRY(st, sheaf__checkpoint_source(&masters, checkpoint));
-    if (out->adapter)
-        st = write_adapter(t, name, masters, sheaf_checkpoint_progress(checkpoint), how, st);
-    else if (st == NULL)
-        st = sheaf__export_model(how->dst, false, &t->opened, out->base, masters, how->together);
+    TRY(st, out->adapter
+                ? sheaf__export_adapter(how->dst, false, t->opened.lora, name, masters,
+                                        t->opened.weights, sheaf_checkpoint_progress(checkpoint))
+                : sheaf__export_model(how->dst, false, &t->opened, out->base, masters));
     if (st == NULL)
         out->step = sheaf_checkpoint_step(checkpoint);
     if (masters != NULL)
@@ -153,27 +125,19 @@ void sheaf__run_exported_release(sheaf__run_exported *e)
     *e = (sheaf__run_exported){ 0 };
 }
 
-sheaf_status *sheaf__run_export_remove(sheaf_status *st, const char *path, bool together)
+void sheaf__run_export_remove(const char *path)
 {
-    if (together)
-        st = sheaf__process_agree(st);
-    if (path != NULL && (!together || sheaf__process_first()))
+    if (path != NULL)
         sheaf_status_free(sheaf__remove_tree(path));
-    return st;
 }
 
-sheaf_status *sheaf__run_export_beside(char **out, const char *dst, bool together)
+sheaf_status *sheaf__run_export_beside(char **out, const char *dst)
 {
-    sheaf_status *st = NULL;
     size_t n = strlen(dst);
     while (n > 1 && dst[n - 1] == '/')
         n--;
-    if (asprintf(out, "%.*s.export-%ld", (int)n, dst, (long)getpid()) < 0) {
-        *out = NULL;
-        st = sheaf_fail(SHEAF_E_MEMORY, "%s", dst);
-    }
-    if (!together)
-        return st;
-    st = sheaf__process_agree(st);
-    return st == NULL ? sheaf__process_share(out) : st;
+    if (asprintf(out, "%.*s.export-%ld", (int)n, dst, (long)getpid()) >= 0)
+        return NULL;
+    *out = NULL;
+    return sheaf_fail(SHEAF_E_MEMORY, "%s", dst);
 }

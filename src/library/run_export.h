@@ -12,9 +12,6 @@ typedef struct sheaf__run_export_options {
     const char *base;   /* the model that was trained on; NULL: as the run's settings name it */
     const char *config; /* its config, where its folder has none; NULL: as the settings say */
     const char *dst;    /* must not exist, or be an empty folder */
-    bool together;      /* collective of all processes: they share the writing of a model; an
-                           adapter is written by the first */
-    bool between;       /* it is only a step on the way: all processes are to see it */
     const sheaf_events *events;
 } sheaf__run_export_options;
 
@@ -32,13 +29,12 @@ sheaf_status *sheaf__run_export_is(bool *is, bool *adapter, const char *path);
 sheaf_status *sheaf__run_export(sheaf__run_exported *out, const sheaf__run_export_options *options);
 /* sheaf__run_export_count - tensors and bytes of what was written to a folder. */
 sheaf_status *sheaf__run_export_count(int64_t *tensors, int64_t *bytes, const char *dst);
-/* sheaf__run_export_remove - what was only a step on the way; with `together` once all processes
- * are done with it, whose status is `st`. */
-sheaf_status *sheaf__run_export_remove(sheaf_status *st, const char *path, bool together);
+/* sheaf__run_export_remove - what was only a step on the way. Accepts NULL. */
+void sheaf__run_export_remove(const char *path);
 void sheaf__run_exported_release(sheaf__run_exported *exported);
 
 /* sheaf__run_export_beside - "DST.export-PID" (malloc'd): for what is only a step on the way to
- * DST. With `together` the first process's PID and DST in all. */
-sheaf_status *sheaf__run_export_beside(char **out, const char *dst, bool together);
+ * DST. */
+sheaf_status *sheaf__run_export_beside(char **out, const char *dst);
 
 #endif

@@ -7,10 +7,8 @@
 #include "base/status.h"
 #include "base/text.h"
 #include "checkpoint/store/look.h"
-#include "checkpoint/store/same.h"
 #include "checkpoint/store/step.h"
 #include "catalog/boxes.h"
-#include "comm/process.h"
 #include "dialects/hf/hf.h"
 #include "dialects/peft/peft.h"
 #include "train/origin.h"
@@ -161,7 +159,7 @@ static sheaf_status *whole_rows(void *self, int64_t index, int64_t row0, int64_t
 }
 
 sheaf_status *sheaf__export_model(const char *dst, bool replace, const sheaf__opened *opened,
-                                  const char *model, sheaf_source *masters, bool together)
+                                  const char *model, sheaf_source *masters)
 {
     sheaf_safetensors_spec *spec = NULL;
     int64_t count = 0;
@@ -171,23 +169,17 @@ sheaf_status *sheaf__export_model(const char *dst, bool replace, const sheaf__op
     sheaf_status *st = sheaf__stepped_source(&stepped, masters, opened->base);
     TRY(st, sheaf_hf_specs(&spec, &count, opened->schema, opened->base, SHEAF_F32));
     TRY(st, sheaf_hf_config_whole(&config, opened->config.json, &opened->config, false));
-    if (together)
-        st = sheaf__same_sources(st, &stepped, 1, config);
     TRY(st, sheaf_hf_begin(&folder, dst, config, spec, count,
-                           &(sheaf_folder_options){ .replace = replace, .together = together }));
-    if (together)
-        st = sheaf__process_agree(st); /* the config, too, is there */
+                           &(sheaf_folder_options){ .replace = replace }));
     if (st == NULL) {
         whole from = { stepped, spec, sheaf__kernels_for(NULL) };
         st = sheaf_hf_copy_extras(folder, model, NULL);
         TRY(st, sheaf__folder_write_all(folder, whole_rows, &from, CHUNK));
-        if (together)
-            st = sheaf__process_agree(st);
     }
     if (st == NULL)
         st = sheaf__folder_commit(folder);
     else
-        sheaf__folder_abandon(folder); /* also where another process alone could not begin */
+        sheaf__folder_abandon(folder);
     if (stepped != NULL)
         stepped->close(stepped);
     free(config);
@@ -208,7 +200,7 @@ static sheaf_status *export_from(const char *dst, const char *checkpoint,
     TRY(st, o->method == SHEAF_METHOD_LORA
                 ? sheaf__export_adapter(dst, true, opened->lora, name, masters, opened->weights,
                                         sheaf_checkpoint_progress(from))
-                : sheaf__export_model(dst, true, opened, o->model, masters, false));
+                : sheaf__export_model(dst, true, opened, o->model, masters));
     if (masters != NULL)
         masters->close(masters);
     sheaf_checkpoint_close(from);

@@ -30,8 +30,8 @@ sheaf_status *sheaf__export_adapter(const char *dst, bool replace, const sheaf_l
 
 /* sheaf__export_model - the model that methods head and full leave: opened->base, with the masters
  * of the checkpoint in place of its tensors. What lies beside the weights is copied from the folder
- * `model`. `together`: collective of all processes, which share the work. */
+ * `model`. */
 sheaf_status *sheaf__export_model(const char *dst, bool replace, const sheaf__opened *opened,
-                                  const char *model, sheaf_source *masters, bool together);
+                                  const char *model, sheaf_source *masters);
 
 #endif

@@ -13,8 +13,6 @@
 #include "checkpoint/convert/adapter.h"
 #include "checkpoint/convert/copy.h"
 #include "checkpoint/store/own_catalog.h"
-#include "checkpoint/store/same.h"
-#include "comm/process.h"
 #include "dialects/common/whole.h"
 #include "dialects/hf/catalog.h"
 #include "dialects/peft/catalog.h"
@@ -324,13 +322,6 @@ static void converter_release(sheaf__converter *k)
     free(k->model);
 }
 
-/* All that is read is open here, with status `st`; the config says how tensors are cut. */
-static sheaf_status *together(sheaf_status *st, const sheaf__converter *k)
-{
-    sheaf_source *const sources[] = { k->source, k->moments };
-    return k->o->together ? sheaf__same_sources(st, sources, 2, k->config) : st;
-}
-
 sheaf_status *sheaf_convert(sheaf_convert_report *report, const sheaf_convert_options *o)
 {
     sheaf__converter k = { .o = o, .report = report };
@@ -339,8 +330,7 @@ sheaf_status *sheaf_convert(sheaf_convert_report *report, const sheaf_convert_op
     sheaf_status *st = find_target(&to, o);
     TRY(st, check_dtypes(&k));
     TRY(st, check_also(o));
-    if (st == NULL && (!o->together || sheaf__process_first()))
-        st = check_dst(o);
+    TRY(st, check_dst(o));
     TRY(st, read_catalog(&k));
     TRY(st, check_own_lora(&k));
     TRY(st, read_model(&k, o->slices > 0 ? o->slices : SHEAF__CONVERT_SLICES));
@@ -355,7 +345,6 @@ sheaf_status *sheaf_convert(sheaf_convert_report *report, const sheaf_convert_op
                            ? k.step
                            : -1;
     }
-    st = together(st, &k);
     TRY(st, to->write(&k));
     converter_release(&k);
     return st;

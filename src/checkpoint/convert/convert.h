@@ -37,8 +37,6 @@ typedef struct sheaf_convert_options {
     int64_t shard_bytes; /* hf: 0 = 50 GB */
     bool optimizer;      /* moments too: hf optimizer.safetensors, sheaf among the tensors */
     int threads;         /* 0 = one */
-    bool together; /* collective of all processes, which share the work; a PEFT adapter, which is
-                      small, is written by the first alone */
     const sheaf_events *events;
     const atomic_int *stop; /* not 0: stop soon, leaving nothing; may be NULL */
 } sheaf_convert_options;

@@ -8,8 +8,6 @@
 #include "base/array.h"
 #include "checkpoint/store/look.h"
 #include "checkpoint/store/stream.h"
-#include "comm/doing.h"
-#include "comm/process.h"
 #include "dialects/common/quantised.h"
 
 enum { CHUNK = 2 << 20, MOST_THREADS = 8, TOLD = 64 << 20 };
@@ -189,9 +187,6 @@ static sheaf_status *cast_read(sheaf_source *self, const char *name, int64_t row
     if (s->stop != NULL && atomic_load(s->stop) != 0)
         return sheaf_found(sheaf_fail(SHEAF_E_STOPPED, "convert"),
                            "a request to stop; nothing was left behind");
-    sheaf_status *halted = sheaf__process_halted();
-    if (halted != NULL)
-        return halted;
     const sheaf_source_entry *is = cast_find(self, name), *was = s->inner->find(s->inner, name);
     if (is == NULL || was == NULL)
         return sheaf_found(sheaf_fail(SHEAF_E_LAYOUT, "tensor '%s'", name),
@@ -312,15 +307,14 @@ int64_t sheaf__entry_bytes(const sheaf_source_entry *e)
 }
 
 void sheaf__copy_progress(const sheaf_events *events, const char *what, _Atomic int64_t *done,
-                          int64_t bytes, int64_t total, bool together)
+                          int64_t bytes, int64_t total)
 {
     const int64_t now = atomic_fetch_add(done, bytes) + bytes;
-    const int64_t all = together ? sheaf__process_done(now, total) : now;
     if (now / TOLD == (now - bytes) / TOLD)
         return;
     const sheaf_event event = { .kind = SHEAF_EVENT_PROGRESS,
                                 .text = what,
-                                .done = all < total ? all : total,
+                                .done = now < total ? now : total,
                                 .total = total };
     sheaf_emit(events, &event);
 }
@@ -331,7 +325,6 @@ typedef struct job {
 
 typedef struct crew {
     const sheaf_copying *k;
-    int64_t first; /* of the jobs that are done here */
     job *job;
     int64_t count, capacity;
     char *buffer[MOST_THREADS];
@@ -365,16 +358,14 @@ static sheaf_status *list_tensor(crew *c, int64_t i)
     return st;
 }
 
-static void do_job(void *context, int64_t i, int worker)
+static void do_job(void *context, int64_t index, int worker)
 {
     crew *c = context;
-    const int64_t index = c->first + i;
     const job *j = &c->job[index];
     const sheaf_copying *k = c->k;
     const sheaf_source_entry *e = k->copy[j->copy].entry;
     if (sheaf__stream_failed(&c->failure))
         return;
-    sheaf__doing_item(sheaf__process_doing(), e->name);
     sheaf_status *st =
         k->source->read(k->source, e->name, j->row0, j->rows, j->col0, j->cols, c->buffer[worker]);
     TRY(st, k->put(k->context, k->copy[j->copy].index, j->row0, j->rows, j->col0, j->cols,
@@ -383,17 +374,7 @@ static void do_job(void *context, int64_t i, int worker)
         sheaf__stream_keep(&c->failure, st, index);
     else
         sheaf__copy_progress(k->events, k->what, k->done,
-                             j->rows * j->cols * (int64_t)sheaf_dtype_bytes(e->dtype), k->total,
-                             k->together);
-}
-
-/* Jobs are as large as each other: an even share of them; how many. */
-static int64_t take_share(crew *c)
-{
-    const int64_t parts = c->k->together ? sheaf__process_count() : 1,
-                  mine = c->k->together ? sheaf__process_number() : 0;
-    c->first = c->count * mine / parts;
-    return c->count * (mine + 1) / parts - c->first;
+                             j->rows * j->cols * (int64_t)sheaf_dtype_bytes(e->dtype), k->total);
 }
 
 sheaf_status *sheaf__copy_all(const sheaf_copying *k)
@@ -403,7 +384,6 @@ sheaf_status *sheaf__copy_all(const sheaf_copying *k)
     const int threads = k->threads < 1 ? 1 : k->threads > MOST_THREADS ? MOST_THREADS : k->threads;
     sheaf_status *st = NULL;
     sheaf__stream_failure_init(&c.failure);
-    sheaf__doing_phase(sheaf__process_doing(), "converting");
     for (int64_t i = 0; st == NULL && i < k->count; i++)
         st = list_tensor(&c, i);
     for (int i = 0; st == NULL && i < threads; i++)
@@ -411,7 +391,7 @@ sheaf_status *sheaf__copy_all(const sheaf_copying *k)
             st = sheaf_fail(SHEAF_E_MEMORY, "room to copy");
     TRY(st, sheaf__pool_new(&pool, threads));
     if (st == NULL)
-        sheaf__pool_run(pool, take_share(&c), do_job, &c);
+        sheaf__pool_run(pool, c.count, do_job, &c);
     sheaf__pool_free(pool);
     sheaf_status *failed = sheaf__stream_failure_take(&c.failure);
     if (st == NULL)
@@ -421,7 +401,5 @@ sheaf_status *sheaf__copy_all(const sheaf_copying *k)
     for (int i = 0; i < MOST_THREADS; i++)
         free(c.buffer[i]);
     free(c.job);
-    sheaf__doing_item(sheaf__process_doing(), NULL);
-    sheaf__doing_phase(sheaf__process_doing(), "finishing");
     return st;
 }

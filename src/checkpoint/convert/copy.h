@@ -43,16 +43,14 @@ typedef struct sheaf_copying {
     _Atomic int64_t *done; /* bytes, over several calls */
     int64_t total;
     const char *what; /* of the progress: "bytes converted" */
-    bool together;    /* the processes of the program copy a share each */
 } sheaf_copying;
 
 /* sheaf__copy_all - every byte of every tensor once, in the order of the list. */
 sheaf_status *sheaf__copy_all(const sheaf_copying *copying);
 
-/* sheaf__copy_progress - adds to *done, and tells of it now and then; `together`: of what all
- * processes have done, each its share. */
+/* sheaf__copy_progress - adds to *done, and emits an event now and then. */
 void sheaf__copy_progress(const sheaf_events *events, const char *what, _Atomic int64_t *done,
-                          int64_t bytes, int64_t total, bool together);
+                          int64_t bytes, int64_t total);
 
 int64_t sheaf__entry_bytes(const sheaf_source_entry *entry);
 

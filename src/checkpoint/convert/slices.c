@@ -14,8 +14,6 @@
 #include "checkpoint/store/look.h"
 #include "checkpoint/store/manifest.h"
 #include "checkpoint/store/stream.h"
-#include "comm/doing.h"
-#include "comm/process.h"
 #include "formats/safetensors.h"
 
 enum { CHUNK = 2 << 20, MOST_THREADS = 8, CONTRACT = 1 };
@@ -30,8 +28,7 @@ typedef struct writer {
     sheaf_manifest *m;
     const sheaf_source_entry **entry; /* side by side with m->tensor */
     sheaf_safetensors_writer **file;  /* [S + 1] */
-    sheaf_output *output;             /* of the first process */
-    char *dir;                        /* where it lies */
+    sheaf_output *output;
     job *job;
     int64_t njobs;
     char *buffer[MOST_THREADS];
@@ -97,24 +94,11 @@ static sheaf_status *draft(writer *w)
 
 /* ---- files ---- */
 
-/* Which process writes a file: all of it. */
-static int owner_of(const writer *w, int slice)
-{
-    return w->how->together ? slice % sheaf__process_count() : sheaf__process_number();
-}
-
-static bool is_here(const writer *w, int slice)
-{
-    return owner_of(w, slice) == sheaf__process_number();
-}
-
 static sheaf_status *begin_file(writer *w, int slice, sheaf_safetensors_spec *specs)
 {
     const sheaf_manifest *m = w->m;
     char name[32], *path = NULL;
     int64_t n = 0;
-    if (!is_here(w, slice))
-        return NULL;
     for (int64_t i = 0; i < m->count; i++) {
         const sheaf_manifest_tensor *t = &m->tensor[i];
         if ((t->cut.nparts > 0) != (slice < m->slices))
@@ -126,12 +110,9 @@ static sheaf_status *begin_file(writer *w, int slice, sheaf_safetensors_spec *sp
             memcpy(specs[n].shape, t->shape, sizeof specs[n].shape);
         w->job[w->njobs++] = (job){ i, n++, slice };
     }
-    sheaf_status *st =
-        sheaf__path_join(&path, w->dir, sheaf__manifest_file(name, m->slices, slice));
+    sheaf_status *st = sheaf__path_join(&path, sheaf__output_dir(w->output),
+                                        sheaf__manifest_file(name, m->slices, slice));
     TRY(st, sheaf__safetensors_begin(&w->file[slice], path, specs, n, NULL, 0));
-    if (st != NULL && w->output == NULL && sheaf_status_code(st) == SHEAF_E_IO)
-        sheaf_try_this(st, "an output on a file system that all hosts share, or one process: "
-                           "without --transport mpi");
     free(path);
     return st;
 }
@@ -177,8 +158,7 @@ static sheaf_status *stream_box(streaming *s, int64_t row0, int64_t rows, int64_
                 break;
             sheaf__hasher_add(w->hasher[s->worker], buffer, (size_t)n);
             s->at += n;
-            sheaf__copy_progress(w->how->events, "bytes converted", w->how->done, n, w->how->total,
-                                 w->how->together);
+            sheaf__copy_progress(w->how->events, "bytes converted", w->how->done, n, w->how->total);
         }
     return st;
 }
@@ -186,7 +166,6 @@ static sheaf_status *stream_box(streaming *s, int64_t row0, int64_t rows, int64_
 static sheaf_status *stream_part(writer *w, const job *j, int worker)
 {
     sheaf_manifest_tensor *t = &w->m->tensor[j->tensor];
-    sheaf__doing_item(sheaf__process_doing(), t->name);
     streaming s = { w, j, w->entry[j->tensor], (int64_t)sheaf_dtype_bytes(t->dtype), 0, worker };
     int64_t rows, cols;
     sheaf__look_view(&rows, &cols, s.e);
@@ -242,47 +221,6 @@ static sheaf_status *stream_all(writer *w)
 
 /* ---- the end ---- */
 
-/* Of a file that another process wrote: its length, and the digests of what it holds. */
-static void take_file(writer *w, int slice, const int64_t *bytes, const sheaf_digest *digest)
-{
-    const int slices = w->m->slices;
-    w->m->bytes[slice] = bytes[slice];
-    for (int64_t i = 0; i < w->m->count; i++) {
-        sheaf_manifest_tensor *t = &w->m->tensor[i];
-        if ((t->cut.nparts > 0) == (slice < slices))
-            *(t->cut.nparts > 0 ? &t->slice[slice] : &t->hash) = digest[i * (slices + 1) + slice];
-    }
-}
-
-static sheaf_status *hear_files(writer *w, sheaf_status *st)
-{
-    const int processes = sheaf__process_count(), me = sheaf__process_number(),
-              files = w->m->slices + 1;
-    const size_t n = (size_t)w->m->count * (size_t)files;
-    int64_t *bytes = calloc((size_t)(processes * files), sizeof *bytes);
-    sheaf_digest *digest = calloc((size_t)processes * n + 1, sizeof *digest);
-    if (st == NULL && (bytes == NULL || digest == NULL))
-        st = sheaf__no_memory(memory_for);
-    st = sheaf__process_agree(st);
-    for (int64_t i = 0; i < w->m->count && st == NULL; i++) {
-        const sheaf_manifest_tensor *t = &w->m->tensor[i];
-        for (int s = 0; s < files; s++)
-            if ((t->cut.nparts > 0) == (s < files - 1))
-                digest[n * (size_t)me + (size_t)(i * files + s)] =
-                    t->cut.nparts > 0 ? t->slice[s] : t->hash;
-    }
-    if (st == NULL) {
-        memcpy(bytes + me * files, w->m->bytes, (size_t)files * sizeof *bytes);
-        st = sheaf__process_gather(bytes, (size_t)files * sizeof *bytes);
-    }
-    TRY(st, sheaf__process_gather(digest, n * sizeof *digest));
-    for (int s = 0; s < files && st == NULL; s++)
-        take_file(w, s, bytes + owner_of(w, s) * files, digest + n * (size_t)owner_of(w, s));
-    free(bytes);
-    free(digest);
-    return st;
-}
-
 static sheaf_status *finish_files(writer *w)
 {
     sheaf_status *st = NULL;
@@ -290,18 +228,15 @@ static sheaf_status *finish_files(writer *w)
         char name[32], *path = NULL;
         sheaf_safetensors_writer *file = w->file[s];
         int fd = -1;
-        if (!is_here(w, s))
-            continue;
         w->file[s] = NULL;
         st = sheaf__safetensors_finish(file);
-        TRY(st, sheaf__path_join(&path, w->dir, sheaf__manifest_file(name, w->m->slices, s)));
+        TRY(st, sheaf__path_join(&path, sheaf__output_dir(w->output),
+                                 sheaf__manifest_file(name, w->m->slices, s)));
         TRY(st, sheaf__file_open_read(&fd, &w->m->bytes[s], path));
         if (fd >= 0)
             close(fd);
         free(path);
     }
-    if (w->how->together)
-        st = hear_files(w, st);
     for (int64_t i = 0; i < w->m->count && st == NULL; i++) {
         sheaf_manifest_tensor *t = &w->m->tensor[i];
         if (t->cut.nparts > 0)
@@ -332,42 +267,20 @@ static void release(writer *w)
     free(w->file);
     free(w->entry);
     free(w->job);
-    free(w->dir);
-}
-
-static sheaf_status *begin_output(writer *w, const char *dst, bool first)
-{
-    sheaf_status *st = first ? sheaf__output_begin(&w->output, dst, false) : NULL;
-    if (st == NULL && first && (w->dir = strdup(sheaf__output_dir(w->output))) == NULL)
-        st = sheaf__no_memory(memory_for);
-    if (!w->how->together)
-        return st;
-    st = sheaf__process_agree(st);
-    return st == NULL ? sheaf__process_share(&w->dir) : st;
 }
 
 sheaf_status *sheaf__slices_write(const char *dst, const sheaf_slices_write *how)
 {
     writer w = { .how = how };
-    const bool first = !how->together || sheaf__process_first();
     sheaf_status *st = draft(&w);
-    if (how->together)
-        st = sheaf__process_agree(st);
-    TRY(st, begin_output(&w, dst, first));
+    TRY(st, sheaf__output_begin(&w.output, dst, false));
     TRY(st, begin_files(&w));
-    sheaf__doing_phase(sheaf__process_doing(), "converting");
     TRY(st, stream_all(&w));
-    sheaf__doing_item(sheaf__process_doing(), NULL);
-    sheaf__doing_phase(sheaf__process_doing(), "finishing");
-    if (how->together)
-        st = sheaf__process_agree(st);
     TRY(st, finish_files(&w));
-    if (st == NULL && first)
-        st = write_manifest(&w);
+    TRY(st, write_manifest(&w));
     release(&w);
-    if (st == NULL && first)
-        st = sheaf__output_commit(w.output);
-    else
-        sheaf__output_abandon(w.output);
-    return how->together ? sheaf__process_agree(st) : st;
+    if (st == NULL)
+        return sheaf__output_commit(w.output);
+    sheaf__output_abandon(w.output);
+    return st;
 }

@@ -16,7 +16,6 @@ typedef struct sheaf_slices_write {
     int64_t step;         /* at least 0 */
     const char *progress; /* JSON object */
     int threads;
-    bool together; /* collective of all processes, each of which writes some of the files */
     const sheaf_events *events;
     _Atomic int64_t *done;
     int64_t total;

@@ -18,8 +18,6 @@
 #include "checkpoint/convert/inside.h"
 #include "checkpoint/convert/slices.h"
 #include "checkpoint/store/own_catalog.h"
-#include "comm/process.h"
-#include "dialects/common/joined.h"
 #include "dialects/hf/hf.h"
 #include "dialects/peft/peft.h"
 #include "dialects/sat/lora.h"
@@ -110,19 +108,8 @@ static sheaf_status *put_in_file(void *context, int64_t index, int64_t row0, int
     return sheaf__safetensors_write_box(context, index, row0, rows, col0, cols, src);
 }
 
-/* What every process has come to. */
-static sheaf_status *all_of(const sheaf__converter *k, sheaf_status *st)
-{
-    return k->o->together ? sheaf__process_agree(st) : st;
-}
-
-static bool is_first(const sheaf__converter *k)
-{
-    return !k->o->together || sheaf__process_first();
-}
-
 /* sheaf__copy_all() of `how`, whose source, copies and place to put them are given. */
-static sheaf_status *copy_alone(sheaf__converter *k, sheaf_copying how)
+static sheaf_status *copy_all(sheaf__converter *k, sheaf_copying how)
 {
     how.threads = k->o->threads;
     how.events = k->o->events;
@@ -130,13 +117,6 @@ static sheaf_status *copy_alone(sheaf__converter *k, sheaf_copying how)
     how.total = k->total;
     how.what = "bytes converted";
     return sheaf__copy_all(&how);
-}
-
-/* Divided over the processes that convert together. */
-static sheaf_status *copy_all(sheaf__converter *k, sheaf_copying how)
-{
-    how.together = k->o->together;
-    return copy_alone(k, how);
 }
 
 /* optimizer.safetensors beside the model, in the folder that is being written. */
@@ -151,10 +131,9 @@ static sheaf_status *write_moments(sheaf__converter *k, const char *dir)
     snprintf(step, sizeof step, "%" PRId64, k->step);
     char format_key[] = "format", format[] = "pt", step_key[] = "step";
     const sheaf_safetensors_pair pairs[] = { { format_key, format }, { step_key, step } };
-    sheaf_status *st =
-        copy == NULL || spec == NULL
-            ? sheaf__convert_no_memory(k)
-            : sheaf__path_join(&path, dir == NULL ? "" : dir, "optimizer.safetensors");
+    sheaf_status *st = copy == NULL || spec == NULL
+                           ? sheaf__convert_no_memory(k)
+                           : sheaf__path_join(&path, dir, "optimizer.safetensors");
     for (int64_t i = 0; st == NULL && i < n; i++) {
         const sheaf_source_entry *e = source->entry(source, i);
         copy[i] = (sheaf_copy){ e, i };
@@ -162,20 +141,13 @@ static sheaf_status *write_moments(sheaf__converter *k, const char *dir)
         memcpy(spec[i].shape, e->shape, sizeof e->shape);
     }
     const int npairs = k->step >= 0 ? 2 : 1;
-    if (k->o->together)
-        st = sheaf__process_agree(st);
-    if (st == NULL && k->o->together)
-        st = sheaf__joined_begin(&file, path, true, spec, n, pairs, npairs);
-    else if (st == NULL)
-        st = sheaf__safetensors_begin(&file, path, spec, n, pairs, npairs);
+    TRY(st, sheaf__safetensors_begin(&file, path, spec, n, pairs, npairs));
     TRY(st, copy_all(k, (sheaf_copying){ .source = source,
                                          .copy = copy,
                                          .count = n,
                                          .put = put_in_file,
                                          .context = file }));
-    if (k->o->together && file != NULL)
-        st = sheaf__joined_finish(st, file, n);
-    else if (st == NULL)
+    if (st == NULL)
         st = sheaf__safetensors_finish(file);
     else
         sheaf__safetensors_abandon(file);
@@ -192,7 +164,6 @@ static sheaf_status *begin_folder(sheaf_folder **out, sheaf__converter *k,
     char *config = NULL;
     if (k->config == NULL) {
         const sheaf_folder_options options = { .stem = "model",
-                                               .together = o->together,
                                                .shard_bytes = o->shard_bytes > 0 ? o->shard_bytes
                                                                                  : 50000000000 };
         sheaf_warn(o->events, "%s: no config: the output has none either (--config names one)",
@@ -200,9 +171,8 @@ static sheaf_status *begin_folder(sheaf_folder **out, sheaf__converter *k,
         return sheaf__folder_begin(out, o->dst, specs, count, &options);
     }
     sheaf_status *st = hf_config(&config, k);
-    TRY(st, sheaf_hf_begin(
-                out, o->dst, config, specs, count,
-                &(sheaf_folder_options){ .shard_bytes = o->shard_bytes, .together = o->together }));
+    TRY(st, sheaf_hf_begin(out, o->dst, config, specs, count,
+                           &(sheaf_folder_options){ .shard_bytes = o->shard_bytes }));
     free(config);
     return st;
 }
@@ -211,15 +181,14 @@ static sheaf_status *begin_folder(sheaf_folder **out, sheaf__converter *k,
 static sheaf_status *write_moments_alone(sheaf__converter *k)
 {
     sheaf_output *output = NULL;
-    const bool first = is_first(k);
-    sheaf_status *st = all_of(k, first ? sheaf__output_begin(&output, k->o->dst, false) : NULL);
-    TRY(st, write_moments(k, first ? sheaf__output_dir(output) : NULL));
-    if (st == NULL && first && k->config != NULL)
+    sheaf_status *st = sheaf__output_begin(&output, k->o->dst, false);
+    TRY(st, write_moments(k, sheaf__output_dir(output)));
+    if (st == NULL && k->config != NULL)
         st = sheaf__output_write(output, "config.json", k->config, strlen(k->config));
-    if (st == NULL && first)
-        return all_of(k, sheaf__output_commit(output));
+    if (st == NULL)
+        return sheaf__output_commit(output);
     sheaf__output_abandon(output);
-    return all_of(k, st);
+    return st;
 }
 
 sheaf_status *sheaf__convert_to_hf(sheaf__converter *k)
@@ -231,19 +200,15 @@ sheaf_status *sheaf__convert_to_hf(sheaf__converter *k)
     sheaf_folder *folder = NULL;
     int64_t count = 0;
     sheaf_status *st = order_tensors(k, &copy, &specs, &count);
-    st = all_of(k, st);
     TRY(st, begin_folder(&folder, k, specs, count));
-    st = all_of(k, st); /* the config, too, is there */
     TRY(st, copy_all(k, (sheaf_copying){ .source = k->source,
                                          .copy = copy,
                                          .count = count,
                                          .put = put_in_folder,
                                          .context = folder }));
     TRY(st, sheaf_hf_copy_extras(folder, k->root, NULL));
-    st = all_of(k, st);
     if (st == NULL && k->moments != NULL)
         st = write_moments(k, sheaf__folder_dir(folder));
-    st = all_of(k, st);
     if (st == NULL)
         st = sheaf__folder_commit(folder);
     else
@@ -281,16 +246,14 @@ static sheaf_status *fill_sat(sheaf__converter *k, sheaf_sat_writer *writer)
 sheaf_status *sheaf__convert_to_sat(sheaf__converter *k)
 {
     sheaf_sat_writer *writer = NULL;
-    const sheaf_sat_write_options how = { .config = k->config,
-                                          .ways = k->report->parts,
-                                          .lora_rank = k->lora_rank,
-                                          .step = k->step,
-                                          .together = k->o->together };
+    const sheaf_sat_write_options how = {
+        .config = k->config, .ways = k->report->parts, .lora_rank = k->lora_rank, .step = k->step
+    };
     k->report->step = k->step > 0 ? k->step : 1;
     sheaf_status *st = sheaf_sat_begin(&writer, k->o->dst, k->source, &how);
     if (st != NULL)
         return st;
-    st = all_of(k, fill_sat(k, writer));
+    st = fill_sat(k, writer);
     if (st == NULL)
         return sheaf_sat_commit(writer);
     sheaf_sat_abandon(writer);
@@ -325,7 +288,6 @@ sheaf_status *sheaf__convert_to_sheaf(sheaf__converter *k)
                                .slices = k->o->slices > 0 ? k->o->slices : SHEAF__CONVERT_SLICES,
                                .step = k->step > 0 ? k->step : 0,
                                .threads = k->o->threads,
-                               .together = k->o->together,
                                .events = k->o->events,
                                .done = &k->done,
                                .total = k->total };
@@ -356,13 +318,11 @@ static sheaf_status *write_sat_adapter(sheaf__converter *k)
     sheaf__convert_count(k, adapter, false);
     if (adapter != NULL)
         adapter->close(adapter);
-    if (st == NULL && is_first(k))
-        st = sheaf_sat_write_adapter(k->o->dst, lora, false);
+    TRY(st, sheaf_sat_write_adapter(k->o->dst, lora, false));
     sheaf_sat_lora_free(lora);
-    return all_of(k, st);
+    return st;
 }
 
-/* An adapter is small: one process copies it. */
 static sheaf_status *write_adapter(sheaf__converter *k)
 {
     sheaf_copy *copy = NULL;
@@ -372,11 +332,11 @@ static sheaf_status *write_adapter(sheaf__converter *k)
     sheaf_status *st = order_tensors(k, &copy, &specs, &count);
     TRY(st, sheaf_peft_begin(&folder, k->o->dst, k->config != NULL ? k->config : "{}", NULL, specs,
                              count, false));
-    TRY(st, copy_alone(k, (sheaf_copying){ .source = k->source,
-                                           .copy = copy,
-                                           .count = count,
-                                           .put = put_in_folder,
-                                           .context = folder }));
+    TRY(st, copy_all(k, (sheaf_copying){ .source = k->source,
+                                         .copy = copy,
+                                         .count = count,
+                                         .put = put_in_folder,
+                                         .context = folder }));
     if (st == NULL)
         st = sheaf__folder_commit(folder);
     else
@@ -437,5 +397,5 @@ sheaf_status *sheaf__convert_to_peft(sheaf__converter *k)
     if (st != NULL)
         return st;
     sheaf__convert_count(k, k->source, false);
-    return all_of(k, is_first(k) ? write_adapter(k) : NULL);
+    return write_adapter(k);
 }

@@ -16,8 +16,6 @@
 #include "base/random.h"
 #include "checkpoint/merge/work.h"
 #include "checkpoint/store/stream.h"
-#include "comm/doing.h"
-#include "comm/process.h"
 
 static const double most_ratio = 8; /* 1 in 10^13 rows by chance */
 
@@ -58,7 +56,6 @@ static sheaf_status *check_tensor(sheaf__merge_crew *crew, const sheaf__merge_te
     const int64_t some = t->cols == 1 ? t->chunk : 1; /* of vectors a run of elements */
     const int64_t picks[3] = { 0, (t->rows - some) / 2, t->rows - some };
     crew->rows.t = t;
-    sheaf__doing_item(sheaf__process_doing(), t->name);
     sheaf_status *st = NULL;
     for (int64_t col = 0; col < t->cols && st == NULL; col += t->panel) {
         st = sheaf__merge_stopped(crew);
@@ -76,7 +73,7 @@ sheaf_status *sheaf__merge_check_rows(sheaf__merge_crew *crew, const sheaf__merg
                                       sheaf_source *written, sheaf_merge_report *report)
 {
     sheaf_status *st = NULL;
-    for (int64_t i = crew->begin; i < crew->end && st == NULL; i++)
+    for (int64_t i = 0; i < plan->count && st == NULL; i++)
         if (plan->tensor[i].rows > 0 && plan->tensor[i].panel > 0)
             st = check_tensor(crew, &plan->tensor[i], written, &report->rows_checked);
     return st;
@@ -338,7 +335,7 @@ sheaf_status *sheaf__merge_check_products(sheaf__merge_crew *crew, const sheaf__
                                           sheaf_source *written, sheaf_merge_report *report)
 {
     sheaf_status *st = NULL;
-    for (int64_t i = crew->begin; i < crew->end && st == NULL; i++) {
+    for (int64_t i = 0; i < plan->count && st == NULL; i++) {
         const sheaf__merge_tensor *t = &plan->tensor[i];
         double worst = 0;
         if (!has_product(t))

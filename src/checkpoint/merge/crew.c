@@ -2,16 +2,12 @@
 #include <stdlib.h>
 
 #include "checkpoint/merge/work.h"
-#include "comm/process.h"
 #include "base/status.h"
 
 enum { MOST_THREADS = 16 };
 
 sheaf_status *sheaf__merge_stopped(const sheaf__merge_crew *crew)
 {
-    sheaf_status *halted = crew->together ? sheaf__process_halted() : NULL;
-    if (halted != NULL)
-        return halted;
     if (crew->stop == NULL || atomic_load(crew->stop) == 0)
         return NULL;
     return sheaf_found(sheaf_fail(SHEAF_E_STOPPED, "merge"),
@@ -22,8 +18,6 @@ sheaf_status *sheaf__merge_crew_init(sheaf__merge_crew *crew, const sheaf__merge
                                      const sheaf_merge_options *o)
 {
     crew->stop = o->stop;
-    crew->begin = 0; /* all tensors, until a share is taken */
-    crew->end = plan->count;
     crew->threads = o->threads < 1 ? 1 : o->threads > MOST_THREADS ? MOST_THREADS : o->threads;
     crew->rows.other_copy = &crew->other_copy;
     crew->scratch = calloc((size_t)crew->threads, sizeof *crew->scratch);

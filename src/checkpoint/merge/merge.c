@@ -11,15 +11,11 @@
 #include "base/status.h"
 #include "base/text.h"
 #include "base/thread.h"
-#include "checkpoint/merge/divided.h"
 #include "checkpoint/store/look.h"
 #include "checkpoint/merge/output.h"
 #include "checkpoint/merge/tied.h"
 #include "checkpoint/merge/work.h"
-#include "checkpoint/store/same.h"
 #include "checkpoint/store/stream.h"
-#include "comm/doing.h"
-#include "comm/process.h"
 #include "dialects/hf/hf.h"
 
 /* A few keep any disk busy; each holds some megabytes. */
@@ -36,9 +32,8 @@ typedef struct merger {
     sheaf__merge_output output;
     sheaf_merge_report *report;
     const sheaf_events *events;
-    int64_t at;                    /* the tensor at hand */
-    sheaf__lora_change *change;    /* one a chunk of it */
-    sheaf__merge_outcome *outcome; /* [plan.count] */
+    int64_t at;                 /* the tensor at hand */
+    sheaf__lora_change *change; /* one a chunk of it */
     job *job;
     _Atomic int64_t done; /* bytes */
     int64_t total;
@@ -50,7 +45,6 @@ static void merger_close(merger *m)
     sheaf__merge_crew_release(&m->crew);
     sheaf__merge_scratch_release(&m->other);
     free(m->change);
-    free(m->outcome);
     free(m->job);
     sheaf__merge_plan_close(&m->plan);
 }
@@ -165,12 +159,11 @@ static sheaf_status *begin_output(merger *m, const sheaf_merge_options *o)
 
 static void tell(merger *m, int64_t bytes)
 {
-    const int64_t before = atomic_fetch_add(&m->done, bytes), now = before + bytes,
-                  all = m->crew.together ? sheaf__process_done(now, m->total) : now;
+    const int64_t before = atomic_fetch_add(&m->done, bytes), now = before + bytes;
     if (before / TELL_BYTES == now / TELL_BYTES && now != m->total)
         return;
     const sheaf_event event = {
-        .kind = SHEAF_EVENT_PROGRESS, .text = "bytes merged", .done = all, .total = m->total
+        .kind = SHEAF_EVENT_PROGRESS, .text = "bytes merged", .done = now, .total = m->total
     };
     sheaf_emit(m->events, &event);
 }
@@ -191,7 +184,6 @@ static void copy_task(void *context, int64_t index, int worker)
                   capacity = (int64_t)SHEAF__MERGE_TILE * 4 / size;
     const int64_t wide = cols < capacity ? cols : capacity, high = capacity / wide;
     void *buffer = m->crew.scratch[worker].stored;
-    sheaf__doing_item(sheaf__process_doing(), t->name);
     sheaf_status *st = sheaf__merge_stopped(&m->crew);
     for (int64_t row = j->row;
          row < j->row + j->rows && st == NULL && !sheaf__stream_failed(failure); row += high)
@@ -218,8 +210,6 @@ static sheaf_status *copy_untouched(merger *m)
             if (sheaf__merge_touched(t) || rows == 0 || cols == 0)
                 continue;
             m->report->tensors += pass;
-            if (i < m->crew.begin || i >= m->crew.end)
-                continue;
             const int64_t row = cols * (int64_t)sheaf_dtype_bytes(t->base->dtype),
                           each = row < JOB_BYTES ? JOB_BYTES / row : 1;
             for (int64_t r = 0; r < rows && pass == 1; r += each)
@@ -274,7 +264,7 @@ static sheaf_status *one_chunk(void *context, int64_t row0, int64_t rows, int64_
     return NULL;
 }
 
-static void count_tensor(merger *m, const sheaf__merge_tensor *t, const sheaf__merge_outcome *o)
+static void count_tensor(merger *m, const sheaf__merge_tensor *t, const sheaf__lora_change *change)
 {
     sheaf_merge_report *report = m->report;
     bool replaced = t->saved, adapted = false;
@@ -285,27 +275,23 @@ static void count_tensor(merger *m, const sheaf__merge_tensor *t, const sheaf__m
     report->tensors++;
     report->adapted += adapted;
     report->replaced += replaced;
-    report->changed += o->change.changed > 0;
-    report->elements_changed += o->change.changed;
+    report->changed += change->changed > 0;
+    report->elements_changed += change->changed;
     if (adapted && !replaced) {
         report->elements_adapted += t->rows * t->cols;
-        report->elements_kept += t->rows * t->cols - o->change.changed;
+        report->elements_kept += t->rows * t->cols - change->changed;
     }
-    report->change_norm += o->change.change; /* the root is taken at the end */
-    report->base_norm += o->change.changed > 0 ? o->change.base : 0;
-    if (o->other_copy)
+    report->change_norm += change->change; /* the root is taken at the end */
+    report->base_norm += change->changed > 0 ? change->base : 0;
+    if (atomic_exchange(&m->crew.other_copy, false))
         sheaf_note(
             m->events,
             "%s: the adapter's own copy of this table differs from the base's and was used, as PEFT does",
             t->name);
 }
 
-/* In the order of the tensors, whoever merged them. */
 static void count_all(merger *m)
 {
-    for (int64_t i = 0; i < m->plan.count; i++)
-        if (sheaf__merge_touched(&m->plan.tensor[i]))
-            count_tensor(m, &m->plan.tensor[i], &m->outcome[i]);
     m->report->change_norm = sqrt(m->report->change_norm);
     m->report->base_norm = sqrt(m->report->base_norm);
     m->report->bytes = atomic_load(&m->done);
@@ -318,21 +304,20 @@ static sheaf_status *one_tensor(merger *m)
     if (!sheaf__merge_touched(t))
         return NULL;
     m->crew.rows.t = t;
-    sheaf__doing_item(sheaf__process_doing(), t->name);
     sheaf_status *st = sheaf__merge_norms(&m->crew, t);
     memset(m->change, 0, (size_t)chunks * sizeof *m->change);
     for (int64_t col = 0; col < t->cols && st == NULL; col += t->panel) {
         st = sheaf__merge_rows_panel(&m->crew.rows, col);
         TRY(st, sheaf__stream_rows(m->crew.pool, t->rows, t->chunk, one_chunk, m));
     }
-    sheaf__merge_outcome *o = &m->outcome[m->at];
+    sheaf__lora_change change = { 0 };
     for (int64_t i = 0; i < chunks && st == NULL; i++) {
-        o->change.changed += m->change[i].changed;
-        o->change.change += m->change[i].change;
-        o->change.base += m->change[i].base;
+        change.changed += m->change[i].changed;
+        change.change += m->change[i].change;
+        change.base += m->change[i].base;
     }
-    o->here = true;
-    o->other_copy = atomic_exchange(&m->crew.other_copy, false);
+    if (st == NULL)
+        count_tensor(m, t, &change);
     return st;
 }
 
@@ -365,36 +350,17 @@ static void start_sync(syncing *s)
 static sheaf_status *check_output(merger *m, const char *dst)
 {
     sheaf_source *written = NULL;
-    sheaf__doing_item(sheaf__process_doing(), NULL);
-    sheaf__doing_phase(sheaf__process_doing(), "checking");
     sheaf_status *st = sheaf__merge_output_open(&written, &m->output);
     TRY(st, sheaf__merge_check_rows(&m->crew, &m->plan, written, m->report));
     TRY(st, sheaf__merge_check_products(&m->crew, &m->plan, written, m->report));
     if (written != NULL)
         written->close(written);
-    sheaf__doing_item(sheaf__process_doing(), NULL);
-    sheaf__doing_phase(sheaf__process_doing(), "finishing");
     return sheaf_in(st, "%s", dst);
-}
-
-/* Others read what is on disk. */
-static sheaf_status *finish_together(merger *m, const char *dst)
-{
-    sheaf__doing_phase(sheaf__process_doing(), "finishing");
-    sheaf_status *st = sheaf__merge_output_finish(&m->output);
-    TRY(st, sheaf__merge_output_sync(&m->output));
-    TRY(st, check_output(m, dst));
-    TRY(st, sheaf__merge_stopped(&m->crew));
-    return sheaf__merge_hear_checks(m->report, st);
 }
 
 static sheaf_status *finish(merger *m, const char *dst)
 {
     syncing sync = { .output = &m->output };
-    if (m->crew.together) {
-        sheaf_status *st = finish_together(m, dst);
-        return st != NULL ? st : sheaf__merge_output_commit(&m->output);
-    }
     sheaf_status *st = sheaf__merge_output_finish(&m->output);
     if (st != NULL)
         return st;
@@ -467,57 +433,9 @@ static sheaf_status *merger_open(merger *m, const sheaf_merge_options *o)
         chunks = n > chunks ? n : chunks;
         m->total += t->rows * t->cols * (int64_t)sheaf_dtype_bytes(t->out_dtype);
     }
-    if (st == NULL &&
-        ((m->change = calloc((size_t)chunks, sizeof *m->change)) == NULL ||
-         (m->outcome = calloc((size_t)m->plan.count + 1, sizeof *m->outcome)) == NULL))
+    if (st == NULL && (m->change = calloc((size_t)chunks, sizeof *m->change)) == NULL)
         st = sheaf_fail(SHEAF_E_MEMORY, "merge");
-    if (st == NULL)
-        sheaf__merge_take_share(&m->crew, &m->plan, m->total);
     return st;
-}
-
-/* What configs make of the tensors: two processes must not merge with other scales. */
-static sheaf_status *describe(char **out, const sheaf__merge_plan *plan)
-{
-    sheaf_text text = { 0 };
-    for (int64_t i = 0; i < plan->count; i++) {
-        const sheaf__merge_tensor *t = &plan->tensor[i];
-        sheaf__text_add(&text, "%s %d %d\n", t->name, (int)t->out_dtype, t->whole_number);
-        for (int k = 0; k < t->nsteps; k++) {
-            const sheaf__merge_step *s = &t->step[k];
-            sheaf__text_add(&text, "%d %d %" PRId64 " %a %d %d\n", (int)s->kind, s->number, s->rank,
-                            (double)s->scale, s->across, s->rounded);
-            for (int64_t p = 0; p < s->npicks; p++)
-                sheaf__text_add(&text, "%" PRId64 " ", s->pick[p].row);
-        }
-    }
-    sheaf__text_add(&text, "%s", plan->config == NULL ? "" : plan->config);
-    return sheaf__text_take(out, &text);
-}
-
-/* Base and adapters, compared before anything is written. */
-static sheaf_status *same_in_all(const merger *m, sheaf_status *st)
-{
-    char *text = NULL;
-    sheaf_source *source[SHEAF_MERGE_ADAPTERS + 1] = { m->plan.base };
-    if (!m->crew.together)
-        return st;
-    for (int i = 0; i < m->plan.nread && m->plan.read != NULL; i++)
-        source[i + 1] = m->plan.read[i].source;
-    TRY(st, describe(&text, &m->plan));
-    st = sheaf__same_sources(st, source, SHEAF_MERGE_ADAPTERS + 1, text);
-    free(text);
-    return st;
-}
-
-/* PEFT's bits are those of one processor: the first process's, whatever those of the others are. */
-static sheaf_status *choose_cpu(sheaf_merge_options *how, sheaf_status *st)
-{
-    how->peft_cpu = sheaf__peft_cpu(how->peft_cpu);
-    if (!how->together)
-        return st;
-    st = sheaf__process_agree(st);
-    return st != NULL ? st : sheaf__process_broadcast(&how->peft_cpu, sizeof how->peft_cpu);
 }
 
 /* Small changes are lost between the steps of a half type: what is merged is then not what was
@@ -545,27 +463,18 @@ sheaf_status *sheaf_merge(sheaf_merge_report *report, const sheaf_merge_options 
     sheaf_merge_options with = *asked;
     const sheaf_merge_options *options = &with;
     merger m = { .report = report, .events = options->events };
-    const bool first = !options->together || sheaf__process_first();
     *report = (sheaf_merge_report){ 0 };
-    m.crew.together = options->together;
-    sheaf_status *st = choose_cpu(&with, sheaf_merge_check_base(options));
-    if (st == NULL && first)
-        st = sheaf__merge_check_dst(options);
+    with.peft_cpu = sheaf__peft_cpu(with.peft_cpu);
+    sheaf_status *st = sheaf_merge_check_base(options);
+    TRY(st, sheaf__merge_check_dst(options));
     TRY(st, merger_open(&m, options));
-    st = same_in_all(&m, st);
     if (st == NULL) {
         tell_order(&m);
         st = begin_output(&m, options);
     }
-    if (options->together)
-        st = sheaf__process_agree(st);
-    sheaf__doing_phase(sheaf__process_doing(), "merging");
     TRY(st, copy_untouched(&m));
-    for (m.at = m.crew.begin; m.at < m.crew.end && st == NULL; m.at++)
+    for (m.at = 0; m.at < m.plan.count && st == NULL; m.at++)
         st = one_tensor(&m);
-    sheaf__doing_item(sheaf__process_doing(), NULL);
-    if (options->together)
-        st = sheaf__merge_hear_outcomes(m.outcome, m.plan.count, &m.done, st);
     if (st == NULL)
         count_all(&m);
     TRY(st, finish(&m, options->dst));

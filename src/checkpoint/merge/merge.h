@@ -46,7 +46,6 @@ typedef struct sheaf_merge_options {
                                  counts above rank 192 */
     const sheaf_dtype *dtype; /* F32, BF16 or F16 of the output; NULL = each tensor's own */
     int threads;              /* 0 = one */
-    bool together;            /* collective of all processes, which share the work */
     const sheaf_events *events; /* progress and warnings; may be NULL */
     const atomic_int *stop;     /* not 0: stop soon, leaving nothing; may be NULL */
 } sheaf_merge_options;

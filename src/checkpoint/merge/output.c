@@ -6,7 +6,6 @@
 
 #include "base/status.h"
 #include "base/output.h"
-#include "comm/process.h"
 #include "dialects/hf/hf.h"
 #include "dialects/open.h"
 #include "lora/names.h"
@@ -55,11 +54,7 @@ static sheaf_status *begin_sat(sheaf__merge_output *out, const sheaf__merge_plan
                                            .ndim = plan->specs[i].ndim };
         memcpy(l.entry[i].shape, plan->specs[i].shape, sizeof l.entry[i].shape);
     }
-    const sheaf_sat_write_options how = { .config = config,
-                                          .ways = o->tp,
-                                          .together = o->together };
-    if (o->together)
-        st = sheaf__process_agree(st);
+    const sheaf_sat_write_options how = { .config = config, .ways = o->tp };
     TRY(st, sheaf_sat_begin(&out->sat, o->dst, &l.source, &how));
     for (int64_t i = 0; st == NULL && i < sheaf_sat_count(out->sat); i++) /* it has exactly these */
         out->index[listing_find(&l.source, sheaf_sat_name(out->sat, i)) - l.entry] = i;
@@ -106,10 +101,8 @@ sheaf_status *sheaf__merge_output_begin(sheaf__merge_output *out, const sheaf__m
                                         const char *config, const sheaf_merge_options *o)
 {
     const sheaf_folder_options how = { .stem = "model",
-                                       .shard_bytes = 50000000000,
-                                       .together = o->together }; /* as transformers 5 */
-    sheaf_status *st =
-        o->together && !sheaf__process_first() ? NULL : sheaf__output_sweep(o->dst, o->events);
+                                       .shard_bytes = 50000000000 }; /* as transformers 5 */
+    sheaf_status *st = sheaf__output_sweep(o->dst, o->events);
     const sheaf_dialect *to = o->to != NULL ? sheaf__dialect_named(o->to) : NULL;
     if (st == NULL && to != NULL && (to->writes & SHEAF_WRITES_RANKS) != 0)
         return begin_sat(out, plan, config, o);

@@ -12,16 +12,13 @@ typedef struct sheaf__merge_crew {
     sheaf__merge_scratch *scratch; /* [threads] */
     sheaf__merge_rows rows;        /* of the tensor at hand */
     atomic_bool other_copy;
-    bool together;      /* processes share the tensors: */
-    int64_t begin, end; /* those of this one; all where they do not */
     const atomic_int *stop;
 } sheaf__merge_crew;
 
 sheaf_status *sheaf__merge_crew_init(sheaf__merge_crew *crew, const sheaf__merge_plan *plan,
                                      const sheaf_merge_options *options);
 void sheaf__merge_crew_release(sheaf__merge_crew *crew);
-/* sheaf__merge_stopped - SHEAF_E_STOPPED once the caller wants it; SHEAF_E_PEER when another
- * process that shares the work has failed. */
+/* sheaf__merge_stopped - SHEAF_E_STOPPED once the caller wants it. */
 sheaf_status *sheaf__merge_stopped(const sheaf__merge_crew *crew);
 
 /* sheaf__merge_norms - the factors of all DoRA steps of crew->rows.t: m / |V|, V as the step finds

@@ -7,11 +7,11 @@
 #include "base/clock.h"
 #include "base/print.h"
 #include "commands.h"
-#include "comm/process.h"
+#include "base/cores.h"
 #include "monitor/monitor.h"
 #include "monitor/number.h"
 #include "library/of_runs.h"
-#include "cli/lib/processes.h"
+#include "library/train_settings.h"
 #include "cli/lib/shared.h"
 #include "cli/lib/signals.h"
 
@@ -63,8 +63,8 @@ int cmd_convert(cli *cli, int argc, char **argv)
     sheaf_convert_options how = { .step = -1 };
     int dtype = -1;
     int64_t shard_mb = 0;
-    const char *base = NULL;
-    cli_processes processes = { 0 };
+    const char *base = NULL, *mpi = NULL; /* as --transport: under mpirun the first process works */
+    int ignored = 0;
     cli_option options[CLI_MAX_OPTIONS] = {
         { "to", CLI_TEXT | CLI_REQUIRED, &how.to, "form to write: hf, sat, peft or sheaf",
           "DIALECT" },
@@ -92,17 +92,16 @@ int cmd_convert(cli *cli, int argc, char **argv)
         { "shard-mb", CLI_COUNT, &shard_mb, "hf: megabytes of a shard at most (default 50000)",
           .min = 1 },
         { "threads", CLI_INT, &how.threads, "threads; 0 = every core at hand", .max = 4096 },
+        { "transport", CLI_CHOICE | CLI_HIDDEN, &ignored, "of other commands",
+          .choices = sheaf__transport_choices },
+        { "mpi", CLI_TEXT | CLI_HIDDEN, &mpi, "of other commands" },
         { 0 },
     };
     cli_paths paths;
     sheaf_monitor *monitor = NULL;
     sheaf_convert_report report;
     const char **also = NULL;
-    cli_processes_table(options, &processes);
     sheaf_status *st = cli_parse(cli, options, &paths, argc, argv);
-    TRY(st,
-        cli_processes_begin(&processes, cli,
-                            &(cli_processes_how){ .table = options, .argc = argc, .argv = argv }));
     TRY(st, sheaf_monitor_open(&monitor, &(sheaf_monitor_options){ .progress = cli->err }));
     TRY(st, cli_signals_stop(&how.stop));
     if (st == NULL && (also = calloc((size_t)paths.count, sizeof *also)) == NULL)
@@ -117,8 +116,7 @@ int cmd_convert(cli *cli, int argc, char **argv)
         how.dst = paths.word[paths.count - 1];
         how.dtype = dtype >= 0 ? &as : NULL;
         how.shard_bytes = shard_mb * 1000000;
-        how.together = sheaf__process_count() > 1;
-        how.threads = sheaf__process_threads(how.threads);
+        how.threads = sheaf__cores(how.threads);
         how.events = sheaf_monitor_events(monitor);
         st = cli_signals_explain(sheaf__convert_any(&report, &how, base));
     }
@@ -127,5 +125,5 @@ int cmd_convert(cli *cli, int argc, char **argv)
     if (st == NULL)
         print_report(cli, &how, &report, sheaf__seconds() - begin);
     free(also);
-    return cli_processes_report(&processes, cli, st);
+    return cli_report(cli, st);
 }

@@ -18,7 +18,7 @@
 #include "cli/lib/signals.h"
 #include "comm/doing.h"
 #include "comm/process.h"
-#include "dialects/common/joined.h"
+#include "formats/safetensors.h"
 #include "models/crew.h"
 #include "monitor/monitor.h"
 #include "train/evaluate.h"
@@ -38,9 +38,10 @@ typedef struct work {
     const char *save_logits;
     bool match, max_new_given;
     int64_t max_new;
-    sheaf_safetensors_writer *writer;
-    bool begun;             /* the file, by the first process */
-    char *partial;          /* where it writes */
+    sheaf_file file;        /* of the logits; all processes that write have it open */
+    int64_t at;             /* where in it they begin */
+    bool created, begun;    /* by this process; by all */
+    char *partial;          /* its path */
     const atomic_int *stop; /* NULL while it writes nothing: a signal may then end the process */
     int64_t seq;
     /* with --match: */
@@ -58,13 +59,63 @@ static sheaf_status *answer_all(void *self, sheaf__model *model)
 
 static sheaf_status *write_logits(void *self, int64_t row, int64_t position, const float *logits)
 {
-    const work *w = self;
+    work *w = self;
     if (atomic_load(w->stop) != 0)
         return sheaf_found(sheaf_fail(SHEAF_E_STOPPED, "eval"),
                            "a request to stop; nothing was left behind");
     const int64_t vocab = w->judge.opened.config.vocab;
-    return sheaf__safetensors_write(w->writer, 0, (row * w->seq + position) * vocab * 4, logits,
-                                    vocab * 4);
+    return sheaf__file_write_at(&w->file, logits, (size_t)vocab * 4,
+                                w->at + (row * w->seq + position) * vocab * 4);
+}
+
+static sheaf_status *create_logits(work *w)
+{
+    const sheaf_safetensors_spec spec = { .name = "logits",
+                                          .dtype = SHEAF_F32,
+                                          .ndim = 3,
+                                          .shape = { sheaf_data_rows(w->judge.rows), w->seq,
+                                                     w->judge.opened.config.vocab } };
+    char *header = NULL;
+    size_t size = 0;
+    int64_t bytes = 0;
+    sheaf_status *st = sheaf__safetensors_plan(&header, &size, &w->at, &spec, 1, NULL, 0);
+    TRY(st, sheaf__safetensors_bytes(&bytes, &spec));
+    TRY(st, sheaf__file_create(&w->file, w->partial));
+    w->created = st == NULL;
+    TRY(st, sheaf__file_reserve(&w->file, w->at + bytes));
+    TRY(st, sheaf__file_write_at(&w->file, header, size, 0));
+    free(header);
+    return st;
+}
+
+/* `st`: of all before, consumed. A file that has failed is gone. */
+static sheaf_status *close_logits(work *w, sheaf_status *st)
+{
+    if (w->file.path == NULL)
+        return st;
+    TRY(st, sheaf__file_sync(&w->file));
+    sheaf_status *closed = sheaf__file_close(&w->file);
+    if (st == NULL)
+        return closed;
+    sheaf_status_free(closed);
+    return st;
+}
+
+/* The end of what lies under another name: of a success nothing does. */
+static sheaf_status *drop_logits(work *w, sheaf_status *st)
+{
+    st = close_logits(w, st);
+    if (st != NULL && w->created)
+        unlink(w->partial);
+    cli_signals_unfinished(NULL);
+    return st;
+}
+
+static sheaf_status *open_logits(work *w)
+{
+    sheaf_status *st = sheaf__file_open_write(&w->file, w->partial);
+    return st == NULL ? NULL
+                      : sheaf_try_this(st, "an output on a file system that all hosts share");
 }
 
 /* Under another name until all are there. The first rank of every group writes; of processes each
@@ -73,11 +124,6 @@ static sheaf_status *begin_logits(void *self, sheaf__model *model)
 {
     work *w = self;
     const bool first = sheaf__is_first(model->context);
-    const sheaf_safetensors_spec spec = { .name = "logits",
-                                          .dtype = SHEAF_F32,
-                                          .ndim = 3,
-                                          .shape = { sheaf_data_rows(w->judge.rows), w->seq,
-                                                     w->judge.opened.config.vocab } };
     sheaf_status *st = NULL;
     if (!sheaf__crew_keeps(model->context))
         return NULL;
@@ -86,13 +132,18 @@ static sheaf_status *begin_logits(void *self, sheaf__model *model)
     if (st == NULL && w->stop == NULL)
         st = cli_signals_stop(&w->stop);
     w->asking.stop_now = w->stop;
-    st = sheaf__process_agree(st);
-    if (st == NULL && first)
+    if (st == NULL && first) {
         cli_signals_unfinished(w->partial);
-    TRY(st, sheaf__joined_begin(&w->writer, w->partial, sheaf__is_first_of_group(model->context),
-                                &spec, 1, NULL, 0));
+        st = create_logits(w);
+    }
+    st = sheaf__process_agree(st);
+    TRY(st, sheaf__process_share(&w->partial));
+    TRY(st, sheaf__process_broadcast(&w->at, sizeof w->at));
+    if (st == NULL && !first && sheaf__is_first_of_group(model->context))
+        st = open_logits(w);
+    st = sheaf__process_agree(st);
     w->begun = st == NULL;
-    return st;
+    return w->begun ? NULL : drop_logits(w, st);
 }
 
 static sheaf_status *check_logits(const work *w)
@@ -111,16 +162,13 @@ static sheaf_status *finish_logits(work *w, sheaf_status *st)
     if (!w->begun)
         return st;
     sheaf__doing_phase(sheaf__process_doing(), "finishing");
-    st = sheaf__joined_finish(st, w->writer, 1);
-    w->writer = NULL;
+    st = sheaf__process_agree(close_logits(w, st));
     if (st == NULL && sheaf__process_first()) {
         st = check_logits(w); /* nothing is replaced, whatever came there meanwhile */
         TRY(st, sheaf__rename_new(w->partial, w->save_logits));
-        if (st != NULL)
-            unlink(w->partial);
     }
-    cli_signals_unfinished(NULL);
-    return sheaf__process_agree(st);
+    st = sheaf__process_agree(st);
+    return drop_logits(w, st);
 }
 
 /* ---- answers ---- */
@@ -363,7 +411,6 @@ static sheaf_status *run(const cli *cli, work *w)
     if (st == NULL)
         print_result(cli, w, &m);
     release_matches(&m);
-    sheaf__safetensors_abandon(w->writer);
     cli_signals_unfinished(NULL);
     free(w->partial);
     for (int64_t i = 0; i < w->prompts.count && w->out != NULL; i++)

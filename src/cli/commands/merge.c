@@ -9,10 +9,10 @@
 #include "base/file.h"
 #include "base/print.h"
 #include "commands.h"
-#include "comm/process.h"
+#include "base/cores.h"
 #include "monitor/monitor.h"
 #include "library/of_runs.h"
-#include "cli/lib/processes.h"
+#include "library/train_settings.h"
 #include "cli/lib/shared.h"
 #include "cli/lib/signals.h"
 
@@ -202,8 +202,9 @@ int cmd_merge(cli *cli, int argc, char **argv)
 {
     sheaf_merge_options how = { 0 };
     words w = { .dtype = -1, .cpu = SHEAF_PEFT_CPU_THIS, .to = -1 };
+    const char *mpi = NULL; /* as --transport: under mpirun the first process works */
+    int ignored = 0;
     double weights[SHEAF_MERGE_ADAPTERS];
-    cli_processes processes = { 0 };
     cli_option options[CLI_MAX_OPTIONS] = {
         { "as-peft", CLI_FLAG, &w.as_peft,
           "the bits of PEFT's merge_and_unload(); tied tables all the same each by name (docs/merge.md)" },
@@ -229,25 +230,23 @@ int cmd_merge(cli *cli, int argc, char **argv)
         { "config", CLI_PATH, &how.config, "the base's config.json, where its folder has none",
           "FILE" },
         { "threads", CLI_INT, &how.threads, "threads; 0 = every core at hand", .max = 4096 },
+        { "transport", CLI_CHOICE | CLI_HIDDEN, &ignored, "of other commands",
+          .choices = sheaf__transport_choices },
+        { "mpi", CLI_TEXT | CLI_HIDDEN, &mpi, "of other commands" },
         { 0 },
     };
     cli_paths paths;
     sheaf_monitor *monitor = NULL;
     sheaf__merged merged = { 0 };
     sheaf_dtype as;
-    cli_processes_table(options, &processes);
     sheaf_status *st = cli_parse(cli, options, &paths, argc, argv);
     TRY(st, settle(&how, &w, &paths, weights));
-    TRY(st,
-        cli_processes_begin(&processes, cli,
-                            &(cli_processes_how){ .table = options, .argc = argc, .argv = argv }));
     TRY(st, sheaf_monitor_open(&monitor, &(sheaf_monitor_options){ .progress = cli->err }));
     TRY(st, cli_signals_stop(&how.stop));
     if (st == NULL) {
         as = (sheaf_dtype)w.dtype;
         how.dtype = w.dtype >= 0 ? &as : NULL;
-        how.together = sheaf__process_count() > 1;
-        how.threads = sheaf__process_threads(how.threads);
+        how.threads = sheaf__cores(how.threads);
         how.events = sheaf_monitor_events(monitor);
         st = cli_signals_explain(sheaf__merge_any(&merged, &how, w.adapter_only));
     }
@@ -271,5 +270,5 @@ int cmd_merge(cli *cli, int argc, char **argv)
     } else if (st == NULL) {
         (cli->json ? print_json : print_report)(cli->out, &merged.report, how.dst);
     }
-    return cli_processes_report(&processes, cli, st);
+    return cli_report(cli, st);
 }

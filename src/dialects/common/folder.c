@@ -10,8 +10,6 @@
 #include "base/array.h"
 #include "base/status.h"
 #include "base/text.h"
-#include "comm/process.h"
-#include "dialects/common/joined.h"
 
 enum { DEFAULT_CHUNK = 16 << 20, COPY_CHUNK = 1 << 20 };
 
@@ -28,8 +26,6 @@ struct sheaf_folder {
     int64_t count;
     place *place; /* as declared */
     int nshards;
-    bool together;
-    char *dir; /* where `output` is another process's; else NULL */
     sheaf_safetensors_writer **writer;
 };
 
@@ -42,7 +38,6 @@ static void folder_free(sheaf_folder *f)
     free(f->place);
     free(f->writer);
     free(f->stem);
-    free(f->dir);
     free(f);
 }
 
@@ -128,12 +123,7 @@ static sheaf_status *begin_shard(sheaf_folder *f, int shard, const sheaf_safeten
         }
     sheaf_status *st = shard_name(&name, f, shard);
     TRY(st, sheaf__path_join(&path, sheaf__folder_dir(f), name));
-    if (f->together)
-        st = sheaf__process_agree(st);
-    if (st == NULL && f->together)
-        st = sheaf__joined_begin(&f->writer[shard], path, true, some, n, pairs, npairs);
-    else if (st == NULL)
-        st = sheaf__safetensors_begin(&f->writer[shard], path, some, n, pairs, npairs);
+    TRY(st, sheaf__safetensors_begin(&f->writer[shard], path, some, n, pairs, npairs));
     free(name);
     free(path);
     return st;
@@ -180,21 +170,6 @@ static sheaf_status *write_index(sheaf_folder *f)
     return st;
 }
 
-/* The first has begun, with status `st`: the others learn where. */
-static sheaf_status *tell_dir(sheaf_status *st, sheaf_folder *f)
-{
-    char *dir = NULL;
-    if (st == NULL && f->output != NULL && (dir = strdup(sheaf__output_dir(f->output))) == NULL)
-        st = sheaf__no_memory(memory_for);
-    st = sheaf__process_agree(st);
-    TRY(st, sheaf__process_share(&dir));
-    if (f != NULL && f->output == NULL)
-        f->dir = dir;
-    else
-        free(dir);
-    return st;
-}
-
 sheaf_status *sheaf__folder_begin(sheaf_folder **out, const char *dst,
                                   const sheaf_safetensors_spec *specs, int64_t count,
                                   const sheaf_folder_options *options)
@@ -210,21 +185,14 @@ sheaf_status *sheaf__folder_begin(sheaf_folder **out, const char *dst,
                                                  : make_places(f, specs, options->shard_bytes);
     }
     if (st == NULL) {
-        f->together = options->together;
         f->writer = calloc((size_t)f->nshards, sizeof *f->writer);
         st = f->writer == NULL ? sheaf__no_memory(memory_for)
-             : f->together && !sheaf__process_first()
-                 ? NULL
-                 : sheaf__output_begin(&f->output, dst, options->replace);
+                               : sheaf__output_begin(&f->output, dst, options->replace);
     }
-    if (options->together)
-        st = tell_dir(st, f);
     for (int s = 0; st == NULL && s < f->nshards; s++)
         st = begin_shard(f, s, specs, some, options->base_print);
-    if (st == NULL && f->nshards > 1 && f->output != NULL)
+    if (st == NULL && f->nshards > 1)
         st = write_index(f);
-    if (options->together)
-        st = sheaf__process_agree(st);
     free(some);
     if (st == NULL)
         *out = f;
@@ -248,7 +216,7 @@ sheaf_status *sheaf__folder_write(sheaf_folder *f, int64_t index, int64_t row0, 
 
 sheaf_status *sheaf__folder_text(sheaf_folder *f, const char *name, const char *text)
 {
-    return f->output == NULL ? NULL : sheaf__output_write(f->output, name, text, strlen(text));
+    return sheaf__output_write(f->output, name, text, strlen(text));
 }
 
 /* Nobody may read or write the copy who may not the original. Where a file system has no modes it
@@ -279,8 +247,6 @@ sheaf_status *sheaf__folder_copy(sheaf_folder *f, const char *from, const char *
     int fd = -1;
     int64_t size = 0;
     sheaf_file to = { .fd = -1 };
-    if (f->output == NULL)
-        return NULL;
     sheaf_status *st = sheaf__path_join(&path, from, name);
     if (st != NULL || sheaf__path_kind(path) == SHEAF_PATH_NONE) {
         free(path);
@@ -309,8 +275,6 @@ sheaf_status *sheaf__folder_write_all(sheaf_folder *f, sheaf_folder_rows rows, v
     sheaf_status *st = NULL;
     void *buffer = NULL;
     size_t capacity = 0;
-    const int64_t parts = f->together ? sheaf__process_count() : 1;
-    int64_t turn = f->together ? parts - sheaf__process_number() : 1; /* pieces go around */
     if (chunk == 0)
         chunk = DEFAULT_CHUNK;
     for (int64_t i = 0; i < f->count && st == NULL; i++) {
@@ -325,8 +289,6 @@ sheaf_status *sheaf__folder_write_all(sheaf_folder *f, sheaf_folder_rows rows, v
         }
         for (int64_t r = 0; r < p->height && st == NULL; r += some) {
             const int64_t n = p->height - r < some ? p->height - r : some;
-            if (turn++ % parts != 0)
-                continue;
             st = rows(context, i, r, n, buffer);
             TRY(st, sheaf__folder_write(f, i, r, n, 0, p->width, buffer));
         }
@@ -339,15 +301,7 @@ sheaf_status *sheaf__folder_write_all(sheaf_folder *f, sheaf_folder_rows rows, v
 
 const char *sheaf__folder_dir(const sheaf_folder *f)
 {
-    return f->output == NULL ? f->dir : sheaf__output_dir(f->output);
-}
-
-static int64_t tensors_in(const sheaf_folder *f, int shard)
-{
-    int64_t n = 0;
-    for (int64_t i = 0; i < f->count; i++)
-        n += f->place[i].shard == shard;
-    return n;
+    return sheaf__output_dir(f->output);
 }
 
 sheaf_status *sheaf__folder_sync(sheaf_folder *f)
@@ -355,8 +309,7 @@ sheaf_status *sheaf__folder_sync(sheaf_folder *f)
     sheaf_status *st = NULL;
     for (int s = 0; s < f->nshards && st == NULL; s++) {
         if (f->writer[s] != NULL)
-            st = f->together ? sheaf__joined_finish(NULL, f->writer[s], tensors_in(f, s))
-                             : sheaf__safetensors_finish(f->writer[s]);
+            st = sheaf__safetensors_finish(f->writer[s]);
         f->writer[s] = NULL;
     }
     return st;
@@ -369,10 +322,7 @@ sheaf_status *sheaf__folder_commit(sheaf_folder *f)
         sheaf__folder_abandon(f);
         return st;
     }
-    if (f->output != NULL)
-        st = sheaf__output_commit(f->output);
-    if (f->together)
-        st = sheaf__process_agree(st);
+    st = sheaf__output_commit(f->output);
     folder_free(f);
     return st;
 }

@@ -16,10 +16,8 @@ typedef struct sheaf_folder sheaf_folder;
 typedef struct sheaf_folder_options {
     /* "model": model.safetensors, or model-00001-of-00002.safetensors and an index */
     const char *stem;
-    int64_t shard_bytes; /* 0: never divide */
-    bool replace;        /* see sheaf__output_begin() */
-    bool together;       /* the processes of the program write it (joined.h): begin, sync and commit
-                            are collective, and the small files are the first one's */
+    int64_t shard_bytes;    /* 0: never divide */
+    bool replace;           /* see sheaf__output_begin() */
     const char *base_print; /* the value of SHEAF__BASE_PRINT; NULL: no such key */
 } sheaf_folder_options;
 
@@ -52,8 +50,7 @@ void sheaf__folder_abandon(sheaf_folder *folder); /* accepts NULL */
 typedef sheaf_status *(*sheaf_folder_rows)(void *context, int64_t index, int64_t row0, int64_t rows,
                                            void *dst);
 /* sheaf__folder_write_all - asks `rows` for all tensors in turn, at most `chunk` bytes at a time
- * (0: 16 MB; but at least one row), and writes what it gives. Processes that write together take
- * turns. */
+ * (0: 16 MB; but at least one row), and writes what it gives. */
 sheaf_status *sheaf__folder_write_all(sheaf_folder *folder, sheaf_folder_rows rows, void *context,
                                       size_t chunk);
 

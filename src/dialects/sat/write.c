@@ -10,8 +10,6 @@
 #include "base/status.h"
 #include "base/output.h"
 #include "base/text.h"
-#include "comm/process.h"
-#include "dialects/common/joined.h"
 #include "dialects/common/model_folder.h"
 #include "formats/torch.h"
 #include "schema/family.h"
@@ -34,10 +32,8 @@ struct sheaf_sat_writer {
     sheaf_schema *schema;
     int64_t count, lora_rank;
     item *item; /* in the order of SAT's files */
-    bool together;
-    sheaf_output *output; /* of the first process */
-    char *dir;            /* where `output` is another process's; else NULL */
-    char *config;         /* as it will be written */
+    sheaf_output *output;
+    char *config; /* as it will be written */
     int64_t step;
     int ways;
     sheaf_torch_writer **part;
@@ -359,12 +355,7 @@ static sheaf_status *begin_part(sheaf_sat_writer *w, int rank, const char *dir)
     TRY(st, describe_part(w, doc));
     snprintf(name, sizeof name, "mp_rank_%02d_model_states.pt", rank);
     TRY(st, sheaf__path_join(&path, dir, name));
-    if (w->together)
-        st = sheaf__process_agree(st);
-    if (st == NULL && w->together)
-        st = sheaf__joined_torch_begin(&w->part[rank], path, doc);
-    else if (st == NULL)
-        st = sheaf__torch_begin(&w->part[rank], path, doc);
+    TRY(st, sheaf__torch_begin(&w->part[rank], path, doc));
     sheaf__pickle_free(doc);
     free(path);
     return st;
@@ -473,47 +464,14 @@ static sheaf_status *step_folder(char **dir, const sheaf_sat_writer *w)
     return sheaf__path_join(dir, sheaf_sat_dir(w), name);
 }
 
-static bool is_first(const sheaf_sat_writer *w)
-{
-    return !w->together || sheaf__process_first();
-}
-
-/* What every process has come to. */
-static sheaf_status *all_of(const sheaf_sat_writer *w, sheaf_status *st)
-{
-    return w->together ? sheaf__process_agree(st) : st;
-}
-
-/* The folder and that of the step, which the others are told of. */
-static sheaf_status *begin_output(sheaf_sat_writer *w, const char *dst, bool replace)
-{
-    char *dir = NULL, *told = NULL;
-    sheaf_status *st = is_first(w) ? sheaf__output_begin(&w->output, dst, replace) : NULL;
-    if (st == NULL && is_first(w))
-        st = step_folder(&dir, w);
-    if (st == NULL && is_first(w))
-        st = sheaf__make_dir(dir);
-    free(dir);
-    if (!w->together)
-        return st;
-    if (st == NULL && is_first(w) && (told = strdup(sheaf__output_dir(w->output))) == NULL)
-        st = sheaf__no_memory(memory_for);
-    st = sheaf__process_agree(st);
-    TRY(st, sheaf__process_share(&told));
-    if (is_first(w))
-        free(told);
-    else
-        w->dir = told;
-    return st;
-}
-
 static sheaf_status *begin_parts(sheaf_sat_writer *w, const char *dst, bool replace)
 {
     char *dir = NULL;
     w->part = calloc((size_t)w->ways, sizeof *w->part);
-    sheaf_status *st = all_of(w, w->part == NULL ? sheaf__no_memory(memory_for) : NULL);
-    TRY(st, begin_output(w, dst, replace));
+    sheaf_status *st = w->part == NULL ? sheaf__no_memory(memory_for) : NULL;
+    TRY(st, sheaf__output_begin(&w->output, dst, replace));
     TRY(st, step_folder(&dir, w));
+    TRY(st, sheaf__make_dir(dir));
     for (int rank = 0; st == NULL && rank < w->ways; rank++)
         st = begin_part(w, rank, dir);
     free(dir);
@@ -565,10 +523,8 @@ sheaf_status *sheaf_sat_begin(sheaf_sat_writer **out, const char *dst, sheaf_sou
     w->ways = how->ways != 0 ? how->ways : 1;
     w->step = how->step > 0 ? how->step : 1;
     w->lora_rank = how->lora_rank;
-    w->together = how->together;
     sheaf_status *st = check_config(w, dst, how->config);
     TRY(st, match(w, source));
-    st = all_of(w, st);
     TRY(st, begin_parts(w, dst, how->replace));
     if (st == NULL)
         *out = w;
@@ -586,14 +542,13 @@ static void release(sheaf_sat_writer *w)
         free(w->item[i].name);
     free(w->item);
     free(w->config);
-    free(w->dir);
     sheaf_schema_free(w->schema);
     free(w);
 }
 
 const char *sheaf_sat_dir(const sheaf_sat_writer *w)
 {
-    return w->output == NULL ? w->dir : sheaf__output_dir(w->output);
+    return sheaf__output_dir(w->output);
 }
 
 sheaf_status *sheaf_sat_finish(sheaf_sat_writer *w)
@@ -603,16 +558,11 @@ sheaf_status *sheaf_sat_finish(sheaf_sat_writer *w)
     for (int rank = 0; st == NULL && rank < w->ways; rank++) {
         sheaf_torch_writer *part = w->part[rank];
         w->part[rank] = NULL;
-        st = w->together ? sheaf__joined_torch_finish(NULL, part, w->count)
-                         : sheaf__torch_finish(part);
+        st = sheaf__torch_finish(part);
     }
-    if (st == NULL && is_first(w))
-        st = step_folder(&dir, w);
-    if (st == NULL && is_first(w))
-        st = sheaf__dir_sync(dir);
-    if (st == NULL && is_first(w))
-        st = write_small(w);
-    st = all_of(w, st);
+    TRY(st, step_folder(&dir, w));
+    TRY(st, sheaf__dir_sync(dir));
+    TRY(st, write_small(w));
     free(dir);
     w->finished = st == NULL;
     return st;
@@ -626,10 +576,8 @@ sheaf_status *sheaf_sat_commit(sheaf_sat_writer *w)
         return st;
     }
     sheaf_output *output = w->output;
-    const bool together = w->together;
     release(w);
-    st = output == NULL ? NULL : sheaf__output_commit(output);
-    return together ? sheaf__process_agree(st) : st;
+    return sheaf__output_commit(output);
 }
 
 void sheaf_sat_abandon(sheaf_sat_writer *w)

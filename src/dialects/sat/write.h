@@ -20,9 +20,6 @@ typedef struct sheaf_sat_write_options {
                       becomes true, and the class one that has LoRA */
     int64_t step;  /* names the folder; less than 1: 1, as SAT's own merge does */
     bool replace;  /* see sheaf__output_begin() */
-    bool together; /* the processes of the program write it (joined.h): begin, finish and commit are
-                      collective, and the small files are the first one's. Not for
-                      sheaf_sat_write() */
     const sheaf_events *events; /* sheaf_sat_write() only */
 } sheaf_sat_write_options;
 
