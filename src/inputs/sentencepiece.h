@@ -3,10 +3,9 @@
  *
  * Text is always plain text: "<s>", "</s>", "<EOI>" in it become ordinary pieces, never ids of
  * control or user-defined pieces. Each piece of text begins with the model's dummy prefix.
- * The library behind it is C++; nothing of it, exceptions included, passes this header. After
- * opening nothing changes any more. A model that normalises text (nmt_nfkc, sentencepiece's
- * default, and the like) does so by the library itself. All functions may be called from many
- * threads. */
+ * After opening nothing changes any more. A model that normalises text (nmt_nfkc, sentencepiece's
+ * default, and the like) does so by its own table. All functions may be called from many threads.
+ * The tokenizer.model of a model of text is read as transformers reads it (tokenizer/spm.h). */
 #ifndef SHEAF_INPUTS_SENTENCEPIECE_H
 #define SHEAF_INPUTS_SENTENCEPIECE_H
 
@@ -22,10 +21,9 @@ enum {
     SHEAF__TEXT_MAX = 1 << 20
 }; /* bytes of one text; the ids of the longest context take less */
 
-/* sheaf__sentencepiece_there - has this build the library? Without it no model opens. */
-bool sheaf__sentencepiece_there(void);
 /* sheaf__sentencepiece_open - errors: SHEAF_E_IO; SHEAF_E_FORMAT for what is no sound model, with
- * the byte; SHEAF_E_UNSUPPORTED for a model that has user-defined pieces; SHEAF_E_MEMORY. *out
+ * the byte; SHEAF_E_UNSUPPORTED for a model that has user-defined or unused
+ * pieces; SHEAF_E_MEMORY. *out
  * untouched on failure. */
 sheaf_status *sheaf__sentencepiece_open(sheaf__sentencepiece **out, const char *path);
 void sheaf__sentencepiece_close(sheaf__sentencepiece *model);

@@ -10,7 +10,6 @@
 #include "checkpoint/tools/verify_adapter.h"
 #include "dialects/open.h"
 #include "infer/wording.h"
-#include "inputs/sentencepiece.h"
 #include "library/adapter_base.h"
 #include "library/generation_config.h"
 
@@ -111,7 +110,7 @@ static sheaf_status *check_tokenizer(sheaf_catalog *c, const sheaf_config *confi
     if (bad == NULL || sheaf_status_code(bad) == SHEAF_E_MEMORY)
         return bad;
     sheaf_status *st = is_other_kind(&other, folder, bad);
-    if (st == NULL && other && sheaf__sentencepiece_there()) {
+    if (st == NULL && other) {
         sheaf_status *without = open_wording(config, folder, false);
         other = without == NULL;
         if (without != NULL && sheaf_status_code(without) == SHEAF_E_MEMORY)

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# A build of plain C, without images and sentencepiece: checkpoints are inspected, planned for,
+# A build of plain C, without images: checkpoints are inspected, planned for,
 # converted and merged; what needs the parts that were left out says which.
 . "$(dirname "$0")/lib.sh"
 

@@ -17,8 +17,7 @@ enum { LONGEST_CLUSTER = 5 };
 
 typedef struct charsmap {
     unsigned char *bytes; /* owned */
-    const unsigned char *units;
-    const char *texts;
+    sheaf__charsmap table;
 } charsmap;
 
 static void close_charsmap(void *state)
@@ -69,41 +68,15 @@ static sheaf_status *open_charsmap(void **state, sheaf_json_reader *r, sheaf__op
         return NULL;
     }
     sheaf_status *st = from_base64(&map->bytes, &size, text);
-    TRY(st, sheaf_in(sheaf__sentencepiece_table(map->bytes, size), "precompiled_charsmap"));
-    if (st != NULL)
-        return st;
-    const unsigned char *b = map->bytes;
-    map->units = b + 4;
-    map->texts = (const char *)b + 4 +
-                 ((size_t)b[0] | (size_t)b[1] << 8 | (size_t)b[2] << 16 | (size_t)b[3] << 24);
-    return NULL;
-}
-
-static uint32_t unit(const charsmap *map, uint32_t i)
-{
-    const unsigned char *p = map->units + 4 * (size_t)i;
-    return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
-}
-
-static uint32_t next_base(uint32_t at, uint32_t u)
-{
-    return at ^ (u >> 10 << ((u & 1u << 9) >> 6));
+    TRY(st, sheaf_in(sheaf__charsmap_open(&map->table, map->bytes, size), "precompiled_charsmap"));
+    return st;
 }
 
 /* What stands for the shortest key that `text` begins with; NULL: none. */
 static const char *look_up(const charsmap *map, const char *text, size_t size)
 {
-    uint32_t at = next_base(0, unit(map, 0));
-    for (size_t i = 0; i < size && text[i] != '\0'; i++) {
-        const unsigned char c = (unsigned char)text[i];
-        const uint32_t u = unit(map, at ^ c);
-        if ((u & 0x800000ff) != c)
-            return NULL;
-        at = next_base(at ^ c, u);
-        if (u >> 8 & 1)
-            return map->texts + (unit(map, at) & 0x7fffffff);
-    }
-    return NULL;
+    size_t used;
+    return sheaf__charsmap_find(&used, &map->table, text, size, false);
 }
 
 /* Writes `text` for the characters up to `end`: the first for the first and so on; what is too many

@@ -1,0 +1,475 @@
+/* sentencepiece.c - see sentencepiece.h. The ids are those of libsentencepiece: its normalizer, its
+ * BPE (of all pairs whose join is a piece, the one of best score is joined first, the leftmost of
+ * equals; Sennrich et al. 2016) and its Unigram (Kudo 2018), whose scores are summed in float. */
+#include "inputs/sentencepiece.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/status.h"
+#include "base/text.h"
+#include "inputs/tokenizer/charsmap_table.h"
+#include "inputs/tokenizer/spm_file.h"
+#include "inputs/tokenizer/unicode.h"
+#include "inputs/tokenizer/vocab.h"
+
+enum { MOST_FILE = 64 << 20, BAR = 3 };
+
+static const char bar[] = "\xe2\x96\x81"; /* U+2581 stands for a blank */
+static const char replacement[] = "\xef\xbf\xbd";
+
+struct sheaf__sentencepiece {
+    char *bytes; /* of the file */
+    sheaf__spm file;
+    sheaf__charsmap table; /* .units NULL: none */
+    sheaf__vocab vocab;    /* of what a text may have: normal pieces */
+    size_t longest;        /* of them, in bytes */
+    int32_t unknown, byte[256];
+    float unknown_score;
+};
+
+void sheaf__sentencepiece_close(sheaf__sentencepiece *model)
+{
+    if (model == NULL)
+        return;
+    sheaf__vocab_release(&model->vocab);
+    sheaf__spm_release(&model->file);
+    free(model->bytes);
+    free(model);
+}
+
+/* ---- opening ---- */
+
+static sheaf_status *take_piece(sheaf__sentencepiece *m, int32_t id)
+{
+    const sheaf__spm_piece *p = &m->file.piece[id];
+    const char *text = (const char *)p->text.at;
+    switch (p->type) {
+    case SHEAF__SPM_USER_DEFINED:
+    case SHEAF__SPM_UNUSED:
+        return sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "piece %d: a user-defined piece", id),
+                              "none, nor an unused one, as in Llama's and Vicuna's "
+                              "tokenizer.model: it would be found inside any text");
+    case SHEAF__SPM_UNKNOWN: m->unknown = id; return NULL;
+    case SHEAF__SPM_CONTROL: return NULL;
+    case SHEAF__SPM_BYTE:
+        if (p->text.size == 6)
+            m->byte[strtoul(text + 1, NULL, 16) & 0xff] = id;
+        return NULL;
+    case SHEAF__SPM_NORMAL: break;
+    }
+    m->longest = p->text.size > m->longest ? p->text.size : m->longest;
+    m->unknown_score = p->score < m->unknown_score ? p->score : m->unknown_score;
+    return sheaf__vocab_add(&m->vocab, text, p->text.size, (uint64_t)id);
+}
+
+static sheaf_status *take_file(sheaf__sentencepiece *m, size_t size)
+{
+    sheaf_status *st = sheaf__spm_read(&m->file, m->bytes, size);
+    m->unknown = -1;
+    m->unknown_score = HUGE_VALF;
+    memset(m->byte, 0xff, sizeof m->byte);
+    for (int64_t i = 0; st == NULL && i < m->file.count; i++)
+        st = take_piece(m, (int32_t)i);
+    m->unknown_score -= 10;
+    const sheaf__spm_bytes table = m->file.charsmap;
+    if (st == NULL && table.at != NULL)
+        st = sheaf__charsmap_open(&m->table, table.at, table.size);
+    if (st == NULL && m->file.charsmap_back.at != NULL)
+        st = sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "denormalizer_spec"), "no table");
+    if (st == NULL && m->unknown < 0)
+        st = sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "pieces"), "an unknown piece");
+    for (int i = 0; st == NULL && m->file.byte_fallback && i < 256; i++)
+        if (m->byte[i] < 0)
+            st = sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "pieces"), "<0x%02X>, for byte_fallback",
+                                (unsigned)i);
+    return st;
+}
+
+sheaf_status *sheaf__sentencepiece_open(sheaf__sentencepiece **out, const char *path)
+{
+    size_t size;
+    sheaf__sentencepiece *m = calloc(1, sizeof *m);
+    if (m == NULL)
+        return sheaf__no_memory("sentencepiece model");
+    sheaf_status *st = sheaf__file_read_all(&m->bytes, &size, path, MOST_FILE);
+    if (st == NULL)
+        st = sheaf_in(take_file(m, size), "%s: sentencepiece model", path);
+    if (st == NULL) {
+        *out = m;
+        return NULL;
+    }
+    sheaf__sentencepiece_close(m);
+    if (sheaf_status_code(st) == SHEAF_E_FORMAT)
+        sheaf_try_this(st, "the model's sentencepiece file, tokenizer.model; tokenizer.json holds "
+                           "something else");
+    return st;
+}
+
+/* ---- what it is ---- */
+
+int64_t sheaf__sentencepiece_pieces(const sheaf__sentencepiece *model)
+{
+    return model->file.count;
+}
+
+static int32_t named(const sheaf__sentencepiece *model, const sheaf__spm_bytes *name,
+                     const char *usual, int type)
+{
+    for (int64_t i = 0; i < model->file.count; i++) {
+        const sheaf__spm_piece *p = &model->file.piece[i];
+        if ((int)p->type == type &&
+            (name->at == NULL
+                 ? sheaf__spm_is(&p->text, usual)
+                 : p->text.size == name->size && memcmp(p->text.at, name->at, name->size) == 0))
+            return (int32_t)i;
+    }
+    return -1;
+}
+
+int32_t sheaf__sentencepiece_bos(const sheaf__sentencepiece *model)
+{
+    return named(model, &model->file.bos_piece, "<s>", SHEAF__SPM_CONTROL);
+}
+
+int32_t sheaf__sentencepiece_eos(const sheaf__sentencepiece *model)
+{
+    return named(model, &model->file.eos_piece, "</s>", SHEAF__SPM_CONTROL);
+}
+
+int32_t sheaf__sentencepiece_unk(const sheaf__sentencepiece *model)
+{
+    return named(model, &model->file.unk_piece, "<unk>", SHEAF__SPM_UNKNOWN);
+}
+
+int32_t sheaf__sentencepiece_pad(const sheaf__sentencepiece *model)
+{
+    return named(model, &model->file.pad_piece, "<pad>", SHEAF__SPM_CONTROL);
+}
+
+/* ---- normalising ---- */
+
+/* What the beginning of `text` becomes: the value of the longest key, else its first character. */
+static const char *next_part(size_t *size, size_t *used, const sheaf__sentencepiece *m,
+                             const char *text, size_t left)
+{
+    const char *value =
+        m->table.units == NULL ? NULL : sheaf__charsmap_find(used, &m->table, text, left, true);
+    if (value == NULL)
+        sheaf__unicode_take(text, left, used);
+    *size = value == NULL ? *used : strlen(value);
+    return value == NULL ? text : value;
+}
+
+static void normalize(sheaf_text *to, const sheaf__sentencepiece *m, const char *text, size_t size)
+{
+    const sheaf__spm *f = &m->file;
+    const char *blank = f->escape ? bar : " ";
+    size_t at = 0, n, used = 0;
+    for (; f->remove_extra && at < size; at += used) {
+        const char *part = next_part(&n, &used, m, text + at, size - at);
+        if (n != 1 || part[0] != ' ')
+            break;
+    }
+    if (at == size)
+        return;
+    if (f->prefix && !f->suffix)
+        sheaf__text_add(to, "%s", blank);
+    for (bool after_blank = f->remove_extra; at < size; at += used) {
+        const char *part = next_part(&n, &used, m, text + at, size - at);
+        for (; after_blank && n > 0 && *part == ' '; n--)
+            part++;
+        for (size_t i = 0; i < n; i++)
+            if (part[i] == ' ')
+                sheaf__text_add(to, "%s", blank);
+            else
+                sheaf__text_bytes(to, part + i, 1);
+        after_blank = f->remove_extra && (n > 0 ? part[n - 1] == ' ' : after_blank);
+    }
+    n = strlen(blank);
+    while (f->remove_extra && to->size >= n && memcmp(to->at + to->size - n, blank, n) == 0)
+        to->size -= n;
+    if (f->prefix && f->suffix)
+        sheaf__text_add(to, "%s", blank);
+}
+
+/* ---- BPE ---- */
+
+typedef struct symbol {
+    uint32_t begin, end; /* of its bytes; end 0: it is part of another now */
+    int32_t prev, next;  /* -1: none */
+} symbol;
+
+typedef struct pair {
+    float score;
+    int32_t left;
+    uint32_t end; /* of the right symbol, when it was found */
+} pair;
+
+typedef struct joining {
+    const sheaf__sentencepiece *m;
+    const char *text;
+    symbol *symbol;
+    pair *heap; /* room for three a symbol: each join adds two at most */
+    int64_t pairs;
+} joining;
+
+static bool before(pair a, pair b)
+{
+    return a.score != b.score ? a.score > b.score : a.left < b.left;
+}
+
+static void push(joining *j, int32_t left)
+{
+    if (left < 0 || j->symbol[left].next < 0)
+        return;
+    const symbol *s = &j->symbol[left];
+    const uint32_t end = j->symbol[s->next].end;
+    const int32_t id = sheaf__vocab_find(&j->m->vocab, j->text + s->begin, end - s->begin);
+    if (id < 0)
+        return;
+    const pair p = { j->m->file.piece[id].score, left, end };
+    int64_t i = j->pairs++;
+    for (int64_t up; i > 0 && before(p, j->heap[up = (i - 1) / 2]); i = up)
+        j->heap[i] = j->heap[up];
+    j->heap[i] = p;
+}
+
+static pair pop(joining *j)
+{
+    const pair top = j->heap[0], last = j->heap[--j->pairs];
+    int64_t i = 0;
+    for (int64_t down; (down = 2 * i + 1) < j->pairs; i = down) {
+        down += down + 1 < j->pairs && before(j->heap[down + 1], j->heap[down]);
+        if (!before(j->heap[down], last))
+            break;
+        j->heap[i] = j->heap[down];
+    }
+    j->heap[i] = last;
+    return top;
+}
+
+static void join(joining *j)
+{
+    while (j->pairs > 0) {
+        const pair p = pop(j);
+        symbol *left = &j->symbol[p.left];
+        if (left->end == 0 || left->next < 0 || j->symbol[left->next].end != p.end)
+            continue; /* the pair is gone */
+        symbol *right = &j->symbol[left->next];
+        left->end = right->end;
+        left->next = right->next;
+        right->end = 0;
+        if (left->next >= 0)
+            j->symbol[left->next].prev = p.left;
+        push(j, left->prev);
+        push(j, p.left);
+    }
+}
+
+/* *end: the number of pieces, where each ends. */
+static sheaf_status *cut_bpe(uint32_t *end, int64_t *count, const sheaf__sentencepiece *m,
+                             const char *text, size_t size)
+{
+    joining j = { .m = m,
+                  .text = text,
+                  .symbol = malloc((size + 1) * sizeof *j.symbol),
+                  .heap = malloc((3 * size + 1) * sizeof *j.heap) };
+    int32_t n = 0;
+    *count = 0;
+    if (j.symbol != NULL && j.heap != NULL) {
+        for (size_t at = 0, length; at < size; at += length, n++) {
+            sheaf__unicode_take(text + at, size - at, &length);
+            j.symbol[n] = (symbol){ (uint32_t)at, (uint32_t)(at + length), n - 1,
+                                    at + length < size ? n + 1 : -1 };
+        }
+        for (int32_t i = 0; i < n; i++)
+            push(&j, i);
+        join(&j);
+        for (int32_t i = 0; i >= 0 && n > 0; i = j.symbol[i].next)
+            end[(*count)++] = j.symbol[i].end;
+    }
+    const bool good = j.symbol != NULL && j.heap != NULL;
+    free(j.symbol);
+    free(j.heap);
+    return good ? NULL : sheaf__no_memory("token ids");
+}
+
+/* ---- Unigram ---- */
+
+typedef struct reached {
+    float score;
+    uint32_t from; /* UINT32_MAX: not reached */
+} reached;
+
+/* As in libsentencepiece the sum is a double, compared with the others' floats. */
+static void offer(reached *at, double score, size_t from)
+{
+    if (at->from == UINT32_MAX || score > at->score)
+        *at = (reached){ (float)score, (uint32_t)from };
+}
+
+static sheaf_status *cut_unigram(uint32_t *end, int64_t *count, const sheaf__sentencepiece *m,
+                                 const char *text, size_t size)
+{
+    reached *best = malloc((size + 1) * sizeof *best);
+    if (best == NULL)
+        return sheaf__no_memory("token ids");
+    for (size_t i = 0; i <= size; i++)
+        best[i] = (reached){ 0, UINT32_MAX };
+    for (size_t from = 0, first, n; from < size; from += first) {
+        bool single = false;
+        sheaf__unicode_take(text + from, size - from, &first);
+        for (size_t at = from; at < size; at += n) {
+            sheaf__unicode_take(text + at, size - at, &n);
+            if (at + n - from > m->longest)
+                break;
+            const int32_t id = sheaf__vocab_find(&m->vocab, text + from, at + n - from);
+            if (id >= 0)
+                offer(&best[at + n], (double)m->file.piece[id].score + best[from].score, from);
+            single = single || (id >= 0 && at == from);
+        }
+        if (!single)
+            offer(&best[from + first], m->unknown_score + best[from].score, from);
+    }
+    *count = 0;
+    for (size_t at = size; at > 0; at = best[at].from)
+        ++*count;
+    int64_t i = *count;
+    for (size_t at = size; at > 0; at = best[at].from)
+        end[--i] = (uint32_t)at;
+    free(best);
+    return NULL;
+}
+
+/* ---- encoding ---- */
+
+static sheaf_status *check_text(const sheaf__sentencepiece *m, const char *text, size_t size)
+{
+    if (size > SHEAF__TEXT_MAX)
+        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_DATA, "text"), "at most %d bytes",
+                                          (int)SHEAF__TEXT_MAX),
+                           "%zu", size);
+    const size_t valid = sheaf__utf8_valid(text, size);
+    if (valid < size)
+        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_DATA, "text"), "UTF-8"),
+                           "byte 0x%02x at %zu", (unsigned char)text[valid], valid);
+    if (m->table.units != NULL && memchr(text, 0, size) != NULL) /* a key ends with it */
+        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_DATA, "text"),
+                                          "no NUL, for a tokenizer that normalises"),
+                           "one");
+    return NULL;
+}
+
+/* Unknown pieces in a row are one, or their bytes. */
+static int64_t put_ids(int32_t *id, const sheaf__sentencepiece *m, const char *text,
+                       const uint32_t *end, int64_t pieces)
+{
+    int64_t n = 0;
+    bool unknown = false;
+    for (int64_t i = 0; i < pieces; i++) {
+        const uint32_t begin = i == 0 ? 0 : end[i - 1];
+        const int32_t piece = sheaf__vocab_find(&m->vocab, text + begin, end[i] - begin);
+        if (piece >= 0)
+            id[n++] = piece;
+        else if (m->file.byte_fallback)
+            for (uint32_t at = begin; at < end[i]; at++)
+                id[n++] = m->byte[(unsigned char)text[at]];
+        else if (!unknown)
+            id[n++] = m->unknown;
+        unknown = piece < 0;
+    }
+    return n;
+}
+
+sheaf_status *sheaf__sentencepiece_encode(int32_t **ids, int64_t *count,
+                                          const sheaf__sentencepiece *model, const char *text,
+                                          size_t size)
+{
+    sheaf_text normal = { 0 };
+    sheaf_status *st = check_text(model, text, size);
+    if (st != NULL)
+        return st;
+    normalize(&normal, model, text, size);
+    uint32_t *end = malloc((normal.size + 1) * sizeof *end);
+    int32_t *id = malloc((normal.size + 1) * sizeof *id);
+    int64_t pieces = 0;
+    if (normal.failed || end == NULL || id == NULL)
+        st = sheaf__no_memory("token ids");
+    TRY(st, (model->file.type == SHEAF__SPM_BPE ? cut_bpe : cut_unigram)(end, &pieces, model,
+                                                                         normal.at, normal.size));
+    if (st == NULL) {
+        *count = put_ids(id, model, normal.at, end, pieces);
+        *ids = id;
+        id = NULL;
+    }
+    free(id);
+    free(end);
+    sheaf__text_release(&normal);
+    return st;
+}
+
+/* ---- decoding ---- */
+
+/* Bytes of byte pieces in a row; what is no UTF-8, and NUL, is U+FFFD. */
+static void put_bytes(sheaf_text *to, sheaf_text *bytes)
+{
+    for (size_t at = 0, n; at<bytes->size; at += n> 0 ? n : 1) {
+        n = bytes->at[at] == '\0' ? 0 : sheaf__utf8_length(bytes->at + at, bytes->size - at);
+        sheaf__text_bytes(to, n > 0 ? bytes->at + at : replacement, n > 0 ? n : BAR);
+    }
+    bytes->size = 0;
+}
+
+/* A text begins with the bar that encoding put before it. */
+static void put_piece(sheaf_text *to, const sheaf__spm *f, sheaf__spm_bytes piece, bool *begun)
+{
+    const char *at = (const char *)piece.at, *end = at + piece.size;
+    *begun = *begun || to->size > 0;
+    if (!*begun && (f->prefix || f->remove_extra) && piece.size >= BAR &&
+        memcmp(at, bar, BAR) == 0) {
+        at += BAR;
+        *begun = !f->remove_extra;
+    }
+    for (; at < end; at++)
+        if (end - at >= BAR && memcmp(at, bar, BAR) == 0) {
+            sheaf__text_bytes(to, " ", 1);
+            at += BAR - 1;
+        } else {
+            sheaf__text_bytes(to, at, 1);
+        }
+}
+
+sheaf_status *sheaf__sentencepiece_decode(char **text, const sheaf__sentencepiece *model,
+                                          const int32_t *ids, int64_t count)
+{
+    static const sheaf__spm_bytes none = { (const unsigned char *)replacement, BAR };
+    const sheaf__spm *f = &model->file;
+    sheaf_text all = { 0 }, bytes = { 0 };
+    sheaf_status *st = NULL;
+    bool begun = false;
+    for (int64_t i = 0; st == NULL && i < count; i++) {
+        const sheaf__spm_piece *p = ids[i] >= 0 && ids[i] < f->count ? &f->piece[ids[i]] : NULL;
+        const char byte = p == NULL ? 0 : (char)strtoul((const char *)p->text.at + 1, NULL, 16);
+        if (ids[i] < 0)
+            st = sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_DATA, "token id"), "0 or more"),
+                             "%d", (int)ids[i]);
+        else if (p != NULL && (p->type == SHEAF__SPM_CONTROL || p->type == SHEAF__SPM_UNKNOWN))
+            continue;
+        else if (p != NULL && p->type == SHEAF__SPM_BYTE)
+            sheaf__text_bytes(&bytes, &byte, 1);
+        else {
+            put_bytes(&all, &bytes);
+            put_piece(&all, f, p == NULL ? none : p->text, &begun);
+        }
+    }
+    put_bytes(&all, &bytes);
+    if (st == NULL && bytes.failed)
+        st = sheaf__no_memory("a text");
+    TRY(st, sheaf__text_take(text, &all));
+    sheaf__text_release(&all);
+    sheaf__text_release(&bytes);
+    return st;
+}

@@ -1,0 +1,49 @@
+/* spm_file.h - private: the parts of a sentencepiece ".model" file. */
+#ifndef SHEAF_INPUTS_TOKENIZER_SPM_FILE_H
+#define SHEAF_INPUTS_TOKENIZER_SPM_FILE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "sheaf/status.h"
+
+typedef struct sheaf__spm_bytes { /* in the file; .at NULL: not there */
+    const unsigned char *at;
+    size_t size;
+} sheaf__spm_bytes;
+
+typedef struct sheaf__spm_piece {
+    sheaf__spm_bytes text; /* 1 to 4096 bytes of UTF-8 without NUL */
+    float score;
+    enum {
+        SHEAF__SPM_NORMAL = 1,
+        SHEAF__SPM_UNKNOWN,
+        SHEAF__SPM_CONTROL,
+        SHEAF__SPM_USER_DEFINED,
+        SHEAF__SPM_UNUSED,
+        SHEAF__SPM_BYTE,
+    } type;
+} sheaf__spm_piece;
+
+enum { SHEAF__SPM_UNIGRAM = 1, SHEAF__SPM_BPE = 2 };
+
+typedef struct sheaf__spm {
+    sheaf__spm_piece *piece; /* owned */
+    int64_t count, capacity;
+    int64_t type, unk, bos, eos;
+    sheaf__spm_bytes unk_piece, bos_piece, eos_piece, pad_piece;
+    bool byte_fallback, suffix;               /* suffix: a text ends with a bar, not begins */
+    bool prefix, remove_extra, escape;        /* how blanks are normalised */
+    sheaf__spm_bytes charsmap, charsmap_back; /* sound tables; of decoding */
+} sheaf__spm;
+
+/* sheaf__spm_read - borrows `bytes`. Errors: SHEAF_E_FORMAT with the byte, SHEAF_E_UNSUPPORTED for
+ * a model that is neither Unigram nor BPE, SHEAF_E_MEMORY. sheaf__spm_release() in any case. */
+sheaf_status *sheaf__spm_read(sheaf__spm *out, const char *bytes, size_t size);
+void sheaf__spm_release(sheaf__spm *m);
+
+/* sheaf__spm_is - are these the bytes? */
+bool sheaf__spm_is(const sheaf__spm_bytes *bytes, const char *text);
+
+#endif
