@@ -39,7 +39,7 @@ BEGIN {
     n = split("commands/ask.c commands/ask.h commands/chat.c commands/convert.c commands/eval.c commands/findings.c " \
               "commands/findings.h commands/generate.c commands/info.c commands/info_run.c commands/info_tell.h " \
               "commands/machine.c commands/measure.c commands/merge.c commands/plan.c commands/plan_print.c " \
-              "commands/plan_print.h commands/plan_time.c commands/plan_time.h commands/render.c " \
+              "commands/plan_print.h commands/plan_time.h commands/render.c " \
               "commands/tokenize.c commands/train.c commands/translate.c commands/verify.c lib/dispatch.c lib/ending.c " \
               "lib/ending.h lib/launch.c lib/linger.c lib/meeting.c lib/processes.c lib/processes.h lib/report.c " \
               "lib/restarts.c lib/restarts.h lib/signals.c lib/stack.c", word, " ")
