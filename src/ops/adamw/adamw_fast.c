@@ -2,7 +2,7 @@
 #include "ops/columns.h"
 
 #include "ops/adamw/adamw.h"
-#include "ops/vec.h"
+#include "ops/each.h"
 
 SHEAF__INLINE void step(float *p, float *m, float *v, const float *g, int64_t count,
                         const sheaf__adamw_constants *k, bool near)
@@ -24,11 +24,7 @@ SHEAF__INLINE void step(float *p, float *m, float *v, const float *g, int64_t co
 SHEAF__INLINE void steps(float *p, float *m, float *v, const float *g, int64_t n,
                          const sheaf__adamw_constants *k, bool near)
 {
-    int64_t i = 0;
-    for (; i + 16 <= n; i += 16)
-        step(p + i, m + i, v + i, g + i, 16, k, near);
-    if (i < n)
-        step(p + i, m + i, v + i, g + i, n - i, k, near);
+    V_EACH(i, n, step(p + i, m + i, v + i, g + i, count, k, near));
 }
 
 void SHEAF__FAST(adamw)(float *p, float *m, float *v, const float *g, int64_t n,

@@ -1,7 +1,7 @@
 /* convert_fast.c - convert_ref.c on vectors. */
 #include "ops/columns.h"
 
-#include "ops/vec.h"
+#include "ops/each.h"
 
 /* As v_write, but a float32 is copied, not computed. */
 SHEAF__INLINE void write_as(void *dst, int64_t i, vec x, int64_t count, sheaf_dtype to)
@@ -16,11 +16,7 @@ SHEAF__INLINE void write_as(void *dst, int64_t i, vec x, int64_t count, sheaf_dt
 
 SHEAF__INLINE void convert(void *dst, sheaf_dtype to, const void *src, sheaf_dtype from, int64_t n)
 {
-    int64_t i = 0;
-    for (; i + 16 <= n; i += 16)
-        write_as(dst, i, v_read(src, i, 16, from), 16, to);
-    if (i < n)
-        write_as(dst, i, v_read(src, i, n - i, from), n - i, to);
+    V_EACH(i, n, write_as(dst, i, v_read(src, i, count, from), count, to));
 }
 
 void SHEAF__FAST(convert)(void *dst, sheaf_dtype to, const void *src, sheaf_dtype from, int64_t n)
@@ -50,21 +46,14 @@ void SHEAF__FAST(widen)(float *dst, const void *src, sheaf_dtype dtype, int64_t 
 
 void SHEAF__FAST(add)(float *dst, const float *a, const float *b, int64_t n)
 {
-    int64_t i = 0;
-    for (; i + 16 <= n; i += 16)
-        v_store(dst + i, v_one_nan(v_add(v_load(a + i, 16), v_load(b + i, 16))), 16);
-    if (i < n)
-        v_store(dst + i, v_one_nan(v_add(v_load(a + i, n - i), v_load(b + i, n - i))), n - i);
+    V_EACH(i, n,
+           v_store(dst + i, v_one_nan(v_add(v_load(a + i, count), v_load(b + i, count))), count));
 }
 
 void SHEAF__FAST(scale)(float *x, float by, int64_t n)
 {
     const vec factor = v_set(by);
-    int64_t i = 0;
-    for (; i + 16 <= n; i += 16)
-        v_store(x + i, v_one_nan(v_mul(v_load(x + i, 16), factor)), 16);
-    if (i < n)
-        v_store(x + i, v_one_nan(v_mul(v_load(x + i, n - i), factor)), n - i);
+    V_EACH(i, n, v_store(x + i, v_one_nan(v_mul(v_load(x + i, count), factor)), count));
 }
 
 SHEAF__INLINE void finish_part(void *y, const float *sum, vec alpha, const float *bias,
@@ -85,11 +74,7 @@ SHEAF__INLINE void finish(void *y, int64_t ldy, const float *sum, int64_t lds, f
 {
     const vec by = v_set(alpha);
     for (int64_t r = 0; r < rows; r++, sum += lds) {
-        int64_t c = 0;
-        for (; c + 16 <= cols; c += 16)
-            finish_part(y, sum, by, bias, residual, r * ldy, r * ldr, c, 16, dtype);
-        if (c < cols)
-            finish_part(y, sum, by, bias, residual, r * ldy, r * ldr, c, cols - c, dtype);
+        V_EACH(c, cols, finish_part(y, sum, by, bias, residual, r * ldy, r * ldr, c, count, dtype));
     }
 }
 
@@ -97,12 +82,7 @@ void SHEAF__FAST(finish)(void *y, int64_t ldy, const float *sum, int64_t lds, fl
                          const float *bias, const void *residual, int64_t ldr, int64_t rows,
                          int64_t cols, sheaf_dtype dtype)
 {
-    if (dtype == SHEAF_BF16)
-        finish(y, ldy, sum, lds, alpha, bias, residual, ldr, rows, cols, SHEAF_BF16);
-    else if (dtype == SHEAF_F16)
-        finish(y, ldy, sum, lds, alpha, bias, residual, ldr, rows, cols, SHEAF_F16);
-    else
-        finish(y, ldy, sum, lds, alpha, bias, residual, ldr, rows, cols, SHEAF_F32);
+    V_BY_TYPE(dtype, finish(y, ldy, sum, lds, alpha, bias, residual, ldr, rows, cols, of));
 }
 
 SHEAF__INLINE void accumulate_part(void *dst, const void *src, int64_t i, int64_t count,
@@ -114,19 +94,10 @@ SHEAF__INLINE void accumulate_part(void *dst, const void *src, int64_t i, int64_
 
 SHEAF__INLINE void accumulate(void *dst, const void *src, int64_t n, sheaf_dtype dtype)
 {
-    int64_t i = 0;
-    for (; i + 16 <= n; i += 16)
-        accumulate_part(dst, src, i, 16, dtype);
-    if (i < n)
-        accumulate_part(dst, src, i, n - i, dtype);
+    V_EACH(i, n, accumulate_part(dst, src, i, count, dtype));
 }
 
 void SHEAF__FAST(accumulate)(void *dst, const void *src, int64_t n, sheaf_dtype dtype)
 {
-    if (dtype == SHEAF_BF16)
-        accumulate(dst, src, n, SHEAF_BF16);
-    else if (dtype == SHEAF_F16)
-        accumulate(dst, src, n, SHEAF_F16);
-    else
-        accumulate(dst, src, n, SHEAF_F32);
+    V_BY_TYPE(dtype, accumulate(dst, src, n, of));
 }

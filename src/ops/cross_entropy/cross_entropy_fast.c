@@ -4,7 +4,7 @@
 #include <math.h>
 
 #include "ops/math/math.h"
-#include "ops/vec.h"
+#include "ops/each.h"
 
 void SHEAF__FAST(row_max)(float *max, const float *logits, int64_t ld, int64_t rows, int64_t cols)
 {
@@ -96,13 +96,8 @@ SHEAF__INLINE void row_gradient(void *d, int64_t ldd, const float *logits, int64
         const float wanted = here ? logits[target[r]] : 0; /* d may be logits */
         const vec top = v_set(max[r]), total = v_set(sum[r]), by = v_set(how.scale),
                   even = v_set(how.even);
-        int64_t c = 0;
-        for (; c + 16 * SHEAF__MANY <= cols; c += 16 * SHEAF__MANY)
-            softmax_part(d, r * ldd, logits, top, total, even, by, c, SHEAF__MANY, 16, dtype);
-        for (; c + 16 <= cols; c += 16)
-            softmax_part(d, r * ldd, logits, top, total, even, by, c, 1, 16, dtype);
-        if (c < cols)
-            softmax_part(d, r * ldd, logits, top, total, even, by, c, 1, cols - c, dtype);
+        V_WALK(c, cols,
+               softmax_part(d, r * ldd, logits, top, total, even, by, c, many, count, dtype));
         if (here) {
             const float p = sheaf__exp(wanted - max[r]) / sum[r];
             sheaf__store(d, r * ldd + target[r], ((p - how.keep) - how.even) * how.scale, dtype);
@@ -115,12 +110,7 @@ void SHEAF__FAST(row_dlogits)(void *d, int64_t ldd, const float *logits, int64_t
                               float scale, int64_t rows, int64_t cols, sheaf_dtype dtype)
 {
     const sheaf__smoothing how = { scale, 1, 0 };
-    if (dtype == SHEAF_BF16)
-        row_gradient(d, ldd, logits, ld, max, sum, target, how, rows, cols, SHEAF_BF16);
-    else if (dtype == SHEAF_F16)
-        row_gradient(d, ldd, logits, ld, max, sum, target, how, rows, cols, SHEAF_F16);
-    else
-        row_gradient(d, ldd, logits, ld, max, sum, target, how, rows, cols, SHEAF_F32);
+    V_BY_TYPE(dtype, row_gradient(d, ldd, logits, ld, max, sum, target, how, rows, cols, of));
 }
 
 void SHEAF__FAST(row_smoothed)(void *d, int64_t ldd, const float *logits, int64_t ld,
@@ -128,10 +118,5 @@ void SHEAF__FAST(row_smoothed)(void *d, int64_t ldd, const float *logits, int64_
                                const sheaf__smoothing *how, int64_t rows, int64_t cols,
                                sheaf_dtype dtype)
 {
-    if (dtype == SHEAF_BF16)
-        row_gradient(d, ldd, logits, ld, max, sum, target, *how, rows, cols, SHEAF_BF16);
-    else if (dtype == SHEAF_F16)
-        row_gradient(d, ldd, logits, ld, max, sum, target, *how, rows, cols, SHEAF_F16);
-    else
-        row_gradient(d, ldd, logits, ld, max, sum, target, *how, rows, cols, SHEAF_F32);
+    V_BY_TYPE(dtype, row_gradient(d, ldd, logits, ld, max, sum, target, *how, rows, cols, of));
 }

@@ -3,7 +3,7 @@
 
 #include "base/random.h"
 #include "ops/draw.h"
-#include "ops/vec.h"
+#include "ops/each.h"
 
 SHEAF__INLINE void drop_part(void *y, const void *x, int64_t at, int64_t count,
                              const uint32_t *word, vec scale, veci threshold, sheaf_dtype dtype)
@@ -40,10 +40,5 @@ SHEAF__INLINE void dropout(void *y, const void *x, int64_t ldx, int64_t rows, in
 void SHEAF__FAST(dropout)(void *y, const void *x, int64_t ldx, int64_t rows, int64_t cols,
                           const sheaf__dropout *how, sheaf_dtype dtype)
 {
-    if (dtype == SHEAF_BF16)
-        dropout(y, x, ldx, rows, cols, how, SHEAF_BF16);
-    else if (dtype == SHEAF_F16)
-        dropout(y, x, ldx, rows, cols, how, SHEAF_F16);
-    else
-        dropout(y, x, ldx, rows, cols, how, SHEAF_F32);
+    V_BY_TYPE(dtype, dropout(y, x, ldx, rows, cols, how, of));
 }

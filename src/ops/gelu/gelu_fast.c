@@ -1,95 +1,7 @@
 /* gelu_fast.c - gelu_ref.c on vectors. */
 #include "ops/columns.h"
 
-#include "ops/vec.h"
-
-/* 1 + erf(x sqrt(1/2)) of `many` vectors; each body works on as many, and only a single
- * one may have a count below 16. */
-SHEAF__INLINE void one_and_erf(vec *sum, const vec *x, const int many)
-{
-    for (int k = 0; k < many; k++)
-        sum[k] = v_mul(x[k], v_set(0x1.6a09e6p-1f));
-    v_erf(sum, sum, many);
-    for (int k = 0; k < many; k++)
-        sum[k] = v_add(v_set(1), sum[k]);
-}
-
-SHEAF__INLINE void ahead(void *y, const void *x, int64_t i, const int many, int64_t count,
-                         sheaf_dtype dtype)
-{
-    vec v[SHEAF__MANY], sum[SHEAF__MANY];
-    for (int k = 0; k < many; k++)
-        v[k] = v_read(x, i + 16 * k, count, dtype);
-    one_and_erf(sum, v, many);
-    for (int k = 0; k < many; k++)
-        v_write(y, i + 16 * k, v_mul(v_mul(v_set(0.5f), v[k]), sum[k]), count, dtype);
-}
-
-SHEAF__INLINE void gelu(void *y, const void *x, int64_t n, sheaf_dtype dtype)
-{
-    int64_t i = 0;
-    for (; i + 16 * SHEAF__MANY <= n; i += 16 * SHEAF__MANY)
-        ahead(y, x, i, SHEAF__MANY, 16, dtype);
-    for (; i + 16 <= n; i += 16)
-        ahead(y, x, i, 1, 16, dtype);
-    if (i < n)
-        ahead(y, x, i, 1, n - i, dtype);
-}
-
-void SHEAF__FAST(gelu)(void *y, const void *x, int64_t n, sheaf_dtype dtype)
-{
-    if (dtype == SHEAF_BF16)
-        gelu(y, x, n, SHEAF_BF16);
-    else if (dtype == SHEAF_F16)
-        gelu(y, x, n, SHEAF_F16);
-    else
-        gelu(y, x, n, SHEAF_F32);
-}
-
-SHEAF__INLINE void back(void *dx, const void *dy, const void *x, int64_t i, const int many,
-                        int64_t count, bool add, sheaf_dtype dtype)
-{
-    vec v[SHEAF__MANY], p[SHEAF__MANY], d[SHEAF__MANY];
-    for (int k = 0; k < many; k++)
-        v[k] = v_read(x, i + 16 * k, count, dtype);
-    one_and_erf(p, v, many);
-    for (int k = 0; k < many; k++)
-        d[k] = v_mul(v_mul(v[k], v[k]), v_set(-0.5f));
-    v_exp(d, d, many);
-    for (int k = 0; k < many; k++) {
-        const vec density = v_mul(d[k], v_set(0x1.988454p-2f));
-        const vec slope = v_add(v_mul(v_set(0.5f), p[k]), v_mul(v[k], density));
-        vec g = v_mul(v_read(dy, i + 16 * k, count, dtype), slope);
-        if (add)
-            g = v_add(v_read(dx, i + 16 * k, count, dtype), g);
-        v_write(dx, i + 16 * k, g, count, dtype);
-    }
-}
-
-SHEAF__INLINE void gelu_back(void *dx, const void *dy, const void *x, int64_t n, bool add,
-                             sheaf_dtype dtype)
-{
-    int64_t i = 0;
-    for (; i + 16 * SHEAF__MANY <= n; i += 16 * SHEAF__MANY)
-        back(dx, dy, x, i, SHEAF__MANY, 16, add, dtype);
-    for (; i + 16 <= n; i += 16)
-        back(dx, dy, x, i, 1, 16, add, dtype);
-    if (i < n)
-        back(dx, dy, x, i, 1, n - i, add, dtype);
-}
-
-void SHEAF__FAST(gelu_back)(void *dx, const void *dy, const void *x, int64_t n, bool add,
-                            sheaf_dtype dtype)
-{
-    if (dtype == SHEAF_BF16)
-        gelu_back(dx, dy, x, n, add, SHEAF_BF16);
-    else if (dtype == SHEAF_F16)
-        gelu_back(dx, dy, x, n, add, SHEAF_F16);
-    else
-        gelu_back(dx, dy, x, n, add, SHEAF_F32);
-}
-
-/* ---- by tanh ---- */
+#include "ops/each.h"
 
 /* a + by * x^2 */
 SHEAF__INLINE vec bent(vec x, float by)
@@ -97,84 +9,96 @@ SHEAF__INLINE vec bent(vec x, float by)
     return v_add(v_set(0x1.988454p+0f), v_mul(v_set(by), v_mul(x, x)));
 }
 
-SHEAF__INLINE void logistic(vec *p, const vec *x, const int many)
+/* 1 + erf(x sqrt(1/2)) of `many` vectors, by tanh 1 / (1 + e^-z); each body works on as many, and
+ * only a single one may have a count below 16. */
+SHEAF__INLINE void weights(vec *p, const vec *x, const int many, const bool tanh)
 {
     for (int k = 0; k < many; k++)
-        p[k] = v_negate(v_mul(x[k], bent(x[k], 0x1.2444f2p-4f)));
-    v_exp(p, p, many);
-    for (int k = 0; k < many; k++)
-        p[k] = v_div(v_set(1), v_add(v_set(1), p[k]));
+        p[k] = tanh ? v_negate(v_mul(x[k], bent(x[k], 0x1.2444f2p-4f)))
+                    : v_mul(x[k], v_set(0x1.6a09e6p-1f));
+    if (tanh)
+        v_exp(p, p, many);
+    else
+        v_erf(p, p, many);
+    for (int k = 0; k < many; k++) {
+        p[k] = v_add(v_set(1), p[k]);
+        p[k] = tanh ? v_div(v_set(1), p[k]) : p[k];
+    }
 }
 
-SHEAF__INLINE void tanh_ahead(void *y, const void *x, int64_t i, const int many, int64_t count,
-                              sheaf_dtype dtype)
+SHEAF__INLINE void ahead(void *y, const void *x, int64_t i, const int many, int64_t count,
+                         const bool tanh, sheaf_dtype dtype)
 {
     vec v[SHEAF__MANY], p[SHEAF__MANY];
     for (int k = 0; k < many; k++)
         v[k] = v_read(x, i + 16 * k, count, dtype);
-    logistic(p, v, many);
+    weights(p, v, many, tanh);
     for (int k = 0; k < many; k++)
-        v_write(y, i + 16 * k, v_mul(v[k], p[k]), count, dtype);
+        v_write(y, i + 16 * k, v_mul(tanh ? v[k] : v_mul(v_set(0.5f), v[k]), p[k]), count, dtype);
 }
 
-SHEAF__INLINE void gelu_tanh(void *y, const void *x, int64_t n, sheaf_dtype dtype)
+SHEAF__INLINE void gelu(void *y, const void *x, int64_t n, const bool tanh, sheaf_dtype dtype)
 {
-    int64_t i = 0;
-    for (; i + 16 * SHEAF__MANY <= n; i += 16 * SHEAF__MANY)
-        tanh_ahead(y, x, i, SHEAF__MANY, 16, dtype);
-    for (; i + 16 <= n; i += 16)
-        tanh_ahead(y, x, i, 1, 16, dtype);
-    if (i < n)
-        tanh_ahead(y, x, i, 1, n - i, dtype);
+    V_WALK(i, n, ahead(y, x, i, many, count, tanh, dtype));
+}
+
+void SHEAF__FAST(gelu)(void *y, const void *x, int64_t n, sheaf_dtype dtype)
+{
+    V_BY_TYPE(dtype, gelu(y, x, n, false, of));
 }
 
 void SHEAF__FAST(gelu_tanh)(void *y, const void *x, int64_t n, sheaf_dtype dtype)
 {
-    if (dtype == SHEAF_BF16)
-        gelu_tanh(y, x, n, SHEAF_BF16);
-    else if (dtype == SHEAF_F16)
-        gelu_tanh(y, x, n, SHEAF_F16);
-    else
-        gelu_tanh(y, x, n, SHEAF_F32);
+    V_BY_TYPE(dtype, gelu(y, x, n, true, of));
 }
 
-SHEAF__INLINE void tanh_back(void *dx, const void *dy, const void *x, int64_t i, const int many,
-                             int64_t count, bool add, sheaf_dtype dtype)
+/* By erf p x half and x times the density, by tanh from p alone. */
+SHEAF__INLINE void slopes(vec *slope, const vec *v, const int many, const bool tanh)
 {
     const vec one = v_set(1);
-    vec v[SHEAF__MANY], p[SHEAF__MANY];
+    vec p[SHEAF__MANY], d[SHEAF__MANY];
+    weights(p, v, many, tanh);
+    for (int k = 0; k < many && tanh; k++)
+        slope[k] = v_add(
+            p[k], v_mul(v_mul(v_mul(v[k], p[k]), v_sub(one, p[k])), bent(v[k], 0x1.b6676cp-3f)));
+    if (tanh)
+        return;
+    for (int k = 0; k < many; k++)
+        d[k] = v_mul(v_mul(v[k], v[k]), v_set(-0.5f));
+    v_exp(d, d, many);
+    for (int k = 0; k < many; k++)
+        slope[k] = v_add(v_mul(v_set(0.5f), p[k]), v_mul(v[k], v_mul(d[k], v_set(0x1.988454p-2f))));
+}
+
+SHEAF__INLINE void back(void *dx, const void *dy, const void *x, int64_t i, const int many,
+                        int64_t count, bool add, const bool tanh, sheaf_dtype dtype)
+{
+    vec v[SHEAF__MANY], slope[SHEAF__MANY];
     for (int k = 0; k < many; k++)
         v[k] = v_read(x, i + 16 * k, count, dtype);
-    logistic(p, v, many);
+    slopes(slope, v, many, tanh);
     for (int k = 0; k < many; k++) {
-        const vec slope = v_add(
-            p[k], v_mul(v_mul(v_mul(v[k], p[k]), v_sub(one, p[k])), bent(v[k], 0x1.b6676cp-3f)));
-        vec g = v_mul(v_read(dy, i + 16 * k, count, dtype), slope);
+        vec g = v_mul(v_read(dy, i + 16 * k, count, dtype), slope[k]);
         if (add)
             g = v_add(v_read(dx, i + 16 * k, count, dtype), g);
         v_write(dx, i + 16 * k, g, count, dtype);
     }
 }
 
-SHEAF__INLINE void gelu_tanh_back(void *dx, const void *dy, const void *x, int64_t n, bool add,
-                                  sheaf_dtype dtype)
+SHEAF__INLINE void gelu_back(void *dx, const void *dy, const void *x, int64_t n, bool add,
+                             const bool tanh, sheaf_dtype dtype)
 {
-    int64_t i = 0;
-    for (; i + 16 * SHEAF__MANY <= n; i += 16 * SHEAF__MANY)
-        tanh_back(dx, dy, x, i, SHEAF__MANY, 16, add, dtype);
-    for (; i + 16 <= n; i += 16)
-        tanh_back(dx, dy, x, i, 1, 16, add, dtype);
-    if (i < n)
-        tanh_back(dx, dy, x, i, 1, n - i, add, dtype);
+    V_WALK(i, n, back(dx, dy, x, i, many, count, add, tanh, dtype));
+}
+
+void SHEAF__FAST(gelu_back)(void *dx, const void *dy, const void *x, int64_t n, bool add,
+                            sheaf_dtype dtype)
+{
+    V_BY_TYPE(dtype, gelu_back(dx, dy, x, n, add, false, of));
 }
 
 void SHEAF__FAST(gelu_tanh_back)(void *dx, const void *dy, const void *x, int64_t n, bool add,
                                  sheaf_dtype dtype)
 {
-    if (dtype == SHEAF_BF16)
-        gelu_tanh_back(dx, dy, x, n, add, SHEAF_BF16);
-    else if (dtype == SHEAF_F16)
-        gelu_tanh_back(dx, dy, x, n, add, SHEAF_F16);
-    else
-        gelu_tanh_back(dx, dy, x, n, add, SHEAF_F32);
+    V_BY_TYPE(dtype, gelu_back(dx, dy, x, n, add, true, of));
 }

@@ -5,7 +5,7 @@
 #include "ops/columns.h"
 
 #include "ops/math/math.h"
-#include "ops/vec.h"
+#include "ops/each.h"
 
 SHEAF__INLINE float join(vec lanes)
 {
@@ -41,11 +41,7 @@ SHEAF__INLINE void sums_rows(float *out, const void *x, int64_t ldx, const float
                              const int rows, int64_t cols, sheaf_dtype dtype)
 {
     vec sum[4] = { v_zero(), v_zero(), v_zero(), v_zero() };
-    int64_t c = 0;
-    for (; c + 16 <= cols; c += 16)
-        sums_part(sum, x, ldx, mean, row, rows, c, 16, dtype);
-    if (c < cols)
-        sums_part(sum, x, ldx, mean, row, rows, c, cols - c, dtype);
+    V_EACH(c, cols, sums_part(sum, x, ldx, mean, row, rows, c, count, dtype));
     for (int r = 0; r < rows; r++)
         out[row + r] = join(sum[r]);
 }
@@ -53,33 +49,19 @@ SHEAF__INLINE void sums_rows(float *out, const void *x, int64_t ldx, const float
 SHEAF__INLINE void sums(float *out, const void *x, int64_t ldx, const float *mean, int64_t rows,
                         int64_t cols, sheaf_dtype dtype)
 {
-    int64_t row = 0;
-    for (; row + 4 <= rows; row += 4)
-        sums_rows(out, x, ldx, mean, row, 4, cols, dtype);
-    for (; row < rows; row++)
-        sums_rows(out, x, ldx, mean, row, 1, cols, dtype);
+    V_FOURS(row, 0, rows, sums_rows(out, x, ldx, mean, row, side, cols, dtype));
 }
 
 void SHEAF__FAST(layernorm_sum)(float *sum, const void *x, int64_t ldx, int64_t rows, int64_t cols,
                                 sheaf_dtype dtype)
 {
-    if (dtype == SHEAF_BF16)
-        sums(sum, x, ldx, NULL, rows, cols, SHEAF_BF16);
-    else if (dtype == SHEAF_F16)
-        sums(sum, x, ldx, NULL, rows, cols, SHEAF_F16);
-    else
-        sums(sum, x, ldx, NULL, rows, cols, SHEAF_F32);
+    V_BY_TYPE(dtype, sums(sum, x, ldx, NULL, rows, cols, of));
 }
 
 void SHEAF__FAST(layernorm_squares)(float *sum, const void *x, int64_t ldx, const float *mean,
                                     int64_t rows, int64_t cols, sheaf_dtype dtype)
 {
-    if (dtype == SHEAF_BF16)
-        sums(sum, x, ldx, mean, rows, cols, SHEAF_BF16);
-    else if (dtype == SHEAF_F16)
-        sums(sum, x, ldx, mean, rows, cols, SHEAF_F16);
-    else
-        sums(sum, x, ldx, mean, rows, cols, SHEAF_F32);
+    V_BY_TYPE(dtype, sums(sum, x, ldx, mean, rows, cols, of));
 }
 
 /* ---- the norm: row t of y and residual is at `to`, of x at `at` ---- */
@@ -101,11 +83,7 @@ SHEAF__INLINE void layernorm(void *y, int64_t ldy, const void *x, int64_t ldx, c
 {
     for (int64_t t = 0; t < rows; t++) {
         const int64_t to = t * ldy, at = t * ldx;
-        int64_t c = 0;
-        for (; c + 16 <= cols; c += 16)
-            norm_part(y, to, x, at, mean[t], rstd[t], w, b, residual, c, 16, dtype);
-        if (c < cols)
-            norm_part(y, to, x, at, mean[t], rstd[t], w, b, residual, c, cols - c, dtype);
+        V_EACH(c, cols, norm_part(y, to, x, at, mean[t], rstd[t], w, b, residual, c, count, dtype));
     }
 }
 
@@ -113,12 +91,7 @@ void SHEAF__FAST(layernorm)(void *y, int64_t ldy, const void *x, int64_t ldx, co
                             const float *rstd, const float *w, const float *b, const void *residual,
                             int64_t rows, int64_t cols, sheaf_dtype dtype)
 {
-    if (dtype == SHEAF_BF16)
-        layernorm(y, ldy, x, ldx, mean, rstd, w, b, residual, rows, cols, SHEAF_BF16);
-    else if (dtype == SHEAF_F16)
-        layernorm(y, ldy, x, ldx, mean, rstd, w, b, residual, rows, cols, SHEAF_F16);
-    else
-        layernorm(y, ldy, x, ldx, mean, rstd, w, b, residual, rows, cols, SHEAF_F32);
+    V_BY_TYPE(dtype, layernorm(y, ldy, x, ldx, mean, rstd, w, b, residual, rows, cols, of));
 }
 
 /* ---- the gradient of x ---- */
@@ -146,11 +119,8 @@ SHEAF__INLINE void dots_rows(float *sum_a, float *sum_an, const void *dy, int64_
 {
     vec sum[4] = { v_zero(), v_zero(), v_zero(), v_zero() };
     vec dot[4] = { v_zero(), v_zero(), v_zero(), v_zero() };
-    int64_t c = 0;
-    for (; c + 16 <= cols; c += 16)
-        dots_part(sum, dot, dy, lddy, x, ldx, mean, rstd, w, row, rows, c, 16, dtype);
-    if (c < cols)
-        dots_part(sum, dot, dy, lddy, x, ldx, mean, rstd, w, row, rows, c, cols - c, dtype);
+    V_EACH(c, cols,
+           dots_part(sum, dot, dy, lddy, x, ldx, mean, rstd, w, row, rows, c, count, dtype));
     for (int r = 0; r < rows; r++) {
         sum_a[row + r] = join(sum[r]);
         sum_an[row + r] = join(dot[r]);
@@ -161,11 +131,8 @@ SHEAF__INLINE void back_sums(float *sum_a, float *sum_an, const void *dy, int64_
                              const void *x, int64_t ldx, const float *mean, const float *rstd,
                              const float *w, int64_t rows, int64_t cols, sheaf_dtype dtype)
 {
-    int64_t row = 0;
-    for (; row + 4 <= rows; row += 4)
-        dots_rows(sum_a, sum_an, dy, lddy, x, ldx, mean, rstd, w, row, 4, cols, dtype);
-    for (; row < rows; row++)
-        dots_rows(sum_a, sum_an, dy, lddy, x, ldx, mean, rstd, w, row, 1, cols, dtype);
+    V_FOURS(row, 0, rows,
+            dots_rows(sum_a, sum_an, dy, lddy, x, ldx, mean, rstd, w, row, side, cols, dtype));
 }
 
 void SHEAF__FAST(layernorm_back_sums)(float *sum_a, float *sum_an, const void *dy, int64_t lddy,
@@ -173,12 +140,7 @@ void SHEAF__FAST(layernorm_back_sums)(float *sum_a, float *sum_an, const void *d
                                       const float *rstd, const float *w, int64_t rows, int64_t cols,
                                       sheaf_dtype dtype)
 {
-    if (dtype == SHEAF_BF16)
-        back_sums(sum_a, sum_an, dy, lddy, x, ldx, mean, rstd, w, rows, cols, SHEAF_BF16);
-    else if (dtype == SHEAF_F16)
-        back_sums(sum_a, sum_an, dy, lddy, x, ldx, mean, rstd, w, rows, cols, SHEAF_F16);
-    else
-        back_sums(sum_a, sum_an, dy, lddy, x, ldx, mean, rstd, w, rows, cols, SHEAF_F32);
+    V_BY_TYPE(dtype, back_sums(sum_a, sum_an, dy, lddy, x, ldx, mean, rstd, w, rows, cols, of));
 }
 
 /* A row of dx and x begins at `at`, of dy at `from`. */
@@ -202,13 +164,9 @@ SHEAF__INLINE void layernorm_back(void *dx, const void *dy, int64_t lddy, const 
 {
     for (int64_t t = 0; t < rows; t++) {
         const int64_t from = t * lddy, at = t * ldx;
-        int64_t c = 0;
-        for (; c + 16 <= cols; c += 16)
-            back_part(dx, dy, from, x, at, mean[t], rstd[t], w, mean_a[t], mean_an[t], c, 16, add,
-                      dtype);
-        if (c < cols)
-            back_part(dx, dy, from, x, at, mean[t], rstd[t], w, mean_a[t], mean_an[t], c, cols - c,
-                      add, dtype);
+        V_EACH(c, cols,
+               back_part(dx, dy, from, x, at, mean[t], rstd[t], w, mean_a[t], mean_an[t], c, count,
+                         add, dtype));
     }
 }
 
@@ -217,15 +175,8 @@ void SHEAF__FAST(layernorm_back)(void *dx, const void *dy, int64_t lddy, const v
                                  const float *mean_a, const float *mean_an, int64_t rows,
                                  int64_t cols, bool add, sheaf_dtype dtype)
 {
-    if (dtype == SHEAF_BF16)
-        layernorm_back(dx, dy, lddy, x, ldx, mean, rstd, w, mean_a, mean_an, rows, cols, add,
-                       SHEAF_BF16);
-    else if (dtype == SHEAF_F16)
-        layernorm_back(dx, dy, lddy, x, ldx, mean, rstd, w, mean_a, mean_an, rows, cols, add,
-                       SHEAF_F16);
-    else
-        layernorm_back(dx, dy, lddy, x, ldx, mean, rstd, w, mean_a, mean_an, rows, cols, add,
-                       SHEAF_F32);
+    V_BY_TYPE(dtype, layernorm_back(dx, dy, lddy, x, ldx, mean, rstd, w, mean_a, mean_an, rows,
+                                    cols, add, of));
 }
 
 /* ---- the gradients of w and b: as column_sums, four rows in one pass over a strip ---- */
@@ -250,13 +201,9 @@ SHEAF__INLINE void dw_strip(float *sum, float *plain, const void *dy, int64_t ld
                             int64_t ldx, const float *mean, const float *rstd, int64_t row,
                             int64_t rows, int64_t c, int64_t cols, sheaf_dtype dtype)
 {
-    int64_t i = 0;
-    for (; i + 16 <= cols; i += 16)
-        dw_part(sum + i, plain != NULL ? plain + i : NULL, dy, lddy, x, ldx, mean, rstd, row, rows,
-                c + i, 16, dtype);
-    if (i < cols)
-        dw_part(sum + i, plain != NULL ? plain + i : NULL, dy, lddy, x, ldx, mean, rstd, row, rows,
-                c + i, cols - i, dtype);
+    V_EACH(i, cols,
+           dw_part(sum + i, plain != NULL ? plain + i : NULL, dy, lddy, x, ldx, mean, rstd, row,
+                   rows, c + i, count, dtype));
 }
 
 /* `plain`: space for the sums of db, or NULL. */
@@ -272,11 +219,8 @@ SHEAF__INLINE void layernorm_dw(float *dw, float *db, float *plain, const void *
             memset(sum, 0, sizeof sum);
             if (plain != NULL)
                 memset(plain, 0, sizeof sum);
-            int64_t t = block;
-            for (; t + 4 <= last; t += 4)
-                dw_strip(sum, plain, dy, lddy, x, ldx, mean, rstd, t, 4, c, cols, dtype);
-            for (; t < last; t++)
-                dw_strip(sum, plain, dy, lddy, x, ldx, mean, rstd, t, 1, c, cols, dtype);
+            V_FOURS(t, block, last,
+                    dw_strip(sum, plain, dy, lddy, x, ldx, mean, rstd, t, side, c, cols, dtype));
             SHEAF__FAST(add)(dw + c, dw + c, sum, cols);
             if (plain != NULL)
                 SHEAF__FAST(add)(db + c, db + c, plain, cols);
@@ -288,10 +232,6 @@ void SHEAF__FAST(layernorm_dw)(float *dw, float *db, const void *dy, int64_t ldd
                                int64_t begin, int64_t end, sheaf_dtype dtype)
 {
     float buffer[STRIP], *plain = db != NULL ? buffer : NULL;
-    if (dtype == SHEAF_BF16)
-        layernorm_dw(dw, db, plain, dy, lddy, x, ldx, mean, rstd, rows, begin, end, SHEAF_BF16);
-    else if (dtype == SHEAF_F16)
-        layernorm_dw(dw, db, plain, dy, lddy, x, ldx, mean, rstd, rows, begin, end, SHEAF_F16);
-    else
-        layernorm_dw(dw, db, plain, dy, lddy, x, ldx, mean, rstd, rows, begin, end, SHEAF_F32);
+    V_BY_TYPE(dtype,
+              layernorm_dw(dw, db, plain, dy, lddy, x, ldx, mean, rstd, rows, begin, end, of));
 }

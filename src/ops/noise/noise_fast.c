@@ -3,7 +3,7 @@
 
 #include "base/random.h"
 #include "ops/draw.h"
-#include "ops/vec.h"
+#include "ops/each.h"
 
 /* With exponent 1 the upper 23 bits are 2 + k / 2^22; each step is exact. */
 SHEAF__INLINE vec noise_unit(veci word)
@@ -39,10 +39,5 @@ SHEAF__INLINE void noise(void *x, int64_t ldx, int64_t rows, int64_t cols, const
 void SHEAF__FAST(noise)(void *x, int64_t ldx, int64_t rows, int64_t cols, const sheaf__noise *how,
                         sheaf_dtype dtype)
 {
-    if (dtype == SHEAF_BF16)
-        noise(x, ldx, rows, cols, how, SHEAF_BF16);
-    else if (dtype == SHEAF_F16)
-        noise(x, ldx, rows, cols, how, SHEAF_F16);
-    else
-        noise(x, ldx, rows, cols, how, SHEAF_F32);
+    V_BY_TYPE(dtype, noise(x, ldx, rows, cols, how, of));
 }

@@ -2,7 +2,7 @@
 #include "ops/columns.h"
 
 #include "ops/math/math.h"
-#include "ops/vec.h"
+#include "ops/each.h"
 
 /* Eight of the sixteen lanes each; the square is exact, so fma rounds like the sum. */
 #ifdef __AVX512F__
@@ -71,11 +71,7 @@ SHEAF__INLINE void add_rows(float *sum, const void *x, int64_t ldx, int64_t row,
 SHEAF__INLINE void add_strip(float *sum, const void *x, int64_t ldx, int64_t row, int64_t rows,
                              int64_t c, int64_t cols, sheaf_dtype dtype)
 {
-    int64_t to = 0;
-    for (; to + 16 <= cols; to += 16)
-        add_rows(sum, x, ldx, row, rows, c + to, to, 16, dtype);
-    if (to < cols)
-        add_rows(sum, x, ldx, row, rows, c + to, to, cols - to, dtype);
+    V_EACH(to, cols, add_rows(sum, x, ldx, row, rows, c + to, to, count, dtype));
 }
 
 SHEAF__INLINE void column_sums(float *out, const void *x, int64_t ldx, int64_t rows, int64_t cols,
@@ -87,11 +83,7 @@ SHEAF__INLINE void column_sums(float *out, const void *x, int64_t ldx, int64_t r
             const int64_t end = rows - block < 256 ? rows : block + 256;
             const int64_t width = cols - c < STRIP ? cols - c : STRIP;
             memset(sum, 0, sizeof sum);
-            int64_t r = block;
-            for (; r + 4 <= end; r += 4)
-                add_strip(sum, x, ldx, r, 4, c, width, dtype);
-            for (; r < end; r++)
-                add_strip(sum, x, ldx, r, 1, c, width, dtype);
+            V_FOURS(r, block, end, add_strip(sum, x, ldx, r, side, c, width, dtype));
             SHEAF__FAST(add)(out + c, out + c, sum, width);
         }
 }
@@ -99,10 +91,5 @@ SHEAF__INLINE void column_sums(float *out, const void *x, int64_t ldx, int64_t r
 void SHEAF__FAST(column_sums)(float *out, const void *x, int64_t ldx, int64_t rows, int64_t cols,
                               sheaf_dtype dtype)
 {
-    if (dtype == SHEAF_BF16)
-        column_sums(out, x, ldx, rows, cols, SHEAF_BF16);
-    else if (dtype == SHEAF_F16)
-        column_sums(out, x, ldx, rows, cols, SHEAF_F16);
-    else
-        column_sums(out, x, ldx, rows, cols, SHEAF_F32);
+    V_BY_TYPE(dtype, column_sums(out, x, ldx, rows, cols, of));
 }

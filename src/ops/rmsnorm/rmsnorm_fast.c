@@ -7,7 +7,7 @@
 #include <math.h>
 
 #include "ops/math/math.h"
-#include "ops/vec.h"
+#include "ops/each.h"
 
 SHEAF__INLINE float join(vec lanes)
 {
@@ -53,11 +53,7 @@ SHEAF__INLINE void norm_rows(void *y, float *rstd, const void *x, const float *w
         const float scale = sheaf__one_nan(1.0f / sqrtf(sum[r] / (float)width + eps));
         const vec by = v_set(scale);
         const int64_t at = (row + r) * width;
-        int64_t c = 0;
-        for (; c + 16 <= width; c += 16)
-            norm_part(y, x, w, by, at, c, 16, once, dtype);
-        if (c < width)
-            norm_part(y, x, w, by, at, c, width - c, once, dtype);
+        V_EACH(c, width, norm_part(y, x, w, by, at, c, count, once, dtype));
         rstd[row + r] = scale;
     }
 }
@@ -65,11 +61,7 @@ SHEAF__INLINE void norm_rows(void *y, float *rstd, const void *x, const float *w
 SHEAF__INLINE void rmsnorm(void *y, float *rstd, const void *x, const float *w, int64_t rows,
                            int64_t width, float eps, const bool once, sheaf_dtype dtype)
 {
-    int64_t row = 0;
-    for (; row + 4 <= rows; row += 4)
-        norm_rows(y, rstd, x, w, row, 4, width, eps, once, dtype);
-    for (; row < rows; row++)
-        norm_rows(y, rstd, x, w, row, 1, width, eps, once, dtype);
+    V_FOURS(row, 0, rows, norm_rows(y, rstd, x, w, row, side, width, eps, once, dtype));
 }
 
 void SHEAF__FAST(rmsnorm)(void *y, float *rstd, const void *x, const float *w, int64_t rows,
@@ -106,11 +98,7 @@ SHEAF__INLINE void dots(float *out, const void *dy, const void *x, const float *
                         sheaf_dtype dtype)
 {
     vec sum[4] = { v_zero(), v_zero(), v_zero(), v_zero() };
-    int64_t c = 0;
-    for (; c + 16 <= width; c += 16)
-        dots_part(sum, dy, x, w, rstd, row, rows, width, c, 16, dtype);
-    if (c < width)
-        dots_part(sum, dy, x, w, rstd, row, rows, width, c, width - c, dtype);
+    V_EACH(c, width, dots_part(sum, dy, x, w, rstd, row, rows, width, c, count, dtype));
     for (int r = 0; r < rows; r++)
         out[r] = join(sum[r]);
 }
@@ -136,11 +124,7 @@ SHEAF__INLINE void back_rows(void *dx, const void *dy, const void *x, const floa
     for (int r = 0; r < rows; r++) {
         const vec by = v_set(rstd[row + r]), mean = v_set(dot[r] / (float)width);
         const int64_t at = (row + r) * width;
-        int64_t c = 0;
-        for (; c + 16 <= width; c += 16)
-            back_part(dx, dy, x, w, by, mean, at, c, 16, add, dtype);
-        if (c < width)
-            back_part(dx, dy, x, w, by, mean, at, c, width - c, add, dtype);
+        V_EACH(c, width, back_part(dx, dy, x, w, by, mean, at, c, count, add, dtype));
     }
 }
 
@@ -148,23 +132,14 @@ SHEAF__INLINE void rmsnorm_back(void *dx, const void *dy, const void *x, const f
                                 const float *rstd, int64_t rows, int64_t width, bool add,
                                 sheaf_dtype dtype)
 {
-    int64_t row = 0;
-    for (; row + 4 <= rows; row += 4)
-        back_rows(dx, dy, x, w, rstd, row, 4, width, add, dtype);
-    for (; row < rows; row++)
-        back_rows(dx, dy, x, w, rstd, row, 1, width, add, dtype);
+    V_FOURS(row, 0, rows, back_rows(dx, dy, x, w, rstd, row, side, width, add, dtype));
 }
 
 void SHEAF__FAST(rmsnorm_back)(void *dx, const void *dy, const void *x, const float *w,
                                const float *rstd, int64_t rows, int64_t width, bool add,
                                sheaf_dtype dtype)
 {
-    if (dtype == SHEAF_BF16)
-        rmsnorm_back(dx, dy, x, w, rstd, rows, width, add, SHEAF_BF16);
-    else if (dtype == SHEAF_F16)
-        rmsnorm_back(dx, dy, x, w, rstd, rows, width, add, SHEAF_F16);
-    else
-        rmsnorm_back(dx, dy, x, w, rstd, rows, width, add, SHEAF_F32);
+    V_BY_TYPE(dtype, rmsnorm_back(dx, dy, x, w, rstd, rows, width, add, of));
 }
 
 /* As column_sums: four rows in one pass over a strip of partial sums. */
@@ -186,11 +161,7 @@ SHEAF__INLINE void dw_strip(float *sum, const void *dy, const void *x, const flo
                             int64_t row, int64_t rows, int64_t width, int64_t c, int64_t cols,
                             sheaf_dtype dtype)
 {
-    int64_t i = 0;
-    for (; i + 16 <= cols; i += 16)
-        dw_part(sum + i, dy, x, rstd, row, rows, width, c + i, 16, dtype);
-    if (i < cols)
-        dw_part(sum + i, dy, x, rstd, row, rows, width, c + i, cols - i, dtype);
+    V_EACH(i, cols, dw_part(sum + i, dy, x, rstd, row, rows, width, c + i, count, dtype));
 }
 
 SHEAF__INLINE void rmsnorm_dw(float *dw, const void *dy, const void *x, const float *rstd,
@@ -203,11 +174,7 @@ SHEAF__INLINE void rmsnorm_dw(float *dw, const void *dy, const void *x, const fl
             const int64_t last = rows - block < 256 ? rows : block + 256;
             const int64_t cols = end - c < STRIP ? end - c : STRIP;
             memset(sum, 0, sizeof sum);
-            int64_t t = block;
-            for (; t + 4 <= last; t += 4)
-                dw_strip(sum, dy, x, rstd, t, 4, width, c, cols, dtype);
-            for (; t < last; t++)
-                dw_strip(sum, dy, x, rstd, t, 1, width, c, cols, dtype);
+            V_FOURS(t, block, last, dw_strip(sum, dy, x, rstd, t, side, width, c, cols, dtype));
             SHEAF__FAST(add)(dw + c, dw + c, sum, cols);
         }
 }
@@ -216,10 +183,5 @@ void SHEAF__FAST(rmsnorm_dw)(float *dw, const void *dy, const void *x, const flo
                              int64_t rows, int64_t width, int64_t begin, int64_t end,
                              sheaf_dtype dtype)
 {
-    if (dtype == SHEAF_BF16)
-        rmsnorm_dw(dw, dy, x, rstd, rows, width, begin, end, SHEAF_BF16);
-    else if (dtype == SHEAF_F16)
-        rmsnorm_dw(dw, dy, x, rstd, rows, width, begin, end, SHEAF_F16);
-    else
-        rmsnorm_dw(dw, dy, x, rstd, rows, width, begin, end, SHEAF_F32);
+    V_BY_TYPE(dtype, rmsnorm_dw(dw, dy, x, rstd, rows, width, begin, end, of));
 }

@@ -1,7 +1,7 @@
 /* rope_fast.c - rope_ref.c on vectors. */
 #include "ops/columns.h"
 
-#include "ops/vec.h"
+#include "ops/each.h"
 
 SHEAF__INLINE void rotate(void *x, int64_t at, int64_t half, const float *cos, const float *sin,
                           int64_t j, int64_t count, bool inverse, sheaf_dtype dtype)
@@ -21,11 +21,8 @@ SHEAF__INLINE void rope(void *x, int64_t ldx, const float *cos, const float *sin
     for (int64_t r = 0; r < rows; r++)
         for (int64_t h = 0; h < heads; h++) {
             const int64_t at = r * ldx + h * head_dim, angle = pos[r] * half;
-            int64_t j = 0;
-            for (; j + 16 <= half; j += 16)
-                rotate(x, at, half, cos + angle, sin + angle, j, 16, inverse, dtype);
-            if (j < half)
-                rotate(x, at, half, cos + angle, sin + angle, j, half - j, inverse, dtype);
+            V_EACH(j, half,
+                   rotate(x, at, half, cos + angle, sin + angle, j, count, inverse, dtype));
         }
 }
 
@@ -33,12 +30,7 @@ void SHEAF__FAST(rope)(void *x, int64_t ldx, const float *cos, const float *sin,
                        int64_t rows, int64_t heads, int64_t head_dim, int64_t rot, bool inverse,
                        sheaf_dtype dtype)
 {
-    if (dtype == SHEAF_BF16)
-        rope(x, ldx, cos, sin, pos, rows, heads, head_dim, rot, inverse, SHEAF_BF16);
-    else if (dtype == SHEAF_F16)
-        rope(x, ldx, cos, sin, pos, rows, heads, head_dim, rot, inverse, SHEAF_F16);
-    else
-        rope(x, ldx, cos, sin, pos, rows, heads, head_dim, rot, inverse, SHEAF_F32);
+    V_BY_TYPE(dtype, rope(x, ldx, cos, sin, pos, rows, heads, head_dim, rot, inverse, of));
 }
 
 /* Every lane takes its neighbour's number times a sin, negated in the lanes of `minus`. */
@@ -61,12 +53,9 @@ SHEAF__INLINE void rope_pairs(void *x, int64_t ldx, const float *cos, const floa
     for (int64_t r = 0; r < rows; r++)
         for (int64_t h = 0; pos[r] >= 0 && h < heads; h++) {
             const int64_t at = r * ldx + h * head_dim, angle = pos[r] * head_dim;
-            int64_t j = 0;
-            for (; j + 16 <= head_dim; j += 16)
-                turn_pairs(x, at + j, cos + angle + j, sin + angle + j, minus, 16, inverse, dtype);
-            if (j < head_dim)
-                turn_pairs(x, at + j, cos + angle + j, sin + angle + j, minus, head_dim - j,
-                           inverse, dtype);
+            V_EACH(j, head_dim,
+                   turn_pairs(x, at + j, cos + angle + j, sin + angle + j, minus, count, inverse,
+                              dtype));
         }
 }
 
@@ -74,10 +63,5 @@ void SHEAF__FAST(rope_pairs)(void *x, int64_t ldx, const float *cos, const float
                              const int32_t *pos, int64_t rows, int64_t heads, int64_t head_dim,
                              bool inverse, sheaf_dtype dtype)
 {
-    if (dtype == SHEAF_BF16)
-        rope_pairs(x, ldx, cos, sin, pos, rows, heads, head_dim, inverse, SHEAF_BF16);
-    else if (dtype == SHEAF_F16)
-        rope_pairs(x, ldx, cos, sin, pos, rows, heads, head_dim, inverse, SHEAF_F16);
-    else
-        rope_pairs(x, ldx, cos, sin, pos, rows, heads, head_dim, inverse, SHEAF_F32);
+    V_BY_TYPE(dtype, rope_pairs(x, ldx, cos, sin, pos, rows, heads, head_dim, inverse, of));
 }

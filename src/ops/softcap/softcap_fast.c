@@ -1,7 +1,7 @@
 /* softcap_fast.c - softcap_ref.c on vectors. */
 #include "ops/columns.h"
 
-#include "ops/vec.h"
+#include "ops/each.h"
 
 SHEAF__INLINE void ahead(float *x, vec cap, int64_t count, sheaf_dtype dtype)
 {
@@ -12,21 +12,12 @@ SHEAF__INLINE void ahead(float *x, vec cap, int64_t count, sheaf_dtype dtype)
 
 SHEAF__INLINE void softcap(float *x, vec cap, int64_t n, sheaf_dtype dtype)
 {
-    int64_t i = 0;
-    for (; i + 16 <= n; i += 16)
-        ahead(x + i, cap, 16, dtype);
-    if (i < n)
-        ahead(x + i, cap, n - i, dtype);
+    V_EACH(i, n, ahead(x + i, cap, count, dtype));
 }
 
 void SHEAF__FAST(softcap)(float *x, float cap, int64_t n, sheaf_dtype dtype)
 {
-    if (dtype == SHEAF_BF16)
-        softcap(x, v_set(cap), n, SHEAF_BF16);
-    else if (dtype == SHEAF_F16)
-        softcap(x, v_set(cap), n, SHEAF_F16);
-    else
-        softcap(x, v_set(cap), n, SHEAF_F32);
+    V_BY_TYPE(dtype, softcap(x, v_set(cap), n, of));
 }
 
 SHEAF__INLINE void back(void *dx, const float *y, vec cap, int64_t i, int64_t count,
@@ -39,19 +30,10 @@ SHEAF__INLINE void back(void *dx, const float *y, vec cap, int64_t i, int64_t co
 
 SHEAF__INLINE void softcap_back(void *dx, const float *y, vec cap, int64_t n, sheaf_dtype dtype)
 {
-    int64_t i = 0;
-    for (; i + 16 <= n; i += 16)
-        back(dx, y, cap, i, 16, dtype);
-    if (i < n)
-        back(dx, y, cap, i, n - i, dtype);
+    V_EACH(i, n, back(dx, y, cap, i, count, dtype));
 }
 
 void SHEAF__FAST(softcap_back)(void *dx, const float *y, float cap, int64_t n, sheaf_dtype dtype)
 {
-    if (dtype == SHEAF_BF16)
-        softcap_back(dx, y, v_set(cap), n, SHEAF_BF16);
-    else if (dtype == SHEAF_F16)
-        softcap_back(dx, y, v_set(cap), n, SHEAF_F16);
-    else
-        softcap_back(dx, y, v_set(cap), n, SHEAF_F32);
+    V_BY_TYPE(dtype, softcap_back(dx, y, v_set(cap), n, of));
 }
