@@ -37,7 +37,7 @@ int main(int argc, char **argv)
     SHEAF_INIT(&facts);
     sheaf_status *st = sheaf_weights_open(&weights, argv[1], NULL);
     if (st == NULL)
-        st = sheaf_weights_look(&facts, weights);
+        st = sheaf_weights_info(&facts, weights);
     if (st == NULL)
         printf("%s: %" PRId64 " tensors, %" PRId64 " elements, %" PRId64 " bytes\n", facts.dialect,
                facts.tensors, facts.elements, facts.bytes);

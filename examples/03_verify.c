@@ -35,7 +35,7 @@ int main(int argc, char **argv)
     how.threads = 1;
     sheaf_status *st = sheaf_weights_verify(&verification, argv[1], &how);
     if (st == NULL)
-        st = sheaf_verification_look(&facts, verification);
+        st = sheaf_verification_info(&facts, verification);
     if (st != NULL) {
         sheaf_status_print(st, stderr);
         sheaf_status_free(st);

@@ -63,8 +63,8 @@ SHEAF_API sheaf_status *sheaf_weights_open(sheaf_weights **out, const char *path
 /* sheaf_weights_close - accepts NULL. */
 SHEAF_API void sheaf_weights_close(sheaf_weights *weights);
 
-/* sheaf_weights_look - texts in *facts live as long as `weights`. Errors: SHEAF_E_ARG. */
-SHEAF_API sheaf_status *sheaf_weights_look(sheaf_weights_facts *facts,
+/* sheaf_weights_info - texts in *facts live as long as `weights`. Errors: SHEAF_E_ARG. */
+SHEAF_API sheaf_status *sheaf_weights_info(sheaf_weights_facts *facts,
                                            const sheaf_weights *weights);
 /* Tensors by number from 0, and by name; NULL where there is none. Borrowed from `weights`. */
 SHEAF_API int64_t sheaf_weights_count(const sheaf_weights *weights);
@@ -95,6 +95,8 @@ typedef struct sheaf_weights_verify_options {
     const char *dialect; /* NULL: recognise it */
     const char *config;  /* of the model, where its folder has none; NULL */
     const char *const *also; /* further folders with parts of it, ends with NULL; or NULL */
+    const char *base; /* of an adapter: the model to hold it against; NULL: the one that its config
+                         names, where it is here */
     int threads;
     const sheaf_events *events;
     sheaf_control *control;
@@ -112,6 +114,10 @@ typedef struct sheaf_verification_facts {
     int64_t read;          /* bytes that were read */
     bool sound;            /* no finding is a defect, and all parts lie in one place */
     bool full;             /* every byte was looked at */
+    bool partial;          /* by a note, some parts cannot be known from files */
+    bool adapter;          /* it is a PEFT adapter */
+    const char *title;     /* the dialect in words */
+    const int64_t *dtypes; /* [SHEAF_DTYPE_COUNT] tensors of each, borrowed */
 } sheaf_verification_facts;
 
 /* sheaf_weights_verify - is it complete, consistent and undamaged, and so what lies beside it in
@@ -120,13 +126,18 @@ typedef struct sheaf_verification_facts {
  * dialect. */
 SHEAF_API sheaf_status *sheaf_weights_verify(sheaf_verification **out, const char *path,
                                              const sheaf_weights_verify_options *options);
-SHEAF_API sheaf_status *sheaf_verification_look(sheaf_verification_facts *facts,
+SHEAF_API sheaf_status *sheaf_verification_info(sheaf_verification_facts *facts,
                                                 const sheaf_verification *verification);
 SHEAF_API bool sheaf_verification_sound(const sheaf_verification *verification);
 SHEAF_API int64_t sheaf_verification_count(const sheaf_verification *verification);
 /* sheaf_verification_finding - by number from 0, borrowed; NULL where there is none. */
 SHEAF_API const sheaf_finding *sheaf_verification_finding(const sheaf_verification *verification,
                                                           int64_t index);
+/* sheaf_weights_joint - are the paths parts of one checkpoint, of which the first is not whole
+ * alone, and nothing is missing of all? Then they are verified as the first, the others in
+ * options->also. Errors: SHEAF_E_MEMORY. */
+SHEAF_API sheaf_status *sheaf_weights_joint(bool *joint, const char *const *paths, int count,
+                                            const sheaf_weights_verify_options *options);
 /* sheaf_verification_free - accepts NULL. */
 SHEAF_API void sheaf_verification_free(sheaf_verification *verification);
 

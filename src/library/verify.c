@@ -8,10 +8,6 @@
 #include "library/verify_all.h"
 #include "sheaf/checkpoint.h"
 
-struct sheaf_verification {
-    sheaf_verify_report report;
-};
-
 sheaf_status *sheaf_weights_verify(sheaf_verification **out, const char *path,
                                    const sheaf_weights_verify_options *options)
 {
@@ -26,14 +22,8 @@ sheaf_status *sheaf_weights_verify(sheaf_verification **out, const char *path,
                               SHEAF__MOST_THREADS));
     if (st == NULL && (v = calloc(1, sizeof *v)) == NULL)
         st = sheaf_fail(SHEAF_E_MEMORY, "%s", path);
-    TRY(st,
-        sheaf__verify_all(&v->report, path,
-                          &(sheaf_verify_options){
-                              .quick = o.quick,
-                              .hints = { .from = o.dialect, .config = o.config, .also = o.also },
-                              .threads = sheaf__cores(o.threads),
-                              .events = o.events,
-                              .stop = sheaf__control_stop(o.control) }));
+    o.threads = sheaf__cores(o.threads);
+    TRY(st, sheaf__verify_all(&v->report, path, &o));
     if (st == NULL)
         *out = v;
     else
@@ -41,7 +31,7 @@ sheaf_status *sheaf_weights_verify(sheaf_verification **out, const char *path,
     return st;
 }
 
-sheaf_status *sheaf_verification_look(sheaf_verification_facts *facts, const sheaf_verification *v)
+sheaf_status *sheaf_verification_info(sheaf_verification_facts *facts, const sheaf_verification *v)
 {
     const sheaf_verify_report *r = &v->report;
     const sheaf_catalog *c = r->catalog;
@@ -65,9 +55,23 @@ sheaf_status *sheaf_verification_look(sheaf_verification_facts *facts, const she
                                                         .moments = r->moments,
                                                         .read = r->read,
                                                         .sound = sheaf_verify_sound(r),
-                                                        .full = r->full },
+                                                        .full = r->full,
+                                                        .partial = r->untold,
+                                                        .adapter = c->dialect->adapter,
+                                                        .title = c->dialect->title,
+                                                        .dtypes = r->of },
                            sizeof *facts);
     return st;
+}
+
+sheaf_status *sheaf_weights_joint(bool *joint, const char *const *paths, int count,
+                                  const sheaf_weights_verify_options *options)
+{
+    SHEAF__INSIDE;
+    sheaf_weights_verify_options o;
+    sheaf_status *st = sheaf__take_options(&o, sizeof o, options, "sheaf_weights_verify_options");
+    *joint = false;
+    return st == NULL ? sheaf_verify_joint(joint, paths, count, &o) : st;
 }
 
 bool sheaf_verification_sound(const sheaf_verification *v)

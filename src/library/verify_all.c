@@ -128,7 +128,7 @@ static sheaf_status *check_tokenizer(sheaf_catalog *c, const sheaf_config *confi
 /* ---- an adapter and its base ---- */
 
 /* What merge says of them; where no base is at hand, what an adapter tells alone. */
-static sheaf_status *check_adapter(sheaf_catalog *c, const sheaf_verify_options *how)
+static sheaf_status *check_adapter(sheaf_catalog *c, const sheaf_weights_verify_options *how)
 {
     sheaf_lora_options options;
     bool held = false;
@@ -179,7 +179,7 @@ static sheaf_status *check_beside(sheaf_catalog *c, const char *folder)
 }
 
 sheaf_status *sheaf__verify_all(sheaf_verify_report *report, const char *path,
-                                const sheaf_verify_options *options)
+                                const sheaf_weights_verify_options *options)
 {
     sheaf_status *st = sheaf_verify(report, path, options);
     const sheaf_catalog *c = report->catalog;

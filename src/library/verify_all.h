@@ -14,6 +14,10 @@
  * any case. Errors: those of sheaf_verify(); SHEAF_E_IO for such a file without permission to read
  * it. */
 sheaf_status *sheaf__verify_all(sheaf_verify_report *report, const char *path,
-                                const sheaf_verify_options *options);
+                                const sheaf_weights_verify_options *options);
+
+struct sheaf_verification {
+    sheaf_verify_report report;
+};
 
 #endif

@@ -91,7 +91,7 @@ void sheaf_weights_close(sheaf_weights *w)
     free(w);
 }
 
-sheaf_status *sheaf_weights_look(sheaf_weights_facts *facts, const sheaf_weights *w)
+sheaf_status *sheaf_weights_info(sheaf_weights_facts *facts, const sheaf_weights *w)
 {
     sheaf_status *st = sheaf__take_report(facts, "sheaf_weights_facts");
     if (st == NULL)

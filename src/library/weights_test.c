@@ -89,7 +89,7 @@ static void test_weights__rows_are_those_of_the_whole_tensor(void **state)
     SHEAF_INIT(&facts);
     make_model(dir, 1);
     CHECK_OK(sheaf_weights_open(&w, dir, NULL));
-    CHECK_OK(sheaf_weights_look(&facts, w));
+    CHECK_OK(sheaf_weights_info(&facts, w));
     assert_int_equal(facts.kind, SHEAF_WEIGHTS_MODEL);
     assert_string_equal(facts.dialect, "hf");
     assert_int_equal(facts.bytes, 4 * facts.elements);
@@ -130,7 +130,7 @@ static void test_weights__a_config_may_lie_elsewhere(void **state)
     sheaf_weights_facts facts;
     SHEAF_INIT(&facts);
     CHECK_OK(sheaf_weights_open(&w, dir, &how));
-    CHECK_OK(sheaf_weights_look(&facts, w));
+    CHECK_OK(sheaf_weights_info(&facts, w));
     assert_string_equal(facts.config, elsewhere);
     sheaf_weights_close(w);
     how.dialect = "hg";
@@ -210,7 +210,7 @@ static void test_verify__a_changed_byte_is_a_finding(void **state)
     assert_true(sheaf_verification_sound(v));
     sheaf_verification_facts facts;
     SHEAF_INIT(&facts);
-    CHECK_OK(sheaf_verification_look(&facts, v));
+    CHECK_OK(sheaf_verification_info(&facts, v));
     assert_true(facts.sound && !facts.full);
     sheaf_verification_free(v);
     sheaf_verification_free(NULL);

@@ -12,7 +12,7 @@
 #include "base/clock.h"
 #include "base/print.h"
 #include "monitor/metrics.h"
-#include "monitor/number.h"
+#include "base/number.h"
 
 enum { PLAIN_MS = 10000, TERMINAL_MS = 100 };
 

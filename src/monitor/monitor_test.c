@@ -11,7 +11,7 @@
 
 #include "monitor/metrics.h"
 #include "monitor/monitor.h"
-#include "monitor/number.h"
+#include "base/number.h"
 #include "tests/check.h"
 
 static char path[64];

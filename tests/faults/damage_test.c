@@ -138,7 +138,7 @@ static bool named(const sheaf_finding *f, const finding *want)
 static void verify_folder(const char *what)
 {
     sheaf_verify_report report;
-    CHECK_OK(sheaf_verify(&report, dir, &(sheaf_verify_options){ 0 }));
+    CHECK_OK(sheaf_verify(&report, dir, &(sheaf_weights_verify_options){ 0 }));
     for (int i = 0; i < wanted.count; i++) {
         bool there = false;
         for (int64_t k = 0; k < report.catalog->nfindings; k++)

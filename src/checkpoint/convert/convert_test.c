@@ -165,7 +165,7 @@ static void same_models(const char *a, const char *b)
 static int64_t step_of(const char *path)
 {
     sheaf_verify_report report;
-    CHECK_OK(sheaf_verify(&report, path, &(sheaf_verify_options){ .threads = 2 }));
+    CHECK_OK(sheaf_verify(&report, path, &(sheaf_weights_verify_options){ .threads = 2 }));
     const int64_t step = report.catalog->step;
     want_defects(report.catalog, 0);
     sheaf_verify_release(&report);

@@ -118,7 +118,7 @@ static void same_tensors(const char *what, const char *is, const char *want, int
 static void check_unmerged(const char *path, bool config)
 {
     sheaf_verify_report r;
-    CHECK_OK(sheaf_verify(&r, path, &(sheaf_verify_options){ 0 }));
+    CHECK_OK(sheaf_verify(&r, path, &(sheaf_weights_verify_options){ 0 }));
     const sheaf_finding *f = sheaf__catalog_finding(r.catalog, "unmerged");
     assert_true(sheaf_verify_sound(&r) && f != NULL && f->severity == SHEAF_WARNING);
     assert_true((strstr(f->cure, "--to peft && sheaf") != NULL) == config &&
@@ -220,7 +220,7 @@ static void test_convert__what_is_no_single_adapter_is_refused(void **state)
             CHECK_OK(sheaf__safetensors_write(w, k, 0, x, k == 0 ? 16 : 8));
         CHECK_OK(sheaf__safetensors_finish(w));
         sheaf_verify_report v;
-        CHECK_OK(sheaf_verify(&v, at("two"), &(sheaf_verify_options){ 0 }));
+        CHECK_OK(sheaf_verify(&v, at("two"), &(sheaf_weights_verify_options){ 0 }));
         const sheaf_finding *f = sheaf__catalog_finding(v.catalog, "unmerged");
         assert_true(f != NULL && strstr(f->cure, "merge_and_unload") != NULL);
         sheaf_verify_release(&v);

@@ -514,7 +514,7 @@ static void test_keep__a_reader_looks_again(void **state)
         _exit(0);
     for (int i = 0; i < 60; i++) {
         sheaf_verify_report report;
-        CHECK_OK(sheaf_verify(&report, folder, &(sheaf_verify_options){ .threads = 1 }));
+        CHECK_OK(sheaf_verify(&report, folder, &(sheaf_weights_verify_options){ .threads = 1 }));
         if (!sheaf_verify_sound(&report) || report.catalog->nfindings > 0)
             fail_msg("%s: %s %s", report.catalog->finding[0].path, report.catalog->finding[0].code,
                      report.catalog->finding[0].found);

@@ -45,7 +45,7 @@ static void test_verify__counts_what_is_not_finite(void **state)
         CHECK_OK(sheaf__safetensors_write(file, 0, 0, bytes, (int64_t)(N * size)));
         CHECK_OK(sheaf__safetensors_finish(file));
         sheaf_verify_report report;
-        CHECK_OK(sheaf_verify(&report, path, &(sheaf_verify_options){ .threads = 1 }));
+        CHECK_OK(sheaf_verify(&report, path, &(sheaf_weights_verify_options){ .threads = 1 }));
         for (int64_t k = 0; k < report.catalog->nfindings; k++)
             if (strcmp(report.catalog->finding[k].code, "not-finite") == 0)
                 found = report.catalog->finding[k].found;

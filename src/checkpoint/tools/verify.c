@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/control.h"
 #include "base/array.h"
 #include "base/file.h"
 #include "base/status.h"
@@ -50,7 +51,7 @@ typedef struct counts {
 typedef struct verifier {
     sheaf_catalog *c;
     sheaf_verify_report *report;
-    const sheaf_verify_options *options;
+    const sheaf_weights_verify_options *options;
     task *task;
     int64_t ntasks, capacity;
     counts *seen;   /* of each tensor */
@@ -297,7 +298,8 @@ static sheaf_status *check_slice(verifier *v, const task *t)
 
 static bool stopped(const verifier *v)
 {
-    return v->options->stop != NULL && atomic_load(v->options->stop) != 0;
+    const atomic_int *stop = sheaf__control_stop(v->options->control);
+    return stop != NULL && atomic_load(stop) != 0;
 }
 
 static void do_task(void *context, int64_t index, int worker)
@@ -439,7 +441,7 @@ static void release(verifier *v, int threads)
 }
 
 sheaf_status *sheaf_verify_catalog(sheaf_verify_report *report, sheaf_catalog *c,
-                                   const sheaf_verify_options *options)
+                                   const sheaf_weights_verify_options *options)
 {
     verifier v = {
         .c = c, .report = report, .options = options, .lock = PTHREAD_MUTEX_INITIALIZER
@@ -482,14 +484,17 @@ static void count_tensors(sheaf_verify_report *r)
 }
 
 sheaf_status *sheaf_verify(sheaf_verify_report *report, const char *path,
-                           const sheaf_verify_options *options)
+                           const sheaf_weights_verify_options *options)
 {
     *report = (sheaf_verify_report){ 0 };
-    sheaf_status *st = sheaf__any_read(&report->catalog, path, &options->hints);
+    sheaf_status *st = sheaf__any_read(&report->catalog, path,
+                                       &(sheaf_dialect_hints){ .from = options->dialect,
+                                                               .config = options->config,
+                                                               .also = options->also });
     if (st != NULL)
         return st;
     count_tensors(report);
-    for (const char *const *also = options->hints.also; also != NULL && *also != NULL && st == NULL;
+    for (const char *const *also = options->also; also != NULL && *also != NULL && st == NULL;
          also++)
         st = sheaf__catalog_note(
             report->catalog, SHEAF_NOTE, "inferred", *also, "", "",

@@ -6,18 +6,8 @@
 #ifndef SHEAF_CHECKPOINT_TOOLS_VERIFY_H
 #define SHEAF_CHECKPOINT_TOOLS_VERIFY_H
 
-#include "base/events.h"
 #include "dialects/common/dialects.h"
-
-typedef struct sheaf_verify_options {
-    bool quick;
-    sheaf_dialect_hints hints;
-    const char
-        *base;   /* of an adapter, to hold it against; NULL: what its config says, if it is here */
-    int threads; /* 0 = one */
-    const sheaf_events *events; /* progress; may be NULL */
-    const _Atomic int *stop;    /* not 0: stop (SHEAF_E_STOPPED); may be NULL */
-} sheaf_verify_options;
+#include "sheaf/checkpoint.h"
 
 typedef struct sheaf_verify_report {
     sheaf_catalog *catalog;           /* facts and findings */
@@ -33,15 +23,13 @@ typedef struct sheaf_verify_report {
  * those of reading where nothing can be looked at; SHEAF_E_ARG for an unknown dialect;
  * SHEAF_E_MEMORY. Damage is no error but a finding. */
 sheaf_status *sheaf_verify(sheaf_verify_report *report, const char *path,
-                           const sheaf_verify_options *options);
-/* sheaf_verify_joint - are the paths parts of one checkpoint, of which the first is not whole
- * alone, and nothing is missing of all? Then they are verified as the first with the others in
- * hints.also. Errors: SHEAF_E_MEMORY. */
+                           const sheaf_weights_verify_options *options);
+/* sheaf_verify_joint - sheaf_weights_joint(). */
 sheaf_status *sheaf_verify_joint(bool *joint, const char *const *paths, int count,
-                                 const sheaf_verify_options *options);
+                                 const sheaf_weights_verify_options *options);
 /* sheaf_verify_catalog - the full part, of a catalog that was read; adds its findings. */
 sheaf_status *sheaf_verify_catalog(sheaf_verify_report *report, sheaf_catalog *catalog,
-                                   const sheaf_verify_options *options);
+                                   const sheaf_weights_verify_options *options);
 void sheaf_verify_release(sheaf_verify_report *report);
 /* sheaf_verify_sound - no finding is a defect, and all parts lie in one place. */
 bool sheaf_verify_sound(const sheaf_verify_report *report);

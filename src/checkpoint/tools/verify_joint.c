@@ -7,12 +7,10 @@
 
 /* What was read of `path`, or NULL where it could not be looked at, which is told when it is
  * verified. */
-static sheaf_status *look(sheaf_catalog **out, const char *path, const sheaf_verify_options *o,
-                          const char *const *also)
+static sheaf_status *look(sheaf_catalog **out, const char *path,
+                          const sheaf_weights_verify_options *o, const char *const *also)
 {
-    const sheaf_dialect_hints hints = {
-        .from = o->hints.from, .config = o->hints.config, .model = o->hints.model, .also = also
-    };
+    const sheaf_dialect_hints hints = { .from = o->dialect, .config = o->config, .also = also };
     sheaf_status *st = sheaf__any_read(out, path, &hints);
     if (st == NULL || sheaf_status_code(st) == SHEAF_E_MEMORY)
         return st;
@@ -37,7 +35,7 @@ static bool takes_from(const sheaf_catalog *c, const char *path)
 }
 
 sheaf_status *sheaf_verify_joint(bool *joint, const char *const *paths, int count,
-                                 const sheaf_verify_options *o)
+                                 const sheaf_weights_verify_options *o)
 {
     sheaf_catalog *alone = NULL, *all = NULL;
     *joint = false;

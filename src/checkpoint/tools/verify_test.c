@@ -29,7 +29,7 @@ static void test_verify__copies_of_no_elements_are_nothing_to_read(void **state)
     t->replicated = true;
     CHECK_OK(sheaf__catalog_tensor(&t, c, "flat", SHEAF_F32, 1, (int64_t[]){ 0 }));
     CHECK_OK(sheaf__catalog_check(c));
-    CHECK_OK(sheaf_verify_catalog(&report, c, &(sheaf_verify_options){ 0 }));
+    CHECK_OK(sheaf_verify_catalog(&report, c, &(sheaf_weights_verify_options){ 0 }));
     assert_int_equal(report.read, 0);
     assert_null(finding(c, "missing"));
     sheaf__catalog_free(c);
@@ -80,7 +80,7 @@ static void retype(const char *folder, const char *file, const char *from, const
 static void check_verdict(const char *what, const char *path, const char *code)
 {
     sheaf_verify_report report;
-    CHECK_OK(sheaf_verify(&report, path, &(sheaf_verify_options){ 0 }));
+    CHECK_OK(sheaf_verify(&report, path, &(sheaf_weights_verify_options){ 0 }));
     if (sheaf_verify_sound(&report) != (code == NULL) ||
         (code != NULL && finding(report.catalog, code) == NULL)) {
         for (int64_t i = 0; i < report.catalog->nfindings; i++)

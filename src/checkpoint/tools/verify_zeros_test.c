@@ -61,7 +61,7 @@ static void test_verify__room_that_was_not_filled_is_told(void **state)
         sheaf_verify_report r;
         int told = 0;
         write_file(cases[i].filled);
-        CHECK_OK(sheaf_verify(&r, at("m.safetensors"), &(sheaf_verify_options){ 0 }));
+        CHECK_OK(sheaf_verify(&r, at("m.safetensors"), &(sheaf_weights_verify_options){ 0 }));
         for (int64_t k = 0; k < r.catalog->nfindings; k++) {
             const sheaf_finding *f = &r.catalog->finding[k];
             if (strcmp(f->code, "zeros") != 0)
@@ -137,7 +137,7 @@ static void test_verify__zeros_that_are_meant_are_not_told(void **state)
         if (singles[i].own)
             write_one(at("m/model-00002-of-00002.safetensors"), &spec[MOST - 1], 1,
                       singles[i].zero);
-        CHECK_OK(sheaf_verify(&r, at("m"), &(sheaf_verify_options){ 0 }));
+        CHECK_OK(sheaf_verify(&r, at("m"), &(sheaf_weights_verify_options){ 0 }));
         const sheaf_finding *f = sheaf__catalog_finding(r.catalog, "zeros");
         if ((f != NULL) != (singles[i].found != NULL) ||
             (f != NULL && (strstr(f->found, singles[i].found) == NULL ||

@@ -9,7 +9,7 @@
 #include "commands.h"
 #include "base/cores.h"
 #include "monitor/monitor.h"
-#include "monitor/number.h"
+#include "base/number.h"
 #include "library/of_runs.h"
 #include "library/train_settings.h"
 #include "cli/lib/shared.h"

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/print.h"
-#include "monitor/number.h"
+#include "base/number.h"
 
 const char *cli_severity(sheaf_severity severity)
 {
@@ -14,12 +14,12 @@ const char *cli_severity(sheaf_severity severity)
 }
 
 /* "F32 (30), BF16 (2)" */
-static void types_text(sheaf_text *text, const sheaf_verify_report *r)
+static void types_text(sheaf_text *text, const sheaf_verification_facts *f)
 {
     for (int d = 0; d < SHEAF_DTYPE_COUNT; d++)
-        if (r->of[d] > 0)
+        if (f->dtypes[d] > 0)
             sheaf__text_add(text, "%s%s (%" PRId64 ")", text->size > 0 ? ", " : "",
-                            sheaf_dtype_name((sheaf_dtype)d), r->of[d]);
+                            sheaf_dtype_name((sheaf_dtype)d), f->dtypes[d]);
 }
 
 static void line(FILE *to, const char *key, const char *value)
@@ -27,16 +27,16 @@ static void line(FILE *to, const char *key, const char *value)
     sheaf__print(to, "  %-14s %s\n", key, value);
 }
 
-static void print_sizes(FILE *to, const sheaf_catalog *c)
+static void print_sizes(FILE *to, const sheaf_verification_facts *f)
 {
-    if (c->tp <= 0 && c->pp <= 0 && c->dp <= 0)
+    if (f->tp <= 0 && f->pp <= 0 && f->dp <= 0)
         return;
     sheaf__print(to, "  %-14s ", "parallel size");
     const char *gap = "";
     const struct {
         int n;
         const char *what;
-    } sizes[] = { { c->tp, "tensor" }, { c->pp, "pipeline" }, { c->dp, "data" } };
+    } sizes[] = { { f->tp, "tensor" }, { f->pp, "pipeline" }, { f->dp, "data" } };
     for (int i = 0; i < 3; i++)
         if (sizes[i].n > 0) {
             sheaf__print(to, "%s%d (%s)", gap, sizes[i].n, sizes[i].what);
@@ -45,32 +45,31 @@ static void print_sizes(FILE *to, const sheaf_catalog *c)
     sheaf__print(to, "\n");
 }
 
-void cli_facts_print(FILE *to, const sheaf_verify_report *r)
+void cli_facts_print(FILE *to, const sheaf_verification_facts *f)
 {
-    const sheaf_catalog *c = r->catalog;
     sheaf_text types = { 0 };
     char bytes[SHEAF__NUMBER];
-    types_text(&types, r);
-    line(to, "dialect", c->dialect->title);
-    line(to, "model", c->model != NULL ? c->model : "not recognised");
-    print_sizes(to, c);
+    types_text(&types, f);
+    line(to, "dialect", f->title);
+    line(to, "model", f->model != NULL ? f->model : "not recognised");
+    print_sizes(to, f);
     line(to, "dtype", types.size > 0 && !types.failed ? types.at : "none");
-    if (c->step >= 0)
-        sheaf__print(to, "  %-14s %" PRId64 "\n", "step", c->step);
-    if (c->vocab >= 0)
-        sheaf__print(to, "  %-14s %" PRId64, "vocabulary", c->vocab);
-    if (c->vocab >= 0 && c->padded_vocab > c->vocab)
-        sheaf__print(to, ", padded to %" PRId64 " rows", c->padded_vocab);
-    if (c->vocab >= 0)
+    if (f->step >= 0)
+        sheaf__print(to, "  %-14s %" PRId64 "\n", "step", f->step);
+    if (f->vocab >= 0)
+        sheaf__print(to, "  %-14s %" PRId64, "vocabulary", f->vocab);
+    if (f->vocab >= 0 && f->padded_vocab > f->vocab)
+        sheaf__print(to, ", padded to %" PRId64 " rows", f->padded_vocab);
+    if (f->vocab >= 0)
         sheaf__print(to, "\n");
-    sheaf__print(to, "  %-14s %" PRId64 " with %" PRId64 " elements, %s\n", "tensors", r->tensors,
-                 r->elements, sheaf__number_bytes(bytes, (uint64_t)r->bytes));
-    if (r->factors > 0)
-        sheaf__print(to, "  %-14s %" PRId64 " tensors\n", "LoRA", r->factors);
-    if (r->moments > 0)
-        sheaf__print(to, "  %-14s %" PRId64 " tensors\n", "optimizer", r->moments);
-    if (r->full)
-        sheaf__print(to, "  %-14s %s\n", "read", sheaf__number_bytes(bytes, (uint64_t)r->read));
+    sheaf__print(to, "  %-14s %" PRId64 " with %" PRId64 " elements, %s\n", "tensors", f->tensors,
+                 f->elements, sheaf__number_bytes(bytes, (uint64_t)f->bytes));
+    if (f->lora > 0)
+        sheaf__print(to, "  %-14s %" PRId64 " tensors\n", "LoRA", f->lora);
+    if (f->moments > 0)
+        sheaf__print(to, "  %-14s %" PRId64 " tensors\n", "optimizer", f->moments);
+    if (f->full)
+        sheaf__print(to, "  %-14s %s\n", "read", sheaf__number_bytes(bytes, (uint64_t)f->read));
     sheaf__text_release(&types);
 }
 
@@ -82,32 +81,31 @@ static void count_or_null(sheaf_json_writer *j, const char *key, int64_t value, 
         sheaf__json_put_int(j, key, value);
 }
 
-void cli_facts_json(sheaf_json_writer *j, const sheaf_verify_report *r)
+void cli_facts_json(sheaf_json_writer *j, const sheaf_verification_facts *f)
 {
-    const sheaf_catalog *c = r->catalog;
     int most = -1;
     for (int d = 0; d < SHEAF_DTYPE_COUNT; d++)
-        most = r->of[d] > 0 && (most < 0 || r->of[d] > r->of[most]) ? d : most;
-    sheaf__json_put_text(j, "path", c->root);
-    sheaf__json_put_text(j, "dialect", c->dialect->name);
-    sheaf__json_put_text(j, "model", c->model);
-    count_or_null(j, "tp", c->tp, 0);
-    count_or_null(j, "pp", c->pp, 0);
-    count_or_null(j, "dp", c->dp, 0);
+        most = f->dtypes[d] > 0 && (most < 0 || f->dtypes[d] > f->dtypes[most]) ? d : most;
+    sheaf__json_put_text(j, "path", f->path);
+    sheaf__json_put_text(j, "dialect", f->dialect);
+    sheaf__json_put_text(j, "model", f->model);
+    count_or_null(j, "tp", f->tp, 0);
+    count_or_null(j, "pp", f->pp, 0);
+    count_or_null(j, "dp", f->dp, 0);
     sheaf__json_put_text(j, "dtype", most >= 0 ? sheaf_dtype_name((sheaf_dtype)most) : NULL);
-    count_or_null(j, "step", c->step, -1);
-    count_or_null(j, "vocabulary", c->vocab, -1);
-    count_or_null(j, "padded_vocabulary", c->padded_vocab, -1);
-    sheaf__json_put_int(j, "tensors", r->tensors);
-    sheaf__json_put_int(j, "elements", r->elements);
-    sheaf__json_put_int(j, "bytes", r->bytes);
-    sheaf__json_put_int(j, "lora_tensors", r->factors);
-    sheaf__json_put_int(j, "optimizer_tensors", r->moments);
-    sheaf__json_put_text(j, "config", c->config_path);
+    count_or_null(j, "step", f->step, -1);
+    count_or_null(j, "vocabulary", f->vocab, -1);
+    count_or_null(j, "padded_vocabulary", f->padded_vocab, -1);
+    sheaf__json_put_int(j, "tensors", f->tensors);
+    sheaf__json_put_int(j, "elements", f->elements);
+    sheaf__json_put_int(j, "bytes", f->bytes);
+    sheaf__json_put_int(j, "lora_tensors", f->lora);
+    sheaf__json_put_int(j, "optimizer_tensors", f->moments);
+    sheaf__json_put_text(j, "config", f->config);
     sheaf__json_open(j, "dtypes", '{');
     for (int d = 0; d < SHEAF_DTYPE_COUNT; d++)
-        if (r->of[d] > 0)
-            sheaf__json_put_int(j, sheaf_dtype_name((sheaf_dtype)d), r->of[d]);
+        if (f->dtypes[d] > 0)
+            sheaf__json_put_int(j, sheaf_dtype_name((sheaf_dtype)d), f->dtypes[d]);
     sheaf__json_close(j, '}');
 }
 
@@ -141,12 +139,12 @@ static bool alike(const sheaf_finding *a, const sheaf_finding *b)
 }
 
 /* A finding and those like it that come after; marks them. */
-static void print_alike(FILE *to, const sheaf_catalog *c, int64_t first, bool *told)
+static void print_alike(FILE *to, const sheaf_verification *v, int64_t first, bool *told)
 {
     int64_t n = 0;
-    for (int64_t i = first; i < c->nfindings; i++) {
-        const sheaf_finding *f = &c->finding[i];
-        if (told[i] || (i > first && !alike(f, &c->finding[first])))
+    for (int64_t i = first; i < sheaf_verification_count(v); i++) {
+        const sheaf_finding *f = sheaf_verification_finding(v, i);
+        if (told[i] || (i > first && !alike(f, sheaf_verification_finding(v, first))))
             continue;
         told[i] = true;
         if (n++ < WHOLE)
@@ -162,21 +160,21 @@ static void print_alike(FILE *to, const sheaf_catalog *c, int64_t first, bool *t
         sheaf__print(to, "\n");
 }
 
-void cli_findings_print(FILE *to, const sheaf_catalog *c, int64_t most, bool notes)
+void cli_findings_print(FILE *to, const sheaf_verification *v, int64_t most, bool notes)
 {
     static const sheaf_severity order[] = { SHEAF_DEFECT, SHEAF_WARNING, SHEAF_NOTE };
-    bool *told = calloc((size_t)c->nfindings + 1, sizeof *told);
+    bool *told = calloc((size_t)sheaf_verification_count(v) + 1, sizeof *told);
     int64_t shown = 0, rest = 0;
     for (int s = 0; s < (notes ? 3 : 2); s++)
-        for (int64_t i = 0; i < c->nfindings; i++) {
-            if (c->finding[i].severity != order[s] || (told != NULL && told[i]))
+        for (int64_t i = 0; i < sheaf_verification_count(v); i++) {
+            if (sheaf_verification_finding(v, i)->severity != order[s] || (told != NULL && told[i]))
                 continue;
             if (shown == most)
                 rest++;
             else if (told != NULL)
-                print_alike(to, c, i, told);
+                print_alike(to, v, i, told);
             else
-                print_one(to, &c->finding[i]);
+                print_one(to, sheaf_verification_finding(v, i));
             shown += shown < most;
         }
     if (rest > 0)
@@ -184,10 +182,10 @@ void cli_findings_print(FILE *to, const sheaf_catalog *c, int64_t most, bool not
     free(told);
 }
 
-void cli_findings_json(sheaf_json_writer *j, const sheaf_catalog *c)
+void cli_findings_json(sheaf_json_writer *j, const sheaf_verification *v)
 {
-    for (int64_t i = 0; i < c->nfindings; i++) {
-        const sheaf_finding *f = &c->finding[i];
+    for (int64_t i = 0; i < sheaf_verification_count(v); i++) {
+        const sheaf_finding *f = sheaf_verification_finding(v, i);
         sheaf__json_open(j, NULL, '{');
         sheaf__json_put_text(j, "code", f->code);
         sheaf__json_put_text(j, "severity", cli_severity(f->severity));

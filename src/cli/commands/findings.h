@@ -2,18 +2,18 @@
 #ifndef SHEAF_CLI_COMMANDS_FINDINGS_H
 #define SHEAF_CLI_COMMANDS_FINDINGS_H
 
-#include "checkpoint/tools/verify.h"
 #include "cli/lib/shared.h"
+#include "sheaf/checkpoint.h"
 
 /* cli_facts_print - the facts, a line each; cli_facts_json - the same as keys of an open object. */
-void cli_facts_print(FILE *to, const sheaf_verify_report *report);
-void cli_facts_json(sheaf_json_writer *j, const sheaf_verify_report *report);
+void cli_facts_print(FILE *to, const sheaf_verification_facts *facts);
+void cli_facts_json(sheaf_json_writer *j, const sheaf_verification_facts *facts);
 
 /* cli_findings_print - the worst first, at most `most` paragraphs; those that differ in
  * their tensors alone are one. Notes only with `notes`. */
-void cli_findings_print(FILE *to, const sheaf_catalog *catalog, int64_t most, bool notes);
+void cli_findings_print(FILE *to, const sheaf_verification *verification, int64_t most, bool notes);
 /* cli_findings_json - entries of an open list. */
-void cli_findings_json(sheaf_json_writer *j, const sheaf_catalog *catalog);
+void cli_findings_json(sheaf_json_writer *j, const sheaf_verification *verification);
 const char *cli_severity(sheaf_severity severity); /* "defect", "warning", "note" */
 
 #endif

@@ -329,8 +329,9 @@ static void tell_adapter(info_teller *t, const sheaf_look *look)
 }
 
 /* What the catalog of any dialect says, beside what the kind has to say. */
-static void tell_catalog(info_teller *t, const sheaf_verify_report *r, bool sizes)
+static void tell_catalog(info_teller *t, const sheaf_verification *v, bool sizes)
 {
+    const sheaf_verify_report *r = &v->report;
     const sheaf_catalog *c = r->catalog;
     info_fact(t, "dialect", c->dialect->name);
     if (c->model != NULL)
@@ -353,41 +354,41 @@ static void tell_catalog(info_teller *t, const sheaf_verify_report *r, bool size
         info_fact_int(t, "moments", r->moments);
     if (t->cli->json) {
         sheaf__json_open(&t->json, "findings", '[');
-        cli_findings_json(&t->json, c);
+        cli_findings_json(&t->json, v);
         sheaf__json_close(&t->json, ']');
     }
 }
 
 /* A checkpoint that only its catalog can be told of: foreign, or not whole. */
-static sheaf_status *tell_foreign(info_teller *t, const sheaf_verify_report *r)
+static sheaf_status *tell_foreign(info_teller *t, const sheaf_verification *v)
 {
-    tell_catalog(t, r, true);
+    tell_catalog(t, v, true);
     if (!t->cli->json)
-        cli_findings_print(t->cli->out, r->catalog, 12, true);
-    return tell_tensors(t, NULL, r->catalog);
+        cli_findings_print(t->cli->out, v, 12, true);
+    return tell_tensors(t, NULL, v->report.catalog);
 }
 
 static sheaf_status *tell_path(info_teller *t, const char *path)
 {
     sheaf_look look;
-    sheaf_verify_report report = { 0 };
-    const sheaf_verify_options quick = { .quick = true };
+    sheaf_verification v = { 0 };
+    const sheaf_weights_verify_options quick = { .quick = true };
     const char *slash = strrchr(path, '/');
     if (strcmp(slash == NULL ? path : slash + 1, "metrics.jsonl") == 0 &&
         sheaf__path_kind(path) == SHEAF_PATH_FILE)
         return info_metrics(t, path);
     sheaf_status *st = sheaf_look_open(&look, path);
-    sheaf_status *bad = sheaf__verify_all(&report, path, &quick);
+    sheaf_status *bad = sheaf__verify_all(&v.report, path, &quick);
     const bool foreign =
-        report.catalog != NULL &&
-        (st != NULL || (look.kind == SHEAF_LOOK_MODEL && !report.catalog->dialect->plain));
+        v.report.catalog != NULL &&
+        (st != NULL || (look.kind == SHEAF_LOOK_MODEL && !v.report.catalog->dialect->plain));
     if (st != NULL && foreign) {
         sheaf_status_free(st);
         st = NULL;
     }
     sheaf_status_free(bad);
     if (st != NULL) {
-        sheaf_verify_release(&report);
+        sheaf_verify_release(&v.report);
         return st;
     }
     const char *kind = foreign ? "checkpoint" : sheaf_look_kind_name(look.kind);
@@ -397,12 +398,12 @@ static sheaf_status *tell_path(info_teller *t, const char *path)
         sheaf__json_put_text(&t->json, "kind", kind);
     } else
         sheaf__print(t->cli->out, "%s: %s\n", path, kind);
-    if (!foreign && report.catalog != NULL)
-        tell_catalog(t, &report, false);
+    if (!foreign && v.report.catalog != NULL)
+        tell_catalog(t, &v, false);
     if (foreign)
-        st = tell_foreign(t, &report);
+        st = tell_foreign(t, &v);
     else if (look.kind == SHEAF_LOOK_MODEL)
-        tell_model(t, &look, report.catalog);
+        tell_model(t, &look, v.report.catalog);
     else if (look.kind == SHEAF_LOOK_ADAPTER)
         tell_adapter(t, &look);
     else if (look.kind == SHEAF_LOOK_CHECKPOINT)
@@ -412,7 +413,7 @@ static sheaf_status *tell_path(info_teller *t, const char *path)
     if (!foreign && look.source != NULL)
         st = tell_tensors(t, look.source, NULL);
     info_end(t);
-    sheaf_verify_release(&report);
+    sheaf_verify_release(&v.report);
     sheaf_look_close(&look);
     return st;
 }

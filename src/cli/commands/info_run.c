@@ -12,7 +12,7 @@
 #include "checkpoint/store/step.h"
 #include "info_tell.h"
 #include "monitor/metrics.h"
-#include "monitor/number.h"
+#include "base/number.h"
 
 /* ---- checkpoints ---- */
 

@@ -1,15 +1,13 @@
 /* verify.c - `sheaf verify`: complete, consistent, undamaged? */
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/status.h"
-#include "base/cores.h"
 #include "base/print.h"
 #include "commands.h"
 #include "findings.h"
-#include "monitor/monitor.h"
 #include "cli/lib/signals.h"
-#include "library/verify_all.h"
 
 const char cmd_verify_usage[] =
     "usage: sheaf verify PATH... [FLAG...]\n"
@@ -23,31 +21,42 @@ enum { SHOWN = 12 };
 
 typedef struct telling {
     cli *cli;
-    sheaf_json_writer json;
-    int count;                   /* paths */
-    sheaf_verify_report *report; /* [count] */
+    int count;                     /* paths */
+    sheaf_verification **verified; /* [count] */
 } telling;
 
-static void print_report(FILE *to, const sheaf_verify_report *r)
+static int64_t count(const sheaf_verification *v, sheaf_severity severity)
 {
-    const sheaf_catalog *c = r->catalog;
-    const int64_t defects = sheaf__catalog_defects(c);
-    int64_t warnings = 0;
-    for (int64_t i = 0; i < c->nfindings; i++)
-        warnings += c->finding[i].severity == SHEAF_WARNING;
-    sheaf__print(to, "%s\n", c->root);
-    cli_facts_print(to, r);
-    cli_findings_print(to, c, SHOWN, true);
-    if (sheaf_verify_sound(r))
+    int64_t n = 0;
+    for (int64_t i = 0; i < sheaf_verification_count(v); i++)
+        n += sheaf_verification_finding(v, i)->severity == severity;
+    return n;
+}
+
+static bool has(const sheaf_verification *v, const char *code)
+{
+    for (int64_t i = 0; i < sheaf_verification_count(v); i++)
+        if (strcmp(sheaf_verification_finding(v, i)->code, code) == 0)
+            return true;
+    return false;
+}
+
+static void print_report(FILE *to, const sheaf_verification *v, const sheaf_verification_facts *f)
+{
+    const int64_t defects = count(v, SHEAF_DEFECT), warnings = count(v, SHEAF_WARNING);
+    sheaf__print(to, "%s\n", f->path);
+    cli_facts_print(to, f);
+    cli_findings_print(to, v, SHOWN, true);
+    if (f->sound)
         sheaf__print(to, "sound%s",
-                     !r->full    ? ", as far as its structure tells"
-                     : r->untold ? ", as far as these files tell"
-                                 : "");
+                     !f->full     ? ", as far as its structure tells"
+                     : f->partial ? ", as far as these files tell"
+                                  : "");
     else if (defects > 0)
         sheaf__print(to, "not sound: %" PRId64 " defect%s", defects, defects == 1 ? "" : "s");
     else /* by a warning that no program can do without the cure of */
         sheaf__print(to, "not sound: %s",
-                     sheaf__catalog_finding(c, "time-stamp") != NULL
+                     has(v, "time-stamp")
                          ? "the parts of one save lie in several folders"
                          : "weights in doubles, which can be converted and not run");
     if (warnings > 0)
@@ -55,77 +64,94 @@ static void print_report(FILE *to, const sheaf_verify_report *r)
     sheaf__print(to, "\n");
 }
 
-static void print_json(telling *t, bool sound)
+static void facts_json(sheaf_json_writer *j, const sheaf_verification *v)
 {
-    sheaf_json_writer *j = &t->json;
-    sheaf__json_begin(j);
-    sheaf__json_put_bool(j, "sound", sound);
+    sheaf_verification_facts facts;
+    SHEAF_INIT(&facts);
+    sheaf_status_free(sheaf_verification_info(&facts, v)); /* its size is right */
+    cli_facts_json(j, &facts);
+}
+
+static void print_json(const telling *t, bool sound)
+{
+    sheaf_json_writer j = { 0 };
+    sheaf__json_begin(&j);
+    sheaf__json_put_bool(&j, "sound", sound);
     if (t->count == 1)
-        cli_facts_json(j, &t->report[0]);
-    sheaf__json_open(j, "paths", '[');
+        facts_json(&j, t->verified[0]);
+    sheaf__json_open(&j, "paths", '[');
     for (int i = 0; t->count > 1 && i < t->count; i++) {
-        sheaf__json_open(j, NULL, '{');
-        cli_facts_json(j, &t->report[i]);
-        sheaf__json_close(j, '}');
+        sheaf__json_open(&j, NULL, '{');
+        facts_json(&j, t->verified[i]);
+        sheaf__json_close(&j, '}');
     }
-    sheaf__json_close(j, ']');
-    sheaf__json_open(j, "findings", '[');
+    sheaf__json_close(&j, ']');
+    sheaf__json_open(&j, "findings", '[');
     for (int i = 0; i < t->count; i++)
-        cli_findings_json(j, t->report[i].catalog);
-    sheaf__json_close(j, ']');
-    cli_json_end(t->cli->out, j);
+        cli_findings_json(&j, t->verified[i]);
+    sheaf__json_close(&j, ']');
+    cli_json_end(t->cli->out, &j);
+}
+
+/* Each path, or where they are parts of one checkpoint all of them as one. */
+static sheaf_status *verify(telling *t, bool *sound, const cli_paths *paths,
+                            sheaf_weights_verify_options *how)
+{
+    bool joint = false;
+    const char *const *words = (const char *const *)paths->word;
+    const char **also = calloc((size_t)paths->count, sizeof *also);
+    t->verified = calloc((size_t)paths->count, sizeof *t->verified);
+    sheaf_status *st =
+        also == NULL || t->verified == NULL ? sheaf_fail(SHEAF_E_MEMORY, "verify") : NULL;
+    TRY(st, sheaf_weights_joint(&joint, words, paths->count, how));
+    for (int i = 1; joint && i < paths->count; i++)
+        also[i - 1] = words[i];
+    if (joint)
+        how->also = also;
+    for (int i = 0; st == NULL && i < (joint ? 1 : paths->count); i++) {
+        sheaf_verification_facts facts;
+        SHEAF_INIT(&facts);
+        st = sheaf_weights_verify(&t->verified[i], words[i], how);
+        TRY(st, sheaf_verification_info(&facts, t->verified[i]));
+        if (st != NULL)
+            break;
+        t->count = i + 1;
+        *sound &= facts.sound;
+        if (!facts.adapter) /* of adapters that follow */
+            how->base = words[i];
+        if (!t->cli->json)
+            print_report(t->cli->out, t->verified[i], &facts);
+    }
+    free(also);
+    return st;
 }
 
 int cmd_verify(cli *cli, int argc, char **argv)
 {
     telling t = { .cli = cli };
-    sheaf_verify_options how = { 0 };
+    sheaf_weights_verify_options how;
+    SHEAF_INIT(&how);
     const cli_option options[] = {
         { "quick", CLI_FLAG, &how.quick, "structure only: no data is read" },
-        { "config", CLI_PATH, &how.hints.config, "the model's config, where the folder has none",
+        { "config", CLI_PATH, &how.config, "the model's config, where the folder has none",
           "FILE" },
-        { "from", CLI_TEXT, &how.hints.from,
+        { "from", CLI_TEXT, &how.dialect,
           "the dialect, where it is not recognised (docs/dialects.md)", "DIALECT" },
         { "threads", CLI_INT, &how.threads, "threads; 0 = every core at hand", .max = 4096 },
         { 0 },
     };
     cli_paths paths;
-    sheaf_monitor *monitor = NULL;
+    sheaf_progress *progress = NULL;
     bool sound = true;
     sheaf_status *st = cli_parse(cli, options, &paths, argc, argv);
-    TRY(st, sheaf_monitor_open(&monitor, &(sheaf_monitor_options){ .progress = cli->err }));
-    TRY(st, cli_signals_stop(&how.stop));
-    if (st == NULL && (t.report = calloc((size_t)paths.count, sizeof *t.report)) == NULL)
-        st = sheaf_fail(SHEAF_E_MEMORY, "verify");
-    how.threads = sheaf__cores(how.threads);
-    how.events = monitor != NULL ? sheaf_monitor_events(monitor) : NULL;
-    const char **also = st == NULL ? calloc((size_t)paths.count, sizeof *also) : NULL;
-    if (st == NULL && also == NULL)
-        st = sheaf_fail(SHEAF_E_MEMORY, "verify");
-    bool joint = false;
-    TRY(st, sheaf_verify_joint(&joint, (const char *const *)paths.word, paths.count, &how));
-    for (int i = 1; joint && i < paths.count; i++)
-        also[i - 1] = paths.word[i];
-    if (joint)
-        how.hints.also = also;
-    for (int i = 0; st == NULL && i < (joint ? 1 : paths.count); i++) {
-        t.count = i + 1;
-        const sheaf_dialect *is = sheaf__dialect_of(paths.word[i]);
-        if (is != NULL && !is->adapter) /* of adapters that follow */
-            how.base = paths.word[i];
-        st = sheaf__verify_all(&t.report[i], paths.word[i], &how);
-        sound = st != NULL || (sound && sheaf_verify_sound(&t.report[i]));
-        if (st == NULL && !cli->json)
-            print_report(cli->out, &t.report[i]);
-    }
-    st = cli_signals_explain(st);
-    if (monitor != NULL)
-        sheaf_status_free(sheaf_monitor_close(monitor)); /* it holds no file */
+    TRY(st, cli_progress(&progress, &how.events, cli));
+    TRY(st, cli_signals_control(&how.control));
+    TRY(st, cli_signals_explain(verify(&t, &sound, &paths, &how)));
+    sheaf_progress_close(progress);
     if (st == NULL && cli->json)
         print_json(&t, sound);
-    for (int i = 0; t.report != NULL && i < t.count; i++)
-        sheaf_verify_release(&t.report[i]);
-    free(t.report);
-    free(also);
+    for (int i = 0; i < t.count; i++)
+        sheaf_verification_free(t.verified[i]);
+    free(t.verified);
     return cli_answer(cli, st, sound);
 }

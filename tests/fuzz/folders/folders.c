@@ -282,7 +282,7 @@ static void look_at(const world *w)
 static void check_folder(const world *w, const seed *s, bool consistent, const char *scratch)
 {
     sheaf_verify_report report;
-    sheaf_verify_options options = { .quick = true, .threads = 1 };
+    sheaf_weights_verify_options options = { .quick = true, .threads = 1 };
     sheaf_status *st = sheaf_verify(&report, w->path, &options);
     for (int full = 0; st == NULL && full < 2 && sheaf_verify_sound(&report); full++) {
         if (full == 1) {
@@ -409,7 +409,8 @@ static void begin(world *w, const char *scratch)
     world_restore(w);
     snprintf(s.world, sizeof s.world, "%s", w->name);
     spell(&s);
-    sheaf_status *st = sheaf_verify(&report, w->path, &(sheaf_verify_options){ .threads = 1 });
+    sheaf_status *st =
+        sheaf_verify(&report, w->path, &(sheaf_weights_verify_options){ .threads = 1 });
     if (st != NULL) {
         sheaf_status_free(st); /* some recordings are of broken files */
         return;

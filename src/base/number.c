@@ -1,5 +1,5 @@
 /* number.c - see number.h. */
-#include "monitor/number.h"
+#include "base/number.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* number.h - numbers as text, for lines that people or programs read. */
-#ifndef SHEAF_MONITOR_NUMBER_H
-#define SHEAF_MONITOR_NUMBER_H
+#ifndef SHEAF_BASE_NUMBER_H
+#define SHEAF_BASE_NUMBER_H
 
 #include <stdint.h>
 
