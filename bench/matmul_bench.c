@@ -27,44 +27,40 @@ typedef struct shape {
     int jobs;        /* column slices: jobs side by side, a product of n * jobs */
     int slices;      /* row slices: summed by the tree, a product of k * slices */
     sheaf__right form;
-    bool back; /* B_BACK with stored panels */
     bool a_km;
     bool f32_out;
 } shape;
 
 static const shape shapes[] = {
-    { "square, packed", 2048, 2048, 2048, 1, 1, SHEAF__B_AHEAD, false, false, true },
-    { "square, plain [n,k]", 2048, 2048, 2048, 1, 1, SHEAF__B_NK, false, false, true },
-    { "square, plain [k,n]", 2048, 2048, 2048, 1, 1, SHEAF__B_KN, false, false, true },
-    { "attention out, S 1", 1024, 2048, 2048, 1, 1, SHEAF__B_AHEAD, false, false, false },
-    { "gate, S 8", 1024, 704, 2048, 8, 1, SHEAF__B_AHEAD, false, false, false },
-    { "down, S 8 tree", 1024, 2048, 704, 1, 8, SHEAF__B_AHEAD, false, false, false },
-    { "dx of gate, stored", 1024, 2048, 704, 1, 8, SHEAF__B_BACK, true, false, false },
-    { "dx of gate, repacked", 1024, 2048, 704, 1, 8, SHEAF__B_BACK, false, false, false },
-    { "dh of down, stored", 1024, 704, 2048, 8, 1, SHEAF__B_BACK, true, false, false },
-    { "dh of down, repacked", 1024, 704, 2048, 8, 1, SHEAF__B_BACK, false, false, false },
-    { "dh of down, S 1 repacked", 1024, 5632, 2048, 1, 1, SHEAF__B_BACK, false, false, false },
-    { "dx of gate, 256, stored", 256, 2048, 704, 1, 8, SHEAF__B_BACK, true, false, false },
-    { "dx of gate, 256, repacked", 256, 2048, 704, 1, 8, SHEAF__B_BACK, false, false, false },
-    { "head, 256 tokens", 256, 4000, 2048, 8, 1, SHEAF__B_AHEAD, false, false, true },
-    { "mini gate", 1024, 176, 512, 8, 1, SHEAF__B_AHEAD, false, false, false },
-    { "mini down", 1024, 512, 176, 1, 8, SHEAF__B_AHEAD, false, false, false },
-    { "mini dx, repacked", 1024, 512, 176, 1, 8, SHEAF__B_BACK, false, false, false },
-    { "mini o", 1024, 512, 64, 1, 8, SHEAF__B_AHEAD, false, false, false },
-    { "dW", 704, 2048, 1024, 8, 1, SHEAF__B_KN, false, true, true },
-    { "LoRA x A^T", 1024, 16, 2048, 1, 1, SHEAF__B_NK, false, false, false },
-    { "LoRA x A^T, S 8", 1024, 16, 256, 1, 8, SHEAF__B_NK, false, false, false },
-    { "LoRA h B^T", 1024, 2048, 16, 1, 1, SHEAF__B_NK, false, false, false },
-    { "LoRA dy B", 1024, 16, 2048, 1, 1, SHEAF__B_KN, false, false, false },
-    { "LoRA g A", 1024, 2048, 16, 1, 1, SHEAF__B_KN, false, false, false },
-    { "dA = g^T x", 16, 2048, 1024, 1, 1, SHEAF__B_KN, false, true, true },
-    { "dB = dy^T h", 2048, 16, 1024, 1, 1, SHEAF__B_KN, false, true, true },
-    { "decode 1", 1, 2048, 2048, 1, 1, SHEAF__B_AHEAD, false, false, false },
-    { "decode 2", 2, 2048, 2048, 1, 1, SHEAF__B_AHEAD, false, false, false },
-    { "decode 4", 4, 2048, 2048, 1, 1, SHEAF__B_AHEAD, false, false, false },
-    { "decode 8", 8, 2048, 2048, 1, 1, SHEAF__B_AHEAD, false, false, false },
-    { "decode 1, S 8 columns", 1, 256, 2048, 8, 1, SHEAF__B_AHEAD, false, false, false },
-    { "decode 1, S 8 tree", 1, 2048, 256, 1, 8, SHEAF__B_AHEAD, false, false, false },
+    { "square, packed", 2048, 2048, 2048, 1, 1, SHEAF__B_AHEAD, false, true },
+    { "square, plain [n,k]", 2048, 2048, 2048, 1, 1, SHEAF__B_NK, false, true },
+    { "square, plain [k,n]", 2048, 2048, 2048, 1, 1, SHEAF__B_KN, false, true },
+    { "attention out, S 1", 1024, 2048, 2048, 1, 1, SHEAF__B_AHEAD, false, false },
+    { "gate, S 8", 1024, 704, 2048, 8, 1, SHEAF__B_AHEAD, false, false },
+    { "down, S 8 tree", 1024, 2048, 704, 1, 8, SHEAF__B_AHEAD, false, false },
+    { "dx of gate", 1024, 2048, 704, 1, 8, SHEAF__B_BACK, false, false },
+    { "dh of down", 1024, 704, 2048, 8, 1, SHEAF__B_BACK, false, false },
+    { "dh of down, S 1", 1024, 5632, 2048, 1, 1, SHEAF__B_BACK, false, false },
+    { "dx of gate, 256", 256, 2048, 704, 1, 8, SHEAF__B_BACK, false, false },
+    { "head, 256 tokens", 256, 4000, 2048, 8, 1, SHEAF__B_AHEAD, false, true },
+    { "mini gate", 1024, 176, 512, 8, 1, SHEAF__B_AHEAD, false, false },
+    { "mini down", 1024, 512, 176, 1, 8, SHEAF__B_AHEAD, false, false },
+    { "mini dx", 1024, 512, 176, 1, 8, SHEAF__B_BACK, false, false },
+    { "mini o", 1024, 512, 64, 1, 8, SHEAF__B_AHEAD, false, false },
+    { "dW", 704, 2048, 1024, 8, 1, SHEAF__B_KN, true, true },
+    { "LoRA x A^T", 1024, 16, 2048, 1, 1, SHEAF__B_NK, false, false },
+    { "LoRA x A^T, S 8", 1024, 16, 256, 1, 8, SHEAF__B_NK, false, false },
+    { "LoRA h B^T", 1024, 2048, 16, 1, 1, SHEAF__B_NK, false, false },
+    { "LoRA dy B", 1024, 16, 2048, 1, 1, SHEAF__B_KN, false, false },
+    { "LoRA g A", 1024, 2048, 16, 1, 1, SHEAF__B_KN, false, false },
+    { "dA = g^T x", 16, 2048, 1024, 1, 1, SHEAF__B_KN, true, true },
+    { "dB = dy^T h", 2048, 16, 1024, 1, 1, SHEAF__B_KN, true, true },
+    { "decode 1", 1, 2048, 2048, 1, 1, SHEAF__B_AHEAD, false, false },
+    { "decode 2", 2, 2048, 2048, 1, 1, SHEAF__B_AHEAD, false, false },
+    { "decode 4", 4, 2048, 2048, 1, 1, SHEAF__B_AHEAD, false, false },
+    { "decode 8", 8, 2048, 2048, 1, 1, SHEAF__B_AHEAD, false, false },
+    { "decode 1, S 8 columns", 1, 256, 2048, 8, 1, SHEAF__B_AHEAD, false, false },
+    { "decode 1, S 8 tree", 1, 2048, 256, 1, 8, SHEAF__B_AHEAD, false, false },
 };
 #define MAX_JOBS 8
 
@@ -247,9 +243,6 @@ static void make_term(work *w, const shape *s, int i, bool bf16)
     const bool ahead = s->form == SHEAF__B_AHEAD;
     *p = (sheaf__packed){ .dtype = dtype, .n = ahead ? s->n : s->k, .k = ahead ? s->k : s->n };
     p->ahead = w->own[w->owned++] = allocate((int64_t)sheaf__packed_bytes(dtype, p->n, p->k));
-    if (s->back)
-        p->back = w->own[w->owned++] =
-            allocate((int64_t)sheaf__packed_back_bytes(dtype, p->n, p->k));
     const int64_t ld = ahead ? all_k : all_n, at = ahead ? n0 * ld + k0 : k0 * ld + n0;
     sheaf__pack(p, (const char *)w->whole.b + at * size, dtype, ld, 0, p->n);
     t->w = p;

@@ -34,9 +34,6 @@ typedef struct sheaf_needs_facts {
     uint64_t fullest; /* bytes of the fullest rank */
     int64_t parameters, trained; /* elements of the model; those that are trained */
     int64_t seq;                 /* positions of a row */
-    /* Of training: how often frozen weights that gradients pass are held, 1 or 2, as the setting
-     * weight-copies says; 0: no training */
-    int weight_copies;
 } sheaf_needs_facts;
 
 typedef struct sheaf_needs_rank_facts {
@@ -44,9 +41,6 @@ typedef struct sheaf_needs_rank_facts {
     uint64_t peak; /* bytes */
     double flops;  /* of one step, products alone */
     double sent;   /* bytes handed to other ranks in one step */
-    /* bytes of the second copy of frozen weights: part of `peak` where weight_copies is 2, else
-     * what it would take */
-    uint64_t second_copy;
 } sheaf_needs_rank_facts;
 
 SHEAF_API sheaf_status *sheaf_needs_look(sheaf_needs_facts *facts, const sheaf_needs *needs);

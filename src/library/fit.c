@@ -213,7 +213,7 @@ static bool try_help(size_t *need, const sheaf__question *q, const sheaf_train_o
     other.o.data = other.o.eval_data = NULL;
     other.o.seq = q->seq;
     if (change->method != q->o.method)
-        other.o.train = other.o.head_patterns = NULL;
+        other.o.train = NULL;
     sheaf_status *st = sheaf__question_open(&other, NULL);
     other.o.data = q->o.data;
     other.o.eval_data = q->o.eval_data;
@@ -240,11 +240,6 @@ static void tell_helps(sheaf__fit *out, const search *s)
         flags[n] = "--dtype bfloat16";
         change[n] = *o;
         change[n++].dtype = SHEAF_BF16;
-    }
-    if (s->plan->weight_copies == 2) {
-        flags[n] = "--weight-copies 1";
-        change[n] = *o;
-        change[n++].weight_copies = 1;
     }
     if (o->method == SHEAF_METHOD_FULL) {
         flags[n] = "--method lora";

@@ -111,7 +111,6 @@ static sheaf_status *check_memory(const sheaf__judge *j)
                                   .groups = j->dp,
                                   .threads = j->threads,
                                   .dtype = j->dtype,
-                                  .lora_by_slice = j->run.lora_by_slice,
                                   .batch = j->micro_batch < rows ? j->micro_batch : rows,
                                   .seq = sheaf_data_seq(j->rows) },
         j->rows, j->padded,
@@ -160,7 +159,6 @@ sheaf_status *sheaf__judge_run(sheaf__judge *j)
                                 .dtype = j->dtype,
                                 .isa = j->isa,
                                 .sums = j->sums == SHEAF_SUMS_TILES ? SHEAF__TILES : SHEAF__PAIRS,
-                                .lora_by_slice = j->run.lora_by_slice,
                                 .positions = j->positions,
                                 .events = j->events },
         on_rank, j);

@@ -138,7 +138,6 @@ static sheaf_status *fits(const sheaf_model *m, int64_t batch, int64_t seq, int6
                                     .groups = m->dp,
                                     .threads = m->threads,
                                     .dtype = m->dtype,
-                                    .lora_by_slice = m->run.lora_by_slice,
                                     .batch = batch,
                                     .seq = seq,
                                     .prompt = prompt,
@@ -159,7 +158,6 @@ static sheaf_status *load(sheaf_model *m, int64_t batch)
                                        .isa = m->isa,
                                        .sums = m->sums == SHEAF_SUMS_TILES ? SHEAF__TILES
                                                                            : SHEAF__PAIRS,
-                                       .lora_by_slice = m->run.lora_by_slice,
                                        .positions = m->positions,
                                        .sequences = batch,
                                        .events = m->events };

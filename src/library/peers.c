@@ -207,6 +207,9 @@ static const struct {
     { "optim", NULL, adamw },
     { "optimizer", NULL, adamw },
     { "optimizer-type", NULL, adamw },
+    { "weight-copies", NULL, LEAVE "frozen weights are held once" },
+    { "head-patterns", "train" },
+    { "carrier", "transport" },
 };
 
 /* Are these the same but for case, and '_' for '-'? `word` has `n` bytes. */

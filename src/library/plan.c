@@ -133,8 +133,7 @@ sheaf_status *sheaf_needs_look(sheaf_needs_facts *facts, const sheaf_needs *need
                                                  .fullest = sheaf_plan_fullest(p),
                                                  .parameters = p->parameters,
                                                  .trained = p->trained,
-                                                 .seq = needs->seq,
-                                                 .weight_copies = p->weight_copies },
+                                                 .seq = needs->seq },
                            sizeof *facts);
     return st;
 }
@@ -149,12 +148,10 @@ sheaf_status *sheaf_needs_rank(sheaf_needs_rank_facts *facts, const sheaf_needs 
             sheaf_expected(sheaf_fail(SHEAF_E_ARG, "rank"), "0 to %d", needs->plan.ranks - 1), "%d",
             rank);
     const sheaf_plan_rank *r = &needs->plan.rank[rank];
-    sheaf__give_report(facts,
-                       &(sheaf_needs_rank_facts){ .peak = r->peak,
-                                                  .flops = r->flops,
-                                                  .sent = sheaf_plan_sent(r),
-                                                  .second_copy = r->second_copy },
-                       sizeof *facts);
+    sheaf__give_report(
+        facts,
+        &(sheaf_needs_rank_facts){ .peak = r->peak, .flops = r->flops, .sent = sheaf_plan_sent(r) },
+        sizeof *facts);
     return NULL;
 }
 

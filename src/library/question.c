@@ -60,7 +60,7 @@ static double padding_of(const sheaf__question *q)
 void sheaf__question_look(sheaf__question *q, const sheaf_events *events)
 {
     if (q->sets.train.data != NULL) {
-        q->seq = sheaf__subset_seq(&q->sets.train, q->o.padding);
+        q->seq = sheaf__subset_longest(&q->sets.train);
         q->padding = padding_of(q);
     }
     count_images(q, events);

@@ -210,7 +210,7 @@ sheaf_status *sheaf__run_check_base(const char *progress, const sheaf__opened *o
     TRY(st, sheaf__origin_end(&origin));
     if (st == NULL && progress != NULL)
         st = sheaf__json_parse(&root, progress, strlen(progress));
-    TRY(st, progress != NULL ? sheaf__origin_check(&origin, root, &words, NULL)
+    TRY(st, progress != NULL ? sheaf__origin_check(&origin, root, &words)
                              : sheaf__origin_check_known(&origin, &words));
     sheaf__hashed_stop(opened->hashed);
     sheaf__origin_release(&origin);
@@ -346,9 +346,8 @@ static sheaf_status *check_result(const sheaf__opened *opened, const sheaf__run_
 static sheaf_status *take_words(sheaf__run_model *run, const sheaf_train_options *o)
 {
     sheaf_status *st = copy_text(&run->tokenizer, o->tokenizer);
-    if (o->dtype == SHEAF_BF16) /* one that names no order is from when there was one */
-        run->sums = o->sums == SHEAF_SUMS_TILES ? SHEAF_SUMS_TILES : SHEAF_SUMS_PAIRS;
-    run->lora_by_slice = o->method == SHEAF_METHOD_LORA && o->lora_sums != SHEAF_LORA_ONCE;
+    if (o->dtype == SHEAF_BF16)
+        run->sums = o->sums;
     run->slices = o->slices;
     run->dtype = o->dtype;
     run->texts = (sheaf__run_texts){ o->loss_on, o->on_long, o->specials, o->seq };

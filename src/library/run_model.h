@@ -37,7 +37,6 @@ typedef struct sheaf__run_model {
     DIR *held; /* its folder stays (checkpoint/store/hold.h); or NULL */
     sheaf_source *masters; /* its tensors */
     sheaf_bf16_sums sums;  /* of a run in bfloat16, else unnamed */
-    bool lora_by_slice;    /* of a run of LoRA from before there was another way */
     int slices;            /* of the run; 0: there is none */
     sheaf_dtype dtype;     /* of its activations; read only where `out` is there */
     sheaf__run_texts texts;

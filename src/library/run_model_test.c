@@ -1,5 +1,5 @@
 /* run_model_test.c - what a checkpoint itself says of its run: a later contract is refused by
- * whatever uses the run, what was fixed then holds, and old runs go on. */
+ * whatever uses the run, an older one too, and what was fixed then holds. */
 #include "base/hash.h"
 #include "library/run_model.h"
 #include "library/train_settings.h"
@@ -102,15 +102,14 @@ static void test_contract__of_a_later_version_is_refused(void **state)
     CHECK_OK(evaluate(at("run"), NULL));
 }
 
-/* How `path` would be computed: "SUMS, LORA, SLICES". */
+/* How `path` would be computed: "SUMS, SLICES". */
 static const char *way(char out[60], const char *path)
 {
     sheaf__opened opened;
     sheaf__run_model run;
     CHECK_OK(sheaf__run_model_open(&opened, &run, &(sheaf__open_options){ .model = path }));
     assert_int_equal(opened.schema->slices, run.slices);
-    snprintf(out, 60, "%s, %s, %d", sheaf__sums_name(run.dtype, run.sums),
-             run.lora_by_slice ? "slices" : "once", run.slices);
+    snprintf(out, 60, "%s, %d", sheaf__sums_name(run.dtype, run.sums), run.slices);
     sheaf__opened_close(&opened);
     sheaf__run_model_release(&run);
     return out;
@@ -126,24 +125,45 @@ static void check_ways(const char *want)
 /* Whatever the file beside it says, or does not say. */
 static void test_settings__are_those_of_the_checkpoint(void **state)
 {
-    static const char began[] = "lora-sums: once\\n", fixed[] = "bf16-sums: pairs\\n";
     char others[600], *text;
     size_t size;
     CHECK_OK(sheaf__file_read_all(&text, &size, at("run/settings"), 1 << 20));
-    check_ways("pairs, once, 8");
-    snprintf(others, sizeof others, "model: '%s'\nbf16-sums: tiles\nlora-sums: slices\nslices: 2\n",
-             model);
+    check_ways("pairs, 8");
+    snprintf(others, sizeof others, "model: '%s'\nbf16-sums: tiles\nslices: 2\n", model);
     put(at("run/settings"), others);
-    check_ways("pairs, once, 8");
+    check_ways("pairs, 8");
     snprintf(others, sizeof others, "model: '%s'\n", model);
     put(at("run/settings"), others);
-    check_ways("pairs, once, 8");
-    /* As runs have it from before there was a choice: the file names what the run did not. */
+    check_ways("pairs, 8");
     put(at("run/settings"), text);
-    change_manifest("run", began, "");
-    change_manifest("run", fixed, "");
-    check_ways("pairs, slices, 8");
     free(text);
+}
+
+/* Runs of a contract from before the first release name less, or another thing. */
+static void test_contract__of_an_older_version_is_refused(void **state)
+{
+    static const struct {
+        const char *was, *is, *says;
+        sheaf_code code;
+    } cases[] = {
+        { "lora-sums: once\\n", "", "one that names 'lora-sums' | an older one",
+          SHEAF_E_UNSUPPORTED },
+        { "padding: micro-batch\\n", "", "one that names 'padding' | an older one",
+          SHEAF_E_UNSUPPORTED },
+        { "bf16-sums: pairs\\n", "", "one that names 'bf16-sums' | an older one",
+          SHEAF_E_UNSUPPORTED },
+        { "lora-sums: once", "lora-sums: slices", "'lora-sums' | once, which is fixed | slices",
+          SHEAF_E_ARG },
+    };
+    const char *const step = "run/checkpoints/step-00000001";
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        change_manifest("run", cases[i].was, cases[i].is);
+        CHECK_FAILS(evaluate(at(step), NULL), cases[i].code, cases[i].says);
+        CHECK_FAILS(evaluate(at("run"), NULL), cases[i].code, cases[i].says);
+        CHECK_OK(train("again", 1, false, "dtype: bfloat16\nbf16-sums: pairs\nlr: 1e-2\n"));
+        CHECK_OK(sheaf__remove_tree(at("run")));
+        assert_int_equal(rename(at("again"), at("run")), 0);
+    }
 }
 
 /* ---- runs that go on ---- */
@@ -183,46 +203,6 @@ static void check_same(const char *a, const char *b)
     assert_true(report.tensors > 0 && report.different == 0);
 }
 
-/* Until runs in float32 refused an order of bfloat16 sums they stored it. */
-static void test_resume__an_order_that_means_nothing_stays(void **state)
-{
-    CHECK_OK(train("float", 1, false, "bf16-sums: tiles\n"));
-    check_settings("float", "bf16-sums", false);
-    change_manifest("float", "dtype: float32\\n", "dtype: float32\\nbf16-sums: tiles\\n");
-    change_settings("float", "dtype: float32\n", "dtype: float32\nbf16-sums: tiles\n");
-    CHECK_OK(train("float", 2, true, NULL));
-    check_settings("float", "bf16-sums: tiles", true);
-}
-
-/* As if the run had begun before these three could be named. */
-static void test_resume__what_a_run_does_anyway_may_be_named(void **state)
-{
-    static const char *const lines[] = { "lora-sums: slices", "padding: file", "bf16-sums: pairs" };
-    static const char *const others[] = { "lora-sums: once\n", "padding: micro-batch\n",
-                                          "bf16-sums: tiles\n" };
-    static const char all[] = "lora-sums: slices\npadding: file\nbf16-sums: pairs\n",
-                      type[] = "dtype: bfloat16\nlora-sums: slices\npadding: file\n"
-                               "bf16-sums: pairs\n";
-    CHECK_OK(train("named", 2, false, type));
-    CHECK_OK(train("silent", 1, false, type));
-    for (int i = 0; i < 3; i++) {
-        char line[40], in_json[40];
-        snprintf(line, sizeof line, "%s\n", lines[i]);
-        snprintf(in_json, sizeof in_json, "%s\\n", lines[i]);
-        change_settings("silent", line, "");
-        change_manifest("silent", in_json, "");
-    }
-    for (int i = 0; i < 3; i++) {
-        char says[80];
-        snprintf(says, sizeof says, "| %s, as the run began | ", strchr(lines[i], ':') + 2);
-        CHECK_FAILS(train("silent", 2, true, others[i]), SHEAF_E_ARG, says);
-    }
-    CHECK_OK(train("silent", 2, true, all));
-    for (int i = 0; i < 3; i++)
-        check_settings("silent", lines[i], false);
-    check_same("silent/adapter", "named/adapter");
-}
-
 /* Until flags beside an adapter were compared with it, settings had what flags said. */
 static void test_resume__settings_that_are_not_the_adapters_stay(void **state)
 {
@@ -256,8 +236,7 @@ int main(void)
         cmocka_unit_test(test_contract__of_a_later_version_is_refused),
         cmocka_unit_test(test_contract__is_that_of_its_page),
         cmocka_unit_test(test_settings__are_those_of_the_checkpoint),
-        cmocka_unit_test(test_resume__an_order_that_means_nothing_stays),
-        cmocka_unit_test(test_resume__what_a_run_does_anyway_may_be_named),
+        cmocka_unit_test(test_contract__of_an_older_version_is_refused),
         cmocka_unit_test(test_resume__settings_that_are_not_the_adapters_stay),
     };
     return cmocka_run_group_tests(tests, train_once, remove_scratch);

@@ -368,12 +368,18 @@ sheaf_status *sheaf__settings_resume(sheaf__settings *state, const sheaf__settin
     bool seen[SHEAF__MAX_SETTINGS] = { false };
     state->resumed = true;
     sheaf_status *st = each_stored(seen, state, options, text, name, take_stored_line);
+    bool any = false;
+    for (int i = 0; i < SHEAF__MAX_SETTINGS; i++)
+        any |= seen[i];
     /* What the run was begun without cannot be given later either. */
     for (const sheaf__setting *o = options; o->name != NULL && st == NULL; o++) {
         const ptrdiff_t i = o - options;
-        if (seen[i] || !(o->kind & SHEAF__IS_FIXED) || !(state->given[i] || state->from_file[i]))
+        if (any && !seen[i] && (o->kind & SHEAF__IS_KIND) == SHEAF__IS_ONE_VALUE)
+            st = sheaf_in(sheaf__settings_too_old(o->name), "%s", name);
+        else if (seen[i] || !(o->kind & SHEAF__IS_FIXED) ||
+                 !(state->given[i] || state->from_file[i]))
             continue;
-        if (o->kind & SHEAF__IS_SILENT)
+        else if (o->kind & SHEAF__IS_SILENT)
             state->unnamed[i] = true;
         else
             st = refuse_change(o, "");
@@ -381,12 +387,17 @@ sheaf_status *sheaf__settings_resume(sheaf__settings *state, const sheaf__settin
     return st;
 }
 
-sheaf_status *sheaf__settings_unnamed(bool *is, const sheaf__settings *state,
-                                      const sheaf__setting *options, const char *name,
-                                      const char *means)
+sheaf_status *sheaf__settings_unnamed(const sheaf__settings *state, const sheaf__setting *options,
+                                      const char *name, const char *means)
 {
     const sheaf__setting *o = sheaf__setting_find(options, name);
-    const ptrdiff_t i = o - options;
-    *is = state->unnamed[i] || !sheaf__settings_named(state, options, name);
-    return state->unnamed[i] ? refuse_change(o, means) : NULL;
+    return state->unnamed[o - options] ? refuse_change(o, means) : NULL;
+}
+
+sheaf_status *sheaf__settings_too_old(const char *name)
+{
+    sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "the numeric contract of the run");
+    sheaf_expected(st, "one that names '%s'", name);
+    sheaf_found(st, "an older one, from before the first release");
+    return sheaf_try_this(st, "train it anew: this sheaf computes other bytes");
 }

@@ -30,6 +30,9 @@ enum {
     SHEAF__IS_PATH, /* the same; must not be empty */
     SHEAF__IS_TIME, /* double, seconds: 90, 90s, 15m, 2h30m, 1d12h */
     SHEAF__IS_TEXTS, /* sheaf__texts: given as often as wanted, never empty; UNSAVED */
+    /* const char *: the one value there is, which runs write down; not a flag, and a recipe may
+     * only say the same */
+    SHEAF__IS_ONE_VALUE,
     SHEAF__IS_KIND = 0xff,
     /* and how it behaves */
     SHEAF__IS_REQUIRED = 0x100,
@@ -42,12 +45,13 @@ enum {
     /* Not written down while it is zero, off, unset or the first choice, which then is the default:
      * settings that came after runs which do not name them, and go on to the same bytes. */
     SHEAF__IS_LATE = 0x4000,
-    /* FIXED, and later than runs that do not name it, which all do one thing: to name that for such
-     * a run changes nothing (sheaf__settings_unnamed()). */
+    /* FIXED, and not always written down: to name for a run what it does anyway changes nothing
+     * (sheaf__settings_unnamed()). */
     SHEAF__IS_SILENT = 0x8000,
     SHEAF__IS_COMMON = 0x10000, /* in the short help, which a table with such rows has */
     /* The words beside flags, in the order of the table: sheaf train MODEL DATA. */
     SHEAF__IS_WORD = 0x20000,
+    SHEAF__IS_CONSTANT = SHEAF__IS_ONE_VALUE | SHEAF__IS_FIXED | SHEAF__IS_HIDDEN,
 };
 
 typedef struct sheaf__choice {
@@ -65,7 +69,6 @@ typedef struct sheaf__setting {
     bool above, below;            /* NUMBER: more than min, less than max */
     const sheaf__choice *choices; /* ends with name NULL */
     const char *advice;  /* what to try instead of a value that is refused; NULL = nothing */
-    const char *was;     /* an older name, which is still understood; NULL = none */
     const char *instead; /* NEEDED: unless this one is given; NULL = none */
     const char
         *heading; /* in help, of this row and those after it; NULL = that of the row before */
@@ -104,7 +107,7 @@ sheaf_status *sheaf__setting_set(const sheaf__setting *setting, const char *text
 char *sheaf__setting_show(const sheaf__setting *setting);
 /* sheaf__setting_silent - is it LATE and at its default? */
 bool sheaf__setting_silent(const sheaf__setting *setting);
-/* sheaf__setting_find - by its name, or its older one; NULL. */
+/* sheaf__setting_find - by its name; NULL. */
 const sheaf__setting *sheaf__setting_find(const sheaf__setting *table, const char *name);
 bool sheaf__settings_given(const sheaf__settings *state, const sheaf__setting *table,
                            const char *name);
@@ -132,11 +135,12 @@ sheaf_status *sheaf__settings_text(char **out, const sheaf__setting *table, bool
  * FIXED. `name` is for messages. */
 sheaf_status *sheaf__settings_resume(sheaf__settings *state, const sheaf__setting *table,
                                      const char *text, const char *name);
-/* sheaf__settings_unnamed - after it, of a SILENT setting that `name`s: *is, the stored settings do
- * not name it, which means `means`. Errors: SHEAF_E_ARG where another value was given. */
-sheaf_status *sheaf__settings_unnamed(bool *is, const sheaf__settings *state,
-                                      const sheaf__setting *table, const char *name,
-                                      const char *means);
+/* sheaf__settings_unnamed - after it, of the SILENT setting `name` where the stored settings do not
+ * name it, which means `means`. Errors: SHEAF_E_ARG where another value was given. */
+sheaf_status *sheaf__settings_unnamed(const sheaf__settings *state, const sheaf__setting *table,
+                                      const char *name, const char *means);
+/* sheaf__settings_too_old - SHEAF_E_UNSUPPORTED: a run that does not name `name`. */
+sheaf_status *sheaf__settings_too_old(const char *name);
 /* sheaf__settings_beside - of such a text only what is not FIXED: all else was stored elsewhere. */
 sheaf_status *sheaf__settings_beside(sheaf__settings *state, const sheaf__setting *table,
                                      const char *text, const char *name);

@@ -33,9 +33,6 @@ const sheaf__choice sheaf__transport_choices[] = {
 static const sheaf__choice dtypes[] = {
     { "float32", SHEAF_F32 }, { "bfloat16", SHEAF_BF16 }, { "float16", SHEAF_F16 }, { 0 }
 };
-static const sheaf__choice paddings[] = { { "micro-batch", SHEAF_PAD_MICRO_BATCH },
-                                          { "file", SHEAF_PAD_FILE },
-                                          { 0 } };
 const sheaf__choice sheaf__loss_choices[] = {
     { "answers", SHEAF_LOSS_ANSWERS }, { "last", SHEAF_LOSS_LAST }, { "all", SHEAF_LOSS_ALL }, { 0 }
 };
@@ -51,10 +48,6 @@ static const sheaf__choice biases[] = {
     { "lora_only", SHEAF_BIAS_LORA_ONLY },
     { 0 },
 };
-
-static const sheaf__choice lora_sums[] = { { "once", SHEAF_LORA_ONCE },
-                                           { "slices", SHEAF_LORA_SLICES },
-                                           { 0 } };
 
 const sheaf__choice sheaf__sums_choices[] = { { "pairs", SHEAF_SUMS_PAIRS },
                                               { "tiles", SHEAF_SUMS_TILES },
@@ -148,7 +141,7 @@ static int path_flags(sheaf__setting *to, sheaf_train_options *o, bool planning)
           "groups of --tp ranks, each with the whole model, that share the micro-batches of a step; a divisor of --accumulators",
           "D", 1, SHEAF_MAX_SLICES },
         { "transport", SHEAF__IS_CHOICE, &o->transport, SHEAF__TRANSPORT_HELP,
-          .choices = sheaf__transport_choices, .was = "carrier" },
+          .choices = sheaf__transport_choices },
         { "mpi", SHEAF__IS_TEXT | SHEAF__IS_UNSAVED | (planning ? SHEAF__IS_HIDDEN : 0), &o->mpi,
           SHEAF__MPI_HELP, "NAME" },
         { "hosts", SHEAF__IS_TEXT | SHEAF__IS_UNSAVED | (planning ? SHEAF__IS_HIDDEN : 0),
@@ -159,9 +152,6 @@ static int path_flags(sheaf__setting *to, sheaf_train_options *o, bool planning)
           "compute threads in all; 0 = every core at hand", .max = 4096 },
         { "checkpointing", SHEAF__IS_FLAG | SHEAF__IS_COMMON, &o->checkpointing,
           "recompute activations instead of keeping them: less memory, more time, the same bytes" },
-        { "weight-copies", SHEAF__IS_INT | SHEAF__IS_LATE, &o->weight_copies,
-          "2 = frozen weights are held twice: more memory, some backward passes a little faster; 0 or 1 = once",
-          .max = 2 },
         { "began-in", SHEAF__IS_TEXT | SHEAF__IS_HIDDEN | SHEAF__IS_CONTENT, &o->folder,
           "folder that relative paths count from" },
         { "isa", SHEAF__IS_TEXT | SHEAF__IS_HIDDEN | SHEAF__IS_UNSAVED, &o->isa,
@@ -182,8 +172,6 @@ static int what_flags(sheaf__setting *to, sheaf_train_options *o)
         { "train", SHEAF__IS_TEXT | SHEAF__IS_FIXED, &o->train,
           "patterns of tensors that are trained in full, beside an adapter or (method head) alone: *, ?, {46..54}; default none, or the output head",
           "P,P" },
-        { "head-patterns", SHEAF__IS_TEXT | SHEAF__IS_FIXED, &o->head_patterns,
-          "method head: an older name of --train", "P,P" },
         { "lora-rank", SHEAF__IS_COUNT | SHEAF__IS_FIXED | SHEAF__IS_COMMON, &o->lora_rank,
           "rank of A and B", "R", 1, 65536 },
         { "lora-alpha", SHEAF__IS_NUMBER | SHEAF__IS_FIXED | SHEAF__IS_COMMON, &o->lora_alpha,
@@ -205,9 +193,8 @@ static int what_flags(sheaf__setting *to, sheaf_train_options *o)
           "scale by alpha/sqrt(rank)" },
         { "lora-bias", SHEAF__IS_CHOICE | SHEAF__IS_FIXED, &o->lora_bias,
           "biases trained beside the adapter", .choices = biases },
-        { "lora-sums", SHEAF__IS_CHOICE | SHEAF__IS_FIXED | SHEAF__IS_SILENT, &o->lora_sums,
-          "where adapters take part in a sum over slices: once, or in each of them, as runs that do not name it; part of the result",
-          .choices = lora_sums },
+        { "lora-sums", SHEAF__IS_CONSTANT, "once",
+          "an adapter takes part in a sum over slices once" },
         { "modules-to-save", SHEAF__IS_TEXT | SHEAF__IS_FIXED, &o->modules_to_save,
           "modules trained in full beside the adapter and saved with it", "A,B" },
     };
@@ -234,9 +221,8 @@ static int how_flags(sheaf__setting *to, sheaf_train_options *o, bool planning)
           "G", 0, SHEAF__MOST_ACCUMULATORS },
         { "seq", SHEAF__IS_COUNT | SHEAF__IS_FIXED | SHEAF__IS_COMMON, &o->seq,
           "longest row in tokens; 0 = as long as data and model allow", .max = 1e8 },
-        { "padding", SHEAF__IS_CHOICE | SHEAF__IS_FIXED | SHEAF__IS_SILENT, &o->padding,
-          "what rows are padded to: the longest of their micro-batch, or of all data (or --seq)",
-          .choices = paddings },
+        { "padding", SHEAF__IS_CONSTANT, "micro-batch",
+          "rows are padded to the longest of their micro-batch" },
         { "pack", SHEAF__IS_FLAG | SHEAF__IS_FIXED | SHEAF__IS_LATE, &o->pack,
           "join records in rows of --seq, without attention across them" },
         { "group-by-length", SHEAF__IS_FLAG | SHEAF__IS_FIXED | SHEAF__IS_LATE, &o->by_length,
@@ -254,12 +240,11 @@ static int how_flags(sheaf__setting *to, sheaf_train_options *o, bool planning)
           "steps over which the learning rate rises from 0", .max = 1e15 },
         { "warmup-ratio", SHEAF__IS_NUMBER | SHEAF__IS_FIXED, &o->warmup_ratio,
           "the same as a share of --steps, instead of --warmup", .max = 1 },
-        { "lr-decay-ratio", SHEAF__IS_NUMBER | SHEAF__IS_FIXED, &o->decay_ratio,
-          "sat-cosine: it ends at this share of --lr", .max = 1, .above = true },
-        { "auto-warmup", SHEAF__IS_COUNT | SHEAF__IS_FIXED, &o->held_steps,
-          "sat-...: the first N steps learn at most --auto-warmup-rate of --lr", .max = 1e15 },
-        { "auto-warmup-rate", SHEAF__IS_NUMBER | SHEAF__IS_FIXED, &o->held_rate,
-          "sat-...: see --auto-warmup", .max = 1 },
+        { "lr-decay-ratio", SHEAF__IS_CONSTANT, "0.1",
+          "where sat-cosine ends, as a share of --lr" },
+        { "auto-warmup", SHEAF__IS_CONSTANT, "100",
+          "first steps of SAT's schedules, which learn at most 0.05 of --lr" },
+        { "auto-warmup-rate", SHEAF__IS_CONSTANT, "0.05", "that share of --lr" },
         { "weight-decay", SHEAF__IS_NUMBER | SHEAF__IS_FIXED, &o->weight_decay,
           "AdamW's; biases and norms have none, but OmniLMM's" },
         { "beta1", SHEAF__IS_NUMBER | SHEAF__IS_FIXED, &o->beta1, "AdamW's memory of gradients",
@@ -370,45 +355,22 @@ int sheaf__train_settings(sheaf__setting *table, sheaf_train_options *o, bool pl
     return n - 1;
 }
 
-/* An order that means nothing in the run's type is none, as when the run began. */
-static sheaf_status *resumed_sums(const sheaf__settings *state, const sheaf__setting *table,
-                                  sheaf_train_options *o)
-{
-    const ptrdiff_t i = sheaf__setting_find(table, "bf16-sums") - table;
-    bool is = state->unnamed[i];
-    sheaf_status *st = o->dtype == SHEAF_BF16
-                           ? sheaf__settings_unnamed(&is, state, table, "bf16-sums", "pairs")
-                           : NULL;
-    if (is)
-        o->sums = SHEAF_SUMS_UNNAMED;
-    return st;
-}
-
-/* The number of its method is not written down; a run that names it again is the same. */
-static sheaf_status *resumed_accumulators(const sheaf__settings *state, const sheaf__setting *table,
-                                          const sheaf_train_options *o)
-{
-    const sheaf_train_options as_it_is = { .method = o->method };
-    char means[16];
-    bool is = false;
-    if (o->accumulators == 0)
-        return NULL;
-    snprintf(means, sizeof means, "%d", sheaf__accumulators_of(&as_it_is));
-    return sheaf__settings_unnamed(&is, state, table, "accumulators", means);
-}
-
 sheaf_status *sheaf__train_settings_resumed(const sheaf__settings *state,
                                             const sheaf__setting *table, sheaf_train_options *o)
 {
-    bool padding = false, lora = false;
-    sheaf_status *st = sheaf__settings_unnamed(&padding, state, table, "padding", "file");
-    TRY(st, sheaf__settings_unnamed(&lora, state, table, "lora-sums", "slices"));
-    TRY(st, resumed_accumulators(state, table, o));
-    if (padding)
-        o->padding = SHEAF_PAD_UNNAMED;
-    if (lora)
-        o->lora_sums = SHEAF_LORA_UNNAMED;
-    return st == NULL ? resumed_sums(state, table, o) : st;
+    const sheaf_train_options as_it_is = { .method = o->method };
+    char means[16];
+    /* the number of its method is not written down; a run that names it again is the same */
+    snprintf(means, sizeof means, "%d", sheaf__accumulators_of(&as_it_is));
+    sheaf_status *st = sheaf__settings_unnamed(state, table, "accumulators", means);
+    if (o->dtype != SHEAF_BF16) { /* an order that means nothing there is none */
+        o->sums = SHEAF_SUMS_UNNAMED;
+        return st;
+    }
+    TRY(st, sheaf__settings_unnamed(state, table, "bf16-sums", ""));
+    return st != NULL || sheaf__settings_named(state, table, "bf16-sums")
+               ? st
+               : sheaf__settings_too_old("bf16-sums");
 }
 
 static sheaf_status *only_with_lora(const sheaf__settings *state, const sheaf__setting *table)
@@ -447,16 +409,9 @@ static sheaf_status *check_scale(const sheaf__settings *state, const sheaf__sett
 }
 
 /* A run may stop while it still warms up; all else about the schedule must be sound. */
-static sheaf_status *check_schedule(const sheaf__settings *state, const sheaf__setting *table,
-                                    const sheaf_train_options *o)
+static sheaf_status *check_schedule(const sheaf_train_options *o)
 {
-    static const char *const sat_only[] = { "lr-decay-ratio", "auto-warmup", "auto-warmup-rate" };
     sheaf_schedule schedule = sheaf_train_options_schedule(o);
-    for (size_t i = 0;
-         i < sizeof sat_only / sizeof *sat_only && !sheaf_schedule_is_sat(o->schedule); i++)
-        if (sheaf__settings_given(state, table, sat_only[i]))
-            return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--%s", sat_only[i]),
-                                  "--schedule sat-cosine, or another of SAT's, beside it");
     if (schedule.steps < schedule.warmup)
         schedule.steps = schedule.warmup;
     return sheaf_schedule_check(&schedule);
@@ -483,10 +438,6 @@ static void let_flag_win(const sheaf__settings *state, const sheaf__setting *tab
         o->eval_split = 0;
     if (is_instead(state, table, "eval-split", "eval-data"))
         o->eval_data = NULL;
-    if (is_instead(state, table, "train", "head-patterns"))
-        o->head_patterns = NULL;
-    if (is_instead(state, table, "head-patterns", "train"))
-        o->train = NULL;
 }
 
 /* The command line wins over a recipe and over what is stored. */
@@ -596,13 +547,10 @@ sheaf_status *sheaf__train_settings_check(const sheaf__settings *state, const sh
     st = sheaf__transport_check(state, table, o->transport);
     if (st != NULL)
         return st;
-    if (o->method != SHEAF_METHOD_HEAD && sheaf__settings_given(state, table, "head-patterns"))
-        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--head-patterns"),
-                              "--method head beside it");
     if (o->method == SHEAF_METHOD_FULL && sheaf__settings_given(state, table, "train"))
         return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--train"),
                               "--method lora or head beside it");
-    st = check_schedule(state, table, o);
+    st = check_schedule(o);
     TRY(st, check_scale(state, table, o));
     return st != NULL || o->method == SHEAF_METHOD_LORA ? st : only_with_lora(state, table);
 }

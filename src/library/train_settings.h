@@ -12,9 +12,9 @@
  * is required but a model: plan needs neither data nor OUT. */
 int sheaf__train_settings(sheaf__setting *table, sheaf_train_options *options, bool planning);
 
-/* sheaf__train_settings_resumed - after sheaf__settings_resume(): what settings from before a flag
- * was there mean by their silence, which may be named. Errors: SHEAF_E_ARG where something else is.
- */
+/* sheaf__train_settings_resumed - after sheaf__settings_resume(): the number of accumulators that
+ * is not written down may be named; an order of sums that the dtype does not have is none. Errors:
+ * SHEAF_E_ARG where something else is named. */
 sheaf_status *sheaf__train_settings_resumed(const sheaf__settings *state,
                                             const sheaf__setting *table,
                                             sheaf_train_options *options);

@@ -33,12 +33,6 @@ static sheaf_status *hold(sheaf__model *m, sheaf__held held)
     return NULL;
 }
 
-/* Something trained: gradients flow through all that comes after it. */
-static void note_trained(sheaf__model *m, const sheaf__trained *t)
-{
-    m->flows = m->flows || t != NULL;
-}
-
 /* ---- what is trained ---- */
 
 static bool is_saved(const sheaf__model *m, const sheaf_tensor *t)
@@ -229,18 +223,8 @@ static sheaf_status *take_panels(sheaf__model *m, sheaf__linear *l, const sheaf_
         sheaf__packed *w = &l->w[s];
         *w = l->rows ? (sheaf__packed){ .dtype = dtype, .n = l->out, .k = l->extent[s] }
                      : sheaf__packed_part(&l->all, l->begin[s], l->extent[s]);
-        if (l->extent[s] == 0)
-            continue;
-        if (l->rows)
+        if (l->rows && l->extent[s] > 0)
             st = sheaf__take(&w->ahead, m->context, sheaf__packed_bytes(dtype, w->n, w->k), kind);
-        /* Panels for the gradient of the input, where there will be one; of trained weights they
-         * would be packed anew every step. */
-        if (!m->options.backward || !m->flows || kind == SHEAF_MEM_TRAINED)
-            continue;
-        const size_t back = sheaf__packed_back_bytes(w->dtype, w->n, w->k);
-        m->second_copy += sheaf__device_needs(back);
-        if (st == NULL && m->options.pack_back)
-            st = sheaf__take(&w->back, m->context, back, kind);
     }
     return st;
 }
@@ -279,9 +263,6 @@ sheaf_status *sheaf__build_linear(sheaf__model *m, sheaf__linear *l, const sheaf
     if (st == NULL && bias != NULL && is_saved(m, bias))
         st = add_trained_pieces(&l->bias_trained, l->bias_at, m, bias, piece, 1);
     TRY(st, build_lora(m, &l->lora, t, piece));
-    note_trained(m, l->weight_trained);
-    note_trained(m, l->bias_trained);
-    note_trained(m, l->lora == NULL ? NULL : l->lora->a);
     return st;
 }
 
@@ -295,7 +276,6 @@ sheaf_status *sheaf__build_norm(sheaf__model *m, sheaf__norm *norm, const sheaf_
     TRY(st, take_floats(&norm->weight, m, norm->width));
     if (st == NULL && is_saved(m, t))
         st = add_trained(&norm->trained, m, t, t->shape[0], 1);
-    note_trained(m, norm->trained);
     return st;
 }
 
@@ -325,8 +305,6 @@ sheaf_status *sheaf__build_layernorm(sheaf__model *m, sheaf__layernorm *norm, co
         st = add_trained(&norm->weight_trained, m, t, t->shape[0], 1);
     if (st == NULL && bias != NULL && is_saved(m, bias))
         st = add_trained(&norm->bias_trained, m, bias, bias->shape[0], 1);
-    note_trained(m, norm->weight_trained);
-    note_trained(m, norm->bias_trained);
     return st;
 }
 
@@ -339,7 +317,6 @@ sheaf_status *sheaf__build_vector(sheaf__model *m, sheaf__vector *v, const sheaf
     TRY(st, take_floats(&v->data, m, numel));
     if (st == NULL && is_saved(m, t))
         st = add_trained(&v->trained, m, t, v->rows, width);
-    note_trained(m, v->trained);
     return st;
 }
 
@@ -359,7 +336,6 @@ sheaf_status *sheaf__build_table(sheaf__model *m, sheaf__table *table, const she
     TRY(st, build_lora(m, &table->lora, t, 0));
     if (st != NULL)
         return st;
-    note_trained(m, table->lora == NULL ? NULL : table->lora->a);
     if (is_saved(m, t))
         st = add_trained(&table->trained, m, t, t->shape[0], t->shape[1]);
     if (st != NULL || (table->trained != NULL && !m->trained->divided))
@@ -425,10 +401,8 @@ static void linear_blocks(const sheaf__linear *l,
                           void (*block)(void *self, const char *name, void *block), void *self)
 {
     block(self, l->name, l->all.ahead);
-    for (int s = 0; s < SHEAF_MAX_SLICES; s++) {
+    for (int s = 0; s < SHEAF_MAX_SLICES; s++)
         block(self, l->name, l->rows ? l->w[s].ahead : NULL);
-        block(self, l->name, l->w[s].back);
-    }
     lora_blocks(l->lora, l->name, block, self);
     block(self, l->name, l->bias);
 }

@@ -52,7 +52,6 @@ static sheaf_status *crew_rank(void *arg, const sheaf__grid *grid)
                                .slices = slices,
                                .own = sheaf_owner_slices(slices, o->ranks, rank),
                                .dtype = o->dtype,
-                               .lora_by_slice = o->lora_by_slice,
                                .stages = c->place.stages,
                                .stage = stage,
                                .head_stage = c->place.head_stage,

@@ -10,8 +10,7 @@ typedef struct sheaf__crew_options {
     int ranks, threads;        /* threads in all, 0 = every core at hand */
     int groups;                /* that each load the model; 0 is 1 */
     sheaf_dtype dtype;
-    sheaf__sums sums;   /* of bfloat16 */
-    bool lora_by_slice; /* see sheaf__context */
+    sheaf__sums sums; /* of bfloat16 */
     const char *isa;
     int64_t positions;          /* length of the rotary table */
     int64_t sequences;          /* generated together at most; see sheaf__model_options */

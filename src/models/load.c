@@ -191,8 +191,6 @@ static sheaf_status *keep_panels(sheaf__model *m, sheaf_source *base, sheaf__lin
             w->ahead = l->all.ahead;
         else if (larger)
             st = take_larger(m, &w->ahead, sheaf__packed_bytes(as, w->n, w->k));
-        if (larger && st == NULL)
-            st = take_larger(m, &w->back, sheaf__packed_back_bytes(as, w->n, w->k));
     }
     return st;
 }
@@ -202,7 +200,6 @@ static sheaf_status *keep_panels(sheaf__model *m, sheaf_source *base, sheaf__lin
  * each. */
 static sheaf_status *read_panels(sheaf__model *m, sheaf_source *base, sheaf__linear *l)
 {
-    sheaf_status *st = NULL;
     if (l->rows)
         return read_box(&(box){ .c = m->context,
                                 .source = base,
@@ -211,18 +208,13 @@ static sheaf_status *read_panels(sheaf__model *m, sheaf_source *base, sheaf__lin
                                 .col0 = l->logical0,
                                 .cols = l->owned,
                                 .spread = l });
-    const bool apart = m->options.pack_back; /* each has panels for the gradient of the input */
-    for (int s = l->first; s < (apart ? l->first + l->count : l->first + 1) && st == NULL; s++) {
-        sheaf__packed *w = apart ? &l->w[s] : &l->all;
-        st = read_box(&(box){ .c = m->context,
-                              .source = base,
-                              .name = l->name,
-                              .row0 = l->logical0 + (apart ? l->begin[s] : 0),
-                              .rows = w->n,
-                              .cols = w->k,
-                              .packed = w });
-    }
-    return st;
+    return read_box(&(box){ .c = m->context,
+                            .source = base,
+                            .name = l->name,
+                            .row0 = l->logical0,
+                            .rows = l->all.n,
+                            .cols = l->all.k,
+                            .packed = &l->all });
 }
 
 /* What is packed as one: all of a layer, or each slice of columns. */

@@ -79,7 +79,6 @@ typedef struct sheaf__model_options {
     void *self;
     bool divided;      /* groups share what is trained (tape/trained.h) */
     bool backward;     /* a backward pass will run: pack for it */
-    bool pack_back;    /* keep a second packed copy of what is frozen, for the backward products */
     int64_t positions; /* length of the rotary table */
     int64_t sequences; /* that are generated together at most, or 0: for so few, weights may be held
                           compressed (ops/matmul/matmul.h) */
@@ -122,8 +121,6 @@ typedef struct sheaf__model {
     sheaf__factors *lora;        /* [options.lora->nmodules] */
     sheaf__held *held;           /* in the order of building */
     int nheld, held_capacity;
-    bool flows; /* while building: something that is trained comes before what is built next */
-    size_t second_copy; /* bytes of what pack_back keeps, or would */
 } sheaf__model;
 
 /* Keys and values of earlier tokens, and of the images: what generation keeps between runs. */

@@ -104,7 +104,7 @@ static void open_asked(asked *a)
                            .lora = a->opened.lora,
                            .selection = &a->selection,
                            .train = a->sets.train,
-                           .seq = sheaf__subset_seq(&a->sets.train, o->padding) };
+                           .seq = sheaf__subset_longest(&a->sets.train) };
 }
 
 static void close_asked(asked *a)

@@ -50,9 +50,8 @@ static const char *less_of(sheaf_memory kind, const sheaf_plan *plan, bool wide)
     const bool training = plan->trained > 0;
     switch (kind) {
     case SHEAF_MEM_WEIGHTS:
-        return plan->weight_copies == 2 ? "--weight-copies 1, or a machine with more memory"
-               : wide                   ? "--dtype bfloat16, or a machine with more memory"
-                                        : "a machine with more memory";
+        return wide ? "--dtype bfloat16, or a machine with more memory"
+                    : "a machine with more memory";
     case SHEAF_MEM_TRAINED:
     case SHEAF_MEM_GRADIENTS:
     case SHEAF_MEM_OPTIMIZER:

@@ -127,17 +127,6 @@ static void test_fits__what_is_left_is_enough_or_not(void **state)
     }
 }
 
-/* Of weights that are held twice a second copy is the first to go. */
-static void test_fits__weights_held_twice_may_be_held_once(void **state)
-{
-    const sheaf__memory m = { .left = 5 << 20 };
-    const sheaf_train_options kept = t.o;
-    for (t.o.weight_copies = 1; t.o.weight_copies <= 2; t.o.weight_copies++)
-        CHECK_FAILS(train_with(&m, false, NULL), SHEAF_E_MEMORY,
-                    t.o.weight_copies == 2 ? "| --weight-copies 1, or" : "| --dtype bfloat16, or");
-    t.o = kept;
-}
-
 /* What has 16 bits an element is not told to have them. */
 static void test_fits__what_is_so_already_is_no_advice(void **state)
 {
@@ -277,7 +266,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_fits__what_is_left_is_enough_or_not),
-        cmocka_unit_test(test_fits__weights_held_twice_may_be_held_once),
         cmocka_unit_test(test_fits__what_is_so_already_is_no_advice),
         cmocka_unit_test(test_fits__of_ranks_elsewhere_nothing_is_needed),
         cmocka_unit_test(test_fits__force_makes_it_a_warning),

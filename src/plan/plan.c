@@ -118,7 +118,6 @@ static void note_rank(sheaf_plan_rank *out, const sheaf__model *model)
     out->peak = device->peak;
     out->flops = device->flops;
     out->sent = sheaf__costs_sent(&all);
-    out->second_copy = model->second_copy;
     exchanged(out->exchange, &nothing, &all);
     count_components(out, model);
 }
@@ -316,8 +315,7 @@ static sheaf_status *check_seq(const sheaf_config *config, int64_t seq, int64_t 
 sheaf_status *sheaf_plan_train(sheaf_plan *out, const sheaf__job *job, size_t data_bytes)
 {
     *out = (sheaf_plan){ .ranks = job->options->tp * job->options->dp,
-                         .parameters = sheaf__parameters(job->schema),
-                         .weight_copies = 1 };
+                         .parameters = sheaf__parameters(job->schema) };
     records trained = { 0 };
     if (job->options->dp > SHEAF_MAX_SLICES / job->options->tp)
         return sheaf_expected(
@@ -331,8 +329,6 @@ sheaf_status *sheaf_plan_train(sheaf_plan *out, const sheaf__job *job, size_t da
         st = sheaf_in(plan_rank(&out->rank[r], out, &trained, job, r), "rank %d of %d", r,
                       out->ranks);
         out->process += out->rank[r].peak;
-        if (out->rank[r].second_copy > 0)
-            out->weight_copies = sheaf__weight_copies_of(job->options);
     }
     out->host = host_bytes(job->schema, out->ranks, trained, out->process, data_bytes);
     out->process += out->host;
@@ -442,7 +438,6 @@ static sheaf_status *infer_rank(const inferred *i, int world)
                                .slices = slices,
                                .own = sheaf_owner_slices(slices, g->tp, rank),
                                .dtype = g->dtype,
-                               .lora_by_slice = g->lora_by_slice,
                                .stages = stages,
                                .stage = world / g->tp % stages,
                                .head_stage = g->place->head_stage };

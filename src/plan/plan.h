@@ -22,7 +22,6 @@ typedef struct sheaf_plan_rank {
     size_t component[SHEAF_PLAN_COMPONENTS][SHEAF_MEM_KINDS];
     /* Of these, what base tensors take that are trained in full: masters, gradients, moments. */
     size_t copies[SHEAF_MEM_KINDS];
-    size_t second_copy; /* of frozen weights that gradients pass: held, or what it would take */
 } sheaf_plan_rank;
 
 typedef struct sheaf_plan {
@@ -31,9 +30,8 @@ typedef struct sheaf_plan {
     size_t host;    /* beside the devices: data set, lists, stacks, file buffers */
     size_t process; /* all ranks of one process and host */
     int64_t parameters,
-        trained;       /* elements of the whole model (without buffers), and those trained */
-    int64_t added;     /* of these, those that the model does not have: LoRA's factors */
-    int weight_copies; /* held of frozen weights that gradients pass, 1 or 2; 0: no training */
+        trained;   /* elements of the whole model (without buffers), and those trained */
+    int64_t added; /* of these, those that the model does not have: LoRA's factors */
 } sheaf_plan;
 
 /* sheaf_plan_train - with job->data of the micro-batches with the fewest images that these can
@@ -57,7 +55,6 @@ typedef struct sheaf_plan_generation {
     int tp, threads; /* ranks of each stage; compute threads in all, 0 = every core at hand */
     int groups;      /* that each hold the model; 0 is 1 */
     sheaf_dtype dtype;
-    bool lora_by_slice;                  /* see sheaf__context */
     int64_t batch, seq;                  /* sequences together; positions of prompt and answer */
     int64_t prompt;                      /* of these, the prompt's; 0: all of them */
     int64_t images;                      /* of all sequences; 0 of a model without */

@@ -195,56 +195,6 @@ static void test_plan__counts_what_sat_trains(void **state)
     close_asked(&a);
 }
 
-/* Frozen weights are held twice where that is asked for; what is trained never is. */
-static void test_plan__weights_are_held_twice_where_asked(void **state)
-{
-    const struct {
-        sheaf_method method;
-        sheaf_dtype dtype;
-        int asked, want;
-    } cases[] = {
-        { SHEAF_METHOD_LORA, SHEAF_BF16, 0, 1 }, { SHEAF_METHOD_LORA, SHEAF_BF16, 1, 1 },
-        { SHEAF_METHOD_LORA, SHEAF_BF16, 2, 2 }, { SHEAF_METHOD_HEAD, SHEAF_F16, 2, 2 },
-        { SHEAF_METHOD_LORA, SHEAF_F32, 2, 2 },  { SHEAF_METHOD_FULL, SHEAF_BF16, 2, 1 },
-    };
-    sheaf_train_options o;
-    sheaf_train_options_default(&o);
-    assert_int_equal(sheaf__weight_copies_of(&o), 1);
-    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
-        o.method = cases[i].method;
-        o.dtype = cases[i].dtype;
-        o.weight_copies = cases[i].asked;
-        if (sheaf__weight_copies_of(&o) != cases[i].want)
-            fail_msg("case %zu: %d copies", i, sheaf__weight_copies_of(&o));
-    }
-}
-
-/* The head is saved with the adapter, so that gradients pass through it and it is trained. */
-static void test_plan__trained_weights_have_no_second_copy(void **state)
-{
-    asked a;
-    sheaf_plan plan[2];
-    size_t second[2];
-    for (int saved = 0; saved < 2; saved++) {
-        ask(&a, "mini", SHEAF_METHOD_LORA);
-        a.o.modules_to_save = saved ? "lm_head" : NULL;
-        open_asked(&a);
-        for (int copies = 1; copies <= 2; copies++) {
-            a.o.weight_copies = copies;
-            CHECK_OK(plan_at(&plan[copies - 1], &a, 2, false, 64));
-            assert_int_equal(plan[copies - 1].weight_copies, copies);
-        }
-        const sheaf_plan_rank *once = &plan[0].rank[1], *twice = &plan[1].rank[1];
-        second[saved] = once->second_copy;
-        assert_int_equal(twice->second_copy, once->second_copy);
-        assert_int_equal(twice->bytes[SHEAF_MEM_WEIGHTS] - once->bytes[SHEAF_MEM_WEIGHTS],
-                         once->second_copy);
-        assert_int_equal(twice->bytes[SHEAF_MEM_TRAINED], once->bytes[SHEAF_MEM_TRAINED]);
-        close_asked(&a);
-    }
-    assert_true(second[1] > 0 && second[1] < second[0]);
-}
-
 static void test_plan__an_image_must_fit_into_a_row(void **state)
 {
     asked a;
@@ -434,8 +384,6 @@ int main(void)
         cmocka_unit_test(test_plan__every_shape_at_every_number_of_ranks),
         cmocka_unit_test(test_plan__text_models_of_a_tied_table),
         cmocka_unit_test(test_plan__counts_what_sat_trains),
-        cmocka_unit_test(test_plan__weights_are_held_twice_where_asked),
-        cmocka_unit_test(test_plan__trained_weights_have_no_second_copy),
         cmocka_unit_test(test_plan__an_image_must_fit_into_a_row),
         cmocka_unit_test(test_plan__generation_on_stages),
         cmocka_unit_test(test_plan__accumulators_of_gradients),

@@ -41,8 +41,7 @@ static outcome run(const setting *how)
     fill(&weight, OUT, WIDTH, 1);
     fill(&a, RANK, WIDTH, 2);
     fill(&b, OUT, RANK, 3);
-    layer_init(&l, &c,
-               &(layer_of){ false, OUT, 1, &weight, &none, &a, &b, 0.5, 0, 7, TRAIN_LORA, false });
+    layer_init(&l, &c, &(layer_of){ false, OUT, 1, &weight, &none, &a, &b, 0.5, 0, 7, TRAIN_LORA });
 
     float *text = numbers(TOKENS * WIDTH, 4), *picture = numbers(IMAGES * PATCHES * WIDTH, 5),
           *factor = numbers(WIDTH, 6), *end = numbers(WIDTH, 8), *dy = numbers(TOKENS * OUT, 9),

@@ -147,9 +147,9 @@ static void rig_open(rig *r, problem *p, sheaf__head_run *run, int trains, bool 
                                    .slices = LAYER_SLICES,
                                    .own = { 0, LAYER_SLICES },
                                    .dtype = dtype };
-    layer_init(&r->layer, &r->context,
-               &(layer_of){ false, s->vocab, 1, &p->weight, &p->none, &p->a, &p->b, SCALE, 0, 0,
-                            trains, training });
+    layer_init(
+        &r->layer, &r->context,
+        &(layer_of){ false, s->vocab, 1, &p->weight, &p->none, &p->a, &p->b, SCALE, 0, 0, trains });
     CHECK_OK(sheaf__tape_new(&r->tape, &r->context));
     sheaf__record_head(
         r->tape,

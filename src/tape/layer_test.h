@@ -116,7 +116,6 @@ typedef struct layer_of {
     double scale, dropout;
     uint64_t purpose;
     int trains; /* TRAIN_WEIGHT, ... */
-    bool back;  /* has panels for the transpose */
 } layer_of;
 
 enum { TRAIN_WEIGHT = 1, TRAIN_BIAS = 2, TRAIN_LORA = 4 };
@@ -134,7 +133,7 @@ static void layer_init(layer *l, sheaf__context *c, const layer_of *of)
                               .count = LAYER_SLICES } };
     if (!of->rows)
         n->all = (sheaf__packed){ c->dtype, n->out, n->in,
-                                  aligned(sheaf__packed_bytes(c->dtype, n->out, n->in)), NULL };
+                                  aligned(sheaf__packed_bytes(c->dtype, n->out, n->in)) };
     for (int k = 0; k < LAYER_SLICES; k++) {
         n->begin[k] = of->units * k / LAYER_SLICES * of->per_unit;
         n->extent[k] = of->units * (k + 1) / LAYER_SLICES * of->per_unit - n->begin[k];
@@ -144,8 +143,6 @@ static void layer_init(layer *l, sheaf__context *c, const layer_of *of)
                            : sheaf__packed_part(&n->all, n->begin[k], n->extent[k]);
         if (of->rows)
             n->w[k].ahead = aligned(sheaf__packed_bytes(c->dtype, n->w[k].n, n->w[k].k));
-        n->w[k].back =
-            of->back ? aligned(sheaf__packed_back_bytes(c->dtype, n->w[k].n, n->w[k].k)) : NULL;
     }
     sheaf_tree_init(&n->tree, LAYER_SLICES, 1, present);
     cut_into(&l->weight, of->weight, of->rows ? 1 : 0, n);
@@ -190,7 +187,6 @@ static void layer_free(layer *l)
     for (int k = 0; k < LAYER_SLICES; k++) {
         if (l->linear.rows)
             free(l->linear.w[k].ahead);
-        free(l->linear.w[k].back);
         free(l->lora.a_copy[k]);
     }
     free(l->linear.bias);

@@ -252,10 +252,8 @@ sheaf_status *sheaf__batch_finish_tree(sheaf__context *c, sheaf__batch *b, const
 
 void sheaf__lora_back_give(sheaf__context *c, sheaf__lora_back *l)
 {
-    for (int i = 0; i < SHEAF_MAX_SLICES; i++) {
+    for (int i = 0; i < SHEAF_MAX_SLICES; i++)
         sheaf__give(c, l->part[i]);
-        sheaf__give(c, l->g_slice[i]);
-    }
     sheaf__give(c, l->spare);
     sheaf__give(c, l->g);
 }
@@ -264,23 +262,17 @@ sheaf_status *sheaf__lora_back_take(sheaf__context *c, sheaf__lora_back *l, int 
 {
     const size_t n = (size_t)(m * l->width), half = sheaf_dtype_bytes(c->dtype);
     sheaf_status *st = sheaf__take(&l->g, c, n * half, SHEAF_MEM_SCRATCH);
-    for (int i = 0; i < count && st == NULL; i++) {
+    for (int i = 0; i < count && st == NULL; i++)
         st = sheaf__take(&l->part[i], c, n * sizeof(float), SHEAF_MEM_SCRATCH);
-        if (st == NULL && c->lora_by_slice)
-            st = sheaf__take(&l->g_slice[i], c, n * half, SHEAF_MEM_SCRATCH);
-    }
     return st == NULL ? sheaf__take(&l->spare, c, n * sizeof(float), SHEAF_MEM_SCRATCH) : st;
 }
 
-void *sheaf__lora_of_slice(const sheaf__context *c, const sheaf__linear *l,
-                           const sheaf__lora_back *back, void *total, int s)
+int sheaf__lora_slice(const sheaf__linear *l)
 {
-    if (c->lora_by_slice)
-        return back->g_slice[s - l->first];
     int lowest = 0;
     while (!l->whole && !l->tree.present[lowest])
         lowest++;
-    return s == lowest ? total : NULL;
+    return lowest;
 }
 
 void sheaf__scaled_round(sheaf__context *c, void *dst, const float *src, int64_t rows, int64_t ld,

@@ -12,9 +12,8 @@
  * Layers that share one A (a fused weight's parts under one pair of factors) are to it one layer:
  * g is then of the sum over them of dy_s B_s, in one product; h, g and dA are there once.
  * A replicated factor meets the whole g or h, once, in the lowest slice that has elements
- * (docs/contract.md, section 1.5). By the order of runs from before (context->lora_by_slice) it
- * meets g_s = round(scale * dy_s B_s) and h_s = round(scale * x_s A_s^T) in each slice. With
- * dropout the LoRA branch reads d(x) in place of x and its share of dx is rounded and added apart.
+ * (docs/contract.md, section 1.5). With dropout the LoRA branch reads d(x) in place of x and its
+ * share of dx is rounded and added apart.
  */
 #ifndef SHEAF_TAPE_LINEAR_H
 #define SHEAF_TAPE_LINEAR_H

@@ -90,7 +90,7 @@ static sheaf_status *columns_forward(sheaf__tape *tape, sheaf__op *op)
     return NULL;
 }
 
-/* g_s and g of every layer with LoRA. */
+/* g of every layer with LoRA. */
 static sheaf_status *columns_lora_inner(sheaf__context *c, const columns_params *p,
                                         sheaf__lora_back *l, sheaf__batch *b)
 {
@@ -118,11 +118,6 @@ static sheaf_status *columns_lora_inner(sheaf__context *c, const columns_params 
             }
         }
     sheaf__batch_run(c, b);
-    for (int i = 0; i < p->n && c->lora_by_slice; i++)
-        for (int s = 0; s < first->count && own_lora(p, i) != NULL; s++)
-            if (p->linear[i]->extent[first->first + s] > 0)
-                sheaf__scaled_round(c, l->g_slice[s], l->part[s], m, l->width, l->at[i],
-                                    p->linear[i]->lora->rank, p->linear[i]->lora->scale);
     float *total = l->part[0];
     sheaf_status *st = first->whole ? NULL
                                     : sheaf__sum_partials(c, &first->tree, l->part, first->first,
@@ -184,7 +179,7 @@ static sheaf_status *columns_weight_gradients(sheaf__context *c, const columns_p
 typedef struct dx_rows {
     int64_t m;
     void *dy[SHEAF__MAX_TOGETHER]; /* [m, owned] of each layer */
-    void *g[SHEAF_MAX_SLICES];     /* [m, width], by owned slice; NULL in those without LoRA */
+    void *g; /* [m, width]; NULL without LoRA, and where its slice is another rank's */
 } dx_rows;
 
 /* The products of dx [from->m, in]. */
@@ -194,6 +189,7 @@ static sheaf_status *columns_dx(sheaf__context *c, const columns_params *p,
 {
     const sheaf__linear *first = p->linear[0];
     const int64_t in = p->x->cols;
+    const int lora_slice = sheaf__lora_slice(first);
     sheaf__batch_begin_tree(b);
     for (int s = first->first; s < first->first + first->count; s++) {
         if (first->extent[s] == 0)
@@ -207,14 +203,13 @@ static sheaf_status *columns_dx(sheaf__context *c, const columns_params *p,
                                .form = SHEAF__B_BACK,
                                .w = &layer->w[s],
                                .k = layer->extent[s] };
-            if (own_lora(p, i) != NULL && p->xd[i] == NULL && from->g[s - first->first] != NULL)
-                b->term[b->nterms++] =
-                    (sheaf__term){ .a = sheaf__at(from->g[s - first->first], l->at[i], c->dtype),
-                                   .lda = l->width,
-                                   .form = SHEAF__B_KN,
-                                   .b = layer->lora->a_copy[0],
-                                   .ldb = in,
-                                   .k = layer->lora->rank };
+            if (own_lora(p, i) != NULL && p->xd[i] == NULL && s == lora_slice)
+                b->term[b->nterms++] = (sheaf__term){ .a = sheaf__at(from->g, l->at[i], c->dtype),
+                                                      .lda = l->width,
+                                                      .form = SHEAF__B_KN,
+                                                      .b = layer->lora->a_copy[0],
+                                                      .ldb = in,
+                                                      .k = layer->lora->rank };
         }
     }
     return sheaf__batch_finish_tree(c, b, &first->tree, first->whole, from->m, in, dx, NULL, NULL);
@@ -244,16 +239,14 @@ static sheaf_status *columns_some_rows(sheaf__context *c, const columns_params *
         sheaf__take(&dx, c, (size_t)(count * in) * sheaf_dtype_bytes(c->dtype), SHEAF_MEM_SCRATCH);
     for (int i = 0; i < p->n && st == NULL; i++)
         st = take_rows(&some.dy[i], c, all->dy[i], map, count, p->linear[i]->owned);
-    for (int s = 0; s < p->linear[0]->count && st == NULL; s++)
-        if (all->g[s] != NULL)
-            st = take_rows(&some.g[s], c, all->g[s], map, count, l->width);
+    if (st == NULL && all->g != NULL)
+        st = take_rows(&some.g, c, all->g, map, count, l->width);
     TRY(st, columns_dx(c, p, l, &some, b, dx));
     if (st == NULL)
         sheaf__scatter_gradient(c, p->x, dx, map, count);
     for (int i = 0; i < p->n; i++)
         sheaf__give(c, some.dy[i]);
-    for (int s = 0; s < SHEAF_MAX_SLICES; s++)
-        sheaf__give(c, some.g[s]);
+    sheaf__give(c, some.g);
     sheaf__give(c, dx);
     return st;
 }
@@ -261,13 +254,15 @@ static sheaf_status *columns_some_rows(sheaf__context *c, const columns_params *
 static sheaf_status *columns_input_gradient(sheaf__context *c, const columns_params *p,
                                             const sheaf__lora_back *l, sheaf__batch *b)
 {
+    const sheaf__linear *first = p->linear[0];
     const int64_t m = sheaf__rows_there(p->x), in = p->x->cols;
+    const int lora_slice = sheaf__lora_slice(first);
     const bool fresh = p->x->grad_fresh;
     dx_rows all = { .m = m };
     for (int i = 0; i < p->n; i++)
         all.dy[i] = p->y[i]->grad;
-    for (int s = 0; s < p->linear[0]->count && l->width > 0; s++)
-        all.g[s] = sheaf__lora_of_slice(c, p->linear[0], l, l->g, p->linear[0]->first + s);
+    if (l->width > 0 && lora_slice >= first->first && lora_slice < first->first + first->count)
+        all.g = l->g;
     if (fresh && p->x->grad_rows.list != NULL && p->x->grad_rows.count < m)
         return columns_some_rows(c, p, l, &all, b);
     void *apart = NULL;

@@ -52,13 +52,11 @@ sheaf_status *sheaf__batch_finish_tree(sheaf__context *c, sheaf__batch *b, const
 typedef struct sheaf__lora_back {
     int64_t width, at[SHEAF__MAX_TOGETHER];
     float *part[SHEAF_MAX_SLICES], *spare; /* by owned slice */
-    void *g_slice[SHEAF_MAX_SLICES];       /* g_s, compute dtype; where each slice takes its own */
-    void *g;                               /* g */
+    void *g;
 } sheaf__lora_back;
-/* sheaf__lora_of_slice - what meets the replicated factor in slice s: `total`, g or h, in the
- * lowest slice that has elements, nothing (NULL) in the others; or g_s in each. */
-void *sheaf__lora_of_slice(const sheaf__context *c, const sheaf__linear *l,
-                           const sheaf__lora_back *back, void *total, int s);
+/* sheaf__lora_slice - the lowest slice that has elements: in it g or h meets the replicated factor.
+ */
+int sheaf__lora_slice(const sheaf__linear *l);
 /* Memory for `count` owned slices and m rows; given back also after a failure. */
 sheaf_status *sheaf__lora_back_take(sheaf__context *c, sheaf__lora_back *l, int count, int64_t m);
 void sheaf__lora_back_give(sheaf__context *c, sheaf__lora_back *l);

@@ -21,7 +21,6 @@ static void *h_of(const rows_params *p, const sheaf__lora_back *l)
     return p->h != NULL ? p->h->data : l->g;
 }
 
-/* h, and h_s for every owned slice where each takes its own (then h is wanted for dB alone). */
 static sheaf_status *rows_lora_inner(sheaf__context *c, const rows_params *p, sheaf__lora_back *l,
                                      sheaf__batch *b)
 {
@@ -43,12 +42,6 @@ static sheaf_status *rows_lora_inner(sheaf__context *c, const rows_params *p, sh
                                          .k = layer->extent[s] });
     }
     sheaf__batch_run(c, b);
-    for (int s = 0; s < layer->count && c->lora_by_slice; s++)
-        if (layer->extent[layer->first + s] > 0)
-            sheaf__scaled_round(c, l->g_slice[s], l->part[s], m, lora->rank, 0, lora->rank,
-                                lora->scale);
-    if (p->h == NULL && c->lora_by_slice)
-        return NULL;
     float *total;
     sheaf_status *st = sheaf__sum_partials(c, &layer->tree, l->part, layer->first, l->spare, m,
                                            lora->rank, &total);
@@ -85,10 +78,8 @@ static sheaf_status *rows_forward(sheaf__tape *tape, sheaf__op *op)
                                               .form = SHEAF__B_AHEAD,
                                               .w = &layer->w[s],
                                               .k = layer->extent[s] };
-        const void *h =
-            layer->lora == NULL ? NULL : sheaf__lora_of_slice(c, layer, &l, h_of(p, &l), s);
-        if (h != NULL)
-            b->term[b->nterms++] = (sheaf__term){ .a = h,
+        if (layer->lora != NULL && s == sheaf__lora_slice(layer))
+            b->term[b->nterms++] = (sheaf__term){ .a = h_of(p, &l),
                                                   .lda = l.width,
                                                   .form = SHEAF__B_NK,
                                                   .b = layer->lora->b_copy[0],

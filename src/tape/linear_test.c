@@ -158,7 +158,7 @@ static double slope(void *problem_, const tensor *t, int64_t e)
 typedef struct setting {
     int trains;
     sheaf_dtype dtype;
-    bool twice, back;
+    bool twice;
     const int32_t *rows; /* whose gradient of x is read; NULL: all */
     int64_t nrows;
 } setting;
@@ -306,7 +306,7 @@ static void check_case(const shape *s, const setting *how)
         layer_init(&l[i], &c,
                    &(layer_of){ s->rows, s->units, s->per_unit[i], weight_of(&p, i), bias_of(&p, i),
                                 a_of(&p, i), b_of(&p, i), scale_of(&p, i), s->dropout, PURPOSE,
-                                how->trains, how->back });
+                                how->trains });
     for (int i = 1; i < s->layers && s->one_a; i++)
         l[i].lora.first = &l[0].lora;
     (how->rows != NULL ? check_some_rows : check_formula)(&p, l, &c, how);
@@ -324,8 +324,7 @@ static void check(const shape *s)
     };
     for (size_t k = 0; k < ARRAY_LEN(trains); k++)
         for (int way = 0; way < 4; way++)
-            check_case(s, &(setting){ trains[k], way & 1 ? SHEAF_BF16 : SHEAF_F32, way & 2,
-                                      (way & 1) == (int)(k & 1) });
+            check_case(s, &(setting){ trains[k], way & 1 ? SHEAF_BF16 : SHEAF_F32, way & 2 });
 }
 
 /* ---- cases ---- */
@@ -406,7 +405,7 @@ static void test_some_rows(void **state)
     for (size_t i = 0; i < ARRAY_LEN(shapes); i++)
         for (int way = 0; way < 4; way++)
             check_case(&shapes[i], &(setting){ TRAIN_LORA | INPUT, way & 1 ? SHEAF_BF16 : SHEAF_F32,
-                                               way & 2, false, rows, ARRAY_LEN(rows) });
+                                               way & 2, rows, ARRAY_LEN(rows) });
 }
 
 static void test_rows(void **state)

@@ -24,7 +24,6 @@ typedef struct sheaf__context {
     int rank, ranks, slices;
     sheaf_range own;            /* slices this rank owns */
     sheaf_dtype dtype;          /* activations and compute copies: F32, BF16 or F16 */
-    bool lora_by_slice;         /* LoRA takes part in each slice of a sum, not once (linear.h) */
     struct sheaf__doing *doing; /* where it is told which op runs; NULL: nowhere */
     sheaf__work *work;          /* where runs of ops are counted and measured; NULL: nowhere */
     /* Of a model whose layers are placed over stages; comm, rank and ranks are then those of one

@@ -29,8 +29,7 @@ int sheaf__contract_of(const sheaf__job *job, bool pads)
 {
     const sheaf_train_options *o = job->options;
     const bool drops = job->lora != NULL && job->lora->options.dropout > 0;
-    const bool tiles = o->dtype == SHEAF_BF16 && o->sums == SHEAF_SUMS_TILES;
-    if (job->lora != NULL && o->lora_sums == SHEAF_LORA_ONCE && o->slices > 1)
+    if (job->lora != NULL && o->slices > 1)
         return 6;
     if (pads)
         return 5;
@@ -39,5 +38,5 @@ int sheaf__contract_of(const sheaf__job *job, bool pads)
     if (o->dtype == SHEAF_F16 || o->label_smoothing > 0 || o->neftune_alpha > 0 ||
         o->eval_split > 0 || o->pack || o->by_length)
         return o->pack && (o->eval_split > 0 || o->neftune_alpha > 0 || drops) ? 4 : 3;
-    return tiles || o->padding == SHEAF_PAD_MICRO_BATCH ? 2 : 1;
+    return 2;
 }

@@ -17,18 +17,13 @@ void sheaf_train_options_default(sheaf_train_options *options)
         .lora_rank = 8,
         .lora_alpha = 8, /* PEFT's LoraConfig; the targets depend on the model (models/open.h) */
         .lora_bias = SHEAF_BIAS_NONE,
-        .lora_sums = SHEAF_LORA_ONCE,
         .steps = 0,
         .micro_batch = 1,
         .accumulate = 1,
-        .padding = SHEAF_PAD_MICRO_BATCH,
         .shuffle = true,
         /* the Trainer's TrainingArguments */
         .lr = 5e-5,
         .schedule = SHEAF_SCHEDULE_LINEAR,
-        .decay_ratio = 0.1,
-        .held_steps = 100,
-        .held_rate = 0.05, /* SAT's, when it fine-tunes */
         .beta1 = 0.9,
         .beta2 = 0.999,
         .eps = 1e-8,
@@ -48,9 +43,9 @@ sheaf_schedule sheaf_train_options_schedule(const sheaf_train_options *o)
                              .warmup = o->warmup,
                              .steps = o->steps,
                              .warmup_ratio = o->warmup_ratio,
-                             .decay_ratio = o->decay_ratio,
-                             .held_steps = o->held_steps,
-                             .held_rate = o->held_rate };
+                             .decay_ratio = 0.1, /* SAT's, when it fine-tunes */
+                             .held_steps = 100,
+                             .held_rate = 0.05 };
 }
 
 sheaf_status *sheaf_train_options_lora(sheaf_lora_options *out, const sheaf_train_options *o)

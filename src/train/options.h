@@ -20,28 +20,12 @@
 
 enum { SHEAF__DEFAULT_SLICES = 8 };
 typedef enum sheaf_method { SHEAF_METHOD_LORA, SHEAF_METHOD_HEAD, SHEAF_METHOD_FULL } sheaf_method;
-/* How long the rows of a micro-batch are made (docs/contract.md, section 1.7). Zero is the rule of
- * runs that name none: they began when there was no other. */
-typedef enum sheaf_padding {
-    SHEAF_PAD_UNNAMED,
-    SHEAF_PAD_FILE,
-    SHEAF_PAD_MICRO_BATCH
-} sheaf_padding;
-/* The order of bfloat16 sums (docs/contract.md, section 1.1). Zero is `pairs`, of runs that name
- * none. */
+/* The order of bfloat16 sums (docs/contract.md, section 1.1). */
 typedef enum sheaf_bf16_sums {
     SHEAF_SUMS_UNNAMED,
     SHEAF_SUMS_PAIRS,
     SHEAF_SUMS_TILES
 } sheaf_bf16_sums;
-
-/* Where a replicated factor of LoRA takes part in a sum over slices (docs/contract.md,
- * section 1.5). Zero is in each slice, of runs that name none. */
-typedef enum sheaf_lora_sums {
-    SHEAF_LORA_UNNAMED,
-    SHEAF_LORA_SLICES,
-    SHEAF_LORA_ONCE
-} sheaf_lora_sums;
 
 typedef struct sheaf_train_options {
     /* where from, where to */
@@ -75,7 +59,6 @@ typedef struct sheaf_train_options {
     const char *hosts, *hostfile; /* where its processes are started; NULL: here */
     int threads;                  /* compute threads in all, 0 = every core this process may use */
     bool checkpointing;           /* recompute activations instead of keeping them */
-    int weight_copies;            /* of frozen weights, 1 or 2; 0: 1 */
     /* "ref", "avx2", "avx512", "avx512bf16", "amx"; NULL = the best here (for tests) */
     const char *isa;
 
@@ -84,8 +67,7 @@ typedef struct sheaf_train_options {
     sheaf_method method;
     const char *train; /* tensor-name patterns (pattern.h), comma separated: trained beside LoRA, or
                           alone by method head; NULL = nothing beside LoRA, the output head */
-    const char *head_patterns; /* the same for method head, by its older name */
-    const char *lr_scale;      /* "PATTERN=X,...": learning-rate scales by tensor name */
+    const char *lr_scale; /* "PATTERN=X,...": learning-rate scales by tensor name */
     int64_t lora_rank;
     double lora_alpha;
     const char *lora_targets; /* "a,b,c", a regular expression, "all-linear", "sat" or "sat-vit";
@@ -96,7 +78,6 @@ typedef struct sheaf_train_options {
     const char *lora_alpha_pattern; /* "PATTERN=ALPHA,..." */
     double lora_dropout;
     bool lora_rslora;
-    sheaf_lora_sums lora_sums;
     int lora_bias;               /* SHEAF_BIAS_NONE, _ALL, _LORA_ONLY */
     const char *modules_to_save; /* "a,b": trained in full beside LoRA */
 
@@ -107,15 +88,11 @@ typedef struct sheaf_train_options {
     int64_t accumulate;  /* micro-batches of one step, over all groups */
     int accumulators;    /* G; 0: as the method has it */
     int64_t seq;         /* longest row kept, 0 = the model's own limit */
-    sheaf_padding padding;
     bool shuffle;
     double lr;
     sheaf_schedule_kind schedule;
     int64_t warmup;      /* steps */
     double warmup_ratio; /* the same as a share of all steps, 0 = use `warmup` */
-    double decay_ratio;  /* SAT's schedules: the cosine ends at this share of lr */
-    int64_t held_steps;  /* SAT's schedules: first steps, which learn at most */
-    double held_rate;    /* this share of lr */
     double weight_decay, beta1, beta2, eps;
     double clip;            /* largest gradient norm, 0 = no clipping */
     double label_smoothing; /* share of each label that is spread over the vocabulary */

@@ -400,17 +400,9 @@ static sheaf_status *check_all(const sheaf__origin *o, const json_t *was,
 }
 
 sheaf_status *sheaf__origin_check(const sheaf__origin *o, const json_t *progress,
-                                  const sheaf__origin_words *w, bool *weak)
+                                  const sheaf__origin_words *w)
 {
-    const json_t *was = json_object_get(progress, "origin");
-    if (weak != NULL)
-        *weak = was == NULL;
-    if (was != NULL)
-        return check_all(o, was, w);
-    const char *old = text_of(progress, "base");
-    return w->base_only || strcmp(old, o->first_and_last) == 0
-               ? NULL
-               : hash_differs(o, w, "", "", NULL, "weights", old, o->first_and_last);
+    return check_all(o, json_object_get(progress, "origin"), w);
 }
 
 sheaf_status *sheaf__origin_check_known(const sheaf__origin *o, const sheaf__origin_words *w)

@@ -22,8 +22,8 @@ enum { SHEAF__ORIGIN_VERSION = 1 };
 
 typedef struct sheaf__origin {
     const sheaf__opened *opened; /* borrowed */
-    char first_and_last[33]; /* sheaf__fingerprint(), which is all that older checkpoints hold */
-    char weights[33];        /* "" until it is known */
+    char first_and_last[33];     /* sheaf__fingerprint() */
+    char weights[33];            /* "" until it is known */
     char tokenizer[33], adapter[33];
     char *adapter_config;
     sheaf__hashed *adapter_print;
@@ -54,7 +54,7 @@ sheaf_status *sheaf__origin_text(char **out, const sheaf__origin *origin);
 sheaf_status *sheaf__origin_record(char **out, const sheaf__origin *origin);
 
 /* sheaf__origin_weights - the fingerprint of the base's tensors in the progress of a checkpoint; ""
- * of an older one. Errors: of text that is no JSON. */
+ * of one without. Errors: of text that is no JSON. */
 sheaf_status *sheaf__origin_weights(char out[33], const char *progress);
 
 /* What a message says: "WHAT: tensor 'x'", expected "..., BEGAN", try CURE. */
@@ -65,12 +65,11 @@ typedef struct sheaf__origin_words {
 } sheaf__origin_words;
 
 /* sheaf__origin_check - is it what a run began from?
- *   progress  of its checkpoint. Older ones hold less, and less is compared: *weak, which may be
- *             NULL, is then true
+ *   progress  of its checkpoint
  * Errors: words->code, naming what differs: the key of the config, the tensor as far as run.json
  * tells; SHEAF_E_UNSUPPORTED for a later version. */
 sheaf_status *sheaf__origin_check(const sheaf__origin *origin, const json_t *progress,
-                                  const sheaf__origin_words *words, bool *weak);
+                                  const sheaf__origin_words *words);
 /* sheaf__origin_check_known - the same against run.json, where no checkpoint was saved yet. */
 sheaf_status *sheaf__origin_check_known(const sheaf__origin *origin,
                                         const sheaf__origin_words *words);

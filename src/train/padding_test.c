@@ -1,5 +1,4 @@
-/* padding_test.c - rows padded to the longest of their micro-batch: the losses that rows padded to
- * the longest of all data have, and of a single row also the bytes; nothing depends on a row that
+/* padding_test.c - rows padded to the longest of their micro-batch: nothing depends on a row that
  * is elsewhere in the file. */
 #include "checkpoint/tools/init.h"
 #include "tests/files.h"
@@ -49,13 +48,12 @@ static int make_sources(void **state)
 
 typedef struct run {
     const char *out, *data, *model;
-    sheaf_padding padding;
     int64_t rows, accumulate, steps;
     int tp;
     sheaf_dtype dtype;
     double dropout;
     double noise;
-    bool checkpointing, resume, pack, by_length, shuffle, by_slice;
+    bool checkpointing, resume, pack, by_length, shuffle;
     int64_t seq;
     double loss, norm; /* of the last step */
     char note[200];    /* on padding */
@@ -95,9 +93,6 @@ static void train(run *r)
     o.keep = 0;
     o.lr = 0.01;
     o.schedule = SHEAF_SCHEDULE_CONSTANT;
-    o.padding = r->padding;
-    if (r->by_slice)
-        o.lora_sums = SHEAF_LORA_SLICES;
     o.dtype = r->dtype == SHEAF_BF16 ? SHEAF_BF16 : SHEAF_F32;
     o.checkpointing = r->checkpointing;
     o.resume = r->resume;
@@ -122,68 +117,10 @@ static void check_same_file(const char *a, const char *b)
     free(y);
 }
 
-/* What was there before a rule was named is the rule of the file. */
-static void test_padding__losses_are_the_same_and_gradients_but_for_rounding(void **state)
-{
-    static const sheaf_dtype dtypes[] = { SHEAF_F32, SHEAF_BF16 };
-    for (int d = 0; d < 2; d += every(2)) {
-        char a[40], b[40];
-        snprintf(a, sizeof a, "same-a%d", d);
-        snprintf(b, sizeof b, "same-b%d", d);
-        run file = {
-            .out = a, .padding = SHEAF_PAD_FILE, .rows = 4, .dtype = dtypes[d], .dropout = 0.25
-        };
-        run batch = { .out = b,
-                      .padding = SHEAF_PAD_MICRO_BATCH,
-                      .rows = 4,
-                      .dtype = dtypes[d],
-                      .dropout = 0.25 };
-        train(&file);
-        train(&batch);
-        assert_true(file.loss == batch.loss && file.loss > 1);
-        /* Sums over rows fall into other blocks of 256: other roundings of values that agree in the
-         * type they are kept in. */
-        assert_true(fabs(file.norm - batch.norm) < 1e-5 * file.norm);
-    }
-}
-
-static void test_padding__of_a_single_row_changes_no_byte(void **state)
-{
-    static const sheaf_dtype dtypes[] = { SHEAF_F32, SHEAF_BF16 };
-    for (int d = 0; d < 2; d += every(2)) {
-        char a[40], b[40], x[90], y[90];
-        snprintf(a, sizeof a, "one-a%d", d);
-        snprintf(b, sizeof b, "one-b%d", d);
-        run file = { .out = a,
-                     .padding = SHEAF_PAD_UNNAMED,
-                     .rows = 1,
-                     .accumulate = 3,
-                     .steps = 3,
-                     .dtype = dtypes[d],
-                     .dropout = 0.25 };
-        run batch = { .out = b,
-                      .padding = SHEAF_PAD_MICRO_BATCH,
-                      .rows = 1,
-                      .accumulate = 3,
-                      .steps = 3,
-                      .dtype = dtypes[d],
-                      .dropout = 0.25 };
-        train(&file);
-        train(&batch);
-        snprintf(x, sizeof x, "%s/adapter/adapter_model.safetensors", a);
-        snprintf(y, sizeof y, "%s/adapter/adapter_model.safetensors", b);
-        check_same_file(x, y);
-    }
-}
-
 static void test_padding__no_row_counts_that_is_not_in_the_micro_batch(void **state)
 {
-    run some = { .out = "some",
-                 .data = "first.jsonl",
-                 .padding = SHEAF_PAD_MICRO_BATCH,
-                 .rows = 2,
-                 .steps = 2 };
-    run all = { .out = "all", .padding = SHEAF_PAD_MICRO_BATCH, .rows = 2, .steps = 2 };
+    run some = { .out = "some", .data = "first.jsonl", .rows = 2, .steps = 2 };
+    run all = { .out = "all", .rows = 2, .steps = 2 };
     train(&some);
     train(&all);
     check_same_file("some/adapter/adapter_model.safetensors",
@@ -192,14 +129,8 @@ static void test_padding__no_row_counts_that_is_not_in_the_micro_batch(void **st
 
 static void test_padding__ranks_checkpointing_and_stops_change_no_byte(void **state)
 {
-    run whole = { .out = "whole",
-                  .padding = SHEAF_PAD_MICRO_BATCH,
-                  .rows = 3,
-                  .accumulate = 2,
-                  .steps = 4,
-                  .dropout = 0.1 };
+    run whole = { .out = "whole", .rows = 3, .accumulate = 2, .steps = 4, .dropout = 0.1 };
     run ranks = { .out = "ranks",
-                  .padding = SHEAF_PAD_MICRO_BATCH,
                   .rows = 3,
                   .accumulate = 2,
                   .steps = 2,
@@ -218,42 +149,13 @@ static void test_padding__ranks_checkpointing_and_stops_change_no_byte(void **st
                     "ranks/checkpoints/step-00000004/manifest.json");
 }
 
-static void test_padding__its_rule_is_kept_with_the_run(void **state)
-{
-    sheaf_train_options o;
-    sheaf_train_result result = { 0 };
-    run old = {
-        .out = "old", .padding = SHEAF_PAD_UNNAMED, .rows = 2, .steps = 1, .by_slice = true
-    };
-    train(&old);
-    sheaf_train_options_default(&o); /* the present rule */
-    o.model = at("model");
-    o.data = at("data.jsonl");
-    o.out = at("old");
-    o.slices = 4;
-    o.lora_rank = 2;
-    o.lora_targets = "all-linear";
-    o.lora_sums = SHEAF_LORA_SLICES;
-    o.micro_batch = 2;
-    o.shuffle = false;
-    o.steps = 2;
-    o.resume = true;
-    CHECK_FAILS(sheaf_train(&result, &o, "settings: none\n", "", &(sheaf_train_hooks){ 0 }),
-                SHEAF_E_UNSUPPORTED, "contract");
-}
-
 static void test_padding__is_told(void **state)
 {
-    run file = { .out = "told-a", .padding = SHEAF_PAD_FILE, .rows = 4 };
-    run batch = { .out = "told-b", .padding = SHEAF_PAD_MICRO_BATCH, .rows = 4 };
-    run none = { .out = "told-c", .padding = SHEAF_PAD_MICRO_BATCH, .rows = 1 };
-    train(&file);
+    run batch = { .out = "told-b", .rows = 4 };
+    run none = { .out = "told-c", .rows = 1 };
     train(&batch);
     train(&none);
-    /* 9, 42, 3 and 35 of 4 x 300 and of 4 x 42 */
-    assert_string_equal(
-        file.note,
-        "92.6 % of the positions are padding: rows are as long as the longest of all data");
+    /* 9, 42, 3 and 35 of 4 x 42 */
     assert_string_equal(
         batch.note,
         "47.0 % of the positions are padding: rows are as long as the longest of their micro-batch");
@@ -270,15 +172,8 @@ static void test_pack__losses_are_those_of_the_rows_apart(void **state)
         char a[40], b[40];
         snprintf(a, sizeof a, "apart-%d", d);
         snprintf(b, sizeof b, "packed-%d", d);
-        run apart = {
-            .out = a, .padding = SHEAF_PAD_MICRO_BATCH, .rows = ROWS, .dtype = dtypes[d]
-        };
-        run packed = { .out = b,
-                       .padding = SHEAF_PAD_MICRO_BATCH,
-                       .rows = 1,
-                       .dtype = dtypes[d],
-                       .pack = true,
-                       .seq = 512 };
+        run apart = { .out = a, .rows = ROWS, .dtype = dtypes[d] };
+        run packed = { .out = b, .rows = 1, .dtype = dtypes[d], .pack = true, .seq = 512 };
         train(&apart);
         train(&packed);
         assert_true(apart.loss == packed.loss && packed.loss > 1);
@@ -290,11 +185,7 @@ static void test_pack__losses_are_those_of_the_rows_apart(void **state)
 /* Angles that look at a length take that of the row itself, not of its neighbours. */
 static void test_pack__angles_of_a_length_are_those_of_the_rows_apart(void **state)
 {
-    run apart = { .out = "dynamic-a",
-                  .model = "dynamic",
-                  .padding = SHEAF_PAD_MICRO_BATCH,
-                  .rows = ROWS,
-                  .seq = 512 };
+    run apart = { .out = "dynamic-a", .model = "dynamic", .rows = ROWS, .seq = 512 };
     run packed = apart, plain = apart;
     packed.out = "dynamic-b";
     packed.rows = 1;
@@ -313,7 +204,6 @@ static void test_pack__randomness_is_that_of_the_rows_apart(void **state)
 {
     for (int shuffle = 0; shuffle < 2; shuffle++) {
         run apart = { .out = shuffle ? "own-a1" : "own-a0",
-                      .padding = SHEAF_PAD_MICRO_BATCH,
                       .rows = ROWS,
                       .steps = 2,
                       .dropout = 0.25,
@@ -336,44 +226,9 @@ static void test_pack__randomness_is_that_of_the_rows_apart(void **state)
     }
 }
 
-/* Packed runs that drop, add noise or hold rows out are of version 4: one that began before it
- * does not go on by it. */
-static void test_pack__a_run_of_version_3_is_not_gone_on_with(void **state)
-{
-    sheaf_train_options o;
-    sheaf_train_result result = { 0 };
-    run before = { .out = "version-3",
-                   .padding = SHEAF_PAD_MICRO_BATCH,
-                   .rows = 2,
-                   .pack = true,
-                   .seq = 310,
-                   .by_slice = true };
-    train(&before);
-    sheaf_train_options_default(&o);
-    o.model = at("model");
-    o.data = at("data.jsonl");
-    o.out = at("version-3");
-    o.slices = 4;
-    o.lora_rank = 2;
-    o.lora_targets = "all-linear";
-    o.lora_sums = SHEAF_LORA_SLICES;
-    o.pack = true;
-    o.seq = 310;
-    o.steps = 2;
-    o.resume = true;
-    for (int i = 0; i < 3; i++) {
-        o.lora_dropout = i == 0 ? 0.1 : 0;
-        o.neftune_alpha = i == 1 ? 5 : 0;
-        o.eval_split = i == 2 ? 0.2 : 0;
-        CHECK_FAILS(sheaf_train(&result, &o, "settings: none\n", "", &(sheaf_train_hooks){ 0 }),
-                    SHEAF_E_UNSUPPORTED, "contract | version 4 | version 3");
-    }
-}
-
 static void test_pack__ranks_checkpointing_and_stops_change_no_byte(void **state)
 {
     run whole = { .out = "pack-whole",
-                  .padding = SHEAF_PAD_MICRO_BATCH,
                   .rows = 2,
                   .accumulate = 2,
                   .steps = 3,
@@ -398,16 +253,12 @@ static void test_pack__ranks_checkpointing_and_stops_change_no_byte(void **state
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_padding__losses_are_the_same_and_gradients_but_for_rounding),
-        cmocka_unit_test(test_padding__of_a_single_row_changes_no_byte),
         cmocka_unit_test(test_padding__no_row_counts_that_is_not_in_the_micro_batch),
         cmocka_unit_test(test_padding__ranks_checkpointing_and_stops_change_no_byte),
-        cmocka_unit_test(test_padding__its_rule_is_kept_with_the_run),
         cmocka_unit_test(test_padding__is_told),
         cmocka_unit_test(test_pack__losses_are_those_of_the_rows_apart),
         cmocka_unit_test(test_pack__angles_of_a_length_are_those_of_the_rows_apart),
         cmocka_unit_test(test_pack__randomness_is_that_of_the_rows_apart),
-        cmocka_unit_test(test_pack__a_run_of_version_3_is_not_gone_on_with),
         cmocka_unit_test(test_pack__ranks_checkpointing_and_stops_change_no_byte),
     };
     return cmocka_run_group_tests(tests, make_sources, remove_scratch);

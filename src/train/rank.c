@@ -36,11 +36,6 @@ void sheaf__count_trained(int64_t *trained, int64_t *added, const sheaf__model *
     }
 }
 
-int sheaf__weight_copies_of(const sheaf_train_options *o)
-{
-    return o->weight_copies == 2 && o->method != SHEAF_METHOD_FULL ? 2 : 1;
-}
-
 sheaf_status *sheaf__rank_open(sheaf__rank *out, sheaf_device_kind kind, const sheaf__grid *grid,
                                int rank, const sheaf__job *job)
 {
@@ -59,7 +54,6 @@ sheaf_status *sheaf__rank_open(sheaf__rank *out, sheaf_device_kind kind, const s
                                      .slices = o->slices,
                                      .own = sheaf_owner_slices(o->slices, o->tp, world % o->tp),
                                      .dtype = o->dtype,
-                                     .lora_by_slice = o->lora_sums != SHEAF_LORA_ONCE,
                                      .groups = o->dp,
                                      .group = world / o->tp,
                                      .peers = grid == NULL ? NULL : grid->peers };
@@ -82,7 +76,6 @@ sheaf_status *sheaf__rank_open(sheaf__rank *out, sheaf_device_kind kind, const s
                                          .self = (void *)job->selection,
                                          .divided = o->method != SHEAF_METHOD_LORA,
                                          .backward = true,
-                                         .pack_back = sheaf__weight_copies_of(o) == 2,
                                          .positions = job->seq > judged ? job->seq : judged,
                                          .seed = o->seed };
     sheaf__scaler_options scale;
@@ -97,7 +90,6 @@ sheaf_status *sheaf__rank_open(sheaf__rank *out, sheaf_device_kind kind, const s
     const sheaf__step_options step = { .micro_batch = o->micro_batch,
                                        .accumulate = o->accumulate,
                                        .seq = job->seq,
-                                       .longest = o->padding == SHEAF_PAD_MICRO_BATCH,
                                        .each = job->each,
                                        .accumulators = sheaf__accumulators_of(o),
                                        .checkpointing = o->checkpointing,

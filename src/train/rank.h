@@ -57,8 +57,5 @@ void sheaf__count_trained(int64_t *trained, int64_t *added, const sheaf__model *
 /* Gradient accumulators, G: as asked, else 1 for method full and 4 for the others
  * (docs/contract.md, section 1.6). */
 int sheaf__accumulators_of(const sheaf_train_options *options);
-/* How often frozen weights that gradients pass are held, 1 or 2: as asked; full training has none.
- * Changes no byte of the result. */
-int sheaf__weight_copies_of(const sheaf_train_options *options);
 
 #endif

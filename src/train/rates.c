@@ -7,12 +7,12 @@
 /* Of so few the first step, which a warm-up begins at a rate of 0, is a third or more. */
 enum { FEW = 3 };
 
-/* The flag that makes the rate rise late, with its value. */
+/* What makes the rate rise late. */
 static void name_rise(char name[64], const sheaf_train_options *o, const sheaf_schedule *s)
 {
     if (sheaf_schedule_is_sat(s->kind) && sheaf_schedule_rises(s) == s->held_steps &&
         s->held_steps > 0)
-        snprintf(name, 64, "--auto-warmup %" PRId64, o->held_steps);
+        snprintf(name, 64, "SAT's auto-warmup of %" PRId64 " steps", s->held_steps);
     else if (o->warmup_ratio > 0)
         snprintf(name, 64, "--warmup-ratio %g", o->warmup_ratio);
     else
@@ -30,19 +30,15 @@ static void name_cure(char cure[160], const sheaf_train_options *o)
                  o->micro_batch * o->accumulate);
 }
 
-static sheaf_status *never(const char *name, const char *cure, const sheaf_train_options *o,
-                           bool rises)
+static sheaf_status *never(const char *name, const char *cure, const sheaf_train_options *o)
 {
-    sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "%s",
-                                  o->lr == 0 ? "--lr"
-                                  : rises    ? name
-                                             : "--schedule");
+    sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "%s", o->lr == 0 ? "--lr" : name);
     sheaf_expected(st, "a learning rate above 0, for nothing is trained without");
     if (o->lr == 0)
         return sheaf_found(st, "0");
-    sheaf_found(st, "0 in %s, as %s", o->steps == 1 ? "the one step there is" : "every step",
-                rises ? "a warm-up begins with it" : "the schedule ends with it");
-    return sheaf_try_this(st, "%s", rises ? cure : "more steps, or another --schedule");
+    sheaf_found(st, "0 in %s, as a warm-up begins with it",
+                o->steps == 1 ? "the one step there is" : "every step");
+    return sheaf_try_this(st, "%s", cure);
 }
 
 sheaf_status *sheaf__rates_check(const sheaf_train_options *o, const sheaf_events *events)
@@ -54,7 +50,7 @@ sheaf_status *sheaf__rates_check(const sheaf_train_options *o, const sheaf_event
     name_rise(name, o, &s);
     name_cure(cure, o);
     if (o->lr == 0 || !sheaf_schedule_learns(&s))
-        return never(name, cure, o, sheaf_schedule_rises(&s) > 0);
+        return never(name, cure, o);
     const double last = sheaf_schedule_rate(&s, 1, o->steps - 1);
     if (sheaf_schedule_rises(&s) >= o->steps && last < 1)
         sheaf_warn(events,

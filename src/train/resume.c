@@ -82,14 +82,12 @@ static sheaf_status *is_ours(void *arg, const sheaf_checkpoint *from)
 {
     const look *l = arg;
     sheaf__run *r = l->r;
-    bool weak = false;
     json_t *progress = NULL;
     sheaf_status *st = sheaf__progress_of(&progress, from);
     if (st != NULL)
         return st;
     const char *settings = json_string_value(json_object_get(progress, "settings"));
-    st = sheaf__origin_check(&r->origin, progress, &of_resume, &weak);
-    atomic_store(&r->weak, weak);
+    st = sheaf__origin_check(&r->origin, progress, &of_resume);
     TRY(st, same_data(progress, "data", "the data", sheaf_data_hash(r->job.train.data)));
     TRY(st, same_data(progress, "eval_data", "the data of evaluations", sheaf__saved_eval_hash(r)));
     TRY(st, same_settings(settings, r->settings));

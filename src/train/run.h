@@ -26,7 +26,6 @@ typedef struct sheaf__run {
     size_t footprint[SHEAF_MAX_SLICES]; /* of each rank's device; 0: not known, or not to be held */
     sheaf__origin origin;
     char *origin_text; /* by rank 0, before the others go on */
-    atomic_bool weak;  /* the checkpoint is of a time when it held less of its origin */
     sheaf_train_result *result;
     double began;                /* by sheaf__seconds() */
     bool apart;                  /* not all processes see OUT, which the first one keeps */

@@ -304,17 +304,14 @@ static void test_contract__is_version_5_where_the_token_that_pads_is_learned(voi
         const char *pad, *out, *targets;
         sheaf_method method;
         int want;
-        bool once;
     } cases[] = {
         { "null", "pad-none", "all-linear", SHEAF_METHOD_FULL, 2 },
         { "6", "pad-full", "all-linear", SHEAF_METHOD_FULL, 5 },
         { "0", "pad-unseen", "all-linear", SHEAF_METHOD_FULL, 2 },
         { "6", "pad-head", "all-linear", SHEAF_METHOD_HEAD, 2 },
-        { "6", "pad-lora", "all-linear", SHEAF_METHOD_LORA, 2 },
-        { "null", "table-none", "embed_tokens", SHEAF_METHOD_LORA, 2 },
-        { "6", "table-pad", "embed_tokens", SHEAF_METHOD_LORA, 5 },
-        { "6", "once-lora", "all-linear", SHEAF_METHOD_LORA, 6, true },
-        { "6", "once-full", "all-linear", SHEAF_METHOD_FULL, 5, true },
+        { "6", "pad-lora", "all-linear", SHEAF_METHOD_LORA, 6 },
+        { "null", "table-none", "embed_tokens", SHEAF_METHOD_LORA, 6 },
+        { "6", "table-pad", "embed_tokens", SHEAF_METHOD_LORA, 6 },
     };
     double norm[ARRAY_LEN(cases)];
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
@@ -327,8 +324,6 @@ static void test_contract__is_version_5_where_the_token_that_pads_is_learned(voi
             options_of(at("all.safetensors"), at(cases[i].out), cases[i].method);
         o.config = at("pad.json");
         o.lora_targets = cases[i].targets;
-        o.lora_sums = cases[i].once ? SHEAF_LORA_ONCE : SHEAF_LORA_UNNAMED;
-        o.padding = SHEAF_PAD_MICRO_BATCH;
         o.steps = 1;
         norm[i] = train(&o).norm[0];
         if (contract_of(cases[i].out) != cases[i].want)

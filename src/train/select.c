@@ -137,16 +137,10 @@ static sheaf_status *add_pattern(sheaf__selection *s, const sheaf_schema *schema
 static sheaf_status *read_patterns(sheaf__selection *s, const sheaf_schema *schema,
                                    const sheaf_train_options *o, const sheaf_events *events)
 {
-    const bool own = o->train != NULL && o->train[0] != '\0', head = o->method == SHEAF_METHOD_HEAD;
-    const bool old = head && o->head_patterns != NULL && o->head_patterns[0] != '\0';
-    if (own && old)
-        return sheaf_try_this(sheaf_fail(SHEAF_E_ARG, "--train and --head-patterns"),
-                              "they mean the same; give --train");
-    const char *flag = old ? "head-patterns" : "train", *list = own   ? o->train
-                                                                : old ? o->head_patterns
-                                                                      : "";
+    static const char flag[] = "train";
+    const char *list = o->train == NULL ? "" : o->train;
     sheaf_status *st = NULL;
-    if (head && !own && !old) {
+    if (o->method == SHEAF_METHOD_HEAD && *list == '\0') {
         const sheaf_role role = schema->config.tied ? SHEAF_EMBED : SHEAF_HEAD;
         for (int64_t i = 0; i < schema->count && st == NULL; i++)
             if (schema->tensor[i].role == role && !schema->tensor[i].bias)

@@ -22,7 +22,7 @@ typedef struct sheaf__selection {
     int nscaled;
 } sheaf__selection;
 
-/* sheaf__select - from method, train (or head_patterns) and lr_scale of the options. Method head
+/* sheaf__select - from method, train and lr_scale of the options. Method head
  * without patterns means the output head (of a tied model the embedding table).
  *   lora    whose factors are trained too, for the check of lr_scale; NULL without
  *   events  told of a range like {46..54} that this model is too small for; may be NULL

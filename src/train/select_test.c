@@ -173,17 +173,6 @@ static void test_select__bad_lists_are_named(void **state)
         CHECK_FAILS(choose(&s, schema, SHEAF_METHOD_HEAD, bad[i].train, bad[i].scale, NULL),
                     SHEAF_E_ARG, bad[i].part);
     }
-    sheaf_train_options o;
-    sheaf__selection s;
-    sheaf_train_options_default(&o);
-    o.method = SHEAF_METHOD_HEAD;
-    o.train = o.head_patterns = "*norm*";
-    CHECK_FAILS(sheaf__select(&s, schema, NULL, &o, NULL), SHEAF_E_ARG,
-                "--train and --head-patterns");
-    o.train = NULL;
-    CHECK_OK(sheaf__select(&s, schema, NULL, &o, NULL));
-    assert_int_equal(s.npatterns, 1);
-    sheaf__selection_release(&s);
     sheaf_schema_free(schema);
 }
 

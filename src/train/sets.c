@@ -26,24 +26,15 @@ int64_t sheaf__subset_longest(const sheaf__subset *subset)
                                : sheaf_data_used(subset->data, subset->row, subset->rows);
 }
 
-int64_t sheaf__subset_seq(const sheaf__subset *subset, sheaf_padding padding)
-{
-    return padding == SHEAF_PAD_MICRO_BATCH ? sheaf__subset_longest(subset)
-                                            : sheaf_data_seq(subset->data);
-}
-
 double sheaf__subset_padding(const sheaf__subset *subset, const sheaf_train_options *o,
                              int64_t samples)
 {
-    const bool longest = o->padding == SHEAF_PAD_MICRO_BATCH;
-    return sheaf_data_padding(
-        subset->data, &(sheaf_data_order){ .micro_batch = o->micro_batch,
-                                           .samples = samples,
-                                           .seed = o->seed,
-                                           .shuffle = o->shuffle,
-                                           .seq = longest ? 0 : sheaf_data_seq(subset->data),
-                                           .row = subset->row,
-                                           .rows = subset->rows });
+    return sheaf_data_padding(subset->data, &(sheaf_data_order){ .micro_batch = o->micro_batch,
+                                                                 .samples = samples,
+                                                                 .seed = o->seed,
+                                                                 .shuffle = o->shuffle,
+                                                                 .row = subset->row,
+                                                                 .rows = subset->rows });
 }
 
 /* ---- the sets of a run ---- */

@@ -20,9 +20,6 @@ int64_t sheaf__subset_rows(const sheaf__subset *subset);
 int64_t sheaf__subset_row(const sheaf__subset *subset, int64_t index, uint64_t seed, bool shuffle);
 /* sheaf__subset_longest - positions that its longest row uses. */
 int64_t sheaf__subset_longest(const sheaf__subset *subset);
-/* sheaf__subset_seq - the most positions of a row in micro-batches of it, by the rule of padding.
- */
-int64_t sheaf__subset_seq(const sheaf__subset *subset, sheaf_padding padding);
 
 typedef struct sheaf__sets {
     sheaf_data *data, *eval_data; /* the files; the second NULL without --eval-data */

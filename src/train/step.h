@@ -11,8 +11,7 @@
 typedef struct sheaf__step_options {
     int64_t micro_batch, accumulate;
     int64_t seq;                    /* the most positions of a row */
-    bool longest;                   /* as in sheaf__runner_options */
-    const sheaf_batch_images *each; /* so too; borrowed */
+    const sheaf_batch_images *each; /* as in sheaf__runner_options; borrowed */
     int accumulators;               /* G of docs/contract.md, section 1.6; groups divide it */
     bool checkpointing;             /* re-run layers in backward instead of keeping their values */
     double weight_decay, beta1, beta2, eps;

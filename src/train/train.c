@@ -55,9 +55,9 @@ static void note_padding(const sheaf__run *r)
         sheaf__subset_padding(&r->job.train, o, samples < 1e15 ? (int64_t)samples : 0);
     if (r->result->padding >= 0.0005)
         sheaf_note(r->hooks->events,
-                   "%.1f %% of the positions are padding: rows are as long as the longest of %s",
-                   100 * r->result->padding,
-                   o->padding == SHEAF_PAD_MICRO_BATCH ? "their micro-batch" : "all data");
+                   "%.1f %% of the positions are padding: rows are as long as the longest of their "
+                   "micro-batch",
+                   100 * r->result->padding);
 }
 
 static void note_sets(const sheaf__run *r)
@@ -108,11 +108,6 @@ static sheaf_status *tell_origin(sheaf__run *r, bool from)
         st = sheaf__origin_record(&record, &r->origin);
     if (st == NULL && r->hooks->base != NULL)
         st = r->hooks->base(r->hooks->self, record);
-    if (st == NULL && from && atomic_load(&r->weak))
-        sheaf_note(
-            r->hooks->events,
-            "this run began with an older sheaf, whose checkpoints tell a base by the first and last row of its tensors: "
-            "that these are the same was checked, the rest was not; from the next checkpoint on all of it is");
     free(record);
     return st;
 }
@@ -399,7 +394,7 @@ sheaf_status *sheaf_train(sheaf_train_result *out, const sheaf_train_options *as
                               .selection = &in.selection,
                               .train = in.sets.train,
                               .eval = in.sets.eval,
-                              .seq = sheaf__subset_seq(&in.sets.train, o->padding),
+                              .seq = sheaf__subset_longest(&in.sets.train),
                               .data_bytes = sheaf__sets_memory(&in.sets) };
         note_sets(&r);
         st = prepare(&r, &in, recipe);

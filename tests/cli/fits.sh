@@ -11,8 +11,7 @@ how=(--model "$mini" --data "$work/rows.jsonl" --steps 1)
 runs "a micro-batch of a million rows" 3 "memory for this run.*$refused activations.*--force" train "${how[@]}" --out "$work/none" --micro-batch 1000000
 absent "leaves nothing" "$work/none"
 runs "as JSON" 3 '"code": "memory"' train "${how[@]}" --out "$work/none" --micro-batch 1000000 --json
-runs "padded to a length of millions" 3 "memory for this run.*$refused" train "${how[@]}" --out "$work/none" --seq 100000000 --padding file
-runs "that no row has, without padding" 0 . train "${how[@]}" --out "$work/seq" --seq 100000000
+runs "of a length that no row has" 0 . train "${how[@]}" --out "$work/seq" --seq 100000000
 runs "planned at once" 0 '"peak":[0-9]{13}' plan --model "$mini" --micro-batch 1000000 --accumulate 1000000 --seq 400 --tp 3 --json
 check "in little time and memory" bash -c 'ulimit -t 20 -v 4000000; exec "$@"' . "$sheaf" plan --model "$mini" --micro-batch 1000000 --accumulate 1000000 --seq 400 --tp 3
 runs "evaluation likewise" 3 "memory for this evaluation.*$refused" eval --model "$mini" --data "$work/rows.jsonl" --seq 100000000 --save-logits "$work/logits"

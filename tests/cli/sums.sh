@@ -10,7 +10,7 @@ train() { # train NAME OUT FLAG...
     local name=$1 out=$2
     shift 2
     runs "$name" 0 . train --model "$model" --data "$data" --out "$work/$out" --steps 3 --micro-batch 2 --lr 1e-2 --lora-targets all-linear --save-every 1 \
-        --dtype bfloat16 --padding file --lora-sums slices "$@"
+        --dtype bfloat16 "$@"
 }
 
 train "pairs" pairs --bf16-sums pairs --tp 1
@@ -31,24 +31,11 @@ for isa in avx512 avx512bf16 amx; do
     train "pairs, $isa" pairs.$isa --bf16-sums pairs --isa $isa
     same "the same checkpoints: pairs.$isa" "$work/pairs/checkpoints" "$work/pairs.$isa/checkpoints"
 done
-# Frozen weights that are held once or twice, here and when a run goes on.
-for n in 1 2; do
-    for order in pairs tiles; do
-        train "$order, weights held $n times" $order.$n --bf16-sums $order --weight-copies $n --tp 2
-        same "the same checkpoints: $order.$n" "$work/$order/checkpoints" "$work/$order.$n/checkpoints"
-    done
-done
-check "settings name what was asked" grep -qx 'weight-copies: 2' "$work/pairs.2/settings"
-check "and not what nobody did" bash -c "! grep -q weight-copies '$work/pairs/settings'"
-rm -r "$work/pairs.2/checkpoints/step-00000003" "$work/pairs.2/adapter"
-runs "goes on with one" 0 . train --resume --out "$work/pairs.2" --weight-copies 1
-same "to the same bytes" "$work/pairs/checkpoints/step-00000003" "$work/pairs.2/checkpoints/step-00000003"
 
 # ---- what is stored ----
 check "settings name it" grep -qx 'bf16-sums: tiles' "$work/tiles/settings"
-check "tiles are version 2 of the contract" grep -q '"contract": 2' "$work/tiles/checkpoints/step-00000003/manifest.json"
-check "pairs are version 1" grep -q '"contract": 1' "$work/pairs/checkpoints/step-00000003/manifest.json"
-runs "float32 has no order" 0 '^\{[^}]*\}' train --model "$model" --data "$data" --out "$work/f32" --steps 1 --micro-batch 2 --padding file --lora-sums slices --json
+check "an adapter over slices is version 6 of the contract" grep -q '"contract": 6' "$work/tiles/checkpoints/step-00000003/manifest.json"
+runs "float32 has no order" 0 '^\{[^}]*\}' train --model "$model" --data "$data" --out "$work/f32" --steps 1 --micro-batch 2 --json
 check "and names none" bash -c "! grep -q bf16-sums '$work/f32/settings' && ! grep -q bf16_sums '$work/stdout'"
 for dtype in float32 float16; do
     order="--bf16-sums tiles has no effect: $dtype has one order"
@@ -60,10 +47,9 @@ for dtype in float32 float16; do
 done
 runs "nor with the type of a run" 0 '--bf16-sums pairs has no effect: float32' eval --model "$work/f32" --data "$data" --bf16-sums pairs
 echo 'bf16-sums: tiles' >"$work/order.recipe"
-runs "a recipe may name one for another type" 0 . train --model "$model" --data "$data" --out "$work/recipe" --recipe "$work/order.recipe" --steps 1 --micro-batch 2 --padding file --lora-sums slices
+runs "a recipe may name one for another type" 0 . train --model "$model" --data "$data" --out "$work/recipe" --recipe "$work/order.recipe" --steps 1 --micro-batch 2
 check "which is not stored" bash -c "! grep -q bf16-sums '$work/recipe/settings'"
 same "and changes nothing" "$work/f32/checkpoints/step-00000001" "$work/recipe/checkpoints/step-00000001"
-check "float32 is version 1" grep -q '"contract": 1' "$work/f32/checkpoints/step-00000001/manifest.json"
 
 # ---- going on ----
 rm -r "$work/tiles.ref/checkpoints/step-00000003" "$work/tiles.ref/checkpoints/step-00000002" "$work/tiles.ref/adapter"
@@ -107,51 +93,22 @@ runs "plan knows it" 0 '"peak"' plan --config "$model/config.json" --dtype bfloa
 runs "how fast the machine is" 0 '"tiles_fma": [0-9]' info --machine --measure --json
 runs "of nothing else" 2 'machine beside it' info --measure "$model"
 
-# ---- where adapters take part in sums over slices ----
-once() { # once NAME OUT FLAG...: as train, but that a run names nothing
-    local name=$1 out=$2
-    shift 2
-    runs "$name" 0 . train --model "$model" --data "$data" --out "$work/$out" --steps 3 --micro-batch 2 --lr 1e-2 --lora-targets all-linear --save-every 1 \
-        --dtype bfloat16 --padding file --bf16-sums pairs "$@"
-}
-once "adapters once in a sum" once
-for tp in 2 3 8; do
-    once "the same on $tp ranks" once.$tp --tp $tp --isa avx2
-    same "to the same bytes" "$work/once/checkpoints" "$work/once.$tp/checkpoints"
-done
-once "the same asked for" once.named --lora-sums once
-same "to the same bytes" "$work/once/checkpoints" "$work/once.named/checkpoints"
-check "in every slice gives others" bash -c "! cmp -s '$work/pairs/adapter/adapter_model.safetensors' '$work/once/adapter/adapter_model.safetensors'"
-check "settings name it" grep -qx 'lora-sums: once' "$work/once/settings"
-check "once is version 6" grep -q '"contract": 6' "$work/once/checkpoints/step-00000003/manifest.json"
-once "one slice has nothing to choose" once.alone --slices 1
-once "and gives the same either way" slices.alone --slices 1 --lora-sums slices
-same "to the byte" "$work/once.alone/checkpoints/step-00000003/replicated.safetensors" "$work/slices.alone/checkpoints/step-00000003/replicated.safetensors"
-same "the one slice too" "$work/once.alone/checkpoints/step-00000003/slice_000.safetensors" "$work/slices.alone/checkpoints/step-00000003/slice_000.safetensors"
-runs "another way is refused" 2 'lora-sums cannot change.*expected: once.*found: +slices' train --resume --out "$work/once" --lora-sums slices
-# What was written before there was a choice names none: adapters are in every slice.
-numbers() { tail -c +"$((9 + $(od -An -tu8 -N8 "$1")))" "$1"; } # of a .safetensors file, behind its header
-began=$SHEAF_SOURCE_ROOT/tests/data/runs/version2 base=$SHEAF_SOURCE_ROOT/tests/data/llama/tiny_llama
-for tp in 1 2; do
-    mkdir "$work/began.$tp"
-    cp -r "$began"/[cmrs]* "$work/began.$tp"
-    runs "a run of version 2 goes on, $tp ranks" 0 . train --resume --out "$work/began.$tp" --model "$base/hf" --data "$base/fwd_inputs.safetensors" --steps 3 --tp $tp
-    check "to the adapter that it would have had" cmp <(numbers "$began/adapter_after_3_steps.safetensors") <(numbers "$work/began.$tp/adapter/adapter_model.safetensors")
-done
-check "as version 2" grep -q '"contract": 2' "$work/began.1/checkpoints/step-00000003/manifest.json"
-runs "once is refused there" 2 'lora-sums cannot change.*expected: slices, as the run began.*found: +once' train --resume --out "$work/began.1" --steps 4 --lora-sums once
-runs "what it does may be named" 0 'going on after step 3' train --resume --out "$work/began.1" --steps 4 --lora-sums slices
-check "which stores nothing" bash -c "! grep -q lora-sums '$work/began.1/settings'"
-runs "and goes on as it did" 0 'going on after step 4' train --resume --out "$work/began.1" --steps 5
+# ---- what is fixed ----
+train "a run of one slice" alone --slices 1
+check "one slice is version 2" grep -q '"contract": 2' "$work/alone/checkpoints/step-00000003/manifest.json"
+runs "an adapter in every slice is refused" 2 'lora-sums.*expected: once, which is fixed.*found: +slices.*leave it out' train --resume --out "$work/alone" --lora-sums slices
 runs "a recipe's order of another type is no change" 0 'going on after step 1' train --resume --out "$work/recipe" --recipe "$work/order.recipe" --steps 2
 runs "nor is a flag's" 0 'bf16-sums pairs has no effect.*going on after step 2' train --resume --out "$work/recipe" --bf16-sums pairs --steps 3
-# Evaluation adds as the run did: bfloat16 tells the two ways apart.
-losses "$work/pairs/checkpoints/step-00000003" slices >/dev/null
-losses "$work/pairs/checkpoints/step-00000003" slices.ranks --tp 3 >/dev/null
-same "a run of slices on one rank and on three" "$work/logits.slices" "$work/logits.slices.ranks"
+cp -r "$SHEAF_SOURCE_ROOT/tests/data/runs/version2" "$work/old"
+for of in "train --resume --out" "eval --data $data --model" "generate --tokens 5 --model"; do
+    # shellcheck disable=SC2086
+    runs "a run of an older contract: ${of%% *}" 3 "numeric contract of the run.*expected: one that names 'lora-sums'.*found: +an older one.*try: +train it anew" $of "$work/old"
+done
+
+# Evaluation adds as the run did.
+losses "$work/pairs/checkpoints/step-00000003" once >/dev/null
+losses "$work/pairs/checkpoints/step-00000003" once.ranks --tp 3 >/dev/null
+same "a run on one rank and on three" "$work/logits.once" "$work/logits.once.ranks"
 losses "$model" bare --adapter "$work/pairs/adapter" --bf16-sums pairs >/dev/null
-check "its adapter alone is taken once" bash -c "! cmp -s '$work/logits.bare' '$work/logits.slices'"
-losses "$work/once/checkpoints/step-00000002" once >/dev/null
-losses "$work/once/checkpoints/step-00000002" once.ranks --tp 3 >/dev/null
-same "a run of now on one rank and on three" "$work/logits.once" "$work/logits.once.ranks"
+same "and its adapter alone" "$work/logits.once" "$work/logits.bare"
 finish

@@ -400,9 +400,6 @@ static void check_training(const char *dir, int ranks, const char *out)
     o.clip = json_number_value(json_object_get(ds, "gradient_clipping"));
     o.schedule = SHEAF_SCHEDULE_SAT_COSINE;
     o.warmup_ratio = json_number_value(json_object_get(schedule, "warmup"));
-    o.decay_ratio = json_number_value(json_object_get(schedule, "decay_ratio"));
-    o.held_steps = 100;
-    o.held_rate = 0.05;
     o.dtype = SHEAF_F32;
     trace t = { steps, 0 };
     sheaf_train_result result;

@@ -136,7 +136,6 @@ static void run(const char *dir, const json_t *recorded, bool agent, int tp, con
     FLAG("--eps=%.17g", number(adamw, "eps"));
     FLAG("--weight-decay=%.17g", number(adamw, "weight_decay"));
     FLAG("--schedule=sat-%s", json_string_value(json_object_get(schedule, "style")));
-    FLAG("--lr-decay-ratio=%.17g", number(schedule, "decay_ratio"));
     FLAG("--steps=%d", (int)json_array_size(json_object_get(
                            recorded, "steps"))); /* fewer than train_iters, within warm-up */
     FLAG("--warmup=%.0f", warmup);

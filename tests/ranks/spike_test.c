@@ -26,7 +26,7 @@ typedef struct run {
     setting how;
     sheaf_dtype dtype;
     sheaf__sums sums;
-    bool rerun, by_slice;
+    bool rerun;
     int32_t *ids, *labels, *position;
     int64_t *sample, *place; /* of every row, for dropout */
     uint8_t *mask;
@@ -64,13 +64,11 @@ static sheaf_status *rank_body(void *arg, sheaf_comm *comm)
                          .ranks = r->how.ranks,
                          .slices = 8,
                          .own = sheaf_owner_slices(8, r->how.ranks, rank),
-                         .dtype = r->dtype,
-                         .lora_by_slice = r->by_slice };
+                         .dtype = r->dtype };
     const sheaf__model_options options = { .lora = r->lora,
                                            .train_lora = true,
                                            .trains = embedding_only,
                                            .backward = true,
-                                           .pack_back = r->how.ranks % 2 == 0,
                                            .positions = r->seq };
     st = sheaf__model_new(&model, &c, r->schema, &options);
     if (st == NULL)
@@ -155,11 +153,10 @@ static sheaf_config config_of(int64_t hidden, int64_t ffn, int64_t heads, int64_
     return c;
 }
 
-/* Runs all settings by one of the two ways of LoRA; `want` is the recorded hash of loss, norm and
- * all gradients: the same from every compiler and machine, as long as the numeric contract has this
- * version. */
-static void compare_way(const shape *shape, sheaf_dtype dtype, const setting *settings, size_t n,
-                        bool by_slice, XXH64_hash_t want)
+/* Runs all settings; `want` is the recorded hash of loss, norm and all gradients: the same from
+ * every compiler and machine, as long as the numeric contract has this version. */
+static void compare(const shape *shape, sheaf_dtype dtype, const setting *settings, size_t n,
+                    XXH64_hash_t want)
 {
     sheaf_schema *schema;
     sheaf_lora *lora;
@@ -178,7 +175,6 @@ static void compare_way(const shape *shape, sheaf_dtype dtype, const setting *se
                  .seq = shape->seq,
                  .dtype = dtype,
                  .sums = shape->sums,
-                 .by_slice = by_slice,
                  .ids = malloc((size_t)tokens * 4),
                  .labels = malloc((size_t)tokens * 4),
                  .position = malloc((size_t)tokens * 4),
@@ -218,8 +214,8 @@ static void compare_way(const shape *shape, sheaf_dtype dtype, const setting *se
                                     XXH3_64bits(&first->norm, sizeof first->norm) };
     const XXH64_hash_t got = XXH3_64bits(facts, sizeof facts);
     if (got != want)
-        fail_msg("%s: hash %016llx, recorded %016llx", by_slice ? "slices" : "once",
-                 (unsigned long long)got, (unsigned long long)want);
+        fail_msg("hash %016llx, recorded %016llx", (unsigned long long)got,
+                 (unsigned long long)want);
     base.source->close(base.source);
     free(base.ids);
     free(base.labels);
@@ -231,13 +227,6 @@ static void compare_way(const shape *shape, sheaf_dtype dtype, const setting *se
     free(other);
     sheaf_lora_free(lora);
     sheaf_schema_free(schema);
-}
-
-static void compare(const shape *shape, sheaf_dtype dtype, const setting *settings, size_t n,
-                    XXH64_hash_t slices, XXH64_hash_t once)
-{
-    compare_way(shape, dtype, settings, n, true, slices);
-    compare_way(shape, dtype, settings, n, false, once);
 }
 
 static bool has(const char *isa)
@@ -255,8 +244,8 @@ static void test_odd(void **state)
     all[n++] = (setting){ 1, 5, NULL };
     all[n++] = (setting){ 1, 2, "ref" };
     all[n++] = (setting){ 3, 1, has("avx2") ? "avx2" : "ref" };
-    compare(&odd, SHEAF_F32, all, n, 0x03cc9e994b645aeaull, 0xc563de41aaf708b1ull);
-    compare(&odd, SHEAF_BF16, all, n, 0x864257997ee0657full, 0x3ac24483cf9e0d4dull);
+    compare(&odd, SHEAF_F32, all, n, 0xc563de41aaf708b1ull);
+    compare(&odd, SHEAF_BF16, all, n, 0x3ac24483cf9e0d4dull);
 }
 
 /* The last layer leaves out rows that nothing reads: not a byte of what is trained tells. */
@@ -268,19 +257,19 @@ static void test_rows_without_labels(void **state)
                              { 8, 1, NULL, false },
                              { 2, 1, has("avx2") ? "avx2" : "ref", false } };
     shape s = { config_of(48, 173, 14, 7, 6, 511, 2), 3, 205, 5, 0, true, SHEAF__PAIRS };
-    compare(&s, SHEAF_F32, some, ARRAY_LEN(some), 0x3d189de385d1dd30ull, 0x418fec3a6926df55ull);
-    compare(&s, SHEAF_BF16, some, ARRAY_LEN(some), 0x67713fa0a2c6de2bull, 0x6a363576e597c885ull);
+    compare(&s, SHEAF_F32, some, ARRAY_LEN(some), 0x418fec3a6926df55ull);
+    compare(&s, SHEAF_BF16, some, ARRAY_LEN(some), 0x6a363576e597c885ull);
     s.sums = SHEAF__TILES;
-    compare(&s, SHEAF_BF16, some, ARRAY_LEN(some), 0x7ad7d573b926619full, 0x8f72b3326dcd077full);
+    compare(&s, SHEAF_BF16, some, ARRAY_LEN(some), 0x8f72b3326dcd077full);
     /* norms behind both parts of a layer, around them */
     s.config.family = SHEAF_OLMO2;
     s.config.qkv_bias = false;
-    compare(&s, SHEAF_F32, some, ARRAY_LEN(some), 0x6e34743024e61605ull, 0xb87bbb4a90c06f3full);
+    compare(&s, SHEAF_F32, some, ARRAY_LEN(some), 0xb87bbb4a90c06f3full);
     s.config.family = SHEAF_GEMMA2;
     s.config.query_scalar = 6;
     s.config.attention_cap = 50;
     s.config.logit_cap = 30;
-    compare(&s, SHEAF_BF16, some, ARRAY_LEN(some), 0x7bdfb9b825b52140ull, 0x597850ae235fd96dull);
+    compare(&s, SHEAF_BF16, some, ARRAY_LEN(some), 0x597850ae235fd96dull);
 }
 
 static void test_production(void **state)
@@ -292,14 +281,11 @@ static void test_production(void **state)
                              { 2, 1, NULL },
                              { 5, 1, NULL } };
     const bool all = getenv("SHEAF_SOAK") != NULL;
-    compare_way(&big, SHEAF_BF16, some, all ? ARRAY_LEN(some) : 3, false, 0x25b9492644d87ab0ull);
+    compare(&big, SHEAF_BF16, some, all ? ARRAY_LEN(some) : 3, 0x25b9492644d87ab0ull);
     /* float32 takes three times as long: eight ranks give what was recorded of one */
     const setting *few = all ? some : some + 2;
     const size_t n = all ? ARRAY_LEN(some) : 1;
-    compare_way(&big, SHEAF_F32, few, n, false, 0x9a2ab4bcbd53211cull);
-    compare_way(&big, SHEAF_BF16, few, n, true, 0x954b0d44088bff79ull);
-    if (all)
-        compare_way(&big, SHEAF_F32, few, n, true, 0x95efae2a73f15884ull);
+    compare(&big, SHEAF_F32, few, n, 0x9a2ab4bcbd53211cull);
 }
 
 int main(int argc, char **argv)

@@ -176,9 +176,6 @@ static void print_json(const cli *cli, const cli_plan *q, const sheaf_plan *plan
             json_object_set_new(one, "sent_gradients", json_real(plan->rank[r].sent_gradients));
             json_object_set_new(one, "sent_weights", json_real(plan->rank[r].sent_weights));
         }
-        if (q->ask.place_text == NULL)
-            json_object_set_new(one, "second_copy",
-                                json_integer((json_int_t)plan->rank[r].second_copy));
         json_object_set_new(one, "exchange", exchange_json(plan->rank[r].exchange));
         if (q->first != NULL)
             json_object_set_new(one, "exchange_first_step", exchange_json(q->first[r]));
@@ -197,10 +194,8 @@ static void print_json(const cli *cli, const cli_plan *q, const sheaf_plan *plan
     const char *sums = sheaf__sums_name(q->ask.o.dtype, q->ask.o.sums);
     if (sums != NULL)
         json_object_set_new(all, "bf16_sums", json_string(sums));
-    if (q->ask.place_text == NULL) {
+    if (q->ask.place_text == NULL)
         json_object_set_new(all, "dp", json_integer(q->ask.o.dp));
-        json_object_set_new(all, "weight_copies", json_integer(plan->weight_copies));
-    }
     add_sizes(all, q, plan);
     if (q->memory > 0)
         add_fit(all, q);
@@ -301,9 +296,8 @@ static void print_ranks(const cli *cli, const cli_plan *q, const sheaf_plan *pla
         sheaf__print(cli->out, " in the longest micro-batch, %.1f %% of all positions padding",
                      100 * q->ask.padding);
     const char *sums = sheaf__sums_name(q->ask.o.dtype, q->ask.o.sums);
-    sheaf__print(cli->out, ", %s%s%s, %s", sheaf_dtype_torch_name(q->ask.o.dtype),
-                 sums == NULL ? "" : " by ", sums == NULL ? "" : sums,
-                 plan->weight_copies == 2 ? "frozen weights twice, " : "");
+    sheaf__print(cli->out, ", %s%s%s, ", sheaf_dtype_torch_name(q->ask.o.dtype),
+                 sums == NULL ? "" : " by ", sums == NULL ? "" : sums);
     if (q->ask.o.dp > 1)
         sheaf__print(cli->out, "%d groups of %d rank%s", q->ask.o.dp, q->ask.o.tp,
                      q->ask.o.tp == 1 ? "" : "s");

@@ -109,7 +109,7 @@ sheaf_status *cli_plan_table(cli_plan *q, const cli *cli)
         q->ask.o = asked;
         q->ask.o.method = method[m];
         if (n > 1 && method[m] != asked.method)
-            q->ask.o.train = q->ask.o.head_patterns = NULL;
+            q->ask.o.train = NULL;
         st = fill_column(of[m], q, cli);
     }
     if (st == NULL)

@@ -31,7 +31,7 @@ static void test_train__every_promised_flag(void **state)
         "--adapter A --lora-rank 4 --lora-alpha 7.5 --lora-targets a,b,c --steps 9 --micro-batch 2 "
         "--accumulate 3 --seq 64 --no-shuffle --lr 1e-3 --schedule cosine --warmup 2 --weight-decay .1 "
         "--beta1 .8 --beta2 .95 --eps 1e-6 --clip 0.5 --dtype bfloat16 --seed 7 --save-every 4 --keep 1 "
-        "--json --config C --bf16-sums tiles --weight-copies 2"));
+        "--json --config C --bf16-sums tiles"));
     assert_string_equal(o.model, "M");
     assert_string_equal(o.data, "D");
     assert_string_equal(o.out, "O");
@@ -48,8 +48,7 @@ static void test_train__every_promised_flag(void **state)
                 o.beta1 == .8);
     assert_true(o.beta2 == .95 && o.eps == 1e-6 && o.clip == .5 && o.dtype == SHEAF_BF16 &&
                 o.seed == 7);
-    assert_true(o.save_every == 4 && o.keep == 1 && !o.resume && o.sums == SHEAF_SUMS_TILES &&
-                o.weight_copies == 2);
+    assert_true(o.save_every == 4 && o.keep == 1 && !o.resume && o.sums == SHEAF_SUMS_TILES);
 }
 
 static void test_train__defaults_are_the_trainers(void **state)
@@ -70,15 +69,13 @@ static void test_train__what_recipes_of_vision_models_need(void **state)
     CHECK_OK(parse(
         &o,
         "--model M --data D --out O --steps 10 --train *vit*.{46..54}.mlp*,*boi --lr-scale *vit*=0.1 --schedule sat-linear "
-        "--warmup-ratio .02 --lr-decay-ratio .2 --auto-warmup 7 --auto-warmup-rate .5"));
+        "--warmup-ratio .02"));
     assert_string_equal(o.train, "*vit*.{46..54}.mlp*,*boi");
     assert_string_equal(o.lr_scale, "*vit*=0.1");
     const sheaf_schedule s = sheaf_train_options_schedule(&o);
     assert_true(s.kind == SHEAF_SCHEDULE_SAT_LINEAR && s.steps == 10 && s.warmup == 0 &&
                 s.warmup_ratio == .02);
-    assert_true(s.decay_ratio == .2 && s.held_steps == 7 && s.held_rate == .5);
-    CHECK_OK(parse(&o, "--model M --data D --out O --steps 10 --schedule sat-cosine"));
-    assert_true(o.decay_ratio == .1 && o.held_steps == 100 && o.held_rate == .05); /* SAT's */
+    assert_true(s.decay_ratio == .1 && s.held_steps == 100 && s.held_rate == .05); /* SAT's */
     CHECK_OK(parse(
         &o, "--model M --data D --out O --steps 10 --warmup 20")); /* stops while it warms up */
 }
@@ -87,12 +84,13 @@ static const struct {
     const char *more, *part;
 } bad[] = {
     { "--method full --train a", "--method lora or head beside it" },
-    { "--auto-warmup 3", "--schedule sat-cosine" },
-    { "--lr-decay-ratio .3 --schedule cosine", "--schedule sat-cosine" },
-    { "--auto-warmup-rate .3", "--schedule sat-cosine" },
+    { "--auto-warmup 3", "--auto-warmup | 100, which is fixed | 3 | leave it out" },
+    { "--lr-decay-ratio .3", "--lr-decay-ratio | 0.1, which is fixed | .3 | leave it out" },
+    { "--auto-warmup-rate .3", "0.05, which is fixed" },
+    { "--padding file", "--padding | micro-batch, which is fixed | file | leave it out: rows are" },
+    { "--lora-sums slices", "--lora-sums | once, which is fixed | slices | leave it out" },
     { "--warmup 3 --warmup-ratio .1", "--warmup and --warmup-ratio" },
     { "--warmup-ratio 1.1", "at most 1" },
-    { "--schedule sat-cosine --lr-decay-ratio 0", "above 0" },
     { "--schedule sat", "sat-cosine" },
     { "--slices 3", "a power of two" },
     { "--slices 4 --tp 5", "at most 4, the number of slices | 5" },
@@ -106,7 +104,9 @@ static const struct {
     { "--dtype float12", "--dtype | float32, bfloat16 or float16 | float12" },
     { "--method full --lora-rank 3", "--method lora beside it" },
     { "--method head --adapter A", "--method lora beside it" },
-    { "--head-patterns a", "--method head beside it" },
+    { "--head-patterns a", "sheaf calls it --train" },
+    { "--carrier threads", "sheaf calls it --transport" },
+    { "--weight-copies 2", "leave it out: frozen weights are held once" },
     { "--lora-rank 0", "at least 1" },
     { "--lora-targets=", "--lora-targets | a text | nothing" },
     { "--lora-dropout 1", "below 1" },
@@ -138,8 +138,7 @@ static void test_train__what_cannot_be_is_refused(void **state)
     assert_string_equal(o.data, "D");
     assert_string_equal(o.out, "O");
     CHECK_FAILS(parse(&o, "--resume"), SHEAF_E_ARG, "--out is missing");
-    CHECK_OK(
-        parse(&o, "--model M --data D --out O --steps 1 --carrier threads")); /* its older name */
+    CHECK_OK(parse(&o, "--model M --data D --out O --steps 1 --padding micro-batch"));
     CHECK_FAILS(parse(&o, "--model M --data D --out O --steps 1 --transport pigeons"), SHEAF_E_ARG,
                 "--transport");
     CHECK_FAILS(parse(&o, "--resume --out O"), SHEAF_E_ARG,
@@ -197,12 +196,11 @@ static void test_train__late_settings_are_silent(void **state)
 static void test_train__only_these_may_change_on_resume(void **state)
 {
     static const char *const free_ones[] = {
-        "tp",         "dp",         "transport",    "threads",      "checkpointing", "isa",
-        "steps",      "save-every", "export-every", "keep",         "resume",        "recipe",
-        "model",      "config",     "data",         "tokenizer",    "out",           "adapter",
-        "began-in",   "force",      "epochs",       "eval-data",    "patience",      "use-best",
-        "max-time",   "data-cache", "mpi",          "hosts",        "hostfile",      "heartbeat",
-        "hang-after", "restarts",   "inject",       "weight-copies"
+        "tp",         "dp",           "transport",  "threads",  "checkpointing", "isa",   "steps",
+        "save-every", "export-every", "keep",       "resume",   "recipe",        "model", "config",
+        "data",       "tokenizer",    "out",        "adapter",  "began-in",      "force", "epochs",
+        "eval-data",  "patience",     "use-best",   "max-time", "data-cache",    "mpi",   "hosts",
+        "hostfile",   "heartbeat",    "hang-after", "restarts", "inject"
     };
     sheaf_train_options o;
     sheaf_train_options_default(&o);
@@ -257,35 +255,26 @@ static void test_train__its_lora_options(void **state)
     CHECK_FAILS(sheaf_train_options_lora(&l, &o), SHEAF_E_ARG, "--lora-layers");
 }
 
-/* Runs from before --padding was there name none: they padded to the longest row of all, and go on
- * so. */
-static void test_train__a_run_that_names_no_padding_keeps_its_own(void **state)
+/* A run of an older contract names no padding, and is not gone on with. */
+static void test_train__a_run_that_names_no_padding_is_refused(void **state)
 {
     static const struct {
-        const char *stored, *wanted;
-        sheaf_padding padding;
+        const char *stored, *says;
     } cases[] = {
-        { "steps: 3\nmicro-batch: 4\n", "micro-batch: 4\n", SHEAF_PAD_UNNAMED },
-        { "steps: 3\npadding: file\n", "padding: file\n", SHEAF_PAD_FILE },
-        { "steps: 3\npadding: micro-batch\n", "padding: micro-batch\n", SHEAF_PAD_MICRO_BATCH },
+        { "steps: 3\nlora-sums: once\n",
+          "settings: the numeric contract of the run | one that names 'padding'" },
+        { "padding: file\n", "settings:1: 'padding' | micro-batch, which is fixed | file" },
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         sheaf_train_options o;
         cli_option table[CLI_MAX_OPTIONS];
         cli cli = { .out = stdout, .err = stderr, .command = &command };
-        char *text = NULL;
         sheaf_train_options_default(&o);
-        assert_int_equal(o.padding, SHEAF_PAD_MICRO_BATCH);
         sheaf__train_settings(table, &o, false);
-        CHECK_OK(sheaf__settings_resume(&cli.settings, table, cases[i].stored, "settings"));
-        CHECK_OK(sheaf__train_settings_resumed(&cli.settings, table, &o));
-        assert_int_equal(o.padding, cases[i].padding);
-        CHECK_OK(sheaf__settings_text(&text, table, true));
-        assert_non_null(strstr(text, cases[i].wanted));
-        assert_true((strstr(text, "padding:") == NULL) == (cases[i].padding == SHEAF_PAD_UNNAMED));
-        free(text);
-        for (int h = 0; h < cli.settings.nheld; h++)
-            free(cli.settings.held[h]);
+        sheaf_status *st =
+            sheaf__settings_resume(&cli.settings, table, cases[i].stored, "settings");
+        CHECK_FAILS(st, i == 0 ? SHEAF_E_UNSUPPORTED : SHEAF_E_ARG, cases[i].says);
+        sheaf__settings_release(&cli.settings);
     }
 }
 
@@ -300,7 +289,7 @@ int main(void)
         cmocka_unit_test(test_train__late_settings_are_silent),
         cmocka_unit_test(test_train__only_these_may_change_on_resume),
         cmocka_unit_test(test_train__its_lora_options),
-        cmocka_unit_test(test_train__a_run_that_names_no_padding_keeps_its_own),
+        cmocka_unit_test(test_train__a_run_that_names_no_padding_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -49,7 +49,6 @@ struct sheaf__towers {
         sheaf__vector class_token, positions, extra, cos, sin;
         tower_block *block;
         int64_t blocks; /* that are run: the last of the file never is */
-        bool flows;     /* something in it is trained */
     } tower;
 };
 
@@ -222,11 +221,8 @@ static sheaf_status *build_cross(sheaf__model *m, sheaf__layer *l, int i)
           DO(linear(m, ONE(&l->cross_q), (named){ LAYER, i, ".cross_attention.query.weight" },
                     NULL))))
         return st;
-    const bool flows = m->flows;
-    m->flows = m->towers->tower.flows; /* keys and values read the tower's rows */
     st = linear(m, FUSED(&l->cross_k, &l->cross_v),
                 (named){ LAYER, i, ".cross_attention.key_value.weight" }, NULL);
-    m->flows = m->flows || flows;
     return st != NULL ? st
                       : linear(m, ONE(&l->cross_o),
                                (named){ LAYER, i, ".cross_attention.dense.weight" }, NULL);
@@ -272,23 +268,16 @@ sheaf_status *sheaf__cog_build(sheaf__model *m)
         return sheaf_fail(SHEAF_E_MEMORY, "vision tower");
     sheaf_status *st = find(&head, m, (named){ "mixins.lm.lm_head.weight", -1, "" });
     TRY(st, find(&table, m, (named){ "transformer.word_embeddings.weight", -1, "" }));
-    /* The head turns back few rows, those with a label: a second copy of its panels would not
-     * pay. */
     if (st == NULL && m->ends)
         st = sheaf__build_linear(m, &m->head, head, NULL, 0);
     if (st == NULL && m->begins)
         st = sheaf__build_table(m, &m->embedding, table, NULL);
-    m->flows = false;
     if (st == NULL && m->begins)
         st = build_vit(m);
     if (st == NULL && m->begins)
         st = build_adapter(m);
-    const bool image_flows = m->flows;
-    m->flows = false;
     if (st == NULL && m->begins && c->family == SHEAF_COGAGENT)
         st = build_tower(m);
-    m->towers->tower.flows = m->flows;
-    m->flows = image_flows || m->embedding.trained != NULL;
     for (int64_t i = m->first_layer; i < m->end_layer && st == NULL; i++)
         st = build_layer(m, (int)i);
     if (st == NULL && m->ends)

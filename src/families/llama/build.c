@@ -150,18 +150,14 @@ sheaf_status *sheaf__llama_build_behind(sheaf__model *m, sheaf_status *(*towers)
     const sheaf_config *config = &m->schema->config;
     const sheaf_tensor *embed = sheaf_schema_get(m->schema, SHEAF_EMBED, -1, false);
     /* A tied head is the embedding's table. */
-    m->flows = true; /* what lies before the head is built after it */
     sheaf_status *st = !m->ends       ? NULL
                        : config->tied ? sheaf__build_linear(m, &m->head, embed, NULL, 0)
                                       : linear(m, &m->head, SHEAF_HEAD, -1, 0);
     if (st == NULL && m->begins)
         st = sheaf__build_table(m, &m->embedding, embed, config->tied ? &m->head : NULL);
     m->embedding.padding = config->padding;
-    m->flows = false;
     if (st == NULL && towers != NULL)
         st = towers(m);
-    m->flows = m->flows || m->embedding.trained != NULL ||
-               (m->embedding.lora != NULL && m->embedding.lora->a != NULL);
     for (int64_t i = m->first_layer; i < m->end_layer && st == NULL; i++)
         st = layer(m, (int)i);
     if (st == NULL && m->ends)

@@ -28,23 +28,20 @@
 #include "sheaf/owner.h"
 #include "ops/device.h"
 
-/* A weight W [n, k] (n = out, k = in), stored in panels private to matmul. With `back` NULL,
- * products with the transpose repack on the fly.
- * Several weights may share the panels of a larger one, of whose rows each has some: the larger one
- * meets x at once, whatever its parts are, and each part meets its own dy. */
+/* A weight W [n, k] (n = out, k = in), stored in panels private to matmul; products dy W repack
+ * them on the way. Several weights may share the panels of a larger one, of whose rows each has
+ * some: the larger one meets x at once, whatever its parts are, and each part meets its own dy. */
 typedef struct sheaf__packed {
     sheaf_dtype dtype; /* F32, BF16 or F16 */
     int64_t n, k;
     void *ahead; /* panels for x W^T; sheaf__packed_bytes() bytes, 64-aligned; of the larger one */
-    void *back;  /* W's own for dy W, sheaf__packed_back_bytes() bytes, or NULL */
     int64_t row0, rows;   /* W's first row among the larger one's, and how many that has; rows 0: W
                              is a part of nothing */
     struct mm_code *code; /* `ahead` is compressed; else NULL */
 } sheaf__packed;
 
 size_t sheaf__packed_bytes(sheaf_dtype dtype, int64_t n, int64_t k);
-size_t sheaf__packed_back_bytes(sheaf_dtype dtype, int64_t n, int64_t k);
-/* sheaf__packed_part - rows [row0, row0 + n) of w, without panels of its own for dy. */
+/* sheaf__packed_part - rows [row0, row0 + n) of w. */
 sheaf__packed sheaf__packed_part(const sheaf__packed *w, int64_t row0, int64_t n);
 /* sheaf__pack - writes rows [first, first + count) of W from src [count, k] (row stride
  * ld elements, of F32, BF16 or F16), converting by rounding to nearest even. Any
@@ -55,7 +52,7 @@ void sheaf__pack(sheaf__packed *w, const void *src, sheaf_dtype from, int64_t ld
                  int64_t count);
 /* sheaf__packed_compress - before W is packed: its panels shall be held in 12 bits an element
  * instead of 16, without loss, so that what reads them from memory reads a quarter less. Sets
- * w->code where that may be (W is bfloat16, part of nothing and without `back`); parts made after
+ * w->code where that may be (W is bfloat16 and part of nothing); parts made after
  * that have it too. Then only whole panels are packed: rows [first, first + count) begin at a
  * multiple of 32 and end at one or with W. A compressed W meets no dy. */
 void sheaf__packed_compress(sheaf__packed *w);

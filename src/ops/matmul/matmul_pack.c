@@ -1,7 +1,4 @@
-/* matmul_pack.c - weights into panels, for x W^T (ahead) and for dy W (back).
- *
- *   ahead  B = W^T: W[row][col] is in block col/256, panel row/32
- *   back   B = W:   W[row][col] is in block row/256, panel col/32
+/* matmul_pack.c - weights into panels, for x W^T: W[row][col] is in block col/256, panel row/32.
  *
  * Padding, and the odd half of a last pair, is zero. All conversions work on
  * bits, so DAZ and FTZ of the calling thread do not matter. */
@@ -12,11 +9,6 @@
 size_t sheaf__packed_bytes(sheaf_dtype dtype, int64_t n, int64_t k)
 {
     return (size_t)mm_words_ahead(dtype, n, k) * sizeof(uint32_t);
-}
-
-size_t sheaf__packed_back_bytes(sheaf_dtype dtype, int64_t n, int64_t k)
-{
-    return sheaf__packed_bytes(dtype, k, n);
 }
 
 sheaf__packed sheaf__packed_part(const sheaf__packed *w, int64_t row0, int64_t n)
@@ -43,8 +35,8 @@ static void convert(void *dst, sheaf_dtype to, const void *src, sheaf_dtype from
     }
 }
 
-/* A piece of W in w->dtype: `rows` rows from `row`, all in one panel of `ahead` and in one block of
- * `back`, `cols` columns from `col`, all in one block of `ahead`. */
+/* A piece of W in w->dtype: `rows` rows from `row`, all in one panel, `cols` columns from `col`,
+ * all in one block. */
 typedef struct piece {
     const char *src;
     int64_t step; /* bytes between rows */
@@ -76,44 +68,6 @@ static void write_ahead(const sheaf__packed *w, const piece *p)
     sheaf__mm_compress(w, p->row, p->col, box);
 }
 
-/* The piece's rows of one panel of `back`, `cols` <= 32 of its columns filled. */
-static void write_back_panel(const sheaf__packed *w, uint32_t *panel, const piece *p,
-                             const char *src, int64_t cols)
-{
-    const int64_t n0 = p->row / MM_BLOCK * MM_BLOCK;
-    const size_t pad = (size_t)(MM_PANEL - cols);
-    for (int64_t r = 0; r < p->rows; r++, src += p->step) {
-        const int64_t row = p->row + r - n0;
-        if (w->dtype == SHEAF_F32) {
-            float *to = (float *)panel + row * MM_PANEL;
-            memcpy(to, src, (size_t)cols * 4);
-            memset(to + cols, 0, pad * 4);
-            continue;
-        }
-        uint32_t *to = panel + row / 2 * MM_PANEL;
-        const bool last = n0 + row + 1 == w->n;
-        if (row % 2 == 0 && (last || r + 1 < p->rows)) {
-            mm_interleave(to, (const uint16_t *)src,
-                          last ? NULL : (const uint16_t *)(src + p->step), cols);
-            memset(to + cols, 0, pad * 4);
-            r += !last;
-            src += last ? 0 : p->step;
-            continue;
-        }
-        uint16_t *half = (uint16_t *)to + row % 2; /* the partner comes in another call */
-        for (int64_t c = 0; c < MM_PANEL; c++)
-            half[2 * c] = c < cols ? ((const uint16_t *)src)[c] : 0;
-    }
-}
-
-static void write_back(const sheaf__packed *w, const piece *p)
-{
-    const int64_t n0 = p->row / MM_BLOCK * MM_BLOCK, size = mm_size(w->dtype);
-    for (int64_t c = 0; c < p->cols; c += MM_PANEL)
-        write_back_panel(w, (uint32_t *)w->back + mm_panel_at(w->dtype, w->k, w->n, p->col + c, n0),
-                         p, p->src + c * size, mm_min(MM_PANEL, p->cols - c));
-}
-
 /* The rows of the last ahead panel that nothing has; W's last row is the last one there is. */
 static void clear_padding(const sheaf__packed *w)
 {
@@ -133,8 +87,7 @@ void sheaf__pack(sheaf__packed *w, const void *src, sheaf_dtype from, int64_t ld
            (first % MM_PANEL == 0 && ((first + count) % MM_PANEL == 0 || first + count == w->n)));
     const int64_t size = mm_size(w->dtype), size_from = mm_size(from), end = first + count;
     for (int64_t r = first, rows; r < end; r += rows) {
-        rows =
-            mm_min(end - r, mm_min(MM_PANEL - (w->row0 + r) % MM_PANEL, MM_BLOCK - r % MM_BLOCK));
+        rows = mm_min(end - r, MM_PANEL - (w->row0 + r) % MM_PANEL);
         for (int64_t c = 0; c < w->k; c += MM_BLOCK) {
             piece p = { .row = r, .rows = rows, .col = c, .cols = mm_min(MM_BLOCK, w->k - c) };
             const char *at = (const char *)src + ((r - first) * ld + c) * size_from;
@@ -148,8 +101,6 @@ void sheaf__pack(sheaf__packed *w, const void *src, sheaf_dtype from, int64_t ld
                 p.step = sizeof buffer[0];
             }
             write_ahead(w, &p);
-            if (w->back)
-                write_back(w, &p);
         }
     }
     if (count > 0 && w->row0 + end == mm_rows_ahead(w) && w->code == NULL)

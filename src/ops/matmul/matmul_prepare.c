@@ -307,13 +307,9 @@ static void panels_back(const shelf *shelf, const sheaf__packed *w, int64_t k0, 
 static const uint32_t *stored_panel(const sheaf__term *term, int64_t j, int64_t k0)
 {
     const sheaf__packed *w = term->w;
-    if (term->form == SHEAF__B_AHEAD) {
-        assert(w->row0 % MM_PANEL == 0);
-        if (w->code != NULL)
-            return (const uint32_t *)w->ahead + mm_code_at(w, j, k0);
-        return (const uint32_t *)w->ahead + mm_ahead_at(w, j, k0);
-    }
-    return (const uint32_t *)w->back + mm_panel_at(w->dtype, w->k, w->n, j, k0);
+    assert(w->row0 % MM_PANEL == 0);
+    return (const uint32_t *)w->ahead +
+           (w->code != NULL ? mm_code_at(w, j, k0) : mm_ahead_at(w, j, k0));
 }
 
 /* ---- compressed panels ---- */

@@ -453,7 +453,7 @@ static inline bool mm_widens(const sheaf__term *term, sheaf_dtype dtype)
 
 static inline bool mm_in_panels(const sheaf__term *term)
 {
-    return term->form == SHEAF__B_AHEAD || (term->form == SHEAF__B_BACK && term->w->back != NULL);
+    return term->form == SHEAF__B_AHEAD;
 }
 static inline bool mm_compressed(const sheaf__term *term)
 {

@@ -12,9 +12,9 @@ static const struct {
 } production[] = {
     { "down, row-cut", SHEAF_BF16, SHEAF__B_AHEAD, false, 1030, 2304, 6145, 8 },
     { "down, row-cut", SHEAF_F32, SHEAF__B_AHEAD, false, 517, 2304, 6145, 8 },
-    { "dx of gate", SHEAF_BF16, BACK_REPACKED, false, 1030, 2304, 6145, 8 },
+    { "dx of gate", SHEAF_BF16, SHEAF__B_BACK, false, 1030, 2304, 6145, 8 },
     { "dx of gate, stored", SHEAF_F32, SHEAF__B_BACK, false, 300, 2304, 6145, 8 },
-    { "dx of gate", SHEAF_F32, BACK_REPACKED, false, 300, 2304, 6145, 8 },
+    { "dx of gate", SHEAF_F32, SHEAF__B_BACK, false, 300, 2304, 6145, 8 },
     { "up", SHEAF_BF16, SHEAF__B_AHEAD, false, 4200, 769, 2304, 1 },
     { "LoRA A", SHEAF_BF16, SHEAF__B_NK, false, 4200, 16, 2304, 1 },
     { "LoRA A", SHEAF_F32, SHEAF__B_NK, false, 4200, 16, 2304, 1 },
@@ -25,7 +25,7 @@ static const struct {
     { "dW", SHEAF_BF16, SHEAF__B_KN, true, 769, 2304, 4200, 1 },
     { "decoding", SHEAF_BF16, SHEAF__B_AHEAD, false, 1, 6145, 2304, 1 },
     { "decoding", SHEAF_F32, SHEAF__B_AHEAD, false, 5, 6145, 2304, 1 },
-    { "dx of gate", SHEAF_F16, BACK_REPACKED, false, 60, 2304, 6145, 8 },
+    { "dx of gate", SHEAF_F16, SHEAF__B_BACK, false, 60, 2304, 6145, 8 },
 };
 
 static void check_samples(const char *name, const sheaf__product *job, sheaf__sums sums)

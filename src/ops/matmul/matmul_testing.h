@@ -156,12 +156,12 @@ static inline void *random_matrix(sheaf_dtype dtype, int64_t rows, int64_t cols,
     return p;
 }
 
-enum { BACK_REPACKED = SHEAF__B_BACK + 1, FORMS }; /* B_BACK without stored back panels */
+enum { FORMS = SHEAF__B_BACK + 1 };
 
 /* Every second one is a part of a larger one, between rows of NaN: rows that begin at a multiple of
  * `apart` there. */
-static inline sheaf__packed *packed_matrix(sheaf_dtype dtype, int64_t n, int64_t k, bool back,
-                                           int64_t apart, kind kind)
+static inline sheaf__packed *packed_matrix(sheaf_dtype dtype, int64_t n, int64_t k, int64_t apart,
+                                           kind kind)
 {
     sheaf__packed *w = keep(sizeof *w), whole = { .dtype = dtype, .n = n, .k = k };
     const int64_t before = below(2) ? apart * below(128 / apart) : 0, ld = k + below(5);
@@ -169,7 +169,6 @@ static inline sheaf__packed *packed_matrix(sheaf_dtype dtype, int64_t n, int64_t
     whole.ahead = keep(sheaf__packed_bytes(dtype, whole.n, k));
     memset(whole.ahead, 0xff, sheaf__packed_bytes(dtype, whole.n, k));
     *w = whole.n == n ? whole : sheaf__packed_part(&whole, before, n);
-    w->back = back ? keep(sheaf__packed_back_bytes(dtype, n, k)) : NULL;
     sheaf__pack(w, random_matrix(dtype, n, k, ld, kind), dtype, ld, 0, n);
     return w;
 }
@@ -177,9 +176,7 @@ static inline sheaf__packed *packed_matrix(sheaf_dtype dtype, int64_t n, int64_t
 static inline sheaf__term random_term(sheaf_dtype dtype, int form, bool a_km, int64_t m, int64_t n,
                                       int64_t k, kind kind)
 {
-    sheaf__term t = { .a_km = a_km,
-                      .k = k,
-                      .form = form == BACK_REPACKED ? SHEAF__B_BACK : (sheaf__right)form };
+    sheaf__term t = { .a_km = a_km, .k = k, .form = (sheaf__right)form };
     t.lda = (a_km ? m : k) + below(4);
     t.a = random_matrix(dtype, a_km ? k : m, a_km ? m : k, t.lda, kind);
     switch (form) {
@@ -194,9 +191,9 @@ static inline sheaf__term random_term(sheaf_dtype dtype, int form, bool a_km, in
     default: { /* a weight that meets float32 or float16 may be of any type */
         const sheaf_dtype stored = dtype == SHEAF_BF16 ? dtype : random_type();
         static const int64_t apart[] = { 1, 2, 8, 16, 32 };
-        t.w = form == SHEAF__B_AHEAD ? packed_matrix(stored, n, k, false, MM_PANEL, kind)
-                                     : packed_matrix(stored, k, n, form == SHEAF__B_BACK,
-                                                     apart[below(ARRAY_LEN(apart))], kind);
+        t.w = form == SHEAF__B_AHEAD
+                  ? packed_matrix(stored, n, k, MM_PANEL, kind)
+                  : packed_matrix(stored, k, n, apart[below(ARRAY_LEN(apart))], kind);
     }
     }
     return t;
