@@ -3,42 +3,36 @@
 
 #include <inttypes.h>
 #include <pthread.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/cores.h"
-#include "base/file.h"
+#include "base/status.h"
 #include "base/thread.h"
-#include "inputs/image.h"
 #include "data/data_rows.h"
 
-enum {
-    MOST_WORKERS = 4, /* that decode ahead, beside the compute threads */
-    MOST_CHECKERS = 64,
-};
+enum { MOST_WORKERS = 4 }; /* that decode ahead, beside the compute threads */
 
 typedef struct slot {
     enum { EMPTY, LOADING, READY } state;
     int64_t row;
     int users;      /* that read its bytes now */
     uint64_t stamp; /* of its last use */
-    uint8_t *bytes; /* [height * width * 3] of each tower; made when first used */
+    uint8_t *bytes; /* of a row's pictures; made when first used */
     size_t room;    /* for so many */
 } slot;
 
 struct sheaf__pictures {
-    const sheaf__data_images *shape;
-    int64_t rows;
-    sheaf__pictures_source source; /* all NULL: files, of which the next two are */
-    char **path;                   /* [rows] NULL without an image */
-    size_t size;  /* bytes of an image at the towers' sizes together; of a source those of the
-                     largest row */
-    int64_t held; /* bytes of the paths */
+    sheaf__viewing viewing;
+    int64_t rows, count;
+    int64_t *first;        /* [rows + 1] */
+    sheaf__viewed *viewed; /* [count] */
+    int64_t row_capacity, capacity;
+    int64_t held; /* bytes of the above */
     int threads;
-    const atomic_int *asked; /* not 0: to stop the check; may be NULL */
-    pthread_mutex_t large;   /* held while a large picture is decoded */
-    pthread_mutex_t lock;    /* of all below */
+    pthread_mutex_t large; /* held while a large picture is decoded */
+    pthread_mutex_t lock;  /* of all below */
     pthread_cond_t changed, work;
     slot *slot;
     int64_t slots;
@@ -50,65 +44,36 @@ struct sheaf__pictures {
     bool started, stop;
 };
 
+/* ---- the pictures of a row ---- */
+
 /* Bytes of a row's pictures; 0: it has none. */
 static size_t bytes_of(const sheaf__pictures *p, int64_t row)
 {
-    if (p->source.size != NULL)
-        return p->source.size(p->source.self, row);
-    return p->path[row] == NULL ? 0 : p->size;
-}
-
-/* ---- one picture ---- */
-
-static sheaf_status *changed(void)
-{
-    sheaf_status *st = sheaf_fail(SHEAF_E_DATA, "changed while the run went on");
-    sheaf_expected(st, "the bytes it had when the data set was checked");
-    return sheaf_try_this(sheaf_found(st, "others"), "put the file back; then go on with --resume");
+    size_t n = 0;
+    for (int64_t i = p->first[row]; i < p->first[row + 1]; i++)
+        n += sheaf__view_size(&p->viewed[i], &p->viewing);
+    return n;
 }
 
 /* Decoded and resized to bytes. */
-static sheaf_status *prepare(sheaf__pictures *p, int64_t row, uint8_t *dst)
+static sheaf_status *prepare(const sheaf__pictures *p, int64_t row, uint8_t *bytes)
 {
-    if (p->source.prepare != NULL)
-        return p->source.prepare(p->source.self, row, dst);
-    const unsigned mode = sheaf__compute_mode_enter(); /* a worker's numbers are a rank's */
-    sheaf_image image = { 0 };
-    char *bytes = NULL;
-    size_t size = 0;
-    bool named = true; /* by sheaf__file_read_all() */
-    sheaf_status *st = sheaf__file_read_all(&bytes, &size, p->path[row], SHEAF_IMAGE_MAX_FILE);
-    if (st == NULL) {
-        named = false;
-        st = sheaf__hash_equal(sheaf__hash(bytes, size), p->shape->hash[row])
-                 ? sheaf_image_decode_in_turn(&image, bytes, size, &p->large)
-                 : changed();
+    sheaf_status *st = NULL;
+    for (int64_t i = p->first[row]; i < p->first[row + 1] && st == NULL; i++) {
+        st = sheaf__view_bytes(bytes, &p->viewed[i], &p->viewing);
+        bytes += sheaf__view_size(&p->viewed[i], &p->viewing);
     }
-    free(bytes);
-    for (int t = 0; t < p->shape->towers && st == NULL; t++) {
-        const sheaf__tower *tower = &p->shape->tower[t];
-        st = sheaf_image_resize(dst, &image, tower->width, tower->height);
-        dst += 3 * tower->width * tower->height;
-    }
-    sheaf_image_release(&image);
-    sheaf__compute_mode_leave(mode);
-    return named ? st : sheaf_in(st, "%s", p->path[row]);
+    return st;
 }
 
-static void normalise(const sheaf__pictures *p, int64_t row, const sheaf__picture *out,
+static void normalise(const sheaf__pictures *p, int64_t row, const sheaf__picture *picture,
                       const uint8_t *bytes)
 {
-    if (p->source.show != NULL) {
-        p->source.show(p->source.self, row, out, bytes);
-        return;
+    for (int64_t i = p->first[row]; i < p->first[row + 1]; i++) {
+        sheaf__view_show(picture, bytes, &p->viewed[i], &p->viewing);
+        picture += sheaf__sliced_count(&p->viewed[i].pieces);
+        bytes += sheaf__view_size(&p->viewed[i], &p->viewing);
     }
-    const unsigned mode = sheaf__compute_mode_enter();
-    for (int t = 0; t < p->shape->towers; t++) {
-        const int64_t n = out->of[t].height * out->of[t].width;
-        sheaf_image_normalise(out->of[t].pixels, bytes, n, &sheaf_image_clip_scale);
-        bytes += 3 * n;
-    }
-    sheaf__compute_mode_leave(mode);
 }
 
 /* ---- slots; all with the lock held ---- */
@@ -193,7 +158,7 @@ static void start(sheaf__pictures *p)
         p->workers++;
 }
 
-void sheaf__pictures_announce(void *self, const int64_t *row, int64_t n)
+static void announce(void *self, const int64_t *row, int64_t n)
 {
     sheaf__pictures *p = self;
     pthread_mutex_lock(&p->lock);
@@ -219,7 +184,7 @@ static sheaf_status *load_alone(sheaf__pictures *p, int64_t row, const sheaf__pi
     return st;
 }
 
-sheaf_status *sheaf__pictures_load(void *self, int64_t row, const sheaf__picture *picture)
+static sheaf_status *load(void *self, int64_t row, const sheaf__picture *picture)
 {
     sheaf__pictures *p = self;
     sheaf_status *st = NULL;
@@ -243,163 +208,107 @@ sheaf_status *sheaf__pictures_load(void *self, int64_t row, const sheaf__picture
     return NULL;
 }
 
-/* ---- before the first step ---- */
+/* ---- rows ---- */
 
-typedef struct check {
-    sheaf__pictures *pictures;
-    sheaf_hash *hash;
-    sheaf_status **bad;
-    const sheaf_events *events; /* NULL but for one thread */
-    atomic_int_least64_t *next, *done;
-    atomic_bool *stop;
-} check;
-
-static sheaf_status *check_one(sheaf__pictures *p, int64_t row, sheaf_hash *hash)
-{
-    sheaf_image image = { 0 };
-    char *bytes = NULL;
-    size_t size = 0;
-    sheaf_status *st = sheaf__file_read_all(&bytes, &size, p->path[row], SHEAF_IMAGE_MAX_FILE);
-    if (st != NULL) /* names the path */
-        return st;
-    *hash = sheaf__hash(bytes, size);
-    st = sheaf_image_decode_in_turn(&image, bytes, size, &p->large);
-    free(bytes);
-    sheaf_image_release(&image);
-    return sheaf_in(st, "%s", p->path[row]);
-}
-
-static void tell(const sheaf_events *events, int64_t done, int64_t total)
-{
-    sheaf_emit(events, &(sheaf_event){ .kind = SHEAF_EVENT_PROGRESS,
-                                       .text = "images checked",
-                                       .done = done,
-                                       .total = total });
-}
-
-static bool asked_to_stop(const sheaf__pictures *p)
-{
-    return p->asked != NULL && atomic_load(p->asked) != 0;
-}
-
-static void *check_some(void *arg)
-{
-    const check *c = arg;
-    sheaf__pictures *p = c->pictures;
-    for (int64_t row; (row = atomic_fetch_add(c->next, 1)) < p->rows && !atomic_load(c->stop) &&
-                      !asked_to_stop(p);) {
-        if (p->path[row] != NULL)
-            c->bad[row] = check_one(p, row, &c->hash[row]);
-        if (c->bad[row] != NULL && sheaf_status_code(c->bad[row]) == SHEAF_E_MEMORY)
-            atomic_store(c->stop, true);
-        const int64_t done = atomic_fetch_add(c->done, 1) + 1;
-        if (done < p->rows)
-            tell(c->events, done, p->rows);
-    }
-    return NULL;
-}
-
-sheaf_status *sheaf__pictures_check(sheaf__pictures *p, sheaf_hash *hash, sheaf_status **bad,
-                                    const sheaf_events *events)
-{
-    atomic_int_least64_t next = 0, done = 0;
-    atomic_bool stop = false;
-    pthread_t helper[MOST_CHECKERS];
-    int helpers = 0;
-    check mine = { p, hash, bad, events, &next, &done, &stop }, theirs = mine;
-    theirs.events = NULL;
-    const int most = p->rows < p->threads ? (int)p->rows : p->threads;
-    while (helpers < most - 1 && helpers < MOST_CHECKERS &&
-           sheaf__thread_start(&helper[helpers], check_some, &theirs) == 0)
-        helpers++;
-    check_some(&mine);
-    for (int i = 0; i < helpers; i++)
-        pthread_join(helper[i], NULL);
-    if (!stop && done < p->rows)
-        return sheaf_try_this(
-            sheaf_fail(SHEAF_E_STOPPED, "asked to stop while images were checked"),
-            "nothing was saved; give the same command again");
-    if (!stop)
-        tell(events, p->rows, p->rows);
-    for (int64_t r = 0; r < p->rows && stop; r++)
-        if (bad[r] != NULL && sheaf_status_code(bad[r]) == SHEAF_E_MEMORY) {
-            sheaf_status *st = bad[r];
-            bad[r] = NULL;
-            return st;
-        }
-    return NULL;
-}
-
-/* ---- life ---- */
-
-static sheaf_status *copy_paths(sheaf__pictures *p, const sheaf__records *records)
-{
-    for (int64_t r = 0; r < p->rows; r++) {
-        const char *path = records->record[r].image;
-        if (path == NULL)
-            continue;
-        p->path[r] = strdup(path);
-        if (p->path[r] == NULL)
-            return sheaf__data_no_memory(0);
-        p->held += (int64_t)strlen(path) + 1;
-    }
-    return NULL;
-}
-
-/* What both kinds have. */
-static sheaf__pictures *make(int64_t rows, const sheaf__pictures_options *options)
+sheaf_status *sheaf__pictures_new(sheaf__pictures **out, const sheaf_config *config, int threads)
 {
     sheaf__pictures *p = calloc(1, sizeof *p);
     if (p == NULL)
-        return NULL;
-    p->rows = rows;
-    p->threads = sheaf__cores(options->threads);
-    p->asked = options->stop;
-    p->slots = options->slots < p->rows ? options->slots : p->rows;
-    p->slots = p->slots < 1 ? 1 : p->slots;
+        return sheaf__data_no_memory(0);
     pthread_mutex_init(&p->large, NULL);
     pthread_mutex_init(&p->lock, NULL);
     pthread_cond_init(&p->changed, NULL);
     pthread_cond_init(&p->work, NULL);
+    p->threads = sheaf__cores(threads);
+    sheaf__viewing_of(&p->viewing, config);
+    p->viewing.large = &p->large;
+    *out = p;
+    return NULL;
+}
+
+const sheaf__viewing *sheaf__pictures_viewing(const sheaf__pictures *p)
+{
+    return &p->viewing;
+}
+
+sheaf_status *sheaf__pictures_put(sheaf__pictures *p, sheaf__viewed *viewed, int64_t n)
+{
+    if (!SHEAF_GROW(&p->first, &p->row_capacity, p->rows + 2) ||
+        !SHEAF_GROW(&p->viewed, &p->capacity, p->count + n))
+        return sheaf__data_no_memory(0);
+    p->first[0] = 0;
+    for (int64_t i = 0; i < n; i++) {
+        p->held += (int64_t)(sizeof *p->viewed + strlen(viewed[i].path) + 1);
+        p->viewed[p->count++] = viewed[i];
+        viewed[i] = (sheaf__viewed){ 0 };
+    }
+    p->first[++p->rows] = p->count;
+    return NULL;
+}
+
+/* Of pictures that are seen as a whole at the towers' sizes the file's bytes are all that counts.
+ */
+static void describe_whole(const sheaf__pictures *p, sheaf__data_images *images)
+{
+    for (int64_t r = 0; r < p->rows; r++)
+        if (p->first[r] < p->first[r + 1])
+            images->hash[r] = p->viewed[p->first[r]].hash;
+}
+
+/* Sizes of all pieces, and a hash of each row's pictures. */
+static sheaf_status *describe(const sheaf__pictures *p, sheaf__data_images *images)
+{
+    int64_t pieces = 0;
+    for (int64_t i = 0; i < p->count; i++)
+        pieces += sheaf__sliced_count(&p->viewed[i].pieces);
+    images->size = calloc((size_t)pieces + 1, sizeof *images->size);
+    sheaf_hasher *hasher = sheaf__hasher_new();
+    if (images->size == NULL || hasher == NULL) {
+        sheaf__hasher_free(hasher);
+        return sheaf__data_no_memory(0);
+    }
+    sheaf__image_size *next = images->size;
+    for (int64_t r = 0; r < p->rows; r++) {
+        for (int64_t i = p->first[r]; i < p->first[r + 1]; i++) {
+            const sheaf__sliced *s = &p->viewed[i].pieces;
+            const sheaf_hash h = p->viewed[i].hash;
+            sheaf__hasher_add(hasher, (const uint64_t[2]){ h.low, h.high }, 16);
+            sheaf__hasher_add(hasher, s, sizeof *s);
+            for (int64_t k = 0; k < sheaf__sliced_count(s); k++)
+                *next++ = (sheaf__image_size){ (int32_t)sheaf__sliced_height(s, k),
+                                               (int32_t)sheaf__sliced_width(s, k) };
+        }
+        images->hash[r] =
+            p->first[r] < p->first[r + 1] ? sheaf__hasher_end(hasher) : (sheaf_hash){ 0 };
+    }
+    sheaf__hasher_free(hasher);
+    return NULL;
+}
+
+sheaf_status *sheaf__pictures_keep(sheaf__pictures *p, sheaf_data *data, int64_t micro_batch)
+{
+    sheaf__data_images *images = data->images;
+    size_t largest = 0;
+    p->slots = 3 * (micro_batch > 0 ? micro_batch : 1);
+    p->slots = p->slots < p->rows ? p->slots : p->rows;
     p->slot = calloc((size_t)p->slots, sizeof *p->slot);
     p->wanted = calloc((size_t)p->slots, sizeof *p->wanted);
-    if (p->slot != NULL && p->wanted != NULL)
-        return p;
-    sheaf__pictures_free(p);
-    return NULL;
-}
-
-sheaf_status *sheaf__pictures_new(sheaf__pictures **out, const sheaf__records *records,
-                                  const sheaf__data_images *shape,
-                                  const sheaf__pictures_options *options)
-{
-    sheaf__pictures *p = make(records->count, options);
-    if (p == NULL)
+    if (p->slot == NULL || p->wanted == NULL)
         return sheaf__data_no_memory(0);
-    p->shape = shape;
-    for (int t = 0; t < shape->towers; t++)
-        p->size += (size_t)(3 * shape->tower[t].height * shape->tower[t].width);
-    p->path = calloc((size_t)p->rows + 1, sizeof *p->path);
-    sheaf_status *st = p->path == NULL ? sheaf__data_no_memory(0) : copy_paths(p, records);
-    if (st != NULL) {
-        sheaf__pictures_free(p);
+    sheaf_status *st = sheaf__data_images_rows_new(data);
+    if (st == NULL && p->viewing.form.rows == 0)
+        describe_whole(p, images);
+    else
+        TRY(st, describe(p, images));
+    if (st != NULL)
         return st;
-    }
-    *out = p;
-    return NULL;
-}
-
-sheaf_status *sheaf__pictures_of(sheaf__pictures **out, int64_t rows,
-                                 const sheaf__pictures_source *source,
-                                 const sheaf__pictures_options *options)
-{
-    sheaf__pictures *p = make(rows, options);
-    if (p == NULL)
-        return sheaf__data_no_memory(0);
-    p->source = *source;
-    for (int64_t r = 0; r < rows; r++)
-        p->size = bytes_of(p, r) > p->size ? bytes_of(p, r) : p->size;
-    *out = p;
+    for (int64_t r = 0; r < p->rows; r++)
+        largest = bytes_of(p, r) > largest ? bytes_of(p, r) : largest;
+    images->self = p;
+    images->load = load;
+    images->announce = announce;
+    images->close = sheaf__pictures_free;
+    images->memory = p->held + p->slots * (int64_t)(largest + sizeof *p->slot + sizeof *p->wanted);
     return NULL;
 }
 
@@ -414,13 +323,12 @@ void sheaf__pictures_free(void *pictures)
     pthread_mutex_unlock(&p->lock);
     for (int i = 0; i < p->workers; i++)
         pthread_join(p->worker[i], NULL);
-    for (int64_t r = 0; p->path != NULL && r < p->rows; r++)
-        free(p->path[r]);
+    for (int64_t i = 0; i < p->count; i++)
+        sheaf__viewed_release(&p->viewed[i]);
     for (int64_t i = 0; p->slot != NULL && i < p->slots; i++)
         free(p->slot[i].bytes);
-    if (p->source.close != NULL)
-        p->source.close(p->source.self);
-    free(p->path);
+    free(p->viewed);
+    free(p->first);
     free(p->slot);
     free(p->wanted);
     pthread_cond_destroy(&p->work);
@@ -428,12 +336,6 @@ void sheaf__pictures_free(void *pictures)
     pthread_mutex_destroy(&p->lock);
     pthread_mutex_destroy(&p->large);
     free(p);
-}
-
-int64_t sheaf__pictures_memory(const sheaf__pictures *p)
-{
-    return p->held + (p->path == NULL ? 0 : p->rows * (int64_t)sizeof *p->path) +
-           p->slots * (int64_t)(p->size + sizeof *p->slot + sizeof *p->wanted);
 }
 
 int64_t sheaf__pictures_held(sheaf__pictures *p)

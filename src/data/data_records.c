@@ -1,18 +1,29 @@
 /* data_records.c - folders of images and JSON records for CogVLM and CogAgent (data/records.h has
  * the forms, inputs/template.h the prompts, inputs/layout.h where a sequence has what).
  *
- * A row holds its sequence without the padding. Every image is looked at (data_pictures.h) and
- * every text laid out before anything is used; all bad records are told together. */
+ * A row holds its sequence without the padding. Records of a round are looked at side by side, the
+ * image and the text; all bad ones are told together. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/status.h"
 #include "base/array.h"
+#include "base/cores.h"
 #include "inputs/choose.h"
 #include "data/compose.h"
 #include "data/data_pictures.h"
 #include "data/data_read.h"
+#include "ops/pool.h"
+
+enum { ROUND = 256 }; /* records that are looked at side by side */
+
+typedef struct job {
+    sheaf__viewed picture; /* .path NULL: none */
+    sheaf__sequence text;
+    sheaf_status *bad;
+    bool named; /* by the picture's path */
+} job;
 
 typedef struct reader {
     sheaf_data *data;
@@ -22,12 +33,11 @@ typedef struct reader {
     sheaf__records records;
     sheaf__complaints complaints;
     sheaf__pictures *pictures;
-    sheaf_hash *hash;          /* [records] of the image files */
-    sheaf_status **bad;        /* [records] what is wrong with the images */
-    bool *out;                 /* [records] it is bad, and so left out */
-    int64_t checked, left_out; /* records when these were made; of them, those that are bad */
-    int64_t longest;           /* positions that the longest record needs */
-    bool too_long;             /* some record needs more than --seq */
+    sheaf__pool *pool;
+    job job[ROUND];
+    int64_t begin;   /* the record of the first job */
+    int64_t longest; /* positions that the longest record needs */
+    bool too_long;   /* some record needs more than --seq */
 } reader;
 
 /* ---- how texts are read ---- */
@@ -134,30 +144,70 @@ static sheaf_status *too_long(reader *in, const sheaf__sequence *s)
         s->length, s->context, image, s->context - image - 1, s->length - s->context);
 }
 
-static sheaf_status *take_record(reader *in, int64_t index)
+static sheaf_status *no_image(const reader *in)
 {
-    const sheaf__record *record = &in->records.record[index];
-    const sheaf_config *config = in->options->config;
-    if (record->image == NULL && in->data->images->place.needed) {
-        sheaf_status *st = sheaf_fail(SHEAF_E_DATA, "image");
-        sheaf_expected(st, "one: the cross-attention of %s looks at it in every record",
-                       sheaf_family_name(config->family));
-        return sheaf_found(st, "none");
+    sheaf_status *st = sheaf_fail(SHEAF_E_DATA, "image");
+    sheaf_expected(st, "one: the cross-attention of %s looks at it in every record",
+                   sheaf_family_name(in->options->config->family));
+    return sheaf_found(st, "none");
+}
+
+static bool is_stopped(const reader *in)
+{
+    return in->options->stop != NULL && atomic_load(in->options->stop) != 0;
+}
+
+static void look(void *context, int64_t index, int worker)
+{
+    reader *in = context;
+    job *j = &in->job[index];
+    const sheaf__record *record = &in->records.record[in->begin + index];
+    (void)worker;
+    *j = (job){ .bad = NULL };
+    if (is_stopped(in))
+        return;
+    if (record->image != NULL)
+        j->bad =
+            sheaf__view_file(&j->picture, record->image, sheaf__pictures_viewing(in->pictures));
+    else if (in->data->images->place.needed)
+        j->bad = no_image(in);
+    j->named = j->bad != NULL && record->image != NULL;
+    TRY(j->bad, sheaf__compose(&j->text, record, &in->how));
+}
+
+/* Of a folder the path is all there is to say. */
+static sheaf_status *placed(const reader *in, const job *j, sheaf_status *st, int64_t index)
+{
+    return in->records.record[index].place == 0 && j->named
+               ? st
+               : sheaf__record_in(st, &in->records, index);
+}
+
+static sheaf_status *take(reader *in, job *j, int64_t index)
+{
+    const sheaf__sequence *s = &j->text;
+    sheaf_status *bad = j->bad;
+    j->bad = NULL;
+    if (bad == NULL) {
+        in->longest = s->length > in->longest ? s->length : in->longest;
+        if (in->data->seq > 0 && s->length > in->data->seq)
+            bad = too_long(in, s);
     }
-    sheaf__sequence s;
-    sheaf_status *st = sheaf__compose(&s, record, &in->how);
-    if (st != NULL)
-        return st;
-    in->longest = s.length > in->longest ? s.length : in->longest;
-    if (in->data->seq > 0 && s.length > in->data->seq)
-        st = too_long(in, &s);
-    else
-        st = put_row(in->data, &s);
-    sheaf__sequence_release(&s);
+    if (bad != NULL) {
+        sheaf__complain(&in->complaints, placed(in, j, bad, index));
+        return NULL;
+    }
+    sheaf_status *st = put_row(in->data, s);
+    TRY(st, sheaf__pictures_put(in->pictures, &j->picture, j->picture.path != NULL));
     return st;
 }
 
-/* ---- the whole ---- */
+static void drop(job *j)
+{
+    sheaf_status_free(j->bad);
+    sheaf__viewed_release(&j->picture);
+    sheaf__sequence_release(&j->text);
+}
 
 /* Nothing with an image could be in it, and each record would say so in its own way. */
 static sheaf_status *check_seq(const reader *in, int64_t images)
@@ -176,81 +226,61 @@ static sheaf_status *check_seq(const reader *in, int64_t images)
     return sheaf_try_this(st, "no --seq: it is then as long as the longest record needs");
 }
 
-/* What make_rows() and check_images() made for the records that there are, but the data set's. */
-static void release_rows(reader *in)
-{
-    for (int64_t i = 0; in->bad != NULL && i < in->checked; i++)
-        sheaf_status_free(in->bad[i]);
-    free(in->bad);
-    free(in->hash);
-    free(in->out);
-    sheaf__pictures_free(in->pictures);
-    in->bad = NULL;
-    in->hash = NULL;
-    in->out = NULL;
-    in->pictures = NULL;
-}
-
 static sheaf_status *make_rows(reader *in)
 {
     sheaf_data *d = in->data;
     const size_t n = (size_t)in->records.count;
-    d->capacity = in->checked = in->records.count;
-    free(d->begin);
-    free(d->trained_from);
+    d->capacity = in->records.count;
     d->begin = calloc(n + 1, sizeof *d->begin);
     d->trained_from = calloc(n + 1, sizeof *d->trained_from);
-    in->out = calloc(n + 1, sizeof *in->out);
-    in->hash = calloc(n + 1, sizeof *in->hash);
-    in->bad = calloc(n + 1, sizeof *in->bad);
-    if (d->begin == NULL || d->trained_from == NULL || in->hash == NULL || in->bad == NULL ||
-        in->out == NULL)
-        return sheaf__data_no_memory(0);
-    return reserve(d, 1);
+    return d->begin == NULL || d->trained_from == NULL ? sheaf__data_no_memory(0) : reserve(d, 1);
 }
 
-static sheaf_status *check_images(reader *in)
+static sheaf_status *check_images(const reader *in)
 {
-    sheaf__data_images *images = in->data->images;
-    const int64_t ahead = in->options->micro_batch > 0 ? in->options->micro_batch : 1;
+    const int64_t channels = in->data->images->tower[0].channels;
     int64_t count = 0;
     for (int64_t i = 0; i < in->records.count; i++)
         count += in->records.record[i].image != NULL;
     sheaf_status *st = check_seq(in, count);
-    if (st == NULL && count > 0 && images->tower[0].channels != 3)
-        st = sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "pictures"),
-                                        "a model that reads 3 channels: red, green, blue"),
-                         "one of %" PRId64, images->tower[0].channels);
-    if (st == NULL) /* this batch, the next one, and one more for a rank that lags */
-        st = sheaf__pictures_new(&in->pictures, &in->records, images,
-                                 &(sheaf__pictures_options){ .slots = 3 * ahead,
-                                                             .threads = in->options->threads,
-                                                             .stop = in->options->stop });
-    return st == NULL ? sheaf__pictures_check(in->pictures, in->hash, in->bad, in->options->events)
-                      : st;
+    if (st != NULL || count == 0 || channels == 3)
+        return st;
+    return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "pictures"),
+                                      "a model that reads 3 channels: red, green, blue"),
+                       "one of %" PRId64, channels);
 }
 
-/* What is wrong, with the line before it. Of a folder the path is all there is to say. */
-static sheaf_status *placed(const reader *in, sheaf_status *st, int64_t index, bool has_path)
+static sheaf_status *take_round(reader *in)
 {
-    return in->records.record[index].place == 0 && has_path
-               ? st
-               : sheaf__record_in(st, &in->records, index);
+    const int64_t left = in->records.count - in->begin, n = left < ROUND ? left : ROUND;
+    sheaf_status *st = NULL;
+    sheaf__pool_run(in->pool, n, look, in);
+    if (is_stopped(in))
+        st = sheaf_try_this(sheaf_fail(SHEAF_E_STOPPED, "asked to stop while images were checked"),
+                            "nothing was saved; give the same command again");
+    for (int64_t i = 0; i < n; i++) {
+        if (st == NULL && in->complaints.fatal == NULL)
+            st = take(in, &in->job[i], in->begin + i);
+        drop(&in->job[i]);
+    }
+    in->begin += n;
+    sheaf_emit(in->options->events, &(sheaf_event){ .kind = SHEAF_EVENT_PROGRESS,
+                                                    .text = "images checked",
+                                                    .done = in->begin,
+                                                    .total = in->records.count });
+    return st;
 }
 
 static sheaf_status *take_records(reader *in, const char *path)
 {
-    for (int64_t i = 0; i < in->records.count && in->complaints.fatal == NULL; i++) {
-        const int64_t complaints = in->complaints.count;
-        if (in->bad[i] != NULL)
-            sheaf__complain(&in->complaints, placed(in, in->bad[i], i, true));
-        else
-            sheaf__complain(&in->complaints, placed(in, take_record(in, i), i, false));
-        in->bad[i] = NULL;
-        in->out[i] = in->complaints.count > complaints;
-        in->left_out += in->out[i];
-    }
-    sheaf_status *st = sheaf__complaints_verdict(&in->complaints, path, in->records.looked_at);
+    sheaf_status *st =
+        sheaf__pictures_new(&in->pictures, in->options->config, in->options->threads);
+    TRY(st, sheaf__pool_new(&in->pool, sheaf__cores(in->options->threads)));
+    while (st == NULL && in->begin < in->records.count && in->complaints.fatal == NULL)
+        st = take_round(in);
+    if (st != NULL)
+        return st;
+    st = sheaf__complaints_verdict(&in->complaints, path, in->records.looked_at);
     if (st != NULL && in->too_long)
         sheaf_try_this(
             st,
@@ -260,72 +290,45 @@ static sheaf_status *take_records(reader *in, const char *path)
     return st;
 }
 
-/* Row r is record r, of pictures too: without those that were left out they are made anew. */
-static sheaf_status *leave_out(reader *in, const char *path)
+static void release(reader *in)
 {
-    sheaf__records *r = &in->records;
-    int64_t kept = 0;
-    if (in->left_out == 0)
-        return NULL;
-    for (int64_t i = 0; i < r->count; i++) {
-        if (in->out[i])
-            free((sheaf__turn *)r->record[i].turn);
-        else
-            r->record[kept++] = r->record[i];
-    }
-    r->count = r->looked_at = kept;
-    in->data->rows = in->data->tokens = in->left_out = in->longest = 0;
-    release_rows(in);
-    sheaf_status *st = make_rows(in);
-    TRY(st, check_images(in));
-    return st == NULL ? take_records(in, path) : st;
-}
-
-static sheaf_status *keep_images(reader *in)
-{
-    sheaf__data_images *images = in->data->images;
-    sheaf_status *st = sheaf__data_images_rows_new(in->data);
-    if (st != NULL)
-        return st;
-    memcpy(images->hash, in->hash, (size_t)in->data->rows * sizeof *images->hash);
-    images->self = in->pictures;
-    images->load = sheaf__pictures_load;
-    images->announce = sheaf__pictures_announce;
-    images->close = sheaf__pictures_free;
-    images->memory = sheaf__pictures_memory(in->pictures);
-    in->pictures = NULL;
-    if (in->data->seq == 0)
-        in->data->seq = in->longest;
-    return NULL;
+    if (in->data->images->self != in->pictures)
+        sheaf__pictures_free(in->pictures);
+    sheaf__pool_free(in->pool);
+    sheaf__complaints_release(&in->complaints);
+    sheaf__records_release(&in->records);
+    sheaf__sentencepiece_close(in->model);
+    free(in);
 }
 
 sheaf_status *sheaf__data_read_records(sheaf_data *data, const char *path,
                                        const sheaf_data_options *options)
 {
-    reader in = { .data = data,
-                  .options = options,
-                  .complaints = { .skip = options->on_bad == SHEAF_BAD_SKIP,
-                                  .events = options->events } };
+    reader *in = calloc(1, sizeof *in);
+    if (in == NULL)
+        return sheaf__data_no_memory(0);
+    in->data = data;
+    in->options = options;
+    in->complaints.skip = options->on_bad == SHEAF_BAD_SKIP;
+    in->complaints.events = options->events;
     const sheaf__records_options how = {
         .query = options->query != NULL && options->query[0] != '\0' ? options->query : NULL,
         .fields = options->fields,
         .events = options->events
     };
-    sheaf_status *st = sheaf__records_read(&in.records, path, &how, &in.complaints);
-    TRY(st, sheaf_in(choose_words(&in), "%s", path));
-    if (st != NULL && in.complaints.count > 0 && !in.complaints.skip) {
+    sheaf_status *st = sheaf__records_read(&in->records, path, &how, &in->complaints);
+    TRY(st, sheaf_in(choose_words(in), "%s", path));
+    if (st != NULL && in->complaints.count > 0 && !in->complaints.skip) {
         /* the file is no data set at all: that comes before a tokenizer for it */
         sheaf_status_free(st);
-        st = sheaf__complaints_verdict(&in.complaints, path, in.records.looked_at);
+        st = sheaf__complaints_verdict(&in->complaints, path, in->records.looked_at);
     }
-    TRY(st, make_rows(&in));
-    TRY(st, check_images(&in));
-    TRY(st, take_records(&in, path));
-    TRY(st, leave_out(&in, path));
-    TRY(st, keep_images(&in));
-    release_rows(&in);
-    sheaf__complaints_release(&in.complaints);
-    sheaf__records_release(&in.records);
-    sheaf__sentencepiece_close(in.model);
+    TRY(st, make_rows(in));
+    TRY(st, check_images(in));
+    TRY(st, take_records(in, path));
+    TRY(st, sheaf__pictures_keep(in->pictures, data, options->micro_batch));
+    if (st == NULL && data->seq == 0)
+        data->seq = in->longest;
+    release(in);
     return st;
 }

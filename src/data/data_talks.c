@@ -6,7 +6,6 @@
  * before it does (data_pictures.h). A record that is bad is named: upstream takes another one at
  * random. */
 #include <inttypes.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -25,16 +24,6 @@
 #include "ops/pool.h"
 
 enum { ROUND = 256 };
-
-/* The pictures of all rows, behind sheaf__data_images. */
-typedef struct pictures {
-    pthread_mutex_t large; /* of all who decode */
-    sheaf__viewing viewing;
-    int64_t rows, count;
-    int64_t *first;        /* [rows + 1] */
-    sheaf__viewed *viewed; /* [count] */
-    int64_t row_capacity, capacity, memory;
-} pictures;
 
 typedef struct job {
     char *text;
@@ -59,7 +48,7 @@ typedef struct reader {
     sheaf__ignored ignored, lost, written;
     int64_t records;
     int64_t across; /* the least --seq that cuts no picture, where one was too small; 0: none */
-    pictures *pictures;
+    sheaf__pictures *pictures;
 } reader;
 
 /* ---- what they are read with ---- */
@@ -116,68 +105,6 @@ static sheaf_status *open_sources(reader *in, const char *path)
     return sheaf__speech_marks(s, o->config);
 }
 
-/* ---- pictures in memory, and again ---- */
-
-static void close_pictures(void *self)
-{
-    pictures *p = self;
-    if (p == NULL)
-        return;
-    for (int64_t i = 0; i < p->count; i++)
-        sheaf__viewed_release(&p->viewed[i]);
-    free(p->viewed);
-    free(p->first);
-    pthread_mutex_destroy(&p->large);
-    free(p);
-}
-
-static size_t bytes_of_row(const void *self, int64_t row)
-{
-    const pictures *p = self;
-    size_t n = 0;
-    for (int64_t i = p->first[row]; i < p->first[row + 1]; i++)
-        n += (size_t)sheaf__sliced_pixels(&p->viewed[i].pieces) * 3;
-    return n;
-}
-
-static sheaf_status *read_row(const void *self, int64_t row, uint8_t *bytes)
-{
-    const pictures *p = self;
-    sheaf_status *st = NULL;
-    for (int64_t i = p->first[row]; i < p->first[row + 1] && st == NULL; i++) {
-        st = sheaf__view_bytes(bytes, &p->viewed[i], &p->viewing);
-        bytes += sheaf__sliced_pixels(&p->viewed[i].pieces) * 3;
-    }
-    return st;
-}
-
-static void show_row(const void *self, int64_t row, const sheaf__picture *picture,
-                     const uint8_t *bytes)
-{
-    const pictures *p = self;
-    for (int64_t i = p->first[row]; i < p->first[row + 1]; i++) {
-        sheaf__view_show(picture, bytes, &p->viewed[i], &p->viewing);
-        picture += sheaf__sliced_count(&p->viewed[i].pieces);
-        bytes += sheaf__sliced_pixels(&p->viewed[i].pieces) * 3;
-    }
-}
-
-static sheaf_status *keep_pictures(reader *in, sheaf__talk_row *row)
-{
-    pictures *p = in->pictures;
-    if (!SHEAF_GROW(&p->first, &p->row_capacity, p->rows + 2) ||
-        !SHEAF_GROW(&p->viewed, &p->capacity, p->count + row->pictures))
-        return sheaf__data_no_memory(0);
-    p->first[0] = 0;
-    for (int64_t i = 0; i < row->pictures; i++) {
-        p->memory += (int64_t)(sizeof *p->viewed + strlen(row->picture[i].path) + 1);
-        p->viewed[p->count++] = row->picture[i];
-    }
-    row->pictures = 0;
-    p->first[++p->rows] = p->count;
-    return NULL;
-}
-
 /* ---- rows ---- */
 
 static sheaf_status *reserve(sheaf_data *d, int64_t tokens)
@@ -206,7 +133,7 @@ static sheaf_status *keep_row(reader *in, sheaf__talk_row *row)
     sheaf_data *d = in->data;
     const size_t n = (size_t)row->count;
     sheaf_status *st = reserve(d, row->count);
-    TRY(st, keep_pictures(in, row));
+    TRY(st, sheaf__pictures_put(in->pictures, row->picture, row->pictures));
     if (st != NULL)
         return st;
     memcpy(d->token + d->tokens, row->id, n * sizeof *d->token);
@@ -381,98 +308,35 @@ static sheaf_status *read_all(reader *in, const char *path)
 
 /* ---- the whole ---- */
 
-/* Sizes of all pieces, and a hash of each row's pictures. */
-static sheaf_status *describe(reader *in)
-{
-    sheaf__data_images *images = in->data->images;
-    const pictures *p = in->pictures;
-    int64_t pieces = 0;
-    sheaf_status *st = sheaf__data_images_rows_new(in->data);
-    if (st != NULL)
-        return st;
-    for (int64_t i = 0; i < p->count; i++)
-        pieces += sheaf__sliced_count(&p->viewed[i].pieces);
-    images->size = calloc((size_t)pieces + 1, sizeof *images->size);
-    sheaf_hasher *hasher = sheaf__hasher_new();
-    if (images->size == NULL || hasher == NULL) {
-        sheaf__hasher_free(hasher);
-        return sheaf__data_no_memory(0);
-    }
-    sheaf__image_size *next = images->size;
-    for (int64_t r = 0; r < p->rows; r++) {
-        for (int64_t i = p->first[r]; i < p->first[r + 1]; i++) {
-            const sheaf__sliced *s = &p->viewed[i].pieces;
-            const sheaf_hash h = p->viewed[i].hash;
-            sheaf__hasher_add(hasher, (const uint64_t[2]){ h.low, h.high }, 16);
-            sheaf__hasher_add(hasher, s, sizeof *s);
-            for (int64_t k = 0; k < sheaf__sliced_count(s); k++)
-                *next++ = (sheaf__image_size){ (int32_t)sheaf__sliced_height(s, k),
-                                               (int32_t)sheaf__sliced_width(s, k) };
-        }
-        images->hash[r] =
-            p->first[r] < p->first[r + 1] ? sheaf__hasher_end(hasher) : (sheaf_hash){ 0 };
-    }
-    sheaf__hasher_free(hasher);
-    return NULL;
-}
-
-static sheaf_status *finish(reader *in)
-{
-    sheaf__data_images *images = in->data->images;
-    const int64_t ahead = in->options->micro_batch > 0 ? in->options->micro_batch : 1;
-    sheaf__pictures *held = NULL;
-    sheaf_status *st = describe(in);
-    if (st == NULL) /* this batch, the next one, and one more for a rank that lags */
-        st = sheaf__pictures_of(
-            &held, in->pictures->rows,
-            &(sheaf__pictures_source){ .size = bytes_of_row,
-                                       .prepare = read_row,
-                                       .show = show_row,
-                                       .close = close_pictures,
-                                       .self = in->pictures },
-            &(sheaf__pictures_options){ .slots = 3 * ahead, .threads = in->options->threads });
-    if (st != NULL)
-        return st;
-    images->self = held;
-    images->load = sheaf__pictures_load;
-    images->announce = sheaf__pictures_announce;
-    images->close = sheaf__pictures_free;
-    images->memory = in->pictures->memory + sheaf__pictures_memory(held);
-    in->pictures = NULL;
-    if (in->data->seq == 0)
-        in->data->seq = in->counts.longest;
-    return NULL;
-}
-
 sheaf_status *sheaf__data_read_talks(sheaf_data *data, const char *path,
                                      const sheaf_data_options *options)
 {
     reader *in = calloc(1, sizeof *in);
     char *folder = NULL;
-    if (in == NULL || (in->pictures = calloc(1, sizeof *in->pictures)) == NULL) {
-        free(in);
+    if (in == NULL)
         return sheaf__data_no_memory(0);
-    }
     in->data = data;
     in->options = options;
     in->complaints.skip = options->on_bad == SHEAF_BAD_SKIP;
     in->complaints.events = options->events;
     in->counts.limit = sheaf__data_limit(options);
-    pthread_mutex_init(&in->pictures->large, NULL);
-    sheaf__viewing_of(&in->talks.viewing, options->config);
-    in->talks.viewing.large = &in->pictures->large;
-    in->pictures->viewing = in->talks.viewing;
     in->talks.loss_on = options->loss_on;
     in->talks.config = options->config;
-    sheaf_status *st = sheaf__fields_read(&in->talks.fields, options->fields);
+    sheaf_status *st = sheaf__pictures_new(&in->pictures, options->config, options->threads);
+    TRY(st, sheaf__fields_read(&in->talks.fields, options->fields));
+    if (st == NULL)
+        in->talks.viewing = *sheaf__pictures_viewing(in->pictures);
     TRY(st, open_sources(in, path));
     if (st == NULL) /* the one file of a folder */
         st = sheaf__path_parent(&folder, path = in->sources.path[0]);
     in->talks.folder = folder;
     TRY(st, sheaf__pool_new(&in->pool, sheaf__cores(options->threads)));
     TRY(st, read_all(in, path));
-    TRY(st, finish(in));
-    close_pictures(in->pictures);
+    TRY(st, sheaf__pictures_keep(in->pictures, data, options->micro_batch));
+    if (st == NULL && data->seq == 0)
+        data->seq = in->counts.longest;
+    if (data->images->self != in->pictures)
+        sheaf__pictures_free(in->pictures);
     sheaf__pool_free(in->pool);
     sheaf__json_items_close(&in->items);
     sheaf__complaints_release(&in->complaints);

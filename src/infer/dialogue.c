@@ -61,13 +61,13 @@ sheaf_status *sheaf__dialogue_pieces(sheaf__dialogue *d, int64_t fresh,
     sheaf_status *st = sheaf__prompts_pieces(&like, &n, all->viewed, all->count);
     if (st != NULL)
         return st;
-    sheaf__picture *room = sheaf__picture_room_like(like, n, &viewing->tower, 1);
+    sheaf__picture *room = sheaf__picture_room_like(like, n, viewing->tower, 1);
     free(like);
     if (room == NULL)
         return sheaf_fail(SHEAF_E_MEMORY, "pictures");
     for (int64_t i = 0; i < d->pieces; i++)
         memcpy(room[i].of[0].pixels, d->picture[i].of[0].pixels,
-               (size_t)sheaf__view_numbers(&room[i].of[0], &viewing->tower) * sizeof(float));
+               (size_t)sheaf__view_numbers(&room[i].of[0], viewing->tower) * sizeof(float));
     sheaf__picture *next = room + d->pieces;
     for (int64_t i = all->count - fresh; i < all->count && st == NULL; i++) {
         st = sheaf__view_pixels(next, &all->viewed[i], viewing);

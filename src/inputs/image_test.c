@@ -477,7 +477,7 @@ static void *look_aside(void *arg)
 static void test_decode__large_pictures_take_turns(void **state)
 {
     pthread_mutex_t large = PTHREAD_MUTEX_INITIALIZER;
-    looking l = { .viewing = { .tower = { .channels = 3 }, .large = &large } };
+    looking l = { .viewing = { .tower = { { .channels = 3 } }, .towers = 1, .large = &large } };
     sheaf_image image;
     pthread_t thread;
     bytes b = file_bytes(recorded("420.jpg"));

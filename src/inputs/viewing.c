@@ -12,15 +12,22 @@ static const sheaf_image_scale halves = { { 0.5f, 0.5f, 0.5f }, { 0.5f, 0.5f, 0.
 
 void sheaf__viewing_of(sheaf__viewing *out, const sheaf_config *config)
 {
-    sheaf__tower tower[SHEAF__MOST_TOWERS];
-    sheaf__towers_of(tower, config);
-    out->large = NULL;
-    out->tower = tower[0];
-    sheaf__family_for(config)->pictures(&out->form, config);
+    *out = (sheaf__viewing){ 0 };
+    out->towers = sheaf__towers_of(out->tower, config);
+    if (sheaf__family_for(config)->pictures != NULL)
+        sheaf__family_for(config)->pictures(&out->form, config);
 }
 
-static sheaf_status *decode(sheaf_image *out, sheaf_hash *hash, const char *path,
-                            const sheaf__viewing *viewing)
+static sheaf_status *changed(void)
+{
+    sheaf_status *st = sheaf_fail(SHEAF_E_DATA, "changed while the run went on");
+    sheaf_expected(st, "the bytes it had when it was checked");
+    return sheaf_try_this(sheaf_found(st, "others"), "put the file back; then go on with --resume");
+}
+
+/*   known  the hash that the file must have; NULL: any */
+static sheaf_status *decode(sheaf_image *out, sheaf_hash *hash, const sheaf_hash *known,
+                            const char *path, const sheaf__viewing *viewing)
 {
     char *bytes = NULL;
     size_t size = 0;
@@ -28,7 +35,9 @@ static sheaf_status *decode(sheaf_image *out, sheaf_hash *hash, const char *path
     if (st != NULL) /* names the path */
         return st;
     *hash = sheaf__hash(bytes, size);
-    st = sheaf_image_decode_in_turn(out, bytes, size, viewing->large);
+    st = known != NULL && !sheaf__hash_equal(*hash, *known)
+             ? changed()
+             : sheaf_image_decode_in_turn(out, bytes, size, viewing->large);
     free(bytes);
     return sheaf_in(st, "%s", path);
 }
@@ -36,7 +45,7 @@ static sheaf_status *decode(sheaf_image *out, sheaf_hash *hash, const char *path
 sheaf_status *sheaf__view_divide(sheaf__sliced *out, int64_t width, int64_t height,
                                  const sheaf__viewing *viewing)
 {
-    const sheaf__tower *tower = &viewing->tower;
+    const sheaf__tower *tower = &viewing->tower[0];
     if (viewing->form.resolution == 0) {
         *out = (sheaf__sliced){ .width = tower->width, .height = tower->height };
         return NULL;
@@ -52,10 +61,10 @@ sheaf_status *sheaf__view_file(sheaf__viewed *out, const char *path, const sheaf
     sheaf_image image = { 0 };
     *out = (sheaf__viewed){ .path = strdup(path) };
     sheaf_status *st = out->path == NULL ? sheaf__no_memory(path) : NULL;
-    if (st == NULL && viewing->tower.channels != 3)
+    if (st == NULL && viewing->tower[0].channels != 3)
         st = sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "pictures"),
                             "a model that reads 3 channels: red, green, blue");
-    TRY(st, decode(&image, &out->hash, path, viewing));
+    TRY(st, decode(&image, &out->hash, NULL, path, viewing));
     TRY(st,
         sheaf_in(sheaf__view_divide(&out->pieces, image.width, image.height, viewing), "%s", path));
     sheaf_image_release(&image);
@@ -70,11 +79,12 @@ void sheaf__viewed_release(sheaf__viewed *v)
     *v = (sheaf__viewed){ 0 };
 }
 
-static sheaf_status *changed(const char *path)
+size_t sheaf__view_size(const sheaf__viewed *viewed, const sheaf__viewing *viewing)
 {
-    sheaf_status *st = sheaf_fail(SHEAF_E_DATA, "%s: changed while the run went on", path);
-    sheaf_expected(st, "the bytes it had when it was checked");
-    return sheaf_try_this(sheaf_found(st, "others"), "put the file back; then go on with --resume");
+    int64_t n = sheaf__sliced_pixels(&viewed->pieces);
+    for (int t = 1; t < viewing->towers; t++)
+        n += viewing->tower[t].height * viewing->tower[t].width;
+    return (size_t)n * 3;
 }
 
 sheaf_status *sheaf__view_bytes(uint8_t *out, const sheaf__viewed *viewed,
@@ -83,10 +93,14 @@ sheaf_status *sheaf__view_bytes(uint8_t *out, const sheaf__viewed *viewed,
     const unsigned mode = sheaf__compute_mode_enter(); /* whoever calls, the numbers are a rank's */
     sheaf_image image = { 0 };
     sheaf_hash hash;
-    sheaf_status *st = decode(&image, &hash, viewed->path, viewing);
-    if (st == NULL && !sheaf__hash_equal(hash, viewed->hash))
-        st = changed(viewed->path);
+    sheaf_status *st = decode(&image, &hash, &viewed->hash, viewed->path, viewing);
     TRY(st, sheaf_in(sheaf__slice_image(out, &image, &viewed->pieces), "%s", viewed->path));
+    out += sheaf__sliced_pixels(&viewed->pieces) * 3;
+    for (int t = 1; t < viewing->towers; t++) {
+        const sheaf__tower *tower = &viewing->tower[t];
+        TRY(st, sheaf_image_resize(out, &image, tower->width, tower->height));
+        out += 3 * tower->width * tower->height;
+    }
     sheaf_image_release(&image);
     sheaf__compute_mode_leave(mode);
     return st;
@@ -103,13 +117,18 @@ void sheaf__view_show(const sheaf__picture *picture, const uint8_t *bytes,
         sheaf_image_normalise(picture[i].of[0].pixels, bytes, n, scale);
         bytes += 3 * n;
     }
+    for (int t = 1; t < viewing->towers; t++) {
+        const int64_t n = viewing->tower[t].height * viewing->tower[t].width;
+        sheaf_image_normalise(picture->of[t].pixels, bytes, n, scale);
+        bytes += 3 * n;
+    }
     sheaf__compute_mode_leave(mode);
 }
 
 sheaf_status *sheaf__view_pixels(const sheaf__picture *picture, const sheaf__viewed *viewed,
                                  const sheaf__viewing *viewing)
 {
-    uint8_t *bytes = malloc((size_t)sheaf__sliced_pixels(&viewed->pieces) * 3);
+    uint8_t *bytes = malloc(sheaf__view_size(viewed, viewing));
     sheaf_status *st =
         bytes == NULL ? sheaf__no_memory(viewed->path) : sheaf__view_bytes(bytes, viewed, viewing);
     if (st == NULL)

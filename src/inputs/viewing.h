@@ -1,5 +1,4 @@
-/* viewing.h - how a model of the families with pictures in conversations (schema/family.h) sees a
- * picture's file: into which pieces it falls, and their numbers. */
+/* viewing.h - how a model sees a picture's file: into which pieces it falls, and their numbers. */
 #ifndef SHEAF_INPUTS_VIEWING_H
 #define SHEAF_INPUTS_VIEWING_H
 
@@ -9,8 +8,9 @@
 #include "schema/family.h"
 
 typedef struct sheaf__viewing {
-    sheaf__picture_form form;
-    sheaf__tower tower;
+    sheaf__picture_form form;               /* all zero where the family has none */
+    sheaf__tower tower[SHEAF__MOST_TOWERS]; /* of several each sees all of the picture */
+    int towers;
     /* of those who look at once (see sheaf_image_decode_in_turn()); NULL: one does */
     pthread_mutex_t *large;
 } sheaf__viewing;
@@ -31,6 +31,8 @@ sheaf_status *sheaf__view_divide(sheaf__sliced *out, int64_t width, int64_t heig
  * the path. */
 sheaf_status *sheaf__view_file(sheaf__viewed *out, const char *path, const sheaf__viewing *viewing);
 void sheaf__viewed_release(sheaf__viewed *viewed);
+/* sheaf__view_size - bytes of all pieces, for all towers. */
+size_t sheaf__view_size(const sheaf__viewed *viewed, const sheaf__viewing *viewing);
 /* sheaf__view_bytes - reads the file again: the bytes of all pieces, one behind the other, each
  * [height, width, 3]. sheaf__view_show - their pixels, over as many of `picture` as there are
  * pieces. sheaf__view_pixels - both. Errors: as above; SHEAF_E_DATA for a file that changed. */

@@ -73,7 +73,7 @@ static sheaf_status *divide(sheaf_batch_images *each, const sheaf_config *config
     sheaf_status *st = sheaf_in(sheaf__view_divide(&s, a->width, a->height, &viewing), "--images");
     if (st != NULL)
         return st;
-    const int64_t pieces = sheaf__sliced_count(&s), patch = viewing.tower.patch;
+    const int64_t pieces = sheaf__sliced_count(&s), patch = viewing.tower[0].patch;
     int64_t sum = 0, most = 0;
     for (int64_t i = 0; i < pieces; i++) {
         const int64_t patches =
@@ -82,7 +82,7 @@ static sheaf_status *divide(sheaf_batch_images *each, const sheaf_config *config
         most = patches > most ? patches : most;
     }
     each->images = a->count * pieces;
-    each->patches[0] = a->count * (viewing.tower.padded ? most * pieces : sum);
+    each->patches[0] = a->count * (viewing.tower[0].padded ? most * pieces : sum);
     sheaf_note(
         events,
         "a picture of %" PRId64 "x%" PRId64 " is seen whole%s: %" PRId64 " image%s for the tower",
