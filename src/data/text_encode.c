@@ -114,10 +114,19 @@ static sheaf_status *render(sheaf__rendered *out, const sheaf__text_encoder *e,
     if (message == NULL)
         return sheaf__no_memory("data set");
     for (int64_t i = 0; i < record->messages; i++)
-        message[i] = (sheaf__message){ record->message[i].role, record->message[i].content,
-                                       record->message[i].size };
-    sheaf_status *st = sheaf__chat_render(out, e->chat, message, record->messages,
-                                          &(sheaf__chat_options){ .bos = e->bos, .eos = e->eos });
+        message[i] = (sheaf__message){ .role = record->message[i].role,
+                                       .content = record->message[i].content,
+                                       .size = record->message[i].size,
+                                       .json = record->message[i].json,
+                                       .unlearnt = !record->message[i].trained ||
+                                                   (e->loss_on == SHEAF_LOSS_LAST &&
+                                                    i + 1 < record->messages) };
+    sheaf_status *st =
+        sheaf__chat_render(out, e->chat, message, record->messages,
+                           &(sheaf__chat_options){ .answers = e->loss_on != SHEAF_LOSS_ALL,
+                                                   .tools = record->tools,
+                                                   .bos = e->bos,
+                                                   .eos = e->eos });
     free(message);
     return st;
 }
@@ -149,13 +158,9 @@ static sheaf_status *encode_rendered(ids *out, const char **spelled, const sheaf
     return st;
 }
 
-static void learn_answers(sheaf__text_row *row, const ids *x, const sheaf__text_encoder *e,
-                          const sheaf__text_record *record, const sheaf__rendered *text)
+static void learn_answers(sheaf__text_row *row, const ids *x, const sheaf__rendered *text)
 {
-    int64_t last = -1, from = 0;
-    for (int64_t i = 0; i < text->spans; i++)
-        if (text->span[i].kind == SHEAF__ANSWER)
-            last = i;
+    int64_t from = 0;
     for (int64_t i = 0; i < text->spans; i++) {
         const sheaf__span *span = &text->span[i];
         int64_t first, end;
@@ -163,8 +168,7 @@ static void learn_answers(sheaf__text_row *row, const ids *x, const sheaf__text_
             continue;
         across(&first, &end, x, span->begin, span->end, from);
         from = first;
-        if (record->message[span->message].trained && (e->loss_on != SHEAF_LOSS_LAST || i == last))
-            memset(row->trained + first, 1, (size_t)(end - first));
+        memset(row->trained + first, 1, (size_t)(end - first));
     }
 }
 
@@ -181,7 +185,7 @@ static sheaf_status *encode_conversation(sheaf__text_row *out, const sheaf__text
     if (st == NULL && e->loss_on == SHEAF_LOSS_ALL)
         memset(out->trained, 1, (size_t)out->count);
     else if (st == NULL)
-        learn_answers(out, &x, e, record, &text);
+        learn_answers(out, &x, &text);
     out->left_out = st == NULL ? text.left_out : 0;
     sheaf__rendered_release(&text);
     release(&x);

@@ -12,7 +12,7 @@
 #include "inputs/tokenizer/beside.h"
 
 enum {
-    ROWS = 3, /* a new number where the same texts give other rows than before */
+    ROWS = 4, /* a new number where the same texts give other rows than before */
     BUFFER = 1 << 20
 };
 

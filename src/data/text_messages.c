@@ -117,15 +117,17 @@ sheaf_status *sheaf__text_room(sheaf__text_record *r, size_t more)
 void sheaf__text_put(sheaf__text_record *r, const char *role, sheaf__text_piece content,
                      bool trained)
 {
-    r->message[r->messages++] = (sheaf__text_message){ role, content.at, content.size, trained };
+    r->message[r->messages++] =
+        (sheaf__text_message){ role, content.at, content.size, trained, NULL };
 }
 
 const char *sheaf__text_role(const char *given)
 {
     static const char *const names[][2] = {
-        { "user", "user" },       { "human", "user" },        { "assistant", "assistant" },
-        { "gpt", "assistant" },   { "chatgpt", "assistant" }, { "bot", "assistant" },
-        { "model", "assistant" }, { "system", "system" },
+        { "user", "user" },        { "human", "user" },        { "assistant", "assistant" },
+        { "gpt", "assistant" },    { "chatgpt", "assistant" }, { "bot", "assistant" },
+        { "model", "assistant" },  { "system", "system" },     { "tool", "tool" },
+        { "observation", "tool" },
     };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strcmp(given, names[i][0]) == 0)
@@ -133,32 +135,34 @@ const char *sheaf__text_role(const char *given)
     return NULL;
 }
 
-static bool is_tool(const char *role)
+static bool has_some(const json_t *value)
 {
-    static const char *const names[] = { "tool",        "function",    "function_call",
-                                         "observation", "tool_call",   "function_response",
-                                         "ipython",     "tool_result", "tool_response" };
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (strcmp(role, names[i]) == 0)
-            return true;
-    return false;
+    return json_is_array(value) ? json_array_size(value) > 0
+                                : value != NULL && !json_is_null(value);
 }
 
-/* Is it the turn of `role`? Counted from the first message that is no system's. */
+static bool calls_tools(const json_t *entry)
+{
+    return has_some(json_object_get(entry, "tool_calls"));
+}
+
+/* Is it the turn of `role`? By the message before it: results of tools follow calls of them. */
 static sheaf_status *check_turn(const sheaf__text_record *r, const char *role, const char *given,
                                 const sheaf__text_words *w, const char *name, bool first)
 {
-    const bool system = r->messages > 0 && strcmp(r->message[0].role, "system") == 0;
-    const char *due = (r->messages - system) % 2 == 0 ? "user" : "assistant",
-               *word = due[0] == 'u' ? w->user : w->assistant;
+    const sheaf__text_message *last = r->messages > 0 ? &r->message[r->messages - 1] : NULL;
+    const bool asks = last != NULL && (last->role[0] == 'u' || last->role[0] == 't'),
+               result = last != NULL && (last->role[0] == 't' || calls_tools(last->json));
+    const char *due = asks ? "assistant" : "user", *word = asks ? w->assistant : w->user;
     char expected[160];
-    if (role != NULL && (strcmp(role, due) == 0 || (r->messages == 0 && role[0] == 's')))
+    if (role != NULL && (strcmp(role, due) == 0 || (last == NULL && role[0] == 's') ||
+                         (role[0] == 't' && result && !r->pictures)))
         return NULL;
-    if (is_tool(given))
-        snprintf(expected, sizeof expected, "system, %s and %s: calls of tools are not read",
-                 w->user, w->assistant);
-    else if (role == NULL)
+    if (role == NULL)
         snprintf(expected, sizeof expected, "system, %s or %s", w->user, w->assistant);
+    else if (role[0] == 't')
+        snprintf(expected, sizeof expected, "%s: results of tools follow \"tool_calls\"%s", word,
+                 r->pictures ? ", which this model does not read" : "");
     else if (role[0] == 's' && first)
         snprintf(expected, sizeof expected, "no system: the field 'system' beside the list is one");
     else if (role[0] == 's')
@@ -182,10 +186,25 @@ static sheaf_status *take_weight(bool *trained, const json_t *entry, const char 
     return NULL;
 }
 
-static bool has_some(const json_t *value)
+/* What templates know of a message beside role and content; they refuse what they do not write. */
+static const char *const beside[] = { "tool_calls",        "function_call", "tool_call_id", "name",
+                                      "reasoning_content", "reasoning",     "thinking" };
+
+/* ShareGPT has no names. */
+static bool is_beside(const char *key, const char *list)
 {
-    return json_is_array(value) ? json_array_size(value) > 0
-                                : value != NULL && !json_is_null(value);
+    for (size_t i = 0; i < sizeof beside / sizeof *beside; i++)
+        if (strcmp(key, beside[i]) == 0)
+            return strcmp(key, "name") != 0 || strcmp(list, "messages") == 0;
+    return false;
+}
+
+static bool has_beside(const json_t *entry)
+{
+    for (size_t i = 0; i < sizeof beside / sizeof *beside; i++)
+        if (has_some(json_object_get(entry, beside[i])))
+            return true;
+    return false;
 }
 
 void sheaf__text_other_keys(sheaf__text_record *r, json_t *entry, const sheaf__text_words *w,
@@ -198,31 +217,9 @@ void sheaf__text_other_keys(sheaf__text_record *r, json_t *entry, const sheaf__t
     json_object_foreach(entry, key, value)
     {
         if (strcmp(key, w->role) != 0 && strcmp(key, w->content) != 0 &&
-            strcmp(key, "weight") != 0 && has_some(value))
+            strcmp(key, "weight") != 0 && (r->pictures || !is_beside(key, list)) && has_some(value))
             snprintf(r->ignored, sizeof r->ignored, "%s[].%s", list, key);
     }
-}
-
-/* What a template would write of a message beside its content; without it another text is learned.
- */
-static sheaf_status *check_beside(const json_t *entry, const char *list, size_t index)
-{
-    static const char calls[] = "none: calls of tools are not read",
-                      thoughts[] = "none: thoughts stand in the content, between <think> and "
-                                   "</think>";
-    static const char *const fields[][2] = {
-        { "tool_calls", calls },   { "function_call", calls }, { "reasoning_content", thoughts },
-        { "reasoning", thoughts }, { "thinking", thoughts },
-    };
-    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
-        char name[SHEAF__TEXT_NAME];
-        const json_t *value = json_object_get(entry, fields[i][0]);
-        if (!has_some(value) || (json_is_string(value) && json_string_length(value) == 0))
-            continue;
-        snprintf(name, sizeof name, "%s[%zu].%s", list, index, fields[i][0]);
-        return sheaf__bad_field(name, fields[i][1], "some");
-    }
-    return NULL;
 }
 
 static sheaf_status *take_message(sheaf__text_record *r, json_t *entry, const sheaf__text_words *w,
@@ -239,10 +236,14 @@ static sheaf_status *take_message(sheaf__text_record *r, json_t *entry, const sh
                                                       : sheaf__text_kind(entry));
     const char *given = json_string_value(value), *role = sheaf__text_role(given);
     sheaf_status *st = check_turn(r, role, given, w, name, index == 0);
-    TRY(st, check_beside(entry, list, index));
+    if (st == NULL && r->pictures && calls_tools(entry))
+        st = sheaf__bad_field(name, "no calls of tools, which this model does not read", "some");
     snprintf(name, sizeof name, "%s[%zu].%s", list, index, w->content);
-    TRY(st, take_content(&content, r, json_object_get(entry, w->content), name));
-    if (st == NULL && role[0] == 'a' && sheaf__text_blank(content.at, content.size))
+    const json_t *said = json_object_get(entry, w->content);
+    const bool calls = role != NULL && role[0] == 'a' && calls_tools(entry);
+    if (!calls || (said != NULL && !json_is_null(said)))
+        TRY(st, take_content(&content, r, said, name));
+    if (st == NULL && role[0] == 'a' && !calls && sheaf__text_blank(content.at, content.size))
         st = sheaf__bad_field(name, "an answer",
                               content.size == 0 ? "an empty string" : "nothing but blanks");
     if (st == NULL && role[0] == 'a') {
@@ -251,6 +252,8 @@ static sheaf_status *take_message(sheaf__text_record *r, json_t *entry, const sh
     }
     if (st == NULL) {
         sheaf__text_put(r, role, content, role[0] == 'a' && trained);
+        if (!r->pictures && has_beside(entry))
+            r->message[r->messages - 1].json = entry;
         sheaf__text_other_keys(r, entry, w, list);
     }
     return st;
@@ -288,18 +291,37 @@ bool sheaf__text_has_tools(const json_t *record, const char *name)
     return has_some(value) && !(json_is_string(value) && json_string_length(value) == 0);
 }
 
+/* Descriptions of tools: a list, or one as a string, as LLaMA-Factory has them. */
+static sheaf_status *take_tools(sheaf__text_record *r)
+{
+    json_t *tools = json_object_get(r->json, "tools"), *list = NULL;
+    if (!sheaf__text_has_tools(r->json, "tools"))
+        return NULL;
+    if (json_is_string(tools) &&
+        (list = json_loads(json_string_value(tools), JSON_REJECT_DUPLICATES, NULL)) != NULL) {
+        json_object_set_new(r->json, "tools", list);
+        tools = list;
+    }
+    if (r->pictures || !json_is_array(tools))
+        return sheaf__bad_field("tools",
+                                r->pictures ? "none, which this model does not read"
+                                            : "a list of descriptions of tools",
+                                "%s", r->pictures ? "some" : sheaf__text_kind(tools));
+    r->tools = tools;
+    return NULL;
+}
+
 /* What a form may say beside its list: the system's text, and tools. */
 sheaf_status *sheaf__text_beside(sheaf__text_record *r, const json_t *record)
 {
-    static const char *const tools[] = { "tools", "functions" };
     const json_t *system = json_object_get(record, "system");
     sheaf__text_piece content;
-    for (size_t i = 0; i < 2; i++)
-        if (sheaf__text_has_tools(record, tools[i]))
-            return sheaf__bad_field(tools[i], "none: calls of tools are not read", "some");
-    if (system == NULL || json_is_null(system))
-        return NULL;
-    sheaf_status *st = sheaf__text_string(&content, system, "system");
+    if (sheaf__text_has_tools(record, "functions"))
+        return sheaf__bad_field("functions", "none: tools stand in \"tools\"", "some");
+    sheaf_status *st = take_tools(r);
+    if (st != NULL || system == NULL || json_is_null(system))
+        return st;
+    st = sheaf__text_string(&content, system, "system");
     if (st == NULL && content.size > 0)
         st = sheaf__text_room(r, 1);
     if (st == NULL && content.size > 0)

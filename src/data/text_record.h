@@ -7,8 +7,9 @@
  *   prompt         {"prompt": P, "completion": C}: strings, or lists of messages
  *   text           {"text": T}
  * A "system" message comes first or not at all; then user and assistant take turns, the user first
- * and the assistant last. A content may be a list of parts of type text. An assistant's "weight": 0
- * (OpenAI's) is read and not trained.
+ * and the assistant last. Behind an assistant's "tool_calls" stand the "tool" messages with their
+ * results, and the assistant again; "tools" beside the list describes them. A content may be a list
+ * of parts of type text. An assistant's "weight": 0 (OpenAI's) is read and not trained.
  * A field that is null is none. Texts are borrowed from the JSON, which the record holds. */
 #ifndef SHEAF_DATA_TEXT_RECORD_H
 #define SHEAF_DATA_TEXT_RECORD_H
@@ -31,10 +32,11 @@ typedef enum sheaf__text_form {
 } sheaf__text_form;
 
 typedef struct sheaf__text_message {
-    const char *role; /* "system", "user" or "assistant" */
+    const char *role; /* "system", "user", "assistant" or "tool" */
     const char *content;
     size_t size;
-    bool trained; /* an answer to be learned */
+    bool trained;       /* an answer to be learned */
+    const json_t *json; /* the message, where it has calls of tools, thoughts or a name; or NULL */
 } sheaf__text_message;
 
 typedef struct sheaf__text_record {
@@ -42,6 +44,7 @@ typedef struct sheaf__text_record {
     /* a conversation; none: prompt and text */
     sheaf__text_message *message;
     int64_t messages;
+    const json_t *tools;       /* descriptions, a list; or NULL */
     const char *prompt, *text; /* prompt NULL: all of `text` is trained */
     size_t prompt_size, text_size;
     bool asked;       /* its last answer may be missing */

@@ -3,7 +3,7 @@
 #define SHEAF_DATA_TEXT_SOURCES_H
 
 #include "data/text_encode.h"
-#include "inputs/chat/recognise.h"
+#include "inputs/chat/stored.h"
 
 typedef struct sheaf__text_sources {
     char **path; /* [paths] of the data, owned */

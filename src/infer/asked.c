@@ -70,6 +70,9 @@ static sheaf_status *take_list(sheaf__asked *out, json_t *record, const char *sy
 {
     const sheaf__messages *m = &out->list;
     sheaf_status *st = sheaf__messages_read(&out->list, record);
+    if (st == NULL && m->tools != NULL)
+        st = sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "'tools'"),
+                            "no tools: prompts are asked without them");
     TRY(st, begin(out, m->count, system, m->message[0].role));
     if (st != NULL)
         return st;

@@ -12,7 +12,7 @@
 #include "base/text.h"
 #include "data/talk_pictures.h"
 #include "infer/generate.h"
-#include "inputs/chat/recognise.h"
+#include "inputs/chat/stored.h"
 #include "inputs/sentencepiece.h"
 #include "inputs/speech.h"
 #include "inputs/template.h"

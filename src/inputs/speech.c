@@ -247,6 +247,7 @@ static sheaf_status *render(sheaf__rendered *out, const sheaf__speech *s, const 
     const bool system =
         s->form.system != NULL && !bytes && first && strcmp(p->message[0].role, "system") != 0;
     const sheaf__chat_options how = { .generation_prompt = prompt,
+                                      .answers = !prompt,
                                       .bos = bytes ? BYTE_BOS : s->bos,
                                       .eos = bytes ? BYTE_EOS : s->eos };
     if (!system)
@@ -254,7 +255,9 @@ static sheaf_status *render(sheaf__rendered *out, const sheaf__speech *s, const 
     sheaf__message *all = malloc(((size_t)p->messages + 1) * sizeof *all);
     if (all == NULL)
         return sheaf__no_memory("conversation");
-    all[0] = (sheaf__message){ "system", s->form.system, strlen(s->form.system) };
+    all[0] = (sheaf__message){ .role = "system",
+                               .content = s->form.system,
+                               .size = strlen(s->form.system) };
     memcpy(all + 1, p->message, (size_t)p->messages * sizeof *all);
     sheaf_status *st = sheaf__chat_render(out, s->chat, all, p->messages + 1, &how);
     free(all);

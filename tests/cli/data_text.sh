@@ -99,28 +99,39 @@ runs "so it is where they are asked" 0 "line 1: '<img>...</img>' in a question i
 train "an answer may write one" . written --data "$work/written.jsonl"
 check "without a word" bash -c "! grep -q 'in a question' '$work/stderr'"
 
-# ---- what the stored program writes otherwise than the template it was taken for ----
+# ---- the program that is stored is run, whatever its text; settings keep the name of one that writes much the same ----
 cp -r "$work/model" "$work/stored"
-cp "$SHEAF_SOURCE_ROOT/tests/data/templates/chatml.jinja" "$work/stored/chat_template.jinja"
+cp "$SHEAF_SOURCE_ROOT/src/inputs/chat/templates/chatml.jinja" "$work/stored/chat_template.jinja"
 printf "%s" "{% if 'zebra' in messages[-1].content %}zoo{% endif %}" >>"$work/stored/chat_template.jinja"
 sed 's/fox 3/zebra/' "$work/talk.jsonl" >"$work/zebra.jsonl"
-echo '{"messages": [{"role": "user", "content": "zebra"}]}' >"$work/asked.jsonl"
-otherwise() { # otherwise NAME COMMAND FLAG...: refused, but by a template that is named
-    local name=$1
-    shift
-    runs "$name" 3 'line [0-9]+: message [12], byte [0-9]+ of the text +expected: +"zoo", which chat_template.jinja writes.*--template chatml' "$@"
-    runs "$name, by name" 0 . "$@" --template chatml
-}
-otherwise "no run learns it" train --model "$work/stored" --data "$work/zebra.jsonl" --out "$work/otherwise" --steps 1
-otherwise "nor is judged by it" train --model "$work/stored" --data "$work/talk.jsonl" --eval-data "$work/zebra.jsonl" --eval-every 1 --out "$work/else" --steps 1
-otherwise "no model is judged by it" eval --model "$work/stored" --data "$work/zebra.jsonl"
-otherwise "nor asked with it" generate --model "$work/stored" --prompts "$work/asked.jsonl" --max-new 1
-runs "a run of other data" 0 . train --model "$work/stored" --data "$work/talk.jsonl" --out "$work/held" --steps 1
-check "that names the template" grep -qx 'template: chatml' "$work/held/settings"
-otherwise "is not judged by it" eval --model "$work/held" --data "$work/zebra.jsonl"
-otherwise "nor asked with it, either" generate --model "$work/held" --prompts "$work/asked.jsonl" --max-new 1
+runs "a run by the stored program" 0 . train --model "$work/stored" --data "$work/talk.jsonl" --out "$work/held" --steps 1
+check "names the template" grep -qx 'template: chatml' "$work/held/settings"
+runs "it is judged by the program" 0 . eval --model "$work/held" --data "$work/zebra.jsonl" --loss-on all --json
+cp "$work/stdout" "$work/by_program"
+runs "or by a template that is named" 0 . eval --model "$work/held" --data "$work/zebra.jsonl" --loss-on all --json --template chatml
+check "which writes another text" bash -c "! cmp -s '$work/by_program' '$work/stdout'"
+printf '{%% for m in messages %%}### {{ m.role|title }}: {{ m.content }}\n{%% endfor %%}{%% if add_generation_prompt %%}### Assistant:{%% endif %%}' >"$work/stored/chat_template.jinja"
+runs "any program will do" 0 'prompt template stored; .*### Assistant:>>> ?[a-z].*<<<' train --model "$work/stored" --data "$work/talk.jsonl" --out "$work/simple" --steps 1
+check "its name is that it is stored" grep -qx 'template: stored' "$work/simple/settings"
+runs "a run of it is asked by it" 0 . generate --model "$work/simple" --prompt hello --max-new 1
+runs "and goes on" 0 . train --model "$work/stored" --data "$work/talk.jsonl" --out "$work/simple" --resume --steps 2
+# ---- tools: their descriptions, calls and results are the program's ----
+printf '%s' "{% if tools %}<tools>{{ tools|tojson }}</tools>{% endif %}{% for m in messages %}<{{ m.role }}>{% if m.tool_calls %}{% for c in m.tool_calls %}<call>{{ c.function|tojson }}</call>{% endfor %}{% endif %}{{ m.content or '' }}</{{ m.role }}>{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}" >"$work/stored/chat_template.jinja"
+sed -i 's/128/512/' "$work/stored/config.json"
+cat >"$work/calls.jsonl" <<'END'
+{"tools": [{"type": "function", "function": {"name": "add"}}], "messages": [{"role": "user", "content": "1+2?"}, {"role": "assistant", "content": null, "tool_calls": [{"type": "function", "function": {"name": "add", "arguments": {"a": 1, "b": 2}}}]}, {"role": "tool", "content": "3"}, {"role": "assistant", "content": "fox 3"}]}
+END
+runs "calls are learnt and results are read" 0 '<tools>.*<user>1.2.</user><assistant>>>><call>[{]"name": "add", "arguments": [{]"a": 1, "b": 2[}][}]</call></assistant><<<<tool>3</tool><assistant>>>>fox 3</assistant><<<' \
+    train --model "$work/stored" --data "$work/calls.jsonl" --out "$work/called" --steps 1
+runs "a template without tools refuses them" 3 "line 1: message 2: 'tool_calls' +expected: +no calls of tools +found: +some, which the chat template chatml writes nowhere" \
+    train --model "$work/stored" --data "$work/calls.jsonl" --out "$work/not_called" --steps 1 --template chatml
+cp "$SHEAF_SOURCE_ROOT/src/inputs/chat/templates/qwen3.jinja" "$work/stored/chat_template.jinja"
+printf '{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "<think>b</think>c"}, {"role": "user", "content": "d"}, {"role": "assistant", "content": "e"}]}\n' >"$work/cut.jsonl"
+runs "an answer whose thoughts are cut later is not learnt without them" 3 'line 1: message 2 +expected: +an answer that stands in the text as a model is asked for it' \
+    train --model "$work/stored" --data "$work/cut.jsonl" --out "$work/cut" --steps 1
+runs "the last one is" 0 . train --model "$work/stored" --data "$work/cut.jsonl" --out "$work/last" --steps 1 --loss-on last
 # ---- a template that takes long for every record ----
-cp "$SHEAF_SOURCE_ROOT/tests/data/templates/chatml.jinja" "$work/stored/chat_template.jinja"
+cp "$SHEAF_SOURCE_ROOT/src/inputs/chat/templates/chatml.jinja" "$work/stored/chat_template.jinja"
 printf "%s" "{% if 'zebra' in messages[0].content %}{% for i in range(9000) %}{% if [1.1, 2.2]|tojson %}{% endif %}{% endfor %}{% endif %}" >>"$work/stored/chat_template.jinja"
 for i in $(seq 9000); do echo '{"messages": [{"role": "user", "content": "zebra"}, {"role": "assistant", "content": "a"}]}'; done >"$work/long.jsonl"
 timeout -k 30 -s TERM 1 "$sheaf" train --model "$work/stored" --data "$work/long.jsonl" --out "$work/long" --steps 1 >/dev/null 2>"$work/stderr" && code=0 || code=$?
@@ -165,7 +176,7 @@ runs "nor in generate" 3 "3 of 3.*line 1: record: expected .*\"prompt\".*line 2:
 mkdir "$work/dated"
 cp "$work"/model/* "$work/dated/"
 sed 's/128/512/' "$work/config.json" >"$work/dated/config.json"
-cp "$SHEAF_SOURCE_ROOT/tests/data/templates/smollm3.jinja" "$work/dated/chat_template.jinja"
+cp "$SHEAF_SOURCE_ROOT/src/inputs/chat/templates/smollm3.jinja" "$work/dated/chat_template.jinja"
 dated() { # dated NAME CODE PATTERN COMMAND FLAG...
     local name=$1 code=$2 pattern=$3 command=$4
     shift 4

@@ -25,14 +25,14 @@ runs "the generation prompt" 0 '"text": "<.im_start.>user.na<.im_end.>.n<.im_sta
     render --tokenizer "$work/t" --template chatml --generation-prompt "$work/question.jsonl"
 
 cat >"$work/bad.jsonl" <<'END'
-{"messages": [{"role": "user", "content": "a"}, {"role": "tool", "content": "b"}]}
+{"messages": [{"role": "user", "content": "a"}, {"role": "tool", "content": "b"}, {"role": "tool", "content": "b"}]}
 {"messages": [{"role": "user", "content": "a"}, {"role": "user", "content": "b"}]}
 {"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}
 {"messages": [{"role": "user", "content": "a", "content": "b"}]}
 {"text": "a"}
 END
 runs "bad records are named, the others are printed" 3 \
-    '"text": "<s>\[INST\] a \[/INST\] b </s>".*4 of 5 records are bad.*line 1: message 2: .role.: .*tool.*line 2: message 2: .*line 4: .*line 5: .messages.' \
+    '"text": "<s>\[INST\] a \[/INST\] b </s>".*4 of 5 records are bad.*line 1: message 3: .*roles must alternate.*line 2: message 2: .*line 4: .*line 5: .messages.' \
     render --tokenizer "$work/t" --template llama2 "$work/bad.jsonl"
 echo '{"messages": [{"role": "system", "content": "S"}, {"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}' >"$work/system.jsonl"
 runs "a message that the published template drops is said" 0 'warning: 1 record with a message that chat template mistral-v3 leaves out' \
@@ -40,7 +40,7 @@ runs "a message that the published template drops is said" 0 'warning: 1 record 
 runs "an unknown name" 2 'chat template +expected: llama2, llama3, .* or plain +found: +.lama3. +try: +llama3 $' \
     render --tokenizer "$work/t" --template lama3 "$work/good.jsonl"
 # What the tokenizer stores: a program, a file of its own, a list of named ones.
-templates=$SHEAF_SOURCE_ROOT/tests/data/templates
+templates=$SHEAF_SOURCE_ROOT/src/inputs/chat/templates
 stores() { # stores DIR JSON: tokenizer_config.json with this chat_template
     mkdir -p "$work/$1"
     printf '{"bos_token": "<s>", "eos_token": "</s>", "chat_template": %s}\n' "$2" >"$work/$1/tokenizer_config.json"
@@ -57,12 +57,13 @@ cp "$templates/llama3.jinja" "$work/one/chat_template.jinja"
 runs "chat_template.jinja counts before tokenizer_config.json" 0 '"template": "llama3"' render --tokenizer "$work/one" "$work/good.jsonl"
 stores zebra "${chatml/m.content/(m.content + (\'s\' if \'zebra\' in m.content else \'\'))}"
 echo '{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "zebra"}]}' >"$work/zebra.jsonl"
-runs "a conversation that the stored program writes otherwise is named, with both texts" 3 'line 1: message 2, byte [0-9]+ of the text +expected: +"s<.im_end.>.*tokenizer_config.json writes +found: +"<.im_end.*or if .* --template chatml' \
-    render --tokenizer "$work/zebra" "$work/zebra.jsonl"
-runs "a template that is named is held to nothing" 0 'assistant.nzebra<.im_end' render --tokenizer "$work/zebra" --template chatml "$work/zebra.jsonl"
+runs "the stored program is what is run" 0 'assistant.nzebras<.im_end' render --tokenizer "$work/zebra" "$work/zebra.jsonl"
+runs "but where a template is named" 0 'assistant.nzebra<.im_end' render --tokenizer "$work/zebra" --template chatml "$work/zebra.jsonl"
 stores other '"{% for m in messages %}{{ m.content }}|{% endfor %}"'
-runs "an unknown program is refused with the names" 3 'tokenizer_config.json: chat_template +expected: +a program that writes as one of llama2, llama3, .* or plain +found: +another one.*try: +--template NAME' \
-    render --tokenizer "$work/other" "$work/good.jsonl"
+runs "any program will do" 0 '"text": "é[?]\|4\|", "template": "stored", "spans": \[[{]"message": 1, "begin": 4, "end": 6,' render --tokenizer "$work/other" "$work/good.jsonl"
+stores cannot '"{% for m in messages %}\n{% include m.content %}{% endfor %}"'
+runs "what cannot be run is named with its line" 3 'tokenizer_config.json: line 2: the statement include +try: +another template, .*llama2, llama3, .* or plain' \
+    render --tokenizer "$work/cannot" "$work/good.jsonl"
 mkdir "$work/map"
 printf '{"bos_token": "<s>", "eos_token": "</s>"}' >"$work/map/tokenizer_config.json"
 printf '{"eos_token": "<end>"}' >"$work/map/special_tokens_map.json"

@@ -421,8 +421,7 @@ static void read_records(const uint8_t *bytes, size_t size)
 static void read_template(const uint8_t *bytes, size_t size)
 {
     sheaf__jinja *program = NULL;
-    char *text = NULL;
-    size_t length = 0;
+    sheaf__jinja_text text = { 0 };
     json_t *variables = json_pack(
         "{s:[{s:s, s:s}, {s:s, s:s}, {s:s, s:s, s:[]}], s:s, s:s, s:n, s:i, s:f, s:b}", "messages",
         "role", "system", "content", "S", "role", "user", "content", " \xc3\xa9 \n", "role",
@@ -430,10 +429,14 @@ static void read_template(const uint8_t *bytes, size_t size)
         "</s>", "tools", "n", 7, "x", 2.5, "add_generation_prompt", size % 2 == 1);
     sheaf_status *st = sheaf__jinja_parse(&program, (const char *)bytes, size);
     if (st == NULL)
-        st = sheaf__jinja_render(&text, &length, program, variables, &(sheaf__date){ 2024, 2, 29 });
-    if (st == NULL && (text == NULL || text[length] != '\0'))
+        st = sheaf__jinja_render(&text, program, variables, &(sheaf__date){ 2024, 2, 29 });
+    if (st == NULL && (text.text == NULL || text.text[text.size] != '\0'))
         abort();
-    free(text);
+    for (int64_t i = 0; i < text.pieces; i++)
+        if (text.piece[i].begin > text.piece[i].end || text.piece[i].end > text.size ||
+            (i > 0 && text.piece[i].begin < text.piece[i - 1].end))
+            abort();
+    sheaf__jinja_text_release(&text);
     sheaf_status_free(st);
     sheaf__jinja_free(program);
     json_decref(variables);

@@ -12,7 +12,7 @@
 #include "data/complaints.h"
 #include "data/json_items.h"
 #include "inputs/chat/messages.h"
-#include "inputs/chat/recognise.h"
+#include "inputs/chat/stored.h"
 
 const char cmd_render_usage[] =
     "usage: sheaf render --tokenizer PATH [--template NAME] FILE [FLAG...]\n"
@@ -25,6 +25,7 @@ typedef struct rendering {
     sheaf__chat_template *template;
     sheaf__chat_options options;
     int64_t left_out; /* records of which a message is not in the text */
+    int64_t unlearnt; /* or of which an answer cannot be learnt */
 } rendering;
 
 /* Characters before `end`, of which `*chars` stand before `*at`: spans come in order. */
@@ -90,9 +91,12 @@ static sheaf_status *render(rendering *r, const char *line, size_t size)
     sheaf__rendered text = { 0 };
     sheaf_status *st = sheaf__record_parse(&record, line, size, NULL);
     TRY(st, sheaf__messages_read(&c, record));
-    TRY(st, sheaf__chat_render(&text, r->template, c.message, c.count, &r->options));
+    sheaf__chat_options options = r->options;
+    options.tools = c.tools;
+    TRY(st, sheaf__chat_render(&text, r->template, c.message, c.count, &options));
     if (st == NULL) {
         r->left_out += text.left_out > 0;
+        r->unlearnt += text.unlearnt > 0;
         st = print_record(r, &text);
     }
     sheaf__rendered_release(&text);
@@ -173,7 +177,7 @@ static sheaf_status *take_date(rendering *r, const char *date)
 
 int cmd_render(cli *cli, int argc, char **argv)
 {
-    rendering r = { .cli = cli };
+    rendering r = { .cli = cli, .options = { .answers = true, .lenient = true } };
     const char *tokenizer = NULL, *name = NULL, *date = NULL;
     const cli_option options[] = {
         { "tokenizer", CLI_PATH | CLI_REQUIRED, &tokenizer,
@@ -206,6 +210,12 @@ int cmd_render(cli *cli, int argc, char **argv)
         sheaf_warn(&cli->events,
                    "%" PRId64 " record%s with a message that chat template %s leaves out",
                    r.left_out, r.left_out == 1 ? "" : "s", sheaf__chat_template_name(r.template));
+    if (r.unlearnt > 0)
+        sheaf_warn(&cli->events,
+                   "%" PRId64
+                   " record%s with an answer that chat template %s writes otherwise once "
+                   "messages follow: no span has it, and no run learns it",
+                   r.unlearnt, r.unlearnt == 1 ? "" : "s", sheaf__chat_template_name(r.template));
     if (input != NULL)
         fclose(input);
     sheaf__chat_template_free(r.template);

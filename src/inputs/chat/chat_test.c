@@ -10,15 +10,15 @@
 #include "base/text.h"
 #include "inputs/chat/date.h"
 #include "inputs/chat/messages.h"
-#include "inputs/chat/recognise.h"
-#include "inputs/chat/style.h"
+#include "inputs/chat/named.h"
+#include "inputs/chat/stored.h"
 
 static json_t *recorded; /* {"conversations": [...], "texts": {NAME: [...]}} */
 
 static const char *data_path(char path[512], const char *name)
 {
     const char *root = getenv("SHEAF_SOURCE_ROOT");
-    snprintf(path, 512, "%s/tests/data/templates/%s", root != NULL ? root : ".", name);
+    snprintf(path, 512, "%s/%s", root != NULL ? root : ".", name);
     return path;
 }
 
@@ -27,7 +27,8 @@ static int setup(void **state)
     char path[512];
     char *text = NULL;
     size_t size = 0;
-    CHECK_OK(sheaf__file_read_all(&text, &size, data_path(path, "recorded.json"), 1 << 20));
+    CHECK_OK(sheaf__file_read_all(&text, &size,
+                                  data_path(path, "tests/data/templates/recorded.json"), 1 << 20));
     CHECK_OK(sheaf__json_parse_line(&recorded, text, size)); /* strings may hold NUL */
     free(text);
     return 0;
@@ -48,19 +49,27 @@ static sheaf__chat_template *template_on(const char *date, const char *name)
     return t;
 }
 
-static sheaf_status *render(sheaf__rendered *out, const sheaf__chat_template *t,
-                            const json_t *messages, bool prompt)
+static sheaf_status *render_with(sheaf__rendered *out, const sheaf__chat_template *t,
+                                 const json_t *messages, bool prompt, bool answers)
 {
     sheaf__messages c;
     json_t *record = json_pack("{s:O}", "messages", messages);
     sheaf_status *st = sheaf__messages_read(&c, record);
     const sheaf__chat_options options = { .generation_prompt = prompt,
+                                          .answers = answers,
+                                          .tools = c.tools,
                                           .bos = "<s>",
                                           .eos = "</s>" };
     TRY(st, sheaf__chat_render(out, t, c.message, c.count, &options));
     sheaf__messages_release(&c);
     json_decref(record);
     return st;
+}
+
+static sheaf_status *render(sheaf__rendered *out, const sheaf__chat_template *t,
+                            const json_t *messages, bool prompt)
+{
+    return render_with(out, t, messages, prompt, true);
 }
 
 /* Of this code, and the parts are in its text. */
@@ -102,7 +111,7 @@ static void check_one(const sheaf__chat_template *t, size_t i, const json_t *mes
                       const json_t *want)
 {
     sheaf__rendered r = { 0 };
-    sheaf_status *st = render(&r, t, messages, !ends_with_answer(messages));
+    sheaf_status *st = render_with(&r, t, messages, !ends_with_answer(messages), false);
     if (json_is_null(want)) {
         if (st == NULL)
             fail_msg("%s, conversation %zu: rendered, but the program raises",
@@ -115,7 +124,15 @@ static void check_one(const sheaf__chat_template *t, size_t i, const json_t *mes
     if (r.size != json_string_length(want) || memcmp(r.text, json_string_value(want), r.size) != 0)
         fail_msg("%s, conversation %zu:\n%s\nwanted:\n%s", sheaf__chat_template_name(t), i, r.text,
                  json_string_value(want));
-    check_spans(&r, t, messages);
+    sheaf__rendered_release(&r);
+    st = render(&r, t, messages, !ends_with_answer(messages));
+    if (st == NULL)
+        check_spans(&r, t, messages);
+    else /* thoughts in the first of two answers; an answer behind an answer */
+        CHECK_FAILS(st, SHEAF_E_DATA,
+                    i == 11 && t->divides                      ? "message 2"
+                    : i == 12 && strcmp(t->name, "olmo2") == 0 ? "message 3"
+                                                               : "none");
     sheaf__rendered_release(&r);
 }
 
@@ -123,11 +140,12 @@ static void test_chat__every_template_gives_the_bytes_of_transformers(void **sta
 {
     const json_t *conversations = json_object_get(recorded, "conversations");
     const json_t *texts = json_object_get(recorded, "texts");
-    assert_int_equal(json_object_size(texts), sheaf__style_count - 5); /* see styles.c */
-    for (int k = 0; k < sheaf__style_count; k++) {
-        sheaf__chat_template *t = template_on("2024-07-26", sheaf__styles[k].name);
-        const bool alike = strcmp(sheaf__styles[k].name, "llama3.2") == 0; /* on that day */
-        const json_t *want = json_object_get(texts, alike ? "llama3.1" : sheaf__styles[k].name);
+    assert_int_equal(json_object_size(texts), sheaf__named_count - 5); /* see record.py */
+    for (int k = 0; k < sheaf__named_count; k++) {
+        sheaf__chat_template *t = template_on("2024-07-26", sheaf__named_programs[k].name);
+        const bool alike = strcmp(sheaf__named_programs[k].name, "llama3.2") == 0; /* on that day */
+        const json_t *want =
+            json_object_get(texts, alike ? "llama3.1" : sheaf__named_programs[k].name);
         for (size_t i = 0; i < json_array_size(want); i++)
             check_one(t, i, json_array_get(conversations, i), json_array_get(want, i));
         sheaf__chat_template_free(t);
@@ -137,12 +155,12 @@ static void test_chat__every_template_gives_the_bytes_of_transformers(void **sta
 static void test_chat__the_list_of_names_is_that_of_the_table(void **state)
 {
     sheaf_text names = { 0 };
-    for (int k = 0; k < sheaf__style_count; k++)
+    for (int k = 0; k < sheaf__named_count; k++)
         sheaf__text_add(&names, "%s%s",
                         k == 0                        ? ""
-                        : k + 1 == sheaf__style_count ? " or "
+                        : k + 1 == sheaf__named_count ? " or "
                                                       : ", ",
-                        sheaf__styles[k].name);
+                        sheaf__named_programs[k].name);
     assert_string_equal(names.at, sheaf__chat_template_names());
     sheaf__text_release(&names);
     sheaf__chat_template *t = NULL;
@@ -162,7 +180,7 @@ static void test_chat__spans_worked_by_hand(void **state)
         { "chatml", "<|im_start|>system\n(Be brief.)<|im_end|>\n<|im_start|>user\n(2+2?)<|im_end|>"
                     "\n<|im_start|>assistant\n[(4)<|im_end|>]\n" },
         { "qwen3", "<|im_start|>system\n(Be brief.)<|im_end|>\n<|im_start|>user\n(2+2?)<|im_end|>"
-                   "\n<|im_start|>assistant\n[<think>\n()\n</think>\n\n(4)<|im_end|>]\n" },
+                   "\n<|im_start|>assistant\n[<think>\n\n</think>\n\n(4)<|im_end|>]\n" },
         { "vicuna", "(Be brief.) USER: (2+2?) ASSISTANT:[ (4)</s>]" },
         { "mistral-v3", "<s>[INST] (2+2?)[/INST][ (4)</s>]" }, /* and no system message */
         { "gemma3", "<s><start_of_turn>user\n(Be brief.)\n\n(2+2?)<end_of_turn>\n"
@@ -209,8 +227,6 @@ static void test_chat__spans_worked_by_hand(void **state)
 /* As transformers writes them; what it says of itself by default is long. */
 static void test_chat__smollm3_takes_its_mode_from_the_system_message(void **state)
 {
-    static const char quiet[] =
-        "You are a helpful AI assistant named SmolLM, trained by Hugging Face.";
     static const struct {
         const char *system, *answer, *want;
     } cases[] = {
@@ -245,8 +261,7 @@ static void test_chat__smollm3_takes_its_mode_from_the_system_message(void **sta
     sheaf__rendered r = { 0 };
     json_t *alone = json_pack("[{s:s, s:s}]", "role", "user", "content", "Q");
     CHECK_OK(render(&r, t, alone, true));
-    assert_non_null(strstr(r.text, t->style.system));
-    assert_string_equal(t->style.quiet_system, quiet);
+    assert_non_null(strstr(r.text, "named SmolLM, trained by Hugging Face. Your role as"));
     assert_string_equal(r.text + r.size - strlen("<|im_start|>assistant\n"),
                         "<|im_start|>assistant\n");
     sheaf__rendered_release(&r);
@@ -395,19 +410,15 @@ static void test_messages__refusals_name_the_message(void **state)
         { "{\"messages\": []}", "'messages'", "", SHEAF_E_DATA },
         { "{\"messages\": [{\"role\": \"user\"}]}", "message 1: 'content'", "no such field",
           SHEAF_E_DATA },
-        { "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"tool\", "
-          "\"content\": \"b\"}]}",
-          "message 2: 'role'", "tool", SHEAF_E_UNSUPPORTED },
-        { "{\"messages\": [{\"role\": \"function\", \"content\": \"b\"}]}", "message 1", "function",
-          SHEAF_E_UNSUPPORTED },
         { "{\"messages\": [{\"role\": \"User\", \"content\": \"b\"}]}", "message 1", "User",
           SHEAF_E_DATA },
         { "{\"messages\": [{\"role\": \"assistant\", \"content\": null, \"tool_calls\": [1]}]}",
           "message 1: 'tool_calls'", "", SHEAF_E_UNSUPPORTED },
         { "{\"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"image\"}]}]}",
-          "message 1: 'content'", "image", SHEAF_E_UNSUPPORTED },
-        { "{\"conversations\": [{\"from\": \"observation\", \"value\": \"b\"}]}",
-          "message 1: 'from'", "observation", SHEAF_E_UNSUPPORTED },
+          "message 1", "'str' and 'list'", SHEAF_E_DATA },
+        { "{\"messages\": [{\"role\": \"assistant\", \"content\": \"b\", \"reasoning_content\": "
+          "\"c\"}]}",
+          "message 1: 'reasoning_content'", "chatml", SHEAF_E_UNSUPPORTED },
         { "{\"messages\": [{\"role\": \"user\", \"content\": \"b\"}], \"tools\": [1]}", "'tools'",
           "", SHEAF_E_UNSUPPORTED },
     };
@@ -417,9 +428,10 @@ static void test_messages__refusals_name_the_message(void **state)
         json_t *record = NULL;
         sheaf__messages c;
         sheaf__rendered r = { 0 };
-        const sheaf__chat_options options = { 0 };
+        sheaf__chat_options options = { 0 };
         CHECK_OK(sheaf__json_parse_line(&record, cases[i].json, strlen(cases[i].json)));
         sheaf_status *st = sheaf__messages_read(&c, record);
+        options.tools = c.tools;
         TRY(st, sheaf__chat_render(&r, t, c.message, c.count, &options));
         check_status(st, cases[i].code, cases[i].where, cases[i].found);
         sheaf__messages_release(&c);
@@ -481,33 +493,36 @@ static char *program_of(const char *name)
 {
     char path[512], file[64], *text = NULL;
     size_t size = 0;
-    snprintf(file, sizeof file, "%s.jinja", name);
+    snprintf(file, sizeof file, "src/inputs/chat/templates/%s.jinja", name);
     CHECK_OK(sheaf__file_read_all(&text, &size, data_path(path, file), 1 << 20));
     return text;
 }
 
-static void test_recognise__every_published_program_is_its_row(void **state)
+static sheaf__chat_template *stored(const char *program)
 {
-    for (int k = 0; k < sheaf__style_count - 3; k++) {
-        char *text = program_of(sheaf__styles[k].name);
-        sheaf__chat_template *t = NULL;
-        CHECK_OK(sheaf__chat_template_recognise(&t, text, strlen(text), "<s>", "</s>"));
-        assert_string_equal(sheaf__chat_template_name(t), sheaf__styles[k].name);
-        assert_true(t->style.flags == sheaf__styles[k].flags);
+    sheaf__chat_template *t = NULL;
+    CHECK_OK(sheaf__chat_template_stored(&t, program, "tokenizer_config.json"));
+    return t;
+}
+
+static void test_stored__a_program_has_the_name_of_the_one_that_writes_the_same(void **state)
+{
+    for (int k = 0; k < sheaf__named_count; k++) {
+        char *text = program_of(sheaf__named_programs[k].name);
+        sheaf__chat_template *t = stored(text);
+        assert_string_equal(sheaf__chat_template_name(t), sheaf__named_programs[k].name);
         sheaf__chat_template_free(t);
         free(text);
     }
 }
 
-static void test_recognise__a_date_that_is_always_the_same_cannot_be_given(void **state)
+static void test_stored__a_date_that_is_always_the_same_cannot_be_given(void **state)
 {
     char *text = program_of("llama3.1"), *fixed = NULL;
-    sheaf__chat_template *t = NULL;
     assert_true(asprintf(&fixed, "{%%- set date_string = '26 Jul 2024' %%}%s", text) > 0);
-    CHECK_OK(sheaf__chat_template_recognise(&t, fixed, strlen(fixed), "<s>", "</s>"));
-    assert_string_equal(sheaf__chat_template_name(t), "llama3.1");
+    sheaf__chat_template *t = stored(fixed);
     check_status(sheaf__chat_template_set_date(t, "2024-07-27"), SHEAF_E_ARG, "--date 2024-07-27",
-                 "always writes 26 Jul 2024");
+                 "writes none");
     sheaf__chat_template_free(t);
     free(fixed);
     free(text);
@@ -518,202 +533,145 @@ static void test_recognise__a_date_that_is_always_the_same_cannot_be_given(void 
          " + '<|im_end|>' + '\n'}}{% endfor %}{% if add_generation_prompt %}"                      \
          "{{ '<|im_start|>assistant\n' }}{% endif %}"
 
-static void test_recognise__what_a_row_can_say_differently(void **state)
+/* Of a question and an answer; what is learnt is [..]. */
+static void test_stored__any_program_is_run(void **state)
 {
     static const struct {
-        const char *program, *name, *want; /* of a question and an answer */
+        const char *program, *name, *want;
     } cases[] = {
-        { CHATML("{{ bos_token }}", "message['content']"), "chatml-stored",
-          "<s><|im_start|>user\n Q<|im_end|>\n<|im_start|>assistant\nA <|im_end|>\n" },
-        { CHATML("", "message['content']|trim"), "chatml-stored",
-          "<|im_start|>user\nQ<|im_end|>\n<|im_start|>assistant\nA<|im_end|>\n" },
+        { CHATML("{{ bos_token }}", "message['content']"), "stored",
+          "<s><|im_start|>user\n Q<|im_end|>\n<|im_start|>assistant\n[A <|im_end|>]\n" },
+        { CHATML("", "message['content']|trim"), "stored",
+          "<|im_start|>user\nQ<|im_end|>\n<|im_start|>assistant\n[A<|im_end|>]\n" },
         { CHATML("{% if messages[0].role != 'system' %}<|im_start|>system\nBe\nkind.<|im_end|>\n"
                  "{{ '' }}{% endif %}",
                  "message['content']"),
-          "chatml-stored",
+          "stored",
           "<|im_start|>system\nBe\nkind.<|im_end|>\n<|im_start|>user\n Q<|im_end|>\n"
-          "<|im_start|>assistant\nA <|im_end|>\n" },
+          "<|im_start|>assistant\n[A <|im_end|>]\n" },
         { "{{ bos_token }}{% for m in messages %}{% if m.role == 'system' %}"
           "{{ raise_exception('no') }}{% elif m.role == 'user' %}{{ '[INST] ' + m.content + "
           "' [/INST]' }}{% else %}{{ m.content + eos_token }}{% endif %}{% endfor %}",
-          "mistral-2023-stored", "<s>[INST]  Q [/INST]A </s>" },
+          "mistral-2023", "<s>[INST]  Q [/INST][A </s>]" },
         { "{% for m in messages if m.role != 'system' %}{% if m.role == 'user' %}{{ bos_token + "
           "'[INST] ' + (('<<SYS>>\\n' + (messages[0].content if messages[0].role == 'system' else "
           "'Be kind.') + '\\n<</SYS>>\\n\\n' if loop.first else '') + m.content).strip() + "
           "' [/INST]' }}{% else %}{{ ' ' + m.content.strip() + ' ' + eos_token }}{% endif %}"
           "{% if (m.role == 'user') != (loop.index0 % 2 == 0) %}{{ raise_exception('order') }}"
           "{% endif %}{% endfor %}",
-          "llama2-stored", "<s>[INST] <<SYS>>\nBe kind.\n<</SYS>>\n\n Q [/INST] A </s>" },
+          "stored", "<s>[INST] <<SYS>>\nBe kind.\n<</SYS>>\n\n Q [/INST][ A </s>]" },
+        { "{% for m in messages %}{{ '### ' + m.role|title + ':\n' + m.content + '\n\n' }}"
+          "{% endfor %}{% if add_generation_prompt %}### Assistant:\n{{ '' }}{% endif %}",
+          "stored", "### User:\n Q\n\n### Assistant:\n[A ]\n\n" },
+        { "{% for m in messages %}{{ m.role + m.content }}{% endfor %}", "stored",
+          "user Q[assistantA ]" },
+        { CHATML("", "message['content']|upper"), "stored",
+          "<|im_start|>user\n Q<|im_end|>\n<|im_start|>assistant\n[A <|im_end|>]\n" },
+        { "{% macro turn(m) %}<{{ m.role }}>{{ m.content }}</{{ m.role }}>{% endmacro %}"
+          "{% for m in messages %}{{ turn(m) }}\n{% endfor %}"
+          "{% if add_generation_prompt %}<assistant>{% endif %}",
+          "stored", "<user> Q</user>\n<assistant>[A </assistant>]\n" },
+        { "{% for i in range(0, messages|length, 2) %}Q:{{ messages[i].content }}\nA:"
+          "{% if i + 1 < messages|length %}{{ messages[i + 1].content }}{{ eos_token }}\n"
+          "{% endif %}{% endfor %}",
+          "stored", "Q: Q\nA:[A </s>]\n" },
+        { "{% set ns = namespace(t='') %}{% for m in messages %}{% set ns.t = ns.t + m.role[0] + "
+          "'=' + m.content + eos_token + ' ' %}{% endfor %}{{ ns.t }}"
+          "{% if add_generation_prompt %}a={% endif %}",
+          "stored", "u= Q</s> a=[A </s>] " },
+        { "{% for m in messages %}{% if m.role == 'assistant' %}<a>{% generation %}"
+          "{{ m.content }}</a>\n{% endgeneration %}{% else %}<u>{{ m.content }}</u>{% endif %}"
+          "{% endfor %}",
+          "stored", "<u> Q</u><a>[A </a>\n]" },
     };
     static const sheaf__message talk[] = { { "user", " Q", 2 }, { "assistant", "A ", 2 } };
-    static const sheaf__chat_options options = { .bos = "<s>", .eos = "</s>" };
+    static const sheaf__chat_options options = { .answers = true, .bos = "<s>", .eos = "</s>" };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
-        sheaf__chat_template *t = NULL;
+        sheaf__chat_template *t = stored(cases[i].program);
         sheaf__rendered r = { 0 };
-        CHECK_OK(sheaf__chat_template_recognise(&t, cases[i].program, strlen(cases[i].program),
-                                                "<s>", "</s>"));
+        sheaf_text marked = { 0 };
         assert_string_equal(sheaf__chat_template_name(t), cases[i].name);
         CHECK_OK(sheaf__chat_render(&r, t, talk, 2, &options));
-        assert_string_equal(r.text, cases[i].want);
+        size_t at = 0;
+        for (int64_t k = 0; k < r.spans; k++) {
+            if (r.span[k].kind != SHEAF__ANSWER)
+                continue;
+            sheaf__text_bytes(&marked, r.text + at, r.span[k].begin - at);
+            sheaf__text_add(&marked, "[");
+            sheaf__text_bytes(&marked, r.text + r.span[k].begin, r.span[k].end - r.span[k].begin);
+            sheaf__text_add(&marked, "]");
+            at = r.span[k].end;
+        }
+        sheaf__text_bytes(&marked, r.text + at, r.size - at);
+        assert_string_equal(marked.at, cases[i].want);
+        sheaf__text_release(&marked);
         sheaf__rendered_release(&r);
         sheaf__chat_template_free(t);
-        /* its name, as settings keep it, means the same as long as the program does */
-        sheaf__stored_chat stored = {
-            .program = (char *)cases[i].program, .bos = "<s>", .eos = "</s>", .file = "x"
-        };
-        CHECK_OK(sheaf__chat_template_choose(&t, cases[i].name, &stored));
+        /* its name, as settings keep it, means what is stored */
+        const sheaf__stored_chat folder = { .program = (char *)cases[i].program, .file = "x" };
+        CHECK_OK(sheaf__chat_template_choose(&t, cases[i].name, &folder));
         assert_ptr_equal(sheaf__chat_template_name(t), sheaf__chat_template_known(cases[i].name));
         sheaf__chat_template_free(t);
-        stored.program = CHATML("", "message['content']");
-        CHECK_FAILS(sheaf__chat_template_choose(&t, cases[i].name, &stored), SHEAF_E_ARG,
-                    "now it is chatml");
     }
 }
 
-static void test_recognise__others_are_refused_with_the_names(void **state)
+static void test_stored__what_cannot_be_run_is_named_with_its_line(void **state)
 {
     static const struct {
         const char *program, *found;
         sheaf_code code;
     } cases[] = {
-        { "{% for m in messages %}{{ m.role + m.content }}{% endfor %}", "another one",
+        { CHATML("\n\n{{ strftime_now('%H:%M') }}", "message['content']"),
+          "line 3: strftime_now('%H:%M')", SHEAF_E_UNSUPPORTED },
+        { "\n{% include 'x' %}", "line 2: the statement include", SHEAF_E_UNSUPPORTED },
+        { CHATML("{{ pad_token }}", "message['content']"), "line 1: the name pad_token",
           SHEAF_E_UNSUPPORTED },
-        { CHATML("{{ strftime_now('%Y') }}", "message['content']"), "another one",
-          SHEAF_E_UNSUPPORTED },
-        { CHATML("{% if messages[0].role != 'system' %}<|im_start|>system\nToday is "
-                 "{{ strftime_now('%d %b %Y') }}.<|im_end|>\n{{ '' }}{% endif %}",
-                 "message['content']"),
-          "chatml writes", SHEAF_E_UNSUPPORTED },
-        { CHATML("{{ strftime_now('%H:%M') }}", "message['content']"), "strftime_now('%H:%M')",
-          SHEAF_E_UNSUPPORTED },
-        { CHATML("", "message['content'].replace('two', '2')"), "chatml writes",
-          SHEAF_E_UNSUPPORTED },
-        { CHATML("", "message['content']") "!", "another one", SHEAF_E_UNSUPPORTED },
-        /* what only longer conversations and texts show, blanks without a system, other tokens */
-        { CHATML("{% set messages = messages[-6:] %}", "message['content']"), "chatml writes",
-          SHEAF_E_UNSUPPORTED },
-        { CHATML("", "message['content'][:200]"), "chatml writes", SHEAF_E_UNSUPPORTED },
-        { CHATML("", "message['content']") "{% if messages|length > 8 %}{{ eos_token }}{% endif %}",
-          "chatml writes", SHEAF_E_UNSUPPORTED },
-        { CHATML("{{ pad_token }}", "message['content']"), "another one", SHEAF_E_UNSUPPORTED },
-        { "{{ bos_token }}{% for m in messages %}{% if m.role == 'system' %}"
-          "{{ raise_exception('no') }}{% elif m.role == 'user' %}{{ '[INST] ' + m.content[:1] + "
-          "m.content[1:].strip() + ' [/INST]' }}{% else %}{{ m.content + eos_token }}{% endif %}"
-          "{% endfor %}",
-          "mistral-2023 writes", SHEAF_E_UNSUPPORTED },
-        { "{{ raise_exception('never') }}", "raises for each of 31, first line 1: never",
-          SHEAF_E_UNSUPPORTED },
+        { "{{ raise_exception('never') }}", "line 1: never", SHEAF_E_UNSUPPORTED },
         { "{% for %}", "line 1", SHEAF_E_FORMAT },
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         sheaf__chat_template *t = NULL;
-        check_status(sheaf__chat_template_recognise(&t, cases[i].program, strlen(cases[i].program),
-                                                    "<s>", "</s>"),
+        check_status(sheaf__chat_template_stored(&t, cases[i].program, "chat_template.jinja"),
                      cases[i].code, "llama2, llama3", cases[i].found);
+        assert_null(t);
     }
 }
 
-/* Rows refuse without a bos token too, but are not what raises for another reason. */
-static void test_recognise__what_always_raises_is_no_row(void **state)
+/* A turn that is written otherwise once others follow is not learnt, unless it is read alone. */
+static void test_stored__answers_that_change_are_refused(void **state)
 {
-    static const char never[] = "{{ raise_exception('never') }}";
-    char *text = program_of("llama3");
-    sheaf__chat_template *t = NULL;
-    check_status(sheaf__chat_template_recognise(&t, never, strlen(never), NULL, "</s>"),
-                 SHEAF_E_UNSUPPORTED, "raises for each of 31, first line 1: never", "bos_token in");
-    check_status(sheaf__chat_template_recognise(&t, text, strlen(text), NULL, "</s>"),
-                 SHEAF_E_UNSUPPORTED, "'bos_token' is undefined",
-                 "a bos_token in tokenizer_config.json");
-    assert_null(t);
-    free(text);
-}
-
-/* ---- what is stored beside a row ---- */
-
-static sheaf__chat_template *recognised(const char *program)
-{
-    sheaf__chat_template *t = NULL;
-    CHECK_OK(sheaf__chat_template_recognise(&t, program, strlen(program), "<s>", "</s>"));
-    return t;
-}
-
-/* All that was recorded, by the row and by the program that it is held to. */
-static void test_hold__every_published_program_agrees_with_its_row(void **state)
-{
-    const json_t *conversations = json_object_get(recorded, "conversations");
-    const json_t *texts = json_object_get(recorded, "texts");
-    for (int k = 0; k < sheaf__style_count - 3; k++) {
-        char *text = program_of(sheaf__styles[k].name);
-        sheaf__chat_template *t = recognised(text);
-        const bool alike = strcmp(sheaf__styles[k].name, "llama3.2") == 0;
-        const json_t *want = json_object_get(texts, alike ? "llama3.1" : sheaf__styles[k].name);
-        assert_non_null(t->program);
-        if (t->style.date_format != NULL)
-            CHECK_OK(sheaf__chat_template_set_date(t, "2024-07-26"));
-        for (size_t i = 0; i < json_array_size(want); i++)
-            check_one(t, i, json_array_get(conversations, i), json_array_get(want, i));
-        if ((t->style.flags & SHEAF__DATE_TEXT) != 0) {
-            sheaf__rendered r = { 0 };
-            CHECK_OK(sheaf__chat_template_set_date(t, "some day"));
-            CHECK_OK(render(&r, t, json_array_get(conversations, 0), false));
-            assert_non_null(strstr(r.text, "Today Date: some day\n"));
-            sheaf__rendered_release(&r);
-        }
-        sheaf__chat_template_free(t);
-        free(text);
-    }
-}
-
-/* No probe has what these programs look at. */
-static void test_hold__a_program_that_writes_otherwise_is_named(void **state)
-{
-    static const struct {
-        const char *program, *content, *one, *other; /* NULL: it is written */
-    } cases[] = {
-        { CHATML("{% if 'zebra' in messages[-1].content %}{{ bos_token }}{% endif %}",
-                 "message['content']"),
-          "A zebra", "message 1, byte 1 of the text", "\"s><|im_start|>user" },
-        { CHATML("", "message['content'] + ('!' if 'ê' in message['content'] else '')"),
-          "caf\303\251\303\252", "message 2, byte 64", "\"!<|im_end|>" },
-        { CHATML("", "message['content'].replace('z\303\251', 'z\303\250')"), "z\303\251",
-          "message 2, byte 58", "\"\303\250<|im_end|>" },
-        { CHATML("", "message['content']") "{% if 'zebra' in messages[-1].content %}|{% endif %}",
-          "zebra", "byte 73", "nothing more" },
-        { CHATML("{% if 'zebra' in messages[-1].content %}{{ raise_exception('not so') }}"
-                 "{% endif %}",
-                 "message['content']"),
-          "zebra", "line 1: not so", "--template chatml" },
-        { CHATML("{% if 'zebra' in messages[-1].content %}{{ range(10) | rejectattr('a') }}"
-                 "{% endif %}",
-                 "message['content']"),
-          "zebra", "the stored program", "--template chatml" },
-        { CHATML("", "message['content']"), "zebra \303\251", NULL, NULL },
+    static const char think[] = "<think>T</think>A";
+    char *qwen3 = program_of("qwen3");
+    const char *const programs[] = {
+        qwen3,
+        "{% for m in messages %}{{ m.role + ':' + (m.content.split('</think>')[-1] if m.role == "
+        "'assistant' and messages[-1].role == 'user' else m.content) + eos_token }}{% endfor %}"
+        "{% if add_generation_prompt %}assistant:{% endif %}",
     };
-    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
-        sheaf__chat_template *t = recognised(cases[i].program);
-        const sheaf__message talk[] = {
-            { "user", "A horse", 7 }, { "assistant", cases[i].content, strlen(cases[i].content) }
-        };
-        static const sheaf__message other[] = { { "user", "Q", 1 }, { "assistant", "A", 1 } };
-        static const sheaf__chat_options options = { .bos = "<s>", .eos = "</s>" };
+    sheaf__message talk[] = { { "user", "Q", 1 },
+                              { "assistant", think, sizeof think - 1 },
+                              { "user", "R", 1 },
+                              { "assistant", think, sizeof think - 1 } };
+    static const sheaf__chat_options options = { .answers = true, .bos = "<s>", .eos = "</s>" };
+    for (size_t i = 0; i < ARRAY_LEN(programs); i++) {
+        sheaf__chat_template *t = stored(programs[i]);
         sheaf__rendered r = { 0 };
-        assert_string_equal(sheaf__chat_template_name(t), "chatml");
-        CHECK_OK(sheaf__chat_render(&r, t, other, 2, &options));
+        talk[1].unlearnt = false;
+        check_status(sheaf__chat_render(&r, t, talk, 4, &options), SHEAF_E_DATA,
+                     i == 0 ? "message 2" : "message 4", "--loss-on last");
+        talk[1].unlearnt = true;
+        if (i == 0)
+            CHECK_OK(sheaf__chat_render(&r, t, talk, 4, &options));
         sheaf__rendered_release(&r);
-        sheaf_status *st = sheaf__chat_render(&r, t, talk, 2, &options);
-        if (cases[i].one == NULL)
-            CHECK_OK(st);
-        else
-            check_status(st, i == 5 ? SHEAF_E_UNSUPPORTED : SHEAF_E_DATA, cases[i].one,
-                         cases[i].other);
-        assert_true((r.text == NULL) == (cases[i].one != NULL));
+        CHECK_OK(sheaf__chat_render(&r, t, talk, 2, &options));
         sheaf__rendered_release(&r);
         sheaf__chat_template_free(t);
     }
+    free(qwen3);
 }
 
 /* The bounds of a program grow with what it reads; NUL is a character as others. */
-static void test_hold__long_conversations_are_no_reason_to_refuse(void **state)
+static void test_stored__long_conversations_are_no_reason_to_refuse(void **state)
 {
     enum { LONG = 1 << 16, MANY = 2001 };
     static const char *const names[] = { "chatml", "qwen3", "llama3", "mistral-v3" };
@@ -728,11 +686,11 @@ static void test_hold__long_conversations_are_no_reason_to_refuse(void **state)
                                        i < 400 ? LONG : (size_t)i };
     for (size_t k = 0; k < ARRAY_LEN(names); k++) {
         char *text = program_of(names[k]);
-        sheaf__chat_template *t = recognised(text);
+        sheaf__chat_template *t = stored(text);
         sheaf__rendered r = { 0 };
         CHECK_OK(sheaf__chat_render(
             &r, t, message, MANY,
-            &(sheaf__chat_options){ .generation_prompt = true, .bos = "<s>", .eos = "</s>" }));
+            &(sheaf__chat_options){ .answers = true, .bos = "<s>", .eos = "</s>" }));
         assert_true(r.size > (size_t)400 * LONG);
         sheaf__rendered_release(&r);
         sheaf__chat_template_free(t);
@@ -754,14 +712,12 @@ int main(void)
         cmocka_unit_test(test_chat__a_date_is_given_or_the_templates_own),
         cmocka_unit_test(test_date__fields_worked_by_hand),
         cmocka_unit_test(test_chat__a_token_that_the_tokenizer_lacks_is_named),
-        cmocka_unit_test(test_recognise__every_published_program_is_its_row),
-        cmocka_unit_test(test_recognise__a_date_that_is_always_the_same_cannot_be_given),
-        cmocka_unit_test(test_recognise__what_a_row_can_say_differently),
-        cmocka_unit_test(test_recognise__others_are_refused_with_the_names),
-        cmocka_unit_test(test_recognise__what_always_raises_is_no_row),
-        cmocka_unit_test(test_hold__every_published_program_agrees_with_its_row),
-        cmocka_unit_test(test_hold__a_program_that_writes_otherwise_is_named),
-        cmocka_unit_test(test_hold__long_conversations_are_no_reason_to_refuse),
+        cmocka_unit_test(test_stored__a_program_has_the_name_of_the_one_that_writes_the_same),
+        cmocka_unit_test(test_stored__a_date_that_is_always_the_same_cannot_be_given),
+        cmocka_unit_test(test_stored__any_program_is_run),
+        cmocka_unit_test(test_stored__what_cannot_be_run_is_named_with_its_line),
+        cmocka_unit_test(test_stored__answers_that_change_are_refused),
+        cmocka_unit_test(test_stored__long_conversations_are_no_reason_to_refuse),
         cmocka_unit_test(test_messages__refusals_name_the_message),
         cmocka_unit_test(test_messages__forms_give_the_same_messages),
     };

@@ -15,7 +15,9 @@
 #define SHEAF_INPUTS_CHAT_JINJA_H
 
 #include <jansson.h>
+#include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "inputs/chat/date.h"
 #include "sheaf/status.h"
@@ -28,11 +30,34 @@ typedef struct sheaf__jinja sheaf__jinja;
 sheaf_status *sheaf__jinja_parse(sheaf__jinja **out, const char *text, size_t size);
 void sheaf__jinja_free(sheaf__jinja *program);
 
+/* sheaf__jinja_has_marks - does it have {% generation %} blocks? */
+bool sheaf__jinja_has_marks(const sheaf__jinja *program);
+
+/* A part of a text: what a message says, of which `message` counts from 0. */
+typedef struct sheaf__jpiece {
+    size_t begin, end;
+    int64_t message;
+} sheaf__jpiece;
+
+typedef struct sheaf__jinja_text {
+    char *text; /* ended by NUL */
+    size_t size;
+    sheaf__jpiece *piece; /* [pieces] by place: what comes from `messages`, roles apart */
+    int64_t pieces;
+    sheaf__jpiece *mark; /* [marks] by place: what {% generation %} blocks wrote; message -1 */
+    int64_t marks;
+    size_t *cut; /* [cuts]: where a turn of an outermost loop ended */
+    int64_t cuts, cut_capacity;
+    bool lacks_eos;              /* it asked for an eos_token that is not defined */
+    char date[SHEAF__DATE_SIZE]; /* what strftime_now() wrote last, or "" */
+} sheaf__jinja_text;
+
 /* sheaf__jinja_render - `variables` is an object; today  NULL: strftime_now() is refused. *out is
- * malloc'd and ended by NUL. Errors, with the line: SHEAF_E_DATA where the template raises an
+ * empty after a failure. Errors, with the line: SHEAF_E_DATA where the template raises an
  * exception, as it does in Jinja; SHEAF_E_UNSUPPORTED for what is not done here, and beyond the
  * bounds; SHEAF_E_MEMORY. Thread-safe. */
-sheaf_status *sheaf__jinja_render(char **out, size_t *size, const sheaf__jinja *program,
+sheaf_status *sheaf__jinja_render(sheaf__jinja_text *out, const sheaf__jinja *program,
                                   const json_t *variables, const sheaf__date *today);
+void sheaf__jinja_text_release(sheaf__jinja_text *t);
 
 #endif

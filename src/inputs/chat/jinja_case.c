@@ -214,10 +214,10 @@ static bool ends_word(sheaf__j *j, sheaf__jtext text, size_t begin, size_t end)
     return letter && (c == 0 || is_passed_over(c) || !is_cased(c));
 }
 
-static void put_one(sheaf__j *j, sheaf__jbuffer *b, int32_t c)
+static void put_one(sheaf__j *j, sheaf__jbuffer *b, int32_t c, const char *at)
 {
     utf8proc_uint8_t bytes[4];
-    sheaf__j_put(j, b, (const char *)bytes, (size_t)utf8proc_encode_char(c, bytes));
+    sheaf__j_put_for(j, b, (const char *)bytes, (size_t)utf8proc_encode_char(c, bytes), at);
 }
 
 static const special *special_of(int32_t c)
@@ -234,14 +234,14 @@ static const special *special_of(int32_t c)
                                                                                : NULL;
 }
 
-static void put_upper(sheaf__j *j, sheaf__jbuffer *b, int32_t c, bool title)
+static void put_upper(sheaf__j *j, sheaf__jbuffer *b, int32_t c, bool title, const char *at)
 {
     const special *s = c < 0x80 ? NULL : special_of(c);
     const int32_t *to = s == NULL ? NULL : title ? s->title : s->upper;
     if (s == NULL)
-        put_one(j, b, title ? utf8proc_totitle(c) : utf8proc_toupper(c));
+        put_one(j, b, title ? utf8proc_totitle(c) : utf8proc_toupper(c), at);
     for (int i = 0; s != NULL && i < 3 && to[i] != 0; i++)
-        put_one(j, b, to[i]);
+        put_one(j, b, to[i], at);
 }
 
 /* The character at [begin, end) of a text. */
@@ -257,11 +257,11 @@ static void put_lower(sheaf__j *j, sheaf__jbuffer *b, sheaf__jtext text, size_t 
     size_t behind = begin;
     const int32_t c = next_of(text, &behind);
     if (c == CAPITAL_SIGMA)
-        put_one(j, b, ends_word(j, text, begin, end) ? FINAL_SIGMA : SIGMA);
+        put_one(j, b, ends_word(j, text, begin, end) ? FINAL_SIGMA : SIGMA, text.at + begin);
     else
-        put_one(j, b, c == DOTTED_I ? 'i' : utf8proc_tolower(c));
+        put_one(j, b, c == DOTTED_I ? 'i' : utf8proc_tolower(c), text.at + begin);
     if (c == DOTTED_I)
-        put_one(j, b, DOT);
+        put_one(j, b, DOT, text.at + begin);
 }
 
 sheaf__jvalue sheaf__j_case(sheaf__j *j, sheaf__jtext text, char how)
@@ -272,7 +272,7 @@ sheaf__jvalue sheaf__j_case(sheaf__j *j, sheaf__jtext text, char how)
     for (size_t begin = 0, end = 0; begin < text.size; begin = end) {
         const int32_t c = next_of(text, &end);
         if (how == 'u' || (first && how != 'l'))
-            put_upper(j, &b, c, how != 'u');
+            put_upper(j, &b, c, how != 'u', text.at + begin);
         else
             put_lower(j, &b, text, begin, end);
         first = how == 't' && !is_cased(c);

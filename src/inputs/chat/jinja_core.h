@@ -31,6 +31,8 @@ typedef struct sheaf__j {
     jmp_buf escape;
     sheaf_status *st;
     struct sheaf__j_block *blocks;
+    struct sheaf__jregion *region; /* [regions] by address: jinja_source.c */
+    int64_t regions, region_capacity;
     size_t used, given; /* bytes */
     int64_t steps;
     int depth, line; /* of the template, for messages */
@@ -110,6 +112,12 @@ typedef struct sheaf__jbuffer { /* a growing text in the arena */
     size_t size, capacity;
 } sheaf__jbuffer;
 
+typedef struct sheaf__jsource {
+    const char *at;
+    size_t size;
+    int64_t message; /* from 0: whose text this is */
+} sheaf__jsource;
+
 #define SHEAF__J_WORD(s) ((sheaf__jtext){ (s), sizeof(s) - 1 })
 bool sheaf__j_is(sheaf__jtext text, const char *word);
 bool sheaf__j_same(sheaf__jtext a, sheaf__jtext b);
@@ -134,6 +142,18 @@ sheaf__jvalue *sheaf__j_get(sheaf__j *j, const sheaf__jdict *dict, sheaf__jvalue
 void sheaf__j_set(sheaf__j *j, sheaf__jdict *dict, sheaf__jvalue key, sheaf__jvalue value);
 void sheaf__j_put(sheaf__j *j, sheaf__jbuffer *b, const char *at, size_t size);
 sheaf__jvalue sheaf__j_taken(const sheaf__jbuffer *b);
+
+void sheaf__j_put_for(sheaf__j *j, sheaf__jbuffer *b, const char *bytes, size_t size,
+                      const char *at); /* that stand for what is at `at`: its upper case */
+
+/* Where bytes come from (jinja_source.c). False: no memory. */
+bool sheaf__j_read_messages(sheaf__j *j, const json_t *messages);
+bool sheaf__j_add_region(sheaf__j *j, const char *at, size_t size);
+bool sheaf__j_copy_source(sheaf__j *j, const char *to, const char *at, size_t size);
+bool sheaf__j_set_source(sheaf__j *j, const char *at, size_t size, int64_t message);
+int64_t sheaf__j_message_at(const sheaf__j *j, const char *at); /* -1: none */
+sheaf__jpiece *sheaf__j_pieces(const sheaf__j *j, const char *at, size_t size, int64_t *n);
+void sheaf__j_release_regions(sheaf__j *j);
 
 bool sheaf__j_truth(sheaf__jvalue v);
 bool sheaf__j_is_list(sheaf__jvalue v);   /* or a tuple */
@@ -227,12 +247,14 @@ typedef struct sheaf__jnode {
 struct sheaf__jinja {
     sheaf__j j; /* its arena holds the source and the tree */
     sheaf__jnode *body;
+    bool marks; /* it has {% generation %} */
 };
 
 typedef struct sheaf__jparser {
     sheaf__j *j;
     const sheaf__jtoken *at;
     int nesting;
+    bool marks;
 } sheaf__jparser;
 
 sheaf__jnode *sheaf__j_parse_all(sheaf__jparser *p);
@@ -266,13 +288,14 @@ typedef struct sheaf__jarguments {
 typedef struct sheaf__jrun {
     sheaf__j *j;
     sheaf__jscope *scope;
-    sheaf__jbuffer *out;
-    sheaf__jvalue body; /* what E_BODY stands for */
+    sheaf__jbuffer *out, *whole; /* what is written into; of all of the text */
+    sheaf__jvalue body;          /* what E_BODY stands for */
     /* jinja_run.c's, for jinja_evaluate.c below it; `caller` may be NULL */
     sheaf__jvalue (*call_macro)(struct sheaf__jrun *r, const sheaf__jmacro *macro,
                                 const sheaf__jarguments *args, const sheaf__jmacro *caller);
     const sheaf__date *today; /* of strftime_now(), or NULL */
-    int loops;                /* that the statement stands in */
+    sheaf__jinja_text *result;
+    int loops; /* that the statement stands in */
     enum { SHEAF__J_ON, SHEAF__J_BREAK, SHEAF__J_CONTINUE } leaving;
 } sheaf__jrun;
 

@@ -1,6 +1,7 @@
 /* jinja_function.c - the functions that every template has. */
 #include "inputs/chat/jinja_core.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static sheaf__jvalue range(sheaf__j *j, const sheaf__jarguments *args)
@@ -59,6 +60,7 @@ static sheaf__jvalue today(sheaf__jrun *r, const sheaf__jarguments *args)
     if (!sheaf__date_write(text, format.at, format.size, *r->today))
         sheaf__j_refuse(r->j, "strftime_now('%.*s')", format.size > 40 ? 40 : (int)format.size,
                         format.at);
+    snprintf(r->result->date, sizeof r->result->date, "%s", text);
     sheaf__jbuffer b = { 0 };
     sheaf__j_put(r->j, &b, text, strlen(text));
     return sheaf__j_taken(&b);

@@ -31,7 +31,7 @@ static uint32_t code_of(const char *at, size_t n)
     return c;
 }
 
-static void put_escape(writer *w, uint32_t c)
+static void put_escape(writer *w, uint32_t c, const char *at)
 {
     char text[16];
     int n = 0;
@@ -40,7 +40,7 @@ static void put_escape(writer *w, uint32_t c)
                      0xdc00 + ((c - 0x10000) & 0x3ff));
     else
         n = snprintf(text, sizeof text, "\\u%04x", c);
-    sheaf__j_put(w->j, w->b, text, (size_t)n);
+    sheaf__j_put_for(w->j, w->b, text, (size_t)n, at);
 }
 
 static void put_text(writer *w, sheaf__jtext text)
@@ -54,12 +54,12 @@ static void put_text(writer *w, sheaf__jtext text)
         n = sheaf__utf8_length(at, text.size - i);
         if (known != NULL) {
             const char both[2] = { '\\', letter[known - special] };
-            sheaf__j_put(w->j, w->b, both, 2);
+            sheaf__j_put_for(w->j, w->b, both, 2, at);
         } else if (n > 0 && ((unsigned char)*at < 0x20 || (w->ascii && (n > 1 || *at == 0x7f)))) {
             if (*at == 0x7f)
                 sheaf__j_put(w->j, w->b, at, 1);
             else
-                put_escape(w, code_of(at, n));
+                put_escape(w, code_of(at, n), at);
         } else {
             sheaf__j_put(w->j, w->b, at, n > 0 ? n : 1);
         }

@@ -205,6 +205,7 @@ static sheaf__jnode *parse_with(sheaf__jparser *p)
 static sheaf__jnode *parse_generation(sheaf__jparser *p)
 {
     sheaf__jnode *n = sheaf__j_node(p, SHEAF__N_GENERATION);
+    p->marks = true;
     n->body = body_until(p, "endgeneration");
     return n;
 }
@@ -320,6 +321,7 @@ sheaf_status *sheaf__jinja_parse(sheaf__jinja **out, const char *text, size_t si
     sheaf__jparser p = { .j = &program->j };
     p.at = sheaf__j_tokens(p.j, text, size);
     program->body = sheaf__j_parse_all(&p);
+    program->marks = p.marks;
     *out = program;
     return NULL;
 }

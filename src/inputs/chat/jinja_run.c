@@ -7,6 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
+#include "base/status.h"
+
 static void assign_member(sheaf__jrun *r, const sheaf__jnode *target, sheaf__jvalue value)
 {
     sheaf__jvalue of = sheaf__j_evaluate(r, target->a);
@@ -67,6 +70,14 @@ static sheaf__jlist loop_items(sheaf__jrun *r, const sheaf__jnode *n)
     return some;
 }
 
+static void cut(sheaf__jrun *r)
+{
+    sheaf__jinja_text *t = r->result;
+    if (!SHEAF_GROW(&t->cut, &t->cut_capacity, t->cuts + 1))
+        sheaf__j_fail(r->j, sheaf_fail(SHEAF_E_MEMORY, "chat template"));
+    t->cut[t->cuts++] = r->out->size;
+}
+
 static void run_for(sheaf__jrun *r, const sheaf__jnode *n)
 {
     sheaf__jloop *loop = sheaf__j_take(r->j, sizeof *loop);
@@ -81,6 +92,8 @@ static void run_for(sheaf__jrun *r, const sheaf__jnode *n)
         r->leaving = SHEAF__J_ON;
         sheaf__j_execute(r, n->body);
         r->scope = around;
+        if (loops == 0 && r->out == r->whole)
+            cut(r);
     }
     r->leaving = SHEAF__J_ON;
     r->loops = loops;
@@ -150,6 +163,18 @@ static void run_with(sheaf__jrun *r, const sheaf__jnode *n)
     r->scope = before;
 }
 
+static void run_generation(sheaf__jrun *r, const sheaf__jnode *n)
+{
+    sheaf__jinja_text *t = r->result;
+    if (r->out != r->whole)
+        sheaf__j_refuse(r->j, "a generation block inside a macro or another block");
+    const size_t begin = r->out->size;
+    put(r, written(r, n->body, r->scope));
+    if (!SHEAF_GROW(&t->mark, NULL, t->marks + 1))
+        sheaf__j_fail(r->j, sheaf_fail(SHEAF_E_MEMORY, "chat template"));
+    t->mark[t->marks++] = (sheaf__jpiece){ begin, r->out->size, -1 };
+}
+
 static void leave(sheaf__jrun *r, const sheaf__jnode *n)
 {
     if (r->loops == 0)
@@ -174,7 +199,7 @@ static void execute(sheaf__jrun *r, const sheaf__jnode *n)
     case SHEAF__N_CALL_BLOCK: run_call_block(r, n); break;
     case SHEAF__N_FILTER: run_filter(r, n); break;
     case SHEAF__N_WITH: run_with(r, n); break;
-    case SHEAF__N_GENERATION: put(r, written(r, n->body, r->scope)); break;
+    case SHEAF__N_GENERATION: run_generation(r, n); break;
     default: leave(r, n);
     }
 }
@@ -246,12 +271,16 @@ static sheaf__jvalue call_macro(sheaf__jrun *r, const sheaf__jmacro *macro,
 
 /* ---- all of it ---- */
 
-static void run_all(sheaf__j *j, sheaf__jbuffer *b, const sheaf__jinja *program,
-                    const json_t *variables, const sheaf__date *today)
+static void run_all(sheaf__j *j, sheaf__jbuffer *b, sheaf__jinja_text *result,
+                    const sheaf__jinja *program, const json_t *variables, const sheaf__date *today)
 {
-    sheaf__jrun r = { .j = j, .out = b, .call_macro = call_macro, .today = today };
+    sheaf__jrun r = {
+        .j = j, .out = b, .whole = b, .call_macro = call_macro, .today = today, .result = result
+    };
     const char *key;
     json_t *value;
+    if (!sheaf__j_read_messages(j, json_object_get(variables, "messages")))
+        sheaf__j_fail(j, sheaf_fail(SHEAF_E_MEMORY, "chat template"));
     sheaf__j_enter(&r, NULL);
     json_object_foreach((json_t *)variables, key, value)
         sheaf__j_define(&r, (sheaf__jtext){ key, strlen(key) }, sheaf__j_of_json(j, value));
@@ -259,29 +288,51 @@ static void run_all(sheaf__j *j, sheaf__jbuffer *b, const sheaf__jinja *program,
     sheaf__j_execute(&r, program->body);
 }
 
-sheaf_status *sheaf__jinja_render(char **out, size_t *size, const sheaf__jinja *program,
+/* Out of the arena. */
+static sheaf_status *keep(sheaf__jinja_text *out, const sheaf__j *j, const sheaf__jbuffer *b)
+{
+    out->text = malloc(b->size + 1);
+    out->piece = sheaf__j_pieces(j, b->at, b->size, &out->pieces);
+    if (out->text == NULL || out->piece == NULL)
+        return sheaf_fail(SHEAF_E_MEMORY, "chat template");
+    if (b->size > 0)
+        memcpy(out->text, b->at, b->size);
+    out->text[b->size] = '\0';
+    out->size = b->size;
+    return NULL;
+}
+
+sheaf_status *sheaf__jinja_render(sheaf__jinja_text *out, const sheaf__jinja *program,
                                   const json_t *variables, const sheaf__date *today)
 {
     sheaf__j *j = calloc(1, sizeof *j);
     sheaf__jbuffer *b = calloc(1, sizeof *b);
-    *out = NULL;
+    *out = (sheaf__jinja_text){ 0 };
     if (j == NULL || b == NULL) {
         free(j), free(b);
         return sheaf_fail(SHEAF_E_MEMORY, "chat template");
     }
     if (setjmp(j->escape) == 0)
-        run_all(j, b, program, variables, today);
+        run_all(j, b, out, program, variables, today);
     sheaf_status *st = j->st;
-    *out = st == NULL ? malloc(b->size + 1) : NULL;
-    if (*out != NULL) {
-        if (b->size > 0)
-            memcpy(*out, b->at, b->size);
-        (*out)[b->size] = '\0';
-        *size = b->size;
-    } else if (st == NULL) {
-        st = sheaf_fail(SHEAF_E_MEMORY, "chat template");
-    }
+    TRY(st, keep(out, j, b));
+    if (st != NULL)
+        sheaf__jinja_text_release(out);
     sheaf__j_release(j);
     free(j), free(b);
     return st;
+}
+
+void sheaf__jinja_text_release(sheaf__jinja_text *t)
+{
+    free(t->text);
+    free(t->piece);
+    free(t->mark);
+    free(t->cut);
+    *t = (sheaf__jinja_text){ 0 };
+}
+
+bool sheaf__jinja_has_marks(const sheaf__jinja *program)
+{
+    return program->marks;
 }

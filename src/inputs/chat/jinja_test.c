@@ -15,9 +15,13 @@ static sheaf_status *render(char **out, size_t *size, const char *text, size_t l
                             const json_t *variables)
 {
     sheaf__jinja *program = NULL;
+    sheaf__jinja_text written = { 0 };
     sheaf_status *st = sheaf__jinja_parse(&program, text, length);
-    *out = NULL;
-    TRY(st, sheaf__jinja_render(out, size, program, variables, NULL));
+    TRY(st, sheaf__jinja_render(&written, program, variables, NULL));
+    *out = written.text;
+    *size = written.size;
+    written.text = NULL;
+    sheaf__jinja_text_release(&written);
     sheaf__jinja_free(program);
     return st;
 }

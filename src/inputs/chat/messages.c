@@ -48,38 +48,34 @@ static sheaf_status *join_parts(sheaf__messages *c, sheaf__message *m, const jso
     return NULL;
 }
 
+static bool all_texts(const json_t *parts)
+{
+    bool all = true;
+    for (size_t i = 0; i < json_array_size(parts); i++) {
+        const char *type = json_string_value(json_object_get(json_array_get(parts, i), "type"));
+        all = all && (type == NULL || strcmp(type, "text") == 0);
+    }
+    return all;
+}
+
 static sheaf_status *read_content(sheaf__messages *c, sheaf__message *m, const json_t *content,
                                   const char *field, bool may_be_list)
 {
-    if (may_be_list && json_is_array(content))
+    const bool calls = json_array_size(json_object_get(m->json, "tool_calls")) > 0;
+    if (may_be_list && json_is_array(content) && all_texts(content))
         return join_parts(c, m, content);
+    if (may_be_list &&
+        (json_is_array(content) || (calls && (content == NULL || json_is_null(content)))))
+        return NULL; /* the program has it from the object */
     if (!json_is_string(content))
         return refuse(SHEAF_E_DATA, field,
-                      may_be_list ? "a string, or a list of text parts" : "a string", content);
+                      may_be_list ? "a string, or a list of parts" : "a string", content);
     m->content = json_string_value(content);
     m->size = json_string_length(content);
     return NULL;
 }
 
 /* ---- messages ---- */
-
-/* What a message may not have: it would not be written, or not as it is meant. */
-static sheaf_status *check_fields(const json_t *message)
-{
-    static const char *const fields[] = { "tool_calls",        "function_call", "tool_call_id",
-                                          "reasoning_content", "thinking",      "reasoning" };
-    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
-        const json_t *value = json_object_get(message, fields[i]);
-        if (value == NULL || json_is_null(value) ||
-            (json_is_array(value) && json_array_size(value) == 0))
-            continue;
-        return refuse(SHEAF_E_UNSUPPORTED, fields[i],
-                      i < 3 ? "no calls of tools"
-                            : "thoughts inside the content, between <think> and </think>",
-                      value);
-    }
-    return NULL;
-}
 
 /* ShareGPT's names; others stand for themselves, and the template refuses them. */
 static const char *role_of(const char *from)
@@ -105,12 +101,12 @@ static sheaf_status *read_message(sheaf__messages *c, const json_t *value, bool 
     if (!json_is_string(role))
         return refuse(SHEAF_E_DATA, who, "a string", role);
     m->role = sharegpt ? role_of(json_string_value(role)) : json_string_value(role);
-    sheaf_status *st = check_fields(value);
-    if (st == NULL && strcmp(m->role, "tool") == 0)
-        st = refuse(SHEAF_E_UNSUPPORTED, who, "system, user or assistant: no messages of tools",
-                    role);
-    TRY(st, sharegpt ? read_content(c, m, json_object_get(value, "value"), "value", false)
-                     : read_content(c, m, json_object_get(value, "content"), "content", true));
+    m->json = sharegpt || json_object_size(value) <= 2 ? NULL : value;
+    if (json_is_array(json_object_get(value, "content")))
+        m->json = value;
+    sheaf_status *st = sharegpt
+                           ? read_content(c, m, json_object_get(value, "value"), "value", false)
+                           : read_content(c, m, json_object_get(value, "content"), "content", true);
     c->count += st == NULL;
     return st;
 }
@@ -148,8 +144,11 @@ sheaf_status *sheaf__messages_read(sheaf__messages *out, const json_t *record)
     const char *name = sharegpt ? "conversations" : "messages";
     if (!json_is_array(list) || json_array_size(list) == 0)
         return refuse(SHEAF_E_DATA, name, "a list of at least one message", list);
-    if (is_given(json_object_get(record, "tools")))
-        return refuse(SHEAF_E_UNSUPPORTED, "tools", "no tools", json_object_get(record, "tools"));
+    if (is_given(json_object_get(record, "tools"))) {
+        out->tools = json_object_get(record, "tools");
+        if (!json_is_array(out->tools))
+            return refuse(SHEAF_E_DATA, "tools", "a list of descriptions of tools", out->tools);
+    }
     const size_t n = json_array_size(list);
     out->message = calloc(n + 1, sizeof *out->message);
     out->joined = calloc(n, sizeof *out->joined);

@@ -1,54 +1,237 @@
-/* named.c - chat templates by their names, and the date that one writes. */
-#include "inputs/chat/style.h"
+/* named.c - chat templates by name and out of a folder, what their programs do, and the date that
+ * one writes. */
+#include "inputs/chat/named.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/status.h"
 #include "base/text.h"
-#include "inputs/chat/date.h"
 
-sheaf_status *sheaf__chat_template_new(sheaf__chat_template **out, const sheaf__style *style,
-                                       const char *system)
+/* ---- a program that is looked at ---- */
+
+/* What one writes for messages of these roles: s, u and a. */
+static sheaf_status *look(sheaf__jinja_text *out, const sheaf__chat_template *t, const char *roles,
+                          bool prompt)
+{
+    static const char *const user[] = { " \tQ one\n\n", "Q two", "Q three" }, *const answer[] = {
+        "\n <think>\nT\n</think>\n\nA one \u3000\n", "A two", "A <think>three"
+    };
+    sheaf__message message[8];
+    int64_t n = 0, users = 0, answers = 0;
+    for (; roles[n] != '\0'; n++) {
+        const char *content = roles[n] == 's'   ? "\n S\u00a0 "
+                              : roles[n] == 'e' ? ""
+                              : roles[n] == 'u' ? user[users++]
+                                                : answer[answers++];
+        message[n] = (sheaf__message){ roles[n] == 'u'   ? "user"
+                                       : roles[n] == 'a' ? "assistant"
+                                                         : "system",
+                                       content, strlen(content) };
+    }
+    return sheaf__chat_run(out, t, message, n,
+                           &(sheaf__chat_options){
+                               .generation_prompt = prompt, .bos = SHEAF__BOS, .eos = SHEAF__EOS });
+}
+
+/* NULL: what the program raises is no failure, as it may for some conversations; *text is empty. */
+static sheaf_status *unless_raised(sheaf_status *st)
+{
+    if (st == NULL || sheaf_status_code(st) != SHEAF_E_DATA)
+        return st;
+    sheaf_status_free(st);
+    return NULL;
+}
+
+/* "\2" and the like, as the mark of the end. */
+static sheaf_status *keep_end(sheaf__chat_template *t, const sheaf__jinja_text *text)
+{
+    const sheaf__jpiece *last = text->pieces > 0 ? &text->piece[text->pieces - 1] : NULL;
+    if (last == NULL)
+        return NULL;
+    const size_t end = sheaf__chat_answer_end(text, last->end, last->end, text->size);
+    const char *at = text->text + last->end;
+    size_t size = end - last->end;
+    sheaf__utf8_strip(&at, &size);
+    t->end = size == 0 ? NULL : strndup(at, size);
+    return size > 0 && t->end == NULL ? sheaf_fail(SHEAF_E_MEMORY, "chat template") : NULL;
+}
+
+static bool begins(const sheaf__jinja_text *text, const sheaf__jinja_text *with)
+{
+    return text->size >= with->size && memcmp(text->text, with->text, with->size) == 0;
+}
+
+/* Is a prompt the beginning of the text that it grows to? */
+static sheaf_status *find_steady(sheaf__chat_template *t)
+{
+    static const char *const prompts[] = { "u", "uau", "uauau" };
+    sheaf__jinja_text whole = { 0 };
+    sheaf_status *st = unless_raised(look(&whole, t, "uauaua", false));
+    t->unsteady = whole.text == NULL;
+    for (int i = 0; i < 3 && st == NULL && !t->unsteady; i++) {
+        sheaf__jinja_text prompt = { 0 };
+        st = unless_raised(look(&prompt, t, prompts[i], true));
+        t->unsteady = prompt.text == NULL || !begins(&whole, &prompt);
+        sheaf__jinja_text_release(&prompt);
+    }
+    sheaf__jinja_text_release(&whole);
+    return st;
+}
+
+/* Which dates it takes, and the one that it has: what stands where another text would. */
+static sheaf_status *find_date(sheaf__chat_template *t)
+{
+    static const char some[] = "\3";
+    sheaf__jinja_text own = { 0 }, given = { 0 };
+    sheaf_status *st = look(&own, t, "u", false);
+    t->takes_date = true;
+    t->date = (char *)some;
+    TRY(st, look(&given, t, "u", false));
+    t->date = NULL;
+    t->clock = st == NULL && own.date[0] != '\0';
+    const char *at = st != NULL ? NULL : memchr(given.text, *some, given.size);
+    t->takes_date = at != NULL;
+    if (at != NULL && !t->clock && own.size + 1 >= given.size) {
+        t->own_date = strndup(own.text + (at - given.text), own.size + 1 - given.size);
+        st = t->own_date == NULL ? sheaf_fail(SHEAF_E_MEMORY, "chat template") : NULL;
+    }
+    sheaf__jinja_text_release(&own);
+    sheaf__jinja_text_release(&given);
+    return unless_raised(st);
+}
+
+/* That of the program which writes the same; it is a name, no more: what runs is the program. */
+static sheaf_status *find_name(sheaf__chat_template *t);
+
+static sheaf_status *raises_always(sheaf_status *st)
+{
+    sheaf_status *out = sheaf_fail(SHEAF_E_UNSUPPORTED, "chat_template");
+    sheaf_expected(out, "a program that writes conversations");
+    sheaf_found(out, "one that raises for a question and for an answer: %s",
+                sheaf_status_where(st));
+    sheaf_status_free(st);
+    return out;
+}
+
+static sheaf_status *learn(sheaf__chat_template *t)
+{
+    static const sheaf__date some_day = { 2003, 2, 4 };
+    sheaf__jinja_text text = { 0 };
+    t->day = some_day;
+    t->thinks = strstr(t->source, "</think>") != NULL;
+    t->divides = strstr(t->source, "split('</think>')") != NULL;
+    sheaf_status *st = look(&text, t, "ua", false);
+    if (st != NULL && sheaf_status_code(st) == SHEAF_E_DATA) {
+        sheaf_status *with_system = look(&text, t, "sua", false);
+        if (with_system != NULL)
+            st = raises_always(st);
+        else
+            sheaf_status_free(st), st = NULL;
+        sheaf_status_free(with_system);
+    }
+    TRY(st, keep_end(t, &text));
+    sheaf__jinja_text_release(&text);
+    TRY(st, find_steady(t));
+    TRY(st, find_date(t));
+    if (t->file != NULL) {
+        t->day = some_day;
+        TRY(st, find_name(t));
+    }
+    t->day = (sheaf__date){ 0 };
+    return st;
+}
+
+static sheaf_status *new_template(sheaf__chat_template **out, const char *name, const char *source,
+                                  const char *file, bool to_be_run)
 {
     sheaf__chat_template *t = calloc(1, sizeof *t);
+    *out = NULL;
     if (t == NULL)
         return sheaf_fail(SHEAF_E_MEMORY, "chat template");
-    t->style = *style;
-    if (system != NULL) {
-        t->system = strdup(system);
-        t->style.system = t->system;
+    t->name = name;
+    t->file = file;
+    t->source = strdup(source);
+    sheaf_status *st = t->source == NULL ? sheaf_fail(SHEAF_E_MEMORY, "chat template")
+                                         : sheaf__jinja_parse(&t->program, source, strlen(source));
+    if (st != NULL && file != NULL)
+        st = sheaf_in(st, "%s", file);
+    if (to_be_run)
+        TRY(st, learn(t));
+    if (st != NULL && file != NULL && sheaf_status_code(st) != SHEAF_E_MEMORY)
+        st = sheaf_try_this(st,
+                            "another template, if the model was trained on that: --template "
+                            "NAME: %s",
+                            sheaf__chat_template_names());
+    if (st == NULL)
+        *out = t;
+    else
+        sheaf__chat_template_free(t);
+    return st;
+}
+
+static sheaf_status *find_name(sheaf__chat_template *t)
+{
+    static const char *const talks[] = { "u", "ua", "uaua", "suaua", "euaua", "suaus" };
+    enum { TALKS = sizeof talks / sizeof *talks };
+    sheaf__jinja_text mine[TALKS] = { { 0 } };
+    sheaf_status *st = NULL;
+    for (int i = 0; i < TALKS; i++)
+        TRY(st, unless_raised(look(&mine[i], t, talks[i], i == 0)));
+    for (int k = 0; k < sheaf__named_count && st == NULL && strcmp(t->name, "stored") == 0; k++) {
+        sheaf__chat_template *other = NULL;
+        bool same = true;
+        st = new_template(&other, sheaf__named_programs[k].name, sheaf__named_programs[k].text,
+                          NULL, false);
+        for (int i = 0; i < TALKS && st == NULL && same; i++) {
+            sheaf__jinja_text text = { 0 };
+            other->day = t->day;
+            st = unless_raised(look(&text, other, talks[i], i == 0));
+            same = (text.text == NULL) == (mine[i].text == NULL) && text.size == mine[i].size &&
+                   (text.size == 0 || memcmp(text.text, mine[i].text, text.size) == 0);
+            sheaf__jinja_text_release(&text);
+        }
+        if (st == NULL && same)
+            t->name = other->name;
+        sheaf__chat_template_free(other);
     }
-    if (system != NULL && t->system == NULL) {
-        free(t);
-        return sheaf_fail(SHEAF_E_MEMORY, "chat template");
-    }
-    *out = t;
-    return NULL;
+    for (int i = 0; i < TALKS; i++)
+        sheaf__jinja_text_release(&mine[i]);
+    return st;
+}
+
+sheaf_status *sheaf__chat_template_stored(sheaf__chat_template **out, const char *program,
+                                          const char *file)
+{
+    return new_template(out, "stored", program, file, true);
 }
 
 void sheaf__chat_template_free(sheaf__chat_template *t)
 {
     if (t == NULL)
         return;
-    free(t->system);
+    free(t->source);
+    free(t->end);
+    free(t->own_date);
     free(t->date);
     sheaf__jinja_free(t->program);
     free(t);
 }
 
+/* ---- names ---- */
+
 const char *sheaf__chat_template_name(const sheaf__chat_template *t)
 {
-    return t->style.name;
+    return t->name;
 }
 
 const char *sheaf__chat_template_known(const char *name)
 {
-    for (int i = 0; i < sheaf__style_count; i++)
-        if (strcmp(name, sheaf__styles[i].name) == 0)
-            return sheaf__styles[i].name;
-        else if (strcmp(name, sheaf__styles[i].stored) == 0)
-            return sheaf__styles[i].stored;
-    return NULL;
+    for (int i = 0; i < sheaf__named_count; i++)
+        if (strcmp(name, sheaf__named_programs[i].name) == 0)
+            return sheaf__named_programs[i].name;
+    return strcmp(name, "stored") == 0 ? "stored" : NULL;
 }
 
 const char *sheaf__chat_template_names(void)
@@ -63,37 +246,102 @@ sheaf_status *sheaf__chat_template_find(sheaf__chat_template **out, const char *
     enum { MOST = 64 };
     const char *names[MOST];
     *out = NULL;
-    for (int i = 0; i < sheaf__style_count && i < MOST; i++) {
-        names[i] = sheaf__styles[i].name;
+    for (int i = 0; i < sheaf__named_count && i < MOST; i++) {
+        names[i] = sheaf__named_programs[i].name;
         if (strcmp(name, names[i]) == 0)
-            return sheaf__chat_template_new(out, &sheaf__styles[i], NULL);
+            return new_template(out, names[i], sheaf__named_programs[i].text, NULL, true);
     }
     sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "chat template");
     sheaf_expected(st, "%s", sheaf__chat_template_names());
     sheaf_found(st, "'%s'", name);
-    const char *near = sheaf__nearest(name, names, sheaf__style_count);
+    const char *near = sheaf__nearest(name, names, sheaf__named_count);
     return near == NULL ? st : sheaf_try_this(st, "%s", near);
 }
 
 const char *sheaf__chat_template_stop(const sheaf__chat_template *t, const char *eos)
 {
-    const char *end = t->style.last_end != NULL ? t->style.last_end : t->style.answer_end;
+    return t->end != NULL && strcmp(t->end, SHEAF__EOS) == 0 ? eos : t->end;
+}
+
+/* ---- thoughts ---- */
+
+static void lines_off(sheaf__text_piece *p, bool left, bool right)
+{
+    for (; left && p->size > 0 && *p->at == '\n'; p->at++)
+        p->size--;
+    while (right && p->size > 0 && p->at[p->size - 1] == '\n')
+        p->size--;
+}
+
+/* Divides an answer into thoughts and the rest, as Qwen3's program splits and strips it. */
+static void divide_thoughts(sheaf__text_piece *thoughts, sheaf__text_piece *rest)
+{
+    static const char open[] = "<think>", close[] = "</think>";
+    *thoughts = (sheaf__text_piece){ rest->at, 0 };
+    const char *end = memmem(rest->at, rest->size, close, sizeof close - 1);
     if (end == NULL)
-        return NULL;
-    end += strspn(end, " ");
-    return strcmp(end, SHEAF__EOS) == 0 ? eos : end;
+        return;
+    thoughts->size = (size_t)(end - rest->at);
+    for (const char *next = end; next != NULL;) {
+        const char *after = next + sizeof close - 1;
+        rest->size -= (size_t)(after - rest->at);
+        rest->at = after;
+        next = memmem(after, rest->size, close, sizeof close - 1);
+    }
+    lines_off(thoughts, false, true);
+    for (const char *begin;
+         (begin = memmem(thoughts->at, thoughts->size, open, sizeof open - 1)) != NULL;) {
+        const char *after = begin + sizeof open - 1;
+        thoughts->size -= (size_t)(after - thoughts->at);
+        thoughts->at = after;
+    }
+    lines_off(thoughts, true, true);
+    lines_off(rest, true, false);
+}
+
+void sheaf__chat_divide(sheaf__text_piece *thoughts, sheaf__text_piece *rest,
+                        const sheaf__chat_template *t)
+{
+    bool more;
+    const size_t lead = sheaf__chat_no_thoughts(&more, t, rest->at, rest->size);
+    *thoughts = (sheaf__text_piece){ rest->at, 0 };
+    rest->at += lead;
+    rest->size -= lead;
+    if (t->divides)
+        divide_thoughts(thoughts, rest);
+}
+
+size_t sheaf__chat_no_thoughts(bool *more, const sheaf__chat_template *t, const char *text,
+                               size_t size)
+{
+    static const char *const words[] = { "<think>", "</think>" };
+    size_t at = 0;
+    *more = false;
+    for (int i = 0; i < 2; i++) {
+        while (at < size && strchr(" \t\n\v\f\r", text[at]) != NULL && text[at] != '\0')
+            at++;
+        const size_t n = strlen(words[i]), left = size - at < n ? size - at : n;
+        if (!t->thinks || memcmp(text + at, words[i], left) != 0)
+            return 0;
+        if (left < n) {
+            *more = true;
+            return 0;
+        }
+        at += n;
+    }
+    return at;
 }
 
 /* ---- the date ---- */
 
 const char *sheaf__chat_template_date(const sheaf__chat_template *t)
 {
-    return t->date != NULL ? t->date : t->style.date;
+    return t->date != NULL ? t->date : t->own_date;
 }
 
 bool sheaf__chat_template_wants_date(const sheaf__chat_template *t)
 {
-    return t->style.date_format != NULL && sheaf__chat_template_date(t) == NULL;
+    return t->clock && sheaf__chat_template_date(t) == NULL;
 }
 
 static sheaf_status *keep_date(sheaf__chat_template *t, const char *text)
@@ -107,41 +355,43 @@ static sheaf_status *keep_date(sheaf__chat_template *t, const char *text)
     return NULL;
 }
 
-static sheaf_status *write_date(sheaf__chat_template *t, sheaf__date date)
+/* As the program writes it, where it asks for the day; else as most do. */
+static sheaf_status *write_date(sheaf__chat_template *t, sheaf__date day)
 {
-    char text[SHEAF__DATE_SIZE];
-    sheaf__date_write(text, t->style.date_format, strlen(t->style.date_format), date);
-    sheaf_status *st = keep_date(t, text);
-    t->day = date;
+    static const char usual[] = "%d %b %Y";
+    char written[SHEAF__DATE_SIZE];
+    sheaf__jinja_text text = { 0 };
+    sheaf_status *st = NULL;
+    sheaf__date_write(written, usual, sizeof usual - 1, day);
+    if (t->clock) {
+        t->day = day;
+        st = look(&text, t, "u", false);
+        snprintf(written, sizeof written, "%s", text.date);
+        sheaf__jinja_text_release(&text);
+    }
+    TRY(st, keep_date(t, written));
+    t->day = day;
     return st;
-}
-
-static sheaf_status *no_place(const sheaf__chat_template *t, const char *date)
-{
-    sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "--date %.60s", date);
-    sheaf_expected(st, "a chat template that writes a date: llama3.1, llama3.2 or smollm3");
-    if (t->style.date != NULL)
-        return sheaf_found(st, "%s, of which the stored program always writes %s", t->style.name,
-                           t->style.date);
-    return sheaf_found(st, "%s, which writes none", t->style.name);
 }
 
 sheaf_status *sheaf__chat_template_set_date(sheaf__chat_template *t, const char *date)
 {
     sheaf__date day;
-    const bool any = (t->style.flags & SHEAF__DATE_TEXT) != 0;
     if (date == NULL || date[0] == '\0')
         return NULL;
-    if (t->style.date_format == NULL || (t->style.date != NULL && !any))
-        return no_place(t, date);
+    if (!t->clock && !t->takes_date) {
+        sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "--date %.60s", date);
+        sheaf_expected(st, "a chat template that writes a date, as llama3.1, llama3.2 or smollm3");
+        return sheaf_found(st, "%s, which writes none", t->name);
+    }
     if (sheaf__date_read(&day, date))
         return write_date(t, day);
     const bool today = strcasecmp(date, "today") == 0 || strcasecmp(date, "now") == 0;
-    if (any && !today && !sheaf__date_looks(date))
+    if (t->takes_date && !today && !sheaf__date_looks(date))
         return keep_date(t, date);
     sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "--date");
     sheaf_expected(st, "a day as YYYY-MM-DD%s",
-                   any ? ", or the text that the template takes as its date_string" : "");
+                   t->takes_date ? ", or the text that the template takes as its date_string" : "");
     return sheaf_try_this(sheaf_found(st, "'%.60s'", date),
                           today
                               ? "--date $(date +%%F), the day itself: later runs must not change it"

@@ -156,3 +156,37 @@ void sheaf__stored_chat_release(sheaf__stored_chat *s)
     free(s->eos);
     *s = (sheaf__stored_chat){ 0 };
 }
+
+/* ---- which template ---- */
+
+sheaf_status *sheaf__chat_template_choose(sheaf__chat_template **out, const char *given,
+                                          const sheaf__stored_chat *stored)
+{
+    const bool any = given == NULL || *given == '\0' || strcmp(given, "stored") == 0;
+    *out = NULL;
+    if (!any)
+        return sheaf__chat_template_find(out, given);
+    if (stored->program != NULL)
+        return sheaf__chat_template_stored(out, stored->program, stored->file);
+    sheaf_status *st =
+        sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--template"), "%s", sheaf__chat_template_names());
+    sheaf_found(st, "none, and the tokenizer stores %s",
+                stored->no_default ? "several, of which none is called default" : "none");
+    return sheaf_try_this(st, "--template NAME");
+}
+
+sheaf_status *sheaf__chat_template_settled(sheaf__chat_template **out, const char *name,
+                                           const sheaf__stored_chat *stored)
+{
+    *out = NULL;
+    sheaf_status *st = stored->program == NULL
+                           ? NULL
+                           : sheaf__chat_template_stored(out, stored->program, stored->file);
+    if (*out != NULL && strcmp(sheaf__chat_template_name(*out), name) == 0)
+        return NULL;
+    sheaf__chat_template_free(*out);
+    if (st != NULL && sheaf_status_code(st) == SHEAF_E_MEMORY)
+        return st;
+    sheaf_status_free(st);
+    return sheaf__chat_template_choose(out, name, stored);
+}

@@ -8,6 +8,7 @@
 
 #include <stdbool.h>
 
+#include "inputs/chat/chat.h"
 #include "inputs/tokenizer/tokenizer.h"
 #include "sheaf/status.h"
 
@@ -25,5 +26,15 @@ sheaf_status *sheaf__stored_chat_read(sheaf__stored_chat *out, const char *path)
  * class has them by default. Errors: SHEAF_E_MEMORY. */
 sheaf_status *sheaf__stored_chat_complete(sheaf__stored_chat *s, const sheaf__tokenizer *t);
 void sheaf__stored_chat_release(sheaf__stored_chat *s);
+
+/* sheaf__chat_template_choose - the one `given` by name, else (NULL, empty or "stored") what the
+ * tokenizer has stored. Errors: those of finding and of sheaf__chat_template_stored(); SHEAF_E_ARG
+ * where neither is there. *out borrows from `stored`. */
+sheaf_status *sheaf__chat_template_choose(sheaf__chat_template **out, const char *given,
+                                          const sheaf__stored_chat *stored);
+/* sheaf__chat_template_settled - the one that a run's settings name: the tokenizer's own program
+ * where that still has this name, as in the run. Errors: as sheaf__chat_template_choose(). */
+sheaf_status *sheaf__chat_template_settled(sheaf__chat_template **out, const char *name,
+                                           const sheaf__stored_chat *stored);
 
 #endif

@@ -2,19 +2,18 @@
 
     python3 tests/data/templates/live.py --sheaf build/src/cli/sheaf --work DIR
 
-Each program of this folder is stored with a tokenizer, so that sheaf must recognise it, and, by its
-name, asked for without being stored, those that write a date on days that are given. Prints "ok - NAME" or "not ok - NAME".
+Each named program is stored with a tokenizer, and, by its name, asked for without being stored, those that write a date on days that are given. Prints "ok - NAME" or "not ok - NAME".
 """
 import argparse, glob, json, os, random, subprocess, sys
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from record import Today, here, render
+from record import Today, programs, render
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--sheaf", required=True)
 parser.add_argument("--work", required=True)
 parser.add_argument("--count", type=int, default=300)
-parser.add_argument("--programs", default=here, help="folder of other programs with the names of these")
+parser.add_argument("--programs", default=programs, help="folder of other programs with the names of these")
 args = parser.parse_args()
 os.makedirs(args.work, exist_ok=True)
 rng = random.Random(7)

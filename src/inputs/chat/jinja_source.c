@@ -1,0 +1,175 @@
+/* jinja_source.c - which message each byte of a text comes from.
+ *
+ * Texts are borrowed: a strip, a split or a slice is a pointer into what it was taken from. So a
+ * text needs no record of its own: its address tells. A region is a string of the variables or a
+ * block of the arena; its pieces, by address, are what comes from messages. Where bytes are copied
+ * (sheaf__j_put) their pieces are copied too, so they follow through +, ~, join, replace, macros
+ * and filters. What is in no piece is the template's. */
+#include "inputs/chat/jinja_core.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/array.h"
+
+typedef struct sheaf__jregion {
+    const char *begin, *end;
+    sheaf__jsource *piece; /* [count] by address; malloc'd */
+    int64_t count, capacity;
+} region;
+
+void sheaf__j_release_regions(sheaf__j *j)
+{
+    for (int64_t i = 0; i < j->regions; i++)
+        free(j->region[i].piece);
+    free(j->region);
+    j->region = NULL;
+    j->regions = j->region_capacity = 0;
+}
+
+/* ---- regions ---- */
+
+/* The last one that begins at `at` or before; -1: none. */
+static int64_t region_at(const sheaf__j *j, const char *at)
+{
+    int64_t low = 0, high = j->regions;
+    while (low < high) {
+        const int64_t middle = (low + high) / 2;
+        if (j->region[middle].begin <= at)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low - 1;
+}
+
+/* The one that `at` lies in, its end included; NULL: none. */
+static region *find(const sheaf__j *j, const char *at)
+{
+    const int64_t i = region_at(j, at);
+    return i >= 0 && at <= j->region[i].end ? &j->region[i] : NULL;
+}
+
+bool sheaf__j_add_region(sheaf__j *j, const char *at, size_t size)
+{
+    const int64_t i = region_at(j, at) + 1;
+    if (!SHEAF_GROW(&j->region, &j->region_capacity, j->regions + 1))
+        return false;
+    memmove(j->region + i + 1, j->region + i, (size_t)(j->regions - i) * sizeof *j->region);
+    j->region[i] = (region){ .begin = at, .end = at + size };
+    j->regions++;
+    return true;
+}
+
+/* Beside the others, or as a part of the one that it goes on with. */
+static bool add_piece(region *in, sheaf__jsource piece)
+{
+    int64_t i = in->count;
+    while (i > 0 && in->piece[i - 1].at > piece.at) /* an older text of the block grows */
+        i--;
+    sheaf__jsource *before = i > 0 ? &in->piece[i - 1] : NULL;
+    if (before != NULL && before->message == piece.message &&
+        before->at + before->size == piece.at) {
+        before->size += piece.size;
+        return true;
+    }
+    if (!SHEAF_GROW(&in->piece, &in->capacity, in->count + 1))
+        return false;
+    memmove(in->piece + i + 1, in->piece + i, (size_t)(in->count - i) * sizeof *in->piece);
+    in->piece[i] = piece;
+    in->count++;
+    return true;
+}
+
+/* ---- pieces ---- */
+
+/* The first piece of a region that ends at `at` or behind. */
+static int64_t first_piece(const region *r, const char *at)
+{
+    int64_t low = 0, high = r->count;
+    while (low < high) {
+        const int64_t middle = (low + high) / 2;
+        if (r->piece[middle].at + r->piece[middle].size < at)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+bool sheaf__j_copy_source(sheaf__j *j, const char *to, const char *at, size_t size)
+{
+    const region *from = find(j, at);
+    if (from == NULL || from->count == 0)
+        return true;
+    region *into = find(j, to);
+    for (int64_t i = first_piece(from, at); i < from->count; i++) {
+        const sheaf__jsource p = from->piece[i];
+        const char *begin = p.at > at ? p.at : at,
+                   *end = p.at + p.size < at + size ? p.at + p.size : at + size;
+        if (begin > end)
+            break;
+        if (begin == end && p.size > 0 && size > 0)
+            continue; /* it stands beside */
+        const int64_t before = into->count;
+        if (!add_piece(into,
+                       (sheaf__jsource){ to + (begin - at), (size_t)(end - begin), p.message }))
+            return false;
+        i += from == into && to < at ? into->count - before : 0;
+    }
+    return true;
+}
+
+int64_t sheaf__j_message_at(const sheaf__j *j, const char *at)
+{
+    const region *from = find(j, at);
+    const int64_t i = from == NULL ? 0 : first_piece(from, at + 1);
+    return from != NULL && i < from->count && from->piece[i].at <= at ? from->piece[i].message : -1;
+}
+
+bool sheaf__j_set_source(sheaf__j *j, const char *at, size_t size, int64_t message)
+{
+    return add_piece(find(j, at), (sheaf__jsource){ at, size, message });
+}
+
+/* ---- messages ---- */
+
+static bool add_strings(sheaf__j *j, const json_t *json, int64_t message)
+{
+    const char *key;
+    json_t *value;
+    size_t i;
+    bool good = true;
+    if (json_is_string(json)) {
+        const char *at = json_string_value(json);
+        const size_t size = json_string_length(json);
+        good = sheaf__j_add_region(j, at, size) && sheaf__j_set_source(j, at, size, message);
+    }
+    json_array_foreach((json_t *)json, i, value) good = good && add_strings(j, value, message);
+    json_object_foreach((json_t *)json, key,
+                        value) if (strcmp(key, "role") != 0 && strcmp(key, "type") != 0) good =
+        good && add_strings(j, value, message);
+    return good;
+}
+
+bool sheaf__j_read_messages(sheaf__j *j, const json_t *messages)
+{
+    bool good = true;
+    for (size_t i = 0; i < json_array_size(messages) && good; i++)
+        good = add_strings(j, json_array_get(messages, i), (int64_t)i);
+    return good;
+}
+
+/* What of a text comes from messages, by place: malloc'd, NULL without memory. */
+sheaf__jpiece *sheaf__j_pieces(const sheaf__j *j, const char *at, size_t size, int64_t *n)
+{
+    const region *r = find(j, at);
+    const int64_t first = r == NULL ? 0 : first_piece(r, at), count = r == NULL ? 0 : r->count;
+    sheaf__jpiece *out = malloc((size_t)(count - first + 1) * sizeof *out);
+    *n = 0;
+    for (int64_t i = first; i < count && out != NULL && r->piece[i].at <= at + size; i++) {
+        const size_t begin = (size_t)(r->piece[i].at - at);
+        out[(*n)++] = (sheaf__jpiece){ begin, begin + r->piece[i].size, r->piece[i].message };
+    }
+    return out;
+}
