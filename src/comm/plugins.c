@@ -54,6 +54,23 @@ sheaf__launcher sheaf__launcher_look(void)
                               .number = number };
 }
 
+const char *sheaf__launched(int *count, int *number)
+{
+    const sheaf__launcher l = sheaf__launcher_look();
+    if (count != NULL)
+        *count = l.processes;
+    if (number != NULL)
+        *number = l.number;
+    return l.name;
+}
+
+bool sheaf__launcher_hasty(void)
+{
+    const sheaf__launcher l = sheaf__launcher_look();
+    return l.processes > 1 && l.mpi != NULL && strcmp(l.mpi, known[1]) == 0 &&
+           strcmp(l.name, "mpirun") == 0;
+}
+
 /* ---- the module ---- */
 
 /* Where modules may lie, of the program and of the library it is linked with. */

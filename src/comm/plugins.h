@@ -14,8 +14,15 @@ typedef struct sheaf__launcher {
 
 /* sheaf__launcher_look - what the environment says. */
 sheaf__launcher sheaf__launcher_look(void);
+/* sheaf__launched - its name; `count`, `number`: as it says, 0 where it does not; may be NULL. */
+const char *sheaf__launched(int *count, int *number);
+/* sheaf__launcher_hasty - does it kill all processes when one is killed, at once, so that no other
+ * can say which it was? */
+bool sheaf__launcher_hasty(void);
 
-/* sheaf__plugin_find - the path of a module; see sheaf__process_plugin(). */
+/* sheaf__plugin_find - where the module of an MPI is.
+ *   mpi  "openmpi", "mpich", a path, or NULL: that of the launcher, else what is there
+ * Looks into SHEAF_PLUGINS, beside the program, and into the library's folder. */
 sheaf_status *sheaf__plugin_find(char **path, const char *mpi);
 /* sheaf__plugin_load - its table. It stays loaded. */
 sheaf_status *sheaf__plugin_load(const sheaf__mpi **out, const char *path);

@@ -60,7 +60,7 @@ bool sheaf__process_first(void)
     return process_view.number == 0;
 }
 
-const char *sheaf__process_host(int number)
+static const char *host_of(int number)
 {
     return process_view.place[number].host;
 }
@@ -132,9 +132,9 @@ void sheaf__process_settle(int total, const sheaf_events *events)
     for (int i = 0; i < count; i++) {
         bool told = false;
         for (int k = 0; k < i; k++)
-            told |= strcmp(sheaf__process_host(k), sheaf__process_host(i)) == 0;
+            told |= strcmp(host_of(k), host_of(i)) == 0;
         if (!told)
-            sheaf__text_add(&hosts, "%s%s", i == 0 ? "" : ", ", sheaf__process_host(i));
+            sheaf__text_add(&hosts, "%s%s", i == 0 ? "" : ", ", host_of(i));
     }
     if (sheaf__process_first())
         sheaf_note(events, "%d processes on %s: %d compute thread%s in the first%s", count,
@@ -151,28 +151,6 @@ bool sheaf__process_asks(double *share)
     return number == 0;
 }
 
-const char *sheaf__process_launched(int *count, int *number)
-{
-    const sheaf__launcher launcher = sheaf__launcher_look();
-    if (count != NULL)
-        *count = launcher.processes;
-    if (number != NULL)
-        *number = launcher.number;
-    return launcher.name;
-}
-
-bool sheaf__process_hasty(void)
-{
-    const sheaf__launcher launcher = sheaf__launcher_look();
-    return launcher.processes > 1 && launcher.mpi != NULL && strcmp(launcher.mpi, "mpich") == 0 &&
-           strcmp(launcher.name, "mpirun") == 0;
-}
-
-sheaf_status *sheaf__process_plugin(char **path, const char *mpi)
-{
-    return sheaf__plugin_find(path, mpi);
-}
-
 void sheaf__process_tell(struct sheaf__doing *doing)
 {
     if (process_view.comm == NULL)
@@ -184,23 +162,6 @@ void sheaf__process_tell(struct sheaf__doing *doing)
 sheaf__doing *sheaf__process_doing(void)
 {
     return process_view.doing;
-}
-
-sheaf_status *sheaf__process_halted(void)
-{
-    return process_view.doing != NULL && SHEAF__LOAD(process_view.doing->halt)
-               ? sheaf_fail(SHEAF_E_PEER, "another process has failed")
-               : NULL;
-}
-
-int64_t sheaf__process_done(int64_t own, int64_t total)
-{
-    int64_t others = process_view.doing == NULL ? -1 : SHEAF__LOAD(process_view.doing->others);
-    if (process_view.doing != NULL)
-        SHEAF__STORE(process_view.doing->done, own);
-    if (others < 0)
-        others = own * (process_view.count - 1);
-    return own + others < total ? own + others : total;
 }
 
 sheaf_status *sheaf__process_inject(const char *plan)
@@ -221,52 +182,6 @@ sheaf__injected *sheaf__process_injected(void)
 sheaf_comm *sheaf__process_all(void)
 {
     return process_view.comm;
-}
-
-sheaf_status *sheaf__process_agree(sheaf_status *mine)
-{
-    if (process_view.doing != NULL)
-        SHEAF__STORE(process_view.doing->failed, mine != NULL);
-    return process_view.comm == NULL ? mine : sheaf_comm_agree(process_view.comm, mine);
-}
-
-sheaf_status *sheaf__process_broadcast(void *bytes, size_t size)
-{
-    return process_view.comm == NULL ? NULL
-                                     : sheaf_comm_broadcast(process_view.comm, bytes, size, 0);
-}
-
-sheaf_status *sheaf__process_decide(bool *flag)
-{
-    uint8_t told = *flag;
-    sheaf_status *st = sheaf__process_broadcast(&told, sizeof told);
-    *flag = told != 0;
-    return st;
-}
-
-sheaf_status *sheaf__process_gather(void *all, size_t size)
-{
-    size_t sizes[SHEAF_MAX_SLICES];
-    for (int i = 0; i < process_view.count; i++)
-        sizes[i] = size;
-    return process_view.comm == NULL ? NULL : sheaf_comm_gather(process_view.comm, all, sizes);
-}
-
-sheaf_status *sheaf__process_share(char **text)
-{
-    const bool first = sheaf__process_first();
-    if (process_view.comm == NULL)
-        return NULL;
-    uint64_t size = first && *text != NULL ? strlen(*text) + 1 : 0;
-    sheaf_status *st = sheaf__process_broadcast(&size, sizeof size);
-    if (st == NULL && !first) {
-        free(*text);
-        *text = size == 0 ? NULL : malloc(size);
-        if (size > 0 && *text == NULL)
-            st = sheaf__no_memory("what the first process tells");
-    }
-    st = sheaf__process_agree(st);
-    return st != NULL || size == 0 ? st : sheaf__process_broadcast(*text, size);
 }
 
 /* ---- joining ---- */
@@ -521,7 +436,7 @@ sheaf_status *sheaf__process_run(int ranks, const int *color, int groups,
     const int tag = 2 + 2 * TAGS_OF_RUN * (int)(process_view.runs++ % RUNS);
     for (int k = 0; k < groups && st == NULL; k++)
         st = open_group(&comm[k], color + k * ranks, tag + 2 * k, ranks);
-    st = sheaf__process_agree(st);
+    st = sheaf__all_agree(process_view.comm, st);
     TRY(st, body(context, comm));
     for (int k = 0; k < groups; k++)
         if (comm[k] != NULL)
@@ -532,5 +447,6 @@ sheaf_status *sheaf__process_run(int ranks, const int *color, int groups,
         st = lost;
     else
         sheaf_status_free(lost);
-    return sheaf__process_name_own(process_view.broken ? st : sheaf__process_agree(st));
+    return sheaf__process_name_own(process_view.broken ? st
+                                                       : sheaf__all_agree(process_view.comm, st));
 }

@@ -1,9 +1,6 @@
 /* process.h - the processes of a run: one with the transport `threads`, T * D with `mpi`, each of
- * which is one rank. What is said, written or decided outside of the ranks' bodies is said, written
- * and decided by the first; the others wait at the next agreement.
- *
- * The processes of a run are a fact about this process, as its number and its host are: they are
- * kept here, and not handed around. With one process nothing here waits or fails. */
+ * which is one rank. Who joins them gets their group, sheaf__process_all(), and hands it on as an
+ * argument (all.h). With one process nothing here waits or fails. */
 #ifndef SHEAF_COMM_PROCESS_H
 #define SHEAF_COMM_PROCESS_H
 
@@ -11,13 +8,11 @@
 #include <stddef.h>
 
 #include "base/events.h"
-#include "comm/comm.h"
+#include "comm/all.h"
 
 int sheaf__process_count(void);
 int sheaf__process_number(void);
 bool sheaf__process_first(void);
-/* The name of the host that process `number` runs on. Borrowed. */
-const char *sheaf__process_host(int number);
 /* sheaf__process_local - how many processes run on this machine; *number: which of them this is. */
 int sheaf__process_local(int *number);
 
@@ -39,13 +34,6 @@ bool sheaf__process_asks(double *share);
 void sheaf__process_tell(struct sheaf__doing *doing);
 /* sheaf__process_doing - that record; NULL where there is none, or one process. */
 struct sheaf__doing *sheaf__process_doing(void);
-/* sheaf__process_halted - has another process failed meanwhile, as far as the watch has told? Then
- * SHEAF_E_PEER, with which this one is to come to the next sheaf__process_agree(): it has the
- * reason. Any thread may ask. */
-sheaf_status *sheaf__process_halted(void);
-/* sheaf__process_done - this process has done `own` bytes of the `total` that all have divided:
- * what all have done, as the watch has told, or as if each had done as much. */
-int64_t sheaf__process_done(int64_t own, int64_t total);
 /* sheaf__process_inject - a fault for tests at a call of all processes, or of a group that is made
  * later; see comm/injected.h. Errors: SHEAF_E_ARG. */
 sheaf_status *sheaf__process_inject(const char *plan);
@@ -57,33 +45,6 @@ sheaf_comm *sheaf__process_all(void);
 /* sheaf__process_name_own - where several processes are, and this is the first: names it in a
  * failure of its own, of what its machine has, as sheaf_comm_agree() names any other. */
 sheaf_status *sheaf__process_name_own(sheaf_status *st);
-
-/* Collective: all processes call them. */
-/* sheaf__process_agree - as sheaf_comm_agree(). Consumes `mine`. Of a failure the others hear
- * before they come here, where they are watched: sheaf__process_halted(). */
-sheaf_status *sheaf__process_agree(sheaf_status *mine);
-/* sheaf__process_broadcast - the first's bytes to all. */
-sheaf_status *sheaf__process_broadcast(void *bytes, size_t size);
-/* sheaf__process_gather - `size` bytes of each, which it has put at its number, to all. */
-sheaf_status *sheaf__process_gather(void *all, size_t size);
-/* sheaf__process_decide - *flag of the first. */
-sheaf_status *sheaf__process_decide(bool *flag);
-/* sheaf__process_share - the first's text, which may be NULL, to all: *text of the others is
- * replaced and owned by the caller. */
-sheaf_status *sheaf__process_share(char **text);
-
-/* sheaf__process_launched - what started this process as one of several: "mpirun" or "srun"; NULL:
- * nothing did. `count`, `number`: as it says, 0 where it does not; may be NULL. */
-const char *sheaf__process_launched(int *count, int *number);
-
-/* sheaf__process_hasty - does what started this process kill all of them when one is killed, at
- * once, so that no other can say which it was? */
-bool sheaf__process_hasty(void);
-
-/* sheaf__process_plugin - where the module of an MPI is.
- *   mpi  "openmpi", "mpich", a path, or NULL: that of the launcher, else what is there
- * Looks into SHEAF_PLUGINS, beside the program, and into the library's folder. */
-sheaf_status *sheaf__process_plugin(char **path, const char *mpi);
 
 /* sheaf__process_start - loads the module and joins the others; once. It ends with the program.
  * Errors: SHEAF_E_UNSUPPORTED: no module; SHEAF_E_PEER: this MPI is not the launcher's. */

@@ -140,20 +140,21 @@ static void test_process__what_the_first_tells(void **state)
     /* as long as the memory that is taken for it, so that its end has to be sent, too */
     char *text =
         strdup(sheaf__process_first() ? "told by the first one" : "told by another one, x");
-    CHECK_OK(sheaf__process_share(&text));
+    CHECK_OK(sheaf__all_share(sheaf__process_all(), &text));
     assert_string_equal(text, "told by the first one");
     free(text);
     text = sheaf__process_first() ? NULL : strdup("of another");
-    CHECK_OK(sheaf__process_share(&text));
+    CHECK_OK(sheaf__all_share(sheaf__process_all(), &text));
     assert_null(text);
-    CHECK_OK(sheaf__process_agree(NULL));
+    CHECK_OK(sheaf__all_agree(sheaf__process_all(), NULL));
     if (last == 0)
         return;
     sheaf_status *mine =
         sheaf__process_number() == last ? sheaf_fail(SHEAF_E_IO, "%02000d", 7) : NULL;
     char want[200]; /* a text that is too long for a message is cut, and names rank and host */
-    snprintf(want, sizeof want, "rank %d on %s: 0000", last, sheaf__process_host(last));
-    sheaf_status *st = sheaf__process_agree(mine);
+    snprintf(want, sizeof want, "rank %d on %s: 0000", last,
+             sheaf__all_host(sheaf__process_all(), last));
+    sheaf_status *st = sheaf__all_agree(sheaf__process_all(), mine);
     if (sheaf__process_number() != last)
         assert_int_equal(strlen(sheaf_status_where(st)), strlen(want) - 4 + 1000);
     CHECK_FAILS(st, SHEAF_E_IO, sheaf__process_number() == last ? "0000" : want);
@@ -181,7 +182,7 @@ static void test_process__what_a_module_does(void **state)
     int size = -1, error = 0;
     assert_int_equal(mpi->test(&done, &size, &from[0]), 0);
     assert_true(!done && size == 0); /* nothing has been sent */
-    CHECK_OK(sheaf__process_agree(NULL));
+    CHECK_OK(sheaf__all_agree(sheaf__process_all(), NULL));
     for (int i = 0; i < 3; i++) /* 1, 5 and 8 bytes */
         assert_int_equal(mpi->send(&to[i], bytes, i == 0 ? 1 : 3 * i + 2, next, 30001 + i), 0);
     for (int i = 0; i < 6; i++) {
@@ -209,8 +210,6 @@ static void test_process__neighbours_share_cores(void **state)
     assert_int_equal(number, mine);
     assert_int_equal(sheaf__process_threads(1), 1);
     assert_int_equal(sheaf__process_threads(2 * count + 1), mine == count - 1 ? 3 : 2);
-    assert_int_equal(sheaf__process_done(3, 1000), 3 * count);
-    assert_int_equal(sheaf__process_done(3, 4), count == 1 ? 3 : 4);
     assert_int_equal(sched_getaffinity(0, sizeof cores, &cores), 0);
     const int all = CPU_COUNT(&cores);
     assert_int_equal(sheaf__process_pin(), count > 1 && all >= count);

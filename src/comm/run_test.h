@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 
+#include "comm/plugins.h"
 #include "comm/process.h"
 #include "comm/transport.h"
 
@@ -25,7 +26,7 @@ typedef struct run_test {
 /* meet_for_test - before anything else. Returns whether ranks are processes. */
 static inline bool meet_for_test(void)
 {
-    if (sheaf__process_launched(NULL, NULL) == NULL)
+    if (sheaf__launched(NULL, NULL) == NULL)
         return false;
     sheaf_status *st = sheaf__process_start(NULL);
     if (st != NULL) {

@@ -3,7 +3,7 @@
 
 #include "base/status.h"
 #include "base/inside.h"
-#include "comm/process.h"
+#include "comm/all.h"
 #include "infer/dialogue.h"
 #include "library/led.h"
 #include "library/model.h"
@@ -25,6 +25,7 @@ sheaf_status *sheaf_chat_open(sheaf_chat **out, sheaf_model *m, const char *imag
     if (c == NULL)
         return sheaf_fail(SHEAF_E_MEMORY, "a chat");
     c->model = m;
+    c->led.all = m->all;
     c->talk.wording = &c->wording;
     /* the first alone lays prompts out: there are no clocks that could differ */
     sheaf_status *st = sheaf__wording_today(&m->wording);
@@ -116,7 +117,7 @@ sheaf_status *sheaf__chat_ask(sheaf_answer **out, sheaf_chat *c, const char *que
     sheaf_status *st = sheaf__dialogue_ask(&prompt, &block, &c->talk, question);
     TRY(st, sheaf__model_room(c->model, &prompt, &a));
     TRY(st, sheaf__led_ask(&c->led, &c->model->opened.config, &prompt, a.number));
-    TRY(st, sheaf__process_agree(sheaf__model_answer(out, c->model, &prompt, 1, &a)));
+    TRY(st, sheaf__all_agree(c->model->all, sheaf__model_answer(out, c->model, &prompt, 1, &a)));
     free(block);
     if (st != NULL)
         return st;

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "base/thread.h"
-#include "comm/process.h"
+#include "comm/all.h"
 
 struct sheaf__crowd {
     const sheaf__opened *opened;
@@ -94,7 +94,7 @@ sheaf_status *sheaf__crowd_open(sheaf__crowd **out, const sheaf__opened *opened,
     c->opened = opened;
     c->options = *options;
     c->ranks = options->ranks * place.stages * (options->groups > 0 ? options->groups : 1);
-    if (c->ranks == sheaf__process_count()) /* of which one is here */
+    if (c->ranks == sheaf__all_count(c->options.all)) /* of which one is here */
         c->ranks = 1;
     pthread_mutex_init(&c->turn, NULL);
     pthread_mutex_init(&c->lock, NULL);

@@ -151,7 +151,8 @@ sheaf_status *sheaf__judge_run(sheaf__judge *j)
         return st;
     return sheaf__crew_run(
         &j->opened,
-        &(sheaf__crew_options){ .transport = j->transport,
+        &(sheaf__crew_options){ .all = j->all,
+                                .transport = j->transport,
                                 .ranks = j->tp,
                                 .groups = j->dp,
                                 .place = j->place,

@@ -12,6 +12,7 @@
 #include "train/evaluate.h"
 
 typedef struct sheaf__judge {
+    sheaf_comm *all; /* the processes; NULL: this one is alone */
     /* given; texts may be NULL */
     const char *model, *config, *adapter, *data, *tokenizer, *prompt_template, *date, *query,
         *place, *data_cache, *isa;

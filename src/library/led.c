@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/status.h"
-#include "comm/process.h"
+#include "comm/all.h"
 
 enum { WAIT, ASK, END };
 enum { POSITION = 1, EMBED = 2, EXPERT = 4 }; /* arrays that a prompt has */
@@ -22,7 +22,7 @@ static const char memory_for[] = "what the first process asks";
 void sheaf__led_release(sheaf__led *led)
 {
     free(led->picture);
-    *led = (sheaf__led){ 0 };
+    led->picture = NULL;
 }
 
 /* ---- a prompt, from the first to all ---- */
@@ -61,7 +61,7 @@ static void unpack(sheaf__prompt *out, const order *o, const int32_t *ids,
                             .look = o->look };
 }
 
-static sheaf_status *send_pixels(const sheaf__picture *picture, int64_t n,
+static sheaf_status *send_pixels(const sheaf__led *led, const sheaf__picture *picture, int64_t n,
                                  const sheaf_config *config)
 {
     sheaf__tower tower[SHEAF__MOST_TOWERS];
@@ -69,16 +69,18 @@ static sheaf_status *send_pixels(const sheaf__picture *picture, int64_t n,
     sheaf_status *st = NULL;
     for (int64_t i = 0; i < n; i++)
         for (int k = 0; k < towers && st == NULL; k++)
-            st = sheaf__process_broadcast(
-                (float *)picture[i].of[k].pixels,
-                (size_t)sheaf__view_numbers(&picture[i].of[k], &tower[k]) * sizeof(float));
+            st = sheaf__all_broadcast(led->all, (float *)picture[i].of[k].pixels,
+                                      (size_t)sheaf__view_numbers(&picture[i].of[k], &tower[k]) *
+                                          sizeof(float));
     return st;
 }
 
 /* Of each picture, as their pointers are of one process alone. */
-static sheaf_status *send_sizes(sheaf__picture *sizes, const order *o, const sheaf__prompt *mine)
+static sheaf_status *send_sizes(const sheaf__led *led, sheaf__picture *sizes, const order *o,
+                                const sheaf__prompt *mine)
 {
-    sheaf_status *st = sheaf__process_agree(sizes == NULL ? sheaf__no_memory(memory_for) : NULL);
+    sheaf_status *st =
+        sheaf__all_agree(led->all, sizes == NULL ? sheaf__no_memory(memory_for) : NULL);
     if (st != NULL)
         return st;
     if (mine != NULL)
@@ -86,7 +88,7 @@ static sheaf_status *send_sizes(sheaf__picture *sizes, const order *o, const she
     for (int64_t i = 0; i < o->pictures; i++)
         for (int k = 0; k < SHEAF__MOST_TOWERS; k++)
             sizes[i].of[k].pixels = NULL;
-    return sheaf__process_broadcast(sizes, (size_t)o->pictures * sizeof *sizes);
+    return sheaf__all_broadcast(led->all, sizes, (size_t)o->pictures * sizeof *sizes);
 }
 
 /* Room for the pictures of those that follow. */
@@ -96,7 +98,7 @@ static sheaf_status *make_room(sheaf__led *led, const order *o, const sheaf_conf
     sheaf__tower tower[SHEAF__MOST_TOWERS];
     const int towers = sheaf__towers_of(tower, config);
     sheaf__picture *sizes = calloc((size_t)o->pictures + 1, sizeof *sizes);
-    sheaf_status *st = send_sizes(sizes, o, mine);
+    sheaf_status *st = send_sizes(led, sizes, o, mine);
     if (st == NULL && mine == NULL) {
         free(led->picture);
         led->picture = sheaf__picture_room_like(sizes, o->pictures, tower, towers);
@@ -112,14 +114,14 @@ static sheaf_status *share(int32_t **block, const sheaf__picture **picture, shea
     sheaf_status *st = o->sends ? make_room(led, o, config, mine) : NULL;
     *block = calloc(block_size(o->n), 1);
     *picture = mine == NULL ? led->picture : mine->picture;
-    TRY(st, sheaf__process_agree(*block == NULL || (o->sends && *picture == NULL)
-                                     ? sheaf__no_memory(memory_for)
-                                     : NULL));
+    TRY(st, sheaf__all_agree(led->all, *block == NULL || (o->sends && *picture == NULL)
+                                           ? sheaf__no_memory(memory_for)
+                                           : NULL));
     if (st == NULL && mine != NULL)
         pack(*block, mine);
-    TRY(st, sheaf__process_broadcast(*block, block_size(o->n)));
+    TRY(st, sheaf__all_broadcast(led->all, *block, block_size(o->n)));
     if (st == NULL && o->sends)
-        st = send_pixels(*picture, o->pictures, config);
+        st = send_pixels(led, *picture, o->pictures, config);
     if (st == NULL && o->sends)
         led->look = o->look;
     return st;
@@ -138,9 +140,9 @@ sheaf_status *sheaf__led_ask(sheaf__led *led, const sheaf_config *config, const 
                 .sends = p->pictures > 0 && p->look != led->look };
     const sheaf__picture *picture;
     int32_t *block = NULL;
-    if (sheaf__process_count() == 1)
+    if (sheaf__all_count(led->all) == 1)
         return NULL;
-    sheaf_status *st = sheaf__process_broadcast(&o, sizeof o);
+    sheaf_status *st = sheaf__all_broadcast(led->all, &o, sizeof o);
     TRY(st, share(&block, &picture, led, &o, config, p));
     free(block);
     return st;
@@ -148,32 +150,32 @@ sheaf_status *sheaf__led_ask(sheaf__led *led, const sheaf_config *config, const 
 
 /* ---- the rest of the first's ---- */
 
-static sheaf_status *anyone(bool *over, bool mine)
+static sheaf_status *anyone(sheaf_comm *all, bool *over, bool mine)
 {
     int flag = mine;
-    sheaf_status *st = sheaf_comm_any(sheaf__process_all(), &flag);
+    sheaf_status *st = sheaf_comm_any(all, &flag);
     *over = flag != 0;
     return st;
 }
 
-sheaf_status *sheaf__led_wait(bool *over)
+sheaf_status *sheaf__led_wait(sheaf_comm *all, bool *over)
 {
     order o = { .kind = WAIT };
     *over = false;
-    if (sheaf__process_count() == 1)
+    if (sheaf__all_count(all) == 1)
         return NULL;
-    sheaf_status *st = sheaf__process_broadcast(&o, sizeof o);
-    return st == NULL ? anyone(over, false) : st;
+    sheaf_status *st = sheaf__all_broadcast(all, &o, sizeof o);
+    return st == NULL ? anyone(all, over, false) : st;
 }
 
-sheaf_status *sheaf__led_end(sheaf_status *st)
+sheaf_status *sheaf__led_end(sheaf_comm *all, sheaf_status *st)
 {
     order o = { .kind = END };
-    if (sheaf__process_count() == 1)
+    if (sheaf__all_count(all) == 1)
         return st;
-    sheaf_status *lost = sheaf__process_broadcast(&o, sizeof o);
+    sheaf_status *lost = sheaf__all_broadcast(all, &o, sizeof o);
     if (lost == NULL)
-        return sheaf__process_agree(st);
+        return sheaf__all_agree(all, st);
     if (st == NULL)
         return lost;
     sheaf_status_free(lost);
@@ -193,7 +195,7 @@ static sheaf_status *answer(sheaf_model *m, sheaf__led *led, const order *o, she
         a->number = o->number;
         unpack(&prompt, o, block, picture);
         prompt.laid_out = true;
-        st = sheaf__process_agree(sheaf__model_answer(&said, m, &prompt, 1, a));
+        st = sheaf__all_agree(m->all, sheaf__model_answer(&said, m, &prompt, 1, a));
         sheaf_answer_free(said);
     }
     free(block);
@@ -203,14 +205,14 @@ static sheaf_status *answer(sheaf_model *m, sheaf__led *led, const order *o, she
 sheaf_status *sheaf__led_follow(sheaf_model *m, const sheaf__asking *asking)
 {
     sheaf__asking a = *asking;
-    sheaf__led led = { 0 };
+    sheaf__led led = { .all = m->all };
     order o = { .kind = WAIT };
     bool over = false;
     sheaf_status *st = NULL;
     while (st == NULL && o.kind != END) {
-        st = sheaf__process_broadcast(&o, sizeof o);
+        st = sheaf__all_broadcast(m->all, &o, sizeof o);
         if (st == NULL && o.kind == WAIT)
-            st = anyone(&over, atomic_load(a.stop_now) != 0);
+            st = anyone(m->all, &over, atomic_load(a.stop_now) != 0);
         else if (st == NULL && o.kind == ASK)
             st = answer(m, &led, &o, &a);
         if (st != NULL && sheaf_status_code(st) != SHEAF_E_PEER) {
@@ -219,5 +221,5 @@ sheaf_status *sheaf__led_follow(sheaf_model *m, const sheaf__asking *asking)
         }
     }
     sheaf__led_release(&led);
-    return st == NULL ? sheaf__process_agree(NULL) : st;
+    return st == NULL ? sheaf__all_agree(m->all, NULL) : st;
 }

@@ -9,8 +9,9 @@
 
 #include "library/model.h"
 
-/* What the others were told of pictures; zero at first. */
+/* The processes, and what the others were told of pictures; zero at first, but for `all`. */
 typedef struct sheaf__led {
+    sheaf_comm *all;         /* the processes that talk; NULL: this one is alone */
     int64_t look;            /* the newest that they have; 0: none */
     sheaf__picture *picture; /* of those that follow; owned */
 } sheaf__led;
@@ -24,9 +25,9 @@ sheaf_status *sheaf__led_ask(sheaf__led *led, const sheaf_config *config,
                              const sheaf__prompt *prompt, int64_t number);
 /* sheaf__led_wait - nothing is asked for now. *over: another process was asked to end. Now and
  * then, so that one that is gone is noticed. */
-sheaf_status *sheaf__led_wait(bool *over);
+sheaf_status *sheaf__led_wait(sheaf_comm *all, bool *over);
 /* sheaf__led_end - the conversation is over, with `st`, consumed; the same in all. */
-sheaf_status *sheaf__led_end(sheaf_status *st);
+sheaf_status *sheaf__led_end(sheaf_comm *all, sheaf_status *st);
 
 /* sheaf__led_follow - of the others: answers what the first asks until it ends.
  *   asking  as the first's, but for who hears of it; stop_now: not 0 when this process is asked to

@@ -80,7 +80,7 @@ static sheaf_status *prepare(sheaf_model *m, sheaf_model_open_options *o)
                                                         .of_run = of_run,
                                                         .date = o->date,
                                                         .specials = m->run.texts.specials,
-                                                        .today = sheaf__process_count() <= 1,
+                                                        .today = sheaf__all_count(m->all) <= 1,
                                                         .max_length = m->positions,
                                                         .events = o->events });
     TRY(st, sheaf__generation_config_read(&m->generation, m->run.folder, o->events));
@@ -107,6 +107,7 @@ sheaf_status *sheaf_model_open(sheaf_model **out, const sheaf_model_open_options
     TRY(st, copy_text(&m->place, o.place));
     TRY(st, copy_text(&m->isa, o.isa));
     if (st == NULL) {
+        m->all = sheaf__process_all();
         m->tp = o.tp > 0 ? o.tp : 1;
         m->dp = o.dp > 0 ? o.dp : 1;
         m->threads = o.threads;
@@ -149,7 +150,8 @@ static sheaf_status *fits(const sheaf_model *m, int64_t batch, int64_t seq, int6
 
 static sheaf_status *load(sheaf_model *m, int64_t batch)
 {
-    const sheaf__crew_options crew = { .transport = m->transport,
+    const sheaf__crew_options crew = { .all = m->all,
+                                       .transport = m->transport,
                                        .ranks = m->tp,
                                        .groups = m->dp,
                                        .place = m->place,
@@ -204,7 +206,7 @@ static sheaf_status *make_ready(sheaf_model *m, const sheaf__prompt *prompt, int
         st = sheaf__model_room(m, &prompt[i], a);
     if (st != NULL || (m->crowd != NULL && batch == 1)) /* that was known when it was loaded */
         return st;
-    st = sheaf__process_agree(fits(m, batch, longest + a->max_new, longest, images, patches));
+    st = sheaf__all_agree(m->all, fits(m, batch, longest + a->max_new, longest, images, patches));
     if (st != NULL || m->crowd != NULL)
         return st == NULL ? sheaf__crowd_do(m->crowd, serve, &batch) : st;
     if (m->positions == 0)

@@ -22,6 +22,7 @@ typedef struct sheaf__rank_past {
 } sheaf__rank_past;
 
 struct sheaf_model {
+    sheaf_comm *all; /* its processes; NULL: this one is alone */
     sheaf__opened opened;
     sheaf__run_model run;
     sheaf__wording wording;

@@ -6,6 +6,7 @@
 
 #include "base/status.h"
 #include "base/file.h"
+#include "comm/plugins.h"
 #include "comm/process.h"
 #include "library/adapter_settings.h"
 #include "library/first_record.h"
@@ -23,6 +24,7 @@
 
 typedef struct session {
     const sheaf__session_options *how;
+    sheaf_comm *group;          /* the processes of the run; NULL: this one is alone */
     char *stored, *fixed, *all; /* settings of the run as it began (NULL: it begins now); of this
                                    one, see train/train.h */
     int64_t done;               /* by the first process: steps that it has saved */
@@ -36,7 +38,7 @@ static void forward_event(void *self, const sheaf_event *event)
 {
     const session *s = self;
     sheaf_monitor *monitor = s->monitor != NULL ? s->monitor : s->early;
-    if (!sheaf__process_first()) /* told once */
+    if (!sheaf__all_first(s->group)) /* told once */
         return;
     if (monitor != NULL)
         sheaf_emit(sheaf_monitor_events(monitor), event);
@@ -105,8 +107,9 @@ static sheaf_status *check_rates(const session *s, const struct sheaf__job *job,
                                  const sheaf_events *events)
 {
     sheaf_status *st = job->options->epochs > 0 ? sheaf__rates_check(job->options, events) : NULL;
-    return st == NULL && s->stored != NULL && sheaf__process_first() ? check_resumed(s, job, events)
-                                                                     : st;
+    return st == NULL && s->stored != NULL && sheaf__all_first(s->group)
+               ? check_resumed(s, job, events)
+               : st;
 }
 
 /* One process asks for all that are on its machine, the others only what they will take. */
@@ -122,7 +125,7 @@ static sheaf_status *planned(void *self, const struct sheaf__job *job, size_t *f
     sheaf_status *st = check_rates(s, job, &events);
     if (st != NULL)
         return st;
-    if (s->stored == NULL && sheaf__process_first())
+    if (s->stored == NULL && sheaf__all_first(s->group))
         sheaf__first_record_note(job, &events);
     if (!sheaf__process_asks(&how.share)) {
         if (how.force) /* then nothing is held */
@@ -180,19 +183,21 @@ static bool has_all(const sheaf__session_options *how)
 }
 
 /* The processes of the run meet, where something started them together. */
-static sheaf_status *join(const sheaf_train_options *o)
+static sheaf_status *join(session *s)
 {
-    if (o->transport != SHEAF_TRANSPORT_MPI || sheaf__process_launched(NULL, NULL) == NULL)
+    const sheaf_train_options *o = s->how->options;
+    if (o->transport != SHEAF_TRANSPORT_MPI || sheaf__launched(NULL, NULL) == NULL)
         return NULL;
     sheaf_status *st = sheaf__process_start(o->mpi);
-    return st != NULL ? st
-                      : sheaf__sums_agree(sheaf__process_first() && sheaf__units_prefer_tiles());
+    s->group = sheaf__process_all();
+    return st != NULL ? st : sheaf__sums_agree(s->group, sheaf__units_prefer_tiles());
 }
 
 /* A run whose folder another host keeps is never begun anew beside it. */
-static sheaf_status *kept_elsewhere(const sheaf_train_options *o, int by)
+static sheaf_status *kept_elsewhere(const session *s, int by)
 {
-    const char *first = sheaf__process_host(0), *host = sheaf__process_host(by);
+    const sheaf_train_options *o = s->how->options;
+    const char *first = sheaf__all_host(s->group, 0), *host = sheaf__all_host(s->group, by);
     sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "%s--out %s", o->resume ? "--resume " : "", o->out);
     if (o->resume)
         sheaf_expected(st, "the run on %s, the host of the first process, which keeps it", first);
@@ -205,15 +210,16 @@ static sheaf_status *kept_elsewhere(const sheaf_train_options *o, int by)
 }
 
 /* Is there a run in OUT of some host, and not of the first process's? */
-static sheaf_status *look_for_keeper(const sheaf_train_options *o)
+static sheaf_status *look_for_keeper(const session *s)
 {
+    const char *out = s->how->options->out;
     bool kept[SHEAF_MAX_SLICES];
-    if (sheaf__process_count() == 1)
+    if (sheaf__all_count(s->group) == 1)
         return NULL;
-    sheaf_status *st = sheaf__out_kept(kept, sheaf__process_all(), o->out, SHEAF__OUT_SEEN_WITHIN);
-    for (int i = 1; i < sheaf__process_count() && st == NULL && !kept[0]; i++)
+    sheaf_status *st = sheaf__out_kept(kept, s->group, out, SHEAF__OUT_SEEN_WITHIN);
+    for (int i = 1; i < sheaf__all_count(s->group) && st == NULL && !kept[0]; i++)
         if (kept[i])
-            st = kept_elsewhere(o, i);
+            st = kept_elsewhere(s, i);
     return st;
 }
 
@@ -222,22 +228,22 @@ static sheaf_status *look_back(session *s)
 {
     const sheaf_train_options *o = s->how->options;
     bool anew = false;
-    sheaf_status *st = look_for_keeper(o);
+    sheaf_status *st = look_for_keeper(s);
     if (st != NULL || !o->resume)
         return st;
-    if (sheaf__process_first())
+    if (sheaf__all_first(s->group))
         st = sheaf_train_peek(&s->stored, &s->done, o->out);
-    if (st == NULL && sheaf__process_first() && s->stored == NULL) {
+    if (st == NULL && sheaf__all_first(s->group) && s->stored == NULL) {
         const bool all = has_all(s->how);
         anew = all && s->how->again && sheaf__path_kind(o->out) == SHEAF_PATH_NONE;
         if (!anew && (!all || sheaf__path_kind(o->out) != SHEAF_PATH_DIR))
             st = sheaf__run_paths_none(o->out);
     }
-    st = sheaf__process_agree(st);
-    TRY(st, sheaf__process_decide(&anew));
+    st = sheaf__all_agree(s->group, st);
+    TRY(st, sheaf__all_decide(s->group, &anew));
     if (anew)
         s->how->options->resume = false;
-    return st != NULL ? st : sheaf__process_share(&s->stored);
+    return st != NULL ? st : sheaf__all_share(s->group, &s->stored);
 }
 
 /* What the run that goes on has stored, under the name of the file, or of the checkpoints where it
@@ -248,7 +254,7 @@ static sheaf_status *take_stored(const session *s)
     sheaf_train_options *o = how->options;
     char *path = NULL;
     sheaf_status *st = sheaf__path_join(&path, o->out, "settings");
-    if (st == NULL && sheaf__process_first() && sheaf__path_kind(path) != SHEAF_PATH_FILE) {
+    if (st == NULL && sheaf__all_first(s->group) && sheaf__path_kind(path) != SHEAF_PATH_FILE) {
         free(path);
         st = sheaf__path_join(&path, o->out, "checkpoints: settings");
     }
@@ -269,13 +275,13 @@ static sheaf_status *settle(session *s)
     const sheaf__session_options *how = s->how;
     sheaf_train_options *o = how->options;
     const sheaf_bf16_sums asked = o->sums;
-    sheaf_status *st = join(o);
+    sheaf_status *st = join(s);
     TRY(st, look_back(s));
     if (st == NULL && s->stored != NULL)
         st = take_stored(s);
     const bool here = /* else the processes that this one starts do */
-        o->transport == SHEAF_TRANSPORT_THREADS || sheaf__process_launched(NULL, NULL) != NULL;
-    const sheaf_events *said = here && sheaf__process_first() ? how->events : NULL;
+        o->transport == SHEAF_TRANSPORT_THREADS || sheaf__launched(NULL, NULL) != NULL;
+    const sheaf_events *said = here && sheaf__all_first(s->group) ? how->events : NULL;
     if (st == NULL)
         sheaf__train_dtype(o, said);
     TRY(st, sheaf__train_settings_check(how->state, how->table, o));
@@ -292,8 +298,8 @@ static sheaf_status *settle(session *s)
     TRY(st, write_settings(s));
     if (st == NULL && s->stored != NULL)
         st = sheaf__run_paths_find(how->state, how->table, o, o->out, true);
-    TRY(st, join(o)); /* the stored settings may say so */
-    return sheaf__process_agree(st);
+    TRY(st, join(s)); /* the stored settings may say so */
+    return sheaf__all_agree(s->group, st);
 }
 
 sheaf_status *sheaf__session_run(sheaf_train_result *result, const sheaf__session_options *how)
@@ -317,9 +323,10 @@ sheaf_status *sheaf__session_run(sheaf_train_result *result, const sheaf__sessio
         st = how->ready(how->self);
     TRY(st, sheaf_monitor_open(&s.early,
                                &(sheaf_monitor_options){
-                                   .progress = sheaf__process_first() ? how->progress : NULL }));
+                                   .progress = sheaf__all_first(s.group) ? how->progress : NULL }));
     TRY(st, sheaf__watched_open(
-                &watched, &(sheaf__watched_options){ .ranks = how->options->tp * how->options->dp,
+                &watched, &(sheaf__watched_options){ .all = s.group,
+                                                     .ranks = how->options->tp * how->options->dp,
                                                      .in_group = how->options->tp,
                                                      .heartbeat = how->options->heartbeat,
                                                      .hang_after = how->options->hang_after,
@@ -327,6 +334,7 @@ sheaf_status *sheaf__session_run(sheaf_train_result *result, const sheaf__sessio
                                                      .stop = sheaf__control_stop(how->control),
                                                      .events = &events }));
     hooks.doing = watched.doing;
+    hooks.all = s.group;
     TRY(st, sheaf_train(result, how->options, s.fixed, s.all, &hooks));
     sheaf__watched_close(&watched);
     sheaf_status_free(sheaf_monitor_close(s.early)); /* it holds no file */

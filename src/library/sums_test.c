@@ -26,12 +26,12 @@ static void test_sums__of_several_processes_the_first_decides(void **state)
     const bool several = sheaf__process_count() > 1;
     const sheaf_bf16_sums alone =
         sheaf__sums_of(SHEAF_SUMS_UNNAMED, SHEAF_SUMS_UNNAMED, SHEAF_BF16);
-    CHECK_OK(sheaf__sums_agree(sheaf__process_first()));
+    CHECK_OK(sheaf__sums_agree(sheaf__process_all(), sheaf__process_first()));
     assert_int_equal(sheaf__sums_of(SHEAF_SUMS_UNNAMED, SHEAF_SUMS_UNNAMED, SHEAF_BF16),
                      several ? SHEAF_SUMS_TILES : alone);
     assert_int_equal(sheaf__sums_of(SHEAF_SUMS_PAIRS, SHEAF_SUMS_UNNAMED, SHEAF_BF16),
                      SHEAF_SUMS_PAIRS);
-    CHECK_OK(sheaf__sums_agree(!sheaf__process_first())); /* it is decided */
+    CHECK_OK(sheaf__sums_agree(sheaf__process_all(), !sheaf__process_first())); /* it is decided */
     assert_int_equal(sheaf__sums_of(SHEAF_SUMS_UNNAMED, SHEAF_SUMS_UNNAMED, SHEAF_BF16),
                      several ? SHEAF_SUMS_TILES : alone);
 }

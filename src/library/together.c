@@ -11,7 +11,7 @@
 #include "base/hash.h"
 #include "base/status.h"
 #include "base/text.h"
-#include "comm/process.h"
+#include "comm/all.h"
 #include "schema/config_text.h"
 #include "schema/family.h"
 #include "train/alike.h"
@@ -67,12 +67,12 @@ static sheaf_status *add_model(sheaf_text *t, const compared *c)
 }
 
 /* `st`: of what *t says, and of all that came before it. */
-static sheaf_status *compare(sheaf_status *st, sheaf_text *t)
+static sheaf_status *compare(sheaf_comm *all, sheaf_status *st, sheaf_text *t)
 {
     if (st == NULL && t->failed)
         st = sheaf__no_memory(memory_for);
-    st = sheaf__process_agree(st);
-    TRY(st, sheaf__alike_lines(t->at));
+    st = sheaf__all_agree(all, st);
+    TRY(st, sheaf__alike_lines(all, t->at));
     sheaf__text_release(t);
     return st;
 }
@@ -101,7 +101,7 @@ static void add_answers(sheaf_text *t, const sheaf__asking *a)
 sheaf_status *sheaf__together_judge(sheaf_status *st, const sheaf__judge *j)
 {
     sheaf_text t = { 0 };
-    if (sheaf__process_count() == 1)
+    if (sheaf__all_count(j->all) == 1)
         return st;
     TRY(st, add_model(&t, &(compared){ .opened = &j->opened,
                                        .folder = j->run.folder,
@@ -119,7 +119,7 @@ sheaf_status *sheaf__together_judge(sheaf_status *st, const sheaf__judge *j)
         add_answers(&t, j->asking);
     if (st == NULL)
         add(&t, "the data", sheaf_data_hash(j->rows));
-    return compare(st, &t);
+    return compare(j->all, st, &t);
 }
 
 /* Images, as the towers see them: files of one name may differ. */
@@ -186,7 +186,7 @@ sheaf_status *sheaf__together_ask(sheaf_status *st, const sheaf_model *m,
 {
     sheaf_text t = { 0 };
     char hash[33] = "";
-    if (sheaf__process_count() == 1)
+    if (sheaf__all_count(m->all) == 1)
         return st;
     TRY(st, add_model(&t, &(compared){ .opened = &m->opened,
                                        .folder = m->run.folder,
@@ -199,5 +199,5 @@ sheaf_status *sheaf__together_ask(sheaf_status *st, const sheaf_model *m,
     }
     add(&t, "the template", st == NULL ? sheaf__wording_template(a->wording) : NULL);
     add(&t, "the prompts", hash);
-    return compare(st, &t);
+    return compare(m->all, st, &t);
 }

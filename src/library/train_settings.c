@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "comm/process.h"
+#include "comm/all.h"
 #include "ops/units.h"
 #include "sheaf/cut.h"
 #include "train/rank.h"
@@ -58,11 +58,11 @@ const char *sheaf__sums_name(sheaf_dtype dtype, sheaf_bf16_sums sums)
     return dtype != SHEAF_BF16 ? NULL : sums == SHEAF_SUMS_TILES ? "tiles" : "pairs";
 }
 
-sheaf_status *sheaf__sums_agree(bool tiles)
+sheaf_status *sheaf__sums_agree(sheaf_comm *all, bool tiles)
 {
-    if (sheaf__process_count() == 1 || sheaf__units_told())
+    if (all == NULL || sheaf__units_told())
         return NULL;
-    sheaf_status *st = sheaf__process_decide(&tiles);
+    sheaf_status *st = sheaf__all_decide(all, &tiles);
     if (st == NULL)
         sheaf__units_prefer(tiles);
     return st;

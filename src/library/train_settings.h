@@ -63,7 +63,7 @@ const char *sheaf__sums_name(sheaf_dtype dtype, sheaf_bf16_sums sums);
 /* sheaf__sums_agree - processes on machines of several kinds take what the first one computes
  * faster: whether that is `tiles`, by sheaf__units_prefer_tiles(). Collective, once they have met;
  * later calls do nothing, and neither does one process. */
-sheaf_status *sheaf__sums_agree(bool tiles);
+sheaf_status *sheaf__sums_agree(sheaf_comm *all, bool tiles);
 /* sheaf__sums_note - events hear of an order that is asked for in another type. */
 void sheaf__sums_note(sheaf_bf16_sums asked, sheaf_dtype dtype, const sheaf_events *events);
 /* sheaf__sums_of - what runs: `asked`, else what a run was trained with (`before`), else the

@@ -4,6 +4,7 @@
 #define SHEAF_LIBRARY_WATCHED_H
 
 #include "base/events.h"
+#include "comm/all.h"
 #include "comm/watch/watch.h"
 
 /* What only the program can do; see sheaf__watch_options. */
@@ -16,6 +17,7 @@ typedef struct sheaf__watch_hooks {
 } sheaf__watch_hooks;
 
 typedef struct sheaf__watched_options {
+    sheaf_comm *all;                 /* the processes; NULL: this one is alone */
     int ranks, in_group;             /* T * D, T; with several processes there is one to a rank */
     double heartbeat, hang_after;    /* seconds; see sheaf__watch_options */
     const sheaf__watch_hooks *hooks; /* NULL: nobody can end the program, nothing is watched */

@@ -6,6 +6,7 @@
 #include "models/open.h"
 
 typedef struct sheaf__crew_options {
+    sheaf_comm *all;           /* the processes; NULL: this one is alone */
     sheaf_transport transport; /* MPI: each rank is a process, which has joined the others */
     int ranks, threads;        /* threads in all, 0 = every core at hand */
     int groups;                /* that each load the model; 0 is 1 */

@@ -392,15 +392,16 @@ void sheaf__hashed_share(sheaf__hashed *p)
 
 sheaf_status *sheaf__hashed_gather(sheaf__hashed *p)
 {
-    const int64_t parts = sheaf__process_count(), me = sheaf__process_number(), n = p->count;
+    sheaf_comm *group = sheaf__process_all();
+    const int64_t parts = sheaf__all_count(group), me = sheaf__all_number(group), n = p->count;
     if (parts == 1)
         return NULL;
     uint64_t(*all)[2] = calloc((size_t)(parts * n) + 1, sizeof *all);
-    sheaf_status *st = sheaf__process_agree(all == NULL ? sheaf__no_memory(memory_for) : NULL);
+    sheaf_status *st = sheaf__all_agree(group, all == NULL ? sheaf__no_memory(memory_for) : NULL);
     for (int64_t i = 0; i < n && st == NULL; i++)
         for (int k = 0; k < 2; k++)
             all[me * n + i][k] = atomic_load(&p->item[i].sum[k]);
-    TRY(st, sheaf__process_gather(all, (size_t)n * sizeof *all));
+    TRY(st, sheaf__all_gather(group, all, (size_t)n * sizeof *all));
     for (int64_t i = 0; i < parts * n && st == NULL; i++)
         for (int k = 0; k < 2 && i / n != me; k++)
             atomic_fetch_add(&p->item[i % n].sum[k], all[i][k]);

@@ -15,7 +15,7 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/text.h"
-#include "comm/process.h"
+#include "comm/all.h"
 #include "ops/kernels.h"
 #include "train/probe.h"
 
@@ -89,7 +89,7 @@ static sheaf_status *describe(char **out, const sheaf__alike_of *of)
 
 /* ---- comparing ---- */
 
-static sheaf_status *differs(const char *a, const char *b)
+static sheaf_status *differs(const sheaf_comm *all, const char *a, const char *b)
 {
     const size_t name = strcspn(a, "\t\n"), end_a = strcspn(a, "\n"), end_b = strcspn(b, "\n");
     const size_t name_b = strcspn(b, "\t\n");
@@ -97,7 +97,7 @@ static sheaf_status *differs(const char *a, const char *b)
     sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "%.*s", (int)name, a);
     sheaf_expected(st, "%.*s, as in the first process, on %s",
                    (int)(end_a > name ? end_a - name - 1 : 0), a + name + (end_a > name),
-                   sheaf__process_host(0));
+                   sheaf__all_host(all, 0));
     sheaf_found(st, "%.*s", (int)(other ? end_b : end_b - name - 1), other ? b : b + name + 1);
     return sheaf_try_this(
         st, strncmp(a, "the arithmetic", name) == 0
@@ -105,12 +105,12 @@ static sheaf_status *differs(const char *a, const char *b)
                 : "give all processes the same: they may see other folders, or another sheaf");
 }
 
-sheaf_status *sheaf__alike_lines(const char *mine)
+sheaf_status *sheaf__alike_lines(sheaf_comm *all, const char *mine)
 {
     char *first = strdup(mine);
     sheaf_status *st = first == NULL ? sheaf_fail(SHEAF_E_MEMORY, "what processes compare") : NULL;
-    st = sheaf__process_agree(st);
-    TRY(st, sheaf__process_share(&first));
+    st = sheaf__all_agree(all, st);
+    TRY(st, sheaf__all_share(all, &first));
     const char *a = first, *b = mine;
     while (st == NULL && a != NULL && *a != '\0' && *b != '\0' &&
            strcspn(a, "\n") == strcspn(b, "\n") && strncmp(a, b, strcspn(a, "\n")) == 0) {
@@ -119,9 +119,9 @@ sheaf_status *sheaf__alike_lines(const char *mine)
         b += line;
     }
     if (st == NULL && a != NULL && (*a != '\0' || *b != '\0'))
-        st = differs(a, b);
+        st = differs(all, a, b);
     free(first);
-    return sheaf__process_agree(st);
+    return sheaf__all_agree(all, st);
 }
 
 /* ---- what may differ ---- */
@@ -145,18 +145,18 @@ static void look(machine *m, const char *isa)
 static sheaf_status *note_machines(const sheaf__alike_of *of)
 {
     machine all[SHEAF_MAX_SLICES] = { { "", "" } };
-    const int count = sheaf__process_count();
-    look(&all[sheaf__process_number()], of->options->isa);
-    sheaf_status *st = sheaf__process_gather(all, sizeof *all);
+    const int count = sheaf__all_count(of->all);
+    look(&all[sheaf__all_number(of->all)], of->options->isa);
+    sheaf_status *st = sheaf__all_gather(of->all, all, sizeof *all);
     for (int i = 1; i < count && st == NULL; i++) {
         if (strcmp(all[0].isa, all[i].isa) != 0)
-            sheaf_note(of->events,
-                       "%s computes with %s, %s with %s: the same bytes, by the contract",
-                       sheaf__process_host(0), all[0].isa, sheaf__process_host(i), all[i].isa);
+            sheaf_note(
+                of->events, "%s computes with %s, %s with %s: the same bytes, by the contract",
+                sheaf__all_host(of->all, 0), all[0].isa, sheaf__all_host(of->all, i), all[i].isa);
         if (strcmp(all[0].program, all[i].program) != 0)
             sheaf_note(of->events,
                        "the program on %s is another build than on %s, of the same version",
-                       sheaf__process_host(i), sheaf__process_host(0));
+                       sheaf__all_host(of->all, i), sheaf__all_host(of->all, 0));
     }
     return st;
 }
@@ -164,20 +164,20 @@ static sheaf_status *note_machines(const sheaf__alike_of *of)
 sheaf_status *sheaf__alike_begin(const sheaf__alike_of *of)
 {
     char *mine = NULL;
-    if (sheaf__process_count() == 1)
+    if (sheaf__all_count(of->all) == 1)
         return NULL;
-    sheaf_status *st = sheaf__process_agree(describe(&mine, of));
-    TRY(st, sheaf__alike_lines(mine));
+    sheaf_status *st = sheaf__all_agree(of->all, describe(&mine, of));
+    TRY(st, sheaf__alike_lines(of->all, mine));
     TRY(st, note_machines(of));
     free(mine);
     return st;
 }
 
-sheaf_status *sheaf__alike_weights(const sheaf__origin *origin)
+sheaf_status *sheaf__alike_weights(sheaf_comm *all, const sheaf__origin *origin)
 {
     char mine[80];
-    if (sheaf__process_count() == 1)
+    if (sheaf__all_count(all) == 1)
         return NULL;
     snprintf(mine, sizeof mine, "the base model\t%s\n", origin->weights);
-    return sheaf__alike_lines(mine);
+    return sheaf__alike_lines(all, mine);
 }

@@ -8,6 +8,7 @@
 #include "train/sets.h"
 
 typedef struct sheaf__alike_of {
+    sheaf_comm *all; /* the processes; NULL: this one is alone */
     const sheaf_train_options *options;
     const char *settings; /* that may not change */
     int contract;
@@ -22,8 +23,8 @@ typedef struct sheaf__alike_of {
  */
 sheaf_status *sheaf__alike_begin(const sheaf__alike_of *of);
 /* sheaf__alike_weights - once each has read, or knows, all of the base. */
-sheaf_status *sheaf__alike_weights(const sheaf__origin *origin);
+sheaf_status *sheaf__alike_weights(sheaf_comm *all, const sheaf__origin *origin);
 /* sheaf__alike_lines - whatever else must be the same: lines of a name, a tab and a value. */
-sheaf_status *sheaf__alike_lines(const char *mine);
+sheaf_status *sheaf__alike_lines(sheaf_comm *all, const char *mine);
 
 #endif

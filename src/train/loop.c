@@ -7,7 +7,7 @@
 #include "base/clock.h"
 #include "base/text.h"
 #include "comm/doing.h"
-#include "comm/process.h"
+#include "comm/all.h"
 #include "train/export.h"
 #include "train/run.h"
 
@@ -179,8 +179,7 @@ static void look_for_slow(const sheaf__run *r, sheaf__saved *s, double seconds,
                           const sheaf_event_rank *spent)
 {
     sheaf_text text = { 0 };
-    sheaf__slow_step(&text, &s->slow, spent, r->options->tp * r->options->dp, seconds,
-                     sheaf__process_count() > 1 ? sheaf__process_host : NULL);
+    sheaf__slow_step(&text, &s->slow, spent, r->options->tp * r->options->dp, seconds, r->all);
     if (text.at != NULL)
         sheaf_warn(r->hooks->events, "%s", text.at);
     sheaf__text_release(&text);

@@ -13,7 +13,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/output.h"
-#include "comm/process.h"
+#include "comm/plugins.h"
 #include "data/row_cache.h"
 #include "train/train.h"
 
@@ -71,7 +71,7 @@ sheaf_status *sheaf_train_peek(char **settings, int64_t *step, const char *out)
     int number = 0;
     sheaf_status *st = sheaf__path_join(&path, out, "settings");
     const bool stored = st == NULL && sheaf__path_kind(path) == SHEAF_PATH_FILE;
-    sheaf__process_launched(NULL, &number);
+    sheaf__launched(NULL, &number);
     /* A folder without a run is left as it is. Of processes that were started together the first
      * takes the lock. */
     if (st == NULL && has_checkpoints(out) && (number == 0 || !stored))

@@ -17,6 +17,7 @@
 
 /* What the ranks of one run share; only `result` is written, by rank 0. */
 typedef struct sheaf__run {
+    sheaf_comm *all; /* its processes; NULL: this one is alone */
     const sheaf_train_options *options;
     const sheaf_train_hooks *hooks;
     const char *settings;

@@ -10,7 +10,7 @@ enum { LEAST_STEPS = 2, WINDOWS_QUIET = 20 };
 #define MORE 1.5
 #define WAITING 0.2
 
-static void judge(sheaf_text *text, sheaf__slow *s, int ranks, const char *(*host)(int rank))
+static void judge(sheaf_text *text, sheaf__slow *s, int ranks, const sheaf_comm *all)
 {
     int slowest = 0;
     double busy = 0, wait = 0;
@@ -28,8 +28,8 @@ static void judge(sheaf_text *text, sheaf__slow *s, int ranks, const char *(*hos
     s->told = slowest + 1;
     s->quiet = WINDOWS_QUIET * s->window;
     sheaf__text_add(text, "rank %d", slowest);
-    if (host != NULL)
-        sheaf__text_add(text, " (host %s)", host(slowest));
+    if (all != NULL)
+        sheaf__text_add(text, " (host %s)", sheaf__all_host(all, slowest));
     sheaf__text_add(
         text,
         " is slow: in the last %.3g s it computed for %.3g s and waited for %.3g s, the "
@@ -39,7 +39,7 @@ static void judge(sheaf_text *text, sheaf__slow *s, int ranks, const char *(*hos
 }
 
 void sheaf__slow_step(sheaf_text *text, sheaf__slow *slow, const sheaf_event_rank *list, int ranks,
-                      double seconds, const char *(*host)(int rank))
+                      double seconds, const sheaf_comm *all)
 {
     if (ranks < 2 || slow->window <= 0)
         return;
@@ -52,7 +52,7 @@ void sheaf__slow_step(sheaf_text *text, sheaf__slow *slow, const sheaf_event_ran
     }
     if (slow->seconds < slow->window || slow->steps < LEAST_STEPS)
         return;
-    judge(text, slow, ranks, host);
+    judge(text, slow, ranks, all);
     slow->seconds = 0;
     slow->steps = 0;
     memset(slow->busy, 0, sizeof slow->busy);

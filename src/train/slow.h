@@ -4,6 +4,7 @@
 
 #include "base/events.h"
 #include "base/text.h"
+#include "comm/all.h"
 #include "sheaf/owner.h"
 
 /* What each rank has spent since the last judgement. All zero but `window` to begin with. */
@@ -18,9 +19,9 @@ typedef struct sheaf__slow {
 /* sheaf__slow_step - a step took so many seconds, and the ranks so much of it. Once `window`
  * seconds and two steps have come together: a rank that computes and reads half as long again as
  * the others do on average, while these wait for a fifth of the time, is told in `text` as a
- * sentence, else `text` is left as it is. The same rank is told again after 20 windows. host  the
- * name of a rank's host; NULL: no need of it */
+ * sentence, else `text` is left as it is. The same rank is told again after 20 windows. all
+ *  the processes, whose hosts are named; NULL: one */
 void sheaf__slow_step(sheaf_text *text, sheaf__slow *slow, const sheaf_event_rank *list, int ranks,
-                      double seconds, const char *(*host)(int rank));
+                      double seconds, const sheaf_comm *all);
 
 #endif

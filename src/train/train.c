@@ -86,7 +86,7 @@ static void note_sets(const sheaf__run *r)
  * begins from. */
 static sheaf_status *know_origin(sheaf__run *r, sheaf_comm *comm, sheaf_status *st)
 {
-    const bool alone = sheaf__process_count() > 1; /* it knows what it read itself */
+    const bool alone = sheaf__all_count(r->all) > 1; /* it knows what it read itself */
     TRY(st, sheaf__hashed_rest(r->opened->hashed));
     st = sheaf_comm_agree(comm, st);
     if (st == NULL && (alone || sheaf_comm_rank(comm) == 0)) {
@@ -96,7 +96,7 @@ static sheaf_status *know_origin(sheaf__run *r, sheaf_comm *comm, sheaf_status *
         sheaf__hashed_stop(r->opened->hashed);
     }
     st = sheaf_comm_agree(comm, st);
-    return st == NULL ? sheaf__alike_weights(&r->origin) : st;
+    return st == NULL ? sheaf__alike_weights(r->all, &r->origin) : st;
 }
 
 /* Rank 0, where there is a checkpoint to go on from, none yet, or a new run begins. */
@@ -197,11 +197,11 @@ static sheaf_status *check_job(const sheaf__run *r)
 {
     const sheaf_train_options *o = r->options;
     const int processes = o->transport == SHEAF_TRANSPORT_MPI ? o->tp * o->dp : 1;
-    if (processes == sheaf__process_count())
+    if (processes == sheaf__all_count(r->all))
         return NULL;
     sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "--tp %d, --dp %d", o->tp, o->dp);
     sheaf_expected(st, "%d process%s, one for each rank", processes, processes == 1 ? "" : "es");
-    sheaf_found(st, "%d", sheaf__process_count());
+    sheaf_found(st, "%d", sheaf__all_count(r->all));
     return sheaf_try_this(st, "start as many with mpirun -n or srun -n, or none: with --transport "
                               "mpi sheaf starts them itself");
 }
@@ -231,23 +231,23 @@ static sheaf_status *open_model(ingredients *in, const sheaf_train_options *o,
 }
 
 /* The first process of this host that does not see OUT, where there are such. */
-static bool leads_blind_host(const bool *seen)
+static bool leads_blind_host(const sheaf__run *r)
 {
-    const int me = sheaf__process_number();
+    const int me = sheaf__all_number(r->all);
     for (int i = 0; i < me; i++)
-        if (!seen[i] && strcmp(sheaf__process_host(i), sheaf__process_host(me)) == 0)
+        if (!r->seen[i] && strcmp(sheaf__all_host(r->all, i), sheaf__all_host(r->all, me)) == 0)
             return false;
-    return !seen[me];
+    return !r->seen[me];
 }
 
 /* All have opened what lies in the folder of their host, or have failed alike. One of a host
  * removes it; another may have one of its own, where it names another folder for what is temporary.
  */
-static sheaf_status *forget(char *folder, bool leads, sheaf_status *st)
+static sheaf_status *forget(const sheaf__run *r, char *folder, bool leads, sheaf_status *st)
 {
     for (int now = 0; now <= 1; now++) {
         sheaf_status *left =
-            sheaf__process_agree(leads == (now == 0) ? sheaf__host_cache_remove(folder) : NULL);
+            sheaf__all_agree(r->all, leads == (now == 0) ? sheaf__host_cache_remove(folder) : NULL);
         if (st == NULL)
             st = left;
         else
@@ -263,22 +263,22 @@ static sheaf_status *open_sets(ingredients *in, const sheaf__run *r, sheaf_train
 {
     const sheaf_train_hooks *hooks = r->hooks;
     const atomic_int *stop = sheaf__control_stop(hooks->control);
-    const bool first = sheaf__process_first(), blind = !r->seen[sheaf__process_number()];
-    const int turn = first ? 0 : r->apart && leads_blind_host(r->seen) ? 1 : 2;
+    const bool first = sheaf__all_first(r->all), blind = !r->seen[sheaf__all_number(r->all)];
+    const int turn = first ? 0 : r->apart && leads_blind_host(r) ? 1 : 2;
     char *local = NULL;
     sheaf_status *st = NULL;
     for (int now = 0; now <= 2 && st == NULL; now++) {
         if (now == 1 && !r->apart)
             continue;
         if (now == turn && blind)
-            st = sheaf__host_cache_path(&local, sheaf__process_host(0), o->out);
+            st = sheaf__host_cache_path(&local, sheaf__all_host(r->all, 0), o->out);
         o->cache_beside = local;
         if (now == turn && st == NULL)
             st = sheaf__sets_open(&in->sets, o, &in->opened.config, hooks->events, stop);
-        st = sheaf__process_agree(st);
+        st = sheaf__all_agree(r->all, st);
     }
     o->cache_beside = NULL;
-    return r->apart ? forget(local, turn == 1, st) : st;
+    return r->apart ? forget(r, local, turn == 1, st) : st;
 }
 
 /* Runs in OUT of hosts that do not see the first one's. */
@@ -286,13 +286,13 @@ static sheaf_status *tell_others(const sheaf__run *r)
 {
     bool kept[SHEAF_MAX_SLICES];
     const char *out = r->options->out;
-    sheaf_status *st = sheaf__out_kept(kept, sheaf__process_all(), out, 0);
-    for (int i = 1; i < sheaf__process_count() && st == NULL; i++)
+    sheaf_status *st = sheaf__out_kept(kept, r->all, out, 0);
+    for (int i = 1; i < sheaf__all_count(r->all) && st == NULL; i++)
         if (kept[i] && !r->seen[i])
             sheaf_warn(r->hooks->events,
                        "host %s has a run in %s too, which is left as it is: this one is that of "
                        "%s",
-                       sheaf__process_host(i), out, sheaf__process_host(0));
+                       sheaf__all_host(r->all, i), out, sheaf__all_host(r->all, 0));
     return st;
 }
 
@@ -302,19 +302,18 @@ static sheaf_status *look_at_out(sheaf__run *r)
     const char *out = r->options->out;
     int blind = 0;
     r->seen[0] = true;
-    if (sheaf__process_count() == 1)
+    if (sheaf__all_count(r->all) == 1)
         return NULL;
-    sheaf_status *st =
-        sheaf__out_shared(r->seen, sheaf__process_all(), out, SHEAF__OUT_SEEN_WITHIN);
-    while (st == NULL && blind < sheaf__process_count() && r->seen[blind])
+    sheaf_status *st = sheaf__out_shared(r->seen, r->all, out, SHEAF__OUT_SEEN_WITHIN);
+    while (st == NULL && blind < sheaf__all_count(r->all) && r->seen[blind])
         blind++;
-    if (st != NULL || blind == sheaf__process_count())
+    if (st != NULL || blind == sheaf__all_count(r->all))
         return st;
     r->apart = true;
     sheaf_note(r->hooks->events,
                "host %s does not see %s of %s: the first process keeps there all that is saved, "
                "and the others give it their parts",
-               sheaf__process_host(blind), out, sheaf__process_host(0));
+               sheaf__all_host(r->all, blind), out, sheaf__all_host(r->all, 0));
     return tell_others(r);
 }
 
@@ -333,22 +332,23 @@ static sheaf_status *prepare(sheaf__run *r, const ingredients *in, const char *r
     TRY(st, sheaf__origin_begin(&r->origin, &in->opened,
                                 &(sheaf__origin_from){
                                     .model = o->model, .tokenizer = o->tokenizer, .out = o->out }));
-    st = sheaf__process_agree(st);
-    TRY(st, sheaf__alike_begin(&(sheaf__alike_of){ .options = o,
+    st = sheaf__all_agree(r->all, st);
+    TRY(st, sheaf__alike_begin(&(sheaf__alike_of){ .all = r->all,
+                                                   .options = o,
                                                    .settings = r->settings,
                                                    .contract = r->contract,
                                                    .origin = &r->origin,
                                                    .sets = &in->sets,
                                                    .events = hooks->events }));
-    if (st == NULL && sheaf__process_first())
+    if (st == NULL && sheaf__all_first(r->all))
         st = sheaf__out_prepare(&r->folder, recipe);
-    return sheaf__process_agree(st);
+    return sheaf__all_agree(r->all, st);
 }
 
 static sheaf_status *grid_rank(void *context, const sheaf__grid *grid)
 {
     const sheaf__run *r = context;
-    const int number = sheaf__process_count() > 1 ? 0 : sheaf_comm_rank(grid->all);
+    const int number = sheaf__all_count(r->all) > 1 ? 0 : sheaf_comm_rank(grid->all);
     sheaf__doing *doing = r->hooks->doing == NULL ? NULL : &r->hooks->doing[number];
     sheaf__injected *injected = NULL;
     sheaf__doing_here(doing);
@@ -370,9 +370,10 @@ sheaf_status *sheaf_train(sheaf_train_result *out, const sheaf_train_options *as
     ingredients in = { 0 };
     sheaf_train_options with = *asked_for; /* and the steps that --epochs comes to */
     const sheaf_train_options *o = &with;
-    const bool first = sheaf__process_first();
+    const bool first = sheaf__all_first(hooks->all);
     sheaf__run r = { .options = o,
                      .hooks = hooks,
+                     .all = hooks->all,
                      .settings = settings,
                      .opened = &in.opened,
                      .result = out,
@@ -382,9 +383,9 @@ sheaf_status *sheaf_train(sheaf_train_result *out, const sheaf_train_options *as
     sheaf_status *st = check_job(&r);
     if (st == NULL && first)
         st = sheaf__out_check(&r.folder);
-    st = sheaf__process_agree(st);
+    st = sheaf__all_agree(r.all, st);
     TRY(st, look_at_out(&r));
-    TRY(st, sheaf__process_agree(open_model(&in, o, hooks->events)));
+    TRY(st, sheaf__all_agree(r.all, open_model(&in, o, hooks->events)));
     TRY(st, open_sets(&in, &r, &with));
     if (st == NULL) {
         with.steps = sheaf__subset_steps(&in.sets.train, o);
@@ -415,7 +416,7 @@ sheaf_status *sheaf_train(sheaf_train_result *out, const sheaf_train_options *as
                            o->use_best && out->best_step > 0 ? out->best_step : out->step,
                            hooks->events);
     sheaf__out_release(&r.folder);
-    st = sheaf__process_agree(st);
+    st = sheaf__all_agree(r.all, st);
     free(r.origin_text);
     sheaf__origin_release(&r.origin);
     sheaf__sets_close(&in.sets);

@@ -17,6 +17,7 @@ struct sheaf__job;       /* rank.h */
 struct sheaf__spent_all; /* spent.h */
 
 typedef struct sheaf_train_hooks {
+    sheaf_comm *all; /* the processes of the run; NULL: this one is alone */
     /* Called once everything was checked and OUT exists, before the first step; lines of
      * metrics beyond keep_steps belong to steps that will be done again, those of evaluations
      * beyond keep_evaluations likewise. May be NULL. */

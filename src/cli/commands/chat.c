@@ -14,7 +14,8 @@
 #include "base/print.h"
 #include "base/text.h"
 #include "commands.h"
-#include "comm/process.h"
+#include "comm/plugins.h"
+#include "comm/all.h"
 #include "library/led.h"
 #include "library/question.h"
 #include "library/together.h"
@@ -63,12 +64,12 @@ static void on_interrupt(int number)
 
 /* Of several processes the first minds Ctrl-C, which comes as SIGUSR1 where another process has the
  * terminal, and each an order to end: SIGUSR2 is Open MPI's way to pass one on. */
-static sheaf_status *listen_to_signals(void)
+static sheaf_status *listen_to_signals(const sheaf_comm *all)
 {
     static const int handled[] = { SIGINT, SIGTERM, SIGPIPE, SIGHUP, SIGUSR1, SIGUSR2 };
-    const size_t all = sizeof handled / sizeof *handled, alone = 4;
-    for (size_t i = 0; i < (sheaf__process_count() > 1 ? all : alone); i++) {
-        const bool others = is_press(handled[i]) && !sheaf__process_first();
+    const size_t several = sizeof handled / sizeof *handled, alone = 4;
+    for (size_t i = 0; i < (all != NULL ? several : alone); i++) {
+        const bool others = is_press(handled[i]) && !sheaf__all_first(all);
         struct sigaction action = { .sa_flags = 0 };
         if (handled[i] == SIGHUP && cli_under_nohup())
             continue;
@@ -93,6 +94,7 @@ static void forget_press(void)
 typedef struct reader {
     char *buffer; /* [SHEAF__TEXT_MAX + 1] */
     size_t begin, end;
+    sheaf_comm *all;    /* the processes that wait for a question */
     bool over;          /* the input has ended */
     bool any;           /* it had something */
     bool ended;         /* another process was asked to end */
@@ -105,7 +107,7 @@ static bool read_more(reader *r)
     struct pollfd in = { .fd = STDIN_FILENO, .events = POLLIN };
     while (atomic_load(&pressed) == 0 && !r->ended && r->lost == NULL) {
         if (poll(&in, 1, 200) <= 0) { /* a signal may have gone to another thread */
-            r->lost = sheaf__led_wait(&r->ended);
+            r->lost = sheaf__led_wait(r->all, &r->ended);
             continue;
         }
         const ssize_t got = read(STDIN_FILENO, r->buffer + r->end, SHEAF__TEXT_MAX - r->end);
@@ -416,9 +418,8 @@ static bool obey(session *t, const char *line)
 /* mpirun and srun may have been told not to pass anything on, or had nothing. */
 static sheaf_status *no_input(const session *t)
 {
-    const char *launcher = sheaf__process_launched(NULL, NULL);
-    if (t->in.any || !t->in.over || t->s->relayed != 0 || launcher == NULL ||
-        sheaf__process_count() == 1)
+    const char *launcher = sheaf__launched(NULL, NULL);
+    if (t->in.any || !t->in.over || t->s->relayed != 0 || launcher == NULL || t->in.all == NULL)
         return NULL;
     sheaf_status *st = sheaf_fail(SHEAF_E_IO, "standard input");
     sheaf_expected(st, "lines from %s, each a question to the model", launcher);
@@ -431,7 +432,7 @@ static sheaf_status *no_input(const session *t)
 
 static sheaf_status *lead(session *t)
 {
-    sheaf_status *st = listen_to_signals();
+    sheaf_status *st = listen_to_signals(t->in.all);
     char *line;
     while (st == NULL) {
         if (t->terminal)
@@ -469,8 +470,8 @@ static sheaf_status *lead(session *t)
 /* The first talks, the others follow; all end with the same. */
 static sheaf_status *converse(session *t)
 {
-    if (sheaf__process_first())
-        return sheaf__led_end(lead(t));
+    if (sheaf__all_first(t->in.all))
+        return sheaf__led_end(t->in.all, lead(t));
     return sheaf__led_follow(t->model, &t->how);
 }
 
@@ -501,7 +502,7 @@ static sheaf_status *begin(session *t)
 {
     const settings *s = t->s;
     sheaf_status *st = sheaf_chat_open(&t->chat, t->model, NULL);
-    if (!sheaf__process_first())
+    if (!sheaf__all_first(t->in.all))
         return st;
     if (st == NULL && s->load != NULL)
         st = sheaf_in(sheaf_chat_load(t->chat, s->load), "--load");
@@ -534,7 +535,7 @@ static sheaf_status *run(session *t, const cli_option *table)
     const sheaf__prompts none = { 0 };
     sheaf_status *st = begin(t);
     t->terminal =
-        sheaf__process_first() && (isatty(STDIN_FILENO) || s->relayed >= CLI_RELAYS_TERMINAL);
+        sheaf__all_first(t->in.all) && (isatty(STDIN_FILENO) || s->relayed >= CLI_RELAYS_TERMINAL);
     t->in.buffer = malloc(SHEAF__TEXT_MAX + 1);
     if (st == NULL && t->in.buffer == NULL)
         st = sheaf_fail(SHEAF_E_MEMORY, "a line");
@@ -545,7 +546,7 @@ static sheaf_status *run(session *t, const cli_option *table)
     if (st == NULL && !sheaf__wording_remembers(sheaf__chat_wording(t->chat)))
         sheaf_note(&t->cli->events, "template %s: every question is asked alone",
                    sheaf__wording_template(sheaf__chat_wording(t->chat)));
-    TRY(st, sheaf__process_agree(sheaf_model_load(t->model)));
+    TRY(st, sheaf__all_agree(t->in.all, sheaf_model_load(t->model)));
     if (st == NULL && t->terminal)
         sheaf__print(t->cli->err, "%s: /help lists what can be said besides questions\n",
                      sheaf_family_name(config->family));
@@ -594,10 +595,11 @@ int cmd_chat(cli *cli, int argc, char **argv)
                                                       .ranks = s.model.tp,
                                                       .place = s.model.place,
                                                       .talks = true }));
-    if (st == NULL && sheaf__process_count() > 1) /* before a large model is loaded */
-        st = listen_to_signals();
+    t.in.all = s.processes.all;
+    if (st == NULL && t.in.all != NULL) /* before a large model is loaded */
+        st = listen_to_signals(t.in.all);
     TRY(st, ask_open(&t.model, cli, &s.model, &s.ask, s.ask.max_length));
-    st = sheaf__process_agree(st);
+    st = sheaf__all_agree(t.in.all, st);
     if (st == NULL) {
         t.model->transport = s.processes.transport;
         if (s.relayed == CLI_RELAYS_BOTH) /* what goes two ways to one terminal may overtake */

@@ -17,7 +17,7 @@
 #include "cli/lib/shared.h"
 #include "cli/lib/signals.h"
 #include "comm/doing.h"
-#include "comm/process.h"
+#include "comm/all.h"
 #include "formats/safetensors.h"
 #include "models/crew.h"
 #include "monitor/monitor.h"
@@ -136,12 +136,12 @@ static sheaf_status *begin_logits(void *self, sheaf__model *model)
         cli_signals_unfinished(w->partial);
         st = create_logits(w);
     }
-    st = sheaf__process_agree(st);
-    TRY(st, sheaf__process_share(&w->partial));
-    TRY(st, sheaf__process_broadcast(&w->at, sizeof w->at));
+    st = sheaf__all_agree(w->processes.all, st);
+    TRY(st, sheaf__all_share(w->processes.all, &w->partial));
+    TRY(st, sheaf__all_broadcast(w->processes.all, &w->at, sizeof w->at));
     if (st == NULL && !first && sheaf__is_first_of_group(model->context))
         st = open_logits(w);
-    st = sheaf__process_agree(st);
+    st = sheaf__all_agree(w->processes.all, st);
     w->begun = st == NULL;
     return w->begun ? NULL : drop_logits(w, st);
 }
@@ -161,13 +161,13 @@ static sheaf_status *finish_logits(work *w, sheaf_status *st)
 {
     if (!w->begun)
         return st;
-    sheaf__doing_phase(sheaf__process_doing(), "finishing");
-    st = sheaf__process_agree(close_logits(w, st));
-    if (st == NULL && sheaf__process_first()) {
+    sheaf__doing_phase(sheaf_comm_doing(w->processes.all), "finishing");
+    st = sheaf__all_agree(w->processes.all, close_logits(w, st));
+    if (st == NULL && sheaf__all_first(w->processes.all)) {
         st = check_logits(w); /* nothing is replaced, whatever came there meanwhile */
         TRY(st, sheaf__rename_new(w->partial, w->save_logits));
     }
-    st = sheaf__process_agree(st);
+    st = sheaf__all_agree(w->processes.all, st);
     return drop_logits(w, st);
 }
 
@@ -493,11 +493,12 @@ int cmd_eval(cli *cli, int argc, char **argv)
                                                       .ranks = j->tp * j->dp,
                                                       .in_group = j->tp,
                                                       .place = j->place }));
-    if (st == NULL && sheaf__process_first())
+    if (st == NULL && sheaf__all_first(w.processes.all))
         st = check_logits(&w);
-    st = sheaf__process_agree(st);
+    st = sheaf__all_agree(w.processes.all, st);
     if (st == NULL) {
         j->transport = w.processes.transport;
+        j->all = w.processes.all;
         j->stop = w.stop = w.processes.stop;
         j->specials_given = sheaf__settings_given(&cli->settings, table, "specials");
         j->words = w.match;
@@ -508,7 +509,7 @@ int cmd_eval(cli *cli, int argc, char **argv)
         j->before = w.save_logits != NULL ? begin_logits : NULL;
         j->after = w.match ? answer_all : NULL;
         j->self = &w;
-        st = sheaf__process_agree(sheaf__judge_open(j));
+        st = sheaf__all_agree(w.processes.all, sheaf__judge_open(j));
     }
     TRY(st, run(cli, &w));
     sheaf__judge_close(j);

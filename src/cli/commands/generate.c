@@ -354,7 +354,7 @@ int cmd_generate(cli *cli, int argc, char **argv)
                                                       .in_group = s.model.tp,
                                                       .place = s.model.place }));
     TRY(st, ask_open(&m, cli, &s.model, &s.ask, 0));
-    st = sheaf__process_agree(st);
+    st = sheaf__all_agree(s.processes.all, st);
     if (st == NULL) {
         sheaf_data_note_unused(NULL, s.data, NULL, NULL, s.query,
                                &cli->events); /* before a run's own words come to it */

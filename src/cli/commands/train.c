@@ -6,6 +6,7 @@
 #include "base/status.h"
 #include "base/print.h"
 #include "commands.h"
+#include "comm/plugins.h"
 #include "comm/process.h"
 #include "cli/lib/ending.h"
 #include "cli/lib/launch.h"
@@ -171,7 +172,7 @@ static sheaf_status *ready(void *self)
         return st;
     cli_stack_install();
     if (o->transport != SHEAF_TRANSPORT_MPI || o->tp * o->dp == 1 ||
-        sheaf__process_launched(NULL, NULL) != NULL)
+        sheaf__launched(NULL, NULL) != NULL)
         return cli_signals_install();
     return cli_processes_launch(&s->elsewhere, &s->code,
                                 &(cli_launch_options){ .processes = o->tp * o->dp,

@@ -4,7 +4,7 @@
 #include "base/print.h"
 #include "base/text.h"
 #include "cli.h"
-#include "comm/process.h"
+#include "comm/plugins.h"
 #include "launch.h"
 #include "meeting.h"
 #include "linger.h"
@@ -99,7 +99,7 @@ static const char *const help_words[] = { "help", "--help", "-h", NULL };
 static bool left_to_the_first(cli *cli, const cli_command *command)
 {
     int count = 0, number = 0;
-    const char *launcher = sheaf__process_launched(&count, &number);
+    const char *launcher = sheaf__launched(&count, &number);
     if (launcher == NULL || count < 2)
         return false;
     if (number > 0)
@@ -128,8 +128,8 @@ static void look_for_others(cli *cli, const cli_command *command, int argc, char
 {
     int count = 0;
     const char *transport = word_of("--transport", argc, argv);
-    cli->together = command->divides && sheaf__process_launched(&count, NULL) != NULL &&
-                    count > 1 && transport != NULL && strcmp(transport, "mpi") == 0;
+    cli->together = command->divides && sheaf__launched(&count, NULL) != NULL && count > 1 &&
+                    transport != NULL && strcmp(transport, "mpi") == 0;
     cli->mpi = word_of("--mpi", argc, argv);
     cli_linger_no_longer();
 }
@@ -138,7 +138,7 @@ static int run_command(cli *cli, const cli_command *command, int argc, char **ar
 {
     cli->command = command;
     look_for_others(cli, command, argc, argv);
-    if (sheaf__process_launched(NULL, NULL) == NULL) /* else all would speak */
+    if (sheaf__launched(NULL, NULL) == NULL) /* else all would speak */
         cli_signals_end(command->name, cli->json);
     const int code = left_to_the_first(cli, command) ? CLI_DONE : command->run(cli, argc, argv);
     cli_release(cli);

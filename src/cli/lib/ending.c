@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "base/text.h"
-#include "comm/process.h"
+#include "comm/plugins.h"
 #include "launch.h"
 #include "shared.h"
 #include "signals.h"
@@ -20,7 +20,7 @@
  * knows better than all. */
 static void tell(const char *verdict)
 {
-    const int how = sheaf__process_launched(NULL, NULL) != NULL ? O_APPEND : O_TRUNC;
+    const int how = sheaf__launched(NULL, NULL) != NULL ? O_APPEND : O_TRUNC;
     const char *path = getenv(CLI_VERDICT);
     const int fd = path == NULL ? -1 : open(path, O_WRONLY | how | O_CLOEXEC);
     if (fd < 0)

@@ -29,7 +29,7 @@ void cli_hosts_release(cli_hosts *hosts);
 /* cli_hosts_ask - sets `lost` of those that do not answer within 15 seconds; where none does it is
  * not the hosts, and none is lost. How many names are lost: 0 too where none answers, so that
  * the caller goes on with them all.
- *   mpi  as sheaf__process_plugin() takes it */
+ *   mpi  as sheaf__plugin_find() takes it */
 int cli_hosts_ask(cli_hosts *hosts, const char *mpi);
 
 /* cli_hosts_slots - how many of `ranks` ranks each host takes, ended by 0: its slots; where those

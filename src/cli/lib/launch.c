@@ -18,6 +18,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/temporary.h"
+#include "comm/plugins.h"
 #include "comm/process.h"
 #include "comm/segments.h"
 #include "relay.h"
@@ -146,7 +147,7 @@ sheaf_status *cli_launch_mpirun(char **path, bool *is_open, const char *mpi)
                                              { "mpirun.openmpi", "orterun", "mpirun" } };
     char *module = NULL;
     *path = NULL;
-    sheaf_status *missing = sheaf__process_plugin(&module, mpi);
+    sheaf_status *missing = sheaf__plugin_find(&module, mpi);
     if (missing != NULL)
         return missing;
     *is_open = strstr(module, "mpich") == NULL;

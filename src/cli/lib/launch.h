@@ -13,7 +13,7 @@
 
 typedef struct cli_launch_options {
     int processes;
-    const char *mpi;      /* as sheaf__process_plugin() takes it */
+    const char *mpi;      /* as sheaf__plugin_find() takes it */
     const char *hosts;    /* "a:2,b:2"; NULL or empty: this one, or what the scheduler gave */
     const char *hostfile; /* in the words of that MPI; NULL or empty: none */
     int argc;             /* the subcommand and its flags */

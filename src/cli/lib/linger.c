@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "cli.h"
+#include "comm/plugins.h"
 #include "comm/process.h"
 
 /* Seconds that the others have: they notice within a tick of the watch, wait for each other's last
@@ -53,7 +54,7 @@ void cli_linger(void)
 {
     sigset_t all, before;
     const pid_t self = getpid();
-    if (!sheaf__process_hasty())
+    if (!sheaf__launcher_hasty())
         return;
     sigfillset(&all);
     sigprocmask(SIG_SETMASK, &all, &before);
@@ -67,7 +68,7 @@ void cli_linger(void)
 
 void cli_linger_fail(void)
 {
-    if (sheaf__process_hasty()) /* which leaves the others alone when one ends with a code */
+    if (sheaf__launcher_hasty()) /* which leaves the others alone when one ends with a code */
         die_of(SIGKILL);
 }
 

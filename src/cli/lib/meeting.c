@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "cli.h"
+#include "comm/plugins.h"
 #include "comm/process.h"
 #include "launch.h"
 #include "signals.h"
@@ -41,7 +42,7 @@ static void begin(void)
     const unsigned within = seconds();
     int number = 0;
     char host[64] = "";
-    const char *launcher = sheaf__process_launched(NULL, &number);
+    const char *launcher = sheaf__launched(NULL, &number);
     if (launcher == NULL || sigaction(SIGALRM, &action, NULL) != 0)
         return;
     gethostname(host, sizeof host - 1);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "comm/doing.h"
+#include "comm/plugins.h"
 #include "comm/process.h"
 #include "ending.h"
 #include "library/train_settings.h"
@@ -56,7 +57,7 @@ static int stages_of(const char *place)
 sheaf_status *cli_processes_alone(bool *elsewhere, const cli *cli)
 {
     int count = 0, number = 0;
-    const char *launcher = sheaf__process_launched(&count, &number);
+    const char *launcher = sheaf__launched(&count, &number);
     if (launcher == NULL || count < 2)
         return NULL;
     *elsewhere = number > 0;
@@ -70,13 +71,13 @@ sheaf_status *cli_processes_alone(bool *elsewhere, const cli *cli)
 }
 
 /* The same in all of them. */
-static sheaf_status *check_count(int expected)
+static sheaf_status *check_count(const cli_processes *p, int expected)
 {
-    if (expected == 0 || expected == sheaf__process_count())
+    if (expected == 0 || expected == sheaf__all_count(p->all))
         return NULL;
     sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "--transport mpi");
     sheaf_expected(st, "%d process%s, one for each rank", expected, expected == 1 ? "" : "es");
-    sheaf_found(st, "%d", sheaf__process_count());
+    sheaf_found(st, "%d", sheaf__all_count(p->all));
     return sheaf_try_this(st, "start as many with mpirun -n or srun -n, or none: with --transport "
                               "mpi sheaf starts them itself");
 }
@@ -128,7 +129,7 @@ static void end_watch(void)
 
 static sheaf_status *watch(cli_processes *p, cli *cli, int in_group)
 {
-    const int count = sheaf__process_count();
+    const int count = sheaf__all_count(p->all);
     if (count == 1)
         return NULL;
     cli_stack_install();
@@ -140,7 +141,8 @@ static sheaf_status *watch(cli_processes *p, cli *cli, int in_group)
                                   .self = cli };
     sheaf_status *st = sheaf__watched_open(
         &watched,
-        &(sheaf__watched_options){ .ranks = count,
+        &(sheaf__watched_options){ .all = p->all,
+                                   .ranks = count,
                                    .in_group = in_group > 0 && in_group < count ? in_group : count,
                                    .heartbeat = p->heartbeat,
                                    .hang_after = p->hang_after,
@@ -152,13 +154,13 @@ static sheaf_status *watch(cli_processes *p, cli *cli, int in_group)
     sheaf__doing_here(watched.doing);
     if (st == NULL && p->inject != NULL)
         st = sheaf__process_inject(p->inject);
-    return sheaf__process_agree(st);
+    return sheaf__all_agree(p->all, st);
 }
 
 sheaf_status *cli_processes_begin(cli_processes *p, cli *cli, const cli_processes_how *how)
 {
     const int processes = how->ranks * stages_of(how->place);
-    const bool launched = sheaf__process_launched(NULL, NULL) != NULL;
+    const bool launched = sheaf__launched(NULL, NULL) != NULL;
     sheaf_status *st = sheaf__transport_check(&cli->settings, how->table, p->transport);
     TRY(st, check_watch(cli, p, how->table));
     if (st != NULL)
@@ -169,12 +171,13 @@ sheaf_status *cli_processes_begin(cli_processes *p, cli *cli, const cli_processe
         return processes == 1 ? NULL : start(p, how, processes);
     cli_linger();
     st = sheaf__process_start(p->mpi);
+    p->all = sheaf__process_all();
     if (st == NULL && !sheaf__process_first())
         cli_hush(cli);
-    TRY(st, check_count(processes));
+    TRY(st, check_count(p, processes));
     if (st == NULL && cli->command->computes)
-        st = sheaf__sums_agree(sheaf__process_first() && sheaf__units_prefer_tiles());
-    TRY(st, sheaf__process_agree(cli_signals_stop(&p->stop)));
+        st = sheaf__sums_agree(p->all, sheaf__units_prefer_tiles());
+    TRY(st, sheaf__all_agree(p->all, cli_signals_stop(&p->stop)));
     return st == NULL ? watch(p, cli, how->in_group * stages_of(how->place)) : st;
 }
 

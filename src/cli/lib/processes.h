@@ -10,6 +10,7 @@
 #include "launch.h"
 
 typedef struct cli_processes {
+    sheaf_comm *all; /* out: they are; NULL: this one is alone */
     sheaf_transport transport;
     const char *mpi, *hosts, *hostfile, *inject;
     double heartbeat, hang_after; /* seconds, as those of train */

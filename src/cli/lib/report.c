@@ -6,6 +6,7 @@
 
 #include "base/status.h"
 #include "base/print.h"
+#include "comm/plugins.h"
 #include "comm/process.h"
 #include "launch.h"
 #include "linger.h"
@@ -83,7 +84,7 @@ static sheaf_status *say_aside(const cli *cli, sheaf_status *st)
     if (st == NULL || cli->aside == NULL || sheaf__process_all() != NULL ||
         (sheaf_status_code(st) != SHEAF_E_IO && !(cli->together && sheaf__process_awaited())))
         return st;
-    sheaf__process_launched(NULL, &number);
+    sheaf__launched(NULL, &number);
     gethostname(host, sizeof host - 1);
     st = sheaf_in(st, "rank %d on %s", number, host);
     sheaf_status_print(st, cli->aside);

@@ -17,7 +17,7 @@
 #include "base/status.h"
 #include "base/print.h"
 #include "base/temporary.h"
-#include "comm/process.h"
+#include "comm/plugins.h"
 #include "ending.h"
 #include "hosts.h"
 #include "launch.h"
@@ -338,7 +338,7 @@ sheaf_status *cli_supervise(int *code, cli *cli, const sheaf_train_options *o, i
                             char **argv)
 {
     supervised s = { .cli = cli, .o = o, .argc = argc, .argv = argv, .began = sheaf__seconds() };
-    const char *launcher = sheaf__process_launched(NULL, NULL);
+    const char *launcher = sheaf__launched(NULL, NULL);
     if (launcher != NULL) {
         sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "--restarts");
         sheaf_expected(st, "a run whose processes sheaf begins itself");

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "cli.h"
-#include "comm/process.h"
+#include "comm/plugins.h"
 #include "base/status.h"
 #include "launch.h"
 
@@ -104,7 +104,7 @@ enum { STOPS = 3, UNLAUNCHED = 6, ALL = 7 };
 
 sheaf_status *cli_signals_install(void)
 {
-    return install(sheaf__process_launched(NULL, NULL) != NULL ? ALL : UNLAUNCHED, on_signal);
+    return install(sheaf__launched(NULL, NULL) != NULL ? ALL : UNLAUNCHED, on_signal);
 }
 
 sheaf_status *cli_signals_install_stops(void)
