@@ -2,18 +2,7 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "families/cogagent/cogagent.h"
-#include "families/cogvlm/cogvlm.h"
-#include "families/gemma2/gemma2.h"
-#include "families/gemma3/gemma3.h"
-#include "families/llama/llama.h"
-#include "families/minicpmv/minicpmv.h"
-#include "families/mixtral/mixtral.h"
-#include "families/olmo2/olmo2.h"
-#include "families/omnilmm/omnilmm.h"
-#include "families/phi3/phi3.h"
-#include "families/qwen3/qwen3.h"
-#include "families/smollm3/smollm3.h"
+#include "families/common/families.h"
 
 static const sheaf__family *const table[] = {
     [SHEAF_LLAMA] = &sheaf__family_llama,       [SHEAF_MISTRAL] = &sheaf__family_mistral,

@@ -2,7 +2,7 @@
 #include "tests/check.h"
 
 #include "catalog/catalog.h"
-#include "families/cogagent/cogagent.h"
+#include "families/cog/cog.h"
 #include "families/common/vision.h"
 #include "schema/family.h"
 

@@ -2,7 +2,7 @@
 #ifndef SHEAF_FAMILIES_COG_COG_H
 #define SHEAF_FAMILIES_COG_COG_H
 
-#include "schema/family.h"
+#include "families/common/families.h"
 
 /* sheaf__cog_claims - does SAT's spelling of a model's class stand there, and nobody else's? */
 bool sheaf__cog_claims(const json_t *object);
@@ -32,6 +32,8 @@ struct sheaf__value *sheaf__cog_see(struct sheaf__model *m, struct sheaf__tape *
 void sheaf__cog_place(struct sheaf__model *m, struct sheaf__tape *tape, struct sheaf__value *x,
                       struct sheaf__value *image, const struct sheaf__pass *pass);
 void sheaf__cog_release(struct sheaf__model *m);
+/* sheaf__cogagent_sizes - of the second tower, by its tensors. */
+void sheaf__cogagent_sizes(sheaf_config *config, const struct sheaf_catalog *found);
 
 /* What a descriptor of either says. */
 #define SHEAF__LIKE_COG                                                                            \

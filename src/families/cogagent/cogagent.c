@@ -1,6 +1,4 @@
 /* cogagent.c - the descriptor of CogAgent. */
-#include "families/cogagent/cogagent.h"
-
 #include "families/cog/cog.h"
 
 static const char *const classes[] = { "CogAgentModel", "FineTuneTrainCogAgentModel",

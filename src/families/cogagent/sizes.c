@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "catalog/catalog.h"
-#include "families/cogagent/cogagent.h"
+#include "families/cog/cog.h"
 
 #define TOWER "mixins.encoder.vit.model."
 

@@ -1,6 +1,4 @@
 /* cogvlm.c - the descriptor of CogVLM. */
-#include "families/cogvlm/cogvlm.h"
-
 #include "families/cog/cog.h"
 
 static const char *const classes[] = { "CogVLMModel", "FineTuneTrainCogVLMModel",

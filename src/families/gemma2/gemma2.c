@@ -1,6 +1,4 @@
 /* gemma2.c - the descriptor of Gemma 2. */
-#include "families/gemma2/gemma2.h"
-
 #include "families/llama/llama.h"
 
 /* hidden_act is in published files, and not what its class gates with. */

@@ -1,6 +1,4 @@
 /* gemma3.c - the descriptor of Gemma 3, text only. */
-#include "families/gemma3/gemma3.h"
-
 #include "families/llama/llama.h"
 
 /* hidden_act is in published files, and not what its class gates with. */

@@ -3,9 +3,7 @@
 #ifndef SHEAF_FAMILIES_LLAMA_LLAMA_H
 #define SHEAF_FAMILIES_LLAMA_LLAMA_H
 
-#include "schema/family.h"
-
-extern const sheaf__family sheaf__family_llama, sheaf__family_mistral, sheaf__family_qwen2;
+#include "families/common/families.h"
 
 #define SHEAF__MIXTURE "block_sparse_moe." /* begins the names of a mixture, inside a layer */
 

@@ -7,9 +7,7 @@
 #ifndef SHEAF_FAMILIES_MINICPMV_MINICPMV_H
 #define SHEAF_FAMILIES_MINICPMV_MINICPMV_H
 
-#include "schema/family.h"
-
-extern const sheaf__family sheaf__family_minicpmv;
+#include "families/common/families.h"
 
 #define SHEAF__MINICPMV_NAME "minicpmv"
 #define SHEAF__MINICPMV_CLASS "MiniCPMV"

@@ -1,6 +1,4 @@
 /* mixtral.c - the descriptor of Mixtral. */
-#include "families/mixtral/mixtral.h"
-
 #include "families/llama/llama.h"
 
 static const sheaf__llama_form form = {

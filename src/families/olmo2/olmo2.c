@@ -1,6 +1,4 @@
 /* olmo2.c - the descriptor of OLMo 2. */
-#include "families/olmo2/olmo2.h"
-
 #include "families/llama/llama.h"
 
 static const sheaf__llama_form form = {

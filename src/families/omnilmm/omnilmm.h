@@ -2,9 +2,7 @@
 #ifndef SHEAF_FAMILIES_OMNILMM_OMNILMM_H
 #define SHEAF_FAMILIES_OMNILMM_OMNILMM_H
 
-#include "schema/family.h"
-
-extern const sheaf__family sheaf__family_omnilmm;
+#include "families/common/families.h"
 
 #define SHEAF__OMNILMM_TOWER "model.vision_tower."
 #define SHEAF__OMNILMM_RESAMPLER "model.resampler."

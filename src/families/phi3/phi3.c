@@ -1,6 +1,4 @@
 /* phi3.c - the descriptor of Phi-3, Phi-3.5 and Phi-4, which share a class. */
-#include "families/phi3/phi3.h"
-
 #include "families/llama/llama.h"
 
 static const sheaf__llama_form form = {

@@ -1,6 +1,4 @@
 /* qwen3.c - the descriptor of Qwen3 (dense). */
-#include "families/qwen3/qwen3.h"
-
 #include "families/llama/llama.h"
 
 static const sheaf__llama_form form = {

@@ -1,6 +1,4 @@
 /* smollm3.c - the descriptor of SmolLM3. */
-#include "families/smollm3/smollm3.h"
-
 #include "families/llama/llama.h"
 
 static const sheaf__llama_form form = {
