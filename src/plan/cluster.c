@@ -5,6 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/status.h"
+
+enum { MOST_RANKS = 1024, MOST_GROUPS = 16 };
+
 /* ---- its description ---- */
 
 typedef struct field {
@@ -63,7 +67,7 @@ sheaf_status *sheaf_cluster_read(sheaf_cluster *out, const char *text)
             break;
     }
     if (hosts != floor(hosts) || ranks != floor(ranks) || hosts * ranks < 2 ||
-        hosts * ranks > SHEAF_CLUSTER_RANKS)
+        hosts * ranks > MOST_RANKS)
         return bad(text, "2 to 1024 ranks in all");
     if (out->outside.latency == 0 || out->outside.bandwidth == 0)
         return bad(text, expected);
@@ -89,70 +93,33 @@ static sheaf_cluster_link link_of(const sheaf_cluster *c, int ranks)
     return (sheaf_cluster_link){ c->outside.latency, c->outside.bandwidth / c->ranks_per_host };
 }
 
-/* What one T needs: alone, and as one of two groups, which tells what groups exchange. */
-typedef struct base {
-    sheaf_plan *one, *two;
-} base;
-
-/* Of D groups each runs so much of the step's micro-batches. */
-static double share_of(const sheaf__job *job, int dp)
-{
-    const int64_t n = job->options->accumulate;
-    return (double)((n + dp - 1) / dp) / (double)n;
-}
-
-static double in_group(const sheaf_plan_rank *rank, double share, const sheaf_cluster_link *link)
-{
-    double seconds = 0;
-    for (int t = 0; t < SHEAF__TRAFFICS; t++) {
-        const bool grows = t == SHEAF__TRAFFIC_FORWARD || t == SHEAF__TRAFFIC_BACKWARD ||
-                           t == SHEAF__TRAFFIC_SELECT;
-        if (t != SHEAF__TRAFFIC_GRADIENTS && t != SHEAF__TRAFFIC_WEIGHTS)
-            seconds += exchange_of(&rank->exchange[t], link) * (grows ? share : 1);
-    }
-    return seconds;
-}
-
-/* A rank of two groups sends as many bytes as it has gradients; of D, 2 (D - 1) / D times that. */
-static double between_groups(const sheaf_plan_rank *of_two, int dp, const sheaf_cluster_link *link)
-{
-    enum { SEGMENT = 1 << 16 }; /* numbers of a message of the sum (comm/sum.c) */
-    const double more = 2 * (double)(dp - 1) / dp;
-    const double numbers = of_two->sent_gradients / sizeof(float);
-    const double exchanges = ceil(numbers / ((double)SEGMENT * dp)) + 1 +
-                             (of_two->sent_weights > 0 ? 1 : 0) + 1; /* and losses */
-    return exchanges * link->latency +
-           more * (of_two->sent_gradients + of_two->sent_weights) / link->bandwidth;
-}
-
-static void fill_row(sheaf_cluster_row *row, const sheaf_cluster *c, const sheaf__job *job,
-                     const base *of)
+/* What groups exchange goes over the link between all ranks. */
+static void fill_row(sheaf_cluster_row *row, const sheaf_cluster *c, const sheaf_plan *plan)
 {
     const sheaf_cluster_link group = link_of(c, row->tp), peers = link_of(c, row->tp * row->dp);
-    const double share = share_of(job, row->dp);
-    row->memory = sheaf_plan_fullest(row->dp == 1 ? of->one : of->two);
-    for (int r = 0; r < row->tp; r++) {
-        const double compute = of->one->rank[r].flops * share / c->rate,
-                     gradients =
-                         row->dp == 1 ? 0 : between_groups(&of->two->rank[r], row->dp, &peers),
-                     exchange = (row->tp == 1 ? 0 : in_group(&of->one->rank[r], share, &group)) +
-                                gradients;
-        row->compute = fmax(row->compute, compute);
-        row->exchange = fmax(row->exchange, exchange);
+    row->memory = sheaf_plan_fullest(plan);
+    for (int r = 0; r < plan->ranks; r++) {
+        double inside = 0, gradients = 0;
+        for (int t = 0; t < SHEAF__TRAFFICS; t++)
+            if (t == SHEAF__TRAFFIC_GRADIENTS || t == SHEAF__TRAFFIC_WEIGHTS)
+                gradients += exchange_of(&plan->rank[r].exchange[t], &peers);
+            else
+                inside += exchange_of(&plan->rank[r].exchange[t], &group);
+        row->compute = fmax(row->compute, plan->rank[r].flops / c->rate);
+        row->exchange = fmax(row->exchange, inside + gradients);
         row->gradients = fmax(row->gradients, gradients);
     }
     row->step = row->compute + row->exchange;
     row->fits = c->memory == 0 || (double)row->memory <= c->memory;
 }
 
-static sheaf_status *plan_one(sheaf_plan *out, const sheaf__job *job, int tp, int dp, size_t bytes)
+static sheaf_status *plan_row(sheaf_plan *out, const sheaf__job *job, const sheaf_cluster_row *row,
+                              size_t bytes)
 {
     sheaf_train_options o = *job->options;
     sheaf__job with = *job;
-    o.tp = tp;
-    o.dp = dp;
-    if (dp > 1) /* what they are changes no size that is read here */
-        o.accumulators = 2;
+    o.tp = row->tp;
+    o.dp = o.accumulators = row->dp; /* what they are changes no size that is read here */
     with.options = &o;
     return sheaf_plan_train(out, &with, bytes);
 }
@@ -179,25 +146,23 @@ static void judge(sheaf_cluster_row *row, int n)
 sheaf_status *sheaf_cluster_plan(sheaf_cluster_row row[SHEAF_CLUSTER_ROWS], int *count,
                                  const sheaf_cluster *c, const sheaf__job *job, size_t data_bytes)
 {
-    const int all = c->hosts * c->ranks_per_host;
-    const base of = { malloc(sizeof *of.one), malloc(sizeof *of.two) };
-    sheaf_status *st = of.one == NULL || of.two == NULL ? sheaf_fail(SHEAF_E_MEMORY, "plan") : NULL;
+    const int hosts = c->hosts * c->ranks_per_host,
+              all = hosts < SHEAF_MAX_SLICES ? hosts : SHEAF_MAX_SLICES;
+    sheaf_plan *plan = malloc(sizeof *plan);
+    sheaf_status *st = plan == NULL ? sheaf_fail(SHEAF_E_MEMORY, "plan") : NULL;
     *count = 0;
-    for (int tp = 1; tp <= job->options->slices && tp <= all && st == NULL; tp *= 2) {
-        const bool groups =
-            2 * tp <= all && 2 * tp <= SHEAF_MAX_SLICES && job->options->accumulate > 1;
-        st = plan_one(of.one, job, tp, 1, data_bytes);
-        if (st == NULL && groups)
-            st = plan_one(of.two, job, tp, 2, data_bytes);
-        for (int dp = 1; tp * dp <= all && dp <= job->options->accumulate && st == NULL &&
-                         (dp == 1 || groups) && *count < SHEAF_CLUSTER_ROWS;
+    for (int tp = 1; tp <= job->options->slices && tp <= all; tp *= 2)
+        for (int dp = 1; tp * dp <= all && dp <= job->options->accumulate && dp <= MOST_GROUPS;
              dp *= 2) {
-            row[*count] = (sheaf_cluster_row){ .tp = tp, .dp = dp };
-            fill_row(&row[(*count)++], c, job, &of);
+            sheaf_cluster_row *to = &row[*count];
+            *to = (sheaf_cluster_row){ .tp = tp, .dp = dp };
+            TRY(st, plan_row(plan, job, to, data_bytes));
+            if (st == NULL) {
+                fill_row(to, c, plan);
+                ++*count;
+            }
         }
-    }
     judge(row, *count);
-    free(of.one);
-    free(of.two);
+    free(plan);
     return st;
 }

@@ -29,7 +29,7 @@ typedef struct sheaf_cluster_row {
     bool pays;                /* and faster than any with fewer */
 } sheaf_cluster_row;
 
-enum { SHEAF_CLUSTER_ROWS = 96, SHEAF_CLUSTER_RANKS = 1024 };
+enum { SHEAF_CLUSTER_ROWS = 32 }; /* T of 1 to 64, D of 1 to 16 */
 
 /* sheaf_cluster_read - "hosts=8,ranks-per-host=8,latency=5us,bandwidth=12GB/s" and where given
  * "inside-latency=1us,inside=20GB/s,rate=100GFLOP/s,memory=24GiB"; without them inside is 1 us and
@@ -37,8 +37,8 @@ enum { SHEAF_CLUSTER_ROWS = 96, SHEAF_CLUSTER_RANKS = 1024 };
 sheaf_status *sheaf_cluster_read(sheaf_cluster *out, const char *text);
 
 /* sheaf_cluster_plan - T and D by powers of two, T up to the slices, D up to the micro-batches of a
- * step, up to as many ranks as there are. Every exchange waits for its end: nothing overlaps.
- * job->options->tp and dp are not read. */
+ * step and 16, up to as many ranks as there are and 64. Every exchange waits for its end: nothing
+ * overlaps. job->options->tp and dp are not read. */
 sheaf_status *sheaf_cluster_plan(sheaf_cluster_row row[SHEAF_CLUSTER_ROWS], int *count,
                                  const sheaf_cluster *cluster, const sheaf__job *job,
                                  size_t data_bytes);

@@ -128,7 +128,7 @@ static void print_rows(const cli *cli, const cli_plan *q, const sheaf_cluster *c
             cli->out,
             "|   | ranks | T | D | computing s | exchanging s | of it groups s | "
             "step s | times one rank | GiB |\n|---|---|---|---|---|---|---|---|---|---|\n");
-    for (int ranks = 1; ranks <= SHEAF_CLUSTER_RANKS; ranks *= 2)
+    for (int ranks = 1; ranks <= SHEAF_MAX_SLICES; ranks *= 2)
         for (int i = 0; i < n; i++) {
             const sheaf_cluster_row *one = &row[i];
             const double times = row[0].step / one->step; /* the first is one rank */
