@@ -7,10 +7,11 @@
 #include "data/data_rows.h"
 #include "formats/safetensors.h"
 
-/* An image that was found: where its rows begin, and which item of which tensor its pixels are. */
+/* An image that was found: where its rows begin, and which item of which tensor its pixels are, by
+ * tower. */
 typedef struct sheaf__found_image {
     int64_t row, begin;
-    const sheaf_safetensors_entry *pixels;
+    const sheaf_safetensors_entry *pixels[SHEAF__MOST_TOWERS];
     int64_t item;
 } sheaf__found_image;
 
@@ -22,7 +23,8 @@ typedef struct sheaf__tensors {
     bool prompts;              /* as sheaf_data_options has it */
     uint8_t *mask;             /* where a mask that is read goes */
     void *chunk;               /* SHEAF__TENSORS_CHUNK int64 */
-    sheaf__found_image *image; /* [images] ascending by row and begin; not of the form with masks */
+    sheaf__found_image *image; /* [images] ascending by row and begin; of the form with masks one
+                                  that stands for all */
     int64_t images;
 } sheaf__tensors;
 
@@ -61,8 +63,8 @@ sheaf_status *sheaf__tensors_image_keep(sheaf__tensors *in);
 bool sheaf__masked_known(const sheaf__tensors *in, const char *name);
 sheaf_status *sheaf__masked_check(const sheaf__tensors *in);
 sheaf_status *sheaf__masked_places(sheaf__tensors *in);
-sheaf_status *sheaf__masked_keep(sheaf__tensors *in);
-/* Of the others: they fill in->image. */
+/* They fill in->image. */
+sheaf_status *sheaf__masked_find(sheaf__tensors *in);
 sheaf_status *sheaf__marked_find(sheaf__tensors *in);
 sheaf_status *sheaf__bound_find(sheaf__tensors *in);
 

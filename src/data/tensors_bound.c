@@ -143,7 +143,7 @@ static sheaf_status *find_in_row(sheaf__tensors *in, const int64_t (*bound)[2], 
                     in->length),
                 "[%" PRId64 ", %" PRId64 "]", begin, end);
         of[k] = (sheaf__found_image){ .row = row, .begin = begin };
-        st = find_pixels(&of[k].pixels, in, row, k);
+        st = find_pixels(&of[k].pixels[0], in, row, k);
     }
     if (st != NULL)
         return st;

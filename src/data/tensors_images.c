@@ -39,7 +39,7 @@ static sheaf_status *place(sheaf__tensors *in)
         return sheaf__data_no_memory(in->images);
     for (int64_t i = 0; i < in->images; i++) {
         const sheaf__found_image *of = &in->image[i];
-        const int64_t *shape = of->pixels->shape + of->pixels->ndim - 2;
+        const int64_t *shape = of->pixels[0]->shape + of->pixels[0]->ndim - 2;
         memset(images->embed + of->row * in->length + of->begin, 1, (size_t)rows);
         images->size[i] = (sheaf__image_size){ (int32_t)shape[0], (int32_t)shape[1] };
         images->first[of->row + 1]++;
@@ -53,8 +53,10 @@ sheaf_status *sheaf__tensors_image_places(sheaf__tensors *in)
 {
     if (in->data->images == NULL)
         return NULL;
-    if (by_masks(in))
-        return sheaf__masked_places(in);
+    if (by_masks(in)) {
+        sheaf_status *st = sheaf__masked_places(in);
+        return st == NULL ? sheaf__masked_find(in) : st;
+    }
     sheaf_status *st = sheaf__data_images_rows_new(in->data);
     in->data->pads_seen = in->data->images->place.file == SHEAF__IMAGES_BOUND;
     TRY(st, in->data->pads_seen ? sheaf__bound_find(in) : sheaf__marked_find(in));
@@ -67,22 +69,36 @@ typedef struct pixels {
     sheaf_safetensors *file;
     const sheaf__data_images *images;
     sheaf__found_image *image;
+    bool by_row; /* item r of the first is row r's */
 } pixels;
 
-static int64_t numbers_of(const sheaf__data_images *images, int64_t image)
+static int64_t numbers_of(const sheaf__data_images *images, int64_t image, int tower)
 {
-    const sheaf__image_size size = sheaf__data_images_size(images, image, 0);
-    return images->tower[0].channels * size.height * size.width;
+    const sheaf__image_size size = sheaf__data_images_size(images, image, tower);
+    return images->tower[tower].channels * size.height * size.width;
+}
+
+static const sheaf__found_image *image_of(const pixels *p, int64_t i)
+{
+    return &p->image[p->by_row ? 0 : i];
+}
+
+static sheaf_status *read_pixels(float *out, const pixels *p, int64_t i, int tower)
+{
+    return sheaf__pixels_read(out, p->file, image_of(p, i)->pixels[tower],
+                              p->by_row ? i : image_of(p, i)->item,
+                              numbers_of(p->images, i, tower));
 }
 
 static sheaf_status *load(void *self, int64_t row, const sheaf__picture *picture)
 {
     const pixels *p = self;
-    const int64_t begin = p->images->first[row], end = p->images->first[row + 1];
+    const int64_t begin = p->by_row ? row : p->images->first[row],
+                  end = p->by_row ? row + 1 : p->images->first[row + 1];
     sheaf_status *st = NULL;
     for (int64_t i = begin; i < end && st == NULL; i++)
-        st = sheaf__pixels_read(picture[i - begin].of[0].pixels, p->file, p->image[i].pixels,
-                                p->image[i].item, numbers_of(p->images, i));
+        for (int t = 0; t < p->images->towers; t++)
+            TRY(st, read_pixels(picture[i - begin].of[t].pixels, p, i, t));
     return st;
 }
 
@@ -94,18 +110,25 @@ static void close_pixels(void *self)
     free(p);
 }
 
-/* Sizes and pixels of a row's images. */
-static sheaf_status *hash_row(sheaf_hash *out, const pixels *p, float *room, int64_t row)
+/* Sizes, where they are not the towers' own, and pixels of images [begin, end). Those of a row that
+ * gives an image no place are not looked at further. */
+static sheaf_status *hash_images(sheaf_hash *out, const pixels *p, float *room, int64_t begin,
+                                 int64_t end, bool placed)
 {
     sheaf_hasher *hasher = sheaf__hasher_new();
     sheaf_status *st = hasher == NULL ? sheaf__data_no_memory(0) : NULL;
-    for (int64_t i = p->images->first[row]; i < p->images->first[row + 1] && st == NULL; i++) {
-        const int64_t n = numbers_of(p->images, i);
-        st = sheaf__pixels_read(room, p->file, p->image[i].pixels, p->image[i].item, n);
-        TRY(st, sheaf__pixels_check(room, p->image[i].pixels, p->image[i].item, n));
-        sheaf__hasher_add(hasher, &p->images->size[i], sizeof p->images->size[i]);
-        if (st == NULL)
-            sheaf__hasher_add(hasher, room, (size_t)n * sizeof *room);
+    for (int64_t i = begin; i < end && st == NULL; i++) {
+        if (p->images->size != NULL)
+            sheaf__hasher_add(hasher, &p->images->size[i], sizeof p->images->size[i]);
+        for (int t = 0; t < p->images->towers && st == NULL; t++) {
+            const int64_t n = numbers_of(p->images, i, t);
+            st = read_pixels(room, p, i, t);
+            if (st == NULL && placed)
+                st = sheaf__pixels_check(room, image_of(p, i)->pixels[t],
+                                         p->by_row ? i : image_of(p, i)->item, n);
+            if (st == NULL)
+                sheaf__hasher_add(hasher, room, (size_t)n * sizeof *room);
+        }
     }
     if (st == NULL)
         *out = sheaf__hasher_end(hasher);
@@ -113,36 +136,42 @@ static sheaf_status *hash_row(sheaf_hash *out, const pixels *p, float *room, int
     return st;
 }
 
-static sheaf_status *keep(sheaf__tensors *in)
+static sheaf_status *hash_all(const sheaf__tensors *in, const pixels *p, float *room)
 {
     sheaf__data_images *images = in->data->images;
-    int64_t most = 0;
-    if (in->images == 0)
-        return NULL;
-    pixels *p = calloc(1, sizeof *p);
-    if (p == NULL)
-        return sheaf__data_no_memory(0);
-    *p = (pixels){ in->file, images, in->image };
-    in->file = NULL;
-    in->image = NULL;
-    images->self = p;
-    images->load = load;
-    images->close = close_pixels;
-    images->memory = in->images * (int64_t)sizeof *p->image;
-    for (int64_t i = 0; i < in->images; i++)
-        most = numbers_of(images, i) > most ? numbers_of(images, i) : most;
-    float *room = malloc((size_t)most * sizeof *room);
-    sheaf_status *st = room == NULL ? sheaf__data_no_memory(most) : NULL;
-    for (int64_t r = 0; r < in->rows && st == NULL; r++)
-        if (sheaf__data_images_of(images, r) > 0)
-            st = hash_row(&images->hash[r], p, room, r);
-    free(room);
+    sheaf_status *st = NULL;
+    for (int64_t r = 0; r < in->rows && st == NULL; r++) {
+        const bool placed = memchr(images->embed + r * in->length, 1, (size_t)in->length) != NULL;
+        if (p->by_row)
+            st = hash_images(&images->hash[r], p, room, r, r + 1, placed);
+        else if (placed)
+            st = hash_images(&images->hash[r], p, room, images->first[r], images->first[r + 1],
+                             true);
+    }
     return st;
 }
 
 sheaf_status *sheaf__tensors_image_keep(sheaf__tensors *in)
 {
-    if (in->data->images == NULL)
+    sheaf__data_images *images = in->data->images;
+    int64_t most = 0;
+    if (images == NULL || in->images == 0)
         return NULL;
-    return by_masks(in) ? sheaf__masked_keep(in) : keep(in);
+    pixels *p = calloc(1, sizeof *p);
+    if (p == NULL)
+        return sheaf__data_no_memory(0);
+    *p = (pixels){ in->file, images, in->image, by_masks(in) };
+    in->file = NULL;
+    in->image = NULL;
+    images->self = p;
+    images->load = load;
+    images->close = close_pixels;
+    images->memory = p->by_row ? 0 : in->images * (int64_t)sizeof *p->image;
+    for (int64_t i = 0; i < in->images; i++)
+        for (int t = 0; t < images->towers; t++)
+            most = numbers_of(images, i, t) > most ? numbers_of(images, i, t) : most;
+    float *room = malloc((size_t)most * sizeof *room);
+    sheaf_status *st = room == NULL ? sheaf__data_no_memory(most) : hash_all(in, p, room);
+    free(room);
+    return st;
 }

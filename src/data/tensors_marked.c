@@ -56,7 +56,7 @@ static sheaf_status *find_in_row(sheaf__tensors *in, const marks *m, int64_t *ca
                 return sheaf__data_no_memory(*capacity);
         }
         if (st == NULL)
-            in->image[in->images++] = (sheaf__found_image){ row, t + 1, NULL, 0 };
+            in->image[in->images++] = (sheaf__found_image){ .row = row, .begin = t + 1 };
         t += m->rows + 1;
     }
     return st;
@@ -101,7 +101,7 @@ sheaf_status *sheaf__marked_find(sheaf__tensors *in)
         st = find_in_row(in, &m, &capacity, r);
     TRY(st, check_pixels(in));
     for (int64_t i = 0; i < in->images && st == NULL; i++) {
-        in->image[i].pixels = e;
+        in->image[i].pixels[0] = e;
         in->image[i].item = i;
     }
     return st;

@@ -130,69 +130,16 @@ sheaf_status *sheaf__masked_places(sheaf__tensors *in)
     return st;
 }
 
-/* ---- images, read when they are needed ---- */
-
-typedef struct pixels {
-    sheaf_safetensors *file;
-    const sheaf__data_images *images;
-} pixels;
-
-static sheaf_status *load(void *self, int64_t row, const sheaf__picture *picture)
+/* One stands for all: item r of the tensors is row r's, also where the row gives it no place. */
+sheaf_status *sheaf__masked_find(sheaf__tensors *in)
 {
-    const pixels *p = self;
-    sheaf_status *st = NULL;
-    for (int t = 0; t < p->images->towers && st == NULL; t++)
-        st = sheaf__pixels_read(picture->of[t].pixels, p->file,
-                                sheaf__safetensors_find(p->file, images_of[t]), row,
-                                sheaf__tower_numbers(&p->images->tower[t]));
-    return st;
-}
-
-/* Those of a row without an image are never looked at. */
-static sheaf_status *check_row(const sheaf__tensors *in, const pixels *p, int64_t row,
-                               const sheaf__picture *picture)
-{
-    sheaf_status *st = NULL;
-    if (memchr(p->images->embed + row * in->length, 1, (size_t)in->length) == NULL)
-        return NULL;
-    for (int t = 0; t < p->images->towers && st == NULL; t++)
-        st = sheaf__pixels_check(picture->of[t].pixels,
-                                 sheaf__safetensors_find(p->file, images_of[t]), row,
-                                 sheaf__tower_numbers(&p->images->tower[t]));
-    return st;
-}
-
-static void close_pixels(void *self)
-{
-    pixels *p = self;
-    sheaf__safetensors_close(p->file);
-    free(p);
-}
-
-sheaf_status *sheaf__masked_keep(sheaf__tensors *in)
-{
-    sheaf__data_images *images = in->data->images;
     if (embed_name(in) == NULL)
         return NULL;
-    pixels *p = calloc(1, sizeof *p);
-    if (p == NULL)
-        return sheaf__data_no_memory(0);
-    *p = (pixels){ in->file, images };
-    in->file = NULL;
-    images->self = p;
-    images->load = load;
-    images->close = close_pixels;
-    int64_t n = 0; /* numbers of an image, for all towers */
-    for (int t = 0; t < images->towers; t++)
-        n += sheaf__tower_numbers(&images->tower[t]);
-    sheaf__picture *room = sheaf__picture_room(1, images->tower, images->towers);
-    sheaf_status *st = room == NULL ? sheaf__data_no_memory(n) : NULL;
-    for (int64_t r = 0; r < in->rows && st == NULL; r++) {
-        st = load(p, r, room);
-        TRY(st, check_row(in, p, r, room));
-        if (st == NULL)
-            images->hash[r] = sheaf__hash(room->of[0].pixels, (size_t)n * sizeof(float));
-    }
-    free(room);
-    return st;
+    in->image = calloc(1, sizeof *in->image);
+    if (in->image == NULL)
+        return sheaf__data_no_memory(1);
+    in->images = 1;
+    for (int t = 0; t < in->data->images->towers; t++)
+        in->image[0].pixels[t] = sheaf__safetensors_find(in->file, images_of[t]);
+    return NULL;
 }
