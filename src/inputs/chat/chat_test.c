@@ -670,6 +670,94 @@ static void test_stored__answers_that_change_are_refused(void **state)
     free(qwen3);
 }
 
+/* ---- programs in the style of models of 2025 and 2026 (tests/data/templates/programs.py) ---- */
+
+/* Would a part of the conversation be lost? */
+static bool is_lost(const json_t *conversation, const char *program)
+{
+    static const char *const fields[] = { "reasoning_content", "tool_calls" };
+    const json_t *messages = json_object_get(conversation, "messages");
+    bool lost = json_object_get(conversation, "tools") != NULL && strstr(program, "tools") == NULL;
+    for (size_t i = 0; i < json_array_size(messages); i++)
+        for (size_t k = 0; k < ARRAY_LEN(fields); k++)
+            lost |= json_object_get(json_array_get(messages, i), fields[k]) != NULL &&
+                    strstr(program, fields[k]) == NULL;
+    return lost;
+}
+
+static bool same_spans(const sheaf__rendered *r, const json_t *want)
+{
+    size_t n = 0;
+    for (int64_t i = 0; i < r->spans; i++) {
+        const json_t *one = json_array_get(want, n);
+        if (r->span[i].kind != SHEAF__ANSWER)
+            continue;
+        n++;
+        if (json_integer_value(json_array_get(one, 0)) != r->span[i].message ||
+            json_integer_value(json_array_get(one, 1)) != (json_int_t)r->span[i].begin ||
+            json_integer_value(json_array_get(one, 2)) != (json_int_t)r->span[i].end)
+            return false;
+    }
+    return n == json_array_size(want);
+}
+
+static void check_program(const char *name, const char *program, json_t *conversation,
+                          const json_t *text, const json_t *spans)
+{
+    sheaf__chat_template *t = stored(program);
+    sheaf__messages m;
+    sheaf__rendered r = { 0 };
+    CHECK_OK(sheaf__messages_read(&m, conversation));
+    sheaf__chat_options options = {
+        .answers = true, .lenient = true, .bos = "<s>", .eos = "</s>", .tools = m.tools
+    };
+    sheaf_status *st = sheaf__chat_render(&r, t, m.message, m.count, &options);
+    if (is_lost(conversation, program)) {
+        CHECK_FAILS(st, SHEAF_E_UNSUPPORTED, "writes nowhere");
+    } else if (json_is_null(text)) {
+        CHECK_FAILS(st, SHEAF_E_DATA, "message ");
+    } else {
+        CHECK_OK(st);
+        if (strcmp(r.text, json_string_value(text)) != 0 ||
+            (!json_is_null(spans) && !same_spans(&r, spans)))
+            fail_msg("%s:\n%s\nwanted:\n%s\n%s", name, r.text, json_string_value(text),
+                     json_dumps(spans, JSON_ENCODE_ANY));
+        sheaf__rendered_release(&r);
+        options.lenient = false;
+        st = sheaf__chat_render(&r, t, m.message, m.count, &options);
+        if (json_is_null(spans))
+            CHECK_FAILS(st, SHEAF_E_DATA, "message ");
+        else
+            CHECK_OK(st);
+    }
+    sheaf__rendered_release(&r);
+    sheaf__messages_release(&m);
+    sheaf__chat_template_free(t);
+}
+
+static void test_stored__programs_of_newer_models_as_transformers_has_them(void **state)
+{
+    char path[512], *text = NULL;
+    size_t size = 0;
+    json_t *all = NULL;
+    CHECK_OK(sheaf__file_read_all(&text, &size,
+                                  data_path(path, "tests/data/templates/programs.json"), 1 << 20));
+    CHECK_OK(sheaf__json_parse_line(&all, text, size));
+    const json_t *cases = json_object_get(all, "cases");
+    assert_true(json_array_size(cases) > 140);
+    for (size_t i = 0; i < json_array_size(cases); i++) {
+        const json_t *one = json_array_get(cases, i);
+        const char *name = json_string_value(json_array_get(one, 0));
+        check_program(name,
+                      json_string_value(json_object_get(json_object_get(all, "programs"), name)),
+                      json_array_get(json_object_get(all, "conversations"),
+                                     (size_t)json_integer_value(json_array_get(one, 1))),
+                      json_array_get(one, 2), json_array_get(one, 3));
+    }
+    json_decref(all);
+    free(text);
+}
+
 /* The bounds of a program grow with what it reads; NUL is a character as others. */
 static void test_stored__long_conversations_are_no_reason_to_refuse(void **state)
 {
@@ -717,6 +805,7 @@ int main(void)
         cmocka_unit_test(test_stored__any_program_is_run),
         cmocka_unit_test(test_stored__what_cannot_be_run_is_named_with_its_line),
         cmocka_unit_test(test_stored__answers_that_change_are_refused),
+        cmocka_unit_test(test_stored__programs_of_newer_models_as_transformers_has_them),
         cmocka_unit_test(test_stored__long_conversations_are_no_reason_to_refuse),
         cmocka_unit_test(test_messages__refusals_name_the_message),
         cmocka_unit_test(test_messages__forms_give_the_same_messages),
