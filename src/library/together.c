@@ -15,13 +15,12 @@
 #include "schema/config_text.h"
 #include "schema/family.h"
 #include "train/alike.h"
-#include "train/probe.h"
 
 static const char memory_for[] = "what processes compare";
 
 typedef struct compared {
     const sheaf__opened *opened;
-    const char *folder, *tokenizer, *isa;
+    const char *folder, *tokenizer;
     sheaf_dtype dtype;
     sheaf_bf16_sums sums;
 } compared;
@@ -42,12 +41,10 @@ static void add_hash(sheaf_text *t, const char *name, const char *text)
 
 static sheaf_status *add_model(sheaf_text *t, const compared *c)
 {
-    const sheaf_train_options how = { .dtype = c->dtype, .sums = c->sums, .isa = c->isa };
     sheaf__origin origin = { 0 };
     struct utsname machine;
-    char probe[33] = "", *config = NULL;
-    sheaf_status *st = sheaf__probe(probe, &how);
-    TRY(st, sheaf__config_text(&config, &c->opened->config));
+    char *config = NULL;
+    sheaf_status *st = sheaf__config_text(&config, &c->opened->config);
     TRY(st, sheaf__origin_begin(
                 &origin, c->opened,
                 &(sheaf__origin_from){ .model = c->folder, .tokenizer = c->tokenizer }));
@@ -60,7 +57,6 @@ static sheaf_status *add_model(sheaf_text *t, const compared *c)
     add_hash(t, "the adapter's config", origin.adapter_config);
     if (c->dtype == SHEAF_BF16)
         add(t, "the order of sums", c->sums == SHEAF_SUMS_TILES ? "tiles" : "pairs");
-    add(t, "the arithmetic", probe);
     sheaf__origin_release(&origin);
     free(config);
     return st;
@@ -106,7 +102,6 @@ sheaf_status *sheaf__together_judge(sheaf_status *st, const sheaf__judge *j)
     TRY(st, add_model(&t, &(compared){ .opened = &j->opened,
                                        .folder = j->run.folder,
                                        .tokenizer = j->tokenizer,
-                                       .isa = j->isa,
                                        .dtype = j->dtype,
                                        .sums = j->sums }));
     sheaf__text_add(&t,
@@ -190,7 +185,6 @@ sheaf_status *sheaf__together_ask(sheaf_status *st, const sheaf_model *m,
         return st;
     TRY(st, add_model(&t, &(compared){ .opened = &m->opened,
                                        .folder = m->run.folder,
-                                       .isa = m->isa,
                                        .dtype = m->dtype,
                                        .sums = m->sums }));
     if (st == NULL) { /* else the failure is all that processes learn */

@@ -1,9 +1,9 @@
 /* together.h - processes that judge or ask a model together have the same in hand, which is proven
  * before they load it: a mixture of two models, or of two files of data, would give an answer too.
  *
- * Compared are version and kind of machine, what a few hundred results of the arithmetic are, what
- * is asked for, the model's config and its tensors (names, types, shapes, first and last rows), all
- * of the adapter, the tokenizer, and what the data or prompts come to. */
+ * Compared are version and kind of machine, what is asked for, the model's config and its tensors
+ * (names, types, shapes, first and last rows), all of the adapter, the tokenizer, and what the data
+ * or prompts come to. */
 #ifndef SHEAF_LIBRARY_TOGETHER_H
 #define SHEAF_LIBRARY_TOGETHER_H
 

@@ -5,19 +5,13 @@
 #include "train/alike.h"
 
 #include <inttypes.h>
-#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/utsname.h>
-#include <unistd.h>
 
 #include "base/status.h"
-#include "base/file.h"
-#include "base/hash.h"
 #include "base/text.h"
 #include "comm/all.h"
-#include "ops/kernels.h"
-#include "train/probe.h"
 
 static void add(sheaf_text *t, const char *name, const char *value)
 {
@@ -65,8 +59,7 @@ static sheaf_status *describe(char **out, const sheaf__alike_of *of)
     const sheaf_data *eval = of->sets->eval_data;
     sheaf_text t = { 0 };
     struct utsname machine;
-    char probe[33] = "", contract[16];
-    sheaf_status *st = sheaf__probe(probe, o);
+    char contract[16];
     snprintf(contract, sizeof contract, "%d", of->contract);
     add(&t, "the version of sheaf", SHEAF_VERSION);
     add(&t, "the version of the numeric contract", contract);
@@ -80,11 +73,7 @@ static sheaf_status *describe(char **out, const sheaf__alike_of *of)
     add(&t, "the adapter", of->origin->adapter);
     add(&t, "the data", sheaf_data_hash(of->sets->data));
     add(&t, "the data of evaluations", eval == NULL ? "none" : sheaf_data_hash(eval));
-    add(&t, "the arithmetic", probe);
-    if (st == NULL)
-        return sheaf__text_take(out, &t);
-    sheaf__text_release(&t);
-    return st;
+    return sheaf__text_take(out, &t);
 }
 
 /* ---- comparing ---- */
@@ -100,9 +89,7 @@ static sheaf_status *differs(const sheaf_comm *all, const char *a, const char *b
                    sheaf__all_host(all, 0));
     sheaf_found(st, "%.*s", (int)(other ? end_b : end_b - name - 1), other ? b : b + name + 1);
     return sheaf_try_this(
-        st, strncmp(a, "the arithmetic", name) == 0
-                ? "these processors do not compute the same bytes: run on one kind, and tell us"
-                : "give all processes the same: they may see other folders, or another sheaf");
+        st, "give all processes the same: they may see other folders, or another sheaf");
 }
 
 sheaf_status *sheaf__alike_lines(sheaf_comm *all, const char *mine)
@@ -124,43 +111,6 @@ sheaf_status *sheaf__alike_lines(sheaf_comm *all, const char *mine)
     return sheaf__all_agree(all, st);
 }
 
-/* ---- what may differ ---- */
-
-typedef struct machine {
-    char isa[16], program[40];
-} machine;
-
-static void look(machine *m, const char *isa)
-{
-    char *bytes = NULL;
-    size_t size = 0;
-    const sheaf__kernels *k = sheaf__kernels_for(isa);
-    snprintf(m->isa, sizeof m->isa, "%s", k == NULL ? "none" : k->isa);
-    sheaf_status_free(sheaf__file_read_all(&bytes, &size, "/proc/self/exe", (size_t)1 << 28));
-    if (bytes != NULL)
-        sheaf__hash_text(m->program, sheaf__hash(bytes, size));
-    free(bytes);
-}
-
-static sheaf_status *note_machines(const sheaf__alike_of *of)
-{
-    machine all[SHEAF_MAX_SLICES] = { { "", "" } };
-    const int count = sheaf__all_count(of->all);
-    look(&all[sheaf__all_number(of->all)], of->options->isa);
-    sheaf_status *st = sheaf__all_gather(of->all, all, sizeof *all);
-    for (int i = 1; i < count && st == NULL; i++) {
-        if (strcmp(all[0].isa, all[i].isa) != 0)
-            sheaf_note(
-                of->events, "%s computes with %s, %s with %s: the same bytes, by the contract",
-                sheaf__all_host(of->all, 0), all[0].isa, sheaf__all_host(of->all, i), all[i].isa);
-        if (strcmp(all[0].program, all[i].program) != 0)
-            sheaf_note(of->events,
-                       "the program on %s is another build than on %s, of the same version",
-                       sheaf__all_host(of->all, i), sheaf__all_host(of->all, 0));
-    }
-    return st;
-}
-
 sheaf_status *sheaf__alike_begin(const sheaf__alike_of *of)
 {
     char *mine = NULL;
@@ -168,7 +118,6 @@ sheaf_status *sheaf__alike_begin(const sheaf__alike_of *of)
         return NULL;
     sheaf_status *st = sheaf__all_agree(of->all, describe(&mine, of));
     TRY(st, sheaf__alike_lines(of->all, mine));
-    TRY(st, note_machines(of));
     free(mine);
     return st;
 }

@@ -14,12 +14,11 @@ typedef struct sheaf__alike_of {
     int contract;
     const sheaf__origin *origin; /* its weights need not be known yet */
     const sheaf__sets *sets;
-    const sheaf_events *events; /* hear of processors and builds that differ, and may */
 } sheaf__alike_of;
 
 /* Collective of all processes; with one nothing happens. Errors: SHEAF_E_ARG, the same on all.
- * sheaf__alike_begin - before the ranks are made: version, contract, order of sums, what the
- * arithmetic gives (probe.h), settings, base model as far as it is known, tokenizer, adapter, data.
+ * sheaf__alike_begin - before the ranks are made: version, contract, order of sums, settings, base
+ * model as far as it is known, tokenizer, adapter, data.
  */
 sheaf_status *sheaf__alike_begin(const sheaf__alike_of *of);
 /* sheaf__alike_weights - once each has read, or knows, all of the base. */

@@ -338,8 +338,7 @@ static sheaf_status *prepare(sheaf__run *r, const ingredients *in, const char *r
                                                    .settings = r->settings,
                                                    .contract = r->contract,
                                                    .origin = &r->origin,
-                                                   .sets = &in->sets,
-                                                   .events = hooks->events }));
+                                                   .sets = &in->sets }));
     if (st == NULL && sheaf__all_first(r->all))
         st = sheaf__out_prepare(&r->folder, recipe);
     return sheaf__all_agree(r->all, st);

@@ -49,6 +49,7 @@ check "a copy of the model, other instructions" each "$odd" "--model $work/same 
 check "trains" test -e "$work/run/adapter/adapter_model.safetensors"
 sum() { sha256sum "$work/run/adapter/adapter_model.safetensors"; }
 kind="$odd --dtype bfloat16 --bf16-sums pairs"
+check "in bfloat16, with other instructions" each "$kind" "$kind --isa avx2"
 unlike=$(sum)
 check "or as each machine has it" each "$kind" "$kind"
 check "train to the same adapter" test "$(sum)" = "$unlike"
