@@ -44,6 +44,15 @@ else
     printf 'ok - libsheaf holds no writable global data\n'
 fi
 
+# What tests let fail is in what tests are linked with (tests/faults).
+machinery=$(strings -a "$library" | grep -E 'SHEAF_FAULT|SHEAF_INJECT|--inject|injected\.|emulated_' | head -n 3 || true)
+if [ -n "$machinery" ]; then
+    printf 'not ok - libsheaf holds machinery of tests: %s\n' "$(printf '%s' "$machinery" | tr '\n' ';')"
+    bad=1
+else
+    printf 'ok - libsheaf holds no machinery of tests\n'
+fi
+
 # A file whose functions call a file that calls back is no unit of its own. A circle of files is a
 # circle of objects: each wants a symbol that another of them defines. The table of families names
 # descriptors and calls nobody: who asks it reaches them by pointers, on purpose.

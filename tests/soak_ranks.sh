@@ -49,7 +49,7 @@ while [ $tried -lt "${SOAK_FAILURES:-200}" ] && [ -n "$want" ]; do
         [ -z "$before" ] || resume=--resume
         [ -n "$before" ] || rm -rf "$out"
         # shellcheck disable=SC2086
-        timeout -k 1 120 "$sheaf" train --out "$out" "${ranks_flags[@]}" --tp $t "${how[@]}" --heartbeat 2s --hang-after 4s --inject "$plan" $resume \
+        timeout -k 1 120 "$faulty" train --out "$out" "${ranks_flags[@]}" --tp $t "${how[@]}" --heartbeat 2s --hang-after 4s --inject "$plan" $resume \
             >"$out.log" 2>&1 </dev/null
         code=$?
         path="$path T=$t/$transport/$plan"
@@ -84,7 +84,7 @@ while [ $trial -lt "${SOAK_RESTARTS:-60}" ] && [ -n "$want" ]; do
     [ $transport = threads ] && how=(--transport threads) || how=(--transport mpi --mpi $transport)
     t=$((2 + RANDOM % 3))
     plan=$((RANDOM % t)):${calls[RANDOM % 4]}:$((400 + RANDOM % 400)):$fault
-    timeout -k 1 300 "$sheaf" train --out "$work/again" "${ranks_flags[@]}" --tp $t "${how[@]}" --heartbeat 2s --hang-after 4s --inject "$plan" --restarts 40 \
+    timeout -k 1 300 "$faulty" train --out "$work/again" "${ranks_flags[@]}" --tp $t "${how[@]}" --heartbeat 2s --hang-after 4s --inject "$plan" --restarts 40 \
         >"$work/again.log" 2>&1 </dev/null
     code=$?
     tried=$((tried + $(grep -c '^restart ' "$work/again.log")))

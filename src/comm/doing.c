@@ -1,8 +1,8 @@
-/* doing.c - see doing.h. What a signal handler may call makes no call of the C library but
- * memcpy(), strlen() and clock_gettime(). */
+/* doing.c - see doing.h. */
 #include "comm/doing.h"
 
 #include <inttypes.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -43,17 +43,6 @@ void sheaf__doing_number(sheaf__doing *d, const char *what, int64_t number)
         return;
     snprintf(text, sizeof text, "%s %" PRId64, what, number);
     sheaf__doing_item(d, text);
-}
-
-void sheaf__doing_here(sheaf__doing *doing)
-{
-    sigset_t asks;
-    if (doing == NULL)
-        return;
-    sigemptyset(&asks);
-    sigaddset(&asks, SHEAF__ASKS);
-    pthread_sigmask(SIG_UNBLOCK, &asks, NULL);
-    SHEAF__STORE(doing->thread, gettid());
 }
 
 static void take(char *to, size_t size, const char *text)
@@ -97,24 +86,14 @@ typedef struct line {
     size_t size, used;
 } line;
 
-static void add(line *l, const char *text)
+__attribute__((format(printf, 2, 3))) static void add(line *l, const char *format, ...)
 {
-    for (; *text != '\0' && l->used + 1 < l->size; text++)
-        l->to[l->used++] = *text;
-    l->to[l->used] = '\0';
-}
-
-static void add_count(line *l, const char *before, int64_t count)
-{
-    char digits[24], *at = digits + sizeof digits - 1;
-    uint64_t left = count < 0 ? 0 : (uint64_t)count;
-    *at = '\0';
-    do {
-        *--at = (char)('0' + left % 10);
-        left /= 10;
-    } while (left > 0);
-    add(l, before);
-    add(l, at);
+    va_list args;
+    va_start(args, format);
+    const int n = vsnprintf(l->to + l->used, l->size - l->used, format, args);
+    va_end(args);
+    l->used += n < 0 ? 0 : (size_t)n;
+    l->used = l->used < l->size ? l->used : l->size - 1;
 }
 
 /* Where in the run: step, micro-batch, layer, op. */
@@ -122,49 +101,33 @@ static void add_place(line *l, const sheaf__told *t)
 {
     const char *before = "; ";
     if (t->step > 0) {
-        add_count(l, "; step ", t->step);
+        add(l, "; step %" PRId64, t->step);
         before = ", ";
     }
     if (t->micro > 0)
-        add_count(l, ", micro-batch ", t->micro);
+        add(l, ", micro-batch %" PRId64, t->micro);
     if (t->layer >= 0) {
-        add(l, before);
-        add_count(l, "layer ", t->layer);
+        add(l, "%slayer %d", before, (int)t->layer);
         before = ", ";
     }
     if (t->phase[0] != '\0') {
-        add(l, before);
-        add(l, t->phase);
-        add(l, t->op[0] != '\0' ? " of " : "");
-        add(l, t->op);
+        add(l, "%s%s%s%s", before, t->phase, t->op[0] != '\0' ? " of " : "", t->op);
         before = ", ";
     }
-    if (t->item[0] != '\0') {
-        add(l, before);
-        add(l, t->item);
-    }
+    if (t->item[0] != '\0')
+        add(l, "%s%s", before, t->item);
 }
 
 char *sheaf__told_show(char *to, size_t size, const sheaf__told *t)
 {
     line l = { to, size, 0 };
-    to[0] = '\0';
-    add_count(&l, "rank ", t->rank);
-    add(&l, " (host ");
-    add(&l, t->host);
-    add(&l, "): ");
-    if (t->call[0] != '\0') {
-        add(&l, "in ");
-        add(&l, t->call);
-        add_count(&l, ", call ", (int64_t)t->calls);
-        add(&l, t->group[0] != '\0' ? " (with " : "");
-        add(&l, t->group);
-        add(&l, t->group[0] != '\0' ? ")" : "");
-    } else {
-        add_count(&l, "in no call, after call ", (int64_t)t->calls);
-    }
-    add_count(&l, ", for ", t->for_ms / 1000);
-    add(&l, " s");
+    add(&l, "rank %d (host %s): ", (int)t->rank, t->host);
+    if (t->call[0] != '\0')
+        add(&l, "in %s, call %" PRIu64 "%s%s%s", t->call, t->calls,
+            t->group[0] != '\0' ? " (with " : "", t->group, t->group[0] != '\0' ? ")" : "");
+    else
+        add(&l, "in no call, after call %" PRIu64, t->calls);
+    add(&l, ", for %" PRId64 " s", t->for_ms / 1000);
     add_place(&l, t);
     return to;
 }

@@ -1,13 +1,12 @@
 /* doing.h - what each rank is doing, for those who must say why a run does not go on.
  *
  * A record belongs to one rank. That rank alone writes it, with stores that wait for nothing;
- * a watching thread or a signal handler may read it at any moment, and gets a value of each field
+ * a watching thread may read it at any moment, and gets a value of each field
  * that was true a moment ago, not of all fields at once. Texts that records point to are static;
  * that of an item is in the record itself, which several threads of the rank may write. */
 #ifndef SHEAF_COMM_DOING_H
 #define SHEAF_COMM_DOING_H
 
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -31,7 +30,6 @@ typedef struct sheaf__doing {
     _Atomic int64_t step, micro; /* counted from 1, 0: none */
     atomic_int layer;            /* -1: none */
     _Atomic int64_t since;  /* when the call began, or the last one ended: sheaf__doing_now() */
-    atomic_int thread;      /* the kernel's number of its thread, 0: not known */
     _Atomic uint64_t ticks; /* grows with all that it gets done */
     atomic_flag naming;     /* a thread writes the item */
     _Atomic char item[SHEAF__ITEM]; /* what it is at: "row 17", a tensor's name; empty: none */
@@ -65,11 +63,6 @@ static inline int64_t sheaf__doing_now(void)
 
 /* sheaf__doing_begin - a record of `rank` on this host that does nothing yet. */
 void sheaf__doing_begin(sheaf__doing *doing, int rank);
-
-/* sheaf__doing_here - the calling thread is that rank's, and may be asked by SHEAF__ASKS where in
- * its code it is. Accepts NULL. */
-void sheaf__doing_here(sheaf__doing *doing);
-#define SHEAF__ASKS SIGURG /* ignored where nobody handles it */
 
 #define SHEAF__STORE(field, value) atomic_store_explicit(&(field), (value), memory_order_relaxed)
 #define SHEAF__LOAD(field) atomic_load_explicit(&(field), memory_order_relaxed)
@@ -139,11 +132,10 @@ static inline void sheaf__doing_step(sheaf__doing *d, int64_t step, int64_t micr
     sheaf__doing_tick(d);
 }
 
-/* sheaf__doing_tell - what the record says now. May be called in a signal handler. */
+/* sheaf__doing_tell - what the record says now. */
 void sheaf__doing_tell(sheaf__told *out, const sheaf__doing *doing);
 /* sheaf__told_show - "rank 1 (host n2): call 17, sum over the group, 12 s; step 3, micro-batch 2,
- * layer 5, backward of attention" into `to`, cut where it does not fit. Returns to. May be called
- * in a signal handler. */
+ * layer 5, backward of attention" into `to`, cut where it does not fit. Returns to. */
 char *sheaf__told_show(char *to, size_t size, const sheaf__told *told);
 
 #endif

@@ -5,8 +5,6 @@
 #include <stdlib.h>
 
 #include "comm/doing.h"
-#include "comm/injected.h"
-#include "comm/link.h"
 #include "comm/process.h"
 #include "comm/threads.h"
 #include "base/status.h"
@@ -41,25 +39,6 @@ static sheaf_comm *comm_of(const seat *s, int i)
     return s->of[i] == NULL ? NULL : sheaf__threads_comm(s->of[i], s->rank[i]);
 }
 
-/* With SHEAF_SIMULATE_LINK (link.h) every exchange of a group and of peers takes longer. */
-static sheaf_status *run_body(const parts *p, const sheaf__grid *grid)
-{
-    const char *text = getenv("SHEAF_SIMULATE_LINK");
-    sheaf__link *link[3] = { NULL };
-    sheaf__link_options how;
-    if (text == NULL || *text == '\0')
-        return p->body(p->context, grid);
-    sheaf_comm *const comm[3] = { grid->group, grid->stage == grid->group ? NULL : grid->stage,
-                                  grid->peers };
-    sheaf_status *st = sheaf__link_read(&how, text);
-    for (int i = 0; i < 3 && st == NULL; i++)
-        st = sheaf__link_put(&link[i], comm[i], &how);
-    TRY(st, p->body(p->context, grid));
-    for (int i = 0; i < 3; i++)
-        sheaf__link_take(link[i]);
-    return st;
-}
-
 static sheaf_status *rank_main(void *argument, sheaf_comm *all)
 {
     const parts *p = argument;
@@ -76,7 +55,7 @@ static sheaf_status *rank_main(void *argument, sheaf_comm *all)
                                .number = number };
     s.why = sheaf_fail(SHEAF_E_PEER, "rank %d: its thread ended before its work", world);
     pthread_cleanup_push(leave, &s);
-    result = run_body(p, &grid);
+    result = p->body(p->context, &grid);
     sheaf_status_free(s.why);
     s.why = sheaf_status_copy(result);
     pthread_cleanup_pop(1);
@@ -117,10 +96,7 @@ static sheaf_status *process_main(void *argument, sheaf_comm *const *comm)
                                .peers = comm[3],
                                .groups = p->options->groups,
                                .number = sheaf_comm_rank(comm[0]) / (p->ranks * p->stages) };
-    sheaf__injected_add(sheaf__process_injected(), &grid);
-    sheaf_status *st = run_body(p, &grid);
-    sheaf__injected_drop(sheaf__process_injected());
-    return st;
+    return p->body(p->context, &grid);
 }
 
 static sheaf_status *run_processes(const parts *p)

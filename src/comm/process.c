@@ -14,7 +14,6 @@
 #include "base/status.h"
 #include "base/text.h"
 #include "comm/doing.h"
-#include "comm/injected.h"
 #include "comm/messages.h"
 #include "comm/plugins.h"
 #include "comm/segments.h"
@@ -39,10 +38,9 @@ static struct {
     unsigned runs;
     bool broken;
     sheaf__doing *doing; /* where its calls are told; NULL: nowhere */
-    sheaf__injected *injected;
-    bool apart;        /* what started it and its MPI do not belong together */
-    sheaf_status *why; /* of its own failure, which the others are told as it leaves */
-    void (*joining)(void), (*starting)(void), (*finishing)(void);
+    bool apart;          /* what started it and its MPI do not belong together */
+    sheaf_status *why;   /* of its own failure, which the others are told as it leaves */
+    void (*joining)(void), (*finishing)(void);
     place place[SHEAF_MAX_SLICES];
     const char *host[SHEAF_MAX_SLICES];
 } process_view = { .count = 1 };
@@ -164,19 +162,6 @@ sheaf__doing *sheaf__process_doing(void)
     return process_view.doing;
 }
 
-sheaf_status *sheaf__process_inject(const char *plan)
-{
-    return process_view.comm == NULL
-               ? NULL
-               : sheaf__inject(&process_view.injected, &(sheaf__grid){ .all = process_view.comm },
-                               plan);
-}
-
-sheaf__injected *sheaf__process_injected(void)
-{
-    return process_view.injected;
-}
-
 /* ---- all processes together ---- */
 
 sheaf_comm *sheaf__process_all(void)
@@ -257,8 +242,6 @@ static sheaf_status *join(const sheaf__launcher *launcher)
         mpi->explain(text, error);
         return sheaf_found(sheaf_fail(SHEAF_E_PEER, "starting the MPI"), "%s", text);
     }
-    if (process_view.starting != NULL)
-        process_view.starting();
     mpi->library(text);
     const bool apart = launcher->processes > 1 && count != launcher->processes;
     if (apart || count > SHEAF_MAX_SLICES) {
@@ -305,11 +288,6 @@ void sheaf__process_failed(const sheaf_status *why)
 void sheaf__process_on_join(void (*call)(void))
 {
     process_view.joining = call;
-}
-
-void sheaf__process_on_start(void (*call)(void))
-{
-    process_view.starting = call;
 }
 
 void sheaf__process_on_finish(void (*call)(void))

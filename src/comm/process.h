@@ -34,10 +34,6 @@ bool sheaf__process_asks(double *share);
 void sheaf__process_tell(struct sheaf__doing *doing);
 /* sheaf__process_doing - that record; NULL where there is none, or one process. */
 struct sheaf__doing *sheaf__process_doing(void);
-/* sheaf__process_inject - a fault for tests at a call of all processes, or of a group that is made
- * later; see comm/injected.h. Errors: SHEAF_E_ARG. */
-sheaf_status *sheaf__process_inject(const char *plan);
-struct sheaf__injected *sheaf__process_injected(void);
 
 /* sheaf__process_all - the group of all processes; NULL with one. Borrowed. */
 sheaf_comm *sheaf__process_all(void);
@@ -56,9 +52,6 @@ void sheaf__process_failed(const sheaf_status *why);
 /* sheaf__process_on_join - `call` is made before the MPI brings all processes together, which it
  * may wait for for ever. */
 void sheaf__process_on_join(void (*call)(void));
-/* sheaf__process_on_start - `call` is made as soon as the MPI has brought all processes together.
- */
-void sheaf__process_on_start(void (*call)(void));
 /* sheaf__process_on_finish - `call` is called as the program ends, once the others have been left
  * and only the MPI is to be ended. */
 void sheaf__process_on_finish(void (*call)(void));

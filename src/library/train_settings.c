@@ -325,8 +325,6 @@ static int failure_flags(sheaf__setting *to, sheaf_train_options *o, bool planni
         { "restarts", SHEAF__IS_COUNT | SHEAF__IS_UNSAVED | hidden, &o->restarts,
           "go on from the newest checkpoint after a rank or a machine failed, N times at most", "N",
           .max = 1e6 },
-        { "inject", SHEAF__IS_TEXT | SHEAF__IS_UNSAVED | SHEAF__IS_HIDDEN, &o->inject,
-          "a fault for tests: RANK:CALL:N:FAULT" },
     };
     return add(to, flags, (int)(sizeof flags / sizeof *flags));
 }

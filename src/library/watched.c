@@ -76,8 +76,6 @@ static sheaf_status *open_watch(sheaf__watched *out, const sheaf__watched_option
                                                    .stop = o->stop,
                                                    .cure = o->cure,
                                                    .end = hooks->end,
-                                                   .say = hooks->say,
-                                                   .stack = hooks->stack,
                                                    .self = hooks->self }));
     st = sheaf__all_agree(o->all, st);
     if (st != NULL && sheaf_status_code(st) == SHEAF_E_IO) {

@@ -10,8 +10,6 @@
 /* What only the program can do; see sheaf__watch_options. */
 typedef struct sheaf__watch_hooks {
     void (*end)(void *self, const sheaf__watch_end *why);
-    void (*say)(void *self, const char *text);
-    size_t (*stack)(void *self, int thread, char *to, size_t size);
     void (*begun)(void); /* the processes are watched, or are not to be; may be NULL */
     void *self;
 } sheaf__watch_hooks;

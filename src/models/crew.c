@@ -40,7 +40,6 @@ static sheaf_status *crew_rank(void *arg, const sheaf__grid *grid)
     sheaf__device *device = NULL;
     sheaf__model *model = NULL;
     sheaf__doing *doing = sheaf__process_doing();
-    sheaf__doing_here(doing);
     sheaf__grid_tell(grid, doing);
     sheaf__doing_phase(doing, "loading");
     sheaf_status *st = sheaf__device_open(

@@ -4,7 +4,6 @@
 
 #include "base/clock.h"
 #include "base/unroll.h"
-#include "ops/emulated_tiles.h"
 #include "ops/units.h"
 
 #define TURNS 400  /* of a loop, so that it takes some microseconds */

@@ -7,7 +7,7 @@
 #include "comm/grid.h"
 #include "formats/safetensors.h"
 #include "models/open.h"
-#include "comm/link.h"
+#include "tests/link.h"
 #include "plan/cluster.h"
 #include "tests/files.h"
 #include "tests/golden.h"
@@ -391,9 +391,7 @@ static void test_cluster__its_model_is_near_a_simulated_link(void **state)
                   { SHEAF_METHOD_FULL, 4, 1 }, { SHEAF_METHOD_FULL, 1, 4 },
                   { SHEAF_METHOD_FULL, 4, 2 } };
     /* latency and bandwidth that each make up a good part */
-    static const sheaf__link_options links[] = { { 1, 1e9, true },
-                                                 { 1e-6, 1e3, true },
-                                                 { 1, 3e3, true } };
+    static const sheaf__link_options links[] = { { 1, 1e9 }, { 1e-6, 1e3 }, { 1, 3e3 } };
     full_rows = true;
     unlink(at("data-llama.safetensors"));
     make_data(at("data-llama.safetensors"), 259);

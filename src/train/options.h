@@ -124,7 +124,6 @@ typedef struct sheaf_train_options {
     double heartbeat;  /* seconds of silence after which a process counts as dead, 0 = hang_after */
     double hang_after; /* seconds without progress, 0 = never */
     int64_t restarts;  /* how often the run is begun again */
-    const char *inject; /* a fault, for tests: comm/injected.h */
 
     /* the command's own */
     const char *recipe;

@@ -9,7 +9,6 @@
 #include "base/clock.h"
 #include "comm/doing.h"
 #include "comm/grid.h"
-#include "comm/injected.h"
 #include "comm/process.h"
 #include "lora/sizes.h"
 #include "models/balance.h"
@@ -349,15 +348,8 @@ static sheaf_status *grid_rank(void *context, const sheaf__grid *grid)
     const sheaf__run *r = context;
     const int number = sheaf__all_count(r->all) > 1 ? 0 : sheaf_comm_rank(grid->all);
     sheaf__doing *doing = r->hooks->doing == NULL ? NULL : &r->hooks->doing[number];
-    sheaf__injected *injected = NULL;
-    sheaf__doing_here(doing);
     sheaf__grid_tell(grid, doing);
-    sheaf_status *st = r->options->inject == NULL || r->options->inject[0] == '\0'
-                           ? NULL
-                           : sheaf__inject(&injected, grid, r->options->inject);
-    TRY(st, train_rank(context, grid));
-    sheaf__injected_free(injected);
-    return st;
+    return train_rank(context, grid);
 }
 
 sheaf_status *sheaf_train(sheaf_train_result *out, const sheaf_train_options *asked_for,

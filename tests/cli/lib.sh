@@ -5,7 +5,7 @@
 set -uo pipefail
 : "${SHEAF_BUILD_ROOT:?run by meson test}" "${SHEAF_SOURCE_ROOT:?run by meson test}"
 sheaf=$SHEAF_BUILD_ROOT/src/cli/sheaf
-faulty=$SHEAF_BUILD_ROOT/tests/sheaf_faults # the same, which SHEAF_FAULT=op:n:action lets fail (tests/faults/faults.h)
+faulty=$SHEAF_BUILD_ROOT/tests/sheaf_faults # the same, which SHEAF_FAULT=op:n:action and --inject RANK:CALL:N:FAULT let fail (tests/faults/command.c)
 golden=${SHEAF_GOLDEN:-${SHEAF_TEST_DATA:-$SHEAF_SOURCE_ROOT/tests/data}}
 llama=$golden/llama
 work=$(mktemp -d "${TMPDIR:-/tmp}/sheaf-cli.XXXXXX")
@@ -25,9 +25,10 @@ finish() { exit $((failures > 0)); }
 # runs NAME CODE PATTERN ARGUMENT...: the command ends with CODE and its output
 # (both streams) matches the extended regular expression PATTERN.
 runs() {
-    local name=$1 code=$2 pattern=$3 got=0
+    local name=$1 code=$2 pattern=$3 got=0 command=$sheaf
     shift 3
-    "$sheaf" "$@" >"$work/stdout" 2>"$work/stderr" </dev/null || got=$?
+    [[ " $* " != *" --inject "* ]] || command=$faulty
+    "$command" "$@" >"$work/stdout" 2>"$work/stderr" </dev/null || got=$?
     if ! [[ $got =~ ^($code)$ ]]; then
         fail "$name" "exit code $got, wanted $code: sheaf $*" "$(cat "$work/stderr" "$work/stdout")"
     elif ! cat "$work/stdout" "$work/stderr" | tr '\n' ' ' | grep -qE -- "$pattern"; then

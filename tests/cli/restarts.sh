@@ -21,7 +21,7 @@ runs "it dies before the first checkpoint" 3 'restart 1 of 2: the run was killed
 check "the second time it waits: whatever it is may pass" test $(($(date +%s%3N) - began)) -ge 2000
 runs "no memory" 0 'restart 1 of 9: the run ended with code 3' "${flags[@]}" --tp 2 --out "$work/memory" --restarts 9 --inject 1:sum:110:fail
 check "the bytes of the undisturbed run, too" equal "$work/one" "$work/memory"
-runs "a rank that hangs" 0 'the run hangs: no rank got on for 1 s.*rank 1 \(host .*\): in sum, call .*step .*, micro-batch .*stack of rank 1:.*happen.*restart 1 of 9: the run ended with code 3' \
+runs "a rank that hangs" 0 'the run hangs: no rank got on for 1 s.*rank 1 \(host .*\): in sum, call .*step .*, micro-batch .*restart 1 of 9: the run ended with code 3' \
     "${flags[@]}" --tp 2 --out "$work/hung" --restarts 9 --inject 1:sum:110:hang --hang-after 1s
 check "and once more the same bytes" equal "$work/one" "$work/hung"
 
@@ -49,7 +49,7 @@ runs "a number that is not finite" 3 'finite' "${flags[@]/3e-3/1e30}" --clip 0 -
 check "comes again, so it is not tried" test "$(again)" = 0
 
 # What it says need not be heard.
-{ "$sheaf" "${flags[@]}" --tp 2 --out "$work/unheard" --restarts 9 --inject 1:sum:110:kill 2>&1 >/dev/null; echo $? >"$work/code"; } | true
+{ "$faulty" "${flags[@]}" --tp 2 --out "$work/unheard" --restarts 9 --inject 1:sum:110:kill 2>&1 >/dev/null; echo $? >"$work/code"; } | true
 check "nobody reads its messages: it goes on" test "$(cat "$work/code")" = 0
 check "to the bytes of the undisturbed run, once more" equal "$work/one" "$work/unheard"
 "$sheaf" "${flags[@]}" --out "$work/untold" --restarts 9 >/dev/full 2>"$work/stderr"
@@ -60,7 +60,7 @@ check "for which a run that is done is not begun again" test "$(again)" = 0
 endless=("${flags[@]}")
 endless[10]=1000000
 saved() { compgen -G "$work/$1/checkpoints/step-????????" >/dev/null; } # an older one goes when a newer one is there
-begin() { "$sheaf" "${endless[@]}" --out "$work/$1" --restarts 9 --inject 0:sum:1:1 >"$work/stdout" 2>"$work/stderr" </dev/null & process=$!; check "it begins: $1" waits saved "$1"; }
+begin() { "$faulty" "${endless[@]}" --out "$work/$1" --restarts 9 --inject 0:sum:1:1 >"$work/stdout" 2>"$work/stderr" </dev/null & process=$!; check "it begins: $1" waits saved "$1"; }
 begin stopped
 kill -TERM $process
 code=0

@@ -50,7 +50,7 @@ printf '#!/bin/sh\necho "ssh: no way to $1" >&2\nexit 255\n' >"$work/path/ssh"
 chmod +x "$work/path/ssh"
 apart() {
     PATH=$work/path:$PATH SHEAF_MEET_WITHIN=3 timeout 25 "$sheaf" "${train[@]}" --transport mpi --mpi "$mpi" --hosts "$(hostname):1,192.0.2.7:1" >"$work/log" 2>&1
-    test $? -eq 3 && grep -A1 "^sheaf: the processes that .*mpirun" "$work/log" | grep -qE "expected: (all together within 3 s|each to begin)"
+    test $? -eq 3 && grep -A1 -E "^sheaf: (rank 0 on .*: )?the processes that .*mpirun" "$work/log" | grep -qE "expected: (all together within 3 s|each to begin)"
 }
 check "a host that does not answer" apart
 absent "nothing is begun" "$work/out"

@@ -55,7 +55,7 @@ END
     on_both() { # on_both OUT FLAG...
         local out=$1
         shift
-        on "$a" timeout -k 5 60 "$sheaf" train --model "$work/local/model" "${flags[@]}" --tp 2 --transport mpi --mpi "$mpi" \
+        on "$a" timeout -k 5 60 "$faulty" train --model "$work/local/model" "${flags[@]}" --tp 2 --transport mpi --mpi "$mpi" \
             --hosts 10.213.7.1:1,10.213.7.2:1 --out "$out" "$@" >"$work/log" 2>&1
     }
     check "two hosts with a folder each" on_both "$work/two"
@@ -125,7 +125,7 @@ END
     fi
     if [ "$mpi" = mpich ]; then # Open MPI's mpirun takes its own host first
         # The first host is not the one that watches, and keeps the run on its disk.
-        on "$a" timeout -k 5 90 "$sheaf" train --model "$work/local/model" "${flags[@]}" --tp 2 --transport mpi --mpi "$mpi" --hosts 10.213.7.2:1,10.213.7.1:1 \
+        on "$a" timeout -k 5 90 "$faulty" train --model "$work/local/model" "${flags[@]}" --tp 2 --transport mpi --mpi "$mpi" --hosts 10.213.7.2:1,10.213.7.1:1 \
             --out "$work/local/there" --save-every 1 --restarts 3 --inject 1:sum:100:kill >"$work/log" 2>&1
         check "a run that another host keeps is begun again" test $? = 0
         check "where it was" bash -c 'grep -q "^restart 1 of 3: .* with what its first host keeps" "$0" && grep -qE "^going on after step [12]" "$0"' "$work/log"

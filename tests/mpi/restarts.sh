@@ -25,7 +25,7 @@ check "and once more the same bytes" equal "$work/one" "$work/stopped"
 # mpirun itself is killed, or who launched it, while the run waits in step 3: its ranks are over, and their lock with them,
 # when the next begins.
 for victim in mpirun launcher; do
-    "$sheaf" "${flags[@]}" --steps 4 --out "$work/$victim" "${processes[@]}" --inject 1:sum:210:hang --hang-after 300s >"$work/stdout" 2>"$work/stderr" </dev/null & process=$!
+    "$faulty" "${flags[@]}" --steps 4 --out "$work/$victim" "${processes[@]}" --inject 1:sum:210:hang --hang-after 300s >"$work/stdout" 2>"$work/stderr" </dev/null & process=$!
     check "a run has begun" waits test -e "$work/$victim/checkpoints/step-00000002"
     sleep 1
     killed=$(pgrep -P $process)
@@ -38,7 +38,7 @@ for victim in mpirun launcher; do
 done
 
 check "the undisturbed run of more steps" "$sheaf" "${flags[@]}" --steps 80 --out "$work/more"
-"$sheaf" "${flags[@]}" --steps 80 --out "$work/asks" "${processes[@]}" --inject 0:sum:1:1 >"$work/stdout" 2>"$work/stderr" </dev/null & process=$!
+"$faulty" "${flags[@]}" --steps 80 --out "$work/asks" "${processes[@]}" --inject 0:sum:1:1 >"$work/stdout" 2>"$work/stderr" </dev/null & process=$!
 check "a run takes its steps" waits grep -q '"step": *6\b' "$work/asks/metrics.jsonl"
 kill -KILL "$(pgrep -P $process)"
 wait $process

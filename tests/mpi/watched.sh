@@ -53,7 +53,7 @@ ends() {
     if [[ " open read write fsync mkdir rename " == *" $op "* ]]; then
         timeout -k 1 60 "$mpirun" -n 3 bash "$work/each" "$rank" "$fault" "${words[@]}" --transport mpi --heartbeat 2s "$@" >"$work/out.stdout" 2>"$work/out.log" </dev/null || code=$?
     else
-        timeout -k 1 60 "$mpirun" -n 3 "$sheaf" "${words[@]}" --transport mpi --heartbeat 2s --inject "$rank:$fault" "$@" >"$work/out.stdout" 2>"$work/out.log" </dev/null || code=$?
+        timeout -k 1 60 "$mpirun" -n 3 "$faulty" "${words[@]}" --transport mpi --heartbeat 2s --inject "$rank:$fault" "$@" >"$work/out.stdout" 2>"$work/out.log" </dev/null || code=$?
     fi
     if [ "$code" -eq 0 ] && [ -n "${SHEAF_SOAK:-}" ]; then
         pass "$name: it has no such call"

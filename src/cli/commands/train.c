@@ -16,7 +16,6 @@
 #include "cli/lib/restarts.h"
 #include "cli/lib/shared.h"
 #include "cli/lib/signals.h"
-#include "cli/lib/stack.h"
 #include "library/session.h"
 #include "library/train_settings.h"
 #include "plan/plan.h"
@@ -170,7 +169,6 @@ static sheaf_status *ready(void *self)
         o->transport == SHEAF_TRANSPORT_MPI ? NULL : cli_processes_alone(&s->elsewhere, s->cli);
     if (st != NULL)
         return st;
-    cli_stack_install();
     if (o->transport != SHEAF_TRANSPORT_MPI || o->tp * o->dp == 1 ||
         sheaf__launched(NULL, NULL) != NULL)
         return cli_signals_install();
@@ -204,11 +202,7 @@ int cmd_train(cli *cli, int argc, char **argv)
     sheaf__train_settings(table, &o, false);
     sheaf_train_result result = { 0 };
     start begun = { .cli = cli, .o = &o, .argc = argc, .argv = argv };
-    const sheaf__watch_hooks watch = { .end = cli_end,
-                                       .say = cli_end_say,
-                                       .stack = cli_end_stack,
-                                       .begun = cli_meeting_over,
-                                       .self = cli };
+    const sheaf__watch_hooks watch = { .end = cli_end, .begun = cli_meeting_over, .self = cli };
     sheaf_status *st = cli_parse(cli, table, NULL, argc, argv);
     cli_linger();
     if (st == NULL && o.restarts > 0 && !cli_is_supervised()) {

@@ -191,7 +191,6 @@ int cli_main(int argc, char **argv, FILE *out, FILE *err)
     const cli_command *command = find_command(argv[1]);
     if (command == NULL)
         return unknown_command(&cli, argv[1]);
-    cli_launch_begin();
     cli_meeting_begin(cli.json);
     return run_command(&cli, command, argc - 1, argv + 1);
 }

@@ -14,7 +14,6 @@
 #include "launch.h"
 #include "shared.h"
 #include "signals.h"
-#include "stack.h"
 
 /* Of ranks the first to tell wins: what the others find is what it brought about. Who launched them
  * knows better than all. */
@@ -79,14 +78,4 @@ void cli_end(void *self, const sheaf__watch_end *why)
     cli_launch_tell(CLI_FAILED);
     cli_launch_end();
     _exit(CLI_FAILED);
-}
-
-void cli_end_say(void *self, const char *text)
-{
-    cli_write_all(STDERR_FILENO, text);
-}
-
-size_t cli_end_stack(void *self, int thread, char *to, size_t size)
-{
-    return cli_stack_of(thread, to, size);
 }

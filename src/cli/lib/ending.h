@@ -8,10 +8,8 @@
 #include "library/watched.h"
 #include "sheaf/status.h"
 
-/* The hooks of library/watched.h; `self` is the cli. Ends the process with exit code 3. */
+/* The hook of library/watched.h; `self` is the cli. Ends the process with exit code 3. */
 void cli_end(void *self, const sheaf__watch_end *why);
-void cli_end_say(void *self, const char *text);
-size_t cli_end_stack(void *self, int thread, char *to, size_t size);
 
 /* cli_verdict - tells the process that supervises this one (restarts.h), where there is one, why it
  * ends. */

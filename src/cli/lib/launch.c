@@ -181,10 +181,10 @@ static void become(const words *w, const char *note, const cli_relay *relay, pid
     _exit(127);
 }
 
-/* The note: what the first process ends with; whether one of them ends the run; whether one began
- * here, and found all others; what another than the first failed with, or that it did not; and of
- * the one that launched them the signal that it passes on as another. */
-enum { CODE, ENDED, BEGAN, FOUND_ALL, CODE_ELSE, DONE_ELSE, STOPPED_BY };
+/* The note: what the first process ends with; whether one of them ends the run; what another than
+ * the first failed with, or that it did not; and of the one that launched them the signal that it
+ * passes on as another. */
+enum { CODE, ENDED, CODE_ELSE, DONE_ELSE, STOPPED_BY };
 enum { PATIENCE_S = 10, TALK_S = 30 };
 
 static char read_mark(int note, int at)
@@ -249,30 +249,8 @@ void cli_launch_kill(pid_t mpirun)
             kill(-way[i], SIGKILL);
 }
 
-/* Seconds within which all processes are to find each other. */
-static double meet_within(void)
-{
-    const char *said = getenv("SHEAF_MEET_WITHIN");
-    const double s = said == NULL ? 0 : strtod(said, NULL);
-    return s > 0 ? s : 120;
-}
-
-/* Do those that began here wait for the others for too long? (An mpirun may wait for ever for a
- * host that does not answer.) Of processes on other hosts alone nothing is known. */
-static bool is_alone(double *since, int note)
-{
-    if (*since < 0 || (*since == 0 && !is_marked(note, BEGAN)))
-        return false;
-    if (*since == 0)
-        *since = sheaf__seconds();
-    if (is_marked(note, FOUND_ALL))
-        *since = -1;
-    return *since > 0 && sheaf__seconds() - *since > meet_within();
-}
-
 typedef struct ending {
     int code;      /* of mpirun */
-    bool alone;    /* it was killed as not all processes came */
     bool stopped;  /* a stop that was asked for was passed on */
     bool insisted; /* it was killed for a third Ctrl-C */
     bool lost;     /* somebody else killed it, and what the processes said last went with it */
@@ -283,7 +261,7 @@ static void watch(ending *e, pid_t child, bool is_open, int note, cli_relay *rel
 {
     enum { NAP_MS = 20 };
     const struct timespec nap = { .tv_nsec = NAP_MS * 1000000 };
-    double ended_at = 0, told_at = 0, began_at = 0;
+    double ended_at = 0, told_at = 0;
     bool killed = false;
     int status = 0;
     pid_t ended;
@@ -299,10 +277,8 @@ static void watch(ending *e, pid_t child, bool is_open, int note, cli_relay *rel
         }
         if (ended_at == 0 && is_marked(note, ENDED))
             ended_at = sheaf__seconds();
-        e->alone = e->alone || is_alone(&began_at, note);
         e->insisted = e->insisted || (relay != NULL && cli_relay_insists(relay));
-        if (!killed && (e->alone || e->insisted ||
-                        (ended_at > 0 && sheaf__seconds() - ended_at > PATIENCE_S) ||
+        if (!killed && (e->insisted || (ended_at > 0 && sheaf__seconds() - ended_at > PATIENCE_S) ||
                         (relay != NULL && told_at > 0 && sheaf__seconds() - told_at > TALK_S))) {
             cli_launch_kill(child);
             killed = true;
@@ -353,14 +329,6 @@ static bool read_note(int *code, int mpirun_code, int note)
         *code = CLI_FAILED;
     close(note);
     return told;
-}
-
-static sheaf_status *some_missing(const char *mpirun)
-{
-    sheaf_status *st = sheaf_fail(SHEAF_E_PEER, "the processes that %s started", mpirun);
-    sheaf_expected(st, "all together within %g s (SHEAF_MEET_WITHIN)", meet_within());
-    sheaf_found(st, "those of this host, and not all others; all ended");
-    return sheaf_try_this(st, "--hosts: each must be up, and ssh must reach it without a password");
 }
 
 /* The first was killed itself, or mpirun ended all before one could say it, or began none. */
@@ -418,23 +386,6 @@ void cli_launch_end(void)
     mark(ENDED, 1);
 }
 
-static void found_all(void)
-{
-    mark(FOUND_ALL, 1);
-}
-
-void cli_launch_begin(void)
-{
-    mark(BEGAN, 1);
-    sheaf__process_on_start(found_all);
-}
-
-/* A file that others of this user may write. */
-static sheaf_status *make_note(char path[PATH_MAX], int *note)
-{
-    return sheaf__temporary_make(path, PATH_MAX, note, "note", false);
-}
-
 sheaf_status *cli_launch(int *code, const cli_launch_options *o)
 {
     char *mpirun = NULL, self[PATH_MAX];
@@ -459,7 +410,7 @@ sheaf_status *cli_launch(int *code, const cli_launch_options *o)
     TRY(st, cli_signals_install());
     if (st == NULL && o->talks)
         st = cli_relay_open(&relay);
-    TRY(st, make_note(note, &fd));
+    TRY(st, sheaf__temporary_make(note, sizeof note, &fd, "note", false));
     cli_launch_reap();
     const pid_t parent = getpid(), child = st == NULL ? fork() : -1;
     if (child == 0)
@@ -476,8 +427,6 @@ sheaf_status *cli_launch(int *code, const cli_launch_options *o)
     sheaf__segments_sweep(SHEAF__SEGMENTS);
     if (fd >= 0) {
         const bool ended = is_marked(fd, ENDED), told = read_note(code, e.code, fd);
-        if (st == NULL && e.alone)
-            st = some_missing(mpirun);
         if (st == NULL && e.lost)
             st = cut_short(mpirun);
         if (st == NULL && o->last && !told && !ended)

@@ -30,12 +30,6 @@ sheaf_status *cli_launch(int *code, const cli_launch_options *options);
  * Errors: those of cli_launch(). */
 sheaf_status *cli_launch_mpirun(char **path, bool *is_open, const char *mpi);
 
-/* cli_launch_begin - at the start of every process: one that was launched says to the one that
- * launched it, where that is on its host, that it is there, and when it has found the others. Where
- * it does not find them within SHEAF_MEET_WITHIN seconds (120), the launcher ends all; where nobody
- * launched it, see meeting.h. */
-void cli_launch_begin(void);
-
 /* cli_launch_end - a process that was launched found that the run cannot go on, and ends: if it is
  * on the host of the one that launched it, that one knows so. (An mpirun may wait for ever for the
  * part of itself on a host that is gone.) */

@@ -14,7 +14,7 @@
 #include "signals.h"
 
 /* The first says it; the others after it, and where nothing ended them by then. */
-enum { LONGEST_S = 600, TURN_S = 2, TURNS = 3, MOST_S = 1 << 30 };
+enum { LONGEST_S = 300, TURN_S = 2, TURNS = 3, MOST_S = 1 << 30 };
 
 static bool in_json;
 static char said[768], in_words[1024]; /* what the handler writes */

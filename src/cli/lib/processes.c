@@ -14,7 +14,6 @@
 #include "ops/units.h"
 #include "base/status.h"
 #include "signals.h"
-#include "stack.h"
 
 void cli_processes_table(cli_option *table, cli_processes *p)
 {
@@ -30,8 +29,6 @@ void cli_processes_table(cli_option *table, cli_processes *p)
           "several processes: all end, and it is said who waits for whom, when none gets on for so "
           "long; 0 = never",
           "TIME" },
-        { "inject", CLI_TEXT | CLI_UNSAVED | CLI_HIDDEN, &p->inject,
-          "a fault for tests: RANK:CALL:N:FAULT" },
         { 0 },
     };
     p->heartbeat = 10;
@@ -132,13 +129,8 @@ static sheaf_status *watch(cli_processes *p, cli *cli, int in_group)
     const int count = sheaf__all_count(p->all);
     if (count == 1)
         return NULL;
-    cli_stack_install();
     atexit(end_watch);
-    hooks = (sheaf__watch_hooks){ .end = cli_end,
-                                  .say = cli_end_say,
-                                  .stack = cli_end_stack,
-                                  .begun = cli_meeting_over,
-                                  .self = cli };
+    hooks = (sheaf__watch_hooks){ .end = cli_end, .begun = cli_meeting_over, .self = cli };
     sheaf_status *st = sheaf__watched_open(
         &watched,
         &(sheaf__watched_options){ .all = p->all,
@@ -151,9 +143,6 @@ static sheaf_status *watch(cli_processes *p, cli *cli, int in_group)
                                    .cure = "start it again; an output that has its name is whole",
                                    .phase = "reading",
                                    .events = &cli->events });
-    sheaf__doing_here(watched.doing);
-    if (st == NULL && p->inject != NULL)
-        st = sheaf__process_inject(p->inject);
     return sheaf__all_agree(p->all, st);
 }
 

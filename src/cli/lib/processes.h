@@ -12,7 +12,7 @@
 typedef struct cli_processes {
     sheaf_comm *all; /* out: they are; NULL: this one is alone */
     sheaf_transport transport;
-    const char *mpi, *hosts, *hostfile, *inject;
+    const char *mpi, *hosts, *hostfile;
     double heartbeat, hang_after; /* seconds, as those of train */
     const atomic_int *stop;       /* out: not 0 when asked to stop; NULL with threads */
     bool elsewhere;               /* out: other processes did it, or do it, and ended with... */

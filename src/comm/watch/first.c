@@ -6,12 +6,7 @@
 
 #include "comm/watch/inner.h"
 
-enum {
-    ANSWER_MS = 3000,
-    APART_MS = 2000,
-    SLOW = 3, /* heartbeats that others wait for a rank that gets on, before it is told */
-    NOTES_S = 60
-};
+enum { APART_MS = 2000, SILENT_S = 3 };
 
 /* ---- the end ---- */
 
@@ -62,10 +57,6 @@ static void hangs(sheaf__watch *w, sheaf__verdict_kind kind, double now)
     sheaf_text text = { 0 };
     const sheaf__watch_ending none = { 0 };
     sheaf__verdict_text(&text, kind, &w->ranks, -1, now - w->progressed, NULL, w->o.cure);
-    sheaf__watch_stacks(w, &text);
-    for (int i = 0; i < w->peers; i++)
-        if (w->peer[i].stack != NULL)
-            sheaf__text_add(&text, "%s", w->peer[i].stack);
     end_all(w, &text, &none, 0);
     sheaf__text_release(&text);
 }
@@ -80,7 +71,7 @@ static bool all_told(const sheaf__watch *w, double now)
     return told == w->o.processes - 1;
 }
 
-static void judge_hang(sheaf__watch *w, double now)
+void sheaf__watch_judge_hang(sheaf__watch *w, double now)
 {
     uint64_t progress = 0;
     bool idle = false;
@@ -95,52 +86,13 @@ static void judge_hang(sheaf__watch *w, double now)
         return;
     }
     const double still = now - w->progressed;
-    if (all_told(w, now) && sheaf__apart(&w->ranks, APART_MS, &a, &b))
+    const bool all = all_told(w, now);
+    if (all && sheaf__apart(&w->ranks, APART_MS, &a, &b))
         hangs(w, SHEAF__APART, now);
-    const double patience = sheaf__patience(&w->ranks, w->o.hang_after);
-    if (w->o.hang_after <= 0 || still < patience)
-        return;
-    int missing = 0;
-    for (int i = 0; i < w->peers; i++) {
-        sheaf__watch_peer *p = &w->peer[i];
-        if (p->process <= 0 || p->bye || p->fd < 0)
-            continue;
-        if (still < patience + 1e-3 * SHEAF__LAST_WORDS_MS)
-            sheaf__line_send(p->fd, SHEAF__ASK, NULL, 0);
-        missing += p->stack == NULL;
-    }
-    if (missing == 0 || still > patience + 1e-3 * ANSWER_MS)
+    /* one that is silent is about to be named as that, and killed */
+    if (w->o.hang_after > 0 &&
+        still >= sheaf__patience(&w->ranks, w->o.hang_after) + (all ? 0 : SILENT_S))
         hangs(w, SHEAF__HANGS, now);
-}
-
-/* The first process: do others wait long for a rank that is there? It may read, write, or be slow.
- * The run goes on. Who waits for the user is none of these, as in judge_hang(). */
-static void judge_slow(sheaf__watch *w, double now)
-{
-    char line[512];
-    if (w->o.heartbeat <= 0 || w->o.say == NULL || (w->noted > 0 && now - w->noted < NOTES_S))
-        return;
-    for (int r = 0; r < w->ranks.count; r++) {
-        const double s = sheaf__longest_wait(&w->ranks, r);
-        if (w->ranks.told[r].idle != 0 || s < SLOW * w->o.heartbeat ||
-            !sheaf__blocking(&w->ranks, r))
-            continue;
-        sheaf_text text = { 0 };
-        w->noted = now;
-        sheaf__text_add(&text, "others have waited for %.0f s for %s\n", s,
-                        w->ranks.known[r] ? sheaf__told_show(line, sizeof line, &w->ranks.told[r])
-                                          : "a rank of which nothing is known");
-        if (text.at != NULL)
-            w->o.say(w->o.self, text.at);
-        sheaf__text_release(&text);
-        return;
-    }
-}
-
-void sheaf__watch_judge_all(sheaf__watch *w, double now)
-{
-    judge_slow(w, now);
-    judge_hang(w, now);
 }
 
 sheaf__watch_alive sheaf__watch_of_others(const sheaf__watch *w, int rank)
@@ -184,10 +136,6 @@ void sheaf__watch_hear_other(sheaf__watch *w, sheaf__watch_peer *p, int kind, co
             greet(w, p, bytes, size);
     } else if (kind == SHEAF__BEAT && size == sizeof(sheaf__told)) {
         sheaf__watch_take_told(w, p->process, bytes);
-    } else if (kind == SHEAF__STACK && p->stack == NULL) {
-        p->stack = calloc(1, size + 1);
-        if (p->stack != NULL)
-            memcpy(p->stack, bytes, size);
     }
 }
 
@@ -205,7 +153,6 @@ void sheaf__watch_welcome(sheaf__watch *w, double now)
     if (place != NULL) {
         if (place->fd >= 0)
             close(place->fd);
-        free(place->stack);
         *place = (sheaf__watch_peer){ .fd = fd, .process = -1, .heard = now };
     } else if (fd >= 0) {
         close(fd);

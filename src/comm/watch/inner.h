@@ -10,20 +10,11 @@
 #include "comm/watch/verdict.h"
 #include "comm/watch/watch.h"
 
-/* Frames. From the others to the first: HELLO, BEAT, STACK, BYE; from the first: WELCOME, ALIVE,
- * ASK (for STACK), END, BYE. */
-enum {
-    SHEAF__HELLO = 1,
-    SHEAF__WELCOME,
-    SHEAF__BEAT,
-    SHEAF__ALIVE,
-    SHEAF__ASK,
-    SHEAF__STACK,
-    SHEAF__END,
-    SHEAF__BYE
-};
+/* Frames. From the others to the first: HELLO, BEAT, BYE; from the first: WELCOME, ALIVE, END, BYE.
+ */
+enum { SHEAF__HELLO = 1, SHEAF__WELCOME, SHEAF__BEAT, SHEAF__ALIVE, SHEAF__END, SHEAF__BYE };
 
-enum { SHEAF__BEAT_MS = 250, SHEAF__LAST_WORDS_MS = 300, SHEAF__STACK_BYTES = 6000 };
+enum { SHEAF__BEAT_MS = 250, SHEAF__LAST_WORDS_MS = 300 };
 
 typedef struct sheaf__watch_hello {
     unsigned char token[16];
@@ -53,7 +44,6 @@ typedef struct sheaf__watch_peer {
     bool bye;
     sheaf__self self;
     sheaf__line_in in;
-    char *stack; /* of its ranks; NULL: not told */
 } sheaf__watch_peer;
 
 struct sheaf__watch {
@@ -68,9 +58,6 @@ struct sheaf__watch {
     double looked, beaten; /* when */
     uint64_t progress;     /* of all ranks, when it last changed, and when that was */
     double progressed;
-    uint64_t stopping_calls; /* since the stop was asked for: the calls of this rank then */
-    double stopping;         /* when that was; 0: no stop, -1: told */
-    double noted;            /* when a slow rank was told last; 0: never */
     atomic_bool closing;
 };
 
@@ -93,23 +80,21 @@ static inline int sheaf__watch_first_rank(const sheaf__watch *w)
  * sheaf__watch_take_told - what a frame tells of a rank.
  * sheaf__watch_tell_own - takes what this process's records say into w->ranks.
  * sheaf__watch_take_alive - puts what the others say into this process's record.
- * sheaf__watch_kill_here - kills what is on this machine of those that do not answer.
- * sheaf__watch_stacks - adds where in its code each rank of this process is. */
+ * sheaf__watch_kill_here - kills what is on this machine of those that do not answer. */
 void sheaf__watch_take_told(sheaf__watch *watch, int rank, const void *told);
 void sheaf__watch_tell_own(sheaf__watch *watch);
 void sheaf__watch_take_alive(const sheaf__watch *watch, const sheaf__watch_alive *alive);
 void sheaf__watch_kill_here(const sheaf__watch *watch, const sheaf__watch_ending *ending);
-void sheaf__watch_stacks(const sheaf__watch *watch, sheaf_text *text);
 
 /* The first process (first.c).
  * sheaf__watch_lost - `peer` is gone or silent: tells it, and ends all.
- * sheaf__watch_judge_all - do ranks hang, or wait long for one? Ends all, or says so.
+ * sheaf__watch_judge_hang - do ranks hang? Ends all.
  * sheaf__watch_of_others - what all but `rank` say.
  * sheaf__watch_hear_other - a frame of `peer`.
  * sheaf__watch_welcome - somebody calls. */
 void sheaf__watch_lost(sheaf__watch *watch, sheaf__verdict_kind kind, const sheaf__watch_peer *peer,
                        double now);
-void sheaf__watch_judge_all(sheaf__watch *watch, double now);
+void sheaf__watch_judge_hang(sheaf__watch *watch, double now);
 sheaf__watch_alive sheaf__watch_of_others(const sheaf__watch *watch, int rank);
 void sheaf__watch_hear_other(sheaf__watch *watch, sheaf__watch_peer *peer, int kind,
                              const void *bytes, size_t size);
@@ -120,8 +105,7 @@ void sheaf__watch_welcome(sheaf__watch *watch, double now);
  * sheaf__watch_hear_first - a frame of the first.
  * sheaf__watch_call_first - connects to it. */
 void sheaf__watch_lost_first(sheaf__watch *watch, sheaf__verdict_kind kind);
-void sheaf__watch_hear_first(sheaf__watch *watch, const sheaf__watch_peer *peer, int kind,
-                             const void *bytes, size_t size);
+void sheaf__watch_hear_first(sheaf__watch *watch, int kind, const void *bytes, size_t size);
 sheaf_status *sheaf__watch_call_first(sheaf__watch *watch);
 
 #endif

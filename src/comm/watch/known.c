@@ -49,15 +49,3 @@ void sheaf__watch_kill_here(const sheaf__watch *w, const sheaf__watch_ending *e)
         if (e->victim[i].machine == w->self.machine && e->victim[i].pid != w->self.pid)
             sheaf__self_kill(&e->victim[i]);
 }
-
-void sheaf__watch_stacks(const sheaf__watch *w, sheaf_text *text)
-{
-    char *stack = w->o.stack == NULL ? NULL : calloc(1, SHEAF__STACK_BYTES + 1);
-    for (int i = 0; i < own_ranks(w) && stack != NULL; i++) {
-        const int thread = SHEAF__LOAD(w->o.doing[i].thread);
-        if (thread == 0 || w->o.stack(w->o.self, thread, stack, SHEAF__STACK_BYTES) == 0)
-            continue;
-        sheaf__text_add(text, "  stack of rank %d:\n%s", sheaf__watch_first_rank(w) + i, stack);
-    }
-    free(stack);
-}

@@ -52,24 +52,11 @@ void sheaf__watch_lost_first(sheaf__watch *w, sheaf__verdict_kind kind)
     sheaf__text_release(&text);
 }
 
-static void answer_stack(sheaf__watch *w, const sheaf__watch_peer *p)
-{
-    sheaf_text text = { 0 };
-    sheaf__watch_stacks(w, &text);
-    const size_t size = text.at == NULL ? 0 : strlen(text.at);
-    sheaf__line_send(p->fd, SHEAF__STACK, text.at,
-                     size < SHEAF__STACK_BYTES ? size : SHEAF__STACK_BYTES);
-    sheaf__text_release(&text);
-}
-
-void sheaf__watch_hear_first(sheaf__watch *w, const sheaf__watch_peer *p, int kind,
-                             const void *bytes, size_t size)
+void sheaf__watch_hear_first(sheaf__watch *w, int kind, const void *bytes, size_t size)
 {
     sheaf__watch_ending e;
     sheaf__watch_alive alive;
-    if (kind == SHEAF__ASK) {
-        answer_stack(w, p);
-    } else if (kind == SHEAF__ALIVE && size == sizeof alive) {
+    if (kind == SHEAF__ALIVE && size == sizeof alive) {
         memcpy(&alive, bytes, size);
         sheaf__watch_take_alive(w, &alive);
         sheaf__watch_take_told(w, 0, &alive.first);
@@ -107,7 +94,7 @@ static bool is_welcome(sheaf__watch *w, sheaf__watch_peer *p)
     p->process = 0;
     p->heard = sheaf__seconds();
     while (sheaf__line_next(&p->in, &bytes, &size) == SHEAF__ALIVE)
-        sheaf__watch_hear_first(w, p, SHEAF__ALIVE, bytes, size);
+        sheaf__watch_hear_first(w, SHEAF__ALIVE, bytes, size);
     return true;
 }
 

@@ -83,15 +83,6 @@ double sheaf__patience(const sheaf__ranks *r, double hang_after)
     return hang_after;
 }
 
-double sheaf__longest_wait(const sheaf__ranks *r, int rank)
-{
-    int64_t ms = 0;
-    for (int i = 0; i < r->count; i++)
-        if (sheaf__waits_for(r, i, rank) && r->told[i].for_ms > ms)
-            ms = r->told[i].for_ms;
-    return 1e-3 * (double)ms;
-}
-
 static void show_apart(sheaf_text *out, const sheaf__ranks *r)
 {
     int a = 0, b = 0;

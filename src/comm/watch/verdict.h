@@ -36,8 +36,6 @@ bool sheaf__apart(const sheaf__ranks *ranks, int least_ms, int *a, int *b);
 /* sheaf__patience - seconds without progress that are a hang, where `hang_after` is what a user
  * said: more while a rank is "finishing", as a system may write for long what it has kept back. */
 double sheaf__patience(const sheaf__ranks *ranks, double hang_after);
-/* sheaf__longest_wait - seconds since the first rank of those that wait for `rank` began to. */
-double sheaf__longest_wait(const sheaf__ranks *ranks, int rank);
 
 /* sheaf__verdict_text - what is told of it.
  *   rank  the one that died or is silent; -1: all hang

@@ -28,7 +28,7 @@ static void take_frame(sheaf__watch *w, sheaf__watch_peer *p, int kind, const vo
     else if (sheaf__watch_is_first(w))
         sheaf__watch_hear_other(w, p, kind, bytes, size);
     else
-        sheaf__watch_hear_first(w, p, kind, bytes, size);
+        sheaf__watch_hear_first(w, kind, bytes, size);
 }
 
 static void drop(sheaf__watch_peer *p)
@@ -120,30 +120,6 @@ static void judge_peers(sheaf__watch *w, double now)
     }
 }
 
-/* A stop that a signal asked for comes at the end of a step. Where the launcher ends the processes
- * that are left of a run, no step ends any more: then this rank says where it is. */
-static void judge_stop(sheaf__watch *w, double now)
-{
-    char line[512];
-    const sheaf__told *own = &w->ranks.told[sheaf__watch_first_rank(w)];
-    if (sheaf__watch_alone(w) || w->o.stop == NULL || atomic_load(w->o.stop) == 0 ||
-        w->stopping < 0)
-        return;
-    sheaf__watch_tell_own(w);
-    if (w->stopping == 0 || w->stopping_calls != own->calls || own->call[0] == '\0') {
-        w->stopping = now;
-        w->stopping_calls = own->calls;
-    } else if (now - w->stopping > 0.5) {
-        sheaf_text text = { 0 };
-        w->stopping = -1;
-        sheaf__text_add(&text, "sheaf: asked to stop, and waits: %s\n",
-                        sheaf__told_show(line, sizeof line, own));
-        if (text.at != NULL && w->o.say != NULL)
-            w->o.say(w->o.self, text.at);
-        sheaf__text_release(&text);
-    }
-}
-
 static void *watch_main(void *argument)
 {
     sheaf__watch *w = argument;
@@ -168,8 +144,7 @@ static void *watch_main(void *argument)
             beat(w, now);
         judge_peers(w, now);
         if (sheaf__watch_is_first(w))
-            sheaf__watch_judge_all(w, now);
-        judge_stop(w, now);
+            sheaf__watch_judge_hang(w, now);
         w->looked = now;
     }
     return NULL;
@@ -179,11 +154,9 @@ static void *watch_main(void *argument)
 
 static void release(sheaf__watch *w)
 {
-    for (int i = 0; i < w->peers; i++) {
+    for (int i = 0; i < w->peers; i++)
         if (w->peer[i].fd >= 0)
             close(w->peer[i].fd);
-        free(w->peer[i].stack);
-    }
     if (w->wake >= 0)
         close(w->wake);
     if (w->listens >= 0)

@@ -41,10 +41,6 @@ typedef struct sheaf__watch_options {
     const char *cure;       /* what to try when all has ended; NULL: as of a training run */
     /* Called once, in the watching thread: ends the process at once. */
     void (*end)(void *self, const sheaf__watch_end *why);
-    /* To be shown; the run goes on. */
-    void (*say)(void *self, const char *text);
-    /* Writes where in its code a thread of this process is; NULL: nobody can tell. */
-    size_t (*stack)(void *self, int thread, char *to, size_t size);
     void *self;
 } sheaf__watch_options;
 

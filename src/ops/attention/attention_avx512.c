@@ -4,7 +4,6 @@
  * The pair instruction multiplies and adds the odd elements first, then the even
  * ones: the order `pairs` of the contract. Where it is slow, two fma do the same. */
 #include "ops/attention/attention_tile.h"
-#include "ops/emulated_tiles.h"
 
 #define TILE_PANELS 4   /* panels of 16 columns that a tile spans at most */
 #define TILE_ROWS 8     /* rows of a tile at most */

@@ -14,7 +14,6 @@
 
 #undef TILES
 #include "base/unroll.h"
-#include "ops/emulated_tiles.h"
 #include "ops/matmul/matmul_finish.h"
 
 #define CHUNK_STEPS (MM_CHUNK / 2)

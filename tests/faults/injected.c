@@ -1,5 +1,16 @@
-/* injected.c - see injected.h. */
-#include "comm/injected.h"
+/* injected.c - a fault at an exchange of the command of the tests: before the n-th call of some
+ * kind, one rank dies, is stopped, fails, loses its connections, makes another call, comes late or
+ * never. The linker (--wrap) puts this before sheaf__grid_run() and sheaf__process_tell(), where
+ * groups of ranks come to be; their transports, whichever they are, are wrapped there.
+ *
+ * SHEAF_INJECT=RANK:CALL:N:FAULT; the command has the flag --inject for it. CALL is as messages
+ * name it ("sum", "agree", ..., "any call"), "collect", what it is made for ("forwards",
+ * "backwards", "gradients", "weights", "norm", "others") or when ("loading", "update", "saving",
+ * "evaluating", and of other commands "reading", "comparing", "writing", "finishing"). FAULT is
+ * kill, stop, fail (as if there were no memory), memory (the system gives no more from now on),
+ * cut, hang, stray (a call of another group, which nobody else makes), or MS, milliseconds that the
+ * N-th and every later one comes late. */
+#include "tests/faults/injected.h"
 
 #include <dirent.h>
 #include <netinet/in.h>
@@ -13,12 +24,14 @@
 #include <unistd.h>
 
 #include "base/status.h"
+#include "comm/grid.h"
+#include "comm/process.h"
 #include "comm/transport.h"
 
 /* Calls by name, then by what they are for, then by what the rank is at. */
 enum { COLLECT = SHEAF__OP_LEFT + 1, FOR, AT = FOR + SHEAF__PURPOSES, NAMES = AT + 8 };
-/* The groups of the first grid, and those of another. */
-enum { ADDED = 4, GROUPS = 8 };
+/* Those of a grid, and that of all processes. */
+enum { ALL_PROCESSES = 4, GROUPS };
 
 static const char *const call_names[NAMES] = {
     "any call",  "sum",       "max",     "select",   "broadcast", "gather",   "agree",
@@ -35,17 +48,19 @@ static const char *const kind_names[KINDS] = { "kill", "stop",  "fail",  "cut",
 typedef struct wrapped {
     sheaf__transport shown; /* first: how a call finds the rest */
     const sheaf__transport *inner;
-    sheaf__injected *of;
     sheaf_comm *comm;
 } wrapped;
 
-struct sheaf__injected {
+/* Of the one rank that it is meant for, whose thread alone looks here. */
+static struct injected {
     int rank, call;
     long n, seen;
     kind kind;
     long ms;
     wrapped wrapped[GROUPS];
-};
+    bool any, trains;
+} plan;
+typedef struct injected injected;
 
 /* ---- what happens ---- */
 
@@ -71,7 +86,7 @@ static void cut(void)
 }
 
 /* A call of another group, which nobody else makes. */
-static sheaf_status *stray(const sheaf__injected *f, const sheaf_comm *comm)
+static sheaf_status *stray(const injected *f, const sheaf_comm *comm)
 {
     sheaf_status *st = NULL;
     if (comm->doing != NULL) /* it has not come to the call that it would make here */
@@ -83,7 +98,7 @@ static sheaf_status *stray(const sheaf__injected *f, const sheaf_comm *comm)
 }
 
 /* Comes late to a call: that is time of its own, not of waiting for others. */
-static void be_late(const sheaf__injected *f, sheaf_comm *comm, int call)
+static void be_late(const injected *f, sheaf_comm *comm, int call)
 {
     doze(f->ms);
     if (call != COLLECT)
@@ -110,7 +125,7 @@ static bool is_at(const sheaf_comm *comm, const char *name)
     return phase != NULL && strcmp(phase, name) == 0;
 }
 
-static bool is_meant(const sheaf__injected *f, const sheaf_comm *comm, int call)
+static bool is_meant(const injected *f, const sheaf_comm *comm, int call)
 {
     if (f->call >= AT)
         return is_at(comm, call_names[f->call]);
@@ -119,7 +134,7 @@ static bool is_meant(const sheaf__injected *f, const sheaf_comm *comm, int call)
     return f->call == 0 || f->call == call;
 }
 
-static sheaf_status *happen(sheaf__injected *f, sheaf_comm *comm, int call)
+static sheaf_status *happen(injected *f, sheaf_comm *comm, int call)
 {
     if (!is_meant(f, comm, call))
         return NULL;
@@ -153,14 +168,14 @@ static sheaf_status *post(sheaf_comm *comm, const sheaf__heading *mine, const sh
                           int count)
 {
     const wrapped *w = wrapped_of(comm);
-    sheaf_status *st = happen(w->of, comm, mine->op);
+    sheaf_status *st = happen(&plan, comm, mine->op);
     return st != NULL ? st : w->inner->post(comm, mine, send, count);
 }
 
 static sheaf_status *collect(sheaf_comm *comm, const sheaf__move *receive, int count)
 {
     const wrapped *w = wrapped_of(comm);
-    sheaf_status *st = happen(w->of, comm, COLLECT),
+    sheaf_status *st = happen(&plan, comm, COLLECT),
                  *moved = w->inner->collect(comm, receive, count);
     if (st == NULL)
         return moved;
@@ -168,24 +183,24 @@ static sheaf_status *collect(sheaf_comm *comm, const sheaf__move *receive, int c
     return st;
 }
 
-static void wrap(sheaf__injected *f, int i, sheaf_comm *comm)
+static void wrap(injected *f, int i, sheaf_comm *comm)
 {
     if (comm == NULL)
         return;
     wrapped *w = &f->wrapped[i];
-    *w = (wrapped){ .shown = *comm->transport, .inner = comm->transport, .of = f, .comm = comm };
+    *w = (wrapped){ .shown = *comm->transport, .inner = comm->transport, .comm = comm };
     w->shown.post = post;
     w->shown.collect = collect;
     comm->transport = &w->shown;
 }
 
-static void wrap_grid(sheaf__injected *f, int first, const sheaf__grid *grid)
+static void wrap_grid(injected *f, const sheaf__grid *grid)
 {
-    wrap(f, first, grid->all);
-    wrap(f, first + 1, grid->group);
+    wrap(f, 0, grid->all);
+    wrap(f, 1, grid->group);
     if (grid->stage != grid->group) /* a stage may be the group */
-        wrap(f, first + 2, grid->stage);
-    wrap(f, first + 3, grid->peers);
+        wrap(f, 2, grid->stage);
+    wrap(f, 3, grid->peers);
 }
 
 /* ---- the plan ---- */
@@ -198,12 +213,12 @@ static int find(const char *const *names, int count, const char *name)
     return -1;
 }
 
-static bool read_plan(sheaf__injected *f, const char *plan)
+static bool read_plan(injected *f, const char *text)
 {
     char call[16] = "", kind[16] = "";
     int end = 0;
-    if (sscanf(plan, "%d:%15[^:]:%ld:%15s%n", &f->rank, call, &f->n, kind, &end) != 4 ||
-        plan[end] != '\0' || f->n < 1)
+    if (sscanf(text, "%d:%15[^:]:%ld:%15s%n", &f->rank, call, &f->n, kind, &end) != 4 ||
+        text[end] != '\0' || f->n < 1)
         return false;
     f->call = find(call_names, sizeof call_names / sizeof *call_names, call);
     const int named = find(kind_names, KINDS, kind);
@@ -213,46 +228,55 @@ static bool read_plan(sheaf__injected *f, const char *plan)
     return f->call >= 0 && (named >= 0 || (*rest == '\0' && f->ms > 0));
 }
 
-sheaf_status *sheaf__inject(sheaf__injected **out, const sheaf__grid *grid, const char *plan)
+bool injected_read(const char *text, bool trains)
 {
-    sheaf__injected f = { 0 };
-    *out = NULL;
-    if (!read_plan(&f, plan))
-        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--inject"),
-                                          "RANK:CALL:N:FAULT, as 1:sum:20:kill"),
-                           "%s", plan);
-    if (f.rank != sheaf_comm_rank(grid->all))
-        return NULL;
-    *out = malloc(sizeof f);
-    if (*out == NULL)
-        return sheaf__no_memory("--inject");
-    **out = f;
-    wrap_grid(*out, 0, grid);
-    return NULL;
+    plan.trains = trains;
+    plan.any = read_plan(&plan, text);
+    return plan.any;
 }
 
-void sheaf__injected_add(sheaf__injected *f, const sheaf__grid *grid)
-{
-    if (f != NULL)
-        wrap_grid(f, ADDED, grid);
-}
+/* ---- where groups come to be ---- */
 
-static void unwrap(sheaf__injected *f, int first)
+typedef struct inner {
+    sheaf_status *(*body)(void *context, const sheaf__grid *grid);
+    void *context;
+} inner;
+
+static sheaf_status *run_body(void *context, const sheaf__grid *grid)
 {
-    for (int i = first; f != NULL && i < GROUPS; i++) {
-        if (f->wrapped[i].comm != NULL)
-            f->wrapped[i].comm->transport = f->wrapped[i].inner;
-        f->wrapped[i].comm = NULL;
+    const inner *in = context;
+    const bool mine = plan.any && plan.rank == sheaf_comm_rank(grid->all);
+    if (mine)
+        wrap_grid(&plan, grid);
+    sheaf_status *st = in->body(in->context, grid);
+    for (int i = 0; mine && i < ALL_PROCESSES; i++) {
+        if (plan.wrapped[i].comm != NULL)
+            plan.wrapped[i].comm->transport = plan.wrapped[i].inner;
+        plan.wrapped[i].comm = NULL;
     }
+    return st;
 }
 
-void sheaf__injected_drop(sheaf__injected *f)
+sheaf_status *__real_sheaf__grid_run(const sheaf__grid_options *options,
+                                     sheaf_status *(*body)(void *context, const sheaf__grid *grid),
+                                     void *context);
+sheaf_status *__wrap_sheaf__grid_run(const sheaf__grid_options *options,
+                                     sheaf_status *(*body)(void *context, const sheaf__grid *grid),
+                                     void *context);
+sheaf_status *__wrap_sheaf__grid_run(const sheaf__grid_options *options,
+                                     sheaf_status *(*body)(void *context, const sheaf__grid *grid),
+                                     void *context)
 {
-    unwrap(f, ADDED);
+    return __real_sheaf__grid_run(options, run_body, &(inner){ body, context });
 }
 
-void sheaf__injected_free(sheaf__injected *f)
+/* Of a training run only its ranks' own calls count. */
+void __real_sheaf__process_tell(sheaf__doing *doing);
+void __wrap_sheaf__process_tell(sheaf__doing *doing);
+void __wrap_sheaf__process_tell(sheaf__doing *doing)
 {
-    unwrap(f, 0);
-    free(f);
+    __real_sheaf__process_tell(doing);
+    if (doing != NULL && plan.any && !plan.trains && plan.rank == sheaf__process_number() &&
+        plan.wrapped[ALL_PROCESSES].comm == NULL)
+        wrap(&plan, ALL_PROCESSES, sheaf__process_all());
 }

@@ -1,10 +1,11 @@
 /* emulated_tiles.h - what the tile unit does, in memory, by the rule of docs/contract.md, in place
  * of the instructions that our kernels use; their tiles have 16 rows of 64 bytes. A build with
- * -Dtile_unit=emulated tests those kernels on any processor with AVX-512 and BF16, and sanitizers
- * see what they read and write. MXCSR must flush denormals, as compute threads have it. */
-#ifndef SHEAF_OPS_EMULATED_TILES_H
-#define SHEAF_OPS_EMULATED_TILES_H
-#ifdef SHEAF__EMULATED_TILES
+ * -Dtile_unit=emulated includes it first, and tests those kernels on any processor with AVX-512 and
+ * BF16, and sanitizers see what they read and write. MXCSR must flush denormals, as compute threads
+ * have it. */
+#ifndef SHEAF_TESTS_EMULATED_TILES_H
+#define SHEAF_TESTS_EMULATED_TILES_H
+#ifdef __AMX_BF16__
 
 #include <immintrin.h>
 #include <stdbool.h>

@@ -1,7 +1,7 @@
 /* link_test.c - a simulated network takes the time it should, and changes nothing. */
 #include "tests/check.h"
 
-#include "comm/link.h"
+#include "tests/link.h"
 #include "comm/transport.h"
 #include "base/status.h"
 
@@ -23,7 +23,7 @@ static sheaf_status *body(void *context, sheaf_comm *comm)
 {
     run *r = context;
     const int me = sheaf_comm_rank(comm);
-    static const sheaf__link_options how = { 3, 64, true };
+    static const sheaf__link_options how = { 3, 64 };
     sheaf__link *link = NULL;
     sheaf_status *st = NULL;
     float value[8][N], *roots[8];
@@ -57,26 +57,10 @@ static void test_link__takes_latency_and_bandwidth(void **state)
     assert_memory_equal(with.sum, without.sum, sizeof with.sum);
 }
 
-static void test_link__is_read_or_refused(void **state)
-{
-    static const char *const bad[] = {
-        "", "5", "5:", ":5", "5:0", "-1:5", "5:x", "5:1:2", "nan:1"
-    };
-    sheaf__link_options link;
-    CHECK_OK(sheaf__link_read(&link, "0:1e8")); /* no latency at all */
-    assert_true(link.latency == 0 && link.bandwidth == 1e17);
-    CHECK_OK(sheaf__link_read(&link, "5:12.5"));
-    CHECK_NEAR("latency", link.latency, 5e-6, 0);
-    CHECK_NEAR("bandwidth", link.bandwidth, 12.5e9, 0);
-    for (size_t i = 0; i < ARRAY_LEN(bad); i++)
-        CHECK_FAILS(sheaf__link_read(&link, bad[i]), SHEAF_E_ARG, "SHEAF_SIMULATE_LINK");
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_link__takes_latency_and_bandwidth),
-        cmocka_unit_test(test_link__is_read_or_refused),
     };
-    return cmocka_run_group_tests_name("comm/link", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("link", tests, NULL, NULL);
 }

@@ -1,0 +1,10 @@
+/* injected.h - faults at exchanges; see injected.c. */
+#ifndef SHEAF_TESTS_INJECTED_H
+#define SHEAF_TESTS_INJECTED_H
+
+#include <stdbool.h>
+
+/* injected_read - RANK:CALL:N:FAULT, from now on; false: it is none. */
+bool injected_read(const char *text, bool trains);
+
+#endif
