@@ -79,52 +79,31 @@ static sheaf_status *from_raw(word *w, const char *bytes, size_t size)
 }
 
 /* The tokens of its bytes, if there is one for each. */
-static bool fall_back(word *w, const char *bytes, size_t size, size_t begin, size_t end)
+static bool fall_back(word *w, const char *bytes, size_t size, size_t begin)
 {
     for (size_t i = 0; i < size; i++)
         if (w->b->fallback_id[(unsigned char)bytes[i]] < 0)
             return false;
     for (size_t i = 0; i < size; i++)
-        add(w, (uint32_t)w->b->fallback_id[(unsigned char)bytes[i]],
-            begin + i + 1 < end ? begin + i + 1 : end);
+        add(w, (uint32_t)w->b->fallback_id[(unsigned char)bytes[i]], begin + i + 1);
     return true;
 }
 
-/* One character, `id` unless that is negative, with what its place in the word puts around it. What
- * is unknown before it comes after bytes that it falls back to: so it is in `tokenizers`. */
-static sheaf_status *take_character(word *w, int32_t id, const char *bytes, size_t size,
-                                    size_t begin, size_t end)
-{
-    if (id >= 0) {
-        add_unk(w);
-        add(w, (uint32_t)id, end);
-        return NULL;
-    }
-    if (w->b->byte_fallback && fall_back(w, bytes, size, begin, end))
-        return NULL;
-    return unknown(w, end);
-}
-
-static sheaf_status *from_characters(word *w, const char *bytes, size_t size, char *space)
+/* What is unknown before a character comes after bytes that it falls back to: so it is in
+ * `tokenizers`. */
+static sheaf_status *from_characters(word *w, const char *bytes, size_t size)
 {
     const sheaf__bpe_model *b = w->b;
     sheaf_status *st = NULL;
     for (size_t at = 0, n; st == NULL && at < size; at += n) {
-        const char *text = bytes + at;
-        const uint32_t code = sheaf__unicode_take(text, size - at, &n);
-        const size_t before = at > 0 ? b->prefix_size : 0,
-                     after = at + n == size ? b->suffix_size : 0;
-        int32_t id = (int32_t)b->character[code] - 1;
-        if (before + after > 0) {
-            if (before > 0)
-                memcpy(space, b->prefix, before);
-            memcpy(space + before, bytes + at, n);
-            if (after > 0)
-                memcpy(space + before + n, b->suffix, after);
-            text = space;
-            id = sheaf__vocab_find(b->vocab, text, before + n + after);
+        const uint32_t code = sheaf__unicode_take(bytes + at, size - at, &n);
+        const int32_t id = (int32_t)b->character[code] - 1;
+        if (id >= 0) {
+            add_unk(w);
+            add(w, (uint32_t)id, at + n);
+        } else if (!b->byte_fallback || !fall_back(w, bytes + at, n, at)) {
+            st = unknown(w, at + n);
         }
-        st = take_character(w, id, text, before + n + after, at, at + n);
     }
     add_unk(w);
     return st;
@@ -303,25 +282,19 @@ static void merge_many(word *w, heap *h)
 static sheaf_status *encode_long(word *w, sheaf__work *work, const char *bytes, size_t size,
                                  bool raw)
 {
-    const sheaf__bpe_model *b = w->b;
-    /* A character with prefix and suffix may fall back to a token for each of its bytes. */
-    const size_t symbols =
-                     raw || !b->byte_fallback ? size : size * (1 + b->prefix_size) + b->suffix_size,
-                 around = b->prefix_size + b->suffix_size + 4;
-    const size_t heap_bytes = symbols * 3 * sizeof(candidate);
-    if (size > WORD_MAX || symbols > (size_t)WORD_MAX * 2) {
+    const size_t heap_bytes = size * 3 * sizeof(candidate);
+    if (size > WORD_MAX) {
         sheaf_status *st =
             sheaf_expected(sheaf_fail(SHEAF_E_DATA, "a word of the text"),
                            "at most %d bytes without a place to divide it", WORD_MAX);
         return sheaf_found(st, "%zu", size);
     }
-    char *space = sheaf__work_scratch(work, symbols * sizeof *w->symbol + heap_bytes + around);
+    char *space = sheaf__work_scratch(work, size * sizeof *w->symbol + heap_bytes);
     if (space == NULL)
         return sheaf__no_memory("a word");
     w->symbol = (symbol *)space;
-    heap h = { (candidate *)(space + symbols * sizeof *w->symbol), 0 };
-    char *text = space + symbols * sizeof *w->symbol + heap_bytes;
-    sheaf_status *st = raw ? from_raw(w, bytes, size) : from_characters(w, bytes, size, text);
+    heap h = { (candidate *)(space + size * sizeof *w->symbol), 0 };
+    sheaf_status *st = raw ? from_raw(w, bytes, size) : from_characters(w, bytes, size);
     if (st == NULL && w->count <= FEW)
         merge_few(w);
     else if (st == NULL)
@@ -363,8 +336,8 @@ static sheaf_status *encode(const void *state, sheaf__work *work, const char *by
         sheaf__emit(work, whole, 0, size);
         return NULL;
     }
-    if (size <= FEW && (raw || (b->prefix_size == 0 && b->suffix_size == 0))) {
-        st = raw ? from_raw(&w, bytes, size) : from_characters(&w, bytes, size, NULL);
+    if (size <= FEW) {
+        st = raw ? from_raw(&w, bytes, size) : from_characters(&w, bytes, size);
         merge_few(&w);
     } else
         st = encode_long(&w, work, bytes, size, raw);
@@ -388,7 +361,7 @@ static size_t cut(const void *state, const char *bytes, size_t size, bool blanks
 {
     const sheaf__bpe_model *b = state;
     size_t n;
-    if (b->prefix_size > 0 || b->suffix_size > 0 || b->ignore_merges)
+    if (b->ignore_merges)
         return size;
     uint32_t before = take(bytes, size, blanks, &n), row = sheaf__bpe_row(before);
     for (size_t at = n; at < size; at += n) {
@@ -406,7 +379,7 @@ static size_t cut(const void *state, const char *bytes, size_t size, bool blanks
 static bool takes_raw(const void *state)
 {
     const sheaf__bpe_model *b = state;
-    return !b->byte_fallback && b->prefix_size == 0 && b->suffix_size == 0;
+    return !b->byte_fallback;
 }
 
 const sheaf__model_kind sheaf__bpe = { .name = "BPE",

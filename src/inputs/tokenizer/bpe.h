@@ -19,11 +19,11 @@ typedef struct sheaf__bpe_model {
     int64_t merges;
     uint64_t
         *may; /* bits, sixteen a merge: of all pairs that are one, those at their hash are set */
-    int may_shift;               /* of a hash, for its bit */
-    int32_t byte_id[256];        /* of the character that stands for the byte; -1: none */
-    int32_t fallback_id[256];    /* of "<0x00>" ...; -1: none */
-    char *unk, *prefix, *suffix; /* NULL: none */
-    size_t unk_size, prefix_size, suffix_size;
+    int may_shift;            /* of a hash, for its bit */
+    int32_t byte_id[256];     /* of the character that stands for the byte; -1: none */
+    int32_t fallback_id[256]; /* of "<0x00>" ...; -1: none */
+    char *unk;                /* NULL: none */
+    size_t unk_size;
     int32_t unk_id; /* -1: there is no such token */
     bool fuse_unk, byte_fallback, ignore_merges;
     /* [0x110000] of the token that is this character, its id + 1; 0: none is. (Only the pages of

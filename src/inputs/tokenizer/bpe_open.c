@@ -20,8 +20,6 @@ void sheaf__bpe_close(void *state)
     free(b->may);
     free(b->character);
     free(b->unk);
-    free(b->prefix);
-    free(b->suffix);
     free(b);
 }
 
@@ -135,22 +133,19 @@ static sheaf_status *take_merge(reading *r, const char *left, size_t left_size, 
                                 size_t right_size)
 {
     sheaf__merge merge = { .rank = (uint32_t)r->rank };
-    const size_t cut = r->b->prefix_size < right_size ? r->b->prefix_size : right_size;
     char *joined = (char *)right + right_size; /* both are in the space */
     memcpy(joined, left, left_size);
-    memcpy(joined + left_size, right + cut, right_size - cut);
-    const size_t joined_size = left_size + right_size - cut;
+    memcpy(joined + left_size, right, right_size);
+    const size_t joined_size = left_size + right_size;
     /* The table is larger than a processor's cache: all three are on their way at once. */
     sheaf__vocab_prefetch(r->b->vocab, left, left_size);
     sheaf__vocab_prefetch(r->b->vocab, right, right_size);
     sheaf__vocab_prefetch(r->b->vocab, joined, joined_size);
     sheaf_status *st = find_token(&merge.left, r, left, left_size);
     TRY(st, find_token(&merge.right, r, right, right_size));
-    if (st == NULL && cut < r->b->prefix_size)
-        st = fail_merge(r, right, right_size, "a token with continuing_subword_prefix");
     if (st != NULL)
         return st;
-    if (cut == 0 && left_size > 0 && right_size > 0)
+    if (left_size > 0 && right_size > 0)
         mark_joint(r->b, left, left_size, right, right_size);
     st = find_token(&merge.id, r, joined, joined_size);
     if (st == NULL && !add_merge(r->b, merge))
@@ -238,8 +233,12 @@ static void read_options(sheaf__bpe_model *b, sheaf_json_reader *r)
     if (sheaf__json_real(r, "dropout", 0, 1, 0) > 0)
         sheaf__json_fail(r, SHEAF_E_UNSUPPORTED, "dropout", "null: the same ids every time");
     b->unk = copy_text(r, "unk_token", &b->unk_size);
-    b->prefix = copy_text(r, "continuing_subword_prefix", &b->prefix_size);
-    b->suffix = copy_text(r, "end_of_word_suffix", &b->suffix_size);
+    for (int i = 0; i < 2; i++) { /* GPT-1's and BERT's */
+        static const char *const marks[] = { "continuing_subword_prefix", "end_of_word_suffix" };
+        const char *mark = sheaf__json_string(r, marks[i]);
+        if (mark != NULL && mark[0] != '\0')
+            sheaf__json_fail(r, SHEAF_E_UNSUPPORTED, marks[i], "null or an empty string");
+    }
     b->fuse_unk = sheaf__json_bool(r, "fuse_unk", false);
     b->byte_fallback = sheaf__json_bool(r, "byte_fallback", false);
     b->ignore_merges = sheaf__json_bool(r, "ignore_merges", false);

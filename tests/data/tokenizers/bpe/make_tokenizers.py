@@ -65,10 +65,6 @@ def tokenizers():
     yield "bytes", train(models.BPE(unk_token="<unk>", fuse_unk=True, byte_fallback=True), None, 420, None,
                          ["<unk>"] + bytes_, False, max_token_length=6)
     yield "unknown", train(models.BPE(unk_token="<unk>"), None, 120, None, ["<unk>"], False, max_token_length=6)
-    yield "affixes", train(models.BPE(unk_token="<unk>", fuse_unk=True, continuing_subword_prefix="##",
-                                      end_of_word_suffix="</w>"),
-                           pre_tokenizers.Split(Regex(r"\s+"), "removed"), 260, None, ["<unk>"], False,
-                           continuing_subword_prefix="##", end_of_word_suffix="</w>")
     yield "merged", train(models.BPE(), sequence(pre_tokenizers.Split("e", "merged_with_next"),
                                                  pre_tokenizers.Split(Regex(r"\p{N}"), "contiguous"), byte_level()), 290)
 
