@@ -8,6 +8,7 @@
 #include "tape/embedding_lora.h"
 #include "tape/hand.h"
 #include "tape/recall.h"
+#include "tape/scaled.h"
 
 static int64_t share_of(int64_t width, int64_t heads)
 {

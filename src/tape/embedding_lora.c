@@ -178,9 +178,7 @@ sheaf__value *sheaf__record_embedding_lora(sheaf__tape *tape, sheaf__value *x,
                         sheaf__tape_value(tape, "lora inner value", x->rows, table->lora->rank,
                                           x->dtype),
                         sheaf__tape_value(tape, table->name, x->rows, x->cols, x->dtype) };
-    p->y->needs_grad = flows;
-    sheaf__op_arg(op, x, SHEAF__READ | (flows ? SHEAF__TAKES : 0));
-    sheaf__op_arg(op, p->y, SHEAF__MAKE | (flows ? SHEAF__GIVES : 0));
+    sheaf__op_makes(op, p->y, x, flows, 0);
     sheaf__op_arg(op, p->h, SHEAF__MAKE | (flows ? SHEAF__KEEP : 0));
     return p->y;
 }

@@ -146,9 +146,7 @@ sheaf__value *sheaf__record_head_norm(sheaf__tape *tape, sheaf__value *x, sheaf_
         norm, like, x, sheaf__tape_value(tape, norm->name, x->rows, x->cols, x->dtype),
         sheaf__tape_value(tape, "norm scale", x->rows, x->cols / norm->width, SHEAF_F32)
     };
-    p->y->needs_grad = flows;
-    sheaf__op_arg(op, x, SHEAF__READ | (flows ? SHEAF__KEEP | SHEAF__TAKES : 0));
-    sheaf__op_arg(op, p->y, SHEAF__MAKE | (flows ? SHEAF__GIVES : 0));
+    sheaf__op_makes(op, p->y, x, flows, SHEAF__KEEP);
     sheaf__op_arg(op, p->rstd, SHEAF__MAKE | (flows ? SHEAF__KEEP : 0));
     return p->y;
 }

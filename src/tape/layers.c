@@ -192,9 +192,7 @@ sheaf__value *sheaf__record_embedding(sheaf__tape *tape, const sheaf__table *tab
     sheaf__value *x =
         sheaf__tape_value(tape, table->name, rows, table->width, sheaf__tape_context(tape)->dtype);
     *(embedding_params *)op->params = (embedding_params){ table, in, x };
-    x->needs_grad = trained;
-    sheaf__op_arg(op, x, SHEAF__MAKE | (trained ? SHEAF__GIVES : 0));
-    return x;
+    return sheaf__op_makes(op, x, NULL, trained, 0);
 }
 
 /* ---- RMSNorm ---- */
@@ -204,15 +202,10 @@ typedef struct norm_params {
     sheaf__value *x, *y, *rstd;
 } norm_params;
 
-typedef struct norm_args {
-    sheaf__context *c;
-    const norm_params *p;
-} norm_args;
-
 static void norm_rows(void *arg, int64_t begin, int64_t end, int worker)
 {
-    const norm_args *a = arg;
-    const norm_params *p = a->p;
+    const sheaf__op_run *a = arg;
+    const norm_params *p = a->params;
     const int64_t w = p->norm->width;
     float *rstd = p->rstd->data;
     a->c->device->kernels->rmsnorm(sheaf__at(p->y->data, begin * w, a->c->dtype), rstd + begin,
@@ -222,16 +215,15 @@ static void norm_rows(void *arg, int64_t begin, int64_t end, int worker)
 
 static sheaf_status *norm_forward(sheaf__tape *tape, sheaf__op *op)
 {
-    norm_args args = { sheaf__tape_context(tape), op->params };
-    sheaf__rows(args.c, sheaf__rows_there(args.p->x), 16, norm_rows, &args);
-    return NULL;
+    const norm_params *p = op->params;
+    return sheaf__op_rows(tape, op, sheaf__rows_there(p->x), 16, norm_rows);
 }
 
 /* Remade while the rows are in the cache. */
 static void norm_back_rows(void *arg, int64_t begin, int64_t end, int worker)
 {
-    const norm_args *a = arg;
-    const norm_params *p = a->p;
+    const sheaf__op_run *a = arg;
+    const norm_params *p = a->params;
     const sheaf__kernels *k = a->c->device->kernels;
     const int64_t w = p->norm->width;
     const sheaf_dtype t = a->c->dtype;
@@ -246,8 +238,8 @@ static void norm_back_rows(void *arg, int64_t begin, int64_t end, int worker)
 
 static void norm_weight_columns(void *arg, int64_t begin, int64_t end, int worker)
 {
-    const norm_args *a = arg;
-    const norm_params *p = a->p;
+    const sheaf__op_run *a = arg;
+    const norm_params *p = a->params;
     a->c->device->kernels->rmsnorm_dw(p->norm->trained->grad[0], p->y->grad, p->x->data,
                                       p->rstd->data, p->x->rows, p->norm->width, begin, end,
                                       a->c->dtype);
@@ -255,11 +247,11 @@ static void norm_weight_columns(void *arg, int64_t begin, int64_t end, int worke
 
 static sheaf_status *norm_backward(sheaf__tape *tape, sheaf__op *op)
 {
-    norm_args args = { sheaf__tape_context(tape), op->params };
-    if (args.p->norm->trained != NULL)
-        sheaf__rows(args.c, args.p->norm->width, 64, norm_weight_columns, &args);
-    if (args.p->x->needs_grad || args.p->y->remade)
-        sheaf__rows(args.c, sheaf__rows_there(args.p->x), 16, norm_back_rows, &args);
+    const norm_params *p = op->params;
+    if (p->norm->trained != NULL)
+        sheaf__op_rows(tape, op, p->norm->width, 64, norm_weight_columns);
+    if (p->x->needs_grad || p->y->remade)
+        sheaf__op_rows(tape, op, sheaf__rows_there(p->x), 16, norm_back_rows);
     return NULL;
 }
 
@@ -276,9 +268,7 @@ sheaf__value *sheaf__record_rmsnorm(sheaf__tape *tape, sheaf__value *x, sheaf__n
     sheaf__rows_as(p->rstd, x);
     if (norm->trained == NULL) /* row by row */
         p->y->grad_rows = x->grad_rows;
-    p->y->needs_grad = flows;
-    sheaf__op_arg(op, x, SHEAF__READ | (flows ? SHEAF__KEEP | SHEAF__TAKES : 0));
-    sheaf__op_arg(op, p->y, SHEAF__MAKE | (flows ? SHEAF__GIVES : 0));
+    sheaf__op_makes(op, p->y, x, flows, SHEAF__KEEP);
     sheaf__op_arg(op, p->rstd, SHEAF__MAKE | (flows ? SHEAF__KEEP : 0));
     return p->y;
 }
@@ -294,63 +284,6 @@ void sheaf__norm_refresh(sheaf__context *c, sheaf__norm *norm)
     }
     if (norm->one)
         sheaf__add_one(c, norm->weight, norm->width);
-}
-
-/* ---- a factor ---- */
-
-typedef struct scale_params {
-    sheaf__value *x;
-    float by;
-} scale_params;
-
-typedef struct scale_args {
-    sheaf__context *c;
-    void *data;
-    float by;
-} scale_args;
-
-static void scale_elements(void *arg, int64_t begin, int64_t end, int worker)
-{
-    const scale_args *a = arg;
-    const sheaf__kernels *k = a->c->device->kernels;
-    float part[256];
-    for (int64_t i = begin, n; i < end; i += n) {
-        n = end - i < 256 ? end - i : 256;
-        k->widen(part, sheaf__at(a->data, i, a->c->dtype), a->c->dtype, n);
-        k->scale(part, a->by, n);
-        k->round(sheaf__at(a->data, i, a->c->dtype), a->c->dtype, part, n);
-    }
-}
-
-static void scale_all(sheaf__context *c, const scale_params *p, void *data)
-{
-    float by;
-    uint32_t rounded;
-    c->device->kernels->round(&rounded, c->dtype, &p->by, 1);
-    c->device->kernels->widen(&by, &rounded, c->dtype, 1);
-    sheaf__rows(c, p->x->rows * p->x->cols, 1 << 14, scale_elements, &(scale_args){ c, data, by });
-}
-
-static sheaf_status *scale_forward(sheaf__tape *tape, sheaf__op *op)
-{
-    const scale_params *p = op->params;
-    scale_all(sheaf__tape_context(tape), p, p->x->data);
-    return NULL;
-}
-
-static sheaf_status *scale_backward(sheaf__tape *tape, sheaf__op *op)
-{
-    const scale_params *p = op->params;
-    scale_all(sheaf__tape_context(tape), p, p->x->grad);
-    return NULL;
-}
-
-void sheaf__record_scale(sheaf__tape *tape, sheaf__value *x, float by)
-{
-    sheaf__op *op = sheaf__tape_op(tape, "scale of the embedding", scale_forward,
-                                   x->needs_grad ? scale_backward : NULL, sizeof(scale_params));
-    *(scale_params *)op->params = (scale_params){ x, by };
-    sheaf__op_arg(op, x, SHEAF__CHANGE | SHEAF__TURNS);
 }
 
 /* ---- rotary embedding ---- */
@@ -591,34 +524,28 @@ typedef struct swiglu_params {
     bool gelu;
     sheaf__value *gate, *up, *h;
 } swiglu_params;
-typedef struct swiglu_args {
-    sheaf__context *c;
-    const swiglu_params *p;
-} swiglu_args;
-
 static void swiglu_elements(void *arg, int64_t begin, int64_t end, int worker)
 {
-    const swiglu_args *a = arg;
+    const sheaf__op_run *a = arg;
+    const swiglu_params *p = a->params;
     const sheaf_dtype t = a->c->dtype;
     const sheaf__kernels *k = a->c->device->kernels;
-    (a->p->gelu ? k->geglu : k->swiglu)(sheaf__at(a->p->h->data, begin, t),
-                                        sheaf__at(a->p->gate->data, begin, t),
-                                        sheaf__at(a->p->up->data, begin, t), end - begin, t);
+    (p->gelu ? k->geglu : k->swiglu)(sheaf__at(p->h->data, begin, t),
+                                     sheaf__at(p->gate->data, begin, t),
+                                     sheaf__at(p->up->data, begin, t), end - begin, t);
 }
 
 static sheaf_status *swiglu_forward(sheaf__tape *tape, sheaf__op *op)
 {
-    swiglu_args args = { sheaf__tape_context(tape), op->params };
-    sheaf__rows(args.c, sheaf__rows_there(args.p->h) * args.p->h->cols, 1 << 14, swiglu_elements,
-                &args);
-    return NULL;
+    const swiglu_params *p = op->params;
+    return sheaf__op_rows(tape, op, sheaf__rows_there(p->h) * p->h->cols, 1 << 14, swiglu_elements);
 }
 
 /* What is remade takes the place of its gradient. */
 static void swiglu_back_elements(void *arg, int64_t begin, int64_t end, int worker)
 {
-    const swiglu_args *a = arg;
-    const swiglu_params *p = a->p;
+    const sheaf__op_run *a = arg;
+    const swiglu_params *p = a->params;
     const sheaf_dtype t = a->c->dtype;
     const sheaf__kernels *k = a->c->device->kernels;
     void *dh = sheaf__at(p->h->grad, begin, t);
@@ -630,10 +557,9 @@ static void swiglu_back_elements(void *arg, int64_t begin, int64_t end, int work
 
 static sheaf_status *swiglu_backward(sheaf__tape *tape, sheaf__op *op)
 {
-    swiglu_args args = { sheaf__tape_context(tape), op->params };
-    sheaf__rows(args.c, sheaf__rows_there(args.p->h) * args.p->h->cols, 1 << 14,
-                swiglu_back_elements, &args);
-    return NULL;
+    const swiglu_params *p = op->params;
+    return sheaf__op_rows(tape, op, sheaf__rows_there(p->h) * p->h->cols, 1 << 14,
+                          swiglu_back_elements);
 }
 
 static sheaf__value *record_gated(sheaf__tape *tape, sheaf__value *gate, sheaf__value *up,

@@ -100,8 +100,6 @@ sheaf__value *sheaf__record_attention(sheaf__tape *tape, sheaf__value *q, sheaf_
 sheaf__value *sheaf__record_swiglu(sheaf__tape *tape, sheaf__value *gate, sheaf__value *up);
 /* sheaf__record_geglu - the same with gelu by tanh. */
 sheaf__value *sheaf__record_geglu(sheaf__tape *tape, sheaf__value *gate, sheaf__value *up);
-/* sheaf__record_scale - x = round(x * by) in place, `by` rounded to the compute dtype. */
-void sheaf__record_scale(sheaf__tape *tape, sheaf__value *x, float by);
 
 /* sheaf__table_refresh - rows, where it has some beside its masters, and factors. */
 void sheaf__table_refresh(sheaf__context *context, const sheaf__table *table);

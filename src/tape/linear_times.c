@@ -84,8 +84,5 @@ sheaf__value *sheaf__record_times(sheaf__tape *tape, sheaf__value *x, sheaf__lin
     op->kind = SHEAF__WORK_PRODUCTS;
     *p = (times_params){ linear, x,
                          sheaf__tape_value(tape, linear->name, x->rows, linear->in, x->dtype) };
-    p->y->needs_grad = flows;
-    sheaf__op_arg(op, x, SHEAF__READ | (trains ? SHEAF__KEEP : 0) | (flows ? SHEAF__TAKES : 0));
-    sheaf__op_arg(op, p->y, SHEAF__MAKE | (flows ? SHEAF__GIVES : 0));
-    return p->y;
+    return sheaf__op_makes(op, p->y, x, flows, trains ? SHEAF__KEEP : 0);
 }

@@ -17,11 +17,6 @@ typedef struct choice_params {
     int64_t chosen;
 } choice_params;
 
-typedef struct choice_args {
-    const sheaf__context *c;
-    const choice_params *p;
-} choice_args;
-
 /* p = softmax(x), in place; NaN stays NaN. */
 static void softmax(float *x, int64_t n)
 {
@@ -53,16 +48,17 @@ static float choose(float *w, int64_t n, int64_t chosen)
 
 static void choice_rows(void *arg, int64_t begin, int64_t end, int worker)
 {
-    const choice_args *a = arg;
-    const int64_t n = a->p->logits->cols;
+    const sheaf__op_run *a = arg;
+    const choice_params *p = a->params;
+    const int64_t n = p->logits->cols;
     for (int64_t r = begin; r < end; r++) {
-        float *w = (float *)a->p->weights->data + r * n;
-        a->c->device->kernels->widen(w, sheaf__at(a->p->logits->data, r * n, a->c->dtype),
-                                     a->c->dtype, n);
+        float *w = (float *)p->weights->data + r * n;
+        a->c->device->kernels->widen(w, sheaf__at(p->logits->data, r * n, a->c->dtype), a->c->dtype,
+                                     n);
         softmax(w, n);
         for (int64_t i = 0; i < n; i++)
             w[i] = fabsf(w[i]); /* of NaN too: the sign is the mark */
-        const float sum = choose(w, n, a->p->chosen);
+        const float sum = choose(w, n, p->chosen);
         for (int64_t i = 0; i < n; i++)
             w[i] = signbit(w[i]) ? -w[i] / sum : 0;
     }
@@ -70,33 +66,32 @@ static void choice_rows(void *arg, int64_t begin, int64_t end, int worker)
 
 static sheaf_status *choice_forward(sheaf__tape *tape, sheaf__op *op)
 {
-    choice_args args = { sheaf__tape_context(tape), op->params };
-    sheaf__rows(args.c, args.p->logits->rows, 32, choice_rows, &args);
-    return NULL;
+    const choice_params *p = op->params;
+    return sheaf__op_rows(tape, op, p->logits->rows, 32, choice_rows);
 }
 
 static void choice_back_rows(void *arg, int64_t begin, int64_t end, int worker)
 {
-    const choice_args *a = arg;
-    const int64_t n = a->p->logits->cols;
+    const sheaf__op_run *a = arg;
+    const choice_params *p = a->params;
+    const int64_t n = p->logits->cols;
     for (int64_t r = begin; r < end; r++) {
-        const float *w = (const float *)a->p->weights->data + r * n;
-        float *d = (float *)a->p->weights->grad + r * n, mean = 0;
+        const float *w = (const float *)p->weights->data + r * n;
+        float *d = (float *)p->weights->grad + r * n, mean = 0;
         for (int64_t i = 0; i < n; i++)
             mean += w[i] * d[i];
         for (int64_t i = 0; i < n; i++)
             d[i] = w[i] * (d[i] - mean);
-        a->c->device->kernels->round(sheaf__at(a->p->logits->grad, r * n, a->c->dtype), a->c->dtype,
-                                     d, n);
+        a->c->device->kernels->round(sheaf__at(p->logits->grad, r * n, a->c->dtype), a->c->dtype, d,
+                                     n);
     }
 }
 
 /* The logits are read here alone, so that their gradient is always fresh. */
 static sheaf_status *choice_backward(sheaf__tape *tape, sheaf__op *op)
 {
-    choice_args args = { sheaf__tape_context(tape), op->params };
-    sheaf__rows(args.c, args.p->logits->rows, 32, choice_back_rows, &args);
-    return NULL;
+    const choice_params *p = op->params;
+    return sheaf__op_rows(tape, op, p->logits->rows, 32, choice_back_rows);
 }
 
 sheaf__value *sheaf__record_choice(sheaf__tape *tape, sheaf__value *logits, int64_t chosen)
@@ -136,9 +131,7 @@ sheaf__value *sheaf__record_mixture(sheaf__tape *tape, int64_t rows, int64_t col
         sheaf__tape_op(tape, "sum of experts", nothing_forward, flows ? nothing_backward : NULL, 0);
     sheaf__value *sum =
         sheaf__tape_value(tape, "sum of experts", rows, cols, sheaf__tape_context(tape)->dtype);
-    sum->needs_grad = flows;
-    sheaf__op_arg(op, sum, SHEAF__MAKE | (flows ? SHEAF__GIVES : 0));
-    return sum;
+    return sheaf__op_makes(op, sum, NULL, flows, 0);
 }
 
 enum { BLOCK = 256 }; /* rows of a sum that are added by themselves */
@@ -243,11 +236,6 @@ typedef struct share_params {
     int64_t expert;
 } share_params;
 
-typedef struct share_args {
-    const sheaf__context *c;
-    const share_params *p;
-} share_args;
-
 /* to = round(w * from), n elements of `dtype` */
 static void scaled(const sheaf__context *c, void *to, const void *from, float w, int64_t n)
 {
@@ -274,17 +262,18 @@ static int64_t row_of(const share_params *p, int64_t i)
 
 static void share_rows(void *arg, int64_t begin, int64_t end, int worker)
 {
-    const share_args *a = arg;
-    const int64_t cols = a->p->sum->cols;
+    const sheaf__op_run *a = arg;
+    const share_params *p = a->params;
+    const int64_t cols = p->sum->cols;
     const sheaf_dtype t = a->c->dtype;
     float part[PART]; /* space for any dtype */
     for (int64_t i = begin; i < end; i++) {
-        const int64_t r = row_of(a->p, i);
-        const float w = weight_of(a->p, r);
+        const int64_t r = row_of(p, i);
+        const float w = weight_of(p, r);
         for (int64_t at = 0, n; at < cols && w != 0; at += n) {
             n = cols - at < PART ? cols - at : PART;
-            scaled(a->c, part, sheaf__at(a->p->y->data, i * cols + at, t), w, n);
-            a->c->device->kernels->accumulate(sheaf__at(a->p->sum->data, r * cols + at, t), part, n,
+            scaled(a->c, part, sheaf__at(p->y->data, i * cols + at, t), w, n);
+            a->c->device->kernels->accumulate(sheaf__at(p->sum->data, r * cols + at, t), part, n,
                                               t);
         }
     }
@@ -292,9 +281,8 @@ static void share_rows(void *arg, int64_t begin, int64_t end, int worker)
 
 static sheaf_status *share_forward(sheaf__tape *tape, sheaf__op *op)
 {
-    share_args args = { sheaf__tape_context(tape), op->params };
-    sheaf__rows(args.c, sheaf__rows_there(args.p->y), 32, share_rows, &args);
-    return NULL;
+    const share_params *p = op->params;
+    return sheaf__op_rows(tape, op, sheaf__rows_there(p->y), 32, share_rows);
 }
 
 /* Sum of a * b, each product and sum in double, in ascending order. */
@@ -314,8 +302,8 @@ static float dot(const sheaf__context *c, const void *a, const void *b, int64_t 
 
 static void share_back_rows(void *arg, int64_t begin, int64_t end, int worker)
 {
-    const share_args *a = arg;
-    const share_params *p = a->p;
+    const sheaf__op_run *a = arg;
+    const share_params *p = a->params;
     const int64_t cols = p->sum->cols, experts = p->weights->cols;
     const sheaf_dtype t = a->c->dtype;
     for (int64_t i = begin; i < end; i++) {
@@ -337,15 +325,13 @@ static void share_back_rows(void *arg, int64_t begin, int64_t end, int worker)
 /* What an expert made is read here alone, so that its gradient is always fresh. */
 static sheaf_status *share_backward(sheaf__tape *tape, sheaf__op *op)
 {
-    share_args args = { sheaf__tape_context(tape), op->params };
-    const share_params *p = args.p;
+    const share_params *p = op->params;
     /* Each expert writes its own column: rows that did not take it are not left out. */
     for (int64_t r = 0; p->which != NULL && p->weights->needs_grad && r < p->sum->rows &&
-                        args.c->device->kind != SHEAF_DRY;
+                        sheaf__tape_context(tape)->device->kind != SHEAF_DRY;
          r++)
         ((float *)p->weights->grad)[r * p->weights->cols + p->expert] = 0;
-    sheaf__rows(args.c, sheaf__rows_there(p->y), 32, share_back_rows, &args);
-    return NULL;
+    return sheaf__op_rows(tape, op, sheaf__rows_there(p->y), 32, share_back_rows);
 }
 
 void sheaf__record_share(sheaf__tape *tape, sheaf__value *sum, sheaf__value *y, sheaf__value *which,

@@ -270,10 +270,7 @@ static sheaf__value *record_class(sheaf__tape *tape, sheaf__value *x, const shea
     class_params *p = op->params;
     *p = (class_params){ *of, token, adds ? x : y, adds ? y : x };
     p->of.class_row = false;
-    y->needs_grad = flows;
-    sheaf__op_arg(op, x, SHEAF__READ | (flows ? SHEAF__TAKES : 0));
-    sheaf__op_arg(op, y, SHEAF__MAKE | (flows ? SHEAF__GIVES : 0));
-    return y;
+    return sheaf__op_makes(op, y, x, flows, 0);
 }
 
 sheaf__value *sheaf__record_class_rows(sheaf__tape *tape, sheaf__value *x,
@@ -295,23 +292,18 @@ typedef struct vector_params {
     sheaf__value *y;
 } vector_params;
 
-typedef struct vector_args {
-    const sheaf__context *c;
-    const vector_params *p;
-} vector_args;
-
 static void vector_elements(void *arg, int64_t begin, int64_t end, int worker)
 {
-    const vector_args *a = arg;
-    a->c->device->kernels->round(sheaf__at(a->p->y->data, begin, a->c->dtype), a->c->dtype,
-                                 a->p->vector->data + begin, end - begin);
+    const sheaf__op_run *a = arg;
+    const vector_params *p = a->params;
+    a->c->device->kernels->round(sheaf__at(p->y->data, begin, a->c->dtype), a->c->dtype,
+                                 p->vector->data + begin, end - begin);
 }
 
 static sheaf_status *vector_forward(sheaf__tape *tape, sheaf__op *op)
 {
-    vector_args a = { sheaf__tape_context(tape), op->params };
-    sheaf__rows(a.c, a.p->y->rows * a.p->y->cols, 1 << 14, vector_elements, &a);
-    return NULL;
+    const vector_params *p = op->params;
+    return sheaf__op_rows(tape, op, p->y->rows * p->y->cols, 1 << 14, vector_elements);
 }
 
 static sheaf_status *vector_backward(sheaf__tape *tape, sheaf__op *op)
@@ -332,9 +324,7 @@ sheaf__value *sheaf__record_vector(sheaf__tape *tape, sheaf__vector *vector)
     vector_params *p = op->params;
     *p = (vector_params){ vector, sheaf__tape_value(tape, vector->name, vector->rows, vector->width,
                                                     sheaf__tape_context(tape)->dtype) };
-    p->y->needs_grad = flows;
-    sheaf__op_arg(op, p->y, SHEAF__MAKE | (flows ? SHEAF__GIVES : 0));
-    return p->y;
+    return sheaf__op_makes(op, p->y, NULL, flows, 0);
 }
 
 typedef struct repeat_params {
@@ -342,25 +332,21 @@ typedef struct repeat_params {
     int64_t n;
 } repeat_params;
 
-typedef struct repeat_args {
-    const sheaf__context *c;
-    const repeat_params *p;
-} repeat_args;
-
 static void repeat_back(void *arg, int64_t begin, int64_t end, int worker)
 {
-    const repeat_args *a = arg;
+    const sheaf__op_run *a = arg;
+    const repeat_params *p = a->params;
     const sheaf__kernels *k = a->c->device->kernels;
     const sheaf_dtype t = a->c->dtype;
-    const int64_t all = a->p->x->rows * a->p->x->cols;
+    const int64_t all = p->x->rows * p->x->cols;
     float sum[256], was[256];
     for (int64_t i = begin, n; i < end; i += n) {
         n = end - i < 256 ? end - i : 256;
-        void *dx = sheaf__at(a->p->x->grad, i, t);
+        void *dx = sheaf__at(p->x->grad, i, t);
         for (int64_t e = 0; e < n; e++)
             sum[e] = 0;
-        k->column_sums(sum, sheaf__at(a->p->y->grad, i, t), all, a->p->n, n, t);
-        if (!a->p->x->grad_fresh) {
+        k->column_sums(sum, sheaf__at(p->y->grad, i, t), all, p->n, n, t);
+        if (!p->x->grad_fresh) {
             k->widen(was, dx, t, n);
             k->add(sum, was, sum, n);
         }
@@ -380,9 +366,8 @@ static sheaf_status *repeat_forward(sheaf__tape *tape, sheaf__op *op)
 
 static sheaf_status *repeat_backward(sheaf__tape *tape, sheaf__op *op)
 {
-    repeat_args a = { sheaf__tape_context(tape), op->params };
-    sheaf__rows(a.c, a.p->x->rows * a.p->x->cols, 1 << 11, repeat_back, &a);
-    return NULL;
+    const repeat_params *p = op->params;
+    return sheaf__op_rows(tape, op, p->x->rows * p->x->cols, 1 << 11, repeat_back);
 }
 
 sheaf__value *sheaf__record_repeat(sheaf__tape *tape, sheaf__value *x, int64_t n)
@@ -394,8 +379,5 @@ sheaf__value *sheaf__record_repeat(sheaf__tape *tape, sheaf__value *x, int64_t n
     *p = (repeat_params){ x,
                           sheaf__tape_value(tape, "copies of rows", x->rows * n, x->cols, x->dtype),
                           n };
-    p->y->needs_grad = flows;
-    sheaf__op_arg(op, x, SHEAF__READ | (flows ? SHEAF__TAKES : 0));
-    sheaf__op_arg(op, p->y, SHEAF__MAKE | (flows ? SHEAF__GIVES : 0));
-    return p->y;
+    return sheaf__op_makes(op, p->y, x, flows, 0);
 }

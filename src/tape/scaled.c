@@ -109,6 +109,16 @@ void sheaf__record_times_number(sheaf__tape *tape, sheaf__value *x, float by)
     record_in_place(tape, "scale of rows", TIMES, x, NULL, by);
 }
 
+void sheaf__record_scale(sheaf__tape *tape, sheaf__value *x, float by)
+{
+    const sheaf__context *c = sheaf__tape_context(tape);
+    const sheaf__kernels *k = c->device->kernels;
+    uint32_t rounded;
+    k->round(&rounded, c->dtype, &by, 1);
+    k->widen(&by, &rounded, c->dtype, 1);
+    record_in_place(tape, "scale of the embedding", TIMES, x, NULL, by);
+}
+
 sheaf__value *sheaf__record_divide(sheaf__tape *tape, sheaf__value *x, float by)
 {
     const bool flows = x->needs_grad;
@@ -117,10 +127,7 @@ sheaf__value *sheaf__record_divide(sheaf__tape *tape, sheaf__value *x, float by)
     sheaf__value *y = sheaf__tape_value(tape, "divided rows", x->rows, x->cols, x->dtype);
     *(scaled_params *)op->params = (scaled_params){ DIVIDE, x, y, NULL, by, false };
     sheaf__rows_as(y, x);
-    y->needs_grad = flows;
-    sheaf__op_arg(op, x, SHEAF__READ | (flows ? SHEAF__TAKES : 0));
-    sheaf__op_arg(op, y, SHEAF__MAKE | (flows ? SHEAF__GIVES : 0));
-    return y;
+    return sheaf__op_makes(op, y, x, flows, 0);
 }
 
 sheaf__value *sheaf__record_add_scaled(sheaf__tape *tape, sheaf__value *h, sheaf__value *y,

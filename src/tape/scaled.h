@@ -1,4 +1,4 @@
-/* scaled.h - rows times a number: MiniCPM's embedding, residual branches and logits. The number is
+/* scaled.h - rows times a number: embeddings, MiniCPM's residual branches and logits. The number is
  * float32 and is not rounded to the compute dtype, as a number of Python is not by torch. */
 #ifndef SHEAF_TAPE_SCALED_H
 #define SHEAF_TAPE_SCALED_H
@@ -7,6 +7,8 @@
 
 /* sheaf__record_times_number - x = round(x * by) in place. */
 void sheaf__record_times_number(sheaf__tape *tape, sheaf__value *x, float by);
+/* sheaf__record_scale - the same, `by` rounded to the compute dtype: of Gemma's embedding. */
+void sheaf__record_scale(sheaf__tape *tape, sheaf__value *x, float by);
 /* sheaf__record_divide - round(x / by), a division. */
 sheaf__value *sheaf__record_divide(sheaf__tape *tape, sheaf__value *x, float by);
 /* sheaf__record_add_scaled - y = round(h + round(y * by)), over y, which it returns. Nothing may

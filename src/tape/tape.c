@@ -140,6 +140,24 @@ sheaf__op *sheaf__tape_op(sheaf__tape *tape, const char *name, sheaf__op_fn *for
     return op;
 }
 
+sheaf__value *sheaf__op_makes(sheaf__op *op, sheaf__value *y, sheaf__value *x, bool flows,
+                              unsigned keep)
+{
+    y->needs_grad = flows;
+    if (x != NULL)
+        sheaf__op_arg(op, x, SHEAF__READ | (flows ? SHEAF__TAKES | keep : 0));
+    sheaf__op_arg(op, y, SHEAF__MAKE | (flows ? SHEAF__GIVES : 0));
+    return y;
+}
+
+sheaf_status *sheaf__op_rows(sheaf__tape *tape, const sheaf__op *op, int64_t rows, int64_t grain,
+                             void (*body)(void *, int64_t begin, int64_t end, int worker))
+{
+    sheaf__op_run run = { tape->context, op->params };
+    sheaf__rows(run.c, rows, grain, body, &run);
+    return NULL;
+}
+
 void *sheaf__tape_hold(sheaf__tape *tape, size_t bytes)
 {
     void *block = calloc(1, bytes + 1);

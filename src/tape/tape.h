@@ -192,6 +192,11 @@ sheaf__value *sheaf__tape_value(sheaf__tape *tape, const char *name, int64_t row
 sheaf__op *sheaf__tape_op(sheaf__tape *tape, const char *name, sheaf__op_fn *forward,
                           sheaf__op_fn *backward, size_t params_bytes);
 void sheaf__op_arg(sheaf__op *op, sheaf__value *value, unsigned use);
+/* sheaf__op_makes - of an op that makes y of x, or of nothing (NULL), what both are for; returns y.
+ *   flows  y has a gradient, and so has x
+ *   keep   what the backward pass needs of x beside, as SHEAF__KEEP */
+sheaf__value *sheaf__op_makes(sheaf__op *op, sheaf__value *y, sheaf__value *x, bool flows,
+                              unsigned keep);
 /* sheaf__tape_hold - host memory of zeros for an op whose parameters grow with its rows; the
  * tape's, NULL after a failure. */
 void *sheaf__tape_hold(sheaf__tape *tape, size_t bytes);
@@ -230,6 +235,14 @@ void sheaf__tape_pin(sheaf__tape *tape, sheaf__value *value);
 /* Runs body over rows on the device's threads; nothing on dry. */
 void sheaf__rows(const sheaf__context *context, int64_t rows, int64_t grain,
                  void (*body)(void *, int64_t begin, int64_t end, int worker), void *arg);
+/* An op while its rows are divided among threads: what sheaf__op_rows() hands to its body. */
+typedef struct sheaf__op_run {
+    sheaf__context *c;
+    const void *params;
+} sheaf__op_run;
+/* sheaf__op_rows - sheaf__rows() with a sheaf__op_run. Returns NULL. */
+sheaf_status *sheaf__op_rows(sheaf__tape *tape, const sheaf__op *op, int64_t rows, int64_t grain,
+                             void (*body)(void *, int64_t begin, int64_t end, int worker));
 /* What a rank has spent so far; for planners that run one of several equal parts. */
 typedef struct sheaf__costs {
     double flops;

@@ -80,15 +80,10 @@ typedef struct tokens_params {
     sheaf__value *x, *y;
 } tokens_params;
 
-typedef struct tokens_args {
-    const sheaf__context *c;
-    const tokens_params *p;
-} tokens_args;
-
 static void token_rows(void *arg, int64_t begin, int64_t end, int worker)
 {
-    const tokens_args *a = arg;
-    const tokens_params *p = a->p;
+    const sheaf__op_run *a = arg;
+    const tokens_params *p = a->params;
     const sheaf_dtype t = a->c->dtype;
     const int64_t width = p->x->cols, all = p->patches + 1;
     for (int64_t r = begin; r < end; r++) {
@@ -103,9 +98,8 @@ static void token_rows(void *arg, int64_t begin, int64_t end, int worker)
 
 static sheaf_status *tokens_forward(sheaf__tape *tape, sheaf__op *op)
 {
-    tokens_args args = { sheaf__tape_context(tape), op->params };
-    sheaf__rows(args.c, args.p->y->rows, 16, token_rows, &args);
-    return NULL;
+    const tokens_params *p = op->params;
+    return sheaf__op_rows(tape, op, p->y->rows, 16, token_rows);
 }
 
 static sheaf_status *tokens_backward(sheaf__tape *tape, sheaf__op *op)
@@ -137,16 +131,13 @@ sheaf__value *sheaf__record_tokens(sheaf__tape *tape, sheaf__value *patches, int
                           patches,
                           sheaf__tape_value(tape, "image tokens", patches->rows + images,
                                             patches->cols, patches->dtype) };
-    p->y->needs_grad = flows;
-    sheaf__op_arg(op, patches, SHEAF__READ | (flows ? SHEAF__TAKES : 0));
-    sheaf__op_arg(op, p->y, SHEAF__MAKE | (flows ? SHEAF__GIVES : 0));
-    return p->y;
+    return sheaf__op_makes(op, p->y, patches, flows, 0);
 }
 
 static void grid_rows(void *arg, int64_t begin, int64_t end, int worker)
 {
-    const tokens_args *a = arg;
-    const tokens_params *p = a->p;
+    const sheaf__op_run *a = arg;
+    const tokens_params *p = a->params;
     const sheaf__row_map from = behind_class(p->patches);
     const sheaf_dtype t = a->c->dtype;
     const int64_t width = p->x->cols;
@@ -158,13 +149,12 @@ static void grid_rows(void *arg, int64_t begin, int64_t end, int worker)
 
 static sheaf_status *grid_forward(sheaf__tape *tape, sheaf__op *op)
 {
-    tokens_args args = { sheaf__tape_context(tape), op->params };
-    const tokens_params *p = args.p;
+    const tokens_params *p = op->params;
     if (p->positions != NULL)
-        sheaf__rows(args.c, p->y->rows, 16, grid_rows, &args);
+        sheaf__op_rows(tape, op, p->y->rows, 16, grid_rows);
     else
-        sheaf__gather(args.c, p->y->data, p->x->data, behind_class(p->patches), p->y->rows,
-                      p->y->cols, false);
+        sheaf__gather(sheaf__tape_context(tape), p->y->data, p->x->data, behind_class(p->patches),
+                      p->y->rows, p->y->cols, false);
     return NULL;
 }
 
@@ -201,10 +191,7 @@ sheaf__value *sheaf__record_grid(sheaf__tape *tape, sheaf__value *tokens, int64_
         tokens,
         sheaf__tape_value(tape, "image grid", tokens->rows - images, tokens->cols, tokens->dtype)
     };
-    p->y->needs_grad = flows;
-    sheaf__op_arg(op, tokens, SHEAF__READ | (flows ? SHEAF__TAKES : 0));
-    sheaf__op_arg(op, p->y, SHEAF__MAKE | (flows ? SHEAF__GIVES : 0));
-    return p->y;
+    return sheaf__op_makes(op, p->y, tokens, flows, 0);
 }
 
 /* ---- GELU ---- */
@@ -213,31 +200,26 @@ typedef struct gelu_params {
     bool tanh; /* by it, not by erf */
     sheaf__value *x, *y;
 } gelu_params;
-typedef struct gelu_args {
-    const sheaf__context *c;
-    const gelu_params *p;
-} gelu_args;
-
 static void gelu_elements(void *arg, int64_t begin, int64_t end, int worker)
 {
-    const gelu_args *a = arg;
+    const sheaf__op_run *a = arg;
+    const gelu_params *p = a->params;
     const sheaf_dtype t = a->c->dtype;
     const sheaf__kernels *k = a->c->device->kernels;
-    (a->p->tanh ? k->gelu_tanh : k->gelu)(sheaf__at(a->p->y->data, begin, t),
-                                          sheaf__at(a->p->x->data, begin, t), end - begin, t);
+    (p->tanh ? k->gelu_tanh : k->gelu)(sheaf__at(p->y->data, begin, t),
+                                       sheaf__at(p->x->data, begin, t), end - begin, t);
 }
 
 static sheaf_status *gelu_forward(sheaf__tape *tape, sheaf__op *op)
 {
-    gelu_args args = { sheaf__tape_context(tape), op->params };
-    sheaf__rows(args.c, args.p->x->rows * args.p->x->cols, 1 << 14, gelu_elements, &args);
-    return NULL;
+    const gelu_params *p = op->params;
+    return sheaf__op_rows(tape, op, p->x->rows * p->x->cols, 1 << 14, gelu_elements);
 }
 
 static void gelu_back_elements(void *arg, int64_t begin, int64_t end, int worker)
 {
-    const gelu_args *a = arg;
-    const gelu_params *p = a->p;
+    const sheaf__op_run *a = arg;
+    const gelu_params *p = a->params;
     const sheaf_dtype t = a->c->dtype;
     const sheaf__kernels *k = a->c->device->kernels;
     (p->tanh ? k->gelu_tanh_back
@@ -247,9 +229,8 @@ static void gelu_back_elements(void *arg, int64_t begin, int64_t end, int worker
 
 static sheaf_status *gelu_backward(sheaf__tape *tape, sheaf__op *op)
 {
-    gelu_args args = { sheaf__tape_context(tape), op->params };
-    sheaf__rows(args.c, args.p->x->rows * args.p->x->cols, 1 << 14, gelu_back_elements, &args);
-    return NULL;
+    const gelu_params *p = op->params;
+    return sheaf__op_rows(tape, op, p->x->rows * p->x->cols, 1 << 14, gelu_back_elements);
 }
 
 static sheaf__value *record_gelu(sheaf__tape *tape, sheaf__value *x, bool tanh)
@@ -259,11 +240,8 @@ static sheaf__value *record_gelu(sheaf__tape *tape, sheaf__value *x, bool tanh)
                                    sizeof(gelu_params));
     gelu_params *p = op->params;
     *p = (gelu_params){ tanh, x, sheaf__tape_value(tape, "gelu", x->rows, x->cols, x->dtype) };
-    p->y->needs_grad = flows;
     op->cheap = true;
-    sheaf__op_arg(op, x, SHEAF__READ | (flows ? SHEAF__KEEP | SHEAF__TAKES | SHEAF__OVER : 0));
-    sheaf__op_arg(op, p->y, SHEAF__MAKE | (flows ? SHEAF__GIVES : 0));
-    return p->y;
+    return sheaf__op_makes(op, p->y, x, flows, SHEAF__KEEP | SHEAF__OVER);
 }
 
 sheaf__value *sheaf__record_gelu(sheaf__tape *tape, sheaf__value *x)
