@@ -39,7 +39,6 @@ BEGIN {
     n = split("commands/ask.c " \
               "commands/ask.h " \
               "commands/chat.c " \
-              "commands/convert.c " \
               "commands/eval.c " \
               "commands/generate.c " \
               "commands/info.c " \
@@ -47,7 +46,6 @@ BEGIN {
               "commands/info_tell.h " \
               "commands/machine.c " \
               "commands/measure.c " \
-              "commands/merge.c " \
               "commands/plan.c " \
               "commands/plan_print.c " \
               "commands/plan_print.h " \

@@ -6,8 +6,8 @@
  * a .safetensors or PyTorch file. Tensors are undivided and have their canonical names, whatever
  * parts they lie in.
  *
- * Structs begin with their size: options.h. Dtypes are given by torch's names, "float32",
- * "bfloat16" or "float16"; NULL keeps what is stored. `threads` 0 is every core at hand. `events`
+ * Structs begin with their size: options.h. A dtype is SHEAF_F32,
+ * SHEAF_BF16 or SHEAF_F16; 0 keeps what is stored. `threads` 0 is every core at hand. `events`
  * hears of notes, warnings and progress; with `control` an operation can be stopped
  * (SHEAF_E_STOPPED). What is written appears complete or not at all. */
 #ifndef SHEAF_CHECKPOINT_H
@@ -155,13 +155,15 @@ typedef struct sheaf_weights_convert_options {
     const char *model_class; /* sat: "CogAgentModel", where the config names the wrong one; NULL */
     const char *adapter;     /* sat: a PEFT adapter of src, to be written as SAT's LoRA; NULL */
     const char *base;        /* of a run: the model it was trained on; NULL: as its settings say */
-    const char *dtype;
-    int tp;              /* sat: parts to write; 0: one */
-    int slices;          /* sheaf: 0 is 8 */
-    int64_t step;        /* to note in dst; 0: as in src */
-    int64_t shard_bytes; /* hf: of a file at most; 0: 50 GB */
-    bool optimizer;      /* moments too: hf and sheaf */
-    bool drop_unread;    /* tensors of kinds that are not read are left out, with a warning */
+    double lora_alpha;       /* peft: of LoRA inside of src, where its config does not lie there */
+    bool own_lora;           /* sat: LoRA of src's own is merged, into as many parts as src has */
+    sheaf_dtype dtype;       /* SHEAF_BOOL, which is 0: as stored */
+    int tp;                  /* sat: parts to write; 0: one */
+    int slices;              /* sheaf: 0 is 8 */
+    int64_t step;            /* to note in dst; 0: as in src */
+    int64_t shard_bytes;     /* hf: of a file at most; 0: 50 GB */
+    bool optimizer;          /* moments too: hf and sheaf */
+    bool drop_unread;        /* tensors of kinds that are not read are left out, with a warning */
     int threads;
     const sheaf_events *events;
     sheaf_control *control;
@@ -174,6 +176,8 @@ typedef struct sheaf_weights_convert_report {
     int64_t merged;         /* weights that LoRA was merged into */
     int64_t adapted;        /* layers written with factors of the adapter */
     int64_t step;           /* -1: not known or not kept */
+    const char *from;       /* the dialect of src, static */
+    int parts;              /* sat: written */
 } sheaf_weights_convert_report;
 
 /* sheaf_weights_convert - joins, divides, unpads, changes form and dtype; streaming, some megabytes
@@ -203,9 +207,11 @@ typedef struct sheaf_weights_merge_options {
     const double *weights; /* [nadapters] for that; NULL: 1 each */
     bool adapter_only;     /* write the combined adapter: there is no base */
     sheaf_weights_merge_mode mode;
-    const char *to; /* "hf" or "sat"; NULL: hf */
-    int tp;         /* sat: parts to write; 0: one */
-    const char *dtype;
+    const char *to;    /* "hf" or "sat"; NULL: hf */
+    int tp;            /* sat: parts to write; 0: one */
+    int peft_cpu;      /* like PEFT: on whose processor, as it counts above rank 192: 0 this one, 1
+                          Intel's, 2 AMD's */
+    sheaf_dtype dtype; /* SHEAF_BOOL, which is 0: each tensor's own */
     int threads;
     const sheaf_events *events;
     sheaf_control *control;
@@ -221,6 +227,14 @@ typedef struct sheaf_weights_merge_report {
                                       of changed tensors */
     int64_t rows_checked;          /* read back and computed again: equal */
     bool untied;                   /* a tied tensor became several */
+    int64_t elements_adapted;      /* of tensors to which a change is added, and none is replaced */
+    int64_t elements_kept;    /* of these, with the bits of the base: the change was rounded away */
+    int64_t products_checked; /* rows of adapted weights whose product with a random vector was
+                                 compared */
+    double worst_product;     /* largest difference, in units of the rounding expected */
+    char worst_tensor[256];   /* where that was; "" when none was compared */
+    bool whole;               /* a run trained whole tensors: they stand in place of the base's */
+    int parts; /* LoRA that lay in the base itself was merged, into so many; else 0 */
 } sheaf_weights_merge_report;
 
 /* sheaf_weights_merge - W + s B A in bounded memory, for every variant of PEFT's (docs/merge.md),

@@ -1,4 +1,4 @@
-/* convert.c - from any checkpoint, or run, to any other form: of_runs.h, sheaf/checkpoint.h. */
+/* convert.c - from any checkpoint, or run, to any other form: sheaf/checkpoint.h. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,9 +7,10 @@
 #include "base/cores.h"
 #include "base/file.h"
 #include "base/inside.h"
+#include "checkpoint/convert/convert.h"
+#include "checkpoint/merge/merge.h"
 #include "dialects/common/dialects.h"
 #include "library/adapter_base.h"
-#include "library/of_runs.h"
 #include "library/run_export.h"
 #include "library/take.h"
 #include "schema/family.h"
@@ -18,19 +19,21 @@
 
 /* ---- a checkpoint of training ---- */
 
-static sheaf_status *merge_step(sheaf_convert_report *r, const sheaf_convert_options *how,
+static sheaf_status *merge_step(sheaf_weights_convert_report *r,
+                                const sheaf_weights_convert_options *how,
                                 const sheaf__run_exported *e, const char *adapter)
 {
-    sheaf_merge_report merged;
-    sheaf_status *st = sheaf_merge(&merged, &(sheaf_merge_options){ .base = e->base,
-                                                                    .adapters = &adapter,
-                                                                    .nadapters = 1,
-                                                                    .dst = how->dst,
-                                                                    .config = e->config,
-                                                                    .dtype = how->dtype,
-                                                                    .threads = how->threads,
-                                                                    .events = how->events,
-                                                                    .stop = how->stop });
+    sheaf_weights_merge_report merged;
+    sheaf_status *st =
+        sheaf_merge(&merged, &(sheaf_weights_merge_options){ .base = e->base,
+                                                             .adapters = &adapter,
+                                                             .nadapters = 1,
+                                                             .dst = how->dst,
+                                                             .config = e->config,
+                                                             .dtype = how->dtype,
+                                                             .threads = how->threads,
+                                                             .events = how->events,
+                                                             .control = how->control });
     if (st == NULL) {
         r->tensors = merged.tensors;
         r->bytes = merged.bytes;
@@ -42,8 +45,9 @@ static sheaf_status *merge_step(sheaf_convert_report *r, const sheaf_convert_opt
 
 /* What a checkpoint of training becomes in two steps: by way of the adapter or the model, which
  * goes again. */
-static sheaf_status *by_way_of(sheaf_convert_report *r, const sheaf_convert_options *how,
-                               const sheaf_dialect *to, sheaf__run_export_options *from)
+static sheaf_status *by_way_of(sheaf_weights_convert_report *r,
+                               const sheaf_weights_convert_options *how, const sheaf_dialect *to,
+                               sheaf__run_export_options *from)
 {
     char *between = NULL;
     sheaf__run_exported e = { 0 };
@@ -57,7 +61,7 @@ static sheaf_status *by_way_of(sheaf_convert_report *r, const sheaf_convert_opti
             sheaf_found(st, "a run on a model of family %s", sheaf_family_name(e.family)),
             "--to hf, the whole model%s", e.adapter ? "; --to peft, the adapter" : "");
     }
-    sheaf_convert_options next = *how;
+    sheaf_weights_convert_options next = *how;
     next.src = e.adapter ? e.base : between;
     next.adapter = e.adapter ? between : NULL;
     next.config = e.adapter ? e.config : NULL;
@@ -69,16 +73,16 @@ static sheaf_status *by_way_of(sheaf_convert_report *r, const sheaf_convert_opti
     return st;
 }
 
-static sheaf_status *convert_run(sheaf_convert_report *r, const sheaf_convert_options *how,
-                                 const char *base, bool adapter)
+static sheaf_status *convert_run(sheaf_weights_convert_report *r,
+                                 const sheaf_weights_convert_options *how, bool adapter)
 {
     sheaf__run_export_options from = { .path = how->src,
-                                       .base = base,
+                                       .base = how->base,
                                        .config = how->config,
                                        .dst = how->dst,
                                        .events = how->events };
     const sheaf_dialect *to = sheaf__dialect_named(how->to);
-    const bool peft = to->adapter, same = how->dtype == NULL && how->shard_bytes == 0;
+    const bool peft = to->adapter, same = how->dtype == SHEAF_BOOL && how->shard_bytes == 0;
     if (how->adapter != NULL)
         return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--adapter"),
                               "none: SRC is a checkpoint of training, which has what it trained");
@@ -88,13 +92,13 @@ static sheaf_status *convert_run(sheaf_convert_report *r, const sheaf_convert_op
             "one that trained whole tensors");
         return sheaf_try_this(st, "--to hf, the whole model");
     }
-    if (peft && how->dtype != NULL)
+    if (peft && how->dtype != SHEAF_BOOL)
         return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--dtype"),
                               "none: an adapter that was trained is float32");
-    *r = (sheaf_convert_report){ .from = "sheaf" };
+    *r = (sheaf_weights_convert_report){ .from = "sheaf" };
     if (!peft && (adapter || !same || !to->plain)) {
         sheaf_status *st = by_way_of(r, how, to, &from);
-        snprintf(r->from, sizeof r->from, "sheaf");
+        r->from = "sheaf";
         return st;
     }
     sheaf__run_exported e;
@@ -106,7 +110,7 @@ static sheaf_status *convert_run(sheaf_convert_report *r, const sheaf_convert_op
 
 /* *is: SRC is a run or a checkpoint of training, and is to become something that others read: not
  * only moved as it is. */
-static sheaf_status *is_run(bool *is, bool *adapter, const sheaf_convert_options *how)
+static sheaf_status *is_run(bool *is, bool *adapter, const sheaf_weights_convert_options *how)
 {
     const sheaf_dialect *to = sheaf__dialect_named(how->to);
     const bool others = to != NULL && to->writes != 0;
@@ -116,22 +120,20 @@ static sheaf_status *is_run(bool *is, bool *adapter, const sheaf_convert_options
                : sheaf__run_export_is(is, adapter, how->src);
 }
 
-sheaf_status *sheaf__convert_any(sheaf_convert_report *report, const sheaf_convert_options *how,
-                                 const char *base)
+static sheaf_status *convert(sheaf_weights_convert_report *report,
+                             const sheaf_weights_convert_options *how)
 {
     bool run = false, lora = false;
-    *report = (sheaf_convert_report){ .step = -1 };
+    *report = (sheaf_weights_convert_report){ .step = -1 };
     sheaf_status *st = is_run(&run, &lora, how);
-    if (st == NULL && base != NULL && !run)
+    if (st == NULL && how->base != NULL && !run)
         st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--base"),
                             "a run or a checkpoint of training as SRC");
     if (st == NULL && !run && how->adapter != NULL)
         st = sheaf__adapters_base(how->src, how->config, &how->adapter, 1, how->events);
-    TRY(st, run ? convert_run(report, how, base, lora) : sheaf_convert(report, how));
+    TRY(st, run ? convert_run(report, how, lora) : sheaf_convert(report, how));
     return st;
 }
-
-/* ---- for other programs ---- */
 
 static sheaf_status *check(const sheaf_weights_convert_options *o)
 {
@@ -139,6 +141,7 @@ static sheaf_status *check(const sheaf_weights_convert_options *o)
     sheaf_status *st = NULL;
     if (o->src == NULL || o->dst == NULL || o->to == NULL)
         st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, what), "src, dst and to");
+    TRY(st, sheaf__take_type(what, o->dtype));
     TRY(st, sheaf__take_count(what, "tp", o->tp, SHEAF__MOST_PARTS));
     TRY(st, sheaf__take_count(what, "slices", o->slices, SHEAF_MAX_SLICES));
     TRY(st, sheaf__take_count(what, "step", o->step, INT64_MAX));
@@ -151,41 +154,13 @@ sheaf_status *sheaf_weights_convert(sheaf_weights_convert_report *report,
 {
     SHEAF__INSIDE;
     sheaf_weights_convert_options o;
-    sheaf_convert_options how = { 0 };
-    sheaf_convert_report r = { 0 };
-    sheaf_dtype held;
+    sheaf_weights_convert_report r;
     sheaf_status *st = sheaf__take_options(&o, sizeof o, options, "sheaf_weights_convert_options");
     TRY(st, sheaf__take_report(report, "sheaf_weights_convert_report"));
-    TRY(st, sheaf__take_dtype(&how.dtype, &held, o.dtype));
     TRY(st, check(&o));
-    if (st != NULL)
-        return st;
-    how.src = o.src;
-    how.also = o.also;
-    how.dst = o.dst;
-    how.to = o.to;
-    how.adapter = o.adapter;
-    how.from = o.from;
-    how.config = o.config;
-    how.model_class = o.model_class;
-    how.drop_unread = o.drop_unread;
-    how.tp = o.tp;
-    how.slices = o.slices;
-    how.step = o.step > 0 ? o.step : -1;
-    how.shard_bytes = o.shard_bytes;
-    how.optimizer = o.optimizer;
-    how.threads = sheaf__cores(o.threads);
-    how.events = o.events;
-    how.stop = sheaf__control_stop(o.control);
-    st = sheaf__convert_any(&r, &how, o.base);
+    o.threads = sheaf__cores(o.threads);
+    TRY(st, convert(&r, &o));
     if (st == NULL)
-        sheaf__give_report(report,
-                           &(sheaf_weights_convert_report){ .tensors = r.tensors,
-                                                            .bytes = r.bytes,
-                                                            .moments = r.moments,
-                                                            .merged = r.merged,
-                                                            .adapted = r.adapted,
-                                                            .step = r.step },
-                           sizeof *report);
+        sheaf__give_report(report, &r, sizeof r);
     return st;
 }

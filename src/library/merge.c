@@ -1,4 +1,4 @@
-/* merge.c - adapters, or what runs trained, into their base: of_runs.h, sheaf/checkpoint.h. */
+/* merge.c - adapters, or what runs trained, into their base: sheaf/checkpoint.h. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,8 +8,9 @@
 #include "base/cores.h"
 #include "base/file.h"
 #include "base/inside.h"
+#include "checkpoint/convert/convert.h"
+#include "checkpoint/merge/merge.h"
 #include "library/adapter_base.h"
-#include "library/of_runs.h"
 #include "library/run_export.h"
 #include "library/take.h"
 #include "sheaf/checkpoint.h"
@@ -34,7 +35,8 @@ static void release_steps(steps *s)
     free(s->config);
 }
 
-static sheaf_status *write_step(steps *s, int i, const char *path, const sheaf_merge_options *how)
+static sheaf_status *write_step(steps *s, int i, const char *path,
+                                const sheaf_weights_merge_options *how)
 {
     sheaf__run_exported e = { 0 };
     char *beside = NULL;
@@ -60,12 +62,12 @@ static sheaf_status *write_step(steps *s, int i, const char *path, const sheaf_m
 }
 
 /* The base with the tensors of a step, as the run would leave it. */
-static sheaf_status *write_whole(sheaf_merge_report *r, const char *path,
-                                 const sheaf_merge_options *how)
+static sheaf_status *write_whole(sheaf_weights_merge_report *r, const char *path,
+                                 const sheaf_weights_merge_options *how)
 {
     sheaf__run_exported e = { 0 };
-    if (how->nadapters > 1 || how->combine != SHEAF_COMBINE_NONE || how->mode != SHEAF_MERGE_BEST ||
-        how->dtype != NULL) {
+    if (how->nadapters > 1 || how->combine != NULL || how->mode != SHEAF_MERGE_ROUND_ONCE ||
+        how->dtype != SHEAF_BOOL) {
         sheaf_status *st =
             sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s", path),
                            "an adapter, for more than one, for --combine, --as-peft and --dtype");
@@ -78,13 +80,14 @@ static sheaf_status *write_whole(sheaf_merge_report *r, const char *path,
                                                                            .dst = how->dst,
                                                                            .events = how->events });
     sheaf__run_exported_release(&e);
-    *r = (sheaf_merge_report){ 0 };
+    *r = (sheaf_weights_merge_report){ 0 };
     return st != NULL ? st : sheaf__run_export_count(&r->tensors, &r->bytes, how->dst);
 }
 
 /* Runs and checkpoints among the adapters become folders of adapters; `merge CKPT DST` takes the
  * run's own base. */
-static sheaf_status *take_steps(steps *s, sheaf_merge_options *how, sheaf_merge_report *r)
+static sheaf_status *take_steps(steps *s, sheaf_weights_merge_options *how,
+                                sheaf_weights_merge_report *r)
 {
     sheaf_status *st = NULL;
     bool is = false, lora = false;
@@ -108,7 +111,7 @@ static sheaf_status *take_steps(steps *s, sheaf_merge_options *how, sheaf_merge_
         }
     }
     how->adapters = s->adapters;
-    if (how->base == NULL && s->base != NULL && how->combine == SHEAF_COMBINE_NONE) {
+    if (how->base == NULL && s->base != NULL && how->combine == NULL) {
         how->base = s->base;
         how->config = s->config;
     }
@@ -116,9 +119,9 @@ static sheaf_status *take_steps(steps *s, sheaf_merge_options *how, sheaf_merge_
 }
 
 /* The command says so before it looks. */
-static sheaf_status *check_own(const sheaf_merge_options *o)
+static sheaf_status *check_own(const sheaf_weights_merge_options *o)
 {
-    if (o->mode == SHEAF_MERGE_BEST && o->combine == SHEAF_COMBINE_NONE &&
+    if (o->mode == SHEAF_MERGE_ROUND_ONCE && o->combine == NULL &&
         (o->to == NULL || strcmp(o->to, "sat") == 0))
         return NULL;
     return sheaf_try_this(
@@ -129,26 +132,26 @@ static sheaf_status *check_own(const sheaf_merge_options *o)
 }
 
 /* LoRA that lies in the checkpoint itself. */
-static sheaf_status *merge_own(sheaf__merged *out, const sheaf_merge_options *o)
+static sheaf_status *merge_own(sheaf_weights_merge_report *out,
+                               const sheaf_weights_merge_options *o)
 {
-    const sheaf_convert_options how = { .src = o->base,
-                                        .dst = o->dst,
-                                        .to = "sat",
-                                        .own_lora = true,
-                                        .tp = o->tp,
-                                        .config = o->config,
-                                        .dtype = o->dtype,
-                                        .step = -1,
-                                        .threads = o->threads,
-                                        .events = o->events,
-                                        .stop = o->stop };
-    sheaf_convert_report r;
+    const sheaf_weights_convert_options how = { .src = o->base,
+                                                .dst = o->dst,
+                                                .to = "sat",
+                                                .own_lora = true,
+                                                .tp = o->tp,
+                                                .config = o->config,
+                                                .dtype = o->dtype,
+                                                .threads = o->threads,
+                                                .events = o->events,
+                                                .control = o->control };
+    sheaf_weights_convert_report r;
     sheaf_status *st = sheaf_merge_check_base(o);
     TRY(st, sheaf_convert(&r, &how));
     if (st == NULL) {
-        out->report.tensors = r.tensors;
-        out->report.bytes = r.bytes;
-        out->report.adapted = r.merged;
+        out->tensors = r.tensors;
+        out->bytes = r.bytes;
+        out->adapted = r.merged;
         out->parts = r.parts;
     }
     return st;
@@ -156,7 +159,7 @@ static sheaf_status *merge_own(sheaf__merged *out, const sheaf_merge_options *o)
 
 /* Are adapters that were given those of the base? Of what runs trained it was asked when it was
  * written. */
-static sheaf_status *check_base(const sheaf_merge_options *how, const steps *taken)
+static sheaf_status *check_base(const sheaf_weights_merge_options *how, const steps *taken)
 {
     const char *given[SHEAF_MERGE_ADAPTERS];
     int n = 0;
@@ -166,30 +169,28 @@ static sheaf_status *check_base(const sheaf_merge_options *how, const steps *tak
     return sheaf__adapters_base(how->base, how->config, given, n, how->events);
 }
 
-sheaf_status *sheaf__merge_any(sheaf__merged *out, const sheaf_merge_options *asked,
-                               bool adapter_only)
+static sheaf_status *merge(sheaf_weights_merge_report *out,
+                           const sheaf_weights_merge_options *asked)
 {
-    sheaf_merge_options how = *asked;
+    sheaf_weights_merge_options how = *asked;
     steps taken = { 0 };
-    *out = (sheaf__merged){ 0 };
-    sheaf_status *st = take_steps(&taken, &how, &out->report);
-    out->whole = taken.whole;
-    out->own = how.nadapters == 0;
-    if (st == NULL && !taken.whole && out->own)
+    *out = (sheaf_weights_merge_report){ 0 };
+    sheaf_status *st = take_steps(&taken, &how, out);
+    if (st == NULL && taken.whole)
+        out->whole = true;
+    else if (st == NULL && how.nadapters == 0) {
         st = check_own(&how);
-    if (st == NULL && !taken.whole && !out->own && !adapter_only)
+        TRY(st, merge_own(out, &how));
+    } else if (st == NULL && how.adapter_only)
+        st = sheaf_merge_adapters(&how);
+    else if (st == NULL) {
         st = sheaf_merge_check_base(&how);
-    if (st == NULL && !taken.whole && !out->own && !adapter_only)
-        st = check_base(&how, &taken);
-    if (st == NULL && !taken.whole && out->own)
-        st = merge_own(out, &how);
-    else if (st == NULL && !taken.whole)
-        st = adapter_only ? sheaf_merge_adapters(&how) : sheaf_merge(&out->report, &how);
+        TRY(st, check_base(&how, &taken));
+        TRY(st, sheaf_merge(out, &how));
+    }
     release_steps(&taken);
     return st;
 }
-
-/* ---- for other programs ---- */
 
 static sheaf_status *check(const sheaf_weights_merge_options *o)
 {
@@ -233,49 +234,23 @@ sheaf_status *sheaf_weights_merge(sheaf_weights_merge_report *report,
                                   const sheaf_weights_merge_options *options)
 {
     SHEAF__INSIDE;
-    static const sheaf_merge_mode modes[] = { SHEAF_MERGE_BEST, SHEAF_MERGE_AS_PEFT,
-                                              SHEAF_MERGE_AS_PEFT_SAFE };
+    static const char what[] = "sheaf_weights_merge_options";
     sheaf_weights_merge_options o;
-    sheaf_merge_options how = { 0 };
-    sheaf__merged merged;
-    sheaf_dtype held;
+    sheaf_weights_merge_report r;
+    sheaf_combine combine;
     double ones[SHEAF_MERGE_ADAPTERS];
     for (int i = 0; i < SHEAF_MERGE_ADAPTERS; i++)
         ones[i] = 1;
-    sheaf_status *st = sheaf__take_options(&o, sizeof o, options, "sheaf_weights_merge_options");
+    sheaf_status *st = sheaf__take_options(&o, sizeof o, options, what);
     TRY(st, sheaf__take_report(report, "sheaf_weights_merge_report"));
     TRY(st, check(&o));
-    TRY(st, sheaf__take_dtype(&how.dtype, &held, o.dtype));
+    TRY(st, sheaf__take_type(what, o.dtype));
     if (st == NULL && o.combine != NULL)
-        st = sheaf_in(sheaf_combine_parse(&how.combine, o.combine), "combine");
-    if (st != NULL)
-        return st;
-    how.base = o.base;
-    how.adapters = o.adapters;
-    how.nadapters = o.nadapters;
-    how.dst = o.dst;
-    how.config = o.config;
-    how.weights = o.weights == NULL ? ones : o.weights;
-    how.mode = modes[o.mode];
-    how.to = o.to;
-    how.tp = o.tp;
-    how.threads = sheaf__cores(o.threads);
-    how.events = o.events;
-    how.stop = sheaf__control_stop(o.control);
-    st = sheaf__merge_any(&merged, &how, o.adapter_only);
-    const sheaf_merge_report r = merged.report;
+        st = sheaf_in(sheaf_combine_parse(&combine, o.combine), "combine");
+    o.weights = o.weights == NULL ? ones : o.weights;
+    o.threads = sheaf__cores(o.threads);
+    TRY(st, merge(&r, &o));
     if (st == NULL)
-        sheaf__give_report(report,
-                           &(sheaf_weights_merge_report){ .tensors = r.tensors,
-                                                          .bytes = r.bytes,
-                                                          .adapted = r.adapted,
-                                                          .replaced = r.replaced,
-                                                          .changed = r.changed,
-                                                          .elements_changed = r.elements_changed,
-                                                          .change_norm = r.change_norm,
-                                                          .base_norm = r.base_norm,
-                                                          .rows_checked = r.rows_checked,
-                                                          .untied = r.untied },
-                           sizeof *report);
+        sheaf__give_report(report, &r, sizeof r);
     return st;
 }

@@ -242,7 +242,7 @@ static void test_weights__say_what_was_forgotten(void **state)
     merge.base = "base";
     CHECK_FAILS(sheaf_weights_merge(NULL, &merge), SHEAF_E_ARG, "dst");
     merge.dst = "dst";
-    merge.dtype = "float64";
+    merge.dtype = SHEAF_F64;
     CHECK_FAILS(sheaf_weights_merge(NULL, &merge), SHEAF_E_ARG, "bfloat16");
     CHECK_FAILS(sheaf_weights_convert(NULL, &convert), SHEAF_E_ARG, "src, dst and to");
     CHECK_FAILS(sheaf_weights_init(NULL, NULL), SHEAF_E_ARG, "spec and dst");

@@ -176,7 +176,7 @@ static void make_sat(const char *dst)
 static void make_sources(void)
 {
     sheaf_weights_init_report report;
-    sheaf_convert_report converted;
+    sheaf_weights_convert_report converted;
     make_config(at("src/config.json"));
     CHECK_OK(sheaf_init(&report, &(sheaf_weights_init_options){ .spec = at("src/config.json"),
                                                                 .dst = at("src/model"),
@@ -188,11 +188,11 @@ static void make_sources(void)
     ways = 1 << random_below(&dice, 3);
     shard_bytes = 200 + random_below(&dice, 2000);
     make_sat(at("src/sat"));
-    CHECK_OK(sheaf_convert(&converted, &(sheaf_convert_options){ .src = at("src/model"),
-                                                                 .dst = at("src/own"),
-                                                                 .to = "sheaf",
-                                                                 .slices = slices,
-                                                                 .step = 7 }));
+    CHECK_OK(sheaf_convert(&converted, &(sheaf_weights_convert_options){ .src = at("src/model"),
+                                                                         .dst = at("src/own"),
+                                                                         .to = "sheaf",
+                                                                         .slices = slices,
+                                                                         .step = 7 }));
     const uint64_t shapes = random_next(&dice);
     random_release(&old_state);
     random_release(&new_state);
@@ -223,40 +223,40 @@ static sheaf_status *run_init(void)
 
 static sheaf_status *run_merge(void)
 {
-    sheaf_merge_report report;
+    sheaf_weights_merge_report report;
     const char *adapter = at("src/adapter");
-    return sheaf_merge(&report,
-                       &(sheaf_merge_options){ .base = at("src/model"),
-                                               .adapters = &adapter,
-                                               .nadapters = 1,
-                                               .dst = at("out/dst"),
-                                               .dtype = with_other_dtype ? &other_dtype : NULL,
-                                               .threads = threads });
+    return sheaf_merge(&report, &(sheaf_weights_merge_options){
+                                    .base = at("src/model"),
+                                    .adapters = &adapter,
+                                    .nadapters = 1,
+                                    .dst = at("out/dst"),
+                                    .dtype = with_other_dtype ? other_dtype : SHEAF_BOOL,
+                                    .threads = threads });
 }
 
-static sheaf_status *convert(const char *src, sheaf_convert_options how)
+static sheaf_status *convert(const char *src, sheaf_weights_convert_options how)
 {
-    sheaf_convert_report report;
+    sheaf_weights_convert_report report;
     how.src = src;
     how.dst = at("out/dst");
-    how.step = -1;
     how.threads = threads;
-    how.dtype = with_other_dtype ? &other_dtype : NULL;
+    how.dtype = with_other_dtype ? other_dtype : SHEAF_BOOL;
     return sheaf_convert(&report, &how);
 }
 
 static sheaf_status *to_sheaf(void)
 {
-    return convert(at("src/model"), (sheaf_convert_options){ .to = "sheaf", .slices = slices });
+    return convert(at("src/model"),
+                   (sheaf_weights_convert_options){ .to = "sheaf", .slices = slices });
 }
 static sheaf_status *to_hf(void)
 {
     return convert(at("src/own"),
-                   (sheaf_convert_options){ .to = "hf", .shard_bytes = shard_bytes });
+                   (sheaf_weights_convert_options){ .to = "hf", .shard_bytes = shard_bytes });
 }
 static sheaf_status *to_sat(void)
 {
-    return convert(at("src/sat"), (sheaf_convert_options){ .to = "sat", .tp = ways });
+    return convert(at("src/sat"), (sheaf_weights_convert_options){ .to = "sat", .tp = ways });
 }
 
 static void save_old(void)

@@ -190,10 +190,9 @@ static void test_lora__logits_from_an_adapter(void **state)
             char name[32];
             snprintf(name, sizeof name, "adapter%d", m);
             char *peft = strdup(at(name));
-            sheaf_convert_report report;
-            CHECK_OK(sheaf_convert(
-                &report,
-                &(sheaf_convert_options){ .src = adapter, .dst = peft, .to = "peft", .step = -1 }));
+            sheaf_weights_convert_report report;
+            CHECK_OK(sheaf_convert(&report, &(sheaf_weights_convert_options){
+                                                .src = adapter, .dst = peft, .to = "peft" }));
             sheaf_safetensors *file = record_of(model_dir[m], "lora_mp1_forward_fp32.safetensors");
             int64_t n;
             float *want = values(file, "logits", &n);

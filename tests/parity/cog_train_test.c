@@ -431,10 +431,10 @@ static void compare_with_sat(const char *dir, const char *out)
         return;
     }
     char *peft = NULL;
-    sheaf_convert_report report;
+    sheaf_weights_convert_report report;
     assert_true(asprintf(&peft, "%s-sat", out) > 0);
     CHECK_OK(sheaf_convert(
-        &report, &(sheaf_convert_options){ .src = theirs, .dst = peft, .to = "peft", .step = -1 }));
+        &report, &(sheaf_weights_convert_options){ .src = theirs, .dst = peft, .to = "peft" }));
     sheaf_safetensors *want = record_of(peft, "adapter_model.safetensors"),
                       *got = record_of(in_dir(out, "adapter"), "adapter_model.safetensors");
     assert_true(want->header.count > 0);

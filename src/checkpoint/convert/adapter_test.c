@@ -13,14 +13,11 @@
 static sheaf_status *convert(const char *src, const char *adapter, const char *dst, const char *to,
                              int tp)
 {
-    sheaf_convert_report report;
-    return sheaf_convert(&report, &(sheaf_convert_options){ .src = src,
-                                                            .adapter = adapter,
-                                                            .dst = dst,
-                                                            .to = to,
-                                                            .tp = tp,
-                                                            .step = -1,
-                                                            .threads = 2 });
+    sheaf_weights_convert_report report;
+    return sheaf_convert(
+        &report,
+        &(sheaf_weights_convert_options){
+            .src = src, .adapter = adapter, .dst = dst, .to = to, .tp = tp, .threads = 2 });
 }
 
 static void *read_logical(const sheaf_catalog *c, const sheaf_logical *t, size_t *bytes)
@@ -451,11 +448,11 @@ static void test_adapter__is_merged_to_the_same(void **state)
         CHECK_OK(convert(at("base"), at("adapter"), at("lora"), "sat", 4));
         CHECK_OK(convert(at("lora"), NULL, at("one"), "sat", 1));
         const char *const adapters[] = { at("adapter") };
-        sheaf_merge_report report;
-        CHECK_OK(sheaf_merge(&report, &(sheaf_merge_options){ .base = at("base"),
-                                                              .adapters = adapters,
-                                                              .nadapters = 1,
-                                                              .dst = at("two") }));
+        sheaf_weights_merge_report report;
+        CHECK_OK(sheaf_merge(&report, &(sheaf_weights_merge_options){ .base = at("base"),
+                                                                      .adapters = adapters,
+                                                                      .nadapters = 1,
+                                                                      .dst = at("two") }));
         CHECK_OK(convert(at("two"), NULL, at("three"), "sat", 1));
         sheaf_source *one = as_source(sat_read_at(at("one")));
         equals(at("three"), one);
@@ -479,16 +476,16 @@ static void same_file(const char *a, const char *b, const char *name)
     free(y);
 }
 
-static sheaf_status *merge_to_sat(const char *dst, int tp, sheaf_merge_report *report)
+static sheaf_status *merge_to_sat(const char *dst, int tp, sheaf_weights_merge_report *report)
 {
-    return sheaf_merge(report,
-                       &(sheaf_merge_options){ .base = at("base"),
-                                               .adapters = (const char *const[]){ at("adapter") },
-                                               .nadapters = 1,
-                                               .dst = dst,
-                                               .to = "sat",
-                                               .tp = tp,
-                                               .threads = 2 });
+    return sheaf_merge(
+        report, &(sheaf_weights_merge_options){ .base = at("base"),
+                                                .adapters = (const char *const[]){ at("adapter") },
+                                                .nadapters = 1,
+                                                .dst = dst,
+                                                .to = "sat",
+                                                .tp = tp,
+                                                .threads = 2 });
 }
 
 /* Merged and divided at once: the files that the two commands make one after the other. Every call
@@ -501,15 +498,15 @@ static void test_adapter__is_merged_into_parts_in_one_pass(void **state)
     made_init(&m);
     made_write(&m, at("base"), 2, 3);
     make_adapter(&m, &how, at("adapter"));
-    sheaf_merge_report report;
+    sheaf_weights_merge_report report;
     for (int tp = 1; tp <= 4; tp *= 2) {
         for (size_t k = 0; k < ARRAY_LEN(here); k++)
             sheaf_status_free(sheaf__remove_tree(at(here[k])));
-        CHECK_OK(sheaf_merge(
-            &report, &(sheaf_merge_options){ .base = at("base"),
-                                             .adapters = (const char *const[]){ at("adapter") },
-                                             .nadapters = 1,
-                                             .dst = at("two") }));
+        CHECK_OK(sheaf_merge(&report, &(sheaf_weights_merge_options){
+                                          .base = at("base"),
+                                          .adapters = (const char *const[]){ at("adapter") },
+                                          .nadapters = 1,
+                                          .dst = at("two") }));
         CHECK_OK(convert(at("two"), NULL, at("parts"), "sat", tp));
         CHECK_OK(merge_to_sat(at("once"), tp, &report));
         assert_true(report.rows_checked > 0 && report.products_checked > 0 && report.changed > 0);

@@ -38,7 +38,7 @@ static void tell_findings(const sheaf__converter *k)
     }
 }
 
-static sheaf_status *open_catalog(sheaf_catalog **out, const sheaf_convert_options *o)
+static sheaf_status *open_catalog(sheaf_catalog **out, const sheaf_weights_convert_options *o)
 {
     const sheaf_dialect_hints hints = { .from = o->from,
                                         .config = o->config,
@@ -50,7 +50,7 @@ static sheaf_status *open_catalog(sheaf_catalog **out, const sheaf_convert_optio
 
 static sheaf_status *read_catalog(sheaf__converter *k)
 {
-    const sheaf_convert_options *o = k->o;
+    const sheaf_weights_convert_options *o = k->o;
     sheaf_status *st = open_catalog(&k->catalog, o);
     if (st != NULL)
         return st;
@@ -62,10 +62,10 @@ static sheaf_status *read_catalog(sheaf__converter *k)
         return st;
     }
     tell_findings(k);
-    snprintf(k->report->from, sizeof k->report->from, "%s", c->dialect->name);
+    k->report->from = c->dialect->name;
     k->dialect = c->dialect;
     k->report->parts = o->tp > 0 ? o->tp : o->own_lora && c->tp > 0 ? c->tp : 1;
-    k->step = o->step >= 0 ? o->step : c->step;
+    k->step = o->step > 0 ? o->step : c->step;
     k->root = strdup(c->root);
     k->config = c->config == NULL ? NULL : strdup(c->config);
     k->model = c->model == NULL ? NULL : strdup(c->model);
@@ -134,7 +134,9 @@ static sheaf_status *open_moments(sheaf__converter *k)
         sheaf__catalog_keep(c, SHEAF_MOMENT);
         st = sheaf__catalog_source(&inner, c, true);
     }
-    return st != NULL ? st : sheaf__cast_source(&k->moments, inner, NULL, NULL, k->o->stop);
+    return st != NULL ? st
+                      : sheaf__cast_source(&k->moments, inner, NULL, NULL,
+                                           sheaf__control_stop(k->o->control));
 }
 
 /* The model and the factors of the adapter. `source` is closed after a failure. */
@@ -158,7 +160,7 @@ static void tell_kept(const sheaf__converter *k)
     int64_t kept = 0;
     for (int64_t i = 0; i < k->source->count(k->source); i++) {
         const sheaf_dtype d = k->source->entry(k->source, i)->dtype;
-        kept += d != *k->o->dtype && sheaf__dtype_can(d, *k->o->dtype);
+        kept += d != k->o->dtype && sheaf__dtype_can(d, k->o->dtype);
     }
     if (kept > 0)
         sheaf_warn(k->o->events,
@@ -206,8 +208,9 @@ static sheaf_status *open_source(sheaf__converter *k)
                                           : sheaf__catalog_source(&inner, c, false);
     if (st == NULL && k->o->adapter != NULL)
         st = adapt(k, &inner);
-    TRY(st, sheaf__cast_source(&k->source, inner, k->o->dtype, k->config, k->o->stop));
-    if (st == NULL && k->o->dtype != NULL)
+    TRY(st, sheaf__cast_source(&k->source, inner, sheaf__convert_dtype(k->o), k->config,
+                               sheaf__control_stop(k->o->control)));
+    if (st == NULL && k->o->dtype != SHEAF_BOOL)
         tell_kept(k);
     return st;
 }
@@ -232,7 +235,7 @@ static bool writes(const target *to, unsigned what)
     return (to->form->writes & what) != 0;
 }
 
-static sheaf_status *find_target(const target **out, const sheaf_convert_options *o)
+static sheaf_status *find_target(const target **out, const sheaf_weights_convert_options *o)
 {
     for (int i = 0; i < TARGETS; i++)
         if (o->to != NULL && strcmp(o->to, targets[i].form->name) == 0)
@@ -275,7 +278,7 @@ static bool is_adapter(const char *dir)
 }
 
 /* An adapter is no part of its base: it would be passed over. */
-static sheaf_status *check_also(const sheaf_convert_options *o)
+static sheaf_status *check_also(const sheaf_weights_convert_options *o)
 {
     for (const char *const *also = o->also; also != NULL && *also != NULL; also++)
         if (is_adapter(*also) && !is_adapter(o->src)) {
@@ -289,7 +292,7 @@ static sheaf_status *check_also(const sheaf_convert_options *o)
     return NULL;
 }
 
-static sheaf_status *check_dst(const sheaf_convert_options *o)
+static sheaf_status *check_dst(const sheaf_weights_convert_options *o)
 {
     sheaf_status *st = sheaf__output_outside(o->dst, o->src);
     for (const char *const *also = o->also; st == NULL && also != NULL && *also != NULL; also++)
@@ -301,8 +304,8 @@ static sheaf_status *check_dst(const sheaf_convert_options *o)
 
 static sheaf_status *check_dtypes(const sheaf__converter *k)
 {
-    if (k->o->dtype == NULL || *k->o->dtype == SHEAF_F32 || *k->o->dtype == SHEAF_BF16 ||
-        *k->o->dtype == SHEAF_F16)
+    if (k->o->dtype == SHEAF_BOOL || k->o->dtype == SHEAF_F32 || k->o->dtype == SHEAF_BF16 ||
+        k->o->dtype == SHEAF_F16)
         return NULL;
     return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--dtype"), "float32, bfloat16 or float16");
 }
@@ -322,11 +325,12 @@ static void converter_release(sheaf__converter *k)
     free(k->model);
 }
 
-sheaf_status *sheaf_convert(sheaf_convert_report *report, const sheaf_convert_options *o)
+sheaf_status *sheaf_convert(sheaf_weights_convert_report *report,
+                            const sheaf_weights_convert_options *o)
 {
     sheaf__converter k = { .o = o, .report = report };
     const target *to = NULL;
-    *report = (sheaf_convert_report){ .step = -1 };
+    *report = (sheaf_weights_convert_report){ .step = -1 };
     sheaf_status *st = find_target(&to, o);
     TRY(st, check_dtypes(&k));
     TRY(st, check_also(o));

@@ -138,9 +138,9 @@ static void test_convert__numbers_are_rounded_once_to_nearest_even(void **state)
 /* ---- there and back ---- */
 
 static sheaf_status *convert_to(const char *src, const char *dst, const char *to,
-                                sheaf_convert_options how)
+                                sheaf_weights_convert_options how)
 {
-    sheaf_convert_report report;
+    sheaf_weights_convert_report report;
     how.src = src;
     how.dst = dst;
     how.to = to;
@@ -199,17 +199,17 @@ static void test_convert__sat_there_and_back_keeps_everything(void **state)
         snprintf(d, sizeof d, "%s-%d", at("sat-d"), trial);
         made_init(&m);
         made_write(&m, a, first, step);
-        CHECK_OK(convert_to(
-            a, b, "hf",
-            (sheaf_convert_options){ .threads = 2, .shard_bytes = trial % 2 == 0 ? 3000 : 0 }));
+        CHECK_OK(convert_to(a, b, "hf",
+                            (sheaf_weights_convert_options){
+                                .threads = 2, .shard_bytes = trial % 2 == 0 ? 3000 : 0 }));
         same_models(a, b);
         step_of(b);
         CHECK_OK(convert_to(a, c, "sheaf",
-                            (sheaf_convert_options){ .slices = 1 << draw(&seed, 5),
-                                                     .threads = 1 + (int)draw(&seed, 3) }));
+                            (sheaf_weights_convert_options){ .slices = 1 << draw(&seed, 5),
+                                                             .threads = 1 + (int)draw(&seed, 3) }));
         same_models(b, c);
         assert_int_equal(step_of(c), step);
-        CHECK_OK(convert_to(c, d, "sat", (sheaf_convert_options){ .tp = last }));
+        CHECK_OK(convert_to(c, d, "sat", (sheaf_weights_convert_options){ .tp = last }));
         assert_int_equal(step_of(d), step);
         sheaf_source *back = as_source(sat_read_at(d));
         same_sources(&m.source, back, 0);
@@ -251,10 +251,11 @@ static void test_convert__llama_there_and_back_keeps_everything(void **state)
             &made, &(sheaf_weights_init_options){
                        .spec = spec, .dst = a, .seed = seed, .dtype = dtypes[trial % 3] }));
         CHECK_OK(convert_to(
-            a, b, "sheaf", (sheaf_convert_options){ .slices = 1 << draw(&seed, 6), .threads = 2 }));
-        CHECK_OK(
-            convert_to(b, c, "hf", (sheaf_convert_options){ .threads = 1, .shard_bytes = 2000 }));
-        CHECK_OK(convert_to(c, d, "hf", (sheaf_convert_options){ .threads = 3 }));
+            a, b, "sheaf",
+            (sheaf_weights_convert_options){ .slices = 1 << draw(&seed, 6), .threads = 2 }));
+        CHECK_OK(convert_to(b, c, "hf",
+                            (sheaf_weights_convert_options){ .threads = 1, .shard_bytes = 2000 }));
+        CHECK_OK(convert_to(c, d, "hf", (sheaf_weights_convert_options){ .threads = 3 }));
         same_models(a, b);
         same_models(a, c);
         step_of(b);
@@ -285,12 +286,12 @@ static void test_convert__what_would_become_infinite_is_refused(void **state)
     CHECK_OK(sheaf__safetensors_begin(&w, path, &spec, 1, NULL, 0));
     CHECK_OK(sheaf__safetensors_write(w, 0, 0, big, sizeof big));
     CHECK_OK(sheaf__safetensors_finish(w));
-    CHECK_FAILS(
-        convert_to(at("big"), at("big-half"), "hf", (sheaf_convert_options){ .dtype = &half }),
-        SHEAF_E_NUMBER, "tensor 'x'");
+    CHECK_FAILS(convert_to(at("big"), at("big-half"), "hf",
+                           (sheaf_weights_convert_options){ .dtype = half }),
+                SHEAF_E_NUMBER, "tensor 'x'");
     assert_int_equal(sheaf__path_kind(at("big-half")), SHEAF_PATH_NONE);
-    CHECK_OK(
-        convert_to(at("big"), at("big-bf"), "hf", (sheaf_convert_options){ .dtype = &bfloat }));
+    CHECK_OK(convert_to(at("big"), at("big-bf"), "hf",
+                        (sheaf_weights_convert_options){ .dtype = bfloat }));
 }
 
 /* ---- what is refused ---- */
@@ -301,28 +302,28 @@ static void test_convert__refuses_what_cannot_be(void **state)
     made_init(&m);
     made_write(&m, at("r"), 2, 5);
     const int64_t before = entries(scratch.dir);
-    CHECK_FAILS(convert_to(at("r"), at("r-out"), "dcp", (sheaf_convert_options){ 0 }), SHEAF_E_ARG,
-                "hf, sat, peft or sheaf");
-    CHECK_FAILS(convert_to(at("r"), at("r-out"), "sat", (sheaf_convert_options){ .tp = 3 }),
+    CHECK_FAILS(convert_to(at("r"), at("r-out"), "dcp", (sheaf_weights_convert_options){ 0 }),
+                SHEAF_E_ARG, "hf, sat, peft or sheaf");
+    CHECK_FAILS(convert_to(at("r"), at("r-out"), "sat", (sheaf_weights_convert_options){ .tp = 3 }),
                 SHEAF_E_ARG, "");
-    CHECK_FAILS(convert_to(at("r"), at("r-out"), "hf", (sheaf_convert_options){ .tp = 2 }),
+    CHECK_FAILS(convert_to(at("r"), at("r-out"), "hf", (sheaf_weights_convert_options){ .tp = 2 }),
                 SHEAF_E_ARG, "--tp");
-    CHECK_FAILS(
-        convert_to(at("r"), at("r-out"), "hf", (sheaf_convert_options){ .optimizer = true }),
-        SHEAF_E_LAYOUT, "moments");
-    CHECK_FAILS(convert_to(at("r"), at("r-out"), "peft", (sheaf_convert_options){ 0 }),
+    CHECK_FAILS(convert_to(at("r"), at("r-out"), "hf",
+                           (sheaf_weights_convert_options){ .optimizer = true }),
+                SHEAF_E_LAYOUT, "moments");
+    CHECK_FAILS(convert_to(at("r"), at("r-out"), "peft", (sheaf_weights_convert_options){ 0 }),
                 SHEAF_E_LAYOUT, "");
-    CHECK_FAILS(
-        convert_to(at("r"), at("r-out"), "hf", (sheaf_convert_options){ .from = "nothing" }),
-        SHEAF_E_ARG, "--from nothing");
-    CHECK_FAILS(convert_to(at("r"), at("r"), "hf", (sheaf_convert_options){ 0 }), SHEAF_E_ARG,
-                "which is read");
-    CHECK_FAILS(convert_to(at("nowhere"), at("r-out"), "hf", (sheaf_convert_options){ 0 }),
+    CHECK_FAILS(convert_to(at("r"), at("r-out"), "hf",
+                           (sheaf_weights_convert_options){ .from = "nothing" }),
+                SHEAF_E_ARG, "--from nothing");
+    CHECK_FAILS(convert_to(at("r"), at("r"), "hf", (sheaf_weights_convert_options){ 0 }),
+                SHEAF_E_ARG, "which is read");
+    CHECK_FAILS(convert_to(at("nowhere"), at("r-out"), "hf", (sheaf_weights_convert_options){ 0 }),
                 SHEAF_E_IO, "nothing there");
     char part[500];
     snprintf(part, sizeof part, "%s/5/mp_rank_01_model_states.pt", at("r"));
     CHECK_OK(sheaf__remove_tree(part));
-    CHECK_FAILS(convert_to(at("r"), at("r-out"), "hf", (sheaf_convert_options){ 0 }),
+    CHECK_FAILS(convert_to(at("r"), at("r-out"), "hf", (sheaf_weights_convert_options){ 0 }),
                 SHEAF_E_LAYOUT, "missing");
     assert_int_equal(entries(scratch.dir), before);
     made_release(&m);
@@ -331,15 +332,15 @@ static void test_convert__refuses_what_cannot_be(void **state)
 static void test_convert__stops_when_asked_and_leaves_nothing(void **state)
 {
     static const char *const forms[] = { "hf", "sat", "sheaf" };
-    const atomic_int stop = 1;
+    sheaf_control stop = { .stop = 1 };
     made m = { .seed = 4 };
     made_init(&m);
     made_write(&m, at("s"), 1, 5);
     const int64_t before = entries(scratch.dir);
     for (int i = 0; i < 3; i++)
-        CHECK_FAILS(
-            convert_to(at("s"), at("s-out"), forms[i], (sheaf_convert_options){ .stop = &stop }),
-            SHEAF_E_STOPPED, "stop");
+        CHECK_FAILS(convert_to(at("s"), at("s-out"), forms[i],
+                               (sheaf_weights_convert_options){ .control = &stop }),
+                    SHEAF_E_STOPPED, "stop");
     assert_int_equal(entries(scratch.dir), before);
     made_release(&m);
 }
@@ -354,15 +355,15 @@ static void test_convert__each_call_that_writes_fails_once(void **state)
     made_write(&m, at("f"), 2, 7);
     for (int i = 0; i < 3; i++) {
         sheaf_faults count = { .op = SHEAF_FAULT_ANY };
-        CHECK_OK(UNDER(&count,
-                       convert_to(at("f"), at("f-out"), forms[i], (sheaf_convert_options){ 0 })));
+        CHECK_OK(UNDER(&count, convert_to(at("f"), at("f-out"), forms[i],
+                                          (sheaf_weights_convert_options){ 0 })));
         CHECK_OK(sheaf__remove_tree(at("f-out")));
         const int64_t calls = atomic_load(&count.seen), before = entries(scratch.dir);
         assert_true(calls > 10);
         for (int64_t n = 1; n <= calls; n += calls > 120 ? 5 : 1) {
             sheaf_faults faults = { .op = SHEAF_FAULT_ANY, .action = SHEAF_FAULT_FAIL, .n = n };
-            sheaf_status *st = UNDER(
-                &faults, convert_to(at("f"), at("f-out"), forms[i], (sheaf_convert_options){ 0 }));
+            sheaf_status *st = UNDER(&faults, convert_to(at("f"), at("f-out"), forms[i],
+                                                         (sheaf_weights_convert_options){ 0 }));
             const bool there = sheaf__path_kind(at("f-out")) != SHEAF_PATH_NONE;
             if (there)
                 same_models(at("f"), at("f-out")); /* only the last fsync may have failed */

@@ -14,8 +14,8 @@
 enum { SHEAF__CONVERT_SLICES = 8 }; /* where --slices does not say */
 
 typedef struct sheaf__converter {
-    const sheaf_convert_options *o;
-    sheaf_convert_report *report;
+    const sheaf_weights_convert_options *o;
+    sheaf_weights_convert_report *report;
     sheaf_catalog *catalog;       /* until a source owns it */
     char *root, *config;          /* of the catalog, which may be gone */
     const sheaf_dialect *dialect; /* of the catalog */
@@ -40,5 +40,11 @@ sheaf_status *sheaf__convert_to_hf(sheaf__converter *k);
 sheaf_status *sheaf__convert_to_sat(sheaf__converter *k);
 sheaf_status *sheaf__convert_to_sheaf(sheaf__converter *k);
 sheaf_status *sheaf__convert_to_peft(sheaf__converter *k);
+
+/* The dtype that is asked for; NULL: as stored. */
+static inline const sheaf_dtype *sheaf__convert_dtype(const sheaf_weights_convert_options *o)
+{
+    return o->dtype == SHEAF_BOOL ? NULL : &o->dtype;
+}
 
 #endif

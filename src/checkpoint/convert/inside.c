@@ -151,5 +151,6 @@ sheaf_status *sheaf__convert_inside(sheaf__converter *k)
     k->catalog = NULL;
     st = sheaf__catalog_source(&inner, c, true);
     return st != NULL ? st
-                      : sheaf__cast_source(&k->source, inner, k->o->dtype, k->config, k->o->stop);
+                      : sheaf__cast_source(&k->source, inner, sheaf__convert_dtype(k->o), k->config,
+                                           sheaf__control_stop(k->o->control));
 }

@@ -153,15 +153,13 @@ static void test_convert__base_and_adapter_come_out_of_a_whole_save(void **state
         sheaf__file_read_all(&config, &size, golden("llama/tiny_llama/hf/config.json"), 1 << 20));
     for (size_t i = 0; i < ARRAY_LEN(ways); i++) {
         all a = { .n = 0 };
-        sheaf_convert_report r;
+        sheaf_weights_convert_report r;
         CHECK_OK(sheaf__make_dirs(at("whole")));
         put(at("whole/config.json"), config);
         gather(&a, &ways[i]);
         write_all(at("whole"), &a, &ways[i]);
         check_unmerged(at("whole"), false);
-        sheaf_convert_options how = {
-            .src = at("whole"), .dst = at("base"), .to = "hf", .step = -1
-        };
+        sheaf_weights_convert_options how = { .src = at("whole"), .dst = at("base"), .to = "hf" };
         CHECK_OK(sheaf_convert(&r, &how));
         same_tensors(ways[i].name, at("base/model.safetensors"),
                      golden("llama/tiny_llama/hf/model.safetensors"), 0);
@@ -213,7 +211,7 @@ static void test_convert__what_is_no_single_adapter_is_refused(void **state)
             { cases[i].name, SHEAF_F32, 2, { 1, 2 } },
         };
         sheaf_safetensors_writer *w = NULL;
-        sheaf_convert_report r;
+        sheaf_weights_convert_report r;
         CHECK_OK(sheaf__make_dirs(at("two")));
         CHECK_OK(sheaf__safetensors_begin(&w, at("two/model.safetensors"), spec, 4, NULL, 0));
         for (int k = 0; k < 4; k++)
@@ -224,8 +222,8 @@ static void test_convert__what_is_no_single_adapter_is_refused(void **state)
         const sheaf_finding *f = sheaf__catalog_finding(v.catalog, "unmerged");
         assert_true(f != NULL && strstr(f->cure, "merge_and_unload") != NULL);
         sheaf_verify_release(&v);
-        const sheaf_convert_options how = {
-            .src = at("two"), .dst = at("never"), .to = "peft", .lora_alpha = 8, .step = -1
+        const sheaf_weights_convert_options how = {
+            .src = at("two"), .dst = at("never"), .to = "peft", .lora_alpha = 8
         };
         CHECK_FAILS(sheaf_convert(&r, &how), SHEAF_E_UNSUPPORTED, cases[i].says);
         assert_int_equal(sheaf__path_kind(at("never")), SHEAF_PATH_NONE);
@@ -252,15 +250,15 @@ static void test_convert__the_made_config_says_what_the_tensors_are(void **state
                                         "\"lora_bias\": true" };
     const int n = ARRAY_LEN(spec);
     sheaf_safetensors_writer *w = NULL;
-    sheaf_convert_report r;
+    sheaf_weights_convert_report r;
     CHECK_OK(sheaf__make_dirs(at("two")));
     CHECK_OK(sheaf__safetensors_begin(&w, at("two/model.safetensors"), spec, n, NULL, 0));
     for (int i = 0; i < n; i++)
         CHECK_OK(sheaf__safetensors_write(
             w, i, 0, x, 4 * spec[i].shape[0] * (spec[i].ndim > 1 ? spec[i].shape[1] : 1)));
     CHECK_OK(sheaf__safetensors_finish(w));
-    const sheaf_convert_options how = {
-        .src = at("two"), .dst = at("made"), .to = "peft", .lora_alpha = 7.5, .step = -1
+    const sheaf_weights_convert_options how = {
+        .src = at("two"), .dst = at("made"), .to = "peft", .lora_alpha = 7.5
     };
     CHECK_OK(sheaf_convert(&r, &how));
     for (size_t i = 0; i < ARRAY_LEN(says); i++)

@@ -87,8 +87,8 @@ static sheaf_status *hf_config(char **out, const sheaf__converter *k)
         st = sheaf_hf_config_whole(out, k->config, &k->parsed, k->report->merged == 0);
     else if ((*out = strdup(k->config)) == NULL)
         st = sheaf__convert_no_memory(k);
-    if (st == NULL && k->o->dtype != NULL)
-        st = sheaf_hf_config_with_dtype(&edited, *out, *k->o->dtype);
+    if (st == NULL && k->o->dtype != SHEAF_BOOL)
+        st = sheaf_hf_config_with_dtype(&edited, *out, k->o->dtype);
     if (edited != NULL) {
         free(*out);
         *out = edited;
@@ -160,7 +160,7 @@ static sheaf_status *write_moments(sheaf__converter *k, const char *dir)
 static sheaf_status *begin_folder(sheaf_folder **out, sheaf__converter *k,
                                   const sheaf_safetensors_spec *specs, int64_t count)
 {
-    const sheaf_convert_options *o = k->o;
+    const sheaf_weights_convert_options *o = k->o;
     char *config = NULL;
     if (k->config == NULL) {
         const sheaf_folder_options options = { .stem = "model",
@@ -348,7 +348,7 @@ static sheaf_status *write_adapter(sheaf__converter *k)
 
 /* Of another kind than LoRA, or of LoRA that sheaf does not know, it is copied as it is. */
 static sheaf_status *check_adapter(sheaf_source *adapter, const char *config,
-                                   const sheaf_convert_options *o)
+                                   const sheaf_weights_convert_options *o)
 {
     sheaf_lora_options options;
     sheaf_status *st = config != NULL ? sheaf_lora_options_read(&options, config, o->events)
@@ -373,7 +373,9 @@ static sheaf_status *take_adapter(sheaf__converter *k)
     if (st == NULL && (st = check_adapter(inner, config, k->o)) != NULL)
         inner->close(inner);
     free(config);
-    return st != NULL ? st : sheaf__cast_source(&k->source, inner, k->o->dtype, NULL, k->o->stop);
+    return st != NULL ? st
+                      : sheaf__cast_source(&k->source, inner, sheaf__convert_dtype(k->o), NULL,
+                                           sheaf__control_stop(k->o->control));
 }
 
 sheaf_status *sheaf__convert_to_peft(sheaf__converter *k)

@@ -76,7 +76,7 @@ static sheaf_status *find_base(const char **print, const sheaf__merge_plan *p)
 }
 
 static sheaf_status *write_adapter(const sheaf__merge_adapter *a, const char *print,
-                                   const sheaf_merge_options *o)
+                                   const sheaf_weights_merge_options *o)
 {
     sheaf_source *source = a->source;
     const int64_t n = source->count(source);
@@ -92,7 +92,7 @@ static sheaf_status *write_adapter(const sheaf__merge_adapter *a, const char *pr
     TRY(st, sheaf__output_sweep(o->dst, o->events));
     TRY(st, sheaf_peft_begin(&folder, o->dst, json, print, specs, n, false));
     for (int64_t i = 0; i < n && st == NULL; i++) {
-        if (o->stop != NULL && atomic_load(o->stop) != 0)
+        if (o->control != NULL && atomic_load(&o->control->stop) != 0)
             st = sheaf_found(sheaf_fail(SHEAF_E_STOPPED, "merge"),
                              "a request to stop; nothing was left behind");
         else
@@ -112,11 +112,11 @@ static sheaf_status *write_adapter(const sheaf__merge_adapter *a, const char *pr
     return st;
 }
 
-sheaf_status *sheaf_merge_adapters(const sheaf_merge_options *o)
+sheaf_status *sheaf_merge_adapters(const sheaf_weights_merge_options *o)
 {
     sheaf__merge_plan plan = { 0 };
     const char *print = "";
-    if (o->combine == SHEAF_COMBINE_NONE)
+    if (o->combine == NULL)
         return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "combination"), "linear or cat");
     sheaf_status *st = sheaf__merge_check_dst(o);
     TRY(st, sheaf__merge_open_adapters(&plan, o));

@@ -20,7 +20,7 @@ static bool is_adapter(const char *path)
     return d != NULL && d->adapter;
 }
 
-sheaf_status *sheaf_merge_check_base(const sheaf_merge_options *o)
+sheaf_status *sheaf_merge_check_base(const sheaf_weights_merge_options *o)
 {
     if (o->base == NULL || !is_adapter(o->base))
         return NULL;

@@ -70,7 +70,7 @@ static sheaf_status *check_tensor(sheaf__merge_crew *crew, const sheaf__merge_te
 }
 
 sheaf_status *sheaf__merge_check_rows(sheaf__merge_crew *crew, const sheaf__merge_plan *plan,
-                                      sheaf_source *written, sheaf_merge_report *report)
+                                      sheaf_source *written, sheaf_weights_merge_report *report)
 {
     sheaf_status *st = NULL;
     for (int64_t i = 0; i < plan->count && st == NULL; i++)
@@ -293,7 +293,7 @@ static sheaf_status *check_products(sheaf__merge_crew *crew, const sheaf__merge_
     const int64_t last = t->ndim > 2 ? t->shape[t->ndim - 1] : 1;
     p.unit = unit_of(t->out_dtype);
     p.tiny = t->out_dtype == SHEAF_F16 ? 0x1p-25 : 0x1p-130;
-    p.exact = crew->rows.mode != SHEAF_MERGE_BEST;
+    p.exact = crew->rows.mode != SHEAF_MERGE_ROUND_ONCE;
     p.width = p.wide = t->cols < SHEAF__MERGE_TILE ? t->cols : SHEAF__MERGE_TILE / last * last;
     for (int i = 0; i < t->nsteps; i++) {
         p.magnitudes |= t->step[i].factor != NULL;
@@ -332,7 +332,7 @@ static bool has_product(const sheaf__merge_tensor *t)
 }
 
 sheaf_status *sheaf__merge_check_products(sheaf__merge_crew *crew, const sheaf__merge_plan *plan,
-                                          sheaf_source *written, sheaf_merge_report *report)
+                                          sheaf_source *written, sheaf_weights_merge_report *report)
 {
     sheaf_status *st = NULL;
     for (int64_t i = 0; i < plan->count && st == NULL; i++) {

@@ -15,14 +15,14 @@ sheaf_status *sheaf__merge_stopped(const sheaf__merge_crew *crew)
 }
 
 sheaf_status *sheaf__merge_crew_init(sheaf__merge_crew *crew, const sheaf__merge_plan *plan,
-                                     const sheaf_merge_options *o)
+                                     const sheaf_weights_merge_options *o)
 {
-    crew->stop = o->stop;
+    crew->stop = sheaf__control_stop(o->control);
     crew->threads = o->threads < 1 ? 1 : o->threads > MOST_THREADS ? MOST_THREADS : o->threads;
     crew->rows.other_copy = &crew->other_copy;
     crew->scratch = calloc((size_t)crew->threads, sizeof *crew->scratch);
     sheaf_status *st = crew->scratch == NULL ? sheaf_fail(SHEAF_E_MEMORY, "merge") : NULL;
-    TRY(st, sheaf__merge_rows_init(&crew->rows, plan->base, o->mode, o->peft_cpu));
+    TRY(st, sheaf__merge_rows_init(&crew->rows, plan->base, o->mode, (sheaf_peft_cpu)o->peft_cpu));
     for (int i = 0; i < crew->threads && st == NULL; i++)
         st = sheaf__merge_scratch_init(&crew->scratch[i]);
     return st != NULL ? st : sheaf__pool_new(&crew->pool, crew->threads);

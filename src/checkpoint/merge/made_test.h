@@ -96,10 +96,11 @@ static inline void write_adapter(const char *dir, const char *config, const thin
 }
 
 static inline sheaf_status *merge(const char *base, const char *a, const char *b,
-                                  sheaf_merge_mode mode, sheaf_merge_report *report)
+                                  sheaf_weights_merge_mode mode, sheaf_weights_merge_report *report)
 {
     CHECK_OK(sheaf__remove_tree(at("out")));
-    return sheaf_merge(report, &(sheaf_merge_options){ .base = base,
+    return sheaf_merge(report,
+                       &(sheaf_weights_merge_options){ .base = base,
                                                        .adapters = (const char *const[]){ a, b },
                                                        .nadapters = b != NULL ? 2 : 1,
                                                        .dst = at("out"),

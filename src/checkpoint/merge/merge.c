@@ -30,7 +30,7 @@ typedef struct merger {
     sheaf__merge_crew crew;
     sheaf__merge_scratch other; /* for comparing two tensors */
     sheaf__merge_output output;
-    sheaf_merge_report *report;
+    sheaf_weights_merge_report *report;
     const sheaf_events *events;
     int64_t at;                 /* the tensor at hand */
     sheaf__lora_change *change; /* one a chunk of it */
@@ -140,7 +140,7 @@ static sheaf_status *set_vocab(char **out, const char *json, const void *how)
     return sheaf__merge_set_vocabulary(out, json, how);
 }
 
-static sheaf_status *begin_output(merger *m, const sheaf_merge_options *o)
+static sheaf_status *begin_output(merger *m, const sheaf_weights_merge_options *o)
 {
     char *json = m->plan.config != NULL ? strdup(m->plan.config) : NULL;
     sheaf_status *st = NULL;
@@ -148,8 +148,8 @@ static sheaf_status *begin_output(merger *m, const sheaf_merge_options *o)
         return sheaf_fail(SHEAF_E_MEMORY, "config.json");
     if (json != NULL && m->report->untied)
         st = edit(&json, untie, &m->plan);
-    if (st == NULL && json != NULL && o->dtype != NULL)
-        st = edit(&json, set_dtype, o->dtype);
+    if (st == NULL && json != NULL && o->dtype != SHEAF_BOOL)
+        st = edit(&json, set_dtype, &o->dtype);
     if (st == NULL && json != NULL && m->plan.resized > 0)
         st = edit(&json, set_vocab, &m->plan);
     TRY(st, sheaf__merge_output_begin(&m->output, &m->plan, json, o));
@@ -266,7 +266,7 @@ static sheaf_status *one_chunk(void *context, int64_t row0, int64_t rows, int64_
 
 static void count_tensor(merger *m, const sheaf__merge_tensor *t, const sheaf__lora_change *change)
 {
-    sheaf_merge_report *report = m->report;
+    sheaf_weights_merge_report *report = m->report;
     bool replaced = t->saved, adapted = false;
     for (int i = 0; i < t->nsteps; i++) {
         replaced |= t->step[i].kind == SHEAF__MERGE_PICKS;
@@ -382,7 +382,7 @@ static void tell_order(const merger *m)
     const sheaf__merge_rows *r = &m->crew.rows;
     const sheaf__merge_step *odd = NULL;
     int64_t high = 0, unknown = 0;
-    for (int64_t i = 0; i < m->plan.count && r->mode != SHEAF_MERGE_BEST; i++)
+    for (int64_t i = 0; i < m->plan.count && r->mode != SHEAF_MERGE_ROUND_ONCE; i++)
         for (int k = 0; k < m->plan.tensor[i].nsteps; k++) {
             const sheaf__merge_step *s = &m->plan.tensor[i].step[k];
             if (s->kind != SHEAF__MERGE_DELTA)
@@ -417,7 +417,7 @@ static void warn_of_older(const merger *m)
         sheaf_warn(m->events, "tied tensors differ now, which transformers 5 loads, and 4 may not");
 }
 
-static sheaf_status *merger_open(merger *m, const sheaf_merge_options *o)
+static sheaf_status *merger_open(merger *m, const sheaf_weights_merge_options *o)
 {
     sheaf_status *st = sheaf__merge_plan_open(&m->plan, o);
     TRY(st, sheaf__merge_crew_init(&m->crew, &m->plan, o));
@@ -442,7 +442,7 @@ static sheaf_status *merger_open(merger *m, const sheaf_merge_options *o)
  * trained. */
 static void tell_loss(const merger *m)
 {
-    const sheaf_merge_report *r = m->report;
+    const sheaf_weights_merge_report *r = m->report;
     if (r->changed == 0) {
         sheaf_warn(
             m->events,
@@ -458,12 +458,13 @@ static void tell_loss(const merger *m)
     }
 }
 
-sheaf_status *sheaf_merge(sheaf_merge_report *report, const sheaf_merge_options *asked)
+sheaf_status *sheaf_merge(sheaf_weights_merge_report *report,
+                          const sheaf_weights_merge_options *asked)
 {
-    sheaf_merge_options with = *asked;
-    const sheaf_merge_options *options = &with;
+    sheaf_weights_merge_options with = *asked;
+    const sheaf_weights_merge_options *options = &with;
     merger m = { .report = report, .events = options->events };
-    *report = (sheaf_merge_report){ 0 };
+    *report = (sheaf_weights_merge_report){ 0 };
     with.peft_cpu = sheaf__peft_cpu(with.peft_cpu);
     sheaf_status *st = sheaf_merge_check_base(options);
     TRY(st, sheaf__merge_check_dst(options));

@@ -181,13 +181,13 @@ static void test_merge__llama_family_equals_peft(void **state)
                 continue;
             snprintf(out, sizeof out, "%s/out", scratch);
             remove_tree(out);
-            sheaf_merge_report report;
-            CHECK_OK(sheaf_merge(
-                &report, &(sheaf_merge_options){ .base = base,
-                                                 .adapters = (const char *const[]){ adapter },
-                                                 .nadapters = 1,
-                                                 .dst = out,
-                                                 .threads = 2 }));
+            sheaf_weights_merge_report report;
+            CHECK_OK(sheaf_merge(&report, &(sheaf_weights_merge_options){
+                                              .base = base,
+                                              .adapters = (const char *const[]){ adapter },
+                                              .nadapters = 1,
+                                              .dst = out,
+                                              .threads = 2 }));
             char whole[1024];
             snprintf(tail, sizeof tail, "llama/%s/hf", llama[i].base);
             compare(out, changed, data_path(whole, tail), llama[i].partial);
@@ -221,14 +221,14 @@ static int every_variant(const char *model)
             continue;
         snprintf(out, sizeof out, "%s/out", scratch);
         remove_tree(out);
-        sheaf_merge_report report;
+        sheaf_weights_merge_report report;
         print_message("%s\n", adapter);
-        CHECK_OK(sheaf_merge(&report,
-                             &(sheaf_merge_options){ .base = base,
+        CHECK_OK(sheaf_merge(
+            &report, &(sheaf_weights_merge_options){ .base = base,
                                                      .adapters = (const char *const[]){ adapter },
                                                      .nadapters = 1,
                                                      .dst = out,
-                                                     .mode = SHEAF_MERGE_AS_PEFT }));
+                                                     .mode = SHEAF_MERGE_LIKE_PEFT }));
         compare(out, changed, base, true);
         n++;
     }
@@ -263,14 +263,14 @@ static int vision_model(const char *name, const char *type, sheaf_dtype dtype)
         return 0;
     snprintf(out, sizeof out, "%s/out", scratch);
     remove_tree(out);
-    sheaf_merge_report report;
-    CHECK_OK(
-        sheaf_merge(&report, &(sheaf_merge_options){ .base = base,
-                                                     .adapters = (const char *const[]){ adapter },
-                                                     .nadapters = 1,
-                                                     .dst = out,
-                                                     .mode = SHEAF_MERGE_AS_PEFT,
-                                                     .dtype = &dtype }));
+    sheaf_weights_merge_report report;
+    CHECK_OK(sheaf_merge(
+        &report, &(sheaf_weights_merge_options){ .base = base,
+                                                 .adapters = (const char *const[]){ adapter },
+                                                 .nadapters = 1,
+                                                 .dst = out,
+                                                 .mode = SHEAF_MERGE_LIKE_PEFT,
+                                                 .dtype = dtype }));
     compare(out, changed, out, true);
     return 1;
 }
@@ -333,7 +333,8 @@ static void read_weights(double weights[2], const char *note)
     assert_int_equal(sscanf(at, "weights %lf and %lf", &weights[0], &weights[1]), 2);
 }
 
-static int64_t run_recorded(const recorded *r, sheaf_merge_mode mode, sheaf_merge_report *report)
+static int64_t run_recorded(const recorded *r, sheaf_weights_merge_mode mode,
+                            sheaf_weights_merge_report *report)
 {
     char adapter[1024], second[1100], tail[512], out[128], base[128];
     snprintf(tail, sizeof tail, "omnilmm/lora/%s", r->name);
@@ -344,20 +345,20 @@ static int64_t run_recorded(const recorded *r, sheaf_merge_mode mode, sheaf_merg
     make_base(base, r);
     remove_tree(out);
     double weights[2] = { 0 };
-    sheaf_combine combine = SHEAF_COMBINE_NONE;
+    const char *combine = NULL;
     if (contains(r->name, "mix_")) {
         read_weights(weights, r->note);
-        CHECK_OK(sheaf_combine_parse(&combine, r->name + 4));
+        combine = r->name + 4;
     }
-    CHECK_OK(sheaf_merge(
-        report, &(sheaf_merge_options){ .base = base,
-                                        .adapters = (const char *const[]){ adapter, second },
-                                        .nadapters = there(second) ? 2 : 1,
-                                        .dst = out,
-                                        .mode = mode,
-                                        .combine = combine,
-                                        .weights = weights,
-                                        .threads = 2 }));
+    CHECK_OK(sheaf_merge(report, &(sheaf_weights_merge_options){
+                                     .base = base,
+                                     .adapters = (const char *const[]){ adapter, second },
+                                     .nadapters = there(second) ? 2 : 1,
+                                     .dst = out,
+                                     .mode = mode,
+                                     .combine = combine,
+                                     .weights = weights,
+                                     .threads = 2 }));
     bool tied;
     if (flag_in_config(out, &tied) && r->was_tied)
         assert_int_equal(tied, r->tied_after);
@@ -401,10 +402,10 @@ static void check_tied_lora(const recorded *r)
     sheaf__safetensors_close(was);
 }
 
-static void check_recorded(const recorded *r, sheaf_merge_mode mode)
+static void check_recorded(const recorded *r, sheaf_weights_merge_mode mode)
 {
     char base[128], out[128], changed[1024], tail[512];
-    sheaf_merge_report report;
+    sheaf_weights_merge_report report;
     print_message("%s %s mode %d\n", r->name, r->file, (int)mode);
     run_recorded(r, mode, &report);
     assert_true(report.rows_checked >= report.tensors && report.worst_product <= 8);
@@ -462,11 +463,11 @@ static int one_case(const char *name)
         char weights[1024];
         if (!can_run(&r) || !there(data_path(path, tail)) || !there(data_path(weights, base)))
             continue;
-        check_recorded(&r, r.safe || contains(name, "no_autocast") ? SHEAF_MERGE_AS_PEFT_SAFE
-                                                                   : SHEAF_MERGE_AS_PEFT);
+        check_recorded(&r, r.safe || contains(name, "no_autocast") ? SHEAF_MERGE_LIKE_PEFT_SAFE
+                                                                   : SHEAF_MERGE_LIKE_PEFT);
         n++;
         if (best_is_peft(&r)) {
-            check_recorded(&r, SHEAF_MERGE_BEST);
+            check_recorded(&r, SHEAF_MERGE_ROUND_ONCE);
             n++;
         }
     }
@@ -545,19 +546,20 @@ static int mixed_file(const char *name)
     snprintf(out, sizeof out, "%s/out", scratch);
     make_base(base, &r);
     remove_tree(out);
-    sheaf_merge_report report;
-    CHECK_OK(sheaf_merge(&report, &(sheaf_merge_options){ .base = base,
-                                                          .adapters = (const char *const[]){ mine },
-                                                          .nadapters = 1,
-                                                          .dst = out,
-                                                          .mode = SHEAF_MERGE_AS_PEFT }));
+    sheaf_weights_merge_report report;
+    CHECK_OK(sheaf_merge(&report,
+                         &(sheaf_weights_merge_options){ .base = base,
+                                                         .adapters = (const char *const[]){ mine },
+                                                         .nadapters = 1,
+                                                         .dst = out,
+                                                         .mode = SHEAF_MERGE_LIKE_PEFT }));
     snprintf(path, sizeof path, "%s/merged_fp32.safetensors", dir);
     compare(out, path, base, false);
     return 1;
 }
 
 /* What --adapter-only writes is PEFT's file, tensor by tensor, and reads back as an adapter. */
-static int written_mix(const char *name, sheaf_combine how)
+static int written_mix(const char *name, const char *how)
 {
     char first[1024], second[1100], path[2048], tail[512], out[128];
     snprintf(tail, sizeof tail, "omnilmm/lora/%s", name);
@@ -574,11 +576,11 @@ static int written_mix(const char *name, sheaf_combine how)
     snprintf(out, sizeof out, "%s/mixed", scratch);
     remove_tree(out);
     CHECK_OK(sheaf_merge_adapters(
-        &(sheaf_merge_options){ .adapters = (const char *const[]){ first, second },
-                                .nadapters = 2,
-                                .dst = out,
-                                .combine = how,
-                                .weights = weights }));
+        &(sheaf_weights_merge_options){ .adapters = (const char *const[]){ first, second },
+                                        .nadapters = 2,
+                                        .dst = out,
+                                        .combine = how,
+                                        .weights = weights }));
     sheaf_safetensors *got, *want;
     snprintf(path, sizeof path, "%s/adapter_model.safetensors", out);
     CHECK_OK(sheaf__safetensors_open(&got, path));
@@ -605,8 +607,7 @@ static void test_combine__files_are_peft_s(void **state)
 {
     char **names = NULL, path[1024];
     int64_t count = 0;
-    int n =
-        written_mix("mix_linear", SHEAF_COMBINE_LINEAR) + written_mix("mix_cat", SHEAF_COMBINE_CAT);
+    int n = written_mix("mix_linear", "linear") + written_mix("mix_cat", "cat");
     CHECK_OK(sheaf__list_dir(&names, &count, data_path(path, "omnilmm/lora")));
     for (int64_t i = 0; i < count; i++)
         n += mixed_file(names[i]);
@@ -648,14 +649,14 @@ static void test_merge__what_does_not_fit_is_refused_and_leaves_nothing(void **s
         data_path(adapter, refused[i].adapter);
         if (!there(base) || !there(adapter))
             continue;
-        sheaf_merge_report report;
-        CHECK_FAILS(
-            sheaf_merge(&report,
-                        &(sheaf_merge_options){ .base = base,
-                                                .adapters = (const char *const[]){ adapter },
-                                                .nadapters = 1,
-                                                .dst = out }),
-            refused[i].code, refused[i].part);
+        sheaf_weights_merge_report report;
+        CHECK_FAILS(sheaf_merge(&report,
+                                &(sheaf_weights_merge_options){
+                                    .base = base,
+                                    .adapters = (const char *const[]){ adapter },
+                                    .nadapters = 1,
+                                    .dst = out }),
+                    refused[i].code, refused[i].part);
         assert_false(there(out));
     }
 }
@@ -670,12 +671,13 @@ static void test_merge__existing_output_is_never_touched(void **state)
     assert_int_equal(mkdir(out, 0755), 0);
     FILE *f = fopen(path, "w");
     fclose(f);
-    sheaf_merge_report report;
+    sheaf_weights_merge_report report;
     CHECK_FAILS(
-        sheaf_merge(&report, &(sheaf_merge_options){ .base = base,
-                                                     .adapters = (const char *const[]){ adapter },
-                                                     .nadapters = 1,
-                                                     .dst = out }),
+        sheaf_merge(&report,
+                    &(sheaf_weights_merge_options){ .base = base,
+                                                    .adapters = (const char *const[]){ adapter },
+                                                    .nadapters = 1,
+                                                    .dst = out }),
         SHEAF_E_ARG, out);
     assert_true(there(path));
     remove_tree(out);
@@ -705,12 +707,13 @@ static void test_merge__config_and_tensors_must_agree(void **state)
     snprintf(out, sizeof out, "%s/refused", scratch);
     for (size_t i = 0; i < ARRAY_LEN(edits); i++) {
         make_adapter(mine, adapter, edits[i].find, edits[i].put);
-        sheaf_merge_report report;
+        sheaf_weights_merge_report report;
         CHECK_FAILS(
-            sheaf_merge(&report, &(sheaf_merge_options){ .base = base,
-                                                         .adapters = (const char *const[]){ mine },
-                                                         .nadapters = 1,
-                                                         .dst = out }),
+            sheaf_merge(&report,
+                        &(sheaf_weights_merge_options){ .base = base,
+                                                        .adapters = (const char *const[]){ mine },
+                                                        .nadapters = 1,
+                                                        .dst = out }),
             edits[i].code, edits[i].part);
         assert_false(there(out));
     }
@@ -729,11 +732,11 @@ static void test_merge__a_failing_disk_leaves_nothing(void **state)
     for (size_t a = 0; a < ARRAY_LEN(actions); a++)
         for (int64_t n = 1;; n++) {
             sheaf_faults faults = { .op = SHEAF_FAULT_ANY, .action = actions[a], .n = n };
-            sheaf_merge_report report;
+            sheaf_weights_merge_report report;
             remove_tree(dir);
             assert_int_equal(mkdir(dir, 0755), 0);
             sheaf_status *st = UNDER(
-                &faults, sheaf_merge(&report, &(sheaf_merge_options){
+                &faults, sheaf_merge(&report, &(sheaf_weights_merge_options){
                                                   .base = base,
                                                   .adapters = (const char *const[]){ adapter },
                                                   .nadapters = 1,
@@ -767,20 +770,22 @@ static void test_merge__float16_overflow_is_an_error_not_infinity(void **state)
     snprintf(out, sizeof out, "%s/big", scratch);
     make_adapter(mine, adapter, "\"lora_alpha\": 8", "\"lora_alpha\": 80000000");
     const sheaf_dtype half = SHEAF_F16, full = SHEAF_F32;
-    sheaf_merge_report report;
+    sheaf_weights_merge_report report;
     CHECK_FAILS(
-        sheaf_merge(&report, &(sheaf_merge_options){ .base = base,
-                                                     .adapters = (const char *const[]){ mine },
-                                                     .nadapters = 1,
-                                                     .dst = out,
-                                                     .dtype = &half }),
+        sheaf_merge(&report,
+                    &(sheaf_weights_merge_options){ .base = base,
+                                                    .adapters = (const char *const[]){ mine },
+                                                    .nadapters = 1,
+                                                    .dst = out,
+                                                    .dtype = half }),
         SHEAF_E_NUMBER, "a finite float16 after the merge");
     assert_false(there(out));
-    CHECK_OK(sheaf_merge(&report, &(sheaf_merge_options){ .base = base,
-                                                          .adapters = (const char *const[]){ mine },
-                                                          .nadapters = 1,
-                                                          .dst = out,
-                                                          .dtype = &full }));
+    CHECK_OK(sheaf_merge(&report,
+                         &(sheaf_weights_merge_options){ .base = base,
+                                                         .adapters = (const char *const[]){ mine },
+                                                         .nadapters = 1,
+                                                         .dst = out,
+                                                         .dtype = full }));
     remove_tree(out);
 }
 
@@ -794,19 +799,19 @@ static void test_merge__other_dtype_is_one_rounding(void **state)
     snprintf(wide, sizeof wide, "%s/wide", scratch);
     snprintf(narrow, sizeof narrow, "%s/narrow", scratch);
     const sheaf_dtype bf16 = SHEAF_BF16;
-    sheaf_merge_report report, again;
-    CHECK_OK(
-        sheaf_merge(&report, &(sheaf_merge_options){ .base = base,
-                                                     .adapters = (const char *const[]){ adapter },
-                                                     .nadapters = 1,
-                                                     .dst = wide,
-                                                     .threads = 3 }));
-    CHECK_OK(
-        sheaf_merge(&again, &(sheaf_merge_options){ .base = base,
-                                                    .adapters = (const char *const[]){ adapter },
-                                                    .nadapters = 1,
-                                                    .dst = narrow,
-                                                    .dtype = &bf16 }));
+    sheaf_weights_merge_report report, again;
+    CHECK_OK(sheaf_merge(
+        &report, &(sheaf_weights_merge_options){ .base = base,
+                                                 .adapters = (const char *const[]){ adapter },
+                                                 .nadapters = 1,
+                                                 .dst = wide,
+                                                 .threads = 3 }));
+    CHECK_OK(sheaf_merge(
+        &again, &(sheaf_weights_merge_options){ .base = base,
+                                                .adapters = (const char *const[]){ adapter },
+                                                .nadapters = 1,
+                                                .dst = narrow,
+                                                .dtype = bf16 }));
     sheaf_source *a, *b;
     CHECK_OK(open_stored(&a, wide));
     CHECK_OK(open_stored(&b, narrow));
@@ -839,7 +844,7 @@ static void test_merge__a_pickled_adapter_is_the_same(void **state)
     int n = 0;
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         char base[1024], adapter[1024], tail[128], pickled[128], one[128], two[128], path[256];
-        sheaf_merge_report report;
+        sheaf_weights_merge_report report;
         snprintf(tail, sizeof tail, "llama/tiny_llama/%s", kinds[i]);
         data_path(base, "llama/tiny_llama/hf");
         if (!there(data_path(adapter, tail)))
@@ -849,13 +854,13 @@ static void test_merge__a_pickled_adapter_is_the_same(void **state)
         snprintf(two, sizeof two, "%s/two", scratch);
         remove_tree(pickled);
         pickle_adapter(pickled, adapter);
-        CHECK_OK(sheaf_merge(&report,
-                             &(sheaf_merge_options){ .base = base,
+        CHECK_OK(sheaf_merge(
+            &report, &(sheaf_weights_merge_options){ .base = base,
                                                      .adapters = (const char *const[]){ adapter },
                                                      .nadapters = 1,
                                                      .dst = one }));
-        CHECK_OK(sheaf_merge(&report,
-                             &(sheaf_merge_options){ .base = base,
+        CHECK_OK(sheaf_merge(
+            &report, &(sheaf_weights_merge_options){ .base = base,
                                                      .adapters = (const char *const[]){ pickled },
                                                      .nadapters = 1,
                                                      .dst = two }));
@@ -867,11 +872,8 @@ static void test_merge__a_pickled_adapter_is_the_same(void **state)
             continue;
         const double weights[] = { 1, 0.5 };
         const char *const both[] = { pickled, adapter };
-        CHECK_OK(sheaf_merge_adapters(&(sheaf_merge_options){ .adapters = both,
-                                                              .nadapters = 2,
-                                                              .combine = SHEAF_COMBINE_CAT,
-                                                              .weights = weights,
-                                                              .dst = one }));
+        CHECK_OK(sheaf_merge_adapters(&(sheaf_weights_merge_options){
+            .adapters = both, .nadapters = 2, .combine = "cat", .weights = weights, .dst = one }));
         remove_tree(one);
     }
     assert_true(n >= (getenv("SHEAF_GOLDEN") != NULL ? 2 : 1));

@@ -134,14 +134,14 @@ static void hear(void *context, const sheaf_event *event)
 static sheaf_status *merge(const char *adapter, const char *dst, int *notes)
 {
     const sheaf_events events = { hear, notes };
-    sheaf_merge_report report;
+    sheaf_weights_merge_report report;
     CHECK_OK(sheaf__remove_tree(dst));
     return sheaf_merge(&report,
-                       &(sheaf_merge_options){ .base = at("base"),
-                                               .adapters = (const char *const[]){ adapter },
-                                               .nadapters = 1,
-                                               .dst = dst,
-                                               .events = &events });
+                       &(sheaf_weights_merge_options){ .base = at("base"),
+                                                       .adapters = (const char *const[]){ adapter },
+                                                       .nadapters = 1,
+                                                       .dst = dst,
+                                                       .events = &events });
 }
 
 /* The same model as by an adapter with the names of the files; they stay in the output. */

@@ -125,8 +125,8 @@ static sheaf_status *make_space(norms *w, const sheaf__merge_tensor *t, bool acr
 {
     const size_t n = (size_t)(across ? t->cols : t->rows);
     if (!across ||
-        w->crew->rows.mode !=
-            SHEAF_MERGE_BEST) { /* down a long column doubles are closer, and run on all cores */
+        w->crew->rows.mode != SHEAF_MERGE_ROUND_ONCE) { /* down a long column doubles are closer,
+                                                           and run on all cores */
         w->lane = calloc(n * (across ? 1 : LANES) + 1, sizeof *w->lane);
         return w->lane == NULL ? sheaf_fail(SHEAF_E_MEMORY, "'%s'", t->name) : NULL;
     }

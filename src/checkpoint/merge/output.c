@@ -38,7 +38,7 @@ static const sheaf_source_entry *listing_entry(sheaf_source *self, int64_t i)
 }
 
 static sheaf_status *begin_sat(sheaf__merge_output *out, const sheaf__merge_plan *plan,
-                               const char *config, const sheaf_merge_options *o)
+                               const char *config, const sheaf_weights_merge_options *o)
 {
     listing l = {
         .source = { .find = listing_find, .count = listing_count, .entry = listing_entry },
@@ -98,7 +98,7 @@ static const char *find_tokenizer(const sheaf__merge_plan *p, const sheaf_events
 /* ---- either ---- */
 
 sheaf_status *sheaf__merge_output_begin(sheaf__merge_output *out, const sheaf__merge_plan *plan,
-                                        const char *config, const sheaf_merge_options *o)
+                                        const char *config, const sheaf_weights_merge_options *o)
 {
     const sheaf_folder_options how = { .stem = "model",
                                        .shard_bytes = 50000000000 }; /* as transformers 5 */

@@ -16,7 +16,8 @@ typedef struct sheaf__merge_output {
 /* sheaf__merge_output_begin - after sheaf__merge_plan_finish(). config: of the merged model; NULL:
  * there is none. */
 sheaf_status *sheaf__merge_output_begin(sheaf__merge_output *out, const sheaf__merge_plan *plan,
-                                        const char *config, const sheaf_merge_options *options);
+                                        const char *config,
+                                        const sheaf_weights_merge_options *options);
 /* sheaf__merge_put - a box of a tensor's view (sheaf_source.read), dense. Thread-safe for boxes
  * that do not overlap. */
 sheaf_status *sheaf__merge_put(const sheaf__merge_output *out, int64_t tensor, int64_t row0,

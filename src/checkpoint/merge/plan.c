@@ -19,8 +19,6 @@
 #include "lora/check_file.h"
 #include "schema/family.h"
 
-enum { MOST_CONFIG = 64 << 20 };
-
 static const char memory_for[] = "merge: out of memory for the list of tensors";
 
 /* ---- the base ---- */
@@ -85,14 +83,11 @@ static sheaf_status *compute_tables(sheaf__merge_plan *p, const sheaf_events *ev
 }
 
 /* Of a base that was opened, p->config is there. */
-static sheaf_status *read_config(sheaf__merge_plan *p, const sheaf_merge_options *o)
+static sheaf_status *read_config(sheaf__merge_plan *p, const sheaf_weights_merge_options *o)
 {
-    size_t size = 0;
     json_t *object = NULL;
     sheaf_status *st = NULL;
-    if (p->base_borrowed && o->config != NULL)
-        st = sheaf__file_read_all(&p->config, &size, o->config, MOST_CONFIG);
-    if (st == NULL && p->config != NULL)
+    if (p->config != NULL)
         st = sheaf_in(sheaf__json_parse(&object, p->config, strlen(p->config)), "%s",
                       p->config_path != NULL ? p->config_path
                       : o->config != NULL    ? o->config
@@ -102,7 +97,7 @@ static sheaf_status *read_config(sheaf__merge_plan *p, const sheaf_merge_options
         st = sheaf__no_memory(memory_for);
     if (st == NULL)
         sheaf__merge_find_quantized(p, object);
-    if (st == NULL && p->config == NULL && !p->base_borrowed)
+    if (st == NULL && p->config == NULL)
         sheaf_warn(
             o->events,
             "%s: no config.json: what kind of model it is and whether its tables are tied is not known, and %s gets none either (--config FILE gives one)",
@@ -137,7 +132,7 @@ static sheaf_status *refuse_own_lora(const sheaf_catalog *c, const char *path)
 /* The text of the config: the output of another program's checkpoint has Hugging Face's form, and a
  * config that says what it is. */
 static sheaf_status *take_config(sheaf__merge_plan *p, const sheaf_catalog *c,
-                                 const sheaf_merge_options *o)
+                                 const sheaf_weights_merge_options *o)
 {
     const sheaf__family *family = c->model == NULL ? NULL : sheaf__family_named(c->model);
     char type[64];
@@ -152,7 +147,7 @@ static sheaf_status *take_config(sheaf__merge_plan *p, const sheaf_catalog *c,
     return (p->config = strdup(c->config)) == NULL ? sheaf__no_memory(memory_for) : NULL;
 }
 
-static sheaf_status *open_files(sheaf__merge_plan *p, const sheaf_merge_options *o)
+static sheaf_status *open_files(sheaf__merge_plan *p, const sheaf_weights_merge_options *o)
 {
     const sheaf_dialect_hints hints = { .config = o->config, .as_stored = true };
     sheaf_catalog *c = NULL;
@@ -173,15 +168,12 @@ static sheaf_status *open_files(sheaf__merge_plan *p, const sheaf_merge_options 
     return st == NULL ? compute_tables(p, o->events) : st;
 }
 
-static sheaf_status *open_base(sheaf__merge_plan *p, const sheaf_merge_options *o)
+static sheaf_status *open_base(sheaf__merge_plan *p, const sheaf_weights_merge_options *o)
 {
-    p->base_borrowed = o->source != NULL;
-    p->base = o->source;
-    sheaf_status *st = o->source == NULL ? open_files(p, o) : NULL;
+    sheaf_status *st = open_files(p, o);
     TRY(st, list_base(p));
     TRY(st, read_config(p, o));
-    if (st == NULL && p->config != NULL && !p->base_borrowed && !p->checked &&
-        p->quantized[0] == '\0')
+    if (st == NULL && p->config != NULL && !p->checked && p->quantized[0] == '\0')
         st = sheaf_in(check_known(p), "%s", o->base);
     return st;
 }
@@ -204,7 +196,7 @@ static sheaf_status *open_adapter(sheaf__merge_adapter *a, const char *dir,
     return st;
 }
 
-sheaf_status *sheaf__merge_open_adapters(sheaf__merge_plan *p, const sheaf_merge_options *o)
+sheaf_status *sheaf__merge_open_adapters(sheaf__merge_plan *p, const sheaf_weights_merge_options *o)
 {
     if (o->nadapters < 1 || o->nadapters > SHEAF_MERGE_ADAPTERS)
         return sheaf_found(
@@ -219,7 +211,7 @@ sheaf_status *sheaf__merge_open_adapters(sheaf__merge_plan *p, const sheaf_merge
     return st;
 }
 
-sheaf_status *sheaf__merge_combine(sheaf__merge_plan *p, const sheaf_merge_options *o)
+sheaf_status *sheaf__merge_combine(sheaf__merge_plan *p, const sheaf_weights_merge_options *o)
 {
     sheaf_source *sources[SHEAF_MERGE_ADAPTERS];
     sheaf_lora_options options[SHEAF_MERGE_ADAPTERS]; /* borrowed */
@@ -227,16 +219,20 @@ sheaf_status *sheaf__merge_combine(sheaf__merge_plan *p, const sheaf_merge_optio
         sources[i] = p->read[i].source;
         options[i] = p->read[i].options;
     }
-    if (o->base == NULL && o->source == NULL) { /* else each is held against it */
+    if (o->base == NULL) { /* else each is held against it */
         sheaf_status *st =
             sheaf_lora_check_modules(options, sources, o->adapters, p->nread, o->events);
         if (st != NULL)
             return st;
     }
+    sheaf_combine combine;
+    sheaf_status *st = sheaf_in(sheaf_combine_parse(&combine, o->combine), "combine");
+    if (st != NULL)
+        return st;
     p->combined.path = "the combined adapter";
     p->combined.made = true;
     return sheaf_lora_combine(&p->combined.source, &p->combined.options, sources, options,
-                              o->weights, p->nread, o->combine);
+                              o->weights, p->nread, combine);
 }
 
 /* ---- tiles ---- */
@@ -284,23 +280,24 @@ static sheaf_status *set_tiles(sheaf__merge_tensor *t)
     return NULL;
 }
 
-static sheaf_status *set_types(sheaf__merge_plan *p, const sheaf_dtype *dtype)
+static sheaf_status *set_types(sheaf__merge_plan *p, sheaf_dtype dtype)
 {
     sheaf__quantised packed = { 0 };
-    sheaf_status *st = dtype != NULL ? sheaf__quantised_find(&packed, p->base, p->config) : NULL;
+    sheaf_status *st =
+        dtype != SHEAF_BOOL ? sheaf__quantised_find(&packed, p->base, p->config) : NULL;
     for (int64_t i = 0; i < p->count && st == NULL; i++) {
         sheaf__merge_tensor *t = &p->tensor[i];
         const sheaf_dtype was = t->base->dtype;
         const bool number = (was == SHEAF_F32 || was == SHEAF_BF16 || was == SHEAF_F16) &&
                             !sheaf__quantised_keeps(&packed, t->name); /* copied as they are */
-        t->out_dtype = dtype != NULL && number ? *dtype : was;
+        t->out_dtype = dtype != SHEAF_BOOL && number ? dtype : was;
         st = set_tiles(t);
     }
     sheaf__quantised_release(&packed);
     return st;
 }
 
-sheaf_status *sheaf__merge_check_dst(const sheaf_merge_options *o)
+sheaf_status *sheaf__merge_check_dst(const sheaf_weights_merge_options *o)
 {
     sheaf_status *st = o->base != NULL ? sheaf__output_outside(o->dst, o->base) : NULL;
     for (int i = 0; st == NULL && i < o->nadapters; i++)
@@ -321,18 +318,18 @@ static void clear_steps(sheaf__merge_plan *p)
     }
 }
 
-static sheaf_status *match_all(sheaf__merge_plan *p, const sheaf_merge_options *o)
+static sheaf_status *match_all(sheaf__merge_plan *p, const sheaf_weights_merge_options *o)
 {
     sheaf_status *st = sheaf__merge_open_adapters(p, o);
-    for (int i = 0; i < p->nread && st == NULL && o->combine != SHEAF_COMBINE_NONE; i++) {
+    for (int i = 0; i < p->nread && st == NULL && o->combine != NULL; i++) {
         st = sheaf__merge_match(p, &p->read[i], i,
                                 NULL); /* each of them must be one that fits by itself */
         clear_steps(p);
     }
-    if (st == NULL && o->combine != SHEAF_COMBINE_NONE)
+    if (st == NULL && o->combine != NULL)
         st = sheaf__merge_combine(p, o);
-    const sheaf__merge_adapter *adapter = o->combine == SHEAF_COMBINE_NONE ? p->read : &p->combined;
-    const int n = o->combine == SHEAF_COMBINE_NONE ? p->nread : 1;
+    const sheaf__merge_adapter *adapter = o->combine == NULL ? p->read : &p->combined;
+    const int n = o->combine == NULL ? p->nread : 1;
     for (int i = 0; i < n && st == NULL; i++) {
         st = sheaf__merge_match(p, &adapter[i], i, o->events);
         TRY(st, sheaf__merge_settle_ties(p, &adapter[i], i));
@@ -340,7 +337,7 @@ static sheaf_status *match_all(sheaf__merge_plan *p, const sheaf_merge_options *
     return st == NULL ? sheaf__merge_check_tables(p) : st;
 }
 
-sheaf_status *sheaf__merge_plan_open(sheaf__merge_plan *p, const sheaf_merge_options *o)
+sheaf_status *sheaf__merge_plan_open(sheaf__merge_plan *p, const sheaf_weights_merge_options *o)
 {
     *p = (sheaf__merge_plan){ 0 };
     sheaf_status *st = open_base(p, o);
@@ -353,7 +350,7 @@ sheaf_status *sheaf__merge_plan_open(sheaf__merge_plan *p, const sheaf_merge_opt
 
 sheaf_status *sheaf_merge_fits(bool *held, const char *base, const char *adapter)
 {
-    const sheaf_merge_options o = { .base = base, .adapters = &adapter, .nadapters = 1 };
+    const sheaf_weights_merge_options o = { .base = base, .adapters = &adapter, .nadapters = 1 };
     sheaf__merge_plan p = { 0 };
     sheaf_status *st = open_base(&p, &o);
     *held = st == NULL;
@@ -376,7 +373,7 @@ static sheaf_status *order_as_schema(sheaf__merge_plan *p)
     sheaf_schema *schema = NULL;
     sheaf_safetensors_spec *specs = NULL;
     int64_t n = 0, placed = 0;
-    if (p->config == NULL || p->base_borrowed || p->checked)
+    if (p->config == NULL || p->checked)
         return NULL;
     sheaf_status *st = sheaf_config_parse(&config, p->config, strlen(p->config));
     if (st != NULL) {
@@ -434,7 +431,7 @@ void sheaf__merge_plan_close(sheaf__merge_plan *p)
             p->read[i].source->close(p->read[i].source);
     }
     free(p->read);
-    if (p->base != NULL && !p->base_borrowed)
+    if (p->base != NULL)
         p->base->close(p->base);
     free(p->config);
     free(p->config_path);

@@ -23,7 +23,6 @@ typedef struct sheaf__merge_tie {
 
 typedef struct sheaf__merge_plan {
     sheaf_source *base;
-    bool base_borrowed;
     bool checked;       /* its dialect has held the base against its config */
     char *config;       /* text of config.json; NULL: there is none */
     char *config_path;  /* where it lies; NULL: there is none, or it was put together */
@@ -53,7 +52,8 @@ typedef struct sheaf__merge_plan {
 
 /* sheaf__merge_plan_open - reads configs and headers, matches everything with everything. Tensors
  * ascend by name. Errors as sheaf_merge(). */
-sheaf_status *sheaf__merge_plan_open(sheaf__merge_plan *plan, const sheaf_merge_options *options);
+sheaf_status *sheaf__merge_plan_open(sheaf__merge_plan *plan,
+                                     const sheaf_weights_merge_options *options);
 /* sheaf__merge_plan_finish - orders the tensors as they are to be divided into shards, and makes
  * the specs. */
 sheaf_status *sheaf__merge_plan_finish(sheaf__merge_plan *plan);
@@ -69,13 +69,14 @@ void sheaf__merge_find_quantized(sheaf__merge_plan *plan, const json_t *config);
 sheaf_status *sheaf__merge_refuse_quantized(const sheaf__merge_plan *plan, const char *name);
 
 /* sheaf__merge_check_dst - does the output lie outside of what is read? Errors: SHEAF_E_ARG. */
-sheaf_status *sheaf__merge_check_dst(const sheaf_merge_options *options);
+sheaf_status *sheaf__merge_check_dst(const sheaf_weights_merge_options *options);
 /* sheaf__merge_open_adapters - reads `read` from the options' folders; each is whole by itself. */
 sheaf_status *sheaf__merge_open_adapters(sheaf__merge_plan *plan,
-                                         const sheaf_merge_options *options);
+                                         const sheaf_weights_merge_options *options);
 /* sheaf__merge_combine - makes `combined` of them; without a base they are held against each other
  * first. */
-sheaf_status *sheaf__merge_combine(sheaf__merge_plan *plan, const sheaf_merge_options *options);
+sheaf_status *sheaf__merge_combine(sheaf__merge_plan *plan,
+                                   const sheaf_weights_merge_options *options);
 /* sheaf__merge_match - gives the tensors of one adapter their places. Errors: SHEAF_E_LAYOUT,
  * SHEAF_E_UNSUPPORTED. */
 sheaf_status *sheaf__merge_match(sheaf__merge_plan *plan, const sheaf__merge_adapter *adapter,

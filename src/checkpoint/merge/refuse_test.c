@@ -192,18 +192,18 @@ static const struct {
       false },
 };
 
-static sheaf_status *run(const char *a, const char *b, bool base, sheaf_combine how,
+static sheaf_status *run(const char *a, const char *b, bool base, const char *how,
                          const sheaf_events *events)
 {
     const double weigh[] = { 1, 0.5 };
-    const sheaf_merge_options o = { .base = base ? at("base") : NULL,
-                                    .adapters = (const char *const[]){ a, b },
-                                    .nadapters = b != NULL ? 2 : 1,
-                                    .combine = how,
-                                    .weights = weigh,
-                                    .dst = at("out"),
-                                    .events = events };
-    sheaf_merge_report report;
+    const sheaf_weights_merge_options o = { .base = base ? at("base") : NULL,
+                                            .adapters = (const char *const[]){ a, b },
+                                            .nadapters = b != NULL ? 2 : 1,
+                                            .combine = how,
+                                            .weights = weigh,
+                                            .dst = at("out"),
+                                            .events = events };
+    sheaf_weights_merge_report report;
     CHECK_OK(sheaf__remove_tree(at("out")));
     return base ? sheaf_merge(&report, &o) : sheaf_merge_adapters(&o);
 }
@@ -238,8 +238,8 @@ static void test_refuse__every_way_in_asks_the_same(void **state)
     assert_int_equal(mkdir(at("base"), 0755), 0);
     write_parts(at("base/model.safetensors"), p, 2 * LAYERS);
     write_adapter(at("good"), CONFIG(", \"r\": 2"), p, whole(p));
-    CHECK_OK(run(at("good"), NULL, true, SHEAF_COMBINE_NONE, NULL));
-    CHECK_OK(run(at("good"), at("good"), true, SHEAF_COMBINE_CAT, NULL));
+    CHECK_OK(run(at("good"), NULL, true, NULL, NULL));
+    CHECK_OK(run(at("good"), at("good"), true, "cat", NULL));
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         int n = whole(p), kept = 0, warned = 0;
         const sheaf_events events = { hear, &warned };
@@ -251,24 +251,24 @@ static void test_refuse__every_way_in_asks_the_same(void **state)
             if ((rows[i].drop >> k & 1) == 0)
                 p[kept++] = p[k];
         write_adapter(at("broken"), rows[i].config, p, kept);
-        refused(run(at("broken"), NULL, true, SHEAF_COMBINE_NONE, NULL), i);
-        refused(run(at("broken"), at("good"), true, SHEAF_COMBINE_CAT, NULL), i);
-        refused(run(at("good"), at("broken"), true, SHEAF_COMBINE_LINEAR, NULL), i);
+        refused(run(at("broken"), NULL, true, NULL, NULL), i);
+        refused(run(at("broken"), at("good"), true, "cat", NULL), i);
+        refused(run(at("good"), at("broken"), true, "linear", NULL), i);
         if (strcmp(rows[i].what, "a row of B short") != 0) /* there it is either of the two */
-            refused(run(at("good"), at("broken"), false, SHEAF_COMBINE_CAT, NULL), i);
+            refused(run(at("good"), at("broken"), false, "cat", NULL), i);
         else
-            CHECK_FAILS(run(at("good"), at("broken"), false, SHEAF_COMBINE_CAT, NULL),
-                        SHEAF_E_LAYOUT, "the same shape in all adapters");
+            CHECK_FAILS(run(at("good"), at("broken"), false, "cat", NULL), SHEAF_E_LAYOUT,
+                        "the same shape in all adapters");
         if (!rows[i].hidden) {
-            refused(run(at("broken"), at("broken"), false, SHEAF_COMBINE_LINEAR, NULL), i);
+            refused(run(at("broken"), at("broken"), false, "linear", NULL), i);
             continue;
         }
-        CHECK_OK(run(at("broken"), at("broken"), false, SHEAF_COMBINE_LINEAR, &events));
+        CHECK_OK(run(at("broken"), at("broken"), false, "linear", &events));
         assert_int_equal(warned, 2); /* once of each */
     }
     int warned = 0;
     const sheaf_events events = { hear, &warned };
-    CHECK_OK(run(at("good"), at("good"), false, SHEAF_COMBINE_LINEAR, &events));
+    CHECK_OK(run(at("good"), at("good"), false, "linear", &events));
     assert_int_equal(warned, 0);
 }
 

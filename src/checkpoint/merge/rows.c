@@ -49,7 +49,7 @@ bool sheaf__merge_has_kernel(const sheaf__merge_step *step)
 }
 
 sheaf_status *sheaf__merge_rows_init(sheaf__merge_rows *m, sheaf_source *base,
-                                     sheaf_merge_mode mode, sheaf_peft_cpu cpu)
+                                     sheaf_weights_merge_mode mode, sheaf_peft_cpu cpu)
 {
     m->base = base;
     m->mode = mode;
@@ -209,7 +209,8 @@ sheaf_status *sheaf__merge_start(sheaf__merge_scratch *s, sheaf__merge_rows *m, 
         st = sheaf__lora_read_view(t->whole_from, t->whole, row0, rows, m->col0, m->cols, whole);
         if (st != NULL)
             return st;
-        if (m->mode == SHEAF_MERGE_BEST && t->saved) { /* rounded once, to the output's dtype */
+        if (m->mode == SHEAF_MERGE_ROUND_ONCE &&
+            t->saved) { /* rounded once, to the output's dtype */
             m->kernels->convert(s->w, SHEAF_F32, whole, t->whole->dtype, n);
             return NULL;
         }
@@ -220,7 +221,7 @@ sheaf_status *sheaf__merge_start(sheaf__merge_scratch *s, sheaf__merge_rows *m, 
             atomic_store(m->other_copy, true);
         memcpy(s->stored, s->out, (size_t)n * sheaf_dtype_bytes(base));
     }
-    if (m->mode == SHEAF_MERGE_BEST || base == out) {
+    if (m->mode == SHEAF_MERGE_ROUND_ONCE || base == out) {
         m->kernels->convert(s->w, SHEAF_F32, s->stored, base, n);
     } else { /* PEFT merges in the dtype the model was loaded in */
         m->kernels->convert(s->out, out, s->stored, base, n);
@@ -246,7 +247,7 @@ static sheaf_status *make_delta(sheaf__merge_scratch *s, const sheaf__merge_rows
     if (st != NULL)
         return st;
     const int64_t block =
-        m->mode == SHEAF_MERGE_BEST
+        m->mode == SHEAF_MERGE_ROUND_ONCE
             ? step->rank
             : sheaf__peft_block(m->cpu, step->rank, sheaf__merge_has_kernel(step));
     m->delta(s->d, s->left, packed, rows, m->cols, step->rank, block);
@@ -300,7 +301,7 @@ static sheaf_status *take_step(sheaf__merge_scratch *s, const sheaf__merge_rows 
                                const float *packed, int64_t row0, int64_t rows, bool *later)
 {
     const sheaf__merge_step *step = &m->t->step[number];
-    const bool exact = m->mode != SHEAF_MERGE_BEST;
+    const bool exact = m->mode != SHEAF_MERGE_ROUND_ONCE;
     const int64_t n = rows * m->cols;
     if (step->kind == SHEAF__MERGE_BIAS)
         return add_bias(s, m, step, row0, rows);
@@ -313,7 +314,7 @@ static sheaf_status *take_step(sheaf__merge_scratch *s, const sheaf__merge_rows 
         sheaf__lora_add(s->w, s->d, step->scale, n);
         if (step->factor != NULL)
             apply_factor(s->w, step, m, row0, rows);
-    } else if (exact && (m->mode == SHEAF_MERGE_AS_PEFT_SAFE || step->rounded)) {
+    } else if (exact && (m->mode == SHEAF_MERGE_LIKE_PEFT_SAFE || step->rounded)) {
         m->kernels->scale(s->d, step->scale, n);
         round_in_place(s->d, s->out, m, n);
         sheaf__lora_add(s->w, s->d, 1, n);
@@ -336,7 +337,7 @@ static sheaf_status *take_steps(sheaf__merge_scratch *s, sheaf__merge_rows *m, i
         st = take_step(s, m, i, packed, row0, rows, later);
         if (step->kind == SHEAF__MERGE_DELTA)
             packed += sheaf__lora_packed_floats(step->rank, m->cols);
-        if (m->mode != SHEAF_MERGE_BEST && i + 1 < count) /* PEFT rounds after each adapter */
+        if (m->mode != SHEAF_MERGE_ROUND_ONCE && i + 1 < count) /* PEFT rounds after each adapter */
             round_in_place(s->w, s->out, m, rows * m->cols);
     }
     return st;

@@ -73,7 +73,7 @@ typedef struct sheaf__merge_rows {
     const sheaf__kernels *kernels;
     void (*delta)(float *d, const float *b, const float *packed, int64_t rows, int64_t cols,
                   int64_t rank, int64_t block);
-    sheaf_merge_mode mode;
+    sheaf_weights_merge_mode mode;
     sheaf_peft_cpu cpu; /* whose order of sums counts; never SHEAF_PEFT_CPU_THIS */
     const sheaf__merge_tensor *t;
     int64_t col0, cols; /* the panel at hand */
@@ -84,7 +84,7 @@ typedef struct sheaf__merge_rows {
 } sheaf__merge_rows;
 
 sheaf_status *sheaf__merge_rows_init(sheaf__merge_rows *m, sheaf_source *base,
-                                     sheaf_merge_mode mode, sheaf_peft_cpu cpu);
+                                     sheaf_weights_merge_mode mode, sheaf_peft_cpu cpu);
 /* sheaf__merge_has_kernel - is it of a convolution whose kernel has more than one element? */
 bool sheaf__merge_has_kernel(const sheaf__merge_step *step);
 void sheaf__merge_rows_release(sheaf__merge_rows *m);

@@ -85,8 +85,8 @@ static void test_merge__any_shape_and_orientation(void **state)
     write_folder(at("base"), "model.safetensors", "config.json", NULL, base_things,
                  ARRAY_LEN(base_things));
     write_adapter(at("adapter"), config, adapter_things, ARRAY_LEN(adapter_things));
-    sheaf_merge_report report;
-    CHECK_OK(merge(at("base"), at("adapter"), NULL, SHEAF_MERGE_BEST, &report));
+    sheaf_weights_merge_report report;
+    CHECK_OK(merge(at("base"), at("adapter"), NULL, SHEAF_MERGE_ROUND_ONCE, &report));
     assert_int_equal(report.adapted, 6);
     assert_true(report.worst_product > 0 && report.worst_product < 8);
     assert_int_equal(report.products_checked, 3 + WIDE + 6 + 2 + 4 + 300);
@@ -155,8 +155,8 @@ static void test_merge__magnitudes_are_the_norms(void **state)
         "{\"peft_type\": \"LORA\", \"r\": 5, \"lora_alpha\": 7, \"use_dora\": true, \"target_modules\": "
         "[\"turned\", \"long\", \"table\"]}",
         things, ARRAY_LEN(things));
-    sheaf_merge_report report;
-    CHECK_OK(merge(at("base"), at("dora"), NULL, SHEAF_MERGE_BEST, &report));
+    sheaf_weights_merge_report report;
+    CHECK_OK(merge(at("base"), at("dora"), NULL, SHEAF_MERGE_ROUND_ONCE, &report));
     assert_true(report.worst_product > 0 && report.worst_product < 8);
     for (size_t i = 0; i < ARRAY_LEN(by); i++) {
         float *w = result(at("out"), by[i].name, NULL), *m = values(&things[by[i].magnitude], 0.2f);
@@ -174,7 +174,7 @@ static void test_merge__magnitudes_are_the_norms(void **state)
     }
     /* in turn after plain LoRA, in every mode: the checks that run along pass */
     write_adapter(at("adapter"), config, adapter_things, ARRAY_LEN(adapter_things));
-    for (int mode = SHEAF_MERGE_BEST; mode <= SHEAF_MERGE_AS_PEFT_SAFE; mode++) {
+    for (int mode = SHEAF_MERGE_ROUND_ONCE; mode <= SHEAF_MERGE_LIKE_PEFT_SAFE; mode++) {
         CHECK_OK(merge(at("base"), at("adapter"), at("dora"), mode, &report));
         assert_true(report.worst_product > 0 && report.worst_product < 8);
         CHECK_OK(merge(at("base"), at("dora"), at("adapter"), mode, &report));
@@ -193,15 +193,15 @@ static void test_merge__in_turn_rounds_once_unless_asked(void **state)
     const module m = { 40, 30, 2, false };
     write_folder(at("base"), "model.safetensors", "config.json", NULL, base, 1);
     write_adapter(at("one"), text, first, 2);
-    sheaf_merge_report report;
-    for (int mode = SHEAF_MERGE_BEST; mode <= SHEAF_MERGE_AS_PEFT; mode++) {
+    sheaf_weights_merge_report report;
+    for (int mode = SHEAF_MERGE_ROUND_ONCE; mode <= SHEAF_MERGE_LIKE_PEFT; mode++) {
         CHECK_OK(merge(at("base"), at("one"), at("one"), mode, &report));
         float want[1200], *got = result(at("out"), "x.weight", NULL);
         uint16_t half[1200];
         base_values(want, base);
         for (int i = 0; i < 2; i++) {
             change(want, &m, &first[0], &first[1], 1.5f);
-            if (i == 1 || mode == SHEAF_MERGE_AS_PEFT) {
+            if (i == 1 || mode == SHEAF_MERGE_LIKE_PEFT) {
                 sheaf__kernels_for("ref")->convert(half, SHEAF_BF16, want, SHEAF_F32, 1200);
                 sheaf__kernels_for("ref")->convert(want, SHEAF_F32, half, SHEAF_BF16, 1200);
             }
@@ -234,20 +234,20 @@ static void test_combine__of_every_kind_of_module(void **state)
     snprintf(base, sizeof base, "%s", at("base"));
     snprintf(one, sizeof one, "%s", at("one"));
     snprintf(two, sizeof two, "%s", at("two"));
-    sheaf_merge_options how = { .base = base,
-                                .adapters = (const char *const[]){ one, two },
-                                .nadapters = 2,
-                                .dst = at("whole"),
-                                .combine = SHEAF_COMBINE_CAT,
-                                .weights = weights,
-                                .threads = 2 };
-    sheaf_merge_report report;
+    sheaf_weights_merge_options how = { .base = base,
+                                        .adapters = (const char *const[]){ one, two },
+                                        .nadapters = 2,
+                                        .dst = at("whole"),
+                                        .combine = "cat",
+                                        .weights = weights,
+                                        .threads = 2 };
+    sheaf_weights_merge_report report;
     CHECK_OK(sheaf__remove_tree(at("whole")));
     CHECK_OK(sheaf__remove_tree(at("mixed")));
     CHECK_OK(sheaf_merge(&report, &how));
     how.dst = at("mixed");
     CHECK_OK(sheaf_merge_adapters(&how));
-    CHECK_OK(merge(at("base"), at("mixed"), NULL, SHEAF_MERGE_BEST, &report));
+    CHECK_OK(merge(at("base"), at("mixed"), NULL, SHEAF_MERGE_ROUND_ONCE, &report));
     for (size_t i = 0; i < 6; i++) {
         float *x = result(at("whole"), base_things[i].name, NULL),
               *y = result(at("out"), base_things[i].name, NULL);
@@ -267,7 +267,7 @@ static void test_combine__of_every_kind_of_module(void **state)
     for (int i = 0; i < 180; i++) /* the second A is rounded to bfloat16 in its file */
         CHECK_NEAR("kernel", got[i], want[i], 5e-3);
     free(got), free(a), free(b);
-    how.combine = SHEAF_COMBINE_LINEAR;
+    how.combine = "linear";
     how.dst = at("no");
     CHECK_FAILS(sheaf_merge(&report, &how), SHEAF_E_LAYOUT, "one rank in all adapters");
 }
@@ -315,8 +315,8 @@ static void test_merge__square_weights_lie_as_their_like_do(void **state)
         write_folder(at("base"), "model.safetensors", "config.json", square[i].config, gpt_things,
                      3);
         write_adapter(at("one"), text, gpt_adapter, square[i].things);
-        sheaf_merge_report report;
-        CHECK_OK(merge(at("base"), at("one"), NULL, SHEAF_MERGE_BEST, &report));
+        sheaf_weights_merge_report report;
+        CHECK_OK(merge(at("base"), at("one"), NULL, SHEAF_MERGE_ROUND_ONCE, &report));
         for (int k = 0; k < (square[i].things > 2 ? 2 : 1); k++) {
             const thing *t = &gpt_things[k == 0 ? 0 : 2], *a = &gpt_adapter[k == 0 ? 0 : 4];
             const module m = { 6, 6, 2, k == 0 ? square[i].proj : square[i].q };
@@ -341,7 +341,7 @@ static double seconds_of(int64_t n)
     static const char *const ends[] = { "weight", "lora_A.weight", "lora_B.weight" };
     static const char *const files[] = { "base/model.safetensors",
                                          "one/adapter_model.safetensors" };
-    sheaf_merge_report report;
+    sheaf_weights_merge_report report;
     for (int64_t i = 0; i < n; i++)
         for (int k = 0; k < 3; k++) {
             const int64_t at = k == 0 ? i : n + 2 * i + k - 1;
@@ -368,7 +368,7 @@ static double seconds_of(int64_t n)
     free(names);
     free(spec);
     const clock_t began = clock();
-    CHECK_OK(merge(at("base"), at("one"), NULL, SHEAF_MERGE_BEST, &report));
+    CHECK_OK(merge(at("base"), at("one"), NULL, SHEAF_MERGE_ROUND_ONCE, &report));
     assert_int_equal(report.adapted, n);
     return (double)(clock() - began) / CLOCKS_PER_SEC;
 }
@@ -408,13 +408,13 @@ static void test_merge__a_prefix_that_explains_all_names(void **state)
             at("one"),
             "{\"peft_type\": \"LORA\", \"r\": 2, \"lora_alpha\": 3, \"target_modules\": [\"x\"]}",
             adapter, 2);
-        sheaf_merge_report report;
+        sheaf_weights_merge_report report;
         if (!begins[i].fits) {
-            CHECK_FAILS(merge(at("base"), at("one"), NULL, SHEAF_MERGE_BEST, &report),
+            CHECK_FAILS(merge(at("base"), at("one"), NULL, SHEAF_MERGE_ROUND_ONCE, &report),
                         SHEAF_E_LAYOUT, begins[i].b);
             continue;
         }
-        CHECK_OK(merge(at("base"), at("one"), NULL, SHEAF_MERGE_BEST, &report));
+        CHECK_OK(merge(at("base"), at("one"), NULL, SHEAF_MERGE_ROUND_ONCE, &report));
         float want[12], *got = result(at("out"), begins[i].base, NULL);
         base_values(want, base);
         change(want, &m, &adapter[0], &adapter[1], 1.5f);
@@ -551,12 +551,12 @@ static void test_merge__new_tokens_get_their_rows(void **state)
 {
     const thing base[] = { { "model.embed_tokens.weight", SHEAF_F32, 2, { 3, 2 } } },
                 rows = { EMBED ".token_adapter.trainable_tokens_delta", SHEAF_F32, 2, { 2, 2 } };
-    sheaf_merge_report report;
+    sheaf_weights_merge_report report;
     int64_t n;
     write_folder(at("base"), "model.safetensors", "config.json", tied_config, base, 1);
     write_adapter(at("one"), LORA "\"target_modules\": [], \"trainable_token_indices\": [3, 1]}",
                   &rows, 1);
-    CHECK_OK(merge(at("base"), at("one"), NULL, SHEAF_MERGE_BEST, &report));
+    CHECK_OK(merge(at("base"), at("one"), NULL, SHEAF_MERGE_ROUND_ONCE, &report));
     float *was = values(&base[0], 1), *delta = values(&rows, 1),
           *is = result(at("out"), "model.embed_tokens.weight", &n);
     const float want[8] = {
@@ -569,7 +569,7 @@ static void test_merge__new_tokens_get_their_rows(void **state)
     free(is);
     write_adapter(at("one"), LORA "\"target_modules\": [], \"trainable_token_indices\": [4, 1]}",
                   &rows, 1);
-    CHECK_FAILS(merge(at("base"), at("one"), NULL, SHEAF_MERGE_BEST, &report), SHEAF_E_LAYOUT,
+    CHECK_FAILS(merge(at("base"), at("one"), NULL, SHEAF_MERGE_ROUND_ONCE, &report), SHEAF_E_LAYOUT,
                 "different rows below 3, the rows of 'model.embed_tokens.weight' | 4");
 }
 
@@ -582,11 +582,11 @@ static void test_merge__a_copy_beyond_float16_is_refused(void **state)
                 base[] = { tied_things[0],
                            { "model.x.weight", SHEAF_F16, 2, { 4, 4 }, of_base ? INFINITY : 1 } },
                 copy = { P "model.x.weight", SHEAF_F32, 2, { 4, 4 }, of_copy ? 65520 : 65504 };
-            sheaf_merge_report report;
+            sheaf_weights_merge_report report;
             write_folder(at("base"), "model.safetensors", "config.json", tied_config, base, 2);
             write_adapter(at("one"), LORA "\"target_modules\": [], \"modules_to_save\": [\"x\"]}",
                           &copy, 1);
-            sheaf_status *st = merge(at("base"), at("one"), NULL, SHEAF_MERGE_BEST, &report);
+            sheaf_status *st = merge(at("base"), at("one"), NULL, SHEAF_MERGE_ROUND_ONCE, &report);
             if (of_copy)
                 CHECK_FAILS(st, SHEAF_E_NUMBER,
                             "'model.x.weight', row 0, column 1 | a finite float16 after");
@@ -608,12 +608,12 @@ static void test_merge__tied_tables_by_name(void **state)
     float base[40];
     base_values(base, &tied_things[0]);
     for (size_t i = 0; i < ARRAY_LEN(ties); i++)
-        for (int mode = SHEAF_MERGE_BEST; mode <= SHEAF_MERGE_AS_PEFT_SAFE; mode++) {
+        for (int mode = SHEAF_MERGE_ROUND_ONCE; mode <= SHEAF_MERGE_LIKE_PEFT_SAFE; mode++) {
             print_message("%s\n", ties[i].name);
             write_folder(at("base"), "model.safetensors", "config.json", tied_config, tied_things,
                          2);
             write_adapter(at("one"), ties[i].config, ties[i].things, ties[i].n);
-            sheaf_merge_report report;
+            sheaf_weights_merge_report report;
             CHECK_OK(merge(at("base"), at("one"), NULL, mode, &report));
             int64_t vocab, rows = 0, head_rows = 0;
             assert_int_equal(tie_of(at("out"), &vocab), ties[i].tied);
@@ -641,9 +641,9 @@ static void test_merge__dora_of_both_uses(void **state)
                                     { HEAD ".lora_B.weight", SHEAF_F32, 2, { 10, 2 } },
                                     { HEAD ".lora_magnitude_vector", SHEAF_F32, 1, { 10 } } };
     write_folder(at("base"), "model.safetensors", "config.json", tied_config, tied_things, 2);
-    for (int mode = SHEAF_MERGE_BEST; mode <= SHEAF_MERGE_AS_PEFT_SAFE; mode++) {
+    for (int mode = SHEAF_MERGE_ROUND_ONCE; mode <= SHEAF_MERGE_LIKE_PEFT_SAFE; mode++) {
         float *one[2], *both[2];
-        sheaf_merge_report report;
+        sheaf_weights_merge_report report;
         for (int uses = 1; uses <= 2; uses++) {
             write_adapter(
                 at("one"),
@@ -701,11 +701,11 @@ static void test_merge__what_is_not_known_is_named(void **state)
     static const thing adapter[] = { { P "x.lora_A.weight", SHEAF_F32, 2, { 2, 3 } },
                                      { P "x.lora_B.weight", SHEAF_F32, 2, { 4, 2 } } };
     write_folder(at("base"), "model.safetensors", "config.json", NULL, base, 2);
-    sheaf_merge_report report;
+    sheaf_weights_merge_report report;
     for (size_t i = 0; i < ARRAY_LEN(refused); i++) {
         write_adapter(at("one"), refused[i].config, adapter, 2);
-        CHECK_FAILS(merge(at("base"), at("one"), NULL, SHEAF_MERGE_BEST, &report), refused[i].code,
-                    refused[i].part);
+        CHECK_FAILS(merge(at("base"), at("one"), NULL, SHEAF_MERGE_ROUND_ONCE, &report),
+                    refused[i].code, refused[i].part);
         assert_int_equal(sheaf__path_kind(at("out")), SHEAF_PATH_NONE);
     }
     static const char *const ways[] = { "svd", "ties", "dare_linear", "magnitude_prune" };
@@ -725,16 +725,16 @@ static void test_merge__a_stop_leaves_nothing(void **state)
     write_adapter(at("adapter"), config, adapter_things, ARRAY_LEN(adapter_things));
     CHECK_OK(sheaf__remove_tree(at("dir")));
     assert_int_equal(mkdir(at("dir"), 0755), 0);
-    sheaf_merge_report report;
-    const atomic_int stop = 15;
-    CHECK_FAILS(
-        sheaf_merge(&report,
-                    &(sheaf_merge_options){ .base = at("base"),
-                                            .adapters = (const char *const[]){ at("adapter") },
-                                            .nadapters = 1,
-                                            .dst = at("dir/out"),
-                                            .stop = &stop }),
-        SHEAF_E_STOPPED, "nothing was left behind");
+    sheaf_weights_merge_report report;
+    sheaf_control stop = { .stop = 15 };
+    CHECK_FAILS(sheaf_merge(&report,
+                            &(sheaf_weights_merge_options){
+                                .base = at("base"),
+                                .adapters = (const char *const[]){ at("adapter") },
+                                .nadapters = 1,
+                                .dst = at("dir/out"),
+                                .control = &stop }),
+                SHEAF_E_STOPPED, "nothing was left behind");
     assert_int_equal(entries(at("dir")), 0);
 }
 
@@ -744,15 +744,16 @@ static void test_check__products_see_a_wrong_weight(void **state)
     write_folder(at("base"), "model.safetensors", "config.json", NULL, base_things,
                  ARRAY_LEN(base_things));
     write_adapter(at("adapter"), config, adapter_things, ARRAY_LEN(adapter_things));
-    const sheaf_merge_options options = { .base = at("base"),
-                                          .adapters = (const char *const[]){ at("adapter") },
-                                          .nadapters = 1,
-                                          .dst = at("out"),
-                                          .threads = 2 };
+    const sheaf_weights_merge_options options = { .base = at("base"),
+                                                  .adapters =
+                                                      (const char *const[]){ at("adapter") },
+                                                  .nadapters = 1,
+                                                  .dst = at("out"),
+                                                  .threads = 2 };
     sheaf__merge_plan plan;
     sheaf__merge_crew crew = { 0 };
     sheaf_source *written;
-    sheaf_merge_report report = { 0 };
+    sheaf_weights_merge_report report = { 0 };
     CHECK_OK(sheaf__merge_plan_open(&plan, &options));
     CHECK_OK(sheaf__merge_crew_init(&crew, &plan, &options));
     CHECK_OK(open_stored(&written, at("base")));
@@ -788,15 +789,15 @@ static void test_merge__above_rank_192_the_processor_is_told(void **state)
     static const thing parts[] = { { P "x.lora_A.weight", SHEAF_F32, 2, { 200, 40 } },
                                    { P "x.lora_B.weight", SHEAF_F32, 2, { 24, 200 } } };
     static const struct {
-        sheaf_merge_mode mode;
+        sheaf_weights_merge_mode mode;
         sheaf_peft_cpu cpu;
         int order, unknown, block;
     } rows[] = {
-        { SHEAF_MERGE_BEST, SHEAF_PEFT_CPU_AMD, 0, 0, 200 },
-        { SHEAF_MERGE_AS_PEFT, SHEAF_PEFT_CPU_INTEL, 1, 0, 200 },
-        { SHEAF_MERGE_AS_PEFT, SHEAF_PEFT_CPU_AMD, 1, 0, 100 },
-        { SHEAF_MERGE_AS_PEFT_SAFE, SHEAF_PEFT_CPU_AMD, 1, 0, 100 },
-        { SHEAF_MERGE_AS_PEFT, SHEAF_PEFT_CPU_OTHER, 1, 1, 100 },
+        { SHEAF_MERGE_ROUND_ONCE, SHEAF_PEFT_CPU_AMD, 0, 0, 200 },
+        { SHEAF_MERGE_LIKE_PEFT, SHEAF_PEFT_CPU_INTEL, 1, 0, 200 },
+        { SHEAF_MERGE_LIKE_PEFT, SHEAF_PEFT_CPU_AMD, 1, 0, 100 },
+        { SHEAF_MERGE_LIKE_PEFT_SAFE, SHEAF_PEFT_CPU_AMD, 1, 0, 100 },
+        { SHEAF_MERGE_LIKE_PEFT, SHEAF_PEFT_CPU_OTHER, 1, 1, 100 },
     };
     write_folder(at("high"), "model.safetensors", "none", NULL, base, 1);
     write_adapter(
@@ -808,9 +809,9 @@ static void test_merge__above_rank_192_the_processor_is_told(void **state)
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         heard h = { 0 };
         const sheaf_events events = { hear, &h };
-        sheaf_merge_report report;
+        sheaf_weights_merge_report report;
         CHECK_OK(sheaf__remove_tree(at("out")));
-        CHECK_OK(sheaf_merge(&report, &(sheaf_merge_options){
+        CHECK_OK(sheaf_merge(&report, &(sheaf_weights_merge_options){
                                           .base = at("high"),
                                           .adapters = (const char *const[]){ at("high-adapter") },
                                           .nadapters = 1,

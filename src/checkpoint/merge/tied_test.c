@@ -228,7 +228,7 @@ static void hear(void *context, const sheaf_event *event)
 static sheaf_status *merge_row(size_t i, const char *config, thing *base, thing *mine)
 {
     static char names[2][MOST][200];
-    sheaf_merge_report report;
+    sheaf_weights_merge_report report;
     const int n = list_things(base, names[0], rows[i].base, "", 10),
               k = list_things(mine, names[1], rows[i].mine, P, rows[i].rows);
     base[n] = (thing){ "x.weight", SHEAF_F32, 2, { 4, 4 } };
@@ -237,7 +237,7 @@ static sheaf_status *merge_row(size_t i, const char *config, thing *base, thing 
     const bool x = strstr(rows[i].adapter_config, "\"x\"") != NULL;
     write_folder(at("base"), "model.safetensors", "config.json", config, base, n + 1);
     write_adapter(at("one"), rows[i].adapter_config, mine, x ? k + 2 : k);
-    return merge(at("base"), at("one"), NULL, SHEAF_MERGE_BEST, &report);
+    return merge(at("base"), at("one"), NULL, SHEAF_MERGE_ROUND_ONCE, &report);
 }
 
 static void test_tied__every_name_has_its_own_values(void **state)
@@ -268,11 +268,11 @@ static void test_tied__a_warning_where_transformers_4_ties_all_the_same(void **s
     for (size_t i = 0; i < ARRAY_LEN(warned); i++) {
         thing base[MOST + 1], mine[MOST + 2];
         bool heard = false;
-        sheaf_merge_report report;
+        sheaf_weights_merge_report report;
         CHECK_OK(merge_row(warned[i].row, warned[i].config, base, mine));
         CHECK_OK(sheaf__remove_tree(at("out")));
-        CHECK_OK(sheaf_merge(&report,
-                             &(sheaf_merge_options){ .base = at("base"),
+        CHECK_OK(sheaf_merge(
+            &report, &(sheaf_weights_merge_options){ .base = at("base"),
                                                      .adapters = (const char *const[]){ at("one") },
                                                      .nadapters = 1,
                                                      .dst = at("out"),
@@ -331,14 +331,14 @@ static void test_resized__what_lacks_rows_is_refused(void **state)
     };
     for (size_t i = 0; i < ARRAY_LEN(lacking); i++) {
         char name[200];
-        sheaf_merge_report report;
+        sheaf_weights_merge_report report;
         const thing base[] = { lacking[i].lacks, { lacking[i].table, SHEAF_F32, 2, { 10, 4 } } };
         snprintf(name, sizeof name, P "%s", lacking[i].table);
         const thing mine = { name, SHEAF_F32, 2, { 12, 4 } };
         write_folder(at("base"), "model.safetensors", "config.json", lacking[i].config, base, 2);
         write_adapter(at("one"), LORA "\"target_modules\": [\"x\"]}", &mine, 1);
-        CHECK_FAILS(merge(at("base"), at("one"), NULL, SHEAF_MERGE_BEST, &report), SHEAF_E_LAYOUT,
-                    lacking[i].found);
+        CHECK_FAILS(merge(at("base"), at("one"), NULL, SHEAF_MERGE_ROUND_ONCE, &report),
+                    SHEAF_E_LAYOUT, lacking[i].found);
     }
 }
 
@@ -351,11 +351,11 @@ static void test_head__with_a_bias_takes_pefts_copies(void **state)
                                   { P "lm_head.base_layer.weight", SHEAF_F32, 2, { 10, 4 } },
                                   { P "lm_head.lora_A.weight", SHEAF_F32, 2, { 2, 4 } },
                                   { P "lm_head.lora_B.weight", SHEAF_F32, 2, { 10, 2 } } };
-    sheaf_merge_report report;
+    sheaf_weights_merge_report report;
     write_folder(at("base"), "model.safetensors", "config.json",
                  CLASS("PhiForCausalLM", "\"tie_word_embeddings\": false"), base, 2);
     write_adapter(at("one"), LORA "\"target_modules\": [\"lm_head\"]}", mine, 4);
-    CHECK_OK(merge(at("base"), at("one"), NULL, SHEAF_MERGE_BEST, &report));
+    CHECK_OK(merge(at("base"), at("one"), NULL, SHEAF_MERGE_ROUND_ONCE, &report));
     float *got = result(at("out"), "lm_head.bias", NULL), *want = values(&mine[0], 1);
     assert_memory_equal(got, want, 10 * sizeof *got);
     free(got), free(want);
@@ -376,11 +376,11 @@ static void test_layers__behind_the_last_need_no_factors(void **state)
         "{\"model_type\": \"odd\", \"text_config\": {\"num_hidden_layers\": 1}}",
         "{\"model_type\": \"odd\", \"num_hidden_layers\": 2}", "{\"model_type\": \"odd\"}"
     };
-    sheaf_merge_report report;
+    sheaf_weights_merge_report report;
     write_adapter(at("one"), LORA "\"target_modules\": [\"q\"]}", mine, 2);
     for (size_t i = 0; i < ARRAY_LEN(counts); i++) {
         write_folder(at("base"), "model.safetensors", "config.json", counts[i], base, 4);
-        sheaf_status *st = merge(at("base"), at("one"), NULL, SHEAF_MERGE_BEST, &report);
+        sheaf_status *st = merge(at("base"), at("one"), NULL, SHEAF_MERGE_ROUND_ONCE, &report);
         if (i < 2)
             CHECK_OK(st);
         else
@@ -402,13 +402,13 @@ static void test_layers__experts_need_none_or_all(void **state)
         { P "model.layers.1.mlp.experts.0.up.lora_A.weight", SHEAF_F32, 2, { 2, 4 } },
         { P "model.layers.1.mlp.experts.0.up.lora_B.weight", SHEAF_F32, 2, { 4, 2 } }
     };
-    sheaf_merge_report report;
+    sheaf_weights_merge_report report;
     write_folder(at("base"), "model.safetensors", "config.json", "{\"model_type\": \"odd\"}", base,
                  3);
     write_adapter(at("one"), LORA "\"target_modules\": [\"up\"]}", mine, 2);
-    CHECK_OK(merge(at("base"), at("one"), NULL, SHEAF_MERGE_BEST, &report));
+    CHECK_OK(merge(at("base"), at("one"), NULL, SHEAF_MERGE_ROUND_ONCE, &report));
     write_adapter(at("two"), LORA "\"target_modules\": [\"up\"]}", mine, 4);
-    CHECK_FAILS(merge(at("base"), at("two"), NULL, SHEAF_MERGE_BEST, &report), SHEAF_E_LAYOUT,
+    CHECK_FAILS(merge(at("base"), at("two"), NULL, SHEAF_MERGE_ROUND_ONCE, &report), SHEAF_E_LAYOUT,
                 "experts.1.up.lora_A.weight");
 }
 

@@ -315,14 +315,13 @@ static void test_init__cog_goes_to_sat_and_back(void **state)
     for (size_t m = 0; m < ARRAY_LEN(cogs); m++) {
         char *made = path_in(cogs[m]), *sat = path_in("sat"), *back = path_in("back"),
              *again = path_in("again");
-        sheaf_convert_report report;
-        CHECK_OK(sheaf_convert(
-            &report,
-            &(sheaf_convert_options){ .src = made, .dst = sat, .to = "sat", .tp = 2, .step = -1 }));
+        sheaf_weights_convert_report report;
+        CHECK_OK(sheaf_convert(&report, &(sheaf_weights_convert_options){
+                                            .src = made, .dst = sat, .to = "sat", .tp = 2 }));
         assert_int_equal(report.parts, 2);
         assert_true(compare(cogs[m], "sat").same);
         CHECK_OK(sheaf_convert(
-            &report, &(sheaf_convert_options){ .src = sat, .dst = back, .to = "hf", .step = -1 }));
+            &report, &(sheaf_weights_convert_options){ .src = sat, .dst = back, .to = "hf" }));
         const sheaf_weights_diff_report d = compare(cogs[m], "back");
         assert_true(d.same && d.config_keys == 0);
         init(sat, "again", 5, NULL, 1); /* a SAT checkpoint tells the model, too */

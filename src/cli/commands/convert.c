@@ -7,13 +7,10 @@
 #include "base/clock.h"
 #include "base/print.h"
 #include "commands.h"
-#include "base/cores.h"
-#include "monitor/monitor.h"
 #include "base/number.h"
-#include "library/of_runs.h"
-#include "library/train_settings.h"
 #include "cli/lib/shared.h"
 #include "cli/lib/signals.h"
+#include "sheaf/checkpoint.h"
 
 const char cmd_convert_usage[] =
     "usage: sheaf convert SRC... DST --to DIALECT [FLAG...]\n"
@@ -23,8 +20,8 @@ const char cmd_convert_usage[] =
     "SRC may be a run of sheaf train, or one of its checkpoints: --to peft gives its adapter, --to hf or\n"
     "sat the model with what was trained.\n";
 
-static void print_report(cli *cli, const sheaf_convert_options *how, const sheaf_convert_report *r,
-                         double seconds)
+static void print_report(cli *cli, const sheaf_weights_convert_options *how,
+                         const sheaf_weights_convert_report *r, double seconds)
 {
     if (cli->json) {
         sheaf_json_writer j = { 0 };
@@ -60,11 +57,13 @@ static void print_report(cli *cli, const sheaf_convert_options *how, const sheaf
 
 int cmd_convert(cli *cli, int argc, char **argv)
 {
-    sheaf_convert_options how = { .step = -1 };
-    int dtype = -1;
+    sheaf_weights_convert_options how;
+    sheaf_weights_convert_report report;
+    SHEAF_INIT(&how);
+    SHEAF_INIT(&report);
     int64_t shard_mb = 0;
-    const char *base = NULL, *mpi = NULL; /* as --transport: under mpirun the first process works */
-    int ignored = 0;
+    const char *mpi = NULL,
+               *ignored = NULL; /* as --transport: under mpirun the first process works */
     cli_option options[CLI_MAX_OPTIONS] = {
         { "to", CLI_TEXT | CLI_REQUIRED, &how.to, "form to write: hf, sat, peft or sheaf",
           "DIALECT" },
@@ -73,16 +72,16 @@ int cmd_convert(cli *cli, int argc, char **argv)
         { "lora-alpha", CLI_NUMBER, &how.lora_alpha,
           "peft: lora_alpha of PEFT's LoRA inside SRC, where no adapter_config.json lies beside it",
           .min = 0 },
-        { "base", CLI_PATH, &base,
+        { "base", CLI_PATH, &how.base,
           "of a checkpoint of training: the model it was trained on (default as the run's settings name it)",
           "DIR" },
         { "from", CLI_TEXT, &how.from, "form of SRC, where it is not recognised", "DIALECT" },
         { "tp", CLI_INT, &how.tp, "sat: parts to write (default 1)", .min = 1, .max = 1024 },
         { "slices", CLI_INT, &how.slices, "sheaf: slices to write (default 8)", .min = 1,
           .max = 64 },
-        { "dtype", CLI_CHOICE, &dtype, "type of the written weights (default as in SRC)",
+        { "dtype", CLI_CHOICE, &how.dtype, "type of the written weights (default as in SRC)",
           .choices = cli_dtypes },
-        { "step", CLI_COUNT, &how.step, "step to note in DST (default as in SRC)", .min = -1 },
+        { "step", CLI_COUNT, &how.step, "step to note in DST; 0 = as in SRC", .min = 0 },
         { "optimizer", CLI_FLAG, &how.optimizer, "the optimizer's moments too: hf, sheaf" },
         { "config", CLI_PATH, &how.config, "the model's config, where SRC has none", "FILE" },
         { "model-class", CLI_TEXT, &how.model_class,
@@ -92,36 +91,29 @@ int cmd_convert(cli *cli, int argc, char **argv)
         { "shard-mb", CLI_COUNT, &shard_mb, "hf: megabytes of a shard at most (default 50000)",
           .min = 1 },
         { "threads", CLI_INT, &how.threads, "threads; 0 = every core at hand", .max = 4096 },
-        { "transport", CLI_CHOICE | CLI_HIDDEN, &ignored, "of other commands",
-          .choices = sheaf__transport_choices },
+        { "transport", CLI_TEXT | CLI_HIDDEN, &ignored, "of other commands" },
         { "mpi", CLI_TEXT | CLI_HIDDEN, &mpi, "of other commands" },
         { 0 },
     };
     cli_paths paths;
-    sheaf_monitor *monitor = NULL;
-    sheaf_convert_report report;
+    sheaf_progress *progress = NULL;
     const char **also = NULL;
     sheaf_status *st = cli_parse(cli, options, &paths, argc, argv);
-    TRY(st, sheaf_monitor_open(&monitor, &(sheaf_monitor_options){ .progress = cli->err }));
-    TRY(st, cli_signals_stop(&how.stop));
+    TRY(st, cli_progress(&progress, &how.events, cli));
+    TRY(st, cli_signals_control(&how.control));
     if (st == NULL && (also = calloc((size_t)paths.count, sizeof *also)) == NULL)
         st = sheaf_fail(SHEAF_E_MEMORY, "convert");
     const double begin = sheaf__seconds();
     if (st == NULL) {
-        const sheaf_dtype as = (sheaf_dtype)dtype;
         for (int i = 1; i < paths.count - 1; i++)
             also[i - 1] = paths.word[i];
         how.src = paths.word[0];
         how.also = paths.count > 2 ? also : NULL;
         how.dst = paths.word[paths.count - 1];
-        how.dtype = dtype >= 0 ? &as : NULL;
         how.shard_bytes = shard_mb * 1000000;
-        how.threads = sheaf__cores(how.threads);
-        how.events = sheaf_monitor_events(monitor);
-        st = cli_signals_explain(sheaf__convert_any(&report, &how, base));
+        st = cli_signals_explain(sheaf_weights_convert(&report, &how));
     }
-    if (monitor != NULL)
-        sheaf_status_free(sheaf_monitor_close(monitor)); /* it holds no file */
+    sheaf_progress_close(progress);
     if (st == NULL)
         print_report(cli, &how, &report, sheaf__seconds() - begin);
     free(also);

@@ -9,12 +9,9 @@
 #include "base/file.h"
 #include "base/print.h"
 #include "commands.h"
-#include "base/cores.h"
-#include "monitor/monitor.h"
-#include "library/of_runs.h"
-#include "library/train_settings.h"
 #include "cli/lib/shared.h"
 #include "cli/lib/signals.h"
+#include "sheaf/checkpoint.h"
 
 const char cmd_merge_usage[] =
     "usage: sheaf merge BASE ADAPTER... DST [FLAG...]\n"
@@ -29,7 +26,7 @@ const char cmd_merge_usage[] =
     "Memory stays small whatever the size of the model. Kinds of adapters that sheaf does\n"
     "not know are refused by name.\n";
 
-static void print_json(FILE *to, const sheaf_merge_report *r, const char *dst)
+static void print_json(FILE *to, const sheaf_weights_merge_report *r, const char *dst)
 {
     sheaf_json_writer j = { 0 };
     sheaf__json_begin(&j);
@@ -52,7 +49,7 @@ static void print_json(FILE *to, const sheaf_merge_report *r, const char *dst)
     cli_json_end(to, &j);
 }
 
-static void print_report(FILE *to, const sheaf_merge_report *r, const char *dst)
+static void print_report(FILE *to, const sheaf_weights_merge_report *r, const char *dst)
 {
     const double share = r->base_norm > 0 ? r->change_norm / r->base_norm : 0;
     sheaf__print(to, "%s: %" PRId64 " tensors, %.3f GB\n", dst, r->tensors, (double)r->bytes / 1e9);
@@ -79,9 +76,8 @@ static void print_report(FILE *to, const sheaf_merge_report *r, const char *dst)
                      r->products_checked, r->worst_product, r->worst_tensor);
 }
 
-static void print_own(cli *cli, const sheaf__merged *merged, const char *dst)
+static void print_own(cli *cli, const sheaf_weights_merge_report *r, const char *dst)
 {
-    const sheaf_merge_report *r = &merged->report;
     if (cli->json) {
         sheaf_json_writer j = { 0 };
         sheaf__json_begin(&j);
@@ -93,7 +89,7 @@ static void print_own(cli *cli, const sheaf__merged *merged, const char *dst)
     } else {
         sheaf__print(cli->out,
                      "%s: %" PRId64 " tensors in %d part%s, LoRA merged into %" PRId64 "\n", dst,
-                     r->tensors, merged->parts, merged->parts == 1 ? "" : "s", r->adapted);
+                     r->tensors, r->parts, r->parts == 1 ? "" : "s", r->adapted);
     }
 }
 
@@ -118,18 +114,18 @@ static sheaf_status *read_weights(double *out, int n, const char *text)
     return NULL;
 }
 
+enum { MOST_ADAPTERS = 64 };
+
 typedef struct words {
-    const char *combine, *weights;
-    bool as_peft, safe, adapter_only;
-    int dtype, cpu, to;
+    const char *weights;
+    bool as_peft, safe;
+    int to;
 } words;
 
 enum { TO_HF, TO_SAT };
 static const cli_choice forms[] = { { "hf", TO_HF }, { "sat", TO_SAT }, { 0 } };
 
-static const cli_choice cpus[] = { { "intel", SHEAF_PEFT_CPU_INTEL },
-                                   { "amd", SHEAF_PEFT_CPU_AMD },
-                                   { 0 } };
+static const cli_choice cpus[] = { { "intel", 1 }, { "amd", 2 }, { 0 } };
 
 /* The last word is written: an adapter in its place stands where DST is missing. */
 static sheaf_status *check_dst(const cli_paths *paths)
@@ -145,81 +141,81 @@ static sheaf_status *check_dst(const cli_paths *paths)
     return st;
 }
 
-static sheaf_status *settle(sheaf_merge_options *how, const words *w, const cli_paths *paths,
-                            double *weights)
+static sheaf_status *settle(sheaf_weights_merge_options *how, const words *w,
+                            const cli_paths *paths, double *weights)
 {
     if (w->as_peft && w->safe)
         return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--as-peft-safe"),
                               "one of --as-peft and --as-peft-safe");
-    if (w->cpu != SHEAF_PEFT_CPU_THIS && !w->as_peft && !w->safe)
+    if (how->peft_cpu != 0 && !w->as_peft && !w->safe)
         return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--peft-cpu"),
                               "--as-peft or --as-peft-safe beside it");
     if (how->tp > 0 && w->to != TO_SAT)
         return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--tp"), "--to sat beside it");
-    if (w->adapter_only && w->to >= 0)
+    if (how->adapter_only && w->to >= 0)
         return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--to"),
                               "a BASE: an adapter alone has PEFT's form");
-    if (w->weights != NULL && w->combine == NULL)
+    if (w->weights != NULL && how->combine == NULL)
         return sheaf_try_this(
             sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--weights"),
                            "--combine linear or --combine cat beside it"),
             "without --combine the adapters are merged in turn, each with its own scale");
-    if (w->adapter_only && w->combine == NULL)
+    if (how->adapter_only && how->combine == NULL)
         return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--adapter-only"),
                               "--combine linear or --combine cat beside it");
-    if (w->adapter_only ? paths->count < 2
-                        : paths->count == 2 && (w->as_peft || w->safe || w->combine != NULL))
+    if (how->adapter_only ? paths->count < 2
+                          : paths->count == 2 && (w->as_peft || w->safe || how->combine != NULL))
         return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "sheaf merge"), "at least one ADAPTER");
     sheaf_status *st = check_dst(paths);
     if (st != NULL)
         return st;
-    const int first = w->adapter_only ? 0 : 1;
-    how->base = w->adapter_only ? NULL : paths->word[0];
+    const int first = how->adapter_only ? 0 : 1;
+    how->base = how->adapter_only ? NULL : paths->word[0];
     how->adapters = (const char *const *)paths->word + first;
     how->nadapters = paths->count - 1 - first;
     how->dst = paths->last;
-    how->weights = weights;
-    how->mode = w->safe      ? SHEAF_MERGE_AS_PEFT_SAFE
-                : w->as_peft ? SHEAF_MERGE_AS_PEFT
-                             : SHEAF_MERGE_BEST;
+    how->weights = how->combine != NULL ? weights : NULL;
+    how->mode = w->safe      ? SHEAF_MERGE_LIKE_PEFT_SAFE
+                : w->as_peft ? SHEAF_MERGE_LIKE_PEFT
+                             : SHEAF_MERGE_ROUND_ONCE;
     if (w->to == TO_HF && how->nadapters == 0)
         return sheaf_try_this(
             sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--to hf"),
                            "an ADAPTER: LoRA of SAT's own is merged in SAT's form"),
             "sheaf convert %s %s --to hf, which merges it too", how->base, how->dst);
     how->to = w->to == TO_SAT ? "sat" : NULL;
-    how->peft_cpu = (sheaf_peft_cpu)w->cpu;
-    if (how->nadapters > SHEAF_MERGE_ADAPTERS)
+    if (how->nadapters > MOST_ADAPTERS)
         return sheaf_found(
-            sheaf_expected(sheaf_fail(SHEAF_E_ARG, "adapters"), "at most %d", SHEAF_MERGE_ADAPTERS),
-            "%d", how->nadapters);
-    st = w->combine != NULL ? sheaf_combine_parse(&how->combine, w->combine) : NULL;
-    return st != NULL ? sheaf_in(st, "--combine")
-                      : read_weights(weights, how->nadapters, w->weights);
+            sheaf_expected(sheaf_fail(SHEAF_E_ARG, "adapters"), "at most %d", MOST_ADAPTERS), "%d",
+            how->nadapters);
+    return read_weights(weights, how->nadapters, w->weights);
 }
 
 int cmd_merge(cli *cli, int argc, char **argv)
 {
-    sheaf_merge_options how = { 0 };
-    words w = { .dtype = -1, .cpu = SHEAF_PEFT_CPU_THIS, .to = -1 };
-    const char *mpi = NULL; /* as --transport: under mpirun the first process works */
-    int ignored = 0;
-    double weights[SHEAF_MERGE_ADAPTERS];
+    sheaf_weights_merge_options how;
+    sheaf_weights_merge_report report;
+    SHEAF_INIT(&how);
+    SHEAF_INIT(&report);
+    words w = { .to = -1 };
+    const char *mpi = NULL,
+               *ignored = NULL; /* as --transport: under mpirun the first process works */
+    double weights[MOST_ADAPTERS];
     cli_option options[CLI_MAX_OPTIONS] = {
         { "as-peft", CLI_FLAG, &w.as_peft,
           "the bits of PEFT's merge_and_unload(); tied tables all the same each by name (docs/merge.md)" },
         { "as-peft-safe", CLI_FLAG, &w.safe,
           "the bits of merge_and_unload(safe_merge=True): the change is rounded before it is added" },
-        { "peft-cpu", CLI_CHOICE, &w.cpu,
+        { "peft-cpu", CLI_CHOICE, &how.peft_cpu,
           "with --as-peft: PEFT's processor, whose order of sums counts above rank 192 (default this one)",
           .choices = cpus },
-        { "combine", CLI_TEXT, &w.combine,
+        { "combine", CLI_TEXT, &how.combine,
           "make one adapter of all first, as PEFT's add_weighted_adapter: linear or cat", "HOW" },
         { "weights", CLI_TEXT, &w.weights,
           "with --combine: one number for each adapter (default 1 each)", "X,Y,..." },
-        { "adapter-only", CLI_FLAG, &w.adapter_only,
+        { "adapter-only", CLI_FLAG, &how.adapter_only,
           "with --combine and no BASE: write the combined adapter" },
-        { "dtype", CLI_CHOICE, &w.dtype, "type of the written weights (default as in BASE)",
+        { "dtype", CLI_CHOICE, &how.dtype, "type of the written weights (default as in BASE)",
           .choices = cli_dtypes },
         { "to", CLI_CHOICE, &w.to,
           "form to write (default hf): sat as sheaf convert --to sat makes it of the merged model, in one pass",
@@ -230,30 +226,21 @@ int cmd_merge(cli *cli, int argc, char **argv)
         { "config", CLI_PATH, &how.config, "the base's config.json, where its folder has none",
           "FILE" },
         { "threads", CLI_INT, &how.threads, "threads; 0 = every core at hand", .max = 4096 },
-        { "transport", CLI_CHOICE | CLI_HIDDEN, &ignored, "of other commands",
-          .choices = sheaf__transport_choices },
+        { "transport", CLI_TEXT | CLI_HIDDEN, &ignored, "of other commands" },
         { "mpi", CLI_TEXT | CLI_HIDDEN, &mpi, "of other commands" },
         { 0 },
     };
     cli_paths paths;
-    sheaf_monitor *monitor = NULL;
-    sheaf__merged merged = { 0 };
-    sheaf_dtype as;
+    sheaf_progress *progress = NULL;
     sheaf_status *st = cli_parse(cli, options, &paths, argc, argv);
     TRY(st, settle(&how, &w, &paths, weights));
-    TRY(st, sheaf_monitor_open(&monitor, &(sheaf_monitor_options){ .progress = cli->err }));
-    TRY(st, cli_signals_stop(&how.stop));
-    if (st == NULL) {
-        as = (sheaf_dtype)w.dtype;
-        how.dtype = w.dtype >= 0 ? &as : NULL;
-        how.threads = sheaf__cores(how.threads);
-        how.events = sheaf_monitor_events(monitor);
-        st = cli_signals_explain(sheaf__merge_any(&merged, &how, w.adapter_only));
-    }
-    sheaf_status_free(sheaf_monitor_close(monitor)); /* it holds no file */
-    if (st == NULL && merged.own) {
-        print_own(cli, &merged, how.dst);
-    } else if (st == NULL && w.adapter_only) {
+    TRY(st, cli_progress(&progress, &how.events, cli));
+    TRY(st, cli_signals_control(&how.control));
+    TRY(st, cli_signals_explain(sheaf_weights_merge(&report, &how)));
+    sheaf_progress_close(progress);
+    if (st == NULL && report.parts > 0) {
+        print_own(cli, &report, how.dst);
+    } else if (st == NULL && how.adapter_only) {
         sheaf_json_writer j = { 0 };
         if (cli->json) {
             sheaf__json_begin(&j);
@@ -262,13 +249,13 @@ int cmd_merge(cli *cli, int argc, char **argv)
         } else {
             sheaf__print(cli->out, "%s: %d adapters combined\n", how.dst, how.nadapters);
         }
-    } else if (st == NULL && merged.whole && !cli->json) {
+    } else if (st == NULL && report.whole && !cli->json) {
         sheaf__print(cli->out,
                      "%s: %" PRId64
                      " tensors, %.3f GB, those that were trained in place of the base's\n",
-                     how.dst, merged.report.tensors, (double)merged.report.bytes / 1e9);
+                     how.dst, report.tensors, (double)report.bytes / 1e9);
     } else if (st == NULL) {
-        (cli->json ? print_json : print_report)(cli->out, &merged.report, how.dst);
+        (cli->json ? print_json : print_report)(cli->out, &report, how.dst);
     }
     return cli_report(cli, st);
 }

@@ -165,13 +165,13 @@ static sheaf_status *load(uint64_t *tensors, const char *path, bool adapter, boo
 static sheaf_status *convert(uint64_t *tensors, const char *path, const char *scratch)
 {
     char dst[700], file[800];
-    sheaf_convert_report report;
+    sheaf_weights_convert_report report;
     sheaf_source *source = NULL;
     snprintf(dst, sizeof dst, "%s/converted", scratch);
     snprintf(file, sizeof file, "%s/model.safetensors", dst);
     sheaf_status *st = sheaf_convert(
         &report,
-        &(sheaf_convert_options){ .src = path, .dst = dst, .to = "hf", .step = -1, .threads = 1 });
+        &(sheaf_weights_convert_options){ .src = path, .dst = dst, .to = "hf", .threads = 1 });
     if (st == NULL)
         st = sheaf__open_source(
             &source, file,

@@ -125,15 +125,14 @@ static world *add_made(world *next, const char *name, const char *golden, const 
                        const char *to, int tp, const char *scratch)
 {
     char from[1200], dst[700];
-    sheaf_convert_report report;
+    sheaf_weights_convert_report report;
     snprintf(from, sizeof from, "%s/%s", golden, model);
     if (sheaf__path_kind(from) != SHEAF_PATH_DIR)
         return next;
     snprintf(dst, sizeof dst, "%s/made", scratch);
-    need(sheaf_convert(
-        &report,
-        &(sheaf_convert_options){
-            .src = from, .dst = dst, .to = to, .tp = tp, .step = -1, .shard_bytes = 200000 }));
+    need(sheaf_convert(&report,
+                       &(sheaf_weights_convert_options){
+                           .src = from, .dst = dst, .to = to, .tp = tp, .shard_bytes = 200000 }));
     next = add(next, name, dst, scratch);
     need(sheaf__remove_tree(dst));
     return next;
