@@ -32,21 +32,11 @@ static void remove_dead(const char *path)
         close(fd);
 }
 
-/* "sheaf-KIND.XXXXXX", or what belongs to it: "sheaf-KIND.XXXXXX.hosts". */
+/* "sheaf-KIND.XXXXXX" */
 static bool is_of(const char *name, const char *begin)
 {
     const size_t n = strlen(begin);
-    return strncmp(name, begin, n) == 0 && strlen(name + n) >= MARK &&
-           (name[n + MARK] == '\0' || name[n + MARK] == '.');
-}
-
-/* A thing of theirs is gone with the one it belongs to: that is there while it is needed. */
-static bool belongs_to_other(char **names, int64_t count, int64_t i, size_t n)
-{
-    for (int64_t k = 0; k < count && names[i][n] == '.'; k++)
-        if (strlen(names[k]) == n && strncmp(names[k], names[i], n) == 0)
-            return true;
-    return false;
+    return strncmp(name, begin, n) == 0 && strlen(name + n) == MARK;
 }
 
 static void sweep(const char *parent, const char *begin)
@@ -56,7 +46,7 @@ static void sweep(const char *parent, const char *begin)
     sheaf_status_free(sheaf__list_dir(&names, &count, parent));
     for (int64_t i = 0; i < count; i++) {
         char *path = NULL;
-        if (!is_of(names[i], begin) || belongs_to_other(names, count, i, strlen(begin) + MARK))
+        if (!is_of(names[i], begin))
             continue;
         sheaf_status_free(sheaf__path_join(&path, parent, names[i]));
         if (path != NULL)

@@ -34,7 +34,7 @@ static void leaves(const char *list, const char *file, int lost, int ranks, cons
     CHECK_OK(cli_hosts_read(&hosts, list, file));
     if (lost >= 0)
         hosts.host[lost].lost = true;
-    char *got = cli_hosts_words(&hosts);
+    char *got = cli_hosts_words(&hosts, ranks);
     assert_string_equal(got, words);
     assert_int_equal(cli_hosts_left(&hosts, ranks), left);
     free(got);
@@ -51,8 +51,11 @@ static void test_restarts__hosts_that_are_left(void **state)
     leaves("a:2,b:2", NULL, -1, 4, "a:2,b:2", 4); /* all are there */
     const char *path = at("hosts");
     put(path, "# ours\n\nn1 slots=2 max_slots=4\n  n2 slots=3\nn3:1\r\n");
-    leaves(NULL, path, 0, 6, "n2 slots=3\nn3:1\n", 4);
-    leaves("", path, 1, 6, "n1 slots=2 max_slots=4\nn3:1\n", 3);
+    leaves(NULL, path, 0, 6, "n2:3,n3:1", 4);
+    leaves("", path, 1, 6, "n1:2,n3:1", 3);
+    put(path, "n1\nn2\n");
+    leaves("", path, 0, 4, "n2:2", 2); /* their share */
+    put(path, "n1 slots=2\nn2 slots=3\nn3:1\n");
     cli_hosts hosts;
     CHECK_OK(cli_hosts_read(&hosts, NULL, path));
     assert_string_equal(hosts.host[0].name, "n1");

@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,38 +16,40 @@
 #include "base/file.h"
 #include "base/status.h"
 #include "base/text.h"
-#include "base/thread.h"
 #include "launch.h"
 
 enum { ANSWER_S = 15, MOST_BYTES = 1 << 20 };
 
 /* ---- the list ---- */
 
-static bool add(cli_hosts *h, int64_t *capacity, const char *at, size_t size)
+static bool add(cli_hosts *h, int64_t *capacity, const char *at, size_t size, bool is_list)
 {
     const size_t name = strcspn(at, ": \t,\n\r");
-    if (!SHEAF_GROW(&h->host, capacity, h->count + 1))
+    char *words = strndup(at, size);
+    if (words == NULL || !SHEAF_GROW(&h->host, capacity, h->count + 1)) {
+        free(words);
         return false;
-    cli_host *one = &h->host[h->count];
-    *one = (cli_host){ .name = strndup(at, name < size ? name : size), .words = strndup(at, size) };
-    h->count++;
-    if (one->name == NULL || one->words == NULL)
-        return false;
-    const char *slots = strstr(one->words, "slots=");
-    const char *number = slots != NULL             ? slots + 6
-                         : one->words[name] == ':' ? one->words + name + 1
-                                                   : "0";
-    one->slots = atoi(number);
-    return true;
+    }
+    const char *slots = strstr(words, "slots="), *number = slots != NULL        ? slots + 6
+                                                           : words[name] == ':' ? words + name + 1
+                                                                                : "0";
+    cli_host *one = &h->host[h->count++];
+    *one = (cli_host){ .name = strndup(at, name < size ? name : size), .slots = atoi(number) };
+    if (is_list)
+        one->words = words;
+    else
+        free(words);
+    return one->name != NULL;
 }
 
-static bool split(cli_hosts *h, const char *text, const char *ends)
+static bool split(cli_hosts *h, const char *text, bool is_list)
 {
+    const char *ends = is_list ? "," : "\n\r";
     int64_t capacity = 0;
     for (const char *at = text; *at != '\0';) {
         at += strspn(at, " \t");
         const size_t n = strcspn(at, ends);
-        if (n > 0 && *at != '#' && !add(h, &capacity, at, n))
+        if (n > 0 && *at != '#' && !add(h, &capacity, at, n, is_list))
             return false;
         at += n + (at[n] != '\0');
     }
@@ -66,8 +67,7 @@ sheaf_status *cli_hosts_read(cli_hosts *out, const char *list, const char *file)
     sheaf_status *st = is_list ? NULL : sheaf__file_read_all(&text, &size, file, MOST_BYTES);
     if (st != NULL)
         return st;
-    out->is_file = !is_list;
-    const bool done = split(out, is_list ? list : text, is_list ? "," : "\n\r");
+    const bool done = split(out, is_list ? list : text, is_list);
     free(text);
     if (done)
         return NULL;
@@ -122,14 +122,22 @@ int cli_hosts_left(const cli_hosts *hosts, int ranks)
     return (int)(left < ranks ? left : ranks);
 }
 
-char *cli_hosts_words(const cli_hosts *hosts)
+char *cli_hosts_words(const cli_hosts *hosts, int ranks)
 {
     sheaf_text text = { 0 };
     char *words = NULL;
+    int all = 0;
     for (int i = 0; i < hosts->count; i++)
-        if (!hosts->host[i].lost)
-            sheaf__text_add(&text, "%s%s%s", text.size == 0 || hosts->is_file ? "" : ",",
-                            hosts->host[i].words, hosts->is_file ? "\n" : "");
+        all += slots_of(&hosts->host[i]);
+    for (int i = 0; i < hosts->count; i++) {
+        const cli_host *h = &hosts->host[i];
+        const int slots = slots_of(h);
+        if (h->lost)
+            continue;
+        sheaf__text_add(&text, "%s%s", text.size == 0 ? "" : ",", h->words ? h->words : h->name);
+        if (h->words == NULL)
+            sheaf__text_add(&text, ":%d", all < ranks ? (slots * ranks + all - 1) / all : slots);
+    }
     sheaf_status_free(sheaf__text_take(&words, &text));
     return words;
 }
@@ -173,29 +181,6 @@ static bool answered(pid_t *pid, double until)
     return yes;
 }
 
-static void *kill_one(void *pid)
-{
-    cli_launch_kill(*(const pid_t *)pid);
-    waitpid(*(const pid_t *)pid, NULL, 0);
-    return NULL;
-}
-
-/* Each takes a second: all at once. */
-static void kill_all(pid_t *pid, int count)
-{
-    pthread_t *thread = calloc((size_t)count + 1, sizeof *thread);
-    for (int i = 0; i < count; i++)
-        if (pid[i] > 0 &&
-            (thread == NULL || sheaf__thread_start(&thread[i], kill_one, &pid[i]) != 0)) {
-            kill_one(&pid[i]);
-            pid[i] = 0;
-        }
-    for (int i = 0; i < count; i++)
-        if (pid[i] > 0)
-            pthread_join(thread[i], NULL);
-    free(thread);
-}
-
 int cli_hosts_ask(cli_hosts *hosts, const char *mpi)
 {
     char *mpirun = NULL, self[PATH_MAX];
@@ -217,7 +202,10 @@ int cli_hosts_ask(cli_hosts *hosts, const char *mpi)
             lost += hosts->host[i].lost;
             asked++;
         }
-    kill_all(pid, hosts->count);
+    cli_launch_kill(pid, hosts->count);
+    for (int i = 0; i < hosts->count; i++)
+        if (pid[i] > 0)
+            waitpid(pid[i], NULL, 0);
     for (int i = 0; i < hosts->count; i++) {
         const int same = before(hosts, i);
         hosts->host[i].lost =

@@ -10,7 +10,7 @@
 
 typedef struct cli_host {
     char *name;  /* as it is written there */
-    char *words; /* what stands there of it: "a:2", or the line of a file */
+    char *words; /* "a:2", as --hosts has it; NULL: a line of a file */
     int slots;   /* 0: not said */
     bool lost;
 } cli_host;
@@ -18,7 +18,6 @@ typedef struct cli_host {
 typedef struct cli_hosts {
     cli_host *host; /* owned; one that is named twice is there twice */
     int count;
-    bool is_file;
 } cli_hosts;
 
 /* cli_hosts_read - from the words of --hosts ("a:2,b:2"), or where they are empty from the file of
@@ -40,8 +39,9 @@ void cli_hosts_slots(int slots[SHEAF_MAX_SLICES + 1], const cli_hosts *hosts, in
  * where the slots of all are too few, as if they were no matter, their share of the ranks. */
 int cli_hosts_left(const cli_hosts *hosts, int ranks);
 
-/* cli_hosts_words - those that are left, as they were written. The caller frees it; NULL: no
- * memory. */
-char *cli_hosts_words(const cli_hosts *hosts);
+/* cli_hosts_words - those that are left, for --hosts: as they were written there, and those of a
+ * file with their slots, or their share of `ranks` where all have too few. The caller frees it;
+ * NULL: no memory. */
+char *cli_hosts_words(const cli_hosts *hosts, int ranks);
 
 #endif

@@ -237,13 +237,19 @@ static int children_of(pid_t parent, pid_t *child, int most)
     return count;
 }
 
-void cli_launch_kill(pid_t mpirun)
+void cli_launch_kill(const pid_t *mpirun, int mpiruns)
 {
     pid_t way[1024];
-    const int count = children_of(mpirun, way, 1024);
-    kill(-mpirun, SIGKILL);
-    kill(mpirun, SIGKILL);
-    sleep(1); /* in which what it began here ends by itself, with the processes that are its own */
+    int count = 0;
+    for (int i = 0; i < mpiruns; i++) {
+        if (mpirun[i] <= 0)
+            continue;
+        count += children_of(mpirun[i], way + count, 1024 - count);
+        kill(-mpirun[i], SIGKILL);
+        kill(mpirun[i], SIGKILL);
+    }
+    if (count > 0)
+        sleep(1); /* in which what it began here ends by itself, with the processes of its own */
     for (int i = 0; i < count; i++)
         if (getpgid(way[i]) == way[i])
             kill(-way[i], SIGKILL);
@@ -280,7 +286,7 @@ static void watch(ending *e, pid_t child, bool is_open, int note, cli_relay *rel
         e->insisted = e->insisted || (relay != NULL && cli_relay_insists(relay));
         if (!killed && (e->insisted || (ended_at > 0 && sheaf__seconds() - ended_at > PATIENCE_S) ||
                         (relay != NULL && told_at > 0 && sheaf__seconds() - told_at > TALK_S))) {
-            cli_launch_kill(child);
+            cli_launch_kill(&child, 1);
             killed = true;
         }
         if (relay != NULL)

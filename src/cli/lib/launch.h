@@ -52,8 +52,9 @@ void cli_launch_reap(void);
  * seconds what is still there. Who begins the run again must not find it: it holds the lock. */
 void cli_launch_leave_none(void);
 
-/* cli_launch_kill - an mpirun that waits for what will not come, and its ways to other hosts (ssh),
- * which have sessions of their own; takes a second. It is still to be waited for. */
-void cli_launch_kill(pid_t mpirun);
+/* cli_launch_kill - mpiruns (0: none) that wait for what will not come, and their ways to other
+ * hosts (ssh), which have sessions of their own; takes a second. They are still to be waited for.
+ */
+void cli_launch_kill(const pid_t *mpirun, int mpiruns);
 
 #endif

@@ -2,7 +2,6 @@
 #include "linger.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -78,21 +77,21 @@ enum { FINISH_S = 10 };
 
 static atomic_int ending = CLI_FAILED; /* until the command has said how it ends */
 
-static void *end_anyway(void *nothing)
+static void end_anyway(int number)
 {
-    (void)nothing;
-    static const struct timespec patience = { .tv_sec = FINISH_S };
-    nanosleep(&patience, NULL);
+    (void)number;
     _exit(atomic_load(&ending));
-    return NULL;
 }
 
 static void begin_to_end(void)
 {
-    pthread_t thread;
+    sigset_t it;
     fflush(NULL);
-    if (pthread_create(&thread, NULL, end_anyway, NULL) == 0)
-        pthread_detach(thread);
+    signal(SIGALRM, end_anyway);
+    sigemptyset(&it);
+    sigaddset(&it, SIGALRM);
+    sigprocmask(SIG_UNBLOCK, &it, NULL);
+    alarm(FINISH_S);
 }
 
 void cli_linger_code(int code)

@@ -34,8 +34,7 @@ typedef struct supervised {
     char verdict[64]; /* the file that CLI_VERDICT names */
     int tp, dp;       /* of the next run; 0: as the words say */
     cli_hosts hosts;  /* all that were given */
-    char *left;       /* those of the next run, or the file that names them; NULL: all */
-    char file[72];    /* that file */
+    char *left;       /* those of the next run; NULL: all */
     bool stopped;     /* a signal asked for it */
     bool again;       /* it was begun before, as a new run */
     double began;     /* by sheaf__seconds() */
@@ -121,7 +120,7 @@ static char **words_of(const supervised *s, bool resume, char (*number)[16])
         words[n++] = number[1];
     }
     if (s->left != NULL) {
-        words[n++] = (char *)(s->hosts.is_file ? "--hostfile" : "--hosts");
+        words[n++] = (char *)"--hosts";
         words[n++] = s->left;
     }
     return words;
@@ -239,18 +238,8 @@ static sheaf_status *choose_hosts(supervised *s)
     cli_fewer_ranks(&tp, &dp, cli_hosts_left(&s->hosts, tp * dp), sheaf__accumulators_of(s->o));
     s->tp = tp;
     s->dp = dp;
-    s->left = cli_hosts_words(&s->hosts);
-    if (s->left == NULL)
-        return sheaf__no_memory("--restarts");
-    if (!s->hosts.is_file)
-        return NULL;
-    const int n = snprintf(s->file, sizeof s->file, "%s.hosts", s->verdict);
-    sheaf_status *st = n < (int)sizeof s->file
-                           ? sheaf__file_write_whole(s->file, s->left, strlen(s->left))
-                           : sheaf_fail(SHEAF_E_IO, "%s.hosts", s->verdict);
-    free(s->left);
-    s->left = strdup(s->file);
-    return st != NULL || s->left != NULL ? st : sheaf__no_memory("--restarts");
+    s->left = cli_hosts_words(&s->hosts, s->o->tp * s->o->dp);
+    return s->left == NULL ? sheaf__no_memory("--restarts") : NULL;
 }
 
 static sheaf_status *lessen(supervised *s, int gone)
@@ -358,8 +347,6 @@ sheaf_status *cli_supervise(int *code, cli *cli, const sheaf_train_options *o, i
     TRY(st, supervise(code, &s));
     unlink(s.verdict);
     close(lock);
-    if (s.file[0] != '\0')
-        unlink(s.file);
     free(s.left);
     cli_hosts_release(&s.hosts);
     return st;
