@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "families/common/tower.h"
 #include "families/common/vision.h"
 #include "families/llama/llama.h"
 #include "schema/grid.h"
@@ -93,12 +94,6 @@ static sheaf_status *advise(sheaf_status *st, const sheaf_config *c, const char 
                : st;
 }
 
-/* The positions of the queries of 2.0. */
-static float buffer(const sheaf_tensor *t, const sheaf_config *c, int64_t index)
-{
-    return sheaf__sincos(index, sheaf__square_side(c->resampler.queries), c->hidden);
-}
-
 /* As transformers' Trainer has it, by names: neither biases nor norms. */
 static bool decays(const char *name)
 {
@@ -133,7 +128,7 @@ const sheaf__family sheaf__family_minicpmv = {
     .spare = sheaf__minicpmv_spare,
     .idle = idle,
     .advise = advise,
-    .buffer = buffer,
+    .buffer = sheaf__queries_buffer,
     .head = SHEAF__MINICPMV_LLM "lm_head.weight",
     .table = SHEAF__MINICPMV_LLM "model.embed_tokens.weight",
     .components = components,
@@ -145,6 +140,6 @@ const sheaf__family sheaf__family_minicpmv = {
     .decays = decays,
     .build = sheaf__minicpmv_build,
     .see = sheaf__minicpmv_see,
-    .place = sheaf__minicpmv_place,
-    .release = sheaf__minicpmv_release,
+    .place = sheaf__tower_place,
+    .release = sheaf__tower_release,
 };

@@ -34,8 +34,5 @@ bool sheaf__minicpmv_spare(const char *name, const sheaf_config *c);
 sheaf_status *sheaf__minicpmv_build(struct sheaf__model *m);
 struct sheaf__value *sheaf__minicpmv_see(struct sheaf__model *m, struct sheaf__tape *tape,
                                          const struct sheaf__pass *pass, int tower);
-void sheaf__minicpmv_place(struct sheaf__model *m, struct sheaf__tape *tape, struct sheaf__value *x,
-                           struct sheaf__value *image, const struct sheaf__pass *pass);
-void sheaf__minicpmv_release(struct sheaf__model *m);
 
 #endif

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "families/common/tower.h"
 #include "families/common/vision.h"
 #include "families/llama/llama.h"
 #include "schema/grid.h"
@@ -84,12 +85,6 @@ static sheaf_status *advise(sheaf_status *st, const sheaf_config *c, const char 
                : st;
 }
 
-/* The positions of the queries. */
-static float buffer(const sheaf_tensor *t, const sheaf_config *c, int64_t index)
-{
-    return sheaf__sincos(index, sheaf__square_side(c->resampler.queries), c->hidden);
-}
-
 /* All that is trained, as the recorded runs have it: torch's AdamW over one group of parameters.
  * docs/omnilmm.md says what that is beside the rule of transformers' Trainer. */
 static bool decays(const char *name)
@@ -122,7 +117,7 @@ const sheaf__family sheaf__family_omnilmm = {
     .spare = sheaf__omnilmm_spare,
     .idle = idle,
     .advise = advise,
-    .buffer = buffer,
+    .buffer = sheaf__queries_buffer,
     .head = "lm_head.weight",
     .table = "model.embed_tokens.weight",
     .components = components,
@@ -133,6 +128,6 @@ const sheaf__family sheaf__family_omnilmm = {
     .decays = decays,
     .build = sheaf__omnilmm_build,
     .see = sheaf__omnilmm_see,
-    .place = sheaf__omnilmm_place,
-    .release = sheaf__omnilmm_release,
+    .place = sheaf__tower_place,
+    .release = sheaf__tower_release,
 };

@@ -17,8 +17,5 @@ bool sheaf__omnilmm_spare(const char *name, const sheaf_config *c);
 sheaf_status *sheaf__omnilmm_build(struct sheaf__model *m);
 struct sheaf__value *sheaf__omnilmm_see(struct sheaf__model *m, struct sheaf__tape *tape,
                                         const struct sheaf__pass *pass, int tower);
-void sheaf__omnilmm_place(struct sheaf__model *m, struct sheaf__tape *tape, struct sheaf__value *x,
-                          struct sheaf__value *image, const struct sheaf__pass *pass);
-void sheaf__omnilmm_release(struct sheaf__model *m);
 
 #endif
