@@ -33,9 +33,7 @@ static sheaf_status *take_messages(talk *t)
     t->message = malloc((size_t)t->messages * sizeof *t->message);
     if (t->message == NULL)
         return sheaf__data_no_memory(0);
-    for (int64_t i = 0; i < r->messages; i++)
-        t->message[i] =
-            (sheaf__message){ r->message[i].role, r->message[i].content, r->message[i].size };
+    sheaf__text_said(t->message, r);
     if (pair) {
         t->message[0] = (sheaf__message){ "user", r->prompt, r->prompt_size };
         t->message[1] = (sheaf__message){ "assistant", r->text, r->text_size };

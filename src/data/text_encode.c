@@ -113,14 +113,10 @@ static sheaf_status *render(sheaf__rendered *out, const sheaf__text_encoder *e,
     sheaf__message *message = malloc((size_t)record->messages * sizeof *message);
     if (message == NULL)
         return sheaf__no_memory("data set");
+    sheaf__text_said(message, record);
     for (int64_t i = 0; i < record->messages; i++)
-        message[i] = (sheaf__message){ .role = record->message[i].role,
-                                       .content = record->message[i].content,
-                                       .size = record->message[i].size,
-                                       .json = record->message[i].json,
-                                       .unlearnt = !record->message[i].trained ||
-                                                   (e->loss_on == SHEAF_LOSS_LAST &&
-                                                    i + 1 < record->messages) };
+        message[i].unlearnt = !record->message[i].trained ||
+                              (e->loss_on == SHEAF_LOSS_LAST && i + 1 < record->messages);
     sheaf_status *st =
         sheaf__chat_render(out, e->chat, message, record->messages,
                            &(sheaf__chat_options){ .answers = e->loss_on != SHEAF_LOSS_ALL,

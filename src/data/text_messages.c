@@ -85,9 +85,21 @@ static sheaf_status *add_part(sheaf_text *whole, const json_t *part, const char 
 }
 
 /* A string, or (of messages) a list of parts. */
+static bool all_texts(const json_t *parts)
+{
+    bool all = true;
+    for (size_t i = 0; i < json_array_size(parts) && all; i++) {
+        const char *type = json_string_value(json_object_get(json_array_get(parts, i), "type"));
+        all = type == NULL || strcmp(type, "text") == 0;
+    }
+    return all;
+}
+
 static sheaf_status *take_content(sheaf__text_piece *out, sheaf__text_record *r,
                                   const json_t *value, const char *name)
 {
+    if (r->any_parts && !all_texts(value))
+        return NULL;
     if (!json_is_array(value))
         return sheaf__text_string(out, value, name);
     sheaf_text whole = { 0 };
@@ -127,7 +139,7 @@ const char *sheaf__text_role(const char *given)
         { "user", "user" },        { "human", "user" },        { "assistant", "assistant" },
         { "gpt", "assistant" },    { "chatgpt", "assistant" }, { "bot", "assistant" },
         { "model", "assistant" },  { "system", "system" },     { "tool", "tool" },
-        { "observation", "tool" },
+        { "observation", "tool" }, { "bing", "assistant" },    { "bard", "assistant" },
     };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strcmp(given, names[i][0]) == 0)
@@ -155,6 +167,8 @@ static sheaf_status *check_turn(const sheaf__text_record *r, const char *role, c
                result = last != NULL && (last->role[0] == 't' || calls_tools(last->json));
     const char *due = asks ? "assistant" : "user", *word = asks ? w->assistant : w->user;
     char expected[160];
+    if (r->any_order)
+        return NULL;
     if (role != NULL && (strcmp(role, due) == 0 || (last == NULL && role[0] == 's') ||
                          (role[0] == 't' && result && !r->pictures)))
         return NULL;
@@ -234,7 +248,8 @@ static sheaf_status *take_message(sheaf__text_record *r, json_t *entry, const sh
         return sheaf__bad_field(name, "a string, the name of a role", "%s",
                                 json_is_object(entry) ? sheaf__text_kind(value)
                                                       : sheaf__text_kind(entry));
-    const char *given = json_string_value(value), *role = sheaf__text_role(given);
+    const char *given = json_string_value(value), *known = sheaf__text_role(given),
+               *role = known == NULL && r->any_order ? given : known;
     sheaf_status *st = check_turn(r, role, given, w, name, index == 0);
     if (st == NULL && r->pictures && calls_tools(entry))
         st = sheaf__bad_field(name, "no calls of tools, which this model does not read", "some");
@@ -243,7 +258,8 @@ static sheaf_status *take_message(sheaf__text_record *r, json_t *entry, const sh
     const bool calls = role != NULL && role[0] == 'a' && calls_tools(entry);
     if (!calls || (said != NULL && !json_is_null(said)))
         TRY(st, take_content(&content, r, said, name));
-    if (st == NULL && role[0] == 'a' && !calls && sheaf__text_blank(content.at, content.size))
+    if (st == NULL && role[0] == 'a' && !calls && !r->any_order &&
+        sheaf__text_blank(content.at, content.size))
         st = sheaf__bad_field(name, "an answer",
                               content.size == 0 ? "an empty string" : "nothing but blanks");
     if (st == NULL && role[0] == 'a') {
@@ -252,7 +268,8 @@ static sheaf_status *take_message(sheaf__text_record *r, json_t *entry, const sh
     }
     if (st == NULL) {
         sheaf__text_put(r, role, content, role[0] == 'a' && trained);
-        if (!r->pictures && has_beside(entry))
+        if (!r->pictures && (has_beside(entry) || (r->any_parts && json_object_size(entry) > 2) ||
+                             content.at == NULL))
             r->message[r->messages - 1].json = entry;
         sheaf__text_other_keys(r, entry, w, list);
     }
@@ -316,7 +333,9 @@ sheaf_status *sheaf__text_beside(sheaf__text_record *r, const json_t *record)
 {
     const json_t *system = json_object_get(record, "system");
     sheaf__text_piece content;
-    if (sheaf__text_has_tools(record, "functions"))
+    if (sheaf__text_has_tools(record, "functions") && r->asked && r->ignored[0] == '\0')
+        snprintf(r->ignored, sizeof r->ignored, "functions");
+    if (sheaf__text_has_tools(record, "functions") && !r->asked)
         return sheaf__bad_field("functions", "none: tools stand in \"tools\"", "some");
     sheaf_status *st = take_tools(r);
     if (st != NULL || system == NULL || json_is_null(system))

@@ -326,23 +326,27 @@ sheaf_status *sheaf__text_record_ask(sheaf__text_record *out, json_t *json, bool
     return take_record(out);
 }
 
-void sheaf__text_list_ignored(sheaf__text_record *out, json_t *json, bool pictures)
+sheaf_status *sheaf__text_record_list(sheaf__text_record *out, json_t *json, bool pictures,
+                                      bool any_parts)
 {
-    const json_t *list = json_object_get(json, "messages");
-    *out =
-        (sheaf__text_record){ .asked = true, .pictures = pictures, .form = SHEAF__FORM_MESSAGES };
-    if (list == NULL) {
-        list = json_object_get(json, "conversations");
-        out->form = SHEAF__FORM_CONVERSATIONS;
-    }
-    const sheaf__text_words *w = sheaf__text_words_of(
-        list, out->form == SHEAF__FORM_MESSAGES ? &sheaf__text_openai : &sheaf__text_sharegpt);
-    find_ignored(out, json);
-    /* "tools" the other reader refuses; of their older name it knows nothing */
-    if (out->ignored[0] == '\0' && sheaf__text_has_tools(json, "functions"))
-        snprintf(out->ignored, sizeof out->ignored, "functions");
-    for (size_t i = 0; i < json_array_size(list); i++)
-        sheaf__text_other_keys(out, json_array_get(list, i), w, forms[out->form].name);
+    *out = (sheaf__text_record){ .asked = true,
+                                 .pictures = pictures,
+                                 .any_order = true,
+                                 .any_parts = any_parts,
+                                 .json = json_incref(json) };
+    if (json_object_get(json, "messages") == NULL && json_object_get(json, "conversations") == NULL)
+        return sheaf__bad_field("messages", "a list of messages, or \"conversations\"",
+                                "no such field");
+    return take_record(out);
+}
+
+void sheaf__text_said(sheaf__message *out, const sheaf__text_record *r)
+{
+    for (int64_t i = 0; i < r->messages; i++)
+        out[i] = (sheaf__message){ .role = r->message[i].role,
+                                   .content = r->message[i].content,
+                                   .size = r->message[i].size,
+                                   .json = r->message[i].json };
 }
 
 void sheaf__text_record_release(sheaf__text_record *r)

@@ -20,6 +20,7 @@
 #include <stdint.h>
 
 #include "data/fields.h"
+#include "inputs/chat/chat.h"
 #include "sheaf/status.h"
 
 typedef enum sheaf__text_form {
@@ -49,6 +50,8 @@ typedef struct sheaf__text_record {
     size_t prompt_size, text_size;
     bool asked;       /* its last answer may be missing */
     bool pictures;    /* "image" and "images" are read, by others */
+    bool any_order;   /* whose turn it is others check, and empty answers are some */
+    bool any_parts;   /* a content may be a list of parts of any type */
     char ignored[64]; /* name of a field that is not read, or "" */
     /* of a picture that is not read: its field, or SHEAF__PICTURE_SPELLED; NULL: none */
     const char *lost;
@@ -70,9 +73,12 @@ sheaf_status *sheaf__text_record_shown(sheaf__text_record *out, const char *json
  * end may be missing (`text` is then NULL, the last message a user's), and "text" beside "prompt"
  * is not read. */
 sheaf_status *sheaf__text_record_ask(sheaf__text_record *out, json_t *json, bool pictures);
-/* sheaf__text_list_ignored - `form`, `ignored` and `lost` alone, of a record of messages or
- * conversations that another reader has read. */
-void sheaf__text_list_ignored(sheaf__text_record *out, json_t *json, bool pictures);
+/* sheaf__text_record_list - the messages of a record of messages or conversations, in any order.
+ *   any_parts  contents that are lists of other parts than texts are left to `json` of a message */
+sheaf_status *sheaf__text_record_list(sheaf__text_record *out, json_t *json, bool pictures,
+                                      bool any_parts);
+/* sheaf__text_said - out[record->messages]: as a chat template takes them. */
+void sheaf__text_said(sheaf__message *out, const sheaf__text_record *record);
 /* sheaf__text_other_field - the first field that is none of known[n], which a NULL may end, nor
  * "id"; "": none. Borrowed from the record. */
 const char *sheaf__text_other_field(json_t *record, const char *const *known, int n);

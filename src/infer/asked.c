@@ -66,22 +66,6 @@ static sheaf_status *check_one(const json_t *record)
         "take one of them out: which is to be answered is not said");
 }
 
-static sheaf_status *take_list(sheaf__asked *out, json_t *record, const char *system, bool pictures)
-{
-    const sheaf__messages *m = &out->list;
-    sheaf_status *st = sheaf__messages_read(&out->list, record);
-    if (st == NULL && m->tools != NULL)
-        st = sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "'tools'"),
-                            "no tools: prompts are asked without them");
-    TRY(st, begin(out, m->count, system, m->message[0].role));
-    if (st != NULL)
-        return st;
-    sheaf__text_list_ignored(&out->record, record, pictures);
-    memcpy(out->said + out->n, m->message, (size_t)m->count * sizeof *out->said);
-    out->n += m->count;
-    return take_expected(out, "messages");
-}
-
 static sheaf_status *take_pair(sheaf__asked *out, const char *system)
 {
     const sheaf__text_record *r = &out->record;
@@ -99,15 +83,19 @@ static sheaf_status *take_record(sheaf__asked *out, json_t *record, const char *
                                  bool pictures)
 {
     const sheaf__text_record *r = &out->record;
-    sheaf_status *st = sheaf__text_record_ask(&out->record, record, pictures);
+    sheaf_status *st = is_list(record)
+                           ? sheaf__text_record_list(&out->record, record, pictures, false)
+                           : sheaf__text_record_ask(&out->record, record, pictures);
+    if (st == NULL && r->tools != NULL)
+        st = sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "'tools'"),
+                            "no tools: prompts are asked without them");
     if (st == NULL && r->messages == 0)
         return take_pair(out, system);
     TRY(st, begin(out, r->messages, system, r->message[0].role));
     if (st != NULL)
         return st;
-    for (int64_t i = 0; i < r->messages; i++)
-        out->said[out->n++] =
-            (sheaf__message){ r->message[i].role, r->message[i].content, r->message[i].size };
+    sheaf__text_said(out->said + out->n, r);
+    out->n += r->messages;
     return take_expected(out, sheaf__text_form_name(r->form));
 }
 
@@ -116,16 +104,12 @@ sheaf_status *sheaf__asked_read(sheaf__asked *out, json_t *record, const char *s
 {
     *out = (sheaf__asked){ 0 };
     sheaf_status *st = check_one(record);
-    if (st != NULL)
-        return st;
-    return is_list(record) ? take_list(out, record, system, pictures)
-                           : take_record(out, record, system, pictures);
+    return st != NULL ? st : take_record(out, record, system, pictures);
 }
 
 void sheaf__asked_release(sheaf__asked *asked)
 {
     free(asked->said);
-    sheaf__messages_release(&asked->list);
     sheaf__text_record_release(&asked->record);
     *asked = (sheaf__asked){ 0 };
 }

@@ -12,8 +12,8 @@
 #include "base/text.h"
 #include "data/complaints.h"
 #include "data/json_items.h"
+#include "data/text_record.h"
 #include "infer/dialogue.h"
-#include "inputs/chat/messages.h"
 
 /* ---- written ---- */
 
@@ -230,8 +230,8 @@ static sheaf_status *place_pictures(sheaf__dialogue *d)
     return st;
 }
 
-static sheaf_status *load_all(sheaf__dialogue *d, const json_t *record, const sheaf__messages *m,
-                              const char *file, int64_t number)
+static sheaf_status *load_all(sheaf__dialogue *d, const sheaf__text_record *m, const char *file,
+                              int64_t number)
 {
     const bool placed = d->wording->placed, system = strcmp(m->message[0].role, SHEAF__SYSTEM) == 0;
     sheaf__viewing viewing;
@@ -239,8 +239,8 @@ static sheaf_status *load_all(sheaf__dialogue *d, const json_t *record, const sh
     if (placed)
         sheaf__viewing_of(&viewing, d->wording->config);
     TRY(st,
-        placed ? read_pictures(d, record, file, &viewing) : look_at_one(d, record, file, number));
-    for (int64_t i = 0; i < m->count && st == NULL; i++)
+        placed ? read_pictures(d, m->json, file, &viewing) : look_at_one(d, m->json, file, number));
+    for (int64_t i = 0; i < m->messages && st == NULL; i++)
         st = sheaf__dialogue_add(d,
                                  i < system              ? SHEAF__SYSTEM
                                  : (i - system) % 2 == 0 ? SHEAF__USER
@@ -257,22 +257,29 @@ static sheaf_status *load_all(sheaf__dialogue *d, const json_t *record, const sh
 sheaf_status *sheaf__dialogue_load(sheaf__dialogue *d, const char *path, int64_t number)
 {
     sheaf__dialogue loaded = { .wording = d->wording };
-    sheaf__messages m = { 0 };
+    sheaf__text_record m = { 0 };
+    sheaf__message *said = NULL;
     json_t *record = NULL;
     sheaf_status *st = hash_of(&loaded.held, path);
     TRY(st, sheaf__json_load(&record, path));
     if (st != NULL)
         return st;
     sheaf__record_tidy(record);
-    st = sheaf__messages_read(&m, record);
-    TRY(st, sheaf__wording_turns(m.message, m.count));
-    if (st == NULL && strcmp(m.message[m.count - 1].role, SHEAF__USER) == 0)
-        st = sheaf_expected(sheaf_fail(SHEAF_E_DATA, "message %" PRId64, m.count),
+    st = sheaf__text_record_list(&m, record, true, false);
+    if (st == NULL && (said = malloc((size_t)m.messages * sizeof *said)) == NULL)
+        st = sheaf_fail(SHEAF_E_MEMORY, "conversation");
+    if (st == NULL) {
+        sheaf__text_said(said, &m);
+        st = sheaf__wording_turns(said, m.messages);
+    }
+    if (st == NULL && strcmp(said[m.messages - 1].role, SHEAF__USER) == 0)
+        st = sheaf_expected(sheaf_fail(SHEAF_E_DATA, "message %" PRId64, m.messages),
                             "an answer after the last question");
-    TRY(st, load_all(&loaded, record, &m, path, number));
+    TRY(st, load_all(&loaded, &m, path, number));
     if (st == NULL && (loaded.file = strdup(path)) == NULL)
         st = sheaf_fail(SHEAF_E_MEMORY, "conversation");
-    sheaf__messages_release(&m);
+    free(said);
+    sheaf__text_record_release(&m);
     json_decref(record);
     if (st != NULL) {
         sheaf__dialogue_release(&loaded);

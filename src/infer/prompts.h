@@ -62,7 +62,7 @@ sheaf_status *sheaf__prompts_shown(sheaf__prompts *prompts, const sheaf__wording
  * pixels; *n of them. */
 sheaf_status *sheaf__prompts_pieces(sheaf__picture **out, int64_t *n, const sheaf__viewed *viewed,
                                     int64_t pictures);
-/* One more: a text, the messages of a record (inputs/chat/messages.h), both with pictures
+/* One more: a text, the messages of a record (data/text_record.h), both with pictures
  * image[0..images), or a list of ids. `system` may be NULL. Errors: SHEAF_E_UNSUPPORTED for more
  * pictures than the model reads. */
 sheaf_status *sheaf__prompts_text(sheaf__prompts *prompts, const sheaf__wording *wording,

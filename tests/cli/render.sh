@@ -32,7 +32,7 @@ cat >"$work/bad.jsonl" <<'END'
 {"text": "a"}
 END
 runs "bad records are named, the others are printed" 3 \
-    '"text": "<s>\[INST\] a \[/INST\] b </s>".*4 of 5 records are bad.*line 1: message 3: .*roles must alternate.*line 2: message 2: .*line 4: .*line 5: .messages.' \
+    '"text": "<s>\[INST\] a \[/INST\] b </s>".*4 of 5 records are bad.*line 1: message 3: .*roles must alternate.*line 2: message 2: .*line 4: .*line 5: field .messages.' \
     render --tokenizer "$work/t" --template llama2 "$work/bad.jsonl"
 echo '{"messages": [{"role": "system", "content": "S"}, {"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}' >"$work/system.jsonl"
 runs "a message that the published template drops is said" 0 'warning: 1 record with a message that chat template mistral-v3 leaves out' \

@@ -57,7 +57,7 @@ runs "the first alone" 0 . "${say[@]}" --prompt "a text of its own" --logprobs 2
 check "is the first of all" grep -qF "$(tr -d '\n{}' <"$work/stdout" | cut -c 1-200)" <(tr -d '\n{}' <"$work/promptsbatch1")
 runs "probabilities are for programs" 2 'logprobs.*--json' "${say[@]}" --prompt a --logprobs 2
 printf '{"messages": [{"role": "user", "content": "x"}, {"role": "user", "content": "y"}]}\n{"messages": [{"role": "tool", "content": "x"}]}\n{"messages": []}\n{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}, {"role": "user", "content": "c"}]}\n7\n' >"$work/bad.jsonl"
-runs "bad prompts are told together" 3 'line 1: message 2: role.*assistant: user and assistant take turns.*line 2.*expected user or system, found tool.*line 3.*at least one message.*line 4: messages: expected a template.*line 5: record.*a list .messages' "${say[@]}" --prompts "$work/bad.jsonl"
+runs "bad prompts are told together" 3 'line 1: message 2: role.*assistant: user and assistant take turns.*line 2.*expected user or system, found tool.*line 3.*1 to 10000 messages.*line 4: messages: expected a template.*line 5: record.*a list .messages' "${say[@]}" --prompts "$work/bad.jsonl"
 runs "prompts and data" 2 'no --data beside it' "${say[@]}" --prompts "$work/bad.jsonl" --data "$work/bad.jsonl"
 
 # ---- tools of a conversation ----

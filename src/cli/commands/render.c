@@ -11,7 +11,7 @@
 #include "cli/lib/shared.h"
 #include "data/complaints.h"
 #include "data/json_items.h"
-#include "inputs/chat/messages.h"
+#include "data/text_record.h"
 #include "inputs/chat/stored.h"
 
 const char cmd_render_usage[] =
@@ -87,20 +87,27 @@ static sheaf_status *print_record(const rendering *r, const sheaf__rendered *tex
 static sheaf_status *render(rendering *r, const char *line, size_t size)
 {
     json_t *record = NULL;
-    sheaf__messages c = { 0 };
+    sheaf__text_record c = { 0 };
+    sheaf__message *message = NULL;
     sheaf__rendered text = { 0 };
     sheaf_status *st = sheaf__record_parse(&record, line, size, NULL);
-    TRY(st, sheaf__messages_read(&c, record));
-    sheaf__chat_options options = r->options;
-    options.tools = c.tools;
-    TRY(st, sheaf__chat_render(&text, r->template, c.message, c.count, &options));
+    TRY(st, sheaf__text_record_list(&c, record, false, true));
+    if (st == NULL && (message = malloc((size_t)c.messages * sizeof *message)) == NULL)
+        st = sheaf_fail(SHEAF_E_MEMORY, "text of a record");
+    if (st == NULL) {
+        sheaf__chat_options options = r->options;
+        options.tools = c.tools;
+        sheaf__text_said(message, &c);
+        st = sheaf__chat_render(&text, r->template, message, c.messages, &options);
+    }
     if (st == NULL) {
         r->left_out += text.left_out > 0;
         r->unlearnt += text.unlearnt > 0;
         st = print_record(r, &text);
     }
     sheaf__rendered_release(&text);
-    sheaf__messages_release(&c);
+    free(message);
+    sheaf__text_record_release(&c);
     json_decref(record);
     return st;
 }

@@ -9,7 +9,6 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "inputs/chat/date.h"
-#include "inputs/chat/messages.h"
 #include "inputs/chat/named.h"
 #include "inputs/chat/stored.h"
 
@@ -49,20 +48,32 @@ static sheaf__chat_template *template_on(const char *date, const char *name)
     return t;
 }
 
+/* Messages of a list in JSON: texts, or (parts, other fields) as objects. */
+static sheaf__message *messages_of(int64_t *n, const json_t *list)
+{
+    sheaf__message *m = calloc(json_array_size(list), sizeof *m);
+    assert_non_null(m);
+    for (*n = 0; *n < (int64_t)json_array_size(list); (*n)++) {
+        const json_t *one = json_array_get(list, (size_t)*n);
+        const json_t *content = json_object_get(one, "content");
+        m[*n] = (sheaf__message){ .role = json_string_value(json_object_get(one, "role")),
+                                  .content = json_string_value(content),
+                                  .size = json_string_length(content),
+                                  .json = one };
+    }
+    return m;
+}
+
 static sheaf_status *render_with(sheaf__rendered *out, const sheaf__chat_template *t,
                                  const json_t *messages, bool prompt, bool answers)
 {
-    sheaf__messages c;
-    json_t *record = json_pack("{s:O}", "messages", messages);
-    sheaf_status *st = sheaf__messages_read(&c, record);
-    const sheaf__chat_options options = { .generation_prompt = prompt,
-                                          .answers = answers,
-                                          .tools = c.tools,
-                                          .bos = "<s>",
-                                          .eos = "</s>" };
-    TRY(st, sheaf__chat_render(out, t, c.message, c.count, &options));
-    sheaf__messages_release(&c);
-    json_decref(record);
+    int64_t n;
+    sheaf__message *m = messages_of(&n, messages);
+    const sheaf__chat_options options = {
+        .generation_prompt = prompt, .answers = answers, .bos = "<s>", .eos = "</s>"
+    };
+    sheaf_status *st = sheaf__chat_render(out, t, m, n, &options);
+    free(m);
     return st;
 }
 
@@ -399,77 +410,6 @@ static void test_date__fields_worked_by_hand(void **state)
     }
 }
 
-static void test_messages__refusals_name_the_message(void **state)
-{
-    static const struct {
-        const char *json, *where, *found;
-        sheaf_code code;
-    } cases[] = {
-        { "[]", "'record'", "list", SHEAF_E_DATA },
-        { "{}", "'messages'", "no such field", SHEAF_E_DATA },
-        { "{\"messages\": []}", "'messages'", "", SHEAF_E_DATA },
-        { "{\"messages\": [{\"role\": \"user\"}]}", "message 1: 'content'", "no such field",
-          SHEAF_E_DATA },
-        { "{\"messages\": [{\"role\": \"User\", \"content\": \"b\"}]}", "message 1", "User",
-          SHEAF_E_DATA },
-        { "{\"messages\": [{\"role\": \"assistant\", \"content\": null, \"tool_calls\": [1]}]}",
-          "message 1: 'tool_calls'", "", SHEAF_E_UNSUPPORTED },
-        { "{\"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"image\"}]}]}",
-          "message 1", "'str' and 'list'", SHEAF_E_DATA },
-        { "{\"messages\": [{\"role\": \"assistant\", \"content\": \"b\", \"reasoning_content\": "
-          "\"c\"}]}",
-          "message 1: 'reasoning_content'", "chatml", SHEAF_E_UNSUPPORTED },
-        { "{\"messages\": [{\"role\": \"user\", \"content\": \"b\"}], \"tools\": [1]}", "'tools'",
-          "", SHEAF_E_UNSUPPORTED },
-    };
-    sheaf__chat_template *t = NULL;
-    CHECK_OK(sheaf__chat_template_find(&t, "chatml"));
-    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
-        json_t *record = NULL;
-        sheaf__messages c;
-        sheaf__rendered r = { 0 };
-        sheaf__chat_options options = { 0 };
-        CHECK_OK(sheaf__json_parse_line(&record, cases[i].json, strlen(cases[i].json)));
-        sheaf_status *st = sheaf__messages_read(&c, record);
-        options.tools = c.tools;
-        TRY(st, sheaf__chat_render(&r, t, c.message, c.count, &options));
-        check_status(st, cases[i].code, cases[i].where, cases[i].found);
-        sheaf__messages_release(&c);
-        json_decref(record);
-    }
-    sheaf__chat_template_free(t);
-}
-
-static void test_messages__forms_give_the_same_messages(void **state)
-{
-    static const char *const forms[] = {
-        "{\"messages\": [{\"role\": \"system\", \"content\": \"S\"}, {\"role\": \"user\", "
-        "\"content\": \"A\"}, {\"role\": \"assistant\", \"content\": \"B\"}]}",
-        "{\"conversations\": [{\"role\": \"system\", \"content\": \"S\"}, {\"role\": \"user\", "
-        "\"content\": \"A\"}, {\"role\": \"assistant\", \"content\": \"B\"}]}",
-        "{\"system\": \"S\", \"conversations\": [{\"from\": \"human\", \"value\": \"A\"}, "
-        "{\"from\": \"gpt\", \"value\": \"B\"}]}",
-        "{\"messages\": [{\"role\": \"system\", \"content\": [{\"type\": \"text\", \"text\": "
-        "\"S\"}]}, {\"role\": \"user\", \"content\": [{\"type\": \"text\", \"text\": \"A\"}, "
-        "{\"type\": \"text\", \"text\": \"\"}]}, {\"role\": \"assistant\", \"content\": \"B\"}]}",
-    };
-    for (size_t i = 0; i < ARRAY_LEN(forms); i++) {
-        json_t *record = NULL;
-        sheaf__messages c;
-        CHECK_OK(sheaf__json_parse_line(&record, forms[i], strlen(forms[i])));
-        CHECK_OK(sheaf__messages_read(&c, record));
-        assert_int_equal(c.count, 3);
-        static const char *const roles[] = { "system", "user", "assistant" };
-        for (int k = 0; k < 3; k++) {
-            assert_string_equal(c.message[k].role, roles[k]);
-            assert_int_equal(c.message[k].size, 1);
-            assert_true(c.message[k].content[0] == "SAB"[k]);
-        }
-        sheaf__messages_release(&c);
-        json_decref(record);
-    }
-}
-
 static void test_chat__a_token_that_the_tokenizer_lacks_is_named(void **state)
 {
     static const sheaf__message hi[] = { { "user", "Hi", 2 }, { "assistant", "Ho", 2 } };
@@ -705,13 +645,15 @@ static void check_program(const char *name, const char *program, json_t *convers
                           const json_t *text, const json_t *spans)
 {
     sheaf__chat_template *t = stored(program);
-    sheaf__messages m;
+    int64_t n;
+    sheaf__message *m = messages_of(&n, json_object_get(conversation, "messages"));
     sheaf__rendered r = { 0 };
-    CHECK_OK(sheaf__messages_read(&m, conversation));
-    sheaf__chat_options options = {
-        .answers = true, .lenient = true, .bos = "<s>", .eos = "</s>", .tools = m.tools
-    };
-    sheaf_status *st = sheaf__chat_render(&r, t, m.message, m.count, &options);
+    sheaf__chat_options options = { .answers = true,
+                                    .lenient = true,
+                                    .bos = "<s>",
+                                    .eos = "</s>",
+                                    .tools = json_object_get(conversation, "tools") };
+    sheaf_status *st = sheaf__chat_render(&r, t, m, n, &options);
     if (is_lost(conversation, program)) {
         CHECK_FAILS(st, SHEAF_E_UNSUPPORTED, "writes nowhere");
     } else if (json_is_null(text)) {
@@ -724,14 +666,14 @@ static void check_program(const char *name, const char *program, json_t *convers
                      json_dumps(spans, JSON_ENCODE_ANY));
         sheaf__rendered_release(&r);
         options.lenient = false;
-        st = sheaf__chat_render(&r, t, m.message, m.count, &options);
+        st = sheaf__chat_render(&r, t, m, n, &options);
         if (json_is_null(spans))
             CHECK_FAILS(st, SHEAF_E_DATA, "message ");
         else
             CHECK_OK(st);
     }
     sheaf__rendered_release(&r);
-    sheaf__messages_release(&m);
+    free(m);
     sheaf__chat_template_free(t);
 }
 
@@ -807,8 +749,6 @@ int main(void)
         cmocka_unit_test(test_stored__answers_that_change_are_refused),
         cmocka_unit_test(test_stored__programs_of_newer_models_as_transformers_has_them),
         cmocka_unit_test(test_stored__long_conversations_are_no_reason_to_refuse),
-        cmocka_unit_test(test_messages__refusals_name_the_message),
-        cmocka_unit_test(test_messages__forms_give_the_same_messages),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }
