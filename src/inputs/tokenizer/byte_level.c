@@ -127,11 +127,6 @@ static sheaf_status *open_nothing(void **state, sheaf_json_reader *r, sheaf__ope
     return NULL;
 }
 
-static void close_nothing(void *state)
-{
-    (void)state;
-}
-
 /* The bytes of a token's characters; a token with a character of no byte stands for itself. */
 static void from_alphabet(sheaf_text *out, const char *token, size_t size)
 {
@@ -164,26 +159,16 @@ static sheaf_status *decode(const void *state, sheaf__strings *out, const sheaf_
     return failed ? sheaf__no_memory("a text") : NULL;
 }
 
-const sheaf__decoder_kind sheaf__byte_level_decoder = {
+const sheaf__step_kind sheaf__byte_level_decoder = {
     .name = "ByteLevel",
     .open = open_nothing,
-    .run = decode,
-    .close = close_nothing,
+    .decode = decode,
 };
 
 /* ---- the post-processor: it trims offsets in `tokenizers`. Ours are the bytes that a token stands
  * for, its blanks included. ---- */
 
-static sheaf_status *add_nothing(const void *state, sheaf__ids_out *ids, bool add_special)
-{
-    (void)state;
-    (void)ids;
-    (void)add_special;
-    return NULL;
-}
-
-const sheaf__post_kind sheaf__byte_level_post = { "ByteLevel", open_nothing, add_nothing,
-                                                  close_nothing };
+const sheaf__step_kind sheaf__byte_level_post = { .name = "ByteLevel", .open = open_nothing };
 
 /* ---- UTF-8 of any bytes ---- */
 

@@ -75,12 +75,12 @@ static sheaf_status *run_decoders(const sheaf__tokenizer *t, sheaf__strings *s)
     sheaf__strings next = { 0 };
     sheaf_status *st = s->failed ? sheaf__no_memory("a text") : NULL;
     const size_t most = sheaf__growth(s->bytes.size);
-    for (int64_t i = 0; st == NULL && i < t->decoders; i++) {
+    for (int64_t i = 0; st == NULL && i < t->decoder.count; i++) {
         sheaf__strings_clear(&next);
         next.most = most;
-        st = t->decoder[i].kind->run(t->decoder[i].state, &next, s);
+        st = t->decoder.step[i].kind->decode(t->decoder.step[i].state, &next, s);
         if (st == NULL && next.failed)
-            st = next.grown ? sheaf__grown(t->decoder[i].kind->name, most)
+            st = next.grown ? sheaf__grown(t->decoder.step[i].kind->name, most)
                             : sheaf__no_memory("a text");
         const sheaf__strings before = *s;
         *s = next;

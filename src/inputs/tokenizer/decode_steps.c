@@ -76,11 +76,9 @@ static bool is_byte(const void *state, const char *token, size_t size)
     return byte_of(token, size) >= 0;
 }
 
-const sheaf__decoder_kind sheaf__byte_fallback_decoder = { .name = "ByteFallback",
-                                                           .open = sheaf__open_plain,
-                                                           .run = run_bytes,
-                                                           .close = sheaf__close_plain,
-                                                           .open_end = is_byte };
+const sheaf__step_kind sheaf__byte_fallback_decoder = {
+    .name = "ByteFallback", .open = sheaf__open_plain, .decode = run_bytes, .open_end = is_byte
+};
 
 /* ---- Fuse: one string of all ---- */
 
@@ -91,9 +89,9 @@ static sheaf_status *run_fuse(const void *state, sheaf__strings *out, const shea
     return NULL;
 }
 
-const sheaf__decoder_kind sheaf__fuse_decoder = {
-    .name = "Fuse", .open = sheaf__open_plain, .run = run_fuse, .close = sheaf__close_plain
-};
+const sheaf__step_kind sheaf__fuse_decoder = { .name = "Fuse",
+                                               .open = sheaf__open_plain,
+                                               .decode = run_fuse };
 
 /* ---- Strip: a character at the beginning and the end of strings ---- */
 
@@ -141,8 +139,8 @@ static bool strips_end(const void *state)
     return ((const strip *)state)->stop > 0;
 }
 
-const sheaf__decoder_kind sheaf__strip_decoder = {
-    .name = "Strip", .open = open_strip, .run = run_strip, .close = free, .whole = strips_end
+const sheaf__step_kind sheaf__strip_decoder = {
+    .name = "Strip", .open = open_strip, .decode = run_strip, .close = free, .whole = strips_end
 };
 
 /* ---- Replace ---- */
@@ -184,8 +182,8 @@ static bool matches_more(const void *state)
     return n != s->literal_size || s->pattern != NULL || strcmp(s->literal, "\xef\xbf\xbd") == 0;
 }
 
-const sheaf__decoder_kind sheaf__replace_decoder = { .name = "Replace",
-                                                     .open = sheaf__replacing_open,
-                                                     .run = run_replace,
-                                                     .close = sheaf__replacing_close,
-                                                     .whole = matches_more };
+const sheaf__step_kind sheaf__replace_decoder = { .name = "Replace",
+                                                  .open = sheaf__replacing_open,
+                                                  .decode = run_replace,
+                                                  .close = sheaf__replacing_close,
+                                                  .whole = matches_more };

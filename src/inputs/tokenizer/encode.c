@@ -205,8 +205,11 @@ static sheaf_status *encode_all(const encoding *e)
         done = m.end;
     }
     TRY(st, encode_between(e, done, e->size));
-    for (int64_t i = 0; st == NULL && i < e->t->posts; i++)
-        st = e->t->post[i].kind->run(e->t->post[i].state, &e->work->out, e->options->add_special);
+    for (int64_t i = 0; st == NULL && i < e->t->post.count; i++) {
+        const sheaf__step *post = &e->t->post.step[i];
+        if (post->kind->post != NULL)
+            st = post->kind->post(post->state, &e->work->out, e->options->add_special);
+    }
     if (st == NULL && e->work->out.failed)
         st = sheaf__no_memory("ids of a text");
     return st;

@@ -213,7 +213,7 @@ static sheaf_status *open(void **state, sheaf_json_reader *r, form form)
         (void)how;                                                                                 \
         return open(state, r, which);                                                              \
     }                                                                                              \
-    const sheaf__step_kind sheaf__##name = { #which, open_##name, run, sheaf__close_plain }
+    const sheaf__step_kind sheaf__##name = { #which, open_##name, run }
 
 FORM(nfc, NFC);
 FORM(nfd, NFD);

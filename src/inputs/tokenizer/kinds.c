@@ -1,24 +1,27 @@
 /* kinds.c - the kinds of steps, by the "type" that tokenizer.json gives. */
 #include "kinds.h"
 
-const sheaf__step_kind *const sheaf__normalizers[] = {
+static const sheaf__step_kind *const normalizers[] = {
     &sheaf__nfc,     &sheaf__nfd,     &sheaf__nfkc,  &sheaf__nfkd, &sheaf__precompiled,
     &sheaf__prepend, &sheaf__replace, &sheaf__strip, NULL
 };
-const sheaf__step_kind *const sheaf__pre_tokenizers[] = { &sheaf__byte_level_splitting,
+static const sheaf__step_kind *const pre_tokenizers[] = { &sheaf__byte_level_splitting,
                                                           &sheaf__digits,
                                                           &sheaf__metaspace,
                                                           &sheaf__punctuation,
                                                           &sheaf__split,
                                                           &sheaf__whitespace_split,
                                                           NULL };
-const sheaf__decoder_kind *const sheaf__decoders[] = { &sheaf__byte_fallback_decoder,
-                                                       &sheaf__byte_level_decoder,
-                                                       &sheaf__fuse_decoder,
-                                                       &sheaf__metaspace_decoder,
-                                                       &sheaf__replace_decoder,
-                                                       &sheaf__strip_decoder,
-                                                       NULL };
-const sheaf__post_kind *const sheaf__posts[] = { &sheaf__byte_level_post, &sheaf__template_post,
+static const sheaf__step_kind *const decoders[] = { &sheaf__byte_fallback_decoder,
+                                                    &sheaf__byte_level_decoder,
+                                                    &sheaf__fuse_decoder,
+                                                    &sheaf__metaspace_decoder,
+                                                    &sheaf__replace_decoder,
+                                                    &sheaf__strip_decoder,
+                                                    NULL };
+static const sheaf__step_kind *const posts[] = { &sheaf__byte_level_post, &sheaf__template_post,
                                                  NULL };
+const sheaf__step_kind *const *const sheaf__step_kinds[SHEAF__LISTS] = { normalizers,
+                                                                         pre_tokenizers, decoders,
+                                                                         posts };
 const sheaf__model_kind *const sheaf__models[] = { &sheaf__bpe, &sheaf__unigram, NULL };

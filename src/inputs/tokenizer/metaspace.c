@@ -138,6 +138,6 @@ static sheaf_status *decode(const void *state, sheaf__strings *out, const sheaf_
     return NULL;
 }
 
-const sheaf__decoder_kind sheaf__metaspace_decoder = {
-    .name = "Metaspace", .open = open_metaspace, .run = decode, .close = free
+const sheaf__step_kind sheaf__metaspace_decoder = {
+    .name = "Metaspace", .open = open_metaspace, .decode = decode, .close = free
 };

@@ -17,11 +17,6 @@ sheaf_status *sheaf__open_plain(void **state, sheaf_json_reader *r, sheaf__openi
     return NULL;
 }
 
-void sheaf__close_plain(void *state)
-{
-    (void)state;
-}
-
 bool sheaf__json_bool_needed(sheaf_json_reader *r, const char *key)
 {
     if (json_object_get(r->object, key) == NULL)

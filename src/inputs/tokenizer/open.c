@@ -10,27 +10,17 @@
 
 static const char memory_for[] = "tokenizer";
 
-static void close_steps(sheaf__steps *steps)
-{
-    for (int64_t i = 0; i < steps->count; i++)
-        steps->step[i].kind->close(steps->step[i].state);
-    free(steps->step);
-}
-
 void sheaf__tokenizer_close(sheaf__tokenizer *t)
 {
     if (t == NULL)
         return;
-    close_steps(&t->normalizer);
-    close_steps(&t->pre_tokenizer);
-    for (int64_t i = 0; i < t->decoders; i++)
-        t->decoder[i].kind->close(t->decoder[i].state);
-    for (int64_t i = 0; i < t->posts; i++)
-        t->post[i].kind->close(t->post[i].state);
+    sheaf__steps *const lists[] = { &t->normalizer, &t->pre_tokenizer, &t->decoder, &t->post };
+    for (int i = 0; i < SHEAF__LISTS; i++) {
+        sheaf__steps_close(lists[i]);
+        free(lists[i]->step);
+    }
     if (t->model_kind != NULL)
         t->model_kind->close(t->model);
-    free(t->decoder);
-    free(t->post);
     free(t->chat_template);
     sheaf__added_release(&t->added);
     sheaf__vocab_release(&t->vocab);
@@ -149,9 +139,6 @@ static sheaf_status *unknown_kind(const void *const *table, const char *type)
     return sheaf_found(st, "'%.80s'", type);
 }
 
-typedef sheaf_status *open_one(sheaf__tokenizer *t, const void *kind, sheaf_json_reader *r,
-                               sheaf__opening *how, int which);
-
 static sheaf_status *finish_open(sheaf_status *st, sheaf_json_reader *r)
 {
     if (st != NULL) {
@@ -159,38 +146,6 @@ static sheaf_status *finish_open(sheaf_status *st, sheaf_json_reader *r)
         return st;
     }
     return r->st;
-}
-
-enum { NORMALIZER, PRE_TOKENIZER, DECODER, POST };
-
-static sheaf_status *open_step(sheaf__steps *steps, const sheaf__step_kind *kind,
-                               sheaf_json_reader *r, sheaf__opening *how)
-{
-    if (!SHEAF_GROW(&steps->step, &steps->capacity, steps->count + 1))
-        return sheaf__no_memory(memory_for);
-    sheaf__step *step = &steps->step[steps->count++];
-    *step = (sheaf__step){ kind, NULL };
-    return finish_open(kind->open(&step->state, r, how), r);
-}
-
-static sheaf_status *open_decoder(sheaf__tokenizer *t, const sheaf__decoder_kind *kind,
-                                  sheaf_json_reader *r, sheaf__opening *how)
-{
-    if (!SHEAF_GROW(&t->decoder, &t->decoder_capacity, t->decoders + 1))
-        return sheaf__no_memory(memory_for);
-    sheaf__decoder *d = &t->decoder[t->decoders++];
-    *d = (sheaf__decoder){ kind, NULL };
-    return finish_open(kind->open(&d->state, r, how), r);
-}
-
-static sheaf_status *open_post(sheaf__tokenizer *t, const sheaf__post_kind *kind,
-                               sheaf_json_reader *r, sheaf__opening *how)
-{
-    if (!SHEAF_GROW(&t->post, &t->post_capacity, t->posts + 1))
-        return sheaf__no_memory(memory_for);
-    sheaf__post *p = &t->post[t->posts++];
-    *p = (sheaf__post){ kind, NULL };
-    return finish_open(kind->open(&p->state, r, how), r);
 }
 
 /* Steps and models read their own strings up to a NUL; tokens may have one. */
@@ -209,27 +164,23 @@ static sheaf_status *check_nul(const json_t *object)
     return NULL;
 }
 
-static sheaf_status *open_member(sheaf__tokenizer *t, int which, const json_t *value,
+static sheaf_status *open_member(sheaf__steps *steps, int which, const json_t *value,
                                  sheaf__opening *how)
 {
-    const void *const *const tables[] = { (const void *const *)sheaf__normalizers,
-                                          (const void *const *)sheaf__pre_tokenizers,
-                                          (const void *const *)sheaf__decoders,
-                                          (const void *const *)sheaf__posts };
     const char *type = type_of(value);
+    const void *const *table = (const void *const *)sheaf__step_kinds[which];
     sheaf_json_reader r = { .object = value };
-    const void *kind = find_kind(tables[which], type);
+    const sheaf__step_kind *kind = find_kind(table, type);
     if (kind == NULL)
-        return unknown_kind(tables[which], type);
+        return unknown_kind(table, type);
     sheaf_status *st = check_nul(value);
+    if (st == NULL && !SHEAF_GROW(&steps->step, &steps->capacity, steps->count + 1))
+        st = sheaf__no_memory(memory_for);
     if (st != NULL)
         return st;
-    switch (which) {
-    case NORMALIZER: return open_step(&t->normalizer, kind, &r, how);
-    case PRE_TOKENIZER: return open_step(&t->pre_tokenizer, kind, &r, how);
-    case DECODER: return open_decoder(t, kind, &r, how);
-    default: return open_post(t, kind, &r, how);
-    }
+    sheaf__step *step = &steps->step[steps->count++];
+    *step = (sheaf__step){ kind, NULL };
+    return finish_open(kind->open(&step->state, &r, how), &r);
 }
 
 static sheaf_status *open_list(sheaf__tokenizer *t, int which, const sheaf_json_scan *at)
@@ -238,6 +189,7 @@ static sheaf_status *open_list(sheaf__tokenizer *t, int which, const sheaf_json_
                                          "post_processor" },
                              *const lists[] = { "normalizers", "pretokenizers", "decoders",
                                                 "processors" };
+    sheaf__steps *const steps[] = { &t->normalizer, &t->pre_tokenizer, &t->decoder, &t->post };
     json_t *value = NULL;
     members m = { 0 };
     bool divided = false;
@@ -250,11 +202,11 @@ static sheaf_status *open_list(sheaf__tokenizer *t, int which, const sheaf_json_
                                .last = i + 1 == m.count,
                                .raw = t->raw_model,
                                .divided = divided };
-        st = sheaf_in(open_member(t, which, m.item[i], &how), "%s", type_of(m.item[i]));
+        st = sheaf_in(open_member(steps[which], which, m.item[i], &how), "%s", type_of(m.item[i]));
         t->needs_origin |= how.needs_origin;
         divided = how.divided;
     }
-    if (which == DECODER)
+    if (which == SHEAF__DECODER)
         t->has_decoder = value != NULL && !json_is_null(value);
     free(m.item);
     json_decref(value);
@@ -452,7 +404,7 @@ static sheaf_status *index_added(sheaf__tokenizer *t)
 
 /* ---- the whole ---- */
 
-enum { VERSION, TRUNCATION, PADDING, ADDED, FIRST_LIST, MODEL = FIRST_LIST + 4, KEYS };
+enum { VERSION, TRUNCATION, PADDING, ADDED, FIRST_LIST, MODEL = FIRST_LIST + SHEAF__LISTS, KEYS };
 
 /* What a tokenizer.json has: its parts, each where it is written, but the model, whose keys are. */
 typedef struct parts {
@@ -516,9 +468,9 @@ static sheaf_status *check_rest(const sheaf_json_scan part[KEYS])
 static sheaf_status *put_instead(parts *p, const sheaf__instead *instead)
 {
     const char *const texts[KEYS] = { [ADDED] = instead->added_tokens,
-                                      [FIRST_LIST + NORMALIZER] = instead->normalizer,
-                                      [FIRST_LIST + PRE_TOKENIZER] = instead->pre_tokenizer,
-                                      [FIRST_LIST + DECODER] = instead->decoder };
+                                      [FIRST_LIST + SHEAF__NORMALIZER] = instead->normalizer,
+                                      [FIRST_LIST + SHEAF__PRE_TOKENIZER] = instead->pre_tokenizer,
+                                      [FIRST_LIST + SHEAF__DECODER] = instead->decoder };
     sheaf_status *st = NULL;
     for (int i = 0; st == NULL && i < KEYS; i++)
         if (texts[i] != NULL)
@@ -541,9 +493,9 @@ static sheaf_status *open_parts(sheaf__tokenizer *t, parts *p, sheaf_json_scan *
         st = put_instead(p, instead);
     TRY(st, open_model(t, p->model, &p->file));
     TRY(st, open_added(t, &p->at[ADDED]));
-    TRY(st, open_list(t, NORMALIZER, &p->at[FIRST_LIST + NORMALIZER]));
+    TRY(st, open_list(t, SHEAF__NORMALIZER, &p->at[FIRST_LIST + SHEAF__NORMALIZER]));
     TRY(st, index_added(t));
-    for (int i = PRE_TOKENIZER; st == NULL && i <= POST; i++)
+    for (int i = SHEAF__PRE_TOKENIZER; st == NULL && i <= SHEAF__POST; i++)
         st = open_list(t, i, &p->at[FIRST_LIST + i]);
     if (st == NULL)
         sheaf__blanks_find(t);
@@ -576,9 +528,9 @@ sheaf_status *sheaf__tokenizer_parse(sheaf__tokenizer **out, const char *text, s
 sheaf_status *sheaf__tokenizer_look(json_t **out, const char *text, size_t size)
 {
     static const char *const keys[KEYS] = { [ADDED] = "added_tokens",
-                                            [FIRST_LIST + NORMALIZER] = "normalizer",
-                                            [FIRST_LIST + PRE_TOKENIZER] = "pre_tokenizer",
-                                            [FIRST_LIST + DECODER] = "decoder" };
+                                            [FIRST_LIST + SHEAF__NORMALIZER] = "normalizer",
+                                            [FIRST_LIST + SHEAF__PRE_TOKENIZER] = "pre_tokenizer",
+                                            [FIRST_LIST + SHEAF__DECODER] = "decoder" };
     parts p = { .model = json_object() };
     sheaf_json_scan scan;
     json_t *all = json_object();

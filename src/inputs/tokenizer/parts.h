@@ -30,15 +30,6 @@ typedef struct sheaf__opening {
     bool needs_origin;         /* out: the step reads sheaf__piece.origin, so alignments are kept */
 } sheaf__opening;
 
-/* A step that changes or divides a text. `open` reads the keys of its object through `r` and fails
- * as r->st or by itself; it takes all keys that it knows, sheaf__only_keys() refuses others. */
-typedef struct sheaf__step_kind {
-    const char *name;
-    sheaf_status *(*open)(void **state, sheaf_json_reader *r, sheaf__opening *how);
-    sheaf_status *(*run)(const void *state, sheaf__prepared *text);
-    void (*close)(void *state);
-} sheaf__step_kind;
-
 /* The strings that ids stand for, on their way to a text. */
 typedef struct sheaf__strings {
     sheaf_text bytes;
@@ -57,18 +48,6 @@ static inline size_t sheaf__strings_begin(const sheaf__strings *s, int64_t i)
 {
     return i == 0 ? 0 : s->end[i - 1];
 }
-
-/* `run` fills `out`, which is empty, from `in`. A stream shows nothing of the trailing tokens for
- * which `open_end` (NULL: none) is true: what they give may change with those that follow. (A
- * trailing U+FFFD is always held back.) `whole`: all of the text may change until its end. */
-typedef struct sheaf__decoder_kind {
-    const char *name;
-    sheaf_status *(*open)(void **state, sheaf_json_reader *r, sheaf__opening *how);
-    sheaf_status *(*run)(const void *state, sheaf__strings *out, const sheaf__strings *in);
-    void (*close)(void *state);
-    bool (*open_end)(const void *state, const char *token, size_t size);
-    bool (*whole)(const void *state);
-} sheaf__decoder_kind;
 
 /* decode.c: what an id stands for before the decoders, NULL: nothing; */
 const char *sheaf__string_of(const sheaf__tokenizer *t, int32_t id, bool skip_special,
@@ -91,13 +70,24 @@ typedef struct sheaf__ids_out {
 /* sheaf__ids_insert - one id that stands for no text, before the one at `at`. */
 void sheaf__ids_insert(sheaf__ids_out *ids, int64_t at, int32_t id);
 
-/* `run` puts the ids it adds before and after those of the text. */
-typedef struct sheaf__post_kind {
+/* `open` reads the keys of its object through `r` and fails as r->st or by itself; it takes all
+ * keys that it knows, sheaf__only_keys() refuses others. `close` NULL: nothing is to be freed. */
+typedef struct sheaf__step_kind {
     const char *name;
     sheaf_status *(*open)(void **state, sheaf_json_reader *r, sheaf__opening *how);
-    sheaf_status *(*run)(const void *state, sheaf__ids_out *ids, bool add_special);
+    /* Of normalizers and pre-tokenizers: changes or divides a text. */
+    sheaf_status *(*run)(const void *state, sheaf__prepared *text);
     void (*close)(void *state);
-} sheaf__post_kind;
+    /* Of decoders: fills `out`, which is empty, from `in`. A stream shows nothing of the trailing
+     * tokens for which `open_end` (NULL: none) is true: what they give may change with those that
+     * follow. (A trailing U+FFFD is always held back.) `whole`: all of the text may change until
+     * its end. */
+    sheaf_status *(*decode)(const void *state, sheaf__strings *out, const sheaf__strings *in);
+    bool (*open_end)(const void *state, const char *token, size_t size);
+    bool (*whole)(const void *state);
+    /* Of post-processors (NULL: nothing): puts the ids it adds around those of the text. */
+    sheaf_status *(*post)(const void *state, sheaf__ids_out *ids, bool add_special);
+} sheaf__step_kind;
 
 /* ---- the model ---- */
 
@@ -130,10 +120,9 @@ typedef struct sheaf__model_kind {
 
 /* ---- the tables (kinds.c) ---- */
 
-extern const sheaf__step_kind *const sheaf__normalizers[]; /* each ends with NULL */
-extern const sheaf__step_kind *const sheaf__pre_tokenizers[];
-extern const sheaf__decoder_kind *const sheaf__decoders[];
-extern const sheaf__post_kind *const sheaf__posts[];
+enum { SHEAF__NORMALIZER, SHEAF__PRE_TOKENIZER, SHEAF__DECODER, SHEAF__POST, SHEAF__LISTS };
+extern const sheaf__step_kind *const
+    *const sheaf__step_kinds[SHEAF__LISTS]; /* each ends with NULL */
 extern const sheaf__model_kind *const sheaf__models[];
 
 /* sheaf__only_keys - refuses a key of r->object that is not "type" and not in `known` (ends with
@@ -151,16 +140,8 @@ typedef struct sheaf__steps {
     sheaf__step *step;
     int64_t count, capacity;
 } sheaf__steps;
-
-typedef struct sheaf__decoder {
-    const sheaf__decoder_kind *kind;
-    void *state;
-} sheaf__decoder;
-
-typedef struct sheaf__post {
-    const sheaf__post_kind *kind;
-    void *state;
-} sheaf__post;
+/* sheaf__steps_close - all of them; the list is then empty. */
+void sheaf__steps_close(sheaf__steps *steps);
 
 /* The last that happens to a text before the model may be that blanks become bars, U+2581, as
  * sentencepiece has it (Kudo and Richardson 2018). Then it is done word by word (pieces.h). */
@@ -184,17 +165,13 @@ bool sheaf__metaspace_blanks(sheaf__blanks *how, const sheaf__step *step); /* an
 struct sheaf__tokenizer {
     sheaf__vocab vocab;
     sheaf__added added;
-    sheaf__steps normalizer, pre_tokenizer;
+    sheaf__steps normalizer, pre_tokenizer, decoder, post;
     const sheaf__model_kind *model_kind;
     void *model;
     sheaf__blanks blanks;
     bool raw_model;    /* model_kind->takes_raw() */
     bool needs_origin; /* some step reads where its piece came from */
     bool has_decoder;
-    sheaf__decoder *decoder;
-    int64_t decoders, decoder_capacity;
-    sheaf__post *post;
-    int64_t posts, post_capacity;
     int32_t bos, eos, unk, pad; /* -1: none */
     char *chat_template;        /* or NULL */
     struct sheaf__works *pool;  /* of sheaf__work that no thread uses now */

@@ -107,27 +107,27 @@ static sheaf_status *open_template(void **state, sheaf_json_reader *r, sheaf__op
     return st;
 }
 
-const sheaf__post_kind sheaf__template_post = { "TemplateProcessing", open_template, run,
-                                                close_around };
+const sheaf__step_kind sheaf__template_post = {
+    .name = "TemplateProcessing", .open = open_template, .post = run, .close = close_around
+};
 
 sheaf_status *sheaf__tokenizer_around(sheaf__tokenizer *t, int32_t before, int32_t behind)
 {
     around *a = calloc(1, sizeof *a);
     if (a != NULL)
         a->id = calloc(2, sizeof *a->id);
-    if (a == NULL || a->id == NULL || !SHEAF_GROW(&t->post, &t->post_capacity, 1)) {
+    if (a == NULL || a->id == NULL || !SHEAF_GROW(&t->post.step, &t->post.capacity, 1)) {
         close_around(a);
         return sheaf__no_memory("a post-processor");
     }
-    for (int64_t i = 0; i < t->posts; i++)
-        t->post[i].kind->close(t->post[i].state);
+    sheaf__steps_close(&t->post);
     a->capacity = 2;
     if (before >= 0)
         a->id[a->count++] = before;
     a->before = a->count;
     if (behind >= 0)
         a->id[a->count++] = behind;
-    t->post[0] = (sheaf__post){ &sheaf__template_post, a };
-    t->posts = 1;
+    t->post.step[0] = (sheaf__step){ &sheaf__template_post, a };
+    t->post.count = 1;
     return NULL;
 }

@@ -51,27 +51,14 @@ static sheaf_status *run_white(const void *state, sheaf__prepared *text)
     return sheaf__prepared_split(text, state, split_white);
 }
 
-const sheaf__step_kind sheaf__whitespace_split = { "WhitespaceSplit", sheaf__open_plain, run_white,
-                                                   sheaf__close_plain };
+const sheaf__step_kind sheaf__whitespace_split = { "WhitespaceSplit", sheaf__open_plain,
+                                                   run_white };
 
 /* ---- Punctuation ---- */
 
 static const sheaf__behavior behaviors[] = { SHEAF__REMOVED, SHEAF__ISOLATED,
                                              SHEAF__MERGED_WITH_PREVIOUS, SHEAF__MERGED_WITH_NEXT,
                                              SHEAF__CONTIGUOUS };
-
-sheaf__behavior sheaf__json_behavior(sheaf_json_reader *r, const char *key)
-{
-    static const char *const names[] = { "Removed", "Isolated", "MergedWithPrevious",
-                                         "MergedWithNext", "Contiguous" };
-    const char *name = sheaf__json_string(r, key);
-    for (int i = 0; name != NULL && i < 5; i++)
-        if (strcmp(name, names[i]) == 0)
-            return behaviors[i];
-    sheaf__json_fail(r, SHEAF_E_UNSUPPORTED, key,
-                     "Removed, Isolated, MergedWithPrevious, MergedWithNext or Contiguous");
-    return SHEAF__ISOLATED;
-}
 
 static bool is_punct(const void *state, uint32_t c)
 {
@@ -103,8 +90,7 @@ static sheaf_status *run_punct(const void *state, sheaf__prepared *text)
     return sheaf__prepared_split(text, state, split_punct);
 }
 
-const sheaf__step_kind sheaf__punctuation = { "Punctuation", open_punct, run_punct,
-                                              sheaf__close_plain };
+const sheaf__step_kind sheaf__punctuation = { "Punctuation", open_punct, run_punct };
 
 /* ---- Digits ---- */
 
@@ -137,7 +123,7 @@ static sheaf_status *run_digits(const void *state, sheaf__prepared *text)
     return sheaf__prepared_split(text, state, split_digits);
 }
 
-const sheaf__step_kind sheaf__digits = { "Digits", open_digits, run_digits, sheaf__close_plain };
+const sheaf__step_kind sheaf__digits = { "Digits", open_digits, run_digits };
 
 uint32_t sheaf__json_character(sheaf_json_reader *r, const char *key)
 {

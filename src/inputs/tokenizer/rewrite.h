@@ -11,7 +11,6 @@ void sheaf__edit_prepend(sheaf__edit *e, const char *bytes, size_t size);
 
 /* Of a step without options. */
 sheaf_status *sheaf__open_plain(void **state, sheaf_json_reader *r, sheaf__opening *how);
-void sheaf__close_plain(void *state);
 
 /* What Replace, a normalizer and a decoder, replaces. */
 typedef struct sheaf__replacing {

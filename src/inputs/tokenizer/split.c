@@ -6,6 +6,7 @@
 
 #include "base/status.h"
 #include "kinds.h"
+#include "rewrite.h"
 
 static void let_go(sheaf__dividing *d)
 {
@@ -89,18 +90,17 @@ static void close_split(void *state)
     free(s);
 }
 
-static void read_behavior(splitting *s, sheaf_json_reader *r)
+sheaf__behavior sheaf__json_behavior(sheaf_json_reader *r, const char *key)
 {
     static const char *const names[] = { "Removed", "Isolated", "MergedWithPrevious",
                                          "MergedWithNext", "Contiguous" };
-    const char *name = sheaf__json_string(r, "behavior");
+    const char *name = sheaf__json_string(r, key);
     for (int i = 0; name != NULL && i < 5; i++)
-        if (strcmp(name, names[i]) == 0) {
-            s->behavior = (sheaf__behavior)i;
-            return;
-        }
-    sheaf__json_fail(r, SHEAF_E_UNSUPPORTED, "behavior",
+        if (strcmp(name, names[i]) == 0)
+            return (sheaf__behavior)i;
+    sheaf__json_fail(r, SHEAF_E_UNSUPPORTED, key,
                      "Removed, Isolated, MergedWithPrevious, MergedWithNext or Contiguous");
+    return SHEAF__ISOLATED;
 }
 
 static sheaf_status *read_pattern(splitting *s, sheaf_json_reader *r)
@@ -126,7 +126,7 @@ static sheaf_status *open_split(void **state, sheaf_json_reader *r, sheaf__openi
     if (s == NULL)
         return sheaf__no_memory("Split");
     sheaf__only_keys(r, keys);
-    read_behavior(s, r);
+    s->behavior = sheaf__json_behavior(r, "behavior");
     s->invert = sheaf__json_bool(r, "invert", false);
     sheaf_status *st = read_pattern(s, r);
     *state = s;

@@ -33,8 +33,9 @@ struct sheaf__token_stream {
 
 static bool is_whole(const sheaf__tokenizer *t)
 {
-    for (int64_t i = 0; i < t->decoders; i++)
-        if (t->decoder[i].kind->whole != NULL && t->decoder[i].kind->whole(t->decoder[i].state))
+    for (int64_t i = 0; i < t->decoder.count; i++)
+        if (t->decoder.step[i].kind->whole != NULL &&
+            t->decoder.step[i].kind->whole(t->decoder.step[i].state))
             return true;
     return false;
 }
@@ -42,8 +43,8 @@ static bool is_whole(const sheaf__tokenizer *t)
 static int64_t byte_levels(const sheaf__tokenizer *t)
 {
     int64_t n = 0;
-    for (int64_t i = 0; i < t->decoders; i++)
-        n += t->decoder[i].kind == &sheaf__byte_level_decoder;
+    for (int64_t i = 0; i < t->decoder.count; i++)
+        n += t->decoder.step[i].kind == &sheaf__byte_level_decoder;
     return n;
 }
 
@@ -57,7 +58,7 @@ sheaf_status *sheaf__token_stream_new(sheaf__token_stream **out, const sheaf__to
     s->skip_special = skip_special;
     s->whole = is_whole(t);
     s->any_bytes = byte_levels(t) > 0;
-    s->bytes = s->any_bytes && byte_levels(t) == t->decoders;
+    s->bytes = s->any_bytes && byte_levels(t) == t->decoder.count;
     *out = s;
     return NULL;
 }
@@ -81,8 +82,8 @@ int64_t sheaf__token_stream_work(const sheaf__token_stream *s)
 /* May what this string gives change with those that follow? */
 static bool is_open(const sheaf__token_stream *s, const char *string, size_t size)
 {
-    for (int64_t i = 0; i < s->t->decoders; i++) {
-        const sheaf__decoder *d = &s->t->decoder[i];
+    for (int64_t i = 0; i < s->t->decoder.count; i++) {
+        const sheaf__step *d = &s->t->decoder.step[i];
         if (d->kind->open_end != NULL && d->kind->open_end(d->state, string, size))
             return true;
     }
@@ -141,7 +142,7 @@ static sheaf_status *keep_last(sheaf__token_stream *s, int64_t n)
  * string; of several, which may leave strings out or strip them, ids with a text. None waits. */
 static sheaf_status *let_go(sheaf__token_stream *s)
 {
-    const bool one = s->t->decoders <= 1;
+    const bool one = s->t->decoder.count <= 1;
     for (int64_t n = 1; n < s->ids; n *= 2) {
         sheaf_status *st = decode(s, s->ids - n, n);
         if (st != NULL)

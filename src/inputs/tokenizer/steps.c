@@ -1,7 +1,15 @@
-/* options.c - the keys of a step. */
+/* steps.c - what all kinds of steps have: their keys, and their end. */
 #include <string.h>
 
 #include "parts.h"
+
+void sheaf__steps_close(sheaf__steps *steps)
+{
+    for (int64_t i = 0; i < steps->count; i++)
+        if (steps->step[i].kind->close != NULL)
+            steps->step[i].kind->close(steps->step[i].state);
+    steps->count = 0;
+}
 
 void sheaf__only_keys(sheaf_json_reader *r, const char *const *known)
 {
