@@ -146,6 +146,11 @@ float sheaf_lora_scale(double alpha, int64_t rank, bool rslora);
  * another base, missing, unexpected). */
 sheaf_status *sheaf_lora_check(const sheaf_lora *lora, sheaf_source *adapter);
 
+/* sheaf__lora_is_saved, _save - of `saved`: is a tensor there; it joins, in schema order, under
+ * this name in the file, which is taken over. */
+bool sheaf__lora_is_saved(const sheaf_lora *lora, const sheaf_tensor *tensor);
+void sheaf__lora_save(sheaf_lora *lora, const sheaf_tensor *tensor, char *name);
+
 /* ---- tables that PEFT saves unasked (tables.c) ---- */
 
 /* sheaf_lora_take_tables - the table of tokens and the head that lie whole in the file though its

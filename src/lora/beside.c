@@ -14,12 +14,23 @@ typedef struct chooser {
     void *self;
 } chooser;
 
-static bool is_saved(const sheaf_lora *lora, const sheaf_tensor *t)
+bool sheaf__lora_is_saved(const sheaf_lora *lora, const sheaf_tensor *t)
 {
     for (int i = 0; i < lora->nsaved; i++)
         if (lora->saved[i] == t)
             return true;
     return false;
+}
+
+void sheaf__lora_save(sheaf_lora *lora, const sheaf_tensor *t, char *name)
+{
+    int at = lora->nsaved++;
+    for (; at > 0 && lora->saved[at - 1] > t; at--) { /* both point into the schema's array */
+        lora->saved[at] = lora->saved[at - 1];
+        lora->saved_name[at] = lora->saved_name[at - 1];
+    }
+    lora->saved[at] = t; /* there is space for every tensor of the schema */
+    lora->saved_name[at] = name;
 }
 
 static bool is_adapted(const sheaf_lora *lora, const sheaf_tensor *t)
@@ -56,29 +67,6 @@ static sheaf_status *tell(sheaf_lora_options *o, const char *name)
     return NULL;
 }
 
-static int in_schema_order(const sheaf_lora *lora, const sheaf_tensor *t)
-{
-    int at = lora->nsaved;
-    while (at > 0 && lora->saved[at - 1] > t) /* both point into the schema's array */
-        at--;
-    return at;
-}
-
-static sheaf_status *save(sheaf_lora *lora, const sheaf_tensor *t)
-{
-    char *name = NULL;
-    if (asprintf(&name, PREFIX "%s", t->name) < 0)
-        return sheaf__no_memory("tensors trained beside the adapter");
-    const int at = in_schema_order(lora, t), later = lora->nsaved - at;
-    memmove(&lora->saved[at + 1], &lora->saved[at], (size_t)later * sizeof *lora->saved);
-    memmove(&lora->saved_name[at + 1], &lora->saved_name[at],
-            (size_t)later * sizeof *lora->saved_name);
-    lora->saved[at] = t; /* there is space for every tensor of the schema */
-    lora->saved_name[at] = name;
-    lora->nsaved++;
-    return NULL;
-}
-
 sheaf_status *sheaf_lora_save_also(sheaf_lora *lora, const sheaf_schema *schema,
                                    bool (*trains)(void *self, const sheaf_tensor *tensor),
                                    void *self)
@@ -87,11 +75,15 @@ sheaf_status *sheaf_lora_save_also(sheaf_lora *lora, const sheaf_schema *schema,
     sheaf_status *st = NULL;
     for (int64_t i = 0; i < schema->count && st == NULL; i++) {
         const sheaf_tensor *t = &schema->tensor[i];
-        if (t->buffer || !trains(self, t) || is_saved(lora, t))
+        if (t->buffer || !trains(self, t) || sheaf__lora_is_saved(lora, t))
             continue;
         const bool module = !is_adapted(lora, t) && whole_module(schema, i, &c);
+        char *name = NULL;
         st = tell(&lora->options, module ? t->module : t->name);
-        TRY(st, save(lora, t));
+        if (st == NULL && asprintf(&name, PREFIX "%s", t->name) < 0)
+            st = sheaf__no_memory("tensors trained beside the adapter");
+        if (st == NULL)
+            sheaf__lora_save(lora, t, name);
     }
     return st;
 }

@@ -328,27 +328,7 @@ sheaf_status *sheaf_lora_check_file(const sheaf_lora_options *o, sheaf_source *a
     return st != NULL ? st : sheaf__lora_check_values(adapter);
 }
 
-/* ---- several adapters of one base ---- */
-
-static sheaf_status *check_other(const sheaf_lora_options *o, sheaf_source *mine,
-                                 sheaf_source *other)
-{
-    sheaf_status *st = NULL;
-    for (int64_t i = 0; i < other->count(other) && st == NULL; i++) {
-        const char *path;
-        size_t length;
-        bool yes = false;
-        const sheaf_lora_part part = sheaf__lora_part(&path, &length, other->entry(other, i)->name);
-        if (part != SHEAF_PART_A && part != SHEAF_PART_TABLE_A)
-            continue;
-        st = targeted(&yes, o, path, length);
-        if (st == NULL && yes && !o->all_linear && (o->target_regex != NULL || o->ntargets > 0) &&
-            !is_adapted(mine, path, length))
-            st = sheaf_lora_missing(path, length,
-                                    part == SHEAF_PART_A ? ".lora_A.weight" : ".lora_embedding_A");
-    }
-    return st;
-}
+/* ---- one adapter without its base ---- */
 
 /* The first name that is not below `prefix`. Entries ascend by name. */
 static int64_t first_from(sheaf_source *adapter, const char *prefix)
@@ -362,13 +342,6 @@ static int64_t first_from(sheaf_source *adapter, const char *prefix)
             high = middle;
     }
     return low;
-}
-
-static bool has_prefix(sheaf_source *adapter, const char *prefix)
-{
-    const int64_t at = first_from(adapter, prefix);
-    return at < adapter->count(adapter) &&
-           strncmp(adapter->entry(adapter, at)->name, prefix, strlen(prefix)) == 0;
 }
 
 /* The factor as it is named in layer `to`; NULL: there is none. The layer's number is the first in
@@ -392,59 +365,6 @@ static const char *layer_number(const char *name)
         at++;
     return at != NULL ? at + 1 : NULL;
 }
-
-/* Where the layer beside it is adapted at all, the same factor must be in it, of the same shape. */
-static bool differs(sheaf_source *adapter, const sheaf_source_entry *e, const char *number,
-                    int64_t to)
-{
-    char *layer = NULL;
-    if (asprintf(&layer, "%.*s%" PRId64 ".", (int)(number - e->name), e->name, to) < 0)
-        return false;
-    const bool there = has_prefix(adapter, layer);
-    const sheaf_source_entry *twin = there ? in_layer(adapter, e->name, number, to) : NULL;
-    free(layer);
-    return there && (twin == NULL || twin->ndim != e->ndim ||
-                     memcmp(twin->shape, e->shape, sizeof e->shape) != 0);
-}
-
-static void compare_layers(const char *path, sheaf_source *adapter, const sheaf_events *events)
-{
-    const char *odd = NULL;
-    int64_t n = 0;
-    for (int64_t i = 0; i < adapter->count(adapter); i++) {
-        const sheaf_source_entry *e = adapter->entry(adapter, i);
-        const char *number = layer_number(e->name), *module;
-        size_t length;
-        const sheaf_lora_part part = sheaf__lora_part(&module, &length, e->name);
-        if (number == NULL || (part != SHEAF_PART_A && part != SHEAF_PART_B))
-            continue;
-        const int64_t layer = strtoll(number, NULL, 10);
-        if (differs(adapter, e, number, layer - 1) || differs(adapter, e, number, layer + 1))
-            odd = n++ == 0 ? e->name : odd;
-    }
-    if (n > 0)
-        sheaf_warn(
-            events,
-            "%s: '%s'%s not in every layer, or not of one shape; that is right only for a model whose layers differ",
-            path, odd, n > 1 ? " and others are" : " is");
-}
-
-sheaf_status *sheaf_lora_check_modules(const sheaf_lora_options *options,
-                                       sheaf_source *const *adapters, const char *const *paths,
-                                       int n, const sheaf_events *events)
-{
-    sheaf_status *st = NULL;
-    for (int i = 0; i < n && st == NULL; i++)
-        for (int k = 0; k < n && st == NULL; k++)
-            if (k != i)
-                st = sheaf_in(check_other(&options[i], adapters[i], adapters[k]), "%s", paths[i]);
-    for (int i = 0; i < n && st == NULL; i++)
-        if (options[i].nlayers == 0)
-            compare_layers(paths[i], adapters[i], events);
-    return st;
-}
-
-/* ---- one adapter without its base ---- */
 
 static bool has_target(sheaf_source *adapter, const char *item)
 {
@@ -535,6 +455,23 @@ static sheaf_status *check_neighbour(const checking *x, const sheaf_source_entry
     return st;
 }
 
+static sheaf_status *check_layers(const checking *x)
+{
+    sheaf_status *st = NULL;
+    for (int64_t i = 0; i < x->adapter->count(x->adapter) && st == NULL; i++) {
+        const sheaf_source_entry *e = x->adapter->entry(x->adapter, i);
+        const char *path, *number = layer_number(e->name);
+        size_t length;
+        if (number == NULL || sheaf__lora_part(&path, &length, e->name) != SHEAF_PART_A)
+            continue;
+        const int64_t layer = strtoll(number, NULL, 10);
+        st = check_neighbour(x, e, layer + 1);
+        if (st == NULL && layer > 0)
+            st = check_neighbour(x, e, layer - 1);
+    }
+    return st;
+}
+
 sheaf_status *sheaf_lora_check_alone(const sheaf_lora_options *o, sheaf_source *adapter,
                                      sheaf_lora_tell *teller, void *self)
 {
@@ -543,16 +480,54 @@ sheaf_status *sheaf_lora_check_alone(const sheaf_lora_options *o, sheaf_source *
     const bool excludes = o->nexclude > 0 || o->exclude_regex != NULL; /* all of a name, perhaps */
     for (int i = 0; i < o->ntargets && st == NULL && !excludes; i++)
         st = check_target(&x, o->targets[i]);
-    for (int64_t i = 0; i < adapter->count(adapter) && st == NULL; i++) {
-        const sheaf_source_entry *e = adapter->entry(adapter, i);
-        const char *path, *number = layer_number(e->name);
+    return st == NULL ? check_layers(&x) : st;
+}
+
+/* ---- several adapters of one base ---- */
+
+static sheaf_status *check_other(const sheaf_lora_options *o, sheaf_source *mine,
+                                 sheaf_source *other)
+{
+    sheaf_status *st = NULL;
+    for (int64_t i = 0; i < other->count(other) && st == NULL; i++) {
+        const char *path;
         size_t length;
-        if (number == NULL || sheaf__lora_part(&path, &length, e->name) != SHEAF_PART_A)
+        bool yes = false;
+        const sheaf_lora_part part = sheaf__lora_part(&path, &length, other->entry(other, i)->name);
+        if (part != SHEAF_PART_A && part != SHEAF_PART_TABLE_A)
             continue;
-        const int64_t layer = strtoll(number, NULL, 10);
-        st = check_neighbour(&x, e, layer + 1);
-        if (st == NULL && layer > 0)
-            st = check_neighbour(&x, e, layer - 1);
+        st = targeted(&yes, o, path, length);
+        if (st == NULL && yes && !o->all_linear && (o->target_regex != NULL || o->ntargets > 0) &&
+            !is_adapted(mine, path, length))
+            st = sheaf_lora_missing(path, length,
+                                    part == SHEAF_PART_A ? ".lora_A.weight" : ".lora_embedding_A");
     }
+    return st;
+}
+
+static sheaf_status *warn_of(void *self, const char *code, const char *tensor, sheaf_status *wrong)
+{
+    sheaf_warn(self,
+               "%s is not there as in other layers; that is right only for a model whose "
+               "layers differ",
+               tensor);
+    sheaf_status_free(wrong);
+    return NULL;
+}
+
+sheaf_status *sheaf_lora_check_modules(const sheaf_lora_options *options,
+                                       sheaf_source *const *adapters, const char *const *paths,
+                                       int n, const sheaf_events *events)
+{
+    sheaf_status *st = NULL;
+    for (int i = 0; i < n && st == NULL; i++)
+        for (int k = 0; k < n && st == NULL; k++)
+            if (k != i)
+                st = sheaf_in(check_other(&options[i], adapters[i], adapters[k]), "%s", paths[i]);
+    for (int i = 0; i < n && st == NULL; i++)
+        if (options[i].nlayers == 0)
+            st = sheaf_in(
+                check_layers(&(checking){ &options[i], adapters[i], warn_of, (void *)events }),
+                "%s", paths[i]);
     return st;
 }

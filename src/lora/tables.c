@@ -10,17 +10,9 @@
 
 enum { CHUNK = 1 << 18 }; /* numbers read at once, and at least a row */
 
-static bool is_saved(const sheaf_lora *lora, const sheaf_tensor *t)
-{
-    for (int i = 0; i < lora->nsaved; i++)
-        if (lora->saved[i] == t)
-            return true;
-    return false;
-}
-
 static bool is_known(const sheaf_lora *lora, const sheaf_tensor *t)
 {
-    if (is_saved(lora, t))
+    if (sheaf__lora_is_saved(lora, t))
         return true;
     for (int i = 0; i < lora->nmodules; i++)
         if (lora->module[i].base == t)
@@ -110,14 +102,7 @@ static sheaf_status *join(sheaf_lora *lora, sheaf_source *adapter, char **table,
 
 static void take(const char **taken, sheaf_lora *lora, const sheaf_tensor *t, char **name)
 {
-    int at = lora->nsaved;
-    for (; at > 0 && lora->saved[at - 1] > t; at--) { /* both point into the schema's array */
-        lora->saved[at] = lora->saved[at - 1];
-        lora->saved_name[at] = lora->saved_name[at - 1];
-    }
-    lora->saved[at] = t; /* there is space for every tensor of the schema */
-    lora->saved_name[at] = *name;
-    lora->nsaved++;
+    sheaf__lora_save(lora, t, *name);
     *taken = *name;
     *name = NULL;
 }
@@ -179,7 +164,8 @@ sheaf_status *sheaf_lora_take_copies(const char **taken, sheaf_lora *lora,
         st = other_copy(&name, m, adapter, base, untied && is_head ? family->table : m->base->name);
         if (name != NULL && untied && is_table && head != NULL && (twin = strdup(name)) == NULL)
             st = sheaf__no_memory("tables of the adapter");
-        if (twin != NULL && !is_saved(lora, head)) /* PEFT's is the one tensor of both uses */
+        if (twin != NULL &&
+            !sheaf__lora_is_saved(lora, head)) /* PEFT's is the one tensor of both uses */
             take(taken, lora, head, &twin);
         if (name != NULL)
             take(taken, lora, m->base, &name);

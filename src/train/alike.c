@@ -12,6 +12,7 @@
 #include "base/status.h"
 #include "base/text.h"
 #include "comm/all.h"
+#include "train/lines.h"
 
 static void add(sheaf_text *t, const char *name, const char *value)
 {
@@ -78,35 +79,23 @@ static sheaf_status *describe(char **out, const sheaf__alike_of *of)
 
 /* ---- comparing ---- */
 
-static sheaf_status *differs(const sheaf_comm *all, const char *a, const char *b)
-{
-    const size_t name = strcspn(a, "\t\n"), end_a = strcspn(a, "\n"), end_b = strcspn(b, "\n");
-    const size_t name_b = strcspn(b, "\t\n");
-    const bool other = name != name_b || strncmp(a, b, name) != 0;
-    sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "%.*s", (int)name, a);
-    sheaf_expected(st, "%.*s, as in the first process, on %s",
-                   (int)(end_a > name ? end_a - name - 1 : 0), a + name + (end_a > name),
-                   sheaf__all_host(all, 0));
-    sheaf_found(st, "%.*s", (int)(other ? end_b : end_b - name - 1), other ? b : b + name + 1);
-    return sheaf_try_this(
-        st, "give all processes the same: they may see other folders, or another sheaf");
-}
-
 sheaf_status *sheaf__alike_lines(sheaf_comm *all, const char *mine)
 {
     char *first = strdup(mine);
+    sheaf__line_change d;
     sheaf_status *st = first == NULL ? sheaf_fail(SHEAF_E_MEMORY, "what processes compare") : NULL;
     st = sheaf__all_agree(all, st);
     TRY(st, sheaf__all_share(all, &first));
-    const char *a = first, *b = mine;
-    while (st == NULL && a != NULL && *a != '\0' && *b != '\0' &&
-           strcspn(a, "\n") == strcspn(b, "\n") && strncmp(a, b, strcspn(a, "\n")) == 0) {
-        const size_t line = strcspn(a, "\n") + 1;
-        a += line;
-        b += line;
+    if (st == NULL && sheaf__lines_differ(&d, first, mine, '\t')) {
+        st = sheaf_fail(SHEAF_E_ARG, "%.*s", (int)d.key, d.line);
+        sheaf_expected(st, "%.*s, as in the first process, on %s",
+                       d.was == NULL ? 4 : sheaf__line_size(d.was), d.was == NULL ? "none" : d.was,
+                       sheaf__all_host(all, 0));
+        sheaf_found(st, "%.*s", d.is == NULL ? 4 : sheaf__line_size(d.is),
+                    d.is == NULL ? "none" : d.is);
+        sheaf_try_this(st,
+                       "give all processes the same: they may see other folders, or another sheaf");
     }
-    if (st == NULL && a != NULL && (*a != '\0' || *b != '\0'))
-        st = differs(all, a, b);
     free(first);
     return sheaf__all_agree(all, st);
 }

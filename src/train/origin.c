@@ -15,6 +15,7 @@
 #include "base/status.h"
 #include "base/text.h"
 #include "lora/options.h"
+#include "train/lines.h"
 
 static const char memory_for[] = "what the run begins from";
 
@@ -278,53 +279,18 @@ static sheaf_status *differs(const sheaf__origin_words *w, const char *part, con
     return sheaf_try_this(st, "%s", w->cure);
 }
 
-/* The value of `key`, which ends at a line feed; NULL: no such line. */
-static const char *value_of(const char *text, const char *key, size_t n)
-{
-    for (const char *line = text; *line != '\0'; line += strcspn(line, "\n"), line += *line == '\n')
-        if (strncmp(line, key, n) == 0 && line[n] == ':')
-            return line + n + 1 + (line[n + 1] == ' ');
-    return NULL;
-}
-
-static bool same_line(const char *a, const char *b)
-{
-    const size_t n = a == NULL ? 0 : strcspn(a, "\n"), m = b == NULL ? 0 : strcspn(b, "\n");
-    return (a == NULL) == (b == NULL) && n == m && (n == 0 || memcmp(a, b, n) == 0);
-}
-
-static sheaf_status *config_differs(const sheaf__origin_words *w, const char *key, size_t n,
-                                    const char *was, const char *is, int64_t more)
-{
-    char part[160], value[2][200];
-    const char *of[2] = { was, is };
-    snprintf(part, sizeof part, "config, %.*s", (int)n, key);
-    for (int i = 0; i < 2; i++)
-        snprintf(value[i], sizeof value[i], "%.*s", of[i] == NULL ? 4 : (int)strcspn(of[i], "\n"),
-                 of[i] == NULL ? "none" : of[i]);
-    return differs(w, part, value[0], value[1], more);
-}
-
 static sheaf_status *check_config(const char *was, const char *is, const sheaf__origin_words *w)
 {
-    const char *first[3] = { NULL };
-    size_t length = 0;
-    int64_t n = 0;
-    for (int side = 0; side < 2; side++)
-        for (const char *line = side == 0 ? was : is; *line != '\0';
-             line += strcspn(line, "\n"), line += *line == '\n') {
-            const size_t key = strcspn(line, ":\n");
-            const char *a = value_of(was, line, key), *b = value_of(is, line, key);
-            if ((side == 1 && a != NULL) || same_line(a, b))
-                continue;
-            if (n++ == 0) {
-                first[0] = line;
-                first[1] = a;
-                first[2] = b;
-                length = key;
-            }
-        }
-    return n == 0 ? NULL : config_differs(w, first[0], length, first[1], first[2], n - 1);
+    sheaf__line_change d;
+    char part[160], value[2][200];
+    if (!sheaf__lines_differ(&d, was, is, ':'))
+        return NULL;
+    const char *of[2] = { d.was, d.is };
+    snprintf(part, sizeof part, "config, %.*s", (int)d.key, d.line);
+    for (int i = 0; i < 2; i++)
+        snprintf(value[i], sizeof value[i], "%.*s", of[i] == NULL ? 4 : sheaf__line_size(of[i]),
+                 of[i] == NULL ? "none" : of[i]);
+    return differs(w, part, value[0], value[1], d.more);
 }
 
 /* Which tensors, where run.json tells of those that the run began with. */

@@ -4,6 +4,7 @@
 
 #include "base/status.h"
 #include "base/json.h"
+#include "train/lines.h"
 #include "train/run.h"
 
 static const sheaf__origin_words of_resume = {
@@ -32,41 +33,26 @@ static sheaf_status *same_data(const json_t *progress, const char *key, const ch
     return sheaf_try_this(st, "give the original, or start a new run with another --out");
 }
 
-/* Does a line of `text` begin as `line` does, up to its value? */
-static bool names(const char *text, const char *line)
-{
-    const size_t key = strcspn(line, ":\n") + 1;
-    while (*text != '\0') {
-        const size_t n = strcspn(text, "\n");
-        if (strncmp(text, line, key) == 0)
-            return true;
-        text += n + (text[n] == '\n');
-    }
-    return false;
-}
-
-/* The first line that differs; both texts have theirs in one order. was NULL: not known. */
+/* was NULL: not known. */
 static sheaf_status *same_settings(const char *was, const char *is)
 {
     static const char began[] = "those this run began with";
-    if (was != NULL && strcmp(was, is) == 0)
+    sheaf__line_change d;
+    if (was == NULL)
+        return sheaf_found(
+            sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--resume: the settings"), "%s: unknown", began),
+            "others");
+    if (!sheaf__lines_differ(&d, was, is, ':'))
         return NULL;
     sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "--resume: the settings");
-    if (was == NULL)
-        return sheaf_found(sheaf_expected(st, "%s: unknown", began), "others");
-    while (*was != '\0' && strcspn(was, "\n") == strcspn(is, "\n") &&
-           strncmp(was, is, strcspn(was, "\n") + 1) == 0) {
-        const size_t line = strcspn(was, "\n") + 1;
-        was += line;
-        is += line;
-    }
-    const bool added = *is != '\0' && !names(was, is), gone = *was != '\0' && !names(is, was);
-    if (added && !gone)
-        sheaf_expected(st, "%s: no %.*s", began, (int)strcspn(is, ":\n"), is);
+    if (d.was == NULL)
+        sheaf_expected(st, "%s: no %.*s", began, (int)d.key, d.line);
     else
-        sheaf_expected(st, "%s: %.*s", began, (int)strcspn(was, "\n"), was);
-    return gone ? sheaf_found(st, "none")
-                : sheaf_found(st, "others: %.*s", (int)strcspn(is, "\n"), is);
+        sheaf_expected(st, "%s: %.*s: %.*s", began, (int)d.key, d.line, sheaf__line_size(d.was),
+                       d.was);
+    return d.is == NULL ? sheaf_found(st, "none")
+                        : sheaf_found(st, "others: %.*s: %.*s", (int)d.key, d.line,
+                                      sheaf__line_size(d.is), d.is);
 }
 
 /* A run that looks for its checkpoint on one rank. */

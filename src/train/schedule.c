@@ -13,14 +13,6 @@ static const char *const names[SHEAF_SCHEDULE_KINDS] = {
     "constant", "linear", "cosine", "sat-constant", "sat-linear", "sat-cosine"
 };
 
-int sheaf_schedule_from_name(const char *name)
-{
-    for (int i = 0; i < SHEAF_SCHEDULE_KINDS; i++)
-        if (strcmp(name, names[i]) == 0)
-            return i;
-    return -1;
-}
-
 const char *sheaf_schedule_name(sheaf_schedule_kind kind)
 {
     return names[kind];

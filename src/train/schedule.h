@@ -67,8 +67,7 @@ bool sheaf_schedule_learns(const sheaf_schedule *schedule);
 /* sheaf_schedule_rises - steps before the rate comes to lr: W, or those that SAT's rule holds. */
 int64_t sheaf_schedule_rises(const sheaf_schedule *schedule);
 
-/* "constant", "sat-cosine", ...; -1 for any other name. */
-int sheaf_schedule_from_name(const char *name);
+/* "constant", "sat-cosine", ... */
 const char *sheaf_schedule_name(sheaf_schedule_kind kind);
 
 #endif
