@@ -109,8 +109,8 @@ static sheaf_status *fault_body(void *context, sheaf_comm *comm)
 static void check_fault(int ranks, int rank, int call, how how, bool messages)
 {
     fault f = { .rank = rank, .call = call, .how = how };
-    const bool processes = sheaf__process_count() > 1; /* which do not see who else was told */
-    const int tell = processes ? sheaf__process_number() != rank : ranks - 1;
+    const bool processes = sheaf__all_count(met.all) > 1; /* which do not see who else was told */
+    const int tell = processes ? sheaf__all_number(met.all) != rank : ranks - 1;
     if (!can_run(ranks, messages))
         return;
     sheaf_status *st = run_ranks(ranks, messages, fault_body, &f);
@@ -134,7 +134,7 @@ static void test_faults__each_rank_at_each_call(void **state)
                     check_fault(ranks, rank, call, FAIL, messages);
                     check_fault(ranks, rank, call, LEAVE_SILENT, messages);
                     check_fault(ranks, rank, call, LEAVE_FAILED, messages);
-                    if (rank != 0 && sheaf__process_count() == 1) /* rank 0 runs this test */
+                    if (rank != 0 && sheaf__all_count(met.all) == 1) /* rank 0 runs this test */
                         check_fault(ranks, rank, call, THREAD_EXIT, messages);
                 }
 }
@@ -166,7 +166,7 @@ static void test_faults__two_operations_that_differ(void **state)
                 odd_call o = { .a = a, .b = b, .rank = rank };
                 char want[64];
                 snprintf(want, sizeof want, "and rank %d", rank == 0 ? 1 : rank);
-                const bool m = sheaf__process_count() > 1;
+                const bool m = sheaf__all_count(met.all) > 1;
                 if (!can_run(3, m))
                     continue;
                 if (a == b) {
@@ -250,7 +250,7 @@ static void test_faults__leaving_after_the_last_call_is_fine(void **state)
 {
     for (int which = 0; which <= CALLS; which++)
         for (int repeat = 0; repeat < 100; repeat++) {
-            const int processes = sheaf__process_count();
+            const int processes = sheaf__all_count(met.all);
             CHECK_OK(run_ranks(processes > 1 ? processes : 2 + repeat % 7, processes > 1,
                                last_call_body, &which));
         }

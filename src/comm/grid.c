@@ -90,7 +90,8 @@ static sheaf_status *check(const sheaf__grid_options *o, int stages)
 static sheaf_status *process_main(void *argument, sheaf_comm *const *comm)
 {
     const parts *p = argument;
-    const sheaf__grid grid = { .all = comm[0],
+    const sheaf__grid grid = { .processes = p->options->processes,
+                               .all = comm[0],
                                .group = comm[1],
                                .stage = comm[2],
                                .peers = comm[3],
@@ -110,7 +111,7 @@ static sheaf_status *run_processes(const parts *p)
         color[2 * all + r] = r / p->ranks;
         color[3 * all + r] = r % in_group;
     }
-    return sheaf__process_run(all, color, GROUPS, process_main, (void *)p);
+    return sheaf__process_run(p->options->processes, all, color, GROUPS, process_main, (void *)p);
 }
 
 sheaf_status *sheaf__grid_run(const sheaf__grid_options *options,

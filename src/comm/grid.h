@@ -14,15 +14,17 @@
 #include "comm/comm.h"
 
 typedef struct sheaf__grid {
-    sheaf_comm *all;    /* every rank */
-    sheaf_comm *group;  /* those that hold one copy of the model; NULL: one */
-    sheaf_comm *stage;  /* those of them that hold the same layers; NULL: one */
+    sheaf_comm *processes; /* of which each is a rank; NULL: ranks are threads of one */
+    sheaf_comm *all;       /* every rank */
+    sheaf_comm *group;     /* those that hold one copy of the model; NULL: one */
+    sheaf_comm *stage;     /* those of them that hold the same layers; NULL: one */
     sheaf_comm *peers;  /* those of other groups with the same slices and layers, and this one, in
                            the order of groups; NULL with one group */
     int groups, number; /* D, and which group this is */
 } sheaf__grid;
 
 typedef struct sheaf__grid_options {
+    sheaf_comm *processes; /* all of the run; NULL: this one is alone */
     sheaf_transport transport;
     int groups, ranks; /* D and T, at least 1 */
     int stages;        /* 0 or 1: layers are not placed */

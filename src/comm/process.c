@@ -30,48 +30,32 @@ typedef struct place {
     uint64_t cores;   /* which of its cores: the same where processes share them */
 } place;
 
-/* What this process is to the others; see process.h. */
-static struct {
-    const sheaf__mpi *mpi; /* NULL: it is alone */
-    sheaf_comm *comm;      /* of all processes */
+/* What this process is to the others of its run; see process.h. */
+typedef struct sheaf__processes {
+    const sheaf__mpi *mpi;
+    sheaf_comm *comm; /* of all processes */
     int number, count;
     unsigned runs;
     bool broken;
-    sheaf__doing *doing; /* where its calls are told; NULL: nowhere */
-    bool apart;          /* what started it and its MPI do not belong together */
-    sheaf_status *why;   /* of its own failure, which the others are told as it leaves */
-    void (*joining)(void), (*finishing)(void);
+    sheaf_status *why; /* of its own failure, which the others are told as it leaves */
+    void (*finishing)(void);
     place place[SHEAF_MAX_SLICES];
     const char *host[SHEAF_MAX_SLICES];
-} process_view = { .count = 1 };
-
-int sheaf__process_count(void)
-{
-    return process_view.count;
-}
-int sheaf__process_number(void)
-{
-    return process_view.number;
-}
-bool sheaf__process_first(void)
-{
-    return process_view.number == 0;
-}
-
-static const char *host_of(int number)
-{
-    return process_view.place[number].host;
-}
+} processes;
 
 /* Processes on this machine, or those of them that may use the same cores. */
-static int neighbours(int *number, bool same_cores)
+static int neighbours(const sheaf_comm *all, int *number, bool same_cores)
 {
-    const place *self = &process_view.place[process_view.number];
     int count = 0, mine = 0;
-    for (int i = 0; i < process_view.count; i++) {
-        const place *p = &process_view.place[i];
+    *number = 0;
+    if (all == NULL)
+        return 1;
+    const processes *of = all->processes;
+    const place *self = &of->place[of->number];
+    for (int i = 0; i < of->count; i++) {
+        const place *p = &of->place[i];
         if (p->machine == self->machine && (!same_cores || p->cores == self->cores)) {
-            mine += i < process_view.number;
+            mine += i < of->number;
             count++;
         }
     }
@@ -79,9 +63,9 @@ static int neighbours(int *number, bool same_cores)
     return count;
 }
 
-int sheaf__process_local(int *number)
+int sheaf__process_local(const sheaf_comm *all, int *number)
 {
-    return neighbours(number, false);
+    return neighbours(all, number, false);
 }
 
 static int share_of(int total, int parts, int part)
@@ -89,84 +73,71 @@ static int share_of(int total, int parts, int part)
     return (int)((int64_t)total * (part + 1) / parts - (int64_t)total * part / parts);
 }
 
-int sheaf__process_threads(int total)
+int sheaf__process_threads(const sheaf_comm *all, int total)
 {
     int number;
-    const int count = neighbours(&number, total == 0),
+    const int count = neighbours(all, &number, total == 0),
               share = share_of(sheaf__cores(total), count, number);
     return share < 1 ? 1 : share;
 }
 
-bool sheaf__process_pin(void)
+bool sheaf__process_pin(const sheaf_comm *all)
 {
-    cpu_set_t all, mine;
+    cpu_set_t given, mine;
     int number;
-    const int count = neighbours(&number, true);
-    if (count == 1 || sched_getaffinity(0, sizeof all, &all) != 0 || CPU_COUNT(&all) < count)
+    const int count = neighbours(all, &number, true);
+    if (count == 1 || sched_getaffinity(0, sizeof given, &given) != 0 || CPU_COUNT(&given) < count)
         return false;
-    const int cores = CPU_COUNT(&all), first = (int)((int64_t)cores * number / count),
+    const int cores = CPU_COUNT(&given), first = (int)((int64_t)cores * number / count),
               end = (int)((int64_t)cores * (number + 1) / count);
     CPU_ZERO(&mine);
     for (int cpu = 0, seen = 0; cpu < CPU_SETSIZE; cpu++)
-        if (CPU_ISSET(cpu, &all)) {
+        if (CPU_ISSET(cpu, &given)) {
             if (seen >= first && seen < end)
                 CPU_SET(cpu, &mine);
             seen++;
         }
     if (sched_setaffinity(0, sizeof mine, &mine) != 0)
         return false;
-    process_view.place[process_view.number].cores = ~(uint64_t)number; /* its own from now on */
+    all->processes->place[all->processes->number].cores =
+        ~(uint64_t)number; /* its own from now on */
     return true;
 }
 
-void sheaf__process_settle(int total, const sheaf_events *events)
+void sheaf__process_settle(const sheaf_comm *all, int total, const sheaf_events *events)
 {
-    const int count = process_view.count;
+    const int count = sheaf__all_count(all);
     sheaf_text hosts = { 0 };
     if (count == 1)
         return;
-    const bool pinned = total == 0 && sheaf__process_pin();
-    const int threads = sheaf__process_threads(total);
+    const bool pinned = total == 0 && sheaf__process_pin(all);
+    const int threads = sheaf__process_threads(all, total);
     for (int i = 0; i < count; i++) {
         bool told = false;
         for (int k = 0; k < i; k++)
-            told |= strcmp(host_of(k), host_of(i)) == 0;
+            told |= strcmp(sheaf__all_host(all, k), sheaf__all_host(all, i)) == 0;
         if (!told)
-            sheaf__text_add(&hosts, "%s%s", i == 0 ? "" : ", ", host_of(i));
+            sheaf__text_add(&hosts, "%s%s", i == 0 ? "" : ", ", sheaf__all_host(all, i));
     }
-    if (sheaf__process_first())
+    if (sheaf__all_first(all))
         sheaf_note(events, "%d processes on %s: %d compute thread%s in the first%s", count,
                    hosts.at == NULL ? "" : hosts.at, threads, threads == 1 ? "" : "s",
                    pinned ? ", on cores of its own" : "");
     sheaf__text_release(&hosts);
 }
 
-bool sheaf__process_asks(double *share)
+bool sheaf__process_asks(const sheaf_comm *all, double *share)
 {
     int number;
-    const int here = neighbours(&number, false);
-    *share = (double)here / process_view.count;
+    const int here = neighbours(all, &number, false);
+    *share = (double)here / sheaf__all_count(all);
     return number == 0;
 }
 
-void sheaf__process_tell(struct sheaf__doing *doing)
+void sheaf__process_tell(sheaf_comm *all, sheaf__doing *doing)
 {
-    if (process_view.comm == NULL)
-        return;
-    sheaf_comm_tell(process_view.comm, doing, SHEAF__ALL_PROCESSES);
-    process_view.doing = doing;
-}
-
-sheaf__doing *sheaf__process_doing(void)
-{
-    return process_view.doing;
-}
-
-/* ---- all processes together ---- */
-
-sheaf_comm *sheaf__process_all(void)
-{
-    return process_view.comm;
+    if (all != NULL)
+        sheaf_comm_tell(all, doing, SHEAF__ALL_PROCESSES);
 }
 
 /* ---- joining ---- */
@@ -192,23 +163,25 @@ static place here(void)
 
 /* At the end of the program. Where a connection is lost the others are ended, too: they could wait
  * for ever. */
-static void leave(void)
+static void leave(int code, void *self)
 {
-    if (process_view.broken) {
-        process_view.mpi->abort(3);
+    processes *p = self;
+    if (p->broken) {
+        p->mpi->abort(3);
         return;
     }
-    if (process_view.comm != NULL)
-        sheaf__messages_leave(process_view.comm, process_view.why);
-    sheaf_status *st = sheaf__messages_close(&process_view.comm, 1);
-    if (st == NULL && process_view.finishing != NULL)
-        process_view.finishing();
-    sheaf_status_free(process_view.why);
+    if (p->comm != NULL)
+        sheaf__messages_leave(p->comm, p->why);
+    sheaf_status *st = sheaf__messages_close(&p->comm, 1);
+    if (st == NULL && p->finishing != NULL)
+        p->finishing();
+    sheaf_status_free(p->why);
     if (st == NULL)
-        process_view.mpi->finish();
+        p->mpi->finish();
     else
-        process_view.mpi->abort(3);
+        p->mpi->abort(3);
     sheaf_status_free(st);
+    free(p);
 }
 
 static sheaf_status *not_together(const sheaf__launcher *launcher, int found, const char *library)
@@ -230,130 +203,126 @@ static sheaf_status *too_many(int found)
     return sheaf_found(st, "%d", found);
 }
 
-static sheaf_status *join(const sheaf__launcher *launcher)
+static sheaf_status *join(processes *p, const sheaf__launcher *launcher, sheaf__process_join *how)
 {
-    const sheaf__mpi *mpi = process_view.mpi;
     char text[SHEAF__MPI_TEXT];
     int number = 0, count = 1;
-    if (process_view.joining != NULL)
-        process_view.joining();
-    const int error = mpi->start(&number, &count);
+    if (how->joining != NULL)
+        how->joining();
+    const int error = p->mpi->start(&number, &count);
     if (error != 0) {
-        mpi->explain(text, error);
+        p->mpi->explain(text, error);
         return sheaf_found(sheaf_fail(SHEAF_E_PEER, "starting the MPI"), "%s", text);
     }
-    mpi->library(text);
+    p->mpi->library(text);
     const bool apart = launcher->processes > 1 && count != launcher->processes;
     if (apart || count > SHEAF_MAX_SLICES) {
-        mpi->finish();
-        process_view.apart = apart;
+        p->mpi->finish();
+        how->apart = apart;
         return apart ? not_together(launcher, count, text) : too_many(count);
     }
-    process_view.number = number;
-    process_view.count = count;
+    p->number = number;
+    p->count = count;
     return NULL;
 }
 
 /* Who is where; the first exchange of all. */
-static sheaf_status *meet(void)
+static sheaf_status *meet(processes *p)
 {
     size_t size[SHEAF_MAX_SLICES];
     int process[SHEAF_MAX_SLICES];
-    for (int i = 0; i < process_view.count; i++) {
-        size[i] = sizeof *process_view.place;
+    for (int i = 0; i < p->count; i++) {
+        size[i] = sizeof *p->place;
         process[i] = i;
     }
-    sheaf_status *st = sheaf__messages_open(&process_view.comm,
-                                            &(sheaf__messages_options){ .mpi = process_view.mpi,
-                                                                        .rank = process_view.number,
-                                                                        .ranks = process_view.count,
-                                                                        .process = process,
-                                                                        .crowded = true });
-    process_view.place[process_view.number] = here();
-    TRY(st, sheaf_comm_gather(process_view.comm, process_view.place, size));
-    for (int i = 0; i < process_view.count; i++)
-        process_view.host[i] = process_view.place[i].host;
-    if (st == NULL)
-        process_view.comm->host = process_view.host;
+    sheaf_status *st =
+        sheaf__messages_open(&p->comm, &(sheaf__messages_options){ .mpi = p->mpi,
+                                                                   .rank = p->number,
+                                                                   .ranks = p->count,
+                                                                   .process = process,
+                                                                   .crowded = true });
+    p->place[p->number] = here();
+    TRY(st, sheaf_comm_gather(p->comm, p->place, size));
+    for (int i = 0; i < p->count; i++)
+        p->host[i] = p->place[i].host;
+    if (st == NULL) {
+        p->comm->host = p->host;
+        p->comm->processes = p;
+    }
     return st;
 }
 
-void sheaf__process_failed(const sheaf_status *why)
+void sheaf__process_failed(sheaf_comm *all, const sheaf_status *why)
 {
-    if (process_view.comm == NULL || process_view.why != NULL)
-        return;
-    process_view.why = sheaf_status_copy(why);
+    if (all != NULL && all->processes->why == NULL)
+        all->processes->why = sheaf_status_copy(why);
 }
 
-void sheaf__process_on_join(void (*call)(void))
+bool sheaf__process_awaited(const sheaf__process_join *join)
 {
-    process_view.joining = call;
+    return sheaf__launcher_look().processes > 1 && join->all == NULL && !join->apart;
 }
 
-void sheaf__process_on_finish(void (*call)(void))
-{
-    process_view.finishing = call;
-}
-
-bool sheaf__process_awaited(void)
-{
-    return sheaf__launcher_look().processes > 1 && process_view.comm == NULL && !process_view.apart;
-}
-
-sheaf_status *sheaf__process_start(const char *mpi)
+sheaf_status *sheaf__process_start(sheaf__process_join *how, const char *mpi)
 {
     const sheaf__launcher launcher = sheaf__launcher_look();
     char *path = NULL;
-    if (process_view.mpi != NULL)
+    if (how->all != NULL)
         return NULL;
-    process_view.number = launcher.number; /* whoever is not the first fails in silence */
-    sheaf_status *st = sheaf__plugin_find(&path, mpi);
-    TRY(st, sheaf__plugin_load(&process_view.mpi, path));
+    processes *p = calloc(1, sizeof *p);
+    sheaf_status *st =
+        p == NULL ? sheaf__no_memory("the processes of a run") : sheaf__plugin_find(&path, mpi);
+    TRY(st, sheaf__plugin_load(&p->mpi, path));
     free(path);
-    TRY(st, join(&launcher));
+    TRY(st, join(p, &launcher, how));
     if (st != NULL) {
-        process_view.mpi = NULL;
+        free(p);
         return st;
     }
+    p->finishing = how->finishing;
     prctl(PR_SET_TIMERSLACK, 1000UL); /* ns: short sleeps are to be short */
-    atexit(leave);
-    st = meet();
-    process_view.broken = st != NULL;
+    on_exit(leave, p);
+    st = meet(p);
+    p->broken = st != NULL;
+    if (st != NULL)
+        return st;
     int local = 0;
-    sheaf__process_local(&local);
-    if (st == NULL && local == 0)
+    how->all = p->comm;
+    sheaf__process_local(how->all, &local);
+    if (local == 0)
         sheaf__segments_sweep(SHEAF__SEGMENTS);
-    return st;
+    return NULL;
 }
 
 /* ---- ranks ---- */
 
-static bool crowded(void)
+static bool crowded(const sheaf_comm *all)
 {
     int number;
-    return sheaf__process_local(&number) > sheaf__cores(0);
+    return sheaf__process_local(all, &number) > sheaf__cores(0);
 }
 
-static sheaf_status *open_group(sheaf_comm **out, const int *color, int tag, int ranks)
+static sheaf_status *open_group(sheaf_comm **out, const processes *p, const int *color, int tag,
+                                int ranks)
 {
     int process[SHEAF_MAX_SLICES], count = 0, mine = 0;
     const char *host[SHEAF_MAX_SLICES];
-    const int number = process_view.number;
+    const int number = p->number;
     for (int i = 0; i < ranks; i++)
         if (color[i] == color[number]) {
             mine = i == number ? count : mine;
-            host[count] = process_view.host[i];
+            host[count] = p->host[i];
             process[count++] = i;
         }
     if (count == 1)
         return NULL;
-    return sheaf__messages_open(out, &(sheaf__messages_options){ .mpi = process_view.mpi,
+    return sheaf__messages_open(out, &(sheaf__messages_options){ .mpi = p->mpi,
                                                                  .rank = mine,
                                                                  .ranks = count,
                                                                  .process = process,
                                                                  .host = host,
                                                                  .tag = tag,
-                                                                 .crowded = crowded() });
+                                                                 .crowded = crowded(p->comm) });
 }
 
 /* Where a text names a rank and its host, be it behind what all did: "saving step 2: rank 1 on n2:
@@ -387,44 +356,44 @@ static sheaf_status *rank_first(sheaf_status *st, const char *rank)
     return out;
 }
 
-sheaf_status *sheaf__process_name_own(sheaf_status *st)
+sheaf_status *sheaf__process_name_own(const sheaf_comm *all, sheaf_status *st)
 {
-    if (st == NULL || !sheaf__process_first() || process_view.count == 1)
+    if (st == NULL || all == NULL || !sheaf__all_first(all))
         return st;
     const char *rank = named_rank(sheaf_status_where(st));
     if (rank != NULL)
         return rank_first(st, rank);
     const sheaf_code code = sheaf_status_code(st);
     return code == SHEAF_E_MEMORY || code == SHEAF_E_IO
-               ? sheaf_in(st, "rank 0 on %s", process_view.host[0])
+               ? sheaf_in(st, "rank 0 on %s", sheaf__all_host(all, 0))
                : st;
 }
 
-sheaf_status *sheaf__process_run(int ranks, const int *color, int groups,
+sheaf_status *sheaf__process_run(sheaf_comm *all, int ranks, const int *color, int groups,
                                  sheaf_status *(*body)(void *context, sheaf_comm *const *comm),
                                  void *context)
 {
     sheaf_comm *comm[SHEAF__MOST_GROUPS] = { NULL };
     sheaf_status *st = NULL;
-    if (ranks != process_view.count) {
+    if (ranks != sheaf__all_count(all)) {
         st = sheaf_fail(SHEAF_E_ARG, "processes");
         sheaf_expected(st, "%d, one for each rank", ranks);
-        return sheaf_found(st, "%d", process_view.count);
+        return sheaf_found(st, "%d", sheaf__all_count(all));
     }
-    const int tag = 2 + 2 * TAGS_OF_RUN * (int)(process_view.runs++ % RUNS);
+    processes *p = all->processes;
+    const int tag = 2 + 2 * TAGS_OF_RUN * (int)(p->runs++ % RUNS);
     for (int k = 0; k < groups && st == NULL; k++)
-        st = open_group(&comm[k], color + k * ranks, tag + 2 * k, ranks);
-    st = sheaf__all_agree(process_view.comm, st);
+        st = open_group(&comm[k], p, color + k * ranks, tag + 2 * k, ranks);
+    st = sheaf__all_agree(all, st);
     TRY(st, body(context, comm));
     for (int k = 0; k < groups; k++)
         if (comm[k] != NULL)
             sheaf__messages_leave(comm[k], st);
     sheaf_status *lost = sheaf__messages_close(comm, groups);
-    process_view.broken |= lost != NULL;
+    p->broken |= lost != NULL;
     if (st == NULL)
         st = lost;
     else
         sheaf_status_free(lost);
-    return sheaf__process_name_own(process_view.broken ? st
-                                                       : sheaf__all_agree(process_view.comm, st));
+    return sheaf__process_name_own(all, p->broken ? st : sheaf__all_agree(all, st));
 }

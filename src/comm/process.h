@@ -1,6 +1,6 @@
 /* process.h - the processes of a run: one with the transport `threads`, T * D with `mpi`, each of
- * which is one rank. Who joins them gets their group, sheaf__process_all(), and hands it on as an
- * argument (all.h). With one process nothing here waits or fails. */
+ * which is one rank. Who joins them gets their group, and hands it on as an argument (all.h; NULL:
+ * alone). With one process nothing here waits or fails. */
 #ifndef SHEAF_COMM_PROCESS_H
 #define SHEAF_COMM_PROCESS_H
 
@@ -10,60 +10,56 @@
 #include "base/events.h"
 #include "comm/all.h"
 
-int sheaf__process_count(void);
-int sheaf__process_number(void);
-bool sheaf__process_first(void);
 /* sheaf__process_local - how many processes run on this machine; *number: which of them this is. */
-int sheaf__process_local(int *number);
+int sheaf__process_local(const sheaf_comm *all, int *number);
 
 /* sheaf__process_threads - compute threads of this process when `total` are shared by all that are
  * on this machine; 0: the cores at hand, by those that have the same. At least one. */
-int sheaf__process_threads(int total);
+int sheaf__process_threads(const sheaf_comm *all, int total);
 /* sheaf__process_pin - from now on this process runs on its share of the cores, if there are enough
  * of them; before it starts threads. False: it runs where it did. */
-bool sheaf__process_pin(void);
+bool sheaf__process_pin(const sheaf_comm *all);
 /* sheaf__process_settle - processes that may use the same cores take a share of them each, unless
  * `threads`, of all on a machine, says how many compute; events hear where the processes are.
  * Before one starts threads. */
-void sheaf__process_settle(int threads, const sheaf_events *events);
+void sheaf__process_settle(const sheaf_comm *all, int threads, const sheaf_events *events);
 /* sheaf__process_asks - does this process ask whether memory suffices, for all that are on its
  * machine? *share: of all ranks, those that are there. */
-bool sheaf__process_asks(double *share);
+bool sheaf__process_asks(const sheaf_comm *all, double *share);
 /* sheaf__process_tell - from now on calls of all processes are written into `doing`; see
  * sheaf_comm_tell(). */
-void sheaf__process_tell(struct sheaf__doing *doing);
-/* sheaf__process_doing - that record; NULL where there is none, or one process. */
-struct sheaf__doing *sheaf__process_doing(void);
-
-/* sheaf__process_all - the group of all processes; NULL with one. Borrowed. */
-sheaf_comm *sheaf__process_all(void);
+void sheaf__process_tell(sheaf_comm *all, struct sheaf__doing *doing);
 
 /* sheaf__process_name_own - where several processes are, and this is the first: names it in a
  * failure of its own, of what its machine has, as sheaf_comm_agree() names any other. */
-sheaf_status *sheaf__process_name_own(sheaf_status *st);
+sheaf_status *sheaf__process_name_own(const sheaf_comm *all, sheaf_status *st);
 
-/* sheaf__process_start - loads the module and joins the others; once. It ends with the program.
+/* How processes join each other, and what came of it. */
+typedef struct sheaf__process_join {
+    void (*joining)(void); /* before the MPI brings all together, which it may wait for for ever */
+    void (*finishing)(void); /* as the program ends, once the others have been left and only the MPI
+                                is to be ended */
+    sheaf_comm *all; /* out: their group; NULL: this process is alone. Borrowed, to the end */
+    bool apart;      /* out: what started it and its MPI do not belong together */
+} sheaf__process_join;
+
+/* sheaf__process_start - loads the module and joins the others, once in the life of a process: an
+ * MPI can be started once. Nothing where how->all is set. It ends with the program.
  * Errors: SHEAF_E_UNSUPPORTED: no module; SHEAF_E_PEER: this MPI is not the launcher's. */
-sheaf_status *sheaf__process_start(const char *mpi);
+sheaf_status *sheaf__process_start(sheaf__process_join *how, const char *mpi);
 
 /* sheaf__process_failed - this process ends by this failure: as the program ends, those of the
  * others that did not fail with it are told what it was, at their next exchange. */
-void sheaf__process_failed(const sheaf_status *why);
-/* sheaf__process_on_join - `call` is made before the MPI brings all processes together, which it
- * may wait for for ever. */
-void sheaf__process_on_join(void (*call)(void));
-/* sheaf__process_on_finish - `call` is called as the program ends, once the others have been left
- * and only the MPI is to be ended. */
-void sheaf__process_on_finish(void (*call)(void));
+void sheaf__process_failed(sheaf_comm *all, const sheaf_status *why);
 /* sheaf__process_awaited - may others wait for this one, which has not met them? */
-bool sheaf__process_awaited(void);
+bool sheaf__process_awaited(const sheaf__process_join *join);
 
 /* sheaf__process_run - one rank to a process: body runs once in each; the first failure by rank
  * number in all. `groups` of ranks are its communicators: group k is that of the processes with the
  * same `color[k]`, in the order of their numbers, NULL where it has one.
  *   ranks  how many processes it takes */
 enum { SHEAF__MOST_GROUPS = 4 };
-sheaf_status *sheaf__process_run(int ranks, const int *color, int groups,
+sheaf_status *sheaf__process_run(sheaf_comm *all, int ranks, const int *color, int groups,
                                  sheaf_status *(*body)(void *context, sheaf_comm *const *comm),
                                  void *context);
 

@@ -57,7 +57,7 @@ static sheaf_status *pieces_body(void *context, sheaf_comm *comm)
 
 static void test_process__messages_of_several_pieces(void **state)
 {
-    const int ranks = sheaf__process_count() > 1 ? sheaf__process_count() : 2;
+    const int ranks = sheaf__all_count(met.all) > 1 ? sheaf__all_count(met.all) : 2;
     CHECK_OK(run_ranks(ranks, true, pieces_body, NULL));
 }
 
@@ -85,10 +85,10 @@ static sheaf_status *late_body(void *context, sheaf_comm *comm)
 static void test_process__waiting_takes_no_processor(void **state)
 {
     double spent = 0;
-    if (sheaf__process_count() == 1)
+    if (sheaf__all_count(met.all) == 1)
         return;
-    CHECK_OK(run_ranks(sheaf__process_count(), true, late_body, &spent));
-    print_message("process %d: %.2f %% of a core while it waits\n", sheaf__process_number(),
+    CHECK_OK(run_ranks(sheaf__all_count(met.all), true, late_body, &spent));
+    print_message("process %d: %.2f %% of a core while it waits\n", sheaf__all_number(met.all),
                   100 * spent);
     assert_true(spent < 0.05);
 }
@@ -117,47 +117,48 @@ static sheaf_status *grid_body(void *context, const sheaf__grid *grid)
 
 static void test_process__a_grid_of_groups(void **state)
 {
-    const int count = sheaf__process_count() > 1 ? sheaf__process_count() : 4;
+    const int count = sheaf__all_count(met.all) > 1 ? sheaf__all_count(met.all) : 4;
     for (int ranks = 1; ranks <= count; ranks++) {
-        sheaf__grid_options o = { .transport = sheaf__process_count() > 1 ? SHEAF_TRANSPORT_MPI
-                                                                          : SHEAF_TRANSPORT_THREADS,
+        sheaf__grid_options o = { .processes = met.all,
+                                  .transport = sheaf__all_count(met.all) > 1
+                                                   ? SHEAF_TRANSPORT_MPI
+                                                   : SHEAF_TRANSPORT_THREADS,
                                   .groups = count / ranks,
                                   .ranks = ranks };
         if (count % ranks == 0)
             CHECK_OK(sheaf__grid_run(&o, grid_body, &o));
     }
-    if (sheaf__process_count() > 1) {
-        sheaf__grid_options o = { .transport = SHEAF_TRANSPORT_MPI,
-                                  .groups = 1,
-                                  .ranks = count + 1 };
+    if (sheaf__all_count(met.all) > 1) {
+        sheaf__grid_options o = {
+            .processes = met.all, .transport = SHEAF_TRANSPORT_MPI, .groups = 1, .ranks = count + 1
+        };
         CHECK_FAILS(sheaf__grid_run(&o, grid_body, &o), SHEAF_E_ARG, "one for each rank");
     }
 }
 
 static void test_process__what_the_first_tells(void **state)
 {
-    const int last = sheaf__process_count() - 1;
+    const int last = sheaf__all_count(met.all) - 1;
     /* as long as the memory that is taken for it, so that its end has to be sent, too */
     char *text =
-        strdup(sheaf__process_first() ? "told by the first one" : "told by another one, x");
-    CHECK_OK(sheaf__all_share(sheaf__process_all(), &text));
+        strdup(sheaf__all_first(met.all) ? "told by the first one" : "told by another one, x");
+    CHECK_OK(sheaf__all_share(met.all, &text));
     assert_string_equal(text, "told by the first one");
     free(text);
-    text = sheaf__process_first() ? NULL : strdup("of another");
-    CHECK_OK(sheaf__all_share(sheaf__process_all(), &text));
+    text = sheaf__all_first(met.all) ? NULL : strdup("of another");
+    CHECK_OK(sheaf__all_share(met.all, &text));
     assert_null(text);
-    CHECK_OK(sheaf__all_agree(sheaf__process_all(), NULL));
+    CHECK_OK(sheaf__all_agree(met.all, NULL));
     if (last == 0)
         return;
     sheaf_status *mine =
-        sheaf__process_number() == last ? sheaf_fail(SHEAF_E_IO, "%02000d", 7) : NULL;
+        sheaf__all_number(met.all) == last ? sheaf_fail(SHEAF_E_IO, "%02000d", 7) : NULL;
     char want[200]; /* a text that is too long for a message is cut, and names rank and host */
-    snprintf(want, sizeof want, "rank %d on %s: 0000", last,
-             sheaf__all_host(sheaf__process_all(), last));
-    sheaf_status *st = sheaf__all_agree(sheaf__process_all(), mine);
-    if (sheaf__process_number() != last)
+    snprintf(want, sizeof want, "rank %d on %s: 0000", last, sheaf__all_host(met.all, last));
+    sheaf_status *st = sheaf__all_agree(met.all, mine);
+    if (sheaf__all_number(met.all) != last)
         assert_int_equal(strlen(sheaf_status_where(st)), strlen(want) - 4 + 1000);
-    CHECK_FAILS(st, SHEAF_E_IO, sheaf__process_number() == last ? "0000" : want);
+    CHECK_FAILS(st, SHEAF_E_IO, sheaf__all_number(met.all) == last ? "0000" : want);
 }
 
 /* Messages to the next process and from the one before, in the order of their tags; one that is
@@ -166,8 +167,8 @@ static void test_process__what_a_module_does(void **state)
 {
     static const int tags[] = { 30002, 30001, 30003 };
     static const char bytes[] = "abcdefgh";
-    const int count = sheaf__process_count(), next = (sheaf__process_number() + 1) % count,
-              before = (sheaf__process_number() + count - 1) % count;
+    const int count = sheaf__all_count(met.all), next = (sheaf__all_number(met.all) + 1) % count,
+              before = (sheaf__all_number(met.all) + count - 1) % count;
     const sheaf__mpi *mpi = NULL;
     char *path = NULL, got[3][8] = { "" }, text[SHEAF__MPI_TEXT] = "";
     sheaf__mpi_request to[3], from[3];
@@ -182,7 +183,7 @@ static void test_process__what_a_module_does(void **state)
     int size = -1, error = 0;
     assert_int_equal(mpi->test(&done, &size, &from[0]), 0);
     assert_true(!done && size == 0); /* nothing has been sent */
-    CHECK_OK(sheaf__all_agree(sheaf__process_all(), NULL));
+    CHECK_OK(sheaf__all_agree(met.all, NULL));
     for (int i = 0; i < 3; i++) /* 1, 5 and 8 bytes */
         assert_int_equal(mpi->send(&to[i], bytes, i == 0 ? 1 : 3 * i + 2, next, 30001 + i), 0);
     for (int i = 0; i < 6; i++) {
@@ -205,14 +206,14 @@ static void test_process__neighbours_share_cores(void **state)
 {
     cpu_set_t cores;
     int number = -1;
-    const int count = sheaf__process_count(), mine = sheaf__process_number();
-    assert_int_equal(sheaf__process_local(&number), count);
+    const int count = sheaf__all_count(met.all), mine = sheaf__all_number(met.all);
+    assert_int_equal(sheaf__process_local(met.all, &number), count);
     assert_int_equal(number, mine);
-    assert_int_equal(sheaf__process_threads(1), 1);
-    assert_int_equal(sheaf__process_threads(2 * count + 1), mine == count - 1 ? 3 : 2);
+    assert_int_equal(sheaf__process_threads(met.all, 1), 1);
+    assert_int_equal(sheaf__process_threads(met.all, 2 * count + 1), mine == count - 1 ? 3 : 2);
     assert_int_equal(sched_getaffinity(0, sizeof cores, &cores), 0);
     const int all = CPU_COUNT(&cores);
-    assert_int_equal(sheaf__process_pin(), count > 1 && all >= count);
+    assert_int_equal(sheaf__process_pin(met.all), count > 1 && all >= count);
     assert_int_equal(sched_getaffinity(0, sizeof cores, &cores), 0);
     assert_int_equal(CPU_COUNT(&cores), count == 1 || all < count
                                             ? all

@@ -23,12 +23,15 @@ typedef struct run_test {
     void *context;
 } run_test;
 
+/* The processes that a launcher started together, once they have met. */
+static sheaf__process_join met;
+
 /* meet_for_test - before anything else. Returns whether ranks are processes. */
 static inline bool meet_for_test(void)
 {
     if (sheaf__launched(NULL, NULL) == NULL)
         return false;
-    sheaf_status *st = sheaf__process_start(NULL);
+    sheaf_status *st = sheaf__process_start(&met, NULL);
     if (st != NULL) {
         sheaf_status_print(st, stderr);
         abort();
@@ -39,7 +42,7 @@ static inline bool meet_for_test(void)
 /* can_run - is this one of the settings to be tested here? */
 static inline bool can_run(int ranks, bool messages)
 {
-    return sheaf__process_count() == 1 || (messages && ranks == sheaf__process_count());
+    return met.all == NULL || (messages && ranks == sheaf__all_count(met.all));
 }
 
 static inline sheaf_status *run_test_rank(void *context, sheaf_comm *const *comm)
@@ -54,11 +57,11 @@ static inline sheaf_status *run_ranks(int ranks, bool messages,
                                       void *context)
 {
     static const int all[SHEAF_MAX_SLICES] = { 0 };
-    if (sheaf__process_count() == 1)
+    if (met.all == NULL)
         return sheaf__run_threads(ranks, messages, body, context);
-    return can_run(ranks, messages)
-               ? sheaf__process_run(ranks, all, 1, run_test_rank, &(run_test){ body, context })
-               : NULL;
+    return can_run(ranks, messages) ? sheaf__process_run(met.all, ranks, all, 1, run_test_rank,
+                                                         &(run_test){ body, context })
+                                    : NULL;
 }
 
 #endif

@@ -77,7 +77,8 @@ struct sheaf_comm {
     const int *world;        /* [ranks] their numbers among all of the run; NULL: the same */
     const char *const *host; /* [ranks] of processes: where they run; NULL: here */
     sheaf__doing *doing;     /* where its calls are told; NULL: nowhere */
-    sheaf__circle group;     /* what this group is there */
+    struct sheaf__processes *processes; /* of a group of all processes: process.c */
+    sheaf__circle group;                /* what this group is there */
 };
 
 /* sheaf__comm_enter - begins a call: numbers it, posts, compares. NULL: all ranks made the

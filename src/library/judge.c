@@ -38,7 +38,8 @@ static void take_from_run(sheaf__judge *j)
 sheaf_status *sheaf__judge_open(sheaf__judge *j)
 {
     sheaf_status *st = sheaf__run_model_open(&j->opened, &j->run,
-                                             &(sheaf__open_options){ .model = j->model,
+                                             &(sheaf__open_options){ .all = j->all,
+                                                                     .model = j->model,
                                                                      .config = j->config,
                                                                      .slices = j->slices,
                                                                      .adapter = j->adapter,
@@ -98,7 +99,7 @@ static sheaf_status *check_memory(const sheaf__judge *j)
     const int64_t rows = sheaf_data_rows(j->rows);
     sheaf__placement place;
     double share;
-    if (!sheaf__process_asks(&share))
+    if (!sheaf__process_asks(j->all, &share))
         return NULL;
     sheaf_status *st = sheaf_in(sheaf__placement_read(&place, j->place, j->opened.schema), "place");
     if (st != NULL)

@@ -59,7 +59,8 @@ static sheaf_status *copy_text(char **out, const char *text)
 static sheaf_status *prepare(sheaf_model *m, sheaf_model_open_options *o)
 {
     sheaf_status *st = sheaf__run_model_open(&m->opened, &m->run,
-                                             &(sheaf__open_options){ .model = o->model,
+                                             &(sheaf__open_options){ .all = m->all,
+                                                                     .model = o->model,
                                                                      .config = o->config,
                                                                      .slices = o->slices,
                                                                      .adapter = o->adapter,
@@ -90,7 +91,8 @@ static sheaf_status *prepare(sheaf_model *m, sheaf_model_open_options *o)
     return st;
 }
 
-sheaf_status *sheaf_model_open(sheaf_model **out, const sheaf_model_open_options *options)
+sheaf_status *sheaf__model_open(sheaf_model **out, const sheaf_model_open_options *options,
+                                sheaf_comm *all)
 {
     SHEAF__INSIDE;
     sheaf_model_open_options o;
@@ -107,7 +109,7 @@ sheaf_status *sheaf_model_open(sheaf_model **out, const sheaf_model_open_options
     TRY(st, copy_text(&m->place, o.place));
     TRY(st, copy_text(&m->isa, o.isa));
     if (st == NULL) {
-        m->all = sheaf__process_all();
+        m->all = all;
         m->tp = o.tp > 0 ? o.tp : 1;
         m->dp = o.dp > 0 ? o.dp : 1;
         m->threads = o.threads;
@@ -124,13 +126,18 @@ sheaf_status *sheaf_model_open(sheaf_model **out, const sheaf_model_open_options
     return st;
 }
 
+sheaf_status *sheaf_model_open(sheaf_model **out, const sheaf_model_open_options *options)
+{
+    return sheaf__model_open(out, options, NULL);
+}
+
 /* ---- the weights ---- */
 
 static sheaf_status *fits(const sheaf_model *m, int64_t batch, int64_t seq, int64_t prompt,
                           int64_t images, const int64_t patches[SHEAF__MOST_TOWERS])
 {
     double share;
-    if (!sheaf__process_asks(&share))
+    if (!sheaf__process_asks(m->all, &share))
         return NULL;
     sheaf_plan_generation asked = { .schema = m->opened.schema,
                                     .lora = m->opened.lora,

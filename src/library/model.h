@@ -45,6 +45,10 @@ struct sheaf_model {
     _Atomic int64_t looks;  /* pictures that have a number */
 };
 
+/* sheaf__model_open - sheaf_model_open() of a rank that is one of several processes. */
+sheaf_status *sheaf__model_open(sheaf_model **out, const sheaf_model_open_options *options,
+                                sheaf_comm *all);
+
 struct sheaf_answer {
     sheaf__continuation said;
     int64_t best;

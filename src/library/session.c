@@ -24,6 +24,7 @@
 
 typedef struct session {
     const sheaf__session_options *how;
+    sheaf__process_join *join;
     sheaf_comm *group;          /* the processes of the run; NULL: this one is alone */
     char *stored, *fixed, *all; /* settings of the run as it began (NULL: it begins now); of this
                                    one, see train/train.h */
@@ -127,7 +128,7 @@ static sheaf_status *planned(void *self, const struct sheaf__job *job, size_t *f
         return st;
     if (s->stored == NULL && sheaf__all_first(s->group))
         sheaf__first_record_note(job, &events);
-    if (!sheaf__process_asks(&how.share)) {
+    if (!sheaf__process_asks(s->group, &how.share)) {
         if (how.force) /* then nothing is held */
             return NULL;
         how.memory = &asked_by_another;
@@ -188,8 +189,8 @@ static sheaf_status *join(session *s)
     const sheaf_train_options *o = s->how->options;
     if (o->transport != SHEAF_TRANSPORT_MPI || sheaf__launched(NULL, NULL) == NULL)
         return NULL;
-    sheaf_status *st = sheaf__process_start(o->mpi);
-    s->group = sheaf__process_all();
+    sheaf_status *st = sheaf__process_start(s->join, o->mpi);
+    s->group = s->join->all;
     return st != NULL ? st : sheaf__sums_agree(s->group, sheaf__units_prefer_tiles());
 }
 
@@ -304,7 +305,8 @@ static sheaf_status *settle(session *s)
 
 sheaf_status *sheaf__session_run(sheaf_train_result *result, const sheaf__session_options *how)
 {
-    session s = { .how = how };
+    sheaf__process_join own = { 0 };
+    session s = { .how = how, .join = how->join != NULL ? how->join : &own };
     const sheaf_events events = { forward_event, &s };
     sheaf__watched watched = { 0 };
     sheaf_train_hooks hooks = { .begin = begin,

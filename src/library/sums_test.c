@@ -23,15 +23,15 @@ static void test_sums__asked_for_then_the_runs_then_the_fastest(void **state)
  */
 static void test_sums__of_several_processes_the_first_decides(void **state)
 {
-    const bool several = sheaf__process_count() > 1;
+    const bool several = sheaf__all_count(met.all) > 1;
     const sheaf_bf16_sums alone =
         sheaf__sums_of(SHEAF_SUMS_UNNAMED, SHEAF_SUMS_UNNAMED, SHEAF_BF16);
-    CHECK_OK(sheaf__sums_agree(sheaf__process_all(), sheaf__process_first()));
+    CHECK_OK(sheaf__sums_agree(met.all, sheaf__all_first(met.all)));
     assert_int_equal(sheaf__sums_of(SHEAF_SUMS_UNNAMED, SHEAF_SUMS_UNNAMED, SHEAF_BF16),
                      several ? SHEAF_SUMS_TILES : alone);
     assert_int_equal(sheaf__sums_of(SHEAF_SUMS_PAIRS, SHEAF_SUMS_UNNAMED, SHEAF_BF16),
                      SHEAF_SUMS_PAIRS);
-    CHECK_OK(sheaf__sums_agree(sheaf__process_all(), !sheaf__process_first())); /* it is decided */
+    CHECK_OK(sheaf__sums_agree(met.all, !sheaf__all_first(met.all))); /* it is decided */
     assert_int_equal(sheaf__sums_of(SHEAF_SUMS_UNNAMED, SHEAF_SUMS_UNNAMED, SHEAF_BF16),
                      several ? SHEAF_SUMS_TILES : alone);
 }

@@ -19,7 +19,7 @@ static sheaf_status *begin_records(sheaf__watched *out, const sheaf__watched_opt
         sheaf__doing_begin(&out->doing[i], alone ? i : sheaf__all_number(o->all));
         sheaf__doing_phase(&out->doing[i], o->phase);
     }
-    sheaf__process_tell(out->doing);
+    sheaf__process_tell(o->all, out->doing);
     return NULL;
 }
 
@@ -58,7 +58,7 @@ static sheaf_status *open_watch(sheaf__watched *out, const sheaf__watched_option
     const sheaf__watch_hooks *hooks = o->hooks;
     sheaf__line_place place = { 0 };
     int listens;
-    *out = (sheaf__watched){ 0 };
+    *out = (sheaf__watched){ .all = o->all };
     sheaf_status *st = sheaf__all_agree(o->all, begin_records(out, o));
     if (st != NULL || hooks == NULL ||
         (o->hang_after == 0 && (processes == 1 || o->heartbeat == 0)))
@@ -101,7 +101,7 @@ sheaf_status *sheaf__watched_open(sheaf__watched *out, const sheaf__watched_opti
 void sheaf__watched_close(sheaf__watched *watched)
 {
     sheaf__watch_close(watched->watch);
-    sheaf__process_tell(NULL);
+    sheaf__process_tell(watched->all, NULL);
     free(watched->doing);
     *watched = (sheaf__watched){ 0 };
 }

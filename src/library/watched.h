@@ -26,6 +26,7 @@ typedef struct sheaf__watched_options {
 } sheaf__watched_options;
 
 typedef struct sheaf__watched {
+    sheaf_comm *all;
     sheaf__watch *watch;
     sheaf__doing *doing; /* of the ranks of this process */
 } sheaf__watched;

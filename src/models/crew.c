@@ -16,10 +16,10 @@ typedef struct crew {
     sheaf__placement place;
 } crew;
 
-int sheaf__threads_of(int total, int ranks, int rank)
+int sheaf__threads_of(const sheaf_comm *processes, int total, int ranks, int rank)
 {
-    if (sheaf__process_count() > 1)
-        return sheaf__process_threads(total);
+    if (processes != NULL)
+        return sheaf__process_threads(processes, total);
     total = sheaf__cores(total);
     const int share = total * (rank + 1) / ranks - total * rank / ranks;
     return share < 1 ? 1 : share;
@@ -27,7 +27,7 @@ int sheaf__threads_of(int total, int ranks, int rank)
 
 bool sheaf__crew_keeps(const sheaf__context *context)
 {
-    return sheaf__is_first(context) || sheaf__process_count() > 1;
+    return sheaf__is_first(context) || context->own_process;
 }
 
 static sheaf_status *crew_rank(void *arg, const sheaf__grid *grid)
@@ -39,12 +39,14 @@ static sheaf_status *crew_rank(void *arg, const sheaf__grid *grid)
               stage = world / o->ranks % c->place.stages, slices = c->opened->schema->slices;
     sheaf__device *device = NULL;
     sheaf__model *model = NULL;
-    sheaf__doing *doing = sheaf__process_doing();
+    sheaf__doing *doing = sheaf_comm_doing(o->all);
     sheaf__grid_tell(grid, doing);
     sheaf__doing_phase(doing, "loading");
     sheaf_status *st = sheaf__device_open(
-        &device, SHEAF_CPU, sheaf__threads_of(o->threads, sheaf_comm_ranks(all), world), o->isa, 0);
+        &device, SHEAF_CPU, sheaf__threads_of(o->all, o->threads, sheaf_comm_ranks(all), world),
+        o->isa, 0);
     sheaf__context context = { .device = device,
+                               .own_process = o->all != NULL,
                                .comm = grid->stage,
                                .rank = rank,
                                .ranks = o->ranks,
@@ -89,9 +91,10 @@ sheaf_status *sheaf__crew_run(const sheaf__opened *opened, const sheaf__crew_opt
     if (st != NULL)
         return st;
     sheaf__balance_note(opened->schema, options->ranks, options->events);
-    sheaf__process_settle(options->threads, options->events);
+    sheaf__process_settle(options->all, options->threads, options->events);
     return sheaf__grid_run(
-        &(sheaf__grid_options){ .transport = options->transport,
+        &(sheaf__grid_options){ .processes = options->all,
+                                .transport = options->transport,
                                 .groups = options->groups > 0 ? options->groups : 1,
                                 .stages = c.place.stages,
                                 .ranks = options->ranks },

@@ -33,6 +33,6 @@ bool sheaf__crew_keeps(const sheaf__context *context);
 /* sheaf__threads_of - compute threads of `rank` when `total` (0 = all cores this process may
  * use) are shared by `ranks`: an even share, at least one each. A rank that is a process has its
  * share of what is on its machine (comm/process.h). */
-int sheaf__threads_of(int total, int ranks, int rank);
+int sheaf__threads_of(const sheaf_comm *processes, int total, int ranks, int rank);
 
 #endif

@@ -32,6 +32,7 @@ typedef struct item {
 
 struct sheaf__hashed {
     sheaf_source source; /* first */
+    sheaf_comm *all;     /* the processes that hash a share each; NULL: this one is alone */
     sheaf_source *inner;
     item *item; /* ascending by name */
     int64_t count, blocks;
@@ -356,7 +357,7 @@ sheaf_status *sheaf__hashed_all(sheaf__hashed *p, int threads)
 {
     pthread_t thread[MOST_THREADS];
     int n = 0;
-    const int want = sheaf__process_threads(threads);
+    const int want = sheaf__process_threads(p->all, threads);
     while (n + 1 < want && n < MOST_THREADS && n < p->blocks &&
            pthread_create(&thread[n], NULL, rest_thread, p) == 0)
         n++;
@@ -375,10 +376,11 @@ sheaf_status *sheaf__hashed_all(sheaf__hashed *p, int threads)
 /* ---- several processes ---- */
 
 /* What the others hash counts here as seen. */
-void sheaf__hashed_share(sheaf__hashed *p)
+void sheaf__hashed_share(sheaf__hashed *p, sheaf_comm *all)
 {
-    const int64_t parts = sheaf__process_count(), me = sheaf__process_number(),
+    const int64_t parts = sheaf__all_count(all), me = sheaf__all_number(all),
                   first = PARTS * me / parts, end = PARTS * (me + 1) / parts;
+    p->all = all;
     for (int64_t i = 0; i < p->count; i++) {
         item *t = &p->item[i];
         const int64_t of = t->units > 1 ? t->units : t->rows, n = t->rows * t->units;
@@ -392,7 +394,7 @@ void sheaf__hashed_share(sheaf__hashed *p)
 
 sheaf_status *sheaf__hashed_gather(sheaf__hashed *p)
 {
-    sheaf_comm *group = sheaf__process_all();
+    sheaf_comm *group = p->all;
     const int64_t parts = sheaf__all_count(group), me = sheaf__all_number(group), n = p->count;
     if (parts == 1)
         return NULL;

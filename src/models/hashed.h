@@ -18,6 +18,7 @@
 #ifndef SHEAF_MODELS_HASHED_H
 #define SHEAF_MODELS_HASHED_H
 
+#include "comm/all.h"
 #include "sheaf/schema.h"
 #include "sheaf/source.h"
 
@@ -37,7 +38,7 @@ void sheaf__hashed_stop(sheaf__hashed *hashed);
 /* sheaf__hashed_share - of several processes this one hashes its share alone, about what a rank of
  * that number owns. Before anything is read. sheaf__hashed_gather - once each has hashed its own:
  * collective of all processes, after which each has all. */
-void sheaf__hashed_share(sheaf__hashed *hashed);
+void sheaf__hashed_share(sheaf__hashed *hashed, sheaf_comm *all);
 sheaf_status *sheaf__hashed_gather(sheaf__hashed *hashed);
 
 /* sheaf__hashed_rest - reads and hashes what was not read yet. As many threads as like may call it:

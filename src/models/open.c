@@ -396,7 +396,7 @@ static sheaf_status *add_files(sheaf__opened *o, const sheaf_catalog *c)
 
 /* From here on the base is read through its fingerprint. Of processes that ask for no more than
  * whether it is the adapter's, each hashes a share. */
-static sheaf_status *lay_print(sheaf__opened *o, bool shared)
+static sheaf_status *lay_print(sheaf__opened *o, bool shared, sheaf_comm *all)
 {
     sheaf_status *st = sheaf__config_text(&o->config_text, &o->config);
     TRY(st, sheaf__hashed_new(&o->hashed, o->base, &o->config));
@@ -404,7 +404,7 @@ static sheaf_status *lay_print(sheaf__opened *o, bool shared)
         o->stored = o->base;
         o->base = sheaf__hashed_source(o->hashed);
         if (shared)
-            sheaf__hashed_share(o->hashed);
+            sheaf__hashed_share(o->hashed, all);
     }
     return st;
 }
@@ -471,7 +471,7 @@ sheaf_status *sheaf__open_model(sheaf__opened *out, const sheaf__open_options *h
         st = open_base(out, &catalog, how); /* which knows more of a class that is wrong */
     TRY(st, read_print(out, how));
     if (st == NULL && (how->hashed || out->base_print[0] != '\0'))
-        st = lay_print(out, !how->hashed);
+        st = lay_print(out, !how->hashed, how->all);
     TRY(st, check_config(&out->config, how));
     if (st == NULL)
         tell_disagreement(&out->config, how);

@@ -29,6 +29,7 @@ typedef struct sheaf__opened {
 } sheaf__opened;
 
 typedef struct sheaf__open_options {
+    sheaf_comm *all;    /* the processes; NULL: this one is alone */
     const char *model;  /* folder, or a single .safetensors file */
     const char *config; /* its config.json where the folder has none; NULL = the folder's */
     bool config_only;   /* weights are not needed (planning) */

@@ -424,8 +424,8 @@ static sheaf_status *infer_rank(const inferred *i, int world)
     sheaf__model *model = NULL;
     sheaf_comm *group = NULL, *all = NULL;
     sheaf_status *st = sheaf__device_open(
-        &device, SHEAF_DRY, sheaf__threads_of(g->threads, groups_of(g) * stages * g->tp, world),
-        NULL, 0);
+        &device, SHEAF_DRY,
+        sheaf__threads_of(NULL, g->threads, groups_of(g) * stages * g->tp, world), NULL, 0);
     if (st == NULL && g->tp > 1)
         st = sheaf_comm_dry_new(&group, rank, g->tp);
     if (st == NULL && stages > 1)

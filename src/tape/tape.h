@@ -25,6 +25,7 @@ typedef struct sheaf__context {
     sheaf_range own;            /* slices this rank owns */
     sheaf_dtype dtype;          /* activations and compute copies: F32, BF16 or F16 */
     struct sheaf__doing *doing; /* where it is told which op runs; NULL: nowhere */
+    bool own_process;           /* each rank is a process */
     sheaf__work *work;          /* where runs of ops are counted and measured; NULL: nowhere */
     /* Of a model whose layers are placed over stages; comm, rank and ranks are then those of one
      * stage. */

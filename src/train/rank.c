@@ -43,11 +43,14 @@ sheaf_status *sheaf__rank_open(sheaf__rank *out, sheaf_device_kind kind, const s
     const int world = grid == NULL ? rank : sheaf_comm_rank(grid->all);
     *out = (sheaf__rank){ 0 };
     sheaf_status *st = sheaf__device_open(
-        &out->device, kind, sheaf__threads_of(o->threads, o->tp * o->dp, world), o->isa, 0);
+        &out->device, kind,
+        sheaf__threads_of(grid == NULL ? NULL : grid->processes, o->threads, o->tp * o->dp, world),
+        o->isa, 0);
     if (st != NULL)
         return st;
     out->device->sums = o->sums == SHEAF_SUMS_TILES ? SHEAF__TILES : SHEAF__PAIRS;
     out->context = (sheaf__context){ .device = out->device,
+                                     .own_process = grid != NULL && grid->processes != NULL,
                                      .comm = grid == NULL ? NULL : grid->group,
                                      .rank = world % o->tp,
                                      .ranks = o->tp,

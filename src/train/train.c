@@ -395,9 +395,10 @@ sheaf_status *sheaf_train(sheaf_train_result *out, const sheaf_train_options *as
         r.job.base = in.opened.weights;
         r.job.adapter = in.opened.adapter;
         sheaf__balance_note(in.opened.schema, o->tp, hooks->events);
-        sheaf__process_settle(o->threads, hooks->events);
+        sheaf__process_settle(r.all, o->threads, hooks->events);
         st = sheaf__grid_run(
-            &(sheaf__grid_options){ .transport = o->transport, .groups = o->dp, .ranks = o->tp },
+            &(sheaf__grid_options){
+                .processes = r.all, .transport = o->transport, .groups = o->dp, .ranks = o->tp },
             grid_rank, &r);
     }
     if (st == NULL && first)

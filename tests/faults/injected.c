@@ -271,12 +271,12 @@ sheaf_status *__wrap_sheaf__grid_run(const sheaf__grid_options *options,
 }
 
 /* Of a training run only its ranks' own calls count. */
-void __real_sheaf__process_tell(sheaf__doing *doing);
-void __wrap_sheaf__process_tell(sheaf__doing *doing);
-void __wrap_sheaf__process_tell(sheaf__doing *doing)
+void __real_sheaf__process_tell(sheaf_comm *all, sheaf__doing *doing);
+void __wrap_sheaf__process_tell(sheaf_comm *all, sheaf__doing *doing);
+void __wrap_sheaf__process_tell(sheaf_comm *all, sheaf__doing *doing)
 {
-    __real_sheaf__process_tell(doing);
-    if (doing != NULL && plan.any && !plan.trains && plan.rank == sheaf__process_number() &&
+    __real_sheaf__process_tell(all, doing);
+    if (doing != NULL && plan.any && !plan.trains && plan.rank == sheaf__all_number(all) &&
         plan.wrapped[ALL_PROCESSES].comm == NULL)
-        wrap(&plan, ALL_PROCESSES, sheaf__process_all());
+        wrap(&plan, ALL_PROCESSES, all);
 }

@@ -106,7 +106,7 @@ void ask_table(cli_option *table, ask_flags *f, int64_t max_new)
 }
 
 sheaf_status *ask_open(sheaf_model **out, const cli *cli, const ask_model *m, const ask_flags *f,
-                       int64_t positions)
+                       int64_t positions, sheaf_comm *all)
 {
     sheaf_model_open_options how;
     SHEAF_INIT(&how);
@@ -128,7 +128,7 @@ sheaf_status *ask_open(sheaf_model **out, const cli *cli, const ask_model *m, co
     how.slices = m->slices;
     how.bf16_sums = m->sums == SHEAF_SUMS_UNNAMED ? NULL : sheaf__sums_name(SHEAF_BF16, m->sums);
     how.isa = m->isa;
-    sheaf_status *st = sheaf_model_open(out, &how);
+    sheaf_status *st = sheaf__model_open(out, &how, all);
     if (st == NULL && f->specials)
         sheaf__wording_take_specials(&(*out)->wording);
     return st;
@@ -216,7 +216,7 @@ static json_t *logprobs_json(const sheaf_answer *answer)
 
 void ask_piece(const cli *cli, const char *text)
 {
-    sheaf__doing *doing = sheaf__process_doing();
+    sheaf__doing *doing = sheaf_comm_doing(cli_all(cli));
     sheaf__doing_idle(doing, true); /* a pager may wait for its reader */
     if (cli->json) {
         json_t *object = json_pack("{s:o}", "piece", ask_json(text));

@@ -39,7 +39,7 @@ void ask_table(cli_option *table, ask_flags *flags, int64_t max_new);
 /* ask_open - the model without its weights, for `positions` (0: as many as its first prompts take).
  */
 sheaf_status *ask_open(sheaf_model **out, const cli *cli, const ask_model *model,
-                       const ask_flags *flags, int64_t positions);
+                       const ask_flags *flags, int64_t positions, sheaf_comm *all);
 /* ask_asking - what the flags of `table` say, and where they say nothing what the model's
  * generation_config.json does; `texts`: or, of what it leaves open, the family's own program.
  * Errors: SHEAF_E_ARG for flags that do not go together. */

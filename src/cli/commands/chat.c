@@ -598,7 +598,7 @@ int cmd_chat(cli *cli, int argc, char **argv)
     t.in.all = s.processes.all;
     if (st == NULL && t.in.all != NULL) /* before a large model is loaded */
         st = listen_to_signals(t.in.all);
-    TRY(st, ask_open(&t.model, cli, &s.model, &s.ask, s.ask.max_length));
+    TRY(st, ask_open(&t.model, cli, &s.model, &s.ask, s.ask.max_length, t.in.all));
     st = sheaf__all_agree(t.in.all, st);
     if (st == NULL) {
         t.model->transport = s.processes.transport;

@@ -288,7 +288,7 @@ static sheaf_status *run(const cli *cli, const cli_option *table, const settings
     }
     m->events = &cli->events;
     sheaf_status_free(sheaf_monitor_close(monitor)); /* it holds no file */
-    sheaf__doing_idle(sheaf__process_doing(), true);
+    sheaf__doing_idle(sheaf_comm_doing(s->processes.all), true);
     if (st == NULL && (st = stopped(&w)) == NULL)
         print_results(&w, m);
     else if (w.out != NULL && w.out[0] != NULL)
@@ -353,7 +353,7 @@ int cmd_generate(cli *cli, int argc, char **argv)
                                                       .ranks = s.model.tp * s.model.dp,
                                                       .in_group = s.model.tp,
                                                       .place = s.model.place }));
-    TRY(st, ask_open(&m, cli, &s.model, &s.ask, 0));
+    TRY(st, ask_open(&m, cli, &s.model, &s.ask, 0, s.processes.all));
     st = sheaf__all_agree(s.processes.all, st);
     if (st == NULL) {
         sheaf_data_note_unused(NULL, s.data, NULL, NULL, s.query,

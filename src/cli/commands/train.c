@@ -224,6 +224,7 @@ int cmd_train(cli *cli, int argc, char **argv)
                                                                .again = cli_is_begun_again(),
                                                                .spent = cli_spent_before(),
                                                                .self = &begun,
+                                                               .join = cli->join,
                                                                .watch = &watch }));
     if (begun.elsewhere) {
         sheaf_status_free(st);
@@ -232,10 +233,10 @@ int cmd_train(cli *cli, int argc, char **argv)
     }
     if (st != NULL && cli_signals_stopped_by() != NULL)
         st = sheaf_in(st, "%s", cli_signals_stopped_by());
-    if (st == NULL && sheaf__process_first())
+    if (st == NULL && sheaf__all_first(cli_all(cli)))
         answer(cli, &o, &result);
     sheaf_train_result_release(&result);
-    if (sheaf__process_first())
+    if (sheaf__all_first(cli_all(cli)))
         cli_verdict(st);
     return cli_report(cli, st);
 }

@@ -83,6 +83,7 @@ struct cli {
     const cli_command *command;
     bool together;   /* it is one of several processes that --transport mpi divides work over */
     const char *mpi; /* and --mpi's word, or NULL */
+    struct sheaf__process_join *join; /* how it meets them, and their group (comm/process.h) */
     bool json;
     sheaf_events events; /* notes, warnings and progress as lines on err */
     bool helped;         /* --help was answered; nothing is left to do */
@@ -101,6 +102,8 @@ struct cli {
 sheaf_status *cli_parse(cli *cli, const cli_option *options, cli_paths *paths, int argc,
                         char **argv);
 
+/* cli_all - the processes that it has met; NULL: it is alone. */
+struct sheaf_comm *cli_all(const cli *cli);
 /* cli_progress - opens lines of progress on cli->err, and gives their events. */
 sheaf_status *cli_progress(sheaf_progress **out, const sheaf_events **events, const cli *cli);
 /* cli_say - what a model says, on standard output: a terminal gets it as sheaf__print_lines() shows

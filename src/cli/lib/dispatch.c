@@ -5,6 +5,7 @@
 #include "base/text.h"
 #include "cli.h"
 #include "comm/plugins.h"
+#include "comm/process.h"
 #include "launch.h"
 #include "meeting.h"
 #include "linger.h"
@@ -131,7 +132,6 @@ static void look_for_others(cli *cli, const cli_command *command, int argc, char
     cli->together = command->divides && sheaf__launched(&count, NULL) != NULL && count > 1 &&
                     transport != NULL && strcmp(transport, "mpi") == 0;
     cli->mpi = word_of("--mpi", argc, argv);
-    cli_linger_no_longer();
 }
 
 static int run_command(cli *cli, const cli_command *command, int argc, char **argv)
@@ -174,7 +174,8 @@ static void show_event(void *context, const sheaf_event *event)
 
 int cli_main(int argc, char **argv, FILE *out, FILE *err)
 {
-    cli cli = { .out = out, .err = err, .events = { show_event, err } };
+    sheaf__process_join join = { .joining = cli_meeting_clock, .finishing = cli_linger_end };
+    cli cli = { .out = out, .err = err, .events = { show_event, err }, .join = &join };
     if (argc < 2) {
         list_commands(err);
         return CLI_USAGE;

@@ -75,7 +75,7 @@ void cli_end(void *self, const sheaf__watch_end *why)
         tell(verdict);
     }
     cli_signals_remove_unfinished();
-    cli_launch_tell(CLI_FAILED);
+    cli_launch_tell(cli_all(cli), CLI_FAILED);
     cli_launch_end();
     _exit(CLI_FAILED);
 }

@@ -379,11 +379,11 @@ int cli_launch_stopped_by(void)
 }
 
 /* Once they have met, they fail as one; that the answer is no may be known to the first alone. */
-void cli_launch_tell(int code)
+void cli_launch_tell(const sheaf_comm *all, int code)
 {
-    if (sheaf__process_first())
+    if (all != NULL ? sheaf__all_first(all) : sheaf__launcher_look().number == 0)
         mark(CODE, (char)('0' + code));
-    else if (sheaf__process_all() != NULL)
+    else if (all != NULL)
         mark(code == CLI_DONE ? DONE_ELSE : CODE_ELSE, (char)('0' + code));
 }
 

@@ -39,7 +39,7 @@ void cli_launch_end(void);
  * launched it, where that is on its host, and so does any other once it has met it. (An
  * mpirun may lose it: MPICH's does when a signal came.)
  * Elsewhere it does nothing. */
-void cli_launch_tell(int code);
+void cli_launch_tell(const struct sheaf_comm *all, int code);
 
 /* cli_launch_stopped_by - the signal for which the one that launched this process asked it to stop,
  * and which came as another, as no mpirun passes all on; 0: none, or the launcher is elsewhere. */

@@ -83,7 +83,7 @@ static void end_anyway(int number)
     _exit(atomic_load(&ending));
 }
 
-static void begin_to_end(void)
+void cli_linger_end(void)
 {
     sigset_t it;
     fflush(NULL);
@@ -97,9 +97,4 @@ static void begin_to_end(void)
 void cli_linger_code(int code)
 {
     atomic_store(&ending, code);
-}
-
-void cli_linger_no_longer(void)
-{
-    sheaf__process_on_finish(begin_to_end);
 }

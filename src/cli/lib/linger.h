@@ -12,9 +12,9 @@ void cli_linger(void);
 /* cli_linger_fail - a process that failed before it met the others, and cannot meet them: where
  * nothing would end them, as they wait for it, it dies of a signal. */
 void cli_linger_fail(void);
-/* cli_linger_no_longer - from now on: once this process has left the others, its MPI has ten
- * seconds to come to its end, or it ends without. */
-void cli_linger_no_longer(void);
+/* cli_linger_end - called once this process has left the others: its MPI has ten seconds to come to
+ * its end, or it ends without. */
+void cli_linger_end(void);
 /* cli_linger_code - what it ends with then: the code of the command, once that is known. */
 void cli_linger_code(int code);
 

@@ -31,12 +31,12 @@ static void on_alarm(int number)
     (void)number;
     cli_write_all(STDOUT_FILENO, said);
     cli_write_all(STDERR_FILENO, in_words);
-    cli_launch_tell(CLI_FAILED);
+    cli_launch_tell(NULL, CLI_FAILED);
     cli_launch_end();
     _exit(CLI_FAILED);
 }
 
-static void begin(void)
+void cli_meeting_clock(void)
 {
     const struct sigaction action = { .sa_handler = on_alarm };
     const unsigned within = seconds();
@@ -65,7 +65,6 @@ static void begin(void)
 void cli_meeting_begin(bool json)
 {
     in_json = json;
-    sheaf__process_on_join(begin);
 }
 
 void cli_meeting_over(void)

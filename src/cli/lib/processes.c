@@ -159,9 +159,9 @@ sheaf_status *cli_processes_begin(cli_processes *p, cli *cli, const cli_processe
     if (!launched)
         return processes == 1 ? NULL : start(p, how, processes);
     cli_linger();
-    st = sheaf__process_start(p->mpi);
-    p->all = sheaf__process_all();
-    if (st == NULL && !sheaf__process_first())
+    st = sheaf__process_start(cli->join, p->mpi);
+    p->all = cli_all(cli);
+    if (st == NULL && !sheaf__all_first(p->all))
         cli_hush(cli);
     TRY(st, check_count(p, processes));
     if (st == NULL && cli->command->computes)
@@ -173,7 +173,7 @@ sheaf_status *cli_processes_begin(cli_processes *p, cli *cli, const cli_processe
 int cli_processes_answer(cli_processes *p, cli *cli, sheaf_status *st, bool yes)
 {
     end_watch();
-    st = sheaf__process_name_own(st);
+    st = sheaf__process_name_own(p->all, st);
     if (!p->elsewhere)
         return cli_answer(cli, st, yes);
     sheaf_status_free(st);

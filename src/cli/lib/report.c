@@ -75,14 +75,24 @@ sheaf_status *cli_written(const cli *cli)
     return ferror(cli->out) ? sheaf__found_errno(sheaf_fail(SHEAF_E_IO, output), errno) : NULL;
 }
 
+sheaf_comm *cli_all(const cli *cli)
+{
+    return cli->join == NULL ? NULL : cli->join->all;
+}
+
+static bool is_awaited(const cli *cli)
+{
+    return cli->together && cli->join != NULL && sheaf__process_awaited(cli->join);
+}
+
 /* A file that is missing here may be there where the first process is, and where they cannot meet
  * it does not hear of it. */
 static sheaf_status *say_aside(const cli *cli, sheaf_status *st)
 {
     char host[64] = "";
     int number = 0;
-    if (st == NULL || cli->aside == NULL || sheaf__process_all() != NULL ||
-        (sheaf_status_code(st) != SHEAF_E_IO && !(cli->together && sheaf__process_awaited())))
+    if (st == NULL || cli->aside == NULL || cli_all(cli) != NULL ||
+        (sheaf_status_code(st) != SHEAF_E_IO && !is_awaited(cli)))
         return st;
     sheaf__launched(NULL, &number);
     gethostname(host, sizeof host - 1);
@@ -97,9 +107,9 @@ static void tell_others(const cli *cli, const sheaf_status *st)
 {
     if (st == NULL || !cli->together)
         return;
-    if (sheaf__process_awaited())
-        sheaf_status_free(sheaf__process_start(cli->mpi));
-    sheaf__process_failed(st);
+    if (is_awaited(cli))
+        sheaf_status_free(sheaf__process_start(cli->join, cli->mpi));
+    sheaf__process_failed(cli_all(cli), st);
 }
 
 int cli_answer(cli *cli, sheaf_status *st, bool yes)
@@ -109,7 +119,7 @@ int cli_answer(cli *cli, sheaf_status *st, bool yes)
         tell_others(cli, st);
     if (cli->helped) {
         code = CLI_DONE;
-    } else if (st != NULL && sheaf__process_first()) {
+    } else if (st != NULL && sheaf__all_first(cli_all(cli))) {
         fflush(cli->out);
         if (cli->json)
             print_json(cli->out, st);
@@ -125,8 +135,8 @@ int cli_answer(cli *cli, sheaf_status *st, bool yes)
             sheaf__print(cli->err, "sheaf: %s\n  found:    %s\n", output, strerror(errno));
         code = CLI_FAILED;
     }
-    cli_launch_tell(code);
-    if (code != CLI_DONE && cli->together && sheaf__process_awaited())
+    cli_launch_tell(cli_all(cli), code);
+    if (code != CLI_DONE && is_awaited(cli))
         cli_linger_fail();
     return code;
 }
