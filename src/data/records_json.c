@@ -15,7 +15,7 @@
 #include "inputs/places.h"
 #include "inputs/sentencepiece.h"
 
-enum { MAX_TURNS = 1000, NAME = 96, MOST_LABEL = 64 << 20 };
+enum { NAME = 96, MOST_LABEL = 64 << 20 };
 static const char MARK[] = "<image>"; /* a turn of the user's; inputs/places.h has the others */
 static const char ONE_IMAGE[] = "one image: CogVLM and CogAgent read one, in front of the text";
 
@@ -48,22 +48,6 @@ static void release(draft *d)
     free(d->image);
 }
 
-static const char *kind_of(const json_t *value)
-{
-    if (value == NULL)
-        return "no such field";
-    switch (json_typeof(value)) {
-    case JSON_OBJECT: return "an object";
-    case JSON_ARRAY: return "a list";
-    case JSON_STRING: return "a string";
-    case JSON_INTEGER:
-    case JSON_REAL: return "a number";
-    case JSON_TRUE:
-    case JSON_FALSE: return "a truth value";
-    default: return "null";
-    }
-}
-
 static const char *called(char name[NAME], const char *fmt, ...) SHEAF_PRINTF(2, 3);
 static const char *called(char name[NAME], const char *fmt, ...)
 {
@@ -79,7 +63,7 @@ static const char *called(char name[NAME], const char *fmt, ...)
 static sheaf_status *check_string(const json_t *value, const char *name)
 {
     if (!json_is_string(value))
-        return sheaf__bad_field(name, "a string", "%s", kind_of(value));
+        return sheaf__bad_field(name, "a string", "%s", sheaf__text_kind(value));
     if (json_string_length(value) > SHEAF__TEXT_MAX)
         return sheaf__bad_field(name, "at most 1048576 bytes", "%zu", json_string_length(value));
     if (strlen(json_string_value(value)) != json_string_length(value))
@@ -160,38 +144,17 @@ static sheaf_status *check_image(char **path, const json_reader *r, const draft 
 
 /* ---- messages ---- */
 
-/* What one entry of a conversation is called in messages and where its parts lie. */
-typedef struct form {
-    const char *list, *role, *text;
-    const char *user, *assistant; /* as this form calls them */
-} form;
-
-static form form_of(const json_t *record, const char *list)
-{
-    const sheaf__text_words *w = sheaf__text_words_of(
-        json_object_get(record, list),
-        strcmp(list, "messages") == 0 ? &sheaf__text_openai : &sheaf__text_sharegpt);
-    return (form){ list, w->role, w->content, w->user, w->assistant };
-}
-
-static sheaf_status *take_part(sheaf_text *text, draft *d, const json_t *part, const char *name,
-                               bool first_query)
+/* A part of a content that is no text: the image. */
+static sheaf_status *take_part(void *self, const sheaf__text_record *r, const json_t *part,
+                               const char *type, const char *name)
 {
     char inner[NAME + 24];
-    const char *type = json_string_value(json_object_get(part, "type"));
-    if (type == NULL)
-        return sheaf__bad_field(name, "an object with a string \"type\"", "%s", kind_of(part));
+    draft *d = self;
     snprintf(inner, sizeof inner, "%s.%.16s", name, type);
-    if (strcmp(type, "text") == 0) {
-        sheaf_status *st = check_string(json_object_get(part, "text"), inner);
-        if (st == NULL)
-            sheaf__text_add(text, "%s", json_string_value(json_object_get(part, "text")));
-        return st;
-    }
     if (strcmp(type, "image_url") != 0 && strcmp(type, "image") != 0)
         return sheaf__bad_field(name, "a part of type text, image_url or image", "type '%.40s'",
                                 type);
-    if (!first_query)
+    if (r->messages > 0)
         return sheaf__bad_field(name, "images in the first message of the user only", "one here");
     const json_t *image = json_object_get(part, type);
     if (image == NULL) /* {"type": "image", "path" or "url": ...} */
@@ -203,73 +166,63 @@ static sheaf_status *take_part(sheaf_text *text, draft *d, const json_t *part, c
     if (!d->field)
         return sheaf__bad_field(
             inner, "the path of an image, here or in a field \"images\" beside the messages", "%s",
-            kind_of(image));
+            sheaf__text_kind(image));
     if (d->placed)
         return sheaf__bad_field(inner, ONE_IMAGE, "more than one image");
     d->placed = true;
     return NULL;
 }
 
-static sheaf_status *take_content(const char **out, draft *d, const json_t *value, const char *name,
-                                  bool first_query)
+static sheaf_status *refuse_system(const json_t *list, const sheaf__text_words *w, const char *name)
 {
-    if (!json_is_array(value))
-        return take_string(out, value, name);
-    sheaf_text text = { 0 };
-    sheaf_status *st = NULL;
-    for (size_t i = 0; i < json_array_size(value) && st == NULL; i++) {
-        char part[NAME];
-        st = take_part(&text, d, json_array_get(value, i), called(part, "%s[%zu]", name, i),
-                       first_query);
-        if (st == NULL && text.size > SHEAF__TEXT_MAX)
-            st = sheaf__bad_field(name, "at most 1048576 bytes", "%zu", text.size);
-    }
-    char *whole = NULL;
-    TRY(st, sheaf__text_take(&whole, &text));
-    sheaf__text_release(&text);
-    *out = whole;
-    return st;
-}
-
-static sheaf_status *check_role(const json_t *entry, const form *f, size_t index)
-{
-    char name[NAME];
-    const json_t *value = json_object_get(entry, f->role);
-    const char *role = json_string_value(value), *wanted = index % 2 == 0 ? f->user : f->assistant;
-    called(name, "%s[%zu].%s", f->list, index, f->role);
-    if (role == NULL)
-        return sheaf__bad_field(name, "a string, the name of a role", "%s",
-                                json_is_object(entry) ? kind_of(value) : kind_of(entry));
-    const char *is = sheaf__text_role(role);
-    const bool user = is != NULL && is[0] == 'u', assistant = is != NULL && is[0] == 'a';
-    if (index % 2 == 0 ? user : assistant)
-        return NULL;
-    char expected[160];
-    if (is != NULL && is[0] == 's')
+    char field[NAME], expected[160];
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const char *given = json_string_value(json_object_get(json_array_get(list, i), w->role));
+        const char *role = given == NULL ? NULL : sheaf__text_role(given);
+        if (role == NULL || role[0] != 's')
+            continue;
         snprintf(expected, sizeof expected,
-                 "%s and %s only: CogVLM's templates have no place for other text", f->user,
-                 f->assistant);
-    else if (user || assistant)
-        snprintf(expected, sizeof expected, "%s: they take turns, %s first", wanted, f->user);
-    else
-        snprintf(expected, sizeof expected, "%s or %s", f->user, f->assistant);
-    return sheaf__bad_field(name, expected, "'%.40s'", role);
+                 "%s and %s only: CogVLM's templates have no place for other text", w->user,
+                 w->assistant);
+        return sheaf__bad_field(called(field, "%s[%zu].%s", name, i, w->role), expected, "'%.40s'",
+                                given);
+    }
+    return NULL;
 }
 
-/* Roles before the count: what stands where it has no place is the better thing to tell. */
-static sheaf_status *check_list(const form *f, const json_t *list, bool answers_optional)
+/* Messages in turn, the user first: text_messages.c sees to that. */
+static sheaf_status *take_turns(draft *d, const sheaf__text_record *r, const char *name)
 {
-    const size_t n = json_array_size(list);
-    if (!json_is_array(list))
-        return sheaf__bad_field(f->list, "a list", "%s", kind_of(list));
-    if (n == 0 || n > 2 * MAX_TURNS)
-        return sheaf__bad_field(f->list, "1 to 2000 entries", "%zu", n);
-    sheaf_status *st = NULL;
-    for (size_t i = 0; i < n && st == NULL; i++)
-        st = check_role(json_array_get(list, i), f, i);
-    if (st == NULL && n % 2 == 1 && !answers_optional)
-        st = sheaf__bad_field(f->list, "an answer at the end, to be trained",
-                              "%zu entries, the last is the user's", n);
+    d->turns = (r->messages + 1) / 2;
+    d->turn = calloc((size_t)d->turns, sizeof *d->turn);
+    if (d->turn == NULL) {
+        d->turns = 0;
+        return sheaf_fail(SHEAF_E_MEMORY, "data set");
+    }
+    for (int64_t i = 0; i < r->messages; i++) {
+        sheaf__turn *turn = &d->turn[i / 2];
+        const char **to = i % 2 == 0 ? &turn->query : &turn->answer;
+        if (strlen(r->message[i].content) != r->message[i].size)
+            return sheaf__bad_field(name, "text without NUL (\\u0000)", "one in entry %" PRId64,
+                                    i + 1);
+        *to = strdup(r->message[i].content);
+        if (*to == NULL)
+            return sheaf_fail(SHEAF_E_MEMORY, "data set");
+    }
+    return NULL;
+}
+
+static sheaf_status *take_list(json_reader *r, draft *d, const json_t *list,
+                               const sheaf__text_words *w, const char *name)
+{
+    sheaf__text_record text = { .pictures = true, .part = take_part, .part_self = d };
+    sheaf_status *st = refuse_system(list, w, name);
+    TRY(st, sheaf__text_list(&text, list, w, name));
+    if (st == NULL && text.messages % 2 == 1 && !r->in->options->answers_optional)
+        st = sheaf__bad_field(name, "an answer at the end, to be trained",
+                              "%" PRId64 " entries, the last is the user's", text.messages);
+    TRY(st, take_turns(d, &text, name));
+    sheaf__text_record_release(&text);
     return st;
 }
 
@@ -277,31 +230,6 @@ static sheaf_status *empty_answer(const char *name, const char *text)
 {
     return sheaf__bad_field(name, "an answer",
                             *text == '\0' ? "an empty string" : "nothing but blanks");
-}
-
-static sheaf_status *take_turns(json_reader *r, draft *d, const json_t *list, const form *f)
-{
-    sheaf_status *st = check_list(f, list, r->in->options->answers_optional);
-    if (st != NULL)
-        return st;
-    const size_t n = json_array_size(list);
-    d->turns = (int64_t)(n + 1) / 2;
-    d->turn = calloc((size_t)d->turns, sizeof *d->turn);
-    if (d->turn == NULL) {
-        d->turns = 0;
-        return sheaf_fail(SHEAF_E_MEMORY, "data set");
-    }
-    for (size_t i = 0; i < n && st == NULL; i++) {
-        char name[NAME];
-        const json_t *entry = json_array_get(list, i);
-        sheaf__turn *turn = &d->turn[i / 2];
-        const char **to = i % 2 == 0 ? &turn->query : &turn->answer;
-        called(name, "%s[%zu].%s", f->list, i, f->text);
-        st = take_content(to, d, json_object_get(entry, f->text), name, i == 0);
-        if (st == NULL && i % 2 == 1 && sheaf__is_blank(*to))
-            st = empty_answer(name, *to);
-    }
-    return st;
 }
 
 /* ---- the mark of the image ---- */
@@ -318,7 +246,8 @@ static sheaf_status *no_image(const json_t *record)
 }
 
 /* In every form, as in generate and chat: a name of a picture in a user's text is never text. */
-static sheaf_status *take_mark(draft *d, const form *f, const json_t *record)
+static sheaf_status *take_mark(draft *d, const sheaf__text_words *w, const char *list,
+                               const json_t *record)
 {
     char name[NAME] = "prompt";
     int64_t marks = 0, where = 0;
@@ -329,8 +258,8 @@ static sheaf_status *take_mark(draft *d, const form *f, const json_t *record)
     }
     if (marks == 0)
         return NULL;
-    if (f != NULL)
-        called(name, "%s[%" PRId64 "].%s", f->list, 2 * where, f->text);
+    if (w != NULL)
+        called(name, "%s[%" PRId64 "].%s", list, 2 * where, w->content);
     if (d->image == NULL)
         return no_image(record);
     if (marks > 1 || d->placed)
@@ -383,8 +312,8 @@ static sheaf_status *take_caption(json_reader *r, draft *d, const json_t *list)
     const json_t *one = json_array_get(list, 0);
     const char *query = r->in->options->query;
     if (json_array_size(list) != 1)
-        return sheaf__bad_field("captions", "a list of one caption", "%s of %zu", kind_of(list),
-                                json_array_size(list));
+        return sheaf__bad_field("captions", "a list of one caption", "%s of %zu",
+                                sheaf__text_kind(list), json_array_size(list));
     if (query == NULL)
         return sheaf_try_this(
             sheaf__bad_field("captions", "a question beside it, that captions answer", "none"),
@@ -419,7 +348,7 @@ static sheaf_status *fill(json_reader *r, draft *d, const json_t *record)
     static const char forms[] =
         "an object with \"prompt\" and \"completion\", with \"conversations\", or with \"messages\"";
     if (!json_is_object(record))
-        return sheaf__bad_field(NULL, forms, "%s", kind_of(record));
+        return sheaf__bad_field(NULL, forms, "%s", sheaf__text_kind(record));
     sheaf_status *st = r->in->options->answers_optional ? NULL : sheaf__text_preference(record);
     if (st != NULL)
         return st;
@@ -438,11 +367,13 @@ static sheaf_status *fill(json_reader *r, draft *d, const json_t *record)
     if (which == 0 || which == FORMS - 1) {
         st = which == 0 ? take_pair(r, d, record)
                         : take_caption(r, d, json_object_get(record, "captions"));
-        return st == NULL ? take_mark(d, NULL, record) : st;
+        return st == NULL ? take_mark(d, NULL, NULL, record) : st;
     }
-    const form f = form_of(record, known[which]);
-    st = take_turns(r, d, json_object_get(record, f.list), &f);
-    return st == NULL ? take_mark(d, &f, record) : st;
+    const json_t *list = json_object_get(record, known[which]);
+    const sheaf__text_words *w = sheaf__text_words_of(
+        list, strcmp(known[which], "messages") == 0 ? &sheaf__text_openai : &sheaf__text_sharegpt);
+    st = take_list(r, d, list, w, known[which]);
+    return st == NULL ? take_mark(d, w, known[which], record) : st;
 }
 
 static sheaf_status *take_record(json_reader *r, json_t *record)

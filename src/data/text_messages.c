@@ -68,8 +68,8 @@ static sheaf_status *other_part(const char *name, const char *type, bool picture
                     : st;
 }
 
-static sheaf_status *add_part(sheaf_text *whole, const json_t *part, const char *name,
-                              bool pictures)
+static sheaf_status *add_part(sheaf_text *whole, const sheaf__text_record *r, const json_t *part,
+                              const char *name)
 {
     sheaf__text_piece piece;
     const char *type = json_string_value(json_object_get(part, "type"));
@@ -77,14 +77,14 @@ static sheaf_status *add_part(sheaf_text *whole, const json_t *part, const char 
         return sheaf__bad_field(name, "an object with a string \"type\"", "%s",
                                 sheaf__text_kind(part));
     if (strcmp(type, "text") != 0)
-        return other_part(name, type, pictures);
+        return r->part != NULL ? r->part(r->part_self, r, part, type, name)
+                               : other_part(name, type, r->pictures);
     sheaf_status *st = sheaf__text_string(&piece, json_object_get(part, "text"), name);
     if (st == NULL)
         sheaf__text_bytes(whole, piece.at, piece.size);
     return st;
 }
 
-/* A string, or (of messages) a list of parts. */
 static bool all_texts(const json_t *parts)
 {
     bool all = true;
@@ -95,6 +95,7 @@ static bool all_texts(const json_t *parts)
     return all;
 }
 
+/* A string, or (of messages) a list of parts. */
 static sheaf_status *take_content(sheaf__text_piece *out, sheaf__text_record *r,
                                   const json_t *value, const char *name)
 {
@@ -107,7 +108,7 @@ static sheaf_status *take_content(sheaf__text_piece *out, sheaf__text_record *r,
     for (size_t i = 0; i < json_array_size(value) && st == NULL; i++) {
         char part[SHEAF__TEXT_NAME + 32];
         snprintf(part, sizeof part, "%s[%zu]", name, i);
-        st = add_part(&whole, json_array_get(value, i), part, r->pictures);
+        st = add_part(&whole, r, json_array_get(value, i), part);
     }
     TRY(st, sheaf__text_keep(out, r, &whole));
     sheaf__text_release(&whole);

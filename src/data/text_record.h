@@ -48,10 +48,15 @@ typedef struct sheaf__text_record {
     const json_t *tools;       /* descriptions, a list; or NULL */
     const char *prompt, *text; /* prompt NULL: all of `text` is trained */
     size_t prompt_size, text_size;
-    bool asked;       /* its last answer may be missing */
-    bool pictures;    /* "image" and "images" are read, by others */
-    bool any_order;   /* whose turn it is others check, and empty answers are some */
-    bool any_parts;   /* a content may be a list of parts of any type */
+    bool asked;     /* its last answer may be missing */
+    bool pictures;  /* "image" and "images" are read, by others */
+    bool any_order; /* whose turn it is others check, and empty answers are some */
+    bool any_parts; /* a content may be a list of parts of any type */
+    /* Takes a part of a content that is no text; NULL: such are refused. `messages` are those
+     * before it. */
+    sheaf_status *(*part)(void *self, const struct sheaf__text_record *r, const json_t *part,
+                          const char *type, const char *name);
+    void *part_self;
     char ignored[64]; /* name of a field that is not read, or "" */
     /* of a picture that is not read: its field, or SHEAF__PICTURE_SPELLED; NULL: none */
     const char *lost;
