@@ -124,39 +124,9 @@ static sheaf_status *none_found(const sheaf__text_sources *s, const sheaf_data_o
                               "labels");
 }
 
-/* The folder, where it has a tokenizer. */
-static sheaf_status *find_tokenizer(const char **out, const sheaf__text_sources *s,
-                                    const sheaf_data_options *o)
-{
-    static const char *const names[] = { "tokenizer.json", "tokenizer.model", "vocab.json" };
-    *out = is_given(o->tokenizer) ? o->tokenizer : NULL;
-    for (size_t i = 0; i < 3 && *out == NULL && is_given(o->folder); i++) {
-        char *path = NULL;
-        sheaf_status *st = sheaf__path_join(&path, o->folder, names[i]);
-        if (st != NULL)
-            return st;
-        if (sheaf__path_kind(path) == SHEAF_PATH_FILE)
-            *out = o->folder;
-        free(path);
-    }
-    return *out == NULL ? none_found(s, o) : NULL;
-}
-
-static sheaf_status *check_size(const sheaf__tokenizer *t, const char *path,
-                                const sheaf_data_options *o)
-{
-    if (sheaf__tokenizer_size(t) <= o->config->vocab)
-        return NULL;
-    sheaf_status *st =
-        sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "%s", path),
-                       "at most %" PRId64 " tokens, the model's vocabulary", o->config->vocab);
-    return sheaf_try_this(sheaf_found(st, "%" PRId64, sheaf__tokenizer_size(t)),
-                          "the tokenizer of this model: --tokenizer PATH");
-}
-
 sheaf_status *sheaf__text_sources_open(sheaf__text_sources *s, const sheaf_data_options *options)
 {
-    const char *path = NULL;
+    const char *path = options->tokenizer;
     s->encoder = (sheaf__text_encoder){ .config = options->config,
                                         .eos_id = -1,
                                         .loss_on = options->loss_on,
@@ -167,11 +137,10 @@ sheaf_status *sheaf__text_sources_open(sheaf__text_sources *s, const sheaf_data_
             s->encoder.eos_id = (int32_t)options->config->eos[0];
         return st;
     }
-    sheaf_status *st = find_tokenizer(&path, s, options);
-    TRY(st, sheaf__tokenizer_open(&s->tokenizer, path));
-    TRY(st, check_size(s->tokenizer, path, options));
-    TRY(st, sheaf__stored_chat_read(&s->stored, path));
-    TRY(st, sheaf__stored_chat_complete(&s->stored, s->tokenizer));
+    sheaf_status *st = is_given(path) ? NULL : sheaf__tokenizer_folder(&path, options->folder);
+    if (st == NULL && path == NULL)
+        st = none_found(s, options);
+    TRY(st, sheaf__stored_chat_open(&s->tokenizer, &s->stored, path, options->config->vocab));
     if (st != NULL)
         return st;
     const int64_t end = options->config->neos > 0 ? options->config->eos[0] : -1;

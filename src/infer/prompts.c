@@ -9,7 +9,6 @@
 #include "base/status.h"
 #include "base/array.h"
 #include "infer/asked.h"
-#include "infer/prompts_inner.h"
 #include "inputs/image.h"
 #include "schema/family.h"
 
@@ -283,17 +282,6 @@ sheaf_status *sheaf__prompts_messages(sheaf__prompts *p, const sheaf__wording *w
     TRY(st, sheaf__prompts_add_said(p, w, a.said, a.n, a.expected, image, images));
     sheaf__asked_release(&a);
     return st;
-}
-
-sheaf_status *sheaf__prompts_text(sheaf__prompts *p, const sheaf__wording *w, const char *text,
-                                  const char *system, const char *const *image, int64_t images)
-{
-    return sheaf__prompts_add_text(p, w, text, NULL, system, image, images);
-}
-
-sheaf_status *sheaf__prompts_ids(sheaf__prompts *p, const json_t *list)
-{
-    return sheaf__prompts_add_ids(p, list, NULL);
 }
 
 /* ---- pixels ---- */

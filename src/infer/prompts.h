@@ -62,16 +62,27 @@ sheaf_status *sheaf__prompts_shown(sheaf__prompts *prompts, const sheaf__wording
  * pixels; *n of them. */
 sheaf_status *sheaf__prompts_pieces(sheaf__picture **out, int64_t *n, const sheaf__viewed *viewed,
                                     int64_t pictures);
-/* One more: a text, the messages of a record (data/text_record.h), both with pictures
- * image[0..images), or a list of ids. `system` may be NULL. Errors: SHEAF_E_UNSUPPORTED for more
- * pictures than the model reads. */
-sheaf_status *sheaf__prompts_text(sheaf__prompts *prompts, const sheaf__wording *wording,
-                                  const char *text, const char *system, const char *const *image,
-                                  int64_t images);
+/* One more, with pictures image[0..images): a text, the messages of a record (data/text_record.h),
+ * a conversation of which said[n - 1] is to be answered, turns of CogVLM's and CogAgent's templates
+ * (the last answer is expected), or ids, as a list or as text, "1,2,3". `expected` is the answer to
+ * compare with; it and `system` may be NULL. Errors: SHEAF_E_UNSUPPORTED for more pictures than the
+ * model reads. */
+sheaf_status *sheaf__prompts_add_text(sheaf__prompts *prompts, const sheaf__wording *wording,
+                                      const char *text, const char *expected, const char *system,
+                                      const char *const *image, int64_t images);
 sheaf_status *sheaf__prompts_messages(sheaf__prompts *prompts, const sheaf__wording *wording,
                                       json_t *record, const char *system, const char *const *image,
                                       int64_t images);
-sheaf_status *sheaf__prompts_ids(sheaf__prompts *prompts, const json_t *list);
+sheaf_status *sheaf__prompts_add_said(sheaf__prompts *prompts, const sheaf__wording *wording,
+                                      const sheaf__message *said, int64_t n, const char *expected,
+                                      const char *const *image, int64_t images);
+sheaf_status *sheaf__prompts_add_turns(sheaf__prompts *prompts, const sheaf__wording *wording,
+                                       const sheaf__turn *turn, int64_t turns, const char *image);
+sheaf_status *sheaf__prompts_add_ids(sheaf__prompts *prompts, const json_t *list,
+                                     const char *expected);
+sheaf_status *sheaf__prompts_add_list(sheaf__prompts *prompts, const char *list);
+/* sheaf__prompts_check_picture - what cannot be loaded is better known before a token is made. */
+sheaf_status *sheaf__prompts_check_picture(const char *path);
 
 /* sheaf__prompts_put - one more; takes what `about` owns in any case. */
 sheaf_status *sheaf__prompts_put(sheaf__prompts *prompts, const sheaf__prompt *prompt,

@@ -14,7 +14,7 @@
 #include "data/text_rows.h"
 #include "data/text_sources.h"
 #include "infer/asked.h"
-#include "infer/prompts_inner.h"
+#include "infer/prompts.h"
 #include "schema/family.h"
 
 /* ---- lines, in any form ---- */
@@ -301,11 +301,11 @@ sheaf_status *sheaf__prompts_read(sheaf__prompts *out, const sheaf__wording *w,
     sheaf__prompts_from file = *from;
     if (from->looked_at)
         file.events = NULL;
-    sheaf_status *st =
-        from->file != NULL ? read_file(out, w, &file)
-        : from->tokens != NULL
-            ? sheaf__prompts_add_list(out, from->tokens)
-            : sheaf__prompts_text(out, w, from->text, from->system, from->image, from->images);
+    sheaf_status *st = from->file != NULL ? read_file(out, w, &file)
+                       : from->tokens != NULL
+                           ? sheaf__prompts_add_list(out, from->tokens)
+                           : sheaf__prompts_add_text(out, w, from->text, NULL, from->system,
+                                                     from->image, from->images);
     if (st == NULL)
         warn_of_written(out, file.events);
     const bool texts = from->tokens == NULL && w->templated;

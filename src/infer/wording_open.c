@@ -41,54 +41,12 @@ static sheaf_status *find_tokenizer(sheaf__wording *w, const sheaf__wording_opti
     return NULL;
 }
 
-/* The folder, where it has a tokenizer; NULL. */
-static sheaf_status *find_folder(const char **out, const char *folder)
-{
-    static const char *const names[] = { "tokenizer.json", "tokenizer.model", "vocab.json" };
-    *out = NULL;
-    for (size_t i = 0; i < sizeof names / sizeof *names && *out == NULL && folder != NULL; i++) {
-        char *path = NULL;
-        sheaf_status *st = sheaf__path_join(&path, folder, names[i]);
-        if (st != NULL)
-            return st;
-        if (sheaf__path_kind(path) == SHEAF_PATH_FILE)
-            *out = folder;
-        free(path);
-    }
-    return NULL;
-}
-
-static sheaf_status *check_size(const sheaf__tokenizer *t, const char *path,
-                                const sheaf_config *config)
-{
-    if (sheaf__tokenizer_size(t) <= config->vocab)
-        return NULL;
-    sheaf_status *st =
-        sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "%s", path),
-                       "at most %" PRId64 " tokens, the model's vocabulary", config->vocab);
-    return sheaf_try_this(sheaf_found(st, "%" PRId64, sheaf__tokenizer_size(t)),
-                          "the tokenizer of this model: --tokenizer PATH");
-}
-
-static sheaf_status *open_tokenizer(sheaf__wording *w, const char *path)
-{
-    sheaf_status *st = sheaf__tokenizer_open(&w->tokenizer, path);
-    TRY(st, check_size(w->tokenizer, path, w->config));
-    TRY(st, sheaf__stored_chat_read(&w->stored, path));
-    TRY(st, sheaf__stored_chat_complete(&w->stored, w->tokenizer));
-    if (st != NULL) {
-        sheaf__tokenizer_close(w->tokenizer);
-        w->tokenizer = NULL;
-    }
-    return st;
-}
-
 static sheaf_status *find_text_tokenizer(sheaf__wording *w, const sheaf__wording_options *o)
 {
     const char *path = o->tokenizer;
-    sheaf_status *st = path == NULL ? find_folder(&path, o->folder) : NULL;
+    sheaf_status *st = path == NULL ? sheaf__tokenizer_folder(&path, o->folder) : NULL;
     if (st == NULL && path != NULL)
-        st = open_tokenizer(w, path);
+        st = sheaf__stored_chat_open(&w->tokenizer, &w->stored, path, w->config->vocab);
     if (goes_without(o, st)) {
         warn_unused(o, st);
         return NULL;

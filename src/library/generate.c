@@ -33,7 +33,7 @@ static sheaf_status *read_tokens(sheaf__prompts *prompts, const sheaf_model_prom
         json_array_append_new(list, json_integer(p->tokens[i]));
     sheaf_status *st = json_array_size(list) < (size_t)p->ntokens
                            ? sheaf_fail(SHEAF_E_MEMORY, "prompt")
-                           : sheaf__prompts_ids(prompts, list);
+                           : sheaf__prompts_add_ids(prompts, list, NULL);
     json_decref(list);
     return st;
 }
@@ -60,7 +60,7 @@ static sheaf_status *read_prompt(sheaf__prompts *prompts, const sheaf_model *m,
         return read_tokens(prompts, p);
     if (p->messages != NULL)
         return read_messages(prompts, m, p, system, image, images);
-    return sheaf__prompts_text(prompts, &m->wording, p->text, system, image, images);
+    return sheaf__prompts_add_text(prompts, &m->wording, p->text, NULL, system, image, images);
 }
 
 static sheaf_status *ask(sheaf_answer **out, sheaf_model *m, const sheaf__prompts *prompts,

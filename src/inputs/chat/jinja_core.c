@@ -433,7 +433,7 @@ bool sheaf__j_contains(sheaf__j *j, sheaf__jvalue in, sheaf__jvalue what)
 }
 
 /* Bytes of the character at `at`; stray bytes stand for themselves. */
-static size_t character(const char *at, size_t left)
+size_t sheaf__j_character(const char *at, size_t left)
 {
     const size_t n = sheaf__utf8_length(at, left);
     return n > 0 ? n : 1;
@@ -442,7 +442,7 @@ static size_t character(const char *at, size_t left)
 size_t sheaf__j_characters(sheaf__jtext text)
 {
     size_t n = 0;
-    for (size_t i = 0; i < text.size; i += character(text.at + i, text.size - i))
+    for (size_t i = 0; i < text.size; i += sheaf__j_character(text.at + i, text.size - i))
         n++;
     return n;
 }
@@ -464,7 +464,7 @@ sheaf__jlist sheaf__j_items(sheaf__j *j, sheaf__jvalue v)
     if (v.kind != SHEAF__J_TEXT)
         sheaf__j_raise(j, "'%s' object is not iterable", sheaf__j_kind(v));
     for (size_t i = 0, n; i < v.u.text.size; i += n) {
-        n = character(v.u.text.at + i, v.u.text.size - i);
+        n = sheaf__j_character(v.u.text.at + i, v.u.text.size - i);
         sheaf__j_append(j, &out, sheaf__j_text(v.u.text.at + i, n));
     }
     sheaf__j_work(j, out.count);
@@ -505,7 +505,7 @@ static void put_int(sheaf__j *j, sheaf__jbuffer *b, int64_t whole)
     sheaf__j_put(j, b, shown, (size_t)snprintf(shown, sizeof shown, "%" PRId64, whole));
 }
 
-static uint32_t code_of(const char *at, size_t n)
+uint32_t sheaf__j_code(const char *at, size_t n)
 {
     static const unsigned char lead[] = { 0, 0x7f, 0x1f, 0x0f, 0x07 };
     uint32_t c = (unsigned char)*at & lead[n];
@@ -532,7 +532,7 @@ static bool is_printable(uint32_t c)
 
 static void put_character(sheaf__j *j, sheaf__jbuffer *b, const char *at, size_t n, char quote)
 {
-    const uint32_t c = code_of(at, n);
+    const uint32_t c = sheaf__j_code(at, n);
     const char *letter = c == '\n' ? "\\n" : c == '\r' ? "\\r" : c == '\t' ? "\\t" : NULL;
     char escaped[16];
     if (letter != NULL)

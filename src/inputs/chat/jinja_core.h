@@ -167,6 +167,8 @@ const char *sheaf__j_kind(sheaf__jvalue v); /* Python's name of it */
 /* What a loop goes over: entries, keys, characters; raises for what cannot be gone over. */
 sheaf__jlist sheaf__j_items(sheaf__j *j, sheaf__jvalue v);
 size_t sheaf__j_characters(sheaf__jtext text);
+size_t sheaf__j_character(const char *at, size_t left); /* its bytes; stray ones are one each */
+uint32_t sheaf__j_code(const char *at, size_t n);       /* of one character of UTF-8 */
 /* Python's str() and repr(). */
 sheaf__jtext sheaf__j_str(sheaf__j *j, sheaf__jvalue v);
 void sheaf__j_put_repr(sheaf__j *j, sheaf__jbuffer *b, sheaf__jvalue v);

@@ -40,12 +40,6 @@ static size_t separator(const char *at, size_t left)
     return memchr("-({[<", *at, 5) != NULL ? 1 : sheaf__utf8_blank(at, left);
 }
 
-static size_t character(const char *at, size_t left)
-{
-    const size_t n = sheaf__utf8_length(at, left);
-    return n > 0 ? n : 1;
-}
-
 /* Jinja's title begins words at blanks and at - ( { [ < alone, str.title() at every other sign:
  * runs of these, and what stands between them, each item[0].upper() + item[1:].lower(). */
 static sheaf__jvalue f_title(sheaf__jrun *r, sheaf__jvalue of, const sheaf__jarguments *args)
@@ -58,8 +52,8 @@ static sheaf__jvalue f_title(sheaf__jrun *r, sheaf__jvalue of, const sheaf__jarg
         sheaf__j_put(r->j, &b, text.at + begin, end - begin);
         begin = end;
         while (end < text.size && separator(text.at + end, text.size - end) == 0)
-            end += character(text.at + end, text.size - end);
-        const size_t one = begin < end ? character(text.at + begin, end - begin) : 0;
+            end += sheaf__j_character(text.at + end, text.size - end);
+        const size_t one = begin < end ? sheaf__j_character(text.at + begin, end - begin) : 0;
         const sheaf__jvalue first =
                                 sheaf__j_case(r->j, (sheaf__jtext){ text.at + begin, one }, 'u'),
                             rest = sheaf__j_case(

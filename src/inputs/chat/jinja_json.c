@@ -22,15 +22,6 @@ static void put(writer *w, sheaf__jtext text)
     sheaf__j_put(w->j, w->b, text.at, text.size);
 }
 
-static uint32_t code_of(const char *at, size_t n)
-{
-    static const unsigned char lead[] = { 0, 0x7f, 0x1f, 0x0f, 0x07 };
-    uint32_t c = (unsigned char)*at & lead[n];
-    for (size_t i = 1; i < n; i++)
-        c = c << 6 | ((unsigned char)at[i] & 0x3f);
-    return c;
-}
-
 static void put_escape(writer *w, uint32_t c, const char *at)
 {
     char text[16];
@@ -59,7 +50,7 @@ static void put_text(writer *w, sheaf__jtext text)
             if (*at == 0x7f)
                 sheaf__j_put(w->j, w->b, at, 1);
             else
-                put_escape(w, code_of(at, n), at);
+                put_escape(w, sheaf__j_code(at, n), at);
         } else {
             sheaf__j_put(w->j, w->b, at, n > 0 ? n : 1);
         }

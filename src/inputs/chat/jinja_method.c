@@ -2,6 +2,7 @@
  * are refused, as Jinja's sandbox refuses them. */
 #include "inputs/chat/jinja_core.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/text.h"
@@ -355,11 +356,6 @@ static sheaf__jvalue m_changed(sheaf__jrun *r, sheaf__jvalue of, const sheaf__ja
     return sheaf__j_bool(changed);
 }
 
-static sheaf__jvalue m_refused(sheaf__jrun *r, sheaf__jvalue of, const sheaf__jarguments *args)
-{
-    sheaf__j_refuse(r->j, "this method of a %s", sheaf__j_kind(of));
-}
-
 static const struct {
     sheaf__jkind kind;
     const char *name, *arguments;
@@ -387,51 +383,38 @@ static const struct {
     { SHEAF__J_TEXT, "removeprefix", "prefix", m_removeprefix },
     { SHEAF__J_TEXT, "removesuffix", "suffix", m_removesuffix },
     { SHEAF__J_TEXT, "isdigit", "", m_isdigit, true },
-    { SHEAF__J_TEXT, "format", "*", m_refused },
-    { SHEAF__J_TEXT, "isalpha", "*", m_refused },
-    { SHEAF__J_TEXT, "isalnum", "*", m_refused },
-    { SHEAF__J_TEXT, "isspace", "*", m_refused },
-    { SHEAF__J_TEXT, "isupper", "*", m_refused },
-    { SHEAF__J_TEXT, "islower", "*", m_refused },
-    { SHEAF__J_TEXT, "partition", "*", m_refused },
-    { SHEAF__J_TEXT, "rpartition", "*", m_refused },
-    { SHEAF__J_TEXT, "center", "*", m_refused },
-    { SHEAF__J_TEXT, "ljust", "*", m_refused },
-    { SHEAF__J_TEXT, "rjust", "*", m_refused },
-    { SHEAF__J_TEXT, "zfill", "*", m_refused },
-    { SHEAF__J_TEXT, "encode", "*", m_refused },
-    { SHEAF__J_TEXT, "rindex", "*", m_refused },
-    { SHEAF__J_TEXT, "translate", "*", m_refused },
-    { SHEAF__J_TEXT, "swapcase", "*", m_refused },
-    { SHEAF__J_TEXT, "casefold", "*", m_refused },
-    { SHEAF__J_TEXT, "expandtabs", "*", m_refused },
     { SHEAF__J_DICT, "keys", "", m_keys },
     { SHEAF__J_DICT, "values", "", m_values },
     { SHEAF__J_DICT, "items", "", m_items },
     { SHEAF__J_DICT, "get", "key default", m_get },
-    { SHEAF__J_DICT, "copy", "*", m_refused },
-    { SHEAF__J_DICT, "pop", "*", m_refused },
-    { SHEAF__J_DICT, "popitem", "*", m_refused },
-    { SHEAF__J_DICT, "update", "*", m_refused },
-    { SHEAF__J_DICT, "setdefault", "*", m_refused },
-    { SHEAF__J_DICT, "clear", "*", m_refused },
-    { SHEAF__J_DICT, "fromkeys", "*", m_refused },
-    { SHEAF__J_LIST, "append", "*", m_refused },
-    { SHEAF__J_LIST, "extend", "*", m_refused },
-    { SHEAF__J_LIST, "insert", "*", m_refused },
-    { SHEAF__J_LIST, "pop", "*", m_refused },
-    { SHEAF__J_LIST, "remove", "*", m_refused },
-    { SHEAF__J_LIST, "reverse", "*", m_refused },
-    { SHEAF__J_LIST, "sort", "*", m_refused },
-    { SHEAF__J_LIST, "clear", "*", m_refused },
-    { SHEAF__J_LIST, "copy", "*", m_refused },
-    { SHEAF__J_LIST, "index", "*", m_refused },
-    { SHEAF__J_LIST, "count", "*", m_refused },
-    { SHEAF__J_TUPLE, "index", "*", m_refused },
-    { SHEAF__J_TUPLE, "count", "*", m_refused },
     { SHEAF__J_LOOP, "cycle", "*", m_cycle },
     { SHEAF__J_LOOP, "changed", "*", m_changed },
 };
+
+/* Those that Python has and a template may not, or does not, call. */
+static const struct {
+    sheaf__jkind kind;
+    const char *names;
+} refused[] = {
+    { SHEAF__J_TEXT,
+      " format isalpha isalnum isspace isupper islower partition rpartition center ljust "
+      "rjust zfill encode rindex translate swapcase casefold expandtabs " },
+    { SHEAF__J_DICT, " copy pop popitem update setdefault clear fromkeys " },
+    { SHEAF__J_LIST, " append extend insert pop remove reverse sort clear copy index count " },
+    { SHEAF__J_TUPLE, " index count " },
+};
+
+static bool is_refused(sheaf__jvalue of, sheaf__jtext name)
+{
+    char word[24];
+    if (name.size + 3 > sizeof word)
+        return false;
+    snprintf(word, sizeof word, " %.*s ", (int)name.size, name.at);
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
+        if (refused[i].kind == of.kind && strstr(refused[i].names, word) != NULL)
+            return true;
+    return false;
+}
 
 static int find_method(sheaf__jvalue of, sheaf__jtext name)
 {
@@ -443,13 +426,16 @@ static int find_method(sheaf__jvalue of, sheaf__jtext name)
 
 bool sheaf__j_is_method(sheaf__jvalue of, sheaf__jtext name)
 {
-    return find_method(of, name) >= 0;
+    return find_method(of, name) >= 0 || is_refused(of, name);
 }
 
 sheaf__jvalue sheaf__j_call_method(sheaf__jrun *r, sheaf__jvalue of, sheaf__jtext name,
                                    const sheaf__jarguments *args)
 {
     const int i = find_method(of, name);
+    if (i < 0)
+        sheaf__j_refuse(r->j, "the method %.*s of a %s", (int)name.size, name.at,
+                        sheaf__j_kind(of));
     sheaf__j_take_arguments(r->j, args, methods[i].arguments);
     if (methods[i].reads)
         sheaf__j_read(r->j, of);

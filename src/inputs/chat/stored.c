@@ -1,6 +1,7 @@
 /* stored.c - see stored.h. */
 #include "inputs/chat/stored.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -147,6 +148,41 @@ sheaf_status *sheaf__stored_chat_complete(sheaf__stored_chat *s, const sheaf__to
 {
     sheaf_status *st = complete(&s->bos, t, sheaf__tokenizer_bos(t));
     return st == NULL ? complete(&s->eos, t, sheaf__tokenizer_eos(t)) : st;
+}
+
+sheaf_status *sheaf__tokenizer_folder(const char **out, const char *folder)
+{
+    static const char *const names[] = { "tokenizer.json", "tokenizer.model", "vocab.json" };
+    sheaf_status *st = NULL;
+    *out = NULL;
+    for (size_t i = 0; i < 3 && *out == NULL && folder != NULL && *folder != '\0' && st == NULL;
+         i++) {
+        char *path = NULL;
+        st = sheaf__path_join(&path, folder, names[i]);
+        if (st == NULL && sheaf__path_kind(path) == SHEAF_PATH_FILE)
+            *out = folder;
+        free(path);
+    }
+    return st;
+}
+
+sheaf_status *sheaf__stored_chat_open(sheaf__tokenizer **out, sheaf__stored_chat *stored,
+                                      const char *path, int64_t vocab)
+{
+    sheaf_status *st = sheaf__tokenizer_open(out, path);
+    if (st == NULL && sheaf__tokenizer_size(*out) > vocab) {
+        st = sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "%s", path),
+                            "at most %" PRId64 " tokens, the model's vocabulary", vocab);
+        sheaf_try_this(sheaf_found(st, "%" PRId64, sheaf__tokenizer_size(*out)),
+                       "the tokenizer of this model: --tokenizer PATH");
+    }
+    TRY(st, sheaf__stored_chat_read(stored, path));
+    TRY(st, sheaf__stored_chat_complete(stored, *out));
+    if (st != NULL) {
+        sheaf__tokenizer_close(*out);
+        *out = NULL;
+    }
+    return st;
 }
 
 void sheaf__stored_chat_release(sheaf__stored_chat *s)

@@ -27,6 +27,13 @@ sheaf_status *sheaf__stored_chat_read(sheaf__stored_chat *out, const char *path)
 sheaf_status *sheaf__stored_chat_complete(sheaf__stored_chat *s, const sheaf__tokenizer *t);
 void sheaf__stored_chat_release(sheaf__stored_chat *s);
 
+/* sheaf__tokenizer_folder - *out: `folder` (or NULL), where it has a tokenizer; else NULL. */
+sheaf_status *sheaf__tokenizer_folder(const char **out, const char *folder);
+/* sheaf__stored_chat_open - the tokenizer at `path` and what is stored beside it. Errors: those of
+ * both; SHEAF_E_LAYOUT for more tokens than `vocab`. After a failure *out is NULL. */
+sheaf_status *sheaf__stored_chat_open(sheaf__tokenizer **out, sheaf__stored_chat *stored,
+                                      const char *path, int64_t vocab);
+
 /* sheaf__chat_template_choose - the one `given` by name, else (NULL, empty or "stored") what the
  * tokenizer has stored. Errors: those of finding and of sheaf__chat_template_stored(); SHEAF_E_ARG
  * where neither is there. *out borrows from `stored`. */
