@@ -102,22 +102,9 @@ static sheaf_status *choose_words(reader *in)
 
 /* ---- one record ---- */
 
-static sheaf_status *reserve(sheaf_data *d, int64_t tokens)
-{
-    if (tokens <= d->token_capacity - d->tokens)
-        return NULL;
-    const int64_t capacity = d->token_capacity + d->token_capacity / 2 + tokens + 4096;
-    if (!SHEAF_GROW(&d->token, NULL, capacity) || !SHEAF_GROW(&d->position, NULL, capacity) ||
-        !SHEAF_GROW(&d->images->embed, NULL, capacity) ||
-        !SHEAF_GROW(&d->images->expert, NULL, capacity))
-        return sheaf__data_no_memory(d->tokens);
-    d->token_capacity = capacity;
-    return NULL;
-}
-
 static sheaf_status *put_row(sheaf_data *d, const sheaf__sequence *s)
 {
-    sheaf_status *st = reserve(d, s->used);
+    sheaf_status *st = sheaf__data_reserve(d, s->used, SHEAF__WITH_POSITION);
     if (st != NULL)
         return st;
     const size_t n = (size_t)s->used;
@@ -233,7 +220,9 @@ static sheaf_status *make_rows(reader *in)
     d->capacity = in->records.count;
     d->begin = calloc(n + 1, sizeof *d->begin);
     d->trained_from = calloc(n + 1, sizeof *d->trained_from);
-    return d->begin == NULL || d->trained_from == NULL ? sheaf__data_no_memory(0) : reserve(d, 1);
+    return d->begin == NULL || d->trained_from == NULL
+               ? sheaf__data_no_memory(0)
+               : sheaf__data_reserve(d, 1, SHEAF__WITH_POSITION);
 }
 
 static sheaf_status *check_images(const reader *in)

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
+#include "data/data_images.h"
 #include "data/row_cache.h"
 
 sheaf_status *sheaf__data_no_memory(int64_t tokens)
@@ -44,6 +46,41 @@ sheaf_status *sheaf__data_too_long(const sheaf_data_options *options, int64_t co
                                 "split these records: %s; --seq %" PRId64
                                 " goes beyond what the model was made for",
                                 never, longest);
+}
+
+static bool grow_rows(sheaf_data *d, unsigned with, int64_t capacity)
+{
+    return SHEAF_GROW(&d->begin, NULL, capacity + 1) &&
+           ((with & SHEAF__WITH_LABEL) == 0 || SHEAF_GROW(&d->label_after, NULL, capacity));
+}
+
+static bool grow_tokens(sheaf_data *d, unsigned with, int64_t capacity)
+{
+    sheaf__data_images *images = d->images;
+    return SHEAF_GROW(&d->token, NULL, capacity) &&
+           ((with & SHEAF__WITH_LABEL) == 0 || SHEAF_GROW(&d->label, NULL, capacity)) &&
+           ((with & SHEAF__WITH_TRAINED) == 0 || SHEAF_GROW(&d->trained, NULL, capacity)) &&
+           ((with & SHEAF__WITH_POSITION) == 0 || SHEAF_GROW(&d->position, NULL, capacity)) &&
+           (images == NULL || (SHEAF_GROW(&images->embed, NULL, capacity) &&
+                               SHEAF_GROW(&images->expert, NULL, capacity)));
+}
+
+sheaf_status *sheaf__data_reserve(sheaf_data *d, int64_t tokens, unsigned with)
+{
+    if (d->rows == d->capacity) {
+        const int64_t capacity = d->capacity * 2 + 1024;
+        if (!grow_rows(d, with, capacity))
+            return sheaf__data_no_memory(d->tokens);
+        d->capacity = capacity;
+        d->begin[0] = 0;
+    }
+    if (tokens > d->token_capacity - d->tokens) {
+        const int64_t capacity = d->token_capacity + d->token_capacity / 2 + tokens + 4096;
+        if (!grow_tokens(d, with, capacity))
+            return sheaf__data_no_memory(d->tokens);
+        d->token_capacity = capacity;
+    }
+    return NULL;
 }
 
 sheaf_status *sheaf__data_row_open(sheaf__data_row *out, const sheaf_data *data, int64_t row)

@@ -97,5 +97,9 @@ sheaf_status *sheaf__data_too_long(const sheaf_data_options *options, int64_t co
                                    const char *unit, int64_t first, int64_t first_tokens,
                                    int64_t longest);
 sheaf_status *sheaf__data_no_memory(int64_t tokens);
+/* sheaf__data_reserve - room for one more row, and for so many tokens more of begin, token, and
+ * what `with` names (LABEL: label_after too); of a model with images also embed and expert. */
+enum { SHEAF__WITH_LABEL = 1, SHEAF__WITH_TRAINED = 2, SHEAF__WITH_POSITION = 4 };
+sheaf_status *sheaf__data_reserve(sheaf_data *data, int64_t tokens, unsigned with);
 
 #endif

@@ -107,32 +107,11 @@ static sheaf_status *open_sources(reader *in, const char *path)
 
 /* ---- rows ---- */
 
-static sheaf_status *reserve(sheaf_data *d, int64_t tokens)
-{
-    if (d->rows == d->capacity) {
-        const int64_t capacity = d->capacity * 2 + 1024;
-        if (!SHEAF_GROW(&d->begin, NULL, capacity + 1) ||
-            !SHEAF_GROW(&d->label_after, NULL, capacity))
-            return sheaf__data_no_memory(d->tokens);
-        d->capacity = capacity;
-        d->begin[0] = 0;
-    }
-    if (tokens <= d->token_capacity - d->tokens)
-        return NULL;
-    const int64_t capacity = d->token_capacity + d->token_capacity / 2 + tokens + 4096;
-    if (!SHEAF_GROW(&d->token, NULL, capacity) || !SHEAF_GROW(&d->label, NULL, capacity) ||
-        !SHEAF_GROW(&d->images->embed, NULL, capacity) ||
-        !SHEAF_GROW(&d->images->expert, NULL, capacity))
-        return sheaf__data_no_memory(d->tokens);
-    d->token_capacity = capacity;
-    return NULL;
-}
-
 static sheaf_status *keep_row(reader *in, sheaf__talk_row *row)
 {
     sheaf_data *d = in->data;
     const size_t n = (size_t)row->count;
-    sheaf_status *st = reserve(d, row->count);
+    sheaf_status *st = sheaf__data_reserve(d, row->count, SHEAF__WITH_LABEL);
     TRY(st, sheaf__pictures_put(in->pictures, row->picture, row->pictures));
     if (st != NULL)
         return st;

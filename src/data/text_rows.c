@@ -9,28 +9,9 @@
 #include "data/row_cache.h"
 #include "data/talk_pictures.h"
 
-static sheaf_status *reserve(sheaf_data *data, int64_t tokens)
-{
-    if (data->rows == data->capacity) {
-        const int64_t capacity = data->capacity * 2 + 1024;
-        if (!SHEAF_GROW(&data->begin, NULL, capacity + 1))
-            return sheaf__data_no_memory(data->tokens);
-        data->capacity = capacity;
-        data->begin[0] = 0;
-    }
-    if (tokens > data->token_capacity - data->tokens) {
-        const int64_t capacity = data->token_capacity + data->token_capacity / 2 + tokens + 4096;
-        if (!SHEAF_GROW(&data->token, NULL, capacity) ||
-            !SHEAF_GROW(&data->trained, NULL, capacity))
-            return sheaf__data_no_memory(data->tokens);
-        data->token_capacity = capacity;
-    }
-    return NULL;
-}
-
 static sheaf_status *keep(sheaf_data *data, const sheaf__text_row *row, int64_t count)
 {
-    sheaf_status *st = reserve(data, count);
+    sheaf_status *st = sheaf__data_reserve(data, count, SHEAF__WITH_TRAINED);
     if (st != NULL)
         return st;
     memcpy(data->token + data->tokens, row->id, (size_t)count * sizeof *row->id);
