@@ -10,333 +10,100 @@
 #include "pickle_inner.h"
 #include "zip.h"
 
+/* Names of a module, separated by blanks. A class here is kept, not read: _load_from_bytes is a
+ * file within the pickle. */
 static const struct {
-    const char *module, *name;
+    const char *module, *names;
     sheaf_pickle_role role;
 } known[] = {
-    { "collections", "OrderedDict", SHEAF_ROLE_DICT },
-    { "collections", "Counter", SHEAF_ROLE_DICT },
+    { "collections", "OrderedDict Counter", SHEAF_ROLE_DICT },
     { "collections", "defaultdict", SHEAF_ROLE_DEFAULTDICT },
     { "collections", "deque", SHEAF_ROLE_CLASS },
     { "torch", "Size", SHEAF_ROLE_SIZE },
-    { "torch._utils", "_rebuild_tensor", SHEAF_ROLE_TENSOR },
-    { "torch._utils", "_rebuild_tensor_v2", SHEAF_ROLE_TENSOR },
+    { "torch._utils", "_rebuild_tensor _rebuild_tensor_v2", SHEAF_ROLE_TENSOR },
     { "torch._utils", "_rebuild_tensor_v3", SHEAF_ROLE_TENSOR_V3 },
-    { "torch._utils", "_rebuild_parameter", SHEAF_ROLE_PARAMETER },
-    { "torch._utils", "_rebuild_parameter_with_state", SHEAF_ROLE_PARAMETER },
+    { "torch._utils", "_rebuild_parameter _rebuild_parameter_with_state", SHEAF_ROLE_PARAMETER },
     { "torch._tensor", "_rebuild_from_type_v2", SHEAF_ROLE_FROM_TYPE },
     { "torch", "device", SHEAF_ROLE_CLASS },
     { "torch.serialization", "_get_layout", SHEAF_ROLE_CLASS },
-    { "torch.storage", "_load_from_bytes",
-      SHEAF_ROLE_CLASS }, /* a file within the pickle: kept, not read */
-    { "torch._utils", "_rebuild_meta_tensor_no_storage", SHEAF_ROLE_CLASS },
-    { "torch._utils", "_rebuild_sparse_tensor", SHEAF_ROLE_CLASS },
-    { "torch._utils", "_rebuild_sparse_csr_tensor", SHEAF_ROLE_CLASS },
-    { "torch._utils", "_rebuild_nested_tensor", SHEAF_ROLE_CLASS },
-    { "torch._utils", "_rebuild_qtensor", SHEAF_ROLE_CLASS },
-    { "torch._utils", "_rebuild_wrapper_subclass", SHEAF_ROLE_CLASS },
-    { "torch._utils", "_rebuild_device_tensor_from_numpy", SHEAF_ROLE_CLASS },
-    { "torch._utils", "_rebuild_device_tensor_from_cpu_tensor", SHEAF_ROLE_CLASS },
+    { "torch.storage", "_load_from_bytes", SHEAF_ROLE_CLASS },
+    { "torch._utils",
+      "_rebuild_meta_tensor_no_storage _rebuild_sparse_tensor _rebuild_sparse_csr_tensor "
+      "_rebuild_nested_tensor _rebuild_qtensor _rebuild_wrapper_subclass "
+      "_rebuild_device_tensor_from_numpy _rebuild_device_tensor_from_cpu_tensor",
+      SHEAF_ROLE_CLASS },
     { "torch.distributed.checkpoint.metadata", "_MEM_FORMAT_ENCODING", SHEAF_ROLE_CLASS },
     { "_codecs", "encode", SHEAF_ROLE_ENCODE },
-    { "builtins", "set", SHEAF_ROLE_SET },
-    { "builtins", "frozenset", SHEAF_ROLE_SET },
+    { "builtins", "set frozenset", SHEAF_ROLE_SET },
     { "builtins", "list", SHEAF_ROLE_LIST },
     { "builtins", "tuple", SHEAF_ROLE_TUPLE },
     { "builtins", "dict", SHEAF_ROLE_DICT },
-    { "builtins", "bytes", SHEAF_ROLE_BYTES },
-    { "builtins", "bytearray", SHEAF_ROLE_BYTES },
+    { "builtins", "bytes bytearray", SHEAF_ROLE_BYTES },
     { "builtins", "getattr", SHEAF_ROLE_GETATTR },
-    { "builtins", "object", SHEAF_ROLE_CLASS },
-    { "builtins", "type", SHEAF_ROLE_CLASS },
-    { "builtins", "int", SHEAF_ROLE_CLASS },
-    { "builtins", "long", SHEAF_ROLE_CLASS },
-    { "builtins", "float", SHEAF_ROLE_CLASS },
-    { "builtins", "bool", SHEAF_ROLE_CLASS },
-    { "builtins", "str", SHEAF_ROLE_CLASS },
-    { "builtins", "unicode", SHEAF_ROLE_CLASS },
-    { "builtins", "complex", SHEAF_ROLE_CLASS },
-    { "builtins", "slice", SHEAF_ROLE_CLASS },
-    { "builtins", "range", SHEAF_ROLE_CLASS },
-    { "builtins", "xrange", SHEAF_ROLE_CLASS },
-    { "builtins", "Ellipsis", SHEAF_ROLE_CLASS },
-    { "builtins", "NotImplemented", SHEAF_ROLE_CLASS },
-    { "copyreg", "_reconstructor", SHEAF_ROLE_MAKE },
-    { "copyreg", "__newobj__", SHEAF_ROLE_MAKE },
-    { "copyreg", "__newobj_ex__", SHEAF_ROLE_MAKE },
+    { "builtins",
+      "object type int long float bool str unicode complex slice range xrange Ellipsis "
+      "NotImplemented",
+      SHEAF_ROLE_CLASS },
+    { "copyreg", "_reconstructor __newobj__ __newobj_ex__", SHEAF_ROLE_MAKE },
     { "argparse", "Namespace", SHEAF_ROLE_CLASS },
     { "types", "SimpleNamespace", SHEAF_ROLE_CLASS },
     { "functools", "partial", SHEAF_ROLE_CLASS },
-    { "pathlib", "Path", SHEAF_ROLE_CLASS },
-    { "pathlib", "PurePath", SHEAF_ROLE_CLASS },
-    { "pathlib", "PosixPath", SHEAF_ROLE_CLASS },
-    { "pathlib", "PurePosixPath", SHEAF_ROLE_CLASS },
-    { "pathlib", "WindowsPath", SHEAF_ROLE_CLASS },
-    { "pathlib", "PureWindowsPath", SHEAF_ROLE_CLASS },
-    { "pathlib._local", "PosixPath", SHEAF_ROLE_CLASS },
-    { "pathlib._local", "PurePosixPath", SHEAF_ROLE_CLASS },
-    { "pathlib._local", "WindowsPath", SHEAF_ROLE_CLASS },
-    { "datetime", "datetime", SHEAF_ROLE_CLASS },
-    { "datetime", "date", SHEAF_ROLE_CLASS },
-    { "datetime", "time", SHEAF_ROLE_CLASS },
-    { "datetime", "timedelta", SHEAF_ROLE_CLASS },
-    { "datetime", "timezone", SHEAF_ROLE_CLASS },
+    { "pathlib", "Path PurePath PosixPath PurePosixPath WindowsPath PureWindowsPath",
+      SHEAF_ROLE_CLASS },
+    { "pathlib._local", "PosixPath PurePosixPath WindowsPath", SHEAF_ROLE_CLASS },
+    { "datetime", "datetime date time timedelta timezone", SHEAF_ROLE_CLASS },
     { "decimal", "Decimal", SHEAF_ROLE_CLASS },
     { "fractions", "Fraction", SHEAF_ROLE_CLASS },
     { "uuid", "UUID", SHEAF_ROLE_CLASS },
     { "random", "Random", SHEAF_ROLE_CLASS },
     { "re", "_compile", SHEAF_ROLE_CLASS },
     { "logging", "getLogger", SHEAF_ROLE_CLASS },
-    { "array", "array", SHEAF_ROLE_CLASS },
-    { "array", "_array_reconstructor", SHEAF_ROLE_CLASS },
-    { "_io", "BytesIO", SHEAF_ROLE_CLASS },
-    { "_io", "StringIO", SHEAF_ROLE_CLASS },
-    { "numpy", "dtype", SHEAF_ROLE_CLASS },
-    { "numpy", "ndarray", SHEAF_ROLE_CLASS },
-    { "numpy.core.multiarray", "_reconstruct", SHEAF_ROLE_CLASS },
-    { "numpy.core.multiarray", "scalar", SHEAF_ROLE_CLASS },
+    { "array", "array _array_reconstructor", SHEAF_ROLE_CLASS },
+    { "_io", "BytesIO StringIO", SHEAF_ROLE_CLASS },
+    { "numpy", "dtype ndarray", SHEAF_ROLE_CLASS },
+    { "numpy.core.multiarray", "_reconstruct scalar", SHEAF_ROLE_CLASS },
     { "numpy.core.numeric", "_frombuffer", SHEAF_ROLE_CLASS },
-    { "numpy.random._pickle", "__randomstate_ctor", SHEAF_ROLE_CLASS },
-    { "numpy.random._pickle", "__generator_ctor", SHEAF_ROLE_CLASS },
-    { "numpy.random._pickle", "__bit_generator_ctor", SHEAF_ROLE_CLASS },
+    { "numpy.random._pickle", "__randomstate_ctor __generator_ctor __bit_generator_ctor",
+      SHEAF_ROLE_CLASS },
 };
 
 /* Refused as any part of a dotted name: "torch.serialization.os" is the module os. */
-static const char *const machine[] = {
-    "__builtin__", "__builtins__",   "builtins",   "commands", "ctypes",     "importlib",
-    "nt",          "ntpath",         "os",         "pickle",   "posix",      "posixpath",
-    "pty",         "runpy",          "shutil",     "socket",   "subprocess", "sys",
-    "__globals__", "__subclasses__", "__import__", "__code__", "__reduce__",
-};
+static const char machine[] =
+    "__builtin__ __builtins__ builtins commands ctypes importlib nt ntpath os pickle posix "
+    "posixpath pty runpy shutil socket subprocess sys __globals__ __subclasses__ __import__ "
+    "__code__ __reduce__";
 
 /* The rest of Python's library, 2.7 to 3.14; names that begin with an underscore are refused by
  * rule. */
-static const char *const library[] = {
-    "abc",
-    "aifc",
-    "annotationlib",
-    "antigravity",
-    "argparse",
-    "array",
-    "ast",
-    "asynchat",
-    "asyncio",
-    "asyncore",
-    "atexit",
-    "audioop",
-    "base64",
-    "bdb",
-    "binascii",
-    "binhex",
-    "bisect",
-    "bz2",
-    "cPickle",
-    "cProfile",
-    "calendar",
-    "cgi",
-    "cgitb",
-    "chunk",
-    "cmath",
-    "cmd",
-    "code",
-    "codecs",
-    "codeop",
-    "collections",
-    "colorsys",
-    "compileall",
-    "compression",
-    "concurrent",
-    "configparser",
-    "contextlib",
-    "contextvars",
-    "copy",
-    "copy_reg",
-    "copyreg",
-    "crypt",
-    "csv",
-    "curses",
-    "dataclasses",
-    "datetime",
-    "dbm",
-    "decimal",
-    "difflib",
-    "dis",
-    "distutils",
-    "doctest",
-    "email",
-    "encodings",
-    "ensurepip",
-    "enum",
-    "errno",
-    "faulthandler",
-    "fcntl",
-    "filecmp",
-    "fileinput",
-    "fnmatch",
-    "formatter",
-    "fractions",
-    "ftplib",
-    "functools",
-    "gc",
-    "genericpath",
-    "getopt",
-    "getpass",
-    "gettext",
-    "glob",
-    "graphlib",
-    "grp",
-    "gzip",
-    "hashlib",
-    "heapq",
-    "hmac",
-    "html",
-    "http",
-    "httplib",
-    "idlelib",
-    "imaplib",
-    "imghdr",
-    "imp",
-    "inspect",
-    "io",
-    "ipaddress",
-    "itertools",
-    "json",
-    "keyword",
-    "lib2to3",
-    "linecache",
-    "locale",
-    "logging",
-    "lzma",
-    "mailbox",
-    "mailcap",
-    "marshal",
-    "math",
-    "mimetypes",
-    "mmap",
-    "modulefinder",
-    "msilib",
-    "msvcrt",
-    "multiprocessing",
-    "netrc",
-    "new",
-    "nis",
-    "nntplib",
-    "nturl2path",
-    "numbers",
-    "opcode",
-    "operator",
-    "optparse",
-    "ossaudiodev",
-    "parser",
-    "pathlib",
-    "pdb",
-    "pickletools",
-    "pip",
-    "pipes",
-    "pkg_resources",
-    "pkgutil",
-    "platform",
-    "plistlib",
-    "popen2",
-    "poplib",
-    "pprint",
-    "profile",
-    "pstats",
-    "pwd",
-    "py_compile",
-    "pyclbr",
-    "pydoc",
-    "pydoc_data",
-    "pyexpat",
-    "queue",
-    "quopri",
-    "random",
-    "re",
-    "readline",
-    "reprlib",
-    "resource",
-    "rlcompleter",
-    "sched",
-    "secrets",
-    "select",
-    "selectors",
-    "setuptools",
-    "shelve",
-    "shlex",
-    "signal",
-    "site",
-    "smtpd",
-    "smtplib",
-    "sndhdr",
-    "socketserver",
-    "spwd",
-    "sqlite3",
-    "sre_compile",
-    "sre_constants",
-    "sre_parse",
-    "ssl",
-    "stat",
-    "statistics",
-    "string",
-    "stringprep",
-    "struct",
-    "sunau",
-    "symbol",
-    "symtable",
-    "sysconfig",
-    "syslog",
-    "tabnanny",
-    "tarfile",
-    "telnetlib",
-    "tempfile",
-    "termios",
-    "test",
-    "textwrap",
-    "this",
-    "thread",
-    "threading",
-    "time",
-    "timeit",
-    "tkinter",
-    "token",
-    "tokenize",
-    "tomllib",
-    "trace",
-    "traceback",
-    "tracemalloc",
-    "tty",
-    "turtle",
-    "turtledemo",
-    "types",
-    "unicodedata",
-    "unittest",
-    "urllib",
-    "urllib2",
-    "uu",
-    "uuid",
-    "venv",
-    "warnings",
-    "wave",
-    "weakref",
-    "webbrowser",
-    "winreg",
-    "winsound",
-    "wsgiref",
-    "xdrlib",
-    "xml",
-    "xmlrpc",
-    "zipapp",
-    "zipfile",
-    "zipimport",
-    "zlib",
-    "zoneinfo",
-};
+static const char library[] =
+    "abc aifc annotationlib antigravity argparse array ast asynchat asyncio asyncore atexit "
+    "audioop base64 bdb binascii binhex bisect bz2 cPickle cProfile calendar cgi cgitb chunk "
+    "cmath cmd code codecs codeop collections colorsys compileall compression concurrent "
+    "configparser contextlib contextvars copy copy_reg copyreg crypt csv curses dataclasses "
+    "datetime dbm decimal difflib dis distutils doctest email encodings ensurepip enum errno "
+    "faulthandler fcntl filecmp fileinput fnmatch formatter fractions ftplib functools gc "
+    "genericpath getopt getpass gettext glob graphlib grp gzip hashlib heapq hmac html http "
+    "httplib idlelib imaplib imghdr imp inspect io ipaddress itertools json keyword lib2to3 "
+    "linecache locale logging lzma mailbox mailcap marshal math mimetypes mmap modulefinder "
+    "msilib msvcrt multiprocessing netrc new nis nntplib nturl2path numbers opcode operator "
+    "optparse ossaudiodev parser pathlib pdb pickletools pip pipes pkg_resources pkgutil "
+    "platform plistlib popen2 poplib pprint profile pstats pwd py_compile pyclbr pydoc "
+    "pydoc_data pyexpat queue quopri random re readline reprlib resource rlcompleter sched "
+    "secrets select selectors setuptools shelve shlex signal site smtpd smtplib sndhdr "
+    "socketserver spwd sqlite3 sre_compile sre_constants sre_parse ssl stat statistics string "
+    "stringprep struct sunau symbol symtable sysconfig syslog tabnanny tarfile telnetlib "
+    "tempfile termios test textwrap this thread threading time timeit tkinter token tokenize "
+    "tomllib trace traceback tracemalloc tty turtle turtledemo types unicodedata unittest "
+    "urllib urllib2 uu uuid venv warnings wave weakref webbrowser winreg winsound wsgiref "
+    "xdrlib xml xmlrpc zipapp zipfile zipimport zlib zoneinfo";
 
-static bool is_one_of(const char *const *list, size_t n, const char *part, size_t size)
+static bool is_one_of(const char *list, const char *word, size_t size)
 {
-    for (size_t i = 0; i < n; i++)
-        if (strlen(list[i]) == size && memcmp(list[i], part, size) == 0)
+    for (size_t n; *list != '\0'; list += n + (list[n] == ' ')) {
+        n = strcspn(list, " ");
+        if (n == size && memcmp(list, word, n) == 0)
             return true;
+    }
     return false;
 }
 
@@ -345,7 +112,7 @@ static bool reaches_machine(const char *name)
 {
     for (;; name++) {
         const size_t size = strcspn(name, ".");
-        if (is_one_of(machine, sizeof machine / sizeof *machine, name, size))
+        if (is_one_of(machine, name, size))
             return true;
         name += size;
         if (*name == '\0')
@@ -380,7 +147,8 @@ bool sheaf__pickle_name(sheaf_pickle_role *role, const char *module, const char 
     char buffer[128];
     const char *known_module = today(module, buffer);
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-        if (strcmp(known[i].name, name) == 0 && strcmp(known[i].module, known_module) == 0) {
+        if (strcmp(known[i].module, known_module) == 0 &&
+            is_one_of(known[i].names, name, strlen(name))) {
             *role = known[i].role;
             return true;
         }
@@ -392,8 +160,7 @@ bool sheaf__pickle_name(sheaf_pickle_role *role, const char *module, const char 
         return true;
     if (strcmp(module, "typing") == 0) /* annotations that configurations carry along */
         return *role == SHEAF_ROLE_CLASS;
-    return root > 0 && *module != '_' &&
-           !is_one_of(library, sizeof library / sizeof *library, module, root);
+    return root > 0 && *module != '_' && !is_one_of(library, module, root);
 }
 
 sheaf_status *sheaf__pickle_unsafe(const char *module, const char *name)

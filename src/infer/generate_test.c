@@ -1,6 +1,6 @@
 /* generate_test.c - pictures on their way into a generation: who loads them, what comes of one that
  * cannot be had, and what the towers made of one, used again. */
-#include "dialects/sat/made.h"
+#include "tests/made_sat.h"
 
 #include "infer/generate.h"
 #include "models/crew.h"

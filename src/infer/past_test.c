@@ -1,6 +1,6 @@
 /* past_test.c - a prompt in a batch, and one whose beginning was read before, have the bits they
  * have alone; what is told of probabilities is what transformers computes. */
-#include "dialects/sat/made.h"
+#include "tests/made_sat.h"
 
 #include "infer/past.h"
 #include "models/crew.h"

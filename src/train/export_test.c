@@ -3,7 +3,7 @@
 #include "tests/fake_source.h"
 #include "tests/files.h"
 #include "tests/opened.h"
-#include "dialects/sat/made.h"
+#include "tests/made_sat.h"
 
 #include "catalog/boxes.h"
 #include "dialects/peft/peft.h"

@@ -20,8 +20,8 @@
 #include "checkpoint/merge/merge.h"
 #include "dialects/hf/hf.h"
 #include "dialects/peft/peft.h"
-#include "dialects/sat/made.h"
 #include "tests/faults/faults.h"
+#include "tests/made_sat.h"
 
 static uint64_t dice;
 static random_state old_state, new_state;

@@ -1,5 +1,5 @@
 /* adapter_test.c - SAT's LoRA as an adapter and back: the same factors, bit for bit. */
-#include "dialects/sat/made.h"
+#include "tests/made_sat.h"
 
 #include "base/json.h"
 #include "checkpoint/convert/convert.h"

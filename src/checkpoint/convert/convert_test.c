@@ -1,6 +1,6 @@
 /* Converting: numbers, there and back through every form, what is refused, what a failure
  * leaves. */
-#include "dialects/sat/made.h"
+#include "tests/made_sat.h"
 
 #include <inttypes.h>
 

@@ -1,6 +1,6 @@
 /* shapes_test.c - shapes, orientations and ties that no recording has, against sums written out
  * here; and the ways to stop a merge. */
-#include "checkpoint/merge/made_test.h"
+#include "tests/made_adapters.h"
 
 #include <time.h>
 

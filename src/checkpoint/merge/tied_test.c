@@ -1,6 +1,6 @@
 /* tied_test.c - bases that know one tensor under several names: which of them are written, and with
  * whose values. What transformers and PEFT make of the same: bench/ties_live.py. */
-#include "checkpoint/merge/made_test.h"
+#include "tests/made_adapters.h"
 
 #include "base/text.h"
 #include "checkpoint/merge/ties.h"

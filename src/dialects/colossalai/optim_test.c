@@ -1,6 +1,6 @@
 /* optim_test.c - moments by number without the model's config: nothing but the groups and the index
  * tells what should be there. */
-#include "dialects/common/made_test.h"
+#include "tests/made_llama.h"
 
 #include "dialects/colossalai/colossalai.h"
 #include "formats/pickle_inner.h"

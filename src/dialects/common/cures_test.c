@@ -1,5 +1,5 @@
 /* Cures: commands that can be typed as they stand. */
-#include "dialects/common/made_test.h"
+#include "tests/made_llama.h"
 
 #include <unistd.h>
 

@@ -1,6 +1,6 @@
 /* dcp_test.c - a recorded folder and made ones give the model back, torch_dist too; what is wrong
  * is named. */
-#include "dialects/common/made_test.h"
+#include "tests/made_llama.h"
 
 #include "base/text.h"
 #include "dialects/dcp/dcp.h"

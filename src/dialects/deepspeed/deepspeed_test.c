@@ -1,6 +1,6 @@
 /* deepspeed_test.c - recorded folders give what they should; made ones, divided in every way, too;
  * what is wrong is named. */
-#include "dialects/common/made_test.h"
+#include "tests/made_llama.h"
 
 #include "catalog/boxes.h"
 #include "dialects/deepspeed/deepspeed.h"

@@ -1,6 +1,6 @@
 /* fsdp_test.c - files of ranks whose tensors are DTensors give the model back; what is wrong is
  * named. */
-#include "dialects/common/made_test.h"
+#include "tests/made_llama.h"
 
 #include "base/text.h"
 #include "dialects/fsdp/fsdp.h"

@@ -1,6 +1,6 @@
 /* Hugging Face and PEFT folders that may be wrong: what is found, and that nothing is found in what
  * is right. */
-#include "dialects/common/made_test.h"
+#include "tests/made_llama.h"
 #include "tests/opened.h"
 
 #include "base/file.h"

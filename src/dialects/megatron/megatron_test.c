@@ -1,6 +1,6 @@
 /* megatron_test.c - a recorded folder and made ones, divided in every way, give the model back;
  * what is wrong is named. */
-#include "dialects/common/made_test.h"
+#include "tests/made_llama.h"
 
 #include "dialects/megatron/megatron.h"
 #include "sheaf/config.h"

@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "dialects/common/made_test.h"
+#include "tests/made_llama.h"
 #include "dialects/open.h"
 #include "dialects/peft/peft.h"
 

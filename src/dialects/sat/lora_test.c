@@ -1,5 +1,5 @@
 /* lora_test.c - SAT's LoRA: merged as SAT merges it, and as an adapter that says the same. */
-#include "dialects/sat/made.h"
+#include "tests/made_sat.h"
 #include "tests/opened.h"
 
 #include "base/json.h"

@@ -1,6 +1,6 @@
 /* sat_test.c - SAT checkpoints as they are found: whole, scattered over stamped folders, and
  * broken. */
-#include "dialects/sat/made.h"
+#include "tests/made_sat.h"
 
 #include <jansson.h>
 #include <unistd.h>

@@ -6,15 +6,12 @@
 #include <string.h>
 
 #include "base/json.h"
-#include "base/json_scan.h"
 #include "base/status.h"
 #include "base/output.h"
 #include "base/text.h"
 #include "dialects/common/model_folder.h"
 #include "formats/torch.h"
 #include "schema/family.h"
-
-enum { CHUNK = 8 << 20 }; /* bytes read at once, and at least a row */
 
 /* A tensor of the checkpoint: one of the model's, or a factor of LoRA. */
 typedef struct item {
@@ -212,40 +209,6 @@ static sheaf_status *match(sheaf_sat_writer *w, sheaf_source *source)
 
 /* ---- the small files ---- */
 
-/* `json` with a key inside one of its objects set; the text as it is when there is no such
- * object. */
-static sheaf_status *set_inside(char **out, const char *json, const char *object, const char *key,
-                                const char *value)
-{
-    sheaf_json_scan scan;
-    char *inner = NULL, *changed = NULL;
-    *out = NULL;
-    sheaf_status *st = sheaf__scan_init(&scan, json, strlen(json), true);
-    if (st == NULL && !sheaf__scan_take(&scan, '{'))
-        st = sheaf__scan_fail(&scan, "an object");
-    for (bool first = true, more = true; st == NULL && inner == NULL; first = false) {
-        char *name = NULL;
-        st = sheaf__scan_next_key(&scan, first, &more, &name);
-        if (st != NULL || !more)
-            break;
-        const bool found = strcmp(name, object) == 0 && sheaf__scan_peek(&scan) == '{';
-        const char *begin = scan.at;
-        free(name);
-        st = sheaf__scan_skip(&scan, 1);
-        if (st == NULL && found && (inner = strndup(begin, (size_t)(scan.at - begin))) == NULL)
-            st = sheaf_fail(SHEAF_E_MEMORY, "config");
-    }
-    if (st == NULL && inner != NULL)
-        st = sheaf_hf_config_set(&changed, inner, key, value);
-    if (st == NULL && inner != NULL)
-        st = sheaf_hf_config_set(out, json, object, changed);
-    else if (st == NULL && (*out = strdup(json)) == NULL)
-        st = sheaf_fail(SHEAF_E_MEMORY, "config");
-    free(inner);
-    free(changed);
-    return st;
-}
-
 static sheaf_status *uses_lora(bool *yes, const char *json)
 {
     json_t *object = NULL;
@@ -294,7 +257,7 @@ static sheaf_status *make_config(sheaf_sat_writer *w, const char *json)
     bool lora = false;
     snprintf(number, sizeof number, "%d", w->ways);
     sheaf_status *st = sheaf_hf_config_set(&one, json, "model_parallel_size", number);
-    TRY(st, set_inside(&w->config, one, "eva_args", "model_parallel_size", number));
+    TRY(st, sheaf_hf_config_set_in(&w->config, one, "eva_args", "model_parallel_size", number));
     if (st == NULL && w->lora_rank > 0)
         st = set_lora(&w->config, w->schema, w->lora_rank);
     else if (st == NULL)
@@ -587,49 +550,4 @@ void sheaf_sat_abandon(sheaf_sat_writer *w)
     sheaf_output *output = w->output;
     release(w); /* closes the files first */
     sheaf__output_abandon(output);
-}
-
-/* ---- all of it ---- */
-
-static sheaf_status *copy_tensor(sheaf_sat_writer *w, sheaf_source *source, int64_t i, char *chunk,
-                                 int64_t capacity, sheaf_event *event, const sheaf_events *events)
-{
-    const item *t = &w->item[i];
-    const int64_t cols = width_of(t), rows = height_of(t),
-                  line = cols * (int64_t)sheaf_dtype_bytes(w->item[i].dtype),
-                  most = capacity / line;
-    sheaf_status *st = NULL;
-    for (int64_t r = 0; st == NULL && r < rows; r += most) {
-        const int64_t n = rows - r < most ? rows - r : most;
-        st = source->read(source, source_name(t), r, n, 0, cols, chunk);
-        TRY(st, sheaf_sat_put(w, i, r, n, 0, cols, chunk));
-        event->done += n * line;
-        sheaf_emit(events, event);
-    }
-    return st;
-}
-
-sheaf_status *sheaf_sat_write(const char *dst, sheaf_source *source,
-                              const sheaf_sat_write_options *how)
-{
-    sheaf_sat_writer *w = NULL;
-    int64_t capacity = CHUNK;
-    sheaf_event event = { .kind = SHEAF_EVENT_PROGRESS, .text = "bytes" };
-    sheaf_status *st = sheaf_sat_begin(&w, dst, source, how);
-    if (st != NULL)
-        return st;
-    for (int64_t i = 0; i < w->count; i++) {
-        const int64_t line = width_of(&w->item[i]) * (int64_t)sheaf_dtype_bytes(w->item[i].dtype);
-        capacity = line > capacity ? line : capacity;
-        event.total += height_of(&w->item[i]) * line;
-    }
-    char *chunk = malloc((size_t)capacity);
-    st = chunk == NULL ? sheaf__no_memory(memory_for) : NULL;
-    for (int64_t i = 0; st == NULL && i < w->count; i++)
-        st = copy_tensor(w, source, i, chunk, capacity, &event, how->events);
-    free(chunk);
-    if (st == NULL)
-        return sheaf_sat_commit(w);
-    sheaf_sat_abandon(w);
-    return st;
 }

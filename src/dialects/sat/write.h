@@ -3,7 +3,6 @@
 #ifndef SHEAF_DIALECTS_SAT_WRITE_H
 #define SHEAF_DIALECTS_SAT_WRITE_H
 
-#include "base/events.h"
 #include "sheaf/schema.h"
 #include "sheaf/source.h"
 
@@ -20,7 +19,6 @@ typedef struct sheaf_sat_write_options {
                       becomes true, and the class one that has LoRA */
     int64_t step;  /* names the folder; less than 1: 1, as SAT's own merge does */
     bool replace;  /* see sheaf__output_begin() */
-    const sheaf_events *events; /* sheaf_sat_write() only */
 } sheaf_sat_write_options;
 
 typedef struct sheaf_sat_writer sheaf_sat_writer;
@@ -49,11 +47,6 @@ const char *sheaf_sat_dir(const sheaf_sat_writer *writer);
  * bytes. On failure nothing is left. */
 sheaf_status *sheaf_sat_commit(sheaf_sat_writer *writer);
 void sheaf_sat_abandon(sheaf_sat_writer *writer); /* accepts NULL */
-
-/* sheaf_sat_write - all of it: reads each byte of the source once, in pieces of some megabytes.
- * Errors: those of the source too. */
-sheaf_status *sheaf_sat_write(const char *dst, sheaf_source *source,
-                              const sheaf_sat_write_options *options);
 
 /* sheaf_sat_ways_fit - can SAT divide this model into so many parts? */
 bool sheaf_sat_ways_fit(const sheaf_schema *schema, int ways);

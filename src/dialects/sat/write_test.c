@@ -1,5 +1,5 @@
 /* write_test.c - what is written is what SAT would have written, and comes back unchanged. */
-#include "dialects/sat/made.h"
+#include "tests/made_sat.h"
 
 #include "base/json.h"
 #include "dialects/common/model_folder.h"

@@ -1,7 +1,7 @@
-/* made_test.h - for tests of dialects: a small model with known values, and a reading held against
+/* made_llama.h - for tests of dialects: a small model with known values, and a reading held against
  * them. */
-#ifndef SHEAF_DIALECTS_COMMON_MADE_TEST_H
-#define SHEAF_DIALECTS_COMMON_MADE_TEST_H
+#ifndef SHEAF_TESTS_MADE_LLAMA_H
+#define SHEAF_TESTS_MADE_LLAMA_H
 
 #include "tests/check.h"
 #include "tests/files.h"

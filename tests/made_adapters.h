@@ -1,6 +1,6 @@
-/* made_test.h - bases and adapters of any names and shapes, for tests of merges. */
-#ifndef SHEAF_CHECKPOINT_MERGE_MADE_TEST_H
-#define SHEAF_CHECKPOINT_MERGE_MADE_TEST_H
+/* made_adapters.h - bases and adapters of any names and shapes, for tests of merges. */
+#ifndef SHEAF_TESTS_MADE_ADAPTERS_H
+#define SHEAF_TESTS_MADE_ADAPTERS_H
 
 #include "tests/files.h"
 #include "tests/opened.h"

@@ -1,11 +1,12 @@
-/* made.h - small models made for tests of SAT's dialect: any class, sizes, seed and dtype. */
-#ifndef SHEAF_DIALECTS_SAT_MADE_H
-#define SHEAF_DIALECTS_SAT_MADE_H
+/* made_sat.h - small models made for tests of SAT's dialect: any class, sizes, seed and dtype. */
+#ifndef SHEAF_TESTS_MADE_SAT_H
+#define SHEAF_TESTS_MADE_SAT_H
 
 #include "tests/check.h"
 #include "tests/files.h"
 #include "tests/golden.h"
 
+#include "base/status.h"
 #include "dialects/common/dialects.h"
 #include "dialects/sat/sat.h"
 #include "dialects/sat/write.h"
@@ -135,6 +136,30 @@ static inline void made_release(made *m)
     sheaf_schema_free(m->schema);
     sheaf_config_release(&m->config);
     free(m->json);
+}
+
+/* A whole checkpoint: each byte of the source is read once. */
+static inline sheaf_status *sheaf_sat_write(const char *dst, sheaf_source *source,
+                                            const sheaf_sat_write_options *how)
+{
+    sheaf_sat_writer *w = NULL;
+    sheaf_status *st = sheaf_sat_begin(&w, dst, source, how);
+    if (st != NULL)
+        return st;
+    for (int64_t i = 0; st == NULL && i < sheaf_sat_count(w); i++) {
+        const sheaf_source_entry *e = source->find(source, sheaf_sat_name(w, i));
+        int64_t rows = 1, cols = 1;
+        for (int d = 0; d < e->ndim; d++)
+            *(d > 0 && d == e->ndim - 1 ? &cols : &rows) *= e->shape[d];
+        void *bytes = malloc((size_t)(rows * cols) * sheaf_dtype_bytes(e->dtype));
+        st = source->read(source, e->name, 0, rows, 0, cols, bytes);
+        TRY(st, sheaf_sat_put(w, i, 0, rows, 0, cols, bytes));
+        free(bytes);
+    }
+    if (st == NULL)
+        return sheaf_sat_commit(w);
+    sheaf_sat_abandon(w);
+    return st;
 }
 
 static inline void made_write(made *m, const char *dst, int ways, int64_t step)
