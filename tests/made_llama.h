@@ -79,7 +79,7 @@ static inline sheaf_catalog *read_made(const sheaf_dialect *dialect, const char 
 {
     const sheaf_dialect_hints hints = { .config = config };
     sheaf_catalog *c = NULL;
-    CHECK_OK(dialect->read(&c, path, &hints));
+    CHECK_OK(sheaf__dialect_read(&c, dialect, path, &hints));
     CHECK_OK(sheaf__catalog_check(c));
     return c;
 }

@@ -176,7 +176,7 @@ static inline sheaf_catalog *sat_read_with(const char *path, const sheaf_dialect
     sheaf_catalog *c = NULL;
     if (!sheaf__dialect_sat.is(path))
         fail_msg("%s is not SAT's", path);
-    CHECK_OK(sheaf__dialect_sat.read(&c, path, hints != NULL ? hints : &none));
+    CHECK_OK(sheaf__dialect_read(&c, &sheaf__dialect_sat, path, hints != NULL ? hints : &none));
     CHECK_OK(sheaf__catalog_check(c));
     return c;
 }

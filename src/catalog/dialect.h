@@ -26,9 +26,9 @@ typedef struct sheaf_dialect {
     const char *title; /* "SwissArmyTransformer (SAT)" */
     /* is - could `path` be of this dialect? Looks at names of files and first bytes only. */
     bool (*is)(const char *path);
-    /* read - everything there is into *out, with findings; a status only when nothing can be
-     * read at all (no such path, no memory). */
-    sheaf_status *(*read)(struct sheaf_catalog **out, const char *path,
+    /* read - everything there is into an empty catalog, with findings; a status only when nothing
+     * can be read at all (no such path, no memory). See sheaf__dialect_read(). */
+    sheaf_status *(*read)(struct sheaf_catalog *catalog, const char *path,
                           const struct sheaf_dialect_hints *hints);
     const char *config; /* the file that says which model it is; NULL = "config.json" */
     unsigned writes;    /* SHEAF_WRITES_... */

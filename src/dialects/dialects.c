@@ -46,6 +46,20 @@ const sheaf_dialect *sheaf__dialect_named(const char *name)
     return NULL;
 }
 
+sheaf_status *sheaf__dialect_read(sheaf_catalog **out, const sheaf_dialect *dialect,
+                                  const char *path, const sheaf_dialect_hints *hints)
+{
+    sheaf_catalog *c = NULL;
+    *out = NULL;
+    sheaf_status *st = sheaf__catalog_new(&c, dialect, path);
+    TRY(st, dialect->read(c, path, hints));
+    if (st == NULL)
+        *out = c;
+    else
+        sheaf__catalog_free(c);
+    return st;
+}
+
 /* Was the model held against a config, or could it have been? */
 static bool is_held(const sheaf_catalog *c)
 {

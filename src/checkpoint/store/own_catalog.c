@@ -294,25 +294,19 @@ static sheaf_status *read_run(sheaf_catalog *c, const char *path)
     return st;
 }
 
-static sheaf_status *own_read(sheaf_catalog **out, const char *path,
-                              const sheaf_dialect_hints *hints)
+static sheaf_status *own_read(sheaf_catalog *c, const char *path, const sheaf_dialect_hints *hints)
 {
-    sheaf_status *st = sheaf__catalog_new(out, &sheaf__dialect_own, path);
-    TRY(st, is_checkpoint(path) || !has(path, "checkpoints", SHEAF_PATH_DIR)
-                ? read_folder(*out, path, false)
-                : read_run(*out, path));
+    sheaf_status *st = is_checkpoint(path) || !has(path, "checkpoints", SHEAF_PATH_DIR)
+                           ? read_folder(c, path, false)
+                           : read_run(c, path);
     if (st == NULL && hints->config != NULL)
-        st = sheaf__catalog_take_config(*out, hints->config);
+        st = sheaf__catalog_take_config(c, hints->config);
     bool model = false;
-    for (int64_t i = 0; st == NULL && i < (*out)->count; i++)
-        model = model || (*out)->tensor[i].kind == SHEAF_WEIGHT;
-    if (st == NULL && model && (*out)->config != NULL)
-        st = sheaf__catalog_check_model(*out, sheaf__catalog_defects(*out) > 0);
-    if (st != NULL) {
-        sheaf__catalog_free(*out);
-        *out = NULL;
-    }
-    return st;
+    for (int64_t i = 0; i < c->count; i++)
+        model = model || c->tensor[i].kind == SHEAF_WEIGHT;
+    return st == NULL && model && c->config != NULL
+               ? sheaf__catalog_check_model(c, sheaf__catalog_defects(c) > 0)
+               : st;
 }
 
 const sheaf_dialect sheaf__dialect_own = {

@@ -178,7 +178,8 @@ static sheaf_status *read_also(bool *damaged, sheaf_catalog *c, const sheaf_dial
     return st;
 }
 
-static sheaf_status *read_all(sheaf_catalog *c, const char *path, const sheaf_dialect_hints *hints)
+static sheaf_status *colossalai_read(sheaf_catalog *c, const char *path,
+                                     const sheaf_dialect_hints *hints)
 {
     bool damaged = false;
     char *modeling = NULL;
@@ -198,18 +199,6 @@ static sheaf_status *read_all(sheaf_catalog *c, const char *path, const sheaf_di
     for (int64_t i = 0; i < c->count; i++)
         weights = weights || c->tensor[i].kind == SHEAF_WEIGHT;
     return st != NULL || (!weights && !damaged) ? st : sheaf__catalog_check_model(c, damaged);
-}
-
-static sheaf_status *colossalai_read(sheaf_catalog **out, const char *path,
-                                     const sheaf_dialect_hints *hints)
-{
-    sheaf_status *st = sheaf__catalog_new(out, &sheaf__dialect_colossalai, path);
-    TRY(st, read_all(*out, path, hints));
-    if (st != NULL) {
-        sheaf__catalog_free(*out);
-        *out = NULL;
-    }
-    return st;
 }
 
 const sheaf_dialect sheaf__dialect_colossalai = {

@@ -483,7 +483,8 @@ static void test_colossalai__the_first_step_is_one(void **state)
     snprintf(dir, sizeof dir, "%s", at("first/running_states.json"));
     put(dir, "{\"epoch\": 0, \"step\": 0}");
     sheaf_catalog *c = NULL;
-    CHECK_OK(sheaf__dialect_colossalai.read(&c, at("first"), &(sheaf_dialect_hints){ 0 }));
+    CHECK_OK(sheaf__dialect_read(&c, &sheaf__dialect_colossalai, at("first"),
+                                 &(sheaf_dialect_hints){ 0 }));
     assert_int_equal(c->step, 0);
     sheaf__catalog_free(c);
 }

@@ -34,6 +34,9 @@ const sheaf_dialect *sheaf__dialect_of(const char *path);
 /* sheaf__dialect_named - NULL when there is none; see sheaf__nearest() for a better name. */
 const sheaf_dialect *sheaf__dialect_named(const char *name);
 
+/* sheaf__dialect_read - a catalog of what lies at `path`, as the dialect's read() fills it. */
+sheaf_status *sheaf__dialect_read(sheaf_catalog **out, const sheaf_dialect *dialect,
+                                  const char *path, const sheaf_dialect_hints *hints);
 /* sheaf__dialect_check - what follows a dialect's read(): sheaf__catalog_check() and _ranks(), and
  * are the weights of a dtype that can be run? */
 sheaf_status *sheaf__dialect_check(sheaf_catalog *catalog, const sheaf_dialect_hints *hints);

@@ -243,23 +243,15 @@ static void release(dcp_reading *r)
     free(r->dir);
 }
 
-static sheaf_status *dcp_read(sheaf_catalog **out, const char *path,
-                              const sheaf_dialect_hints *hints)
+static sheaf_status *dcp_read(sheaf_catalog *c, const char *path, const sheaf_dialect_hints *hints)
 {
-    dcp_reading r = { .hints = hints };
-    *out = NULL;
-    sheaf_status *st = sheaf__catalog_new(&r.catalog, &sheaf__dialect_dcp, path);
-    if (st == NULL && (r.dir = folder_of(path)) == NULL)
-        st = sheaf_expected(sheaf_fail(SHEAF_E_IO, "%s", path),
-                            "a folder with .metadata and __0_0.distcp");
+    dcp_reading r = { .catalog = c, .hints = hints, .dir = folder_of(path) };
+    sheaf_status *st = r.dir != NULL ? NULL
+                                     : sheaf_expected(sheaf_fail(SHEAF_E_IO, "%s", path),
+                                                      "a folder with .metadata and __0_0.distcp");
     TRY(st, read_all(&r));
     release(&r);
-    if (st != NULL) {
-        sheaf__catalog_free(r.catalog);
-        return st;
-    }
-    *out = r.catalog;
-    return NULL;
+    return st;
 }
 
 const sheaf_dialect sheaf__dialect_dcp = {

@@ -373,7 +373,7 @@ static sheaf_catalog *read_checked(const made_dcp *d)
 {
     const sheaf_dialect_hints none = { 0 };
     sheaf_catalog *c = NULL;
-    CHECK_OK(sheaf__dialect_dcp.read(&c, d->dir, &none));
+    CHECK_OK(sheaf__dialect_read(&c, &sheaf__dialect_dcp, d->dir, &none));
     CHECK_OK(sheaf__dialect_check(c, &none));
     return c;
 }
@@ -806,7 +806,7 @@ static void test_harm__any_byte_of_metadata_may_be_wrong(void **state)
         bytes[i] = was;
         const sheaf_dialect_hints hints = { 0 };
         sheaf_catalog *c = NULL;
-        CHECK_OK(sheaf__dialect_dcp.read(&c, d->dir, &hints));
+        CHECK_OK(sheaf__dialect_read(&c, &sheaf__dialect_dcp, d->dir, &hints));
         CHECK_OK(sheaf__catalog_check(c));
         sound += sheaf__catalog_defects(c) == 0;
         sheaf__catalog_free(c);

@@ -468,24 +468,17 @@ static sheaf_status *read_all(ds_reading *r)
     return st;
 }
 
-static sheaf_status *deepspeed_read(sheaf_catalog **out, const char *path,
+static sheaf_status *deepspeed_read(sheaf_catalog *c, const char *path,
                                     const sheaf_dialect_hints *hints)
 {
-    ds_reading r = { .hints = hints, .step = -1 };
-    *out = NULL;
-    sheaf_status *st = sheaf__catalog_new(&r.catalog, &sheaf__dialect_deepspeed, path);
-    TRY(st, find_tag(&r, path));
+    ds_reading r = { .catalog = c, .hints = hints, .step = -1 };
+    sheaf_status *st = find_tag(&r, path);
     TRY(st, find_files(&r));
     TRY(st, check_twice(&r));
     TRY(st, read_all(&r));
-    TRY(st, sheaf__catalog_recognise(r.catalog));
+    TRY(st, sheaf__catalog_recognise(c));
     release(&r);
-    if (st != NULL) {
-        sheaf__catalog_free(r.catalog);
-        return st;
-    }
-    *out = r.catalog;
-    return NULL;
+    return st;
 }
 
 const sheaf_dialect sheaf__dialect_deepspeed = {

@@ -378,7 +378,8 @@ static void test_made__wrapped_names_are_divided_as_their_own(void **state)
             snprintf(path, sizeof path, "%s/config.json", dir);
             if (config)
                 put(path, odd_config);
-            CHECK_OK(sheaf__dialect_deepspeed.read(&c, dir, &(sheaf_dialect_hints){ 0 }));
+            CHECK_OK(sheaf__dialect_read(&c, &sheaf__dialect_deepspeed, dir,
+                                         &(sheaf_dialect_hints){ 0 }));
             CHECK_OK(sheaf__catalog_check(c));
             CHECK_SOUND(c);
             for (int k = 0; k < m->count; k++)

@@ -290,23 +290,18 @@ static sheaf_status *read_all(reading *r, const sheaf_dialect_hints *hints)
     return st != NULL ? st : sheaf__catalog_recognise(r->c);
 }
 
-static sheaf_status *fsdp_read(sheaf_catalog **out, const char *path,
-                               const sheaf_dialect_hints *hints)
+static sheaf_status *fsdp_read(sheaf_catalog *c, const char *path, const sheaf_dialect_hints *hints)
 {
     reading *r = calloc(1, sizeof *r);
-    *out = NULL;
+    sheaf_status *st = NULL;
     if (r == NULL)
         return sheaf__no_memory(path);
-    sheaf_status *st = sheaf__catalog_new(&r->c, &sheaf__dialect_fsdp, path);
-    if (st == NULL && sheaf__path_kind(path) == SHEAF_PATH_FILE)
+    r->c = c;
+    if (sheaf__path_kind(path) == SHEAF_PATH_FILE)
         st = sheaf__path_parent(&r->dir, path);
-    else if (st == NULL && (r->dir = strdup(path)) == NULL)
+    else if ((r->dir = strdup(path)) == NULL)
         st = sheaf__no_memory(path);
     TRY(st, read_all(r, hints));
-    if (st != NULL)
-        sheaf__catalog_free(r->c);
-    else
-        *out = r->c;
     free(r->dir);
     free(r);
     return st;

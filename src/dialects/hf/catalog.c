@@ -128,30 +128,21 @@ static bool is_pickled(const sheaf_catalog *c)
     return false;
 }
 
-static sheaf_status *hf_read(sheaf_catalog **out, const char *path,
-                             const sheaf_dialect_hints *hints)
+static sheaf_status *hf_read(sheaf_catalog *c, const char *path, const sheaf_dialect_hints *hints)
 {
     bool damaged = false, in_order = true;
-    sheaf_status *st = sheaf__catalog_new(out, &sheaf__dialect_hf, path);
-    TRY(st, sheaf__path_kind(path) == SHEAF_PATH_DIR
-                ? read_folder(&damaged, &in_order, *out, path, hints)
-                : read_file(&damaged, *out, path, hints));
+    sheaf_status *st = sheaf__path_kind(path) == SHEAF_PATH_DIR
+                           ? read_folder(&damaged, &in_order, c, path, hints)
+                           : read_file(&damaged, c, path, hints);
     if (st == NULL && hints->also != NULL && *hints->also != NULL)
-        st = sheaf__rank_parts_join(*out, hints->also);
-    if (st == NULL)
-        (*out)->as_stored =
-            hints->config_only || (hints->as_stored && in_order && !is_pickled(*out));
-    if (st == NULL && (*out)->as_stored)
-        st = sheaf__catalog_unwrap(*out);
-    if (st == NULL && (*out)->as_stored)
-        st = sheaf__catalog_stale_quantization(*out);
-    else if (st == NULL)
-        st = sheaf__catalog_check_model(*out, damaged);
-    if (st != NULL) {
-        sheaf__catalog_free(*out);
-        *out = NULL;
-    }
-    return st;
+        st = sheaf__rank_parts_join(c, hints->also);
+    if (st != NULL)
+        return st;
+    c->as_stored = hints->config_only || (hints->as_stored && in_order && !is_pickled(c));
+    if (!c->as_stored)
+        return sheaf__catalog_check_model(c, damaged);
+    st = sheaf__catalog_unwrap(c);
+    return TRY(st, sheaf__catalog_stale_quantization(c));
 }
 
 const sheaf_dialect sheaf__dialect_hf = {

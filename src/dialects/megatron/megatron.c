@@ -577,15 +577,14 @@ static sheaf_status *read_all(reading *r)
     return st;
 }
 
-static sheaf_status *megatron_read(sheaf_catalog **out, const char *path,
+static sheaf_status *megatron_read(sheaf_catalog *c, const char *path,
                                    const sheaf_dialect_hints *hints)
 {
-    reading r = { .hints = hints };
-    *out = NULL;
-    sheaf_status *st = sheaf__catalog_new(&r.catalog, &sheaf__dialect_megatron, path);
-    if (st == NULL && (r.dir = folder_of(path)) == NULL)
-        st = sheaf_expected(sheaf_fail(SHEAF_E_IO, "%s", path), "%s, or a folder with mp_rank_00",
-                            sheaf__iteration_tracker);
+    reading r = { .catalog = c, .hints = hints, .dir = folder_of(path) };
+    sheaf_status *st =
+        r.dir != NULL ? NULL
+                      : sheaf_expected(sheaf_fail(SHEAF_E_IO, "%s", path),
+                                       "%s, or a folder with mp_rank_00", sheaf__iteration_tracker);
     TRY(st, read_all(&r));
     for (int64_t i = 0; i < r.nparts; i++) {
         free(r.part[i].path);
@@ -595,12 +594,7 @@ static sheaf_status *megatron_read(sheaf_catalog **out, const char *path,
     free(r.part);
     free(r.layers);
     free(r.dir);
-    if (st != NULL) {
-        sheaf__catalog_free(r.catalog);
-        return st;
-    }
-    *out = r.catalog;
-    return NULL;
+    return st;
 }
 
 const sheaf_dialect sheaf__dialect_megatron = {

@@ -161,27 +161,19 @@ static sheaf_status *check_config(sheaf_catalog *c)
     return st;
 }
 
-static sheaf_status *peft_read(sheaf_catalog **out, const char *path,
-                               const sheaf_dialect_hints *hints)
+static sheaf_status *peft_read(sheaf_catalog *c, const char *path, const sheaf_dialect_hints *hints)
 {
     char *dir = NULL;
     const bool folder = sheaf__path_kind(path) == SHEAF_PATH_DIR;
-    sheaf_status *st = sheaf__catalog_new(out, &sheaf__dialect_peft, path);
-    if (st == NULL)
-        (*out)->as_stored = hints->as_stored;
-    if (st == NULL && !folder)
-        st = sheaf__path_parent(&dir, path);
-    TRY(st, sheaf__catalog_find_config(*out, NULL, folder ? path : dir, "adapter_config.json"));
+    c->as_stored = hints->as_stored;
+    sheaf_status *st = folder ? NULL : sheaf__path_parent(&dir, path);
+    TRY(st, sheaf__catalog_find_config(c, NULL, folder ? path : dir, "adapter_config.json"));
     if (st == NULL && !hints->as_stored)
-        st = check_config(*out);
-    TRY(st, read_folder(*out, folder ? path : dir));
+        st = check_config(c);
+    TRY(st, read_folder(c, folder ? path : dir));
     if (st == NULL && folder)
-        st = check_beside(*out, path);
+        st = check_beside(c, path);
     free(dir);
-    if (st != NULL) {
-        sheaf__catalog_free(*out);
-        *out = NULL;
-    }
     return st;
 }
 

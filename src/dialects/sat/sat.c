@@ -298,42 +298,27 @@ static sheaf_status *check_copies(reading *r)
     return st;
 }
 
-static sheaf_status *read_into(sheaf_catalog *c, sheaf__sat_set *set, const char *path,
-                               const sheaf_dialect_hints *hints)
+static sheaf_status *sat_read(sheaf_catalog *c, const char *path, const sheaf_dialect_hints *hints)
 {
-    reading r = { .catalog = c, .set = set };
-    sheaf_status *st = sheaf__sat_find(set, c, path, hints->also);
+    sheaf__sat_set set = { 0 };
+    reading r = { .catalog = c, .set = &set };
+    sheaf_status *st = sheaf__sat_find(&set, c, path, hints->also);
     TRY(st, pick_parts(&r));
     const sheaf__sat_folder *folder = st == NULL ? config_folder(&r) : NULL;
     r.vocab = folder != NULL ? folder->vocab : 0;
-    c->tp = set->ways;
-    if (st == NULL && set->ways > 1)
+    c->tp = set.ways;
+    if (st == NULL && set.ways > 1)
         st = sheaf__sat_check_order(c, r.part, r.nparts);
     TRY(st, add_parts(&r));
     TRY(st, check_copies(&r));
-    if (st == NULL && set->ways > 0)
-        st = sheaf__sat_check(c, set,
+    if (st == NULL && set.ways > 0)
+        st = sheaf__sat_check(c, &set,
                               hints->config != NULL ? hints->config
                               : folder != NULL      ? folder->config
                                                     : NULL,
                               hints);
     free(r.part);
-    return st;
-}
-
-static sheaf_status *sat_read(sheaf_catalog **out, const char *path,
-                              const sheaf_dialect_hints *hints)
-{
-    sheaf__sat_set set = { 0 };
-    sheaf_catalog *c = NULL;
-    *out = NULL;
-    sheaf_status *st = sheaf__catalog_new(&c, &sheaf__dialect_sat, path);
-    TRY(st, read_into(c, &set, path, hints));
     sheaf__sat_set_release(&set);
-    if (st == NULL)
-        *out = c;
-    else
-        sheaf__catalog_free(c);
     return st;
 }
 

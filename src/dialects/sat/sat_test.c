@@ -835,10 +835,11 @@ static void test_limits__ranks_and_parts(void **state)
     }
     const sheaf_dialect_hints hints = { .also = also + 1 };
     sheaf_catalog *c = NULL;
-    CHECK_OK(sheaf__dialect_sat.read(&c, also[0], &hints));
+    CHECK_OK(sheaf__dialect_read(&c, &sheaf__dialect_sat, also[0], &hints));
     sheaf__catalog_free(c);
     const char *const first[] = { also[0], also[1], also[2], also[3], NULL };
-    CHECK_FAILS(sheaf__dialect_sat.read(&c, at("wide"), &(sheaf_dialect_hints){ .also = first }),
+    CHECK_FAILS(sheaf__dialect_read(&c, &sheaf__dialect_sat, at("wide"),
+                                    &(sheaf_dialect_hints){ .also = first }),
                 SHEAF_E_UNSUPPORTED, "at most 4096 parts");
     for (int i = 0; i < 4; i++)
         free((char *)also[i]);
@@ -1092,7 +1093,7 @@ static void test_read__wants_memory_or_says_so(void **state)
     for (long n = 1, seen = n; n <= seen; n += 1 + n / 40) {
         c = NULL;
         deny_begin(n);
-        sheaf_status *st = sheaf__dialect_sat.read(&c, path, &none);
+        sheaf_status *st = sheaf__dialect_read(&c, &sheaf__dialect_sat, path, &none);
         const bool memory = st != NULL && sheaf_status_code(st) == SHEAF_E_MEMORY;
         const int64_t got = st == NULL ? outcome(c) : 0;
         seen = atomic_load(&deny_seen);
