@@ -136,6 +136,11 @@ void sheaf__text_release(sheaf_text *text)
     *text = (sheaf_text){ 0 };
 }
 
+bool sheaf__same_shape(int ndim, const int64_t *shape, int other_ndim, const int64_t *other)
+{
+    return ndim == other_ndim && memcmp(shape, other, (size_t)ndim * sizeof *shape) == 0;
+}
+
 const char *sheaf__show_shape(char text[128], int ndim, const int64_t *shape)
 {
     size_t n = (size_t)snprintf(text, 128, "[");
@@ -143,6 +148,16 @@ const char *sheaf__show_shape(char text[128], int ndim, const int64_t *shape)
         n += (size_t)snprintf(text + n, 128 - n, "%s%" PRId64, d > 0 ? ", " : "", shape[d]);
     snprintf(text + n, 128 - n, "]");
     return text;
+}
+
+bool sheaf__is_listed(const char *list, const char *word, size_t length)
+{
+    for (size_t n; *list != '\0'; list += n + (list[n] == ' ')) {
+        n = strcspn(list, " ");
+        if (n == length && memcmp(list, word, n) == 0)
+            return true;
+    }
+    return false;
 }
 
 int sheaf__hex_digit(char c)

@@ -41,10 +41,14 @@ void sheaf__text_release(sheaf_text *text);
 
 /* sheaf__ends_with - are the last characters of `text` those of `end`? */
 bool sheaf__ends_with(const char *text, const char *end);
+/* sheaf__is_listed - is the word one of those of a list, which blanks divide? */
+bool sheaf__is_listed(const char *list, const char *word, size_t length);
 int sheaf__hex_digit(char c); /* -1: it is none */
 /* sheaf__text_count - how many times `part`, which is not empty, stands in `text`. */
 int64_t sheaf__text_count(const char *text, const char *part);
 
+/* sheaf__same_shape - as many axes, of the same sizes? */
+bool sheaf__same_shape(int ndim, const int64_t *shape, int other_ndim, const int64_t *other);
 /* sheaf__show_shape - "[511, 64]"; gives `text` back. */
 const char *sheaf__show_shape(char text[128], int ndim, const int64_t *shape);
 

@@ -327,6 +327,11 @@ sheaf_status *sheaf__catalog_piece(sheaf_catalog *c, sheaf_logical *t, const she
     return NULL;
 }
 
+const char *sheaf__catalog_path_of(const sheaf_catalog *c, const sheaf_logical *t)
+{
+    return t->npieces > 0 ? c->file[t->piece[0].file].path : c->root;
+}
+
 /* ---- findings ---- */
 
 sheaf_status *sheaf__catalog_note(sheaf_catalog *c, sheaf_severity severity, const char *code,

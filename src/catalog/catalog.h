@@ -135,6 +135,8 @@ sheaf_status *sheaf__catalog_tensor(sheaf_logical **out, sheaf_catalog *catalog,
                                     sheaf_dtype dtype, int ndim, const int64_t *shape);
 /* sheaf__catalog_find - NULL when there is none. */
 sheaf_logical *sheaf__catalog_find(const sheaf_catalog *catalog, const char *name);
+/* sheaf__catalog_path_of - the file of its first piece; the root where it has none. */
+const char *sheaf__catalog_path_of(const sheaf_catalog *catalog, const sheaf_logical *tensor);
 /* sheaf__catalog_piece - adds a copy of `piece`, whose box must lie in the tensor and whose bytes
  * in the file. A piece without elements is left out. Errors: SHEAF_E_LAYOUT, SHEAF_E_MEMORY. */
 sheaf_status *sheaf__catalog_piece(sheaf_catalog *catalog, sheaf_logical *tensor,
@@ -194,6 +196,12 @@ sheaf_status *sheaf__catalog_compare(sheaf_catalog *catalog);
 sheaf_status *sheaf__catalog_read(const sheaf_catalog *catalog, const sheaf_logical *tensor,
                                   int64_t row0, int64_t rows, int64_t col0, int64_t cols,
                                   void *dst);
+
+/* sheaf__catalog_same - has `part` the dtype and values of the box of `whole` that begins at row0,
+ * col0 (of its view)? */
+sheaf_status *sheaf__catalog_same(bool *same, const sheaf_catalog *catalog,
+                                  const sheaf_logical *whole, int64_t row0, int64_t col0,
+                                  const sheaf_catalog *other, const sheaf_logical *part);
 
 /* sheaf__catalog_refusal - the first defect among the findings, as SHEAF_E_FORMAT (damaged),
  * _UNSAFE, _UNSUPPORTED or else _LAYOUT; NULL without one. */

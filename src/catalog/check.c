@@ -68,7 +68,7 @@ static sheaf_status *note_missing(sheaf_catalog *c, const sheaf_logical *t, int6
         }
     if (axis >= 0)
         tell_range(&ranges, at, t->told.shape[axis]);
-    const char *path = t->npieces > 0 ? c->file[t->piece[0].file].path : c->root;
+    const char *path = sheaf__catalog_path_of(c, t);
     sheaf_status *st;
     if (ranges.failed)
         st = sheaf_fail(SHEAF_E_MEMORY, "%s", c->root);

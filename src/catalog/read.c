@@ -194,9 +194,34 @@ sheaf_status *sheaf__catalog_read(const sheaf_catalog *c, const sheaf_logical *t
     return sheaf_found(st, "%" PRId64 " elements in the files for %" PRId64, got, rows * cols);
 }
 
-/* ---- copies on several ranks ---- */
+/* ---- comparing ---- */
 
 enum { COMPARE_BYTES = 1 << 20 };
+
+sheaf_status *sheaf__catalog_same(bool *same, const sheaf_catalog *c, const sheaf_logical *whole,
+                                  int64_t row0, int64_t col0, const sheaf_catalog *other,
+                                  const sheaf_logical *part)
+{
+    int64_t rows, cols;
+    sheaf__catalog_view(&rows, &cols, part);
+    const int64_t bytes = (int64_t)sheaf_dtype_bytes(part->told.dtype);
+    *same = whole->told.dtype == part->told.dtype && bytes > 0;
+    if (!*same || rows == 0 || cols == 0)
+        return NULL;
+    const int64_t wide = least(cols, COMPARE_BYTES / bytes), tall = COMPARE_BYTES / bytes / wide;
+    char *one = malloc(COMPARE_BYTES), *two = malloc(COMPARE_BYTES);
+    sheaf_status *st = one == NULL || two == NULL ? sheaf__no_memory(c->root) : NULL;
+    for (int64_t r = 0; st == NULL && *same && r < rows; r += tall)
+        for (int64_t k = 0; st == NULL && *same && k < cols; k += wide) {
+            const int64_t h = least(tall, rows - r), w = least(wide, cols - k);
+            st = sheaf__catalog_read(c, whole, row0 + r, h, col0 + k, w, one);
+            TRY(st, sheaf__catalog_read(other, part, r, h, k, w, two));
+            *same = st == NULL && memcmp(one, two, (size_t)(h * w * bytes)) == 0;
+        }
+    free(one);
+    free(two);
+    return st;
+}
 
 /* A box of the copy that begins with piece `first`. */
 static sheaf_status *read_copy(int64_t *elements, const sheaf_catalog *c, const sheaf_logical *t,

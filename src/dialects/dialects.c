@@ -80,7 +80,7 @@ static sheaf_status *check_dtypes(sheaf_catalog *c)
     for (int64_t i = 0; st == NULL && i < c->count; i++) {
         const sheaf_logical *t = &c->tensor[i];
         const sheaf_dtype d = t->told.dtype;
-        const char *path = t->npieces > 0 ? c->file[t->piece[0].file].path : c->root;
+        const char *path = sheaf__catalog_path_of(c, t);
         if (t->kind != SHEAF_WEIGHT || d == SHEAF_F32 || d == SHEAF_BF16 || d == SHEAF_F16)
             continue;
         st =

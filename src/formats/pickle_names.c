@@ -7,6 +7,7 @@
 #include <ctype.h>
 #include <string.h>
 
+#include "base/text.h"
 #include "pickle_inner.h"
 #include "zip.h"
 
@@ -97,22 +98,12 @@ static const char library[] =
     "urllib urllib2 uu uuid venv warnings wave weakref webbrowser winreg winsound wsgiref "
     "xdrlib xml xmlrpc zipapp zipfile zipimport zlib zoneinfo";
 
-static bool is_one_of(const char *list, const char *word, size_t size)
-{
-    for (size_t n; *list != '\0'; list += n + (list[n] == ' ')) {
-        n = strcspn(list, " ");
-        if (n == size && memcmp(list, word, n) == 0)
-            return true;
-    }
-    return false;
-}
-
 /* Does a part between dots reach into the machine? */
 static bool reaches_machine(const char *name)
 {
     for (;; name++) {
         const size_t size = strcspn(name, ".");
-        if (is_one_of(machine, name, size))
+        if (sheaf__is_listed(machine, name, size))
             return true;
         name += size;
         if (*name == '\0')
@@ -148,7 +139,7 @@ bool sheaf__pickle_name(sheaf_pickle_role *role, const char *module, const char 
     const char *known_module = today(module, buffer);
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (strcmp(known[i].module, known_module) == 0 &&
-            is_one_of(known[i].names, name, strlen(name))) {
+            sheaf__is_listed(known[i].names, name, strlen(name))) {
             *role = known[i].role;
             return true;
         }
@@ -160,7 +151,7 @@ bool sheaf__pickle_name(sheaf_pickle_role *role, const char *module, const char 
         return true;
     if (strcmp(module, "typing") == 0) /* annotations that configurations carry along */
         return *role == SHEAF_ROLE_CLASS;
-    return root > 0 && *module != '_' && !is_one_of(library, module, root);
+    return root > 0 && *module != '_' && !sheaf__is_listed(library, module, root);
 }
 
 sheaf_status *sheaf__pickle_unsafe(const char *module, const char *name)

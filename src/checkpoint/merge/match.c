@@ -75,10 +75,7 @@ static sheaf_status *add_step(sheaf__merge_step **out, sheaf__matcher *m, sheaf_
 
 static bool same_shape(const sheaf_source_entry *e, const sheaf__merge_tensor *t)
 {
-    bool same = e->ndim == t->ndim;
-    for (int i = 0; i < e->ndim && same; i++)
-        same = e->shape[i] == t->shape[i];
-    return same;
+    return sheaf__same_shape(e->ndim, e->shape, t->ndim, t->shape);
 }
 
 static sheaf_status *refuse_second(const sheaf__merge_tensor *t, const sheaf_source_entry *e,

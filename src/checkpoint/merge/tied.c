@@ -105,8 +105,7 @@ static bool alike(const sheaf__merge_tensor *t, const char *name, const sheaf_so
     if (t->made || a == NULL || b == NULL || strcmp(a, b) != 0)
         return false;
     if (like != NULL)
-        return t->ndim == like->ndim &&
-               memcmp(t->shape, like->shape, (size_t)t->ndim * sizeof *t->shape) == 0;
+        return sheaf__same_shape(t->ndim, t->shape, like->ndim, like->shape);
     while (b > name && b[-1] != '.')
         b--;
     return t->ndim == 2 && sheaf__ends_with_item(t->name, strlen(t->name), b);
@@ -232,8 +231,7 @@ static sheaf_status *same_values(bool *same, sheaf_source *base, const sheaf_sou
     sheaf__look_view(&rows, &cols, a);
     const int64_t line = cols * (int64_t)sheaf_dtype_bytes(a->dtype);
     const int64_t most = line > 0 && line < BLOCK ? BLOCK / line : 1;
-    *same = a->dtype == b->dtype && a->ndim == b->ndim &&
-            memcmp(a->shape, b->shape, sizeof a->shape) == 0;
+    *same = a->dtype == b->dtype && sheaf__same_shape(a->ndim, a->shape, b->ndim, b->shape);
     char *buffer = malloc(2 * (size_t)(most * line) + 1);
     sheaf_status *st = buffer == NULL ? sheaf__no_memory(a->name) : NULL;
     for (int64_t at = 0; at < rows && *same && st == NULL; at += most) {
@@ -476,7 +474,7 @@ static bool may_be_tied(const sheaf__merge_plan *p, const sheaf__merge_tensor *t
 static bool has_part(const char *name, const char *parts)
 {
     for (size_t n; *name != '\0'; name += n + (name[n] == '.'))
-        if (n = strcspn(name, "."), sheaf__ties_word(parts, name, n))
+        if (n = strcspn(name, "."), sheaf__is_listed(parts, name, n))
             return true;
     return false;
 }

@@ -490,20 +490,10 @@ static const char *const without_head[] = { "Model",
                                             "ForCTC" };
 static const sheaf__ties nothing = { .groups = "", .classes = "" };
 
-bool sheaf__ties_word(const char *list, const char *word, size_t length)
-{
-    for (size_t n; *list != '\0'; list += n + (list[n] == ' ')) {
-        n = strcspn(list, " ");
-        if (n == length && memcmp(list, word, n) == 0)
-            return true;
-    }
-    return false;
-}
-
 const sheaf__ties *sheaf__ties_of(const char *architecture, bool own_code)
 {
     for (size_t i = 0; i < sizeof table / sizeof *table; i++)
-        if (sheaf__ties_word(table[i].classes, architecture, strlen(architecture)))
+        if (sheaf__is_listed(table[i].classes, architecture, strlen(architecture)))
             return &table[i];
     for (size_t i = 0; i < sizeof without_head / sizeof *without_head && !own_code; i++)
         if (sheaf__ends_with(architecture, without_head[i]))

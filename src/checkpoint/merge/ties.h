@@ -28,7 +28,5 @@ enum { SHEAF__TIES_MOST = 16 }; /* names that the tensors of one model may have 
  * groups are "" where nothing is tied.
  *   own_code  the config has auto_map: the class may be another than that of its name */
 const sheaf__ties *sheaf__ties_of(const char *architecture, bool own_code);
-/* sheaf__ties_word - is it one of the words of a list? */
-bool sheaf__ties_word(const char *list, const char *word, size_t length);
 
 #endif

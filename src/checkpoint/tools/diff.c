@@ -165,8 +165,7 @@ static sheaf_status *compare_tensor(differ *d, const char *name, const sheaf_sou
     d->report->moments += is_moment(name);
     if (a == NULL || b == NULL) {
         item.kind = a == NULL ? SHEAF_DIFF_ONLY_B : SHEAF_DIFF_ONLY_A;
-    } else if (a->ndim != b->ndim ||
-               memcmp(a->shape, b->shape, (size_t)a->ndim * sizeof *a->shape) != 0) {
+    } else if (!sheaf__same_shape(a->ndim, a->shape, b->ndim, b->shape)) {
         item.kind = SHEAF_DIFF_SHAPE;
     } else {
         int64_t rows, cols;

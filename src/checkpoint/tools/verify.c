@@ -348,11 +348,10 @@ static sheaf_status *tell_special(verifier *v)
         const int64_t nan = atomic_load(&v->seen[i].nan), inf = atomic_load(&v->seen[i].inf);
         const sheaf_logical *t = &v->c->tensor[i];
         if (nan + inf > 0)
-            st = sheaf__catalog_notef(
-                v->c, SHEAF_DEFECT, "not-finite",
-                t->npieces > 0 ? v->c->file[t->piece[0].file].path : v->c->root, t->told.name,
-                "finite numbers", "go back to an earlier checkpoint",
-                "%" PRId64 " NaN and %" PRId64 " Inf", nan, inf);
+            st = sheaf__catalog_notef(v->c, SHEAF_DEFECT, "not-finite",
+                                      sheaf__catalog_path_of(v->c, t), t->told.name,
+                                      "finite numbers", "go back to an earlier checkpoint",
+                                      "%" PRId64 " NaN and %" PRId64 " Inf", nan, inf);
     }
     return st;
 }

@@ -38,12 +38,11 @@ static sheaf_status *tell(void *self, const char *code, const char *tensor, shea
     for (int64_t i = 0; i < c->nfindings && !again; i++)
         again = strcmp(c->finding[i].code, code) == 0 && strcmp(c->finding[i].tensor, tensor) == 0;
     sheaf_status *st =
-        again
-            ? NULL
-            : sheaf__catalog_note(
-                  c, SHEAF_DEFECT, code,
-                  t != NULL && t->npieces > 0 ? c->file[t->piece[0].file].path : c->root, tensor,
-                  sheaf_status_expected(wrong), sheaf_status_found(wrong), sheaf_status_try(wrong));
+        again ? NULL
+              : sheaf__catalog_note(c, SHEAF_DEFECT, code,
+                                    t != NULL ? sheaf__catalog_path_of(c, t) : c->root, tensor,
+                                    sheaf_status_expected(wrong), sheaf_status_found(wrong),
+                                    sheaf_status_try(wrong));
     sheaf_status_free(wrong);
     return st;
 }

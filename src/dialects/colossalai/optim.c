@@ -13,6 +13,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/text.h"
+#include "catalog/boxes.h"
 #include "dialects/colossalai/colossalai.h"
 #include "dialects/common/model.h"
 #include "dialects/common/model_folder.h"
@@ -176,13 +177,7 @@ static sheaf_status *take_state(reading *r, const sheaf_torch *file, int number,
                                      "copy the files of one save again");
             continue;
         }
-        sheaf_piece p = {
-            .file = number, .rank = -1, .dtype = t->dtype, .offset = sheaf__torch_offset(file, t)
-        };
-        for (int i = 0; i < t->ndim; i++) {
-            p.size[i] = t->shape[i];
-            p.stride[i] = t->stride[i];
-        }
+        const sheaf_piece p = sheaf__piece_of(number, -1, file, t);
         st = sheaf__catalog_tensor(&logical, r->c, name, t->dtype, t->ndim, t->shape);
         if (st == NULL) {
             logical->kind = SHEAF_MOMENT;

@@ -39,12 +39,6 @@ static sheaf_status *note(sheaf_catalog *c, const char *code, const char *name,
                                "use a complete copy of the checkpoint");
 }
 
-static bool same_shape(const sheaf_logical *a, const sheaf_logical *b)
-{
-    return a->told.ndim == b->told.ndim &&
-           memcmp(a->told.shape, b->told.shape, (size_t)a->told.ndim * sizeof *a->told.shape) == 0;
-}
-
 /* The tensor of the next layer, of the first after the last: so all layers have what one has. */
 static sheaf_status *check_next(sheaf_catalog *c, const sheaf_logical *t, const layered *is,
                                 int64_t layers)
@@ -56,9 +50,10 @@ static sheaf_status *check_next(sheaf_catalog *c, const sheaf_logical *t, const 
     sheaf__show_shape(want, t->told.ndim, t->told.shape);
     if (next == NULL)
         return note(c, "missing", name, "in every layer what is in one", "no tensor of this name");
-    return same_shape(t, next) ? NULL
-                               : note(c, "shape", name, want,
-                                      sheaf__show_shape(found, next->told.ndim, next->told.shape));
+    return sheaf__same_shape(t->told.ndim, t->told.shape, next->told.ndim, next->told.shape)
+               ? NULL
+               : note(c, "shape", name, want,
+                      sheaf__show_shape(found, next->told.ndim, next->told.shape));
 }
 
 static sheaf_status *check_width(sheaf_catalog *c, const char *prefix, size_t size,

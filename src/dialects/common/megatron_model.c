@@ -712,8 +712,7 @@ sheaf_status *sheaf__megatron_add(sheaf_catalog *c, const sheaf__megatron_target
         sheaf_status *st = sheaf__catalog_tensor(&out, c, t->name, piece->dtype, t->ndim, t->shape);
         if (st != NULL)
             return st;
-        if (out->told.ndim != t->ndim ||
-            memcmp(out->told.shape, t->shape, (size_t)t->ndim * sizeof *t->shape) != 0) {
+        if (!sheaf__same_shape(out->told.ndim, out->told.shape, t->ndim, t->shape)) {
             st = sheaf__catalog_note(c, SHEAF_DEFECT, "shape", c->file[piece->file].path, t->name,
                                      "the shape of the other parts", "another one", "");
             if (st != NULL)

@@ -110,11 +110,6 @@ sheaf_status *sheaf__catalog_recognise(sheaf_catalog *c)
 
 /* ---- rows of the vocabulary ---- */
 
-static const char *path_of(const sheaf_catalog *c, const sheaf_logical *t)
-{
-    return t->npieces > 0 ? c->file[t->piece[0].file].path : c->root;
-}
-
 /* Cuts rows off that exist only as padding. */
 static void cut_rows(sheaf_logical *t, int64_t rows)
 {
@@ -137,13 +132,13 @@ static sheaf_status *few_rows(sheaf_catalog *c, const sheaf_logical *t, int64_t 
     const int ways = sheaf__vocabulary_ways(rows, vocab, &padded);
     snprintf(expected, sizeof expected, "%" PRId64 " rows, the vocabulary in the config", vocab);
     if (ways == 0)
-        return sheaf__catalog_notef(c, SHEAF_DEFECT, "missing", path_of(c, t), t->told.name,
-                                    expected, "use a complete copy of the model",
+        return sheaf__catalog_notef(c, SHEAF_DEFECT, "missing", sheaf__catalog_path_of(c, t),
+                                    t->told.name, expected, "use a complete copy of the model",
                                     "%" PRId64 " rows", rows);
     c->tp = ways;
     c->padded_vocab = padded;
     return sheaf__catalog_notef(
-        c, SHEAF_DEFECT, "missing", path_of(c, t), t->told.name, expected,
+        c, SHEAF_DEFECT, "missing", sheaf__catalog_path_of(c, t), t->told.name, expected,
         "give what holds the other ranks' rows to sheaf convert too, as further sources; without it, an older save",
         "%" PRId64 " rows: rank 0's part of a %d-way save, rows %" PRId64 "..%" PRId64
         " are not in these files (%" PRId64 " rows when padded)",
@@ -159,15 +154,15 @@ sheaf_status *sheaf__catalog_check_rows(sheaf_catalog *c, sheaf_logical *t, int6
     snprintf(expected, sizeof expected, "%" PRId64 " rows, the vocabulary in the config", vocab);
     if (!sheaf__vocabulary_padded(rows, vocab))
         return sheaf__catalog_notef(
-            c, SHEAF_DEFECT, "shape", path_of(c, t), t->told.name, expected,
+            c, SHEAF_DEFECT, "shape", sheaf__catalog_path_of(c, t), t->told.name, expected,
             "if the further rows are tokens, correct vocab_size in config.json", "%" PRId64 " rows",
             rows);
     c->padded_vocab = rows;
     cut_rows(t, vocab);
-    return sheaf__catalog_notef(c, SHEAF_WARNING, "padded", path_of(c, t), t->told.name, expected,
-                                "sheaf convert {} {+unpadded} --to hf{config}",
-                                "%" PRId64 " rows: %" PRId64 " of them are padding", rows,
-                                rows - vocab);
+    return sheaf__catalog_notef(
+        c, SHEAF_WARNING, "padded", sheaf__catalog_path_of(c, t), t->told.name, expected,
+        "sheaf convert {} {+unpadded} --to hf{config}",
+        "%" PRId64 " rows: %" PRId64 " of them are padding", rows, rows - vocab);
 }
 
 /* A table, and with its rows those of its moments. */
@@ -240,15 +235,13 @@ static sheaf_status *check_tensor(checking *x, const sheaf_tensor *t)
                                    sheaf__show_shape(want, t->ndim, t->shape),
                                    "no tensor of this name", "use a complete copy of the model");
     }
-    bool same = is->told.ndim == t->ndim, columns = same;
-    for (int d = 0; same && d < t->ndim; d++)
-        same = is->told.shape[d] == t->shape[d];
-    for (int d = 1; columns && d < t->ndim; d++)
-        columns = is->told.shape[d] == t->shape[d];
     if (t->buffer)
         is->kind = SHEAF_BUFFER;
-    if (same)
+    if (sheaf__same_shape(is->told.ndim, is->told.shape, t->ndim, t->shape))
         return NULL;
+    const bool columns =
+        is->told.ndim == t->ndim && t->ndim > 0 &&
+        sheaf__same_shape(t->ndim - 1, is->told.shape + 1, t->ndim - 1, t->shape + 1);
     if ((t->role == SHEAF_EMBED || t->role == SHEAF_HEAD || sheaf__is_vocabulary(t->name)) &&
         columns && t->shape[0] == x->vocab)
         return check_table(c, is, x->vocab);
@@ -256,8 +249,8 @@ static sheaf_status *check_tensor(checking *x, const sheaf_tensor *t)
         return NULL;
     sheaf_status *st = x->cure == NULL ? sheaf__config_cure(&x->cure, c) : NULL;
     return st != NULL ? st
-                      : sheaf__catalog_note(c, SHEAF_DEFECT, "shape", path_of(c, is), t->name,
-                                            sheaf__show_shape(want, t->ndim, t->shape),
+                      : sheaf__catalog_note(c, SHEAF_DEFECT, "shape", sheaf__catalog_path_of(c, is),
+                                            t->name, sheaf__show_shape(want, t->ndim, t->shape),
                                             sheaf__show_shape(found, is->told.ndim, is->told.shape),
                                             x->cure);
 }
@@ -275,17 +268,18 @@ static sheaf_status *check_foreign(checking *x, const sheaf_logical *t)
         sheaf__is_spare(&x->schema->config, t->told.name)) /* not held against the config */
         return NULL;
     if (x->schema->config.tied && strcmp(t->told.name, "lm_head.weight") == 0)
-        return sheaf__catalog_note(x->c, SHEAF_NOTE, "inferred", path_of(x->c, t), t->told.name, "",
+        return sheaf__catalog_note(x->c, SHEAF_NOTE, "inferred", sheaf__catalog_path_of(x->c, t),
+                                   t->told.name, "",
                                    "stored although tied to the table of embeddings", "");
     if (++x->foreign > LISTED)
         return NULL;
     sheaf_status *st = x->cure == NULL ? sheaf__config_cure(&x->cure, x->c) : NULL;
-    return st != NULL
-               ? st
-               : sheaf__catalog_note(x->c, SHEAF_DEFECT, "foreign", path_of(x->c, t), t->told.name,
-                                     "only tensors that the config asks "
-                                     "for",
-                                     "a tensor that this model does not have", x->cure);
+    return st != NULL ? st
+                      : sheaf__catalog_note(x->c, SHEAF_DEFECT, "foreign",
+                                            sheaf__catalog_path_of(x->c, t), t->told.name,
+                                            "only tensors that the config asks "
+                                            "for",
+                                            "a tensor that this model does not have", x->cure);
 }
 
 /* All names with one word before them: that of the dict or the module that holds the model. */

@@ -248,6 +248,17 @@ sheaf_status *sheaf_hf_config_set(char **out, const char *json, const char *key,
     return sheaf__text_take(out, &text);
 }
 
+sheaf_status *sheaf_hf_config_change(char **json, const char *key, const char *value)
+{
+    char *changed = NULL;
+    sheaf_status *st = sheaf_hf_config_set(&changed, *json, key, value);
+    if (st == NULL) {
+        free(*json);
+        *json = changed;
+    }
+    return st;
+}
+
 sheaf_status *sheaf_hf_config_get(char **out, const char *json, const char *key)
 {
     const char *begin, *end, *inside;
@@ -343,20 +354,14 @@ sheaf_status *sheaf_hf_config_with_dtype(char **out, const char *json, sheaf_dty
 
 /* ---- SAT's config in a Hugging Face folder ---- */
 
-static sheaf_status *set_key(char **json, const char *key, const char *value, bool only_if_there)
+static sheaf_status *change_if_there(char **json, const char *key, const char *value)
 {
     const char *begin, *end, *inside;
-    char *edited = NULL;
     bool empty;
     sheaf_status *st = find_value(*json, key, &begin, &end, &inside, &empty);
-    if (st != NULL || (begin == NULL && only_if_there))
+    if (st != NULL || begin == NULL)
         return sheaf_in(st, "config.json");
-    st = sheaf_hf_config_set(&edited, *json, key, value);
-    if (st == NULL) {
-        free(*json);
-        *json = edited;
-    }
-    return st;
+    return sheaf_hf_config_change(json, key, value);
 }
 
 sheaf_status *sheaf_hf_config_whole(char **out, const char *json, const sheaf_config *config,
@@ -367,10 +372,10 @@ sheaf_status *sheaf_hf_config_whole(char **out, const char *json, const sheaf_co
     if (st == NULL && sheaf__family_for(config)->classes != NULL) {
         char type[64];
         snprintf(type, sizeof type, "\"%s\"", sheaf_family_name(config->family));
-        st = set_key(&text, "model_type", type, false);
-        TRY(st, set_key(&text, "model_parallel_size", "1", true));
+        st = sheaf_hf_config_change(&text, "model_type", type);
+        TRY(st, change_if_there(&text, "model_parallel_size", "1"));
         if (st == NULL && !adapted)
-            st = set_key(&text, "use_lora", "false", true);
+            st = change_if_there(&text, "use_lora", "false");
     }
     if (st == NULL)
         *out = text;

@@ -33,6 +33,8 @@ sheaf_status *sheaf_hf_copy_extras(sheaf_folder *folder, const char *from, const
 /* sheaf_hf_config_set - `json`, the text of an object, with the value of one key replaced or the
  * key added; all else keeps its spelling. `value` is JSON, as "\"bfloat16\"". */
 sheaf_status *sheaf_hf_config_set(char **out, const char *json, const char *key, const char *value);
+/* sheaf_hf_config_change - the same, in the place of the text (malloc'd). */
+sheaf_status *sheaf_hf_config_change(char **json, const char *key, const char *value);
 /* sheaf_hf_config_get - the JSON of the value of a key, which must be there. */
 sheaf_status *sheaf_hf_config_get(char **out, const char *json, const char *key);
 /* sheaf_hf_config_without - the text without a key. */

@@ -182,32 +182,6 @@ static sheaf_status *refuse_others(joining *j)
 
 /* ---- comparing ---- */
 
-/* Is the box of `whole` that begins at row0, col0 (of its view) equal to all of `piece`? */
-static sheaf_status *same_box(bool *same, joining *j, const sheaf_catalog *in,
-                              const sheaf_logical *whole, int64_t row0, int64_t col0,
-                              const sheaf_catalog *held, const sheaf_logical *piece)
-{
-    int64_t rows, cols;
-    sheaf__catalog_view(&rows, &cols, piece);
-    const int64_t bytes = (int64_t)sheaf_dtype_bytes(piece->told.dtype);
-    *same = whole->told.dtype == piece->told.dtype && bytes > 0;
-    if (!*same || rows == 0 || cols == 0)
-        return NULL;
-    const int64_t most = COMPARE_BYTES / bytes, wide = cols < most ? cols : most,
-                  tall = most / wide;
-    for (int64_t r = 0; *same && r < rows; r += tall)
-        for (int64_t k = 0; *same && k < cols; k += wide) {
-            const int64_t h = rows - r < tall ? rows - r : tall,
-                          w = cols - k < wide ? cols - k : wide;
-            sheaf_status *st = sheaf__catalog_read(in, whole, row0 + r, h, col0 + k, w, j->one);
-            TRY(st, sheaf__catalog_read(held, piece, r, h, k, w, j->two));
-            if (st != NULL)
-                return st;
-            *same = memcmp(j->one, j->two, (size_t)(h * w * bytes)) == 0;
-        }
-    return NULL;
-}
-
 /* Does the end of the table hold zeros, as padding does? */
 static sheaf_status *zero_end(bool *zero, const joining *j, const sheaf_catalog *held,
                               const sheaf_logical *t, int64_t rows)
@@ -393,7 +367,7 @@ static sheaf_status *compare_part(joining *j, const part *p)
         if (sheaf__is_vocabulary(is->told.name) && p->rank != 0)
             continue; /* what the catalog has of it came from here */
         *(axis == 1 ? &col0 : &row0) = all ? 0 : is->told.shape[axis] * p->rank;
-        st = same_box(&same, j, j->c, whole, row0, col0, p->held, is);
+        st = sheaf__catalog_same(&same, j->c, whole, row0, col0, p->held, is);
         compared++;
         first = !same && differ++ == 0 ? is->told.name : first;
     }
@@ -424,7 +398,7 @@ static sheaf_status *check_divided(bool *whole, joining *j, const char *name)
         const sheaf_logical *t = sheaf__catalog_find(other, name);
         *whole = memcmp(t->told.shape, first->told.shape, sizeof t->told.shape) == 0;
         if (*whole)
-            st = same_box(whole, j, held, first, 0, 0, other, t);
+            st = sheaf__catalog_same(whole, held, first, 0, 0, other, t);
     }
     bool one = true;
     const int64_t wide = cols < COMPARE_BYTES / bytes ? cols : COMPARE_BYTES / bytes;

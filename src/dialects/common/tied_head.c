@@ -169,7 +169,7 @@ sheaf_status *sheaf__catalog_tied_head(sheaf_catalog *c)
                         strcmp(c->finding[i].tensor, sheaf__head_name) == 0);
     if (!tied || head == NULL || table == NULL || sheaf__catalog_defects(c) > 0)
         return NULL;
-    const char *path = head->npieces > 0 ? c->file[head->piece[0].file].path : c->root;
+    const char *path = sheaf__catalog_path_of(c, head);
     sheaf_status *st = check(&copy, c, of_catalog, &table->told, &head->told);
     if (st != NULL && sheaf_status_code(st) == SHEAF_E_LAYOUT) {
         sheaf_status *noted = sheaf__catalog_note(

@@ -6,6 +6,7 @@
 #include "base/status.h"
 #include "base/json.h"
 #include "base/text.h"
+#include "catalog/boxes.h"
 #include "dialects/common/dialects.h"
 #include "dialects/common/whole.h"
 #include "formats/safetensors.h"
@@ -142,14 +143,7 @@ static sheaf_status *take_value(taking *t, const char *name, const sheaf_pickle 
         return sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "values in the pickle"), "at most %d",
                               MOST_VALUES);
     if (tensor != NULL) {
-        sheaf_piece p = { .file = t->file,
-                          .rank = t->whole->rank,
-                          .dtype = tensor->dtype,
-                          .offset = sheaf__torch_offset(t->torch, tensor) };
-        for (int i = 0; i < tensor->ndim; i++) {
-            p.size[i] = tensor->shape[i];
-            p.stride[i] = tensor->stride[i];
-        }
+        const sheaf_piece p = sheaf__piece_of(t->file, t->whole->rank, t->torch, tensor);
         return take(t, *name != '\0' ? name : "tensor", &p, tensor->ndim, tensor->shape);
     }
     if (!sheaf__pickle_is(value, SHEAF_PICKLE_DICT) || depth >= MOST_DEPTH)

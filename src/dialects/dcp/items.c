@@ -7,6 +7,7 @@
 
 #include "base/file.h"
 #include "base/status.h"
+#include "base/text.h"
 #include "dialects/dcp/private.h"
 
 enum { MAX_METADATA = 1 << 30 };
@@ -197,8 +198,7 @@ static sheaf_status *read_chunk(sheaf_piece *out, dcp_reading *r, const dcp_item
     const sheaf_pickle_tensor *t =
         st == NULL ? sheaf__pickle_tensor(torch->doc, torch->doc->root) : NULL;
     int file;
-    if (st == NULL && (t == NULL || t->ndim != ndim ||
-                       memcmp(t->shape, sizes, (size_t)ndim * sizeof *sizes) != 0))
+    if (st == NULL && (t == NULL || !sheaf__same_shape(t->ndim, t->shape, ndim, sizes)))
         st = sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "the item at byte %" PRId64, item->begin),
                             "the chunk of '%s' that .metadata says", item->key);
     TRY(st, sheaf__catalog_file(&file, r->catalog, f->path, &torch->mark));

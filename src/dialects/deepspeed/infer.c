@@ -27,38 +27,7 @@ static names_say say(const ds_rules *rules, const char *name)
     return t->cut.nparts == 0 ? SAY_COPIES : t->cut.axis == 0 ? SAY_ROWS : SAY_COLUMNS;
 }
 
-/* Do two ranks' tensors, of one shape, hold the same bytes? No when one of them is not all
- * there. */
-static sheaf_status *same_bytes(bool *same, const ds_rules *rules, const ds_local *a, int ra,
-                                const ds_local *b, int rb)
-{
-    enum { WIDE = 16384, BUFFER_BYTES = WIDE * 8 };
-    const sheaf_source_entry *t = &a->of->told;
-    const int64_t bytes = (int64_t)sheaf_dtype_bytes(t->dtype),
-                  last = t->ndim > 1 ? t->shape[t->ndim - 1] : 1;
-    const int64_t rows = last > 0 ? sheaf__elements(t->ndim, t->shape) / last : 0;
-    char *one = malloc(BUFFER_BYTES), *two = malloc(BUFFER_BYTES);
-    sheaf_status *st =
-        one == NULL || two == NULL ? sheaf_fail(SHEAF_E_MEMORY, "%s", t->name) : NULL;
-    const int64_t wide = last < WIDE ? last : WIDE, tall = wide > 0 ? WIDE / wide : 1;
-    *same = t->dtype == b->of->told.dtype && bytes > 0 && bytes <= 8;
-    for (int64_t r = 0; st == NULL && *same && r < rows; r += tall)
-        for (int64_t c = 0; st == NULL && *same && c < last; c += wide) {
-            const int64_t h = rows - r < tall ? rows - r : tall,
-                          w = last - c < wide ? last - c : wide;
-            st = sheaf__catalog_read(rules->r->part[ra], a->of, r, h, c, w, one);
-            TRY(st, sheaf__catalog_read(rules->r->part[rb], b->of, r, h, c, w, two));
-            *same = st == NULL && memcmp(one, two, (size_t)(h * w * bytes)) == 0;
-        }
-    free(one);
-    free(two);
-    if (st == NULL || sheaf_status_code(st) == SHEAF_E_MEMORY)
-        return st;
-    sheaf_status_free(st);
-    return NULL;
-}
-
-/* All ranks that are here hold the same bytes. */
+/* All ranks that are here hold the same bytes. No when one of them is not all there. */
 static sheaf_status *all_same(bool *same, const ds_rules *rules, const ds_local *l, int n)
 {
     int first = -1;
@@ -68,11 +37,15 @@ static sheaf_status *all_same(bool *same, const ds_rules *rules, const ds_local 
         if (l[r].of == NULL)
             continue;
         if (first >= 0)
-            st = same_bytes(same, rules, &l[first], first, &l[r], r);
+            st = sheaf__catalog_same(same, rules->r->part[first], l[first].of, 0, 0,
+                                     rules->r->part[r], l[r].of);
         else
             first = r;
     }
-    return st;
+    if (st == NULL || sheaf_status_code(st) == SHEAF_E_MEMORY)
+        return st;
+    sheaf_status_free(st);
+    return NULL;
 }
 
 /* The axis along which the parts' sizes add up to the config's shape, -1 when each part is of that

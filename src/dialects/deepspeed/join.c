@@ -230,8 +230,8 @@ static sheaf_status *check_states(ds_reading *r, const char *dir, const char *na
             return sheaf_fail(SHEAF_E_MEMORY, "%s", dir);
         const sheaf_logical *t = sheaf__catalog_find(r->catalog, full);
         snprintf(path, sizeof path, "%s.pt", states[kind]);
-        if (t != NULL && (t->told.ndim != weight->told.ndim ||
-                          memcmp(t->told.shape, weight->told.shape, sizeof t->told.shape) != 0))
+        if (t != NULL &&
+            !sheaf__same_shape(t->told.ndim, t->told.shape, weight->told.ndim, weight->told.shape))
             st = sheaf__catalog_notef(
                 r->catalog, SHEAF_DEFECT, "shape", dir, full,
                 sheaf__show_shape(want, weight->told.ndim, weight->told.shape),

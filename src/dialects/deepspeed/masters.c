@@ -17,6 +17,7 @@
 
 #include "base/file.h"
 #include "base/status.h"
+#include "base/text.h"
 #include "dialects/deepspeed/private.h"
 
 /* ---- rounding ---- */
@@ -131,8 +132,7 @@ static bool piece_at(sheaf_piece *out, const plain *x, const sheaf_pickle_tensor
         return false;
     if (at < 0) {
         *out = sheaf__piece_of(x->file, x->f->mp, x->f->torch, t);
-        return t->ndim == l->told.ndim &&
-               memcmp(t->shape, l->told.shape, (size_t)t->ndim * sizeof *t->shape) == 0;
+        return sheaf__same_shape(t->ndim, t->shape, l->told.ndim, l->told.shape);
     }
     if (t->ndim != 1 || (t->shape[0] > 1 && t->stride[0] != 1) || n > t->shape[0] - at)
         return false;

@@ -6,6 +6,7 @@
 
 #include "base/file.h"
 #include "base/status.h"
+#include "base/text.h"
 #include "dialects/deepspeed/deepspeed.h"
 #include "dialects/deepspeed/private.h"
 
@@ -43,9 +44,9 @@ static const char *twin_of(const ds_file *f, const sheaf_pickle *module, int64_t
     for (int64_t k = 0; k < i; k++) {
         const sheaf_pickle_tensor *o =
             sheaf__pickle_tensor(f->torch->doc, sheaf__pickle_value(module, k));
-        if (o != NULL && o->storage == t->storage && o->offset == t->offset && o->ndim == t->ndim &&
-            memcmp(o->shape, t->shape, (size_t)t->ndim * sizeof *t->shape) == 0 &&
-            memcmp(o->stride, t->stride, (size_t)t->ndim * sizeof *t->stride) == 0)
+        if (o != NULL && o->storage == t->storage && o->offset == t->offset &&
+            sheaf__same_shape(o->ndim, o->shape, t->ndim, t->shape) &&
+            sheaf__same_shape(o->ndim, o->stride, t->ndim, t->stride))
             return sheaf__pickle_text(sheaf__pickle_key(module, k));
     }
     return NULL;
@@ -74,8 +75,7 @@ static sheaf_status *add_module_tensor(ds_reading *r, sheaf_catalog *part, const
                                          "a tensor", "something else in `module`", "");
     }
     if (l != NULL) {
-        if (sharded || (l->told.ndim == t->ndim &&
-                        memcmp(l->told.shape, t->shape, (size_t)t->ndim * sizeof *t->shape) == 0))
+        if (sharded || sheaf__same_shape(l->told.ndim, l->told.shape, t->ndim, t->shape))
             return NULL;
         return sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "conflict", f->path, name,
                                    "the shape in param_shapes", "another shape in `module`", "");

@@ -12,6 +12,7 @@
 
 #include "base/file.h"
 #include "base/status.h"
+#include "base/text.h"
 #include "dialects/deepspeed/private.h"
 
 ds_file *sheaf__ds_file_of(const ds_reading *r, ds_what what, int mp, int dp)
@@ -368,8 +369,8 @@ static sheaf_status *check_module(zero *z, int model)
         const sheaf_pickle_tensor *t =
             sheaf__pickle_tensor(z->model->torch->doc, sheaf__pickle_value(module, i));
         const sheaf_logical *l = name == NULL ? NULL : sheaf__catalog_find(z->part, name);
-        if (t == NULL || l == NULL || t->ndim == 0 || t->ndim != l->told.ndim ||
-            memcmp(t->shape, l->told.shape, (size_t)t->ndim * sizeof *t->shape) != 0)
+        if (t == NULL || l == NULL || t->ndim == 0 ||
+            !sheaf__same_shape(t->ndim, t->shape, l->told.ndim, l->told.shape))
             continue;
         const sheaf_piece stored = sheaf__piece_of(model, z->mp, z->model->torch, t);
         for (int64_t k = 0; k < l->npieces; k++)

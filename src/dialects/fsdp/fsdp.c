@@ -13,6 +13,7 @@
 
 #include "base/file.h"
 #include "base/status.h"
+#include "base/text.h"
 #include "catalog/boxes.h"
 #include "dialects/common/model.h"
 #include "dialects/common/save.h"
@@ -163,7 +164,7 @@ static sheaf_status *add(reading *r, const sheaf_torch *torch, const char *path,
     TRY(st, sheaf__catalog_tensor(&out, r->c, name, t->dtype, ndim, shape));
     if (st != NULL)
         return st;
-    if (out->told.ndim != ndim || memcmp(out->told.shape, shape, (size_t)ndim * sizeof *shape) != 0)
+    if (!sheaf__same_shape(out->told.ndim, out->told.shape, ndim, shape))
         return misfit(r, path, name, "a tensor of another shape than in the other files");
     out->replicated = whole && r->ranks > 1;
     sheaf_piece p = sheaf__piece_of(file, rank, torch, t);

@@ -98,10 +98,7 @@ static sheaf_status *wrong_shape(const sheaf_schema *schema, const sheaf_tensor 
 static sheaf_status *check_tensor(const sheaf_schema *schema, const sheaf_tensor *t,
                                   const sheaf_source_entry *e)
 {
-    bool same = e->ndim == t->ndim;
-    for (int d = 0; same && d < t->ndim; d++)
-        same = e->shape[d] == t->shape[d];
-    if (!same)
+    if (!sheaf__same_shape(e->ndim, e->shape, t->ndim, t->shape))
         return wrong_shape(schema, t, e);
     if (e->dtype == SHEAF_F32 || e->dtype == SHEAF_BF16 || e->dtype == SHEAF_F16)
         return NULL;

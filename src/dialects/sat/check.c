@@ -43,17 +43,6 @@ static void count_sorts(check *k)
 
 /* ---- the tower's sizes ---- */
 
-static sheaf_status *set_key(check *k, const char *key, const char *value)
-{
-    char *text = NULL;
-    sheaf_status *st = sheaf_hf_config_set(&text, k->catalog->config, key, value);
-    if (st == NULL) {
-        free(k->catalog->config);
-        k->catalog->config = text;
-    }
-    return st;
-}
-
 /* A tower that is not upstream's is written into the config, so that it says all there is to
  * say. */
 static sheaf_status *keep_encoder(check *k, const sheaf_encoder *e, bool image)
@@ -66,9 +55,9 @@ static sheaf_status *keep_encoder(check *k, const sheaf_encoder *e, bool image)
                  e->embed, e->layers, e->width, e->head_width,
                  ((double)e->ffn + 0.5) / (double)e->width) < 0)
         return sheaf__no_memory(k->catalog->root);
-    sheaf_status *st = set_key(k, "encoder_override", value);
+    sheaf_status *st = sheaf_hf_config_change(&k->catalog->config, "encoder_override", value);
     if (st == NULL && image)
-        st = set_key(k, "cross_image_pix", pixels);
+        st = sheaf_hf_config_change(&k->catalog->config, "cross_image_pix", pixels);
     TRY(st, sheaf__catalog_notef(k->catalog, SHEAF_NOTE, "inferred", k->path, "",
                                  "upstream's tower, of which files say nothing", "",
                                  "by the tensors: %" PRId64 " blocks of width %" PRId64
@@ -110,10 +99,7 @@ static sheaf_status *note_config(check *k, const char *code, const char *path, c
 static sheaf_status *check_shape(check *k, const sheaf_tensor *t, const sheaf_source_entry *e)
 {
     char want[128], found[128];
-    bool same = e->ndim == t->ndim;
-    for (int d = 0; same && d < t->ndim; d++)
-        same = e->shape[d] == t->shape[d];
-    if (same)
+    if (sheaf__same_shape(e->ndim, e->shape, t->ndim, t->shape))
         return NULL;
     sheaf__show_shape(want, t->ndim, t->shape);
     sheaf__show_shape(found, e->ndim, e->shape);
@@ -151,9 +137,7 @@ static sheaf_status *check_unexpected(check *k, const sheaf_schema *schema)
             !sheaf__sat_rule_of(&rule, t->told.name) || /* told when it was read */
             sheaf_schema_find(schema, t->told.name) != NULL || foreign++ >= NAMED)
             continue;
-        const char *path =
-            t->npieces > 0 ? k->catalog->file[t->piece[0].file].path : k->catalog->root;
-        st = note_config(k, "foreign", path, t->told.name,
+        st = note_config(k, "foreign", sheaf__catalog_path_of(k->catalog, t), t->told.name,
                          "only tensors that model_config.json asks for",
                          "one more, which it would lose");
     }
@@ -235,9 +219,10 @@ static sheaf_status *check_class(check *k, bool *agent, const char *wanted)
                                    "none: another program that uses DeepSpeed may have written it",
                                    "sheaf verify {} --from deepspeed");
     const char *name = wanted != NULL ? wanted : said;
-    sheaf_status *st = name == NULL && k->json != NULL && json_is_object(k->json)
-                           ? set_key(k, "model_class", class_of(class, *agent))
-                           : NULL;
+    sheaf_status *st =
+        name == NULL && k->json != NULL && json_is_object(k->json)
+            ? sheaf_hf_config_change(&k->catalog->config, "model_class", class_of(class, *agent))
+            : NULL;
     if (st != NULL)
         return st;
     if (name == NULL) /* what is written from here says it */
@@ -454,7 +439,7 @@ static sheaf_status *load_config(check *k, const char *wanted)
     const char *said = json_string_value(json_object_get(k->json, "model_class"));
     if ((!agent && !is_vlm(wanted)) || agent == is_agent(said))
         return NULL;
-    return set_key(k, "model_class", class_of(class, agent));
+    return sheaf_hf_config_change(&k->catalog->config, "model_class", class_of(class, agent));
 }
 
 sheaf_status *sheaf__sat_check(sheaf_catalog *c, const sheaf__sat_set *set, const char *config_path,

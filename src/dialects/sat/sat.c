@@ -57,8 +57,8 @@ static sheaf_status *same_everywhere(bool *same, const reading *r, const sheaf__
     TRY(st, sheaf__torch_read(part->file, t, one, (size_t)n));
     for (int i = 0; st == NULL && *same && i < r->nparts; i++) {
         const sheaf_pickle_tensor *other = tensor_in(r->part[i], name);
-        *same = other != NULL && other->dtype == t->dtype && other->ndim == t->ndim &&
-                memcmp(other->shape, t->shape, (size_t)t->ndim * sizeof *t->shape) == 0;
+        *same = other != NULL && other->dtype == t->dtype &&
+                sheaf__same_shape(other->ndim, other->shape, t->ndim, t->shape);
         if (*same)
             st = sheaf__torch_read(r->part[i]->file, other, two, (size_t)n);
         *same = *same && st == NULL && memcmp(one, two, (size_t)n) == 0;
@@ -92,16 +92,10 @@ static sheaf_status *rule_of(sheaf_sat_rule *rule, const reading *r, const sheaf
 static sheaf_status *wrong_shape(const reading *r, const sheaf__sat_part *part, const char *name,
                                  const char *expected, const sheaf_pickle_tensor *t)
 {
-    sheaf_text text = { 0 };
-    for (int i = 0; i < t->ndim; i++)
-        sheaf__text_add(&text, "%s%" PRId64, i > 0 ? ", " : "", t->shape[i]);
-    sheaf_status *st = text.failed
-                           ? sheaf_fail(SHEAF_E_MEMORY, "%s", r->catalog->root)
-                           : sheaf__catalog_notef(r->catalog, SHEAF_DEFECT, "shape", part->path,
-                                                  name, expected, "", "[%s] in part %d",
-                                                  text.at != NULL ? text.at : "", part->rank);
-    sheaf__text_release(&text);
-    return st;
+    char shape[128];
+    return sheaf__catalog_notef(r->catalog, SHEAF_DEFECT, "shape", part->path, name, expected, "",
+                                "%s in part %d", sheaf__show_shape(shape, t->ndim, t->shape),
+                                part->rank);
 }
 
 /* The pieces of one tensor in one part: one for each block of its axis. */
@@ -120,19 +114,12 @@ static sheaf_status *add_pieces(reading *r, const sheaf__sat_part *part, const c
     sheaf_status *st = sheaf__catalog_tensor(&logical, r->catalog, name, t->dtype, t->ndim, shape);
     if (st != NULL)
         return st;
-    bool same = logical->told.ndim == t->ndim &&
-                memcmp(logical->told.shape, shape, (size_t)t->ndim * sizeof *shape) == 0;
-    if (!same)
+    if (!sheaf__same_shape(logical->told.ndim, logical->told.shape, t->ndim, shape))
         return wrong_shape(r, part, name, "the shape it has in the other parts", t);
     logical->kind = kind;
     logical->replicated = blocks == 0 && r->set->ways > 1;
     logical->drifted = drifted;
-    sheaf_piece piece = { .file = file,
-                          .rank = part->rank,
-                          .dtype = t->dtype,
-                          .offset = sheaf__torch_offset(part->file, t) };
-    memcpy(piece.size, t->shape, (size_t)t->ndim * sizeof *piece.size);
-    memcpy(piece.stride, t->stride, (size_t)t->ndim * sizeof *piece.stride);
+    sheaf_piece piece = sheaf__piece_of(file, part->rank, part->file, t);
     if (blocks == 0) {
         piece.digest = sheaf__torch_digest(part->file, t);
         return sheaf__catalog_defect(r->catalog, part->path,

@@ -91,10 +91,7 @@ static sheaf_status *check_tensor(const sheaf_sat_writer *w, item *t, const shea
             sheaf_expected(st, "every tensor of %s", sheaf_family_name(w->schema->config.family)),
             "none of this name");
     }
-    bool same = e->ndim == t->ndim;
-    for (int d = 0; same && d < t->ndim; d++)
-        same = e->shape[d] == t->shape[d];
-    if (!same) {
+    if (!sheaf__same_shape(e->ndim, e->shape, t->ndim, t->shape)) {
         sheaf_status *st = sheaf_fail(SHEAF_E_LAYOUT, "tensor '%s'", source_name(t));
         sheaf_expected(
             st, "[%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64 "], %d axes, by the config",
@@ -218,18 +215,6 @@ static sheaf_status *uses_lora(bool *yes, const char *json)
     return st;
 }
 
-/* Sets a key of the text, which is replaced. */
-static sheaf_status *set_key(char **json, const char *key, const char *value)
-{
-    char *changed = NULL;
-    sheaf_status *st = sheaf_hf_config_set(&changed, *json, key, value);
-    if (st == NULL) {
-        free(*json);
-        *json = changed;
-    }
-    return st;
-}
-
 /* SAT's class that makes space for factors before it reads a file; a class of fine-tuning stays. */
 static sheaf_status *set_lora(char **json, const sheaf_schema *schema, int64_t rank)
 {
@@ -243,12 +228,13 @@ static sheaf_status *set_lora(char **json, const sheaf_schema *schema, int64_t r
     snprintf(number, sizeof number, "%" PRId64, rank);
     snprintf(tests, sizeof tests, "\"%s\"", sheaf__family_for(&schema->config)->classes[2]);
     if (st == NULL && !tunes)
-        st = set_key(json, "model_class", tests);
-    TRY(st, set_key(json, "use_lora", "true"));
-    TRY(st, set_key(json, "lora_rank", number));
+        st = sheaf_hf_config_change(json, "model_class", tests);
+    TRY(st, sheaf_hf_config_change(json, "use_lora", "true"));
+    TRY(st, sheaf_hf_config_change(json, "lora_rank", number));
     return st != NULL ? st
-                      : set_key(json, "layer_range",
-                                "null"); /* all layers have space, those without factors unused */
+                      : sheaf_hf_config_change(
+                            json, "layer_range",
+                            "null"); /* all layers have space, those without factors unused */
 }
 
 static sheaf_status *make_config(sheaf_sat_writer *w, const char *json)
@@ -263,7 +249,7 @@ static sheaf_status *make_config(sheaf_sat_writer *w, const char *json)
     else if (st == NULL)
         st = uses_lora(&lora, json);
     if (st == NULL && lora)
-        st = set_key(&w->config, "use_lora", "false");
+        st = sheaf_hf_config_change(&w->config, "use_lora", "false");
     free(one);
     return st;
 }
