@@ -28,17 +28,17 @@ static names_say say(const ds_rules *rules, const char *name)
 }
 
 /* All ranks that are here hold the same bytes. No when one of them is not all there. */
-static sheaf_status *all_same(bool *same, const ds_rules *rules, const ds_local *l, int n)
+static sheaf_status *all_same(bool *same, const ds_making *m)
 {
+    sheaf_catalog *const *part = m->rules->r->part;
     int first = -1;
     sheaf_status *st = NULL;
     *same = true;
-    for (int r = 0; st == NULL && *same && r < n; r++) {
-        if (l[r].of == NULL)
+    for (int r = 0; st == NULL && *same && r < m->rules->r->tp; r++) {
+        if (m->of[r] == NULL)
             continue;
         if (first >= 0)
-            st = sheaf__catalog_same(same, rules->r->part[first], l[first].of, 0, 0,
-                                     rules->r->part[r], l[r].of);
+            st = sheaf__catalog_same(same, part[first], m->of[first], 0, 0, part[r], m->of[r]);
         else
             first = r;
     }
@@ -50,17 +50,17 @@ static sheaf_status *all_same(bool *same, const ds_rules *rules, const ds_local 
 
 /* The axis along which the parts' sizes add up to the config's shape, -1 when each part is of that
  * shape, -2 otherwise. A vocabulary may be padded: then the sum is more along axis 0. */
-static int axis_by_config(const sheaf_tensor *want, const ds_local *l, int n, bool table)
+static int axis_by_config(const sheaf_tensor *want, const ds_making *m, bool table)
 {
-    const sheaf_source_entry *t = &sheaf__ds_some(l, n)->of->told;
+    const sheaf_source_entry *t = &sheaf__ds_some(m)->told;
     if (want->ndim != t->ndim)
         return -2;
     for (int axis = -1; axis < t->ndim; axis++) {
-        bool fits = sheaf__ds_same_but(l, n, axis);
+        bool fits = sheaf__ds_same_but(m, axis);
         for (int i = 0; fits && i < t->ndim; i++) {
             int64_t sum = 0;
-            for (int r = 0; fits && i == axis && r < n; r++)
-                fits = sheaf__ds_add(&sum, l[r].of != NULL ? l[r].of->told.shape[i] : t->shape[i]);
+            for (int r = 0; fits && i == axis && r < m->rule->nranks; r++)
+                fits = sheaf__ds_add(&sum, sheaf__ds_size(m, r, i));
             if (!fits)
                 break;
             fits = i != axis ? t->shape[i] == want->shape[i]
@@ -74,22 +74,21 @@ static int axis_by_config(const sheaf_tensor *want, const ds_local *l, int n, bo
 
 /* Is the weight of a bias a copy in every rank? Biases are often zero, so their values tell
  * nothing. */
-static sheaf_status *weight_is_copy(bool *copy, ds_rules *rules, const char *name)
+static sheaf_status *weight_is_copy(bool *copy, const ds_making *m)
 {
     char *weight = NULL;
-    const size_t n = strlen(name);
-    ds_local *l = calloc((size_t)rules->r->tp, sizeof *l);
+    ds_making w = { .rules = m->rules, .of = calloc((size_t)m->rules->r->tp, sizeof *w.of) };
     sheaf_status *st = NULL;
     *copy = false;
-    if (l == NULL || asprintf(&weight, "%.*sweight", (int)(n - 4), name) < 0)
-        st = sheaf_fail(SHEAF_E_MEMORY, "%s", name);
+    if (w.of == NULL || asprintf(&weight, "%.*sweight", (int)strlen(m->name) - 4, m->name) < 0)
+        st = sheaf__no_memory(m->name);
+    w.name = weight;
     if (st == NULL)
-        sheaf__ds_collect(l, rules, weight);
-    if (st == NULL && sheaf__ds_some(l, rules->r->tp) != NULL &&
-        sheaf__ds_same_but(l, rules->r->tp, -1))
-        st = all_same(copy, rules, l, rules->r->tp);
+        sheaf__ds_collect(&w);
+    if (st == NULL && sheaf__ds_some(&w) != NULL && sheaf__ds_same_but(&w, -1))
+        st = all_same(copy, &w);
     free(weight);
-    free(l);
+    free(w.of);
     return st;
 }
 
@@ -103,128 +102,117 @@ static bool is_fused(const char *name)
 /* A rank holds the rows of its units of each part, part after part: so AutoTP divides Phi-3's
  * tensors, and so do Megatron's. The units are whole, as the schema has them, but their numbers
  * need not be even: the size of each rank's tensor tells them. */
-static sheaf_status *make_parts(ds_rule *rule, bool *refused, ds_rules *rules, const char *name,
-                                const ds_local *l, const sheaf_cut *cut)
+static sheaf_status *make_parts(ds_making *m, const sheaf_cut *cut)
 {
+    const int n = m->rule->nranks;
     int64_t width[SHEAF_MAX_PARTS], unit = 0, units = 0, *by_rank;
-    char text[256];
     bool whole = true;
     for (int k = 0; k < cut->nparts; k++) {
         width[k] = cut->part[k].rows_per_unit;
         unit += width[k];
         whole &= cut->part[k].units == cut->part[0].units;
     }
-    by_rank = calloc((size_t)(cut->nparts * rule->nranks), sizeof *by_rank);
+    by_rank = calloc((size_t)(cut->nparts * n), sizeof *by_rank);
     if (by_rank == NULL)
-        return sheaf_fail(SHEAF_E_MEMORY, "%s", name);
-    for (int r = 0; r < rule->nranks; r++) {
-        const ds_local *of = l[r].of != NULL ? &l[r] : sheaf__ds_some(l, rule->nranks);
-        const int64_t rows = of->of->told.shape[cut->axis];
+        return sheaf__no_memory(m->name);
+    for (int r = 0; r < n; r++) {
+        const int64_t rows = sheaf__ds_size(m, r, cut->axis);
         whole &= rows % unit == 0;
         units += rows / unit;
         for (int k = 0; k < cut->nparts; k++)
-            by_rank[k * rule->nranks + r] = rows / unit * width[k];
+            by_rank[k * n + r] = rows / unit * width[k];
     }
     sheaf_status *st =
         whole && units == cut->part[0].units
-            ? sheaf__ds_make_subs(rule, refused, rules, name, l, cut->axis, cut->nparts, by_rank)
-            : sheaf__ds_refuse(refused, rules, "unsupported", name,
-                               "whole heads or columns in every part",
-                               sheaf__ds_tell_shapes(text, l, rule->nranks));
+            ? sheaf__ds_make_subs(m, cut->axis, cut->nparts, by_rank)
+            : sheaf__ds_refuse(m, "unsupported", "whole heads or columns in every part", NULL);
     free(by_rank);
     return st;
 }
 
-static sheaf_status *infer(ds_rule *rule, bool *refused, ds_rules *rules, const char *name,
-                           const ds_local *l)
+static sheaf_status *make_by_config(ds_making *m, const sheaf_tensor *want, bool table)
 {
+    const int axis = axis_by_config(want, m, table);
+    if (axis == -2)
+        return sheaf__ds_refuse(m, "shape", "parts that add up to the shape in the model's config",
+                                NULL);
+    m->rules->by_config++;
+    if (axis >= 0 && want->cut.nparts > 1 && axis == want->cut.axis)
+        return make_parts(m, &want->cut);
+    return axis < 0 ? sheaf__ds_make_copies(m)
+                    : sheaf__ds_make_cut(m, axis, table ? want->shape[0] : -1);
+}
+
+static sheaf_status *infer(ds_making *m)
+{
+    ds_rules *rules = m->rules;
+    const char *name = m->name;
     const names_say word = say(rules, name);
     char plain[SHEAF__PLAIN_NAME];
     const sheaf_tensor *want =
         rules->r->schema == NULL
             ? NULL
             : sheaf_schema_find(rules->r->schema, sheaf__plain_name(plain, name));
-    const bool one_shape = sheaf__ds_same_but(l, rule->nranks, -1);
-    bool copy = false;
-    char text[256];
+    const bool one_shape = sheaf__ds_same_but(m, -1);
+    bool copy = word == SAY_COPIES;
     sheaf_status *st = NULL;
-    if (want != NULL) {
-        const int axis = axis_by_config(want, l, rule->nranks, word == SAY_TABLE);
-        if (axis == -2)
-            return sheaf__ds_refuse(refused, rules, "shape", name,
-                                    "parts that add up to the shape in the model's config",
-                                    sheaf__ds_tell_shapes(text, l, rule->nranks));
-        rules->by_config++;
-        if (axis >= 0 && want->cut.nparts > 1 && axis == want->cut.axis)
-            return make_parts(rule, refused, rules, name, l, &want->cut);
-        return axis < 0 ? sheaf__ds_make_copies(rule, refused, rules, name, l)
-                        : sheaf__ds_make_cut(rule, refused, rules, name, l, axis,
-                                             word == SAY_TABLE ? want->shape[0] : -1);
-    }
-    if (one_shape && word != SAY_COPIES)
-        st = sheaf__ends_with(name, ".bias") && word == SAY_ROWS
-                 ? weight_is_copy(&copy, rules, name)
-                 : all_same(&copy, rules, l, rule->nranks);
+    if (want != NULL)
+        return make_by_config(m, want, word == SAY_TABLE);
+    if (one_shape && !copy)
+        st = sheaf__ends_with(name, ".bias") && word == SAY_ROWS ? weight_is_copy(&copy, m)
+                                                                 : all_same(&copy, m);
     if (st != NULL)
         return st;
-    if (copy || word == SAY_COPIES) {
-        rules->copies++;
-        return sheaf__ds_make_copies(rule, refused, rules, name, l);
-    }
-    if (word == SAY_COLUMNS) {
-        rules->columns++;
-        return sheaf__ds_make_cut(rule, refused, rules, name, l, 1, -1);
-    }
-    if (word != SAY_NOTHING) {
-        rules->rows++;
-        return sheaf__ds_make_cut(rule, refused, rules, name, l, 0, -1);
-    }
-    for (int axis = 0; !one_shape && !is_fused(name) && axis < rule->ndim; axis++)
-        if (sheaf__ds_same_but(l, rule->nranks, axis)) {
+    rules->copies += copy;
+    rules->columns += !copy && word == SAY_COLUMNS;
+    rules->rows += !copy && (word == SAY_ROWS || word == SAY_TABLE);
+    if (copy)
+        return sheaf__ds_make_copies(m);
+    if (word != SAY_NOTHING)
+        return sheaf__ds_make_cut(m, word == SAY_COLUMNS ? 1 : 0, -1);
+    for (int axis = 0; !one_shape && !is_fused(name) && axis < m->rule->ndim; axis++)
+        if (sheaf__ds_same_but(m, axis)) {
             rules->by_shape++;
-            return sheaf__ds_make_cut(rule, refused, rules, name, l, axis, -1);
+            return sheaf__ds_make_cut(m, axis, -1);
         }
     return sheaf__ds_refuse(
-        refused, rules, "unsupported", name,
+        m, "unsupported",
         is_fused(name)
             ? "universal_checkpoint_info or a config.json: only they tell the parts of a "
               "fused tensor, which each rank has a share of"
             : "universal_checkpoint_info, a config.json, or a name that tells how it is cut",
-        sheaf__ds_tell_shapes(text, l, rule->nranks));
+        NULL);
+}
+
+static sheaf_status *make(ds_making *m)
+{
+    sheaf__ds_collect(m);
+    const sheaf_logical *first = sheaf__ds_some(m);
+    const int n = m->rule->nranks;
+    if (first == NULL)
+        return sheaf__ds_refuse(m, "missing", "a tensor", "none");
+    m->rule->ndim = first->told.ndim;
+    if (!sheaf__ds_same_but(m, -1) && m->rule->ndim == 0)
+        return sheaf__ds_refuse(m, "conflict", "one shape", NULL);
+    sheaf_status *st = n == 1 || m->rule->ndim == 0 ? sheaf__ds_make_copies(m)
+                       : m->rules->info != NULL     ? sheaf__ds_make_stated(m)
+                                                    : infer(m);
+    if (n == 1)
+        m->rule->replicated = false;
+    return st == NULL && !m->refused && n > 1 && sheaf__ds_exhausted(m->rules)
+               ? sheaf__ds_refuse(m, "unsupported", "patterns that can be matched",
+                                  "patterns in universal_checkpoint_info that take too long")
+               : st;
 }
 
 sheaf_status *sheaf__ds_rule_make(ds_rule *out, bool *refused, ds_rules *rules, const char *name)
 {
-    const int n = rules->r->tp;
-    ds_local *l = calloc((size_t)n, sizeof *l);
-    *out = (ds_rule){ .nranks = n, .rank = calloc((size_t)n, sizeof *out->rank) };
-    *refused = false;
-    sheaf_status *st =
-        l == NULL || out->rank == NULL ? sheaf_fail(SHEAF_E_MEMORY, "%s", name) : NULL;
-    if (st == NULL)
-        sheaf__ds_collect(l, rules, name);
-    const ds_local *first = st == NULL ? sheaf__ds_some(l, n) : NULL;
-    if (st == NULL && first == NULL)
-        st = sheaf__ds_refuse(refused, rules, "missing", name, "a tensor", "none");
-    else if (st == NULL) {
-        out->ndim = first->of->told.ndim;
-        char text[256];
-        if (!sheaf__ds_same_but(l, n, -1) && out->ndim == 0)
-            st = sheaf__ds_refuse(refused, rules, "conflict", name, "one shape",
-                                  sheaf__ds_tell_shapes(text, l, n));
-        else if (n == 1 || out->ndim == 0)
-            st = sheaf__ds_make_copies(out, refused, rules, name, l);
-        else
-            st = rules->info != NULL ? sheaf__ds_make_stated(out, refused, rules, name, l)
-                                     : infer(out, refused, rules, name, l);
-        if (st == NULL && !*refused && n > 1 && sheaf__ds_exhausted(rules))
-            st = sheaf__ds_refuse(refused, rules, "unsupported", name,
-                                  "patterns that can be matched",
-                                  "patterns in universal_checkpoint_info that take too long");
-        if (n == 1)
-            out->replicated = false;
-    }
-    free(l);
+    const size_t n = (size_t)rules->r->tp;
+    *out = (ds_rule){ .nranks = (int)n, .rank = calloc(n, sizeof *out->rank) };
+    ds_making m = { .rules = rules, .name = name, .rule = out, .of = calloc(n, sizeof *m.of) };
+    sheaf_status *st = m.of == NULL || out->rank == NULL ? sheaf__no_memory(name) : make(&m);
+    *refused = m.refused;
+    free(m.of);
     return st;
 }
 

@@ -218,187 +218,179 @@ static sheaf_status *add_move(ds_rule *rule, int rank, const int64_t *from, cons
     return NULL;
 }
 
-sheaf_status *sheaf__ds_refuse(bool *refused, ds_rules *rules, const char *code, const char *name,
-                               const char *expected, const char *found)
-{
-    *refused = true;
-    return sheaf__catalog_note(rules->r->catalog, SHEAF_DEFECT, code, rules->path, name, expected,
-                               found, "");
-}
-
-const char *sheaf__ds_tell_shapes(char text[256], const ds_local *l, int n)
+/* "[130, 48], [129, 48]" into `text`. */
+static const char *show_shapes(char text[256], const ds_making *m)
 {
     size_t at = 0;
     text[0] = '\0';
-    for (int r = 0; r < n && at < 200; r++) {
+    for (int r = 0; r < m->rule->nranks && at < 200; r++) {
+        const sheaf_logical *t = m->of[r];
         at += (size_t)snprintf(text + at, 256 - at, "%s", r > 0 ? ", " : "");
-        if (l[r].of == NULL)
+        if (t == NULL)
             at += (size_t)snprintf(text + at, 256 - at, "missing");
-        for (int i = 0; l[r].of != NULL && i < l[r].of->told.ndim && at < 200; i++)
+        for (int i = 0; t != NULL && i < t->told.ndim && at < 200; i++)
             at += (size_t)snprintf(text + at, 256 - at, "%s%" PRId64 "%s", i == 0 ? "[" : ", ",
-                                   l[r].of->told.shape[i], i + 1 == l[r].of->told.ndim ? "]" : "");
+                                   t->told.shape[i], i + 1 == t->told.ndim ? "]" : "");
     }
     return text;
 }
 
-const ds_local *sheaf__ds_some(const ds_local *l, int n)
+sheaf_status *sheaf__ds_refuse(ds_making *m, const char *code, const char *expected,
+                               const char *found)
 {
-    for (int r = 0; r < n; r++)
-        if (l[r].of != NULL)
-            return &l[r];
+    char text[256];
+    m->refused = true;
+    return sheaf__catalog_note(m->rules->r->catalog, SHEAF_DEFECT, code, m->rules->path, m->name,
+                               expected, found != NULL ? found : show_shapes(text, m), "");
+}
+
+const sheaf_logical *sheaf__ds_some(const ds_making *m)
+{
+    for (int r = 0; r < m->rules->r->tp; r++)
+        if (m->of[r] != NULL)
+            return m->of[r];
     return NULL;
 }
 
-bool sheaf__ds_same_but(const ds_local *l, int n, int axis)
+int64_t sheaf__ds_size(const ds_making *m, int rank, int axis)
 {
-    const sheaf_logical *a = sheaf__ds_some(l, n)->of;
-    for (int r = 0; r < n; r++)
-        for (int i = 0; l[r].of != NULL && i < a->told.ndim; i++)
-            if (l[r].of->told.ndim != a->told.ndim ||
-                (i != axis && l[r].of->told.shape[i] != a->told.shape[i]))
+    return (m->of[rank] != NULL ? m->of[rank] : sheaf__ds_some(m))->told.shape[axis];
+}
+
+bool sheaf__ds_same_but(const ds_making *m, int axis)
+{
+    const sheaf_source_entry *a = &sheaf__ds_some(m)->told;
+    for (int r = 0; r < m->rules->r->tp; r++)
+        for (int i = 0; m->of[r] != NULL && i < a->ndim; i++)
+            if (m->of[r]->told.ndim != a->ndim ||
+                (i != axis && m->of[r]->told.shape[i] != a->shape[i]))
                 return false;
     return true;
 }
 
-sheaf_status *sheaf__ds_make_copies(ds_rule *rule, bool *refused, ds_rules *rules, const char *name,
-                                    const ds_local *l)
+sheaf_status *sheaf__ds_make_copies(ds_making *m)
 {
-    const sheaf_source_entry *t = &sheaf__ds_some(l, rule->nranks)->of->told;
-    char text[256];
-    if (!sheaf__ds_same_but(l, rule->nranks, -1))
-        return sheaf__ds_refuse(refused, rules, "conflict", name,
-                                "a copy of one shape in every part",
-                                sheaf__ds_tell_shapes(text, l, rule->nranks));
+    ds_rule *rule = m->rule;
+    if (!sheaf__ds_same_but(m, -1))
+        return sheaf__ds_refuse(m, "conflict", "a copy of one shape in every part", NULL);
     rule->replicated = true;
-    memcpy(rule->shape, t->shape, sizeof rule->shape);
+    memcpy(rule->shape, sheaf__ds_some(m)->told.shape, sizeof rule->shape);
     sheaf_status *st = NULL;
     for (int r = 0; st == NULL && r < rule->nranks; r++)
         st = add_move(rule, r, NULL, rule->shape, NULL);
     return st;
 }
 
-sheaf_status *sheaf__ds_make_cut(ds_rule *rule, bool *refused, ds_rules *rules, const char *name,
-                                 const ds_local *l, int axis, int64_t cut)
+/* Can the parts lie one after the other along `axis`? Then rule->shape and `size` are theirs. */
+static sheaf_status *begin_cut(ds_making *m, int axis, int64_t size[SHEAF_CATALOG_MAX_DIMS])
 {
-    const sheaf_source_entry *t = &sheaf__ds_some(l, rule->nranks)->of->told;
-    char text[256];
+    if (axis < 0 || axis >= m->rule->ndim || !sheaf__ds_same_but(m, axis))
+        return sheaf__ds_refuse(m, "conflict", "parts that differ along one axis at most", NULL);
+    const sheaf_source_entry *t = &sheaf__ds_some(m)->told;
+    memcpy(m->rule->shape, t->shape, sizeof m->rule->shape);
+    memcpy(size, t->shape, sizeof t->shape);
+    return NULL;
+}
+
+sheaf_status *sheaf__ds_make_cut(ds_making *m, int axis, int64_t cut)
+{
     int64_t to[SHEAF_CATALOG_MAX_DIMS] = { 0 }, size[SHEAF_CATALOG_MAX_DIMS];
-    if (axis >= rule->ndim || !sheaf__ds_same_but(l, rule->nranks, axis))
-        return sheaf__ds_refuse(refused, rules, "conflict", name,
-                                "parts that differ along one axis at most",
-                                sheaf__ds_tell_shapes(text, l, rule->nranks));
-    memcpy(rule->shape, t->shape, sizeof rule->shape);
-    memcpy(size, t->shape, sizeof size);
-    sheaf_status *st = NULL;
-    for (int r = 0; st == NULL && r < rule->nranks; r++) {
-        size[axis] = l[r].of != NULL ? l[r].of->told.shape[axis] : t->shape[axis];
-        const int64_t width = size[axis],
+    sheaf_status *st = begin_cut(m, axis, size);
+    if (st != NULL || m->refused)
+        return st;
+    for (int r = 0; st == NULL && r < m->rule->nranks; r++) {
+        const int64_t width = sheaf__ds_size(m, r, axis),
                       left = cut >= 0 && cut - to[axis] < width ? cut - to[axis] : width;
         size[axis] = left < 0 ? 0 : left;
-        st = add_move(rule, r, NULL, size, to);
+        st = add_move(m->rule, r, NULL, size, to);
         if (!sheaf__ds_add(&to[axis], width))
-            return sheaf__ds_refuse(refused, rules, "damaged", name, "sizes",
-                                    sheaf__ds_tell_shapes(text, l, rule->nranks));
+            return sheaf__ds_refuse(m, "damaged", "sizes", NULL);
     }
-    rule->shape[axis] = cut >= 0 && cut < to[axis] ? cut : to[axis];
+    m->rule->shape[axis] = cut >= 0 && cut < to[axis] ? cut : to[axis];
     return st;
 }
 
-sheaf_status *sheaf__ds_make_subs(ds_rule *rule, bool *refused, ds_rules *rules, const char *name,
-                                  const ds_local *l, int axis, int64_t nsubs, const int64_t *width)
+sheaf_status *sheaf__ds_make_subs(ds_making *m, int axis, int64_t nsubs, const int64_t *width)
 {
-    const sheaf_source_entry *t = &sheaf__ds_some(l, rule->nranks)->of->told;
-    char text[256];
+    const int n = m->rule->nranks;
     int64_t from[SHEAF_CATALOG_MAX_DIMS] = { 0 }, to[SHEAF_CATALOG_MAX_DIMS] = { 0 },
             size[SHEAF_CATALOG_MAX_DIMS];
-    if (axis < 0 || axis >= rule->ndim || !sheaf__ds_same_but(l, rule->nranks, axis))
-        return sheaf__ds_refuse(refused, rules, "conflict", name,
-                                "parts that differ along one axis at most",
-                                sheaf__ds_tell_shapes(text, l, rule->nranks));
-    memcpy(rule->shape, t->shape, sizeof rule->shape);
-    memcpy(size, t->shape, sizeof size);
-    sheaf_status *st = NULL;
+    sheaf_status *st = begin_cut(m, axis, size);
+    if (st != NULL || m->refused)
+        return st;
     for (int64_t s = 0; st == NULL && s < nsubs; s++)
-        for (int r = 0; st == NULL && r < rule->nranks; r++) {
+        for (int r = 0; st == NULL && r < n; r++) {
             from[axis] = 0;
             for (int64_t k = 0; k < s; k++)
-                from[axis] += width[k * rule->nranks + r];
-            size[axis] = width[s * rule->nranks + r];
-            const int64_t stored = l[r].of != NULL ? l[r].of->told.shape[axis] : -1;
+                from[axis] += width[k * n + r];
+            size[axis] = width[s * n + r];
+            const int64_t stored = m->of[r] != NULL ? m->of[r]->told.shape[axis] : -1;
             if (size[axis] < 0 || (stored >= 0 && size[axis] > stored - from[axis]) ||
                 (stored >= 0 && s + 1 == nsubs && from[axis] + size[axis] != stored))
-                return sheaf__ds_refuse(refused, rules, "conflict", name,
-                                        "sub-parameters that fill each part",
-                                        sheaf__ds_tell_shapes(text, l, rule->nranks));
-            st = add_move(rule, r, from, size, to);
+                return sheaf__ds_refuse(m, "conflict", "sub-parameters that fill each part", NULL);
+            st = add_move(m->rule, r, from, size, to);
             if (!sheaf__ds_add(&to[axis], size[axis]))
-                return sheaf__ds_refuse(refused, rules, "damaged", name, "sizes",
-                                        sheaf__ds_tell_shapes(text, l, rule->nranks));
+                return sheaf__ds_refuse(m, "damaged", "sizes", NULL);
         }
-    rule->shape[axis] = to[axis];
+    m->rule->shape[axis] = to[axis];
     return st;
 }
 
-static sheaf_status *make_halves(ds_rule *rule, bool *refused, ds_rules *rules, const char *name,
-                                 const ds_local *l)
+static sheaf_status *make_halves(ds_making *m)
 {
-    int64_t *width = calloc((size_t)rule->nranks * 2, sizeof *width);
+    const int n = m->rule->nranks;
+    int64_t *width = calloc((size_t)n * 2, sizeof *width);
     if (width == NULL)
-        return sheaf_fail(SHEAF_E_MEMORY, "%s", name);
-    for (int r = 0; r < rule->nranks; r++) {
-        const int64_t rows = l[r].of != NULL ? l[r].of->told.shape[0]
-                                             : sheaf__ds_some(l, rule->nranks)->of->told.shape[0];
+        return sheaf__no_memory(m->name);
+    for (int r = 0; r < n; r++) {
+        const int64_t rows = sheaf__ds_size(m, r, 0);
         width[r] = (rows + 1) / 2; /* as torch.chunk does */
-        width[rule->nranks + r] = rows - width[r];
+        width[n + r] = rows - width[r];
     }
-    sheaf_status *st = sheaf__ds_make_subs(rule, refused, rules, name, l, 0, 2, width);
+    sheaf_status *st = sheaf__ds_make_subs(m, 0, 2, width);
     free(width);
     return st;
 }
 
 /* {patterns, shape, partition_dim}: shape[partition_dim] is a tuple of widths, or their number;
  * sub_param_shard_widths may say how each falls into ranks, else evenly. */
-static sheaf_status *make_stated_subs(ds_rule *rule, bool *refused, ds_rules *rules,
-                                      const char *name, const ds_local *l, const pattern *p)
+static sheaf_status *make_stated_subs(ds_making *m, const pattern *p)
 {
+    const int ranks = m->rule->nranks;
     int64_t axis = -1, number = 0, whole = 0;
     sheaf__pickle_int(&axis, sheaf__pickle_get(p->value, "partition_dim"));
     const sheaf_pickle *sizes = sheaf__pickle_item(sheaf__pickle_get(p->value, "shape"), axis);
     const sheaf_pickle *stated =
-        sheaf__pickle_path(rules->info, "sub_param_shard_widths", p->text, NULL);
+        sheaf__pickle_path(m->rules->info, "sub_param_shard_widths", p->text, NULL);
     const int64_t n = sheaf__pickle_int(&number, sizes) ? number : sheaf__pickle_count(sizes);
-    if (axis < 0 || axis >= rule->ndim || n < 1 || n > 64 ||
+    if (axis < 0 || axis >= m->rule->ndim || n < 1 || n > 64 ||
         (stated != NULL && sheaf__pickle_count(stated) != n))
-        return sheaf__ds_refuse(refused, rules, "unsupported", name,
-                                "sub-parameters along one axis",
+        return sheaf__ds_refuse(m, "unsupported", "sub-parameters along one axis",
                                 "another description of sub-parameters");
-    int64_t *width = calloc((size_t)(n * rule->nranks), sizeof *width);
+    int64_t *width = calloc((size_t)(n * ranks), sizeof *width);
     if (width == NULL)
-        return sheaf_fail(SHEAF_E_MEMORY, "%s", name);
+        return sheaf__no_memory(m->name);
     bool good = true;
-    for (int r = 0; r < rule->nranks; r++)
-        good &= sheaf__ds_add(&whole, l[r].of != NULL
-                                          ? l[r].of->told.shape[axis]
-                                          : sheaf__ds_some(l, rule->nranks)->of->told.shape[axis]);
+    for (int r = 0; r < ranks; r++)
+        good &= sheaf__ds_add(&whole, sheaf__ds_size(m, r, (int)axis));
     for (int64_t s = 0; s < n; s++) {
         int64_t size = whole / n;
         good &=
             number > 0 ? whole % n == 0 : sheaf__pickle_int(&size, sheaf__pickle_item(sizes, s));
-        for (int r = 0; r < rule->nranks; r++) {
+        for (int r = 0; r < ranks; r++) {
+            int64_t *w = &width[s * ranks + r];
             good &= stated != NULL
-                        ? sheaf__pickle_int(&width[s * rule->nranks + r],
-                                            sheaf__pickle_item(sheaf__pickle_item(stated, s), r))
-                        : size % rule->nranks == 0;
+                        ? sheaf__pickle_int(w, sheaf__pickle_item(sheaf__pickle_item(stated, s), r))
+                        : size % ranks == 0;
             if (stated == NULL)
-                width[s * rule->nranks + r] = size / rule->nranks;
-            good &= width[s * rule->nranks + r] >= 0 &&
-                    width[s * rule->nranks + r] < INT64_MAX / 65536 / 64;
+                *w = size / ranks;
+            good &= *w >= 0 && *w < INT64_MAX / 65536 / 64;
         }
     }
     sheaf_status *st =
-        good ? sheaf__ds_make_subs(rule, refused, rules, name, l, (int)axis, n, width)
-             : sheaf__ds_refuse(refused, rules, "unsupported", name,
-                                "sub-parameters whose widths are stated or even", "others");
+        good ? sheaf__ds_make_subs(m, (int)axis, n, width)
+             : sheaf__ds_refuse(m, "unsupported", "sub-parameters whose widths are stated or even",
+                                "others");
     free(width);
     return st;
 }
@@ -428,7 +420,7 @@ static bool place(int64_t *begin, const sheaf_pickle *at, int ndim, const int64_
 /* One rank's pieces of an entry of affine_map. A piece that several ranks hold belongs to the first
  * of them. */
 static sheaf_status *affine_rank(ds_rule *rule, bool *good, const sheaf_pickle *entry, int rank,
-                                 const ds_local *l)
+                                 const sheaf_logical *of)
 {
     int ndim;
     int64_t shard[SHEAF_PICKLE_MAX_DIMS];
@@ -438,7 +430,7 @@ static sheaf_status *affine_rank(ds_rule *rule, bool *good, const sheaf_pickle *
             mine = sheaf__pickle_value(ranks, i);
     *good = sheaf__pickle_shape(&ndim, shard, sheaf__pickle_get(mine, "shard_shape")) &&
             ndim == rule->ndim &&
-            (l->of == NULL || memcmp(shard, l->of->told.shape, (size_t)ndim * sizeof *shard) == 0);
+            (of == NULL || memcmp(shard, of->told.shape, (size_t)ndim * sizeof *shard) == 0);
     pieces = sheaf__pickle_get(mine, "pieces");
     *good = *good && sheaf__pickle_count(pieces) <= MAX_PIECES;
     for (int64_t i = 0; *good && i < sheaf__pickle_count(pieces); i++) {
@@ -467,12 +459,11 @@ static sheaf_status *affine_rank(ds_rule *rule, bool *good, const sheaf_pickle *
     return NULL;
 }
 
-static sheaf_status *make_affine(ds_rule *rule, bool *refused, ds_rules *rules, const char *name,
-                                 const ds_local *l, const pattern *p)
+static sheaf_status *make_affine(ds_making *m, const pattern *p)
 {
+    ds_rule *rule = m->rule;
     const sheaf_pickle *entry = p->value, *ranks = sheaf__pickle_get(entry, "ranks");
     int ndim = 0;
-    char text[256];
     bool good =
         sheaf__pickle_shape(&ndim, rule->shape, sheaf__pickle_get(entry, "logical_shape")) &&
         ndim == rule->ndim && sheaf__pickle_count(ranks) == rule->nranks;
@@ -490,48 +481,47 @@ static sheaf_status *make_affine(ds_rule *rule, bool *refused, ds_rules *rules, 
     }
     sheaf_status *st = NULL;
     for (int r = 0; st == NULL && good && r < rule->nranks; r++)
-        st = affine_rank(rule, &good, entry, r, &l[r]);
+        st = affine_rank(rule, &good, entry, r, m->of[r]);
     if (st != NULL || good)
         return st;
-    return sheaf__ds_refuse(refused, rules, "conflict", name,
-                            "parts as affine_map in universal_checkpoint_info says",
-                            sheaf__ds_tell_shapes(text, l, rule->nranks));
+    return sheaf__ds_refuse(m, "conflict", "parts as affine_map in universal_checkpoint_info says",
+                            NULL);
 }
 
 /* ---- all of it ---- */
 
-void sheaf__ds_collect(ds_local *l, const ds_rules *rules, const char *name)
+void sheaf__ds_collect(ds_making *m)
 {
-    for (int r = 0; r < rules->r->tp; r++)
-        l[r].of = rules->r->part[r] == NULL ? NULL : sheaf__catalog_find(rules->r->part[r], name);
+    const ds_reading *r = m->rules->r;
+    for (int k = 0; k < r->tp; k++)
+        m->of[k] = r->part[k] == NULL ? NULL : sheaf__catalog_find(r->part[k], m->name);
 }
 
-static sheaf_status *make_stated(ds_rule *rule, bool *refused, ds_rules *rules, const char *name,
-                                 const ds_local *l)
+static sheaf_status *make_stated(ds_making *m)
 {
+    ds_rules *rules = m->rules;
+    const char *name = m->name;
     const pattern *p = match(rules, &rules->unsupported, name);
     if (p != NULL)
-        return sheaf__ds_refuse(refused, rules, "unsupported", name,
-                                "a tensor that AutoTP can convert", "one that it says it cannot");
+        return sheaf__ds_refuse(m, "unsupported", "a tensor that AutoTP can convert",
+                                "one that it says it cannot");
     if ((p = match(rules, &rules->affine, name)) != NULL)
-        return make_affine(rule, refused, rules, name, l, p);
+        return make_affine(m, p);
     if (match(rules, &rules->replicated, name) != NULL ||
         match(rules, &rules->average, name) != NULL)
-        return sheaf__ds_make_copies(rule, refused, rules, name, l);
+        return sheaf__ds_make_copies(m);
     if (match(rules, &rules->halves, name) != NULL)
-        return make_halves(rule, refused, rules, name, l);
+        return make_halves(m);
     if ((p = match(rules, &rules->subs, name)) != NULL)
-        return make_stated_subs(rule, refused, rules, name, l, p);
+        return make_stated_subs(m, p);
     if (match(rules, &rules->row, name) != NULL)
-        return sheaf__ds_make_cut(rule, refused, rules, name, l, 1, -1);
-    return sheaf__ds_make_cut(rule, refused, rules, name, l, 0,
-                              match(rules, &rules->vocabulary, name) != NULL ? rules->original_vocab
-                                                                             : -1);
+        return sheaf__ds_make_cut(m, 1, -1);
+    const bool table = match(rules, &rules->vocabulary, name) != NULL;
+    return sheaf__ds_make_cut(m, 0, table ? rules->original_vocab : -1);
 }
 
-sheaf_status *sheaf__ds_make_stated(ds_rule *rule, bool *refused, ds_rules *rules, const char *name,
-                                    const ds_local *l)
+sheaf_status *sheaf__ds_make_stated(ds_making *m)
 {
-    sheaf_status *st = make_stated(rule, refused, rules, name, l);
-    return st == NULL && rules->starved ? sheaf__no_memory(rules->path) : st;
+    sheaf_status *st = make_stated(m);
+    return st == NULL && m->rules->starved ? sheaf__no_memory(m->rules->path) : st;
 }

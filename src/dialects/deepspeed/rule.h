@@ -30,39 +30,39 @@ struct ds_rules {
     int64_t rows, columns, copies, by_shape, by_config; /* inferred: how many tensors */
 };
 
-/* A rank's tensor; NULL: the rank or the tensor is missing. */
-typedef struct ds_local {
-    const sheaf_logical *of;
-} ds_local;
+/* The tensor whose rule is being made. */
+typedef struct ds_making {
+    ds_rules *rules;
+    const char *name;
+    ds_rule *rule;
+    const sheaf_logical **of; /* of each rank; NULL: the rank or the tensor is missing */
+    bool refused;             /* a finding says why it cannot be joined */
+} ds_making;
 
 static inline bool sheaf__ds_add(int64_t *to, int64_t n)
 {
     return !__builtin_add_overflow(*to, n, to);
 }
 
-/* The first that is there; at least one is. */
-const ds_local *sheaf__ds_some(const ds_local *l, int n);
+/* The first that is there; NULL: none is. */
+const sheaf_logical *sheaf__ds_some(const ds_making *m);
+/* The size along `axis` in a rank; one that is missing is as wide as the first that is there. */
+int64_t sheaf__ds_size(const ds_making *m, int rank, int axis);
 /* Are all that are there of one shape, but for `axis` (-1: in all)? */
-bool sheaf__ds_same_but(const ds_local *l, int n, int axis);
-/* "[130, 48], [129, 48]" into `text`. */
-const char *sheaf__ds_tell_shapes(char text[256], const ds_local *l, int n);
-void sheaf__ds_collect(ds_local *l, const ds_rules *rules, const char *name);
-/* A finding that says why the tensor cannot be joined. */
-sheaf_status *sheaf__ds_refuse(bool *refused, ds_rules *rules, const char *code, const char *name,
-                               const char *expected, const char *found);
+bool sheaf__ds_same_but(const ds_making *m, int axis);
+/* Fills m->of. */
+void sheaf__ds_collect(ds_making *m);
+/* A finding that says why the tensor cannot be joined. `found` NULL: the shapes. */
+sheaf_status *sheaf__ds_refuse(ds_making *m, const char *code, const char *expected,
+                               const char *found);
 /* A copy in each rank. */
-sheaf_status *sheaf__ds_make_copies(ds_rule *rule, bool *refused, ds_rules *rules, const char *name,
-                                    const ds_local *l);
-/* Ranks one after the other along an axis. A missing rank is as wide as the first that is there.
- * `cut`: rows from there on are padding; -1 = none. */
-sheaf_status *sheaf__ds_make_cut(ds_rule *rule, bool *refused, ds_rules *rules, const char *name,
-                                 const ds_local *l, int axis, int64_t cut);
+sheaf_status *sheaf__ds_make_copies(ds_making *m);
+/* Ranks one after the other along an axis. `cut`: rows from there on are padding; -1 = none. */
+sheaf_status *sheaf__ds_make_cut(ds_making *m, int axis, int64_t cut);
 /* `nsubs` tensors end to end along `axis`, each divided on its own: width[sub * ranks + rank]. */
-sheaf_status *sheaf__ds_make_subs(ds_rule *rule, bool *refused, ds_rules *rules, const char *name,
-                                  const ds_local *l, int axis, int64_t nsubs, const int64_t *width);
+sheaf_status *sheaf__ds_make_subs(ds_making *m, int axis, int64_t nsubs, const int64_t *width);
 /* By what the files state. */
-sheaf_status *sheaf__ds_make_stated(ds_rule *rule, bool *refused, ds_rules *rules, const char *name,
-                                    const ds_local *l);
+sheaf_status *sheaf__ds_make_stated(ds_making *m);
 /* Have patterns taken longer than any that a program wrote? */
 bool sheaf__ds_exhausted(const ds_rules *rules);
 
