@@ -167,14 +167,34 @@ def quoted(words, indent, width=100):
             line = word
         else:
             line += (" " if line else "") + word
-    return ("\n" + indent).join(f'"{one}"' for one in lines + [line])
+    return [f'"{one}"' for one in lines + [line]]
+
+
+# Endings of groups that many rows share: macros of the table.
+ENDINGS = {"PREDICTIONS": "cls.predictions.decoder.weight cls.predictions.bias=cls.predictions.decoder.bias",
+           "DECODER": "lm_head.decoder.weight lm_head.bias=lm_head.decoder.bias"}
+
+
+def row(groups, names, tail):
+    """A row of the table, its lines filled."""
+    ending = next((name for name, text in ENDINGS.items() if groups.endswith(text)), None)
+    one = [f'"{groups[:-len(ENDINGS[ending])]}" {ending}'] if ending else quoted(groups.split(" "), "      ")
+    two, lines = quoted(names, "      "), []
+    for piece in one[:-1] + [one[-1] + ","] + two[:-1] + [two[-1] + ",", tail + " },"]:
+        if lines and len(lines[-1]) + 1 + len(piece) <= 100:
+            lines[-1] += " " + piece
+        else:
+            lines.append(("      " if lines else "    { ") + piece)
+    return "\n".join(lines)
 
 
 def table_of(path):
     found = {}
     text = open(path).read()
-    for row in re.findall(r"^    \{ ((?:[^{}]|\n)*?) \},$", text, re.M):
-        fields = [("".join(re.findall(r'"([^"]*)"', f)) if '"' in f else f.strip()) for f in re.split(r",\n? *(?=(?:[^\"]*\"[^\"]*\")*[^\"]*$)", row)]
+    for name, ending in ENDINGS.items():
+        text = re.sub(rf'" {name}\b', ending + '"', text)
+    for fields in re.findall(r"^    \{ ((?:[^{}]|\n)*?) \},$", text, re.M):
+        fields = [("".join(re.findall(r'"([^"]*)"', f)) if '"' in f else f.strip()) for f in re.split(r",\n? *(?=(?:[^\"]*\"[^\"]*\")*[^\"]*$)", fields)]
         groups, names, flag, unsaid, unless, unsure = fields
         for name in names.split():
             found[name] = (groups, flag == "KEEPS", unsaid == "TIED", "" if unless == "NULL" else unless, "" if unsure == "NULL" else unsure)
@@ -191,7 +211,7 @@ def main():
         for fact in sorted(found, key=lambda f: (f[4] == "*", -len(found[f]), f)):
             groups, keep, unsaid, unless, unsure = fact
             tail = ", ".join(["KEEPS" if keep else "UNTIES", "TIED" if unsaid else "APART"] + [f'"{x}"' if x else "NULL" for x in (unless, unsure)])
-            print("    { " + quoted(groups.split(" "), "      ") + ",\n      " + quoted(sorted(found[fact]), "      ") + ",\n      " + tail + " },")
+            print(row(groups, sorted(found[fact]), tail))
         print("/* none, by name:", sorted(n for n in none if not NONE.search(n)), "*/")
         print("/* tied, though its name says none:", sorted(n for f in found for n in found[f] if NONE.search(n)), "*/")
         return
