@@ -22,11 +22,12 @@ typedef enum sheaf_code {
     SHEAF_E_FORMAT,      /* bytes do not follow their file format */
     SHEAF_E_LAYOUT,      /* shapes, names or parts contradict the model or each other */
     SHEAF_E_UNSUPPORTED, /* understood, and refused: sheaf does not do this (yet) */
-    SHEAF_E_DATA,        /* training data or prompt is bad; a file changed while it was read */
+    SHEAF_E_DATA,        /* training data or prompt is bad */
     SHEAF_E_NUMBER,      /* a loss or weight is not finite */
     SHEAF_E_PEER,        /* another rank failed; the text names it */
     SHEAF_E_STOPPED,     /* asked to stop by a signal; state was saved */
-    SHEAF_E_UNSAFE, /* a pickle wants to call something; the text names it. Nothing was called */
+    SHEAF_E_UNSAFE,  /* a pickle wants to call something; the text names it. Nothing was called */
+    SHEAF_E_CHANGED, /* a file was written to while it was read: neither sound nor damaged */
 } sheaf_code;
 
 typedef struct sheaf_status sheaf_status;

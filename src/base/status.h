@@ -21,6 +21,15 @@ static inline sheaf_status *sheaf__no_memory(const char *what)
     return sheaf_fail(SHEAF_E_MEMORY, "%s", what);
 }
 
+/* sheaf__only_memory - passes a lack of memory on; any other failure is freed. */
+static inline sheaf_status *sheaf__only_memory(sheaf_status *st)
+{
+    if (st == NULL || sheaf_status_code(st) == SHEAF_E_MEMORY)
+        return st;
+    sheaf_status_free(st);
+    return NULL;
+}
+
 /* sheaf__found_errno - sheaf_found() with the words for the system's `error`, which `st` keeps. */
 sheaf_status *sheaf__found_errno(sheaf_status *st, int error);
 

@@ -121,7 +121,7 @@ static sheaf_status *find_file(int *file, sheaf_catalog *c, const char *path)
 
 static sheaf_status *has_changed(const char *path)
 {
-    sheaf_status *st = sheaf_fail(SHEAF_E_DATA, "%s: changed while it was read", path);
+    sheaf_status *st = sheaf_fail(SHEAF_E_CHANGED, "%s: changed while it was read", path);
     sheaf_found(sheaf_expected(st, "a file that stays as it is"), "written to meanwhile");
     return sheaf_try_this(st, "try again once whatever writes it is done");
 }
@@ -379,7 +379,7 @@ sheaf_status *sheaf__catalog_notef(sheaf_catalog *c, sheaf_severity severity, co
 bool sheaf__catalog_is_finding(const sheaf_status *st)
 {
     return st != NULL && sheaf_status_code(st) != SHEAF_E_MEMORY &&
-           sheaf_status_code(st) != SHEAF_E_DATA;
+           sheaf_status_code(st) != SHEAF_E_CHANGED;
 }
 
 sheaf_status *sheaf__catalog_defect(sheaf_catalog *c, const char *path, sheaf_status *st)

@@ -115,12 +115,12 @@ void sheaf__catalog_free(sheaf_catalog *catalog);
 
 /* sheaf__catalog_file - opens a file for reading and gives its number; the same path twice is
  * the same file. `as`: the mark of the file whose header or pickle was read; NULL: nothing of it
- * was read yet. Errors: SHEAF_E_IO; SHEAF_E_DATA where it is another than `as`. */
+ * was read yet. Errors: SHEAF_E_IO; SHEAF_E_CHANGED where it is another than `as`. */
 sheaf_status *sheaf__catalog_file(int *file, sheaf_catalog *catalog, const char *path,
                                   const sheaf_file_mark *as);
 
 /* sheaf__catalog_open - to read it, thread-safe; *fd is sheaf__catalog_done()'s in any case, which
- * passes `st` on. Errors: SHEAF_E_DATA where the file is not what its mark says: what was read
+ * passes `st` on. Errors: SHEAF_E_CHANGED where the file is not what its mark says: what was read
  * then, and what now, may be of two models. */
 sheaf_status *sheaf__catalog_open(int *fd, const sheaf_catalog_file *file);
 sheaf_status *sheaf__catalog_done(int fd, const sheaf_catalog_file *file, sheaf_status *st);
@@ -160,7 +160,8 @@ sheaf_status *sheaf__catalog_notef(sheaf_catalog *catalog, sheaf_severity severi
                                    const char *expected, const char *cure, const char *found, ...)
     SHEAF_PRINTF(8, 9);
 /* sheaf__catalog_is_finding - does this failure say something about the files? Not SHEAF_E_MEMORY,
- * nor SHEAF_E_DATA of a file that changes meanwhile, which is neither sound nor damaged; nor NULL.
+ * nor SHEAF_E_CHANGED of a file that changes meanwhile, which is neither sound nor damaged; nor
+ * NULL.
  */
 bool sheaf__catalog_is_finding(const sheaf_status *st);
 /* sheaf__catalog_defect - turns a finding into one (code by the status: "damaged" for

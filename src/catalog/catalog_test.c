@@ -435,7 +435,7 @@ static void test_read__of_a_file_that_is_written_to_meanwhile(void **state)
         }
         CHECK_OK(sheaf__catalog_read(c, t, 0, 4, 0, 1, four));
         assert_int_equal(pwrite(fd, four, 4, 0), 4); /* another tensor's place */
-        CHECK_FAILS(sheaf__catalog_read(c, t, 0, 4, 0, 1, four), SHEAF_E_DATA,
+        CHECK_FAILS(sheaf__catalog_read(c, t, 0, 4, 0, 1, four), SHEAF_E_CHANGED,
                     "numbers: changed while it was read");
         sheaf__catalog_free(c);
         close(fd);
@@ -469,7 +469,7 @@ static void test_file__is_another_than_the_one_whose_header_was_read(void **stat
                 sheaf__safetensors_close(header);
                 CHECK_OK(sheaf__safetensors_open(&header, at("headed")));
             }
-            CHECK_FAILS(sheaf__catalog_file(&file, c, at("headed"), &header->mark), SHEAF_E_DATA,
+            CHECK_FAILS(sheaf__catalog_file(&file, c, at("headed"), &header->mark), SHEAF_E_CHANGED,
                         "headed: changed while it was read");
             sheaf__safetensors_close(header);
             sheaf__catalog_free(c);

@@ -33,20 +33,6 @@ static sheaf_status *find_file(char **out, const char *folder, const sheaf_statu
     return st;
 }
 
-/* To a catalog SHEAF_E_DATA is a file that changed while it was read; files beside the weights are
- * read at once, and what is bad in them is a finding. */
-static sheaf_status *as_format(sheaf_status *bad)
-{
-    if (sheaf_status_code(bad) != SHEAF_E_DATA)
-        return bad;
-    sheaf_status *st = sheaf_fail(SHEAF_E_FORMAT, "%s", sheaf_status_where(bad));
-    sheaf_expected(st, "%s", sheaf_status_expected(bad));
-    sheaf_found(st, "%s", sheaf_status_found(bad));
-    sheaf_try_this(st, "%s", sheaf_status_try(bad));
-    sheaf_status_free(bad);
-    return st;
-}
-
 /* What is wrong with a file beside the weights, as a finding; takes `bad`. What may not be read is
  * not damaged. */
 static sheaf_status *tell(sheaf_catalog *c, const char *folder, sheaf_status *bad)
@@ -54,7 +40,6 @@ static sheaf_status *tell(sheaf_catalog *c, const char *folder, sheaf_status *ba
     char *file = NULL;
     if (bad == NULL || sheaf_status_code(bad) == SHEAF_E_MEMORY)
         return bad;
-    bad = as_format(bad);
     sheaf_status *st = find_file(&file, folder, bad);
     if (st == NULL && sheaf_status_code(bad) == SHEAF_E_IO && file != NULL)
         st = sheaf__dialect_denied(file, NULL);

@@ -33,6 +33,7 @@ static const char *code_name(sheaf_code code)
     case SHEAF_E_PEER: return "peer";
     case SHEAF_E_STOPPED: return "stopped";
     case SHEAF_E_UNSAFE: return "unsafe";
+    case SHEAF_E_CHANGED: return "changed";
     }
     return "other";
 }

@@ -1,4 +1,5 @@
 /* save.c - see save.h. */
+#include "base/status.h"
 #include "dialects/common/save.h"
 
 #include <ctype.h>
@@ -71,11 +72,8 @@ sheaf_status *sheaf__tracked(char **out, const char *dir, const char *name)
     if (st == NULL && sheaf__path_kind(path) == SHEAF_PATH_FILE)
         st = sheaf__file_read_all(&text, &size, path, 4096);
     free(path);
-    if (st != NULL && sheaf_status_code(st) == SHEAF_E_MEMORY)
-        return st;
-    sheaf_status_free(st);
     if (text == NULL)
-        return NULL;
+        return sheaf__only_memory(st);
     if (strlen(text) != size) { /* no text */
         free(text);
         return NULL;

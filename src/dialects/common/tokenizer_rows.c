@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/status.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "dialects/common/model.h"
@@ -126,8 +127,5 @@ sheaf_status *sheaf__tokenizer_rows(int64_t *rows, char **path, const char *dir)
     *rows = -1; /* none, or one that cannot be read: it is no part of the checkpoint */
     free(*path);
     *path = NULL;
-    if (st != NULL && sheaf_status_code(st) == SHEAF_E_MEMORY)
-        return st;
-    sheaf_status_free(st);
-    return NULL;
+    return sheaf__only_memory(st);
 }

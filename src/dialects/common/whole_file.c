@@ -89,10 +89,9 @@ static sheaf_status *check_divided(const taking *t, const sheaf_safetensors *fil
     bool inner = false;
     if (text == NULL)
         return NULL;
-    sheaf_status *st = sheaf__json_parse(&root, text, strlen(text));
-    if (st != NULL && sheaf_status_code(st) == SHEAF_E_MEMORY)
+    sheaf_status *st = sheaf__only_memory(sheaf__json_parse(&root, text, strlen(text)));
+    if (st != NULL) /* text of another form: nothing but the key tells */
         return st;
-    sheaf_status_free(st); /* of another form: then nothing but the key tells */
     json_object_foreach(root, name, tensor)
     {
         const json_t *offsets = json_object_get(tensor, "saved_offsets");

@@ -206,11 +206,7 @@ static sheaf_status *make_cure(char **out, const sheaf_catalog *c)
 {
     char *config = NULL;
     const char *base = c->config != NULL ? "{config}" : " --config CONFIG";
-    sheaf_status *st = sheaf__adapter_config_of(&config, c->root);
-    if (st != NULL && sheaf_status_code(st) != SHEAF_E_MEMORY) { /* convert tells why */
-        sheaf_status_free(st);
-        st = NULL;
-    }
+    sheaf_status *st = sheaf__only_memory(sheaf__adapter_config_of(&config, c->root));
     const int n =
         st != NULL ? -1
         : !is_single(c, config)
@@ -276,12 +272,8 @@ static sheaf_status *find_lack(const sheaf__family **family, const sheaf_catalog
     if (c->config == NULL)
         return NULL;
     sheaf_status *st = sheaf__json_parse(&config, c->config, strlen(c->config));
-    if (st != NULL) { /* what is wrong with a config is told where it is read */
-        const bool memory = sheaf_status_code(st) == SHEAF_E_MEMORY;
-        if (!memory)
-            sheaf_status_free(st);
-        return memory ? st : NULL;
-    }
+    if (st != NULL) /* what is wrong with a config is a finding where it is read */
+        return sheaf__only_memory(st);
     const char *type = json_string_value(json_object_get(config, "model_type"));
     const sheaf__family *f = type != NULL ? sheaf__family_named(type) : NULL;
     json_decref(config);

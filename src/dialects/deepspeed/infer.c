@@ -42,10 +42,7 @@ static sheaf_status *all_same(bool *same, const ds_making *m)
         else
             first = r;
     }
-    if (st == NULL || sheaf_status_code(st) == SHEAF_E_MEMORY)
-        return st;
-    sheaf_status_free(st);
-    return NULL;
+    return sheaf__only_memory(st);
 }
 
 /* The axis along which the parts' sizes add up to the config's shape, -1 when each part is of that

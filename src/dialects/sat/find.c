@@ -13,19 +13,11 @@
 /* ---- what a folder holds ---- */
 
 /* Only want of memory stops a look into a folder; one that cannot be read holds nothing. */
-static sheaf_status *only_memory(sheaf_status *st)
-{
-    if (st != NULL && sheaf_status_code(st) == SHEAF_E_MEMORY)
-        return st;
-    sheaf_status_free(st);
-    return NULL;
-}
-
 static sheaf_status *names_in(char ***names, int64_t *n, const char *dir)
 {
     *names = NULL;
     *n = 0;
-    return only_memory(sheaf__list_dir(names, n, dir));
+    return sheaf__only_memory(sheaf__list_dir(names, n, dir));
 }
 
 /* Parts directly in `dir`, and no file of DeepSpeed's ZeRO, which SAT never leaves? */
@@ -218,7 +210,7 @@ static sheaf_status *read_numbers(sheaf__sat_folder *f)
     json_t *object = NULL;
     sheaf_status *st = sheaf__json_load(&object, f->config);
     if (st != NULL)
-        return only_memory(st);
+        return sheaf__only_memory(st);
     const int64_t vocab = json_integer_value(json_object_get(object, "vocab_size")),
                   ways = json_integer_value(json_object_get(object, "model_parallel_size"));
     f->vocab = vocab < 0 ? 0 : vocab;

@@ -3,6 +3,7 @@
 #include <string.h>
 #include <xxhash.h>
 
+#include "base/status.h"
 #include "dialects/sat/parts.h"
 
 /* ---- names ---- */
@@ -186,11 +187,8 @@ sheaf_status *sheaf__sat_by_deepspeed(bool *yes, const char *path)
     sheaf_torch *file = NULL;
     sheaf_status *st = sheaf__torch_open(&file, path);
     *yes = false;
-    if (st != NULL && sheaf_status_code(st) == SHEAF_E_MEMORY)
-        return st;
-    sheaf_status_free(st);
     if (file == NULL)
-        return NULL;
+        return sheaf__only_memory(st);
     const sheaf_pickle *root = file->doc->root, *module = sheaf__pickle_get(root, "module");
     bool sat = sheaf__pickle_get(root, "iteration") != NULL, deepspeed = false;
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)

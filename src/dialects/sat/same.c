@@ -44,10 +44,7 @@ static sheaf_status *same(bool *yes, sheaf__sat_part *a, sheaf__sat_part *b)
     sheaf_status *st = digest_all(&x, a);
     TRY(st, digest_all(&y, b));
     *yes = st == NULL && x == y;
-    if (st == NULL || sheaf_status_code(st) == SHEAF_E_MEMORY)
-        return st;
-    sheaf_status_free(st); /* told when it is read */
-    return NULL;
+    return sheaf__only_memory(st); /* another failure is a finding when it is read */
 }
 
 /* One file that was found twice, as where its folder and it are named: nothing to tell. */

@@ -169,8 +169,6 @@ static sheaf_status *add_tensor(reading *r, const sheaf__sat_part *part, int fil
                                          "a tensor", "a value that is none and is left out", "");
     }
     sheaf_status *st = rule_of(&rule, r, part, &what, name, t);
-    if (st != NULL && sheaf_status_code(st) == SHEAF_E_MEMORY)
-        return st;
     if (st != NULL)
         return sheaf__catalog_defect(r->catalog, part->path, st);
     const sheaf_kind kind = what.kind != SHEAF_SAT_PLAIN ? SHEAF_LORA
