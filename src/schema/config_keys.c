@@ -3,85 +3,32 @@
 
 #include <string.h>
 
-static const char *const read_keys[] = {
-    "architectures",       "attention_bias",
-    "bos_token_id",        "dtype",
-    "eos_token_id",        "head_dim",
-    "hidden_act",          "hidden_size",
-    "initializer_range",   "intermediate_size",
-    "layer_types",         "max_position_embeddings",
-    "max_window_layers",   "mlp_bias",
-    "model_type",          "num_attention_heads",
-    "num_experts_per_tok", "num_hidden_layers",
-    "num_key_value_heads", "original_max_position_embeddings",
-    "pad_token_id",        "partial_rotary_factor",
-    "rms_norm_eps",        "rope_parameters",
-    "rope_scaling",        "rope_theta",
-    "sheaf_tokenizer",     "sliding_window",
-    "tie_word_embeddings", "torch_dtype",
-    "use_sliding_window",  "vocab_size",
-};
+#include "base/text.h"
+
+static const char read_keys[] =
+    "architectures attention_bias bos_token_id dtype eos_token_id head_dim hidden_act "
+    "hidden_size initializer_range intermediate_size layer_types max_position_embeddings "
+    "max_window_layers mlp_bias model_type num_attention_heads num_experts_per_tok "
+    "num_hidden_layers num_key_value_heads original_max_position_embeddings pad_token_id "
+    "partial_rotary_factor rms_norm_eps rope_parameters rope_scaling rope_theta sheaf_tokenizer "
+    "sliding_window tie_word_embeddings torch_dtype use_sliding_window vocab_size";
 
 /* Settings of generation, of printing, of other tasks, and marks that tools leave behind:
- * the values of logits, losses and gradients do not depend on them. */
-static const char *const harmless_keys[] = {
-    "_attn_implementation_autoset",
-    "_attn_implementation_internal",
-    "_commit_hash",
-    "_flash_attn_2_enabled",
-    "_name_or_path",
-    "attn_implementation",
-    "bad_words_ids",
-    "begin_suppress_tokens",
-    "decoder_start_token_id",
-    "diversity_penalty",
-    "do_sample",
-    "early_stopping",
-    "encoder_no_repeat_ngram_size",
-    "exponential_decay_length_penalty",
-    "finetuning_task",
-    "forced_bos_token_id",
-    "forced_eos_token_id",
-    "id2label",
-    "is_decoder",
-    "label2id",
-    "length_penalty",
-    "max_length",
-    "max_sequence_length",
-    "min_length",
-    "model_name",
-    "no_repeat_ngram_size",
-    "num_beam_groups",
-    "num_beams",
-    "num_return_sequences",
-    "output_attentions",
-    "output_hidden_states",
-    "output_scores",
-    "prefix",
-    "pretraining_tp", /* the same sums in parts; no longer read */
-    "problem_type",
-    "remove_invalid_values",
-    "repetition_penalty",
-    "return_dict",
-    "return_dict_in_generate",
-    "sep_token_id",
-    "suppress_tokens",
-    "task_specific_params",
-    "temperature",
-    "tf_legacy_loss",
-    "tie_encoder_decoder",
-    "tokenizer_class",
-    "top_k",
-    "top_p",
-    "torchscript",
-    "transformers_version",
-    "typical_p",
-    "unk_token_id",
-    "unsloth_fixed",
-    "unsloth_version",
-    "use_bfloat16",
-    "use_cache",
-};
+ * the values of logits, losses and gradients do not depend on them. pretraining_tp: the same sums
+ * in parts; no longer read. */
+static const char harmless_keys[] =
+    "_attn_implementation_autoset _attn_implementation_internal _commit_hash "
+    "_flash_attn_2_enabled _name_or_path attn_implementation bad_words_ids "
+    "begin_suppress_tokens decoder_start_token_id diversity_penalty do_sample early_stopping "
+    "encoder_no_repeat_ngram_size exponential_decay_length_penalty finetuning_task "
+    "forced_bos_token_id forced_eos_token_id id2label is_decoder label2id length_penalty "
+    "max_length max_sequence_length min_length model_name no_repeat_ngram_size num_beam_groups "
+    "num_beams num_return_sequences output_attentions output_hidden_states output_scores prefix "
+    "pretraining_tp problem_type remove_invalid_values repetition_penalty return_dict "
+    "return_dict_in_generate sep_token_id suppress_tokens task_specific_params temperature "
+    "tf_legacy_loss tie_encoder_decoder tokenizer_class top_k top_p torchscript "
+    "transformers_version typical_p unk_token_id unsloth_fixed unsloth_version use_bfloat16 "
+    "use_cache";
 
 static const sheaf_unsupported_key unsupported_keys[] = {
     { "add_cross_attention", SHEAF_NEUTRAL_ZERO, "adds attention to another sequence" },
@@ -121,22 +68,14 @@ static const sheaf_unsupported_key unsupported_keys[] = {
     { "vision_config", SHEAF_NEUTRAL_NULL, "is a model of several parts" },
 };
 
-static bool in_list(const char *key, const char *const *list, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        if (strcmp(key, list[i]) == 0)
-            return true;
-    return false;
-}
-
 bool sheaf__config_key_is_read(const char *key)
 {
-    return in_list(key, read_keys, sizeof read_keys / sizeof *read_keys);
+    return sheaf__is_listed(read_keys, key, strlen(key));
 }
 
 bool sheaf__config_key_is_harmless(const char *key)
 {
-    return in_list(key, harmless_keys, sizeof harmless_keys / sizeof *harmless_keys);
+    return sheaf__is_listed(harmless_keys, key, strlen(key));
 }
 
 const sheaf_unsupported_key *sheaf__config_key_unsupported(const char *key)

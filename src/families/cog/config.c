@@ -1,5 +1,6 @@
 /* config.c - SAT's model_config.json of CogVLM and CogAgent. Keys as SAT 0.4 writes and reads them
  * (training/model_io.py, model/transformer.py); defaults are those of its code. */
+#include "base/text.h"
 #include "families/cog/cog.h"
 
 #include <inttypes.h>
@@ -31,61 +32,20 @@ static const double standard_mlp_ratio = 2.6667;
 
 /* ---- the three lists ---- */
 
-static const char *const read_keys[] = {
-    "bos_token_id",
-    "cross_attn_hidden_size",
-    "cross_hidden_size_per_attention_head",
-    "cross_image_pix",
-    "dtype",
-    "encoder_override",
-    "eos_token_id",
-    "eva_args",
-    "hidden_size",
-    "hidden_size_per_attention_head",
-    "image_length",
-    "init_method_std",
-    "inner_hidden_size",
-    "is_decoder",
-    "layernorm_epsilon",
-    "layernorm_order",
-    "max_sequence_length",
-    "model_class",
-    "model_parallel_size",
-    "model_type",
-    "num_attention_heads",
-    "num_layers",
-    "pad_token_id",
-    "sheaf_tokenizer",
-    "torch_dtype",
-    "use_bias",
-    "vocab_size",
-    NULL,
-};
+static const char read_keys[] =
+    "bos_token_id cross_attn_hidden_size cross_hidden_size_per_attention_head cross_image_pix "
+    "dtype encoder_override eos_token_id eva_args hidden_size hidden_size_per_attention_head "
+    "image_length init_method_std inner_hidden_size is_decoder layernorm_epsilon "
+    "layernorm_order max_sequence_length model_class model_parallel_size model_type "
+    "num_attention_heads num_layers pad_token_id sheaf_tokenizer torch_dtype use_bias "
+    "vocab_size";
 
 /* What a run was started with, or what SAT's dialect looks at itself (LoRA). */
-static const char *const harmless_keys[] = {
-    "attention_dropout",
-    "attention_dropout_prob",
-    "checkpoint_activations",
-    "checkpoint_num_layers",
-    "embedding_dropout_prob",
-    "hidden_dropout",
-    "layer_range",
-    "lora_rank",
-    "mode",
-    "model_type",
-    "output_dropout_prob",
-    "pre_seq_len",
-    "row_parallel_linear_final_bias",
-    "skip_init",
-    "template_version",
-    "text_processor_version",
-    "tokenizer_type",
-    "transformers_version",
-    "use_lora",
-    "use_neft_noise",
-    NULL,
-};
+static const char harmless_keys[] =
+    "attention_dropout attention_dropout_prob checkpoint_activations checkpoint_num_layers "
+    "embedding_dropout_prob hidden_dropout layer_range lora_rank mode model_type "
+    "output_dropout_prob pre_seq_len row_parallel_linear_final_bias skip_init template_version "
+    "text_processor_version tokenizer_type transformers_version use_lora use_neft_noise";
 
 static const sheaf_unsupported_key unsupported_keys[] = {
     { "cross_num_multi_query_heads", SHEAF_NEUTRAL_ZERO, "shares keys and values between heads" },
@@ -101,31 +61,14 @@ static const sheaf_unsupported_key unsupported_keys[] = {
     { NULL },
 };
 
-static const char *const vit_read_keys[] = {
-    "hidden_size",
-    "image_size",
-    "in_channels",
-    "inner_hidden_size",
-    "layernorm_epsilon",
-    "layernorm_order",
-    "max_sequence_length",
-    "model_class",
-    "model_parallel_size",
-    "num_attention_heads",
-    "num_layers",
-    "patch_size",
-    "post_len",
-    "pre_len",
-    "use_bias",
-    "use_final_layernorm",
-    "vocab_size",
-    NULL,
-};
+static const char vit_read_keys[] =
+    "hidden_size image_size in_channels inner_hidden_size layernorm_epsilon layernorm_order "
+    "max_sequence_length model_class model_parallel_size num_attention_heads num_layers "
+    "patch_size post_len pre_len use_bias use_final_layernorm vocab_size";
 
-static const char *const vit_harmless_keys[] = {
-    "attention_dropout_prob",         "drop_path", "hidden_dropout", "output_dropout_prob",
-    "row_parallel_linear_final_bias", NULL
-};
+static const char vit_harmless_keys[] =
+    "attention_dropout_prob drop_path hidden_dropout output_dropout_prob "
+    "row_parallel_linear_final_bias";
 
 static const sheaf_unsupported_key vit_unsupported_keys[] = {
     { "hidden_size_per_attention_head", SHEAF_NEUTRAL_NULL, "gives heads another width" },
@@ -135,20 +78,12 @@ static const sheaf_unsupported_key vit_unsupported_keys[] = {
     { NULL },
 };
 
-static const char *const encoder_read_keys[] = { "embed_dim", "head_width", "layers",
-                                                 "mlp_ratio", "width",      NULL };
+static const char encoder_read_keys[] = "embed_dim head_width layers mlp_ratio width";
 
 typedef struct key_lists {
-    const char *const *read, *const *harmless;
+    const char *read, *harmless;
     const sheaf_unsupported_key *unsupported;
 } key_lists;
-
-static bool listed(const char *const *list, const char *key)
-{
-    while (list != NULL && *list != NULL && strcmp(*list, key) != 0)
-        list++;
-    return list != NULL && *list != NULL;
-}
 
 static void check_keys(sheaf_json_reader *r, const key_lists *lists, sheaf_text *unknown)
 {
@@ -163,7 +98,8 @@ static void check_keys(sheaf_json_reader *r, const key_lists *lists, sheaf_text 
             if (!sheaf__config_value_is_neutral(u->neutral, value))
                 sheaf__json_fail(r, SHEAF_E_UNSUPPORTED, key, "%s: another value %s",
                                  sheaf__neutral_text(u->neutral), u->why);
-        } else if (!listed(lists->read, key) && !listed(lists->harmless, key)) {
+        } else if (!sheaf__is_listed(lists->read, key, strlen(key)) &&
+                   !sheaf__is_listed(lists->harmless, key, strlen(key))) {
             sheaf__text_add(unknown, "%s%s%s", unknown->size > 0 ? "," : "",
                             r->inside != NULL ? r->inside : "", key);
         }
@@ -383,7 +319,7 @@ static void read_encoder(sheaf_json_reader *all, sheaf_config *c, sheaf_text *un
     const json_t *object = sheaf__json_object(all, "encoder_override");
     if (object != NULL) {
         sheaf_json_reader r = { object, "encoder_override.", NULL };
-        check_keys(&r, &(key_lists){ encoder_read_keys, NULL, NULL }, unknown);
+        check_keys(&r, &(key_lists){ encoder_read_keys, "", NULL }, unknown);
         e->layers = sheaf__json_int(&r, "layers", 1, SHEAF_MAX_COG_LAYERS, e->layers);
         e->width = sheaf__json_int(&r, "width", 1, MOST_WIDTH, e->width);
         e->head_width = sheaf__json_int(&r, "head_width", 1, MOST_HEADS, e->head_width);

@@ -1,4 +1,5 @@
 /* vision.c - see vision.h. */
+#include "base/text.h"
 #include "families/common/vision.h"
 
 #include <inttypes.h>
@@ -48,17 +49,13 @@ bool sheaf__tower_is_named(sheaf_json_reader *r, const char *key, const char *na
     return false;
 }
 
-void sheaf__config_unknown(sheaf_text *unknown, const sheaf_json_reader *r,
-                           const char *const *known)
+void sheaf__config_unknown(sheaf_text *unknown, const sheaf_json_reader *r, const char *known)
 {
     const char *key;
     json_t *value;
     json_object_foreach((json_t *)r->object, key, value)
     {
-        const char *const *at = known;
-        while (*at != NULL && strcmp(*at, key) != 0)
-            at++;
-        if (*at == NULL)
+        if (!sheaf__is_listed(known, key, strlen(key)))
             sheaf__text_add(unknown, "%s%s%s", unknown->size > 0 ? "," : "", r->inside, key);
     }
 }

@@ -13,10 +13,9 @@ void sheaf__resampler_config(sheaf_json_reader *r, sheaf_config *c, const char *
  * failure that expects `expected`. */
 bool sheaf__tower_is_named(sheaf_json_reader *r, const char *key, const char *name,
                            const char *expected);
-/* sheaf__config_unknown - adds the keys of an object that are not `known` (NULL ends them) to a
+/* sheaf__config_unknown - adds the keys of an object that are not `known` (words of a list) to a
  * list with commas. */
-void sheaf__config_unknown(sheaf_text *unknown, const sheaf_json_reader *r,
-                           const char *const *known);
+void sheaf__config_unknown(sheaf_text *unknown, const sheaf_json_reader *r, const char *known);
 /* sheaf__config_leave - hands the first failure inside an object to the reader of the whole. */
 void sheaf__config_leave(sheaf_json_reader *all, const sheaf_json_reader *inner);
 

@@ -2,17 +2,9 @@
 #include "families/llama/llama.h"
 
 /* hidden_act is in published files, and not what its class gates with. */
-static const char *const keys[] = {
-    "query_pre_attn_scalar",
-    "attn_logit_softcapping",
-    "final_logit_softcapping",
-    "hidden_activation",
-    "hidden_act",
-    "use_bidirectional_attention",
-    "cache_implementation",
-    "sliding_window_size",
-    NULL,
-};
+static const char keys[] =
+    "query_pre_attn_scalar attn_logit_softcapping final_logit_softcapping hidden_activation "
+    "hidden_act use_bidirectional_attention cache_implementation sliding_window_size";
 
 static const sheaf__llama_form form = {
     .max_position = 8192,

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/text.h"
 #include "families/llama/llama.h"
 #include "schema/config_keys.h"
 #include "schema/config_parts.h"
@@ -385,16 +386,12 @@ static void tell_quantized(sheaf_status *st, const json_t *value)
 
 static bool is_own_key(const sheaf__llama_form *form, const char *key)
 {
-    for (const char *const *one = form->ignored; one != NULL && *one != NULL; one++)
-        if (strcmp(*one, key) == 0)
-            return true;
-    static const char *const of_mixture[] = { "num_local_experts", "output_router_logits",
-                                              "router_aux_loss_coef", "router_jitter_noise" };
-    for (size_t i = 0; form->mixture && i < sizeof of_mixture / sizeof *of_mixture; i++)
-        if (strcmp(key, of_mixture[i]) == 0)
-            return true;
-    return form->no_rope &&
-           (strcmp(key, "no_rope_layers") == 0 || strcmp(key, "no_rope_layer_interval") == 0);
+    static const char mixture[] =
+        "num_local_experts output_router_logits router_aux_loss_coef router_jitter_noise";
+    const size_t n = strlen(key);
+    return (form->ignored != NULL && sheaf__is_listed(form->ignored, key, n)) ||
+           (form->mixture && sheaf__is_listed(mixture, key, n)) ||
+           (form->no_rope && sheaf__is_listed("no_rope_layers no_rope_layer_interval", key, n));
 }
 
 static void check_keys(sheaf_json_reader *r, const sheaf_config *c, sheaf_text *unknown)

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/text.h"
 #include "families/llama/llama.h"
 
 enum { MOST_POSITION = INT32_MAX };
@@ -76,32 +77,10 @@ static void read_list(sheaf_json_reader *r, rope_spelling *rope, int which)
     }
 }
 
-static bool is_known(const char *name)
-{
-    static const char *const known[] = {
-        "rope_type",
-        "type",
-        "rope_theta",
-        "factor",
-        "low_freq_factor",
-        "high_freq_factor",
-        "beta_fast",
-        "beta_slow",
-        "mscale",
-        "mscale_all_dim",
-        "truncate",
-        "attention_factor",
-        "short_factor",
-        "long_factor",
-        "finetuned",
-        "original_max_position_embeddings",
-        "partial_rotary_factor",
-    };
-    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-        if (strcmp(name, known[i]) == 0)
-            return true;
-    return false;
-}
+static const char known_keys[] =
+    "rope_type type rope_theta factor low_freq_factor high_freq_factor beta_fast beta_slow mscale "
+    "mscale_all_dim truncate attention_factor short_factor long_factor finetuned "
+    "original_max_position_embeddings partial_rotary_factor";
 
 /* One object, rope_scaling (4.x) or rope_parameters (5.x). */
 static void read_rope_object(sheaf_json_reader *all, const char *key, rope_spelling *rope,
@@ -134,7 +113,7 @@ static void read_rope_object(sheaf_json_reader *all, const char *key, rope_spell
     json_t *value;
     json_object_foreach((json_t *)object, name, value)
     {
-        if (is_known(name) || json_is_null(value))
+        if (sheaf__is_listed(known_keys, name, strlen(name)) || json_is_null(value))
             continue;
         if (json_is_object(value)) /* 5.x: one rotary embedding per kind of layer */
             sheaf__json_fail(&r, SHEAF_E_UNSUPPORTED, name, "one rotary embedding for all layers");

@@ -54,10 +54,10 @@ typedef struct sheaf__llama_form {
     bool attention_caps;             /* its class looks at the first */
     bool only_longrope;              /* rope types: default and longrope, also called su and yarn */
     bool partial;                    /* partial_rotary_factor: a part of each head may turn */
-    const char *const *ignored; /* keys without a rule that all share: its class never reads them,
-                                   or by its own; up to NULL, or NULL */
-    const char *prefix;         /* before all names of tensors; or NULL */
-    const char *code; /* auto_map may name this class, which transformers has too; or NULL */
+    const char *ignored; /* keys without a rule that all share, divided by blanks: its class never
+                            reads them, or by its own; NULL: none */
+    const char *prefix;  /* before all names of tensors; or NULL */
+    const char *code;    /* auto_map may name this class, which transformers has too; or NULL */
     /* Tensors and passes. */
     bool fused;        /* q, k and v are one weight, gate and up another */
     bool norms_after;  /* norms stand behind attention and MLP, none before */

@@ -33,86 +33,24 @@ const char *sheaf__minicpmv_title(sheaf_minicpmv version)
     return versions[version - 1].title;
 }
 
-const char *const sheaf__minicpmv_keys[] = {
-    "batch_vision_input",
-    "dim_model_base",
-    "drop_vision_last_layer",
-    "im_end_token",
-    "im_end_token_id", /* of one revision of 2.0; the tokenizer tells these */
-    "im_id_end_token",
-    "im_id_start_token",
-    "im_start_token",
-    "im_start_token_id",
-    "image_size",
-    "max_slice_nums",
-    "mm_use_im_start_end",
-    "model",
-    "patch_size",
-    "qkv_bias",
-    "quantization_config", /* refused here, with the folder that works */
-    "query_num",
-    "resampler_ln_eps",
-    "resampler_max_size",
-    "resampler_num_heads",
-    "scale_depth",
-    "scale_emb",
-    "scale_resolution",
-    "sheaf_padding_seen",
-    "slice_config",
-    "slice_end_token",
-    "slice_end_token_id",
-    "slice_mode",
-    "slice_start_token",
-    "slice_start_token_id",
-    "text",
-    "unk_token",
-    "unk_token_id",
-    "use_image_id",
-    "version",
-    "vision",
-    "vision_batch_size",
-    "vision_config",
-    "vision_encoder",
-    NULL,
-};
+/* im_end_token_id: of one revision of 2.0; the tokenizer has these. quantization_config: refused
+ * here, with the folder that works. */
+const char sheaf__minicpmv_keys[] =
+    "batch_vision_input dim_model_base drop_vision_last_layer im_end_token im_end_token_id "
+    "im_id_end_token im_id_start_token im_start_token im_start_token_id image_size "
+    "max_slice_nums mm_use_im_start_end model patch_size qkv_bias quantization_config query_num "
+    "resampler_ln_eps resampler_max_size resampler_num_heads scale_depth scale_emb "
+    "scale_resolution sheaf_padding_seen slice_config slice_end_token slice_end_token_id "
+    "slice_mode slice_start_token slice_start_token_id text unk_token unk_token_id use_image_id "
+    "version vision vision_batch_size vision_config vision_encoder";
 
-static const char *const vision_keys[] = {
-    "_attn_implementation_autoset",
-    "_flash_attn_2_enabled",
-    "_name_or_path",
-    "act",
-    "architectures",
-    "attention_dropout",
-    "blocks_present",
-    "chunk_size_feed_forward",
-    "depth",
-    "dtype",
-    "embed_dim",
-    "hidden_act",
-    "hidden_size",
-    "id2label",
-    "image_size",
-    "img_size",
-    "initializer_range",
-    "intermediate_size",
-    "is_encoder_decoder",
-    "label2id",
-    "layer_norm_eps",
-    "mlp_ratio",
-    "model_type",
-    "num_attention_heads",
-    "num_channels",
-    "num_heads",
-    "num_hidden_layers",
-    "output_attentions",
-    "output_hidden_states",
-    "patch_size",
-    "problem_type",
-    "return_dict",
-    "torch_dtype",
-    "transformers_version",
-    NULL,
-};
+static const char vision_keys[] =
+    "_attn_implementation_autoset _flash_attn_2_enabled _name_or_path act architectures "
+    "attention_dropout blocks_present chunk_size_feed_forward depth dtype embed_dim hidden_act "
+    "hidden_size id2label image_size img_size initializer_range intermediate_size "
+    "is_encoder_decoder label2id layer_norm_eps mlp_ratio model_type num_attention_heads "
+    "num_channels num_heads num_hidden_layers output_attentions output_hidden_states patch_size "
+    "problem_type return_dict torch_dtype transformers_version";
 
 bool sheaf__minicpmv_claims(const json_t *object)
 {

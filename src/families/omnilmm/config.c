@@ -17,23 +17,15 @@ enum { MOST_HEADS = 1 << 16, MOST_WIDTH = 1 << 24, MOST_PIXELS = 1 << 16, MOST_S
 
 #define EVA "eva02_enormous_patch14_clip_224"
 
-const char *const sheaf__omnilmm_keys[] = {
-    "im_end_token",        "im_patch_token",
-    "im_start_token",      "image_size",
-    "mm_hidden_size",      "mm_projector_lr",
-    "mm_use_im_start_end", "mm_vision_tower",
-    "num_query",           "resampler_ln_eps",
-    "resampler_num_heads", "sep_image_conv_front",
-    "image_aspect_ratio",  "image_grid_pinpoints",
-    "use_mm_proj",         "vision_config",
-    "tune_clip",           NULL,
-};
+const char sheaf__omnilmm_keys[] =
+    "im_end_token im_patch_token im_start_token image_size mm_hidden_size mm_projector_lr "
+    "mm_use_im_start_end mm_vision_tower num_query resampler_ln_eps resampler_num_heads "
+    "sep_image_conv_front image_aspect_ratio image_grid_pinpoints use_mm_proj vision_config "
+    "tune_clip";
 
-static const char *const vision_keys[] = {
-    "act",        "blocks_present", "depth",          "embed_dim", "global_pool",
-    "img_size",   "in_chans",       "layer_norm_eps", "mlp_ratio", "num_heads",
-    "patch_size", "qkv_bias",       "use_post_norm",  NULL,
-};
+static const char vision_keys[] =
+    "act blocks_present depth embed_dim global_pool img_size in_chans layer_norm_eps mlp_ratio "
+    "num_heads patch_size qkv_bias use_post_norm";
 
 bool sheaf__omnilmm_claims(const json_t *object)
 {

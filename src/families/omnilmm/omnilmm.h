@@ -9,7 +9,7 @@
 
 bool sheaf__omnilmm_claims(const json_t *object);
 void sheaf__omnilmm_config(sheaf_json_reader *r, sheaf_config *c, sheaf_text *unknown);
-extern const char *const sheaf__omnilmm_keys[]; /* of a config, beside Mistral's */
+extern const char sheaf__omnilmm_keys[]; /* of a config, beside Mistral's */
 void sheaf__omnilmm_text(sheaf_text *text, const sheaf_config *c);
 void sheaf__omnilmm_pictures(sheaf__picture_form *out, const sheaf_config *c);
 sheaf_status *sheaf__omnilmm_rows(sheaf_schema *schema);
