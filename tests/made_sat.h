@@ -8,7 +8,6 @@
 
 #include "base/status.h"
 #include "dialects/common/dialects.h"
-#include "dialects/sat/sat.h"
 #include "dialects/sat/write.h"
 #include "sheaf/schema.h"
 

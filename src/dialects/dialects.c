@@ -8,15 +8,7 @@
 #include "base/file.h"
 #include "dialects/common/model.h"
 #include "dialects/common/tied_head.h"
-#include "dialects/colossalai/colossalai.h"
-#include "dialects/dcp/dcp.h"
-#include "dialects/deepspeed/deepspeed.h"
-#include "dialects/fsdp/fsdp.h"
 #include "dialects/hf/hf.h"
-#include "dialects/hf/catalog.h"
-#include "dialects/megatron/megatron.h"
-#include "dialects/peft/catalog.h"
-#include "dialects/sat/sat.h"
 
 const sheaf_dialect *const sheaf__dialects[] = {
     &sheaf__dialect_megatron,

@@ -9,8 +9,7 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "dialects/common/save.h"
-#include "dialects/hf/catalog.h"
-#include "dialects/peft/catalog.h"
+#include "dialects/common/dialects.h"
 #include "dialects/peft/peft.h"
 
 /* ---- what is it? ---- */

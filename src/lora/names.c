@@ -41,44 +41,20 @@ sheaf_lora_part sheaf__lora_part(const char **path, size_t *length, const char *
 
 bool sheaf__lora_is_table(const char *name, int ndim)
 {
-    static const char *const tables[] = {
-        "embed_tokens",
-        "wte",
-        "word_embeddings",
-        "word_embedding",
-        "embed_in",
-        "tok_embeddings",
-        "shared",
-        "tokens_embed",
-        "transformer.w",
-        "backbone.embeddings",
-        "transformer.embeddings",
-        "rwkv.embeddings",
-    };
-    static const char *const heads[] = {
-        "lm_head",
-        "embed_out",
-        "proj_out",
-        "output_projection",
-        "lm_head.decoder",
-        "predictions.decoder",
-        "generator_lm_head",
-        "vocab_projector",
-        "lm_loss",
-        "pred_layer.proj",
-        "lm_head.out_proj",
-        "decoder",
-        "head",
-    };
+    static const char tables[] =
+        "embed_tokens wte word_embeddings word_embedding embed_in tok_embeddings shared "
+        "tokens_embed transformer.w backbone.embeddings transformer.embeddings rwkv.embeddings";
+    static const char heads[] =
+        "lm_head embed_out proj_out output_projection lm_head.decoder predictions.decoder "
+        "generator_lm_head vocab_projector lm_loss pred_layer.proj lm_head.out_proj decoder head";
     const char *const end = ndim == 2 ? ".weight" : ndim == 1 ? ".bias" : NULL;
     if (end == NULL || !sheaf__ends_with(name, end))
         return false;
     const size_t length = strlen(name) - strlen(end);
-    for (size_t i = 0; i < sizeof tables / sizeof *tables; i++)
-        if (ndim == 2 && sheaf__ends_with_item(name, length, tables[i]))
-            return true;
-    for (size_t i = 0; i < sizeof heads / sizeof *heads; i++)
-        if (sheaf__ends_with_item(name, length, heads[i]))
+    for (size_t i = 0; i < length; i++)
+        if ((i == 0 || name[i - 1] == '.') &&
+            ((ndim == 2 && sheaf__is_listed(tables, name + i, length - i)) ||
+             sheaf__is_listed(heads, name + i, length - i)))
             return true;
     return false;
 }

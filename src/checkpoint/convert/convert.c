@@ -14,11 +14,9 @@
 #include "checkpoint/convert/copy.h"
 #include "checkpoint/store/own_catalog.h"
 #include "dialects/common/whole.h"
-#include "dialects/hf/catalog.h"
-#include "dialects/peft/catalog.h"
+#include "dialects/common/dialects.h"
 #include "dialects/peft/peft.h"
 #include "dialects/sat/lora.h"
-#include "dialects/sat/sat.h"
 #include "schema/family.h"
 
 /* ---- reading ---- */

@@ -6,7 +6,7 @@
 
 #include "base/file.h"
 #include "checkpoint/store/own_catalog.h"
-#include "dialects/hf/catalog.h"
+#include "dialects/common/dialects.h"
 #include "dialects/open.h"
 #include "formats/torch.h"
 

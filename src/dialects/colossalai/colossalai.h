@@ -19,8 +19,6 @@
 #include "dialects/common/dialects.h"
 #include "dialects/common/whole.h"
 
-extern const sheaf_dialect sheaf__dialect_colossalai;
-
 /* sheaf__colossalai_optimizer - the moments in `dir`, named by the order of the model's parameters;
  * sets the step. */
 sheaf_status *sheaf__colossalai_optimizer(sheaf_catalog *catalog, const char *dir,

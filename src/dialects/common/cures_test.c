@@ -4,7 +4,7 @@
 #include <unistd.h>
 
 #include "dialects/common/model.h"
-#include "dialects/hf/catalog.h"
+#include "dialects/common/dialects.h"
 #include "dialects/open.h"
 
 static void test_cure__paths_as_a_shell_reads_them(void **state)

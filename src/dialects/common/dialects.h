@@ -26,6 +26,10 @@ typedef struct sheaf_dialect_hints {
                                 with NULL; or NULL */
 } sheaf_dialect_hints;
 
+/* The rows; what each program writes stands at the top of its part. */
+extern const sheaf_dialect sheaf__dialect_hf, sheaf__dialect_peft, sheaf__dialect_sat,
+    sheaf__dialect_deepspeed, sheaf__dialect_megatron, sheaf__dialect_dcp, sheaf__dialect_fsdp,
+    sheaf__dialect_colossalai;
 /* All that are known, the most particular first; ends with NULL. */
 extern const sheaf_dialect *const sheaf__dialects[];
 

@@ -1,7 +1,14 @@
-/* dcp.c - see dcp.h: the folder. */
+/* dcp.c - checkpoints of torch.distributed.checkpoint, and Megatron's torch_dist form of them.
+ *
+ *   .metadata          a pickle: for each tensor its shape, dtype and chunks (offsets, sizes); for
+ *                      each chunk the file and the bytes where it lies
+ *   __RANK_N.distcp    items, one after the other: each a whole torch file
+ *   common.pt, metadata.json   of torch_dist: args and other values; which form it is
+ *
+ * docs/dialect-dcp.md has the layout. This file reads the folder. */
 #include "dialects/common/model.h"
 #include "dialects/common/save.h"
-#include "dialects/dcp/dcp.h"
+#include "dialects/common/dialects.h"
 
 #include <ctype.h>
 #include <inttypes.h>

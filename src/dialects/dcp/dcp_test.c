@@ -3,7 +3,7 @@
 #include "tests/made_llama.h"
 
 #include "base/text.h"
-#include "dialects/dcp/dcp.h"
+#include "dialects/common/dialects.h"
 
 static void check_recording(const char *path, const char *hf)
 {

@@ -1,5 +1,18 @@
-/* deepspeed.c - see deepspeed.h: the folder, its files, what they agree on. */
-#include "dialects/deepspeed/deepspeed.h"
+/* deepspeed.c - checkpoints of DeepSpeed: ZeRO stages 0 to 3, AutoTP, pipeline layers, universal.
+ *
+ *   latest                                         text: the tag, "global_step3"
+ *   TAG/mp_rank_XX_model_states.pt                 the module of tensor-parallel rank XX; names,
+ *                                                  shapes, sizes
+ *   TAG/zero_pp_rank_D_mp_rank_XX_model_states.pt  the same under ZeRO 3, whose module is empty
+ *   TAG/[bf16_|fp16_]zero_pp_rank_D_mp_rank_XX_optim_states.pt
+ *                                                  data-parallel part D of the float32 masters and
+ *                                                  moments, flat
+ *   TAG/layer_NN[-model_TT]-model_states.pt        a layer of a pipeline
+ *   TAG/zero/NAME/{fp32,exp_avg,exp_avg_sq,step}.pt  universal: a parameter, whole
+ *
+ * docs/dialect-deepspeed.md has the layout, what is inferred and what is refused.
+ * This file reads the folder and finds its files and what they agree on. */
+#include "dialects/common/dialects.h"
 
 #include <ctype.h>
 #include <inttypes.h>

@@ -3,7 +3,7 @@
 #include "tests/made_llama.h"
 
 #include "catalog/boxes.h"
-#include "dialects/deepspeed/deepspeed.h"
+#include "dialects/common/dialects.h"
 #include "formats/pickle_inner.h"
 
 /* The expected_*.safetensors of a folder; of NAME_universal that of NAME. */

@@ -11,7 +11,7 @@
 #include "base/status.h"
 #include "base/file.h"
 #include "dialects/common/save.h"
-#include "dialects/deepspeed/deepspeed.h"
+#include "dialects/common/dialects.h"
 #include "dialects/deepspeed/private.h"
 
 typedef enum layer_is {

@@ -7,7 +7,7 @@
 #include "base/file.h"
 #include "base/status.h"
 #include "base/text.h"
-#include "dialects/deepspeed/deepspeed.h"
+#include "dialects/common/dialects.h"
 #include "dialects/deepspeed/private.h"
 
 /* Only sizes are needed of a part's files from now on. */

@@ -1,11 +1,16 @@
-/* fsdp.c - see fsdp.h.
+/* fsdp.c - the state dict of each rank of PyTorch's FSDP in a file of its own, as verl leaves it.
  *
- * A DTensor in a pickle is _rebuild_wrapper_subclass(DTensor, dtype, sizes, strides, ...) with the
- * state (None, {_local_tensor, _spec: {mesh, placements}}). Shard(d) divides axis d as torch.chunk
- * does: ceil(n / ranks) to each, the last ones less or nothing. A mesh of several axes (HSDP:
- * Replicate, Shard; FSDP over tensor parallelism: _StridedShard, Shard) counts its ranks row by
- * row; its placements divide from left to right, _StridedShard after them all. */
-#include "dialects/fsdp/fsdp.h"
+ *   model_world_size_N_rank_R.pt    {name: DTensor}: shape and placements of the whole tensor, and
+ *                                   the rank's rows
+ *   optim_world_size_N_rank_R.pt, extra_state_world_size_N_rank_R.pt    are not read
+ *   huggingface/config.json, or config.json
+ *
+ * A DTensor in a pickle is _rebuild_wrapper_subclass(DTensor, dtype, sizes, strides, ...) with
+ * the state (None, {_local_tensor, _spec: {mesh, placements}}). Shard(d) divides axis d as
+ * torch.chunk does: ceil(n / ranks) to each, the last ones less or nothing. A mesh of several axes
+ * (HSDP: Replicate, Shard; FSDP over tensor parallelism: _StridedShard, Shard) counts its ranks row
+ * by row; its placements divide from left to right, _StridedShard after them all. */
+#include "dialects/common/dialects.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -3,7 +3,7 @@
 #include "tests/made_llama.h"
 
 #include "base/text.h"
-#include "dialects/fsdp/fsdp.h"
+#include "dialects/common/dialects.h"
 
 /* ---- a file as torch.save() writes it without a zip: pickles one after the other ---- */
 

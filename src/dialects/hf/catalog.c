@@ -1,5 +1,5 @@
-/* catalog.c - Hugging Face folders and bare files as catalogs; see catalog.h. */
-#include "dialects/hf/catalog.h"
+/* catalog.c - Hugging Face folders and bare files as catalogs. */
+#include "dialects/common/dialects.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

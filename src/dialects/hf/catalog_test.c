@@ -9,9 +9,8 @@
 #include "dialects/common/vocabulary.h"
 #include "dialects/common/whole.h"
 #include "dialects/hf/hf.h"
-#include "dialects/hf/catalog.h"
+#include "dialects/common/dialects.h"
 #include "dialects/peft/peft.h"
-#include "dialects/peft/catalog.h"
 
 static sheaf_catalog *read_at(const char *path, const char *config)
 {

@@ -1,5 +1,12 @@
-/* megatron.c - see megatron.h. */
-#include "dialects/megatron/megatron.h"
+/* megatron.c - checkpoints of Megatron-LM in its legacy form (--ckpt-format torch); those of its
+ * torch_dist form are read by dcp/.
+ *
+ *   latest_checkpointed_iteration.txt              a number, or "release"
+ *   iter_0000005/mp_rank_TT[_PPP]/model_optim_rng.pt  {args, checkpoint_version, iteration, model
+ *                                                     or model0.., ...}
+ *
+ * Tensors get the names of Hugging Face's Llama. docs/dialect-megatron.md has the layout. */
+#include "dialects/common/dialects.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

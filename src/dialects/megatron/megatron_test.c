@@ -2,7 +2,7 @@
  * what is wrong is named. */
 #include "tests/made_llama.h"
 
-#include "dialects/megatron/megatron.h"
+#include "dialects/common/dialects.h"
 #include "sheaf/config.h"
 
 static void check_recording(const char *path, const char *hf)

@@ -1,6 +1,9 @@
-/* catalog.c - see catalog.h. Tensors have the names that PEFT saves (peft.h). adapter_model.bin is
+/* catalog.c - PEFT adapter folders as catalogs: adapter_config.json, adapter_model.safetensors or
+ * .bin.
+ *
+ * Tensors have the names that PEFT saves (peft.h). adapter_model.bin is
  * read where there is no adapter_model.safetensors. */
-#include "dialects/peft/catalog.h"
+#include "dialects/common/dialects.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
