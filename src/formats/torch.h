@@ -76,10 +76,6 @@ sheaf_status *sheaf__torch_begin(sheaf_torch_writer **out, const char *path,
  * ranges that do not overlap. */
 sheaf_status *sheaf__torch_write(sheaf_torch_writer *writer, int64_t index, int64_t begin,
                                  const void *src, int64_t bytes);
-/* sheaf__torch_write_box - rows [row0, row0 + rows) and columns [col0, col0 + cols) of a tensor of
- * one axis (cols = 1) or two. */
-sheaf_status *sheaf__torch_write_box(sheaf_torch_writer *writer, int64_t index, int64_t row0,
-                                     int64_t rows, int64_t col0, int64_t cols, const void *src);
 /* sheaf__torch_finish - headers with their checksums, fsync, close, free (in any case). Errors:
  * SHEAF_E_LAYOUT when a tensor did not get each of its bytes once. */
 sheaf_status *sheaf__torch_finish(sheaf_torch_writer *writer);

@@ -7,7 +7,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "formats/torch.h"
 #include "base/status.h"
@@ -18,9 +17,6 @@
 enum { BEFORE = 2, AFTER = 1, NAME_BYTES = 48 }; /* entries around those of the tensors */
 
 typedef struct target {
-    sheaf_dtype dtype;
-    int ndim;
-    int64_t shape[SHEAF_PICKLE_MAX_DIMS];
     _Atomic int64_t written; /* bytes, and the sum of their positions mod 2^64: */
     _Atomic uint64_t
         positions;          /* one half written twice has the right count but not the right sum */
@@ -77,13 +73,8 @@ static sheaf_status *place(sheaf_torch_writer *w, const sheaf_pickle_doc *doc, s
                      : i == 1 ? "byteorder"
                               : "version");
         } else {
-            const sheaf_pickle_tensor *t = &doc->tensor[i - BEFORE];
-            target *to = &w->target[i - BEFORE];
-            e->bytes = doc->storage[t->storage].bytes;
+            e->bytes = doc->storage[doc->tensor[i - BEFORE].storage].bytes;
             snprintf(name, NAME_BYTES, "archive/data/%" PRId64, i - BEFORE);
-            to->dtype = t->dtype;
-            to->ndim = t->ndim;
-            memcpy(to->shape, t->shape, sizeof to->shape);
         }
         e->name = name;
         e->header = at;
@@ -186,26 +177,6 @@ sheaf_status *sheaf__torch_write(sheaf_torch_writer *w, int64_t index, int64_t b
         t->parts ^= sheaf__crc32_part(src, (size_t)bytes, (uint64_t)(e->bytes - begin - bytes));
     }
     return sheaf_in(st, "%s", e->name);
-}
-
-sheaf_status *sheaf__torch_write_box(sheaf_torch_writer *w, int64_t index, int64_t row0,
-                                     int64_t rows, int64_t col0, int64_t cols, const void *src)
-{
-    if (index < 0 || index >= w->count)
-        return sheaf__torch_write(w, index, 0, src, 0);
-    const target *t = &w->target[index];
-    sheaf_status *st = sheaf__safetensors_check_box(w->entry[BEFORE + index].name, t->dtype,
-                                                    t->ndim, t->shape, row0, rows, col0, cols);
-    if (st != NULL)
-        return sheaf_in(st, "%s", w->file.path);
-    const int64_t width = t->ndim == 2 ? t->shape[1] : 1,
-                  size = (int64_t)sheaf_dtype_bytes(t->dtype);
-    if (cols == width)
-        return sheaf__torch_write(w, index, row0 * width * size, src, rows * width * size);
-    for (int64_t r = 0; st == NULL && r < rows; r++)
-        st = sheaf__torch_write(w, index, ((row0 + r) * width + col0) * size,
-                                (const char *)src + r * cols * size, cols * size);
-    return st;
 }
 
 static sheaf_status *check_written(sheaf_torch_writer *w)

@@ -107,17 +107,16 @@ static sheaf_status *read_training(bool *damaged, sheaf_catalog *c, const char *
     return st;
 }
 
-/* Is there a rank's own file at `path`? */
-static bool holds_ranks(const char *path)
+/* Is there such a file at `path`, or in that folder? */
+static bool holds(const char *path, bool (*is)(const char *name))
 {
     sheaf__names names = { 0 };
     bool yes = false;
-    if (sheaf__path_kind(path) != SHEAF_PATH_DIR) {
-        return sheaf__colossalai_is_rank(sheaf__last_part(path));
-    }
+    if (sheaf__path_kind(path) != SHEAF_PATH_DIR)
+        return is(sheaf__last_part(path));
     sheaf_status_free(sheaf__list_dir(&names.at, &names.count, path));
     for (int64_t i = 0; i < names.count; i++)
-        yes = yes || sheaf__colossalai_is_rank(names.at[i]);
+        yes = yes || is(names.at[i]);
     sheaf__names_free(names.at, names.count);
     return yes;
 }
@@ -145,19 +144,6 @@ static sheaf_status *read_ranks(sheaf_catalog *c, const char *path,
     return st;
 }
 
-static bool holds_optimizer(const char *path)
-{
-    sheaf__names names = { 0 };
-    bool yes = false;
-    if (sheaf__path_kind(path) != SHEAF_PATH_DIR)
-        return false;
-    sheaf_status_free(sheaf__list_dir(&names.at, &names.count, path));
-    for (int64_t i = 0; i < names.count; i++)
-        yes = yes || sheaf__colossalai_is_optimizer(names.at[i]);
-    sheaf__names_free(names.at, names.count);
-    return yes;
-}
-
 /* Further folders: an optimizer's, or other ranks' parts. */
 static sheaf_status *read_also(bool *damaged, sheaf_catalog *c, const sheaf_dialect_hints *hints)
 {
@@ -167,7 +153,8 @@ static sheaf_status *read_also(bool *damaged, sheaf_catalog *c, const sheaf_dial
     const char **part = calloc((size_t)n + 1, sizeof *part);
     sheaf_status *st = part == NULL ? sheaf_fail(SHEAF_E_MEMORY, "%s", c->root) : NULL;
     for (int64_t i = 0; st == NULL && i < n; i++) {
-        if (holds_optimizer(hints->also[i]))
+        if (sheaf__path_kind(hints->also[i]) == SHEAF_PATH_DIR &&
+            holds(hints->also[i], sheaf__colossalai_is_optimizer))
             st = read_dir(damaged, c, hints->also[i], hints, false);
         else
             part[parts++] = hints->also[i];
@@ -184,7 +171,7 @@ static sheaf_status *colossalai_read(sheaf_catalog *c, const char *path,
     bool damaged = false;
     char *modeling = NULL;
     sheaf_status *st;
-    if (holds_ranks(path)) {
+    if (holds(path, sheaf__colossalai_is_rank)) {
         st = read_ranks(c, path, hints);
         return st != NULL ? st : sheaf__catalog_check_model(c, false);
     }

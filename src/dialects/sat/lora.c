@@ -204,25 +204,12 @@ void sheaf_sat_lora_free(sheaf_sat_lora *lora)
 
 const sheaf_sat_lora_linear *sheaf_sat_lora_find(const sheaf_sat_lora *lora, const char *weight)
 {
-    const size_t n = strlen(weight), tail = strlen(".weight");
-    if (n <= tail || strcmp(weight + n - tail, ".weight") != 0)
+    char name[560];
+    const int n = (int)strlen(weight) - (int)strlen(".weight");
+    if (n < 1 || n >= (int)sizeof name || strcmp(weight + n, ".weight") != 0)
         return NULL;
-    int64_t low = 0, high = lora->count;
-    while (low < high) {
-        const int64_t middle = low + (high - low) / 2;
-        const char *name = lora->linear[middle].name;
-        const size_t m = strlen(name);
-        int order = strncmp(weight, name, n - tail);
-        if (order == 0 && m != n - tail)
-            order = -1; /* name is longer */
-        if (order == 0)
-            return &lora->linear[middle];
-        if (order < 0)
-            high = middle;
-        else
-            low = middle + 1;
-    }
-    return NULL;
+    snprintf(name, sizeof name, "%.*s", n, weight);
+    return SHEAF_FIND(const sheaf_sat_lora_linear, name, lora->linear, lora->count, name);
 }
 
 /* ---- the merge ---- */
