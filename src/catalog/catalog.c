@@ -37,7 +37,7 @@ sheaf_status *sheaf__catalog_new(sheaf_catalog **out, const sheaf_dialect *diale
     sheaf_catalog *c = calloc(1, sizeof *c);
     *out = c;
     if (c == NULL)
-        return sheaf_fail(SHEAF_E_MEMORY, "%s", root);
+        return sheaf__no_memory(root);
     c->dialect = dialect;
     c->looks = MOST_LOOKS;
     c->step = c->vocab = c->padded_vocab = -1;
@@ -46,7 +46,7 @@ sheaf_status *sheaf__catalog_new(sheaf_catalog **out, const sheaf_dialect *diale
         return NULL;
     sheaf__catalog_free(c);
     *out = NULL;
-    return sheaf_fail(SHEAF_E_MEMORY, "%s", root);
+    return sheaf__no_memory(root);
 }
 
 void sheaf__catalog_free(sheaf_catalog *c)

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/status.h"
 #include "base/text.h"
 #include "catalog/private.h"
 
@@ -71,7 +72,7 @@ static sheaf_status *note_missing(sheaf_catalog *c, const sheaf_logical *t, int6
     const char *path = sheaf__catalog_path_of(c, t);
     sheaf_status *st;
     if (ranges.failed)
-        st = sheaf_fail(SHEAF_E_MEMORY, "%s", c->root);
+        st = sheaf__no_memory(c->root);
     else if (ranges.size > 0)
         st = sheaf__catalog_notef(c, SHEAF_DEFECT, "missing", path, t->told.name,
                                   "every part of the tensor", "",

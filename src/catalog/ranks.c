@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/status.h"
 #include "base/text.h"
 #include "catalog/private.h"
 #include "ops/kernels.h"
@@ -110,7 +111,7 @@ static sheaf_status *list(copies *k)
     k->raw = malloc(SAMPLE * 8);
     if (k->rank == NULL || k->path == NULL || k->chain == NULL || k->digest == NULL ||
         k->group == NULL || k->tensor == NULL || k->differs == NULL || k->raw == NULL)
-        return sheaf_fail(SHEAF_E_MEMORY, "%s", c->root);
+        return sheaf__no_memory(c->root);
     int at = 0;
     for (int64_t i = 0; widest != NULL && i < widest->npieces; i++)
         if (i == 0 || widest->piece[i].rank != widest->piece[i - 1].rank)
@@ -434,7 +435,7 @@ static sheaf_status *tell_apart(copies *k, bool alone)
     k->pair = calloc((size_t)(n * n), sizeof *k->pair);
     k->sample = calloc((size_t)n, SAMPLE * sizeof *k->sample);
     if (k->pair == NULL || k->sample == NULL)
-        return sheaf_fail(SHEAF_E_MEMORY, "%s", k->c->root);
+        return sheaf__no_memory(k->c->root);
     const int64_t apart = k->differing > MOST_TOLD ? k->differing / MOST_TOLD : 1;
     sheaf_status *st = NULL;
     for (int r = 0; r < k->count; r++) /* more than are held against each other go with the first */
@@ -502,8 +503,7 @@ static sheaf_status *tell_foreign(copies *k, int right, bool drift)
                 "part %d has other values in tensors of which each part has a copy (%" PRId64
                 " of %" PRId64 " differ somewhere): it is of another run or step, or was changed",
                 k->rank[r], k->differing, k->tensors);
-    if (st == NULL && expected.failed)
-        st = sheaf_fail(SHEAF_E_MEMORY, "%s", k->c->root);
+    TRY(st, expected.failed ? sheaf__no_memory(k->c->root) : NULL);
     sheaf__text_release(&expected);
     return st;
 }
@@ -525,7 +525,7 @@ static sheaf_status *tell_groups(copies *k)
                     " differ between them; which are meant cannot be told",
                     k->tensors, k->differing);
     sheaf_status *st = found.failed
-                           ? sheaf_fail(SHEAF_E_MEMORY, "%s", k->c->root)
+                           ? sheaf__no_memory(k->c->root)
                            : sheaf__catalog_note(k->c, SHEAF_DEFECT, "conflict", k->c->root, "",
                                                  "parts of one save", found.at,
                                                  "put the parts of one save together");
@@ -575,10 +575,8 @@ sheaf_status *sheaf__catalog_ranks(sheaf_catalog *c)
     c->copies = k.tensors;
     make_groups(&k);
     const bool alone = k.groups == k.count;
-    if (st == NULL && k.groups > 1)
-        st = tell_apart(&k, alone);
-    if (st == NULL && k.differing > 0)
-        st = tell(&k, alone);
+    TRY(st, k.groups > 1 ? tell_apart(&k, alone) : NULL);
+    TRY(st, k.differing > 0 ? tell(&k, alone) : NULL);
     release(&k);
     return st;
 }

@@ -275,8 +275,7 @@ static sheaf_status *compare_copies(sheaf_catalog *c, sheaf_logical *t, char *on
 sheaf_status *sheaf__catalog_compare(sheaf_catalog *c)
 {
     char *one = malloc(COMPARE_BYTES), *two = malloc(COMPARE_BYTES);
-    sheaf_status *st =
-        one == NULL || two == NULL ? sheaf_fail(SHEAF_E_MEMORY, "%s", c->root) : NULL;
+    sheaf_status *st = one == NULL || two == NULL ? sheaf__no_memory(c->root) : NULL;
     for (int64_t i = 0; st == NULL && i < c->count; i++)
         if (c->tensor[i].replicated && c->tensor[i].npieces > 1)
             st = compare_copies(c, &c->tensor[i], one, two);
@@ -396,8 +395,7 @@ sheaf_status *sheaf__catalog_source(sheaf_source **out, sheaf_catalog *c, bool a
     TRY(st, sheaf__catalog_refusal(c));
     catalog_source *s = st == NULL ? calloc(1, sizeof *s) : NULL;
     int64_t *index = s != NULL ? calloc((size_t)c->count + 1, sizeof *index) : NULL;
-    if (st == NULL && index == NULL)
-        st = sheaf_fail(SHEAF_E_MEMORY, "%s", c->root);
+    TRY(st, index == NULL ? sheaf__no_memory(c->root) : NULL);
     if (st != NULL) {
         free(s);
         sheaf__catalog_free(c);

@@ -267,7 +267,7 @@ static sheaf_status *copies(sheaf_catalog *c)
 {
     uint64_t *digest = calloc((size_t)c->count + 1, sizeof *digest);
     sample *sorted = calloc((size_t)c->count + 1, sizeof *sorted);
-    sheaf_status *st = digest == NULL || sorted == NULL ? sheaf_fail(SHEAF_E_MEMORY, "%s", c->root)
+    sheaf_status *st = digest == NULL || sorted == NULL ? sheaf__no_memory(c->root)
                                                         : tell_copies(c, digest, sorted);
     free(digest);
     free(sorted);
@@ -285,9 +285,8 @@ sheaf_status *sheaf__catalog_twins(sheaf_catalog *c)
         return NULL;
     twins w = { c, calloc(n, sizeof *w.part), calloc(n, sizeof *w.sample), 0,
                 calloc(n, sizeof *w.last) };
-    sheaf_status *st = w.part == NULL || w.sample == NULL || w.last == NULL
-                           ? sheaf_fail(SHEAF_E_MEMORY, "%s", c->root)
-                           : NULL;
+    sheaf_status *st =
+        w.part == NULL || w.sample == NULL || w.last == NULL ? sheaf__no_memory(c->root) : NULL;
     bool any = false;
     for (int i = 0; st == NULL && i < c->nfiles; i++)
         w.part[i].twin = w.part[i].rank = -1;
@@ -295,8 +294,7 @@ sheaf_status *sheaf__catalog_twins(sheaf_catalog *c)
     for (int i = 0; st == NULL && i < c->nfiles; i++)
         if (w.part[i].twin >= 0)
             any = w.part[w.part[i].twin].told = true; /* sampled again */
-    if (st == NULL && any)
-        st = look(&w, true);
+    TRY(st, any ? look(&w, true) : NULL);
     for (int i = 0; st == NULL && i < c->nfiles; i++)
         w.part[i].told = false;
     TRY(st, tell_twins(&w));

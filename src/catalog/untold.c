@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/status.h"
 #include "catalog/private.h"
 
 /* Files that hold pieces of divided tensors. */
@@ -11,7 +12,7 @@ static sheaf_status *count_parts(int *parts, const sheaf_catalog *c)
     bool *seen = calloc((size_t)c->nfiles + 1, sizeof *seen);
     *parts = 0;
     if (seen == NULL)
-        return sheaf_fail(SHEAF_E_MEMORY, "%s", c->root);
+        return sheaf__no_memory(c->root);
     for (int64_t i = 0; i < c->count; i++)
         for (int64_t k = 0;
              !c->tensor[i].replicated && c->tensor[i].npieces > 1 && k < c->tensor[i].npieces;

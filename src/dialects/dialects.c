@@ -133,11 +133,9 @@ sheaf_status *sheaf__dialect_check(sheaf_catalog *c, const sheaf_dialect_hints *
     if (st == NULL && c->count == 0 && sheaf__catalog_defects(c) == 0)
         st = sheaf__catalog_note(c, SHEAF_DEFECT, "missing", c->root, "", "tensors", "none",
                                  "use a complete copy");
-    if (st == NULL && c->dialect->training && sheaf__catalog_defects(c) == 0)
-        st = check_trained(c);
+    TRY(st, c->dialect->training && sheaf__catalog_defects(c) == 0 ? check_trained(c) : NULL);
     TRY(st, sheaf__catalog_tied_head(c));
     TRY(st, check_extras(c));
-    if (st == NULL && sheaf__catalog_defects(c) > 0)
-        st = sheaf__dialect_denied(c->root, c);
+    TRY(st, sheaf__catalog_defects(c) > 0 ? sheaf__dialect_denied(c->root, c) : NULL);
     return st != NULL ? st : check_dtypes(c);
 }

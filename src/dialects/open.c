@@ -183,8 +183,7 @@ sheaf_status *sheaf__open(sheaf_catalog **out, const char *path, const sheaf_dia
                                             "a folder or file of a checkpoint"),
                              path);
     TRY(st, check_wanted(&dialect, path, h));
-    if (st == NULL && dialect == NULL)
-        st = not_known(path, h);
+    TRY(st, dialect == NULL ? not_known(path, h) : NULL);
     TRY(st, sheaf__dialect_read(out, dialect, path, h));
     TRY(st, sheaf__dialect_check(*out, h));
     if (st != NULL) {

@@ -88,8 +88,7 @@ static sheaf_status *take_offsets(sheaf_json_scan *scan, told *t)
     sheaf_status *st = sheaf__scan_count(scan, &t->begin);
     TRY(st, sheaf__scan_next_item(scan, false, &more));
     TRY(st, more ? sheaf__scan_count(scan, &t->end) : sheaf__scan_fail(scan, "a second number"));
-    if (st == NULL && !sheaf__scan_take(scan, ']'))
-        st = sheaf__scan_fail(scan, "']' after two numbers");
+    TRY(st, !sheaf__scan_take(scan, ']') ? sheaf__scan_fail(scan, "']' after two numbers") : NULL);
     return sheaf_in(st, "data_offsets");
 }
 

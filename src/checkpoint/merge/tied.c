@@ -178,8 +178,7 @@ static sheaf_status *spell(char **out, const spelling *s, const char *name)
         name += strlen(s->lacks);
     if (s->group >= 0) { /* behind the part that the table is in, if it becomes the name by that */
         st = sheaf__renames_new(&renames, s->group);
-        if (st == NULL && asprintf(out, "%s.%s", s->first, name) < 0)
-            st = sheaf__no_memory(name);
+        TRY(st, asprintf(out, "%s.%s", s->first, name) < 0 ? sheaf__no_memory(name) : NULL);
         TRY(st, sheaf__renames_apply(&memory, renames, *out));
         sheaf__renames_free(renames);
         if (st == NULL && strcmp(memory, name) == 0) {
@@ -190,8 +189,7 @@ static sheaf_status *spell(char **out, const spelling *s, const char *name)
         free(*out);
         *out = NULL;
     }
-    if (st == NULL && (*out = strdup(name)) == NULL)
-        st = sheaf__no_memory(name);
+    TRY(st, (*out = strdup(name)) == NULL ? sheaf__no_memory(name) : NULL);
     return st;
 }
 
@@ -272,8 +270,7 @@ static sheaf_status *decide(member *m, const spelling *s, sheaf__merge_plan *p,
     }
     const bool sure_yes = p->said_yes && !p->said_no && !p->ties->keeps_flag;
     st = same_values(&m->tied, p->base, leader, m->stored);
-    if (st == NULL && !m->tied && sure_yes)
-        st = refuse_two(m, leader);
+    TRY(st, !m->tied && sure_yes ? refuse_two(m, leader) : NULL);
     m->twice = m->tied && sure_yes;
     return st;
 }

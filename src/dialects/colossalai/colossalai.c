@@ -70,8 +70,7 @@ static sheaf_status *read_dir(bool *damaged, sheaf_catalog *c, const char *dir,
     if (st == NULL && (weights || !optimizer))
         st = sheaf__whole_folder(damaged, &whole, dir, &names);
     TRY(st, note_leftovers(c, dir, &names));
-    if (st == NULL && optimizer)
-        st = sheaf__colossalai_optimizer(c, dir, &names);
+    TRY(st, optimizer ? sheaf__colossalai_optimizer(c, dir, &names) : NULL);
     sheaf__names_free(names.at, names.count);
     return st;
 }
@@ -129,7 +128,7 @@ static sheaf_status *read_ranks(sheaf_catalog *c, const char *path,
         n++;
     const char **all = calloc((size_t)n + 2, sizeof *all);
     char *dir = NULL;
-    sheaf_status *st = all == NULL ? sheaf_fail(SHEAF_E_MEMORY, "%s", path) : NULL;
+    sheaf_status *st = all == NULL ? sheaf__no_memory(path) : NULL;
     if (st == NULL) {
         all[0] = path;
         for (int64_t i = 0; i < n; i++)
@@ -151,7 +150,7 @@ static sheaf_status *read_also(bool *damaged, sheaf_catalog *c, const sheaf_dial
     while (hints->also[n] != NULL)
         n++;
     const char **part = calloc((size_t)n + 1, sizeof *part);
-    sheaf_status *st = part == NULL ? sheaf_fail(SHEAF_E_MEMORY, "%s", c->root) : NULL;
+    sheaf_status *st = part == NULL ? sheaf__no_memory(c->root) : NULL;
     for (int64_t i = 0; st == NULL && i < n; i++) {
         if (sheaf__path_kind(hints->also[i]) == SHEAF_PATH_DIR &&
             holds(hints->also[i], sheaf__colossalai_is_optimizer))
@@ -159,8 +158,7 @@ static sheaf_status *read_also(bool *damaged, sheaf_catalog *c, const sheaf_dial
         else
             part[parts++] = hints->also[i];
     }
-    if (st == NULL && parts > 0)
-        st = sheaf__rank_parts_join(c, part);
+    TRY(st, parts > 0 ? sheaf__rank_parts_join(c, part) : NULL);
     free(part);
     return st;
 }
@@ -180,8 +178,7 @@ static sheaf_status *colossalai_read(sheaf_catalog *c, const char *path,
                 ? read_training(&damaged, c, path, hints)
                 : read_dir(&damaged, c, path, hints, true));
     free(modeling);
-    if (st == NULL && hints->also != NULL)
-        st = read_also(&damaged, c, hints);
+    TRY(st, hints->also != NULL ? read_also(&damaged, c, hints) : NULL);
     bool weights = false;
     for (int64_t i = 0; i < c->count; i++)
         weights = weights || c->tensor[i].kind == SHEAF_WEIGHT;

@@ -120,7 +120,7 @@ static sheaf_status *find_names(reading *r)
                                     "give the path of this model's config.json with --config",
                                     "%" PRId64 " parameters for %" PRId64, r->count, n);
     r->at = calloc((size_t)n, sizeof *r->at);
-    return r->at == NULL ? sheaf_fail(SHEAF_E_MEMORY, "%s", r->dir) : NULL;
+    return r->at == NULL ? sheaf__no_memory(r->dir) : NULL;
 }
 
 /* ---- values ---- */
@@ -308,7 +308,7 @@ static sheaf_status *check_index(const reading *r, const sheaf__names *names)
     char *path = NULL;
     json_t *root = NULL, *told = json_object();
     if (told == NULL)
-        return sheaf_fail(SHEAF_E_MEMORY, "%s", r->dir);
+        return sheaf__no_memory(r->dir);
     sheaf_status *st = NULL;
     if (sheaf__names_has(names, "pytorch_optim.bin.index.json"))
         st = sheaf__path_join(&path, r->dir, "pytorch_optim.bin.index.json");
@@ -325,8 +325,7 @@ static sheaf_status *check_index(const reading *r, const sheaf__names *names)
         st = sheaf__catalog_notef(r->c, SHEAF_DEFECT, "missing", path, "",
                                   "every file that the index names",
                                   "copy the other files of this save too", "no %.200s", file);
-        if (st == NULL && json_object_set_new(told, file, json_true()) != 0)
-            st = sheaf_fail(SHEAF_E_MEMORY, "%s", path);
+        TRY(st, json_object_set_new(told, file, json_true()) != 0 ? sheaf__no_memory(path) : NULL);
     }
     json_decref(told);
     json_decref(root);

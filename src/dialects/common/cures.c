@@ -77,8 +77,7 @@ static sheaf_status *below(char **out, const sheaf_catalog *c, const char *dir)
     for (int64_t i = 0; st == NULL && *out == NULL && i < n && i < MOST_PLACES; i++) {
         char *path = NULL;
         st = sheaf__path_join(&path, dir, names[i]);
-        if (st == NULL && sheaf__path_kind(path) == SHEAF_PATH_DIR)
-            st = in_folder(out, c, path);
+        TRY(st, sheaf__path_kind(path) == SHEAF_PATH_DIR ? in_folder(out, c, path) : NULL);
         free(path);
     }
     sheaf_status_free(unlisted);
@@ -94,8 +93,7 @@ sheaf_status *sheaf__config_cure(char **out, const sheaf_catalog *c)
     *out = NULL;
     sheaf_status *st = folder ? below(&found, c, c->root) : NULL;
     TRY(st, sheaf__path_parent(&beside, c->root));
-    if (st == NULL && found == NULL)
-        st = below(&found, c, beside);
+    TRY(st, found == NULL ? below(&found, c, beside) : NULL);
     if (st == NULL && found != NULL) {
         sheaf__text_add(&text, "sheaf verify ");
         sheaf__text_word(&text, c->root);

@@ -191,8 +191,7 @@ sheaf_status *sheaf__folder_begin(sheaf_folder **out, const char *dst,
     }
     for (int s = 0; st == NULL && s < f->nshards; s++)
         st = begin_shard(f, s, specs, some, options->base_print);
-    if (st == NULL && f->nshards > 1)
-        st = write_index(f);
+    TRY(st, f->nshards > 1 ? write_index(f) : NULL);
     free(some);
     if (st == NULL)
         *out = f;

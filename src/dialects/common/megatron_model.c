@@ -304,7 +304,7 @@ static sheaf_status *read_config(sheaf__megatron *m, sheaf_catalog *c, const she
     c->config_path = strdup(config_path);
     sheaf_config_release(&config);
     if (st == NULL && (c->model == NULL || c->config_path == NULL))
-        st = sheaf_fail(SHEAF_E_MEMORY, "%s", config_path);
+        st = sheaf__no_memory(config_path);
     return st;
 }
 
@@ -429,13 +429,12 @@ sheaf_status *sheaf__megatron_args(sheaf__megatron *m, sheaf_catalog *c, const s
     st = check_wanted(c, args, path);
     TRY(st, config_path != NULL ? read_config(m, c, args, path, config_path)
                                 : ask_tokenizer(m, c, args, path));
-    if (st == NULL && c->config == NULL)
-        st = make_config(&c->config, m, args);
+    TRY(st, c->config == NULL ? make_config(&c->config, m, args) : NULL);
     if (st == NULL && c->model == NULL) {
         c->model =
             strdup(truth_of(args, "add_qkv_bias") && !truth_of(args, "add_bias_linear") ? "qwen2"
                                                                                         : "llama");
-        st = c->model == NULL ? sheaf_fail(SHEAF_E_MEMORY, "%s", path) : NULL;
+        st = c->model == NULL ? sheaf__no_memory(path) : NULL;
     }
     return st;
 }

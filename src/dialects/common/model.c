@@ -39,7 +39,7 @@ sheaf_status *sheaf__catalog_take_config(sheaf_catalog *c, const char *path)
     free(c->config_path);
     c->config = text;
     c->config_path = strdup(path);
-    return c->config_path == NULL ? sheaf_fail(SHEAF_E_MEMORY, "%s", path) : NULL;
+    return c->config_path == NULL ? sheaf__no_memory(path) : NULL;
 }
 
 sheaf_status *sheaf__catalog_find_config(sheaf_catalog *c, const sheaf_dialect_hints *hints,
@@ -83,10 +83,9 @@ sheaf_status *sheaf__catalog_know(sheaf_schema **schema, sheaf_catalog *c,
         c->vocab = config.vocab;
         c->model = strdup(sheaf_family_name(config.family));
         if (c->model == NULL)
-            st = sheaf_fail(SHEAF_E_MEMORY, "%s", c->config_path);
+            st = sheaf__no_memory(c->config_path);
     }
-    if (st == NULL && schema != NULL)
-        st = sheaf_schema_new(schema, &config, 1);
+    TRY(st, schema != NULL ? sheaf_schema_new(schema, &config, 1) : NULL);
     sheaf_config_release(&config);
     return sheaf__catalog_defect(c, c->config_path, st);
 }
@@ -102,7 +101,7 @@ sheaf_status *sheaf__catalog_recognise(sheaf_catalog *c)
         (c->model = strdup(sheaf__catalog_find(c, "model.layers.0.self_attn.q_proj.bias") != NULL
                                ? "qwen2"
                                : "llama")) == NULL)
-        return sheaf_fail(SHEAF_E_MEMORY, "%s", c->root);
+        return sheaf__no_memory(c->root);
     if (table != NULL && table->told.ndim == 2 && c->vocab < 0)
         c->vocab = table->told.shape[0];
     return NULL;
@@ -347,8 +346,7 @@ static sheaf_status *note_class(sheaf_catalog *c, const sheaf_schema *schema,
         if (sheaf_schema_find(schema, c->tensor[i].told.name) == NULL && lost++ < 5)
             sheaf__text_add(&text, "%s%s", lost > 1 ? ", " : "", c->tensor[i].told.name);
     char *cure = NULL;
-    sheaf_status *st =
-        text.failed ? sheaf_fail(SHEAF_E_MEMORY, "%s", c->root) : sheaf__config_cure(&cure, c);
+    sheaf_status *st = text.failed ? sheaf__no_memory(c->root) : sheaf__config_cure(&cure, c);
     TRY(st, sheaf__catalog_notef(
                 c, SHEAF_DEFECT, "class", c->config_path != NULL ? c->config_path : c->root, "",
                 family->variant_of != NULL ? family->variant_of(&schema->config) : family->name,
@@ -377,7 +375,7 @@ static sheaf_status *check_config(sheaf_catalog *c, const sheaf_config *config,
     else {
         free(c->model);
         c->model = strdup(sheaf_family_name(config->family));
-        st = c->model == NULL ? sheaf_fail(SHEAF_E_MEMORY, "%s", c->root) : check_schema(&x);
+        st = c->model == NULL ? sheaf__no_memory(c->root) : check_schema(&x);
     }
     free(x.cure);
     sheaf_schema_free(schema);
@@ -418,7 +416,7 @@ sheaf_status *sheaf__catalog_check_model(sheaf_catalog *c, bool damaged)
         return st;
     const char *by_tensors = sheaf__family_of(c);
     if (by_tensors != NULL && c->model == NULL && (c->model = strdup(by_tensors)) == NULL)
-        return sheaf_fail(SHEAF_E_MEMORY, "%s", c->root);
+        return sheaf__no_memory(c->root);
     if (c->config == NULL && (by_tensors == NULL || c->count == 0))
         return NULL;
     if (c->config == NULL)

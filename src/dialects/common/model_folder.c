@@ -206,8 +206,7 @@ static sheaf_status *find_value(const char *json, const char *key, const char **
     sheaf_json_scan scan;
     *begin = *end = NULL;
     sheaf_status *st = sheaf__scan_init(&scan, json, strlen(json), true);
-    if (st == NULL && !sheaf__scan_take(&scan, '{'))
-        st = sheaf__scan_fail(&scan, "an object");
+    TRY(st, !sheaf__scan_take(&scan, '{') ? sheaf__scan_fail(&scan, "an object") : NULL);
     *inside = scan.at;
     for (bool first = true, more = true; st == NULL; first = false) {
         char *name = NULL;
@@ -374,8 +373,7 @@ sheaf_status *sheaf_hf_config_whole(char **out, const char *json, const sheaf_co
         snprintf(type, sizeof type, "\"%s\"", sheaf_family_name(config->family));
         st = sheaf_hf_config_change(&text, "model_type", type);
         TRY(st, change_if_there(&text, "model_parallel_size", "1"));
-        if (st == NULL && !adapted)
-            st = change_if_there(&text, "use_lora", "false");
+        TRY(st, !adapted ? change_if_there(&text, "use_lora", "false") : NULL);
     }
     if (st == NULL)
         *out = text;

@@ -455,8 +455,7 @@ static sheaf_status *join_tensor(joining *j, const char *name)
             first->told.shape[axis], axis == 0 ? "rows" : "columns",
             sheaf__catalog_find(part_of(j, uneven)->held, name)->told.shape[axis], uneven);
     bool whole = false;
-    if (st == NULL && axis >= 0)
-        st = check_divided(&whole, j, name);
+    TRY(st, axis >= 0 ? check_divided(&whole, j, name) : NULL);
     if (st == NULL && whole)
         st = sheaf__catalog_note(j->c, SHEAF_DEFECT, "conflict", p0->held->root, name,
                                  "another part of the tensor in each file",
@@ -591,7 +590,7 @@ static int64_t vocabulary_of(const sheaf_catalog *c)
 sheaf_status *sheaf__rank_parts_join(sheaf_catalog *c, const char *const *paths)
 {
     joining *j = calloc(1, sizeof *j);
-    sheaf_status *st = j == NULL ? sheaf_fail(SHEAF_E_MEMORY, "%s", c->root) : NULL;
+    sheaf_status *st = j == NULL ? sheaf__no_memory(c->root) : NULL;
     if (st != NULL)
         return st;
     j->c = c;
@@ -600,7 +599,7 @@ sheaf_status *sheaf__rank_parts_join(sheaf_catalog *c, const char *const *paths)
     j->one = malloc(COMPARE_BYTES);
     j->two = malloc(COMPARE_BYTES);
     if (j->one == NULL || j->two == NULL)
-        st = sheaf_fail(SHEAF_E_MEMORY, "%s", c->root);
+        st = sheaf__no_memory(c->root);
     TRY(st, sheaf__partition_new(&j->cuts, NULL));
     bool twice = false;
     TRY(st, check_twice(&twice, j, paths));
@@ -608,13 +607,11 @@ sheaf_status *sheaf__rank_parts_join(sheaf_catalog *c, const char *const *paths)
         st = add_path(j, *paths);
     if (st == NULL)
         count_ways(j);
-    if (st == NULL && j->count > 0)
-        st = place_ranks(j);
+    TRY(st, j->count > 0 ? place_ranks(j) : NULL);
     c->by_names = j->ways > 1;
-    if (st == NULL && j->count > 0 && j->ways > 1)
-        st = check_padding(j);
-    if (st == NULL && j->count > 0)
-        st = j->from_nothing ? join_all(j) : complete_all(j);
+    TRY(st, j->count > 0 && j->ways > 1 ? check_padding(j) : NULL);
+    if (j->count > 0)
+        TRY(st, j->from_nothing ? join_all(j) : complete_all(j));
     for (int i = 0; i < j->count; i++)
         sheaf__catalog_free(j->part[i].held);
     sheaf_schema_free(j->cuts);

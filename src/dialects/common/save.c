@@ -110,7 +110,7 @@ sheaf_status *sheaf__not_there(sheaf_catalog *c, char *path, const char *tensor,
 {
     sheaf_status *st =
         path == NULL
-            ? sheaf_fail(SHEAF_E_MEMORY, "%s", c->root)
+            ? sheaf__no_memory(c->root)
             : sheaf__catalog_note(c, SHEAF_DEFECT, "missing", path, tensor, expected,
                                   "no such file", "copy it from where this checkpoint was written");
     free(path);

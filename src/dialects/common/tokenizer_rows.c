@@ -101,16 +101,13 @@ static sheaf_status *rows_in(int64_t *rows, char **path, const char *dir)
             take_tokenizer(rows, root);
     } else if (st == NULL) {
         st = file_in(path, dir, "tokenizer.model");
-        if (st == NULL && *path != NULL)
-            st = sheaf__file_read_all(&bytes, &size, *path, MOST_MODEL);
+        TRY(st, *path != NULL ? sheaf__file_read_all(&bytes, &size, *path, MOST_MODEL) : NULL);
         *rows = bytes != NULL ? pieces(bytes, size) : 0;
     }
     json_decref(root);
     root = NULL;
-    if (st == NULL && *rows > 0)
-        st = file_in(&added, dir, "added_tokens.json");
-    if (st == NULL && added != NULL)
-        st = sheaf__json_load(&root, added);
+    TRY(st, *rows > 0 ? file_in(&added, dir, "added_tokens.json") : NULL);
+    TRY(st, added != NULL ? sheaf__json_load(&root, added) : NULL);
     take_object(rows, root);
     json_decref(root);
     free(added);

@@ -176,8 +176,7 @@ static sheaf_status *note_promised(const indexed *x, const json_t *files, const 
         sheaf_status *st = x->asked->rename != NULL ? x->asked->rename(&stored, name) : NULL;
         const bool there =
             st == NULL && sheaf__catalog_find(c, stored != NULL ? stored : name) != NULL;
-        if (st == NULL && !there)
-            st = sheaf__path_join(&path, dir, file);
+        TRY(st, !there ? sheaf__path_join(&path, dir, file) : NULL);
         if (st == NULL && !there)
             st = json_is_true(read)
                      ? sheaf__catalog_note(

@@ -83,8 +83,7 @@ static sheaf_status *add_file(dcp_reading *r, const char *name)
     *f = (dcp_file){ .name = strdup(name), .size = -1 };
     sheaf_status *st = sheaf__path_join(&f->path, r->dir, name);
     r->nfiles++;
-    if (st == NULL && f->name == NULL)
-        st = sheaf__no_memory(r->dir);
+    TRY(st, f->name == NULL ? sheaf__no_memory(r->dir) : NULL);
     if (st == NULL && sheaf__path_kind(f->path) == SHEAF_PATH_FILE)
         sheaf_status_free(sheaf__file_open_read(&fd, &f->size, f->path));
     if (fd >= 0)

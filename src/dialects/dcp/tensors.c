@@ -216,8 +216,7 @@ static sheaf_status *walk_chunks(dcp_reading *r, const char *key, const char *na
         sheaf_piece piece;
         sheaf_dtype dtype;
         st = sheaf__dcp_chunk(&piece, &found, r, key, ndim, offsets, sizes, &dtype);
-        if (st == NULL && found)
-            st = each(r, key, name, ndim, shape, &piece);
+        TRY(st, found ? each(r, key, name, ndim, shape, &piece) : NULL);
     }
     return st;
 }

@@ -175,7 +175,7 @@ static sheaf_status *find_tag(ds_reading *r, const char *path)
     if (r->tag == NULL)
         r->tag = strdup(path);
     if (r->tag == NULL)
-        return sheaf_fail(SHEAF_E_MEMORY, "%s", path);
+        return sheaf__no_memory(path);
     if (sheaf__path_kind(r->tag) == SHEAF_PATH_DIR)
         return NULL;
     return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_IO, "%s", r->tag),
@@ -189,7 +189,7 @@ static sheaf_status *find_files(ds_reading *r)
     int64_t n = 0;
     sheaf_status *st = sheaf__list_dir(&names, &n, r->tag);
     if (st == NULL && (r->file = calloc((size_t)n + 1, sizeof *r->file)) == NULL)
-        st = sheaf_fail(SHEAF_E_MEMORY, "%s", r->tag);
+        st = sheaf__no_memory(r->tag);
     for (int64_t i = 0; st == NULL && i < n; i++) {
         ds_file f;
         if (read_name(&f, names[i])) {

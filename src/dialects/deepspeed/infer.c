@@ -82,8 +82,7 @@ static sheaf_status *weight_is_copy(bool *copy, const ds_making *m)
     w.name = weight;
     if (st == NULL)
         sheaf__ds_collect(&w);
-    if (st == NULL && sheaf__ds_some(&w) != NULL && sheaf__ds_same_but(&w, -1))
-        st = all_same(copy, &w);
+    TRY(st, sheaf__ds_some(&w) != NULL && sheaf__ds_same_but(&w, -1) ? all_same(copy, &w) : NULL);
     free(weight);
     free(w.of);
     return st;

@@ -56,8 +56,7 @@ static sheaf_status *join_one(ds_reading *r, ds_rules *rules, const sheaf_logica
     if (moment && sheaf__catalog_find(r->catalog, base) == NULL)
         return NULL; /* its parameter was refused */
     sheaf_status *st = sheaf__ds_rule_make(&rule, &refused, rules, moment ? base : name);
-    if (st == NULL && !refused)
-        st = moment ? NULL : tell_absent(r, name);
+    TRY(st, refused || moment ? NULL : tell_absent(r, name));
     if (st == NULL && !refused)
         st =
             sheaf__catalog_tensor(&out, r->catalog, name, first->told.dtype, rule.ndim, rule.shape);
@@ -193,7 +192,7 @@ static sheaf_status *read_state(ds_reading *r, const char *dir, const char *name
     sheaf_torch *torch = NULL;
     sheaf_status *st = NULL;
     if (asprintf(&path, "%s/%s.pt", dir, states[kind]) < 0)
-        return sheaf_fail(SHEAF_E_MEMORY, "%s", dir);
+        return sheaf__no_memory(dir);
     if (sheaf__path_kind(path) != SHEAF_PATH_FILE && kind == 0)
         return sheaf__not_there(r->catalog, path, name, "the values of the parameter");
     if (sheaf__path_kind(path) != SHEAF_PATH_FILE) {
@@ -209,7 +208,7 @@ static sheaf_status *read_state(ds_reading *r, const char *dir, const char *name
         st = sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "%s", path), "a dict with a tensor 'param'");
     if (st == NULL &&
         asprintf(&full, "%s%s%s", kind > 0 ? states[kind] : "", kind > 0 ? "." : "", name) < 0)
-        st = sheaf_fail(SHEAF_E_MEMORY, "%s", path);
+        st = sheaf__no_memory(path);
     TRY(st, add_state(r, torch, t, path, full, name, kind));
     st = sheaf__catalog_defect(r->catalog, path, st);
     TRY(st, check_kind(r, path, name, kind));
@@ -227,7 +226,7 @@ static sheaf_status *check_states(ds_reading *r, const char *dir, const char *na
     for (int kind = 0; st == NULL && weight != NULL && kind < 3; kind++) {
         char *full = NULL, path[16], want[128], is[128];
         if (asprintf(&full, "%s%s%s", kind > 0 ? states[kind] : "", kind > 0 ? "." : "", name) < 0)
-            return sheaf_fail(SHEAF_E_MEMORY, "%s", dir);
+            return sheaf__no_memory(dir);
         const sheaf_logical *t = sheaf__catalog_find(r->catalog, full);
         snprintf(path, sizeof path, "%s.pt", states[kind]);
         if (t != NULL &&

@@ -84,7 +84,7 @@ static sheaf_status *add_layer(ds_reading *r, const ds_file *f, layer_is is, int
         char *name = name_of(is, decoder, key);
         sheaf_logical *l;
         if (name == NULL)
-            return sheaf_fail(SHEAF_E_MEMORY, "%s", f->path);
+            return sheaf__no_memory(f->path);
         st = sheaf__catalog_tensor(&l, part, name, t->dtype, t->ndim, t->shape);
         if (st == NULL && l->npieces > 0)
             st = sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "duplicate", f->path, name,
@@ -149,7 +149,7 @@ sheaf_status *sheaf__ds_layers(ds_reading *r)
     r->part = calloc((size_t)ranks + 1, sizeof *r->part);
     if (decoder == NULL || r->part == NULL) {
         free(decoder);
-        return sheaf_fail(SHEAF_E_MEMORY, "%s", r->tag);
+        return sheaf__no_memory(r->tag);
     }
     r->catalog->tp = r->tp = ranks;
     r->layered = true;

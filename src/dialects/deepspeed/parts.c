@@ -233,14 +233,12 @@ static sheaf_status *read_rank(ds_reading *r, int mp, bool any)
         return sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "foreign", f->path, "",
                                    "a model file of DeepSpeed, with `module`", "none", "");
     sheaf_status *st = sheaf__catalog_new(&r->part[mp], r->catalog->dialect, f->path);
-    if (st == NULL && any)
-        st = sheaf__ds_zero(r, r->part[mp], f, mp);
+    TRY(st, any ? sheaf__ds_zero(r, r->part[mp], f, mp) : NULL);
     for (int64_t i = 0; st == NULL && i < sheaf__pickle_count(frozen); i++)
         st = sheaf__catalog_defect(r->catalog, f->path,
                                    sheaf__ds_frozen(r, r->part[mp], f, frozen, i));
     TRY(st, add_module(r, r->part[mp], f, f->dp >= 0));
-    if (st == NULL && !any)
-        st = sheaf__ds_plain(r, r->part[mp], f);
+    TRY(st, !any ? sheaf__ds_plain(r, r->part[mp], f) : NULL);
     TRY(st, add_aliases(r, r->part[mp], f));
     close_files(r->part[mp]);
     return st;

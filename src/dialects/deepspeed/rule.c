@@ -33,7 +33,7 @@ static sheaf_status *patterns_read(patterns *out, ds_rules *rules, const sheaf_p
     const int64_t n = sheaf__pickle_count(list);
     out->at = calloc((size_t)n + 1, sizeof *out->at);
     if (out->at == NULL)
-        return sheaf_fail(SHEAF_E_MEMORY, "%s", rules->path);
+        return sheaf__no_memory(rules->path);
     for (int64_t i = 0; i < n; i++) {
         pattern *p = &out->at[out->count];
         int code = 0;
@@ -70,8 +70,7 @@ static sheaf_status *subs_read(patterns *out, ds_rules *rules, const sheaf_pickl
         pattern *more = st == NULL
                             ? realloc(out->at, (size_t)(out->count + some.count + 1) * sizeof *more)
                             : NULL;
-        if (st == NULL && more == NULL)
-            st = sheaf_fail(SHEAF_E_MEMORY, "%s", rules->path);
+        TRY(st, more == NULL ? sheaf__no_memory(rules->path) : NULL);
         if (st != NULL) {
             patterns_release(&some);
             return st;
@@ -140,14 +139,14 @@ sheaf_status *sheaf__ds_rules_new(ds_rules **out, ds_reading *r)
 {
     ds_rules *rules = *out = calloc(1, sizeof *rules);
     if (rules == NULL)
-        return sheaf_fail(SHEAF_E_MEMORY, "%s", r->tag);
+        return sheaf__no_memory(r->tag);
     rules->r = r;
     rules->path = r->tag;
     rules->original_vocab = -1;
     rules->data = pcre2_match_data_create(1, NULL);
     rules->context = pcre2_match_context_create(NULL);
     if (rules->data == NULL || rules->context == NULL)
-        return sheaf_fail(SHEAF_E_MEMORY, "%s", r->tag);
+        return sheaf__no_memory(r->tag);
     pcre2_set_match_limit(rules->context, MATCH_STEPS);
     sheaf_status *st = sheaf__partition_new(&rules->cuts, NULL);
     TRY(st, find_info(rules));

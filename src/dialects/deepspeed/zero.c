@@ -241,8 +241,7 @@ static sheaf_status *read_group(zero *z, const sheaf_pickle *shapes, int64_t gro
                 if (s[kind].at[d].file >= 0)
                     dtype = s[kind].at[d].dtype;
             st = add_tensor(&t, z, kind, name, dtype, ndim, shape);
-            if (st == NULL && t->npieces == 0)
-                st = add_range(z, t, &s[kind], at, 0, n, kind == 0);
+            TRY(st, t->npieces == 0 ? add_range(z, t, &s[kind], at, 0, n, kind == 0) : NULL);
         }
         at += n;
     }

@@ -142,8 +142,7 @@ static sheaf_status *model_file(char **path, bool *moments, const reading *r, co
         free(other);
         other = NULL;
     }
-    if (st == NULL && !there)
-        st = sheaf__path_join(&other, folder, "optim.pt");
+    TRY(st, !there ? sheaf__path_join(&other, folder, "optim.pt") : NULL);
     *moments = other != NULL && sheaf__path_kind(other) == SHEAF_PATH_FILE;
     free(other);
     free(folder);
@@ -156,7 +155,7 @@ static sheaf_status *find_parts(reading *r)
     int64_t n = 0;
     sheaf_status *st = sheaf__list_dir(&names, &n, r->dir);
     if (st == NULL && (r->part = calloc((size_t)n + 1, sizeof *r->part)) == NULL)
-        st = sheaf_fail(SHEAF_E_MEMORY, "%s", r->dir);
+        st = sheaf__no_memory(r->dir);
     for (int64_t i = 0; st == NULL && i < n; i++) {
         part p;
         bool expert, moments;
@@ -343,7 +342,7 @@ static sheaf_status *miss(reading *r, int tp, int pp, bool staged)
     char *path = NULL;
     if ((staged ? asprintf(&path, "%s/mp_rank_%02d_%03d/model_optim_rng.pt", r->dir, tp, pp)
                 : asprintf(&path, "%s/mp_rank_%02d/model_optim_rng.pt", r->dir, tp)) < 0)
-        return sheaf_fail(SHEAF_E_MEMORY, "%s", r->dir);
+        return sheaf__no_memory(r->dir);
     return sheaf__not_there(r->catalog, path, "", "every part of the save");
 }
 
@@ -446,7 +445,7 @@ static sheaf_status *count_layers(reading *r)
     const int64_t chunks = (int64_t)r->vp * r->pp;
     r->layers = calloc((size_t)chunks, sizeof *r->layers);
     if (r->layers == NULL)
-        return sheaf_fail(SHEAF_E_MEMORY, "%s", r->dir);
+        return sheaf__no_memory(r->dir);
     int64_t sum = 0, unknown = 0;
     for (int v = 0; v < r->vp; v++)
         for (int s = 0; s < r->pp; s++) {

@@ -171,11 +171,9 @@ static sheaf_status *peft_read(sheaf_catalog *c, const char *path, const sheaf_d
     c->as_stored = hints->as_stored;
     sheaf_status *st = folder ? NULL : sheaf__path_parent(&dir, path);
     TRY(st, sheaf__catalog_find_config(c, NULL, folder ? path : dir, "adapter_config.json"));
-    if (st == NULL && !hints->as_stored)
-        st = check_config(c);
+    TRY(st, !hints->as_stored ? check_config(c) : NULL);
     TRY(st, read_folder(c, folder ? path : dir));
-    if (st == NULL && folder)
-        st = check_beside(c, path);
+    TRY(st, folder ? check_beside(c, path) : NULL);
     free(dir);
     return st;
 }

@@ -56,8 +56,7 @@ static sheaf_status *keep_encoder(check *k, const sheaf_encoder *e, bool image)
                  ((double)e->ffn + 0.5) / (double)e->width) < 0)
         return sheaf__no_memory(k->catalog->root);
     sheaf_status *st = sheaf_hf_config_change(&k->catalog->config, "encoder_override", value);
-    if (st == NULL && image)
-        st = sheaf_hf_config_change(&k->catalog->config, "cross_image_pix", pixels);
+    TRY(st, image ? sheaf_hf_config_change(&k->catalog->config, "cross_image_pix", pixels) : NULL);
     TRY(st, sheaf__catalog_notef(k->catalog, SHEAF_NOTE, "inferred", k->path, "",
                                  "upstream's tower, of which files say nothing", "",
                                  "by the tensors: %" PRId64 " blocks of width %" PRId64
@@ -408,10 +407,8 @@ static sheaf_status *check_model(check *k, bool agent)
     k->catalog->vocab = k->catalog->padded_vocab = config.vocab;
     TRY(st, infer_encoder(k, &config));
     TRY(st, sheaf__catalog_defect(k->catalog, k->path, sheaf_schema_new(&schema, &config, 1)));
-    if (st == NULL && schema != NULL)
-        st = check_missing(k, schema);
-    if (st == NULL && schema != NULL)
-        st = check_unexpected(k, schema);
+    TRY(st, schema != NULL ? check_missing(k, schema) : NULL);
+    TRY(st, schema != NULL ? check_unexpected(k, schema) : NULL);
     sheaf_schema_free(schema);
     sheaf_config_release(&config);
     return st;
@@ -451,14 +448,12 @@ sheaf_status *sheaf__sat_check(sheaf_catalog *c, const sheaf__sat_set *set, cons
     sheaf_status *st = load_config(&k, hints->model);
     TRY(st, check_steps(&k));
     TRY(st, check_ways(&k));
-    if (st == NULL && c->count > 0)
-        st = check_class(&k, &agent, hints->model);
+    TRY(st, c->count > 0 ? check_class(&k, &agent, hints->model) : NULL);
     if (st == NULL && c->count > 0 && k.tower + k.cross + k.text > 0)
         st = (c->model = strdup(sheaf__sat_family(agent)->name)) != NULL
                  ? NULL
                  : sheaf__no_memory(k.catalog->root);
-    if (st == NULL && c->count > 0 && k.json != NULL)
-        st = check_model(&k, agent);
+    TRY(st, c->count > 0 && k.json != NULL ? check_model(&k, agent) : NULL);
     TRY(st, check_lora(&k));
     json_decref(k.json);
     free(k.cure);

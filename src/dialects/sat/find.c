@@ -57,8 +57,7 @@ static sheaf_status *by_deepspeed(bool *yes, const char *dir)
     for (int64_t i = 0; st == NULL && path == NULL && i < n; i++)
         if (sheaf__sat_rank_of(names[i]) >= 0)
             st = sheaf__path_join(&path, dir, names[i]);
-    if (st == NULL && path != NULL)
-        st = sheaf__sat_by_deepspeed(yes, path);
+    TRY(st, path != NULL ? sheaf__sat_by_deepspeed(yes, path) : NULL);
     sheaf__names_free(names, n);
     free(path);
     return st;
@@ -103,12 +102,9 @@ static sheaf_status *is_save(bool *yes, const char *dir)
     bool config = false, other = false;
     sheaf_status *st = sheaf__tracked(&latest, dir, "latest");
     TRY(st, newest_step(&step, dir, latest));
-    if (st == NULL && step != NULL)
-        st = has_file(&config, dir, "model_config.json");
-    if (st == NULL && step != NULL && !config)
-        st = sheaf__path_join(&path, dir, step);
-    if (st == NULL && path != NULL)
-        st = by_deepspeed(&other, path);
+    TRY(st, step != NULL ? has_file(&config, dir, "model_config.json") : NULL);
+    TRY(st, step != NULL && !config ? sheaf__path_join(&path, dir, step) : NULL);
+    TRY(st, path != NULL ? by_deepspeed(&other, path) : NULL);
     *yes = step != NULL && !other;
     free(path);
     free(latest);
@@ -145,10 +141,8 @@ static sheaf_status *is_step_folder(bool *yes, const char *dir)
         return st;
     full = realpath(dir, NULL);
     st = has_file(yes, dir, "model_config.json");
-    if (st == NULL && !*yes)
-        st = sheaf__path_parent(&above, full != NULL ? full : dir);
-    if (st == NULL && !*yes)
-        st = has_file(yes, above, "model_config.json");
+    TRY(st, !*yes ? sheaf__path_parent(&above, full != NULL ? full : dir) : NULL);
+    TRY(st, !*yes ? has_file(yes, above, "model_config.json") : NULL);
     if (st == NULL && !*yes &&
         sheaf__sat_step_of(sheaf__last_part(full != NULL ? full : dir)) != -2) {
         st = by_deepspeed(&other, dir);
@@ -166,10 +160,8 @@ bool sheaf__sat_is(const char *path)
     sheaf_status *st = NULL;
     if (sheaf__path_kind(path) == SHEAF_PATH_DIR) {
         st = is_step_folder(&yes, path);
-        if (st == NULL && !yes)
-            st = is_save(&yes, path);
-        if (st == NULL && !yes)
-            st = is_parent(&yes, path);
+        TRY(st, !yes ? is_save(&yes, path) : NULL);
+        TRY(st, !yes ? is_parent(&yes, path) : NULL);
     } else if (sheaf__path_kind(path) == SHEAF_PATH_FILE &&
                sheaf__sat_rank_of(sheaf__last_part(path)) >= 0) {
         st = sheaf__path_parent(&dir, path);
@@ -240,10 +232,8 @@ static sheaf_status *describe(sheaf__sat_folder *f, const char *save, const char
     else if ((f->dir = strdup(save)) == NULL)
         st = sheaf__no_memory(save);
     TRY(st, has_file(&config, save, "model_config.json"));
-    if (st == NULL && config)
-        st = sheaf__path_join(&f->config, save, "model_config.json");
-    if (st == NULL && config)
-        st = read_numbers(f);
+    TRY(st, config ? sheaf__path_join(&f->config, save, "model_config.json") : NULL);
+    TRY(st, config ? read_numbers(f) : NULL);
     return st;
 }
 
@@ -278,8 +268,7 @@ static sheaf_status *add_folder(sheaf__sat_set *set, sheaf_catalog *c, const cha
         }
     sheaf__sat_folder *more =
         st == NULL ? realloc(set->folder, (size_t)(set->nfolders + 1) * sizeof *more) : NULL;
-    if (st == NULL && more == NULL)
-        st = sheaf__no_memory(save);
+    TRY(st, more == NULL ? sheaf__no_memory(save) : NULL);
     if (st != NULL) {
         folder_release(&f);
         return st;
@@ -345,8 +334,7 @@ static sheaf_status *add_step_folder(sheaf__sat_set *set, sheaf_catalog *c, cons
     sheaf_status *st =
         full == NULL ? sheaf__no_memory(dir) : has_file(&flat, dir, "model_config.json");
     flat = flat || (full != NULL && sheaf__sat_step_of(sheaf__last_part(full)) == -2);
-    if (st == NULL && flat)
-        st = add_folder(set, c, dir, NULL, only);
+    TRY(st, flat ? add_folder(set, c, dir, NULL, only) : NULL);
     if (st == NULL && !flat) {
         /* "20" and "./20" name their parent well; "." does not. */
         const bool plain = strcmp(sheaf__last_part(dir), sheaf__last_part(full)) == 0;
@@ -378,8 +366,7 @@ static sheaf_status *add_siblings(sheaf__sat_set *set, sheaf_catalog *c, const c
         char *save = NULL, *dir = NULL;
         bool yes = false;
         st = sheaf__path_join(&save, parent, names[i]);
-        if (st == NULL && tag != NULL)
-            st = sheaf__path_join(&dir, save, tag);
+        TRY(st, tag != NULL ? sheaf__path_join(&dir, save, tag) : NULL);
         TRY(st, tag == NULL ? is_save(&yes, save) : holds_parts(&yes, dir));
         if (st == NULL && yes)
             st = tag == NULL ? add_save(set, c, save) : add_folder(set, c, save, tag, NULL);
@@ -421,8 +408,7 @@ static sheaf_status *add_path(sheaf__sat_set *set, sheaf_catalog *c, const char 
         break;
     case SHEAF_PATH_DIR:
         st = holds_parts(&parts, path);
-        if (st == NULL && !parts)
-            st = is_save(&save, path);
+        TRY(st, !parts ? is_save(&save, path) : NULL);
         TRY(st, parts  ? add_step_folder(set, c, path, NULL)
                 : save ? add_save(set, c, path)
                        : add_siblings(set, c, path, NULL, 0, NULL, NULL));

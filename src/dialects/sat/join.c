@@ -517,8 +517,7 @@ sheaf_status *sheaf__sat_choose(sheaf__sat_set *set, sheaf_catalog *c)
     } else {
         set->ways = ways_of_folder(set, set->anchor);
         st = choose_each(&doubt, set, c);
-        if (st == NULL && !set->named && contradict(&a, &b, set))
-            st = refuse_foreign(set, c, a, b);
+        TRY(st, !set->named && contradict(&a, &b, set) ? refuse_foreign(set, c, a, b) : NULL);
     }
     TRY(st, tell_joined(set, c, first >= 0));
     TRY(st, tell_missing(set, c, doubt));

@@ -159,7 +159,7 @@ static sheaf_status *find_linears(sheaf_sat_lora *lora)
         return NULL;
     lora->linear = calloc((size_t)n, sizeof *lora->linear);
     if (lora->linear == NULL)
-        return sheaf_fail(SHEAF_E_MEMORY, "%s", c->root);
+        return sheaf__no_memory(c->root);
     st = find_rank(lora);
     for (int64_t i = 0; st == NULL && i < c->count; i++) {
         if (c->tensor[i].kind != SHEAF_LORA || !sheaf__sat_name_of(&what, c->tensor[i].told.name))
@@ -182,7 +182,7 @@ sheaf_status *sheaf_sat_lora_open(sheaf_sat_lora **out, const sheaf_catalog *c)
 {
     sheaf_sat_lora *lora = calloc(1, sizeof *lora);
     if (lora == NULL)
-        return sheaf_fail(SHEAF_E_MEMORY, "%s", c->root);
+        return sheaf__no_memory(c->root);
     *lora = (sheaf_sat_lora){ .catalog = c, .ways = c->tp > 0 ? c->tp : 1 };
     sheaf_status *st = find_linears(lora);
     if (st == NULL)
@@ -433,8 +433,7 @@ sheaf_status *sheaf_sat_merged(sheaf_source **out, sheaf_catalog *c, sheaf_sat_r
         return st;
     st = sheaf_sat_lora_open(&lora, c);
     merged_source *s = st == NULL ? calloc(1, sizeof *s) : NULL;
-    if (st == NULL && s == NULL)
-        st = sheaf_fail(SHEAF_E_MEMORY, "merging");
+    TRY(st, s == NULL ? sheaf_fail(SHEAF_E_MEMORY, "merging") : NULL);
     if (st != NULL) {
         sheaf_sat_lora_free(lora);
         base->close(base);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/status.h"
 #include "catalog/boxes.h"
 #include "dialects/sat/inner.h"
 
@@ -84,7 +85,7 @@ static sheaf_status *tell_renamed(sheaf_catalog *c, sheaf__sat_part *const *part
         sheaf__text_add(&cure, "copy part by part again from where the checkpoint was written");
     sheaf_status *st = NULL;
     if (found.failed || cure.failed)
-        st = sheaf_fail(SHEAF_E_MEMORY, "%s", c->root);
+        st = sheaf__no_memory(c->root);
     else if (path != NULL)
         st = sheaf__catalog_note(c, SHEAF_DEFECT, "conflict", path, "",
                                  "parts that lie under the names they were saved under", found.at,
@@ -100,7 +101,7 @@ sheaf_status *sheaf__sat_check_order(sheaf_catalog *c, sheaf__sat_part *const *p
     if (n < 2)
         return NULL;
     if (saved == NULL)
-        return sheaf_fail(SHEAF_E_MEMORY, "%s", c->root);
+        return sheaf__no_memory(c->root);
     for (int i = 0; i < n; i++) {
         saved[i] = saved_rank(part[i]);
         c->by_names = c->by_names || saved[i] < 0;

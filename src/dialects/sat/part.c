@@ -72,8 +72,7 @@ static sheaf_status *hash_bytes(uint64_t *out, const sheaf_torch *file,
     enum { BUFFER_BYTES = 1 << 16 };
     XXH64_state_t *state = XXH64_createState();
     char *buffer = malloc(BUFFER_BYTES);
-    sheaf_status *st =
-        state == NULL || buffer == NULL ? sheaf_fail(SHEAF_E_MEMORY, "%s", file->path) : NULL;
+    sheaf_status *st = state == NULL || buffer == NULL ? sheaf__no_memory(file->path) : NULL;
     if (st == NULL)
         XXH64_reset(state, 0);
     for (int64_t at = 0; st == NULL && at < storage->bytes; at += BUFFER_BYTES) {

@@ -62,8 +62,7 @@ static sheaf_status *same_everywhere(bool *same, const reading *r, const sheaf__
         if (__builtin_mul_overflow(n, t->shape[i], &n) || n > INT32_MAX)
             return sheaf_fail(SHEAF_E_UNSUPPORTED, "tensor '%s': a LoRA factor of this size", name);
     char *one = malloc((size_t)n + 1), *two = malloc((size_t)n + 1);
-    sheaf_status *st =
-        one == NULL || two == NULL ? sheaf_fail(SHEAF_E_MEMORY, "%s", r->catalog->root) : NULL;
+    sheaf_status *st = one == NULL || two == NULL ? sheaf__no_memory(r->catalog->root) : NULL;
     TRY(st, sheaf__torch_read(part->file, t, one, (size_t)n));
     for (int i = 0; st == NULL && *same && i < r->nparts; i++) {
         const sheaf_pickle_tensor *other = tensor_in(r->part[i], name);
@@ -240,7 +239,7 @@ static sheaf_status *pick_parts(reading *r)
     sheaf_status *st = NULL;
     r->part = calloc((size_t)r->set->nparts + 1, sizeof *r->part);
     if (r->part == NULL)
-        return sheaf_fail(SHEAF_E_MEMORY, "%s", r->catalog->root);
+        return sheaf__no_memory(r->catalog->root);
     for (int i = 0; st == NULL && i < r->set->nparts; i++) {
         sheaf__sat_part *p = &r->set->part[i];
         if (p->chosen && p->rank < r->set->ways && p->file != NULL) {
@@ -302,8 +301,7 @@ static sheaf_status *sat_read(sheaf_catalog *c, const char *path, const sheaf_di
     const sheaf__sat_folder *folder = st == NULL ? config_folder(&r) : NULL;
     r.vocab = folder != NULL ? folder->vocab : 0;
     c->tp = set.ways;
-    if (st == NULL && set.ways > 1)
-        st = sheaf__sat_check_order(c, r.part, r.nparts);
+    TRY(st, set.ways > 1 ? sheaf__sat_check_order(c, r.part, r.nparts) : NULL);
     TRY(st, add_parts(&r));
     TRY(st, check_copies(&r));
     if (st == NULL && set.ways > 0)

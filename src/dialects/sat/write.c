@@ -227,8 +227,7 @@ static sheaf_status *set_lora(char **json, const sheaf_schema *schema, int64_t r
     json_decref(object);
     snprintf(number, sizeof number, "%" PRId64, rank);
     snprintf(tests, sizeof tests, "\"%s\"", sheaf__family_for(&schema->config)->classes[2]);
-    if (st == NULL && !tunes)
-        st = sheaf_hf_config_change(json, "model_class", tests);
+    TRY(st, !tunes ? sheaf_hf_config_change(json, "model_class", tests) : NULL);
     TRY(st, sheaf_hf_config_change(json, "use_lora", "true"));
     TRY(st, sheaf_hf_config_change(json, "lora_rank", number));
     return st != NULL ? st
@@ -248,8 +247,7 @@ static sheaf_status *make_config(sheaf_sat_writer *w, const char *json)
         st = set_lora(&w->config, w->schema, w->lora_rank);
     else if (st == NULL)
         st = uses_lora(&lora, json);
-    if (st == NULL && lora)
-        st = sheaf_hf_config_change(&w->config, "use_lora", "false");
+    TRY(st, lora ? sheaf_hf_config_change(&w->config, "use_lora", "false") : NULL);
     free(one);
     return st;
 }
