@@ -1,5 +1,5 @@
 /* tokenizer_rows.c - how many tokens a tokenizer's files know: one more than the greatest number of
- * a token. See hf/catalog.h.
+ * a token. See model.h.
  *
  *   tokenizer.json     model.vocab, an object of numbers (BPE, WordPiece) or a list (Unigram);
  *                      added_tokens, with "id"
