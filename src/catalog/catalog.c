@@ -382,21 +382,28 @@ bool sheaf__catalog_is_finding(const sheaf_status *st)
            sheaf_status_code(st) != SHEAF_E_CHANGED;
 }
 
-sheaf_status *sheaf__catalog_defect(sheaf_catalog *c, const char *path, sheaf_status *st)
+sheaf_status *sheaf__catalog_defect_as(sheaf_catalog *c, const char *path, sheaf_status *st,
+                                       const char *word, const char *cure)
 {
     if (!sheaf__catalog_is_finding(st))
         return st;
     const sheaf_code code = sheaf_status_code(st);
-    const char *word = code == SHEAF_E_UNSUPPORTED ? "unsupported"
-                       : code == SHEAF_E_UNSAFE    ? "unsafe"
-                       : code == SHEAF_E_LAYOUT    ? "conflict"
-                                                   : "damaged";
-    const char *found = sheaf_status_found(st);
+    if (word == NULL)
+        word = code == SHEAF_E_UNSUPPORTED ? "unsupported"
+               : code == SHEAF_E_UNSAFE    ? "unsafe"
+               : code == SHEAF_E_LAYOUT    ? "conflict"
+                                           : "damaged";
+    const char *found = sheaf_status_found(st), *try = sheaf_status_try(st);
     sheaf_status *noted = sheaf__catalog_notef(
-        c, SHEAF_DEFECT, word, path, "", sheaf_status_expected(st), sheaf_status_try(st), "%s%s%s",
-        sheaf_status_where(st), *found != '\0' ? ": " : "", found);
+        c, SHEAF_DEFECT, word, path, "", sheaf_status_expected(st), *try != '\0' ? try : cure,
+        "%s%s%s", sheaf_status_where(st), *found != '\0' ? ": " : "", found);
     sheaf_status_free(st);
     return noted;
+}
+
+sheaf_status *sheaf__catalog_defect(sheaf_catalog *c, const char *path, sheaf_status *st)
+{
+    return sheaf__catalog_defect_as(c, path, st, NULL, "");
 }
 
 int64_t sheaf__catalog_defects(const sheaf_catalog *c)

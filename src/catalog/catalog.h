@@ -167,6 +167,10 @@ bool sheaf__catalog_is_finding(const sheaf_status *st);
 /* sheaf__catalog_defect - turns a finding into one (code by the status: "damaged" for
  * SHEAF_E_FORMAT, ...) and frees it. Passes other failures and NULL through. */
 sheaf_status *sheaf__catalog_defect(sheaf_catalog *catalog, const char *path, sheaf_status *st);
+/* sheaf__catalog_defect_as - the same with this code (NULL: by the status) and, where the status
+ * says none, this cure. */
+sheaf_status *sheaf__catalog_defect_as(sheaf_catalog *catalog, const char *path, sheaf_status *st,
+                                       const char *code, const char *cure);
 int64_t sheaf__catalog_defects(const sheaf_catalog *catalog);
 /* sheaf__catalog_finding - the first of this code; NULL when there is none. */
 const sheaf_finding *sheaf__catalog_finding(const sheaf_catalog *catalog, const char *code);

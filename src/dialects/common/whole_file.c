@@ -202,20 +202,10 @@ sheaf_status *sheaf__whole_file(bool *read, const sheaf__whole *whole, const cha
                        (!sheaf__ends_with(path, ".safetensors") && sheaf__torch_is(path));
     sheaf_status *st = torch ? take_torch(&t, path) : take_safetensors(&t, path);
     *read = st == NULL;
-    if (!sheaf__catalog_is_finding(st))
-        return st;
-    const sheaf_code code = sheaf_status_code(st);
-    const bool absent = sheaf__path_kind(path) == SHEAF_PATH_NONE;
-    const char *word = absent                        ? "missing"
-                       : code == SHEAF_E_UNSUPPORTED ? "unsupported"
-                       : code == SHEAF_E_UNSAFE      ? "unsafe"
-                                                     : "damaged";
-    const char *found = sheaf_status_found(st), *cure = sheaf_status_try(st);
-    if (*cure == '\0' && (absent || code == SHEAF_E_FORMAT))
-        cure = absent ? "download or copy this file too" : "download or copy this file again";
-    sheaf_status *noted = sheaf__catalog_notef(
-        whole->catalog, SHEAF_DEFECT, word, path, "", sheaf_status_expected(st), cure, "%s%s%s",
-        sheaf_status_where(st), *found != '\0' ? ": " : "", found);
-    sheaf_status_free(st);
-    return noted;
+    const bool absent = st != NULL && sheaf__path_kind(path) == SHEAF_PATH_NONE;
+    return sheaf__catalog_defect_as(whole->catalog, path, st, absent ? "missing" : NULL,
+                                    absent ? "download or copy this file too"
+                                    : st != NULL && sheaf_status_code(st) == SHEAF_E_FORMAT
+                                        ? "download or copy this file again"
+                                        : "");
 }

@@ -197,27 +197,14 @@ static int by_rank(const void *a, const void *b)
     return p->rank - q->rank;
 }
 
-static const char *code_of(const sheaf_status *st)
+/* Takes p->why. */
+static sheaf_status *tell_unreadable(reading *r, sheaf__sat_part *p)
 {
-    switch (sheaf_status_code(st)) {
-    case SHEAF_E_UNSUPPORTED: return "unsupported";
-    case SHEAF_E_UNSAFE: return "unsafe";
-    case SHEAF_E_LAYOUT: return "foreign";
-    default: return "damaged";
-    }
-}
-
-static sheaf_status *tell_unreadable(reading *r, const sheaf__sat_part *p)
-{
-    const char *where = sheaf_status_where(p->why), *found = sheaf_status_found(p->why);
-    const size_t n = strlen(p->path);
-    if (strncmp(where, p->path, n) == 0 && strncmp(where + n, ": ", 2) == 0)
-        where += n + 2;
-    return sheaf__catalog_notef(
-        r->catalog, SHEAF_DEFECT, code_of(p->why), p->path, "", sheaf_status_expected(p->why),
-        *sheaf_status_try(p->why) != '\0' ? sheaf_status_try(p->why)
-                                          : "copy or download the file again",
-        "part %d: %s%s%s", p->rank, where, *found != '\0' ? ": " : "", found);
+    sheaf_status *why = sheaf_in(p->why, "part %d", p->rank);
+    p->why = NULL;
+    return sheaf__catalog_defect_as(r->catalog, p->path, why,
+                                    sheaf_status_code(why) == SHEAF_E_LAYOUT ? "foreign" : NULL,
+                                    "copy or download the file again");
 }
 
 /* Opens a chosen part once more; it must be the file that was looked at. */
