@@ -308,21 +308,6 @@ sheaf_status *sheaf__convert_to_sheaf(sheaf__converter *k)
 
 /* ---- PEFT ---- */
 
-static sheaf_status *write_sat_adapter(sheaf__converter *k)
-{
-    sheaf_sat_lora *lora = NULL;
-    sheaf_source *adapter = NULL;
-    sheaf_status *st = sheaf__catalog_refusal(k->catalog);
-    TRY(st, sheaf_sat_lora_open(&lora, k->catalog));
-    TRY(st, sheaf_sat_adapter(&adapter, lora));
-    sheaf__convert_count(k, adapter, false);
-    if (adapter != NULL)
-        adapter->close(adapter);
-    TRY(st, sheaf_sat_write_adapter(k->o->dst, lora, false));
-    sheaf_sat_lora_free(lora);
-    return st;
-}
-
 static sheaf_status *write_adapter(sheaf__converter *k)
 {
     sheaf_copy *copy = NULL;
@@ -343,6 +328,21 @@ static sheaf_status *write_adapter(sheaf__converter *k)
         sheaf__folder_abandon(folder);
     free(copy);
     free(specs);
+    return st;
+}
+
+static sheaf_status *write_sat_adapter(sheaf__converter *k)
+{
+    sheaf_sat_lora *lora = NULL;
+    sheaf_status *st = sheaf__catalog_refusal(k->catalog);
+    TRY(st, sheaf_sat_lora_open(&lora, k->catalog));
+    TRY(st, sheaf_sat_adapter(&k->source, lora));
+    free(k->config);
+    k->config = NULL;
+    TRY(st, sheaf_sat_adapter_config(&k->config, lora));
+    sheaf__convert_count(k, k->source, false);
+    TRY(st, write_adapter(k));
+    sheaf_sat_lora_free(lora);
     return st;
 }
 

@@ -10,7 +10,6 @@
 #include "base/status.h"
 #include "base/json.h"
 #include "base/text.h"
-#include "dialects/common/model_folder.h"
 #include "dialects/sat/lora.h"
 #include "schema/paths.h"
 
@@ -109,24 +108,6 @@ static const sheaf_source_entry *adapter_entry(sheaf_source *self, int64_t i)
     return &((adapter *)self)->entry[i];
 }
 
-static sheaf_status *read_box(const adapter *s, int64_t index, int64_t row0, int64_t rows,
-                              int64_t col0, int64_t cols, char *dst)
-{
-    const sheaf_source_entry *e = &s->entry[index];
-    const sheaf_sat_lora_linear *l = &s->lora->linear[index / 2];
-    const int64_t bytes = cols * (int64_t)sheaf_dtype_bytes(l->dtype);
-    if (row0 < 0 || rows < 0 || row0 > e->shape[0] - rows || col0 < 0 || cols < 0 ||
-        col0 > e->shape[1] - cols)
-        return sheaf_fail(SHEAF_E_ARG, "tensor '%s': a box outside of it", e->name);
-    char *buffer = malloc((size_t)(l->adapter_rank * (int64_t)sheaf_dtype_bytes(l->dtype)));
-    sheaf_status *st = buffer == NULL ? sheaf_fail(SHEAF_E_MEMORY, "tensor '%s'", e->name) : NULL;
-    for (int64_t r = 0; st == NULL && cols > 0 && r < rows; r++)
-        st = index % 2 == 0 ? row_of_a(s, l, row0 + r, col0, cols, dst + r * bytes)
-                            : row_of_b(s, l, row0 + r, buffer, col0, cols, dst + r * bytes);
-    free(buffer);
-    return st;
-}
-
 static sheaf_status *adapter_read(sheaf_source *self, const char *name, int64_t row0, int64_t rows,
                                   int64_t col0, int64_t cols, void *dst)
 {
@@ -135,7 +116,18 @@ static sheaf_status *adapter_read(sheaf_source *self, const char *name, int64_t 
     if (e == NULL)
         return sheaf_found(sheaf_fail(SHEAF_E_LAYOUT, "tensor '%s'", name),
                            "no tensor of this name");
-    return read_box(s, e - s->entry, row0, rows, col0, cols, dst);
+    const int64_t index = e - s->entry, each = (int64_t)sheaf_dtype_bytes(e->dtype);
+    const sheaf_sat_lora_linear *l = &s->lora->linear[index / 2];
+    if (row0 < 0 || rows < 0 || row0 > e->shape[0] - rows || col0 < 0 || cols < 0 ||
+        col0 > e->shape[1] - cols)
+        return sheaf_fail(SHEAF_E_ARG, "tensor '%s': a box outside of it", name);
+    char *buffer = malloc((size_t)(l->adapter_rank * each)), *to = dst;
+    sheaf_status *st = buffer == NULL ? sheaf__no_memory(name) : NULL;
+    for (int64_t r = 0; st == NULL && cols > 0 && r < rows; r++, to += cols * each)
+        st = index % 2 == 0 ? row_of_a(s, l, row0 + r, col0, cols, to)
+                            : row_of_b(s, l, row0 + r, buffer, col0, cols, to);
+    free(buffer);
+    return st;
 }
 
 static void adapter_close(sheaf_source *self)
@@ -149,6 +141,10 @@ static void adapter_close(sheaf_source *self)
 
 sheaf_status *sheaf_sat_adapter(sheaf_source **out, const sheaf_sat_lora *lora)
 {
+    if (lora->count == 0)
+        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "%s", lora->catalog->root),
+                                          "factors of LoRA that are not merged"),
+                           "none");
     adapter *s = calloc(1, sizeof *s);
     if (s == NULL || (s->entry = calloc((size_t)lora->count * 2 + 1, sizeof *s->entry)) == NULL) {
         free(s);
@@ -227,46 +223,5 @@ sheaf_status *sheaf_sat_adapter_config(char **out, const sheaf_sat_lora *lora)
     if (st == NULL)
         return sheaf__text_take(out, &text);
     sheaf__text_release(&text);
-    return st;
-}
-
-/* ---- a folder ---- */
-
-static sheaf_status *give_rows(void *context, int64_t index, int64_t row0, int64_t rows, void *dst)
-{
-    const adapter *s = context;
-    return read_box(s, index, row0, rows, 0, s->entry[index].shape[1], dst);
-}
-
-sheaf_status *sheaf_sat_write_adapter(const char *dst, const sheaf_sat_lora *lora, bool replace)
-{
-    sheaf_source *source = NULL;
-    sheaf_folder *folder = NULL;
-    char *config = NULL;
-    if (lora->count == 0)
-        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "%s", lora->catalog->root),
-                                          "factors of LoRA that are not merged"),
-                           "none");
-    sheaf_status *st = sheaf_sat_adapter(&source, lora);
-    if (st != NULL)
-        return st;
-    const int64_t n = source->count(source);
-    sheaf_safetensors_spec *spec = calloc((size_t)n, sizeof *spec);
-    st = spec == NULL ? sheaf_fail(SHEAF_E_MEMORY, "adapter")
-                      : sheaf_sat_adapter_config(&config, lora);
-    for (int64_t i = 0; st == NULL && i < n; i++) {
-        const sheaf_source_entry *e = source->entry(source, i);
-        spec[i] = (sheaf_safetensors_spec){ e->name, e->dtype, 2, { e->shape[0], e->shape[1] } };
-    }
-    TRY(st, sheaf_peft_begin(&folder, dst, config, NULL, spec, n, replace));
-    TRY(st, sheaf__folder_write_all(folder, give_rows, source, 0));
-    if (st == NULL) {
-        st = sheaf__folder_commit(folder);
-        folder = NULL;
-    }
-    sheaf__folder_abandon(folder);
-    free(spec);
-    free(config);
-    source->close(source);
     return st;
 }

@@ -60,12 +60,10 @@ sheaf_status *sheaf_sat_merged(sheaf_source **out, sheaf_catalog *catalog,
                                sheaf_sat_rounding rounding);
 
 /* sheaf_sat_adapter - base_model.model.X.lora_A.weight and .lora_B.weight of each layer, in the
- * order of lora->linear. The source borrows `lora`, which must outlive it. */
+ * order of lora->linear. The source borrows `lora`, which must outlive it. Errors: SHEAF_E_LAYOUT
+ * when there is no LoRA. */
 sheaf_status *sheaf_sat_adapter(sheaf_source **out, const sheaf_sat_lora *lora);
 /* sheaf_sat_adapter_config - adapter_config.json for it (malloc'd). */
 sheaf_status *sheaf_sat_adapter_config(char **out, const sheaf_sat_lora *lora);
-/* sheaf_sat_write_adapter - both, as a PEFT folder. Errors: SHEAF_E_LAYOUT when there is no
- * LoRA. */
-sheaf_status *sheaf_sat_write_adapter(const char *dst, const sheaf_sat_lora *lora, bool replace);
 
 #endif
