@@ -229,52 +229,46 @@ static bool try_help(size_t *need, const sheaf__question *q, const sheaf_train_o
     return known;
 }
 
+static void try_change(sheaf__fit *out, const search *s, const char *flags,
+                       sheaf_train_options change)
+{
+    sheaf__fit_help help = { .flags = flags };
+    const int *slots = change.transport == s->q->o.transport ? s->slots : &(int){ 0 };
+    if (try_help(&help.need, s->q, &change, slots))
+        out->help[out->nhelps++] = help;
+}
+
 /* Nothing fits: what would need less? */
 static void tell_helps(sheaf__fit *out, const search *s)
 {
-    const sheaf_train_options *o = &s->q->o;
-    sheaf_train_options change[SHEAF__FIT_HELPS];
-    const char *flags[SHEAF__FIT_HELPS];
-    int n = 0;
-    if (o->dtype == SHEAF_F32) {
-        flags[n] = "--dtype bfloat16";
-        change[n] = *o;
-        change[n++].dtype = SHEAF_BF16;
+    const sheaf_train_options o = s->q->o;
+    sheaf_train_options with = o;
+    with.dtype = SHEAF_BF16;
+    if (o.dtype == SHEAF_F32)
+        try_change(out, s, "--dtype bfloat16", with);
+    with = o;
+    with.method = SHEAF_METHOD_LORA;
+    if (o.method == SHEAF_METHOD_FULL)
+        try_change(out, s, "--method lora", with);
+    with = o;
+    with.tp = 1;
+    if (s->slots == NULL && o.tp > 1)
+        try_change(out, s, "--tp 1", with);
+    with = o;
+    with.tp = o.slices;
+    with.transport = SHEAF_TRANSPORT_MPI;
+    if (s->slots == NULL && o.slices * o.dp <= SHEAF_MAX_SLICES) {
+        try_change(out, s, "--transport mpi and a host for each rank of all --slices", with);
+    } else if (2 * o.slices * o.dp <= s->all && o.tp == o.slices) {
+        with.tp = with.slices = 2 * o.slices;
+        with.transport = o.transport;
+        try_change(out, s, "twice the --slices and --tp", with);
     }
-    if (o->method == SHEAF_METHOD_FULL) {
-        flags[n] = "--method lora";
-        change[n] = *o;
-        change[n++].method = SHEAF_METHOD_LORA;
-    }
-    if (s->slots == NULL && o->tp > 1) {
-        flags[n] = "--tp 1";
-        change[n] = *o;
-        change[n++].tp = 1;
-    }
-    if (s->slots == NULL && o->slices * o->dp <= SHEAF_MAX_SLICES) {
-        flags[n] = "--transport mpi and a host for each rank of all --slices";
-        change[n] = *o;
-        change[n].transport = SHEAF_TRANSPORT_MPI;
-        change[n++].tp = o->slices;
-    } else if (2 * o->slices * o->dp <= s->all && o->tp == o->slices) {
-        flags[n] = "twice the --slices and --tp";
-        change[n] = *o;
-        change[n].slices = 2 * o->slices;
-        change[n++].tp = 2 * o->slices;
-    }
-    if (s->slots != NULL && o->method == SHEAF_METHOD_FULL && sheaf__accumulators_of(o) < 4 &&
-        4 * o->tp <= s->all) {
-        flags[n] = "--accumulators 4 --dp 4";
-        change[n] = *o;
-        change[n].accumulators = 4;
-        change[n++].dp = 4;
-    }
-    for (int i = 0; i < n; i++) {
-        sheaf__fit_help help = { .flags = flags[i] };
-        const int *slots = change[i].transport == o->transport ? s->slots : &(int){ 0 };
-        if (try_help(&help.need, s->q, &change[i], slots))
-            out->help[out->nhelps++] = help;
-    }
+    with = o;
+    with.accumulators = with.dp = 4;
+    if (s->slots != NULL && o.method == SHEAF_METHOD_FULL && sheaf__accumulators_of(&o) < 4 &&
+        4 * o.tp <= s->all)
+        try_change(out, s, "--accumulators 4 --dp 4", with);
 }
 
 /* With what was found: would more rows at once fit too? Fewer passes are faster, where each group

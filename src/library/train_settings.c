@@ -371,34 +371,49 @@ sheaf_status *sheaf__train_settings_resumed(const sheaf__settings *state,
                : sheaf__settings_too_old("bf16-sums");
 }
 
-static sheaf_status *only_with_lora(const sheaf__settings *state, const sheaf__setting *table)
+static sheaf_status *alone(const char *flag, const char *other)
 {
-    for (const sheaf__setting *o = table; o->name != NULL; o++) {
-        const bool lora = strncmp(o->name, "lora-", 5) == 0 ||
-                          strcmp(o->name, "modules-to-save") == 0 ||
-                          strcmp(o->name, "adapter") == 0;
-        if (lora && state->given[o - table])
-            return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--%s", o->name),
-                                  "--method lora beside it");
-    }
+    return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--%s", flag), "%s beside it", other);
+}
+
+/* Flags that say nothing without another one. */
+static sheaf_status *check_alone(const sheaf__settings *state, const sheaf__setting *table,
+                                 const sheaf_train_options *o)
+{
+    static const char judging[] = "--eval-data or --eval-split", every[] = "--eval-every",
+                      dynamic[] = "--dtype float16 and a scale that is dynamic";
+    const bool judges = sheaf__evaluates(o), half = o->dtype == SHEAF_F16,
+               stays = o->loss_scale != NULL && o->loss_scale[0] != '\0' &&
+                       strcmp(o->loss_scale, "dynamic") != 0;
+    const struct {
+        const char *flag, *other;
+        bool is_there;
+    } rows[] = {
+        { "eval-every", judging, judges || o->eval_every == 0 },
+        { "use-best", judging, judges || !o->use_best },
+        { "patience", every, o->eval_every > 0 || o->patience == 0 },
+        { "min-delta", every, o->eval_every > 0 || o->min_delta == 0 },
+        { "train", "--method lora or head", o->method != SHEAF_METHOD_FULL },
+        { "loss-scale", "--dtype float16", half },
+        { "loss-scale-init", dynamic, half && !stays },
+        { "loss-scale-window", dynamic, half && !stays },
+        { "loss-scale-hysteresis", dynamic, half && !stays },
+        { "loss-scale-min", dynamic, half && !stays },
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (!rows[i].is_there && (i < 4 || sheaf__settings_given(state, table, rows[i].flag)))
+            return alone(rows[i].flag, rows[i].other);
+    for (const sheaf__setting *x = table; x->name != NULL && o->method != SHEAF_METHOD_LORA; x++)
+        if (state->given[x - table] &&
+            (strncmp(x->name, "lora-", 5) == 0 || strcmp(x->name, "modules-to-save") == 0 ||
+             strcmp(x->name, "adapter") == 0))
+            return alone(x->name, "--method lora");
     return NULL;
 }
 
-/* They scale float16's losses; the others are never scaled. */
-static sheaf_status *check_scale(const sheaf__settings *state, const sheaf__setting *table,
-                                 const sheaf_train_options *o)
+static sheaf_status *check_scale(const sheaf_train_options *o)
 {
-    static const char *const dynamic[] = { "loss-scale-init", "loss-scale-window",
-                                           "loss-scale-hysteresis", "loss-scale-min" };
-    const bool stays =
-        o->loss_scale != NULL && o->loss_scale[0] != '\0' && strcmp(o->loss_scale, "dynamic") != 0;
     sheaf__scaler_options read;
-    if (sheaf__settings_given(state, table, "loss-scale") && o->dtype != SHEAF_F16)
-        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--loss-scale"), "--dtype float16 beside it");
-    for (size_t i = 0; i < sizeof dynamic / sizeof *dynamic; i++)
-        if (sheaf__settings_given(state, table, dynamic[i]) && (o->dtype != SHEAF_F16 || stays))
-            return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--%s", dynamic[i]),
-                                  "--dtype float16 and a scale that is dynamic beside it");
     return o->dtype != SHEAF_F16
                ? NULL
                : sheaf__scaler_options_read(&read, o->loss_scale, o->loss_scale_init,
@@ -455,24 +470,6 @@ static sheaf_status *check_length(const sheaf__settings *state, const sheaf__set
     return NULL;
 }
 
-static sheaf_status *check_judging(const sheaf_train_options *o)
-{
-    const bool file = o->eval_data != NULL && o->eval_data[0] != '\0',
-               evaluates = file || o->eval_split > 0;
-    if (file && o->eval_split > 0)
-        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--eval-data and --eval-split"),
-                              "one of the two");
-    if ((o->eval_every > 0 || o->use_best) && !evaluates)
-        return sheaf_expected(
-            sheaf_fail(SHEAF_E_ARG, o->eval_every > 0 ? "--eval-every" : "--use-best"),
-            "--eval-data or --eval-split beside it");
-    if (o->patience > 0 && o->eval_every == 0)
-        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--patience"), "--eval-every beside it");
-    if (o->min_delta > 0 && o->eval_every == 0)
-        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--min-delta"), "--eval-every beside it");
-    return NULL;
-}
-
 /* Groups take whole accumulators, as many each. */
 static sheaf_status *check_groups(sheaf_train_options *o)
 {
@@ -510,8 +507,7 @@ sheaf_status *sheaf__transport_check(const sheaf__settings *state, const sheaf__
     for (size_t i = 0; i < sizeof of_processes / sizeof *of_processes; i++)
         if (transport == SHEAF_TRANSPORT_THREADS &&
             sheaf__settings_given(state, table, of_processes[i]))
-            return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--%s", of_processes[i]),
-                                  "--transport mpi beside it");
+            return alone(of_processes[i], "--transport mpi");
     return NULL;
 }
 
@@ -521,34 +517,27 @@ sheaf_status *sheaf__train_settings_check(const sheaf__settings *state, const sh
     sheaf_status *st = sheaf__settings_required(state, table, true);
     let_flag_win(state, table, o);
     TRY(st, check_length(state, table, o));
-    TRY(st, check_judging(o));
-    if (st != NULL)
-        return st;
-    if ((o->slices & (o->slices - 1)) != 0)
-        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--slices"),
-                                          "a power of two, at most %d", SHEAF_MAX_SLICES),
-                           "%d", o->slices);
-    if (o->by_length && !o->shuffle)
-        return sheaf_found(
+    if (st == NULL && o->eval_split > 0 && o->eval_data != NULL && o->eval_data[0] != '\0')
+        st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--eval-data and --eval-split"),
+                            "one of the two");
+    TRY(st, check_alone(state, table, o));
+    if (st == NULL && (o->slices & (o->slices - 1)) != 0)
+        st = sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--slices"),
+                                        "a power of two, at most %d", SHEAF_MAX_SLICES),
+                         "%d", o->slices);
+    if (st == NULL && o->by_length && !o->shuffle)
+        st = sheaf_found(
             sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--group-by-length"), "rows in a random order"),
             "--no-shuffle");
-    if (o->tp > o->slices) {
+    if (st == NULL && o->tp > o->slices) {
         st = sheaf_fail(SHEAF_E_ARG, "--tp");
         sheaf_expected(st, "at most %d, the number of slices", o->slices);
         sheaf_found(st, "%d", o->tp);
-        return sheaf_try_this(st, "fewer ranks; a new run may have more --slices, up to %d",
-                              SHEAF_MAX_SLICES);
+        sheaf_try_this(st, "fewer ranks; a new run may have more --slices, up to %d",
+                       SHEAF_MAX_SLICES);
     }
-    st = check_groups(o);
-    if (st != NULL)
-        return st;
-    st = sheaf__transport_check(state, table, o->transport);
-    if (st != NULL)
-        return st;
-    if (o->method == SHEAF_METHOD_FULL && sheaf__settings_given(state, table, "train"))
-        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--train"),
-                              "--method lora or head beside it");
-    st = check_schedule(o);
-    TRY(st, check_scale(state, table, o));
-    return st != NULL || o->method == SHEAF_METHOD_LORA ? st : only_with_lora(state, table);
+    TRY(st, check_groups(o));
+    TRY(st, sheaf__transport_check(state, table, o->transport));
+    TRY(st, check_schedule(o));
+    return st != NULL ? st : check_scale(o);
 }
