@@ -101,58 +101,84 @@ static bool is_parameter(const sheaf_tensor *t)
     return strcmp(t->name, t->module) == 0;
 }
 
+enum { NAMES = 256, NAME = 96 };
+
 sheaf_status *sheaf__lora_no_module(const sheaf_schema *schema, const char *what, const char *item)
 {
-    const char *names[64];
+    const bool cog = sheaf__lora_by_paths(schema), path = strchr(item, '.') != NULL,
+               target = strcmp(what, "target") == 0;
+    const char *names[NAMES];
+    char(*buffer)[NAME] = malloc(sizeof *buffer * NAMES);
     int n = 0;
-    if (sheaf__lora_by_paths(schema))
-        return sheaf__lora_paths_no_module(schema, what, item);
-    for (int64_t i = 0; i < schema->count && n < 64; i++) {
+    for (int64_t i = 0; buffer != NULL && i < schema->count && n < NAMES; i++) {
         const sheaf_tensor *t = &schema->tensor[i];
-        if (!t->bias && t->layer <= 0 && !is_parameter(t))
-            names[n++] = strchr(item, '.') != NULL ? t->module : last_name(t->module);
+        const bool named = cog ? !t->buffer && (!target || sheaf__lora_is_target_kind(t))
+                               : !t->bias && !is_parameter(t);
+        if (t->layer > 0 || !named)
+            continue;
+        const size_t length =
+            cog && !path ? sheaf__lora_without_number(t->module) : strlen(t->module);
+        snprintf(buffer[n], NAME, "%.*s", (int)length, t->module);
+        names[n] = path ? buffer[n] : last_name(buffer[n]);
+        n++;
     }
     sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "%s '%s'", what, item);
-    sheaf_expected(st, "the name of a module of this model, for example q_proj");
+    sheaf_expected(st, "the name of a module of this model, for example %s",
+                   cog ? "attention.dense" : "q_proj");
     sheaf_found(st, "no module of that name");
     const char *near = sheaf__nearest(item, names, n);
-    return near != NULL ? sheaf_try_this(st, "%s", near) : st;
+    if (near != NULL)
+        sheaf_try_this(st, "%s", near);
+    free(buffer);
+    return st;
+}
+
+static sheaf_status *check_target(const sheaf_schema *schema, const char *item)
+{
+    if (sheaf__lora_by_paths(schema))
+        return sheaf__lora_paths_target(schema, item);
+    for (int64_t t = 0; t < schema->count; t++)
+        if (sheaf__ends_with_item(schema->tensor[t].module, strlen(schema->tensor[t].module), item))
+            return NULL;
+    return sheaf__lora_no_module(schema, "target", item);
+}
+
+static sheaf_status *check_saved(const sheaf_schema *schema, char **item)
+{
+    const sheaf_lora_options one = { .modules_to_save = item, .nmodules_to_save = 1 };
+    const bool cog = sheaf__lora_by_paths(schema);
+    for (int64_t i = 0; i < schema->count; i++) {
+        const sheaf_tensor *t = &schema->tensor[i];
+        if (cog ? sheaf__lora_paths_saves(&one, schema, t) ||
+                      (sheaf__lora_saves_tensor(&one, t->name) && !t->buffer)
+                : sheaf__lora_saves(&one, t->module))
+            return NULL;
+    }
+    return sheaf__lora_no_module(schema, "module to save", *item);
 }
 
 static sheaf_status *check_items(const sheaf_schema *schema, const sheaf_lora_options *o)
 {
-    if (sheaf__lora_by_paths(schema))
-        return sheaf__lora_paths_check(schema, o);
-    if (o->sat_set != SHEAF_SAT_SET_NONE)
+    const bool cog = sheaf__lora_by_paths(schema);
+    int64_t layers = schema->config.layers;
+    sheaf_status *st = NULL;
+    if (!cog && o->sat_set != SHEAF_SAT_SET_NONE)
         return sheaf_expected(
             sheaf_fail(SHEAF_E_ARG, "the set of layers that SAT adapts, as target"),
             "a model of CogVLM or CogAgent");
     if (o->tolerant)
         return NULL;
-    for (int i = 0; i < o->ntargets; i++) {
-        bool met = false;
-        for (int64_t t = 0; t < schema->count && !met; t++)
-            met = sheaf__ends_with_item(schema->tensor[t].module, strlen(schema->tensor[t].module),
-                                        o->targets[i]);
-        if (!met)
-            return sheaf__lora_no_module(schema, "target", o->targets[i]);
-    }
-    for (int i = 0; i < o->nmodules_to_save; i++) {
-        const sheaf_lora_options one = { .modules_to_save = &o->modules_to_save[i],
-                                         .nmodules_to_save = 1 };
-        bool met = false;
-        for (int64_t t = 0; t < schema->count && !met; t++)
-            met = sheaf__lora_saves(&one, schema->tensor[t].module);
-        if (!met)
-            return sheaf__lora_no_module(schema, "module to save", o->modules_to_save[i]);
-    }
-    for (int i = 0; i < o->nlayers; i++)
-        if (o->layers[i] >= schema->config.layers) {
-            sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "layer %" PRId64 " to adapt", o->layers[i]);
-            return sheaf_expected(st, "0 to %" PRId64 ", the layers of this model",
-                                  schema->config.layers - 1);
-        }
-    return NULL;
+    for (int i = 0; i < o->ntargets && st == NULL; i++)
+        st = check_target(schema, o->targets[i]);
+    for (int i = 0; i < o->nmodules_to_save && st == NULL; i++)
+        st = check_saved(schema, &o->modules_to_save[i]);
+    for (int64_t i = 0; i < schema->count && cog; i++) /* the ViT may have more */
+        layers = schema->tensor[i].layer >= layers ? schema->tensor[i].layer + 1 : layers;
+    for (int i = 0; i < o->nlayers && st == NULL; i++)
+        if (o->layers[i] >= layers)
+            st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "layer %" PRId64 " to adapt", o->layers[i]),
+                                "0 to %" PRId64 ", the layers of this model", layers - 1);
+    return st;
 }
 
 /* ---- tied tables ---- */

@@ -13,38 +13,61 @@
 #include "lora/options.h"
 #include "schema/wrappers.h"
 
-static const char *const keys_read[] = {
-    "peft_type",           "r",
-    "lora_alpha",          "use_rslora",
-    "rank_pattern",        "alpha_pattern",
-    "target_modules",      "exclude_modules",
-    "layers_to_transform", "layers_pattern",
-    "fan_in_fan_out",      "bias",
-    "lora_dropout",        "modules_to_save",
-    "ensure_weight_tying", "base_model_name_or_path",
-    "init_lora_weights",   "use_dora",
-    "lora_bias",           "trainable_token_indices",
-};
-static const char *const keys_harmless[] = {
-    "loftq_config",  "eva_config",     "corda_config",      "lora_ga_config", "megatron_config",
-    "megatron_core", "inference_mode", "revision",          "task_type",      "auto_mapping",
-    "peft_version",  "runtime_config", "qalora_group_size", "enable_lora",    "merge_weights",
-};
-/* Each with what it is called in a message. Off: absent, null, false, 0, "", [] or {}. */
+#define BY_OPTIONS "" /* written, as the options have it */
+
+/* Every key that is known, sorted. `written`: what PEFT 0.21 writes for it; NULL: it does not.
+ * `refused`: it changes the arithmetic, and is called so in a message, unless it is off: absent,
+ * null, false, 0, "", [] or {}. */
 static const struct {
-    const char *key, *what;
-} keys_refused[] = {
-    { "layer_replication", "layer replication" },
-    { "target_parameters", "LoRA on bare parameters" },
-    { "alora_invocation_tokens", "activated LoRA" },
-    { "arrow_config", "Arrow" },
-    { "use_bdlora", "BD-LoRA" },
-    { "use_qalora", "QA-LoRA" },
-    { "velora_config", "VeLoRA" },
-    { "kasa_config", "KaSA" },
-    { "monteclora_config", "MonteCLoRA" },
-    { "mica_config", "MiCA" },
+    const char *key, *written, *refused;
+} keys[] = {
+    { "alora_invocation_tokens", "null", "activated LoRA" },
+    { "alpha_pattern", BY_OPTIONS },
+    { "arrow_config", "null", "Arrow" },
+    { "auto_mapping", "null" },
+    { "base_model_name_or_path", BY_OPTIONS },
+    { "bias", BY_OPTIONS },
+    { "corda_config", "null" },
+    { "enable_lora" },
+    { "ensure_weight_tying", BY_OPTIONS },
+    { "eva_config", "null" },
+    { "exclude_modules", BY_OPTIONS },
+    { "fan_in_fan_out", BY_OPTIONS },
+    { "inference_mode", "true" },
+    { "init_lora_weights", "true" },
+    { "kasa_config", "null", "KaSA" },
+    { "layer_replication", "null", "layer replication" },
+    { "layers_pattern", BY_OPTIONS },
+    { "layers_to_transform", BY_OPTIONS },
+    { "loftq_config", "{}" },
+    { "lora_alpha", BY_OPTIONS },
+    { "lora_bias", "false" },
+    { "lora_dropout", BY_OPTIONS },
+    { "lora_ga_config", "null" },
+    { "megatron_config", "null" },
+    { "megatron_core", "\"megatron.core\"" },
+    { "merge_weights" },
+    { "mica_config", NULL, "MiCA" },
+    { "modules_to_save", BY_OPTIONS },
+    { "monteclora_config", "null", "MonteCLoRA" },
+    { "peft_type", "\"LORA\"" },
+    { "peft_version", "\"0.21.2\"" },
+    { "qalora_group_size", "16" },
+    { "r", BY_OPTIONS },
+    { "rank_pattern", BY_OPTIONS },
+    { "revision", "null" },
+    { "runtime_config" },
+    { "target_modules", BY_OPTIONS },
+    { "target_parameters", "null", "LoRA on bare parameters" },
+    { "task_type", "\"CAUSAL_LM\"" },
+    { "trainable_token_indices", "null" },
+    { "use_bdlora", "null", "BD-LoRA" },
+    { "use_dora", "false" },
+    { "use_qalora", "false", "QA-LoRA" },
+    { "use_rslora", BY_OPTIONS },
+    { "velora_config", "null", "VeLoRA" },
 };
+enum { KEYS = sizeof keys / sizeof *keys };
 
 static bool is_off(const json_t *value)
 {
@@ -68,14 +91,18 @@ static bool listed(const char *key, const char *const *list, size_t n)
     return false;
 }
 
-/* A switch that is on, or settings, of a key that is in no list may be another kind of adapter; a
- * number or a word is reported. */
-static const char *what_is(const char *key, const json_t *value)
+/* What to refuse; NULL: nothing. A switch that is on, or settings, of a key that is not known may
+ * be another kind of adapter; a number or a word is reported: *unknown. */
+static const char *what_is(bool *unknown, const char *key, const json_t *value)
 {
-    for (size_t i = 0; i < sizeof keys_refused / sizeof *keys_refused; i++)
-        if (strcmp(key, keys_refused[i].key) == 0)
-            return keys_refused[i].what;
-    return json_is_number(value) || json_is_string(value) ? NULL : "a setting sheaf does not know";
+    *unknown = false;
+    for (int i = 0; i < KEYS; i++)
+        if (strcmp(key, keys[i].key) == 0)
+            return is_off(value) ? NULL : keys[i].refused;
+    *unknown = !is_off(value);
+    return is_off(value) || json_is_number(value) || json_is_string(value)
+               ? NULL
+               : "a setting sheaf does not know";
 }
 
 static sheaf_status *refuse_key(const char *key, const char *what, const json_t *value)
@@ -95,16 +122,14 @@ static sheaf_status *check_keys(sheaf_lora_options *out, const json_t *object)
     json_t *value;
     json_object_foreach((json_t *)object, key, value)
     {
-        if (listed(key, keys_read, sizeof keys_read / sizeof *keys_read) ||
-            listed(key, keys_harmless, sizeof keys_harmless / sizeof *keys_harmless) ||
-            is_off(value))
-            continue;
-        const char *what = what_is(key, value);
+        bool other;
+        const char *what = what_is(&other, key, value);
         if (what != NULL) {
             sheaf__text_release(&unknown);
             return refuse_key(key, what, value);
         }
-        sheaf__text_add(&unknown, "%s%s", unknown.size > 0 ? ", " : "", key);
+        if (other)
+            sheaf__text_add(&unknown, "%s%s", unknown.size > 0 ? ", " : "", key);
     }
     if (unknown.size > 0 || unknown.failed)
         return sheaf__text_take(&out->unknown_keys, &unknown);
@@ -467,58 +492,13 @@ static void add_value(sheaf_text *text, const char *key, const sheaf_lora_option
 
 sheaf_status *sheaf_lora_options_json(char **out, const sheaf_lora_options *options)
 {
-    /* Keys with a value of their own here are the same in every file. */
-    static const struct {
-        const char *key, *fixed;
-    } keys[] = {
-        { "alora_invocation_tokens" },
-        { "alpha_pattern" },
-        { "arrow_config" },
-        { "auto_mapping" },
-        { "base_model_name_or_path" },
-        { "bias" },
-        { "corda_config" },
-        { "ensure_weight_tying" },
-        { "eva_config" },
-        { "exclude_modules" },
-        { "fan_in_fan_out" },
-        { "inference_mode", "true" },
-        { "init_lora_weights", "true" },
-        { "kasa_config" },
-        { "layer_replication" },
-        { "layers_pattern" },
-        { "layers_to_transform" },
-        { "loftq_config", "{}" },
-        { "lora_alpha" },
-        { "lora_bias", "false" },
-        { "lora_dropout" },
-        { "lora_ga_config" },
-        { "megatron_config" },
-        { "megatron_core", "\"megatron.core\"" },
-        { "modules_to_save" },
-        { "monteclora_config" },
-        { "peft_type", "\"LORA\"" },
-        { "peft_version", "\"0.21.2\"" },
-        { "qalora_group_size", "16" },
-        { "r" },
-        { "rank_pattern" },
-        { "revision" },
-        { "target_modules" },
-        { "target_parameters" },
-        { "task_type", "\"CAUSAL_LM\"" },
-        { "trainable_token_indices" },
-        { "use_bdlora" },
-        { "use_dora", "false" },
-        { "use_qalora", "false" },
-        { "use_rslora" },
-        { "velora_config" },
-    };
     sheaf_text text = { 0 };
-    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
-        sheaf__text_add(&text, "%s  \"%s\": ", i == 0 ? "{\n" : ",\n", keys[i].key);
-        if (keys[i].fixed != NULL)
-            sheaf__text_add(&text, "%s", keys[i].fixed);
-        else
+    for (int i = 0; i < KEYS; i++) {
+        if (keys[i].written == NULL)
+            continue;
+        sheaf__text_add(&text, "%s  \"%s\": %s", text.size == 0 ? "{\n" : ",\n", keys[i].key,
+                        keys[i].written);
+        if (keys[i].written[0] == '\0')
             add_value(&text, keys[i].key, options);
     }
     sheaf__text_add(&text, "\n}");

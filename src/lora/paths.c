@@ -27,15 +27,14 @@ static bool begins(const char *text, const char *with)
     return strncmp(text, with, strlen(with)) == 0;
 }
 
-static bool is_target_kind(const sheaf_tensor *t)
+bool sheaf__lora_is_target_kind(const sheaf_tensor *t)
 {
     return !t->bias && !t->buffer && t->ndim == 2 && sheaf__lora_is_linear(t->role) && !t->idle;
 }
 
 /* ---- what an entry means ---- */
 
-/* The length of a path without the number of a layer at its end. */
-static size_t without_number(const char *path)
+size_t sheaf__lora_without_number(const char *path)
 {
     const char *dot = strrchr(path, '.');
     const bool number =
@@ -46,7 +45,7 @@ static size_t without_number(const char *path)
 static bool ends_with_item(const char *path, const char *item)
 {
     return sheaf__ends_with_item(path, strlen(path), item) ||
-           sheaf__ends_with_item(path, without_number(path), item);
+           sheaf__ends_with_item(path, sheaf__lora_without_number(path), item);
 }
 
 /* The weight of the module with this path, or the tensor that is one without a suffix. */
@@ -122,7 +121,7 @@ sheaf_status *sheaf__lora_paths_hit(sheaf_hit *out, const sheaf_lora_options *o,
 {
     bool yes = false, wanted = false;
     *out = SHEAF_HIT_NONE;
-    if (!is_target_kind(t))
+    if (!sheaf__lora_is_target_kind(t))
         return NULL;
     sheaf_status *st = excluded(&yes, o, schema, t);
     if (st != NULL || yes) {
@@ -146,35 +145,6 @@ sheaf_status *sheaf__lora_paths_hit(sheaf_hit *out, const sheaf_lora_options *o,
 
 /* ---- entries that mean nothing ---- */
 
-enum { NAMES = 256, NAME = 96 };
-
-sheaf_status *sheaf__lora_paths_no_module(const sheaf_schema *schema, const char *what,
-                                          const char *item)
-{
-    const char *names[NAMES];
-    char(*buffer)[NAME] = malloc(sizeof *buffer * NAMES);
-    const bool path = strchr(item, '.') != NULL;
-    int n = 0;
-    for (int64_t i = 0; buffer != NULL && i < schema->count && n < NAMES; i++) {
-        const sheaf_tensor *t = &schema->tensor[i];
-        if (t->layer > 0 || t->buffer || (strcmp(what, "target") == 0 && !is_target_kind(t)))
-            continue;
-        const size_t length = path ? strlen(t->module) : without_number(t->module);
-        snprintf(buffer[n], NAME, "%.*s", (int)length, t->module);
-        const char *dot = strrchr(buffer[n], '.');
-        names[n] = path || dot == NULL ? buffer[n] : dot + 1;
-        n++;
-    }
-    sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "%s '%s'", what, item);
-    sheaf_expected(st, "the name of a module of this model, for example attention.dense");
-    sheaf_found(st, "no module of that name");
-    const char *near = sheaf__nearest(item, names, n);
-    if (near != NULL)
-        sheaf_try_this(st, "%s", near);
-    free(buffer);
-    return st;
-}
-
 /* A target that only means what cannot be adapted. */
 static sheaf_status *refuse(const sheaf_schema *schema, const sheaf_tensor *t, const char *item)
 {
@@ -187,48 +157,19 @@ static sheaf_status *refuse(const sheaf_schema *schema, const sheaf_tensor *t, c
                           "train it whole: modules_to_save %s", item);
 }
 
-static sheaf_status *check_target(const sheaf_schema *schema, const char *item)
+sheaf_status *sheaf__lora_paths_target(const sheaf_schema *schema, const char *item)
 {
     const sheaf_tensor *other = NULL;
     for (int64_t i = 0; i < schema->count; i++) {
         const sheaf_tensor *t = &schema->tensor[i];
         if (!means(schema, item, t))
             continue;
-        if (is_target_kind(t))
+        if (sheaf__lora_is_target_kind(t))
             return NULL;
         other = other == NULL || !sheaf__lora_is_linear(other->role) ? t : other;
     }
     return other != NULL ? refuse(schema, other, item)
-                         : sheaf__lora_paths_no_module(schema, "target", item);
-}
-
-sheaf_status *sheaf__lora_paths_check(const sheaf_schema *schema, const sheaf_lora_options *o)
-{
-    int64_t deepest = 0;
-    for (int64_t i = 0; i < schema->count; i++)
-        deepest = schema->tensor[i].layer >= deepest ? schema->tensor[i].layer + 1 : deepest;
-    sheaf_status *st = NULL;
-    if (o->tolerant)
-        return NULL;
-    for (int i = 0; i < o->ntargets && st == NULL; i++)
-        st = check_target(schema, o->targets[i]);
-    for (int i = 0; i < o->nmodules_to_save && st == NULL; i++) {
-        const sheaf_lora_options one = { .modules_to_save = &o->modules_to_save[i],
-                                         .nmodules_to_save = 1 };
-        bool met = false;
-        for (int64_t t = 0; t < schema->count && !met; t++)
-            met = sheaf__lora_paths_saves(&one, schema, &schema->tensor[t]) ||
-                  (sheaf__lora_saves_tensor(&one, schema->tensor[t].name) &&
-                   !schema->tensor[t].buffer);
-        if (!met)
-            st = sheaf__lora_paths_no_module(schema, "module to save", o->modules_to_save[i]);
-    }
-    for (int i = 0; i < o->nlayers && st == NULL; i++)
-        if (o->layers[i] >= deepest) {
-            st = sheaf_fail(SHEAF_E_ARG, "layer %" PRId64 " to adapt", o->layers[i]);
-            st = sheaf_expected(st, "0 to %" PRId64 ", the layers of this model", deepest - 1);
-        }
-    return st;
+                         : sheaf__lora_no_module(schema, "target", item);
 }
 
 /* ---- the options of a file ---- */
