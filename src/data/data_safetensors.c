@@ -122,13 +122,19 @@ static sheaf_status *take_token(sheaf__tensors *in, const char *name, int64_t in
     return NULL;
 }
 
+static sheaf_status *check_label(const sheaf__tensors *in, const char *name, int64_t index,
+                                 int64_t value)
+{
+    if (value == SHEAF__NO_LABEL || (value >= 0 && value < in->data->vocab))
+        return NULL;
+    return sheaf_expected(sheaf__tensors_bad_value(in, name, index, value),
+                          "-100 or a token id from 0 to %" PRId64, in->data->vocab - 1);
+}
+
 static sheaf_status *take_label(sheaf__tensors *in, const char *name, int64_t index, int64_t value)
 {
-    if (value != SHEAF__NO_LABEL && (value < 0 || value >= in->data->vocab))
-        return sheaf_expected(sheaf__tensors_bad_value(in, name, index, value),
-                              "-100 or a token id from 0 to %" PRId64, in->data->vocab - 1);
     in->data->label[index] = (int32_t)value;
-    return NULL;
+    return check_label(in, name, index, value);
 }
 
 /* The label of position t stands there, not behind it. Where there are labels too, they agree. */
@@ -144,13 +150,11 @@ static sheaf_status *take_shifted(sheaf__tensors *in, const char *name, int64_t 
                               data->label[index + 1]);
     if (both && last)
         return NULL;
-    if (value != SHEAF__NO_LABEL && (value < 0 || value >= data->vocab))
-        return sheaf_expected(sheaf__tensors_bad_value(in, name, index, value),
-                              "-100 or a token id from 0 to %" PRId64, data->vocab - 1);
-    if (!last) {
+    sheaf_status *st = check_label(in, name, index, value);
+    if (!last)
         data->label[index + 1] = (int32_t)value;
-        return NULL;
-    }
+    if (st != NULL || !last)
+        return st;
     if (value != SHEAF__NO_LABEL && data->label_after == NULL) {
         data->label_after = malloc((size_t)in->rows * sizeof *data->label_after);
         for (int64_t r = 0; r < in->rows && data->label_after != NULL; r++)

@@ -145,14 +145,9 @@ static sheaf_status *across(reader *in, const sheaf__talk_row *row)
 static sheaf_status *fit(bool *keep, reader *in, sheaf__talk_row *row, int64_t place)
 {
     sheaf__text_counts *c = &in->counts;
-    *keep = row->count <= c->limit;
+    *keep = sheaf__text_counts_fits(c, row->count, place);
     if (*keep)
         return NULL;
-    if (c->too_long++ == 0) {
-        c->first_place = place;
-        c->first_tokens = row->count;
-    }
-    c->longest_seen = row->count > c->longest_seen ? row->count : c->longest_seen;
     if (in->options->on_long != SHEAF_LONG_CUT)
         return NULL;
     if (memchr(row->row + c->limit, 1, (size_t)(row->count - c->limit)) != NULL)

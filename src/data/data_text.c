@@ -16,7 +16,6 @@
 #include "data/data_read.h"
 #include "data/json_items.h"
 #include "data/row_cache.h"
-#include "data/text_key.h"
 #include "data/text_sources.h"
 #include "ops/pool.h"
 

@@ -1,5 +1,5 @@
-/* text_key.c - see text_key.h. */
-#include "data/text_key.h"
+/* text_key.c - see text_sources.h: the name of a cache of rows. */
+#include "data/text_sources.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -27,17 +27,24 @@ static bool learns(const sheaf__text_row *row, int64_t count)
     return count > 1 && memchr(row->trained + 1, 1, (size_t)count - 1) != NULL;
 }
 
+bool sheaf__text_counts_fits(sheaf__text_counts *c, int64_t count, int64_t place)
+{
+    if (count <= c->limit)
+        return true;
+    c->longest_seen = count > c->longest_seen ? count : c->longest_seen;
+    if (c->too_long++ == 0) {
+        c->first_place = place;
+        c->first_tokens = count;
+    }
+    return false;
+}
+
 sheaf_status *sheaf__row_writer_put(sheaf__row_writer *writer, sheaf__text_counts *c,
                                     const sheaf_data_options *options, const sheaf__text_row *row,
                                     int64_t place, const char *unit)
 {
     int64_t count = row->count;
-    if (count > c->limit) {
-        c->longest_seen = count > c->longest_seen ? count : c->longest_seen;
-        if (c->too_long++ == 0) {
-            c->first_place = place;
-            c->first_tokens = count;
-        }
+    if (!sheaf__text_counts_fits(c, count, place)) {
         if (options->on_long != SHEAF_LONG_CUT)
             return NULL;
         if (!learns(row, c->limit)) {

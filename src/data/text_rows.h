@@ -39,6 +39,8 @@ typedef struct sheaf__row_writer {
 sheaf_status *sheaf__row_writer_put(sheaf__row_writer *writer, sheaf__text_counts *counts,
                                     const sheaf_data_options *options, const sheaf__text_row *row,
                                     int64_t place, const char *unit);
+/* sheaf__text_counts_fits - is a row of `count` tokens short enough? Else it is counted. */
+bool sheaf__text_counts_fits(sheaf__text_counts *counts, int64_t count, int64_t place);
 /* sheaf__text_counts_verdict - SHEAF_E_DATA for records that are too long, by --on-long error. */
 sheaf_status *sheaf__text_counts_verdict(const sheaf__text_counts *counts,
                                          const sheaf_data_options *options, const char *unit);

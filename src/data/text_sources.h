@@ -2,6 +2,7 @@
 #ifndef SHEAF_DATA_TEXT_SOURCES_H
 #define SHEAF_DATA_TEXT_SOURCES_H
 
+#include "base/hash.h"
 #include "data/text_encode.h"
 #include "inputs/chat/stored.h"
 
@@ -32,5 +33,14 @@ sheaf_status *sheaf__text_sources_open(sheaf__text_sources *sources,
 sheaf_status *sheaf__text_sources_chat(sheaf__text_sources *sources,
                                        const sheaf_data_options *options);
 void sheaf__text_sources_release(sheaf__text_sources *sources);
+
+/* sheaf__text_key - a name for all that the rows follow from, 32 hex digits (text_key.c): the bytes
+ * of the data files (not their names), of the tokenizer's files, its class and what of the options
+ * reaches a row.
+ *   file  [sources->paths] out: the hash of each data file
+ * Errors: SHEAF_E_IO, SHEAF_E_FORMAT of what lies beside the tokenizer, SHEAF_E_STOPPED,
+ * SHEAF_E_MEMORY. */
+sheaf_status *sheaf__text_key(char out[33], sheaf_hash *file, const sheaf__text_sources *sources,
+                              const sheaf_data_options *options);
 
 #endif

@@ -8,6 +8,7 @@
 
 #include "base/status.h"
 #include "kinds.h"
+#include "rewrite.h"
 #include "split.h"
 
 uint32_t sheaf__byte_char(unsigned char byte)
@@ -61,14 +62,10 @@ static sheaf_status *open_splitting(void **state, sheaf_json_reader *r, sheaf__o
 
 static sheaf_status *put_prefix(const void *state, sheaf__edit *e)
 {
-    size_t length = 0;
     (void)state;
-    if (e->bytes[0] != ' ') {
-        sheaf__unicode_take(e->bytes, e->size, &length);
-        sheaf__edit_replace(e, length, " ", 1);
-        sheaf__edit_insert(e, e->bytes, length);
-    }
-    sheaf__edit_keep(e, e->size - length);
+    if (e->bytes[0] != ' ')
+        sheaf__edit_prepend(e, " ", 1);
+    sheaf__edit_keep(e, e->size - e->at);
     return NULL;
 }
 
