@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "base/status.h"
-#include "comm/doing.h"
 #include "comm/transport.h"
 
 int sheaf__all_count(const sheaf_comm *all)
@@ -28,8 +27,6 @@ const char *sheaf__all_host(const sheaf_comm *all, int number)
 
 sheaf_status *sheaf__all_agree(sheaf_comm *all, sheaf_status *mine)
 {
-    if (all != NULL && all->doing != NULL)
-        SHEAF__STORE(all->doing->failed, mine != NULL);
     return all == NULL ? mine : sheaf_comm_agree(all, mine);
 }
 

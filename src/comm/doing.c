@@ -21,7 +21,6 @@ void sheaf__doing_begin(sheaf__doing *doing, int rank)
     SHEAF__STORE(doing->rank, rank);
     SHEAF__STORE(doing->layer, -1);
     SHEAF__STORE(doing->since, sheaf__doing_now());
-    SHEAF__STORE(doing->others, (int64_t)-1);
 }
 
 void sheaf__doing_item(sheaf__doing *d, const char *item)
@@ -65,8 +64,6 @@ void sheaf__doing_tell(sheaf__told *out, const sheaf__doing *d)
     out->ticks = SHEAF__LOAD(d->ticks);
     for (int i = 0; i < SHEAF__CIRCLES; i++)
         out->made[i] = SHEAF__LOAD(d->made[i]);
-    out->done = SHEAF__LOAD(d->done);
-    out->failed = SHEAF__LOAD(d->failed);
     out->idle = SHEAF__LOAD(d->idle);
     for (int i = 0; i < SHEAF__ITEM - 1; i++)
         if ((out->item[i] = SHEAF__LOAD(d->item[i])) == '\0')

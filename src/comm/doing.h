@@ -33,12 +33,7 @@ typedef struct sheaf__doing {
     _Atomic uint64_t ticks; /* grows with all that it gets done */
     atomic_flag naming;     /* a thread writes the item */
     _Atomic char item[SHEAF__ITEM]; /* what it is at: "row 17", a tensor's name; empty: none */
-    _Atomic int64_t done;           /* bytes of work that ranks have divided */
-    atomic_bool failed; /* it has failed, and waits until the others have come to hear of it */
-    atomic_bool idle;   /* it waits for who uses the program: that is no hang */
-    /* The watching thread writes these: */
-    _Atomic int64_t others; /* `done` of all other ranks; -1: nobody tells */
-    atomic_bool halt;       /* another rank has failed */
+    atomic_bool idle;               /* it waits for who uses the program: that is no hang */
 } sheaf__doing;
 
 /* The same as one rank told it, to be kept, sent and shown. All zero: nothing is known. */
@@ -48,8 +43,7 @@ typedef struct sheaf__told {
     uint64_t calls, ticks;
     uint64_t made[SHEAF__CIRCLES];
     int64_t for_ms; /* since when, before now */
-    int64_t done;
-    int32_t failed, idle;
+    int32_t idle;
     char host[64], call[16], group[16], phase[24], op[64], item[SHEAF__ITEM];
 } sheaf__told;
 

@@ -95,17 +95,6 @@ void sheaf__watch_judge_hang(sheaf__watch *w, double now)
         hangs(w, SHEAF__HANGS, now);
 }
 
-sheaf__watch_alive sheaf__watch_of_others(const sheaf__watch *w, int rank)
-{
-    sheaf__watch_alive alive = { .first = w->ranks.told[0] };
-    for (int i = 0; i < w->ranks.count; i++)
-        if (i != rank && w->ranks.known[i]) {
-            alive.others += w->ranks.told[i].done;
-            alive.halt |= w->ranks.told[i].failed != 0;
-        }
-    return alive;
-}
-
 /* ---- frames ---- */
 
 static void greet(sheaf__watch *w, sheaf__watch_peer *p, const void *bytes, size_t size)
@@ -124,8 +113,7 @@ static void greet(sheaf__watch *w, sheaf__watch_peer *p, const void *bytes, size
     h.self = w->self;
     sheaf__line_send(p->fd, SHEAF__WELCOME, &h, sizeof h);
     sheaf__watch_tell_own(w);
-    const sheaf__watch_alive alive = sheaf__watch_of_others(w, p->process);
-    sheaf__line_send(p->fd, SHEAF__ALIVE, &alive, sizeof alive);
+    sheaf__line_send(p->fd, SHEAF__BEAT, &w->ranks.told[0], sizeof(sheaf__told));
 }
 
 void sheaf__watch_hear_other(sheaf__watch *w, sheaf__watch_peer *p, int kind, const void *bytes,

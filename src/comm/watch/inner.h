@@ -10,9 +10,9 @@
 #include "comm/watch/verdict.h"
 #include "comm/watch/watch.h"
 
-/* Frames. From the others to the first: HELLO, BEAT, BYE; from the first: WELCOME, ALIVE, END, BYE.
+/* Frames. From the others to the first: HELLO, BEAT, BYE; from the first: WELCOME, BEAT, END, BYE.
  */
-enum { SHEAF__HELLO = 1, SHEAF__WELCOME, SHEAF__BEAT, SHEAF__ALIVE, SHEAF__END, SHEAF__BYE };
+enum { SHEAF__HELLO = 1, SHEAF__WELCOME, SHEAF__BEAT, SHEAF__END, SHEAF__BYE };
 
 enum { SHEAF__BEAT_MS = 250, SHEAF__LAST_WORDS_MS = 300 };
 
@@ -21,13 +21,6 @@ typedef struct sheaf__watch_hello {
     int32_t process;
     sheaf__self self;
 } sheaf__watch_hello;
-
-/* ALIVE: what the records of the others say together (comm/doing.h), and what the first does. */
-typedef struct sheaf__watch_alive {
-    int64_t others;
-    int32_t halt, none;
-    sheaf__told first;
-} sheaf__watch_alive;
 
 typedef struct sheaf__watch_ending {
     int32_t victims;
@@ -79,23 +72,19 @@ static inline int sheaf__watch_first_rank(const sheaf__watch *w)
 /* Both sides (known.c).
  * sheaf__watch_take_told - what a frame tells of a rank.
  * sheaf__watch_tell_own - takes what this process's records say into w->ranks.
- * sheaf__watch_take_alive - puts what the others say into this process's record.
  * sheaf__watch_kill_here - kills what is on this machine of those that do not answer. */
 void sheaf__watch_take_told(sheaf__watch *watch, int rank, const void *told);
 void sheaf__watch_tell_own(sheaf__watch *watch);
-void sheaf__watch_take_alive(const sheaf__watch *watch, const sheaf__watch_alive *alive);
 void sheaf__watch_kill_here(const sheaf__watch *watch, const sheaf__watch_ending *ending);
 
 /* The first process (first.c).
  * sheaf__watch_lost - `peer` is gone or silent: tells it, and ends all.
  * sheaf__watch_judge_hang - do ranks hang? Ends all.
- * sheaf__watch_of_others - what all but `rank` say.
  * sheaf__watch_hear_other - a frame of `peer`.
  * sheaf__watch_welcome - somebody calls. */
 void sheaf__watch_lost(sheaf__watch *watch, sheaf__verdict_kind kind, const sheaf__watch_peer *peer,
                        double now);
 void sheaf__watch_judge_hang(sheaf__watch *watch, double now);
-sheaf__watch_alive sheaf__watch_of_others(const sheaf__watch *watch, int rank);
 void sheaf__watch_hear_other(sheaf__watch *watch, sheaf__watch_peer *peer, int kind,
                              const void *bytes, size_t size);
 void sheaf__watch_welcome(sheaf__watch *watch, double now);

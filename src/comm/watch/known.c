@@ -36,13 +36,6 @@ void sheaf__watch_tell_own(sheaf__watch *w)
     w->ranks.told[sheaf__watch_first_rank(w)].ticks += busy;
 }
 
-void sheaf__watch_take_alive(const sheaf__watch *w, const sheaf__watch_alive *alive)
-{
-    SHEAF__STORE(w->o.doing->others, alive->others);
-    if (alive->halt != 0)
-        SHEAF__STORE(w->o.doing->halt, true);
-}
-
 void sheaf__watch_kill_here(const sheaf__watch *w, const sheaf__watch_ending *e)
 {
     for (int i = 0; i < e->victims && i < SHEAF_MAX_SLICES; i++)

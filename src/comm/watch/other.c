@@ -55,11 +55,8 @@ void sheaf__watch_lost_first(sheaf__watch *w, sheaf__verdict_kind kind)
 void sheaf__watch_hear_first(sheaf__watch *w, int kind, const void *bytes, size_t size)
 {
     sheaf__watch_ending e;
-    sheaf__watch_alive alive;
-    if (kind == SHEAF__ALIVE && size == sizeof alive) {
-        memcpy(&alive, bytes, size);
-        sheaf__watch_take_alive(w, &alive);
-        sheaf__watch_take_told(w, 0, &alive.first);
+    if (kind == SHEAF__BEAT && size == sizeof(sheaf__told)) {
+        sheaf__watch_take_told(w, 0, bytes);
     } else if (kind == SHEAF__END && size == sizeof e) {
         memcpy(&e, bytes, size);
         sheaf__watch_kill_here(w, &e);
@@ -93,8 +90,8 @@ static bool is_welcome(sheaf__watch *w, sheaf__watch_peer *p)
     p->self.host[sizeof p->self.host - 1] = '\0';
     p->process = 0;
     p->heard = sheaf__seconds();
-    while (sheaf__line_next(&p->in, &bytes, &size) == SHEAF__ALIVE)
-        sheaf__watch_hear_first(w, SHEAF__ALIVE, bytes, size);
+    while (sheaf__line_next(&p->in, &bytes, &size) == SHEAF__BEAT)
+        sheaf__watch_hear_first(w, SHEAF__BEAT, bytes, size);
     return true;
 }
 

@@ -63,17 +63,8 @@ static void beat(sheaf__watch *w, double now)
         sheaf__watch_peer *p = &w->peer[i];
         if (p->fd < 0 || p->bye || p->process < 0)
             continue;
-        if (sheaf__watch_is_first(w)) {
-            const sheaf__watch_alive alive = sheaf__watch_of_others(w, p->process);
-            sheaf__line_send(p->fd, SHEAF__ALIVE, &alive, sizeof alive);
-        } else {
-            sheaf__line_send(p->fd, SHEAF__BEAT, &w->ranks.told[sheaf__watch_first_rank(w)],
-                             sizeof(sheaf__told));
-        }
-    }
-    if (sheaf__watch_is_first(w) && w->peers > 0) {
-        const sheaf__watch_alive alive = sheaf__watch_of_others(w, 0);
-        sheaf__watch_take_alive(w, &alive);
+        sheaf__line_send(p->fd, SHEAF__BEAT, &w->ranks.told[sheaf__watch_first_rank(w)],
+                         sizeof(sheaf__told));
     }
 }
 

@@ -8,9 +8,6 @@
  * is slow makes progress, and is left alone. The first process tells what happened, once, and all
  * end; what is left of a silent process is killed by those on its machine.
  *
- * The same beats carry what the work needs besides (comm/doing.h): that a rank has failed, so that
- * the others need not go on, and how much each has done of what they have divided.
- *
  * With one process it looks for hangs alone. Progress is an op of the tape or a call that ends;
  * where a rank does neither (it loads, writes, tokenizes), processor time that its process takes.
  */
