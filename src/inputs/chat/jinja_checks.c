@@ -10,22 +10,6 @@ static sheaf__jvalue other(sheaf__jrun *r, const sheaf__jarguments *args)
     return args->at.at[0];
 }
 
-static bool c_defined(sheaf__jrun *r, sheaf__jvalue v, const sheaf__jarguments *args)
-{
-    return v.kind != SHEAF__J_UNDEFINED;
-}
-static bool c_undefined(sheaf__jrun *r, sheaf__jvalue v, const sheaf__jarguments *args)
-{
-    return v.kind == SHEAF__J_UNDEFINED;
-}
-static bool c_none(sheaf__jrun *r, sheaf__jvalue v, const sheaf__jarguments *args)
-{
-    return v.kind == SHEAF__J_NONE;
-}
-static bool c_boolean(sheaf__jrun *r, sheaf__jvalue v, const sheaf__jarguments *args)
-{
-    return v.kind == SHEAF__J_BOOL;
-}
 static bool c_true(sheaf__jrun *r, sheaf__jvalue v, const sheaf__jarguments *args)
 {
     return v.kind == SHEAF__J_BOOL && v.u.truth;
@@ -34,42 +18,12 @@ static bool c_false(sheaf__jrun *r, sheaf__jvalue v, const sheaf__jarguments *ar
 {
     return v.kind == SHEAF__J_BOOL && !v.u.truth;
 }
-static bool c_integer(sheaf__jrun *r, sheaf__jvalue v, const sheaf__jarguments *args)
-{
-    return v.kind == SHEAF__J_INT;
-}
-static bool c_float(sheaf__jrun *r, sheaf__jvalue v, const sheaf__jarguments *args)
-{
-    return v.kind == SHEAF__J_FLOAT;
-}
-static bool c_number(sheaf__jrun *r, sheaf__jvalue v, const sheaf__jarguments *args)
-{
-    return sheaf__j_is_number(v); /* True is a number to Python */
-}
-static bool c_string(sheaf__jrun *r, sheaf__jvalue v, const sheaf__jarguments *args)
-{
-    return v.kind == SHEAF__J_TEXT;
-}
-static bool c_mapping(sheaf__jrun *r, sheaf__jvalue v, const sheaf__jarguments *args)
-{
-    return v.kind == SHEAF__J_DICT;
-}
-static bool c_iterable(sheaf__jrun *r, sheaf__jvalue v, const sheaf__jarguments *args)
-{
-    return v.kind == SHEAF__J_TEXT || v.kind == SHEAF__J_DICT || sheaf__j_is_list(v) ||
-           v.kind == SHEAF__J_UNDEFINED || v.kind == SHEAF__J_LOOP ||
-           v.kind == SHEAF__J_GENERATOR || v.kind == SHEAF__J_VIEW;
-}
 static bool c_sequence(sheaf__jrun *r, sheaf__jvalue v, const sheaf__jarguments *args)
 {
     if (v.kind == SHEAF__J_VIEW)
         sheaf__j_refuse(r->j, "the test sequence of a range or of a dict's view");
     return v.kind == SHEAF__J_TEXT || v.kind == SHEAF__J_DICT || sheaf__j_is_list(v) ||
            v.kind == SHEAF__J_UNDEFINED;
-}
-static bool c_callable(sheaf__jrun *r, sheaf__jvalue v, const sheaf__jarguments *args)
-{
-    return v.kind == SHEAF__J_MACRO || v.kind == SHEAF__J_FUNCTION;
 }
 static bool c_odd(sheaf__jrun *r, sheaf__jvalue v, const sheaf__jarguments *args)
 {
@@ -135,57 +89,60 @@ static bool c_upper(sheaf__jrun *r, sheaf__jvalue v, const sheaf__jarguments *ar
     return sheaf__j_is_case(r->j, sheaf__j_str(r->j, v), true);
 }
 
+/* By what kind of value it is: True is a number to Python. */
+#define KIND(K) (1u << SHEAF__J_##K)
+static const struct {
+    const char *name;
+    unsigned kinds;
+} kinds[] = {
+    { "defined", ~KIND(UNDEFINED) },
+    { "undefined", KIND(UNDEFINED) },
+    { "none", KIND(NONE) },
+    { "boolean", KIND(BOOL) },
+    { "integer", KIND(INT) },
+    { "float", KIND(FLOAT) },
+    { "number", KIND(BOOL) | KIND(INT) | KIND(FLOAT) },
+    { "string", KIND(TEXT) },
+    { "mapping", KIND(DICT) },
+    { "iterable", KIND(TEXT) | KIND(DICT) | KIND(LIST) | KIND(TUPLE) | KIND(UNDEFINED) |
+                      KIND(LOOP) | KIND(GENERATOR) | KIND(VIEW) },
+    { "callable", KIND(MACRO) | KIND(FUNCTION) },
+};
+
 static const struct {
     const char *name;
     size_t arguments;
     check *run;
 } checks[] = {
-    { "defined", 0, c_defined },
-    { "undefined", 0, c_undefined },
-    { "none", 0, c_none },
-    { "boolean", 0, c_boolean },
-    { "true", 0, c_true },
-    { "false", 0, c_false },
-    { "integer", 0, c_integer },
-    { "float", 0, c_float },
-    { "number", 0, c_number },
-    { "string", 0, c_string },
-    { "mapping", 0, c_mapping },
-    { "iterable", 0, c_iterable },
-    { "sequence", 0, c_sequence },
-    { "callable", 0, c_callable },
-    { "odd", 0, c_odd },
-    { "even", 0, c_even },
-    { "divisibleby", 1, c_divisibleby },
-    { "eq", 1, c_eq },
-    { "equalto", 1, c_eq },
-    { "ne", 1, c_ne },
-    { "lt", 1, c_lt },
-    { "lessthan", 1, c_lt },
-    { "le", 1, c_le },
-    { "gt", 1, c_gt },
-    { "greaterthan", 1, c_gt },
-    { "ge", 1, c_ge },
-    { "in", 1, c_in },
-    { "sameas", 1, c_sameas },
-    { "lower", 0, c_lower },
-    { "upper", 0, c_upper },
-    { "==", 1, c_eq },
-    { "!=", 1, c_ne },
-    { "<", 1, c_lt },
-    { "<=", 1, c_le },
-    { ">", 1, c_gt },
+    { "true", 0, c_true },   { "false", 0, c_false },    { "sequence", 0, c_sequence },
+    { "odd", 0, c_odd },     { "even", 0, c_even },      { "divisibleby", 1, c_divisibleby },
+    { "eq", 1, c_eq },       { "equalto", 1, c_eq },     { "ne", 1, c_ne },
+    { "lt", 1, c_lt },       { "lessthan", 1, c_lt },    { "le", 1, c_le },
+    { "gt", 1, c_gt },       { "greaterthan", 1, c_gt }, { "ge", 1, c_ge },
+    { "in", 1, c_in },       { "sameas", 1, c_sameas },  { "lower", 0, c_lower },
+    { "upper", 0, c_upper }, { "==", 1, c_eq },          { "!=", 1, c_ne },
+    { "<", 1, c_lt },        { "<=", 1, c_le },          { ">", 1, c_gt },
     { ">=", 1, c_ge },
 };
+
+static void check_count(sheaf__jrun *r, const char *name, const sheaf__jarguments *args,
+                        size_t most)
+{
+    if (args->at.count + args->named.keys.count > most)
+        sheaf__j_raise(r->j, "the test %s takes %zu arguments", name, most);
+}
 
 bool sheaf__j_test(sheaf__jrun *r, sheaf__jtext name, sheaf__jvalue of,
                    const sheaf__jarguments *args)
 {
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        if (sheaf__j_is(name, kinds[i].name)) {
+            check_count(r, kinds[i].name, args, 0);
+            return (kinds[i].kinds >> of.kind & 1) != 0;
+        }
     for (size_t i = 0; i < sizeof checks / sizeof *checks; i++)
         if (sheaf__j_is(name, checks[i].name)) {
-            if (args->at.count + args->named.keys.count > checks[i].arguments)
-                sheaf__j_raise(r->j, "the test %s takes %zu arguments", checks[i].name,
-                               checks[i].arguments);
+            check_count(r, checks[i].name, args, checks[i].arguments);
             return checks[i].run(r, of, args);
         }
     sheaf__j_refuse(r->j, "the test %.*s", (int)name.size, name.at);

@@ -437,30 +437,29 @@ static sheaf__jnode *parse_not(sheaf__jparser *p)
     return n;
 }
 
-static sheaf__jnode *parse_and(sheaf__jparser *p)
+/* Of one word, which binds to the left, between what `next` parses. */
+static sheaf__jnode *parse_logic(sheaf__jparser *p, const char *word, sheaf__jnode_kind kind,
+                                 sheaf__jnode *(*next)(sheaf__jparser *p))
 {
-    sheaf__jnode *n = parse_not(p);
-    while (sheaf__j_at_name(p, "and")) {
-        sheaf__jnode *both = sheaf__j_node(p, SHEAF__E_AND);
+    sheaf__jnode *n = next(p);
+    while (sheaf__j_at_name(p, word)) {
+        sheaf__jnode *both = sheaf__j_node(p, kind);
         p->at++;
         both->a = n;
-        both->b = parse_not(p);
+        both->b = next(p);
         n = both;
     }
     return n;
 }
 
+static sheaf__jnode *parse_and(sheaf__jparser *p)
+{
+    return parse_logic(p, "and", SHEAF__E_AND, parse_not);
+}
+
 static sheaf__jnode *parse_or(sheaf__jparser *p)
 {
-    sheaf__jnode *n = parse_and(p);
-    while (sheaf__j_at_name(p, "or")) {
-        sheaf__jnode *either = sheaf__j_node(p, SHEAF__E_OR);
-        p->at++;
-        either->a = n;
-        either->b = parse_and(p);
-        n = either;
-    }
-    return n;
+    return parse_logic(p, "or", SHEAF__E_OR, parse_and);
 }
 
 sheaf__jnode *sheaf__j_parse_expression(sheaf__jparser *p)

@@ -142,37 +142,38 @@ static bool read_number(sheaf__jrun *r, sheaf__jtext text, double *real, int64_t
     return *end == '\0';
 }
 
-static sheaf__jvalue f_int(sheaf__jrun *r, sheaf__jvalue of, const sheaf__jarguments *args)
+static void check_defined(sheaf__jrun *r, sheaf__jvalue of)
 {
     if (of.kind == SHEAF__J_UNDEFINED)
         sheaf__j_raise(r->j, "'%.*s' is undefined", (int)of.u.text.size, of.u.text.at);
+}
+
+static sheaf__jvalue f_int(sheaf__jrun *r, sheaf__jvalue of, const sheaf__jarguments *args)
+{
     const sheaf__jvalue *absent = argument(r, args, 0, "default");
-    double real = 0;
+    double real = of.kind == SHEAF__J_FLOAT ? of.u.real : 0;
     int64_t whole = 0;
     bool is_whole = false;
+    check_defined(r, of);
     if (argument(r, args, 1, "base") != NULL)
         sheaf__j_refuse(r->j, "int with a base");
     if (of.kind == SHEAF__J_INT || of.kind == SHEAF__J_BOOL)
         return sheaf__j_int(sheaf__j_whole(of));
-    if (of.kind == SHEAF__J_FLOAT)
-        real = of.u.real;
-    else if (of.kind != SHEAF__J_TEXT || !read_number(r, of.u.text, &real, &whole, &is_whole))
+    if (of.kind != SHEAF__J_FLOAT &&
+        (of.kind != SHEAF__J_TEXT || !read_number(r, of.u.text, &real, &whole, &is_whole)))
         return absent != NULL ? *absent : sheaf__j_int(0);
-    if (is_whole)
-        return sheaf__j_int(whole);
-    if (!(fabs(real) < 9e18))
+    if (!is_whole && !(fabs(real) < 9e18))
         sheaf__j_refuse(r->j, "a number beyond 64 bits");
-    return sheaf__j_int((int64_t)real);
+    return sheaf__j_int(is_whole ? whole : (int64_t)real);
 }
 
 static sheaf__jvalue f_float(sheaf__jrun *r, sheaf__jvalue of, const sheaf__jarguments *args)
 {
-    if (of.kind == SHEAF__J_UNDEFINED)
-        sheaf__j_raise(r->j, "'%.*s' is undefined", (int)of.u.text.size, of.u.text.at);
     const sheaf__jvalue *absent = argument(r, args, 0, "default");
     double real = 0;
     int64_t whole = 0;
     bool is_whole = false;
+    check_defined(r, of);
     if (sheaf__j_is_number(of))
         return sheaf__j_float(sheaf__j_real(of));
     if (of.kind == SHEAF__J_TEXT && read_number(r, of.u.text, &real, &whole, &is_whole))
