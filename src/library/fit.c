@@ -116,6 +116,34 @@ static int most_of(const search *s)
     return q->o.slices < each ? q->o.slices : each;
 }
 
+/* Slices of a rank, and heads of keys in them. */
+typedef struct load {
+    int64_t slices, heads;
+} load;
+
+static load load_of(const sheaf__question *q, int tp, int rank)
+{
+    const int slices = q->opened.schema->slices;
+    const sheaf_range own = sheaf_owner_slices(slices, tp, rank);
+    const int64_t heads = q->opened.config.kv_heads;
+    return (load){ own.end - own.begin, heads * own.end / slices - heads * own.begin / slices };
+}
+
+/* Has each of tp - 1 ranks its like among tp, which holds as much? Then these need no less. */
+static bool holds_as_much(const sheaf__question *q, int tp)
+{
+    for (int r = 0; r < tp - 1; r++) {
+        const load one = load_of(q, tp - 1, r);
+        int like = 0;
+        for (load of; like < tp; like++)
+            if ((of = load_of(q, tp, like)).slices >= one.slices && of.heads >= one.heads)
+                break;
+        if (like == tp)
+            return false;
+    }
+    return true;
+}
+
 /* Ranks upwards, each without and with checkpointing: `micro_batch` as it is, or the largest below
  * it. */
 static sheaf_status *over_ranks(bool *fits, search *s, int64_t micro_batch, bool below)
@@ -123,8 +151,11 @@ static sheaf_status *over_ranks(bool *fits, search *s, int64_t micro_batch, bool
     sheaf_train_options *o = &s->q->o;
     const int first = o->tp;
     const bool checkpointing = o->checkpointing, trains = s->q->place_text == NULL;
+    const bool apart = s->slots != NULL && *s->slots == 0; /* each on a host of its own */
     sheaf_status *st = NULL;
-    for (int tp = first; tp <= s->most && st == NULL; tp++)
+    for (int tp = first; tp <= s->most && st == NULL; tp++) {
+        if (apart && tp > first && tp < s->most && holds_as_much(s->q, tp))
+            continue;
         for (int again = trains ? checkpointing : 0; again < (trains ? 2 : 1) && st == NULL;
              again++) {
             int64_t found = 0;
@@ -139,6 +170,7 @@ static sheaf_status *over_ranks(bool *fits, search *s, int64_t micro_batch, bool
             if (*fits || st != NULL)
                 return st;
         }
+    }
     return st;
 }
 
