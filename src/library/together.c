@@ -6,7 +6,6 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/utsname.h>
 
 #include "base/hash.h"
 #include "base/status.h"
@@ -18,45 +17,26 @@
 
 static const char memory_for[] = "what processes compare";
 
-typedef struct compared {
-    const sheaf__opened *opened;
-    const char *folder, *tokenizer;
-    sheaf_dtype dtype;
-    sheaf_bf16_sums sums;
-} compared;
-
-static void add(sheaf_text *t, const char *name, const char *value)
-{
-    sheaf__text_add(t, "%s\t%s\n", name, value == NULL || *value == '\0' ? "none" : value);
-}
-
 /* A text of several lines, or a long one, by its hash. */
 static void add_hash(sheaf_text *t, const char *name, const char *text)
 {
     char hash[33] = "";
     if (text != NULL)
         sheaf__hash_text(hash, sheaf__hash(text, strlen(text)));
-    add(t, name, hash);
+    sheaf__alike_line(t, name, hash);
 }
 
-static sheaf_status *add_model(sheaf_text *t, const compared *c)
+static sheaf_status *add_model(sheaf_text *t, const sheaf__opened *opened, const char *folder,
+                               const char *tokenizer, sheaf_dtype dtype, sheaf_bf16_sums sums)
 {
     sheaf__origin origin = { 0 };
-    struct utsname machine;
     char *config = NULL;
-    sheaf_status *st = sheaf__config_text(&config, &c->opened->config);
-    TRY(st, sheaf__origin_begin(
-                &origin, c->opened,
-                &(sheaf__origin_from){ .model = c->folder, .tokenizer = c->tokenizer }));
-    add(t, "the version of sheaf", SHEAF_VERSION);
-    add(t, "the kind of processor", uname(&machine) == 0 ? machine.machine : "unknown");
+    sheaf_status *st = sheaf__config_text(&config, &opened->config);
+    TRY(st, sheaf__origin_begin(&origin, opened,
+                                &(sheaf__origin_from){ .model = folder, .tokenizer = tokenizer }));
     add_hash(t, "the model's config", config);
-    add(t, "the model", origin.first_and_last);
-    add(t, "the tokenizer", origin.tokenizer);
-    add(t, "the adapter", origin.adapter);
+    sheaf__alike_common(t, &origin, dtype, sums);
     add_hash(t, "the adapter's config", origin.adapter_config);
-    if (c->dtype == SHEAF_BF16)
-        add(t, "the order of sums", c->sums == SHEAF_SUMS_TILES ? "tiles" : "pairs");
     sheaf__origin_release(&origin);
     free(config);
     return st;
@@ -99,11 +79,7 @@ sheaf_status *sheaf__together_judge(sheaf_status *st, const sheaf__judge *j)
     sheaf_text t = { 0 };
     if (sheaf__all_count(j->all) == 1)
         return st;
-    TRY(st, add_model(&t, &(compared){ .opened = &j->opened,
-                                       .folder = j->run.folder,
-                                       .tokenizer = j->tokenizer,
-                                       .dtype = j->dtype,
-                                       .sums = j->sums }));
+    TRY(st, add_model(&t, &j->opened, j->run.folder, j->tokenizer, j->dtype, j->sums));
     sheaf__text_add(&t,
                     "the flags\ttp %d, dp %d, slices %d, dtype %s, micro-batch %" PRId64
                     ", positions %" PRId64 ", place %s, logits %d, answers %d\n",
@@ -113,7 +89,7 @@ sheaf_status *sheaf__together_judge(sheaf_status *st, const sheaf__judge *j)
     if (st == NULL && j->asking != NULL)
         add_answers(&t, j->asking);
     if (st == NULL)
-        add(&t, "the data", sheaf_data_hash(j->rows));
+        sheaf__alike_line(&t, "the data", sheaf_data_hash(j->rows));
     return compare(j->all, st, &t);
 }
 
@@ -183,15 +159,12 @@ sheaf_status *sheaf__together_ask(sheaf_status *st, const sheaf_model *m,
     char hash[33] = "";
     if (sheaf__all_count(m->all) == 1)
         return st;
-    TRY(st, add_model(&t, &(compared){ .opened = &m->opened,
-                                       .folder = m->run.folder,
-                                       .dtype = m->dtype,
-                                       .sums = m->sums }));
+    TRY(st, add_model(&t, &m->opened, m->run.folder, NULL, m->dtype, m->sums));
     if (st == NULL) { /* else the failure is all that processes learn */
         add_asking(&t, m, a);
         st = hash_prompts(hash, prompts, a, &m->opened.config);
     }
-    add(&t, "the template", st == NULL ? sheaf__wording_template(a->wording) : NULL);
-    add(&t, "the prompts", hash);
+    sheaf__alike_line(&t, "the template", st == NULL ? sheaf__wording_template(a->wording) : NULL);
+    sheaf__alike_line(&t, "the prompts", hash);
     return compare(m->all, st, &t);
 }

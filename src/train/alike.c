@@ -14,9 +14,23 @@
 #include "comm/all.h"
 #include "train/lines.h"
 
-static void add(sheaf_text *t, const char *name, const char *value)
+void sheaf__alike_line(sheaf_text *t, const char *name, const char *value)
 {
     sheaf__text_add(t, "%s\t%s\n", name, value == NULL || *value == '\0' ? "none" : value);
+}
+
+void sheaf__alike_common(sheaf_text *t, const sheaf__origin *origin, sheaf_dtype dtype,
+                         sheaf_bf16_sums sums)
+{
+    struct utsname machine;
+    sheaf__alike_line(t, "the version of sheaf", SHEAF_VERSION);
+    sheaf__alike_line(t, "the kind of processor",
+                      uname(&machine) == 0 ? machine.machine : "unknown");
+    if (dtype == SHEAF_BF16)
+        sheaf__alike_line(t, "the order of sums", sums == SHEAF_SUMS_TILES ? "tiles" : "pairs");
+    sheaf__alike_line(t, "the base model", origin->first_and_last);
+    sheaf__alike_line(t, "the tokenizer", origin->tokenizer);
+    sheaf__alike_line(t, "the adapter", origin->adapter);
 }
 
 /* "lr: 0.003" of the settings becomes "--lr", tab, "0.003". */
@@ -59,21 +73,12 @@ static sheaf_status *describe(char **out, const sheaf__alike_of *of)
     const sheaf_train_options *o = of->options;
     const sheaf_data *eval = of->sets->eval_data;
     sheaf_text t = { 0 };
-    struct utsname machine;
-    char contract[16];
-    snprintf(contract, sizeof contract, "%d", of->contract);
-    add(&t, "the version of sheaf", SHEAF_VERSION);
-    add(&t, "the version of the numeric contract", contract);
-    add(&t, "the kind of processor", uname(&machine) == 0 ? machine.machine : "unknown");
-    if (o->dtype == SHEAF_BF16)
-        add(&t, "the order of sums", o->sums == SHEAF_SUMS_TILES ? "tiles" : "pairs");
+    sheaf__text_add(&t, "the version of the numeric contract\t%d\n", of->contract);
     add_settings(&t, of->settings);
     add_flags(&t, o);
-    add(&t, "the base model", of->origin->first_and_last);
-    add(&t, "the tokenizer", of->origin->tokenizer);
-    add(&t, "the adapter", of->origin->adapter);
-    add(&t, "the data", sheaf_data_hash(of->sets->data));
-    add(&t, "the data of evaluations", eval == NULL ? "none" : sheaf_data_hash(eval));
+    sheaf__alike_common(&t, of->origin, o->dtype, o->sums);
+    sheaf__alike_line(&t, "the data", sheaf_data_hash(of->sets->data));
+    sheaf__alike_line(&t, "the data of evaluations", eval == NULL ? NULL : sheaf_data_hash(eval));
     return sheaf__text_take(out, &t);
 }
 

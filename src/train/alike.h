@@ -3,6 +3,7 @@
 #ifndef SHEAF_TRAIN_ALIKE_H
 #define SHEAF_TRAIN_ALIKE_H
 
+#include "base/text.h"
 #include "train/options.h"
 #include "train/origin.h"
 #include "train/sets.h"
@@ -23,6 +24,12 @@ typedef struct sheaf__alike_of {
 sheaf_status *sheaf__alike_begin(const sheaf__alike_of *of);
 /* sheaf__alike_weights - once each has read, or knows, all of the base. */
 sheaf_status *sheaf__alike_weights(sheaf_comm *all, const sheaf__origin *origin);
+/* sheaf__alike_line - a name and a value, NULL or empty is "none". */
+void sheaf__alike_line(sheaf_text *text, const char *name, const char *value);
+/* sheaf__alike_common - the lines of version, kind of processor, order of sums, base model as far
+ * as it is known, tokenizer and adapter. */
+void sheaf__alike_common(sheaf_text *text, const sheaf__origin *origin, sheaf_dtype dtype,
+                         sheaf_bf16_sums sums);
 /* sheaf__alike_lines - whatever else must be the same: lines of a name, a tab and a value. */
 sheaf_status *sheaf__alike_lines(sheaf_comm *all, const char *mine);
 
