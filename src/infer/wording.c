@@ -168,6 +168,9 @@ static sheaf_status *check_turn(const sheaf__message *said, int64_t i)
             sheaf_expected(sheaf_fail(SHEAF_E_DATA, "role"), "%s%s", wanted,
                            last == NULL ? " or system" : ": user and assistant take turns"),
             "%.60s", role);
+    if (said[i].content == NULL)
+        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_DATA, "content"), "a text"),
+                           "none: calls of tools are not asked with");
     return strlen(said[i].content) == said[i].size
                ? NULL
                : sheaf_expected(sheaf_fail(SHEAF_E_DATA, "content"), "text without NUL (\\u0000)");
