@@ -13,18 +13,15 @@ size_t sheaf__sampling_scratch(int64_t vocab)
     return (size_t)vocab;
 }
 
-static void penalize(float *logits, int64_t vocab, const int64_t *ids, int64_t n, float penalty,
-                     bool sat, float *scratch)
+/* Which ids there were, in `scratch`. */
+static const unsigned char *mark_seen(int64_t vocab, const int64_t *ids, int64_t n, float *scratch)
 {
     unsigned char *seen = (unsigned char *)scratch;
     memset(seen, 0, (size_t)vocab);
-    for (int64_t i = 0; i < n; i++) {
-        const int64_t id = ids[i];
-        if (id < 0 || id >= vocab || seen[id])
-            continue;
-        seen[id] = 1;
-        logits[id] = sat || logits[id] > 0 ? logits[id] / penalty : logits[id] * penalty;
-    }
+    for (int64_t i = 0; i < n; i++)
+        if (ids[i] >= 0 && ids[i] < vocab)
+            seen[ids[i]] = 1;
+    return seen;
 }
 
 /* Weight against the largest; its equals, infinities too, weigh 1. */
@@ -138,18 +135,16 @@ static void divide(float *logits, int64_t vocab, const int64_t *ids, int64_t n,
 {
     const bool penalty = how->repetition_penalty != 0 && how->repetition_penalty != 1;
     const bool temperature = how->temperature != 0 && how->temperature != 1 && !how->greedy;
+    const float by = how->repetition_penalty;
+    const unsigned char *seen = penalty ? mark_seen(vocab, ids, n, scratch) : NULL;
     if (penalty && how->sat && temperature) { /* one quotient, as there */
-        unsigned char *seen = (unsigned char *)scratch;
-        memset(seen, 0, (size_t)vocab);
-        for (int64_t i = 0; i < n; i++)
-            if (ids[i] >= 0 && ids[i] < vocab)
-                seen[ids[i]] = 1;
         for (int64_t i = 0; i < vocab; i++)
-            logits[i] /= seen[i] ? how->repetition_penalty * how->temperature : how->temperature;
+            logits[i] /= seen[i] ? by * how->temperature : how->temperature;
         return;
     }
-    if (penalty)
-        penalize(logits, vocab, ids, n, how->repetition_penalty, how->sat, scratch);
+    for (int64_t i = 0; i < vocab && penalty; i++)
+        if (seen[i])
+            logits[i] = how->sat || logits[i] > 0 ? logits[i] / by : logits[i] * by;
     if (temperature)
         for (int64_t i = 0; i < vocab; i++)
             logits[i] /= how->temperature;

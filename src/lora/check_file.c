@@ -119,7 +119,7 @@ static sheaf_status *not_asked(const char *name)
 
 /* ---- A and B ---- */
 
-static int64_t behind(const sheaf_source_entry *e)
+int64_t sheaf__lora_behind(const sheaf_source_entry *e)
 {
     int64_t n = 1;
     for (int i = 1; i < e->ndim; i++)
@@ -141,12 +141,12 @@ static sheaf_status *check_columns(const sheaf_source_entry *a, const sheaf_sour
     if (a->ndim < 2 || a->shape[0] < 1)
         return sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "'%s'", a->name),
                               "two axes or more, the first the rank");
-    if (b->ndim >= 2 && behind(b) == a->shape[0])
+    if (b->ndim >= 2 && sheaf__lora_behind(b) == a->shape[0])
         return NULL;
     sheaf_status *st =
         sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "'%s'", b->name),
                        "one column for each row of A, whose rank is %" PRId64, a->shape[0]);
-    sheaf_found(st, "%" PRId64 " columns", b->ndim < 2 ? 0 : behind(b));
+    sheaf_found(st, "%" PRId64 " columns", b->ndim < 2 ? 0 : sheaf__lora_behind(b));
     return sheaf_try_this(st, "are both of one adapter? Parts of several ranks cannot be one: join "
                               "the checkpoint that they came from");
 }

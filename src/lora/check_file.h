@@ -39,6 +39,9 @@ sheaf_status *sheaf_lora_check_modules(const sheaf_lora_options *options,
  * long. */
 sheaf_status *sheaf__lora_check_values(sheaf_source *adapter);
 
+/* sheaf__lora_behind - elements of all axes but the first. */
+int64_t sheaf__lora_behind(const sheaf_source_entry *entry);
+
 /* sheaf_lora_missing - the status that PATH + end is not in the adapter. */
 sheaf_status *sheaf_lora_missing(const char *path, size_t length, const char *end);
 

@@ -22,17 +22,9 @@ static int64_t first_wild(const void *at, sheaf_dtype dtype, int64_t n)
     return i;
 }
 
-static int64_t behind(const sheaf_source_entry *e)
-{
-    int64_t n = 1;
-    for (int i = 1; i < e->ndim; i++)
-        n *= e->shape[i];
-    return n;
-}
-
 static sheaf_status *check_tensor(sheaf_source *adapter, const sheaf_source_entry *e, void *buffer)
 {
-    const int64_t rows = e->ndim > 0 ? e->shape[0] : 1, cols = behind(e),
+    const int64_t rows = e->ndim > 0 ? e->shape[0] : 1, cols = sheaf__lora_behind(e),
                   last = e->ndim > 2 ? e->shape[e->ndim - 1] : 1;
     const int64_t wide = cols <= BLOCK               ? cols
                          : last > 0 && last <= BLOCK ? BLOCK / last * last
