@@ -118,6 +118,10 @@ int cli_report(cli *cli, sheaf_status *st);
 /* cli_answer - the same for a command whose answer may be no. */
 int cli_answer(cli *cli, sheaf_status *st, bool yes);
 int cli_exit_code(const sheaf_status *st);
+/* cli_error_json, cli_error_text - what is said of it then, for who may not print it so. The caller
+ * frees it; NULL: no memory. */
+char *cli_error_json(const sheaf_status *st);
+char *cli_error_text(const sheaf_status *st);
 
 /* cli_recipe_read - `key: value` lines of a recipe fill the options no flag gave. */
 sheaf_status *cli_recipe_read(cli *cli, const cli_option *options, const char *name);

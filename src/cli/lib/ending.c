@@ -9,7 +9,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/text.h"
 #include "comm/plugins.h"
 #include "launch.h"
 #include "shared.h"
@@ -51,16 +50,14 @@ void cli_verdict(const sheaf_status *st)
     tell(again ? "again 0\n" : code == SHEAF_E_STOPPED ? "stopped 0\n" : "final 0\n");
 }
 
+/* Its first line. */
 static void print_json(const char *text)
 {
-    const char *end = strchr(text, '\n');
-    sheaf_text line = { 0 }, out = { 0 };
-    sheaf__text_bytes(&line, text, end == NULL ? strlen(text) : (size_t)(end - text));
-    sheaf__text_add(&out, "{\"error\": {\"code\": \"peer\", \"where\": ");
-    sheaf__text_json(&out, line.at == NULL ? "" : line.at);
-    sheaf__text_add(&out, ", \"expected\": \"\", \"found\": \"\", \"try\": \"\"}}\n");
-    if (out.at != NULL)
-        cli_write_all(STDOUT_FILENO, out.at);
+    sheaf_status *st = sheaf_fail(SHEAF_E_PEER, "%.*s", (int)strcspn(text, "\n"), text);
+    char *line = cli_error_json(st);
+    sheaf_status_free(st);
+    cli_write_all(STDOUT_FILENO, line);
+    free(line);
 }
 
 void cli_end(void *self, const sheaf__watch_end *why)

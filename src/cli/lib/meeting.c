@@ -2,9 +2,7 @@
 #include "meeting.h"
 
 #include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "cli.h"
@@ -17,7 +15,7 @@
 enum { LONGEST_S = 300, TURN_S = 2, TURNS = 3, MOST_S = 1 << 30 };
 
 static bool in_json;
-static char said[768], in_words[1024]; /* what the handler writes */
+static char *said, *in_words; /* what the handler writes; NULL: nothing */
 
 static unsigned seconds(void)
 {
@@ -46,19 +44,14 @@ void cli_meeting_clock(void)
     if (launcher == NULL || sigaction(SIGALRM, &action, NULL) != 0)
         return;
     gethostname(host, sizeof host - 1);
-    snprintf(in_words, sizeof in_words,
-             "sheaf: rank %d on %s: the processes that %s started\n"
-             "  expected: all together within %u s (SHEAF_MEET_WITHIN)\n"
-             "  found:    one at least that did not come: it was stopped, or its host is lost; all "
-             "end\n"
-             "  try:      each host must be up, and reach the others\n",
-             number, host, launcher, within);
-    if (in_json && number == 0)
-        snprintf(said, sizeof said,
-                 "{\"error\": {\"code\": \"peer\", \"where\": \"the processes that %s "
-                 "started\", \"expected\": \"all together within %u s (SHEAF_MEET_WITHIN)\", "
-                 "\"found\": \"one at least that did not come\", \"try\": \"\"}}\n",
-                 launcher, within);
+    sheaf_status *st = sheaf_fail(SHEAF_E_PEER, "rank %d on %s: the processes that %s started",
+                                  number, host, launcher);
+    sheaf_expected(st, "all together within %u s (SHEAF_MEET_WITHIN)", within);
+    sheaf_found(st, "one at least that did not come: it was stopped, or its host is lost; all end");
+    sheaf_try_this(st, "each host must be up, and reach the others");
+    in_words = cli_error_text(st);
+    said = in_json && number == 0 ? cli_error_json(st) : NULL;
+    sheaf_status_free(st);
     alarm(within + TURN_S * (unsigned)(number < TURNS ? number : TURNS));
 }
 

@@ -38,7 +38,7 @@ static const char *code_name(sheaf_code code)
     return "other";
 }
 
-static void print_json(FILE *to, const sheaf_status *st)
+char *cli_error_json(const sheaf_status *st)
 {
     const char *const key[] = { "code", "where", "expected", "found", "try" };
     const char *const value[] = { code_name(sheaf_status_code(st)), sheaf_status_where(st),
@@ -50,7 +50,23 @@ static void print_json(FILE *to, const sheaf_status *st)
     for (int i = 0; i < 5; i++)
         sheaf__json_put_text(&j, key[i], value[i]);
     sheaf__json_close(&j, '}');
-    cli_json_end(to, &j);
+    sheaf__json_end(&j);
+    sheaf__text_add(&j.text, "\n");
+    char *line = NULL;
+    sheaf_status_free(sheaf__text_take(&line, &j.text));
+    return line;
+}
+
+char *cli_error_text(const sheaf_status *st)
+{
+    char *text = NULL;
+    size_t size = 0;
+    FILE *to = open_memstream(&text, &size);
+    if (to == NULL)
+        return NULL;
+    sheaf_status_print(st, to);
+    fclose(to);
+    return text;
 }
 
 sheaf_status *cli_progress(sheaf_progress **out, const sheaf_events **events, const cli *cli)
@@ -122,8 +138,10 @@ int cli_answer(cli *cli, sheaf_status *st, bool yes)
         code = CLI_DONE;
     } else if (st != NULL && sheaf__all_first(cli_all(cli))) {
         fflush(cli->out);
-        if (cli->json)
-            print_json(cli->out, st);
+        char *line = cli->json ? cli_error_json(st) : NULL;
+        if (line != NULL)
+            fputs(line, cli->out);
+        free(line);
         sheaf_status_print(st, cli->err);
     }
     if (!cli->helped)

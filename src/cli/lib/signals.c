@@ -3,7 +3,7 @@
 
 #include <errno.h>
 #include <signal.h>
-#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -46,14 +46,13 @@ static void on_signal(int number)
 /* What is said of each signal that ends the process at once: a handler only writes it. */
 static struct {
     int number;
-    char text[128], json[192];
+    char *text, *json;
 } last_words[] = { { .number = SIGTERM }, { .number = SIGINT }, { .number = SIGHUP } };
 enum { LAST_WORDS = sizeof last_words / sizeof *last_words };
-static bool in_json;
 
 void cli_write_all(int fd, const char *text)
 {
-    for (size_t left = strlen(text); left > 0;) {
+    for (size_t left = text == NULL ? 0 : strlen(text); left > 0;) {
         const ssize_t n = write(fd, text, left);
         if (n < 0 && errno != EINTR)
             return;
@@ -69,8 +68,9 @@ static void on_end(int number)
     cli_signals_remove_unfinished();
     for (int i = 0; i < LAST_WORDS; i++)
         if (last_words[i].number == number) {
-            if (in_json)
-                cli_write_all(STDOUT_FILENO, last_words[i].json);
+            cli_write_all(STDOUT_FILENO, last_words[i].json);
+            if (isatty(STDERR_FILENO)) /* below a progress line, and the ^C that is shown */
+                cli_write_all(STDERR_FILENO, "\n");
             cli_write_all(STDERR_FILENO, last_words[i].text);
         }
     _exit(CLI_FAILED);
@@ -114,18 +114,16 @@ sheaf_status *cli_signals_install_stops(void)
 
 void cli_signals_end(const char *command, bool json)
 {
-    /* below a progress line, and the ^C that a terminal shows */
-    const char *begin = isatty(STDERR_FILENO) ? "\n" : "";
     for (int i = 0; i < LAST_WORDS; i++) {
-        const char *by = name_of(last_words[i].number);
-        snprintf(last_words[i].text, sizeof last_words[i].text,
-                 "%ssheaf: %s: %s\n  found:    a request to stop\n", begin, by, command);
-        snprintf(last_words[i].json, sizeof last_words[i].json,
-                 "{\"error\": {\"code\": \"stopped\", \"where\": \"%s: %s\", \"expected\": \"\", "
-                 "\"found\": \"a request to stop\", \"try\": \"\"}}\n",
-                 by, command);
+        sheaf_status *st =
+            sheaf_fail(SHEAF_E_STOPPED, "%s: %s", name_of(last_words[i].number), command);
+        sheaf_found(st, "a request to stop");
+        free(last_words[i].text);
+        free(last_words[i].json);
+        last_words[i].text = cli_error_text(st);
+        last_words[i].json = json ? cli_error_json(st) : NULL;
+        sheaf_status_free(st);
     }
-    in_json = json;
     sheaf_status_free(install(STOPS, on_end)); /* else they end it as ever */
 }
 
