@@ -94,15 +94,11 @@ typedef struct sheaf_file {
 sheaf_status *sheaf__file_create(sheaf_file *out, const char *path);
 /* sheaf__file_open_write - an existing file, for a rank that writes its part of it. */
 sheaf_status *sheaf__file_open_write(sheaf_file *out, const char *path);
-/* sheaf__file_open_append - for sheaf__file_append(); created when there is none. */
-sheaf_status *sheaf__file_open_append(sheaf_file *out, const char *path);
 /* sheaf__file_reserve - sets the length and, where the file system can, claims the blocks,
  * so that a full disk is an error now and not after hours. A failure leaves the file empty. */
 sheaf_status *sheaf__file_reserve(sheaf_file *file, int64_t size);
 /* sheaf__file_write_at - all of it. Thread-safe for ranges that do not overlap. */
 sheaf_status *sheaf__file_write_at(sheaf_file *file, const void *src, size_t size, int64_t offset);
-/* sheaf__file_append - all of it, at the end (after sheaf__file_open_append). */
-sheaf_status *sheaf__file_append(sheaf_file *file, const void *src, size_t size);
 sheaf_status *sheaf__file_sync(sheaf_file *file);
 /* sheaf__file_close - releases the struct in any case; all zero or closed already is fine. */
 sheaf_status *sheaf__file_close(sheaf_file *file);
@@ -120,9 +116,6 @@ sheaf_status *sheaf__rename(const char *from, const char *to);
 sheaf_status *sheaf__remove_tree(const char *path);
 /* sheaf__file_write_whole - `path` holds these bytes, durably, or what it held before. */
 sheaf_status *sheaf__file_write_whole(const char *path, const void *bytes, size_t size);
-/* sheaf__file_may_write - can it begin to? For commands that work long before they do: makes the
- * file that it would write into, and removes it. Errors: SHEAF_E_IO. */
-sheaf_status *sheaf__file_may_write(const char *path);
 
 /* sheaf__file_lock - flock() of its own, of a file or folder, waiting `most_ms` at most: 0, or -1
  * and errno, which is EWOULDBLOCK where another holds it. */

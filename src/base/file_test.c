@@ -213,14 +213,6 @@ static void test_write__creates_once_and_reserves(void **state)
     assert_true(memcmp(text, "az\0", 3) == 0);
     free(text);
     CHECK_FAILS(sheaf__file_open_write(&file, at("none")), SHEAF_E_IO, "No such file");
-    for (int i = 0; i < 2; i++) {
-        CHECK_OK(sheaf__file_open_append(&file, at("log")));
-        CHECK_OK(sheaf__file_append(&file, "line\n", 5));
-        CHECK_OK(sheaf__file_close(&file));
-    }
-    text = content(at("log"));
-    assert_string_equal(text, "line\nline\n");
-    free(text);
 }
 
 static void test_write__reserved_blocks_are_claimed(void **state)
@@ -328,18 +320,6 @@ static void test_write_whole__any_failing_call_leaves_old_or_new(void **state)
         CHECK_FAILS(st, SHEAF_E_IO, "Input/output error");
         free(text);
     }
-}
-
-static void test_may_write__tells_before_and_leaves_nothing(void **state)
-{
-    mkdir(at("may"), 0700);
-    CHECK_OK(sheaf__file_may_write(at("may/f")));
-    assert_int_equal(entries(at("may")), 0);
-    put(at("may/f"), "old");
-    CHECK_OK(sheaf__file_may_write(at("may/f")));
-    assert_int_equal(entries(at("may")), 1);
-    CHECK_FAILS(sheaf__file_may_write(at("may/no/f")), SHEAF_E_IO,
-                "may/no/f: cannot create the file |  | No such file");
 }
 
 /* Runs `body` in a child with the fault; returns true when it died of SIGKILL. */
@@ -886,7 +866,6 @@ int main(void)
         cmocka_unit_test(test_output__replaces_where_exchanging_is_unknown),
         cmocka_unit_test(test_output__a_kill_while_replacing_in_steps_keeps_the_old_one),
         cmocka_unit_test(test_output__a_failed_step_puts_the_old_one_back),
-        cmocka_unit_test(test_may_write__tells_before_and_leaves_nothing),
         cmocka_unit_test(test_remove_tree__does_not_follow_links),
         cmocka_unit_test(test_make_dirs__parents_and_files_in_the_way),
         cmocka_unit_test(test_faults__spellings),

@@ -65,11 +65,6 @@ sheaf_status *sheaf__file_open_write(sheaf_file *out, const char *path)
     return open_file(out, path, path, 0);
 }
 
-sheaf_status *sheaf__file_open_append(sheaf_file *out, const char *path)
-{
-    return open_file(out, path, path, O_CREAT | O_APPEND);
-}
-
 sheaf_status *sheaf__file_reserve(sheaf_file *file, int64_t size)
 {
     int error = ERROR_OF(ftruncate(file->fd, (off_t)size));
@@ -88,21 +83,16 @@ sheaf_status *sheaf__file_reserve(sheaf_file *file, int64_t size)
                           "room for %" PRId64 " bytes", size);
 }
 
-/* At `offset`, or appended when it is -1. */
 static sheaf_status *write_all(sheaf_file *file, const char *src, size_t size, int64_t offset)
 {
     size_t done = 0;
     while (done < size) {
         const size_t want = size - done < MOST_PER_CALL ? size - done : MOST_PER_CALL;
-        const ssize_t n = TEMP_FAILURE_RETRY(
-            offset < 0 ? write(file->fd, src + done, want)
-                       : pwrite(file->fd, src + done, want, (off_t)(offset + (int64_t)done)));
-        if (n <= 0) { /* POSIX does not say what 0 means; it would be an endless loop */
-            sheaf_status *st = sheaf__io_fail(n == 0 ? EIO : errno, file->path, "writing");
-            return offset < 0
-                       ? sheaf_expected(st, "%zu bytes appended", size)
-                       : sheaf_expected(st, "%zu bytes written at byte %" PRId64, size, offset);
-        }
+        const ssize_t n =
+            TEMP_FAILURE_RETRY(pwrite(file->fd, src + done, want, (off_t)(offset + (int64_t)done)));
+        if (n <= 0) /* POSIX does not say what 0 means; it would be an endless loop */
+            return sheaf_expected(sheaf__io_fail(n == 0 ? EIO : errno, file->path, "writing"),
+                                  "%zu bytes written at byte %" PRId64, size, offset);
         done += (size_t)n;
     }
     return NULL;
@@ -119,11 +109,6 @@ sheaf_status *sheaf__file_write_at(sheaf_file *file, const void *src, size_t siz
     if (st == NULL && size >= SOON)
         (void)sync_file_range(file->fd, offset, (off_t)size, SYNC_FILE_RANGE_WRITE);
     return st;
-}
-
-sheaf_status *sheaf__file_append(sheaf_file *file, const void *src, size_t size)
-{
-    return write_all(file, src, size, -1);
 }
 
 sheaf_status *sheaf__file_sync(sheaf_file *file)
@@ -307,19 +292,6 @@ sheaf_status *sheaf__file_write_whole(const char *path, const void *bytes, size_
         if (st != NULL)
             sheaf_status_free(sheaf__remove_tree(temporary));
     }
-    free(temporary);
-    return st;
-}
-
-sheaf_status *sheaf__file_may_write(const char *path)
-{
-    sheaf_file file;
-    char *temporary;
-    sheaf_status *st = create_temporary(&file, &temporary, path);
-    if (st != NULL)
-        return st;
-    st = sheaf__file_close(&file);
-    keep_first(&st, sheaf__remove_tree(temporary));
     free(temporary);
     return st;
 }

@@ -177,7 +177,7 @@ static sheaf_status *post(sheaf_comm *comm, const sheaf__heading *heading, const
 {
     sheaf__count *count = sheaf__comm_count(comm, heading->op);
     count->exchanges++;
-    if (comm->transport->instant)
+    if (comm->transport->counts_only)
         return comm->transport->post(comm, heading, send, n);
     const double began = sheaf__seconds();
     sheaf_status *st = comm->transport->post(comm, heading, send, n);
@@ -208,7 +208,7 @@ sheaf_status *sheaf__comm_collect(sheaf_comm *comm, sheaf__op op, const sheaf__m
         comm->counters.from[receive[i].peer] += receive[i].size;
         count->received += receive[i].size;
     }
-    if (comm->transport->instant)
+    if (comm->transport->counts_only)
         return comm->transport->collect(comm, receive, n);
     const double began = sheaf__seconds();
     sheaf_status *st = comm->transport->collect(comm, receive, n);

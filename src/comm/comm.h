@@ -104,12 +104,8 @@ double sheaf_comm_sent(const sheaf_comm *comm);
 sheaf__purpose sheaf_comm_purpose(sheaf_comm *comm, sheaf__purpose purpose);
 
 /* sheaf_comm_dry_new - one rank of a group that is only planned: calls count as those of a real one
- * and return at once, without touching a buffer. Free both with sheaf_comm_dry_free(), which
- * accepts NULL. */
+ * and return at once, without touching a buffer. sheaf_comm_dry_free() accepts NULL. */
 sheaf_status *sheaf_comm_dry_new(sheaf_comm **out, int rank, int ranks);
-/* sheaf_comm_alone_new - the same, and it does its part of the calls: what it gets of others is
- * made up, small numbers. For whoever measures what a rank computes. */
-sheaf_status *sheaf_comm_alone_new(sheaf_comm **out, int rank, int ranks);
 void sheaf_comm_dry_free(sheaf_comm *comm);
 
 #endif

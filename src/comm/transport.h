@@ -60,8 +60,7 @@ typedef struct sheaf__transport {
     /* NULL: ranks do not share memory */
     const sheaf__move *(*posted)(const sheaf_comm *comm, int rank);
     sheaf_status *(*collect)(sheaf_comm *comm, const sheaf__move *receive, int count);
-    bool counts_only; /* no memory may be touched: the planner's */
-    bool instant;     /* nobody is waited for: calls count without seconds */
+    bool counts_only; /* the planner's: no memory may be touched, and no rank is waited for */
 } sheaf__transport;
 
 struct sheaf_comm {

@@ -60,12 +60,10 @@ sheaf_status *sheaf__rank_open(sheaf__rank *out, sheaf_device_kind kind, const s
                                      .groups = o->dp,
                                      .group = world / o->tp,
                                      .peers = grid == NULL ? NULL : grid->peers };
-    sheaf_status *(*const new_comm)(sheaf_comm **, int, int) =
-        kind == SHEAF_DRY ? sheaf_comm_dry_new : sheaf_comm_alone_new;
     if (grid == NULL && o->tp > 1)
-        st = new_comm(&out->dry[0], out->context.rank, o->tp);
+        st = sheaf_comm_dry_new(&out->dry[0], out->context.rank, o->tp);
     if (st == NULL && grid == NULL && o->dp > 1)
-        st = new_comm(&out->dry[1], out->context.group, o->dp);
+        st = sheaf_comm_dry_new(&out->dry[1], out->context.group, o->dp);
     if (st != NULL)
         return st;
     if (grid == NULL) {

@@ -149,15 +149,6 @@ static ssize_t written(ssize_t moved, sheaf_fault_action action)
     return moved;
 }
 
-ssize_t __real_write(int fd, const void *from, size_t size);
-ssize_t __wrap_write(int fd, const void *from, size_t size);
-ssize_t __wrap_write(int fd, const void *from, size_t size)
-{
-    const bool appends = (fcntl(fd, F_GETFL) & O_APPEND) != 0; /* a file's; not what is said */
-    const sheaf_fault_action action = appends ? ask(in_use, SHEAF_FAULT_WRITE) : SHEAF_FAULT_NONE;
-    return fails(action) ? -1 : written(__real_write(fd, from, part_of(size, action)), action);
-}
-
 ssize_t __real_pwrite64(int fd, const void *from, size_t size, off_t at);
 ssize_t __wrap_pwrite64(int fd, const void *from, size_t size, off_t at);
 ssize_t __wrap_pwrite64(int fd, const void *from, size_t size, off_t at)

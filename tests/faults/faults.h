@@ -17,7 +17,7 @@ typedef enum sheaf_fault_op {
     SHEAF_FAULT_ANY,   /* each of those below but READ and MALLOC */
     SHEAF_FAULT_OPEN,  /* for writing, or of a folder */
     SHEAF_FAULT_READ,  /* pread */
-    SHEAF_FAULT_WRITE, /* a write that appends, pwrite, ftruncate */
+    SHEAF_FAULT_WRITE, /* pwrite, ftruncate */
     SHEAF_FAULT_FSYNC,
     SHEAF_FAULT_RENAME, /* rename, renameat2 */
     SHEAF_FAULT_MKDIR,
