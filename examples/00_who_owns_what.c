@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "sheaf/config.h"
 #include "sheaf/owner.h"
 #include "sheaf/schema.h"
 
@@ -19,7 +18,7 @@ static int failed(sheaf_status *st)
     return 3;
 }
 
-static void print_tensor(const sheaf_tensor *tensor, int slices, int ranks)
+static void print_tensor(const sheaf_tensor_facts *tensor, int slices, int ranks)
 {
     printf("%-48s [%" PRId64 ", %" PRId64 "]", tensor->name, tensor->shape[0], tensor->shape[1]);
     if (tensor->cut.nparts == 0) {
@@ -34,8 +33,9 @@ static void print_tensor(const sheaf_tensor *tensor, int slices, int ranks)
     for (int rank = 0; rank < ranks; rank++) {
         /* A rank's slices are neighbours, so its rows are one range. */
         const sheaf_range own = sheaf_owner_slices(slices, ranks, rank);
-        const sheaf_range first = sheaf_tensor_slice(tensor, (int)own.begin);
-        const sheaf_range last = sheaf_tensor_slice(tensor, (int)own.end - 1);
+        sheaf_range first, last;
+        sheaf_status_free(sheaf_cut_rows(&first, &tensor->cut, 0, (int)own.begin));
+        sheaf_status_free(sheaf_cut_rows(&last, &tensor->cut, 0, (int)own.end - 1));
         if (first.begin == last.end)
             printf(" none");
         else
@@ -51,18 +51,19 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: 00_who_owns_what config.json RANKS\n");
         return 2;
     }
-    sheaf_config config;
-    sheaf_status *st = sheaf_config_read(&config, argv[1]);
-    if (st != NULL)
-        return failed(st);
     sheaf_schema *schema = NULL;
-    st = sheaf_schema_new(&schema, &config, slices);
-    sheaf_config_release(&config);
+    sheaf_status *st = sheaf_schema_read(&schema, argv[1], slices);
     if (st != NULL)
         return failed(st);
-    for (int64_t i = 0; i < schema->count; i++)
-        if (schema->tensor[i].layer <= 0)
-            print_tensor(&schema->tensor[i], slices, ranks);
+    for (int64_t i = 0; i < sheaf_schema_count(schema); i++) {
+        sheaf_tensor_facts tensor;
+        SHEAF_INIT(&tensor);
+        st = sheaf_schema_tensor(&tensor, schema, i);
+        if (st != NULL)
+            return failed(st);
+        if (tensor.layer <= 0)
+            print_tensor(&tensor, slices, ranks);
+    }
     sheaf_schema_free(schema);
     return 0;
 }

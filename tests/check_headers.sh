@@ -7,7 +7,7 @@
 # header that it does not leave out on purpose.
 set -uo pipefail
 root=$1 cc=$2 cxx=$3 bad=0 count=0
-apart=' config cut owner schema ' # how tensors fall into slices: examples/00_who_owns_what.c
+apart=' cut owner schema ' # how tensors fall into slices: examples/00_who_owns_what.c
 
 temp=$(mktemp -d)
 trap 'rm -rf "$temp"' EXIT

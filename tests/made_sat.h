@@ -9,7 +9,7 @@
 #include "base/status.h"
 #include "dialects/common/dialects.h"
 #include "dialects/sat/write.h"
-#include "sheaf/schema.h"
+#include "schema/schema.h"
 
 typedef struct made {
     sheaf_source source; /* first */

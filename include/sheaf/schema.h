@@ -1,87 +1,39 @@
-/* schema.h - the logical tensors of a model: names, shapes, axes, cuts. Data only. */
+/* schema.h - the undivided tensors of a model and how each falls into slices, from its config
+ * alone. What rank owns which slices is owner.h's business; rows of a slice: sheaf_cut_rows(). */
 #ifndef SHEAF_SCHEMA_H
 #define SHEAF_SCHEMA_H
 
-#include "sheaf/config.h"
+#include <stddef.h>
+#include <stdint.h>
+
 #include "sheaf/cut.h"
+#include "sheaf/options.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-typedef enum sheaf_role {
-    SHEAF_EMBED,
-    SHEAF_HEAD,
-    SHEAF_Q,
-    SHEAF_K,
-    SHEAF_V,
-    SHEAF_O,
-    SHEAF_GATE,
-    SHEAF_UP,
-    SHEAF_DOWN,
-    SHEAF_NORM_IN,
-    SHEAF_NORM_POST,
-    SHEAF_NORM_FINAL,
-    SHEAF_QKV,     /* q, k and v in one weight, */
-    SHEAF_GATE_UP, /* gate and up in one */
-    SHEAF_NORM_Q,  /* of queries, of keys */
-    SHEAF_NORM_K,
-    SHEAF_NORM_AFTER_ATTENTION, /* of what a layer adds to the residual stream */
-    SHEAF_NORM_AFTER_MLP,
-    SHEAF_ROLES,
-    /* CogVLM, CogAgent and Mixtral, where names tell more: */
-    SHEAF_LINEAR, /* any other linear layer; of Mixtral: the router, and those of experts */
-    SHEAF_NORM,   /* weight or bias of any other norm */
-    SHEAF_OTHER,  /* none: tables of positions, convolutions, vectors, buffers */
-} sheaf_role;
+typedef struct sheaf_schema sheaf_schema;
 
-typedef struct sheaf_tensor {
-    char *name;   /* canonical = Hugging Face's, "model.layers.0.self_attn.q_proj.weight"; of CogVLM
-                     and   CogAgent SAT's, "transformer.layers.0.attention.query_key_value.weight" */
-    char *module; /* name without ".weight" / ".bias" */
-    sheaf_role role; /* of the weight; a bias has its weight's role */
-    bool bias;
-    bool buffer;    /* computed when the model is made, not trained */
-    bool zero;      /* begins as zero in a new model: what it holds is added to a tower's rows */
-    bool idle;      /* lies in the files, but no pass reads it: never trained */
-    bool sat_split; /* each part of a SAT checkpoint holds its part of `cut`; false: a copy,
-                       whatever `cut` says */
-    int layer;      /* -1 outside layers; counted within its own stack (text, ViT, tower) */
+typedef struct sheaf_tensor_facts {
+    size_t size;
+    const char *name; /* canonical: Hugging Face's; of CogVLM and CogAgent SAT's. Borrowed */
+    int layer;        /* of its own stack; -1 outside layers */
     int ndim;
     int64_t shape[4]; /* 1 from ndim on */
-    int in_axis,
-        out_axis;  /* of a weight, -1 when it has none (an embedding's in axis is 0, out 1) */
-    sheaf_cut cut; /* nparts 0 = replicated */
-} sheaf_tensor;
+    sheaf_cut cut;    /* nparts 0: every rank holds all of it */
+} sheaf_tensor_facts;
 
-typedef struct sheaf_schema {
-    sheaf_config config; /* a copy with borrowed strings set to NULL */
-    int slices;
-    int64_t count;
-    sheaf_tensor
-        *tensor;      /* model order: embedding, layers (input norm, q, k, v with biases, their
-                         norms, o, norm after it, post norm, gate, up, down, norm after it; Mixtral: the
-                         router and of each expert w1, w2, w3),
-                         final norm, head. What a model lacks is absent, so is a tied head.
-                         CogVLM, CogAgent: the order of SAT's files. */
-    int64_t *by_name; /* indices sorted by name; NULL where names can be computed */
-} sheaf_schema;
-
-/* sheaf_schema_new - errors: SHEAF_E_LAYOUT when the config contradicts itself (heads not
- * a multiple of kv_heads, odd head_dim, ...). */
-SHEAF_API sheaf_status *sheaf_schema_new(sheaf_schema **out, const sheaf_config *config,
-                                         int slices);
+/* sheaf_schema_read - of the model that a config.json, or SAT's model_config.json, describes;
+ * slices is a power of two. Errors: those of reading; SHEAF_E_LAYOUT when the config contradicts
+ * itself; SHEAF_E_UNSUPPORTED for a model that sheaf does not know. */
+SHEAF_API sheaf_status *sheaf_schema_read(sheaf_schema **out, const char *config, int slices);
+/* sheaf_schema_free - accepts NULL. */
 SHEAF_API void sheaf_schema_free(sheaf_schema *schema);
-/* sheaf_schema_find - NULL if there is none of that name. */
-SHEAF_API const sheaf_tensor *sheaf_schema_find(const sheaf_schema *schema, const char *name);
-/* sheaf_schema_get - by role; bias false = weight. NULL when absent (a tied head: use
- * SHEAF_EMBED). */
-SHEAF_API const sheaf_tensor *sheaf_schema_get(const sheaf_schema *schema, sheaf_role role,
-                                               int layer, bool bias);
-
-/* Rows of slice `slice` of a tensor with one part; the whole axis [0, shape[axis]) of a replicated
- * one. */
-SHEAF_API sheaf_range sheaf_tensor_slice(const sheaf_tensor *tensor, int slice);
+/* Tensors by number from 0, in the order of the model. Errors of _tensor: SHEAF_E_ARG. */
+SHEAF_API int64_t sheaf_schema_count(const sheaf_schema *schema);
+SHEAF_API sheaf_status *sheaf_schema_tensor(sheaf_tensor_facts *facts, const sheaf_schema *schema,
+                                            int64_t index);
 
 #ifdef __cplusplus
 }

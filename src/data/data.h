@@ -26,7 +26,7 @@
 
 #include "base/events.h"
 #include "schema/family.h"
-#include "sheaf/config.h"
+#include "schema/config.h"
 #include "sheaf/status.h"
 
 typedef struct sheaf_data sheaf_data;

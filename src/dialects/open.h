@@ -7,7 +7,7 @@
 #define SHEAF_DIALECTS_OPEN_H
 
 #include "dialects/common/dialects.h"
-#include "sheaf/config.h"
+#include "schema/config.h"
 
 /* sheaf__open - hints may be NULL. Errors: SHEAF_E_IO when nothing is there, or may not be read;
  * SHEAF_E_UNSUPPORTED when nothing is recognised, or something else than hints->want, with what was

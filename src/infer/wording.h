@@ -17,7 +17,7 @@
 #include "inputs/speech.h"
 #include "inputs/template.h"
 #include "inputs/tokenizer/tokenizer.h"
-#include "sheaf/config.h"
+#include "schema/config.h"
 
 #define SHEAF__SYSTEM "system"
 #define SHEAF__USER "user"

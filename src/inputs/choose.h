@@ -8,7 +8,7 @@
 #include "base/events.h"
 #include "inputs/sentencepiece.h"
 #include "inputs/template.h"
-#include "sheaf/config.h"
+#include "schema/config.h"
 
 /* sheaf__choose_tokenizer - the file `given`, else tokenizer.model in the model's `folder` (each
  * may be NULL or empty). *out NULL when there is neither. Errors: those of

@@ -4,7 +4,7 @@
 
 #include "base/inside.h"
 #include "base/thread.h"
-#include "sheaf/config.h"
+#include "schema/config.h"
 #include "sheaf/sheaf.h"
 #include "tests/tiny_llama.h"
 

@@ -3,7 +3,7 @@
 #ifndef SHEAF_LIBRARY_MADE_SOURCE_H
 #define SHEAF_LIBRARY_MADE_SOURCE_H
 
-#include "sheaf/schema.h"
+#include "schema/schema.h"
 #include "sheaf/source.h"
 
 /* sheaf__made_source - in float32; `schema` is borrowed. Errors: SHEAF_E_MEMORY. */

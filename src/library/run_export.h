@@ -4,7 +4,7 @@
 #define SHEAF_LIBRARY_RUN_EXPORT_H
 
 #include "base/events.h"
-#include "sheaf/config.h"
+#include "schema/config.h"
 #include "sheaf/status.h"
 
 typedef struct sheaf__run_export_options {

@@ -5,7 +5,7 @@
 #define SHEAF_LORA_ADAPTER_H
 
 #include "base/events.h"
-#include "sheaf/schema.h"
+#include "schema/schema.h"
 #include "sheaf/source.h"
 
 typedef struct sheaf_pattern {

@@ -3,7 +3,7 @@
 #define SHEAF_MODELS_BALANCE_H
 
 #include "base/events.h"
-#include "sheaf/schema.h"
+#include "schema/schema.h"
 
 /* One kind of heads over the ranks. */
 typedef struct sheaf__share {

@@ -19,7 +19,7 @@
 #define SHEAF_MODELS_HASHED_H
 
 #include "comm/all.h"
-#include "sheaf/schema.h"
+#include "schema/schema.h"
 #include "sheaf/source.h"
 
 typedef struct sheaf__hashed sheaf__hashed;

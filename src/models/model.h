@@ -10,7 +10,7 @@
 #include "lora/adapter.h"
 #include "models/placement.h"
 #include "schema/family.h"
-#include "sheaf/schema.h"
+#include "schema/schema.h"
 #include "sheaf/source.h"
 #include "tape/head.h"
 #include "tape/layers.h"

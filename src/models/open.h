@@ -7,7 +7,7 @@
 #include "comm/comm.h"
 #include "lora/adapter.h"
 #include "models/hashed.h"
-#include "sheaf/schema.h"
+#include "schema/schema.h"
 #include "sheaf/source.h"
 
 typedef struct sheaf__opened {

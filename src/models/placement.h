@@ -8,7 +8,7 @@
 #define SHEAF_MODELS_PLACEMENT_H
 
 #include "sheaf/owner.h"
-#include "sheaf/schema.h"
+#include "schema/schema.h"
 
 typedef struct sheaf__placement {
     int stages;

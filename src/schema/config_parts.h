@@ -4,7 +4,7 @@
 
 #include "base/json.h"
 #include "base/text.h"
-#include "sheaf/config.h"
+#include "schema/config.h"
 
 /* sheaf__config_read_id - one token id below `vocab`; -1: absent, null or -1, which mean none. */
 int64_t sheaf__config_read_id(sheaf_json_reader *r, const char *key, int64_t vocab);

@@ -6,7 +6,7 @@
 #include <jansson.h>
 #include <unistd.h>
 
-#include "sheaf/config.h"
+#include "schema/config.h"
 
 /* A small sound config; rows below put keys before it or take keys away. */
 static const char base[] =

@@ -3,7 +3,7 @@
 #define SHEAF_SCHEMA_CONFIG_TEXT_H
 
 #include "base/text.h"
-#include "sheaf/config.h"
+#include "schema/config.h"
 
 /* sheaf__config_text - "key: value" lines (malloc'd), one for each value of the config that a
  * result depends on: what is computed from weights and tokens, and how texts and pictures become

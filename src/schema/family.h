@@ -10,7 +10,7 @@
 
 #include "base/json.h"
 #include "base/text.h"
-#include "sheaf/schema.h"
+#include "schema/schema.h"
 
 struct sheaf__model;
 struct sheaf__tape;

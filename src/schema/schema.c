@@ -1,5 +1,5 @@
 /* schema.c - see sheaf/schema.h. The tensors are listed by the families. */
-#include "sheaf/schema.h"
+#include "schema/schema.h"
 
 #include <inttypes.h>
 #include <stdio.h>

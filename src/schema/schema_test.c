@@ -5,7 +5,7 @@
 #include <dirent.h>
 #include <jansson.h>
 
-#include "sheaf/schema.h"
+#include "schema/schema.h"
 
 /* heads 6 in 3 groups of width 4; vocabulary 11; MLP 10. */
 static const sheaf_config small = { .family = SHEAF_LLAMA,

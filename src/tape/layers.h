@@ -4,7 +4,7 @@
 #define SHEAF_TAPE_LAYERS_H
 
 #include "ops/matmul/matmul.h"
-#include "sheaf/config.h"
+#include "schema/config.h"
 #include "tape/stored_rows.h"
 #include "tape/tape.h"
 #include "tape/trained.h"

@@ -7,7 +7,7 @@
 
 #include "dialects/hf/hf.h"
 #include "dialects/peft/peft.h"
-#include "sheaf/schema.h"
+#include "schema/schema.h"
 
 /* One thing to do; it frees all it made, also on failure. */
 typedef sheaf_status *(*job)(void);

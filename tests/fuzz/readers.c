@@ -23,7 +23,7 @@
 #include "inputs/sentencepiece.h"
 #include "inputs/tokenizer/tokenizer.h"
 #include "lora/adapter.h"
-#include "sheaf/schema.h"
+#include "schema/schema.h"
 #include "data/data.h"
 
 /* "FOLDER/sheaf-fuzz-PID.suffix" in memory, or where $SHEAF_FUZZ_DIR says. */

@@ -4,7 +4,7 @@
 #define SHEAF_TESTS_SYNTHETIC_H
 
 #include "lora/adapter.h"
-#include "sheaf/schema.h"
+#include "schema/schema.h"
 #include "sheaf/source.h"
 
 /* A source over all tensors of `schema` (borrowed) and, when not NULL, all factors of

@@ -3,7 +3,7 @@
 #define SHEAF_CHECKPOINT_CONVERT_ADAPTER_H
 
 #include "base/events.h"
-#include "sheaf/schema.h"
+#include "schema/schema.h"
 #include "sheaf/source.h"
 
 /* sheaf__adapted_source - what `base` has, tensors that the adapter holds whole in their places (in

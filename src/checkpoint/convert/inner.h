@@ -9,7 +9,7 @@
 
 #include "checkpoint/convert/convert.h"
 #include "catalog/catalog.h"
-#include "sheaf/schema.h"
+#include "schema/schema.h"
 
 enum { SHEAF__CONVERT_SLICES = 8 }; /* where --slices does not say */
 

@@ -7,7 +7,7 @@
 #define SHEAF_CHECKPOINT_CONVERT_SLICES_H
 
 #include "checkpoint/convert/copy.h"
-#include "sheaf/schema.h"
+#include "schema/schema.h"
 
 typedef struct sheaf_slices_write {
     sheaf_source *source;

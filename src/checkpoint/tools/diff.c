@@ -13,7 +13,7 @@
 #include "checkpoint/store/stream.h"
 #include "dialects/common/dialects.h"
 #include "schema/config_text.h"
-#include "sheaf/config.h"
+#include "schema/config.h"
 
 typedef struct differ {
     sheaf_look a, b;

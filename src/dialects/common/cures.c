@@ -7,7 +7,7 @@
 #include "base/text.h"
 #include "dialects/common/model.h"
 #include "dialects/common/vocabulary.h"
-#include "sheaf/schema.h"
+#include "schema/schema.h"
 
 enum { MOST_PLACES = 256 }; /* folders that are looked into for a config */
 

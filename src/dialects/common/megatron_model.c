@@ -15,7 +15,7 @@
 #include "dialects/common/model.h"
 #include "dialects/common/partition.h"
 #include "dialects/common/vocabulary.h"
-#include "sheaf/schema.h"
+#include "schema/schema.h"
 
 /* ---- args ---- */
 

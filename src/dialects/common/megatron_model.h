@@ -8,7 +8,7 @@
 
 #include "catalog/catalog.h"
 #include "formats/pickle.h"
-#include "sheaf/schema.h"
+#include "schema/schema.h"
 
 typedef struct sheaf__megatron {
     int64_t layers, hidden, ffn, heads, groups, head_dim; /* 0 = not said */

@@ -17,7 +17,7 @@
 #include "dialects/common/vocabulary.h"
 #include "dialects/common/whole.h"
 #include "dialects/common/wrapped.h"
-#include "sheaf/schema.h"
+#include "schema/schema.h"
 #include "schema/family.h"
 
 enum { MOST_CONFIG = 16 << 20, LISTED = 200 };

@@ -4,7 +4,7 @@
 #define SHEAF_DIALECTS_COMMON_MODEL_H
 
 #include "dialects/common/dialects.h"
-#include "sheaf/schema.h"
+#include "schema/schema.h"
 
 /* sheaf__catalog_take_config - the text of `path` into catalog->config; what is wrong with it
  * becomes a finding. */

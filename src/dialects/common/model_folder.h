@@ -4,7 +4,7 @@
 #define SHEAF_DIALECTS_COMMON_MODEL_FOLDER_H
 
 #include "dialects/common/folder.h"
-#include "sheaf/schema.h"
+#include "schema/schema.h"
 #include "sheaf/source.h"
 
 /* sheaf_hf_specs - the tensors of a model in the order in which transformers divides them

@@ -3,7 +3,7 @@
 #ifndef SHEAF_DIALECTS_COMMON_PARTITION_H
 #define SHEAF_DIALECTS_COMMON_PARTITION_H
 
-#include "sheaf/schema.h"
+#include "schema/schema.h"
 
 /* sheaf__partition_new - the rows of one layer and of what lies around the layers, with every bias
  * that a model of the family may have and a head of its own.

@@ -4,7 +4,7 @@
 
 #include "catalog/boxes.h"
 #include "dialects/common/dialects.h"
-#include "sheaf/schema.h"
+#include "schema/schema.h"
 
 typedef enum ds_what { DS_MODEL, DS_OPTIM, DS_LAYER, DS_EXPERT } ds_what;
 

@@ -7,7 +7,7 @@
 
 #include "base/events.h"
 #include "dialects/common/model_folder.h"
-#include "sheaf/schema.h"
+#include "schema/schema.h"
 #include "sheaf/source.h"
 
 /* sheaf_hf_check - has the source exactly the tensors of the schema, with their shapes, in float32,

@@ -3,7 +3,7 @@
 #include "tests/made_llama.h"
 
 #include "dialects/common/dialects.h"
-#include "sheaf/config.h"
+#include "schema/config.h"
 
 static void check_recording(const char *path, const char *hf)
 {

@@ -5,7 +5,7 @@
 
 #include "dialects/common/dialects.h"
 #include "dialects/sat/parts.h"
-#include "sheaf/schema.h"
+#include "schema/schema.h"
 
 /* sheaf__sat_check - class, config, schema, steps, LoRA: findings; sets model, config and vocab of
  * the catalog. Errors: SHEAF_E_MEMORY. */

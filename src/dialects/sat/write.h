@@ -3,7 +3,7 @@
 #ifndef SHEAF_DIALECTS_SAT_WRITE_H
 #define SHEAF_DIALECTS_SAT_WRITE_H
 
-#include "sheaf/schema.h"
+#include "schema/schema.h"
 #include "sheaf/source.h"
 
 #define SHEAF_SAT_MOST_WAYS 16

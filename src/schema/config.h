@@ -5,18 +5,14 @@
  * (rope_parameters, dtype). A file with "model_class" and neither "model_type" nor
  * "architectures" is SAT's. Every key is in one of three lists (read; harmless;
  * unsupported unless it has its default); others are kept and reported once. */
-#ifndef SHEAF_CONFIG_H
-#define SHEAF_CONFIG_H
+#ifndef SHEAF_SCHEMA_CONFIG_H
+#define SHEAF_SCHEMA_CONFIG_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "sheaf/dtype.h"
 #include "sheaf/status.h"
-
-#ifdef __cplusplus
-extern "C" {
-#endif
 
 typedef enum sheaf_family {
     SHEAF_LLAMA,
@@ -148,15 +144,11 @@ typedef struct sheaf_config {
 } sheaf_config;
 
 /* sheaf_config_read - parses the file at `path`. Errors name key, expected, found. */
-SHEAF_API sheaf_status *sheaf_config_read(sheaf_config *out, const char *path);
-SHEAF_API sheaf_status *sheaf_config_parse(sheaf_config *out, const char *text, size_t size);
-SHEAF_API void sheaf_config_release(sheaf_config *config);
-SHEAF_API const char *sheaf_family_name(sheaf_family family); /* model_type, "llama" */
-SHEAF_API const char *
+sheaf_status *sheaf_config_read(sheaf_config *out, const char *path);
+sheaf_status *sheaf_config_parse(sheaf_config *out, const char *text, size_t size);
+void sheaf_config_release(sheaf_config *config);
+const char *sheaf_family_name(sheaf_family family); /* model_type, "llama" */
+const char *
 sheaf_config_position_key(const sheaf_config *config); /* what config.json calls max_position */
-
-#ifdef __cplusplus
-}
-#endif
 
 #endif
