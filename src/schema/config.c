@@ -1,4 +1,4 @@
-/* config.c - see sheaf/config.h: which family's a config is, and what all of them spell alike. What
+/* config.c - see schema/config.h: which family's a config is, and what all of them spell alike. What
  * each key means is in docs/formats.md. */
 #include "schema/config_parts.h"
 
