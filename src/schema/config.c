@@ -1,5 +1,5 @@
-/* config.c - see schema/config.h: which family's a config is, and what all of them spell alike. What
- * each key means is in docs/formats.md. */
+/* config.c - see schema/config.h: which family's a config is, and what all of them spell alike.
+ * What each key means is in docs/formats.md. */
 #include "schema/config_parts.h"
 
 #include <inttypes.h>
