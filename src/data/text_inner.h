@@ -31,8 +31,6 @@ void sheaf__text_put(sheaf__text_record *r, const char *role, sheaf__text_piece 
                      bool trained);
 /* sheaf__text_beside - what a form may say beside its list: the system's text, and no tools. */
 sheaf_status *sheaf__text_beside(sheaf__text_record *r, const json_t *record);
-/* Is something under `name`, "tools"? */
-bool sheaf__text_has_tools(const json_t *record, const char *name);
 /* sheaf__text_list - the messages of a list, called `name`. */
 sheaf_status *sheaf__text_list(sheaf__text_record *r, const json_t *list,
                                const sheaf__text_words *usual, const char *name);
@@ -42,8 +40,5 @@ sheaf_status *sheaf__text_end(const sheaf__text_record *r, const char *name,
 /* sheaf__text_conversation - all of a record whose list is under `name`. */
 sheaf_status *sheaf__text_conversation(sheaf__text_record *r, const json_t *record,
                                        const char *name, const sheaf__text_words *w);
-/* sheaf__text_other_keys - notes the first field of a message that is not read. */
-void sheaf__text_other_keys(sheaf__text_record *r, json_t *entry, const sheaf__text_words *w,
-                            const char *list);
 
 #endif

@@ -222,8 +222,8 @@ static bool has_beside(const json_t *entry)
     return false;
 }
 
-void sheaf__text_other_keys(sheaf__text_record *r, json_t *entry, const sheaf__text_words *w,
-                            const char *list)
+static void other_keys(sheaf__text_record *r, json_t *entry, const sheaf__text_words *w,
+                       const char *list)
 {
     const char *key;
     json_t *value;
@@ -272,7 +272,7 @@ static sheaf_status *take_message(sheaf__text_record *r, json_t *entry, const sh
         if (!r->pictures && (has_beside(entry) || (r->any_parts && json_object_size(entry) > 2) ||
                              content.at == NULL))
             r->message[r->messages - 1].json = entry;
-        sheaf__text_other_keys(r, entry, w, list);
+        other_keys(r, entry, w, list);
     }
     return st;
 }
@@ -303,7 +303,7 @@ sheaf_status *sheaf__text_list(sheaf__text_record *r, const json_t *list,
     return st;
 }
 
-bool sheaf__text_has_tools(const json_t *record, const char *name)
+static bool has_tools(const json_t *record, const char *name)
 {
     const json_t *value = json_object_get(record, name);
     return has_some(value) && !(json_is_string(value) && json_string_length(value) == 0);
@@ -313,7 +313,7 @@ bool sheaf__text_has_tools(const json_t *record, const char *name)
 static sheaf_status *take_tools(sheaf__text_record *r)
 {
     json_t *tools = json_object_get(r->json, "tools"), *list = NULL;
-    if (!sheaf__text_has_tools(r->json, "tools"))
+    if (!has_tools(r->json, "tools"))
         return NULL;
     if (json_is_string(tools) &&
         (list = json_loads(json_string_value(tools), JSON_REJECT_DUPLICATES, NULL)) != NULL) {
@@ -334,9 +334,9 @@ sheaf_status *sheaf__text_beside(sheaf__text_record *r, const json_t *record)
 {
     const json_t *system = json_object_get(record, "system");
     sheaf__text_piece content;
-    if (sheaf__text_has_tools(record, "functions") && r->asked && r->ignored[0] == '\0')
+    if (has_tools(record, "functions") && r->asked && r->ignored[0] == '\0')
         snprintf(r->ignored, sizeof r->ignored, "functions");
-    if (sheaf__text_has_tools(record, "functions") && !r->asked)
+    if (has_tools(record, "functions") && !r->asked)
         return sheaf__bad_field("functions", "none: tools stand in \"tools\"", "some");
     sheaf_status *st = take_tools(r);
     if (st != NULL || system == NULL || json_is_null(system))

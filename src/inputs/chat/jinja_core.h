@@ -259,7 +259,6 @@ typedef struct sheaf__jparser {
     bool marks;
 } sheaf__jparser;
 
-sheaf__jnode *sheaf__j_parse_all(sheaf__jparser *p);
 /* Of expressions. A tuple without brackets where commas follow; `choice`: may be a if b else c. */
 sheaf__jnode *sheaf__j_parse_tuple(sheaf__jparser *p, bool choice);
 sheaf__jnode *sheaf__j_parse_expression(sheaf__jparser *p);
@@ -302,7 +301,6 @@ typedef struct sheaf__jrun {
 } sheaf__jrun;
 
 sheaf__jvalue sheaf__j_evaluate(sheaf__jrun *r, const sheaf__jnode *e);
-void sheaf__j_execute(sheaf__jrun *r, const sheaf__jnode *body);
 sheaf__jscope *sheaf__j_enter(sheaf__jrun *r, sheaf__jscope *parent); /* the scope before */
 sheaf__jvalue *sheaf__j_find(sheaf__jrun *r, sheaf__jtext name);
 void sheaf__j_define(sheaf__jrun *r, sheaf__jtext name, sheaf__jvalue value);

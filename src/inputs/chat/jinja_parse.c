@@ -290,11 +290,6 @@ static sheaf__jnode *parse_body(sheaf__jparser *p, names ends)
     return first;
 }
 
-sheaf__jnode *sheaf__j_parse_all(sheaf__jparser *p)
-{
-    return parse_body(p, NULL);
-}
-
 void sheaf__jinja_free(sheaf__jinja *program)
 {
     if (program == NULL)
@@ -320,7 +315,7 @@ sheaf_status *sheaf__jinja_parse(sheaf__jinja **out, const char *text, size_t si
     }
     sheaf__jparser p = { .j = &program->j };
     p.at = sheaf__j_tokens(p.j, text, size);
-    program->body = sheaf__j_parse_all(&p);
+    program->body = parse_body(&p, NULL);
     program->marks = p.marks;
     *out = program;
     return NULL;

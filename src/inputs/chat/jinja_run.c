@@ -41,13 +41,15 @@ static void assign(sheaf__jrun *r, const sheaf__jnode *target, sheaf__jvalue val
 
 /* ---- statements ---- */
 
+static void execute_all(sheaf__jrun *r, const sheaf__jnode *body);
+
 /* What `body` writes, in a scope of its own with `parent` around it. */
 static sheaf__jvalue written(sheaf__jrun *r, const sheaf__jnode *body, sheaf__jscope *parent)
 {
     sheaf__jbuffer b = { 0 }, *const out = r->out;
     sheaf__jscope *const before = sheaf__j_enter(r, parent);
     r->out = &b;
-    sheaf__j_execute(r, body);
+    execute_all(r, body);
     r->out = out;
     r->scope = before;
     return sheaf__j_taken(&b);
@@ -90,7 +92,7 @@ static void run_for(sheaf__jrun *r, const sheaf__jnode *n)
         sheaf__j_define(r, SHEAF__J_WORD("loop"),
                         (sheaf__jvalue){ SHEAF__J_LOOP, { .loop = loop } });
         r->leaving = SHEAF__J_ON;
-        sheaf__j_execute(r, n->body);
+        execute_all(r, n->body);
         r->scope = around;
         if (loops == 0 && r->out == r->whole)
             cut(r);
@@ -98,7 +100,7 @@ static void run_for(sheaf__jrun *r, const sheaf__jnode *n)
     r->leaving = SHEAF__J_ON;
     r->loops = loops;
     if (loop->items.count == 0)
-        sheaf__j_execute(r, n->other);
+        execute_all(r, n->other);
 }
 
 static void run_set(sheaf__jrun *r, const sheaf__jnode *n)
@@ -159,7 +161,7 @@ static void run_with(sheaf__jrun *r, const sheaf__jnode *n)
     size_t i = 0;
     for (const sheaf__jnode *a = n->args; a != NULL; a = a->next)
         assign(r, a->a, values.at[i++]);
-    sheaf__j_execute(r, n->body);
+    execute_all(r, n->body);
     r->scope = before;
 }
 
@@ -188,7 +190,7 @@ static void execute(sheaf__jrun *r, const sheaf__jnode *n)
     case SHEAF__N_DATA: put(r, n->value); break;
     case SHEAF__N_PRINT: put(r, sheaf__j_evaluate(r, n->a)); break;
     case SHEAF__N_IF:
-        sheaf__j_execute(r, sheaf__j_truth(sheaf__j_evaluate(r, n->a)) ? n->body : n->other);
+        execute_all(r, sheaf__j_truth(sheaf__j_evaluate(r, n->a)) ? n->body : n->other);
         break;
     case SHEAF__N_FOR: run_for(r, n); break;
     case SHEAF__N_SET:
@@ -204,7 +206,7 @@ static void execute(sheaf__jrun *r, const sheaf__jnode *n)
     }
 }
 
-void sheaf__j_execute(sheaf__jrun *r, const sheaf__jnode *body)
+static void execute_all(sheaf__jrun *r, const sheaf__jnode *body)
 {
     sheaf__j_down(r->j);
     for (; body != NULL && r->leaving == SHEAF__J_ON; body = body->next) {
@@ -260,7 +262,7 @@ static sheaf__jvalue call_macro(sheaf__jrun *r, const sheaf__jmacro *macro,
                         (sheaf__jvalue){ SHEAF__J_MACRO, { .macro = (sheaf__jmacro *)caller } });
     sheaf__jbuffer b = { 0 }, *const out = r->out;
     r->out = &b;
-    sheaf__j_execute(r, macro->node->body);
+    execute_all(r, macro->node->body);
     r->out = out;
     r->scope = before;
     r->loops = loops;
@@ -285,7 +287,7 @@ static void run_all(sheaf__j *j, sheaf__jbuffer *b, sheaf__jinja_text *result,
     json_object_foreach((json_t *)variables, key, value)
         sheaf__j_define(&r, (sheaf__jtext){ key, strlen(key) }, sheaf__j_of_json(j, value));
     sheaf__j_enter(&r, r.scope);
-    sheaf__j_execute(&r, program->body);
+    execute_all(&r, program->body);
 }
 
 /* Out of the arena. */
