@@ -24,10 +24,5 @@
 sheaf_status *sheaf__colossalai_optimizer(sheaf_catalog *catalog, const char *dir,
                                           const sheaf__names *names);
 bool sheaf__colossalai_is_optimizer(const char *name);
-/* sheaf__colossalai_is_rank - is it a part of a table or a weight by tensor parallelism, tp_rank_N?
- */
-bool sheaf__colossalai_is_rank(const char *name);
-/* sheaf__colossalai_is_model - is it a shard of the model? */
-bool sheaf__colossalai_is_model(const char *name);
 
 #endif

@@ -131,6 +131,18 @@ static sheaf_status *mention_prefix(sheaf_status *st, sheaf_source *source, cons
     return st;
 }
 
+/* `n` tensors, of which `names` are the first; released. */
+static sheaf_status *refuse_names(const char *expected, int64_t count, int64_t n, const char *what,
+                                  sheaf_text *names)
+{
+    sheaf_status *st = sheaf_fail(SHEAF_E_LAYOUT, "tensors of the model");
+    sheaf_expected(st, "%s %" PRId64 " that config.json asks for", expected, count);
+    sheaf_found(st, "%" PRId64 " %s: %s%s", n, what, names->at == NULL ? "" : names->at,
+                n > NAMED ? " and others" : "");
+    sheaf__text_release(names);
+    return st;
+}
+
 static sheaf_status *check_missing(const sheaf_schema *schema, sheaf_source *source)
 {
     const bool computes = sheaf__family_for(&schema->config)->buffer != NULL;
@@ -148,13 +160,7 @@ static sheaf_status *check_missing(const sheaf_schema *schema, sheaf_source *sou
     }
     if (n == 0)
         return NULL;
-    sheaf_status *st = sheaf_fail(SHEAF_E_LAYOUT, "tensors of the model");
-    sheaf_expected(st, "all %" PRId64 " that config.json asks for", schema->count);
-    if (n > NAMED)
-        sheaf_found(st, "%" PRId64 " missing: %s and others", n, names.at == NULL ? "" : names.at);
-    else
-        sheaf_found(st, "%" PRId64 " missing: %s", n, names.at == NULL ? "" : names.at);
-    sheaf__text_release(&names);
+    sheaf_status *st = refuse_names("all", schema->count, n, "missing", &names);
     if (n == 1 && first->role == SHEAF_HEAD)
         return sheaf_try_this(
             st,
@@ -228,24 +234,14 @@ static sheaf_status *check_unexpected(const sheaf_schema *schema, sheaf_source *
             continue;
         if (n++ < NAMED)
             sheaf__text_add(&names, "%s%.200s", n > 1 ? ", " : "", name);
-        const size_t length = strlen(name);
-        biases = biases && length > 5 && strcmp(name + length - 5, ".bias") == 0;
+        biases = biases && sheaf__ends_with(name, ".bias");
     }
     if (n == 0)
         return NULL;
-    sheaf_status *st = sheaf_fail(SHEAF_E_LAYOUT, "tensors of the model");
-    sheaf_expected(st, "only the %" PRId64 " that config.json asks for", schema->count);
-    if (n > NAMED)
-        sheaf_found(st, "%" PRId64 " more: %s and others", n, names.at == NULL ? "" : names.at);
-    else
-        sheaf_found(st, "%" PRId64 " more: %s", n, names.at == NULL ? "" : names.at);
-    sheaf__text_release(&names);
-    return biases
-               ? sheaf_try_this(st, "see attention_bias and mlp_bias in config.json")
-               : sheaf_try_this(
-                     st,
-                     "see num_hidden_layers and architectures in config.json; the file may be of "
-                     "another model");
+    return sheaf_try_this(refuse_names("only the", schema->count, n, "more", &names), "%s",
+                          biases ? "see attention_bias and mlp_bias in config.json"
+                                 : "see num_hidden_layers and architectures in config.json; the "
+                                   "file may be of another model");
 }
 
 sheaf_status *sheaf_hf_check(sheaf_source *source, const sheaf_schema *schema)
