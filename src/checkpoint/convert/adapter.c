@@ -288,7 +288,7 @@ sheaf_status *sheaf__adapted_source(sheaf_source **out, int64_t *rank, sheaf_sou
     adapted *a = calloc(1, sizeof *a);
     if (a == NULL) {
         base->close(base);
-        return sheaf_fail(SHEAF_E_MEMORY, "%s", dir);
+        return sheaf__no_memory(dir);
     }
     a->source =
         (sheaf_source){ adapted_find, adapted_count, adapted_entry, adapted_read, adapted_close };

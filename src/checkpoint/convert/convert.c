@@ -204,8 +204,7 @@ static sheaf_status *open_source(sheaf__converter *k)
     k->catalog = NULL; /* owned by the source, also after a failure */
     sheaf_status *st = factors > 0 && sat ? sheaf_sat_merged(&inner, c, SHEAF_SAT_ROUND_TWICE)
                                           : sheaf__catalog_source(&inner, c, false);
-    if (st == NULL && k->o->adapter != NULL)
-        st = adapt(k, &inner);
+    TRY(st, k->o->adapter != NULL ? adapt(k, &inner) : NULL);
     TRY(st, sheaf__cast_source(&k->source, inner, sheaf__convert_dtype(k->o), k->config,
                                sheaf__control_stop(k->o->control)));
     if (st == NULL && k->o->dtype != SHEAF_BOOL)
@@ -337,8 +336,7 @@ sheaf_status *sheaf_convert(sheaf_weights_convert_report *report,
     TRY(st, check_own_lora(&k));
     TRY(st, read_model(&k, o->slices > 0 ? o->slices : SHEAF__CONVERT_SLICES));
     TRY(st, open_moments(&k));
-    if (st == NULL && writes(to, SHEAF_WRITES_MODEL))
-        st = open_source(&k);
+    TRY(st, writes(to, SHEAF_WRITES_MODEL) ? open_source(&k) : NULL);
     if (st == NULL && writes(to, SHEAF_WRITES_MODEL)) {
         sheaf__convert_count(&k, k.source, false);
         sheaf__convert_count(&k, k.moments, true);

@@ -207,8 +207,7 @@ sheaf_status *sheaf__convert_to_hf(sheaf__converter *k)
                                          .put = put_in_folder,
                                          .context = folder }));
     TRY(st, sheaf_hf_copy_extras(folder, k->root, NULL));
-    if (st == NULL && k->moments != NULL)
-        st = write_moments(k, sheaf__folder_dir(folder));
+    TRY(st, k->moments != NULL ? write_moments(k, sheaf__folder_dir(folder)) : NULL);
     if (st == NULL)
         st = sheaf__folder_commit(folder);
     else

@@ -248,8 +248,7 @@ static sheaf_status *targeted(bool *yes, sheaf__matcher *m, const sheaf__merge_t
     sheaf_hit hit = SHEAF_HIT_NONE;
     sheaf_status *st = sheaf__merge_module(&module, path, length, "");
     *yes = m->adapter->made || o->all_linear || (o->target_regex == NULL && o->ntargets == 0);
-    if (st == NULL && !*yes)
-        st = sheaf__lora_hit(&hit, o, module);
+    TRY(st, !*yes ? sheaf__lora_hit(&hit, o, module) : NULL);
     *yes |= hit == SHEAF_HIT_TARGET;
     if (st == NULL && !*yes && o->keep_tie && t != NULL) /* the head goes with the table */
         *yes = sheaf__merge_is_other(m->plan, t);
@@ -320,8 +319,7 @@ static sheaf_status *match_bias(sheaf__matcher *m, const sheaf_source_entry *e, 
         return sheaf_try_this(st, "this adapter was made for another base model");
     }
     TRY(st, check_type(e));
-    if (st == NULL && !same_shape(e, t))
-        st = wrong_shape(e, t, "the shape of");
+    TRY(st, !same_shape(e, t) ? wrong_shape(e, t, "the shape of") : NULL);
     TRY(st, add_step(&s, m, t));
     if (st != NULL)
         return st;
@@ -472,8 +470,7 @@ sheaf_status *sheaf__merge_match(sheaf__merge_plan *plan, const sheaf__merge_ada
         st = match_whole(&m, source->entry(source, i));
     for (int64_t i = 0; i < n && st == NULL; i++)
         st = match_change(&m, source->entry(source, i));
-    if (st == NULL && m.nlost > 0)
-        st = tell_lost(&m);
+    TRY(st, m.nlost > 0 ? tell_lost(&m) : NULL);
     sheaf__text_release(&m.lost);
     TRY(st, sheaf__merge_settle_squares(&m));
     for (int64_t i = 0; i < plan->count && st == NULL; i++) {

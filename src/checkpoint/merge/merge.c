@@ -148,10 +148,8 @@ static sheaf_status *begin_output(merger *m, const sheaf_weights_merge_options *
         return sheaf_fail(SHEAF_E_MEMORY, "config.json");
     if (json != NULL && m->report->untied)
         st = edit(&json, untie, &m->plan);
-    if (st == NULL && json != NULL && o->dtype != SHEAF_BOOL)
-        st = edit(&json, set_dtype, &o->dtype);
-    if (st == NULL && json != NULL && m->plan.resized > 0)
-        st = edit(&json, set_vocab, &m->plan);
+    TRY(st, json != NULL && o->dtype != SHEAF_BOOL ? edit(&json, set_dtype, &o->dtype) : NULL);
+    TRY(st, json != NULL && m->plan.resized > 0 ? edit(&json, set_vocab, &m->plan) : NULL);
     TRY(st, sheaf__merge_output_begin(&m->output, &m->plan, json, o));
     free(json);
     return st;

@@ -195,8 +195,7 @@ sheaf_status *sheaf__merge_settle_names(sheaf__matcher *m, const sheaf_events *e
     for (int group = 0; group < sheaf__renames_groups() && st == NULL && !yes; group++) {
         bool apart = false;
         st = make_aliases(&apart, m, group);
-        if (st == NULL && apart)
-            st = try_prefixes(&yes, m, events);
+        TRY(st, apart ? try_prefixes(&yes, m, events) : NULL);
         if (st == NULL && yes)
             tell_renamed(m, events);
         else

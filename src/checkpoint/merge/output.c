@@ -107,8 +107,7 @@ sheaf_status *sheaf__merge_output_begin(sheaf__merge_output *out, const sheaf__m
     if (st == NULL && to != NULL && (to->writes & SHEAF_WRITES_RANKS) != 0)
         return begin_sat(out, plan, config, o);
     TRY(st, sheaf__folder_begin(&out->folder, o->dst, plan->specs, plan->count, &how));
-    if (st == NULL && config != NULL)
-        st = sheaf__folder_text(out->folder, "config.json", config);
+    TRY(st, config != NULL ? sheaf__folder_text(out->folder, "config.json", config) : NULL);
     if (st == NULL && o->base != NULL)
         st = sheaf_hf_copy_extras(out->folder, o->base, find_tokenizer(plan, o->events));
     return st;

@@ -65,8 +65,7 @@ static sheaf_status *check_known(const sheaf__merge_plan *p)
 {
     sheaf_schema *schema;
     sheaf_status *st = known_schema(&schema, p);
-    if (st == NULL && schema != NULL)
-        st = sheaf_hf_check(p->base, schema);
+    TRY(st, schema != NULL ? sheaf_hf_check(p->base, schema) : NULL);
     sheaf_schema_free(schema);
     return st;
 }
@@ -76,8 +75,7 @@ static sheaf_status *compute_tables(sheaf__merge_plan *p, const sheaf_events *ev
 {
     sheaf_schema *schema;
     sheaf_status *st = known_schema(&schema, p);
-    if (st == NULL && schema != NULL)
-        st = sheaf_hf_compute(&p->base, schema, events);
+    TRY(st, schema != NULL ? sheaf_hf_compute(&p->base, schema, events) : NULL);
     sheaf_schema_free(schema);
     return st;
 }
@@ -326,8 +324,7 @@ static sheaf_status *match_all(sheaf__merge_plan *p, const sheaf_weights_merge_o
                                 NULL); /* each of them must be one that fits by itself */
         clear_steps(p);
     }
-    if (st == NULL && o->combine != NULL)
-        st = sheaf__merge_combine(p, o);
+    TRY(st, o->combine != NULL ? sheaf__merge_combine(p, o) : NULL);
     const sheaf__merge_adapter *adapter = o->combine == NULL ? p->read : &p->combined;
     const int n = o->combine == NULL ? p->nread : 1;
     for (int i = 0; i < n && st == NULL; i++) {
@@ -405,8 +402,7 @@ sheaf_status *sheaf__merge_plan_finish(sheaf__merge_plan *p)
 {
     sheaf_status *st = order_as_schema(p);
     p->specs = calloc((size_t)p->count + 1, sizeof *p->specs);
-    if (st == NULL && p->specs == NULL)
-        st = sheaf__no_memory(memory_for);
+    TRY(st, p->specs == NULL ? sheaf__no_memory(memory_for) : NULL);
     for (int64_t i = 0; i < p->count && st == NULL; i++) {
         const sheaf__merge_tensor *t = &p->tensor[i];
         p->specs[i] =

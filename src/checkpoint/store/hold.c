@@ -47,8 +47,7 @@ static sheaf_status *find_newest(char **path, const char *out)
             most = step;
             newest = i;
         }
-    if (st == NULL && newest >= 0)
-        st = sheaf__path_join(path, dir, names[newest]);
+    TRY(st, newest >= 0 ? sheaf__path_join(path, dir, names[newest]) : NULL);
     sheaf__names_free(names, n);
     free(dir);
     return st;

@@ -171,8 +171,7 @@ static sheaf_status *check_state(const sheaf_checkpoint *c, const sheaf_state *s
 {
     sheaf_status *st = check_run(c, state);
     bool *wanted = calloc((size_t)c->manifest->count + 1, sizeof *wanted);
-    if (st == NULL && wanted == NULL)
-        st = sheaf_fail(SHEAF_E_MEMORY, "out of memory");
+    TRY(st, wanted == NULL ? sheaf_fail(SHEAF_E_MEMORY, "out of memory") : NULL);
     for (int64_t i = 0; i < state->count && st == NULL; i++) {
         const sheaf_manifest_tensor *stored =
             sheaf__manifest_find(c->manifest, state->tensor[i].name);
@@ -233,8 +232,7 @@ static sheaf_status *read_part(float *dst, const sheaf_safetensors *file,
     const sheaf_safetensors_entry *entry;
     const int64_t bytes = bytes_of(t, slice);
     sheaf_status *st = find_part(&entry, file, t, slice);
-    if (st == NULL && bytes > 0)
-        st = sheaf__safetensors_read(file, entry, 0, dst, bytes);
+    TRY(st, bytes > 0 ? sheaf__safetensors_read(file, entry, 0, dst, bytes) : NULL);
     return st != NULL ? st : check_part(dst, file->path, t, slice);
 }
 

@@ -1,4 +1,5 @@
 /* look.c - see look.h. */
+#include "base/status.h"
 #include "checkpoint/store/look.h"
 
 #include <stdlib.h>
@@ -94,7 +95,7 @@ static sheaf_status *open_tensors(sheaf_look *look, const char *path, bool all)
     if (!adapter && !bare)
         read_tied(look, c);
     if (c->config_path != NULL && !bare && (look->config = strdup(c->config_path)) == NULL)
-        st = sheaf_fail(SHEAF_E_MEMORY, "%s", path);
+        st = sheaf__no_memory(path);
     if (st == NULL)
         return sheaf__catalog_source(&look->source, c, adapter || all);
     sheaf__catalog_free(c);

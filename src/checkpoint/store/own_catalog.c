@@ -159,7 +159,7 @@ static sheaf_status *take_progress(reading *r)
     if (json_is_true(json_object_get(root, "step_unknown")))
         r->c->step = -1;
     if (config != NULL && (r->c->config = strdup(config)) == NULL)
-        st = sheaf_fail(SHEAF_E_MEMORY, "%s", r->checkpoint->dir);
+        st = sheaf__no_memory(r->checkpoint->dir);
     json_decref(root);
     return st;
 }
@@ -231,12 +231,10 @@ static sheaf_status *read_folder(sheaf_catalog *c, const char *dir, bool raw)
     else
         sheaf_status_free(found.st);
     reading r = { c, checkpoint, raw };
-    if (st == NULL && checkpoint != NULL)
-        st = note_manifest(c, dir);
+    TRY(st, checkpoint != NULL ? note_manifest(c, dir) : NULL);
     for (int s = 0; st == NULL && checkpoint != NULL && s <= checkpoint->manifest->slices; s++)
         st = take_slice(&r, s);
-    if (st == NULL && checkpoint != NULL)
-        st = take_progress(&r);
+    TRY(st, checkpoint != NULL ? take_progress(&r) : NULL);
     sheaf_checkpoint_close(checkpoint);
     return st;
 }
@@ -281,8 +279,7 @@ static sheaf_status *read_run(sheaf_catalog *c, const char *path)
     char *dir = NULL, *newest = NULL;
     const bool writing = sheaf__checkpoints_busy(path); /* before what it may leave is looked for */
     sheaf_status *st = sheaf__path_join(&dir, path, "checkpoints");
-    if (st == NULL && !writing)
-        st = note_unfinished(c, dir);
+    TRY(st, !writing ? note_unfinished(c, dir) : NULL);
     TRY(st, sheaf__step_newest(&newest, &c->held, path));
     if (st == NULL && newest == NULL)
         st = sheaf__catalog_note(c, SHEAF_DEFECT, "missing", dir, "", "a checkpoint",
@@ -299,8 +296,7 @@ static sheaf_status *own_read(sheaf_catalog *c, const char *path, const sheaf_di
     sheaf_status *st = is_checkpoint(path) || !has(path, "checkpoints", SHEAF_PATH_DIR)
                            ? read_folder(c, path, false)
                            : read_run(c, path);
-    if (st == NULL && hints->config != NULL)
-        st = sheaf__catalog_take_config(c, hints->config);
+    TRY(st, hints->config != NULL ? sheaf__catalog_take_config(c, hints->config) : NULL);
     bool model = false;
     for (int64_t i = 0; i < c->count; i++)
         model = model || c->tensor[i].kind == SHEAF_WEIGHT;

@@ -507,8 +507,7 @@ static sheaf_status *commit(saver *s)
     sheaf_status *st = collect(s);
     TRY(st, sheaf__manifest_write(&text, &size, s->manifest));
     TRY(st, meet_existing(&equal, s, text, size));
-    if (st == NULL && !equal)
-        st = sheaf__output_write(s->output, "manifest.json", text, size);
+    TRY(st, !equal ? sheaf__output_write(s->output, "manifest.json", text, size) : NULL);
     if (st == NULL && !equal) {
         sheaf_output *output = s->output;
         s->output = NULL; /* commit frees it */

@@ -180,8 +180,7 @@ sheaf_status *sheaf_checkpoints_open(sheaf_checkpoints **out, sheaf_comm *comm, 
         store->options.events = NULL; /* told once */
     if (st == NULL && sheaf_comm_rank(comm) == 0) {
         st = make_folder(store->dir, out_dir);
-        if (st == NULL && !options->locked)
-            st = take_lock(&store->lock, store->dir, options->events);
+        TRY(st, !options->locked ? take_lock(&store->lock, store->dir, options->events) : NULL);
         TRY(st, remove_unfinished(store));
     }
     st = sheaf_comm_agree(comm, st);
@@ -261,8 +260,7 @@ static sheaf_status *find_latest(sheaf_checkpoint **out, const sheaf_checkpoints
         free(path);
     }
     free(steps);
-    if (st == NULL && *out == NULL && count > 0)
-        st = none_usable(store, count);
+    TRY(st, *out == NULL && count > 0 ? none_usable(store, count) : NULL);
     if (st == NULL && *out != NULL)
         sheaf_note(store->options.events, "%s is the newest complete checkpoint", (*out)->dir);
     return st;
@@ -379,12 +377,10 @@ static sheaf_status *remove_step(const sheaf_checkpoints *store, const char *pat
     bool read;
     const int fd = sheaf__step_take(&read, path);
     sheaf_status *st = read ? NULL : sheaf__partial_path(&gone, path, "partial", 0);
-    if (st == NULL && !read)
-        st = sheaf__rename(path, gone);
+    TRY(st, !read ? sheaf__rename(path, gone) : NULL);
     if (fd >= 0)
         close(fd);
-    if (st == NULL && !read)
-        st = sheaf__remove_tree(gone);
+    TRY(st, !read ? sheaf__remove_tree(gone) : NULL);
     free(gone);
     return st;
 }

@@ -67,7 +67,7 @@ static sheaf_status *read_spec(char **json, const char *spec)
             st = sheaf__path_join(&path, spec, "model_config.json");
         }
     } else if (kind == SHEAF_PATH_FILE)
-        st = (path = strdup(spec)) != NULL ? NULL : sheaf_fail(SHEAF_E_MEMORY, "%s", spec);
+        st = (path = strdup(spec)) != NULL ? NULL : sheaf__no_memory(spec);
     else
         return unknown_spec(spec);
     TRY(st, sheaf__file_read_all(json, &size, path, 1 << 24));

@@ -366,8 +366,7 @@ static sheaf_status *open_own(verifier *v)
         file++;
     sheaf_status *st =
         file == v->c->nfiles ? NULL : sheaf__path_parent(&dir, v->c->file[file].path);
-    if (st == NULL && dir != NULL)
-        st = sheaf__checkpoint_open_manifest(&v->own, dir);
+    TRY(st, dir != NULL ? sheaf__checkpoint_open_manifest(&v->own, dir) : NULL);
     free(dir);
     if (v->own == NULL)
         return sheaf__catalog_defect(v->c, v->c->root, st);
@@ -450,12 +449,10 @@ sheaf_status *sheaf_verify_catalog(sheaf_verify_report *report, sheaf_catalog *c
                                                           : options->threads;
     sheaf_status *st = make_counts(&v);
     TRY(st, list_all(&v));
-    if (st == NULL && v.ntasks > 0)
-        st = run_all(&v, threads);
+    TRY(st, v.ntasks > 0 ? run_all(&v, threads) : NULL);
     if (st == NULL && stopped(&v))
         st = sheaf_fail(SHEAF_E_STOPPED, "%s: stopped before all was read", c->root);
-    if (st == NULL && !c->copies_contradict)
-        st = sheaf__catalog_compare(c);
+    TRY(st, !c->copies_contradict ? sheaf__catalog_compare(c) : NULL);
     TRY(st, tell_special(&v));
     TRY(st, sheaf__verify_zeros(c, v.zeros, v.first));
     report->read = atomic_load(&v.done);
