@@ -23,15 +23,13 @@ static bool numbered(const char *name, const char *begin, const char *end)
     return digits > 0 && strcmp(name + n + digits, end) == 0;
 }
 
-/* A part of a table or a weight by tensor parallelism, tp_rank_N? */
-static bool is_rank(const char *name)
+bool sheaf__colossalai_is_rank(const char *name)
 {
     return numbered(name, "tp_rank_", ".safetensors") || numbered(name, "tp_rank_", ".bin") ||
            numbered(name, "tp_rank_", ".pt");
 }
 
-/* A shard of the model? */
-static bool is_model(const char *name)
+bool sheaf__colossalai_is_model(const char *name)
 {
     return numbered(name, "model-", ".safetensors") || numbered(name, "pytorch_model-", ".bin") ||
            strncmp(name, "model-stage-", 12) == 0 || strncmp(name, "pytorch_model-stage-", 20) == 0;
@@ -48,13 +46,13 @@ bool sheaf__colossalai_is_optimizer(const char *name)
 static bool colossalai_is(const char *path)
 {
     if (sheaf__path_kind(path) != SHEAF_PATH_DIR) {
-        return is_rank(sheaf__last_part(path));
+        return sheaf__colossalai_is_rank(sheaf__last_part(path));
     }
     sheaf__names names = { 0 };
     bool yes = false;
     sheaf_status_free(sheaf__list_dir(&names.at, &names.count, path));
     for (int64_t i = 0; i < names.count && !yes; i++)
-        yes = is_rank(names.at[i]) || is_model(names.at[i]) ||
+        yes = sheaf__colossalai_is_rank(names.at[i]) || sheaf__colossalai_is_model(names.at[i]) ||
               sheaf__colossalai_is_optimizer(names.at[i]) ||
               strcmp(names.at[i], "tmp_index_files") == 0 ||
               (strcmp(names.at[i], "running_states.json") == 0 &&
@@ -93,8 +91,9 @@ static sheaf_status *read_dir(bool *damaged, sheaf_catalog *c, const char *dir,
     for (int64_t i = 0; i < names.count; i++) {
         const bool moments = sheaf__colossalai_is_optimizer(names.at[i]);
         optimizer = optimizer || moments;
-        weights = weights || (!moments && !is_rank(names.at[i]) &&
-                              (is_model(names.at[i]) || strncmp(names.at[i], "model.", 6) == 0 ||
+        weights = weights || (!moments && !sheaf__colossalai_is_rank(names.at[i]) &&
+                              (sheaf__colossalai_is_model(names.at[i]) ||
+                               strncmp(names.at[i], "model.", 6) == 0 ||
                                strncmp(names.at[i], "pytorch_model", 13) == 0));
     }
     if (st == NULL && config && c->config == NULL)
@@ -201,7 +200,7 @@ static sheaf_status *colossalai_read(sheaf_catalog *c, const char *path,
     bool damaged = false;
     char *modeling = NULL;
     sheaf_status *st;
-    if (holds(path, is_rank)) {
+    if (holds(path, sheaf__colossalai_is_rank)) {
         st = read_ranks(c, path, hints);
         return st != NULL ? st : sheaf__catalog_check_model(c, false);
     }

@@ -23,6 +23,10 @@
  * sets the step. */
 sheaf_status *sheaf__colossalai_optimizer(sheaf_catalog *catalog, const char *dir,
                                           const sheaf__names *names);
+/* What a file is, by its name: moments; a part of a table or a weight by tensor parallelism,
+ * tp_rank_N; a shard of the model. */
 bool sheaf__colossalai_is_optimizer(const char *name);
+bool sheaf__colossalai_is_rank(const char *name);
+bool sheaf__colossalai_is_model(const char *name);
 
 #endif
