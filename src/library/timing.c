@@ -88,6 +88,7 @@ typedef struct generation {
     bool processor;
     sheaf__prompt *prompt;          /* [asked.batch] */
     struct sheaf_plan_passes found; /* of the first rank */
+    double plain[2]; /* seconds of both where no op is timed, as a share of those found */
 } generation;
 
 static sheaf_status *load_images(void *self, int64_t prompt, const sheaf__picture *picture,
@@ -121,8 +122,10 @@ static void add_work(sheaf__work *to, const sheaf__work *from, double times)
     to->all += times * from->all;
 }
 
-/* Adds what it takes to generate so many tokens of each. */
-static sheaf_status *answer(sheaf__work *to, sheaf__model *model, generation *g, int64_t max_new)
+/* Adds what it takes to generate so many tokens of each. timed: with all ops, which takes longer.
+ */
+static sheaf_status *answer(sheaf__work *to, sheaf__model *model, generation *g, int64_t max_new,
+                            bool timed)
 {
     sheaf__context *c = model->context;
     sheaf__work work = { .processor = g->processor };
@@ -133,7 +136,7 @@ static sheaf_status *answer(sheaf__work *to, sheaf__model *model, generation *g,
         out[i].ids = ids + i * max_new;
     st = sheaf__agree_all(c, st);
     const double began = sheaf__work_now(&work);
-    c->work = &work;
+    c->work = timed ? &work : NULL;
     TRY(st, sheaf__generate(out, model, g->prompt, g->asked.batch,
                             &(sheaf__generate_options){ .sampling.greedy = true,
                                                         .max_new = max_new,
@@ -154,21 +157,26 @@ static sheaf_status *time_model(void *self, sheaf__model *model)
 {
     generation *g = self;
     const sheaf__context *c = model->context;
-    sheaf__work prompts = { 0 }, token = { 0 };
+    sheaf__work prompts = { 0 }, token = { 0 }, plain[2] = { { .all = 0 } };
     const double began = sheaf__work_now(&prompts);
     sheaf_status *st = NULL;
     for (int turn = 0, over = 0; st == NULL && !over; turn++) {
         if (turn == 1)
-            prompts = token = (sheaf__work){ 0 };
-        st = answer(&prompts, model, g, 1);
-        TRY(st, answer(&token, model, g, g->max_new));
+            prompts = token = plain[0] = plain[1] = (sheaf__work){ 0 };
+        st = answer(&prompts, model, g, 1, true);
+        TRY(st, answer(&token, model, g, g->max_new, true));
+        TRY(st, answer(&plain[0], model, g, 1, false));
+        TRY(st, answer(&plain[1], model, g, g->max_new, false));
         over = sheaf__is_first(c) && turn > 0 && sheaf__work_now(&prompts) - began >= SECONDS;
         if (sheaf__everyone(c) != NULL)
             TRY(st, sheaf_comm_any(sheaf__everyone(c), &over));
     }
     add_work(&token, &prompts, -1);
-    if (sheaf__is_first(c))
+    if (sheaf__is_first(c) && st == NULL) {
         g->found = (struct sheaf_plan_passes){ prompts, token };
+        g->plain[0] = plain[0].all / prompts.all;
+        g->plain[1] = (plain[1].all - plain[0].all) / token.all;
+    }
     return st;
 }
 
@@ -223,6 +231,17 @@ static sheaf_status *check_generation(const sheaf__question *q)
                                      : "place \"1\", or NULL");
 }
 
+static sheaf_time scaled(sheaf_time t, double by)
+{
+    t.step *= by;
+    t.update *= by;
+    t.beside *= by;
+    t.waiting *= by;
+    for (int kind = 0; kind < SHEAF__WORK_KINDS; kind++)
+        t.kind[kind] *= by;
+    return t;
+}
+
 static sheaf_status *find_answers(sheaf__timing *out, const sheaf__question *q,
                                   const sheaf_events *events)
 {
@@ -257,8 +276,8 @@ static sheaf_status *find_answers(sheaf__timing *out, const sheaf__question *q,
     }
     if (st == NULL) {
         out->tokens = (double)(whole.batch * whole.prompt);
-        out->is = sheaf_time_predict(&g.found.prompts, &work.prompts, 1);
-        out->next = sheaf_time_predict(&g.found.token, &work.token, 1);
+        out->is = scaled(sheaf_time_predict(&g.found.prompts, &work.prompts, 1), g.plain[0]);
+        out->next = scaled(sheaf_time_predict(&g.found.token, &work.token, 1), g.plain[1]);
     }
     sheaf_data_close(made);
     free(g.prompt);

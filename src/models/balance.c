@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "base/text.h"
+#include "schema/family.h"
 #include "sheaf/owner.h"
 
 static sheaf__share share_of(const char *what, int64_t heads, int slices, int ranks)
@@ -20,20 +21,12 @@ static sheaf__share share_of(const char *what, int64_t heads, int slices, int ra
     return s;
 }
 
-static bool has_cross(const sheaf_config *c)
-{
-    uint64_t any = 0;
-    for (size_t i = 0; i < sizeof c->cross_layers / sizeof *c->cross_layers; i++)
-        any |= c->cross_layers[i];
-    return any != 0;
-}
-
 int sheaf__shares(sheaf__share *share, const sheaf_schema *schema, int ranks)
 {
     const sheaf_config *c = &schema->config;
     int n = 0;
     share[n++] = share_of("attention", c->kv_heads, schema->slices, ranks);
-    if (has_cross(c))
+    if (sheaf__has_cross(c))
         share[n++] = share_of("cross-attention", c->heads, schema->slices, ranks);
     if (c->vit.heads > 0)
         share[n++] = share_of("the ViT", c->vit.heads, schema->slices, ranks);

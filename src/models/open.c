@@ -159,14 +159,6 @@ static sheaf_status *no_tower(const char *where, const char *expected, const cha
         "a CogAgent that was merged or converted as CogVLM loses its tower: go back to the parts from before, and join them with sheaf convert");
 }
 
-static bool has_cross(const sheaf_config *c)
-{
-    uint64_t any = 0;
-    for (size_t i = 0; i < sizeof c->cross_layers / sizeof *c->cross_layers; i++)
-        any |= c->cross_layers[i];
-    return any != 0;
-}
-
 /* Which settings of pictures count, where the files of the model say different things. */
 static void tell_disagreement(const sheaf_config *c, const sheaf__open_options *how)
 {
@@ -193,7 +185,7 @@ static void tell_disagreement(const sheaf_config *c, const sheaf__open_options *
 static sheaf_status *check_config(const sheaf_config *c, const sheaf__open_options *how)
 {
     sheaf__tower tower;
-    if (!has_cross(c) || sheaf__tower_beside(&tower, c) >= 0)
+    if (!sheaf__has_cross(c) || sheaf__tower_beside(&tower, c) >= 0)
         return NULL;
     return no_tower(
         how->config != NULL && how->config[0] != '\0' ? how->config : how->model,

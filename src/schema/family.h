@@ -27,6 +27,15 @@ static inline bool sheaf__layer_in(const uint64_t *layers, int64_t i)
     return i < SHEAF_MAX_LAYERS && (layers[i / 64] >> (i % 64) & 1) != 0;
 }
 
+/* sheaf__has_cross - does any layer look at a tower of its own (CogAgent)? */
+static inline bool sheaf__has_cross(const sheaf_config *c)
+{
+    uint64_t any = 0;
+    for (size_t i = 0; i < sizeof c->cross_layers / sizeof *c->cross_layers; i++)
+        any |= c->cross_layers[i];
+    return any != 0;
+}
+
 static inline void sheaf__layer_add(uint64_t *layers, int64_t i)
 {
     layers[i / 64] |= UINT64_C(1) << (i % 64);

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "families/common/vision.h"
 #include "schema/config_keys.h"
 #include "schema/config_parts.h"
 
@@ -270,15 +271,6 @@ static void read_image(sheaf_json_reader *r, sheaf_config *c)
             "%" PRId64 " by %" PRId64 " pixels, %" PRId64 " patches", pixels[0], pixels[1], n);
 }
 
-/* Hands the first failure inside an object to the reader of the whole. */
-static void leave(sheaf_json_reader *all, sheaf_json_reader *inner)
-{
-    if (all->st == NULL)
-        all->st = inner->st;
-    else
-        sheaf_status_free(inner->st);
-}
-
 static void read_vit(sheaf_json_reader *all, sheaf_config *c, sheaf_text *unknown)
 {
     const json_t *object = sheaf__json_object(all, "eva_args");
@@ -307,7 +299,7 @@ static void read_vit(sheaf_json_reader *all, sheaf_config *c, sheaf_text *unknow
     want_int(&r, "pre_len", 1);
     want_int(&r, "post_len", 0);
     read_image(&r, c);
-    leave(all, &r);
+    sheaf__config_leave(all, &r);
 }
 
 static void read_encoder(sheaf_json_reader *all, sheaf_config *c, sheaf_text *unknown)
@@ -325,7 +317,7 @@ static void read_encoder(sheaf_json_reader *all, sheaf_config *c, sheaf_text *un
         e->head_width = sheaf__json_int(&r, "head_width", 1, MOST_HEADS, e->head_width);
         e->embed = sheaf__json_int(&r, "embed_dim", 1, MOST_WIDTH, e->embed);
         ratio = sheaf__json_real(&r, "mlp_ratio", 1e-3, 64, ratio);
-        leave(all, &r);
+        sheaf__config_leave(all, &r);
     }
     e->ffn = (int64_t)((double)e->width * ratio); /* as Python's int() */
     if (all->st == NULL && e->image % e->patch != 0)

@@ -458,9 +458,7 @@ static sheaf_status *check_sizes(const builder *b)
     };
     static const char *const stacks[STACKS] = { "", "layers", "experts", "vit.layers",
                                                 "encoder.layers" };
-    bool cross = false;
-    for (size_t i = 0; i < sizeof c->cross_layers / sizeof *c->cross_layers; i++)
-        cross = cross || c->cross_layers[i] != 0;
+    const bool cross = sheaf__has_cross(c);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         const bool used = rows[i].when == CROSS_LAYER ? cross : wanted(c, rows[i].when, 0);
         const int64_t value = b->size[rows[i].size];
@@ -542,9 +540,7 @@ int sheaf__cog_towers(sheaf__tower out[SHEAF__MOST_TOWERS], const sheaf_config *
 {
     const sheaf_vit *v = &c->vit;
     const sheaf_encoder *e = &c->encoder;
-    uint64_t looks = 0;
-    for (size_t i = 0; i < sizeof c->cross_layers / sizeof *c->cross_layers; i++)
-        looks |= c->cross_layers[i];
+    const bool looks = sheaf__has_cross(c);
     out[0] = (sheaf__tower){ .channels = v->channels,
                              .height = v->height,
                              .width = v->width,
@@ -562,7 +558,7 @@ int sheaf__cog_towers(sheaf__tower out[SHEAF__MOST_TOWERS], const sheaf_config *
                              .patch = e->patch,
                              .patches = side * side,
                              .rows = side * side + 1,
-                             .gives = looks != 0 ? side * side : 0,
+                             .gives = looks ? side * side : 0,
                              .columns = e->width,
                              .beside = true };
     return 2;
