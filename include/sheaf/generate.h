@@ -88,7 +88,7 @@ typedef struct sheaf_model_generate_options {
     double repetition_penalty; /* divides logits of tokens that were there; 0: none */
     uint64_t seed;             /* of sampling: equal seeds give equal tokens */
     /* Called as tokens come, by another thread: the id. May be NULL. */
-    void (*told)(void *context, int32_t token);
+    void (*on_token)(void *context, int32_t token);
     void *context;
     sheaf_control *control;  /* stops it (SHEAF_E_STOPPED); may be NULL */
     const char *const *stop; /* [nstop] texts that end the answer: it ends before them */
@@ -99,7 +99,7 @@ typedef struct sheaf_model_generate_options {
     /* Called as the text comes, by another thread: what is certain of it, never a part of a
      * character, nor of a text that ends the answer. Joined it is the answer's. `prompt` counts
      * from 0. May be NULL. */
-    void (*said)(void *context, int64_t prompt, const char *text);
+    void (*on_text)(void *context, int64_t prompt, const char *text);
     bool model_defaults; /* what is 0 above, from max_new to repetition_penalty, is what the model's
                             generation_config.json says, by transformers' rules */
     bool as_long_as_fits; /* an answer ends where the model's positions do, instead of being refused
@@ -128,16 +128,16 @@ typedef struct sheaf_model_prompt {
 } sheaf_model_prompt;
 
 /* sheaf_model_generate - one call after the other: it waits for one that runs. Errors: SHEAF_E_DATA
- * for a prompt that is too long, empty or cannot be read; SHEAF_E_ARG, also where `told` or `said`
- * of an answer asks the model that is at it; SHEAF_E_UNSUPPORTED for a
- * text without a tokenizer, for an image the model cannot see, and for more than it reads. */
+ * for a prompt that is too long, empty or cannot be read; SHEAF_E_ARG, also where `on_token` or
+ * `on_text` of an answer asks the model that is at it; SHEAF_E_UNSUPPORTED for a text without a
+ * tokenizer, for an image the model cannot see, and for more than it reads. */
 SHEAF_API sheaf_status *sheaf_model_generate(sheaf_answer **out, sheaf_model *model,
                                              const sheaf_model_generate_options *options);
 
 /* sheaf_model_generate_all - several prompts, in batches; each answer is what the prompt gets
  * alone, but that sampling also depends on its number, from 0. out      [count], each to be freed;
  * all NULL after a failure prompt   [count] elements of prompt[0].size bytes each options  without
- * text, tokens and image; `told` hears of all prompts' tokens as they come Errors: as
+ * text, tokens and image; `on_token` hears of all prompts' tokens as they come Errors: as
  * sheaf_model_generate(), with the number of the prompt, from 1. */
 SHEAF_API sheaf_status *sheaf_model_generate_all(sheaf_answer **out, sheaf_model *model,
                                                  const sheaf_model_prompt *prompt, int64_t count,

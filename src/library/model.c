@@ -317,7 +317,7 @@ sheaf_status *sheaf__model_asking(sheaf__asking *out, const sheaf_model *m,
                             .best = o->top_logprobs < vocab ? o->top_logprobs : vocab,
                             .stop = o->stop,
                             .nstop = o->nstop,
-                            .said = o->said,
+                            .said = o->on_text,
                             .context = o->context,
                             .stop_now = sheaf__control_stop(o->control),
                             .partial = o->partial };
@@ -363,8 +363,8 @@ static void say(void *self, int64_t prompt, const char *text)
 
 void sheaf__model_hear(sheaf__asking *a, sheaf__hearer *h, const sheaf_model_generate_options *o)
 {
-    *h = (sheaf__hearer){ o->told, o->said, o->context };
-    a->told = o->told != NULL ? tell : NULL;
-    a->said = o->said != NULL ? say : NULL;
+    *h = (sheaf__hearer){ o->on_token, o->on_text, o->context };
+    a->told = o->on_token != NULL ? tell : NULL;
+    a->said = o->on_text != NULL ? say : NULL;
     a->context = h;
 }

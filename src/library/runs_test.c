@@ -216,7 +216,7 @@ static void ask(int32_t *out, int64_t n, sheaf_model *m, double temperature)
     sheaf_answer *answer;
     int64_t got, told = 0;
     SHEAF_INIT(&how);
-    how.told = count_tokens;
+    how.on_token = count_tokens;
     how.context = &told;
     how.tokens = prompt;
     how.ntokens = 3;
@@ -342,7 +342,7 @@ static void test_generate__its_own_answer_cannot_ask_it(void **state)
     how.tokens = prompt;
     how.ntokens = 3;
     how.max_new = 4;
-    how.told = ask_again;
+    how.on_token = ask_again;
     how.context = &n;
     CHECK_OK(sheaf_model_generate(&answer, n.m, &how));
     sheaf_answer_tokens(answer, &got);
@@ -463,7 +463,7 @@ static void check_together(sheaf_answer *one[3], int tp)
     how.logprobs = true;
     how.top_logprobs = 2;
     how.batch = tp;
-    how.said = hear;
+    how.on_text = hear;
     how.context = &h;
     CHECK_OK(sheaf_model_generate_all(all, m, prompt, 3, &how));
     for (int i = 0; i < 3; i++) {
@@ -477,7 +477,7 @@ static void check_together(sheaf_answer *one[3], int tp)
         }
         assert_null(sheaf_answer_top(all[i], n, &best, &of));
         if (one[i] == NULL) {
-            how.said = NULL;
+            how.on_text = NULL;
             CHECK_OK(sheaf_model_generate_all(&one[i], m, &prompt[i], 1, &how));
         }
         CHECK_BYTES("tokens", tokens, sheaf_answer_tokens(one[i], &n1), (size_t)n * 4);
@@ -575,7 +575,7 @@ static void test_generate__a_text_ends_it(void **state)
     const char *const stop[] = { end };
     how.stop = stop;
     how.nstop = 1;
-    how.said = hear;
+    how.on_text = hear;
     how.context = &h;
     CHECK_OK(sheaf_model_generate(&cut, m, &how));
     const size_t first = (size_t)(strstr(text, end) - text);
