@@ -67,7 +67,7 @@ copy_with() { # copy_with NAME: the model as $work/NAME
     cp -r "$work/model" "$work/$1"
 }
 copy_with blanks
-cp "$SHEAF_SOURCE_ROOT/src/inputs/chat/templates/llama2.jinja" "$work/blanks/chat_template.jinja"
+cp "$SHEAF_SOURCE_ROOT/tests/data/templates/llama2.jinja" "$work/blanks/chat_template.jinja"
 learns llama2-stored "$work/blanks" "$data"
 agree "Llama 2's template, stored, which puts blanks around" token two "$work/llama2-stored/model"
 runs "the prompt is not said again" 0 "^two four" generate --model "$work/llama2-stored/model" --data "$data" --greedy --max-new 48

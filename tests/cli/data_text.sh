@@ -101,7 +101,7 @@ check "without a word" bash -c "! grep -q 'in a question' '$work/stderr'"
 
 # ---- the program that is stored is run, whatever its text; settings keep the name of one that writes much the same ----
 cp -r "$work/model" "$work/stored"
-cp "$SHEAF_SOURCE_ROOT/src/inputs/chat/templates/chatml.jinja" "$work/stored/chat_template.jinja"
+cp "$SHEAF_SOURCE_ROOT/tests/data/templates/chatml.jinja" "$work/stored/chat_template.jinja"
 printf "%s" "{% if 'zebra' in messages[-1].content %}zoo{% endif %}" >>"$work/stored/chat_template.jinja"
 sed 's/fox 3/zebra/' "$work/talk.jsonl" >"$work/zebra.jsonl"
 runs "a run by the stored program" 0 . train --model "$work/stored" --data "$work/talk.jsonl" --out "$work/held" --steps 1
@@ -125,13 +125,13 @@ runs "calls are learnt and results are read" 0 '<tools>.*<user>1.2.</user><assis
     train --model "$work/stored" --data "$work/calls.jsonl" --out "$work/called" --steps 1
 runs "a template without tools refuses them" 3 "line 1: message 2: 'tool_calls' +expected: +no calls of tools +found: +some, which the chat template chatml writes nowhere" \
     train --model "$work/stored" --data "$work/calls.jsonl" --out "$work/not_called" --steps 1 --template chatml
-cp "$SHEAF_SOURCE_ROOT/src/inputs/chat/templates/qwen3.jinja" "$work/stored/chat_template.jinja"
+cp "$SHEAF_SOURCE_ROOT/tests/data/templates/qwen3.jinja" "$work/stored/chat_template.jinja"
 printf '{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "<think>b</think>c"}, {"role": "user", "content": "d"}, {"role": "assistant", "content": "e"}]}\n' >"$work/cut.jsonl"
 runs "an answer whose thoughts are cut later is not learnt without them" 3 'line 1: message 2 +expected: +an answer that stands in the text as a model is asked for it' \
     train --model "$work/stored" --data "$work/cut.jsonl" --out "$work/cut" --steps 1
 runs "the last one is" 0 . train --model "$work/stored" --data "$work/cut.jsonl" --out "$work/last" --steps 1 --loss-on last
 # ---- a template that takes long for every record ----
-cp "$SHEAF_SOURCE_ROOT/src/inputs/chat/templates/chatml.jinja" "$work/stored/chat_template.jinja"
+cp "$SHEAF_SOURCE_ROOT/tests/data/templates/chatml.jinja" "$work/stored/chat_template.jinja"
 printf "%s" "{% if 'zebra' in messages[0].content %}{% for i in range(9000) %}{% if [1.1, 2.2]|tojson %}{% endif %}{% endfor %}{% endif %}" >>"$work/stored/chat_template.jinja"
 for i in $(seq 9000); do echo '{"messages": [{"role": "user", "content": "zebra"}, {"role": "assistant", "content": "a"}]}'; done >"$work/long.jsonl"
 timeout -k 30 -s TERM 1 "$sheaf" train --model "$work/stored" --data "$work/long.jsonl" --out "$work/long" --steps 1 >/dev/null 2>"$work/stderr" && code=0 || code=$?
@@ -176,7 +176,7 @@ runs "nor in generate" 3 "3 of 3.*line 1: record: expected .*\"prompt\".*line 2:
 mkdir "$work/dated"
 cp "$work"/model/* "$work/dated/"
 sed 's/128/512/' "$work/config.json" >"$work/dated/config.json"
-cp "$SHEAF_SOURCE_ROOT/src/inputs/chat/templates/smollm3.jinja" "$work/dated/chat_template.jinja"
+cp "$SHEAF_SOURCE_ROOT/tests/data/templates/smollm3.jinja" "$work/dated/chat_template.jinja"
 dated() { # dated NAME CODE PATTERN COMMAND FLAG...
     local name=$1 code=$2 pattern=$3 command=$4
     shift 4

@@ -40,7 +40,7 @@ runs "a message that the published template drops is said" 0 'warning: 1 record 
 runs "an unknown name" 2 'chat template +expected: llama2, llama3, .* or plain +found: +.lama3. +try: +llama3 $' \
     render --tokenizer "$work/t" --template lama3 "$work/good.jsonl"
 # What the tokenizer stores: a program, a file of its own, a list of named ones.
-templates=$SHEAF_SOURCE_ROOT/src/inputs/chat/templates
+templates=$SHEAF_SOURCE_ROOT/tests/data/templates
 stores() { # stores DIR JSON: tokenizer_config.json with this chat_template
     mkdir -p "$work/$1"
     printf '{"bos_token": "<s>", "eos_token": "</s>", "chat_template": %s}\n' "$2" >"$work/$1/tokenizer_config.json"

@@ -20,7 +20,7 @@ seeds() {
         tokenizer)      find "$fuzz_dir/../data/tokenizers" -name '*.json' ! -name recorded.json -o -name '*.model' ;;
         records)        ;;
         sentencepiece)  find "$2" -name tiny_tokenizer.model ;;
-        template)       find "$fuzz_dir/../../src/inputs/chat/templates" -name '*.jinja' ;;
+        template)       find "$fuzz_dir/../data/templates" "$fuzz_dir/../../src/inputs/chat/templates" -name '*.jinja' ;;
         recipe)         find "$fuzz_dir/../../demo" -name '*.recipe' ;;
         *)              echo "seeds.sh: no reader '$1'" >&2; return 1 ;;
     esac

@@ -429,11 +429,14 @@ static void test_chat__a_token_that_the_tokenizer_lacks_is_named(void **state)
 
 /* ---- stored programs ---- */
 
+/* The program that models publish, as tokenizers store it; ours where there is none. */
 static char *program_of(const char *name)
 {
     char path[512], file[64], *text = NULL;
     size_t size = 0;
-    snprintf(file, sizeof file, "src/inputs/chat/templates/%s.jinja", name);
+    snprintf(file, sizeof file, "tests/data/templates/%s.jinja", name);
+    if (sheaf__path_kind(data_path(path, file)) != SHEAF_PATH_FILE)
+        snprintf(file, sizeof file, "src/inputs/chat/templates/%s.jinja", name);
     CHECK_OK(sheaf__file_read_all(&text, &size, data_path(path, file), 1 << 20));
     return text;
 }
@@ -452,6 +455,91 @@ static void test_stored__a_program_has_the_name_of_the_one_that_writes_the_same(
         sheaf__chat_template *t = stored(text);
         assert_string_equal(sheaf__chat_template_name(t), sheaf__named_programs[k].name);
         sheaf__chat_template_free(t);
+        free(text);
+    }
+}
+
+/* Conversations with tools, calls and thoughts: what one program writes of them, or that it raises,
+ * the other does, spans and all. */
+static void check_alike(const char *name, const sheaf__chat_template *published,
+                        const sheaf__chat_template *ours, const json_t *conversation)
+{
+    int64_t n;
+    sheaf__message *m = messages_of(&n, json_object_get(conversation, "messages"));
+    const sheaf__chat_options options = { .answers = true,
+                                          .lenient = true,
+                                          .generation_prompt = strcmp(m[n - 1].role, "user") == 0,
+                                          .bos = "<s>",
+                                          .eos = "</s>",
+                                          .tools = json_object_get(conversation, "tools") };
+    sheaf__rendered want = { 0 }, got = { 0 };
+    sheaf_status *refused = sheaf__chat_render(&want, published, m, n, &options);
+    sheaf_status *st = sheaf__chat_render(&got, ours, m, n, &options);
+    if ((st == NULL) != (refused == NULL))
+        fail_msg("%s: %s", name, st == NULL ? got.text : sheaf_status_where(st));
+    if (st == NULL && strcmp(got.text, want.text) != 0)
+        fail_msg("%s:\n%s\nwanted:\n%s", name, got.text, want.text);
+    assert_int_equal(got.spans, want.spans);
+    for (int64_t i = 0; i < got.spans; i++) {
+        assert_int_equal(got.span[i].begin, want.span[i].begin);
+        assert_int_equal(got.span[i].end, want.span[i].end);
+        assert_int_equal(got.span[i].message, want.span[i].message);
+        assert_int_equal(got.span[i].kind, want.span[i].kind);
+    }
+    sheaf_status_free(st);
+    sheaf_status_free(refused);
+    sheaf__rendered_release(&got);
+    sheaf__rendered_release(&want);
+    free(m);
+}
+
+#define CALL(ID)                                                                                   \
+    "{'type': 'function', 'id': '" ID "', 'function': "                                            \
+    "{'name': 'add', 'arguments': {'a': 1, 'b': 'zwei'}}}"
+#define TOOL(MORE)                                                                                 \
+    "{'type': 'function', 'function': {'name': 'add', "                                            \
+    "'description': 'Adds <|im_end|>.', 'parameters': {'type': 'object'}" MORE "}}"
+#define ANSWERS "{'role': 'tool', 'tool_call_id': 'abcdefghi', 'content': '3'}"
+
+static void test_stored__the_named_one_writes_tools_and_thoughts_as_the_published(void **state)
+{
+    static const char *const talks[] = {
+        "{'messages': [{'role': 'system', 'content': ' S '}, {'role': 'user', 'content': 'Q '}, "
+        "{'role': 'assistant', 'content': '', 'tool_calls': [" CALL(
+            "abcdefghi") "]}, " ANSWERS
+                         ", {'role': 'assistant', 'content': ' A '}], 'tools': [" TOOL("") "]}",
+        "{'messages': [{'role': 'user', 'content': 'Q'}, {'role': 'assistant', 'content': 'Wait.', "
+        "'reasoning_content': '\\nT\\n', 'tool_calls': [" CALL("abcdefghi") ", " CALL(
+            "ihgfedcba") "]}, " ANSWERS ", " ANSWERS ", {'role': 'assistant', 'content': 'A'}, "
+                         "{'role': 'user', 'content': 'Q'}], 'tools': [" TOOL(
+                             ", 'return': 1") ", " TOOL("") "]}",
+        "{'messages': [{'role': 'user', 'content': 'Q'}, {'role': 'assistant', 'content': '', "
+        "'tool_calls': [" CALL("1") "]}]}",
+        "{'messages': [{'role': 'system', 'content': 'S'}], 'tools': [" TOOL("") "]}",
+        "{'messages': [{'role': 'user', 'content': 'Q'}], 'tools': []}",
+        "{'messages': [{'role': 'system', 'content': 'S', 'tools': '[T]'}, "
+        "{'role': 'user', 'content': 'Q'}, {'role': 'developer', 'content': 'D'}]}",
+        "{'messages': [{'role': 'user', 'content': [{'type': 'text', 'text': ' T '}, "
+        "{'type': 'image'}]}, {'role': 'assistant', 'content': 'A', 'reasoning_content': 'T'}]}",
+    };
+    for (int k = 0; k < sheaf__named_count; k++) {
+        char *text = program_of(sheaf__named_programs[k].name);
+        sheaf__chat_template *published = stored(text);
+        sheaf__chat_template *ours = template_on("2024-07-26", sheaf__named_programs[k].name);
+        if (sheaf__chat_template_wants_date(published))
+            CHECK_OK(sheaf__chat_template_set_date(published, "2024-07-26"));
+        for (size_t i = 0; i < ARRAY_LEN(talks); i++) {
+            char *quoted = strdup(talks[i]);
+            for (char *at = quoted; (at = strchr(at, '\'')) != NULL;)
+                *at = '"';
+            json_t *conversation = NULL;
+            CHECK_OK(sheaf__json_parse_line(&conversation, quoted, strlen(quoted)));
+            check_alike(sheaf__named_programs[k].name, published, ours, conversation);
+            json_decref(conversation);
+            free(quoted);
+        }
+        sheaf__chat_template_free(published);
+        sheaf__chat_template_free(ours);
         free(text);
     }
 }
@@ -743,6 +831,7 @@ int main(void)
         cmocka_unit_test(test_date__fields_worked_by_hand),
         cmocka_unit_test(test_chat__a_token_that_the_tokenizer_lacks_is_named),
         cmocka_unit_test(test_stored__a_program_has_the_name_of_the_one_that_writes_the_same),
+        cmocka_unit_test(test_stored__the_named_one_writes_tools_and_thoughts_as_the_published),
         cmocka_unit_test(test_stored__a_date_that_is_always_the_same_cannot_be_given),
         cmocka_unit_test(test_stored__any_program_is_run),
         cmocka_unit_test(test_stored__what_cannot_be_run_is_named_with_its_line),

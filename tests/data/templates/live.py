@@ -43,7 +43,8 @@ def by_sheaf(folder, name, records, prompt, date):
 
 
 def check(name, stored):
-    program = open(f"{args.programs}/{name}.jinja", encoding="utf-8", newline="").read()
+    path = f"{args.programs}/{name}.jinja"
+    program = open(path if os.path.exists(path) else f"{own}/{name}.jinja", encoding="utf-8", newline="").read()
     folder = os.path.join(args.work, "tokenizer")
     os.makedirs(folder, exist_ok=True)
     config = {"bos_token": "<s>", "eos_token": "</s>"} | ({"chat_template": program} if stored else {})
@@ -68,6 +69,7 @@ def check(name, stored):
     print(f"ok - {name}{' stored' * stored}: {args.count} conversations")
 
 
-for path in sorted(glob.glob(args.programs + "/*.jinja")):
+own = programs + "/../../../src/inputs/chat/templates"  # some of which nobody published
+for path in sorted(glob.glob(own + "/*.jinja")):
     for stored in (True, False):
         check(os.path.basename(path)[:-6], stored)

@@ -2,10 +2,9 @@
 
     python3 tests/data/templates/record.py          # rewrites recorded.json
 
-Each src/inputs/chat/templates/NAME.jinja is a program that a model published (or, vicuna-lines, that a collection of templates
-did; smollm3 without what it writes of tools and without its generation blocks, which take in the header; the
-last three are ours); tests/soak.sh holds more of them against
-sheaf. recorded.json has the conversations and, for
+Each NAME.jinja beside this file is a program that a model published (or, vicuna-lines, that a collection of templates
+did; smollm3 without what it writes of tools and without its generation blocks, which take in the header): what
+src/inputs/chat/templates/NAME.jinja, which is ours, must write. recorded.json has the conversations and, for
 each program, the text of each, null where the program raised; the generation prompt is asked for
 where a conversation does not end with an answer. Of those that write a date there is no recording:
 llama3.2 on 26 Jul 2024 writes what llama3.1 does, smollm3 is long. Written with transformers 5.23 and jinja2 3.1.
@@ -17,8 +16,8 @@ from transformers import PreTrainedTokenizerFast
 from transformers.utils import chat_template_utils
 
 here = os.path.dirname(os.path.abspath(__file__))
-programs = here + "/../../../src/inputs/chat/templates"
-ours = ("llama3.2", "smollm3", "qwen3-thoughts", "minicpm", "plain")  # not recorded
+programs = here
+unrecorded = ("llama3.2", "smollm3")
 
 
 def talk(*turns):
@@ -84,7 +83,7 @@ def render(program, messages, bos, eos, **variables):
 if __name__ == "__main__":
     out = {"conversations": conversations, "texts": {}}
     for path in sorted(glob.glob(programs + "/*.jinja")):
-        if os.path.basename(path)[:-6] in ours:
+        if os.path.basename(path)[:-6] in unrecorded:
             continue
         program = open(path, encoding="utf-8", newline="").read()
         out["texts"][os.path.basename(path)[:-6]] = [render(program, c, "<s>", "</s>") for c in conversations]
