@@ -455,23 +455,6 @@ static sheaf_status *check_neighbour(const checking *x, const sheaf_source_entry
     return st;
 }
 
-static sheaf_status *check_layers(const checking *x)
-{
-    sheaf_status *st = NULL;
-    for (int64_t i = 0; i < x->adapter->count(x->adapter) && st == NULL; i++) {
-        const sheaf_source_entry *e = x->adapter->entry(x->adapter, i);
-        const char *path, *number = layer_number(e->name);
-        size_t length;
-        if (number == NULL || sheaf__lora_part(&path, &length, e->name) != SHEAF_PART_A)
-            continue;
-        const int64_t layer = strtoll(number, NULL, 10);
-        st = check_neighbour(x, e, layer + 1);
-        if (st == NULL && layer > 0)
-            st = check_neighbour(x, e, layer - 1);
-    }
-    return st;
-}
-
 sheaf_status *sheaf_lora_check_alone(const sheaf_lora_options *o, sheaf_source *adapter,
                                      sheaf_lora_tell *teller, void *self)
 {
@@ -480,7 +463,18 @@ sheaf_status *sheaf_lora_check_alone(const sheaf_lora_options *o, sheaf_source *
     const bool excludes = o->nexclude > 0 || o->exclude_regex != NULL; /* all of a name, perhaps */
     for (int i = 0; i < o->ntargets && st == NULL && !excludes; i++)
         st = check_target(&x, o->targets[i]);
-    return st == NULL ? check_layers(&x) : st;
+    for (int64_t i = 0; i < adapter->count(adapter) && st == NULL; i++) {
+        const sheaf_source_entry *e = adapter->entry(adapter, i);
+        const char *path, *number = layer_number(e->name);
+        size_t length;
+        if (number == NULL || sheaf__lora_part(&path, &length, e->name) != SHEAF_PART_A)
+            continue;
+        const int64_t layer = strtoll(number, NULL, 10);
+        st = check_neighbour(&x, e, layer + 1);
+        if (st == NULL && layer > 0)
+            st = check_neighbour(&x, e, layer - 1);
+    }
+    return st;
 }
 
 /* ---- several adapters of one base ---- */
@@ -505,14 +499,37 @@ static sheaf_status *check_other(const sheaf_lora_options *o, sheaf_source *mine
     return st;
 }
 
-static sheaf_status *warn_of(void *self, const char *code, const char *tensor, sheaf_status *wrong)
+/* Without the base it cannot be known whether layers that differ are right. */
+static bool differs(sheaf_source *adapter, const sheaf_source_entry *e, const char *number,
+                    int64_t to)
 {
-    sheaf_warn(self,
-               "%s is not there as in other layers; that is right only for a model whose "
-               "layers differ",
-               tensor);
-    sheaf_status_free(wrong);
-    return NULL;
+    if (!alike(adapter, e->name, number, to))
+        return false;
+    const sheaf_source_entry *twin = in_layer(adapter, e->name, number, to);
+    return twin == NULL || twin->ndim != e->ndim ||
+           memcmp(twin->shape, e->shape, sizeof e->shape) != 0;
+}
+
+static void compare_layers(const char *path, sheaf_source *adapter, const sheaf_events *events)
+{
+    const char *odd = NULL, *module;
+    int64_t n = 0;
+    for (int64_t i = 0; i < adapter->count(adapter); i++) {
+        const sheaf_source_entry *e = adapter->entry(adapter, i);
+        const char *number = layer_number(e->name);
+        size_t length;
+        const sheaf_lora_part part = sheaf__lora_part(&module, &length, e->name);
+        if (number == NULL || (part != SHEAF_PART_A && part != SHEAF_PART_B))
+            continue;
+        const int64_t layer = strtoll(number, NULL, 10);
+        if (differs(adapter, e, number, layer - 1) || differs(adapter, e, number, layer + 1))
+            odd = n++ == 0 ? e->name : odd;
+    }
+    if (n > 0)
+        sheaf_warn(events,
+                   "%s: '%s'%s not in every layer, or not of one shape; that is right only for a "
+                   "model whose layers differ",
+                   path, odd, n > 1 ? " and others are" : " is");
 }
 
 sheaf_status *sheaf_lora_check_modules(const sheaf_lora_options *options,
@@ -526,8 +543,6 @@ sheaf_status *sheaf_lora_check_modules(const sheaf_lora_options *options,
                 st = sheaf_in(check_other(&options[i], adapters[i], adapters[k]), "%s", paths[i]);
     for (int i = 0; i < n && st == NULL; i++)
         if (options[i].nlayers == 0)
-            st = sheaf_in(
-                check_layers(&(checking){ &options[i], adapters[i], warn_of, (void *)events }),
-                "%s", paths[i]);
+            compare_layers(paths[i], adapters[i], events);
     return st;
 }
