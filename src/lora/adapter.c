@@ -101,38 +101,6 @@ static bool is_parameter(const sheaf_tensor *t)
     return strcmp(t->name, t->module) == 0;
 }
 
-enum { NAMES = 256, NAME = 96 };
-
-sheaf_status *sheaf__lora_no_module(const sheaf_schema *schema, const char *what, const char *item)
-{
-    const bool cog = sheaf__lora_by_paths(schema), path = strchr(item, '.') != NULL,
-               target = strcmp(what, "target") == 0;
-    const char *names[NAMES];
-    char(*buffer)[NAME] = malloc(sizeof *buffer * NAMES);
-    int n = 0;
-    for (int64_t i = 0; buffer != NULL && i < schema->count && n < NAMES; i++) {
-        const sheaf_tensor *t = &schema->tensor[i];
-        const bool named = cog ? !t->buffer && (!target || sheaf__lora_is_target_kind(t))
-                               : !t->bias && !is_parameter(t);
-        if (t->layer > 0 || !named)
-            continue;
-        const size_t length =
-            cog && !path ? sheaf__lora_without_number(t->module) : strlen(t->module);
-        snprintf(buffer[n], NAME, "%.*s", (int)length, t->module);
-        names[n] = path ? buffer[n] : last_name(buffer[n]);
-        n++;
-    }
-    sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "%s '%s'", what, item);
-    sheaf_expected(st, "the name of a module of this model, for example %s",
-                   cog ? "attention.dense" : "q_proj");
-    sheaf_found(st, "no module of that name");
-    const char *near = sheaf__nearest(item, names, n);
-    if (near != NULL)
-        sheaf_try_this(st, "%s", near);
-    free(buffer);
-    return st;
-}
-
 static sheaf_status *check_target(const sheaf_schema *schema, const char *item)
 {
     if (sheaf__lora_by_paths(schema))

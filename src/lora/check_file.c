@@ -119,14 +119,6 @@ static sheaf_status *not_asked(const char *name)
 
 /* ---- A and B ---- */
 
-int64_t sheaf__lora_behind(const sheaf_source_entry *e)
-{
-    int64_t n = 1;
-    for (int i = 1; i < e->ndim; i++)
-        n *= e->shape[i];
-    return n;
-}
-
 static sheaf_status *check_type(const sheaf_source_entry *e)
 {
     if (e->dtype == SHEAF_F32 || e->dtype == SHEAF_BF16 || e->dtype == SHEAF_F16)

@@ -6,6 +6,14 @@
 #include "lora/combine.h"
 #include "lora/names.h"
 
+int64_t sheaf__lora_behind(const sheaf_source_entry *e)
+{
+    int64_t n = 1;
+    for (int i = 1; i < e->ndim; i++)
+        n *= e->shape[i];
+    return n;
+}
+
 enum { BLOCK = 1 << 16 };
 
 /* The first of n numbers that is infinite or NaN; n: none. */

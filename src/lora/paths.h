@@ -30,7 +30,7 @@ sheaf_status *sheaf__lora_paths_target(const sheaf_schema *schema, const char *i
 /* sheaf__lora_without_number - the length of a path without the number of a layer at its end. */
 size_t sheaf__lora_without_number(const char *path);
 /* sheaf__lora_no_module - the error that `what` ("target", "module to save") `item` is none, with
- * the nearest name; for models of any family (adapter.c). */
+ * the nearest name; for models of any family. */
 sheaf_status *sheaf__lora_no_module(const sheaf_schema *schema, const char *what, const char *item);
 /* sheaf__lora_paths_spell - the options as a file says them: an expression of the paths, ranks and
  * alphas of whole layers. */
