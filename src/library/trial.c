@@ -178,7 +178,7 @@ sheaf_status *sheaf__trial_run_short(sheaf__trial *out, const sheaf__question *q
     sheaf__opened opened = { 0 };
     sheaf__selection selection = { 0 };
     sheaf_source *weights = NULL;
-    sheaf_data *made;
+    sheaf_data *made = NULL;
     o.accumulate = o.dp; /* one micro-batch in each group */
     o.eval_data = NULL;
     o.eval_split = 0;
