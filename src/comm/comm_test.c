@@ -10,7 +10,7 @@
 #include "base/status.h"
 #include "base/thread.h"
 #include "comm/messages.h"
-#include "comm/run_test.h"
+#include "tests/comm_run.h"
 
 #define EXPECT(what, condition)                                                                    \
     do {                                                                                           \

@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <unistd.h>
 
-#include "comm/run_test.h"
+#include "tests/comm_run.h"
 #include "base/status.h"
 
 enum { CALLS = 7 }; /* of one_call, round robin */

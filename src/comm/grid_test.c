@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "comm/grid.h"
-#include "comm/run_test.h"
+#include "tests/comm_run.h"
 
 #define EXPECT(what, condition)                                                                    \
     do {                                                                                           \

@@ -9,7 +9,7 @@
 
 #include "comm/grid.h"
 #include "comm/plugins.h"
-#include "comm/run_test.h"
+#include "tests/comm_run.h"
 #include "base/status.h"
 
 static unsigned char byte_of(size_t i, int rank)

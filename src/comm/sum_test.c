@@ -9,7 +9,7 @@
 
 #include "base/status.h"
 #include "base/thread.h"
-#include "comm/run_test.h"
+#include "tests/comm_run.h"
 
 static uint64_t mix(uint64_t x)
 {

@@ -2,7 +2,7 @@
  * them the first one's. */
 #include "tests/check.h"
 
-#include "comm/run_test.h"
+#include "tests/comm_run.h"
 #include "library/train_settings.h"
 #include "ops/units.h"
 

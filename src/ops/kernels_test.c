@@ -1,5 +1,5 @@
 /* kernels_test.c - the table is whole, and its numbers are those of contract version 1. */
-#include "ops/twin.h"
+#include "tests/ops_twin.h"
 
 static void test_kernels__every_cell_is_filled(void **state)
 {

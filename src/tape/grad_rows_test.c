@@ -1,7 +1,7 @@
 /* grad_rows_test.c - pictures placed in rows of a frozen embedding: what gets gradients through the
  * first norm and the layers behind it gets the same ones, to the bit, as if the gradients of all
  * rows were computed. */
-#include "tape/layer_test.h"
+#include "tests/tape_layer.h"
 #include "tape/vision.h"
 
 enum { TOKENS = 11, WIDTH = 10, IMAGES = 2, PATCHES = 2, OUT = 8, RANK = 2 };

@@ -9,7 +9,7 @@
  *   loss = (1 - eps) * that + eps * sum over labelled rows of (log(sum_c exp(l_c)) - mean_c l_c);
  *
  * gradients by finite differences of it. */
-#include "tape/layer_test.h"
+#include "tests/tape_layer.h"
 
 #include "tape/head.h"
 

@@ -4,7 +4,7 @@
  *
  * The formula knows no slices. All operands are exact in bfloat16; slices are uneven and empty;
  * each case runs with x's gradient made and added to, kept and computed again. */
-#include "tape/layer_test.h"
+#include "tests/tape_layer.h"
 
 #include "base/random.h"
 

@@ -1,7 +1,7 @@
 /* pictures_grid_test.c - positions on a grid for pictures of their own sizes. What torch computes
  * for bicubic positions and NaViT's buckets was recorded with torch 2.15. */
 #include "ops/math/round.h"
-#include "tape/pictures_test.h"
+#include "tests/tape_pictures.h"
 
 static double keys(double x, double a)
 {

@@ -1,6 +1,6 @@
 /* pictures_test.c - patches, class rows, vectors and copies, and attention inside pictures of their
  * own sizes. */
-#include "tape/pictures_test.h"
+#include "tests/tape_pictures.h"
 
 /* ---- patches ---- */
 

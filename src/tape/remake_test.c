@@ -2,7 +2,7 @@
  * and the same gradients, as if the result had been kept. */
 #include <string.h>
 
-#include "tape/ends_test.h"
+#include "tests/tape_ends.h"
 #include "tape/layers.h"
 
 /* Several parts of what a thread takes at once, no multiple of a vector. */

@@ -1,6 +1,6 @@
-/* scaled_test.c - rows times a number on small tapes (problem_test.h). */
+/* scaled_test.c - rows times a number on small tapes (tests/tape_problem.h). */
 #include "ops/math/round.h"
-#include "tape/problem_test.h"
+#include "tests/tape_problem.h"
 #include "tape/scaled.h"
 
 static const float BY = 1.0f / 3;

@@ -1,6 +1,6 @@
-/* times_test.c - y = x W for W as it is stored, on small tapes (problem_test.h). */
+/* times_test.c - y = x W for W as it is stored, on small tapes (tests/tape_problem.h). */
 #include "tape/linear.h"
-#include "tape/problem_test.h"
+#include "tests/tape_problem.h"
 
 enum { IN = 37, OUT = 70, TOKENS = 6 };
 

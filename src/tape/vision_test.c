@@ -1,7 +1,7 @@
-/* vision_test.c - the ops of vision-language models on small tapes (problem_test.h). */
+/* vision_test.c - the ops of vision-language models on small tapes (tests/tape_problem.h). */
 #include "tape/layers.h"
 #include "tape/linear.h"
-#include "tape/problem_test.h"
+#include "tests/tape_problem.h"
 #include "tape/vision.h"
 #include "base/status.h"
 

@@ -90,12 +90,14 @@ static sheaf_fault_action ask(sheaf_faults *f, sheaf_fault_op op)
 
 static bool fails(sheaf_fault_action action)
 {
-    errno = action == SHEAF_FAULT_FAIL     ? EIO
-            : action == SHEAF_FAULT_ENOSPC ? ENOSPC
-            : action == SHEAF_FAULT_EINTR  ? EINTR
-            : action == SHEAF_FAULT_ENOSYS ? ENOSYS
-                                           : 0;
-    return errno != 0;
+    const int error = action == SHEAF_FAULT_FAIL     ? EIO
+                      : action == SHEAF_FAULT_ENOSPC ? ENOSPC
+                      : action == SHEAF_FAULT_EINTR  ? EINTR
+                      : action == SHEAF_FAULT_ENOSYS ? ENOSYS
+                                                     : 0;
+    if (error != 0)
+        errno = error;
+    return error != 0;
 }
 
 /* ---- the calls, by the names that 64-bit offsets give them ---- */

@@ -4,7 +4,7 @@
 #include "tests/check.h"
 
 #include "formats/safetensors.h"
-#include "tape/ends_test.h"
+#include "tests/tape_ends.h"
 #include "tape/pictures.h"
 #include "tests/golden.h"
 

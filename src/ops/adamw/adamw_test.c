@@ -1,5 +1,5 @@
 /* adamw_test.c */
-#include "ops/twin.h"
+#include "tests/ops_twin.h"
 
 #include "base/elementary.h"
 #include "ops/adamw/adamw.h"

@@ -1,6 +1,6 @@
 /* attention_full_test.c - full attention: queries and keys of different number, every query sees
  * all keys. Its double version is in attention_test.c. */
-#include "ops/attention/attention_twin.h"
+#include "tests/attention_twin.h"
 
 /* Three queries, two keys of one channel, all seen by all: scores q k = (ln 3, 0), (0, 0) and (-ln
  * 3, 0), so p = (3, 1) / 4, (1, 1) / 2, (1, 3) / 4 and o = 5, 6, 7. With d_o = 1, 0, 2: D = 5, 0,

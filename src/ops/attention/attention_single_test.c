@@ -2,7 +2,7 @@
  * against the reference, bit for bit. */
 #include <math.h>
 
-#include "ops/attention/attention_twin.h"
+#include "tests/attention_twin.h"
 
 static sheaf__attention shape_of(sheaf_dtype dtype, int64_t keys, int64_t group, int64_t d)
 {

@@ -1,6 +1,6 @@
 /* attention_test.c - attention against numbers worked by hand, a double version, and
  * the fast kernels against the reference, bit for bit. */
-#include "ops/attention/attention_twin.h"
+#include "tests/attention_twin.h"
 
 /* ---- by hand ---- */
 

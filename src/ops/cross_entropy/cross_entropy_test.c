@@ -1,5 +1,5 @@
 /* cross_entropy_test.c */
-#include "ops/twin.h"
+#include "tests/ops_twin.h"
 
 static void test_cross_entropy__a_row_worked_by_hand(void **state)
 {

@@ -1,5 +1,5 @@
 /* dropout_test.c */
-#include "ops/twin.h"
+#include "tests/ops_twin.h"
 
 static sheaf__dropout quarter(const int64_t *sample, const int64_t *position, int64_t channel0)
 {

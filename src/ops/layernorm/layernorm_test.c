@@ -1,5 +1,5 @@
 /* layernorm_test.c */
-#include "ops/twin.h"
+#include "tests/ops_twin.h"
 
 /* The two statistics of whole rows, as the caller of the kernels works them out. */
 static void statistics(const sheaf__kernels *k, float *mean, float *rstd, const void *x,

@@ -1,6 +1,6 @@
 /* math_test.c - our float functions against libm's double ones, which are off by less
  * than 1e-8 of a float's ulp. */
-#include "ops/twin.h"
+#include "tests/ops_twin.h"
 
 #include "ops/math/math.h"
 

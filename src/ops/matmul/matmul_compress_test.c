@@ -2,7 +2,7 @@
  * of those with plain panels, and what cannot be compressed says so. */
 #include <math.h>
 
-#include "ops/matmul/matmul_testing.h"
+#include "tests/matmul_twin.h"
 
 /* Normally distributed, as trained weights are. */
 static uint16_t normal(void)

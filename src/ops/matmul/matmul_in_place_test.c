@@ -1,7 +1,7 @@
 /* matmul_in_place_test.c - products that read operands where they lie, as those of LoRA do: outer
  * products, thin ones, and several that share an operand. All against the definition, on every
  * instruction set and with several numbers of threads. */
-#include "ops/matmul/matmul_testing.h"
+#include "tests/matmul_twin.h"
 
 static int64_t one_of(const int64_t *list, size_t count)
 {

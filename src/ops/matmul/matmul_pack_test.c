@@ -1,5 +1,5 @@
 /* matmul_pack_test.c - packed weights. */
-#include "ops/matmul/matmul_testing.h"
+#include "tests/matmul_twin.h"
 
 static void test_pack__any_split_gives_the_same_panels(void **state)
 {

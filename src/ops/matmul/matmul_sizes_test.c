@@ -1,6 +1,6 @@
 /* matmul_sizes_test.c - products of the size of real models: samples against the
  * reference, the whole result across instruction sets and thread counts. */
-#include "ops/matmul/matmul_testing.h"
+#include "tests/matmul_twin.h"
 
 static const struct {
     const char *name;

@@ -1,6 +1,6 @@
 /* matmul_test.c - fast products equal the definition bit for bit, and nothing about
  * how they are run can be seen in the result. */
-#include "ops/matmul/matmul_testing.h"
+#include "tests/matmul_twin.h"
 
 /* ---- worked by hand ---- */
 

@@ -1,5 +1,5 @@
 /* noise_test.c */
-#include "ops/twin.h"
+#include "tests/ops_twin.h"
 
 enum { ROWS = 3, COLS = 200, MOST = ROWS * 6200 };
 

@@ -1,5 +1,5 @@
 /* reduce_test.c */
-#include "ops/twin.h"
+#include "tests/ops_twin.h"
 
 #include "ops/math/math.h"
 

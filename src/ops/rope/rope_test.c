@@ -1,5 +1,5 @@
 /* rope_test.c */
-#include "ops/twin.h"
+#include "tests/ops_twin.h"
 
 static void test_rope__quarter_turns_worked_by_hand(void **state)
 {

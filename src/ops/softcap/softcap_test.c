@@ -1,5 +1,5 @@
 /* softcap_test.c */
-#include "ops/twin.h"
+#include "tests/ops_twin.h"
 
 static const struct {
     const char *name;

@@ -1,8 +1,8 @@
-/* ends_test.h - both ends of a small tape: numbers that bfloat16 holds, where values come from (a
+/* tape_ends.h - both ends of a small tape: numbers that bfloat16 holds, where values come from (a
  * source, which takes their gradient) and where they go to (a sink, which gives one). For the tests
  * of this folder. */
-#ifndef SHEAF_TAPE_ENDS_TEST_H
-#define SHEAF_TAPE_ENDS_TEST_H
+#ifndef SHEAF_TESTS_TAPE_ENDS_H
+#define SHEAF_TESTS_TAPE_ENDS_H
 
 #include "tests/check.h"
 

@@ -1,12 +1,12 @@
-/* twin.h - for the tests of ops: operands, and the columns a kernel is compared in.
+/* ops_twin.h - for the tests of ops: operands, and the columns a kernel is compared in.
  *
  * Operands end where a page that may not be touched begins, so a kernel that
  * reads or writes past a row's end dies. twin_each() goes through every fast
  * column of this CPU, the activation types float32 and bfloat16, the thread flags with
  * and without DAZ and FTZ, and three kinds of numbers; float16 shares its kernels' code
  * with bfloat16 but for reading and writing, so of it two of the six. */
-#ifndef SHEAF_OPS_TWIN_H
-#define SHEAF_OPS_TWIN_H
+#ifndef SHEAF_TESTS_OPS_TWIN_H
+#define SHEAF_TESTS_OPS_TWIN_H
 
 #include <immintrin.h>
 #include <stdbool.h>

@@ -1,7 +1,7 @@
-/* matmul_testing.h - machines to run on, random operands, and the comparison with the
+/* matmul_twin.h - machines to run on, random operands, and the comparison with the
  * reference, for the tests of this folder. */
-#ifndef SHEAF_OPS_MATMUL_TESTING_H
-#define SHEAF_OPS_MATMUL_TESTING_H
+#ifndef SHEAF_TESTS_MATMUL_TWIN_H
+#define SHEAF_TESTS_MATMUL_TWIN_H
 
 #include <immintrin.h>
 

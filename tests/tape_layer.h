@@ -1,9 +1,9 @@
-/* layer_test.h - a linear layer made from logical tensors, and its gradients in them. For the tests
+/* tape_layer.h - a linear layer made from logical tensors, and its gradients in them. For the tests
  * of this folder. */
-#ifndef SHEAF_TAPE_LAYER_TEST_H
-#define SHEAF_TAPE_LAYER_TEST_H
+#ifndef SHEAF_TESTS_TAPE_LAYER_H
+#define SHEAF_TESTS_TAPE_LAYER_H
 
-#include "tape/ends_test.h"
+#include "tests/tape_ends.h"
 #include "tape/linear.h"
 #include "tape/rows.h"
 

@@ -1,10 +1,10 @@
-/* pictures_test.h - pictures of several sizes for the tests of pictures.h: what is run (on the
- * problems of problem_test.h) and the sets of sizes, with class rows and without. */
-#ifndef SHEAF_TAPE_PICTURES_TEST_H
-#define SHEAF_TAPE_PICTURES_TEST_H
+/* tape_pictures.h - pictures of several sizes for the tests of pictures.h: what is run (on the
+ * problems of tests/tape_problem.h) and the sets of sizes, with class rows and without. */
+#ifndef SHEAF_TESTS_TAPE_PICTURES_H
+#define SHEAF_TESTS_TAPE_PICTURES_H
 
 #include "tape/pictures.h"
-#include "tape/problem_test.h"
+#include "tests/tape_problem.h"
 
 enum { MOST = 6 };
 

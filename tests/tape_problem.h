@@ -1,15 +1,15 @@
-/* problem_test.h - an op as a problem on a small tape: source -> op -> weighted sum.
+/* tape_problem.h - an op as a problem on a small tape: source -> op -> weighted sum.
  *
  * Values are compared with the formula in double, gradients with finite differences of that
  * formula; all operands are exact in bfloat16. Where an op may not be the only reader of a value,
  * everything runs a second time with a second reader, whose gradient comes first and is added to,
  * and with the op as a segment that backward runs again. For the tests of this folder. */
-#ifndef SHEAF_TAPE_PROBLEM_TEST_H
-#define SHEAF_TAPE_PROBLEM_TEST_H
+#ifndef SHEAF_TESTS_TAPE_PROBLEM_H
+#define SHEAF_TESTS_TAPE_PROBLEM_H
 
 #include "tests/check.h"
 
-#include "tape/ends_test.h"
+#include "tests/tape_ends.h"
 #include "tape/vision.h"
 
 enum { MAX_OPERANDS = 5 };

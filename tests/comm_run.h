@@ -1,7 +1,7 @@
-/* run_test.h - the same tests on ranks that are threads and, where a launcher started the test, on
+/* comm_run.h - the same tests on ranks that are threads and, where a launcher started the test, on
  * ranks that are processes: then those that take as many as there are. */
-#ifndef SHEAF_COMM_RUN_TEST_H
-#define SHEAF_COMM_RUN_TEST_H
+#ifndef SHEAF_TESTS_COMM_RUN_H
+#define SHEAF_TESTS_COMM_RUN_H
 
 #include <stdbool.h>
 #include <stdio.h>

@@ -1,10 +1,10 @@
 /* attention_twin.h - what both tests of attention use: a problem with operands and space for
  * results, the reference and the fast kernels run on it, and their comparison. */
-#ifndef SHEAF_OPS_ATTENTION_TWIN_H
-#define SHEAF_OPS_ATTENTION_TWIN_H
+#ifndef SHEAF_TESTS_ATTENTION_TWIN_H
+#define SHEAF_TESTS_ATTENTION_TWIN_H
 
 #include "ops/attention/attention_parts.h"
-#include "ops/twin.h"
+#include "tests/ops_twin.h"
 
 /* ---- one problem: operands, and space for results ---- */
 typedef struct problem {
