@@ -5,7 +5,7 @@
  * have it. */
 #ifndef SHEAF_TESTS_EMULATED_TILES_H
 #define SHEAF_TESTS_EMULATED_TILES_H
-#ifdef __AMX_BF16__
+#if defined __AMX_BF16__ || defined __AMXBF16__ /* gcc, clang 14 */
 
 #include <immintrin.h>
 #include <stdbool.h>
