@@ -60,9 +60,10 @@ sheaf_status *sheaf__step_newest(char **path, DIR **held, const char *out)
     for (int i = 0;; i++) {
         sheaf_status *st = find_newest(path, out);
         if (st != NULL || *path == NULL || (*held = sheaf__step_hold(*path)) != NULL ||
-            i == TRIES || sheaf__path_kind(*path) == SHEAF_PATH_DIR)
+            i == TRIES || (access(*path, R_OK | X_OK) != 0 && errno == EACCES))
             return st; /* or one that cannot be held: it says itself why not */
-        free(*path);   /* removed meanwhile: there is a newer one */
+        free(*path);   /* removed, or being removed: there is a newer one */
         *path = NULL;
+        usleep(1000);
     }
 }
