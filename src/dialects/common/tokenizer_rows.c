@@ -5,7 +5,6 @@
  *                      added_tokens, with "id"
  *   tokenizer.model    a protocol buffer of sentencepiece, whose field 1 is one token each
  *   added_tokens.json  an object of numbers, beside either */
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,6 +12,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "dialects/common/model.h"
+#include "inputs/tokenizer/spm_file.h"
 
 enum { MOST_TOKENS = 1 << 24, MOST_MODEL = 64 << 20 };
 
@@ -41,42 +41,6 @@ static void take_tokenizer(int64_t *rows, const json_t *root)
         take_number(rows, json_object_get(json_array_get(added, i), "id"));
 }
 
-/* A number of 7 bits a byte, the lowest first; false at the end of the bytes. */
-static bool varint(uint64_t *out, const unsigned char **at, const unsigned char *end)
-{
-    *out = 0;
-    for (int shift = 0; *at < end && shift < 63; shift += 7) {
-        const unsigned char byte = *(*at)++;
-        *out |= (uint64_t)(byte & 127) << shift;
-        if (byte < 128)
-            return true;
-    }
-    return false;
-}
-
-/* Pieces of a sentencepiece model; 0 when these bytes are none. */
-static int64_t pieces(const char *bytes, size_t size)
-{
-    const unsigned char *at = (const unsigned char *)bytes, *end = at + size;
-    int64_t n = 0;
-    for (uint64_t key, length; at < end;) {
-        if (!varint(&key, &at, end))
-            return 0;
-        if ((key & 7) == 0) {
-            if (!varint(&length, &at, end))
-                return 0;
-            continue;
-        }
-        length = (key & 7) == 1 ? 8 : 4;
-        if (((key & 7) != 1 && (key & 7) != 2 && (key & 7) != 5) ||
-            ((key & 7) == 2 && !varint(&length, &at, end)) || length > (uint64_t)(end - at))
-            return 0;
-        at += length;
-        n += key == (1 << 3 | 2);
-    }
-    return n < MOST_TOKENS ? n : 0;
-}
-
 /* *path = dir/name where there is such a file, else NULL. */
 static sheaf_status *file_in(char **path, const char *dir, const char *name)
 {
@@ -102,7 +66,8 @@ static sheaf_status *rows_in(int64_t *rows, char **path, const char *dir)
     } else if (st == NULL) {
         st = file_in(path, dir, "tokenizer.model");
         TRY(st, *path != NULL ? sheaf__file_read_all(&bytes, &size, *path, MOST_MODEL) : NULL);
-        *rows = bytes != NULL ? pieces(bytes, size) : 0;
+        const int64_t pieces = bytes != NULL ? sheaf__spm_count(bytes, size) : 0;
+        *rows = pieces < MOST_TOKENS ? pieces : 0;
     }
     json_decref(root);
     root = NULL;

@@ -198,6 +198,21 @@ sheaf_status *sheaf__spm_read(sheaf__spm *m, const char *bytes, size_t size)
     return st;
 }
 
+int64_t sheaf__spm_count(const char *bytes, size_t size)
+{
+    const unsigned char *begin = (const unsigned char *)bytes;
+    span s = { begin, begin, begin + size };
+    int64_t n = 0;
+    for (field f; s.at < s.end; n += f.number == 1 && f.wire == 2) {
+        sheaf_status *st = next_field(&f, &s);
+        if (st != NULL) {
+            sheaf_status_free(st);
+            return 0;
+        }
+    }
+    return n;
+}
+
 void sheaf__spm_release(sheaf__spm *m)
 {
     free(m->piece);

@@ -33,9 +33,9 @@ typedef struct sheaf__spm {
     int64_t count, capacity;
     int64_t type, unk, bos, eos;
     sheaf__spm_bytes unk_piece, bos_piece, eos_piece, pad_piece;
-    bool byte_fallback, suffix;               /* suffix: a text ends with a bar, not begins */
-    bool prefix, remove_extra, escape;        /* how blanks are normalised */
-    sheaf__spm_bytes charsmap, charsmap_back; /* sound tables; of decoding */
+    bool byte_fallback, suffix;        /* suffix: the bar stands behind a text, not before it */
+    bool prefix, remove_extra, escape; /* how blanks are normalised */
+    sheaf__spm_bytes charsmap, charsmap_back; /* tables that were checked; back: of decoding */
 } sheaf__spm;
 
 /* sheaf__spm_read - borrows `bytes`. Errors: SHEAF_E_FORMAT with the byte, SHEAF_E_UNSUPPORTED for
@@ -43,6 +43,9 @@ typedef struct sheaf__spm {
 sheaf_status *sheaf__spm_read(sheaf__spm *out, const char *bytes, size_t size);
 void sheaf__spm_release(sheaf__spm *m);
 
+/* sheaf__spm_count - the pieces of a model of any type, which are not looked into; 0 when the bytes
+ * are none. */
+int64_t sheaf__spm_count(const char *bytes, size_t size);
 /* sheaf__spm_is - are these the bytes? */
 bool sheaf__spm_is(const sheaf__spm_bytes *bytes, const char *text);
 
