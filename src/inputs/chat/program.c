@@ -25,31 +25,31 @@ static json_t *message_object(const sheaf__message *m)
     return NULL;
 }
 
+/* Takes `value`. */
+static bool put(json_t *to, const char *name, json_t *value)
+{
+    return json_object_set_new(to, name, value) == 0;
+}
+
+/* NULL: the program finds it undefined. */
+static bool put_text(json_t *to, const char *name, const char *text)
+{
+    return text == NULL || put(to, name, json_string(text));
+}
+
 static json_t *variables(const sheaf__message *message, int64_t n,
                          const sheaf__chat_options *options, const char *date_string)
 {
-    json_t *messages = json_array(), *out = json_object();
-    const struct {
-        const char *name;
-        json_t *value;
-    } all[] = {
-        { "messages", messages },
-        { "tools", options->tools != NULL ? json_incref((json_t *)options->tools) : json_null() },
-        { "documents", json_null() },
-        { "add_generation_prompt", json_boolean(options->generation_prompt) },
-        { "bos_token", options->bos == NULL ? NULL : json_string(options->bos) },
-        { "eos_token", options->eos == NULL ? NULL : json_string(options->eos) },
-        { "date_string", date_string == NULL ? NULL : json_string(date_string) },
-    };
-    bool failed = messages == NULL;
-    for (int64_t i = 0; i < n && !failed; i++)
-        failed = json_array_append_new(messages, message_object(&message[i])) != 0;
-    const bool absent[] = {
-        false, false, false, false, options->bos == NULL, options->eos == NULL, date_string == NULL
-    };
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        failed |= !absent[i] && json_object_set_new(out, all[i].name, all[i].value) != 0;
-    if (!failed)
+    json_t *messages = json_array(), *out = json_object(),
+           *tools = options->tools != NULL ? json_incref((json_t *)options->tools) : json_null();
+    bool good = put(out, "messages", messages);
+    for (int64_t i = 0; i < n && good; i++)
+        good = json_array_append_new(messages, message_object(&message[i])) == 0;
+    good &= put(out, "tools", tools);
+    if (good && put(out, "documents", json_null()) &&
+        put(out, "add_generation_prompt", json_boolean(options->generation_prompt)) &&
+        put_text(out, "bos_token", options->bos) && put_text(out, "eos_token", options->eos) &&
+        put_text(out, "date_string", date_string))
         return out;
     json_decref(out);
     return NULL;
@@ -62,7 +62,7 @@ sheaf_status *sheaf__chat_run(sheaf__jinja_text *out, const sheaf__chat_template
     const bool by_clock = t->clock && t->day.year != 0;
     json_t *all = variables(message, n, options, t->takes_date && !by_clock ? t->date : NULL);
     if (all == NULL)
-        return sheaf_fail(SHEAF_E_MEMORY, "chat template");
+        return sheaf__no_memory("chat template");
     sheaf_status *st = sheaf__jinja_render(out, t->program, all, t->day.year != 0 ? &t->day : NULL);
     json_decref(all);
     return t->file != NULL ? sheaf_in(st, "%s", t->file)
