@@ -12,7 +12,8 @@
  *     TRY(st, read_header(&header, file));
  *     TRY(st, read_rows(rows, file, &header));
  *
- * A macro, as a function would have evaluated `call`; it returns from nowhere. */
+ * A macro, as a function would evaluate `call` in any case. It never returns from the function that
+ * it stands in. */
 #define TRY(st, ...) ((st) = (st) != NULL ? (st) : (__VA_ARGS__))
 
 /* sheaf__no_memory - SHEAF_E_MEMORY at `what`: what the memory was for, or a path. */
@@ -30,7 +31,7 @@ static inline sheaf_status *sheaf__only_memory(sheaf_status *st)
     return NULL;
 }
 
-/* sheaf__found_errno - sheaf_found() with the words for the system's `error`, which `st` keeps. */
+/* sheaf__found_errno - sheaf_found() with strerror(error); sheaf_status_errno() gives `error`. */
 sheaf_status *sheaf__found_errno(sheaf_status *st, int error);
 
 #endif

@@ -22,9 +22,8 @@ enum {
 }; /* bytes of one text; the ids of the longest context take less */
 
 /* sheaf__sentencepiece_open - errors: SHEAF_E_IO; SHEAF_E_FORMAT for what is no sound model, with
- * the byte; SHEAF_E_UNSUPPORTED for a model that has user-defined or unused
- * pieces; SHEAF_E_MEMORY. *out
- * untouched on failure. */
+ * the byte; SHEAF_E_UNSUPPORTED for a model that has user-defined or unused pieces;
+ * SHEAF_E_MEMORY. *out is untouched on failure. */
 sheaf_status *sheaf__sentencepiece_open(sheaf__sentencepiece **out, const char *path);
 void sheaf__sentencepiece_close(sheaf__sentencepiece *model);
 

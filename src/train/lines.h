@@ -6,9 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The first line that differs, and how many more do. Its texts end at a line feed, or with the
- * text.
- */
+/* The first line that differs, and how many more do. Its texts end at a line
+ * feed, or with the text. */
 typedef struct sheaf__line_change {
     const char *line;     /* begins with the key */
     size_t key;           /* bytes of that */
