@@ -10,7 +10,7 @@
  * pointer:
  *
  *     if (!SHEAF_GROW(&c->job, &c->capacity, c->count + 1))
- *         return sheaf_fail(SHEAF_E_MEMORY, "list of copies");
+ *         return sheaf__no_memory("list of copies");
  *
  * `capacity` counts the elements that there is space for, and at least doubles when it is not
  * enough; NULL: the array gets exactly `need`. False when there is no memory; then all is as it

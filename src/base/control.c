@@ -1,4 +1,5 @@
 /* control.c - see control.h. */
+#include "base/status.h"
 #include "base/control.h"
 
 #include <signal.h>
@@ -7,7 +8,7 @@
 sheaf_status *sheaf_control_new(sheaf_control **out)
 {
     *out = calloc(1, sizeof **out);
-    return *out == NULL ? sheaf_fail(SHEAF_E_MEMORY, "control") : NULL;
+    return *out == NULL ? sheaf__no_memory("control") : NULL;
 }
 
 void sheaf_control_free(sheaf_control *control)

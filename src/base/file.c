@@ -191,7 +191,7 @@ sheaf_status *sheaf__path_from(char **out, const char *folder, const char *path)
     *out = NULL;
     if (strncmp(path, folder, n) == 0 && path[n] == '/') {
         *out = strdup(path + n + 1);
-        return *out == NULL ? sheaf_fail(SHEAF_E_MEMORY, "%s", path) : NULL;
+        return *out == NULL ? sheaf__no_memory(path) : NULL;
     }
     sheaf_status *st = sheaf__path_parent(&parent, path);
     char *from = realpath(folder, NULL), *real = st == NULL ? realpath(parent, NULL) : NULL;
@@ -200,7 +200,7 @@ sheaf_status *sheaf__path_from(char **out, const char *folder, const char *path)
                               strrchr(path, '/') == NULL ? path : strrchr(path, '/') + 1);
         TRY(st, climb(out, from, whole));
     } else if (st == NULL && (*out = strdup(path)) == NULL) {
-        st = sheaf_fail(SHEAF_E_MEMORY, "%s", path);
+        st = sheaf__no_memory(path);
     }
     free(parent);
     free(whole);

@@ -164,11 +164,11 @@ sheaf_status *sheaf__json_text(char **out, const json_t *value, size_t flags)
 {
     char *text = json_dumps(value, flags | JSON_ENCODE_ANY);
     json_t *again = NULL;
-    sheaf_status *st = text == NULL ? sheaf_fail(SHEAF_E_MEMORY, "out of memory while writing JSON")
+    sheaf_status *st = text == NULL ? sheaf__no_memory("out of memory while writing JSON")
                                     : sheaf__json_parse_line(&again, text, strlen(text));
     if (st != NULL ? sheaf_status_code(st) != SHEAF_E_MEMORY : !json_equal(value, again)) {
         sheaf_status_free(st);
-        st = sheaf_fail(SHEAF_E_MEMORY, "out of memory while writing JSON");
+        st = sheaf__no_memory("out of memory while writing JSON");
     }
     json_decref(again);
     if (st == NULL)

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "text.h"
+#include "base/status.h"
 
 enum { DEEPEST = 127 };
 
@@ -346,7 +347,7 @@ sheaf_status *sheaf__scan_number(sheaf_json_scan *scan, bool *whole, int64_t *in
         return NULL;
     char *copy = strndup(start.at, (size_t)(scan->at - start.at));
     if (copy == NULL)
-        return sheaf_fail(SHEAF_E_MEMORY, "out of memory for a number");
+        return sheaf__no_memory("out of memory for a number");
     *real = to_double(copy);
     const bool lost = !fraction && !scan->one_line && !writes(*real, copy);
     free(copy);
@@ -375,7 +376,7 @@ static sheaf_status *skip_number(sheaf_json_scan *scan)
         return st;
     char *copy = strndup(start.at, (size_t)(scan->at - start.at));
     if (copy == NULL)
-        return sheaf_fail(SHEAF_E_MEMORY, "out of memory for a number");
+        return sheaf__no_memory("out of memory for a number");
     const bool infinite = isinf(to_double(copy));
     free(copy);
     return infinite ? sheaf__scan_fail(&start, "a number that a double can hold") : NULL;

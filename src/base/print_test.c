@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/status.h"
 #include "base/print.h"
 
 static char shown[4000];
@@ -132,7 +133,7 @@ static void test_status__memory_is_always_named(void **state)
         { "", "  found:    out of memory\n" },
     };
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-        sheaf_status *st = sheaf_fail(SHEAF_E_MEMORY, "%s", rows[i].where);
+        sheaf_status *st = sheaf__no_memory(rows[i].where);
         FILE *to = fmemopen(shown, sizeof shown, "w");
         sheaf_status_print(st, to);
         fclose(to);
@@ -140,7 +141,7 @@ static void test_status__memory_is_always_named(void **state)
         assert_string_equal(sheaf_status_found(st), i == 2 ? "" : "out of memory");
         sheaf_status_free(st);
     }
-    sheaf_status *st = sheaf_found(sheaf_fail(SHEAF_E_MEMORY, "init"), "9 GB");
+    sheaf_status *st = sheaf_found(sheaf__no_memory("init"), "9 GB");
     assert_string_equal(sheaf_status_found(st), "9 GB");
     sheaf_status_free(st);
     st = sheaf_fail(SHEAF_E_IO, "init");

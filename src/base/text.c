@@ -1,5 +1,6 @@
 /* text.c - see text.h. */
 #include "text.h"
+#include "base/status.h"
 
 #include <ctype.h>
 #include <stdarg.h>
@@ -122,7 +123,7 @@ sheaf_status *sheaf__text_take(char **out, sheaf_text *text)
         reserve(text, 0);
     if (text->failed) {
         sheaf__text_release(text);
-        return sheaf_fail(SHEAF_E_MEMORY, "out of memory while building a text");
+        return sheaf__no_memory("out of memory while building a text");
     }
     text->at[text->size] = '\0';
     *out = text->at;

@@ -68,7 +68,7 @@ static sheaf_status *make(sheaf__threads **out, const parts *p, int count, int r
     for (int i = 0; i < count && ranks > 1; i++) {
         out[i] = sheaf__threads_new(ranks, p->options->messages, all);
         if (out[i] == NULL)
-            return sheaf_fail(SHEAF_E_MEMORY, "out of memory");
+            return sheaf__no_memory("out of memory");
     }
     return NULL;
 }

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/status.h"
 #include "base/file.h"
 #include "base/text.h"
 
@@ -147,7 +148,7 @@ sheaf_status *sheaf__plugin_find(char **path, const char *mpi)
     *path = NULL;
     if (mpi != NULL && strchr(mpi, '/') != NULL) {
         *path = strdup(mpi);
-        return *path == NULL ? sheaf_fail(SHEAF_E_MEMORY, "--mpi") : NULL;
+        return *path == NULL ? sheaf__no_memory("--mpi") : NULL;
     }
     if (mpi == NULL || *mpi == '\0')
         mpi = launcher.mpi;

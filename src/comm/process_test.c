@@ -37,7 +37,7 @@ static sheaf_status *pieces_body(void *context, sheaf_comm *comm)
         at += size[r];
     }
     unsigned char *bytes = malloc(at);
-    sheaf_status *st = bytes == NULL ? sheaf_fail(SHEAF_E_MEMORY, "test") : NULL;
+    sheaf_status *st = bytes == NULL ? sheaf__no_memory("test") : NULL;
     for (size_t i = 0; st == NULL && i < much; i++)
         bytes[i] = rank == 1 ? byte_of(i, 1) : 0;
     TRY(st, sheaf_comm_broadcast(comm, bytes, much, 1));

@@ -351,7 +351,7 @@ sheaf_status *sheaf__run_threads(int ranks, bool messages,
         return run_alone(body, context);
     group *g = group_new(ranks, messages);
     if (g == NULL)
-        return sheaf_fail(SHEAF_E_MEMORY, "out of memory");
+        return sheaf__no_memory("out of memory");
     g->body = body;
     g->context = context;
     const int started = start(g);

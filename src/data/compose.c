@@ -19,7 +19,7 @@ static sheaf_status *encode(sheaf__ids *out, const sheaf__sentencepiece *model, 
     }
     ids = malloc((size + 1) * sizeof *ids);
     if (ids == NULL)
-        return sheaf_fail(SHEAF_E_MEMORY, "token ids");
+        return sheaf__no_memory("token ids");
     for (size_t i = 0; i < size; i++)
         ids[i] = (unsigned char)text[i];
     *out = (sheaf__ids){ ids, (int64_t)size };
@@ -58,7 +58,7 @@ static sheaf_status *take_mark(char **out, const sheaf__record *record,
     if (record->image != NULL && marks == 1 && where == 0) {
         *out = strdup(record->turn[0].query);
         if (*out == NULL)
-            return sheaf_fail(SHEAF_E_MEMORY, "prompt");
+            return sheaf__no_memory("prompt");
         sheaf__picture_name_remove(*out);
         return NULL;
     }
@@ -106,7 +106,7 @@ sheaf_status *sheaf__compose(sheaf__sequence *out, const sheaf__record *record,
     sheaf__ids prompt = { 0 }, answer = { 0 };
     char *text = NULL, *first = NULL;
     sheaf__turn *turn = malloc((size_t)record->turns * sizeof *turn);
-    sheaf_status *st = turn == NULL ? sheaf_fail(SHEAF_E_MEMORY, "prompt") : NULL;
+    sheaf_status *st = turn == NULL ? sheaf__no_memory("prompt") : NULL;
     TRY(st, check_turns(record, options));
     TRY(st, take_mark(&first, record, options));
     if (st == NULL) {

@@ -176,8 +176,7 @@ static void announce(void *self, const int64_t *row, int64_t n)
 static sheaf_status *load_alone(sheaf__pictures *p, int64_t row, const sheaf__picture *out)
 {
     uint8_t *bytes = malloc(bytes_of(p, row));
-    sheaf_status *st =
-        bytes == NULL ? sheaf_fail(SHEAF_E_MEMORY, "pictures") : prepare(p, row, bytes);
+    sheaf_status *st = bytes == NULL ? sheaf__no_memory("pictures") : prepare(p, row, bytes);
     if (st == NULL)
         normalise(p, row, out, bytes);
     free(bytes);

@@ -5,14 +5,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/status.h"
 #include "base/array.h"
 #include "data/data_images.h"
 #include "data/row_cache.h"
 
 sheaf_status *sheaf__data_no_memory(int64_t tokens)
 {
-    return sheaf_found(sheaf_fail(SHEAF_E_MEMORY, "no memory for the data set"),
-                       "%" PRId64 " tokens so far", tokens);
+    return sheaf_found(sheaf__no_memory("no memory for the data set"), "%" PRId64 " tokens so far",
+                       tokens);
 }
 
 int64_t sheaf__data_limit(const sheaf_data_options *options)

@@ -78,7 +78,7 @@ static sheaf_status *gather(bool *more, reader *in)
         const int64_t size = (int64_t)in->items.size;
         if (!SHEAF_GROW(&in->text, &in->capacity, in->size + size) ||
             !SHEAF_GROW(&in->job, &in->job_capacity, in->jobs + 1))
-            return sheaf_fail(SHEAF_E_MEMORY, "%s", in->path);
+            return sheaf__no_memory(in->path);
         memcpy(in->text + in->size, in->items.text, (size_t)size);
         in->job[in->jobs++] = (job){ .place = in->items.place, .at = in->size, .size = size };
         in->size += size;
@@ -352,7 +352,7 @@ static sheaf_status *choose_cache(reader *in)
         return NULL;
     in->hash = calloc((size_t)in->sources.paths, sizeof *in->hash);
     if (in->hash == NULL)
-        return sheaf_fail(SHEAF_E_MEMORY, "data set");
+        return sheaf__no_memory("data set");
     return sheaf__text_key(in->key, in->hash, &in->sources, o);
 }
 

@@ -49,13 +49,13 @@ static sheaf_status *remember(bool *is_new, walk *w, const struct stat *about)
 {
     folder_id *id = malloc(sizeof *id);
     if (id == NULL)
-        return sheaf_fail(SHEAF_E_MEMORY, "list of folders");
+        return sheaf__no_memory("list of folders");
     *id = (folder_id){ about->st_dev, about->st_ino };
     folder_id **at = tsearch(id, &w->seen, compare_ids);
     *is_new = at != NULL && *at == id;
     if (!*is_new)
         free(id);
-    return at == NULL ? sheaf_fail(SHEAF_E_MEMORY, "list of folders") : NULL;
+    return at == NULL ? sheaf__no_memory("list of folders") : NULL;
 }
 
 static bool ends_in(const char *name, const char *const ending[], int n)
@@ -83,7 +83,7 @@ static sheaf_status *add_path(paths *to, char *path)
 {
     if (to->count >= MOST || !SHEAF_GROW(&to->at, &to->capacity, to->count + 1)) {
         free(path);
-        return sheaf_fail(SHEAF_E_MEMORY, "list of images");
+        return sheaf__no_memory("list of images");
     }
     to->at[to->count++] = path;
     return NULL;
@@ -168,7 +168,7 @@ static sheaf_status *take_image(sheaf__records_reader *in, const char *path)
     const char *name = base_name(path);
     char *answer = strndup(name, strcspn(name, "."));
     if (answer == NULL)
-        return sheaf_fail(SHEAF_E_MEMORY, "data set");
+        return sheaf__no_memory("data set");
     in->out->looked_at++;
     sheaf_status *bad = check_image(path, answer, in->options->answers_optional), *st = NULL;
     if (bad == NULL) {
@@ -255,7 +255,7 @@ static sheaf_status *look_beside(walk *w, const char *path, size_t base)
     w->beside = NULL;
     w->base = strndup(path, base);
     if (w->base == NULL)
-        return sheaf_fail(SHEAF_E_MEMORY, "list of images");
+        return sheaf__no_memory("list of images");
     return has_images(w) ? find_labels(&w->beside, w->base) : NULL;
 }
 
@@ -273,7 +273,7 @@ static sheaf_status *take_labelled(sheaf__records_reader *in, walk *w, const cha
     const char *rest = path + strlen(w->base) + strlen("/images/");
     char *label = NULL;
     if (asprintf(&label, "%s/%.*s.json", w->beside, (int)(strrchr(rest, '.') - rest), rest) < 0)
-        return sheaf_fail(SHEAF_E_MEMORY, "list of images");
+        return sheaf__no_memory("list of images");
     const int64_t at = label_at(w, label);
     sheaf_status *st = NULL;
     if (at >= 0) {
@@ -381,7 +381,7 @@ sheaf_status *sheaf__records_read_folder(sheaf__records_reader *in)
     TRY(st, read_folder(&w, in->path, 0));
     w.used = calloc((size_t)w.labels.count + 1, sizeof *w.used);
     if (st == NULL && w.used == NULL)
-        st = sheaf_fail(SHEAF_E_MEMORY, "list of images");
+        st = sheaf__no_memory("list of images");
     paths *const lists[] = { &w.images, &w.labels };
     for (int k = 0; k < 2; k++)
         if (lists[k]->count > 0)

@@ -78,7 +78,7 @@ static sheaf_status *take_string(const char **out, const json_t *value, const ch
     if (st != NULL)
         return st;
     *out = strdup(json_string_value(value));
-    return *out == NULL ? sheaf_fail(SHEAF_E_MEMORY, "data set") : NULL;
+    return *out == NULL ? sheaf__no_memory("data set") : NULL;
 }
 
 /* ---- images ---- */
@@ -98,7 +98,7 @@ static sheaf_status *take_image(draft *d, const json_t *value, const char *name)
         return st;
     snprintf(d->named, sizeof d->named, "%s", name);
     d->image = strdup(path);
-    return d->image == NULL ? sheaf_fail(SHEAF_E_MEMORY, "data set") : NULL;
+    return d->image == NULL ? sheaf__no_memory("data set") : NULL;
 }
 
 /* "image" or "images": a path, or a list of at most one. */
@@ -130,7 +130,7 @@ static sheaf_status *check_image(char **path, const json_reader *r, const draft 
     else
         sheaf_status_free(sheaf__path_join(path, r->folder, d->image));
     if (*path == NULL)
-        return sheaf_fail(SHEAF_E_MEMORY, "data set");
+        return sheaf__no_memory("data set");
     const sheaf_path_kind kind = sheaf__path_kind(*path);
     if (kind == SHEAF_PATH_FILE)
         return NULL;
@@ -197,7 +197,7 @@ static sheaf_status *take_turns(draft *d, const sheaf__text_record *r, const cha
     d->turn = calloc((size_t)d->turns, sizeof *d->turn);
     if (d->turn == NULL) {
         d->turns = 0;
-        return sheaf_fail(SHEAF_E_MEMORY, "data set");
+        return sheaf__no_memory("data set");
     }
     for (int64_t i = 0; i < r->messages; i++) {
         sheaf__turn *turn = &d->turn[i / 2];
@@ -207,7 +207,7 @@ static sheaf_status *take_turns(draft *d, const sheaf__text_record *r, const cha
                                     i + 1);
         *to = strdup(r->message[i].content);
         if (*to == NULL)
-            return sheaf_fail(SHEAF_E_MEMORY, "data set");
+            return sheaf__no_memory("data set");
     }
     return NULL;
 }
@@ -286,7 +286,7 @@ static sheaf_status *take_pair(json_reader *r, draft *d, const json_t *record)
     const json_t *given = completion != NULL ? completion : answer;
     d->turn = calloc(1, sizeof *d->turn);
     if (d->turn == NULL)
-        return sheaf_fail(SHEAF_E_MEMORY, "data set");
+        return sheaf__no_memory("data set");
     d->turns = 1;
     sheaf_status *st = take_string(&d->turn->query, json_object_get(record, "prompt"), "prompt");
     if (st != NULL || (optional && (given == NULL || json_is_null(given))))
@@ -320,11 +320,11 @@ static sheaf_status *take_caption(json_reader *r, draft *d, const json_t *list)
             "--query 'Describe the image.', which all of them are answers to");
     d->turn = calloc(1, sizeof *d->turn);
     if (d->turn == NULL)
-        return sheaf_fail(SHEAF_E_MEMORY, "data set");
+        return sheaf__no_memory("data set");
     d->turns = 1;
     d->turn->query = strdup(query);
     if (d->turn->query == NULL)
-        return sheaf_fail(SHEAF_E_MEMORY, "data set");
+        return sheaf__no_memory("data set");
     sheaf_status *st =
         take_string(&d->turn->answer, json_object_get(one, "content"), "captions[0].content");
     if (st == NULL && sheaf__is_blank(d->turn->answer))
@@ -441,7 +441,7 @@ sheaf_status *sheaf__records_take_label(sheaf__records_reader *in, const char *i
     size_t size = 0;
     in->out->looked_at++;
     d.image = strdup(image);
-    sheaf_status *st = d.image == NULL ? sheaf_fail(SHEAF_E_MEMORY, "data set")
+    sheaf_status *st = d.image == NULL ? sheaf__no_memory("data set")
                                        : sheaf__file_read_all(&text, &size, label, MOST_LABEL);
     TRY(st, sheaf_in(sheaf__record_parse(&record, text, size, &in->fields), "%s", label));
     TRY(st, sheaf_in(fill(&r, &d, record), "%s", label));

@@ -5,6 +5,7 @@
 #include "data/records.h"
 #include "tests/check.h"
 #include "tests/files.h"
+#include "base/status.h"
 
 static const sheaf__records_options for_training = { 0 },
                                     for_inference = { .answers_optional = true };
@@ -510,8 +511,8 @@ static void test_json__bad_records_are_all_told_up_to_a_bound(void **state)
     CHECK_FAILS(sheaf__complaints_verdict(&complaints, "data", r.looked_at), SHEAF_E_UNSUPPORTED,
                 "data: line 3: two heads");
     sheaf__complain(&complaints, sheaf_fail(SHEAF_E_DATA, "x"));
-    sheaf__complain(&complaints, sheaf_fail(SHEAF_E_MEMORY, "no room"));
-    sheaf__complain(&complaints, sheaf_fail(SHEAF_E_MEMORY, "no room"));
+    sheaf__complain(&complaints, sheaf__no_memory("no room"));
+    sheaf__complain(&complaints, sheaf__no_memory("no room"));
     CHECK_FAILS(sheaf__complaints_verdict(&complaints, "data", r.looked_at), SHEAF_E_MEMORY,
                 "no room");
     sheaf__records_release(&r);

@@ -116,7 +116,7 @@ static sheaf_status *start(sheaf__row_cache_writer *w)
         w->part[i].hasher = sheaf__hasher_new();
         w->part[i].buffer = malloc(BUFFER);
         if (w->part[i].hasher == NULL || w->part[i].buffer == NULL)
-            return sheaf_fail(SHEAF_E_MEMORY, "cache of the data");
+            return sheaf__no_memory("cache of the data");
         st = sheaf__output_create(&w->part[i].file, w->output, names[i]);
     }
     return st == NULL ? add(&w->part[BEGIN], &w->tokens, sizeof w->tokens) : st;
@@ -127,7 +127,7 @@ static sheaf_status *make_folder(sheaf__row_cache_writer *w, const char *dir)
 {
     sheaf_status *st = sheaf__path_parent(&w->above, dir);
     if (st == NULL && (w->dir = strdup(dir)) == NULL)
-        st = sheaf_fail(SHEAF_E_MEMORY, "cache of the data");
+        st = sheaf__no_memory("cache of the data");
     if (st != NULL)
         return st;
     w->made_above = sheaf__path_kind(w->above) == SHEAF_PATH_NONE;
@@ -142,7 +142,7 @@ sheaf_status *sheaf__row_cache_begin(sheaf__row_cache_writer **out, const char *
     char *path = NULL;
     sheaf__row_cache_writer *w = calloc(1, sizeof *w);
     if (w == NULL)
-        return sheaf_fail(SHEAF_E_MEMORY, "cache of the data");
+        return sheaf__no_memory("cache of the data");
     for (int i = 0; i < PARTS; i++)
         w->part[i].file.fd = -1;
     snprintf(w->key, sizeof w->key, "%s", key);
@@ -205,7 +205,7 @@ static sheaf_status *hash_facts(char out[33], sheaf__row_cache_facts facts, int6
     const int n = fields_of(fields, &facts);
     sheaf_hasher *hasher = sheaf__hasher_new();
     if (hasher == NULL)
-        return sheaf_fail(SHEAF_E_MEMORY, "cache of the data");
+        return sheaf__no_memory("cache of the data");
     sheaf__hasher_add(hasher, &tokens, sizeof tokens);
     for (int i = 0; i < n; i++)
         sheaf__hasher_add(hasher, fields[i].value, sizeof *fields[i].value);
@@ -236,7 +236,7 @@ static sheaf_status *write_manifest(sheaf__row_cache_writer *w, const sheaf__row
     sheaf__text_add(&text, " \"template\": ");
     sheaf__text_json(&text, facts.prompt_template);
     sheaf__text_add(&text, "\n}\n");
-    st = text.failed ? sheaf_fail(SHEAF_E_MEMORY, "cache of the data")
+    st = text.failed ? sheaf__no_memory("cache of the data")
                      : sheaf__output_write(w->output, "manifest.json", text.at, text.size);
     sheaf__text_release(&text);
     return st;
@@ -327,7 +327,7 @@ static sheaf_status *read_hashed(int fd, int64_t size, const char *path, const c
     char *buffer = into == NULL ? malloc(BUFFER) : NULL, text[33];
     sheaf_hasher *hasher = sheaf__hasher_new();
     sheaf_status *st = (buffer == NULL && into == NULL) || hasher == NULL
-                           ? sheaf_fail(SHEAF_E_MEMORY, "cache of the data")
+                           ? sheaf__no_memory("cache of the data")
                            : NULL;
     for (int64_t at = 0; at < size && st == NULL;) {
         const size_t n = size - at < BUFFER ? (size_t)(size - at) : BUFFER;
@@ -358,7 +358,7 @@ static sheaf_status *open_part(sheaf_data *data, void **into, const char *folder
     if (st == NULL && is != size)
         st = differs("files of the sizes in the manifest", "another size");
     if (st == NULL && into != NULL && (*into = malloc((size_t)size)) == NULL)
-        st = sheaf_fail(SHEAF_E_MEMORY, "%s", path);
+        st = sheaf__no_memory(path);
     TRY(st, read_hashed(fd, size, path, hash, into == NULL ? NULL : *into, options));
     if (st == NULL && into == NULL) {
         data->files->fd[which - TOKEN] = fd;
@@ -417,7 +417,7 @@ static sheaf_status *open_all(sheaf_data *data, sheaf__row_cache_facts *facts, c
     if (data->files == NULL || (data->files->folder = strdup(folder)) == NULL) {
         free(data->files);
         data->files = NULL;
-        return sheaf_fail(SHEAF_E_MEMORY, "cache of the data");
+        return sheaf__no_memory("cache of the data");
     }
     data->files->fd[0] = data->files->fd[1] = -1;
     sheaf_status *st = sheaf__path_join(&path, folder, "manifest.json");

@@ -22,7 +22,7 @@ static sheaf_status *hash_file(sheaf_hash *out, const char *path, const sheaf_da
     int64_t size = 0;
     char *buffer = malloc(BUFFER);
     sheaf_hasher *hasher = sheaf__hasher_new();
-    sheaf_status *st = buffer == NULL || hasher == NULL ? sheaf_fail(SHEAF_E_MEMORY, "%s", path)
+    sheaf_status *st = buffer == NULL || hasher == NULL ? sheaf__no_memory(path)
                                                         : sheaf__file_open_read(&fd, &size, path);
     for (int64_t at = 0; at < size && st == NULL;) {
         const size_t n = size - at < BUFFER ? (size_t)(size - at) : BUFFER;
@@ -141,7 +141,7 @@ sheaf_status *sheaf__text_key(char out[33], sheaf_hash *file, const sheaf__text_
                               const sheaf_data_options *options)
 {
     sheaf_hasher *hasher = sheaf__hasher_new();
-    sheaf_status *st = hasher == NULL ? sheaf_fail(SHEAF_E_MEMORY, "cache of the data") : NULL;
+    sheaf_status *st = hasher == NULL ? sheaf__no_memory("cache of the data") : NULL;
     if (st == NULL)
         add_options(hasher, options);
     TRY(st, add_tokenizer(hasher, options));

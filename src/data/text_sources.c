@@ -42,10 +42,10 @@ static sheaf_status *add_file(sheaf__text_sources *s, const char *path)
     if (st != NULL)
         return st;
     if (!SHEAF_GROW(&s->path, NULL, s->paths + 1))
-        return sheaf_fail(SHEAF_E_MEMORY, "data set");
+        return sheaf__no_memory("data set");
     s->path[s->paths] = strdup(path);
     if (s->path[s->paths] == NULL)
-        return sheaf_fail(SHEAF_E_MEMORY, "data set");
+        return sheaf__no_memory("data set");
     s->paths++;
     s->bytes += stat(path, &look) == 0 ? (int64_t)look.st_size : 0;
     return NULL;

@@ -460,7 +460,7 @@ static sheaf_status *run(sheaf__machine *r)
         if (r->doc->arena->failed)
             return sheaf__pickle_out_of_memory(r->doc);
     }
-    return r->out_of_memory ? sheaf_fail(SHEAF_E_MEMORY, "out of memory for a pickle") : NULL;
+    return r->out_of_memory ? sheaf__no_memory("out of memory for a pickle") : NULL;
 }
 
 sheaf_status *sheaf__pickle_parse_first(sheaf_pickle_doc **out, size_t *used, const void *bytes,

@@ -112,7 +112,7 @@ sheaf_status *sheaf__pickle_made(sheaf_pickle_doc *doc, sheaf_pickle *root)
                               "a dtype that torch has, at most %d axes, less than 2^61 bytes",
                               SHEAF_PICKLE_MAX_DIMS);
     if (doc->arena->failed || root == NULL)
-        return sheaf_fail(SHEAF_E_MEMORY, "out of memory for a pickle");
+        return sheaf__no_memory("out of memory for a pickle");
     sheaf_status *st = sheaf__pickle_untangle(doc, &root);
     if (st == NULL)
         doc->root = root;

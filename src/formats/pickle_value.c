@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/status.h"
 #include "base/hash.h"
 #include "pickle_inner.h"
 
@@ -54,7 +55,7 @@ void *sheaf__pickle_alloc(sheaf_pickle_doc *doc, size_t size)
 sheaf_status *sheaf__pickle_out_of_memory(const sheaf_pickle_doc *doc)
 {
     if (!doc->arena->full)
-        return sheaf_fail(SHEAF_E_MEMORY, "out of memory for a pickle");
+        return sheaf__no_memory("out of memory for a pickle");
     sheaf_status *st = sheaf_fail(SHEAF_E_FORMAT, "the pickle's values");
     return sheaf_found(sheaf_expected(st, "at most %zu bytes of memory", doc->arena->limit),
                        "more");
@@ -232,7 +233,7 @@ sheaf_status *sheaf__pickle_new(sheaf_pickle_doc **out)
     sheaf_pickle_doc *doc = calloc(1, sizeof *doc);
     if (doc == NULL || (doc->arena = calloc(1, sizeof *doc->arena)) == NULL) {
         free(doc);
-        return sheaf_fail(SHEAF_E_MEMORY, "out of memory for a pickle");
+        return sheaf__no_memory("out of memory for a pickle");
     }
     doc->arena->limit = SIZE_MAX / 4;
     *out = doc;

@@ -73,7 +73,7 @@ static sheaf_status *add_metadata(sheaf_text *text, const sheaf_safetensors_pair
         return NULL;
     sheaf_safetensors_pair *sorted = malloc((size_t)npairs * sizeof *sorted);
     if (sorted == NULL)
-        return sheaf_fail(SHEAF_E_MEMORY, "out of memory for metadata");
+        return sheaf__no_memory("out of memory for metadata");
     memcpy(sorted, metadata, (size_t)npairs * sizeof *sorted);
     qsort(sorted, (size_t)npairs, sizeof *sorted, sheaf__by_name);
     sheaf__text_add(text, "\"__metadata__\":{");
@@ -116,7 +116,7 @@ static sheaf_status *make_header(char **out, size_t *size, int64_t *total,
     sheaf_text text = { 0 };
     target **sorted = calloc((size_t)(w->count > 0 ? w->count : 1), sizeof *sorted);
     if (sorted == NULL)
-        return sheaf_fail(SHEAF_E_MEMORY, "out of memory for the header");
+        return sheaf__no_memory("out of memory for the header");
     for (int64_t i = 0; i < w->count; i++)
         sorted[i] = &w->target[i];
     sheaf_status *st = check_names(sorted, w->count);
@@ -161,7 +161,7 @@ static sheaf_status *copy_specs(sheaf_safetensors_writer *w, const sheaf_safeten
         memcpy(t->shape, specs[i].shape, sizeof t->shape);
         t->name = strdup(specs[i].name);
         if (t->name == NULL)
-            return sheaf_fail(SHEAF_E_MEMORY, "out of memory for names");
+            return sheaf__no_memory("out of memory for names");
     }
     return NULL;
 }
@@ -177,7 +177,7 @@ static sheaf_status *plan_file(sheaf_safetensors_writer **out, char **header, si
         w->target = calloc((size_t)count, sizeof *w->target);
     if (w == NULL || w->target == NULL) {
         free(w);
-        return sheaf_fail(SHEAF_E_MEMORY, "out of memory");
+        return sheaf__no_memory("out of memory");
     }
     w->count = count;
     *header = NULL;

@@ -34,7 +34,7 @@ static sheaf_status *begin(sheaf__asked *out, int64_t n, const char *system, con
 {
     out->said = malloc(((size_t)n + 1) * sizeof *out->said);
     if (out->said == NULL)
-        return sheaf_fail(SHEAF_E_MEMORY, "prompts");
+        return sheaf__no_memory("prompts");
     if (system != NULL && first != NULL && strcmp(first, SHEAF__SYSTEM) != 0)
         out->said[out->n++] = (sheaf__message){ SHEAF__SYSTEM, system, strlen(system) };
     return NULL;

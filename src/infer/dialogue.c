@@ -43,8 +43,8 @@ static sheaf_status *load_picture(sheaf__picture **out, const sheaf_config *conf
     sheaf__tower tower[SHEAF__MOST_TOWERS];
     const int towers = sheaf__towers_of(tower, config);
     sheaf__picture *picture = sheaf__picture_room(1, tower, towers);
-    sheaf_status *st = picture == NULL ? sheaf_fail(SHEAF_E_MEMORY, "%s", path)
-                                       : sheaf__prompts_picture(picture, path);
+    sheaf_status *st =
+        picture == NULL ? sheaf__no_memory(path) : sheaf__prompts_picture(picture, path);
     if (st == NULL)
         *out = picture;
     else
@@ -64,7 +64,7 @@ sheaf_status *sheaf__dialogue_pieces(sheaf__dialogue *d, int64_t fresh,
     sheaf__picture *room = sheaf__picture_room_like(like, n, viewing->tower, 1);
     free(like);
     if (room == NULL)
-        return sheaf_fail(SHEAF_E_MEMORY, "pictures");
+        return sheaf__no_memory("pictures");
     for (int64_t i = 0; i < d->pieces; i++)
         memcpy(room[i].of[0].pixels, d->picture[i].of[0].pixels,
                (size_t)sheaf__view_numbers(&room[i].of[0], viewing->tower) * sizeof(float));
@@ -179,7 +179,7 @@ sheaf_status *sheaf__dialogue_add(sheaf__dialogue *d, const char *role, const ch
     char *own = strdup(content);
     if (own == NULL || !SHEAF_GROW(&d->said, NULL, d->count + 1)) {
         free(own);
-        return sheaf_fail(SHEAF_E_MEMORY, "conversation");
+        return sheaf__no_memory("conversation");
     }
     d->said[d->count++] = (sheaf__message){ role, own, strlen(own) };
     return NULL;
@@ -229,7 +229,7 @@ static sheaf_status *put_question(sheaf__prompt *out, void **block, const sheaf_
         return sheaf__wording_said(out, block, d->wording, said, n, d->picture != NULL);
     int64_t *order = malloc(((size_t)d->shown.count + 1) * sizeof *order);
     sheaf_status *st =
-        order == NULL ? sheaf_fail(SHEAF_E_MEMORY, "conversation")
+        order == NULL ? sheaf__no_memory("conversation")
                       : sheaf__wording_shown(out, block, order, d->wording, said, n, &d->shown);
     free(order);
     return st;
@@ -245,7 +245,7 @@ sheaf_status *sheaf__dialogue_ask(sheaf__prompt *out, void **block, const sheaf_
     sheaf__message *said = st == NULL ? malloc((size_t)(before + 1) * sizeof *said) : NULL;
     if (said == NULL) {
         free(question);
-        return st != NULL ? st : sheaf_fail(SHEAF_E_MEMORY, "conversation");
+        return st != NULL ? st : sheaf__no_memory("conversation");
     }
     if (before > 0)
         memcpy(said, d->said, (size_t)before * sizeof *said);

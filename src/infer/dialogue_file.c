@@ -97,7 +97,7 @@ static sheaf_status *check_own(const sheaf__dialogue *d, const char *path)
 static sheaf_status *save(sheaf__dialogue *d, const char *path)
 {
     char *text = NULL, *own = strdup(path);
-    sheaf_status *st = own == NULL ? sheaf_fail(SHEAF_E_MEMORY, "%s", path) : NULL;
+    sheaf_status *st = own == NULL ? sheaf__no_memory(path) : NULL;
     if (st == NULL && (d->file == NULL || strcmp(d->file, path) != 0) &&
         sheaf__path_kind(path) != SHEAF_PATH_NONE)
         st = sheaf_try_this(
@@ -186,7 +186,7 @@ static sheaf_status *put_in_order(sheaf__talk_pictures *p, const int64_t *order)
 {
     sheaf__viewed *viewed = malloc(((size_t)p->count + 1) * sizeof *viewed);
     if (viewed == NULL)
-        return sheaf_fail(SHEAF_E_MEMORY, "conversation");
+        return sheaf__no_memory("conversation");
     for (int64_t i = 0; i < p->count; i++) {
         viewed[i] = p->viewed[order[i]];
         const sheaf__sliced *s = &viewed[i].pieces;
@@ -267,7 +267,7 @@ sheaf_status *sheaf__dialogue_load(sheaf__dialogue *d, const char *path, int64_t
     sheaf__record_tidy(record);
     st = sheaf__text_record_list(&m, record, true, false);
     if (st == NULL && (said = malloc((size_t)m.messages * sizeof *said)) == NULL)
-        st = sheaf_fail(SHEAF_E_MEMORY, "conversation");
+        st = sheaf__no_memory("conversation");
     if (st == NULL) {
         sheaf__text_said(said, &m);
         st = sheaf__wording_turns(said, m.messages);
@@ -277,7 +277,7 @@ sheaf_status *sheaf__dialogue_load(sheaf__dialogue *d, const char *path, int64_t
                             "an answer after the last question");
     TRY(st, load_all(&loaded, &m, path, number));
     if (st == NULL && (loaded.file = strdup(path)) == NULL)
-        st = sheaf_fail(SHEAF_E_MEMORY, "conversation");
+        st = sheaf__no_memory("conversation");
     free(said);
     sheaf__text_record_release(&m);
     json_decref(record);

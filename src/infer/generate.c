@@ -294,7 +294,7 @@ static sheaf_status *read_again(batch *b, sheaf__head_run *head)
     sheaf__rows_in in = { .ids = ids, .position = position, .keys = longest };
     sheaf__tape *tape = NULL;
     sheaf_status *st =
-        ids == NULL || position == NULL ? sheaf_fail(SHEAF_E_MEMORY, "tokens to read again") : NULL;
+        ids == NULL || position == NULL ? sheaf__no_memory("tokens to read again") : NULL;
     for (int64_t i = 0; i < b->n && st == NULL; i++) {
         const sheaf__prompt *p = &b->prompt[b->first + i];
         for (int64_t j = 0; j < b->keys[i]; j++) {

@@ -48,7 +48,7 @@ sheaf_status *sheaf__prompts_put(sheaf__prompts *p, const sheaf__prompt *prompt,
     if (!SHEAF_GROW(&p->about, &capacity, p->count + 1) ||
         !SHEAF_GROW(&p->prompt, &p->capacity, p->count + 1)) {
         free_about(about);
-        return sheaf_fail(SHEAF_E_MEMORY, "prompts");
+        return sheaf__no_memory("prompts");
     }
     p->prompt[p->count] = *prompt;
     p->about[p->count++] = *about;
@@ -64,7 +64,7 @@ static sheaf_status *add(sheaf__prompts *p, const sheaf__prompt *prompt, void *b
         copy(&lost, text), copy(&lost, expected), copy(&lost, image), block, NULL, 0, NULL
     };
     sheaf_status *st = sheaf__prompts_put(p, prompt, &about);
-    return st == NULL && lost ? sheaf_fail(SHEAF_E_MEMORY, "prompts") : st;
+    return st == NULL && lost ? sheaf__no_memory("prompts") : st;
 }
 
 sheaf_status *sheaf__prompts_add_turns(sheaf__prompts *p, const sheaf__wording *w,
@@ -87,7 +87,7 @@ sheaf_status *sheaf__prompts_pieces(sheaf__picture **out, int64_t *n, const shea
         count += sheaf__sliced_count(&viewed[i].pieces);
     sheaf__picture *next = *out = calloc((size_t)count + 1, sizeof **out);
     if (next == NULL)
-        return sheaf_fail(SHEAF_E_MEMORY, "pictures");
+        return sheaf__no_memory("pictures");
     *n = count;
     for (int64_t i = 0; i < pictures; i++)
         for (int64_t k = 0; k < sheaf__sliced_count(&viewed[i].pieces); k++, next++)
@@ -118,8 +118,7 @@ sheaf_status *sheaf__prompts_shown(sheaf__prompts *p, const sheaf__wording *w,
     sheaf__prompt prompt;
     sheaf__prompt_about about = { 0 };
     bool lost = false;
-    sheaf_status *st =
-        order == NULL ? sheaf_fail(SHEAF_E_MEMORY, "prompts") : sheaf__wording_turns(said, n);
+    sheaf_status *st = order == NULL ? sheaf__no_memory("prompts") : sheaf__wording_turns(said, n);
     if (st == NULL && (n == 0 || strcmp(said[n - 1].role, SHEAF__USER) != 0))
         st = sheaf_expected(sheaf_fail(SHEAF_E_DATA, "messages"), "a user's at the end");
     TRY(st, sheaf__wording_shown(&prompt, &about.block, order, w, said, n, pictures));
@@ -134,7 +133,7 @@ sheaf_status *sheaf__prompts_shown(sheaf__prompts *p, const sheaf__wording *w,
     free(order);
     sheaf__talk_pictures_release(pictures);
     if (st == NULL && lost)
-        st = sheaf_fail(SHEAF_E_MEMORY, "prompts");
+        st = sheaf__no_memory("prompts");
     if (st == NULL)
         return sheaf__prompts_put(p, &prompt, &about);
     free_about(&about);
@@ -226,7 +225,7 @@ sheaf_status *sheaf__prompts_add_list(sheaf__prompts *p, const char *list)
 {
     int32_t *ids = malloc((strlen(list) + 1) * sizeof *ids);
     int64_t n = 0;
-    sheaf_status *st = ids == NULL ? sheaf_fail(SHEAF_E_MEMORY, "--tokens") : NULL;
+    sheaf_status *st = ids == NULL ? sheaf__no_memory("--tokens") : NULL;
     for (const char *at = list; st == NULL;) {
         char *end;
         errno = 0;
@@ -254,7 +253,7 @@ sheaf_status *sheaf__prompts_add_ids(sheaf__prompts *p, const json_t *array, con
 {
     const size_t n = json_array_size(array);
     int32_t *ids = malloc((n + 1) * sizeof *ids);
-    sheaf_status *st = ids == NULL ? sheaf_fail(SHEAF_E_MEMORY, "prompts") : NULL;
+    sheaf_status *st = ids == NULL ? sheaf__no_memory("prompts") : NULL;
     if (n == 0 && st == NULL)
         st = sheaf_expected(sheaf_fail(SHEAF_E_DATA, "field 'tokens'"), "at least one token id");
     for (size_t i = 0; i < n && st == NULL; i++) {

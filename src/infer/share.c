@@ -1,5 +1,6 @@
 /* share.c - groups that answered a share of the prompts each tell one another what they found. */
 #include "infer/share.h"
+#include "base/status.h"
 
 #include <stddef.h>
 #include <stdlib.h>
@@ -35,7 +36,7 @@ static sheaf_status *tell_column(sheaf__continuation *out, const sheaf__context 
     }
     char *all = malloc(total + 1), *at = all;
     if (all == NULL)
-        return sheaf_fail(SHEAF_E_MEMORY, "answers of other groups");
+        return sheaf__no_memory("answers of other groups");
     for (int64_t i = 0; i < count; at += (size_t)out[i++].n * of.bytes)
         memcpy(at, array_of(&out[i], of.array), (size_t)out[i].n * of.bytes);
     sheaf_status *st = sheaf_comm_gather(c->peers, all, size);
@@ -51,7 +52,7 @@ static sheaf_status *tell_lengths(sheaf__continuation *out, const sheaf__context
     size_t size[SHEAF_MAX_SLICES];
     told *all = calloc((size_t)count + 1, sizeof *all);
     if (all == NULL)
-        return sheaf_fail(SHEAF_E_MEMORY, "answers of other groups");
+        return sheaf__no_memory("answers of other groups");
     for (int g = 0; g < c->groups; g++) {
         const sheaf_range share = sheaf__share_of(count, c, g);
         size[g] = (size_t)(share.end - share.begin) * sizeof *all;

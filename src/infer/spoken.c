@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/status.h"
 #include "base/array.h"
 #include "base/text.h"
 
@@ -76,7 +77,7 @@ static sheaf_status *listen(sheaf__spoken *s, const int32_t *ids, int64_t n)
         if (st == NULL)
             sheaf__wording_without_nul(&s->heard, text, size);
     }
-    return st == NULL && s->heard.failed ? sheaf_fail(SHEAF_E_MEMORY, "an answer") : st;
+    return st == NULL && s->heard.failed ? sheaf__no_memory("an answer") : st;
 }
 
 /* A text that ends the answer may be there before it is certain: bytes wait for others. */
@@ -91,7 +92,7 @@ static sheaf_status *look_ahead(sheaf__spoken *s)
         return st;
     sheaf__wording_without_nul(&s->heard, rest, size);
     if (s->heard.failed)
-        return sheaf_fail(SHEAF_E_MEMORY, "an answer");
+        return sheaf__no_memory("an answer");
     s->over = s->over || find_stop(s, s->heard.at, s->heard.size) < s->heard.size;
     s->heard.at[s->heard.size = heard] = '\0';
     return NULL;

@@ -106,7 +106,7 @@ static sheaf_status *plain(sheaf__prompt *out, void **block, const sheaf__wordin
         st = sheaf_expected(sheaf_fail(SHEAF_E_DATA, "prompt"), "at least one token");
     int32_t *ids = st == NULL ? malloc((size_t)(n + bos) * sizeof *ids) : NULL;
     if (st == NULL && ids == NULL)
-        st = sheaf_fail(SHEAF_E_MEMORY, "prompt");
+        st = sheaf__no_memory("prompt");
     if (st == NULL) {
         if (bos)
             ids[0] = (int32_t)w->bos;
@@ -210,7 +210,7 @@ static sheaf_status *render(sheaf__prompt *out, void **block, const sheaf__wordi
         st == NULL ? malloc(((size_t)text.spans + 1) * sizeof *plain_range) : NULL;
     int64_t ranges = 0;
     if (st == NULL && plain_range == NULL)
-        st = sheaf_fail(SHEAF_E_MEMORY, "prompt");
+        st = sheaf__no_memory("prompt");
     for (int64_t i = 0; i < text.spans && st == NULL && !w->specials; i++)
         if (text.span[i].kind == SHEAF__CONTENT && text.span[i].begin < text.span[i].end)
             plain_range[ranges++] = (sheaf__text_range){ text.span[i].begin, text.span[i].end };
@@ -232,7 +232,7 @@ static sheaf_status *take_said(sheaf__prompt *out, void **block, const sheaf__wo
     sheaf_status *st = check_length(w, said->count);
     int32_t *ids = st == NULL ? malloc(n * (sizeof *ids + 2)) : NULL;
     if (st == NULL && ids == NULL)
-        st = sheaf_fail(SHEAF_E_MEMORY, "prompt");
+        st = sheaf__no_memory("prompt");
     if (st != NULL)
         return st;
     uint8_t *embed = (uint8_t *)(ids + n), *expert = embed + n;
@@ -276,7 +276,7 @@ static sheaf_status *as_turns(sheaf__prompt *out, void **block, const sheaf__wor
     const int64_t turns = (n + 1) / 2;
     sheaf__turn *turn = malloc((size_t)turns * sizeof *turn);
     if (turn == NULL)
-        return sheaf_fail(SHEAF_E_MEMORY, "prompt");
+        return sheaf__no_memory("prompt");
     for (int64_t i = 0; i < turns; i++)
         turn[i] =
             (sheaf__turn){ said[2 * i].content, 2 * i + 1 < n ? said[2 * i + 1].content : NULL };

@@ -13,7 +13,7 @@ static sheaf_status *decode_bytes(char **out, const int32_t *ids, int64_t n)
     size_t size = 0;
     sheaf_text text = { 0 };
     if (bytes == NULL)
-        return sheaf_fail(SHEAF_E_MEMORY, "generated text");
+        return sheaf__no_memory("generated text");
     for (int64_t i = 0; i < n && ids[i] < 256; i++)
         bytes[size++] = (unsigned char)ids[i];
     for (size_t i = 0; i < size;) {
@@ -131,7 +131,7 @@ sheaf_status *sheaf__wording_answer(char **out, const sheaf__wording *w, bool la
     if (laid_out)
         answer = sheaf__wording_inner(&more, w, text, answer.size);
     *out = strndup(answer.at, answer.size);
-    return *out == NULL ? sheaf_fail(SHEAF_E_MEMORY, "an answer") : NULL;
+    return *out == NULL ? sheaf__no_memory("an answer") : NULL;
 }
 
 sheaf_status *sheaf__wording_expected(char **out, const sheaf__wording *w, bool laid_out,

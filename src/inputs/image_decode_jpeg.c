@@ -3,6 +3,7 @@
  * libjpeg leaves through longjmp when it fails. Everything that outlives such a jump is in one
  * struct, and setjmp stands alone in guarded(): no local variable is in doubt afterwards. */
 #include "inputs/image_decode.h"
+#include "base/status.h"
 
 #include <setjmp.h>
 #include <stdbool.h>
@@ -122,7 +123,7 @@ static void read_rows(jpeg *j)
 static sheaf_status *damaged(const jpeg *j)
 {
     if (j->error.msg_code == JERR_OUT_OF_MEMORY)
-        return sheaf_fail(SHEAF_E_MEMORY, "out of memory");
+        return sheaf__no_memory("out of memory");
     sheaf_status *st = sheaf_fail(SHEAF_E_FORMAT, "image data");
     if (j->too_many_scans) {
         sheaf_expected(st, "at most %d scans", MAX_SCANS);
@@ -160,7 +161,7 @@ static sheaf_status *decode(jpeg *j, int *orientation)
     *orientation = orientation_of(j);
     sheaf_status *st = sheaf__image_new(j->out, j->it.image_width, j->it.image_height, j->in);
     if (st == NULL && channels == 4 && (j->row = malloc((size_t)j->it.image_width * 4)) == NULL)
-        st = sheaf_fail(SHEAF_E_MEMORY, "out of memory");
+        st = sheaf__no_memory("out of memory");
     if (st == NULL && !guarded(j, read_rows))
         st = damaged(j);
     return st;
@@ -171,7 +172,7 @@ sheaf_status *sheaf__image_jpeg(sheaf_image *out, int *orientation, const sheaf_
     sheaf_image image = { 0 };
     jpeg *j = calloc(1, sizeof *j);
     if (j == NULL)
-        return sheaf_fail(SHEAF_E_MEMORY, "out of memory");
+        return sheaf__no_memory("out of memory");
     j->in = in;
     j->out = &image;
     j->it.err = jpeg_std_error(&j->error);

@@ -17,6 +17,7 @@
 #include <png.h>
 #include <zlib.h>
 
+#include "base/status.h"
 #include "base/text.h"
 
 typedef struct picture {
@@ -172,7 +173,7 @@ static void widen(const picture *p)
 static sheaf_status *damaged(const picture *p)
 {
     if (p->no_memory)
-        return sheaf_fail(SHEAF_E_MEMORY, "out of memory");
+        return sheaf__no_memory("out of memory");
     sheaf_status *st = sheaf_fail(SHEAF_E_FORMAT, "image data");
     if (p->cut_short) {
         const unsigned rows = p->info == NULL ? 0 : (unsigned)png_get_image_height(p->it, p->info);
@@ -219,7 +220,7 @@ static sheaf_status *read_profile(int *orientation, const uint8_t *chunk, size_t
     uLongf room = packed ? MOST_TEXT : n;
     char *text = malloc(room + 1);
     if (text == NULL)
-        return sheaf_fail(SHEAF_E_MEMORY, "out of memory");
+        return sheaf__no_memory("out of memory");
     bool good = true;
     if (packed) /* behind the byte that names the method */
         good = n > 0 && from[0] == 0 && uncompress((Bytef *)text, &room, from + 1, n - 1) == Z_OK;
@@ -276,7 +277,7 @@ sheaf_status *sheaf__image_png(sheaf_image *out, int *orientation, const sheaf__
     sheaf_image image = { 0 };
     picture *p = calloc(1, sizeof *p);
     if (p == NULL)
-        return sheaf_fail(SHEAF_E_MEMORY, "out of memory");
+        return sheaf__no_memory("out of memory");
     p->in = in;
     p->out = &image;
     int turned = 1;

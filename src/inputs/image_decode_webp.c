@@ -21,7 +21,7 @@ static sheaf_status *damaged(const sheaf__image_in *in, VP8StatusCode code)
     };
     const char *said = (size_t)code < sizeof words / sizeof *words ? words[code] : NULL;
     if (code == VP8_STATUS_OUT_OF_MEMORY)
-        return sheaf_fail(SHEAF_E_MEMORY, "out of memory");
+        return sheaf__no_memory("out of memory");
     sheaf_status *st = sheaf_fail(SHEAF_E_FORMAT, "image data");
     sheaf_expected(st, "a WebP without damage");
     return sheaf_found(st, "libwebp says: %s", said == NULL ? "not a picture" : said);

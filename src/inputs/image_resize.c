@@ -5,6 +5,7 @@
  * picture shrinks, the kernel is stretched by the same factor. An axis whose length does not change
  * is left alone. Which axis comes first changes the last bit: see rows_first(). */
 #include "inputs/image.h"
+#include "base/status.h"
 
 #include <inttypes.h>
 #include <stdbool.h>
@@ -84,7 +85,7 @@ static sheaf_status *taps_init(taps *t, int64_t from, int64_t to)
     double *buffer = malloc((size_t)t->most * sizeof *buffer);
     sheaf_status *st = NULL;
     if (t->first == NULL || t->count == NULL || t->weight == NULL || buffer == NULL)
-        st = sheaf_fail(SHEAF_E_MEMORY, "image resize: out of memory");
+        st = sheaf__no_memory("image resize: out of memory");
     for (int64_t i = 0; st == NULL && i < to; i++)
         place_taps(t, i, buffer, from, scale);
     free(buffer);
@@ -152,7 +153,7 @@ static sheaf_status *filter_both(uint8_t *out, const sheaf_image *image, int64_t
     int32_t *sum = malloc((size_t)(between_width * 3) * sizeof *sum);
     sheaf_status *st = NULL;
     if (between == NULL || sum == NULL) {
-        st = sheaf_fail(SHEAF_E_MEMORY, "image resize: out of memory");
+        st = sheaf__no_memory("image resize: out of memory");
     } else if (down_first) {
         filter_rows(between, image->pixels, 0, height, image->width * 3, down, sum);
         filter_columns(out, between, height, width, image->width, across);
@@ -171,7 +172,7 @@ static sheaf_status *filter_down(uint8_t *out, const sheaf_image *image, int64_t
 {
     int32_t *sum = malloc((size_t)(image->width * 3) * sizeof *sum);
     if (sum == NULL)
-        return sheaf_fail(SHEAF_E_MEMORY, "image resize: out of memory");
+        return sheaf__no_memory("image resize: out of memory");
     filter_rows(out, image->pixels, 0, height, image->width * 3, down, sum);
     free(sum);
     return NULL;

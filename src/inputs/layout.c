@@ -1,5 +1,6 @@
 /* layout.c - see layout.h. */
 #include "inputs/layout.h"
+#include "base/status.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -65,7 +66,7 @@ static sheaf_status *reserve(sheaf__sequence *out, int64_t length)
     out->length = length;
     out->block = malloc(n * (3 * sizeof(int32_t) + 3));
     if (out->block == NULL)
-        return sheaf_found(sheaf_fail(SHEAF_E_MEMORY, "sequence"), "%" PRId64 " positions", length);
+        return sheaf_found(sheaf__no_memory("sequence"), "%" PRId64 " positions", length);
     int32_t **number[] = { &out->input_ids, &out->labels, &out->position_ids };
     uint8_t **mask[] = { &out->image_embed_mask, &out->vision_expert_mask, &out->image_rope_mask };
     uint8_t *masks = (uint8_t *)((int32_t *)out->block + 3 * n);

@@ -215,7 +215,7 @@ static sheaf_status *keep_logprobs(sheaf__continuation *own, float **block,
     const int64_t n = w->a->max_new, best = n * w->a->best;
     *block = malloc((size_t)(w->count * (n + 2 * best)) * sizeof **block + 1);
     if (*block == NULL)
-        return sheaf_fail(SHEAF_E_MEMORY, "answers");
+        return sheaf__no_memory("answers");
     for (int64_t i = 0; i < w->count; i++) {
         float *at = *block + i * (n + 2 * best);
         own[i].logprob = at;
@@ -240,7 +240,7 @@ sheaf_status *sheaf__answering_on_rank(void *self, sheaf__model *model)
         own = calloc((size_t)w->count, sizeof *own);
         ids = malloc((size_t)(w->count * w->a->max_new) * sizeof *ids);
         if (own == NULL || ids == NULL || r.spoken == NULL)
-            st = sheaf_fail(SHEAF_E_MEMORY, "answers");
+            st = sheaf__no_memory("answers");
         for (int64_t i = 0; i < w->count && st == NULL; i++)
             own[i].ids = ids + i * w->a->max_new;
         if (st == NULL && divides(w) && model->context->peers != NULL && w->a->logprobs)

@@ -23,7 +23,7 @@ sheaf_status *sheaf_chat_open(sheaf_chat **out, sheaf_model *m, const char *imag
     sheaf_chat *c = calloc(1, sizeof *c);
     *out = NULL;
     if (c == NULL)
-        return sheaf_fail(SHEAF_E_MEMORY, "a chat");
+        return sheaf__no_memory("a chat");
     c->model = m;
     c->led.all = m->all;
     c->talk.wording = &c->wording;

@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
+#include "base/status.h"
 #include "base/thread.h"
 #include "comm/all.h"
 
@@ -90,7 +91,7 @@ sheaf_status *sheaf__crowd_open(sheaf__crowd **out, const sheaf__opened *opened,
     sheaf__crowd *c = st == NULL ? calloc(1, sizeof *c) : NULL;
     *out = NULL;
     if (c == NULL)
-        return st != NULL ? st : sheaf_fail(SHEAF_E_MEMORY, "ranks of a model");
+        return st != NULL ? st : sheaf__no_memory("ranks of a model");
     c->opened = opened;
     c->options = *options;
     c->ranks = options->ranks * place.stages * (options->groups > 0 ? options->groups : 1);
@@ -101,7 +102,7 @@ sheaf_status *sheaf__crowd_open(sheaf__crowd **out, const sheaf__opened *opened,
     pthread_cond_init(&c->changed, NULL);
     if (sheaf__thread_start(&c->thread, run, c) != 0) {
         free(c);
-        return sheaf_fail(SHEAF_E_MEMORY, "a thread");
+        return sheaf__no_memory("a thread");
     }
     pthread_mutex_lock(&c->lock);
     while (c->loaded < c->ranks && !c->over)

@@ -6,6 +6,7 @@
 
 #include "data/data.h"
 #include "infer/wording.h"
+#include "base/status.h"
 
 enum { SEGMENTS = 12, SAME = 8, FRONT = 64, BACK = 24 }; /* what is shown, at most, in tokens */
 
@@ -135,7 +136,7 @@ static sheaf_status *show(shown *s, const sheaf_data *data, int64_t row)
     const int64_t n = sheaf_data_used(data, &row, 1);
     int32_t *token = malloc(2 * (size_t)n * sizeof *token);
     if (token == NULL)
-        return sheaf_fail(SHEAF_E_MEMORY, "the first record");
+        return sheaf__no_memory("the first record");
     sheaf_status *st = sheaf_data_batch(
         &(sheaf_batch){ .tokens = token, .labels = token + n, .seq = n }, data, &row, 1);
     s->row = token;

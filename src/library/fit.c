@@ -85,7 +85,7 @@ static sheaf_status *largest(int64_t *out, search *s, int64_t least, int64_t mos
         return NULL;
     divisor = malloc((size_t)n * sizeof *divisor);
     if (divisor == NULL)
-        return sheaf_fail(SHEAF_E_MEMORY, "micro-batches");
+        return sheaf__no_memory("micro-batches");
     n = 0;
     for (int64_t m = least; m <= most; m++)
         if (s->rows % m == 0)

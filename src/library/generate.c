@@ -20,7 +20,7 @@ static sheaf_status *read_messages(sheaf__prompts *prompts, const sheaf_model *m
         return sheaf_in(st, "messages");
     json_t *record = json_pack("{s:o}", "messages", list);
     st = record == NULL
-             ? sheaf_fail(SHEAF_E_MEMORY, "messages")
+             ? sheaf__no_memory("messages")
              : sheaf__prompts_messages(prompts, &m->wording, record, system, image, images);
     json_decref(record);
     return st;
@@ -32,7 +32,7 @@ static sheaf_status *read_tokens(sheaf__prompts *prompts, const sheaf_model_prom
     for (int64_t i = 0; i < p->ntokens; i++)
         json_array_append_new(list, json_integer(p->tokens[i]));
     sheaf_status *st = json_array_size(list) < (size_t)p->ntokens
-                           ? sheaf_fail(SHEAF_E_MEMORY, "prompt")
+                           ? sheaf__no_memory("prompt")
                            : sheaf__prompts_add_ids(prompts, list, NULL);
     json_decref(list);
     return st;

@@ -57,7 +57,7 @@ sheaf_status *sheaf__made_source(sheaf_source **out, const sheaf_schema *schema)
     made *m = calloc(1, sizeof *m);
     if (m == NULL || (m->entry = calloc((size_t)schema->count + 1, sizeof *m->entry)) == NULL) {
         free(m);
-        return sheaf_fail(SHEAF_E_MEMORY, "made-up weights");
+        return sheaf__no_memory("made-up weights");
     }
     m->source = (sheaf_source){ find, count, entry, read_box, close_made };
     m->schema = schema;

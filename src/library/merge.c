@@ -43,7 +43,7 @@ static sheaf_status *write_step(steps *s, int i, const char *path,
     sheaf_status *st = sheaf__run_export_beside(&beside, how->dst);
     if (st == NULL && asprintf(&s->written[i], "%s-%d", beside, i) < 0) {
         s->written[i] = NULL;
-        st = sheaf_fail(SHEAF_E_MEMORY, "merge");
+        st = sheaf__no_memory("merge");
     }
     TRY(st, sheaf__run_export(&e, &(sheaf__run_export_options){ .path = path,
                                                                 .base = how->base,

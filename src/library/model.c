@@ -52,7 +52,7 @@ sheaf_status *sheaf__model_check_open(const sheaf_model_open_options *o, bool pl
 static sheaf_status *copy_text(char **out, const char *text)
 {
     *out = text == NULL ? NULL : strdup(text);
-    return text != NULL && *out == NULL ? sheaf_fail(SHEAF_E_MEMORY, "%s", text) : NULL;
+    return text != NULL && *out == NULL ? sheaf__no_memory(text) : NULL;
 }
 
 /* All but the weights. */
@@ -101,7 +101,7 @@ sheaf_status *sheaf__model_open(sheaf_model **out, const sheaf_model_open_option
     sheaf_status *st = sheaf__take_options(&o, sizeof o, options, "sheaf_model_open_options");
     TRY(st, sheaf__model_check_open(&o, false));
     if (st == NULL && (m = calloc(1, sizeof *m)) == NULL)
-        st = sheaf_fail(SHEAF_E_MEMORY, "%s", o.model);
+        st = sheaf__no_memory(o.model);
     if (m != NULL)
         pthread_mutex_init(&m->loading, NULL);
     TRY(st, sheaf__take_activations(&m->dtype, o.dtype));

@@ -86,7 +86,7 @@ static sheaf_status *answer(sheaf_needs **out, asked *a, sheaf_status *st)
 {
     sheaf_needs *needs = st == NULL ? calloc(1, sizeof *needs) : NULL;
     if (st == NULL && needs == NULL)
-        st = sheaf_fail(SHEAF_E_MEMORY, "plan");
+        st = sheaf__no_memory("plan");
     TRY(st, sheaf__question_answer(&needs->plan, &a->q));
     if (st == NULL) {
         needs->seq = a->q.seq;

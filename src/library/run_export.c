@@ -28,7 +28,7 @@ static sheaf_status *copy(char **to, const char *from)
     if (from == NULL || from[0] == '\0')
         return NULL;
     *to = strdup(from);
-    return *to == NULL ? sheaf_fail(SHEAF_E_MEMORY, "settings of the run") : NULL;
+    return *to == NULL ? sheaf__no_memory("settings of the run") : NULL;
 }
 
 static sheaf_status *find_base(sheaf__run_exported *out, const sheaf__run_reading *r,
@@ -139,5 +139,5 @@ sheaf_status *sheaf__run_export_beside(char **out, const char *dst)
     if (asprintf(out, "%.*s.export-%ld", (int)n, dst, (long)getpid()) >= 0)
         return NULL;
     *out = NULL;
-    return sheaf_fail(SHEAF_E_MEMORY, "%s", dst);
+    return sheaf__no_memory(dst);
 }

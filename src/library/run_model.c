@@ -44,7 +44,7 @@ static sheaf_status *copy_text(char **to, const char *from)
     if (from == NULL || from[0] == '\0')
         return NULL;
     *to = strdup(from);
-    return *to == NULL ? sheaf_fail(SHEAF_E_MEMORY, "settings of the run") : NULL;
+    return *to == NULL ? sheaf__no_memory("settings of the run") : NULL;
 }
 
 void sheaf__run_reading_release(sheaf__run_reading *r)
@@ -225,7 +225,7 @@ static sheaf_status *make_temporary(sheaf__run_model *run)
     sigset_t ends;
     run->temporary = malloc(PATH_MAX);
     if (run->temporary == NULL)
-        return sheaf_fail(SHEAF_E_MEMORY, "adapter of the checkpoint");
+        return sheaf__no_memory("adapter of the checkpoint");
     sigemptyset(&ends);
     sigaddset(&ends, SIGINT);
     sigaddset(&ends, SIGTERM);
@@ -371,7 +371,7 @@ static sheaf_status *take_base(sheaf__run_model *run, const sheaf__run_reading *
                               r->step != NULL ? r->step : r->out);
     }
     run->folder = run->base = strdup(model);
-    return run->base == NULL ? sheaf_fail(SHEAF_E_MEMORY, "%s", r->out) : NULL;
+    return run->base == NULL ? sheaf__no_memory(r->out) : NULL;
 }
 
 /* The run has its result, or has an adapter that becomes a folder, or tensors that are laid over

@@ -78,7 +78,7 @@ static sheaf_status *take_base(void *self, const char *json)
 {
     session *s = self;
     s->base = strdup(json);
-    return s->base == NULL ? sheaf_fail(SHEAF_E_MEMORY, "run.json") : NULL;
+    return s->base == NULL ? sheaf__no_memory("run.json") : NULL;
 }
 
 /* Compares the rates of a resumed run with those it began with. Where --epochs gave the number of
@@ -93,7 +93,7 @@ static sheaf_status *check_resumed(const session *s, const struct sheaf__job *jo
     sheaf_train_options_default(&was);
     sheaf__train_settings(table, &was, false);
     sheaf_status *st = stored == NULL
-                           ? sheaf_fail(SHEAF_E_MEMORY, "settings of the run")
+                           ? sheaf__no_memory("settings of the run")
                            : sheaf__settings_take(&state, table, stored, s->how->options->out);
     if (st == NULL) {
         was.steps = sheaf__subset_steps(&job->train, &was);
@@ -143,7 +143,7 @@ static sheaf_status *begin(void *self, int64_t keep_steps, int64_t keep_evaluati
     sheaf_status_free(sheaf_monitor_close(s->early)); /* it holds no file */
     s->early = NULL;
     if (asprintf(&path, "%s/metrics.jsonl", s->how->options->out) < 0)
-        return sheaf_fail(SHEAF_E_MEMORY, "metrics.jsonl");
+        return sheaf__no_memory("metrics.jsonl");
     const sheaf_train_options *o = s->how->options;
     const sheaf_provenance run = { .step = keep_steps,
                                    .steps = s->steps,
@@ -162,7 +162,7 @@ static sheaf_status *begin(void *self, int64_t keep_steps, int64_t keep_evaluati
                                                .keep_evaluations = keep_evaluations });
     if (st == NULL && asprintf(&provenance, "%s/run.json", o->out) < 0) {
         provenance = NULL;
-        st = sheaf_fail(SHEAF_E_MEMORY, "run.json");
+        st = sheaf__no_memory("run.json");
     }
     TRY(st, sheaf_provenance_add(provenance, &run, s->how->events));
     free(provenance);

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/status.h"
 #include "base/text.h"
 #include "library/settings.h"
 
@@ -350,7 +351,7 @@ static sheaf_status *each_stored(bool seen[SHEAF__MAX_SETTINGS], sheaf__settings
     char *copy = strdup(text);
     target t = { state, options };
     if (copy == NULL)
-        return sheaf_fail(SHEAF_E_MEMORY, "settings of the run");
+        return sheaf__no_memory("settings of the run");
     sheaf_status *st = sheaf__settings_hold(state, copy);
     return st == NULL ? each_line(seen, options, copy, name, true, take, &t) : st;
 }

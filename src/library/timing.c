@@ -131,7 +131,7 @@ static sheaf_status *answer(sheaf__work *to, sheaf__model *model, generation *g,
     sheaf__work work = { .processor = g->processor };
     sheaf__continuation *out = calloc((size_t)g->asked.batch, sizeof *out);
     int32_t *ids = calloc((size_t)(g->asked.batch * max_new), sizeof *ids);
-    sheaf_status *st = out == NULL || ids == NULL ? sheaf_fail(SHEAF_E_MEMORY, "answers") : NULL;
+    sheaf_status *st = out == NULL || ids == NULL ? sheaf__no_memory("answers") : NULL;
     for (int64_t i = 0; st == NULL && i < g->asked.batch; i++)
         out[i].ids = ids + i * max_new;
     st = sheaf__agree_all(c, st);
@@ -265,7 +265,7 @@ static sheaf_status *find_answers(sheaf__timing *out, const sheaf__question *q,
         g.asked.work = NULL;
         g.asked.seq = whole.prompt + g.max_new;
         g.prompt = calloc((size_t)out->batch, sizeof *g.prompt);
-        st = g.prompt == NULL ? sheaf_fail(SHEAF_E_MEMORY, "prompts") : NULL;
+        st = g.prompt == NULL ? sheaf__no_memory("prompts") : NULL;
     }
     TRY(st, sheaf_plan_generate(&unused, &whole));
     TRY(st, sheaf_data_made(&made, &q->opened.config, out->batch, whole.prompt));

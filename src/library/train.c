@@ -80,7 +80,7 @@ sheaf_status *sheaf__train_take(sheaf__settings *state, sheaf__setting table[SHE
     if (st != NULL || from->settings == NULL)
         return st;
     char *text = strdup(from->settings);
-    return text == NULL ? sheaf_fail(SHEAF_E_MEMORY, "settings")
+    return text == NULL ? sheaf__no_memory("settings")
                         : sheaf__settings_take(state, table, text, "settings");
 }
 

@@ -21,7 +21,7 @@ sheaf_status *sheaf_weights_verify(sheaf_verification **out, const char *path,
     TRY(st, sheaf__take_count("sheaf_weights_verify_options", "threads", o.threads,
                               SHEAF__MOST_THREADS));
     if (st == NULL && (v = calloc(1, sizeof *v)) == NULL)
-        st = sheaf_fail(SHEAF_E_MEMORY, "%s", path);
+        st = sheaf__no_memory(path);
     o.threads = sheaf__cores(o.threads);
     TRY(st, sheaf__verify_all(&v->report, path, &o));
     if (st == NULL)

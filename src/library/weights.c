@@ -29,7 +29,7 @@ static sheaf_status *open_told(sheaf_look *look, const char *path, const sheaf_w
     look->dialect = c->dialect->name;
     if (c->config_path != NULL && (look->config = strdup(c->config_path)) == NULL) {
         sheaf__catalog_free(c);
-        return sheaf_fail(SHEAF_E_MEMORY, "%s", path);
+        return sheaf__no_memory(path);
     }
     return sheaf__catalog_source(&look->source, c, false);
 }
@@ -72,7 +72,7 @@ sheaf_status *sheaf_weights_open(sheaf_weights **out, const char *path,
     if (st == NULL && path == NULL)
         st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "sheaf_weights_open"), "a path");
     if (st == NULL && (w = calloc(1, sizeof *w)) == NULL)
-        st = sheaf_fail(SHEAF_E_MEMORY, "%s", path);
+        st = sheaf__no_memory(path);
     TRY(st, o.dialect == NULL && o.config == NULL ? sheaf_look_open(&w->look, path)
                                                   : open_told(&w->look, path, &o));
     if (st != NULL) {

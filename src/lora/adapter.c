@@ -409,7 +409,7 @@ static sheaf_status *spell_out(sheaf_lora *lora, const sheaf_schema *schema)
     sheaf_lora_options *o = &lora->options;
     o->targets = calloc((size_t)lora->nmodules + 1, sizeof *o->targets);
     if (o->targets == NULL)
-        return sheaf_fail(SHEAF_E_MEMORY, "LoRA options");
+        return sheaf__no_memory("LoRA options");
     for (int i = 0; i < lora->nmodules; i++) {
         const char *name = target_name(schema, lora->module[i].base->module);
         bool known = false;
@@ -418,7 +418,7 @@ static sheaf_status *spell_out(sheaf_lora *lora, const sheaf_schema *schema)
         if (known)
             continue;
         if ((o->targets[o->ntargets] = strdup(name)) == NULL)
-            return sheaf_fail(SHEAF_E_MEMORY, "LoRA options");
+            return sheaf__no_memory("LoRA options");
         o->ntargets++;
     }
     o->all_linear = false;
@@ -457,14 +457,14 @@ sheaf_status *sheaf_lora_resolve(sheaf_lora **out, const sheaf_schema *schema,
 {
     sheaf_lora *lora = calloc(1, sizeof *lora);
     if (lora == NULL)
-        return sheaf_fail(SHEAF_E_MEMORY, "adapter");
+        return sheaf__no_memory("adapter");
     sheaf_status *st = sheaf__lora_options_copy(&lora->options, options);
     lora->options.fan_in_fan_out = false; /* as PEFT sets it for linear layers */
     lora->module = calloc((size_t)schema->count + 1, sizeof *lora->module);
     lora->saved = calloc((size_t)schema->count + 1, sizeof *lora->saved);
     lora->saved_name = calloc((size_t)schema->count + 1, sizeof *lora->saved_name);
     if (st == NULL && (lora->module == NULL || lora->saved == NULL || lora->saved_name == NULL))
-        st = sheaf_fail(SHEAF_E_MEMORY, "adapter");
+        st = sheaf__no_memory("adapter");
     TRY(st, check_layers(schema, options));
     TRY(st, check_tied(schema, options));
     TRY(st, check_items(schema, options));

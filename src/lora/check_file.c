@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/status.h"
 #include "base/text.h"
 #include "lora/match.h"
 #include "lora/names.h"
@@ -57,7 +58,7 @@ static sheaf_status *targeted(bool *yes, const sheaf_lora_options *o, const char
         return NULL;
     char *module = strndup(path, length);
     if (module == NULL)
-        return sheaf_fail(SHEAF_E_MEMORY, "adapter");
+        return sheaf__no_memory("adapter");
     sheaf_status *st = sheaf__lora_hit(&hit, o, module);
     *yes = hit == SHEAF_HIT_TARGET;
     free(module);
@@ -149,7 +150,7 @@ static sheaf_status *check_rank(const sheaf_lora_options *o, const sheaf_source_
     char *module = strndup(path, length);
     double rank = 0;
     sheaf_status *st = module == NULL
-                           ? sheaf_fail(SHEAF_E_MEMORY, "adapter")
+                           ? sheaf__no_memory("adapter")
                            : sheaf__lora_pattern_value(&rank, o->rank_pattern, o->nrank_pattern,
                                                        module, (double)o->rank);
     free(module);
@@ -182,7 +183,7 @@ static sheaf_status *lacks(const checking *x, const char *path, size_t length, c
 {
     char *name = NULL;
     if (asprintf(&name, SHEAF_PEFT_PREFIX "%.*s%s", (int)length, path, end) < 0)
-        return sheaf_fail(SHEAF_E_MEMORY, "adapter");
+        return sheaf__no_memory("adapter");
     sheaf_status *st = tell(x, "missing", name, sheaf_lora_missing(path, length, end));
     free(name);
     return st;
@@ -434,7 +435,7 @@ static sheaf_status *check_neighbour(const checking *x, const sheaf_source_entry
         return NULL;
     if (asprintf(&other, "%.*s%" PRId64 "%s", (int)(number - e->name), e->name, to,
                  number + strspn(number, "0123456789")) < 0)
-        return sheaf_fail(SHEAF_E_MEMORY, "adapter");
+        return sheaf__no_memory("adapter");
     sheaf__lora_part(&path, &length, other);
     sheaf_status *st = targeted(&yes, x->options, path, length);
     if (st == NULL && yes) {

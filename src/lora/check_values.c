@@ -5,6 +5,7 @@
 #include "lora/check_file.h"
 #include "lora/combine.h"
 #include "lora/names.h"
+#include "base/status.h"
 
 int64_t sheaf__lora_behind(const sheaf_source_entry *e)
 {
@@ -65,7 +66,7 @@ static sheaf_status *check_tensor(sheaf_source *adapter, const sheaf_source_entr
 sheaf_status *sheaf__lora_check_values(sheaf_source *adapter)
 {
     void *buffer = malloc((size_t)BLOCK * 4);
-    sheaf_status *st = buffer == NULL ? sheaf_fail(SHEAF_E_MEMORY, "adapter") : NULL;
+    sheaf_status *st = buffer == NULL ? sheaf__no_memory("adapter") : NULL;
     for (int64_t i = 0; i < adapter->count(adapter) && st == NULL; i++) {
         const sheaf_source_entry *e = adapter->entry(adapter, i);
         const char *path;

@@ -212,7 +212,7 @@ static sheaf_status *scales(part *p, bool a, const char *path, size_t length,
     char *module = strndup(path, length);
     double rank = 0, alpha = 0;
     if (module == NULL)
-        return sheaf_fail(SHEAF_E_MEMORY, "combine");
+        return sheaf__no_memory("combine");
     sheaf_status *st = sheaf__lora_pattern_value(&rank, o->rank_pattern, o->nrank_pattern, module,
                                                  (double)o->rank);
     TRY(st,
@@ -329,12 +329,12 @@ static sheaf_status *join_targets(sheaf_lora_options *out, const sheaf_lora_opti
         return NULL;
     out->targets = calloc(names, sizeof *out->targets);
     if (out->targets == NULL)
-        return sheaf_fail(SHEAF_E_MEMORY, "combine");
+        return sheaf__no_memory("combine");
     for (int i = 0; i < n; i++)
         for (int k = 0; k < from[i].ntargets; k++)
             if (!has_word(out->targets, out->ntargets, from[i].targets[k])) {
                 if ((out->targets[out->ntargets] = strdup(from[i].targets[k])) == NULL)
-                    return sheaf_fail(SHEAF_E_MEMORY, "combine");
+                    return sheaf__no_memory("combine");
                 out->ntargets++;
             }
     return NULL;
@@ -382,7 +382,7 @@ static sheaf_status *make_options(sheaf_lora_options *out, combined *c,
     sheaf_status *st = join_targets(out, from, n);
     if (st == NULL && from[0].base_name != NULL &&
         (out->base_name = strdup(from[0].base_name)) == NULL)
-        st = sheaf_fail(SHEAF_E_MEMORY, "combine");
+        st = sheaf__no_memory("combine");
     return st;
 }
 
@@ -393,7 +393,7 @@ sheaf_status *sheaf_lora_combine(sheaf_source **out, sheaf_lora_options *options
     combined *c = calloc(1, sizeof *c);
     *options = (sheaf_lora_options){ 0 };
     if (c == NULL)
-        return sheaf_fail(SHEAF_E_MEMORY, "combine");
+        return sheaf__no_memory("combine");
     c->source =
         (sheaf_source){ source_find, source_count, source_entry, source_read, source_close };
     c->how = how;

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/status.h"
 #include "base/array.h"
 #include "lora/adapter.h"
 #include "lora/match.h"
@@ -177,13 +178,12 @@ static sheaf_status *make_fitted(fitted **out, const sheaf_lora *lora, sheaf_sou
 {
     fitted *f = calloc(1, sizeof *f);
     if (f == NULL)
-        return sheaf_fail(SHEAF_E_MEMORY, "adapter");
+        return sheaf__no_memory("adapter");
     f->source =
         (sheaf_source){ fitted_find, fitted_count, fitted_entry, fitted_read, fitted_close };
     f->module = calloc((size_t)lora->nmodules + 1, sizeof *f->module);
     f->entry = calloc((size_t)lora->nmodules + 1, sizeof *f->entry);
-    sheaf_status *st =
-        f->module == NULL || f->entry == NULL ? sheaf_fail(SHEAF_E_MEMORY, "adapter") : NULL;
+    sheaf_status *st = f->module == NULL || f->entry == NULL ? sheaf__no_memory("adapter") : NULL;
     int n = 0;
     for (int i = 0; i < lora->nmodules && st == NULL; i++)
         if (is_compact(&lora->module[i]))
@@ -196,7 +196,7 @@ static sheaf_status *make_fitted(fitted **out, const sheaf_lora *lora, sheaf_sou
         f->entry[i].shape[1] = f->module[i].rank;
         f->entry[i].name = strdup(e->name);
         if (f->entry[i].name == NULL)
-            st = sheaf_fail(SHEAF_E_MEMORY, "adapter");
+            st = sheaf__no_memory("adapter");
         else
             f->count++;
     }

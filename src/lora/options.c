@@ -7,6 +7,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/status.h"
 #include "base/array.h"
 
 sheaf_status *sheaf__lora_options_default(sheaf_lora_options *out)
@@ -119,7 +120,7 @@ sheaf_status *sheaf__lora_options_copy(sheaf_lora_options *out, const sheaf_lora
     out->nalpha_pattern = out->alpha_pattern != NULL ? out->nalpha_pattern : 0;
     out->nmodules_to_save = out->modules_to_save != NULL ? out->nmodules_to_save : 0;
     sheaf_lora_options_release(out);
-    return sheaf_fail(SHEAF_E_MEMORY, "LoRA options");
+    return sheaf__no_memory("LoRA options");
 }
 
 /* "q_proj v_proj": no module has a name with a space. */
@@ -206,7 +207,7 @@ static sheaf_status *set_names(char ***list, int *n, char **regex, const char *t
     if (!is_regex(text))
         return split(list, n, text);
     *regex = strdup(text);
-    return *regex != NULL ? NULL : sheaf_fail(SHEAF_E_MEMORY, "pattern");
+    return *regex != NULL ? NULL : sheaf__no_memory("pattern");
 }
 
 sheaf_status *sheaf__lora_set_targets(sheaf_lora_options *out, const char *text)
@@ -288,7 +289,7 @@ static sheaf_status *take_pattern(sheaf_pattern *out, const char **text, bool wh
             return bad_pattern(*text, whole);
         *out = (sheaf_pattern){ strndup(*text, (size_t)(equals - *text)), value };
         *text = *end == ',' ? end + 1 : end;
-        return out->key != NULL ? NULL : sheaf_fail(SHEAF_E_MEMORY, "pattern");
+        return out->key != NULL ? NULL : sheaf__no_memory("pattern");
     }
     return bad_pattern(*text, whole);
 }
@@ -302,7 +303,7 @@ sheaf_status *sheaf__lora_set_pattern(sheaf_pattern **list, int *n, const char *
         return NULL;
     while (*(text += strspn(text, " ")) != '\0') {
         if (!SHEAF_GROW(list, NULL, *n + 1))
-            return sheaf_fail(SHEAF_E_MEMORY, "list of patterns");
+            return sheaf__no_memory("list of patterns");
         sheaf_status *st = take_pattern(&(*list)[*n], &text, whole);
         if (st != NULL)
             return st;

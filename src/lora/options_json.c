@@ -7,6 +7,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/status.h"
 #include "base/json.h"
 #include "base/text.h"
 #include "lora/match.h"
@@ -361,7 +362,7 @@ static sheaf_status *read_object(sheaf_lora_options *out, const json_t *object)
             out->layers_pattern[out->nlayers_pattern++] = pattern;
         } else {
             free(pattern);
-            r.st = r.st != NULL ? r.st : sheaf_fail(SHEAF_E_MEMORY, "'layers_pattern'");
+            r.st = r.st != NULL ? r.st : sheaf__no_memory("'layers_pattern'");
         }
     }
     read_bias(&r, out);
@@ -372,7 +373,7 @@ static sheaf_status *read_object(sheaf_lora_options *out, const json_t *object)
     check_together(&r, out);
     const char *base = sheaf__json_string(&r, "base_model_name_or_path");
     if (r.st == NULL && base != NULL && (out->base_name = strdup(base)) == NULL)
-        r.st = sheaf_fail(SHEAF_E_MEMORY, "'base_model_name_or_path'");
+        r.st = sheaf__no_memory("'base_model_name_or_path'");
     if (r.st == NULL && out->target_regex != NULL &&
         strcasecmp(out->target_regex, "all-linear") == 0) {
         free(out->target_regex);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/status.h"
 #include "base/regex.h"
 
 enum { MOST_RULES = 16, MOST_NAME = 4096 };
@@ -105,7 +106,7 @@ sheaf_status *sheaf__renames_new(sheaf_renames **out, int group)
 {
     sheaf_renames *r = calloc(1, sizeof *r);
     if (r == NULL)
-        return sheaf_fail(SHEAF_E_MEMORY, "names of tensors");
+        return sheaf__no_memory("names of tensors");
     r->rule = groups[group];
     for (; r->n < MOST_RULES && r->rule[r->n].from != NULL; r->n++) {
         int code;
@@ -114,7 +115,7 @@ sheaf_status *sheaf__renames_new(sheaf_renames **out, int group)
                                       &code, &at, NULL);
         if (r->code[r->n] == NULL) { /* the patterns are ours: memory is what is left */
             sheaf__renames_free(r);
-            return sheaf_fail(SHEAF_E_MEMORY, "names of tensors");
+            return sheaf__no_memory("names of tensors");
         }
     }
     *out = r;
@@ -126,8 +127,7 @@ sheaf_status *sheaf__renames_apply(char **out, const sheaf_renames *r, const cha
     char one[2 * MOST_NAME], two[2 * MOST_NAME]; /* no rule adds nearly as much */
     char *from = one, *to = two;
     if (strlen(name) >= MOST_NAME) /* no model has such names: as it is */
-        return (*out = strdup(name)) != NULL ? NULL
-                                             : sheaf_fail(SHEAF_E_MEMORY, "names of tensors");
+        return (*out = strdup(name)) != NULL ? NULL : sheaf__no_memory("names of tensors");
     strcpy(from, name);
     for (int i = 0; i < r->n; i++) {
         size_t size = sizeof one;
@@ -135,7 +135,7 @@ sheaf_status *sheaf__renames_apply(char **out, const sheaf_renames *r, const cha
                                        NULL, NULL, (PCRE2_SPTR)r->rule[i].to, PCRE2_ZERO_TERMINATED,
                                        (PCRE2_UCHAR *)to, &size);
         if (sheaf__regex_starved(n))
-            return sheaf_fail(SHEAF_E_MEMORY, "names of tensors");
+            return sheaf__no_memory("names of tensors");
         if (n > 0) {
             char *other = from;
             from = to;
@@ -143,5 +143,5 @@ sheaf_status *sheaf__renames_apply(char **out, const sheaf_renames *r, const cha
         }
     }
     *out = strdup(from);
-    return *out != NULL ? NULL : sheaf_fail(SHEAF_E_MEMORY, "names of tensors");
+    return *out != NULL ? NULL : sheaf__no_memory("names of tensors");
 }

@@ -25,7 +25,7 @@ static sheaf_status *hold(sheaf__model *m, sheaf__held held)
         const int capacity = m->held_capacity * 2 + 64;
         sheaf__held *more = realloc(m->held, (size_t)capacity * sizeof *more);
         if (more == NULL)
-            return sheaf_fail(SHEAF_E_MEMORY, "parts of a model");
+            return sheaf__no_memory("parts of a model");
         m->held = more;
         m->held_capacity = capacity;
     }
@@ -97,7 +97,7 @@ static sheaf_status *make_factors(sheaf__model *m, sheaf__factors *f,
     sheaf__trained **trained[2] = { &f->a, &f->b };
     f->parts = module->parts;
     f->part = calloc((size_t)f->parts, sizeof *f->part);
-    sheaf_status *st = f->part == NULL ? sheaf_fail(SHEAF_E_MEMORY, "LoRA factors") : NULL;
+    sheaf_status *st = f->part == NULL ? sheaf__no_memory("LoRA factors") : NULL;
     for (int i = 0; i < 2 && st == NULL && m->options.train_lora; i++)
         st = sheaf__trained_add(trained[i], m->trained, name[i], 2, shape[i], cut[i], true);
     return st;

@@ -388,7 +388,7 @@ static sheaf_status *load_frequencies(sheaf__model *m, sheaf_source *base)
     if (name == NULL)
         return NULL;
     float *frequency = malloc((size_t)half * sizeof *frequency);
-    sheaf_status *st = frequency == NULL ? sheaf_fail(SHEAF_E_MEMORY, "%s", name) : NULL;
+    sheaf_status *st = frequency == NULL ? sheaf__no_memory(name) : NULL;
     for (int64_t j = 0; j < half && st == NULL; j++)
         frequency[j] = sheaf__rope_frequency(&m->schema->config, j, m->rope.rot, 0);
     if (st == NULL && base->find(base, name) != NULL)

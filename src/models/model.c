@@ -9,6 +9,7 @@
 #include "tape/hand.h"
 #include "tape/recall.h"
 #include "tape/scaled.h"
+#include "base/status.h"
 
 static int64_t share_of(int64_t width, int64_t heads)
 {
@@ -43,7 +44,7 @@ sheaf_status *sheaf__model_new(sheaf__model **out, sheaf__context *context,
         return st;
     sheaf__model *m = calloc(1, sizeof *m);
     if (m == NULL)
-        return sheaf_fail(SHEAF_E_MEMORY, "model");
+        return sheaf__no_memory("model");
     *m = (sheaf__model){ .context = context, .schema = schema, .options = *options };
     m->end_layer = schema->config.layers;
     m->begins = m->ends = true;
@@ -60,7 +61,7 @@ sheaf_status *sheaf__model_new(sheaf__model **out, sheaf__context *context,
         m->layer[i].rope = sheaf__layer_in(schema->config.no_rope, i) ? NULL : &m->rope;
         m->layer[i].window = sheaf__window_of(&schema->config, i);
     }
-    st = m->layer == NULL || m->lora == NULL ? sheaf_fail(SHEAF_E_MEMORY, "model")
+    st = m->layer == NULL || m->lora == NULL ? sheaf__no_memory("model")
                                              : sheaf__trained_set_new(&m->trained, context);
     if (st == NULL) {
         m->trained->divided = options->divided && context->groups > 1;
@@ -187,8 +188,7 @@ sheaf_status *sheaf__kept_new(sheaf__kept *out, sheaf__model *m, int64_t batch, 
     sheaf__tower_beside(&beside, &m->schema->config);
     *out = (sheaf__kept){ calloc((size_t)layers + 1, sizeof *out->self),
                           calloc((size_t)layers + 1, sizeof *out->cross), layers };
-    sheaf_status *st =
-        out->self == NULL || out->cross == NULL ? sheaf_fail(SHEAF_E_MEMORY, "cache") : NULL;
+    sheaf_status *st = out->self == NULL || out->cross == NULL ? sheaf__no_memory("cache") : NULL;
     for (int64_t i = m->first_layer; i < m->end_layer && st == NULL; i++) {
         st = take_cache(&out->self[i], m, batch, length, m->layer[i].expert[SHEAF__TEXT].k.owned);
         if (st == NULL && m->layer[i].has_cross)

@@ -83,7 +83,7 @@ static sheaf_status *lay_over(sheaf__opened *o, bool untied)
         return NULL;
     overlay *over = calloc(1, sizeof *over);
     if (over == NULL)
-        return sheaf_fail(SHEAF_E_MEMORY, "adapter");
+        return sheaf__no_memory("adapter");
     *over = (overlay){ { find, count, entry, read_box, close_overlay },
                        o->base,
                        o->adapter,
@@ -356,10 +356,10 @@ static sheaf_status *add_file(sheaf__opened *o, const char *path)
 {
     char **more = realloc(o->file, (size_t)(o->nfiles + 1) * sizeof *more);
     if (more == NULL)
-        return sheaf_fail(SHEAF_E_MEMORY, "files of the model");
+        return sheaf__no_memory("files of the model");
     o->file = more;
     if ((o->file[o->nfiles] = strdup(path)) == NULL)
-        return sheaf_fail(SHEAF_E_MEMORY, "files of the model");
+        return sheaf__no_memory("files of the model");
     o->nfiles++;
     return NULL;
 }
@@ -408,7 +408,7 @@ static sheaf_status *read_print(sheaf__opened *o, const sheaf__open_options *how
     o->model = strdup(how->model);
     o->carrier = strdup(how->adapter);
     return o->model == NULL || o->carrier == NULL
-               ? sheaf_fail(SHEAF_E_MEMORY, "%s", how->adapter)
+               ? sheaf__no_memory(how->adapter)
                : sheaf__adapter_print(o->base_print, how->model, how->adapter, how->events);
 }
 
@@ -528,9 +528,8 @@ sheaf_status *sheaf__fingerprint(char out[33], const sheaf_schema *schema, sheaf
     for (int64_t i = 0; i < schema->count; i++)
         widest = row_width(&schema->tensor[i]) > widest ? row_width(&schema->tensor[i]) : widest;
     void *buffer = malloc((size_t)widest * 8);
-    sheaf_status *st = state == NULL || buffer == NULL
-                           ? sheaf_fail(SHEAF_E_MEMORY, "fingerprint of the base")
-                           : NULL;
+    sheaf_status *st =
+        state == NULL || buffer == NULL ? sheaf__no_memory("fingerprint of the base") : NULL;
     if (st == NULL)
         XXH3_128bits_reset(state);
     for (int64_t i = 0; i < schema->count && st == NULL; i++) {

@@ -8,6 +8,7 @@
 
 #include "catalog/boxes.h"
 #include "schema/family.h"
+#include "base/status.h"
 
 static sheaf_status *unreadable(const char *text)
 {
@@ -84,7 +85,7 @@ static sheaf_status *divide(sheaf__placement *out, const double *memory, const s
     const int64_t layers = schema->config.layers;
     double *upto = malloc((size_t)(layers + 1) * sizeof *upto), all = 0;
     if (upto == NULL)
-        return sheaf_fail(SHEAF_E_MEMORY, "stages");
+        return sheaf__no_memory("stages");
     upto[0] = elements(schema, -1);
     for (int64_t i = 0; i < layers; i++)
         upto[i + 1] = upto[i] + elements(schema, i);

@@ -69,7 +69,7 @@ static sheaf_status *kept_bytes(int64_t *bytes, int64_t *lines, FILE *file, int6
     char *text = malloc(MOST_LINE);
     size_t size;
     int64_t step = 0, evaluation = 0, damaged = 0;
-    sheaf_status *st = text == NULL ? sheaf_fail(SHEAF_E_MEMORY, "a line") : NULL;
+    sheaf_status *st = text == NULL ? sheaf__no_memory("a line") : NULL;
     while (st == NULL && (size = next_line(text, file)) > 0) {
         told line;
         if ((st = read_line(&line, text, size - 1)) != NULL)
@@ -106,7 +106,7 @@ static sheaf_status *look(int64_t *bytes, int64_t *lines, const char *path, int6
     FILE *file = fdopen(fd, "r");
     if (file == NULL) {
         close(fd);
-        return sheaf_fail(SHEAF_E_MEMORY, "%s", path);
+        return sheaf__no_memory(path);
     }
     st = sheaf_in(kept_bytes(bytes, lines, file, keep_steps, keep_evaluations), "%s", path);
     fclose(file);

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/status.h"
 #include "base/file.h"
 #include "monitor/metrics.h"
 
@@ -21,7 +22,7 @@ static sheaf_status *read_end(char **out, const char *path)
         return st;
     const int64_t begin = size > MOST_BYTES ? size - MOST_BYTES : 0;
     char *text = malloc((size_t)(size - begin) + 1);
-    st = text == NULL ? sheaf_fail(SHEAF_E_MEMORY, "%s", path)
+    st = text == NULL ? sheaf__no_memory(path)
                       : sheaf__file_read_at(fd, text, (size_t)(size - begin), begin, path);
     close(fd);
     if (st != NULL) {

@@ -9,6 +9,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "base/status.h"
 #include "base/clock.h"
 #include "base/print.h"
 #include "monitor/metrics.h"
@@ -252,7 +253,7 @@ sheaf_status *sheaf_monitor_open(sheaf_monitor **out, const sheaf_monitor_option
 {
     sheaf_monitor *m = calloc(1, sizeof *m);
     if (m == NULL)
-        return sheaf_fail(SHEAF_E_MEMORY, "out of memory");
+        return sheaf__no_memory("out of memory");
     m->metrics.fd = -1;
     if (options->metrics != NULL) {
         sheaf_status *st = sheaf__metrics_open(&m->metrics, options->metrics, options->keep_steps,

@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 
 #include "ops/space.h"
+#include "base/status.h"
 
 #define HUGE_PAGE ((size_t)2 << 20)
 #define SMALL_PAGE ((size_t)4096)
@@ -64,7 +65,7 @@ static sheaf_status *reserve(struct sheaf__range *range, size_t limit)
         want /= 2;
     }
     if (map == MAP_FAILED) {
-        sheaf_status *st = sheaf_fail(SHEAF_E_MEMORY, "reserving addresses for a device");
+        sheaf_status *st = sheaf__no_memory("reserving addresses for a device");
         sheaf_found(st, "%.0f MiB of addresses refused by the system", mib(want));
         return sheaf_try_this(st, "lift the limit on address space (ulimit -v)");
     }
@@ -98,7 +99,7 @@ static sheaf_status *range_open(struct sheaf__range **out, sheaf_device_kind kin
 {
     struct sheaf__range *range = calloc(1, sizeof *range);
     if (range == NULL)
-        return sheaf_fail(SHEAF_E_MEMORY, "out of memory");
+        return sheaf__no_memory("out of memory");
     if (kind == SHEAF_DRY) {
         range->base = (char *)DRY_BASE;
         range->capacity = DRY_CAPACITY;
@@ -128,7 +129,7 @@ static sheaf_status *open_scratch(sheaf__device *device)
 {
     device->scratch = calloc((size_t)device->threads, sizeof *device->scratch);
     if (device->scratch == NULL)
-        return sheaf_fail(SHEAF_E_MEMORY, "out of memory");
+        return sheaf__no_memory("out of memory");
     for (int i = 0; i < device->threads; i++) {
         sheaf_status *st = sheaf__device_alloc(&device->scratch[i], device, SHEAF__THREAD_SCRATCH,
                                                SHEAF_MEM_SCRATCH);
@@ -174,7 +175,7 @@ sheaf_status *sheaf__device_open(sheaf__device **out, sheaf_device_kind kind, in
 {
     sheaf__device *device = calloc(1, sizeof *device);
     if (device == NULL)
-        return sheaf_fail(SHEAF_E_MEMORY, "out of memory");
+        return sheaf__no_memory("out of memory");
     device->kind = kind;
     device->threads = threads;
     sheaf_status *st = open_parts(device, isa, limit);
@@ -238,7 +239,7 @@ sheaf_status *sheaf__device_alloc(void **out, sheaf__device *device, size_t byte
     size_t begin;
     switch (sheaf__space_take(&range->space, bytes, kind, &begin)) {
     case SHEAF__NO_SPACE: return refuse(device, bytes, kind, "");
-    case SHEAF__NO_RECORD: return sheaf_fail(SHEAF_E_MEMORY, "out of memory");
+    case SHEAF__NO_RECORD: return sheaf__no_memory("out of memory");
     case SHEAF__TAKEN: break;
     }
     if (!grow(range, range->space.mark)) {

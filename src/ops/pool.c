@@ -224,7 +224,7 @@ sheaf_status *sheaf__pool_new(sheaf__pool **out, int threads)
     if (pool == NULL || workers == NULL) {
         free(pool);
         free(workers);
-        return sheaf_fail(SHEAF_E_MEMORY, "out of memory");
+        return sheaf__no_memory("out of memory");
     }
     memset(pool, 0, sizeof *pool);
     pool->threads = threads;

@@ -149,7 +149,7 @@ sheaf_status *sheaf_cluster_plan(sheaf_cluster_row row[SHEAF_CLUSTER_ROWS], int 
     const int hosts = c->hosts * c->ranks_per_host,
               all = hosts < SHEAF_MAX_SLICES ? hosts : SHEAF_MAX_SLICES;
     sheaf_plan *plan = malloc(sizeof *plan);
-    sheaf_status *st = plan == NULL ? sheaf_fail(SHEAF_E_MEMORY, "plan") : NULL;
+    sheaf_status *st = plan == NULL ? sheaf__no_memory("plan") : NULL;
     *count = 0;
     for (int tp = 1; tp <= job->options->slices && tp <= all; tp *= 2)
         for (int dp = 1; tp * dp <= all && dp <= job->options->accumulate && dp <= MOST_GROUPS;

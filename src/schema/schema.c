@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "schema/family.h"
+#include "base/status.h"
 
 static sheaf_status *check_slices(int slices)
 {
@@ -24,7 +25,7 @@ sheaf_status *sheaf_schema_new(sheaf_schema **out, const sheaf_config *config, i
         return st;
     sheaf_schema *schema = calloc(1, sizeof *schema);
     if (schema == NULL)
-        return sheaf_fail(SHEAF_E_MEMORY, "out of memory for the list of tensors");
+        return sheaf__no_memory("out of memory for the list of tensors");
     schema->config = *config;
     schema->config.json = schema->config.unknown_keys = NULL;
     schema->slices = slices;
@@ -46,7 +47,7 @@ sheaf_status *sheaf__schema_sort(sheaf_schema *schema)
 {
     schema->by_name = malloc((size_t)schema->count * sizeof *schema->by_name);
     if (schema->by_name == NULL)
-        return sheaf_fail(SHEAF_E_MEMORY, "out of memory for the names of tensors");
+        return sheaf__no_memory("out of memory for the names of tensors");
     for (int64_t i = 0; i < schema->count; i++)
         schema->by_name[i] = i;
     qsort_r(schema->by_name, (size_t)schema->count, sizeof *schema->by_name, by_name,

@@ -6,12 +6,13 @@
 #include <stdlib.h>
 
 #include "tape/rows.h"
+#include "base/status.h"
 
 sheaf_status *sheaf__batch_new(sheaf__batch **out)
 {
     *out = malloc(sizeof **out);
     if (*out == NULL)
-        return sheaf_fail(SHEAF_E_MEMORY, "list of products");
+        return sheaf__no_memory("list of products");
     (*out)->njobs = (*out)->nterms = (*out)->nslices = (*out)->nowned = 0;
     return NULL;
 }
@@ -45,7 +46,7 @@ static sheaf_status *block_terms(sheaf__batch *b, sheaf__product *job, const she
 {
     sheaf__term *term = malloc((size_t)of->n * sizeof *term);
     if (term == NULL)
-        return sheaf_fail(SHEAF_E_MEMORY, "list of products");
+        return sheaf__no_memory("list of products");
     for (int64_t i = 0; i < of->n; i++) {
         term[i] = whole;
         term[i].a = sheaf__at(whole.a, of->begin[i] * whole.lda, job->dtype);

@@ -7,6 +7,7 @@
 
 #include "tape/row_map.h"
 #include "tape/rows.h"
+#include "base/status.h"
 
 /* ---- where pictures lie ---- */
 
@@ -34,7 +35,7 @@ sheaf_status *sheaf__pictures_layout(sheaf__picture_at **out, const sheaf__pictu
 {
     sheaf__picture_at *at = malloc((size_t)(p->images + 1) * sizeof *at);
     if (at == NULL)
-        return sheaf_fail(SHEAF_E_MEMORY, "sizes of the images");
+        return sheaf__no_memory("sizes of the images");
     int64_t first = 0;
     sheaf_status *st = NULL;
     for (int64_t i = 0; i < p->images && st == NULL; i++) {
@@ -158,7 +159,7 @@ static sheaf_status *wide_rows(int32_t **out, const sheaf__pictures *p)
     int32_t *row = NULL;
     if (st == NULL) {
         row = malloc((size_t)(p->patches + p->images) * sizeof *row);
-        st = row == NULL ? sheaf_fail(SHEAF_E_MEMORY, "rows of the images") : NULL;
+        st = row == NULL ? sheaf__no_memory("rows of the images") : NULL;
     }
     for (int64_t i = 0; i < p->images && st == NULL; i++) {
         row[p->patches + i] = (int32_t)(at[i].first + i);

@@ -199,9 +199,8 @@ static sheaf_status *find_axes(grid_args *a, axis **down, axis **across)
     const int64_t n = p->of.images;
     a->down = calloc((size_t)n + 1, sizeof(const axis *));
     a->across = calloc((size_t)n + 1, sizeof(const axis *));
-    sheaf_status *st = a->down == NULL || a->across == NULL
-                           ? sheaf_fail(SHEAF_E_MEMORY, "positions of the images")
-                           : NULL;
+    sheaf_status *st =
+        a->down == NULL || a->across == NULL ? sheaf__no_memory("positions of the images") : NULL;
     for (int64_t i = 0; i < n && st == NULL; i++) {
         if (g->kind == SHEAF__GRID_AS_IS &&
             (a->at[i].down != g->rows || a->at[i].across != g->cols))
@@ -209,7 +208,7 @@ static sheaf_status *find_axes(grid_args *a, axis **down, axis **across)
         a->down[i] = axis_of(down, g->kind, g->rows, a->at[i].down);
         a->across[i] = axis_of(across, g->kind, g->cols, a->at[i].across);
         if (a->down[i] == NULL || a->across[i] == NULL)
-            st = sheaf_fail(SHEAF_E_MEMORY, "positions of the images");
+            st = sheaf__no_memory("positions of the images");
     }
     return st;
 }
@@ -223,7 +222,7 @@ static sheaf_status *find_turns(grid_args *a)
     }
     a->turned = malloc((size_t)(a->turns * half) * sizeof *a->turned);
     if (a->turned == NULL)
-        return sheaf_fail(SHEAF_E_MEMORY, "positions of the images");
+        return sheaf__no_memory("positions of the images");
     sheaf__rows(a->c, a->turns, 1, turn_lines, a);
     return NULL;
 }

@@ -51,7 +51,7 @@ sheaf_status *sheaf__tape_new(sheaf__tape **out, sheaf__context *context)
 {
     sheaf__tape *tape = calloc(1, sizeof *tape);
     if (tape == NULL)
-        return sheaf_fail(SHEAF_E_MEMORY, "tape");
+        return sheaf__no_memory("tape");
     tape->context = context;
     tape->segment = -1;
     tape->layer = -1;

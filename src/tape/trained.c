@@ -19,7 +19,7 @@ sheaf_status *sheaf__trained_set_new(sheaf__trained_set **out, sheaf__context *c
 {
     sheaf__trained_set *set = calloc(1, sizeof *set);
     if (set == NULL)
-        return sheaf_fail(SHEAF_E_MEMORY, "list of trained tensors");
+        return sheaf__no_memory("list of trained tensors");
     set->context = context;
     *out = set;
     return NULL;
@@ -75,11 +75,11 @@ sheaf_status *sheaf__trained_add(sheaf__trained **out, sheaf__trained_set *set, 
                                  int ndim, const int64_t *shape, const sheaf_cut *cut, bool decay)
 {
     if (!SHEAF_GROW(&set->item, &set->capacity, set->count + 1))
-        return sheaf_fail(SHEAF_E_MEMORY, "list of trained tensors");
+        return sheaf__no_memory("list of trained tensors");
     sheaf__trained *t = calloc(1, sizeof *t);
     if (t == NULL || (t->name = strdup(name)) == NULL) {
         free(t);
-        return sheaf_fail(SHEAF_E_MEMORY, "%s", name);
+        return sheaf__no_memory(name);
     }
     t->ndim = ndim;
     t->shape[0] = shape[0];
@@ -295,7 +295,7 @@ static sheaf_status *share_squares(struct squares *q, int slices)
     }
     double *all = malloc(total + 1), *at = all;
     if (all == NULL)
-        return sheaf_fail(SHEAF_E_MEMORY, "gradient norm");
+        return sheaf__no_memory("gradient norm");
     for (int r = 0; r < c->rank; r++)
         at += size[r] / sizeof *at;
     for (int i = 0; i < q->set->count; i++)
@@ -339,7 +339,7 @@ sheaf_status *sheaf__grad_norm(double *out, sheaf__trained_set *set)
                          calloc((size_t)set->count * SHEAF_MAX_SLICES, sizeof *q.own) };
     sheaf_status *st = NULL;
     if (q.sorted == NULL || q.own == NULL) {
-        st = sheaf_fail(SHEAF_E_MEMORY, "gradient norm");
+        st = sheaf__no_memory("gradient norm");
         goto done;
     }
     memcpy(q.sorted, set->item, (size_t)set->count * sizeof *q.sorted);

@@ -88,7 +88,7 @@ sheaf_status *sheaf__alike_lines(sheaf_comm *all, const char *mine)
 {
     char *first = strdup(mine);
     sheaf__line_change d;
-    sheaf_status *st = first == NULL ? sheaf_fail(SHEAF_E_MEMORY, "what processes compare") : NULL;
+    sheaf_status *st = first == NULL ? sheaf__no_memory("what processes compare") : NULL;
     st = sheaf__all_agree(all, st);
     TRY(st, sheaf__all_share(all, &first));
     if (st == NULL && sheaf__lines_differ(&d, first, mine, '\t')) {

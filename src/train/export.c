@@ -30,7 +30,7 @@ static sheaf_status *spread_rows(const origin *o, const sheaf_source_entry *e,
 {
     float *compact = malloc((size_t)(n * m->rank) * sizeof *compact);
     if (compact == NULL)
-        return sheaf_fail(SHEAF_E_MEMORY, "%s", e->name);
+        return sheaf__no_memory(e->name);
     sheaf_status *st = sheaf__source_numbers(compact, SHEAF_F32, o->masters, e, row0 * m->rank,
                                              n * m->rank, o->kernels);
     if (st == NULL)
@@ -91,7 +91,7 @@ static sheaf_status *list_adapter(listed *l, const sheaf_lora *lora)
     l->name = calloc(count, sizeof *l->name);
     l->fused = calloc(count, sizeof *l->fused);
     if (l->spec == NULL || l->name == NULL || l->fused == NULL)
-        return sheaf_fail(SHEAF_E_MEMORY, "adapter");
+        return sheaf__no_memory("adapter");
     for (int i = 0; i < lora->nmodules; i++) {
         const sheaf_lora_module *m = &lora->module[i];
         l->name[l->count] = m->a_name;
@@ -216,8 +216,7 @@ sheaf_status *sheaf__export_step(const sheaf_train_options *o, const sheaf__open
         dst = NULL;
     if (asprintf(&checkpoint, "%s/checkpoints/%s", o->out, name) < 0)
         checkpoint = NULL;
-    sheaf_status *st =
-        dst == NULL || checkpoint == NULL ? sheaf_fail(SHEAF_E_MEMORY, "export") : NULL;
+    sheaf_status *st = dst == NULL || checkpoint == NULL ? sheaf__no_memory("export") : NULL;
     if (st == NULL && !(only_missing && sheaf__path_kind(dst) != SHEAF_PATH_NONE)) {
         st = export_from(dst, checkpoint, o, opened, events);
         if (st == NULL)
@@ -262,7 +261,7 @@ sheaf_status *sheaf__export(char **result, char **checkpoint, const sheaf_train_
     if (asprintf(checkpoint, "%s/checkpoints/%s", o->out, sheaf__step_name(name, step)) < 0)
         *checkpoint = NULL;
     if (*result == NULL || *checkpoint == NULL || trained == NULL)
-        st = sheaf_fail(SHEAF_E_MEMORY, "result of the run");
+        st = sheaf__no_memory("result of the run");
     TRY(st, export_from(*result, trained, o, opened, events));
     if (st != NULL && from != step && trained != NULL)
         st = best_is_lost(st, trained, o->out);

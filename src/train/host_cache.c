@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/status.h"
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/text.h"
@@ -42,7 +43,7 @@ sheaf_status *sheaf__host_cache_path(char **out, const char *first_host, const c
         asprintf(out, "%s/sheaf-cache-%s", sheaf__temporary_parent(),
                  sheaf__hash_text(key, sheaf__hash(text.at, text.size))) < 0) {
         *out = NULL;
-        st = sheaf_fail(SHEAF_E_MEMORY, "tokenised texts");
+        st = sheaf__no_memory("tokenised texts");
     }
     sheaf__text_release(&text);
     free(here);

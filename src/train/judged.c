@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/status.h"
 #include "base/file.h"
 
 bool sheaf__judged_add(sheaf__judged *j, int64_t step, double loss, double min_delta)
@@ -47,7 +48,7 @@ sheaf_status *sheaf__judged_write(const sheaf__judged *j, const char *out)
                     j->best, j->best_loss, j->best);
     sheaf_status *st = sheaf__path_join(&path, out, "best.json");
     if (st == NULL && text.failed)
-        st = sheaf_fail(SHEAF_E_MEMORY, "%s", path);
+        st = sheaf__no_memory(path);
     if (st == NULL && j->best == 0)
         remove(path); /* of steps that will be done again */
     else if (st == NULL)

@@ -67,7 +67,7 @@ sheaf_status *sheaf_train_options_lora(sheaf_lora_options *out, const sheaf_trai
                      "--lora-alpha-pattern"));
     TRY(st, sheaf_in(sheaf__lora_set_saved(out, o->modules_to_save), "--modules-to-save"));
     if (st == NULL && o->model != NULL && (out->base_name = strdup(o->model)) == NULL)
-        st = sheaf_fail(SHEAF_E_MEMORY, "name of the base model");
+        st = sheaf__no_memory("name of the base model");
     if (st != NULL)
         sheaf_lora_options_release(out);
     return st;

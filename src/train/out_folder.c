@@ -47,7 +47,7 @@ static sheaf_status *peek_rank(void *arg, sheaf_comm *comm)
     }
     const char *text = json_string_value(json_object_get(progress, "settings"));
     if (text != NULL && (p->settings = strdup(text)) == NULL)
-        st = sheaf_fail(SHEAF_E_MEMORY, "settings of the run");
+        st = sheaf__no_memory("settings of the run");
     json_decref(progress);
     sheaf_checkpoint_close(latest);
     sheaf_checkpoints_close(store);
@@ -285,7 +285,7 @@ static sheaf_status *find_again(sheaf__out_folder *f)
     const bool named = sheaf__path_holds(now, f->dir);
     char *name = strdup(named ? now : held);
     if (name == NULL)
-        return sheaf_fail(SHEAF_E_MEMORY, "%s", f->options->out);
+        return sheaf__no_memory(f->options->out);
     if (named)
         sheaf_warn(f->events, "%s was moved while the run goes on, which keeps to it: it is %s now",
                    f->options->out, name);

@@ -33,7 +33,7 @@ sheaf_status *sheaf__saved_init(sheaf__saved *s, const sheaf__rank *rank,
     s->tensor = calloc((size_t)s->state.count + 1, sizeof *s->tensor);
     s->name = calloc((size_t)s->state.count + 1, sizeof *s->name);
     if (s->tensor == NULL || s->name == NULL)
-        return sheaf_fail(SHEAF_E_MEMORY, "list of what is saved");
+        return sheaf__no_memory("list of what is saved");
     for (int i = 0; i < set->count; i++) {
         sheaf__trained *t = set->item[i];
         float **data[3] = { t->master, t->moment1, t->moment2 };
@@ -41,7 +41,7 @@ sheaf_status *sheaf__saved_init(sheaf__saved *s, const sheaf__rank *rank,
             const int64_t at = 3 * (int64_t)i + g;
             if (asprintf(&s->name[at], "%s/%s", group[g], t->name) < 0) {
                 s->name[at] = NULL;
-                return sheaf_fail(SHEAF_E_MEMORY, "list of what is saved");
+                return sheaf__no_memory("list of what is saved");
             }
             s->tensor[at] = (sheaf_state_tensor){ .name = s->name[at],
                                                   .ndim = t->ndim,

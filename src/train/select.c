@@ -203,7 +203,7 @@ static sheaf_status *add_scale(sheaf__selection *s, const char *text, size_t siz
     if (*end != '\0' || number[0] == ' ' || !isfinite(scale) || scale < 0)
         return bad_scale(text, size);
     if (!SHEAF_GROW(&s->scale, NULL, s->nscaled + 1))
-        return sheaf_fail(SHEAF_E_MEMORY, "--lr-scale");
+        return sheaf__no_memory("--lr-scale");
     s->scale[s->nscaled] = scale;
     return grow(&s->scaled, &s->nscaled, text, (size_t)(equals - text), "lr-scale");
 }

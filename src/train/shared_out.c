@@ -43,12 +43,12 @@ typedef struct made {
 static sheaf_status *list_missing(made *m, const char *out)
 {
     char *at = strdup(out);
-    sheaf_status *st = at == NULL ? sheaf_fail(SHEAF_E_MEMORY, "%s", out) : NULL;
+    sheaf_status *st = at == NULL ? sheaf__no_memory(out) : NULL;
     while (st == NULL && sheaf__path_kind(at) == SHEAF_PATH_NONE && strcmp(at, ".") != 0 &&
            strcmp(at, "/") != 0) {
         char **longer = realloc(m->path, ((size_t)m->count + 1) * sizeof *longer), *parent = NULL;
         if (longer == NULL) {
-            st = sheaf_fail(SHEAF_E_MEMORY, "%s", out);
+            st = sheaf__no_memory(out);
             break;
         }
         m->path = longer;

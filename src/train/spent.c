@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/status.h"
 #include "base/clock.h"
 #include "train/rank.h"
 
@@ -142,8 +143,8 @@ sheaf_status *sheaf__spent_gather(sheaf__spent_all **out, sheaf__spent *s)
 {
     const int ranks = sheaf_comm_ranks(s->grid->all);
     sheaf__spent_all *list = calloc((size_t)ranks, sizeof *list);
-    sheaf_status *st = sheaf_comm_agree(
-        s->grid->all, list == NULL ? sheaf_fail(SHEAF_E_MEMORY, "what ranks spent") : NULL);
+    sheaf_status *st =
+        sheaf_comm_agree(s->grid->all, list == NULL ? sheaf__no_memory("what ranks spent") : NULL);
     if (st == NULL) {
         finish(s);
         list[sheaf_comm_rank(s->grid->all)] = s->all;

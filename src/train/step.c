@@ -45,7 +45,7 @@ sheaf_status *sheaf__stepper_new(sheaf__stepper **out, sheaf__model *model,
 {
     sheaf__stepper *s = calloc(1, sizeof *s);
     if (s == NULL)
-        return sheaf_fail(SHEAF_E_MEMORY, "training step");
+        return sheaf__no_memory("training step");
     s->model = model;
     s->context = model->context;
     s->subset = *subset;
@@ -355,7 +355,7 @@ static sheaf_status *run_accumulators(sheaf__stepper *s, int64_t done, int64_t *
     sheaf_status *st = NULL;
     double sum = 0, *loss = calloc((size_t)n, sizeof *loss);
     if (loss == NULL)
-        return sheaf_fail(SHEAF_E_MEMORY, "losses of a step");
+        return sheaf__no_memory("losses of a step");
     s->runner.info.step = (uint64_t)done;
     s->runner.head.gradient_scale =
         out->labels == 0 ? 0 : (float)((out->scale > 0 ? out->scale : 1) / (double)out->labels);
@@ -441,7 +441,7 @@ sheaf_status *sheaf__stepper_run(sheaf__step_result *out, sheaf__stepper *s, int
     int64_t *row = calloc((size_t)space * 2, sizeof *row), *sample = row + space;
     *out = (sheaf__step_result){ .scale = scaler == NULL ? 0 : scaler->scale };
     if (row == NULL)
-        return sheaf_fail(SHEAF_E_MEMORY, "rows of a step");
+        return sheaf__no_memory("rows of a step");
     if (!dry)
         count_labels(s, done, row, sample, out);
     sheaf_status *st = run_accumulators(s, done, row, sample, out);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "catalog/boxes.h"
+#include "base/status.h"
 
 /* ---- the numbers of a tensor, one after the other ---- */
 
@@ -40,7 +41,7 @@ sheaf_status *sheaf__source_numbers(void *dst, sheaf_dtype dtype, sheaf_source *
         return read_stored(source, e, first, n, dst);
     void *stored = malloc((size_t)n * sheaf_dtype_bytes(e->dtype));
     if (stored == NULL)
-        return sheaf_fail(SHEAF_E_MEMORY, "%s", e->name);
+        return sheaf__no_memory(e->name);
     sheaf_status *st = read_stored(source, e, first, n, stored);
     if (st == NULL)
         kernels->convert(dst, dtype, stored, e->dtype, n);
@@ -129,7 +130,7 @@ sheaf_status *sheaf__stepped_source(sheaf_source **out, sheaf_source *masters, s
     }
     stepped *s = malloc(sizeof *s);
     if (s == NULL)
-        return sheaf_fail(SHEAF_E_MEMORY, "a model and its checkpoint");
+        return sheaf__no_memory("a model and its checkpoint");
     *s = (stepped){
         { find, count, entry, read_box, close_stepped }, masters, base, sheaf__kernels_for(NULL)
     };

@@ -243,7 +243,7 @@ static sheaf_status *list_factors(adapted *a)
         n += 2 * a->lora->module[i].parts;
     a->factor = calloc((size_t)n, sizeof *a->factor);
     if (a->factor == NULL)
-        return sheaf_fail(SHEAF_E_MEMORY, "adapter");
+        return sheaf__no_memory("adapter");
     for (int i = 0; i < a->lora->nmodules; i++)
         for (int k = 0; k < 2 * a->lora->module[i].parts; k++) {
             const sheaf_lora_module *m = &a->lora->module[i];
@@ -256,7 +256,7 @@ static sheaf_status *list_factors(adapted *a)
                            .part = k / 2,
                            .by = scale_over_sats(m, a->lora->options.rslora) };
             if (asprintf(&name, "%s.matrix_%c.%d", m->base->module, b ? 'B' : 'A', k / 2) < 0)
-                return sheaf_fail(SHEAF_E_MEMORY, "adapter");
+                return sheaf__no_memory("adapter");
             f->told = (sheaf_source_entry){
                 name, dtype_of(a, b ? m->b_name : m->a_name), 2, { shape[0] / m->parts, shape[1] }
             };
@@ -272,7 +272,7 @@ static sheaf_status *list_entries(adapted *a)
     const int64_t n = a->base->count(a->base);
     a->entry = calloc((size_t)(n + a->count), sizeof *a->entry);
     if (a->entry == NULL)
-        return sheaf_fail(SHEAF_E_MEMORY, "adapter");
+        return sheaf__no_memory("adapter");
     for (int64_t i = 0; i < n; i++)
         a->entry[a->nentries++] = a->base->entry(a->base, i);
     for (int64_t i = 0; i < a->count; i++)

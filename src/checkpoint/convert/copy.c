@@ -231,7 +231,7 @@ sheaf_status *sheaf__cast_source(sheaf_source **out, sheaf_source *inner, const 
         free(entry);
         inner->close(inner);
         sheaf__quantised_release(&packed);
-        return sheaf_fail(SHEAF_E_MEMORY, "list of tensors");
+        return sheaf__no_memory("list of tensors");
     }
     for (int64_t i = 0; i < n; i++) {
         entry[i] = *inner->entry(inner, i);
@@ -291,7 +291,7 @@ sheaf_status *sheaf__both_sources(sheaf_source **out, sheaf_source *one, sheaf_s
 {
     both_sources *b = calloc(1, sizeof *b);
     if (b == NULL)
-        return sheaf_fail(SHEAF_E_MEMORY, "list of tensors");
+        return sheaf__no_memory("list of tensors");
     *b = (both_sources){ { both_find, both_count, both_entry, both_read, both_close }, one, two };
     *out = &b->source;
     return NULL;
@@ -334,7 +334,7 @@ typedef struct crew {
 static sheaf_status *add_job(crew *c, job j)
 {
     if (!SHEAF_GROW(&c->job, &c->capacity, c->count + 1))
-        return sheaf_fail(SHEAF_E_MEMORY, "list of copies");
+        return sheaf__no_memory("list of copies");
     c->job[c->count++] = j;
     return NULL;
 }
@@ -388,7 +388,7 @@ sheaf_status *sheaf__copy_all(const sheaf_copying *k)
         st = list_tensor(&c, i);
     for (int i = 0; st == NULL && i < threads; i++)
         if ((c.buffer[i] = malloc(CHUNK)) == NULL)
-            st = sheaf_fail(SHEAF_E_MEMORY, "room to copy");
+            st = sheaf__no_memory("room to copy");
     TRY(st, sheaf__pool_new(&pool, threads));
     if (st == NULL)
         sheaf__pool_run(pool, c.count, do_job, &c);

@@ -84,8 +84,7 @@ static sheaf_status *write_adapter(const sheaf__merge_adapter *a, const char *pr
     char *json = NULL;
     sheaf_safetensors_spec *specs = calloc((size_t)n + 1, sizeof *specs);
     void *buffer = malloc((size_t)BLOCK_ELEMENTS * 4);
-    sheaf_status *st =
-        specs == NULL || buffer == NULL ? sheaf_fail(SHEAF_E_MEMORY, "combine") : NULL;
+    sheaf_status *st = specs == NULL || buffer == NULL ? sheaf__no_memory("combine") : NULL;
     for (int64_t i = 0; i < n && st == NULL; i++)
         st = make_spec(&specs[i], source, source->entry(source, i));
     TRY(st, sheaf_lora_options_json(&json, &a->options));

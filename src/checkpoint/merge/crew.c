@@ -21,7 +21,7 @@ sheaf_status *sheaf__merge_crew_init(sheaf__merge_crew *crew, const sheaf__merge
     crew->threads = o->threads < 1 ? 1 : o->threads > MOST_THREADS ? MOST_THREADS : o->threads;
     crew->rows.other_copy = &crew->other_copy;
     crew->scratch = calloc((size_t)crew->threads, sizeof *crew->scratch);
-    sheaf_status *st = crew->scratch == NULL ? sheaf_fail(SHEAF_E_MEMORY, "merge") : NULL;
+    sheaf_status *st = crew->scratch == NULL ? sheaf__no_memory("merge") : NULL;
     TRY(st, sheaf__merge_rows_init(&crew->rows, plan->base, o->mode, (sheaf_peft_cpu)o->peft_cpu));
     for (int i = 0; i < crew->threads && st == NULL; i++)
         st = sheaf__merge_scratch_init(&crew->scratch[i]);

@@ -65,7 +65,7 @@ static sheaf_status *check_base_type(const sheaf__matcher *m, const sheaf__merge
 static sheaf_status *add_step(sheaf__merge_step **out, sheaf__matcher *m, sheaf__merge_tensor *t)
 {
     if (!SHEAF_GROW(&t->step, NULL, t->nsteps + 1))
-        return sheaf_fail(SHEAF_E_MEMORY, "merge");
+        return sheaf__no_memory("merge");
     *out = &t->step[t->nsteps++];
     **out = (sheaf__merge_step){ .number = m->number, .adapter = m->adapter->source };
     return check_base_type(m, t);
@@ -377,7 +377,7 @@ static sheaf_status *match_rows(sheaf__matcher *m, const sheaf_source_entry *e, 
     s->npicks = tokens->nrows;
     s->pick = calloc((size_t)tokens->nrows + 1, sizeof *s->pick);
     if (s->pick == NULL)
-        return sheaf_fail(SHEAF_E_MEMORY, "merge");
+        return sheaf__no_memory("merge");
     for (int64_t i = 0; i < tokens->nrows; i++)
         s->pick[i] = (sheaf__merge_pick){ tokens->row[i], i };
     qsort(s->pick, (size_t)s->npicks, sizeof *s->pick, by_row);

@@ -145,7 +145,7 @@ static sheaf_status *begin_output(merger *m, const sheaf_weights_merge_options *
     char *json = m->plan.config != NULL ? strdup(m->plan.config) : NULL;
     sheaf_status *st = NULL;
     if (m->plan.config != NULL && json == NULL)
-        return sheaf_fail(SHEAF_E_MEMORY, "config.json");
+        return sheaf__no_memory("config.json");
     if (json != NULL && m->report->untied)
         st = edit(&json, untie, &m->plan);
     TRY(st, json != NULL && o->dtype != SHEAF_BOOL ? edit(&json, set_dtype, &o->dtype) : NULL);
@@ -215,7 +215,7 @@ static sheaf_status *copy_untouched(merger *m)
             n += pass == 0 ? (rows - 1) / each + 1 : 0;
         }
         if (pass == 0 && (m->job = calloc((size_t)n + 1, sizeof *m->job)) == NULL)
-            return sheaf_fail(SHEAF_E_MEMORY, "merge");
+            return sheaf__no_memory("merge");
     }
     sheaf__stream_failure failure = { 0 };
     sheaf__stream_failure_init(&failure);
@@ -432,7 +432,7 @@ static sheaf_status *merger_open(merger *m, const sheaf_weights_merge_options *o
         m->total += t->rows * t->cols * (int64_t)sheaf_dtype_bytes(t->out_dtype);
     }
     if (st == NULL && (m->change = calloc((size_t)chunks, sizeof *m->change)) == NULL)
-        st = sheaf_fail(SHEAF_E_MEMORY, "merge");
+        st = sheaf__no_memory("merge");
     return st;
 }
 

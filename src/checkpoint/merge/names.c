@@ -23,7 +23,7 @@ sheaf_status *sheaf__merge_module(char **out, const char *path, size_t length, c
     if (asprintf(out, "%.*s%s", (int)length, path, end) >= 0)
         return NULL;
     *out = NULL;
-    return sheaf_fail(SHEAF_E_MEMORY, "merge");
+    return sheaf__no_memory("merge");
 }
 
 const sheaf_source_entry *sheaf__merge_part(sheaf__matcher *m, const char *path, size_t length,
@@ -71,7 +71,7 @@ sheaf_status *sheaf__merge_place(sheaf__merge_tensor **out, sheaf__matcher *m, c
     if (st != NULL || *out != NULL || m->add == NULL)
         return st;
     if (asprintf(&name, "%s%.*s%s", m->add, (int)length, path, end) < 0)
-        return sheaf_fail(SHEAF_E_MEMORY, "merge");
+        return sheaf__no_memory("merge");
     st = find(out, m, name);
     free(name);
     return st;
@@ -157,7 +157,7 @@ static sheaf_status *make_aliases(bool *apart, sheaf__matcher *m, int group)
     if (st == NULL)
         m->alias_of = calloc((size_t)n + 1, sizeof *m->alias_of);
     if (st == NULL && (m->alias == NULL || m->alias_of == NULL))
-        st = sheaf_fail(SHEAF_E_MEMORY, "merge");
+        st = sheaf__no_memory("merge");
     for (int64_t i = 0; i < n && st == NULL; i++) {
         m->alias[i].tensor = &m->plan->tensor[i];
         st = sheaf__renames_apply(&m->alias[i].name, m->renames, m->plan->tensor[i].name);

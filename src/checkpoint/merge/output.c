@@ -46,8 +46,7 @@ static sheaf_status *begin_sat(sheaf__merge_output *out, const sheaf__merge_plan
     };
     l.entry = calloc((size_t)plan->count + 1, sizeof *l.entry);
     out->index = calloc((size_t)plan->count + 1, sizeof *out->index);
-    sheaf_status *st =
-        l.entry == NULL || out->index == NULL ? sheaf_fail(SHEAF_E_MEMORY, "merge") : NULL;
+    sheaf_status *st = l.entry == NULL || out->index == NULL ? sheaf__no_memory("merge") : NULL;
     for (int64_t i = 0; i < plan->count && st == NULL; i++) {
         l.entry[i] = (sheaf_source_entry){ .name = plan->specs[i].name,
                                            .dtype = plan->specs[i].dtype,

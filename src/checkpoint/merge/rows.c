@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/status.h"
 #include "base/thread.h"
 
 static void set_view(sheaf__merge_tensor *t)
@@ -61,9 +62,8 @@ sheaf_status *sheaf__merge_rows_init(sheaf__merge_rows *m, sheaf_source *base,
     m->right = malloc((size_t)SHEAF__MERGE_RIGHT * sizeof *m->right);
     m->stored = malloc((size_t)SHEAF__MERGE_TILE * 4);
     m->numbers = malloc((size_t)SHEAF__MERGE_TILE * sizeof *m->numbers);
-    return m->right != NULL && m->stored != NULL && m->numbers != NULL
-               ? NULL
-               : sheaf_fail(SHEAF_E_MEMORY, "merge");
+    return m->right != NULL && m->stored != NULL && m->numbers != NULL ? NULL
+                                                                       : sheaf__no_memory("merge");
 }
 
 void sheaf__merge_rows_release(sheaf__merge_rows *m)
@@ -89,7 +89,7 @@ sheaf_status *sheaf__merge_scratch_init(sheaf__merge_scratch *s)
     if (s->stored != NULL && s->was != NULL && s->out != NULL && s->w != NULL && s->d != NULL &&
         s->left != NULL && s->left_stored != NULL && s->sums != NULL)
         return NULL;
-    return sheaf_fail(SHEAF_E_MEMORY, "merge");
+    return sheaf__no_memory("merge");
 }
 
 void sheaf__merge_scratch_release(sheaf__merge_scratch *s)

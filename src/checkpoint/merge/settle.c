@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/status.h"
 #include "base/array.h"
 #include "lora/check_file.h"
 #include "lora/match.h"
@@ -65,7 +66,7 @@ static sheaf_status *list_likes(like **out, int64_t *count, const sheaf__matcher
         if (s == NULL || s->square || s->rounded)
             continue;
         if (n == *count && !SHEAF_GROW(out, count, n + 1))
-            return sheaf_fail(SHEAF_E_MEMORY, "merge");
+            return sheaf__no_memory("merge");
         last_name((*out)[n].name, m->plan->tensor[i].name);
         (*out)[n].at = i;
         (*out)[n++].across = s->across;

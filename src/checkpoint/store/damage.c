@@ -65,7 +65,7 @@ static sheaf_status *plan(examined *e, char **header, size_t *size)
     e->tensor = calloc((size_t)m->count + 1, sizeof *e->tensor);
     e->offset = calloc((size_t)m->count + 1, sizeof *e->offset);
     sheaf_status *st = specs == NULL || e->tensor == NULL || e->offset == NULL
-                           ? sheaf_fail(SHEAF_E_MEMORY, "out of memory")
+                           ? sheaf__no_memory("out of memory")
                            : NULL;
     for (int64_t i = 0; i < m->count && st == NULL; i++) {
         const sheaf_manifest_tensor *t = &m->tensor[i];
@@ -112,7 +112,7 @@ static sheaf_status *check_header(examined *e, const char *header, size_t size)
 static sheaf_status *hash_tensor(sheaf_digest *out, examined *e, int64_t offset, int64_t bytes)
 {
     sheaf_hasher *hasher = sheaf__hasher_new();
-    sheaf_status *st = hasher == NULL ? sheaf_fail(SHEAF_E_MEMORY, "out of memory") : NULL;
+    sheaf_status *st = hasher == NULL ? sheaf__no_memory("out of memory") : NULL;
     for (int64_t done = 0; done < bytes && st == NULL;) {
         const size_t want = bytes - done < CHUNK ? (size_t)(bytes - done) : CHUNK;
         st = sheaf__file_read_at(e->fd, e->buffer, want, offset + done, e->path);

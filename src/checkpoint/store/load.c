@@ -171,7 +171,7 @@ static sheaf_status *check_state(const sheaf_checkpoint *c, const sheaf_state *s
 {
     sheaf_status *st = check_run(c, state);
     bool *wanted = calloc((size_t)c->manifest->count + 1, sizeof *wanted);
-    TRY(st, wanted == NULL ? sheaf_fail(SHEAF_E_MEMORY, "out of memory") : NULL);
+    TRY(st, wanted == NULL ? sheaf__no_memory("out of memory") : NULL);
     for (int64_t i = 0; i < state->count && st == NULL; i++) {
         const sheaf_manifest_tensor *stored =
             sheaf__manifest_find(c->manifest, state->tensor[i].name);

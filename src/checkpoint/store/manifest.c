@@ -68,7 +68,7 @@ sheaf_status *sheaf__manifest_new(sheaf_manifest **out, int slices, int64_t coun
         if (m != NULL)
             m->count = m->tensor == NULL ? 0 : count;
         sheaf__manifest_free(m);
-        return sheaf_fail(SHEAF_E_MEMORY, "out of memory for the manifest");
+        return sheaf__no_memory("out of memory for the manifest");
     }
     *out = m;
     return NULL;
@@ -256,7 +256,7 @@ static sheaf_status *read_cut(sheaf_manifest_tensor *t, int slices, const json_t
         return st;
     t->slice = calloc((size_t)slices, sizeof *t->slice);
     if (t->slice == NULL)
-        return sheaf_fail(SHEAF_E_MEMORY, "out of memory for the manifest");
+        return sheaf__no_memory("out of memory for the manifest");
     for (int s = 0; s < slices; s++)
         if (!digest_parse(&t->slice[s], json_string_value(json_array_get(list, (size_t)s))))
             return bad("'slices'", "hashes of 32 hex digits");
@@ -279,7 +279,7 @@ static sheaf_status *read_tensor(sheaf_manifest_tensor *t, int version, int slic
     t->shape[1] = 1;
     t->name = strdup(name);
     if (t->name == NULL)
-        return sheaf_fail(SHEAF_E_MEMORY, "out of memory for the manifest");
+        return sheaf__no_memory("out of memory for the manifest");
     const char *dtype = json_string_value(json_object_get(object, "dtype"));
     const int known = dtype == NULL ? -1 : sheaf_dtype_from_name(dtype);
     if (known < 0 || (version == 1 && known != SHEAF_F32) ||

@@ -92,7 +92,7 @@ static sheaf_status *sort_names(saver *s)
     s->order = calloc((size_t)n + 1, sizeof *s->order);
     sheaf_status *st = NULL;
     if (list == NULL || s->order == NULL)
-        st = sheaf_fail(SHEAF_E_MEMORY, "out of memory for the list of tensors");
+        st = sheaf__no_memory("out of memory for the list of tensors");
     for (int64_t i = 0; i < n && st == NULL; i++)
         list[i] = (named){ s->state->tensor[i].name, i };
     if (st == NULL)
@@ -132,7 +132,7 @@ static sheaf_status *draft(saver *s)
         s->ncut += is_cut(from);
         s->nreplicated += !is_cut(from);
     }
-    return failed ? sheaf_fail(SHEAF_E_MEMORY, "out of memory for the manifest") : NULL;
+    return failed ? sheaf__no_memory("out of memory for the manifest") : NULL;
 }
 
 static sheaf_status *prepare(saver *s)
@@ -170,8 +170,8 @@ static sheaf_status *compare_identities(saver *s)
     const int ranks = sheaf_comm_ranks(s->comm), me = sheaf_comm_rank(s->comm);
     identity *all = calloc((size_t)ranks, sizeof *all);
     size_t *size = calloc((size_t)ranks, sizeof *size);
-    sheaf_status *st = all == NULL || size == NULL ? sheaf_fail(SHEAF_E_MEMORY, "out of memory")
-                                                   : identify(&all[me], s);
+    sheaf_status *st =
+        all == NULL || size == NULL ? sheaf__no_memory("out of memory") : identify(&all[me], s);
     st = sheaf_comm_agree(s->comm, st);
     for (int r = 0; r < ranks && st == NULL; r++)
         size[r] = sizeof *all;
@@ -271,7 +271,7 @@ static sheaf_status *begin_file(sheaf_safetensors_writer **file, char **path, sa
     sheaf_safetensors_spec *specs = calloc((size_t)s->state->count + 1, sizeof *specs);
     int64_t n = 0;
     sheaf_status *st = specs == NULL
-                           ? sheaf_fail(SHEAF_E_MEMORY, "out of memory for the list of tensors")
+                           ? sheaf__no_memory("out of memory for the list of tensors")
                            : sheaf__path_join(path, s->partial,
                                               sheaf__manifest_file(name, s->state->slices, slice));
     for (int64_t i = 0; i < s->state->count && st == NULL; i++) {
@@ -334,7 +334,7 @@ static sheaf_status *carry_files(saver *s)
     const bool first = sheaf_comm_rank(s->comm) == 0;
     sheaf_status *failed = NULL, *st = NULL;
     if (first && (s->buffer = malloc((size_t)s->store->options.collected)) == NULL)
-        st = sheaf_fail(SHEAF_E_MEMORY, "out of memory for parts of other ranks");
+        st = sheaf__no_memory("out of memory for parts of other ranks");
     st = sheaf_comm_agree(s->comm, st);
     for (int i = 0; i < s->state->slices && st == NULL; i++)
         if (writer_of(s, i) != 0)
@@ -419,8 +419,8 @@ static sheaf_status *gather(saver *s)
     }
     s->all = calloc((size_t)total + 1, sizeof *s->all);
     const bool failed = size == NULL || s->all == NULL;
-    sheaf_status *st = sheaf_comm_agree(
-        s->comm, failed ? sheaf_fail(SHEAF_E_MEMORY, "out of memory for the hashes") : NULL);
+    sheaf_status *st =
+        sheaf_comm_agree(s->comm, failed ? sheaf__no_memory("out of memory for the hashes") : NULL);
     for (int r = 0; r < ranks && st == NULL; r++)
         size[r] = (size_t)record_size(s, r) * sizeof(sheaf_digest);
     if (st == NULL) {

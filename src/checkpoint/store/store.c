@@ -279,7 +279,7 @@ static sheaf_status *share(sheaf_checkpoint **out, sheaf_comm *comm, sheaf_check
         return st;
     char *path = malloc(sizes[0]), *text = malloc(sizes[1] + 1);
     if (path == NULL || text == NULL)
-        st = sheaf_fail(SHEAF_E_MEMORY, "out of memory for the manifest");
+        st = sheaf__no_memory("out of memory for the manifest");
     else if (mine != NULL) {
         memcpy(path, mine->dir, sizes[0]);
         memcpy(text, mine->text, sizes[1]);

@@ -199,7 +199,7 @@ static sheaf_status *compare_all(differ *d)
     const int64_t na = a->count(a), nb = b->count(b);
     const char **names = calloc((size_t)(na + nb) + 1, sizeof *names);
     if (names == NULL)
-        return sheaf_fail(SHEAF_E_MEMORY, "list of tensors");
+        return sheaf__no_memory("list of tensors");
     int64_t n = 0;
     for (int64_t i = 0; i < na; i++)
         names[n++] = a->entry(a, i)->name;
@@ -326,7 +326,7 @@ static sheaf_status *drop_division(json_t *config)
         if (strncmp(class, prefixes[i], strlen(prefixes[i])) == 0) {
             json_t *plain = json_string(class + strlen(prefixes[i]));
             if (json_object_set_new(config, "model_class", plain) != 0)
-                return sheaf_fail(SHEAF_E_MEMORY, "model_class");
+                return sheaf__no_memory("model_class");
             break;
         }
     return NULL;

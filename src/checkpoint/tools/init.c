@@ -124,7 +124,7 @@ static sheaf_status *make_buffers(maker *m)
         m->rounded[i] = malloc((size_t)most * sizeof **m->values);
         failed = m->values[i] == NULL || m->rounded[i] == NULL;
     }
-    return failed ? sheaf_fail(SHEAF_E_MEMORY, "init") : sheaf__pool_new(&m->pool, m->threads);
+    return failed ? sheaf__no_memory("init") : sheaf__pool_new(&m->pool, m->threads);
 }
 
 /* generation_config.json holds what generate() of transformers would otherwise guess. */

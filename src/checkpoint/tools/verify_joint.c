@@ -4,6 +4,7 @@
 
 #include "checkpoint/store/own_catalog.h"
 #include "checkpoint/tools/verify.h"
+#include "base/status.h"
 
 /* What was read of `path`, or NULL where it could not be looked at, which is told when it is
  * verified. */
@@ -48,7 +49,7 @@ sheaf_status *sheaf_verify_joint(bool *joint, const char *const *paths, int coun
     if (!broken)
         return st;
     if (also == NULL)
-        return sheaf_fail(SHEAF_E_MEMORY, "%s", paths[0]);
+        return sheaf__no_memory(paths[0]);
     memcpy(also, paths + 1, (size_t)(count - 1) * sizeof *also);
     st = look(&all, paths[0], o, also);
     *joint = st == NULL && all != NULL && sheaf__catalog_defects(all) == 0;

@@ -290,8 +290,7 @@ static sheaf_status *save(session *t, const char *word)
     if (word[0] == '\0' && before == NULL)
         return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "/save"), "a file's name after it");
     char *name = strdup(word[0] == '\0' ? before : word);
-    sheaf_status *st =
-        name == NULL ? sheaf_fail(SHEAF_E_MEMORY, "%s", word) : sheaf_chat_save(t->chat, name);
+    sheaf_status *st = name == NULL ? sheaf__no_memory(word) : sheaf_chat_save(t->chat, name);
     if (st != NULL) {
         free(name);
         return st;
@@ -538,7 +537,7 @@ static sheaf_status *run(session *t, const cli_option *table)
         sheaf__all_first(t->in.all) && (isatty(STDIN_FILENO) || s->relayed >= CLI_RELAYS_TERMINAL);
     t->in.buffer = malloc(SHEAF__TEXT_MAX + 1);
     if (st == NULL && t->in.buffer == NULL)
-        st = sheaf_fail(SHEAF_E_MEMORY, "a line");
+        st = sheaf__no_memory("a line");
     TRY(st, ask_asking(&t->how, t->cli, table, &s->ask, t->model, true));
     if (st == NULL)
         t->how.wording = sheaf__chat_wording(t->chat);

@@ -102,7 +102,7 @@ int cmd_convert(cli *cli, int argc, char **argv)
     TRY(st, cli_progress(&progress, &how.events, cli));
     TRY(st, cli_signals_control(&how.control));
     if (st == NULL && (also = calloc((size_t)paths.count, sizeof *also)) == NULL)
-        st = sheaf_fail(SHEAF_E_MEMORY, "convert");
+        st = sheaf__no_memory("convert");
     const double begin = sheaf__seconds();
     if (st == NULL) {
         for (int i = 1; i < paths.count - 1; i++)

@@ -234,7 +234,7 @@ static sheaf_status *compare(matches *m, const work *w)
         if (own != NULL)
             note_mismatch(m, i, own, expected);
         else if (!equal)
-            return sheaf_fail(SHEAF_E_MEMORY, "answers");
+            return sheaf__no_memory("answers");
     }
     return NULL;
 }
@@ -356,7 +356,7 @@ static sheaf_status *read_answers(work *w)
                                        .prompt = w->prompts.prompt,
                                        .count = w->prompts.count };
     if (st == NULL && (w->out = calloc((size_t)w->prompts.count, sizeof *w->out)) == NULL)
-        st = sheaf_fail(SHEAF_E_MEMORY, "answers");
+        st = sheaf__no_memory("answers");
     w->answering.out = w->out;
     return st == NULL ? sheaf__answering_begin(&w->answering) : st;
 }

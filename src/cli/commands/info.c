@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/status.h"
 #include "base/print.h"
 #include "base/file.h"
 #include "checkpoint/store/look.h"
@@ -155,7 +156,7 @@ static sheaf_status *tell_tensors(info_teller *t, sheaf_source *source,
     const int64_t n = source != NULL ? source->count(source) : catalog->count;
     const sheaf_source_entry **list = calloc((size_t)n + 1, sizeof *list);
     if (list == NULL)
-        return sheaf_fail(SHEAF_E_MEMORY, "list of tensors");
+        return sheaf__no_memory("list of tensors");
     for (int64_t i = 0; i < n; i++)
         list[i] = source != NULL ? source->entry(source, i) : &catalog->tensor[i].told;
     tell_entries(t, list, n);

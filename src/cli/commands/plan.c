@@ -70,7 +70,7 @@ static sheaf_status *count_first(cli_plan *q, const sheaf_plan *plan, const cli 
     if (!cli->json || job.train.data == NULL || q->ask.place_text != NULL)
         return NULL;
     q->first = calloc((size_t)plan->ranks, sizeof *q->first);
-    sheaf_status *st = q->first == NULL ? sheaf_fail(SHEAF_E_MEMORY, "plan") : NULL;
+    sheaf_status *st = q->first == NULL ? sheaf__no_memory("plan") : NULL;
     for (int r = 0; r < plan->ranks && st == NULL; r++)
         st = sheaf_plan_step(q->first[r], NULL, &job, r, 0);
     return st;

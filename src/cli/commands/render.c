@@ -66,7 +66,7 @@ static sheaf_status *print_record(const rendering *r, const sheaf__rendered *tex
     char *quoted = NULL;
     json_t *value = json_stringn_nocheck(text->text, text->size);
     if (value == NULL)
-        return sheaf_fail(SHEAF_E_MEMORY, "text of a record");
+        return sheaf__no_memory("text of a record");
     sheaf_status *st = sheaf__json_text(&quoted, value, JSON_ENCODE_ANY);
     json_decref(value);
     if (st != NULL)
@@ -80,7 +80,7 @@ static sheaf_status *print_record(const rendering *r, const sheaf__rendered *tex
     print_spans(&j, "content", text, SHEAF__CONTENT);
     free(quoted);
     if (!cli_json_end(r->cli->out, &j) && !ferror(r->cli->out))
-        return sheaf_fail(SHEAF_E_MEMORY, "text of a record");
+        return sheaf__no_memory("text of a record");
     return cli_written(r->cli);
 }
 
@@ -93,7 +93,7 @@ static sheaf_status *render(rendering *r, const char *line, size_t size)
     sheaf_status *st = sheaf__record_parse(&record, line, size, NULL);
     TRY(st, sheaf__text_record_list(&c, record, false, true));
     if (st == NULL && (message = malloc((size_t)c.messages * sizeof *message)) == NULL)
-        st = sheaf_fail(SHEAF_E_MEMORY, "text of a record");
+        st = sheaf__no_memory("text of a record");
     if (st == NULL) {
         sheaf__chat_options options = r->options;
         options.tools = c.tools;

@@ -101,7 +101,7 @@ static sheaf_status *read_ids(int32_t **ids, int64_t *count, const char *text, s
                                text + begin);
         }
         if (!SHEAF_GROW(ids, &capacity, *count + 1))
-            return sheaf_fail(SHEAF_E_MEMORY, "ids");
+            return sheaf__no_memory("ids");
         (*ids)[(*count)++] = (int32_t)id;
     }
     return NULL;
@@ -130,7 +130,7 @@ static sheaf_status *one_text(tokenizing *t, const char *text, size_t size)
 {
     sheaf_status *st = t->decode ? decode_text(t, text, size) : encode_text(t, text, size);
     if (st == NULL && t->out.failed)
-        st = sheaf_fail(SHEAF_E_MEMORY, "ids");
+        st = sheaf__no_memory("ids");
     if (st == NULL && t->out.size > 0)
         fwrite(t->out.at, 1, t->out.size, t->cli->out);
     t->out.size = 0;
@@ -156,7 +156,7 @@ enum { READ_AT_ONCE = 1 << 20 };
 static sheaf_status *read_more(reading *r)
 {
     if (!SHEAF_GROW(&r->buffer, &r->capacity, (int64_t)r->held + READ_AT_ONCE))
-        return sheaf_fail(SHEAF_E_MEMORY, "%s", r->name);
+        return sheaf__no_memory(r->name);
     if (r->by_place) {
         const int64_t left = r->size - r->at;
         const size_t n = left < READ_AT_ONCE ? (size_t)left : READ_AT_ONCE;

@@ -344,7 +344,7 @@ int cmd_translate(cli *cli, int argc, char **argv)
         sheaf__text_add(&t.recipe, "# from %s, a file of %s\n", paths.word[0], t.from->name);
         translate(&t);
         if (t.failed || t.recipe.failed)
-            st = sheaf_fail(SHEAF_E_MEMORY, "%s", paths.word[0]);
+            st = sheaf__no_memory(paths.word[0]);
     }
     if (st == NULL && cli->json)
         print_json(cli, &t);

@@ -101,8 +101,7 @@ static sheaf_status *verify(telling *t, bool *sound, const cli_paths *paths,
     const char *const *words = (const char *const *)paths->word;
     const char **also = calloc((size_t)paths->count, sizeof *also);
     t->verified = calloc((size_t)paths->count, sizeof *t->verified);
-    sheaf_status *st =
-        also == NULL || t->verified == NULL ? sheaf_fail(SHEAF_E_MEMORY, "verify") : NULL;
+    sheaf_status *st = also == NULL || t->verified == NULL ? sheaf__no_memory("verify") : NULL;
     TRY(st, sheaf_weights_joint(&joint, words, paths->count, how));
     for (int i = 1; joint && i < paths->count; i++)
         also[i - 1] = words[i];

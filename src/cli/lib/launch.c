@@ -411,7 +411,7 @@ sheaf_status *cli_launch(int *code, const cli_launch_options *o)
     if (st == NULL) {
         command_of(&w, mpirun, is_open, self, o);
         if (w.failed)
-            st = sheaf_fail(SHEAF_E_MEMORY, "the command of mpirun");
+            st = sheaf__no_memory("the command of mpirun");
     }
     TRY(st, cli_signals_install());
     if (st == NULL && o->talks)

@@ -54,13 +54,13 @@ static sheaf_status *add(reader *r, const char *key, const char *value, size_t l
     if (out->count >= MOST_ENTRIES)
         return at_line(r, line, "at most 4096 settings", "more");
     if (!SHEAF_GROW(&out->entry, NULL, out->count + 1))
-        return sheaf_fail(SHEAF_E_MEMORY, "%s", r->path);
+        return sheaf__no_memory(r->path);
     cli_yaml_entry *e = &out->entry[out->count];
     *e = (cli_yaml_entry){ .key = strdup(key), .value = strdup(value), .line = (int)line + 1 };
     if (e->key == NULL || e->value == NULL) {
         free(e->key);
         free(e->value);
-        return sheaf_fail(SHEAF_E_MEMORY, "%s", r->path);
+        return sheaf__no_memory(r->path);
     }
     out->count++;
     return NULL;
@@ -91,7 +91,7 @@ static sheaf_status *read_map(reader *r, const char *key, int depth)
             return at_line(r, line, "a key without NUL", "one with it");
         sheaf__text_add(&name, "%s%s%s", key, key[0] != '\0' ? "." : "",
                         (const char *)r->event.data.scalar.value);
-        st = name.failed ? sheaf_fail(SHEAF_E_MEMORY, "%s", r->path) : next(r);
+        st = name.failed ? sheaf__no_memory(r->path) : next(r);
         TRY(st, read_value(r, name.at, line, depth + 1));
         sheaf__text_release(&name);
         TRY(st, next(r));
@@ -111,7 +111,7 @@ static sheaf_status *read_list(reader *r, const char *key, size_t line, int dept
         } else {
             sheaf_text name = { 0 };
             sheaf__text_add(&name, "%s[%d]", key, count);
-            st = name.failed ? sheaf_fail(SHEAF_E_MEMORY, "%s", r->path)
+            st = name.failed ? sheaf__no_memory(r->path)
                              : read_value(r, name.at, r->event.start_mark.line, depth + 1);
             sheaf__text_release(&name);
         }
@@ -119,7 +119,7 @@ static sheaf_status *read_list(reader *r, const char *key, size_t line, int dept
         TRY(st, next(r));
     }
     if (st == NULL && (plain > 0 || count == 0))
-        st = all.failed ? sheaf_fail(SHEAF_E_MEMORY, "%s", r->path)
+        st = all.failed ? sheaf__no_memory(r->path)
                         : add(r, key, all.at != NULL ? all.at : "", line);
     sheaf__text_release(&all);
     return st;
@@ -166,7 +166,7 @@ sheaf_status *cli_yaml_read(cli_yaml *out, const char *path)
     *out = (cli_yaml){ 0 };
     sheaf_status *st = sheaf__file_read_all(&text, &size, path, MOST_BYTES);
     if (st == NULL && yaml_parser_initialize(&r.parser) == 0)
-        st = sheaf_fail(SHEAF_E_MEMORY, "%s", path);
+        st = sheaf__no_memory(path);
     else if (st == NULL) {
         yaml_parser_set_input_string(&r.parser, (const unsigned char *)text, size);
         st = read_document(&r);

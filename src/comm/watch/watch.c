@@ -164,8 +164,7 @@ static sheaf_status *start(sheaf__watch *w)
     const int error = sheaf__thread_start(&w->thread, watch_main, w);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return error == 0 ? NULL
-                      : sheaf__found_errno(
-                            sheaf_fail(SHEAF_E_MEMORY, "starting the watching thread"), error);
+                      : sheaf__found_errno(sheaf__no_memory("starting the watching thread"), error);
 }
 
 sheaf_status *sheaf__watch_open(sheaf__watch **out, int listens, const sheaf__line_place *place,
@@ -182,7 +181,7 @@ sheaf_status *sheaf__watch_open(sheaf__watch **out, int listens, const sheaf__li
         free(w);
         if (listens >= 0)
             close(listens);
-        return sheaf_fail(SHEAF_E_MEMORY, "watching the processes");
+        return sheaf__no_memory("watching the processes");
     }
     w->o = *options;
     if (w->o.heartbeat <= 0) /* silence alone is no reason, and no progress either */

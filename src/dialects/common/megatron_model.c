@@ -554,7 +554,7 @@ static void add(mapping *g, const sheaf_tensor *t, int64_t from, int64_t rows, i
     if (g->st != NULL)
         return;
     if (!SHEAF_GROW(&list->at, &list->capacity, list->count + 1)) {
-        g->st = sheaf_fail(SHEAF_E_MEMORY, "tensors of a Megatron checkpoint");
+        g->st = sheaf__no_memory("tensors of a Megatron checkpoint");
         return;
     }
     sheaf__megatron_target *o = &list->at[list->count++];

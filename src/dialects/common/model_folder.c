@@ -58,7 +58,7 @@ sheaf_status *sheaf_hf_specs(sheaf_safetensors_spec **out, int64_t *count,
 {
     listing l = { calloc((size_t)schema->count, sizeof *l.spec), 0, stored, dtype };
     if (l.spec == NULL)
-        return sheaf_fail(SHEAF_E_MEMORY, "out of memory for the list of tensors");
+        return sheaf__no_memory("out of memory for the list of tensors");
     if (schema->by_name != NULL) { /* a model without a class in transformers: its own order */
         for (int64_t i = 0; i < schema->count; i++)
             list_tensor(&l, &schema->tensor[i]);
@@ -266,7 +266,7 @@ sheaf_status *sheaf_hf_config_get(char **out, const char *json, const char *key)
     if (st == NULL && begin == NULL)
         st = sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "config.json"), "'%s'", key);
     if (st == NULL && (*out = strndup(begin, (size_t)(end - begin))) == NULL)
-        st = sheaf_fail(SHEAF_E_MEMORY, "config.json");
+        st = sheaf__no_memory("config.json");
     return st;
 }
 
@@ -367,7 +367,7 @@ sheaf_status *sheaf_hf_config_whole(char **out, const char *json, const sheaf_co
                                     bool adapted)
 {
     char *text = strdup(json);
-    sheaf_status *st = text == NULL ? sheaf_fail(SHEAF_E_MEMORY, "config.json") : NULL;
+    sheaf_status *st = text == NULL ? sheaf__no_memory("config.json") : NULL;
     if (st == NULL && sheaf__family_for(config)->classes != NULL) {
         char type[64];
         snprintf(type, sizeof type, "\"%s\"", sheaf_family_name(config->family));

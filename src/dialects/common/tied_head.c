@@ -118,7 +118,7 @@ static sheaf_status *check(bool *copy, const void *from, read_rows read,
                   malloc((size_t)most * sizeof(uint16_t)) };
     sheaf_status *st =
         x.a == NULL || x.b == NULL || x.wide == NULL || x.other == NULL || x.rounded == NULL
-            ? sheaf_fail(SHEAF_E_MEMORY, "out of memory to compare the tables")
+            ? sheaf__no_memory("out of memory to compare the tables")
         : width > 0 ? compare_all(&x, from, read, table)
                     : NULL;
     *copy = st == NULL && !(x.same && x.table == x.head);

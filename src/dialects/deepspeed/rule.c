@@ -206,7 +206,7 @@ static sheaf_status *add_move(ds_rule *rule, int rank, const int64_t *from, cons
 {
     ds_rank_moves *m = &rule->rank[rank];
     if (!SHEAF_GROW(&m->at, &m->capacity, m->count + 1))
-        return sheaf_fail(SHEAF_E_MEMORY, "moves of a tensor");
+        return sheaf__no_memory("moves of a tensor");
     ds_move *v = &m->at[m->count++];
     *v = (ds_move){ { 0 } };
     for (int i = 0; i < rule->ndim; i++) {

@@ -148,7 +148,7 @@ sheaf_status *sheaf_sat_adapter(sheaf_source **out, const sheaf_sat_lora *lora)
     adapter *s = calloc(1, sizeof *s);
     if (s == NULL || (s->entry = calloc((size_t)lora->count * 2 + 1, sizeof *s->entry)) == NULL) {
         free(s);
-        return sheaf_fail(SHEAF_E_MEMORY, "adapter");
+        return sheaf__no_memory("adapter");
     }
     s->source =
         (sheaf_source){ adapter_find, adapter_count, adapter_entry, adapter_read, adapter_close };
@@ -158,7 +158,7 @@ sheaf_status *sheaf_sat_adapter(sheaf_source **out, const sheaf_sat_lora *lora)
         char *name = NULL;
         if (asprintf(&name, PREFIX "%s.lora_%c.weight", l->name, i % 2 == 0 ? 'A' : 'B') < 0) {
             adapter_close(&s->source);
-            return sheaf_fail(SHEAF_E_MEMORY, "adapter");
+            return sheaf__no_memory("adapter");
         }
         s->entry[s->count++] =
             i % 2 == 0 ? (sheaf_source_entry){ name, l->dtype, 2, { l->adapter_rank, l->in } }
@@ -197,7 +197,7 @@ sheaf_status *sheaf_sat_adapter_config(char **out, const sheaf_sat_lora *lora)
     const char **path = calloc((size_t)lora->count + 1, sizeof *path);
     char *pattern = NULL;
     if (path == NULL)
-        return sheaf_fail(SHEAF_E_MEMORY, "adapter");
+        return sheaf__no_memory("adapter");
     for (int64_t i = 0; i < lora->count; i++)
         path[i] = lora->linear[i].name;
     sheaf__paths_pattern(&targets, path, lora->count);

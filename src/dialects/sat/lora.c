@@ -433,7 +433,7 @@ sheaf_status *sheaf_sat_merged(sheaf_source **out, sheaf_catalog *c, sheaf_sat_r
         return st;
     st = sheaf_sat_lora_open(&lora, c);
     merged_source *s = st == NULL ? calloc(1, sizeof *s) : NULL;
-    TRY(st, s == NULL ? sheaf_fail(SHEAF_E_MEMORY, "merging") : NULL);
+    TRY(st, s == NULL ? sheaf__no_memory("merging") : NULL);
     if (st != NULL) {
         sheaf_sat_lora_free(lora);
         base->close(base);

@@ -433,7 +433,7 @@ static sheaf_status *drop_key(char **out, const char *config)
     if (st == NULL && json_object_del(root, "model_type") == 0)
         st = sheaf__json_text(out, root, JSON_INDENT(4) | JSON_SORT_KEYS);
     else if (st == NULL && (*out = strdup(config)) == NULL)
-        st = sheaf_fail(SHEAF_E_MEMORY, "config");
+        st = sheaf__no_memory("config");
     json_decref(root);
     return st;
 }

@@ -125,7 +125,7 @@ static sheaf_status *build_vit(sheaf__model *m)
     sheaf__towers *t = m->towers;
     t->vit.layer = calloc((size_t)v->layers, sizeof *t->vit.layer);
     if (t->vit.layer == NULL)
-        return sheaf_fail(SHEAF_E_MEMORY, "vision tower");
+        return sheaf__no_memory("vision tower");
     sheaf_status *st;
     (void)(DO(linear(m, ONE(&t->vit.patch),
                      (named){ VIT "mixins.patch_embedding.proj", -1, ".weight" }, ".bias")) &&
@@ -182,7 +182,7 @@ static sheaf_status *build_tower(sheaf__model *m)
     t->tower.blocks = e->layers - 1;
     t->tower.block = calloc((size_t)t->tower.blocks + 1, sizeof *t->tower.block);
     if (t->tower.block == NULL)
-        return sheaf_fail(SHEAF_E_MEMORY, "high-resolution tower");
+        return sheaf__no_memory("high-resolution tower");
     sheaf_status *st;
     (void)(DO(linear(m, ONE(&t->tower.patch), (named){ TOWER "patch_embed.proj", -1, ".weight" },
                      ".bias")) &&
@@ -265,7 +265,7 @@ sheaf_status *sheaf__cog_build(sheaf__model *m)
     const sheaf_tensor *head = NULL, *table = NULL;
     m->towers = calloc(1, sizeof *m->towers);
     if (m->towers == NULL)
-        return sheaf_fail(SHEAF_E_MEMORY, "vision tower");
+        return sheaf__no_memory("vision tower");
     sheaf_status *st = find(&head, m, (named){ "mixins.lm.lm_head.weight", -1, "" });
     TRY(st, find(&table, m, (named){ "transformer.word_embeddings.weight", -1, "" }));
     if (st == NULL && m->ends)

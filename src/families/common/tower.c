@@ -42,7 +42,7 @@ sheaf_status *sheaf__tower_build(sheaf__model *m, const sheaf__tower_names *n)
     const sheaf_vit *v = &m->schema->config.vit;
     sheaf__towers *t = m->towers = calloc(1, sizeof *t);
     if (t == NULL || (t->block = calloc((size_t)v->layers, sizeof *t->block)) == NULL)
-        return sheaf_fail(SHEAF_E_MEMORY, "vision tower");
+        return sheaf__no_memory("vision tower");
     if (!m->begins) /* the towers are on another stage */
         return NULL;
     sheaf_status *st = sheaf__named_linear(m, &t->patch, n->tower, n->patch[0], n->patch[1], 0);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "families/llama/llama.h"
+#include "base/status.h"
 
 enum { PER_LAYER_MOST = 20 }; /* 6 norms, 7 weights, 7 biases; 3 weights for each expert */
 
@@ -255,7 +256,7 @@ sheaf_status *sheaf__llama_rows(sheaf_schema *schema)
     builder b = { schema, 3 + (PER_LAYER_MOST + 3 * config->mixed) * config->layers, false };
     schema->tensor = calloc((size_t)b.capacity, sizeof *schema->tensor);
     if (schema->tensor == NULL)
-        return sheaf_fail(SHEAF_E_MEMORY, "out of memory for the list of tensors");
+        return sheaf__no_memory("out of memory for the list of tensors");
     /* The table maps a token (its in axis, cut) to a hidden vector. */
     add_weight(&b, SHEAF_EMBED, -1, config->vocab, config->hidden, 0, config->vocab, false);
     if (!b.failed) {
@@ -268,7 +269,7 @@ sheaf_status *sheaf__llama_rows(sheaf_schema *schema)
     if (!config->tied)
         add_weight(&b, SHEAF_HEAD, -1, config->vocab, config->hidden, 0, config->vocab, false);
     if (b.failed)
-        return sheaf_fail(SHEAF_E_MEMORY, "out of memory for the names of tensors");
+        return sheaf__no_memory("out of memory for the names of tensors");
     /* Roles do not tell the tensors of a mixture. */
     return form->mixture ? sheaf__schema_sort(schema) : NULL;
 }

@@ -10,6 +10,7 @@
 #include "schema/config_keys.h"
 #include "schema/config_parts.h"
 #include "schema/config_text.h"
+#include "base/status.h"
 
 /* Sizes beyond any model in sight; every product of two of them fits int64_t. */
 enum { MOST_HEADS = 1 << 16, MOST_WIDTH = 1 << 24, MOST_PIXELS = 1 << 16, MOST_SIDE = 1 << 10 };
@@ -183,7 +184,7 @@ static void read_text(sheaf_json_reader *all, sheaf_config *c, sheaf_text *unkno
     json_t *object = all->st == NULL ? text_object(all->object, inner) : NULL;
     if (object == NULL) {
         if (all->st == NULL)
-            all->st = sheaf_fail(SHEAF_E_MEMORY, "out of memory for a config");
+            all->st = sheaf__no_memory("out of memory for a config");
         return;
     }
     const sheaf_minicpmv version = c->minicpmv;

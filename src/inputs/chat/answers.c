@@ -69,11 +69,6 @@ static sheaf_status *changes(const search *s, int64_t i, const char *how)
                               "--template qwen3-thoughts");
 }
 
-static sheaf_status *no_memory(void)
-{
-    return sheaf_fail(SHEAF_E_MEMORY, "chat template");
-}
-
 static bool continues(const search *s, size_t at, const char *with, size_t size)
 {
     return s->text->size - at >= size && memcmp(s->text->text + at, with, size) == 0;
@@ -93,7 +88,7 @@ static sheaf_status *begin_by_prompt(size_t *begin, search *s, int64_t i)
         free(s->lead);
         s->lead = malloc(s->lead_size + 1);
         if (s->lead == NULL)
-            st = no_memory();
+            st = sheaf__no_memory("chat template");
         else
             memcpy(s->lead, prompt.text + in_prompt->end, s->lead_size);
     }
@@ -232,7 +227,7 @@ sheaf_status *sheaf__chat_answers(sheaf__rendered *out, const sheaf__jinja_text 
         s.text = &bare;
     s.span = malloc((size_t)most * sizeof *s.span);
     if (st == NULL && (s.span == NULL || !SHEAF_GROW(&out->span, NULL, out->spans + most + 1)))
-        st = no_memory();
+        st = sheaf__no_memory("chat template");
     if (st == NULL && sheaf__jinja_has_marks(t->program))
         take_marks(&s);
     /* an answer that comes first answers nothing */

@@ -101,7 +101,7 @@ static sheaf_status *take_contents(sheaf__rendered *out, const sheaf__jinja_text
     out->span = malloc(((size_t)text->pieces + 1) * sizeof *out->span);
     if (written == NULL || out->span == NULL) {
         free(written);
-        return sheaf_fail(SHEAF_E_MEMORY, "chat template");
+        return sheaf__no_memory("chat template");
     }
     for (int64_t i = 0; i < text->pieces; i++) {
         const sheaf__jpiece *p = &text->piece[i];

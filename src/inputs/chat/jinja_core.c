@@ -26,7 +26,7 @@ void sheaf__j_fail(sheaf__j *j, sheaf_status *st)
 
 _Noreturn static void no_memory(sheaf__j *j)
 {
-    sheaf__j_fail(j, sheaf_fail(SHEAF_E_MEMORY, "chat template"));
+    sheaf__j_fail(j, sheaf__no_memory("chat template"));
 }
 
 static sheaf_status *told(sheaf_code code, const char *fmt, va_list args)

@@ -1,5 +1,6 @@
 /* jinja_parse.c - the statements of a template as a tree; see jinja.h for which there are. */
 #include "inputs/chat/jinja_core.h"
+#include "base/status.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -306,7 +307,7 @@ sheaf_status *sheaf__jinja_parse(sheaf__jinja **out, const char *text, size_t si
                               SHEAF__J_SOURCE);
     sheaf__jinja *program = calloc(1, sizeof *program);
     if (program == NULL)
-        return sheaf_fail(SHEAF_E_MEMORY, "chat template");
+        return sheaf__no_memory("chat template");
     program->j.line = 1;
     if (setjmp(program->j.escape) != 0) {
         sheaf_status *st = program->j.st;

@@ -76,7 +76,7 @@ static void cut(sheaf__jrun *r)
 {
     sheaf__jinja_text *t = r->result;
     if (!SHEAF_GROW(&t->cut, &t->cut_capacity, t->cuts + 1))
-        sheaf__j_fail(r->j, sheaf_fail(SHEAF_E_MEMORY, "chat template"));
+        sheaf__j_fail(r->j, sheaf__no_memory("chat template"));
     t->cut[t->cuts++] = r->out->size;
 }
 
@@ -173,7 +173,7 @@ static void run_generation(sheaf__jrun *r, const sheaf__jnode *n)
     const size_t begin = r->out->size;
     put(r, written(r, n->body, r->scope));
     if (!SHEAF_GROW(&t->mark, NULL, t->marks + 1))
-        sheaf__j_fail(r->j, sheaf_fail(SHEAF_E_MEMORY, "chat template"));
+        sheaf__j_fail(r->j, sheaf__no_memory("chat template"));
     t->mark[t->marks++] = (sheaf__jpiece){ begin, r->out->size, -1 };
 }
 
@@ -282,7 +282,7 @@ static void run_all(sheaf__j *j, sheaf__jbuffer *b, sheaf__jinja_text *result,
     const char *key;
     json_t *value;
     if (!sheaf__j_read_messages(j, json_object_get(variables, "messages")))
-        sheaf__j_fail(j, sheaf_fail(SHEAF_E_MEMORY, "chat template"));
+        sheaf__j_fail(j, sheaf__no_memory("chat template"));
     sheaf__j_enter(&r, NULL);
     json_object_foreach((json_t *)variables, key, value)
         sheaf__j_define(&r, (sheaf__jtext){ key, strlen(key) }, sheaf__j_of_json(j, value));
@@ -296,7 +296,7 @@ static sheaf_status *keep(sheaf__jinja_text *out, const sheaf__j *j, const sheaf
     out->text = malloc(b->size + 1);
     out->piece = sheaf__j_pieces(j, b->at, b->size, &out->pieces);
     if (out->text == NULL || out->piece == NULL)
-        return sheaf_fail(SHEAF_E_MEMORY, "chat template");
+        return sheaf__no_memory("chat template");
     if (b->size > 0)
         memcpy(out->text, b->at, b->size);
     out->text[b->size] = '\0';
@@ -312,7 +312,7 @@ sheaf_status *sheaf__jinja_render(sheaf__jinja_text *out, const sheaf__jinja *pr
     *out = (sheaf__jinja_text){ 0 };
     if (j == NULL || b == NULL) {
         free(j), free(b);
-        return sheaf_fail(SHEAF_E_MEMORY, "chat template");
+        return sheaf__no_memory("chat template");
     }
     if (setjmp(j->escape) == 0)
         run_all(j, b, out, program, variables, today);

@@ -55,7 +55,7 @@ static sheaf_status *keep_end(sheaf__chat_template *t, const sheaf__jinja_text *
     size_t size = end - last->end;
     sheaf__utf8_strip(&at, &size);
     t->end = size == 0 ? NULL : strndup(at, size);
-    return size > 0 && t->end == NULL ? sheaf_fail(SHEAF_E_MEMORY, "chat template") : NULL;
+    return size > 0 && t->end == NULL ? sheaf__no_memory("chat template") : NULL;
 }
 
 static bool begins(const sheaf__jinja_text *text, const sheaf__jinja_text *with)
@@ -95,7 +95,7 @@ static sheaf_status *find_date(sheaf__chat_template *t)
     t->takes_date = at != NULL;
     if (at != NULL && !t->clock && own.size + 1 >= given.size) {
         t->own_date = strndup(own.text + (at - given.text), own.size + 1 - given.size);
-        st = t->own_date == NULL ? sheaf_fail(SHEAF_E_MEMORY, "chat template") : NULL;
+        st = t->own_date == NULL ? sheaf__no_memory("chat template") : NULL;
     }
     sheaf__jinja_text_release(&own);
     sheaf__jinja_text_release(&given);
@@ -149,11 +149,11 @@ static sheaf_status *new_template(sheaf__chat_template **out, const char *name, 
     sheaf__chat_template *t = calloc(1, sizeof *t);
     *out = NULL;
     if (t == NULL)
-        return sheaf_fail(SHEAF_E_MEMORY, "chat template");
+        return sheaf__no_memory("chat template");
     t->name = name;
     t->file = file;
     t->source = strdup(source);
-    sheaf_status *st = t->source == NULL ? sheaf_fail(SHEAF_E_MEMORY, "chat template")
+    sheaf_status *st = t->source == NULL ? sheaf__no_memory("chat template")
                                          : sheaf__jinja_parse(&t->program, source, strlen(source));
     if (st != NULL && file != NULL)
         st = sheaf_in(st, "%s", file);
@@ -348,7 +348,7 @@ static sheaf_status *keep_date(sheaf__chat_template *t, const char *text)
 {
     char *copy = strdup(text);
     if (copy == NULL)
-        return sheaf_fail(SHEAF_E_MEMORY, "--date");
+        return sheaf__no_memory("--date");
     free(t->date);
     t->date = copy;
     t->day = (sheaf__date){ 0 };

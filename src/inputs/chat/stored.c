@@ -17,7 +17,7 @@ static sheaf_status *keep(char **to, const char *text)
 {
     free(*to);
     *to = text == NULL ? NULL : strdup(text);
-    return text != NULL && *to == NULL ? sheaf_fail(SHEAF_E_MEMORY, "chat template") : NULL;
+    return text != NULL && *to == NULL ? sheaf__no_memory("chat template") : NULL;
 }
 
 /* A token is a string, or an object that has it as content. */

@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/status.h"
 #include "base/text.h"
 
 enum { DEEPEST = 255, MOST_KEYS = 32, MOST_TEXT = 128, UNKNOWN = -1, ON_PATH = -2, BAD = -3 };
@@ -85,7 +86,7 @@ sheaf_status *sheaf__charsmap_open(sheaf__charsmap *out, const unsigned char *by
     };
     if (t.keys == NULL) {
         sheaf_status_free(bad);
-        return sheaf_fail(SHEAF_E_MEMORY, "table of characters");
+        return sheaf__no_memory("table of characters");
     }
     memset(t.keys, UNKNOWN, t.n);
     const bool good = keys_below(&t, base_behind(0, unit(&t.map, 0)), 0) != BAD;
