@@ -1,6 +1,5 @@
 /* matmul_rivals.h - the same products by oneDNN and OpenBLAS, where they are installed. */
-#ifndef SHEAF_BENCH_MATMUL_RIVALS_H
-#define SHEAF_BENCH_MATMUL_RIVALS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -22,5 +21,3 @@ rival *rival_openblas(const rival_product *product);
 void rival_run(rival *r);
 void rival_free(rival *r);
 void rivals_set_threads(int threads);
-
-#endif

@@ -1,7 +1,6 @@
 /* attention_twin.h - what both tests of attention use: a problem with operands and space for
  * results, the reference and the fast kernels run on it, and their comparison. */
-#ifndef SHEAF_TESTS_ATTENTION_TWIN_H
-#define SHEAF_TESTS_ATTENTION_TWIN_H
+#pragma once
 
 #include "ops/attention/attention_parts.h"
 #include "tests/ops_twin.h"
@@ -337,5 +336,3 @@ static inline void check_production(sheaf__attention s, const int *threads, cons
         (double)s.queries * (double)s.keys * (double)(s.kv_heads * s.group) < 1e8) /* seconds */
         check_production_order(s, SHEAF__TILES, threads, others, runs);
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* check.h - assertions for tests that print the case's name. On top of cmocka. */
-#ifndef SHEAF_TESTS_CHECK_H
-#define SHEAF_TESTS_CHECK_H
+#pragma once
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -72,5 +71,3 @@ static inline int every(int n)
 {
     return getenv("SHEAF_SANITIZED") != NULL ? n : 1;
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* comm_run.h - the same tests on ranks that are threads and, where a launcher started the test, on
  * ranks that are processes: then those that take as many as there are. */
-#ifndef SHEAF_TESTS_COMM_RUN_H
-#define SHEAF_TESTS_COMM_RUN_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdio.h>
@@ -63,5 +62,3 @@ static inline sheaf_status *run_ranks(int ranks, bool messages,
                                                          &(run_test){ body, context })
                                     : NULL;
 }
-
-#endif

@@ -3,8 +3,8 @@
  * -Dtile_unit=emulated includes it first, and tests those kernels on any processor with AVX-512 and
  * BF16, and sanitizers see what they read and write. MXCSR must flush denormals, as compute threads
  * have it. */
-#ifndef SHEAF_TESTS_EMULATED_TILES_H
-#define SHEAF_TESTS_EMULATED_TILES_H
+#pragma once
+
 #if defined __AMX_BF16__ || defined __AMXBF16__ /* gcc, clang 14 */
 
 #include <immintrin.h>
@@ -73,5 +73,4 @@ static inline void emulated_product(int to, int tile_a, int tile_b)
 #define _tile_stored(tile, to, stride) emulated_store(tile, to, stride)
 #define _tile_dpbf16ps(to, a, b) emulated_product(to, a, b)
 
-#endif
 #endif

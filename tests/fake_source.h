@@ -1,7 +1,6 @@
 /* fake_source.h - for tests: tensors that lie in memory, or nowhere, under names and shapes of the
  * test's own. */
-#ifndef SHEAF_TESTS_FAKE_SOURCE_H
-#define SHEAF_TESTS_FAKE_SOURCE_H
+#pragma once
 
 #include <string.h>
 
@@ -40,5 +39,3 @@ static inline const sheaf_source_entry *fake_entry(sheaf_source *self, int64_t i
 {
     return &((fake_source *)self)->entry[i];
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* files.h - a scratch folder for a test program, gone at its end; and did it leak descriptors? */
-#ifndef SHEAF_TESTS_FILES_H
-#define SHEAF_TESTS_FILES_H
+#pragma once
 
 #include "tests/check.h"
 
@@ -70,5 +69,3 @@ static inline int remove_scratch(void **state)
         print_error("%d descriptors were left open\n", left);
     return st != NULL || left != 0;
 }
-
-#endif

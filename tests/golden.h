@@ -1,6 +1,5 @@
 /* golden.h - where the recorded outputs of the original programs are. */
-#ifndef SHEAF_TESTS_GOLDEN_H
-#define SHEAF_TESTS_GOLDEN_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdio.h>
@@ -36,5 +35,3 @@ static inline bool golden_is_full(void)
     const char *root = getenv("SHEAF_GOLDEN");
     return root != NULL && *root != '\0';
 }
-
-#endif

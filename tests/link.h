@@ -1,8 +1,7 @@
 /* link.h - a transport over another one that takes the time of a network. An exchange takes the
  * latency once, and then as long as the larger of what a rank sends and what it receives takes at
  * the bandwidth. No byte changes. The seconds are only counted. */
-#ifndef SHEAF_TESTS_LINK_H
-#define SHEAF_TESTS_LINK_H
+#pragma once
 
 #include "comm/comm.h"
 
@@ -17,5 +16,3 @@ sheaf_status *sheaf__link_put(sheaf__link **out, sheaf_comm *comm,
                               const sheaf__link_options *options);
 /* sheaf__link_take - away again; returns the seconds that it took. Accepts NULL. */
 double sheaf__link_take(sheaf__link *link);
-
-#endif

@@ -1,6 +1,5 @@
 /* made_adapters.h - bases and adapters of any names and shapes, for tests of merges. */
-#ifndef SHEAF_TESTS_MADE_ADAPTERS_H
-#define SHEAF_TESTS_MADE_ADAPTERS_H
+#pragma once
 
 #include "tests/files.h"
 #include "tests/opened.h"
@@ -131,5 +130,3 @@ static inline float *result(const char *dir, const char *name, int64_t *rows)
     s->close(s);
     return x;
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* made_llama.h - for tests of dialects: a small model with known values, and a reading held against
  * them. */
-#ifndef SHEAF_TESTS_MADE_LLAMA_H
-#define SHEAF_TESTS_MADE_LLAMA_H
+#pragma once
 
 #include "tests/check.h"
 #include "tests/files.h"
@@ -436,5 +435,3 @@ static inline void each_golden(const char *where, const char *mark,
     closedir(list);
     assert_true(found >= 1);
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* made_sat.h - small models made for tests of SAT's dialect: any class, sizes, seed and dtype. */
-#ifndef SHEAF_TESTS_MADE_SAT_H
-#define SHEAF_TESTS_MADE_SAT_H
+#pragma once
 
 #include "tests/check.h"
 #include "tests/files.h"
@@ -271,5 +270,3 @@ static inline int every_recorded_model(int (*check)(const char *model))
     closedir(list);
     return n;
 }
-
-#endif

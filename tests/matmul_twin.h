@@ -1,7 +1,6 @@
 /* matmul_twin.h - machines to run on, random operands, and the comparison with the
  * reference, for the tests of this folder. */
-#ifndef SHEAF_TESTS_MATMUL_TWIN_H
-#define SHEAF_TESTS_MATMUL_TWIN_H
+#pragma once
 
 #include <immintrin.h>
 
@@ -333,5 +332,3 @@ static inline void check_together(const char *name, const sheaf__product *job, i
                 CHECK_BYTES(name, job[j].y, want[j].at, want[j].bytes);
         }
 }
-
-#endif

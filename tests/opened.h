@@ -1,6 +1,5 @@
 /* opened.h - for tests: the tensors of a model or an adapter as they lie in its files. */
-#ifndef SHEAF_TESTS_OPENED_H
-#define SHEAF_TESTS_OPENED_H
+#pragma once
 
 #include "dialects/open.h"
 
@@ -14,5 +13,3 @@ static inline sheaf_status *open_adapter_at(sheaf_source **out, const char *path
     return sheaf__open_source(
         out, path, &(sheaf_dialect_hints){ .want = SHEAF_WANT_ADAPTER, .as_stored = true });
 }
-
-#endif

@@ -5,8 +5,7 @@
  * column of this CPU, the activation types float32 and bfloat16, the thread flags with
  * and without DAZ and FTZ, and three kinds of numbers; float16 shares its kernels' code
  * with bfloat16 but for reading and writing, so of it two of the six. */
-#ifndef SHEAF_TESTS_OPS_TWIN_H
-#define SHEAF_TESTS_OPS_TWIN_H
+#pragma once
 
 #include <immintrin.h>
 #include <stdbool.h>
@@ -170,5 +169,3 @@ static inline void twin_close(const char *name, const float *got, const double *
     for (int i = 0; i < n; i++)
         CHECK_NEAR(name, got[i], want[i], relative * largest);
 }
-
-#endif

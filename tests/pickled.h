@@ -1,6 +1,5 @@
 /* pickled.h - the tensors of a .safetensors file as torch.save() writes a dict of them. */
-#ifndef SHEAF_TESTS_PICKLED_H
-#define SHEAF_TESTS_PICKLED_H
+#pragma once
 
 #include "tests/check.h"
 
@@ -58,5 +57,3 @@ static inline void pickle_adapter(const char *to, const char *from)
     CHECK_OK(sheaf__file_write_whole(b, text, size));
     free(text);
 }
-
-#endif

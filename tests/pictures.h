@@ -1,6 +1,5 @@
 /* pictures.h - small PNG files made by hand, for tests that need pictures. */
-#ifndef SHEAF_TESTS_PICTURES_H
-#define SHEAF_TESTS_PICTURES_H
+#pragma once
 
 #include "tests/check.h"
 
@@ -62,5 +61,3 @@ static inline void put_picture(const char *path, int width, int height, uint32_t
     free(file);
     free(raw);
 }
-
-#endif

@@ -1,8 +1,7 @@
 /* tape_ends.h - both ends of a small tape: numbers that bfloat16 holds, where values come from (a
  * source, which takes their gradient) and where they go to (a sink, which gives one). For the tests
  * of this folder. */
-#ifndef SHEAF_TESTS_TAPE_ENDS_H
-#define SHEAF_TESTS_TAPE_ENDS_H
+#pragma once
 
 #include "tests/check.h"
 
@@ -101,5 +100,3 @@ static inline void sink_of(sheaf__tape *tape, sheaf__value *x, const float *weig
     *(end_params *)op->params = (end_params){ x, weight, data, ld, col };
     sheaf__op_arg(op, x, SHEAF__READ | SHEAF__TAKES);
 }
-
-#endif

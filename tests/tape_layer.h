@@ -1,7 +1,6 @@
 /* tape_layer.h - a linear layer made from logical tensors, and its gradients in them. For the tests
  * of this folder. */
-#ifndef SHEAF_TESTS_TAPE_LAYER_H
-#define SHEAF_TESTS_TAPE_LAYER_H
+#pragma once
 
 #include "tests/tape_ends.h"
 #include "tape/linear.h"
@@ -212,5 +211,3 @@ static inline void check_gradient(const char *what, const tensor *t, const boxes
             CHECK_NEAR(name, b->grad[s][e], want, tolerance * (1 + fabs(want)));
         }
 }
-
-#endif

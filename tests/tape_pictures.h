@@ -1,7 +1,6 @@
 /* tape_pictures.h - pictures of several sizes for the tests of pictures.h: what is run (on the
  * problems of tests/tape_problem.h) and the sets of sizes, with class rows and without. */
-#ifndef SHEAF_TESTS_TAPE_PICTURES_H
-#define SHEAF_TESTS_TAPE_PICTURES_H
+#pragma once
 
 #include "tape/pictures.h"
 #include "tests/tape_problem.h"
@@ -75,5 +74,3 @@ static const picture_env sets[] = {
     { .images = 3, .down = { 2, 2, 2 }, .across = { 3, 3, 3 }, .class_row = true },
     { .images = 1, .down = { 4 }, .across = { 4 }, .ragged = true, .class_row = true },
 };
-
-#endif

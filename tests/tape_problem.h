@@ -4,8 +4,7 @@
  * formula; all operands are exact in bfloat16. Where an op may not be the only reader of a value,
  * everything runs a second time with a second reader, whose gradient comes first and is added to,
  * and with the op as a segment that backward runs again. For the tests of this folder. */
-#ifndef SHEAF_TESTS_TAPE_PROBLEM_H
-#define SHEAF_TESTS_TAPE_PROBLEM_H
+#pragma once
 
 #include "tests/check.h"
 
@@ -183,5 +182,3 @@ static void check(const problem *p)
         drop(&dry);
     }
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* tiny_llama.h - for tests: the recorded model of tests/data, and rows for it. */
-#ifndef SHEAF_TESTS_TINY_LLAMA_H
-#define SHEAF_TESTS_TINY_LLAMA_H
+#pragma once
 
 #include "tests/files.h"
 
@@ -15,5 +14,3 @@ static inline int find_data(void **state)
     snprintf(data, sizeof data, "%s/tests/data/llama/tiny_llama/fwd_inputs.safetensors", root);
     return make_scratch(state);
 }
-
-#endif

@@ -10,8 +10,7 @@
  * SHEAF_BF16 or SHEAF_F16; 0 keeps what is stored. `threads` 0 is every core at hand. `events`
  * hears of notes, warnings and progress; with `control` an operation can be stopped
  * (SHEAF_E_STOPPED). What is written appears complete or not at all. */
-#ifndef SHEAF_CHECKPOINT_H
-#define SHEAF_CHECKPOINT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -322,6 +321,4 @@ SHEAF_API sheaf_status *sheaf_weights_init(sheaf_weights_init_report *report,
 
 #ifdef __cplusplus
 }
-#endif
-
 #endif

@@ -1,8 +1,7 @@
 /* control.h - asks what is running to stop, or to save: from another thread, or a signal handler.
  *
  * The library installs no handlers. One control may be given to any number of operations. */
-#ifndef SHEAF_CONTROL_H
-#define SHEAF_CONTROL_H
+#pragma once
 
 #include "sheaf/status.h"
 
@@ -27,6 +26,4 @@ SHEAF_API void sheaf_control_save(sheaf_control *control);
 
 #ifdef __cplusplus
 }
-#endif
-
 #endif

@@ -5,8 +5,7 @@
  * is divided on its own, in units that stay whole (a head, a vocabulary row).
  * Slices may be uneven or empty. No I/O, no ranks: who owns which slices is
  * owner.h's business. */
-#ifndef SHEAF_CUT_H
-#define SHEAF_CUT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -57,6 +56,4 @@ SHEAF_API int64_t sheaf_cut_slice_rows(const sheaf_cut *cut, int slice);
 
 #ifdef __cplusplus
 }
-#endif
-
 #endif

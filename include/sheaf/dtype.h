@@ -2,8 +2,7 @@
  *
  * The order is safetensors' own (ascending alignment); its writer sorts
  * tensors by descending order of this enum. Arithmetic knows F32, BF16, F16. */
-#ifndef SHEAF_DTYPE_H
-#define SHEAF_DTYPE_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -53,6 +52,4 @@ SHEAF_API int sheaf_dtype_from_torch_name(const char *name);
 
 #ifdef __cplusplus
 }
-#endif
-
 #endif

@@ -1,7 +1,6 @@
 /* evaluate.h - loss and accuracy of a model on data. The numbers are the same at any number of
  * ranks and threads. */
-#ifndef SHEAF_EVALUATE_H
-#define SHEAF_EVALUATE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -67,6 +66,4 @@ SHEAF_API sheaf_status *sheaf_model_evaluate(sheaf_model_evaluate_report *report
 
 #ifdef __cplusplus
 }
-#endif
-
 #endif

@@ -2,8 +2,7 @@
  *
  * The library never prints: it hands events to a sink that the caller gives. An event is borrowed
  * for the length of the call. A sink may be called from several threads at once. */
-#ifndef SHEAF_EVENTS_H
-#define SHEAF_EVENTS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -68,6 +67,4 @@ typedef struct sheaf_events {
 
 #ifdef __cplusplus
 }
-#endif
-
 #endif

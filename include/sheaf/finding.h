@@ -1,6 +1,5 @@
 /* finding.h - one thing that is worth knowing about a checkpoint, or wrong with it. */
-#ifndef SHEAF_FINDING_H
-#define SHEAF_FINDING_H
+#pragma once
 
 typedef enum sheaf_severity {
     SHEAF_NOTE,    /* worth knowing: what was inferred from what */
@@ -33,5 +32,3 @@ typedef struct sheaf_finding {
     const char *code;                              /* one of the above, a literal */
     char *path, *tensor, *expected, *found, *cure; /* owned; "" where it does not apply */
 } sheaf_finding;
-
-#endif

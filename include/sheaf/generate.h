@@ -1,8 +1,7 @@
 /* generate.h - a model that answers: loaded once, on any number of ranks, asked as often as wanted.
  *
  * The tokens are the same at any number of ranks and threads. */
-#ifndef SHEAF_GENERATE_H
-#define SHEAF_GENERATE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -203,6 +202,4 @@ SHEAF_API sheaf_status *sheaf_chat_ask(sheaf_answer **out, sheaf_chat *chat, con
 
 #ifdef __cplusplus
 }
-#endif
-
 #endif

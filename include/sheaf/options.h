@@ -10,8 +10,7 @@
  * fields at the end: a library reads no more than the program knows, and refuses (SHEAF_E_ARG) what
  * a program asks of it by a field that it does not know itself. Where a function takes options,
  * NULL means all defaults; where it fills a report, NULL means that none is wanted. */
-#ifndef SHEAF_OPTIONS_H
-#define SHEAF_OPTIONS_H
+#pragma once
 
 #include <stddef.h>
 #include <string.h>
@@ -21,5 +20,3 @@
 #define SHEAF_INIT(struct_pointer)                                                                 \
     ((void)memset((struct_pointer), 0, sizeof *(struct_pointer)),                                  \
      (void)((struct_pointer)->size = sizeof *(struct_pointer)))
-
-#endif

@@ -6,8 +6,7 @@
  * contributes nothing (its sibling passes through unchanged). The tree knows
  * S and which slices are present, never T; T only decides which complete
  * subtrees ("roots") one rank can add up alone. */
-#ifndef SHEAF_OWNER_H
-#define SHEAF_OWNER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -58,6 +57,4 @@ SHEAF_API int sheaf_tree_program_slices(const sheaf_tree *tree, const sheaf_root
 
 #ifdef __cplusplus
 }
-#endif
-
 #endif

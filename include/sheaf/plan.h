@@ -1,7 +1,6 @@
 /* plan.h - what a run, or a model that is asked, would need: before it is begun, from the model's
  * config alone. The real step runs on a device without memory, once for each rank. */
-#ifndef SHEAF_PLAN_H
-#define SHEAF_PLAN_H
+#pragma once
 
 #include <stdint.h>
 
@@ -96,6 +95,4 @@ SHEAF_API sheaf_status *sheaf_model_timing(sheaf_timing_facts *facts,
 
 #ifdef __cplusplus
 }
-#endif
-
 #endif

@@ -1,7 +1,6 @@
 /* progress.h - events as lines for people: on a terminal one line of progress that is rewritten in
  * place, else plain lines, one every ten seconds. Notes and warnings are lines of their own. */
-#ifndef SHEAF_PROGRESS_H
-#define SHEAF_PROGRESS_H
+#pragma once
 
 #include <stdio.h>
 
@@ -23,6 +22,4 @@ SHEAF_API void sheaf_progress_close(sheaf_progress *progress);
 
 #ifdef __cplusplus
 }
-#endif
-
 #endif

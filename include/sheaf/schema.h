@@ -1,7 +1,6 @@
 /* schema.h - the undivided tensors of a model and how each falls into slices, from its config
  * alone. What rank owns which slices is owner.h's business; rows of a slice: sheaf_cut_rows(). */
-#ifndef SHEAF_SCHEMA_H
-#define SHEAF_SCHEMA_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -37,6 +36,4 @@ SHEAF_API sheaf_status *sheaf_schema_tensor(sheaf_tensor_facts *facts, const she
 
 #ifdef __cplusplus
 }
-#endif
-
 #endif

@@ -1,8 +1,7 @@
 /* sheaf.h - all of the library: fine-tuning, storing, repairing, merging and running models that
  * are divided over devices. Functions that can fail return a status (status.h); structs of options
  * begin with their size (options.h). */
-#ifndef SHEAF_SHEAF_H
-#define SHEAF_SHEAF_H
+#pragma once
 
 #include "sheaf/checkpoint.h"
 #include "sheaf/control.h"
@@ -18,5 +17,3 @@
 #include "sheaf/status.h"
 #include "sheaf/train.h"
 #include "sheaf/version.h"
-
-#endif

@@ -1,7 +1,6 @@
 /* source.h - where the values of logical tensors come from. A dialect makes one
  * (Hugging Face folder), a checkpoint makes another; models only read. */
-#ifndef SHEAF_SOURCE_H
-#define SHEAF_SOURCE_H
+#pragma once
 
 #include <stdint.h>
 
@@ -36,6 +35,4 @@ struct sheaf_source {
 
 #ifdef __cplusplus
 }
-#endif
-
 #endif

@@ -3,8 +3,7 @@
  * A status says where it happened, what was expected, what was found and what
  * to try. The library never prints or exits; the command prints a status with
  * sheaf_status_print() and turns its code into an exit code. */
-#ifndef SHEAF_STATUS_H
-#define SHEAF_STATUS_H
+#pragma once
 
 #include <stdio.h>
 
@@ -65,6 +64,4 @@ SHEAF_API void sheaf_status_free(sheaf_status *st);
 
 #ifdef __cplusplus
 }
-#endif
-
 #endif

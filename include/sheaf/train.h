@@ -10,8 +10,7 @@
  *
  * The bytes of results and checkpoints do not depend on the number of ranks or threads. What OUT
  * means is a model to evaluate.h and generate.h, and an adapter to checkpoint.h. */
-#ifndef SHEAF_TRAIN_H
-#define SHEAF_TRAIN_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -75,6 +74,4 @@ SHEAF_API sheaf_status *sheaf_run_train(sheaf_run_train_report *report,
 
 #ifdef __cplusplus
 }
-#endif
-
 #endif

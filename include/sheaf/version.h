@@ -1,6 +1,5 @@
 /* version.h - which sheaf a program was compiled against, and which one it runs with. */
-#ifndef SHEAF_VERSION_H
-#define SHEAF_VERSION_H
+#pragma once
 
 #include "sheaf/status.h"
 
@@ -18,6 +17,4 @@ SHEAF_API const char *sheaf_version(void);
 
 #ifdef __cplusplus
 }
-#endif
-
 #endif

@@ -1,6 +1,5 @@
 /* array.h - arrays that grow, and arrays in which a name is looked up. */
-#ifndef SHEAF_BASE_ARRAY_H
-#define SHEAF_BASE_ARRAY_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -28,5 +27,3 @@ void *sheaf__find(const void *array, int64_t count, size_t size, size_t at, cons
  * sheaf__by_name_behind - pointers to such elements. */
 int sheaf__by_name(const void *a, const void *b);
 int sheaf__by_name_behind(const void *a, const void *b);
-
-#endif

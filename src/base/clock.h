@@ -1,6 +1,5 @@
 /* clock.h - seconds that have passed, for measuring how long something took. */
-#ifndef SHEAF_BASE_CLOCK_H
-#define SHEAF_BASE_CLOCK_H
+#pragma once
 
 #include <time.h>
 
@@ -11,5 +10,3 @@ static inline double sheaf__seconds(void)
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* control.h - private: what a sheaf_control holds. The command's signal handler sets it, a
  * program that embeds sheaf from any thread. */
-#ifndef SHEAF_BASE_CONTROL_H
-#define SHEAF_BASE_CONTROL_H
+#pragma once
 
 #include <stdatomic.h>
 
@@ -24,5 +23,3 @@ void sheaf__control_note(sheaf_control *control, int number);
 int sheaf__control_poll(sheaf_control *control);
 /* sheaf__control_stop - not 0 once asked to stop; NULL for NULL. */
 const atomic_int *sheaf__control_stop(const sheaf_control *control);
-
-#endif

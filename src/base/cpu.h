@@ -1,8 +1,7 @@
 /* cpu.h - what the processor has, asked where a function compiled for more than the least x86-64
  * may be called. A build for other machines, or with -Disa=ref, has SHEAF_NO_X86 and no such
  * function: only the plain C columns. */
-#ifndef SHEAF_BASE_CPU_H
-#define SHEAF_BASE_CPU_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -11,6 +10,4 @@
 #define SHEAF__CPU_HAS(feature) false
 #else
 #define SHEAF__CPU_HAS(feature) (__builtin_cpu_supports(feature) != 0)
-#endif
-
 #endif

@@ -1,7 +1,6 @@
 /* events.h - telling a sink what a long operation does: sheaf/events.h. Emitting to a NULL sink, or
  * to one whose emit is NULL, does nothing. */
-#ifndef SHEAF_BASE_EVENTS_H
-#define SHEAF_BASE_EVENTS_H
+#pragma once
 
 #include "sheaf/events.h"
 #include "sheaf/status.h"
@@ -10,5 +9,3 @@ void sheaf_emit(const sheaf_events *events, const sheaf_event *event);
 /* printf-like; a text that cannot be built for want of memory is dropped. */
 void sheaf_note(const sheaf_events *events, const char *fmt, ...) SHEAF_PRINTF(2, 3);
 void sheaf_warn(const sheaf_events *events, const char *fmt, ...) SHEAF_PRINTF(2, 3);
-
-#endif

@@ -5,8 +5,7 @@
  * complete and on disk (temporary name, fsync, rename, fsync of the directory).
  * Interrupted and short system calls are continued; a full disk is told with the
  * bytes that were wanted and are left. */
-#ifndef SHEAF_BASE_FILE_H
-#define SHEAF_BASE_FILE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -124,5 +123,3 @@ int sheaf__file_lock(int fd, int most_ms);
 /* sheaf__io_fail - SHEAF_E_IO for error number `error`: "path: doing", with the space left when
  * the disk is full. For this layer. */
 sheaf_status *sheaf__io_fail(int error, const char *path, const char *doing);
-
-#endif

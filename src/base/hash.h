@@ -1,6 +1,5 @@
 /* hash.h - XXH3-128 with seed 0, as fast as this processor hashes; and FNV-1a for short keys. */
-#ifndef SHEAF_BASE_HASH_H
-#define SHEAF_BASE_HASH_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -38,5 +37,3 @@ static inline uint64_t sheaf__fnv(uint64_t hash, const void *bytes, size_t size)
         hash = (hash ^ byte[i]) * UINT64_C(0x100000001b3);
     return hash;
 }
-
-#endif

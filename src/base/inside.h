@@ -5,8 +5,7 @@
  * Every exported function that reads, writes or computes numbers begins with SHEAF__INSIDE, every
  * thread with sheaf__thread_start(); what the program gave to be called is called between
  * sheaf__callback_begin() and sheaf__numbers_restore(). */
-#ifndef SHEAF_BASE_INSIDE_H
-#define SHEAF_BASE_INSIDE_H
+#pragma once
 
 #include <fenv.h>
 #include <locale.h>
@@ -28,5 +27,3 @@ void sheaf__numbers_restore(sheaf__numbers *before);
 #define SHEAF__INSIDE                                                                              \
     sheaf__numbers numbers_outside __attribute__((unused, cleanup(sheaf__numbers_restore))) =      \
         sheaf__numbers_inside()
-
-#endif

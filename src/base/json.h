@@ -5,8 +5,7 @@
  * refused. Values are jansson's json_t, which this room does not hide; the text is read by
  * json_scan.c, because jansson's reader drops characters when memory runs out, as its writer does.
  */
-#ifndef SHEAF_BASE_JSON_H
-#define SHEAF_BASE_JSON_H
+#pragma once
 
 #include <jansson.h>
 #include <math.h>
@@ -67,5 +66,3 @@ sheaf_status *sheaf__json_fail(sheaf_json_reader *r, sheaf_code code, const char
                                const char *expected, ...) SHEAF_PRINTF(4, 5);
 /* sheaf__json_show - `value` in a few words for a message: `1.5`, `"abc" (a string)`. */
 const char *sheaf__json_show(char buffer[96], const json_t *value);
-
-#endif

@@ -5,8 +5,7 @@
  * jansson's own reader would need gigabytes for a large header, drops duplicate keys unseen,
  * takes -0 for a whole number, cannot hold numbers from 2^63, and, when an allocation fails,
  * goes on with a character missing. */
-#ifndef SHEAF_BASE_JSON_SCAN_H
-#define SHEAF_BASE_JSON_SCAN_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -64,5 +63,3 @@ sheaf_status *sheaf__scan_next_key_to(sheaf_json_scan *scan, bool first, bool *m
                                       size_t *size);
 /* sheaf__scan_next_item - the same for a list whose '[' was taken. */
 sheaf_status *sheaf__scan_next_item(sheaf_json_scan *scan, bool first, bool *more);
-
-#endif

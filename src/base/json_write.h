@@ -1,6 +1,5 @@
 /* json_write.h - JSON written key by key, on one line. Reading is json.h's. */
-#ifndef SHEAF_BASE_JSON_WRITE_H
-#define SHEAF_BASE_JSON_WRITE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -33,5 +32,3 @@ enum { SHEAF__JSON_NUMBER = 32 };
 /* sheaf__number_json - the shortest decimal that reads back as the same double; "null" when not
  * finite (JSON has no other word). A point whatever the locale. */
 const char *sheaf__number_json(char buffer[SHEAF__JSON_NUMBER], double x);
-
-#endif

@@ -1,7 +1,6 @@
 /* lowest.h - of pieces of work that threads share, the status of the lowest one that fails, so that
  * what is told never depends on timing. */
-#ifndef SHEAF_BASE_LOWEST_H
-#define SHEAF_BASE_LOWEST_H
+#pragma once
 
 #include <pthread.h>
 #include <stdint.h>
@@ -40,5 +39,3 @@ static inline sheaf_status *sheaf__lowest_end(sheaf__lowest *lowest)
     pthread_mutex_destroy(&lowest->lock);
     return lowest->status;
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* memory.h - how much memory this process may still take before the system kills it. */
-#ifndef SHEAF_BASE_MEMORY_H
-#define SHEAF_BASE_MEMORY_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -17,5 +16,3 @@ typedef struct sheaf__memory {
  * usage, pages of files not counted as they can be given back. What cannot be read limits nothing.
  *   root  put before /proc and the mount points, "" but for tests */
 sheaf__memory sheaf__memory_look(const char *root);
-
-#endif

@@ -1,6 +1,5 @@
 /* number.h - numbers as text, for lines that people or programs read. */
-#ifndef SHEAF_BASE_NUMBER_H
-#define SHEAF_BASE_NUMBER_H
+#pragma once
 
 #include <stdint.h>
 
@@ -12,5 +11,3 @@ const char *sheaf__number_bytes(char buffer[SHEAF__NUMBER], uint64_t bytes);
 const char *sheaf__number_time(char buffer[SHEAF__NUMBER], double seconds);
 /* "812", "81.2 k", "1.25 M" */
 const char *sheaf__number_rate(char buffer[SHEAF__NUMBER], double per_second);
-
-#endif

@@ -5,8 +5,7 @@
  * sheaf__path_is_partial() knows, which sheaf__output_sweep() removes: it is locked (flock) while
  * somebody writes it. Other threads and ranks may write into
  * sheaf__output_dir() themselves; only one of them begins and commits. */
-#ifndef SHEAF_BASE_OUTPUT_H
-#define SHEAF_BASE_OUTPUT_H
+#pragma once
 
 #include "base/events.h"
 #include "base/file.h"
@@ -50,5 +49,3 @@ sheaf_status *sheaf__output_write(sheaf_output *output, const char *name, const 
 sheaf_status *sheaf__output_commit(sheaf_output *output);
 /* sheaf__output_abandon - removes what was written. Accepts NULL. */
 void sheaf__output_abandon(sheaf_output *output);
-
-#endif

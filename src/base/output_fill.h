@@ -1,7 +1,6 @@
 /* output_fill.h - an output whose folder is there and cannot be replaced: a mount point, or one
  * beside which nothing can be made. It is filled from within, for output.c. */
-#ifndef SHEAF_BASE_OUTPUT_FILL_H
-#define SHEAF_BASE_OUTPUT_FILL_H
+#pragma once
 
 #include "base/file.h"
 
@@ -12,5 +11,3 @@ bool sheaf__path_is_mount(const char *path);
  * `from` and syncs `dst`. Nothing is replaced. What says that the rest is whole goes last: an
  * index, then a config, then latest or manifest.json. On failure what was moved is moved back. */
 sheaf_status *sheaf__fill(const char *dst, const char *from);
-
-#endif

@@ -6,8 +6,7 @@
  * as often as it last had to, half as often after each wait in which it looked for nothing, and
  * long once in a while, whatever it learnt. Otherwise two threads that both sleep would never find
  * out that neither had to. */
-#ifndef SHEAF_BASE_PATIENCE_H
-#define SHEAF_BASE_PATIENCE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -56,5 +55,3 @@ static inline bool sheaf__patience_look(sheaf__patience *p, bool (*came)(void *o
     sheaf__patience_end(p, false, most);
     return false;
 }
-
-#endif

@@ -5,8 +5,7 @@
  * and forge the next. So each argument is filtered: control characters (C0, DEL, C1), line and
  * paragraph separators, marks that change the direction of writing, other marks without a width,
  * and bytes that are not UTF-8 become '?', a tab a blank. JSON is written elsewhere, exactly. */
-#ifndef SHEAF_BASE_PRINT_H
-#define SHEAF_BASE_PRINT_H
+#pragma once
 
 #include <stdio.h>
 
@@ -22,5 +21,3 @@ void sheaf__print_lines(FILE *to, const char *text);
 /* sheaf__text_shown - appends `string` as sheaf__print() shows it; with `lines` as
  * sheaf__print_lines() does. */
 void sheaf__text_shown(sheaf_text *text, const char *string, bool lines);
-
-#endif

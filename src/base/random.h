@@ -1,7 +1,6 @@
 /* random.h - counter-based random numbers: a function of what the number is for,
  * never of a stream, so that ranks, threads and resumes cannot disagree. */
-#ifndef SHEAF_BASE_RANDOM_H
-#define SHEAF_BASE_RANDOM_H
+#pragma once
 
 #include <stdint.h>
 
@@ -35,5 +34,3 @@ float sheaf__random_normal(uint64_t seed, uint64_t name_key, uint64_t index);
 uint64_t sheaf__permute(uint64_t i, uint64_t n, uint64_t seed, uint64_t epoch);
 /* sheaf__permute_back - its inverse: which element is at position `at`. */
 uint64_t sheaf__permute_back(uint64_t at, uint64_t n, uint64_t seed, uint64_t epoch);
-
-#endif

@@ -1,6 +1,5 @@
 /* regex.h - PCRE2, and whether it failed for want of memory or because of a pattern. */
-#ifndef SHEAF_BASE_REGEX_H
-#define SHEAF_BASE_REGEX_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -13,5 +12,3 @@ static inline bool sheaf__regex_starved(int code)
 {
     return code == PCRE2_ERROR_HEAP_FAILED || code == PCRE2_ERROR_NOMEMORY;
 }
-
-#endif

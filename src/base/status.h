@@ -1,7 +1,6 @@
 /* status.h - what our own code adds to sheaf/status.h: the next step of several, and the failure
  * of an allocation. */
-#ifndef SHEAF_BASE_STATUS_H
-#define SHEAF_BASE_STATUS_H
+#pragma once
 
 #include "sheaf/status.h"
 
@@ -33,5 +32,3 @@ static inline sheaf_status *sheaf__only_memory(sheaf_status *st)
 
 /* sheaf__found_errno - sheaf_found() with strerror(error); sheaf_status_errno() gives `error`. */
 sheaf_status *sheaf__found_errno(sheaf_status *st, int error);
-
-#endif

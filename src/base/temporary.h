@@ -1,7 +1,6 @@
 /* temporary.h - files and folders that are gone with the process; those of one that was killed are
  * removed by the next that makes one of the kind. */
-#ifndef SHEAF_BASE_TEMPORARY_H
-#define SHEAF_BASE_TEMPORARY_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -17,5 +16,3 @@
  * Errors: SHEAF_E_IO. */
 sheaf_status *sheaf__temporary_make(char *path, size_t size, int *lock, const char *kind,
                                     bool folder);
-
-#endif

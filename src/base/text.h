@@ -1,6 +1,5 @@
 /* text.h - a growing string, UTF-8, and the known name nearest to a mistyped one. */
-#ifndef SHEAF_BASE_TEXT_H
-#define SHEAF_BASE_TEXT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -72,5 +71,3 @@ const char *sheaf__nearest(const char *name, const char *const *list, int n);
  * same. NULL otherwise: names of models that differ in a letter or a number, as mistral and
  * mixtral, qwen2 and qwen3, are of different models. */
 const char *sheaf__misspelt(const char *name, const char *const *list, int n);
-
-#endif

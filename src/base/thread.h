@@ -2,8 +2,7 @@
  * the kernel: the floating-point mode of the numeric contract, sleeping
  * until a word changes, and a stack that is large enough. Linux; without x86 there is no mode to
  * set, and nothing there computes by the contract (sheaf__device_open() refuses). */
-#ifndef SHEAF_BASE_THREAD_H
-#define SHEAF_BASE_THREAD_H
+#pragma once
 
 #include <linux/futex.h>
 #include <pthread.h>
@@ -72,5 +71,3 @@ static inline void sheaf__wake(_Atomic uint32_t *word, int count)
  * thread gets what `ulimit -s` says, be it 16 KB. It begins as inside.h says. 0, or the error's
  * number. */
 int sheaf__thread_start(pthread_t *out, void *(*run)(void *), void *context);
-
-#endif

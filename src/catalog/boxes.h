@@ -2,8 +2,7 @@
  *
  * A "local" piece is a piece (catalog.h) whose box counts in the tensor of one part; a catalog of
  * such pieces describes one part. */
-#ifndef SHEAF_CATALOG_BOXES_H
-#define SHEAF_CATALOG_BOXES_H
+#pragma once
 
 #include "catalog/catalog.h"
 #include "formats/torch.h"
@@ -38,5 +37,3 @@ void sheaf__torch_stem(char stem[128], const char *path);
 /* sheaf__values_equal - do two values of pickles say the same? Tensors are never equal. False also
  * after a million values. */
 bool sheaf__values_equal(const sheaf_pickle *a, const sheaf_pickle *b);
-
-#endif

@@ -5,8 +5,7 @@
  * proves that the pieces tile each tensor and hands the tensors out as a sheaf_source.
  * What is wrong with a checkpoint does not stop a reader: it becomes a finding, so that
  * one look tells everything. Only sheaf__catalog_source() insists. */
-#ifndef SHEAF_CATALOG_CATALOG_H
-#define SHEAF_CATALOG_CATALOG_H
+#pragma once
 
 #include <dirent.h>
 #include <stdbool.h>
@@ -216,5 +215,3 @@ sheaf_status *sheaf__catalog_refusal(const sheaf_catalog *catalog);
  * as a source, which owns the catalog from now on, also after a failure. Errors: that of
  * sheaf__catalog_refusal(). */
 sheaf_status *sheaf__catalog_source(sheaf_source **out, sheaf_catalog *catalog, bool all);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * Whoever wants to know what a dialect can do asks its row, never its name. The table lies in
  * dialects/ (dialects/common/dialects.h); a catalog points at the row that it was read by. */
-#ifndef SHEAF_CATALOG_DIALECT_H
-#define SHEAF_CATALOG_DIALECT_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -42,5 +41,3 @@ typedef struct sheaf_dialect {
     bool own_lora;  /* LoRA may lie beside the weights, of CogVLM and CogAgent, and is merged as
                        its own program does */
 } sheaf_dialect;
-
-#endif

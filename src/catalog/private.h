@@ -1,6 +1,5 @@
 /* private.h - between the files of the catalog. */
-#ifndef SHEAF_CATALOG_PRIVATE_H
-#define SHEAF_CATALOG_PRIVATE_H
+#pragma once
 
 #include "catalog/catalog.h"
 
@@ -32,5 +31,3 @@ sheaf_status *sheaf__piece_read(int64_t *elements, const sheaf_catalog *catalog,
 /* sheaf__catalog_twins - a finding "duplicate" for each file of a part that has another's values in
  * most divided tensors. */
 sheaf_status *sheaf__catalog_twins(sheaf_catalog *catalog);
-
-#endif

@@ -3,8 +3,7 @@
  *
  * What is said, written or decided outside of the ranks' bodies is said, written and decided by the
  * first; the others wait at the next agreement. */
-#ifndef SHEAF_COMM_ALL_H
-#define SHEAF_COMM_ALL_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -29,5 +28,3 @@ sheaf_status *sheaf__all_decide(sheaf_comm *all, bool *flag);
 /* sheaf__all_share - the first's text, which may be NULL, to all: *text of the others is replaced
  * and owned by the caller. */
 sheaf_status *sheaf__all_share(sheaf_comm *all, char **text);
-
-#endif

@@ -1,6 +1,5 @@
 /* circle.h - the groups of ranks that a rank makes calls with. */
-#ifndef SHEAF_COMM_CIRCLE_H
-#define SHEAF_COMM_CIRCLE_H
+#pragma once
 
 typedef enum sheaf__circle {
     SHEAF__ANY_RANKS, /* of a group that has no name here */
@@ -12,5 +11,3 @@ typedef enum sheaf__circle {
     SHEAF__CIRCLES
 } sheaf__circle;
 extern const char *const sheaf__circle_names[SHEAF__CIRCLES]; /* "its group"; NULL: none */
-
-#endif

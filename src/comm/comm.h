@@ -11,8 +11,7 @@
  * ranks and name two that differ (a rank waiting in sheaf_comm_agree() gets it from there).
  * Nothing hangs: a rank whose body has returned, with a status or without, counts as failed for
  * all that still call. After a failed call the contents of its buffers are undefined. */
-#ifndef SHEAF_COMM_COMM_H
-#define SHEAF_COMM_COMM_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -107,5 +106,3 @@ sheaf__purpose sheaf_comm_purpose(sheaf_comm *comm, sheaf__purpose purpose);
  * and return at once, without touching a buffer. sheaf_comm_dry_free() accepts NULL. */
 sheaf_status *sheaf_comm_dry_new(sheaf_comm **out, int rank, int ranks);
 void sheaf_comm_dry_free(sheaf_comm *comm);
-
-#endif

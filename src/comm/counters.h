@@ -5,8 +5,7 @@
  * not among the bytes; `exchanges` says how many there were.
  *
  * Each rank counts for itself, in memory of its own. */
-#ifndef SHEAF_COMM_COUNTERS_H
-#define SHEAF_COMM_COUNTERS_H
+#pragma once
 
 #include <stdint.h>
 
@@ -67,5 +66,3 @@ sheaf__count sheaf__count_since(const sheaf__count *from, const sheaf__count *wh
  * planner that runs one of several equal parts. */
 void sheaf__counters_repeat(sheaf__counters *counters, const sheaf__counters *before,
                             uint64_t times);
-
-#endif

@@ -4,8 +4,7 @@
  * a watching thread may read it at any moment, and gets a value of each field
  * that was true a moment ago, not of all fields at once. Texts that records point to are static;
  * that of an item is in the record itself, which several threads of the rank may write. */
-#ifndef SHEAF_COMM_DOING_H
-#define SHEAF_COMM_DOING_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -131,5 +130,3 @@ void sheaf__doing_tell(sheaf__told *out, const sheaf__doing *doing);
 /* sheaf__told_show - "rank 1 (host n2): call 17, sum over the group, 12 s; step 3, micro-batch 2,
  * layer 5, backward of attention" into `to`, cut where it does not fit. Returns to. */
 char *sheaf__told_show(char *to, size_t size, const sheaf__told *told);
-
-#endif

@@ -6,8 +6,7 @@
  * A rank that returns from the body leaves all its groups at once, so whoever waits for it in any
  * of them is told. One that only failed and lives on calls sheaf__grid_agree(): to agree within
  * one of the groups reaches nobody who waits in another. */
-#ifndef SHEAF_COMM_GRID_H
-#define SHEAF_COMM_GRID_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -44,5 +43,3 @@ sheaf_status *sheaf__grid_agree(const sheaf__grid *grid, sheaf_status *mine);
 /* sheaf__grid_tell - this rank's calls in all of its groups are written into its record; see
  * sheaf_comm_tell(). */
 void sheaf__grid_tell(const sheaf__grid *grid, struct sheaf__doing *doing);
-
-#endif

@@ -4,8 +4,7 @@
  * what it sends there where that is little. What is more follows once the headings were compared,
  * in pieces. A rank that waits asks again and again, and sleeps in between: waiting takes no
  * processor. */
-#ifndef SHEAF_COMM_MESSAGES_H
-#define SHEAF_COMM_MESSAGES_H
+#pragma once
 
 #include "comm/mpi/plugin.h"
 #include "comm/transport.h"
@@ -29,5 +28,3 @@ void sheaf__messages_leave(sheaf_comm *comm, const sheaf_status *result);
  * sends to this rank in one of them may have to be rid of that before it leaves another. NULL: no
  * group. They are gone afterwards, unless a connection was lost. */
 sheaf_status *sheaf__messages_close(sheaf_comm *const *comm, int groups);
-
-#endif

@@ -1,6 +1,5 @@
 /* plugins.h - who started this process as one of several, and where the module of its MPI is. */
-#ifndef SHEAF_COMM_PLUGINS_H
-#define SHEAF_COMM_PLUGINS_H
+#pragma once
 
 #include "comm/mpi/plugin.h"
 #include "sheaf/status.h"
@@ -26,5 +25,3 @@ bool sheaf__launcher_hasty(void);
 sheaf_status *sheaf__plugin_find(char **path, const char *mpi);
 /* sheaf__plugin_load - its table. It stays loaded. */
 sheaf_status *sheaf__plugin_load(const sheaf__mpi **out, const char *path);
-
-#endif

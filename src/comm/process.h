@@ -1,8 +1,7 @@
 /* process.h - the processes of a run: one with the transport `threads`, T * D with `mpi`, each of
  * which is one rank. Who joins them gets their group, and hands it on as an argument (all.h; NULL:
  * alone). With one process nothing here waits or fails. */
-#ifndef SHEAF_COMM_PROCESS_H
-#define SHEAF_COMM_PROCESS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -62,5 +61,3 @@ enum { SHEAF__MOST_GROUPS = 4 };
 sheaf_status *sheaf__process_run(sheaf_comm *all, int ranks, const int *color, int groups,
                                  sheaf_status *(*body)(void *context, sheaf_comm *const *comm),
                                  void *context);
-
-#endif

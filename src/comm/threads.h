@@ -1,7 +1,6 @@
 /* threads.h - a group of ranks that are threads of this process but were not started as that
  * group: a grid (grid.h) is made of several. Private to comm. */
-#ifndef SHEAF_COMM_THREADS_H
-#define SHEAF_COMM_THREADS_H
+#pragma once
 
 #include "comm/transport.h"
 
@@ -16,5 +15,3 @@ sheaf_comm *sheaf__threads_comm(sheaf__threads *group, int rank);
 /* sheaf__threads_leave - `rank` makes no more calls; why: what its peers are told, NULL: it came to
  * its end. Consumes it. Call it exactly once for each rank. */
 void sheaf__threads_leave(sheaf__threads *group, int rank, sheaf_status *why);
-
-#endif

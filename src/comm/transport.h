@@ -10,8 +10,7 @@
  *
  * A transport whose ranks share an address space also shows the posted lists themselves
  * (`posted`), so that a sum can work where the operands lie. */
-#ifndef SHEAF_COMM_TRANSPORT_H
-#define SHEAF_COMM_TRANSPORT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -122,5 +121,3 @@ extern const sheaf__transport sheaf__self_transport;
 sheaf_status *sheaf__run_threads(int ranks, bool messages,
                                  sheaf_status *(*body)(void *context, sheaf_comm *comm),
                                  void *context);
-
-#endif

@@ -3,8 +3,7 @@
  * What a file is its first bytes tell, never its name. A window of it is held at a time, however
  * large it is. Several members (gzip) or frames (zstd) one after the other are one text, as gzip -d
  * and zstd -d have it. */
-#ifndef SHEAF_DATA_BYTE_SOURCE_H
-#define SHEAF_DATA_BYTE_SOURCE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -40,5 +39,3 @@ sheaf_status *sheaf__byte_source_hash(sheaf__byte_source *source);
  * a file that is damaged or cut short; SHEAF_E_MEMORY. */
 sheaf_status *sheaf__byte_source_fill(sheaf__byte_source *source);
 void sheaf__byte_source_close(sheaf__byte_source *source);
-
-#endif

@@ -1,7 +1,6 @@
 /* complaints.h - what is wrong with the records of a data set, collected so that one reading tells
  * all. */
-#ifndef SHEAF_DATA_COMPLAINTS_H
-#define SHEAF_DATA_COMPLAINTS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -36,5 +35,3 @@ void sheaf__complaints_release(sheaf__complaints *complaints);
 /* sheaf__bad_field - SHEAF_E_DATA "field 'NAME'" with `expected` and what was found. */
 sheaf_status *sheaf__bad_field(const char *name, const char *expected, const char *found, ...)
     SHEAF_PRINTF(3, 4);
-
-#endif

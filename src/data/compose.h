@@ -1,8 +1,7 @@
 /* compose.h - a record to a sequence: template, tokenizer and layout in one call.
  *
  * Errors name the field or the text, not the record: sheaf__record_in() does. */
-#ifndef SHEAF_DATA_COMPOSE_H
-#define SHEAF_DATA_COMPOSE_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -25,5 +24,3 @@ typedef struct sheaf__compose_options {
  * untouched on failure. Thread-safe. */
 sheaf_status *sheaf__compose(sheaf__sequence *out, const sheaf__record *record,
                              const sheaf__compose_options *options);
-
-#endif

@@ -17,8 +17,7 @@
  *
  * After sheaf_data_open() nothing that can be seen changes any more: all functions may be
  * called from many threads, so ranks of one process share one data set. */
-#ifndef SHEAF_DATA_DATA_H
-#define SHEAF_DATA_DATA_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -246,5 +245,3 @@ sheaf_status *sheaf_data_batch(const sheaf_batch *batch, const sheaf_data *data,
 /* sheaf_data_reads_files - do batches read tokens from a cache, so that a rank may fail alone?
  * NULL: no. */
 bool sheaf_data_reads_files(const sheaf_data *data);
-
-#endif

@@ -8,8 +8,7 @@
  * and vision_image [rows, channels, height, width] (of a model with a second tower cross_image as
  * well), F32, BF16 or F16, normalised. context_length is ignored. By marks among the tokens, with
  * `images` [n, channels, height, width]: tensors_marked.c; by bounds: tensors_bound.c. */
-#ifndef SHEAF_DATA_DATA_IMAGES_H
-#define SHEAF_DATA_DATA_IMAGES_H
+#pragma once
 
 #include "base/hash.h"
 #include "data/data.h"
@@ -67,5 +66,3 @@ int64_t sheaf__data_images_memory(const sheaf_data *data);
 /* sheaf__data_images_positions - position ids from the patches: a counter that stands still at a
  * patch after a patch. */
 void sheaf__data_images_positions(int32_t *position, const uint8_t *patch, int64_t n);
-
-#endif

@@ -5,8 +5,7 @@
  * decoded is held, as bytes of the pieces that the towers see, in a fixed number of slots that all
  * ranks of a process share; whichever way a row's pictures came, their numbers are the same. A file
  * whose bytes are not those of the first look is an error. */
-#ifndef SHEAF_DATA_DATA_PICTURES_H
-#define SHEAF_DATA_DATA_PICTURES_H
+#pragma once
 
 #include "data/data_images.h"
 #include "inputs/viewing.h"
@@ -28,5 +27,3 @@ sheaf_status *sheaf__pictures_keep(sheaf__pictures *pictures, sheaf_data *data,
 void sheaf__pictures_free(void *pictures); /* accepts NULL */
 /* sheaf__pictures_held - rows in slots just now; for tests. */
 int64_t sheaf__pictures_held(sheaf__pictures *pictures);
-
-#endif

@@ -1,6 +1,5 @@
 /* data_read.h - private: the readers of a data set, one for each form it may have. */
-#ifndef SHEAF_DATA_DATA_READ_H
-#define SHEAF_DATA_DATA_READ_H
+#pragma once
 
 #include "data/data_rows.h"
 
@@ -16,5 +15,3 @@ sheaf_status *sheaf__data_read_talks(sheaf_data *data, const char *path,
 /* sheaf__data_count - counts of each row; refuses a data set that trains nothing, but for prompts.
  */
 sheaf_status *sheaf__data_count(sheaf_data *data, bool prompts);
-
-#endif

@@ -1,6 +1,5 @@
 /* data_rows.h - private: how a data set lies in memory, shared by its readers. */
-#ifndef SHEAF_DATA_DATA_ROWS_H
-#define SHEAF_DATA_DATA_ROWS_H
+#pragma once
 
 #include "data/data.h"
 
@@ -101,5 +100,3 @@ sheaf_status *sheaf__data_no_memory(int64_t tokens);
  * what `with` names (LABEL: label_after too); of a model with images also embed and expert. */
 enum { SHEAF__WITH_LABEL = 1, SHEAF__WITH_TRAINED = 2, SHEAF__WITH_POSITION = 4 };
 sheaf_status *sheaf__data_reserve(sheaf_data *data, int64_t tokens, unsigned with);
-
-#endif

@@ -1,7 +1,6 @@
 /* data_tensors.h - private: a .safetensors file of rows while it is read, and the forms in which
  * such files tell where images are (sheaf__image_file). */
-#ifndef SHEAF_DATA_DATA_TENSORS_H
-#define SHEAF_DATA_DATA_TENSORS_H
+#pragma once
 
 #include "data/data_images.h"
 #include "data/data_rows.h"
@@ -76,5 +75,3 @@ sheaf_status *sheaf__pixels_read(float *dst, const sheaf_safetensors *file,
 /* sheaf__pixels_check - are the numbers of this item, as they were read, finite? */
 sheaf_status *sheaf__pixels_check(const float *pixels, const sheaf_safetensors_entry *entry,
                                   int64_t item, int64_t n);
-
-#endif

@@ -1,7 +1,6 @@
 /* dataset_info.h - what is given as a data set and is the name of one: LLaMA-Factory's list, a name
  * in it, a name of a hub. */
-#ifndef SHEAF_DATA_DATASET_INFO_H
-#define SHEAF_DATA_DATASET_INFO_H
+#pragma once
 
 #include "sheaf/status.h"
 
@@ -9,5 +8,3 @@
  * lies there and it is a name in the one of this folder or of data/, with the file to give;
  * SHEAF_E_IO where it reads like the name of one on a hub (sheaf__path_hub()). */
 sheaf_status *sheaf__dataset_info_check(const char *path);
-
-#endif

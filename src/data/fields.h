@@ -1,8 +1,7 @@
 /* fields.h - records whose fields have other names: "question=prompt,answer=completion" reads a
  * record's "question" as its "prompt". The words of messages (role, content, from, value, weight)
  * are those of the entries of its lists: "speaker=from,text=value". */
-#ifndef SHEAF_DATA_FIELDS_H
-#define SHEAF_DATA_FIELDS_H
+#pragma once
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -27,5 +26,3 @@ void sheaf__fields_release(sheaf__fields *fields);
 /* sheaf__fields_apply - gives a record's fields the names that are read. fields NULL: none has
  * another. Errors: SHEAF_E_DATA where one of that name is there already. Thread-safe. */
 sheaf_status *sheaf__fields_apply(const sheaf__fields *fields, json_t *record);
-
-#endif

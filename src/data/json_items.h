@@ -4,8 +4,7 @@
  * The file may be packed (byte_source.h). Only one record is held at a time. Which form it is the
  * first character tells that is no blank; a byte order mark before it is passed over. A record's
  * text is found, not checked: that is for who parses it. */
-#ifndef SHEAF_DATA_JSON_ITEMS_H
-#define SHEAF_DATA_JSON_ITEMS_H
+#pragma once
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -54,5 +53,3 @@ sheaf_status *sheaf__record_parse(json_t **out, const char *text, size_t size,
 /* sheaf__record_tidy - the second half of it, of a record that was parsed: takes out fields that
  * are null, before anything is borrowed. */
 void sheaf__record_tidy(json_t *record);
-
-#endif

@@ -5,8 +5,7 @@
  * group they are sorted, longest first (of equals the one that comes first in the data), cut into
  * micro-batches, and these are permuted by (seed, epoch, group): so a micro-batch has rows of like
  * length, and the lengths of steps still change at random. */
-#ifndef SHEAF_DATA_ORDER_H
-#define SHEAF_DATA_ORDER_H
+#pragma once
 
 #include "data/data_rows.h"
 
@@ -15,5 +14,3 @@ enum { SHEAF__GROUP_MOST = 1024 }; /* rows */
 /* sheaf__data_group - rows that are sorted together: a multiple of the micro-batch, or 0 where one
  * is too large to gain. */
 int64_t sheaf__data_group(int64_t micro_batch);
-
-#endif

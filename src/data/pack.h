@@ -2,8 +2,7 @@
  *
  * Each row goes, in the order of the file, into the first packed row that still has room for it
  * (first fit). So the packs follow from the lengths of the rows and from --seq alone. */
-#ifndef SHEAF_DATA_PACK_H
-#define SHEAF_DATA_PACK_H
+#pragma once
 
 #include "data/data.h"
 
@@ -13,5 +12,3 @@
  * Errors: SHEAF_E_MEMORY. */
 sheaf_status *sheaf_data_pack(sheaf_data **out, const sheaf_data *of, const int64_t *row,
                               int64_t rows);
-
-#endif

@@ -19,8 +19,7 @@
  *     the words of the other. "<image>" in a user's text is the mark of the image: it is taken
  *     out, the image being first always; without an image it is an error
  * Every record is looked at; the bad ones are collected, so that one reading tells all of them. */
-#ifndef SHEAF_DATA_RECORDS_H
-#define SHEAF_DATA_RECORDS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -64,5 +63,3 @@ void sheaf__records_release(sheaf__records *records);
 
 /* sheaf__record_in - puts "line 7" (or the image's path) before a status about record `index`. */
 sheaf_status *sheaf__record_in(sheaf_status *st, const sheaf__records *records, int64_t index);
-
-#endif

@@ -1,6 +1,5 @@
 /* records_read.h - private: what the readers of records.c share. */
-#ifndef SHEAF_DATA_RECORDS_READ_H
-#define SHEAF_DATA_RECORDS_READ_H
+#pragma once
 
 #include "data/fields.h"
 #include "data/records.h"
@@ -28,5 +27,3 @@ sheaf_status *sheaf__records_put(sheaf__records *out, int64_t place, const char 
                                  const sheaf__turn *turn, int64_t turns);
 /* sheaf__is_blank - is `text` empty or nothing but ASCII blanks? */
 bool sheaf__is_blank(const char *text);
-
-#endif

@@ -10,8 +10,7 @@
  * KEY is the hash of all that rows follow from: the bytes of the data, tokenizer, template and
  * options. All of it is read and hashed before it is used; what does not agree is made anew. DIR
  * also gets a CACHEDIR.TAG, by which backups know that it can be made again. */
-#ifndef SHEAF_DATA_ROW_CACHE_H
-#define SHEAF_DATA_ROW_CACHE_H
+#pragma once
 
 #include "data/data_rows.h"
 #include "data/text_rows.h"
@@ -51,5 +50,3 @@ void sheaf__row_cache_abandon(sheaf__row_cache_writer *writer); /* accepts NULL 
 
 /* sheaf__row_cache_is - is `dir` a folder that only holds caches? */
 bool sheaf__row_cache_is(const char *dir);
-
-#endif

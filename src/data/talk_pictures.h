@@ -5,8 +5,7 @@
  *   "image": [PATH, ...]                  "<image>" stands for each in turn
  *
  * "images" is the same. */
-#ifndef SHEAF_DATA_TALK_PICTURES_H
-#define SHEAF_DATA_TALK_PICTURES_H
+#pragma once
 
 #include <jansson.h>
 
@@ -57,5 +56,3 @@ bool sheaf__talk_pictures_spells(const char *text); /* the same of one text */
 /* sheaf__talk_pictures_field - the field of a record that gives a picture; NULL: none. */
 const char *sheaf__talk_pictures_field(const json_t *record);
 void sheaf__talk_pictures_release(sheaf__talk_pictures *pictures);
-
-#endif

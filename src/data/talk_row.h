@@ -4,8 +4,7 @@
  * A record is one of text_record.h's with a conversation (or a prompt and its completion), and with
  * pictures as talk_pictures.h has them. Those that no message names stand in front of the first.
  * Paths are relative to the file's folder. */
-#ifndef SHEAF_DATA_TALK_ROW_H
-#define SHEAF_DATA_TALK_ROW_H
+#pragma once
 
 #include "data/data.h"
 #include "data/fields.h"
@@ -39,5 +38,3 @@ typedef struct sheaf__talk_row {
 sheaf_status *sheaf__talk_row_read(sheaf__talk_row *out, const sheaf__talk_reader *reader,
                                    const char *json, size_t size);
 void sheaf__talk_row_release(sheaf__talk_row *row);
-
-#endif

@@ -8,8 +8,7 @@
  * adds in front (bos) and eos behind; a token across the boundary is learned. A text is learned
  * whole.
  * Special tokens that are written in a text are text, unless `specials` says otherwise. */
-#ifndef SHEAF_DATA_TEXT_ENCODE_H
-#define SHEAF_DATA_TEXT_ENCODE_H
+#pragma once
 
 #include "data/data.h"
 #include "data/text_record.h"
@@ -43,5 +42,3 @@ sheaf_status *sheaf__text_encode(sheaf__text_row *out, const sheaf__text_encoder
  * the text writes itself, one; *n of them. */
 void sheaf__text_leave_second(int32_t *id, sheaf__text_range *where, int64_t *n);
 void sheaf__text_row_release(sheaf__text_row *row);
-
-#endif

@@ -1,6 +1,5 @@
 /* text_inner.h - private to text_record.c and text_messages.c: the pieces of a record. */
-#ifndef SHEAF_DATA_TEXT_INNER_H
-#define SHEAF_DATA_TEXT_INNER_H
+#pragma once
 
 #include "base/text.h"
 #include "data/text_record.h"
@@ -40,5 +39,3 @@ sheaf_status *sheaf__text_end(const sheaf__text_record *r, const char *name,
 /* sheaf__text_conversation - all of a record whose list is under `name`. */
 sheaf_status *sheaf__text_conversation(sheaf__text_record *r, const json_t *record,
                                        const char *name, const sheaf__text_words *w);
-
-#endif

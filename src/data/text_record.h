@@ -11,8 +11,7 @@
  * results, and the assistant again; "tools" beside the list describes them. A content may be a list
  * of parts of type text. An assistant's "weight": 0 (OpenAI's) is read and not trained.
  * A field that is null is none. Texts are borrowed from the JSON, which the record holds. */
-#ifndef SHEAF_DATA_TEXT_RECORD_H
-#define SHEAF_DATA_TEXT_RECORD_H
+#pragma once
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -93,5 +92,3 @@ sheaf_status *sheaf__text_preference(const json_t *record);
 /* sheaf__text_nothing_learned - SHEAF_E_DATA: why a row of `r` teaches nothing. */
 sheaf_status *sheaf__text_nothing_learned(const sheaf__text_record *r, bool only_last);
 void sheaf__text_record_release(sheaf__text_record *record);
-
-#endif

@@ -1,7 +1,6 @@
 /* text_rows.h - private: rows of text on their way into a data set: what is too long is cut, left
  * out or refused, as --on-long says, and counted. */
-#ifndef SHEAF_DATA_TEXT_ROWS_H
-#define SHEAF_DATA_TEXT_ROWS_H
+#pragma once
 
 #include "data/data_rows.h"
 #include "data/text_encode.h"
@@ -48,5 +47,3 @@ sheaf_status *sheaf__text_counts_verdict(const sheaf__text_counts *counts,
  * tokens; `written`: the first, where that is known. */
 void sheaf__text_counts_note(const sheaf__text_counts *counts, const sheaf_data_options *options,
                              int64_t records, const sheaf__ignored *written);
-
-#endif

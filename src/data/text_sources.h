@@ -1,6 +1,5 @@
 /* text_sources.h - private: what texts are read with: files, tokenizer and chat template. */
-#ifndef SHEAF_DATA_TEXT_SOURCES_H
-#define SHEAF_DATA_TEXT_SOURCES_H
+#pragma once
 
 #include "base/hash.h"
 #include "data/text_encode.h"
@@ -42,5 +41,3 @@ void sheaf__text_sources_release(sheaf__text_sources *sources);
  * SHEAF_E_MEMORY. */
 sheaf_status *sheaf__text_key(char out[33], sheaf_hash *file, const sheaf__text_sources *sources,
                               const sheaf_data_options *options);
-
-#endif

@@ -3,8 +3,7 @@
  * It recognises what is there, reads all of it into a catalog, and checks that. What is wrong
  * becomes a finding. Who wants tensors asks for a source, of the catalog with
  * sheaf__catalog_source() or with sheaf__open_source(): that is strict, any defect refuses. */
-#ifndef SHEAF_DIALECTS_OPEN_H
-#define SHEAF_DIALECTS_OPEN_H
+#pragma once
 
 #include "dialects/common/dialects.h"
 #include "schema/config.h"
@@ -22,5 +21,3 @@ sheaf_status *sheaf__open_config(sheaf_config *out, const sheaf_catalog *catalog
  * the first defect. */
 sheaf_status *sheaf__open_source(sheaf_source **out, const char *path,
                                  const sheaf_dialect_hints *hints);
-
-#endif

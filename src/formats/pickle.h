@@ -12,8 +12,7 @@
  * SHEAF_PICKLE_AGAIN), nested at most SHEAF_PICKLE_MAX_DEPTH deep; one value may be reached in
  * many ways, so walk by key, or count your steps. They live in a document and are freed
  * with it; memory is bounded by the bytes of the pickle (options). */
-#ifndef SHEAF_FORMATS_PICKLE_H
-#define SHEAF_FORMATS_PICKLE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -215,5 +214,3 @@ sheaf_status *sheaf__pickle_made(sheaf_pickle_doc *doc, sheaf_pickle *root);
  * dicts, tensors become _rebuild_tensor_v2 (v3 for float8 and unsigned dtypes). malloc'd. Errors:
  * SHEAF_E_ARG for kinds that cannot be made above; SHEAF_E_MEMORY. */
 sheaf_status *sheaf__pickle_encode(char **out, size_t *size, const sheaf_pickle_doc *doc);
-
-#endif

@@ -1,6 +1,5 @@
 /* pickle_inner.h - what the files of the pickle reader share. */
-#ifndef SHEAF_FORMATS_PICKLE_INNER_H
-#define SHEAF_FORMATS_PICKLE_INNER_H
+#pragma once
 
 #include "formats/pickle.h"
 
@@ -78,5 +77,3 @@ sheaf_status *sheaf__pickle_call(sheaf_pickle **out, sheaf_pickle_doc *doc, shea
 sheaf_status *sheaf__pickle_persistent(sheaf_pickle **out, sheaf_pickle_doc *doc, sheaf_pickle *id);
 sheaf_status *sheaf__pickle_rebuild(sheaf_pickle **out, sheaf_pickle_doc *doc,
                                     sheaf_pickle *callable, const sheaf_pickle *args);
-
-#endif

@@ -3,8 +3,7 @@
  *
  * Nothing here trusts the bytes: what is not there is an error, and memory that could not be had is
  * remembered. */
-#ifndef SHEAF_FORMATS_PICKLE_MACHINE_H
-#define SHEAF_FORMATS_PICKLE_MACHINE_H
+#pragma once
 
 #include "formats/pickle_inner.h"
 
@@ -55,5 +54,3 @@ sheaf_status *sheaf__machine_pop_mark(sheaf_pickle ***from, int64_t *n, sheaf__m
 /* What lies on top, into place `index` of the memo; and from there onto the stack. */
 sheaf_status *sheaf__machine_put(sheaf__machine *r, uint64_t index);
 sheaf_status *sheaf__machine_get(sheaf__machine *r, uint64_t index);
-
-#endif

@@ -9,8 +9,7 @@
  * The reader accepts and refuses what the official parser (safetensors 0.8.0) does; the few
  * differences, all refusals, are listed in docs/formats.md. Data is read with pread,
  * never mapped. The writer's bytes are those of the official one. */
-#ifndef SHEAF_FORMATS_SAFETENSORS_H
-#define SHEAF_FORMATS_SAFETENSORS_H
+#pragma once
 
 #include "base/file.h"
 #include "sheaf/dtype.h"
@@ -114,5 +113,3 @@ sheaf_status *sheaf__safetensors_write_box(sheaf_safetensors_writer *writer, int
 sheaf_status *sheaf__safetensors_finish(sheaf_safetensors_writer *writer);
 /* sheaf__safetensors_abandon - close and delete. Accepts NULL. */
 void sheaf__safetensors_abandon(sheaf_safetensors_writer *writer);
-
-#endif

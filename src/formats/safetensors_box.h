@@ -1,6 +1,5 @@
 /* safetensors_box.h - what reading and writing of boxes share; torch_write.c, too. */
-#ifndef SHEAF_FORMATS_SAFETENSORS_BOX_H
-#define SHEAF_FORMATS_SAFETENSORS_BOX_H
+#pragma once
 
 #include "sheaf/dtype.h"
 
@@ -17,5 +16,3 @@ static inline uint64_t sheaf__sum_of_positions(int64_t begin, int64_t n)
     const uint64_t b = (uint64_t)begin, m = (uint64_t)n;
     return b * m + (m % 2 == 0 ? m / 2 * (m - 1) : m * ((m - 1) / 2));
 }
-
-#endif

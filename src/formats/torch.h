@@ -12,8 +12,7 @@
  * or make pieces of them (catalog/catalog.h). Everything was checked before open returns:
  * every entry and every element lies inside the file. The checksum of data.pkl is checked at open,
  * those of the storages by sheaf__torch_check_data(). */
-#ifndef SHEAF_FORMATS_TORCH_H
-#define SHEAF_FORMATS_TORCH_H
+#pragma once
 
 #include "base/file.h"
 #include "formats/pickle.h"
@@ -81,5 +80,3 @@ sheaf_status *sheaf__torch_write(sheaf_torch_writer *writer, int64_t index, int6
 sheaf_status *sheaf__torch_finish(sheaf_torch_writer *writer);
 /* sheaf__torch_abandon - close and delete. Accepts NULL. */
 void sheaf__torch_abandon(sheaf_torch_writer *writer);
-
-#endif

@@ -1,6 +1,5 @@
 /* torch_inner.h - what the files of the PyTorch reader share. */
-#ifndef SHEAF_FORMATS_TORCH_INNER_H
-#define SHEAF_FORMATS_TORCH_INNER_H
+#pragma once
 
 #include "formats/torch.h"
 
@@ -11,5 +10,3 @@ bool sheaf__torch_is_legacy(const unsigned char head[SHEAF_TORCH_LEGACY_MAGIC_BY
 /* sheaf__torch_read_legacy - values and positions of a legacy file; file->fd, path and size are
  * there. */
 sheaf_status *sheaf__torch_read_legacy(sheaf_torch *file);
-
-#endif

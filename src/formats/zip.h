@@ -7,8 +7,7 @@
  * Read by the central directory, from the end. Accepted: zip64, data descriptors, comments, any
  * extra fields. Refused: compressed or encrypted entries, several disks, a name twice, entries that
  * overlap or lie outside, a local header with another name. Numbers are little endian. */
-#ifndef SHEAF_FORMATS_ZIP_H
-#define SHEAF_FORMATS_ZIP_H
+#pragma once
 
 #include "base/file.h"
 
@@ -65,5 +64,3 @@ sheaf_status *sheaf__zip_local(char **out, size_t *size, const sheaf_zip_entry *
  * to be written at `at`. malloc'd. */
 sheaf_status *sheaf__zip_tail(char **out, size_t *size, const sheaf_zip_entry *entry, int64_t count,
                               int64_t at);
-
-#endif

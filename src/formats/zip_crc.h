@@ -2,8 +2,7 @@
  *
  * Our own, because sums have to keep up with copying (carry-less multiplication does 9 GB/s
  * where zlib 1.2.13 does 2.4), and because parts of an entry are written in any order. */
-#ifndef SHEAF_FORMATS_ZIP_CRC_H
-#define SHEAF_FORMATS_ZIP_CRC_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -19,5 +18,3 @@ uint32_t sheaf__crc32_plain(uint32_t crc, const void *bytes, size_t size);
 uint32_t sheaf__crc32_part(const void *bytes, size_t size, uint64_t after);
 /* sheaf__crc32_whole - the sum of `size` bytes whose parts, joined, are `parts`. */
 uint32_t sheaf__crc32_whole(uint32_t parts, uint64_t size);
-
-#endif

@@ -1,7 +1,6 @@
 /* asked.h - private: what a record asks, in any form that data sets have
  * (data/text_record.h): the messages up to the one to answer, and the answer to compare with. */
-#ifndef SHEAF_INFER_ASKED_H
-#define SHEAF_INFER_ASKED_H
+#pragma once
 
 #include "data/text_record.h"
 
@@ -25,5 +24,3 @@ sheaf_status *sheaf__asked_read(sheaf__asked *out, json_t *record, const char *s
 /* sheaf__text_whole - SHEAF_E_DATA where `text`, kept as a C string, would end early at a NUL. */
 sheaf_status *sheaf__text_whole(const char *text, size_t size, const char *what);
 void sheaf__asked_release(sheaf__asked *asked);
-
-#endif

@@ -1,6 +1,5 @@
 /* batch_images.h - the images of the prompts that run together. */
-#ifndef SHEAF_INFER_BATCH_IMAGES_H
-#define SHEAF_INFER_BATCH_IMAGES_H
+#pragma once
 
 #include "infer/generate.h"
 
@@ -33,5 +32,3 @@ sheaf_status *sheaf__batch_images_fill(sheaf__batch_images *images, const sheaf_
                                        const sheaf__prompt *prompt, int64_t first, int64_t n,
                                        const sheaf__generate_options *options);
 void sheaf__batch_images_release(sheaf__batch_images *images);
-
-#endif

@@ -9,8 +9,7 @@
  *   {"messages": [{"role": "user", "content": "..."}, ...], "image": "a.jpg"}
  *   {"messages": [{"role": "user", "content": "<image>\n..."}, ...], "images": ["a.jpg"]}   placed
  */
-#ifndef SHEAF_INFER_DIALOGUE_H
-#define SHEAF_INFER_DIALOGUE_H
+#pragma once
 
 #include "base/hash.h"
 #include "data/talk_pictures.h"
@@ -77,5 +76,3 @@ sheaf_status *sheaf__dialogue_add(sheaf__dialogue *d, const char *role, const ch
 sheaf_status *sheaf__dialogue_whole(char **path);
 sheaf_status *sheaf__dialogue_pieces(sheaf__dialogue *d, int64_t fresh,
                                      const sheaf__viewing *viewing);
-
-#endif

@@ -4,8 +4,7 @@
  * them; what fills up shorter prompts stands behind them and is seen by no query. So a prompt in a
  * batch has the bits it has alone. Every rank samples from the same logits with the same
  * counter-based numbers, so all hold the same tokens at any number of ranks. */
-#ifndef SHEAF_INFER_GENERATE_H
-#define SHEAF_INFER_GENERATE_H
+#pragma once
 
 #include <stdatomic.h>
 
@@ -98,5 +97,3 @@ typedef struct sheaf__prompt {
 sheaf_status *sheaf__generate(sheaf__continuation *out, sheaf__model *model,
                               const sheaf__prompt *prompt, int64_t count,
                               const sheaf__generate_options *options);
-
-#endif

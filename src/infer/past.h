@@ -3,8 +3,7 @@
  *
  * Sums over keys are counted from key 0 (ops/attention/attention.h), so that rows that are computed
  * behind kept ones have the bits they have in one pass over the whole sequence. */
-#ifndef SHEAF_INFER_PAST_H
-#define SHEAF_INFER_PAST_H
+#pragma once
 
 #include "infer/generate.h"
 
@@ -28,5 +27,3 @@ void sheaf__past_read(sheaf__past *past, const sheaf__prompt *prompt);
 void sheaf__past_more(sheaf__past *past, int32_t id, int32_t position);
 /* sheaf__past_release - gives back all that it holds; it can be used again. */
 void sheaf__past_release(sheaf__past *past, sheaf__model *model);
-
-#endif

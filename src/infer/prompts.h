@@ -1,6 +1,5 @@
 /* prompts.h - prompts from a text, a list of ids or a file, as tokens; with their images' paths. */
-#ifndef SHEAF_INFER_PROMPTS_H
-#define SHEAF_INFER_PROMPTS_H
+#pragma once
 
 #include <jansson.h>
 
@@ -94,5 +93,3 @@ sheaf_status *sheaf__prompts_load(void *self, int64_t prompt, const sheaf__pictu
                                   int64_t n);
 /* sheaf__prompts_picture - a file, over the pixels of `picture` at the sizes it says. */
 sheaf_status *sheaf__prompts_picture(const sheaf__picture *picture, const char *path);
-
-#endif

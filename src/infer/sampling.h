@@ -5,8 +5,7 @@
  * others do not. The result is a function of the row, the ids and the numbers
  * below alone: sums run in one fixed order on one thread, and the random number is
  * counter-based, so all ranks that hold the same row pick the same token. */
-#ifndef SHEAF_INFER_SAMPLING_H
-#define SHEAF_INFER_SAMPLING_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -63,5 +62,3 @@ int64_t sheaf__sampling_draw(const float *logits, int64_t vocab, uint32_t u);
 int64_t sheaf__sampling_next(float *logits, int64_t vocab, const int64_t *ids, int64_t n,
                              const sheaf__sampling *how, uint64_t sample, uint64_t step,
                              float *scratch);
-
-#endif

@@ -1,6 +1,5 @@
 /* share.h - private to infer: answers of prompts that groups of ranks have divided. */
-#ifndef SHEAF_INFER_SHARE_H
-#define SHEAF_INFER_SHARE_H
+#pragma once
 
 #include "infer/generate.h"
 
@@ -9,5 +8,3 @@
  * on all then. Collective among peers, but for a rank that failed otherwise. */
 sheaf_status *sheaf__share_answers(sheaf__continuation *out, const sheaf__context *context,
                                    int64_t count, int64_t best, sheaf_status *st);
-
-#endif

@@ -1,7 +1,6 @@
 /* spoken.h - an answer as text while its tokens come: never half a character, and nothing of a text
  * that ends the answer. */
-#ifndef SHEAF_INFER_SPOKEN_H
-#define SHEAF_INFER_SPOKEN_H
+#pragma once
 
 #include "infer/wording.h"
 
@@ -31,5 +30,3 @@ sheaf_status *sheaf__spoken_more(char **out, sheaf__spoken *spoken, const int32_
 sheaf_status *sheaf__spoken_end(char **out, char **answer, sheaf__spoken *spoken,
                                 const int32_t *ids, int64_t n);
 void sheaf__spoken_release(sheaf__spoken *spoken);
-
-#endif

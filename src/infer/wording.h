@@ -5,8 +5,7 @@
  * sentencepiece file and templates of their own (inputs/template.h). These, models for which a
  * template is named and conversations get their prompts from a template; others continue the text.
  * What people write is text, also where it looks like a special token. */
-#ifndef SHEAF_INFER_WORDING_H
-#define SHEAF_INFER_WORDING_H
+#pragma once
 
 #include "base/events.h"
 #include "base/text.h"
@@ -162,5 +161,3 @@ sheaf_status *sheaf__wording_expected(char **out, const sheaf__wording *wording,
                                       const char *text);
 bool sheaf__wording_same(const sheaf__wording *wording, const char *a, const char *b,
                          bool any_case);
-
-#endif

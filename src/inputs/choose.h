@@ -1,7 +1,6 @@
 /* choose.h - which tokenizer and which prompt template a model's texts are read with, where a user
  * may name them and may leave it to the model. */
-#ifndef SHEAF_INPUTS_CHOOSE_H
-#define SHEAF_INPUTS_CHOOSE_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -21,5 +20,3 @@ sheaf_status *sheaf__choose_tokenizer(sheaf__sentencepiece **out, const char *gi
  * SHEAF_E_MEMORY. */
 sheaf_status *sheaf__choose_template(sheaf__template *out, bool *from_model, const char *given,
                                      const sheaf_config *config, const sheaf_events *events);
-
-#endif

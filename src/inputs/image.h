@@ -5,8 +5,7 @@
  * Pillow's bicubic, bit for bit; the normalisation is torchvision's ToTensor and Normalize.
  * docs/images.md says what is read, the limits, and where this refuses what Pillow accepts.
  * No floating-point function of libm takes part: every machine gives the same bytes. */
-#ifndef SHEAF_INPUTS_IMAGE_H
-#define SHEAF_INPUTS_IMAGE_H
+#pragma once
 
 #include <pthread.h>
 #include <stddef.h>
@@ -88,5 +87,3 @@ void sheaf_image_normalise(float *out, const uint8_t *pixels, int64_t count,
  * Errors: those of sheaf_image_resize(). */
 sheaf_status *sheaf_image_prepare(float *out, const sheaf_image *image, int64_t width,
                                   int64_t height, const sheaf_image_scale *scale);
-
-#endif

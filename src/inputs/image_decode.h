@@ -1,6 +1,5 @@
 /* image_decode.h - between image.c, which knows a picture's kind, and the decoders of each. */
-#ifndef SHEAF_INPUTS_IMAGE_DECODE_H
-#define SHEAF_INPUTS_IMAGE_DECODE_H
+#pragma once
 
 #include "inputs/image.h"
 
@@ -22,5 +21,3 @@ sheaf_status *sheaf__image_new(sheaf_image *out, int64_t width, int64_t height,
 /* sheaf__image_orientation - from EXIF data (a TIFF header and its first directory), with or
  * without "Exif\0\0" before it. */
 int sheaf__image_orientation(const uint8_t *exif, size_t size);
-
-#endif

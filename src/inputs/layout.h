@@ -5,8 +5,7 @@
  *
  * BOI, patches and EOI hold id 0; what they are is in the masks. Position ids count up from 0
  * through the padding, but all patches share one. Works on ids, whatever made them. */
-#ifndef SHEAF_INPUTS_LAYOUT_H
-#define SHEAF_INPUTS_LAYOUT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -53,5 +52,3 @@ void sheaf__sequence_release(sheaf__sequence *sequence);
 /* sheaf__sequence_needs - the smallest max_length that refuses and cuts nothing. */
 int64_t sheaf__sequence_needs(int64_t prompt, int64_t answer,
                               const sheaf__sequence_options *options);
-
-#endif

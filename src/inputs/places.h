@@ -11,8 +11,7 @@
  *   and its slices   SLICE BEGIN ROW ... END BEGIN ... END, a line each row of the grid, SLICE_END
  *   or (2.6)         SLICE ROW ... ROW SLICE_END SLICE ..., a line each row of the grid
  *   its number       NUMBER 0 NUMBER_END before all of that */
-#ifndef SHEAF_INPUTS_PLACES_H
-#define SHEAF_INPUTS_PLACES_H
+#pragma once
 
 #include "inputs/chat/chat.h"
 #include "schema/family.h"
@@ -64,5 +63,3 @@ int64_t sheaf__picture_names(const char *text);
  * name out of a text that has one, and the blanks that are then at either end, as LLaVA's reader
  * does. */
 void sheaf__picture_name_remove(char *text);
-
-#endif

@@ -6,8 +6,7 @@
  * After opening nothing changes any more. A model that normalises text (nmt_nfkc, sentencepiece's
  * default, and the like) does so by its own table. All functions may be called from many threads.
  * The tokenizer.model of a model of text is read as transformers reads it (tokenizer/spm.h). */
-#ifndef SHEAF_INPUTS_SENTENCEPIECE_H
-#define SHEAF_INPUTS_SENTENCEPIECE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -44,5 +43,3 @@ sheaf_status *sheaf__sentencepiece_encode(int32_t **ids, int64_t *count,
  * U+FFFD, and so does NUL. Errors: SHEAF_E_DATA for a negative id. */
 sheaf_status *sheaf__sentencepiece_decode(char **text, const sheaf__sentencepiece *model,
                                           const int32_t *ids, int64_t count);
-
-#endif

@@ -4,8 +4,7 @@
  * overview). One of more pixels is also laid on a grid of columns x rows slices, each of about that
  * area: of all grids with about as many slices as that takes, the one nearest in shape. All sides
  * are multiples of the tower's patch. Upstream's slice_image(), bit for bit; docs/images.md. */
-#ifndef SHEAF_INPUTS_SLICES_H
-#define SHEAF_INPUTS_SLICES_H
+#pragma once
 
 #include "inputs/image.h"
 
@@ -47,5 +46,3 @@ static inline int64_t sheaf__sliced_pixels(const sheaf__sliced *s)
 /* sheaf__slice_image - the pieces, one behind the other, each [height, width, 3]; `s` is of this
  * picture. Errors: SHEAF_E_MEMORY. */
 sheaf_status *sheaf__slice_image(uint8_t *out, const sheaf_image *image, const sheaf__sliced *s);
-
-#endif

@@ -2,8 +2,7 @@
  * template, encoded as one text. Marks are tokens; what people wrote is text, whatever it looks
  * like. Where the vocabulary is bytes, marks, bos and eos are ids above them, which the config
  * names. */
-#ifndef SHEAF_INPUTS_SPEECH_H
-#define SHEAF_INPUTS_SPEECH_H
+#pragma once
 
 #include "inputs/places.h"
 #include "inputs/tokenizer/tokenizer.h"
@@ -47,5 +46,3 @@ void sheaf__said_targets(int32_t *target, int32_t *behind, int32_t none,
                          const sheaf__speech *speech, const sheaf__said *said,
                          bool (*message_counts)(const void *self, int64_t message),
                          const void *self);
-
-#endif

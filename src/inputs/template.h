@@ -10,8 +10,7 @@
  * Upstream marks the image's place by "<EOI>" in the text and splits there, so a query that
  * contains the mark splits too. Here the mark is never written: the image is always first
  * (layout.h), and all of a query is text. */
-#ifndef SHEAF_INPUTS_TEMPLATE_H
-#define SHEAF_INPUTS_TEMPLATE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -43,5 +42,3 @@ sheaf_status *sheaf__template_prompt(char **out, sheaf__template which, const sh
 /* sheaf__template_answer - the answer in decoded text: what follows the last separator (for base
  * "<unk>"), without "</s>", blanks at both ends removed (malloc'd). */
 sheaf_status *sheaf__template_answer(char **out, sheaf__template which, const char *text);
-
-#endif

@@ -1,6 +1,5 @@
 /* viewing.h - how a model sees a picture's file: into which pieces it falls, and their numbers. */
-#ifndef SHEAF_INPUTS_VIEWING_H
-#define SHEAF_INPUTS_VIEWING_H
+#pragma once
 
 #include "base/hash.h"
 #include "inputs/image.h"
@@ -42,5 +41,3 @@ void sheaf__view_show(const sheaf__picture *picture, const uint8_t *bytes,
                       const sheaf__viewed *viewed, const sheaf__viewing *viewing);
 sheaf_status *sheaf__view_pixels(const sheaf__picture *picture, const sheaf__viewed *viewed,
                                  const sheaf__viewing *viewing);
-
-#endif

@@ -1,6 +1,5 @@
 /* adapter_base.h - are adapters those of a base? For commands that do not run the model. */
-#ifndef SHEAF_LIBRARY_ADAPTER_BASE_H
-#define SHEAF_LIBRARY_ADAPTER_BASE_H
+#pragma once
 
 #include "base/events.h"
 #include "sheaf/status.h"
@@ -11,5 +10,3 @@
  * A base that sheaf does not run has none to compare: a warning. Errors: SHEAF_E_LAYOUT. */
 sheaf_status *sheaf__adapters_base(const char *base, const char *config,
                                    const char *const *adapters, int n, const sheaf_events *events);
-
-#endif

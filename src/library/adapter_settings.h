@@ -1,7 +1,6 @@
 /* adapter_settings.h - LoRA's settings of a run that starts from an adapter, whose config decides.
  */
-#ifndef SHEAF_LIBRARY_ADAPTER_SETTINGS_H
-#define SHEAF_LIBRARY_ADAPTER_SETTINGS_H
+#pragma once
 
 #include "library/settings.h"
 #include "train/options.h"
@@ -14,5 +13,3 @@
  * Errors: SHEAF_E_ARG with the flag. */
 sheaf_status *sheaf__adapter_settings(const sheaf__settings *state, const sheaf__setting *table,
                                       sheaf_train_options *options, const sheaf_events *events);
-
-#endif

@@ -1,6 +1,5 @@
 /* crowd.h - the ranks of a loaded model, waiting for something to do together. */
-#ifndef SHEAF_LIBRARY_CROWD_H
-#define SHEAF_LIBRARY_CROWD_H
+#pragma once
 
 #include "models/crew.h"
 
@@ -17,5 +16,3 @@ sheaf_status *sheaf__crowd_do(sheaf__crowd *crowd,
                               sheaf_status *(*work)(void *self, sheaf__model *model), void *self);
 /* sheaf__crowd_close - accepts NULL. */
 void sheaf__crowd_close(sheaf__crowd *crowd);
-
-#endif

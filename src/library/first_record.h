@@ -1,6 +1,5 @@
 /* first_record.h - what a run learns, for who reads along: the first row of its data as text. */
-#ifndef SHEAF_LIBRARY_FIRST_RECORD_H
-#define SHEAF_LIBRARY_FIRST_RECORD_H
+#pragma once
 
 #include "base/events.h"
 #include "train/rank.h"
@@ -9,5 +8,3 @@
  * tokens included, with marks around what is learnt; long parts are cut. Without a tokenizer that
  * can be read token ids stand for text. What cannot be read is not noted. */
 void sheaf__first_record_note(const sheaf__job *job, const sheaf_events *events);
-
-#endif

@@ -1,7 +1,6 @@
 /* fit.h - the setting nearest to the one asked for that fits into given memory: of a machine whose
  * ranks are all there, as threads of one process, or of one of several hosts. */
-#ifndef SHEAF_LIBRARY_FIT_H
-#define SHEAF_LIBRARY_FIT_H
+#pragma once
 
 #include <stddef.h>
 
@@ -48,5 +47,3 @@ sheaf_status *sheaf__fit_find(sheaf__fit *out, sheaf_plan *plan, sheaf__question
 /* sheaf__memory_read - "24G", "16000M", "1.5T" (units of 1024, "GiB" and "GB" mean the same) as
  * bytes; a number alone counts MiB. Errors: SHEAF_E_ARG. */
 sheaf_status *sheaf__memory_read(size_t *bytes, const char *text);
-
-#endif

@@ -1,7 +1,6 @@
 /* generation_config.h - generation_config.json of a model: which tokens end an answer, and how it
  * is sampled where nobody says otherwise. */
-#ifndef SHEAF_LIBRARY_GENERATION_CONFIG_H
-#define SHEAF_LIBRARY_GENERATION_CONFIG_H
+#pragma once
 
 #include "base/events.h"
 #include "infer/sampling.h"
@@ -45,5 +44,3 @@ typedef struct sheaf__sampling_wish {
 void sheaf__generation_config_sampling(sheaf__sampling *out, const sheaf__generation_config *g,
                                        const sheaf__sampling_wish *wish,
                                        const sheaf_events *events);
-
-#endif

@@ -4,8 +4,7 @@
  * What decides the loss is the run's where nothing else is given: type of activations, slices,
  * tokenizer, template, date, query, the order of bfloat16 sums, and of texts what is learned,
  * whether special tokens in them are tokens, and what becomes of those that are too long. */
-#ifndef SHEAF_LIBRARY_JUDGE_H
-#define SHEAF_LIBRARY_JUDGE_H
+#pragma once
 
 #include "infer/wording.h"
 #include "library/run_model.h"
@@ -60,5 +59,3 @@ sheaf_status *sheaf__judge_open(sheaf__judge *judge);
 /* sheaf__judge_run - the data and the judgement. */
 sheaf_status *sheaf__judge_run(sheaf__judge *judge);
 void sheaf__judge_close(sheaf__judge *judge);
-
-#endif

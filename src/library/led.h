@@ -4,8 +4,7 @@
  *
  * Each call of the first meets sheaf__led_follow() in all others. With one process nothing here
  * does anything. */
-#ifndef SHEAF_LIBRARY_LED_H
-#define SHEAF_LIBRARY_LED_H
+#pragma once
 
 #include "library/model.h"
 
@@ -34,5 +33,3 @@ sheaf_status *sheaf__led_end(sheaf_comm *all, sheaf_status *st);
  *           end
  * Returns what the first ended with; SHEAF_E_PEER where it is gone. */
 sheaf_status *sheaf__led_follow(sheaf_model *model, const sheaf__asking *asking);
-
-#endif

@@ -1,12 +1,9 @@
 /* made_source.h - made-up weights of any model, as ordinary numbers as real ones, to measure its
  * speed. */
-#ifndef SHEAF_LIBRARY_MADE_SOURCE_H
-#define SHEAF_LIBRARY_MADE_SOURCE_H
+#pragma once
 
 #include "schema/schema.h"
 #include "sheaf/source.h"
 
 /* sheaf__made_source - in float32; `schema` is borrowed. Errors: SHEAF_E_MEMORY. */
 sheaf_status *sheaf__made_source(sheaf_source **out, const sheaf_schema *schema);
-
-#endif

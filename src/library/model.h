@@ -1,6 +1,5 @@
 /* model.h - private: a loaded model, as generate.h and chat hand it out. */
-#ifndef SHEAF_LIBRARY_MODEL_H
-#define SHEAF_LIBRARY_MODEL_H
+#pragma once
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -141,5 +140,3 @@ void sheaf__model_hear(sheaf__asking *a, sheaf__hearer *h, const sheaf_model_gen
 
 /* sheaf__take_activations - by torch's name; NULL is SHEAF_BOOL: the run's. Errors: SHEAF_E_ARG. */
 sheaf_status *sheaf__take_activations(sheaf_dtype *out, const char *name);
-
-#endif

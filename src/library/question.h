@@ -1,6 +1,5 @@
 /* question.h - what a setting of training, or of generation, would need. */
-#ifndef SHEAF_LIBRARY_QUESTION_H
-#define SHEAF_LIBRARY_QUESTION_H
+#pragma once
 
 #include "models/open.h"
 #include "plan/plan.h"
@@ -48,5 +47,3 @@ void sheaf__question_close(sheaf__question *question);
 /* sheaf__warn_positions - that so many are more than the model was made for. */
 void sheaf__warn_positions(const sheaf_config *config, const char *what, int64_t positions,
                            const sheaf_events *events);
-
-#endif

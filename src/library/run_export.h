@@ -1,7 +1,6 @@
 /* run_export.h - a checkpoint of training in a form that other programs read: the adapter, or the
  * base with the tensors that were trained in place of its own. */
-#ifndef SHEAF_LIBRARY_RUN_EXPORT_H
-#define SHEAF_LIBRARY_RUN_EXPORT_H
+#pragma once
 
 #include "base/events.h"
 #include "schema/config.h"
@@ -36,5 +35,3 @@ void sheaf__run_exported_release(sheaf__run_exported *exported);
 /* sheaf__run_export_beside - "DST.export-PID" (malloc'd): for what is only a step on the way to
  * DST. */
 sheaf_status *sheaf__run_export_beside(char **out, const char *dst);
-
-#endif

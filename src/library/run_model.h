@@ -7,8 +7,7 @@
  *
  * Tokenizer, template and query are the run's where no flag gives them. The base is the one that
  * OUT/settings names, unless --model names it and --adapter the run. */
-#ifndef SHEAF_LIBRARY_RUN_MODEL_H
-#define SHEAF_LIBRARY_RUN_MODEL_H
+#pragma once
 
 #include <signal.h>
 
@@ -76,5 +75,3 @@ sheaf_dtype sheaf__run_model_dtype(const sheaf__run_model *run, sheaf_dtype aske
  * run's)? Errors: SHEAF_E_ARG where the run has fewer. */
 sheaf_status *sheaf__run_model_ranks(const sheaf__run_model *run, int slices, int tp);
 void sheaf__run_model_release(sheaf__run_model *run);
-
-#endif

@@ -1,6 +1,5 @@
 /* run_paths.h - where a run that goes on finds what it was given by relative paths. */
-#ifndef SHEAF_LIBRARY_RUN_PATHS_H
-#define SHEAF_LIBRARY_RUN_PATHS_H
+#pragma once
 
 #include "library/settings.h"
 #include "train/options.h"
@@ -20,5 +19,3 @@ sheaf_status *sheaf__run_paths_find(sheaf__settings *state, const sheaf__setting
 /* sheaf__run_paths_none - the error for --resume --out OUT where no run is; names one beside it
  * whose name is nearly that. */
 sheaf_status *sheaf__run_paths_none(const char *out);
-
-#endif

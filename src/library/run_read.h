@@ -1,7 +1,6 @@
 /* run_read.h - what run_model.c and run_export.c share: a run, as its folder or the folder of one
  * step tells of it. */
-#ifndef SHEAF_LIBRARY_RUN_READ_H
-#define SHEAF_LIBRARY_RUN_READ_H
+#pragma once
 
 #include "checkpoint/store/checkpoint.h"
 #include "library/settings.h"
@@ -46,5 +45,3 @@ void sheaf__run_trained_release(sheaf__run_trained *trained);
  * `result`: the adapter that the run started with is not asked for. */
 sheaf_status *sheaf__run_check_base(const char *progress, const sheaf__opened *opened,
                                     const sheaf__origin_from *from, const char *path, bool result);
-
-#endif

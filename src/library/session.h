@@ -1,7 +1,6 @@
 /* session.h - a training run from its settings to its result, with all that OUT holds: settings,
  * metrics.jsonl and run.json beside the checkpoints (train/train.h). */
-#ifndef SHEAF_LIBRARY_SESSION_H
-#define SHEAF_LIBRARY_SESSION_H
+#pragma once
 
 #include <stdio.h>
 
@@ -34,5 +33,3 @@ typedef struct sheaf__session_options {
  * says so. Errors: those of the settings and of sheaf_train(). Release *result also after a
  * failure. */
 sheaf_status *sheaf__session_run(sheaf_train_result *result, const sheaf__session_options *options);
-
-#endif

@@ -7,8 +7,7 @@
  *     };
  *
  * Messages name a setting as the command's flag, "--steps". */
-#ifndef SHEAF_LIBRARY_SETTINGS_H
-#define SHEAF_LIBRARY_SETTINGS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -152,5 +151,3 @@ bool sheaf__peer_advise(sheaf_status *st, const sheaf__setting *table, const cha
                         const char *dashes);
 /* Is it what they call --out? */
 bool sheaf__peer_is_out(const char *word);
-
-#endif

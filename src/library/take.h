@@ -1,6 +1,5 @@
 /* take.h - private: structs that a program fills, whatever version of the headers it knows. */
-#ifndef SHEAF_LIBRARY_TAKE_H
-#define SHEAF_LIBRARY_TAKE_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -37,5 +36,3 @@ enum {
     SHEAF__MOST_ROWS = 1000000,
     SHEAF__MOST_POSITIONS = 100000000
 };
-
-#endif

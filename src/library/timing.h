@@ -1,7 +1,6 @@
 /* timing.h - how long a step of a training setting takes, or generation: measured on a shorter
  * model, predicted for the whole one (plan/time.h). */
-#ifndef SHEAF_LIBRARY_TIMING_H
-#define SHEAF_LIBRARY_TIMING_H
+#pragma once
 
 #include "library/question.h"
 #include "plan/time.h"
@@ -21,5 +20,3 @@ typedef struct sheaf__timing {
  * even the short model does not fit. */
 sheaf_status *sheaf__timing_find(sheaf__timing *out, const sheaf__question *question,
                                  const sheaf_events *events);
-
-#endif

@@ -4,8 +4,7 @@
  * Compared are version and kind of machine, what is asked for, the model's config and its tensors
  * (names, types, shapes, first and last rows), all of the adapter, the tokenizer, and what the data
  * or prompts come to. */
-#ifndef SHEAF_LIBRARY_TOGETHER_H
-#define SHEAF_LIBRARY_TOGETHER_H
+#pragma once
 
 #include "infer/prompts.h"
 #include "library/judge.h"
@@ -17,5 +16,3 @@
 sheaf_status *sheaf__together_judge(sheaf_status *st, const sheaf__judge *judge);
 sheaf_status *sheaf__together_ask(sheaf_status *st, const sheaf_model *model,
                                   const sheaf__prompts *prompts, const sheaf__asking *asking);
-
-#endif

@@ -1,6 +1,5 @@
 /* train.h - private: a run's options as settings. */
-#ifndef SHEAF_LIBRARY_TRAIN_H
-#define SHEAF_LIBRARY_TRAIN_H
+#pragma once
 
 #include "library/train_settings.h"
 #include "sheaf/train.h"
@@ -10,5 +9,3 @@
 sheaf_status *sheaf__train_take(sheaf__settings *state, sheaf__setting table[SHEAF__MAX_SETTINGS],
                                 sheaf_train_options *to, const sheaf_run_train_options *from,
                                 bool planning);
-
-#endif

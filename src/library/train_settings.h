@@ -1,6 +1,5 @@
 /* train_settings.h - the flags of `sheaf train`, which `sheaf plan` shares. */
-#ifndef SHEAF_LIBRARY_TRAIN_SETTINGS_H
-#define SHEAF_LIBRARY_TRAIN_SETTINGS_H
+#pragma once
 
 #include "library/settings.h"
 #include "train/options.h"
@@ -69,5 +68,3 @@ void sheaf__sums_note(sheaf_bf16_sums asked, sheaf_dtype dtype, const sheaf_even
 /* sheaf__sums_of - what runs: `asked`, else what a run was trained with (`before`), else the
  * fastest where the first process is; unnamed in other types than bfloat16. */
 sheaf_bf16_sums sheaf__sums_of(sheaf_bf16_sums asked, sheaf_bf16_sums before, sheaf_dtype dtype);
-
-#endif

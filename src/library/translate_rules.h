@@ -1,6 +1,5 @@
 /* translate_rules.h - what the settings of other trainers are in a recipe of sheaf. */
-#ifndef SHEAF_LIBRARY_TRANSLATE_RULES_H
-#define SHEAF_LIBRARY_TRANSLATE_RULES_H
+#pragma once
 
 typedef enum sheaf__translate_kind {
     TRANSLATE_COPY,    /* the value as it is, after `words` */
@@ -40,4 +39,3 @@ extern const sheaf__translate_program sheaf__translate_programs[]; /* ends with 
 /* sheaf__translate_find - the rule for a key of this program; NULL: none. */
 const sheaf__translate_rule *sheaf__translate_find(const sheaf__translate_program *program,
                                                    const char *key);
-#endif

@@ -1,7 +1,6 @@
 /* trial.h - the speed of a training setting, measured by taking some of its steps: of the model
  * itself, or of a shorter one without its weights. */
-#ifndef SHEAF_LIBRARY_TRIAL_H
-#define SHEAF_LIBRARY_TRIAL_H
+#pragma once
 
 #include "library/question.h"
 
@@ -30,5 +29,3 @@ sheaf_status *sheaf__trial_data(sheaf__subset *out, sheaf_data **made,
 /* sheaf__trial_by_processor - do seconds come from the processor's clock? Where one thread
  * computes, other programs disturb that one less. */
 bool sheaf__trial_by_processor(const sheaf_train_options *options);
-
-#endif

@@ -5,8 +5,7 @@
  * Those files are read as a model that is asked reads them (sheaf_model_open()), so that what is
  * sound opens. Where only the tokenizer is of a kind that sheaf does not read, token ids still do:
  * a note. */
-#ifndef SHEAF_LIBRARY_VERIFY_ALL_H
-#define SHEAF_LIBRARY_VERIFY_ALL_H
+#pragma once
 
 #include "checkpoint/tools/verify.h"
 
@@ -19,5 +18,3 @@ sheaf_status *sheaf__verify_all(sheaf_verify_report *report, const char *path,
 struct sheaf_verification {
     sheaf_verify_report report;
 };
-
-#endif

@@ -1,7 +1,6 @@
 /* watched.h - work whose processes and ranks are watched (comm/watch/watch.h): a training run, or
  * that of another command that several processes share. */
-#ifndef SHEAF_LIBRARY_WATCHED_H
-#define SHEAF_LIBRARY_WATCHED_H
+#pragma once
 
 #include "base/events.h"
 #include "comm/all.h"
@@ -35,5 +34,3 @@ typedef struct sheaf__watched {
  * are warned, and the work goes on without. Release also after a failure. */
 sheaf_status *sheaf__watched_open(sheaf__watched *out, const sheaf__watched_options *options);
 void sheaf__watched_close(sheaf__watched *watched);
-
-#endif

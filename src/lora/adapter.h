@@ -1,8 +1,7 @@
 /* adapter.h - which modules of a model carry LoRA, of what rank and scale, and how
  * PEFT names that on disk. No arithmetic of training here, and no file reading beyond
  * adapter_config.json; tensors come through a sheaf_source. */
-#ifndef SHEAF_LORA_ADAPTER_H
-#define SHEAF_LORA_ADAPTER_H
+#pragma once
 
 #include "base/events.h"
 #include "schema/schema.h"
@@ -185,5 +184,3 @@ sheaf_status *sheaf_lora_check_trainable(const sheaf_lora *lora);
  * same rows of the compact B; elements of `bytes` bytes. */
 void sheaf_lora_spread(void *dst, const void *compact, const sheaf_lora_module *module,
                        int64_t row0, int64_t rows, size_t bytes);
-
-#endif

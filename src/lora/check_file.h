@@ -1,7 +1,6 @@
 /* check_file.h - is an adapter whole by itself? What needs a base model to be seen is the
  * caller's. */
-#ifndef SHEAF_LORA_CHECK_FILE_H
-#define SHEAF_LORA_CHECK_FILE_H
+#pragma once
 
 #include "base/events.h"
 #include "lora/adapter.h"
@@ -44,5 +43,3 @@ int64_t sheaf__lora_behind(const sheaf_source_entry *entry);
 
 /* sheaf_lora_missing - the status that PATH + end is not in the adapter. */
 sheaf_status *sheaf_lora_missing(const char *path, size_t length, const char *end);
-
-#endif

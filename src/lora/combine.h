@@ -1,8 +1,7 @@
 /* combine.h - several adapters as one: PEFT's add_weighted_adapter, for the ways that need
  * no decomposition. The result is a sheaf_source that computes what it is asked for, in
  * float32 and with PEFT's bits. */
-#ifndef SHEAF_LORA_COMBINE_H
-#define SHEAF_LORA_COMBINE_H
+#pragma once
 
 #include "lora/adapter.h"
 
@@ -31,5 +30,3 @@ sheaf_status *sheaf_lora_combine(sheaf_source **out, sheaf_lora_options *options
  * behind it; of more than two axes `col0` and `cols` are whole rows of the last one. */
 sheaf_status *sheaf__lora_read_view(sheaf_source *source, const sheaf_source_entry *e, int64_t row0,
                                     int64_t rows, int64_t col0, int64_t cols, void *dst);
-
-#endif

@@ -4,8 +4,7 @@
  * float32: what PEFT's product is on a CPU, bit for bit, for ranks up to 192. Above
  * that its library sums chains over blocks of the rank, see peft_sums.h. Denormals
  * are kept, as they are there. */
-#ifndef SHEAF_LORA_DELTA_H
-#define SHEAF_LORA_DELTA_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -57,5 +56,3 @@ void sheaf__lora_finish(sheaf__lora_change *change, void *out, sheaf_dtype dtype
 /* sheaf__lora_dot - adds to *dot the sum of w[i] * x[i] in double, and to *squares that of w[i] *
  * w[i]. */
 void sheaf__lora_dot(double *dot, double *squares, const float *w, const double *x, int64_t n);
-
-#endif

@@ -1,6 +1,5 @@
 /* match.h - the rules by which PEFT matches module paths. */
-#ifndef SHEAF_LORA_MATCH_H
-#define SHEAF_LORA_MATCH_H
+#pragma once
 
 #include "lora/adapter.h"
 
@@ -48,5 +47,3 @@ bool sheaf__lora_saves_bias(const sheaf_lora_options *options, const char *name)
 bool sheaf__lora_named_bias(const sheaf_lora_options *options, const char *name);
 /* sheaf__lora_leaves_named - has this file none of them? Then the base's stay. */
 bool sheaf__lora_leaves_named(const sheaf_lora_options *options, sheaf_source *adapter);
-
-#endif

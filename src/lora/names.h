@@ -1,6 +1,5 @@
 /* names.h - what a tensor of a PEFT adapter is, by its name alone. */
-#ifndef SHEAF_LORA_NAMES_H
-#define SHEAF_LORA_NAMES_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -31,5 +30,3 @@ sheaf_lora_part sheaf__lora_part(const char **path, size_t *length, const char *
 /* sheaf__lora_is_table - by its name a tensor of the table of tokens or of the head, which PEFT
  * adds to an adapter, unasked by its config, where the vocabulary was resized before training. */
 bool sheaf__lora_is_table(const char *name, int ndim);
-
-#endif

@@ -1,6 +1,5 @@
 /* options.h - making sheaf_lora_options from words, and copying them. */
-#ifndef SHEAF_LORA_OPTIONS_H
-#define SHEAF_LORA_OPTIONS_H
+#pragma once
 
 #include "lora/adapter.h"
 
@@ -18,5 +17,3 @@ sheaf_status *sheaf__lora_set_layers(sheaf_lora_options *out, const char *text);
 sheaf_status *sheaf__lora_set_saved(sheaf_lora_options *out, const char *text);
 /* "PATTERN=VALUE,PATTERN=VALUE"; a comma inside a pattern is fine. `whole`: ranks. */
 sheaf_status *sheaf__lora_set_pattern(sheaf_pattern **list, int *n, const char *text, bool whole);
-
-#endif

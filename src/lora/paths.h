@@ -5,8 +5,7 @@
  * where a number of a layer at the very end does not count: "gate_proj" is the end of
  * mixins.mlp.gate_proj.3 too. A pattern is matched with the whole path. Only linear layers count,
  * and of these only such as the model executes. */
-#ifndef SHEAF_LORA_PATHS_H
-#define SHEAF_LORA_PATHS_H
+#pragma once
 
 #include "lora/match.h"
 
@@ -35,5 +34,3 @@ sheaf_status *sheaf__lora_no_module(const sheaf_schema *schema, const char *what
 /* sheaf__lora_paths_spell - the options as a file says them: an expression of the paths, ranks and
  * alphas of whole layers. */
 sheaf_status *sheaf__lora_paths_spell(sheaf_lora *lora);
-
-#endif

@@ -4,8 +4,7 @@
  * blocks of it. Which blocks was measured: they come from MKL 2024.2 (products of matrices) and
  * oneDNN (kernels of convolutions) inside PyTorch, not from any document. docs/merge.md has the
  * table. */
-#ifndef SHEAF_LORA_PEFT_SUMS_H
-#define SHEAF_LORA_PEFT_SUMS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -28,5 +27,3 @@ int64_t sheaf__peft_block(sheaf_peft_cpu cpu, int64_t rank, bool kernel);
  * whatever PyTorch's number of threads? `channels`: of a convolution's inputs where its kernel has
  * more than one element, else 0. */
 bool sheaf__peft_known(sheaf_peft_cpu cpu, int64_t rank, int64_t out, int64_t in, int64_t channels);
-
-#endif

@@ -4,8 +4,7 @@
  * transformers writes it. Each group below is what one kind of model is renamed by. Which group a
  * model needs is not looked up by its class: one that explains all names of an adapter is the right
  * one. */
-#ifndef SHEAF_LORA_RENAMES_H
-#define SHEAF_LORA_RENAMES_H
+#pragma once
 
 #include "sheaf/status.h"
 
@@ -18,5 +17,3 @@ sheaf_status *sheaf__renames_new(sheaf_renames **out, int group);
  * files. */
 sheaf_status *sheaf__renames_apply(char **out, const sheaf_renames *renames, const char *name);
 void sheaf__renames_free(sheaf_renames *renames);
-
-#endif

@@ -1,6 +1,5 @@
 /* sizes.h - how much of an adapter is LoRA, and how much full copies of the base's tensors. */
-#ifndef SHEAF_LORA_SIZES_H
-#define SHEAF_LORA_SIZES_H
+#pragma once
 
 #include "base/text.h"
 #include "lora/adapter.h"
@@ -31,5 +30,3 @@ void sheaf__lora_sizes_of(sheaf__lora_sizes *out, const sheaf_lora *lora,
 /* sheaf__lora_sizes_text - "the adapter takes 3.86 GiB: 0.15 GiB of LoRA, and full copies of
  * embed_tokens (543.6 million), ...": nothing where there is no copy. */
 void sheaf__lora_sizes_text(sheaf_text *text, const sheaf__lora_sizes *sizes);
-
-#endif

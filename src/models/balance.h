@@ -1,6 +1,5 @@
 /* balance.h - how evenly a number of ranks shares what stays whole: the heads of attention. */
-#ifndef SHEAF_MODELS_BALANCE_H
-#define SHEAF_MODELS_BALANCE_H
+#pragma once
 
 #include "base/events.h"
 #include "schema/schema.h"
@@ -21,5 +20,3 @@ int sheaf__shares(sheaf__share *share, const sheaf_schema *schema, int ranks);
 /* sheaf__balance_note - one note when some rank has no head of a kind, or ranks differ by more than
  * one. Such a size works and gives the same bytes; ranks wait for the fullest. */
 void sheaf__balance_note(const sheaf_schema *schema, int ranks, const sheaf_events *events);
-
-#endif

@@ -1,7 +1,6 @@
 /* build.h - the parts a model is made of, from the schema's tensors: memory, cuts, LoRA and
  * what is trained. Each part is noted in model->held, which load, refresh and free walk. */
-#ifndef SHEAF_MODELS_BUILD_H
-#define SHEAF_MODELS_BUILD_H
+#pragma once
 
 #include "models/model.h"
 
@@ -66,5 +65,3 @@ void sheaf__stage(const sheaf__pass *pass, sheaf__tape *tape, const char *stage,
 /* sheaf__decoder_record - from embedded rows to logits. */
 void sheaf__decoder_record(sheaf__model *m, sheaf__tape *tape, sheaf__value *x,
                            sheaf__value *image_memory, const sheaf__pass *pass);
-
-#endif

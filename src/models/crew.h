@@ -1,6 +1,5 @@
 /* crew.h - a model loaded on T ranks for inference: evaluation and generation. */
-#ifndef SHEAF_MODELS_CREW_H
-#define SHEAF_MODELS_CREW_H
+#pragma once
 
 #include "models/model.h"
 #include "models/open.h"
@@ -34,5 +33,3 @@ bool sheaf__crew_keeps(const sheaf__context *context);
  * use) are shared by `ranks`: an even share, at least one each. A rank that is a process has its
  * share of what is on its machine (comm/process.h). */
 int sheaf__threads_of(const sheaf_comm *processes, int total, int ranks, int rank);
-
-#endif

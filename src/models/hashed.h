@@ -15,8 +15,7 @@
  *
  * The names are canonical: neither the dialect and the files in which the tensors lie, nor slices,
  * ranks and threads matter. */
-#ifndef SHEAF_MODELS_HASHED_H
-#define SHEAF_MODELS_HASHED_H
+#pragma once
 
 #include "comm/all.h"
 #include "schema/schema.h"
@@ -52,5 +51,3 @@ sheaf_status *sheaf__hashed_weights(char out[33], const sheaf__hashed *hashed);
 int64_t sheaf__hashed_count(const sheaf__hashed *hashed);
 /* sheaf__hashed_tensor - the hash of tensor `index`, and its name, borrowed; ascending by name. */
 const char *sheaf__hashed_tensor(char out[33], const sheaf__hashed *hashed, int64_t index);
-
-#endif

@@ -4,8 +4,7 @@
  * trains. It reads tensors from a sheaf_source and knows no files. All families share
  * one decoder (decoder.c); what differs is which tensors it is built of (families/)
  * and that vision-language models put an image's rows into the sequence. */
-#ifndef SHEAF_MODELS_MODEL_H
-#define SHEAF_MODELS_MODEL_H
+#pragma once
 
 #include "lora/adapter.h"
 #include "models/placement.h"
@@ -201,5 +200,3 @@ void sheaf__kept_release(sheaf__kept *kept, sheaf__model *model);
  * Release also after a failure. */
 sheaf_status *sheaf__sight_new(sheaf__sight *out, sheaf__model *model, int64_t images);
 void sheaf__sight_release(sheaf__sight *sight, sheaf__model *model);
-
-#endif

@@ -1,6 +1,5 @@
 /* named.h - parts of a model by the names of their tensors: `prefix`, and what is given. */
-#ifndef SHEAF_MODELS_NAMED_H
-#define SHEAF_MODELS_NAMED_H
+#pragma once
 
 #include "models/build.h"
 
@@ -12,5 +11,3 @@ sheaf_status *sheaf__named_layernorm(sheaf__model *m, sheaf__layernorm *norm, co
                                      const char *name, double eps);
 sheaf_status *sheaf__named_vector(sheaf__model *m, sheaf__vector *v, const char *prefix,
                                   const char *name, int64_t width);
-
-#endif

@@ -1,7 +1,6 @@
 /* open.h - a model's folder, and perhaps an adapter's, opened and checked against each
  * other: what train, eval, generate and plan begin with. */
-#ifndef SHEAF_MODELS_OPEN_H
-#define SHEAF_MODELS_OPEN_H
+#pragma once
 
 #include "base/events.h"
 #include "comm/comm.h"
@@ -71,5 +70,3 @@ sheaf_status *sheaf__opened_check(const sheaf__opened *opened, sheaf_comm *all);
 /* sheaf__fingerprint - 32 hex digits from names, dtypes, shapes and the first and last row of
  * every tensor of the schema: tells one base from another without reading all of it. */
 sheaf_status *sheaf__fingerprint(char out[33], const sheaf_schema *schema, sheaf_source *source);
-
-#endif

@@ -4,8 +4,7 @@
  * holds the layers [begin[s], begin[s + 1]) of the decoder, cut into slices over its ranks. The
  * first stage holds the embedding and the vision towers too, the last the final norm and the head;
  * a tied table, which is both, lies on the first and the head with it. */
-#ifndef SHEAF_MODELS_PLACEMENT_H
-#define SHEAF_MODELS_PLACEMENT_H
+#pragma once
 
 #include "sheaf/owner.h"
 #include "schema/schema.h"
@@ -22,5 +21,3 @@ typedef struct sheaf__placement {
  * layers. */
 sheaf_status *sheaf__placement_read(sheaf__placement *out, const char *text,
                                     const sheaf_schema *schema);
-
-#endif

@@ -6,8 +6,7 @@
  *
  * kv is there where the tower is not as wide as the text, else z = LN_kv(x). P are positions of the
  * queries, P' those of the patches; `proj` is stored [in, out]. */
-#ifndef SHEAF_MODELS_RESAMPLER_H
-#define SHEAF_MODELS_RESAMPLER_H
+#pragma once
 
 #include "models/model.h"
 #include "tape/pictures.h"
@@ -32,5 +31,3 @@ sheaf_status *sheaf__resampler_build(sheaf__model *m, sheaf__resampler *r, const
 sheaf__value *sheaf__resampler_record(sheaf__model *m, sheaf__resampler *r, sheaf__tape *tape,
                                       const sheaf__pass *pass, sheaf__value *x,
                                       const sheaf__pictures *pictures, sheaf__position_kind keys);
-
-#endif

@@ -1,6 +1,5 @@
 /* rope.h - tables of the rotary embedding, for each of transformers' types. */
-#ifndef SHEAF_MODELS_ROPE_H
-#define SHEAF_MODELS_ROPE_H
+#pragma once
 
 #include "models/model.h"
 
@@ -25,5 +24,3 @@ void sheaf__rope_fill_plain(sheaf__rope_table *table, double theta, const sheaf_
 /* sheaf__rope_turns - do the angles of earlier positions change between these lengths, so
  * that kept keys are no longer what the model would compute? */
 bool sheaf__rope_turns(const sheaf_config *config, int64_t before, int64_t after);
-
-#endif

@@ -1,6 +1,5 @@
 /* metrics.h - private: the file metrics.jsonl; its form stands in monitor.h. */
-#ifndef SHEAF_MONITOR_METRICS_H
-#define SHEAF_MONITOR_METRICS_H
+#pragma once
 
 #include "base/events.h"
 #include "base/text.h"
@@ -42,5 +41,3 @@ typedef struct sheaf__metrics_last {
  * SHEAF_E_FORMAT where its last whole line is none of metrics.jsonl: `out` then is of those before.
  */
 sheaf_status *sheaf__metrics_read(sheaf__metrics_last *out, const char *path);
-
-#endif

@@ -13,8 +13,7 @@
  * null. A step appears once: when a run resumes, lines of later steps go first. Where the model is
  * judged while it trains, the line of the step before is followed by one with other keys:
  *   {"step": 20, "eval_loss": 5.31, "eval_accuracy": 0.125, "eval_tokens": 4096} */
-#ifndef SHEAF_MONITOR_MONITOR_H
-#define SHEAF_MONITOR_MONITOR_H
+#pragma once
 
 #include <stdio.h>
 
@@ -42,5 +41,3 @@ const sheaf_events *sheaf_monitor_events(sheaf_monitor *monitor);
 sheaf_status *sheaf_monitor_sync(sheaf_monitor *monitor);
 /* sheaf_monitor_close - ends the progress line and syncs. Accepts NULL. */
 sheaf_status *sheaf_monitor_close(sheaf_monitor *monitor);
-
-#endif

@@ -8,8 +8,7 @@
  *
  * One entry for each start and each resume, the newest last. All that may differ between two
  * runs with equal checkpoints stands here and in metrics.jsonl, and nowhere else. */
-#ifndef SHEAF_MONITOR_PROVENANCE_H
-#define SHEAF_MONITOR_PROVENANCE_H
+#pragma once
 
 #include <stdint.h>
 
@@ -30,5 +29,3 @@ typedef struct sheaf_provenance {
  * Errors: SHEAF_E_IO, SHEAF_E_MEMORY. */
 sheaf_status *sheaf_provenance_add(const char *path, const sheaf_provenance *run,
                                    const sheaf_events *events);
-
-#endif

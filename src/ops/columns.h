@@ -3,8 +3,7 @@
  * The list is the table: a kernel named here and not written in one of the
  * columns does not link. A fast kernel is written once, on vec.h, and compiled
  * once for each instruction set with SHEAF__ISA set to the column's name. */
-#ifndef SHEAF_OPS_COLUMNS_H
-#define SHEAF_OPS_COLUMNS_H
+#pragma once
 
 #include "ops/kernels.h"
 
@@ -28,5 +27,3 @@ SHEAF__KERNEL_LIST(SHEAF__DECLARE)
 #define SHEAF__PASTE(name, isa) sheaf__##name##_##isa
 #define SHEAF__EXPAND(name, isa) SHEAF__PASTE(name, isa)
 #define SHEAF__FAST(name) SHEAF__EXPAND(name, SHEAF__ISA)
-
-#endif

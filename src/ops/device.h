@@ -19,8 +19,7 @@
  * 2 MiB at the end. Which part of a block is touched the device cannot know;
  * allocate what you fill. Memory of the process that is not the device's (code,
  * malloc, thread stacks) comes on top. */
-#ifndef SHEAF_OPS_DEVICE_H
-#define SHEAF_OPS_DEVICE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -97,5 +96,3 @@ size_t sheaf__device_needs(size_t bytes);
 void sheaf__device_free(sheaf__device *device, void *block);
 /* sheaf__device_size - bytes that a block occupies, and of which kind; 0 of NULL. */
 size_t sheaf__device_size(const sheaf__device *device, const void *block, sheaf_memory *kind);
-
-#endif

@@ -1,7 +1,6 @@
 /* draw.h - random numbers of many channels at once, for fast kernels: sixteen Philox blocks side by
  * side give the numbers of 64 consecutive logical channels, in order (base/random.h). */
-#ifndef SHEAF_OPS_DRAW_H
-#define SHEAF_OPS_DRAW_H
+#pragma once
 
 #include "ops/vec.h"
 
@@ -28,5 +27,3 @@ SHEAF__INLINE void sheaf__draw_group(uint32_t word[64], uint64_t group, const ui
     vi_store(word + 32, c2);
     vi_store(word + 48, c3);
 }
-
-#endif

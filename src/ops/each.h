@@ -1,6 +1,5 @@
 /* each.h - loops of fast kernels over types, elements and rows. */
-#ifndef SHEAF_OPS_EACH_H
-#define SHEAF_OPS_EACH_H
+#pragma once
 
 #include "ops/vec.h"
 
@@ -61,5 +60,3 @@
             call;                                                                                  \
         }                                                                                          \
     } while (0)
-
-#endif

@@ -9,8 +9,7 @@
  * the reference column; the formulas stand in docs/contract.md, section 4. Every
  * stored NaN that was computed is 0x7fc00000 (BF16: 0x7fc0, F16: 0x7e00). Operands that are
  * not said to be allowed to coincide must not overlap. */
-#ifndef SHEAF_OPS_KERNELS_H
-#define SHEAF_OPS_KERNELS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -207,5 +206,3 @@ typedef struct sheaf__kernels {
  * best this CPU has. "avx512bf16" and "amx" are the column avx512 on a CPU that also has what
  * units.h calls pairs and tiles. NULL result: unknown name or not on this CPU. */
 const sheaf__kernels *sheaf__kernels_for(const char *isa);
-
-#endif

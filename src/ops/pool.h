@@ -4,8 +4,7 @@
  * Every worker (and the caller, while inside run) has DAZ and FTZ set, as the
  * numeric contract asks. Tasks must not depend on which worker runs them or in
  * which order: results may never show the thread count. */
-#ifndef SHEAF_OPS_POOL_H
-#define SHEAF_OPS_POOL_H
+#pragma once
 
 #include <stdint.h>
 
@@ -28,5 +27,3 @@ void sheaf__pool_run(sheaf__pool *pool, int64_t tasks,
 void sheaf__pool_rows(sheaf__pool *pool, int64_t rows, int64_t grain,
                       void (*body)(void *context, int64_t begin, int64_t end, int worker),
                       void *context);
-
-#endif

@@ -1,8 +1,7 @@
 /* space.h - hands out offsets of one address range, lowest first. Arithmetic only:
  * it never touches the range, so a device with memory and one without get the
  * same offsets for the same requests. All of its records lie elsewhere. */
-#ifndef SHEAF_OPS_SPACE_H
-#define SHEAF_OPS_SPACE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -48,5 +47,3 @@ sheaf__take sheaf__space_take(sheaf__space *space, size_t bytes, int tag, size_t
 size_t sheaf__space_give(sheaf__space *space, size_t begin, int *tag);
 /* sheaf__space_find - the same of a block that stays. */
 size_t sheaf__space_find(const sheaf__space *space, size_t begin, int *tag);
-
-#endif

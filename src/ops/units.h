@@ -4,8 +4,7 @@
  * the tiles of AMX the order `tiles`. Float32 fma computes both, with the same bits. Tiles need the
  * system's permission, once a process; a container may refuse it. vdpbf16ps runs at twice the
  * rate of float32 on some processors and at half of it on others, so it is measured. */
-#ifndef SHEAF_OPS_UNITS_H
-#define SHEAF_OPS_UNITS_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -38,5 +37,3 @@ bool sheaf__units_told(void); /* was it? */
  * about a millisecond. */
 enum { SHEAF__RATE_FMA, SHEAF__RATE_PAIRS, SHEAF__RATE_TILES, SHEAF__RATES };
 void sheaf__units_measure(double rate[SHEAF__RATES], bool pairs, bool tiles);
-
-#endif

@@ -5,8 +5,7 @@
  * reference's order has its bits. Reads and writes take a count: lanes from
  * count on are not touched in memory and read as +0; a literal 16 compiles to
  * a plain load or store. */
-#ifndef SHEAF_OPS_VEC_H
-#define SHEAF_OPS_VEC_H
+#pragma once
 
 #include <immintrin.h>
 #include <stdint.h>
@@ -558,5 +557,3 @@ SHEAF__INLINE veci vi_order(vec x)
     const veci bits = v_bits(x);
     return vi_xor(bits, vi_and(vi_sign(bits), vi_set(0x7fffffff)));
 }
-
-#endif

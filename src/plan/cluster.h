@@ -1,7 +1,6 @@
 /* cluster.h - what a step would take on a cluster, at each T and D: the plan's operations and
  * bytes, put through a rate of computing and two links. A model, not a measurement. */
-#ifndef SHEAF_PLAN_CLUSTER_H
-#define SHEAF_PLAN_CLUSTER_H
+#pragma once
 
 #include "plan/plan.h"
 
@@ -42,5 +41,3 @@ sheaf_status *sheaf_cluster_read(sheaf_cluster *out, const char *text);
 sheaf_status *sheaf_cluster_plan(sheaf_cluster_row row[SHEAF_CLUSTER_ROWS], int *count,
                                  const sheaf_cluster *cluster, const sheaf__job *job,
                                  size_t data_bytes);
-
-#endif

@@ -1,7 +1,6 @@
 /* fits.h - will what is asked for fit into the memory that is left? Asked before it is begun, so
  * that the system need not kill it. */
-#ifndef SHEAF_PLAN_FITS_H
-#define SHEAF_PLAN_FITS_H
+#pragma once
 
 #include "base/events.h"
 #include "base/memory.h"
@@ -21,5 +20,3 @@ sheaf_status *sheaf_fits_train(const sheaf__job *job, const sheaf_fits_how *how)
 sheaf_status *sheaf_fits_generate(const sheaf_plan_generation *asked, const sheaf_fits_how *how);
 sheaf_status *sheaf_fits_evaluate(const sheaf_plan_generation *asked, const sheaf_data *data,
                                   bool padded, const sheaf_fits_how *how);
-
-#endif

@@ -1,7 +1,6 @@
 /* plan.h - what a training setting needs, or generation with layers placed over stages, from the
  * config alone: the real step, run on the dry device once per rank. */
-#ifndef SHEAF_PLAN_PLAN_H
-#define SHEAF_PLAN_PLAN_H
+#pragma once
 
 #include "comm/counters.h"
 #include "models/placement.h"
@@ -87,5 +86,3 @@ size_t sheaf_plan_fullest(const sheaf_plan *plan);
 /* Static names, stable JSON keys: "weights", "trained", ...; "text", "embeddings", "vit", ... */
 const char *sheaf_plan_kind(sheaf_memory kind);
 const char *sheaf_plan_component(sheaf_component component);
-
-#endif

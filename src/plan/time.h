@@ -3,8 +3,7 @@
  *
  * Layers of one model are alike, so seconds of each kind of op (tape/work.h) go by the operations
  * of its products, and where it has none by the bytes of its values. */
-#ifndef SHEAF_PLAN_TIME_H
-#define SHEAF_PLAN_TIME_H
+#pragma once
 
 #include "tape/work.h"
 
@@ -20,5 +19,3 @@ typedef struct sheaf_time {
 /* sheaf_time_predict - of `times` as much as `work`, and one update of its trained elements.
  *   measured   a micro-batch with the update, or a pass of generation */
 sheaf_time sheaf_time_predict(const sheaf__work *measured, const sheaf__work *work, double times);
-
-#endif

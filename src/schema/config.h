@@ -5,8 +5,7 @@
  * (rope_parameters, dtype). A file with "model_class" and neither "model_type" nor
  * "architectures" is SAT's. Every key is in one of three lists (read; harmless;
  * unsupported unless it has its default); others are kept and reported once. */
-#ifndef SHEAF_SCHEMA_CONFIG_H
-#define SHEAF_SCHEMA_CONFIG_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -150,5 +149,3 @@ void sheaf_config_release(sheaf_config *config);
 const char *sheaf_family_name(sheaf_family family); /* model_type, "llama" */
 const char *
 sheaf_config_position_key(const sheaf_config *config); /* what config.json calls max_position */
-
-#endif

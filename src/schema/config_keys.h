@@ -1,6 +1,5 @@
 /* config_keys.h - the three lists of config.json keys (docs/formats.md, "config.json"). */
-#ifndef SHEAF_SCHEMA_CONFIG_KEYS_H
-#define SHEAF_SCHEMA_CONFIG_KEYS_H
+#pragma once
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -34,5 +33,3 @@ const char *sheaf__quantization_by_names(const char *(*name)(const void *self, i
                                          const void *self, int64_t count);
 bool sheaf__config_value_is_neutral(sheaf_neutral neutral, const json_t *value);
 const char *sheaf__neutral_text(sheaf_neutral neutral);
-
-#endif

@@ -1,6 +1,5 @@
 /* config_parts.h - keys that configs of all families spell alike. Failures are kept in r->st. */
-#ifndef SHEAF_SCHEMA_CONFIG_PARTS_H
-#define SHEAF_SCHEMA_CONFIG_PARTS_H
+#pragma once
 
 #include "base/json.h"
 #include "base/text.h"
@@ -12,5 +11,3 @@ void sheaf__config_read_eos(sheaf_json_reader *r, sheaf_config *c);
 void sheaf__config_read_tokenizer(sheaf_json_reader *r, sheaf_config *c);
 /* sheaf__config_read_dtype - dtype (5.x) or torch_dtype (4.x). */
 void sheaf__config_read_dtype(sheaf_json_reader *r, sheaf_config *c);
-
-#endif

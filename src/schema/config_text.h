@@ -1,6 +1,5 @@
 /* config_text.h - what a config says of a model, as lines that can be compared. */
-#ifndef SHEAF_SCHEMA_CONFIG_TEXT_H
-#define SHEAF_SCHEMA_CONFIG_TEXT_H
+#pragma once
 
 #include "base/text.h"
 #include "schema/config.h"
@@ -17,5 +16,3 @@ void sheaf__config_whole(sheaf_text *text, const char *key, int64_t value);
 void sheaf__config_yes_no(sheaf_text *text, const char *key, bool value);
 void sheaf__config_real(sheaf_text *text, const char *key, double value);
 void sheaf__config_rope(sheaf_text *text, const sheaf_config *config);
-
-#endif

@@ -5,8 +5,7 @@
  * below reach the table by the functions at the end, which are declared here and defined there.
  * What is built on a tape lies higher, so its types are only named. docs/families.md says how one
  * is added. */
-#ifndef SHEAF_SCHEMA_FAMILY_H
-#define SHEAF_SCHEMA_FAMILY_H
+#pragma once
 
 #include "base/json.h"
 #include "base/text.h"
@@ -356,5 +355,3 @@ int64_t sheaf__image_positions(const sheaf_config *config);
 int64_t sheaf__image_experts(const sheaf_config *config);
 /* sheaf__family_component - which part of a model a tensor is, by its name or a LoRA factor's. */
 sheaf_component sheaf__family_component(const sheaf__family *family, const char *name);
-
-#endif

@@ -1,6 +1,5 @@
 /* grid.h - places on a grid, and their positions as sines and cosines. */
-#ifndef SHEAF_SCHEMA_GRID_H
-#define SHEAF_SCHEMA_GRID_H
+#pragma once
 
 #include <stdint.h>
 
@@ -19,5 +18,3 @@ float sheaf__grid_angle(int64_t place, int64_t j, int64_t quarter);
 /* sheaf__sincos - a number of the table of positions [rows * cols, width] of a grid: half of the
  * width for the column, half for the row, each sines, then cosines. */
 float sheaf__sincos(int64_t index, int64_t cols, int64_t width);
-
-#endif

@@ -1,6 +1,5 @@
 /* paths.h - a set of module paths as a regular expression. */
-#ifndef SHEAF_SCHEMA_PATHS_H
-#define SHEAF_SCHEMA_PATHS_H
+#pragma once
 
 #include <stdint.h>
 
@@ -11,5 +10,3 @@
  * "transformer\.layers\.(0|1|2)\.attention\.dense". Each path is a list entry's whole meaning then:
  * PEFT takes a plain name for the end of any path. */
 void sheaf__paths_pattern(sheaf_text *text, const char *const *paths, int64_t n);
-
-#endif

@@ -1,6 +1,5 @@
 /* schema.h - the logical tensors of a model: names, shapes, axes, cuts. Data only. */
-#ifndef SHEAF_SCHEMA_SCHEMA_H
-#define SHEAF_SCHEMA_SCHEMA_H
+#pragma once
 
 #include "schema/config.h"
 #include "sheaf/cut.h"
@@ -77,5 +76,3 @@ const sheaf_tensor *sheaf_schema_get(const sheaf_schema *schema, sheaf_role role
 /* Rows of slice `slice` of a tensor with one part; the whole axis [0, shape[axis]) of a replicated
  * one. */
 sheaf_range sheaf_tensor_slice(const sheaf_tensor *tensor, int slice);
-
-#endif

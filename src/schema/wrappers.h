@@ -1,6 +1,5 @@
 /* wrappers.h - the words that wrappers of modules leave in the names of tensors. */
-#ifndef SHEAF_SCHEMA_WRAPPERS_H
-#define SHEAF_SCHEMA_WRAPPERS_H
+#pragma once
 
 #include <stddef.h>
 
@@ -8,5 +7,3 @@
  * torch.compile, FSDP and activation checkpointing wherever they stand, DataParallel's "module"
  * where it wraps the whole model. Returns the word that was found first, borrowed; NULL: none. */
 const char *sheaf__unwrap(char *name);
-
-#endif

@@ -1,7 +1,6 @@
 /* columns.h - the owned columns of a value that is whole on every rank: what a layer cut along
  * its input reads where the layer before it was not cut. */
-#ifndef SHEAF_TAPE_COLUMNS_H
-#define SHEAF_TAPE_COLUMNS_H
+#pragma once
 
 #include "tape/linear.h"
 
@@ -9,5 +8,3 @@
  * rank's slices of `linear` (cut along in) read. Backward gathers the columns of all ranks. */
 sheaf__value *sheaf__record_own_columns(sheaf__tape *tape, sheaf__value *x,
                                         const sheaf__linear *linear);
-
-#endif

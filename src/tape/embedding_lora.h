@@ -1,6 +1,5 @@
 /* embedding_lora.h - LoRA on a vocabulary table. */
-#ifndef SHEAF_TAPE_EMBEDDING_LORA_H
-#define SHEAF_TAPE_EMBEDDING_LORA_H
+#pragma once
 
 #include "tape/layers.h"
 
@@ -8,5 +7,3 @@
  * table itself is not trained. */
 sheaf__value *sheaf__record_embedding_lora(sheaf__tape *tape, sheaf__value *x,
                                            const sheaf__table *table, const sheaf__rows_in *in);
-
-#endif

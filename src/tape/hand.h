@@ -1,7 +1,6 @@
 /* hand.h - a value that one stage has made, given to all others: inference with layers placed over
  * stages. */
-#ifndef SHEAF_TAPE_HAND_H
-#define SHEAF_TAPE_HAND_H
+#pragma once
 
 #include "tape/tape.h"
 
@@ -13,5 +12,3 @@ sheaf__value *sheaf__record_hand(sheaf__tape *tape, sheaf__value *x, int stage, 
 
 /* sheaf__hand - the bytes of the first rank of `stage` to all; in place. Counts them on dry. */
 sheaf_status *sheaf__hand(sheaf__context *context, void *bytes, size_t size, int stage);
-
-#endif

@@ -9,8 +9,7 @@
  * the whole optimizer step, known before (docs/contract.md, section 1.6). Only labelled rows are
  * computed in training; they are taken 256 at a time in ascending order, and sums over
  * rows (weight gradients) are blocked by those. */
-#ifndef SHEAF_TAPE_HEAD_H
-#define SHEAF_TAPE_HEAD_H
+#pragma once
 
 #include "tape/linear.h"
 
@@ -48,5 +47,3 @@ void sheaf__record_head(sheaf__tape *tape, sheaf__value *x, sheaf__linear *head,
 /* sheaf__record_far_head - the same where another stage holds the head: `take` hears the same
  * logits, the loss is the same. rows: of x there. Only without a backward pass. */
 void sheaf__record_far_head(sheaf__tape *tape, int64_t rows, int64_t vocab, sheaf__head_run *run);
-
-#endif

@@ -1,7 +1,6 @@
 /* layers.h - the ops of a decoder layer besides its linear layers: embedding, RMSNorm (of rows, of
  * heads), rotary embedding, attention (with or without a cache), SwiGLU. */
-#ifndef SHEAF_TAPE_LAYERS_H
-#define SHEAF_TAPE_LAYERS_H
+#pragma once
 
 #include "ops/matmul/matmul.h"
 #include "schema/config.h"
@@ -117,5 +116,3 @@ void sheaf__owners(const sheaf__context *context, int32_t *owner, const sheaf_cu
  * that nobody knows, many are counted as one: a planner may be asked for any number. */
 sheaf_status *sheaf__select_counted(sheaf__context *context, void *rows, size_t row_bytes,
                                     const sheaf_cut *cut, const int32_t *known, int64_t n);
-
-#endif

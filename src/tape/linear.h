@@ -15,8 +15,7 @@
  * (docs/contract.md, section 1.5). With dropout the LoRA branch reads d(x) in place of x and its
  * share of dx is rounded and added apart.
  */
-#ifndef SHEAF_TAPE_LINEAR_H
-#define SHEAF_TAPE_LINEAR_H
+#pragma once
 
 #include "ops/matmul/matmul.h"
 #include "tape/tape.h"
@@ -99,5 +98,3 @@ void sheaf__lora_refresh(sheaf__context *context, const sheaf__lora_part *lora);
 
 /* sheaf__linear_trains - true when anything of `linear` is trained. */
 bool sheaf__linear_trains(const sheaf__linear *linear);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * Each function of a layer gathers its products as independent jobs and hands them to the matmul op
  * at once: many slices of small products then fill all threads. */
-#ifndef SHEAF_TAPE_LINEAR_INNER_H
-#define SHEAF_TAPE_LINEAR_INNER_H
+#pragma once
 
 #include "tape/linear.h"
 
@@ -73,5 +72,3 @@ bool sheaf__linear_drops(const sheaf__linear *l, const sheaf__step_info *info);
 /* grad += column sums of dy. */
 void sheaf__bias_gradient(sheaf__context *c, float *grad, const void *dy, int64_t ld, int64_t rows,
                           int64_t cols, sheaf_dtype dtype);
-
-#endif

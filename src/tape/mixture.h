@@ -7,8 +7,7 @@
  * Backward: dy_e = round(w_e * ds); dw_e = the sum of y_e * ds over a row;
  *   dlogit_e = round(w_e * (dw_e - sum_j w_j dw_j))
  * All of it lies whole on every rank, and each computes all. */
-#ifndef SHEAF_TAPE_MIXTURE_H
-#define SHEAF_TAPE_MIXTURE_H
+#pragma once
 
 #include "tape/tape.h"
 
@@ -29,5 +28,3 @@ void sheaf__record_share(sheaf__tape *tape, sheaf__value *sum, sheaf__value *y, 
                          sheaf__value *weights, int64_t expert);
 /* sheaf__record_mixed - adds the residual; the sum is then what the layer gives. */
 void sheaf__record_mixed(sheaf__tape *tape, sheaf__value *sum, sheaf__value *residual);
-
-#endif

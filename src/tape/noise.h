@@ -1,7 +1,6 @@
 /* noise.h - NEFTune: noise on the embedding's rows while a model is trained. The gradient passes
  * unchanged. */
-#ifndef SHEAF_TAPE_NOISE_H
-#define SHEAF_TAPE_NOISE_H
+#pragma once
 
 #include "tape/linear.h"
 
@@ -17,5 +16,3 @@ void sheaf__record_noise(sheaf__tape *tape, sheaf__value *x, const sheaf__noise_
 /* sheaf__noise_half - alpha / sqrt(tokens * width), as the paper has it (Jain et al. 2023); 0 for a
  * row of no tokens. */
 float sheaf__noise_half(double alpha, int64_t tokens, int64_t width);
-
-#endif

@@ -4,8 +4,7 @@
  * Rows of picture i lie right behind those of picture i - 1: its patches row by row, before them a
  * class row where there is one. So nothing is padded, and no picture knows of another. All sums
  * over pictures take them in their order. */
-#ifndef SHEAF_TAPE_PICTURES_H
-#define SHEAF_TAPE_PICTURES_H
+#pragma once
 
 #include "tape/linear.h"
 #include "tape/scaled.h"
@@ -81,5 +80,3 @@ sheaf__value *sheaf__record_picture_attention(sheaf__tape *tape, sheaf__value *q
                                               sheaf__value *v, const sheaf__heads *heads,
                                               const sheaf__pictures *pictures,
                                               int64_t queries_each);
-
-#endif

@@ -1,6 +1,5 @@
 /* pictures_inner.h - what the files of the pictures' ops share; private to them. */
-#ifndef SHEAF_TAPE_PICTURES_INNER_H
-#define SHEAF_TAPE_PICTURES_INNER_H
+#pragma once
 
 #include "tape/pictures.h"
 
@@ -17,5 +16,3 @@ sheaf_status *sheaf__pictures_layout(sheaf__picture_at **out, const sheaf__pictu
  * patch in it, -1: its class row. */
 int64_t sheaf__picture_of(const sheaf__picture_at *at, const sheaf__pictures *p, int64_t row,
                           int64_t *patch);
-
-#endif

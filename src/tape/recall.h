@@ -2,8 +2,7 @@
  *
  * Buffers are of the device, in the compute dtype, row-major; they are borrowed until the tape is
  * freed. */
-#ifndef SHEAF_TAPE_RECALL_H
-#define SHEAF_TAPE_RECALL_H
+#pragma once
 
 #include "tape/tape.h"
 
@@ -12,5 +11,3 @@ void sheaf__record_store(sheaf__tape *tape, sheaf__value *x, void *buffer);
 /* sheaf__record_recall - a value [rows, cols] with what the buffer holds when the tape runs. */
 sheaf__value *sheaf__record_recall(sheaf__tape *tape, const void *buffer, const char *name,
                                    int64_t rows, int64_t cols);
-
-#endif

@@ -3,8 +3,7 @@
  *
  * Groups of n rows have `before` and `after` other rows around each; a list, if there is one, then
  * names the rows of the wide matrix. No row may lie in two places. */
-#ifndef SHEAF_TAPE_ROW_MAP_H
-#define SHEAF_TAPE_ROW_MAP_H
+#pragma once
 
 #include "tape/tape.h"
 
@@ -35,5 +34,3 @@ void sheaf__scatter_gradient(const sheaf__context *context, const sheaf__value *
 /* sheaf__set_rows - sets rows of `wide` to `row` (float32, rounded), or to zero when it is NULL. */
 void sheaf__set_rows(const sheaf__context *context, void *wide, const float *row,
                      sheaf__row_map map, int64_t rows, int64_t cols);
-
-#endif

@@ -1,6 +1,5 @@
 /* rows.h - what several ops of the tape do to rows, on the device's threads; nothing on dry. */
-#ifndef SHEAF_TAPE_ROWS_H
-#define SHEAF_TAPE_ROWS_H
+#pragma once
 
 #include "tape/tape.h"
 
@@ -31,5 +30,3 @@ void sheaf__hand_on(const sheaf__context *context, sheaf__value *to, sheaf__valu
 void sheaf__refresh(const sheaf__context *context, float *to, const float *master, int64_t n);
 /* sheaf__add_one - x = 1 + x, n floats. */
 void sheaf__add_one(const sheaf__context *context, float *x, int64_t n);
-
-#endif

@@ -1,7 +1,6 @@
 /* scaled.h - rows times a number: embeddings, MiniCPM's residual branches and logits. The number is
  * float32 and is not rounded to the compute dtype, as a number of Python is not by torch. */
-#ifndef SHEAF_TAPE_SCALED_H
-#define SHEAF_TAPE_SCALED_H
+#pragma once
 
 #include "tape/tape.h"
 
@@ -15,5 +14,3 @@ sheaf__value *sheaf__record_divide(sheaf__tape *tape, sheaf__value *x, float by)
  * keep y as it was. */
 sheaf__value *sheaf__record_add_scaled(sheaf__tape *tape, sheaf__value *h, sheaf__value *y,
                                        float by);
-
-#endif

@@ -2,8 +2,7 @@
  * needs as many of them as it has tokens, and reads those. Loading goes through all rows once and
  * keeps a hash of each, by which every later read is checked: files that change, or are read
  * wrongly, stop a run and never change a result. */
-#ifndef SHEAF_TAPE_STORED_ROWS_H
-#define SHEAF_TAPE_STORED_ROWS_H
+#pragma once
 
 #include "sheaf/source.h"
 #include "tape/tape.h"
@@ -26,5 +25,3 @@ uint64_t sheaf__row_print(const void *row, size_t bytes);
  * SHEAF_E_IO, SHEAF_E_FORMAT: it cannot be read, or is not what it was. The op names the tensor. */
 sheaf_status *sheaf__stored_row(void *x, const sheaf__context *context,
                                 const sheaf__stored_rows *rows, int64_t row, void *scratch);
-
-#endif

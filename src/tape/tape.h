@@ -5,8 +5,7 @@
  * is needed last, so that memory is taken and given back at fixed places: the
  * same on a device with memory and on the dry one. One tape serves all slices a
  * rank owns; loops over slices live inside ops. */
-#ifndef SHEAF_TAPE_TAPE_H
-#define SHEAF_TAPE_TAPE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -265,5 +264,3 @@ sheaf_status *sheaf__sum_roots(sheaf__context *context, const sheaf_tree *tree, 
 /* A buffer of device memory freed in one line; data NULL when not allocated. */
 sheaf_status *sheaf__take(void *out, sheaf__context *context, size_t bytes, sheaf_memory kind);
 void sheaf__give(sheaf__context *context, void *block);
-
-#endif

@@ -9,8 +9,7 @@
  * replicated tensor in all), as the group that writes it. Its slices are in the order of their
  * groups then: what a group keeps is one stretch. Where the weights are needed, peers tell each
  * other theirs, rounded to the compute dtype, in the array of gradients, which are done with. */
-#ifndef SHEAF_TAPE_TRAINED_H
-#define SHEAF_TAPE_TRAINED_H
+#pragma once
 
 #include "sheaf/cut.h"
 #include "tape/tape.h"
@@ -106,5 +105,3 @@ sheaf_status *sheaf__grad_norm(double *out, sheaf__trained_set *set);
 /* sheaf__trained_update - one AdamW step on all that is kept here, each with lr_scale times
  * how->lr; how->weight_decay applies where decay is set. */
 void sheaf__trained_update(sheaf__trained_set *set, const sheaf__adamw *how);
-
-#endif

@@ -6,8 +6,7 @@
  * experts, and the others. Each stream is a value of its own, so that an expert is an
  * ordinary linear layer on the rows of its stream; only attention and the end of the
  * decoder see the rows of the sequences in their order. */
-#ifndef SHEAF_TAPE_VISION_H
-#define SHEAF_TAPE_VISION_H
+#pragma once
 
 #include "schema/family.h"
 #include "tape/layers.h"
@@ -101,5 +100,3 @@ sheaf__value *sheaf__record_full_attention(sheaf__tape *tape, sheaf__value *q, s
 /* Compute copies from the masters, after an update. */
 void sheaf__layernorm_refresh(sheaf__context *context, sheaf__layernorm *norm);
 void sheaf__vector_refresh(sheaf__context *context, sheaf__vector *vector);
-
-#endif

@@ -8,8 +8,7 @@
  * Which rows those are is known when the tape runs; memory is taken for those. The dry device
  * counts them where it knows the labels, else as many as there can be (sheaf__head_run.most,
  * `pick`). */
-#ifndef SHEAF_TAPE_WANTED_H
-#define SHEAF_TAPE_WANTED_H
+#pragma once
 
 #include "tape/head.h"
 
@@ -32,5 +31,3 @@ int64_t sheaf__wanted_count(int64_t rows, const sheaf__head_run *run, bool dry);
 /* sheaf__record_wanted_rows - those rows of x; the gradient of the others is zero. */
 sheaf__value *sheaf__record_wanted_rows(sheaf__tape *tape, const sheaf__wanted *wanted,
                                         sheaf__value *x);
-
-#endif

@@ -1,8 +1,7 @@
 /* work.h - what a run of the tape consists of, by kind of op: operations of its products, bytes of
  * its values, and on a device with memory the seconds they take. What a short model was measured to
  * need for its work prices the work that the dry device counts in a whole one (plan/time.h). */
-#ifndef SHEAF_TAPE_WORK_H
-#define SHEAF_TAPE_WORK_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -41,5 +40,3 @@ typedef struct sheaf__work {
 
 /* sheaf__work_now - seconds on its clock. */
 double sheaf__work_now(const sheaf__work *work);
-
-#endif

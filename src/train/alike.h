@@ -1,7 +1,6 @@
 /* alike.h - the processes of a run must agree in all that decides about its bytes: they are
  * compared before the first step, and a difference is told with rank and host. */
-#ifndef SHEAF_TRAIN_ALIKE_H
-#define SHEAF_TRAIN_ALIKE_H
+#pragma once
 
 #include "base/text.h"
 #include "train/options.h"
@@ -32,5 +31,3 @@ void sheaf__alike_common(sheaf_text *text, const sheaf__origin *origin, sheaf_dt
                          sheaf_bf16_sums sums);
 /* sheaf__alike_lines - whatever else must be the same: lines of a name, a tab and a value. */
 sheaf_status *sheaf__alike_lines(sheaf_comm *all, const char *mine);
-
-#endif

@@ -1,6 +1,5 @@
 /* bad.h - words for a number that is not finite: where it began. */
-#ifndef SHEAF_TRAIN_BAD_H
-#define SHEAF_TRAIN_BAD_H
+#pragma once
 
 #include "base/text.h"
 #include "comm/comm.h"
@@ -24,5 +23,3 @@ void sheaf__bad_rows(sheaf_text *text, const int64_t *row, int64_t count);
 /* sheaf__bad_say - "the first value that is not finite is in layer 1, 'x'; the weight 'w' ...".
  * weight NULL: all are finite. */
 void sheaf__bad_say(sheaf_text *text, const sheaf__bad *bad, const char *weight);
-
-#endif

@@ -1,6 +1,5 @@
 /* contract.h - which version of the numeric contract (docs/contract.md) a run is of. */
-#ifndef SHEAF_TRAIN_CONTRACT_H
-#define SHEAF_TRAIN_CONTRACT_H
+#pragma once
 
 #include "train/rank.h"
 
@@ -11,5 +10,3 @@ enum { SHEAF__CONTRACT = 6 }; /* the newest version, which docs/contract.md is *
 sheaf_status *sheaf__pads(bool *out, const sheaf__job *job, const sheaf_data *data);
 /* sheaf__contract_of - the first version that has all that a run uses. `pads` as above. */
 int sheaf__contract_of(const sheaf__job *job, bool pads);
-
-#endif

@@ -1,6 +1,5 @@
 /* evaluate.h - loss, accuracy and logits of a model on a data set; no gradients. */
-#ifndef SHEAF_TRAIN_EVALUATE_H
-#define SHEAF_TRAIN_EVALUATE_H
+#pragma once
 
 #include <stdatomic.h>
 
@@ -31,5 +30,3 @@ typedef struct sheaf__evaluate_options {
 /* sheaf__evaluate - collective. The same numbers on every rank and at any number of ranks. */
 sheaf_status *sheaf__evaluate(sheaf__evaluation *out, sheaf__model *model, const sheaf_data *data,
                               const sheaf__evaluate_options *options);
-
-#endif

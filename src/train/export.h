@@ -1,6 +1,5 @@
 /* export.h - what a finished run leaves for others: a PEFT adapter or a Hugging Face model. */
-#ifndef SHEAF_TRAIN_EXPORT_H
-#define SHEAF_TRAIN_EXPORT_H
+#pragma once
 
 #include "models/open.h"
 #include "train/options.h"
@@ -33,5 +32,3 @@ sheaf_status *sheaf__export_adapter(const char *dst, bool replace, const sheaf_l
  * `model`. */
 sheaf_status *sheaf__export_model(const char *dst, bool replace, const sheaf__opened *opened,
                                   const char *model, sheaf_source *masters);
-
-#endif

@@ -1,8 +1,7 @@
 /* host_cache.h - where a process whose host does not see OUT keeps the tokenised texts of large
  * data: in a folder of its host, which all that this run has there share and which is gone once
  * they have opened them. */
-#ifndef SHEAF_TRAIN_HOST_CACHE_H
-#define SHEAF_TRAIN_HOST_CACHE_H
+#pragma once
 
 #include "sheaf/status.h"
 
@@ -13,5 +12,3 @@ sheaf_status *sheaf__host_cache_path(char **out, const char *first_host, const c
 /* sheaf__host_cache_remove - also one that is not there. What is open can still be read. Accepts
  * NULL. */
 sheaf_status *sheaf__host_cache_remove(const char *folder);
-
-#endif

@@ -1,8 +1,7 @@
 /* judged.h - what the evaluations of a run have said so far: which step was best, and how long ago.
  * It is the same on every rank and part of a checkpoint, so that a run which goes on stops where
  * one that was never stopped does. */
-#ifndef SHEAF_TRAIN_JUDGED_H
-#define SHEAF_TRAIN_JUDGED_H
+#pragma once
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -29,5 +28,3 @@ void sheaf__judged_text(sheaf_text *text, const sheaf__judged *judged);
 sheaf_status *sheaf__judged_write(const sheaf__judged *judged, const char *out);
 /* sheaf__judged_read - of that object; NULL: nothing was evaluated yet. */
 void sheaf__judged_read(sheaf__judged *out, const json_t *object);
-
-#endif

@@ -1,6 +1,5 @@
 /* lines.h - two texts of lines "key: value", of which each key stands once: what differs? */
-#ifndef SHEAF_TRAIN_LINES_H
-#define SHEAF_TRAIN_LINES_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -19,5 +18,3 @@ typedef struct sheaf__line_change {
 bool sheaf__lines_differ(sheaf__line_change *out, const char *was, const char *is, char separator);
 /* sheaf__line_size - bytes of a value; 0 of NULL. */
 int sheaf__line_size(const char *value);
-
-#endif

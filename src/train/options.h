@@ -5,8 +5,7 @@
  * or NULL string means "not given". Zero is a value here; start from
  * sheaf_train_options_default(), which has the defaults of the Hugging Face
  * Trainer and of PEFT. */
-#ifndef SHEAF_TRAIN_OPTIONS_H
-#define SHEAF_TRAIN_OPTIONS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -148,5 +147,3 @@ sheaf_status *sheaf_train_options_lora(sheaf_lora_options *out, const sheaf_trai
  * those of sheaf_train_options_lora(). */
 sheaf_status *sheaf__train_options_open(sheaf__open_options *out, sheaf_lora_options *fresh,
                                         const sheaf_train_options *options);
-
-#endif

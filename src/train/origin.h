@@ -11,8 +11,7 @@
  * OUT/run.json keeps it too, beside the fingerprint of each tensor, by which the one that differs
  * can be named, and each file's device, inode, size and times: while these are the same, the files
  * are not hashed again. */
-#ifndef SHEAF_TRAIN_ORIGIN_H
-#define SHEAF_TRAIN_ORIGIN_H
+#pragma once
 
 #include <jansson.h>
 
@@ -73,5 +72,3 @@ sheaf_status *sheaf__origin_check(const sheaf__origin *origin, const json_t *pro
 /* sheaf__origin_check_known - the same against run.json, where no checkpoint was saved yet. */
 sheaf_status *sheaf__origin_check_known(const sheaf__origin *origin,
                                         const sheaf__origin_words *words);
-
-#endif

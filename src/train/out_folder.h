@@ -1,6 +1,5 @@
 /* out_folder.h - OUT as a run finds it, and what it leaves there besides checkpoints. */
-#ifndef SHEAF_TRAIN_OUT_FOLDER_H
-#define SHEAF_TRAIN_OUT_FOLDER_H
+#pragma once
 
 #include <jansson.h>
 
@@ -41,5 +40,3 @@ void sheaf__out_leave_no_trace(const sheaf__out_folder *folder);
 
 /* sheaf__progress_of - what the training loop saved in it. */
 sheaf_status *sheaf__progress_of(json_t **out, const sheaf_checkpoint *checkpoint);
-
-#endif

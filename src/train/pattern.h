@@ -7,8 +7,7 @@
  *
  * A number is matched whole: {1..9} is not the 1 of "layers.12". There is no way to quote:
  * the names of tensors hold none of these letters. */
-#ifndef SHEAF_TRAIN_PATTERN_H
-#define SHEAF_TRAIN_PATTERN_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -22,5 +21,3 @@ sheaf_status *sheaf__pattern_check(const char *pattern);
 bool sheaf__pattern_match(const char *pattern, const char *name, bool any_number);
 /* sheaf__pattern_length - letters up to the next comma outside {...}, or the end. */
 size_t sheaf__pattern_length(const char *list);
-
-#endif

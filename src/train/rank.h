@@ -1,7 +1,6 @@
 /* rank.h - everything one rank of a training run holds: device, model, step. Made the
  * same way for training (cpu) and for planning (dry). */
-#ifndef SHEAF_TRAIN_RANK_H
-#define SHEAF_TRAIN_RANK_H
+#pragma once
 
 #include "comm/grid.h"
 #include "train/options.h"
@@ -57,5 +56,3 @@ void sheaf__count_trained(int64_t *trained, int64_t *added, const sheaf__model *
 /* Gradient accumulators, G: as asked, else 1 for method full and 4 for the others
  * (docs/contract.md, section 1.6). */
 int sheaf__accumulators_of(const sheaf_train_options *options);
-
-#endif

@@ -1,7 +1,6 @@
 /* rates.h - checks the learning rates of a run: is any above 0, and does a run that goes on keep
  * those it began with? */
-#ifndef SHEAF_TRAIN_RATES_H
-#define SHEAF_TRAIN_RATES_H
+#pragma once
 
 #include "base/events.h"
 #include "train/options.h"
@@ -14,5 +13,3 @@ sheaf_status *sheaf__rates_check(const sheaf_train_options *options, const sheaf
  * with: warns of steps that are done already, and of a schedule that was another one so far. */
 void sheaf__rates_resumed(const sheaf_train_options *options, const sheaf_train_options *was,
                           int64_t done, const sheaf_events *events);
-
-#endif

@@ -1,8 +1,7 @@
 /* row_kinds.h - which sample and place each row of a linear layer stands for, where rows are not
  * the tokens of the sequences in their order: of the two streams, and of images. What dropout draws
  * depends on these alone. */
-#ifndef SHEAF_TRAIN_ROW_KINDS_H
-#define SHEAF_TRAIN_ROW_KINDS_H
+#pragma once
 
 #include "models/model.h"
 #include "data/data.h"
@@ -24,5 +23,3 @@ void sheaf__row_kinds_fill(sheaf__row_kinds *kinds, const sheaf__model *model,
                            const sheaf__step_info *tokens, const sheaf_batch *batch,
                            sheaf_batch_images holds, int64_t tokens_in_all);
 void sheaf__row_kinds_release(sheaf__row_kinds *kinds, sheaf__model *model);
-
-#endif

@@ -1,7 +1,6 @@
 /* run.h - what the files of a run share: train.c is the whole of it, saved.c is what its
  * checkpoints hold, resume.c goes on from one, loop.c takes the steps. */
-#ifndef SHEAF_TRAIN_RUN_H
-#define SHEAF_TRAIN_RUN_H
+#pragma once
 
 #include <stdatomic.h>
 
@@ -73,5 +72,3 @@ sheaf_status *sheaf__loop(sheaf__run *run, sheaf__rank *rank, sheaf_checkpoints 
                           sheaf_comm *comm, sheaf__saved *saved, int64_t done);
 /* sheaf__loop_account - what each rank spent, into the result. Collective. */
 sheaf_status *sheaf__loop_account(sheaf__run *run, sheaf_comm *comm, sheaf__saved *saved);
-
-#endif

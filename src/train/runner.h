@@ -1,7 +1,6 @@
 /* runner.h - micro-batches of a data set on their way through a model: buffers, and compiled tapes
  * for the last few shapes (positions and images) that occurred. */
-#ifndef SHEAF_TRAIN_RUNNER_H
-#define SHEAF_TRAIN_RUNNER_H
+#pragma once
 
 #include "models/model.h"
 #include "data/data.h"
@@ -60,5 +59,3 @@ sheaf_batch_images sheaf__runner_holds(const sheaf__runner *runner, const int64_
  * Collective. */
 sheaf_status *sheaf__runner_run(sheaf__runner *runner, const int64_t *row);
 void sheaf__runner_release(sheaf__runner *runner);
-
-#endif

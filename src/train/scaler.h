@@ -7,8 +7,7 @@
  * hysteresis 1 that is torch's GradScaler (growth factor 2, backoff factor 1/2), with more it is
  * DeepSpeed's DynamicLossScaler, which SAT uses. What is kept is the same on every rank and part of
  * a checkpoint. */
-#ifndef SHEAF_TRAIN_SCALER_H
-#define SHEAF_TRAIN_SCALER_H
+#pragma once
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -50,5 +49,3 @@ bool sheaf__scaler_overflow(sheaf__scaler *scaler);
 void sheaf__scaler_text(sheaf_text *text, const sheaf__scaler *scaler);
 /* sheaf__scaler_read - of that object; what it does not name stays. */
 void sheaf__scaler_read(sheaf__scaler *scaler, const json_t *object);
-
-#endif

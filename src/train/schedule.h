@@ -8,8 +8,7 @@
  * SAT's (sat-constant, sat-linear, sat-cosine; its sat/training/learning_rates.py): steps count
  * from 1, the fall is spread over all N steps and not over those after warm-up, the cosine ends at
  * a share of lr, and the first steps of a fine-tuning are held down whatever W is. */
-#ifndef SHEAF_TRAIN_SCHEDULE_H
-#define SHEAF_TRAIN_SCHEDULE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -69,5 +68,3 @@ int64_t sheaf_schedule_rises(const sheaf_schedule *schedule);
 
 /* "constant", "sat-cosine", ... */
 const char *sheaf_schedule_name(sheaf_schedule_kind kind);
-
-#endif

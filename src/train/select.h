@@ -3,8 +3,7 @@
  * Method full trains all of them; head and lora those that patterns name (pattern.h), lora beside
  * its factors. Never trained, whatever a pattern says: buffers, and the tensors that no
  * pass reads, which can have no gradient. */
-#ifndef SHEAF_TRAIN_SELECT_H
-#define SHEAF_TRAIN_SELECT_H
+#pragma once
 
 #include "base/events.h"
 #include "schema/family.h"
@@ -41,5 +40,3 @@ void sheaf__learning_set(sheaf__trained_set *set, const sheaf__selection *select
 /* sheaf__learning_scale - the first pattern that matches counts, 1 without one. Factors go by the
  * name of their module: "transformer.layers.0.attention.dense.lora_A.weight". */
 double sheaf__learning_scale(const sheaf__selection *selection, const char *name);
-
-#endif

@@ -1,6 +1,5 @@
 /* sets.h - the rows that a run trains on, and those that it is judged by. */
-#ifndef SHEAF_TRAIN_SETS_H
-#define SHEAF_TRAIN_SETS_H
+#pragma once
 
 #include <stdatomic.h>
 
@@ -47,5 +46,3 @@ int64_t sheaf__subset_steps(const sheaf__subset *train, const sheaf_train_option
  * epoch). */
 double sheaf__subset_padding(const sheaf__subset *subset, const sheaf_train_options *options,
                              int64_t samples);
-
-#endif

@@ -1,7 +1,6 @@
 /* shared_out.h - do all processes of a run see the same OUT, and who has a run in it? Asked before
  * anything is read: where hosts have a disk each, the first process keeps what is saved. */
-#ifndef SHEAF_TRAIN_SHARED_OUT_H
-#define SHEAF_TRAIN_SHARED_OUT_H
+#pragma once
 
 #include "comm/comm.h"
 
@@ -24,5 +23,3 @@ sheaf_status *sheaf__out_shared(bool seen[SHEAF_MAX_SLICES], sheaf_comm *all, co
  *   kept  out, the same on all */
 sheaf_status *sheaf__out_kept(bool kept[SHEAF_MAX_SLICES], sheaf_comm *all, const char *out,
                               double wait);
-
-#endif

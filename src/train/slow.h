@@ -1,6 +1,5 @@
 /* slow.h - a rank for which the others wait, told while a run goes on. */
-#ifndef SHEAF_TRAIN_SLOW_H
-#define SHEAF_TRAIN_SLOW_H
+#pragma once
 
 #include "base/events.h"
 #include "base/text.h"
@@ -23,5 +22,3 @@ typedef struct sheaf__slow {
  *  the processes, whose hosts are named; NULL: one */
 void sheaf__slow_step(sheaf_text *text, sheaf__slow *slow, const sheaf_event_rank *list, int ranks,
                       double seconds, const sheaf_comm *all);
-
-#endif

@@ -1,7 +1,6 @@
 /* spent.h - what each rank of a run has spent: measured seconds, bytes and memory, of every step
  * and of the whole run. */
-#ifndef SHEAF_TRAIN_SPENT_H
-#define SHEAF_TRAIN_SPENT_H
+#pragma once
 
 #include "base/events.h"
 #include "base/text.h"
@@ -49,5 +48,3 @@ sheaf_status *sheaf__spent_gather(sheaf__spent_all **out, sheaf__spent *spent);
 int sheaf__spent_slowest(const sheaf__spent_all *list, int ranks);
 /* sheaf__spent_why - that in words, on one line without its end. */
 void sheaf__spent_why(sheaf_text *text, const sheaf__spent_all *list, int ranks);
-
-#endif

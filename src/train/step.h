@@ -1,7 +1,6 @@
 /* step.h - one optimizer step: micro-batches forward and backward, gradient norm,
  * clipping, AdamW. The same code on the dry device is the memory planner. */
-#ifndef SHEAF_TRAIN_STEP_H
-#define SHEAF_TRAIN_STEP_H
+#pragma once
 
 #include "models/model.h"
 #include "train/runner.h"
@@ -50,5 +49,3 @@ double sheaf__stepper_reading(const sheaf__stepper *stepper);
  * weight that is not finite; masters and moments are untouched), SHEAF_E_MEMORY, SHEAF_E_PEER. */
 sheaf_status *sheaf__stepper_run(sheaf__step_result *out, sheaf__stepper *stepper, int64_t done,
                                  double lr);
-
-#endif

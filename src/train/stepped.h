@@ -1,7 +1,6 @@
 /* stepped.h - a model as it was after a step: the base, with what a checkpoint's masters say in
  * place of its tensors. */
-#ifndef SHEAF_TRAIN_STEPPED_H
-#define SHEAF_TRAIN_STEPPED_H
+#pragma once
 
 #include "ops/kernels.h"
 #include "sheaf/source.h"
@@ -21,5 +20,3 @@ sheaf_status *sheaf__stepped_source(sheaf_source **out, sheaf_source *masters, s
 sheaf_status *sheaf__source_numbers(void *dst, sheaf_dtype dtype, sheaf_source *source,
                                     const sheaf_source_entry *entry, int64_t first, int64_t n,
                                     const sheaf__kernels *kernels);
-
-#endif

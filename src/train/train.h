@@ -6,8 +6,7 @@
  *   OUT/best.json          with evaluations: the step whose loss was lowest
  *   OUT/adapter/           method lora: PEFT form, appears when the run is done
  *   OUT/model/             methods head and full: Hugging Face form */
-#ifndef SHEAF_TRAIN_TRAIN_H
-#define SHEAF_TRAIN_TRAIN_H
+#pragma once
 
 #include "base/events.h"
 #include "train/options.h"
@@ -80,5 +79,3 @@ sheaf_status *sheaf_train_peek(char **settings, int64_t *step, const char *out);
 sheaf_status *sheaf_train(sheaf_train_result *out, const sheaf_train_options *options,
                           const char *settings, const char *recipe, const sheaf_train_hooks *hooks);
 void sheaf_train_result_release(sheaf_train_result *result);
-
-#endif

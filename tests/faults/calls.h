@@ -4,8 +4,7 @@
  * Replaces the calls of the C library that open, read, write, sync, rename, make and remove files,
  * whoever makes them, with and without the hook of faults.h: what bypasses that hook is caught
  * too. Include in one file of a test. One thread at a time. */
-#ifndef SHEAF_TESTS_CALLS_H
-#define SHEAF_TESTS_CALLS_H
+#pragma once
 
 #include <errno.h>
 #include <fcntl.h>
@@ -368,5 +367,3 @@ SEEN_BY_ALL void *mmap(void *at, size_t size, int protection, int flags, int fd,
         return MAP_FAILED;
     return (void *)syscall(SYS_mmap, at, size, protection, flags, fd, offset);
 }
-
-#endif

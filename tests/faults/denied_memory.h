@@ -3,8 +3,7 @@
  * Replaces malloc, calloc, realloc and the aligned ones of this program (glibc supports that), so
  * that libraries are denied too. Sanitizers bring their own; under them only what goes through the
  * hook of faults.h can be denied. Include in one file of a test. */
-#ifndef SHEAF_TESTS_DENIED_MEMORY_H
-#define SHEAF_TESTS_DENIED_MEMORY_H
+#pragma once
 
 #include <errno.h>
 #include <stdatomic.h>
@@ -104,6 +103,4 @@ SEEN_BY_LIBRARIES void free(void *block)
         atomic_fetch_sub(&deny_live, 1);
     __libc_free(block);
 }
-#endif
-
 #endif

@@ -4,8 +4,7 @@
  * once the last one. The library has no part in it: what is linked with faults.c asks here before
  * each of these calls (the linker's --wrap, for our objects alone; see meson.build).
  * tests/faults/command.c is the command with SHEAF_FAULT=op:n:action in its environment. */
-#ifndef SHEAF_TESTS_FAULTS_H
-#define SHEAF_TESTS_FAULTS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -57,5 +56,3 @@ void faults_use(sheaf_faults *faults);
 /* faults_end - of none any more; returns `st`. */
 sheaf_status *faults_end(sheaf_status *st);
 #define UNDER(faults, call) (faults_use(faults), faults_end(call))
-
-#endif

@@ -1,10 +1,7 @@
 /* injected.h - faults at exchanges; see injected.c. */
-#ifndef SHEAF_TESTS_INJECTED_H
-#define SHEAF_TESTS_INJECTED_H
+#pragma once
 
 #include <stdbool.h>
 
 /* injected_read - RANK:CALL:N:FAULT, from now on; false: it is none. */
 bool injected_read(const char *text, bool trains);
-
-#endif

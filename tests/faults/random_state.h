@@ -2,8 +2,7 @@
  *
  * Shapes follow from one number, values from another: two states of one shape differ in
  * every tensor that has an element. Empty tensors and slices are among them. */
-#ifndef SHEAF_TESTS_RANDOM_STATE_H
-#define SHEAF_TESTS_RANDOM_STATE_H
+#pragma once
 
 #include "base/file.h"
 #include "checkpoint/store/checkpoint.h"
@@ -141,5 +140,3 @@ static inline void random_folder(char path[64])
     if (mkdtemp(path) == NULL)
         fail_msg("no folder for the test");
 }
-
-#endif

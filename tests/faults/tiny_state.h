@@ -2,8 +2,7 @@
  *
  * Four slices; a value depends on (seed, tensor, element) alone. A rank holds its own
  * slices in its own memory, as in training. */
-#ifndef SHEAF_TESTS_TINY_STATE_H
-#define SHEAF_TESTS_TINY_STATE_H
+#pragma once
 
 #include <dirent.h>
 #include <inttypes.h>
@@ -234,5 +233,3 @@ static inline sheaf_status *tiny_load(tiny_run *run)
     run->found_step = 0;
     return sheaf_comm_run_threads(run->ranks, tiny_load_rank, run);
 }
-
-#endif

@@ -4,8 +4,7 @@
  * proportion to the bytes is a fault, and so is a result that contradicts itself (abort()).
  * fuzz.c gives them to libFuzzer (./run fuzz), replay.c gives them seeds (./run test);
  * seeds.sh knows where the seeds of each are. */
-#ifndef SHEAF_TESTS_FUZZ_READERS_H
-#define SHEAF_TESTS_FUZZ_READERS_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -19,5 +18,3 @@ extern const fuzz_reader fuzz_readers[]; /* ends with name NULL */
 
 /* fuzz_reader_named - NULL when there is none. */
 const fuzz_reader *fuzz_reader_named(const char *name);
-
-#endif

@@ -4,8 +4,7 @@
  * Every folder of $SHEAF_GOLDEN (or of the committed subset) that holds inputs.safetensors and
  * mp1/model_config.json is run; none found is a failure. Tolerances are those of the recordings'
  * README: 5e-5 for logits and what leads to them, 1e-4 relative for gradients. */
-#ifndef SHEAF_TESTS_PARITY_COG_H
-#define SHEAF_TESTS_PARITY_COG_H
+#pragma once
 
 #include "tests/check.h"
 
@@ -323,5 +322,3 @@ static inline void compare(const char *what, const float *x, const float *want, 
     for (int64_t i = 0; i < n; i++)
         CHECK_NEAR(what, x[i], want[i], absolute + relative * fabs((double)want[i]));
 }
-
-#endif

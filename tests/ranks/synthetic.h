@@ -1,7 +1,6 @@
 /* synthetic.h - a model that exists nowhere on disk: every element a function of (tensor
  * name, logical index), so that tests of rank equality need no files. */
-#ifndef SHEAF_TESTS_SYNTHETIC_H
-#define SHEAF_TESTS_SYNTHETIC_H
+#pragma once
 
 #include "lora/adapter.h"
 #include "schema/schema.h"
@@ -10,5 +9,3 @@
 /* A source over all tensors of `schema` (borrowed) and, when not NULL, all factors of
  * `lora`; norms near 1, everything else uniform in +-0.05. */
 sheaf_source *synthetic_source(const sheaf_schema *schema, const sheaf_lora *lora);
-
-#endif

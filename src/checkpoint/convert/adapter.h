@@ -1,6 +1,5 @@
 /* adapter.h - a model and a PEFT adapter of it as the tensors of a SAT checkpoint with LoRA. */
-#ifndef SHEAF_CHECKPOINT_CONVERT_ADAPTER_H
-#define SHEAF_CHECKPOINT_CONVERT_ADAPTER_H
+#pragma once
 
 #include "base/events.h"
 #include "schema/schema.h"
@@ -19,5 +18,3 @@
 sheaf_status *sheaf__adapted_source(sheaf_source **out, int64_t *rank, sheaf_source *base,
                                     const sheaf_schema *schema, const char *adapter,
                                     const sheaf_events *events);
-
-#endif

@@ -4,8 +4,7 @@
  * Tensors stream from the pieces that were found to the places that are wanted, some megabytes for
  * each thread; that nothing is missing is proven before the first byte is written, and the output
  * appears by one rename. */
-#ifndef SHEAF_CHECKPOINT_CONVERT_CONVERT_H
-#define SHEAF_CHECKPOINT_CONVERT_CONVERT_H
+#pragma once
 
 #include "base/control.h"
 #include "sheaf/checkpoint.h"
@@ -14,5 +13,3 @@
  * is 0. Warnings and notes of the reader go to events. */
 sheaf_status *sheaf_convert(sheaf_weights_convert_report *report,
                             const sheaf_weights_convert_options *options);
-
-#endif

@@ -1,6 +1,5 @@
 /* copy.h - streaming tensors out of a source, between the files of convert. */
-#ifndef SHEAF_CHECKPOINT_CONVERT_COPY_H
-#define SHEAF_CHECKPOINT_CONVERT_COPY_H
+#pragma once
 
 #include "checkpoint/convert/convert.h"
 #include "sheaf/source.h"
@@ -53,5 +52,3 @@ void sheaf__copy_progress(const sheaf_events *events, const char *what, _Atomic 
                           int64_t bytes, int64_t total);
 
 int64_t sheaf__entry_bytes(const sheaf_source_entry *entry);
-
-#endif

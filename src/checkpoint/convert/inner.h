@@ -2,8 +2,7 @@
  *
  * The catalog belongs to the converter until a source is made of it; `source` and `moments` are
  * closed, and all else freed, by sheaf_convert() at its end, whatever a writer returned. */
-#ifndef SHEAF_CHECKPOINT_CONVERT_INNER_H
-#define SHEAF_CHECKPOINT_CONVERT_INNER_H
+#pragma once
 
 #include <stdatomic.h>
 
@@ -46,5 +45,3 @@ static inline const sheaf_dtype *sheaf__convert_dtype(const sheaf_weights_conver
 {
     return o->dtype == SHEAF_BOOL ? NULL : &o->dtype;
 }
-
-#endif

@@ -3,8 +3,7 @@
  *
  * The same form as a training checkpoint (checkpoint.h): what reads, verifies and compares those
  * reads this. */
-#ifndef SHEAF_CHECKPOINT_CONVERT_SLICES_H
-#define SHEAF_CHECKPOINT_CONVERT_SLICES_H
+#pragma once
 
 #include "checkpoint/convert/copy.h"
 #include "schema/schema.h"
@@ -24,5 +23,3 @@ typedef struct sheaf_slices_write {
 /* sheaf__slices_write - complete at `dst`, or nothing. Moments ("exp_avg.NAME") are cut as NAME
  * is. */
 sheaf_status *sheaf__slices_write(const char *dst, const sheaf_slices_write *how);
-
-#endif

@@ -1,8 +1,7 @@
 /* matcher.h - one adapter being matched with the tensors of the output; between match.c, which
  * gives its tensors their places, names.c, which finds them, and settle.c, which then decides and
  * checks what only all of them together tell. */
-#ifndef SHEAF_CHECKPOINT_MERGE_MATCHER_H
-#define SHEAF_CHECKPOINT_MERGE_MATCHER_H
+#pragma once
 
 #include "base/text.h"
 #include "checkpoint/merge/plan.h"
@@ -60,5 +59,3 @@ sheaf_status *sheaf__merge_place(sheaf__merge_tensor **out, sheaf__matcher *m, c
                                  size_t length, const char *end);
 /* sheaf__merge_alias - what the adapter calls it, but for a prefix. */
 const char *sheaf__merge_alias(const sheaf__matcher *m, const sheaf__merge_tensor *t);
-
-#endif

@@ -5,8 +5,7 @@
  * trained biases, rows and modules as PEFT's merge_and_unload() has them (docs/merge.md).
  * The base may be any model: what an adapter names is found by name. Tensors stream
  * through in tiles; what is held does not grow with the model or its largest tensor. */
-#ifndef SHEAF_CHECKPOINT_MERGE_MERGE_H
-#define SHEAF_CHECKPOINT_MERGE_MERGE_H
+#pragma once
 
 #include "base/control.h"
 #include "lora/combine.h"
@@ -32,5 +31,3 @@ sheaf_status *sheaf_merge_fits(bool *held, const char *base, const char *adapter
 /* sheaf_merge_adapters - only the combined adapter, as a PEFT folder at dst. Uses adapters,
  * combine, weights, dst, events and stop. */
 sheaf_status *sheaf_merge_adapters(const sheaf_weights_merge_options *options);
-
-#endif

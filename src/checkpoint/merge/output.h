@@ -1,6 +1,5 @@
 /* output.h - where a merged model goes: a Hugging Face folder, or the parts of SAT. */
-#ifndef SHEAF_CHECKPOINT_MERGE_OUTPUT_H
-#define SHEAF_CHECKPOINT_MERGE_OUTPUT_H
+#pragma once
 
 #include "checkpoint/merge/plan.h"
 #include "dialects/common/folder.h"
@@ -32,5 +31,3 @@ sheaf_status *sheaf__merge_output_open(sheaf_source **written, const sheaf__merg
 /* sheaf__merge_output_commit - it gets its name. `out` is empty then, whatever comes of it. */
 sheaf_status *sheaf__merge_output_commit(sheaf__merge_output *out);
 void sheaf__merge_output_abandon(sheaf__merge_output *out);
-
-#endif

@@ -1,6 +1,5 @@
 /* plan.h - what each tensor of a merged model is made of. No values move here. */
-#ifndef SHEAF_CHECKPOINT_MERGE_PLAN_H
-#define SHEAF_CHECKPOINT_MERGE_PLAN_H
+#pragma once
 
 #include "checkpoint/merge/rows.h"
 #include "checkpoint/merge/ties.h"
@@ -81,5 +80,3 @@ sheaf_status *sheaf__merge_combine(sheaf__merge_plan *plan,
  * SHEAF_E_UNSUPPORTED. */
 sheaf_status *sheaf__merge_match(sheaf__merge_plan *plan, const sheaf__merge_adapter *adapter,
                                  int number, const sheaf_events *events);
-
-#endif

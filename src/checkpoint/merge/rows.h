@@ -3,8 +3,7 @@
  * A tensor is seen as rows of its first axis, everything behind it being columns, so that
  * its change is always L R with a left factor of some columns a row: of W [out, in] L is B
  * and R is A; of a table or a Conv1D weight [in, out] L is the transpose of A and R that of B. */
-#ifndef SHEAF_CHECKPOINT_MERGE_ROWS_H
-#define SHEAF_CHECKPOINT_MERGE_ROWS_H
+#pragma once
 
 #include <stdatomic.h>
 
@@ -117,5 +116,3 @@ sheaf_status *sheaf__merge_left(sheaf__merge_scratch *s, const sheaf__merge_rows
  * s->w. */
 sheaf_status *sheaf__merge_start(sheaf__merge_scratch *s, sheaf__merge_rows *m, int64_t row0,
                                  int64_t rows);
-
-#endif

@@ -1,7 +1,6 @@
 /* tied.h - names of one tensor, which a merge may make several: which they are in this base, what
  * an adapter makes of each, and whether all come out alike; between plan.c and merge.c. */
-#ifndef SHEAF_CHECKPOINT_MERGE_TIED_H
-#define SHEAF_CHECKPOINT_MERGE_TIED_H
+#pragma once
 
 #include "checkpoint/merge/plan.h"
 
@@ -25,5 +24,3 @@ sheaf_status *sheaf__merge_set_vocabulary(char **out, const char *json,
                                           const sheaf__merge_plan *plan);
 /* sheaf__merge_is_other - is it a name other than the first of its tensor? */
 bool sheaf__merge_is_other(const sheaf__merge_plan *plan, const sheaf__merge_tensor *tensor);
-
-#endif

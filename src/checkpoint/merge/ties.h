@@ -2,8 +2,7 @@
  *
  * A file holds such a tensor once. Where a merge makes it several, each of its names must be
  * written, or transformers gives those that lack random values. */
-#ifndef SHEAF_CHECKPOINT_MERGE_TIES_H
-#define SHEAF_CHECKPOINT_MERGE_TIES_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -28,5 +27,3 @@ enum { SHEAF__TIES_MOST = 16 }; /* names that the tensors of one model may have 
  * groups are "" where nothing is tied.
  *   own_code  the config has auto_map: the class may be another than that of its name */
 const sheaf__ties *sheaf__ties_of(const char *architecture, bool own_code);
-
-#endif

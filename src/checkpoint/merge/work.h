@@ -1,6 +1,5 @@
 /* work.h - what is done with a planned tensor: norms, tiles, checks. */
-#ifndef SHEAF_CHECKPOINT_MERGE_WORK_H
-#define SHEAF_CHECKPOINT_MERGE_WORK_H
+#pragma once
 
 #include "checkpoint/merge/plan.h"
 #include "dialects/common/folder.h"
@@ -35,5 +34,3 @@ sheaf_status *sheaf__merge_check_rows(sheaf__merge_crew *crew, const sheaf__merg
 sheaf_status *sheaf__merge_check_products(sheaf__merge_crew *crew, const sheaf__merge_plan *plan,
                                           sheaf_source *written,
                                           sheaf_weights_merge_report *report);
-
-#endif

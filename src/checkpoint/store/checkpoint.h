@@ -9,8 +9,7 @@
  *
  * Nothing in these files depends on the number of ranks, the machine or the time: two
  * checkpoints are equal exactly when their manifests are (docs/checkpoints.md). */
-#ifndef SHEAF_CHECKPOINT_STORE_CHECKPOINT_H
-#define SHEAF_CHECKPOINT_STORE_CHECKPOINT_H
+#pragma once
 
 #include "base/events.h"
 #include "checkpoint/store/state.h"
@@ -134,5 +133,3 @@ sheaf_status *sheaf_checkpoint_verify(const char *dir, int64_t *damages,
                                                     const char *tensor, const char *expected,
                                                     const char *is),
                                       void *context);
-
-#endif

@@ -1,7 +1,6 @@
 /* hold.h - checkpoints that are read while the run that writes them goes on, and with --keep
  * removes the older ones: one that is held stays until it is read. */
-#ifndef SHEAF_CHECKPOINT_STORE_HOLD_H
-#define SHEAF_CHECKPOINT_STORE_HOLD_H
+#pragma once
 
 #include <dirent.h>
 #include <stdbool.h>
@@ -17,5 +16,3 @@ int sheaf__step_take(bool *read, const char *path);
 /* sheaf__step_newest - the newest of OUT/checkpoints (malloc'd), held; *path NULL: there is none.
  * Takes no lock of the run. Errors: SHEAF_E_IO, SHEAF_E_MEMORY. */
 sheaf_status *sheaf__step_newest(char **path, DIR **held, const char *out);
-
-#endif

@@ -4,8 +4,7 @@
  * (PEFT), manifest.json (a training checkpoint of sheaf), checkpoints/ (the --out of a
  * run), otherwise a model in any dialect (dialects/common/dialects.h), whose tensors are undivided
  * and have their canonical names. A .safetensors file stands for itself. */
-#ifndef SHEAF_CHECKPOINT_STORE_LOOK_H
-#define SHEAF_CHECKPOINT_STORE_LOOK_H
+#pragma once
 
 #include "checkpoint/store/checkpoint.h"
 #include "sheaf/source.h"
@@ -42,5 +41,3 @@ void sheaf__look_view(int64_t *rows, int64_t *cols, const sheaf_source_entry *en
 
 /* sheaf__checkpoint_source - the undivided tensors of a checkpoint, which must stay open. */
 sheaf_status *sheaf__checkpoint_source(sheaf_source **out, sheaf_checkpoint *checkpoint);
-
-#endif

@@ -3,8 +3,7 @@
  * It is written last, is a function of the state alone, and holds a hash of
  * everything, itself included: two checkpoints are equal exactly when these files
  * are. docs/checkpoints.md gives the form byte by byte. */
-#ifndef SHEAF_CHECKPOINT_STORE_MANIFEST_H
-#define SHEAF_CHECKPOINT_STORE_MANIFEST_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -65,5 +64,3 @@ const char *sheaf__manifest_file(char buffer[32], int slices, int slice);
 /* Shape of what `slice` holds of a tensor; elements are the product (0 for an empty slice). Of more
  * than two axes all but the last are one. */
 void sheaf__manifest_box(int64_t shape[2], const sheaf_manifest_tensor *tensor, int slice);
-
-#endif

@@ -3,8 +3,7 @@
  * room's.
  *
  * Names: "master/NAME" of training is NAME, "exp_avg/NAME" is the moment "exp_avg.NAME". */
-#ifndef SHEAF_CHECKPOINT_STORE_OWN_CATALOG_H
-#define SHEAF_CHECKPOINT_STORE_OWN_CATALOG_H
+#pragma once
 
 #include "dialects/common/dialects.h"
 
@@ -25,5 +24,3 @@ void sheaf__own_found(void *context, const char *file, const char *tensor, const
 /* sheaf__any_read - sheaf__open() with sheaf's own as hints->own. */
 sheaf_status *sheaf__any_read(sheaf_catalog **out, const char *path,
                               const sheaf_dialect_hints *hints);
-
-#endif

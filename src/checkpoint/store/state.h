@@ -4,8 +4,7 @@
  * distinct, in any order. Of a cut tensor a rank hands over the slices it owns,
  * each dense and row-major: the rows (axis 0) or columns (axis 1) of the slice, of
  * all parts one after the other. Every rank hands over all of a replicated tensor. */
-#ifndef SHEAF_CHECKPOINT_STORE_STATE_H
-#define SHEAF_CHECKPOINT_STORE_STATE_H
+#pragma once
 
 #include <stdint.h>
 
@@ -30,5 +29,3 @@ typedef struct sheaf_state {
                              rank count, host, path or time. The same text on every rank. Loading
                              ignores it: see sheaf_checkpoint_progress(). */
 } sheaf_state;
-
-#endif

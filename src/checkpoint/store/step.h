@@ -1,6 +1,5 @@
 /* step.h - the name of a checkpoint's folder: "step-00000010". */
-#ifndef SHEAF_CHECKPOINT_STORE_STEP_H
-#define SHEAF_CHECKPOINT_STORE_STEP_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -12,5 +11,3 @@ const char *sheaf__step_name(char name[SHEAF__STEP_NAME], int64_t step);
  * otherwise. With `ours` only as sheaf__step_name() writes it, 8 digits or more: what a run may
  * resume from or remove. Without, any number: a folder that is only read may have been renamed. */
 bool sheaf__step_of(int64_t *step, const char *name, bool ours);
-
-#endif

@@ -1,6 +1,5 @@
 /* store.h - private: the folder OUT/checkpoints as rank 0 sees it. */
-#ifndef SHEAF_CHECKPOINT_STORE_STORE_H
-#define SHEAF_CHECKPOINT_STORE_STORE_H
+#pragma once
 
 #include "checkpoint/store/checkpoint.h"
 #include "checkpoint/store/manifest.h"
@@ -38,5 +37,3 @@ sheaf_status *sheaf__checkpoint_load_collected(sheaf_checkpoint *checkpoint, she
 /* sheaf__checkpoint_examine - the file of `slice` (S: of the replicated tensors) alone. */
 sheaf_status *sheaf__checkpoint_examine(sheaf_damages *damages, const sheaf_checkpoint *checkpoint,
                                         int slice, bool quick);
-
-#endif

@@ -1,6 +1,5 @@
 /* stream.h - a tensor's rows, some at a time, on several threads. */
-#ifndef SHEAF_CHECKPOINT_STORE_STREAM_H
-#define SHEAF_CHECKPOINT_STORE_STREAM_H
+#pragma once
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -34,5 +33,3 @@ sheaf_status *sheaf__stream_rows(sheaf__pool *pool, int64_t rows, int64_t chunk,
                                  sheaf_status *(*body)(void *context, int64_t row0, int64_t rows,
                                                        int64_t index, int worker),
                                  void *context);
-
-#endif

@@ -5,8 +5,7 @@
  * that is not merged are tensors like others. So are moments of an optimizer where both sides have
  * some, and in a checkpoint of sheaf's own or a bare file, where they lie among the tensors; those
  * that lie beside the model of one side alone are counted, and not compared. */
-#ifndef SHEAF_CHECKPOINT_TOOLS_DIFF_H
-#define SHEAF_CHECKPOINT_TOOLS_DIFF_H
+#pragma once
 
 #include "checkpoint/store/look.h"
 #include "sheaf/checkpoint.h"
@@ -15,5 +14,3 @@
  * not compared (base_model_name_or_path, transformers_version, ...). */
 sheaf_status *sheaf_diff(sheaf_weights_diff_report *report, const char *a, const char *b,
                          const sheaf_weights_diff_options *options);
-
-#endif

@@ -5,8 +5,7 @@
  * angles) are what SAT computes, and the positions that are added behind a tower begin as zero, as
  * upstream; initializer_range is SAT's init_method_std. Each number is a function of (seed, tensor
  * name, logical index) alone: not of threads, of dtype, or of the other tensors. */
-#ifndef SHEAF_CHECKPOINT_TOOLS_INIT_H
-#define SHEAF_CHECKPOINT_TOOLS_INIT_H
+#pragma once
 
 #include <stdint.h>
 
@@ -26,5 +25,3 @@ const sheaf__family_spec *sheaf__init_spec_at(int i);
 /* sheaf__init_config - the config.json of a built-in name (malloc'd), NULL in *out if there
  * is none of that name. */
 sheaf_status *sheaf__init_config(char **out, const char *name);
-
-#endif

@@ -3,8 +3,7 @@
  * Quick: its structure (every header, every name, shape and place). Full: every byte besides: the
  * hashes of sheaf's own manifest, the CRC-32 of PyTorch's files, the copies of what several ranks
  * hold, NaN and Inf. */
-#ifndef SHEAF_CHECKPOINT_TOOLS_VERIFY_H
-#define SHEAF_CHECKPOINT_TOOLS_VERIFY_H
+#pragma once
 
 #include "dialects/common/dialects.h"
 #include "sheaf/checkpoint.h"
@@ -33,5 +32,3 @@ sheaf_status *sheaf_verify_catalog(sheaf_verify_report *report, sheaf_catalog *c
 void sheaf_verify_release(sheaf_verify_report *report);
 /* sheaf_verify_sound - no finding is a defect, and all parts lie in one place. */
 bool sheaf_verify_sound(const sheaf_verify_report *report);
-
-#endif

@@ -1,6 +1,5 @@
 /* verify_adapter.h - can the adapter in a catalog be applied? */
-#ifndef SHEAF_CHECKPOINT_TOOLS_VERIFY_ADAPTER_H
-#define SHEAF_CHECKPOINT_TOOLS_VERIFY_ADAPTER_H
+#pragma once
 
 #include "catalog/catalog.h"
 #include "lora/adapter.h"
@@ -10,5 +9,3 @@
 sheaf_status *sheaf__verify_adapter(sheaf_catalog *catalog);
 /* sheaf__verify_alone - and what it finds where there is none to hold it against. */
 sheaf_status *sheaf__verify_alone(sheaf_catalog *catalog, const sheaf_lora_options *options);
-
-#endif

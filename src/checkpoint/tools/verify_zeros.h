@@ -1,7 +1,6 @@
 /* verify_zeros.h - weights that are zero: what a download leaves that made room and did not fill
  * it. */
-#ifndef SHEAF_CHECKPOINT_TOOLS_VERIFY_ZEROS_H
-#define SHEAF_CHECKPOINT_TOOLS_VERIFY_ZEROS_H
+#pragma once
 
 #include <stdatomic.h>
 
@@ -17,5 +16,3 @@ void sheaf__look_for_numbers(_Atomic unsigned char *seen, const void *data, size
  * piece k of tensor t. */
 sheaf_status *sheaf__verify_zeros(sheaf_catalog *catalog, const _Atomic unsigned char *seen,
                                   const int64_t *first);
-
-#endif

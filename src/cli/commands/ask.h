@@ -1,7 +1,6 @@
 /* ask.h - what generate, chat and eval share: the flags that name a model and say how it is asked,
  * prompts from a data set of tokens. */
-#ifndef SHEAF_CLI_COMMANDS_ASK_H
-#define SHEAF_CLI_COMMANDS_ASK_H
+#pragma once
 
 #include <jansson.h>
 
@@ -90,5 +89,3 @@ sheaf_status *ask_reach(const sheaf_config *config, const sheaf__prompts *prompt
                         int64_t max_length, const sheaf_events *events);
 /* ask_positions - how long a rotary table these prompts need. */
 int64_t ask_positions(const sheaf__prompts *prompts, int64_t max_new);
-
-#endif

@@ -1,6 +1,5 @@
 /* commands.h - the subcommands: one cmd_*.c each, listed in commands.c. */
-#ifndef SHEAF_CLI_COMMANDS_COMMANDS_H
-#define SHEAF_CLI_COMMANDS_COMMANDS_H
+#pragma once
 
 #include "cli/lib/cli.h"
 
@@ -28,5 +27,3 @@ int cmd_plan(cli *cli, int argc, char **argv);
 int cmd_train(cli *cli, int argc, char **argv);
 int cmd_eval(cli *cli, int argc, char **argv);
 int cmd_generate(cli *cli, int argc, char **argv);
-
-#endif

@@ -1,6 +1,5 @@
 /* findings.h - what was found in a checkpoint, for people and as JSON: verify, info and convert. */
-#ifndef SHEAF_CLI_COMMANDS_FINDINGS_H
-#define SHEAF_CLI_COMMANDS_FINDINGS_H
+#pragma once
 
 #include "cli/lib/shared.h"
 #include "sheaf/checkpoint.h"
@@ -15,5 +14,3 @@ void cli_findings_print(FILE *to, const sheaf_verification *verification, int64_
 /* cli_findings_json - entries of an open list. */
 void cli_findings_json(sheaf_json_writer *j, const sheaf_verification *verification);
 const char *cli_severity(sheaf_severity severity); /* "defect", "warning", "note" */
-
-#endif

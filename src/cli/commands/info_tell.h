@@ -1,6 +1,5 @@
 /* info_tell.h - how `sheaf info` says what it found: as lines, or as keys of JSON. */
-#ifndef SHEAF_CLI_COMMANDS_INFO_TELL_H
-#define SHEAF_CLI_COMMANDS_INFO_TELL_H
+#pragma once
 
 #include "base/json_write.h"
 #include "checkpoint/store/checkpoint.h"
@@ -30,5 +29,3 @@ void info_trained_by(info_teller *t, sheaf_checkpoint *checkpoint, const char *p
 void info_checkpoint(info_teller *t, sheaf_checkpoint *checkpoint, const char *path);
 void info_run(info_teller *t, const char *path);
 sheaf_status *info_metrics(info_teller *t, const char *path);
-
-#endif

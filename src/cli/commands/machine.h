@@ -1,6 +1,5 @@
 /* machine.h - what this machine offers. */
-#ifndef SHEAF_CLI_COMMANDS_MACHINE_H
-#define SHEAF_CLI_COMMANDS_MACHINE_H
+#pragma once
 
 #include <stdint.h>
 
@@ -27,5 +26,3 @@ typedef struct cli_rate {
 enum { CLI_RATES = 5 };
 /* cli_machine_measure - the best of several repetitions of each. */
 sheaf_status *cli_machine_measure(cli_rate rates[CLI_RATES]);
-
-#endif

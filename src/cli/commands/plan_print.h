@@ -1,6 +1,5 @@
 /* plan_print.h - what `sheaf plan` was asked and found, and how it is printed. */
-#ifndef SHEAF_CLI_COMMANDS_PLAN_PRINT_H
-#define SHEAF_CLI_COMMANDS_PLAN_PRINT_H
+#pragma once
 
 #include <jansson.h>
 
@@ -53,5 +52,3 @@ sheaf_status *cli_plan_cluster(cli_plan *q, const cli *cli);
 int64_t cli_plan_image(const cli_plan *q);
 double cli_plan_mib(size_t bytes);
 void cli_plan_object(const cli *cli, json_t *object);
-
-#endif

@@ -1,6 +1,5 @@
 /* plan_time.h - `sheaf plan --time`: how long a step takes. */
-#ifndef SHEAF_CLI_COMMANDS_PLAN_TIME_H
-#define SHEAF_CLI_COMMANDS_PLAN_TIME_H
+#pragma once
 
 #include <jansson.h>
 
@@ -10,5 +9,3 @@
 /* cli_time_print - steps: of the run; 0: not known. */
 void cli_time_print(const cli *cli, const sheaf__timing *time, int64_t steps);
 json_t *cli_time_json(const sheaf__timing *time, int64_t steps);
-
-#endif

@@ -16,8 +16,7 @@
  *
  * --json and --help belong to every subcommand and stand in no table. Results
  * go to cli->out, everything else to cli->err. */
-#ifndef SHEAF_CLI_LIB_CLI_H
-#define SHEAF_CLI_LIB_CLI_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -157,5 +156,3 @@ void cli_hush(cli *cli);
 extern const cli_command cli_commands[];
 /* cli_main - what main() does, with streams of one's own (for tests). */
 int cli_main(int argc, char **argv, FILE *out, FILE *err);
-
-#endif

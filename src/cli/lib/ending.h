@@ -1,7 +1,6 @@
 /* ending.h - the end of a run that cannot go on: from the watching thread, while ranks still wait.
  */
-#ifndef SHEAF_CLI_LIB_ENDING_H
-#define SHEAF_CLI_LIB_ENDING_H
+#pragma once
 
 #include <stddef.h>
 
@@ -17,5 +16,3 @@ void cli_verdict(const sheaf_status *st);
 
 /* Where it is told: the file that this variable of the environment names. */
 #define CLI_VERDICT "SHEAF_SUPERVISED"
-
-#endif

@@ -1,7 +1,6 @@
 /* hosts.h - which hosts of a run are left: those of --hosts or --hostfile on which the MPI's mpirun
  * can start a process now. */
-#ifndef SHEAF_CLI_LIB_HOSTS_H
-#define SHEAF_CLI_LIB_HOSTS_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -43,5 +42,3 @@ int cli_hosts_left(const cli_hosts *hosts, int ranks);
  * file with their slots, or their share of `ranks` where all have too few. The caller frees it;
  * NULL: no memory. */
 char *cli_hosts_words(const cli_hosts *hosts, int ranks);
-
-#endif

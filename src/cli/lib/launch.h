@@ -4,8 +4,7 @@
  * What the caller is asked to do reaches all: SIGINT, SIGTERM and SIGHUP ask them to stop, SIGUSR1
  * to save. Another SIGINT ends them at once; of a command that talks the third within two seconds,
  * as each is passed on to it. */
-#ifndef SHEAF_CLI_LIB_LAUNCH_H
-#define SHEAF_CLI_LIB_LAUNCH_H
+#pragma once
 
 #include <sys/types.h>
 
@@ -56,5 +55,3 @@ void cli_launch_leave_none(void);
  * hosts (ssh), which have sessions of their own; takes a second. They are still to be waited for.
  */
 void cli_launch_kill(const pid_t *mpirun, int mpiruns);
-
-#endif

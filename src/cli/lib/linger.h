@@ -3,8 +3,7 @@
  * MPICH's mpirun kills all processes the moment one of them is killed, before any of the others can
  * say which it was. So the process that it started only waits for another one, which is the rank:
  * where that is killed, the others have a second to tell it (comm/watch), and end by themselves. */
-#ifndef SHEAF_CLI_LIB_LINGER_H
-#define SHEAF_CLI_LIB_LINGER_H
+#pragma once
 
 /* cli_linger - returns in the process that is the rank, before it has threads; at once where
  * nothing is launched in that way. The other one ends with the rank's exit code. */
@@ -17,5 +16,3 @@ void cli_linger_fail(void);
 void cli_linger_end(void);
 /* cli_linger_code - what it ends with then: the code of the command, once that is known. */
 void cli_linger_code(int code);
-
-#endif

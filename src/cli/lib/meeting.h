@@ -1,7 +1,6 @@
 /* meeting.h - until the processes of a run watch each other (comm/watch/watch.h) a clock does: an
  * MPI waits for ever for one that was stopped, or whose host was lost, before that. */
-#ifndef SHEAF_CLI_LIB_MEETING_H
-#define SHEAF_CLI_LIB_MEETING_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -12,5 +11,3 @@ void cli_meeting_clock(void);
 void cli_meeting_begin(bool json);
 /* cli_meeting_over - they are met, and watched. */
 void cli_meeting_over(void);
-
-#endif

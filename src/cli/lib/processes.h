@@ -1,7 +1,6 @@
 /* processes.h - commands whose ranks may be processes, as those of train are: their flags, and how
  * the processes come together. What goes wrong is told by the first of them. */
-#ifndef SHEAF_CLI_LIB_PROCESSES_H
-#define SHEAF_CLI_LIB_PROCESSES_H
+#pragma once
 
 #include <stdatomic.h>
 
@@ -53,5 +52,3 @@ sheaf_status *cli_processes_launch(bool *elsewhere, int *code, const cli_launch_
  * watch: no call of all processes comes after it. _answer: the same of cli_answer(). */
 int cli_processes_report(cli_processes *flags, cli *cli, sheaf_status *st);
 int cli_processes_answer(cli_processes *flags, cli *cli, sheaf_status *st, bool yes);
-
-#endif

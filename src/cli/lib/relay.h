@@ -3,8 +3,7 @@
  *
  * A terminal is this process's: mpirun runs in a process group of its own, and would be stopped for
  * reading it. Ctrl-C goes as SIGUSR1, which every mpirun passes on. */
-#ifndef SHEAF_CLI_LIB_RELAY_H
-#define SHEAF_CLI_LIB_RELAY_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -41,5 +40,3 @@ void cli_relay_pass(cli_relay *relay, pid_t child, int ms);
 /* cli_relay_insists - were there three Ctrl-C within two seconds? Then nobody minds them. */
 bool cli_relay_insists(const cli_relay *relay);
 void cli_relay_close(cli_relay *relay);
-
-#endif

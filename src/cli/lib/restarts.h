@@ -1,7 +1,6 @@
 /* restarts.h - `--restarts N`: this process begins the run in another one, and again where it ends
  * by a failure that nobody asked for. */
-#ifndef SHEAF_CLI_LIB_RESTARTS_H
-#define SHEAF_CLI_LIB_RESTARTS_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -22,5 +21,3 @@ sheaf_status *cli_supervise(int *code, cli *cli, const sheaf_train_options *o, i
 /* cli_fewer_ranks - T and D for `left` ranks: D as it was while there are so many, then the largest
  * T. `accumulators`: D divides them. */
 void cli_fewer_ranks(int *tp, int *dp, int left, int accumulators);
-
-#endif

@@ -1,6 +1,5 @@
 /* shared.h - what several subcommands need beside their options. */
-#ifndef SHEAF_CLI_LIB_SHARED_H
-#define SHEAF_CLI_LIB_SHARED_H
+#pragma once
 
 #include "cli.h"
 #include "base/json_write.h"
@@ -10,5 +9,3 @@ extern const cli_choice cli_dtypes[]; /* float32, bfloat16, float16 as sheaf_dty
 /* cli_json_end - ends the object and writes it as a line; false where memory or the stream
  * failed: then nothing of it was written, or not all. The text is released in any case. */
 bool cli_json_end(FILE *to, sheaf_json_writer *j);
-
-#endif

@@ -9,8 +9,7 @@
  * passes it on, and ends everything at SIGTERM SIGPIPE, SIGXFSZ  ignored: writing to a closed pipe
  * or past `ulimit -f` is an error, not the end
  */
-#ifndef SHEAF_CLI_LIB_SIGNALS_H
-#define SHEAF_CLI_LIB_SIGNALS_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -50,5 +49,3 @@ sheaf_status *cli_signals_explain(sheaf_status *st);
 /* "SIGTERM", "SIGINT", "SIGHUP" or "SIGUSR2" after a request to stop, else NULL: of processes that
  * sheaf launched itself, on the host where it did, the signal that the user sent. */
 const char *cli_signals_stopped_by(void);
-
-#endif

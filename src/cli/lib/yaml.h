@@ -1,6 +1,5 @@
 /* yaml.h - a YAML file of settings as a list of keys and values. */
-#ifndef SHEAF_CLI_LIB_YAML_H
-#define SHEAF_CLI_LIB_YAML_H
+#pragma once
 
 #include "sheaf/status.h"
 
@@ -27,5 +26,3 @@ const char *cli_yaml_program(const cli_yaml *yaml);
 /* cli_yaml_translate - `st`, with `sheaf translate` as what to try where the file at `path` is one
  * of such a program. */
 sheaf_status *cli_yaml_translate(sheaf_status *st, const char *path);
-
-#endif

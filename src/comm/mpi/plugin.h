@@ -4,8 +4,7 @@
  *
  * Nothing here waits but start and finish. Messages of one pair and tag arrive in the order in
  * which they were sent. Integers that are not 0 are error codes of the MPI: see explain. */
-#ifndef SHEAF_COMM_MPI_PLUGIN_H
-#define SHEAF_COMM_MPI_PLUGIN_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -31,5 +30,3 @@ typedef struct sheaf__mpi {
     int (*finish)(void);     /* waits for all */
     void (*abort)(int code); /* ends all processes; does not return */
 } sheaf__mpi;
-
-#endif

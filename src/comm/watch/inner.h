@@ -1,8 +1,7 @@
 /* inner.h - private to comm/watch: what the watching thread knows, and the two sides that it may be
  * on: the first process's (first.c), which hears of all others, and that of any other (other.c).
  * Both call known.c, and neither calls the thread (watch.c). */
-#ifndef SHEAF_COMM_WATCH_INNER_H
-#define SHEAF_COMM_WATCH_INNER_H
+#pragma once
 
 #include <pthread.h>
 
@@ -96,5 +95,3 @@ void sheaf__watch_welcome(sheaf__watch *watch, double now);
 void sheaf__watch_lost_first(sheaf__watch *watch, sheaf__verdict_kind kind);
 void sheaf__watch_hear_first(sheaf__watch *watch, int kind, const void *bytes, size_t size);
 sheaf_status *sheaf__watch_call_first(sheaf__watch *watch);
-
-#endif

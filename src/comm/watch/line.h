@@ -4,8 +4,7 @@
  *
  * in the order of bytes of this machine: the processes of a run are of one build, and compare that
  * at their start. Nothing here waits longer than it is told to. */
-#ifndef SHEAF_COMM_WATCH_LINE_H
-#define SHEAF_COMM_WATCH_LINE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -53,5 +52,3 @@ bool sheaf__line_read(int fd, sheaf__line_in *in);
 /* sheaf__line_next - the next whole frame of what has come: its kind, or 0: none; -1: what came is
  * no frame. `bytes` stay until the next call for `in`. */
 int sheaf__line_next(sheaf__line_in *in, const void **bytes, size_t *size);
-
-#endif

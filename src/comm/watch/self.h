@@ -1,6 +1,5 @@
 /* self.h - which process this is, so that others can end it and no other. */
-#ifndef SHEAF_COMM_WATCH_SELF_H
-#define SHEAF_COMM_WATCH_SELF_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -18,5 +17,3 @@ bool sheaf__self_lives(const sheaf__self *process);
 bool sheaf__self_kill(const sheaf__self *process);
 /* sheaf__self_busy - processor seconds that this process took, but for the calling thread. */
 uint64_t sheaf__self_busy(void);
-
-#endif

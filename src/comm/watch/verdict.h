@@ -1,7 +1,6 @@
 /* verdict.h - what the records of all ranks say together: who waits for whom, and what is told when
  * a run cannot go on. No sockets, no clock. */
-#ifndef SHEAF_COMM_WATCH_VERDICT_H
-#define SHEAF_COMM_WATCH_VERDICT_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -48,5 +47,3 @@ const char *sheaf__verdict_says(sheaf__verdict_kind kind);
 void sheaf__verdict_cure(sheaf_text *out, const char *cure);
 void sheaf__verdict_text(sheaf_text *out, sheaf__verdict_kind kind, const sheaf__ranks *ranks,
                          int rank, double s, const sheaf__self *self, const char *cure);
-
-#endif

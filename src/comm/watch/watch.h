@@ -11,8 +11,7 @@
  * With one process it looks for hangs alone. Progress is an op of the tape or a call that ends;
  * where a rank does neither (it loads, writes, tokenizes), processor time that its process takes.
  */
-#ifndef SHEAF_COMM_WATCH_WATCH_H
-#define SHEAF_COMM_WATCH_WATCH_H
+#pragma once
 
 #include <stdatomic.h>
 
@@ -48,5 +47,3 @@ sheaf_status *sheaf__watch_open(sheaf__watch **out, int listens, const sheaf__li
                                 const sheaf__watch_options *options);
 /* sheaf__watch_close - says goodbye. Accepts NULL. */
 void sheaf__watch_close(sheaf__watch *watch);
-
-#endif

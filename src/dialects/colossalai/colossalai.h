@@ -13,8 +13,7 @@
  * A model that was saved well is as a Hugging Face one. Versions 0.3.7 to 0.4.7 wrote rank 0's rows
  * of the two vocabulary tables as if they were all; the other ranks' rows, given as further
  * folders, complete them. */
-#ifndef SHEAF_DIALECTS_COLOSSALAI_COLOSSALAI_H
-#define SHEAF_DIALECTS_COLOSSALAI_COLOSSALAI_H
+#pragma once
 
 #include "dialects/common/dialects.h"
 #include "dialects/common/whole.h"
@@ -28,5 +27,3 @@ sheaf_status *sheaf__colossalai_optimizer(sheaf_catalog *catalog, const char *di
 bool sheaf__colossalai_is_optimizer(const char *name);
 bool sheaf__colossalai_is_rank(const char *name);
 bool sheaf__colossalai_is_model(const char *name);
-
-#endif

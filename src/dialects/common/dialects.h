@@ -1,6 +1,5 @@
 /* dialects.h - the table of what can be read, and how a folder is recognised. */
-#ifndef SHEAF_DIALECTS_COMMON_DIALECTS_H
-#define SHEAF_DIALECTS_COMMON_DIALECTS_H
+#pragma once
 
 #include "catalog/catalog.h"
 #include "formats/pickle.h"
@@ -53,5 +52,3 @@ sheaf_status *sheaf__dialect_denied(const char *path, const sheaf_catalog *catal
  * one. */
 sheaf_status *sheaf__dialect_unread(bool *told, sheaf_catalog *catalog, const char *path,
                                     const char *name, const sheaf_pickle *value);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * All tensors are declared first, so the space of all shards is claimed before the first
  * value is computed; then pieces come in any order, from any thread of the process. */
-#ifndef SHEAF_DIALECTS_COMMON_FOLDER_H
-#define SHEAF_DIALECTS_COMMON_FOLDER_H
+#pragma once
 
 #include "base/output.h"
 #include "formats/safetensors.h"
@@ -53,5 +52,3 @@ typedef sheaf_status *(*sheaf_folder_rows)(void *context, int64_t index, int64_t
  * (0: 16 MB; but at least one row), and writes what it gives. */
 sheaf_status *sheaf__folder_write_all(sheaf_folder *folder, sheaf_folder_rows rows, void *context,
                                       size_t chunk);
-
-#endif

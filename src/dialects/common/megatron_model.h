@@ -3,8 +3,7 @@
  * Megatron fuses q, k and v group by group (the query rows of a key/value head, its key rows, its
  * value rows), and gate and up; a target says which box of a fused tensor is which box of a tensor
  * of the Llama schema, whose cuts it follows. */
-#ifndef SHEAF_DIALECTS_COMMON_MEGATRON_MODEL_H
-#define SHEAF_DIALECTS_COMMON_MEGATRON_MODEL_H
+#pragma once
 
 #include "catalog/catalog.h"
 #include "formats/pickle.h"
@@ -75,5 +74,3 @@ sheaf_status *sheaf__megatron_add(sheaf_catalog *c, const sheaf__megatron_target
  * config wants and that are not here. */
 sheaf_status *sheaf__megatron_complete(sheaf_catalog *c, const sheaf__megatron *m,
                                        const char *path);
-
-#endif

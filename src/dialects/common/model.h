@@ -1,7 +1,6 @@
 /* model.h - which model is it, and are these its tensors? What every dialect asks once it has a
  * catalog: the config, names and shapes, rows of the vocabulary. */
-#ifndef SHEAF_DIALECTS_COMMON_MODEL_H
-#define SHEAF_DIALECTS_COMMON_MODEL_H
+#pragma once
 
 #include "dialects/common/dialects.h"
 #include "schema/schema.h"
@@ -44,5 +43,3 @@ sheaf_status *sheaf__tokenizer_rows(int64_t *rows, char **path, const char *dir)
  * notes what is missing. */
 sheaf_status *sheaf__catalog_check_rows(sheaf_catalog *catalog, sheaf_logical *tensor,
                                         int64_t vocab);
-
-#endif

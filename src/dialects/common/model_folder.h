@@ -1,7 +1,6 @@
 /* model_folder.h - writing the folder of a model or an adapter in Hugging Face's form, and changing
  * a config's text. */
-#ifndef SHEAF_DIALECTS_COMMON_MODEL_FOLDER_H
-#define SHEAF_DIALECTS_COMMON_MODEL_FOLDER_H
+#pragma once
 
 #include "dialects/common/folder.h"
 #include "schema/schema.h"
@@ -57,5 +56,3 @@ sheaf_status *sheaf_hf_config_whole(char **out, const char *json, const sheaf_co
 sheaf_status *sheaf_peft_begin(sheaf_folder **out, const char *dst, const char *config_json,
                                const char *base_print, const sheaf_safetensors_spec *specs,
                                int64_t count, bool replace);
-
-#endif

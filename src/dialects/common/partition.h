@@ -1,7 +1,6 @@
 /* partition.h - how tensor-parallel programs divide the tensors of the Llama family: as the schema
  * cuts them, asked by name where no config says which model it is. */
-#ifndef SHEAF_DIALECTS_COMMON_PARTITION_H
-#define SHEAF_DIALECTS_COMMON_PARTITION_H
+#pragma once
 
 #include "schema/schema.h"
 
@@ -15,5 +14,3 @@ sheaf_status *sheaf__partition_new(sheaf_schema **out, const sheaf_config *sizes
 /* sheaf__partition_find - the row whose module and kind a name ends with ("q_proj.weight"),
  * whatever layer it is of and whatever a program puts before it; NULL: none has such an end. */
 const sheaf_tensor *sheaf__partition_find(const sheaf_schema *rows, const char *name);
-
-#endif

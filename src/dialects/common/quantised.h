@@ -1,6 +1,5 @@
 /* quantised.h - are a checkpoint's weights quantized, whatever its config says? */
-#ifndef SHEAF_DIALECTS_COMMON_QUANTISED_H
-#define SHEAF_DIALECTS_COMMON_QUANTISED_H
+#pragma once
 
 #include "catalog/catalog.h"
 
@@ -22,5 +21,3 @@ sheaf_status *sheaf__quantised_find(sheaf__quantised *out, sheaf_source *source,
                                     const char *config);
 bool sheaf__quantised_keeps(const sheaf__quantised *q, const char *name);
 void sheaf__quantised_release(sheaf__quantised *q);
-
-#endif

@@ -1,7 +1,6 @@
 /* rank_parts.h - the tensors of single tensor-parallel ranks, each rank's in files of its own, as
  * ColossalAI leaves them and people save by hand. */
-#ifndef SHEAF_DIALECTS_COMMON_RANK_PARTS_H
-#define SHEAF_DIALECTS_COMMON_RANK_PARTS_H
+#pragma once
 
 #include "catalog/catalog.h"
 
@@ -9,5 +8,3 @@
  * NULL) into the catalog: completes tables of which it has rank 0's rows, or joins all where it is
  * empty. */
 sheaf_status *sheaf__rank_parts_join(sheaf_catalog *catalog, const char *const *paths);
-
-#endif

@@ -1,7 +1,6 @@
 /* save.h - what the saves of training programs have in common: a file that names the newest step,
  * steps and ranks in the names of folders and files, parts that are not there. */
-#ifndef SHEAF_DIALECTS_COMMON_SAVE_H
-#define SHEAF_DIALECTS_COMMON_SAVE_H
+#pragma once
 
 #include "catalog/catalog.h"
 
@@ -31,5 +30,3 @@ extern const char sheaf__iteration_tracker[];
  * may be NULL for want of memory. */
 sheaf_status *sheaf__not_there(sheaf_catalog *catalog, char *path, const char *tensor,
                                const char *expected);
-
-#endif

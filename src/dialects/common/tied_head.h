@@ -1,6 +1,5 @@
 /* tied_head.h - a head that is stored although the config ties it to the table of embeddings. */
-#ifndef SHEAF_DIALECTS_COMMON_TIED_HEAD_H
-#define SHEAF_DIALECTS_COMMON_TIED_HEAD_H
+#pragma once
 
 #include "catalog/catalog.h"
 
@@ -14,5 +13,3 @@ sheaf_status *sheaf__tied_head(bool *copy, sheaf_source *source, const char *tab
 /* sheaf__catalog_tied_head - the same of a catalog whose config ties them, as a note says that the
  * check of the model left: another head becomes a defect, a rounded one is left out. */
 sheaf_status *sheaf__catalog_tied_head(sheaf_catalog *catalog);
-
-#endif

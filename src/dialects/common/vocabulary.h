@@ -1,6 +1,5 @@
 /* vocabulary.h - the two tables of the vocabulary, and how programs pad their rows. */
-#ifndef SHEAF_DIALECTS_COMMON_VOCABULARY_H
-#define SHEAF_DIALECTS_COMMON_VOCABULARY_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -15,5 +14,3 @@ int sheaf__vocabulary_ways(int64_t rows, int64_t vocab, int64_t *padded);
 bool sheaf__vocabulary_part(int64_t rows, int64_t vocab, int ways);
 /* sheaf__vocabulary_padded - could `rows` be `vocab` rows and padding? */
 bool sheaf__vocabulary_padded(int64_t rows, int64_t vocab);
-
-#endif

@@ -1,8 +1,7 @@
 /* whole.h - files of whole tensors, by themselves or as the shards of a folder.
  *
  * Every part that is missing, foreign, stale, double or cut short becomes a finding. */
-#ifndef SHEAF_DIALECTS_COMMON_WHOLE_H
-#define SHEAF_DIALECTS_COMMON_WHOLE_H
+#pragma once
 
 #include "catalog/catalog.h"
 
@@ -47,5 +46,3 @@ bool sheaf__is_weights(const char *name);
 bool sheaf__is_weights_index(const char *name);
 /* sheaf__shard_of - of how many shards a file is one, by its name; 0 = it does not say. */
 int64_t sheaf__shard_of(const char *path);
-
-#endif

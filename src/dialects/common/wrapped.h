@@ -1,7 +1,6 @@
 /* wrapped.h - names as the model has them, where it was saved inside of something: wrappers of
  * modules (DataParallel, torch.compile, FSDP), PEFT. */
-#ifndef SHEAF_DIALECTS_COMMON_WRAPPED_H
-#define SHEAF_DIALECTS_COMMON_WRAPPED_H
+#pragma once
 
 #include "catalog/catalog.h"
 
@@ -24,5 +23,3 @@ sheaf_status *sheaf__adapter_config_of(char **out, const char *root);
  * ".base_layer", the adapter's tensors are SHEAF_LORA, a warning "unmerged" tells how to merge
  * them. May be called again. */
 sheaf_status *sheaf__catalog_unwrap(sheaf_catalog *catalog);
-
-#endif

@@ -1,6 +1,5 @@
 /* private.h - between the files of the reader of torch.distributed.checkpoint. */
-#ifndef SHEAF_DIALECTS_DCP_PRIVATE_H
-#define SHEAF_DIALECTS_DCP_PRIVATE_H
+#pragma once
 
 #include "catalog/boxes.h"
 #include "dialects/common/dialects.h"
@@ -68,5 +67,3 @@ bool sheaf__dcp_value(int64_t *out, dcp_reading *r, const char *key);
  * catalog. */
 void sheaf__dcp_wrapper(dcp_reading *r);
 sheaf_status *sheaf__dcp_tensors(dcp_reading *r);
-
-#endif

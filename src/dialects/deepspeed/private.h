@@ -1,6 +1,5 @@
 /* private.h - between the files of the DeepSpeed reader. */
-#ifndef SHEAF_DIALECTS_DEEPSPEED_PRIVATE_H
-#define SHEAF_DIALECTS_DEEPSPEED_PRIVATE_H
+#pragma once
 
 #include "catalog/boxes.h"
 #include "dialects/common/dialects.h"
@@ -85,5 +84,3 @@ sheaf_status *sheaf__ds_rule_make(ds_rule *out, bool *refused, ds_rules *rules, 
 void sheaf__ds_rule_release(ds_rule *rule);
 /* sheaf__ds_rules_tell - a finding for what was inferred. */
 sheaf_status *sheaf__ds_rules_tell(ds_rules *rules);
-
-#endif

@@ -1,6 +1,5 @@
 /* rule.h - between rule.c, which follows what files state, and infer.c. */
-#ifndef SHEAF_DIALECTS_DEEPSPEED_RULE_H
-#define SHEAF_DIALECTS_DEEPSPEED_RULE_H
+#pragma once
 
 #include "base/regex.h"
 #include "dialects/common/partition.h"
@@ -65,5 +64,3 @@ sheaf_status *sheaf__ds_make_subs(ds_making *m, int axis, int64_t nsubs, const i
 sheaf_status *sheaf__ds_make_stated(ds_making *m);
 /* Have patterns taken longer than any that a program wrote? */
 bool sheaf__ds_exhausted(const ds_rules *rules);
-
-#endif

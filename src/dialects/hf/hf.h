@@ -2,8 +2,7 @@
  *
  * Every tensor is whole in one file; nothing is divided. sheaf__open() opens such folders,
  * sheaf_hf_check() proves that the tensors are the model's, but for those that can be computed. */
-#ifndef SHEAF_DIALECTS_HF_HF_H
-#define SHEAF_DIALECTS_HF_HF_H
+#pragma once
 
 #include "base/events.h"
 #include "dialects/common/model_folder.h"
@@ -22,5 +21,3 @@ sheaf_status *sheaf_hf_check(sheaf_source *source, const sheaf_schema *schema);
  * stays the caller's. `schema` is not kept; events are told each name. Errors: SHEAF_E_MEMORY. */
 sheaf_status *sheaf_hf_compute(sheaf_source **source, const sheaf_schema *schema,
                                const sheaf_events *events);
-
-#endif

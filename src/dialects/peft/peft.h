@@ -2,8 +2,7 @@
  * adapter_model.bin.
  *
  * adapter_config.json is lora's business; here are the tensors. */
-#ifndef SHEAF_DIALECTS_PEFT_PEFT_H
-#define SHEAF_DIALECTS_PEFT_PEFT_H
+#pragma once
 
 #include "dialects/common/model_folder.h"
 #include "sheaf/source.h"
@@ -22,5 +21,3 @@ sheaf_status *sheaf_peft_base_print(char out[33], const char *dir);
  * middle (".lora_A.default.weight"), ".modules_to_save" and the words of wrappers are removed, a
  * missing "base_model.model." is put before. */
 sheaf_status *sheaf__peft_name(char **out, const char *stored);
-
-#endif

@@ -1,7 +1,6 @@
 /* inner.h - between sat.c, which makes pieces, and check.c and order.c, which look at what came of
  * it. */
-#ifndef SHEAF_DIALECTS_SAT_INNER_H
-#define SHEAF_DIALECTS_SAT_INNER_H
+#pragma once
 
 #include "dialects/common/dialects.h"
 #include "dialects/sat/parts.h"
@@ -16,5 +15,3 @@ sheaf_status *sheaf__sat_check(sheaf_catalog *catalog, const sheaf__sat_set *set
  * saved under; sets catalog->by_names where files do not tell. Errors: SHEAF_E_MEMORY. */
 sheaf_status *sheaf__sat_check_order(sheaf_catalog *catalog, sheaf__sat_part *const *part,
                                      int nparts);
-
-#endif

@@ -8,8 +8,7 @@
  *     parts * rank                  rows of A_p one under the other, B_p on the diagonal
  *     parts * ways * rank           the same for each slice, where factors differ by rank
  * and alpha chosen so that alpha / its rank is 1 / rank. */
-#ifndef SHEAF_DIALECTS_SAT_LORA_H
-#define SHEAF_DIALECTS_SAT_LORA_H
+#pragma once
 
 #include "catalog/catalog.h"
 #include "sheaf/source.h"
@@ -65,5 +64,3 @@ sheaf_status *sheaf_sat_merged(sheaf_source **out, sheaf_catalog *catalog,
 sheaf_status *sheaf_sat_adapter(sheaf_source **out, const sheaf_sat_lora *lora);
 /* sheaf_sat_adapter_config - adapter_config.json for it (malloc'd). */
 sheaf_status *sheaf_sat_adapter_config(char **out, const sheaf_sat_lora *lora);
-
-#endif

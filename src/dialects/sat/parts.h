@@ -7,8 +7,7 @@
  * Each rank appends its own clock, "-MM-DD-HH-MM", to the name of SAVE, so that the parts of one
  * save may lie in folders that differ in the stamp alone, and folder with rank 0 alone has the
  * config. */
-#ifndef SHEAF_DIALECTS_SAT_PARTS_H
-#define SHEAF_DIALECTS_SAT_PARTS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -133,5 +132,3 @@ sheaf_status *sheaf__sat_drop_same(sheaf__sat_set *set, sheaf_catalog *catalog);
 sheaf_status *sheaf__sat_choose(sheaf__sat_set *set, sheaf_catalog *catalog);
 /* sheaf__sat_complete - has the anchor alone all its parts, its config, and no doubt about them? */
 bool sheaf__sat_complete(const sheaf__sat_set *set);
-
-#endif

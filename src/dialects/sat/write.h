@@ -1,7 +1,6 @@
 /* write.h - a SAT checkpoint of CogVLM or CogAgent, divided over any number of parts that its heads
  * allow. */
-#ifndef SHEAF_DIALECTS_SAT_WRITE_H
-#define SHEAF_DIALECTS_SAT_WRITE_H
+#pragma once
 
 #include "schema/schema.h"
 #include "sheaf/source.h"
@@ -50,5 +49,3 @@ void sheaf_sat_abandon(sheaf_sat_writer *writer); /* accepts NULL */
 
 /* sheaf_sat_ways_fit - can SAT divide this model into so many parts? */
 bool sheaf_sat_ways_fit(const sheaf_schema *schema, int ways);
-
-#endif

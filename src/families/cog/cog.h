@@ -1,6 +1,5 @@
 /* cog.h - what CogVLM and CogAgent share: all but the second tower, and that it is looked at. */
-#ifndef SHEAF_FAMILIES_COG_COG_H
-#define SHEAF_FAMILIES_COG_COG_H
+#pragma once
 
 #include "families/common/families.h"
 
@@ -45,5 +44,3 @@ void sheaf__cogagent_sizes(sheaf_config *config, const struct sheaf_catalog *fou
     .sat_begin = "mixins.", .idle = sheaf__cog_idle, .buffer = sheaf__cog_buffer,                  \
     .frequencies = "mixins.rotary.rotary_emb.inv_freq", .build = sheaf__cog_build,                 \
     .see = sheaf__cog_see, .place = sheaf__cog_place, .release = sheaf__cog_release
-
-#endif

@@ -1,6 +1,5 @@
 /* families.h - the descriptors: rows of the table in families.c. */
-#ifndef SHEAF_FAMILIES_COMMON_FAMILIES_H
-#define SHEAF_FAMILIES_COMMON_FAMILIES_H
+#pragma once
 
 #include "schema/family.h"
 
@@ -8,5 +7,3 @@ extern const sheaf__family sheaf__family_llama, sheaf__family_mistral, sheaf__fa
     sheaf__family_qwen3, sheaf__family_smollm3, sheaf__family_olmo2, sheaf__family_phi3,
     sheaf__family_mixtral, sheaf__family_gemma2, sheaf__family_gemma3, sheaf__family_cogvlm,
     sheaf__family_cogagent, sheaf__family_omnilmm, sheaf__family_minicpmv;
-
-#endif

@@ -1,6 +1,5 @@
 /* rows.h - tensors of a family beside those of Llama, written as tables. */
-#ifndef SHEAF_FAMILIES_COMMON_ROWS_H
-#define SHEAF_FAMILIES_COMMON_ROWS_H
+#pragma once
 
 #include "schema/family.h"
 
@@ -38,5 +37,3 @@ sheaf_status *sheaf__rows_sizes(const sheaf_config *config, int64_t most_patches
  * queries are in the files. */
 sheaf_status *sheaf__resampler_rows(sheaf_schema *schema, const char *prefix, int64_t from,
                                     bool table);
-
-#endif

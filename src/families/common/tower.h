@@ -6,8 +6,7 @@
  *              x += LN1(proj(attention(qkv x)));  x += LN2(fc2(gelu(fc1 x)))
  *              LN x, without the class row
  *   resampler  see models/resampler.h */
-#ifndef SHEAF_FAMILIES_COMMON_TOWER_H
-#define SHEAF_FAMILIES_COMMON_TOWER_H
+#pragma once
 
 #include "models/resampler.h"
 
@@ -41,5 +40,3 @@ sheaf__value *sheaf__tower_record(sheaf__model *m, sheaf__tape *tape, const shea
 /* sheaf__tower_place - its rows in place of as many marks. */
 void sheaf__tower_place(sheaf__model *m, sheaf__tape *tape, sheaf__value *x, sheaf__value *image,
                         const sheaf__pass *pass);
-
-#endif

@@ -1,7 +1,6 @@
 /* vision.h - what configs of OmniLMM and MiniCPM-V say alike of their tower and resampler, and what
  * there is to try where a file does not fit them. */
-#ifndef SHEAF_FAMILIES_COMMON_VISION_H
-#define SHEAF_FAMILIES_COMMON_VISION_H
+#pragma once
 
 #include "schema/family.h"
 
@@ -24,5 +23,3 @@ float sheaf__queries_buffer(const sheaf_tensor *t, const sheaf_config *c, int64_
 /* sheaf__advise_grid - adds to a failure that a stored table of so many rows is of a square of
  * places, if it is, and the value of `key` for it: `each` a place along a side, 0: the rows. */
 sheaf_status *sheaf__advise_grid(sheaf_status *st, int64_t rows, const char *key, int64_t each);
-
-#endif

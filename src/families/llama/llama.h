@@ -1,7 +1,6 @@
 /* llama.h - Llama, and all families whose decoder is Llama's but for what a form says: Mistral and
  * Qwen2 here, others in folders of their own with a form and a descriptor each. */
-#ifndef SHEAF_FAMILIES_LLAMA_LLAMA_H
-#define SHEAF_FAMILIES_LLAMA_LLAMA_H
+#pragma once
 
 #include "families/common/families.h"
 
@@ -96,5 +95,3 @@ bool sheaf__llama_named(bool (*any)(const void *self, const char *begin, const c
     .position_key = "max_position_embeddings", .read = sheaf__llama_config,                        \
     .text = sheaf__llama_text, .rows = sheaf__llama_rows, .components = sheaf__llama_components,   \
     .head = "lm_head.weight", .table = "model.embed_tokens.weight", .build = sheaf__llama_build
-
-#endif

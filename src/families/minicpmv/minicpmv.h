@@ -4,8 +4,7 @@
  *   2.0  timm's, positions resized             sines of each grid   Llama with MiniCPM's constants
  *   2.5  NaViT, positions along one row        part of a table      Llama
  *   2.6  NaViT, positions by buckets           part of a table      Qwen2 */
-#ifndef SHEAF_FAMILIES_MINICPMV_MINICPMV_H
-#define SHEAF_FAMILIES_MINICPMV_MINICPMV_H
+#pragma once
 
 #include "families/common/families.h"
 
@@ -34,5 +33,3 @@ bool sheaf__minicpmv_spare(const char *name, const sheaf_config *c);
 sheaf_status *sheaf__minicpmv_build(struct sheaf__model *m);
 struct sheaf__value *sheaf__minicpmv_see(struct sheaf__model *m, struct sheaf__tape *tape,
                                          const struct sheaf__pass *pass, int tower);
-
-#endif

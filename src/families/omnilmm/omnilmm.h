@@ -1,6 +1,5 @@
 /* omnilmm.h - OmniLMM: an EVA02-E tower, a resampler, Mistral's decoder. */
-#ifndef SHEAF_FAMILIES_OMNILMM_OMNILMM_H
-#define SHEAF_FAMILIES_OMNILMM_OMNILMM_H
+#pragma once
 
 #include "families/common/families.h"
 
@@ -17,5 +16,3 @@ bool sheaf__omnilmm_spare(const char *name, const sheaf_config *c);
 sheaf_status *sheaf__omnilmm_build(struct sheaf__model *m);
 struct sheaf__value *sheaf__omnilmm_see(struct sheaf__model *m, struct sheaf__tape *tape,
                                         const struct sheaf__pass *pass, int tower);
-
-#endif

@@ -7,8 +7,7 @@
  *
  * Beside the text there are spans: what a person or a data set wrote, which is text even where it
  * looks like a mark, and what a model must learn to write. Byte offsets, ascending. */
-#ifndef SHEAF_INPUTS_CHAT_CHAT_H
-#define SHEAF_INPUTS_CHAT_CHAT_H
+#pragma once
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -109,5 +108,3 @@ sheaf_status *sheaf__chat_render(sheaf__rendered *out, const sheaf__chat_templat
                                  const sheaf__message *message, int64_t n,
                                  const sheaf__chat_options *options);
 void sheaf__rendered_release(sheaf__rendered *r);
-
-#endif

@@ -3,8 +3,7 @@
  * Templates ask for today as strftime_now("%d %b %Y"). What a model learns must not depend on the
  * day it is trained, so a date is always handed in here: the clock is read in one place, by whoever
  * answers a person. Names of days and months are English, as Python writes them. */
-#ifndef SHEAF_INPUTS_CHAT_DATE_H
-#define SHEAF_INPUTS_CHAT_DATE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -25,5 +24,3 @@ bool sheaf__date_write(char out[SHEAF__DATE_SIZE], const char *format, size_t si
                        sheaf__date date);
 /* sheaf__date_today - by this machine's clock and time zone. */
 sheaf__date sheaf__date_today(void);
-
-#endif

@@ -11,8 +11,7 @@
  * What it does not do is refused by name when it is reached: what comes out is what Jinja gives, or
  * nothing. A template is a program of strangers: work, memory and depth are bounded (jinja_core.h).
  * strftime_now() writes the date that it is given (date.h). */
-#ifndef SHEAF_INPUTS_CHAT_JINJA_H
-#define SHEAF_INPUTS_CHAT_JINJA_H
+#pragma once
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -59,5 +58,3 @@ typedef struct sheaf__jinja_text {
 sheaf_status *sheaf__jinja_render(sheaf__jinja_text *out, const sheaf__jinja *program,
                                   const json_t *variables, const sheaf__date *today);
 void sheaf__jinja_text_release(sheaf__jinja_text *t);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * All memory of a parse or a run comes from one arena, which is freed as a whole; so a failure
  * leaves by longjmp() to the entry (sheaf__j_fail), and nothing on the way has anything to undo. */
-#ifndef SHEAF_INPUTS_CHAT_JINJA_CORE_H
-#define SHEAF_INPUTS_CHAT_JINJA_CORE_H
+#pragma once
 
 #include <jansson.h>
 #include <setjmp.h>
@@ -341,5 +340,3 @@ sheaf__jvalue sheaf__j_strip(sheaf__j *j, sheaf__jtext text, const sheaf__jvalue
                              bool right);
 /* Where `what` stands first; what is read on the way there is charged. */
 const char *sheaf__j_search(sheaf__j *j, sheaf__jtext in, sheaf__jtext what);
-
-#endif

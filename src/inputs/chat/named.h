@@ -1,6 +1,5 @@
 /* named.h - private to this part: the named programs, and what is known of a program. */
-#ifndef SHEAF_INPUTS_CHAT_NAMED_H
-#define SHEAF_INPUTS_CHAT_NAMED_H
+#pragma once
 
 #include "inputs/chat/chat.h"
 #include "inputs/chat/date.h"
@@ -49,5 +48,3 @@ size_t sheaf__chat_answer_end(const sheaf__jinja_text *text, size_t begin, size_
                               size_t limit);
 /* sheaf__chat_is_role - "user"? */
 bool sheaf__chat_is_role(const sheaf__message *m, const char *role);
-
-#endif

@@ -3,8 +3,7 @@
  * As transformers reads it: chat_template.jinja before tokenizer_config.json's chat_template, which
  * is a program, or a list of named ones of which the one called default counts;
  * special_tokens_map.json only where tokenizer_config.json has no added_tokens_decoder. */
-#ifndef SHEAF_INPUTS_CHAT_STORED_H
-#define SHEAF_INPUTS_CHAT_STORED_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -43,5 +42,3 @@ sheaf_status *sheaf__chat_template_choose(sheaf__chat_template **out, const char
  * where that still has this name, as in the run. Errors: as sheaf__chat_template_choose(). */
 sheaf_status *sheaf__chat_template_settled(sheaf__chat_template **out, const char *name,
                                            const sheaf__stored_chat *stored);
-
-#endif

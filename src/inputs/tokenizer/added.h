@@ -1,6 +1,5 @@
 /* added.h - private: tokens that are found in a text before anything else is done with it. */
-#ifndef SHEAF_INPUTS_TOKENIZER_ADDED_H
-#define SHEAF_INPUTS_TOKENIZER_ADDED_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -56,5 +55,3 @@ typedef struct sheaf__added_match {
 bool sheaf__added_next(sheaf__added_match *out, const sheaf__added *a, const sheaf__trie *trie,
                        const char *text, size_t size, size_t from, size_t done,
                        sheaf__is_plain *plain, const void *context);
-
-#endif

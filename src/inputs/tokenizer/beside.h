@@ -1,8 +1,7 @@
 /* beside.h - private: what lies beside a tokenizer: tokenizer_config.json,
  * special_tokens_map.json, added_tokens.json, chat_template.jinja and the model_type of
  * config.json. */
-#ifndef SHEAF_INPUTS_TOKENIZER_BESIDE_H
-#define SHEAF_INPUTS_TOKENIZER_BESIDE_H
+#pragma once
 
 #include "base/json.h"
 #include "sheaf/status.h"
@@ -54,5 +53,3 @@ bool sheaf__beside_does_more(const sheaf__beside *s);
 /* sheaf__beside_is_file_only - a model_type whose tokenizer.json counts as it stands, whatever
  * class is declared. */
 bool sheaf__beside_is_file_only(const sheaf__beside *s);
-
-#endif

@@ -1,6 +1,5 @@
 /* bpe.h - private: byte pair encoding. */
-#ifndef SHEAF_INPUTS_TOKENIZER_BPE_H
-#define SHEAF_INPUTS_TOKENIZER_BPE_H
+#pragma once
 
 #include "parts.h"
 
@@ -90,5 +89,3 @@ static inline const sheaf__merge *sheaf__merge_find(const sheaf__bpe_model *b, u
             return NULL;
     }
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* byte_level.h - private: the alphabet of 256 characters that stand for bytes, and UTF-8 of bytes
  * that may be none. */
-#ifndef SHEAF_INPUTS_TOKENIZER_BYTE_LEVEL_H
-#define SHEAF_INPUTS_TOKENIZER_BYTE_LEVEL_H
+#pragma once
 
 #include <stdint.h>
 
@@ -20,5 +19,3 @@ void sheaf__text_lossy(sheaf_text *text, const char *bytes, size_t size);
 /* sheaf__lossy_length - of the character at `p`, or of what one U+FFFD stands for (*valid false).
  * *open: the bytes end before it does. */
 size_t sheaf__lossy_length(const char *p, size_t left, bool *valid, bool *open);
-
-#endif

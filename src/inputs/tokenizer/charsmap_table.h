@@ -1,6 +1,5 @@
 /* charsmap_table.h - private: a sentencepiece model's precompiled_charsmap. */
-#ifndef SHEAF_INPUTS_TOKENIZER_CHARSMAP_TABLE_H
-#define SHEAF_INPUTS_TOKENIZER_CHARSMAP_TABLE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -21,5 +20,3 @@ sheaf_status *sheaf__charsmap_open(sheaf__charsmap *out, const unsigned char *by
  * and the bytes of that key; NULL: no key fits. */
 const char *sheaf__charsmap_find(size_t *used, const sheaf__charsmap *map, const char *text,
                                  size_t size, bool longest);
-
-#endif

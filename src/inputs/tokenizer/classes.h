@@ -1,6 +1,5 @@
 /* classes.h - private: the steps that classes of transformers build themselves. */
-#ifndef SHEAF_INPUTS_TOKENIZER_CLASSES_H
-#define SHEAF_INPUTS_TOKENIZER_CLASSES_H
+#pragma once
 
 #include "beside.h"
 
@@ -21,5 +20,3 @@ const char *sheaf__class_model(sheaf__tokenizer_class class);
 /* sheaf__class_name - the named token, SHEAF__BOS and so on, that the class has where the folder
  * names none; NULL: none. */
 const char *sheaf__class_name(sheaf__tokenizer_class class, int which);
-
-#endif

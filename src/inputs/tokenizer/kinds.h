@@ -1,6 +1,5 @@
 /* kinds.h - private: every kind of step, for the tables of kinds.c. */
-#ifndef SHEAF_INPUTS_TOKENIZER_KINDS_H
-#define SHEAF_INPUTS_TOKENIZER_KINDS_H
+#pragma once
 
 #include "parts.h"
 
@@ -31,5 +30,3 @@ extern const sheaf__step_kind sheaf__byte_fallback_decoder, sheaf__fuse_decoder,
 extern const sheaf__step_kind sheaf__template_post;
 /* unigram.c */
 extern const sheaf__model_kind sheaf__unigram;
-
-#endif

@@ -5,8 +5,7 @@
  * and ids come back through decoder steps. Each step has a kind: a row of a table in kinds.c, found
  * by the "type" that tokenizer.json gives. Steps are in the order of the file; a Sequence is
  * opened into its members. */
-#ifndef SHEAF_INPUTS_TOKENIZER_PARTS_H
-#define SHEAF_INPUTS_TOKENIZER_PARTS_H
+#pragma once
 
 #include <pthread.h>
 
@@ -200,5 +199,3 @@ sheaf_status *sheaf__normalize(char **out, size_t *size, const sheaf__tokenizer 
 
 struct sheaf__works *sheaf__works_new(void); /* NULL: no memory */
 void sheaf__works_free(struct sheaf__works *pool);
-
-#endif

@@ -1,7 +1,6 @@
 /* pattern.h - private: patterns that texts are divided by: the known ones by hand, all others by
  * PCRE2. */
-#ifndef SHEAF_INPUTS_TOKENIZER_PATTERN_H
-#define SHEAF_INPUTS_TOKENIZER_PATTERN_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -62,5 +61,3 @@ typedef struct sheaf__matches {
  * takes too long; SHEAF_E_UNSUPPORTED for a character whose script PCRE2 may not know, where the
  * pattern goes by scripts; SHEAF_E_MEMORY. */
 sheaf_status *sheaf__matches_next(sheaf__matches *m, bool *found, size_t *begin, size_t *end);
-
-#endif

@@ -1,7 +1,6 @@
 /* pieces.h - private: the ids of the pieces of a text, by the model or by words that came before.
  */
-#ifndef SHEAF_INPUTS_TOKENIZER_PIECES_H
-#define SHEAF_INPUTS_TOKENIZER_PIECES_H
+#pragma once
 
 #include "work.h"
 
@@ -78,5 +77,3 @@ void sheaf__blanks_find(sheaf__tokenizer *t);
  * never do. Behind `bytes`, `readable` may be read. */
 sheaf_status *sheaf__encode_blanks(const sheaf__tokenizer *t, sheaf__work *w, const char *bytes,
                                    size_t size, size_t readable, size_t begin);
-
-#endif

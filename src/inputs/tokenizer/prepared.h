@@ -2,8 +2,7 @@
  *
  * Offsets follow `tokenizers`: each byte knows the bytes of the user's text that it came from, and
  * what is put in shares those of the byte before it. */
-#ifndef SHEAF_INPUTS_TOKENIZER_PREPARED_H
-#define SHEAF_INPUTS_TOKENIZER_PREPARED_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -82,5 +81,3 @@ void sheaf__edit_replace(sheaf__edit *e, size_t take, const char *bytes, size_t 
 /* sheaf__edit_insert - puts in characters that share the origin of the byte before `at`. (A change
  * above 0.) */
 void sheaf__edit_insert(sheaf__edit *e, const char *bytes, size_t size);
-
-#endif

@@ -1,6 +1,5 @@
 /* rewrite.h - private: what several steps that change a text have in common. */
-#ifndef SHEAF_INPUTS_TOKENIZER_REWRITE_H
-#define SHEAF_INPUTS_TOKENIZER_REWRITE_H
+#pragma once
 
 #include "parts.h"
 #include "pattern.h"
@@ -32,5 +31,3 @@ uint32_t sheaf__json_character(sheaf_json_reader *r, const char *key);
 sheaf__behavior sheaf__json_behavior(sheaf_json_reader *r, const char *key);
 /* sheaf__json_bool_needed - an absent key is an error. */
 bool sheaf__json_bool_needed(sheaf_json_reader *r, const char *key);
-
-#endif

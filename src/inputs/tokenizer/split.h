@@ -1,6 +1,5 @@
 /* split.h - private: dividing pieces at the matches of a pattern. */
-#ifndef SHEAF_INPUTS_TOKENIZER_SPLIT_H
-#define SHEAF_INPUTS_TOKENIZER_SPLIT_H
+#pragma once
 
 #include "pattern.h"
 #include "prepared.h"
@@ -37,5 +36,3 @@ sheaf_status *sheaf__divide_by(sheaf__prepared *text, const sheaf__piece *piece,
  * *nothing says that it does not divide. */
 const sheaf__scanner *sheaf__split_scanner(const void *state);
 const sheaf__scanner *sheaf__byte_level_scanner(const void *state, bool *nothing);
-
-#endif

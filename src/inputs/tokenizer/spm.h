@@ -1,7 +1,6 @@
 /* spm.h - private: a sentencepiece tokenizer.model as the tokenizer.json that transformers makes of
  * it. */
-#ifndef SHEAF_INPUTS_TOKENIZER_SPM_H
-#define SHEAF_INPUTS_TOKENIZER_SPM_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -18,5 +17,3 @@
  * Errors: SHEAF_E_FORMAT with the byte, SHEAF_E_UNSUPPORTED, SHEAF_E_MEMORY. */
 sheaf_status *sheaf__spm_convert(sheaf_text *json, json_t **tokens, const char *bytes, size_t size,
                                  bool bpe);
-
-#endif

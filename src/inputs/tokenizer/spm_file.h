@@ -1,6 +1,5 @@
 /* spm_file.h - private: the parts of a sentencepiece ".model" file. */
-#ifndef SHEAF_INPUTS_TOKENIZER_SPM_FILE_H
-#define SHEAF_INPUTS_TOKENIZER_SPM_FILE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -48,5 +47,3 @@ void sheaf__spm_release(sheaf__spm *m);
 int64_t sheaf__spm_count(const char *bytes, size_t size);
 /* sheaf__spm_is - are these the bytes? */
 bool sheaf__spm_is(const sheaf__spm_bytes *bytes, const char *text);
-
-#endif

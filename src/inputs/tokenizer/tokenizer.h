@@ -3,8 +3,7 @@
  * Ids are those of the `tokenizers` library, for every text that is UTF-8 (docs/tokenizers.md).
  * After opening nothing changes any more: all functions that take a const tokenizer may be called
  * from many threads. */
-#ifndef SHEAF_INPUTS_TOKENIZER_TOKENIZER_H
-#define SHEAF_INPUTS_TOKENIZER_TOKENIZER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -88,5 +87,3 @@ sheaf_status *sheaf__token_stream_rest(const char **text, size_t *size,
 sheaf_status *sheaf__token_stream_finish(const char **text, size_t *size,
                                          sheaf__token_stream *stream);
 void sheaf__token_stream_free(sheaf__token_stream *stream); /* accepts NULL */
-
-#endif

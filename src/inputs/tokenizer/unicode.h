@@ -1,8 +1,7 @@
 /* unicode.h - private: characters, as the Rust crates behind `tokenizers` 0.23 see them, each of
  * which brings Unicode tables of its own age. utf8proc has the tables, of Unicode 14 or newer;
  * bench/tokenizers_live.py compares all code points. */
-#ifndef SHEAF_INPUTS_TOKENIZER_UNICODE_H
-#define SHEAF_INPUTS_TOKENIZER_UNICODE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -54,5 +53,3 @@ bool sheaf__form_unknown(uint32_t c);
 /* sheaf__unicode_stand_in - a character that an older Unicode sees as Unicode 16 sees `code` (14.0,
  * and PCRE2's \s): of the same category, script and length; `code` itself for most. */
 uint32_t sheaf__unicode_stand_in(uint32_t code);
-
-#endif

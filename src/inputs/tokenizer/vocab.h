@@ -1,6 +1,5 @@
 /* vocab.h - private: tokens by id, and ids by the bytes of their token. */
-#ifndef SHEAF_INPUTS_TOKENIZER_VOCAB_H
-#define SHEAF_INPUTS_TOKENIZER_VOCAB_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -44,5 +43,3 @@ sheaf_status *sheaf__vocab_read(sheaf__vocab *v, sheaf_json_scan *scan);
 
 /* sheaf__word_hash - of any bytes, fast for few. */
 uint64_t sheaf__word_hash(const char *bytes, size_t size);
-
-#endif

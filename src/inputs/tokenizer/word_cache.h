@@ -1,7 +1,6 @@
 /* word_cache.h - private: the ids of words that came before. A word stands at one of two places
  * that follow from its bytes, and makes room for a later one. */
-#ifndef SHEAF_INPUTS_TOKENIZER_WORD_CACHE_H
-#define SHEAF_INPUTS_TOKENIZER_WORD_CACHE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -78,5 +77,3 @@ static inline sheaf__word *sheaf__word_find(sheaf__word_cache *cache, const uint
     *found = false;
     return first->size == 0 || (second->size != 0 && (h & 1) != 0) ? first : second;
 }
-
-#endif

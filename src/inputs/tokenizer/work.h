@@ -1,6 +1,5 @@
 /* work.h - private: what one call of encode needs, kept by the tokenizer for the next call. */
-#ifndef SHEAF_INPUTS_TOKENIZER_WORK_H
-#define SHEAF_INPUTS_TOKENIZER_WORK_H
+#pragma once
 
 #include "parts.h"
 #include "word_cache.h"
@@ -34,5 +33,3 @@ void *sheaf__work_scratch(sheaf__work *work, size_t size);
 
 /* sheaf__emit_word - the ids of the piece at hand, a word that came before. */
 void sheaf__emit_word(sheaf__work *work, sheaf__word *word);
-
-#endif

@@ -1,6 +1,5 @@
 /* adamw.h - the constants of one AdamW step, each rounded to float32 once. */
-#ifndef SHEAF_OPS_ADAMW_H
-#define SHEAF_OPS_ADAMW_H
+#pragma once
 
 #include "ops/kernels.h"
 
@@ -22,5 +21,3 @@ static inline sheaf__adamw_constants sheaf__adamw_prepare(const sheaf__adamw *ho
         .step = (float)(-how->lr / how->bias1),
     };
 }
-
-#endif

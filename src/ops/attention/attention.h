@@ -38,8 +38,7 @@
  * Since lanes, blocks and pairs are counted from key 0, causal decoding gives the bits
  * of the last rows of the forward pass over the whole sequence. The way work
  * is divided (heads, query blocks, threads) never changes a bit. */
-#ifndef SHEAF_OPS_ATTENTION_H
-#define SHEAF_OPS_ATTENTION_H
+#pragma once
 
 #include "ops/device.h"
 
@@ -96,5 +95,3 @@ void sheaf__attention_forward_ref(const sheaf__attention *shape, sheaf__sums sum
 void sheaf__attention_backward_ref(const sheaf__attention *shape, sheaf__sums sums, void *dq,
                                    void *dk, void *dv, const void *d_o, const void *o,
                                    const float *stats, const void *q, const void *k, const void *v);
-
-#endif

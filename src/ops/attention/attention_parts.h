@@ -4,8 +4,7 @@
  * range of queries of one key head, dq of a range of queries, dk and dv of a range
  * of keys. The reference has each as a function; kernels use it when they meet a
  * number that is not finite, unless the attention is full. */
-#ifndef SHEAF_OPS_ATTENTION_PARTS_H
-#define SHEAF_OPS_ATTENTION_PARTS_H
+#pragma once
 
 #include "ops/attention/attention.h"
 #include "ops/math/round.h"
@@ -118,5 +117,3 @@ static inline float *sheaf__attention_stats(const sheaf__attention_call *call, i
     const sheaf__attention *s = call->shape;
     return call->stats + ((batch * s->kv_heads * s->group + head) * s->queries + i) * 2;
 }
-
-#endif

@@ -13,8 +13,7 @@
  *   round_pair(even, odd)           both rounded to bfloat16; no number in them is denormal, a
  *                                   NaN becomes any NaN
  *   TABLE                           the name of its sheaf__attention_kernels */
-#ifndef SHEAF_OPS_ATTENTION_TILE_H
-#define SHEAF_OPS_ATTENTION_TILE_H
+#pragma once
 
 #include "base/unroll.h"
 #include "ops/attention/attention_parts.h"
@@ -70,5 +69,3 @@ SHEAF__INLINE void end_tile(const tile *t, int row, int panel, vec sum)
     float *to = t->c + row * t->c_row + panel * t->c_panel;
     v_store(to, t->add ? v_add(v_load(to, 16), sum) : v_mul(v_set(t->scale), sum), 16);
 }
-
-#endif

@@ -4,8 +4,7 @@
  * the same bits. The largest error in ulp stands behind each; exp, tanh, erf and
  * log were measured on every float, math_test.c holds them on a sample. A NaN
  * result is always the quiet NaN 0x7fc00000 (docs/contract.md, section 2). */
-#ifndef SHEAF_OPS_MATH_H
-#define SHEAF_OPS_MATH_H
+#pragma once
 
 #include <stdint.h>
 
@@ -22,5 +21,3 @@ float sheaf__lanes_sum(const float *x, int64_t n);
 float sheaf__lanes_dot(const float *x, const float *y, int64_t n); /* lane = fma(x, y, lane) */
 float sheaf__lanes_join(const float lane[16]);
 double sheaf__lanes_join_d(const double lane[16]);
-
-#endif

@@ -5,8 +5,7 @@
  * drops denormals; it is not used). The rule of the contract for NaN: which NaN
  * a sum of two NaNs is depends on the order a compiler gives the operands, so
  * every stored result that is NaN is one and the same quiet NaN. */
-#ifndef SHEAF_OPS_ROUND_H
-#define SHEAF_OPS_ROUND_H
+#pragma once
 
 #include <stdint.h>
 #include <string.h>
@@ -122,5 +121,3 @@ static inline float sheaf__max(float a, float b)
 {
     return sheaf__order(a) > sheaf__order(b) ? a : b;
 }
-
-#endif

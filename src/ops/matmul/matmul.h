@@ -18,8 +18,7 @@
  * the default quiet NaN, 0xffc00000 (bfloat16 0xffc0, float16 0xfe00), whatever went in: which
  * payload an fma passes on depends on the order a compiler gives its operands.
  * Blocking of m and n, threads and packing never change a bit. */
-#ifndef SHEAF_OPS_MATMUL_H
-#define SHEAF_OPS_MATMUL_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -127,5 +126,3 @@ void sheaf__products(sheaf__device *device, const sheaf__product *job, int jobs)
 
 /* sheaf__product_ref - the definition, plain C, serial, on any machine. */
 void sheaf__product_ref(const sheaf__product *job, sheaf__sums sums);
-
-#endif

@@ -1,7 +1,6 @@
 /* matmul_plan.h - how jobs are cut into areas (matmul_products.c), and what computes an area
  * (matmul_area.c). */
-#ifndef SHEAF_OPS_MATMUL_PLAN_H
-#define SHEAF_OPS_MATMUL_PLAN_H
+#pragma once
 
 #include "ops/matmul/matmul_private.h"
 
@@ -96,5 +95,3 @@ static inline int mm_band_rows(const mm_plan *plan)
 
 /* sheaf__mm_area - computes area `index` of a plan in one thread's scratch. */
 void sheaf__mm_area(const mm_plan *plan, const mm_route *route, int64_t index, void *scratch);
-
-#endif

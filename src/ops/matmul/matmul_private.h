@@ -17,8 +17,7 @@
  * NaN: the fma forms of x86 choose a payload by operand position, which a
  * compiler may swap, so every sum that is NaN is stored as the default quiet
  * NaN, 0xffc00000; sums of such NaNs are that NaN again. */
-#ifndef SHEAF_OPS_MATMUL_PRIVATE_H
-#define SHEAF_OPS_MATMUL_PRIVATE_H
+#pragma once
 
 #include <assert.h>
 #include <string.h>
@@ -465,5 +464,3 @@ static inline bool mm_panels_in_place(const sheaf__term *term, sheaf_dtype dtype
     return !spread && mm_in_panels(term) && !mm_widens(term, dtype) &&
            (codes || !mm_compressed(term));
 }
-
-#endif

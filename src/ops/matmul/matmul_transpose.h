@@ -3,8 +3,7 @@
  * Included by files of different instruction sets: SSE2 is what every x86-64
  * has, and under -mavx2 the compiler encodes the same steps in AVX. Without x86 the
  * loops over what is left do it all. */
-#ifndef SHEAF_OPS_MATMUL_TRANSPOSE_H
-#define SHEAF_OPS_MATMUL_TRANSPOSE_H
+#pragma once
 
 #include <stdint.h>
 #include <string.h>
@@ -127,5 +126,3 @@ static inline void mm_interleave(uint32_t *dst, const uint16_t *low, const uint1
     for (; j < count; j++)
         dst[j] = low[j] | (high ? (uint32_t)high[j] << 16 : 0);
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* matmul_vec256.h - the vector words of matmul_kernel.h in AVX2. */
-#ifndef SHEAF_OPS_MATMUL_VEC256_H
-#define SHEAF_OPS_MATMUL_VEC256_H
+#pragma once
 
 #include <immintrin.h>
 #include <stdint.h>
@@ -70,5 +69,3 @@ static inline void STORE_PART_HALVES(uint16_t *p, __m128i h, int64_t n)
     for (int64_t i = 0; i < n; i++)
         p[i] = buffer[i];
 }
-
-#endif

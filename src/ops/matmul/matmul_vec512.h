@@ -1,6 +1,5 @@
 /* matmul_vec512.h - the vector words of matmul_kernel.h in AVX-512. */
-#ifndef SHEAF_OPS_MATMUL_VEC512_H
-#define SHEAF_OPS_MATMUL_VEC512_H
+#pragma once
 
 #include <immintrin.h>
 
@@ -70,6 +69,4 @@ static inline __m256i TO_BF16(__m512 v)
     const __m512i up = _mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff)));
     return _mm512_cvtepi32_epi16(_mm512_srli_epi32(up, 16));
 }
-#endif
-
 #endif

@@ -5,8 +5,7 @@
  * A change is told by a file and four numbers, which are taken modulo what there is to choose from,
  * so that any numbers are a change and a line of text is a seed. What is made is as whole as its
  * format asks for (offsets, checksums), so that the readers get to see what it says. */
-#ifndef SHEAF_TESTS_FUZZ_CHANGE_H
-#define SHEAF_TESTS_FUZZ_CHANGE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -40,5 +39,3 @@ bool fuzz_change_bytes(fuzz_bytes *bytes, const uint32_t n[4], bool *consistent)
 /* fuzz_pickle_again - a pickle of the same values (pickle.c); a change with n[0] of UINT32_MAX
  * makes none but that. */
 #define FUZZ_NO_CHANGE UINT32_MAX
-
-#endif

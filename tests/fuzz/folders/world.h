@@ -1,7 +1,6 @@
 /* world.h - a checkpoint to be changed: its files in memory, and a folder of scratch where they
  * lie. */
-#ifndef SHEAF_TESTS_FUZZ_WORLD_H
-#define SHEAF_TESTS_FUZZ_WORLD_H
+#pragma once
 
 #include "tests/fuzz/folders/change.h"
 
@@ -60,5 +59,3 @@ void world_free(world *worlds);
 bool world_change(world *w, const change *c, bool *consistent);
 /* world_restore - as recorded again. */
 void world_restore(world *w);
-
-#endif
