@@ -335,7 +335,7 @@ static sheaf_status *take_weights(sheaf_source **out, sheaf_catalog *c,
             how->events,
             "%s: its LoRA is merged into the weights as they are read, as SAT's own merge does",
             c->root);
-        return sheaf_sat_merged(out, c, SHEAF_SAT_ROUND_TWICE);
+        return sheaf_sat_merged(out, c);
     }
     sheaf_status *st = sheaf_fail(sat ? SHEAF_E_LAYOUT : SHEAF_E_UNSUPPORTED, "%s", c->root);
     sheaf_expected(st, "a model whose LoRA is merged");

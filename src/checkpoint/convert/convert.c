@@ -202,8 +202,8 @@ static sheaf_status *open_source(sheaf__converter *k)
                                  sheaf__ends_with(c->tensor[i].told.name, ".matrix_A.0");
     }
     k->catalog = NULL; /* owned by the source, also after a failure */
-    sheaf_status *st = factors > 0 && sat ? sheaf_sat_merged(&inner, c, SHEAF_SAT_ROUND_TWICE)
-                                          : sheaf__catalog_source(&inner, c, false);
+    sheaf_status *st =
+        factors > 0 && sat ? sheaf_sat_merged(&inner, c) : sheaf__catalog_source(&inner, c, false);
     TRY(st, k->o->adapter != NULL ? adapt(k, &inner) : NULL);
     TRY(st, sheaf__cast_source(&k->source, inner, sheaf__convert_dtype(k->o), k->config,
                                sheaf__control_stop(k->o->control)));

@@ -22,14 +22,6 @@ typedef struct adapter {
     sheaf_source_entry *entry; /* A and B of each layer */
 } adapter;
 
-static const sheaf_logical *factor(const sheaf_sat_lora *lora, const char *linear, char which,
-                                   int64_t part)
-{
-    char name[560];
-    snprintf(name, sizeof name, "%s.matrix_%c.%" PRId64, linear, which, part);
-    return sheaf__catalog_find(lora->catalog, name);
-}
-
 static int64_t slices_of(const sheaf_sat_lora *lora, const sheaf_sat_lora_linear *l)
 {
     return l->apart ? lora->ways : 1;
@@ -46,14 +38,13 @@ static int64_t least(int64_t a, int64_t b)
 
 /* One row of A. Of a weight divided along its output: a row of A_p, the slice's own where it has
  * one. Along its input: the row of A, in the columns of the slice only. */
-static sheaf_status *row_of_a(const adapter *s, const sheaf_sat_lora_linear *l, int64_t row,
-                              int64_t col0, int64_t cols, char *dst)
+static sheaf_status *row_of_a(const sheaf_sat_lora *lora, const sheaf_sat_lora_linear *l,
+                              int64_t row, int64_t col0, int64_t cols, char *dst)
 {
-    const sheaf_sat_lora *lora = s->lora;
     const int64_t bytes = (int64_t)sheaf_dtype_bytes(l->dtype), slices = slices_of(lora, l);
     const int64_t p = row / (slices * lora->rank), k = row / lora->rank % slices,
                   i = row % lora->rank;
-    const sheaf_logical *a = factor(lora, l->name, 'A', p);
+    const sheaf_logical *a = sheaf__sat_factor(lora->catalog, l->name, 'A', (int)p);
     int64_t c0 = col0, c1 = col0 + cols;
     if (l->axis == 1 && slices > 1) {
         c0 = most(col0, k * (l->in / slices));
@@ -69,14 +60,13 @@ static sheaf_status *row_of_a(const adapter *s, const sheaf_sat_lora_linear *l, 
 
 /* One row of B, `row` of the weight: zero but in the block of its part and slice; along the input
  * it has all slices. */
-static sheaf_status *row_of_b(const adapter *s, const sheaf_sat_lora_linear *l, int64_t row,
-                              char *buffer, int64_t col0, int64_t cols, char *dst)
+static sheaf_status *row_of_b(const sheaf_sat_lora *lora, const sheaf_sat_lora_linear *l,
+                              int64_t row, char *buffer, int64_t col0, int64_t cols, char *dst)
 {
-    const sheaf_sat_lora *lora = s->lora;
     const int64_t bytes = (int64_t)sheaf_dtype_bytes(l->dtype), slices = slices_of(lora, l),
                   block = l->out / l->parts;
     const int64_t p = row / block;
-    const sheaf_logical *b = factor(lora, l->name, 'B', p);
+    const sheaf_logical *b = sheaf__sat_factor(lora->catalog, l->name, 'B', (int)p);
     const int64_t k = l->axis == 0 ? row % block / (block / slices) : 0, wide = b->told.shape[1];
     const int64_t begin = (p * slices + k) * lora->rank, c0 = most(col0, begin),
                   c1 = least(col0 + cols, begin + wide);
@@ -87,6 +77,20 @@ static sheaf_status *row_of_b(const adapter *s, const sheaf_sat_lora_linear *l, 
     if (st == NULL)
         memcpy(dst + (c0 - col0) * bytes, buffer + (c0 - begin) * bytes,
                (size_t)((c1 - c0) * bytes));
+    return st;
+}
+
+sheaf_status *sheaf__sat_factor_rows(const sheaf_sat_lora *lora, const sheaf_sat_lora_linear *l,
+                                     char which, int64_t row0, int64_t rows, int64_t col0,
+                                     int64_t cols, void *dst)
+{
+    const int64_t each = (int64_t)sheaf_dtype_bytes(l->dtype);
+    char *buffer = malloc((size_t)(l->adapter_rank * each)), *to = dst;
+    sheaf_status *st = buffer == NULL ? sheaf__no_memory(l->name) : NULL;
+    for (int64_t r = row0; st == NULL && cols > 0 && r < row0 + rows; r++, to += cols * each)
+        st = which == 'A' ? row_of_a(lora, l, r, col0, cols, to)
+                          : row_of_b(lora, l, r, buffer, col0, cols, to);
+    free(buffer);
     return st;
 }
 
@@ -116,18 +120,12 @@ static sheaf_status *adapter_read(sheaf_source *self, const char *name, int64_t 
     if (e == NULL)
         return sheaf_found(sheaf_fail(SHEAF_E_LAYOUT, "tensor '%s'", name),
                            "no tensor of this name");
-    const int64_t index = e - s->entry, each = (int64_t)sheaf_dtype_bytes(e->dtype);
-    const sheaf_sat_lora_linear *l = &s->lora->linear[index / 2];
     if (row0 < 0 || rows < 0 || row0 > e->shape[0] - rows || col0 < 0 || cols < 0 ||
         col0 > e->shape[1] - cols)
         return sheaf_fail(SHEAF_E_ARG, "tensor '%s': a box outside of it", name);
-    char *buffer = malloc((size_t)(l->adapter_rank * each)), *to = dst;
-    sheaf_status *st = buffer == NULL ? sheaf__no_memory(name) : NULL;
-    for (int64_t r = 0; st == NULL && cols > 0 && r < rows; r++, to += cols * each)
-        st = index % 2 == 0 ? row_of_a(s, l, row0 + r, col0, cols, to)
-                            : row_of_b(s, l, row0 + r, buffer, col0, cols, to);
-    free(buffer);
-    return st;
+    const int64_t index = e - s->entry;
+    return sheaf__sat_factor_rows(s->lora, &s->lora->linear[index / 2], index % 2 == 0 ? 'A' : 'B',
+                                  row0, rows, col0, cols, dst);
 }
 
 static void adapter_close(sheaf_source *self)

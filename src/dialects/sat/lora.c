@@ -2,12 +2,8 @@
 #include "dialects/sat/lora.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#ifndef SHEAF_NO_X86
-#include <immintrin.h>
-#endif
 
 #include "base/status.h"
 #include "base/array.h"
@@ -21,7 +17,8 @@ enum { MOST_RANK = 1 << 16 };
 
 /* ---- what is adapted ---- */
 
-static const sheaf_logical *factor(const sheaf_catalog *c, const char *linear, char which, int part)
+const sheaf_logical *sheaf__sat_factor(const sheaf_catalog *c, const char *linear, char which,
+                                       int part)
 {
     char name[560];
     snprintf(name, sizeof name, "%s.matrix_%c.%d", linear, which, part);
@@ -57,8 +54,8 @@ static sheaf_status *wrong(const sheaf_logical *t, int64_t rows, int64_t cols)
 
 static sheaf_status *check_part(const sheaf_sat_lora *lora, sheaf_sat_lora_linear *l, int p)
 {
-    const sheaf_logical *a = factor(lora->catalog, l->name, 'A', p),
-                        *b = factor(lora->catalog, l->name, 'B', p);
+    const sheaf_logical *a = sheaf__sat_factor(lora->catalog, l->name, 'A', p),
+                        *b = sheaf__sat_factor(lora->catalog, l->name, 'B', p);
     if (a == NULL || b == NULL)
         return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "'%s'", l->name),
                                           "matrix_A.%d and matrix_B.%d", p, p),
@@ -110,7 +107,7 @@ static sheaf_status *describe(const sheaf_sat_lora *lora, sheaf_sat_lora_linear 
     sheaf_status *st = NULL;
     for (int p = 0; st == NULL && p < l->parts; p++)
         st = check_part(lora, l, p);
-    if (st == NULL && factor(lora->catalog, l->name, 'A', l->parts) != NULL)
+    if (st == NULL && sheaf__sat_factor(lora->catalog, l->name, 'A', l->parts) != NULL)
         st = sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "'%s'", l->name),
                                         "factors of %d parts", l->parts),
                          "one more");
@@ -167,7 +164,7 @@ static sheaf_status *find_linears(sheaf_sat_lora *lora)
         /* A layer is met at its first B; an A without it has nobody to speak for it. */
         if (what.kind == SHEAF_SAT_B && what.part == 0)
             st = describe(lora, &lora->linear[lora->count++], &what);
-        else if (factor(c, what.linear, 'B', 0) == NULL)
+        else if (sheaf__sat_factor(c, what.linear, 'B', 0) == NULL)
             st = sheaf_found(
                 sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "'%s'", c->tensor[i].told.name),
                                "its matrix_B.0 too"),
@@ -202,7 +199,7 @@ void sheaf_sat_lora_free(sheaf_sat_lora *lora)
     free(lora);
 }
 
-const sheaf_sat_lora_linear *sheaf_sat_lora_find(const sheaf_sat_lora *lora, const char *weight)
+static const sheaf_sat_lora_linear *find_linear(const sheaf_sat_lora *lora, const char *weight)
 {
     char name[560];
     const int n = (int)strlen(weight) - (int)strlen(".weight");
@@ -214,107 +211,41 @@ const sheaf_sat_lora_linear *sheaf_sat_lora_find(const sheaf_sat_lora *lora, con
 
 /* ---- the merge ---- */
 
-static void chain_plain(float *d, const float *b, const float *a, int64_t lda, int64_t rank,
-                        int64_t n)
+/* d = b A: of each column a chain of fused multiply-adds over the rank. Most of b is zero where the
+ * factors of parts and slices lie in one B. */
+static inline __attribute__((always_inline)) void
+multiply(float *restrict d, const float *b, const float *restrict a, int64_t rank, int64_t n)
 {
-    for (int64_t c = 0; c < n; c++) {
-        float sum = 0;
-        for (int64_t k = 0; k < rank; k++)
-            sum = fmaf(b[k], a[k * lda + c], sum);
-        d[c] = sum;
-    }
+    memset(d, 0, (size_t)n * sizeof *d);
+    for (int64_t k = 0; k < rank; k++, a += n)
+        if (b[k] != 0)
+            for (int64_t c = 0; c < n; c++)
+                d[c] = __builtin_fmaf(b[k], a[c], d[c]);
 }
 
-/* The same chains, 32 columns at a time. */
-#ifdef SHEAF_NO_X86
-#define chain_avx2 chain_plain
-#else
-__attribute__((target("avx2,fma"))) static void chain_avx2(float *d, const float *b, const float *a,
-                                                           int64_t lda, int64_t rank, int64_t n)
+static void multiply_plain(float *d, const float *b, const float *a, int64_t rank, int64_t n)
 {
-    int64_t c = 0;
-    for (; c + 32 <= n; c += 32) {
-        __m256 s0 = _mm256_setzero_ps(), s1 = s0, s2 = s0, s3 = s0;
-        for (int64_t k = 0; k < rank; k++) {
-            const __m256 bk = _mm256_broadcast_ss(b + k);
-            const float *at = a + k * lda + c;
-            s0 = _mm256_fmadd_ps(bk, _mm256_loadu_ps(at), s0);
-            s1 = _mm256_fmadd_ps(bk, _mm256_loadu_ps(at + 8), s1);
-            s2 = _mm256_fmadd_ps(bk, _mm256_loadu_ps(at + 16), s2);
-            s3 = _mm256_fmadd_ps(bk, _mm256_loadu_ps(at + 24), s3);
-        }
-        _mm256_storeu_ps(d + c, s0);
-        _mm256_storeu_ps(d + c + 8, s1);
-        _mm256_storeu_ps(d + c + 16, s2);
-        _mm256_storeu_ps(d + c + 24, s3);
-    }
-    for (; c < n; c++) {
-        float sum = 0;
-        for (int64_t k = 0; k < rank; k++)
-            sum = __builtin_fmaf(b[k], a[k * lda + c], sum);
-        d[c] = sum;
-    }
+    multiply(d, b, a, rank, n);
+}
+
+#ifdef SHEAF_NO_X86
+#define multiply_avx2 multiply_plain
+#else
+__attribute__((target("avx2,fma"), optimize("O3"))) static void
+multiply_avx2(float *d, const float *b, const float *a, int64_t rank, int64_t n)
+{
+    multiply(d, b, a, rank, n);
 }
 #endif
 
-typedef struct merging {
-    const sheaf_sat_lora *lora;
-    const sheaf_sat_lora_linear *linear;
-    const sheaf__kernels *kernels;
-    float *a, *b, *d, *w; /* A of the part; B, delta and weight of the rows */
-    void *stored;
-    bool fast;
-} merging;
-
-/* A whole factor or some of its rows, as float32. */
-static sheaf_status *load(float *dst, const merging *m, const sheaf_logical *t, int64_t row0,
-                          int64_t rows)
+/* Some rows of A or B of the adapter, as float32. */
+static sheaf_status *load(float *dst, const sheaf_sat_lora *lora, const sheaf_sat_lora_linear *l,
+                          char which, int64_t row0, int64_t rows, void *stored)
 {
-    const int64_t cols = t->told.shape[1];
-    sheaf_status *st = sheaf__catalog_read(m->lora->catalog, t, row0, rows, 0, cols, m->stored);
+    const int64_t cols = which == 'A' ? l->in : l->adapter_rank;
+    sheaf_status *st = sheaf__sat_factor_rows(lora, l, which, row0, rows, 0, cols, stored);
     if (st == NULL)
-        m->kernels->convert(dst, SHEAF_F32, m->stored, t->told.dtype, rows * cols);
-    return st;
-}
-
-/* d = B A for one row, `row` of part p: each slice with its own factors where they differ. */
-static void delta_row(const merging *m, float *d, const float *b, int64_t row, bool a_apart,
-                      bool b_apart)
-{
-    void (*chain)(float *, const float *, const float *, int64_t, int64_t, int64_t) =
-        m->fast ? chain_avx2 : chain_plain;
-    const sheaf_sat_lora_linear *l = m->linear;
-    const int64_t rank = m->lora->rank;
-    if (b_apart) {
-        const int64_t n = l->in / m->lora->ways;
-        for (int k = 0; k < m->lora->ways; k++)
-            chain(d + k * n, b + k * rank, m->a + k * n, l->in, rank, n);
-        return;
-    }
-    const int64_t slice = a_apart ? row / (l->out / l->parts / m->lora->ways) : 0;
-    chain(d, b, m->a + slice * rank * l->in, l->in, rank, l->in);
-}
-
-/* Rows of one part: m->w += scale * B A, in the order and roundings asked for. */
-static sheaf_status *merge_part(const merging *m, int p, int64_t row0, int64_t rows,
-                                sheaf_sat_rounding rounding, float *w)
-{
-    const sheaf_sat_lora_linear *l = m->linear;
-    const sheaf_logical *a = factor(m->lora->catalog, l->name, 'A', p),
-                        *b = factor(m->lora->catalog, l->name, 'B', p);
-    const sheaf_dtype dtype = weight_of(m->lora->catalog, l->name)->told.dtype;
-    sheaf_status *st = load(m->a, m, a, 0, a->told.shape[0]);
-    TRY(st, load(m->b, m, b, row0, rows));
-    for (int64_t r = 0; st == NULL && r < rows; r++) {
-        delta_row(m, m->d, m->b + r * b->told.shape[1], row0 + r,
-                  l->axis == 0 && is_apart(m->lora, a), l->axis == 1 && is_apart(m->lora, b));
-        m->kernels->scale(m->d, m->lora->scale, l->in);
-        if (rounding == SHEAF_SAT_ROUND_TWICE && dtype != SHEAF_F32) {
-            m->kernels->convert(m->stored, dtype, m->d, SHEAF_F32, l->in);
-            m->kernels->convert(m->d, SHEAF_F32, m->stored, dtype, l->in);
-        }
-        m->kernels->add(w + r * l->in, w + r * l->in, m->d, l->in);
-    }
+        sheaf__kernels_for("ref")->convert(dst, SHEAF_F32, stored, l->dtype, rows * cols);
     return st;
 }
 
@@ -323,46 +254,45 @@ static int64_t larger(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-sheaf_status *sheaf_sat_lora_rows(const sheaf_sat_lora *lora, const sheaf_sat_lora_linear *l,
-                                  int64_t row0, int64_t rows, sheaf_sat_rounding rounding,
-                                  void *dst)
+/* Rows of X.weight after the merge, all columns, in its stored dtype: as SAT's merge_lora, the
+ * delta is rounded to that, then the sum. */
+static sheaf_status *merged_rows(const sheaf_sat_lora *lora, const sheaf_sat_lora_linear *l,
+                                 int64_t row0, int64_t rows, void *dst)
 {
     const sheaf_logical *weight = weight_of(lora->catalog, l->name);
-    const int64_t block = l->out / l->parts, widest = lora->rank * lora->ways;
-    merging m = { .lora = lora,
-                  .linear = l,
-                  .kernels = sheaf__kernels_for(NULL),
-                  .fast = SHEAF__CPU_HAS("avx2") && SHEAF__CPU_HAS("fma") };
-    if (m.kernels == NULL)
-        m.kernels = sheaf__kernels_for("ref");
+    const sheaf_dtype dtype = weight->told.dtype;
+    const int64_t in = l->in, rank = l->adapter_rank;
+    const sheaf__kernels *kernels = sheaf__kernels_for(NULL);
+    if (kernels == NULL)
+        kernels = sheaf__kernels_for("ref");
     if (row0 < 0 || rows < 0 || row0 > l->out - rows)
         return sheaf_fail(SHEAF_E_ARG, "'%s.weight': rows outside of it", l->name);
     if (rows == 0)
         return NULL;
-    const int64_t most = larger(larger(rows * l->in, widest * l->in), rows * widest);
-    m.a = malloc((size_t)(widest * l->in) * sizeof *m.a);
-    m.b = malloc((size_t)(rows * widest) * sizeof *m.b);
-    m.d = malloc((size_t)l->in * sizeof *m.d);
-    m.w = malloc((size_t)(rows * l->in) * sizeof *m.w);
-    m.stored = malloc((size_t)most * sizeof(float));
+    float *a = malloc((size_t)((rank + rows + 1) * in + rows * rank) * sizeof *a);
+    void *stored = malloc((size_t)larger(larger(rank, rows) * in, rows * rank) * sizeof *a);
     const unsigned mode = sheaf__mode_set(SHEAF__MERGE_MODE); /* compute threads flush denormals */
-    sheaf_status *st = m.a == NULL || m.b == NULL || m.d == NULL || m.w == NULL || m.stored == NULL
+    float *w = a + rank * in, *d = w + rows * in, *b = d + in;
+    sheaf_status *st = a == NULL || stored == NULL
                            ? sheaf_fail(SHEAF_E_MEMORY, "merging '%s'", l->name)
-                           : load(m.w, &m, weight, row0, rows);
-    for (int64_t at = row0; st == NULL && at < row0 + rows;) {
-        const int64_t p = at / block,
-                      n = (p + 1) * block < row0 + rows ? (p + 1) * block - at : row0 + rows - at;
-        st = merge_part(&m, (int)p, at % block, n, rounding, m.w + (at - row0) * l->in);
-        at += n;
+                           : sheaf__catalog_read(lora->catalog, weight, row0, rows, 0, in, stored);
+    if (st == NULL)
+        kernels->convert(w, SHEAF_F32, stored, dtype, rows * in);
+    TRY(st, load(a, lora, l, 'A', 0, rank, stored));
+    TRY(st, load(b, lora, l, 'B', row0, rows, stored));
+    for (int64_t r = 0; st == NULL && r < rows; r++) {
+        (SHEAF__CPU_HAS("avx2") && SHEAF__CPU_HAS("fma") ? multiply_avx2 : multiply_plain)(
+            d, b + r * rank, a, rank, in);
+        kernels->scale(d, lora->scale, in);
+        kernels->convert(stored, dtype, d, SHEAF_F32, in);
+        kernels->convert(d, SHEAF_F32, stored, dtype, in);
+        kernels->add(w + r * in, w + r * in, d, in);
     }
     if (st == NULL)
-        m.kernels->convert(dst, weight->told.dtype, m.w, SHEAF_F32, rows * l->in);
+        kernels->convert(dst, dtype, w, SHEAF_F32, rows * in);
     sheaf__mode_set(mode);
-    free(m.a);
-    free(m.b);
-    free(m.d);
-    free(m.w);
-    free(m.stored);
+    free(a);
+    free(stored);
     return st;
 }
 
@@ -372,7 +302,6 @@ typedef struct merged_source {
     sheaf_source source; /* first */
     sheaf_source *base;  /* owns the catalog */
     sheaf_sat_lora *lora;
-    sheaf_sat_rounding rounding;
 } merged_source;
 
 static const sheaf_source_entry *merged_find(sheaf_source *self, const char *name)
@@ -397,18 +326,18 @@ static sheaf_status *merged_read(sheaf_source *self, const char *name, int64_t r
                                  int64_t col0, int64_t cols, void *dst)
 {
     const merged_source *s = (merged_source *)self;
-    const sheaf_sat_lora_linear *l = sheaf_sat_lora_find(s->lora, name);
+    const sheaf_sat_lora_linear *l = find_linear(s->lora, name);
     if (l == NULL)
         return s->base->read(s->base, name, row0, rows, col0, cols, dst);
     if (col0 < 0 || cols < 0 || col0 > l->in - cols)
         return sheaf_fail(SHEAF_E_ARG, "tensor '%s': a box outside of it", name);
     if (col0 == 0 && cols == l->in)
-        return sheaf_sat_lora_rows(s->lora, l, row0, rows, s->rounding, dst);
+        return merged_rows(s->lora, l, row0, rows, dst);
     const int64_t bytes = (int64_t)sheaf_dtype_bytes(s->base->find(s->base, name)->dtype);
     char *row = malloc((size_t)(l->in * bytes));
     sheaf_status *st = row == NULL ? sheaf_fail(SHEAF_E_MEMORY, "tensor '%s'", name) : NULL;
     for (int64_t r = 0; st == NULL && r < rows; r++) {
-        st = sheaf_sat_lora_rows(s->lora, l, row0 + r, 1, s->rounding, row);
+        st = merged_rows(s->lora, l, row0 + r, 1, row);
         if (st == NULL)
             memcpy((char *)dst + r * cols * bytes, row + col0 * bytes, (size_t)(cols * bytes));
     }
@@ -424,7 +353,7 @@ static void merged_close(sheaf_source *self)
     free(s);
 }
 
-sheaf_status *sheaf_sat_merged(sheaf_source **out, sheaf_catalog *c, sheaf_sat_rounding rounding)
+sheaf_status *sheaf_sat_merged(sheaf_source **out, sheaf_catalog *c)
 {
     sheaf_source *base = NULL;
     sheaf_sat_lora *lora = NULL;
@@ -439,9 +368,9 @@ sheaf_status *sheaf_sat_merged(sheaf_source **out, sheaf_catalog *c, sheaf_sat_r
         base->close(base);
         return st;
     }
-    *s = (merged_source){
-        { merged_find, merged_count, merged_entry, merged_read, merged_close }, base, lora, rounding
-    };
+    *s = (merged_source){ { merged_find, merged_count, merged_entry, merged_read, merged_close },
+                          base,
+                          lora };
     *out = &s->source;
     return NULL;
 }

@@ -36,27 +36,10 @@ typedef struct sheaf_sat_lora {
  * not their rank; SHEAF_E_UNSUPPORTED for dtypes without arithmetic. */
 sheaf_status *sheaf_sat_lora_open(sheaf_sat_lora **out, const sheaf_catalog *catalog);
 void sheaf_sat_lora_free(sheaf_sat_lora *lora);
-/* sheaf_sat_lora_find - by the name of the weight; NULL when it is not adapted. */
-const sheaf_sat_lora_linear *sheaf_sat_lora_find(const sheaf_sat_lora *lora, const char *weight);
-
-typedef enum sheaf_sat_rounding {
-    SHEAF_SAT_ROUND_ONCE,  /* W + delta in float32, rounded once */
-    SHEAF_SAT_ROUND_TWICE, /* as SAT's merge_lora: delta rounded to the weight's dtype, then the sum
-                            */
-} sheaf_sat_rounding;
-
-/* sheaf_sat_lora_rows - rows [row0, row0 + rows) of X.weight after the merge, all columns, in its
- * stored dtype. Products are chains of fused multiply-adds over the rank. Holds float32 copies of
- * the rows and of A. Thread-safe. */
-sheaf_status *sheaf_sat_lora_rows(const sheaf_sat_lora *lora, const sheaf_sat_lora_linear *linear,
-                                  int64_t row0, int64_t rows, sheaf_sat_rounding rounding,
-                                  void *dst);
-
-/* sheaf_sat_merged - weights and buffers of the catalog with LoRA merged as they are read. The
- * source owns the catalog from now on, also after a failure. Errors: those of
- * sheaf__catalog_source() and sheaf_sat_lora_open(). */
-sheaf_status *sheaf_sat_merged(sheaf_source **out, sheaf_catalog *catalog,
-                               sheaf_sat_rounding rounding);
+/* sheaf_sat_merged - weights and buffers of the catalog with LoRA merged as they are read, with the
+ * roundings of SAT's merge_lora. The source owns the catalog from now on, also after a failure.
+ * Errors: those of sheaf__catalog_source() and sheaf_sat_lora_open(). */
+sheaf_status *sheaf_sat_merged(sheaf_source **out, sheaf_catalog *catalog);
 
 /* sheaf_sat_adapter - base_model.model.X.lora_A.weight and .lora_B.weight of each layer, in the
  * order of lora->linear. The source borrows `lora`, which must outlive it. Errors: SHEAF_E_LAYOUT
@@ -64,3 +47,12 @@ sheaf_status *sheaf_sat_merged(sheaf_source **out, sheaf_catalog *catalog,
 sheaf_status *sheaf_sat_adapter(sheaf_source **out, const sheaf_sat_lora *lora);
 /* sheaf_sat_adapter_config - adapter_config.json for it (malloc'd). */
 sheaf_status *sheaf_sat_adapter_config(char **out, const sheaf_sat_lora *lora);
+
+/* sheaf__sat_factor - X.matrix_A.part or X.matrix_B.part as SAT stores it; NULL: there is none. */
+const sheaf_logical *sheaf__sat_factor(const sheaf_catalog *catalog, const char *linear, char which,
+                                       int part);
+/* sheaf__sat_factor_rows - a box of the adapter's A or B of a layer, in the dtype of its factors.
+ */
+sheaf_status *sheaf__sat_factor_rows(const sheaf_sat_lora *lora,
+                                     const sheaf_sat_lora_linear *linear, char which, int64_t row0,
+                                     int64_t rows, int64_t col0, int64_t cols, void *dst);
