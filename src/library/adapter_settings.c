@@ -152,16 +152,14 @@ static sheaf_status *say_ranks(sheaf_lora_options *out, const compared *c)
 {
     out->whole_rank = false;
     out->rank = said(c, "lora-rank") ? c->o->lora_rank : ANY_RANK;
-    return sheaf__lora_set_pattern(&out->rank_pattern, &out->nrank_pattern, c->o->lora_rank_pattern,
-                                   true);
+    return sheaf__lora_set_pattern(&out->rank_pattern, c->o->lora_rank_pattern, true);
 }
 
 static sheaf_status *say_alphas(sheaf_lora_options *out, const compared *c)
 {
     out->whole_rank = false;
     out->alpha = said(c, "lora-alpha") ? c->o->lora_alpha : ANY_ALPHA;
-    return sheaf__lora_set_pattern(&out->alpha_pattern, &out->nalpha_pattern,
-                                   c->o->lora_alpha_pattern, false);
+    return sheaf__lora_set_pattern(&out->alpha_pattern, c->o->lora_alpha_pattern, false);
 }
 
 static sheaf_status *say_saved(sheaf_lora_options *out, const compared *c)

@@ -113,7 +113,7 @@ static sheaf_status *check_target(const sheaf_schema *schema, const char *item)
 
 static sheaf_status *check_saved(const sheaf_schema *schema, char **item)
 {
-    const sheaf_lora_options one = { .modules_to_save = item, .nmodules_to_save = 1 };
+    const sheaf_lora_options one = { .modules_to_save = { item, 1 } };
     const bool cog = sheaf__lora_by_paths(schema);
     for (int64_t i = 0; i < schema->count; i++) {
         const sheaf_tensor *t = &schema->tensor[i];
@@ -136,10 +136,10 @@ static sheaf_status *check_items(const sheaf_schema *schema, const sheaf_lora_op
             "a model of CogVLM or CogAgent");
     if (o->tolerant)
         return NULL;
-    for (int i = 0; i < o->ntargets && st == NULL; i++)
-        st = check_target(schema, o->targets[i]);
-    for (int i = 0; i < o->nmodules_to_save && st == NULL; i++)
-        st = check_saved(schema, &o->modules_to_save[i]);
+    for (int i = 0; i < o->targets.n && st == NULL; i++)
+        st = check_target(schema, o->targets.list[i]);
+    for (int i = 0; i < o->modules_to_save.n && st == NULL; i++)
+        st = check_saved(schema, &o->modules_to_save.list[i]);
     for (int64_t i = 0; i < schema->count && cog; i++) /* the ViT may have more */
         layers = schema->tensor[i].layer >= layers ? schema->tensor[i].layer + 1 : layers;
     for (int i = 0; i < o->nlayers && st == NULL; i++)
@@ -234,10 +234,9 @@ static sheaf_status *add_module(sheaf_lora *lora, const sheaf_tensor *base, bool
     const sheaf_lora_options *o = &lora->options;
     sheaf_lora_module *m = &lora->module[lora->nmodules];
     double rank, alpha;
-    sheaf_status *st = sheaf__lora_pattern_value(&rank, o->rank_pattern, o->nrank_pattern,
-                                                 base->module, (double)o->rank);
-    TRY(st, sheaf__lora_pattern_value(&alpha, o->alpha_pattern, o->nalpha_pattern, base->module,
-                                      o->alpha));
+    sheaf_status *st =
+        sheaf__lora_pattern_value(&rank, &o->rank_pattern, base->module, (double)o->rank);
+    TRY(st, sheaf__lora_pattern_value(&alpha, &o->alpha_pattern, base->module, o->alpha));
     if (st != NULL)
         return st;
     const int slices = base->cut.slices;
@@ -334,16 +333,17 @@ static sheaf_status *idle_pattern(const sheaf_lora *lora, const char *what, cons
 
 /* A rank or an alpha that no module gets; PEFT passes over those of a file. */
 static sheaf_status *check_patterns(const sheaf_lora *lora, const char *what,
-                                    const sheaf_pattern *list, int n)
+                                    const sheaf_patterns *patterns)
 {
-    for (int p = 0; p < n; p++) {
+    for (int p = 0; p < patterns->n; p++) {
+        sheaf_pattern one = { patterns->at[p].key, 1 };
         double value = 0;
         sheaf_status *st = NULL;
         for (int i = 0; i < lora->nmodules && value == 0 && st == NULL; i++)
-            st = sheaf__lora_pattern_value(&value, &(sheaf_pattern){ list[p].key, 1 }, 1,
+            st = sheaf__lora_pattern_value(&value, &(sheaf_patterns){ &one, 1 },
                                            lora->module[i].base->module, 0);
         if (st == NULL && value == 0)
-            st = idle_pattern(lora, what, list[p].key);
+            st = idle_pattern(lora, what, one.key);
         if (st != NULL)
             return st;
     }
@@ -407,19 +407,20 @@ static const char *target_name(const sheaf_schema *schema, const char *module)
 static sheaf_status *spell_out(sheaf_lora *lora, const sheaf_schema *schema)
 {
     sheaf_lora_options *o = &lora->options;
-    o->targets = calloc((size_t)lora->nmodules + 1, sizeof *o->targets);
-    if (o->targets == NULL)
+    sheaf_lora_names *to = &o->targets;
+    to->list = calloc((size_t)lora->nmodules + 1, sizeof *to->list);
+    if (to->list == NULL)
         return sheaf__no_memory("LoRA options");
     for (int i = 0; i < lora->nmodules; i++) {
         const char *name = target_name(schema, lora->module[i].base->module);
         bool known = false;
-        for (int j = 0; j < o->ntargets && !known; j++)
-            known = strcmp(o->targets[j], name) == 0;
+        for (int j = 0; j < to->n && !known; j++)
+            known = strcmp(to->list[j], name) == 0;
         if (known)
             continue;
-        if ((o->targets[o->ntargets] = strdup(name)) == NULL)
+        if ((to->list[to->n] = strdup(name)) == NULL)
             return sheaf__no_memory("LoRA options");
-        o->ntargets++;
+        to->n++;
     }
     o->all_linear = false;
     return NULL;
@@ -428,9 +429,9 @@ static sheaf_status *spell_out(sheaf_lora *lora, const sheaf_schema *schema)
 /* PEFT refuses such a config, and reads the expression alone. */
 static sheaf_status *check_layers(const sheaf_schema *schema, const sheaf_lora_options *o)
 {
-    if (o->nlayers == 0 || o->target_regex == NULL || o->tolerant || sheaf__lora_by_paths(schema))
+    if (o->nlayers == 0 || o->targets.regex == NULL || o->tolerant || sheaf__lora_by_paths(schema))
         return NULL;
-    sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "layers of '%s'", o->target_regex);
+    sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "layers of '%s'", o->targets.regex);
     sheaf_expected(st, "a list of targets, or an expression that says by itself which layers");
     return sheaf_try_this(st, "for layers 0 and 1: .*layers\\.(0|1)\\..*");
 }
@@ -468,27 +469,27 @@ sheaf_status *sheaf_lora_resolve(sheaf_lora **out, const sheaf_schema *schema,
     TRY(st, check_layers(schema, options));
     TRY(st, check_tied(schema, options));
     TRY(st, check_items(schema, options));
-    if (st == NULL && options->target_regex != NULL && !sheaf__lora_by_paths(schema))
+    if (st == NULL && options->targets.regex != NULL && !sheaf__lora_by_paths(schema))
         st = check_containers(schema, options);
     TRY(st, find_modules(lora, schema));
     TRY(st, find_saved(lora, schema));
     const bool narrowed =
-        options->nexclude > 0 || options->exclude_regex != NULL || options->nlayers > 0;
+        options->exclude.n > 0 || options->exclude.regex != NULL || options->nlayers > 0;
     if (st == NULL && lora->nmodules == 0 && narrowed) {
         st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "no layer is adapted"),
                             "a target among the chosen layers that is not excluded");
         sheaf_try_this(sheaf_found(st, "none that is left"),
                        "exclude less, or choose other targets or layers");
     } else if (st == NULL && lora->nmodules == 0) {
-        const char *asked = options->target_regex != NULL ? options->target_regex
-                            : options->ntargets > 0       ? options->targets[0]
-                                                          : "";
+        const char *asked = options->targets.regex != NULL ? options->targets.regex
+                            : options->targets.n > 0       ? options->targets.list[0]
+                                                           : "";
         st = sheaf_in(sheaf__lora_no_module(schema, "target", asked), "no layer is adapted");
     }
     if (st == NULL && !options->tolerant)
-        st = check_patterns(lora, "rank", options->rank_pattern, options->nrank_pattern);
+        st = check_patterns(lora, "rank", &options->rank_pattern);
     if (st == NULL && !options->tolerant)
-        st = check_patterns(lora, "alpha", options->alpha_pattern, options->nalpha_pattern);
+        st = check_patterns(lora, "alpha", &options->alpha_pattern);
     if (st == NULL && sheaf__lora_by_paths(schema))
         st = sheaf__lora_paths_spell(lora);
     else if (st == NULL && options->all_linear)

@@ -10,8 +10,20 @@
 typedef struct sheaf_pattern {
     char *key;
     double value;
-    bool plain;  /* known to be a name: sheaf__lora_is_plain() */
-} sheaf_pattern; /* JSON order kept */
+    bool plain; /* known to be a name: sheaf__lora_is_plain() */
+} sheaf_pattern;
+
+typedef struct sheaf_patterns {
+    sheaf_pattern *at;
+    int n;
+} sheaf_patterns; /* JSON order kept */
+
+/* A list of names, or an expression that stands in its place; or nothing. */
+typedef struct sheaf_lora_names {
+    char **list;
+    int n;
+    char *regex; /* matches the whole path */
+} sheaf_lora_names;
 
 /* trainable_token_indices of one table: which of its rows are in the file, in this order. */
 typedef struct sheaf_lora_tokens {
@@ -36,24 +48,15 @@ typedef struct sheaf_lora_options {
     double alpha;    /* default 8 */
     bool rslora, fan_in_fan_out;
     double dropout;
-    char **targets; /* list form; NULL when target_regex or all_linear */
-    int ntargets;
-    char *target_regex; /* string form (full match); NULL otherwise */
+    sheaf_lora_names targets, exclude;
     bool all_linear;
     sheaf_sat_set sat_set; /* CogVLM and CogAgent only */
-    char **exclude;
-    int nexclude;
-    char *exclude_regex;
     int64_t *layers;
     int nlayers;
-    char **layers_pattern;
-    int nlayers_pattern;
-    sheaf_pattern *rank_pattern;
-    int nrank_pattern;
-    sheaf_pattern *alpha_pattern;
-    int nalpha_pattern;
-    char **modules_to_save;
-    int nmodules_to_save; /* also full names of tensors, "a.b.weight", which may be adapted too */
+    sheaf_lora_names layers_pattern; /* never an expression by itself */
+    sheaf_patterns rank_pattern, alpha_pattern;
+    sheaf_lora_names modules_to_save; /* also full names of tensors, "a.b.weight", which may be
+                                         adapted too; never an expression */
     enum { SHEAF_BIAS_NONE, SHEAF_BIAS_ALL, SHEAF_BIAS_LORA_ONLY } bias;
     bool keep_tie;        /* ensure_weight_tying: a saved embedding is the tied head too */
     bool dora, lora_bias; /* these and tokens only for a merge */

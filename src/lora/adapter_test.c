@@ -89,7 +89,8 @@ static void test_patterns__first_match_wins_at_a_dot(void **state)
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         double got;
-        CHECK_OK(sheaf__lora_pattern_value(&got, list, (int)ARRAY_LEN(list), cases[i].path, 8));
+        CHECK_OK(sheaf__lora_pattern_value(&got, &(sheaf_patterns){ list, (int)ARRAY_LEN(list) },
+                                           cases[i].path, 8));
         CHECK_NEAR(cases[i].path, got, cases[i].want, 0);
     }
 }
@@ -184,9 +185,9 @@ static void test_resolve__layers_of_a_mixture(void **state)
         sheaf_lora_options o = options_of(of_mixtures[i].targets);
         CHECK_OK(sheaf__lora_set_layers(&o, of_mixtures[i].layers));
         if (of_mixtures[i].pattern != NULL) {
-            o.layers_pattern = calloc(1, sizeof *o.layers_pattern);
-            o.layers_pattern[0] = strdup(of_mixtures[i].pattern);
-            o.nlayers_pattern = 1;
+            o.layers_pattern.list = calloc(1, sizeof *o.layers_pattern.list);
+            o.layers_pattern.list[0] = strdup(of_mixtures[i].pattern);
+            o.layers_pattern.n = 1;
         }
         sheaf_lora *lora;
         CHECK_OK(sheaf_lora_resolve(&lora, schema, &o));
@@ -268,9 +269,9 @@ static void test_resolve__patterns_that_match_nothing(void **state)
         sheaf_lora_options o = options_of(patterns[i / 2].targets);
         CHECK_OK(sheaf__lora_set_layers(&o, patterns[i / 2].layers));
         if (i % 2 == 0)
-            CHECK_OK(sheaf__lora_set_pattern(&o.rank_pattern, &o.nrank_pattern, text, true));
+            CHECK_OK(sheaf__lora_set_pattern(&o.rank_pattern, text, true));
         else
-            CHECK_OK(sheaf__lora_set_pattern(&o.alpha_pattern, &o.nalpha_pattern, text, false));
+            CHECK_OK(sheaf__lora_set_pattern(&o.alpha_pattern, text, false));
         sheaf_lora *lora = NULL;
         if (part == NULL) {
             CHECK_OK(sheaf_lora_resolve(&lora, schema, &o));

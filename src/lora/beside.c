@@ -58,12 +58,13 @@ static bool whole_module(const sheaf_schema *schema, int64_t at, const chooser *
 
 static sheaf_status *tell(sheaf_lora_options *o, const char *name)
 {
+    sheaf_lora_names *saved = &o->modules_to_save;
     if (sheaf__lora_saves_tensor(o, name))
         return NULL;
-    if (!SHEAF_GROW(&o->modules_to_save, NULL, o->nmodules_to_save + 1) ||
-        (o->modules_to_save[o->nmodules_to_save] = strdup(name)) == NULL)
+    if (!SHEAF_GROW(&saved->list, NULL, saved->n + 1) ||
+        (saved->list[saved->n] = strdup(name)) == NULL)
         return sheaf__no_memory("tensors trained beside the adapter");
-    o->nmodules_to_save++;
+    saved->n++;
     return NULL;
 }
 

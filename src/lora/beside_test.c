@@ -146,8 +146,8 @@ static void test_beside__what_is_saved_and_told(void **state)
             CHECK_OK(sheaf_lora_save_also(lora, schema, is_listed, (void *)cases[i].chosen));
         same_names(cases[i].name, lora->saved_name, lora->nsaved, cases[i].saved,
                    "base_model.model.");
-        same_names(cases[i].name, lora->options.modules_to_save, lora->options.nmodules_to_save,
-                   cases[i].told, "");
+        same_names(cases[i].name, lora->options.modules_to_save.list,
+                   lora->options.modules_to_save.n, cases[i].told, "");
         check_read_back(cases[i].name, lora, schema);
         sheaf_lora_free(lora);
         sheaf_lora_options_release(&o);

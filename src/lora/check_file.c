@@ -52,7 +52,7 @@ static sheaf_status *targeted(bool *yes, const sheaf_lora_options *o, const char
                               size_t length)
 {
     sheaf_hit hit = SHEAF_HIT_NONE;
-    *yes = o->all_linear || (o->target_regex == NULL && o->ntargets == 0) ||
+    *yes = o->all_linear || (o->targets.regex == NULL && o->targets.n == 0) ||
            (o->keep_tie && sheaf__ends_with_item(path, length, "lm_head"));
     if (*yes)
         return NULL;
@@ -149,10 +149,9 @@ static sheaf_status *check_rank(const sheaf_lora_options *o, const sheaf_source_
 {
     char *module = strndup(path, length);
     double rank = 0;
-    sheaf_status *st = module == NULL
-                           ? sheaf__no_memory("adapter")
-                           : sheaf__lora_pattern_value(&rank, o->rank_pattern, o->nrank_pattern,
-                                                       module, (double)o->rank);
+    sheaf_status *st = module == NULL ? sheaf__no_memory("adapter")
+                                      : sheaf__lora_pattern_value(&rank, &o->rank_pattern, module,
+                                                                  (double)o->rank);
     free(module);
     if (st != NULL || (int64_t)rank == a->shape[0])
         return st;
@@ -453,9 +452,9 @@ sheaf_status *sheaf_lora_check_alone(const sheaf_lora_options *o, sheaf_source *
 {
     const checking x = { o, adapter, teller, self };
     sheaf_status *st = NULL;
-    const bool excludes = o->nexclude > 0 || o->exclude_regex != NULL; /* all of a name, perhaps */
-    for (int i = 0; i < o->ntargets && st == NULL && !excludes; i++)
-        st = check_target(&x, o->targets[i]);
+    const bool excludes = o->exclude.n > 0 || o->exclude.regex != NULL; /* all of a name, perhaps */
+    for (int i = 0; i < o->targets.n && st == NULL && !excludes; i++)
+        st = check_target(&x, o->targets.list[i]);
     for (int64_t i = 0; i < adapter->count(adapter) && st == NULL; i++) {
         const sheaf_source_entry *e = adapter->entry(adapter, i);
         const char *path, *number = layer_number(e->name);
@@ -484,7 +483,7 @@ static sheaf_status *check_other(const sheaf_lora_options *o, sheaf_source *mine
         if (part != SHEAF_PART_A && part != SHEAF_PART_TABLE_A)
             continue;
         st = targeted(&yes, o, path, length);
-        if (st == NULL && yes && !o->all_linear && (o->target_regex != NULL || o->ntargets > 0) &&
+        if (st == NULL && yes && !o->all_linear && (o->targets.regex != NULL || o->targets.n > 0) &&
             !is_adapted(mine, path, length))
             st = sheaf_lora_missing(path, length,
                                     part == SHEAF_PART_A ? ".lora_A.weight" : ".lora_embedding_A");

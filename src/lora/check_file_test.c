@@ -57,7 +57,7 @@ static void test_alone__gaps_between_layers_of_one_kind(void **state)
                 f.n++;
             }
         CHECK_OK(sheaf__lora_set_targets(&options, rows[i].targets));
-        options.exclude_regex = rows[i].exclude != NULL ? strdup(rows[i].exclude) : NULL;
+        options.exclude.regex = rows[i].exclude != NULL ? strdup(rows[i].exclude) : NULL;
         CHECK_OK(sheaf_lora_check_alone(&options, &f.source, tell, told));
         if (strcmp(told, rows[i].missing) != 0)
             fail_msg("%s: told '%s'", rows[i].name, told);

@@ -225,7 +225,7 @@ static void test_cog__fused_layers_have_factors_for_each_part(void **state)
         sheaf_lora_options o = options_of("sat-vit");
         o.rank = rank, o.alpha = cases[k].alpha, o.rslora = rslora;
         CHECK_OK(sheaf__lora_set_pattern(
-            &o.rank_pattern, &o.nrank_pattern,
+            &o.rank_pattern,
             "layers.2.cross_attention.key_value=3,^transformer.layers.0.attention.query_key_value=6",
             true));
         sheaf_lora *lora, *read;

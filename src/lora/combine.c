@@ -213,10 +213,8 @@ static sheaf_status *scales(part *p, bool a, const char *path, size_t length,
     double rank = 0, alpha = 0;
     if (module == NULL)
         return sheaf__no_memory("combine");
-    sheaf_status *st = sheaf__lora_pattern_value(&rank, o->rank_pattern, o->nrank_pattern, module,
-                                                 (double)o->rank);
-    TRY(st,
-        sheaf__lora_pattern_value(&alpha, o->alpha_pattern, o->nalpha_pattern, module, o->alpha));
+    sheaf_status *st = sheaf__lora_pattern_value(&rank, &o->rank_pattern, module, (double)o->rank);
+    TRY(st, sheaf__lora_pattern_value(&alpha, &o->alpha_pattern, module, o->alpha));
     free(module);
     const double scale = o->rslora ? alpha / sqrt(rank) : alpha / rank;
     *p = (part){ .by = 1, .then = 1 };
@@ -312,13 +310,13 @@ static sheaf_status *join_targets(sheaf_lora_options *out, const sheaf_lora_opti
     int expressions = 0;
     sheaf_text text = { 0 };
     for (int i = 0; i < n; i++) {
-        names += (size_t)from[i].ntargets;
+        names += (size_t)from[i].targets.n;
         out->all_linear |= from[i].all_linear;
-        if (from[i].target_regex != NULL)
-            sheaf__text_add(&text, "%s(%s)", expressions++ > 0 ? "|" : "", from[i].target_regex);
+        if (from[i].targets.regex != NULL)
+            sheaf__text_add(&text, "%s(%s)", expressions++ > 0 ? "|" : "", from[i].targets.regex);
     }
     if (expressions == n && !out->all_linear)
-        return sheaf__text_take(&out->target_regex, &text);
+        return sheaf__text_take(&out->targets.regex, &text);
     sheaf__text_release(&text);
     if (expressions > 0) {
         sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "target_modules");
@@ -327,15 +325,16 @@ static sheaf_status *join_targets(sheaf_lora_options *out, const sheaf_lora_opti
     }
     if (out->all_linear)
         return NULL;
-    out->targets = calloc(names, sizeof *out->targets);
-    if (out->targets == NULL)
+    sheaf_lora_names *to = &out->targets;
+    to->list = calloc(names, sizeof *to->list);
+    if (to->list == NULL)
         return sheaf__no_memory("combine");
     for (int i = 0; i < n; i++)
-        for (int k = 0; k < from[i].ntargets; k++)
-            if (!has_word(out->targets, out->ntargets, from[i].targets[k])) {
-                if ((out->targets[out->ntargets] = strdup(from[i].targets[k])) == NULL)
+        for (int k = 0; k < from[i].targets.n; k++)
+            if (!has_word(to->list, to->n, from[i].targets.list[k])) {
+                if ((to->list[to->n] = strdup(from[i].targets.list[k])) == NULL)
                     return sheaf__no_memory("combine");
-                out->ntargets++;
+                to->n++;
             }
     return NULL;
 }

@@ -44,16 +44,17 @@ static sheaf_status *excludes_nothing(const sheaf_schema *schema, const char *it
 sheaf_status *sheaf_lora_check_exclude(const sheaf_schema *schema, const sheaf_lora_options *o)
 {
     sheaf_status *st = NULL;
-    for (int i = 0; i < o->nexclude + (o->exclude_regex != NULL) && st == NULL; i++) {
-        const sheaf_lora_options one =
-            i < o->nexclude ? (sheaf_lora_options){ .exclude = &o->exclude[i], .nexclude = 1 }
-                            : (sheaf_lora_options){ .exclude_regex = o->exclude_regex };
+    for (int i = 0; i < o->exclude.n + (o->exclude.regex != NULL) && st == NULL; i++) {
+        const sheaf_lora_options one = {
+            .exclude = { i < o->exclude.n ? &o->exclude.list[i] : NULL, i < o->exclude.n,
+                         i < o->exclude.n ? NULL : o->exclude.regex }
+        };
         bool met = false;
         for (int64_t t = 0; t < schema->count && !met && st == NULL; t++)
             st = is_excluded(&met, schema, &one, &schema->tensor[t]);
         if (st == NULL && !met)
-            st = excludes_nothing(schema, i < o->nexclude ? o->exclude[i] : o->exclude_regex,
-                                  i == o->nexclude);
+            st = excludes_nothing(schema, i < o->exclude.n ? o->exclude.list[i] : o->exclude.regex,
+                                  i == o->exclude.n);
     }
     return st;
 }

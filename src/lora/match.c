@@ -94,18 +94,18 @@ bool sheaf__ends_with_item(const char *path, size_t length, const char *item)
 bool sheaf__lora_saves(const sheaf_lora_options *o, const char *path)
 {
     const size_t whole = strlen(path);
-    for (int i = 0; i < o->nmodules_to_save; i++)
+    for (int i = 0; i < o->modules_to_save.n; i++)
         for (size_t length = 1; length <= whole; length++)
             if ((path[length] == '.' || path[length] == '\0') &&
-                ends_with(path, length, o->modules_to_save[i]))
+                ends_with(path, length, o->modules_to_save.list[i]))
                 return true;
     return false;
 }
 
 bool sheaf__lora_saves_tensor(const sheaf_lora_options *o, const char *name)
 {
-    for (int i = 0; i < o->nmodules_to_save; i++)
-        if (strcmp(o->modules_to_save[i], name) == 0)
+    for (int i = 0; i < o->modules_to_save.n; i++)
+        if (strcmp(o->modules_to_save.list[i], name) == 0)
             return true;
     return false;
 }
@@ -113,19 +113,19 @@ bool sheaf__lora_saves_tensor(const sheaf_lora_options *o, const char *name)
 static sheaf_status *excluded(bool *out, const sheaf_lora_options *o, const char *path)
 {
     *out = false;
-    if (o->exclude_regex != NULL) {
-        sheaf_status *st = sheaf__regex_match(out, NULL, "", o->exclude_regex, "", path, true);
+    if (o->exclude.regex != NULL) {
+        sheaf_status *st = sheaf__regex_match(out, NULL, "", o->exclude.regex, "", path, true);
         if (st != NULL || *out)
             return st;
     }
-    for (int i = 0; i < o->nexclude; i++)
-        if (sheaf__ends_with_item(path, strlen(path), o->exclude[i])) {
+    for (int i = 0; i < o->exclude.n; i++)
+        if (sheaf__ends_with_item(path, strlen(path), o->exclude.list[i])) {
             *out = true;
             return NULL;
         }
     /* A module that is saved whole never carries an adapter as well. */
-    for (int i = 0; i < o->nmodules_to_save; i++) {
-        sheaf_status *st = sheaf__regex_match(out, NULL, "(^|.*\\.)", o->modules_to_save[i],
+    for (int i = 0; i < o->modules_to_save.n; i++) {
+        sheaf_status *st = sheaf__regex_match(out, NULL, "(^|.*\\.)", o->modules_to_save.list[i],
                                               "($|\\..*)", path, false);
         if (st != NULL || *out)
             return st;
@@ -143,10 +143,10 @@ sheaf_status *sheaf__lora_layer_wanted(bool *out, const sheaf_lora_options *o, c
     bool found = false;
     int64_t layer = -1;
     sheaf_status *st = NULL;
-    if (o->nlayers_pattern == 0)
+    if (o->layers_pattern.n == 0)
         st = sheaf__regex_match(&found, &layer, "", ".*?\\.[^.]*\\.(\\d+)\\.", "", path, false);
-    for (int i = 0; i < o->nlayers_pattern && st == NULL && !found; i++)
-        st = sheaf__regex_match(&found, &layer, "(?:^|.*?\\.)", o->layers_pattern[i],
+    for (int i = 0; i < o->layers_pattern.n && st == NULL && !found; i++)
+        st = sheaf__regex_match(&found, &layer, "(?:^|.*?\\.)", o->layers_pattern.list[i],
                                 "\\.(\\d+)\\.", path, false);
     *out = false;
     for (int i = 0; i < o->nlayers && found; i++)
@@ -161,19 +161,19 @@ sheaf_status *sheaf__lora_hit(sheaf_hit *out, const sheaf_lora_options *o, const
     *out = yes ? SHEAF_HIT_EXCLUDED : SHEAF_HIT_NONE;
     if (st != NULL || yes)
         return st;
-    if (o->target_regex != NULL) {
-        st = sheaf__regex_match(&yes, NULL, "", o->target_regex, "", path, true);
+    if (o->targets.regex != NULL) {
+        st = sheaf__regex_match(&yes, NULL, "", o->targets.regex, "", path, true);
         *out = yes ? SHEAF_HIT_TARGET : SHEAF_HIT_NONE;
         return st;
     }
     /* An entry that is the whole path counts in any layer. */
-    for (int i = 0; i < o->ntargets; i++)
-        if (strcmp(o->targets[i], path) == 0) {
+    for (int i = 0; i < o->targets.n; i++)
+        if (strcmp(o->targets.list[i], path) == 0) {
             *out = SHEAF_HIT_TARGET;
             return NULL;
         }
-    for (int i = 0; i < o->ntargets; i++)
-        if (sheaf__ends_with_item(path, strlen(path), o->targets[i])) {
+    for (int i = 0; i < o->targets.n; i++)
+        if (sheaf__ends_with_item(path, strlen(path), o->targets.list[i])) {
             st = sheaf__lora_layer_wanted(&yes, o, path);
             *out = yes ? SHEAF_HIT_TARGET : SHEAF_HIT_NONE;
             return st;
@@ -201,11 +201,12 @@ static bool plain_match(const char *key, const char *path)
     return true;
 }
 
-sheaf_status *sheaf__lora_pattern_value(double *out, const sheaf_pattern *list, int n,
+sheaf_status *sheaf__lora_pattern_value(double *out, const sheaf_patterns *patterns,
                                         const char *path, double absent)
 {
+    const sheaf_pattern *list = patterns->at;
     *out = absent;
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; i < patterns->n; i++) {
         const bool plain = list[i].plain || sheaf__lora_is_plain(list[i].key);
         bool yes = plain && plain_match(list[i].key, path);
         sheaf_status *st =

@@ -24,7 +24,7 @@ typedef enum sheaf_hit { SHEAF_HIT_NONE, SHEAF_HIT_EXCLUDED, SHEAF_HIT_TARGET } 
  * is not its business. */
 sheaf_status *sheaf__lora_hit(sheaf_hit *out, const sheaf_lora_options *options, const char *path);
 /* sheaf__lora_pattern_value - the first pattern of the list that matches `path`, else `absent`. */
-sheaf_status *sheaf__lora_pattern_value(double *out, const sheaf_pattern *list, int n,
+sheaf_status *sheaf__lora_pattern_value(double *out, const sheaf_patterns *patterns,
                                         const char *path, double absent);
 /* sheaf__lora_is_plain - a key without anything special but dots, and perhaps ^ before it: no need
  * to compile it. */

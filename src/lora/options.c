@@ -23,24 +23,30 @@ static void free_list(char **list, int n)
     free(list);
 }
 
-static void free_patterns(sheaf_pattern *list, int n)
+static void clear_names(sheaf_lora_names *names)
 {
-    for (int i = 0; i < n; i++)
-        free(list[i].key);
-    free(list);
+    free_list(names->list, names->n);
+    free(names->regex);
+    *names = (sheaf_lora_names){ 0 };
+}
+
+static void clear_patterns(sheaf_patterns *patterns)
+{
+    for (int i = 0; i < patterns->n; i++)
+        free(patterns->at[i].key);
+    free(patterns->at);
+    *patterns = (sheaf_patterns){ 0 };
 }
 
 void sheaf_lora_options_release(sheaf_lora_options *o)
 {
-    free_list(o->targets, o->ntargets);
-    free(o->target_regex);
-    free_list(o->exclude, o->nexclude);
-    free(o->exclude_regex);
+    clear_names(&o->targets);
+    clear_names(&o->exclude);
+    clear_names(&o->layers_pattern);
+    clear_names(&o->modules_to_save);
+    clear_patterns(&o->rank_pattern);
+    clear_patterns(&o->alpha_pattern);
     free(o->layers);
-    free_list(o->layers_pattern, o->nlayers_pattern);
-    free_patterns(o->rank_pattern, o->nrank_pattern);
-    free_patterns(o->alpha_pattern, o->nalpha_pattern);
-    free_list(o->modules_to_save, o->nmodules_to_save);
     for (int i = 0; i < o->ntokens; i++) {
         free(o->tokens[i].module);
         free(o->tokens[i].row);
@@ -51,74 +57,58 @@ void sheaf_lora_options_release(sheaf_lora_options *o)
     *o = (sheaf_lora_options){ 0 };
 }
 
-/* The copies below leave what they could not copy NULL and set *failed. */
-static char *copy_text(const char *text, bool *failed)
+/* The copies below replace what *out took from `from`, leave what they could not copy empty and set
+ * *failed. */
+static void copy_text(char **text, bool *failed)
 {
-    char *copy = text == NULL ? NULL : strdup(text);
-    *failed |= text != NULL && copy == NULL;
-    return copy;
+    *failed |= *text != NULL && (*text = strdup(*text)) == NULL;
 }
 
-static char **copy_list(char *const *list, int n, bool *failed)
+static void copy_names(sheaf_lora_names *names, bool *failed)
 {
-    if (list == NULL)
-        return NULL;
-    char **copy = calloc((size_t)n + 1, sizeof *copy);
-    if (copy == NULL) {
-        *failed = true;
-        return NULL;
-    }
-    for (int i = 0; i < n; i++)
-        copy[i] = copy_text(list[i], failed);
-    return copy;
+    char *const *from = names->list;
+    const int n = names->n;
+    names->list = n > 0 ? calloc((size_t)n, sizeof *names->list) : NULL;
+    names->n = names->list != NULL ? n : 0;
+    *failed |= names->n < n;
+    for (int i = 0; i < names->n; i++)
+        *failed |= (names->list[i] = strdup(from[i])) == NULL;
+    copy_text(&names->regex, failed);
 }
 
-static sheaf_pattern *copy_patterns(const sheaf_pattern *list, int n, bool *failed)
+static void copy_patterns(sheaf_patterns *patterns, bool *failed)
 {
-    if (n == 0)
-        return NULL;
-    sheaf_pattern *copy = calloc((size_t)n, sizeof *copy);
-    if (copy == NULL) {
-        *failed = true;
-        return NULL;
+    const sheaf_patterns from = *patterns;
+    patterns->at = from.n > 0 ? calloc((size_t)from.n, sizeof *patterns->at) : NULL;
+    patterns->n = patterns->at != NULL ? from.n : 0;
+    *failed |= patterns->n < from.n;
+    for (int i = 0; i < patterns->n; i++) {
+        patterns->at[i] = from.at[i];
+        copy_text(&patterns->at[i].key, failed);
     }
-    for (int i = 0; i < n; i++)
-        copy[i] = (sheaf_pattern){ copy_text(list[i].key, failed), list[i].value, list[i].plain };
-    return copy;
 }
 
 sheaf_status *sheaf__lora_options_copy(sheaf_lora_options *out, const sheaf_lora_options *from)
 {
     bool failed = false;
     *out = *from;
-    out->targets = copy_list(from->targets, from->ntargets, &failed);
-    out->target_regex = copy_text(from->target_regex, &failed);
-    out->exclude = copy_list(from->exclude, from->nexclude, &failed);
-    out->exclude_regex = copy_text(from->exclude_regex, &failed);
-    out->layers_pattern = copy_list(from->layers_pattern, from->nlayers_pattern, &failed);
-    out->rank_pattern = copy_patterns(from->rank_pattern, from->nrank_pattern, &failed);
-    out->alpha_pattern = copy_patterns(from->alpha_pattern, from->nalpha_pattern, &failed);
-    out->modules_to_save = copy_list(from->modules_to_save, from->nmodules_to_save, &failed);
-    out->base_name = copy_text(from->base_name, &failed);
-    out->unknown_keys = copy_text(from->unknown_keys, &failed);
+    copy_names(&out->targets, &failed);
+    copy_names(&out->exclude, &failed);
+    copy_names(&out->layers_pattern, &failed);
+    copy_names(&out->modules_to_save, &failed);
+    copy_patterns(&out->rank_pattern, &failed);
+    copy_patterns(&out->alpha_pattern, &failed);
+    copy_text(&out->base_name, &failed);
+    copy_text(&out->unknown_keys, &failed);
     out->tokens = NULL; /* only a merge takes them, and it copies nothing */
     out->ntokens = 0;
-    out->layers = NULL;
-    if (from->nlayers > 0) {
-        out->layers = calloc((size_t)from->nlayers, sizeof *out->layers);
-        failed |= out->layers == NULL;
-        if (out->layers != NULL)
-            memcpy(out->layers, from->layers, (size_t)from->nlayers * sizeof *out->layers);
-    }
+    const size_t bytes = (size_t)from->nlayers * sizeof *out->layers;
+    out->layers = from->nlayers > 0 ? malloc(bytes) : NULL;
+    failed |= from->nlayers > 0 && out->layers == NULL;
+    if (out->layers != NULL)
+        memcpy(out->layers, from->layers, bytes);
     if (!failed)
         return NULL;
-    /* Lists that were not copied must not be walked. */
-    out->ntargets = out->targets != NULL ? out->ntargets : 0;
-    out->nexclude = out->exclude != NULL ? out->nexclude : 0;
-    out->nlayers_pattern = out->layers_pattern != NULL ? out->nlayers_pattern : 0;
-    out->nrank_pattern = out->rank_pattern != NULL ? out->nrank_pattern : 0;
-    out->nalpha_pattern = out->alpha_pattern != NULL ? out->nalpha_pattern : 0;
-    out->nmodules_to_save = out->modules_to_save != NULL ? out->nmodules_to_save : 0;
     sheaf_lora_options_release(out);
     return sheaf__no_memory("LoRA options");
 }
@@ -190,24 +180,15 @@ static bool is_regex(const char *text)
     return strpbrk(text, "\\*+?()[]{}|^$") != NULL;
 }
 
-static void clear_list(char ***list, int *n)
+static sheaf_status *set_names(sheaf_lora_names *out, const char *text, bool regex)
 {
-    free_list(*list, *n);
-    *list = NULL;
-    *n = 0;
-}
-
-static sheaf_status *set_names(char ***list, int *n, char **regex, const char *text)
-{
-    clear_list(list, n);
-    free(*regex);
-    *regex = NULL;
+    clear_names(out);
     if (text == NULL || *text == '\0')
         return NULL;
-    if (!is_regex(text))
-        return split(list, n, text);
-    *regex = strdup(text);
-    return *regex != NULL ? NULL : sheaf__no_memory("pattern");
+    if (!regex || !is_regex(text))
+        return split(&out->list, &out->n, text);
+    out->regex = strdup(text);
+    return out->regex != NULL ? NULL : sheaf__no_memory("pattern");
 }
 
 sheaf_status *sheaf__lora_set_targets(sheaf_lora_options *out, const char *text)
@@ -218,26 +199,23 @@ sheaf_status *sheaf__lora_set_targets(sheaf_lora_options *out, const char *text)
                    : strcasecmp(text, "sat") == 0     ? SHEAF_SAT_SET_TEXT
                    : strcasecmp(text, "sat-vit") == 0 ? SHEAF_SAT_SET_VIT
                                                       : SHEAF_SAT_SET_NONE;
-    return set_names(&out->targets, &out->ntargets, &out->target_regex,
-                     out->all_linear || out->sat_set != SHEAF_SAT_SET_NONE ? NULL : text);
+    return set_names(&out->targets,
+                     out->all_linear || out->sat_set != SHEAF_SAT_SET_NONE ? NULL : text, true);
 }
 
 sheaf_status *sheaf__lora_set_exclude(sheaf_lora_options *out, const char *text)
 {
-    return set_names(&out->exclude, &out->nexclude, &out->exclude_regex, text);
+    return set_names(&out->exclude, text, true);
 }
 
 sheaf_status *sheaf__lora_set_saved(sheaf_lora_options *out, const char *text)
 {
-    clear_list(&out->modules_to_save, &out->nmodules_to_save);
-    if (text == NULL || *text == '\0')
-        return NULL;
-    return split(&out->modules_to_save, &out->nmodules_to_save, text);
+    return set_names(&out->modules_to_save, text, false);
 }
 
 sheaf_status *sheaf__lora_set_layers(sheaf_lora_options *out, const char *text)
 {
-    clear_list(&out->layers_pattern, &out->nlayers_pattern);
+    clear_names(&out->layers_pattern);
     free(out->layers);
     out->layers = NULL;
     out->nlayers = 0;
@@ -294,20 +272,18 @@ static sheaf_status *take_pattern(sheaf_pattern *out, const char **text, bool wh
     return bad_pattern(*text, whole);
 }
 
-sheaf_status *sheaf__lora_set_pattern(sheaf_pattern **list, int *n, const char *text, bool whole)
+sheaf_status *sheaf__lora_set_pattern(sheaf_patterns *out, const char *text, bool whole)
 {
-    free_patterns(*list, *n);
-    *list = NULL;
-    *n = 0;
+    clear_patterns(out);
     if (text == NULL)
         return NULL;
     while (*(text += strspn(text, " ")) != '\0') {
-        if (!SHEAF_GROW(list, NULL, *n + 1))
+        if (!SHEAF_GROW(&out->at, NULL, out->n + 1))
             return sheaf__no_memory("list of patterns");
-        sheaf_status *st = take_pattern(&(*list)[*n], &text, whole);
+        sheaf_status *st = take_pattern(&out->at[out->n], &text, whole);
         if (st != NULL)
             return st;
-        *n += 1;
+        out->n++;
     }
     return NULL;
 }

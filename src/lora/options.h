@@ -16,4 +16,4 @@ sheaf_status *sheaf__lora_set_exclude(sheaf_lora_options *out, const char *text)
 sheaf_status *sheaf__lora_set_layers(sheaf_lora_options *out, const char *text); /* "0,2" */
 sheaf_status *sheaf__lora_set_saved(sheaf_lora_options *out, const char *text);
 /* "PATTERN=VALUE,PATTERN=VALUE"; a comma inside a pattern is fine. `whole`: ranks. */
-sheaf_status *sheaf__lora_set_pattern(sheaf_pattern **list, int *n, const char *text, bool whole);
+sheaf_status *sheaf__lora_set_pattern(sheaf_patterns *out, const char *text, bool whole);

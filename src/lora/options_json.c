@@ -3,6 +3,7 @@
  * Keys are read, known to be harmless, or known to change the arithmetic; the last
  * are refused unless they have the value that switches them off. */
 #include <math.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -14,59 +15,79 @@
 #include "lora/options.h"
 #include "schema/wrappers.h"
 
-#define BY_OPTIONS "" /* written, as the options have it */
+/* What the options keep of a key, and how a file says it. */
+typedef enum kind {
+    NOT_KEPT,
+    RANK,
+    ALPHA, /* a whole number is written as one */
+    SHARE, /* from 0 to 1 */
+    SWITCH,
+    LIST,     /* of names */
+    NAMES,    /* a list of names, or one text */
+    PATTERNS, /* an object of numbers; RANKS: of ranks */
+    RANKS,
+    LAYERS,
+    TOKENS,
+    BIAS,
+    TEXT,
+} kind;
 
-/* Every key that is known, sorted. `written`: what PEFT 0.21 writes for it; NULL: it does not.
- * `refused`: it changes the arithmetic, and is called so in a message, unless it is off: absent,
- * null, false, 0, "", [] or {}. */
+#define KEEPS(kind, member) kind, offsetof(sheaf_lora_options, member)
+
+/* Every key that is known, sorted. `written`: what PEFT 0.21 writes for one that is not kept; NULL:
+ * it does not. `refused`: it changes the arithmetic, and is called so in a message, unless it is
+ * off: absent, null, false, 0, "", [] or {}. */
 static const struct {
-    const char *key, *written, *refused;
+    const char *key;
+    kind kind;
+    size_t at; /* of the member that keeps it */
+    const char *written, *refused;
 } keys[] = {
-    { "alora_invocation_tokens", "null", "activated LoRA" },
-    { "alpha_pattern", BY_OPTIONS },
-    { "arrow_config", "null", "Arrow" },
-    { "auto_mapping", "null" },
-    { "base_model_name_or_path", BY_OPTIONS },
-    { "bias", BY_OPTIONS },
-    { "corda_config", "null" },
+    { "alora_invocation_tokens", NOT_KEPT, 0, "null", "activated LoRA" },
+    { "alpha_pattern", KEEPS(PATTERNS, alpha_pattern) },
+    { "arrow_config", NOT_KEPT, 0, "null", "Arrow" },
+    { "auto_mapping", NOT_KEPT, 0, "null" },
+    { "base_model_name_or_path", KEEPS(TEXT, base_name) },
+    { "bias", KEEPS(BIAS, bias) },
+    { "corda_config", NOT_KEPT, 0, "null" },
     { "enable_lora" },
-    { "ensure_weight_tying", BY_OPTIONS },
-    { "eva_config", "null" },
-    { "exclude_modules", BY_OPTIONS },
-    { "fan_in_fan_out", BY_OPTIONS },
-    { "inference_mode", "true" },
-    { "init_lora_weights", "true" },
-    { "kasa_config", "null", "KaSA" },
-    { "layer_replication", "null", "layer replication" },
-    { "layers_pattern", BY_OPTIONS },
-    { "layers_to_transform", BY_OPTIONS },
-    { "loftq_config", "{}" },
-    { "lora_alpha", BY_OPTIONS },
-    { "lora_bias", "false" },
-    { "lora_dropout", BY_OPTIONS },
-    { "lora_ga_config", "null" },
-    { "megatron_config", "null" },
-    { "megatron_core", "\"megatron.core\"" },
+    { "ensure_weight_tying", KEEPS(SWITCH, keep_tie) },
+    { "eva_config", NOT_KEPT, 0, "null" },
+    { "exclude_modules", KEEPS(NAMES, exclude) },
+    { "fan_in_fan_out", KEEPS(SWITCH, fan_in_fan_out) },
+    { "inference_mode", NOT_KEPT, 0, "true" },
+    { "init_lora_weights", NOT_KEPT, 0, "true" },
+    { "kasa_config", NOT_KEPT, 0, "null", "KaSA" },
+    { "layer_replication", NOT_KEPT, 0, "null", "layer replication" },
+    { "layers_pattern", KEEPS(NAMES, layers_pattern) },
+    { "layers_to_transform", KEEPS(LAYERS, layers) },
+    { "loftq_config", NOT_KEPT, 0, "{}" },
+    { "lora_alpha", KEEPS(ALPHA, alpha) },
+    { "lora_bias", KEEPS(SWITCH, lora_bias) },
+    { "lora_dropout", KEEPS(SHARE, dropout) },
+    { "lora_ga_config", NOT_KEPT, 0, "null" },
+    { "megatron_config", NOT_KEPT, 0, "null" },
+    { "megatron_core", NOT_KEPT, 0, "\"megatron.core\"" },
     { "merge_weights" },
-    { "mica_config", NULL, "MiCA" },
-    { "modules_to_save", BY_OPTIONS },
-    { "monteclora_config", "null", "MonteCLoRA" },
-    { "peft_type", "\"LORA\"" },
-    { "peft_version", "\"0.21.2\"" },
-    { "qalora_group_size", "16" },
-    { "r", BY_OPTIONS },
-    { "rank_pattern", BY_OPTIONS },
-    { "revision", "null" },
+    { "mica_config", NOT_KEPT, 0, NULL, "MiCA" },
+    { "modules_to_save", KEEPS(LIST, modules_to_save) },
+    { "monteclora_config", NOT_KEPT, 0, "null", "MonteCLoRA" },
+    { "peft_type", NOT_KEPT, 0, "\"LORA\"" },
+    { "peft_version", NOT_KEPT, 0, "\"0.21.2\"" },
+    { "qalora_group_size", NOT_KEPT, 0, "16" },
+    { "r", KEEPS(RANK, rank) },
+    { "rank_pattern", KEEPS(RANKS, rank_pattern) },
+    { "revision", NOT_KEPT, 0, "null" },
     { "runtime_config" },
-    { "target_modules", BY_OPTIONS },
-    { "target_parameters", "null", "LoRA on bare parameters" },
-    { "task_type", "\"CAUSAL_LM\"" },
-    { "trainable_token_indices", "null" },
-    { "use_bdlora", "null", "BD-LoRA" },
-    { "use_dora", "false" },
-    { "use_qalora", "false", "QA-LoRA" },
-    { "use_rslora", BY_OPTIONS },
-    { "velora_config", "null", "VeLoRA" },
+    { "target_modules", KEEPS(NAMES, targets) },
+    { "target_parameters", NOT_KEPT, 0, "null", "LoRA on bare parameters" },
+    { "task_type", NOT_KEPT, 0, "\"CAUSAL_LM\"" },
+    { "trainable_token_indices", KEEPS(TOKENS, tokens) },
+    { "use_bdlora", NOT_KEPT, 0, "null", "BD-LoRA" },
+    { "use_dora", KEEPS(SWITCH, dora) },
+    { "use_qalora", NOT_KEPT, 0, "false", "QA-LoRA" },
+    { "use_rslora", KEEPS(SWITCH, rslora) },
+    { "velora_config", NOT_KEPT, 0, "null", "VeLoRA" },
 };
 enum { KEYS = sizeof keys / sizeof *keys };
 
@@ -162,42 +183,40 @@ static char *take_name(sheaf_json_reader *r, const char *key, const char *text)
     return name;
 }
 
-/* A string, or a list of strings: exactly one of *one and *list is set. */
-static void read_names(sheaf_json_reader *r, const char *key, char **one, char ***list, int *n)
+/* A list of names, with `text` also one text. */
+static void read_names(sheaf_json_reader *r, const char *key, sheaf_lora_names *out, bool text)
 {
     const json_t *value = json_object_get(r->object, key);
     if (value == NULL || json_is_null(value) || r->st != NULL)
         return;
-    if (json_is_string(value) && one != NULL) {
+    if (json_is_string(value) && text) {
         if (json_string_length(value) > 0)
-            *one = take_name(r, key, json_string_value(value));
+            out->regex = take_name(r, key, json_string_value(value));
         return;
     }
     if (!json_is_array(value)) {
-        sheaf__json_fail(r, SHEAF_E_FORMAT, key, "a list of names%s",
-                         one != NULL ? ", or one text" : "");
+        sheaf__json_fail(r, SHEAF_E_FORMAT, key, "a list of names%s", text ? ", or one text" : "");
         return;
     }
     const size_t count = json_array_size(value);
-    *list = calloc(count + 1, sizeof **list);
+    out->list = calloc(count + 1, sizeof *out->list);
     for (size_t i = 0; i < count && r->st == NULL; i++) {
         const json_t *item = json_array_get(value, i);
         if (!json_is_string(item) || json_string_length(item) == 0)
             sheaf__json_fail(r, SHEAF_E_FORMAT, key, "names that are not empty");
-        else if (*list == NULL)
+        else if (out->list == NULL)
             r->st = sheaf_fail(SHEAF_E_MEMORY, "'%s'", key);
         else
-            *n += ((*list)[*n] = take_name(r, key, json_string_value(item))) != NULL;
+            out->n += (out->list[out->n] = take_name(r, key, json_string_value(item))) != NULL;
     }
 }
 
-static void read_patterns(sheaf_json_reader *r, const char *key, sheaf_pattern **list, int *n,
-                          bool whole)
+static void read_patterns(sheaf_json_reader *r, const char *key, sheaf_patterns *out, bool whole)
 {
     const json_t *object = sheaf__json_object(r, key);
     if (object == NULL || json_object_size(object) == 0)
         return;
-    *list = calloc(json_object_size(object), sizeof **list);
+    out->at = calloc(json_object_size(object), sizeof *out->at);
     const char *name;
     json_t *value;
     json_object_foreach((json_t *)object, name, value)
@@ -209,12 +228,12 @@ static void read_patterns(sheaf_json_reader *r, const char *key, sheaf_pattern *
                              whole ? "ranks, whole numbers of at least 1" : "numbers above 0");
             return;
         }
-        if (*list == NULL || ((*list)[*n].key = take_name(r, key, name)) == NULL) {
+        char *taken = out->at != NULL ? take_name(r, key, name) : NULL;
+        if (taken == NULL) {
             r->st = r->st != NULL ? r->st : sheaf_fail(SHEAF_E_MEMORY, "'%s'", key);
             return;
         }
-        (*list)[*n].plain = sheaf__lora_is_plain((*list)[*n].key);
-        (*list)[(*n)++].value = number;
+        out->at[out->n++] = (sheaf_pattern){ taken, number, sheaf__lora_is_plain(taken) };
     }
 }
 
@@ -327,59 +346,63 @@ static void check_type(sheaf_json_reader *r)
                    "PEFT itself for other kinds of adapters: sheaf knows LoRA and its variants");
 }
 
-static void check_together(sheaf_json_reader *r, const sheaf_lora_options *o)
+static void check_together(sheaf_json_reader *r, sheaf_lora_options *o)
 {
+    sheaf_lora_names *layers = &o->layers_pattern;
+    if (r->st == NULL && layers->regex != NULL) { /* one text is a list of one */
+        layers->list = calloc(1, sizeof *layers->list);
+        if (layers->list == NULL)
+            r->st = sheaf__no_memory("'layers_pattern'");
+        else
+            layers->list[layers->n++] = layers->regex;
+        layers->regex = r->st == NULL ? NULL : layers->regex;
+    }
+    if (o->targets.regex != NULL && strcasecmp(o->targets.regex, "all-linear") == 0) {
+        free(o->targets.regex);
+        o->targets.regex = NULL;
+        o->all_linear = true;
+    }
     if (r->st != NULL)
         return;
-    if (o->target_regex != NULL && o->nlayers > 0)
+    if (o->targets.regex != NULL && o->nlayers > 0)
         sheaf__json_fail(r, SHEAF_E_FORMAT, "layers_to_transform",
                          "nothing beside target_modules that is one text");
-    else if (o->nlayers_pattern > 0 && o->nlayers == 0)
+    else if (o->layers_pattern.n > 0 && o->nlayers == 0)
         sheaf__json_fail(r, SHEAF_E_FORMAT, "layers_pattern", "layers_to_transform beside it");
+}
+
+static void read_key(sheaf_json_reader *r, sheaf_lora_options *out, int i)
+{
+    const char *const key = keys[i].key, *text;
+    void *const to = (char *)out + keys[i].at;
+    switch (keys[i].kind) {
+    case NOT_KEPT: break;
+    case RANK: out->rank = sheaf__json_int(r, key, 1, 65536, 8); break;
+    case ALPHA: out->alpha = sheaf__json_real(r, key, 0, 1e30, 8); break;
+    case SHARE: *(double *)to = sheaf__json_real(r, key, 0, 1, 0); break;
+    case SWITCH: *(bool *)to = sheaf__json_bool(r, key, false); break;
+    case LIST: read_names(r, key, to, false); break;
+    case NAMES: read_names(r, key, to, true); break;
+    case PATTERNS: read_patterns(r, key, to, false); break;
+    case RANKS: read_patterns(r, key, to, true); break;
+    case LAYERS: read_layers(r, out); break;
+    case TOKENS: read_tokens(r, out); break;
+    case BIAS: read_bias(r, out); break;
+    case TEXT:
+        text = sheaf__json_string(r, key);
+        if (text != NULL && (*(char **)to = strdup(text)) == NULL)
+            r->st = sheaf_fail(SHEAF_E_MEMORY, "'%s'", key);
+    }
 }
 
 static sheaf_status *read_object(sheaf_lora_options *out, const json_t *object)
 {
     sheaf_json_reader r = { .object = object };
     check_type(&r);
-    out->rank = sheaf__json_int(&r, "r", 1, 65536, 8);
-    out->alpha = sheaf__json_real(&r, "lora_alpha", 0, 1e30, 8);
-    out->rslora = sheaf__json_bool(&r, "use_rslora", false);
-    out->fan_in_fan_out = sheaf__json_bool(&r, "fan_in_fan_out", false);
-    out->dropout = sheaf__json_real(&r, "lora_dropout", 0, 1, 0);
-    out->keep_tie = sheaf__json_bool(&r, "ensure_weight_tying", false);
-    read_names(&r, "target_modules", &out->target_regex, &out->targets, &out->ntargets);
-    read_names(&r, "exclude_modules", &out->exclude_regex, &out->exclude, &out->nexclude);
-    read_names(&r, "modules_to_save", NULL, &out->modules_to_save, &out->nmodules_to_save);
-    read_patterns(&r, "rank_pattern", &out->rank_pattern, &out->nrank_pattern, true);
-    read_patterns(&r, "alpha_pattern", &out->alpha_pattern, &out->nalpha_pattern, false);
-    read_layers(&r, out);
-    char *pattern = NULL; /* one text is a list of one */
-    read_names(&r, "layers_pattern", &pattern, &out->layers_pattern, &out->nlayers_pattern);
-    if (pattern != NULL) {
-        out->layers_pattern = calloc(2, sizeof *out->layers_pattern);
-        if (out->layers_pattern != NULL) {
-            out->layers_pattern[out->nlayers_pattern++] = pattern;
-        } else {
-            free(pattern);
-            r.st = r.st != NULL ? r.st : sheaf__no_memory("'layers_pattern'");
-        }
-    }
-    read_bias(&r, out);
-    out->dora = sheaf__json_bool(&r, "use_dora", false);
-    out->lora_bias = sheaf__json_bool(&r, "lora_bias", false);
-    read_tokens(&r, out);
+    for (int i = 0; i < KEYS; i++)
+        read_key(&r, out, i);
     check_init(&r);
     check_together(&r, out);
-    const char *base = sheaf__json_string(&r, "base_model_name_or_path");
-    if (r.st == NULL && base != NULL && (out->base_name = strdup(base)) == NULL)
-        r.st = sheaf__no_memory("'base_model_name_or_path'");
-    if (r.st == NULL && out->target_regex != NULL &&
-        strcasecmp(out->target_regex, "all-linear") == 0) {
-        free(out->target_regex);
-        out->target_regex = NULL;
-        out->all_linear = true;
-    }
     return r.st != NULL ? r.st : check_keys(out, object);
 }
 
@@ -418,24 +441,28 @@ static void add_number(sheaf_text *text, double value, bool whole_is_int)
     sheaf__text_add(text, "%s", shown);
 }
 
-static void add_list(sheaf_text *text, char *const *list, int n)
+static void add_names(sheaf_text *text, const sheaf_lora_names *names)
 {
-    for (int i = 0; i < n; i++) {
-        sheaf__text_add(text, "%s", i == 0 ? "[\n    " : ",\n    ");
-        sheaf__text_json(text, list[i]);
+    if (names->regex != NULL) {
+        sheaf__text_json(text, names->regex);
+        return;
     }
-    sheaf__text_add(text, n > 0 ? "\n  ]" : "null");
+    for (int i = 0; i < names->n; i++) {
+        sheaf__text_add(text, "%s", i == 0 ? "[\n    " : ",\n    ");
+        sheaf__text_json(text, names->list[i]);
+    }
+    sheaf__text_add(text, names->n > 0 ? "\n  ]" : "null");
 }
 
-static void add_patterns(sheaf_text *text, const sheaf_pattern *list, int n)
+static void add_patterns(sheaf_text *text, const sheaf_patterns *patterns)
 {
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; i < patterns->n; i++) {
         sheaf__text_add(text, "%s", i == 0 ? "{\n    " : ",\n    ");
-        sheaf__text_json(text, list[i].key);
+        sheaf__text_json(text, patterns->at[i].key);
         sheaf__text_add(text, ": ");
-        add_number(text, list[i].value, true);
+        add_number(text, patterns->at[i].value, true);
     }
-    sheaf__text_add(text, n > 0 ? "\n  }" : "{}");
+    sheaf__text_add(text, patterns->n > 0 ? "\n  }" : "{}");
 }
 
 static void add_layers(sheaf_text *text, const sheaf_lora_options *o)
@@ -445,62 +472,46 @@ static void add_layers(sheaf_text *text, const sheaf_lora_options *o)
     sheaf__text_add(text, o->nlayers > 0 ? "\n  ]" : "null");
 }
 
-static void add_names(sheaf_text *text, const char *regex, char *const *list, int n)
-{
-    if (regex != NULL)
-        sheaf__text_json(text, regex);
-    else
-        add_list(text, list, n);
-}
-
-static void add_value(sheaf_text *text, const char *key, const sheaf_lora_options *o)
+static void add_value(sheaf_text *text, int i, const sheaf_lora_options *o)
 {
     static const char *const bias[] = { "\"none\"", "\"all\"", "\"lora_only\"" };
-    if (strcmp(key, "alpha_pattern") == 0)
-        add_patterns(text, o->alpha_pattern, o->nalpha_pattern);
-    else if (strcmp(key, "rank_pattern") == 0)
-        add_patterns(text, o->rank_pattern, o->nrank_pattern);
-    else if (strcmp(key, "base_model_name_or_path") == 0 && o->base_name != NULL)
-        sheaf__text_json(text, o->base_name);
-    else if (strcmp(key, "bias") == 0)
-        sheaf__text_add(text, "%s", bias[o->bias]);
-    else if (strcmp(key, "ensure_weight_tying") == 0)
-        sheaf__text_add(text, o->keep_tie ? "true" : "false");
-    else if (strcmp(key, "exclude_modules") == 0)
-        add_names(text, o->exclude_regex, o->exclude, o->nexclude);
-    else if (strcmp(key, "fan_in_fan_out") == 0)
-        sheaf__text_add(text, o->fan_in_fan_out ? "true" : "false");
-    else if (strcmp(key, "layers_pattern") == 0)
-        add_names(text, o->nlayers_pattern == 1 ? o->layers_pattern[0] : NULL, o->layers_pattern,
-                  o->nlayers_pattern);
-    else if (strcmp(key, "layers_to_transform") == 0)
-        add_layers(text, o);
-    else if (strcmp(key, "lora_alpha") == 0)
-        add_number(text, o->alpha, true);
-    else if (strcmp(key, "lora_dropout") == 0)
-        add_number(text, o->dropout, false);
-    else if (strcmp(key, "modules_to_save") == 0)
-        add_list(text, o->modules_to_save, o->nmodules_to_save);
-    else if (strcmp(key, "r") == 0)
-        sheaf__text_add(text, "%lld", (long long)o->rank);
-    else if (strcmp(key, "target_modules") == 0)
-        add_names(text, o->all_linear ? "all-linear" : o->target_regex, o->targets, o->ntargets);
-    else if (strcmp(key, "use_rslora") == 0)
-        sheaf__text_add(text, o->rslora ? "true" : "false");
-    else
-        sheaf__text_add(text, "null");
+    const void *const from = (const char *)o + keys[i].at;
+    switch (keys[i].kind) {
+    case NOT_KEPT: sheaf__text_add(text, "%s", keys[i].written); break;
+    case RANK: sheaf__text_add(text, "%lld", (long long)o->rank); break;
+    case ALPHA: add_number(text, o->alpha, true); break;
+    case SHARE: add_number(text, *(const double *)from, false); break;
+    case SWITCH: sheaf__text_add(text, *(const bool *)from ? "true" : "false"); break;
+    case LIST:
+    case NAMES:
+        if (from == &o->targets && o->all_linear)
+            sheaf__text_add(text, "\"all-linear\"");
+        else if (from == &o->layers_pattern && o->layers_pattern.n == 1)
+            sheaf__text_json(text, o->layers_pattern.list[0]);
+        else
+            add_names(text, from);
+        break;
+    case PATTERNS:
+    case RANKS: add_patterns(text, from); break;
+    case LAYERS: add_layers(text, o); break;
+    case TOKENS: sheaf__text_add(text, "null"); break; /* no adapter that is written has them */
+    case BIAS: sheaf__text_add(text, "%s", bias[o->bias]); break;
+    case TEXT:
+        if (o->base_name != NULL)
+            sheaf__text_json(text, o->base_name);
+        else
+            sheaf__text_add(text, "null");
+    }
 }
 
 sheaf_status *sheaf_lora_options_json(char **out, const sheaf_lora_options *options)
 {
     sheaf_text text = { 0 };
     for (int i = 0; i < KEYS; i++) {
-        if (keys[i].written == NULL)
+        if (keys[i].kind == NOT_KEPT && keys[i].written == NULL)
             continue;
-        sheaf__text_add(&text, "%s  \"%s\": %s", text.size == 0 ? "{\n" : ",\n", keys[i].key,
-                        keys[i].written);
-        if (keys[i].written[0] == '\0')
-            add_value(&text, keys[i].key, options);
+        sheaf__text_add(&text, "%s  \"%s\": ", text.size == 0 ? "{\n" : ",\n", keys[i].key);
+        add_value(&text, i, options);
     }
     sheaf__text_add(&text, "\n}");
     return sheaf__text_take(out, &text);

@@ -204,23 +204,21 @@ static void test_words__lists_expressions_and_patterns(void **state)
     sheaf_lora_options o;
     CHECK_OK(sheaf__lora_options_default(&o));
     CHECK_OK(sheaf__lora_set_targets(&o, " q_proj , model.layers.0.mlp.up_proj"));
-    assert_int_equal(o.ntargets, 2);
-    assert_string_equal(o.targets[0], "q_proj");
+    assert_int_equal(o.targets.n, 2);
+    assert_string_equal(o.targets.list[0], "q_proj");
     CHECK_OK(sheaf__lora_set_exclude(&o, "a|b,c"));
-    assert_string_equal(o.exclude_regex, "a|b,c");
-    CHECK_OK(
-        sheaf__lora_set_pattern(&o.rank_pattern, &o.nrank_pattern, "q{1,2}=4,(?=x)v=1e1", true));
-    assert_int_equal(o.nrank_pattern, 2);
-    assert_string_equal(o.rank_pattern[0].key, "q{1,2}");
-    assert_string_equal(o.rank_pattern[1].key, "(?=x)v");
-    assert_true(o.rank_pattern[0].value == 4 && o.rank_pattern[1].value == 10);
+    assert_string_equal(o.exclude.regex, "a|b,c");
+    CHECK_OK(sheaf__lora_set_pattern(&o.rank_pattern, "q{1,2}=4,(?=x)v=1e1", true));
+    assert_int_equal(o.rank_pattern.n, 2);
+    assert_string_equal(o.rank_pattern.at[0].key, "q{1,2}");
+    assert_string_equal(o.rank_pattern.at[1].key, "(?=x)v");
+    assert_true(o.rank_pattern.at[0].value == 4 && o.rank_pattern.at[1].value == 10);
     sheaf_lora_options_release(&o);
     static const char *const bad_patterns[] = { "q",    "=3",    "q=",    "q=x",  "q=0",
                                                 "q=-1", "q=1.5", "q=nan", "q=2,", "q=2,r" };
     for (size_t i = 0; i < ARRAY_LEN(bad_patterns); i++) {
         CHECK_OK(sheaf__lora_options_default(&o));
-        sheaf_status *st =
-            sheaf__lora_set_pattern(&o.rank_pattern, &o.nrank_pattern, bad_patterns[i], true);
+        sheaf_status *st = sheaf__lora_set_pattern(&o.rank_pattern, bad_patterns[i], true);
         if (strcmp(bad_patterns[i], "q=2,") == 0)
             CHECK_OK(st); /* a comma at the end is forgiven */
         else

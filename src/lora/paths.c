@@ -78,7 +78,7 @@ bool sheaf__lora_in_sat_set(sheaf_sat_set set, const sheaf_schema *schema, const
 
 static sheaf_status *layer_wanted(bool *out, const sheaf_lora_options *o, const sheaf_tensor *t)
 {
-    if (o->nlayers_pattern > 0)
+    if (o->layers_pattern.n > 0)
         return sheaf__lora_layer_wanted(out, o, t->module);
     *out = o->nlayers == 0;
     for (int i = 0; i < o->nlayers; i++)
@@ -91,11 +91,10 @@ bool sheaf__lora_paths_saves(const sheaf_lora_options *o, const sheaf_schema *sc
 {
     if (t->buffer || t->idle)
         return false;
-    for (int i = 0; i < o->nmodules_to_save; i++) {
-        const sheaf_lora_options one = { .modules_to_save = &o->modules_to_save[i],
-                                         .nmodules_to_save = 1 };
-        const sheaf_tensor *exact = by_path(schema, o->modules_to_save[i]);
-        if (exact != NULL && strcmp(exact->module, o->modules_to_save[i]) != 0)
+    for (int i = 0; i < o->modules_to_save.n; i++) {
+        const sheaf_lora_options one = { .modules_to_save = { &o->modules_to_save.list[i], 1 } };
+        const sheaf_tensor *exact = by_path(schema, o->modules_to_save.list[i]);
+        if (exact != NULL && strcmp(exact->module, o->modules_to_save.list[i]) != 0)
             continue; /* one tensor of a module, which may be adapted all the same:
                          sheaf__lora_saves_tensor() */
         if (exact != NULL ? strcmp(exact->module, t->module) == 0
@@ -109,11 +108,11 @@ static sheaf_status *excluded(bool *out, const sheaf_lora_options *o, const shea
                               const sheaf_tensor *t)
 {
     *out = sheaf__lora_paths_saves(o, schema, t);
-    for (int i = 0; i < o->nexclude && !*out; i++)
-        *out = means(schema, o->exclude[i], t);
-    if (*out || o->exclude_regex == NULL)
+    for (int i = 0; i < o->exclude.n && !*out; i++)
+        *out = means(schema, o->exclude.list[i], t);
+    if (*out || o->exclude.regex == NULL)
         return NULL;
-    return sheaf__regex_match(out, NULL, "", o->exclude_regex, "", t->module, true);
+    return sheaf__regex_match(out, NULL, "", o->exclude.regex, "", t->module, true);
 }
 
 sheaf_status *sheaf__lora_paths_hit(sheaf_hit *out, const sheaf_lora_options *o,
@@ -128,16 +127,16 @@ sheaf_status *sheaf__lora_paths_hit(sheaf_hit *out, const sheaf_lora_options *o,
         *out = SHEAF_HIT_EXCLUDED;
         return st;
     }
-    if (o->target_regex != NULL)
-        st = sheaf__regex_match(&yes, NULL, "", o->target_regex, "", t->module, true);
+    if (o->targets.regex != NULL)
+        st = sheaf__regex_match(&yes, NULL, "", o->targets.regex, "", t->module, true);
     else
         yes = sheaf__lora_in_sat_set(o->sat_set, schema, t->module) ||
               (o->all_linear && t->role != SHEAF_HEAD);
-    for (int i = 0; i < o->ntargets && !yes; i++)
-        yes = means(schema, o->targets[i], t);
+    for (int i = 0; i < o->targets.n && !yes; i++)
+        yes = means(schema, o->targets.list[i], t);
     TRY(st, layer_wanted(&wanted, o, t));
-    for (int i = 0; i < o->ntargets; i++) /* a whole path counts in any layer */
-        wanted |= strcmp(o->targets[i], t->module) == 0;
+    for (int i = 0; i < o->targets.n; i++) /* a whole path counts in any layer */
+        wanted |= strcmp(o->targets.list[i], t->module) == 0;
     if (st == NULL && yes && wanted)
         *out = SHEAF_HIT_TARGET;
     return st;
@@ -176,11 +175,11 @@ sheaf_status *sheaf__lora_paths_target(const sheaf_schema *schema, const char *i
 
 /* "^" and the path: PEFT would take a bare one for the end of another, as paths of the text model
  * are of the ViT's. */
-static sheaf_status *add_pattern(sheaf_pattern *list, int *n, const char *path, double value)
+static sheaf_status *add_pattern(sheaf_patterns *to, const char *path, double value)
 {
-    if (asprintf(&list[*n].key, "^%s", path) < 0)
+    if (asprintf(&to->at[to->n].key, "^%s", path) < 0)
         return sheaf__no_memory("LoRA options");
-    list[(*n)++].value = value;
+    to->at[to->n++].value = value;
     return NULL;
 }
 
@@ -233,24 +232,22 @@ sheaf_status *sheaf__lora_paths_spell(sheaf_lora *lora)
     const size_t n = (size_t)lora->nmodules + 1;
     const char **path = calloc(n, sizeof *path);
     sheaf_text targets = { 0 };
-    told.rank_pattern = calloc(n, sizeof *told.rank_pattern);
-    told.alpha_pattern = calloc(n, sizeof *told.alpha_pattern);
-    sheaf_status *st = path == NULL || told.rank_pattern == NULL || told.alpha_pattern == NULL
+    told.rank_pattern.at = calloc(n, sizeof *told.rank_pattern.at);
+    told.alpha_pattern.at = calloc(n, sizeof *told.alpha_pattern.at);
+    sheaf_status *st = path == NULL || told.rank_pattern.at == NULL || told.alpha_pattern.at == NULL
                            ? sheaf__no_memory("LoRA options")
                            : NULL;
     for (int i = 0; i < lora->nmodules && st == NULL; i++) {
         const sheaf_lora_module *m = &lora->module[i];
         path[i] = m->base->module;
         if (m->file_rank != first->file_rank)
-            st = add_pattern(told.rank_pattern, &told.nrank_pattern, m->base->module,
-                             (double)m->file_rank);
+            st = add_pattern(&told.rank_pattern, m->base->module, (double)m->file_rank);
         if (st == NULL && m->file_alpha != first->file_alpha)
-            st = add_pattern(told.alpha_pattern, &told.nalpha_pattern, m->base->module,
-                             m->file_alpha);
+            st = add_pattern(&told.alpha_pattern, m->base->module, m->file_alpha);
     }
     if (st == NULL) {
         sheaf__paths_pattern(&targets, path, lora->nmodules);
-        st = sheaf__text_take(&told.target_regex, &targets);
+        st = sheaf__text_take(&told.targets.regex, &targets);
     }
     free(path);
     if (st != NULL) {
@@ -258,11 +255,9 @@ sheaf_status *sheaf__lora_paths_spell(sheaf_lora *lora)
         return st;
     }
     told.modules_to_save = o->modules_to_save; /* moved */
-    told.nmodules_to_save = o->nmodules_to_save;
     told.base_name = o->base_name;
     told.unknown_keys = o->unknown_keys;
-    lora->options.modules_to_save = NULL;
-    lora->options.nmodules_to_save = 0;
+    lora->options.modules_to_save = (sheaf_lora_names){ 0 };
     lora->options.base_name = lora->options.unknown_keys = NULL;
     sheaf_lora_options_release(&lora->options);
     lora->options = told;

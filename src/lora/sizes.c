@@ -21,13 +21,12 @@ static const char *entry_of(const sheaf_lora *lora, const sheaf_schema *schema,
                             const sheaf_tensor *t)
 {
     const sheaf_lora_options *o = &lora->options;
-    for (int i = 0; i < o->nmodules_to_save; i++) {
-        const sheaf_lora_options one = { .modules_to_save = &o->modules_to_save[i],
-                                         .nmodules_to_save = 1 };
+    for (int i = 0; i < o->modules_to_save.n; i++) {
+        const sheaf_lora_options one = { .modules_to_save = { &o->modules_to_save.list[i], 1 } };
         if (sheaf__lora_saves_tensor(&one, t->name) ||
             (sheaf__lora_by_paths(schema) ? sheaf__lora_paths_saves(&one, schema, t)
                                           : sheaf__lora_saves(&one, t->module)))
-            return o->modules_to_save[i];
+            return o->modules_to_save.list[i];
     }
     return t->bias ? "biases" : "others";
 }
@@ -55,7 +54,7 @@ void sheaf__lora_sizes_of(sheaf__lora_sizes *out, const sheaf_lora *lora,
                           bool (*trains)(void *self, const sheaf_tensor *tensor), void *self)
 {
     int n = 0;
-    sheaf__lora_copy *found = calloc((size_t)lora->options.nmodules_to_save + 3,
+    sheaf__lora_copy *found = calloc((size_t)lora->options.modules_to_save.n + 3,
                                      sizeof *found); /* none: not told apart */
     *out = (sheaf__lora_sizes){ 0 };
     for (int i = 0; i < lora->nmodules; i++) {

@@ -248,7 +248,7 @@ static void test_tables__what_is_taken_and_what_is_not(void **state)
                     fail_msg("%s: %s is not taken", cases[i].name, cases[i].taken[n]);
             if (n != lora->nsaved || (taken != NULL) != (n > asked))
                 fail_msg("%s: %d tensors, wanted %d", cases[i].name, lora->nsaved, n);
-            assert_int_equal(lora->options.nmodules_to_save, cases[i].saved != NULL);
+            assert_int_equal(lora->options.modules_to_save.n, cases[i].saved != NULL);
         }
         sheaf_lora_free(lora);
         sheaf_lora_options_release(&o);

@@ -126,7 +126,7 @@ static sheaf_status *read_config(sheaf__opened *o, sheaf_catalog **catalog,
 
 static bool has_targets(const sheaf_lora_options *o)
 {
-    return o->ntargets > 0 || o->target_regex != NULL || o->all_linear ||
+    return o->targets.n > 0 || o->targets.regex != NULL || o->all_linear ||
            o->sat_set != SHEAF_SAT_SET_NONE;
 }
 

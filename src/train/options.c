@@ -59,11 +59,9 @@ sheaf_status *sheaf_train_options_lora(sheaf_lora_options *out, const sheaf_trai
     TRY(st, sheaf_in(sheaf__lora_set_targets(out, o->lora_targets), "--lora-targets"));
     TRY(st, sheaf_in(sheaf__lora_set_exclude(out, o->lora_exclude), "--lora-exclude"));
     TRY(st, sheaf_in(sheaf__lora_set_layers(out, o->lora_layers), "--lora-layers"));
-    TRY(st, sheaf_in(sheaf__lora_set_pattern(&out->rank_pattern, &out->nrank_pattern,
-                                             o->lora_rank_pattern, true),
+    TRY(st, sheaf_in(sheaf__lora_set_pattern(&out->rank_pattern, o->lora_rank_pattern, true),
                      "--lora-rank-pattern"));
-    TRY(st, sheaf_in(sheaf__lora_set_pattern(&out->alpha_pattern, &out->nalpha_pattern,
-                                             o->lora_alpha_pattern, false),
+    TRY(st, sheaf_in(sheaf__lora_set_pattern(&out->alpha_pattern, o->lora_alpha_pattern, false),
                      "--lora-alpha-pattern"));
     TRY(st, sheaf_in(sheaf__lora_set_saved(out, o->modules_to_save), "--modules-to-save"));
     if (st == NULL && o->model != NULL && (out->base_name = strdup(o->model)) == NULL)

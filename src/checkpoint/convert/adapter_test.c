@@ -227,7 +227,7 @@ static void make_adapter(const made *m, const wish *how, const char *dst)
     CHECK_OK(sheaf__lora_options_default(&o));
     CHECK_OK(sheaf__lora_set_targets(&o, how->targets));
     CHECK_OK(sheaf__lora_set_saved(&o, how->saved));
-    CHECK_OK(sheaf__lora_set_pattern(&o.rank_pattern, &o.nrank_pattern, how->ranks, true));
+    CHECK_OK(sheaf__lora_set_pattern(&o.rank_pattern, how->ranks, true));
     o.rank = how->rank, o.alpha = how->alpha, o.rslora = how->rslora;
     CHECK_OK(sheaf_lora_resolve(&lora, m->schema, &o));
     for (int i = 0; i < lora->nmodules; i++) {
@@ -244,7 +244,7 @@ static void make_adapter(const made *m, const wish *how, const char *dst)
         memcpy(spec[n++].shape, lora->saved[i]->shape, sizeof lora->saved[i]->shape);
     }
     sheaf_lora_options told = lora->options;
-    told.nmodules_to_save = how->unasked ? 0 : told.nmodules_to_save;
+    told.modules_to_save.n = how->unasked ? 0 : told.modules_to_save.n;
     CHECK_OK(sheaf_lora_options_json(&config, &told));
     CHECK_OK(sheaf_peft_begin(&folder, dst, config, NULL, spec, n, true));
     CHECK_OK(sheaf__folder_write_all(folder, give_rows, &(giving){ how, lora, spec }, 100));

@@ -186,10 +186,8 @@ static sheaf_status *set_scale(sheaf__matcher *m, sheaf__merge_step *s, const ch
     char *module = NULL;
     double rank = 0, alpha = 0;
     sheaf_status *st = sheaf__merge_module(&module, path, length, "");
-    TRY(st, sheaf__lora_pattern_value(&rank, o->rank_pattern, o->nrank_pattern, module,
-                                      (double)o->rank));
-    TRY(st,
-        sheaf__lora_pattern_value(&alpha, o->alpha_pattern, o->nalpha_pattern, module, o->alpha));
+    TRY(st, sheaf__lora_pattern_value(&rank, &o->rank_pattern, module, (double)o->rank));
+    TRY(st, sheaf__lora_pattern_value(&alpha, &o->alpha_pattern, module, o->alpha));
     free(module);
     if (st != NULL)
         return st;
@@ -247,7 +245,7 @@ static sheaf_status *targeted(bool *yes, sheaf__matcher *m, const sheaf__merge_t
     char *module = NULL;
     sheaf_hit hit = SHEAF_HIT_NONE;
     sheaf_status *st = sheaf__merge_module(&module, path, length, "");
-    *yes = m->adapter->made || o->all_linear || (o->target_regex == NULL && o->ntargets == 0);
+    *yes = m->adapter->made || o->all_linear || (o->targets.regex == NULL && o->targets.n == 0);
     TRY(st, !*yes ? sheaf__lora_hit(&hit, o, module) : NULL);
     *yes |= hit == SHEAF_HIT_TARGET;
     if (st == NULL && !*yes && o->keep_tie && t != NULL) /* the head goes with the table */

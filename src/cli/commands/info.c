@@ -294,26 +294,26 @@ static void tell_adapter(info_teller *t, const sheaf_look *look)
         return;
     }
     sheaf_text targets = { 0 };
-    for (int i = 0; i < o.ntargets; i++)
+    for (int i = 0; i < o.targets.n; i++)
         if (t->cli->json) {
             sheaf__text_add(&targets, "%s", i > 0 ? ", " : "");
-            sheaf__text_json(&targets, o.targets[i]);
+            sheaf__text_json(&targets, o.targets.list[i]);
         } else
-            sheaf__text_add(&targets, "%s%s", i > 0 ? ", " : "", o.targets[i]);
+            sheaf__text_add(&targets, "%s%s", i > 0 ? ", " : "", o.targets.list[i]);
     if (t->cli->json)
         sheaf__json_put_text(&t->json, "base", o.base_name);
     else
         info_fact(t, "base", o.base_name != NULL ? o.base_name : "not said");
     info_fact_int(t, "rank", o.rank);
     info_fact_real(t, "alpha", o.alpha);
-    if (t->cli->json && !o.all_linear && o.target_regex == NULL)
+    if (t->cli->json && !o.all_linear && o.targets.regex == NULL)
         info_list_of(t, "targets", &targets);
     else
         info_fact(t, "targets",
-                  o.all_linear             ? "all-linear"
-                  : o.target_regex != NULL ? o.target_regex
-                  : targets.size > 0       ? targets.at
-                                           : "none");
+                  o.all_linear              ? "all-linear"
+                  : o.targets.regex != NULL ? o.targets.regex
+                  : targets.size > 0        ? targets.at
+                                            : "none");
     if (o.dora || o.lora_bias || o.ntokens > 0)
         info_fact(t, "kind",
                   o.dora        ? "DoRA (merge only)"

@@ -229,13 +229,13 @@ static void test_train__its_lora_options(void **state)
     CHECK_OK(sheaf_train_options_lora(&l, &o));
     assert_true(l.rank == 4 && l.alpha == 8 && l.rslora && l.dropout == .1 &&
                 l.bias == SHEAF_BIAS_LORA_ONLY);
-    assert_true(l.ntargets == 2 && l.target_regex == NULL && !l.all_linear);
-    assert_string_equal(l.targets[1], "v_proj");
+    assert_true(l.targets.n == 2 && l.targets.regex == NULL && !l.all_linear);
+    assert_string_equal(l.targets.list[1], "v_proj");
     assert_true(l.nlayers == 2 && l.layers[1] == 2);
-    assert_true(l.nrank_pattern == 2 && l.rank_pattern[1].value == 6 && l.nalpha_pattern == 1);
-    assert_string_equal(l.rank_pattern[0].key, "q_proj");
-    assert_true(l.alpha_pattern[0].value == 2.5 && l.nmodules_to_save == 1);
-    assert_string_equal(l.exclude_regex, ".*mlp.*");
+    assert_true(l.rank_pattern.n == 2 && l.rank_pattern.at[1].value == 6 && l.alpha_pattern.n == 1);
+    assert_string_equal(l.rank_pattern.at[0].key, "q_proj");
+    assert_true(l.alpha_pattern.at[0].value == 2.5 && l.modules_to_save.n == 1);
+    assert_string_equal(l.exclude.regex, ".*mlp.*");
     assert_string_equal(l.base_name, "M");
     sheaf_lora_options_release(&l);
     o.lora_targets = "all-linear";
@@ -244,7 +244,7 @@ static void test_train__its_lora_options(void **state)
     sheaf_lora_options_release(&l);
     o.lora_targets = ".*(q|v)_proj";
     CHECK_OK(sheaf_train_options_lora(&l, &o));
-    assert_string_equal(l.target_regex, ".*(q|v)_proj");
+    assert_string_equal(l.targets.regex, ".*(q|v)_proj");
     sheaf_lora_options_release(&l);
     o.lora_rank_pattern = "q_proj";
     CHECK_FAILS(sheaf_train_options_lora(&l, &o), SHEAF_E_ARG, "--lora-rank-pattern");
