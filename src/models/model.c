@@ -5,7 +5,6 @@
 #include <stdlib.h>
 
 #include "ops/attention/attention.h"
-#include "tape/embedding_lora.h"
 #include "tape/hand.h"
 #include "tape/recall.h"
 #include "tape/scaled.h"

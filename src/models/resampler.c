@@ -5,7 +5,6 @@
 
 #include "models/named.h"
 #include "schema/grid.h"
-#include "tape/columns.h"
 
 sheaf__pictures sheaf__pass_pictures(const sheaf__model *m, const sheaf__pass *pass, int tower)
 {

@@ -17,12 +17,6 @@ sheaf_range sheaf__accumulators_own(const sheaf__context *c, int count)
                           (int64_t)count * (c->group + 1) / groups };
 }
 
-static void run_on_pool(void *pool, int64_t tasks,
-                        void (*task)(void *context, int64_t index, int worker), void *context)
-{
-    sheaf__pool_run(pool, tasks, task, context);
-}
-
 /* The accumulators of a group are a complete subtree, as groups divide their number. A group that
  * had no micro-batch gives nothing. */
 sheaf_status *sheaf__accumulators_meet(sheaf__trained_set *set, int count, const bool *present)
@@ -32,12 +26,9 @@ sheaf_status *sheaf__accumulators_meet(sheaf__trained_set *set, int count, const
     if (c->groups < 2 || c->peers == NULL)
         return NULL;
     sheaf_tree_init(&tree, count, c->groups, present);
-    const sheaf_comm_adder adder = { .add = c->device->kernels->add,
-                                     .run = run_on_pool,
-                                     .pool = c->device->pool };
     sheaf_comm_purpose(c->peers, SHEAF__FOR_GRADIENTS);
-    sheaf_status *st = sheaf_comm_sum(c->peers, &tree, set->sum[0], (float *[]){ set->sum[0] }, 1,
-                                      set->numel, &adder);
+    sheaf_status *st =
+        sheaf__sum_among(c, c->peers, &tree, (float *[]){ set->sum[0] }, 1, set->numel);
     sheaf_comm_purpose(c->peers, SHEAF__FOR_OTHER);
     return st;
 }

@@ -8,6 +8,7 @@
 #include "ops/math/math.h"
 #include "tape/hand.h"
 #include "tape/layers.h"
+#include "tape/rows.h"
 #include "tape/wanted.h"
 #include "base/status.h"
 
@@ -40,16 +41,11 @@ typedef struct block {
     float *max, *target; /* [n] */
     float *sums;         /* [slices, n] per-slice sums; the total ends in *total */
     float *logit_sums;   /* [slices, n] the same of the logits themselves, for smoothing */
-    const float *total, *logit_total;
+    float *total, *logit_total;
     float *first; /* [n] minus the column of the first largest logit, to judge */
     float *all;   /* gathered logits of all ranks, when wanted */
     bool over;    /* dlogits lie where the logits do */
 } block;
-
-static size_t width_of(const sheaf__context *c)
-{
-    return sheaf_dtype_bytes(c->dtype);
-}
 
 static void give_block(block *b)
 {
@@ -91,7 +87,8 @@ static sheaf_status *take_block(block *b, bool training, bool gathered)
     sheaf__context *c = b->c;
     const sheaf__linear *l = b->p->head;
     b->most = most_rows(b->p, c->device->kind == SHEAF_DRY);
-    const size_t rows = (size_t)b->most, whole = SHEAF__HEAD_BLOCK, one = width_of(c);
+    const size_t rows = (size_t)b->most, whole = SHEAF__HEAD_BLOCK,
+                 one = sheaf_dtype_bytes(c->dtype);
     const size_t owned = (size_t)l->owned, in = (size_t)l->in;
     const struct {
         void *out;
@@ -134,7 +131,7 @@ static size_t row_in_x(const block *b, int64_t i)
 static void gather_rows(void *arg, int64_t begin, int64_t end, int worker)
 {
     block *b = arg;
-    const size_t bytes = (size_t)b->p->head->in * width_of(b->c);
+    const size_t bytes = (size_t)b->p->head->in * sheaf_dtype_bytes(b->c->dtype);
     for (int64_t i = begin; i < end; i++)
         memcpy((char *)b->x + (size_t)i * bytes, (char *)b->p->x->data + row_in_x(b, i) * bytes,
                bytes);
@@ -143,7 +140,7 @@ static void gather_rows(void *arg, int64_t begin, int64_t end, int worker)
 static void scatter_rows(void *arg, int64_t begin, int64_t end, int worker)
 {
     block *b = arg;
-    const size_t bytes = (size_t)b->p->head->in * width_of(b->c);
+    const size_t bytes = (size_t)b->p->head->in * sheaf_dtype_bytes(b->c->dtype);
     for (int64_t i = begin; i < end; i++)
         memcpy((char *)b->p->dx->data + row_in_x(b, i) * bytes, (char *)b->dx + (size_t)i * bytes,
                bytes);
@@ -188,7 +185,7 @@ static void gradient_rows(void *arg, int64_t begin, int64_t end, int worker)
         target[i - begin] = b->label[i] < 0 ? SHEAF__IGNORED : b->label[i] - (int32_t)l->logical0;
     const sheaf__head_run *run = b->p->run;
     const sheaf__kernels *k = b->c->device->kernels;
-    void *d = (char *)b->dlogits + (size_t)(begin * l->owned) * width_of(b->c);
+    void *d = sheaf__at(b->dlogits, begin * l->owned, b->c->dtype);
     const float *logits = b->logits + begin * l->owned;
     const sheaf__smoothing how = { run->gradient_scale, (float)(1 - run->smoothing),
                                    (float)(run->smoothing / (double)l->out) };
@@ -216,9 +213,9 @@ static void cap_back_rows(void *arg, int64_t begin, int64_t end, int worker)
 {
     const block *b = arg;
     const sheaf__linear *l = b->p->head;
-    b->c->device->kernels->softcap_back(
-        (char *)b->dlogits + (size_t)(begin * l->owned) * width_of(b->c),
-        b->logits + begin * l->owned, l->cap, (end - begin) * l->owned, b->c->dtype);
+    b->c->device->kernels->softcap_back(sheaf__at(b->dlogits, begin * l->owned, b->c->dtype),
+                                        b->logits + begin * l->owned, l->cap,
+                                        (end - begin) * l->owned, b->c->dtype);
 }
 
 /* ---- one block ---- */
@@ -276,27 +273,13 @@ static void block_logits(block *b)
 }
 
 /* Of sums by slice, [slices, n]: over all slices and ranks, in *total. */
-static sheaf_status *sum_slices(const block *b, float *sums, const float **total)
+static sheaf_status *sum_slices(const block *b, float *sums, float **total)
 {
-    sheaf__context *c = b->c;
     const sheaf__linear *l = b->p->head;
-    float *root[SHEAF_MAX_SLICES];
-    int own, from = sheaf_tree_own(&l->tree, c->rank, &own);
-    for (int r = 0; r < own; r++) {
-        sheaf_tree_add add[SHEAF_MAX_SLICES];
-        int result;
-        float *base = sums + (int64_t)(l->tree.root[from + r].begin - l->first) * SHEAF__HEAD_BLOCK;
-        const int n = sheaf_tree_program_slices(&l->tree, &l->tree.root[from + r], add, &result);
-        for (int i = 0; i < n && c->device->kind != SHEAF_DRY; i++)
-            c->device->kernels->add(base + (int64_t)add[i].a * SHEAF__HEAD_BLOCK,
-                                    base + (int64_t)add[i].a * SHEAF__HEAD_BLOCK,
-                                    base + (int64_t)add[i].b * SHEAF__HEAD_BLOCK, b->n);
-        root[r] = base + (int64_t)result * SHEAF__HEAD_BLOCK;
-    }
-    if (own == 0)
-        root[0] = sums;
-    *total = root[0];
-    return c->ranks == 1 ? NULL : sheaf__sum_roots(c, &l->tree, root, b->n, 1);
+    float *part[SHEAF_MAX_SLICES];
+    for (int s = 0; s < l->count; s++)
+        part[s] = sums + (int64_t)s * SHEAF__HEAD_BLOCK;
+    return sheaf__sum_partials(b->c, &l->tree, part, l->first, sums, b->n, 1, total);
 }
 
 /* Maximum and sum of exponentials of every row, over all ranks; to smooth labels, the sum of its
@@ -540,8 +523,9 @@ static sheaf_status *head_forward(sheaf__tape *tape, sheaf__op *op)
     run->loss_sum = 0;
     run->labels = run->correct = 0;
     if (p->dx != NULL)
-        sheaf__rows(c, sheaf__rows_there(p->x), 64, zero_rows,
-                    &(struct zero){ p->dx->data, (size_t)p->x->cols * width_of(c) });
+        sheaf__rows(
+            c, sheaf__rows_there(p->x), 64, zero_rows,
+            &(struct zero){ p->dx->data, (size_t)p->x->cols * sheaf_dtype_bytes(c->dtype) });
     const int64_t candidates = candidates_of(run, p->x->rows);
     int64_t done = 0;
     for (int64_t i = 0; i < candidates && st == NULL;) {

@@ -82,6 +82,10 @@ typedef struct sheaf__heads {
 
 sheaf__value *sheaf__record_embedding(sheaf__tape *tape, const sheaf__table *table, int64_t rows,
                                       const sheaf__rows_in *in);
+/* sheaf__record_embedding_lora - x, the rows of the table, and what table->lora adds to them. The
+ * table itself is not trained. */
+sheaf__value *sheaf__record_embedding_lora(sheaf__tape *tape, sheaf__value *x,
+                                           const sheaf__table *table, const sheaf__rows_in *in);
 sheaf__value *sheaf__record_rmsnorm(sheaf__tape *tape, sheaf__value *x, sheaf__norm *norm);
 /* sheaf__record_head_norm - of each head of x [rows, owned heads * norm->width] by itself, with one
  * weight for all. The weight's gradient is summed over the slices of the heads: `like` is the layer
@@ -104,7 +108,7 @@ sheaf__value *sheaf__record_geglu(sheaf__tape *tape, sheaf__value *gate, sheaf__
 void sheaf__table_refresh(sheaf__context *context, const sheaf__table *table);
 /* sheaf__norm_refresh - weight from the masters. */
 void sheaf__norm_refresh(sheaf__context *context, sheaf__norm *norm);
-/* sheaf__table_slice - the slice that holds row `row` of a cut axis of one part. */
+/* sheaf__cut_slice_of - the slice that holds row `row` of a cut axis of one part. */
 int sheaf__cut_slice_of(const sheaf_cut *cut, int64_t row);
 /* sheaf__owners - of n rows of a cut table, by token: on the dry device, where `known` may be NULL,
  * as if they were spread evenly.
@@ -112,7 +116,3 @@ int sheaf__cut_slice_of(const sheaf_cut *cut, int64_t row);
  *   known  [n] tokens that the table has; one below 0 is rank 0's */
 void sheaf__owners(const sheaf__context *context, int32_t *owner, const sheaf_cut *cut,
                    const int32_t *known, int64_t n);
-/* sheaf__select_counted - on the dry device: sheaf_comm_select() of n rows of a cut table. Of rows
- * that nobody knows, many are counted as one: a planner may be asked for any number. */
-sheaf_status *sheaf__select_counted(sheaf__context *context, void *rows, size_t row_bytes,
-                                    const sheaf_cut *cut, const int32_t *known, int64_t n);

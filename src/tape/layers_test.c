@@ -3,7 +3,6 @@
 #include "tests/check.h"
 
 #include "ops/math/round.h"
-#include "tape/embedding_lora.h"
 #include "tape/layers.h"
 #include "tape/linear_inner.h"
 #include "tape/mixture.h"

@@ -126,27 +126,6 @@ static void finish_rows(void *arg, int64_t begin, int64_t end, int worker)
                  f->ldr, end - begin, f->cols, f->dtype);
 }
 
-typedef struct column_args {
-    const sheaf__kernels *k;
-    float *out;
-    const void *x;
-    int64_t ldx, rows;
-    sheaf_dtype dtype;
-} column_args;
-static void column_rows(void *arg, int64_t begin, int64_t end, int worker)
-{
-    const column_args *a = arg;
-    a->k->column_sums(a->out + begin, sheaf__at(a->x, begin, a->dtype), a->ldx, a->rows,
-                      end - begin, a->dtype);
-}
-
-void sheaf__bias_gradient(sheaf__context *c, float *grad, const void *dy, int64_t ld, int64_t rows,
-                          int64_t cols, sheaf_dtype dtype)
-{
-    sheaf__rows(c, cols, 256, column_rows,
-                &(column_args){ c->device->kernels, grad, dy, ld, rows, dtype });
-}
-
 typedef struct dropout_args {
     const sheaf__kernels *k;
     void *y;
@@ -237,7 +216,7 @@ sheaf_status *sheaf__batch_finish_tree(sheaf__context *c, sheaf__batch *b, const
         job.roots = root;
         if (own > 0)
             sheaf__products(c->device, &job, 1);
-        st = sheaf__sum_roots(c, tree, root, m, n);
+        st = sheaf__sum_among(c, c->comm, tree, root, m, n);
     }
     if (st == NULL)
         sheaf__rows(c, m, 16, finish_rows,

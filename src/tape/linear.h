@@ -79,6 +79,12 @@ void sheaf__record_columns(sheaf__tape *tape, sheaf__value **y, sheaf__value *x,
 sheaf__value *sheaf__record_rows(sheaf__tape *tape, sheaf__value *x, sheaf__linear *linear,
                                  sheaf__value *residual, const sheaf__step_info *info);
 
+/* sheaf__record_own_columns - [rows, linear->owned]: the columns of x [rows, linear->in] that this
+ * rank's slices of `linear` (cut along in) read, where the layer before it was not cut. Backward
+ * gathers the columns of all ranks. */
+sheaf__value *sheaf__record_own_columns(sheaf__tape *tape, sheaf__value *x,
+                                        const sheaf__linear *linear);
+
 /* sheaf__record_times - y = x w for the weight w [linear->out, linear->in] as it is stored, where
  * record_columns computes x w^T: x has linear->out columns, y linear->in. linear is whole and
  * `turned` and has neither bias nor LoRA. */

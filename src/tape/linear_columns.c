@@ -146,8 +146,8 @@ static sheaf_status *columns_slice_gradients(sheaf__context *c, const columns_pa
                                           layer->extent[s], in, dy, layer->owned, p->x->data, in,
                                           p->x);
     if (st == NULL && layer->bias_trained != NULL)
-        sheaf__bias_gradient(c, layer->bias_trained->grad[s] + layer->bias_at[s], dy, layer->owned,
-                             sheaf__rows_there(p->x), layer->extent[s], c->dtype);
+        sheaf__column_sums(c, layer->bias_trained->grad[s] + layer->bias_at[s], dy, layer->owned,
+                           sheaf__rows_there(p->x), layer->extent[s]);
     return st;
 }
 
@@ -255,25 +255,19 @@ static sheaf_status *columns_input_gradient(sheaf__context *c, const columns_par
                                             const sheaf__lora_back *l, sheaf__batch *b)
 {
     const sheaf__linear *first = p->linear[0];
-    const int64_t m = sheaf__rows_there(p->x), in = p->x->cols;
+    const int64_t m = sheaf__rows_there(p->x);
     const int lora_slice = sheaf__lora_slice(first);
-    const bool fresh = p->x->grad_fresh;
     dx_rows all = { .m = m };
     for (int i = 0; i < p->n; i++)
         all.dy[i] = p->y[i]->grad;
     if (l->width > 0 && lora_slice >= first->first && lora_slice < first->first + first->count)
         all.g = l->g;
-    if (fresh && p->x->grad_rows.list != NULL && p->x->grad_rows.count < m)
+    if (p->x->grad_fresh && p->x->grad_rows.list != NULL && p->x->grad_rows.count < m)
         return columns_some_rows(c, p, l, &all, b);
-    void *apart = NULL;
-    sheaf_status *st = fresh
-                           ? NULL
-                           : sheaf__take(&apart, c, (size_t)(m * in) * sheaf_dtype_bytes(c->dtype),
-                                         SHEAF_MEM_SCRATCH);
-    TRY(st, columns_dx(c, p, l, &all, b, fresh ? p->x->grad : apart));
-    if (st == NULL && apart != NULL)
-        sheaf__accumulate(c, p->x->grad, apart, m * in, c->dtype);
-    sheaf__give(c, apart);
+    void *dx;
+    sheaf_status *st = sheaf__take_gradient(&dx, c, p->x);
+    TRY(st, columns_dx(c, p, l, &all, b, dx));
+    sheaf__give_gradient(c, p->x, dx, st == NULL);
     return st;
 }
 

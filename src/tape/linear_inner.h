@@ -69,6 +69,3 @@ void sheaf__lora_drop(sheaf__context *c, void *y, const void *x, int64_t rows, i
                       sheaf_dtype dtype);
 /* Does a run of `info` drop inputs of this layer's LoRA? */
 bool sheaf__linear_drops(const sheaf__linear *l, const sheaf__step_info *info);
-/* grad += column sums of dy. */
-void sheaf__bias_gradient(sheaf__context *c, float *grad, const void *dy, int64_t ld, int64_t rows,
-                          int64_t cols, sheaf_dtype dtype);

@@ -33,22 +33,15 @@ static sheaf_status *times_forward(sheaf__tape *tape, sheaf__op *op)
 
 static sheaf_status *input_gradient(sheaf__context *c, const times_params *p, sheaf__batch *b)
 {
-    const int64_t n = p->x->rows * p->x->cols;
-    void *apart = NULL;
-    if (!p->x->grad_fresh) {
-        sheaf_status *st =
-            sheaf__take(&apart, c, (size_t)n * sheaf_dtype_bytes(c->dtype), SHEAF_MEM_SCRATCH);
-        if (st != NULL)
-            return st;
-    }
+    void *dx;
+    sheaf_status *st = sheaf__take_gradient(&dx, c, p->x);
+    if (st != NULL)
+        return st;
     sheaf__product *job =
-        sheaf__batch_job(b, p->x->rows, p->x->cols, c->dtype, apart == NULL ? p->x->grad : apart,
-                         p->x->cols, c->dtype);
+        sheaf__batch_job(b, p->x->rows, p->x->cols, c->dtype, dx, p->x->cols, c->dtype);
     sheaf__batch_term(b, job, term_of(p, p->y->grad, p->y->cols, SHEAF__B_AHEAD));
     sheaf__batch_run(c, b);
-    if (apart != NULL)
-        sheaf__accumulate(c, p->x->grad, apart, n, c->dtype);
-    sheaf__give(c, apart);
+    sheaf__give_gradient(c, p->x, dx, true);
     return NULL;
 }
 

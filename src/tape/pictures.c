@@ -1,5 +1,5 @@
 /* pictures.c - see pictures.h: where pictures lie, their patches, class rows, a vector as rows.
- * Positions are in pictures_grid.c, attention in pictures_attention.c. */
+ * Positions are in pictures_grid.c, attention in attention.c. */
 #include "tape/pictures_inner.h"
 
 #include <stdlib.h>
@@ -171,20 +171,6 @@ static sheaf_status *wide_rows(int32_t **out, const sheaf__pictures *p)
     return st;
 }
 
-typedef struct sum_args {
-    const sheaf__context *c;
-    float *grad;
-    const void *dy;
-    int64_t rows, width;
-} sum_args;
-
-static void sum_columns(void *arg, int64_t begin, int64_t end, int worker)
-{
-    const sum_args *s = arg;
-    s->c->device->kernels->column_sums(s->grad + begin, sheaf__at(s->dy, begin, s->c->dtype),
-                                       s->width, s->rows, end - begin, s->c->dtype);
-}
-
 /* The sum over pictures of the gradients of their class rows. */
 static sheaf_status *token_gradient(sheaf__context *c, const class_params *p, const int32_t *row)
 {
@@ -195,8 +181,7 @@ static sheaf_status *token_gradient(sheaf__context *c, const class_params *p, co
     if (st != NULL)
         return st;
     sheaf__gather(c, dy, p->wide->grad, sheaf__row_map_listed(row), n, width, false);
-    sheaf__rows(c, width, 256, sum_columns,
-                &(sum_args){ c, p->token->trained->grad[0], dy, n, width });
+    sheaf__column_sums(c, p->token->trained->grad[0], dy, width, n, width);
     sheaf__give(c, dy);
     return NULL;
 }
@@ -312,8 +297,7 @@ static sheaf_status *vector_backward(sheaf__tape *tape, sheaf__op *op)
     sheaf__context *c = sheaf__tape_context(tape);
     const vector_params *p = op->params;
     const int64_t n = p->y->rows * p->y->cols;
-    sheaf__rows(c, n, 1 << 12, sum_columns,
-                &(sum_args){ c, p->vector->trained->grad[0], p->y->grad, 1, n });
+    sheaf__column_sums(c, p->vector->trained->grad[0], p->y->grad, n, 1, n);
     return NULL;
 }
 

@@ -39,6 +39,26 @@ void sheaf__accumulate(const sheaf__context *c, void *dst, const void *src, int6
     sheaf__rows(c, n, CHUNK, accumulate_elements, &(pair){ c, dst, src, dtype });
 }
 
+typedef struct columns {
+    const sheaf__context *c;
+    float *grad;
+    const void *dy;
+    int64_t ld, rows;
+} columns;
+
+static void sum_columns(void *arg, int64_t begin, int64_t end, int worker)
+{
+    const columns *s = arg;
+    s->c->device->kernels->column_sums(s->grad + begin, sheaf__at(s->dy, begin, s->c->dtype), s->ld,
+                                       s->rows, end - begin, s->c->dtype);
+}
+
+void sheaf__column_sums(const sheaf__context *c, float *grad, const void *dy, int64_t ld,
+                        int64_t rows, int64_t cols)
+{
+    sheaf__rows(c, cols, 256, sum_columns, &(columns){ c, grad, dy, ld, rows });
+}
+
 typedef struct box {
     char *dst;
     const char *src;
@@ -78,7 +98,26 @@ sheaf_status *sheaf__sum_partials(sheaf__context *c, const sheaf_tree *tree, flo
         root[r] = part[node->begin + result - first];
     }
     *total = root[0];
-    return c->ranks == 1 ? NULL : sheaf__sum_roots(c, tree, root, rows, cols);
+    return c->ranks == 1 ? NULL : sheaf__sum_among(c, c->comm, tree, root, rows, cols);
+}
+
+sheaf_status *sheaf__take_gradient(void **dx, sheaf__context *c, const sheaf__value *x)
+{
+    *dx = x->grad;
+    if (x->needs_grad && x->grad_fresh)
+        return NULL;
+    return sheaf__take(dx, c,
+                       (size_t)(sheaf__rows_there(x) * x->cols) * sheaf_dtype_bytes(x->dtype),
+                       SHEAF_MEM_SCRATCH);
+}
+
+void sheaf__give_gradient(sheaf__context *c, const sheaf__value *x, void *dx, bool good)
+{
+    if (dx == x->grad)
+        return;
+    if (good && x->needs_grad)
+        sheaf__accumulate(c, x->grad, dx, sheaf__rows_there(x) * x->cols, x->dtype);
+    sheaf__give(c, dx);
 }
 
 void sheaf__hand_on(const sheaf__context *c, sheaf__value *to, sheaf__value *from)

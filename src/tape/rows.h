@@ -14,6 +14,9 @@ void sheaf__add(const sheaf__context *context, float *dst, const float *src, int
 /* dst = round(dst + src), n elements of `dtype` */
 void sheaf__accumulate(const sheaf__context *context, void *dst, const void *src, int64_t n,
                        sheaf_dtype dtype);
+/* grad += column sums of dy, rows of the compute dtype `ld` elements apart */
+void sheaf__column_sums(const sheaf__context *context, float *grad, const void *dy, int64_t ld,
+                        int64_t rows, int64_t cols);
 /* [rows, cols] of the compute dtype out of one matrix into another; lengths of rows in elements. */
 void sheaf__copy_box(const sheaf__context *context, void *dst, int64_t ld_dst, const void *src,
                      int64_t ld_src, int64_t rows, int64_t cols);
@@ -23,6 +26,11 @@ void sheaf__copy_box(const sheaf__context *context, void *dst, int64_t ld_dst, c
 sheaf_status *sheaf__sum_partials(sheaf__context *context, const sheaf_tree *tree,
                                   float *const *part, int first, float *spare, int64_t rows,
                                   int64_t cols, float **total);
+/* sheaf__take_gradient - where an op that writes, and does not add, leaves the gradient of x: its
+ * place if that is fresh, else as much scratch memory. sheaf__give_gradient - adds what lies there
+ * (unless the op failed), and gives the memory back. */
+sheaf_status *sheaf__take_gradient(void **dx, sheaf__context *context, const sheaf__value *x);
+void sheaf__give_gradient(sheaf__context *context, const sheaf__value *x, void *dx, bool good);
 /* sheaf__hand_on - the gradient of `to` gets that of `from`, which dies in this step: where nothing
  * was there yet the buffers change places. */
 void sheaf__hand_on(const sheaf__context *context, sheaf__value *to, sheaf__value *from);

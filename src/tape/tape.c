@@ -78,8 +78,7 @@ void sheaf__tape_free(sheaf__tape *tape)
         free(tape->value[i]);
     }
     for (int64_t i = 0; i < tape->nops; i++) {
-        if (!tape->op[i]->borrowed)
-            free(tape->op[i]->params);
+        free(tape->op[i]->params);
         free(tape->op[i]);
     }
     for (int64_t i = 0; i < tape->nheld; i++)
@@ -699,15 +698,15 @@ static void run_on_pool(void *pool, int64_t tasks,
     sheaf__pool_run(pool, tasks, task, context);
 }
 
-sheaf_status *sheaf__sum_roots(sheaf__context *context, const sheaf_tree *tree, float *const *roots,
-                               int64_t rows, int64_t cols)
+sheaf_status *sheaf__sum_among(sheaf__context *context, sheaf_comm *comm, const sheaf_tree *tree,
+                               float *const *roots, int64_t rows, int64_t cols)
 {
-    if (context->comm == NULL)
+    if (comm == NULL)
         return NULL;
     const sheaf_comm_adder adder = { .add = context->device->kernels->add,
                                      .run = run_on_pool,
                                      .pool = context->device->pool };
-    return sheaf_comm_sum(context->comm, tree, roots[0], roots, rows, cols, &adder);
+    return sheaf_comm_sum(comm, tree, roots[0], roots, rows, cols, &adder);
 }
 
 sheaf_status *sheaf__take(void *out, sheaf__context *context, size_t bytes, sheaf_memory kind)

@@ -163,8 +163,7 @@ struct sheaf__op {
         sheaf__value *value;
         unsigned use;
     } arg[SHEAF__MAX_ARGS];
-    void *params; /* owned by the tape (malloc), or borrowed when borrowed is set */
-    bool borrowed;
+    void *params; /* the tape's */
     /* Costs little, and its bits depend on nothing but what it reads: where its backward pass keeps
      * all that it reads, what it made is made again before a backward step that reads it, and its
      * memory serves others meanwhile. It exchanges nothing. */
@@ -256,10 +255,10 @@ double sheaf__costs_sent(const sheaf__costs *costs);
 /* sheaf__costs_waiting - seconds in which it waited for others or for bytes. */
 double sheaf__costs_waiting(const sheaf__costs *costs);
 
-/* sheaf__sum_roots - the sum of own roots over all ranks, into roots[0] (float32 [rows, cols]).
- * Counts bytes on dry. */
-sheaf_status *sheaf__sum_roots(sheaf__context *context, const sheaf_tree *tree, float *const *roots,
-                               int64_t rows, int64_t cols);
+/* sheaf__sum_among - the sum of own roots over the ranks of `comm`, or of none (NULL), into
+ * roots[0] (float32 [rows, cols]). Counts bytes on dry. */
+sheaf_status *sheaf__sum_among(sheaf__context *context, sheaf_comm *comm, const sheaf_tree *tree,
+                               float *const *roots, int64_t rows, int64_t cols);
 
 /* A buffer of device memory freed in one line; data NULL when not allocated. */
 sheaf_status *sheaf__take(void *out, sheaf__context *context, size_t bytes, sheaf_memory kind);

@@ -7,6 +7,7 @@
 
 #include "base/status.h"
 #include "base/array.h"
+#include "tape/rows.h"
 
 enum { ALIGN = 16, CHUNK = 1 << 15 };
 
@@ -147,18 +148,14 @@ static void spread(sheaf__trained_set *set, float *flat, size_t field, bool kept
     }
 }
 
-struct clear {
-    float *x;
-};
-static void clear_rows(void *arg, int64_t begin, int64_t end, int worker)
+static void clear_rows(void *flat, int64_t begin, int64_t end, int worker)
 {
-    float *x = ((struct clear *)arg)->x;
-    memset(x + begin, 0, (size_t)(end - begin) * sizeof *x);
+    memset((float *)flat + begin, 0, (size_t)(end - begin) * sizeof(float));
 }
 
 static void clear(sheaf__trained_set *set, float *flat, int64_t n)
 {
-    sheaf__rows(set->context, n, CHUNK, clear_rows, &(struct clear){ flat });
+    sheaf__rows(set->context, n, CHUNK, clear_rows, flat);
 }
 
 sheaf_status *sheaf__trained_allocate(sheaf__trained_set *set)
@@ -189,17 +186,6 @@ sheaf_status *sheaf__trained_allocate(sheaf__trained_set *set)
     return NULL;
 }
 
-struct add {
-    const sheaf__kernels *kernels;
-    float *dst;
-    const float *src;
-};
-static void add_rows(void *arg, int64_t begin, int64_t end, int worker)
-{
-    struct add *a = arg;
-    a->kernels->add(a->dst + begin, a->dst + begin, a->src + begin, end - begin);
-}
-
 void sheaf__accumulators_open(sheaf__accumulators *stack, int count)
 {
     *stack = (sheaf__accumulators){ .count = count };
@@ -217,8 +203,7 @@ static int meeting_span(int a, int b)
 static void join_top(sheaf__trained_set *set, sheaf__accumulators *stack)
 {
     const int top = stack->depth - 1;
-    sheaf__rows(set->context, set->numel, CHUNK, add_rows,
-                &(struct add){ set->context->device->kernels, set->sum[top - 1], set->sum[top] });
+    sheaf__add(set->context, set->sum[top - 1], set->sum[top], set->numel);
     stack->end[top - 1] = stack->end[top];
     stack->depth--;
 }

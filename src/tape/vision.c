@@ -1,9 +1,6 @@
 /* vision.c - see vision.h; LayerNorm lies in layernorm.c. */
 #include "tape/vision.h"
 
-#include <math.h>
-
-#include "ops/attention/attention.h"
 #include "tape/pictures.h"
 #include "tape/row_map.h"
 #include "tape/rows.h"
@@ -24,29 +21,11 @@ static sheaf__row_map behind_class(int64_t patches)
     return (sheaf__row_map){ NULL, patches, 1, 0 };
 }
 
-/* ---- sums over images: grad[j] += sum over images of row j of each ---- */
-
-typedef struct image_sums {
-    const sheaf__context *c;
-    float *grad;
-    const void *dy;
-    int64_t images, stride, width;
-} image_sums;
-
-static void sum_rows(void *arg, int64_t begin, int64_t end, int worker)
-{
-    const image_sums *s = arg;
-    for (int64_t j = begin; j < end; j++)
-        s->c->device->kernels->column_sums(s->grad + j * s->width,
-                                           sheaf__at(s->dy, j * s->width, s->c->dtype),
-                                           s->stride * s->width, s->images, s->width, s->c->dtype);
-}
-
-/* dy [images * stride, width]; the first `rows` of each image. */
+/* grad[j] += sum over images of row j of each, j < rows; dy [images * stride, width] */
 static void sum_images(const sheaf__context *c, float *grad, const void *dy, int64_t images,
                        int64_t stride, int64_t rows, int64_t width)
 {
-    sheaf__rows(c, rows, 4, sum_rows, &(image_sums){ c, grad, dy, images, stride, width });
+    sheaf__column_sums(c, grad, dy, stride * width, images, rows * width);
 }
 
 /* round(x + position), x in `from` */
@@ -494,109 +473,6 @@ sheaf__value *sheaf__record_join(sheaf__tape *tape, sheaf__value *const stream[2
     for (int i = 0; i < 2; i++)
         sheaf__op_arg(op, stream[i], SHEAF__READ | (flows ? SHEAF__TAKES : 0));
     return p->whole;
-}
-
-/* ---- full attention ---- */
-
-typedef struct full_params {
-    sheaf__heads heads;
-    int64_t keys;
-    const sheaf__cache *cache;
-    sheaf__value *q, *k, *v, *o, *stats;
-} full_params;
-
-static sheaf__attention shape_of(const sheaf__context *c, const full_params *p)
-{
-    const sheaf__heads *h = &p->heads;
-    const int64_t owned = h->kv_heads * h->head_dim;
-    return (sheaf__attention){ .dtype = c->dtype,
-                               .batch = h->batch,
-                               .queries = h->queries,
-                               .keys = p->keys,
-                               .full = true,
-                               .kv_heads = h->kv_heads,
-                               .group = h->group,
-                               .head_dim = h->head_dim,
-                               .scale = (float)(1.0 / sqrt((double)h->head_dim)),
-                               .ldq = p->q->cols,
-                               .ldk = owned,
-                               .ldv = owned,
-                               .ldo = p->q->cols,
-                               .kv_rows = p->keys };
-}
-
-static sheaf_status *full_forward(sheaf__tape *tape, sheaf__op *op)
-{
-    sheaf__context *c = sheaf__tape_context(tape);
-    const full_params *p = op->params;
-    const sheaf__attention shape = shape_of(c, p);
-    const sheaf__row_map all = sheaf__row_map_listed(NULL);
-    if (p->cache != NULL && p->k != NULL) {
-        sheaf__gather(c, p->cache->k, p->k->data, all, p->k->rows, p->k->cols, false);
-        sheaf__gather(c, p->cache->v, p->v->data, all, p->v->rows, p->v->cols, false);
-    }
-    sheaf__attention_forward(
-        c->device, &shape, p->o->data, p->stats == NULL ? NULL : p->stats->data, p->q->data,
-        p->cache == NULL ? p->k->data : p->cache->k, p->cache == NULL ? p->v->data : p->cache->v);
-    return NULL;
-}
-
-/* The kernel writes all three gradients: one that nobody needs or that is added to goes apart. */
-static sheaf_status *full_backward(sheaf__tape *tape, sheaf__op *op)
-{
-    sheaf__context *c = sheaf__tape_context(tape);
-    const full_params *p = op->params;
-    const sheaf__attention shape = shape_of(c, p);
-    sheaf__value *const to[3] = { p->q, p->k, p->v };
-    void *grad[3], *apart[3] = { NULL };
-    sheaf_status *st = NULL;
-    for (int i = 0; i < 3 && st == NULL; i++) {
-        const size_t bytes = (size_t)(to[i]->rows * to[i]->cols) * sheaf_dtype_bytes(c->dtype);
-        if (!to[i]->needs_grad || !to[i]->grad_fresh)
-            st = sheaf__take(&apart[i], c, bytes, SHEAF_MEM_SCRATCH);
-        grad[i] = apart[i] == NULL ? to[i]->grad : apart[i];
-    }
-    if (st == NULL)
-        sheaf__attention_backward(c->device, &shape, grad[0], grad[1], grad[2], p->o->grad,
-                                  p->o->data, p->stats->data, p->q->data, p->k->data, p->v->data);
-    for (int i = 0; i < 3; i++) {
-        if (st == NULL && to[i]->needs_grad && apart[i] != NULL)
-            sheaf__accumulate(c, to[i]->grad, apart[i], to[i]->rows * to[i]->cols, c->dtype);
-        sheaf__give(c, apart[i]);
-    }
-    return st;
-}
-
-sheaf__value *sheaf__record_full_attention(sheaf__tape *tape, sheaf__value *q, sheaf__value *k,
-                                           sheaf__value *v, const sheaf__heads *heads, int64_t keys,
-                                           const sheaf__cache *cache)
-{
-    const bool flows = cache == NULL && (q->needs_grad || k->needs_grad || v->needs_grad);
-    sheaf__op *op = sheaf__tape_op(tape, "attention", full_forward, flows ? full_backward : NULL,
-                                   sizeof(full_params));
-    full_params *p = op->params;
-    op->kind = SHEAF__WORK_ATTENTION;
-    *p = (full_params){ *heads,
-                        keys,
-                        cache,
-                        q,
-                        k,
-                        v,
-                        sheaf__tape_value(tape, "attention output", q->rows, q->cols, q->dtype),
-                        NULL };
-    p->o->needs_grad = flows;
-    const unsigned use = SHEAF__READ | (flows ? SHEAF__KEEP | SHEAF__TAKES : 0);
-    sheaf__op_arg(op, q, use);
-    for (int i = 0; i < 2 && k != NULL; i++)
-        sheaf__op_arg(op, i == 0 ? k : v, use);
-    sheaf__op_arg(op, p->o, SHEAF__MAKE | (flows ? SHEAF__KEEP | SHEAF__GIVES : 0));
-    if (flows) {
-        p->stats = sheaf__tape_value(tape, "softmax statistics", q->rows,
-                                     heads->kv_heads * heads->group * 2, SHEAF_F32);
-        p->stats->statistic = true;
-        sheaf__op_arg(op, p->stats, SHEAF__MAKE | SHEAF__KEEP);
-    }
-    return p->o;
 }
 
 void sheaf__vector_refresh(sheaf__context *c, sheaf__vector *vector)

@@ -15,7 +15,6 @@
 
 #include "families/cog/cog.h"
 #include "models/build.h"
-#include "tape/columns.h"
 #include "base/status.h"
 
 enum { IMAGE, MEMORY }; /* the towers, in the order of sheaf__cog_towers() */

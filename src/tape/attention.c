@@ -1,0 +1,320 @@
+/* attention.c - attention as an op of the tape: of a decoder, with a cache or without (layers.h);
+ * of all rows of a sequence to all keys of it (vision.h); inside pictures (pictures.h).
+ *
+ * Neighbours of as many rows go to the kernels together, as sequences of one length. A sequence's
+ * bits do not depend on the others, so neither do a picture's. */
+#include "ops/attention/attention.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/status.h"
+#include "tape/pictures_inner.h"
+#include "tape/row_map.h"
+#include "tape/rows.h"
+
+typedef struct attention_params {
+    sheaf__heads heads;
+    const sheaf__rows_in *in; /* of causal attention; else NULL */
+    const sheaf__cache *cache;
+    sheaf__pictures of;   /* of full attention: the sequences; of.in NULL: they are equally long */
+    int64_t queries_each; /* 0: as many as keys */
+    sheaf__value *q, *k, *v, *o, *stats;
+} attention_params;
+
+/* What all kinds have alike. */
+static sheaf__attention shape_of(const sheaf__context *c, const attention_params *p)
+{
+    const sheaf__heads *h = &p->heads;
+    const int64_t owned = h->kv_heads * h->head_dim;
+    return (sheaf__attention){ .dtype = c->dtype,
+                               .kv_heads = h->kv_heads,
+                               .group = h->group,
+                               .head_dim = h->head_dim,
+                               .scale = (float)(1.0 / sqrt(h->scalar > 0 ? h->scalar
+                                                                         : (double)h->head_dim)),
+                               .ldq = p->q->cols,
+                               .ldk = p->k == NULL ? owned : p->k->cols,
+                               .ldv = p->v == NULL ? owned : p->v->cols,
+                               .ldo = p->o->cols };
+}
+
+static sheaf__attention causal_shape(const sheaf__context *c, const attention_params *p)
+{
+    sheaf__attention s = shape_of(c, p);
+    const bool cached = p->cache != NULL;
+    s.batch = p->heads.batch;
+    s.queries = p->heads.queries;
+    s.keys = cached ? p->in->keys : s.queries;
+    s.window = p->heads.window;
+    s.cap = p->heads.cap;
+    s.key_mask = p->in->key_mask;
+    s.mask_ld = p->in->mask_ld;
+    s.by_head = cached;
+    s.kv_rows = cached ? p->cache->length : s.keys;
+    s.segment = cached ? NULL : p->in->segment;
+    s.segments = p->in->segments;
+    if (cached)
+        s.ldk = s.ldv = s.head_dim;
+    return s;
+}
+
+/* ---- sequences of full attention ---- */
+
+/* Rows of picture i and of all before it. */
+static int64_t rows_before(const sheaf__picture_at *at, const sheaf__pictures *p, int64_t i)
+{
+    const int64_t patches = at != NULL ? at[i].first : p->patches * i / p->images;
+    return patches + (p->class_row ? i : 0);
+}
+
+/* Queries of their own do not see what lies behind a picture's own patches. */
+static bool sees_own(const attention_params *p)
+{
+    return p->of.tower.padded && p->queries_each > 0;
+}
+
+/* Of these, those that are seen. */
+static int64_t keys_seen(const sheaf__picture_at *at, const attention_params *p, int64_t i)
+{
+    return at != NULL && sees_own(p) ? at[i].down * at[i].across
+                                     : rows_before(at, &p->of, i + 1) - rows_before(at, &p->of, i);
+}
+
+/* A run of equally large pictures: its shape, and the rows before it. */
+typedef struct run {
+    sheaf__attention shape;
+    int64_t query, key;
+} run;
+
+/* The one that begins with picture i, and where it ends; all of causal attention is one. */
+static run run_from(const sheaf__context *c, const attention_params *p, const sheaf__picture_at *at,
+                    int64_t i, int64_t *end)
+{
+    *end = p->of.images;
+    if (p->in != NULL)
+        return (run){ causal_shape(c, p), 0, 0 };
+    run r = { shape_of(c, p), 0, rows_before(at, &p->of, i) };
+    const int64_t rows = rows_before(at, &p->of, i + 1) - r.key;
+    int64_t last = i + 1;
+    r.shape.full = true;
+    r.shape.kv_rows = rows;
+    r.shape.keys = keys_seen(at, p, i);
+    r.shape.queries = p->queries_each > 0 ? p->queries_each : r.shape.keys;
+    r.query = p->queries_each > 0 ? i * p->queries_each : r.key;
+    while (last < p->of.images && keys_seen(at, p, last) == r.shape.keys &&
+           rows_before(at, &p->of, last + 1) - rows_before(at, &p->of, last) == rows)
+        last++;
+    r.shape.batch = last - i;
+    *end = last;
+    return r;
+}
+
+/* Where row `row` of a value lies; NULL on dry. */
+static void *row_of(const sheaf__context *c, void *data, int64_t row, int64_t cols)
+{
+    return c->device->kind == SHEAF_DRY ? NULL : sheaf__at(data, row * cols, c->dtype);
+}
+
+static float *stats_of(const sheaf__context *c, const attention_params *p, int64_t row)
+{
+    return p->stats == NULL || c->device->kind == SHEAF_DRY
+               ? NULL
+               : (float *)p->stats->data + row * p->stats->cols;
+}
+
+static sheaf_status *layout_of(sheaf__picture_at **at, const sheaf__context *c,
+                               const attention_params *p)
+{
+    *at = NULL;
+    return c->device->kind == SHEAF_DRY || p->of.in == NULL ? NULL
+                                                            : sheaf__pictures_layout(at, &p->of);
+}
+
+/* ---- forward ---- */
+
+static int64_t keys_of(const attention_params *p, int64_t sequence)
+{
+    return p->in->keys_of == NULL ? p->in->keys : p->in->keys_of[sequence];
+}
+
+/* New rows go behind the old ones of each sequence and head. */
+static void append(const sheaf__context *c, const attention_params *p)
+{
+    const sheaf__heads *heads = &p->heads;
+    const int64_t n = heads->queries, d = heads->head_dim, cols = p->k->cols;
+    for (int64_t b = 0; b < heads->batch; b++)
+        for (int64_t h = 0; h < heads->kv_heads; h++) {
+            const int64_t at = (b * heads->kv_heads + h) * p->cache->length + keys_of(p, b) - n,
+                          from = b * n * cols + h * d;
+            sheaf__copy_box(c, sheaf__at(p->cache->k, at * d, c->dtype), d,
+                            sheaf__at(p->k->data, from, c->dtype), cols, n, d);
+            sheaf__copy_box(c, sheaf__at(p->cache->v, at * d, c->dtype), d,
+                            sheaf__at(p->v->data, from, c->dtype), cols, n, d);
+        }
+}
+
+/* Neighbours that have as many keys go together: the op knows one number of keys. */
+static void each_length(const sheaf__context *c, const attention_params *p)
+{
+    const int64_t batch = p->heads.batch;
+    sheaf__attention shape = causal_shape(c, p);
+    for (int64_t b = 0, end; b < batch; b = end) {
+        for (end = b + 1; end < batch && keys_of(p, end) == keys_of(p, b);)
+            end++;
+        shape.batch = end - b;
+        shape.keys = keys_of(p, b);
+        if (p->in->key_mask != NULL)
+            shape.key_mask = p->in->key_mask + b * shape.mask_ld;
+        sheaf__attention_forward(
+            c->device, &shape, sheaf__at(p->o->data, b * shape.queries * shape.ldo, c->dtype), NULL,
+            sheaf__at(p->q->data, b * shape.queries * shape.ldq, c->dtype),
+            sheaf__at(p->cache->k, b * shape.kv_rows * p->k->cols, c->dtype),
+            sheaf__at(p->cache->v, b * shape.kv_rows * p->v->cols, c->dtype));
+    }
+}
+
+static sheaf_status *forward(sheaf__tape *tape, sheaf__op *op)
+{
+    sheaf__context *c = sheaf__tape_context(tape);
+    const attention_params *p = op->params;
+    const sheaf__row_map all = sheaf__row_map_listed(NULL);
+    const bool cached = p->cache != NULL, dry = c->device->kind == SHEAF_DRY;
+    void *k = cached ? p->cache->k : p->k->data, *v = cached ? p->cache->v : p->v->data;
+    sheaf__picture_at *at;
+    if (cached && p->in != NULL && !dry)
+        append(c, p);
+    if (cached && p->in == NULL && p->k != NULL) {
+        sheaf__gather(c, k, p->k->data, all, p->k->rows, p->k->cols, false);
+        sheaf__gather(c, v, p->v->data, all, p->v->rows, p->v->cols, false);
+    }
+    if (cached && p->in != NULL && p->in->keys_of != NULL && !dry) {
+        each_length(c, p);
+        return NULL;
+    }
+    sheaf_status *st = layout_of(&at, c, p);
+    for (int64_t i = 0, end; i < p->of.images && st == NULL; i = end) {
+        const run r = run_from(c, p, at, i, &end);
+        sheaf__attention_forward(
+            c->device, &r.shape, row_of(c, p->o->data, r.query, r.shape.ldo),
+            stats_of(c, p, r.query), row_of(c, p->q->data, r.query, r.shape.ldq),
+            row_of(c, k, r.key, r.shape.ldk), row_of(c, v, r.key, r.shape.ldv));
+    }
+    free(at);
+    return st;
+}
+
+/* ---- backward ---- */
+
+static void back_all(sheaf__context *c, const attention_params *p, const sheaf__picture_at *at,
+                     void *const grad[3])
+{
+    for (int64_t i = 0, end; i < p->of.images; i = end) {
+        const run r = run_from(c, p, at, i, &end);
+        sheaf__attention_backward(
+            c->device, &r.shape, row_of(c, grad[0], r.query, p->q->cols),
+            row_of(c, grad[1], r.key, p->k->cols), row_of(c, grad[2], r.key, p->v->cols),
+            row_of(c, p->o->grad, r.query, p->o->cols), row_of(c, p->o->data, r.query, p->o->cols),
+            stats_of(c, p, r.query), row_of(c, p->q->data, r.query, p->q->cols),
+            row_of(c, p->k->data, r.key, p->k->cols), row_of(c, p->v->data, r.key, p->v->cols));
+    }
+}
+
+/* The kernel writes all three gradients, whether they are needed or not. */
+static sheaf_status *backward(sheaf__tape *tape, sheaf__op *op)
+{
+    sheaf__context *c = sheaf__tape_context(tape);
+    const attention_params *p = op->params;
+    sheaf__value *const to[3] = { p->q, p->k, p->v };
+    void *grad[3] = { NULL };
+    sheaf__picture_at *at;
+    sheaf_status *st = layout_of(&at, c, p);
+    for (int i = 0; i < 3; i++)
+        TRY(st, sheaf__take_gradient(&grad[i], c, to[i]));
+    for (int i = 1; i < 3 && st == NULL && sees_own(p) && at != NULL; i++)
+        memset(grad[i], 0, (size_t)(to[i]->rows * to[i]->cols) * sheaf_dtype_bytes(c->dtype));
+    if (st == NULL)
+        back_all(c, p, at, grad);
+    for (int i = 0; i < 3; i++)
+        sheaf__give_gradient(c, to[i], grad[i], st == NULL);
+    free(at);
+    return st;
+}
+
+/* ---- recording ---- */
+
+static sheaf__value *record(sheaf__tape *tape, attention_params how, bool flows)
+{
+    sheaf__op *op = sheaf__tape_op(tape, "attention", forward, flows ? backward : NULL, sizeof how);
+    attention_params *p = op->params;
+    sheaf__value *const from[] = { how.q, how.k, how.v };
+    op->kind = SHEAF__WORK_ATTENTION;
+    *p = how;
+    p->o = sheaf__tape_value(tape, "attention output", how.q->rows, how.q->cols, how.q->dtype);
+    p->o->needs_grad = flows;
+    for (int i = 0; i < 3 && from[i] != NULL; i++)
+        sheaf__op_arg(op, from[i], SHEAF__READ | (flows ? SHEAF__KEEP | SHEAF__TAKES : 0));
+    sheaf__op_arg(op, p->o, SHEAF__MAKE | (flows ? SHEAF__KEEP | SHEAF__GIVES : 0));
+    if (flows) {
+        p->stats = sheaf__tape_value(tape, "softmax statistics", how.q->rows,
+                                     how.heads.kv_heads * how.heads.group * 2, SHEAF_F32);
+        p->stats->statistic = true;
+        sheaf__op_arg(op, p->stats, SHEAF__MAKE | SHEAF__KEEP);
+    }
+    return p->o;
+}
+
+static bool any_needs(const sheaf__value *q, const sheaf__value *k, const sheaf__value *v)
+{
+    return q->needs_grad || k->needs_grad || v->needs_grad;
+}
+
+sheaf__value *sheaf__record_attention(sheaf__tape *tape, sheaf__value *q, sheaf__value *k,
+                                      sheaf__value *v, const sheaf__heads *heads,
+                                      const sheaf__rows_in *in, const sheaf__cache *cache)
+{
+    /* Linear layers give all three or none a gradient; a norm between may be trained alone. */
+    const bool flows = cache == NULL && any_needs(q, k, v);
+    if (flows)
+        q->needs_grad = k->needs_grad = v->needs_grad = true;
+    return record(tape,
+                  (attention_params){ .heads = *heads,
+                                      .in = in,
+                                      .cache = cache,
+                                      .of = { .images = 1 },
+                                      .q = q,
+                                      .k = k,
+                                      .v = v },
+                  flows);
+}
+
+sheaf__value *sheaf__record_full_attention(sheaf__tape *tape, sheaf__value *q, sheaf__value *k,
+                                           sheaf__value *v, const sheaf__heads *heads, int64_t keys,
+                                           const sheaf__cache *cache)
+{
+    return record(
+        tape,
+        (attention_params){ .heads = *heads,
+                            .cache = cache,
+                            .of = { .images = heads->batch, .patches = heads->batch * keys },
+                            .queries_each = heads->queries,
+                            .q = q,
+                            .k = k,
+                            .v = v },
+        cache == NULL && any_needs(q, k, v));
+}
+
+sheaf__value *sheaf__record_picture_attention(sheaf__tape *tape, sheaf__value *q, sheaf__value *k,
+                                              sheaf__value *v, const sheaf__heads *heads,
+                                              const sheaf__pictures *pictures, int64_t queries_each)
+{
+    return record(tape,
+                  (attention_params){ .heads = *heads,
+                                      .of = *pictures,
+                                      .queries_each = queries_each,
+                                      .q = q,
+                                      .k = k,
+                                      .v = v },
+                  any_needs(q, k, v));
+}
