@@ -26,6 +26,8 @@ static const char lora[] = LEAVE "--method lora is the default";
 static const char ignored[] = LEAVE "it changes no result here";
 static const char measures[] =
     LEAVE "--time measures here each time, some seconds of a model of three layers";
+static const char network[] =
+    LEAVE "plan --json tells the bytes and the calls of a step, which the network's rate prices";
 static const char begins[] = LEAVE "A begins random and B zero";
 
 /* `ours` NULL: sheaf has no such flag, and `more` says what to do instead. */
@@ -134,7 +136,8 @@ static const struct {
     { "max-shard-size", "shard-mb" },
     { "save-profile", NULL, measures },
     { "profile", NULL, measures },
-    { "link", "cluster", " hosts=8,ranks-per-host=8,latency=5us,bandwidth=12GB/s" },
+    { "cluster", NULL, network },
+    { "link", NULL, network },
     { "nnodes", NULL, hosts },
     { "num-nodes", NULL, hosts },
     { "num-machines", NULL, hosts },

@@ -7,8 +7,7 @@
 #include "comm/grid.h"
 #include "formats/safetensors.h"
 #include "models/open.h"
-#include "tests/link.h"
-#include "plan/cluster.h"
+#include "plan/plan.h"
 #include "tests/files.h"
 #include "tests/golden.h"
 #include "train/spent.h"
@@ -47,8 +46,6 @@ static const char *from_source(const char *path)
 }
 
 /* Rows of 5 to 23 tokens, of which the first few have no label. */
-static bool full_rows; /* of one length, all of it learned */
-
 static void make_data(const char *path, int vocab)
 {
     const sheaf_safetensors_spec spec[] = { { "attention_mask", SHEAF_I32, 2, { ROWS, LENGTH } },
@@ -58,9 +55,9 @@ static void make_data(const char *path, int vocab)
     int32_t mask[ROWS * LENGTH], ids[ROWS * LENGTH], labels[ROWS * LENGTH];
     for (int i = 0; i < ROWS * LENGTH; i++) {
         const int row = i / LENGTH, t = i % LENGTH;
-        mask[i] = full_rows || t < 5 + row * 18 / (ROWS - 1);
+        mask[i] = t < 5 + row * 18 / (ROWS - 1);
         ids[i] = mask[i] ? 3 + (i * i * 7 + row) % (vocab - 3) : 0;
-        labels[i] = mask[i] && (full_rows || t > row) ? ids[i] : -100;
+        labels[i] = mask[i] && t > row ? ids[i] : -100;
     }
     CHECK_OK(sheaf__safetensors_begin(&file, path, spec, 3, NULL, 0));
     CHECK_OK(sheaf__safetensors_write(file, 0, 0, mask, sizeof mask));
@@ -78,8 +75,6 @@ typedef struct asked {
     sheaf_lora_options fresh;
     sheaf__sets sets;
     sheaf__job job;
-    const sheaf__link_options *link;              /* simulated; NULL: none */
-    double simulated[MAX_RANKS];                  /* seconds of its last step */
     sheaf__counters counted[MAX_RANKS][STEPS][2]; /* of each step: in its group, among its peers */
 } asked;
 
@@ -130,11 +125,7 @@ static sheaf_status *train_rank(void *arg, const sheaf__grid *grid)
         for (int i = 0; i < 2; i++)
             if (comm[i] != NULL)
                 *sheaf_comm_counters(comm[i]) = (sheaf__counters){ 0 };
-        sheaf__link *link[2] = { NULL };
-        for (int i = 0; i < 2 && a->link != NULL && st == NULL; i++)
-            st = sheaf__link_put(&link[i], comm[i], a->link);
-        TRY(st, sheaf__stepper_run(&unused, rank.stepper, done, 1e-3));
-        a->simulated[me] = sheaf__link_take(link[0]) + sheaf__link_take(link[1]);
+        st = sheaf__stepper_run(&unused, rank.stepper, done, 1e-3);
         for (int i = 0; i < 2; i++)
             if (comm[i] != NULL)
                 a->counted[me][done][i] = *sheaf_comm_counters(comm[i]);
@@ -378,58 +369,6 @@ static void test_run__tells_of_every_rank_what_the_plan_says(void **state)
     }
 }
 
-/* ---- the model of a cluster ---- */
-
-/* Rows of one length in which every position is learned: what the plan takes micro-batches for. */
-static void test_cluster__its_model_is_near_a_simulated_link(void **state)
-{
-    static const struct {
-        sheaf_method method;
-        int tp, dp;
-    } cases[] = { { SHEAF_METHOD_LORA, 2, 1 }, { SHEAF_METHOD_LORA, 8, 1 },
-                  { SHEAF_METHOD_LORA, 1, 2 }, { SHEAF_METHOD_LORA, 2, 4 },
-                  { SHEAF_METHOD_FULL, 4, 1 }, { SHEAF_METHOD_FULL, 1, 4 },
-                  { SHEAF_METHOD_FULL, 4, 2 } };
-    /* latency and bandwidth that each make up a good part */
-    static const sheaf__link_options links[] = { { 1, 1e9 }, { 1e-6, 1e3 }, { 1, 3e3 } };
-    full_rows = true;
-    unlink(at("data-llama.safetensors"));
-    make_data(at("data-llama.safetensors"), 259);
-    for (size_t i = 0; i < ARRAY_LEN(cases); i += (size_t)every(3))
-        for (size_t l = 0; l < ARRAY_LEN(links); l++) {
-            const int tp = cases[i].tp, dp = cases[i].dp;
-            const sheaf_cluster cluster = { .hosts = 1,
-                                            .ranks_per_host = 8,
-                                            .inside = { links[l].latency, links[l].bandwidth },
-                                            .rate = 1e9 };
-            sheaf_cluster_row row[SHEAF_CLUSTER_ROWS];
-            asked *a = calloc(1, sizeof *a);
-            int n, found = 0;
-            assert_non_null(a);
-            ask(a, "llama", cases[i].method, tp, dp, false, 4);
-            a->link = &links[l];
-            open_asked(a);
-            CHECK_OK(sheaf__grid_run(&(sheaf__grid_options){ .groups = dp, .ranks = tp },
-                                     train_rank, a));
-            CHECK_OK(sheaf_cluster_plan(row, &n, &cluster, &a->job, 0));
-            for (int k = 0; k < n; k++) {
-                double real = 0;
-                for (int r = 0; r < tp * dp; r++)
-                    real = a->simulated[r] > real ? a->simulated[r] : real;
-                if (row[k].tp != tp || row[k].dp != dp)
-                    continue;
-                found++;
-                if (getenv("SHEAF_SHOW") != NULL)
-                    printf("%s, link %d: model %.4g s, simulated %.4g s\n", a->name, (int)l,
-                           row[k].exchange, real);
-                CHECK_NEAR(a->name, row[k].exchange / real, 1, 0.15);
-            }
-            assert_int_equal(found, 1);
-            close_asked(a);
-            free(a);
-        }
-}
-
 /* By hand: two steps of three ranks. */
 static void test_slowest__computes_or_reads_longest(void **state)
 {
@@ -451,7 +390,6 @@ int main(void)
         cmocka_unit_test(test_exchange__is_what_the_plan_says),
         cmocka_unit_test(test_run__tells_of_every_rank_what_the_plan_says),
         cmocka_unit_test(test_slowest__computes_or_reads_longest),
-        cmocka_unit_test(test_cluster__its_model_is_near_a_simulated_link),
     };
     return cmocka_run_group_tests_name("plan/exchange", tests, make_sources, remove_scratch);
 }

@@ -167,7 +167,7 @@ runs "groups, and LoRA on a layer that the short model lacks" 0 '"optimizer":[0-
 cp "$work/stdout" "$work/priced"
 check "whose parts are the whole, too" adds_up "$work/priced"
 runs "a model with images" 0 'time: [0-9.]+ ms a step' plan --model "$work/cogvlm" --lora-targets all-linear --seq 24 --threads 1 --time
-runs "ranks of other hosts are threads here, which is said" 0 'threads of one process; between hosts they wait longer, and --cluster says how long' "${timed[@]}" "${rows[@]}" --tp 2 --transport mpi
+runs "ranks of other hosts are threads here, which is said" 0 'threads of one process; between hosts they wait longer' "${timed[@]}" "${rows[@]}" --tp 2 --transport mpi
 # ---- and of generation ----
 answers=("${timed[@]}" --place 1 --seq 12 --max-new 4)
 runs "the time of prompts and tokens" 0 'time: 2 prompts of 8 tokens in [0-9.e-]+ ms, [0-9.e+]+ tokens/s +products .*a token of each: [0-9.e-]+ ms, [0-9.e+]+ tokens/s; 4 of them after a prompt: [0-9.e-]+ s +products ' "${answers[@]}" --threads 1
@@ -249,26 +249,9 @@ for ((i = 0; i < 40; i++)); do pictures+=', "caps/98.jpg"' marks+='<image>'; don
 printf '{"images": [%s], "messages": [{"role": "user", "content": "%swhich?"}, {"role": "assistant", "content": "none"}]}\n' "${pictures:2}" "$marks" >"$work/several.jsonl"
 check "of rows with several pictures" helps_as_planned "$work/minicpmv" "$work/several.jsonl"
 
-# A cluster, by a model of it.
-cluster=(plan --config "$configs/mini.json" --micro-batch 1 --accumulate 8 --seq 64 --cluster)
-runs "a row for each T and D" 0 '"ranks":16,"tp":8,"dp":2,"compute":[0-9.e-]+,"exchange":[0-9.e-]+,"gradients":' "${cluster[@]}" hosts=4,ranks-per-host=4,latency=5us,bandwidth=12GB/s,rate=10GFLOP/s --json
-check "of which there are 13" test "$(grep -o '"ranks":' "$work/stdout" | wc -l)" -eq 13
-runs "what pays is marked" 0 '\| \* \| 2 \| 1 \| 2 \|' "${cluster[@]}" hosts=2,ranks-per-host=1,latency=5us,bandwidth=12GB/s,rate=10GFLOP/s
-runs "an exchange that takes an hour does not" 0 '\| \. \| 2 \| 1 \| 2 \|' "${cluster[@]}" hosts=2,ranks-per-host=1,latency=3600000000us,bandwidth=12GB/s,rate=10GFLOP/s
-runs "what does not fit is no best one" 0 '\| - \| 2 \| 1 \| 2 \|' "${cluster[@]}" hosts=2,ranks-per-host=1,latency=5us,bandwidth=12GB/s,rate=10GFLOP/s,memory=0.001GiB
-for bad in hosts=1,ranks-per-host=1,latency=1us,bandwidth=1GB/s hosts=2,latency=1us,bandwidth=1GB/s hosts=2,ranks-per-host=1,latency=1us hosts=2,ranks-per-host=1,latency=1ms,bandwidth=1GB/s hosts=x hosts=-1 latency=1us,,hosts=2 ''; do
-    runs "refused: '$bad'" 2 '--cluster.*expected: .*found:' "${cluster[@]}" "$bad"
-done
-cluster+=(hosts=2,ranks-per-host=1,latency=5us,bandwidth=12GB/s)
-for other in "--table ranks" "--place 1" "--memory 1G" --trial; do
-    # shellcheck disable=SC2086
-    runs "one question at a time: --cluster or $other" 2 "expected: --cluster without .*found: +${other%% *} beside it +try: +two plans, one of them without ${other%% *}" "${cluster[@]}" $other
-done
-
 # Flags that do not go together: what was found, and what to do instead.
 config=(plan --config "$configs/mini.json" --seq 64)
-runs "no time of a table" 2 'expected: --time without --table or --cluster +found: +--table beside it +try: +two plans' "${config[@]}" --time --table ranks
-runs "nor of a cluster" 2 'expected: --time without --table or --cluster +found: +--cluster beside it +try: +two plans' "${cluster[@]}" --time
+runs "no time of a table" 2 'expected: --time without --table +found: +--table beside it +try: +two plans' "${config[@]}" --time --table ranks
 runs "nor of pictures by number" 2 'expected: --time without --images.*found: +--images 2:28x28 +try: +--time --data FILE' "${config[@]}" --time --images 2:28x28
 runs "a trial takes steps" 2 'expected: --trial without --place +found: +--place beside it +try: +--time' "${config[@]}" --trial --place 1
 runs "of one setting" 2 'expected: --trial without --table +found: +--table beside it +try: +two plans' "${config[@]}" --trial --table ranks

@@ -59,7 +59,7 @@ static sheaf_status *find_time(cli_plan *q, const cli *cli)
     if (q->ask.o.transport == SHEAF_TRANSPORT_MPI && q->ask.o.tp * q->ask.o.dp > 1)
         sheaf_note(&cli->events,
                    "--time: ranks are measured as threads of one process; between hosts they wait "
-                   "longer, and --cluster says how long");
+                   "longer");
     return sheaf_in(sheaf__timing_find(&q->timing, &q->ask, &cli->events), "--time");
 }
 
@@ -127,13 +127,7 @@ static sheaf_status *refuse(const char *where, const char *expected, const char 
     return sheaf_try_this(sheaf_found(st, "%s", found), "%s", instead);
 }
 
-/* Two questions in one: `other`, a flag, beside the one that `expected` begins with. */
-static sheaf_status *one_question(const char *expected, const char *other)
-{
-    sheaf_status *st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "plan"), "%s", expected);
-    sheaf_found(st, "%s beside it", other);
-    return sheaf_try_this(st, "two plans, one of them without %s", other);
-}
+static const char two_plans[] = "two plans, one of them without --table";
 
 static sheaf_status *check_trial(const cli_plan *q)
 {
@@ -144,7 +138,7 @@ static sheaf_status *check_trial(const cli_plan *q)
         return refuse("plan", "--trial without --place", "--place beside it",
                       "--time, which also knows how long generation takes");
     if (q->table != CLI_PLAN_NO_TABLE)
-        return one_question("--trial without --table", "--table");
+        return refuse("plan", "--trial without --table", "--table beside it", two_plans);
     if (!model || !data)
         return refuse("plan --trial", "--model and --data",
                       model  ? "no --data"
@@ -155,13 +149,12 @@ static sheaf_status *check_trial(const cli_plan *q)
     return NULL;
 }
 
-static sheaf_status *check_time(const cli_plan *q, bool cluster)
+static sheaf_status *check_time(const cli_plan *q)
 {
     if (!q->time)
         return NULL;
-    if (q->table != CLI_PLAN_NO_TABLE || cluster)
-        return one_question("--time without --table or --cluster",
-                            cluster ? "--cluster" : "--table");
+    if (q->table != CLI_PLAN_NO_TABLE)
+        return refuse("plan", "--time without --table", "--table beside it", two_plans);
     if (q->ask.images_text != NULL) {
         sheaf_status *st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "plan"),
                                           "--time without --images: it measures one a row");
@@ -171,18 +164,11 @@ static sheaf_status *check_time(const cli_plan *q, bool cluster)
     return NULL;
 }
 
-static sheaf_status *check_flags(cli_plan *q, bool cluster)
+static sheaf_status *check_flags(cli_plan *q)
 {
     const bool place = q->ask.place_text != NULL, table = q->table != CLI_PLAN_NO_TABLE;
-    sheaf_status *st = NULL;
-    if (cluster && (place || table || q->memory > 0 || q->trial))
-        st = one_question("--cluster without --place, --table, --memory or --trial",
-                          place           ? "--place"
-                          : table         ? "--table"
-                          : q->memory > 0 ? "--memory"
-                                          : "--trial");
-    TRY(st, check_trial(q));
-    TRY(st, check_time(q, cluster));
+    sheaf_status *st = check_trial(q);
+    TRY(st, check_time(q));
     if (st != NULL)
         return st;
     if (q->ask.max_new > 0 && !place)
@@ -216,7 +202,7 @@ int cmd_plan(cli *cli, int argc, char **argv)
 {
     cli_plan q = { 0 };
     cli_option table[CLI_MAX_OPTIONS];
-    const char *memory = NULL, *cluster = NULL;
+    const char *memory = NULL;
     static const cli_choice by[] = { { "kind", CLI_PLAN_BY_KIND },
                                      { "component", CLI_PLAN_BY_COMPONENT },
                                      { 0 } };
@@ -253,28 +239,23 @@ int cmd_plan(cli *cli, int argc, char **argv)
         "trial", CLI_FLAG | CLI_UNSAVED | CLI_COMMON, &q.trial,
         "load the model, take steps for a minute and say how long the run would take"
     };
-    table[n + 5] = (cli_option){
-        "cluster", CLI_TEXT | CLI_UNSAVED | CLI_COMMON, &cluster,
-        "a table of T and D on many hosts, by a model: hosts=8,ranks-per-host=8,latency=5us,bandwidth=12GB/s[,rate=100GFLOP/s]",
-        "C"
-    };
-    table[n + 6] =
+    table[n + 5] =
         (cli_option){ "max-new",
                       CLI_COUNT | CLI_UNSAVED,
                       &q.ask.max_new,
                       "with --place: of the --seq positions, those of the answer; 0 = none is said",
                       "N",
                       .max = 1e8 };
-    table[n + 7] = (cli_option){
+    table[n + 6] = (cli_option){
         "images", CLI_TEXT | CLI_UNSAVED, &q.ask.images_text,
         "without --data: pictures of each row, perhaps with their size in pixels: 2, 2:1344x896 (1)",
         "N"
     };
-    table[n + 8] = (cli_option){
+    table[n + 7] = (cli_option){
         "time", CLI_FLAG | CLI_UNSAVED | CLI_COMMON, &q.time,
         "how long a step takes, or with --place prompts and tokens: measures some seconds of a model of three layers"
     };
-    table[n + 9] = (cli_option){ 0 };
+    table[n + 8] = (cli_option){ 0 };
     show_less(table);
     bool fits = true;
     cli_processes processes = { 0 };
@@ -295,13 +276,9 @@ int cmd_plan(cli *cli, int argc, char **argv)
     TRY(st, sheaf__train_settings_check(&cli->settings, table, &q.ask.o));
     if (st == NULL && memory != NULL)
         st = sheaf__memory_read(&q.memory, memory);
-    if (st == NULL && cluster != NULL)
-        st = sheaf_cluster_read(&q.cluster, cluster);
-    TRY(st, check_flags(&q, cluster != NULL));
+    TRY(st, check_flags(&q));
     TRY(st, cli_processes_alone(&processes.elsewhere, cli));
-    if (st == NULL && cluster != NULL)
-        st = cli_plan_cluster(&q, cli);
-    else if (st == NULL && q.table != CLI_PLAN_NO_TABLE)
+    if (st == NULL && q.table != CLI_PLAN_NO_TABLE)
         st = cli_plan_table(&q, cli);
     else if (st == NULL)
         st = answer(&q, cli, &fits);

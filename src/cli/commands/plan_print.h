@@ -7,7 +7,6 @@
 #include "library/fit.h"
 #include "library/question.h"
 #include "library/trial.h"
-#include "plan/cluster.h"
 #include "plan_time.h"
 
 enum { CLI_PLAN_BY_KIND, CLI_PLAN_BY_COMPONENT };
@@ -30,7 +29,6 @@ typedef struct cli_plan {
     const int *slots; /* of whom it is, as sheaf__fit_find() takes it */
     int slot[SHEAF_MAX_SLICES + 1];
     bool trial;
-    sheaf_cluster cluster; /* hosts 0: not asked */
     sheaf__fit fit;
     cli_plan_work work;
     bool time; /* asked for */
@@ -43,9 +41,8 @@ typedef struct cli_plan {
  * being the settings as they were given. */
 void cli_plan_print(const cli *cli, const cli_plan *q, const sheaf_plan *plan,
                     const sheaf_train_options *asked);
-/* cli_plan_table, cli_plan_cluster - a table instead of an answer; each opens the question. */
+/* cli_plan_table - a table instead of an answer; opens the question. */
 sheaf_status *cli_plan_table(cli_plan *q, const cli *cli);
-sheaf_status *cli_plan_cluster(cli_plan *q, const cli *cli);
 
 /* Private to them: positions that an image takes in its row (0 where there is none), bytes in MiB,
  * and an object as a line, which is released. */

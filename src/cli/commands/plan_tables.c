@@ -1,9 +1,6 @@
-/* plan_tables.c - `sheaf plan --table` and `--cluster`: see plan_print.h. */
-#include <string.h>
-
+/* plan_tables.c - `sheaf plan --table`: see plan_print.h. */
 #include "base/status.h"
 #include "base/print.h"
-#include "machine.h"
 #include "plan_print.h"
 
 /* ---- every number of ranks ---- */
@@ -114,77 +111,5 @@ sheaf_status *cli_plan_table(cli_plan *q, const cli *cli)
     }
     if (st == NULL)
         print_columns(cli, q, of, method, n);
-    return st;
-}
-
-/* ---- a cluster ---- */
-
-static void print_rows(const cli *cli, const cli_plan *q, const sheaf_cluster *c,
-                       const sheaf_cluster_row *row, int n)
-{
-    json_t *list = cli->json ? json_array() : NULL;
-    if (!cli->json)
-        sheaf__print(
-            cli->out,
-            "|   | ranks | T | D | computing s | exchanging s | of it groups s | "
-            "step s | times one rank | GiB |\n|---|---|---|---|---|---|---|---|---|---|\n");
-    for (int ranks = 1; ranks <= SHEAF_MAX_SLICES; ranks *= 2)
-        for (int i = 0; i < n; i++) {
-            const sheaf_cluster_row *one = &row[i];
-            const double times = row[0].step / one->step; /* the first is one rank */
-            if (one->tp * one->dp != ranks)
-                continue;
-            if (cli->json)
-                json_array_append_new(
-                    list, json_pack("{s:i, s:i, s:i, s:f, s:f, s:f, s:f, s:f, s:I, s:b, s:b, s:b}",
-                                    "ranks", ranks, "tp", one->tp, "dp", one->dp, "compute",
-                                    one->compute, "exchange", one->exchange, "gradients",
-                                    one->gradients, "step", one->step, "times_one_rank", times,
-                                    "largest_rank", (json_int_t)one->memory, "fits", one->fits,
-                                    "best", one->best, "pays", one->pays));
-            else
-                sheaf__print(cli->out,
-                             "| %s | %d | %d | %d | %.4g | %.4g | %.4g | %.4g | %.2f | %.2f |\n",
-                             one->pays   ? "*"
-                             : one->best ? "."
-                             : one->fits ? " "
-                                         : "-",
-                             ranks, one->tp, one->dp, one->compute, one->exchange, one->gradients,
-                             one->step, times, cli_plan_mib(one->memory) / 1024);
-        }
-    if (cli->json)
-        cli_plan_object(cli,
-                        json_pack("{s:o, s:f, s:I, s:I, s:I}", "cluster", list, "rate", c->rate,
-                                  "micro_batch", (json_int_t)q->ask.o.micro_batch, "accumulate",
-                                  (json_int_t)q->ask.o.accumulate, "seq", (json_int_t)q->ask.seq));
-}
-
-/* Without a rate: that of the fastest kind of product that this machine has for the type, on one
- * core. */
-static sheaf_status *measure_rate(sheaf_cluster *c, const cli_plan *q, const cli *cli)
-{
-    const bool wide = q->ask.o.dtype != SHEAF_BF16;
-    cli_rate rates[CLI_RATES];
-    sheaf_status *st = c->rate > 0 ? NULL : cli_machine_measure(rates);
-    if (c->rate > 0 || st != NULL)
-        return st;
-    for (int i = 0; i < CLI_RATES; i++)
-        if (wide == (strcmp(rates[i].name, "float32") == 0))
-            c->rate = rates[i].gflops * 1e9 > c->rate ? rates[i].gflops * 1e9 : c->rate;
-    sheaf_note(&cli->events, "a rank computes as fast as one core here, measured: rate=%.4gGFLOP/s",
-               c->rate / 1e9);
-    return NULL;
-}
-
-sheaf_status *cli_plan_cluster(cli_plan *q, const cli *cli)
-{
-    sheaf_cluster_row row[SHEAF_CLUSTER_ROWS];
-    int n = 0;
-    sheaf_status *st = sheaf__question_open(&q->ask, &cli->events);
-    TRY(st, measure_rate(&q->cluster, q, cli));
-    const sheaf__job job = sheaf__question_job(&q->ask);
-    TRY(st, sheaf_cluster_plan(row, &n, &q->cluster, &job, (size_t)q->ask.data_bytes));
-    if (st == NULL)
-        print_rows(cli, q, &q->cluster, row, n);
     return st;
 }
