@@ -255,18 +255,6 @@ sheaf_status *sheaf_comm_broadcast(sheaf_comm *comm, void *bytes, size_t size, i
     return move_bytes(comm, &heading, &move, mine, &move, !mine);
 }
 
-sheaf_status *sheaf_comm_give(sheaf_comm *comm, void *bytes, size_t size, int from, int to)
-{
-    sheaf__heading heading = { .op = SHEAF__OP_BROADCAST,
-                               .size = size,
-                               .digest = sheaf__comm_digest(sheaf__comm_digest(1, (uint64_t)from),
-                                                            (uint64_t)to) };
-    const sheaf__move send = { to, bytes, size }, receive = { from, bytes, size };
-    const bool moves = from != to;
-    return move_bytes(comm, &heading, &send, moves && comm->rank == from, &receive,
-                      moves && comm->rank == to);
-}
-
 sheaf_status *sheaf_comm_gather(sheaf_comm *comm, void *all, const size_t *size)
 {
     sheaf__heading heading = { .op = SHEAF__OP_GATHER };

@@ -59,9 +59,6 @@ sheaf_status *sheaf_comm_select(sheaf_comm *comm, void *rows, size_t row_bytes, 
                                 const int32_t *owner);
 /* sheaf_comm_broadcast - bytes of rank `root` to all. */
 sheaf_status *sheaf_comm_broadcast(sheaf_comm *comm, void *bytes, size_t size, int root);
-/* sheaf_comm_give - bytes of rank `from` to rank `to`; the others make the call and move nothing:
- * `bytes` may be NULL there. */
-sheaf_status *sheaf_comm_give(sheaf_comm *comm, void *bytes, size_t size, int from, int to);
 /* sheaf_comm_gather - every rank gives size[rank] bytes placed at its offset in `all`
  * (offset = sum of the sizes before it); all ranks have all afterwards. */
 sheaf_status *sheaf_comm_gather(sheaf_comm *comm, void *all, const size_t *size);

@@ -20,7 +20,6 @@
 #include "plan/fits.h"
 #include "train/rank.h"
 #include "train/rates.h"
-#include "train/shared_out.h"
 
 typedef struct session {
     const sheaf__session_options *how;
@@ -194,44 +193,14 @@ static sheaf_status *join(session *s)
     return st != NULL ? st : sheaf__sums_agree(s->group, sheaf__units_prefer_tiles());
 }
 
-/* A run whose folder another host keeps is never begun anew beside it. */
-static sheaf_status *kept_elsewhere(const session *s, int by)
-{
-    const sheaf_train_options *o = s->how->options;
-    const char *first = sheaf__all_host(s->group, 0), *host = sheaf__all_host(s->group, by);
-    sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "%s--out %s", o->resume ? "--resume " : "", o->out);
-    if (o->resume)
-        sheaf_expected(st, "the run on %s, the host of the first process, which keeps it", first);
-    else
-        sheaf_expected(st, "no run there on any host, for a new one");
-    sheaf_found(st, "none on %s, and one on %s", first, host);
-    return sheaf_try_this(st, "go on with it: --resume on %s, with it as the first host%s", host,
-                          o->resume ? ", or copy its folder to the one that is first now"
-                                    : "; or choose another --out");
-}
-
-/* Is there a run in OUT of some host, and not of the first process's? */
-static sheaf_status *look_for_keeper(const session *s)
-{
-    const char *out = s->how->options->out;
-    bool kept[SHEAF_MAX_SLICES];
-    if (sheaf__all_count(s->group) == 1)
-        return NULL;
-    sheaf_status *st = sheaf__out_kept(kept, s->group, out, SHEAF__OUT_SEEN_WITHIN);
-    for (int i = 1; i < sheaf__all_count(s->group) && st == NULL && !kept[0]; i++)
-        if (kept[i])
-            st = kept_elsewhere(s, i);
-    return st;
-}
-
 /* What the run that goes on has stored: the first process looks, and tells the others. */
 static sheaf_status *look_back(session *s)
 {
     const sheaf_train_options *o = s->how->options;
     bool anew = false;
-    sheaf_status *st = look_for_keeper(s);
-    if (st != NULL || !o->resume)
-        return st;
+    sheaf_status *st = NULL;
+    if (!o->resume)
+        return NULL;
     if (sheaf__all_first(s->group))
         st = sheaf_train_peek(&s->stored, &s->done, o->out);
     if (st == NULL && sheaf__all_first(s->group) && s->stored == NULL) {

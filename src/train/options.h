@@ -35,16 +35,15 @@ typedef struct sheaf_train_options {
     /* base, chat, vqa, chat_old; default the config's, else base. Of texts: a chat template;
      * default the tokenizer's */
     const char *prompt_template;
-    const char *date;         /* that a chat template writes; default the template's own */
-    const char *query;        /* asked of every image of a folder */
-    sheaf_loss_on loss_on;    /* of texts: what is learned, */
-    sheaf_on_bad on_bad;      /* what becomes of bad records */
-    const char *fields;       /* of records, by other names (data/fields.h); NULL: none */
-    sheaf_on_long on_long;    /* and what becomes of one that is too long */
-    bool specials;            /* special tokens that are written in texts are tokens */
-    bool pack, by_length;     /* rows that share one; micro-batches of rows of like length */
-    const char *data_cache;   /* folder of tokenised texts; NULL: of large data OUT/cache, or... */
-    const char *cache_beside; /* this one, where OUT is not seen; NULL: it is */
+    const char *date;       /* that a chat template writes; default the template's own */
+    const char *query;      /* asked of every image of a folder */
+    sheaf_loss_on loss_on;  /* of texts: what is learned, */
+    sheaf_on_bad on_bad;    /* what becomes of bad records */
+    const char *fields;     /* of records, by other names (data/fields.h); NULL: none */
+    sheaf_on_long on_long;  /* and what becomes of one that is too long */
+    bool specials;          /* special tokens that are written in texts are tokens */
+    bool pack, by_length;   /* rows that share one; micro-batches of rows of like length */
+    const char *data_cache; /* folder of tokenised texts; NULL: of large data OUT/cache */
     const char *out;
     const char *adapter;   /* PEFT adapter to start from */
     const char *folder;    /* where the run began: its relative paths count from there */

@@ -200,7 +200,7 @@ static sheaf_status *check_cache(const sheaf_train_options *o)
 /* What a run leaves that is killed while its hosts look whether they share OUT (shared_out.h). */
 static bool is_left_proof(const char *name)
 {
-    return strncmp(name, "seen.", 5) == 0 && sheaf__path_is_partial(name);
+    return strncmp(name, "seen-", 5) == 0 && sheaf__path_is_partial(name);
 }
 
 sheaf_status *sheaf__out_check(sheaf__out_folder *f)
@@ -330,7 +330,7 @@ void sheaf__out_release(sheaf__out_folder *f)
 
 void sheaf__out_sweep(const sheaf__out_folder *f)
 {
-    static const char *const ours[] = { "settings.", "run.json.", "best.json.", "seen." };
+    static const char *const ours[] = { "settings.", "run.json.", "best.json.", "seen-" };
     char **name = NULL;
     int64_t count = 0;
     sheaf_status_free(sheaf__list_dir(&name, &count, f->options->out));

@@ -27,10 +27,8 @@ typedef struct sheaf__run {
     sheaf__origin origin;
     char *origin_text; /* by rank 0, before the others go on */
     sheaf_train_result *result;
-    double began;                /* by sheaf__seconds() */
-    bool apart;                  /* not all processes see OUT, which the first one keeps */
-    bool seen[SHEAF_MAX_SLICES]; /* which do, by number; of one process it is true */
-    atomic_int interrupt;        /* an evaluation that is under way ends */
+    double began;         /* by sheaf__seconds() */
+    atomic_int interrupt; /* an evaluation that is under way ends */
     sheaf__out_folder folder;
 } sheaf__run;
 

@@ -100,31 +100,29 @@ static sheaf_status *read(sheaf_data **out, const char *path, const sheaf_train_
                           const atomic_int *stop, bool trains)
 {
     char *beside = NULL;
-    sheaf_status *st = o->cache_beside != NULL || o->out == NULL || o->out[0] == '\0'
-                           ? NULL
-                           : sheaf__path_join(&beside, o->out, "cache");
-    TRY(st, sheaf_data_open(
-                out, path,
-                &(sheaf_data_options){ .config = config,
-                                       .seq = o->seq,
-                                       .events = events,
-                                       .folder = o->model,
-                                       .tokenizer = o->tokenizer,
-                                       .prompt_template = o->prompt_template,
-                                       .date = o->date,
-                                       .query = o->query,
-                                       .loss_on = o->loss_on,
-                                       .on_long = o->on_long,
-                                       .on_bad = o->on_bad,
-                                       .fields = o->fields,
-                                       .specials = o->specials,
-                                       .pack = trains && o->pack,
-                                       .by_length = trains && o->by_length,
-                                       .cache = o->data_cache,
-                                       .cache_beside = beside != NULL ? beside : o->cache_beside,
-                                       .micro_batch = o->micro_batch,
-                                       .threads = o->threads,
-                                       .stop = stop }));
+    sheaf_status *st =
+        o->out == NULL || o->out[0] == '\0' ? NULL : sheaf__path_join(&beside, o->out, "cache");
+    TRY(st, sheaf_data_open(out, path,
+                            &(sheaf_data_options){ .config = config,
+                                                   .seq = o->seq,
+                                                   .events = events,
+                                                   .folder = o->model,
+                                                   .tokenizer = o->tokenizer,
+                                                   .prompt_template = o->prompt_template,
+                                                   .date = o->date,
+                                                   .query = o->query,
+                                                   .loss_on = o->loss_on,
+                                                   .on_long = o->on_long,
+                                                   .on_bad = o->on_bad,
+                                                   .fields = o->fields,
+                                                   .specials = o->specials,
+                                                   .pack = trains && o->pack,
+                                                   .by_length = trains && o->by_length,
+                                                   .cache = o->data_cache,
+                                                   .cache_beside = beside,
+                                                   .micro_batch = o->micro_batch,
+                                                   .threads = o->threads,
+                                                   .stop = stop }));
     free(beside);
     return st;
 }

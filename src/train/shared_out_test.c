@@ -1,4 +1,5 @@
-/* shared_out_test.c - a rank that has another folder than the first is told, and nothing is left.
+/* shared_out_test.c - a rank that has another folder than the first is refused, and nothing is
+ * left.
  */
 #include "train/shared_out.h"
 
@@ -13,7 +14,6 @@
 
 typedef struct run {
     char folder[4][500];
-    int blind[4];
     double wait;
 } run;
 
@@ -21,22 +21,13 @@ static sheaf_status *body(void *context, const sheaf__grid *grid)
 {
     run *r = context;
     const int me = sheaf_comm_rank(grid->all);
-    bool seen[SHEAF_MAX_SLICES];
-    sheaf_status *st = sheaf__out_shared(seen, grid->all, r->folder[me], r->wait);
-    r->blind[me] = -1;
-    for (int i = sheaf_comm_ranks(grid->all) - 1; i >= 0 && st == NULL; i--)
-        r->blind[me] = seen[i] ? r->blind[me] : i;
-    return st;
+    return sheaf__out_shared(grid->all, r->folder[me], r->wait);
 }
 
-/* The first that does not see it, which all say. */
-static int ask(run *r, int ranks)
+static sheaf_status *ask(run *r, int ranks)
 {
-    CHECK_OK(sheaf__grid_run(
-        &(sheaf__grid_options){ .groups = 1, .ranks = ranks, .messages = true }, body, r));
-    for (int i = 1; i < ranks; i++)
-        assert_int_equal(r->blind[i], r->blind[0]);
-    return r->blind[0];
+    return sheaf__grid_run(&(sheaf__grid_options){ .groups = 1, .ranks = ranks, .messages = true },
+                           body, r);
 }
 
 static void test_out__one_folder_under_any_name_is_shared(void **state)
@@ -47,7 +38,7 @@ static void test_out__one_folder_under_any_name_is_shared(void **state)
     for (int i = 0; i < 4; i++)
         snprintf(r.folder[i], sizeof r.folder[i], "%s", at(i == 2 ? "link" : "one"));
     for (int ranks = 1; ranks <= 4; ranks++)
-        assert_int_equal(ask(&r, ranks), -1);
+        CHECK_OK(ask(&r, ranks));
     assert_int_equal(entries(at("one")), 0);
 }
 
@@ -58,16 +49,10 @@ static void test_out__another_folder_is_noticed(void **state)
     assert_int_equal(mkdir(at("theirs"), 0777), 0);
     for (int i = 0; i < 4; i++)
         snprintf(r.folder[i], sizeof r.folder[i], "%s", at(i == 2 ? "theirs" : "mine"));
-    assert_int_equal(ask(&r, 2), -1);
-    assert_int_equal(ask(&r, 4), 2);
-    char *path = NULL; /* of a file that another run left, of the same name by chance */
-    CHECK_OK(sheaf__partial_path(&path, at("theirs/seen"), "partial", 0));
-    put(path, "00000000000000000000000000000000");
-    assert_int_equal(ask(&r, 4), 2);
-    unlink(path);
-    free(path);
+    CHECK_OK(ask(&r, 2));
+    CHECK_FAILS(ask(&r, 4), SHEAF_E_ARG, "first process wrote into it is not there");
     snprintf(r.folder[2], sizeof r.folder[2], "%s", at("nowhere"));
-    assert_int_equal(ask(&r, 3), 2);
+    CHECK_FAILS(ask(&r, 3), SHEAF_E_ARG, "first process wrote into it is not there");
     assert_int_equal(entries(at("mine")), 0);
     assert_int_equal(entries(at("theirs")), 0);
 }
@@ -106,67 +91,13 @@ static void test_out__the_file_lies_in_it(void **state)
     assert_int_equal(pthread_create(&thread, NULL, spy, folder), 0);
     snprintf(r.folder[0], sizeof r.folder[0], "%s", at("spied/deep/run"));
     snprintf(r.folder[1], sizeof r.folder[1], "%s", at("nowhere"));
-    assert_int_equal(ask(&r, 2), 1);
+    CHECK_FAILS(ask(&r, 2), SHEAF_E_ARG, "first process wrote into it is not there");
     assert_int_equal(pthread_join(thread, (void **)&names), 0);
     assert_string_equal(names[0], "");
-    assert_memory_equal(names[1], "seen.partial-", 13);
+    assert_memory_equal(names[1], "seen-", 5);
     assert_true(sheaf__path_is_partial(names[1]));
     assert_int_equal(entries(at("spied")), 0);
     free(folder);
-}
-
-static sheaf_status *look_for_runs(void *context, const sheaf__grid *grid)
-{
-    run *r = context;
-    const int me = sheaf_comm_rank(grid->all);
-    bool kept[SHEAF_MAX_SLICES];
-    sheaf_status *st = sheaf__out_kept(kept, grid->all, r->folder[me], r->wait);
-    r->blind[me] = 0;
-    for (int i = 0; i < sheaf_comm_ranks(grid->all) && st == NULL; i++)
-        r->blind[me] |= kept[i] << i;
-    return st;
-}
-
-/* A bit for each rank that has a run. */
-static int runs_of(run *r, int ranks)
-{
-    CHECK_OK(sheaf__grid_run(
-        &(sheaf__grid_options){ .groups = 1, .ranks = ranks, .messages = true }, look_for_runs, r));
-    for (int i = 1; i < ranks; i++)
-        assert_int_equal(r->blind[i], r->blind[0]);
-    return r->blind[0];
-}
-
-static void *begin_late(void *settings)
-{
-    nanosleep(&(struct timespec){ .tv_nsec = 60000000 }, NULL);
-    put(settings, "lr: 1");
-    return NULL;
-}
-
-static void test_out__who_has_a_run_in_it(void **state)
-{
-    run r = { .wait = 0 };
-    pthread_t thread;
-    static const char *const names[] = { "k0", "k1", "k2", "k3" };
-    for (int i = 0; i < 4; i++)
-        snprintf(r.folder[i], sizeof r.folder[i], "%s", at(names[i]));
-    for (int ranks = 1; ranks <= 4; ranks++)
-        assert_int_equal(runs_of(&r, ranks), 0);
-    for (int i = 0; i < 4; i++)
-        assert_int_equal(mkdir(at(names[i]), 0777), 0);
-    assert_int_equal(runs_of(&r, 4), 0); /* a folder is no run */
-    put(at("k2/settings"), "lr: 1");
-    assert_int_equal(runs_of(&r, 4), 1 << 2);
-    assert_int_equal(mkdir(at("k1/checkpoints"), 0777), 0);
-    assert_int_equal(mkdir(at("k3/checkpoints"), 0777), 0);
-    put(at("k3/checkpoints/lock"), "");
-    assert_int_equal(mkdir(at("k1/checkpoints/step-00000002"), 0777), 0);
-    assert_int_equal(runs_of(&r, 4), 1 << 1 | 1 << 2);
-    r.wait = 10; /* the first sees its own a moment later */
-    assert_int_equal(pthread_create(&thread, NULL, begin_late, (void *)at("k0/settings")), 0);
-    assert_int_equal(runs_of(&r, 4), 1 << 0 | 1 << 1 | 1 << 2);
-    assert_int_equal(pthread_join(thread, NULL), 0);
 }
 
 static void test_out__before_it_is_there(void **state)
@@ -174,13 +105,13 @@ static void test_out__before_it_is_there(void **state)
     run r = { .wait = 0 };
     for (int i = 0; i < 4; i++)
         snprintf(r.folder[i], sizeof r.folder[i], "%s", at("one/deep/run"));
-    assert_int_equal(ask(&r, 4), -1);
+    CHECK_OK(ask(&r, 4));
     assert_int_equal(entries(at("one")), 0);
     for (int i = 0; i < 4; i++)
         snprintf(r.folder[i], sizeof r.folder[i], "%s",
                  at(i == 2 ? "theirs/deep/run" : "mine/deep/run"));
-    assert_int_equal(ask(&r, 2), -1);
-    assert_int_equal(ask(&r, 4), 2);
+    CHECK_OK(ask(&r, 2));
+    CHECK_FAILS(ask(&r, 4), SHEAF_E_ARG, "first process wrote into it is not there");
     assert_int_equal(entries(at("mine")), 0);
     assert_int_equal(entries(at("theirs")), 0);
 }
@@ -192,9 +123,7 @@ static void test_out__where_nothing_can_be_written(void **state)
     put(at("file"), "no folder");
     for (int i = 0; i < 2; i++)
         snprintf(r.folder[i], sizeof r.folder[i], "%s", at("file/run"));
-    CHECK_FAILS(sheaf__grid_run(&(sheaf__grid_options){ .groups = 1, .ranks = 2, .messages = true },
-                                body, &r),
-                SHEAF_E_IO, "/file/run: ");
+    CHECK_FAILS(ask(&r, 2), SHEAF_E_IO, "/file/run: ");
 }
 
 int main(void)
@@ -204,7 +133,6 @@ int main(void)
         cmocka_unit_test(test_out__another_folder_is_noticed),
         cmocka_unit_test(test_out__before_it_is_there),
         cmocka_unit_test(test_out__the_file_lies_in_it),
-        cmocka_unit_test(test_out__who_has_a_run_in_it),
         cmocka_unit_test(test_out__where_nothing_can_be_written),
     };
     return cmocka_run_group_tests_name("train/shared_out", tests, make_scratch, remove_scratch);

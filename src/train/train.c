@@ -15,14 +15,11 @@
 #include "train/alike.h"
 #include "train/contract.h"
 #include "train/export.h"
-#include "train/host_cache.h"
 #include "train/run.h"
 #include "train/shared_out.h"
 
 /* Heartbeats of steps in which a slow rank shows. */
 #define SILENCES 3
-/* Bytes at a time, where the others give the first process what it saves. */
-enum { CARRIED = 4 << 20 };
 
 /* The share is PEFT's: of base and adapter together. */
 static void note_trained(const sheaf__run *r, const sheaf__model *model)
@@ -134,7 +131,6 @@ static sheaf_status *train_rank(void *arg, const sheaf__grid *grid)
     int writer[SHEAF_MAX_SLICES];
     const sheaf_checkpoints_options how = { .keep = (int)o->keep,
                                             .writer = choose_writers(writer, o),
-                                            .collected = r->apart ? CARRIED : 0,
                                             .locked = r->folder.lock >= 0,
                                             .events = me == 0 ? r->hooks->events : NULL };
     sheaf_status *st = sheaf_checkpoints_open(&store, comm, o->out, &how);
@@ -229,91 +225,18 @@ static sheaf_status *open_model(ingredients *in, const sheaf_train_options *o,
     return st;
 }
 
-/* The first process of this host that does not see OUT, where there are such. */
-static bool leads_blind_host(const sheaf__run *r)
-{
-    const int me = sheaf__all_number(r->all);
-    for (int i = 0; i < me; i++)
-        if (!r->seen[i] && strcmp(sheaf__all_host(r->all, i), sheaf__all_host(r->all, me)) == 0)
-            return false;
-    return !r->seen[me];
-}
-
-/* All have opened what lies in the folder of their host, or have failed alike. One of a host
- * removes it; another may have one of its own, where it names another folder for what is temporary.
- */
-static sheaf_status *forget(const sheaf__run *r, char *folder, bool leads, sheaf_status *st)
-{
-    for (int now = 0; now <= 1; now++) {
-        sheaf_status *left =
-            sheaf__all_agree(r->all, leads == (now == 0) ? sheaf__host_cache_remove(folder) : NULL);
-        if (st == NULL)
-            st = left;
-        else
-            sheaf_status_free(left);
-    }
-    free(folder);
-    return st;
-}
-
-/* The first process reads the data, and what it tokenised is there for the others; of those that
- * do not see OUT the first of each host does so for its host. */
-static sheaf_status *open_sets(ingredients *in, const sheaf__run *r, sheaf_train_options *o)
+/* The first process reads the data, and what it tokenised is there for the others. */
+static sheaf_status *open_sets(ingredients *in, const sheaf__run *r)
 {
     const sheaf_train_hooks *hooks = r->hooks;
-    const atomic_int *stop = sheaf__control_stop(hooks->control);
-    const bool first = sheaf__all_first(r->all), blind = !r->seen[sheaf__all_number(r->all)];
-    const int turn = first ? 0 : r->apart && leads_blind_host(r) ? 1 : 2;
-    char *local = NULL;
     sheaf_status *st = NULL;
-    for (int now = 0; now <= 2 && st == NULL; now++) {
-        if (now == 1 && !r->apart)
-            continue;
-        if (now == turn && blind)
-            st = sheaf__host_cache_path(&local, sheaf__all_host(r->all, 0), o->out);
-        o->cache_beside = local;
-        if (now == turn && st == NULL)
-            st = sheaf__sets_open(&in->sets, o, &in->opened.config, hooks->events, stop);
-        st = sheaf__all_agree(r->all, st);
-    }
-    o->cache_beside = NULL;
-    return r->apart ? forget(r, local, turn == 1, st) : st;
-}
-
-/* Runs in OUT of hosts that do not see the first one's. */
-static sheaf_status *tell_others(const sheaf__run *r)
-{
-    bool kept[SHEAF_MAX_SLICES];
-    const char *out = r->options->out;
-    sheaf_status *st = sheaf__out_kept(kept, r->all, out, 0);
-    for (int i = 1; i < sheaf__all_count(r->all) && st == NULL; i++)
-        if (kept[i] && !r->seen[i])
-            sheaf_warn(r->hooks->events,
-                       "host %s has a run in %s too, which is left as it is: this one is that of "
-                       "%s",
-                       sheaf__all_host(r->all, i), out, sheaf__all_host(r->all, 0));
+    for (int first = 1; first >= 0 && st == NULL; first--)
+        st = sheaf__all_agree(r->all, sheaf__all_first(r->all) != first
+                                          ? NULL
+                                          : sheaf__sets_open(&in->sets, r->options,
+                                                             &in->opened.config, hooks->events,
+                                                             sheaf__control_stop(hooks->control)));
     return st;
-}
-
-/* Do hosts have a disk each? */
-static sheaf_status *look_at_out(sheaf__run *r)
-{
-    const char *out = r->options->out;
-    int blind = 0;
-    r->seen[0] = true;
-    if (sheaf__all_count(r->all) == 1)
-        return NULL;
-    sheaf_status *st = sheaf__out_shared(r->seen, r->all, out, SHEAF__OUT_SEEN_WITHIN);
-    while (st == NULL && blind < sheaf__all_count(r->all) && r->seen[blind])
-        blind++;
-    if (st != NULL || blind == sheaf__all_count(r->all))
-        return st;
-    r->apart = true;
-    sheaf_note(r->hooks->events,
-               "host %s does not see %s of %s: the first process keeps there all that is saved, "
-               "and the others give it their parts",
-               sheaf__all_host(r->all, blind), out, sheaf__all_host(r->all, 0));
-    return tell_others(r);
 }
 
 /* All that decides about the run is known: what it needs is asked for, and OUT is written. */
@@ -375,9 +298,10 @@ sheaf_status *sheaf_train(sheaf_train_result *out, const sheaf_train_options *as
     if (st == NULL && first)
         st = sheaf__out_check(&r.folder);
     st = sheaf__all_agree(r.all, st);
-    TRY(st, look_at_out(&r));
+    if (st == NULL && r.all != NULL)
+        st = sheaf__out_shared(r.all, o->out, SHEAF__OUT_SEEN_WITHIN);
     TRY(st, sheaf__all_agree(r.all, open_model(&in, o, hooks->events)));
-    TRY(st, open_sets(&in, &r, &with));
+    TRY(st, open_sets(&in, &r));
     if (st == NULL) {
         with.steps = sheaf__subset_steps(&in.sets.train, o);
         r.job = (sheaf__job){ .options = o,

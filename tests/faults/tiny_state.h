@@ -147,7 +147,6 @@ static inline char *tiny_listing(const char *path)
 typedef struct tiny_run {
     const char *out;
     int seed, ranks, keep;
-    int64_t collected; /* as in sheaf_checkpoints_options */
     bool groups; /* rank s mod ranks writes slice s, as with data-parallel groups of one rank */
     int64_t step;
     sheaf_faults *faults;
@@ -182,11 +181,9 @@ static inline sheaf_status *tiny_save_rank(void *context, sheaf_comm *comm)
     if (sheaf_comm_rank(comm) == 1 && run->spoil == 4)
         memset(t.slice[0], 0, sizeof t.slice[0]);
     sheaf_status *st = sheaf_checkpoints_open(
-        &store, comm, run->collected > 0 && sheaf_comm_rank(comm) > 0 ? "/nowhere" : run->out,
-        &(sheaf_checkpoints_options){ .keep = run->keep,
-                                      .events = run->events,
-                                      .collected = run->collected,
-                                      .writer = run->groups ? writer : NULL });
+        &store, comm, run->out,
+        &(sheaf_checkpoints_options){
+            .keep = run->keep, .events = run->events, .writer = run->groups ? writer : NULL });
     if (st == NULL)
         st = sheaf_checkpoints_save(store, comm, &t.state);
     sheaf_checkpoints_close(store);
@@ -207,9 +204,8 @@ static inline sheaf_status *tiny_load_rank(void *context, sheaf_comm *comm)
     sheaf_checkpoint *newest = NULL;
     const int ranks = sheaf_comm_ranks(comm), rank = sheaf_comm_rank(comm);
     sheaf_status *st = sheaf_checkpoints_open(
-        &store, comm, run->collected > 0 && rank > 0 ? "/nowhere" : run->out,
-        &(sheaf_checkpoints_options){
-            .keep = run->keep, .events = run->events, .collected = run->collected });
+        &store, comm, run->out,
+        &(sheaf_checkpoints_options){ .keep = run->keep, .events = run->events });
     tiny_init(&t, -1, 0, ranks, rank);
     if (rank == 2 && run->spoil == 5)
         t.tensor[1].name = "master/other";

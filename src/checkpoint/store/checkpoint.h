@@ -23,9 +23,6 @@ typedef struct sheaf_checkpoints_options {
     int keep;          /* complete ones to keep, the newest; 0 = all */
     const int *writer; /* [S] the rank that writes each slice, the same on all ranks,
                           borrowed until close; NULL: its owner */
-    /* Only rank 0 sees the folder: the others give it their parts when one is saved, and get them
-     * when one is loaded. The same on all ranks. */
-    int64_t collected; /* bytes at a time; 0: all see it */
     bool locked;       /* the caller holds the lock, on rank 0, until it has closed the store */
     /* what was found, removed, saved: told by rank 0 alone; may be NULL */
     const sheaf_events *events;

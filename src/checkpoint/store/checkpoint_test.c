@@ -111,54 +111,6 @@ static void test_save__data_parallel_groups_share_the_writing(void **state)
     free(one);
 }
 
-/* Others name a folder that there is not; pieces are smaller than parts, and of odd sizes. */
-static void test_save__only_the_first_sees_the_folder(void **state)
-{
-    fresh();
-    save(7, 1);
-    char *one = tiny_listing(in_folder("step-00000007"));
-    for (int ranks = 2; ranks <= TINY_SLICES; ranks++)
-        for (int groups = 0; groups < 2; groups++) {
-            tiny_run run = { .out = fresh(),
-                             .seed = 7,
-                             .step = 7,
-                             .ranks = ranks,
-                             .groups = groups,
-                             .collected = 24 };
-            CHECK_OK(tiny_save(&run));
-            char *collected = tiny_listing(in_folder("step-00000007"));
-            assert_string_equal(one, collected);
-            free(collected);
-            run.found_step = 0;
-            CHECK_OK(tiny_load(&run));
-            assert_int_equal(run.found_step, 7);
-            assert_int_equal(newest(ranks), 7);
-        }
-    free(one);
-}
-
-/* What the first cannot write or read all are told, and nobody waits. */
-static void test_save__the_first_fails_with_what_others_have(void **state)
-{
-    for (int n = 1; n < 40; n += 3) {
-        sheaf_faults faults = {
-            .op = SHEAF_FAULT_WRITE, .action = SHEAF_FAULT_ENOSPC, .n = n, .from_then_on = true
-        };
-        tiny_run run = { .out = fresh(), .seed = 7, .step = 7, .ranks = 3, .collected = 24 };
-        run.faults = &faults;
-        sheaf_status *st = tiny_save(&run);
-        if (faults.seen >= n) {
-            assert_non_null(st);
-            assert_false(exists(in_folder("step-00000007")));
-        }
-        sheaf_status_free(st);
-    }
-    tiny_run run = { .out = fresh(), .seed = 7, .step = 7, .ranks = 3, .collected = 24 };
-    CHECK_OK(tiny_save(&run));
-    spoil(in_folder("step-00000007/slice_003.safetensors"), 3);
-    CHECK_FAILS(tiny_load(&run), SHEAF_E_FORMAT, "complete checkpoint");
-}
-
 static void test_save__another_state_has_another_manifest(void **state)
 {
     fresh();
@@ -782,8 +734,6 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_save__same_bytes_at_any_number_of_ranks),
         cmocka_unit_test(test_save__data_parallel_groups_share_the_writing),
-        cmocka_unit_test(test_save__only_the_first_sees_the_folder),
-        cmocka_unit_test(test_save__the_first_fails_with_what_others_have),
         cmocka_unit_test(test_save__another_state_has_another_manifest),
         cmocka_unit_test(test_manifest__is_the_recorded_text),
         cmocka_unit_test(test_manifest__a_changed_byte_is_noticed),

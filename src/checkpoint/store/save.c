@@ -38,7 +38,6 @@ typedef struct saver {
     char partial[PATH_MAX];   /* rank 0's folder, known to all */
     sheaf_output *output;     /* rank 0 alone */
     sheaf_digest *mine, *all; /* gathered records */
-    char *buffer;             /* of rank 0, for parts of others */
 } saver;
 
 static bool is_cut(const sheaf_state_tensor *t)
@@ -220,41 +219,6 @@ static sheaf_status *write_part(saver *s, sheaf_safetensors_writer *file, int64_
                                       : sheaf__safetensors_write(file, index, 0, data, bytes);
 }
 
-/* The same of another rank's part, where only rank 0 sees the folder: it comes in pieces. All ranks
- * take part; *failed is rank 0's, which goes on with the others. */
-static sheaf_status *carry_part(saver *s, sheaf_safetensors_writer *file, int64_t index,
-                                int64_t tensor, int slice, sheaf_status **failed)
-{
-    const sheaf_state_tensor *from = &s->state->tensor[s->order[tensor]];
-    const int me = sheaf_comm_rank(s->comm), owner = writer_of(s, slice);
-    int64_t shape[2];
-    sheaf_status *st = NULL;
-    sheaf__manifest_box(shape, &s->manifest->tensor[tensor], slice);
-    const int64_t bytes = shape[0] * shape[1] * (int64_t)sizeof(float),
-                  piece = s->store->options.collected;
-    if (me == owner)
-        st = write_part(s, NULL, index, tensor, slice); /* the hash */
-    for (int64_t at = 0, n = 0; at < bytes && st == NULL; at += n) {
-        n = bytes - at < piece ? bytes - at : piece;
-        char *here = me == owner ? (char *)from->slice[slice] + at : s->buffer;
-        st = sheaf_comm_give(s->comm, here, (size_t)n, owner, 0);
-        if (st == NULL && file != NULL && *failed == NULL)
-            *failed = sheaf__safetensors_write(file, index, at, here, n);
-    }
-    return st;
-}
-
-static sheaf_status *carry_parts(saver *s, sheaf_safetensors_writer *file, int slice,
-                                 sheaf_status **failed)
-{
-    int64_t index = 0;
-    sheaf_status *st = NULL;
-    for (int64_t i = 0; i < s->state->count && st == NULL; i++)
-        if (s->manifest->tensor[i].cut.nparts > 0)
-            st = carry_part(s, file, index++, i, slice, failed);
-    return st;
-}
-
 static sheaf_status *write_parts(saver *s, sheaf_safetensors_writer *file, int slice)
 {
     int64_t index = 0;
@@ -311,49 +275,11 @@ static sheaf_status *write_file(saver *s, int slice)
     return st;
 }
 
-/* That of another rank, by rank 0. *failed: what rank 0 met before, or meets. */
-static sheaf_status *carry_file(saver *s, int slice, sheaf_status **failed)
-{
-    char *path = NULL;
-    sheaf_safetensors_writer *file = NULL;
-    const bool first = sheaf_comm_rank(s->comm) == 0;
-    if (first && *failed == NULL)
-        *failed = begin_file(&file, &path, s, slice);
-    sheaf_status *st = carry_parts(s, file, slice, failed);
-    if (file != NULL && st == NULL)
-        *failed = finish_file(s, file, path, slice, *failed);
-    else
-        sheaf__safetensors_abandon(file);
-    free(path);
-    return st;
-}
-
-/* Slice after slice: rank 0 holds some megabytes of what others have. */
-static sheaf_status *carry_files(saver *s)
-{
-    const bool first = sheaf_comm_rank(s->comm) == 0;
-    sheaf_status *failed = NULL, *st = NULL;
-    if (first && (s->buffer = malloc((size_t)s->store->options.collected)) == NULL)
-        st = sheaf__no_memory("out of memory for parts of other ranks");
-    st = sheaf_comm_agree(s->comm, st);
-    for (int i = 0; i < s->state->slices && st == NULL; i++)
-        if (writer_of(s, i) != 0)
-            st = carry_file(s, i, &failed);
-        else if (first && failed == NULL)
-            failed = write_file(s, i);
-    if (st == NULL)
-        return failed;
-    sheaf_status_free(failed);
-    return st;
-}
-
 static sheaf_status *write_files(saver *s)
 {
     const int slices = s->state->slices;
     sheaf_status *st = NULL;
-    if (s->store->options.collected > 0)
-        st = carry_files(s);
-    for (int i = 0; i < slices && st == NULL && s->store->options.collected == 0; i++)
+    for (int i = 0; i < slices && st == NULL; i++)
         if (writes(s, i))
             st = write_file(s, i);
     if (st == NULL && sheaf_comm_rank(s->comm) == 0)
@@ -399,9 +325,7 @@ static void take_record(saver *s, const sheaf_digest *record, int rank)
     for (int slice = 0; slice < m->slices; slice++) {
         if (writer_of(s, slice) != rank)
             continue;
-        if (s->store->options.collected == 0) /* else rank 0 made the file itself */
-            memcpy(&m->bytes[slice], record->byte, sizeof *m->bytes);
-        record++;
+        memcpy(&m->bytes[slice], (record++)->byte, sizeof *m->bytes);
         for (int64_t i = 0; i < m->count; i++)
             if (m->tensor[i].cut.nparts > 0)
                 m->tensor[i].slice[slice] = *record++;
@@ -537,6 +461,5 @@ sheaf_status *sheaf_checkpoints_save(sheaf_checkpoints *store, sheaf_comm *comm,
     free(s.order);
     free(s.path);
     free(s.all);
-    free(s.buffer);
     return sheaf_in(st, "saving step %" PRId64, state->step);
 }

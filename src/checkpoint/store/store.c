@@ -319,13 +319,10 @@ sheaf_status *sheaf_checkpoints_latest(sheaf_checkpoint **out, sheaf_checkpoints
 }
 
 /* Loads on all ranks. *damaged: it failed, and damage is all that any rank met. */
-static sheaf_status *load_all(bool *damaged, const sheaf_checkpoints *store, sheaf_comm *comm,
-                              sheaf_checkpoint *c, const sheaf_state *state)
+static sheaf_status *load_all(bool *damaged, sheaf_comm *comm, sheaf_checkpoint *c,
+                              const sheaf_state *state)
 {
-    sheaf_status *st = sheaf_comm_agree(
-        comm, store->options.collected > 0
-                  ? sheaf__checkpoint_load_collected(c, comm, state, store->options.collected)
-                  : sheaf_checkpoint_load(c, state));
+    sheaf_status *st = sheaf_comm_agree(comm, sheaf_checkpoint_load(c, state));
     *damaged = false;
     if (st == NULL)
         return NULL;
@@ -348,7 +345,7 @@ sheaf_status *sheaf_checkpoints_load_latest(
         if (st == NULL && c != NULL)
             st = sheaf_comm_agree(comm, check == NULL ? NULL : check(context, c));
         if (st == NULL && c != NULL)
-            st = load_all(&damaged, store, comm, c, state);
+            st = load_all(&damaged, comm, c, state);
         if (st == NULL) {
             if (c != NULL && newest && sheaf_comm_rank(comm) == 0)
                 sheaf__store_prune(store); /* the run that saved it may have died before */

@@ -29,11 +29,6 @@ sheaf_status *sheaf__checkpoint_from(sheaf_checkpoint **out, const char *dir, ch
                                      size_t size);
 /* sheaf__checkpoint_open_manifest - without a look at the other files. */
 sheaf_status *sheaf__checkpoint_open_manifest(sheaf_checkpoint **out, const char *dir);
-/* sheaf__checkpoint_load_collected - sheaf_checkpoint_load() where only rank 0 sees the files, so
- * many bytes at a time.
- * Collective; each rank's own status. */
-sheaf_status *sheaf__checkpoint_load_collected(sheaf_checkpoint *checkpoint, sheaf_comm *comm,
-                                               const sheaf_state *state, int64_t piece);
 /* sheaf__checkpoint_examine - the file of `slice` (S: of the replicated tensors) alone. */
 sheaf_status *sheaf__checkpoint_examine(sheaf_damages *damages, const sheaf_checkpoint *checkpoint,
                                         int slice, bool quick);

@@ -276,8 +276,6 @@ static void say(const supervised *s, int status, int64_t n, int64_t step)
                  s->o->restarts, how);
     if (step > 0)
         sheaf__print(s->cli->err, "after step %" PRId64, step);
-    else if (s->hosts.count > 0 && sheaf__path_kind(s->o->out) == SHEAF_PATH_NONE)
-        sheaf__print(s->cli->err, "with what its first host keeps");
     else
         sheaf__print(s->cli->err, "from the start");
     if (s->tp > 0)
