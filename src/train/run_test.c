@@ -114,12 +114,12 @@ static void test_out__what_a_look_left_is_swept(void **state)
     o.steps = 1;
     o.accumulate = 1;
     CHECK_OK(sheaf__make_dirs(o.out));
-    CHECK_OK(sheaf__partial_path(&left, at("looked/seen"), "partial", 0));
+    CHECK_OK(sheaf__partial_path(&left, at("looked/seen-0123"), "partial", 0));
     put(left, "00112233");
-    put(at("looked/seen"), "somebody's");
+    put(at("looked/seen-0123"), "somebody's");
     CHECK_FAILS(sheaf_train(&result, &o, "settings: none\n", "steps: 1\n", NULL), SHEAF_E_ARG,
                 "a folder with files in it");
-    assert_int_equal(unlink(at("looked/seen")), 0);
+    assert_int_equal(unlink(at("looked/seen-0123")), 0);
     train(&o);
     assert_int_equal(sheaf__path_kind(left), SHEAF_PATH_NONE);
     free(left);
