@@ -8,12 +8,13 @@
 
 #include "base/status.h"
 #include "base/text.h"
+#include "lora/check_file.h"
+#include "lora/names.h"
 #include "lora/paths.h"
 #include "lora/match.h"
 #include "lora/options.h"
 #include "schema/family.h"
 
-#define PREFIX "base_model.model."
 enum { MOST_RANK = 65536 }; /* also what adapter_config.json may say */
 
 float sheaf_lora_scale(double alpha, int64_t rank, bool rslora)
@@ -114,14 +115,10 @@ static sheaf_status *check_target(const sheaf_schema *schema, const char *item)
 static sheaf_status *check_saved(const sheaf_schema *schema, char **item)
 {
     const sheaf_lora_options one = { .modules_to_save = { item, 1 } };
-    const bool cog = sheaf__lora_by_paths(schema);
-    for (int64_t i = 0; i < schema->count; i++) {
-        const sheaf_tensor *t = &schema->tensor[i];
-        if (cog ? sheaf__lora_paths_saves(&one, schema, t) ||
-                      (sheaf__lora_saves_tensor(&one, t->name) && !t->buffer)
-                : sheaf__lora_saves(&one, t->module))
-            return NULL;
-    }
+    for (int64_t i = 0; i < schema->count; i++)
+        if (sheaf__lora_by_paths(schema) ? sheaf__lora_saves_whole(&one, schema, &schema->tensor[i])
+                                         : sheaf__lora_saves(&one, schema->tensor[i].module))
+            return NULL; /* PEFT knows no names of single tensors */
     return sheaf__lora_no_module(schema, "module to save", *item);
 }
 
@@ -260,21 +257,23 @@ static sheaf_status *add_module(sheaf_lora *lora, const sheaf_tensor *base, bool
     lora->nmodules++; /* from here on sheaf_lora_free() sees it */
     const char *kind = base->role == SHEAF_EMBED ? "_embedding" : "",
                *end = base->role == SHEAF_EMBED ? "" : ".weight";
-    if (asprintf(&m->a_name, PREFIX "%s.lora%s_A%s", base->module, kind, end) < 0)
+    if (asprintf(&m->a_name, SHEAF_PEFT_PREFIX "%s.lora%s_A%s", base->module, kind, end) < 0)
         m->a_name = NULL;
-    if (asprintf(&m->b_name, PREFIX "%s.lora%s_B%s", base->module, kind, end) < 0)
+    if (asprintf(&m->b_name, SHEAF_PEFT_PREFIX "%s.lora%s_B%s", base->module, kind, end) < 0)
         m->b_name = NULL;
     return m->a_name != NULL && m->b_name != NULL
                ? NULL
                : sheaf_fail(SHEAF_E_MEMORY, "adapter of '%s'", base->module);
 }
 
-static const sheaf_lora_module *module_of(const sheaf_lora *lora, const char *path)
+bool sheaf__lora_adapts(const sheaf_lora *lora, const char *path, size_t length)
 {
-    for (int i = 0; i < lora->nmodules; i++)
-        if (strcmp(lora->module[i].base->module, path) == 0)
-            return &lora->module[i];
-    return NULL;
+    for (int i = 0; i < lora->nmodules; i++) {
+        const char *module = lora->module[i].base->module;
+        if (strncmp(module, path, length) == 0 && module[length] == '\0')
+            return true;
+    }
+    return false;
 }
 
 static sheaf_status *find_modules(sheaf_lora *lora, const sheaf_schema *schema)
@@ -355,11 +354,8 @@ static sheaf_status *find_saved(sheaf_lora *lora, const sheaf_schema *schema)
     const sheaf_lora_options *o = &lora->options;
     for (int64_t i = 0; i < schema->count; i++) {
         const sheaf_tensor *t = &schema->tensor[i];
-        const bool cog = sheaf__lora_by_paths(schema);
-        const bool named = sheaf__lora_saves_tensor(o, t->name) && !t->buffer && !t->idle;
-        const bool whole = named || (cog ? sheaf__lora_paths_saves(o, schema, t)
-                                         : sheaf__lora_saves(o, t->module));
-        const bool adapted = module_of(lora, t->module) != NULL;
+        const bool whole = sheaf__lora_saves_whole(o, schema, t),
+                   adapted = sheaf__lora_adapts(lora, t->module, strlen(t->module));
         const bool bias = sheaf__lora_saves_bias(o, t->name) && !t->idle && !t->buffer &&
                           (adapted || o->bias == SHEAF_BIAS_ALL);
         if (!whole && !bias)
@@ -367,7 +363,7 @@ static sheaf_status *find_saved(sheaf_lora *lora, const sheaf_schema *schema)
         const int n = lora->nsaved++;
         lora->saved[n] = t;
         const char *inner = adapted && !whole ? ".base_layer" : "";
-        if (asprintf(&lora->saved_name[n], PREFIX "%s%s%s", t->module, inner,
+        if (asprintf(&lora->saved_name[n], SHEAF_PEFT_PREFIX "%s%s%s", t->module, inner,
                      t->name + strlen(t->module)) < 0) {
             lora->saved_name[n] = NULL;
             return sheaf_fail(SHEAF_E_MEMORY, "name of '%s'", t->name);
@@ -522,69 +518,39 @@ void sheaf_lora_free(sheaf_lora *lora)
 
 /* ---- checking a file ---- */
 
+/* `rank_axis`: that of the rank; -1: a tensor of the base. */
 static sheaf_status *check_shape(sheaf_source *adapter, const char *name, const int64_t *shape,
-                                 int ndim, bool rank_axis0, bool rank_axis1)
+                                 int ndim, int rank_axis)
 {
     const sheaf_source_entry *e = adapter->find(adapter, name);
-    sheaf_status *st;
+    char want[128], found[128];
     if (e == NULL) {
-        st = sheaf_fail(SHEAF_E_LAYOUT, "'%s'", name);
-        sheaf_found(sheaf_expected(st, "this tensor in the adapter"), "nothing of that name");
-        return sheaf_try_this(
-            st, "is the file complete, and does its adapter_config.json belong to it?");
+        const char *path;
+        size_t length;
+        sheaf__lora_part(&path, &length, name);
+        return sheaf_lora_missing(path, length, path + length);
     }
-    bool same = e->ndim == ndim;
-    for (int i = 0; i < ndim && same; i++)
-        same = e->shape[i] == shape[i];
-    if (same && (e->dtype == SHEAF_F32 || e->dtype == SHEAF_BF16 || e->dtype == SHEAF_F16))
-        return NULL;
-    if (same) {
-        st = sheaf_fail(SHEAF_E_UNSUPPORTED, "'%s'", name);
-        return sheaf_found(sheaf_expected(st, "F32, BF16 or F16"), "%s",
-                           sheaf_dtype_name(e->dtype));
-    }
-    st = sheaf_fail(SHEAF_E_LAYOUT, "'%s'", name);
-    sheaf_text want = { 0 }, got = { 0 };
-    for (int i = 0; i < ndim; i++)
-        sheaf__text_add(&want, "%s%" PRId64, i == 0 ? "" : ", ", shape[i]);
-    for (int i = 0; i < e->ndim; i++)
-        sheaf__text_add(&got, "%s%" PRId64, i == 0 ? "" : ", ", e->shape[i]);
-    sheaf_expected(st, "shape [%s]%s", want.at != NULL ? want.at : "",
-                   rank_axis0 || rank_axis1 ? "" : ", the base's");
-    sheaf_found(st, "shape [%s]", got.at != NULL ? got.at : "");
-    sheaf__text_release(&want);
-    sheaf__text_release(&got);
-    if (e->ndim == 2 && ndim == 2 && e->shape[1] == shape[1] && !rank_axis0 && !rank_axis1)
+    if (sheaf__same_shape(e->ndim, e->shape, ndim, shape))
+        return sheaf__lora_check_type(e);
+    sheaf_status *st = sheaf_fail(SHEAF_E_LAYOUT, "'%s'", name);
+    sheaf_expected(st, "shape %s%s", sheaf__show_shape(want, ndim, shape),
+                   rank_axis >= 0 ? "" : ", the base's");
+    sheaf_found(st, "shape %s", sheaf__show_shape(found, e->ndim, e->shape));
+    const bool matrix = e->ndim == 2 && ndim == 2;
+    if (matrix && rank_axis < 0 && e->shape[1] == shape[1])
         return sheaf_try_this(
             st,
             "where the vocabulary was resized before training: sheaf merge BASE ADAPTER MERGED, and go on with MERGED without the adapter; or give the base resized in the same way");
-    const bool rank_only =
-        e->ndim == ndim && ndim == 2 &&
-        (rank_axis0 ? e->shape[1] == shape[1] : rank_axis1 && e->shape[0] == shape[0]);
     return sheaf_try_this(
-        st, rank_only ? "the rank differs from r and rank_pattern in adapter_config.json"
-                      : "this adapter was made for another base model");
-}
-
-/* Is it the copy of a base weight that PEFT stores beside a targeted table? */
-static bool is_base_copy(const sheaf_lora *lora, const char *name)
-{
-    static const char end[] = ".base_layer.weight";
-    const size_t n = strlen(name);
-    if (n < sizeof PREFIX + sizeof end || strncmp(name, PREFIX, sizeof PREFIX - 1) != 0 ||
-        strcmp(name + n - (sizeof end - 1), end) != 0)
-        return false;
-    for (int i = 0; i < lora->nmodules; i++) {
-        const char *path = lora->module[i].base->module;
-        const size_t length = n - (sizeof PREFIX - 1) - (sizeof end - 1);
-        if (strlen(path) == length && memcmp(name + sizeof PREFIX - 1, path, length) == 0)
-            return true;
-    }
-    return false;
+        st, matrix && rank_axis >= 0 && e->shape[1 - rank_axis] == shape[1 - rank_axis]
+                ? "the rank differs from r and rank_pattern in adapter_config.json"
+                : "this adapter was made for another base model");
 }
 
 static bool is_expected(const sheaf_lora *lora, const char *name)
 {
+    const char *path;
+    size_t length;
     for (int i = 0; i < lora->nmodules; i++)
         if (strcmp(name, lora->module[i].a_name) == 0 || strcmp(name, lora->module[i].b_name) == 0)
             return true;
@@ -596,7 +562,9 @@ static bool is_expected(const sheaf_lora *lora, const char *name)
         return true;
     if (lora->options.keep_tie && sheaf__ends_with_item(name, strlen(name), "lm_head.weight"))
         return true;
-    return is_base_copy(lora, name);
+    /* And a copy of the base's weight beside a targeted table. */
+    return sheaf__lora_part(&path, &length, name) == SHEAF_PART_COPY &&
+           sheaf__lora_adapts(lora, path, length);
 }
 
 /* Not one factor is there: it is no question of a tensor that got lost. */
@@ -629,13 +597,13 @@ sheaf_status *sheaf_lora_check(const sheaf_lora *lora, sheaf_source *adapter)
         const sheaf_lora_module *m = &lora->module[i];
         const int64_t a_shape[] = { m->file_rank, m->a_shape[1] },
                       b_shape[] = { m->b_shape[0], m->file_rank };
-        st = check_shape(adapter, m->a_name, a_shape, 2, true, false);
-        TRY(st, check_shape(adapter, m->b_name, b_shape, 2, false, true));
+        st = check_shape(adapter, m->a_name, a_shape, 2, 0);
+        TRY(st, check_shape(adapter, m->b_name, b_shape, 2, 1));
     }
     for (int i = 0; i < lora->nsaved && st == NULL; i++)
         if (!is_fixed(lora->saved[i]) || adapter->find(adapter, lora->saved_name[i]) != NULL)
             st = check_shape(adapter, lora->saved_name[i], lora->saved[i]->shape,
-                             lora->saved[i]->ndim, false, false);
+                             lora->saved[i]->ndim, -1);
     if (st != NULL)
         return st;
     sheaf_text foreign = { 0 };

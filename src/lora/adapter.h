@@ -52,7 +52,7 @@ typedef struct sheaf_lora_options {
     bool all_linear;
     sheaf_sat_set sat_set; /* CogVLM and CogAgent only */
     int64_t *layers;
-    int nlayers;
+    int64_t nlayers;
     sheaf_lora_names layers_pattern; /* never an expression by itself */
     sheaf_patterns rank_pattern, alpha_pattern;
     sheaf_lora_names modules_to_save; /* also full names of tensors, "a.b.weight", which may be
@@ -148,6 +148,8 @@ float sheaf_lora_scale(double alpha, int64_t rank, bool rslora);
  * another base, missing, unexpected). */
 sheaf_status *sheaf_lora_check(const sheaf_lora *lora, sheaf_source *adapter);
 
+/* sheaf__lora_adapts - has the module with this path factors? */
+bool sheaf__lora_adapts(const sheaf_lora *lora, const char *path, size_t length);
 /* sheaf__lora_is_saved, _save - of `saved`: is a tensor there; it joins, in schema order, under
  * this name in the file, which is taken over. */
 bool sheaf__lora_is_saved(const sheaf_lora *lora, const sheaf_tensor *tensor);

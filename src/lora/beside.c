@@ -6,13 +6,7 @@
 #include "base/status.h"
 #include "lora/adapter.h"
 #include "lora/match.h"
-
-#define PREFIX "base_model.model."
-
-typedef struct chooser {
-    bool (*trains)(void *self, const sheaf_tensor *tensor);
-    void *self;
-} chooser;
+#include "lora/names.h"
 
 bool sheaf__lora_is_saved(const sheaf_lora *lora, const sheaf_tensor *t)
 {
@@ -33,16 +27,9 @@ void sheaf__lora_save(sheaf_lora *lora, const sheaf_tensor *t, char *name)
     lora->saved_name[at] = name;
 }
 
-static bool is_adapted(const sheaf_lora *lora, const sheaf_tensor *t)
-{
-    for (int i = 0; i < lora->nmodules; i++)
-        if (strcmp(lora->module[i].base->module, t->module) == 0)
-            return true;
-    return false;
-}
-
 /* Tensors of one module stand next to each other. */
-static bool whole_module(const sheaf_schema *schema, int64_t at, const chooser *c)
+static bool whole_module(const sheaf_schema *schema, int64_t at,
+                         bool (*trains)(void *self, const sheaf_tensor *tensor), void *self)
 {
     const sheaf_tensor *t = schema->tensor;
     int64_t first = at, end = at + 1;
@@ -51,7 +38,7 @@ static bool whole_module(const sheaf_schema *schema, int64_t at, const chooser *
     while (end < schema->count && strcmp(t[end].module, t[at].module) == 0)
         end++;
     for (int64_t i = first; i < end; i++)
-        if (!t[i].buffer && !c->trains(c->self, &t[i]))
+        if (!t[i].buffer && !trains(self, &t[i]))
             return false;
     return true;
 }
@@ -72,16 +59,16 @@ sheaf_status *sheaf_lora_save_also(sheaf_lora *lora, const sheaf_schema *schema,
                                    bool (*trains)(void *self, const sheaf_tensor *tensor),
                                    void *self)
 {
-    const chooser c = { trains, self };
     sheaf_status *st = NULL;
     for (int64_t i = 0; i < schema->count && st == NULL; i++) {
         const sheaf_tensor *t = &schema->tensor[i];
         if (t->buffer || !trains(self, t) || sheaf__lora_is_saved(lora, t))
             continue;
-        const bool module = !is_adapted(lora, t) && whole_module(schema, i, &c);
+        const bool module = !sheaf__lora_adapts(lora, t->module, strlen(t->module)) &&
+                            whole_module(schema, i, trains, self);
         char *name = NULL;
         st = tell(&lora->options, module ? t->module : t->name);
-        if (st == NULL && asprintf(&name, PREFIX "%s", t->name) < 0)
+        if (st == NULL && asprintf(&name, SHEAF_PEFT_PREFIX "%s", t->name) < 0)
             st = sheaf__no_memory("tensors trained beside the adapter");
         if (st == NULL)
             sheaf__lora_save(lora, t, name);

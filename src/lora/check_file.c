@@ -120,7 +120,7 @@ static sheaf_status *not_asked(const char *name)
 
 /* ---- A and B ---- */
 
-static sheaf_status *check_type(const sheaf_source_entry *e)
+sheaf_status *sheaf__lora_check_type(const sheaf_source_entry *e)
 {
     if (e->dtype == SHEAF_F32 || e->dtype == SHEAF_BF16 || e->dtype == SHEAF_F16)
         return NULL;
@@ -266,7 +266,7 @@ sheaf_status *sheaf_lora_check_parts(const sheaf_lora_options *o, sheaf_source *
         st = check_factor(&x, adapter->entry(adapter, i));
     for (int64_t i = 0; i < n && st == NULL; i++)
         st = tell(&x, "unsupported", adapter->entry(adapter, i)->name,
-                  check_type(adapter->entry(adapter, i)));
+                  sheaf__lora_check_type(adapter->entry(adapter, i)));
     return st;
 }
 
@@ -336,18 +336,15 @@ static int64_t first_from(sheaf_source *adapter, const char *prefix)
     return low;
 }
 
-/* The factor as it is named in layer `to`; NULL: there is none. The layer's number is the first in
- * the name. */
-static const sheaf_source_entry *in_layer(sheaf_source *adapter, const char *name,
-                                          const char *number, int64_t to)
+/* The name of a factor in layer `to` (malloc'd); NULL: no memory. The layer's number is the first
+ * in the name. */
+static char *in_layer(const char *name, const char *number, int64_t to)
 {
     char *other = NULL;
-    if (asprintf(&other, "%.*s%" PRId64 "%s", (int)(number - name), name, to,
-                 number + strspn(number, "0123456789")) < 0)
-        return NULL;
-    const sheaf_source_entry *e = adapter->find(adapter, other);
-    free(other);
-    return e;
+    return asprintf(&other, "%.*s%" PRId64 "%s", (int)(number - name), name, to,
+                    number + strspn(number, "0123456789")) < 0
+               ? NULL
+               : other;
 }
 
 static const char *layer_number(const char *name)
@@ -423,20 +420,38 @@ static bool alike(sheaf_source *adapter, const char *name, const char *number, i
     return (there & DIRECT) != 0 && (here & FURTHER_IN) == (there & FURTHER_IN);
 }
 
-static sheaf_status *check_neighbour(const checking *x, const sheaf_source_entry *e, int64_t to)
+/* *lacks: the name in layer `to` of a factor of which that one should have a twin, though not of
+ * this shape, but has none (malloc'd); else NULL. */
+static sheaf_status *look_beside(char **lacks, sheaf_source *adapter, const sheaf_source_entry *e,
+                                 const char *number, int64_t to)
 {
-    const char *path, *number = layer_number(e->name);
+    *lacks = NULL;
+    if (to < 0 || !alike(adapter, e->name, number, to))
+        return NULL;
+    if ((*lacks = in_layer(e->name, number, to)) == NULL)
+        return sheaf__no_memory("adapter");
+    const sheaf_source_entry *twin = adapter->find(adapter, *lacks);
+    if (twin != NULL && sheaf__same_shape(twin->ndim, twin->shape, e->ndim, e->shape)) {
+        free(*lacks);
+        *lacks = NULL;
+    }
+    return NULL;
+}
+
+static sheaf_status *check_neighbour(const checking *x, const sheaf_source_entry *e,
+                                     const char *number, int64_t to)
+{
+    const char *path;
     size_t length;
     char *other = NULL;
     bool yes = false;
-    if (in_layer(x->adapter, e->name, number, to) != NULL ||
-        !alike(x->adapter, e->name, number, to))
-        return NULL;
-    if (asprintf(&other, "%.*s%" PRId64 "%s", (int)(number - e->name), e->name, to,
-                 number + strspn(number, "0123456789")) < 0)
-        return sheaf__no_memory("adapter");
+    sheaf_status *st = look_beside(&other, x->adapter, e, number, to);
+    if (other == NULL || x->adapter->find(x->adapter, other) != NULL) {
+        free(other);
+        return st;
+    }
     sheaf__lora_part(&path, &length, other);
-    sheaf_status *st = targeted(&yes, x->options, path, length);
+    st = targeted(&yes, x->options, path, length);
     if (st == NULL && yes) {
         st = sheaf_lora_missing(path, length, ".lora_A.weight");
         sheaf_try_this(st, "use a complete copy of the adapter; it is right only for a model whose "
@@ -462,9 +477,8 @@ sheaf_status *sheaf_lora_check_alone(const sheaf_lora_options *o, sheaf_source *
         if (number == NULL || sheaf__lora_part(&path, &length, e->name) != SHEAF_PART_A)
             continue;
         const int64_t layer = strtoll(number, NULL, 10);
-        st = check_neighbour(&x, e, layer + 1);
-        if (st == NULL && layer > 0)
-            st = check_neighbour(&x, e, layer - 1);
+        st = check_neighbour(&x, e, number, layer + 1);
+        TRY(st, check_neighbour(&x, e, number, layer - 1));
     }
     return st;
 }
@@ -492,21 +506,13 @@ static sheaf_status *check_other(const sheaf_lora_options *o, sheaf_source *mine
 }
 
 /* Without the base it cannot be known whether layers that differ are right. */
-static bool differs(sheaf_source *adapter, const sheaf_source_entry *e, const char *number,
-                    int64_t to)
-{
-    if (!alike(adapter, e->name, number, to))
-        return false;
-    const sheaf_source_entry *twin = in_layer(adapter, e->name, number, to);
-    return twin == NULL || twin->ndim != e->ndim ||
-           memcmp(twin->shape, e->shape, sizeof e->shape) != 0;
-}
-
-static void compare_layers(const char *path, sheaf_source *adapter, const sheaf_events *events)
+static sheaf_status *compare_layers(const char *path, sheaf_source *adapter,
+                                    const sheaf_events *events)
 {
     const char *odd = NULL, *module;
     int64_t n = 0;
-    for (int64_t i = 0; i < adapter->count(adapter); i++) {
+    sheaf_status *st = NULL;
+    for (int64_t i = 0; i < adapter->count(adapter) && st == NULL; i++) {
         const sheaf_source_entry *e = adapter->entry(adapter, i);
         const char *number = layer_number(e->name);
         size_t length;
@@ -514,14 +520,20 @@ static void compare_layers(const char *path, sheaf_source *adapter, const sheaf_
         if (number == NULL || (part != SHEAF_PART_A && part != SHEAF_PART_B))
             continue;
         const int64_t layer = strtoll(number, NULL, 10);
-        if (differs(adapter, e, number, layer - 1) || differs(adapter, e, number, layer + 1))
+        char *before = NULL, *behind = NULL;
+        st = look_beside(&before, adapter, e, number, layer - 1);
+        TRY(st, look_beside(&behind, adapter, e, number, layer + 1));
+        if (before != NULL || behind != NULL)
             odd = n++ == 0 ? e->name : odd;
+        free(before);
+        free(behind);
     }
     if (n > 0)
         sheaf_warn(events,
                    "%s: '%s'%s not in every layer, or not of one shape; that is right only for a "
                    "model whose layers differ",
                    path, odd, n > 1 ? " and others are" : " is");
+    return st;
 }
 
 sheaf_status *sheaf_lora_check_modules(const sheaf_lora_options *options,
@@ -535,6 +547,6 @@ sheaf_status *sheaf_lora_check_modules(const sheaf_lora_options *options,
                 st = sheaf_in(check_other(&options[i], adapters[i], adapters[k]), "%s", paths[i]);
     for (int i = 0; i < n && st == NULL; i++)
         if (options[i].nlayers == 0)
-            compare_layers(paths[i], adapters[i], events);
+            st = compare_layers(paths[i], adapters[i], events);
     return st;
 }

@@ -41,5 +41,7 @@ sheaf_status *sheaf__lora_check_values(sheaf_source *adapter);
 /* sheaf__lora_behind - elements of all axes but the first. */
 int64_t sheaf__lora_behind(const sheaf_source_entry *entry);
 
+/* sheaf__lora_check_type - SHEAF_E_UNSUPPORTED for another than F32, BF16 and F16. */
+sheaf_status *sheaf__lora_check_type(const sheaf_source_entry *entry);
 /* sheaf_lora_missing - the status that PATH + end is not in the adapter. */
 sheaf_status *sheaf_lora_missing(const char *path, size_t length, const char *end);

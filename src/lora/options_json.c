@@ -237,25 +237,31 @@ static void read_patterns(sheaf_json_reader *r, const char *key, sheaf_patterns 
     }
 }
 
+/* Whole numbers from 0: a list of them, or one by itself. */
+static void read_numbers(sheaf_json_reader *r, const char *key, const json_t *value,
+                         const char *expected, int64_t **out, int64_t *n)
+{
+    const size_t count = json_is_array(value) ? json_array_size(value) : 1;
+    *out = calloc(count + 1, sizeof **out);
+    for (size_t i = 0; i < count && r->st == NULL; i++) {
+        const json_t *item = json_is_array(value) ? json_array_get(value, i) : value;
+        if (*out == NULL)
+            r->st = sheaf_fail(SHEAF_E_MEMORY, "'%s'", key);
+        else if (!json_is_integer(item) || json_integer_value(item) < 0)
+            sheaf__json_fail(r, SHEAF_E_FORMAT, key, "%s", expected);
+        else
+            (*out)[(*n)++] = json_integer_value(item);
+    }
+}
+
 static void read_rows(sheaf_json_reader *r, sheaf_lora_tokens *out, const char *module,
                       const json_t *list)
 {
     static const char key[] = "trainable_token_indices";
-    const size_t count = json_array_size(list);
-    out->module = module != NULL ? strdup(module) : NULL;
-    out->row = calloc(count + 1, sizeof *out->row);
-    if (out->row == NULL || (module != NULL && out->module == NULL)) {
+    if (module != NULL && (out->module = strdup(module)) == NULL)
         r->st = sheaf_fail(SHEAF_E_MEMORY, "'%s'", key);
-        return;
-    }
-    for (size_t i = 0; i < count; i++) {
-        const json_t *item = json_array_get(list, i);
-        if (!json_is_integer(item) || json_integer_value(item) < 0) {
-            sheaf__json_fail(r, SHEAF_E_FORMAT, key, "numbers of rows, from 0");
-            return;
-        }
-        out->row[out->nrows++] = json_integer_value(item);
-    }
+    else
+        read_numbers(r, key, list, "numbers of rows, from 0", &out->row, &out->nrows);
 }
 
 /* A list of rows of the input embedding, or such a list for each of several tables. */
@@ -291,19 +297,9 @@ static void read_layers(sheaf_json_reader *r, sheaf_lora_options *out)
 {
     static const char key[] = "layers_to_transform";
     const json_t *value = json_object_get(r->object, key);
-    if (value == NULL || json_is_null(value) || r->st != NULL)
-        return;
-    const size_t count = json_is_array(value) ? json_array_size(value) : 1;
-    out->layers = calloc(count + 1, sizeof *out->layers);
-    for (size_t i = 0; i < count && r->st == NULL; i++) {
-        const json_t *item = json_is_array(value) ? json_array_get(value, i) : value;
-        if (!json_is_integer(item) || json_integer_value(item) < 0)
-            sheaf__json_fail(r, SHEAF_E_FORMAT, key, "a number of a layer, or a list of them");
-        else if (out->layers == NULL)
-            r->st = sheaf_fail(SHEAF_E_MEMORY, "'%s'", key);
-        else
-            out->layers[out->nlayers++] = json_integer_value(item);
-    }
+    if (value != NULL && !json_is_null(value) && r->st == NULL)
+        read_numbers(r, key, value, "a number of a layer, or a list of them", &out->layers,
+                     &out->nlayers);
 }
 
 static void read_bias(sheaf_json_reader *r, sheaf_lora_options *out)

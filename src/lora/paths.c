@@ -27,14 +27,14 @@ static bool begins(const char *text, const char *with)
     return strncmp(text, with, strlen(with)) == 0;
 }
 
-bool sheaf__lora_is_target_kind(const sheaf_tensor *t)
+static bool is_target_kind(const sheaf_tensor *t)
 {
     return !t->bias && !t->buffer && t->ndim == 2 && sheaf__lora_is_linear(t->role) && !t->idle;
 }
 
 /* ---- what an entry means ---- */
 
-size_t sheaf__lora_without_number(const char *path)
+static size_t without_number(const char *path)
 {
     const char *dot = strrchr(path, '.');
     const bool number =
@@ -45,7 +45,7 @@ size_t sheaf__lora_without_number(const char *path)
 static bool ends_with_item(const char *path, const char *item)
 {
     return sheaf__ends_with_item(path, strlen(path), item) ||
-           sheaf__ends_with_item(path, sheaf__lora_without_number(path), item);
+           sheaf__ends_with_item(path, without_number(path), item);
 }
 
 /* The weight of the module with this path, or the tensor that is one without a suffix. */
@@ -86,8 +86,9 @@ static sheaf_status *layer_wanted(bool *out, const sheaf_lora_options *o, const 
     return NULL;
 }
 
-bool sheaf__lora_paths_saves(const sheaf_lora_options *o, const sheaf_schema *schema,
-                             const sheaf_tensor *t)
+/* Buffers never are. */
+static bool paths_saves(const sheaf_lora_options *o, const sheaf_schema *schema,
+                        const sheaf_tensor *t)
 {
     if (t->buffer || t->idle)
         return false;
@@ -104,10 +105,18 @@ bool sheaf__lora_paths_saves(const sheaf_lora_options *o, const sheaf_schema *sc
     return false;
 }
 
+bool sheaf__lora_saves_whole(const sheaf_lora_options *o, const sheaf_schema *schema,
+                             const sheaf_tensor *t)
+{
+    return (sheaf__lora_saves_tensor(o, t->name) && !t->buffer && !t->idle) ||
+           (sheaf__lora_by_paths(schema) ? paths_saves(o, schema, t)
+                                         : sheaf__lora_saves(o, t->module));
+}
+
 static sheaf_status *excluded(bool *out, const sheaf_lora_options *o, const sheaf_schema *schema,
                               const sheaf_tensor *t)
 {
-    *out = sheaf__lora_paths_saves(o, schema, t);
+    *out = paths_saves(o, schema, t);
     for (int i = 0; i < o->exclude.n && !*out; i++)
         *out = means(schema, o->exclude.list[i], t);
     if (*out || o->exclude.regex == NULL)
@@ -120,7 +129,7 @@ sheaf_status *sheaf__lora_paths_hit(sheaf_hit *out, const sheaf_lora_options *o,
 {
     bool yes = false, wanted = false;
     *out = SHEAF_HIT_NONE;
-    if (!sheaf__lora_is_target_kind(t))
+    if (!is_target_kind(t))
         return NULL;
     sheaf_status *st = excluded(&yes, o, schema, t);
     if (st != NULL || yes) {
@@ -163,7 +172,7 @@ sheaf_status *sheaf__lora_paths_target(const sheaf_schema *schema, const char *i
         const sheaf_tensor *t = &schema->tensor[i];
         if (!means(schema, item, t))
             continue;
-        if (sheaf__lora_is_target_kind(t))
+        if (is_target_kind(t))
             return NULL;
         other = other == NULL || !sheaf__lora_is_linear(other->role) ? t : other;
     }
@@ -195,12 +204,11 @@ sheaf_status *sheaf__lora_no_module(const sheaf_schema *schema, const char *what
     int n = 0;
     for (int64_t i = 0; buffer != NULL && i < schema->count && n < NAMES; i++) {
         const sheaf_tensor *t = &schema->tensor[i];
-        const bool named = cog ? !t->buffer && (!target || sheaf__lora_is_target_kind(t))
+        const bool named = cog ? !t->buffer && (!target || is_target_kind(t))
                                : !t->bias && strcmp(t->name, t->module) != 0;
         if (t->layer > 0 || !named)
             continue;
-        const size_t length =
-            cog && !path ? sheaf__lora_without_number(t->module) : strlen(t->module);
+        const size_t length = cog && !path ? without_number(t->module) : strlen(t->module);
         snprintf(buffer[n], NAME, "%.*s", (int)length, t->module);
         const char *dot = strrchr(buffer[n], '.');
         names[n] = path || dot == NULL ? buffer[n] : dot + 1;

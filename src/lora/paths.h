@@ -17,17 +17,13 @@ bool sheaf__lora_in_sat_set(sheaf_sat_set set, const sheaf_schema *schema, const
 /* sheaf__lora_paths_hit - is this weight of a linear layer a target? */
 sheaf_status *sheaf__lora_paths_hit(sheaf_hit *out, const sheaf_lora_options *options,
                                     const sheaf_schema *schema, const sheaf_tensor *tensor);
-/* sheaf__lora_paths_saves - is the tensor one of modules_to_save, or inside one of them? Buffers
- * never are. */
-bool sheaf__lora_paths_saves(const sheaf_lora_options *options, const sheaf_schema *schema,
+/* sheaf__lora_saves_whole - is the tensor one of modules_to_save, or inside one of them, in a model
+ * of any family? */
+bool sheaf__lora_saves_whole(const sheaf_lora_options *options, const sheaf_schema *schema,
                              const sheaf_tensor *tensor);
-/* sheaf__lora_is_target_kind - a weight of a linear layer that the model executes. */
-bool sheaf__lora_is_target_kind(const sheaf_tensor *tensor);
 /* sheaf__lora_paths_target - does an entry of the list of targets mean such a one? Errors:
  * SHEAF_E_ARG with the nearest name, SHEAF_E_UNSUPPORTED. */
 sheaf_status *sheaf__lora_paths_target(const sheaf_schema *schema, const char *item);
-/* sheaf__lora_without_number - the length of a path without the number of a layer at its end. */
-size_t sheaf__lora_without_number(const char *path);
 /* sheaf__lora_no_module - the error that `what` ("target", "module to save") `item` is none, with
  * the nearest name; for models of any family. */
 sheaf_status *sheaf__lora_no_module(const sheaf_schema *schema, const char *what, const char *item);

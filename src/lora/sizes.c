@@ -8,14 +8,6 @@
 #include "lora/match.h"
 #include "lora/paths.h"
 
-static bool is_saved(const sheaf_lora *lora, const sheaf_tensor *t)
-{
-    for (int i = 0; i < lora->nsaved; i++)
-        if (lora->saved[i] == t)
-            return true;
-    return false;
-}
-
 /* The entry that names the tensor or a module around it. */
 static const char *entry_of(const sheaf_lora *lora, const sheaf_schema *schema,
                             const sheaf_tensor *t)
@@ -23,9 +15,7 @@ static const char *entry_of(const sheaf_lora *lora, const sheaf_schema *schema,
     const sheaf_lora_options *o = &lora->options;
     for (int i = 0; i < o->modules_to_save.n; i++) {
         const sheaf_lora_options one = { .modules_to_save = { &o->modules_to_save.list[i], 1 } };
-        if (sheaf__lora_saves_tensor(&one, t->name) ||
-            (sheaf__lora_by_paths(schema) ? sheaf__lora_paths_saves(&one, schema, t)
-                                          : sheaf__lora_saves(&one, t->module)))
+        if (sheaf__lora_saves_whole(&one, schema, t))
             return o->modules_to_save.list[i];
     }
     return t->bias ? "biases" : "others";
@@ -63,7 +53,7 @@ void sheaf__lora_sizes_of(sheaf__lora_sizes *out, const sheaf_lora *lora,
     }
     for (int64_t i = 0; i < schema->count; i++) {
         const sheaf_tensor *t = &schema->tensor[i];
-        if (!is_saved(lora, t) && (t->buffer || trains == NULL || !trains(self, t)))
+        if (!sheaf__lora_is_saved(lora, t) && (t->buffer || trains == NULL || !trains(self, t)))
             continue;
         int64_t elements = 1;
         for (int axis = 0; axis < t->ndim; axis++)
