@@ -21,7 +21,6 @@
 #include "library/together.h"
 #include "library/train_settings.h"
 #include "cli/lib/processes.h"
-#include "cli/lib/relay.h"
 #include "cli/lib/shared.h"
 #include "cli/lib/signals.h"
 #include "schema/family.h"
@@ -42,7 +41,6 @@ typedef struct settings {
     ask_model model;
     ask_flags ask;
     cli_processes processes;
-    int relayed; /* CLI_RELAYS_..., 0: nobody passes lines on */
 } settings;
 
 /* ---- Ctrl-C: a handler reaches nothing but static memory ---- */
@@ -418,15 +416,12 @@ static bool obey(session *t, const char *line)
 static sheaf_status *no_input(const session *t)
 {
     const char *launcher = sheaf__launched(NULL, NULL);
-    if (t->in.any || !t->in.over || t->s->relayed != 0 || launcher == NULL || t->in.all == NULL)
+    if (t->in.any || !t->in.over || launcher == NULL || t->in.all == NULL)
         return NULL;
     sheaf_status *st = sheaf_fail(SHEAF_E_IO, "standard input");
     sheaf_expected(st, "lines from %s, each a question to the model", launcher);
     sheaf_found(st, "its end, before the first");
-    return sheaf_try_this(st,
-                          "sheaf chat without %s, which starts its processes itself and passes on "
-                          "what it is given; or %s with an input of its own for the first process",
-                          launcher, launcher);
+    return sheaf_try_this(st, "%s with an input of its own for the first process", launcher);
 }
 
 static sheaf_status *lead(session *t)
@@ -533,8 +528,7 @@ static sheaf_status *run(session *t, const cli_option *table)
     const sheaf_config *config = &t->model->opened.config;
     const sheaf__prompts none = { 0 };
     sheaf_status *st = begin(t);
-    t->terminal =
-        sheaf__all_first(t->in.all) && (isatty(STDIN_FILENO) || s->relayed >= CLI_RELAYS_TERMINAL);
+    t->terminal = sheaf__all_first(t->in.all) && isatty(STDIN_FILENO);
     t->in.buffer = malloc(SHEAF__TEXT_MAX + 1);
     if (st == NULL && t->in.buffer == NULL)
         st = sheaf__no_memory("a line");
@@ -574,8 +568,6 @@ int cmd_chat(cli *cli, int argc, char **argv)
           "FILE" },
         { "load", CLI_PATH | CLI_COMMON, &s.load,
           "go on with what was saved, and with its pictures", "FILE" },
-        { CLI_RELAYED, CLI_INT | CLI_HIDDEN, &s.relayed, "who passes the lines on",
-          .max = CLI_RELAYS_BOTH },
         { 0 },
     };
     ask_model_table(table, &s.model);
@@ -601,8 +593,6 @@ int cmd_chat(cli *cli, int argc, char **argv)
     st = sheaf__all_agree(t.in.all, st);
     if (st == NULL) {
         t.model->transport = s.processes.transport;
-        if (s.relayed == CLI_RELAYS_BOTH) /* what goes two ways to one terminal may overtake */
-            cli->err = cli->out;
         const sheaf_config *config = &t.model->opened.config;
         if (sheaf__settings_given(&cli->settings, table, "max-length"))
             sheaf__warn_positions(config, "--max-length", s.ask.max_length, &cli->events);

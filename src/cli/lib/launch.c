@@ -21,7 +21,6 @@
 #include "comm/plugins.h"
 #include "comm/process.h"
 #include "comm/segments.h"
-#include "relay.h"
 #include "signals.h"
 
 extern char **environ;
@@ -118,8 +117,6 @@ static void command_of(words *w, const char *mpirun, bool is_open, const char *p
     }
     if (!said) /* by a recipe, or by the run that goes on: they are to know it before they look */
         add_two(w, "--transport", "mpi");
-    if (o->talks)
-        add_two(w, "--" CLI_RELAYED, cli_relay_kind());
 }
 
 /* ---- which mpirun ---- */
@@ -164,7 +161,7 @@ sheaf_status *cli_launch_mpirun(char **path, bool *is_open, const char *mpi)
 
 /* ---- its life ---- */
 
-static void become(const words *w, const char *note, const cli_relay *relay, pid_t parent)
+static void become(const words *w, const char *note, pid_t parent)
 {
     sigset_t none;
     sigemptyset(&none);
@@ -176,16 +173,16 @@ static void become(const words *w, const char *note, const cli_relay *relay, pid
     for (size_t i = 0; i < sizeof taken / sizeof *taken; i++)
         signal(taken[i], SIG_DFL);
     sigprocmask(SIG_SETMASK, &none, NULL);
-    if (relay != NULL ? cli_relay_take(relay) : freopen("/dev/null", "r", stdin) != NULL)
+    if (freopen("/dev/null", "r", stdin) != NULL)
         execv(w->at[0], w->at);
     _exit(127);
 }
 
 /* The note: what the first process ends with; whether one of them ends the run; what another than
- * the first failed with, or that it did not; and of the one that launched them the signal that it
+ * the first failed with; and of the one that launched them the signal that it
  * passes on as another. */
-enum { CODE, ENDED, CODE_ELSE, DONE_ELSE, STOPPED_BY };
-enum { PATIENCE_S = 10, TALK_S = 30 };
+enum { CODE, ENDED, CODE_ELSE, STOPPED_BY };
+enum { PATIENCE_S = 10 };
 
 static char read_mark(int note, int at)
 {
@@ -256,18 +253,16 @@ void cli_launch_kill(const pid_t *mpirun, int mpiruns)
 }
 
 typedef struct ending {
-    int code;      /* of mpirun */
-    bool stopped;  /* a stop that was asked for was passed on */
-    bool insisted; /* it was killed for a third Ctrl-C */
-    bool lost;     /* somebody else killed it, and what the processes said last went with it */
+    int code;     /* of mpirun */
+    bool stopped; /* a stop that was asked for was passed on */
+    bool lost;    /* somebody else killed it, and what the processes said last went with it */
 } ending;
 
 /* Open MPI ends everything at SIGTERM, MPICH at SIGUSR2: each passes on another signal. */
-static void watch(ending *e, pid_t child, bool is_open, int note, cli_relay *relay)
+static void watch(ending *e, pid_t child, bool is_open, int note)
 {
-    enum { NAP_MS = 20 };
-    const struct timespec nap = { .tv_nsec = NAP_MS * 1000000 };
-    double ended_at = 0, told_at = 0;
+    const struct timespec nap = { .tv_nsec = 20 * 1000000 };
+    double ended_at = 0;
     bool killed = false;
     int status = 0;
     pid_t ended;
@@ -275,24 +270,18 @@ static void watch(ending *e, pid_t child, bool is_open, int note, cli_relay *rel
         const int asked = sheaf__control_poll(cli_signals());
         if (asked & SHEAF__ASKED_SAVE)
             kill(child, SIGUSR1);
-        if ((asked & SHEAF__ASKED_STOP) && told_at == 0) {
+        if ((asked & SHEAF__ASKED_STOP) && !e->stopped) {
             write_mark(note, STOPPED_BY, (char)atomic_load(&cli_signals()->stop));
             kill(child, is_open ? SIGUSR2 : SIGTERM);
-            told_at = sheaf__seconds();
             e->stopped = true;
         }
         if (ended_at == 0 && is_marked(note, ENDED))
             ended_at = sheaf__seconds();
-        e->insisted = e->insisted || (relay != NULL && cli_relay_insists(relay));
-        if (!killed && (e->insisted || (ended_at > 0 && sheaf__seconds() - ended_at > PATIENCE_S) ||
-                        (relay != NULL && told_at > 0 && sheaf__seconds() - told_at > TALK_S))) {
+        if (!killed && ended_at > 0 && sheaf__seconds() - ended_at > PATIENCE_S) {
             cli_launch_kill(&child, 1);
             killed = true;
         }
-        if (relay != NULL)
-            cli_relay_pass(relay, child, NAP_MS);
-        else
-            nanosleep(&nap, NULL);
+        nanosleep(&nap, NULL);
     }
     e->lost = ended > 0 && WIFSIGNALED(status) && !killed && !e->stopped;
     e->code = ended > 0 && WIFEXITED(status) ? WEXITSTATUS(status) : 128 + SIGKILL;
@@ -327,10 +316,9 @@ void cli_launch_leave_none(void)
 static bool read_note(int *code, int mpirun_code, int note)
 {
     const char first = read_mark(note, CODE), other = read_mark(note, CODE_ELSE);
-    const bool in_order = read_mark(note, DONE_ELSE) != 0;
     *code = first != 0 ? first - '0' : other != 0 ? other - '0' : mpirun_code;
-    const bool told = first != 0 || other != 0 || *code == CLI_DONE || *code == CLI_USAGE ||
-                      *code == CLI_FAILED || (*code == CLI_NO && in_order);
+    const bool told =
+        first != 0 || other != 0 || *code == CLI_DONE || *code == CLI_USAGE || *code == CLI_FAILED;
     if (!told)
         *code = CLI_FAILED;
     close(note);
@@ -346,13 +334,6 @@ static sheaf_status *cut_short(const char *mpirun)
                 "one that could not be started, was killed, or whose machine is gone; all ended");
     return sheaf_try_this(st, "what stands above; --hosts, and ssh to each without a password; the "
                               "kernel's log, where memory ran out");
-}
-
-static sheaf_status *was_stopped(const ending *e)
-{
-    return e->insisted
-               ? sheaf_fail(SHEAF_E_STOPPED, "stopped by a third Ctrl-C within 2 s")
-               : sheaf_fail(SHEAF_E_STOPPED, "asked to stop before the processes had begun");
 }
 
 /* -1: nobody launched this one, or on another host. */
@@ -378,13 +359,13 @@ int cli_launch_stopped_by(void)
     return number;
 }
 
-/* Once they have met, they fail as one; that the answer is no may be known to the first alone. */
+/* Once they have met, they fail as one. */
 void cli_launch_tell(const sheaf_comm *all, int code)
 {
     if (all != NULL ? sheaf__all_first(all) : sheaf__launcher_look().number == 0)
         mark(CODE, (char)('0' + code));
-    else if (all != NULL)
-        mark(code == CLI_DONE ? DONE_ELSE : CODE_ELSE, (char)('0' + code));
+    else if (all != NULL && code != CLI_DONE)
+        mark(CODE_ELSE, (char)('0' + code));
 }
 
 void cli_launch_end(void)
@@ -398,7 +379,6 @@ sheaf_status *cli_launch(int *code, const cli_launch_options *o)
     static char note[PATH_MAX]; /* which a handler of signals reads */
     int fd = -1;
     words w = { 0 };
-    cli_relay relay = { .from = -1, .to = -1 };
     bool is_open = false;
     ending e = { 0 };
     const ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
@@ -414,20 +394,17 @@ sheaf_status *cli_launch(int *code, const cli_launch_options *o)
             st = sheaf__no_memory("the command of mpirun");
     }
     TRY(st, cli_signals_install());
-    if (st == NULL && o->talks)
-        st = cli_relay_open(&relay);
     TRY(st, sheaf__temporary_make(note, sizeof note, &fd, "note", false));
     cli_launch_reap();
     const pid_t parent = getpid(), child = st == NULL ? fork() : -1;
     if (child == 0)
-        become(&w, note, o->talks ? &relay : NULL, parent);
+        become(&w, note, parent);
     if (fd >= 0) /* an impatient second Ctrl-C ends this process at once */
         cli_signals_unfinished(note);
     if (st == NULL && child < 0)
         st = sheaf__found_errno(sheaf_fail(SHEAF_E_IO, "starting %s", mpirun), errno);
     if (st == NULL)
-        watch(&e, child, is_open, fd, o->talks ? &relay : NULL);
-    cli_relay_close(&relay);
+        watch(&e, child, is_open, fd);
     if (st == NULL)
         cli_launch_leave_none();
     sheaf__segments_sweep(SHEAF__SEGMENTS);
@@ -436,7 +413,9 @@ sheaf_status *cli_launch(int *code, const cli_launch_options *o)
         if (st == NULL && e.lost)
             st = cut_short(mpirun);
         if (st == NULL && o->last && !told && !ended)
-            st = e.stopped || e.insisted ? was_stopped(&e) : cut_short(mpirun);
+            st = e.stopped
+                     ? sheaf_fail(SHEAF_E_STOPPED, "asked to stop before the processes had begun")
+                     : cut_short(mpirun);
         cli_signals_unfinished(NULL);
         unlink(note);
     }

@@ -2,8 +2,7 @@
  * MPI whose module sheaf has.
  *
  * What the caller is asked to do reaches all: SIGINT, SIGTERM and SIGHUP ask them to stop, SIGUSR1
- * to save. Another SIGINT ends them at once; of a command that talks the third within two seconds,
- * as each is passed on to it. */
+ * to save. Another SIGINT ends them at once. */
 #pragma once
 
 #include <sys/types.h>
@@ -17,8 +16,7 @@ typedef struct cli_launch_options {
     const char *hostfile; /* in the words of that MPI; NULL or empty: none */
     int argc;             /* the subcommand and its flags */
     char **argv;
-    bool talks; /* the first of them reads what this one is given (relay.h); else nothing */
-    bool last;  /* nobody begins them again: an end that none of them explained is an error */
+    bool last; /* nobody begins them again: an end that none of them explained is an error */
 } cli_launch_options;
 
 /* cli_launch - waits for their end. *code: what the first of them that failed ended with, else 0.

@@ -88,11 +88,12 @@ sheaf_status *cli_processes_launch(bool *elsewhere, int *code, const cli_launch_
 
 static sheaf_status *start(cli_processes *p, const cli_processes_how *how, int processes)
 {
-    if (processes == 0)
+    if (processes == 0 || how->talks)
         return sheaf_try_this(
             sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--transport mpi"),
                            "processes that share the work, started by mpirun or srun"),
-            "mpirun -n 4 sheaf %s --transport mpi ...", how->argv[0]);
+            "mpirun -n %d sheaf %s --transport mpi ...", processes == 0 ? 4 : processes,
+            how->argv[0]);
     return cli_processes_launch(&p->elsewhere, &p->code,
                                 &(cli_launch_options){ .processes = processes,
                                                        .mpi = p->mpi,
@@ -100,7 +101,6 @@ static sheaf_status *start(cli_processes *p, const cli_processes_how *how, int p
                                                        .hostfile = p->hostfile,
                                                        .argc = how->argc,
                                                        .argv = how->argv,
-                                                       .talks = how->talks,
                                                        .last = true });
 }
 

@@ -29,7 +29,7 @@ typedef struct cli_processes_how {
     int ranks;         /* as many processes; 0: as many as there are */
     int in_group;      /* those that hold one copy of the model, in each stage; 0: all */
     const char *place; /* --place: so many ranks in each of its stages; may be NULL */
-    bool talks;        /* the first reads lines, and minds Ctrl-C itself (relay.h) */
+    bool talks;        /* the first reads lines: mpirun or srun start them, and pass those on */
 } cli_processes_how;
 
 /* cli_processes_begin - with --transport mpi this process joins the others, or starts them where
