@@ -78,5 +78,4 @@ far() {
 }
 far "wrong usage" 2 all train --model "$work/odd" --data "$data" --steps 1 --out "$work/full"
 runs "a model of bytes" 0 . init tiny-bytes "$work/bytes" --seed 11
-far "a refused line" 1 first chat --model "$work/bytes" < <(printf '/nothing\n')
 finish
