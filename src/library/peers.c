@@ -30,198 +30,110 @@ static const char network[] =
     LEAVE "plan --json tells the bytes and the calls of a step, which the network's rate prices";
 static const char begins[] = LEAVE "A begins random and B zero";
 
-/* `ours` NULL: sheaf has no such flag, and `more` says what to do instead. */
+/* Names of peers, with blanks around each. `ours` NULL: sheaf has no such flag, and `more` says
+ * what to do instead. Of several rows with one name the first whose flag the command has counts. */
 static const struct {
-    const char *peer, *ours, *more;
+    const char *ours, *peers, *more;
 } names[] = {
-    { "batch-size", "micro-batch" },
-    { "batch-size", "batch" },
-    { "per-device-eval-batch-size", "micro-batch" },
-    { "per-device-batch-size", "micro-batch" },
-    { "train-batch-size", "micro-batch" },
-    { "eval-batch-size", "micro-batch" },
-    { "train-micro-batch-size-per-gpu", "micro-batch" },
-    { "gradient-accumulation", "accumulate" },
-    { "grad-accum", "accumulate" },
-    { "accumulation-steps", "accumulate" },
-    { "max-epochs", "epochs" },
-    { "train-epochs", "epochs" },
-    { "train-iters", "steps" },
-    { "num-steps", "steps" },
-    { "iters", "steps" },
-    { "max-length", "seq" },
-    { "max-seq-length", "seq" },
-    { "max-seq-len", "seq" },
-    { "seq-length", "seq" },
-    { "seq-len", "seq" },
-    { "sequence-length", "seq" },
-    { "model-max-length", "seq" },
-    { "block-size", "seq" },
-    { "context-length", "seq" },
-    { "max-new-tokens", "max-new" },
-    { "max-tokens", "max-new" },
-    { "num-predict", "max-new" },
-    { "output", "out" },
-    { "output-path", "out" },
-    { "out-dir", "out" },
-    { "save-dir", "out" },
-    { "save-path", "out" },
-    { "target-modules", "lora-targets" },
-    { "lora-modules", "lora-targets" },
-    { "exclude-modules", "lora-exclude" },
-    { "layers-to-transform", "lora-layers" },
-    { "rank-pattern", "lora-rank-pattern" },
-    { "alpha-pattern", "lora-alpha-pattern" },
-    { "r", "lora-rank" },
-    { "rank", "lora-rank" },
-    { "lora-dim", "lora-rank" },
-    { "alpha", "lora-alpha" },
-    { "dropout", "lora-dropout" },
-    { "rslora", "lora-rslora" },
-    { "bias", "lora-bias" },
-    { "model-name", "model" },
-    { "model-path", "model" },
-    { "model-dir", "model" },
-    { "pretrained-model-name-or-path", "model" },
-    { "checkpoint", "model" },
-    { "adapter-path", "adapter" },
-    { "lora-path", "adapter" },
-    { "lora", "adapter" },
-    { "peft-model", "adapter" },
-    { "train-file", "data" },
-    { "dataset-name", "data" },
-    { "dataset-path", "data" },
-    { "data-path", "data" },
-    { "train-data", "data" },
-    { "eval-file", "eval-data" },
-    { "validation-file", "eval-data" },
-    { "eval-data", "data" },
-    { "eval-interval", "eval-every" },
-    { "validation-split-percentage", "eval-split", ", a share between 0 and 1" },
-    { "early-stopping-threshold", "min-delta" },
-    { "max-duration", "max-time" },
-    { "train-runtime", "max-time" },
-    { "input-file", "data" },
-    { "tokenizer-path", "tokenizer" },
-    { "tokenizer-name", "tokenizer" },
-    { "scheduler", "schedule" },
-    { "lr-decay-style", "schedule" },
-    { "num-warmup-steps", "warmup" },
-    { "warmup-iters", "warmup" },
-    { "lr-warmup-steps", "warmup" },
-    { "clip-grad", "clip" },
-    { "gradient-clipping", "clip" },
-    { "gradient-clip-val", "clip" },
-    { "max-norm", "clip" },
-    { "adam-eps", "eps" },
-    { "epsilon", "eps" },
-    { "wd", "weight-decay" },
-    { "save-interval", "save-every" },
-    { "resume-from-checkpoint", "resume", ", of the run in --out" },
-    { "checkpoint-activations", "checkpointing" },
-    { "recompute", "checkpointing" },
-    { "fp32", "dtype", " float32" },
-    { "torch-dtype", "dtype" },
-    { "precision", "dtype" },
-    { "tensor-parallel-size", "tp" },
-    { "tensor-model-parallel-size", "tp" },
-    { "model-parallel-size", "tp" },
-    { "tp-size", "tp" },
-    { "num-threads", "threads" },
-    { "nthreads", "threads" },
-    { "jobs", "threads" },
-    { "random-seed", "seed" },
-    { "temp", "temperature" },
-    { "config-file", "recipe" },
-    { "max-shard-size", "shard-mb" },
-    { "save-profile", NULL, measures },
-    { "profile", NULL, measures },
-    { "cluster", NULL, network },
-    { "link", NULL, network },
-    { "nnodes", NULL, hosts },
-    { "num-nodes", NULL, hosts },
-    { "num-machines", NULL, hosts },
-    { "node-rank", NULL, hosts },
-    { "machine-rank", NULL, hosts },
-    { "master-addr", NULL, hosts },
-    { "main-process-ip", NULL, hosts },
-    { "master-port", NULL, hosts },
-    { "use-peft", NULL, lora },
-    { "use-lora", NULL, lora },
-    { "peft-type", NULL, lora },
-    { "max-model-len", "seq" },
-    { "n-predict", "max-new" },
-    { "m", "model" },
-    { "p", "prompt" },
-    { "n", "max-new" },
-    { "t", "threads" },
-    { "s", "seed" },
-    { "o", "out" },
-    { "num-workers", NULL, ignored },
-    { "use-flash-attention-2", NULL, ignored },
-    { "use-liger-kernel", NULL, ignored },
-    { "task-type", NULL, lora },
-    { "init-lora-weights", NULL, begins },
-    { "completion-only-loss", "loss-on", " answers, which is the default" },
-    { "assistant-only-loss", "loss-on", " answers, which is the default" },
-    { "merge-and-unload", NULL, "sheaf merge BASE ADAPTER DST, when the run is done" },
-    { "offload-optimizer", NULL, divides },
-    { "gpu-memory-utilization", NULL, on_cpu },
-    { "gpus", NULL, on_cpu },
-    { "gpu", NULL, on_cpu },
-    { "num-gpus", NULL, on_cpu },
-    { "n-gpus", NULL, on_cpu },
-    { "ngpus", NULL, on_cpu },
-    { "gpu-ids", NULL, on_cpu },
-    { "n-gpu-layers", NULL, on_cpu },
-    { "ngl", NULL, on_cpu },
-    { "device", NULL, on_cpu },
-    { "devices", NULL, on_cpu },
-    { "device-map", NULL, on_cpu },
-    { "cuda", NULL, on_cpu },
-    { "use-cpu", NULL, on_cpu },
-    { "no-cuda", NULL, on_cpu },
-    { "accelerator", NULL, on_cpu },
-    { "nproc-per-node", NULL, on_cpu },
-    { "num-processes", NULL, on_cpu },
-    { "load-in-4bit", NULL, stored },
-    { "load-in-8bit", NULL, stored },
-    { "quantization-bit", NULL, stored },
-    { "quantization", NULL, stored },
-    { "quantize", NULL, stored },
-    { "bits", NULL, stored },
-    { "qlora", NULL, stored },
-    { "bnb-4bit-compute-dtype", NULL, stored },
-    { "bnb-4bit-quant-type", NULL, stored },
-    { "deepspeed", NULL, divides },
-    { "deepspeed-config", NULL, divides },
-    { "fsdp", NULL, divides },
-    { "fsdp-config", NULL, divides },
-    { "zero-stage", NULL, divides },
-    { "pipeline-model-parallel-size", NULL, divides },
-    { "report-to", NULL, progress },
-    { "logging-dir", NULL, progress },
-    { "logging-steps", NULL, progress },
-    { "log-interval", NULL, progress },
-    { "run-name", NULL, progress },
-    { "use-wandb", NULL, progress },
-    { "wandb-project", NULL, progress },
-    { "tensorboard-dir", NULL, progress },
-    { "optim", NULL, adamw },
-    { "optimizer", NULL, adamw },
-    { "optimizer-type", NULL, adamw },
-    { "weight-copies", NULL, LEAVE "frozen weights are held once" },
-    { "head-patterns", "train" },
-    { "carrier", "transport" },
+    { "micro-batch",
+      " batch-size per-device-eval-batch-size per-device-batch-size train-batch-size "
+      "eval-batch-size train-micro-batch-size-per-gpu " },
+    { "batch", " batch-size " },
+    { "accumulate", " gradient-accumulation grad-accum accumulation-steps " },
+    { "epochs", " max-epochs train-epochs " },
+    { "steps", " train-iters num-steps iters " },
+    { "seq", " max-length max-seq-length max-seq-len seq-length seq-len sequence-length "
+             "model-max-length block-size context-length max-model-len " },
+    { "max-new", " max-new-tokens max-tokens num-predict n-predict n " },
+    { "out", " output output-path out-dir save-dir save-path o " },
+    { "lora-targets", " target-modules lora-modules " },
+    { "lora-exclude", " exclude-modules " },
+    { "lora-layers", " layers-to-transform " },
+    { "lora-rank-pattern", " rank-pattern " },
+    { "lora-alpha-pattern", " alpha-pattern " },
+    { "lora-rank", " r rank lora-dim " },
+    { "lora-alpha", " alpha " },
+    { "lora-dropout", " dropout " },
+    { "lora-rslora", " rslora " },
+    { "lora-bias", " bias " },
+    { "model", " model-name model-path model-dir pretrained-model-name-or-path checkpoint m " },
+    { "adapter", " adapter-path lora-path lora peft-model " },
+    { "data", " train-file dataset-name dataset-path data-path train-data eval-data input-file " },
+    { "eval-data", " eval-file validation-file " },
+    { "eval-every", " eval-interval " },
+    { "eval-split", " validation-split-percentage ", ", a share between 0 and 1" },
+    { "min-delta", " early-stopping-threshold " },
+    { "max-time", " max-duration train-runtime " },
+    { "tokenizer", " tokenizer-path tokenizer-name " },
+    { "schedule", " scheduler lr-decay-style " },
+    { "warmup", " num-warmup-steps warmup-iters lr-warmup-steps " },
+    { "clip", " clip-grad gradient-clipping gradient-clip-val max-norm " },
+    { "eps", " adam-eps epsilon " },
+    { "weight-decay", " wd " },
+    { "save-every", " save-interval " },
+    { "resume", " resume-from-checkpoint ", ", of the run in --out" },
+    { "checkpointing", " checkpoint-activations recompute " },
+    { "dtype", " fp32 ", " float32" },
+    { "dtype", " torch-dtype precision " },
+    { "tp", " tensor-parallel-size tensor-model-parallel-size model-parallel-size tp-size " },
+    { "threads", " num-threads nthreads jobs t " },
+    { "seed", " random-seed s " },
+    { "temperature", " temp " },
+    { "recipe", " config-file " },
+    { "shard-mb", " max-shard-size " },
+    { NULL, " save-profile profile ", measures },
+    { NULL, " cluster link ", network },
+    { NULL,
+      " nnodes num-nodes num-machines node-rank machine-rank master-addr "
+      "main-process-ip master-port ",
+      hosts },
+    { NULL, " use-peft use-lora peft-type task-type ", lora },
+    { "prompt", " p " },
+    { NULL, " num-workers use-flash-attention-2 use-liger-kernel ", ignored },
+    { NULL, " init-lora-weights ", begins },
+    { "loss-on", " completion-only-loss assistant-only-loss ", " answers, which is the default" },
+    { NULL, " merge-and-unload ", "sheaf merge BASE ADAPTER DST, when the run is done" },
+    { NULL,
+      " offload-optimizer deepspeed deepspeed-config fsdp fsdp-config zero-stage "
+      "pipeline-model-parallel-size ",
+      divides },
+    { NULL,
+      " gpu-memory-utilization gpus gpu num-gpus n-gpus ngpus gpu-ids n-gpu-layers ngl "
+      "device devices device-map cuda use-cpu no-cuda accelerator nproc-per-node "
+      "num-processes ",
+      on_cpu },
+    { NULL,
+      " load-in-4bit load-in-8bit quantization-bit quantization quantize bits qlora "
+      "bnb-4bit-compute-dtype bnb-4bit-quant-type ",
+      stored },
+    { NULL,
+      " report-to logging-dir logging-steps log-interval run-name use-wandb "
+      "wandb-project tensorboard-dir ",
+      progress },
+    { NULL, " optim optimizer optimizer-type ", adamw },
+    { NULL, " weight-copies ", LEAVE "frozen weights are held once" },
+    { "train", " head-patterns " },
+    { "transport", " carrier " },
 };
 
-/* Are these the same but for case, and '_' for '-'? `word` has `n` bytes. */
-static bool alike(const char *name, const char *word, size_t n)
+/* A name between blanks, in small letters and with dashes. */
+typedef struct spelling {
+    char text[64];
+} spelling;
+
+static spelling spell(const char *word)
 {
-    for (size_t i = 0; i < n; i++)
-        if (name[i] == '\0' || name[i] != (word[i] == '_' ? '-' : tolower((unsigned char)word[i])))
-            return false;
-    return name[n] == '\0';
+    spelling s;
+    snprintf(s.text, sizeof s.text, " %.*s ", (int)strcspn(word, "="), word);
+    for (char *c = s.text; *c != '\0'; c++)
+        *c = *c == '_' ? '-' : (char)tolower((unsigned char)*c);
+    return s;
+}
+
+static bool is(const char *name, const spelling *word)
+{
+    const size_t n = strlen(name);
+    return strncmp(name, word->text + 1, n) == 0 && strcmp(word->text + 1 + n, " ") == 0;
 }
 
 static bool has(const sheaf__setting *options, const char *name)
@@ -231,13 +143,13 @@ static bool has(const sheaf__setting *options, const char *name)
 }
 
 /* What a file of LLaMA-Factory or Axolotl means by it; NULL: nothing. */
-static const sheaf__translate_rule *rule_of(const char *word, size_t n)
+static const sheaf__translate_rule *rule_of(const spelling *word)
 {
-    char key[64];
+    char key[sizeof word->text];
     const sheaf__translate_rule *rule = NULL;
-    snprintf(key, sizeof key, "%.*s", (int)n, word);
+    snprintf(key, sizeof key, "%.*s", (int)strcspn(word->text + 1, " "), word->text + 1);
     for (char *c = key; *c != '\0'; c++)
-        *c = *c == '-' ? '_' : (char)tolower((unsigned char)*c);
+        *c = *c == '-' ? '_' : *c;
     for (const sheaf__translate_program *p = sheaf__translate_programs;
          p->name != NULL && rule == NULL; p++)
         rule = sheaf__translate_find(p, key);
@@ -268,15 +180,15 @@ static void advise_without(sheaf_status *st, const sheaf__translate_rule *rule)
 bool sheaf__peer_advise(sheaf_status *st, const sheaf__setting *options, const char *word,
                         const char *dashes)
 {
-    const size_t n = strcspn(word, "=");
+    const spelling s = spell(word);
     for (const sheaf__setting *o = options; o->name != NULL; o++)
-        if (!(o->kind & SHEAF__IS_HIDDEN) && alike(o->name, word, n)) {
+        if (!(o->kind & SHEAF__IS_HIDDEN) && is(o->name, &s)) {
             sheaf_try_this(st, "sheaf calls it %s%s", dashes, o->name);
             return true;
         }
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         const char *ours = names[i].ours, *more = names[i].more;
-        if (!alike(names[i].peer, word, n) || (ours != NULL && !has(options, ours)))
+        if (strstr(names[i].peers, s.text) == NULL || (ours != NULL && !has(options, ours)))
             continue;
         if (ours == NULL)
             sheaf_try_this(st, "%s", more);
@@ -284,7 +196,7 @@ bool sheaf__peer_advise(sheaf_status *st, const sheaf__setting *options, const c
             sheaf_try_this(st, "sheaf calls it %s%s%s", dashes, ours, more != NULL ? more : "");
         return true;
     }
-    const sheaf__translate_rule *rule = rule_of(word, n);
+    const sheaf__translate_rule *rule = rule_of(&s);
     if (rule == NULL || (rule->setting != NULL && !has(options, rule->setting)))
         return false;
     if (rule->setting != NULL)
@@ -296,12 +208,12 @@ bool sheaf__peer_advise(sheaf_status *st, const sheaf__setting *options, const c
 
 bool sheaf__peer_is_out(const char *word)
 {
-    const size_t n = strcspn(word, "=");
-    const sheaf__translate_rule *rule = rule_of(word, n);
-    bool is = alike("out", word, n) ||
-              (rule != NULL && rule->setting != NULL && strcmp(rule->setting, "out") == 0);
+    const spelling s = spell(word);
+    const sheaf__translate_rule *rule = rule_of(&s);
+    bool out = is("out", &s) ||
+               (rule != NULL && rule->setting != NULL && strcmp(rule->setting, "out") == 0);
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        is = is || (names[i].ours != NULL && strcmp(names[i].ours, "out") == 0 &&
-                    alike(names[i].peer, word, n));
-    return is;
+        out = out || (names[i].ours != NULL && strcmp(names[i].ours, "out") == 0 &&
+                      strstr(names[i].peers, s.text) != NULL);
+    return out;
 }
