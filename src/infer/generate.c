@@ -2,7 +2,6 @@
 #include "comm/doing.h"
 #include "infer/batch_images.h"
 #include "infer/past.h"
-#include "infer/share.h"
 #include "models/rope.h"
 #include "base/status.h"
 

@@ -8,7 +8,6 @@
 
 #include "base/status.h"
 #include "base/array.h"
-#include "infer/asked.h"
 #include "inputs/image.h"
 #include "schema/family.h"
 

@@ -6,6 +6,7 @@
 #include "data/talk_pictures.h"
 #include "infer/generate.h"
 #include "infer/wording.h"
+#include "data/text_record.h"
 
 /* What is known of a prompt beside its tokens; all owned. */
 typedef struct sheaf__prompt_about {
@@ -32,8 +33,8 @@ typedef struct sheaf__prompts_from {
     const char *text;
     const char *tokens; /* "1,2,3" */
     /* *.txt: a prompt a line; else JSON Lines or a JSON array, or a folder of such files, of texts,
-     * of objects in any form of asked.h, with pictures as data/talk_pictures.h has them, or with
-     * "tokens" ([ids]); for CogVLM and CogAgent the files and folders of data/records.h */
+     * of objects in any form of sheaf__asks(), with pictures as data/talk_pictures.h has them, or
+     * with "tokens" ([ids]); for CogVLM and CogAgent the files and folders of data/records.h */
     const char *file;
     const char *const *image; /* [images] of text */
     int64_t images;
@@ -93,3 +94,26 @@ sheaf_status *sheaf__prompts_load(void *self, int64_t prompt, const sheaf__pictu
                                   int64_t n);
 /* sheaf__prompts_picture - a file, over the pixels of `picture` at the sizes it says. */
 sheaf_status *sheaf__prompts_picture(const sheaf__picture *picture, const char *path);
+
+/* What a record asks, in any form that data sets have (data/text_record.h): the messages up to the
+ * one to answer, and the answer to compare with. */
+typedef struct sheaf__asked {
+    sheaf__message *said; /* [n]; the last is to be answered. Borrowed from the record */
+    int64_t n;
+    const char *expected;      /* NULL: none */
+    bool text;                 /* a prompt, which is no conversation: the last of them */
+    sheaf__text_record record; /* `ignored` is of each form */
+} sheaf__asked;
+
+/* sheaf__asks - has a record a form of these? Others hold tokens, or nothing that is read. */
+bool sheaf__asks(const json_t *record);
+/* sheaf__asked_read - `record` and `system` (NULL: none), which goes before messages that have no
+ * system message, must outlive *out. `pictures`: others read
+ * those. Of several forms in one record the first counts. Release also after a failure.
+ * Errors: those of sheaf__text_record_list() and sheaf__text_record_ask(); SHEAF_E_DATA for a NUL,
+ * and for tokens beside a text. */
+sheaf_status *sheaf__asked_read(sheaf__asked *out, json_t *record, const char *system,
+                                bool pictures);
+/* sheaf__text_whole - SHEAF_E_DATA where `text`, kept as a C string, would end early at a NUL. */
+sheaf_status *sheaf__text_whole(const char *text, size_t size, const char *what);
+void sheaf__asked_release(sheaf__asked *asked);

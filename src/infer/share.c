@@ -1,5 +1,5 @@
 /* share.c - groups that answered a share of the prompts each tell one another what they found. */
-#include "infer/share.h"
+#include "infer/generate.h"
 #include "base/status.h"
 
 #include <stddef.h>

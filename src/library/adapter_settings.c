@@ -1,5 +1,5 @@
-/* adapter_settings.c - see adapter_settings.h. */
-#include "library/adapter_settings.h"
+/* adapter_settings.c - see session.h. */
+#include "library/session.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-/* crowd.c - see crowd.h. */
-#include "library/crowd.h"
+/* crowd.c - the ranks of a loaded model, waiting for something to do together: see model.h. */
+#include "library/model.h"
 
 #include <pthread.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* first_record.c - see first_record.h. */
-#include "library/first_record.h"
+/* first_record.c - see session.h. */
+#include "library/session.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -5,7 +5,6 @@
 #include "base/text.h"
 #include "comm/process.h"
 #include "inputs/template.h"
-#include "library/together.h"
 #include "library/train_settings.h"
 #include "models/crew.h"
 #include "plan/fits.h"

@@ -59,3 +59,10 @@ sheaf_status *sheaf__judge_open(sheaf__judge *judge);
 /* sheaf__judge_run - the data and the judgement. */
 sheaf_status *sheaf__judge_run(sheaf__judge *judge);
 void sheaf__judge_close(sheaf__judge *judge);
+
+/* sheaf__together_judge - processes that judge a model together have the same in hand, which is
+ * proven before they load it: version and kind of machine, what is asked for, the model's config
+ * and its tensors (names, types, shapes, first and last rows), all of the adapter, the tokenizer,
+ * and the data. Collective of all, whatever came before in this one: `st`, which is consumed. The
+ * status of all, naming the rank and host that failed or has something else. */
+sheaf_status *sheaf__together_judge(sheaf_status *st, const sheaf__judge *judge);

@@ -10,7 +10,7 @@
 #include "base/inside.h"
 #include "checkpoint/convert/convert.h"
 #include "checkpoint/merge/merge.h"
-#include "library/adapter_base.h"
+#include "models/open.h"
 #include "library/run_export.h"
 #include "library/take.h"
 #include "sheaf/checkpoint.h"

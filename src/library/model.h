@@ -5,12 +5,27 @@
 #include <stdatomic.h>
 
 #include "infer/past.h"
+#include "infer/prompts.h"
 #include "infer/spoken.h"
-#include "infer/wording.h"
-#include "library/crowd.h"
 #include "library/generation_config.h"
 #include "library/run_model.h"
+#include "models/crew.h"
 #include "sheaf/generate.h"
+
+/* The ranks of a loaded model, waiting for something to do together. */
+typedef struct sheaf__crowd sheaf__crowd;
+
+/* sheaf__crowd_open - sheaf__crew_run() in a thread of its own; returns once all ranks have loaded
+ * the model, or with why not. Everything in *options and `opened` is borrowed until it is closed.
+ */
+sheaf_status *sheaf__crowd_open(sheaf__crowd **out, const sheaf__opened *opened,
+                                const sheaf__crew_options *options);
+/* sheaf__crowd_do - `work` on every rank; the status that they agreed on. One call at a time:
+ * others wait. */
+sheaf_status *sheaf__crowd_do(sheaf__crowd *crowd,
+                              sheaf_status *(*work)(void *self, sheaf__model *model), void *self);
+/* sheaf__crowd_close - accepts NULL. */
+void sheaf__crowd_close(sheaf__crowd *crowd);
 
 /* What one rank keeps from answer to answer. */
 typedef struct sheaf__rank_past {
@@ -140,3 +155,7 @@ void sheaf__model_hear(sheaf__asking *a, sheaf__hearer *h, const sheaf_model_gen
 
 /* sheaf__take_activations - by torch's name; NULL is SHEAF_BOOL: the run's. Errors: SHEAF_E_ARG. */
 sheaf_status *sheaf__take_activations(sheaf_dtype *out, const char *name);
+
+/* sheaf__together_ask - as sheaf__together_judge(), of processes that answer these prompts. */
+sheaf_status *sheaf__together_ask(sheaf_status *st, const sheaf_model *model,
+                                  const sheaf__prompts *prompts, const sheaf__asking *asking);

@@ -4,7 +4,7 @@
 #include "tests/check.h"
 
 #include "infer/past.h"
-#include "library/made_source.h"
+#include "library/timing.h"
 #include "models/crew.h"
 #include "models/open.h"
 #include "base/status.h"

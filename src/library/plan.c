@@ -10,7 +10,7 @@
 #include "library/question.h"
 #include "library/take.h"
 #include "library/timing.h"
-#include "library/train.h"
+#include "library/session.h"
 
 struct sheaf_needs {
     sheaf_plan plan;

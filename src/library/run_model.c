@@ -21,7 +21,6 @@
 #include "train/origin.h"
 #include "train/select.h"
 #include "train/stepped.h"
-#include "library/run_paths.h"
 #include "library/run_read.h"
 #include "library/train_settings.h"
 

@@ -1,5 +1,5 @@
-/* run_paths.c - see run_paths.h. */
-#include "library/run_paths.h"
+/* run_paths.c - see train_settings.h. */
+#include "library/train_settings.h"
 
 #include <stdlib.h>
 #include <string.h>

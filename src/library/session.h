@@ -4,8 +4,10 @@
 
 #include <stdio.h>
 
-#include "library/settings.h"
+#include "library/train_settings.h"
+#include "train/rank.h"
 #include "train/train.h"
+#include "sheaf/train.h"
 
 typedef struct sheaf__session_options {
     sheaf__settings *state; /* of `table`: sheaf__train_settings() of `options`, as far as the
@@ -33,3 +35,23 @@ typedef struct sheaf__session_options {
  * says so. Errors: those of the settings and of sheaf_train(). Release *result also after a
  * failure. */
 sheaf_status *sheaf__session_run(sheaf_train_result *result, const sheaf__session_options *options);
+
+/* sheaf__first_record_note - the template by name, and the first row as the model sees it, special
+ * tokens included, with marks around what is learnt; long parts are cut. Without a tokenizer that
+ * can be read token ids stand for text. What cannot be read is not noted. */
+void sheaf__first_record_note(const sheaf__job *job, const sheaf_events *events);
+
+/* sheaf__adapter_settings - of a new run with --adapter: what a flag says of LoRA must be so in the
+ * adapter, by what it means for this model; events hear of a recipe's lines, which are passed over.
+ * Rank, alpha, dropout, rslora and bias that neither says become the adapter's, so that the
+ * settings of the run are true. Other lists stay unset: the adapter holds them. Nothing where there
+ * is no adapter, or the model or the adapter cannot be read: whoever opens them says why.
+ * Errors: SHEAF_E_ARG with the flag. */
+sheaf_status *sheaf__adapter_settings(const sheaf__settings *state, const sheaf__setting *table,
+                                      sheaf_train_options *options, const sheaf_events *events);
+
+/* sheaf__train_take - fills `table` and *to with the defaults, what *from gives and the lines of
+ * its settings. Release `state` after the use of *to, also after a failure. Errors: SHEAF_E_ARG. */
+sheaf_status *sheaf__train_take(sheaf__settings *state, sheaf__setting table[SHEAF__MAX_SETTINGS],
+                                sheaf_train_options *to, const sheaf_run_train_options *from,
+                                bool planning);

@@ -9,9 +9,7 @@
 #include "data/data_images.h"
 #include "data/data_rows.h"
 #include "infer/generate.h"
-#include "library/made_source.h"
 #include "library/train_settings.h"
-#include "library/trial.h"
 #include "models/crew.h"
 #include "plan/fits.h"
 

@@ -1,5 +1,6 @@
-/* together.c - see together.h. */
-#include "library/together.h"
+/* together.c - processes have the same in hand: see judge.h. */
+#include "library/judge.h"
+#include "library/model.h"
 
 #include "infer/batch_images.h"
 

@@ -1,5 +1,4 @@
 /* train.c - a run of another program's: sheaf/train.h. */
-#include "library/train.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -68,3 +68,21 @@ void sheaf__sums_note(sheaf_bf16_sums asked, sheaf_dtype dtype, const sheaf_even
 /* sheaf__sums_of - what runs: `asked`, else what a run was trained with (`before`), else the
  * fastest where the first process is; unnamed in other types than bfloat16. */
 sheaf_bf16_sums sheaf__sums_of(sheaf_bf16_sums asked, sheaf_bf16_sums before, sheaf_dtype dtype);
+
+/* ---- relative paths of a run (run_paths.c) ---- */
+
+/* sheaf__run_paths_begin - of a run whose settings are about to be written: the folder that its
+ * relative paths count from, and what the result says of its base. Paths given with --resume from
+ * another folder become absolute. */
+sheaf_status *sheaf__run_paths_begin(sheaf__settings *state, const sheaf__setting *table,
+                                     sheaf_train_options *o);
+
+/* sheaf__run_paths_find - after sheaf__settings_resume(): relative paths that were stored are
+ * looked for where the run began, here, in OUT, and in the folders that OUT is in. With `needed`
+ * one that lies nowhere is an error; else it stays as it is. */
+sheaf_status *sheaf__run_paths_find(sheaf__settings *state, const sheaf__setting *table,
+                                    const sheaf_train_options *o, const char *out, bool needed);
+
+/* sheaf__run_paths_none - the error for --resume --out OUT where no run is; names one beside it
+ * whose name is nearly that. */
+sheaf_status *sheaf__run_paths_none(const char *out);

@@ -7,6 +7,14 @@
 #include "library/take.h"
 #include "library/verify_all.h"
 #include "sheaf/checkpoint.h"
+#include <string.h>
+#include "base/file.h"
+#include "checkpoint/merge/merge.h"
+#include "checkpoint/tools/verify_adapter.h"
+#include "dialects/open.h"
+#include "infer/wording.h"
+#include "models/open.h"
+#include "library/generation_config.h"
 
 sheaf_status *sheaf_weights_verify(sheaf_verification **out, const char *path,
                                    const sheaf_weights_verify_options *options)
@@ -95,4 +103,169 @@ void sheaf_verification_free(sheaf_verification *v)
     if (v != NULL)
         sheaf_verify_release(&v->report);
     free(v);
+}
+
+/* ---- what lies beside the weights: verify_all.h ---- */
+
+/* The file of the folder that a status is about, malloc'd; NULL: it names none. */
+static sheaf_status *find_file(char **out, const char *folder, const sheaf_status *about)
+{
+    static const char *const names[] = { "tokenizer.json",         "tokenizer.model",
+                                         "tokenizer_config.json",  "special_tokens_map.json",
+                                         "added_tokens.json",      "chat_template.jinja",
+                                         "generation_config.json", "config.json" };
+    sheaf_status *st = NULL;
+    *out = NULL;
+    for (size_t i = 0; st == NULL && *out == NULL && i < sizeof names / sizeof *names; i++) {
+        char *path = NULL;
+        st = sheaf__path_join(&path, folder, names[i]);
+        if (st == NULL && strstr(sheaf_status_where(about), path) != NULL)
+            *out = path;
+        else
+            free(path);
+    }
+    return st;
+}
+
+/* What is wrong with a file beside the weights, as a finding; takes `bad`. What may not be read is
+ * not damaged. */
+static sheaf_status *tell(sheaf_catalog *c, const char *folder, sheaf_status *bad)
+{
+    char *file = NULL;
+    if (bad == NULL || sheaf_status_code(bad) == SHEAF_E_MEMORY)
+        return bad;
+    sheaf_status *st = find_file(&file, folder, bad);
+    if (st == NULL && sheaf_status_code(bad) == SHEAF_E_IO && file != NULL)
+        st = sheaf__dialect_denied(file, NULL);
+    if (st != NULL)
+        sheaf_status_free(bad);
+    else {
+        if (*sheaf_status_try(bad) == '\0')
+            sheaf_try_this(bad, "correct it, or copy it again from where the model came from");
+        st = sheaf__catalog_defect(c, file != NULL ? file : folder, bad);
+    }
+    free(file);
+    return st;
+}
+
+/* ---- the tokenizer ---- */
+
+static sheaf_status *open_wording(const sheaf_config *config, const char *folder, bool strict)
+{
+    sheaf__wording w;
+    sheaf_status *st = sheaf__wording_open(
+        &w, config, &(sheaf__wording_options){ .folder = folder, .strict = strict });
+    sheaf__wording_close(&w);
+    return st;
+}
+
+/* Is it a tokenizer that sheaf does not read, or of another model, and not one that is damaged? */
+static sheaf_status *is_other_kind(bool *yes, const char *folder, const sheaf_status *bad)
+{
+    char *file = NULL;
+    sheaf_status *st = find_file(&file, folder, bad);
+    *yes = st == NULL && (sheaf_status_code(bad) == SHEAF_E_UNSUPPORTED ||
+                          /* a vocab.json alone; more tokens than the model has rows */
+                          (file == NULL && (sheaf_status_code(bad) == SHEAF_E_IO ||
+                                            sheaf_status_code(bad) == SHEAF_E_LAYOUT)));
+    free(file);
+    return st;
+}
+
+static sheaf_status *note_kind(sheaf_catalog *c, const char *folder, const sheaf_status *bad)
+{
+    const char *expected = sheaf_status_expected(bad), *found = sheaf_status_found(bad);
+    return sheaf__catalog_notef(
+        c, SHEAF_NOTE, "unsupported", folder, "", "a tokenizer that sheaf reads",
+        "give another with --tokenizer PATH, or token ids", "%s%s%s%s%s", sheaf_status_where(bad),
+        *expected != '\0' ? ": expected " : "", expected, *found != '\0' ? ": " : "", found);
+}
+
+static sheaf_status *check_tokenizer(sheaf_catalog *c, const sheaf_config *config,
+                                     const char *folder)
+{
+    bool other = false;
+    sheaf_status *bad = open_wording(config, folder, true);
+    if (bad == NULL || sheaf_status_code(bad) == SHEAF_E_MEMORY)
+        return bad;
+    sheaf_status *st = is_other_kind(&other, folder, bad);
+    if (st == NULL && other) {
+        sheaf_status *without = open_wording(config, folder, false);
+        other = without == NULL;
+        if (without != NULL && sheaf_status_code(without) == SHEAF_E_MEMORY)
+            st = without;
+        else
+            sheaf_status_free(without);
+    }
+    if (st == NULL && !other)
+        return tell(c, folder, bad);
+    TRY(st, note_kind(c, folder, bad));
+    sheaf_status_free(bad);
+    return st;
+}
+
+/* ---- an adapter and its base ---- */
+
+/* What merge says of them; where no base is at hand, what an adapter tells alone. */
+static sheaf_status *check_adapter(sheaf_catalog *c, const sheaf_weights_verify_options *how)
+{
+    sheaf_lora_options options;
+    bool held = false;
+    if (sheaf__catalog_defects(c) > 0 || c->config_path == NULL)
+        return NULL;
+    sheaf_status *st = sheaf_lora_options_read(&options, c->config_path, NULL);
+    if (st != NULL) /* it was read before */
+        return st;
+    const char *base = how->base != NULL ? how->base : options.base_name;
+    sheaf_status *wrong = NULL;
+    if (base != NULL && !how->quick && sheaf__path_kind(base) == SHEAF_PATH_DIR)
+        wrong = sheaf_merge_fits(&held, base, c->root);
+    const bool told = wrong != NULL && sheaf_status_code(wrong) != SHEAF_E_UNSUPPORTED;
+    if (!told && (!held || wrong != NULL)) /* none, or one that is not merged into */
+        st = sheaf__verify_alone(c, &options);
+    if (wrong != NULL && sheaf_status_code(wrong) == SHEAF_E_LAYOUT)
+        st = sheaf__catalog_defect(c, c->root, sheaf_in(wrong, "with the base %s", base));
+    else if (wrong != NULL && sheaf_status_code(wrong) == SHEAF_E_MEMORY)
+        st = wrong;
+    else if (wrong == NULL && held && how->base != NULL)
+        st = sheaf__catalog_defect(
+            c, c->root,
+            sheaf__adapters_base(base, NULL, (const char *const[]){ c->root }, 1, how->events));
+    else
+        sheaf_status_free(wrong); /* told already */
+    sheaf_lora_options_release(&options);
+    return st;
+}
+
+/* ---- the whole ---- */
+
+/* Only a model whose config sheaf knows is asked. */
+static sheaf_status *check_beside(sheaf_catalog *c, const char *folder)
+{
+    sheaf__generation_config generation;
+    sheaf_config config;
+    sheaf_status *st = sheaf__open_config(&config, c);
+    if (st != NULL && sheaf_status_code(st) == SHEAF_E_MEMORY)
+        return st;
+    if (st != NULL) { /* told by the reader, where it matters */
+        sheaf_status_free(st);
+        return NULL;
+    }
+    st = check_tokenizer(c, &config, folder);
+    TRY(st, tell(c, folder, sheaf__generation_config_read(&generation, folder, NULL)));
+    sheaf_config_release(&config);
+    return st;
+}
+
+sheaf_status *sheaf__verify_all(sheaf_verify_report *report, const char *path,
+                                const sheaf_weights_verify_options *options)
+{
+    sheaf_status *st = sheaf_verify(report, path, options);
+    const sheaf_catalog *c = report->catalog;
+    if (st != NULL || c->dialect->manifest || /* with the base's tokenizer */
+        sheaf__path_kind(path) != SHEAF_PATH_DIR)
+        return st;
+    if (c->dialect->adapter)
+        return check_adapter(report->catalog, options);
+    return check_beside(report->catalog, path);
 }

@@ -1,5 +1,5 @@
-/* balance.c - see balance.h. */
-#include "models/balance.h"
+/* balance.c - how evenly ranks share the heads of attention: see placement.h. */
+#include "models/placement.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* How ranks share heads. */
-#include "models/balance.h"
+#include "models/placement.h"
 
 #include <string.h>
 

@@ -48,6 +48,16 @@ sheaf_status *sheaf__build_table(sheaf__model *m, sheaf__table *table, const she
 /* Memory of a rotary table for options.positions. */
 sheaf_status *sheaf__build_rope(sheaf__model *m, sheaf__rope_table *t, int64_t rot);
 
+/* The same by the names of their tensors, `prefix` and what is given: bias NULL: none; piece of a
+ * fused weight, else 0. */
+sheaf_status *sheaf__named_linear(sheaf__model *m, sheaf__linear *l, const char *prefix,
+                                  const char *weight, const char *bias, int piece);
+/* Of NAME.weight and NAME.bias. */
+sheaf_status *sheaf__named_layernorm(sheaf__model *m, sheaf__layernorm *norm, const char *prefix,
+                                     const char *name, double eps);
+sheaf_status *sheaf__named_vector(sheaf__model *m, sheaf__vector *v, const char *prefix,
+                                  const char *name, int64_t width);
+
 /* sheaf__rounds_well - are n numbers of `dtype` finite in the compute dtype? */
 bool sheaf__rounds_well(const sheaf__context *context, const void *x, sheaf_dtype dtype, int64_t n);
 

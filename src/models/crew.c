@@ -6,7 +6,7 @@
 #include "comm/doing.h"
 #include "comm/grid.h"
 #include "comm/process.h"
-#include "models/balance.h"
+#include "models/placement.h"
 
 typedef struct crew {
     const sheaf__opened *opened;

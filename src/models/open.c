@@ -246,7 +246,9 @@ static sheaf_status *adapter_options(const sheaf_lora_options **out, sheaf_lora_
 
 /* ---- is it the adapter's base? ---- */
 
-sheaf_status *sheaf__adapter_print(char out[33], const char *model, const char *adapter,
+/* sheaf_peft_base_print(); noted where the adapter carries none: whether `model` is its base is
+ * then not known. */
+static sheaf_status *adapter_print(char out[33], const char *model, const char *adapter,
                                    const sheaf_events *events)
 {
     sheaf_status *st = sheaf_peft_base_print(out, adapter);
@@ -257,7 +259,7 @@ sheaf_status *sheaf__adapter_print(char out[33], const char *model, const char *
     return st;
 }
 
-sheaf_status *sheaf__compare_base(const char *is, const char *was, const char *model,
+static sheaf_status *compare_base(const char *is, const char *was, const char *model,
                                   const char *adapter)
 {
     if (strcmp(was, is) == 0)
@@ -272,8 +274,7 @@ sheaf_status *sheaf__compare_base(const char *is, const char *was, const char *m
 
 sheaf_status *sheaf__opened_compare(const sheaf__opened *o, const char *is)
 {
-    return o->base_print[0] == '\0' ? NULL
-                                    : sheaf__compare_base(is, o->base_print, o->model, o->carrier);
+    return o->base_print[0] == '\0' ? NULL : compare_base(is, o->base_print, o->model, o->carrier);
 }
 
 sheaf_status *sheaf__opened_check(const sheaf__opened *o, sheaf_comm *all)
@@ -409,7 +410,7 @@ static sheaf_status *read_print(sheaf__opened *o, const sheaf__open_options *how
     o->carrier = strdup(how->adapter);
     return o->model == NULL || o->carrier == NULL
                ? sheaf__no_memory(how->adapter)
-               : sheaf__adapter_print(o->base_print, how->model, how->adapter, how->events);
+               : adapter_print(o->base_print, how->model, how->adapter, how->events);
 }
 
 /* *catalog as read_config() left it; the source takes it. */
@@ -501,6 +502,43 @@ void sheaf__opened_close(sheaf__opened *o)
     sheaf_schema_free(o->schema);
     sheaf_config_release(&o->config);
     *o = (sheaf__opened){ 0 };
+}
+
+/* ---- adapters of a base that is not run ---- */
+
+static sheaf_status *hash_base(char out[33], const char *base, const char *config)
+{
+    sheaf__opened opened = { 0 };
+    sheaf_status *st = sheaf__open_model(
+        &opened,
+        &(sheaf__open_options){ .model = base, .config = config, .slices = 8, .hashed = true });
+    TRY(st, sheaf__hashed_all(opened.hashed, 0));
+    TRY(st, sheaf__hashed_weights(out, opened.hashed));
+    sheaf__opened_close(&opened);
+    return st;
+}
+
+sheaf_status *sheaf__adapters_base(const char *base, const char *config,
+                                   const char *const *adapters, int n, const sheaf_events *events)
+{
+    char is[33] = "", was[33];
+    sheaf_status *st = NULL;
+    for (int i = 0; i < n && st == NULL; i++) {
+        st = adapter_print(was, base, adapters[i], events);
+        if (st != NULL || was[0] == '\0')
+            continue;
+        if (is[0] == '\0')
+            st = hash_base(is, base, config);
+        if (st != NULL && sheaf_status_code(st) != SHEAF_E_MEMORY) {
+            sheaf_warn(events,
+                       "the adapter's fingerprint of its base cannot be compared with %s: %s: %s",
+                       base, sheaf_status_where(st), sheaf_status_found(st));
+            sheaf_status_free(st);
+            return NULL;
+        }
+        TRY(st, compare_base(is, was, base, adapters[i]));
+    }
+    return st;
 }
 
 /* ---- fingerprint ---- */

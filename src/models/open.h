@@ -52,16 +52,12 @@ typedef struct sheaf__open_options {
 sheaf_status *sheaf__open_model(sheaf__opened *out, const sheaf__open_options *options);
 void sheaf__opened_close(sheaf__opened *opened);
 
-/* sheaf__adapter_print - sheaf_peft_base_print(); events hear where the adapter carries none, as
- * whether `model` is its base is then not known. */
-sheaf_status *sheaf__adapter_print(char out[33], const char *model, const char *adapter,
-                                   const sheaf_events *events);
-/* sheaf__compare_base - is the fingerprint `is` of the base `model` the one that the adapter
- * carries, `was`? Errors: SHEAF_E_LAYOUT. */
-sheaf_status *sheaf__compare_base(const char *is, const char *was, const char *model,
-                                  const char *adapter);
-/* sheaf__opened_compare - the same with `is` of the base that was opened; true without an adapter
- * that carries one. */
+/* sheaf__adapters_base - is this the base whose fingerprint each of n adapters carries? It is
+ * opened, and all of it read, only where one does. config  of the base, where its folder has none;
+ * NULL A base that sheaf does not run has none to compare: a warning. Errors: SHEAF_E_LAYOUT. */
+sheaf_status *sheaf__adapters_base(const char *base, const char *config,
+                                   const char *const *adapters, int n, const sheaf_events *events);
+/* sheaf__opened_compare - the same of the base that was opened, whose fingerprint is `is`. */
 sheaf_status *sheaf__opened_compare(const sheaf__opened *opened, const char *is);
 /* sheaf__opened_check - the same, by what was read since it was opened: what no rank read is read
  * now. Collective of all ranks, once they have loaded. */

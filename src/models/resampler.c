@@ -3,7 +3,7 @@
 
 #include <stdio.h>
 
-#include "models/named.h"
+#include "models/build.h"
 #include "schema/grid.h"
 
 sheaf__pictures sheaf__pass_pictures(const sheaf__model *m, const sheaf__pass *pass, int tower)

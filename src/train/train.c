@@ -11,7 +11,7 @@
 #include "comm/grid.h"
 #include "comm/process.h"
 #include "lora/sizes.h"
-#include "models/balance.h"
+#include "models/placement.h"
 #include "train/alike.h"
 #include "train/contract.h"
 #include "train/export.h"

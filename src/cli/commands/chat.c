@@ -18,7 +18,6 @@
 #include "comm/all.h"
 #include "library/led.h"
 #include "library/question.h"
-#include "library/together.h"
 #include "library/train_settings.h"
 #include "cli/lib/processes.h"
 #include "cli/lib/shared.h"

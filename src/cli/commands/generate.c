@@ -16,7 +16,6 @@
 #include "cli/lib/signals.h"
 #include "comm/doing.h"
 #include "comm/process.h"
-#include "library/together.h"
 
 const char cmd_generate_usage[] =
     "usage: sheaf generate MODEL [--adapter DIR] (--prompt TEXT [--image FILE...] | --tokens 1,2,3 | --data PATH)\n"

@@ -6,7 +6,7 @@
 #include "plan_print.h"
 #include "cli/lib/hosts.h"
 #include "cli/lib/processes.h"
-#include "models/balance.h"
+#include "models/placement.h"
 #include "library/run_model.h"
 #include "library/train_settings.h"
 #include "base/status.h"

@@ -6,7 +6,7 @@
 #include "cli/lib/cli.h"
 #include "library/fit.h"
 #include "library/question.h"
-#include "library/trial.h"
+#include "library/timing.h"
 #include "plan_time.h"
 
 enum { CLI_PLAN_BY_KIND, CLI_PLAN_BY_COMPONENT };

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "base/status.h"
-#include "models/named.h"
+#include "models/build.h"
 #include "tape/vision.h"
 
 struct sheaf__tower_block {
