@@ -3,6 +3,7 @@
 #pragma once
 
 #include "tests/check.h"
+#include "tests/pickle_made.h"
 #include "tests/files.h"
 #include "tests/golden.h"
 

@@ -120,16 +120,12 @@ typedef struct sheaf_pickle_options {
                           KiB */
 } sheaf_pickle_options;
 
-/* sheaf__pickle_parse - one pickle that fills `bytes` to the last. `options` may be NULL.
- * Errors: SHEAF_E_FORMAT with the byte where it goes wrong, SHEAF_E_UNSAFE with the name that
- * would have been called, SHEAF_E_UNSUPPORTED (protocol 0 or 1, out-of-band buffers, ...),
- * SHEAF_E_MEMORY. */
-sheaf_status *sheaf__pickle_parse(sheaf_pickle_doc **out, const void *bytes, size_t size,
-                                  const sheaf_pickle_options *options);
-/* sheaf__pickle_parse_first - the same for a pickle with more behind it; *used tells how long it
- * was. */
-sheaf_status *sheaf__pickle_parse_first(sheaf_pickle_doc **out, size_t *used, const void *bytes,
-                                        size_t size, const sheaf_pickle_options *options);
+/* sheaf__pickle_parse - a pickle. `used` NULL: it fills `bytes` to the last; else more may follow,
+ * and *used is its length. `options` may be NULL. Errors: SHEAF_E_FORMAT with the byte where it
+ * goes wrong, SHEAF_E_UNSAFE with the name that would have been called, SHEAF_E_UNSUPPORTED
+ * (protocol 0 or 1), SHEAF_E_MEMORY. */
+sheaf_status *sheaf__pickle_parse(sheaf_pickle_doc **out, size_t *used, const void *bytes,
+                                  size_t size, const sheaf_pickle_options *options);
 void sheaf__pickle_free(sheaf_pickle_doc *doc);
 
 /* ---- looking at values; every function takes NULL for the value and answers "no" ---- */
@@ -174,36 +170,16 @@ const sheaf_pickle_tensor *sheaf__pickle_tensor(const sheaf_pickle_doc *doc,
 const char *sheaf__pickle_unread(const sheaf_pickle *value, char buffer[SHEAF_PICKLE_UNREAD_MOST],
                                  int64_t *steps);
 
-/* A numpy array or scalar whose bytes are in the pickle, little endian. */
-typedef struct sheaf_pickle_array {
-    sheaf_dtype dtype;
-    int ndim; /* 0 = scalar */
-    int64_t shape[SHEAF_PICKLE_MAX_DIMS];
-    bool fortran; /* the first axis varies fastest */
-    const void *data;
-    size_t bytes; /* by shape and dtype */
-} sheaf_pickle_array;
-
-/* sheaf__pickle_array - false for what is none, and for arrays of strings, objects or big-endian
- * numbers. */
-bool sheaf__pickle_array(sheaf_pickle_array *out, const sheaf_pickle *value);
-
 /* ---- making values, to be written (torch.h) ----
  *
  * A value belongs to the document it was made in. A failed allocation gives NULL, which every
  * maker accepts and remembers: sheaf__pickle_made() tells at the end. */
 sheaf_status *sheaf__pickle_new(sheaf_pickle_doc **out);
-sheaf_pickle *sheaf__pickle_make_none(sheaf_pickle_doc *doc);
-sheaf_pickle *sheaf__pickle_make_bool(sheaf_pickle_doc *doc, bool truth);
-sheaf_pickle *sheaf__pickle_make_int(sheaf_pickle_doc *doc, int64_t number);
-sheaf_pickle *sheaf__pickle_make_float(sheaf_pickle_doc *doc, double real);
-sheaf_pickle *sheaf__pickle_make_string(sheaf_pickle_doc *doc, const char *text);
 /* LIST, TUPLE, SET or DICT, empty. */
 sheaf_pickle *sheaf__pickle_make(sheaf_pickle_doc *doc, sheaf_pickle_kind kind);
 /* A tensor in a storage of its own, row-major; the n-th call makes tensor n, from 0. */
 sheaf_pickle *sheaf__pickle_make_tensor(sheaf_pickle_doc *doc, sheaf_dtype dtype, int ndim,
                                         const int64_t *shape);
-void sheaf__pickle_append(sheaf_pickle_doc *doc, sheaf_pickle *list, sheaf_pickle *item);
 void sheaf__pickle_set(sheaf_pickle_doc *doc, sheaf_pickle *dict, const char *key,
                        sheaf_pickle *value);
 /* sheaf__pickle_made - names the root. Errors: SHEAF_E_MEMORY, SHEAF_E_ARG for a tensor that cannot

@@ -15,44 +15,6 @@ sheaf_pickle *sheaf__pickle_make(sheaf_pickle_doc *doc, sheaf_pickle_kind kind)
     return sheaf__pickle_node(doc, kind);
 }
 
-sheaf_pickle *sheaf__pickle_make_none(sheaf_pickle_doc *doc)
-{
-    return sheaf__pickle_node(doc, SHEAF_PICKLE_NONE);
-}
-
-static sheaf_pickle *make_number(sheaf_pickle_doc *doc, sheaf_pickle_kind kind, int64_t number)
-{
-    sheaf_pickle *value = sheaf__pickle_node(doc, kind);
-    if (value != NULL)
-        value->as.number = number;
-    return value;
-}
-
-sheaf_pickle *sheaf__pickle_make_bool(sheaf_pickle_doc *doc, bool truth)
-{
-    return make_number(doc, SHEAF_PICKLE_BOOL, truth);
-}
-
-sheaf_pickle *sheaf__pickle_make_int(sheaf_pickle_doc *doc, int64_t number)
-{
-    return make_number(doc, SHEAF_PICKLE_INT, number);
-}
-
-sheaf_pickle *sheaf__pickle_make_float(sheaf_pickle_doc *doc, double real)
-{
-    sheaf_pickle *value = sheaf__pickle_node(doc, SHEAF_PICKLE_FLOAT);
-    if (value != NULL)
-        value->as.real = real;
-    return value;
-}
-
-sheaf_pickle *sheaf__pickle_make_string(sheaf_pickle_doc *doc, const char *text)
-{
-    sheaf_pickle *value = sheaf__pickle_node(doc, SHEAF_PICKLE_STRING);
-    return value != NULL && sheaf__pickle_copy(&value->as.text, doc, text, strlen(text)) ? value
-                                                                                         : NULL;
-}
-
 static sheaf_pickle *make_tensor(sheaf_pickle_doc *doc, const sheaf_pickle_tensor *tensor,
                                  int64_t bytes)
 {
@@ -69,7 +31,10 @@ static sheaf_pickle *make_tensor(sheaf_pickle_doc *doc, const sheaf_pickle_tenso
         !sheaf__pickle_add_tensor(&index, doc, tensor))
         return NULL;
     doc->tensor[index].storage = storage;
-    return make_number(doc, SHEAF_PICKLE_TENSOR, index);
+    sheaf_pickle *value = sheaf__pickle_node(doc, SHEAF_PICKLE_TENSOR);
+    if (value != NULL)
+        value->as.number = index;
+    return value;
 }
 
 sheaf_pickle *sheaf__pickle_make_tensor(sheaf_pickle_doc *doc, sheaf_dtype dtype, int ndim,
@@ -91,17 +56,12 @@ sheaf_pickle *sheaf__pickle_make_tensor(sheaf_pickle_doc *doc, sheaf_dtype dtype
     return bad ? NULL : make_tensor(doc, &t, bytes);
 }
 
-void sheaf__pickle_append(sheaf_pickle_doc *doc, sheaf_pickle *list, sheaf_pickle *item)
-{
-    if (list != NULL && item != NULL)
-        sheaf__pickle_push(doc, list, item, NULL);
-}
-
 void sheaf__pickle_set(sheaf_pickle_doc *doc, sheaf_pickle *dict, const char *key,
                        sheaf_pickle *value)
 {
-    sheaf_pickle *name = sheaf__pickle_make_string(doc, key);
-    if (dict != NULL && name != NULL && value != NULL)
+    sheaf_pickle *name = sheaf__pickle_node(doc, SHEAF_PICKLE_STRING);
+    if (dict != NULL && value != NULL && name != NULL &&
+        sheaf__pickle_copy(&name->as.text, doc, key, strlen(key)))
         sheaf__pickle_push(doc, dict, name, value);
 }
 

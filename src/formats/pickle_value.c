@@ -458,6 +458,90 @@ const char *sheaf__pickle_text(const sheaf_pickle *value)
     return value->as.text.at;
 }
 
+/* ---- numbers, also numpy's: numpy.core.multiarray.scalar(numpy.dtype("f4", ...), bytes) ---- */
+
+/* The little-endian bytes of a scalar of numpy's; *type is its dtype's letter, its size is that of
+ * the text. NULL: it is none. */
+static const sheaf_pickle_text *numpy_scalar(char *type, const sheaf_pickle *value)
+{
+    if (!sheaf__pickle_is_object(value, NULL, "scalar") ||
+        strncmp(value->as.object->class->as.global.module, "numpy.", 6) != 0)
+        return NULL;
+    const sheaf_pickle *dtype = sheaf__pickle_item(value->as.object->args, 0),
+                       *data = sheaf__pickle_item(value->as.object->args, 1);
+    if (!sheaf__pickle_is_object(dtype, "numpy", "dtype") ||
+        !sheaf__pickle_is(data, SHEAF_PICKLE_BYTES))
+        return NULL;
+    const char *name = sheaf__pickle_text(sheaf__pickle_item(dtype->as.object->args, 0)),
+               *order = sheaf__pickle_text(sheaf__pickle_item(dtype->as.object->state, 1));
+    if (name == NULL || (order != NULL && *order == '>'))
+        return NULL;
+    name += *name == '<' || *name == '|';
+    *type = *name;
+    return strlen(name) == 2 && strchr("1248", name[1]) != NULL &&
+                   data->as.text.size == (size_t)(name[1] - '0')
+               ? &data->as.text
+               : NULL;
+}
+
+bool sheaf__pickle_int(int64_t *out, const sheaf_pickle *value)
+{
+    if (sheaf__pickle_is(value, SHEAF_PICKLE_INT) || sheaf__pickle_is(value, SHEAF_PICKLE_BOOL)) {
+        *out = value->as.number;
+        return true;
+    }
+    char type;
+    const sheaf_pickle_text *bytes = numpy_scalar(&type, value);
+    if (bytes == NULL || strchr("biu", type) == NULL)
+        return false;
+    const unsigned char *p = (const unsigned char *)bytes->at;
+    uint64_t n = type == 'i' && p[bytes->size - 1] >= 0x80 ? ~(uint64_t)0 : 0;
+    for (size_t i = bytes->size; i-- > 0;)
+        n = n << 8 | p[i];
+    if (type == 'u' && n > INT64_MAX)
+        return false;
+    *out = (int64_t)n;
+    return true;
+}
+
+bool sheaf__pickle_float(double *out, const sheaf_pickle *value)
+{
+    int64_t number;
+    float narrow;
+    char type;
+    if (sheaf__pickle_int(&number, value)) {
+        *out = (double)number;
+        return true;
+    }
+    const sheaf_pickle_text *bytes = numpy_scalar(&type, value);
+    if (sheaf__pickle_is(value, SHEAF_PICKLE_FLOAT)) {
+        *out = value->as.real;
+    } else if (bytes != NULL && type == 'f' && bytes->size == sizeof *out) {
+        memcpy(out, bytes->at, sizeof *out);
+    } else if (bytes != NULL && type == 'f' && bytes->size == sizeof narrow) {
+        memcpy(&narrow, bytes->at, sizeof narrow);
+        *out = narrow;
+    } else {
+        return false;
+    }
+    return true;
+}
+
+bool sheaf__pickle_shape(int *ndim, int64_t shape[SHEAF_PICKLE_MAX_DIMS], const sheaf_pickle *value)
+{
+    const bool row =
+        sheaf__pickle_is(value, SHEAF_PICKLE_TUPLE) || sheaf__pickle_is(value, SHEAF_PICKLE_LIST);
+    int64_t got[SHEAF_PICKLE_MAX_DIMS];
+    if (!row || value->as.items.count > SHEAF_PICKLE_MAX_DIMS)
+        return false;
+    for (int64_t i = 0; i < value->as.items.count; i++)
+        if (!sheaf__pickle_int(&got[i], value->as.items.at[i]) || got[i] < 0)
+            return false;
+    *ndim = (int)value->as.items.count;
+    memcpy(shape, got, (size_t)*ndim * sizeof *got);
+    return true;
+}
+
 const sheaf_pickle_tensor *sheaf__pickle_tensor(const sheaf_pickle_doc *doc,
                                                 const sheaf_pickle *value)
 {

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "safetensors_box.h"
 #include "base/status.h"
 
@@ -81,19 +82,9 @@ void sheaf__safetensors_close(sheaf_safetensors *file)
 const sheaf_safetensors_entry *sheaf__safetensors_find(const sheaf_safetensors *file,
                                                        const char *name)
 {
-    const sheaf_safetensors_header *h = &file->header;
-    int64_t low = 0, high = h->count;
-    while (low < high) {
-        const int64_t middle = low + (high - low) / 2;
-        const int c = strcmp(name, h->entry[h->by_name[middle]].name);
-        if (c == 0)
-            return &h->entry[h->by_name[middle]];
-        if (c < 0)
-            high = middle;
-        else
-            low = middle + 1;
-    }
-    return NULL;
+    const sheaf__named *found =
+        SHEAF_FIND(const sheaf__named, name, file->header.by_name, file->header.count, name);
+    return found == NULL ? NULL : &file->header.entry[found->index];
 }
 
 const char *sheaf__safetensors_metadata(const sheaf_safetensors *file, const char *key)
@@ -144,23 +135,4 @@ sheaf_status *sheaf__safetensors_check_box(const char *name, sheaf_dtype dtype, 
     sheaf_expected(st, "inside [%" PRId64 ", %" PRId64 "]", height, width);
     return sheaf_found(st, "%" PRId64 " rows from %" PRId64 ", %" PRId64 " columns from %" PRId64,
                        rows, row0, cols, col0);
-}
-
-sheaf_status *sheaf__safetensors_read_box(const sheaf_safetensors *file,
-                                          const sheaf_safetensors_entry *entry, int64_t row0,
-                                          int64_t rows, int64_t col0, int64_t cols, void *dst)
-{
-    sheaf_status *st = sheaf__safetensors_check_box(entry->name, entry->dtype, entry->ndim,
-                                                    entry->shape, row0, rows, col0, cols);
-    if (st != NULL)
-        return sheaf_in(st, "%s", file->path);
-    const int64_t size = (int64_t)sheaf_dtype_bytes(entry->dtype);
-    int64_t height, width;
-    sheaf__safetensors_view(&height, &width, entry->ndim, entry->shape);
-    if (cols == width) /* whole rows lie together */
-        return sheaf__safetensors_read(file, entry, row0 * width * size, dst, rows * width * size);
-    for (int64_t r = 0; st == NULL && r < rows; r++)
-        st = sheaf__safetensors_read(file, entry, ((row0 + r) * width + col0) * size,
-                                     (char *)dst + r * cols * size, cols * size);
-    return st;
 }

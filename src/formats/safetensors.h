@@ -31,13 +31,18 @@ typedef struct sheaf_safetensors_pair {
     char *key, *value;
 } sheaf_safetensors_pair;
 
+typedef struct sheaf__named {
+    const char *name;
+    int64_t index;
+} sheaf__named;
+
 /* What a header says. Entries ascend by offset. */
 typedef struct sheaf_safetensors_header {
     int64_t count;
     sheaf_safetensors_entry *entry;
     int64_t npairs; /* of __metadata__, sorted by key */
     sheaf_safetensors_pair *pair;
-    int64_t *by_name; /* indices of entries, sorted by name */
+    sheaf__named *by_name; /* the entries, sorted by name */
 } sheaf_safetensors_header;
 
 /* sheaf__safetensors_parse - `text` is the header's JSON of `size` bytes in a file of `file_size`
@@ -66,14 +71,6 @@ const char *sheaf__safetensors_metadata(const sheaf_safetensors *file, const cha
 sheaf_status *sheaf__safetensors_read(const sheaf_safetensors *file,
                                       const sheaf_safetensors_entry *entry, int64_t begin,
                                       void *dst, int64_t bytes);
-/* sheaf__safetensors_read_box - rows [row0, row0 + rows) and columns [col0, col0 + cols) of a
- * tensor as a matrix (sheaf_source.read tells which), dense into dst; reads no other bytes.
- * Thread-safe. Errors: SHEAF_E_ARG for a box that is not inside; SHEAF_E_UNSUPPORTED for dtypes
- * below a byte. */
-sheaf_status *sheaf__safetensors_read_box(const sheaf_safetensors *file,
-                                          const sheaf_safetensors_entry *entry, int64_t row0,
-                                          int64_t rows, int64_t col0, int64_t cols, void *dst);
-
 /* ---- writing ---- */
 
 typedef struct sheaf_safetensors_spec {
@@ -103,7 +100,9 @@ sheaf_status *sheaf__safetensors_begin(sheaf_safetensors_writer **out, const cha
  * for ranges that do not overlap. */
 sheaf_status *sheaf__safetensors_write(sheaf_safetensors_writer *writer, int64_t index,
                                        int64_t begin, const void *src, int64_t bytes);
-/* sheaf__safetensors_write_box - as read_box. */
+/* sheaf__safetensors_write_box - rows [row0, row0 + rows) and columns [col0, col0 + cols) of a
+ * tensor as a matrix (sheaf_source.read tells which), dense at `src`. Errors: SHEAF_E_ARG for a box
+ * that is not inside; SHEAF_E_UNSUPPORTED for dtypes below a byte. */
 sheaf_status *sheaf__safetensors_write_box(sheaf_safetensors_writer *writer, int64_t index,
                                            int64_t row0, int64_t rows, int64_t col0, int64_t cols,
                                            const void *src);

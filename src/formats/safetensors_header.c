@@ -321,34 +321,11 @@ static sheaf_status *tidy_metadata(reading *r)
 
 /* ---- the result ---- */
 
-/* qsort() takes no context, so names are sorted beside their indices. */
-typedef struct named {
-    const char *name;
-    int64_t index;
-} named;
-
-static sheaf_status *index_names(sheaf_safetensors_header *out)
-{
-    const size_t n = (size_t)(out->count > 0 ? out->count : 1);
-    named *sorted = calloc(n, sizeof *sorted);
-    out->by_name = calloc(n, sizeof *out->by_name);
-    if (sorted == NULL || out->by_name == NULL) {
-        free(sorted);
-        return sheaf__no_memory(memory_for);
-    }
-    for (int64_t i = 0; i < out->count; i++)
-        sorted[i] = (named){ out->entry[i].name, i };
-    qsort(sorted, (size_t)out->count, sizeof *sorted, sheaf__by_name);
-    for (int64_t i = 0; i < out->count; i++)
-        out->by_name[i] = sorted[i].index;
-    free(sorted);
-    return NULL;
-}
-
 static sheaf_status *hand_over(sheaf_safetensors_header *out, reading *r, int64_t kept, size_t size)
 {
-    out->entry = calloc((size_t)(kept > 0 ? kept : 1), sizeof *out->entry);
-    if (out->entry == NULL)
+    out->entry = calloc((size_t)kept + 1, sizeof *out->entry);
+    out->by_name = calloc((size_t)kept + 1, sizeof *out->by_name);
+    if (out->entry == NULL || out->by_name == NULL)
         return sheaf__no_memory(memory_for);
     for (int64_t i = 0; i < kept; i++) {
         told *t = &r->tensor[i];
@@ -359,14 +336,16 @@ static sheaf_status *hand_over(sheaf_safetensors_header *out, reading *r, int64_
                                         .offset = (int64_t)(8 + size + t->begin),
                                         .bytes = (int64_t)t->bytes };
         memcpy(e->shape, t->shape, sizeof e->shape);
+        out->by_name[i] = (sheaf__named){ t->name, i };
         t->name = NULL;
         out->count++;
     }
+    qsort(out->by_name, (size_t)out->count, sizeof *out->by_name, sheaf__by_name);
     out->pair = r->pair;
     out->npairs = r->npairs;
     r->pair = NULL;
     r->npairs = 0;
-    return index_names(out);
+    return NULL;
 }
 
 static void pairs_free(sheaf_safetensors_pair *pair, int64_t n)

@@ -2,6 +2,7 @@
  * torch 2.13 reads the same bytes, mapped or not, and Python's zipfile finds every checksum right.
  */
 #include "tests/check.h"
+#include "tests/pickle_made.h"
 #include "tests/files.h"
 
 #include <fcntl.h>

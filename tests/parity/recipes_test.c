@@ -48,8 +48,9 @@ static sheaf_status *factor_rows(void *context, int64_t index, int64_t row0, int
         const sheaf_safetensors_entry *e = sheaf__safetensors_find(f->file, name);
         if (e == NULL)
             return sheaf_fail(SHEAF_E_LAYOUT, "%s", name);
-        sheaf_status *st = sheaf__safetensors_read_box(f->file, e, r % m->rank, 1, 0, cols,
-                                                       out + (r - row0) * cols);
+        const int64_t bytes = cols * (int64_t)sizeof *out;
+        sheaf_status *st = sheaf__safetensors_read(f->file, e, r % m->rank * bytes,
+                                                   out + (r - row0) * cols, bytes);
         if (st != NULL)
             return st;
     }

@@ -1,6 +1,7 @@
 /* sat_test.c - SAT checkpoints as they are found: whole, scattered over stamped folders, and
  * broken. */
 #include "tests/made_sat.h"
+#include "tests/pickle_made.h"
 
 #include <jansson.h>
 #include <unistd.h>

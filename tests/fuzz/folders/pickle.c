@@ -12,6 +12,7 @@
 #include "formats/zip.h"
 #include "formats/zip_crc.h"
 #include "tests/fuzz/folders/change.h"
+#include "tests/pickle_made.h"
 
 enum { MOST_SPOTS = 1 << 14, MOST_BYTES = 8 << 20 };
 
@@ -369,7 +370,7 @@ static void change_doc(sheaf_pickle_doc *doc, const uint32_t n[4], bool *consist
 bool fuzz_change_pickle(fuzz_bytes *b, const uint32_t n[4], bool *consistent)
 {
     sheaf_pickle_doc *doc = NULL;
-    sheaf_status *st = sheaf__pickle_parse(&doc, b->at, b->size, NULL);
+    sheaf_status *st = sheaf__pickle_parse(&doc, NULL, b->at, b->size, NULL);
     if (st != NULL) {
         sheaf_status_free(st);
         return false;
