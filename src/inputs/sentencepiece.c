@@ -1,16 +1,14 @@
-/* sentencepiece.c - see sentencepiece.h. The ids are those of libsentencepiece: its normalizer, its
- * BPE (of all pairs whose join is a piece, the one of best score is joined first, the leftmost of
- * equals; Sennrich et al. 2016) and its Unigram (Kudo 2018), whose scores are summed in float. */
+/* sentencepiece.c - see sentencepiece.h. The ids are those of libsentencepiece: its normalizer, and
+ * its BPE: of all pairs whose join is a piece, the one of best score is joined first, the leftmost
+ * of equals (Sennrich et al. 2016). */
 #include "inputs/sentencepiece.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/file.h"
 #include "base/status.h"
 #include "base/text.h"
-#include "inputs/tokenizer/charsmap_table.h"
 #include "inputs/tokenizer/spm_file.h"
 #include "inputs/tokenizer/unicode.h"
 #include "inputs/tokenizer/vocab.h"
@@ -23,11 +21,8 @@ static const char replacement[] = "\xef\xbf\xbd";
 struct sheaf__sentencepiece {
     char *bytes; /* of the file */
     sheaf__spm file;
-    sheaf__charsmap table; /* .units NULL: none */
-    sheaf__vocab vocab;    /* of what a text may have: normal pieces */
-    size_t longest;        /* of them, in bytes */
+    sheaf__vocab vocab; /* of what a text may have: normal pieces */
     int32_t unknown, byte[256];
-    float unknown_score;
 };
 
 void sheaf__sentencepiece_close(sheaf__sentencepiece *model)
@@ -60,8 +55,6 @@ static sheaf_status *take_piece(sheaf__sentencepiece *m, int32_t id)
         return NULL;
     case SHEAF__SPM_NORMAL: break;
     }
-    m->longest = p->text.size > m->longest ? p->text.size : m->longest;
-    m->unknown_score = p->score < m->unknown_score ? p->score : m->unknown_score;
     return sheaf__vocab_add(&m->vocab, text, p->text.size, (uint64_t)id);
 }
 
@@ -69,16 +62,10 @@ static sheaf_status *take_file(sheaf__sentencepiece *m, size_t size)
 {
     sheaf_status *st = sheaf__spm_read(&m->file, m->bytes, size);
     m->unknown = -1;
-    m->unknown_score = HUGE_VALF;
     memset(m->byte, 0xff, sizeof m->byte);
     for (int64_t i = 0; st == NULL && i < m->file.count; i++)
         st = take_piece(m, (int32_t)i);
-    m->unknown_score -= 10;
-    const sheaf__spm_bytes table = m->file.charsmap;
-    if (st == NULL && table.at != NULL)
-        st = sheaf__charsmap_open(&m->table, table.at, table.size);
-    if (st == NULL && m->file.charsmap_back.at != NULL)
-        st = sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "denormalizer_spec"), "no table");
+    TRY(st, sheaf__spm_no_table(&m->file));
     if (st == NULL && m->unknown < 0)
         st = sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "pieces"), "an unknown piece");
     for (int i = 0; st == NULL && m->file.byte_fallback && i < 256; i++)
@@ -151,47 +138,23 @@ int32_t sheaf__sentencepiece_pad(const sheaf__sentencepiece *model)
 
 /* ---- normalising ---- */
 
-/* What the beginning of `text` becomes: the value of the longest key, else its first character. */
-static const char *next_part(size_t *size, size_t *used, const sheaf__sentencepiece *m,
-                             const char *text, size_t left)
-{
-    const char *value =
-        m->table.units == NULL ? NULL : sheaf__charsmap_find(used, &m->table, text, left, true);
-    if (value == NULL)
-        sheaf__unicode_take(text, left, used);
-    *size = value == NULL ? *used : strlen(value);
-    return value == NULL ? text : value;
-}
-
 static void normalize(sheaf_text *to, const sheaf__sentencepiece *m, const char *text, size_t size)
 {
     const sheaf__spm *f = &m->file;
     const char *blank = f->escape ? bar : " ";
-    size_t at = 0, n, used = 0;
-    for (; f->remove_extra && at < size; at += used) {
-        const char *part = next_part(&n, &used, m, text + at, size - at);
-        if (n != 1 || part[0] != ' ')
-            break;
-    }
-    if (at == size)
-        return;
-    if (f->prefix && !f->suffix)
+    for (; f->remove_extra && size > 0 && *text == ' '; size--)
+        text++;
+    const size_t n = strlen(blank);
+    if (size > 0 && f->prefix && !f->suffix)
         sheaf__text_add(to, "%s", blank);
-    for (bool after_blank = f->remove_extra; at < size; at += used) {
-        const char *part = next_part(&n, &used, m, text + at, size - at);
-        for (; after_blank && n > 0 && *part == ' '; n--)
-            part++;
-        for (size_t i = 0; i < n; i++)
-            if (part[i] == ' ')
-                sheaf__text_add(to, "%s", blank);
-            else
-                sheaf__text_bytes(to, part + i, 1);
-        after_blank = f->remove_extra && (n > 0 ? part[n - 1] == ' ' : after_blank);
-    }
-    n = strlen(blank);
+    for (size_t i = 0; i < size; i++)
+        if (text[i] != ' ')
+            sheaf__text_bytes(to, text + i, 1);
+        else if (!f->remove_extra || text[i - 1] != ' ')
+            sheaf__text_add(to, "%s", blank);
     while (f->remove_extra && to->size >= n && memcmp(to->at + to->size - n, blank, n) == 0)
         to->size -= n;
-    if (f->prefix && f->suffix)
+    if (size > 0 && f->prefix && f->suffix)
         sheaf__text_add(to, "%s", blank);
 }
 
@@ -270,8 +233,8 @@ static void join(joining *j)
 }
 
 /* *end: the number of pieces, where each ends. */
-static sheaf_status *cut_bpe(uint32_t *end, int64_t *count, const sheaf__sentencepiece *m,
-                             const char *text, size_t size)
+static sheaf_status *cut(uint32_t *end, int64_t *count, const sheaf__sentencepiece *m,
+                         const char *text, size_t size)
 {
     joining j = { .m = m,
                   .text = text,
@@ -297,56 +260,9 @@ static sheaf_status *cut_bpe(uint32_t *end, int64_t *count, const sheaf__sentenc
     return good ? NULL : sheaf__no_memory("token ids");
 }
 
-/* ---- Unigram ---- */
-
-typedef struct reached {
-    float score;
-    uint32_t from; /* UINT32_MAX: not reached */
-} reached;
-
-/* As in libsentencepiece the sum is a double, compared with the others' floats. */
-static void offer(reached *at, double score, size_t from)
-{
-    if (at->from == UINT32_MAX || score > at->score)
-        *at = (reached){ (float)score, (uint32_t)from };
-}
-
-static sheaf_status *cut_unigram(uint32_t *end, int64_t *count, const sheaf__sentencepiece *m,
-                                 const char *text, size_t size)
-{
-    reached *best = malloc((size + 1) * sizeof *best);
-    if (best == NULL)
-        return sheaf__no_memory("token ids");
-    for (size_t i = 0; i <= size; i++)
-        best[i] = (reached){ 0, UINT32_MAX };
-    for (size_t from = 0, first, n; from < size; from += first) {
-        bool single = false;
-        sheaf__unicode_take(text + from, size - from, &first);
-        for (size_t at = from; at < size; at += n) {
-            sheaf__unicode_take(text + at, size - at, &n);
-            if (at + n - from > m->longest)
-                break;
-            const int32_t id = sheaf__vocab_find(&m->vocab, text + from, at + n - from);
-            if (id >= 0)
-                offer(&best[at + n], (double)m->file.piece[id].score + best[from].score, from);
-            single = single || (id >= 0 && at == from);
-        }
-        if (!single)
-            offer(&best[from + first], m->unknown_score + best[from].score, from);
-    }
-    *count = 0;
-    for (size_t at = size; at > 0; at = best[at].from)
-        ++*count;
-    int64_t i = *count;
-    for (size_t at = size; at > 0; at = best[at].from)
-        end[--i] = (uint32_t)at;
-    free(best);
-    return NULL;
-}
-
 /* ---- encoding ---- */
 
-static sheaf_status *check_text(const sheaf__sentencepiece *m, const char *text, size_t size)
+static sheaf_status *check_text(const char *text, size_t size)
 {
     if (size > SHEAF__TEXT_MAX)
         return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_DATA, "text"), "at most %d bytes",
@@ -356,10 +272,6 @@ static sheaf_status *check_text(const sheaf__sentencepiece *m, const char *text,
     if (valid < size)
         return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_DATA, "text"), "UTF-8"),
                            "byte 0x%02x at %zu", (unsigned char)text[valid], valid);
-    if (m->table.units != NULL && memchr(text, 0, size) != NULL) /* a key ends with it */
-        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_DATA, "text"),
-                                          "no NUL, for a tokenizer that normalises"),
-                           "one");
     return NULL;
 }
 
@@ -389,7 +301,7 @@ sheaf_status *sheaf__sentencepiece_encode(int32_t **ids, int64_t *count,
                                           size_t size)
 {
     sheaf_text normal = { 0 };
-    sheaf_status *st = check_text(model, text, size);
+    sheaf_status *st = check_text(text, size);
     if (st != NULL)
         return st;
     normalize(&normal, model, text, size);
@@ -398,8 +310,7 @@ sheaf_status *sheaf__sentencepiece_encode(int32_t **ids, int64_t *count,
     int64_t pieces = 0;
     if (normal.failed || end == NULL || id == NULL)
         st = sheaf__no_memory("token ids");
-    TRY(st, (model->file.type == SHEAF__SPM_BPE ? cut_bpe : cut_unigram)(end, &pieces, model,
-                                                                         normal.at, normal.size));
+    TRY(st, cut(end, &pieces, model, normal.at, normal.size));
     if (st == NULL) {
         *count = put_ids(id, model, normal.at, end, pieces);
         *ids = id;

@@ -3,8 +3,7 @@
  *
  * Text is always plain text: "<s>", "</s>", "<EOI>" in it become ordinary pieces, never ids of
  * control or user-defined pieces. Each piece of text begins with the model's dummy prefix.
- * After opening nothing changes any more. A model that normalises text (nmt_nfkc, sentencepiece's
- * default, and the like) does so by its own table. All functions may be called from many threads.
+ * After opening nothing changes any more. All functions may be called from many threads.
  * The tokenizer.model of a model of text is read as transformers reads it (tokenizer/spm.h). */
 #pragma once
 
@@ -21,7 +20,8 @@ enum {
 }; /* bytes of one text; the ids of the longest context take less */
 
 /* sheaf__sentencepiece_open - errors: SHEAF_E_IO; SHEAF_E_FORMAT for what is no sound model, with
- * the byte; SHEAF_E_UNSUPPORTED for a model that has user-defined or unused pieces;
+ * the byte; SHEAF_E_UNSUPPORTED for a model that has user-defined or unused pieces, that is not BPE
+ * or that replaces characters (nmt_nfkc);
  * SHEAF_E_MEMORY. *out is untouched on failure. */
 sheaf_status *sheaf__sentencepiece_open(sheaf__sentencepiece **out, const char *path);
 void sheaf__sentencepiece_close(sheaf__sentencepiece *model);

@@ -249,30 +249,3 @@ bool sheaf__beside_is_file_only(const sheaf__beside *s)
     const int at = registered_for(s->model_type);
     return at >= 0 && registered[at].class == SHEAF__GENERIC;
 }
-
-/* Those of transformers that put steps and tokens of their own around a tokenizer.model: a class is
- * called so, without "Tokenizer", and a model_type in small letters, perhaps with signs. */
-bool sheaf__beside_does_more(const sheaf__beside *s)
-{
-    const char *class = s->declared, *model_type = s->model_type;
-    static const char *const known[] = { "T5",       "MT5",        "UMT5",    "XLMRoberta",
-                                         "Albert",   "Camembert",  "MBart",   "MBart50",
-                                         "Nllb",     "Pegasus",    "BigBird", "XLNet",
-                                         "Reformer", "Barthez",    "XGLM",    "RemBert",
-                                         "FNet",     "SeamlessM4T" };
-    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
-        const char *name = known[i], *type = model_type;
-        const size_t size = strlen(name);
-        if (class != NULL && strncmp(class, name, size) == 0 &&
-            strncmp(class + size, "Tokenizer", 9) == 0)
-            return true;
-        for (; class == NULL && type != NULL && *type != '\0' && *name != '\0'; type++)
-            if (*type == (*name | (*name >= 'A' ? 32 : 0)))
-                name++;
-            else if (*type != '-' && *type != '_')
-                break;
-        if (class == NULL && type != NULL && *type == '\0' && *name == '\0')
-            return true;
-    }
-    return false;
-}

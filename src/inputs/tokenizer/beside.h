@@ -47,9 +47,6 @@ sheaf__tokenizer_class sheaf__beside_class(const sheaf__beside *s, const json_t 
 /* sheaf__beside_text - the text of a named token; NULL: none. */
 const char *sheaf__beside_text(const json_t *name);
 
-/* sheaf__beside_does_more - does the class put steps and tokens of its own around what a
- * tokenizer.model says, as T5's? */
-bool sheaf__beside_does_more(const sheaf__beside *s);
 /* sheaf__beside_is_file_only - a model_type whose tokenizer.json counts as it stands, whatever
  * class is declared. */
 bool sheaf__beside_is_file_only(const sheaf__beside *s);

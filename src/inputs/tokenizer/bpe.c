@@ -320,10 +320,9 @@ static sheaf_status *find_whole(int32_t *id, const sheaf__bpe_model *b, sheaf__w
     return NULL;
 }
 
-static sheaf_status *encode(const void *state, sheaf__work *work, const char *bytes, size_t size,
-                            bool raw)
+sheaf_status *sheaf__bpe_encode(const sheaf__bpe_model *b, sheaf__work *work, const char *bytes,
+                                size_t size, bool raw)
 {
-    const sheaf__bpe_model *b = state;
     symbol few[FEW];
     word w = { .b = b, .symbol = few, .unk = -1 };
     sheaf_status *st = NULL;
@@ -357,9 +356,8 @@ static inline uint32_t take(const char *bytes, size_t size, bool blanks, size_t 
                                             : sheaf__unicode_take(bytes, size, n);
 }
 
-static size_t cut(const void *state, const char *bytes, size_t size, bool blanks)
+size_t sheaf__bpe_cut(const sheaf__bpe_model *b, const char *bytes, size_t size, bool blanks)
 {
-    const sheaf__bpe_model *b = state;
     size_t n;
     if (b->ignore_merges)
         return size;
@@ -376,15 +374,7 @@ static size_t cut(const void *state, const char *bytes, size_t size, bool blanks
     return size;
 }
 
-static bool takes_raw(const void *state)
+bool sheaf__bpe_takes_raw(const sheaf__bpe_model *b)
 {
-    const sheaf__bpe_model *b = state;
     return !b->byte_fallback;
 }
-
-const sheaf__model_kind sheaf__bpe = { .name = "BPE",
-                                       .open = sheaf__bpe_open,
-                                       .encode = encode,
-                                       .takes_raw = takes_raw,
-                                       .cut = cut,
-                                       .close = sheaf__bpe_close };

@@ -11,7 +11,7 @@ typedef struct sheaf__merge {
 
 enum { SHEAF__BPE_BAR = 128 };
 
-typedef struct sheaf__bpe_model {
+struct sheaf__bpe_model {
     const sheaf__vocab *vocab;
     sheaf__merge *slot; /* open addressing */
     uint64_t mask;
@@ -37,11 +37,7 @@ typedef struct sheaf__bpe_model {
     /* The same at once for ASCII and, as SHEAF__BPE_BAR, U+2581: bit `right` of row `left`. (While
      * merges are read: the bits are of those that merges join.) */
     uint64_t apart[SHEAF__BPE_BAR + 1][SHEAF__BPE_BAR / 64 + 1];
-} sheaf__bpe_model;
-
-/* bpe_open.c */
-sheaf_status *sheaf__bpe_open(void **state, sheaf__vocab *vocab, const sheaf__model_file *file);
-void sheaf__bpe_close(void *state);
+};
 
 static inline uint64_t sheaf__pair_hash(uint32_t left, uint32_t right)
 {

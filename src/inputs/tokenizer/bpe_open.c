@@ -11,9 +11,8 @@
 
 static const char memory_for[] = "merges of a tokenizer";
 
-void sheaf__bpe_close(void *state)
+void sheaf__bpe_close(sheaf__bpe_model *b)
 {
-    sheaf__bpe_model *b = state;
     if (b == NULL)
         return;
     free(b->slot);
@@ -304,12 +303,13 @@ static void find_ascii(sheaf__bpe_model *b)
     }
 }
 
-sheaf_status *sheaf__bpe_open(void **state, sheaf__vocab *vocab, const sheaf__model_file *file)
+sheaf_status *sheaf__bpe_open(sheaf__bpe_model **out, sheaf__vocab *vocab,
+                              const sheaf__model_file *file)
 {
     sheaf__bpe_model *b = calloc(1, sizeof *b);
     if (b == NULL)
         return sheaf__no_memory(memory_for);
-    *state = b;
+    *out = b;
     b->vocab = vocab;
     b->character = calloc(0x110000, sizeof *b->character);
     if (b->character == NULL)

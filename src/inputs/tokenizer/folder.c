@@ -284,14 +284,12 @@ static int32_t id_of(const sheaf__tokenizer *t, const char *name)
 
 /* ---- the whole ---- */
 
-/* They build other steps than their files have. (CodeLlama's adds a token that models have no row
- * for.) */
+/* It builds other steps than its files have, and adds a token that models have no row for. */
 static sheaf_status *check_known(const opening *o)
 {
     const char *declared = o->settings.declared;
     if (o->class != SHEAF__GENERIC || declared == NULL ||
-        (strncmp(declared, "CodeLlamaTokenizer", 18) != 0 &&
-         (o->look == NULL || strncmp(declared, "T5Tokenizer", 11) != 0)) ||
+        strncmp(declared, "CodeLlamaTokenizer", 18) != 0 ||
         sheaf__beside_is_file_only(&o->settings))
         return NULL;
     sheaf_status *st = sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "tokenizer_class"),
@@ -378,15 +376,12 @@ static sheaf_status *read_spm(opening *o)
 {
     sheaf_text json = { 0 };
     const char *declared = o->settings.declared, *model_type = o->settings.model_type;
-    const bool otherwise = sheaf__beside_does_more(&o->settings);
-    if (otherwise || o->class == SHEAF__QWEN2_TOKENIZER || o->class == SHEAF__GPT2_TOKENIZER) {
-        sheaf_status *st = sheaf_expected(
-            sheaf_fail(SHEAF_E_UNSUPPORTED, "%s '%s'",
-                       declared == NULL ? "model_type" : "tokenizer_class",
-                       declared == NULL ? model_type : declared),
-            otherwise ? "a tokenizer.json: the tokenizer of this name does more than its "
-                        "tokenizer.model says"
-                      : "a tokenizer.json: the tokenizer of this name reads no tokenizer.model");
+    if (o->class == SHEAF__QWEN2_TOKENIZER || o->class == SHEAF__GPT2_TOKENIZER) {
+        sheaf_status *st =
+            sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "%s '%s'",
+                                      declared == NULL ? "model_type" : "tokenizer_class",
+                                      declared == NULL ? model_type : declared),
+                           "a tokenizer.json: the tokenizer of this name reads no tokenizer.model");
         return sheaf_try_this(st, "AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER) "
                                   "of transformers writes one");
     }

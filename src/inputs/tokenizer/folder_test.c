@@ -81,7 +81,7 @@ static void test_folder__ids_and_names_are_those_of_transformers(void **state)
                 fail_msg("case %zu: name %zu is %" PRId32, i, k, got[k]);
         sheaf__tokenizer_close(t);
     }
-    assert_true(i >= 23);
+    assert_true(i >= 20);
     json_decref(all);
 }
 
@@ -156,9 +156,7 @@ static void test_folder__what_cannot_be_opened_is_named(void **state)
     (void)state;
     assert_int_equal(mkdir(at("none"), 0700), 0);
     CHECK_FAILS(sheaf__tokenizer_open(&t, at("none")), SHEAF_E_IO, "a tokenizer.json or a");
-    assert_int_equal(symlink(data(from, "t5.json"), at("none/tokenizer.json")), 0);
-    put(at("none/tokenizer_config.json"), "{\"tokenizer_class\": \"LlamaTokenizerFast\"}");
-    CHECK_FAILS(sheaf__tokenizer_open(&t, at("none")), SHEAF_E_UNSUPPORTED, "LlamaTokenizerFast");
+    assert_int_equal(symlink(data(from, "gpt2.json"), at("none/tokenizer.json")), 0);
     put(at("none/tokenizer_config.json"), "{\"tokenizer_class\": \"CodeLlamaTokenizerFast\"}");
     CHECK_FAILS(sheaf__tokenizer_open(&t, at("none")), SHEAF_E_UNSUPPORTED,
                 "whose own are known (LlamaTokenizer, ...) | 'CodeLlamaTokenizerFast'");
@@ -182,17 +180,17 @@ static void test_folder__what_cannot_be_opened_is_named(void **state)
     CHECK_FAILS(sheaf__tokenizer_open(&t, at("none/tokenizer.model")), SHEAF_E_FORMAT, "'a'");
     put(at("none/tokenizer.model"), "\n\x03\n\x01"
                                     "a\x12\x02\x18\x03");
-    CHECK_FAILS(sheaf__tokenizer_open(&t, at("none/tokenizer.model")), SHEAF_E_UNSUPPORTED, "| 3");
-    put(at("none/tokenizer_config.json"), "{\"tokenizer_class\": \"T5TokenizerFast\"}");
+    CHECK_FAILS(sheaf__tokenizer_open(&t, at("none/tokenizer.model")), SHEAF_E_UNSUPPORTED,
+                "2 (BPE) | 3");
+    put(at("none/tokenizer_config.json"), "{\"tokenizer_class\": \"GPT2Tokenizer\"}");
     assert_int_equal(unlink(at("none/tokenizer.json")), 0);
     CHECK_FAILS(
         sheaf__tokenizer_open(&t, at("none")), SHEAF_E_UNSUPPORTED,
-        "tokenizer_class 'T5TokenizerFast' | a tokenizer.json: the tokenizer of this name does more than its tokenizer.model says");
+        "tokenizer_class 'GPT2Tokenizer' | a tokenizer.json: the tokenizer of this name reads no");
     put(at("none/tokenizer_config.json"), "{}");
-    put(at("none/config.json"), "{\"model_type\": \"xlm-roberta\"}");
-    CHECK_FAILS(sheaf__tokenizer_open(&t, at("none")), SHEAF_E_UNSUPPORTED,
-                "model_type 'xlm-roberta'");
-    put(at("none/config.json"), "{\"model_type\": \"t5gemma\"}"); /* another name */
+    put(at("none/tokenizer.model"), "\n\x03\n\x01"
+                                    "a\x12\x02\x18\x02\x1a\x03\x12\x01z");
+    CHECK_FAILS(sheaf__tokenizer_open(&t, at("none")), SHEAF_E_UNSUPPORTED, "normalizer_spec");
     put(at("none/tokenizer.model"), "\n\x09\n\x01"
                                     "a");
     CHECK_FAILS(sheaf__tokenizer_open(&t, at("none/tokenizer.model")), SHEAF_E_FORMAT, "byte 2");
@@ -205,7 +203,6 @@ static void test_folder__what_cannot_be_opened_is_named(void **state)
 #define SPLITTER(p) "{\"pre_tokenizer\":" p "," WORDS "}"
 #define DECODER(d) "{\"decoder\":" d "," WORDS "}"
 #define POST(p) "{\"post_processor\":" p "," WORDS "}"
-#define UNIGRAM(keys, vocab) "{\"model\":{\"type\":\"Unigram\"," keys "\"vocab\":[" vocab "]}}"
 
 static const struct {
     const char *text;
@@ -214,7 +211,6 @@ static const struct {
 } wrong[] = {
     { NORMALIZER("{\"type\":\"Lowercased\"}"), SHEAF_E_UNSUPPORTED, "'Lowercased'" },
     { NORMALIZER("{\"type\":\"NFC\",\"form\":1}"), SHEAF_E_UNSUPPORTED, "'form'" },
-    { NORMALIZER("{\"type\":\"Strip\",\"strip_left\":true}"), SHEAF_E_FORMAT, "'strip_right'" },
     { NORMALIZER("{\"type\":\"Replace\",\"pattern\":{\"String\":\"\"},\"content\":\"\"}"),
       SHEAF_E_UNSUPPORTED, "'pattern'" },
     { NORMALIZER("{\"type\":\"Replace\",\"pattern\":{\"String\":\"a\"}}"), SHEAF_E_FORMAT,
@@ -222,18 +218,15 @@ static const struct {
     { NORMALIZER("{\"type\":\"Prepend\"}"), SHEAF_E_FORMAT, "'prepend'" },
     { NORMALIZER("{\"type\":\"BertNormalizer\",\"clean_text\":true}"), SHEAF_E_UNSUPPORTED,
       "normalizer: BertNormalizer: type | one of Sequence, NFC" },
-    { NORMALIZER("{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"AAA\"}"), SHEAF_E_FORMAT,
-      "base64" },
-    { NORMALIZER("{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"AAAAAA==\"}"),
-      SHEAF_E_FORMAT, "table of characters" },
+    { NORMALIZER("{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"AAA\"}"),
+      SHEAF_E_UNSUPPORTED, "'Precompiled'" },
     { SPLITTER("{\"type\":\"Metaspace\",\"replacement\":\"__\"}"), SHEAF_E_FORMAT,
       "'replacement'" },
     { SPLITTER("{\"type\":\"Metaspace\",\"replacement\":\"_\",\"prepend_scheme\":\"last\"}"),
       SHEAF_E_UNSUPPORTED, "'prepend_scheme'" },
     { SPLITTER("{\"type\":\"Metaspace\",\"replacement\":\"_\",\"add_prefix_space\":false}"),
       SHEAF_E_FORMAT, "'add_prefix_space'" },
-    { SPLITTER("{\"type\":\"Punctuation\",\"behavior\":\"isolated\"}"), SHEAF_E_UNSUPPORTED,
-      "'behavior'" },
+    { SPLITTER("{\"type\":\"Digits\"}"), SHEAF_E_FORMAT, "'individual_digits'" },
     { SPLITTER("{\"type\":\"Scripts\"}"), SHEAF_E_UNSUPPORTED, "'Scripts'" },
     { DECODER("{\"type\":\"CTC\"}"), SHEAF_E_UNSUPPORTED, "decoder: CTC: type" },
     { DECODER("{\"type\":\"Strip\",\"content\":\" \",\"start\":-1,\"stop\":0}"), SHEAF_E_FORMAT,
@@ -242,12 +235,8 @@ static const struct {
       SHEAF_E_FORMAT, "'x'" },
     { POST("{\"type\":\"TemplateProcessing\",\"single\":[{\"Sequence\":{\"id\":\"B\"}}]}"),
       SHEAF_E_UNSUPPORTED, "'single'" },
-    { UNIGRAM("\"unk_id\":2,", "[\"a\",-1]"), SHEAF_E_FORMAT, "'unk_id'" },
-    { UNIGRAM("", "[\"a\",-1],[\"a\",-2]"), SHEAF_E_FORMAT, "'a'" },
-    { UNIGRAM("", "[\"a\",\"b\"]"), SHEAF_E_FORMAT, "column" },
-    { UNIGRAM("", "[\"a\",1e999]"), SHEAF_E_FORMAT, "column" },
     { "{\"model\":{\"type\":\"WordPiece\",\"unk_token\":\"u\",\"vocab\":{}}}", SHEAF_E_UNSUPPORTED,
-      "model: type | one of Sequence, BPE, Unigram | 'WordPiece'" },
+      "model: type | BPE | 'WordPiece'" },
 };
 
 static void test_parts__what_is_wrong_is_named(void **state)
@@ -261,22 +250,6 @@ static void test_parts__what_is_wrong_is_named(void **state)
         assert_null(t);
         free(text);
     }
-}
-
-static void test_parts__a_text_that_no_token_stands_for_is_an_error(void **state)
-{
-    static const char text[] = UNIGRAM("", "[\"a\",-1]");
-    sheaf__tokenizer *t;
-    int32_t *ids;
-    int64_t count;
-    (void)state;
-    CHECK_OK(sheaf__tokenizer_parse(&t, text, strlen(text), NULL));
-    CHECK_OK(sheaf__tokenizer_encode(&ids, NULL, &count, t, "aa", 2, NULL));
-    assert_int_equal(count, 2);
-    free(ids);
-    CHECK_FAILS(sheaf__tokenizer_encode(&ids, NULL, &count, t, "ab", 2, NULL), SHEAF_E_DATA,
-                "unk_id");
-    sheaf__tokenizer_close(t);
 }
 
 /* Two blanks are a token that takes the blanks around it, so the next two are none. */
@@ -307,7 +280,6 @@ int main(void)
         cmocka_unit_test(test_folder__a_template_file_counts_before_the_config),
         cmocka_unit_test(test_folder__what_cannot_be_opened_is_named),
         cmocka_unit_test(test_parts__what_is_wrong_is_named),
-        cmocka_unit_test(test_parts__a_text_that_no_token_stands_for_is_an_error),
         cmocka_unit_test(test_parts__blanks_that_a_token_took_are_no_token),
     };
     return cmocka_run_group_tests(tests, make_scratch, remove_scratch);

@@ -1,10 +1,10 @@
-/* forms.c - the normalizers NFC, NFD, NFKC and NFKD.
+/* forms.c - the normalizer NFC.
  *
  * Most characters are simple: they neither decompose nor are moved nor become the second part of a
  * composed one, and runs of them are kept. What lies between, with the simple character before it,
- * which may be the first part of a composed one, is decomposed, put into canonical order and, for
- * the composed forms, composed. utf8proc has the tables, which are newer than those of the crate
- * that `tokenizers` uses: what it does not know yet is left as it is (unicode.h). */
+ * which may be the first part of a composed one, is decomposed, put into canonical order and
+ * composed. utf8proc has the tables, which are newer than those of the crate that `tokenizers`
+ * uses: what it does not know yet is left as it is (unicode.h). */
 #include <stdlib.h>
 #include <utf8proc.h>
 
@@ -15,8 +15,6 @@
 #include "unicode.h"
 
 enum { MOST_DECOMPOSED = 32, SECOND = 0x8000, NEITHER = 0xffff };
-
-typedef enum form { NFC, NFD, NFKC, NFKD } form;
 
 typedef struct mark {
     uint32_t c;
@@ -32,40 +30,25 @@ typedef struct segment {
     int64_t count, capacity;
 } segment;
 
-static bool composes(form form)
+static bool is_simple(uint32_t c)
 {
-    return form == NFC || form == NFKC;
-}
-
-static bool compatible(form form)
-{
-    return form == NFKC || form == NFKD;
-}
-
-static bool is_simple(uint32_t c, form form)
-{
-    if (c < (compatible(form) ? 0xa0 : composes(form) ? 0x300 : 0xc0))
+    if (c < 0x300 || (c >= 0xac00 && c <= 0xd7a3)) /* Hangul syllables */
         return true;
-    if (c >= 0xac00 && c <= 0xd7a3) /* Hangul syllables */
-        return composes(form);
     if (c >= 0x1160 && c <= 0x11ff) /* vowels and last consonants */
-        return !composes(form);
+        return false;
     const utf8proc_property_t *p = utf8proc_get_property((utf8proc_int32_t)c);
-    const bool decomposes =
-        p->decomp_seqindex != NEITHER && (p->decomp_type == 0 || compatible(form));
+    const bool decomposes = p->decomp_seqindex != NEITHER && p->decomp_type == 0;
     const bool second = p->comb_index >= SECOND && p->comb_index != NEITHER;
-    return (!decomposes && p->combining_class == 0 && !(second && composes(form))) ||
-           sheaf__form_unknown(c);
+    return (!decomposes && p->combining_class == 0 && !second) || sheaf__form_unknown(c);
 }
 
-static bool add_decomposed(segment *s, uint32_t c, form form)
+static bool add_decomposed(segment *s, uint32_t c)
 {
     utf8proc_int32_t part[MOST_DECOMPOSED] = { (utf8proc_int32_t)c };
     int bounds = 0;
     utf8proc_ssize_t n = 1;
     if (!sheaf__form_unknown(c))
-        n = utf8proc_decompose_char((utf8proc_int32_t)c, part, MOST_DECOMPOSED,
-                                    UTF8PROC_DECOMPOSE | (compatible(form) ? UTF8PROC_COMPAT : 0),
+        n = utf8proc_decompose_char((utf8proc_int32_t)c, part, MOST_DECOMPOSED, UTF8PROC_DECOMPOSE,
                                     &bounds);
     if (n < 1 || n > MOST_DECOMPOSED || !SHEAF_GROW(&s->mark, &s->capacity, s->count + n))
         return false;
@@ -134,26 +117,24 @@ static void compose(segment *s)
 }
 
 /* The characters of [begin, must) and those after them up to a simple one; *end: where that is. */
-static bool gather(segment *s, const sheaf__edit *e, size_t begin, size_t must, form form,
-                   size_t *end)
+static bool gather(segment *s, const sheaf__edit *e, size_t begin, size_t must, size_t *end)
 {
     size_t at = begin, n;
     for (s->count = 0; at < e->size; at += n) {
         const uint32_t c = sheaf__unicode_take(e->bytes + at, e->size - at, &n);
-        if (at >= must && is_simple(c, form))
+        if (at >= must && is_simple(c))
             break;
-        if (!add_decomposed(s, c, form))
+        if (!add_decomposed(s, c))
             return false;
     }
     *end = at;
     return true;
 }
 
-static void write_segment(sheaf__edit *e, segment *s, size_t end, form form)
+static void write_segment(sheaf__edit *e, segment *s, size_t end)
 {
     put_in_order(s);
-    if (composes(form))
-        compose(s);
+    compose(s);
     for (int64_t i = 0; i < s->count; i++) {
         char bytes[4];
         const size_t size = sheaf__unicode_put(bytes, s->mark[i].c);
@@ -170,21 +151,21 @@ static void write_segment(sheaf__edit *e, segment *s, size_t end, form form)
 
 static sheaf_status *rewrite(const void *state, sheaf__edit *e)
 {
-    const form form = *(const int *)state;
+    (void)state;
     segment s = { 0 };
     bool good = true;
     size_t before = 0, n; /* where the last simple character begins */
     for (size_t at = 0; good && at < e->size; at += n) {
         const uint32_t c = sheaf__unicode_take(e->bytes + at, e->size - at, &n);
-        if (is_simple(c, form)) {
+        if (is_simple(c)) {
             before = at;
             continue;
         }
         size_t end = at;
         sheaf__edit_keep(e, before - e->at);
-        good = gather(&s, e, before, at + n, form, &end);
+        good = gather(&s, e, before, at + n, &end);
         if (good)
-            write_segment(e, &s, end, form);
+            write_segment(e, &s, end);
         before = at = end;
         n = 0;
     }
@@ -198,24 +179,4 @@ static sheaf_status *run(const void *state, sheaf__prepared *text)
     return sheaf__prepared_rewrite(text, state, rewrite);
 }
 
-static sheaf_status *open(void **state, sheaf_json_reader *r, form form)
-{
-    static const char *const keys[] = { NULL };
-    static const int forms[] = { NFC, NFD, NFKC, NFKD };
-    sheaf__only_keys(r, keys);
-    *state = (void *)&forms[form];
-    return NULL;
-}
-
-#define FORM(name, which)                                                                          \
-    static sheaf_status *open_##name(void **state, sheaf_json_reader *r, sheaf__opening *how)      \
-    {                                                                                              \
-        (void)how;                                                                                 \
-        return open(state, r, which);                                                              \
-    }                                                                                              \
-    const sheaf__step_kind sheaf__##name = { #which, open_##name, run }
-
-FORM(nfc, NFC);
-FORM(nfd, NFD);
-FORM(nfkc, NFKC);
-FORM(nfkd, NFKD);
+const sheaf__step_kind sheaf__nfc = { "NFC", sheaf__open_plain, run };

@@ -1,17 +1,11 @@
 /* kinds.c - the kinds of steps, by the "type" that tokenizer.json gives. */
 #include "kinds.h"
 
-static const sheaf__step_kind *const normalizers[] = {
-    &sheaf__nfc,     &sheaf__nfd,     &sheaf__nfkc,  &sheaf__nfkd, &sheaf__precompiled,
-    &sheaf__prepend, &sheaf__replace, &sheaf__strip, NULL
-};
+static const sheaf__step_kind *const normalizers[] = { &sheaf__nfc, &sheaf__prepend,
+                                                       &sheaf__replace, NULL };
 static const sheaf__step_kind *const pre_tokenizers[] = { &sheaf__byte_level_splitting,
-                                                          &sheaf__digits,
-                                                          &sheaf__metaspace,
-                                                          &sheaf__punctuation,
-                                                          &sheaf__split,
-                                                          &sheaf__whitespace_split,
-                                                          NULL };
+                                                          &sheaf__digits, &sheaf__metaspace,
+                                                          &sheaf__split, NULL };
 static const sheaf__step_kind *const decoders[] = { &sheaf__byte_fallback_decoder,
                                                     &sheaf__byte_level_decoder,
                                                     &sheaf__fuse_decoder,
@@ -24,4 +18,3 @@ static const sheaf__step_kind *const posts[] = { &sheaf__byte_level_post, &sheaf
 const sheaf__step_kind *const *const sheaf__step_kinds[SHEAF__LISTS] = { normalizers,
                                                                          pre_tokenizers, decoders,
                                                                          posts };
-const sheaf__model_kind *const sheaf__models[] = { &sheaf__bpe, &sheaf__unigram, NULL };

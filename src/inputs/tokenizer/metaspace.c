@@ -16,6 +16,17 @@ typedef struct metaspace {
     size_t size;
 } metaspace;
 
+uint32_t sheaf__json_character(sheaf_json_reader *r, const char *key)
+{
+    const char *text = sheaf__json_string(r, key);
+    size_t n = 0;
+    const uint32_t c =
+        text == NULL || text[0] == '\0' ? 0 : sheaf__unicode_take(text, strlen(text), &n);
+    if (text == NULL || n == 0 || text[n] != '\0')
+        sheaf__json_fail(r, SHEAF_E_FORMAT, key, "one character");
+    return c;
+}
+
 static void read_scheme(metaspace *m, sheaf_json_reader *r)
 {
     static const char *const names[] = { "always", "first", "never" };

@@ -1,4 +1,4 @@
-/* normalize.c - the normalizers Strip, Replace and Prepend. */
+/* normalize.c - the normalizers Replace and Prepend. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,59 +16,6 @@ sheaf_status *sheaf__open_plain(void **state, sheaf_json_reader *r, sheaf__openi
     sheaf__only_keys(r, keys);
     return NULL;
 }
-
-bool sheaf__json_bool_needed(sheaf_json_reader *r, const char *key)
-{
-    if (json_object_get(r->object, key) == NULL)
-        sheaf__json_fail(r, SHEAF_E_FORMAT, key, "true or false");
-    return sheaf__json_bool(r, key, false);
-}
-
-/* ---- Strip ---- */
-
-typedef struct strip {
-    bool left, right;
-} strip;
-
-static sheaf_status *open_strip(void **state, sheaf_json_reader *r, sheaf__opening *how)
-{
-    static const char *const keys[] = { "strip_left", "strip_right", NULL };
-    strip *s = calloc(1, sizeof *s);
-    (void)how;
-    *state = s;
-    if (s == NULL)
-        return sheaf__no_memory("Strip");
-    sheaf__only_keys(r, keys);
-    s->left = sheaf__json_bool_needed(r, "strip_left");
-    s->right = sheaf__json_bool_needed(r, "strip_right");
-    return NULL;
-}
-
-static sheaf_status *rewrite_strip(const void *state, sheaf__edit *e)
-{
-    const strip *s = state;
-    size_t end = e->size, n;
-    while (s->left && e->at < e->size &&
-           sheaf__is_white(sheaf__unicode_take(e->bytes + e->at, e->size - e->at, &n)))
-        sheaf__edit_skip(e, n);
-    while (s->right && end > e->at) {
-        size_t before = end - 1;
-        while (before > e->at && ((unsigned char)e->bytes[before] & 0xc0) == 0x80)
-            before--;
-        if (!sheaf__is_white(sheaf__unicode_take(e->bytes + before, end - before, NULL)))
-            break;
-        end = before;
-    }
-    sheaf__edit_keep(e, end - e->at);
-    return NULL;
-}
-
-static sheaf_status *run_strip(const void *state, sheaf__prepared *text)
-{
-    return sheaf__prepared_rewrite(text, state, rewrite_strip);
-}
-
-const sheaf__step_kind sheaf__strip = { "Strip", open_strip, run_strip, free };
 
 /* ---- Prepend ---- */
 

@@ -19,8 +19,7 @@ void sheaf__tokenizer_close(sheaf__tokenizer *t)
         sheaf__steps_close(lists[i]);
         free(lists[i]->step);
     }
-    if (t->model_kind != NULL)
-        t->model_kind->close(t->model);
+    sheaf__bpe_close(t->model);
     free(t->chat_template);
     sheaf__added_release(&t->added);
     sheaf__vocab_release(&t->vocab);
@@ -119,20 +118,19 @@ static const char *type_of(const json_t *value)
     return json_string_value(json_object_get(value, "type"));
 }
 
-/* Kinds differ in what they do; each begins with its name. */
-static const void *find_kind(const void *const *table, const char *type)
-{
-    for (; *table != NULL; table++)
-        if (strcmp(*(const char *const *)*table, type) == 0)
-            return *table;
-    return NULL;
-}
-
-static sheaf_status *unknown_kind(const void *const *table, const char *type)
+/* Errors: SHEAF_E_UNSUPPORTED with the names of those that are known. */
+static sheaf_status *find_kind(const sheaf__step_kind **out, const sheaf__step_kind *const *table,
+                               const char *type)
 {
     sheaf_text names = { 0 };
-    for (const void *const *k = table; *k != NULL; k++)
-        sheaf__text_add(&names, "%s%s", k == table ? "" : ", ", *(const char *const *)*k);
+    for (const sheaf__step_kind *const *k = table; *k != NULL; k++) {
+        if (strcmp((*k)->name, type) == 0) {
+            *out = *k;
+            sheaf__text_release(&names);
+            return NULL;
+        }
+        sheaf__text_add(&names, "%s%s", k == table ? "" : ", ", (*k)->name);
+    }
     sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "type");
     sheaf_expected(st, "one of Sequence, %s", names.failed || names.at == NULL ? "" : names.at);
     sheaf__text_release(&names);
@@ -168,12 +166,10 @@ static sheaf_status *open_member(sheaf__steps *steps, int which, const json_t *v
                                  sheaf__opening *how)
 {
     const char *type = type_of(value);
-    const void *const *table = (const void *const *)sheaf__step_kinds[which];
     sheaf_json_reader r = { .object = value };
-    const sheaf__step_kind *kind = find_kind(table, type);
-    if (kind == NULL)
-        return unknown_kind(table, type);
-    sheaf_status *st = check_nul(value);
+    const sheaf__step_kind *kind = NULL;
+    sheaf_status *st = find_kind(&kind, sheaf__step_kinds[which], type);
+    TRY(st, check_nul(value));
     if (st == NULL && !SHEAF_GROW(&steps->step, &steps->capacity, steps->count + 1))
         st = sheaf__no_memory(memory_for);
     if (st != NULL)
@@ -197,11 +193,7 @@ static sheaf_status *open_list(sheaf__tokenizer *t, int which, const sheaf_json_
     if (st == NULL && value != NULL)
         st = flatten(&m, value, lists[which]);
     for (int64_t i = 0; st == NULL && i < m.count; i++) {
-        sheaf__opening how = { .vocab = &t->vocab,
-                               .added = &t->added,
-                               .last = i + 1 == m.count,
-                               .raw = t->raw_model,
-                               .divided = divided };
+        sheaf__opening how = { i + 1 == m.count, t->raw_model, divided, false };
         st = sheaf_in(open_member(steps[which], which, m.item[i], &how), "%s", type_of(m.item[i]));
         t->needs_origin |= how.needs_origin;
         divided = how.divided;
@@ -245,32 +237,24 @@ static sheaf_status *walk_model(json_t *options, sheaf__model_file *file, sheaf_
     return st;
 }
 
-/* Files of the first versions have no "type". */
-static const char *guess_type(const json_t *options, const sheaf__model_file *file)
-{
-    const char *type = type_of(options);
-    if (type != NULL || json_object_get(options, "type") != NULL)
-        return type;
-    if (file->merges.begin != NULL)
-        return "BPE";
-    return json_object_get(options, "unk_id") != NULL ? "Unigram" : "WordLevel";
-}
-
 static sheaf_status *open_model(sheaf__tokenizer *t, json_t *options, sheaf__model_file *file)
 {
     sheaf_json_reader r = { .object = options };
-    const char *type = guess_type(options, file);
+    /* files of the first versions have none */
+    const char *type = json_object_get(options, "type") == NULL && file->merges.begin != NULL
+                           ? "BPE"
+                           : type_of(options);
     sheaf_status *st = NULL;
     file->options = &r;
     if (type == NULL)
         st = sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "'type'"), "a name");
-    const void *const *table = (const void *const *)sheaf__models;
-    if (st == NULL && (t->model_kind = find_kind(table, type)) == NULL)
-        st = unknown_kind(table, type);
+    else if (strcmp(type, "BPE") != 0)
+        st = sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "type"), "BPE"), "'%.80s'",
+                         type);
     TRY(st, sheaf_in(check_nul(options), "%s", type));
-    TRY(st, sheaf_in(finish_open(t->model_kind->open(&t->model, &t->vocab, file), &r), "%s", type));
+    TRY(st, sheaf_in(finish_open(sheaf__bpe_open(&t->model, &t->vocab, file), &r), "%s", type));
     if (st == NULL)
-        t->raw_model = t->model_kind->takes_raw != NULL && t->model_kind->takes_raw(t->model);
+        t->raw_model = sheaf__bpe_takes_raw(t->model);
     return sheaf_in(st, "model");
 }
 

@@ -21,12 +21,10 @@
 
 /* What opening a step may look at beside its own object. */
 typedef struct sheaf__opening {
-    const sheaf__vocab *vocab; /* of the model */
-    const sheaf__added *added; /* added tokens: opened before post-processors */
-    bool last;                 /* no step follows in its list */
-    bool raw;                  /* the model takes bytes of the byte-level alphabet raw */
-    bool divided;              /* in and out: a post-processor before puts texts around the text */
-    bool needs_origin;         /* out: the step reads sheaf__piece.origin, so alignments are kept */
+    bool last;         /* no step follows in its list */
+    bool raw;          /* the model takes bytes of the byte-level alphabet raw */
+    bool divided;      /* in and out: a post-processor before puts texts around the text */
+    bool needs_origin; /* out: the step reads sheaf__piece.origin, so alignments are kept */
 } sheaf__opening;
 
 /* The strings that ids stand for, on their way to a text. */
@@ -100,29 +98,26 @@ typedef struct sheaf__model_file {
 typedef struct sheaf__work sheaf__work;
 void sheaf__emit(sheaf__work *work, int32_t id, size_t begin, size_t end);
 
-typedef struct sheaf__model_kind {
-    const char *name;
-    /* sheaf__model_kind.open - fills `vocab` with every token. */
-    sheaf_status *(*open)(void **state, sheaf__vocab *vocab, const sheaf__model_file *file);
-    /* encode - a piece, never empty, with sheaf__emit(). `raw`: its bytes are those of the
-     * user's text, each of which stands for its character of the byte-level alphabet. Words of few
-     * bytes are remembered by the caller. */
-    sheaf_status *(*encode)(const void *state, sheaf__work *work, const char *bytes, size_t size,
-                            bool raw);
-    bool (*takes_raw)(const void *state); /* NULL: never */
-    /* cut - a piece that is not raw may be encoded in parts, of which this is the first: the same
-     * ids. Its bytes, at least one character. `blanks`: each blank stands for a bar, U+2581. NULL:
-     * all. */
-    size_t (*cut)(const void *state, const char *bytes, size_t size, bool blanks);
-    void (*close)(void *state);
-} sheaf__model_kind;
+typedef struct sheaf__bpe_model sheaf__bpe_model;
+/* sheaf__bpe_open - fills `vocab` with every token. Errors, also as file->options->st. */
+sheaf_status *sheaf__bpe_open(sheaf__bpe_model **out, sheaf__vocab *vocab,
+                              const sheaf__model_file *file);
+void sheaf__bpe_close(sheaf__bpe_model *b); /* accepts NULL */
+/* sheaf__bpe_encode - a piece, never empty, with sheaf__emit(). `raw`: its bytes are those of the
+ * user's text, each of which stands for its character of the byte-level alphabet. Words of few
+ * bytes are remembered by the caller. */
+sheaf_status *sheaf__bpe_encode(const sheaf__bpe_model *b, sheaf__work *work, const char *bytes,
+                                size_t size, bool raw);
+/* sheaf__bpe_cut - a piece that is not raw may be encoded in parts, of which this is the first: the
+ * same ids. Its bytes, at least one character. `blanks`: each blank stands for a bar, U+2581. */
+size_t sheaf__bpe_cut(const sheaf__bpe_model *b, const char *bytes, size_t size, bool blanks);
+bool sheaf__bpe_takes_raw(const sheaf__bpe_model *b);
 
 /* ---- the tables (kinds.c) ---- */
 
 enum { SHEAF__NORMALIZER, SHEAF__PRE_TOKENIZER, SHEAF__DECODER, SHEAF__POST, SHEAF__LISTS };
 extern const sheaf__step_kind *const
     *const sheaf__step_kinds[SHEAF__LISTS]; /* each ends with NULL */
-extern const sheaf__model_kind *const sheaf__models[];
 
 /* sheaf__only_keys - refuses a key of r->object that is not "type" and not in `known` (ends with
  * NULL), unless its value is null. Kept as r->st. */
@@ -165,10 +160,9 @@ struct sheaf__tokenizer {
     sheaf__vocab vocab;
     sheaf__added added;
     sheaf__steps normalizer, pre_tokenizer, decoder, post;
-    const sheaf__model_kind *model_kind;
-    void *model;
+    sheaf__bpe_model *model;
     sheaf__blanks blanks;
-    bool raw_model;    /* model_kind->takes_raw() */
+    bool raw_model;    /* sheaf__bpe_takes_raw() */
     bool needs_origin; /* some step reads where its piece came from */
     bool has_decoder;
     int32_t bos, eos, unk, pad; /* -1: none */

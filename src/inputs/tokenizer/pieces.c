@@ -50,7 +50,7 @@ static sheaf_status *encode_piece(const sheaf__queue *q, const sheaf__piece_here
 sheaf_status *sheaf__encode_by_model(const sheaf__tokenizer *t, sheaf__work *w, bool raw)
 {
     w->emitted = 0;
-    return t->model_kind->encode(t->model, w, w->bytes, w->size, raw);
+    return sheaf__bpe_encode(t->model, w, w->bytes, w->size, raw);
 }
 
 sheaf_status *sheaf__steps_run(const sheaf__steps *steps, int64_t count, sheaf__prepared *text)
@@ -79,7 +79,7 @@ sheaf_status *sheaf__queue_cut(sheaf__queue *q, const char *bytes, size_t size, 
 {
     sheaf_status *st = NULL;
     for (size_t at = 0, n; st == NULL && at < size; at += n) {
-        n = q->t->model_kind->cut(q->t->model, bytes + at, size - at, false);
+        n = sheaf__bpe_cut(q->t->model, bytes + at, size - at, false);
         st = sheaf__queue_put(q, bytes + at, n, size - at + SHEAF__PREPARED_SPARE, origin + at,
                               from != NULL ? from + at : NULL);
     }
@@ -102,10 +102,9 @@ static sheaf_status *put_piece(sheaf__queue *q, const sheaf__piece *piece)
     const char *bytes = p->now.bytes + piece->begin;
     const size_t size = piece->end - piece->begin;
     if (piece->id < 0)
-        return p->raw || q->t->model_kind->cut == NULL
-                   ? sheaf__queue_put(q, bytes, size, size + SHEAF__PREPARED_SPARE, piece->origin,
-                                      from)
-                   : sheaf__queue_cut(q, bytes, size, piece->origin, from);
+        return p->raw ? sheaf__queue_put(q, bytes, size, size + SHEAF__PREPARED_SPARE,
+                                         piece->origin, from)
+                      : sheaf__queue_cut(q, bytes, size, piece->origin, from);
     sheaf_status *st = sheaf__queue_end(q);
     sheaf__text_range where = { 0, 0 };
     if (from != NULL)
@@ -222,7 +221,6 @@ static bool begins_with_bar(const sheaf__blanks *how, const char *bytes, size_t 
 sheaf_status *sheaf__encode_blanks(const sheaf__tokenizer *t, sheaf__work *w, const char *bytes,
                                    size_t size, size_t readable, size_t begin)
 {
-    const sheaf__model_kind *kind = t->model_kind;
     sheaf_status *st = NULL;
     sheaf__queue q;
     sheaf__queue_begin(&q, t, w, false);
@@ -230,7 +228,7 @@ sheaf_status *sheaf__encode_blanks(const sheaf__tokenizer *t, sheaf__work *w, co
     for (size_t at = 0, end = 0, n; st == NULL && at < size; at += n) {
         if (at == end)
             end = t->blanks.split ? at + up_to_bar(bytes + at, size - at) : size;
-        n = kind->cut == NULL ? end - at : kind->cut(t->model, bytes + at, end - at, true);
+        n = sheaf__bpe_cut(t->model, bytes + at, end - at, true);
         if (at > 0 || !begins_with_bar(&t->blanks, bytes, size, begin)) {
             st = sheaf__queue_put(&q, bytes + at, n, size + readable - at, begin + at, NULL);
             continue;

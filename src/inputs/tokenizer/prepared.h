@@ -42,8 +42,8 @@ typedef struct sheaf__prepared {
 
 enum { SHEAF__PREPARED_SPARE = 32 };
 
-/* sheaf__growth - the bytes that the steps of a tokenizer may make of a text of `size`: steps of
- * published ones make 11 times as many (NFKC). sheaf__grown - the error of a step, by its name. */
+/* sheaf__growth - the bytes that the steps of a tokenizer may make of a text of `size`, far more
+ * than those of published ones do. sheaf__grown - the error of a step, by its name. */
 size_t sheaf__growth(size_t size);
 sheaf_status *sheaf__grown(const char *step, size_t most);
 /* sheaf__prepared_begin - one piece, a text that begins at `origin` of the user's. */

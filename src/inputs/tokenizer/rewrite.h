@@ -27,7 +27,3 @@ sheaf_status *sheaf__replacing_next(const sheaf__replacing *s, sheaf__matches *m
 
 /* sheaf__json_character - a string of one character. */
 uint32_t sheaf__json_character(sheaf_json_reader *r, const char *key);
-/* sheaf__json_behavior - Isolated and the like. */
-sheaf__behavior sheaf__json_behavior(sheaf_json_reader *r, const char *key);
-/* sheaf__json_bool_needed - an absent key is an error. */
-bool sheaf__json_bool_needed(sheaf_json_reader *r, const char *key);

@@ -1,4 +1,4 @@
-/* split.c - see split.h; the pre-tokenizer Split. */
+/* split.c - see split.h; the pre-tokenizers Split and Digits. */
 #include "split.h"
 
 #include <stdlib.h>
@@ -8,14 +8,24 @@
 #include "kinds.h"
 #include "rewrite.h"
 
-static void let_go(sheaf__dividing *d)
+/* Parts of one piece, in order, matches and what lies between them; all zero but the first three.
+ */
+typedef struct dividing {
+    sheaf__prepared *text;
+    const sheaf__piece *piece;
+    sheaf__behavior behavior;
+    size_t begin, end; /* the part that is held back */
+    bool held, match;  /* there is one; the part before was a match */
+} dividing;
+
+static void let_go(dividing *d)
 {
     if (d->held)
         sheaf__prepared_put(d->text, d->piece, d->begin, d->end, -1);
     d->held = false;
 }
 
-static void hold(sheaf__dividing *d, size_t begin, size_t end)
+static void hold(dividing *d, size_t begin, size_t end)
 {
     let_go(d);
     d->begin = begin;
@@ -23,7 +33,7 @@ static void hold(sheaf__dividing *d, size_t begin, size_t end)
     d->held = true;
 }
 
-void sheaf__divide(sheaf__dividing *d, size_t begin, size_t end, bool match)
+static void divide(dividing *d, size_t begin, size_t end, bool match)
 {
     bool join = false; /* with the part before */
     switch (d->behavior) {
@@ -43,15 +53,10 @@ void sheaf__divide(sheaf__dividing *d, size_t begin, size_t end, bool match)
         hold(d, begin, end);
 }
 
-void sheaf__divide_end(sheaf__dividing *d)
-{
-    let_go(d);
-}
-
 sheaf_status *sheaf__divide_by(sheaf__prepared *text, const sheaf__piece *piece,
                                const sheaf__pattern *pattern, sheaf__behavior behavior, bool invert)
 {
-    sheaf__dividing d = { text, piece, behavior, 0, 0, false, false };
+    dividing d = { text, piece, behavior, 0, 0, false, false };
     sheaf__matches m = { .pattern = pattern,
                          .text = text->now.bytes + piece->begin,
                          .size = piece->end - piece->begin,
@@ -64,13 +69,13 @@ sheaf_status *sheaf__divide_by(sheaf__prepared *text, const sheaf__piece *piece,
         if (st != NULL || !found)
             break;
         if (before != begin)
-            sheaf__divide(&d, piece->begin + before, piece->begin + begin, invert);
-        sheaf__divide(&d, piece->begin + begin, piece->begin + end, !invert);
+            divide(&d, piece->begin + before, piece->begin + begin, invert);
+        divide(&d, piece->begin + begin, piece->begin + end, !invert);
         before = end;
     }
     if (st == NULL && before != m.size)
-        sheaf__divide(&d, piece->begin + before, piece->end, invert);
-    sheaf__divide_end(&d);
+        divide(&d, piece->begin + before, piece->end, invert);
+    let_go(&d);
     return st;
 }
 
@@ -90,15 +95,15 @@ static void close_split(void *state)
     free(s);
 }
 
-sheaf__behavior sheaf__json_behavior(sheaf_json_reader *r, const char *key)
+static sheaf__behavior read_behavior(sheaf_json_reader *r)
 {
     static const char *const names[] = { "Removed", "Isolated", "MergedWithPrevious",
                                          "MergedWithNext", "Contiguous" };
-    const char *name = sheaf__json_string(r, key);
+    const char *name = sheaf__json_string(r, "behavior");
     for (int i = 0; name != NULL && i < 5; i++)
         if (strcmp(name, names[i]) == 0)
             return (sheaf__behavior)i;
-    sheaf__json_fail(r, SHEAF_E_UNSUPPORTED, key,
+    sheaf__json_fail(r, SHEAF_E_UNSUPPORTED, "behavior",
                      "Removed, Isolated, MergedWithPrevious, MergedWithNext or Contiguous");
     return SHEAF__ISOLATED;
 }
@@ -126,7 +131,7 @@ static sheaf_status *open_split(void **state, sheaf_json_reader *r, sheaf__openi
     if (s == NULL)
         return sheaf__no_memory("Split");
     sheaf__only_keys(r, keys);
-    s->behavior = sheaf__json_behavior(r, "behavior");
+    s->behavior = read_behavior(r);
     s->invert = sheaf__json_bool(r, "invert", false);
     sheaf_status *st = read_pattern(s, r);
     *state = s;
@@ -146,6 +151,26 @@ static sheaf_status *run_split(const void *state, sheaf__prepared *text)
 }
 
 const sheaf__step_kind sheaf__split = { "Split", open_split, run_split, close_split };
+
+/* Numbers of Unicode 16, as patterns see them, and those of 17, which the crate knows. */
+static sheaf_status *open_digits(void **state, sheaf_json_reader *r, sheaf__opening *how)
+{
+    static const char *const keys[] = { "individual_digits", NULL };
+    static const char digits[] = "[\\p{N}\\x{11de0}-\\x{11de9}\\x{16ff4}-\\x{16ff6}]";
+    splitting *s = calloc(1, sizeof *s);
+    (void)how;
+    *state = s;
+    if (s == NULL)
+        return sheaf__no_memory("Digits");
+    sheaf__only_keys(r, keys);
+    if (json_object_get(r->object, "individual_digits") == NULL)
+        sheaf__json_fail(r, SHEAF_E_FORMAT, "individual_digits", "true or false");
+    s->behavior =
+        sheaf__json_bool(r, "individual_digits", false) ? SHEAF__ISOLATED : SHEAF__CONTIGUOUS;
+    return sheaf__pattern_open(&s->pattern, digits, sizeof digits - 1, false);
+}
+
+const sheaf__step_kind sheaf__digits = { "Digits", open_digits, run_split, close_split };
 
 bool sheaf__splits_at_blanks(const sheaf__step *step)
 {

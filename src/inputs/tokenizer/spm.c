@@ -11,7 +11,6 @@
 #include "base/status.h"
 #include "spm_file.h"
 #include "unicode.h"
-#include "unigram.h"
 #include "vocab.h"
 
 static void put_string(sheaf_text *json, const char *bytes, size_t size)
@@ -35,33 +34,6 @@ static void put_piece(sheaf_text *json, const sheaf__spm_bytes *s, const char *a
         put_string(json, absent, strlen(absent));
     else
         put_string(json, (const char *)s->at, s->size);
-}
-
-/* Digits that unigram.c reads back as this very number. */
-static void put_score(sheaf_text *json, double score)
-{
-    char digits[64];
-    for (int places = 9; places < 30; places++) {
-        const int n = snprintf(digits, sizeof digits, "%.*f", places, score);
-        if (n < (int)sizeof digits && sheaf__unigram_score(digits, digits + n) == score)
-            break;
-    }
-    sheaf__text_add(json, "%s", digits);
-}
-
-static void put_unigram(sheaf_text *json, const sheaf__spm *m)
-{
-    sheaf__text_add(json,
-                    "{\"type\":\"Unigram\",\"unk_id\":%" PRId64 ",\"byte_fallback\":%s,\"vocab\":[",
-                    m->unk, m->byte_fallback ? "true" : "false");
-    for (int64_t i = 0; i < m->count; i++) {
-        sheaf__text_add(json, i > 0 ? ",[" : "[");
-        put_piece(json, &m->piece[i].text, "");
-        sheaf__text_bytes(json, ",", 1);
-        put_score(json, (double)m->piece[i].score);
-        sheaf__text_bytes(json, "]", 1);
-    }
-    sheaf__text_add(json, "]}");
 }
 
 static void put_merges(sheaf_text *json, const sheaf__vocab *vocab)
@@ -108,29 +80,9 @@ static sheaf_status *put_bpe(sheaf_text *json, const sheaf__spm *m)
     return st;
 }
 
-static void put_base64(sheaf_text *json, const sheaf__spm_bytes *s)
+static sheaf_status *put_file(sheaf_text *json, const sheaf__spm *m)
 {
-    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    const size_t size = s->size;
-    for (size_t i = 0; i < size; i += 3) {
-        const unsigned b = i + 1 < size ? s->at[i + 1] : 0, c = i + 2 < size ? s->at[i + 2] : 0;
-        const unsigned all = (unsigned)s->at[i] << 16 | b << 8 | c;
-        const char four[4] = { digits[all >> 18], digits[all >> 12 & 63],
-                               i + 1 < size ? digits[all >> 6 & 63] : '=',
-                               i + 2 < size ? digits[all & 63] : '=' };
-        sheaf__text_bytes(json, four, 4);
-    }
-}
-
-static sheaf_status *put_file(sheaf_text *json, const sheaf__spm *m, bool bpe)
-{
-    sheaf_status *st = NULL;
     sheaf__text_add(json, "{\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[");
-    if (m->charsmap.size > 0) {
-        sheaf__text_add(json, "{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"");
-        put_base64(json, &m->charsmap);
-        sheaf__text_add(json, "\"},");
-    }
     sheaf__text_add(
         json,
         "{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},\"content\":\"\xe2\x96\x81\"}]},");
@@ -139,10 +91,7 @@ static sheaf_status *put_file(sheaf_text *json, const sheaf__spm *m, bool bpe)
                     "\"pattern\":{\"String\":\"\xe2\x96\x81\"},\"content\":\" \"}%s]},",
                     m->byte_fallback ? ",{\"type\":\"ByteFallback\"},{\"type\":\"Fuse\"}" : "");
     sheaf__text_add(json, "\"model\":");
-    if (bpe || m->type == SHEAF__SPM_BPE)
-        st = put_bpe(json, m);
-    else
-        put_unigram(json, m);
+    sheaf_status *st = put_bpe(json, m);
     sheaf__text_add(json, "}");
     return st;
 }
@@ -186,11 +135,13 @@ static sheaf_status *list_tokens(json_t **out, const sheaf__spm *m)
 }
 
 sheaf_status *sheaf__spm_convert(sheaf_text *json, json_t **tokens, const char *bytes, size_t size,
-                                 bool bpe)
+                                 bool own_steps)
 {
     sheaf__spm m;
     sheaf_status *st = sheaf__spm_read(&m, bytes, size);
-    TRY(st, put_file(json, &m, bpe));
+    if (!own_steps)
+        TRY(st, sheaf__spm_no_table(&m));
+    TRY(st, put_file(json, &m));
     if (st == NULL && json->failed)
         st = sheaf__no_memory("tokenizer.model");
     TRY(st, list_tokens(tokens, &m));

@@ -13,7 +13,7 @@
  *   json    appended to
  *   tokens  out: its control and user-defined pieces as added tokens; and bos_token, eos_token and
  *           unk_token: an object (json_decref)
- *   bpe     a class of BPE reads the file, whatever its type is
+ *   own_steps  its class has steps of its own: what the file says of them does not count
  * Errors: SHEAF_E_FORMAT with the byte, SHEAF_E_UNSUPPORTED, SHEAF_E_MEMORY. */
 sheaf_status *sheaf__spm_convert(sheaf_text *json, json_t **tokens, const char *bytes, size_t size,
-                                 bool bpe);
+                                 bool own_steps);

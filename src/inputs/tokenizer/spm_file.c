@@ -4,7 +4,7 @@
  *   ModelProto      1 repeated SentencePiece   2 TrainerSpec   3 NormalizerSpec
  *                   5 NormalizerSpec (decoding)
  *   SentencePiece   1 string piece   2 float score   3 enum type
- *   TrainerSpec     3 model_type (1 unigram, 2 bpe)   24 treat_whitespace_as_suffix
+ *   TrainerSpec     3 model_type (2: BPE)   24 treat_whitespace_as_suffix
  *                   35 byte_fallback   40, 41, 42 ids of unk, bos, eos
  *                   45, 46, 47, 48 pieces of unk, bos, eos, pad
  *   NormalizerSpec  2 bytes precompiled_charsmap   3 add_dummy_prefix
@@ -20,11 +20,10 @@
 
 #include "base/array.h"
 #include "base/status.h"
-#include "charsmap_table.h"
 #include "unicode.h"
 #include "vocab.h"
 
-enum { MOST_PIECE = 4096 };
+enum { MOST_PIECE = 4096, UNIGRAM = 1, BPE = 2 };
 
 typedef struct span {
     const unsigned char *begin, *at, *end; /* begin: of the file, for messages */
@@ -123,7 +122,8 @@ static sheaf_status *read_piece(sheaf__spm *m, span s)
     return NULL;
 }
 
-static sheaf_status *read_trainer(sheaf__spm *m, span s)
+/* *type: the model's. */
+static sheaf_status *read_trainer(sheaf__spm *m, uint64_t *type, span s)
 {
     sheaf_status *st = NULL;
     for (field f; st == NULL && s.at < s.end;) {
@@ -131,7 +131,7 @@ static sheaf_status *read_trainer(sheaf__spm *m, span s)
         if (st != NULL)
             break;
         switch (f.number) {
-        case 3: m->type = (int64_t)f.value; break;
+        case 3: *type = f.value; break;
         case 24: m->suffix = f.value != 0; break;
         case 35: m->byte_fallback = f.value != 0; break;
         case 40: m->unk = (int32_t)f.value; break;
@@ -153,10 +153,7 @@ static sheaf_status *read_rules(sheaf__spm *m, span s, bool back)
     for (field f; st == NULL && s.at < s.end;) {
         st = next_field(&f, &s);
         if (st == NULL && f.number == 2 && f.wire == 2 && f.inside.at < f.inside.end) {
-            const sheaf__spm_bytes table = bytes_of(&f.inside);
-            *(back ? &m->charsmap_back : &m->charsmap) = table;
-            st = sheaf_in(sheaf__charsmap_open(NULL, table.at, table.size), "byte %td",
-                          f.inside.at - f.inside.begin);
+            *(back ? &m->table_back : &m->table) = true;
         }
         if (st != NULL || f.wire != 0 || back)
             continue;
@@ -175,26 +172,21 @@ sheaf_status *sheaf__spm_read(sheaf__spm *m, const char *bytes, size_t size)
     const unsigned char *begin = (const unsigned char *)bytes;
     span s = { begin, begin, begin + size };
     sheaf_status *st = NULL;
-    *m = (sheaf__spm){ .type = SHEAF__SPM_UNIGRAM,
-                       .bos = 1,
-                       .eos = 2,
-                       .prefix = true,
-                       .remove_extra = true,
-                       .escape = true };
+    uint64_t type = UNIGRAM;
+    *m = (sheaf__spm){ .bos = 1, .eos = 2, .prefix = true, .remove_extra = true, .escape = true };
     for (field f; st == NULL && s.at < s.end;) {
         st = next_field(&f, &s);
         if (st == NULL && f.wire == 2)
             st = f.number == 1                    ? read_piece(m, f.inside)
-                 : f.number == 2                  ? read_trainer(m, f.inside)
+                 : f.number == 2                  ? read_trainer(m, &type, f.inside)
                  : f.number == 3 || f.number == 5 ? read_rules(m, f.inside, f.number == 5)
                                                   : NULL;
     }
     if (st == NULL && m->count == 0)
         st = sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "pieces"), "at least one");
-    if (st == NULL && m->type != SHEAF__SPM_UNIGRAM && m->type != SHEAF__SPM_BPE)
-        st = sheaf_found(
-            sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "model_type"), "1 (Unigram) or 2 (BPE)"),
-            "%" PRId64, m->type);
+    if (st == NULL && type != BPE)
+        st = sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "model_type"), "2 (BPE)"),
+                         "%" PRIu64, type);
     return st;
 }
 
@@ -211,6 +203,15 @@ int64_t sheaf__spm_count(const char *bytes, size_t size)
         }
     }
     return n;
+}
+
+sheaf_status *sheaf__spm_no_table(const sheaf__spm *m)
+{
+    if (!m->table && !m->table_back)
+        return NULL;
+    return sheaf_expected(
+        sheaf_fail(SHEAF_E_UNSUPPORTED, "%s", m->table ? "normalizer_spec" : "denormalizer_spec"),
+        "identity, as of Llama and Vicuna: no table of characters");
 }
 
 void sheaf__spm_release(sheaf__spm *m)

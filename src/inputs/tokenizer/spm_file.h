@@ -25,22 +25,22 @@ typedef struct sheaf__spm_piece {
     } type;
 } sheaf__spm_piece;
 
-enum { SHEAF__SPM_UNIGRAM = 1, SHEAF__SPM_BPE = 2 };
-
 typedef struct sheaf__spm {
     sheaf__spm_piece *piece; /* owned */
     int64_t count, capacity;
-    int64_t type, unk, bos, eos;
+    int64_t unk, bos, eos;
     sheaf__spm_bytes unk_piece, bos_piece, eos_piece, pad_piece;
     bool byte_fallback, suffix;        /* suffix: the bar stands behind a text, not before it */
     bool prefix, remove_extra, escape; /* how blanks are normalised */
-    sheaf__spm_bytes charsmap, charsmap_back; /* tables that were checked; back: of decoding */
+    bool table, table_back;            /* characters are replaced by others; back: in decoding */
 } sheaf__spm;
 
 /* sheaf__spm_read - borrows `bytes`. Errors: SHEAF_E_FORMAT with the byte, SHEAF_E_UNSUPPORTED for
- * a model that is neither Unigram nor BPE, SHEAF_E_MEMORY. sheaf__spm_release() in any case. */
+ * a model that is not BPE, SHEAF_E_MEMORY. sheaf__spm_release() in any case. */
 sheaf_status *sheaf__spm_read(sheaf__spm *out, const char *bytes, size_t size);
 void sheaf__spm_release(sheaf__spm *m);
+/* sheaf__spm_no_table - SHEAF_E_UNSUPPORTED for a model that replaces characters of a text. */
+sheaf_status *sheaf__spm_no_table(const sheaf__spm *m);
 
 /* sheaf__spm_count - the pieces of a model of any type, which are not looked into; 0 when the bytes
  * are none. */

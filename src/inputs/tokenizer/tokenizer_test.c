@@ -543,13 +543,11 @@ static const struct {
     { "{", SHEAF_E_FORMAT, "a string" },
     { "{}", SHEAF_E_FORMAT, "'model'" },
     { "{\"model\":", SHEAF_E_FORMAT, "model: line 1, column 10" },
-    { "{\"model\":{}}", SHEAF_E_UNSUPPORTED, "WordLevel" },
+    { "{\"model\":{}}", SHEAF_E_FORMAT, "model: 'type' | a name" },
     { "{\"model\":{\"type\":\"LSTM\"}}", SHEAF_E_UNSUPPORTED, "'LSTM'" },
     { "{\"model\":" BPE("{\"a\":0}", "[]") ",\"model\":1}", SHEAF_E_FORMAT, "'model' again" },
     { "{\"model\":" BPE("{\"a\":0,\"a\":1}", "[]") "}", SHEAF_E_FORMAT,
       "token 'a' | each token once | a duplicate: ids 0 and 1" },
-    { "{\"model\":{\"type\":\"Unigram\",\"unk_id\":0,\"vocab\":[[\"u\",0],[\"a\",-1],[\"u\",-2]]}}",
-      SHEAF_E_FORMAT, "token 'u' | each token once | a duplicate: ids 0 and 2" },
     { "{\"model\":" BPE("{\"a\":0,\"b\":0}", "[]") "}", SHEAF_E_FORMAT,
       "each id once | 0, the id of 'a'" },
     { "{\"model\":" BPE("{\"a\":-1}", "[]") "}", SHEAF_E_FORMAT, "a whole number" },
@@ -603,7 +601,7 @@ static const struct {
     { WITH("\"post_processor\":{\"type\":\"Sequence\",\"processors\":[" TEMPLATE_A
            ",{\"type\":\"ByteLevel\"}," TEMPLATE("") "]}"),
       SHEAF_E_UNSUPPORTED, "TemplateProcessing: 'type' | nothing but ByteLevel" },
-    { WITH("\"normalizer\":{\"type\":\"Strip\",\"strip_left\":true,\"strip_right\":true},"
+    { WITH("\"normalizer\":{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},\"content\":\"\"},"
            "\"added_tokens\":[{\"id\":3,\"content\":\"  \",\"single_word\":false,\"lstrip\":false,"
            "\"rstrip\":false,\"normalized\":true,\"special\":false}]"),
       SHEAF_E_UNSUPPORTED,

@@ -69,12 +69,6 @@ static const range more_words[] = {
     { 0x10140, 0x10174 }, { 0x10341, 0x1034a }, { 0x103d1, 0x103d5 }, { 0x12400, 0x1246e },
     { 0x1f130, 0x1f149 }, { 0x1f150, 0x1f169 }, { 0x1f170, 0x1f189 },
 };
-/* Punctuation since Unicode 8, and what lies between that is none. */
-static const range newer_punctuation[] = {
-    { 0x61d, 0x61d },     { 0x9fd, 0xa76 },     { 0xc77, 0xc84 },     { 0x1b7d, 0x1b7e },
-    { 0x2e43, 0x2e5d },   { 0x10ead, 0x10f89 }, { 0x1144b, 0x1145d }, { 0x11660, 0x116b9 },
-    { 0x1183b, 0x11fff }, { 0x12ff1, 0x12ff2 }, { 0x16e97, 0x16fe2 }, { 0x1e95e, 0x1e95f },
-};
 /* Marks and decompositions since Unicode 11, and what lies between that is neither. */
 static const range newer_forms[] = {
     { 0x7fd, 0x7fd },     { 0x898, 0x8d3 },     { 0x9fe, 0x9fe },     { 0xafa, 0xaff },
@@ -127,9 +121,17 @@ static utf8proc_category_t category(uint32_t code)
     return utf8proc_category((utf8proc_int32_t)sheaf__unicode_stand_in(code));
 }
 
+static bool is_white(uint32_t c)
+{
+    if (c < 0x80)
+        return c == ' ' || (c >= '\t' && c <= '\r');
+    return c == 0x85 || c == 0xa0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200a) || c == 0x2028 ||
+           c == 0x2029 || c == 0x202f || c == 0x205f || c == 0x3000;
+}
+
 unsigned sheaf__unicode_class(uint32_t code)
 {
-    const unsigned white = sheaf__is_white(code) ? SHEAF__SPACE : 0;
+    const unsigned white = is_white(code) ? SHEAF__SPACE : 0;
     switch (category(code)) {
     case UTF8PROC_CATEGORY_LU:
     case UTF8PROC_CATEGORY_LL:
@@ -151,31 +153,6 @@ void sheaf__unicode_fill(uint8_t table[SHEAF__UNICODE_TABLE])
 {
     for (uint32_t code = 0; code < SHEAF__UNICODE_TABLE; code++)
         table[code] = (uint8_t)sheaf__unicode_class(code);
-}
-
-bool sheaf__is_white(uint32_t c)
-{
-    if (c < 0x80)
-        return c == ' ' || (c >= '\t' && c <= '\r');
-    return c == 0x85 || c == 0xa0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200a) || c == 0x2028 ||
-           c == 0x2029 || c == 0x202f || c == 0x205f || c == 0x3000;
-}
-
-bool sheaf__is_numeric(uint32_t c) /* Unicode 17 */
-{
-    return (sheaf__unicode_class(c) & SHEAF__NUMBER) != 0 || (c >= 0x11de0 && c <= 0x11de9) ||
-           (c >= 0x16ff4 && c <= 0x16ff6);
-}
-
-bool sheaf__is_punctuation(uint32_t c) /* Unicode 8, and the signs of ASCII */
-{
-    if (c < 0x80)
-        return c > ' ' && c < 0x7f &&
-               (sheaf__unicode_class(c) & (SHEAF__LETTER | SHEAF__NUMBER)) == 0;
-    const utf8proc_category_t is = category(c);
-    return (is >= UTF8PROC_CATEGORY_PC && is <= UTF8PROC_CATEGORY_PO && !IN(newer_punctuation, c) &&
-            sheaf__unicode_stand_in(c) == c) ||
-           c == 0x166d || c == 0x111c9;
 }
 
 bool sheaf__form_unknown(uint32_t c)

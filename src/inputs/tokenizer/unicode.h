@@ -41,12 +41,6 @@ size_t sheaf__utf8_ascii(const char *text, size_t size);
 /* sheaf__utf8_valid - the first byte that is no part of UTF-8; `size`: there is none. */
 size_t sheaf__utf8_valid(const char *text, size_t size);
 
-/* sheaf__is_white - White_Space. */
-bool sheaf__is_white(uint32_t c);
-/* sheaf__is_numeric - category N, as Digits sees it. */
-bool sheaf__is_numeric(uint32_t c);
-/* sheaf__is_punctuation - category P, as Punctuation sees it. */
-bool sheaf__is_punctuation(uint32_t c);
 /* sheaf__form_unknown - does the crate of the normal forms not know this decomposition or mark yet?
  * (False for most that are neither.) */
 bool sheaf__form_unknown(uint32_t c);

@@ -1,6 +1,6 @@
 """Records what AutoTokenizer of transformers makes of folders: which file counts, which class builds the steps, what the files
-beside it add.   usage: make_folders.py DIR   (with the files of make_recordings.py in DIR, and bpe.model and unigram.model,
-two small ones of sentencepiece; needs transformers, sentencepiece and protobuf; writes DIR/folders.json)"""
+beside it add.   usage: make_folders.py DIR   (with the files of make_recordings.py in DIR, and bpe.model, a small one of
+sentencepiece; needs transformers, sentencepiece and protobuf; writes DIR/folders.json)"""
 import json, os, shutil, sys, tempfile
 from transformers import AutoTokenizer, __version__
 
@@ -26,10 +26,9 @@ CASES = [
     ("llama2.json", {"special_tokens_map.json": {"bos_token": {**PLAIN, "content": "<s>", "normalized": True}, "pad_token": "<|p|>"}}),
     ("llama2.json", {"added_tokens.json": {"<img>": 9000, "<|x|>": 8999}}), ("gemma.json", TYPE["gemma2"]),
     ("gpt2.json", config(**LLAMA)), ("gpt2.json", TYPE["qwen2"]), ("gpt2.json", {**config(**FAST), **TYPE["qwen3"]}),
-    ("qwen2.json", config(tokenizer_class="GPT2Tokenizer", bos_token=None)), ("t5.json", config(**FAST, **NAMES)),
+    ("qwen2.json", config(tokenizer_class="GPT2Tokenizer", bos_token=None)),
     ("bpe.model", {}), ("bpe.model", config(**LLAMA)), ("bpe.model", config(**LLAMA, legacy=True, add_bos_token=True, add_eos_token=True)),
     ("bpe.model", config(tokenizer_class="GemmaTokenizer", add_bos_token=True)), ("bpe.model", config(**FAST, extra_special_tokens=["of"])),
-    ("unigram.model", config(**FAST, add_bos_token=True)), ("unigram.model", config(**LLAMA)),
 ]
 
 folder, cases = sys.argv[1], []

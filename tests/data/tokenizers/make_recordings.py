@@ -2,7 +2,7 @@
 usage: make_recordings.py DIR [LINES]     writes DIR/NAME.json and DIR/recorded.json (500 lines)
        make_recordings.py DIR --texts N   writes N bytes of the texts, one a line as JSON, to stdout
 src/inputs/tokenizer/recorded_test.c makes the same texts and holds sheaf to the record."""
-import base64, json, os, struct, sys
+import json, os, sys
 from tokenizers import (AddedToken, Regex, Tokenizer, __version__, decoders as D, models as M, normalizers as N,
                         pre_tokenizers as P, processors as O, trainers as T)
 
@@ -46,45 +46,7 @@ def line(number):
     return "".join(out)
 
 
-def charsmap(rules):
-    """A precompiled_charsmap: a double array of one block per node, then the texts."""
-    trie, texts, at = {}, b"", {}
-    for key, text in rules.items():
-        node = trie
-        for byte in key.encode():
-            node = node.setdefault(byte, {})
-        if text not in at:
-            at[text] = len(texts)
-            texts += text.encode() + b"\0"
-        node[None] = at[text]
-    units, used = {0: 0}, {0}
-
-    def offset(here, base):
-        x = here ^ base
-        return x << 10 if x < 1 << 21 else (x >> 8) << 10 | 1 << 9
-
-    def place(here, node):
-        """Puts the children of `node`, which unit `here` stands for, where all of their places are free."""
-        base = next(b for b in range(1, 1 << 20) if not used & {b ^ (c or 0) for c in node} and b not in bases)
-        bases.add(base)
-        used.update(base ^ (c or 0) for c in node)
-        units[here] |= offset(here, base)
-        if None in node:
-            units[base], units[here] = node[None] | 1 << 31, units[here] | 1 << 8
-        for byte, child in node.items():
-            if byte is not None:
-                units[base ^ byte] = byte
-                place(base ^ byte, child)
-
-    bases = set()
-    place(0, trie)
-    units = [units.get(i, 0) for i in range((max(units) | 0xFF) + 1)]
-    raw = b"".join(struct.pack("<I", u & 0xFFFFFFFF) for u in units)
-    return struct.pack("<I", len(raw)) + raw + texts
-
-
 SP = ["<unk>", "<s>", "</s>"]
-MAP = charsmap({"\ufb01": "fi", "\uff21": "A", "\u00a0": " ", "\u3000": " ", "e\u0301": "\u00e9", "\u2581": "", "\t": " ", "\n": " ", "\u0130": "I"})
 LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
 
 
@@ -131,8 +93,6 @@ def tokenizers():
     bpe("llama3", None, P.Sequence([P.Split(Regex(LLAMA3), "isolated"), P.ByteLevel(add_prefix_space=False, use_regex=False)]),
         lambda t: O.Sequence([O.ByteLevel(trim_offsets=False), template(["<s>"], [], t.token_to_id)]), model=M.BPE(ignore_merges=True))
     bpe("qwen2", N.NFC(), P.Sequence([P.Split(Regex(LLAMA3.replace("{1,3}", "")), "isolated"), P.ByteLevel(add_prefix_space=False, use_regex=False)]))
-    bpe("roberta", N.Sequence([N.NFKC(), N.Strip(True, True)]), P.ByteLevel(add_prefix_space=True),
-        lambda t: template(["<s>"], ["</s>"], t.token_to_id))
 
     def llama2(t):
         t.normalizer = N.Sequence([N.Prepend("\u2581"), N.Replace(" ", "\u2581")])
@@ -148,28 +108,6 @@ def tokenizers():
         made[setup.__name__] = byte_fallback(texts, 640, setup)
     made["gemma"].add_tokens([AddedToken("1234", normalized=True), AddedToken("  ", normalized=False)])
 
-    def unigram(name, normalizer, split, post, fallback=False, decoder=None):
-        t = Tokenizer(M.Unigram())
-        t.normalizer, t.pre_tokenizer = normalizer, split
-        names = ["<pad>", "</s>", "<unk>", "<s>", "[SEP]"]
-        few = ["".join(c for c in text if ord(c) < 0x250 or c in "\u2581\u0301\u0412\u0416") for text in texts]
-        for word in ("<s>", "</s>", "[SEP]", "<pad>", "<0x41>"):
-            few = [text.replace(word, " ") for text in few]
-        t.train_from_iterator(few, T.UnigramTrainer(vocab_size=500, unk_token="<unk>", show_progress=False,
-                                                      special_tokens=names + ([f"<0x{i:02X}>" for i in range(256)] if fallback else [])))
-        j = json.loads(t.to_str())
-        j["added_tokens"] = [a for a in j["added_tokens"] if a["content"] in names]
-        j["model"]["byte_fallback"] = fallback
-        t = Tokenizer.from_str(json.dumps(j))
-        t.decoder = decoder or D.Metaspace()
-        t.post_processor = post(t)
-        made[name] = t
-
-    unigram("t5", N.Sequence([N.Precompiled(MAP), N.Replace(Regex(" {2,}"), " ")]), P.Metaspace(), lambda t: template([], ["</s>"], t.token_to_id))
-    unigram("albert", N.Sequence([N.Replace("``", '"'), N.Replace("''", '"'), N.NFKD(), N.Precompiled(MAP),
-                                  N.Replace(Regex(" {2,}"), " ")]), P.Metaspace(prepend_scheme="first"), lambda t: template(["<s>"], ["[SEP]"], t.token_to_id))
-    unigram("unibytes", N.Sequence([N.NFD(), N.Strip(False, True)]), P.Sequence([P.WhitespaceSplit(), P.Metaspace(prepend_scheme="never", split=False)]),
-            lambda t: O.Sequence([template(["<s>"], [], t.token_to_id)]), True, D.Sequence([D.ByteFallback(), D.Metaspace(prepend_scheme="never")]))
     return made
 
 
