@@ -369,10 +369,9 @@ static sheaf_status *frozen_set(machine *r)
 /* The key that waits on the stack for the value being made, to say which tensor is bad. */
 static sheaf_status *about(machine *r, sheaf_status *st)
 {
-    char buffer[128];
     const char *key = r->stack.count > 0 ? sheaf__pickle_text(top(r)) : NULL;
     if (st != NULL && key != NULL)
-        st = sheaf_in(st, "'%s'", sheaf__printable(buffer, key));
+        st = sheaf_in(st, "'%.120s'", key);
     return sheaf_in(st, "pickle, byte %zu", r->op);
 }
 

@@ -156,12 +156,10 @@ bool sheaf__pickle_name(sheaf_pickle_role *role, const char *module, const char 
 
 sheaf_status *sheaf__pickle_unsafe(const char *module, const char *name)
 {
-    char buffer[2][128];
     sheaf_status *st =
-        sheaf_fail(SHEAF_E_UNSAFE, "the pickle wants to call %s.%s",
-                   sheaf__printable(buffer[0], module), sheaf__printable(buffer[1], name));
+        sheaf_fail(SHEAF_E_UNSAFE, "the pickle wants to call %.120s.%.120s", module, name);
     sheaf_expected(st, "data: tensors, numbers, text, their containers, and objects of classes");
-    sheaf_found(st, "%s.%s, which does something when it is called", buffer[0], buffer[1]);
+    sheaf_found(st, "%.120s.%.120s, which does something when it is called", module, name);
     return sheaf_try_this(
         st, "nothing was run; do not load this file with Python, and ask where it comes from");
 }

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/array.h"
+#include "filled.h"
 #include "safetensors_box.h"
 #include "base/status.h"
 
@@ -99,15 +100,11 @@ sheaf_status *sheaf__safetensors_read(const sheaf_safetensors *file,
                                       const sheaf_safetensors_entry *entry, int64_t begin,
                                       void *dst, int64_t bytes)
 {
-    if (begin < 0 || bytes < 0 || begin > entry->bytes || bytes > entry->bytes - begin) {
-        sheaf_status *st =
-            sheaf_fail(SHEAF_E_ARG, "%s: tensor '%s': bytes", file->path, entry->name);
-        return sheaf_found(sheaf_expected(st, "within 0 to %" PRId64, entry->bytes),
-                           "%" PRId64 " from %" PRId64, bytes, begin);
-    }
-    return sheaf_in(
-        sheaf__file_read_at(file->fd, dst, (size_t)bytes, entry->offset + begin, file->path),
-        "tensor '%s'", entry->name);
+    sheaf_status *st = sheaf__inside(file->path, entry->name, begin, bytes, entry->bytes);
+    TRY(st, sheaf_in(sheaf__file_read_at(file->fd, dst, (size_t)bytes, entry->offset + begin,
+                                         file->path),
+                     "tensor '%s'", entry->name));
+    return st;
 }
 
 void sheaf__safetensors_view(int64_t *height, int64_t *width, int ndim, const int64_t *shape)

@@ -2,6 +2,7 @@
  *
  * The header is the official writer's: tensors by descending dtype, then by name; the
  * metadata first; padded with spaces to a multiple of 8. */
+#include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,6 +10,7 @@
 #include "base/status.h"
 #include "base/array.h"
 #include "base/text.h"
+#include "filled.h"
 #include "safetensors.h"
 #include "safetensors_box.h"
 
@@ -20,10 +22,7 @@ typedef struct target {
     int ndim;
     int64_t shape[SHEAF_SAFETENSORS_MAX_DIMS];
     int64_t offset, bytes;
-    /* Bytes written, and the sum of their positions mod 2^64: one half written twice has the
-     * right count but not the right sum. */
-    _Atomic int64_t written;
-    _Atomic uint64_t positions;
+    sheaf__filled filled;
 } target;
 
 struct sheaf_safetensors_writer {
@@ -241,31 +240,21 @@ sheaf_status *sheaf__safetensors_begin(sheaf_safetensors_writer **out, const cha
 sheaf_status *sheaf__safetensors_write(sheaf_safetensors_writer *w, int64_t index, int64_t begin,
                                        const void *src, int64_t bytes)
 {
-    if (index < 0 || index >= w->count)
-        return sheaf_found(
-            sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s: tensor number", w->file.path),
-                           "0 to %" PRId64, w->count - 1),
-            "%" PRId64, index);
+    assert(index >= 0 && index < w->count);
     target *t = &w->target[index];
-    if (begin < 0 || bytes < 0 || begin > t->bytes || bytes > t->bytes - begin) {
-        sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "%s: tensor '%s': bytes", w->file.path, t->name);
-        return sheaf_found(sheaf_expected(st, "within 0 to %" PRId64, t->bytes),
-                           "%" PRId64 " from %" PRId64, bytes, begin);
-    }
-    sheaf_status *st = sheaf__file_write_at(&w->file, src, (size_t)bytes, t->offset + begin);
-    if (st == NULL) {
-        t->written += bytes;
-        t->positions += sheaf__sum_of_positions(begin, bytes);
-    }
-    return sheaf_in(st, "tensor '%s'", t->name);
+    sheaf_status *st = sheaf__inside(w->file.path, t->name, begin, bytes, t->bytes);
+    TRY(st, sheaf_in(sheaf__file_write_at(&w->file, src, (size_t)bytes, t->offset + begin),
+                     "tensor '%s'", t->name));
+    if (st == NULL)
+        sheaf__filled_add(&t->filled, begin, bytes);
+    return st;
 }
 
 sheaf_status *sheaf__safetensors_write_box(sheaf_safetensors_writer *w, int64_t index, int64_t row0,
                                            int64_t rows, int64_t col0, int64_t cols,
                                            const void *src)
 {
-    if (index < 0 || index >= w->count)
-        return sheaf__safetensors_write(w, index, 0, src, 0);
+    assert(index >= 0 && index < w->count);
     const target *t = &w->target[index];
     sheaf_status *st =
         sheaf__safetensors_check_box(t->name, t->dtype, t->ndim, t->shape, row0, rows, col0, cols);
@@ -282,25 +271,12 @@ sheaf_status *sheaf__safetensors_write_box(sheaf_safetensors_writer *w, int64_t 
     return st;
 }
 
-static sheaf_status *check_written(const sheaf_safetensors_writer *w)
-{
-    for (int64_t i = 0; i < w->count; i++) {
-        const target *t = &w->target[i];
-        if (t->written == t->bytes && t->positions == sheaf__sum_of_positions(0, t->bytes))
-            continue;
-        sheaf_status *st = sheaf_fail(SHEAF_E_LAYOUT, "%s: tensor '%s' was not written as a whole",
-                                      w->file.path, t->name);
-        sheaf_expected(st, "%" PRId64 " bytes, each once", t->bytes);
-        return sheaf_found(
-            st, t->written == t->bytes ? "%" PRId64 " bytes, some twice" : "%" PRId64 " bytes",
-            (int64_t)t->written);
-    }
-    return NULL;
-}
-
 sheaf_status *sheaf__safetensors_finish(sheaf_safetensors_writer *w)
 {
-    sheaf_status *st = check_written(w);
+    sheaf_status *st = NULL;
+    for (int64_t i = 0; st == NULL && i < w->count; i++)
+        st = sheaf__filled_check(&w->target[i].filled, w->file.path, w->target[i].name,
+                                 w->target[i].bytes);
     TRY(st, sheaf__file_sync(&w->file));
     if (st != NULL) {
         sheaf__safetensors_abandon(w);

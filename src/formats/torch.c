@@ -30,7 +30,7 @@ static const char *inside(char buffer[2 * KEY_MOST], const sheaf_zip *zip, const
 
 static sheaf_status *check_byte_order(const sheaf_torch *file, const sheaf_zip *zip)
 {
-    char buffer[2 * KEY_MOST], *text = NULL, shown[128];
+    char buffer[2 * KEY_MOST], *text = NULL;
     size_t size = 0;
     const sheaf_zip_entry *entry = sheaf__zip_find(zip, inside(buffer, zip, "byteorder"));
     if (entry == NULL)
@@ -39,7 +39,7 @@ static sheaf_status *check_byte_order(const sheaf_torch *file, const sheaf_zip *
     if (st == NULL && strcmp(text, "little") != 0)
         st = sheaf_found(
             sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "%s: byte order", file->path), "little"),
-            "%s", sheaf__printable(shown, text));
+            "%.120s", text);
     free(text);
     return st;
 }
@@ -75,17 +75,17 @@ static sheaf_status *place_storages(sheaf_torch *file, const sheaf_zip *zip)
         return sheaf_fail(SHEAF_E_MEMORY, "%s: out of memory", file->path);
     for (int64_t i = 0; i < file->doc->nstorages; i++) {
         const sheaf_pickle_storage *want = &file->doc->storage[i];
-        char name[KEY_MOST], capacity[2 * KEY_MOST], shown[128];
+        char name[KEY_MOST], capacity[2 * KEY_MOST];
         const int n = snprintf(name, sizeof name, "data/%s", want->key);
         const sheaf_zip_entry *entry =
             n >= KEY_MOST ? NULL : sheaf__zip_find(zip, inside(capacity, zip, name));
         if (entry == NULL)
-            return sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "%s: storage '%s'", file->path,
-                                             sheaf__printable(shown, want->key)),
-                                  "an entry data/%s in the zip file", shown);
+            return sheaf_expected(
+                sheaf_fail(SHEAF_E_FORMAT, "%s: storage '%.120s'", file->path, want->key),
+                "an entry data/%.120s in the zip file", want->key);
         if (want->within != 0 || want->bytes != entry->bytes) { /* torch.load() insists on it too */
-            sheaf_status *st = sheaf_fail(SHEAF_E_FORMAT, "%s: storage '%s'", file->path,
-                                          sheaf__printable(shown, want->key));
+            sheaf_status *st =
+                sheaf_fail(SHEAF_E_FORMAT, "%s: storage '%.120s'", file->path, want->key);
             return sheaf_found(sheaf_expected(st, "%" PRId64 " bytes, by the pickle", want->whole),
                                "an entry of %" PRId64, entry->bytes);
         }

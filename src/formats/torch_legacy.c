@@ -110,9 +110,7 @@ static place *used_storages(const sheaf_pickle_doc *doc)
 
 static sheaf_status *cut_short(const sheaf_torch *file, const char *key, int64_t want, int64_t have)
 {
-    char buffer[128];
-    sheaf_status *st =
-        sheaf_fail(SHEAF_E_FORMAT, "%s: storage '%s'", file->path, sheaf__printable(buffer, key));
+    sheaf_status *st = sheaf_fail(SHEAF_E_FORMAT, "%s: storage '%.120s'", file->path, key);
     sheaf_expected(st, "%" PRId64 " bytes", want);
     sheaf_found(st, "%" PRId64 " before the end of the file (%" PRId64 " bytes)",
                 have < 0 ? 0 : have, file->size);
@@ -164,9 +162,8 @@ static sheaf_status *match(sheaf_torch *file, const place *found, int64_t n)
             return cut_short(file, want->key, want->within + want->bytes,
                              is == NULL ? 0 : is->bytes);
         if (want->whole != is->bytes) { /* torch.load() insists on it too */
-            char shown[128];
-            sheaf_status *st = sheaf_fail(SHEAF_E_FORMAT, "%s: storage '%s'", file->path,
-                                          sheaf__printable(shown, want->key));
+            sheaf_status *st =
+                sheaf_fail(SHEAF_E_FORMAT, "%s: storage '%.120s'", file->path, want->key);
             return sheaf_found(sheaf_expected(st, "%" PRId64 " bytes, by the pickle", want->whole),
                                "%" PRId64, is->bytes);
         }

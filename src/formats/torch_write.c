@@ -4,22 +4,21 @@
  * version; then the directory. All places are known at the beginning, so bytes come in any order.
  * Their CRC-32 is joined from the parts as they are written (zip_crc.h); the headers follow at the
  * end. */
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "formats/torch.h"
 #include "base/status.h"
-#include "safetensors_box.h"
+#include "filled.h"
 #include "zip.h"
 #include "zip_crc.h"
 
 enum { BEFORE = 2, AFTER = 1, NAME_BYTES = 48 }; /* entries around those of the tensors */
 
 typedef struct target {
-    _Atomic int64_t written; /* bytes, and the sum of their positions mod 2^64: */
-    _Atomic uint64_t
-        positions;          /* one half written twice has the right count but not the right sum */
+    sheaf__filled filled;
     _Atomic uint32_t parts; /* of the CRC-32 */
 } target;
 
@@ -156,45 +155,29 @@ sheaf_status *sheaf__torch_begin(sheaf_torch_writer **out, const char *path,
 sheaf_status *sheaf__torch_write(sheaf_torch_writer *w, int64_t index, int64_t begin,
                                  const void *src, int64_t bytes)
 {
-    if (index < 0 || index >= w->count)
-        return sheaf_found(
-            sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s: tensor number", w->file.path),
-                           "0 to %" PRId64, w->count - 1),
-            "%" PRId64, index);
+    assert(index >= 0 && index < w->count);
     const sheaf_zip_entry *e = &w->entry[BEFORE + index];
-    if (begin < 0 || bytes < 0 || begin > e->bytes || bytes > e->bytes - begin) {
-        sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "%s: %s: bytes", w->file.path, e->name);
-        return sheaf_found(sheaf_expected(st, "within 0 to %" PRId64, e->bytes),
-                           "%" PRId64 " from %" PRId64, bytes, begin);
-    }
-    if (bytes == 0)
-        return NULL;
-    sheaf_status *st = sheaf__file_write_at(&w->file, src, (size_t)bytes, e->offset + begin);
+    sheaf_status *st = sheaf__inside(w->file.path, e->name, begin, bytes, e->bytes);
+    if (st != NULL || bytes == 0)
+        return st;
+    st = sheaf__file_write_at(&w->file, src, (size_t)bytes, e->offset + begin);
     if (st == NULL) {
         target *t = &w->target[index];
-        t->written += bytes;
-        t->positions += sheaf__sum_of_positions(begin, bytes);
-        t->parts ^= sheaf__crc32_part(src, (size_t)bytes, (uint64_t)(e->bytes - begin - bytes));
+        sheaf__filled_add(&t->filled, begin, bytes);
+        t->parts ^= sheaf__crc32_part(src, (size_t)bytes, e->bytes - begin - bytes);
     }
     return sheaf_in(st, "%s", e->name);
 }
 
 static sheaf_status *check_written(sheaf_torch_writer *w)
 {
-    for (int64_t i = 0; i < w->count; i++) {
-        const target *t = &w->target[i];
+    sheaf_status *st = NULL;
+    for (int64_t i = 0; st == NULL && i < w->count; i++) {
         sheaf_zip_entry *e = &w->entry[BEFORE + i];
-        e->crc = sheaf__crc32_whole(t->parts, (uint64_t)e->bytes);
-        if (t->written == e->bytes && t->positions == sheaf__sum_of_positions(0, e->bytes))
-            continue;
-        sheaf_status *st =
-            sheaf_fail(SHEAF_E_LAYOUT, "%s: %s was not written as a whole", w->file.path, e->name);
-        sheaf_expected(st, "%" PRId64 " bytes, each once", e->bytes);
-        return sheaf_found(
-            st, t->written == e->bytes ? "%" PRId64 " bytes, some twice" : "%" PRId64 " bytes",
-            (int64_t)t->written);
+        e->crc = sheaf__crc32_whole(w->target[i].parts, e->bytes);
+        st = sheaf__filled_check(&w->target[i].filled, w->file.path, e->name, e->bytes);
     }
-    return NULL;
+    return st;
 }
 
 static sheaf_status *write_headers(sheaf_torch_writer *w)

@@ -1,7 +1,6 @@
 /* zip.c - reading; see zip.h. */
 #include "zip.h"
 
-#include <ctype.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,18 +37,6 @@ static uint64_t number(const unsigned char *p, int bytes)
     while (bytes-- > 0)
         n = n << 8 | p[bytes];
     return n;
-}
-
-const char *sheaf__printable(char buffer[128], const char *name)
-{
-    size_t n = 0;
-    for (; n < 124 && name[n] != '\0'; n++)
-        buffer[n] = iscntrl((unsigned char)name[n]) ? '?' : name[n];
-    const bool cut = name[n] != '\0';
-    while (cut && n > 120 && ((unsigned char)name[n] & 0xc0) == 0x80) /* not within a character */
-        n--;
-    strcpy(buffer + n, cut ? "..." : "");
-    return buffer;
 }
 
 static sheaf_status *damaged(const reading *r, const char *what, const char *expected)
@@ -165,9 +152,7 @@ static sheaf_status *read_ends(reading *r)
 static sheaf_status *entry_fails(const reading *r, sheaf_code code, const char *name,
                                  const char *what)
 {
-    char buffer[128];
-    return sheaf_fail(code, "%s: zip entry '%s': %s", r->path, sheaf__printable(buffer, name),
-                      what);
+    return sheaf_fail(code, "%s: zip entry '%.120s': %s", r->path, name, what);
 }
 
 /* Sizes and place that do not fit 32 bits are in extra field 1, in this order. */
@@ -298,7 +283,6 @@ static int by_header(const void *pa, const void *pb)
 static sheaf_status *check_entries(sheaf_zip *zip, const reading *r)
 {
     sheaf_status *st = NULL;
-    char buffer[128];
     if (zip->count > 1)
         qsort(zip->entry, (size_t)zip->count, sizeof *zip->entry, by_header);
     for (int64_t i = 0; st == NULL && i < zip->count; i++)
@@ -307,7 +291,7 @@ static sheaf_status *check_entries(sheaf_zip *zip, const reading *r)
         if (zip->entry[i - 1].offset + zip->entry[i - 1].bytes > zip->entry[i].header)
             st = sheaf_found(
                 entry_fails(r, SHEAF_E_FORMAT, zip->entry[i].name, "it overlaps another entry"),
-                "'%s'", sheaf__printable(buffer, zip->entry[i - 1].name));
+                "'%.120s'", zip->entry[i - 1].name);
     if (st == NULL && zip->count > 1)
         qsort(zip->entry, (size_t)zip->count, sizeof *zip->entry, sheaf__by_name);
     for (int64_t i = 1; st == NULL && i < zip->count; i++)
@@ -347,9 +331,8 @@ const sheaf_zip_entry *sheaf__zip_find(const sheaf_zip *zip, const char *name)
 
 static sheaf_status *bad_sum(const char *path, const char *name, uint32_t want, uint32_t got)
 {
-    char buffer[128];
-    sheaf_status *st = sheaf_fail(SHEAF_E_FORMAT, "%s: zip entry '%s': its bytes are damaged", path,
-                                  sheaf__printable(buffer, name));
+    sheaf_status *st =
+        sheaf_fail(SHEAF_E_FORMAT, "%s: zip entry '%.120s': its bytes are damaged", path, name);
     sheaf_found(sheaf_expected(st, "CRC-32 %08" PRIx32, want), "%08" PRIx32, got);
     return sheaf_try_this(st, "fetch or copy the file again");
 }
@@ -357,10 +340,9 @@ static sheaf_status *bad_sum(const char *path, const char *name, uint32_t want, 
 sheaf_status *sheaf__zip_read(char **out, size_t *size, const sheaf_zip *zip,
                               const sheaf_zip_entry *entry, int fd, size_t limit, const char *path)
 {
-    char buffer[128];
     if ((uint64_t)entry->bytes > limit) {
-        sheaf_status *st = sheaf_fail(SHEAF_E_FORMAT, "%s: zip entry '%s': size", path,
-                                      sheaf__printable(buffer, entry->name));
+        sheaf_status *st =
+            sheaf_fail(SHEAF_E_FORMAT, "%s: zip entry '%.120s': size", path, entry->name);
         return sheaf_found(sheaf_expected(st, "at most %zu bytes", limit), "%" PRId64,
                            entry->bytes);
     }

@@ -45,9 +45,6 @@ sheaf_status *sheaf__zip_read(char **out, size_t *size, const sheaf_zip *zip,
  * messages. */
 sheaf_status *sheaf__zip_check(int fd, const char *path, const char *name, int64_t offset,
                                int64_t bytes, uint32_t crc);
-/* sheaf__printable - a name from a file, cut and with control characters replaced, for a
- * message. */
-const char *sheaf__printable(char buffer[128], const char *name);
 
 /* ---- writing: the bytes of the records ---- */
 
