@@ -224,7 +224,7 @@ static sheaf__value *mixture(const pass *p, sheaf__mixture *mix, sheaf__value *x
         sheaf__record_columns(p->tape, gate_up, in,
                               (sheaf__linear *const[]){ &mix->expert[i].gate, &mix->expert[i].up },
                               2, info);
-        sheaf__value *y = sheaf__record_swiglu(p->tape, gate_up[0], gate_up[1]);
+        sheaf__value *y = sheaf__record_swiglu(p->tape, gate_up[0], gate_up[1], false);
         y = sheaf__record_rows(p->tape, y, &mix->expert[i].down, NULL, info);
         sheaf__record_share(p->tape, sum, y, which, weights, i);
     }
@@ -252,8 +252,7 @@ static streams mlp(const pass *p, int index, streams h)
             continue;
         sheaf__record_columns(p->tape, gate_up, n.x[i],
                               (sheaf__linear *const[]){ &e->gate, &e->up }, 2, &p->of->info[i]);
-        y.x[i] = l->gelu ? sheaf__record_geglu(p->tape, gate_up[0], gate_up[1])
-                         : sheaf__record_swiglu(p->tape, gate_up[0], gate_up[1]);
+        y.x[i] = sheaf__record_swiglu(p->tape, gate_up[0], gate_up[1], l->gelu);
     }
     y = residual(p, y,
                  (sheaf__linear *const[]){ &expert_of(l, SHEAF__TEXT)->down,

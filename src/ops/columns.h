@@ -10,12 +10,12 @@
 /* clang-format off */
 #define SHEAF__KERNEL_LIST(X)                                                              \
     X(round) X(widen) X(convert) X(add) X(scale) X(finish) X(accumulate) X(squares)        \
-    X(column_sums) X(rmsnorm) X(rmsnorm_back) X(rmsnorm_dw) X(layernorm_sum)               \
+    X(column_sums) X(rmsnorm) X(rmsnorm_back) X(layernorm_sum)               \
     X(layernorm_squares) X(layernorm) X(layernorm_back_sums) X(layernorm_back)             \
     X(layernorm_dw) X(gelu) X(gelu_back) X(rope_pairs) X(rope) X(swiglu) X(swiglu_back)    \
-    X(row_max) X(row_sumexp) X(row_dlogits) X(row_smoothed) X(adamw)   \
-    X(dropout) X(noise) X(geglu) X(geglu_back) X(softcap) X(softcap_back)      \
-    X(gelu_tanh) X(gelu_tanh_back)
+    X(row_max) X(row_sumexp) X(row_dlogits) X(adamw)   \
+    X(dropout) X(noise) X(softcap) X(softcap_back)
+
 /* clang-format on */
 
 /* Functions of the type the table's cell points to. */

@@ -1,6 +1,7 @@
 /* each.h - loops of fast kernels over types, elements and rows. */
 #pragma once
 
+#include "ops/math/math.h"
 #include "ops/vec.h"
 
 /* Loops that call an inlined body with constants, so that each call is compiled for its own:
@@ -8,17 +9,17 @@
  * V_EACH      16 of n elements at a time from `i` on, the last time fewer: `count`
  * V_WALK      the same of `many` vectors at a time, then one
  * V_FOURS     rows from `begin` to `end`, `side` of them side by side: four, then one */
-#define V_BY_TYPE(dtype, call)                                                                     \
+#define V_BY_TYPE(dtype, ...)                                                                      \
     do {                                                                                           \
         if ((dtype) == SHEAF_BF16) {                                                               \
             const sheaf_dtype of = SHEAF_BF16;                                                     \
-            call;                                                                                  \
+            __VA_ARGS__;                                                                           \
         } else if ((dtype) == SHEAF_F16) {                                                         \
             const sheaf_dtype of = SHEAF_F16;                                                      \
-            call;                                                                                  \
+            __VA_ARGS__;                                                                           \
         } else {                                                                                   \
             const sheaf_dtype of = SHEAF_F32;                                                      \
-            call;                                                                                  \
+            __VA_ARGS__;                                                                           \
         }                                                                                          \
     } while (0)
 #define V_EACH_FROM(i, n, call)                                                                    \
@@ -60,3 +61,11 @@
             call;                                                                                  \
         }                                                                                          \
     } while (0)
+
+/* Sums of sixteen lanes, one after the other. */
+SHEAF__INLINE float v_join(vec lanes)
+{
+    float lane[16];
+    v_store(lane, lanes, 16);
+    return sheaf__lanes_join(lane);
+}

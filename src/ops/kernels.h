@@ -45,7 +45,7 @@ typedef struct sheaf__noise {
 } sheaf__noise;
 
 /* Label smoothing by eps over a vocabulary of V: a label counts keep = 1 - eps, and every word
- * even = eps / V. */
+ * even = eps / V. Labels that are not smoothed have keep 1 and even 0. */
 typedef struct sheaf__smoothing {
     float scale, keep, even;
 } sheaf__smoothing;
@@ -81,10 +81,6 @@ typedef struct sheaf__kernels {
     /* dx = round(add ? dx + g : g), g = rstd * (w*dy - x*rstd * mean(w*dy * x*rstd)) */
     void (*rmsnorm_back)(void *dx, const void *dy, const void *x, const float *w, const float *rstd,
                          int64_t rows, int64_t width, bool add, sheaf_dtype dtype);
-    /* dw[c] += sum over rows of dy*(x*rstd) for columns [begin, end), blocked like column_sums */
-    void (*rmsnorm_dw)(float *dw, const void *dy, const void *x, const float *rstd, int64_t rows,
-                       int64_t width, int64_t begin, int64_t end, sheaf_dtype dtype);
-
     /* ---- LayerNorm: n = (x - mean) * rstd, y = round(w * n + b) (a product, then a sum).
      * In parts, because a width may be cut: sums of one slice's columns here, the tree
      * over slices (none for a whole width) and the division by the logical width outside. ---- */
@@ -110,27 +106,20 @@ typedef struct sheaf__kernels {
                            const float *mean_a, const float *mean_an, int64_t rows, int64_t cols,
                            bool add, sheaf_dtype dtype);
     /* dw[c] += sum over rows of dy * n, db[c] += sum over rows of dy, for columns [begin, end),
-     * blocked like column_sums; db may be NULL */
+     * blocked like column_sums; db may be NULL, and so may mean: zeros, as in RMSNorm */
     void (*layernorm_dw)(float *dw, float *db, const void *dy, int64_t lddy, const void *x,
                          int64_t ldx, const float *mean, const float *rstd, int64_t rows,
                          int64_t begin, int64_t end, sheaf_dtype dtype);
 
-    /* ---- GELU by erf, y = round((0.5 * x) * (1 + erf(x * r))), r = float(sqrt(1/2));
+    /* ---- GELU by erf, y = round((0.5 * x) * (1 + erf(x * r))), r = float(sqrt(1/2)), or by tanh,
+     * y = round(x * p), p = 1 / (1 + exp(-z)), z = x * (a + b * (x * x)) as in GeGLU;
      * contiguous n elements ---- */
-    void (*gelu)(void *y, const void *x, int64_t n, sheaf_dtype dtype); /* y may be x */
+    void (*gelu)(void *y, const void *x, int64_t n, bool tanh, sheaf_dtype dtype); /* y may be x */
     /* dx = round(add ? dx + g : g), g = dy * (p + x * d), p = 0.5 * (1 + erf(x * r)),
-     * d = exp((x * x) * -0.5) * float(1 / sqrt(2 pi)); without add, dx may be x */
-    void (*gelu_back)(void *dx, const void *dy, const void *x, int64_t n, bool add,
+     * d = exp((x * x) * -0.5) * float(1 / sqrt(2 pi)), or by tanh
+     * g = dy * (p + ((x * p) * (1 - p)) * (a + 3 b * (x * x))); without add, dx may be x */
+    void (*gelu_back)(void *dx, const void *dy, const void *x, int64_t n, bool add, bool tanh,
                       sheaf_dtype dtype);
-
-    /* ---- GELU by tanh, y = round(x * p), p = 1 / (1 + exp(-z)), z = x * (a + b * (x * x)) as in
-     * GeGLU; contiguous n elements ---- */
-    void (*gelu_tanh)(void *y, const void *x, int64_t n, sheaf_dtype dtype); /* y may be x */
-    /* dx = round(add ? dx + g : g), g = dy * (p + ((x * p) * (1 - p)) * (a + 3 b * (x * x)));
-     * without add, dx may be x */
-    void (*gelu_tanh_back)(void *dx, const void *dy, const void *x, int64_t n, bool add,
-                           sheaf_dtype dtype);
-
     /* ---- rotary embedding of interleaved pairs (2i, 2i + 1), in place ----
      * x [rows, heads*head_dim] stride ldx, head_dim even; cos, sin [positions, head_dim] float32;
      * pos [rows], a row with pos < 0 is left alone; one rounding at the end.
@@ -147,17 +136,13 @@ typedef struct sheaf__kernels {
                  int64_t rows, int64_t heads, int64_t head_dim, int64_t rot, bool inverse,
                  sheaf_dtype dtype);
 
-    /* ---- SwiGLU, h = round(silu(gate) * up); contiguous n elements ---- */
-    void (*swiglu)(void *h, const void *gate, const void *up, int64_t n, sheaf_dtype dtype);
+    /* ---- SwiGLU, h = round(silu(gate) * up), or with `gelu` GeGLU, h = round(gelu(gate) * up),
+     * gelu by tanh; contiguous n elements ---- */
+    void (*swiglu)(void *h, const void *gate, const void *up, int64_t n, bool gelu,
+                   sheaf_dtype dtype);
     /* h as above, where it is not NULL; dgate may be gate, dup may be up, h may be dh */
     void (*swiglu_back)(void *dgate, void *dup, void *h, const void *dh, const void *gate,
-                        const void *up, int64_t n, sheaf_dtype dtype);
-
-    /* ---- GeGLU, h = round(gelu(gate) * up), gelu by tanh; contiguous n elements ---- */
-    void (*geglu)(void *h, const void *gate, const void *up, int64_t n, sheaf_dtype dtype);
-    /* h as above, where it is not NULL; dgate may be gate, dup may be up, h may be dh */
-    void (*geglu_back)(void *dgate, void *dup, void *h, const void *dh, const void *gate,
-                       const void *up, int64_t n, sheaf_dtype dtype);
+                        const void *up, int64_t n, bool gelu, sheaf_dtype dtype);
 
     /* ---- soft cap, x = round(cap * tanh(x / cap)) in place, float32 that dtype holds; and from
      * the capped y: dx = round(dx * (1 - t * t)), t = y / cap ---- */
@@ -173,18 +158,13 @@ typedef struct sheaf__kernels {
     /* sum[r] = sum over columns of exp(logit - max[r]), 16 lanes */
     void (*row_sumexp)(float *sum, const float *logits, int64_t ld, const float *max, int64_t rows,
                        int64_t cols);
-    /* d[r,c] = round((exp(logit - max[r]) / sum[r] - (c == target[r])) * scale), or 0 when
-     * target[r] == SHEAF__IGNORED; a target outside [0, cols) is in another slice. In float32 d may
-     * be logits. */
+    /* d[r,c] = round(((exp(logit - max[r]) / sum[r] - (c == target[r] ? keep : 0)) - even) *
+     * scale), or 0 when target[r] == SHEAF__IGNORED; a target outside [0, cols) is in another
+     * slice. In float32 d may be logits. The loss of smoothed labels needs the row's sum of logits,
+     * too, which is layernorm_sum. */
     void (*row_dlogits)(void *d, int64_t ldd, const float *logits, int64_t ld, const float *max,
-                        const float *sum, const int32_t *target, float scale, int64_t rows,
-                        int64_t cols, sheaf_dtype dtype);
-    /* The same with smoothed labels: round(((p - (c == target[r] ? keep : 0)) - even) * scale), p
-     * as above, and in float32 d may be logits. Its loss also wants the row's sum of logits, which
-     * is layernorm_sum. */
-    void (*row_smoothed)(void *d, int64_t ldd, const float *logits, int64_t ld, const float *max,
-                         const float *sum, const int32_t *target, const sheaf__smoothing *how,
-                         int64_t rows, int64_t cols, sheaf_dtype dtype);
+                        const float *sum, const int32_t *target, const sheaf__smoothing *how,
+                        int64_t rows, int64_t cols, sheaf_dtype dtype);
 
     /* ---- optimizer ---- */
     /* p *= 1 - lr*wd; m = b1*m + (1-b1)*g'; v = b2*v + (1-b2)*g'^2;

@@ -77,7 +77,7 @@ static void run_rmsnorm(probe *p, const sheaf__kernels *k)
 {
     k->rmsnorm(p->out, p->row, p->a, p->w, ROWS, COLS, 1e-5f, false, p->dtype);
     k->rmsnorm_back(p->out + N, p->b, p->a, p->w, p->row, ROWS, COLS, true, p->dtype);
-    k->rmsnorm_dw(p->w, p->b, p->a, p->row, ROWS, COLS, 3, COLS - 1, p->dtype);
+    k->layernorm_dw(p->w, NULL, p->b, COLS, p->a, COLS, NULL, p->row, ROWS, 3, COLS - 1, p->dtype);
     take(p, p->out, sizeof p->out);
     take(p, p->row, sizeof p->row);
     take(p, p->w, sizeof p->w);
@@ -88,8 +88,8 @@ static void run_rope_swiglu(probe *p, const sheaf__kernels *k)
     const int32_t pos[ROWS] = { 0, 4, 2, 2, 1 };
     k->rope(p->a, COLS, p->f, p->g, pos, ROWS, 3, 66, 64, false, p->dtype);
     k->rope(p->b, COLS, p->f, p->g, pos, ROWS, 3, 66, 36, true, p->dtype);
-    k->swiglu(p->out, p->a, p->b, N, p->dtype);
-    k->swiglu_back(p->a, p->b, NULL, p->c, p->a, p->b, N, p->dtype);
+    k->swiglu(p->out, p->a, p->b, N, false, p->dtype);
+    k->swiglu_back(p->a, p->b, NULL, p->c, p->a, p->b, N, false, p->dtype);
     take(p, p->out, sizeof p->out);
     take(p, p->a, sizeof p->a);
     take(p, p->b, sizeof p->b);
@@ -128,9 +128,9 @@ static void run_gelu_pairs(probe *p, const sheaf__kernels *k)
     const int32_t pos[ROWS] = { 0, 4, -1, 2, 1 };
     k->rope_pairs(p->a, COLS, p->f, p->g, pos, ROWS, 3, 66, false, p->dtype);
     k->rope_pairs(p->b, COLS, p->f, p->g, pos, ROWS, 4, 50, true, p->dtype);
-    k->gelu(p->out, p->a, N, p->dtype);
-    k->gelu_back(p->c, p->b, p->a, N, true, p->dtype);
-    k->gelu_back(p->out + N, p->b, p->a, N, false, p->dtype);
+    k->gelu(p->out, p->a, N, false, p->dtype);
+    k->gelu_back(p->c, p->b, p->a, N, true, false, p->dtype);
+    k->gelu_back(p->out + N, p->b, p->a, N, false, false, p->dtype);
     take(p, p->a, sizeof p->a);
     take(p, p->b, sizeof p->b);
     take(p, p->c, sizeof p->c);
@@ -142,7 +142,8 @@ static void run_cross_entropy(probe *p, const sheaf__kernels *k)
     const int32_t target[ROWS] = { 0, 200, SHEAF__IGNORED, -1, 300 };
     k->row_max(p->row, p->f, COLS, ROWS, COLS);
     k->row_sumexp(p->sum, p->f, COLS, p->row, ROWS, COLS);
-    k->row_dlogits(p->out, COLS, p->f, COLS, p->row, p->sum, target, 0.01f, ROWS, COLS, p->dtype);
+    k->row_dlogits(p->out, COLS, p->f, COLS, p->row, p->sum, target,
+                   &(sheaf__smoothing){ 0.01f, 1, 0 }, ROWS, COLS, p->dtype);
     take(p, p->row, sizeof p->row);
     take(p, p->sum, sizeof p->sum);
     take(p, p->out, sizeof p->out);
@@ -185,7 +186,7 @@ static void run_smoothing_noise(probe *p, const sheaf__kernels *k)
     const sheaf__smoothing how = { 0.01f, 0.9f, 0.1f / COLS };
     k->row_max(p->row, p->f, COLS, ROWS, COLS);
     k->row_sumexp(p->sum, p->f, COLS, p->row, ROWS, COLS);
-    k->row_smoothed(p->out, COLS, p->f, COLS, p->row, p->sum, target, &how, ROWS, COLS, p->dtype);
+    k->row_dlogits(p->out, COLS, p->f, COLS, p->row, p->sum, target, &how, ROWS, COLS, p->dtype);
     take(p, p->out, sizeof p->out);
     const int64_t sample[ROWS] = { 0, 1, 1, 9, 7 }, position[ROWS] = { 0, 0, 1, 77, 5 };
     k->noise(p->a, COLS, ROWS, COLS,
@@ -201,8 +202,8 @@ static void run_smoothing_noise(probe *p, const sheaf__kernels *k)
 
 static void run_geglu_softcap(probe *p, const sheaf__kernels *k)
 {
-    k->geglu(p->out, p->a, p->b, N, p->dtype);
-    k->geglu_back(p->a, p->b, NULL, p->c, p->a, p->b, N, p->dtype);
+    k->swiglu(p->out, p->a, p->b, N, true, p->dtype);
+    k->swiglu_back(p->a, p->b, NULL, p->c, p->a, p->b, N, true, p->dtype);
     k->softcap(p->f, 2.5f, N, p->dtype);
     k->softcap_back(p->c, p->f, 2.5f, N, p->dtype);
     take(p, p->out, sizeof p->out);
@@ -214,9 +215,9 @@ static void run_geglu_softcap(probe *p, const sheaf__kernels *k)
 
 static void run_gelu_tanh(probe *p, const sheaf__kernels *k)
 {
-    k->gelu_tanh(p->out, p->a, N, p->dtype);
-    k->gelu_tanh_back(p->b, p->c, p->a, N, true, p->dtype);
-    k->gelu_tanh_back(p->a, p->c, p->a, N, false, p->dtype);
+    k->gelu(p->out, p->a, N, true, p->dtype);
+    k->gelu_back(p->b, p->c, p->a, N, true, true, p->dtype);
+    k->gelu_back(p->a, p->c, p->a, N, false, true, p->dtype);
     take(p, p->out, sizeof p->out);
     take(p, p->b, sizeof p->b);
     take(p, p->a, sizeof p->a);

@@ -184,17 +184,13 @@ static void gradient_rows(void *arg, int64_t begin, int64_t end, int worker)
     for (int64_t i = begin; i < end; i++) /* owned columns are one run of the vocabulary */
         target[i - begin] = b->label[i] < 0 ? SHEAF__IGNORED : b->label[i] - (int32_t)l->logical0;
     const sheaf__head_run *run = b->p->run;
-    const sheaf__kernels *k = b->c->device->kernels;
     void *d = sheaf__at(b->dlogits, begin * l->owned, b->c->dtype);
     const float *logits = b->logits + begin * l->owned;
     const sheaf__smoothing how = { run->gradient_scale, (float)(1 - run->smoothing),
                                    (float)(run->smoothing / (double)l->out) };
-    if (smooths(run))
-        k->row_smoothed(d, l->owned, logits, l->owned, b->max + begin, b->total + begin, target,
-                        &how, end - begin, l->owned, b->c->dtype);
-    else
-        k->row_dlogits(d, l->owned, logits, l->owned, b->max + begin, b->total + begin, target,
-                       run->gradient_scale, end - begin, l->owned, b->c->dtype);
+    b->c->device->kernels->row_dlogits(d, l->owned, logits, l->owned, b->max + begin,
+                                       b->total + begin, target, &how, end - begin, l->owned,
+                                       b->c->dtype);
 }
 
 /* Infinity, of which the cap would make a number, is none. */

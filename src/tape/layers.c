@@ -51,9 +51,10 @@ static void norm_weight_columns(void *arg, int64_t begin, int64_t end, int worke
 {
     const sheaf__op_run *a = arg;
     const norm_params *p = a->params;
-    a->c->device->kernels->rmsnorm_dw(p->norm->trained->grad[0], p->y->grad, p->x->data,
-                                      p->rstd->data, p->x->rows, p->norm->width, begin, end,
-                                      a->c->dtype);
+    const int64_t w = p->norm->width;
+    a->c->device->kernels->layernorm_dw(p->norm->trained->grad[0], NULL, p->y->grad, w, p->x->data,
+                                        w, NULL, p->rstd->data, p->x->rows, begin, end,
+                                        a->c->dtype);
 }
 
 static sheaf_status *norm_backward(sheaf__tape *tape, sheaf__op *op)
@@ -200,10 +201,9 @@ static void swiglu_elements(void *arg, int64_t begin, int64_t end, int worker)
     const sheaf__op_run *a = arg;
     const swiglu_params *p = a->params;
     const sheaf_dtype t = a->c->dtype;
-    const sheaf__kernels *k = a->c->device->kernels;
-    (p->gelu ? k->geglu : k->swiglu)(sheaf__at(p->h->data, begin, t),
-                                     sheaf__at(p->gate->data, begin, t),
-                                     sheaf__at(p->up->data, begin, t), end - begin, t);
+    a->c->device->kernels->swiglu(sheaf__at(p->h->data, begin, t),
+                                  sheaf__at(p->gate->data, begin, t),
+                                  sheaf__at(p->up->data, begin, t), end - begin, p->gelu, t);
 }
 
 static sheaf_status *swiglu_forward(sheaf__tape *tape, sheaf__op *op)
@@ -218,12 +218,11 @@ static void swiglu_back_elements(void *arg, int64_t begin, int64_t end, int work
     const sheaf__op_run *a = arg;
     const swiglu_params *p = a->params;
     const sheaf_dtype t = a->c->dtype;
-    const sheaf__kernels *k = a->c->device->kernels;
     void *dh = sheaf__at(p->h->grad, begin, t);
-    (p->gelu ? k->geglu_back
-             : k->swiglu_back)(sheaf__at(p->gate->grad, begin, t), sheaf__at(p->up->grad, begin, t),
-                               p->h->remade ? dh : NULL, dh, sheaf__at(p->gate->data, begin, t),
-                               sheaf__at(p->up->data, begin, t), end - begin, t);
+    a->c->device->kernels->swiglu_back(sheaf__at(p->gate->grad, begin, t),
+                                       sheaf__at(p->up->grad, begin, t), p->h->remade ? dh : NULL,
+                                       dh, sheaf__at(p->gate->data, begin, t),
+                                       sheaf__at(p->up->data, begin, t), end - begin, p->gelu, t);
 }
 
 static sheaf_status *swiglu_backward(sheaf__tape *tape, sheaf__op *op)
@@ -233,8 +232,8 @@ static sheaf_status *swiglu_backward(sheaf__tape *tape, sheaf__op *op)
                           swiglu_back_elements);
 }
 
-static sheaf__value *record_gated(sheaf__tape *tape, sheaf__value *gate, sheaf__value *up,
-                                  bool gelu)
+sheaf__value *sheaf__record_swiglu(sheaf__tape *tape, sheaf__value *gate, sheaf__value *up,
+                                   bool gelu)
 {
     const bool flows = gate->needs_grad;
     const char *name = gelu ? "geglu" : "swiglu";
@@ -251,14 +250,4 @@ static sheaf__value *record_gated(sheaf__tape *tape, sheaf__value *gate, sheaf__
     sheaf__op_arg(op, up, use);
     sheaf__op_arg(op, p->h, SHEAF__MAKE | (flows ? SHEAF__GIVES : 0));
     return p->h;
-}
-
-sheaf__value *sheaf__record_swiglu(sheaf__tape *tape, sheaf__value *gate, sheaf__value *up)
-{
-    return record_gated(tape, gate, up, false);
-}
-
-sheaf__value *sheaf__record_geglu(sheaf__tape *tape, sheaf__value *gate, sheaf__value *up)
-{
-    return record_gated(tape, gate, up, true);
 }

@@ -100,9 +100,9 @@ void sheaf__record_rope(sheaf__tape *tape, sheaf__value *x, sheaf__rope_table *t
 sheaf__value *sheaf__record_attention(sheaf__tape *tape, sheaf__value *q, sheaf__value *k,
                                       sheaf__value *v, const sheaf__heads *heads,
                                       const sheaf__rows_in *in, const sheaf__cache *cache);
-sheaf__value *sheaf__record_swiglu(sheaf__tape *tape, sheaf__value *gate, sheaf__value *up);
-/* sheaf__record_geglu - the same with gelu by tanh. */
-sheaf__value *sheaf__record_geglu(sheaf__tape *tape, sheaf__value *gate, sheaf__value *up);
+/* sheaf__record_swiglu - or with `gelu` GeGLU, by tanh. */
+sheaf__value *sheaf__record_swiglu(sheaf__tape *tape, sheaf__value *gate, sheaf__value *up,
+                                   bool gelu);
 
 /* sheaf__table_refresh - rows, where it has some beside its masters, and factors. */
 void sheaf__table_refresh(sheaf__context *context, const sheaf__table *table);

@@ -50,9 +50,8 @@ static sheaf__value *record_maker(sheaf__tape *tape, maker kind, sheaf__value *c
                                   sheaf__norm *norm)
 {
     norm->once = kind == NORM_ONCE;
-    return kind == SWIGLU  ? sheaf__record_swiglu(tape, in[0], in[1])
-           : kind == GEGLU ? sheaf__record_geglu(tape, in[0], in[1])
-                           : sheaf__record_rmsnorm(tape, in[0], norm);
+    return kind == SWIGLU || kind == GEGLU ? sheaf__record_swiglu(tape, in[0], in[1], kind == GEGLU)
+                                           : sheaf__record_rmsnorm(tape, in[0], norm);
 }
 
 /* late: the reader reads the result after it has made the gradient. */

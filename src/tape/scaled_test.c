@@ -75,7 +75,7 @@ static sheaf__value *record_twice(sheaf__tape *tape, sheaf__value **value, sheaf
                                   const problem *p)
 {
     sheaf__value *y = sheaf__record_add_scaled(tape, value[0], value[1], BY);
-    return sheaf__record_add_scaled(tape, y, sheaf__record_gelu(tape, y), BY);
+    return sheaf__record_add_scaled(tape, y, sheaf__record_gelu(tape, y, false), BY);
 }
 static void plain_twice(double *y, double *const *x, const problem *p)
 {

@@ -184,9 +184,8 @@ static void gelu_elements(void *arg, int64_t begin, int64_t end, int worker)
     const sheaf__op_run *a = arg;
     const gelu_params *p = a->params;
     const sheaf_dtype t = a->c->dtype;
-    const sheaf__kernels *k = a->c->device->kernels;
-    (p->tanh ? k->gelu_tanh : k->gelu)(sheaf__at(p->y->data, begin, t),
-                                       sheaf__at(p->x->data, begin, t), end - begin, t);
+    a->c->device->kernels->gelu(sheaf__at(p->y->data, begin, t), sheaf__at(p->x->data, begin, t),
+                                end - begin, p->tanh, t);
 }
 
 static sheaf_status *gelu_forward(sheaf__tape *tape, sheaf__op *op)
@@ -200,10 +199,9 @@ static void gelu_back_elements(void *arg, int64_t begin, int64_t end, int worker
     const sheaf__op_run *a = arg;
     const gelu_params *p = a->params;
     const sheaf_dtype t = a->c->dtype;
-    const sheaf__kernels *k = a->c->device->kernels;
-    (p->tanh ? k->gelu_tanh_back
-             : k->gelu_back)(sheaf__at(p->x->grad, begin, t), sheaf__at(p->y->grad, begin, t),
-                             sheaf__at(p->x->data, begin, t), end - begin, !p->x->grad_fresh, t);
+    a->c->device->kernels->gelu_back(
+        sheaf__at(p->x->grad, begin, t), sheaf__at(p->y->grad, begin, t),
+        sheaf__at(p->x->data, begin, t), end - begin, !p->x->grad_fresh, p->tanh, t);
 }
 
 static sheaf_status *gelu_backward(sheaf__tape *tape, sheaf__op *op)
@@ -212,7 +210,7 @@ static sheaf_status *gelu_backward(sheaf__tape *tape, sheaf__op *op)
     return sheaf__op_rows(tape, op, p->x->rows * p->x->cols, 1 << 14, gelu_back_elements);
 }
 
-static sheaf__value *record_gelu(sheaf__tape *tape, sheaf__value *x, bool tanh)
+sheaf__value *sheaf__record_gelu(sheaf__tape *tape, sheaf__value *x, bool tanh)
 {
     const bool flows = x->needs_grad;
     sheaf__op *op = sheaf__tape_op(tape, "gelu", gelu_forward, flows ? gelu_backward : NULL,
@@ -221,16 +219,6 @@ static sheaf__value *record_gelu(sheaf__tape *tape, sheaf__value *x, bool tanh)
     *p = (gelu_params){ tanh, x, sheaf__tape_value(tape, "gelu", x->rows, x->cols, x->dtype) };
     op->cheap = true;
     return sheaf__op_makes(op, p->y, x, flows, SHEAF__KEEP | SHEAF__OVER);
-}
-
-sheaf__value *sheaf__record_gelu(sheaf__tape *tape, sheaf__value *x)
-{
-    return record_gelu(tape, x, false);
-}
-
-sheaf__value *sheaf__record_gelu_tanh(sheaf__tape *tape, sheaf__value *x)
-{
-    return record_gelu(tape, x, true);
 }
 
 /* ---- rotary embedding on a grid ---- */

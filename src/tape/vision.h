@@ -64,9 +64,8 @@ sheaf__value *sheaf__record_grid(sheaf__tape *tape, sheaf__value *tokens, int64_
  * x is whole (norm->cut false) or cut like the norm; then residual must be NULL. */
 sheaf__value *sheaf__record_layernorm(sheaf__tape *tape, sheaf__value *x, sheaf__layernorm *norm,
                                       sheaf__value *residual);
-sheaf__value *sheaf__record_gelu(sheaf__tape *tape, sheaf__value *x);
-/* sheaf__record_gelu_tanh - its approximation by tanh. */
-sheaf__value *sheaf__record_gelu_tanh(sheaf__tape *tape, sheaf__value *x);
+/* sheaf__record_gelu - by erf, or its approximation by tanh. */
+sheaf__value *sheaf__record_gelu(sheaf__tape *tape, sheaf__value *x, bool tanh);
 /* sheaf__record_rope_grid - turns x [images * (patches + 1), heads * head_dim] in place, the class
  * token left alone; cos, sin [patches, head_dim] borrowed. */
 void sheaf__record_rope_grid(sheaf__tape *tape, sheaf__value *x, const float *cos, const float *sin,

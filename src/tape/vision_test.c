@@ -293,7 +293,7 @@ static void test_patches(void **state)
 static sheaf__value *record_gelu(sheaf__tape *tape, sheaf__value **value, sheaf__vector *vector,
                                  const problem *p)
 {
-    return sheaf__record_gelu(tape, value[0]);
+    return sheaf__record_gelu(tape, value[0], false);
 }
 
 static double gelu_of(double x)
@@ -317,7 +317,7 @@ static void test_gelu(void **state)
 static sheaf__value *record_gelu_tanh(sheaf__tape *tape, sheaf__value **value,
                                       sheaf__vector *vector, const problem *p)
 {
-    return sheaf__record_gelu_tanh(tape, value[0]);
+    return sheaf__record_gelu(tape, value[0], true);
 }
 
 static void plain_gelu_tanh(double *y, double *const *x, const problem *p)
@@ -409,7 +409,7 @@ static sheaf__value *record_streams(sheaf__tape *tape, sheaf__value **value, she
     sheaf__record_split(tape, stream, value[0], env->rows, &env->in);
     assert_int_equal(stream[0]->rows, env->rows[0]);
     assert_int_equal(stream[1]->rows, env->rows[1]);
-    stream[1] = sheaf__record_gelu(tape, stream[1]);
+    stream[1] = sheaf__record_gelu(tape, stream[1], false);
     return sheaf__record_join(tape, stream, env->rows, &env->in);
 }
 

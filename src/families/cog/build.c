@@ -344,7 +344,7 @@ static sheaf__value *record_vit(const run *r)
             rows(r, attention(r, qkv, patches, v->hidden / v->heads), &l->dense, NULL);
         x = sheaf__record_layernorm(r->tape, a, &l->norm1, x);
         columns(r, &h, x, ONE(&l->up));
-        a = rows(r, sheaf__record_gelu(r->tape, h), &l->down, NULL);
+        a = rows(r, sheaf__record_gelu(r->tape, h, false), &l->down, NULL);
         x = sheaf__record_layernorm(r->tape, a, &l->norm2, x);
         sheaf__stage(r->pass, r->tape, "vit", (int)i, SHEAF__TEXT, x);
         sheaf__tape_segment_end(r->tape);
@@ -361,9 +361,9 @@ static sheaf__value *see_image(sheaf__model *m, sheaf__tape *tape, const sheaf__
     sheaf__stage(pass, tape, "adapter_in", -1, SHEAF__TEXT, x);
     sheaf__value *z =
         rows(&r, sheaf__record_own_columns(tape, x, &t->adapter.linear), &t->adapter.linear, NULL);
-    z = sheaf__record_gelu(tape, sheaf__record_layernorm(tape, z, &t->adapter.norm, NULL));
+    z = sheaf__record_gelu(tape, sheaf__record_layernorm(tape, z, &t->adapter.norm, NULL), false);
     columns(&r, gate_up, z, FUSED(&t->adapter.gate, &t->adapter.up));
-    x = rows(&r, sheaf__record_swiglu(tape, gate_up[0], gate_up[1]), &t->adapter.down, NULL);
+    x = rows(&r, sheaf__record_swiglu(tape, gate_up[0], gate_up[1], false), &t->adapter.down, NULL);
     return x;
 }
 
@@ -396,8 +396,8 @@ static sheaf__value *see_memory(sheaf__model *m, sheaf__tape *tape, const sheaf_
         x = rows(&r, o, &b->proj, x);
         columns(&r, w, sheaf__record_layernorm(tape, x, &b->norm2, NULL), FUSED(&b->w1, &b->w2));
         x = rows(&r,
-                 sheaf__record_layernorm(tape, sheaf__record_swiglu(tape, w[0], w[1]), &b->norm_ffn,
-                                         NULL),
+                 sheaf__record_layernorm(tape, sheaf__record_swiglu(tape, w[0], w[1], false),
+                                         &b->norm_ffn, NULL),
                  &b->w3, x);
         sheaf__tape_segment_end(tape);
     }

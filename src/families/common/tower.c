@@ -78,7 +78,7 @@ static sheaf__value *record_block(sheaf__tape *tape, sheaf__value *x, sheaf__tow
     x = after ? sheaf__record_layernorm(tape, h, &b->norm1, x) : h;
     h = after ? x : sheaf__record_layernorm(tape, x, &b->norm2, NULL);
     sheaf__record_columns(tape, &h, h, (sheaf__linear *const[]){ &b->fc1 }, 1, info);
-    h = n->tanh ? sheaf__record_gelu_tanh(tape, h) : sheaf__record_gelu(tape, h);
+    h = sheaf__record_gelu(tape, h, n->tanh);
     h = sheaf__record_rows(tape, h, &b->fc2, after ? NULL : x, info);
     return after ? sheaf__record_layernorm(tape, h, &b->norm2, x) : h;
 }

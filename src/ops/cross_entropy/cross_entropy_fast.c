@@ -3,7 +3,6 @@
 
 #include <math.h>
 
-#include "ops/math/math.h"
 #include "ops/each.h"
 
 void SHEAF__FAST(row_max)(float *max, const float *logits, int64_t ld, int64_t rows, int64_t cols)
@@ -61,9 +60,7 @@ void SHEAF__FAST(row_sumexp)(float *sum, const float *logits, int64_t ld, const 
             exp_part(e, logits, top, c, 1, cols - c);
             total = v_keep(cols - c, v_add(total, e[0]), total);
         }
-        float lane[16];
-        v_store(lane, total, 16);
-        sum[r] = sheaf__lanes_join(lane);
+        sum[r] = v_join(total);
     }
 }
 
@@ -107,16 +104,8 @@ SHEAF__INLINE void row_gradient(void *d, int64_t ldd, const float *logits, int64
 
 void SHEAF__FAST(row_dlogits)(void *d, int64_t ldd, const float *logits, int64_t ld,
                               const float *max, const float *sum, const int32_t *target,
-                              float scale, int64_t rows, int64_t cols, sheaf_dtype dtype)
-{
-    const sheaf__smoothing how = { scale, 1, 0 };
-    V_BY_TYPE(dtype, row_gradient(d, ldd, logits, ld, max, sum, target, how, rows, cols, of));
-}
-
-void SHEAF__FAST(row_smoothed)(void *d, int64_t ldd, const float *logits, int64_t ld,
-                               const float *max, const float *sum, const int32_t *target,
-                               const sheaf__smoothing *how, int64_t rows, int64_t cols,
-                               sheaf_dtype dtype)
+                              const sheaf__smoothing *how, int64_t rows, int64_t cols,
+                              sheaf_dtype dtype)
 {
     V_BY_TYPE(dtype, row_gradient(d, ldd, logits, ld, max, sum, target, *how, rows, cols, of));
 }

@@ -30,10 +30,9 @@ void sheaf__row_sumexp_ref(float *sum, const float *logits, int64_t ld, const fl
     }
 }
 
-void sheaf__row_smoothed_ref(void *d, int64_t ldd, const float *logits, int64_t ld,
-                             const float *max, const float *sum, const int32_t *target,
-                             const sheaf__smoothing *how, int64_t rows, int64_t cols,
-                             sheaf_dtype dtype)
+void sheaf__row_dlogits_ref(void *d, int64_t ldd, const float *logits, int64_t ld, const float *max,
+                            const float *sum, const int32_t *target, const sheaf__smoothing *how,
+                            int64_t rows, int64_t cols, sheaf_dtype dtype)
 {
     for (int64_t r = 0; r < rows; r++)
         for (int64_t c = 0; c < cols; c++) {
@@ -41,21 +40,6 @@ void sheaf__row_smoothed_ref(void *d, int64_t ldd, const float *logits, int64_t 
             if (target[r] != SHEAF__IGNORED) {
                 const float p = sheaf__exp(logits[r * ld + c] - max[r]) / sum[r];
                 g = ((p - (c == target[r] ? how->keep : 0.0f)) - how->even) * how->scale;
-            }
-            sheaf__store(d, r * ldd + c, g, dtype);
-        }
-}
-
-void sheaf__row_dlogits_ref(void *d, int64_t ldd, const float *logits, int64_t ld, const float *max,
-                            const float *sum, const int32_t *target, float scale, int64_t rows,
-                            int64_t cols, sheaf_dtype dtype)
-{
-    for (int64_t r = 0; r < rows; r++)
-        for (int64_t c = 0; c < cols; c++) {
-            float g = 0;
-            if (target[r] != SHEAF__IGNORED) {
-                const float p = sheaf__exp(logits[r * ld + c] - max[r]) / sum[r];
-                g = (p - (c == target[r] ? 1.0f : 0.0f)) * scale;
             }
             sheaf__store(d, r * ldd + c, g, dtype);
         }

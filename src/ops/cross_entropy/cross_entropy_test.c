@@ -12,19 +12,22 @@ static void test_cross_entropy__a_row_worked_by_hand(void **state)
     k->row_sumexp(&sum, logits, 3, &max, 1, 3);
     CHECK_NEAR("max", max, logits[2], 0);
     CHECK_NEAR("sum", sum, 7.0 / 4, 1e-6);
-    k->row_dlogits(d, 3, logits, 3, &max, &sum, &target, 0.5f, 1, 3, SHEAF_F32);
+    k->row_dlogits(d, 3, logits, 3, &max, &sum, &target, &(sheaf__smoothing){ 0.5f, 1, 0 }, 1, 3,
+                   SHEAF_F32);
     CHECK_NEAR("first", d[0], 1 / 7.0 / 2, 1e-7);
     CHECK_NEAR("target", d[1], (2 / 7.0 - 1) / 2, 1e-7);
     CHECK_NEAR("last", d[2], 4 / 7.0 / 2, 1e-7);
     const sheaf__smoothing smooth = { 0.5f, 0.7f, 0.1f };
-    k->row_smoothed(d, 3, logits, 3, &max, &sum, &target, &smooth, 1, 3, SHEAF_F32);
+    k->row_dlogits(d, 3, logits, 3, &max, &sum, &target, &smooth, 1, 3, SHEAF_F32);
     CHECK_NEAR("first, smoothed by 0.3", d[0], (1 / 7.0 - 0.1) / 2, 1e-7);
     CHECK_NEAR("target, smoothed", d[1], (2 / 7.0 - 0.7 - 0.1) / 2, 1e-7);
-    k->row_smoothed(d, 3, logits, 3, &max, &sum, &ignored, &smooth, 1, 3, SHEAF_F32);
+    k->row_dlogits(d, 3, logits, 3, &max, &sum, &ignored, &smooth, 1, 3, SHEAF_F32);
     CHECK_NEAR("ignored, smoothed", d[0] + d[1] + d[2], 0, 0);
-    k->row_dlogits(d, 3, logits, 3, &max, &sum, &elsewhere, 0.5f, 1, 3, SHEAF_F32);
+    k->row_dlogits(d, 3, logits, 3, &max, &sum, &elsewhere, &(sheaf__smoothing){ 0.5f, 1, 0 }, 1, 3,
+                   SHEAF_F32);
     CHECK_NEAR("target in another slice", d[1], 2 / 7.0 / 2, 1e-7);
-    k->row_dlogits(d, 3, logits, 3, &max, &sum, &ignored, 0.5f, 1, 3, SHEAF_F32);
+    k->row_dlogits(d, 3, logits, 3, &max, &sum, &ignored, &(sheaf__smoothing){ 0.5f, 1, 0 }, 1, 3,
+                   SHEAF_F32);
     CHECK_NEAR("ignored", d[0] + d[1] + d[2], 0, 0);
 }
 
@@ -69,7 +72,8 @@ static void test_row_dlogits__is_the_gradient(void **state)
     const sheaf__kernels *k = sheaf__kernels_for("ref");
     k->row_max(&max, logits, COLS, 1, COLS);
     k->row_sumexp(&sum, logits, COLS, &max, 1, COLS);
-    k->row_dlogits(d, COLS, logits, COLS, &max, &sum, &target, 1, 1, COLS, SHEAF_F32);
+    k->row_dlogits(d, COLS, logits, COLS, &max, &sum, &target, &(sheaf__smoothing){ 1, 1, 0 }, 1,
+                   COLS, SHEAF_F32);
     twin_close("dlogits", d, want, COLS, 1e-6);
 }
 
@@ -98,30 +102,31 @@ static void compare(const twin *t, int64_t cols, int64_t gap)
     twin_same(t, "row_sumexp", sum[1], sum[0], sizeof sum[0]);
     memset(want, 0x5a, bytes);
     memset(got, 0x5a, bytes);
-    t->ref->row_dlogits(want, ld, logits, ld, max[0], sum[0], target, 0.37f, ROWS, cols, t->dtype);
-    t->fast->row_dlogits(got, ld, logits, ld, max[0], sum[0], target, 0.37f, ROWS, cols, t->dtype);
+    t->ref->row_dlogits(want, ld, logits, ld, max[0], sum[0], target,
+                        &(sheaf__smoothing){ 0.37f, 1, 0 }, ROWS, cols, t->dtype);
+    t->fast->row_dlogits(got, ld, logits, ld, max[0], sum[0], target,
+                         &(sheaf__smoothing){ 0.37f, 1, 0 }, ROWS, cols, t->dtype);
     twin_same(t, "row_dlogits", got, want, bytes);
     const sheaf__smoothing how = { 0.37f, 0.9f, (float)(0.1 / (double)cols) },
                            none = { 0.37f, 1, 0 };
-    t->fast->row_smoothed(want, ld, logits, ld, max[0], sum[0], target, &none, ROWS, cols,
-                          t->dtype);
+    t->fast->row_dlogits(want, ld, logits, ld, max[0], sum[0], target, &none, ROWS, cols, t->dtype);
     twin_same(t, "row_smoothed by nothing", want, got, bytes);
-    t->ref->row_smoothed(want, ld, logits, ld, max[0], sum[0], target, &how, ROWS, cols, t->dtype);
-    t->fast->row_smoothed(got, ld, logits, ld, max[0], sum[0], target, &how, ROWS, cols, t->dtype);
+    t->ref->row_dlogits(want, ld, logits, ld, max[0], sum[0], target, &how, ROWS, cols, t->dtype);
+    t->fast->row_dlogits(got, ld, logits, ld, max[0], sum[0], target, &how, ROWS, cols, t->dtype);
     twin_same(t, "row_smoothed", got, want, bytes);
     if (t->dtype == SHEAF_F32) { /* rows are ld apart in both, so what lies between stays */
         memcpy(got, logits, bytes);
         memcpy(want, logits, bytes);
-        t->ref->row_smoothed(want, ld, logits, ld, max[0], sum[0], target, &how, ROWS, cols,
+        t->ref->row_dlogits(want, ld, logits, ld, max[0], sum[0], target, &how, ROWS, cols,
+                            t->dtype);
+        t->fast->row_dlogits(got, ld, (float *)got, ld, max[0], sum[0], target, &how, ROWS, cols,
                              t->dtype);
-        t->fast->row_smoothed(got, ld, (float *)got, ld, max[0], sum[0], target, &how, ROWS, cols,
-                              t->dtype);
         twin_same(t, "smoothed over logits", got, want, bytes);
         memcpy(want, logits, bytes);
-        t->ref->row_dlogits(want, ld, logits, ld, max[0], sum[0], target, 0.37f, ROWS, cols,
-                            t->dtype);
-        t->fast->row_dlogits(logits, ld, logits, ld, max[0], sum[0], target, 0.37f, ROWS, cols,
-                             t->dtype);
+        t->ref->row_dlogits(want, ld, logits, ld, max[0], sum[0], target,
+                            &(sheaf__smoothing){ 0.37f, 1, 0 }, ROWS, cols, t->dtype);
+        t->fast->row_dlogits(logits, ld, logits, ld, max[0], sum[0], target,
+                             &(sheaf__smoothing){ 0.37f, 1, 0 }, ROWS, cols, t->dtype);
         twin_same(t, "d over logits", logits, want, bytes);
     }
 }

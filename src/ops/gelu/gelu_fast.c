@@ -37,19 +37,12 @@ SHEAF__INLINE void ahead(void *y, const void *x, int64_t i, const int many, int6
         v_write(y, i + 16 * k, v_mul(tanh ? v[k] : v_mul(v_set(0.5f), v[k]), p[k]), count, dtype);
 }
 
-SHEAF__INLINE void gelu(void *y, const void *x, int64_t n, const bool tanh, sheaf_dtype dtype)
+void SHEAF__FAST(gelu)(void *y, const void *x, int64_t n, bool tanh, sheaf_dtype dtype)
 {
-    V_WALK(i, n, ahead(y, x, i, many, count, tanh, dtype));
-}
-
-void SHEAF__FAST(gelu)(void *y, const void *x, int64_t n, sheaf_dtype dtype)
-{
-    V_BY_TYPE(dtype, gelu(y, x, n, false, of));
-}
-
-void SHEAF__FAST(gelu_tanh)(void *y, const void *x, int64_t n, sheaf_dtype dtype)
-{
-    V_BY_TYPE(dtype, gelu(y, x, n, true, of));
+    if (tanh)
+        V_BY_TYPE(dtype, V_WALK(i, n, ahead(y, x, i, many, count, true, of)));
+    else
+        V_BY_TYPE(dtype, V_WALK(i, n, ahead(y, x, i, many, count, false, of)));
 }
 
 /* By erf p x half and x times the density, by tanh from p alone. */
@@ -85,20 +78,11 @@ SHEAF__INLINE void back(void *dx, const void *dy, const void *x, int64_t i, cons
     }
 }
 
-SHEAF__INLINE void gelu_back(void *dx, const void *dy, const void *x, int64_t n, bool add,
-                             const bool tanh, sheaf_dtype dtype)
-{
-    V_WALK(i, n, back(dx, dy, x, i, many, count, add, tanh, dtype));
-}
-
-void SHEAF__FAST(gelu_back)(void *dx, const void *dy, const void *x, int64_t n, bool add,
+void SHEAF__FAST(gelu_back)(void *dx, const void *dy, const void *x, int64_t n, bool add, bool tanh,
                             sheaf_dtype dtype)
 {
-    V_BY_TYPE(dtype, gelu_back(dx, dy, x, n, add, false, of));
-}
-
-void SHEAF__FAST(gelu_tanh_back)(void *dx, const void *dy, const void *x, int64_t n, bool add,
-                                 sheaf_dtype dtype)
-{
-    V_BY_TYPE(dtype, gelu_back(dx, dy, x, n, add, true, of));
+    if (tanh)
+        V_BY_TYPE(dtype, V_WALK(i, n, back(dx, dy, x, i, many, count, add, true, of)));
+    else
+        V_BY_TYPE(dtype, V_WALK(i, n, back(dx, dy, x, i, many, count, add, false, of)));
 }

@@ -18,7 +18,7 @@ static void test_gelu__values_worked_by_hand(void **state)
 {
     for (size_t i = 0; i < ARRAY_LEN(by_hand); i++) {
         float y;
-        sheaf__kernels_for("ref")->gelu(&y, &by_hand[i].x, 1, SHEAF_F32);
+        sheaf__kernels_for("ref")->gelu(&y, &by_hand[i].x, 1, false, SHEAF_F32);
         CHECK_NEAR(by_hand[i].name, y, by_hand[i].want, 1e-7);
     }
 }
@@ -29,7 +29,7 @@ static void test_gelu__one_rounding_in_bf16(void **state)
      * 0.98046875: the first. Rounding Phi to 0.87109375 on the way would give the second. */
     const uint16_t x = sheaf__bf16(1.125f);
     uint16_t y;
-    sheaf__kernels_for("ref")->gelu(&y, &x, 1, SHEAF_BF16);
+    sheaf__kernels_for("ref")->gelu(&y, &x, 1, false, SHEAF_BF16);
     CHECK_NEAR("1.125", sheaf__from_bf16(y), 0.9765625, 0);
 }
 
@@ -47,8 +47,8 @@ static void test_gelu__ends(void **state)
     const float x[] = { INFINITY, -INFINITY, NAN, -0.0f, 1e30f, -1e30f };
     float y[6], dx[6];
     const float ones[6] = { 1, 1, 1, 1, 1, 1 };
-    sheaf__kernels_for("ref")->gelu(y, x, 6, SHEAF_F32);
-    sheaf__kernels_for("ref")->gelu_back(dx, ones, x, 6, false, SHEAF_F32);
+    sheaf__kernels_for("ref")->gelu(y, x, 6, false, SHEAF_F32);
+    sheaf__kernels_for("ref")->gelu_back(dx, ones, x, 6, false, false, SHEAF_F32);
     assert_true(y[0] == INFINITY && sheaf__bits(y[1]) == SHEAF__NAN_BITS &&
                 sheaf__bits(y[2]) == SHEAF__NAN_BITS);
     assert_true(y[3] == 0 && signbit(y[3]) && y[4] == 1e30f && y[5] == 0);
@@ -67,15 +67,15 @@ static void test_gelu__within_its_error_of_the_double_formulas(void **state)
     for (int s = 0; s < STEPS; s++) { /* from -12 to 12 */
         for (int i = 0; i < STEP; i++)
             x[i] = (float)((s * STEP + i) * (24.0 / (STEP * STEPS)) - 12);
-        k->gelu(y, x, STEP, SHEAF_F32);
-        k->gelu_back(dx, ones, x, STEP, false, SHEAF_F32);
+        k->gelu(y, x, STEP, false, SHEAF_F32);
+        k->gelu_back(dx, ones, x, STEP, false, false, SHEAF_F32);
         for (int i = 0; i < STEP; i++) {
             /* 1 + erf is off by an ulp of erf and half of its own; the density is at most 0.4 */
             CHECK_NEAR("gelu", y[i], gelu(x[i]), 1.2e-7 * fabs(x[i]));
             CHECK_NEAR("slope", dx[i], slope(x[i]), 2.5e-7);
         }
         k->round(x16, SHEAF_BF16, x, STEP);
-        k->gelu(y16, x16, STEP, SHEAF_BF16);
+        k->gelu(y16, x16, STEP, false, SHEAF_BF16);
         for (int i = 0; i < STEP; i++) {
             const double v = sheaf__from_bf16(x16[i]);
             CHECK_NEAR("bf16", sheaf__from_bf16(y16[i]), gelu(v),
@@ -107,8 +107,8 @@ static void test_gelu__by_tanh(void **state)
         ones[i] = 1;
         x[i] = (float)(i * (24.0 / STEP) - 12);
     }
-    k->gelu_tanh(y, x, STEP, SHEAF_F32);
-    k->gelu_tanh_back(dx, ones, x, STEP, false, SHEAF_F32);
+    k->gelu(y, x, STEP, true, SHEAF_F32);
+    k->gelu_back(dx, ones, x, STEP, false, true, SHEAF_F32);
     for (int i = 0; i < STEP; i++) {
         /* exp, a sum, a quotient and a product, and the rounding of z, which exp multiplies */
         CHECK_NEAR("by tanh", y[i], by_tanh(x[i]), 3e-6 * (1e-3 + fabs(by_tanh(x[i]))));
@@ -116,13 +116,13 @@ static void test_gelu__by_tanh(void **state)
         CHECK_NEAR("its slope", dx[i], tanh_slope(x[i]), 2e-6);
     }
     const float ends[] = { INFINITY, -INFINITY, NAN, -0.0f, 1e20f, -1e20f, 1, -1 };
-    k->gelu_tanh(y, ends, 8, SHEAF_F32);
+    k->gelu(y, ends, 8, true, SHEAF_F32);
     assert_true(y[0] == INFINITY && y[2] != y[2] && y[3] == 0 && signbit(y[3]) && y[4] == 1e20f &&
                 y[5] == 0);
     CHECK_NEAR("1", y[6], 0.841191990608f, 1e-7);
     CHECK_NEAR("-1", y[7], -0.158808009392f, 1e-7);
     float erf_of;
-    k->gelu(&erf_of, &ends[6], 1, SHEAF_F32);
+    k->gelu(&erf_of, &ends[6], 1, false, SHEAF_F32);
     assert_true(fabsf(erf_of - y[6]) > 1e-4f);
 }
 
@@ -153,10 +153,10 @@ static void test_gelu_tanh_back__is_the_gradient(void **state)
         dy[i] = (float)(i + 1), want[i] = dy[i] * tanh_slope(x[i]);
     }
     twin_gradient("gelu_tanh", tanh_loss, x, N, want);
-    sheaf__kernels_for("ref")->gelu_tanh_back(dx, dy, xf, N, false, SHEAF_F32);
+    sheaf__kernels_for("ref")->gelu_back(dx, dy, xf, N, false, true, SHEAF_F32);
     twin_close("gelu_tanh_back", dx, want, N, 1e-6);
     memcpy(twice, dx, sizeof dx);
-    sheaf__kernels_for("ref")->gelu_tanh_back(twice, dy, xf, N, true, SHEAF_F32);
+    sheaf__kernels_for("ref")->gelu_back(twice, dy, xf, N, true, true, SHEAF_F32);
     for (int i = 0; i < N; i++)
         CHECK_NEAR("add", twice[i], 2 * dx[i], 0);
 }
@@ -170,33 +170,21 @@ static void test_gelu_back__is_the_gradient(void **state)
         dy[i] = (float)(i + 1), want[i] = dy[i] * slope(x[i]);
     }
     twin_gradient("gelu", loss, x, N, want);
-    sheaf__kernels_for("ref")->gelu_back(dx, dy, xf, N, false, SHEAF_F32);
+    sheaf__kernels_for("ref")->gelu_back(dx, dy, xf, N, false, false, SHEAF_F32);
     twin_close("gelu_back", dx, want, N, 1e-6);
     memcpy(twice, dx, sizeof dx);
-    sheaf__kernels_for("ref")->gelu_back(twice, dy, xf, N, true, SHEAF_F32);
+    sheaf__kernels_for("ref")->gelu_back(twice, dy, xf, N, true, false, SHEAF_F32);
     for (int i = 0; i < N; i++)
         CHECK_NEAR("add", twice[i], 2 * dx[i], 0);
 }
 
 enum { MOST = 15360 };
 
-/* One of the two forms in one column. */
-typedef struct form {
-    const char *name;
-    void (*ahead)(void *y, const void *x, int64_t n, sheaf_dtype dtype);
-    void (*back)(void *dx, const void *dy, const void *x, int64_t n, bool add, sheaf_dtype dtype);
-} form;
-
-static form form_of(const sheaf__kernels *k, int i)
-{
-    return i == 0 ? (form){ "gelu", k->gelu, k->gelu_back }
-                  : (form){ "gelu by tanh", k->gelu_tanh, k->gelu_tanh_back };
-}
+static const char *const forms[] = { "gelu", "gelu by tanh" };
 
 static void compare_form(const twin *t, int which, int64_t n, uint64_t salt)
 {
     static void *block[5];
-    const form ref = form_of(t->ref, which), fast = form_of(t->fast, which);
     const size_t each = MOST * 4, bytes = (size_t)n * twin_bytes(t->dtype);
     void *v[5];
     for (size_t i = 0; i < ARRAY_LEN(block); i++) {
@@ -208,18 +196,18 @@ static void compare_form(const twin *t, int which, int64_t n, uint64_t salt)
     for (int add = 0; add < 2; add++) {
         twin_fill(v[2], n, t->dtype, t->numbers, salt + 2);
         memcpy(v[3], v[2], bytes);
-        ref.back(v[2], v[1], v[0], n, add, t->dtype);
-        fast.back(v[3], v[1], v[0], n, add, t->dtype);
-        twin_same(t, ref.name, v[3], v[2], bytes);
+        t->ref->gelu_back(v[2], v[1], v[0], n, add, which == 1, t->dtype);
+        t->fast->gelu_back(v[3], v[1], v[0], n, add, which == 1, t->dtype);
+        twin_same(t, forms[which], v[3], v[2], bytes);
     }
-    ref.back(v[2], v[1], v[0], n, false, t->dtype);
+    t->ref->gelu_back(v[2], v[1], v[0], n, false, which == 1, t->dtype);
     memcpy(v[3], v[0], bytes);
-    fast.back(v[3], v[1], v[3], n, false, t->dtype);
+    t->fast->gelu_back(v[3], v[1], v[3], n, false, which == 1, t->dtype);
     twin_same(t, "dx over x", v[3], v[2], bytes);
-    ref.ahead(v[2], v[0], n, t->dtype);
-    fast.ahead(v[3], v[0], n, t->dtype);
-    twin_same(t, ref.name, v[3], v[2], bytes);
-    fast.ahead(v[0], v[0], n, t->dtype);
+    t->ref->gelu(v[2], v[0], n, which == 1, t->dtype);
+    t->fast->gelu(v[3], v[0], n, which == 1, t->dtype);
+    twin_same(t, forms[which], v[3], v[2], bytes);
+    t->fast->gelu(v[0], v[0], n, which == 1, t->dtype);
     twin_same(t, "y over x", v[0], v[2], bytes);
 }
 
@@ -261,13 +249,12 @@ static void sweep(const twin *t)
                           : sheaf__float((sheaf__bits(ends[s - 60]) + (uint32_t)i / 2 - STEP / 4) ^
                                          (uint32_t)i << 31);
         for (int which = 0; which < 2; which++) {
-            const form ref = form_of(t->ref, which), fast = form_of(t->fast, which);
-            ref.ahead(y[0], x, STEP, t->dtype);
-            fast.ahead(y[1], x, STEP, t->dtype);
-            twin_same(t, ref.name, y[1], y[0], sizeof x);
-            ref.back(dx[0], ones, x, STEP, false, t->dtype);
-            fast.back(dx[1], ones, x, STEP, false, t->dtype);
-            twin_same(t, ref.name, dx[1], dx[0], sizeof x);
+            t->ref->gelu(y[0], x, STEP, which == 1, t->dtype);
+            t->fast->gelu(y[1], x, STEP, which == 1, t->dtype);
+            twin_same(t, forms[which], y[1], y[0], sizeof x);
+            t->ref->gelu_back(dx[0], ones, x, STEP, false, which == 1, t->dtype);
+            t->fast->gelu_back(dx[1], ones, x, STEP, false, which == 1, t->dtype);
+            twin_same(t, forms[which], dx[1], dx[0], sizeof x);
         }
     }
 }

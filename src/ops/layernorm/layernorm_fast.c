@@ -4,15 +4,7 @@
  * four rows are summed side by side to fill the wait. */
 #include "ops/columns.h"
 
-#include "ops/math/math.h"
 #include "ops/each.h"
-
-SHEAF__INLINE float join(vec lanes)
-{
-    float lane[16];
-    v_store(lane, lanes, 16);
-    return sheaf__lanes_join(lane);
-}
 
 SHEAF__INLINE vec normal(const void *x, int64_t i, float mean, float rstd, int64_t count,
                          sheaf_dtype dtype)
@@ -43,7 +35,7 @@ SHEAF__INLINE void sums_rows(float *out, const void *x, int64_t ldx, const float
     vec sum[4] = { v_zero(), v_zero(), v_zero(), v_zero() };
     V_EACH(c, cols, sums_part(sum, x, ldx, mean, row, rows, c, count, dtype));
     for (int r = 0; r < rows; r++)
-        out[row + r] = join(sum[r]);
+        out[row + r] = v_join(sum[r]);
 }
 
 SHEAF__INLINE void sums(float *out, const void *x, int64_t ldx, const float *mean, int64_t rows,
@@ -122,8 +114,8 @@ SHEAF__INLINE void dots_rows(float *sum_a, float *sum_an, const void *dy, int64_
     V_EACH(c, cols,
            dots_part(sum, dot, dy, lddy, x, ldx, mean, rstd, w, row, rows, c, count, dtype));
     for (int r = 0; r < rows; r++) {
-        sum_a[row + r] = join(sum[r]);
-        sum_an[row + r] = join(dot[r]);
+        sum_a[row + r] = v_join(sum[r]);
+        sum_an[row + r] = v_join(dot[r]);
     }
 }
 
@@ -189,7 +181,7 @@ SHEAF__INLINE void dw_part(float *sum, float *plain, const void *dy, int64_t ldd
     vec s = v_load(sum, count), p = plain != NULL ? v_load(plain, count) : v_zero();
     for (int64_t t = row; t < row + rows; t++) {
         const vec d = v_read(dy, t * lddy + c, count, dtype);
-        s = v_fma(d, normal(x, t * ldx + c, mean[t], rstd[t], count, dtype), s);
+        s = v_fma(d, normal(x, t * ldx + c, mean != NULL ? mean[t] : 0, rstd[t], count, dtype), s);
         p = v_add(p, d);
     }
     v_store(sum, s, count);

@@ -98,7 +98,8 @@ void sheaf__layernorm_dw_ref(float *dw, float *db, const void *dy, int64_t lddy,
             float sum = 0, plain = 0;
             for (int64_t t = block; t < rows && t < block + 256; t++) {
                 const float d = sheaf__load(dy, t * lddy + c, dtype);
-                sum = fmaf(d, normal(x, t * ldx + c, mean[t], rstd[t], dtype), sum);
+                sum = fmaf(d, normal(x, t * ldx + c, mean != NULL ? mean[t] : 0, rstd[t], dtype),
+                           sum);
                 plain += d;
             }
             dw[c] = sheaf__one_nan(dw[c] + sum);

@@ -6,15 +6,7 @@
 
 #include <math.h>
 
-#include "ops/math/math.h"
 #include "ops/each.h"
-
-SHEAF__INLINE float join(vec lanes)
-{
-    float lane[16];
-    v_store(lane, lanes, 16);
-    return sheaf__lanes_join(lane);
-}
 
 SHEAF__INLINE void square_sums(float *out, const void *x, int64_t row, const int rows,
                                int64_t width, sheaf_dtype dtype)
@@ -32,7 +24,7 @@ SHEAF__INLINE void square_sums(float *out, const void *x, int64_t row, const int
             sum[r] = v_keep(width - c, v_fma(v, v, sum[r]), sum[r]);
         }
     for (int r = 0; r < rows; r++)
-        out[r] = join(sum[r]);
+        out[r] = v_join(sum[r]);
 }
 
 SHEAF__INLINE void norm_part(void *y, const void *x, const float *w, vec scale, int64_t at,
@@ -100,7 +92,7 @@ SHEAF__INLINE void dots(float *out, const void *dy, const void *x, const float *
     vec sum[4] = { v_zero(), v_zero(), v_zero(), v_zero() };
     V_EACH(c, width, dots_part(sum, dy, x, w, rstd, row, rows, width, c, count, dtype));
     for (int r = 0; r < rows; r++)
-        out[r] = join(sum[r]);
+        out[r] = v_join(sum[r]);
 }
 
 SHEAF__INLINE void back_part(void *dx, const void *dy, const void *x, const float *w, vec rstd,
@@ -128,60 +120,10 @@ SHEAF__INLINE void back_rows(void *dx, const void *dy, const void *x, const floa
     }
 }
 
-SHEAF__INLINE void rmsnorm_back(void *dx, const void *dy, const void *x, const float *w,
-                                const float *rstd, int64_t rows, int64_t width, bool add,
-                                sheaf_dtype dtype)
-{
-    V_FOURS(row, 0, rows, back_rows(dx, dy, x, w, rstd, row, side, width, add, dtype));
-}
-
 void SHEAF__FAST(rmsnorm_back)(void *dx, const void *dy, const void *x, const float *w,
                                const float *rstd, int64_t rows, int64_t width, bool add,
                                sheaf_dtype dtype)
 {
-    V_BY_TYPE(dtype, rmsnorm_back(dx, dy, x, w, rstd, rows, width, add, of));
-}
-
-/* As column_sums: four rows in one pass over a strip of partial sums. */
-#define STRIP 1024
-
-SHEAF__INLINE void dw_part(float *sum, const void *dy, const void *x, const float *rstd,
-                           int64_t row, int64_t rows, int64_t width, int64_t c, int64_t count,
-                           sheaf_dtype dtype)
-{
-    vec s = v_load(sum, count);
-    for (int64_t t = row; t < row + rows; t++) {
-        const vec n = v_mul(v_read(x, t * width + c, count, dtype), v_set(rstd[t]));
-        s = v_fma(v_read(dy, t * width + c, count, dtype), n, s);
-    }
-    v_store(sum, s, count);
-}
-
-SHEAF__INLINE void dw_strip(float *sum, const void *dy, const void *x, const float *rstd,
-                            int64_t row, int64_t rows, int64_t width, int64_t c, int64_t cols,
-                            sheaf_dtype dtype)
-{
-    V_EACH(i, cols, dw_part(sum + i, dy, x, rstd, row, rows, width, c + i, count, dtype));
-}
-
-SHEAF__INLINE void rmsnorm_dw(float *dw, const void *dy, const void *x, const float *rstd,
-                              int64_t rows, int64_t width, int64_t begin, int64_t end,
-                              sheaf_dtype dtype)
-{
-    float sum[STRIP];
-    for (int64_t block = 0; block < rows; block += 256)
-        for (int64_t c = begin; c < end; c += STRIP) {
-            const int64_t last = rows - block < 256 ? rows : block + 256;
-            const int64_t cols = end - c < STRIP ? end - c : STRIP;
-            memset(sum, 0, sizeof sum);
-            V_FOURS(t, block, last, dw_strip(sum, dy, x, rstd, t, side, width, c, cols, dtype));
-            SHEAF__FAST(add)(dw + c, dw + c, sum, cols);
-        }
-}
-
-void SHEAF__FAST(rmsnorm_dw)(float *dw, const void *dy, const void *x, const float *rstd,
-                             int64_t rows, int64_t width, int64_t begin, int64_t end,
-                             sheaf_dtype dtype)
-{
-    V_BY_TYPE(dtype, rmsnorm_dw(dw, dy, x, rstd, rows, width, begin, end, of));
+    V_BY_TYPE(dtype,
+              V_FOURS(row, 0, rows, back_rows(dx, dy, x, w, rstd, row, side, width, add, of)));
 }

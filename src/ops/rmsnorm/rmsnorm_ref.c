@@ -8,7 +8,8 @@
  * not. The sum runs in the 16
  * lanes of the numeric contract. With n = x * rstd and a = w * dy the gradients are
  *     g = rstd * (a - n * mean over c of a * n),   dw[c] = sum over t of dy * n;
- * the rounding of n in the forward pass counts as the identity. */
+ * the rounding of n in the forward pass counts as the identity. dw is layernorm_dw without a mean.
+ */
 #include "ops/columns.h"
 
 #include <math.h>
@@ -55,19 +56,4 @@ void sheaf__rmsnorm_back_ref(void *dx, const void *dy, const void *x, const floa
                          dtype);
         }
     }
-}
-
-void sheaf__rmsnorm_dw_ref(float *dw, const void *dy, const void *x, const float *rstd,
-                           int64_t rows, int64_t width, int64_t begin, int64_t end,
-                           sheaf_dtype dtype)
-{
-    for (int64_t block = 0; block < rows; block += 256)
-        for (int64_t c = begin; c < end; c++) {
-            float sum = 0;
-            for (int64_t t = block; t < rows && t < block + 256; t++) {
-                const float n = sheaf__load(x, t * width + c, dtype) * rstd[t];
-                sum = fmaf(sheaf__load(dy, t * width + c, dtype), n, sum);
-            }
-            dw[c] = sheaf__one_nan(dw[c] + sum);
-        }
 }

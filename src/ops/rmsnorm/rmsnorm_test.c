@@ -95,7 +95,7 @@ static void test_rmsnorm_back__is_the_gradient(void **state)
     const sheaf__kernels *k = sheaf__kernels_for("ref");
     k->rmsnorm(y, rstd, xf, w, ROWS, WIDTH, (float)eps, false, SHEAF_F32);
     k->rmsnorm_back(dx, dy, xf, w, rstd, ROWS, WIDTH, false, SHEAF_F32);
-    k->rmsnorm_dw(dw, dy, xf, rstd, ROWS, WIDTH, 0, WIDTH, SHEAF_F32);
+    k->layernorm_dw(dw, NULL, dy, WIDTH, xf, WIDTH, NULL, rstd, ROWS, 0, WIDTH, SHEAF_F32);
     twin_close("dx", dx, want, N, 1e-5);
     twin_close("dw", dw, want + N, WIDTH, 1e-5);
 
@@ -141,9 +141,11 @@ static void compare(const twin *t, int64_t rows, int64_t width)
     const int64_t begin = width / 3, end = width - width / 7;
     twin_fill(dw, width, SHEAF_F32, t->numbers, 4);
     memcpy(dw2, dw, (size_t)width * 4);
-    t->ref->rmsnorm_dw(dw, dy, x, scales[0], rows, width, begin, end, t->dtype);
-    t->fast->rmsnorm_dw(dw2, dy, x, scales[0], rows, width, begin, end, t->dtype);
-    twin_same(t, "rmsnorm_dw", dw2, dw, (size_t)width * 4);
+    t->ref->layernorm_dw(dw, NULL, dy, width, x, width, NULL, scales[0], rows, begin, end,
+                         t->dtype);
+    t->fast->layernorm_dw(dw2, NULL, dy, width, x, width, NULL, scales[0], rows, begin, end,
+                          t->dtype);
+    twin_same(t, "dw of rmsnorm", dw2, dw, (size_t)width * 4);
 }
 
 /* The same kernels with the result laid over an operand. */

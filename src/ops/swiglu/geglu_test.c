@@ -18,7 +18,7 @@ static void test_geglu__values_of_torch(void **state)
 {
     for (size_t i = 0; i < ARRAY_LEN(by_hand); i++) {
         float h;
-        sheaf__kernels_for("ref")->geglu(&h, &by_hand[i].gate, &by_hand[i].up, 1, SHEAF_F32);
+        sheaf__kernels_for("ref")->swiglu(&h, &by_hand[i].gate, &by_hand[i].up, 1, true, SHEAF_F32);
         CHECK_NEAR(by_hand[i].name, h, by_hand[i].want, 2e-7 * fabs(by_hand[i].want) + 1e-30);
     }
 }
@@ -57,7 +57,7 @@ static void test_geglu_back__is_the_gradient(void **state)
         want[N + i] = dh[i] * gelu(x[i]);
     }
     twin_gradient("geglu", loss, x, 2 * N, want);
-    sheaf__kernels_for("ref")->geglu_back(got, got + N, NULL, dh, gate, up, N, SHEAF_F32);
+    sheaf__kernels_for("ref")->swiglu_back(got, got + N, NULL, dh, gate, up, N, true, SHEAF_F32);
     twin_close("geglu_back", got, want, 2 * N, 1e-6);
 }
 
@@ -77,16 +77,16 @@ static void twins(const twin *t)
             v[i] = twin_end(block[i], each, bytes);
         for (uint64_t i = 0; i < 3; i++)
             twin_fill(v[i], n, t->dtype, t->numbers, 10 * s + i);
-        t->ref->geglu(v[3], v[0], v[1], n, t->dtype);
-        t->fast->geglu(v[4], v[0], v[1], n, t->dtype);
+        t->ref->swiglu(v[3], v[0], v[1], n, true, t->dtype);
+        t->fast->swiglu(v[4], v[0], v[1], n, true, t->dtype);
         twin_same(t, "geglu", v[4], v[3], bytes);
-        t->ref->geglu_back(v[3], v[4], v[7], v[2], v[0], v[1], n, t->dtype);
-        t->fast->geglu_back(v[5], v[6], NULL, v[2], v[0], v[1], n, t->dtype);
+        t->ref->swiglu_back(v[3], v[4], v[7], v[2], v[0], v[1], n, true, t->dtype);
+        t->fast->swiglu_back(v[5], v[6], NULL, v[2], v[0], v[1], n, true, t->dtype);
         twin_same(t, "dgate", v[5], v[3], bytes);
         twin_same(t, "dup", v[6], v[4], bytes);
-        t->fast->geglu(v[5], v[0], v[1], n, t->dtype);
+        t->fast->swiglu(v[5], v[0], v[1], n, true, t->dtype);
         twin_same(t, "h again", v[7], v[5], bytes);
-        t->fast->geglu_back(v[0], v[1], v[2], v[2], v[0], v[1], n, t->dtype);
+        t->fast->swiglu_back(v[0], v[1], v[2], v[2], v[0], v[1], n, true, t->dtype);
         twin_same(t, "dgate over gate", v[0], v[3], bytes);
         twin_same(t, "dup over up", v[1], v[4], bytes);
         twin_same(t, "h over dh", v[2], v[7], bytes);

@@ -33,20 +33,13 @@ SHEAF__INLINE void ahead(void *h, const void *gate, const void *up, int64_t i, c
         v_write(h, i + 16 * k, v_mul(g[k], v_read(up, i + 16 * k, count, dtype)), count, dtype);
 }
 
-SHEAF__INLINE void glu(void *h, const void *gate, const void *up, int64_t n, const bool gelu,
-                       sheaf_dtype dtype)
+void SHEAF__FAST(swiglu)(void *h, const void *gate, const void *up, int64_t n, bool gelu,
+                         sheaf_dtype dtype)
 {
-    V_WALK(i, n, ahead(h, gate, up, i, many, count, gelu, dtype));
-}
-
-void SHEAF__FAST(swiglu)(void *h, const void *gate, const void *up, int64_t n, sheaf_dtype dtype)
-{
-    V_BY_TYPE(dtype, glu(h, gate, up, n, false, of));
-}
-
-void SHEAF__FAST(geglu)(void *h, const void *gate, const void *up, int64_t n, sheaf_dtype dtype)
-{
-    V_BY_TYPE(dtype, glu(h, gate, up, n, true, of));
+    if (gelu)
+        V_BY_TYPE(dtype, V_WALK(i, n, ahead(h, gate, up, i, many, count, true, of)));
+    else
+        V_BY_TYPE(dtype, V_WALK(i, n, ahead(h, gate, up, i, many, count, false, of)));
 }
 
 SHEAF__INLINE vec slope_of(vec g, vec p, const bool gelu)
@@ -79,20 +72,12 @@ SHEAF__INLINE void back(void *dgate, void *dup, void *h, const void *dh, const v
     }
 }
 
-SHEAF__INLINE void glu_back(void *dgate, void *dup, void *h, const void *dh, const void *gate,
-                            const void *up, int64_t n, const bool gelu, sheaf_dtype dtype)
-{
-    V_WALK(i, n, back(dgate, dup, h, dh, gate, up, i, many, count, gelu, dtype));
-}
-
 void SHEAF__FAST(swiglu_back)(void *dgate, void *dup, void *h, const void *dh, const void *gate,
-                              const void *up, int64_t n, sheaf_dtype dtype)
+                              const void *up, int64_t n, bool gelu, sheaf_dtype dtype)
 {
-    V_BY_TYPE(dtype, glu_back(dgate, dup, h, dh, gate, up, n, false, of));
-}
-
-void SHEAF__FAST(geglu_back)(void *dgate, void *dup, void *h, const void *dh, const void *gate,
-                             const void *up, int64_t n, sheaf_dtype dtype)
-{
-    V_BY_TYPE(dtype, glu_back(dgate, dup, h, dh, gate, up, n, true, of));
+    if (gelu)
+        V_BY_TYPE(dtype, V_WALK(i, n, back(dgate, dup, h, dh, gate, up, i, many, count, true, of)));
+    else
+        V_BY_TYPE(dtype,
+                  V_WALK(i, n, back(dgate, dup, h, dh, gate, up, i, many, count, false, of)));
 }

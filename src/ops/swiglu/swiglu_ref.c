@@ -19,8 +19,8 @@ static float one_and_exp(float g, bool gelu)
     return 1.0f + sheaf__exp(gelu ? -(g * (A + B * (g * g))) : -g);
 }
 
-static void ahead(void *h, const void *gate, const void *up, int64_t n, bool gelu,
-                  sheaf_dtype dtype)
+void sheaf__swiglu_ref(void *h, const void *gate, const void *up, int64_t n, bool gelu,
+                       sheaf_dtype dtype)
 {
     for (int64_t i = 0; i < n; i++) {
         const float g = sheaf__load(gate, i, dtype), u = sheaf__load(up, i, dtype);
@@ -28,8 +28,8 @@ static void ahead(void *h, const void *gate, const void *up, int64_t n, bool gel
     }
 }
 
-static void back(void *dgate, void *dup, void *h, const void *dh, const void *gate, const void *up,
-                 int64_t n, bool gelu, sheaf_dtype dtype)
+void sheaf__swiglu_back_ref(void *dgate, void *dup, void *h, const void *dh, const void *gate,
+                            const void *up, int64_t n, bool gelu, sheaf_dtype dtype)
 {
     for (int64_t i = 0; i < n; i++) {
         const float d = sheaf__load(dh, i, dtype);
@@ -42,26 +42,4 @@ static void back(void *dgate, void *dup, void *h, const void *dh, const void *ga
         sheaf__store(dup, i, d * (g * p), dtype);
         sheaf__store(dgate, i, d * u * slope, dtype);
     }
-}
-
-void sheaf__swiglu_ref(void *h, const void *gate, const void *up, int64_t n, sheaf_dtype dtype)
-{
-    ahead(h, gate, up, n, false, dtype);
-}
-
-void sheaf__geglu_ref(void *h, const void *gate, const void *up, int64_t n, sheaf_dtype dtype)
-{
-    ahead(h, gate, up, n, true, dtype);
-}
-
-void sheaf__swiglu_back_ref(void *dgate, void *dup, void *h, const void *dh, const void *gate,
-                            const void *up, int64_t n, sheaf_dtype dtype)
-{
-    back(dgate, dup, h, dh, gate, up, n, false, dtype);
-}
-
-void sheaf__geglu_back_ref(void *dgate, void *dup, void *h, const void *dh, const void *gate,
-                           const void *up, int64_t n, sheaf_dtype dtype)
-{
-    back(dgate, dup, h, dh, gate, up, n, true, dtype);
 }

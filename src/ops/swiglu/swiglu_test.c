@@ -18,7 +18,8 @@ static void test_swiglu__values_worked_by_hand(void **state)
 {
     for (size_t i = 0; i < ARRAY_LEN(by_hand); i++) {
         float h;
-        sheaf__kernels_for("ref")->swiglu(&h, &by_hand[i].gate, &by_hand[i].up, 1, SHEAF_F32);
+        sheaf__kernels_for("ref")->swiglu(&h, &by_hand[i].gate, &by_hand[i].up, 1, false,
+                                          SHEAF_F32);
         CHECK_NEAR(by_hand[i].name, h, by_hand[i].want, 2e-7 * fabs(by_hand[i].want) + 1e-30);
     }
 }
@@ -29,7 +30,7 @@ static void test_swiglu__one_rounding_in_bf16(void **state)
      * 1.84375: the first. Rounding silu to 1.2265625 on the way would give the second. */
     const uint16_t x = sheaf__bf16(1.5f);
     uint16_t h;
-    sheaf__kernels_for("ref")->swiglu(&h, &x, &x, 1, SHEAF_BF16);
+    sheaf__kernels_for("ref")->swiglu(&h, &x, &x, 1, false, SHEAF_BF16);
     CHECK_NEAR("1.5", sheaf__from_bf16(h), 1.8359375, 0);
 }
 
@@ -62,7 +63,7 @@ static void test_swiglu_back__is_the_gradient(void **state)
         want[N + i] = dh[i] * silu(x[i]);
     }
     twin_gradient("swiglu", loss, x, 2 * N, want);
-    sheaf__kernels_for("ref")->swiglu_back(got, got + N, NULL, dh, gate, up, N, SHEAF_F32);
+    sheaf__kernels_for("ref")->swiglu_back(got, got + N, NULL, dh, gate, up, N, false, SHEAF_F32);
     twin_close("swiglu_back", got, want, 2 * N, 1e-6);
 }
 
@@ -82,16 +83,16 @@ static void twins(const twin *t)
             v[i] = twin_end(block[i], each, bytes);
         for (uint64_t i = 0; i < 3; i++)
             twin_fill(v[i], n, t->dtype, t->numbers, 10 * s + i);
-        t->ref->swiglu(v[3], v[0], v[1], n, t->dtype);
-        t->fast->swiglu(v[4], v[0], v[1], n, t->dtype);
+        t->ref->swiglu(v[3], v[0], v[1], n, false, t->dtype);
+        t->fast->swiglu(v[4], v[0], v[1], n, false, t->dtype);
         twin_same(t, "swiglu", v[4], v[3], bytes);
-        t->ref->swiglu_back(v[3], v[4], v[7], v[2], v[0], v[1], n, t->dtype);
-        t->fast->swiglu_back(v[5], v[6], NULL, v[2], v[0], v[1], n, t->dtype);
+        t->ref->swiglu_back(v[3], v[4], v[7], v[2], v[0], v[1], n, false, t->dtype);
+        t->fast->swiglu_back(v[5], v[6], NULL, v[2], v[0], v[1], n, false, t->dtype);
         twin_same(t, "dgate", v[5], v[3], bytes);
         twin_same(t, "dup", v[6], v[4], bytes);
-        t->fast->swiglu(v[5], v[0], v[1], n, t->dtype);
+        t->fast->swiglu(v[5], v[0], v[1], n, false, t->dtype);
         twin_same(t, "h again", v[7], v[5], bytes);
-        t->fast->swiglu_back(v[0], v[1], v[2], v[2], v[0], v[1], n, t->dtype);
+        t->fast->swiglu_back(v[0], v[1], v[2], v[2], v[0], v[1], n, false, t->dtype);
         twin_same(t, "dgate over gate", v[0], v[3], bytes);
         twin_same(t, "dup over up", v[1], v[4], bytes);
         twin_same(t, "h over dh", v[2], v[7], bytes);
