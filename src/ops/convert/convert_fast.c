@@ -68,21 +68,15 @@ SHEAF__INLINE void finish_part(void *y, const float *sum, vec alpha, const float
     v_write(y, yi + c, value, count, dtype);
 }
 
-SHEAF__INLINE void finish(void *y, int64_t ldy, const float *sum, int64_t lds, float alpha,
-                          const float *bias, const void *residual, int64_t ldr, int64_t rows,
-                          int64_t cols, sheaf_dtype dtype)
-{
-    const vec by = v_set(alpha);
-    for (int64_t r = 0; r < rows; r++, sum += lds) {
-        V_EACH(c, cols, finish_part(y, sum, by, bias, residual, r * ldy, r * ldr, c, count, dtype));
-    }
-}
-
 void SHEAF__FAST(finish)(void *y, int64_t ldy, const float *sum, int64_t lds, float alpha,
                          const float *bias, const void *residual, int64_t ldr, int64_t rows,
                          int64_t cols, sheaf_dtype dtype)
 {
-    V_BY_TYPE(dtype, finish(y, ldy, sum, lds, alpha, bias, residual, ldr, rows, cols, of));
+    const vec by = v_set(alpha);
+    V_BY_TYPE(dtype, for (int64_t r = 0; r < rows; r++)
+                         V_EACH(c, cols,
+                                finish_part(y, sum + r * lds, by, bias, residual, r * ldy, r * ldr,
+                                            c, count, of)));
 }
 
 SHEAF__INLINE void accumulate_part(void *dst, const void *src, int64_t i, int64_t count,
@@ -92,12 +86,7 @@ SHEAF__INLINE void accumulate_part(void *dst, const void *src, int64_t i, int64_
             dtype);
 }
 
-SHEAF__INLINE void accumulate(void *dst, const void *src, int64_t n, sheaf_dtype dtype)
-{
-    V_EACH(i, n, accumulate_part(dst, src, i, count, dtype));
-}
-
 void SHEAF__FAST(accumulate)(void *dst, const void *src, int64_t n, sheaf_dtype dtype)
 {
-    V_BY_TYPE(dtype, accumulate(dst, src, n, of));
+    V_BY_TYPE(dtype, V_EACH(i, n, accumulate_part(dst, src, i, count, of)));
 }

@@ -38,22 +38,16 @@ SHEAF__INLINE void sums_rows(float *out, const void *x, int64_t ldx, const float
         out[row + r] = v_join(sum[r]);
 }
 
-SHEAF__INLINE void sums(float *out, const void *x, int64_t ldx, const float *mean, int64_t rows,
-                        int64_t cols, sheaf_dtype dtype)
-{
-    V_FOURS(row, 0, rows, sums_rows(out, x, ldx, mean, row, side, cols, dtype));
-}
-
 void SHEAF__FAST(layernorm_sum)(float *sum, const void *x, int64_t ldx, int64_t rows, int64_t cols,
                                 sheaf_dtype dtype)
 {
-    V_BY_TYPE(dtype, sums(sum, x, ldx, NULL, rows, cols, of));
+    V_BY_TYPE(dtype, V_FOURS(row, 0, rows, sums_rows(sum, x, ldx, NULL, row, side, cols, of)));
 }
 
 void SHEAF__FAST(layernorm_squares)(float *sum, const void *x, int64_t ldx, const float *mean,
                                     int64_t rows, int64_t cols, sheaf_dtype dtype)
 {
-    V_BY_TYPE(dtype, sums(sum, x, ldx, mean, rows, cols, of));
+    V_BY_TYPE(dtype, V_FOURS(row, 0, rows, sums_rows(sum, x, ldx, mean, row, side, cols, of)));
 }
 
 /* ---- the norm: row t of y and residual is at `to`, of x at `at` ---- */
@@ -69,21 +63,14 @@ SHEAF__INLINE void norm_part(void *y, int64_t to, const void *x, int64_t at, flo
     v_write(y, to + c, v, count, dtype);
 }
 
-SHEAF__INLINE void layernorm(void *y, int64_t ldy, const void *x, int64_t ldx, const float *mean,
-                             const float *rstd, const float *w, const float *b,
-                             const void *residual, int64_t rows, int64_t cols, sheaf_dtype dtype)
-{
-    for (int64_t t = 0; t < rows; t++) {
-        const int64_t to = t * ldy, at = t * ldx;
-        V_EACH(c, cols, norm_part(y, to, x, at, mean[t], rstd[t], w, b, residual, c, count, dtype));
-    }
-}
-
 void SHEAF__FAST(layernorm)(void *y, int64_t ldy, const void *x, int64_t ldx, const float *mean,
                             const float *rstd, const float *w, const float *b, const void *residual,
                             int64_t rows, int64_t cols, sheaf_dtype dtype)
 {
-    V_BY_TYPE(dtype, layernorm(y, ldy, x, ldx, mean, rstd, w, b, residual, rows, cols, of));
+    V_BY_TYPE(dtype, for (int64_t t = 0; t < rows; t++)
+                         V_EACH(c, cols,
+                                norm_part(y, t * ldy, x, t * ldx, mean[t], rstd[t], w, b, residual,
+                                          c, count, of)));
 }
 
 /* ---- the gradient of x ---- */
@@ -119,20 +106,14 @@ SHEAF__INLINE void dots_rows(float *sum_a, float *sum_an, const void *dy, int64_
     }
 }
 
-SHEAF__INLINE void back_sums(float *sum_a, float *sum_an, const void *dy, int64_t lddy,
-                             const void *x, int64_t ldx, const float *mean, const float *rstd,
-                             const float *w, int64_t rows, int64_t cols, sheaf_dtype dtype)
-{
-    V_FOURS(row, 0, rows,
-            dots_rows(sum_a, sum_an, dy, lddy, x, ldx, mean, rstd, w, row, side, cols, dtype));
-}
-
 void SHEAF__FAST(layernorm_back_sums)(float *sum_a, float *sum_an, const void *dy, int64_t lddy,
                                       const void *x, int64_t ldx, const float *mean,
                                       const float *rstd, const float *w, int64_t rows, int64_t cols,
                                       sheaf_dtype dtype)
 {
-    V_BY_TYPE(dtype, back_sums(sum_a, sum_an, dy, lddy, x, ldx, mean, rstd, w, rows, cols, of));
+    V_BY_TYPE(dtype, V_FOURS(row, 0, rows,
+                             dots_rows(sum_a, sum_an, dy, lddy, x, ldx, mean, rstd, w, row, side,
+                                       cols, of)));
 }
 
 /* A row of dx and x begins at `at`, of dy at `from`. */
@@ -149,26 +130,15 @@ SHEAF__INLINE void back_part(void *dx, const void *dy, int64_t from, const void 
     v_write(dx, at + c, g, count, dtype);
 }
 
-SHEAF__INLINE void layernorm_back(void *dx, const void *dy, int64_t lddy, const void *x,
-                                  int64_t ldx, const float *mean, const float *rstd, const float *w,
-                                  const float *mean_a, const float *mean_an, int64_t rows,
-                                  int64_t cols, bool add, sheaf_dtype dtype)
-{
-    for (int64_t t = 0; t < rows; t++) {
-        const int64_t from = t * lddy, at = t * ldx;
-        V_EACH(c, cols,
-               back_part(dx, dy, from, x, at, mean[t], rstd[t], w, mean_a[t], mean_an[t], c, count,
-                         add, dtype));
-    }
-}
-
 void SHEAF__FAST(layernorm_back)(void *dx, const void *dy, int64_t lddy, const void *x, int64_t ldx,
                                  const float *mean, const float *rstd, const float *w,
                                  const float *mean_a, const float *mean_an, int64_t rows,
                                  int64_t cols, bool add, sheaf_dtype dtype)
 {
-    V_BY_TYPE(dtype, layernorm_back(dx, dy, lddy, x, ldx, mean, rstd, w, mean_a, mean_an, rows,
-                                    cols, add, of));
+    V_BY_TYPE(dtype, for (int64_t t = 0; t < rows; t++)
+                         V_EACH(c, cols,
+                                back_part(dx, dy, t * lddy, x, t * ldx, mean[t], rstd[t], w,
+                                          mean_a[t], mean_an[t], c, count, add, of)));
 }
 
 /* ---- the gradients of w and b: as column_sums, four rows in one pass over a strip ---- */

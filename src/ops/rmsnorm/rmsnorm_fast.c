@@ -50,25 +50,15 @@ SHEAF__INLINE void norm_rows(void *y, float *rstd, const void *x, const float *w
     }
 }
 
-SHEAF__INLINE void rmsnorm(void *y, float *rstd, const void *x, const float *w, int64_t rows,
-                           int64_t width, float eps, const bool once, sheaf_dtype dtype)
-{
-    V_FOURS(row, 0, rows, norm_rows(y, rstd, x, w, row, side, width, eps, once, dtype));
-}
-
 void SHEAF__FAST(rmsnorm)(void *y, float *rstd, const void *x, const float *w, int64_t rows,
                           int64_t width, float eps, bool once, sheaf_dtype dtype)
 {
-    if (dtype == SHEAF_F32) /* nothing is rounded between */
-        rmsnorm(y, rstd, x, w, rows, width, eps, false, SHEAF_F32);
-    else if (dtype == SHEAF_F16 && once)
-        rmsnorm(y, rstd, x, w, rows, width, eps, true, SHEAF_F16);
-    else if (dtype == SHEAF_F16)
-        rmsnorm(y, rstd, x, w, rows, width, eps, false, SHEAF_F16);
-    else if (once)
-        rmsnorm(y, rstd, x, w, rows, width, eps, true, SHEAF_BF16);
+    if (once && dtype != SHEAF_F32) /* of float32 nothing is rounded between */
+        V_BY_TYPE(dtype,
+                  V_FOURS(row, 0, rows, norm_rows(y, rstd, x, w, row, side, width, eps, true, of)));
     else
-        rmsnorm(y, rstd, x, w, rows, width, eps, false, SHEAF_BF16);
+        V_BY_TYPE(dtype, V_FOURS(row, 0, rows,
+                                 norm_rows(y, rstd, x, w, row, side, width, eps, false, of)));
 }
 
 /* One step of `rows` dots: lanes of (w dy) * (x rstd) at columns c .. c + count - 1. */

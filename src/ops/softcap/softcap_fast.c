@@ -10,14 +10,9 @@ SHEAF__INLINE void ahead(float *x, vec cap, int64_t count, sheaf_dtype dtype)
     v_store(x, v_one_nan(v_rounded(v_mul(cap, t), dtype)), count);
 }
 
-SHEAF__INLINE void softcap(float *x, vec cap, int64_t n, sheaf_dtype dtype)
-{
-    V_EACH(i, n, ahead(x + i, cap, count, dtype));
-}
-
 void SHEAF__FAST(softcap)(float *x, float cap, int64_t n, sheaf_dtype dtype)
 {
-    V_BY_TYPE(dtype, softcap(x, v_set(cap), n, of));
+    V_BY_TYPE(dtype, V_EACH(i, n, ahead(x + i, v_set(cap), count, of)));
 }
 
 SHEAF__INLINE void back(void *dx, const float *y, vec cap, int64_t i, int64_t count,
@@ -28,12 +23,7 @@ SHEAF__INLINE void back(void *dx, const float *y, vec cap, int64_t i, int64_t co
     v_write(dx, i, v_mul(v_read(dx, i, count, dtype), slope), count, dtype);
 }
 
-SHEAF__INLINE void softcap_back(void *dx, const float *y, vec cap, int64_t n, sheaf_dtype dtype)
-{
-    V_EACH(i, n, back(dx, y, cap, i, count, dtype));
-}
-
 void SHEAF__FAST(softcap_back)(void *dx, const float *y, float cap, int64_t n, sheaf_dtype dtype)
 {
-    V_BY_TYPE(dtype, softcap_back(dx, y, v_set(cap), n, of));
+    V_BY_TYPE(dtype, V_EACH(i, n, back(dx, y, v_set(cap), i, count, of)));
 }
