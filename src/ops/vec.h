@@ -16,48 +16,112 @@
 
 #define SHEAF__INLINE static inline __attribute__((always_inline))
 
+/* Operations that are one instruction for each register, `op` its name behind the width: */
 #ifdef __AVX512F__
 
 typedef __m512 vec;
 typedef __m512i veci;
 typedef __mmask16 vecm; /* one truth value per lane */
 
-SHEAF__INLINE vec v_set(float x)
+#define V_ONE(type, name, from, op)                                                                \
+    SHEAF__INLINE type name(from x)                                                                \
+    {                                                                                              \
+        return _mm512_##op(x);                                                                     \
+    }
+#define V_TWO(type, name, op)                                                                      \
+    SHEAF__INLINE type name(type x, type y)                                                        \
+    {                                                                                              \
+        return _mm512_##op(x, y);                                                                  \
+    }
+#define V_BY(type, name, op)                                                                       \
+    SHEAF__INLINE type name(type x, int by)                                                        \
+    {                                                                                              \
+        return _mm512_##op(x, (unsigned)by);                                                       \
+    }
+#define V_SPLAT(type, name, from, op)                                                              \
+    SHEAF__INLINE type name(from x)                                                                \
+    {                                                                                              \
+        return _mm512_##op(x);                                                                     \
+    }
+V_ONE(veci, v_bits, vec, castps_si512)
+V_ONE(vec, v_float, veci, castsi512_ps)
+V_TWO(veci, vi_xor, xor_si512)
+V_TWO(veci, vi_and, and_si512)
+
+#else
+
+typedef struct {
+    __m256 a, b;
+} vec;
+typedef struct {
+    __m256i a, b;
+} veci;
+typedef struct {
+    __m256 a, b;
+} vecm; /* all bits of a lane set or clear */
+
+#define V_ONE(type, name, from, op)                                                                \
+    SHEAF__INLINE type name(from x)                                                                \
+    {                                                                                              \
+        return (type){ _mm256_##op(x.a), _mm256_##op(x.b) };                                       \
+    }
+#define V_TWO(type, name, op)                                                                      \
+    SHEAF__INLINE type name(type x, type y)                                                        \
+    {                                                                                              \
+        return (type){ _mm256_##op(x.a, y.a), _mm256_##op(x.b, y.b) };                             \
+    }
+#define V_BY(type, name, op)                                                                       \
+    SHEAF__INLINE type name(type x, int by)                                                        \
+    {                                                                                              \
+        return (type){ _mm256_##op(x.a, by), _mm256_##op(x.b, by) };                               \
+    }
+#define V_SPLAT(type, name, from, op)                                                              \
+    SHEAF__INLINE type name(from x)                                                                \
+    {                                                                                              \
+        return (type){ _mm256_##op(x), _mm256_##op(x) };                                           \
+    }
+V_ONE(veci, v_bits, vec, castps_si256)
+V_ONE(vec, v_float, veci, castsi256_ps)
+V_TWO(veci, vi_xor, xor_si256)
+V_TWO(veci, vi_and, and_si256)
+
+#endif
+
+V_SPLAT(vec, v_set, float, set1_ps)
+V_SPLAT(veci, vi_set, uint32_t, set1_epi32)
+V_ONE(vec, v_sqrt, vec, sqrt_ps)
+V_TWO(vec, v_add, add_ps)
+V_TWO(vec, v_sub, sub_ps)
+V_TWO(vec, v_mul, mul_ps)
+V_TWO(vec, v_div, div_ps)
+V_TWO(vec, v_min, min_ps) /* y if one is NaN */
+V_TWO(veci, vi_add, add_epi32)
+V_TWO(veci, vi_max, max_epi32) /* signed */
+V_BY(veci, vi_left, slli_epi32)
+V_BY(veci, vi_right, srli_epi32)
+#undef V_ONE
+#undef V_TWO
+#undef V_BY
+#undef V_SPLAT
+
+#ifdef __AVX512F__
+
+SHEAF__INLINE vec v_fma(vec x, vec y, vec z)
 {
-    return _mm512_set1_ps(x);
+    return _mm512_fmadd_ps(x, y, z);
 }
-SHEAF__INLINE vec v_add(vec a, vec b)
-{
-    return _mm512_add_ps(a, b);
-}
-SHEAF__INLINE vec v_sub(vec a, vec b)
-{
-    return _mm512_sub_ps(a, b);
-}
-SHEAF__INLINE vec v_mul(vec a, vec b)
-{
-    return _mm512_mul_ps(a, b);
-}
-SHEAF__INLINE vec v_div(vec a, vec b)
-{
-    return _mm512_div_ps(a, b);
-}
-SHEAF__INLINE vec v_fma(vec a, vec b, vec c)
-{
-    return _mm512_fmadd_ps(a, b, c);
-}
-SHEAF__INLINE vec v_sqrt(vec a)
-{
-    return _mm512_sqrt_ps(a);
-}
-SHEAF__INLINE vec v_min(vec a, vec b)
-{
-    return _mm512_min_ps(a, b);
-} /* b if one is NaN */
 /* lanes 2i and 2i + 1 change places */
-SHEAF__INLINE vec v_swap_pairs(vec a)
+SHEAF__INLINE vec v_swap_pairs(vec x)
 {
-    return _mm512_permute_ps(a, 0xb1);
+    return _mm512_permute_ps(x, 0xb1);
+}
+SHEAF__INLINE veci vi_sign(veci x)
+{
+    return _mm512_srai_epi32(x, 31);
+}
+SHEAF__INLINE veci vi_counting(void)
+{
+    return _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
 }
 SHEAF__INLINE vecm v_less(vec a, vec b)
 {
@@ -76,50 +140,6 @@ SHEAF__INLINE vecm v_first(int64_t count)
     return (vecm)((1u << count) - 1);
 }
 
-SHEAF__INLINE veci v_bits(vec a)
-{
-    return _mm512_castps_si512(a);
-}
-SHEAF__INLINE vec v_float(veci a)
-{
-    return _mm512_castsi512_ps(a);
-}
-SHEAF__INLINE veci vi_set(uint32_t x)
-{
-    return _mm512_set1_epi32((int)x);
-}
-SHEAF__INLINE veci vi_add(veci a, veci b)
-{
-    return _mm512_add_epi32(a, b);
-}
-SHEAF__INLINE veci vi_xor(veci a, veci b)
-{
-    return _mm512_xor_si512(a, b);
-}
-SHEAF__INLINE veci vi_and(veci a, veci b)
-{
-    return _mm512_and_si512(a, b);
-}
-SHEAF__INLINE veci vi_max(veci a, veci b)
-{
-    return _mm512_max_epi32(a, b);
-} /* signed */
-SHEAF__INLINE veci vi_left(veci a, int by)
-{
-    return _mm512_slli_epi32(a, (unsigned)by);
-}
-SHEAF__INLINE veci vi_right(veci a, int by)
-{
-    return _mm512_srli_epi32(a, (unsigned)by);
-}
-SHEAF__INLINE veci vi_sign(veci a)
-{
-    return _mm512_srai_epi32(a, 31);
-}
-SHEAF__INLINE veci vi_counting(void)
-{
-    return _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
-}
 /* unsigned a >= b */
 SHEAF__INLINE vecm vi_at_least(veci a, veci b)
 {
@@ -199,54 +219,18 @@ SHEAF__INLINE __m256i v_f16(vec a)
 
 #else
 
-typedef struct {
-    __m256 a, b;
-} vec;
-typedef struct {
-    __m256i a, b;
-} veci;
-typedef struct {
-    __m256 a, b;
-} vecm; /* all bits of a lane set or clear */
-
-#define SHEAF__EACH(name, instruction)                                                             \
-    SHEAF__INLINE vec name(vec x, vec y)                                                           \
-    {                                                                                              \
-        return (vec){ instruction(x.a, y.a), instruction(x.b, y.b) };                              \
-    }
-#define SHEAF__EACH_I(name, instruction)                                                           \
-    SHEAF__INLINE veci name(veci x, veci y)                                                        \
-    {                                                                                              \
-        return (veci){ instruction(x.a, y.a), instruction(x.b, y.b) };                             \
-    }
-SHEAF__EACH(v_add, _mm256_add_ps)
-SHEAF__EACH(v_sub, _mm256_sub_ps)
-SHEAF__EACH(v_mul, _mm256_mul_ps)
-SHEAF__EACH(v_div, _mm256_div_ps)
-SHEAF__EACH(v_min, _mm256_min_ps) /* y if one is NaN */
-SHEAF__EACH_I(vi_add, _mm256_add_epi32)
-SHEAF__EACH_I(vi_xor, _mm256_xor_si256)
-SHEAF__EACH_I(vi_and, _mm256_and_si256)
-SHEAF__EACH_I(vi_max, _mm256_max_epi32) /* signed */
-#undef SHEAF__EACH
-#undef SHEAF__EACH_I
-
-SHEAF__INLINE vec v_set(float x)
-{
-    return (vec){ _mm256_set1_ps(x), _mm256_set1_ps(x) };
-}
 SHEAF__INLINE vec v_fma(vec x, vec y, vec z)
 {
     return (vec){ _mm256_fmadd_ps(x.a, y.a, z.a), _mm256_fmadd_ps(x.b, y.b, z.b) };
-}
-SHEAF__INLINE vec v_sqrt(vec x)
-{
-    return (vec){ _mm256_sqrt_ps(x.a), _mm256_sqrt_ps(x.b) };
 }
 /* lanes 2i and 2i + 1 change places */
 SHEAF__INLINE vec v_swap_pairs(vec x)
 {
     return (vec){ _mm256_permute_ps(x.a, 0xb1), _mm256_permute_ps(x.b, 0xb1) };
+}
+SHEAF__INLINE veci vi_sign(veci x)
+{
+    return (veci){ _mm256_srai_epi32(x.a, 31), _mm256_srai_epi32(x.b, 31) };
 }
 SHEAF__INLINE vecm v_less(vec x, vec y)
 {
@@ -269,30 +253,6 @@ SHEAF__INLINE vecm v_first(int64_t count)
     return (vecm){ _mm256_loadu_ps(from), _mm256_loadu_ps(from + 8) };
 }
 
-SHEAF__INLINE veci v_bits(vec x)
-{
-    return (veci){ _mm256_castps_si256(x.a), _mm256_castps_si256(x.b) };
-}
-SHEAF__INLINE vec v_float(veci x)
-{
-    return (vec){ _mm256_castsi256_ps(x.a), _mm256_castsi256_ps(x.b) };
-}
-SHEAF__INLINE veci vi_set(uint32_t x)
-{
-    return (veci){ _mm256_set1_epi32((int)x), _mm256_set1_epi32((int)x) };
-}
-SHEAF__INLINE veci vi_left(veci x, int by)
-{
-    return (veci){ _mm256_slli_epi32(x.a, by), _mm256_slli_epi32(x.b, by) };
-}
-SHEAF__INLINE veci vi_right(veci x, int by)
-{
-    return (veci){ _mm256_srli_epi32(x.a, by), _mm256_srli_epi32(x.b, by) };
-}
-SHEAF__INLINE veci vi_sign(veci x)
-{
-    return (veci){ _mm256_srai_epi32(x.a, 31), _mm256_srai_epi32(x.b, 31) };
-}
 SHEAF__INLINE veci vi_counting(void)
 {
     return (veci){ _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7),
