@@ -5,6 +5,47 @@
 #include "ops/attention/attention_parts.h"
 #include "tests/ops_twin.h"
 
+/* ---- the definition, of a whole call: plain C, serial, slow; with DAZ and FTZ set, like all
+ * arithmetic under the contract ---- */
+typedef void part_kernel(const sheaf__attention_call *call, const sheaf__attention_part *part);
+enum { OF_ROWS, OF_QUERIES, OF_KEYS };
+
+static inline void for_each_head(const sheaf__attention_call *all, int what, part_kernel *part)
+{
+    for (int64_t i = 0; i < sheaf__attention_segments(all->shape); i++) {
+        sheaf__attention_call call;
+        sheaf__attention shape;
+        sheaf__attention_segment(&call, &shape, all, i);
+        const int64_t end = what == OF_KEYS   ? shape.keys
+                            : what == OF_ROWS ? shape.queries * shape.group
+                                              : shape.queries;
+        for (int64_t b = 0; b < shape.batch; b++)
+            for (int64_t kv = 0; kv < shape.kv_heads; kv++)
+                part(&call, &(sheaf__attention_part){ b, kv, 0, shape.group, 0, end });
+    }
+}
+
+static inline void attention_forward_ref(const sheaf__attention *shape, sheaf__sums sums, void *o,
+                                         float *stats, const void *q, const void *k, const void *v)
+{
+    const sheaf__attention_call call = {
+        .shape = shape, .o = o, .stats = stats, .q = q, .k = k, .v = v, .sums = sums
+    };
+    for_each_head(&call, OF_ROWS, sheaf__attention_ref_rows);
+}
+
+static inline void attention_backward_ref(const sheaf__attention *shape, sheaf__sums sums, void *dq,
+                                          void *dk, void *dv, const void *d_o, const void *o,
+                                          const float *stats, const void *q, const void *k,
+                                          const void *v)
+{
+    /* o and stats are only read; the call has one field for both directions */
+    const sheaf__attention_call call = { shape, (void *)o, (float *)stats, q,    k, v, d_o, dq,
+                                         dk,    dv,        sums,           { 0 } };
+    for_each_head(&call, OF_QUERIES, sheaf__attention_ref_dq);
+    for_each_head(&call, OF_KEYS, sheaf__attention_ref_dkv);
+}
+
 /* ---- one problem: operands, and space for results ---- */
 typedef struct problem {
     sheaf__attention s;
@@ -112,10 +153,10 @@ static inline void run_ref(const problem *p, const result *r)
 {
     const unsigned before = _mm_getcsr();
     _mm_setcsr(before | 0x8040);
-    sheaf__attention_forward_ref(&p->s, p->sums, r->o, r->stats, p->q, p->k, p->v);
+    attention_forward_ref(&p->s, p->sums, r->o, r->stats, p->q, p->k, p->v);
     if (has_backward(&p->s))
-        sheaf__attention_backward_ref(&p->s, p->sums, r->dq, r->dk, r->dv, p->d_o, r->o, r->stats,
-                                      p->q, p->k, p->v);
+        attention_backward_ref(&p->s, p->sums, r->dq, r->dk, r->dv, p->d_o, r->o, r->stats, p->q,
+                               p->k, p->v);
     _mm_setcsr(before);
 }
 

@@ -88,10 +88,3 @@ void sheaf__attention_forward(sheaf__device *device, const sheaf__attention *sha
 void sheaf__attention_backward(sheaf__device *device, const sheaf__attention *shape, void *dq,
                                void *dk, void *dv, const void *d_o, const void *o,
                                const float *stats, const void *q, const void *k, const void *v);
-/* The definition: plain C, serial, slow. Run it with DAZ and FTZ set, like all
- * arithmetic under the contract (pool.h sets them for tasks). */
-void sheaf__attention_forward_ref(const sheaf__attention *shape, sheaf__sums sums, void *o,
-                                  float *stats, const void *q, const void *k, const void *v);
-void sheaf__attention_backward_ref(const sheaf__attention *shape, sheaf__sums sums, void *dq,
-                                   void *dk, void *dv, const void *d_o, const void *o,
-                                   const float *stats, const void *q, const void *k, const void *v);

@@ -46,61 +46,7 @@ SHEAF__INLINE veci quotient_pair(vec even, vec odd, const divisor *by)
     return round_pair(v_div(even, by->sum), v_div(odd, by->sum)).words;
 }
 
-/* Two chains for each sum, and their sum after every 16 words. The zeros that fill up a last
- * chunk are left out: they change nothing but the sign of a zero. */
-SHEAF__INLINE void run_chains(const tile *t, const int rows)
-{
-    vec c[2];
-    const uint32_t *b = t->b;
-    const char *a = t->a;
-    UNROLL for (int r = 0; r < rows; r++) c[r] = v_zero();
-    for (int64_t left = t->steps; left > 0; left -= CHUNK_WORDS) {
-        vec odd[2], even[2];
-        UNROLL for (int r = 0; r < rows; r++) odd[r] = even[r] = v_zero();
-        for (int64_t n = left < CHUNK_WORDS ? left : CHUNK_WORDS; n > 0;
-             n--, a += t->a_step, b += 16) {
-            const veci bk = vi_load(b);
-            const vec b_odd = v_float(vi_and(bk, vi_set(0xffff0000u))),
-                      b_even = v_float(vi_left(bk, 16));
-            UNROLL for (int r = 0; r < rows; r++)
-            {
-                const uint32_t ak = word_at(a + r * t->a_row);
-                odd[r] = v_fma(v_float(vi_set(ak & 0xffff0000u)), b_odd, odd[r]);
-                even[r] = v_fma(v_float(vi_set(ak << 16)), b_even, even[r]);
-            }
-        }
-        UNROLL for (int r = 0; r < rows; r++) c[r] = v_add(c[r], v_add(even[r], odd[r]));
-    }
-    UNROLL for (int r = 0; r < rows; r++) end_tile(t, r, 0, c[r]);
-}
-
-SHEAF__INLINE void run(const tile *t, const int rows, const int panels, const kind kind)
-{
-    if (kind == TILES) {
-        run_chains(t, rows);
-        return;
-    }
-    vec c[TILE_ROWS];
-    const uint32_t *b = t->b;
-    const char *a = t->a;
-    UNROLL for (int r = 0; r < rows; r++) c[r] = v_zero();
-    for (int64_t k = 0; k < t->steps; k++, a += t->a_step, b += 16) {
-        const veci bk = vi_load(b);
-        if (kind == FLOATS) {
-            UNROLL for (int r = 0; r < rows; r++) c[r] =
-                v_fma(v_float(vi_set(word_at(a + r * t->a_row))), v_float(bk), c[r]);
-            continue;
-        }
-        const vec odd = v_float(vi_and(bk, vi_set(0xffff0000u))), even = v_float(vi_left(bk, 16));
-        UNROLL for (int r = 0; r < rows; r++)
-        {
-            const uint32_t ak = word_at(a + r * t->a_row);
-            c[r] = v_fma(v_float(vi_set(ak & 0xffff0000u)), odd, c[r]);
-            c[r] = v_fma(v_float(vi_set(ak << 16)), even, c[r]);
-        }
-    }
-    UNROLL for (int r = 0; r < rows; r++) end_tile(t, r, 0, c[r]);
-}
+#define STEP_PAIRS(c, a, b) c /* there is none: SPLIT takes its place */
 
 /* clang-format off */
 #define EACH_TILE(X, kind) \

@@ -61,6 +61,84 @@ static inline void product_unit(const tile *t, int64_t rows, int64_t panels)
 #endif
 
 /* ---- products ---- */
+
+SHEAF__INLINE vec odd_of(vec words)
+{
+    return v_float(vi_and(v_bits(words), vi_set(0xffff0000u)));
+}
+SHEAF__INLINE vec even_of(vec words)
+{
+    return v_float(vi_left(v_bits(words), 16));
+}
+
+/* Two chains for each sum, and their sum after every 16 words. The zeros that fill up a last
+ * chunk are left out: they change nothing but the sign of a zero. */
+SHEAF__INLINE void run_chains(const tile *t, const int rows, const int panels)
+{
+    vec c[TILE_ROWS][TILE_PANELS];
+    const uint32_t *b = t->b;
+    const char *a = t->a;
+    UNROLL for (int r = 0; r < rows; r++) UNROLL for (int p = 0; p < panels; p++) c[r][p] =
+        v_zero();
+    for (int64_t left = t->steps; left > 0; left -= CHUNK_WORDS) {
+        vec odd[TILE_ROWS][TILE_PANELS], even[TILE_ROWS][TILE_PANELS];
+        UNROLL for (int r = 0; r < rows; r++) UNROLL for (int p = 0; p < panels; p++) odd[r][p] =
+            even[r][p] = v_zero();
+        for (int64_t n = left < CHUNK_WORDS ? left : CHUNK_WORDS; n > 0;
+             n--, a += t->a_step, b += 16) {
+            vec b_odd[TILE_PANELS], b_even[TILE_PANELS];
+            UNROLL for (int p = 0; p < panels; p++)
+            {
+                const vec bk = v_float(vi_load(b + p * t->b_panel));
+                b_odd[p] = odd_of(bk);
+                b_even[p] = even_of(bk);
+            }
+            UNROLL for (int r = 0; r < rows; r++)
+            {
+                const vec ak = v_float(vi_set(word_at(a + r * t->a_row))), a_odd = odd_of(ak),
+                          a_even = even_of(ak);
+                UNROLL for (int p = 0; p < panels; p++)
+                {
+                    odd[r][p] = v_fma(a_odd, b_odd[p], odd[r][p]);
+                    even[r][p] = v_fma(a_even, b_even[p], even[r][p]);
+                }
+            }
+        }
+        UNROLL for (int r = 0; r < rows; r++) UNROLL for (int p = 0; p < panels; p++) c[r][p] =
+            v_add(c[r][p], v_add(even[r][p], odd[r][p]));
+    }
+    UNROLL for (int r = 0; r < rows; r++) UNROLL for (int p = 0; p < panels; p++)
+        end_tile(t, r, p, c[r][p]);
+}
+
+SHEAF__INLINE void run(const tile *t, const int rows, const int panels, const kind kind)
+{
+    if (kind == TILES) {
+        run_chains(t, rows, panels);
+        return;
+    }
+    vec c[TILE_ROWS][TILE_PANELS];
+    const uint32_t *b = t->b;
+    const char *a = t->a;
+    UNROLL for (int r = 0; r < rows; r++) UNROLL for (int p = 0; p < panels; p++) c[r][p] =
+        v_zero();
+    for (int64_t k = 0; k < t->steps; k++, a += t->a_step, b += 16) {
+        vec bk[TILE_PANELS];
+        UNROLL for (int p = 0; p < panels; p++) bk[p] = v_float(vi_load(b + p * t->b_panel));
+        UNROLL for (int r = 0; r < rows; r++)
+        {
+            const vec ak = v_float(vi_set(word_at(a + r * t->a_row)));
+            UNROLL for (int p = 0; p < panels; p++) if (kind == PAIRS) c[r][p] =
+                STEP_PAIRS(c[r][p], ak, bk[p]);
+            else if (kind == SPLIT) c[r][p] =
+                v_fma(even_of(ak), even_of(bk[p]), v_fma(odd_of(ak), odd_of(bk[p]), c[r][p]));
+            else c[r][p] = v_fma(ak, bk[p], c[r][p]);
+        }
+    }
+    UNROLL for (int r = 0; r < rows; r++) UNROLL for (int p = 0; p < panels; p++)
+        end_tile(t, r, p, c[r][p]);
+}
+
 #define TILE_CASE(rows, panels, kind)                                                              \
     case (kind)*64 + (panels)*8 + (rows)-1: run(t, rows, panels, kind); break;
 

@@ -26,8 +26,8 @@ static void test_attention__two_tokens_worked_by_hand(void **state)
                                  .ldv = 1,
                                  .ldo = 1,
                                  .kv_rows = 2 };
-    sheaf__attention_forward_ref(&s, SHEAF__PAIRS, o, stats, q, k, v);
-    sheaf__attention_backward_ref(&s, SHEAF__PAIRS, dq, dk, dv, d_o, o, stats, q, k, v);
+    attention_forward_ref(&s, SHEAF__PAIRS, o, stats, q, k, v);
+    attention_backward_ref(&s, SHEAF__PAIRS, dq, dk, dv, d_o, o, stats, q, k, v);
     const struct {
         const char *name;
         float got, want;
@@ -85,7 +85,7 @@ static void test_attention__window_and_mask_worked_by_hand(void **state)
                                      .window = table[i].window,
                                      .key_mask = table[i].mask,
                                      .mask_ld = 4 };
-        sheaf__attention_forward_ref(&s, SHEAF__PAIRS, o, NULL, q, k, v);
+        attention_forward_ref(&s, SHEAF__PAIRS, o, NULL, q, k, v);
         for (int t = 0; t < 4; t++)
             CHECK_NEAR(table[i].name, o[t], table[i].want[t], 1e-6);
     }
@@ -241,8 +241,8 @@ static void check_exact(const exact_kind *kind)
     exact_gradient(&want, &e, kind);
     for (size_t i = 0; i < ARRAY_LEN(x); i++)
         x[i] = (float)((double *)&e)[i];
-    sheaf__attention_forward_ref(&s, SHEAF__PAIRS, o, stats, q, k, v);
-    sheaf__attention_backward_ref(&s, SHEAF__PAIRS, dq, dk, dv, w, o, stats, q, k, v);
+    attention_forward_ref(&s, SHEAF__PAIRS, o, stats, q, k, v);
+    attention_backward_ref(&s, SHEAF__PAIRS, dq, dk, dv, w, o, stats, q, k, v);
     /* float rounding is 6e-8; sums of 7 terms, twice */
     twin_close("o", o, want.w, n, 1e-5);
     twin_close("dq", dq, want.q, n, 1e-5);

@@ -1,8 +1,9 @@
 /* attention_tile.h - what a register tile of the attention kernels computes.
  *
  * The file that includes this defines for its instruction set
- *   run(tile, rows, panels, kind)   one tile; EACH_TILE lists the sizes it has, EACH_TILES those of
- *                                   kind TILES; tile_rows(panels, kind) is the most rows
+ *   TILE_ROWS, TILE_PANELS          of a tile at most; EACH_TILE lists the sizes it has, EACH_TILES
+ *                                   those of kind TILES; tile_rows(panels, kind) is the most rows
+ *   STEP_PAIRS(c, a, b)             c + a * b of pairs, where kind_of() gives PAIRS
  *   kind_of(call)                   how products of pairs are computed
  *   HAS_UNIT                        if that can be UNIT
  *   larger(a, b)                    a > b ? a : b, which is b when either is NaN
