@@ -234,11 +234,11 @@ sheaf_status *sheaf__catalog_sort(sheaf_catalog *c)
     return rehash(c, c->slots);
 }
 
-void sheaf__catalog_keep(sheaf_catalog *c, sheaf_kind kind)
+void sheaf__catalog_keep(sheaf_catalog *c, unsigned kinds)
 {
     int64_t n = 0;
     for (int64_t i = 0; i < c->count; i++) {
-        if (c->tensor[i].kind == kind) {
+        if ((kinds >> c->tensor[i].kind & 1) != 0) {
             const sheaf_logical moved = c->tensor[n];
             c->tensor[n++] = c->tensor[i];
             c->tensor[i] = moved;

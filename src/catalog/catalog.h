@@ -44,6 +44,10 @@ typedef enum sheaf_kind {
 extern const char *const sheaf__moment_words[2];
 /* sheaf__moment_base - the name behind such a word; `name` itself where there is none. */
 const char *sheaf__moment_base(const char *name);
+static inline bool sheaf__is_moment(const char *name)
+{
+    return sheaf__moment_base(name) != name;
+}
 
 typedef struct sheaf_logical {
     sheaf_source_entry told; /* name (owned), dtype, shape */
@@ -176,8 +180,9 @@ const sheaf_finding *sheaf__catalog_finding(const sheaf_catalog *catalog, const 
 
 /* sheaf__catalog_sort - tensors by name; called by sheaf__catalog_check(). */
 sheaf_status *sheaf__catalog_sort(sheaf_catalog *catalog);
-/* sheaf__catalog_keep - only the tensors of this kind; sort before names are asked for. */
-void sheaf__catalog_keep(sheaf_catalog *catalog, sheaf_kind kind);
+/* sheaf__catalog_keep - only the tensors of these kinds, 1 << SHEAF_WEIGHT and others; sort before
+ * names are asked for. */
+void sheaf__catalog_keep(sheaf_catalog *catalog, unsigned kinds);
 /* sheaf__catalog_check - do the pieces of each tensor tile it? Adds a finding for each hole
  * ("missing"), overlap ("conflict"), mixture of dtypes ("dtype") and part that is a copy of
  * another's ("duplicate"). Copies of replicated tensors are not

@@ -12,8 +12,7 @@
 #pragma once
 
 #include "base/file.h"
-#include "sheaf/dtype.h"
-#include "sheaf/status.h"
+#include "sheaf/source.h"
 
 #define SHEAF_SAFETENSORS_MAX_DIMS 8
 #define SHEAF_SAFETENSORS_MAX_HEADER 100000000
@@ -73,12 +72,7 @@ sheaf_status *sheaf__safetensors_read(const sheaf_safetensors *file,
                                       void *dst, int64_t bytes);
 /* ---- writing ---- */
 
-typedef struct sheaf_safetensors_spec {
-    const char *name; /* borrowed during begin only */
-    sheaf_dtype dtype;
-    int ndim;
-    int64_t shape[SHEAF_SAFETENSORS_MAX_DIMS];
-} sheaf_safetensors_spec;
+typedef sheaf_source_entry sheaf_safetensors_spec; /* its name is borrowed during begin only */
 
 typedef struct sheaf_safetensors_writer sheaf_safetensors_writer;
 

@@ -117,26 +117,6 @@ static sheaf_status *read_model(sheaf__converter *k, int slices)
     return st;
 }
 
-static sheaf_status *open_moments(sheaf__converter *k)
-{
-    sheaf_catalog *c = NULL;
-    sheaf_source *inner = NULL;
-    if (!k->o->optimizer)
-        return NULL;
-    if (count_kind(k->catalog, SHEAF_MOMENT) == 0)
-        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "%s", k->o->src),
-                                          "moments of an optimizer, as --optimizer asks for"),
-                           "none");
-    sheaf_status *st = open_catalog(&c, k->o);
-    if (st == NULL) {
-        sheaf__catalog_keep(c, SHEAF_MOMENT);
-        st = sheaf__catalog_source(&inner, c, true);
-    }
-    return st != NULL ? st
-                      : sheaf__cast_source(&k->moments, inner, NULL, NULL,
-                                           sheaf__control_stop(k->o->control));
-}
-
 /* The model and the factors of the adapter. `source` is closed after a failure. */
 static sheaf_status *adapt(sheaf__converter *k, sheaf_source **source)
 {
@@ -158,7 +138,8 @@ static void tell_kept(const sheaf__converter *k)
     int64_t kept = 0;
     for (int64_t i = 0; i < k->source->count(k->source); i++) {
         const sheaf_dtype d = k->source->entry(k->source, i)->dtype;
-        kept += d != k->o->dtype && sheaf__dtype_can(d, k->o->dtype);
+        kept += d != k->o->dtype && sheaf__dtype_can(d, k->o->dtype) &&
+                !sheaf__is_moment(k->source->entry(k->source, i)->name);
     }
     if (kept > 0)
         sheaf_warn(k->o->events,
@@ -167,16 +148,27 @@ static void tell_kept(const sheaf__converter *k)
                    k->o->src, kept);
 }
 
-/* Weights and buffers; LoRA that lies beside them is merged as SAT's own merge does. */
+sheaf_status *sheaf__convert_cast(sheaf__converter *k, sheaf_source *inner)
+{
+    return sheaf__cast_source(&k->source, inner, sheaf__convert_dtype(k->o), k->config,
+                              sheaf__control_stop(k->o->control));
+}
+
+/* Weights, buffers and what moments are wanted; LoRA that lies beside them is merged as SAT's own
+ * merge does. */
 static sheaf_status *open_source(sheaf__converter *k)
 {
     sheaf_source *inner = NULL;
     sheaf_catalog *c = k->catalog;
     const int64_t factors = count_kind(c, SHEAF_LORA), weights = count_kind(c, SHEAF_WEIGHT);
     const bool sat = k->dialect->own_lora;
-    if (weights == 0 && k->moments != NULL)
-        return NULL;
-    if (weights == 0) {
+    k->nmoments = k->o->optimizer ? count_kind(c, SHEAF_MOMENT) : 0;
+    k->nweights = weights > 0 ? weights + count_kind(c, SHEAF_BUFFER) : 0;
+    if (k->o->optimizer && k->nmoments == 0)
+        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "%s", k->o->src),
+                                          "moments of an optimizer, as --optimizer asks for"),
+                           "none");
+    if (weights == 0 && k->nmoments == 0) {
         sheaf_status *st = sheaf__catalog_refusal(c);
         return st != NULL ? st
                           : sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "%s", k->o->src),
@@ -202,11 +194,13 @@ static sheaf_status *open_source(sheaf__converter *k)
                                  sheaf__ends_with(c->tensor[i].told.name, ".matrix_A.0");
     }
     k->catalog = NULL; /* owned by the source, also after a failure */
+    if (factors == 0 || !sat)
+        sheaf__catalog_keep(c, (weights > 0 ? 1u << SHEAF_WEIGHT | 1u << SHEAF_BUFFER : 0) |
+                                   (k->nmoments > 0 ? 1u << SHEAF_MOMENT : 0));
     sheaf_status *st =
-        factors > 0 && sat ? sheaf_sat_merged(&inner, c) : sheaf__catalog_source(&inner, c, false);
+        factors > 0 && sat ? sheaf_sat_merged(&inner, c) : sheaf__catalog_source(&inner, c, true);
     TRY(st, k->o->adapter != NULL ? adapt(k, &inner) : NULL);
-    TRY(st, sheaf__cast_source(&k->source, inner, sheaf__convert_dtype(k->o), k->config,
-                               sheaf__control_stop(k->o->control)));
+    TRY(st, sheaf__convert_cast(k, inner));
     if (st == NULL && k->o->dtype != SHEAF_BOOL)
         tell_kept(k);
     return st;
@@ -311,8 +305,6 @@ static void converter_release(sheaf__converter *k)
 {
     if (k->source != NULL)
         k->source->close(k->source);
-    if (k->moments != NULL)
-        k->moments->close(k->moments);
     sheaf__catalog_free(k->catalog);
     sheaf_schema_free(k->schema);
     if (k->has_config)
@@ -335,15 +327,13 @@ sheaf_status *sheaf_convert(sheaf_weights_convert_report *report,
     TRY(st, read_catalog(&k));
     TRY(st, check_own_lora(&k));
     TRY(st, read_model(&k, o->slices > 0 ? o->slices : SHEAF__CONVERT_SLICES));
-    TRY(st, open_moments(&k));
     TRY(st, writes(to, SHEAF_WRITES_MODEL) ? open_source(&k) : NULL);
     if (st == NULL && writes(to, SHEAF_WRITES_MODEL)) {
-        sheaf__convert_count(&k, k.source, false);
-        sheaf__convert_count(&k, k.moments, true);
-        report->step = writes(to, SHEAF_WRITES_SLICES) ||
-                               (writes(to, SHEAF_WRITES_MOMENTS) && k.moments != NULL)
-                           ? k.step
-                           : -1;
+        sheaf__convert_count(&k);
+        report->step =
+            writes(to, SHEAF_WRITES_SLICES) || (writes(to, SHEAF_WRITES_MOMENTS) && k.nmoments > 0)
+                ? k.step
+                : -1;
     }
     TRY(st, to->write(&k));
     converter_release(&k);

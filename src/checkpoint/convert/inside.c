@@ -3,7 +3,7 @@
  * A checkpoint has the factors and not their scale. adapter_config.json beside it says it, which
  * Hugging Face's Trainer puts there; else --lora-alpha does, and the rest of the config follows
  * from the names and shapes. */
-#include "checkpoint/convert/inside.h"
+#include "checkpoint/convert/inner.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -143,14 +143,12 @@ sheaf_status *sheaf__convert_inside(sheaf__converter *k)
     sheaf_status *st = sheaf__catalog_refusal(c);
     if (st != NULL)
         return st;
-    sheaf__catalog_keep(c, SHEAF_LORA);
+    sheaf__catalog_keep(c, 1u << SHEAF_LORA);
     st = spell(k, c);
     TRY(st, find_config(k, c));
     if (st != NULL)
         return st;
     k->catalog = NULL;
     st = sheaf__catalog_source(&inner, c, true);
-    return st != NULL ? st
-                      : sheaf__cast_source(&k->source, inner, sheaf__convert_dtype(k->o), k->config,
-                                           sheaf__control_stop(k->o->control));
+    return st != NULL ? st : sheaf__convert_cast(k, inner);
 }

@@ -15,9 +15,9 @@
 #include "base/output.h"
 #include "base/json_write.h"
 #include "checkpoint/convert/copy.h"
-#include "checkpoint/convert/inside.h"
 #include "checkpoint/convert/slices.h"
 #include "checkpoint/store/own_catalog.h"
+#include "checkpoint/store/stream.h"
 #include "dialects/hf/hf.h"
 #include "dialects/peft/peft.h"
 #include "dialects/sat/lora.h"
@@ -30,52 +30,117 @@ sheaf_status *sheaf__convert_no_memory(const sheaf__converter *k)
     return sheaf_fail(SHEAF_E_MEMORY, "%s: out of memory", k->o->src);
 }
 
-void sheaf__convert_count(sheaf__converter *k, sheaf_source *source, bool moments)
+void sheaf__convert_count(sheaf__converter *k)
 {
-    for (int64_t i = 0; source != NULL && i < source->count(source); i++) {
-        k->report->bytes += sheaf__entry_bytes(source->entry(source, i));
+    for (int64_t i = 0; i < k->source->count(k->source); i++) {
+        const sheaf_source_entry *e = k->source->entry(k->source, i);
+        k->report->bytes += sheaf__entry_bytes(e);
         k->report->tensors++;
-        k->report->moments += moments;
+        k->report->moments += sheaf__is_moment(e->name);
     }
     k->total = k->report->bytes;
+}
+
+/* ---- copying ---- */
+
+/* Tensors of the source, in the order in which they are written. */
+typedef struct listing {
+    const sheaf_source_entry **entry;
+    sheaf_safetensors_spec *spec;
+    int64_t count;
+} listing;
+
+static sheaf_status *list_new(listing *l, const sheaf__converter *k)
+{
+    const size_t n = (size_t)k->source->count(k->source) + 1;
+    *l = (listing){ calloc(n, sizeof *l->entry), calloc(n, sizeof *l->spec), 0 };
+    return l->entry == NULL || l->spec == NULL ? sheaf__convert_no_memory(k) : NULL;
+}
+
+static void list_free(listing *l)
+{
+    free(l->entry);
+    free(l->spec);
+}
+
+static void list_add(listing *l, const sheaf_source_entry *e)
+{
+    l->spec[l->count] = *e;
+    l->entry[l->count++] = e;
+}
+
+typedef sheaf_status *put(void *context, int64_t index, int64_t row0, int64_t rows, int64_t col0,
+                          int64_t cols, const void *src);
+
+static sheaf_status *copy_all(sheaf__converter *k, const listing *l, put *to, void *context)
+{
+    return sheaf__copy_all(&(sheaf_copying){ .source = k->source,
+                                             .entry = l->entry,
+                                             .count = l->count,
+                                             .put = to,
+                                             .context = context,
+                                             .threads = k->o->threads,
+                                             .events = k->o->events,
+                                             .done = &k->done,
+                                             .total = k->total,
+                                             .what = "bytes converted" });
+}
+
+static sheaf_status *put_in_folder(void *context, int64_t index, int64_t row0, int64_t rows,
+                                   int64_t col0, int64_t cols, const void *src)
+{
+    return sheaf__folder_write(context, index, row0, rows, col0, cols, src);
+}
+
+static sheaf_status *put_in_file(void *context, int64_t index, int64_t row0, int64_t rows,
+                                 int64_t col0, int64_t cols, const void *src)
+{
+    return sheaf__safetensors_write_box(context, index, row0, rows, col0, cols, src);
+}
+
+static sheaf_status *put_in_parts(void *context, int64_t index, int64_t row0, int64_t rows,
+                                  int64_t col0, int64_t cols, const void *src)
+{
+    return sheaf_sat_put(context, index, row0, rows, col0, cols, src);
+}
+
+/* The tensors of `l`, which is freed, into a folder, which is complete then; none after a failure,
+ * also one before this. */
+static sheaf_status *fill_folder(sheaf__converter *k, listing *l, sheaf_folder *folder,
+                                 sheaf_status *st)
+{
+    TRY(st, copy_all(k, l, put_in_folder, folder));
+    list_free(l);
+    if (st == NULL)
+        return sheaf__folder_commit(folder);
+    sheaf__folder_abandon(folder);
+    return st;
 }
 
 /* ---- Hugging Face ---- */
 
 /* Tensors in the order of the model; those that the schema does not have (a tied head) after
  * them. */
-static sheaf_status *order_tensors(sheaf__converter *k, sheaf_copy **copies,
-                                   sheaf_safetensors_spec **specs, int64_t *count)
+static sheaf_status *order_tensors(listing *l, sheaf__converter *k)
 {
     sheaf_source *source = k->source;
-    const int64_t n = source->count(source);
     sheaf_safetensors_spec *model = NULL;
-    int64_t nmodel = 0, used = 0;
-    sheaf_copy *copy = calloc((size_t)n + 1, sizeof *copy);
-    sheaf_safetensors_spec *spec = calloc((size_t)n + 1, sizeof *spec);
-    sheaf_status *st = copy == NULL || spec == NULL ? sheaf__convert_no_memory(k) : NULL;
+    int64_t n = 0;
+    sheaf_status *st = list_new(l, k);
     if (st == NULL && k->schema != NULL)
-        st = sheaf_hf_specs(&model, &nmodel, k->schema, source, SHEAF_F32);
-    for (int64_t i = 0; st == NULL && i < nmodel; i++) {
+        st = sheaf_hf_specs(&model, &n, k->schema, source, SHEAF_F32);
+    for (int64_t i = 0; st == NULL && i < n; i++) {
         const sheaf_source_entry *e = source->find(source, model[i].name);
         if (e != NULL)
-            copy[used++].entry = e;
+            list_add(l, e);
     }
-    for (int64_t i = 0; st == NULL && i < n; i++) {
+    for (int64_t i = 0; st == NULL && i < source->count(source); i++) {
         const sheaf_source_entry *e = source->entry(source, i);
-        if (k->schema == NULL || sheaf_schema_find(k->schema, e->name) == NULL)
-            copy[used++].entry = e;
-    }
-    for (int64_t i = 0; i < used; i++) {
-        const sheaf_source_entry *e = copy[i].entry;
-        copy[i].index = i;
-        spec[i] = (sheaf_safetensors_spec){ e->name, e->dtype, e->ndim, { 0 } };
-        memcpy(spec[i].shape, e->shape, sizeof e->shape);
+        if (!sheaf__is_moment(e->name) &&
+            (k->schema == NULL || sheaf_schema_find(k->schema, e->name) == NULL))
+            list_add(l, e);
     }
     free(model);
-    *copies = copy;
-    *specs = spec;
-    *count = used;
     return st;
 }
 
@@ -96,64 +161,31 @@ static sheaf_status *hf_config(char **out, const sheaf__converter *k)
     return st;
 }
 
-static sheaf_status *put_in_folder(void *context, int64_t index, int64_t row0, int64_t rows,
-                                   int64_t col0, int64_t cols, const void *src)
-{
-    return sheaf__folder_write(context, index, row0, rows, col0, cols, src);
-}
-
-static sheaf_status *put_in_file(void *context, int64_t index, int64_t row0, int64_t rows,
-                                 int64_t col0, int64_t cols, const void *src)
-{
-    return sheaf__safetensors_write_box(context, index, row0, rows, col0, cols, src);
-}
-
-/* sheaf__copy_all() of `how`, whose source, copies and place to put them are given. */
-static sheaf_status *copy_all(sheaf__converter *k, sheaf_copying how)
-{
-    how.threads = k->o->threads;
-    how.events = k->o->events;
-    how.done = &k->done;
-    how.total = k->total;
-    how.what = "bytes converted";
-    return sheaf__copy_all(&how);
-}
-
 /* optimizer.safetensors beside the model, in the folder that is being written. */
 static sheaf_status *write_moments(sheaf__converter *k, const char *dir)
 {
-    sheaf_source *source = k->moments;
-    const int64_t n = source->count(source);
-    sheaf_copy *copy = calloc((size_t)n + 1, sizeof *copy);
-    sheaf_safetensors_spec *spec = calloc((size_t)n + 1, sizeof *spec);
+    listing l;
     sheaf_safetensors_writer *file = NULL;
     char *path = NULL, step[32];
     snprintf(step, sizeof step, "%" PRId64, k->step);
     char format_key[] = "format", format[] = "pt", step_key[] = "step";
     const sheaf_safetensors_pair pairs[] = { { format_key, format }, { step_key, step } };
-    sheaf_status *st = copy == NULL || spec == NULL
-                           ? sheaf__convert_no_memory(k)
-                           : sheaf__path_join(&path, dir, "optimizer.safetensors");
-    for (int64_t i = 0; st == NULL && i < n; i++) {
-        const sheaf_source_entry *e = source->entry(source, i);
-        copy[i] = (sheaf_copy){ e, i };
-        spec[i] = (sheaf_safetensors_spec){ e->name, e->dtype, e->ndim, { 0 } };
-        memcpy(spec[i].shape, e->shape, sizeof e->shape);
+    sheaf_status *st = list_new(&l, k);
+    for (int64_t i = 0; st == NULL && i < k->source->count(k->source); i++) {
+        const sheaf_source_entry *e = k->source->entry(k->source, i);
+        if (sheaf__is_moment(e->name))
+            list_add(&l, e);
     }
     const int npairs = k->step >= 0 ? 2 : 1;
-    TRY(st, sheaf__safetensors_begin(&file, path, spec, n, pairs, npairs));
-    TRY(st, copy_all(k, (sheaf_copying){ .source = source,
-                                         .copy = copy,
-                                         .count = n,
-                                         .put = put_in_file,
-                                         .context = file }));
+    TRY(st, sheaf__path_join(&path, dir, "optimizer.safetensors"));
+    TRY(st, sheaf__safetensors_begin(&file, path, l.spec, l.count, pairs, npairs));
+    TRY(st, copy_all(k, &l, put_in_file, file));
     if (st == NULL)
         st = sheaf__safetensors_finish(file);
     else
         sheaf__safetensors_abandon(file);
     free(path);
-    free(copy);
-    free(spec);
+    list_free(&l);
     return st;
 }
 
@@ -193,66 +225,33 @@ static sheaf_status *write_moments_alone(sheaf__converter *k)
 
 sheaf_status *sheaf__convert_to_hf(sheaf__converter *k)
 {
-    if (k->source == NULL)
-        return write_moments_alone(k);
-    sheaf_copy *copy = NULL;
-    sheaf_safetensors_spec *specs = NULL;
+    listing l;
     sheaf_folder *folder = NULL;
-    int64_t count = 0;
-    sheaf_status *st = order_tensors(k, &copy, &specs, &count);
-    TRY(st, begin_folder(&folder, k, specs, count));
-    TRY(st, copy_all(k, (sheaf_copying){ .source = k->source,
-                                         .copy = copy,
-                                         .count = count,
-                                         .put = put_in_folder,
-                                         .context = folder }));
+    if (k->nweights == 0)
+        return write_moments_alone(k);
+    sheaf_status *st = order_tensors(&l, k);
+    TRY(st, begin_folder(&folder, k, l.spec, l.count));
     TRY(st, sheaf_hf_copy_extras(folder, k->root, NULL));
-    TRY(st, k->moments != NULL ? write_moments(k, sheaf__folder_dir(folder)) : NULL);
-    if (st == NULL)
-        st = sheaf__folder_commit(folder);
-    else
-        sheaf__folder_abandon(folder);
-    free(copy);
-    free(specs);
-    return st;
+    TRY(st, k->nmoments > 0 ? write_moments(k, sheaf__folder_dir(folder)) : NULL);
+    return fill_folder(k, &l, folder, st);
 }
 
 /* ---- SAT ---- */
 
-static sheaf_status *put_in_parts(void *context, int64_t index, int64_t row0, int64_t rows,
-                                  int64_t col0, int64_t cols, const void *src)
-{
-    return sheaf_sat_put(context, index, row0, rows, col0, cols, src);
-}
-
-static sheaf_status *fill_sat(sheaf__converter *k, sheaf_sat_writer *writer)
-{
-    const int64_t n = sheaf_sat_count(writer);
-    sheaf_copy *copy = calloc((size_t)n + 1, sizeof *copy);
-    if (copy == NULL)
-        return sheaf__convert_no_memory(k);
-    for (int64_t i = 0; i < n; i++)
-        copy[i] = (sheaf_copy){ k->source->find(k->source, sheaf_sat_name(writer, i)), i };
-    sheaf_status *st = copy_all(k, (sheaf_copying){ .source = k->source,
-                                                    .copy = copy,
-                                                    .count = n,
-                                                    .put = put_in_parts,
-                                                    .context = writer });
-    free(copy);
-    return st;
-}
-
 sheaf_status *sheaf__convert_to_sat(sheaf__converter *k)
 {
+    listing l = { 0 };
     sheaf_sat_writer *writer = NULL;
     const sheaf_sat_write_options how = {
         .config = k->config, .ways = k->report->parts, .lora_rank = k->lora_rank, .step = k->step
     };
     k->report->step = k->step > 0 ? k->step : 1;
-    sheaf_status *st = sheaf_sat_begin(&writer, k->o->dst, k->source, &how);
-    if (st != NULL)
-        return st;
-    st = fill_sat(k, writer);
+    sheaf_status *st = list_new(&l, k);
+    TRY(st, sheaf_sat_begin(&writer, k->o->dst, k->source, &how));
+    for (int64_t i = 0; st == NULL && i < sheaf_sat_count(writer); i++)
+        list_add(&l, k->source->find(k->source, sheaf_sat_name(writer, i)));
+    TRY(st, copy_all(k, &l, put_in_parts, writer));
+    list_free(&l);
     if (st == NULL)
         return sheaf_sat_commit(writer);
     sheaf_sat_abandon(writer);
@@ -281,26 +280,18 @@ static sheaf_status *own_progress(char **out, const sheaf__converter *k)
 sheaf_status *sheaf__convert_to_sheaf(sheaf__converter *k)
 {
     char *progress = NULL;
-    sheaf_source *both = NULL;
-    sheaf_slices_write how = { .source = k->source,
+    sheaf_status *st = own_progress(&progress, k);
+    TRY(st, sheaf__slices_write(
+                k->o->dst, &(sheaf_slices_write){
+                               .source = k->source,
                                .schema = k->schema,
                                .slices = k->o->slices > 0 ? k->o->slices : SHEAF__CONVERT_SLICES,
                                .step = k->step > 0 ? k->step : 0,
+                               .progress = progress,
                                .threads = k->o->threads,
                                .events = k->o->events,
                                .done = &k->done,
-                               .total = k->total };
-    sheaf_status *st = own_progress(&progress, k);
-    if (st == NULL && k->source == NULL)
-        how.source = k->moments;
-    else if (st == NULL && k->moments != NULL) {
-        st = sheaf__both_sources(&both, k->source, k->moments);
-        how.source = both;
-    }
-    how.progress = progress;
-    TRY(st, sheaf__slices_write(k->o->dst, &how));
-    if (both != NULL)
-        both->close(both);
+                               .total = k->total }));
     free(progress);
     return st;
 }
@@ -309,25 +300,12 @@ sheaf_status *sheaf__convert_to_sheaf(sheaf__converter *k)
 
 static sheaf_status *write_adapter(sheaf__converter *k)
 {
-    sheaf_copy *copy = NULL;
-    sheaf_safetensors_spec *specs = NULL;
+    listing l;
     sheaf_folder *folder = NULL;
-    int64_t count = 0;
-    sheaf_status *st = order_tensors(k, &copy, &specs, &count);
-    TRY(st, sheaf_peft_begin(&folder, k->o->dst, k->config != NULL ? k->config : "{}", NULL, specs,
-                             count, false));
-    TRY(st, copy_all(k, (sheaf_copying){ .source = k->source,
-                                         .copy = copy,
-                                         .count = count,
-                                         .put = put_in_folder,
-                                         .context = folder }));
-    if (st == NULL)
-        st = sheaf__folder_commit(folder);
-    else
-        sheaf__folder_abandon(folder);
-    free(copy);
-    free(specs);
-    return st;
+    sheaf_status *st = order_tensors(&l, k);
+    TRY(st, sheaf_peft_begin(&folder, k->o->dst, k->config != NULL ? k->config : "{}", NULL, l.spec,
+                             l.count, false));
+    return fill_folder(k, &l, folder, st);
 }
 
 static sheaf_status *write_sat_adapter(sheaf__converter *k)
@@ -339,8 +317,10 @@ static sheaf_status *write_sat_adapter(sheaf__converter *k)
     free(k->config);
     k->config = NULL;
     TRY(st, sheaf_sat_adapter_config(&k->config, lora));
-    sheaf__convert_count(k, k->source, false);
-    TRY(st, write_adapter(k));
+    if (st == NULL) {
+        sheaf__convert_count(k);
+        st = write_adapter(k);
+    }
     sheaf_sat_lora_free(lora);
     return st;
 }
@@ -372,9 +352,7 @@ static sheaf_status *take_adapter(sheaf__converter *k)
     if (st == NULL && (st = check_adapter(inner, config, k->o)) != NULL)
         inner->close(inner);
     free(config);
-    return st != NULL ? st
-                      : sheaf__cast_source(&k->source, inner, sheaf__convert_dtype(k->o), NULL,
-                                           sheaf__control_stop(k->o->control));
+    return st != NULL ? st : sheaf__convert_cast(k, inner);
 }
 
 sheaf_status *sheaf__convert_to_peft(sheaf__converter *k)
@@ -397,6 +375,6 @@ sheaf_status *sheaf__convert_to_peft(sheaf__converter *k)
     st = inside ? sheaf__convert_inside(k) : take_adapter(k);
     if (st != NULL)
         return st;
-    sheaf__convert_count(k, k->source, false);
+    sheaf__convert_count(k);
     return write_adapter(k);
 }

@@ -1,7 +1,13 @@
 /* stream.c - see stream.h. */
 #include "checkpoint/store/stream.h"
 
-enum { CHUNK_ELEMENTS = 1 << 18 };
+#include <stdlib.h>
+
+#include "base/array.h"
+#include "base/status.h"
+#include "checkpoint/store/look.h"
+
+enum { CHUNK_ELEMENTS = 1 << 18, COPY_BYTES = 2 << 20, MOST_THREADS = 8, TOLD = 64 << 20 };
 
 int64_t sheaf__stream_chunk(int64_t rows, int64_t cols)
 {
@@ -76,4 +82,111 @@ sheaf_status *sheaf__stream_rows(sheaf__pool *pool, int64_t rows, int64_t chunk,
     sheaf__stream_failure_init(&s.failure);
     sheaf__pool_run(pool, sheaf__stream_chunks(rows, chunk), task, &s);
     return sheaf__stream_failure_take(&s.failure);
+}
+
+/* ---- copying ---- */
+
+int64_t sheaf__entry_bytes(const sheaf_source_entry *e)
+{
+    int64_t rows, cols;
+    sheaf__look_view(&rows, &cols, e);
+    return rows * cols * sheaf_dtype_bits(e->dtype) / 8;
+}
+
+void sheaf__copy_progress(const sheaf_events *events, const char *what, _Atomic int64_t *done,
+                          int64_t bytes, int64_t total)
+{
+    const int64_t now = atomic_fetch_add(done, bytes) + bytes;
+    if (now / TOLD == (now - bytes) / TOLD)
+        return;
+    const sheaf_event event = { .kind = SHEAF_EVENT_PROGRESS,
+                                .text = what,
+                                .done = now < total ? now : total,
+                                .total = total };
+    sheaf_emit(events, &event);
+}
+
+typedef struct job {
+    int64_t tensor, row0, rows, col0, cols;
+} job;
+
+typedef struct crew {
+    const sheaf_copying *k;
+    job *job;
+    int64_t count, capacity;
+    char *buffer[MOST_THREADS];
+    sheaf__stream_failure failure;
+} crew;
+
+static sheaf_status *add_job(crew *c, job j)
+{
+    if (!SHEAF_GROW(&c->job, &c->capacity, c->count + 1))
+        return sheaf__no_memory("list of copies");
+    c->job[c->count++] = j;
+    return NULL;
+}
+
+static sheaf_status *list_tensor(crew *c, int64_t i)
+{
+    const sheaf_source_entry *e = c->k->entry[i];
+    const int64_t bytes = (int64_t)sheaf_dtype_bytes(e->dtype);
+    int64_t rows, cols;
+    sheaf_status *st = NULL;
+    sheaf__look_view(&rows, &cols, e);
+    if (bytes == 0)
+        return sheaf_fail(SHEAF_E_UNSUPPORTED, "tensor '%s': elements below a byte", e->name);
+    if (rows == 0 || cols == 0)
+        return NULL;
+    const int64_t wide = cols * bytes > COPY_BYTES ? COPY_BYTES / bytes : cols,
+                  tall = COPY_BYTES / (wide * bytes);
+    for (int64_t r = 0; st == NULL && r < rows; r += tall)
+        for (int64_t k = 0; st == NULL && k < cols; k += wide)
+            st = add_job(c, (job){ i, r, rows - r < tall ? rows - r : tall, k,
+                                   cols - k < wide ? cols - k : wide });
+    return st;
+}
+
+static void do_job(void *context, int64_t index, int worker)
+{
+    crew *c = context;
+    const job *j = &c->job[index];
+    const sheaf_copying *k = c->k;
+    const sheaf_source_entry *e = k->entry[j->tensor];
+    if (sheaf__stream_failed(&c->failure))
+        return;
+    sheaf_status *st =
+        k->source->read(k->source, e->name, j->row0, j->rows, j->col0, j->cols, c->buffer[worker]);
+    TRY(st, k->put(k->context, j->tensor, j->row0, j->rows, j->col0, j->cols, c->buffer[worker]));
+    if (st != NULL)
+        sheaf__stream_keep(&c->failure, st, index);
+    else
+        sheaf__copy_progress(k->events, k->what, k->done,
+                             j->rows * j->cols * (int64_t)sheaf_dtype_bytes(e->dtype), k->total);
+}
+
+sheaf_status *sheaf__copy_all(const sheaf_copying *k)
+{
+    crew c = { .k = k };
+    sheaf__pool *pool = NULL;
+    const int threads = k->threads < 1 ? 1 : k->threads > MOST_THREADS ? MOST_THREADS : k->threads;
+    sheaf_status *st = NULL;
+    sheaf__stream_failure_init(&c.failure);
+    for (int64_t i = 0; st == NULL && i < k->count; i++)
+        st = k->entry[i] != NULL ? list_tensor(&c, i) : NULL;
+    for (int i = 0; st == NULL && i < threads; i++)
+        if ((c.buffer[i] = malloc(COPY_BYTES)) == NULL)
+            st = sheaf__no_memory("room to copy");
+    TRY(st, sheaf__pool_new(&pool, threads));
+    if (st == NULL)
+        sheaf__pool_run(pool, c.count, do_job, &c);
+    sheaf__pool_free(pool);
+    sheaf_status *failed = sheaf__stream_failure_take(&c.failure);
+    if (st == NULL)
+        st = failed;
+    else
+        sheaf_status_free(failed);
+    for (int i = 0; i < MOST_THREADS; i++)
+        free(c.buffer[i]);
+    free(c.job);
+    return st;
 }

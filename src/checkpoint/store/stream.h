@@ -1,11 +1,13 @@
-/* stream.h - a tensor's rows, some at a time, on several threads. */
+/* stream.h - a tensor's rows, or all bytes of many, some at a time, on several threads. */
 #pragma once
 
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 
+#include "base/events.h"
 #include "ops/pool.h"
+#include "sheaf/source.h"
 
 /* The failure of the lowest task that had one. */
 typedef struct sheaf__stream_failure {
@@ -33,3 +35,29 @@ sheaf_status *sheaf__stream_rows(sheaf__pool *pool, int64_t rows, int64_t chunk,
                                  sheaf_status *(*body)(void *context, int64_t row0, int64_t rows,
                                                        int64_t index, int worker),
                                  void *context);
+
+/* ---- all bytes of a list of tensors ---- */
+
+typedef struct sheaf_copying {
+    sheaf_source *source;
+    const sheaf_source_entry *const *entry; /* [count], of the source; NULL is passed over */
+    int64_t count;
+    /* put - a box of the view (sheaf_source.read) of entry[index], dense. Called from several
+     * threads. */
+    sheaf_status *(*put)(void *context, int64_t index, int64_t row0, int64_t rows, int64_t col0,
+                         int64_t cols, const void *src);
+    void *context;
+    int threads;
+    const sheaf_events *events;
+    _Atomic int64_t *done; /* bytes, over several calls */
+    int64_t total;
+    const char *what; /* of the progress: "bytes converted" */
+} sheaf_copying;
+
+/* sheaf__copy_all - every byte of every tensor once, in the order of the list. */
+sheaf_status *sheaf__copy_all(const sheaf_copying *copying);
+/* sheaf__copy_progress - adds to *done, and emits an event now and then. */
+void sheaf__copy_progress(const sheaf_events *events, const char *what, _Atomic int64_t *done,
+                          int64_t bytes, int64_t total);
+
+int64_t sheaf__entry_bytes(const sheaf_source_entry *entry);
