@@ -4,19 +4,16 @@
 
 #include "base/status.h"
 #include "base/text.h"
-#include "checkpoint/store/look.h"
+#include "checkpoint/store/stream.h"
 #include "checkpoint/merge/plan.h"
 #include "dialects/peft/peft.h"
-
-enum { BLOCK_ELEMENTS = 1 << 18 };
 
 /* A combined B is [out, r]; beside the A of a convolution PEFT wants [out, r, 1, 1]. */
 static sheaf_status *make_spec(sheaf_safetensors_spec *out, sheaf_source *source,
                                const sheaf_source_entry *e)
 {
     static const char b_end[] = ".lora_B.weight", a_end[] = ".lora_A.weight";
-    *out = (sheaf_safetensors_spec){ .name = e->name, .dtype = e->dtype, .ndim = e->ndim };
-    memcpy(out->shape, e->shape, sizeof out->shape);
+    *out = *e;
     if (!sheaf__ends_with(e->name, b_end))
         return NULL;
     char *name = NULL;
@@ -29,28 +26,26 @@ static sheaf_status *make_spec(sheaf_safetensors_spec *out, sheaf_source *source
     return NULL;
 }
 
-static sheaf_status *write_tensor(sheaf_folder *folder, int64_t index, sheaf_source *source,
-                                  const sheaf_source_entry *e, const sheaf_safetensors_spec *spec,
-                                  void *buffer)
+typedef struct writing {
+    sheaf_folder *folder;
+    const sheaf_source_entry **entry;
+    sheaf_safetensors_spec *spec;
+    const sheaf_weights_merge_options *o;
+} writing;
+
+/* [out, r, 1, 1] is rows of one column; of a box that is narrower than [out, r] there is one row.
+ */
+static sheaf_status *put(void *context, int64_t index, int64_t row0, int64_t rows, int64_t col0,
+                         int64_t cols, const void *src)
 {
-    int64_t rows, cols;
-    sheaf__look_view(&rows, &cols, e);
-    const int64_t wide = cols < BLOCK_ELEMENTS ? cols : BLOCK_ELEMENTS,
-                  high = wide > 0 ? BLOCK_ELEMENTS / wide : 1;
-    sheaf_status *st = NULL;
-    for (int64_t r = 0; r < rows && st == NULL; r += high)
-        for (int64_t c = 0; c < cols && st == NULL; c += wide) {
-            const int64_t h = rows - r < high ? rows - r : high,
-                          w = cols - c < wide ? cols - c : wide;
-            st = source->read(source, e->name, r, h, c, w, buffer);
-            if (st == NULL && spec->ndim == e->ndim)
-                st = sheaf__folder_write(folder, index, r, h, c, w, buffer);
-            else if (st == NULL && w == cols) /* [out, r, 1, 1] is rows of one column */
-                st = sheaf__folder_write(folder, index, r * cols, h * cols, 0, 1, buffer);
-            else if (st == NULL)
-                st = sheaf__folder_write(folder, index, r * cols + c, w, 0, 1, buffer); /* h is 1 */
-        }
-    return st;
+    const writing *w = context;
+    const sheaf_source_entry *e = w->entry[index];
+    if (w->o->control != NULL && atomic_load(&w->o->control->stop) != 0)
+        return sheaf_found(sheaf_fail(SHEAF_E_STOPPED, "merge"),
+                           "a request to stop; nothing was left behind");
+    if (w->spec[index].ndim == e->ndim)
+        return sheaf__folder_write(w->folder, index, row0, rows, col0, cols, src);
+    return sheaf__folder_write(w->folder, index, row0 * e->shape[1] + col0, rows * cols, 0, 1, src);
 }
 
 /* Of adapters that are of one base, as far as they tell; "": not known of all. */
@@ -80,33 +75,35 @@ static sheaf_status *write_adapter(const sheaf__merge_adapter *a, const char *pr
 {
     sheaf_source *source = a->source;
     const int64_t n = source->count(source);
-    sheaf_folder *folder = NULL;
     char *json = NULL;
-    sheaf_safetensors_spec *specs = calloc((size_t)n + 1, sizeof *specs);
-    void *buffer = malloc((size_t)BLOCK_ELEMENTS * 4);
-    sheaf_status *st = specs == NULL || buffer == NULL ? sheaf__no_memory("combine") : NULL;
-    for (int64_t i = 0; i < n && st == NULL; i++)
-        st = make_spec(&specs[i], source, source->entry(source, i));
+    int64_t total = 0;
+    _Atomic int64_t done = 0;
+    writing w = { NULL, calloc((size_t)n + 1, sizeof *w.entry),
+                  calloc((size_t)n + 1, sizeof *w.spec), o };
+    sheaf_status *st = w.entry == NULL || w.spec == NULL ? sheaf__no_memory("combine") : NULL;
+    for (int64_t i = 0; i < n && st == NULL; i++) {
+        w.entry[i] = source->entry(source, i);
+        total += sheaf__entry_bytes(w.entry[i]);
+        st = make_spec(&w.spec[i], source, w.entry[i]);
+    }
     TRY(st, sheaf_lora_options_json(&json, &a->options));
     TRY(st, sheaf__output_sweep(o->dst, o->events));
-    TRY(st, sheaf_peft_begin(&folder, o->dst, json, print, specs, n, false));
-    for (int64_t i = 0; i < n && st == NULL; i++) {
-        if (o->control != NULL && atomic_load(&o->control->stop) != 0)
-            st = sheaf_found(sheaf_fail(SHEAF_E_STOPPED, "merge"),
-                             "a request to stop; nothing was left behind");
-        else
-            st = write_tensor(folder, i, source, source->entry(source, i), &specs[i], buffer);
-        const sheaf_event event = {
-            .kind = SHEAF_EVENT_PROGRESS, .text = "tensors combined", .done = i + 1, .total = n
-        };
-        sheaf_emit(o->events, &event);
-    }
+    TRY(st, sheaf_peft_begin(&w.folder, o->dst, json, print, w.spec, n, false));
+    TRY(st, sheaf__copy_all(&(sheaf_copying){ .source = source,
+                                              .entry = w.entry,
+                                              .count = n,
+                                              .put = put,
+                                              .context = &w,
+                                              .events = o->events,
+                                              .done = &done,
+                                              .total = total,
+                                              .what = "bytes combined" }));
     if (st == NULL)
-        st = sheaf__folder_commit(folder);
+        st = sheaf__folder_commit(w.folder);
     else
-        sheaf__folder_abandon(folder);
-    free(specs);
-    free(buffer);
+        sheaf__folder_abandon(w.folder);
+    free(w.entry);
+    free(w.spec);
     free(json);
     return st;
 }

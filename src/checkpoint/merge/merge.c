@@ -11,19 +11,13 @@
 #include "base/status.h"
 #include "base/text.h"
 #include "base/thread.h"
-#include "checkpoint/store/look.h"
 #include "checkpoint/merge/output.h"
 #include "checkpoint/merge/tied.h"
 #include "checkpoint/merge/work.h"
 #include "checkpoint/store/stream.h"
 #include "dialects/hf/hf.h"
 
-/* A few keep any disk busy; each holds some megabytes. */
-enum { JOB_BYTES = 4 << 20, TELL_BYTES = 32 << 20 };
-
-typedef struct job {
-    int64_t tensor, row, rows;
-} job; /* rows of the source, to be copied */
+enum { TELL_BYTES = 32 << 20 };
 
 typedef struct merger {
     sheaf__merge_plan plan;
@@ -34,8 +28,7 @@ typedef struct merger {
     const sheaf_events *events;
     int64_t at;                 /* the tensor at hand */
     sheaf__lora_change *change; /* one a chunk of it */
-    job *job;
-    _Atomic int64_t done; /* bytes */
+    _Atomic int64_t done;       /* bytes */
     int64_t total;
 } merger;
 
@@ -45,7 +38,6 @@ static void merger_close(merger *m)
     sheaf__merge_crew_release(&m->crew);
     sheaf__merge_scratch_release(&m->other);
     free(m->change);
-    free(m->job);
     sheaf__merge_plan_close(&m->plan);
 }
 
@@ -112,45 +104,30 @@ static sheaf_status *join_if_equal(merger *m)
 
 /* ---- output ---- */
 
-static sheaf_status *edit(char **json,
-                          sheaf_status *(*change)(char **out, const char *json, const void *how),
-                          const void *how)
+/* `st` of an edit of *json, whose result takes its place. */
+static sheaf_status *replace(char **json, char **edited, sheaf_status *st)
 {
-    char *edited = NULL;
-    sheaf_status *st = change(&edited, *json, how);
     if (st == NULL) {
         free(*json);
-        *json = edited;
+        *json = *edited;
     }
     return st;
 }
 
-static sheaf_status *untie(char **out, const char *json, const void *how)
-{
-    return sheaf__merge_untie(out, json, how);
-}
-
-static sheaf_status *set_dtype(char **out, const char *json, const void *how)
-{
-    return sheaf_hf_config_with_dtype(out, json, *(const sheaf_dtype *)how);
-}
-
-static sheaf_status *set_vocab(char **out, const char *json, const void *how)
-{
-    return sheaf__merge_set_vocabulary(out, json, how);
-}
-
 static sheaf_status *begin_output(merger *m, const sheaf_weights_merge_options *o)
 {
-    char *json = m->plan.config != NULL ? strdup(m->plan.config) : NULL;
+    const sheaf__merge_plan *p = &m->plan;
+    char *json = p->config != NULL ? strdup(p->config) : NULL, *to = NULL;
     sheaf_status *st = NULL;
-    if (m->plan.config != NULL && json == NULL)
+    if (p->config != NULL && json == NULL)
         return sheaf__no_memory("config.json");
     if (json != NULL && m->report->untied)
-        st = edit(&json, untie, &m->plan);
-    TRY(st, json != NULL && o->dtype != SHEAF_BOOL ? edit(&json, set_dtype, &o->dtype) : NULL);
-    TRY(st, json != NULL && m->plan.resized > 0 ? edit(&json, set_vocab, &m->plan) : NULL);
-    TRY(st, sheaf__merge_output_begin(&m->output, &m->plan, json, o));
+        st = replace(&json, &to, sheaf__merge_untie(&to, json, p));
+    if (st == NULL && json != NULL && o->dtype != SHEAF_BOOL)
+        st = replace(&json, &to, sheaf_hf_config_with_dtype(&to, json, o->dtype));
+    if (st == NULL && json != NULL && p->resized > 0)
+        st = replace(&json, &to, sheaf__merge_set_vocabulary(&to, json, p));
+    TRY(st, sheaf__merge_output_begin(&m->output, p, json, o));
     free(json);
     return st;
 }
@@ -168,60 +145,39 @@ static void tell(merger *m, int64_t bytes)
 
 /* ---- what is only copied ---- */
 
-/* Rows of a job through one thread's buffer; nothing looks at the elements. */
-static void copy_task(void *context, int64_t index, int worker)
+static sheaf_status *put_copy(void *context, int64_t index, int64_t row0, int64_t rows,
+                              int64_t col0, int64_t cols, const void *src)
 {
-    merger *m = ((merger **)context)[0];
-    sheaf__stream_failure *failure = ((void **)context)[1];
-    const job *j = &m->job[index];
-    const sheaf__merge_tensor *t = &m->plan.tensor[j->tensor];
-    sheaf_source *base = m->plan.base;
-    int64_t all, cols;
-    sheaf__look_view(&all, &cols, t->base);
-    const int64_t size = (int64_t)sheaf_dtype_bytes(t->base->dtype),
-                  capacity = (int64_t)SHEAF__MERGE_TILE * 4 / size;
-    const int64_t wide = cols < capacity ? cols : capacity, high = capacity / wide;
-    void *buffer = m->crew.scratch[worker].stored;
+    merger *m = context;
     sheaf_status *st = sheaf__merge_stopped(&m->crew);
-    for (int64_t row = j->row;
-         row < j->row + j->rows && st == NULL && !sheaf__stream_failed(failure); row += high)
-        for (int64_t col = 0; col < cols && st == NULL; col += wide) {
-            const int64_t h = j->row + j->rows - row < high ? j->row + j->rows - row : high;
-            const int64_t w = cols - col < wide ? cols - col : wide;
-            st = base->read(base, t->base->name, row, h, col, w, buffer);
-            TRY(st, sheaf__merge_put(&m->output, j->tensor, row, h, col, w, buffer));
-        }
-    if (st != NULL)
-        sheaf__stream_keep(failure, st, index);
-    else
-        tell(m, j->rows * cols * size);
+    TRY(st, sheaf__merge_put(&m->output, index, row0, rows, col0, cols, src));
+    if (st == NULL)
+        tell(m, rows * cols * (int64_t)sheaf_dtype_bytes(m->plan.tensor[index].base->dtype));
+    return st;
 }
 
 static sheaf_status *copy_untouched(merger *m)
 {
-    int64_t n = 0, made = 0;
-    for (int pass = 0; pass < 2; pass++) {
-        for (int64_t i = 0; i < m->plan.count; i++) {
-            const sheaf__merge_tensor *t = &m->plan.tensor[i];
-            int64_t rows, cols;
-            sheaf__look_view(&rows, &cols, t->base);
-            if (sheaf__merge_touched(t) || rows == 0 || cols == 0)
-                continue;
-            m->report->tensors += pass;
-            const int64_t row = cols * (int64_t)sheaf_dtype_bytes(t->base->dtype),
-                          each = row < JOB_BYTES ? JOB_BYTES / row : 1;
-            for (int64_t r = 0; r < rows && pass == 1; r += each)
-                m->job[made++] = (job){ i, r, rows - r < each ? rows - r : each };
-            n += pass == 0 ? (rows - 1) / each + 1 : 0;
-        }
-        if (pass == 0 && (m->job = calloc((size_t)n + 1, sizeof *m->job)) == NULL)
-            return sheaf__no_memory("merge");
+    _Atomic int64_t done = 0; /* tell() counts */
+    const sheaf_source_entry **entry = calloc((size_t)m->plan.count + 1, sizeof *entry);
+    if (entry == NULL)
+        return sheaf__no_memory("merge");
+    for (int64_t i = 0; i < m->plan.count; i++) {
+        const sheaf__merge_tensor *t = &m->plan.tensor[i];
+        if (sheaf__merge_touched(t) || t->rows * t->cols == 0)
+            continue;
+        entry[i] = t->base;
+        m->report->tensors++;
     }
-    sheaf__stream_failure failure = { 0 };
-    sheaf__stream_failure_init(&failure);
-    void *context[2] = { m, &failure };
-    sheaf__pool_run(m->crew.pool, n, copy_task, context);
-    return sheaf__stream_failure_take(&failure);
+    sheaf_status *st = sheaf__copy_all(&(sheaf_copying){ .source = m->plan.base,
+                                                         .entry = entry,
+                                                         .count = m->plan.count,
+                                                         .put = put_copy,
+                                                         .context = m,
+                                                         .threads = m->crew.threads,
+                                                         .done = &done });
+    free(entry);
+    return st;
 }
 
 /* ---- what is computed ---- */

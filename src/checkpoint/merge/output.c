@@ -15,49 +15,37 @@
 /* What SAT's writer wants to know of the tensors; it reads none. */
 typedef struct listing {
     sheaf_source source; /* first */
-    int64_t count;
-    sheaf_source_entry *entry;
+    const sheaf__merge_plan *plan;
 } listing;
 
 static const sheaf_source_entry *listing_find(sheaf_source *self, const char *name)
 {
-    const listing *l = (listing *)self;
-    for (int64_t i = 0; i < l->count; i++)
-        if (strcmp(l->entry[i].name, name) == 0)
-            return &l->entry[i];
+    const sheaf__merge_plan *p = ((listing *)self)->plan;
+    for (int64_t i = 0; i < p->count; i++)
+        if (strcmp(p->specs[i].name, name) == 0)
+            return &p->specs[i];
     return NULL;
 }
 
 static int64_t listing_count(sheaf_source *self)
 {
-    return ((listing *)self)->count;
+    return ((listing *)self)->plan->count;
 }
 static const sheaf_source_entry *listing_entry(sheaf_source *self, int64_t i)
 {
-    return &((listing *)self)->entry[i];
+    return &((listing *)self)->plan->specs[i];
 }
 
 static sheaf_status *begin_sat(sheaf__merge_output *out, const sheaf__merge_plan *plan,
                                const char *config, const sheaf_weights_merge_options *o)
 {
-    listing l = {
-        .source = { .find = listing_find, .count = listing_count, .entry = listing_entry },
-        .count = plan->count
-    };
-    l.entry = calloc((size_t)plan->count + 1, sizeof *l.entry);
-    out->index = calloc((size_t)plan->count + 1, sizeof *out->index);
-    sheaf_status *st = l.entry == NULL || out->index == NULL ? sheaf__no_memory("merge") : NULL;
-    for (int64_t i = 0; i < plan->count && st == NULL; i++) {
-        l.entry[i] = (sheaf_source_entry){ .name = plan->specs[i].name,
-                                           .dtype = plan->specs[i].dtype,
-                                           .ndim = plan->specs[i].ndim };
-        memcpy(l.entry[i].shape, plan->specs[i].shape, sizeof l.entry[i].shape);
-    }
+    listing l = { { .find = listing_find, .count = listing_count, .entry = listing_entry }, plan };
     const sheaf_sat_write_options how = { .config = config, .ways = o->tp };
+    out->index = calloc((size_t)plan->count + 1, sizeof *out->index);
+    sheaf_status *st = out->index == NULL ? sheaf__no_memory("merge") : NULL;
     TRY(st, sheaf_sat_begin(&out->sat, o->dst, &l.source, &how));
     for (int64_t i = 0; st == NULL && i < sheaf_sat_count(out->sat); i++) /* it has exactly these */
-        out->index[listing_find(&l.source, sheaf_sat_name(out->sat, i)) - l.entry] = i;
-    free(l.entry);
+        out->index[listing_find(&l.source, sheaf_sat_name(out->sat, i)) - plan->specs] = i;
     return st;
 }
 
