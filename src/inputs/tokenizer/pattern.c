@@ -1,7 +1,6 @@
 /* pattern.c - see pattern.h: any pattern, through PCRE2. */
 #include "pattern.h"
 
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,7 +18,6 @@ struct sheaf__pattern {
     char *text;
     pcre2_code *code;
     sheaf__scanner *scanner;
-    bool by_script; /* which a stand-in may not be of */
 };
 
 struct sheaf__matching {
@@ -59,7 +57,7 @@ static sheaf__matching *matching_new(void)
     return m;
 }
 
-static sheaf_status *compile(sheaf__pattern *p, const char *text, size_t size, bool literal)
+static sheaf_status *compile(sheaf__pattern *p, size_t size, bool literal)
 {
     int code;
     size_t at;
@@ -69,7 +67,7 @@ static sheaf_status *compile(sheaf__pattern *p, const char *text, size_t size, b
     pcre2_set_newline(context, PCRE2_NEWLINE_LF);
     /* As Oniguruma: ^ and $ are about lines. */
     const uint32_t how = PCRE2_UTF | (literal ? PCRE2_LITERAL : PCRE2_UCP | PCRE2_MULTILINE);
-    p->code = pcre2_compile((PCRE2_SPTR)text, size, how, &code, &at, context);
+    p->code = pcre2_compile((PCRE2_SPTR)p->text, size, how, &code, &at, context);
     pcre2_compile_context_free(context);
     if (p->code != NULL) {
         pcre2_jit_compile(p->code, PCRE2_JIT_COMPLETE); /* where it cannot, it is only slower */
@@ -82,16 +80,6 @@ static sheaf_status *compile(sheaf__pattern *p, const char *text, size_t size, b
     sheaf_status *st = sheaf_fail(SHEAF_E_FORMAT, "pattern '%.200s'", p->text);
     return sheaf_found(sheaf_expected(st, "a regular expression"), "%s, at byte %zu",
                        (char *)message, at);
-}
-
-static sheaf_status *compile_regex(sheaf__pattern *p, size_t size)
-{
-    char *text = NULL;
-    size_t length = 0;
-    sheaf_status *st = sheaf__pattern_translate(&text, &length, p->text, size, &p->by_script);
-    TRY(st, compile(p, text, length, false));
-    free(text);
-    return st;
 }
 
 sheaf_status *sheaf__pattern_open(sheaf__pattern **out, const char *pattern, size_t size,
@@ -107,10 +95,10 @@ sheaf_status *sheaf__pattern_open(sheaf__pattern **out, const char *pattern, siz
     p->text[size] = '\0';
     if (!literal && strlen(p->text) == size)
         st = sheaf__scanner_find(&p->scanner, p->text);
-    if (st == NULL && p->scanner == NULL && literal)
-        st = compile(p, p->text, size, true);
-    else if (st == NULL && p->scanner == NULL)
-        st = compile_regex(p, size);
+    if (p->scanner == NULL && !literal)
+        TRY(st, sheaf__oniguruma_check(p->text, size));
+    if (p->scanner == NULL)
+        TRY(st, compile(p, size, literal));
     if (st != NULL)
         sheaf__pattern_close(p);
     else
@@ -133,13 +121,6 @@ const sheaf__scanner *sheaf__pattern_scanner(const sheaf__pattern *p)
     return p->scanner;
 }
 
-static sheaf_status *refuse_character(const sheaf__pattern *p, uint32_t code)
-{
-    sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "pattern '%.200s'", p->text);
-    sheaf_expected(st, "characters of Unicode 14, as the pattern goes by a script");
-    return sheaf_found(st, "U+%04" PRIX32, code);
-}
-
 /* The text with stand-ins for characters that PCRE2 may not know; most texts have none. */
 static sheaf_status *begin_matches(sheaf__matches *m)
 {
@@ -155,8 +136,6 @@ static sheaf_status *begin_matches(sheaf__matches *m)
                        other = n < 3 ? code : sheaf__unicode_stand_in(code);
         if (other == code)
             continue;
-        if (m->pattern->by_script)
-            return refuse_character(m->pattern, code);
         if (m->shown == m->text) {
             if (!SHEAF_GROW(&(*m->matching)->shown, &(*m->matching)->capacity, (int64_t)m->size))
                 return sheaf__no_memory("pattern");

@@ -42,11 +42,10 @@ sheaf_status *sheaf__pattern_open(sheaf__pattern **out, const char *pattern, siz
 void sheaf__pattern_close(sheaf__pattern *p);
 const sheaf__scanner *sheaf__pattern_scanner(const sheaf__pattern *p); /* NULL: PCRE2's */
 
-/* sheaf__pattern_translate - a pattern of Oniguruma as PCRE2 writes it (malloc'd). *by_script: it
- * names a script that stand-ins may not be of. Errors: SHEAF_E_UNSUPPORTED for what the two read
- * differently, by name; SHEAF_E_MEMORY. */
-sheaf_status *sheaf__pattern_translate(char **out, size_t *out_size, const char *pattern,
-                                       size_t size, bool *by_script);
+/* sheaf__oniguruma_check - SHEAF_E_UNSUPPORTED for a pattern of Oniguruma that PCRE2 reads
+ * differently, with the place.
+ *   pattern  ended by NUL */
+sheaf_status *sheaf__oniguruma_check(const char *pattern, size_t size);
 
 /* All matches of a text, one after the other; all zero but the first three and `matching`. */
 typedef struct sheaf__matches {
@@ -58,6 +57,5 @@ typedef struct sheaf__matches {
     sheaf__matching **matching; /* made when it is needed; of one text at a time */
 } sheaf__matches;
 /* sheaf__matches_next - *found false: there is none any more. Errors: SHEAF_E_DATA when the search
- * takes too long; SHEAF_E_UNSUPPORTED for a character whose script PCRE2 may not know, where the
- * pattern goes by scripts; SHEAF_E_MEMORY. */
+ * takes too long; SHEAF_E_MEMORY. */
 sheaf_status *sheaf__matches_next(sheaf__matches *m, bool *found, size_t *begin, size_t *end);

@@ -156,7 +156,7 @@ const sheaf__step_kind sheaf__split = { "Split", open_split, run_split, close_sp
 static sheaf_status *open_digits(void **state, sheaf_json_reader *r, sheaf__opening *how)
 {
     static const char *const keys[] = { "individual_digits", NULL };
-    static const char digits[] = "[\\p{N}\\x{11de0}-\\x{11de9}\\x{16ff4}-\\x{16ff6}]";
+    static const char digits[] = "[\\p{N}\U00011de0-\U00011de9\U00016ff4-\U00016ff6]";
     splitting *s = calloc(1, sizeof *s);
     (void)how;
     *state = s;

@@ -376,135 +376,60 @@ static void test_pattern__known_ones_are_read_as_pcre2_reads_them(void **state)
     }
 }
 
-static void test_pattern__what_oniguruma_reads_otherwise_is_translated_or_refused(void **state)
+static void test_pattern__what_oniguruma_reads_otherwise_is_refused(void **state)
 {
     static const struct {
-        const char *pattern, *want; /* or what the refusal says */
-        bool refused;
+        const char *pattern, *found; /* NULL: it is read alike */
     } cases[] = {
-        { "\\p{L}{2}+|[^\\s\\d]", "(?:\\p{L}{2})+|[^\\s\\d]", false },
-        { "\\u00e9\\xe", "\\x{00e9}\\x{e}", false },
-        { "a{,3}b{2,}c{x}", "a{0,3}b{2,}c{x}", false },
-        { "(?m:.)(?-im)(?<n>a)(?=b)", "(?s:.)(?-is)(?<n>a)(?=b)", false },
-        { "[]a[:digit:]]\\h[\\b]", "[]a[:digit:]][0-9a-fA-F][\\b]", false },
-        { "[a[b]]", "a set in a set, at byte 2", true },
-        { "[a&&b]", "an intersection of sets", true },
-        { "[[:alpha:]]", "a set in a set", true },
-        { "xa{2,3}+(?:[(](b)){2}?\\d{2}+c{2,3}?",
-          "x(?:a{2,3})+(?:(?:[(](b)){2})?(?:\\d{2})+c{2,3}?", false },
-        { "\\xe9", "a byte that is no ASCII", true },
-        { "(?s:.)", "an option that is not known", true },
-        { "(*UTF)a", "a verb", true },
-        { "[\\W]", "\\W in a set", true },
-        { "\\", "\\", false },
-        { "[[:punct:][:cntrl:]]|\\p{lu}\\P{^Nd}", "[\\p{P}\\p{S}\\p{Cc}]|\\p{lu}\\P{^Nd}", false },
-        { "[[:lower:]]", "a set in a set", true },
-        { "\\p{Alphabetic}", "no general category and no script, at byte 0", true },
-        { "a|\\p{L&}", "no general category and no script, at byte 2", true },
-        { "[\\p{Emoji}]", "no general category", true },
-        { "'(?i:[sdmt]|ll|ve|re)ss", "'(?i:[sdmt]|ll|ve|re)ss", false },
-        { "(?i)(?-i:ss)|s+s|(s)s", "(?i)(?-i:ss)|s+s|(s)s", false },
-        { "(?i:x|aSs)", "letters under (?i) that one character may stand for, at byte 8", true },
-        { "(?i:a|(?:f)i|fi)", "that one character may stand for", true },
-        { "(?i)\xc3\x9f", "no ASCII under (?i)", true },
-        { "(?i)[\xc3\x9f]", "no ASCII under (?i)", true },
-        { "(?i)[\\p{Lu}]", "letters under (?i)", true },
-        { "(?i)[[:upper:]]", "a class under (?i)", true },
-        { "(?i)\\u00df", "of a character under (?i)", true },
-        { "a(?i)b|c", "in the middle of one, at byte 6", true },
-        { "(?:a(?i)b(?:d|e))|c", "(?:a(?i)b(?:d|e))|c", false },
-        { "(?i)a|(?m)(?x)c(?=d)(?<n>e)", "(?i)a|(?s)(?x)c(?=d)(?<n>e)", false },
-        { "(?|a)", "a group that is not known", true },
-        { "(?P<n>a)", "a group that is not known", true },
-    };
-    bool by_script;
-    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
-        char *text = NULL;
-        size_t size;
-        sheaf_status *st = sheaf__pattern_translate(&text, &size, cases[i].pattern,
-                                                    strlen(cases[i].pattern), &by_script);
-        if (cases[i].refused) {
-            CHECK_FAILS(st, SHEAF_E_UNSUPPORTED, cases[i].want);
-            continue;
-        }
-        CHECK_OK(st);
-        assert_string_equal(text, cases[i].want);
-        assert_int_equal(size, strlen(text));
-        free(text);
-    }
-}
-
-/* Marks and stops that scripts share are of none of them. */
-static void test_pattern__a_script_has_its_own_characters_alone(void **state)
-{
-    static const char text[] = "\xef\xbd\xa1\xe4\xb8\xad\xe3\x80\x82"; /* U+FF61, Han, U+3002 */
-    static const char *const patterns[] = { "\\p{Han}", "[\\p{Han}]", "[^\\P{Han}]" };
-    (void)state;
-    for (size_t i = 0; i < ARRAY_LEN(patterns); i++) {
-        sheaf__pattern *p = NULL;
-        sheaf__matching *matching = NULL;
-        bool found = false;
-        size_t begin = 0, end = 0;
-        CHECK_OK(sheaf__pattern_open(&p, patterns[i], strlen(patterns[i]), false));
-        sheaf__matches m = { .pattern = p, .text = text, .size = 9, .matching = &matching };
-        CHECK_OK(sheaf__matches_next(&m, &found, &begin, &end));
-        assert_true(found && begin == 3 && end == 6);
-        CHECK_OK(sheaf__matches_next(&m, &found, &begin, &end));
-        assert_false(found);
-        sheaf__matching_free(matching);
-        sheaf__pattern_close(p);
-    }
-}
-
-/* PCRE2 10.42 does not know U+1E030, which is Cyrillic, and nothing of Unicode 14 is all that it
- * is; U+1FA75 has a stand-in too. */
-static void
-test_pattern__a_character_is_refused_where_its_script_counts_and_is_not_known(void **state)
-{
-    static const struct {
-        const char *pattern, *text;
-        bool refused;
-    } cases[] = {
-        { "[^\\p{Latin}]", "a\xf0\x9e\x80\xb0", true },
-        { "\\p{Cyrl}|b", "ab\xf0\x9e\x80\xb0", true },
-        { "\\p{Han}|b", "ab\xf0\x9e\x80\xb0", false },
-        { "\\p{Latin}", "ab\xf0\x9f\x98\x80", false },
-        { "\\p{Lm}", "ab\xf0\x9e\x80\xb0", false },
+        { "[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{M}]*[\\p{Ll}\\p{M}]+(?i:'s|'t|'re|'ve)?",
+          NULL },
+        { "[\u4e00-\u9fa5]+|[!\"#\\[\\\\\\]^_`{|}~][A-Za-z]+| ?[\\p{P}\\p{S}]++[\\r\\n/]*", NULL },
+        { "'(?i:[sdmt]|ll|ve|re)ss|[^\\s\\d]?+a{2}b{2,}c{2,3}d{x}(?!\\S)(?<=b)c{2,3}?", NULL },
+        { "(?:(?i:x)|ss)\\P{^Nd}[]a\\-]\\p{lu}", NULL },
+        { "\\p{L}{2}+", "of a repeat, at byte 5" },
+        { "a{2}?", "of a repeat, at byte 1" },
+        { "a{,3}", "of a repeat, at byte 1" },
+        { "\\u00e9", "an escape that is not known, at byte 0" },
+        { "[\\xe9]", "an escape that is not known, at byte 1" },
+        { "a\\w", "an escape that is not known" },
+        { "\\", "an escape that is not known" },
+        { "[a[b]]", "a set in a set, at byte 2" },
+        { "[[:alpha:]]", "a set in a set" },
+        { "[a&&b]", "an intersection of sets" },
+        { "(?m:.)", "an option that is not known" },
+        { "a(?i)b|c", "an option that is not known, at byte 1" },
+        { "(?<n>a)", "a group or an option that is not known" },
+        { "(?|a)", "a group or an option that is not known" },
+        { "(*UTF)a", "a verb" },
+        { "\\p{Han}", "no general category, at byte 0" },
+        { "a|\\p{L&}", "no general category, at byte 2" },
+        { "(?i:x|aSs)", "letters under (?i) that one character may stand for, at byte 8" },
+        { "(?i:a|(?:f)i|fi)", "that one character may stand for" },
+        { "(?i:\u00df)", "no ASCII under (?i)" },
+        { "(?i:[\u00df])", "no ASCII under (?i)" },
+        { "(?i:[\\p{Lu}])", "a property under (?i)" },
     };
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
-        sheaf__pattern *p = NULL;
-        sheaf__matching *matching = NULL;
-        bool found = false;
-        size_t begin = 0, end = 0;
-        CHECK_OK(sheaf__pattern_open(&p, cases[i].pattern, strlen(cases[i].pattern), false));
-        sheaf__matches m = { .pattern = p,
-                             .text = cases[i].text,
-                             .size = strlen(cases[i].text),
-                             .matching = &matching };
-        sheaf_status *st = sheaf__matches_next(&m, &found, &begin, &end);
-        if (cases[i].refused)
-            CHECK_FAILS(st, SHEAF_E_UNSUPPORTED, "U+1E030");
+        const char *pattern = cases[i].pattern;
+        sheaf_status *st = sheaf__oniguruma_check(pattern, strlen(pattern));
+        if (cases[i].found != NULL)
+            CHECK_FAILS(st, SHEAF_E_UNSUPPORTED, cases[i].found);
         else
             CHECK_OK(st);
-        sheaf__matching_free(matching);
-        sheaf__pattern_close(p);
     }
 }
 
 /* Without memory it is neither a bad pattern nor another one. */
 static void test_pattern__says_that_memory_is_short(void **state)
 {
-    static const char pattern[] = "\\p{Han}+|\\w[ab]{2,9}";
+    static const char pattern[] = "\\p{Lu}+|\\d[ab]{2,9}";
     long n = 1;
-    bool by_script;
     (void)state;
     if (!DENIED_MEMORY_WORKS)
         return; /* see tests/faults/denied_memory.h */
     for (bool done = false; !done; n++) {
         sheaf__pattern *p = NULL;
-        char *text = NULL;
-        size_t size = 0;
         deny_begin(n);
         sheaf_status *st = sheaf__pattern_open(&p, pattern, strlen(pattern), false);
         deny_end();
@@ -513,16 +438,8 @@ static void test_pattern__says_that_memory_is_short(void **state)
             CHECK_FAILS(st, SHEAF_E_MEMORY, "");
         else
             sheaf__pattern_close(p);
-        deny_begin(n);
-        st = sheaf__pattern_translate(&text, &size, pattern, strlen(pattern), &by_script);
-        deny_end();
-        if (st != NULL)
-            CHECK_FAILS(st, SHEAF_E_MEMORY, "");
-        else
-            assert_memory_equal(text, "\\p{sc:Han}+", 11);
-        free(text);
     }
-    assert_true(n > 5);
+    assert_true(n > 3);
 }
 
 /* ---- files that are wrong ---- */
@@ -791,11 +708,8 @@ int main(void)
         cmocka_unit_test(test_bpe__unknown_characters_side_by_side_are_one_where_they_are_fused),
         cmocka_unit_test(test_decode__bytes_become_characters_as_rust_reads_them),
         cmocka_unit_test(test_pattern__known_ones_are_read_as_pcre2_reads_them),
-        cmocka_unit_test(test_pattern__a_script_has_its_own_characters_alone),
         cmocka_unit_test(test_pattern__says_that_memory_is_short),
-        cmocka_unit_test(test_pattern__what_oniguruma_reads_otherwise_is_translated_or_refused),
-        cmocka_unit_test(
-            test_pattern__a_character_is_refused_where_its_script_counts_and_is_not_known),
+        cmocka_unit_test(test_pattern__what_oniguruma_reads_otherwise_is_refused),
         cmocka_unit_test(test_tokenizer__wrong_files_are_named_by_what_is_wrong),
         cmocka_unit_test(test_tokenizer__steps_that_make_ever_more_are_refused),
         cmocka_unit_test(test_tokenizer__tokens_are_found_by_text_and_by_id),
