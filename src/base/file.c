@@ -14,7 +14,6 @@
 
 #include "base/status.h"
 #include "base/array.h"
-#include "base/hash.h"
 #include "base/text.h"
 
 /* Linux moves at most 2^31 - 4096 bytes per call; whole blocks below that. */
@@ -384,6 +383,42 @@ sheaf_status *sheaf__file_read_at(int fd, void *dst, size_t size, int64_t offset
         done += (size_t)got;
     }
     return NULL;
+}
+
+sheaf_status *sheaf__file_hash(sheaf_hash *out, int fd, int64_t size, const char *path, char *into,
+                               const atomic_int *stop)
+{
+    enum { BUFFER = 1 << 20 };
+    char *buffer = into == NULL ? malloc(BUFFER) : NULL;
+    sheaf_hasher *hasher = sheaf__hasher_new();
+    sheaf_status *st =
+        (buffer == NULL && into == NULL) || hasher == NULL ? sheaf__no_memory(path) : NULL;
+    for (int64_t at = 0; at < size && st == NULL;) {
+        const size_t n = size - at < BUFFER ? (size_t)(size - at) : BUFFER;
+        char *to = into == NULL ? buffer : into + at;
+        st = sheaf__file_read_at(fd, to, n, at, path);
+        if (st == NULL)
+            sheaf__hasher_add(hasher, to, n);
+        at += (int64_t)n;
+        if (st == NULL && stop != NULL && atomic_load(stop) != 0)
+            st = sheaf_found(sheaf_fail(SHEAF_E_STOPPED, "%s", path), "a request to stop");
+    }
+    if (st == NULL)
+        *out = sheaf__hasher_end(hasher);
+    sheaf__hasher_free(hasher);
+    free(buffer);
+    return st;
+}
+
+sheaf_status *sheaf__path_hash(sheaf_hash *out, const char *path, const atomic_int *stop)
+{
+    int fd = -1;
+    int64_t size = 0;
+    sheaf_status *st = sheaf__file_open_read(&fd, &size, path);
+    TRY(st, sheaf__file_hash(out, fd, size, path, NULL, stop));
+    if (fd >= 0)
+        close(fd);
+    return st;
 }
 
 sheaf_status *sheaf__file_read_all(char **out, size_t *out_size, const char *path, size_t limit)

@@ -31,11 +31,6 @@ sheaf__counters *sheaf_comm_counters(sheaf_comm *comm)
     return &comm->counters;
 }
 
-double sheaf_comm_sent(const sheaf_comm *comm)
-{
-    return (double)sheaf__counters_all(&comm->counters).sent;
-}
-
 sheaf__purpose sheaf_comm_purpose(sheaf_comm *comm, sheaf__purpose purpose)
 {
     if (comm == NULL)

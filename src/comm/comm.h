@@ -16,13 +16,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "comm/circle.h"
 #include "comm/counters.h"
+#include "comm/doing.h"
 #include "sheaf/owner.h"
 #include "sheaf/status.h"
 
 typedef struct sheaf_comm sheaf_comm;
-struct sheaf__doing;
 
 typedef enum sheaf_transport { SHEAF_TRANSPORT_THREADS, SHEAF_TRANSPORT_MPI } sheaf_transport;
 
@@ -87,14 +86,12 @@ const char *sheaf_comm_transport(const sheaf_comm *comm);
 
 /* sheaf_comm_tell - from now on its calls are written into this rank's record (doing.h; borrowed;
  * NULL: no longer) as those of `group`. */
-void sheaf_comm_tell(sheaf_comm *comm, struct sheaf__doing *doing, sheaf__circle group);
+void sheaf_comm_tell(sheaf_comm *comm, sheaf__doing *doing, sheaf__circle group);
 /* sheaf_comm_doing - that record; NULL where there is none, or no comm. */
-struct sheaf__doing *sheaf_comm_doing(const sheaf_comm *comm);
+sheaf__doing *sheaf_comm_doing(const sheaf_comm *comm);
 
 /* sheaf_comm_counters - what this rank's calls have cost so far (counters.h). */
 sheaf__counters *sheaf_comm_counters(sheaf_comm *comm);
-/* sheaf_comm_sent - bytes this rank has sent so far. */
-double sheaf_comm_sent(const sheaf_comm *comm);
 /* sheaf_comm_purpose - what the calls to come are made for; returns what was said before. Local;
  * comm may be NULL. */
 sheaf__purpose sheaf_comm_purpose(sheaf_comm *comm, sheaf__purpose purpose);

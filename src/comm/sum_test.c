@@ -233,7 +233,7 @@ static sheaf_status *sent_body(void *context, sheaf_comm *comm)
         roots[i] = value[i];
     const sheaf_comm_adder adder = { .add = plain_add };
     sheaf_status *st = sheaf_comm_sum(comm, &tree, out, roots, 1, 80, &adder);
-    sent[sheaf_comm_rank(comm)] = sheaf_comm_sent(comm);
+    sent[sheaf_comm_rank(comm)] = (double)sheaf__counters_all(sheaf_comm_counters(comm)).sent;
     return st;
 }
 

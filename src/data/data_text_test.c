@@ -296,33 +296,6 @@ static void test_text__the_last_answer_of_weight_0_is_named(void **state)
                 "line 1: field 'messages[3].weight' | 1: with --loss-on last nothing else");
 }
 
-/* LLaMA-Factory's list of data sets, and a name in it. */
-static void test_text__a_list_of_data_sets_is_none(void **state)
-{
-    const sheaf_config config = words();
-    const sheaf_data_options options = { .config = &config, .folder = recorded() };
-    static const char list[] = "{\n  \"hub\": {\"hf_hub_url\": \"a/b\"},\n"
-                               "  \"mine\": {\"file_name\": \"data.jsonl\"}\n}\n";
-    sheaf_data *data = NULL;
-    char here[4096];
-    CHECK_FAILS(
-        sheaf_data_open(&data, file_with("dataset_info.json", list, sizeof list - 1), &options),
-        SHEAF_E_DATA,
-        "dataset_info.json | a file of records | LLaMA-Factory's list of data sets | "
-        "the file of the data set itself: --data /");
-    assert_non_null(getcwd(here, sizeof here));
-    assert_int_equal(chdir(scratch.dir), 0);
-    CHECK_FAILS(sheaf_data_open(&data, "mine", &options), SHEAF_E_DATA,
-                "mine | a file of records | a name in dataset_info.json | the file of the data set "
-                "itself: --data data.jsonl");
-    CHECK_FAILS(sheaf_data_open(&data, "mine,other", &options), SHEAF_E_DATA,
-                "mine,other | a file of records | a name in dataset_info.json");
-    CHECK_FAILS(sheaf_data_open(&data, "other", &options), SHEAF_E_IO,
-                "other: cannot open for reading");
-    assert_int_equal(chdir(here), 0);
-    assert_int_equal(unlink(at("dataset_info.json")), 0);
-}
-
 static void test_text__forms_are_not_mixed(void **state)
 {
     const sheaf_config config = words();
@@ -691,7 +664,6 @@ int main(void)
         cmocka_unit_test(test_text__what_is_learned_of_a_record),
         cmocka_unit_test(test_text__a_bad_record_is_named),
         cmocka_unit_test(test_text__the_last_answer_of_weight_0_is_named),
-        cmocka_unit_test(test_text__a_list_of_data_sets_is_none),
         cmocka_unit_test(test_text__forms_are_not_mixed),
         cmocka_unit_test(test_text__packed_files_are_the_same_data),
         cmocka_unit_test(test_text__other_files_are_refused_with_the_command),

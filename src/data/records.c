@@ -7,7 +7,6 @@
 
 #include "base/status.h"
 #include "base/file.h"
-#include "data/dataset_info.h"
 #include "data/records_read.h"
 
 void sheaf__records_release(sheaf__records *r)
@@ -35,8 +34,7 @@ sheaf_status *sheaf__records_read(sheaf__records *out, const char *path,
     sheaf__complaints own = { 0 };
     sheaf__records_reader in = { out, path, options, complaints == NULL ? &own : complaints };
     const bool folder = sheaf__path_kind(path) == SHEAF_PATH_DIR;
-    sheaf_status *st = sheaf__dataset_info_check(path);
-    TRY(st, sheaf__fields_read(&in.fields, options->fields));
+    sheaf_status *st = sheaf__fields_read(&in.fields, options->fields);
     TRY(st, folder ? sheaf__records_read_folder(&in) : sheaf__records_read_json(&in));
     sheaf__fields_release(&in.fields);
     if (st == NULL && out->looked_at == 0) {

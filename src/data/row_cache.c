@@ -320,46 +320,23 @@ static sheaf_status *differs(const char *expected, const char *found)
                        found);
 }
 
-/* Reads all of it as it was hashed; `into` NULL: for the hash alone. */
-static sheaf_status *read_hashed(int fd, int64_t size, const char *path, const char *want,
-                                 char *into, const sheaf_data_options *options)
-{
-    char *buffer = into == NULL ? malloc(BUFFER) : NULL, text[33];
-    sheaf_hasher *hasher = sheaf__hasher_new();
-    sheaf_status *st = (buffer == NULL && into == NULL) || hasher == NULL
-                           ? sheaf__no_memory("cache of the data")
-                           : NULL;
-    for (int64_t at = 0; at < size && st == NULL;) {
-        const size_t n = size - at < BUFFER ? (size_t)(size - at) : BUFFER;
-        char *to = into == NULL ? buffer : into + at;
-        st = sheaf__file_read_at(fd, to, n, at, path);
-        if (st == NULL)
-            sheaf__hasher_add(hasher, to, n);
-        at += (int64_t)n;
-        if (st == NULL && options->stop != NULL && atomic_load(options->stop) != 0)
-            st = sheaf_found(sheaf_fail(SHEAF_E_STOPPED, "%s", path), "a request to stop");
-    }
-    if (st == NULL && strcmp(sheaf__hash_text(text, sheaf__hasher_end(hasher)), want) != 0)
-        st = differs("the bytes that were written", "others");
-    sheaf__hasher_free(hasher);
-    free(buffer);
-    return st;
-}
-
 /* Into `into`, or kept open as the `which`-th of those that are read by rows. */
 static sheaf_status *open_part(sheaf_data *data, void **into, const char *folder, int which,
                                int64_t size, const char *hash, const sheaf_data_options *options)
 {
-    char *path = NULL;
+    char *path = NULL, text[33];
     int fd = -1;
     int64_t is = 0;
+    sheaf_hash now;
     sheaf_status *st = sheaf__path_join(&path, folder, names[which]);
     TRY(st, sheaf__file_open_read(&fd, &is, path));
     if (st == NULL && is != size)
         st = differs("files of the sizes in the manifest", "another size");
     if (st == NULL && into != NULL && (*into = malloc((size_t)size)) == NULL)
         st = sheaf__no_memory(path);
-    TRY(st, read_hashed(fd, size, path, hash, into == NULL ? NULL : *into, options));
+    TRY(st, sheaf__file_hash(&now, fd, size, path, into == NULL ? NULL : *into, options->stop));
+    if (st == NULL && strcmp(sheaf__hash_text(text, now), hash) != 0)
+        st = differs("the bytes that were written", "others");
     if (st == NULL && into == NULL) {
         data->files->fd[which - TOKEN] = fd;
         data->files->path[which - TOKEN] = path;
@@ -398,9 +375,8 @@ static sheaf_status *take_manifest(sheaf__row_cache_facts *facts, int64_t *token
     if (facts->counts.rows < 1 || facts->counts.rows > INT64_MAX / 16)
         return differs("at least one row", "none");
     snprintf(facts->prompt_template, sizeof facts->prompt_template, "%s", form == NULL ? "" : form);
-    sheaf_status *st = said == NULL ? NULL /* written before there was one */
-                                    : hash_facts(is, *facts, *tokens);
-    if (st == NULL && said != NULL && strcmp(said, is) != 0)
+    sheaf_status *st = hash_facts(is, *facts, *tokens);
+    if (st == NULL && (said == NULL || strcmp(said, is) != 0))
         st = differs("the numbers that were written", "others");
     return st;
 }

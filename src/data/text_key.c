@@ -4,43 +4,13 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/status.h"
 #include "base/file.h"
 #include "data/data_rows.h"
 #include "inputs/tokenizer/beside.h"
 
-enum {
-    ROWS = 4, /* a new number where the same texts give other rows than before */
-    BUFFER = 1 << 20
-};
-
-static sheaf_status *hash_file(sheaf_hash *out, const char *path, const sheaf_data_options *o)
-{
-    int fd = -1;
-    int64_t size = 0;
-    char *buffer = malloc(BUFFER);
-    sheaf_hasher *hasher = sheaf__hasher_new();
-    sheaf_status *st = buffer == NULL || hasher == NULL ? sheaf__no_memory(path)
-                                                        : sheaf__file_open_read(&fd, &size, path);
-    for (int64_t at = 0; at < size && st == NULL;) {
-        const size_t n = size - at < BUFFER ? (size_t)(size - at) : BUFFER;
-        st = sheaf__file_read_at(fd, buffer, n, at, path);
-        if (st == NULL)
-            sheaf__hasher_add(hasher, buffer, n);
-        at += (int64_t)n;
-        if (st == NULL && o->stop != NULL && atomic_load(o->stop) != 0)
-            st = sheaf_found(sheaf_fail(SHEAF_E_STOPPED, "%s", path), "a request to stop");
-    }
-    if (st == NULL)
-        *out = sheaf__hasher_end(hasher);
-    sheaf__hasher_free(hasher);
-    free(buffer);
-    if (fd >= 0)
-        close(fd);
-    return st;
-}
+enum { ROWS = 4 }; /* a new number where the same texts give other rows than before */
 
 static void add_text(sheaf_hasher *to, const char *text)
 {
@@ -95,7 +65,7 @@ static sheaf_status *add_tokenizer(sheaf_hasher *to, const sheaf_data_options *o
             break;
         st = last ? NULL : sheaf__path_join(&path, file ? folder : from, names[i]);
         if (st == NULL && sheaf__path_kind(last ? from : path) == SHEAF_PATH_FILE) {
-            st = hash_file(&hash, last ? from : path, o);
+            st = sheaf__path_hash(&hash, last ? from : path, o->stop);
             if (st == NULL) {
                 add_text(to, last ? "" : names[i]);
                 add_hash(to, hash);
@@ -146,7 +116,7 @@ sheaf_status *sheaf__text_key(char out[33], sheaf_hash *file, const sheaf__text_
         add_options(hasher, options);
     TRY(st, add_tokenizer(hasher, options));
     for (int64_t i = 0; i < sources->paths && st == NULL; i++) {
-        st = hash_file(&file[i], sources->path[i], options);
+        st = sheaf__path_hash(&file[i], sources->path[i], options->stop);
         if (st == NULL)
             add_hash(hasher, file[i]);
     }

@@ -10,7 +10,6 @@
 #include "base/array.h"
 #include "base/file.h"
 #include "base/text.h"
-#include "data/dataset_info.h"
 #include "data/records.h"
 
 static bool is_given(const char *text)
@@ -38,9 +37,6 @@ static bool is_json_name(const char *name)
 static sheaf_status *add_file(sheaf__text_sources *s, const char *path)
 {
     struct stat look;
-    sheaf_status *st = sheaf__dataset_info_check(path);
-    if (st != NULL)
-        return st;
     if (!SHEAF_GROW(&s->path, NULL, s->paths + 1))
         return sheaf__no_memory("data set");
     s->path[s->paths] = strdup(path);

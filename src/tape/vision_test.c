@@ -847,7 +847,8 @@ static sheaf_status *cut_body(void *arg, sheaf_comm *comm, int rank)
         st = sheaf__tape_compile(tape, true, r->twice);
     }
     TRY(st, sheaf__tape_run(tape));
-    r->sent[rank] = c.comm == NULL ? 0 : sheaf_comm_sent(c.comm);
+    r->sent[rank] =
+        c.comm == NULL ? 0 : (double)sheaf__counters_all(sheaf_comm_counters(c.comm)).sent;
     memcpy(r->peak[rank], device->peak_of, sizeof r->peak[rank]);
     sheaf__tape_free(tape);
     sheaf__device_close(device);

@@ -116,14 +116,11 @@ static sheaf_status *read_known(sheaf__origin *o, const char *out)
 
 static sheaf_status *hash_file(char out[33], const char *path)
 {
-    char *bytes = NULL;
-    size_t size;
-    sheaf_status *st = sheaf__file_read_all(&bytes, &size, path, (size_t)1 << 30);
-    if (st != NULL)
-        return st;
-    sheaf__hash_text(out, sheaf__hash(bytes, size));
-    free(bytes);
-    return NULL;
+    sheaf_hash hash;
+    sheaf_status *st = sheaf__path_hash(&hash, path, NULL);
+    if (st == NULL)
+        sheaf__hash_text(out, hash);
+    return st;
 }
 
 static sheaf_status *hash_tokenizer(sheaf__origin *o, const sheaf__origin_from *from)
