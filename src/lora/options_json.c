@@ -10,6 +10,7 @@
 
 #include "base/status.h"
 #include "base/json.h"
+#include "base/json_write.h"
 #include "base/text.h"
 #include "lora/match.h"
 #include "lora/options.h"
@@ -426,15 +427,9 @@ sheaf_status *sheaf_lora_options_read(sheaf_lora_options *out, const char *path,
 /* As Python writes a float: the shortest text that reads back, with ".0" if it is whole. */
 static void add_number(sheaf_text *text, double value, bool whole_is_int)
 {
-    char shown[40];
-    for (int digits = 1; digits <= 17; digits++) {
-        snprintf(shown, sizeof shown, "%.*g", digits, value);
-        if (strtod(shown, NULL) == value)
-            break;
-    }
-    if (value == floor(value) && fabs(value) < 1e15)
-        snprintf(shown, sizeof shown, whole_is_int ? "%.0f" : "%.1f", value);
-    sheaf__text_add(text, "%s", shown);
+    char shown[SHEAF__JSON_NUMBER];
+    sheaf__number_json(shown, value);
+    sheaf__text_add(text, "%s%s", shown, !whole_is_int && strpbrk(shown, ".e") == NULL ? ".0" : "");
 }
 
 static void add_names(sheaf_text *text, const sheaf_lora_names *names)

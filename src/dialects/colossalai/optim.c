@@ -338,9 +338,10 @@ static sheaf_status *give_names(reading *r)
     if (r->at == NULL)
         return r->c->config != NULL
                    ? NULL
-                   : sheaf__config_note(r->c, SHEAF_WARNING, "missing", r->dir, "",
-                                        "the model's config.json",
-                                        "names of parameters are not in these files, only numbers");
+                   : sheaf__catalog_note(r->c, SHEAF_WARNING, "missing", r->dir, "",
+                                         "the model's config.json",
+                                         "names of parameters are not in these files, only numbers",
+                                         sheaf__config_cure(r->c));
     for (order how = ONE_GROUP; how < ORDERS; how++) {
         if (!all_fit(r, how))
             continue;

@@ -10,6 +10,7 @@
 #include "base/status.h"
 #include "base/array.h"
 #include "base/file.h"
+#include "base/json_write.h"
 #include "base/text.h"
 #include "catalog/boxes.h"
 #include "dialects/common/model.h"
@@ -19,56 +20,38 @@
 
 /* ---- args ---- */
 
-/* Args that, at another value than this, make a model that Llama's config cannot say. */
-typedef struct needed {
-    const char *key, *text;
-    int truth;
-    double number;
-} needed;
-static const needed wanted[] = {
-    { "normalization", "RMSNorm", -1, 0 },
-    { "position_embedding_type", "rope", -1, 0 },
-    { "swiglu", NULL, 1, 0 },
-    { "rotary_interleaved", NULL, 0, 0 },
-    { "rotary_percent", NULL, -1, 1 },
-    { "apply_layernorm_1p", NULL, 0, 0 },
-    { "layernorm_zero_centered_gamma", NULL, 0, 0 },
-    { "multi_latent_attention", NULL, 0, 0 },
-    { "qk_layernorm", NULL, 0, 0 },
-    { "attention_output_gate", NULL, 0, 0 },
-    { "apply_residual_connection_post_layernorm", NULL, 0, 0 },
-    { "squared_relu", NULL, 0, 0 },
-    { "quick_geglu", NULL, 0, 0 },
-    { "heterogeneous_layers_config_path", "", -1, 0 },
-    { "num_experts", "", -1, 0 },
-    { "window_size", "", -1, 0 },
-    { "no_rope_freq", "", -1, 0 },
-    { "rope_type", "rope", -1, 0 },
-    { "softmax_type", "vanilla", -1, 0 },
-    { "softmax_scale", "", -1, 0 },
-    { "qk_l2_norm", NULL, 0, 0 },
-    { "glu_linear_offset", NULL, -1, 0 },
-    { "activation_func_clamp_value", "", -1, 0 },
-    { "use_mup", NULL, 0, 0 },
-    { "glu_activation", "", -1, 0 }, /* Megatron-LLM's, whose halves lie the other way round */
-    { "mtp_num_layers", "", -1, 0 },
+/* Args that, at another value than this, make a model that Llama's config cannot say: as Python
+ * shows it; NULL: at any. */
+static const struct {
+    const char *key, *value;
+} wanted[] = {
+    { "normalization", "'RMSNorm'" },
+    { "position_embedding_type", "'rope'" },
+    { "swiglu", "True" },
+    { "rotary_interleaved", "False" },
+    { "rotary_percent", "1" },
+    { "apply_layernorm_1p", "False" },
+    { "layernorm_zero_centered_gamma", "False" },
+    { "multi_latent_attention", "False" },
+    { "qk_layernorm", "False" },
+    { "attention_output_gate", "False" },
+    { "apply_residual_connection_post_layernorm", "False" },
+    { "squared_relu", "False" },
+    { "quick_geglu", "False" },
+    { "heterogeneous_layers_config_path", NULL },
+    { "num_experts", NULL },
+    { "window_size", NULL },
+    { "no_rope_freq", NULL },
+    { "rope_type", "'rope'" },
+    { "softmax_type", "'vanilla'" },
+    { "softmax_scale", NULL },
+    { "qk_l2_norm", "False" },
+    { "glu_linear_offset", "0" },
+    { "activation_func_clamp_value", NULL },
+    { "use_mup", "False" },
+    { "glu_activation", NULL }, /* Megatron-LLM's, whose halves lie the other way round */
+    { "mtp_num_layers", NULL },
 };
-
-/* Does the value agree? None and an absent key do. */
-static bool agrees(const needed *n, const sheaf_pickle *value)
-{
-    double number;
-    const char *text = sheaf__pickle_text(value);
-    if (value == NULL || sheaf__pickle_is(value, SHEAF_PICKLE_NONE))
-        return true;
-    if (n->text != NULL)
-        return text != NULL && *n->text != '\0' && strcmp(text, n->text) == 0;
-    if (!sheaf__pickle_float(&number, value) && !sheaf__pickle_is(value, SHEAF_PICKLE_BOOL))
-        return false;
-    return sheaf__pickle_is(value, SHEAF_PICKLE_BOOL)
-               ? n->truth >= 0 && value->as.number == n->truth
-               : number == (n->truth >= 0 ? n->truth : n->number);
-}
 
 static void show(char out[64], const sheaf_pickle *value)
 {
@@ -82,6 +65,15 @@ static void show(char out[64], const sheaf_pickle *value)
         snprintf(out, 64, "%.9g", number);
     else
         snprintf(out, 64, "another value");
+}
+
+/* Is it the value, or for True and False the number that equals it? */
+static bool agrees(const char *shown, const char *value)
+{
+    return value != NULL &&
+           (strcmp(shown, value) == 0 || strcmp(shown, strcmp(value, "True") == 0    ? "1"
+                                                       : strcmp(value, "False") == 0 ? "0"
+                                                                                     : value) == 0);
 }
 
 /* A whole number in [1, 2^40); `absent` where there is none. */
@@ -123,26 +115,22 @@ static sheaf_status *check_wanted(sheaf_catalog *c, const sheaf_pickle *args, co
     for (size_t i = 0; st == NULL && i < sizeof wanted / sizeof *wanted; i++) {
         const sheaf_pickle *value = sheaf__pickle_get(args, wanted[i].key);
         char expected[96], found[64];
-        if (agrees(&wanted[i], value))
+        if (value == NULL || sheaf__pickle_is(value, SHEAF_PICKLE_NONE))
+            continue;
+        show(found, value);
+        if (agrees(found, wanted[i].value))
             continue;
         snprintf(expected, sizeof expected, "args.%s as Llama models have it", wanted[i].key);
-        show(found, value);
         st = sheaf__catalog_notef(c, SHEAF_DEFECT, "unsupported", path, "", expected, "",
                                   "args.%s = %s", wanted[i].key, found);
     }
     return st;
 }
 
-/* The shortest of 15 to 17 digits that reads back as the same. */
 static void add_real(sheaf_text *t, const char *key, double x)
 {
-    char text[32];
-    for (int digits = 15; digits <= 17; digits++) {
-        snprintf(text, sizeof text, "%.*g", digits, x);
-        if (strtod(text, NULL) == x)
-            break;
-    }
-    sheaf__text_add(t, "\"%s\": %s", key, text);
+    char text[SHEAF__JSON_NUMBER];
+    sheaf__text_add(t, "\"%s\": %s", key, sheaf__number_json(text, x));
 }
 
 static double epsilon_of(const sheaf_pickle *args)
@@ -155,47 +143,59 @@ static double theta_of(const sheaf_pickle *args)
     return real_of(args, "rotary_base", 10000);
 }
 
+static void add_count(sheaf_text *t, const char *key, int64_t n)
+{
+    sheaf__text_add(t, "  \"%s\": %" PRId64 ",\n", key, n);
+}
+
+/* What positions are scaled by. */
+static double factor_of(const sheaf_pickle *args)
+{
+    return truth_of(args, "use_rope_scaling") ? real_of(args, "rope_scaling_factor", 8)
+                                              : interpolation(args);
+}
+
+/* Biases at q, k and v alone. */
+static bool is_qwen2(const sheaf_pickle *args)
+{
+    return truth_of(args, "add_qkv_bias") && !truth_of(args, "add_bias_linear");
+}
+
 /* args as a config.json. */
 static sheaf_status *make_config(char **out, const sheaf__megatron *m, const sheaf_pickle *args)
 {
     sheaf_text t = { 0 };
     const bool bias = truth_of(args, "add_bias_linear"),
-               qkv = bias || truth_of(args, "add_qkv_bias");
-    const char *family = qkv && !bias ? "qwen2" : "llama";
+               qkv = bias || truth_of(args, "add_qkv_bias"), qwen2 = is_qwen2(args);
     const sheaf_pickle *dtype = sheaf__pickle_get(args, "params_dtype");
     sheaf__text_add(&t, "{\n  \"architectures\": [\"%s\"],\n  \"model_type\": \"%s\",\n",
-                    qkv && !bias ? "Qwen2ForCausalLM" : "LlamaForCausalLM", family);
-    sheaf__text_add(&t,
-                    "  \"hidden_act\": \"silu\",\n  \"hidden_size\": %" PRId64
-                    ",\n  \"intermediate_size\": %" PRId64 ",\n",
-                    m->hidden, m->ffn);
-    sheaf__text_add(
-        &t, "  \"num_hidden_layers\": %" PRId64 ",\n  \"num_attention_heads\": %" PRId64 ",\n",
-        m->layers, m->heads);
-    sheaf__text_add(&t, "  \"num_key_value_heads\": %" PRId64 ",\n", m->groups);
-    if (!(qkv && !bias) || m->heads * m->head_dim != m->hidden)
-        sheaf__text_add(&t, "  \"head_dim\": %" PRId64 ",\n", m->head_dim);
-    if (!(qkv && !bias))
+                    qwen2 ? "Qwen2ForCausalLM" : "LlamaForCausalLM", qwen2 ? "qwen2" : "llama");
+    sheaf__text_add(&t, "  \"hidden_act\": \"silu\",\n");
+    add_count(&t, "hidden_size", m->hidden);
+    add_count(&t, "intermediate_size", m->ffn);
+    add_count(&t, "num_hidden_layers", m->layers);
+    add_count(&t, "num_attention_heads", m->heads);
+    add_count(&t, "num_key_value_heads", m->groups);
+    if (!qwen2 || m->heads * m->head_dim != m->hidden)
+        add_count(&t, "head_dim", m->head_dim);
+    if (!qwen2)
         sheaf__text_add(&t, "  \"attention_bias\": %s,\n  \"mlp_bias\": %s,\n",
                         qkv ? "true" : "false", bias ? "true" : "false");
-    sheaf__text_add(&t, "  \"max_position_embeddings\": %" PRId64 ",\n",
-                    count_of(args, "max_position_embeddings", 2048));
+    add_count(&t, "max_position_embeddings", count_of(args, "max_position_embeddings", 2048));
     sheaf__text_add(&t, "  ");
     add_real(&t, "rms_norm_eps", epsilon_of(args));
     sheaf__text_add(&t, ",\n  ");
     add_real(&t, "rope_theta", theta_of(args));
     sheaf__text_add(&t, ",\n");
-    if (truth_of(args,
-                 "use_rope_scaling")) { /* megatron/core: rotary_pos_embedding.py, _apply_scaling */
-        sheaf__text_add(&t, "  \"rope_scaling\": {\"rope_type\": \"llama3\", ");
-        add_real(&t, "factor", real_of(args, "rope_scaling_factor", 8));
-        sheaf__text_add(
-            &t,
-            ", \"low_freq_factor\": 1.0, \"high_freq_factor\": 4.0, \"original_max_position_embeddings\": 8192},\n");
-    } else if (interpolation(args) != 1) {
-        sheaf__text_add(&t, "  \"rope_scaling\": {\"rope_type\": \"linear\", ");
-        add_real(&t, "factor", interpolation(args));
-        sheaf__text_add(&t, "},\n");
+    const bool llama3 = truth_of(args, "use_rope_scaling");
+    if (llama3 || interpolation(args) != 1) { /* megatron/core: rotary_pos_embedding.py */
+        sheaf__text_add(&t, "  \"rope_scaling\": {\"rope_type\": \"%s\", ",
+                        llama3 ? "llama3" : "linear");
+        add_real(&t, "factor", factor_of(args));
+        sheaf__text_add(&t, "%s},\n",
+                        llama3 ? ", \"low_freq_factor\": 1.0, \"high_freq_factor\": 4.0, "
+                                 "\"original_max_position_embeddings\": 8192"
+                               : "");
     }
     if (sheaf__pickle_is(dtype, SHEAF_PICKLE_DTYPE) &&
         sheaf_dtype_torch_name(dtype->as.dtype) != NULL)
@@ -208,81 +208,54 @@ static sheaf_status *make_config(char **out, const sheaf__megatron *m, const she
     return sheaf__text_take(out, &t);
 }
 
-/* No shape shows these. The config counts, as old converters left defaults in the args; but it may
- * be another model's of the same sizes. */
-static sheaf_status *hold_numbers(sheaf_catalog *c, const sheaf_config *config,
-                                  const sheaf_pickle *args, const char *path,
-                                  const char *config_path)
-{
-    const bool llama3 = truth_of(args, "use_rope_scaling"), linear = interpolation(args) != 1;
-    const sheaf_rope_type type = llama3   ? SHEAF_ROPE_LLAMA3
-                                 : linear ? SHEAF_ROPE_LINEAR
-                                          : SHEAF_ROPE_DEFAULT;
-    const double factor = llama3 ? real_of(args, "rope_scaling_factor", 8) : interpolation(args);
-    const struct {
-        const char *what;
-        double said, given;
-        bool same;
-    } numbers[] = {
-        { "rms_norm_eps", epsilon_of(args), config->rms_eps,
-          fabs(epsilon_of(args) - config->rms_eps) <= 1e-6 * config->rms_eps },
-        { "rope_theta", theta_of(args), config->rope.theta, theta_of(args) == config->rope.theta },
-        { "a rope_scaling factor of", factor,
-          config->rope.type == SHEAF_ROPE_DEFAULT ? 1 : config->rope.factor,
-          config->rope.type == type &&
-              (type == SHEAF_ROPE_DEFAULT || config->rope.factor == factor) },
-    };
-    sheaf_status *st = NULL;
-    for (size_t i = 0; st == NULL && i < sizeof numbers / sizeof *numbers; i++) {
-        char expected[96];
-        if (numbers[i].same)
-            continue;
-        snprintf(expected, sizeof expected, "%s %.9g, as in the args", numbers[i].what,
-                 numbers[i].said);
-        st = sheaf__catalog_notef(
-            c, SHEAF_WARNING, "class", config_path, "", expected,
-            "give the config.json of this model with --config",
-            "%s %.9g%s, which counts (args: %s)", numbers[i].what, numbers[i].given,
-            numbers[i].said == numbers[i].given ? " of another type" : "", path);
-    }
-    return st;
-}
-
-/* A config that was given: its sizes must be those of the args. */
+/* A config that was given: its sizes must be those of the args. Other numbers no shape shows; of
+ * these the config's count, as old converters left defaults in the args; but it may be another
+ * model's of the same sizes. */
 static sheaf_status *hold_against(sheaf__megatron *m, sheaf_catalog *c, const sheaf_config *config,
                                   const sheaf_pickle *args, const char *path,
                                   const char *config_path)
 {
+    static const char cure[] = "give the config.json of this model with --config";
     const sheaf_pickle *untied = sheaf__pickle_get(args, "untie_embeddings_and_output_weights");
+    const double factor = factor_of(args),
+                 given = config->rope.type == SHEAF_ROPE_DEFAULT ? 1 : config->rope.factor;
+    const sheaf_rope_type type = truth_of(args, "use_rope_scaling") ? SHEAF_ROPE_LLAMA3
+                                 : interpolation(args) != 1         ? SHEAF_ROPE_LINEAR
+                                                                    : SHEAF_ROPE_DEFAULT;
     const struct {
         const char *what;
-        int64_t said, given;
-    } sizes[] = {
-        { "layers", m->layers, config->layers },
-        { "hidden size", m->hidden, config->hidden },
-        { "attention heads", m->heads, config->heads },
-        { "key/value heads", m->groups, config->kv_heads },
-        { "head width", m->head_dim, config->head_dim },
-        { "MLP width", m->ffn, config->ffn },
+        double said, given;
+        bool shown, same; /* by shapes; beside what is equal */
+    } numbers[] = {
+        { "layers", (double)m->layers, (double)config->layers, true, true },
+        { "hidden size", (double)m->hidden, (double)config->hidden, true, true },
+        { "attention heads", (double)m->heads, (double)config->heads, true, true },
+        { "key/value heads", (double)m->groups, (double)config->kv_heads, true, true },
+        { "head width", (double)m->head_dim, (double)config->head_dim, true, true },
+        { "MLP width", (double)m->ffn, (double)config->ffn, true, true },
+        { "rms_norm_eps", epsilon_of(args), config->rms_eps, false, true },
+        { "rope_theta", theta_of(args), config->rope.theta, false, true },
+        { "a rope_scaling factor of", factor, given, false, config->rope.type == type },
     };
     sheaf_status *st = NULL;
-    for (size_t i = 0; st == NULL && i < sizeof sizes / sizeof *sizes; i++) {
+    for (size_t i = 0; st == NULL && i < sizeof numbers / sizeof *numbers; i++) {
         char expected[96];
-        if (sizes[i].said == sizes[i].given)
+        const double apart = fabs(numbers[i].said - numbers[i].given);
+        if (numbers[i].same && apart <= (i == 6 ? 1e-6 * config->rms_eps : 0))
             continue;
-        snprintf(expected, sizeof expected, "%s %" PRId64 ", as in the args", sizes[i].what,
-                 sizes[i].said);
-        st = sheaf__catalog_notef(c, SHEAF_DEFECT, "class", config_path, "", expected,
-                                  "give the config.json of this model with --config",
-                                  "%s %" PRId64 " (args: %s)", sizes[i].what, sizes[i].given, path);
+        snprintf(expected, sizeof expected, "%s %.9g, as in the args", numbers[i].what,
+                 numbers[i].said);
+        st = sheaf__catalog_notef(
+            c, numbers[i].shown ? SHEAF_DEFECT : SHEAF_WARNING, "class", config_path, "", expected,
+            cure, "%s %.9g%s%s (args: %s)", numbers[i].what, numbers[i].given,
+            apart == 0 ? " of another type" : "", numbers[i].shown ? "" : ", which counts", path);
     }
     m->vocab = config->vocab;
     if (st == NULL && config->tied && sheaf__pickle_is(untied, SHEAF_PICKLE_BOOL) && !m->tied)
         st = sheaf__catalog_notef(
-            c, SHEAF_DEFECT, "class", config_path, "", "a head of its own, as in the args",
-            "give the config.json of this model with --config",
+            c, SHEAF_DEFECT, "class", config_path, "", "a head of its own, as in the args", cure,
             "tie_word_embeddings, by which the stored head is lost (args: %s)", path);
-    return st == NULL ? hold_numbers(c, config, args, path, config_path) : st;
+    return st;
 }
 
 static sheaf_status *read_config(sheaf__megatron *m, sheaf_catalog *c, const sheaf_pickle *args,
@@ -431,12 +404,32 @@ sheaf_status *sheaf__megatron_args(sheaf__megatron *m, sheaf_catalog *c, const s
                                 : ask_tokenizer(m, c, args, path));
     TRY(st, c->config == NULL ? make_config(&c->config, m, args) : NULL);
     if (st == NULL && c->model == NULL) {
-        c->model =
-            strdup(truth_of(args, "add_qkv_bias") && !truth_of(args, "add_bias_linear") ? "qwen2"
-                                                                                        : "llama");
+        c->model = strdup(is_qwen2(args) ? "qwen2" : "llama");
         st = c->model == NULL ? sheaf__no_memory(path) : NULL;
     }
     return st;
+}
+
+sheaf_status *sheaf__megatron_of_config(sheaf__megatron *m, sheaf_catalog *c, const char *path)
+{
+    sheaf_config config = { 0 };
+    *m = (sheaf__megatron){ .vocab = -1, .padded = -1 };
+    if (c->config == NULL)
+        return sheaf__catalog_defects(c) > 0
+                   ? NULL
+                   : sheaf__catalog_note(
+                         c, SHEAF_DEFECT, "missing", path, "",
+                         "the sizes of the model: `args` in common.pt, or the model's config.json",
+                         "neither: Megatron-Bridge and NeMo keep them elsewhere",
+                         "give the config.json of the model with --config");
+    sheaf_status *st = sheaf_config_parse(&config, c->config, strlen(c->config));
+    TRY(st, sheaf__partition_new(&m->rows, &config));
+    if (st == NULL) {
+        m->layers = config.layers;
+        m->vocab = config.vocab;
+    }
+    sheaf_config_release(&config);
+    return sheaf__catalog_defect(c, c->config_path, st);
 }
 
 void sheaf__megatron_release(sheaf__megatron *m)

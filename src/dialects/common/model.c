@@ -107,6 +107,14 @@ sheaf_status *sheaf__catalog_recognise(sheaf_catalog *c)
     return NULL;
 }
 
+const char *sheaf__config_cure(const sheaf_catalog *c)
+{
+    return c->dialect->config == NULL
+               ? "give the path of this model's config.json with --config, or put it beside the weights"
+               : "give the path of this model's model_config.json with --config, or put it beside the "
+                 "weights";
+}
+
 /* ---- rows of the vocabulary ---- */
 
 /* Cuts rows off that exist only as padding. */
@@ -218,9 +226,7 @@ typedef struct checking {
     int64_t vocab;
     bool damaged;
     int64_t missing, foreign, shapes; /* found so far */
-    char *cure;                       /* of a config of another model; NULL = not asked for yet */
-    sheaf_text names;                 /* of those beyond LISTED nothing is said but their number */
-} checking;
+} checking;                           /* of those beyond LISTED only the number is said */
 
 static sheaf_status *check_tensor(checking *x, const sheaf_tensor *t)
 {
@@ -246,12 +252,10 @@ static sheaf_status *check_tensor(checking *x, const sheaf_tensor *t)
         return check_table(c, is, x->vocab);
     if (++x->shapes > LISTED)
         return NULL;
-    sheaf_status *st = x->cure == NULL ? sheaf__config_cure(&x->cure, c) : NULL;
-    return st != NULL ? st
-                      : sheaf__catalog_note(c, SHEAF_DEFECT, "shape", sheaf__catalog_path_of(c, is),
-                                            t->name, sheaf__show_shape(want, t->ndim, t->shape),
-                                            sheaf__show_shape(found, is->told.ndim, is->told.shape),
-                                            x->cure);
+    return sheaf__catalog_note(c, SHEAF_DEFECT, "shape", sheaf__catalog_path_of(c, is), t->name,
+                               sheaf__show_shape(want, t->ndim, t->shape),
+                               sheaf__show_shape(found, is->told.ndim, is->told.shape),
+                               sheaf__config_cure(c));
 }
 
 /* A constant of text models that follows from the config; old programs saved it. */
@@ -270,22 +274,19 @@ static sheaf_status *check_foreign(checking *x, const sheaf_logical *t)
         return sheaf__catalog_note(x->c, SHEAF_NOTE, "inferred", sheaf__catalog_path_of(x->c, t),
                                    t->told.name, "",
                                    "stored although tied to the table of embeddings", "");
-    if (++x->foreign > LISTED)
+    sheaf_sat_rule rule;
+    if ((x->c->dialect->own_lora && !sheaf__sat_rule_of(&rule, t->told.name)) || /* told as read */
+        ++x->foreign > LISTED)
         return NULL;
-    sheaf_status *st = x->cure == NULL ? sheaf__config_cure(&x->cure, x->c) : NULL;
-    return st != NULL ? st
-                      : sheaf__catalog_note(x->c, SHEAF_DEFECT, "foreign",
-                                            sheaf__catalog_path_of(x->c, t), t->told.name,
-                                            "only tensors that the config asks "
-                                            "for",
-                                            "a tensor that this model does not have", x->cure);
+    return sheaf__catalog_note(x->c, SHEAF_DEFECT, "foreign", sheaf__catalog_path_of(x->c, t),
+                               t->told.name, "only tensors that the config asks for",
+                               "a tensor that this model does not have", sheaf__config_cure(x->c));
 }
 
 /* All names with one word before them: that of the dict or the module that holds the model. */
-static sheaf_status *take_prefix(checking *x)
+static sheaf_status *take_prefix(sheaf_catalog *c, const sheaf_schema *schema)
 {
     static const char *const prefixes[] = { "model.", "base_model.model." };
-    sheaf_catalog *c = x->c;
     for (size_t k = 0; k < sizeof prefixes / sizeof *prefixes; k++) {
         const size_t n = strlen(prefixes[k]);
         int64_t fits = 0, twice = 0, count = 0;
@@ -293,7 +294,7 @@ static sheaf_status *take_prefix(checking *x)
             const char *name = c->tensor[i].told.name;
             const bool has = strncmp(name, prefixes[k], n) == 0;
             count += c->tensor[i].kind != SHEAF_MOMENT;
-            fits += has && sheaf_schema_find(x->schema, name + n) != NULL;
+            fits += has && sheaf_schema_find(schema, name + n) != NULL;
             twice += has && sheaf__catalog_find(c, name + n) != NULL;
         }
         if (twice > 0 || fits < 2 ||
@@ -323,16 +324,18 @@ static sheaf_status *note_more(checking *x, const char *code, int64_t count)
                                 "%" PRId64 " more tensors like these", count - LISTED);
 }
 
-static sheaf_status *check_schema(checking *x)
+sheaf_status *sheaf__catalog_check_schema(sheaf_catalog *c, const sheaf_schema *schema,
+                                          int64_t vocab, bool damaged)
 {
-    sheaf_status *st = take_prefix(x);
-    for (int64_t i = 0; st == NULL && i < x->schema->count; i++)
-        st = check_tensor(x, &x->schema->tensor[i]);
-    for (int64_t i = 0; st == NULL && i < x->c->count; i++)
-        st = check_foreign(x, &x->c->tensor[i]);
-    TRY(st, note_more(x, "missing", x->missing));
-    TRY(st, note_more(x, "foreign", x->foreign));
-    return st != NULL ? st : note_more(x, "shape", x->shapes);
+    checking x = { .c = c, .schema = schema, .vocab = vocab, .damaged = damaged };
+    sheaf_status *st = NULL;
+    for (int64_t i = 0; st == NULL && i < schema->count; i++)
+        st = check_tensor(&x, &schema->tensor[i]);
+    for (int64_t i = 0; st == NULL && i < c->count; i++)
+        st = check_foreign(&x, &c->tensor[i]);
+    TRY(st, note_more(&x, "missing", x.missing));
+    TRY(st, note_more(&x, "foreign", x.foreign));
+    return TRY(st, note_more(&x, "shape", x.shapes));
 }
 
 /* What would be lost if files of one class were read as the other. */
@@ -345,14 +348,12 @@ static sheaf_status *note_class(sheaf_catalog *c, const sheaf_schema *schema,
     for (int64_t i = 0; i < c->count; i++)
         if (sheaf_schema_find(schema, c->tensor[i].told.name) == NULL && lost++ < 5)
             sheaf__text_add(&text, "%s%s", lost > 1 ? ", " : "", c->tensor[i].told.name);
-    char *cure = NULL;
-    sheaf_status *st = text.failed ? sheaf__no_memory(c->root) : sheaf__config_cure(&cure, c);
+    sheaf_status *st = text.failed ? sheaf__no_memory(c->root) : NULL;
     TRY(st, sheaf__catalog_notef(
                 c, SHEAF_DEFECT, "class", c->config_path != NULL ? c->config_path : c->root, "",
                 family->variant_of != NULL ? family->variant_of(&schema->config) : family->name,
-                cure, "tensors of %s; %" PRId64 " would be lost: %s%s", by_tensors, lost,
-                text.at != NULL ? text.at : "none", lost > 5 ? ", ..." : ""));
-    free(cure);
+                sheaf__config_cure(c), "tensors of %s; %" PRId64 " would be lost: %s%s", by_tensors,
+                lost, text.at != NULL ? text.at : "none", lost > 5 ? ", ..." : ""));
     sheaf__text_release(&text);
     return st;
 }
@@ -365,7 +366,6 @@ static sheaf_status *check_config(sheaf_catalog *c, const sheaf_config *config,
     if (st != NULL)
         return sheaf__catalog_defect(c, c->config_path, st);
     c->vocab = config->vocab;
-    checking x = { .c = c, .schema = schema, .vocab = config->vocab, .damaged = damaged };
     const sheaf__tensor_names names = names_of(c);
     const char *variant = sheaf__other_variant(&names, config);
     if (by_tensors != NULL && !alike(by_tensors, config->family))
@@ -375,9 +375,9 @@ static sheaf_status *check_config(sheaf_catalog *c, const sheaf_config *config,
     else {
         free(c->model);
         c->model = strdup(sheaf_family_name(config->family));
-        st = c->model == NULL ? sheaf__no_memory(c->root) : check_schema(&x);
+        st = c->model == NULL ? sheaf__no_memory(c->root) : take_prefix(c, schema);
+        TRY(st, sheaf__catalog_check_schema(c, schema, config->vocab, damaged));
     }
-    free(x.cure);
     sheaf_schema_free(schema);
     return st;
 }
@@ -420,8 +420,9 @@ sheaf_status *sheaf__catalog_check_model(sheaf_catalog *c, bool damaged)
     if (c->config == NULL && (by_tensors == NULL || c->count == 0))
         return NULL;
     if (c->config == NULL)
-        return sheaf__config_note(c, SHEAF_NOTE, "inferred", c->root, "", "config.json",
-                                  "no config: shapes were not held against one");
+        return sheaf__catalog_note(c, SHEAF_NOTE, "inferred", c->root, "", "config.json",
+                                   "no config: shapes were not held against one",
+                                   sheaf__config_cure(c));
     st = sheaf_config_parse(&config, c->config, strlen(c->config));
     if (st != NULL && sheaf_status_code(st) != SHEAF_E_MEMORY &&
         (sheaf_status_code(st) == SHEAF_E_UNSUPPORTED ||

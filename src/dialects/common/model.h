@@ -23,17 +23,16 @@ sheaf_status *sheaf__catalog_recognise(sheaf_catalog *catalog);
  * class, names, shapes, rows of the vocabulary (padding is cut off, a part of a divided table is
  * named). `damaged`: parts could not be read, so missing tensors are not listed one by one. */
 sheaf_status *sheaf__catalog_check_model(sheaf_catalog *catalog, bool damaged);
+/* sheaf__catalog_check_schema - names and shapes against the tensors that a config asks for: what
+ * is missing (unless `damaged`), of another shape, or more. `vocab`: rows of the vocabulary, where
+ * a table may have others; -1: it may not. */
+sheaf_status *sheaf__catalog_check_schema(sheaf_catalog *catalog, const sheaf_schema *schema,
+                                          int64_t vocab, bool damaged);
 /* sheaf__catalog_check_layers - a Llama whose layers differ from each other, or from what is around
  * them, is not whole: for checkpoints of training, which have no config. */
 sheaf_status *sheaf__catalog_check_layers(sheaf_catalog *catalog);
-/* sheaf__config_cure - what to do about a config that is missing or another model's (malloc'd): the
- * command that verifies with one that lies in or beside the root and fits the tensors, else where
- * to put one. */
-sheaf_status *sheaf__config_cure(char **out, const sheaf_catalog *catalog);
-/* sheaf__config_note - a finding with this cure. */
-sheaf_status *sheaf__config_note(sheaf_catalog *catalog, sheaf_severity severity, const char *code,
-                                 const char *path, const char *tensor, const char *expected,
-                                 const char *found);
+/* sheaf__config_cure - what to do about a config that is missing or another model's. */
+const char *sheaf__config_cure(const sheaf_catalog *catalog);
 /* sheaf__family_of - by the names of the tensors: "llama", "qwen2", "cogvlm", "cogagent"; NULL. */
 const char *sheaf__family_of(const sheaf_catalog *catalog);
 /* sheaf__tokenizer_rows - tokens that the tokenizer in `dir` knows, and the file that says so

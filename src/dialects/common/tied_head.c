@@ -8,6 +8,7 @@
 #include "catalog/private.h"
 #include "ops/kernels.h"
 #include "base/status.h"
+#include "base/text.h"
 
 enum { CHUNK = 1 << 18 }; /* elements at once */
 
@@ -15,43 +16,24 @@ const char sheaf__head_name[] = "lm_head.weight";
 
 /* ---- numbers ---- */
 
+/* Of some rows of both, as stored and as float32. */
 typedef struct numbers {
     const sheaf__kernels *kernels;
     sheaf_dtype table, head;
-    bool same, as_bf16, as_f16; /* so far */
-    void *a, *b;                /* the table's and the head's */
-    float *wide, *other;
-    uint16_t *rounded;
+    bool as[3]; /* so far the head is the table; the table rounded to bfloat16, to float16 */
+    void *stored;
+    float *a, *b, *c; /* the table's, the head's, and what is compared */
 } numbers;
-
-static const float *widened(const numbers *x, float *wide, const void *data, sheaf_dtype dtype,
-                            int64_t n)
-{
-    if (dtype == SHEAF_F32)
-        return data;
-    x->kernels->widen(wide, data, dtype, n);
-    return wide;
-}
-
-static bool rounds(const numbers *x, sheaf_dtype to, int64_t n)
-{
-    x->kernels->round(x->rounded, to, x->a, n);
-    if (x->head == to)
-        return memcmp(x->rounded, x->b, (size_t)n * 2) == 0;
-    return x->head == SHEAF_F32 &&
-           memcmp(widened(x, x->wide, x->rounded, to, n), x->b, (size_t)n * sizeof(float)) == 0;
-}
 
 static void compare(numbers *x, int64_t n)
 {
-    if (x->table == x->head)
-        x->same = x->same && memcmp(x->a, x->b, (size_t)n * sheaf_dtype_bytes(x->table)) == 0;
-    else
-        x->same = x->same &&
-                  memcmp(widened(x, x->wide, x->a, x->table, n),
-                         widened(x, x->other, x->b, x->head, n), (size_t)n * sizeof(float)) == 0;
-    x->as_bf16 = x->as_bf16 && x->table == SHEAF_F32 && rounds(x, SHEAF_BF16, n);
-    x->as_f16 = x->as_f16 && x->table == SHEAF_F32 && rounds(x, SHEAF_F16, n);
+    static const sheaf_dtype to[] = { SHEAF_F32, SHEAF_BF16, SHEAF_F16 };
+    for (int i = 0; i < 3; i++)
+        if (x->as[i]) {
+            x->kernels->convert(x->stored, to[i], x->a, SHEAF_F32, n);
+            x->kernels->convert(x->c, SHEAF_F32, x->stored, to[i], n);
+            x->as[i] = memcmp(x->c, x->b, (size_t)n * sizeof *x->b) == 0;
+        }
 }
 
 static bool is_float(sheaf_dtype d)
@@ -83,11 +65,15 @@ static sheaf_status *compare_all(numbers *x, const void *from, read_rows read,
     sheaf_status *st = NULL;
     for (int64_t row = 0; st == NULL && row < table->shape[0]; row += most) {
         const int64_t n = table->shape[0] - row < most ? table->shape[0] - row : most;
-        st = read(from, table->name, row, n, width, x->a);
-        TRY(st, read(from, sheaf__head_name, row, n, width, x->b));
+        st = read(from, table->name, row, n, width, x->stored);
         if (st == NULL)
-            compare(x, n * width);
-        if (st == NULL && !x->same && !x->as_bf16 && !x->as_f16) {
+            x->kernels->convert(x->a, SHEAF_F32, x->stored, x->table, n * width);
+        TRY(st, read(from, sheaf__head_name, row, n, width, x->stored));
+        if (st != NULL)
+            return st;
+        x->kernels->convert(x->b, SHEAF_F32, x->stored, x->head, n * width);
+        compare(x, n * width);
+        if (!x->as[0] && !x->as[1] && !x->as[2]) {
             char found[64];
             snprintf(found, sizeof found, "other values from row %" PRId64 " on", row);
             return differs(table->name, found);
@@ -100,33 +86,26 @@ static sheaf_status *check(bool *copy, const void *from, read_rows read,
                            const sheaf_source_entry *table, const sheaf_source_entry *head)
 {
     *copy = false;
-    if (head->ndim != 2 || table->ndim != 2 || head->shape[1] != table->shape[1] ||
-        head->shape[0] != table->shape[0] ||
-        (head->dtype != table->dtype && (!is_float(head->dtype) || !is_float(table->dtype))))
+    if (table->ndim != 2 || !sheaf__same_shape(head->ndim, head->shape, 2, table->shape) ||
+        !is_float(head->dtype) || !is_float(table->dtype))
         return differs(table->name, "another shape or dtype");
     const int64_t width = table->shape[1], most = width < CHUNK ? CHUNK : width;
-    numbers x = { sheaf__kernels_for(NULL),
+    float *space = malloc((size_t)most * 4 * sizeof *space);
+    if (space == NULL)
+        return sheaf__no_memory("out of memory to compare the tables");
+    const bool rounded = table->dtype == SHEAF_F32;
+    const sheaf__kernels *kernels = sheaf__kernels_for(NULL);
+    numbers x = { kernels != NULL ? kernels : sheaf__kernels_for("ref"),
                   table->dtype,
                   head->dtype,
-                  true,
-                  true,
-                  true,
-                  malloc((size_t)most * sheaf_dtype_bytes(table->dtype)),
-                  malloc((size_t)most * sheaf_dtype_bytes(head->dtype)),
-                  malloc((size_t)most * sizeof(float)),
-                  malloc((size_t)most * sizeof(float)),
-                  malloc((size_t)most * sizeof(uint16_t)) };
-    sheaf_status *st =
-        x.a == NULL || x.b == NULL || x.wide == NULL || x.other == NULL || x.rounded == NULL
-            ? sheaf__no_memory("out of memory to compare the tables")
-        : width > 0 ? compare_all(&x, from, read, table)
-                    : NULL;
-    *copy = st == NULL && !(x.same && x.table == x.head);
-    free(x.a);
-    free(x.b);
-    free(x.wide);
-    free(x.other);
-    free(x.rounded);
+                  { true, rounded, rounded },
+                  space,
+                  space + most,
+                  space + 2 * most,
+                  space + 3 * most };
+    sheaf_status *st = width > 0 ? compare_all(&x, from, read, table) : NULL;
+    *copy = st == NULL && !(x.as[0] && x.table == x.head);
+    free(space);
     return st;
 }
 

@@ -11,8 +11,6 @@
 #include "dialects/common/model_folder.h"
 #include "dialects/sat/inner.h"
 
-enum { NAMED = 12 }; /* findings of one sort before they are counted only */
-
 typedef struct check {
     sheaf_catalog *catalog;
     const sheaf__sat_set *set;
@@ -21,7 +19,6 @@ typedef struct check {
     int64_t tower, cross, text; /* tensors of each sort */
     int64_t tower_elements, cross_elements;
     int64_t factors; /* of LoRA */
-    char *cure;      /* of a config of other tensors; NULL = not asked for yet */
 } check;
 
 static void count_sorts(check *k)
@@ -81,70 +78,6 @@ static sheaf_status *infer_encoder(check *k, sheaf_config *config)
                       was.embed == e->embed && was.head_width == e->head_width &&
                       was.image == e->image;
     return same || e->width < 1 ? NULL : keep_encoder(k, e, image);
-}
-
-/* ---- tensors against the schema ---- */
-
-/* The config is not that of these tensors. */
-static sheaf_status *note_config(check *k, const char *code, const char *path, const char *name,
-                                 const char *want, const char *found)
-{
-    sheaf_status *st = k->cure == NULL ? sheaf__config_cure(&k->cure, k->catalog) : NULL;
-    return st != NULL ? st
-                      : sheaf__catalog_note(k->catalog, SHEAF_DEFECT, code, path, name, want, found,
-                                            k->cure);
-}
-
-static sheaf_status *check_shape(check *k, const sheaf_tensor *t, const sheaf_source_entry *e)
-{
-    char want[128], found[128];
-    if (sheaf__same_shape(e->ndim, e->shape, t->ndim, t->shape))
-        return NULL;
-    sheaf__show_shape(want, t->ndim, t->shape);
-    sheaf__show_shape(found, e->ndim, e->shape);
-    return note_config(k, "shape", k->path, t->name, want, found);
-}
-
-static sheaf_status *check_missing(check *k, const sheaf_schema *schema)
-{
-    int64_t missing = 0;
-    sheaf_status *st = NULL;
-    for (int64_t i = 0; st == NULL && i < schema->count; i++) {
-        const sheaf_logical *t = sheaf__catalog_find(k->catalog, schema->tensor[i].name);
-        if (t != NULL)
-            st = check_shape(k, &schema->tensor[i], &t->told);
-        else if (missing++ < NAMED)
-            st = note_config(k, "missing", k->catalog->root, schema->tensor[i].name,
-                             "a tensor that model_config.json asks for",
-                             "none of this name in any part");
-    }
-    if (st == NULL && missing > NAMED)
-        st = sheaf__catalog_notef(k->catalog, SHEAF_DEFECT, "missing", k->catalog->root, "", "", "",
-                                  "%" PRId64 " more tensors that model_config.json asks for",
-                                  missing - NAMED);
-    return st;
-}
-
-static sheaf_status *check_unexpected(check *k, const sheaf_schema *schema)
-{
-    int64_t foreign = 0;
-    sheaf_status *st = NULL;
-    for (int64_t i = 0; st == NULL && i < k->catalog->count; i++) {
-        const sheaf_logical *t = &k->catalog->tensor[i];
-        sheaf_sat_rule rule;
-        if (t->kind == SHEAF_LORA ||
-            !sheaf__sat_rule_of(&rule, t->told.name) || /* told when it was read */
-            sheaf_schema_find(schema, t->told.name) != NULL || foreign++ >= NAMED)
-            continue;
-        st = note_config(k, "foreign", sheaf__catalog_path_of(k->catalog, t), t->told.name,
-                         "only tensors that model_config.json asks for",
-                         "one more, which it would lose");
-    }
-    if (st == NULL && foreign > NAMED)
-        st = sheaf__catalog_notef(
-            k->catalog, SHEAF_DEFECT, "foreign", k->catalog->root, "", "", "",
-            "%" PRId64 " more tensors that model_config.json does not ask for", foreign - NAMED);
-    return st;
 }
 
 /* ---- the class ---- */
@@ -407,8 +340,7 @@ static sheaf_status *check_model(check *k, bool agent)
     k->catalog->vocab = k->catalog->padded_vocab = config.vocab;
     TRY(st, infer_encoder(k, &config));
     TRY(st, sheaf__catalog_defect(k->catalog, k->path, sheaf_schema_new(&schema, &config, 1)));
-    TRY(st, schema != NULL ? check_missing(k, schema) : NULL);
-    TRY(st, schema != NULL ? check_unexpected(k, schema) : NULL);
+    TRY(st, schema != NULL ? sheaf__catalog_check_schema(k->catalog, schema, -1, false) : NULL);
     sheaf_schema_free(schema);
     sheaf_config_release(&config);
     return st;
@@ -418,8 +350,9 @@ static sheaf_status *load_config(check *k, const char *wanted)
 {
     size_t size = 0;
     if (k->path == NULL)
-        return sheaf__config_note(k->catalog, SHEAF_WARNING, "missing", k->catalog->root, "",
-                                  "model_config.json, which rank 0 writes", "none");
+        return sheaf__catalog_note(k->catalog, SHEAF_WARNING, "missing", k->catalog->root, "",
+                                   "model_config.json, which rank 0 writes", "none",
+                                   sheaf__config_cure(k->catalog));
     sheaf_status *st =
         sheaf__file_read_all(&k->catalog->config, &size, k->path, SHEAF_JSON_MAX_BYTES);
     TRY(st, sheaf__json_parse(&k->json, k->catalog->config, size));
@@ -456,6 +389,5 @@ sheaf_status *sheaf__sat_check(sheaf_catalog *c, const sheaf__sat_set *set, cons
     TRY(st, c->count > 0 && k.json != NULL ? check_model(&k, agent) : NULL);
     TRY(st, check_lora(&k));
     json_decref(k.json);
-    free(k.cure);
     return st;
 }

@@ -239,13 +239,14 @@ multiply_avx2(float *d, const float *b, const float *a, int64_t rank, int64_t n)
 #endif
 
 /* Some rows of A or B of the adapter, as float32. */
-static sheaf_status *load(float *dst, const sheaf_sat_lora *lora, const sheaf_sat_lora_linear *l,
-                          char which, int64_t row0, int64_t rows, void *stored)
+static sheaf_status *load(float *dst, const sheaf__kernels *kernels, const sheaf_sat_lora *lora,
+                          const sheaf_sat_lora_linear *l, char which, int64_t row0, int64_t rows,
+                          void *stored)
 {
     const int64_t cols = which == 'A' ? l->in : l->adapter_rank;
     sheaf_status *st = sheaf__sat_factor_rows(lora, l, which, row0, rows, 0, cols, stored);
     if (st == NULL)
-        sheaf__kernels_for("ref")->convert(dst, SHEAF_F32, stored, l->dtype, rows * cols);
+        kernels->convert(dst, SHEAF_F32, stored, l->dtype, rows * cols);
     return st;
 }
 
@@ -278,8 +279,8 @@ static sheaf_status *merged_rows(const sheaf_sat_lora *lora, const sheaf_sat_lor
                            : sheaf__catalog_read(lora->catalog, weight, row0, rows, 0, in, stored);
     if (st == NULL)
         kernels->convert(w, SHEAF_F32, stored, dtype, rows * in);
-    TRY(st, load(a, lora, l, 'A', 0, rank, stored));
-    TRY(st, load(b, lora, l, 'B', row0, rows, stored));
+    TRY(st, load(a, kernels, lora, l, 'A', 0, rank, stored));
+    TRY(st, load(b, kernels, lora, l, 'B', row0, rows, stored));
     for (int64_t r = 0; st == NULL && r < rows; r++) {
         (SHEAF__CPU_HAS("avx2") && SHEAF__CPU_HAS("fma") ? multiply_avx2 : multiply_plain)(
             d, b + r * rank, a, rank, in);
