@@ -21,12 +21,6 @@ const char *sheaf__tokenizer_token(const sheaf__tokenizer *t, int32_t id)
     return added != NULL ? added->content : sheaf__vocab_token(&t->vocab, id, NULL);
 }
 
-bool sheaf__tokenizer_is_special(const sheaf__tokenizer *t, int32_t id)
-{
-    const sheaf__added_token *added = sheaf__added_of(&t->added, id);
-    return added != NULL && added->special;
-}
-
 int32_t sheaf__tokenizer_bos(const sheaf__tokenizer *t)
 {
     return t->bos;
@@ -35,16 +29,6 @@ int32_t sheaf__tokenizer_bos(const sheaf__tokenizer *t)
 int32_t sheaf__tokenizer_eos(const sheaf__tokenizer *t)
 {
     return t->eos;
-}
-
-int32_t sheaf__tokenizer_unk(const sheaf__tokenizer *t)
-{
-    return t->unk;
-}
-
-int32_t sheaf__tokenizer_pad(const sheaf__tokenizer *t)
-{
-    return t->pad;
 }
 
 const char *sheaf__tokenizer_chat_template(const sheaf__tokenizer *t)

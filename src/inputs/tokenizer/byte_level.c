@@ -169,11 +169,12 @@ const sheaf__step_kind sheaf__byte_level_post = { .name = "ByteLevel", .open = o
 
 /* ---- UTF-8 of any bytes ---- */
 
-size_t sheaf__lossy_length(const char *p, size_t left, bool *valid, bool *open)
+/* What one U+FFFD stands for at `p`, where no character is. */
+static size_t lossy_length(const char *p, size_t left)
 {
     const unsigned char *b = (const unsigned char *)p;
     const unsigned char lead = b[0];
-    const size_t n = lead < 0x80 ? 1 : lead < 0xc2 ? 0 : lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : 4;
+    const size_t n = lead < 0xc2 || lead > 0xf4 ? 1 : lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : 4;
     /* What may come second: no longer form than needed, no surrogates, up to U+10FFFF. */
     const unsigned char least = lead == 0xe0   ? 0xa0
                                 : lead == 0xf0 ? 0x90
@@ -181,31 +182,21 @@ size_t sheaf__lossy_length(const char *p, size_t left, bool *valid, bool *open)
                         most = lead == 0xed   ? 0x9f
                                : lead == 0xf4 ? 0x8f
                                               : 0xbf;
-    *valid = *open = false;
-    if (n == 0 || lead > 0xf4)
-        return 1;
-    for (size_t i = 1; i < n; i++) {
-        if (i == left) {
-            *open = true;
-            return i;
-        }
-        if (i == 1 ? b[1] < least || b[1] > most : (b[i] & 0xc0) != 0x80)
-            return i;
-    }
-    *valid = true;
-    return n;
+    size_t i = 1;
+    while (i < n && i < left && (i == 1 ? b[1] >= least && b[1] <= most : (b[i] & 0xc0) == 0x80))
+        i++;
+    return i;
 }
 
 void sheaf__text_lossy(sheaf_text *text, const char *bytes, size_t size)
 {
-    bool valid, open;
     for (size_t at = 0, n; at < size; at += n) {
         n = sheaf__utf8_valid(bytes + at, size - at);
         if (n > 0) {
             sheaf__text_bytes(text, bytes + at, n);
             continue;
         }
-        n = sheaf__lossy_length(bytes + at, size - at, &valid, &open);
+        n = lossy_length(bytes + at, size - at);
         sheaf__text_bytes(text, "\xef\xbf\xbd", 3);
     }
 }

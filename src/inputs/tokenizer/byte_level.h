@@ -16,6 +16,3 @@ int sheaf__char_byte(uint32_t code);
  * longest beginning of a character that is not gone on with, else for each byte that is no part of
  * UTF-8. */
 void sheaf__text_lossy(sheaf_text *text, const char *bytes, size_t size);
-/* sheaf__lossy_length - of the character at `p`, or of what one U+FFFD stands for (*valid false).
- * *open: the bytes end before it does. */
-size_t sheaf__lossy_length(const char *p, size_t left, bool *valid, bool *open);

@@ -148,27 +148,18 @@ const sheaf__step_kind sheaf__strip_decoder = {
 static sheaf_status *run_replace(const void *state, sheaf__strings *out, const sheaf__strings *in)
 {
     const sheaf__replacing *s = state;
-    sheaf__matching *matching = NULL;
-    sheaf_status *st = NULL;
-    for (int64_t i = 0; st == NULL && i < in->count; i++) {
-        const view token = token_of(in, i);
-        sheaf__matches m = {
-            .pattern = s->pattern, .text = token.at, .size = token.size, .matching = &matching
-        };
-        size_t before = 0, begin, end;
+    for (int64_t i = 0; i < in->count; i++) {
+        view token = token_of(in, i);
         sheaf__strings_add(out, "", 0);
-        for (bool found = token.size > 0; st == NULL && found;) {
-            st = sheaf__replacing_next(s, &m, &found, &begin, &end);
-            if (st != NULL || !found)
-                break;
-            sheaf__strings_append(out, token.at + before, begin - before);
+        for (const char *at; (at = sheaf__replacing_next(s, token.at, token.size)) != NULL;) {
+            sheaf__strings_append(out, token.at, (size_t)(at - token.at));
             sheaf__strings_append(out, s->content, s->size);
-            before = end;
+            token.size -= (size_t)(at - token.at) + s->literal_size;
+            token.at = at + s->literal_size;
         }
-        sheaf__strings_append(out, token.at + before, token.size - before);
+        sheaf__strings_append(out, token.at, token.size);
     }
-    sheaf__matching_free(matching);
-    return st;
+    return NULL;
 }
 
 /* After Fuse, more than one character may match over what comes next; U+FFFD may yet become
@@ -176,10 +167,9 @@ static sheaf_status *run_replace(const void *state, sheaf__strings *out, const s
 static bool matches_more(const void *state)
 {
     const sheaf__replacing *s = state;
-    size_t n = 0;
-    if (s->pattern == NULL)
-        sheaf__unicode_take(s->literal, s->literal_size, &n);
-    return n != s->literal_size || s->pattern != NULL || strcmp(s->literal, "\xef\xbf\xbd") == 0;
+    size_t n;
+    sheaf__unicode_take(s->literal, s->literal_size, &n);
+    return n != s->literal_size || strcmp(s->literal, "\xef\xbf\xbd") == 0;
 }
 
 const sheaf__step_kind sheaf__replace_decoder = { .name = "Replace",

@@ -363,8 +363,6 @@ static sheaf_status *finish(sheaf__tokenizer *t, opening *o)
     const sheaf__beside *s = &o->settings;
     t->bos = id_of(t, o->name[SHEAF__BOS]);
     t->eos = id_of(t, o->name[SHEAF__EOS]);
-    t->unk = id_of(t, o->name[SHEAF__UNK]);
-    t->pad = id_of(t, o->name[SHEAF__PAD]);
     t->chat_template = o->settings.chat_template;
     o->settings.chat_template = NULL;
     if (o->spm == NULL)

@@ -11,7 +11,6 @@ extern const sheaf__step_kind sheaf__byte_level_post;
 extern const sheaf__step_kind sheaf__split, sheaf__digits;
 /* metaspace.c */
 extern const sheaf__step_kind sheaf__metaspace;
-extern const sheaf__step_kind sheaf__metaspace_decoder;
 /* forms.c */
 extern const sheaf__step_kind sheaf__nfc;
 /* normalize.c */

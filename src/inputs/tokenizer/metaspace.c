@@ -127,28 +127,3 @@ bool sheaf__metaspace_blanks(sheaf__blanks *how, const sheaf__step *step)
     how->split = m->split;
     return true;
 }
-
-/* ---- the decoder: the character becomes a blank; before the first token, nothing ---- */
-
-static sheaf_status *decode(const void *state, sheaf__strings *out, const sheaf__strings *in)
-{
-    const metaspace *m = state;
-    for (int64_t i = 0; i < in->count; i++) {
-        size_t at = sheaf__strings_begin(in, i);
-        const size_t end = in->end[i];
-        sheaf__strings_add(out, "", 0);
-        for (size_t n; at < end; at += n) {
-            const char *c = in->bytes.at + at;
-            n = 1;
-            if (!is_here(m, c, end - at))
-                sheaf__strings_append(out, c, 1);
-            else if (n = m->size, i > 0 || m->prepend == NEVER)
-                sheaf__strings_append(out, " ", 1);
-        }
-    }
-    return NULL;
-}
-
-const sheaf__step_kind sheaf__metaspace_decoder = {
-    .name = "Metaspace", .open = open_metaspace, .decode = decode, .close = free
-};

@@ -4,7 +4,6 @@
 
 #include "base/status.h"
 #include "kinds.h"
-#include "pattern.h"
 #include "rewrite.h"
 #include "unicode.h"
 
@@ -92,30 +91,9 @@ void sheaf__replacing_close(void *state)
     sheaf__replacing *s = state;
     if (s == NULL)
         return;
-    sheaf__pattern_close(s->pattern);
     free(s->content);
     free(s->literal);
     free(s);
-}
-
-/* An empty pattern would match between any two characters. */
-static sheaf_status *open_pattern(sheaf__replacing *s, sheaf_json_reader *r)
-{
-    const json_t *object = sheaf__json_object(r, "pattern");
-    const json_t *regex = json_object_get(object, "Regex"),
-                 *literal = json_object_get(object, "String");
-    const json_t *text = regex != NULL ? regex : literal;
-    if (!json_is_string(text) || json_object_size(object) != 1 || json_string_length(text) == 0) {
-        sheaf__json_fail(r, SHEAF_E_UNSUPPORTED, "pattern",
-                         "an object with a Regex or a String that is not empty");
-        return NULL;
-    }
-    if (regex != NULL)
-        return sheaf__pattern_open(&s->pattern, json_string_value(text), json_string_length(text),
-                                   false);
-    s->literal = strdup(json_string_value(text));
-    s->literal_size = json_string_length(text);
-    return s->literal == NULL ? sheaf__no_memory("Replace") : NULL;
 }
 
 sheaf_status *sheaf__replacing_open(void **state, sheaf_json_reader *r, sheaf__opening *how)
@@ -127,51 +105,41 @@ sheaf_status *sheaf__replacing_open(void **state, sheaf_json_reader *r, sheaf__o
     if (s == NULL)
         return sheaf__no_memory("Replace");
     sheaf__only_keys(r, keys);
-    const char *content = sheaf__json_string(r, "content");
-    if (content == NULL) {
+    const char *content = sheaf__json_string(r, "content"),
+               *literal =
+                   json_string_value(json_object_get(sheaf__json_object(r, "pattern"), "String"));
+    if (content == NULL)
         sheaf__json_fail(r, SHEAF_E_FORMAT, "content", "a string");
+    else if (literal == NULL || literal[0] == '\0') /* which is between any two characters */
+        sheaf__json_fail(r, SHEAF_E_UNSUPPORTED, "pattern",
+                         "an object with a String that is not empty");
+    if (r->st != NULL)
         return NULL;
-    }
     s->content = strdup(content);
     s->size = strlen(content);
-    return s->content == NULL ? sheaf__no_memory("Replace") : open_pattern(s, r);
+    s->literal = strdup(literal);
+    s->literal_size = strlen(literal);
+    return s->content == NULL || s->literal == NULL ? sheaf__no_memory("Replace") : NULL;
 }
 
-sheaf_status *sheaf__replacing_next(const sheaf__replacing *s, sheaf__matches *m, bool *found,
-                                    size_t *begin, size_t *end)
+const char *sheaf__replacing_next(const sheaf__replacing *s, const char *text, size_t size)
 {
-    if (s->pattern != NULL)
-        return sheaf__matches_next(m, found, begin, end);
-    const char *at = m->size - m->at < s->literal_size ? NULL
-                     : s->literal_size == 1
-                         ? memchr(m->text + m->at, s->literal[0], m->size - m->at)
-                         : memmem(m->text + m->at, m->size - m->at, s->literal, s->literal_size);
-    *found = at != NULL;
-    if (*found) {
-        *begin = (size_t)(at - m->text);
-        m->at = *end = *begin + s->literal_size;
-    }
-    return NULL;
+    return size < s->literal_size ? NULL
+           : s->literal_size == 1 ? memchr(text, s->literal[0], size)
+                                  : memmem(text, size, s->literal, s->literal_size);
 }
 
 static sheaf_status *rewrite_replace(const void *state, sheaf__edit *e)
 {
     const sheaf__replacing *s = state;
-    sheaf__matches m = {
-        .pattern = s->pattern, .text = e->bytes, .size = e->size, .matching = &e->p->matching
-    };
-    sheaf_status *st = NULL;
-    for (bool found = true; st == NULL && found;) {
-        size_t begin, end;
-        st = sheaf__replacing_next(s, &m, &found, &begin, &end);
-        if (st != NULL || !found)
-            break;
-        sheaf__edit_keep(e, begin - e->at);
-        sheaf__edit_skip(e, end - begin);
+    for (const char *at;
+         (at = sheaf__replacing_next(s, e->bytes + e->at, e->size - e->at)) != NULL;) {
+        sheaf__edit_keep(e, (size_t)(at - e->bytes) - e->at);
+        sheaf__edit_skip(e, s->literal_size);
         sheaf__edit_insert(e, s->content, s->size); /* the origin of the last byte skipped */
     }
     sheaf__edit_keep(e, e->size - e->at);
-    return st;
+    return NULL;
 }
 
 static sheaf_status *run_replace(const void *state, sheaf__prepared *text)
@@ -185,6 +153,6 @@ const sheaf__step_kind sheaf__replace = { "Replace", sheaf__replacing_open, run_
 bool sheaf__replaces_blanks(const sheaf__step *step)
 {
     const sheaf__replacing *s = step->state;
-    return step->kind == &sheaf__replace && s->pattern == NULL && strcmp(s->literal, " ") == 0 &&
+    return step->kind == &sheaf__replace && strcmp(s->literal, " ") == 0 &&
            strcmp(s->content, bar) == 0;
 }

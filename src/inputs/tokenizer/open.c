@@ -498,7 +498,7 @@ sheaf_status *sheaf__tokenizer_parse(sheaf__tokenizer **out, const char *text, s
     TRY(st, sheaf__scan_init(&scan, text, size, true));
     if (st == NULL) {
         scan.nul = true; /* a token may be one */
-        t->bos = t->eos = t->unk = t->pad = -1;
+        t->bos = t->eos = -1;
         st = open_parts(t, &p, &scan, instead);
     }
     json_decref(p.model);

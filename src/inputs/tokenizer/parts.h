@@ -165,9 +165,9 @@ struct sheaf__tokenizer {
     bool raw_model;    /* sheaf__bpe_takes_raw() */
     bool needs_origin; /* some step reads where its piece came from */
     bool has_decoder;
-    int32_t bos, eos, unk, pad; /* -1: none */
-    char *chat_template;        /* or NULL */
-    struct sheaf__works *pool;  /* of sheaf__work that no thread uses now */
+    int32_t bos, eos;          /* -1: none */
+    char *chat_template;       /* or NULL */
+    struct sheaf__works *pool; /* of sheaf__work that no thread uses now */
 };
 
 /* JSON that counts instead of what a tokenizer.json says; NULL: the file's. */

@@ -18,34 +18,29 @@ enum { REPLACEMENT = sizeof replacement - 1 };
 struct sheaf__token_stream {
     const sheaf__tokenizer *t;
     bool skip_special;
-    bool whole;            /* nothing is certain before the end */
-    bool bytes, any_bytes; /* all decoders are ByteLevel; one is */
-    int32_t *id;           /* the window: ids that stand for something */
+    bool whole;  /* nothing is certain before the end */
+    bool bytes;  /* the decoders are ByteLevel */
+    int32_t *id; /* the window: ids that stand for something */
     int64_t ids, capacity;
     int64_t closed; /* the first ids of the window, whose text does not change any more */
     int64_t kept;   /* ids that the window was left with when it last let go of some */
-    int64_t again;  /* ids that it has when it is decoded again, after it could not let go */
     int64_t pushed, work;
     sheaf_text shown; /* of the window's text */
     sheaf_text piece; /* what the caller looks at */
     sheaf__strings text;
 };
 
+/* Of bytes that other decoders change it is not known which are shown already. */
 static bool is_whole(const sheaf__tokenizer *t)
 {
-    for (int64_t i = 0; i < t->decoder.count; i++)
-        if (t->decoder.step[i].kind->whole != NULL &&
-            t->decoder.step[i].kind->whole(t->decoder.step[i].state))
+    int64_t bytes = 0;
+    for (int64_t i = 0; i < t->decoder.count; i++) {
+        const sheaf__step *d = &t->decoder.step[i];
+        bytes += d->kind == &sheaf__byte_level_decoder;
+        if (d->kind->whole != NULL && d->kind->whole(d->state))
             return true;
-    return false;
-}
-
-static int64_t byte_levels(const sheaf__tokenizer *t)
-{
-    int64_t n = 0;
-    for (int64_t i = 0; i < t->decoder.count; i++)
-        n += t->decoder.step[i].kind == &sheaf__byte_level_decoder;
-    return n;
+    }
+    return bytes > 0 && bytes < t->decoder.count;
 }
 
 sheaf_status *sheaf__token_stream_new(sheaf__token_stream **out, const sheaf__tokenizer *t,
@@ -57,8 +52,7 @@ sheaf_status *sheaf__token_stream_new(sheaf__token_stream **out, const sheaf__to
     s->t = t;
     s->skip_special = skip_special;
     s->whole = is_whole(t);
-    s->any_bytes = byte_levels(t) > 0;
-    s->bytes = s->any_bytes && byte_levels(t) == t->decoder.count;
+    s->bytes = t->decoder.count > 0 && t->decoder.step[0].kind == &sheaf__byte_level_decoder;
     *out = s;
     return NULL;
 }
@@ -104,7 +98,7 @@ static size_t certain(const sheaf__token_stream *s)
     const sheaf_text *all = &s->text.bytes;
     const size_t end = all->size;
     /* It is the last alone: what cannot be a beginning is a character by itself. */
-    const bool open = s->any_bytes && end >= REPLACEMENT &&
+    const bool open = s->bytes && end >= REPLACEMENT &&
                       memcmp(all->at + end - REPLACEMENT, replacement, REPLACEMENT) == 0;
     return open ? end - REPLACEMENT : end;
 }
@@ -132,7 +126,6 @@ static sheaf_status *keep_last(sheaf__token_stream *s, int64_t n)
 {
     memmove(s->id, s->id + s->ids - n, (size_t)n * sizeof *s->id);
     s->ids = s->closed = s->kept = n;
-    s->again = 0;
     s->shown.size = 0;
     sheaf__text_bytes(&s->shown, s->text.bytes.at, certain(s));
     return s->shown.failed ? sheaf__no_memory("a text") : NULL;
@@ -173,25 +166,6 @@ static sheaf_status *let_go_bytes(sheaf__token_stream *s)
     return st != NULL ? st : keep_last(s, n);
 }
 
-/* The same for ByteLevel with other decoders, where a character that lacks bytes is not shown yet.
- * The window that is kept must not begin inside of it, and must have text that was shown. */
-static sheaf_status *let_go_mixed(sheaf__token_stream *s)
-{
-    enum { LEAST = 16 };
-    const size_t waits = s->text.bytes.size - s->shown.size;
-    for (int64_t n = LEAST; n < s->ids; n *= 2) {
-        sheaf_status *st = decode(s, s->ids - n, n);
-        if (st != NULL)
-            return st;
-        const size_t end = certain(s);
-        if (end >= LEAST && s->text.bytes.size - end == waits)
-            return keep_last(s, n);
-    }
-    s->kept = s->ids;
-    s->again = s->ids + s->ids / 4;
-    return NULL;
-}
-
 /* ---- the calls ---- */
 
 static sheaf_status *advance(sheaf__token_stream *s)
@@ -199,15 +173,11 @@ static sheaf_status *advance(sheaf__token_stream *s)
     sheaf_status *st = decode(s, 0, s->closed);
     TRY(st, show(s, certain(s), true));
     const bool all = st == NULL && s->closed == s->ids && s->shown.size == s->text.bytes.size;
-    const bool waits = st == NULL && s->any_bytes && !s->bytes && s->closed == s->ids &&
-                       s->shown.size < s->text.bytes.size && s->shown.size == certain(s);
     if (all && s->bytes) {
         s->ids = s->closed = s->kept = 0;
         s->shown.size = 0;
     } else if (st == NULL && s->bytes)
         st = let_go_bytes(s);
-    else if (waits && s->ids > s->kept + 16)
-        st = let_go_mixed(s);
     else if (all && s->ids > 2 * s->kept + 2)
         st = let_go(s);
     return st;
@@ -236,8 +206,7 @@ sheaf_status *sheaf__token_stream_push(const char **text, size_t *size, sheaf__t
         s->id[s->ids++] = id;
         if (!s->whole && !is_open(s, string, bytes)) {
             s->closed = s->ids;
-            if (s->ids >= s->again)
-                st = advance(s);
+            st = advance(s);
         }
     }
     look(text, size, s);
@@ -260,7 +229,7 @@ sheaf_status *sheaf__token_stream_finish(const char **text, size_t *size, sheaf_
 {
     sheaf_status *st = decode(s, 0, s->ids);
     TRY(st, show(s, s->text.bytes.size, false));
-    s->ids = s->closed = s->kept = s->again = s->pushed = 0;
+    s->ids = s->closed = s->kept = s->pushed = 0;
     s->shown.size = 0;
     look(text, size, s);
     return st;

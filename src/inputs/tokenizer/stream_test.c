@@ -15,9 +15,6 @@ static uint32_t chance(uint64_t *seed, uint32_t below)
 }
 
 #define BAR "\xe2\x96\x81"
-#define METASPACE                                                                                  \
-    "{\"type\":\"Metaspace\",\"replacement\":\"" BAR                                               \
-    "\",\"prepend_scheme\":\"always\",\"split\":true}"
 #define REPLACE "{\"type\":\"Replace\",\"pattern\":{\"String\":\"" BAR "\"},\"content\":\" \"}"
 #define UNKNOWN "{\"type\":\"Replace\",\"pattern\":{\"String\":\"\xef\xbf\xbd\"},\"content\":\"?\"}"
 #define STRIP(start, stop)                                                                         \
@@ -33,7 +30,6 @@ static const char *const decoders[] = {
     LIST(REPLACE "," BYTES "," FUSE "," STRIP("1", "0")),
     LIST(REPLACE "," BYTES "," FUSE "," STRIP("3", "0")),
     LIST(REPLACE "," BYTES "," FUSE "," STRIP("1", "1")),
-    METASPACE,
     STRIP("1", "0"),
     BYTES,
     FUSE,

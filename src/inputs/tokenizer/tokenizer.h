@@ -28,14 +28,10 @@ int64_t sheaf__tokenizer_size(const sheaf__tokenizer *t);
 int32_t sheaf__tokenizer_find(const sheaf__tokenizer *t, const char *token);
 /* sheaf__tokenizer_token - the written form of an id, borrowed; NULL: there is none. */
 const char *sheaf__tokenizer_token(const sheaf__tokenizer *t, int32_t id);
-/* Ids of the named special tokens, from tokenizer_config.json or special_tokens_map.json beside the
+/* Ids of named special tokens, from tokenizer_config.json or special_tokens_map.json beside the
  * tokenizer; -1: none. */
 int32_t sheaf__tokenizer_bos(const sheaf__tokenizer *t);
 int32_t sheaf__tokenizer_eos(const sheaf__tokenizer *t);
-int32_t sheaf__tokenizer_unk(const sheaf__tokenizer *t);
-int32_t sheaf__tokenizer_pad(const sheaf__tokenizer *t);
-/* sheaf__tokenizer_is_special - is it an added token that is marked special? */
-bool sheaf__tokenizer_is_special(const sheaf__tokenizer *t, int32_t id);
 /* sheaf__tokenizer_written - the first special token that a text writes, borrowed; NULL: none. */
 const char *sheaf__tokenizer_written(const sheaf__tokenizer *t, const char *text, size_t size);
 /* sheaf__tokenizer_chat_template - the stored Jinja text, borrowed: chat_template in
