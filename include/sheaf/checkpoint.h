@@ -82,6 +82,18 @@ SHEAF_API const sheaf_source_entry *sheaf_weights_find(const sheaf_weights *weig
 SHEAF_API sheaf_status *sheaf_weights_read(void *dst, size_t bytes, const sheaf_weights *weights,
                                            const char *name, int64_t row0, int64_t rows);
 
+typedef struct sheaf_path_info_options {
+    size_t size;
+    bool tensors; /* also the list of all tensors */
+} sheaf_path_info_options;
+
+/* sheaf_path_info - what a folder or file holds, as a JSON object with the keys of docs/cli.md: a
+ * model or checkpoint of any program, an adapter, the folder of a run (does it run, how far is it),
+ * its metrics.jsonl, or a .safetensors file; and what is odd about it. No data is read. The caller
+ * frees *json. Errors: those of sheaf_weights_open() where nothing can be said of it. */
+SHEAF_API sheaf_status *sheaf_path_info(char **json, const char *path,
+                                        const sheaf_path_info_options *options);
+
 /* ---- verify ---- */
 
 /* What was found in a checkpoint. */

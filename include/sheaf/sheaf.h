@@ -10,6 +10,7 @@
 #include "sheaf/events.h"
 #include "sheaf/finding.h"
 #include "sheaf/generate.h"
+#include "sheaf/machine.h"
 #include "sheaf/options.h"
 #include "sheaf/plan.h"
 #include "sheaf/progress.h"

@@ -110,3 +110,21 @@ const char *sheaf__number_json(char buffer[SHEAF__JSON_NUMBER], double x)
         *comma = '.';
     return buffer;
 }
+
+const char *sheaf__severity_name(sheaf_severity severity)
+{
+    return severity == SHEAF_DEFECT ? "defect" : severity == SHEAF_WARNING ? "warning" : "note";
+}
+
+void sheaf__json_put_finding(sheaf_json_writer *j, const sheaf_finding *f)
+{
+    sheaf__json_open(j, NULL, '{');
+    sheaf__json_put_text(j, "code", f->code);
+    sheaf__json_put_text(j, "severity", sheaf__severity_name(f->severity));
+    sheaf__json_put_text(j, "path", f->path);
+    sheaf__json_put_text(j, "tensor", f->tensor);
+    sheaf__json_put_text(j, "expected", f->expected);
+    sheaf__json_put_text(j, "found", f->found);
+    sheaf__json_put_text(j, "cure", f->cure);
+    sheaf__json_close(j, '}');
+}

@@ -5,6 +5,7 @@
 #include <stdint.h>
 
 #include "base/text.h"
+#include "sheaf/finding.h"
 
 /* All zero begins with an empty text; a text that has something is gone on with. A failed
  * allocation is remembered in the text. */
@@ -27,6 +28,11 @@ void sheaf__json_put_real(sheaf_json_writer *j, const char *key, double value);
 void sheaf__json_put_bool(sheaf_json_writer *j, const char *key, bool value);
 /* A value that is JSON already; as a string where it is not. */
 void sheaf__json_put_raw(sheaf_json_writer *j, const char *key, const char *json);
+
+/* "defect", "warning", "note" */
+const char *sheaf__severity_name(sheaf_severity severity);
+/* An object of a list. */
+void sheaf__json_put_finding(sheaf_json_writer *j, const sheaf_finding *finding);
 
 enum { SHEAF__JSON_NUMBER = 32 };
 /* sheaf__number_json - the shortest decimal that reads back as the same double; "null" when not

@@ -8,11 +8,6 @@
 #include "base/print.h"
 #include "base/number.h"
 
-const char *cli_severity(sheaf_severity severity)
-{
-    return severity == SHEAF_DEFECT ? "defect" : severity == SHEAF_WARNING ? "warning" : "note";
-}
-
 /* "F32 (30), BF16 (2)" */
 static void types_text(sheaf_text *text, const sheaf_verification_facts *f)
 {
@@ -113,7 +108,7 @@ void cli_facts_json(sheaf_json_writer *j, const sheaf_verification_facts *f)
 
 static void print_one(FILE *to, const sheaf_finding *f)
 {
-    sheaf__print(to, "%s: %s", cli_severity(f->severity), f->code);
+    sheaf__print(to, "%s: %s", sheaf__severity_name(f->severity), f->code);
     if (*f->path != '\0')
         sheaf__print(to, ": %s", f->path);
     if (*f->tensor != '\0')
@@ -184,16 +179,6 @@ void cli_findings_print(FILE *to, const sheaf_verification *v, int64_t most, boo
 
 void cli_findings_json(sheaf_json_writer *j, const sheaf_verification *v)
 {
-    for (int64_t i = 0; i < sheaf_verification_count(v); i++) {
-        const sheaf_finding *f = sheaf_verification_finding(v, i);
-        sheaf__json_open(j, NULL, '{');
-        sheaf__json_put_text(j, "code", f->code);
-        sheaf__json_put_text(j, "severity", cli_severity(f->severity));
-        sheaf__json_put_text(j, "path", f->path);
-        sheaf__json_put_text(j, "tensor", f->tensor);
-        sheaf__json_put_text(j, "expected", f->expected);
-        sheaf__json_put_text(j, "found", f->found);
-        sheaf__json_put_text(j, "cure", f->cure);
-        sheaf__json_close(j, '}');
-    }
+    for (int64_t i = 0; i < sheaf_verification_count(v); i++)
+        sheaf__json_put_finding(j, sheaf_verification_finding(v, i));
 }

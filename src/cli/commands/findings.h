@@ -13,4 +13,3 @@ void cli_facts_json(sheaf_json_writer *j, const sheaf_verification_facts *facts)
 void cli_findings_print(FILE *to, const sheaf_verification *verification, int64_t most, bool notes);
 /* cli_findings_json - entries of an open list. */
 void cli_findings_json(sheaf_json_writer *j, const sheaf_verification *verification);
-const char *cli_severity(sheaf_severity severity); /* "defect", "warning", "note" */

@@ -1,4 +1,5 @@
-/* info_run.c - what `sheaf info` says of a run: is it running, how far is it, what lies there. */
+/* info_run.c - what sheaf_path_info() says of a run: is it running, how far is it, what lies there.
+ */
 #include <inttypes.h>
 #include <jansson.h>
 #include <math.h>
@@ -8,11 +9,9 @@
 #include "base/status.h"
 #include "base/file.h"
 #include "base/json.h"
-#include "base/print.h"
 #include "checkpoint/store/step.h"
-#include "info_tell.h"
+#include "library/info.h"
 #include "monitor/metrics.h"
-#include "base/number.h"
 
 /* ---- checkpoints ---- */
 
@@ -31,35 +30,29 @@ static json_t *progress_of(const char *text)
     return progress;
 }
 
-void info_checkpoint(info_teller *t, sheaf_checkpoint *c, const char *path)
+void sheaf__info_checkpoint(sheaf__info *t, sheaf_checkpoint *c, const char *path)
 {
-    json_t *progress = progress_of(sheaf_checkpoint_progress(c)),
-           *judged = json_object_get(progress, "evaluation");
-    info_fact_int(t, "step", sheaf_checkpoint_step(c));
-    info_fact_int(t, "slices", sheaf_checkpoint_slices(c));
-    info_fact_int(t, "contract", sheaf_checkpoint_contract(c));
-    info_trained_by(t, c, path);
-    if (t->cli->json) {
-        char *text = NULL;
-        info_odd(t, sheaf__json_text(&text, progress, JSON_SORT_KEYS));
-        if (text != NULL)
-            sheaf__json_put_raw(&t->json, "progress", text);
-        free(text);
-    } else if (json_is_number(json_object_get(judged, "best_loss"))) {
-        info_fact_int(t, "best_step", json_integer_value(json_object_get(judged, "best")));
-        info_fact_real(t, "best_loss", json_number_value(json_object_get(judged, "best_loss")));
-    }
+    json_t *progress = progress_of(sheaf_checkpoint_progress(c));
+    sheaf__json_put_int(&t->json, "step", sheaf_checkpoint_step(c));
+    sheaf__json_put_int(&t->json, "slices", sheaf_checkpoint_slices(c));
+    sheaf__json_put_int(&t->json, "contract", sheaf_checkpoint_contract(c));
+    sheaf__info_trained_by(t, c, path);
+    char *text = NULL;
+    sheaf__info_odd(t, sheaf__json_text(&text, progress, JSON_SORT_KEYS));
+    if (text != NULL)
+        sheaf__json_put_raw(&t->json, "progress", text);
+    free(text);
     json_decref(progress);
 }
 
 /* The complete checkpoints of a run, and what the newest one says. */
-static void tell_saved(info_teller *t, const char *dir, const char *path_of_run)
+static void tell_saved(sheaf__info *t, const char *dir, const char *path_of_run)
 {
     char **names = NULL;
     int64_t n = 0;
-    sheaf_text steps = { 0 };
     sheaf_checkpoint *newest = NULL;
-    info_odd(t, sheaf__list_dir(&names, &n, dir));
+    sheaf__info_odd(t, sheaf__list_dir(&names, &n, dir));
+    sheaf__json_open(&t->json, "checkpoints", '[');
     for (int64_t i = 0; i < n; i++) {
         int64_t step;
         if (!sheaf__step_of(&step, names[i], false))
@@ -70,21 +63,17 @@ static void tell_saved(info_teller *t, const char *dir, const char *path_of_run)
         TRY(st, sheaf_checkpoint_open(&c, path));
         free(path);
         if (st != NULL) {
-            info_odd(t, st);
+            sheaf__info_odd(t, st);
             continue;
         }
-        sheaf__text_add(&steps, "%s%" PRId64, steps.size > 0 ? ", " : "", step);
+        sheaf__json_put_int(&t->json, NULL, step);
         sheaf_checkpoint_close(newest);
         newest = c;
     }
-    if (t->cli->json)
-        info_list_of(t, "checkpoints", &steps);
-    else
-        info_fact(t, "checkpoints", steps.size > 0 ? steps.at : "none");
+    sheaf__json_close(&t->json, ']');
     if (newest != NULL)
-        info_checkpoint(t, newest, path_of_run);
+        sheaf__info_checkpoint(t, newest, path_of_run);
     sheaf_checkpoint_close(newest);
-    sheaf__text_release(&steps);
     sheaf__names_free(names, n);
 }
 
@@ -107,36 +96,29 @@ static int64_t steps_of(const char *path)
     return steps;
 }
 
-static void tell_loss(info_teller *t, const char *key, double loss)
+static void tell_loss(sheaf__info *t, const char *key, double loss)
 {
     if (isfinite(loss))
-        info_fact_real(t, key, loss);
+        sheaf__json_put_real(&t->json, key, loss);
     else
-        info_fact(t, key, "not finite");
+        sheaf__json_put_text(&t->json, key, "not finite");
 }
 
-static void tell_last(info_teller *t, const sheaf__metrics_last *m)
+static void tell_last(sheaf__info *t, const sheaf__metrics_last *m)
 {
-    char rate[SHEAF__NUMBER + 16];
     if (m->step > 0)
         tell_loss(t, "loss", m->loss);
     if (m->eval_step > 0) {
-        info_fact_int(t, "evaluated_at", m->eval_step);
+        sheaf__json_put_int(&t->json, "evaluated_at", m->eval_step);
         tell_loss(t, "eval_loss", m->eval_loss);
     }
-    if (m->tokens_per_s <= 0)
-        return;
-    if (t->cli->json) {
-        info_fact_real(t, "tokens_per_s", m->tokens_per_s);
-        return;
-    }
-    sheaf__number_rate(rate, m->tokens_per_s);
-    info_fact(t, "speed", strcat(rate, " tokens/s"));
+    if (m->tokens_per_s > 0)
+        sheaf__json_put_real(&t->json, "tokens_per_s", m->tokens_per_s);
 }
 
-static void tell_state(info_teller *t, const char *path)
+static void tell_state(sheaf__info *t, const char *path)
 {
-    char *file = NULL, left[SHEAF__NUMBER];
+    char *file = NULL;
     sheaf__metrics_last m = { 0 };
     sheaf_status *st = sheaf__path_join(&file, path, "metrics.jsonl");
     if (st == NULL && sheaf__path_kind(file) == SHEAF_PATH_FILE)
@@ -144,25 +126,21 @@ static void tell_state(info_teller *t, const char *path)
     free(file);
     const bool running = sheaf__checkpoints_busy(path);
     const int64_t steps = steps_of(path);
-    info_fact(t, "state",
-              running                        ? "running"
-              : steps > 0 && m.step >= steps ? "done"
-                                             : "not running");
-    info_fact_int(t, "last_step", m.step);
+    sheaf__json_put_text(&t->json, "state",
+                         running                        ? "running"
+                         : steps > 0 && m.step >= steps ? "done"
+                                                        : "not running");
+    sheaf__json_put_int(&t->json, "last_step", m.step);
     if (steps > 0)
-        info_fact_int(t, "steps", steps);
+        sheaf__json_put_int(&t->json, "steps", steps);
     tell_last(t, &m);
-    if (running && steps > m.step && m.seconds_per_step > 0) {
-        const double seconds = m.seconds_per_step * (double)(steps - m.step);
-        if (t->cli->json)
-            info_fact_real(t, "seconds_left", seconds);
-        else
-            info_fact(t, "time_left", sheaf__number_time(left, seconds));
-    }
-    info_odd(t, st);
+    if (running && steps > m.step && m.seconds_per_step > 0)
+        sheaf__json_put_real(&t->json, "seconds_left",
+                             m.seconds_per_step * (double)(steps - m.step));
+    sheaf__info_odd(t, st);
 }
 
-void info_run(info_teller *t, const char *path)
+void sheaf__info_run(sheaf__info *t, const char *path)
 {
     static const char *const parts[] = { "settings",      "adapter",  "model",    "exports",
                                          "metrics.jsonl", "run.json", "best.json" };
@@ -174,27 +152,22 @@ void info_run(info_teller *t, const char *path)
         if (st == NULL && saved)
             tell_saved(t, inside, path);
         else if (st == NULL && sheaf__path_kind(inside) != SHEAF_PATH_NONE)
-            info_fact(t, parts[i], inside);
+            sheaf__json_put_text(&t->json, parts[i], inside);
         sheaf_status_free(st);
         free(inside);
     }
 }
 
-sheaf_status *info_metrics(info_teller *t, const char *path)
+sheaf_status *sheaf__info_metrics(sheaf__info *t, const char *path)
 {
     sheaf__metrics_last m;
     sheaf_status *st = sheaf__metrics_read(&m, path);
     if (st != NULL && m.step == 0 && m.eval_step == 0)
         return st;
-    if (t->cli->json) {
-        sheaf__json_open(&t->json, NULL, '{');
-        sheaf__json_put_text(&t->json, "path", path);
-        sheaf__json_put_text(&t->json, "kind", "metrics");
-    } else
-        sheaf__print(t->cli->out, "%s: metrics of a run\n", path);
-    info_fact_int(t, "last_step", m.step);
+    sheaf__json_put_text(&t->json, "path", path);
+    sheaf__json_put_text(&t->json, "kind", "metrics");
+    sheaf__json_put_int(&t->json, "last_step", m.step);
     tell_last(t, &m);
-    info_odd(t, st);
-    info_end(t);
+    sheaf__info_odd(t, st);
     return NULL;
 }

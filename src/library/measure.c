@@ -1,11 +1,12 @@
-/* measure.c - cli_machine_measure() of machine.h. */
+/* measure.c - sheaf_machine_measure() of sheaf/machine.h. */
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-#include "machine.h"
-#include "ops/matmul/matmul.h"
+#include "base/inside.h"
 #include "base/status.h"
+#include "ops/matmul/matmul.h"
+#include "sheaf/machine.h"
 
 enum { M = 512, N = 1024, K = 1024, TURNS = 8 };
 
@@ -74,15 +75,16 @@ static sheaf_status *measure(double *gflops, const char *isa, sheaf_dtype dtype,
     return st;
 }
 
-sheaf_status *cli_machine_measure(cli_rate rates[CLI_RATES])
+sheaf_status *sheaf_machine_measure(sheaf_machine_rate rates[SHEAF_MACHINE_RATES])
 {
+    SHEAF__INSIDE;
     const char *const widest =
         sheaf__kernels_for(NULL) == NULL ? NULL : sheaf__kernels_for(NULL)->isa;
     const struct {
         const char *name, *key, *isa;
         sheaf_dtype dtype;
         sheaf__sums sums;
-    } way[CLI_RATES] = {
+    } way[SHEAF_MACHINE_RATES] = {
         { "float32", "float32", widest, SHEAF_F32, SHEAF__PAIRS },
         { "bfloat16, pairs, fma", "pairs_fma", widest, SHEAF_BF16, SHEAF__PAIRS },
         { "bfloat16, pairs, vdpbf16ps", "pairs_vdpbf16ps", "avx512bf16", SHEAF_BF16, SHEAF__PAIRS },
@@ -90,8 +92,8 @@ sheaf_status *cli_machine_measure(cli_rate rates[CLI_RATES])
         { "bfloat16, tiles, AMX", "tiles_amx", "amx", SHEAF_BF16, SHEAF__TILES },
     };
     sheaf_status *st = NULL;
-    for (int i = 0; i < CLI_RATES && st == NULL; i++) {
-        rates[i] = (cli_rate){ way[i].name, way[i].key, 0 };
+    for (int i = 0; i < SHEAF_MACHINE_RATES && st == NULL; i++) {
+        rates[i] = (sheaf_machine_rate){ way[i].name, way[i].key, 0 };
         if (way[i].isa != NULL && sheaf__kernels_for(way[i].isa) != NULL)
             st = measure(&rates[i].gflops, way[i].isa, way[i].dtype, way[i].sums);
     }

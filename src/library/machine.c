@@ -1,5 +1,5 @@
-/* machine.c - see machine.h. */
-#include "machine.h"
+/* machine.c - what this machine offers: sheaf/machine.h. */
+#include "sheaf/machine.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -11,10 +11,11 @@
 #endif
 
 #include "base/cores.h"
+#include "base/inside.h"
 #include "base/memory.h"
 #include "ops/kernels.h"
 #include "ops/units.h"
-#include "cli/lib/shared.h"
+#include "library/take.h"
 
 #ifdef SHEAF_NO_X86
 static void processor_name(char name[64])
@@ -49,12 +50,14 @@ static int64_t kilobytes(const char *line, const char *key)
     return strncmp(line, key, n) == 0 && sscanf(line + n, " %" SCNd64, &value) == 1 ? value : 0;
 }
 
-cli_machine cli_machine_look(void)
+sheaf_status *sheaf_machine_info(sheaf_machine_facts *facts)
 {
-    cli_machine m = { .cores = sheaf__cores(0) };
+    SHEAF__INSIDE;
+    sheaf_machine_facts m = { .cores = sheaf__cores(0) };
+    sheaf_status *st = sheaf__take_report(facts, "sheaf_machine_facts");
     const sheaf__kernels *kernels = sheaf__kernels_for(NULL);
     const sheaf__units units = sheaf__units_for(NULL);
-    processor_name(m.name);
+    processor_name(m.processor);
     m.pairs = units.pairs                 ? "vdpbf16ps"
               : sheaf__units_have_pairs() ? "float32 fma, which is faster here than vdpbf16ps"
                                           : "float32 fma";
@@ -74,5 +77,7 @@ cli_machine cli_machine_look(void)
         fclose(file);
     const int64_t left = sheaf__memory_look("").left;
     m.available = left == INT64_MAX ? 0 : left;
-    return m;
+    if (st == NULL)
+        sheaf__give_report(facts, &m, sizeof m);
+    return st;
 }

@@ -1,0 +1,340 @@
+/* info.c - what lies at a path, as JSON: sheaf_path_info() of sheaf/checkpoint.h. */
+#include "library/info.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/inside.h"
+#include "base/status.h"
+#include "checkpoint/store/look.h"
+#include "dialects/hf/hf.h"
+#include "library/run_model.h"
+#include "library/take.h"
+#include "library/verify_all.h"
+#include "lora/adapter.h"
+#include "models/open.h"
+#include "train/rank.h"
+
+void sheaf__info_odd(sheaf__info *t, sheaf_status *st)
+{
+    if (st == NULL)
+        return;
+    sheaf_text text = { 0 };
+    const char *const part[] = { sheaf_status_expected(st), sheaf_status_found(st),
+                                 sheaf_status_try(st) };
+    static const char *const name[] = { "expected ", "found ", "try: " };
+    sheaf__text_add(&text, "%s", sheaf_status_where(st));
+    for (int i = 0; i < 3; i++)
+        if (part[i][0] != '\0')
+            sheaf__text_add(&text, "; %s%s", name[i], part[i]);
+    sheaf__text_add(&t->odd, "%s", t->odd.size > 0 ? ", " : "");
+    sheaf__text_json(&t->odd, text.failed ? "" : text.at);
+    sheaf__text_release(&text);
+    sheaf_status_free(st);
+}
+
+/* ---- tensors ---- */
+
+static void put_tensors(sheaf_json_writer *j, const sheaf_source_entry *const *list, int64_t n)
+{
+    sheaf__json_open(j, "list", '[');
+    for (int64_t i = 0; i < n; i++) {
+        sheaf__json_open(j, NULL, '{');
+        sheaf__json_put_text(j, "name", list[i]->name);
+        sheaf__json_put_text(j, "dtype", sheaf_dtype_name(list[i]->dtype));
+        sheaf__json_open(j, "shape", '[');
+        for (int d = 0; d < list[i]->ndim; d++)
+            sheaf__json_put_int(j, NULL, list[i]->shape[d]);
+        sheaf__json_close(j, ']');
+        sheaf__json_close(j, '}');
+    }
+    sheaf__json_close(j, ']');
+}
+
+static void tell_entries(sheaf__info *t, const sheaf_source_entry *const *list, int64_t n)
+{
+    int64_t elements = 0, bits = 0, of[SHEAF_DTYPE_COUNT] = { 0 };
+    for (int64_t i = 0; i < n; i++) {
+        int64_t rows, cols;
+        sheaf__look_view(&rows, &cols, list[i]);
+        elements += rows * cols;
+        bits += rows * cols * sheaf_dtype_bits(list[i]->dtype);
+        of[list[i]->dtype]++;
+    }
+    sheaf__json_put_int(&t->json, "tensors", n);
+    sheaf__json_put_int(&t->json, "elements", elements);
+    sheaf__json_put_int(&t->json, "bytes", bits / 8);
+    sheaf__json_open(&t->json, "dtypes", '{');
+    for (int d = 0; d < SHEAF_DTYPE_COUNT; d++)
+        if (of[d] > 0)
+            sheaf__json_put_int(&t->json, sheaf_dtype_name((sheaf_dtype)d), of[d]);
+    sheaf__json_close(&t->json, '}');
+    if (t->tensors)
+        put_tensors(&t->json, list, n);
+}
+
+static sheaf_status *tell_tensors(sheaf__info *t, sheaf_source *source,
+                                  const sheaf_catalog *catalog)
+{
+    const int64_t n = source != NULL ? source->count(source) : catalog->count;
+    const sheaf_source_entry **list = calloc((size_t)n + 1, sizeof *list);
+    if (list == NULL)
+        return sheaf__no_memory("list of tensors");
+    for (int64_t i = 0; i < n; i++)
+        list[i] = source != NULL ? source->entry(source, i) : &catalog->tensor[i].told;
+    tell_entries(t, list, n);
+    free(list);
+    return NULL;
+}
+
+/* ---- what is trained ---- */
+
+/* Elements and bytes of what was trained: of a checkpoint the masters, of an adapter all. Of them
+ * `added`: what the base has not. */
+typedef struct trained {
+    int64_t count, bytes, added;
+} trained;
+
+static trained count_trained(sheaf_source *source, const sheaf_schema *schema, bool masters)
+{
+    static const char master[] = "master/";
+    const size_t n = sizeof master - 1;
+    trained sum = { 0 };
+    for (int64_t i = 0; i < source->count(source); i++) {
+        const sheaf_source_entry *e = source->entry(source, i);
+        const bool is = strncmp(e->name, master, n) == 0;
+        int64_t rows, cols;
+        if (masters && !is)
+            continue;
+        sheaf__look_view(&rows, &cols, e);
+        sum.count += rows * cols;
+        sum.bytes += rows * cols * sheaf_dtype_bits(e->dtype) / 8;
+        sum.added += schema == NULL || sheaf_schema_find(schema, e->name + (is ? n : 0)) == NULL
+                         ? rows * cols
+                         : 0;
+    }
+    return sum;
+}
+
+/* model, config: where the base may be; where it is not, there is no share to tell. */
+static void tell_trained(sheaf__info *t, sheaf_source *source, const char *model,
+                         const char *config, bool masters)
+{
+    sheaf__opened base = { 0 };
+    sheaf_status *st = model == NULL && config == NULL
+                           ? sheaf_fail(SHEAF_E_IO, "base")
+                           : sheaf__open_model(&base, &(sheaf__open_options){ .model = model,
+                                                                              .config = config,
+                                                                              .config_only = true,
+                                                                              .slices = 8 });
+    const sheaf_schema *schema = st == NULL ? base.schema : NULL;
+    const trained sum = count_trained(source, schema, masters);
+    sheaf__json_put_int(&t->json, "trained", sum.count);
+    sheaf__json_put_int(&t->json, "trained_bytes", sum.bytes);
+    if (schema != NULL) {
+        const int64_t all = sheaf__parameters(schema);
+        sheaf__json_put_int(&t->json, "parameters", all);
+        sheaf__json_put_real(&t->json, "trained_share",
+                             (double)sum.count / (double)(all + sum.added));
+    }
+    sheaf_status_free(st);
+    sheaf__opened_close(&base);
+}
+
+void sheaf__info_trained_by(sheaf__info *t, sheaf_checkpoint *checkpoint, const char *path)
+{
+    char *model, *config;
+    sheaf_source *source = NULL;
+    sheaf_status_free(
+        sheaf__run_model_base(&model, &config, path)); /* what is not known of a run is left out */
+    sheaf_status *st = sheaf__checkpoint_source(&source, checkpoint);
+    if (st == NULL) {
+        tell_trained(t, source, model, config, true);
+        source->close(source);
+    }
+    sheaf__info_odd(t, st);
+    free(model);
+    free(config);
+}
+
+/* ---- kinds ---- */
+
+static void tell_model(sheaf__info *t, const sheaf_look *look, const sheaf_catalog *catalog)
+{
+    sheaf_config c;
+    if (look->config == NULL) {
+        sheaf__info_odd(t, sheaf_fail(SHEAF_E_LAYOUT, "no config.json"));
+        return;
+    }
+    sheaf_status *st = sheaf_config_read(&c, look->config);
+    const sheaf_finding *told =
+        catalog != NULL ? sheaf__catalog_finding(catalog, "unsupported") : NULL;
+    if (st != NULL && told != NULL) { /* it may know the model by its tensors */
+        sheaf_status_free(st);
+        st = sheaf_found(
+            sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "%s", told->path), "%s", told->expected),
+            "%s", told->found);
+    }
+    if (st != NULL) {
+        sheaf__info_odd(t, st);
+        return;
+    }
+    sheaf__json_put_text(&t->json, "family", sheaf_family_name(c.family));
+    sheaf__json_put_int(&t->json, "vocabulary", c.vocab);
+    sheaf__json_put_int(&t->json, "hidden", c.hidden);
+    sheaf__json_put_int(&t->json, "ffn", c.ffn);
+    sheaf__json_put_int(&t->json, "layers", c.layers);
+    sheaf__json_put_int(&t->json, "heads", c.heads);
+    sheaf__json_put_int(&t->json, "kv_heads", c.kv_heads);
+    sheaf__json_put_int(&t->json, "head_dim", c.head_dim);
+    sheaf__json_put_bool(&t->json, "tied", c.tied);
+    sheaf__json_put_text(&t->json, "tokenizer", c.byte_vocab ? "bytes" : "its own");
+    sheaf_schema *schema = NULL;
+    st = sheaf_schema_new(&schema, &c, 8);
+    if (st == NULL) {
+        sheaf__json_put_int(&t->json, "parameters", sheaf__parameters(schema));
+        st = sheaf_hf_check(look->source, schema);
+    }
+    sheaf__info_odd(t, st);
+    if (c.unknown_keys != NULL)
+        sheaf__json_put_text(&t->json, "unknown_keys", c.unknown_keys);
+    sheaf_schema_free(schema);
+    sheaf_config_release(&c);
+}
+
+static void tell_adapter(sheaf__info *t, const sheaf_look *look)
+{
+    sheaf_lora_options o;
+    if (look->config == NULL) {
+        sheaf__info_odd(t, sheaf_fail(SHEAF_E_LAYOUT, "no adapter_config.json"));
+        return;
+    }
+    sheaf_status *st = sheaf_lora_options_read(&o, look->config, NULL);
+    if (st != NULL) {
+        sheaf__info_odd(t, st);
+        return;
+    }
+    sheaf__json_put_text(&t->json, "base", o.base_name);
+    sheaf__json_put_int(&t->json, "rank", o.rank);
+    sheaf__json_put_real(&t->json, "alpha", o.alpha);
+    if (o.all_linear || o.targets.regex != NULL) {
+        sheaf__json_put_text(&t->json, "targets", o.all_linear ? "all-linear" : o.targets.regex);
+    } else {
+        sheaf__json_open(&t->json, "targets", '[');
+        for (int i = 0; i < o.targets.n; i++)
+            sheaf__json_put_text(&t->json, NULL, o.targets.list[i]);
+        sheaf__json_close(&t->json, ']');
+    }
+    if (o.dora || o.lora_bias || o.ntokens > 0)
+        sheaf__json_put_text(&t->json, "variant",
+                             o.dora        ? "DoRA (merge only)"
+                             : o.lora_bias ? "LoRA with a bias on B (merge only)"
+                                           : "LoRA and trained token rows (merge only)");
+    if (o.unknown_keys != NULL)
+        sheaf__json_put_text(&t->json, "unknown_keys", o.unknown_keys);
+    const bool there = o.base_name != NULL && sheaf__path_kind(o.base_name) ==
+                                                  SHEAF_PATH_DIR; /* it may be a name on a hub */
+    if (look->source != NULL)
+        tell_trained(t, look->source, there ? o.base_name : NULL, NULL, false);
+    sheaf_lora_options_release(&o);
+}
+
+/* What the catalog of any dialect says, beside what the kind has to say. */
+static void tell_catalog(sheaf__info *t, const sheaf_verify_report *r, bool sizes)
+{
+    const sheaf_catalog *c = r->catalog;
+    sheaf__json_put_text(&t->json, "dialect", c->dialect->name);
+    if (c->model != NULL)
+        sheaf__json_put_text(&t->json, "model", c->model);
+    if (c->tp > 0)
+        sheaf__json_put_int(&t->json, "tp", c->tp);
+    if (c->pp > 0)
+        sheaf__json_put_int(&t->json, "pp", c->pp);
+    if (c->dp > 0)
+        sheaf__json_put_int(&t->json, "dp", c->dp);
+    if (sizes && c->step >= 0)
+        sheaf__json_put_int(&t->json, "step", c->step);
+    if (sizes && c->vocab >= 0)
+        sheaf__json_put_int(&t->json, "vocabulary", c->vocab);
+    if (c->padded_vocab >= 0)
+        sheaf__json_put_int(&t->json, "padded", c->padded_vocab);
+    if (r->factors > 0)
+        sheaf__json_put_int(&t->json, "lora_tensors", r->factors);
+    if (r->moments > 0)
+        sheaf__json_put_int(&t->json, "moments", r->moments);
+    sheaf__json_open(&t->json, "findings", '[');
+    for (int64_t i = 0; i < c->nfindings; i++)
+        sheaf__json_put_finding(&t->json, &c->finding[i]);
+    sheaf__json_close(&t->json, ']');
+}
+
+static sheaf_status *tell_path(sheaf__info *t, const char *path)
+{
+    sheaf_look look;
+    sheaf_verify_report report = { 0 };
+    const sheaf_weights_verify_options quick = { .quick = true };
+    const char *slash = strrchr(path, '/');
+    if (strcmp(slash == NULL ? path : slash + 1, "metrics.jsonl") == 0 &&
+        sheaf__path_kind(path) == SHEAF_PATH_FILE)
+        return sheaf__info_metrics(t, path);
+    sheaf_status *st = sheaf_look_open(&look, path);
+    sheaf_status *bad = sheaf__verify_all(&report, path, &quick);
+    const bool foreign =
+        report.catalog != NULL &&
+        (st != NULL || (look.kind == SHEAF_LOOK_MODEL && !report.catalog->dialect->plain));
+    if (st != NULL && foreign) {
+        sheaf_status_free(st);
+        st = NULL;
+    }
+    sheaf_status_free(bad);
+    if (st != NULL) {
+        sheaf_verify_release(&report);
+        return st;
+    }
+    const char *kind = foreign ? "checkpoint" : sheaf_look_kind_name(look.kind);
+    sheaf__json_put_text(&t->json, "path", path);
+    sheaf__json_put_text(&t->json, "kind", kind);
+    if (report.catalog != NULL)
+        tell_catalog(t, &report, foreign);
+    if (foreign)
+        st = tell_tensors(t, NULL, report.catalog);
+    else if (look.kind == SHEAF_LOOK_MODEL)
+        tell_model(t, &look, report.catalog);
+    else if (look.kind == SHEAF_LOOK_ADAPTER)
+        tell_adapter(t, &look);
+    else if (look.kind == SHEAF_LOOK_CHECKPOINT)
+        sheaf__info_checkpoint(t, look.checkpoint, path);
+    else if (look.kind == SHEAF_LOOK_RUN)
+        sheaf__info_run(t, path);
+    if (!foreign && look.source != NULL)
+        st = tell_tensors(t, look.source, NULL);
+    sheaf_verify_release(&report);
+    sheaf_look_close(&look);
+    return st;
+}
+
+sheaf_status *sheaf_path_info(char **json, const char *path, const sheaf_path_info_options *options)
+{
+    SHEAF__INSIDE;
+    sheaf_path_info_options o;
+    sheaf__info t = { 0 };
+    sheaf_status *st = sheaf__take_options(&o, sizeof o, options, "sheaf_path_info_options");
+    *json = NULL;
+    if (st == NULL && path == NULL)
+        st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "sheaf_path_info"), "a path");
+    t.tensors = o.tensors;
+    sheaf__json_begin(&t.json);
+    TRY(st, tell_path(&t, path));
+    if (t.odd.size > 0) {
+        sheaf_text list = { 0 };
+        sheaf__text_add(&list, "[%s]", t.odd.at);
+        sheaf__json_put_raw(&t.json, "odd", list.failed || t.odd.failed ? "null" : list.at);
+        sheaf__text_release(&list);
+    }
+    sheaf__json_end(&t.json);
+    TRY(st, sheaf__text_take(json, &t.json.text));
+    sheaf__text_release(&t.json.text);
+    sheaf__text_release(&t.odd);
+    return st;
+}
