@@ -204,10 +204,9 @@ static sheaf_status *read_texts(sheaf_data *data, const char *path,
 {
     if (data->images != NULL)
         note_unused_cache(options, "records with pictures are read anew by every run");
-    if (sheaf__family_for(options->config)->pictures != NULL)
-        return sheaf__data_read_talks(data, path, options);
-    return data->images != NULL ? sheaf__data_read_records(data, path, options)
-                                : sheaf__data_read_text(data, path, options);
+    return data->images != NULL && sheaf__family_for(options->config)->pictures == NULL
+               ? sheaf__data_read_records(data, path, options)
+               : sheaf__data_read_text(data, path, options);
 }
 
 /* A tokenizer that nothing is read with: it must be one, and it is said. */

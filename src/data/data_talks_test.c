@@ -224,7 +224,7 @@ static void test_open__names_what_is_bad(void **state)
           "line 1: message 1 | a picture for '<image>' | none: a field 'Imges', which is not read" },
         { TALK("\"a.png\"", "<image_00>"), SHEAF_E_DATA, "another '<image_00>'" },
         { "[" TALK("null", "Q") ", {", SHEAF_E_FORMAT, "the end of what begins after entry 2" },
-        { "\n", SHEAF_E_DATA, "at least one record | an empty data set" },
+        { "\n", SHEAF_E_DATA, "empty data set | at least one record" },
         { TALK("null", "Q") "\n" TALK("\"a.png\"", "Q") "\n" TALK("[1]", "Q"), SHEAF_E_DATA,
           "line 3: field 'image' | a path, a list of paths" },
         { SHOWN("[1]", "Q"), SHEAF_E_DATA, "line 1: field 'images' | a path, a list of paths" },

@@ -1,4 +1,5 @@
-/* data_text.c - texts in JSON Lines or JSON arrays become rows, on all cores.
+/* data_text.c - texts in JSON Lines or JSON arrays become rows, on all cores; of some families they
+ * have pictures (data_talks.h).
  *
  * Records are gathered into rounds of some megabytes; the records of a round are parsed and encoded
  * side by side, then taken in the order of the file. So memory is bounded by a round and what is
@@ -14,15 +15,16 @@
 #include "base/json.h"
 #include "data/complaints.h"
 #include "data/data_read.h"
+#include "data/data_talks.h"
 #include "data/json_items.h"
 #include "data/row_cache.h"
-#include "data/text_sources.h"
 #include "ops/pool.h"
 
 /* What is larger is kept on disk where there is a place for it. */
 static const int64_t LARGE = 32 << 20;
 
 enum { ROUND_BYTES = 1 << 20, ROUND_RECORDS = 1 << 16, SIDE_BY_SIDE = 1 << 16 };
+enum { ROUND_PICTURES = 256 }; /* records with pictures */
 
 /* One record of a round. */
 typedef struct job {
@@ -32,12 +34,14 @@ typedef struct job {
     char ignored[64];
     const char *lost; /* as the record has it */
     sheaf__text_row row;
+    sheaf__talk_row talk; /* in its place, with pictures */
     sheaf_status *st;
 } job;
 
 typedef struct reader {
     const sheaf_data_options *options;
     sheaf__text_sources sources;
+    sheaf__talks *talks; /* records have pictures; NULL: none have */
     sheaf__fields fields;
     sheaf__row_writer rows;
     const char *cache; /* folder of caches; NULL: rows stay in memory */
@@ -67,11 +71,12 @@ typedef struct reader {
 
 static sheaf_status *gather(bool *more, reader *in)
 {
-    const int64_t most = (int64_t)ROUND_BYTES * in->threads;
+    const int64_t most = (int64_t)ROUND_BYTES * in->threads,
+                  records = in->talks != NULL ? ROUND_PICTURES : ROUND_RECORDS;
     sheaf_status *st = NULL;
     in->size = in->jobs = 0;
     *more = true;
-    while (*more && in->size < most && in->jobs < ROUND_RECORDS) {
+    while (*more && in->size < most && in->jobs < records) {
         st = sheaf__json_items_next(more, &in->items);
         if (st != NULL || !*more)
             return st;
@@ -99,6 +104,15 @@ static void encode_one(void *context, int64_t index, int worker)
     sheaf__text_record record;
     if (is_stopped(in))
         return;
+    if (in->talks != NULL) {
+        sheaf__talk_row *talk = &j->talk;
+        j->st = sheaf__talks_read(talk, in->talks, in->text + j->at, (size_t)j->size);
+        memcpy(j->ignored, talk->ignored, sizeof j->ignored);
+        j->lost = talk->lost;
+        j->row.left_out = talk->left_out;
+        j->row.written = talk->written;
+        return;
+    }
     j->st = sheaf__text_record_read(&record, in->text + j->at, (size_t)j->size, &in->fields);
     j->form = record.form;
     memcpy(j->ignored, record.ignored, sizeof j->ignored);
@@ -111,7 +125,7 @@ static void encode_one(void *context, int64_t index, int worker)
 static sheaf_status *encode_all(reader *in)
 {
     sheaf_status *st = NULL;
-    if (in->threads > 1 && in->size >= SIDE_BY_SIDE && in->jobs > 1) {
+    if (in->threads > 1 && in->jobs > 1 && (in->talks != NULL || in->size >= SIDE_BY_SIDE)) {
         if (in->pool == NULL)
             st = sheaf__pool_new(&in->pool, in->threads);
         if (st == NULL)
@@ -151,6 +165,7 @@ static sheaf_status *check_form(reader *in, const job *j)
 /* Bad records are told together; other failures end the reading. */
 static sheaf_status *take(reader *in, job *j)
 {
+    bool keep = false;
     in->facts.records++;
     sheaf_status *bad = check_form(in, j);
     if (bad != NULL)
@@ -158,6 +173,8 @@ static sheaf_status *take(reader *in, job *j)
     else
         bad = j->st;
     j->st = NULL;
+    if (bad == NULL && in->talks != NULL)
+        bad = sheaf__talks_fit(&keep, in->talks, &in->facts.counts, &j->talk, j->place);
     if (bad != NULL) {
         bad = sheaf_in(bad, "%s %" PRId64, in->items.unit, j->place);
         if (in->sources.paths > 1)
@@ -170,8 +187,17 @@ static sheaf_status *take(reader *in, job *j)
     in->facts.counts.left_out += j->row.left_out;
     in->facts.counts.written += j->row.written != NULL;
     sheaf__ignored_keep(&in->written, j->row.written, in->items.unit, j->place);
+    if (in->talks != NULL)
+        return keep ? sheaf__talks_put(in->talks, &in->facts.counts, &j->talk) : NULL;
     return sheaf__row_writer_put(&in->rows, &in->facts.counts, in->options, &j->row, j->place,
                                  in->items.unit);
+}
+
+static void drop(job *j)
+{
+    sheaf_status_free(j->st);
+    sheaf__text_row_release(&j->row);
+    sheaf__talk_row_release(&j->talk);
 }
 
 static sheaf_status *take_all(reader *in, sheaf_status *st)
@@ -179,8 +205,7 @@ static sheaf_status *take_all(reader *in, sheaf_status *st)
     for (int64_t i = 0; i < in->jobs; i++) {
         if (st == NULL && in->complaints.fatal == NULL)
             st = take(in, &in->job[i]);
-        sheaf_status_free(in->job[i].st);
-        sheaf__text_row_release(&in->job[i].row);
+        drop(&in->job[i]);
     }
     in->jobs = 0;
     return st;
@@ -263,7 +288,7 @@ static sheaf_status *read_file(reader *in, int64_t file)
 {
     bool more = true;
     sheaf_status *st = open_file(in, in->sources.path[file]);
-    in->known = false;
+    in->known = in->talks != NULL;
     while (st == NULL && more && in->complaints.fatal == NULL) {
         st = gather(&more, in);
         if (st == NULL && !in->known)
@@ -298,7 +323,8 @@ static sheaf_status *verdict(reader *in, const char *path)
 {
     sheaf__text_counts *c = &in->facts.counts;
     const char *unit = in->sources.paths > 1 ? "record" : in->items.unit;
-    sheaf_status *st = sheaf__complaints_verdict(&in->complaints, path, in->facts.records);
+    sheaf_status *st = sheaf__talks_advise(
+        in->talks, sheaf__complaints_verdict(&in->complaints, path, in->facts.records));
     c->bad = in->complaints.left_out;
     TRY(st, sheaf_in(sheaf__text_counts_verdict(c, in->options, unit), "%s", path));
     if (st == NULL && c->rows == 0)
@@ -314,14 +340,14 @@ static sheaf_status *verdict(reader *in, const char *path)
 static void release(reader *in)
 {
     for (int64_t i = 0; i < in->jobs; i++) {
-        sheaf_status_free(in->job[i].st);
-        sheaf__text_row_release(&in->job[i].row);
+        drop(&in->job[i]);
     }
     sheaf__row_cache_abandon(in->rows.cache);
     sheaf__json_items_close(&in->items);
     sheaf__complaints_release(&in->complaints);
     sheaf__text_sources_release(&in->sources);
     sheaf__fields_release(&in->fields);
+    sheaf__talks_close(in->talks);
     sheaf__pool_free(in->pool);
     free(in->hash);
     free(in->text);
@@ -348,6 +374,8 @@ static sheaf_status *choose_cache(reader *in)
     const sheaf_data_options *o = in->options;
     const bool given = o->cache != NULL && o->cache[0] != '\0';
     in->cache = given ? o->cache : in->sources.bytes >= LARGE ? o->cache_beside : NULL;
+    if (in->talks != NULL)
+        in->cache = NULL;
     if (in->cache == NULL)
         return NULL;
     in->hash = calloc((size_t)in->sources.paths, sizeof *in->hash);
@@ -407,6 +435,8 @@ static sheaf_status *read_all(reader *in, const char *path)
     if (st == NULL)
         tell_progress(in, true);
     TRY(st, verdict(in, path));
+    if (st == NULL && in->talks != NULL)
+        return sheaf__talks_keep(in->talks);
     if (st == NULL && in->cache != NULL)
         st = finish_cache(in);
     else if (st == NULL && in->sources.chat != NULL)
@@ -426,8 +456,12 @@ sheaf_status *sheaf__data_read_text(sheaf_data *data, const char *path,
     bool found = false;
     sheaf_status *st = sheaf__fields_read(&in.fields, options->fields);
     TRY(st, sheaf__text_sources_files(&in.sources, path));
-    if (st == NULL)
+    if (st == NULL && sheaf__family_for(options->config)->pictures != NULL) {
+        st = sheaf__talks_open(&in.talks, data, path, &in.sources, options);
+        path = in.sources.path[0]; /* the one file of a folder */
+    } else if (st == NULL) {
         tell_passed(&in, path);
+    }
     TRY(st, choose_cache(&in));
     if (st == NULL && in.cache != NULL)
         st = use_cache(&found, &in);

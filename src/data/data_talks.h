@@ -1,0 +1,29 @@
+/* data_talks.h - private: what data_text.c makes of records with pictures: OmniLMM's and
+ * MiniCPM-V's training data. */
+#pragma once
+
+#include "data/talk_row.h"
+#include "data/text_rows.h"
+#include "data/text_sources.h"
+
+typedef struct sheaf__talks sheaf__talks;
+
+/* sheaf__talks_open - opens tokenizer and template of `sources`, which has the file. Close also
+ * after a failure. Errors: SHEAF_E_UNSUPPORTED for several files, and those of the sources. */
+sheaf_status *sheaf__talks_open(sheaf__talks **out, sheaf_data *data, const char *path,
+                                sheaf__text_sources *sources, const sheaf_data_options *options);
+/* sheaf__talks_read - a record, with a look at its pictures; thread-safe. */
+sheaf_status *sheaf__talks_read(sheaf__talk_row *out, const sheaf__talks *talks, const char *text,
+                                size_t size);
+/* sheaf__talks_fit - is it short enough, perhaps without its end? Errors: SHEAF_E_DATA where a
+ * picture would be cut. */
+sheaf_status *sheaf__talks_fit(bool *keep, sheaf__talks *talks, sheaf__text_counts *counts,
+                               sheaf__talk_row *row, int64_t place);
+/* sheaf__talks_put - one more row of the data set. */
+sheaf_status *sheaf__talks_put(sheaf__talks *talks, sheaf__text_counts *counts,
+                               sheaf__talk_row *row);
+/* sheaf__talks_advise - what to try, where pictures would have been cut. */
+sheaf_status *sheaf__talks_advise(const sheaf__talks *talks, sheaf_status *st);
+/* sheaf__talks_keep - all rows are there: the data set owns the pictures. */
+sheaf_status *sheaf__talks_keep(sheaf__talks *talks);
+void sheaf__talks_close(sheaf__talks *talks); /* accepts NULL */
