@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include "sheaf/control.h"
+#include "sheaf/dtype.h"
 #include "sheaf/events.h"
 #include "sheaf/options.h"
 #include "sheaf/status.h"
@@ -26,13 +27,14 @@ typedef struct sheaf_model_evaluate_options {
     const char
         *prompt_template; /* base, chat, vqa or chat_old; NULL: the run's, else the model's */
     const char *query;    /* asked of every image of a folder; NULL: the run's, else CAPTCHA: */
-    const char *dtype;    /* "float32", "bfloat16" or "float16"; NULL: the run's, else the first */
-    int tp;               /* ranks that share the model; 0: one */
-    int threads;          /* compute threads in all; 0: every core at hand */
-    const char *place;    /* layers over stages of `tp` ranks each (docs/generate.md); NULL */
-    int64_t micro_batch;  /* rows of one forward; 0: 4 */
-    int64_t seq;          /* longest row in tokens; 0: as long as the data */
-    bool force;           /* also what memory does not suffice for, by the planner */
+    sheaf_dtype dtype; /* float32, bfloat16 or float16; SHEAF_BOOL, which is 0: the run's, else the
+                          model's own */
+    int tp;            /* ranks that share the model; 0: one */
+    int threads;       /* compute threads in all; 0: every core at hand */
+    const char *place; /* layers over stages of `tp` ranks each (docs/generate.md); NULL */
+    int64_t micro_batch; /* rows of one forward; 0: 4 */
+    int64_t seq;         /* longest row in tokens; 0: as long as the data */
+    bool force;          /* also what memory does not suffice for, by the planner */
     /* Hears of all logits, rows ascending: [vocabulary] float32 of each position, every row with
      * the same number of positions. Called by one thread; a status ends it. May be NULL. */
     sheaf_status *(*take)(void *context, int64_t row, int64_t position, const float *logits,
@@ -40,15 +42,20 @@ typedef struct sheaf_model_evaluate_options {
     void *context;
     const sheaf_events *events;
     sheaf_control *control; /* stops it between rows, where `take` is given; may be NULL */
-    /* Of texts; NULL and 0: the run's, else the first of each. */
-    const char *loss_on; /* what is learned: "answers", "last" or "all" */
-    const char *on_long; /* what becomes of those longer than `seq`: "error", "cut", "skip" */
-    int specials;        /* special tokens that are written in them are text (-1) or tokens (1) */
+    /* Of texts; 0: the run's, else the first of each. */
+    sheaf_loss_on loss_on; /* what is learned */
+    sheaf_on_long on_long; /* what becomes of those longer than `seq` */
+    int specials;          /* special tokens that are written in them are text (-1) or tokens (1) */
     const char *data_cache; /* folder that keeps tokenised texts; NULL: none */
     int dp; /* groups of `tp` ranks, each with the whole model, that share the rows; with `take`
                one; 0: one */
     const char *date; /* that a chat template writes (docs/templates.md); NULL: the run's, else the
                          template's own, and an error where it has none */
+    sheaf_on_bad on_bad;
+    const char *fields; /* names that the records have for fields (docs/data.md); NULL */
+    sheaf_bf16_sums bf16_sums;
+    int slices;      /* parts every tensor falls into, a power of two; 0: the run's, else 8 */
+    const char *isa; /* kernels: "ref", "avx2", "avx512", "avx512bf16" or "amx"; NULL: the best */
 } sheaf_model_evaluate_options;
 
 typedef struct sheaf_model_evaluate_report {

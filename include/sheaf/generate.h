@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "sheaf/control.h"
+#include "sheaf/dtype.h"
 #include "sheaf/events.h"
 #include "sheaf/options.h"
 #include "sheaf/status.h"
@@ -28,8 +29,8 @@ typedef struct sheaf_model_open_options {
                               bytes */
     const char *prompt_template; /* how a question is put (docs/templates.md; with images base,
                                     chat, vqa or chat_old); NULL: the run's, else the model's */
-    const char *dtype;           /* of activations and products: "float32", "bfloat16" or
-                                    "float16"; NULL: the run's, else the first */
+    sheaf_dtype dtype;           /* of activations and products: float32, bfloat16 or float16;
+                                    SHEAF_BOOL, which is 0: the run's, else the model's own */
     int tp;                      /* ranks that share the model; 0: one */
     int threads;                 /* compute threads in all; 0: every core at hand */
     const char *place; /* layers over stages of `tp` ranks each (docs/generate.md); NULL */
@@ -40,8 +41,7 @@ typedef struct sheaf_model_open_options {
     bool late;  /* its weights are read by sheaf_model_load(), or when it is first asked: then, with
                    positions 0, for as many as that takes */
     int slices; /* parts every tensor falls into, a power of two; 0: the run's, else 8 */
-    const char *bf16_sums; /* "pairs" or "tiles" (docs/contract.md, 1.1), of bfloat16 alone; NULL:
-                              the run's, else what this machine computes faster */
+    sheaf_bf16_sums bf16_sums; /* of bfloat16 alone */
     const char *isa; /* kernels: "ref", "avx2", "avx512", "avx512bf16" or "amx"; NULL: the best that
                         this machine has */
     int dp;          /* groups of `tp` ranks, each with the whole model, that share the prompts of

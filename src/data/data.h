@@ -26,31 +26,10 @@
 #include "base/events.h"
 #include "schema/family.h"
 #include "schema/config.h"
+#include "sheaf/options.h"
 #include "sheaf/status.h"
 
 typedef struct sheaf_data sheaf_data;
-
-/* What of a text is learned: all answers of a conversation and the completion of a prompt (the
- * default), of a conversation only the last answer, or everything. */
-typedef enum sheaf_loss_on {
-    SHEAF_LOSS_UNNAMED,
-    SHEAF_LOSS_ANSWERS,
-    SHEAF_LOSS_LAST,
-    SHEAF_LOSS_ALL
-} sheaf_loss_on;
-/* What becomes of a text that is longer than a row may be. The default is an error. */
-typedef enum sheaf_on_long {
-    SHEAF_LONG_UNNAMED,
-    SHEAF_LONG_ERROR,
-    SHEAF_LONG_CUT, /* its end is cut off; left out when no answer is left */
-    SHEAF_LONG_SKIP /* it is left out */
-} sheaf_on_long;
-
-/* What becomes of records that cannot be used. */
-typedef enum sheaf_on_bad {
-    SHEAF_BAD_ERROR,
-    SHEAF_BAD_SKIP /* they are left out, counted, and the first named; not if all are bad */
-} sheaf_on_bad;
 
 typedef struct sheaf_data_options {
     const sheaf_config *config; /* vocabulary and special tokens; borrowed for the call */

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "library/model.h"
+#include "base/inside.h"
 #include "base/status.h"
 
 /* ---- answers ---- */
@@ -95,18 +96,28 @@ static int64_t spoken(const sheaf__continuation *so_far)
     return so_far->n - (so_far->ending == SHEAF__ENDS_TOKEN);
 }
 
+static void say(const sheaf__asking *a, int64_t prompt, const char *text)
+{
+    sheaf__numbers before = sheaf__callback_begin();
+    a->on_text(a->context, prompt, text);
+    sheaf__numbers_restore(&before);
+}
+
 static void tell(void *self, int64_t prompt, const sheaf__continuation *so_far)
 {
     member *r = self;
     const sheaf__asking *a = r->w->a;
     char *more = NULL;
-    if (a->told != NULL)
-        a->told(a->context, prompt, so_far->ids[so_far->n - 1]);
-    if (a->said == NULL || r->failed != NULL)
+    if (a->on_token != NULL) {
+        sheaf__numbers before = sheaf__callback_begin();
+        a->on_token(a->context, so_far->ids[so_far->n - 1]);
+        sheaf__numbers_restore(&before);
+    }
+    if (a->on_text == NULL || r->failed != NULL)
         return;
     r->failed = sheaf__spoken_more(&more, &r->spoken[prompt], so_far->ids, spoken(so_far));
     if (r->failed == NULL && more[0] != '\0')
-        a->said(a->context, prompt, more);
+        say(a, prompt, more);
     free(more);
 }
 
@@ -115,7 +126,7 @@ static bool is_over(void *self, int64_t prompt, const sheaf__continuation *so_fa
 {
     member *r = self;
     sheaf__spoken *s = &r->spoken[prompt];
-    sheaf_status *st = r->first && r->w->a->said != NULL
+    sheaf_status *st = r->first && r->w->a->on_text != NULL
                            ? NULL
                            : sheaf__spoken_more(NULL, s, so_far->ids, spoken(so_far));
     if (r->failed == NULL)
@@ -156,7 +167,7 @@ static sheaf_status *find_past(sheaf__generate_options *how, const sheaf__answer
 /* Whoever listens hears of the first group alone. */
 static bool divides(const sheaf__answering *w)
 {
-    return w->count > 1 && w->a->told == NULL && w->a->said == NULL;
+    return w->count > 1 && w->a->on_token == NULL && w->a->on_text == NULL;
 }
 
 static sheaf_status *generate(member *r, sheaf__continuation *out, sheaf__model *model)
@@ -177,7 +188,7 @@ static sheaf_status *generate(member *r, sheaf__continuation *out, sheaf__model 
         .number = a->number,
         .divided = divides(w),
         .load = a->load != NULL ? load_images : NULL,
-        .told = r->first && (a->told != NULL || a->said != NULL) ? tell : NULL,
+        .told = r->first && (a->on_token != NULL || a->on_text != NULL) ? tell : NULL,
         .over = a->nstop > 0 || a->wording->end_text != NULL ? is_over : NULL,
         .self = r,
         .best = a->best,
@@ -289,10 +300,10 @@ static sheaf_status *finish(const sheaf__answering *w)
     for (int64_t i = 0; i < w->count && st == NULL; i++) {
         char *rest = NULL;
         w->out[i]->said = w->first[i];
-        st = sheaf__spoken_end(a->said != NULL ? &rest : NULL, &w->out[i]->text, &w->spoken[i],
+        st = sheaf__spoken_end(a->on_text != NULL ? &rest : NULL, &w->out[i]->text, &w->spoken[i],
                                w->first[i].ids, spoken(&w->first[i]));
         if (st == NULL && rest != NULL && rest[0] != '\0')
-            a->said(a->context, i, rest);
+            say(a, i, rest);
         free(rest);
     }
     return st;

@@ -155,7 +155,6 @@ sheaf_status *sheaf_chat_ask(sheaf_answer **out, sheaf_chat *c, const char *ques
     SHEAF__INSIDE;
     sheaf_model_generate_options o;
     sheaf__asking a;
-    sheaf__hearer hearer;
     *out = NULL;
     sheaf_status *st = sheaf__take_options(&o, sizeof o, options, "sheaf_model_generate_options");
     if (st == NULL && (o.text != NULL || o.tokens != NULL || o.image != NULL || o.nimages != 0 ||
@@ -165,8 +164,5 @@ sheaf_status *sheaf_chat_ask(sheaf_answer **out, sheaf_chat *c, const char *ques
     if (st == NULL && question == NULL)
         st = missing("a question");
     TRY(st, sheaf__model_asking(&a, c->model, &o));
-    if (st != NULL)
-        return st;
-    sheaf__model_hear(&a, &hearer, &o);
-    return sheaf__chat_ask(out, c, question, &a);
+    return st == NULL ? sheaf__chat_ask(out, c, question, &a) : st;
 }

@@ -126,7 +126,7 @@ sheaf_status *sheaf__crowd_do(sheaf__crowd *c,
     if (itself) { /* it would wait for itself */
         sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "a model that answers");
         sheaf_expected(st, "its next question when this answer is there");
-        return sheaf_found(st, "one that its own `told` or `said` asks");
+        return sheaf_found(st, "one that its own on_token or on_text asks");
     }
     pthread_mutex_lock(&c->turn);
     pthread_mutex_lock(&c->lock);

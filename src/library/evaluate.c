@@ -1,29 +1,194 @@
-/* evaluate.c - loss and accuracy of a model on data: sheaf/evaluate.h. */
-#include "sheaf/evaluate.h"
+/* evaluate.c - loss and accuracy of a model on data: see evaluation.h. */
+#include "library/evaluation.h"
 
-#include <string.h>
-
-#include "base/status.h"
 #include "base/inside.h"
-#include "library/judge.h"
-#include "library/model.h"
+#include "base/status.h"
+#include "base/text.h"
+#include "comm/process.h"
+#include "inputs/template.h"
 #include "library/take.h"
 #include "library/train_settings.h"
+#include "models/crew.h"
+#include "plan/fits.h"
 
-typedef struct work {
-    const sheaf_model_evaluate_options *o;
-    sheaf__judge judge;
-} work;
+/* Rows of tokens have no words. */
+static bool needs_words(const sheaf__evaluator *e)
+{
+    return e->words || sheaf__family_for(&e->opened.config)->towers != NULL;
+}
+
+static void take_from_run(sheaf__evaluator *e)
+{
+    const sheaf__run_texts *run = &e->run.texts;
+    e->o.dtype = sheaf__run_model_dtype(&e->run, e->o.dtype, &e->opened.config, e->told);
+    sheaf__sums_note(e->o.bf16_sums, e->o.dtype, e->told);
+    e->o.bf16_sums = sheaf__sums_of(e->o.bf16_sums, e->run.sums, e->o.dtype);
+    e->of_run = sheaf__run_model_words(&e->run, &e->o.tokenizer, &e->o.prompt_template, &e->o.date,
+                                       &e->o.query);
+    if (e->o.loss_on == SHEAF_LOSS_UNNAMED)
+        e->o.loss_on = run->loss_on;
+    if (e->o.specials == 0)
+        e->o.specials = run->specials ? 1 : -1;
+    if (e->o.on_long == SHEAF_LONG_UNNAMED)
+        e->o.on_long = run->on_long;
+    /* else a length only refuses */
+    if (e->o.seq == 0 && (e->o.on_long == SHEAF_LONG_CUT || e->o.on_long == SHEAF_LONG_SKIP))
+        e->o.seq = run->seq;
+}
+
+sheaf_status *sheaf__evaluator_open(sheaf__evaluator *e)
+{
+    e->o.tp = e->o.tp > 0 ? e->o.tp : 1;
+    e->o.micro_batch = e->o.micro_batch > 0 ? e->o.micro_batch : 4;
+    sheaf_status *st = sheaf__run_model_open(&e->opened, &e->run,
+                                             &(sheaf__open_options){ .all = e->all,
+                                                                     .model = e->o.model,
+                                                                     .config = e->o.config,
+                                                                     .slices = e->o.slices,
+                                                                     .adapter = e->o.adapter,
+                                                                     .events = e->told });
+    TRY(st, sheaf__run_model_ranks(&e->run, e->o.slices, e->o.tp));
+    if (st != NULL)
+        return st;
+    e->given_template = e->o.prompt_template;
+    e->given_date = e->o.date;
+    e->given_query = e->o.query;
+    take_from_run(e);
+    const bool words = needs_words(e);
+    return sheaf__wording_open(
+        &e->wording, &e->opened.config,
+        &(sheaf__wording_options){
+            .folder = words ? e->run.folder : NULL,
+            .tokenizer = words ? e->o.tokenizer : NULL,
+            .version = words ? e->o.prompt_template : NULL,
+            .of_run = e->of_run,
+            .date = words ? e->o.date : NULL,
+            .specials = e->o.specials > 0,
+            .events = sheaf__ends_with(e->o.data, ".safetensors") && !e->words ? NULL : e->told });
+}
+
+static sheaf_status *open_rows(sheaf__evaluator *e)
+{
+    sheaf_status *st = sheaf_data_open(
+        &e->rows, e->o.data,
+        &(sheaf_data_options){ .config = &e->opened.config,
+                               .seq = e->o.seq,
+                               .events = e->o.events,
+                               .folder = e->run.folder,
+                               .tokenizer = e->o.tokenizer,
+                               .prompt_template = e->wording.images
+                                                      ? sheaf__wording_template(&e->wording)
+                                                      : e->o.prompt_template,
+                               .of_run = e->of_run,
+                               .date = e->o.date,
+                               .query = e->o.query,
+                               .loss_on = e->o.loss_on,
+                               .on_long = e->o.on_long,
+                               .on_bad = e->o.on_bad,
+                               .fields = e->o.fields,
+                               .specials = e->o.specials > 0,
+                               .cache = e->o.data_cache,
+                               .micro_batch = e->o.micro_batch,
+                               .threads = e->o.threads,
+                               .stop = e->stop });
+    if (st == NULL) /* of an answer a template tells where it begins, also to rows of tokens */
+        sheaf_data_note_unused(e->rows, e->o.data, e->words ? NULL : e->given_template,
+                               e->words ? NULL : e->given_date, e->given_query, e->o.events);
+    return st;
+}
+
+static sheaf_status *check_memory(const sheaf__evaluator *e)
+{
+    const int64_t rows = sheaf_data_rows(e->rows);
+    sheaf__placement place;
+    double share;
+    if (!sheaf__process_asks(e->all, &share))
+        return NULL;
+    sheaf_status *st =
+        sheaf_in(sheaf__placement_read(&place, e->o.place, e->opened.schema), "place");
+    if (st != NULL)
+        return st;
+    return sheaf_fits_evaluate(
+        &(sheaf_plan_generation){ .schema = e->opened.schema,
+                                  .lora = e->opened.lora,
+                                  .place = &place,
+                                  .tp = e->o.tp,
+                                  .groups = e->o.dp,
+                                  .threads = e->o.threads,
+                                  .dtype = e->o.dtype,
+                                  .batch = e->o.micro_batch < rows ? e->o.micro_batch : rows,
+                                  .seq = sheaf_data_seq(e->rows) },
+        e->rows, e->o.take != NULL,
+        &(sheaf_fits_how){ .force = e->o.force, .share = share, .events = e->o.events });
+}
 
 static sheaf_status *take(void *self, int64_t row, int64_t position, const float *logits)
 {
-    const work *w = self;
+    const sheaf__evaluator *e = self;
     sheaf__numbers before = sheaf__callback_begin();
-    sheaf_status *st =
-        w->o->take(w->o->context, row, position, logits, w->judge.opened.config.vocab);
+    sheaf_status *st = e->o.take(e->o.context, row, position, logits, e->opened.config.vocab);
     sheaf__numbers_restore(&before);
     return st;
 }
+
+static sheaf_status *on_rank(void *self, sheaf__model *model)
+{
+    sheaf__evaluator *e = self;
+    const bool first = sheaf__is_first(model->context), logits = e->o.take != NULL,
+               takes = logits && sheaf__is_first_of_group(model->context);
+    sheaf__evaluation result;
+    sheaf_status *st = e->before == NULL ? NULL : e->before(e->self, model);
+    if (e->before != NULL)
+        st = sheaf__agree_groups(model->context, st);
+    TRY(st, sheaf__evaluate(&result, model, e->rows,
+                            &(sheaf__evaluate_options){ .micro_batch = e->o.micro_batch,
+                                                        .padded = logits,
+                                                        .take = takes ? take : NULL,
+                                                        .self = e,
+                                                        .stop = e->stop,
+                                                        .events = first ? e->o.events : NULL }));
+    if (st == NULL && sheaf__crew_keeps(model->context))
+        e->result = result;
+    return st == NULL && e->after != NULL ? e->after(e->self, model) : st;
+}
+
+sheaf_status *sheaf__evaluator_run(sheaf__evaluator *e)
+{
+    sheaf_status *st = open_rows(e);
+    TRY(st, check_memory(e));
+    if (st == NULL) {
+        e->positions = sheaf_data_seq(e->rows);
+        st = e->ready == NULL ? NULL : e->ready(e->self);
+    }
+    st = sheaf__together_evaluate(st, e);
+    if (st != NULL)
+        return st;
+    return sheaf__crew_run(&e->opened,
+                           &(sheaf__crew_options){ .all = e->all,
+                                                   .transport = e->transport,
+                                                   .ranks = e->o.tp,
+                                                   .groups = e->o.dp,
+                                                   .place = e->o.place,
+                                                   .threads = e->o.threads,
+                                                   .dtype = e->o.dtype,
+                                                   .isa = e->o.isa,
+                                                   .sums = e->o.bf16_sums == SHEAF_SUMS_TILES
+                                                               ? SHEAF__TILES
+                                                               : SHEAF__PAIRS,
+                                                   .positions = e->positions,
+                                                   .events = e->o.events },
+                           on_rank, e);
+}
+
+void sheaf__evaluator_close(sheaf__evaluator *e)
+{
+    sheaf_data_close(e->rows);
+    sheaf__wording_close(&e->wording);
+    sheaf__opened_close(&e->opened);
+    sheaf__run_model_release(&e->run);
+}
+
+/* ---- of another program ---- */
 
 static sheaf_status *check(const sheaf_model_evaluate_options *o)
 {
@@ -38,80 +203,33 @@ static sheaf_status *check(const sheaf_model_evaluate_options *o)
         return sheaf_expected(sheaf_fail(SHEAF_E_ARG, what),
                               "a model, data, specials from -1 to 1, and no other number below 0");
     sheaf_status *st = sheaf__take_count(what, "seq", o->seq, SHEAF__MOST_POSITIONS);
-    return st == NULL ? sheaf__take_count(what, "threads", o->threads, SHEAF__MOST_THREADS) : st;
-}
-
-/* One of the names that flags have; NULL leaves *out. */
-static sheaf_status *choose(int *out, const char *name, const sheaf__choice *choices,
-                            const char *what)
-{
-    int n = 0;
-    if (name == NULL)
-        return NULL;
-    for (; choices[n].name != NULL; n++)
-        if (strcmp(choices[n].name, name) == 0) {
-            *out = choices[n].value;
-            return NULL;
-        }
-    sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "sheaf_model_evaluate_options: %s", what);
-    sheaf_expected(st, "%s, %s or %s", choices[0].name, choices[1].name, choices[2].name);
-    return sheaf_found(st, "%s", name);
-}
-
-static sheaf_status *fill(work *w)
-{
-    const sheaf_model_evaluate_options *o = w->o;
-    int loss_on = SHEAF_LOSS_UNNAMED, on_long = SHEAF_LONG_UNNAMED;
-    w->judge = (sheaf__judge){ .model = o->model,
-                               .config = o->config,
-                               .adapter = o->adapter,
-                               .data = o->data,
-                               .tokenizer = o->tokenizer,
-                               .prompt_template = o->prompt_template,
-                               .date = o->date,
-                               .query = o->query,
-                               .place = o->place,
-                               .data_cache = o->data_cache,
-                               .specials = o->specials > 0,
-                               .specials_given = o->specials != 0,
-                               .tp = o->tp > 0 ? o->tp : 1,
-                               .dp = o->dp,
-                               .threads = o->threads,
-                               .micro_batch = o->micro_batch > 0 ? o->micro_batch : 4,
-                               .seq = o->seq,
-                               .force = o->force,
-                               .padded = o->take != NULL,
-                               .take = take,
-                               .self = w,
-                               .stop = sheaf__control_stop(o->control),
-                               .events = o->events,
-                               .told = o->events };
-    sheaf_status *st = sheaf__take_activations(&w->judge.dtype, o->dtype);
-    TRY(st, choose(&loss_on, o->loss_on, sheaf__loss_choices, "loss_on"));
-    TRY(st, choose(&on_long, o->on_long, sheaf__long_choices, "on_long"));
-    w->judge.loss_on = (sheaf_loss_on)loss_on;
-    w->judge.on_long = (sheaf_on_long)on_long;
-    return st;
+    TRY(st, sheaf__take_count(what, "threads", o->threads, SHEAF__MOST_THREADS));
+    TRY(st, sheaf__take_count(what, "loss_on", o->loss_on, SHEAF_LOSS_ALL));
+    TRY(st, sheaf__take_count(what, "on_long", o->on_long, SHEAF_LONG_SKIP));
+    TRY(st, sheaf__take_count(what, "on_bad", o->on_bad, SHEAF_BAD_SKIP));
+    TRY(st, sheaf__take_count(what, "bf16_sums", o->bf16_sums, SHEAF_SUMS_TILES));
+    return st == NULL ? sheaf__take_type(what, o->dtype) : st;
 }
 
 sheaf_status *sheaf_model_evaluate(sheaf_model_evaluate_report *report,
                                    const sheaf_model_evaluate_options *options)
 {
     SHEAF__INSIDE;
-    sheaf_model_evaluate_options o;
-    work w = { .o = &o };
-    sheaf_status *st = sheaf__take_options(&o, sizeof o, options, "sheaf_model_evaluate_options");
+    sheaf__evaluator e = { 0 };
+    sheaf_status *st =
+        sheaf__take_options(&e.o, sizeof e.o, options, "sheaf_model_evaluate_options");
     TRY(st, sheaf__take_report(report, "sheaf_model_evaluate_report"));
-    TRY(st, check(&o));
-    TRY(st, fill(&w));
-    TRY(st, sheaf__judge_open(&w.judge));
-    TRY(st, sheaf__judge_run(&w.judge));
+    TRY(st, check(&e.o));
+    e.stop = sheaf__control_stop(e.o.control);
+    e.told = e.o.events;
+    TRY(st, sheaf__evaluator_open(&e));
+    TRY(st, sheaf__evaluator_run(&e));
     if (st == NULL)
         sheaf__give_report(report,
-                           &(sheaf_model_evaluate_report){ .loss = w.judge.result.loss,
-                                                           .tokens = w.judge.result.tokens,
-                                                           .correct = w.judge.result.correct },
+                           &(sheaf_model_evaluate_report){ .loss = e.result.loss,
+                                                           .tokens = e.result.tokens,
+                                                           .correct = e.result.correct },
                            sizeof *report);
-    sheaf__judge_close(&w.judge);
+    sheaf__evaluator_close(&e);
     return st;
 }

@@ -64,9 +64,8 @@ static sheaf_status *read_prompt(sheaf__prompts *prompts, const sheaf_model *m,
 }
 
 static sheaf_status *ask(sheaf_answer **out, sheaf_model *m, const sheaf__prompts *prompts,
-                         sheaf__asking *a, const sheaf_model_generate_options *o)
+                         sheaf__asking *a)
 {
-    sheaf__hearer hearer;
     sheaf_status *st = NULL;
     for (int64_t i = 0; i < prompts->count && st == NULL; i++) {
         st = sheaf__model_room(m, &prompts->prompt[i], a);
@@ -77,7 +76,6 @@ static sheaf_status *ask(sheaf_answer **out, sheaf_model *m, const sheaf__prompt
         return st;
     a->load = sheaf__prompts_load;
     a->self = (void *)prompts;
-    sheaf__model_hear(a, &hearer, o);
     return sheaf__model_answer(out, m, prompts->prompt, prompts->count, a);
 }
 
@@ -99,7 +97,7 @@ sheaf_status *sheaf_model_generate(sheaf_answer **out, sheaf_model *m,
                                                .images = o.images,
                                                .nimages = o.nimages },
                         o.system));
-    TRY(st, ask(out, m, &prompts, &a, &o));
+    TRY(st, ask(out, m, &prompts, &a));
     sheaf__prompts_release(&prompts);
     return st;
 }
@@ -128,7 +126,7 @@ sheaf_status *sheaf_model_generate_all(sheaf_answer **out, sheaf_model *m,
                                  "sheaf_model_prompt");
         TRY(st, sheaf_in(read_prompt(&prompts, m, &p, o.system), "prompt %" PRId64, i + 1));
     }
-    TRY(st, ask(out, m, &prompts, &a, &o));
+    TRY(st, ask(out, m, &prompts, &a));
     sheaf__prompts_release(&prompts);
     return st;
 }

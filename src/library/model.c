@@ -14,29 +14,7 @@
 #include "plan/fits.h"
 #include "sheaf/generate.h"
 
-sheaf_status *sheaf__take_activations(sheaf_dtype *out, const char *name)
-{
-    const sheaf_dtype *named;
-    *out = SHEAF_BOOL;
-    return sheaf__take_dtype(&named, out, name);
-}
-
 /* ---- open and close ---- */
-
-static sheaf_status *take_sums(sheaf_bf16_sums *out, const char *name)
-{
-    *out = SHEAF_SUMS_UNNAMED;
-    for (const sheaf__choice *c = sheaf__sums_choices; name != NULL; c++) {
-        if (c->name == NULL)
-            return sheaf_found(
-                sheaf_expected(sheaf_fail(SHEAF_E_ARG, "bf16_sums"), "pairs or tiles"), "%s", name);
-        if (strcmp(c->name, name) == 0) {
-            *out = (sheaf_bf16_sums)c->value;
-            break;
-        }
-    }
-    return NULL;
-}
 
 sheaf_status *sheaf__model_check_open(const sheaf_model_open_options *o, bool planning)
 {
@@ -46,7 +24,9 @@ sheaf_status *sheaf__model_check_open(const sheaf_model_open_options *o, bool pl
                               "a model%s, and no number below 0", planning ? ", or a config" : "");
     static const char what[] = "sheaf_model_open_options";
     sheaf_status *st = sheaf__take_count(what, "positions", o->positions, SHEAF__MOST_POSITIONS);
-    return st == NULL ? sheaf__take_count(what, "threads", o->threads, SHEAF__MOST_THREADS) : st;
+    TRY(st, sheaf__take_count(what, "threads", o->threads, SHEAF__MOST_THREADS));
+    TRY(st, sheaf__take_count(what, "bf16_sums", o->bf16_sums, SHEAF_SUMS_TILES));
+    return st == NULL ? sheaf__take_type(what, o->dtype) : st;
 }
 
 static sheaf_status *copy_text(char **out, const char *text)
@@ -104,8 +84,6 @@ sheaf_status *sheaf__model_open(sheaf_model **out, const sheaf_model_open_option
         st = sheaf__no_memory(o.model);
     if (m != NULL)
         pthread_mutex_init(&m->loading, NULL);
-    TRY(st, sheaf__take_activations(&m->dtype, o.dtype));
-    TRY(st, take_sums(&m->sums, o.bf16_sums));
     TRY(st, copy_text(&m->place, o.place));
     TRY(st, copy_text(&m->isa, o.isa));
     if (st == NULL) {
@@ -114,6 +92,8 @@ sheaf_status *sheaf__model_open(sheaf_model **out, const sheaf_model_open_option
         m->dp = o.dp > 0 ? o.dp : 1;
         m->threads = o.threads;
         m->force = o.force;
+        m->dtype = o.dtype;
+        m->sums = o.bf16_sums;
         m->events = o.events;
         st = prepare(m, &o);
     }
@@ -317,7 +297,8 @@ sheaf_status *sheaf__model_asking(sheaf__asking *out, const sheaf_model *m,
                             .best = o->top_logprobs < vocab ? o->top_logprobs : vocab,
                             .stop = o->stop,
                             .nstop = o->nstop,
-                            .said = o->on_text,
+                            .on_token = o->on_token,
+                            .on_text = o->on_text,
                             .context = o->context,
                             .stop_now = sheaf__control_stop(o->control),
                             .partial = o->partial };
@@ -340,31 +321,4 @@ sheaf_status *sheaf__model_room(const sheaf_model *m, const sheaf__prompt *promp
                                       "at most %" PRId64 " positions, as the model was opened",
                                       positions),
                        "%" PRId64 " and %" PRId64, prompt->n, a->max_new);
-}
-
-/* ---- who hears of it ---- */
-
-static void tell(void *self, int64_t prompt, int32_t token)
-{
-    const sheaf__hearer *h = self;
-    sheaf__numbers before = sheaf__callback_begin();
-    (void)prompt;
-    h->told(h->context, token);
-    sheaf__numbers_restore(&before);
-}
-
-static void say(void *self, int64_t prompt, const char *text)
-{
-    const sheaf__hearer *h = self;
-    sheaf__numbers before = sheaf__callback_begin();
-    h->said(h->context, prompt, text);
-    sheaf__numbers_restore(&before);
-}
-
-void sheaf__model_hear(sheaf__asking *a, sheaf__hearer *h, const sheaf_model_generate_options *o)
-{
-    *h = (sheaf__hearer){ o->on_token, o->on_text, o->context };
-    a->told = o->on_token != NULL ? tell : NULL;
-    a->said = o->on_text != NULL ? say : NULL;
-    a->context = h;
 }

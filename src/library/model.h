@@ -84,8 +84,8 @@ typedef struct sheaf__asking {
     sheaf_status *(*load)(void *self, int64_t prompt, const sheaf__picture *picture, int64_t n);
     void *self; /* of load */
     /* As tokens and texts come, by the first rank; may be NULL. */
-    void (*told)(void *context, int64_t prompt, int32_t token);
-    void (*said)(void *context, int64_t prompt, const char *text);
+    void (*on_token)(void *context, int32_t token);
+    void (*on_text)(void *context, int64_t prompt, const char *text);
     /* Before the first token, when the model is loaded; by the caller's thread; may be NULL. */
     sheaf_status *(*begin)(void *context);
     void *context; /* of these three */
@@ -143,19 +143,6 @@ const char *sheaf__chat_file(const sheaf_chat *chat);
 /* sheaf__chat_wording - how it puts questions. */
 const sheaf__wording *sheaf__chat_wording(const sheaf_chat *chat);
 
-/* A program's callbacks, of which `told` knows no number of a prompt. */
-typedef struct sheaf__hearer {
-    void (*told)(void *context, int32_t token);
-    void (*said)(void *context, int64_t prompt, const char *text);
-    void *context;
-} sheaf__hearer;
-
-/* sheaf__model_hear - theirs are those of the options; *h lives as long as *a is used. */
-void sheaf__model_hear(sheaf__asking *a, sheaf__hearer *h, const sheaf_model_generate_options *o);
-
-/* sheaf__take_activations - by torch's name; NULL is SHEAF_BOOL: the run's. Errors: SHEAF_E_ARG. */
-sheaf_status *sheaf__take_activations(sheaf_dtype *out, const char *name);
-
-/* sheaf__together_ask - as sheaf__together_judge(), of processes that answer these prompts. */
+/* sheaf__together_ask - as sheaf__together_evaluate(), of processes that answer these prompts. */
 sheaf_status *sheaf__together_ask(sheaf_status *st, const sheaf_model *model,
                                   const sheaf__prompts *prompts, const sheaf__asking *asking);

@@ -61,8 +61,8 @@ static sheaf_status *ask_model(asked *a, const sheaf_model_open_options *options
     sheaf_status *st = sheaf__take_options(&o, sizeof o, options, "sheaf_model_open_options");
     sheaf_train_options_default(&q->o);
     TRY(st, sheaf__model_check_open(&o, true));
-    TRY(st, sheaf__take_activations(&q->o.dtype, o.dtype));
     TRY(st, sheaf__run_model_base(&a->base, &a->config, o.model));
+    q->o.dtype = o.dtype;
     q->o.model = a->base != NULL ? a->base : o.model;
     q->o.config = o.config != NULL ? o.config : a->config;
     if (st == NULL)

@@ -189,10 +189,9 @@ static void test_evaluate__hands_out_logits(void **state)
     how.context = &s;
     how.micro_batch = 1;
     CHECK_FAILS(sheaf_model_evaluate(NULL, &how), SHEAF_E_DATA, "enough");
-    how.loss_on = "everything";
-    CHECK_FAILS(sheaf_model_evaluate(NULL, &how), SHEAF_E_ARG,
-                "loss_on | answers, last or all | everything");
-    how.loss_on = NULL;
+    how.loss_on = (sheaf_loss_on)4;
+    CHECK_FAILS(sheaf_model_evaluate(NULL, &how), SHEAF_E_ARG, "loss_on | 0 to 3 | 4");
+    how.loss_on = SHEAF_LOSS_UNNAMED;
     how.threads = INT32_MAX;
     CHECK_FAILS(sheaf_model_evaluate(NULL, &how), SHEAF_E_ARG, "threads | 0 to 4096");
     how.threads = 0;
@@ -633,7 +632,7 @@ static void test_open__a_model_that_is_none(void **state)
     how.tp = 9;
     CHECK_FAILS(sheaf_model_open(&m, &how), SHEAF_E_ARG, "");
     how.tp = 1;
-    how.dtype = "float64";
+    how.dtype = SHEAF_F64;
     CHECK_FAILS(sheaf_model_open(&m, &how), SHEAF_E_ARG, "float32, bfloat16 or float16");
 }
 

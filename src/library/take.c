@@ -52,21 +52,6 @@ void sheaf__give_report(void *to, const void *from, size_t known)
            (size < known ? size : known) - sizeof size);
 }
 
-sheaf_status *sheaf__take_dtype(const sheaf_dtype **out, sheaf_dtype *held, const char *name)
-{
-    const int dtype = name == NULL ? -1 : sheaf_dtype_from_torch_name(name);
-    *out = NULL;
-    if (name == NULL)
-        return NULL;
-    if (dtype != SHEAF_F32 && dtype != SHEAF_BF16 && dtype != SHEAF_F16)
-        return sheaf_found(
-            sheaf_expected(sheaf_fail(SHEAF_E_ARG, "dtype"), "float32, bfloat16 or float16"), "%s",
-            name);
-    *held = (sheaf_dtype)dtype;
-    *out = held;
-    return NULL;
-}
-
 sheaf_status *sheaf__take_type(const char *what, sheaf_dtype dtype)
 {
     if (dtype == SHEAF_BOOL || dtype == SHEAF_F32 || dtype == SHEAF_BF16 || dtype == SHEAF_F16)

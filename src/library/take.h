@@ -18,10 +18,6 @@ sheaf_status *sheaf__take_report(const void *to, const char *what);
  * size stays. */
 void sheaf__give_report(void *to, const void *from, size_t known);
 
-/* sheaf__take_dtype - *out points to *held for a name, NULL for NULL. Errors: SHEAF_E_ARG for what
- * is not float32, bfloat16 or float16. */
-sheaf_status *sheaf__take_dtype(const sheaf_dtype **out, sheaf_dtype *held, const char *name);
-
 /* sheaf__take_type - is a dtype of the struct `what` float32, bfloat16, float16 or SHEAF_BOOL,
  * which names none? Errors: SHEAF_E_ARG. */
 sheaf_status *sheaf__take_type(const char *what, sheaf_dtype dtype);

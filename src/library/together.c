@@ -1,5 +1,5 @@
-/* together.c - processes have the same in hand: see judge.h. */
-#include "library/judge.h"
+/* together.c - processes have the same in hand: see evaluation.h. */
+#include "library/evaluation.h"
 #include "library/model.h"
 
 #include "infer/batch_images.h"
@@ -75,23 +75,23 @@ static void add_answers(sheaf_text *t, const sheaf__asking *a)
     sheaf__text_add(t, "\n");
 }
 
-sheaf_status *sheaf__together_judge(sheaf_status *st, const sheaf__judge *j)
+sheaf_status *sheaf__together_evaluate(sheaf_status *st, const sheaf__evaluator *e)
 {
     sheaf_text t = { 0 };
-    if (sheaf__all_count(j->all) == 1)
+    if (sheaf__all_count(e->all) == 1)
         return st;
-    TRY(st, add_model(&t, &j->opened, j->run.folder, j->tokenizer, j->dtype, j->sums));
+    TRY(st, add_model(&t, &e->opened, e->run.folder, e->o.tokenizer, e->o.dtype, e->o.bf16_sums));
     sheaf__text_add(&t,
                     "the flags\ttp %d, dp %d, slices %d, dtype %s, micro-batch %" PRId64
                     ", positions %" PRId64 ", place %s, logits %d, answers %d\n",
-                    j->tp, j->dp, j->opened.schema == NULL ? 0 : j->opened.schema->slices,
-                    sheaf_dtype_name(j->dtype), j->micro_batch, j->positions,
-                    j->place == NULL ? "" : j->place, j->padded, j->asking != NULL);
-    if (st == NULL && j->asking != NULL)
-        add_answers(&t, j->asking);
+                    e->o.tp, e->o.dp, e->opened.schema == NULL ? 0 : e->opened.schema->slices,
+                    sheaf_dtype_name(e->o.dtype), e->o.micro_batch, e->positions,
+                    e->o.place == NULL ? "" : e->o.place, e->o.take != NULL, e->asking != NULL);
+    if (st == NULL && e->asking != NULL)
+        add_answers(&t, e->asking);
     if (st == NULL)
-        sheaf__alike_line(&t, "the data", sheaf_data_hash(j->rows));
-    return compare(j->all, st, &t);
+        sheaf__alike_line(&t, "the data", sheaf_data_hash(e->rows));
+    return compare(e->all, st, &t);
 }
 
 /* Images, as the towers see them: files of one name may differ. */

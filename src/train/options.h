@@ -19,12 +19,6 @@
 
 enum { SHEAF__DEFAULT_SLICES = 8 };
 typedef enum sheaf_method { SHEAF_METHOD_LORA, SHEAF_METHOD_HEAD, SHEAF_METHOD_FULL } sheaf_method;
-/* The order of bfloat16 sums (docs/contract.md, section 1.1). */
-typedef enum sheaf_bf16_sums {
-    SHEAF_SUMS_UNNAMED,
-    SHEAF_SUMS_PAIRS,
-    SHEAF_SUMS_TILES
-} sheaf_bf16_sums;
 
 typedef struct sheaf_train_options {
     /* where from, where to */

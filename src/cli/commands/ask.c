@@ -8,13 +8,11 @@
 
 #include "base/status.h"
 #include "base/text.h"
-#include "infer/batch_images.h"
 #include "cli/lib/shared.h"
 #include "comm/doing.h"
 #include "comm/process.h"
 #include "library/question.h"
 #include "library/train_settings.h"
-#include "plan/fits.h"
 #include "schema/family.h"
 
 /* ---- flags ---- */
@@ -29,9 +27,10 @@ static void append(cli_option *table, const cli_option *rows, size_t bytes)
     memcpy(table, rows, bytes);
 }
 
-void ask_model_table(cli_option *table, ask_model *m)
+void ask_model_table(cli_option *table, sheaf_model_open_options *m)
 {
-    *m = (ask_model){ .tp = 1, .dp = 1, .dtype = SHEAF_BOOL };
+    SHEAF_INIT(m);
+    m->tp = m->dp = 1;
     const cli_option rows[] = {
         { "model", CLI_PATH | CLI_REQUIRED | CLI_COMMON | CLI_WORD, &m->model,
           "folder of the model, or of a training run; a word beside flags means it too", "DIR",
@@ -49,7 +48,8 @@ void ask_model_table(cli_option *table, ask_model *m)
         { "dtype", CLI_CHOICE | CLI_COMMON, &m->dtype,
           "type of activations and products (default the run's, else the model's own)",
           .choices = cli_dtypes, .heading = "model" },
-        { "bf16-sums", CLI_CHOICE, &m->sums, SHEAF__SUMS_HELP, .choices = sheaf__sums_choices },
+        { "bf16-sums", CLI_CHOICE, &m->bf16_sums, SHEAF__SUMS_HELP,
+          .choices = sheaf__sums_choices },
         { "force", CLI_FLAG, &m->force, ASK_FORCE, .heading = "failure" },
         { "isa", CLI_TEXT | CLI_HIDDEN, &m->isa, "ref, avx2, avx512, avx512bf16 or amx" },
         { 0 },
@@ -57,19 +57,19 @@ void ask_model_table(cli_option *table, ask_model *m)
     append(table, rows, sizeof rows);
 }
 
-void ask_table(cli_option *table, ask_flags *f, int64_t max_new)
+void ask_table(cli_option *table, ask_flags *f, sheaf_model_open_options *m, int64_t max_new)
 {
     *f = (ask_flags){
         .temperature = 1, .top_p = 1, .penalty = 1, .max_new = max_new, .logprobs = 0
     };
     const cli_option rows[] = {
-        { "tokenizer", CLI_PATH, &f->tokenizer,
+        { "tokenizer", CLI_PATH, &m->tokenizer,
           "file or folder; default: the tokenizer in the model's folder, else bytes", "PATH",
           .heading = "model" },
-        { "template", CLI_TEXT | CLI_COMMON, &f->version,
+        { "template", CLI_TEXT | CLI_COMMON, &m->prompt_template,
           "how a question is put: a name of docs/templates.md; of CogVLM and CogAgent base, chat, vqa or chat_old; default: the model's, else the family's",
           "NAME" },
-        { "date", CLI_TEXT, &f->date,
+        { "date", CLI_TEXT, &m->date,
           "the date that a chat template writes (Llama 3.1 and 3.2, SmolLM3): YYYY-MM-DD, or a text where the template takes one; default: the run's, else the template's own, else today's",
           "DATE" },
         { "system", CLI_TEXT | CLI_COMMON, &f->system,
@@ -105,30 +105,13 @@ void ask_table(cli_option *table, ask_flags *f, int64_t max_new)
     append(table, rows, sizeof rows);
 }
 
-sheaf_status *ask_open(sheaf_model **out, const cli *cli, const ask_model *m, const ask_flags *f,
-                       int64_t positions, sheaf_comm *all)
+sheaf_status *ask_open(sheaf_model **out, const cli *cli, sheaf_model_open_options *how,
+                       const ask_flags *f, int64_t positions, sheaf_comm *all)
 {
-    sheaf_model_open_options how;
-    SHEAF_INIT(&how);
-    how.model = m->model;
-    how.adapter = m->adapter;
-    how.config = m->config;
-    how.tokenizer = f->tokenizer;
-    how.prompt_template = f->version;
-    how.date = f->date;
-    how.dtype = m->dtype == SHEAF_BOOL ? NULL : sheaf_dtype_torch_name(m->dtype);
-    how.tp = m->tp;
-    how.dp = m->dp;
-    how.threads = m->threads;
-    how.place = m->place;
-    how.positions = positions;
-    how.force = m->force;
-    how.events = &cli->events;
-    how.late = true;
-    how.slices = m->slices;
-    how.bf16_sums = m->sums == SHEAF_SUMS_UNNAMED ? NULL : sheaf__sums_name(SHEAF_BF16, m->sums);
-    how.isa = m->isa;
-    sheaf_status *st = sheaf__model_open(out, &how, all);
+    how->positions = positions;
+    how->events = &cli->events;
+    how->late = true;
+    sheaf_status *st = sheaf__model_open(out, how, all);
     if (st == NULL && f->specials)
         sheaf__wording_take_specials(&(*out)->wording);
     return st;
@@ -426,39 +409,7 @@ sheaf_status *ask_data_load(void *self, int64_t prompt, const sheaf__picture *pi
     return sheaf_data_row_pixels(picture, n, self, prompt);
 }
 
-/* ---- how a model is laid out ---- */
-
-static sheaf_status *lay_out(sheaf_plan_generation *out, sheaf__placement *place,
-                             const ask_layout *l, const sheaf__opened *opened)
-{
-    *out = (sheaf_plan_generation){ .schema = opened->schema,
-                                    .lora = opened->lora,
-                                    .place = place,
-                                    .tp = l->tp,
-                                    .groups = l->dp,
-                                    .threads = l->threads,
-                                    .dtype = l->dtype };
-    return sheaf_in(sheaf__placement_read(place, l->place, opened->schema), "--place");
-}
-
-sheaf_status *ask_fits(const ask_layout *l, const sheaf__opened *opened,
-                       const sheaf__prompt *prompt, int64_t count, int64_t batch, int64_t max_new)
-{
-    sheaf__placement place;
-    sheaf_plan_generation asked;
-    sheaf_status *st = lay_out(&asked, &place, l, opened);
-    asked.batch = batch < count ? batch : count;
-    asked.prompt = 1;
-    for (int64_t i = 0; i < count; i++) {
-        asked.prompt = prompt[i].n > asked.prompt ? prompt[i].n : asked.prompt;
-    }
-    asked.images =
-        sheaf__prompts_images(asked.patches, prompt, count, asked.batch, &opened->config);
-    asked.seq = asked.prompt + max_new;
-    return st == NULL ? sheaf_fits_generate(
-                            &asked, &(sheaf_fits_how){ .force = l->force, .events = l->events })
-                      : st;
-}
+/* ---- how far positions reach ---- */
 
 static int64_t positions_of(const sheaf__prompt *p)
 {
@@ -491,12 +442,4 @@ sheaf_status *ask_reach(const sheaf_config *config, const sheaf__prompts *p, int
     const int64_t end = max_length > 0 && most + max_new > max_length ? max_length : most + max_new;
     sheaf__warn_positions(config, "prompt and answer", end, events);
     return NULL;
-}
-
-int64_t ask_positions(const sheaf__prompts *p, int64_t max_new)
-{
-    int64_t most = 1;
-    for (int64_t i = 0; i < p->count; i++)
-        most = p->prompt[i].n > most ? p->prompt[i].n : most;
-    return most + max_new;
 }

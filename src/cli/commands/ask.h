@@ -10,20 +10,11 @@
 #include "library/model.h"
 #include "models/crew.h"
 
-/* Which model, and how it is loaded. */
-typedef struct ask_model {
-    const char *model, *config, *adapter, *isa, *place;
-    int tp, dp, threads, slices; /* slices 0: not named */
-    sheaf_dtype dtype;           /* SHEAF_BOOL: not named */
-    sheaf_bf16_sums sums;
-    bool force;
-} ask_model;
-
-/* ask_model_table - as ask_table(), of these flags. */
-void ask_model_table(cli_option *table, ask_model *flags);
+/* ask_model_table - as ask_table(): which model, and how it is loaded. */
+void ask_model_table(cli_option *table, sheaf_model_open_options *model);
 
 typedef struct ask_flags {
-    const char *tokenizer, *version, *date, *system;
+    const char *system;
     sheaf__texts stop;
     bool greedy, stream, specials;
     int order; /* of --sampling: 0 = transformers' */
@@ -34,10 +25,11 @@ typedef struct ask_flags {
 
 /* ask_table - appends the rows of these flags to a table that ends with a zero entry; sets the
  * defaults. */
-void ask_table(cli_option *table, ask_flags *flags, int64_t max_new);
+void ask_table(cli_option *table, ask_flags *flags, sheaf_model_open_options *model,
+               int64_t max_new);
 /* ask_open - the model without its weights, for `positions` (0: as many as its first prompts take).
  */
-sheaf_status *ask_open(sheaf_model **out, const cli *cli, const ask_model *model,
+sheaf_status *ask_open(sheaf_model **out, const cli *cli, sheaf_model_open_options *model,
                        const ask_flags *flags, int64_t positions, sheaf_comm *all);
 /* ask_asking - what the flags of `table` say, and where they say nothing what the model's
  * generation_config.json does; `texts`: or, of what it leaves open, the family's own program.
@@ -66,26 +58,10 @@ sheaf_status *ask_data(sheaf__prompts *out, const sheaf__wording *wording, const
 /* ask_data_load - sheaf__generate_options.load for them; self is the data set. */
 sheaf_status *ask_data_load(void *self, int64_t prompt, const sheaf__picture *picture, int64_t n);
 
-/* How a model is laid out to be asked. */
-typedef struct ask_layout {
-    const char *place;
-    int tp, threads;
-    int dp; /* 0 is 1 */
-    sheaf_dtype dtype;
-    bool force;
-    const sheaf_events *events;
-} ask_layout;
-
 #define ASK_SLICES "parts every tensor falls into, a power of two (default the run's, else 8)"
 #define ASK_FORCE "begin even where the planner says that memory does not suffice"
-/* ask_fits - does memory suffice to answer these prompts, `batch` at a time? Errors: those of
- * sheaf_fits_generate(). */
-sheaf_status *ask_fits(const ask_layout *layout, const sheaf__opened *opened,
-                       const sheaf__prompt *prompt, int64_t count, int64_t batch, int64_t max_new);
 
 /* ask_reach - refuses prompts that alone are longer than the model was made for, unless max_length
  * (0: not given) allows them by name; warns where prompts and answers may come to be. */
 sheaf_status *ask_reach(const sheaf_config *config, const sheaf__prompts *prompts, int64_t max_new,
                         int64_t max_length, const sheaf_events *events);
-/* ask_positions - how long a rotary table these prompts need. */
-int64_t ask_positions(const sheaf__prompts *prompts, int64_t max_new);

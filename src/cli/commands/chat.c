@@ -37,7 +37,7 @@ const char cmd_chat_usage[] =
 typedef struct settings {
     const char *save, *load;
     sheaf__texts image;
-    ask_model model;
+    sheaf_model_open_options model;
     ask_flags ask;
     cli_processes processes;
 } settings;
@@ -543,7 +543,7 @@ static sheaf_status *run(session *t, const cli_option *table)
         sheaf__print(t->cli->err, "%s: /help lists what can be said besides questions\n",
                      sheaf_family_name(config->family));
     if (st == NULL) {
-        t->how.said = ask_streams(t->cli, &s->ask) ? speak : NULL;
+        t->how.on_text = ask_streams(t->cli, &s->ask) ? speak : NULL;
         t->how.context = t;
         t->how.stop_now = &pressed;
         t->how.partial = true;
@@ -570,7 +570,7 @@ int cmd_chat(cli *cli, int argc, char **argv)
         { 0 },
     };
     ask_model_table(table, &s.model);
-    ask_table(table, &s.ask, 512);
+    ask_table(table, &s.ask, &s.model, 512);
     cli_processes_table(table, &s.processes);
     s.ask.max_length = 2048;
     session t = { .cli = cli, .s = &s };

@@ -9,7 +9,7 @@
 #include "commands.h"
 #include "library/train_settings.h"
 #include "library/generation_config.h"
-#include "library/judge.h"
+#include "library/evaluation.h"
 #include "base/status.h"
 #include "base/output.h"
 #include "base/print.h"
@@ -19,7 +19,9 @@
 #include "comm/doing.h"
 #include "comm/all.h"
 #include "formats/safetensors.h"
+#include "infer/batch_images.h"
 #include "models/crew.h"
+#include "plan/fits.h"
 #include "monitor/monitor.h"
 #include "train/evaluate.h"
 
@@ -33,10 +35,10 @@ const char cmd_eval_usage[] =
 enum { WORST = 5 }; /* mismatches that are shown */
 
 typedef struct work {
-    sheaf__judge judge;
+    sheaf__evaluator e;
     cli_processes processes;
     const char *save_logits;
-    bool match, max_new_given;
+    bool match, max_new_given, specials;
     int64_t max_new;
     sheaf_file file;        /* of the logits; all processes that write have it open */
     int64_t at;             /* where in it they begin */
@@ -57,13 +59,13 @@ static sheaf_status *answer_all(void *self, sheaf__model *model)
     return sheaf__answering_on_rank(&w->answering, model);
 }
 
-static sheaf_status *write_logits(void *self, int64_t row, int64_t position, const float *logits)
+static sheaf_status *write_logits(void *self, int64_t row, int64_t position, const float *logits,
+                                  int64_t vocab)
 {
     work *w = self;
     if (atomic_load(w->stop) != 0)
         return sheaf_found(sheaf_fail(SHEAF_E_STOPPED, "eval"),
                            "a request to stop; nothing was left behind");
-    const int64_t vocab = w->judge.opened.config.vocab;
     return sheaf__file_write_at(&w->file, logits, (size_t)vocab * 4,
                                 w->at + (row * w->seq + position) * vocab * 4);
 }
@@ -73,8 +75,8 @@ static sheaf_status *create_logits(work *w)
     const sheaf_safetensors_spec spec = { .name = "logits",
                                           .dtype = SHEAF_F32,
                                           .ndim = 3,
-                                          .shape = { sheaf_data_rows(w->judge.rows), w->seq,
-                                                     w->judge.opened.config.vocab } };
+                                          .shape = { sheaf_data_rows(w->e.rows), w->seq,
+                                                     w->e.opened.config.vocab } };
     char *header = NULL;
     size_t size = 0;
     int64_t bytes = 0;
@@ -220,7 +222,7 @@ static void note_mismatch(matches *m, int64_t prompt, char *text, const char *ex
 
 static sheaf_status *compare(matches *m, const work *w)
 {
-    const sheaf__wording *words = &w->judge.wording;
+    const sheaf__wording *words = &w->e.wording;
     for (int64_t i = 0; i < w->prompts.count; i++) {
         const char *expected = w->prompts.about[i].expected, *text = sheaf_answer_text(w->out[i]);
         if (expected == NULL)
@@ -280,11 +282,11 @@ static void print_mismatches(const cli *cli, const matches *m, const work *w)
 
 static void print_result(const cli *cli, const work *w, const matches *m)
 {
-    const sheaf__evaluation *e = &w->judge.result;
-    const double accuracy = e->tokens == 0 ? 0 : (double)e->correct / (double)e->tokens;
+    const sheaf__evaluation *found = &w->e.result;
+    const double accuracy = found->tokens == 0 ? 0 : (double)found->correct / (double)found->tokens;
     if (cli->json) {
-        json_t *object = json_pack("{s:o, s:I, s:f}", "loss", ask_json_real(e->loss), "tokens",
-                                   (json_int_t)e->tokens, "accuracy", accuracy);
+        json_t *object = json_pack("{s:o, s:I, s:f}", "loss", ask_json_real(found->loss), "tokens",
+                                   (json_int_t)found->tokens, "accuracy", accuracy);
         if (m->compared > 0) {
             json_object_set_new(object, "exact_match",
                                 json_real((double)m->equal / (double)m->compared));
@@ -293,15 +295,15 @@ static void print_result(const cli *cli, const work *w, const matches *m)
             json_object_set_new(object, "answers", json_integer(m->compared));
             json_object_set_new(object, "mismatches", mismatches_json(m, w));
         }
-        if (w->judge.dtype == SHEAF_BF16)
+        if (w->e.o.dtype == SHEAF_BF16)
             json_object_set_new(object, "bf16_sums",
-                                json_string(sheaf__sums_name(w->judge.dtype, w->judge.sums)));
+                                json_string(sheaf__sums_name(w->e.o.dtype, w->e.o.bf16_sums)));
         json_dumpf(object, cli->out, JSON_COMPACT);
         fputc('\n', cli->out);
         json_decref(object);
     } else {
-        sheaf__print(cli->out, "loss %.6f, accuracy %.4f over %lld label tokens\n", e->loss,
-                     accuracy, (long long)e->tokens);
+        sheaf__print(cli->out, "loss %.6f, accuracy %.4f over %lld label tokens\n", found->loss,
+                     accuracy, (long long)found->tokens);
         if (m->compared > 0)
             print_mismatches(cli, m, w);
     }
@@ -311,46 +313,46 @@ static void print_result(const cli *cli, const work *w, const matches *m)
 
 static sheaf_status *read_answers(work *w)
 {
-    sheaf__judge *j = &w->judge;
-    w->asking = (sheaf__asking){ .wording = &j->wording,
+    sheaf__evaluator *e = &w->e;
+    w->asking = (sheaf__asking){ .wording = &e->wording,
                                  .max_new = w->max_new,
-                                 .batch = j->micro_batch,
+                                 .batch = e->o.micro_batch,
                                  .load = sheaf__prompts_load,
                                  .self = &w->prompts,
                                  .stop_now = w->stop,
-                                 .events = j->events };
+                                 .events = e->o.events };
     const sheaf__sampling_wish greedy = { 0, -1, -1, -1, -1 };
     sheaf__generation_config generation;
-    sheaf_status *st = sheaf__wording_needed(&j->wording);
+    sheaf_status *st = sheaf__wording_needed(&e->wording);
     if (st != NULL)
         return sheaf_in(st, "--match");
-    st = sheaf__generation_config_read(&generation, j->run.folder, NULL);
+    st = sheaf__generation_config_read(&generation, e->run.folder, NULL);
     if (st != NULL)
         return st;
-    sheaf__generation_config_stops(&j->wording, &generation); /* all three as generate does */
-    sheaf__generation_config_sampling(&w->asking.sampling, &generation, &greedy, j->told);
+    sheaf__generation_config_stops(&e->wording, &generation); /* all three as generate does */
+    sheaf__generation_config_sampling(&w->asking.sampling, &generation, &greedy, e->told);
     if (!w->max_new_given && generation.max_new > 0)
         w->asking.max_new = w->max_new = generation.max_new;
-    j->asking = &w->asking;
-    if (ask_is_tokens(j->data)) {
-        st = sheaf_in(ask_data(&w->prompts, &j->wording, j->rows), "%s", j->data);
+    e->asking = &w->asking;
+    if (ask_is_tokens(e->o.data)) {
+        st = sheaf_in(ask_data(&w->prompts, &e->wording, e->rows), "%s", e->o.data);
         w->asking.load = ask_data_load;
-        w->asking.self = j->rows;
+        w->asking.self = e->rows;
     } else {
-        st = sheaf__prompts_read(&w->prompts, &j->wording,
-                                 &(sheaf__prompts_from){ .file = j->data,
-                                                         .query = j->query,
-                                                         .fields = j->fields,
-                                                         .skip_bad = j->on_bad == SHEAF_BAD_SKIP,
+        st = sheaf__prompts_read(&w->prompts, &e->wording,
+                                 &(sheaf__prompts_from){ .file = e->o.data,
+                                                         .query = e->o.query,
+                                                         .fields = e->o.fields,
+                                                         .skip_bad = e->o.on_bad == SHEAF_BAD_SKIP,
                                                          .looked_at = true,
-                                                         .events = j->events });
+                                                         .events = e->o.events });
     }
     int64_t expected = 0;
     for (int64_t i = 0; i < w->prompts.count; i++)
         expected += w->prompts.about[i].expected != NULL;
     if (st == NULL && expected == 0)
         st = sheaf_found(
-            sheaf_expected(sheaf_fail(SHEAF_E_DATA, "%s", j->data), "answers to compare with"),
+            sheaf_expected(sheaf_fail(SHEAF_E_DATA, "%s", e->o.data), "answers to compare with"),
             "none");
     w->answering = (sheaf__answering){ .a = &w->asking,
                                        .prompt = w->prompts.prompt,
@@ -361,28 +363,46 @@ static sheaf_status *read_answers(work *w)
     return st == NULL ? sheaf__answering_begin(&w->answering) : st;
 }
 
+/* Positions and memory for the answers too. */
+static sheaf_status *answers_fit(work *w)
+{
+    sheaf__evaluator *e = &w->e;
+    const sheaf__prompts *p = &w->prompts;
+    sheaf__placement place;
+    sheaf_plan_generation asked = { .schema = e->opened.schema,
+                                    .lora = e->opened.lora,
+                                    .place = &place,
+                                    .tp = e->o.tp,
+                                    .groups = e->o.dp,
+                                    .threads = e->o.threads,
+                                    .dtype = e->o.dtype,
+                                    .batch =
+                                        e->o.micro_batch < p->count ? e->o.micro_batch : p->count,
+                                    .prompt = 1 };
+    for (int64_t i = 0; i < p->count; i++)
+        asked.prompt = p->prompt[i].n > asked.prompt ? p->prompt[i].n : asked.prompt;
+    asked.images =
+        sheaf__prompts_images(asked.patches, p->prompt, p->count, asked.batch, &e->opened.config);
+    asked.seq = asked.prompt + w->max_new;
+    e->positions = asked.seq > e->positions ? asked.seq : e->positions;
+    sheaf_status *st =
+        sheaf_in(sheaf__placement_read(&place, e->o.place, e->opened.schema), "--place");
+    return st == NULL ? sheaf_fits_generate(
+                            &asked, &(sheaf_fits_how){ .force = e->o.force, .events = e->o.events })
+                      : st;
+}
+
 static sheaf_status *ready(void *self)
 {
     work *w = self;
-    sheaf__judge *j = &w->judge;
-    w->seq = j->positions;
+    sheaf__evaluator *e = &w->e;
+    w->seq = e->positions;
     if (!w->match)
         return NULL;
-    const ask_layout layout = { .place = j->place,
-                                .tp = j->tp,
-                                .dp = j->dp,
-                                .threads = j->threads,
-                                .dtype = j->dtype,
-                                .force = j->force,
-                                .events = j->events };
     sheaf_status *st = read_answers(w);
     if (st == NULL) /* rows that are too long were refused, or asked for */
-        st = ask_reach(&j->opened.config, &w->prompts, w->max_new, INT64_MAX, j->events);
-    TRY(st, ask_fits(&layout, &j->opened, w->prompts.prompt, w->prompts.count, j->micro_batch,
-                     w->max_new));
-    const int64_t asked = st == NULL ? ask_positions(&w->prompts, w->max_new) : 0;
-    j->positions = asked > j->positions ? asked : j->positions;
-    return st;
+        st = ask_reach(&e->opened.config, &w->prompts, w->max_new, INT64_MAX, e->o.events);
+    return st == NULL ? answers_fit(w) : st;
 }
 
 static sheaf_status *run(const cli *cli, work *w)
@@ -393,8 +413,8 @@ static sheaf_status *run(const cli *cli, work *w)
         sheaf_monitor_open(&monitor, &(sheaf_monitor_options){ .progress = cli->err });
     if (st != NULL)
         return st;
-    w->judge.events = sheaf_monitor_events(monitor);
-    st = sheaf__judge_run(&w->judge);
+    w->e.o.events = sheaf_monitor_events(monitor);
+    st = sheaf__evaluator_run(&w->e);
     if (st != NULL && sheaf_status_code(st) == SHEAF_E_STOPPED)
         sheaf_found(st, "a request to stop; nothing was left behind");
     st = cli_signals_explain(st);
@@ -404,7 +424,7 @@ static sheaf_status *run(const cli *cli, work *w)
     if (st == NULL && w->match)
         st = compare(&m, w);
     if (st == NULL && m.cut > 0)
-        sheaf_warn(w->judge.told,
+        sheaf_warn(w->e.told,
                    "%lld of %lld answers that are not equal had not ended after %lld tokens "
                    "(--max-new)",
                    (long long)m.cut, (long long)m.wrong, (long long)w->max_new);
@@ -422,19 +442,17 @@ static sheaf_status *run(const cli *cli, work *w)
 
 int cmd_eval(cli *cli, int argc, char **argv)
 {
-    work w = {
-        .max_new = 64,
-        .judge = { .tp = 1, .dp = 1, .dtype = SHEAF_BOOL, .micro_batch = 4, .told = &cli->events }
-    };
-    sheaf__judge *j = &w.judge;
+    work w = { .max_new = 64,
+               .e = { .o = { .tp = 1, .dp = 1, .micro_batch = 4 }, .told = &cli->events } };
+    sheaf__evaluator *e = &w.e;
     cli_option table[CLI_MAX_OPTIONS] = {
-        { "model", CLI_PATH | CLI_REQUIRED | CLI_COMMON | CLI_WORD, &j->model,
+        { "model", CLI_PATH | CLI_REQUIRED | CLI_COMMON | CLI_WORD, &e->o.model,
           "folder of the model, or of a training run; a word beside flags means it too", "DIR",
           .heading = "model and data" },
-        { "config", CLI_PATH, &j->config, "its config.json, where the folder has none", "FILE" },
-        { "adapter", CLI_PATH | CLI_COMMON, &j->adapter,
+        { "config", CLI_PATH, &e->o.config, "its config.json, where the folder has none", "FILE" },
+        { "adapter", CLI_PATH | CLI_COMMON, &e->o.adapter,
           "PEFT adapter, or a training run, to use with it", "DIR" },
-        { "data", CLI_PATH | CLI_REQUIRED | CLI_COMMON | CLI_WORD, &j->data,
+        { "data", CLI_PATH | CLI_REQUIRED | CLI_COMMON | CLI_WORD, &e->o.data,
           "JSON Lines or a JSON array, a folder of images, or .safetensors with input_ids and labels",
           "PATH" },
         { "match", CLI_FLAG | CLI_COMMON, &w.match,
@@ -442,46 +460,47 @@ int cmd_eval(cli *cli, int argc, char **argv)
         { "exact-match", CLI_FLAG | CLI_HIDDEN, &w.match, "the same" },
         { "max-new", CLI_COUNT | CLI_COMMON, &w.max_new, "most tokens of an answer", .min = 1,
           .max = 1e7 },
-        { "tokenizer", CLI_PATH, &j->tokenizer,
+        { "tokenizer", CLI_PATH, &e->o.tokenizer,
           "folder, tokenizer.json or tokenizer.model; default: the model's folder, else bytes",
           "PATH" },
-        { "template", CLI_TEXT | CLI_COMMON, &j->prompt_template,
+        { "template", CLI_TEXT | CLI_COMMON, &e->o.prompt_template,
           "how a conversation is put, by name; of CogVLM and CogAgent base, chat, vqa or chat_old; default: the model's",
           "NAME" },
-        { "date", CLI_TEXT, &j->date,
+        { "date", CLI_TEXT, &e->o.date,
           "the date that a chat template writes (Llama 3.1 and 3.2, SmolLM3): YYYY-MM-DD, or a text where the template takes one; default: the run's, else the template's own",
           "DATE" },
-        { "query", CLI_TEXT, &j->query, "asked of every image of a folder (default CAPTCHA:)",
+        { "query", CLI_TEXT, &e->o.query, "asked of every image of a folder (default CAPTCHA:)",
           "TEXT" },
-        { "loss-on", CLI_CHOICE, &j->loss_on, SHEAF__LOSS_HELP, .choices = sheaf__loss_choices },
-        { "specials", CLI_FLAG, &j->specials, SHEAF__SPECIALS_HELP },
-        { "data-cache", CLI_PATH, &j->data_cache,
+        { "loss-on", CLI_CHOICE, &e->o.loss_on, SHEAF__LOSS_HELP, .choices = sheaf__loss_choices },
+        { "specials", CLI_FLAG, &w.specials, SHEAF__SPECIALS_HELP },
+        { "data-cache", CLI_PATH, &e->o.data_cache,
           "keep tokenised texts in this folder and find them again", "DIR" },
-        { "on-long", CLI_CHOICE, &j->on_long, SHEAF__LONG_HELP, .choices = sheaf__long_choices },
-        { "on-bad", CLI_CHOICE, &j->on_bad, SHEAF__BAD_HELP, .choices = sheaf__bad_choices },
-        { "fields", CLI_TEXT, &j->fields, SHEAF__FIELDS_HELP, "THEIRS=OURS,..." },
-        { "tp", CLI_INT | CLI_COMMON, &j->tp, "ranks that share the model", "T", 1,
+        { "on-long", CLI_CHOICE, &e->o.on_long, SHEAF__LONG_HELP, .choices = sheaf__long_choices },
+        { "on-bad", CLI_CHOICE, &e->o.on_bad, SHEAF__BAD_HELP, .choices = sheaf__bad_choices },
+        { "fields", CLI_TEXT, &e->o.fields, SHEAF__FIELDS_HELP, "THEIRS=OURS,..." },
+        { "tp", CLI_INT | CLI_COMMON, &e->o.tp, "ranks that share the model", "T", 1,
           SHEAF_MAX_SLICES, .heading = "ranks" },
-        { "dp", CLI_INT | CLI_COMMON, &j->dp,
+        { "dp", CLI_INT | CLI_COMMON, &e->o.dp,
           "groups of such ranks, each with the whole model, that share the rows", "D", 1,
           SHEAF_MAX_SLICES },
-        { "place", CLI_TEXT, &j->place,
+        { "place", CLI_TEXT, &e->o.place,
           "layers over stages of --tp ranks each: 2, by memory 24,12, or 0-10,11-31", "P", 1 },
-        { "threads", CLI_INT | CLI_COMMON, &j->threads,
+        { "threads", CLI_INT | CLI_COMMON, &e->o.threads,
           "compute threads in all; 0 = every core at hand", .max = 4096 },
-        { "slices", CLI_INT, &j->slices, ASK_SLICES, "S", 1, SHEAF_MAX_SLICES },
-        { "dtype", CLI_CHOICE | CLI_COMMON, &j->dtype,
+        { "slices", CLI_INT, &e->o.slices, ASK_SLICES, "S", 1, SHEAF_MAX_SLICES },
+        { "dtype", CLI_CHOICE | CLI_COMMON, &e->o.dtype,
           "type of activations and products (default the run's, else the model's own)",
           .choices = cli_dtypes, .heading = "model and data" },
-        { "bf16-sums", CLI_CHOICE, &j->sums, SHEAF__SUMS_HELP, .choices = sheaf__sums_choices },
-        { "micro-batch", CLI_COUNT | CLI_COMMON, &j->micro_batch, "rows of one forward", .min = 1,
+        { "bf16-sums", CLI_CHOICE, &e->o.bf16_sums, SHEAF__SUMS_HELP,
+          .choices = sheaf__sums_choices },
+        { "micro-batch", CLI_COUNT | CLI_COMMON, &e->o.micro_batch, "rows of one forward", .min = 1,
           .max = 1e6, .heading = "batching" },
-        { "seq", CLI_COUNT | CLI_COMMON, &j->seq, "longest row in tokens; 0 = as long as the data",
-          .max = 1e8 },
+        { "seq", CLI_COUNT | CLI_COMMON, &e->o.seq,
+          "longest row in tokens; 0 = as long as the data", .max = 1e8 },
         { "save-logits", CLI_PATH | CLI_COMMON, &w.save_logits,
           "write every logit to this .safetensors file", "FILE", .heading = "result" },
-        { "force", CLI_FLAG, &j->force, ASK_FORCE, .heading = "failure" },
-        { "isa", CLI_TEXT | CLI_HIDDEN, &j->isa, "ref, avx2, avx512, avx512bf16 or amx" },
+        { "force", CLI_FLAG, &e->o.force, ASK_FORCE, .heading = "failure" },
+        { "isa", CLI_TEXT | CLI_HIDDEN, &e->o.isa, "ref, avx2, avx512, avx512bf16 or amx" },
         { 0 },
     };
     cli_processes_table(table, &w.processes);
@@ -490,28 +509,29 @@ int cmd_eval(cli *cli, int argc, char **argv)
                                 &(cli_processes_how){ .table = table,
                                                       .argc = argc,
                                                       .argv = argv,
-                                                      .ranks = j->tp * j->dp,
-                                                      .in_group = j->tp,
-                                                      .place = j->place }));
+                                                      .ranks = e->o.tp * e->o.dp,
+                                                      .in_group = e->o.tp,
+                                                      .place = e->o.place }));
     if (st == NULL && sheaf__all_first(w.processes.all))
         st = check_logits(&w);
     st = sheaf__all_agree(w.processes.all, st);
     if (st == NULL) {
-        j->transport = w.processes.transport;
-        j->all = w.processes.all;
-        j->stop = w.stop = w.processes.stop;
-        j->specials_given = sheaf__settings_given(&cli->settings, table, "specials");
-        j->words = w.match;
+        e->transport = w.processes.transport;
+        e->all = w.processes.all;
+        e->stop = w.stop = w.processes.stop;
+        if (sheaf__settings_given(&cli->settings, table, "specials"))
+            e->o.specials = w.specials ? 1 : -1;
+        e->words = w.match;
         w.max_new_given = sheaf__settings_given(&cli->settings, table, "max-new");
-        j->padded = w.save_logits != NULL;
-        j->take = write_logits;
-        j->ready = ready;
-        j->before = w.save_logits != NULL ? begin_logits : NULL;
-        j->after = w.match ? answer_all : NULL;
-        j->self = &w;
-        st = sheaf__all_agree(w.processes.all, sheaf__judge_open(j));
+        e->o.take = w.save_logits != NULL ? write_logits : NULL;
+        e->o.context = &w;
+        e->ready = ready;
+        e->before = w.save_logits != NULL ? begin_logits : NULL;
+        e->after = w.match ? answer_all : NULL;
+        e->self = &w;
+        st = sheaf__all_agree(w.processes.all, sheaf__evaluator_open(e));
     }
     TRY(st, run(cli, &w));
-    sheaf__judge_close(j);
+    sheaf__evaluator_close(e);
     return cli_processes_report(&w.processes, cli, st);
 }

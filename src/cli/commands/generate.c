@@ -29,7 +29,7 @@ typedef struct settings {
     sheaf__texts image;
     sheaf_on_bad on_bad;
     int64_t batch;
-    ask_model model;
+    sheaf_model_open_options model;
     ask_flags ask;
     cli_processes processes;
 } settings;
@@ -278,7 +278,7 @@ static sheaf_status *run(const cli *cli, const cli_option *table, const settings
     if (st == NULL) {
         a.batch = s->batch;
         a.events = w.events;
-        a.said = s->data == NULL && ask_streams(cli, &s->ask) ? speak : NULL;
+        a.on_text = s->data == NULL && ask_streams(cli, &s->ask) ? speak : NULL;
         a.context = &w;
         a.stop_now = s->processes.stop != NULL ? s->processes.stop : &cli_signals()->stop;
         a.begin = s->processes.stop != NULL ? NULL : heed_signals;
@@ -339,7 +339,7 @@ int cmd_generate(cli *cli, int argc, char **argv)
         { 0 },
     };
     ask_model_table(table, &s.model);
-    ask_table(table, &s.ask, 64);
+    ask_table(table, &s.ask, &s.model, 64);
     cli_processes_table(table, &s.processes);
     const char *tokenizer = "", *version = "", *date = "";
     sheaf_model *m = NULL;
