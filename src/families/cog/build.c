@@ -9,7 +9,6 @@
  *            x += proj(LN(attention(LN1 x)));
  *            y = LN2 x;  x += w3(LN(silu(w1 y) * w2 y))
  * Attention there is full: every patch sees every patch. */
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -53,70 +52,49 @@ struct sheaf__towers {
 
 /* ---- building ---- */
 
-/* Tensors are named before + number + after; number < 0: before alone. */
-typedef struct named {
-    const char *before;
-    int64_t number;
-    const char *after;
-} named;
+#define VIT "mixins.eva.vit_model."
+#define VIT_LAYER VIT "transformer.layers.%d."
+#define ADAPTER "mixins.eva.linear_proj."
+#define TOWER "mixins.encoder.vit.model."
+#define BLOCK TOWER "blocks.%d."
+#define LAYER "transformer.layers.%d."
 
-static sheaf_status *find(const sheaf_tensor **out, const sheaf__model *m, named n)
+/* What names of a layer begin with. */
+typedef struct prefix {
+    char text[96];
+} prefix;
+
+static prefix prefix_of(const char *format, int i)
 {
-    char name[256];
-    if (n.number < 0)
-        snprintf(name, sizeof name, "%s%s", n.before, n.after);
-    else
-        snprintf(name, sizeof name, "%s%" PRId64 "%s", n.before, n.number, n.after);
-    return sheaf__build_find(out, m, name);
+    prefix p;
+    snprintf(p.text, sizeof p.text, format, i);
+    return p;
 }
 
 /* One layer for each of `n` pieces of a fused weight; bias NULL: none. */
-static sheaf_status *linear(sheaf__model *m, sheaf__linear *const *l, int n, named weight,
-                            const char *bias)
+static sheaf_status *pieces(sheaf__model *m, sheaf__linear *const *l, int n, const char *before,
+                            const char *weight, const char *bias)
 {
-    const sheaf_tensor *w = NULL, *b = NULL;
-    sheaf_status *st = find(&w, m, weight);
-    if (st == NULL && bias != NULL)
-        st = find(&b, m, (named){ weight.before, weight.number, bias });
-    for (int i = 0; i < n && st == NULL; i++)
-        st = sheaf__build_linear(m, l[i], w, b, i);
+    sheaf_status *st = NULL;
+    for (int i = 0; i < n; i++)
+        TRY(st, sheaf__named_linear(m, l[i], before, weight, bias, i));
     return st;
 }
 
-static sheaf_status *layernorm(sheaf__model *m, sheaf__layernorm *norm, named n, double eps)
+static sheaf_status *rmsnorm(sheaf__model *m, sheaf__norm *norm, const char *before,
+                             const char *name)
 {
-    char weight[96], bias[96];
-    const sheaf_tensor *w = NULL, *b = NULL;
-    snprintf(weight, sizeof weight, "%s.weight", n.after);
-    snprintf(bias, sizeof bias, "%s.bias", n.after);
-    sheaf_status *st = find(&w, m, (named){ n.before, n.number, weight });
-    TRY(st, find(&b, m, (named){ n.before, n.number, bias }));
-    return st == NULL ? sheaf__build_layernorm(m, norm, w, b, eps) : st;
-}
-
-static sheaf_status *rmsnorm(sheaf__model *m, sheaf__norm *norm, named n)
-{
+    char whole[128];
     const sheaf_tensor *t = NULL;
-    sheaf_status *st = find(&t, m, n);
-    return st == NULL ? sheaf__build_norm(m, norm, t, m->schema->config.rms_eps, false) : st;
-}
-
-static sheaf_status *vector(sheaf__model *m, sheaf__vector *v, const char *name, int64_t width)
-{
-    const sheaf_tensor *t = NULL;
-    sheaf_status *st = find(&t, m, (named){ name, -1, "" });
-    return st == NULL ? sheaf__build_vector(m, v, t, width) : st;
+    snprintf(whole, sizeof whole, "%s%s.weight", before, name);
+    sheaf_status *st = sheaf__build_find(&t, m, whole);
+    return TRY(st, sheaf__build_norm(m, norm, t, m->schema->config.rms_eps, false));
 }
 
 #define ONE(l) (sheaf__linear *const[]){ l }, 1
 #define FUSED(...)                                                                                 \
     (sheaf__linear *const[]){ __VA_ARGS__ },                                                       \
         sizeof((sheaf__linear *const[]){ __VA_ARGS__ }) / sizeof(sheaf__linear *)
-#define VIT "mixins.eva.vit_model."
-#define VIT_LAYER VIT "transformer.layers."
-#define TOWER "mixins.encoder.vit.model."
-#define BLOCK TOWER "blocks."
-#define LAYER "transformer.layers."
 
 static sheaf_status *build_vit(sheaf__model *m)
 {
@@ -125,28 +103,26 @@ static sheaf_status *build_vit(sheaf__model *m)
     t->vit.layer = calloc((size_t)v->layers, sizeof *t->vit.layer);
     if (t->vit.layer == NULL)
         return sheaf__no_memory("vision tower");
-    sheaf_status *st;
-    (void)(DO(linear(m, ONE(&t->vit.patch),
-                     (named){ VIT "mixins.patch_embedding.proj", -1, ".weight" }, ".bias")) &&
-           DO(vector(m, &t->vit.class_token, VIT "transformer.word_embeddings.weight",
-                     v->hidden)) &&
-           DO(vector(m, &t->vit.positions, VIT "transformer.position_embeddings.weight",
-                     v->hidden)));
-    for (int64_t i = 0; i < v->layers && st == NULL; i++) {
+    sheaf_status *st = sheaf__named_linear(m, &t->vit.patch, VIT "mixins.patch_embedding.proj.",
+                                           "weight", "bias", 0);
+    TRY(st, sheaf__named_vector(m, &t->vit.class_token, VIT, "transformer.word_embeddings.weight",
+                                v->hidden));
+    TRY(st, sheaf__named_vector(m, &t->vit.positions, VIT, "transformer.position_embeddings.weight",
+                                v->hidden));
+    for (int i = 0; i < v->layers; i++) {
         vit_layer *l = &t->vit.layer[i];
-        (void)(DO(layernorm(m, &l->norm1, (named){ VIT_LAYER, i, ".input_layernorm" },
-                            v->norm_eps)) &&
-               DO(linear(m, FUSED(&l->q, &l->k, &l->v),
-                         (named){ VIT_LAYER, i, ".attention.query_key_value.weight" },
-                         ".attention.query_key_value.bias")) &&
-               DO(linear(m, ONE(&l->dense), (named){ VIT_LAYER, i, ".attention.dense.weight" },
-                         ".attention.dense.bias")) &&
-               DO(layernorm(m, &l->norm2, (named){ VIT_LAYER, i, ".post_attention_layernorm" },
-                            v->norm_eps)) &&
-               DO(linear(m, ONE(&l->up), (named){ VIT_LAYER, i, ".mlp.dense_h_to_4h.weight" },
-                         ".mlp.dense_h_to_4h.bias")) &&
-               DO(linear(m, ONE(&l->down), (named){ VIT_LAYER, i, ".mlp.dense_4h_to_h.weight" },
-                         ".mlp.dense_4h_to_h.bias")));
+        const prefix p = prefix_of(VIT_LAYER, i);
+        TRY(st, sheaf__named_layernorm(m, &l->norm1, p.text, "input_layernorm", v->norm_eps));
+        TRY(st, pieces(m, FUSED(&l->q, &l->k, &l->v), p.text, "attention.query_key_value.weight",
+                       "attention.query_key_value.bias"));
+        TRY(st, sheaf__named_linear(m, &l->dense, p.text, "attention.dense.weight",
+                                    "attention.dense.bias", 0));
+        TRY(st,
+            sheaf__named_layernorm(m, &l->norm2, p.text, "post_attention_layernorm", v->norm_eps));
+        TRY(st, sheaf__named_linear(m, &l->up, p.text, "mlp.dense_h_to_4h.weight",
+                                    "mlp.dense_h_to_4h.bias", 0));
+        TRY(st, sheaf__named_linear(m, &l->down, p.text, "mlp.dense_4h_to_h.weight",
+                                    "mlp.dense_4h_to_h.bias", 0));
     }
     return st;
 }
@@ -155,23 +131,32 @@ static sheaf_status *build_adapter(sheaf__model *m)
 {
     const sheaf_config *c = &m->schema->config;
     sheaf__towers *t = m->towers;
-    static const char before[] = "mixins.eva.linear_proj.";
-    sheaf_status *st = c->family == SHEAF_COGAGENT
-                           ? vector(m, &t->adapter.positions, "mixins.eva.pos_embed", c->vit.hidden)
-                           : NULL;
-    if (st != NULL)
-        return st;
-    (void)(DO(linear(m, ONE(&t->adapter.linear), (named){ before, -1, "linear_proj.weight" },
-                     NULL)) &&
-           DO(layernorm(m, &t->adapter.norm, (named){ before, -1, "norm1" }, ADAPTER_EPS)) &&
-           DO(linear(m, ONE(&t->adapter.up), (named){ before, -1, "dense_h_to_4h.weight" },
-                     NULL)) &&
-           DO(linear(m, ONE(&t->adapter.gate), (named){ before, -1, "gate_proj.weight" }, NULL)) &&
-           DO(linear(m, ONE(&t->adapter.down), (named){ before, -1, "dense_4h_to_h.weight" },
-                     NULL)) &&
-           DO(vector(m, &t->boi, "mixins.eva.boi", c->hidden)) &&
-           DO(vector(m, &t->eoi, "mixins.eva.eoi", c->hidden)));
-    return st;
+    sheaf_status *st = NULL;
+    if (c->family == SHEAF_COGAGENT)
+        st = sheaf__named_vector(m, &t->adapter.positions, "mixins.eva.", "pos_embed",
+                                 c->vit.hidden);
+    TRY(st, sheaf__named_linear(m, &t->adapter.linear, ADAPTER, "linear_proj.weight", NULL, 0));
+    TRY(st, sheaf__named_layernorm(m, &t->adapter.norm, ADAPTER, "norm1", ADAPTER_EPS));
+    TRY(st, sheaf__named_linear(m, &t->adapter.up, ADAPTER, "dense_h_to_4h.weight", NULL, 0));
+    TRY(st, sheaf__named_linear(m, &t->adapter.gate, ADAPTER, "gate_proj.weight", NULL, 0));
+    TRY(st, sheaf__named_linear(m, &t->adapter.down, ADAPTER, "dense_4h_to_h.weight", NULL, 0));
+    TRY(st, sheaf__named_vector(m, &t->boi, "mixins.eva.", "boi", c->hidden));
+    return TRY(st, sheaf__named_vector(m, &t->eoi, "mixins.eva.", "eoi", c->hidden));
+}
+
+static sheaf_status *build_block(sheaf__model *m, tower_block *b, const char *p)
+{
+    sheaf_status *st = sheaf__named_layernorm(m, &b->norm1, p, "norm1", TOWER_EPS);
+    TRY(st, sheaf__named_linear(m, &b->q, p, "attn.q_proj.weight", "attn.q_bias", 0));
+    TRY(st, sheaf__named_linear(m, &b->k, p, "attn.k_proj.weight", NULL, 0));
+    TRY(st, sheaf__named_linear(m, &b->v, p, "attn.v_proj.weight", "attn.v_bias", 0));
+    TRY(st, sheaf__named_layernorm(m, &b->norm_attention, p, "attn.inner_attn_ln", TOWER_EPS));
+    TRY(st, sheaf__named_linear(m, &b->proj, p, "attn.proj.weight", "attn.proj.bias", 0));
+    TRY(st, sheaf__named_layernorm(m, &b->norm2, p, "norm2", TOWER_EPS));
+    TRY(st, sheaf__named_linear(m, &b->w1, p, "mlp.w1.weight", "mlp.w1.bias", 0));
+    TRY(st, sheaf__named_linear(m, &b->w2, p, "mlp.w2.weight", "mlp.w2.bias", 0));
+    TRY(st, sheaf__named_layernorm(m, &b->norm_ffn, p, "mlp.ffn_ln", TOWER_EPS));
+    return TRY(st, sheaf__named_linear(m, &b->w3, p, "mlp.w3.weight", "mlp.w3.bias", 0));
 }
 
 static sheaf_status *build_tower(sheaf__model *m)
@@ -182,106 +167,90 @@ static sheaf_status *build_tower(sheaf__model *m)
     t->tower.block = calloc((size_t)t->tower.blocks + 1, sizeof *t->tower.block);
     if (t->tower.block == NULL)
         return sheaf__no_memory("high-resolution tower");
-    sheaf_status *st;
-    (void)(DO(linear(m, ONE(&t->tower.patch), (named){ TOWER "patch_embed.proj", -1, ".weight" },
-                     ".bias")) &&
-           DO(vector(m, &t->tower.class_token, TOWER "cls_token", e->width)) &&
-           DO(vector(m, &t->tower.positions, TOWER "pos_embed", e->width)) &&
-           DO(vector(m, &t->tower.extra, "mixins.encoder.pos_embed", e->width)) &&
-           DO(vector(m, &t->tower.cos, TOWER "rope.freqs_cos", e->head_width)) &&
-           DO(vector(m, &t->tower.sin, TOWER "rope.freqs_sin", e->head_width)));
-    for (int64_t i = 0; i < t->tower.blocks && st == NULL; i++) {
-        tower_block *b = &t->tower.block[i];
-        (void)(DO(layernorm(m, &b->norm1, (named){ BLOCK, i, ".norm1" }, TOWER_EPS)) &&
-               DO(linear(m, ONE(&b->q), (named){ BLOCK, i, ".attn.q_proj.weight" },
-                         ".attn.q_bias")) &&
-               DO(linear(m, ONE(&b->k), (named){ BLOCK, i, ".attn.k_proj.weight" }, NULL)) &&
-               DO(linear(m, ONE(&b->v), (named){ BLOCK, i, ".attn.v_proj.weight" },
-                         ".attn.v_bias")) &&
-               DO(layernorm(m, &b->norm_attention, (named){ BLOCK, i, ".attn.inner_attn_ln" },
-                            TOWER_EPS)) &&
-               DO(linear(m, ONE(&b->proj), (named){ BLOCK, i, ".attn.proj.weight" },
-                         ".attn.proj.bias")) &&
-               DO(layernorm(m, &b->norm2, (named){ BLOCK, i, ".norm2" }, TOWER_EPS)) &&
-               DO(linear(m, ONE(&b->w1), (named){ BLOCK, i, ".mlp.w1.weight" }, ".mlp.w1.bias")) &&
-               DO(linear(m, ONE(&b->w2), (named){ BLOCK, i, ".mlp.w2.weight" }, ".mlp.w2.bias")) &&
-               DO(layernorm(m, &b->norm_ffn, (named){ BLOCK, i, ".mlp.ffn_ln" }, TOWER_EPS)) &&
-               DO(linear(m, ONE(&b->w3), (named){ BLOCK, i, ".mlp.w3.weight" }, ".mlp.w3.bias")));
-    }
+    sheaf_status *st =
+        sheaf__named_linear(m, &t->tower.patch, TOWER "patch_embed.proj.", "weight", "bias", 0);
+    TRY(st, sheaf__named_vector(m, &t->tower.class_token, TOWER, "cls_token", e->width));
+    TRY(st, sheaf__named_vector(m, &t->tower.positions, TOWER, "pos_embed", e->width));
+    TRY(st, sheaf__named_vector(m, &t->tower.extra, "mixins.encoder.", "pos_embed", e->width));
+    TRY(st, sheaf__named_vector(m, &t->tower.cos, TOWER, "rope.freqs_cos", e->head_width));
+    TRY(st, sheaf__named_vector(m, &t->tower.sin, TOWER, "rope.freqs_sin", e->head_width));
+    for (int i = 0; i < t->tower.blocks; i++)
+        TRY(st, build_block(m, &t->tower.block[i], prefix_of(BLOCK, i).text));
     return st;
 }
 
-static sheaf_status *build_cross(sheaf__model *m, sheaf__layer *l, int i)
+static sheaf_status *build_cross(sheaf__model *m, sheaf__layer *l, const char *p)
 {
     l->has_cross = true;
-    sheaf_status *st;
-    if (!(DO(rmsnorm(m, &l->norm_cross,
-                     (named){ LAYER, i, ".post_cross_attention_layernorm.weight" })) &&
-          DO(linear(m, ONE(&l->cross_q), (named){ LAYER, i, ".cross_attention.query.weight" },
-                    NULL))))
-        return st;
-    st = linear(m, FUSED(&l->cross_k, &l->cross_v),
-                (named){ LAYER, i, ".cross_attention.key_value.weight" }, NULL);
-    return st != NULL ? st
-                      : linear(m, ONE(&l->cross_o),
-                               (named){ LAYER, i, ".cross_attention.dense.weight" }, NULL);
+    sheaf_status *st = rmsnorm(m, &l->norm_cross, p, "post_cross_attention_layernorm");
+    TRY(st, sheaf__named_linear(m, &l->cross_q, p, "cross_attention.query.weight", NULL, 0));
+    TRY(st,
+        pieces(m, FUSED(&l->cross_k, &l->cross_v), p, "cross_attention.key_value.weight", NULL));
+    return TRY(st, sheaf__named_linear(m, &l->cross_o, p, "cross_attention.dense.weight", NULL, 0));
+}
+
+static sheaf_status *build_expert(sheaf__model *m, sheaf__expert *x, int i)
+{
+    const struct {
+        sheaf__linear *l;
+        const char *before;
+    } rest[] = { { &x->o, "mixins.rotary.vision_dense_list.%d." },
+                 { &x->gate, "mixins.mlp.vision_gate_proj.%d." },
+                 { &x->up, "mixins.mlp.vision_dense_h_to_4h_list.%d." },
+                 { &x->down, "mixins.mlp.vision_dense_4h_to_h_list.%d." } };
+    sheaf_status *st =
+        pieces(m, FUSED(&x->q, &x->k, &x->v),
+               prefix_of("mixins.rotary.vision_query_key_value_list.%d.", i).text, "weight", NULL);
+    for (size_t r = 0; r < sizeof rest / sizeof *rest; r++)
+        TRY(st, sheaf__named_linear(m, rest[r].l, prefix_of(rest[r].before, i).text, "weight", NULL,
+                                    0));
+    return st;
 }
 
 static sheaf_status *build_layer(sheaf__model *m, int i)
 {
     const sheaf_config *c = &m->schema->config;
     sheaf__layer *l = &m->layer[i];
-    sheaf__expert *text = &l->expert[SHEAF__TEXT], *image = &l->expert[SHEAF__IMAGE];
-    sheaf_status *st;
-    (void)(DO(rmsnorm(m, &l->norm_in, (named){ LAYER, i, ".input_layernorm.weight" })) &&
-           DO(rmsnorm(m, &l->norm_post, (named){ LAYER, i, ".post_attention_layernorm.weight" })) &&
-           DO(linear(m, FUSED(&text->q, &text->k, &text->v),
-                     (named){ LAYER, i, ".attention.query_key_value.weight" }, NULL)) &&
-           DO(linear(m, ONE(&text->o), (named){ LAYER, i, ".attention.dense.weight" }, NULL)) &&
-           DO(linear(m, ONE(&text->gate), (named){ "mixins.mlp.gate_proj.", i, ".weight" },
-                     NULL)) &&
-           DO(linear(m, ONE(&text->up), (named){ LAYER, i, ".mlp.dense_h_to_4h.weight" }, NULL)) &&
-           DO(linear(m, ONE(&text->down), (named){ LAYER, i, ".mlp.dense_4h_to_h.weight" }, NULL)));
+    sheaf__expert *text = &l->expert[SHEAF__TEXT];
+    const prefix p = prefix_of(LAYER, i), gate = prefix_of("mixins.mlp.gate_proj.%d.", i);
+    sheaf_status *st = rmsnorm(m, &l->norm_in, p.text, "input_layernorm");
+    TRY(st, rmsnorm(m, &l->norm_post, p.text, "post_attention_layernorm"));
+    TRY(st, pieces(m, FUSED(&text->q, &text->k, &text->v), p.text,
+                   "attention.query_key_value.weight", NULL));
+    TRY(st, sheaf__named_linear(m, &text->o, p.text, "attention.dense.weight", NULL, 0));
+    TRY(st, sheaf__named_linear(m, &text->gate, gate.text, "weight", NULL, 0));
+    TRY(st, sheaf__named_linear(m, &text->up, p.text, "mlp.dense_h_to_4h.weight", NULL, 0));
+    TRY(st, sheaf__named_linear(m, &text->down, p.text, "mlp.dense_4h_to_h.weight", NULL, 0));
     l->has_expert = i < c->experts;
-    if (st == NULL && l->has_expert)
-        (void)(DO(linear(m, FUSED(&image->q, &image->k, &image->v),
-                         (named){ "mixins.rotary.vision_query_key_value_list.", i, ".weight" },
-                         NULL)) &&
-               DO(linear(m, ONE(&image->o),
-                         (named){ "mixins.rotary.vision_dense_list.", i, ".weight" }, NULL)) &&
-               DO(linear(m, ONE(&image->gate),
-                         (named){ "mixins.mlp.vision_gate_proj.", i, ".weight" }, NULL)) &&
-               DO(linear(m, ONE(&image->up),
-                         (named){ "mixins.mlp.vision_dense_h_to_4h_list.", i, ".weight" }, NULL)) &&
-               DO(linear(m, ONE(&image->down),
-                         (named){ "mixins.mlp.vision_dense_4h_to_h_list.", i, ".weight" }, NULL)));
-    return st == NULL && (c->cross_layers[i / 64] >> i % 64 & 1) != 0 ? build_cross(m, l, i) : st;
+    if (l->has_expert)
+        TRY(st, build_expert(m, &l->expert[SHEAF__IMAGE], i));
+    if ((c->cross_layers[i / 64] >> i % 64 & 1) != 0)
+        TRY(st, build_cross(m, l, p.text));
+    return st;
 }
 
 sheaf_status *sheaf__cog_build(sheaf__model *m)
 {
     const sheaf_config *c = &m->schema->config;
-    const sheaf_tensor *head = NULL, *table = NULL;
+    const sheaf_tensor *table = NULL;
     m->towers = calloc(1, sizeof *m->towers);
     if (m->towers == NULL)
         return sheaf__no_memory("vision tower");
-    sheaf_status *st = find(&head, m, (named){ "mixins.lm.lm_head.weight", -1, "" });
-    TRY(st, find(&table, m, (named){ "transformer.word_embeddings.weight", -1, "" }));
-    if (st == NULL && m->ends)
-        st = sheaf__build_linear(m, &m->head, head, NULL, 0);
-    if (st == NULL && m->begins)
-        st = sheaf__build_table(m, &m->embedding, table, NULL);
-    if (st == NULL && m->begins)
-        st = build_vit(m);
-    if (st == NULL && m->begins)
-        st = build_adapter(m);
-    if (st == NULL && m->begins && c->family == SHEAF_COGAGENT)
-        st = build_tower(m);
-    for (int64_t i = m->first_layer; i < m->end_layer && st == NULL; i++)
-        st = build_layer(m, (int)i);
-    if (st == NULL && m->ends)
-        st = rmsnorm(m, &m->norm, (named){ "transformer.final_layernorm.weight", -1, "" });
-    return st == NULL ? sheaf__build_rope(m, &m->rope, c->head_dim) : st;
+    sheaf_status *st = sheaf__build_find(&table, m, "transformer.word_embeddings.weight");
+    if (m->ends)
+        TRY(st, sheaf__named_linear(m, &m->head, "mixins.lm.", "lm_head.weight", NULL, 0));
+    if (m->begins) {
+        TRY(st, sheaf__build_table(m, &m->embedding, table, NULL));
+        TRY(st, build_vit(m));
+        TRY(st, build_adapter(m));
+        if (c->family == SHEAF_COGAGENT)
+            TRY(st, build_tower(m));
+    }
+    for (int64_t i = m->first_layer; i < m->end_layer; i++)
+        TRY(st, build_layer(m, (int)i));
+    if (m->ends)
+        TRY(st, rmsnorm(m, &m->norm, "transformer.", "final_layernorm"));
+    return TRY(st, sheaf__build_rope(m, &m->rope, c->head_dim));
 }
 
 void sheaf__cog_release(sheaf__model *m)

@@ -2,6 +2,7 @@
  * names, shapes and SAT's partition (docs/layouts.md, "CogVLM and CogAgent"), in the order of SAT's
  * files. */
 #include "families/cog/cog.h"
+#include "families/common/rows.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -9,7 +10,6 @@
 #include <string.h>
 
 #include "base/status.h"
-#include "base/text.h"
 
 enum { LEAST_SPLIT_VOCAB = 1000 }; /* SAT keeps smaller tables whole on every rank */
 
@@ -43,7 +43,6 @@ typedef enum size_of {
     ENC_HEAD,
     ENC_FFN,
     ENC_EMBED,
-    ENC_IMAGE,
     ENC_TOKENS,
     ENC_POSITIONS,
     ENC_PATCH,
@@ -308,14 +307,9 @@ static sheaf_status *set_names(sheaf_tensor *t, const char *pattern, int64_t lay
     const int n = hash == NULL ? asprintf(&t->name, "%s", pattern)
                                : asprintf(&t->name, "%.*s%" PRId64 "%s", (int)(hash - pattern),
                                           pattern, layer, hash + 1);
-    if (n < 0) {
+    if (n < 0)
         t->name = NULL;
-        return sheaf__no_memory(memory_for);
-    }
-    t->bias = sheaf__ends_with(t->name, ".bias");
-    const size_t cut = t->bias ? 5 : sheaf__ends_with(t->name, ".weight") ? 7 : 0;
-    t->module = strndup(t->name, (size_t)n - cut);
-    return t->module != NULL ? NULL : sheaf__no_memory(memory_for);
+    return sheaf__rows_named(t);
 }
 
 /* sheaf's own cut is SAT's where SAT divides, and `own` where it copies; other tensors are whole on
@@ -369,7 +363,6 @@ static sheaf_status *add(builder *b, const row *row, int64_t layer)
     return NULL;
 }
 
-/* What the config says itself; products come after the check. */
 static void set_sizes(builder *b)
 {
     const sheaf_config *c = &b->schema->config;
@@ -396,22 +389,12 @@ static void set_sizes(builder *b)
         [ENC_HEAD] = e->head_width,
         [ENC_FFN] = e->ffn,
         [ENC_EMBED] = e->embed,
-        [ENC_IMAGE] = e->image,
         [ENC_PATCH] = e->patch,
         [ENC_CHANNELS] = e->channels,
     };
-    memcpy(b->size, size, sizeof size);
-    b->repeat[ONCE] = 1;
-    b->repeat[TEXT] = c->layers;
-    b->repeat[EXPERTS] = c->experts;
-    b->repeat[VIT_STACK] = v->layers;
-    b->repeat[ENC_STACK] = e->layers;
-}
-
-static void set_products(builder *b)
-{
     int64_t *s = b->size;
-    const int64_t side = s[ENC_PATCH] > 0 ? s[ENC_IMAGE] / s[ENC_PATCH] : 0;
+    const int64_t side = e->patch > 0 ? e->image / e->patch : 0;
+    memcpy(s, size, sizeof size);
     s[QKV] = 3 * s[HIDDEN];
     s[HALF_HEAD] = s[HEAD] / 2;
     s[CROSS] = s[HEADS] * s[CROSS_HEAD];
@@ -421,80 +404,50 @@ static void set_products(builder *b)
     s[ENC_HEADS] = s[ENC_HEAD] > 0 ? s[ENC] / s[ENC_HEAD] : 0;
     s[ENC_TOKENS] = side * side;
     s[ENC_POSITIONS] = side * side + 1;
+    b->repeat[ONCE] = 1;
+    b->repeat[TEXT] = c->layers;
+    b->repeat[EXPERTS] = c->experts;
+    b->repeat[VIT_STACK] = v->layers;
+    b->repeat[ENC_STACK] = e->layers;
 }
 
-/* Callers may hand in a config they made themselves, not one that was read. */
-static sheaf_status *check_sizes(const builder *b)
+/* The reader has checked what the config says; the sizes of the tower may be those of tensors. */
+static sheaf_status *check_tower(const sheaf_config *c)
 {
-    const sheaf_config *c = &b->schema->config;
-    static const struct {
+    const sheaf_encoder *e = &c->encoder;
+    const struct {
         const char *name;
-        size_of size;
-        int64_t most;
-        when when;
+        int64_t value, most;
     } rows[] = {
-        { "vocab", VOCAB, INT32_MAX },
-        { "hidden", HIDDEN, 1 << 24 },
-        { "ffn", FFN, 1 << 24 },
-        { "heads", HEADS, 1 << 16 },
-        { "head_dim", HEAD, 1 << 16 },
-        { "patches", PATCHES, 1 << 24 },
-        { "cross_head_dim", CROSS_HEAD, 1 << 16, CROSS_LAYER },
-        { "cross_width", CROSS_IN, 1 << 24, CROSS_LAYER },
-        { "vit.hidden", VIT, 1 << 24 },
-        { "vit.heads", VIT_HEADS, 1 << 16 },
-        { "vit.ffn", VIT_FFN, 1 << 24 },
-        { "vit.vocab", VIT_VOCAB, INT32_MAX },
-        { "vit.positions", VIT_POSITIONS, 1 << 25 },
-        { "vit.patch", VIT_PATCH, 1 << 16 },
-        { "vit.channels", VIT_CHANNELS, 1 << 10 },
-        { "encoder.width", ENC, 1 << 24, AGENT },
-        { "encoder.head_width", ENC_HEAD, 1 << 16, AGENT },
-        { "encoder.ffn", ENC_FFN, INT64_C(1) << 31, AGENT },
-        { "encoder.embed", ENC_EMBED, 1 << 24, AGENT },
-        { "encoder.image", ENC_IMAGE, 1 << 16, AGENT },
-        { "encoder.patch", ENC_PATCH, 1 << 16, AGENT },
-        { "encoder.channels", ENC_CHANNELS, 1 << 10, AGENT },
+        { "encoder.layers", e->layers, SHEAF_MAX_COG_LAYERS },
+        { "encoder.width", e->width, 1 << 24 },
+        { "encoder.head_width", e->head_width, 1 << 16 },
+        { "encoder.ffn", e->ffn, INT64_C(1) << 31 },
+        { "encoder.embed", e->embed, 1 << 24 },
+        { "encoder.image", e->image, 1 << 16 },
+        { "encoder.patch", e->patch, 1 << 16 },
+        { "encoder.channels", e->channels, 1 << 10 },
     };
-    static const char *const stacks[STACKS] = { "", "layers", "experts", "vit.layers",
-                                                "encoder.layers" };
-    const bool cross = sheaf__has_cross(c);
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        const bool used = rows[i].when == CROSS_LAYER ? cross : wanted(c, rows[i].when, 0);
-        const int64_t value = b->size[rows[i].size];
-        if (used && (value < 1 || value > rows[i].most))
-            return sheaf_found(
-                sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "config: %s", rows[i].name),
-                               "1 to %" PRId64, rows[i].most),
-                "%" PRId64, value);
-    }
-    for (int i = TEXT; i < STACKS; i++)
-        if ((i != ENC_STACK || c->family == SHEAF_COGAGENT) &&
-            (b->repeat[i] < 1 || b->repeat[i] > SHEAF_MAX_COG_LAYERS))
-            return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "config: %s", stacks[i]),
-                                              "1 to %d", SHEAF_MAX_COG_LAYERS),
-                               "%" PRId64, b->repeat[i]);
-    if (c->heads * c->head_dim != c->hidden || c->head_dim % 2 != 0 ||
-        c->vit.hidden % c->vit.heads != 0 || c->experts > c->layers)
-        return sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "config: heads"),
-                              "whole heads, of an even width in the text model, "
-                              "and no more layers with experts than layers");
-    if (c->family == SHEAF_COGAGENT &&
-        (c->encoder.width % c->encoder.head_width != 0 || c->encoder.head_width % 4 != 0))
+    sheaf_status *st = NULL;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        TRY(st, sheaf__rows_size(rows[i].name, rows[i].value, rows[i].most));
+    if (st != NULL)
+        return st;
+    if (e->width % e->head_width != 0 || e->head_width % 4 != 0)
         return sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "config: encoder.head_width"),
                               "whole heads, of a width that 4 divides");
-    if (c->family == SHEAF_COGAGENT && cross && c->cross_width != c->encoder.width) {
-        sheaf_status *st = sheaf_fail(SHEAF_E_LAYOUT, "config: cross_attn_hidden_size");
+    if (sheaf__has_cross(c) && c->cross_width != e->width) {
+        st = sheaf_fail(SHEAF_E_LAYOUT, "config: cross_attn_hidden_size");
         sheaf_expected(
             st,
             "%" PRId64
             ", the width of the high-resolution tower, whose output cross-attention reads",
-            c->encoder.width);
+            e->width);
         sheaf_found(st, "%" PRId64, c->cross_width);
         return sheaf_try_this(
             st, "correct it, or tell the tower's sizes: the key encoder_override (docs/sat.md)");
     }
-    if (c->family == SHEAF_COGAGENT && c->encoder.image % c->encoder.patch != 0)
+    if (e->image % e->patch != 0)
         return sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "config: encoder.image"), "whole patches");
     return NULL;
 }
@@ -502,10 +455,10 @@ static sheaf_status *check_sizes(const builder *b)
 sheaf_status *sheaf__cog_rows(sheaf_schema *schema)
 {
     builder b = { schema };
-    set_sizes(&b);
-    sheaf_status *st = check_sizes(&b);
+    sheaf_status *st =
+        schema->config.family == SHEAF_COGAGENT ? check_tower(&schema->config) : NULL;
     if (st == NULL)
-        set_products(&b);
+        set_sizes(&b);
     for (int i = 0; i < BLOCKS && st == NULL; i++) {
         const struct block *block = &blocks[i];
         if (!wanted(&schema->config, block->when, 0))

@@ -11,6 +11,16 @@
 
 static const char memory_for[] = "out of memory for the names of tensors";
 
+sheaf_status *sheaf__rows_named(sheaf_tensor *t)
+{
+    if (t->name == NULL)
+        return sheaf__no_memory(memory_for);
+    t->bias = sheaf__ends_with(t->name, ".bias");
+    const size_t end = t->bias ? 5 : sheaf__ends_with(t->name, ".weight") ? 7 : 0;
+    t->module = strndup(t->name, strlen(t->name) - end);
+    return t->module != NULL ? NULL : sheaf__no_memory(memory_for);
+}
+
 static void set_cut(sheaf_tensor *t, const sheaf__tensor_row *row)
 {
     if (row->split == SHEAF__WHOLE)
@@ -42,14 +52,9 @@ static sheaf_status *set(sheaf_tensor *t, const sheaf_schema *schema, const char
         t->out_axis = 0;
     }
     set_cut(t, row);
-    if (asprintf(&t->name, "%s%s", prefix, row->name) < 0) {
+    if (asprintf(&t->name, "%s%s", prefix, row->name) < 0)
         t->name = NULL;
-        return sheaf__no_memory(memory_for);
-    }
-    t->bias = sheaf__ends_with(t->name, ".bias");
-    const size_t end = t->bias ? 5 : sheaf__ends_with(t->name, ".weight") ? 7 : 0;
-    t->module = strndup(t->name, strlen(t->name) - end);
-    return t->module != NULL ? NULL : sheaf__no_memory(memory_for);
+    return sheaf__rows_named(t);
 }
 
 sheaf_status *sheaf__rows_add(sheaf_schema *schema, const char *prefix, int layer,
@@ -72,32 +77,6 @@ sheaf_status *sheaf__rows_size(const char *name, int64_t value, int64_t most)
         return NULL;
     sheaf_status *st = sheaf_fail(SHEAF_E_LAYOUT, "config: %s", name);
     return sheaf_found(sheaf_expected(st, "1 to %" PRId64, most), "%" PRId64, value);
-}
-
-sheaf_status *sheaf__rows_sizes(const sheaf_config *c, int64_t most_patches)
-{
-    const sheaf_vit *v = &c->vit;
-    const struct {
-        const char *name;
-        int64_t value, most;
-    } sizes[] = {
-        { "vit.layers", v->layers, SHEAF_MAX_LAYERS },
-        { "vit.hidden", v->hidden, 1 << 24 },
-        { "vit.heads", v->heads, 1 << 16 },
-        { "vit.ffn", v->ffn, 1 << 30 },
-        { "vit.positions", v->positions, 1 << 25 },
-        { "vit.patch", v->patch, 1 << 16 },
-        { "vit.channels", v->channels, 1 << 10 },
-        { "vit.height", v->height, 1 << 16 },
-        { "vit.width", v->width, 1 << 16 },
-        { "patches", c->patches, most_patches },
-        { "resampler.queries", c->resampler.queries, 1 << 20 },
-        { "resampler.heads", c->resampler.heads, 1 << 16 },
-    };
-    sheaf_status *st = NULL;
-    for (size_t i = 0; i < sizeof sizes / sizeof *sizes && st == NULL; i++)
-        st = sheaf__rows_size(sizes[i].name, sizes[i].value, sizes[i].most);
-    return st;
 }
 
 sheaf_status *sheaf__resampler_rows(sheaf_schema *schema, const char *prefix, int64_t from,

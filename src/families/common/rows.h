@@ -26,12 +26,11 @@ typedef struct sheaf__tensor_row {
 sheaf_status *sheaf__rows_add(sheaf_schema *schema, const char *prefix, int layer,
                               const sheaf__tensor_row *rows, size_t n);
 
+/* sheaf__rows_named - what else the name of a tensor says; NULL: there was no memory for it. */
+sheaf_status *sheaf__rows_named(sheaf_tensor *t);
+
 /* sheaf__rows_size - SHEAF_E_LAYOUT for a value of a config that is not 1 to `most`. */
 sheaf_status *sheaf__rows_size(const char *name, int64_t value, int64_t most);
-/* sheaf__rows_sizes - the same of all sizes of config.vit and config.resampler, and of the patches
- * of an image. Callers may hand in a config they made themselves, not one that was read. */
-sheaf_status *sheaf__rows_sizes(const sheaf_config *config, int64_t most_patches);
-
 /* sheaf__resampler_rows - those of a resampler of config.resampler, to config.hidden from a tower
  * of width `from`, whose rows are projected where that is another; table: the positions of its
  * queries are in the files. */

@@ -1,6 +1,8 @@
 /* tower.c - see tower.h. */
 #include "families/common/tower.h"
 
+#include "families/common/rows.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -8,10 +10,95 @@
 #include "models/build.h"
 #include "tape/vision.h"
 
+static void block_prefix(char prefix[64], const sheaf__tower_names *n, int64_t i)
+{
+    const int at = snprintf(prefix, 64, "%s", n->tower);
+    snprintf(prefix + at, 64 - (size_t)at, n->block, (long long)i);
+}
+
 struct sheaf__tower_block {
     sheaf__linear q, k, v, proj, fc1, fc2;
     sheaf__layernorm norm1, norm2;
 };
+
+/* ---- tensors ---- */
+
+static sheaf_status *norm_rows(sheaf_schema *schema, const char *prefix, const char *name,
+                               int layer)
+{
+    const int64_t width = schema->config.vit.hidden;
+    char before[96];
+    snprintf(before, sizeof before, "%s%s.", prefix, name);
+    return sheaf__rows_add(schema, before, layer,
+                           (const sheaf__tensor_row[]){ { "weight", { width }, SHEAF_NORM },
+                                                        { "bias", { width }, SHEAF_NORM } },
+                           2);
+}
+
+/* Biases of a fused weight of their own begin as zero, and no LoRA looks at them. */
+static sheaf_status *qkv_rows(sheaf_schema *schema, const char *prefix, const sheaf__tower_names *n,
+                              int layer)
+{
+    const int64_t w = schema->config.vit.hidden, h = schema->config.vit.heads,
+                  out = n->fused ? 3 * w : w;
+    const sheaf__split split = n->fused ? SHEAF__BY_OUT3 : SHEAF__BY_OUT;
+    const bool whole = n->fused && n->k[1] != NULL, apart = n->fused && !whole;
+    const char *const *const of[] = { n->q, n->k, n->v };
+    sheaf__tensor_row rows[6];
+    size_t count = 0;
+    for (int i = 0; i < 3; i++) {
+        if (i == 0 || !n->fused)
+            rows[count++] = (sheaf__tensor_row){ of[i][0], { out, w }, SHEAF_LINEAR, split, h };
+        if (of[i][1] != NULL && (i == 0 || !whole))
+            rows[count++] = (sheaf__tensor_row){ of[i][1],
+                                                 { apart ? w : out },
+                                                 apart ? SHEAF_OTHER : SHEAF_LINEAR,
+                                                 apart ? SHEAF__BY_OUT : split,
+                                                 h,
+                                                 .zero = apart };
+    }
+    return sheaf__rows_add(schema, prefix, layer, rows, count);
+}
+
+static sheaf_status *block_rows(sheaf_schema *schema, const sheaf__tower_names *n, int layer)
+{
+    const sheaf_vit *v = &schema->config.vit;
+    const int64_t w = v->hidden, f = v->ffn;
+    const sheaf__tensor_row rows[] = {
+        { n->proj[0], { w, w }, SHEAF_LINEAR, SHEAF__BY_IN, v->heads },
+        { n->proj[1], { w }, SHEAF_LINEAR },
+        { "mlp.fc1.weight", { f, w }, SHEAF_LINEAR, SHEAF__BY_OUT },
+        { "mlp.fc1.bias", { f }, SHEAF_LINEAR, SHEAF__BY_OUT },
+        { "mlp.fc2.weight", { w, f }, SHEAF_LINEAR, SHEAF__BY_IN },
+        { "mlp.fc2.bias", { w }, SHEAF_LINEAR },
+    };
+    char prefix[64];
+    block_prefix(prefix, n, layer);
+    sheaf_status *st = sheaf__rows_add(schema, prefix, layer, rows, sizeof rows / sizeof *rows);
+    TRY(st, qkv_rows(schema, prefix, n, layer));
+    TRY(st, norm_rows(schema, prefix, n->norm1, layer));
+    return TRY(st, norm_rows(schema, prefix, n->norm2, layer));
+}
+
+sheaf_status *sheaf__tower_rows(sheaf_schema *schema, const sheaf__tower_names *n)
+{
+    const sheaf_vit *v = &schema->config.vit;
+    const int64_t w = v->hidden;
+    const sheaf__tensor_row rows[] = {
+        { n->patch[0], { w, v->channels, v->patch, v->patch }, SHEAF_OTHER },
+        { n->patch[1], { w }, SHEAF_OTHER },
+        { n->positions,
+          { n->table ? v->positions : 1, n->table ? w : v->positions, n->table ? 0 : w },
+          SHEAF_OTHER },
+        { n->class_token, { 1, 1, w }, SHEAF_OTHER },
+    };
+    sheaf_status *st = sheaf__rows_add(schema, n->tower, -1, rows,
+                                       sizeof rows / sizeof *rows - (n->class_token == NULL));
+    TRY(st, norm_rows(schema, n->tower, n->norm, -1));
+    for (int64_t i = 0; i < v->layers; i++)
+        TRY(st, block_rows(schema, n, (int)i));
+    return st;
+}
 
 /* ---- building ---- */
 
@@ -21,9 +108,8 @@ static sheaf_status *build_block(sheaf__model *m, sheaf__tower_block *b,
     const double eps = m->schema->config.vit.norm_eps;
     const bool after = n->norms_after;
     char p[64];
-    const int at = snprintf(p, sizeof p, "%s", n->tower);
     sheaf_status *st;
-    snprintf(p + at, sizeof p - (size_t)at, n->block, (long long)i);
+    block_prefix(p, n, i);
     (void)(DO(after ? NULL : sheaf__named_layernorm(m, &b->norm1, p, n->norm1, eps)) &&
            DO(sheaf__named_linear(m, &b->q, p, n->q[0], n->q[1], 0)) &&
            DO(sheaf__named_linear(m, &b->k, p, n->k[0], n->k[1], n->fused ? 1 : 0)) &&

@@ -13,9 +13,10 @@
 typedef struct sheaf__tower_names {
     const char *tower, *resampler; /* what their names begin with */
     const char *patch[2], *class_token /* NULL: none */, *positions, *norm;
-    const char *block;                                        /* "blocks.%lld." */
+    bool table;        /* positions are a table [rows, width], not [1, rows, width] */
+    const char *block; /* "blocks.%lld." */
     const char *norm1, *norm2, *q[2], *k[2], *v[2], *proj[2]; /* weight and bias; NULL: none */
-    bool fused;                                               /* q, k and v are one weight */
+    bool fused; /* q, k and v are one weight, and where k has a bias one bias */
     bool norms_after;
     bool tanh; /* GELU by it */
 } sheaf__tower_names;
@@ -29,6 +30,8 @@ struct sheaf__towers {
     sheaf__resampler resampler;
 };
 
+/* sheaf__tower_rows - its tensors, of config.vit, behind those of the schema. */
+sheaf_status *sheaf__tower_rows(sheaf_schema *schema, const sheaf__tower_names *names);
 /* sheaf__tower_build - m->towers; on the stage that begins with all its parts. */
 sheaf_status *sheaf__tower_build(sheaf__model *m, const sheaf__tower_names *names);
 void sheaf__tower_release(sheaf__model *m);

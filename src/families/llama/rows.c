@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "families/common/rows.h"
 #include "families/llama/llama.h"
 #include "base/status.h"
 
@@ -209,7 +210,7 @@ static void add_layer(builder *b, const sheaf_config *c, const sheaf__llama_form
         add_vector(b, SHEAF_NORM_AFTER_MLP, layer, false, c->hidden, whole);
 }
 
-/* Callers may hand in a config they made themselves, not one that was read. */
+/* Sizes may come from elsewhere than a config that was read: Megatron's arguments. */
 static sheaf_status *check_config(const sheaf_config *c)
 {
     const struct {
@@ -221,17 +222,11 @@ static sheaf_status *check_config(const sheaf_config *c)
         { "heads", c->heads, 1 << 16 },       { "kv_heads", c->kv_heads, 1 << 16 },
         { "head_dim", c->head_dim, 1 << 16 },
     };
+    sheaf_status *st = NULL;
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
-        if (sizes[i].value < 1 || sizes[i].value > sizes[i].most)
-            return sheaf_found(
-                sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "config: %s", sizes[i].name),
-                               "1 to %" PRId64, sizes[i].most),
-                "%" PRId64, sizes[i].value);
-    if (sheaf__family_for(c)->form->mixture &&
-        (c->mixed < 1 || c->mixed > 1024 || c->chosen < 1 || c->chosen > c->mixed))
-        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "config: chosen"),
-                                          "1 to the number of experts, at most 1024"),
-                           "%" PRId64 " of %" PRId64, c->chosen, c->mixed);
+        TRY(st, sheaf__rows_size(sizes[i].name, sizes[i].value, sizes[i].most));
+    if (st != NULL)
+        return st;
     if (c->heads % c->kv_heads != 0)
         return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "config: heads"),
                                           "a multiple of the %" PRId64 " key/value heads",

@@ -1,8 +1,17 @@
-/* minicpmv.c - the descriptor of MiniCPM-V. */
+/* minicpmv.c - MiniCPM-V: its descriptor; a decoder of Llama's kin, and before it the tower (timm's
+ * vision_transformer.py in 2.0, modeling_navit_siglip.py later) and the resampler (upstream's
+ * resampler.py), whose rows stand in the sequence in place of as many <unk>. Positions are
+ * antialiased bicubic where the grid is another (2.0), by buckets of the place in the picture
+ * later; those of the resampler's keys are of their row and column, and queries have some in 2.0
+ * alone. */
 #include "families/minicpmv/minicpmv.h"
 
+#include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/status.h"
+#include "families/common/rows.h"
 #include "families/common/tower.h"
 #include "families/common/vision.h"
 #include "families/llama/llama.h"
@@ -19,6 +28,102 @@ static const sheaf__llama_form form = {
     .code = "modeling_minicpmv.MiniCPMV",
     .prefix = SHEAF__MINICPMV_LLM,
 };
+
+static const sheaf__tower_names timm = {
+    .tower = SHEAF__MINICPMV_TOWER,
+    .resampler = SHEAF__MINICPMV_RESAMPLER,
+    .patch = { "patch_embed.proj.weight", "patch_embed.proj.bias" },
+    .positions = "pos_embed",
+    .norm = "norm",
+    .block = "blocks.%lld.",
+    .norm1 = "norm1",
+    .norm2 = "norm2",
+    .q = { "attn.qkv.weight", "attn.qkv.bias" },
+    .k = { "attn.qkv.weight", "attn.qkv.bias" },
+    .v = { "attn.qkv.weight", "attn.qkv.bias" },
+    .proj = { "attn.proj.weight", "attn.proj.bias" },
+    .fused = true,
+};
+
+static const sheaf__tower_names siglip = {
+    .tower = SHEAF__MINICPMV_TOWER,
+    .resampler = SHEAF__MINICPMV_RESAMPLER,
+    .patch = { "embeddings.patch_embedding.weight", "embeddings.patch_embedding.bias" },
+    .positions = "embeddings.position_embedding.weight",
+    .table = true,
+    .norm = "post_layernorm",
+    .block = "encoder.layers.%lld.",
+    .norm1 = "layer_norm1",
+    .norm2 = "layer_norm2",
+    .q = { "self_attn.q_proj.weight", "self_attn.q_proj.bias" },
+    .k = { "self_attn.k_proj.weight", "self_attn.k_proj.bias" },
+    .v = { "self_attn.v_proj.weight", "self_attn.v_proj.bias" },
+    .proj = { "self_attn.out_proj.weight", "self_attn.out_proj.bias" },
+    .tanh = true,
+};
+
+static const sheaf__tower_names *names_of(const sheaf_config *c)
+{
+    return c->minicpmv == SHEAF_MINICPMV_2_0 ? &timm : &siglip;
+}
+
+static sheaf_status *build_towers(sheaf__model *m)
+{
+    return sheaf__tower_build(m, names_of(&m->schema->config));
+}
+
+static sheaf_status *build(sheaf__model *m)
+{
+    const sheaf_config *c = &m->schema->config;
+    if (c->scale_emb != 1)
+        m->times = (float)c->scale_emb;
+    if (c->scale_depth > 0)
+        m->branch = (float)(c->scale_depth / sqrt((double)c->layers));
+    if (c->dim_model_base > 0)
+        m->divide = (float)((double)c->hidden / (double)c->dim_model_base);
+    return sheaf__llama_build_behind(m, build_towers);
+}
+
+static sheaf__value *see(sheaf__model *m, sheaf__tape *tape, const sheaf__pass *pass, int tower)
+{
+    const sheaf_config *c = &m->schema->config;
+    const int64_t side = sheaf__square_side(c->vit.positions);
+    const sheaf__position_grid grid = { .kind = c->minicpmv == SHEAF_MINICPMV_2_0
+                                                    ? SHEAF__GRID_CUBIC_SMOOTH
+                                                    : SHEAF__GRID_BUCKETS,
+                                        .table = &m->towers->positions,
+                                        .rows = side,
+                                        .cols = side,
+                                        .strip = c->minicpmv == SHEAF_MINICPMV_2_5 };
+    return sheaf__tower_record(m, tape, pass, tower, names_of(&m->schema->config), &grid,
+                               SHEAF__GRID_SINCOS);
+}
+
+static sheaf_status *rows(sheaf_schema *schema)
+{
+    const sheaf_config *c = &schema->config;
+    sheaf_status *st = sheaf__rows_size("patches", c->patches, 1 << 25);
+    TRY(st, sheaf__llama_rows(schema));
+    TRY(st, sheaf__tower_rows(schema, names_of(c)));
+    TRY(st, sheaf__resampler_rows(schema, SHEAF__MINICPMV_RESAMPLER, c->vit.hidden,
+                                  c->minicpmv == SHEAF_MINICPMV_2_0));
+    return TRY(st, sheaf__schema_sort(schema));
+}
+
+/* The tower's last block, where it is dropped; its number is that behind those that run. The mask
+ * and position ids that older versions of transformers stored. */
+static bool spare(const char *name, const sheaf_config *c)
+{
+    const bool timm = c->minicpmv == SHEAF_MINICPMV_2_0;
+    const char *const blocks =
+        timm ? SHEAF__MINICPMV_TOWER "blocks." : SHEAF__MINICPMV_TOWER "encoder.layers.";
+    const size_t n = strlen(blocks);
+    char *end;
+    if (strcmp(name, SHEAF__MINICPMV_TOWER "embeddings.position_ids") == 0)
+        return !timm;
+    return c->vit_dropped && strncmp(name, blocks, n) == 0 &&
+           strtoll(name + n, &end, 10) == c->vit.layers && *end == '.';
+}
 
 /* The largest picture that slicing makes of an ordinary one. */
 static int towers(sheaf__tower out[SHEAF__MOST_TOWERS], const sheaf_config *c)
@@ -80,7 +185,7 @@ static sheaf_status *advise(sheaf_status *st, const sheaf_config *c, const char 
     sheaf_config less = *c;
     less.vit_dropped = true;
     less.vit.layers--;
-    if (shape == NULL && !c->vit_dropped && sheaf__minicpmv_spare(name, &less))
+    if (shape == NULL && !c->vit_dropped && spare(name, &less))
         return sheaf_try_this(st, "\"drop_vision_last_layer\": true in config.json, if the tower's "
                                   "last block was left out of the files");
     if (shape == NULL || ndim < 2)
@@ -121,11 +226,11 @@ const sheaf__family sheaf__family_minicpmv = {
     .claims = sheaf__minicpmv_claims,
     .read = sheaf__minicpmv_config,
     .text = sheaf__minicpmv_text,
-    .rows = sheaf__minicpmv_rows,
+    .rows = rows,
     .named = named,
     .variant = variant,
     .variant_of = variant_of,
-    .spare = sheaf__minicpmv_spare,
+    .spare = spare,
     .idle = idle,
     .advise = advise,
     .buffer = sheaf__queries_buffer,
@@ -138,8 +243,8 @@ const sheaf__family sheaf__family_minicpmv = {
     .disagree = sheaf__minicpmv_disagree,
     .lora_targets = "llm\\..*layers\\.\\d+\\.self_attn\\.(q_proj|k_proj|v_proj)",
     .decays = decays,
-    .build = sheaf__minicpmv_build,
-    .see = sheaf__minicpmv_see,
+    .build = build,
+    .see = see,
     .place = sheaf__tower_place,
     .release = sheaf__tower_release,
 };

@@ -27,9 +27,3 @@ const char *sheaf__minicpmv_title(sheaf_minicpmv version);
 void sheaf__minicpmv_disagree(sheaf_text *out, const sheaf_config *c, const json_t *beside);
 void sheaf__minicpmv_check_slices(sheaf_json_reader *r, const sheaf_config *c);
 void sheaf__minicpmv_pictures(sheaf__picture_form *out, const sheaf_config *c);
-sheaf_status *sheaf__minicpmv_rows(sheaf_schema *schema);
-bool sheaf__minicpmv_spare(const char *name, const sheaf_config *c);
-
-sheaf_status *sheaf__minicpmv_build(struct sheaf__model *m);
-struct sheaf__value *sheaf__minicpmv_see(struct sheaf__model *m, struct sheaf__tape *tape,
-                                         const struct sheaf__pass *pass, int tower);

@@ -326,11 +326,11 @@ static void test_rows__of_a_block_that_is_dropped(void **state)
 {
     sheaf_schema *timm = schema_of(SMALL_2_0), *all = schema_of(SMALL_2_6);
     assert_null(sheaf_schema_find(timm, "vpm.blocks.2.attn.qkv.weight"));
-    assert_true(sheaf__minicpmv_spare("vpm.blocks.2.attn.qkv.weight", &timm->config));
-    assert_false(sheaf__minicpmv_spare("vpm.blocks.3.attn.qkv.weight", &timm->config));
-    assert_false(sheaf__minicpmv_spare("vpm.encoder.layers.2.mlp.fc1.bias", &timm->config));
+    assert_true(sheaf__family_minicpmv.spare("vpm.blocks.2.attn.qkv.weight", &timm->config));
+    assert_false(sheaf__family_minicpmv.spare("vpm.blocks.3.attn.qkv.weight", &timm->config));
+    assert_false(sheaf__family_minicpmv.spare("vpm.encoder.layers.2.mlp.fc1.bias", &timm->config));
     assert_non_null(sheaf_schema_find(all, "vpm.encoder.layers.2.mlp.fc1.bias"));
-    assert_false(sheaf__minicpmv_spare("vpm.encoder.layers.3.mlp.fc1.bias", &all->config));
+    assert_false(sheaf__family_minicpmv.spare("vpm.encoder.layers.3.mlp.fc1.bias", &all->config));
     assert_null(sheaf_schema_find(all, "resampler.pos_embed"));
     assert_true(sheaf_schema_find(timm, "resampler.pos_embed")->buffer);
     sheaf_schema_free(timm);

@@ -1,8 +1,14 @@
-/* omnilmm.c - the descriptor of OmniLMM. */
+/* omnilmm.c - OmniLMM: its descriptor; Mistral's decoder, and before it the tower (timm's eva.py)
+ * and the resampler (upstream's resampler.py), whose rows stand in the sequence in place of as many
+ * <im_patch>. Positions are antialiased bicubic where the grid is another; those of the resampler's
+ * keys are the queries', bicubic. All blocks of the tower but the last run. */
 #include "families/omnilmm/omnilmm.h"
 
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/status.h"
+#include "families/common/rows.h"
 #include "families/common/tower.h"
 #include "families/common/vision.h"
 #include "families/llama/llama.h"
@@ -44,6 +50,81 @@ static sheaf_status *spec_config(char **out, int which)
         "    \"depth\": 4,\n    \"embed_dim\": 64,\n    \"img_size\": 56,\n    \"mlp_ratio\": 2.5,\n"
         "    \"num_heads\": 4,\n    \"patch_size\": 14\n  },\n  \"vocab_size\": 262\n}\n");
     return sheaf__text_take(out, &text);
+}
+
+static const sheaf__tower_names names = {
+    .tower = SHEAF__OMNILMM_TOWER,
+    .resampler = SHEAF__OMNILMM_RESAMPLER,
+    .patch = { "patch_embed.proj.weight", "patch_embed.proj.bias" },
+    .class_token = "cls_token",
+    .positions = "pos_embed",
+    .norm = "norm",
+    .block = "blocks.%lld.",
+    .norm1 = "norm1",
+    .norm2 = "norm2",
+    .q = { "attn.qkv.weight", "attn.q_bias" },
+    .k = { "attn.qkv.weight" },
+    .v = { "attn.qkv.weight", "attn.v_bias" },
+    .proj = { "attn.proj.weight", "attn.proj.bias" },
+    .fused = true,
+    .norms_after = true,
+};
+
+static sheaf_status *build_towers(sheaf__model *m)
+{
+    return sheaf__tower_build(m, &names);
+}
+
+static sheaf_status *build(sheaf__model *m)
+{
+    return sheaf__llama_build_behind(m, build_towers);
+}
+
+static sheaf__value *see(sheaf__model *m, sheaf__tape *tape, const sheaf__pass *pass, int tower)
+{
+    const int64_t side = sheaf__square_side(m->schema->config.vit.positions - 1);
+    return sheaf__tower_record(m, tape, pass, tower, &names,
+                               &(sheaf__position_grid){ SHEAF__GRID_CUBIC_SMOOTH,
+                                                        &m->towers->positions, side, side, true },
+                               SHEAF__GRID_CUBIC);
+}
+
+static sheaf_status *rows(sheaf_schema *schema)
+{
+    sheaf_status *st = sheaf__llama_rows(schema);
+    TRY(st, sheaf__tower_rows(schema, &names));
+    TRY(st,
+        sheaf__resampler_rows(schema, SHEAF__OMNILMM_RESAMPLER, schema->config.vit.hidden, true));
+    return TRY(st, sheaf__schema_sort(schema));
+}
+
+/* The tower's last block, which upstream leaves out; its position is beyond those that run. */
+static bool spare(const char *name, const sheaf_config *c)
+{
+    static const char blocks[] = SHEAF__OMNILMM_TOWER "blocks.";
+    char *end;
+    return strncmp(name, blocks, sizeof blocks - 1) == 0 &&
+           strtoll(name + sizeof blocks - 1, &end, 10) == c->vit.layers && *end == '.';
+}
+
+/* How pictures stand in a conversation, and how its chat.py asks. */
+static void pictures(sheaf__picture_form *out, const sheaf_config *c)
+{
+    *out = (sheaf__picture_form){
+        .mark = { [SHEAF__MARK_BEGIN] = { "<im_start>", "im_start_token" },
+                  [SHEAF__MARK_ROW] = { "<im_patch>", "im_patch_token" },
+                  [SHEAF__MARK_END] = { "<im_end>", "im_end_token" } },
+        .rows = c->resampler.queries,
+        .bos = true,
+        .chat = "zephyr",
+        .byte_chat = "zephyr",
+        .system = "You are an artificial intelligence assistant, which gives helpful, detailed, "
+                  "and polite answers to the human's questions.",
+        .temperature = 0.6,
+        .top_k = 30,
+        .top_p = 0.9,
+        .repetition_penalty = 1.1,
+    };
 }
 
 static int towers(sheaf__tower out[SHEAF__MOST_TOWERS], const sheaf_config *c)
@@ -112,9 +193,9 @@ const sheaf__family sheaf__family_omnilmm = {
     .claims = sheaf__omnilmm_claims,
     .read = sheaf__omnilmm_config,
     .text = sheaf__omnilmm_text,
-    .rows = sheaf__omnilmm_rows,
+    .rows = rows,
     .named = named,
-    .spare = sheaf__omnilmm_spare,
+    .spare = spare,
     .idle = idle,
     .advise = advise,
     .buffer = sheaf__queries_buffer,
@@ -123,11 +204,11 @@ const sheaf__family sheaf__family_omnilmm = {
     .components = components,
     .towers = towers,
     .image = { .most = SHEAF__ANY_IMAGES, .file = SHEAF__IMAGES_MARKED },
-    .pictures = sheaf__omnilmm_pictures,
+    .pictures = pictures,
     .lora_targets = "q_proj,k_proj,v_proj",
     .decays = decays,
-    .build = sheaf__omnilmm_build,
-    .see = sheaf__omnilmm_see,
+    .build = build,
+    .see = see,
     .place = sheaf__tower_place,
     .release = sheaf__tower_release,
 };

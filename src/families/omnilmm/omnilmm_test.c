@@ -118,9 +118,12 @@ static void test_rows__cuts(void **state)
                         t->cut.part[p].rows_per_unit == rows[i].wide);
     }
     assert_null(sheaf_schema_find(schema, "model.vision_tower.blocks.3.attn.q_bias"));
-    assert_true(sheaf__omnilmm_spare("model.vision_tower.blocks.3.attn.q_bias", &schema->config));
-    assert_false(sheaf__omnilmm_spare("model.vision_tower.blocks.4.attn.q_bias", &schema->config));
-    assert_false(sheaf__omnilmm_spare("model.vision_tower.blocks.30.norm.bias", &schema->config));
+    assert_true(
+        sheaf__family_omnilmm.spare("model.vision_tower.blocks.3.attn.q_bias", &schema->config));
+    assert_false(
+        sheaf__family_omnilmm.spare("model.vision_tower.blocks.4.attn.q_bias", &schema->config));
+    assert_false(
+        sheaf__family_omnilmm.spare("model.vision_tower.blocks.30.norm.bias", &schema->config));
     assert_true(sheaf_schema_find(schema, "model.resampler.pos_embed")->buffer);
     sheaf_schema_free(schema);
 }
