@@ -323,6 +323,19 @@ int sheaf__file_lock(int fd, int most_ms)
     return error;
 }
 
+int sheaf__lock_named(int *out, const char *path)
+{
+    const int fd = TEMP_FAILURE_RETRY(open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+    int error = fd < 0 || flock(fd, LOCK_EX | LOCK_NB) != 0 ? errno : 0;
+    if (error == 0 && !sheaf__path_holds(path, fd))
+        error = ENOENT;
+    if (error == 0)
+        *out = fd;
+    else if (fd >= 0)
+        close(fd);
+    return error;
+}
+
 void sheaf__file_mark(sheaf_file_mark *mark, int fd)
 {
     struct stat is = { 0 };

@@ -128,6 +128,11 @@ sheaf_status *sheaf__file_write_whole(const char *path, const void *bytes, size_
  * and errno, which is EWOULDBLOCK where another holds it. */
 int sheaf__file_lock(int fd, int most_ms);
 
+/* sheaf__lock_named - opens the file or folder at `path` and locks it without waiting: 0, or an
+ * error number: EWOULDBLOCK where another process holds it, ENOENT where it was removed or replaced
+ * meanwhile. */
+int sheaf__lock_named(int *out, const char *path);
+
 /* sheaf__io_fail - SHEAF_E_IO for error number `error`: "path: doing", with the space left when
  * the disk is full. For this layer. */
 sheaf_status *sheaf__io_fail(int error, const char *path, const char *doing);

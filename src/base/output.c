@@ -3,15 +3,16 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/stat.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/status.h"
-#include "base/output_fill.h"
+#include "base/temporary.h"
+#include "base/text.h"
 
 struct sheaf_output {
     char *dst, *partial, *parent;
@@ -42,11 +43,20 @@ static const char *last_of(const char *path)
 }
 
 /* Is it what somebody writes, or left, of the output whose last name this is? */
-static bool is_partial_of(const char *name, const char *last)
+static bool is_partial_of(const char *path, const char *last)
 {
+    const char *name = last_of(path);
     const size_t n = strlen(last);
     return strncmp(name, last, n) == 0 && strncmp(name + n, ".partial-", 9) == 0 &&
            sheaf__path_is_partial(name);
+}
+
+bool sheaf__path_is_mount(const char *path)
+{
+    struct statx about;
+    return statx(AT_FDCWD, path, AT_NO_AUTOMOUNT, STATX_BASIC_STATS, &about) == 0 &&
+           (about.stx_attributes_mask & STATX_ATTR_MOUNT_ROOT) != 0 &&
+           (about.stx_attributes & STATX_ATTR_MOUNT_ROOT) != 0;
 }
 
 /* Nothing but what is ours and unfinished, and what a new file system is born with. */
@@ -104,7 +114,7 @@ static sheaf_status *settle_dst(char **out, const char *dst, bool replace)
         free(*out);
         *out = real;
     }
-    return *out != NULL ? NULL : sheaf_fail(SHEAF_E_MEMORY, "%s: out of memory", dst);
+    return *out != NULL ? NULL : sheaf__no_memory(dst);
 }
 
 sheaf_status *sheaf__output_check(const char *dst)
@@ -118,38 +128,31 @@ sheaf_status *sheaf__output_check(const char *dst)
 
 /* ---- inside what is read? ---- */
 
-/* `real` with the parts of `rest`, which do not exist yet, after it: ".." takes one away. NULL
- * without memory. */
-static char *with_parts(const char *real, const char *rest)
+/* `real` with the parts of `rest`, which do not exist yet, after it: ".." takes one away. */
+static sheaf_status *with_parts(char **out, const char *real, const char *rest)
 {
-    char *path = malloc(strlen(real) + strlen(rest) + 2);
-    size_t n = strlen(real);
-    if (path == NULL)
-        return NULL;
-    memcpy(path, real, n + 1);
-    for (size_t part; *rest != '\0'; rest += part) {
-        part = strspn(rest, "/");
-        rest += part;
+    sheaf_text text = { 0 };
+    sheaf__text_add(&text, "%s", real);
+    for (size_t part; !text.failed && *rest != '\0'; rest += part) {
+        rest += strspn(rest, "/");
         part = strcspn(rest, "/");
         if (part == 2 && strncmp(rest, "..", 2) == 0) {
-            while (n > 1 && path[--n] != '/')
+            while (text.size > 1 && text.at[--text.size] != '/')
                 continue;
         } else if (part > 0 && !(part == 1 && *rest == '.')) {
-            if (n == 0 || path[n - 1] != '/')
-                path[n++] = '/';
-            memcpy(path + n, rest, part);
-            n += part;
+            sheaf__text_add(&text, "%s%.*s",
+                            text.size == 0 || text.at[text.size - 1] != '/' ? "/" : "", (int)part,
+                            rest);
         }
-        path[n] = '\0';
     }
-    return path;
+    return sheaf__text_take(out, &text);
 }
 
 /* The path without links that `path` will have once it is made. */
 static sheaf_status *real_path(char **out, const char *path)
 {
     char *at = strdup(path), *real = NULL;
-    sheaf_status *st = at == NULL ? sheaf_fail(SHEAF_E_MEMORY, "%s: out of memory", path) : NULL;
+    sheaf_status *st = at == NULL ? sheaf__no_memory(path) : NULL;
     while (st == NULL && (real = realpath(at, NULL)) == NULL && strcmp(at, ".") != 0 &&
            strcmp(at, "/") != 0) {
         char *parent = NULL;
@@ -159,10 +162,8 @@ static sheaf_status *real_path(char **out, const char *path)
     }
     const bool relative = st == NULL && strcmp(at, ".") == 0 &&
                           (path[0] != '.' || (path[1] != '/' && path[1] != '\0'));
-    *out = real == NULL ? NULL : with_parts(real, relative ? path : path + strlen(at));
-    if (st == NULL && *out == NULL)
-        st =
-            sheaf_fail(real == NULL ? SHEAF_E_IO : SHEAF_E_MEMORY, "%s: %s", path, strerror(errno));
+    TRY(st, real == NULL ? sheaf__found_errno(sheaf_fail(SHEAF_E_IO, "%s", path), errno)
+                         : with_parts(out, real, relative ? path : path + strlen(at)));
     free(real);
     free(at);
     return st;
@@ -214,67 +215,13 @@ sheaf_status *sheaf__output_outside(const char *dst, const char *src)
 
 /* ---- beginning ---- */
 
-/* Opens a folder and locks it: 0, or an error number, EWOULDBLOCK when another process has it. */
-static int lock_folder(int *out, const char *path)
-{
-    int fd, error = 0;
-    do
-        fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    while (fd < 0 && errno == EINTR);
-    if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) != 0)
-        error = errno;
-    if (error == 0)
-        *out = fd;
-    else if (fd >= 0)
-        close(fd);
-    return error;
-}
-
-/* Removes the folder at `path` unless somebody writes it: then, and when it cannot be removed, it
- * stays; it hinders no later write. */
-static void remove_dead(const char *path, const sheaf_events *events)
-{
-    int lock = -1;
-    if (lock_folder(&lock, path) != 0)
-        return;
-    sheaf_status *st = sheaf__remove_tree(path);
-    if (st == NULL)
-        sheaf_note(events, "%s: removed, left by a sheaf that was killed", path);
-    sheaf_status_free(st);
-    close(lock);
-}
-
-static sheaf_status *sweep_folder(const char *folder, const char *last, const sheaf_events *events)
-{
-    char **names = NULL;
-    int64_t n = 0;
-    sheaf_status *st = sheaf__list_dir(&names, &n, folder);
-    if (st != NULL &&
-        sheaf_status_code(st) !=
-            SHEAF_E_MEMORY) { /* a folder may be written and not listed, or not there yet */
-        sheaf_status_free(st);
-        st = NULL;
-    }
-    for (int64_t i = 0; i < n && st == NULL; i++) {
-        char *path = NULL;
-        if (!is_partial_of(names[i], last))
-            continue;
-        st = sheaf__path_join(&path, folder, names[i]);
-        if (st == NULL)
-            remove_dead(path, events);
-        free(path);
-    }
-    sheaf__names_free(names, n);
-    return st;
-}
-
 sheaf_status *sheaf__output_sweep(const char *dst, const sheaf_events *events)
 {
     char *settled = NULL, *parent = NULL;
     sheaf_status *st = settle_dst(&settled, dst, false);
     TRY(st, sheaf__path_parent(&parent, settled));
-    TRY(st, sweep_folder(parent, last_of(settled), events));
-    TRY(st, sweep_folder(settled, last_of(settled), events));
+    TRY(st, sheaf__sweep(parent, is_partial_of, last_of(settled), events));
+    TRY(st, sheaf__sweep(settled, is_partial_of, last_of(settled), events));
     free(settled);
     free(parent);
     return st;
@@ -284,16 +231,8 @@ sheaf_status *sheaf__output_sweep(const char *dst, const sheaf_events *events)
  * the file system has no locks nobody can take it. */
 static sheaf_status *lock_partial(sheaf_output *output, bool *lost)
 {
-    struct stat mine, there;
-    const int error = lock_folder(&output->lock, output->partial);
+    const int error = sheaf__lock_named(&output->lock, output->partial);
     *lost = error == EWOULDBLOCK || error == ENOENT;
-    if (output->lock >= 0 && fstat(output->lock, &mine) == 0)
-        *lost = stat(output->partial, &there) != 0 || there.st_ino != mine.st_ino ||
-                there.st_dev != mine.st_dev;
-    if (*lost && output->lock >= 0) {
-        close(output->lock);
-        output->lock = -1;
-    }
     if (error == 0 || *lost || error == EOPNOTSUPP || error == ENOLCK || error == ENOSYS ||
         error == EINVAL || error == EBADF)
         return NULL;
@@ -330,7 +269,7 @@ static sheaf_status *make_partial(sheaf_output *output)
 /* From now on the folder at DST is filled, by this output alone. */
 static sheaf_status *begin_inside(sheaf_output *output)
 {
-    const int error = lock_folder(&output->claim, output->dst);
+    const int error = sheaf__lock_named(&output->claim, output->dst);
     output->inside = true;
     if (error == EWOULDBLOCK)
         return refuse(output->dst, "an empty folder that nobody writes", "another process fills it",
@@ -357,7 +296,7 @@ sheaf_status *sheaf__output_begin(sheaf_output **out, const char *dst, bool repl
 {
     sheaf_output *output = calloc(1, sizeof *output);
     if (output == NULL)
-        return sheaf_fail(SHEAF_E_MEMORY, "%s: out of memory", dst);
+        return sheaf__no_memory(dst);
     output->lock = output->claim = -1;
     output->replace = replace;
     sheaf_status *st = settle_dst(&output->dst, dst, replace);
@@ -393,9 +332,10 @@ sheaf_status *sheaf__output_write(sheaf_output *output, const char *name, const 
     st = sheaf__file_write_at(&file, bytes, size, 0);
     TRY(st, sheaf__file_sync(&file));
     sheaf_status *closed = sheaf__file_close(&file);
-    if (st != NULL)
-        sheaf_status_free(closed);
-    return st != NULL ? st : closed;
+    if (st == NULL)
+        return closed;
+    sheaf_status_free(closed);
+    return st;
 }
 
 static int rename_with(const char *from, const char *to, unsigned flags)
@@ -428,6 +368,78 @@ sheaf_status *sheaf__rename_new(const char *from, const char *to)
     free(parent);
     return st;
 }
+
+/* ---- filling a folder that is there ---- */
+
+enum { LAST = 3 };
+
+/* When an entry is moved: 0 first, LAST last. */
+static int turn_of(const char *name)
+{
+    static const char index[] = ".index.json";
+    static const char *const config[] = { "config.json", "adapter_config.json",
+                                          "model_config.json" };
+    const size_t n = strlen(name), m = sizeof index - 1;
+    if (strcmp(name, "latest") == 0 || strcmp(name, "manifest.json") == 0)
+        return LAST;
+    for (size_t i = 0; i < sizeof config / sizeof *config; i++)
+        if (strcmp(name, config[i]) == 0)
+            return 2;
+    return n > m && strcmp(name + n - m, index) == 0;
+}
+
+/* The error number. */
+static int move(const char *to_dir, const char *from_dir, const char *name)
+{
+    char *from = NULL, *to = NULL;
+    sheaf_status *st = sheaf__path_join(&from, from_dir, name);
+    TRY(st, sheaf__path_join(&to, to_dir, name));
+    int error = st != NULL ? ENOMEM : rename_with(from, to, RENAME_NOREPLACE);
+    struct stat there;
+    if (not_known(error)) /* a file system that cannot promise it */
+        error = lstat(to, &there) == 0 ? EEXIST : rename_with(from, to, 0);
+    sheaf_status_free(st);
+    free(from);
+    free(to);
+    return error;
+}
+
+/* Moves all that is in `from` into `dst`, on the same file system, then removes `from` and syncs
+ * `dst`. Nothing is replaced. What says that the rest is whole goes last: an index, then a config,
+ * then latest or manifest.json. On failure what was moved is moved back. */
+static sheaf_status *fill(const char *dst, const char *from)
+{
+    char **names = NULL;
+    int64_t n = 0, moved = 0;
+    sheaf_status *st = sheaf__list_dir(&names, &n, from);
+    bool *gone = st == NULL ? calloc((size_t)n + 1, sizeof *gone) : NULL;
+    if (st == NULL && gone == NULL)
+        st = sheaf__no_memory(dst);
+    for (int turn = 0; turn <= LAST; turn++)
+        for (int64_t i = 0; i < n && st == NULL; i++) {
+            if (turn_of(names[i]) != turn)
+                continue;
+            const int error = move(dst, from, names[i]);
+            if (error != 0)
+                st = sheaf_in(sheaf__io_fail(error, names[i], "moving it into the folder"), "%s",
+                              dst);
+            gone[i] = error == 0;
+            moved += error == 0;
+        }
+    for (int64_t i = 0; st != NULL && i < n && moved > 0; i++)
+        if (gone[i])
+            (void)move(from, dst, names[i]);
+    if (st == NULL)
+        sheaf_status_free(
+            sheaf__remove_tree(from)); /* empty; if it stays, its name says what it is */
+    if (st == NULL && (st = sheaf__dir_sync(dst)) != NULL)
+        sheaf_try_this(st, "%s is in place, but may be lost if the machine stops now", dst);
+    sheaf__names_free(names, n);
+    free(gone);
+    return st;
+}
+
+/* ---- replacing one ---- */
 
 /* For file systems without the exchange: two renames, so that for a moment there is nothing
  * at DST, but the old one is whole beside it. */
@@ -492,7 +504,7 @@ sheaf_status *sheaf__output_commit(sheaf_output *output)
     sheaf_status *st = sheaf__dir_sync(output->partial);
     if (st == NULL && output->inside) {
         st = check_dst(output->dst, false); /* no other process wrote there meanwhile */
-        TRY(st, sheaf__fill(output->dst, output->partial));
+        TRY(st, fill(output->dst, output->partial));
     } else if (st == NULL)
         st = put_in_place(output, &old_left);
     if (st != NULL || output->inside) {

@@ -15,7 +15,7 @@ typedef struct sheaf_output sheaf_output;
 /* sheaf__output_begin - parents of `dst` are made. With `replace` false, a `dst` that exists
  * must be an empty folder, or a link to one: SHEAF_E_ARG. One that cannot be replaced, because a
  * file system is mounted there or nothing can be made beside it, is filled: the partial folder lies
- * in it, and commit moves what is in that up, configs and manifests last (output_fill.h). With
+ * in it, and commit moves what is in that up, configs and manifests last. With
  * `replace` true a folder there is exchanged at commit, then deleted; until then it stays as it is.
  */
 sheaf_status *sheaf__output_begin(sheaf_output **out, const char *dst, bool replace);
@@ -33,6 +33,9 @@ sheaf_status *sheaf__rename_new(const char *from, const char *to);
 /* sheaf__output_inside - *out: `path` from the root and without links (malloc'd), if it is `folder`
  * or lies in it, else NULL. Neither has to exist. Errors: SHEAF_E_MEMORY, SHEAF_E_IO. */
 sheaf_status *sheaf__output_inside(char **out, const char *path, const char *folder);
+/* sheaf__path_is_mount - is a file system mounted at this folder? False where the system cannot
+ * tell. */
+bool sheaf__path_is_mount(const char *path);
 /* sheaf__output_outside - errors: SHEAF_E_ARG when `dst` is the folder `src` or would lie in it,
  * links followed; what is read must not grow. A `src` that is no folder is fine. */
 sheaf_status *sheaf__output_outside(const char *dst, const char *src);

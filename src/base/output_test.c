@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include "base/output.h"
-#include "base/output_fill.h"
 #include "tests/faults/faults.h"
 
 static const char *const names[] = { "a.safetensors", "config.json", "model.safetensors.index.json",

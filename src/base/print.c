@@ -60,27 +60,16 @@ static void add_shown(sheaf_text *text, const char *string, bool lines, size_t m
     }
 }
 
-void sheaf__text_shown(sheaf_text *text, const char *string, bool lines)
-{
-    add_shown(text, string, lines, SIZE_MAX);
-}
-
 void sheaf__print_lines(FILE *to, const char *string)
 {
     sheaf_text text = { 0 };
-    sheaf__text_shown(&text, string, true);
+    add_shown(&text, string, true, SIZE_MAX);
     if (text.at != NULL && !text.failed)
         fputs(text.at, to);
     sheaf__text_release(&text);
 }
 
 /* ---- formats ---- */
-
-/* One conversion: "%-14.3lld" is flags "-", width 14, precision 3, size "ll", kind 'd'. */
-typedef struct conversion {
-    char flags[6], size[3], kind;
-    int width, precision; /* -1: none */
-} conversion;
 
 /* A number of the format, or for '*' the next argument. */
 static int number(const char **at, va_list *args)
@@ -95,80 +84,58 @@ static int number(const char **at, va_list *args)
     return n;
 }
 
-static conversion read_conversion(const char **format, va_list *args)
-{
-    conversion c = { .width = -1, .precision = -1 };
-    const char *at = *format;
-    for (size_t n = 0; *at != '\0' && strchr("-+ #0", *at) != NULL; at++)
-        if (n + 1 < sizeof c.flags)
-            c.flags[n++] = *at;
-    if (*at == '*' || isdigit((unsigned char)*at))
-        c.width = number(&at, args);
-    if (*at == '.') {
-        at++;
-        c.precision = number(&at, args);
-    }
-    for (size_t n = 0; *at != '\0' && strchr("hlzjt", *at) != NULL; at++)
-        if (n + 1 < sizeof c.size)
-            c.size[n++] = *at;
-    c.kind = *at;
-    *format = at + (*at != '\0');
-    return c;
-}
-
-static void print_string(FILE *to, const conversion *c, const char *string)
+static void print_string(FILE *to, const char *format, size_t most, const char *string)
 {
     sheaf_text text = { 0 };
-    add_shown(&text, string, false, c->precision >= 0 ? (size_t)c->precision : SIZE_MAX);
-    const bool left = strchr(c->flags, '-') != NULL;
-    const int blanks = c->width > (int)text.size ? c->width - (int)text.size : 0;
-    fprintf(to, "%*s", left ? 0 : blanks, "");
+    add_shown(&text, string, false, most);
     if (!text.failed)
-        fputs(text.at != NULL ? text.at : "", to);
+        fprintf(to, format, text.at != NULL ? text.at : "");
     else /* no memory, which may be what is to be said */
-        for (size_t i = 0; string[i] != '\0' && (c->precision < 0 || i < (size_t)c->precision); i++)
+        for (size_t i = 0; i < most && string[i] != '\0'; i++)
             fputc(string[i] >= ' ' && string[i] < 0x7f ? string[i] : '?', to);
-    fprintf(to, "%*s", left ? blanks : 0, "");
     sheaf__text_release(&text);
 }
 
-/* The conversion as text for fprintf(), with `size` before its kind. */
-static const char *spec_text(char spec[64], const conversion *c, const char *size)
+/* One conversion, *at behind its '%': flags, width, precision, size and kind. */
+static void print_next(FILE *to, const char **at, va_list *args)
 {
-    char width[16] = "", precision[16] = "";
-    if (c->width >= 0)
-        snprintf(width, sizeof width, "%d", c->width);
-    if (c->precision >= 0)
-        snprintf(precision, sizeof precision, ".%d", c->precision);
-    snprintf(spec, 64, "%%%s%s%s%s%c", c->flags, width, precision, size, c->kind);
-    return spec;
-}
-
-static long long next_whole(const conversion *c, va_list *args)
-{
-    const bool is_signed = c->kind == 'd' || c->kind == 'i';
-    if (c->size[0] != '\0' && c->size[0] != 'h') /* l, ll, z, j, t: 64 bits all */
-        return va_arg(*args, long long);
-    const int value = va_arg(*args, int);
-    return is_signed ? value : (long long)(unsigned)value;
-}
-
-static void print_next(FILE *to, const conversion *c, va_list *args)
-{
-    char spec[64];
-    switch (c->kind) {
-    case 's': print_string(to, c, va_arg(*args, const char *)); break;
+    char format[64] = "%";
+    size_t n = 1;
+    int precision = -1;
+    for (; **at != '\0' && strchr("-+ #0", **at) != NULL; ++*at)
+        if (n < 6)
+            format[n++] = **at;
+    if (**at == '*' || isdigit((unsigned char)**at))
+        n += (size_t)snprintf(format + n, 16, "%d", number(at, args));
+    if (**at == '.') {
+        ++*at;
+        precision = number(at, args);
+    }
+    const bool wide = strchr("lzjt", **at) != NULL; /* 64 bits all */
+    *at += strspn(*at, "hlzjt");
+    const char kind = **at;
+    *at += kind != '\0';
+    if (precision >= 0 && kind != 's')
+        n += (size_t)snprintf(format + n, 16, ".%d", precision);
+    snprintf(format + n, 4, strchr("diuxXo", kind) != NULL ? "ll%c" : "%c", kind);
+    switch (kind) {
+    case 's':
+        print_string(to, format, precision >= 0 ? (size_t)precision : SIZE_MAX,
+                     va_arg(*args, const char *));
+        break;
     case 'c': fputc(va_arg(*args, int), to); break;
     case 'd':
-    case 'i':
+    case 'i': fprintf(to, format, wide ? va_arg(*args, long long) : va_arg(*args, int)); break;
     case 'u':
     case 'x':
     case 'X':
-    case 'o': fprintf(to, spec_text(spec, c, "ll"), next_whole(c, args)); break;
+    case 'o':
+        fprintf(to, format, wide ? va_arg(*args, long long) : (long long)va_arg(*args, unsigned));
+        break;
     case 'e':
     case 'f':
-    case 'g': fprintf(to, spec_text(spec, c, ""), va_arg(*args, double)); break;
-    default: assert(c->kind == '%'); fputc('%', to);
+    case 'g': fprintf(to, format, va_arg(*args, double)); break;
+    default: assert(kind == '%'); fputc('%', to);
     }
 }
 
@@ -183,8 +150,7 @@ void sheaf__print(FILE *to, const char *fmt, ...)
         if (*at == '\0')
             break;
         at++;
-        const conversion c = read_conversion(&at, &args);
-        print_next(to, &c, &args);
+        print_next(to, &at, &args);
     }
     va_end(args);
 }

@@ -18,6 +18,3 @@ void sheaf__print(FILE *to, const char *fmt, ...) SHEAF_PRINTF(2, 3);
 /* sheaf__print_lines - a text of many lines, as an answer is: line feeds and tabs stay, all else as
  * above. */
 void sheaf__print_lines(FILE *to, const char *text);
-/* sheaf__text_shown - appends `string` as sheaf__print() shows it; with `lines` as
- * sheaf__print_lines() does. */
-void sheaf__text_shown(sheaf_text *text, const char *string, bool lines);

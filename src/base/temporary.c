@@ -12,48 +12,41 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/status.h"
 
 enum { MARK = 6, TRIES = 100, NAME = 64 };
 
-/* Is it still there under its name, and this user's own? */
-static bool is_there(int fd, const char *path)
+/* "sheaf-KIND.XXXXXX", this user's own. */
+static bool is_of(const char *path, const char *begin)
 {
-    struct stat mine, there;
-    return fstat(fd, &mine) == 0 && lstat(path, &there) == 0 && mine.st_ino == there.st_ino &&
-           mine.st_dev == there.st_dev && mine.st_uid == geteuid();
-}
-
-static void remove_dead(const char *path)
-{
-    const int fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-    if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0 && is_there(fd, path))
-        sheaf_status_free(sheaf__remove_tree(path));
-    if (fd >= 0)
-        close(fd);
-}
-
-/* "sheaf-KIND.XXXXXX" */
-static bool is_of(const char *name, const char *begin)
-{
+    const char *name = strrchr(path, '/') + 1;
     const size_t n = strlen(begin);
-    return strncmp(name, begin, n) == 0 && strlen(name + n) == MARK;
+    struct stat about;
+    return strncmp(name, begin, n) == 0 && strlen(name + n) == MARK && lstat(path, &about) == 0 &&
+           about.st_uid == geteuid();
 }
 
-static void sweep(const char *parent, const char *begin)
+sheaf_status *sheaf__sweep(const char *folder, bool (*is)(const char *path, const char *of),
+                           const char *of, const sheaf_events *events)
 {
     char **names = NULL;
     int64_t count = 0;
-    sheaf_status_free(sheaf__list_dir(&names, &count, parent));
-    for (int64_t i = 0; i < count; i++) {
+    sheaf_status *st = sheaf__only_memory(sheaf__list_dir(&names, &count, folder));
+    for (int64_t i = 0; i < count && st == NULL; i++) {
         char *path = NULL;
-        if (!is_of(names[i], begin))
-            continue;
-        sheaf_status_free(sheaf__path_join(&path, parent, names[i]));
-        if (path != NULL)
-            remove_dead(path);
+        int lock = -1;
+        st = sheaf__path_join(&path, folder, names[i]);
+        if (st == NULL && is(path, of) && sheaf__lock_named(&lock, path) == 0) {
+            sheaf_status *failed = sheaf__remove_tree(path);
+            if (failed == NULL)
+                sheaf_note(events, "%s: removed, left by a sheaf that was killed", path);
+            sheaf_status_free(failed); /* it stays, and hinders nothing */
+            close(lock);
+        }
         free(path);
     }
     sheaf__names_free(names, count);
+    return st;
 }
 
 static int make(char *path, bool folder)
@@ -71,7 +64,7 @@ sheaf_status *sheaf__temporary_make(char *path, size_t size, int *lock, const ch
     snprintf(begin, sizeof begin, "sheaf-%s.", kind);
     if (strlen(parent) + strlen(begin) + MARK + 2 > size)
         parent = "/tmp";
-    sweep(parent, begin);
+    sheaf_status_free(sheaf__sweep(parent, is_of, begin, NULL));
     for (int i = 0; i < TRIES; i++) {
         snprintf(path, size, "%s/%sXXXXXX", parent, begin);
         *lock = make(path, folder);
@@ -79,7 +72,8 @@ sheaf_status *sheaf__temporary_make(char *path, size_t size, int *lock, const ch
             break;
         /* before it was locked another process may have taken it for a dead one; a file system
          * without locks has none that takes it */
-        if ((flock(*lock, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) && is_there(*lock, path))
+        if ((flock(*lock, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) &&
+            sheaf__path_holds(path, *lock))
             return NULL;
         close(*lock);
     }

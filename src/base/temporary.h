@@ -5,8 +5,12 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "sheaf/status.h"
+#include "base/events.h"
 
+/* sheaf__sweep - removes what is(path, of) in a folder and no process holds a lock on, with a note
+ * for each. What cannot be listed or removed stays. Errors: SHEAF_E_MEMORY. */
+sheaf_status *sheaf__sweep(const char *folder, bool (*is)(const char *path, const char *of),
+                           const char *of, const sheaf_events *events);
 /* sheaf__temporary_make - makes "sheaf-KIND.XXXXXX" in sheaf__temporary_parent(), or in /tmp where
  * that does not fit into `size`: a file, or a folder, for this user alone, and takes away those of
  * KIND whose process is gone. The caller removes it.

@@ -42,12 +42,12 @@ static const char *twin_of(const ds_file *f, const sheaf_pickle *module, int64_t
                            const sheaf_pickle_tensor *t)
 {
     for (int64_t k = 0; k < i; k++) {
-        const sheaf_pickle_tensor *o =
-            sheaf__pickle_tensor(f->torch->doc, sheaf__pickle_value(module, k));
+        const char *name;
+        const sheaf_pickle_tensor *o = sheaf__ds_tensor(&name, f, module, k);
         if (o != NULL && o->storage == t->storage && o->offset == t->offset &&
             sheaf__same_shape(o->ndim, o->shape, t->ndim, t->shape) &&
             sheaf__same_shape(o->ndim, o->stride, t->ndim, t->stride))
-            return sheaf__pickle_text(sheaf__pickle_key(module, k));
+            return name;
     }
     return NULL;
 }
@@ -57,12 +57,10 @@ static const char *twin_of(const ds_file *f, const sheaf_pickle *module, int64_t
 static sheaf_status *add_module_tensor(ds_reading *r, sheaf_catalog *part, const ds_file *f,
                                        const sheaf_pickle *module, int64_t i, bool sharded)
 {
-    const char *name = sheaf__pickle_text(sheaf__pickle_key(module, i));
-    const sheaf_pickle_tensor *t =
-        sheaf__pickle_tensor(f->torch->doc, sheaf__pickle_value(module, i));
+    const char *name;
+    const sheaf_pickle_tensor *t = sheaf__ds_tensor(&name, f, module, i);
     const sheaf_pickle *root = f->torch->doc->root;
     sheaf_logical *l = name == NULL ? NULL : sheaf__catalog_find(part, name);
-    int file;
     if (name == NULL || sheaf__pickle_is(sheaf__pickle_value(module, i), SHEAF_PICKLE_NONE))
         return NULL;
     if (t == NULL) {
@@ -95,13 +93,7 @@ static sheaf_status *add_module_tensor(ds_reading *r, sheaf_catalog *part, const
         return sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "missing", f->path, name,
                                    "a shape in param_shapes", "only an empty stand-in in `module`",
                                    "");
-    sheaf_status *st = sheaf__catalog_file(&file, part, f->path, &f->torch->mark);
-    TRY(st, sheaf__catalog_tensor(&l, part, name, t->dtype, t->ndim, t->shape));
-    if (st != NULL)
-        return st;
-    l->kind = kind_of(sheaf__pickle_get(root, "buffer_names"), name);
-    const sheaf_piece p = sheaf__piece_of(file, f->mp, f->torch, t);
-    return sheaf__catalog_piece(part, l, &p);
+    return sheaf__ds_put(part, kind_of(sheaf__pickle_get(root, "buffer_names"), name), name, f, t);
 }
 
 static sheaf_status *add_module(ds_reading *r, sheaf_catalog *part, const ds_file *f, bool sharded)
@@ -120,42 +112,39 @@ static sheaf_status *add_module(ds_reading *r, sheaf_catalog *part, const ds_fil
 sheaf_status *sheaf__ds_frozen(ds_reading *r, sheaf_catalog *part, const ds_file *model,
                                const sheaf_pickle *shapes, int64_t i)
 {
-    const char *name = sheaf__pickle_text(sheaf__pickle_key(shapes, i));
-    int ndim = 0;
-    int64_t shape[SHEAF_PICKLE_MAX_DIMS], n = 1, at = 0;
-    bool good = name != NULL && sheaf__pickle_shape(&ndim, shape, sheaf__pickle_value(shapes, i));
-    for (int k = 0; good && k < ndim; k++)
-        good = !__builtin_mul_overflow(n, shape[k], &n) && n < INT64_MAX / 64;
-    if (!good)
-        return sheaf_fail(SHEAF_E_FORMAT, "%s: frozen_param_shapes, entry %" PRId64, model->path,
-                          i);
+    ds_param param;
+    sheaf_status *st = sheaf__ds_param(&param, model, shapes, i);
+    if (st != NULL)
+        return st;
+    const int64_t n = param.elements;
+    int64_t at = 0;
     for (int d = model->dp < 0 ? -1 : 0; d < (model->dp < 0 ? 0 : r->dp); d++) {
         const ds_file *f = sheaf__ds_file_of(r, DS_MODEL, model->mp, d);
         const int64_t each = d < 0 || r->dp < 1 ? n : (n + r->dp - 1) / r->dp;
         const sheaf_pickle_tensor *t =
-            f == NULL || f->torch == NULL
+            sheaf__ds_root(f) == NULL
                 ? NULL
-                : sheaf__pickle_tensor(f->torch->doc,
-                                       sheaf__pickle_path(f->torch->doc->root,
-                                                          "frozen_param_fragments", name, NULL));
+                : sheaf__pickle_tensor(f->torch->doc, sheaf__pickle_path(sheaf__ds_root(f),
+                                                                         "frozen_param_fragments",
+                                                                         param.name, NULL));
         sheaf_logical *l;
         int file;
-        sheaf_status *st =
-            sheaf__catalog_tensor(&l, part, name, t != NULL ? t->dtype : SHEAF_F32, ndim, shape);
+        st = sheaf__catalog_tensor(&l, part, param.name, t != NULL ? t->dtype : SHEAF_F32,
+                                   param.ndim, param.shape);
         if (st != NULL)
             return st;
         const int64_t left = n - at < each ? n - at : each;
         at += left;
         if (t == NULL || left <= 0)
             continue;
-        sheaf_piece whole = { .begin = { 0 } }, box[SHEAF_RANGE_BOXES];
+        sheaf_piece box[SHEAF_RANGE_BOXES];
+        const sheaf_piece whole = sheaf__piece_dense(0, 0, t->dtype, 0, t->ndim, t->shape);
         bool dense = true; /* row-major: a range of it is a range of the file */
-        whole = sheaf__piece_dense(0, 0, t->dtype, 0, t->ndim, t->shape);
         for (int k = 0; k < t->ndim; k++)
             dense &= t->shape[k] <= 1 || t->stride[k] == whole.stride[k];
         if (!dense || sheaf__elements(t->ndim, t->shape) < left)
             return sheaf_expected(
-                sheaf_fail(SHEAF_E_FORMAT, "%s: frozen_param_fragments '%s'", f->path, name),
+                sheaf_fail(SHEAF_E_FORMAT, "%s: frozen_param_fragments '%s'", f->path, param.name),
                 "%" PRId64 " elements, dense", left);
         st = sheaf__catalog_file(&file, part, f->path, &f->torch->mark);
         const sheaf_piece first = { .file = file,
@@ -163,7 +152,8 @@ sheaf_status *sheaf__ds_frozen(ds_reading *r, sheaf_catalog *part, const ds_file
                                     .dtype = t->dtype,
                                     .offset = sheaf__torch_offset(f->torch, t) };
         const int nbox =
-            st == NULL ? sheaf__range_boxes(box, &first, ndim, shape, at - left, at) : 0;
+            st == NULL ? sheaf__range_boxes(box, &first, param.ndim, param.shape, at - left, at)
+                       : 0;
         for (int k = 0; st == NULL && k < nbox; k++)
             st = sheaf__catalog_piece(part, l, &box[k]);
         if (st != NULL)
@@ -255,8 +245,8 @@ sheaf_status *sheaf__ds_parts(ds_reading *r)
         any |= r->file[i].what == DS_OPTIM;
         sharded |= r->file[i].what == DS_MODEL && r->file[i].dp >= 0;
         stated +=
-            r->file[i].what == DS_MODEL && r->file[i].torch != NULL &&
-            sheaf__pickle_count(sheaf__pickle_get(r->file[i].torch->doc->root, "param_shapes")) > 0;
+            r->file[i].what == DS_MODEL &&
+            sheaf__pickle_count(sheaf__pickle_get(sheaf__ds_root(&r->file[i]), "param_shapes")) > 0;
         if (r->file[i].what == DS_LAYER)
             return sheaf__ds_layers(r);
     }

@@ -36,7 +36,8 @@ bool sheaf__ds_listed(const sheaf_pickle *names, const char *name);
 /* sheaf__ds_parts - fills r->part: masters and moments by the flat groups, or the module where
  * there are none. */
 sheaf_status *sheaf__ds_parts(ds_reading *r);
-/* sheaf__ds_frozen - entry i of frozen_param_shapes of a model's file, into `part`. */
+/* sheaf__ds_frozen - the parameter of a model's file, entry i of its frozen_param_shapes, into
+ * `part`. */
 sheaf_status *sheaf__ds_frozen(ds_reading *r, sheaf_catalog *part, const ds_file *model,
                                const sheaf_pickle *shapes, int64_t i);
 sheaf_status *sheaf__ds_layers(ds_reading *r);
@@ -55,6 +56,33 @@ sheaf_status *sheaf__ds_join(ds_reading *r);
 sheaf_status *sheaf__ds_universal(ds_reading *r);
 /* sheaf__ds_file_of - NULL when there is none. */
 ds_file *sheaf__ds_file_of(const ds_reading *r, ds_what what, int mp, int dp);
+
+/* sheaf__ds_root - the value in a file; NULL where there is no file, or it could not be read. */
+const sheaf_pickle *sheaf__ds_root(const ds_file *f);
+/* sheaf__ds_tensor - entry i of a dict of tensors of a file that was read: NULL where it is none.
+ */
+const sheaf_pickle_tensor *sheaf__ds_tensor(const char **name, const ds_file *f,
+                                            const sheaf_pickle *dict, int64_t i);
+/* sheaf__ds_put - that tensor, whole, into a catalog in which it has no pieces yet. */
+sheaf_status *sheaf__ds_put(sheaf_catalog *c, sheaf_kind kind, const char *name, const ds_file *f,
+                            const sheaf_pickle_tensor *t);
+
+/* An entry of param_shapes or frozen_param_shapes. */
+typedef struct ds_param {
+    const char *name;
+    int ndim;
+    int64_t shape[SHEAF_PICKLE_MAX_DIMS], elements;
+} ds_param;
+sheaf_status *sheaf__ds_param(ds_param *out, const ds_file *f, const sheaf_pickle *shapes,
+                              int64_t i);
+/* sheaf__ds_group - the shapes of group g: param_shapes is a list of groups, or one. NULL: there
+ * are no more. */
+const sheaf_pickle *sheaf__ds_group(const sheaf_pickle *groups, int64_t g);
+
+static inline bool sheaf__ds_add(int64_t *to, int64_t n)
+{
+    return !__builtin_add_overflow(*to, n, to);
+}
 
 /* ---- rules: how the tensors of the parts lie in the whole one (rule.c) ---- */
 

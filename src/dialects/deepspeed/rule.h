@@ -38,11 +38,6 @@ typedef struct ds_making {
     bool refused;             /* a finding says why it cannot be joined */
 } ds_making;
 
-static inline bool sheaf__ds_add(int64_t *to, int64_t n)
-{
-    return !__builtin_add_overflow(*to, n, to);
-}
-
 /* The first that is there; NULL: none is. */
 const sheaf_logical *sheaf__ds_some(const ds_making *m);
 /* The size along `axis` in a rank; one that is missing is as wide as the first that is there. */

@@ -23,6 +23,53 @@ ds_file *sheaf__ds_file_of(const ds_reading *r, ds_what what, int mp, int dp)
     return NULL;
 }
 
+const sheaf_pickle *sheaf__ds_root(const ds_file *f)
+{
+    return f == NULL || f->torch == NULL ? NULL : f->torch->doc->root;
+}
+
+const sheaf_pickle_tensor *sheaf__ds_tensor(const char **name, const ds_file *f,
+                                            const sheaf_pickle *dict, int64_t i)
+{
+    *name = sheaf__pickle_text(sheaf__pickle_key(dict, i));
+    return sheaf__pickle_tensor(f->torch->doc, sheaf__pickle_value(dict, i));
+}
+
+sheaf_status *sheaf__ds_param(ds_param *out, const ds_file *f, const sheaf_pickle *shapes,
+                              int64_t i)
+{
+    *out = (ds_param){ .name = sheaf__pickle_text(sheaf__pickle_key(shapes, i)), .elements = 1 };
+    bool good = out->name != NULL &&
+                sheaf__pickle_shape(&out->ndim, out->shape, sheaf__pickle_value(shapes, i));
+    for (int k = 0; good && k < out->ndim; k++)
+        good = !__builtin_mul_overflow(out->elements, out->shape[k], &out->elements) &&
+               out->elements < INT64_MAX / 64;
+    return good
+               ? NULL
+               : sheaf_fail(SHEAF_E_FORMAT, "%s: shapes of parameters, entry %" PRId64, f->path, i);
+}
+
+const sheaf_pickle *sheaf__ds_group(const sheaf_pickle *groups, int64_t g)
+{
+    return sheaf__pickle_is(groups, SHEAF_PICKLE_LIST) ? sheaf__pickle_item(groups, g)
+           : g == 0                                    ? groups
+                                                       : NULL;
+}
+
+sheaf_status *sheaf__ds_put(sheaf_catalog *c, sheaf_kind kind, const char *name, const ds_file *f,
+                            const sheaf_pickle_tensor *t)
+{
+    int file;
+    sheaf_logical *l;
+    sheaf_status *st = sheaf__catalog_file(&file, c, f->path, &f->torch->mark);
+    TRY(st, sheaf__catalog_tensor(&l, c, name, t->dtype, t->ndim, t->shape));
+    if (st != NULL)
+        return st;
+    const sheaf_piece p = sheaf__piece_of(file, f->mp, f->torch, t);
+    l->kind = kind;
+    return sheaf__catalog_piece(c, l, &p);
+}
+
 static const char *const prefixes[3] = { "", "exp_avg.", "exp_avg_sq." };
 
 /* ---- streams ---- */
@@ -137,29 +184,17 @@ static sheaf_status *add_range(zero *z, sheaf_logical *t, const stream *s, int64
     return NULL;
 }
 
-static sheaf_status *add_tensor(sheaf_logical **out, zero *z, int kind, const char *name,
-                                sheaf_dtype dtype, int ndim, const int64_t *shape)
+static sheaf_status *add_tensor(sheaf_logical **out, zero *z, int kind, const ds_param *p,
+                                sheaf_dtype dtype)
 {
     char *full = NULL;
-    if (asprintf(&full, "%s%s", prefixes[kind], name) < 0)
+    if (asprintf(&full, "%s%s", prefixes[kind], p->name) < 0)
         return sheaf__no_memory(z->r->tag);
-    sheaf_status *st = sheaf__catalog_tensor(out, z->part, full, dtype, ndim, shape);
+    sheaf_status *st = sheaf__catalog_tensor(out, z->part, full, dtype, p->ndim, p->shape);
     free(full);
     if (st == NULL)
         (*out)->kind = kind > 0 ? SHEAF_MOMENT : SHEAF_WEIGHT;
     return st;
-}
-
-/* A parameter's name and shape from a dict of shapes. */
-static sheaf_status *shape_of(const char **name, int *ndim, int64_t *shape, int64_t *elements,
-                              const zero *z, const sheaf_pickle *shapes, int64_t i)
-{
-    *name = sheaf__pickle_text(sheaf__pickle_key(shapes, i));
-    *elements = 1;
-    bool good = *name != NULL && sheaf__pickle_shape(ndim, shape, sheaf__pickle_value(shapes, i));
-    for (int k = 0; good && k < *ndim; k++)
-        good = !__builtin_mul_overflow(*elements, shape[k], elements) && *elements < INT64_MAX / 64;
-    return good ? NULL : sheaf_fail(SHEAF_E_FORMAT, "param_shapes, entry %" PRId64, i);
 }
 
 /* ---- stages 1 and 2 ---- */
@@ -171,18 +206,15 @@ static int64_t round_up(int64_t n, int64_t to)
 
 static sheaf_status *group_elements(int64_t *total, const zero *z, const sheaf_pickle *shapes)
 {
+    sheaf_status *st = NULL;
     *total = 0;
-    for (int64_t i = 0; i < sheaf__pickle_count(shapes); i++) {
-        const char *name;
-        int ndim;
-        int64_t shape[SHEAF_PICKLE_MAX_DIMS], n;
-        sheaf_status *st = shape_of(&name, &ndim, shape, &n, z, shapes, i);
-        if (st == NULL && (__builtin_add_overflow(*total, n, total) || *total > INT64_MAX / 4))
+    for (int64_t i = 0; st == NULL && i < sheaf__pickle_count(shapes); i++) {
+        ds_param p;
+        st = sheaf__ds_param(&p, z->model, shapes, i);
+        if (st == NULL && (!sheaf__ds_add(total, p.elements) || *total > INT64_MAX / 4))
             st = sheaf_fail(SHEAF_E_FORMAT, "param_shapes");
-        if (st != NULL)
-            return st;
     }
-    return NULL;
+    return st;
 }
 
 /* The stream of a group. Parts that are missing get the size that they must have had. */
@@ -228,10 +260,8 @@ static sheaf_status *read_group(zero *z, const sheaf_pickle *shapes, int64_t gro
         st = group_stream(&s[kind], z, kind, group, total);
     }
     for (int64_t i = 0; st == NULL && i < sheaf__pickle_count(shapes); i++) {
-        const char *name;
-        int ndim;
-        int64_t shape[SHEAF_PICKLE_MAX_DIMS], n = 0;
-        st = shape_of(&name, &ndim, shape, &n, z, shapes, i);
+        ds_param p;
+        st = sheaf__ds_param(&p, z->model, shapes, i);
         for (int kind = 0; st == NULL && kind < 3; kind++) {
             sheaf_logical *t;
             if (s[kind].n == 0)
@@ -240,10 +270,11 @@ static sheaf_status *read_group(zero *z, const sheaf_pickle *shapes, int64_t gro
             for (int d = 0; d < s[kind].n; d++)
                 if (s[kind].at[d].file >= 0)
                     dtype = s[kind].at[d].dtype;
-            st = add_tensor(&t, z, kind, name, dtype, ndim, shape);
-            TRY(st, t->npieces == 0 ? add_range(z, t, &s[kind], at, 0, n, kind == 0) : NULL);
+            st = add_tensor(&t, z, kind, &p, dtype);
+            TRY(st,
+                t->npieces == 0 ? add_range(z, t, &s[kind], at, 0, p.elements, kind == 0) : NULL);
         }
-        at += n;
+        at += p.elements;
     }
     return st;
 }
@@ -273,32 +304,27 @@ static sheaf_status *read_sharded(zero *z, int kind, int d, const stream *s,
 {
     const int dp = z->r->dp;
     int64_t at = 0;
-    for (int64_t g = 0;
-         g < (sheaf__pickle_is(groups, SHEAF_PICKLE_LIST) ? sheaf__pickle_count(groups) : 1); g++) {
-        const sheaf_pickle *shapes =
-            sheaf__pickle_is(groups, SHEAF_PICKLE_LIST) ? sheaf__pickle_item(groups, g) : groups;
-        for (int64_t i = 0; i < sheaf__pickle_count(shapes); i++) {
-            const char *name;
-            int ndim;
-            int64_t shape[SHEAF_PICKLE_MAX_DIMS], n = 0;
+    const sheaf_pickle *shapes;
+    sheaf_status *st = NULL;
+    for (int64_t g = 0; (shapes = sheaf__ds_group(groups, g)) != NULL; g++)
+        for (int64_t i = 0; st == NULL && i < sheaf__pickle_count(shapes); i++) {
+            ds_param p;
             sheaf_logical *t;
-            sheaf_status *st = shape_of(&name, &ndim, shape, &n, z, shapes, i);
-            TRY(st,
-                add_tensor(&t, z, kind, name, s->n > 0 ? s->at[0].dtype : SHEAF_F32, ndim, shape));
+            st = sheaf__ds_param(&p, z->model, shapes, i);
+            TRY(st, add_tensor(&t, z, kind, &p, s->n > 0 ? s->at[0].dtype : SHEAF_F32));
             if (st != NULL)
                 return st;
-            const int64_t each = (n + dp - 1) / dp, first = d * each,
-                          count = n - first < each ? n - first : each;
+            const int64_t each = (p.elements + dp - 1) / dp, first = d * each,
+                          count = p.elements - first < each ? p.elements - first : each;
             if (count > 0 && s->n == 0 && kind == 0)
-                lose(&z->lost[d], name);
+                lose(&z->lost[d], p.name);
             if (count > 0 && s->n > 0)
                 st = add_range(z, t, s, at, first, count, false);
-            if (st == NULL && (__builtin_add_overflow(at, each, &at) || at > INT64_MAX / 4))
+            if (st == NULL && (!sheaf__ds_add(&at, each) || at > INT64_MAX / 4))
                 st = sheaf_fail(SHEAF_E_FORMAT, "param_shapes");
-            if (st != NULL)
-                return st;
         }
-    }
+    if (st != NULL)
+        return st;
     if (s->n == 0 || at == s->count)
         return NULL;
     return sheaf__catalog_notef(z->r->catalog, SHEAF_DEFECT, "conflict", z->optim[d]->path, "",
@@ -364,9 +390,8 @@ static sheaf_status *check_module(zero *z, int model)
     if (seen == NULL)
         return sheaf__no_memory(z->r->tag);
     for (int64_t i = 0; i < sheaf__pickle_count(module); i++) {
-        const char *name = sheaf__pickle_text(sheaf__pickle_key(module, i));
-        const sheaf_pickle_tensor *t =
-            sheaf__pickle_tensor(z->model->torch->doc, sheaf__pickle_value(module, i));
+        const char *name;
+        const sheaf_pickle_tensor *t = sheaf__ds_tensor(&name, z->model, module, i);
         const sheaf_logical *l = name == NULL ? NULL : sheaf__catalog_find(z->part, name);
         if (t == NULL || l == NULL || t->ndim == 0 ||
             !sheaf__same_shape(t->ndim, t->shape, l->told.ndim, l->told.shape))
@@ -391,47 +416,6 @@ static sheaf_status *check_module(zero *z, int model)
                 differ[d], seen[d], z->model->path);
     free(seen);
     return st;
-}
-
-/* DeepSpeed notes for each part where the parameters begin in it. */
-static sheaf_status *check_slices(zero *z, const sheaf_pickle *shapes, int64_t group,
-                                  const stream *s)
-{
-    int64_t begin = 0;
-    for (int d = 0; d < z->r->dp; begin += s->at[d++].count) {
-        if (z->optim[d] == NULL)
-            continue;
-        const sheaf_pickle *slices = sheaf__pickle_item(
-            sheaf__pickle_path(z->optim[d]->torch->doc->root, "optimizer_state_dict",
-                               "param_slice_mappings", NULL),
-            group);
-        const char *first = sheaf__pickle_text(sheaf__pickle_key(slices, 0));
-        int64_t start, count, at = 0;
-        if (first == NULL ||
-            !sheaf__pickle_int(&start,
-                               sheaf__pickle_get(sheaf__pickle_value(slices, 0), "start")) ||
-            !sheaf__pickle_int(&count, sheaf__pickle_get(sheaf__pickle_value(slices, 0), "numel")))
-            continue;
-        for (int64_t i = 0; i < sheaf__pickle_count(shapes); i++) {
-            const char *name;
-            int ndim;
-            int64_t shape[SHEAF_PICKLE_MAX_DIMS], n = 0;
-            sheaf_status *st = shape_of(&name, &ndim, shape, &n, z, shapes, i);
-            if (st != NULL)
-                return st;
-            if (strcmp(name, first) == 0 && (at > begin ? at - begin : 0) != start)
-                return sheaf__catalog_notef(
-                    z->r->catalog, SHEAF_DEFECT, "conflict", z->optim[d]->path, name,
-                    "the tensors of this data-parallel part", "give the parts back their names",
-                    "'%s' begins at element %" PRId64 " of the part, not at %" PRId64
-                    ": this is another part",
-                    name, start, at > begin ? at - begin : 0);
-            if (strcmp(name, first) == 0)
-                break;
-            at += n;
-        }
-    }
-    return NULL;
 }
 
 static sheaf_status *tell_lost(zero *z)
@@ -467,12 +451,9 @@ static sheaf_status *read_stage2(zero *z, const sheaf_pickle *groups)
     for (int kind = 0; kind < 3; kind++)
         if ((s[kind].at = calloc((size_t)z->r->dp, sizeof *s[kind].at)) == NULL)
             st = sheaf__no_memory(z->r->tag);
-    const bool list = sheaf__pickle_is(groups, SHEAF_PICKLE_LIST);
-    for (int64_t g = 0; st == NULL && g < (list ? sheaf__pickle_count(groups) : 1); g++) {
-        const sheaf_pickle *shapes = list ? sheaf__pickle_item(groups, g) : groups;
+    const sheaf_pickle *shapes;
+    for (int64_t g = 0; st == NULL && (shapes = sheaf__ds_group(groups, g)) != NULL; g++)
         st = read_group(z, shapes, g, s);
-        TRY(st, check_slices(z, shapes, g, &s[0]));
-    }
     for (int kind = 0; kind < 3; kind++)
         free(s[kind].at);
     return st;
@@ -498,10 +479,10 @@ static sheaf_status *read_stage3(zero *z, const sheaf_pickle *groups)
 static int stage_of(const ds_reading *r)
 {
     for (int64_t i = 0; i < r->nfiles; i++) {
-        if (r->file[i].what != DS_OPTIM || r->file[i].torch == NULL)
-            continue;
         const sheaf_pickle *state =
-            sheaf__pickle_get(r->file[i].torch->doc->root, "optimizer_state_dict");
+            r->file[i].what == DS_OPTIM
+                ? sheaf__pickle_get(sheaf__ds_root(&r->file[i]), "optimizer_state_dict")
+                : NULL;
         if (sheaf__pickle_get(state, "fp32_flat_groups") != NULL)
             return 3;
         if (sheaf__pickle_get(state, "single_partition_of_fp32_groups") != NULL)
