@@ -11,6 +11,7 @@
 #include "inputs/chat/date.h"
 #include "inputs/chat/named.h"
 #include "inputs/chat/stored.h"
+#include "tests/files.h"
 
 static json_t *recorded; /* {"conversations": [...], "texts": {NAME: [...]}} */
 
@@ -30,12 +31,12 @@ static int setup(void **state)
                                   data_path(path, "tests/data/templates/recorded.json"), 1 << 20));
     CHECK_OK(sheaf__json_parse_line(&recorded, text, size)); /* strings may hold NUL */
     free(text);
-    return 0;
+    return make_scratch(state);
 }
 static int teardown(void **state)
 {
     json_decref(recorded);
-    return 0;
+    return remove_scratch(state);
 }
 
 /* By its name; with the date, if it is one that wants one. */
@@ -818,6 +819,25 @@ static void test_stored__long_conversations_are_no_reason_to_refuse(void **state
     free(content);
 }
 
+static void test_stored__a_template_file_counts_before_the_config(void **state)
+{
+    sheaf__stored_chat stored;
+    (void)state;
+    put(at("tokenizer_config.json"),
+        "{\"chat_template\": [{\"name\": \"tool_use\", \"template\": \"T\"}, "
+        "{\"name\": \"default\", \"template\": \"D\"}], \"bos_token\": {\"content\": \"<s>\"}}");
+    put(at("special_tokens_map.json"), "{\"eos_token\": \"</s>\"}");
+    CHECK_OK(sheaf__stored_chat_read(&stored, scratch.dir));
+    assert_string_equal(stored.program, "D");
+    assert_string_equal(stored.bos, "<s>");
+    assert_string_equal(stored.eos, "</s>");
+    sheaf__stored_chat_release(&stored);
+    put(at("chat_template.jinja"), "J");
+    CHECK_OK(sheaf__stored_chat_read(&stored, at("tokenizer_config.json")));
+    assert_string_equal(stored.program, "J");
+    sheaf__stored_chat_release(&stored);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -833,6 +853,7 @@ int main(void)
         cmocka_unit_test(test_stored__a_program_has_the_name_of_the_one_that_writes_the_same),
         cmocka_unit_test(test_stored__the_named_one_writes_tools_and_thoughts_as_the_published),
         cmocka_unit_test(test_stored__a_date_that_is_always_the_same_cannot_be_given),
+        cmocka_unit_test(test_stored__a_template_file_counts_before_the_config),
         cmocka_unit_test(test_stored__any_program_is_run),
         cmocka_unit_test(test_stored__what_cannot_be_run_is_named_with_its_line),
         cmocka_unit_test(test_stored__answers_that_change_are_refused),

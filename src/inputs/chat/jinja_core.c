@@ -279,6 +279,12 @@ sheaf__jvalue sheaf__j_taken(const sheaf__jbuffer *b)
 
 /* ---- asking values ---- */
 
+void sheaf__j_defined(sheaf__j *j, sheaf__jvalue v)
+{
+    if (v.kind == SHEAF__J_UNDEFINED)
+        sheaf__j_raise(j, "'%.*s' is undefined", (int)v.u.text.size, v.u.text.at);
+}
+
 bool sheaf__j_truth(sheaf__jvalue v)
 {
     switch (v.kind) {

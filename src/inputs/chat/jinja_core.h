@@ -154,6 +154,7 @@ int64_t sheaf__j_message_at(const sheaf__j *j, const char *at); /* -1: none */
 sheaf__jpiece *sheaf__j_pieces(const sheaf__j *j, const char *at, size_t size, int64_t *n);
 void sheaf__j_release_regions(sheaf__j *j);
 
+void sheaf__j_defined(sheaf__j *j, sheaf__jvalue v); /* raises where it is not */
 bool sheaf__j_truth(sheaf__jvalue v);
 bool sheaf__j_is_list(sheaf__jvalue v);   /* or a tuple */
 bool sheaf__j_is_number(sheaf__jvalue v); /* or a truth value, as in Python */

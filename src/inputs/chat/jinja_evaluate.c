@@ -36,8 +36,7 @@ static sheaf__jvalue call(sheaf__jrun *r, const sheaf__jnode *e)
         return r->call_macro(r, what.u.macro, &args, NULL);
     if (what.kind == SHEAF__J_FUNCTION)
         return sheaf__j_call_function(r, what.u.text, &args);
-    if (what.kind == SHEAF__J_UNDEFINED)
-        sheaf__j_raise(r->j, "'%.*s' is undefined", (int)what.u.text.size, what.u.text.at);
+    sheaf__j_defined(r->j, what);
     sheaf__j_raise(r->j, "'%s' object is not callable", sheaf__j_kind(what));
 }
 
@@ -111,8 +110,7 @@ static sheaf__jvalue sign(sheaf__jrun *r, const sheaf__jnode *e)
 {
     const sheaf__jvalue v = sheaf__j_evaluate(r, e->a);
     const bool minus = e->kind == SHEAF__E_MINUS;
-    if (v.kind == SHEAF__J_UNDEFINED)
-        sheaf__j_raise(r->j, "'%.*s' is undefined", (int)v.u.text.size, v.u.text.at);
+    sheaf__j_defined(r->j, v);
     if (!sheaf__j_is_number(v))
         sheaf__j_raise(r->j, "bad operand type for a sign: '%s'", sheaf__j_kind(v));
     if (v.kind == SHEAF__J_FLOAT)

@@ -22,18 +22,6 @@ static sheaf__jvalue f_trim(sheaf__jrun *r, sheaf__jvalue of, const sheaf__jargu
 {
     return sheaf__j_strip(r->j, sheaf__j_str(r->j, of), argument(r, args, 0, "chars"), true, true);
 }
-static sheaf__jvalue f_upper(sheaf__jrun *r, sheaf__jvalue of, const sheaf__jarguments *args)
-{
-    return sheaf__j_case(r->j, sheaf__j_str(r->j, of), 'u');
-}
-static sheaf__jvalue f_lower(sheaf__jrun *r, sheaf__jvalue of, const sheaf__jarguments *args)
-{
-    return sheaf__j_case(r->j, sheaf__j_str(r->j, of), 'l');
-}
-static sheaf__jvalue f_capitalize(sheaf__jrun *r, sheaf__jvalue of, const sheaf__jarguments *args)
-{
-    return sheaf__j_case(r->j, sheaf__j_str(r->j, of), 'c');
-}
 /* Does a word begin behind this character of Jinja's title? Its bytes, or 0. */
 static size_t separator(const char *at, size_t left)
 {
@@ -142,19 +130,13 @@ static bool read_number(sheaf__jrun *r, sheaf__jtext text, double *real, int64_t
     return *end == '\0';
 }
 
-static void check_defined(sheaf__jrun *r, sheaf__jvalue of)
-{
-    if (of.kind == SHEAF__J_UNDEFINED)
-        sheaf__j_raise(r->j, "'%.*s' is undefined", (int)of.u.text.size, of.u.text.at);
-}
-
 static sheaf__jvalue f_int(sheaf__jrun *r, sheaf__jvalue of, const sheaf__jarguments *args)
 {
     const sheaf__jvalue *absent = argument(r, args, 0, "default");
     double real = of.kind == SHEAF__J_FLOAT ? of.u.real : 0;
     int64_t whole = 0;
     bool is_whole = false;
-    check_defined(r, of);
+    sheaf__j_defined(r->j, of);
     if (argument(r, args, 1, "base") != NULL)
         sheaf__j_refuse(r->j, "int with a base");
     if (of.kind == SHEAF__J_INT || of.kind == SHEAF__J_BOOL)
@@ -173,7 +155,7 @@ static sheaf__jvalue f_float(sheaf__jrun *r, sheaf__jvalue of, const sheaf__jarg
     double real = 0;
     int64_t whole = 0;
     bool is_whole = false;
-    check_defined(r, of);
+    sheaf__j_defined(r->j, of);
     if (sheaf__j_is_number(of))
         return sheaf__j_float(sheaf__j_real(of));
     if (of.kind == SHEAF__J_TEXT && read_number(r, of.u.text, &real, &whole, &is_whole))
@@ -492,9 +474,6 @@ static const struct {
     bool reads; /* all of the value: charged by its size */
 } filters[] = {
     { "trim", "chars", f_trim, true },
-    { "upper", "", f_upper, true },
-    { "lower", "", f_lower, true },
-    { "capitalize", "", f_capitalize, true },
     { "title", "", f_title, true },
     { "string", "", f_string },
     { "safe", "", f_string },
@@ -540,6 +519,12 @@ sheaf__jvalue sheaf__j_filter(sheaf__jrun *r, sheaf__jtext name, sheaf__jvalue o
             const sheaf__jvalue out = filters[i].run(r, of, args);
             r->j->depth--;
             return out;
+        }
+    static const char *const methods[] = { "upper", "lower", "capitalize" };
+    for (size_t i = 0; i < sizeof methods / sizeof *methods; i++)
+        if (sheaf__j_is(name, methods[i])) {
+            const sheaf__jtext text = sheaf__j_str(r->j, of);
+            return sheaf__j_call_method(r, sheaf__j_text(text.at, text.size), name, args);
         }
     sheaf__j_refuse(r->j, "the filter %.*s", (int)name.size, name.at);
 }

@@ -133,10 +133,8 @@ sheaf__jvalue sheaf__j_binary(sheaf__j *j, sheaf__jtext sign, sheaf__jvalue a, s
     }
     if (sheaf__j_is(sign, "%") && a.kind == SHEAF__J_TEXT)
         sheaf__j_refuse(j, "%% as a format");
-    if (a.kind == SHEAF__J_UNDEFINED || b.kind == SHEAF__J_UNDEFINED) {
-        const sheaf__jtext what = a.kind == SHEAF__J_UNDEFINED ? a.u.text : b.u.text;
-        sheaf__j_raise(j, "'%.*s' is undefined", (int)what.size, what.at);
-    }
+    sheaf__j_defined(j, a);
+    sheaf__j_defined(j, b);
     if (numbers && (a.kind == SHEAF__J_FLOAT || b.kind == SHEAF__J_FLOAT))
         return reals(j, sign, sheaf__j_real(a), sheaf__j_real(b));
     if (numbers)
@@ -157,8 +155,7 @@ sheaf__jvalue sheaf__j_binary(sheaf__j *j, sheaf__jtext sign, sheaf__jvalue a, s
 
 sheaf__jvalue sheaf__j_member(sheaf__j *j, sheaf__jvalue of, sheaf__jtext name)
 {
-    if (of.kind == SHEAF__J_UNDEFINED)
-        sheaf__j_raise(j, "'%.*s' is undefined", (int)of.u.text.size, of.u.text.at);
+    sheaf__j_defined(j, of);
     if (of.kind == SHEAF__J_LOOP)
         return sheaf__j_loop_member(j, of.u.loop, name);
     if (sheaf__j_is_method(of, name))
@@ -184,8 +181,7 @@ static int64_t place(int64_t index, size_t count)
 sheaf__jvalue sheaf__j_item(sheaf__j *j, sheaf__jvalue of, sheaf__jvalue key)
 {
     const bool whole = key.kind == SHEAF__J_INT || key.kind == SHEAF__J_BOOL;
-    if (of.kind == SHEAF__J_UNDEFINED)
-        sheaf__j_raise(j, "'%.*s' is undefined", (int)of.u.text.size, of.u.text.at);
+    sheaf__j_defined(j, of);
     if (of.kind == SHEAF__J_VIEW)
         sheaf__j_refuse(j, "an entry of a range or of a dict's view");
     if (of.kind == SHEAF__J_DICT) {
@@ -220,8 +216,7 @@ static int64_t bound(sheaf__j *j, sheaf__jvalue v, int64_t absent, int64_t count
 
 sheaf__jvalue sheaf__j_slice(sheaf__j *j, sheaf__jvalue of, const sheaf__jvalue bounds[3])
 {
-    if (of.kind == SHEAF__J_UNDEFINED)
-        sheaf__j_raise(j, "'%.*s' is undefined", (int)of.u.text.size, of.u.text.at);
+    sheaf__j_defined(j, of);
     if (of.kind == SHEAF__J_VIEW)
         sheaf__j_refuse(j, "a slice of a range or of a dict's view");
     if (of.kind != SHEAF__J_TEXT && !sheaf__j_is_list(of))

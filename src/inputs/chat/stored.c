@@ -8,6 +8,7 @@
 #include "base/status.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/text.h"
 
 static const size_t MOST = (size_t)1 << 20; /* bytes of a program */
 static const char CONFIG[] = "tokenizer_config.json", MAP[] = "special_tokens_map.json",
@@ -33,12 +34,6 @@ static sheaf_status *read_token(char **to, const json_t *object, const char *key
             sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "'%s'", key), "a string, or an added token"),
             "%s", sheaf__json_show(shown, value));
     return keep(to, json_string_value(content));
-}
-
-static sheaf_status *read_tokens(sheaf__stored_chat *out, const json_t *object)
-{
-    sheaf_status *st = read_token(&out->bos, object, "bos_token");
-    return st == NULL ? read_token(&out->eos, object, "eos_token") : st;
 }
 
 /* [{"name": "default", "template": "..."}, ...] */
@@ -74,33 +69,22 @@ static sheaf_status *read_program(sheaf__stored_chat *out, const json_t *object)
                        "%s", sheaf__json_show(shown, value));
 }
 
-static sheaf_status *read_config(sheaf__stored_chat *out, const char *folder, bool *has_decoder)
+static sheaf_status *read_json(sheaf__stored_chat *out, const char *folder, const char *name,
+                               bool *has_decoder)
 {
     char *path = NULL;
     json_t *object = NULL;
-    sheaf_status *st = sheaf__path_join(&path, folder, CONFIG);
+    sheaf_status *st = sheaf__path_join(&path, folder, name);
     if (st == NULL && sheaf__path_kind(path) == SHEAF_PATH_FILE)
         st = sheaf__json_load(&object, path);
     if (st == NULL && object != NULL) {
         *has_decoder = json_object_get(object, "added_tokens_decoder") != NULL;
-        st = read_tokens(out, object);
-        TRY(st, read_program(out, object));
+        st = read_token(&out->bos, object, "bos_token");
+        TRY(st, read_token(&out->eos, object, "eos_token"));
+        if (name == CONFIG)
+            TRY(st, read_program(out, object));
         st = sheaf_in(st, "%s", path);
     }
-    json_decref(object);
-    free(path);
-    return st;
-}
-
-static sheaf_status *read_map(sheaf__stored_chat *out, const char *folder)
-{
-    char *path = NULL;
-    json_t *object = NULL;
-    sheaf_status *st = sheaf__path_join(&path, folder, MAP);
-    if (st == NULL && sheaf__path_kind(path) == SHEAF_PATH_FILE)
-        st = sheaf__json_load(&object, path);
-    if (st == NULL && object != NULL)
-        st = sheaf_in(read_tokens(out, object), "%s", path);
     json_decref(object);
     free(path);
     return st;
@@ -113,12 +97,16 @@ static sheaf_status *read_jinja(sheaf__stored_chat *out, const char *folder)
     sheaf_status *st = sheaf__path_join(&path, folder, JINJA);
     if (st == NULL && sheaf__path_kind(path) == SHEAF_PATH_FILE) {
         st = sheaf__file_read_all(&text, &size, path, MOST);
+        if (st == NULL && (strlen(text) != size || !sheaf__is_utf8(text)))
+            st = sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "%s", path), "UTF-8 without NUL");
         if (st == NULL) {
             free(out->program);
             out->program = text;
+            text = NULL;
             out->file = JINJA;
             out->no_default = false;
         }
+        free(text);
     }
     free(path);
     return st;
@@ -131,9 +119,9 @@ sheaf_status *sheaf__stored_chat_read(sheaf__stored_chat *out, const char *path)
     *out = (sheaf__stored_chat){ 0 };
     sheaf_status *st = sheaf__path_kind(path) == SHEAF_PATH_DIR ? keep(&folder, path)
                                                                 : sheaf__path_parent(&folder, path);
-    TRY(st, read_config(out, folder, &has_decoder));
-    if (st == NULL && !has_decoder)
-        st = read_map(out, folder);
+    TRY(st, read_json(out, folder, CONFIG, &has_decoder));
+    if (!has_decoder)
+        TRY(st, read_json(out, folder, MAP, &has_decoder));
     TRY(st, read_jinja(out, folder));
     free(folder);
     return st;

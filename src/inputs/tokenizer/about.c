@@ -30,8 +30,3 @@ int32_t sheaf__tokenizer_eos(const sheaf__tokenizer *t)
 {
     return t->eos;
 }
-
-const char *sheaf__tokenizer_chat_template(const sheaf__tokenizer *t)
-{
-    return t->chat_template;
-}

@@ -8,8 +8,6 @@
 #include "base/status.h"
 #include "base/text.h"
 
-enum { TEMPLATE_MAX = 16 << 20 };
-
 static const char *const names[SHEAF__NAMES] = { "bos_token", "eos_token", "unk_token", "sep_token",
                                                  "pad_token", "cls_token", "mask_token" };
 
@@ -19,7 +17,6 @@ void sheaf__beside_release(sheaf__beside *s)
     json_decref(s->added);
     free(s->declared);
     free(s->model_type);
-    free(s->chat_template);
     *s = (sheaf__beside){ 0 };
 }
 
@@ -55,31 +52,6 @@ static sheaf_status *merge_map(sheaf__beside *s, const char *folder)
         st = sheaf__no_memory("tokenizer");
     json_decref(map);
     return st != NULL ? st : load(&s->added, folder, "added_tokens.json");
-}
-
-/* One template, or several with names, of which "default" counts. */
-static sheaf_status *read_template(sheaf__beside *s, const char *folder)
-{
-    const json_t *stored = json_object_get(s->config, "chat_template"), *item;
-    char *path = NULL;
-    size_t i, size;
-    sheaf_status *st = sheaf__path_join(&path, folder, "chat_template.jinja");
-    if (st == NULL && sheaf__path_kind(path) == SHEAF_PATH_FILE) {
-        st = sheaf__file_read_all(&s->chat_template, &size, path, TEMPLATE_MAX);
-        if (st == NULL && (strlen(s->chat_template) != size || !sheaf__is_utf8(s->chat_template)))
-            st = sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "%s", path), "UTF-8 without NUL");
-        free(path);
-        return st;
-    }
-    free(path);
-    TRY(st, copy_string(&s->chat_template, stored));
-    json_array_foreach((json_t *)stored, i, item)
-    {
-        const char *name = json_string_value(json_object_get(item, "name"));
-        if (st == NULL && name != NULL && strcmp(name, "default") == 0)
-            st = copy_string(&s->chat_template, json_object_get(item, "template"));
-    }
-    return st;
 }
 
 static int flag(const json_t *config, const char *key)
@@ -128,7 +100,6 @@ static sheaf_status *read_all(sheaf__beside *s, const char *folder)
     TRY(st, copy_string(&s->declared, json_object_get(s->config, "tokenizer_class")));
     TRY(st, merge_map(s, folder));
     TRY(st, read_names(s));
-    TRY(st, read_template(s, folder));
     TRY(st, read_model_type(s, folder));
     if (st != NULL)
         return st;

@@ -1,6 +1,5 @@
 /* beside.h - private: what lies beside a tokenizer: tokenizer_config.json,
- * special_tokens_map.json, added_tokens.json, chat_template.jinja and the model_type of
- * config.json. */
+ * special_tokens_map.json, added_tokens.json and the model_type of config.json. */
 #pragma once
 
 #include "base/json.h"
@@ -33,7 +32,6 @@ typedef struct sheaf__beside {
     const json_t *name[SHEAF__NAMES];   /* a string or an object; NULL: not said */
     bool none[SHEAF__NAMES];            /* said to be none */
     char *declared, *model_type;        /* owned; may be NULL */
-    char *chat_template;                /* owned; or NULL */
     int add_bos, add_eos, prefix_space; /* 1, 0; -1: not said */
     bool legacy;
 } sheaf__beside;

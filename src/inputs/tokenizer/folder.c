@@ -363,8 +363,6 @@ static sheaf_status *finish(sheaf__tokenizer *t, opening *o)
     const sheaf__beside *s = &o->settings;
     t->bos = id_of(t, o->name[SHEAF__BOS]);
     t->eos = id_of(t, o->name[SHEAF__EOS]);
-    t->chat_template = o->settings.chat_template;
-    o->settings.chat_template = NULL;
     if (o->spm == NULL)
         return NULL;
     return sheaf__tokenizer_around(t, s->add_bos == 1 ? t->bos : -1, s->add_eos == 1 ? t->eos : -1);

@@ -129,25 +129,6 @@ static void test_folder__an_extra_token_keeps_what_the_file_says_of_it(void **st
     }
 }
 
-static void test_folder__a_template_file_counts_before_the_config(void **state)
-{
-    sheaf__tokenizer *t;
-    char from[512];
-    (void)state;
-    assert_int_equal(mkdir(at("chat"), 0700), 0);
-    assert_int_equal(symlink(data(from, "gpt2.json"), at("chat/tokenizer.json")), 0);
-    put(at("chat/tokenizer_config.json"),
-        "{\"chat_template\": [{\"name\": \"tool_use\", \"template\": \"T\"}, "
-        "{\"name\": \"default\", \"template\": \"D\"}]}");
-    CHECK_OK(sheaf__tokenizer_open(&t, at("chat")));
-    assert_string_equal(sheaf__tokenizer_chat_template(t), "D");
-    sheaf__tokenizer_close(t);
-    put(at("chat/chat_template.jinja"), "J");
-    CHECK_OK(sheaf__tokenizer_open(&t, at("chat/tokenizer.json")));
-    assert_string_equal(sheaf__tokenizer_chat_template(t), "J");
-    sheaf__tokenizer_close(t);
-}
-
 static void test_folder__what_cannot_be_opened_is_named(void **state)
 {
     sheaf__tokenizer *t = NULL;
@@ -276,7 +257,6 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_folder__ids_and_names_are_those_of_transformers),
         cmocka_unit_test(test_folder__an_extra_token_keeps_what_the_file_says_of_it),
-        cmocka_unit_test(test_folder__a_template_file_counts_before_the_config),
         cmocka_unit_test(test_folder__what_cannot_be_opened_is_named),
         cmocka_unit_test(test_parts__what_is_wrong_is_named),
         cmocka_unit_test(test_parts__blanks_that_a_token_took_are_no_token),

@@ -20,7 +20,6 @@ void sheaf__tokenizer_close(sheaf__tokenizer *t)
         free(lists[i]->step);
     }
     sheaf__bpe_close(t->model);
-    free(t->chat_template);
     sheaf__added_release(&t->added);
     sheaf__vocab_release(&t->vocab);
     sheaf__works_free(t->pool);

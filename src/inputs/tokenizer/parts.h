@@ -166,7 +166,6 @@ struct sheaf__tokenizer {
     bool needs_origin; /* some step reads where its piece came from */
     bool has_decoder;
     int32_t bos, eos;          /* -1: none */
-    char *chat_template;       /* or NULL */
     struct sheaf__works *pool; /* of sheaf__work that no thread uses now */
 };
 
@@ -178,7 +177,7 @@ typedef struct sheaf__instead {
 /* The "id" of an added token in such JSON: that of the model's token, or the next one. */
 enum { SHEAF__ID_GIVEN = SHEAF__ID_MAX + 1 };
 
-/* sheaf__tokenizer_parse - a tokenizer.json that is in memory. bos ... chat_template are none.
+/* sheaf__tokenizer_parse - a tokenizer.json that is in memory. Without bos and eos.
  *   instead  may be NULL */
 sheaf_status *sheaf__tokenizer_parse(sheaf__tokenizer **out, const char *text, size_t size,
                                      const sheaf__instead *instead);

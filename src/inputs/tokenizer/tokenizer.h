@@ -34,9 +34,6 @@ int32_t sheaf__tokenizer_bos(const sheaf__tokenizer *t);
 int32_t sheaf__tokenizer_eos(const sheaf__tokenizer *t);
 /* sheaf__tokenizer_written - the first special token that a text writes, borrowed; NULL: none. */
 const char *sheaf__tokenizer_written(const sheaf__tokenizer *t, const char *text, size_t size);
-/* sheaf__tokenizer_chat_template - the stored Jinja text, borrowed: chat_template in
- * tokenizer_config.json, or chat_template.jinja; NULL: there is none. */
-const char *sheaf__tokenizer_chat_template(const sheaf__tokenizer *t);
 
 typedef struct sheaf__text_range {
     size_t begin, end; /* bytes */
