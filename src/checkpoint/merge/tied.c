@@ -547,7 +547,7 @@ sheaf_status *sheaf__merge_untie(char **out, const char *json, const sheaf__merg
     char *inner = NULL;
     if (p->ties->keeps_flag)
         return (*out = strdup(json)) != NULL ? NULL : sheaf__no_memory("config.json");
-    sheaf_status *st = sheaf_hf_config_set_in(&inner, json, "text_config", flag_key, "false");
+    sheaf_status *st = sheaf_hf_config_edit(&inner, json, "text_config", flag_key, "false");
     TRY(st, sheaf_hf_config_set(out, inner, flag_key, "false"));
     free(inner);
     return st;
@@ -563,7 +563,7 @@ sheaf_status *sheaf__merge_set_vocabulary(char **out, const char *json, const sh
         json_object_get(json_object_get(config, "text_config"), "vocab_size") != NULL;
     const bool at_top = !in_text || json_object_get(config, "vocab_size") != NULL;
     if (st == NULL && in_text)
-        st = sheaf_hf_config_set_in(&inner, json, "text_config", "vocab_size", size);
+        st = sheaf_hf_config_edit(&inner, json, "text_config", "vocab_size", size);
     if (st == NULL && at_top)
         st = sheaf_hf_config_set(out, inner != NULL ? inner : json, "vocab_size", size);
     else if (st == NULL) {

@@ -198,51 +198,56 @@ sheaf_status *sheaf_hf_copy_extras(sheaf_folder *folder, const char *from, const
 
 /* ---- changing one key of a config's text ---- */
 
-/* Finds the value of a top-level key: [*begin, *end), or NULL. *inside is where a new key can
- * go. */
-static sheaf_status *find_value(const char *json, const char *key, const char **begin,
-                                const char **end, const char **inside, bool *empty)
+typedef struct place {
+    const char *key, *begin, *end; /* where the key and its value begin and end; NULL: not there */
+    const char *inside;            /* where a new key can go */
+    bool empty;                    /* an object without keys */
+} place;
+
+static sheaf_status *find_key(place *at, const char *json, const char *key)
 {
     sheaf_json_scan scan;
-    *begin = *end = NULL;
+    *at = (place){ 0 };
     sheaf_status *st = sheaf__scan_init(&scan, json, strlen(json), true);
     TRY(st, !sheaf__scan_take(&scan, '{') ? sheaf__scan_fail(&scan, "an object") : NULL);
-    *inside = scan.at;
+    at->inside = scan.at;
     for (bool first = true, more = true; st == NULL; first = false) {
         char *name = NULL;
+        const char *before = scan.at;
         st = sheaf__scan_next_key(&scan, first, &more, &name);
         if (st != NULL || !more) {
-            *empty = first;
+            at->empty = first;
             break;
         }
         sheaf__scan_peek(&scan); /* to the value */
         const char *start = scan.at;
         st = sheaf__scan_skip(&scan, 1);
         if (st == NULL && strcmp(name, key) == 0) {
-            *begin = start;
-            *end = scan.at;
+            at->key = strchr(before, '"');
+            at->begin = start;
+            at->end = scan.at;
         }
         free(name);
     }
-    return st != NULL ? st : sheaf__scan_end(&scan);
+    TRY(st, sheaf__scan_end(&scan));
+    return sheaf_in(st, "config.json");
 }
 
 sheaf_status *sheaf_hf_config_set(char **out, const char *json, const char *key, const char *value)
 {
-    const char *begin, *end, *inside;
-    bool empty = false;
+    place at;
     sheaf_text text = { 0 };
-    sheaf_status *st = find_value(json, key, &begin, &end, &inside, &empty);
+    sheaf_status *st = find_key(&at, json, key);
     if (st != NULL)
-        return sheaf_in(st, "config.json");
-    if (begin != NULL) {
-        sheaf__text_bytes(&text, json, (size_t)(begin - json));
-        sheaf__text_add(&text, "%s%s", value, end);
+        return st;
+    if (at.begin != NULL) {
+        sheaf__text_bytes(&text, json, (size_t)(at.begin - json));
+        sheaf__text_add(&text, "%s%s", value, at.end);
     } else {
-        sheaf__text_bytes(&text, json, (size_t)(inside - json));
+        sheaf__text_bytes(&text, json, (size_t)(at.inside - json));
         sheaf__text_add(&text, "\n  ");
         sheaf__text_json(&text, key);
-        sheaf__text_add(&text, ": %s%s%s", value, empty ? "\n" : ",", inside);
+        sheaf__text_add(&text, ": %s%s%s", value, at.empty ? "\n" : ",", at.inside);
     }
     return sheaf__text_take(out, &text);
 }
@@ -258,47 +263,18 @@ sheaf_status *sheaf_hf_config_change(char **json, const char *key, const char *v
     return st;
 }
 
-sheaf_status *sheaf_hf_config_get(char **out, const char *json, const char *key)
-{
-    const char *begin, *end, *inside;
-    bool empty;
-    sheaf_status *st = find_value(json, key, &begin, &end, &inside, &empty);
-    if (st == NULL && begin == NULL)
-        st = sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "config.json"), "'%s'", key);
-    if (st == NULL && (*out = strndup(begin, (size_t)(end - begin))) == NULL)
-        st = sheaf__no_memory("config.json");
-    return st;
-}
-
-sheaf_status *sheaf_hf_config_without(char **out, const char *json, const char *key)
+/* The text without a key, which is there. */
+static sheaf_status *leave_out(char **out, const char *json, const place *at)
 {
     static const char blanks[] = " \t\r\n";
-    const char *begin, *end, *inside;
-    bool empty;
+    const char *begin = at->key, *end = at->end + strspn(at->end, blanks);
     sheaf_text text = { 0 };
-    sheaf_status *st = find_value(json, key, &begin, &end, &inside, &empty);
-    if (st != NULL)
-        return sheaf_in(st, "config.json");
-    if (begin == NULL) {
-        sheaf__text_add(&text, "%s", json);
-        return sheaf__text_take(out, &text);
-    }
-    do /* back over the colon to where the key begins */
-        begin--;
-    while (*begin != ':');
-    do
-        begin--;
-    while (*begin != '"');
-    do
-        begin--;
-    while (*begin != '"');
-    end += strspn(end, blanks);
     if (*end == ',')
         end += 1 + strspn(end + 1, blanks);
     else { /* the last one: the comma before it goes */
-        while (begin > inside && strchr(blanks, begin[-1]) != NULL)
+        while (begin > at->inside && strchr(blanks, begin[-1]) != NULL)
             begin--;
-        begin -= begin > inside && begin[-1] == ',';
+        begin -= begin > at->inside && begin[-1] == ',';
         while (end > json && strchr(blanks, end[-1]) != NULL)
             end--; /* the blanks before the brace stay */
     }
@@ -307,61 +283,57 @@ sheaf_status *sheaf_hf_config_without(char **out, const char *json, const char *
     return sheaf__text_take(out, &text);
 }
 
-sheaf_status *sheaf_hf_config_set_in(char **out, const char *json, const char *part,
-                                     const char *key, const char *value)
+sheaf_status *sheaf_hf_config_edit(char **out, const char *json, const char *part, const char *key,
+                                   const char *value)
 {
-    const char *begin, *end, *inside;
     char *inner = NULL, *edited = NULL;
-    bool empty = false;
-    sheaf_status *st = find_value(json, part, &begin, &end, &inside, &empty);
-    if (st != NULL)
-        return sheaf_in(st, "config.json");
-    if (begin == NULL || *begin != '{')
-        return (*out = strdup(json)) != NULL ? NULL : sheaf__no_memory("config.json");
-    if ((inner = strndup(begin, (size_t)(end - begin))) == NULL)
-        return sheaf__no_memory("config.json");
-    st = sheaf_hf_config_set(&edited, inner, key, value);
-    TRY(st, sheaf_hf_config_set(out, json, part, edited));
+    place at;
+    sheaf_status *st = find_key(&at, json, part != NULL ? part : key);
+    if (st == NULL && (at.begin == NULL || (part != NULL && *at.begin != '{')))
+        st = (*out = strdup(json)) != NULL ? NULL : sheaf__no_memory("config.json");
+    else if (st == NULL && part == NULL)
+        st = value != NULL ? sheaf_hf_config_set(out, json, key, value) : leave_out(out, json, &at);
+    else if (st == NULL && (inner = strndup(at.begin, (size_t)(at.end - at.begin))) == NULL)
+        st = sheaf__no_memory("config.json");
+    if (inner != NULL) {
+        st = value != NULL ? sheaf_hf_config_set(&edited, inner, key, value)
+                           : sheaf_hf_config_edit(&edited, inner, NULL, key, NULL);
+        TRY(st, sheaf_hf_config_set(out, json, part, edited));
+    }
     free(inner);
     free(edited);
     return st;
 }
 
+static sheaf_status *change_if_there(bool *there, char **json, const char *key, const char *value)
+{
+    place at;
+    sheaf_status *st = find_key(&at, *json, key);
+    *there = st == NULL && at.begin != NULL;
+    return *there ? sheaf_hf_config_change(json, key, value) : st;
+}
+
 sheaf_status *sheaf_hf_config_with_dtype(char **out, const char *json, sheaf_dtype dtype)
 {
-    const char *begin, *end, *inside, *name = sheaf_dtype_torch_name(dtype);
-    char *first = NULL, value[40];
-    bool empty;
-    if (name == NULL)
-        return sheaf_fail(SHEAF_E_ARG, "dtype %s has no name in torch", sheaf_dtype_name(dtype));
-    snprintf(value, sizeof value, "\"%s\"", name);
-    sheaf_status *st = find_value(json, "torch_dtype", &begin, &end, &inside, &empty);
-    const bool old = st == NULL && begin != NULL;
-    TRY(st, find_value(json, "dtype", &begin, &end, &inside, &empty));
-    const bool new = st == NULL &&begin != NULL;
-    if (st == NULL && old) /* a file may have both */
-        st = sheaf_hf_config_set(&first, json, "torch_dtype", value);
-    if (st == NULL && (new || !old))
-        st = sheaf_hf_config_set(out, first != NULL ? first : json, "dtype", value);
-    else if (st == NULL) {
-        *out = first;
-        first = NULL;
-    }
-    free(first);
+    const char *name = sheaf_dtype_torch_name(dtype);
+    char value[40], *text = strdup(json);
+    bool old = false, new;
+    snprintf(value, sizeof value, "\"%s\"", name != NULL ? name : "");
+    sheaf_status *st =
+        text == NULL ? sheaf__no_memory("config.json")
+        : name == NULL
+            ? sheaf_fail(SHEAF_E_ARG, "dtype %s has no name in torch", sheaf_dtype_name(dtype))
+            : change_if_there(&old, &text, "torch_dtype", value); /* a file may have both */
+    TRY(st, old ? change_if_there(&new, &text, "dtype", value)
+                : sheaf_hf_config_change(&text, "dtype", value));
+    if (st == NULL)
+        *out = text;
+    else
+        free(text);
     return st;
 }
 
 /* ---- SAT's config in a Hugging Face folder ---- */
-
-static sheaf_status *change_if_there(char **json, const char *key, const char *value)
-{
-    const char *begin, *end, *inside;
-    bool empty;
-    sheaf_status *st = find_value(*json, key, &begin, &end, &inside, &empty);
-    if (st != NULL || begin == NULL)
-        return sheaf_in(st, "config.json");
-    return sheaf_hf_config_change(json, key, value);
-}
 
 sheaf_status *sheaf_hf_config_whole(char **out, const char *json, const sheaf_config *config,
                                     bool adapted)
@@ -370,10 +342,11 @@ sheaf_status *sheaf_hf_config_whole(char **out, const char *json, const sheaf_co
     sheaf_status *st = text == NULL ? sheaf__no_memory("config.json") : NULL;
     if (st == NULL && sheaf__family_for(config)->classes != NULL) {
         char type[64];
+        bool there;
         snprintf(type, sizeof type, "\"%s\"", sheaf_family_name(config->family));
         st = sheaf_hf_config_change(&text, "model_type", type);
-        TRY(st, change_if_there(&text, "model_parallel_size", "1"));
-        TRY(st, !adapted ? change_if_there(&text, "use_lora", "false") : NULL);
+        TRY(st, change_if_there(&there, &text, "model_parallel_size", "1"));
+        TRY(st, !adapted ? change_if_there(&there, &text, "use_lora", "false") : NULL);
     }
     if (st == NULL)
         *out = text;

@@ -34,14 +34,11 @@ sheaf_status *sheaf_hf_copy_extras(sheaf_folder *folder, const char *from, const
 sheaf_status *sheaf_hf_config_set(char **out, const char *json, const char *key, const char *value);
 /* sheaf_hf_config_change - the same, in the place of the text (malloc'd). */
 sheaf_status *sheaf_hf_config_change(char **json, const char *key, const char *value);
-/* sheaf_hf_config_get - the JSON of the value of a key, which must be there. */
-sheaf_status *sheaf_hf_config_get(char **out, const char *json, const char *key);
-/* sheaf_hf_config_without - the text without a key. */
-sheaf_status *sheaf_hf_config_without(char **out, const char *json, const char *key);
-/* sheaf_hf_config_set_in - the same of a key of the object `part` of it; where it has no such
- * object, the text as it is. */
-sheaf_status *sheaf_hf_config_set_in(char **out, const char *json, const char *part,
-                                     const char *key, const char *value);
+/* sheaf_hf_config_edit - the text with another value of a key, or without it (value NULL), of the
+ * object `part` of it (NULL: its own). Where it has no such key, or no such object, as it is; of an
+ * object that is there a value is added. */
+sheaf_status *sheaf_hf_config_edit(char **out, const char *json, const char *part, const char *key,
+                                   const char *value);
 /* sheaf_hf_config_with_dtype - the text with dtype (5.x) or torch_dtype (4.x) set, whichever it
  * uses. */
 sheaf_status *sheaf_hf_config_with_dtype(char **out, const char *json, sheaf_dtype dtype);

@@ -58,21 +58,6 @@ static const char *name_of(const void *self, int64_t i)
     return ((const sheaf_catalog *)self)->tensor[i].told.name;
 }
 
-/* The text without the key, in text_config where it is there. */
-static sheaf_status *without(char **out, const char *config, bool inner)
-{
-    char *text = NULL, *part = NULL, *edited = NULL;
-    sheaf_status *st = inner ? sheaf_hf_config_get(&text, config, "text_config") : NULL;
-    if (!inner)
-        return sheaf_hf_config_without(out, config, key);
-    TRY(st, sheaf_hf_config_without(&part, text, key));
-    TRY(st, sheaf_hf_config_set(&edited, config, "text_config", part));
-    free(text);
-    free(part);
-    *out = edited;
-    return st;
-}
-
 sheaf_status *sheaf__catalog_stale_quantization(sheaf_catalog *c)
 {
     char how[SHEAF__QUANTIZATION], *edited = NULL;
@@ -84,7 +69,8 @@ sheaf_status *sheaf__catalog_stale_quantization(sheaf_catalog *c)
     for (int64_t i = 0; i < c->count; i++)
         if (is_packed(c->tensor[i].told.dtype) || is_scale(c->tensor[i].told.name))
             return NULL;
-    sheaf_status *st = without(&edited, c->config, inner);
+    sheaf_status *st =
+        sheaf_hf_config_edit(&edited, c->config, inner ? "text_config" : NULL, key, NULL);
     if (st != NULL)
         return sheaf__catalog_defect(c, c->config_path != NULL ? c->config_path : c->root, st);
     free(c->config);

@@ -11,6 +11,7 @@
 #include "base/status.h"
 #include "base/file.h"
 #include "base/text.h"
+#include "catalog/boxes.h"
 #include "catalog/private.h"
 #include "dialects/common/model.h"
 #include "dialects/common/partition.h"
@@ -182,22 +183,37 @@ static sheaf_status *refuse_others(joining *j)
 
 /* ---- comparing ---- */
 
+/* Has each element from row `row0` on one value: zero, or that of the first? */
+static sheaf_status *one_value(bool *yes, const joining *j, const sheaf_catalog *held,
+                               const sheaf_logical *t, int64_t row0, bool zero)
+{
+    const int64_t bytes = (int64_t)sheaf_dtype_bytes(t->told.dtype);
+    int64_t rows, cols;
+    sheaf__catalog_view(&rows, &cols, t);
+    *yes = bytes > 0;
+    memset(j->one, 0, (size_t)bytes);
+    for (int64_t r = row0; *yes && r < rows; r++)
+        for (int64_t k = 0; *yes && k < cols; k += COMPARE_BYTES / bytes) {
+            const int64_t w = cols - k < COMPARE_BYTES / bytes ? cols - k : COMPARE_BYTES / bytes;
+            sheaf_status *st = sheaf__catalog_read(held, t, r, 1, k, w, j->two);
+            if (st != NULL)
+                return st;
+            if (!zero && r == row0 && k == 0)
+                memcpy(j->one, j->two, (size_t)bytes);
+            for (int64_t i = 0; *yes && i < w; i++)
+                *yes = memcmp(j->one, j->two + i * bytes, (size_t)bytes) == 0;
+        }
+    return NULL;
+}
+
 /* Does the end of the table hold zeros, as padding does? */
 static sheaf_status *zero_end(bool *zero, const joining *j, const sheaf_catalog *held,
                               const sheaf_logical *t, int64_t rows)
 {
-    const int64_t cols = t->told.shape[1], bytes = (int64_t)sheaf_dtype_bytes(t->told.dtype);
-    *zero = rows > 0 && rows <= t->told.shape[0] && bytes > 0;
-    for (int64_t r = t->told.shape[0] - rows; *zero && r < t->told.shape[0]; r++)
-        for (int64_t k = 0; *zero && k < cols; k += COMPARE_BYTES / bytes) {
-            const int64_t w = cols - k < COMPARE_BYTES / bytes ? cols - k : COMPARE_BYTES / bytes;
-            sheaf_status *st = sheaf__catalog_read(held, t, r, 1, k, w, j->one);
-            if (st != NULL)
-                return st;
-            for (int64_t i = 0; *zero && i < w * bytes; i++)
-                *zero = j->one[i] == 0;
-        }
-    return NULL;
+    *zero = false;
+    return rows > 0 && rows <= t->told.shape[0]
+               ? one_value(zero, j, held, t, t->told.shape[0] - rows, true)
+               : NULL;
 }
 
 /* ---- which rank is which ---- */
@@ -386,13 +402,10 @@ static sheaf_status *check_divided(bool *whole, joining *j, const char *name)
 {
     const sheaf_catalog *held = part_of(j, 0)->held;
     const sheaf_logical *first = sheaf__catalog_find(held, name);
-    const int64_t bytes = (int64_t)sheaf_dtype_bytes(first->told.dtype);
-    int64_t rows, cols;
-    sheaf__catalog_view(&rows, &cols, first);
+    bool one = false;
     sheaf_status *st = NULL;
-    *whole = bytes > 0 && rows > 0 && cols > 0;
-    if (!*whole)
-        return NULL;
+    *whole = sheaf__elements(first->told.ndim, first->told.shape) > 0 &&
+             sheaf_dtype_bytes(first->told.dtype) > 0;
     for (int r = 1; st == NULL && *whole && r < j->ways; r++) {
         const sheaf_catalog *other = part_of(j, r)->held;
         const sheaf_logical *t = sheaf__catalog_find(other, name);
@@ -400,17 +413,7 @@ static sheaf_status *check_divided(bool *whole, joining *j, const char *name)
         if (*whole)
             st = sheaf__catalog_same(whole, held, first, 0, 0, other, t);
     }
-    bool one = true;
-    const int64_t wide = cols < COMPARE_BYTES / bytes ? cols : COMPARE_BYTES / bytes;
-    for (int64_t r = 0; st == NULL && *whole && one && r < rows; r++)
-        for (int64_t k = 0; st == NULL && one && k < cols; k += wide) {
-            const int64_t w = cols - k < wide ? cols - k : wide;
-            st = sheaf__catalog_read(held, first, r, 1, k, w, j->two);
-            if (st == NULL && r == 0 && k == 0)
-                memcpy(j->one, j->two, (size_t)bytes);
-            for (int64_t i = 0; st == NULL && one && i < w; i++)
-                one = memcmp(j->one, j->two + i * bytes, (size_t)bytes) == 0;
-        }
+    TRY(st, *whole ? one_value(&one, j, held, first, 0, false) : NULL);
     *whole = *whole && !one;
     return st;
 }

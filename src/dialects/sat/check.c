@@ -19,6 +19,7 @@ typedef struct check {
     int64_t tower, cross, text; /* tensors of each sort */
     int64_t tower_elements, cross_elements;
     int64_t factors; /* of LoRA */
+    bool insists;    /* the class in the text is the user's, not the file's */
 } check;
 
 static void count_sorts(check *k)
@@ -308,20 +309,13 @@ static sheaf_status *check_lora(check *k)
 static sheaf_status *parse(check *k, sheaf_config *config, bool agent)
 {
     const bool said_agent = is_agent(json_string_value(json_object_get(k->json, "model_class")));
-    json_t *copy = json_copy(k->json);
-    if (copy == NULL ||
-        (said_agent != agent &&
-         json_object_set_new(copy, "model_class",
-                             json_string(sheaf__sat_family(agent)->classes[0])) != 0)) {
-        json_decref(copy);
-        return sheaf__no_memory(k->catalog->root);
-    }
-    if (said_agent != agent)
-        json_object_del(copy, "model_type");
-    char *text = json_dumps(copy, 0);
-    json_decref(copy);
-    sheaf_status *st = text == NULL ? sheaf__no_memory(k->catalog->root)
-                                    : sheaf_config_parse(config, text, strlen(text));
+    const char *const said = k->catalog->config;
+    char class[64], *text = NULL;
+    if (said_agent == agent && !k->insists)
+        return sheaf_config_parse(config, said, strlen(said));
+    sheaf_status *st = sheaf_hf_config_edit(&text, said, NULL, "model_type", NULL);
+    TRY(st, sheaf_hf_config_change(&text, "model_class", class_of(class, agent)));
+    TRY(st, sheaf_config_parse(config, text, strlen(text)));
     free(text);
     return st;
 }
@@ -369,6 +363,7 @@ static sheaf_status *load_config(check *k, const char *wanted)
     const char *said = json_string_value(json_object_get(k->json, "model_class"));
     if ((!agent && !is_vlm(wanted)) || agent == is_agent(said))
         return NULL;
+    k->insists = true;
     return sheaf_hf_config_change(&k->catalog->config, "model_class", class_of(class, agent));
 }
 

@@ -149,6 +149,31 @@ static int only_group(const sheaf__sat_set *set)
     return found;
 }
 
+static void add_word(sheaf_text *text, const char *word)
+{
+    sheaf__text_add(text, " ");
+    sheaf__text_word(text, word);
+}
+
+/* One of several that could be meant, with the command that joins it where that is `complete`;
+ * takes the texts. */
+static sheaf_status *note_choice(sheaf_catalog *c, sheaf_text *found, sheaf_text *sources,
+                                 int number, bool complete)
+{
+    sheaf_text cure = { 0 };
+    if (complete)
+        sheaf__text_add(&cure, "sheaf convert%s {+joined-%d} --to sat --tp 1",
+                        sources->at != NULL ? sources->at : "", number);
+    sheaf_status *st = sources->failed || found->failed || cure.failed
+                           ? sheaf__no_memory(c->root)
+                           : sheaf__catalog_note(c, SHEAF_DEFECT, "conflict", c->root, "",
+                                                 "one checkpoint", found->at, cure.at);
+    sheaf__text_release(found);
+    sheaf__text_release(sources);
+    sheaf__text_release(&cure);
+    return st;
+}
+
 /* Several complete saves share folders: each with its own. */
 static sheaf_status *list_groups(const sheaf__sat_set *set, sheaf_catalog *c)
 {
@@ -160,23 +185,13 @@ static sheaf_status *list_groups(const sheaf__sat_set *set, sheaf_catalog *c)
         const group g = group_of(set, &set->part[i]);
         if (!g.complete || (set->anchor >= 0 && !g.anchored))
             continue;
-        sheaf_text files = { 0 };
-        char *cure = NULL;
+        sheaf_text files = { 0 }, found = { 0 };
         for (int k = 0; k < set->nparts; k++)
-            if (agree(set, &set->part[k], &set->part[i])) {
-                sheaf__text_add(&files, " ");
-                sheaf__text_word(&files, set->part[k].path);
-            }
-        if (files.failed ||
-            asprintf(&cure, "sheaf convert%s {+joined-%d} --to sat --tp 1", files.at, ++number) < 0)
-            st = sheaf__no_memory(c->root);
-        else
-            st = sheaf__catalog_notef(c, SHEAF_DEFECT, "conflict", c->root, "", "one checkpoint",
-                                      cure, "several complete ones; number %d has %d parts:%s",
-                                      number, g.ways, files.at);
-        if (st == NULL)
-            free(cure);
-        sheaf__text_release(&files);
+            if (agree(set, &set->part[k], &set->part[i]))
+                add_word(&files, set->part[k].path);
+        sheaf__text_add(&found, "several complete ones; number %d has %d parts:%s", ++number,
+                        g.ways, files.at != NULL ? files.at : "");
+        st = note_choice(c, &found, &files, number, true);
     }
     return st;
 }
@@ -321,29 +336,19 @@ static sheaf_status *list_saves(sheaf__sat_set *set, sheaf_catalog *c, const int
 {
     sheaf_status *st = NULL;
     for (int k = 0; k < n && st == NULL; k++) {
-        sheaf_text folders = { 0 };
+        sheaf_text folders = { 0 }, found = { 0 };
         int parts = 0, ways = 0;
         for (int f = 0; f < set->nfolders; f++) {
             if (of[f] != k)
                 continue;
-            sheaf__text_add(&folders, " ");
-            sheaf__text_word(&folders, set->folder[f].save);
+            add_word(&folders, set->folder[f].save);
             ways = ways > 0 ? ways : ways_of_folder(set, f);
             for (int i = 0; i < set->nparts; i++)
                 parts += set->part[i].folder == f;
         }
-        char *cure = NULL;
-        if (folders.failed || asprintf(&cure, "sheaf convert%s {+joined-%d} --to sat --tp 1",
-                                       folders.at != NULL ? folders.at : "", k + 1) < 0)
-            st = sheaf__no_memory(c->root);
-        else
-            st = sheaf__catalog_notef(c, SHEAF_DEFECT, "conflict", c->root, "", "one checkpoint",
-                                      parts == ways ? cure : "",
-                                      "%d checkpoints lie here; number %d has %d of %d parts in:%s",
-                                      n, k + 1, parts, ways, folders.at);
-        if (st == NULL)
-            free(cure);
-        sheaf__text_release(&folders);
+        sheaf__text_add(&found, "%d checkpoints lie here; number %d has %d of %d parts in:%s", n,
+                        k + 1, parts, ways, folders.at != NULL ? folders.at : "");
+        st = note_choice(c, &found, &folders, k + 1, parts == ways);
     }
     return st;
 }
@@ -364,22 +369,11 @@ static sheaf_status *one_save(bool *several, sheaf__sat_set *set, sheaf_catalog 
 
 /* ---- what was chosen ---- */
 
-static void add_folders(sheaf_text *text, const sheaf__sat_set *set)
-{
-    for (int f = 0; f < set->nfolders; f++)
-        for (int i = 0; i < set->nparts; i++)
-            if (set->part[i].chosen && set->part[i].folder == f) {
-                sheaf__text_add(text, " ");
-                sheaf__text_word(text, set->folder[f].save);
-                break;
-            }
-}
-
 static sheaf_status *tell_joined(sheaf__sat_set *set, sheaf_catalog *c, bool by_copies)
 {
-    sheaf_text folders = { 0 }, which = { 0 };
-    char *cure = NULL;
+    sheaf_text cure = { 0 }, which = { 0 };
     int first = -1;
+    sheaf__text_add(&cure, "sheaf convert");
     for (int f = 0; f < set->nfolders; f++) {
         bool any = false;
         for (int i = 0; i < set->nparts; i++)
@@ -394,30 +388,23 @@ static sheaf_status *tell_joined(sheaf__sat_set *set, sheaf_catalog *c, bool by_
         if (!any)
             continue;
         sheaf__text_add(&which, " in %s", set->folder[f].save);
+        add_word(&cure, set->folder[f].save);
         set->joined |= first >= 0;
         first = first < 0 ? f : first;
     }
-    if (!set->joined || set->named) {
-        sheaf__text_release(&which);
-        return NULL;
-    }
-    add_folders(&folders, set);
+    sheaf__text_add(&cure, " {+joined} --to sat --tp 1");
     sheaf_status *st = NULL;
-    if (folders.failed || which.failed ||
-        asprintf(&cure, "sheaf convert%s {+joined} --to sat --tp 1", folders.at) < 0) {
-        cure = NULL;
+    if (cure.failed || which.failed)
         st = sheaf__no_memory(c->root);
-    }
-    TRY(st,
-        sheaf__catalog_notef(
-            c, SHEAF_WARNING, "time-stamp", c->root, "", "all parts in one folder", cure,
+    else if (set->joined && !set->named)
+        st = sheaf__catalog_notef(
+            c, SHEAF_WARNING, "time-stamp", c->root, "", "all parts in one folder", cure.at,
             "each rank put its own clock into the folder's name: %s; joined, as step, names and shapes "
             "agree%s",
             which.at,
             by_copies ? ", and so do the tensors of which each part has a copy"
-                      : ", and there is no other part to choose"));
-    free(cure);
-    sheaf__text_release(&folders);
+                      : ", and there is no other part to choose");
+    sheaf__text_release(&cure);
     sheaf__text_release(&which);
     return st;
 }

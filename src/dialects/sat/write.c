@@ -242,7 +242,7 @@ static sheaf_status *make_config(sheaf_sat_writer *w, const char *json)
     bool lora = false;
     snprintf(number, sizeof number, "%d", w->ways);
     sheaf_status *st = sheaf_hf_config_set(&one, json, "model_parallel_size", number);
-    TRY(st, sheaf_hf_config_set_in(&w->config, one, "eva_args", "model_parallel_size", number));
+    TRY(st, sheaf_hf_config_edit(&w->config, one, "eva_args", "model_parallel_size", number));
     if (st == NULL && w->lora_rank > 0)
         st = set_lora(&w->config, w->schema, w->lora_rank);
     else if (st == NULL)
