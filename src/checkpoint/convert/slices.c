@@ -100,15 +100,8 @@ static sheaf_status *begin_file(writer *w, int slice, sheaf_safetensors_spec *sp
     char name[32], *path = NULL;
     int64_t n = 0;
     for (int64_t i = 0; i < m->count; i++) {
-        const sheaf_manifest_tensor *t = &m->tensor[i];
-        if ((t->cut.nparts > 0) != (slice < m->slices))
-            continue;
-        specs[n] = (sheaf_safetensors_spec){ .name = t->name, .dtype = t->dtype, .ndim = t->ndim };
-        if (t->ndim <= 2)
-            sheaf__manifest_box(specs[n].shape, t, slice);
-        else
-            memcpy(specs[n].shape, t->shape, sizeof specs[n].shape);
-        w->job[w->njobs++] = (job){ i, n++, slice };
+        if (sheaf__manifest_spec(&specs[n], m, i, slice))
+            w->job[w->njobs++] = (job){ i, n++, slice };
     }
     sheaf_status *st = sheaf__path_join(&path, sheaf__output_dir(w->output),
                                         sheaf__manifest_file(name, m->slices, slice));
@@ -180,8 +173,7 @@ static sheaf_status *stream_part(writer *w, const job *j, int worker)
         else if (st == NULL)
             st = stream_box(&s, 0, rows, range.begin, range.end - range.begin);
     }
-    const sheaf_digest digest = sheaf__digest_of(sheaf__hasher_end(w->hasher[worker]));
-    *(t->cut.nparts > 0 ? &t->slice[j->slice] : &t->hash) = digest;
+    *sheaf__manifest_digest(t, j->slice) = sheaf__digest_of(sheaf__hasher_end(w->hasher[worker]));
     return st;
 }
 

@@ -50,13 +50,6 @@ static sheaf_status *report(sheaf_damages *d, const char *file, const char *tens
 
 /* ---- one file ---- */
 
-static int64_t bytes_of(const sheaf_manifest_tensor *t, int slice)
-{
-    int64_t shape[2];
-    sheaf__manifest_box(shape, t, slice);
-    return shape[0] * shape[1] * (int64_t)sheaf_dtype_bytes(t->dtype);
-}
-
 /* What the file should begin with, and where its tensors should lie. */
 static sheaf_status *plan(examined *e, char **header, size_t *size)
 {
@@ -68,16 +61,8 @@ static sheaf_status *plan(examined *e, char **header, size_t *size)
                            ? sheaf__no_memory("out of memory")
                            : NULL;
     for (int64_t i = 0; i < m->count && st == NULL; i++) {
-        const sheaf_manifest_tensor *t = &m->tensor[i];
-        if ((t->cut.nparts > 0) != (e->slice < m->slices))
-            continue;
-        specs[e->count] =
-            (sheaf_safetensors_spec){ .name = t->name, .dtype = t->dtype, .ndim = t->ndim };
-        if (t->ndim <= 2)
-            sheaf__manifest_box(specs[e->count].shape, t, e->slice);
-        else
-            memcpy(specs[e->count].shape, t->shape, sizeof t->shape);
-        e->tensor[e->count++] = t;
+        e->tensor[e->count] = &m->tensor[i];
+        e->count += sheaf__manifest_spec(&specs[e->count], m, i, e->slice);
     }
     TRY(st, sheaf__safetensors_plan(header, size, e->offset, specs, e->count, NULL, 0));
     free(specs);
@@ -130,8 +115,8 @@ static sheaf_status *check_tensor(examined *e, int64_t i)
 {
     char a[33], b[33], expected[80], is[80];
     const sheaf_manifest_tensor *t = e->tensor[i];
-    const int64_t bytes = bytes_of(t, e->slice);
-    const sheaf_digest told = t->cut.nparts > 0 ? t->slice[e->slice] : t->hash;
+    const int64_t bytes = sheaf__manifest_bytes(t, e->slice);
+    const sheaf_digest told = *sheaf__manifest_digest(t, e->slice);
     sheaf_digest found;
     if (bytes > 0 && e->size - e->offset[i] < bytes) {
         snprintf(expected, sizeof expected, "bytes %" PRId64 " to %" PRId64 " of the file",

@@ -189,33 +189,12 @@ static sheaf_status *check_state(const sheaf_checkpoint *c, const sheaf_state *s
 
 /* ---- reading ---- */
 
-static int64_t bytes_of(const sheaf_manifest_tensor *t, int slice)
-{
-    int64_t shape[2];
-    sheaf__manifest_box(shape, t, slice);
-    return shape[0] * shape[1] * (int64_t)sizeof(float);
-}
-
-/* The part of `t` in the file of `slice`, whose shape must be the manifest's. */
-static sheaf_status *find_part(const sheaf_safetensors_entry **out, const sheaf_safetensors *file,
-                               const sheaf_manifest_tensor *t, int slice)
-{
-    int64_t shape[2];
-    sheaf__manifest_box(shape, t, slice);
-    const sheaf_safetensors_entry *entry = *out = sheaf__safetensors_find(file, t->name);
-    if (entry == NULL || entry->dtype != SHEAF_F32 || entry->ndim != t->ndim ||
-        entry->shape[0] != shape[0] || (t->ndim == 2 && entry->shape[1] != shape[1]))
-        return sheaf_fail(SHEAF_E_FORMAT, "%s: '%s': not as the manifest says", file->path,
-                          t->name);
-    return NULL;
-}
-
 static sheaf_status *check_part(const float *part, const char *path, const sheaf_manifest_tensor *t,
                                 int slice)
 {
     char a[33], b[33];
-    const int64_t bytes = bytes_of(t, slice);
-    const sheaf_digest told = t->cut.nparts > 0 ? t->slice[slice] : t->hash;
+    const int64_t bytes = sheaf__manifest_bytes(t, slice);
+    const sheaf_digest told = *sheaf__manifest_digest(t, slice);
     const sheaf_digest is = sheaf__digest(bytes == 0 ? "" : (const void *)part, (size_t)bytes);
     if (sheaf__digest_equal(told, is))
         return NULL;
@@ -229,10 +208,12 @@ static sheaf_status *check_part(const float *part, const char *path, const sheaf
 static sheaf_status *read_part(float *dst, const sheaf_safetensors *file,
                                const sheaf_manifest_tensor *t, int slice)
 {
-    const sheaf_safetensors_entry *entry;
-    const int64_t bytes = bytes_of(t, slice);
-    sheaf_status *st = find_part(&entry, file, t, slice);
-    TRY(st, bytes > 0 ? sheaf__safetensors_read(file, entry, 0, dst, bytes) : NULL);
+    const sheaf_safetensors_entry *entry = sheaf__safetensors_find(file, t->name);
+    const int64_t bytes = sheaf__manifest_bytes(t, slice);
+    if (!sheaf__manifest_agrees(t, entry, slice))
+        return sheaf_fail(SHEAF_E_FORMAT, "%s: '%s': not as the manifest says", file->path,
+                          t->name);
+    sheaf_status *st = bytes > 0 ? sheaf__safetensors_read(file, entry, 0, dst, bytes) : NULL;
     return st != NULL ? st : check_part(dst, file->path, t, slice);
 }
 

@@ -110,6 +110,46 @@ void sheaf__manifest_box(int64_t shape[2], const sheaf_manifest_tensor *tensor, 
         shape[tensor->cut.axis] = sheaf_cut_slice_rows(&tensor->cut, slice);
 }
 
+int64_t sheaf__manifest_bytes(const sheaf_manifest_tensor *t, int slice)
+{
+    int64_t shape[2];
+    sheaf__manifest_box(shape, t, slice);
+    return shape[0] * shape[1] * (int64_t)sheaf_dtype_bytes(t->dtype);
+}
+
+sheaf_digest *sheaf__manifest_digest(const sheaf_manifest_tensor *t, int slice)
+{
+    return t->cut.nparts > 0 ? &t->slice[slice] : (sheaf_digest *)&t->hash;
+}
+
+static sheaf_safetensors_spec spec_of(const sheaf_manifest_tensor *t, int slice)
+{
+    sheaf_safetensors_spec s = { .name = t->name, .dtype = t->dtype, .ndim = t->ndim };
+    if (t->ndim <= 2)
+        sheaf__manifest_box(s.shape, t, slice);
+    else
+        memcpy(s.shape, t->shape, sizeof s.shape);
+    return s;
+}
+
+bool sheaf__manifest_spec(sheaf_safetensors_spec *out, const sheaf_manifest *m, int64_t i,
+                          int slice)
+{
+    const sheaf_manifest_tensor *t = &m->tensor[i];
+    if ((t->cut.nparts > 0) != (slice < m->slices))
+        return false;
+    *out = spec_of(t, slice);
+    return true;
+}
+
+bool sheaf__manifest_agrees(const sheaf_manifest_tensor *t, const sheaf_safetensors_entry *e,
+                            int slice)
+{
+    const sheaf_safetensors_spec s = spec_of(t, slice);
+    return e != NULL && e->dtype == s.dtype &&
+           sheaf__same_shape(e->ndim, e->shape, s.ndim, s.shape);
+}
+
 /* ---- writing ---- */
 
 static sheaf_status *write_progress(sheaf_text *text, const char *progress)

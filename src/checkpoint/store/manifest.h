@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "base/hash.h"
+#include "formats/safetensors.h"
 #include "sheaf/cut.h"
 #include "sheaf/dtype.h"
 #include "sheaf/status.h"
@@ -64,3 +65,13 @@ const char *sheaf__manifest_file(char buffer[32], int slices, int slice);
 /* Shape of what `slice` holds of a tensor; elements are the product (0 for an empty slice). Of more
  * than two axes all but the last are one. */
 void sheaf__manifest_box(int64_t shape[2], const sheaf_manifest_tensor *tensor, int slice);
+/* Bytes of the same, and their digest. */
+int64_t sheaf__manifest_bytes(const sheaf_manifest_tensor *tensor, int slice);
+sheaf_digest *sheaf__manifest_digest(const sheaf_manifest_tensor *tensor, int slice);
+/* sheaf__manifest_agrees - is what the file of `slice` says of a tensor (NULL: nothing) what the
+ * manifest says? */
+bool sheaf__manifest_agrees(const sheaf_manifest_tensor *tensor,
+                            const sheaf_safetensors_entry *entry, int slice);
+/* sheaf__manifest_spec - has the file of `slice` tensor i? *out: how it stands there. */
+bool sheaf__manifest_spec(sheaf_safetensors_spec *out, const sheaf_manifest *manifest, int64_t i,
+                          int slice);

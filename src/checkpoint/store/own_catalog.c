@@ -100,17 +100,6 @@ static sheaf_status *take_entry(reading *r, int file, const sheaf_manifest_tenso
     return st;
 }
 
-/* Is what the file says of a tensor what the manifest says? */
-static bool as_told(const sheaf_safetensors_entry *e, const sheaf_manifest_tensor *t, int slice)
-{
-    int64_t box[2];
-    sheaf__manifest_box(box, t, slice);
-    bool same = e != NULL && e->dtype == t->dtype && e->ndim == t->ndim;
-    for (int i = 0; same && i < t->ndim; i++)
-        same = e->shape[i] == (t->ndim > 2 ? t->shape[i] : box[i]);
-    return same;
-}
-
 static sheaf_status *take_tensors(reading *r, const sheaf_safetensors *file, const char *path,
                                   int slice)
 {
@@ -122,7 +111,8 @@ static sheaf_status *take_tensors(reading *r, const sheaf_safetensors *file, con
         if ((t->cut.nparts > 0) != (slice < m->slices))
             continue;
         const sheaf_safetensors_entry *e = sheaf__safetensors_find(file, t->name);
-        if (as_told(e, t, slice)) /* what is not is told by sheaf_checkpoint_examine() */
+        if (sheaf__manifest_agrees(t, e,
+                                   slice)) /* what is not is told by sheaf_checkpoint_examine() */
             st = take_entry(r, number, t, e, slice);
     }
     return st;

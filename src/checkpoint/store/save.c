@@ -209,11 +209,9 @@ static sheaf_status *write_part(saver *s, sheaf_safetensors_writer *file, int64_
 {
     const sheaf_state_tensor *from = &s->state->tensor[s->order[tensor]];
     sheaf_manifest_tensor *to = &s->manifest->tensor[tensor];
-    int64_t shape[2];
-    sheaf__manifest_box(shape, to, slice);
-    const int64_t bytes = shape[0] * shape[1] * (int64_t)sizeof(float);
+    const int64_t bytes = sheaf__manifest_bytes(to, slice);
     const float *data = from->slice[is_cut(from) ? slice : 0];
-    *(is_cut(from) ? &to->slice[slice] : &to->hash) =
+    *sheaf__manifest_digest(to, slice) =
         sheaf__digest(bytes == 0 ? "" : (const void *)data, (size_t)bytes);
     return file == NULL || bytes == 0 ? NULL
                                       : sheaf__safetensors_write(file, index, 0, data, bytes);
@@ -238,13 +236,8 @@ static sheaf_status *begin_file(sheaf_safetensors_writer **file, char **path, sa
                            ? sheaf__no_memory("out of memory for the list of tensors")
                            : sheaf__path_join(path, s->partial,
                                               sheaf__manifest_file(name, s->state->slices, slice));
-    for (int64_t i = 0; i < s->state->count && st == NULL; i++) {
-        const sheaf_manifest_tensor *t = &s->manifest->tensor[i];
-        if ((t->cut.nparts > 0) != (slice < s->state->slices))
-            continue;
-        specs[n] = (sheaf_safetensors_spec){ .name = t->name, .dtype = SHEAF_F32, .ndim = t->ndim };
-        sheaf__manifest_box(specs[n++].shape, t, slice);
-    }
+    for (int64_t i = 0; i < s->state->count && st == NULL; i++)
+        n += sheaf__manifest_spec(&specs[n], s->manifest, i, slice);
     TRY(st, sheaf__safetensors_begin(file, *path, specs, n, NULL, 0));
     free(specs);
     return st;
