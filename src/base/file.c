@@ -119,6 +119,15 @@ sheaf_status *sheaf__path_join(char **out, const char *dir, const char *name)
     return NULL;
 }
 
+bool sheaf__path_has(const char *dir, const char *name, sheaf_path_kind kind)
+{
+    char *path = NULL;
+    sheaf_status_free(sheaf__path_join(&path, dir, name));
+    const sheaf_path_kind is = path != NULL ? sheaf__path_kind(path) : SHEAF_PATH_NONE;
+    free(path);
+    return is != SHEAF_PATH_NONE && (kind == SHEAF_PATH_NONE || is == kind);
+}
+
 sheaf_status *sheaf__path_parent(char **out, const char *path)
 {
     size_t n = strlen(path);

@@ -42,6 +42,9 @@ bool sheaf__path_same(const char *a, const char *b);
 bool sheaf__path_holds(const char *path, int fd);
 /* sheaf__path_join - "dir/name" (malloc'd). Errors: SHEAF_E_MEMORY. */
 sheaf_status *sheaf__path_join(char **out, const char *dir, const char *name);
+/* sheaf__path_has - is DIR/NAME there, and of this kind? SHEAF_PATH_NONE: of any. False too where
+ * memory lacks. */
+bool sheaf__path_has(const char *dir, const char *name, sheaf_path_kind kind);
 /* sheaf__path_parent - the folder that `path` is in, "." if it names none (malloc'd). */
 sheaf_status *sheaf__path_parent(char **out, const char *path);
 /* sheaf__path_whole - `path` from the root: behind the working folder, without "." and doubled

@@ -198,74 +198,83 @@ sheaf_status *sheaf__catalog_read(const sheaf_catalog *c, const sheaf_logical *t
 
 enum { COMPARE_BYTES = 1 << 20 };
 
-sheaf_status *sheaf__catalog_same(bool *same, const sheaf_catalog *c, const sheaf_logical *whole,
-                                  int64_t row0, int64_t col0, const sheaf_catalog *other,
-                                  const sheaf_logical *part)
+/* A box of a tensor, or of the copy of it that begins with piece `first`; *elements is how many it
+ * has. */
+typedef struct reader {
+    const sheaf_catalog *c;
+    const sheaf_logical *t;
+    int64_t first; /* -1: the tensor */
+    int64_t row0, col0;
+} reader;
+
+static sheaf_status *read_box(int64_t *elements, const reader *r, int64_t row0, int64_t rows,
+                              int64_t col0, int64_t cols, void *dst)
 {
-    int64_t rows, cols;
-    sheaf__catalog_view(&rows, &cols, part);
-    const int64_t bytes = (int64_t)sheaf_dtype_bytes(part->told.dtype);
-    *same = whole->told.dtype == part->told.dtype && bytes > 0;
-    if (!*same || rows == 0 || cols == 0)
+    const sheaf_logical *t = r->t;
+    sheaf_status *st = NULL;
+    *elements = r->first < 0 ? rows * cols : 0;
+    if (r->first < 0)
+        return sheaf__catalog_read(r->c, t, r->row0 + row0, rows, r->col0 + col0, cols, dst);
+    for (int64_t i = r->first;
+         st == NULL && i < t->npieces && t->piece[i].rank == t->piece[r->first].rank; i++) {
+        int64_t n = 0;
+        st = sheaf__piece_read(&n, r->c, t, &t->piece[i], row0, rows, col0, cols, dst);
+        *elements += n;
+    }
+    return st;
+}
+
+/* Have both the same bytes, the second in all of its view [rows, cols]? */
+static sheaf_status *same_bytes(bool *same, const reader *a, const reader *b)
+{
+    int64_t rows, cols, n = 0;
+    sheaf__catalog_view(&rows, &cols, b->t);
+    *same = true;
+    if (rows == 0 || cols == 0)
         return NULL;
-    const int64_t wide = least(cols, COMPARE_BYTES / bytes), tall = COMPARE_BYTES / bytes / wide;
+    const int64_t bytes = (int64_t)sheaf_dtype_bytes(b->t->told.dtype);
+    const int64_t wide = least(cols, COMPARE_BYTES / bytes),
+                  tall = most(1, COMPARE_BYTES / bytes / wide);
     char *one = malloc(COMPARE_BYTES), *two = malloc(COMPARE_BYTES);
-    sheaf_status *st = one == NULL || two == NULL ? sheaf__no_memory(c->root) : NULL;
+    sheaf_status *st = one == NULL || two == NULL ? sheaf__no_memory(a->c->root) : NULL;
     for (int64_t r = 0; st == NULL && *same && r < rows; r += tall)
         for (int64_t k = 0; st == NULL && *same && k < cols; k += wide) {
             const int64_t h = least(tall, rows - r), w = least(wide, cols - k);
-            st = sheaf__catalog_read(c, whole, row0 + r, h, col0 + k, w, one);
-            TRY(st, sheaf__catalog_read(other, part, r, h, k, w, two));
-            *same = st == NULL && memcmp(one, two, (size_t)(h * w * bytes)) == 0;
+            st = read_box(&n, a, r, h, k, w, one);
+            TRY(st, read_box(&n, b, r, h, k, w, two));
+            *same = st == NULL && n == h * w && memcmp(one, two, (size_t)(n * bytes)) == 0;
         }
     free(one);
     free(two);
     return st;
 }
 
-/* A box of the copy that begins with piece `first`. */
-static sheaf_status *read_copy(int64_t *elements, const sheaf_catalog *c, const sheaf_logical *t,
-                               int64_t first, int64_t row0, int64_t rows, int64_t col0,
-                               int64_t cols, void *dst)
+sheaf_status *sheaf__catalog_same(bool *same, const sheaf_catalog *c, const sheaf_logical *whole,
+                                  int64_t row0, int64_t col0, const sheaf_catalog *other,
+                                  const sheaf_logical *part)
 {
-    sheaf_status *st = NULL;
-    *elements = 0;
-    for (int64_t i = first;
-         st == NULL && i < t->npieces && t->piece[i].rank == t->piece[first].rank; i++) {
-        int64_t n = 0;
-        st = sheaf__piece_read(&n, c, t, &t->piece[i], row0, rows, col0, cols, dst);
-        *elements += n;
-    }
-    return st;
+    *same = whole->told.dtype == part->told.dtype && sheaf_dtype_bytes(part->told.dtype) > 0;
+    return *same ? same_bytes(same, &(reader){ c, whole, -1, row0, col0 },
+                              &(reader){ other, part, -1, 0, 0 })
+                 : NULL;
 }
 
-static sheaf_status *compare_copies(sheaf_catalog *c, sheaf_logical *t, char *one, char *two)
+static sheaf_status *compare_copies(sheaf_catalog *c, sheaf_logical *t)
 {
-    int64_t rows, cols, n;
-    sheaf__catalog_view(&rows, &cols, t);
-    const int64_t bytes = (int64_t)sheaf_dtype_bytes(t->told.dtype);
-    const int64_t wide = least(cols, COMPARE_BYTES / bytes),
-                  tall = most(1, COMPARE_BYTES / bytes / wide);
     for (int64_t i = 1; i < t->npieces; i++) {
         bool same = t->piece[i].dtype == t->piece[0].dtype;
         if (t->piece[i].rank == t->piece[i - 1].rank)
             continue; /* of the same copy */
-        for (int64_t r = 0; same && r < rows; r += tall)
-            for (int64_t k = 0; same && k < cols; k += wide) {
-                const int64_t h = least(tall, rows - r), w = least(wide, cols - k);
-                sheaf_status *st = read_copy(&n, c, t, 0, r, h, k, w, one);
-                TRY(st, read_copy(&n, c, t, i, r, h, k, w, two));
-                if (st != NULL)
-                    return sheaf__catalog_defect(c, c->file[t->piece[i].file].path, st);
-                same = n == h * w && memcmp(one, two, (size_t)(h * w * bytes)) == 0;
-            }
-        if (same)
-            continue;
         sheaf_status *st =
-            sheaf__catalog_notef(c, SHEAF_WARNING, "replica", c->file[t->piece[i].file].path,
-                                 t->told.name, "the same values in every part", "",
-                                 "part %d differs from part %d; the values of part %d are used",
-                                 t->piece[i].rank, t->piece[0].rank, t->piece[0].rank);
+            same ? same_bytes(&same, &(reader){ c, t, 0, 0, 0 }, &(reader){ c, t, i, 0, 0 }) : NULL;
+        if (st != NULL)
+            return sheaf__catalog_defect(c, c->file[t->piece[i].file].path, st);
+        if (!same)
+            st =
+                sheaf__catalog_notef(c, SHEAF_WARNING, "replica", c->file[t->piece[i].file].path,
+                                     t->told.name, "the same values in every part", "",
+                                     "part %d differs from part %d; the values of part %d are used",
+                                     t->piece[i].rank, t->piece[0].rank, t->piece[0].rank);
         if (st != NULL)
             return st;
     }
@@ -274,13 +283,10 @@ static sheaf_status *compare_copies(sheaf_catalog *c, sheaf_logical *t, char *on
 
 sheaf_status *sheaf__catalog_compare(sheaf_catalog *c)
 {
-    char *one = malloc(COMPARE_BYTES), *two = malloc(COMPARE_BYTES);
-    sheaf_status *st = one == NULL || two == NULL ? sheaf__no_memory(c->root) : NULL;
+    sheaf_status *st = NULL;
     for (int64_t i = 0; st == NULL && i < c->count; i++)
         if (c->tensor[i].replicated && c->tensor[i].npieces > 1)
-            st = compare_copies(c, &c->tensor[i], one, two);
-    free(one);
-    free(two);
+            st = compare_copies(c, &c->tensor[i]);
     return st;
 }
 

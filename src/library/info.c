@@ -278,7 +278,7 @@ static sheaf_status *tell_path(sheaf__info *t, const char *path)
     if (strcmp(slash == NULL ? path : slash + 1, "metrics.jsonl") == 0 &&
         sheaf__path_kind(path) == SHEAF_PATH_FILE)
         return sheaf__info_metrics(t, path);
-    sheaf_status *st = sheaf_look_open(&look, path);
+    sheaf_status *st = sheaf_look_open(&look, path, false);
     sheaf_status *bad = sheaf__verify_all(&report, path, &quick);
     const bool foreign =
         report.catalog != NULL &&

@@ -105,7 +105,7 @@ sheaf_status *sheaf__run_export(sheaf__run_exported *out, const sheaf__run_expor
 sheaf_status *sheaf__run_export_count(int64_t *tensors, int64_t *bytes, const char *dst)
 {
     sheaf_look look;
-    sheaf_status *st = sheaf_look_open(&look, dst);
+    sheaf_status *st = sheaf_look_open(&look, dst, false);
     if (st != NULL)
         return st;
     *tensors = look.source->count(look.source);

@@ -14,7 +14,7 @@
 #include "base/json.h"
 #include "base/temporary.h"
 #include "base/text.h"
-#include "checkpoint/store/hold.h"
+#include "checkpoint/store/step.h"
 #include "checkpoint/store/look.h"
 #include "train/contract.h"
 #include "train/export.h"
@@ -24,18 +24,10 @@
 #include "library/run_read.h"
 #include "library/train_settings.h"
 
-static bool has(const char *dir, const char *name, sheaf_path_kind kind)
-{
-    char *path = NULL;
-    sheaf_status_free(sheaf__path_join(&path, dir, name));
-    const bool yes = path != NULL && sheaf__path_kind(path) == kind;
-    free(path);
-    return yes;
-}
-
 static bool is_run(const char *path)
 {
-    return has(path, "settings", SHEAF_PATH_FILE) && has(path, "checkpoints", SHEAF_PATH_DIR);
+    return sheaf__path_has(path, "settings", SHEAF_PATH_FILE) &&
+           sheaf__path_has(path, "checkpoints", SHEAF_PATH_DIR);
 }
 
 static sheaf_status *copy_text(char **to, const char *from)
@@ -61,7 +53,7 @@ static sheaf_status *find_out(char **out, const char *step)
 {
     char *whole = realpath(step, NULL), *checkpoints = NULL;
     *out = NULL;
-    if (whole == NULL || !has(whole, "manifest.json", SHEAF_PATH_FILE)) {
+    if (whole == NULL || !sheaf__path_has(whole, "manifest.json", SHEAF_PATH_FILE)) {
         free(whole);
         return NULL;
     }
@@ -110,7 +102,7 @@ static sheaf_status *read_checkpoint(sheaf__run_reading *r)
 {
     sheaf_checkpoint *checkpoint = NULL;
     json_t *progress = NULL;
-    sheaf_status *st = has(r->step, "manifest.json", SHEAF_PATH_FILE)
+    sheaf_status *st = sheaf__path_has(r->step, "manifest.json", SHEAF_PATH_FILE)
                            ? sheaf_checkpoint_open(&checkpoint, r->step)
                            : NULL;
     const char *text = checkpoint == NULL ? "{}" : sheaf_checkpoint_progress(checkpoint);
@@ -148,7 +140,8 @@ sheaf_status *sheaf__run_read(sheaf__run_reading *r, bool *is, const char *path,
     st = read_settings(r);
     const bool done =
         run && !newest &&
-        has(r->out, r->options.method == SHEAF_METHOD_LORA ? "adapter" : "model", SHEAF_PATH_DIR);
+        sheaf__path_has(r->out, r->options.method == SHEAF_METHOD_LORA ? "adapter" : "model",
+                        SHEAF_PATH_DIR);
     if (done) {
         free(r->step);
         r->step = NULL;

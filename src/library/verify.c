@@ -10,7 +10,7 @@
 #include <string.h>
 #include "base/file.h"
 #include "checkpoint/merge/merge.h"
-#include "checkpoint/tools/verify_adapter.h"
+#include "checkpoint/tools/verify.h"
 #include "dialects/open.h"
 #include "infer/wording.h"
 #include "models/open.h"

@@ -73,7 +73,7 @@ sheaf_status *sheaf_weights_open(sheaf_weights **out, const char *path,
         st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "sheaf_weights_open"), "a path");
     if (st == NULL && (w = calloc(1, sizeof *w)) == NULL)
         st = sheaf__no_memory(path);
-    TRY(st, o.dialect == NULL && o.config == NULL ? sheaf_look_open(&w->look, path)
+    TRY(st, o.dialect == NULL && o.config == NULL ? sheaf_look_open(&w->look, path, false)
                                                   : open_told(&w->look, path, &o));
     if (st != NULL) {
         sheaf_weights_close(w);

@@ -230,10 +230,10 @@ sheaf_status *sheaf__export_step(const sheaf_train_options *o, const sheaf__open
 /* The best step's checkpoint was lost after the run had saved it; the last one's is whole. */
 static sheaf_status *best_is_lost(sheaf_status *st, const char *checkpoint, const char *out)
 {
-    int64_t damages = 0;
+    sheaf_damages damages = { 0 };
     sheaf_text word = { 0 };
-    sheaf_status *looked = sheaf_checkpoint_verify(checkpoint, &damages, NULL, NULL);
-    if (st != NULL && looked == NULL && damages > 0) {
+    sheaf_status *looked = sheaf_checkpoint_examine(&damages, checkpoint, false);
+    if (st != NULL && looked == NULL && damages.count > 0) {
         sheaf__text_word(&word, out);
         st = sheaf_in(st, "--use-best");
         sheaf_try_this(st,

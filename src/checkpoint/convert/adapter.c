@@ -1,5 +1,4 @@
-/* adapter.c - see adapter.h. */
-#include "checkpoint/convert/adapter.h"
+/* adapter.c - see copy.h. */
 
 #include <inttypes.h>
 #include <math.h>

@@ -10,7 +10,6 @@
 #include "base/file.h"
 #include "base/output.h"
 #include "base/text.h"
-#include "checkpoint/convert/adapter.h"
 #include "checkpoint/convert/copy.h"
 #include "checkpoint/store/own_catalog.h"
 #include "dialects/common/whole.h"

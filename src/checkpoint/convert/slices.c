@@ -1,11 +1,10 @@
-/* slices.c - see slices.h. A job is what one file holds of one tensor: read, hashed and written in
+/* slices.c - see copy.h. A job is what one file holds of one tensor: read, hashed and written in
  * order by one thread. */
-#include "checkpoint/convert/slices.h"
+#include "checkpoint/convert/copy.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/array.h"
 #include "base/status.h"
@@ -71,25 +70,15 @@ static sheaf_status *draft(writer *w)
     w->m->contract = CONTRACT;
     w->m->step = w->how->step;
     w->m->progress = strdup(w->how->progress);
-    bool failed = w->m->progress == NULL;
-    for (int64_t i = 0; i < n; i++) {
+    if (w->m->progress == NULL)
+        return sheaf__no_memory(memory_for);
+    for (int64_t i = 0; i < n && st == NULL; i++) {
         const sheaf_source_entry *e = w->entry[i];
-        sheaf_manifest_tensor *t = &w->m->tensor[i];
-        const sheaf_cut *cut = cut_of(w, e);
         if (sheaf_dtype_bytes(e->dtype) == 0)
             return sheaf_fail(SHEAF_E_UNSUPPORTED, "tensor '%s': elements below a byte", e->name);
-        t->name = strdup(e->name);
-        t->dtype = e->dtype;
-        t->ndim = e->ndim;
-        t->shape[1] = 1;
-        memcpy(t->shape, e->shape, (size_t)e->ndim * sizeof *e->shape);
-        if (cut != NULL) {
-            t->cut = *cut;
-            t->slice = calloc((size_t)slices, sizeof *t->slice);
-        }
-        failed = failed || t->name == NULL || (cut != NULL && t->slice == NULL);
+        st = sheaf__manifest_set(w->m, i, e->name, e->dtype, e->ndim, e->shape, cut_of(w, e));
     }
-    return failed ? sheaf__no_memory(memory_for) : NULL;
+    return st;
 }
 
 /* ---- files ---- */
@@ -219,20 +208,17 @@ static sheaf_status *finish_files(writer *w)
     for (int s = 0; st == NULL && s <= w->m->slices; s++) {
         char name[32], *path = NULL;
         sheaf_safetensors_writer *file = w->file[s];
-        int fd = -1;
         w->file[s] = NULL;
         st = sheaf__safetensors_finish(file);
         TRY(st, sheaf__path_join(&path, sheaf__output_dir(w->output),
                                  sheaf__manifest_file(name, w->m->slices, s)));
-        TRY(st, sheaf__file_open_read(&fd, &w->m->bytes[s], path));
-        if (fd >= 0)
-            close(fd);
+        TRY(st, sheaf__manifest_measure(w->m, s, path));
         free(path);
     }
     for (int64_t i = 0; i < w->m->count && st == NULL; i++) {
         sheaf_manifest_tensor *t = &w->m->tensor[i];
         if (t->cut.nparts > 0)
-            t->hash = sheaf__digest(t->slice, (size_t)w->m->slices * sizeof *t->slice);
+            t->hash = sheaf__manifest_joined(w->m, i);
     }
     return st;
 }

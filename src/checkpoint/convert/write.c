@@ -15,7 +15,6 @@
 #include "base/output.h"
 #include "base/json_write.h"
 #include "checkpoint/convert/copy.h"
-#include "checkpoint/convert/slices.h"
 #include "checkpoint/store/own_catalog.h"
 #include "checkpoint/store/stream.h"
 #include "dialects/hf/hf.h"

@@ -10,7 +10,7 @@
 #include "base/array.h"
 #include "base/text.h"
 #include "checkpoint/merge/matcher.h"
-#include "checkpoint/merge/tied.h"
+#include "checkpoint/merge/plan.h"
 #include "lora/check_file.h"
 #include "lora/match.h"
 #include "lora/names.h"

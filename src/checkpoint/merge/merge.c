@@ -12,7 +12,7 @@
 #include "base/text.h"
 #include "base/thread.h"
 #include "checkpoint/merge/output.h"
-#include "checkpoint/merge/tied.h"
+#include "checkpoint/merge/plan.h"
 #include "checkpoint/merge/work.h"
 #include "checkpoint/store/stream.h"
 #include "dialects/hf/hf.h"

@@ -10,7 +10,6 @@
 #include "base/array.h"
 #include "base/status.h"
 #include "base/output.h"
-#include "checkpoint/merge/tied.h"
 #include "checkpoint/store/own_catalog.h"
 #include "dialects/common/quantised.h"
 #include "dialects/hf/hf.h"

@@ -1,9 +1,9 @@
-/* tied.c - see tied.h.
+/* tied.c - see plan.h.
  *
  * Each name is a tensor here, made of what the base holds under another one, until nothing tells
  * them apart: what an adapter does to one of them it does not do to the others, but for trained
  * rows and PEFT's copies of the base, which are all names', and ensure_weight_tying. */
-#include "checkpoint/merge/tied.h"
+#include "checkpoint/merge/plan.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

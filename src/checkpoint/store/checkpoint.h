@@ -12,8 +12,36 @@
 #pragma once
 
 #include "base/events.h"
-#include "checkpoint/store/state.h"
 #include "comm/comm.h"
+#include "sheaf/cut.h"
+
+/* ---- the state ---- */
+
+/* What a training run saves: float32 tensors in slices, and a JSON text.
+ *
+ * The names are the caller's ("master/NAME", "exp_avg/NAME", "exp_avg_sq/NAME"),
+ * distinct, in any order. Of a cut tensor a rank hands over the slices it owns,
+ * each dense and row-major: the rows (axis 0) or columns (axis 1) of the slice, of
+ * all parts one after the other. Every rank hands over all of a replicated tensor. */
+typedef struct sheaf_state_tensor {
+    const char *name;
+    int ndim;             /* 1 or 2 */
+    int64_t shape[2];     /* of the undivided tensor; shape[1] = 1 when ndim is 1 */
+    const sheaf_cut *cut; /* NULL or nparts 0: replicated */
+    float *const *slice;  /* [S] data of the slices of this rank, others NULL (one that holds no
+                             rows may be NULL too); replicated: slice[0] alone */
+} sheaf_state_tensor;
+
+typedef struct sheaf_state {
+    int slices;   /* S */
+    int contract; /* version of the numeric contract */
+    int64_t step; /* steps done */
+    int64_t count;
+    const sheaf_state_tensor *tensor;
+    const char *progress; /* a JSON object: counters, settings, seed, hashes of data and base; no
+                             rank count, host, path or time. The same text on every rank. Loading
+                             ignores it: see sheaf_checkpoint_progress(). */
+} sheaf_state;
 
 /* ---- the folder of one run; collective ---- */
 
@@ -124,9 +152,3 @@ typedef struct sheaf_damages {
  * that is not there is told. A manifest that is damaged itself is the only damage told.
  * Errors only where it cannot go on: SHEAF_E_MEMORY. */
 sheaf_status *sheaf_checkpoint_examine(sheaf_damages *damages, const char *dir, bool quick);
-/* sheaf_checkpoint_verify - the same, in full; *damages counts them. */
-sheaf_status *sheaf_checkpoint_verify(const char *dir, int64_t *damages,
-                                      void (*found)(void *context, const char *file,
-                                                    const char *tensor, const char *expected,
-                                                    const char *is),
-                                      void *context);

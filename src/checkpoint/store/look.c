@@ -20,27 +20,7 @@ void sheaf__look_view(int64_t *rows, int64_t *cols, const sheaf_source_entry *e)
 
 /* ---- telling what is there ---- */
 
-/* *out = "dir/name" if there is such a thing, else NULL. */
-static sheaf_status *inside(char **out, const char *dir, const char *name)
-{
-    sheaf_status *st = sheaf__path_join(out, dir, name);
-    if (st == NULL && sheaf__path_kind(*out) == SHEAF_PATH_NONE) {
-        free(*out);
-        *out = NULL;
-    }
-    return st;
-}
-
-static sheaf_status *has(bool *yes, const char *dir, const char *name)
-{
-    char *path = NULL;
-    sheaf_status *st = inside(&path, dir, name);
-    *yes = path != NULL;
-    free(path);
-    return st;
-}
-
-static sheaf_status *kind_of_folder(sheaf_look_kind *out, const char *dir)
+static sheaf_look_kind kind_of_folder(const char *dir)
 {
     static const struct {
         const char *name;
@@ -52,18 +32,10 @@ static sheaf_status *kind_of_folder(sheaf_look_kind *out, const char *dir)
         { "manifest.json", SHEAF_LOOK_CHECKPOINT },
         { "checkpoints", SHEAF_LOOK_RUN },
     };
-    *out = SHEAF_LOOK_MODEL;
-    for (size_t i = 0; i < sizeof signs / sizeof *signs; i++) {
-        bool yes;
-        sheaf_status *st = has(&yes, dir, signs[i].name);
-        if (st != NULL)
-            return st;
-        if (yes) {
-            *out = signs[i].kind;
-            return NULL;
-        }
-    }
-    return NULL;
+    for (size_t i = 0; i < sizeof signs / sizeof *signs; i++)
+        if (sheaf__path_has(dir, signs[i].name, SHEAF_PATH_NONE))
+            return signs[i].kind;
+    return SHEAF_LOOK_MODEL;
 }
 
 static void read_tied(sheaf_look *look, const sheaf_catalog *c)
@@ -104,46 +76,33 @@ static sheaf_status *open_tensors(sheaf_look *look, const char *path, bool all)
 
 static sheaf_status *open_folder(sheaf_look *look, const char *path, bool all)
 {
-    sheaf_status *st = kind_of_folder(&look->kind, path);
-    if (st != NULL)
-        return st;
-    switch (look->kind) {
-    case SHEAF_LOOK_CHECKPOINT:
-        look->dialect = sheaf__dialect_own.name;
-        st = sheaf_checkpoint_open(&look->checkpoint, path);
-        return st != NULL ? st : sheaf__checkpoint_source(&look->source, look->checkpoint);
-    case SHEAF_LOOK_RUN: look->dialect = sheaf__dialect_own.name; return NULL;
-    default: return open_tensors(look, path, all);
-    }
+    look->kind = kind_of_folder(path);
+    if (look->kind != SHEAF_LOOK_CHECKPOINT && look->kind != SHEAF_LOOK_RUN)
+        return open_tensors(look, path, all);
+    look->dialect = sheaf__dialect_own.name;
+    if (look->kind == SHEAF_LOOK_RUN)
+        return NULL;
+    sheaf_status *st = sheaf_checkpoint_open(&look->checkpoint, path);
+    return st != NULL ? st : sheaf__checkpoint_source(&look->source, look->checkpoint);
 }
 
-static sheaf_status *open_path(sheaf_look *out, const char *path, bool all)
+sheaf_status *sheaf_look_open(sheaf_look *out, const char *path, bool all)
 {
     *out = (sheaf_look){ 0 };
+    const sheaf_path_kind kind = sheaf__path_kind(path);
     sheaf_status *st;
-    switch (sheaf__path_kind(path)) {
-    case SHEAF_PATH_DIR: st = open_folder(out, path, all); break;
-    case SHEAF_PATH_FILE:
+    if (kind == SHEAF_PATH_DIR)
+        st = open_folder(out, path, all);
+    else if (kind == SHEAF_PATH_FILE) {
         out->kind = SHEAF_LOOK_FILE;
         st = open_tensors(out, path, all);
-        break;
-    default:
+    } else {
         st = sheaf_expected(sheaf_fail(SHEAF_E_IO, "%s", path), "a folder or a .safetensors file");
         sheaf__path_hub(sheaf_found(st, "%s", sheaf__path_what(path)), path);
     }
     if (st != NULL)
         sheaf_look_close(out);
     return st;
-}
-
-sheaf_status *sheaf_look_open(sheaf_look *out, const char *path)
-{
-    return open_path(out, path, false);
-}
-
-sheaf_status *sheaf__look_open_all(sheaf_look *out, const char *path)
-{
-    return open_path(out, path, true);
 }
 
 void sheaf_look_close(sheaf_look *look)

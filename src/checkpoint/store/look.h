@@ -26,12 +26,10 @@ typedef struct sheaf_look {
     const char *dialect;          /* "hf", "sat", ...; a literal */
 } sheaf_look;
 
-/* sheaf_look_open - errors: SHEAF_E_IO when nothing is there; those of the dialect; the first
- * defect of a checkpoint that is not whole. */
-sheaf_status *sheaf_look_open(sheaf_look *out, const char *path);
-/* sheaf__look_open_all - with what else a model's folder holds: factors of LoRA that is not merged,
- * and the moments of an optimizer ("exp_avg.NAME"). */
-sheaf_status *sheaf__look_open_all(sheaf_look *out, const char *path);
+/* sheaf_look_open - all: with what else a model's folder holds, factors of LoRA that is not merged
+ * and the moments of an optimizer ("exp_avg.NAME"). Errors: SHEAF_E_IO when nothing is there; those
+ * of the dialect; the first defect of a checkpoint that is not whole. */
+sheaf_status *sheaf_look_open(sheaf_look *out, const char *path, bool all);
 void sheaf_look_close(sheaf_look *look);
 const char *sheaf_look_kind_name(sheaf_look_kind kind); /* "model", "adapter", ... */
 

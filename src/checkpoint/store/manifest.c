@@ -5,9 +5,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/status.h"
 #include "base/array.h"
+#include "base/file.h"
 #include "base/json.h"
 #include "base/text.h"
 
@@ -86,6 +88,39 @@ void sheaf__manifest_free(sheaf_manifest *m)
     free(m->bytes);
     free(m->progress);
     free(m);
+}
+
+sheaf_status *sheaf__manifest_set(sheaf_manifest *m, int64_t i, const char *name, sheaf_dtype dtype,
+                                  int ndim, const int64_t *shape, const sheaf_cut *cut)
+{
+    sheaf_manifest_tensor *t = &m->tensor[i];
+    const bool is_cut = cut != NULL && cut->nparts > 0;
+    t->name = strdup(name);
+    t->dtype = dtype;
+    t->ndim = ndim;
+    t->shape[1] = 1;
+    memcpy(t->shape, shape, (size_t)ndim * sizeof *shape);
+    if (is_cut) {
+        t->cut = *cut;
+        t->slice = calloc((size_t)m->slices, sizeof *t->slice);
+    }
+    return t->name == NULL || (is_cut && t->slice == NULL)
+               ? sheaf__no_memory("out of memory for the manifest")
+               : NULL;
+}
+
+sheaf_digest sheaf__manifest_joined(const sheaf_manifest *m, int64_t i)
+{
+    return sheaf__digest(m->tensor[i].slice, (size_t)m->slices * sizeof(sheaf_digest));
+}
+
+sheaf_status *sheaf__manifest_measure(sheaf_manifest *m, int slice, const char *path)
+{
+    int fd = -1;
+    sheaf_status *st = sheaf__file_open_read(&fd, &m->bytes[slice], path);
+    if (fd >= 0)
+        close(fd);
+    return st;
 }
 
 const sheaf_manifest_tensor *sheaf__manifest_find(const sheaf_manifest *m, const char *name)

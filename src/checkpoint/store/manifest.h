@@ -52,6 +52,14 @@ typedef struct sheaf_manifest {
 /* sheaf__manifest_new - space for `count` tensors; `slice` of each is NULL. */
 sheaf_status *sheaf__manifest_new(sheaf_manifest **out, int slices, int64_t count);
 void sheaf__manifest_free(sheaf_manifest *manifest);
+/* sheaf__manifest_set - tensor i, but for its digests. cut NULL or of no parts: replicated. */
+sheaf_status *sheaf__manifest_set(sheaf_manifest *manifest, int64_t i, const char *name,
+                                  sheaf_dtype dtype, int ndim, const int64_t *shape,
+                                  const sheaf_cut *cut);
+/* sheaf__manifest_joined - of a cut tensor: the digest of its slices' digests. */
+sheaf_digest sheaf__manifest_joined(const sheaf_manifest *manifest, int64_t i);
+/* sheaf__manifest_measure - takes the size of the file of `slice`, at `path`. */
+sheaf_status *sheaf__manifest_measure(sheaf_manifest *manifest, int slice, const char *path);
 /* sheaf__manifest_write - the text, malloc'd. `progress` may have any form of JSON object. */
 sheaf_status *sheaf__manifest_write(char **text, size_t *size, const sheaf_manifest *manifest);
 /* sheaf__manifest_read - errors: SHEAF_E_FORMAT (not a manifest, or its own hash is wrong),

@@ -9,31 +9,23 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/text.h"
-#include "checkpoint/store/hold.h"
+#include "checkpoint/store/look.h"
+#include "checkpoint/store/step.h"
 #include "checkpoint/store/store.h"
 #include "dialects/common/model.h"
 #include "dialects/open.h"
 #include "formats/safetensors.h"
 
-static bool has(const char *dir, const char *name, sheaf_path_kind kind)
-{
-    char *path = NULL;
-    sheaf_status_free(sheaf__path_join(&path, dir, name));
-    const bool yes = path != NULL && sheaf__path_kind(path) == kind;
-    free(path);
-    return yes;
-}
-
 static bool is_checkpoint(const char *path)
 {
-    return has(path, "manifest.json", SHEAF_PATH_FILE);
+    return sheaf__path_has(path, "manifest.json", SHEAF_PATH_FILE);
 }
 
 static bool own_is(const char *path)
 {
     return sheaf__path_kind(path) == SHEAF_PATH_DIR &&
-           (is_checkpoint(path) || has(path, "checkpoints", SHEAF_PATH_DIR) ||
-            has(path, "replicated.safetensors", SHEAF_PATH_FILE));
+           (is_checkpoint(path) || sheaf__path_has(path, "checkpoints", SHEAF_PATH_DIR) ||
+            sheaf__path_has(path, "replicated.safetensors", SHEAF_PATH_FILE));
 }
 
 /* ---- names ---- */
@@ -241,6 +233,13 @@ sheaf_status *sheaf__own_catalog(sheaf_catalog **out, const char *dir, bool raw)
     return st;
 }
 
+sheaf_status *sheaf__checkpoint_source(sheaf_source **out, sheaf_checkpoint *checkpoint)
+{
+    sheaf_catalog *catalog = NULL;
+    sheaf_status *st = sheaf__own_catalog(&catalog, sheaf_checkpoint_dir(checkpoint), true);
+    return st != NULL ? st : sheaf__catalog_source(out, catalog, true);
+}
+
 /* ---- the folder of a run ---- */
 
 /* A save that was never finished; one under way is none. */
@@ -283,7 +282,7 @@ static sheaf_status *read_run(sheaf_catalog *c, const char *path)
 
 static sheaf_status *own_read(sheaf_catalog *c, const char *path, const sheaf_dialect_hints *hints)
 {
-    sheaf_status *st = is_checkpoint(path) || !has(path, "checkpoints", SHEAF_PATH_DIR)
+    sheaf_status *st = is_checkpoint(path) || !sheaf__path_has(path, "checkpoints", SHEAF_PATH_DIR)
                            ? read_folder(c, path, false)
                            : read_run(c, path);
     TRY(st, hints->config != NULL ? sheaf__catalog_take_config(c, hints->config) : NULL);

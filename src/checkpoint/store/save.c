@@ -12,7 +12,6 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/status.h"
 #include "base/array.h"
@@ -115,23 +114,16 @@ static sheaf_status *draft(saver *s)
     s->manifest->contract = state->contract;
     s->manifest->step = state->step;
     s->manifest->progress = strdup(state->progress);
-    bool failed = s->manifest->progress == NULL;
-    for (int64_t i = 0; i < state->count; i++) {
+    if (s->manifest->progress == NULL)
+        return sheaf__no_memory("out of memory for the manifest");
+    for (int64_t i = 0; i < state->count && st == NULL; i++) {
         const sheaf_state_tensor *from = &state->tensor[s->order[i]];
-        sheaf_manifest_tensor *to = &s->manifest->tensor[i];
-        to->name = strdup(from->name);
-        to->ndim = from->ndim;
-        to->shape[0] = from->shape[0];
-        to->shape[1] = from->ndim == 2 ? from->shape[1] : 1;
-        if (is_cut(from)) {
-            to->cut = *from->cut;
-            to->slice = calloc((size_t)state->slices, sizeof *to->slice);
-        }
-        failed |= to->name == NULL || (is_cut(from) && to->slice == NULL);
+        st = sheaf__manifest_set(s->manifest, i, from->name, SHEAF_F32, from->ndim, from->shape,
+                                 from->cut);
         s->ncut += is_cut(from);
         s->nreplicated += !is_cut(from);
     }
-    return failed ? sheaf__no_memory("out of memory for the manifest") : NULL;
+    return st;
 }
 
 static sheaf_status *prepare(saver *s)
@@ -246,14 +238,11 @@ static sheaf_status *begin_file(sheaf_safetensors_writer **file, char **path, sa
 static sheaf_status *finish_file(saver *s, sheaf_safetensors_writer *file, const char *path,
                                  int slice, sheaf_status *st)
 {
-    int fd = -1;
     if (st == NULL)
         st = sheaf__safetensors_finish(file);
     else
         sheaf__safetensors_abandon(file);
-    TRY(st, sheaf__file_open_read(&fd, &s->manifest->bytes[slice], path));
-    if (fd >= 0)
-        close(fd);
+    TRY(st, sheaf__manifest_measure(s->manifest, slice, path));
     return st;
 }
 
@@ -383,7 +372,7 @@ static sheaf_status *collect(saver *s)
     for (int64_t i = 0; i < s->state->count; i++) {
         sheaf_manifest_tensor *t = &s->manifest->tensor[i];
         if (t->cut.nparts > 0)
-            t->hash = sheaf__digest(t->slice, (size_t)s->state->slices * sizeof *t->slice);
+            t->hash = sheaf__manifest_joined(s->manifest, i);
     }
     return st;
 }

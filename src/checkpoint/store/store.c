@@ -11,7 +11,6 @@
 
 #include "base/status.h"
 #include "base/file.h"
-#include "checkpoint/store/hold.h"
 #include "checkpoint/store/step.h"
 
 sheaf_status *sheaf__store_path(char **out, const sheaf_checkpoints *store, int64_t step)
@@ -56,7 +55,7 @@ static sheaf_status *is_locked(const char *path)
     return sheaf_try_this(st, "wait for it, stop it, or give another --out");
 }
 
-/* Who looks whether a run goes on (hold.h) holds it for a moment. */
+/* Who looks whether a run goes on (step.h) holds it for a moment. */
 enum { LOOK_MS = 100 };
 
 static sheaf_status *take_lock(int *lock, const char *dir, const sheaf_events *events)

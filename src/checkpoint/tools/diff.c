@@ -13,6 +13,7 @@
 #include "checkpoint/store/stream.h"
 #include "dialects/common/dialects.h"
 #include "schema/config_text.h"
+#include "ops/math/round.h"
 #include "schema/config.h"
 
 typedef struct differ {
@@ -35,29 +36,14 @@ static void say(const differ *d, const sheaf_diff_item *item)
 
 /* ---- values ---- */
 
-static double half(uint16_t h)
-{
-    const int exponent = h >> 10 & 31, fraction = h & 1023;
-    const double size = exponent == 31  ? (fraction == 0 ? INFINITY : NAN)
-                        : exponent == 0 ? ldexp(fraction, -24)
-                                        : ldexp(1024 + fraction, exponent - 25);
-    return h & 0x8000 ? -size : size;
-}
-
 /* Element i as a number; false for types that are none. */
 static bool number(double *out, const void *data, int64_t i, sheaf_dtype dtype)
 {
-    uint32_t bits;
-    float f;
     switch (dtype) {
-    case SHEAF_F32: *out = ((const float *)data)[i]; return true;
+    case SHEAF_F32:
+    case SHEAF_F16:
+    case SHEAF_BF16: *out = sheaf__load(data, i, dtype); return true;
     case SHEAF_F64: *out = ((const double *)data)[i]; return true;
-    case SHEAF_F16: *out = half(((const uint16_t *)data)[i]); return true;
-    case SHEAF_BF16:
-        bits = (uint32_t)((const uint16_t *)data)[i] << 16;
-        memcpy(&f, &bits, sizeof f);
-        *out = f;
-        return true;
     case SHEAF_BOOL:
     case SHEAF_U8: *out = ((const uint8_t *)data)[i]; return true;
     case SHEAF_I8: *out = ((const int8_t *)data)[i]; return true;
@@ -112,9 +98,12 @@ static sheaf_status *compare_values(differ *d, sheaf_diff_item *item, int64_t ro
     const size_t p = sheaf_dtype_bytes(item->a->dtype), q = sheaf_dtype_bytes(item->b->dtype);
     if (p == 0 || q == 0)
         return sheaf_fail(SHEAF_E_UNSUPPORTED, "'%s': elements smaller than a byte", item->name);
+    const atomic_int *stop = sheaf__control_stop(d->how->control);
     sheaf_status *st = make_space(d, (size_t)(chunk * cols) * (p > q ? p : q));
     for (int64_t row = 0; row < rows && st == NULL; row += chunk) {
         const int64_t n = rows - row < chunk ? rows - row : chunk;
+        if (stop != NULL && atomic_load(stop) != 0)
+            return sheaf_found(sheaf_fail(SHEAF_E_STOPPED, "diff"), "a request to stop");
         st = d->a.source->read(d->a.source, item->a->name, row, n, 0, cols, d->x);
         TRY(st, d->b.source->read(d->b.source, item->b->name, row, n, 0, cols, d->y));
         if (st == NULL &&
@@ -428,8 +417,8 @@ sheaf_status *sheaf_diff(sheaf_weights_diff_report *report, const char *a, const
 {
     differ d = { .report = report, .how = options };
     *report = (sheaf_weights_diff_report){ .same = true };
-    sheaf_status *st = sheaf__look_open_all(&d.a, a);
-    TRY(st, sheaf__look_open_all(&d.b, b));
+    sheaf_status *st = sheaf_look_open(&d.a, a, true);
+    TRY(st, sheaf_look_open(&d.b, b, true));
     TRY(st, refuse_run(&d.a, a));
     TRY(st, refuse_run(&d.b, b));
     if (st == NULL)

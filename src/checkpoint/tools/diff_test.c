@@ -35,7 +35,7 @@ static void test_checkpoint__every_box_of_every_kind_of_cut(void **state)
     CHECK_OK(tiny_save(&(tiny_run){ .out = folder, .seed = 3, .step = 3, .ranks = 3 }));
     char *dir = path_in("checkpoints/step-00000003");
     sheaf_look look;
-    CHECK_OK(sheaf_look_open(&look, dir));
+    CHECK_OK(sheaf_look_open(&look, dir, false));
     assert_int_equal(look.kind, SHEAF_LOOK_CHECKPOINT);
     assert_int_equal(look.source->count(look.source), TINY_TENSORS);
     for (int k = 0; k < TINY_TENSORS; k++) {
@@ -51,7 +51,7 @@ static void test_checkpoint__every_box_of_every_kind_of_cut(void **state)
     }
     assert_null(look.source->find(look.source, "master/none"));
     sheaf_look_close(&look);
-    CHECK_OK(sheaf_look_open(&look, folder));
+    CHECK_OK(sheaf_look_open(&look, folder, false));
     assert_int_equal(look.kind, SHEAF_LOOK_RUN);
     sheaf_look_close(&look);
     free(dir);

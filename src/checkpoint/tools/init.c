@@ -6,8 +6,10 @@
 #include <string.h>
 
 #include "base/control.h"
+#include "base/random.h"
 #include "base/status.h"
 #include "base/text.h"
+#include "checkpoint/store/look.h"
 #include "checkpoint/store/stream.h"
 #include "dialects/hf/hf.h"
 #include "ops/kernels.h"
@@ -31,7 +33,35 @@ typedef struct maker {
     const sheaf_tensor *tensor;
 } maker;
 
-/* ---- SPEC ---- */
+/* ---- SPEC: a path, or the name of a model of a family ---- */
+
+static const sheaf__family *family_of(int *which, int i)
+{
+    const sheaf__family *family;
+    for (int f = 0; (family = sheaf__family_at(f)) != NULL; f++)
+        for (*which = 0; family->specs != NULL && family->specs[*which].name != NULL; (*which)++)
+            if (i-- == 0)
+                return family;
+    return NULL;
+}
+
+const sheaf__family_spec *sheaf__init_spec_at(int i)
+{
+    int which;
+    const sheaf__family *family = family_of(&which, i);
+    return family == NULL ? NULL : &family->specs[which];
+}
+
+sheaf_status *sheaf__init_config(char **out, const char *name)
+{
+    const sheaf__family *family;
+    int which;
+    *out = NULL;
+    for (int i = 0; (family = family_of(&which, i)) != NULL; i++)
+        if (strcmp(family->specs[which].name, name) == 0)
+            return family->spec_config(out, which);
+    return NULL;
+}
 
 static sheaf_status *unknown_spec(const char *spec)
 {
@@ -77,6 +107,23 @@ static sheaf_status *read_spec(char **json, const char *spec)
 
 /* ---- values ---- */
 
+void sheaf__init_values(float *out, const sheaf_tensor *t, const sheaf_config *c, uint64_t seed,
+                        int64_t first, int64_t n)
+{
+    const float range = (float)c->initializer_range;
+    const uint64_t key = sheaf__name_key(t->name);
+    const bool zero = t->bias || t->zero, constant = zero || sheaf__is_norm(t->role);
+    const float value = zero ? 0 : 1;
+    const sheaf__family *family = sheaf__family_for(c);
+    for (int64_t i = 0; i < n; i++) {
+        if (t->buffer)
+            out[i] = family->buffer(t, c, first + i);
+        else
+            out[i] =
+                constant ? value : sheaf__random_normal(seed, key, (uint64_t)(first + i)) * range;
+    }
+}
+
 static sheaf_status *make_rows(void *context, int64_t row0, int64_t rows, int64_t index, int worker)
 {
     maker *m = context;
@@ -90,19 +137,11 @@ static sheaf_status *make_rows(void *context, int64_t row0, int64_t rows, int64_
     return sheaf__folder_write(m->folder, m->at, row0, rows, 0, m->cols, m->rounded[worker]);
 }
 
-static void view(int64_t *rows, int64_t *cols, int ndim, const int64_t *shape)
-{
-    *rows = 1;
-    *cols = ndim > 1 ? shape[ndim - 1] : 1;
-    for (int d = 0; d < (ndim > 1 ? ndim - 1 : 1); d++)
-        *rows *= shape[d];
-}
-
 static sheaf_status *make_tensor(maker *m, int64_t i)
 {
     m->at = i;
     m->tensor = sheaf_schema_find(m->schema, m->specs[i].name);
-    view(&m->rows, &m->cols, m->tensor->ndim, m->tensor->shape);
+    sheaf__look_view(&m->rows, &m->cols, &m->specs[i]);
     return sheaf__stream_rows(m->pool, m->rows, sheaf__stream_chunk(m->rows, m->cols), make_rows,
                               m);
 }
@@ -112,7 +151,7 @@ static sheaf_status *make_buffers(maker *m)
     int64_t most = 1;
     for (int64_t i = 0; i < m->count; i++) {
         int64_t rows, cols;
-        view(&rows, &cols, m->specs[i].ndim, m->specs[i].shape);
+        sheaf__look_view(&rows, &cols, &m->specs[i]);
         const int64_t n = sheaf__stream_chunk(rows, cols) * cols;
         most = n > most ? n : most;
     }

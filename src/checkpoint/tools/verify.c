@@ -15,8 +15,6 @@
 #include "base/text.h"
 #include "checkpoint/store/own_catalog.h"
 #include "checkpoint/store/store.h"
-#include "checkpoint/tools/verify_adapter.h"
-#include "checkpoint/tools/verify_zeros.h"
 #include "catalog/private.h"
 #include "formats/torch.h"
 #include "ops/pool.h"

@@ -5,7 +5,10 @@
  * hold, NaN and Inf. */
 #pragma once
 
+#include <stdatomic.h>
+
 #include "dialects/common/dialects.h"
+#include "lora/adapter.h"
 #include "sheaf/checkpoint.h"
 
 typedef struct sheaf_verify_report {
@@ -32,3 +35,23 @@ sheaf_status *sheaf_verify_catalog(sheaf_verify_report *report, sheaf_catalog *c
 void sheaf_verify_release(sheaf_verify_report *report);
 /* sheaf_verify_sound - no finding is a defect, and all parts lie in one place. */
 bool sheaf_verify_sound(const sheaf_verify_report *report);
+
+/* ---- its parts ---- */
+
+/* sheaf__verify_adapter - a finding for a config that is not read, and for all that
+ * lora/check_file.h finds wrong without a base. Errors: SHEAF_E_MEMORY. */
+sheaf_status *sheaf__verify_adapter(sheaf_catalog *catalog);
+/* sheaf__verify_alone - and what it finds where there is none to hold it against. */
+sheaf_status *sheaf__verify_alone(sheaf_catalog *catalog, const sheaf_lora_options *options);
+
+/* Weights that are zero are what a download leaves that made room and did not fill it. */
+enum { SHEAF__NOT_READ, SHEAF__ALL_ZERO, SHEAF__HAS_NUMBERS };
+
+/* sheaf__look_for_numbers - *seen becomes SHEAF__HAS_NUMBERS where a byte of `data` is not zero,
+ * else SHEAF__ALL_ZERO unless it has numbers already. */
+void sheaf__look_for_numbers(_Atomic unsigned char *seen, const void *data, size_t bytes);
+
+/* sheaf__verify_zeros - findings "zeros" for a catalog that was read; seen[first[t] + k] is of
+ * piece k of tensor t. */
+sheaf_status *sheaf__verify_zeros(sheaf_catalog *catalog, const _Atomic unsigned char *seen,
+                                  const int64_t *first);

@@ -1,6 +1,6 @@
-/* verify_adapter.c - see verify_adapter.h. Shapes against a base model are for who has one: merge,
+/* verify_adapter.c - see verify.h. Shapes against a base model are for who has one: merge,
  * eval, train. */
-#include "checkpoint/tools/verify_adapter.h"
+#include "checkpoint/tools/verify.h"
 
 #include <string.h>
 

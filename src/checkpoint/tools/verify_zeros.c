@@ -1,9 +1,9 @@
-/* verify_zeros.c - see verify_zeros.h.
+/* verify_zeros.c - see verify.h.
  *
  * Some matrices of a sound model may be zero (those of blocks that were added, biases often are).
  * All of them, norms, tables of embeddings, neighbours in a file, all of a file and its end are
  * not. */
-#include "checkpoint/tools/verify_zeros.h"
+#include "checkpoint/tools/verify.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

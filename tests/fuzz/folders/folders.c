@@ -151,7 +151,7 @@ static sheaf_status *check_adapter(const char *path)
 static sheaf_status *load(uint64_t *tensors, const char *path, bool adapter, bool held)
 {
     sheaf_look look = { 0 };
-    sheaf_status *st = sheaf_look_open(&look, path);
+    sheaf_status *st = sheaf_look_open(&look, path, false);
     if (st == NULL && adapter)
         st = check_adapter(path);
     if (st == NULL && held)
@@ -275,7 +275,7 @@ static void give_time(int seconds)
 static void look_at(const world *w)
 {
     sheaf_look look = { 0 };
-    sheaf_status_free(sheaf_look_open(&look, w->path));
+    sheaf_status_free(sheaf_look_open(&look, w->path, false));
     sheaf_look_close(&look);
 }
 
