@@ -292,7 +292,12 @@ static void zsh_flags(const cli_command *command, const cli_option *options, FIL
     for (const cli_option *o = options; o->name != NULL; o++) {
         if (o->kind & CLI_HIDDEN)
             continue;
-        fprintf(to, " \\\n            '--%s%s%s[", prefix_of(o), o->name, is_flag(o) ? "" : "=");
+        fputs(" \\\n            ", to);
+        if (o->letter != '\0')
+            fprintf(to, "'(-%c --%s)'{-%c,--%s%s}'[", o->letter, o->name, o->letter, o->name,
+                    is_flag(o) ? "" : "=");
+        else
+            fprintf(to, "'--%s%s%s[", prefix_of(o), o->name, is_flag(o) ? "" : "=");
         brief(to, o->help, ZSH_SPECIAL, ZSH_QUOTE);
         fputc(']', to);
         if (has_choices(o)) {
