@@ -26,6 +26,7 @@ static const char lora[] = LEAVE "--method lora is the default";
 static const char ignored[] = LEAVE "it changes no result here";
 static const char measures[] =
     LEAVE "--time measures here each time, some seconds of a model of three layers";
+static const char one_process[] = LEAVE "one process does it, on --threads N";
 static const char network[] =
     LEAVE "plan --json tells the bytes and the calls of a step, which the network's rate prices";
 static const char begins[] = LEAVE "A begins random and B zero";
@@ -83,6 +84,7 @@ static const struct {
     { "shard-mb", " max-shard-size " },
     { NULL, " save-profile profile ", measures },
     { NULL, " cluster link ", network },
+    { NULL, " transport mpi hosts hostfile heartbeat hang-after ", one_process },
     { NULL,
       " nnodes num-nodes num-machines node-rank machine-rank master-addr "
       "main-process-ip master-port ",

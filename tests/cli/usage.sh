@@ -86,6 +86,7 @@ instead train --save_strategy 'here it is always steps $'
 instead train --plugins 'no plugins'
 instead train --use_dora 'DoRA is merged, not trained'
 instead train --nnodes '--transport mpi with --hosts'
+instead convert --transport 'one process does it'
 instead train --use_peft '--method lora'
 printf 'load_in_4bit: true\n' >"$work/peers.recipe"
 runs "in a recipe too" 2 'try: +leave it out: frozen weights' train --recipe "$work/peers.recipe"

@@ -15,7 +15,7 @@ alike() { # alike NAME COMMAND...: by one process into $work/one, by three into 
     rm -rf "$work/one" "$work/three"
     for word in "$@"; do one+=("${word/#OUTPUT/$work/one}") three+=("${word/#OUTPUT/$work/three}"); done
     "$sheaf" "${one[@]}" --json 2>"$work/stderr" | sed 's/, "seconds".*//; s#/one"#/"#' >"$work/told.one"
-    ranks 3 "$sheaf" "${three[@]}" --transport mpi --json 2>"$work/stderr" | sed 's/, "seconds".*//; s#/three"#/"#' >"$work/told.three"
+    ranks 3 "$sheaf" "${three[@]}" --json 2>"$work/stderr" | sed 's/, "seconds".*//; s#/three"#/"#' >"$work/told.three"
     check "$name" test -e "$work/one" -a -s "$work/told.one"
     same "the bytes of one process" "$work/one" "$work/three"
     same "and what it reports" "$work/told.one" "$work/told.three"
@@ -25,7 +25,7 @@ alike "shards" convert "$llama/tiny_llama/hf_sharded" OUTPUT --to hf --dtype bfl
 alike "slices" convert "$work/odd" OUTPUT --to sheaf --slices 4
 alike "a run" convert "$work/run" OUTPUT --to hf --dtype bfloat16
 alike "a merge" merge "$work/odd" "$work/run/adapter" OUTPUT
-check "a failure of the first is that of all" bash -c '! "$@" 2>"$0"' "$work/log" "$mpirun" -n 3 "$sheaf" merge "$work/none" "$work/run/adapter" "$work/out" --transport mpi
+check "a failure of the first is that of all" bash -c '! "$@" 2>"$0"' "$work/log" "$mpirun" -n 3 "$sheaf" merge "$work/none" "$work/run/adapter" "$work/out"
 check "and is told once" test "$(grep -c '^sheaf: .*none' "$work/log")" = 1
 absent "nothing is left" "$work/out"
 finish

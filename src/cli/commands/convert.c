@@ -62,9 +62,7 @@ int cmd_convert(cli *cli, int argc, char **argv)
     SHEAF_INIT(&how);
     SHEAF_INIT(&report);
     int64_t shard_mb = 0;
-    const char *mpi = NULL,
-               *ignored = NULL; /* as --transport: under mpirun the first process works */
-    cli_option options[CLI_MAX_OPTIONS] = {
+    const cli_option options[] = {
         { "to", CLI_TEXT | CLI_REQUIRED, &how.to, "form to write: hf, sat, peft or sheaf",
           "DIALECT" },
         { "adapter", CLI_PATH, &how.adapter,
@@ -91,8 +89,6 @@ int cmd_convert(cli *cli, int argc, char **argv)
         { "shard-mb", CLI_COUNT, &shard_mb, "hf: megabytes of a shard at most (default 50000)",
           .min = 1 },
         { "threads", CLI_INT, &how.threads, "threads; 0 = every core at hand", .max = 4096 },
-        { "transport", CLI_TEXT | CLI_HIDDEN, &ignored, "of other commands" },
-        { "mpi", CLI_TEXT | CLI_HIDDEN, &mpi, "of other commands" },
         { 0 },
     };
     cli_paths paths;

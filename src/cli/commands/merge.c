@@ -198,10 +198,8 @@ int cmd_merge(cli *cli, int argc, char **argv)
     SHEAF_INIT(&how);
     SHEAF_INIT(&report);
     words w = { .to = -1 };
-    const char *mpi = NULL,
-               *ignored = NULL; /* as --transport: under mpirun the first process works */
     double weights[MOST_ADAPTERS];
-    cli_option options[CLI_MAX_OPTIONS] = {
+    const cli_option options[] = {
         { "as-peft", CLI_FLAG, &w.as_peft,
           "the bits of PEFT's merge_and_unload(); tied tables all the same each by name (docs/merge.md)" },
         { "as-peft-safe", CLI_FLAG, &w.safe,
@@ -226,8 +224,6 @@ int cmd_merge(cli *cli, int argc, char **argv)
         { "config", CLI_PATH, &how.config, "the base's config.json, where its folder has none",
           "FILE" },
         { "threads", CLI_INT, &how.threads, "threads; 0 = every core at hand", .max = 4096 },
-        { "transport", CLI_TEXT | CLI_HIDDEN, &ignored, "of other commands" },
-        { "mpi", CLI_TEXT | CLI_HIDDEN, &mpi, "of other commands" },
         { 0 },
     };
     cli_paths paths;

@@ -9,6 +9,7 @@
 #include "launch.h"
 #include "meeting.h"
 #include "linger.h"
+#include "processes.h"
 #include "signals.h"
 #include "yaml.h"
 
@@ -95,25 +96,6 @@ static bool is_one_of(const char *word, const char *const *list)
 
 static const char *const help_words[] = { "help", "--help", "-h", NULL };
 
-/* A command that does not divide its work over processes is begun several times all the same: the
- * first of them does it, and says so. */
-static bool left_to_the_first(cli *cli, const cli_command *command)
-{
-    int count = 0, number = 0;
-    const char *launcher = sheaf__launched(&count, &number);
-    if (launcher == NULL || count < 2)
-        return false;
-    if (number > 0)
-        cli_hush(cli);
-    else if (!command->divides)
-        sheaf_warn(
-            &cli->events,
-            "this is the first of %d processes that %s began: it does all of it, as sheaf %s "
-            "does not divide its work over processes, and the others do nothing",
-            count, launcher, command->name);
-    return number > 0 && !command->divides;
-}
-
 /* The value of a flag of which nothing is checked yet; NULL: it is not there. */
 static const char *word_of(const char *flag, int argc, char **argv)
 {
@@ -127,20 +109,26 @@ static const char *word_of(const char *flag, int argc, char **argv)
 /* Known before anything can be wrong, as the others wait for one that is not there. */
 static void look_for_others(cli *cli, const cli_command *command, int argc, char **argv)
 {
-    int count = 0;
+    int count = 0, number = 0;
     const char *transport = word_of("--transport", argc, argv);
-    cli->together = command->divides && sheaf__launched(&count, NULL) != NULL && count > 1 &&
-                    transport != NULL && strcmp(transport, "mpi") == 0;
+    const bool several = sheaf__launched(&count, &number) != NULL && count > 1;
+    cli->together =
+        command->divides && several && transport != NULL && strcmp(transport, "mpi") == 0;
     cli->mpi = word_of("--mpi", argc, argv);
+    if (several && number > 0)
+        cli_hush(cli);
 }
 
 static int run_command(cli *cli, const cli_command *command, int argc, char **argv)
 {
+    bool elsewhere = false;
     cli->command = command;
     look_for_others(cli, command, argc, argv);
     if (sheaf__launched(NULL, NULL) == NULL) /* else all would speak */
         cli_signals_end(command->name, cli->json);
-    const int code = left_to_the_first(cli, command) ? CLI_DONE : command->run(cli, argc, argv);
+    if (!command->divides)
+        sheaf_status_free(cli_processes_alone(&elsewhere, cli));
+    const int code = elsewhere ? CLI_DONE : command->run(cli, argc, argv);
     cli_release(cli);
     cli_linger_code(code);
     return code;

@@ -61,8 +61,11 @@ sheaf_status *cli_processes_alone(bool *elsewhere, const cli *cli)
     if (*elsewhere)
         return sheaf_fail(SHEAF_E_STOPPED, "the work of the first process");
     sheaf_warn(&cli->events,
-               "this is the first of %d processes that %s began: it does all of it, and the others "
-               "do nothing; --transport mpi divides the work of sheaf %s over them",
+               cli->command->divides
+                   ? "this is the first of %d processes that %s began: it does all of it, and the "
+                     "others do nothing; --transport mpi divides the work of sheaf %s over them"
+                   : "this is the first of %d processes that %s began: it does all of it, as sheaf "
+                     "%s does not divide its work over processes, and the others do nothing",
                count, launcher, cli->command->name);
     return NULL;
 }
