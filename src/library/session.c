@@ -194,22 +194,15 @@ static sheaf_status *join(session *s)
 static sheaf_status *look_back(session *s)
 {
     const sheaf_train_options *o = s->how->options;
-    bool anew = false;
     sheaf_status *st = NULL;
     if (!o->resume)
         return NULL;
     if (sheaf__all_first(s->group))
         st = sheaf_train_peek(&s->stored, &s->done, o->out);
-    if (st == NULL && sheaf__all_first(s->group) && s->stored == NULL) {
-        const bool all = has_all(s->how);
-        anew = all && s->how->again && sheaf__path_kind(o->out) == SHEAF_PATH_NONE;
-        if (!anew && (!all || sheaf__path_kind(o->out) != SHEAF_PATH_DIR))
-            st = sheaf__run_paths_none(o->out);
-    }
+    if (st == NULL && sheaf__all_first(s->group) && s->stored == NULL &&
+        (!has_all(s->how) || sheaf__path_kind(o->out) != SHEAF_PATH_DIR))
+        st = sheaf__run_paths_none(o->out);
     st = sheaf__all_agree(s->group, st);
-    TRY(st, sheaf__all_decide(s->group, &anew));
-    if (anew)
-        s->how->options->resume = false;
     return st != NULL ? st : sheaf__all_share(s->group, &s->stored);
 }
 

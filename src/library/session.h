@@ -24,8 +24,6 @@ typedef struct sheaf__session_options {
     sheaf_status *(*ready)(void *self); /* called once the settings are known to be sound; may be
                                            NULL */
     void *self;
-    bool again;   /* with options->resume: a run that was begun with the same settings before, and
-                     begins where it came to no folder; needs all settings */
     double spent; /* seconds since the command began that this run goes on for; of --max-time */
     struct sheaf__process_join *join; /* comm/process.h; NULL: nothing has to be known of it */
     const struct sheaf__watch_hooks *watch; /* watched.h; NULL: nobody can end the program */

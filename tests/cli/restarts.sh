@@ -28,10 +28,7 @@ check "and once more the same bytes" equal "$work/one" "$work/hung"
 runs "--max-time is of all tries together" 3 'restart 1 of 9: .*; it goes on after step 2.*--max-time is over after step 3' \
     "${flags[@]}" --tp 2 --out "$work/late" --restarts 9 --inject 1:sum:110:hang --hang-after 4s --max-time 3s
 
-# A run that came to no folder begins, where it is begun again by the one that watches; whoever else says --resume is told.
 runs "--resume of nothing" 2 'nothing there' "${flags[@]}" --resume --out "$work/never"
-check "that was begun before begins" env SHEAF_BEGUN_AGAIN=1 "$sheaf" "${flags[@]}" --resume --out "$work/never"
-check "to the bytes of the undisturbed run" equal "$work/one" "$work/never"
 
 # What another run would not mend.
 other=("${flags[@]}")

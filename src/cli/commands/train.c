@@ -221,7 +221,6 @@ int cmd_train(cli *cli, int argc, char **argv)
                                                                .word = (const char *const *)argv,
                                                                .control = cli_signals(),
                                                                .ready = ready,
-                                                               .again = cli_is_begun_again(),
                                                                .spent = cli_spent_before(),
                                                                .self = &begun,
                                                                .join = cli->join,

@@ -36,7 +36,6 @@ typedef struct supervised {
     cli_hosts hosts;  /* all that were given */
     char *left;       /* those of the next run; NULL: all */
     bool stopped;     /* a signal asked for it */
-    bool again;       /* it was begun before, as a new run */
     double began;     /* by sheaf__seconds() */
 } supervised;
 
@@ -44,14 +43,6 @@ bool cli_is_supervised(void)
 {
     const char *path = getenv(CLI_VERDICT);
     return path != NULL && *path != '\0';
-}
-
-/* In the environment of a run that is begun again, and need not have come to a folder. */
-static const char begun_again[] = "SHEAF_BEGUN_AGAIN";
-
-bool cli_is_begun_again(void)
-{
-    return getenv(begun_again) != NULL;
 }
 
 /* In the environment of a run that is begun again: --max-time is of all its tries together. */
@@ -135,10 +126,6 @@ static void become(const supervised *s, char **words, pid_t parent, const sigset
     char spent[32];
     snprintf(spent, sizeof spent, "%.3f", sheaf__seconds() - s->began);
     setenv(spent_before, spent, 1);
-    if (s->again)
-        setenv(begun_again, "1", 1);
-    else
-        unsetenv(begun_again);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     sigprocmask(SIG_SETMASK, before, NULL);
     if (getppid() == parent && setenv(CLI_VERDICT, s->verdict, 1) == 0)
@@ -309,10 +296,7 @@ static sheaf_status *supervise(int *code, supervised *s)
         if ((st = lessen(s, gone)) != NULL)
             return st;
         const int64_t step = newest(s->o->out);
-        /* Of hosts with a disk each the first may have it, which is not this one. */
-        resume =
-            s->o->resume || s->hosts.count > 0 || sheaf__path_kind(s->o->out) == SHEAF_PATH_DIR;
-        s->again = !s->o->resume;
+        resume = s->o->resume || sheaf__path_kind(s->o->out) == SHEAF_PATH_DIR;
         say(s, status, n + 1, step);
         pause = step > before ? 1 : 2 * pause; /* it got nowhere: whatever it is may pass */
         before = step;

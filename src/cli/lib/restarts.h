@@ -9,8 +9,6 @@
 
 /* cli_is_supervised - was this process begun by cli_supervise()? */
 bool cli_is_supervised(void);
-/* cli_is_begun_again - and did it begin this run before, as a new one? */
-bool cli_is_begun_again(void);
 /* cli_spent_before - seconds from the start of that one to that of this process; 0: none. */
 double cli_spent_before(void);
 /* cli_supervise - `sheaf` with these words (argv[0] is the subcommand), until it ends well, as
