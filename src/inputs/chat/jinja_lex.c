@@ -6,6 +6,7 @@
 #include "inputs/chat/jinja_core.h"
 
 #include <string.h>
+#include <utf8proc.h>
 
 #include "base/text.h"
 
@@ -173,22 +174,11 @@ static void put_utf8(lexer *l, sheaf__jbuffer *b, uint32_t c)
 {
     if (c >= 0xd800 && c < 0xe000)
         sheaf__j_refuse(l->j, "a surrogate in a string");
-    const char long2[] = { (char)(0xc0 | c >> 6), (char)(0x80 | (c & 0x3f)) };
-    const char long3[] = { (char)(0xe0 | c >> 12), (char)(0x80 | (c >> 6 & 0x3f)),
-                           (char)(0x80 | (c & 0x3f)) };
-    const char long4[] = { (char)(0xf0 | c >> 18), (char)(0x80 | (c >> 12 & 0x3f)),
-                           (char)(0x80 | (c >> 6 & 0x3f)), (char)(0x80 | (c & 0x3f)) };
-    const char short1 = (char)c;
-    if (c < 0x80)
-        sheaf__j_put(l->j, b, &short1, 1);
-    else if (c < 0x800)
-        sheaf__j_put(l->j, b, long2, 2);
-    else if (c < 0x10000)
-        sheaf__j_put(l->j, b, long3, 3);
-    else if (c < 0x110000)
-        sheaf__j_put(l->j, b, long4, 4);
-    else
+    if (c >= 0x110000)
         fail(l, "a character up to U+10FFFF");
+    utf8proc_uint8_t bytes[4];
+    const utf8proc_ssize_t n = utf8proc_encode_char((utf8proc_int32_t)c, bytes);
+    sheaf__j_put(l->j, b, (const char *)bytes, (size_t)n);
 }
 
 /* `digits` of `base` at *p, at least `least`. */

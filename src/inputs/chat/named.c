@@ -236,9 +236,7 @@ const char *sheaf__chat_template_known(const char *name)
 
 const char *sheaf__chat_template_names(void)
 {
-    return "llama2, llama3, llama3.1, llama3.2, mistral-v1, mistral-v3, mistral-nemo, mistral-2023, "
-           "mistral-2023-spaced, chatml, qwen2, qwen2.5, qwen3, smollm2, smollm3, zephyr, "
-           "vicuna, vicuna-lines, gemma, gemma3, phi3, phi3-2024, phi3.5, phi4, phi4-2024, phi4-mini, olmo2, qwen3-thoughts, minicpm or plain";
+    return sheaf__named_names;
 }
 
 sheaf_status *sheaf__chat_template_find(sheaf__chat_template **out, const char *name)

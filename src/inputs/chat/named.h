@@ -10,6 +10,7 @@ typedef struct sheaf__named_program {
 } sheaf__named_program;
 extern const sheaf__named_program sheaf__named_programs[];
 extern const int sheaf__named_count;
+extern const char sheaf__named_names[]; /* "llama2, ... or plain" */
 
 struct sheaf__chat_template {
     const char *name;

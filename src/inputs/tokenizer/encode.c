@@ -71,11 +71,6 @@ static size_t plain_until(const encoding *e, size_t begin, size_t end)
     return until;
 }
 
-static size_t is_plain(const void *context, size_t begin, size_t end)
-{
-    return plain_until(context, begin, end);
-}
-
 typedef struct in_piece {
     const encoding *e;
     const sheaf__span *from; /* of the piece's bytes */
@@ -129,24 +124,24 @@ static size_t is_plain_there(const void *context, size_t begin, size_t end)
     return until > in->begin ? until - in->begin : 0;
 }
 
-/* The same where the pre-tokenizer only divides by a scanner, and no normalizer changes bytes. */
-static sheaf_status *scan_between(const encoding *e, size_t begin, size_t end)
+/* Bytes [begin, end) of the text: its tokens of one kind, and what lies between them. */
+static sheaf_status *at_added(const encoding *e, const sheaf__trie *trie, size_t begin, size_t end,
+                              sheaf_status *(*between)(const encoding *e, size_t begin, size_t end))
 {
     const in_text in = { e, begin };
     const bool plain = e->options->plain || e->options->plain_ranges > 0;
-    const sheaf__added *added = &e->t->added;
     sheaf__added_match m;
     sheaf_status *st = NULL;
     size_t done = 0;
     for (size_t at = 0;
-         st == NULL && sheaf__added_next(&m, added, &added->normalized, e->text + begin,
-                                         end - begin, at, done, plain ? is_plain_there : NULL, &in);
+         st == NULL && sheaf__added_next(&m, &e->t->added, trie, e->text + begin, end - begin, at,
+                                         done, plain ? is_plain_there : NULL, &in);
          at = m.next) {
-        st = scan(e, begin + done, begin + m.begin);
+        st = between(e, begin + done, begin + m.begin);
         sheaf__emit_added(e->work, m.id, (sheaf__text_range){ begin + m.begin, begin + m.end });
         done = m.end;
     }
-    return st != NULL ? st : scan(e, begin + done, end);
+    return st != NULL ? st : between(e, begin + done, end);
 }
 
 /* Bytes [begin, end) of the text, in which no token stands as it is written. */
@@ -157,7 +152,7 @@ static sheaf_status *encode_between(const encoding *e, size_t begin, size_t end)
     if (begin >= end) /* or a token before took spaces that are a token too */
         return NULL;
     if (e->scanner != NULL)
-        return scan_between(e, begin, end);
+        return at_added(e, &t->added.normalized, begin, end, scan);
     if (e->blanks && t->blanks.normalizers == 0)
         return sheaf__encode_blanks(t, e->work, e->text + begin, end - begin, e->size - end, begin);
     sheaf__prepared_begin(text, e->text + begin, end - begin, (uint32_t)begin, e->aligned);
@@ -192,19 +187,7 @@ const char *sheaf__tokenizer_written(const sheaf__tokenizer *t, const char *text
 
 static sheaf_status *encode_all(const encoding *e)
 {
-    sheaf__added_match m;
-    sheaf_status *st = NULL;
-    size_t done = 0;
-    const bool plain = e->options->plain || e->options->plain_ranges > 0;
-    for (size_t at = 0;
-         st == NULL && sheaf__added_next(&m, &e->t->added, &e->t->added.plain, e->text, e->size, at,
-                                         done, plain ? is_plain : NULL, e);
-         at = m.next) {
-        st = encode_between(e, done, m.begin);
-        sheaf__emit_added(e->work, m.id, (sheaf__text_range){ m.begin, m.end });
-        done = m.end;
-    }
-    TRY(st, encode_between(e, done, e->size));
+    sheaf_status *st = at_added(e, &e->t->added.plain, 0, e->size, encode_between);
     for (int64_t i = 0; st == NULL && i < e->t->post.count; i++) {
         const sheaf__step *post = &e->t->post.step[i];
         if (post->kind->post != NULL)
