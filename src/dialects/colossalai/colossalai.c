@@ -11,22 +11,23 @@
 #include "dialects/common/rank_parts.h"
 #include "dialects/common/save.h"
 
+static bool is_ours(const char *name)
+{
+    return sheaf__colossalai_is_rank(name) || sheaf__colossalai_is_model(name) ||
+           sheaf__colossalai_is_optimizer(name) || strcmp(name, "tmp_index_files") == 0;
+}
+
+static bool is_modeling(const char *name)
+{
+    return strcmp(name, "modeling") == 0;
+}
+
 static bool colossalai_is(const char *path)
 {
-    if (sheaf__path_kind(path) != SHEAF_PATH_DIR) {
+    if (sheaf__path_kind(path) != SHEAF_PATH_DIR)
         return sheaf__colossalai_is_rank(sheaf__last_part(path));
-    }
-    sheaf__names names = { 0 };
-    bool yes = false;
-    sheaf_status_free(sheaf__list_dir(&names.at, &names.count, path));
-    for (int64_t i = 0; i < names.count && !yes; i++)
-        yes = sheaf__colossalai_is_rank(names.at[i]) || sheaf__colossalai_is_model(names.at[i]) ||
-              sheaf__colossalai_is_optimizer(names.at[i]) ||
-              strcmp(names.at[i], "tmp_index_files") == 0 ||
-              (strcmp(names.at[i], "running_states.json") == 0 &&
-               sheaf__names_has(&names, "modeling"));
-    sheaf__names_free(names.at, names.count);
-    return yes;
+    return sheaf__holds_file(path, is_ours) ||
+           (sheaf__has_file(path, "running_states.json") && sheaf__holds_file(path, is_modeling));
 }
 
 /* ---- reading ---- */
@@ -105,20 +106,6 @@ static sheaf_status *read_training(bool *damaged, sheaf_catalog *c, const char *
     return st;
 }
 
-/* Is there such a file at `path`, or in that folder? */
-static bool holds(const char *path, bool (*is)(const char *name))
-{
-    sheaf__names names = { 0 };
-    bool yes = false;
-    if (sheaf__path_kind(path) != SHEAF_PATH_DIR)
-        return is(sheaf__last_part(path));
-    sheaf_status_free(sheaf__list_dir(&names.at, &names.count, path));
-    for (int64_t i = 0; i < names.count; i++)
-        yes = yes || is(names.at[i]);
-    sheaf__names_free(names.at, names.count);
-    return yes;
-}
-
 static sheaf_status *read_ranks(sheaf_catalog *c, const char *path,
                                 const sheaf_dialect_hints *hints)
 {
@@ -152,7 +139,7 @@ static sheaf_status *read_also(bool *damaged, sheaf_catalog *c, const sheaf_dial
     sheaf_status *st = part == NULL ? sheaf__no_memory(c->root) : NULL;
     for (int64_t i = 0; st == NULL && i < n; i++) {
         if (sheaf__path_kind(hints->also[i]) == SHEAF_PATH_DIR &&
-            holds(hints->also[i], sheaf__colossalai_is_optimizer))
+            sheaf__holds_file(hints->also[i], sheaf__colossalai_is_optimizer))
             st = read_dir(damaged, c, hints->also[i], hints, false);
         else
             part[parts++] = hints->also[i];
@@ -168,7 +155,7 @@ static sheaf_status *colossalai_read(sheaf_catalog *c, const char *path,
     bool damaged = false;
     char *modeling = NULL;
     sheaf_status *st;
-    if (holds(path, sheaf__colossalai_is_rank)) {
+    if (sheaf__holds_file(path, sheaf__colossalai_is_rank)) {
         st = read_ranks(c, path, hints);
         return st != NULL ? st : sheaf__catalog_check_model(c, false);
     }

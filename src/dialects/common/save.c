@@ -3,6 +3,7 @@
 #include "dialects/common/save.h"
 
 #include <ctype.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -105,14 +106,35 @@ char *sheaf__tracked_iteration(const char *dir)
 
 /* ---- what is not there ---- */
 
-sheaf_status *sheaf__not_there(sheaf_catalog *c, char *path, const char *tensor,
-                               const char *expected)
+sheaf_status *sheaf__not_there(sheaf_catalog *c, const char *tensor, const char *expected,
+                               const char *path, ...)
 {
+    char *whole = NULL;
+    va_list args;
+    va_start(args, path);
+    const bool made = vasprintf(&whole, path, args) >= 0;
+    va_end(args);
+    if (!made)
+        return sheaf__no_memory(c->root);
     sheaf_status *st =
-        path == NULL
-            ? sheaf__no_memory(c->root)
-            : sheaf__catalog_note(c, SHEAF_DEFECT, "missing", path, tensor, expected,
-                                  "no such file", "copy it from where this checkpoint was written");
-    free(path);
+        sheaf__catalog_note(c, SHEAF_DEFECT, "missing", whole, tensor, expected, "no such file",
+                            "copy it from where this checkpoint was written");
+    free(whole);
     return st;
+}
+
+bool sheaf__holds_file(const char *path, bool (*is)(const char *name))
+{
+    char **names = NULL;
+    int64_t n = 0;
+    bool yes = false;
+    const sheaf_path_kind kind = sheaf__path_kind(path);
+    if (kind == SHEAF_PATH_FILE)
+        return is(sheaf__last_part(path));
+    if (kind == SHEAF_PATH_DIR)
+        sheaf_status_free(sheaf__list_dir(&names, &n, path));
+    for (int64_t i = 0; i < n && !yes; i++)
+        yes = is(names[i]);
+    sheaf__names_free(names, n);
+    return yes;
 }

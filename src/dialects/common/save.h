@@ -26,7 +26,8 @@ sheaf_status *sheaf__tracked(char **out, const char *dir, const char *name);
 char *sheaf__tracked_iteration(const char *dir);
 extern const char sheaf__iteration_tracker[];
 
-/* sheaf__not_there - a finding "missing" for a file that a save consists of; takes `path`, which
- * may be NULL for want of memory. */
-sheaf_status *sheaf__not_there(sheaf_catalog *catalog, char *path, const char *tensor,
-                               const char *expected);
+/* sheaf__not_there - a finding "missing" for a file that a save consists of; its path by printf. */
+sheaf_status *sheaf__not_there(sheaf_catalog *catalog, const char *tensor, const char *expected,
+                               const char *path, ...) SHEAF_PRINTF(4, 5);
+/* sheaf__holds_file - is it a file, or a folder with a file, whose name `is`? */
+bool sheaf__holds_file(const char *path, bool (*is)(const char *name));

@@ -35,15 +35,7 @@ static bool is_items(const char *name)
 
 static bool has_items(const char *dir)
 {
-    char **names = NULL;
-    int64_t n = 0;
-    bool yes = sheaf__has_file(dir, ".metadata");
-    sheaf_status *st = yes ? NULL : sheaf__list_dir(&names, &n, dir);
-    for (int64_t i = 0; st == NULL && i < n && !yes; i++)
-        yes = is_items(names[i]);
-    sheaf__names_free(names, n);
-    sheaf_status_free(st);
-    return yes;
+    return sheaf__has_file(dir, ".metadata") || sheaf__holds_file(dir, is_items);
 }
 
 static char *folder_of(const char *path)
@@ -141,7 +133,7 @@ static sheaf_status *read_common(dcp_reading *r)
         if (r->common != NULL)
             sheaf__torch_close_file(r->common);
     } else if (st == NULL && r->megatron)
-        st = sheaf__not_there(r->catalog, strdup(common), "", "the args of the run");
+        st = sheaf__not_there(r->catalog, "", "the args of the run", "%s", common);
     if (st == NULL && r->common != NULL &&
         sheaf__pickle_get(r->common->doc->root, "args") != NULL) {
         r->megatron = true;

@@ -80,28 +80,10 @@ static int by_place(const void *a, const void *b)
 
 /* ---- is it one? ---- */
 
-typedef struct look {
-    int models, optims, layers;
-    bool universal;
-} look;
-
-static void look_into(look *out, const char *dir)
+static bool is_ours(const char *name)
 {
-    char **names = NULL;
-    int64_t n = 0;
-    *out = (look){ 0 };
-    sheaf_status *st = sheaf__list_dir(&names, &n, dir);
-    for (int64_t i = 0; st == NULL && i < n; i++) {
-        ds_file f;
-        if (read_name(&f, names[i])) {
-            out->models += f.what == DS_MODEL;
-            out->optims += f.what == DS_OPTIM || (f.what == DS_MODEL && f.dp >= 0);
-            out->layers += f.what == DS_LAYER;
-        }
-        out->universal |= strcmp(names[i], "zero") == 0;
-    }
-    sheaf__names_free(names, n);
-    sheaf_status_free(st);
+    ds_file f;
+    return read_name(&f, name) && f.what != DS_EXPERT;
 }
 
 /* The tag that `name` in `dir` says, malloc'd; NULL when there is none or it is no name of a
@@ -136,10 +118,13 @@ static char *by_latest(const char *path)
 
 static bool is_tag(const char *dir)
 {
-    look l;
-    look_into(&l, dir);
-    return l.optims > 0 || l.layers > 0 || l.models > 0 ||
-           (l.universal && strstr(dir, "universal") != NULL);
+    char *zero = NULL;
+    sheaf_status_free(sheaf__path_join(&zero, dir, "zero"));
+    const bool universal = zero != NULL && sheaf__path_kind(zero) != SHEAF_PATH_NONE &&
+                           strstr(dir, "universal") != NULL;
+    free(zero);
+    return universal ||
+           (sheaf__path_kind(dir) == SHEAF_PATH_DIR && sheaf__holds_file(dir, is_ours));
 }
 
 static bool deepspeed_is(const char *path)
@@ -299,39 +284,35 @@ static sheaf_status *open_files(ds_reading *r)
 
 /* ---- what the files agree on ---- */
 
-/* The value that most model files give for `key`; files that give another are told as `code`. -1:
+static bool says(int64_t *value, const ds_file *f, const char *key)
+{
+    return sheaf__pickle_int(value, sheaf__pickle_get(sheaf__ds_root(f), key));
+}
+
+/* The value that most model files give for `key`; files that give another get a finding `code`. -1:
  * none gives any. */
 static sheaf_status *agree(int64_t *out, ds_reading *r, const char *key, const char *code,
                            const char *what)
 {
-    int64_t best = -1, votes = 0;
+    int64_t value, other, votes = 0;
+    sheaf_status *st = NULL;
+    *out = -1;
     for (int64_t i = 0; i < r->nfiles; i++) {
-        int64_t value, n = 0;
-        if (r->file[i].torch == NULL ||
-            !sheaf__pickle_int(&value, sheaf__pickle_get(r->file[i].torch->doc->root, key)) ||
-            value < 0)
+        int64_t n = 0;
+        if (!says(&value, &r->file[i], key) || value < 0)
             continue;
-        for (int64_t j = 0; j < r->nfiles; j++) {
-            int64_t other;
-            n += r->file[j].torch != NULL &&
-                 sheaf__pickle_int(&other, sheaf__pickle_get(r->file[j].torch->doc->root, key)) &&
-                 other == value;
-        }
-        if (n > votes || (n == votes && value > best)) {
-            best = value;
+        for (int64_t j = 0; j < r->nfiles; j++)
+            n += says(&other, &r->file[j], key) && other == value;
+        if (n > votes || (n == votes && value > *out)) {
+            *out = value;
             votes = n;
         }
     }
-    *out = best;
-    sheaf_status *st = NULL;
     for (int64_t i = 0; st == NULL && i < r->nfiles; i++) {
-        int64_t value;
-        if (r->file[i].torch == NULL ||
-            !sheaf__pickle_int(&value, sheaf__pickle_get(r->file[i].torch->doc->root, key)) ||
-            value == best)
-            continue;
         char expected[96];
-        snprintf(expected, sizeof expected, "%s %" PRId64 ", as in the other parts", what, best);
+        if (!says(&value, &r->file[i], key) || value == *out)
+            continue;
+        snprintf(expected, sizeof expected, "%s %" PRId64 ", as in the other parts", what, *out);
         st = sheaf__catalog_notef(r->catalog, SHEAF_DEFECT, code, r->file[i].path, "", expected,
                                   "put the part of the same save here", "%s %" PRId64, what, value);
     }
@@ -360,18 +341,11 @@ static sheaf_status *check_step(ds_reading *r)
     return st;
 }
 
-static sheaf_status *miss(ds_reading *r, const char *fmt, int a, int b)
-{
-    char name[128], *path = NULL;
-    snprintf(name, sizeof name, fmt, a, b);
-    sheaf_status *st = sheaf__path_join(&path, r->tag, name);
-    return st != NULL ? st : sheaf__not_there(r->catalog, path, "", "every part of the save");
-}
-
 /* Ranks as counted in names, and as the files say; the larger of both, within reason, is what is
  * wanted. */
 static sheaf_status *check_sizes(ds_reading *r)
 {
+    static const char every[] = "every part of the save";
     int64_t tp, dp, pp = -1;
     int most_mp = -1, most_dp = -1;
     bool zero3 = false, layers = false;
@@ -383,10 +357,9 @@ static sheaf_status *check_sizes(ds_reading *r)
         most_dp = f->what != DS_LAYER && f->dp > most_dp ? f->dp : most_dp;
         zero3 |= f->what == DS_MODEL && f->dp >= 0;
         layers |= f->what == DS_LAYER;
-        if (f->torch != NULL)
-            sheaf__pickle_int(&pp, sheaf__pickle_path(f->torch->doc->root,
-                                                      "checkpoint_parallel_dimensions", "pp_degree",
-                                                      NULL));
+        sheaf__pickle_int(&pp,
+                          sheaf__pickle_path(sheaf__ds_root(f), "checkpoint_parallel_dimensions",
+                                             "pp_degree", NULL));
     }
     if (st != NULL)
         return st;
@@ -419,11 +392,14 @@ static sheaf_status *check_sizes(ds_reading *r)
     for (int mp = 0; st == NULL && mp < r->tp; mp++) {
         if (zero3)
             for (int d = 0; st == NULL && d < r->dp; d++)
-                st = sheaf__ds_file_of(r, DS_MODEL, mp, d) == NULL
-                         ? miss(r, "zero_pp_rank_%d_mp_rank_%02d_model_states.pt", d, mp)
-                         : NULL;
+                st = sheaf__ds_file_of(r, DS_MODEL, mp, d) != NULL
+                         ? NULL
+                         : sheaf__not_there(r->catalog, "", every,
+                                            "%s/zero_pp_rank_%d_mp_rank_%02d_model_states.pt",
+                                            r->tag, d, mp);
         else if (sheaf__ds_file_of(r, DS_MODEL, mp, -1) == NULL)
-            st = miss(r, "mp_rank_%02d_model_states.pt", mp, 0);
+            st = sheaf__not_there(r->catalog, "", every, "%s/mp_rank_%02d_model_states.pt", r->tag,
+                                  mp);
     }
     return st;
 }

@@ -94,6 +94,8 @@ sheaf_status *sheaf__ds_join(ds_reading *r)
 
 /* ---- universal ---- */
 
+static const char copy_again[] =
+    "copy the files of this parameter again from where the checkpoint was written";
 static const char *const states[3] = { "fp32", "exp_avg", "exp_avg_sq" };
 
 /* Values of one kind under the name of another: the file keeps the name that it was saved under. */
@@ -110,53 +112,43 @@ static sheaf_status *check_kind(ds_reading *r, const char *path, const char *nam
     return NULL;
 }
 
-/* The shape that a list of param_shapes, or one of them, gives a parameter. */
-static bool stated_shape(int *ndim, int64_t *shape, const sheaf_pickle *shapes, const char *name)
+/* What ZeRO 3 left flat gets the shape that a model's file or the config says: of `elements`, -1
+ * where none does. */
+static sheaf_status *shape_of_flat(ds_param *p, const ds_reading *r, const char *path,
+                                   const char *name, const sheaf_pickle_tensor *t)
 {
-    const bool list = sheaf__pickle_is(shapes, SHEAF_PICKLE_LIST);
-    for (int64_t g = 0; g < (list ? sheaf__pickle_count(shapes) : 1); g++)
-        if (sheaf__pickle_shape(
-                ndim, shape,
-                sheaf__pickle_get(list ? sheaf__pickle_item(shapes, g) : shapes, name)))
-            return true;
-    return false;
-}
-
-/* What ZeRO 3 left flat gets the shape that a model's file or the config says. *n: the elements of
- * it, -1 where none does. */
-static sheaf_status *shape_of_flat(int *ndim, int64_t *shape, int64_t *n, const ds_reading *r,
-                                   const char *path, const char *name, const sheaf_pickle_tensor *t)
-{
-    char want[128], is[128];
-    *n = -1;
+    char want[128], is[128], plain[SHEAF__PLAIN_NAME];
+    const sheaf_pickle *shapes;
+    bool found = false;
+    *p = (ds_param){ .elements = -1 };
     if (t->ndim != 1 || (t->shape[0] > 1 && t->stride[0] != 1))
         return NULL;
-    bool found = false;
-    for (int64_t i = 0; i < r->nfiles && !found; i++)
-        found = r->file[i].what == DS_MODEL && r->file[i].torch != NULL &&
-                stated_shape(ndim, shape,
-                             sheaf__pickle_get(r->file[i].torch->doc->root, "param_shapes"), name);
-    char plain[SHEAF__PLAIN_NAME];
+    for (int64_t i = 0; i < r->nfiles && !found; i++) {
+        const sheaf_pickle *groups =
+            r->file[i].what == DS_MODEL
+                ? sheaf__pickle_get(sheaf__ds_root(&r->file[i]), "param_shapes")
+                : NULL;
+        for (int64_t g = 0; !found && (shapes = sheaf__ds_group(groups, g)) != NULL; g++)
+            found = sheaf__pickle_shape(&p->ndim, p->shape, sheaf__pickle_get(shapes, name));
+    }
     const sheaf_tensor *known = found || r->schema == NULL
                                     ? NULL
                                     : sheaf_schema_find(r->schema, sheaf__plain_name(plain, name));
     if (known != NULL) {
-        *ndim = known->ndim;
-        memcpy(shape, known->shape, (size_t)known->ndim * sizeof *shape);
+        p->ndim = known->ndim;
+        memcpy(p->shape, known->shape, (size_t)known->ndim * sizeof *p->shape);
     }
     if (!found && known == NULL)
         return NULL;
-    *n = 1;
-    for (int k = 0; *n >= 0 && k < *ndim; k++)
-        if (__builtin_mul_overflow(*n, shape[k], n))
-            *n = -1;
-    return *n == t->shape[0] || !found /* a config is held against all tensors later */
+    p->elements = 1;
+    for (int k = 0; p->elements >= 0 && k < p->ndim; k++)
+        if (__builtin_mul_overflow(p->elements, p->shape[k], &p->elements))
+            p->elements = -1;
+    return p->elements == t->shape[0] || !found /* a config is held against all tensors later */
                ? NULL
-               : sheaf__catalog_note(
-                     r->catalog, SHEAF_DEFECT, "shape", path, name,
-                     sheaf__show_shape(want, *ndim, shape),
-                     sheaf__show_shape(is, t->ndim, t->shape),
-                     "copy the files of this parameter again from where the checkpoint was written");
+               : sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "shape", path, name,
+                                     sheaf__show_shape(want, p->ndim, p->shape),
+                                     sheaf__show_shape(is, t->ndim, t->shape), copy_again);
 }
 
 /* `full`: the name with what stands before a moment's. */
@@ -165,19 +157,20 @@ static sheaf_status *add_state(ds_reading *r, const sheaf_torch *torch,
                                const char *name, int kind)
 {
     sheaf_logical *out;
-    int file, ndim = 0;
-    int64_t n, shape[SHEAF_PICKLE_MAX_DIMS];
+    int file;
+    ds_param known;
     sheaf_status *st = sheaf__catalog_file(&file, r->catalog, path, &torch->mark);
-    TRY(st, shape_of_flat(&ndim, shape, &n, r, path, name, t));
+    TRY(st, shape_of_flat(&known, r, path, name, t));
     if (st != NULL)
         return st;
-    const bool flat = n == t->shape[0];
-    st = sheaf__catalog_tensor(&out, r->catalog, full, t->dtype, flat ? ndim : t->ndim,
-                               flat ? shape : t->shape);
+    const bool flat = known.elements == t->shape[0] && known.elements >= 0;
+    st = sheaf__catalog_tensor(&out, r->catalog, full, t->dtype, flat ? known.ndim : t->ndim,
+                               flat ? known.shape : t->shape);
     if (st != NULL)
         return st;
     const sheaf_piece p =
-        flat ? sheaf__piece_dense(file, -1, t->dtype, sheaf__torch_offset(torch, t), ndim, shape)
+        flat ? sheaf__piece_dense(file, -1, t->dtype, sheaf__torch_offset(torch, t), known.ndim,
+                                  known.shape)
              : sheaf__piece_of(file, -1, torch, t);
     out->kind = kind > 0 ? SHEAF_MOMENT : SHEAF_WEIGHT;
     out->alone = !sheaf__is_vocabulary(name); /* a head may be tied to the table */
@@ -194,10 +187,10 @@ static sheaf_status *read_state(ds_reading *r, const char *dir, const char *name
     if (asprintf(&path, "%s/%s.pt", dir, states[kind]) < 0)
         return sheaf__no_memory(dir);
     if (sheaf__path_kind(path) != SHEAF_PATH_FILE && kind == 0)
-        return sheaf__not_there(r->catalog, path, name, "the values of the parameter");
+        st = sheaf__not_there(r->catalog, name, "the values of the parameter", "%s", path);
     if (sheaf__path_kind(path) != SHEAF_PATH_FILE) {
         free(path);
-        return NULL;
+        return st;
     }
     st = sheaf__torch_open(&torch, path);
     const sheaf_pickle *value = st == NULL ? sheaf__pickle_get(torch->doc->root, "param") : NULL;
@@ -233,8 +226,7 @@ static sheaf_status *check_states(ds_reading *r, const char *dir, const char *na
             !sheaf__same_shape(t->told.ndim, t->told.shape, weight->told.ndim, weight->told.shape))
             st = sheaf__catalog_notef(
                 r->catalog, SHEAF_DEFECT, "shape", dir, full,
-                sheaf__show_shape(want, weight->told.ndim, weight->told.shape),
-                "copy the files of this parameter again from where the checkpoint was written",
+                sheaf__show_shape(want, weight->told.ndim, weight->told.shape), copy_again,
                 "%s in %s", sheaf__show_shape(is, t->told.ndim, t->told.shape), path);
         free(full);
     }
@@ -254,11 +246,10 @@ static sheaf_status *compare_shape(ds_reading *r, const char *zero, const sheaf_
     }
     if (empty || same)
         return NULL;
-    return sheaf__catalog_note(
-        r->catalog, SHEAF_DEFECT, "shape", zero, whole->told.name,
-        sheaf__show_shape(want, part->ndim, part->shape),
-        sheaf__show_shape(is, whole->told.ndim, whole->told.shape),
-        "copy the files of this parameter again from where the checkpoint was written");
+    return sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "shape", zero, whole->told.name,
+                               sheaf__show_shape(want, part->ndim, part->shape),
+                               sheaf__show_shape(is, whole->told.ndim, whole->told.shape),
+                               copy_again);
 }
 
 static bool told_missing(const sheaf_catalog *c, const char *name)
@@ -272,48 +263,31 @@ static bool told_missing(const sheaf_catalog *c, const char *name)
 /* Names that the model's files promise and `zero` lacks; buffers, which only they hold. */
 static sheaf_status *compare_module(ds_reading *r, const ds_file *f, const char *zero)
 {
-    const sheaf_pickle *root = f->torch->doc->root, *module = sheaf__pickle_get(root, "module");
-    const sheaf_pickle *buffers = sheaf__pickle_get(root, "buffer_names");
+    const sheaf_pickle *root = sheaf__ds_root(f), *module = sheaf__pickle_get(root, "module");
     sheaf_status *st = NULL;
     for (int64_t i = 0; st == NULL && i < sheaf__pickle_count(module); i++) {
-        const char *name = sheaf__pickle_text(sheaf__pickle_key(module, i));
-        const sheaf_pickle_tensor *t =
-            sheaf__pickle_tensor(f->torch->doc, sheaf__pickle_value(module, i));
-        bool twin = false;
-        sheaf_logical *out;
-        int file;
-        const sheaf_logical *whole =
-            name == NULL || t == NULL ? NULL : sheaf__catalog_find(r->catalog, name);
-        if (whole != NULL && whole->kind == SHEAF_WEIGHT &&
-            (st = compare_shape(r, zero, whole, t)) != NULL)
-            break;
-        if (name == NULL || t == NULL || whole != NULL)
+        const char *name, *other;
+        const sheaf_pickle_tensor *t = sheaf__ds_tensor(&name, f, module, i);
+        if (name == NULL || t == NULL)
             continue;
-        const bool buffer = sheaf__ds_listed(buffers, name);
-        for (int64_t k = 0; k < i && !buffer; k++) { /* a tied name has the storage of another */
-            const sheaf_pickle_tensor *o =
-                sheaf__pickle_tensor(f->torch->doc, sheaf__pickle_value(module, k));
-            twin |= o != NULL && o->storage == t->storage && o->offset == t->offset;
+        const sheaf_logical *whole = sheaf__catalog_find(r->catalog, name);
+        bool skip = whole != NULL || sheaf__pickle_path(root, "shared_params", name, NULL) != NULL;
+        if (whole != NULL && whole->kind == SHEAF_WEIGHT) {
+            st = compare_shape(r, zero, whole, t);
+        } else if (!skip && sheaf__ds_listed(sheaf__pickle_get(root, "buffer_names"), name)) {
+            st = sheaf__ds_put(r->catalog, SHEAF_BUFFER, name, f, t);
+            skip = true;
         }
-        if (twin || sheaf__pickle_path(root, "shared_params", name, NULL) != NULL)
-            continue;
-        if (!buffer &&
-            told_missing(r->catalog, name)) /* by another part's file, or for want of its values */
-            continue;
-        if (!buffer) {
+        for (int64_t k = 0; k < i && !skip; k++) { /* a tied name has the storage of another */
+            const sheaf_pickle_tensor *o = sheaf__ds_tensor(&other, f, module, k);
+            skip = o != NULL && o->storage == t->storage && o->offset == t->offset;
+        }
+        if (!skip &&
+            !told_missing(r->catalog, name)) /* by another part's file, or without values */
             st = sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "missing", zero, name,
                                      "a folder for each parameter in the model's file",
                                      "none of this name",
                                      "copy it from where this checkpoint was written");
-            continue;
-        }
-        st = sheaf__catalog_file(&file, r->catalog, f->path, &f->torch->mark);
-        TRY(st, sheaf__catalog_tensor(&out, r->catalog, name, t->dtype, t->ndim, t->shape));
-        if (st != NULL)
-            break;
-        const sheaf_piece p = sheaf__piece_of(file, f->mp, f->torch, t);
-        out->kind = SHEAF_BUFFER;
-        st = sheaf__catalog_piece(r->catalog, out, &p);
     }
     return st;
 }

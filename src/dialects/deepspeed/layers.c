@@ -68,32 +68,27 @@ static char *name_of(layer_is is, int decoder, const char *key)
 
 static sheaf_status *add_layer(ds_reading *r, const ds_file *f, layer_is is, int decoder)
 {
-    const sheaf_pickle *root = f->torch->doc->root;
+    const sheaf_pickle *root = sheaf__ds_root(f);
     sheaf_catalog *part = r->part[f->mp];
-    int file;
-    sheaf_status *st = sheaf__catalog_file(&file, part, f->path, &f->torch->mark);
+    sheaf_status *st = NULL;
     for (int64_t i = 0; st == NULL && i < sheaf__pickle_count(root); i++) {
-        const char *key = sheaf__pickle_text(sheaf__pickle_key(root, i));
-        const sheaf_pickle_tensor *t =
-            sheaf__pickle_tensor(f->torch->doc, sheaf__pickle_value(root, i));
+        const char *key;
+        const sheaf_pickle_tensor *t = sheaf__ds_tensor(&key, f, root, i);
         if (key != NULL && t == NULL)
             st =
                 sheaf__dialect_unread(NULL, r->catalog, f->path, key, sheaf__pickle_value(root, i));
         if (key == NULL || t == NULL)
             continue;
         char *name = name_of(is, decoder, key);
-        sheaf_logical *l;
         if (name == NULL)
             return sheaf__no_memory(f->path);
-        st = sheaf__catalog_tensor(&l, part, name, t->dtype, t->ndim, t->shape);
-        if (st == NULL && l->npieces > 0)
-            st = sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "duplicate", f->path, name,
-                                     "one layer of this kind", "a second one", "");
-        else if (st == NULL) {
-            const sheaf_piece p = sheaf__piece_of(file, f->mp, f->torch, t);
-            l->kind = strstr(name, "rotary_emb.inv_freq") != NULL ? SHEAF_BUFFER : SHEAF_WEIGHT;
-            st = sheaf__catalog_piece(part, l, &p);
-        }
+        st = sheaf__catalog_find(part, name) != NULL
+                 ? sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "duplicate", f->path, name,
+                                       "one layer of this kind", "a second one", "")
+                 : sheaf__ds_put(part,
+                                 strstr(name, "rotary_emb.inv_freq") != NULL ? SHEAF_BUFFER
+                                                                             : SHEAF_WEIGHT,
+                                 name, f, t);
         free(name);
     }
     return st;
@@ -102,6 +97,7 @@ static sheaf_status *add_layer(ds_reading *r, const ds_file *f, layer_is is, int
 /* Each layer has a file of each rank, and no number between two decoder layers is without one. */
 static sheaf_status *check_layers(ds_reading *r, const bool *decoder, int count)
 {
+    static const char every[] = "every part of every layer";
     int first = count, last = -1;
     sheaf_status *st = NULL;
     for (int n = 0; n < count; n++)
@@ -121,12 +117,11 @@ static sheaf_status *check_layers(ds_reading *r, const bool *decoder, int count)
         }
         if (absent < 0 || (have == 0 && (n < first || n > last)))
             continue;
-        char name[96], *path = NULL;
-        snprintf(name, sizeof name,
-                 r->tp > 1 ? "layer_%02d-model_%02d-model_states.pt" : "layer_%02d-model_states.pt",
-                 n, absent);
-        st = sheaf__path_join(&path, r->tag, name);
-        TRY(st, sheaf__not_there(r->catalog, path, "", "every part of every layer"));
+        st = r->tp > 1
+                 ? sheaf__not_there(r->catalog, "", every,
+                                    "%s/layer_%02d-model_%02d-model_states.pt", r->tag, n, absent)
+                 : sheaf__not_there(r->catalog, "", every, "%s/layer_%02d-model_states.pt", r->tag,
+                                    n);
     }
     return st;
 }

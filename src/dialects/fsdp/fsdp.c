@@ -42,20 +42,15 @@ static bool read_name(int *ranks, int *rank, const char *name)
            strcmp(name, ".pt") == 0 && *ranks > 0 && *ranks <= MOST_RANKS && *rank < *ranks;
 }
 
+static bool is_ranks(const char *name)
+{
+    int ranks, rank;
+    return read_name(&ranks, &rank, name);
+}
+
 static bool fsdp_is(const char *path)
 {
-    char **names = NULL;
-    int64_t n = 0;
-    int ranks, rank;
-    if (sheaf__path_kind(path) == SHEAF_PATH_FILE)
-        return read_name(&ranks, &rank, sheaf__last_part(path));
-    bool yes = false;
-    if (sheaf__path_kind(path) == SHEAF_PATH_DIR)
-        sheaf_status_free(sheaf__list_dir(&names, &n, path));
-    for (int64_t i = 0; i < n && !yes; i++)
-        yes = read_name(&ranks, &rank, names[i]);
-    sheaf__names_free(names, n);
-    return yes;
+    return sheaf__holds_file(path, is_ranks);
 }
 
 /* The number of ranks that most files are of; those of another save are told. */
@@ -251,12 +246,10 @@ static sheaf_status *tell_missing(reading *r)
     enum { LISTED = 64 };
     sheaf_status *st = NULL;
     for (int rank = 0, told = 0; st == NULL && rank < r->ranks && told < LISTED; rank++) {
-        char name[80], *path = NULL;
         if (r->here[rank])
             continue;
-        snprintf(name, sizeof name, "model_world_size_%d_rank_%d.pt", r->ranks, rank);
-        st = sheaf__path_join(&path, r->dir, name);
-        TRY(st, sheaf__not_there(r->c, path, "", "a file of every rank"));
+        st = sheaf__not_there(r->c, "", "a file of every rank", "%s/model_world_size_%d_rank_%d.pt",
+                              r->dir, r->ranks, rank);
         told++;
     }
     return st;

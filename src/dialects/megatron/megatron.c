@@ -58,24 +58,16 @@ static bool read_name(part *p, bool *expert, const char *name)
     return (!*expert || sheaf__take_number(&expert_rank, &name)) && *name == '\0';
 }
 
+static bool is_part(const char *name)
+{
+    part p;
+    bool expert;
+    return read_name(&p, &expert, name);
+}
+
 static bool has_parts(const char *dir)
 {
-    char **names = NULL;
-    int64_t n = 0;
-    bool yes = false;
-    sheaf_status *st = sheaf__list_dir(&names, &n, dir);
-    for (int64_t i = 0; st == NULL && i < n && !yes; i++) {
-        char *path = NULL;
-        part p;
-        bool expert;
-        if (read_name(&p, &expert, names[i]) && asprintf(&path, "%s/%s", dir, names[i]) >= 0) {
-            yes = sheaf__path_kind(path) == SHEAF_PATH_DIR;
-            free(path);
-        }
-    }
-    sheaf__names_free(names, n);
-    sheaf_status_free(st);
-    return yes;
+    return sheaf__path_kind(dir) == SHEAF_PATH_DIR && sheaf__holds_file(dir, is_part);
 }
 
 /* The folder of the parts for a file in it, a part's folder, the folder itself or the one above;
@@ -85,10 +77,7 @@ static char *folder_of(const char *path)
     char *dir = strdup(path);
     for (int up = 0; dir != NULL && up < 2 && !has_parts(dir); up++) {
         char *next = NULL;
-        part p;
-        bool expert;
-        if (sheaf__path_kind(dir) == SHEAF_PATH_DIR &&
-            !read_name(&p, &expert, sheaf__last_part(dir)))
+        if (sheaf__path_kind(dir) == SHEAF_PATH_DIR && !is_part(sheaf__last_part(dir)))
             next = up == 0 ? sheaf__tracked_iteration(dir) : NULL;
         else
             sheaf_status_free(sheaf__path_parent(&next, dir));
@@ -183,7 +172,7 @@ static sheaf_status *open_parts(reading *r)
     for (int64_t i = 0; st == NULL && i < r->nparts; i++) {
         part *p = &r->part[i];
         if (sheaf__path_kind(p->path) == SHEAF_PATH_NONE) {
-            st = sheaf__not_there(r->catalog, strdup(p->path), "", "the part's file");
+            st = sheaf__not_there(r->catalog, "", "the part's file", "%s", p->path);
             continue;
         }
         st = sheaf__catalog_defect(r->catalog, p->path, sheaf__torch_open(&p->torch, p->path));
@@ -339,11 +328,11 @@ static sheaf_status *check_ranks(reading *r)
 
 static sheaf_status *miss(reading *r, int tp, int pp, bool staged)
 {
-    char *path = NULL;
-    if ((staged ? asprintf(&path, "%s/mp_rank_%02d_%03d/model_optim_rng.pt", r->dir, tp, pp)
-                : asprintf(&path, "%s/mp_rank_%02d/model_optim_rng.pt", r->dir, tp)) < 0)
-        return sheaf__no_memory(r->dir);
-    return sheaf__not_there(r->catalog, path, "", "every part of the save");
+    static const char every[] = "every part of the save";
+    return staged ? sheaf__not_there(r->catalog, "", every,
+                                     "%s/mp_rank_%02d_%03d/model_optim_rng.pt", r->dir, tp, pp)
+                  : sheaf__not_there(r->catalog, "", every, "%s/mp_rank_%02d/model_optim_rng.pt",
+                                     r->dir, tp);
 }
 
 static part *part_of(const reading *r, int tp, int pp)
