@@ -104,9 +104,9 @@ static inline float random_float(kind kind)
                                         0x7f7fffff, 0x00800000, 0x80400000 };
     const uint32_t u = random_u32();
     if (kind == SPECIAL && u % 64 == 0)
-        return mm_float(special[random_u32() % ARRAY_LEN(special)]);
+        return sheaf__float(special[random_u32() % ARRAY_LEN(special)]);
     if (kind == TINY)
-        return mm_float((u & 0x807fffffu) | (u % 16 == 0 ? 0 : (58 + random_u32() % 10) << 23));
+        return sheaf__float((u & 0x807fffffu) | (u % 16 == 0 ? 0 : (58 + random_u32() % 10) << 23));
     return (float)(int32_t)u * 0x1p-31f;
 }
 
@@ -133,7 +133,7 @@ static inline void *random_vector(sheaf_dtype dtype, int64_t count, kind kind)
         else if (dtype == SHEAF_F16)
             ((uint16_t *)p)[i] = random_half(kind);
         else
-            ((uint16_t *)p)[i] = (uint16_t)(mm_bits(x) >> 16);
+            ((uint16_t *)p)[i] = (uint16_t)(sheaf__bits(x) >> 16);
     }
     return p;
 }

@@ -13,7 +13,6 @@
 #include "sheaf/source.h"
 #include "tape/head.h"
 #include "tape/layers.h"
-#include "tape/noise.h"
 #include "tape/linear.h"
 #include "tape/pictures.h"
 #include "tape/vision.h"

@@ -145,24 +145,26 @@ static sheaf_status *sum_slices(norm_args *a, int64_t n)
     return sheaf__sum_partials(a->c, &norm->tree, part, norm->first, a->part, n, 1, &a->total);
 }
 
-static void slice_sums(void *arg, int64_t begin, int64_t end, int worker)
+typedef void row_sums(const norm_args *a, float *sum, int64_t first, int64_t cols, int64_t begin,
+                      int64_t end);
+
+static void each_slice(const norm_args *a, row_sums *sums, int64_t begin, int64_t end)
 {
-    const norm_args *a = arg;
     const sheaf__layernorm *norm = a->p->norm;
     for (int s = norm->first; s < norm->first + norm->count; s++)
         if (norm->extent[s] > 0)
-            sums_of(a, a->part + (s - norm->first) * rows_of(a->p) + begin, norm->begin[s],
-                    norm->extent[s], begin, end);
+            sums(a, a->part + (s - norm->first) * rows_of(a->p) + begin, norm->begin[s],
+                 norm->extent[s], begin, end);
+}
+
+static void slice_sums(void *arg, int64_t begin, int64_t end, int worker)
+{
+    each_slice(arg, sums_of, begin, end);
 }
 
 static void slice_squares(void *arg, int64_t begin, int64_t end, int worker)
 {
-    const norm_args *a = arg;
-    const sheaf__layernorm *norm = a->p->norm;
-    for (int s = norm->first; s < norm->first + norm->count; s++)
-        if (norm->extent[s] > 0)
-            squares_of(a, a->part + (s - norm->first) * rows_of(a->p) + begin, norm->begin[s],
-                       norm->extent[s], begin, end);
+    each_slice(arg, squares_of, begin, end);
 }
 
 static void slice_back_sums(void *arg, int64_t begin, int64_t end, int worker)

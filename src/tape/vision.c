@@ -376,25 +376,37 @@ typedef struct stream_params {
     sheaf__value *whole, *stream[2];
 } stream_params;
 
+/* Rows of the streams from the whole value, or gradients of it; or the other way round. */
+static void take_streams(sheaf__context *c, const stream_params *p, bool grad)
+{
+    for (int i = 0; i < 2; i++) {
+        const sheaf__value *one = p->stream[i], *all = p->whole;
+        if (!grad || one->needs_grad)
+            sheaf__gather(c, grad ? one->grad : one->data, grad ? all->grad : all->data,
+                          sheaf__row_map_listed(p->in->stream[i]), one->rows, all->cols,
+                          grad && !one->grad_fresh);
+    }
+}
+
+static void give_streams(sheaf__context *c, const stream_params *p, bool grad)
+{
+    for (int i = 0; i < 2; i++) {
+        const sheaf__value *one = p->stream[i], *all = p->whole;
+        sheaf__scatter(c, grad ? all->grad : all->data, grad ? one->grad : one->data,
+                       sheaf__row_map_listed(p->in->stream[i]), one->rows, all->cols,
+                       grad && !all->grad_fresh);
+    }
+}
+
 static sheaf_status *split_forward(sheaf__tape *tape, sheaf__op *op)
 {
-    sheaf__context *c = sheaf__tape_context(tape);
-    const stream_params *p = op->params;
-    for (int i = 0; i < 2; i++)
-        sheaf__gather(c, p->stream[i]->data, p->whole->data,
-                      sheaf__row_map_listed(p->in->stream[i]), p->stream[i]->rows, p->whole->cols,
-                      false);
+    take_streams(sheaf__tape_context(tape), op->params, false);
     return NULL;
 }
 
 static sheaf_status *split_backward(sheaf__tape *tape, sheaf__op *op)
 {
-    sheaf__context *c = sheaf__tape_context(tape);
-    const stream_params *p = op->params;
-    for (int i = 0; i < 2; i++)
-        sheaf__scatter(c, p->whole->grad, p->stream[i]->grad,
-                       sheaf__row_map_listed(p->in->stream[i]), p->stream[i]->rows, p->whole->cols,
-                       !p->whole->grad_fresh);
+    give_streams(sheaf__tape_context(tape), op->params, true);
     return NULL;
 }
 
@@ -422,24 +434,13 @@ void sheaf__record_split(sheaf__tape *tape, sheaf__value *stream[2], sheaf__valu
 
 static sheaf_status *join_forward(sheaf__tape *tape, sheaf__op *op)
 {
-    sheaf__context *c = sheaf__tape_context(tape);
-    const stream_params *p = op->params;
-    for (int i = 0; i < 2; i++)
-        sheaf__scatter(c, p->whole->data, p->stream[i]->data,
-                       sheaf__row_map_listed(p->in->stream[i]), p->stream[i]->rows, p->whole->cols,
-                       false);
+    give_streams(sheaf__tape_context(tape), op->params, false);
     return NULL;
 }
 
 static sheaf_status *join_backward(sheaf__tape *tape, sheaf__op *op)
 {
-    sheaf__context *c = sheaf__tape_context(tape);
-    const stream_params *p = op->params;
-    for (int i = 0; i < 2; i++)
-        if (p->stream[i]->needs_grad)
-            sheaf__gather(c, p->stream[i]->grad, p->whole->grad,
-                          sheaf__row_map_listed(p->in->stream[i]), p->stream[i]->rows,
-                          p->whole->cols, !p->stream[i]->grad_fresh);
+    take_streams(sheaf__tape_context(tape), op->params, true);
     return NULL;
 }
 

@@ -81,32 +81,6 @@ static const sheaf_unsupported_key vit_unsupported_keys[] = {
 
 static const char encoder_read_keys[] = "embed_dim head_width layers mlp_ratio width";
 
-typedef struct key_lists {
-    const char *read, *harmless;
-    const sheaf_unsupported_key *unsupported;
-} key_lists;
-
-static void check_keys(sheaf_json_reader *r, const key_lists *lists, sheaf_text *unknown)
-{
-    const char *key;
-    json_t *value;
-    json_object_foreach((json_t *)r->object, key, value)
-    {
-        const sheaf_unsupported_key *u = lists->unsupported;
-        while (u != NULL && u->key != NULL && strcmp(u->key, key) != 0)
-            u++;
-        if (u != NULL && u->key != NULL) {
-            if (!sheaf__config_value_is_neutral(u->neutral, value))
-                sheaf__json_fail(r, SHEAF_E_UNSUPPORTED, key, "%s: another value %s",
-                                 sheaf__neutral_text(u->neutral), u->why);
-        } else if (!sheaf__is_listed(lists->read, key, strlen(key)) &&
-                   !sheaf__is_listed(lists->harmless, key, strlen(key))) {
-            sheaf__text_add(unknown, "%s%s%s", unknown->size > 0 ? "," : "",
-                            r->inside != NULL ? r->inside : "", key);
-        }
-    }
-}
-
 /* ---- small checks ---- */
 
 static void want_word(sheaf_json_reader *r, const char *key, const char *word)
@@ -282,7 +256,7 @@ static void read_vit(sheaf_json_reader *all, sheaf_config *c, sheaf_text *unknow
         return;
     sheaf_json_reader r = { object, "eva_args.", NULL };
     sheaf_vit *v = &c->vit;
-    check_keys(&r, &(key_lists){ vit_read_keys, vit_harmless_keys, vit_unsupported_keys }, unknown);
+    sheaf__config_keys(&r, vit_read_keys, vit_harmless_keys, vit_unsupported_keys, unknown);
     v->layers = sheaf__json_int(&r, "num_layers", 1, SHEAF_MAX_COG_LAYERS, SHEAF_JSON_NEEDED);
     v->hidden = sheaf__json_int(&r, "hidden_size", 1, MOST_WIDTH, SHEAF_JSON_NEEDED);
     v->ffn = sheaf__json_int(&r, "inner_hidden_size", 1, MOST_WIDTH, SHEAF_JSON_NEEDED);
@@ -311,7 +285,7 @@ static void read_encoder(sheaf_json_reader *all, sheaf_config *c, sheaf_text *un
     const json_t *object = sheaf__json_object(all, "encoder_override");
     if (object != NULL) {
         sheaf_json_reader r = { object, "encoder_override.", NULL };
-        check_keys(&r, &(key_lists){ encoder_read_keys, "", NULL }, unknown);
+        sheaf__config_keys(&r, encoder_read_keys, "", NULL, unknown);
         e->layers = sheaf__json_int(&r, "layers", 1, SHEAF_MAX_COG_LAYERS, e->layers);
         e->width = sheaf__json_int(&r, "width", 1, MOST_WIDTH, e->width);
         e->head_width = sheaf__json_int(&r, "head_width", 1, MOST_HEADS, e->head_width);
@@ -331,7 +305,7 @@ void sheaf__cog_config(sheaf_json_reader *r, sheaf_config *c, sheaf_text *unknow
 {
     read_class(r, c);
     if (r->st == NULL)
-        check_keys(r, &(key_lists){ read_keys, harmless_keys, unsupported_keys }, unknown);
+        sheaf__config_keys(r, read_keys, harmless_keys, unsupported_keys, unknown);
     if (r->st == NULL)
         read_sizes(r, c);
     if (r->st == NULL)

@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "schema/config_keys.h"
 #include "schema/grid.h"
 
 enum { MOST_HEADS = 1 << 16, MOST_QUERIES = 1 << 20 };
@@ -49,14 +50,25 @@ bool sheaf__tower_is_named(sheaf_json_reader *r, const char *key, const char *na
     return false;
 }
 
-void sheaf__config_unknown(sheaf_text *unknown, const sheaf_json_reader *r, const char *known)
+void sheaf__config_keys(sheaf_json_reader *r, const char *read, const char *harmless,
+                        const sheaf_unsupported_key *unsupported, sheaf_text *unknown)
 {
     const char *key;
     json_t *value;
     json_object_foreach((json_t *)r->object, key, value)
     {
-        if (!sheaf__is_listed(known, key, strlen(key)))
-            sheaf__text_add(unknown, "%s%s%s", unknown->size > 0 ? "," : "", r->inside, key);
+        const sheaf_unsupported_key *u = unsupported;
+        while (u != NULL && u->key != NULL && strcmp(u->key, key) != 0)
+            u++;
+        if (u != NULL && u->key != NULL) {
+            if (!sheaf__config_value_is_neutral(u->neutral, value))
+                sheaf__json_fail(r, SHEAF_E_UNSUPPORTED, key, "%s: another value %s",
+                                 sheaf__neutral_text(u->neutral), u->why);
+        } else if (!sheaf__is_listed(read, key, strlen(key)) &&
+                   !sheaf__is_listed(harmless, key, strlen(key))) {
+            sheaf__text_add(unknown, "%s%s%s", unknown->size > 0 ? "," : "",
+                            r->inside != NULL ? r->inside : "", key);
+        }
     }
 }
 

@@ -1,7 +1,8 @@
-/* vision.h - what configs of OmniLMM and MiniCPM-V say alike of their tower and resampler, and what
- * there is to try where a file does not fit them. */
+/* vision.h - what readers of configs share: their keys, and what OmniLMM and MiniCPM-V say alike of
+ * their tower and resampler, and what there is to try where a file does not fit them. */
 #pragma once
 
+#include "schema/config_keys.h"
 #include "schema/family.h"
 
 /* sheaf__resampler_config - config.resampler, after config.hidden; `queries` is the key of their
@@ -12,9 +13,11 @@ void sheaf__resampler_config(sheaf_json_reader *r, sheaf_config *c, const char *
  * failure that expects `expected`. */
 bool sheaf__tower_is_named(sheaf_json_reader *r, const char *key, const char *name,
                            const char *expected);
-/* sheaf__config_unknown - adds the keys of an object that are not `known` (words of a list) to a
- * list with commas. */
-void sheaf__config_unknown(sheaf_text *unknown, const sheaf_json_reader *r, const char *known);
+/* sheaf__config_keys - the keys of an object: of an `unsupported` one (or NULL) the value has to be
+ * neutral; what is neither `read` nor `harmless` (words of a list) is added to a list with commas.
+ */
+void sheaf__config_keys(sheaf_json_reader *r, const char *read, const char *harmless,
+                        const sheaf_unsupported_key *unsupported, sheaf_text *unknown);
 /* sheaf__config_leave - hands the first failure inside an object to the reader of the whole. */
 void sheaf__config_leave(sheaf_json_reader *all, const sheaf_json_reader *inner);
 

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/text.h"
+#include "families/common/vision.h"
 #include "families/llama/llama.h"
 
 enum { MOST_POSITION = INT32_MAX };
@@ -120,10 +121,7 @@ static void read_rope_object(sheaf_json_reader *all, const char *key, rope_spell
         else
             sheaf__text_add(unknown, "%s%s.%s", unknown->size > 0 ? "," : "", key, name);
     }
-    if (r.st != NULL && all->st == NULL)
-        all->st = r.st;
-    else
-        sheaf_status_free(r.st);
+    sheaf__config_leave(all, &r);
 }
 
 static void missing(sheaf_json_reader *r, const char *key, const char *what, sheaf_rope_type type)
@@ -273,10 +271,7 @@ static void read_kinds(sheaf_json_reader *all, sheaf_config *c, const sheaf__lla
     if (r.st == NULL)
         merge_rope(&r, "sliding_attention", &theta, sliding.theta);
     c->local_theta = theta != 0 ? theta : form->local_theta;
-    if (r.st != NULL && all->st == NULL)
-        all->st = r.st;
-    else
-        sheaf_status_free(r.st);
+    sheaf__config_leave(all, &r);
 }
 
 /* Only Phi-3's class turns a part of each head. The others read the key and turn all of it by the

@@ -244,7 +244,7 @@ static void default_tower(sheaf_config *c)
 static void check_vision_keys(sheaf_json_reader *r, const sheaf_config *c, sheaf_text *unknown)
 {
     const char *act = sheaf__json_string(r, "hidden_act"), *timm = sheaf__json_string(r, "act");
-    sheaf__config_unknown(unknown, r, vision_keys);
+    sheaf__config_keys(r, vision_keys, "", NULL, unknown);
     if (c->minicpmv == SHEAF_MINICPMV_2_0 && timm != NULL && strcmp(timm, "gelu") != 0 &&
         strcmp(timm, "GELU(approximate='none')") != 0)
         sheaf__json_fail(r, SHEAF_E_UNSUPPORTED, "act", "\"gelu\", that of erf");

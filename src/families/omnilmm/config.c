@@ -59,7 +59,7 @@ static void standard_tower(sheaf_json_reader *r, sheaf_config *c)
 static void check_vision_keys(sheaf_json_reader *r, sheaf_text *unknown)
 {
     const char *act = sheaf__json_string(r, "act");
-    sheaf__config_unknown(unknown, r, vision_keys);
+    sheaf__config_keys(r, vision_keys, "", NULL, unknown);
     if (act != NULL && strcmp(act, "gelu_erf") != 0 && strcmp(act, "gelu") != 0)
         sheaf__json_fail(r, SHEAF_E_UNSUPPORTED, "act", "\"gelu_erf\" (also called \"gelu\")");
     if (!sheaf__json_bool(r, "use_post_norm", true))

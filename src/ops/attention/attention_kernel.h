@@ -95,7 +95,7 @@ SHEAF__INLINE void run_chains(const tile *t, const int rows, const int panels)
             }
             UNROLL for (int r = 0; r < rows; r++)
             {
-                const vec ak = v_float(vi_set(word_at(a + r * t->a_row))), a_odd = odd_of(ak),
+                const vec ak = v_float(vi_set(mm_load_word(a + r * t->a_row))), a_odd = odd_of(ak),
                           a_even = even_of(ak);
                 UNROLL for (int p = 0; p < panels; p++)
                 {
@@ -127,7 +127,7 @@ SHEAF__INLINE void run(const tile *t, const int rows, const int panels, const ki
         UNROLL for (int p = 0; p < panels; p++) bk[p] = v_float(vi_load(b + p * t->b_panel));
         UNROLL for (int r = 0; r < rows; r++)
         {
-            const vec ak = v_float(vi_set(word_at(a + r * t->a_row)));
+            const vec ak = v_float(vi_set(mm_load_word(a + r * t->a_row)));
             UNROLL for (int p = 0; p < panels; p++) if (kind == PAIRS) c[r][p] =
                 STEP_PAIRS(c[r][p], ak, bk[p]);
             else if (kind == SPLIT) c[r][p] =

@@ -57,14 +57,6 @@ typedef struct rounded {
     veci words;        /* the same in pairs, even in the low half */
 } rounded;
 
-/* The word at p, which may be aligned to a half word only. */
-SHEAF__INLINE uint32_t word_at(const char *p)
-{
-    uint32_t word;
-    memcpy(&word, p, sizeof word);
-    return word;
-}
-
 SHEAF__INLINE void end_tile(const tile *t, int row, int panel, vec sum)
 {
     float *to = t->c + row * t->c_row + panel * t->c_panel;

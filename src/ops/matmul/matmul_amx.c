@@ -230,16 +230,20 @@ static inline part part_of(const chain *of, int p)
                    pass->steps == 0 ? NULL : of->band->b[p] + of->j * pass->steps, pass->steps };
 }
 
-/* Sums of 16 rows lie `MM_PANEL` floats apart. Tiles 0..3 are sums, 4 and 5 are of A, the rest
- * of B; every function is one shape, as the instructions name their tiles. What is done beside is
- * complete before sums are stored, as they may lie where it read. */
-static void sums_2x2(float *c, const walk *w)
+/* Sums of 16 rows lie `MM_PANEL` floats apart. Tiles 0..3 are sums, 4 and 5 are of A, the rest of
+ * B; each function is compiled for its shapes, as the instructions name their tiles. What is done
+ * beside is complete before sums are stored, as they may lie where it read. */
+
+/* 32 rows and 16 columns, or two times 16. */
+static inline __attribute__((always_inline)) void sums_2(float *c, const walk *w, const bool wide)
 {
     const int64_t ld = w->of.band->words * 4; /* of A */
     _tile_zero(0);
-    _tile_zero(1);
     _tile_zero(2);
-    _tile_zero(3);
+    if (wide) {
+        _tile_zero(1);
+        _tile_zero(3);
+    }
     for (int p = w->of.begin; p < w->of.end; p++) {
         part x = part_of(&w->of, p);
         for (int64_t s = 0; s < x.steps; s += CHUNK_STEPS) {
@@ -247,41 +251,16 @@ static void sums_2x2(float *c, const walk *w)
             _tile_loadd(6, x.b, B_STRIDE);
             _tile_loadd(4, x.a, ld);
             _tile_dpbf16ps(0, 4, 6);
-            _tile_loadd(7, x.b + 16, B_STRIDE);
-            _tile_dpbf16ps(1, 4, 7);
+            if (wide) {
+                _tile_loadd(7, x.b + 16, B_STRIDE);
+                _tile_dpbf16ps(1, 4, 7);
+            }
             if (is_left(w->before))
                 end_some(w->before, w->fours);
             _tile_loadd(5, x.a + 16 * ld, ld);
             _tile_dpbf16ps(2, 5, 6);
-            _tile_dpbf16ps(3, 5, 7);
-            x.a += 64;
-            x.b += CHUNK_STEPS * MM_PANEL;
-        }
-    }
-    end_all(w->before);
-    _tile_stored(0, c, B_STRIDE);
-    _tile_stored(1, c + 16, B_STRIDE);
-    _tile_stored(2, c + 16 * MM_PANEL, B_STRIDE);
-    _tile_stored(3, c + 16 * MM_PANEL + 16, B_STRIDE);
-}
-
-/* 16 columns. */
-static void sums_2x1(float *c, const walk *w)
-{
-    const int64_t ld = w->of.band->words * 4; /* of A */
-    _tile_zero(0);
-    _tile_zero(2);
-    for (int p = w->of.begin; p < w->of.end; p++) {
-        part x = part_of(&w->of, p);
-        for (int64_t s = 0; s < x.steps; s += CHUNK_STEPS) {
-            mm_ask(w->soon, w->lines);
-            _tile_loadd(6, x.b, B_STRIDE);
-            _tile_loadd(4, x.a, ld);
-            _tile_dpbf16ps(0, 4, 6);
-            if (is_left(w->before))
-                end_some(w->before, w->fours);
-            _tile_loadd(5, x.a + 16 * ld, ld);
-            _tile_dpbf16ps(2, 5, 6);
+            if (wide)
+                _tile_dpbf16ps(3, 5, 7);
             x.a += 64;
             x.b += CHUNK_STEPS * MM_PANEL;
         }
@@ -289,16 +268,22 @@ static void sums_2x1(float *c, const walk *w)
     end_all(w->before);
     _tile_stored(0, c, B_STRIDE);
     _tile_stored(2, c + 16 * MM_PANEL, B_STRIDE);
+    if (wide) {
+        _tile_stored(1, c + 16, B_STRIDE);
+        _tile_stored(3, c + 16 * MM_PANEL + 16, B_STRIDE);
+    }
 }
 
-/* 16 rows of two panels. */
-static void sums_1x4(float *c, const walk *w)
+/* 16 rows of one panel, or of two. */
+static inline __attribute__((always_inline)) void sums_1(float *c, const walk *w, const bool two)
 {
     const int64_t ld = w->of.band->words * 4; /* of A */
     _tile_zero(0);
     _tile_zero(1);
-    _tile_zero(2);
-    _tile_zero(3);
+    if (two) {
+        _tile_zero(2);
+        _tile_zero(3);
+    }
     for (int p = w->of.begin; p < w->of.end; p++) {
         part x = part_of(&w->of, p);
         for (int64_t s = 0; s < x.steps; s += CHUNK_STEPS) {
@@ -309,10 +294,12 @@ static void sums_1x4(float *c, const walk *w)
             _tile_dpbf16ps(0, 4, 6);
             _tile_loadd(7, x.b + 16, B_STRIDE);
             _tile_dpbf16ps(1, 4, 7);
-            _tile_loadd(5, then, B_STRIDE);
-            _tile_dpbf16ps(2, 4, 5);
-            _tile_loadd(6, then + 16, B_STRIDE);
-            _tile_dpbf16ps(3, 4, 6);
+            if (two) {
+                _tile_loadd(5, then, B_STRIDE);
+                _tile_dpbf16ps(2, 4, 5);
+                _tile_loadd(6, then + 16, B_STRIDE);
+                _tile_dpbf16ps(3, 4, 6);
+            }
             x.a += 64;
             x.b += CHUNK_STEPS * MM_PANEL;
         }
@@ -320,32 +307,10 @@ static void sums_1x4(float *c, const walk *w)
     end_all(w->before);
     _tile_stored(0, c, B_STRIDE);
     _tile_stored(1, c + 16, B_STRIDE);
-    _tile_stored(2, c + 16 * MM_PANEL, B_STRIDE);
-    _tile_stored(3, c + 16 * MM_PANEL + 16, B_STRIDE);
-}
-
-/* 16 rows of one panel. */
-static void sums_1x2(float *c, const walk *w)
-{
-    const int64_t ld = w->of.band->words * 4; /* of A */
-    _tile_zero(0);
-    _tile_zero(1);
-    for (int p = w->of.begin; p < w->of.end; p++) {
-        part x = part_of(&w->of, p);
-        for (int64_t s = 0; s < x.steps; s += CHUNK_STEPS) {
-            mm_ask(w->soon, w->lines);
-            _tile_loadd(4, x.a, ld);
-            _tile_loadd(6, x.b, B_STRIDE);
-            _tile_dpbf16ps(0, 4, 6);
-            _tile_loadd(7, x.b + 16, B_STRIDE);
-            _tile_dpbf16ps(1, 4, 7);
-            x.a += 64;
-            x.b += CHUNK_STEPS * MM_PANEL;
-        }
+    if (two) {
+        _tile_stored(2, c + 16 * MM_PANEL, B_STRIDE);
+        _tile_stored(3, c + 16 * MM_PANEL + 16, B_STRIDE);
     }
-    end_all(w->before);
-    _tile_stored(0, c, B_STRIDE);
-    _tile_stored(1, c + 16, B_STRIDE);
 }
 
 /* ---- all panels of a band ---- */
@@ -425,7 +390,10 @@ static void run_chain(walk *w, ending *e, float *sum, int64_t cols)
     const int fours = (left + 3) / 4;
     w->fours = chunks >= fours ? 1 : chunks == 0 ? 0 : (fours + chunks - 1) / chunks;
     if (band->rows <= 16) {
-        (cols > MM_PANEL ? sums_1x4 : sums_1x2)(sum, w);
+        if (cols > MM_PANEL)
+            sums_1(sum, w, true);
+        else
+            sums_1(sum, w, false);
         end_panel(e, &w->of, sum, 0);
         if (cols > MM_PANEL) {
             end_all(e);
@@ -437,10 +405,13 @@ static void run_chain(walk *w, ending *e, float *sum, int64_t cols)
     const bool whole = band->rows == MM_PANEL && cols > 16,
                alone = pass->addends == 0 && w->of.end == w->of.begin + 1;
     if (whole && alone && (w->of.end < band->passes || band->finish == NULL)) {
-        sums_2x2(mm_sums_at(band, pass->to, w->of.j), w);
+        sums_2(mm_sums_at(band, pass->to, w->of.j), w, true);
         return;
     }
-    (cols > 16 ? sums_2x2 : sums_2x1)(sum, w);
+    if (cols > 16)
+        sums_2(sum, w, true);
+    else
+        sums_2(sum, w, false);
     end_panel(e, &w->of, sum, 0);
 }
 

@@ -8,7 +8,7 @@
 static uint16_t normal(void)
 {
     const float u = ((float)random_u32() + 1) * 0x1p-32f, v = (float)random_u32() * 0x1p-32f;
-    return (uint16_t)(mm_bits(0.02f * sqrtf(-2 * logf(u)) * cosf(6.2831853f * v)) >> 16);
+    return (uint16_t)(sheaf__bits(0.02f * sqrtf(-2 * logf(u)) * cosf(6.2831853f * v)) >> 16);
 }
 
 typedef enum numbers { NORMAL, ZEROS, OUTLIERS, ALIKE, SMALLEST, LARGEST, KINDS } numbers;
@@ -275,8 +275,8 @@ static void test_compress__a_chunk_that_is_not_whole(void **state)
         memset(y, 0xff, sizeof y);
         sheaf__mm_products_with(isas[isa], &machines[0], &job, 1);
         for (int i = 0; i < N; i++)
-            if (mm_bits(y[i]) != 0)
-                fail_msg("%s: %08x", isas[isa]->name, mm_bits(y[i]));
+            if (sheaf__bits(y[i]) != 0)
+                fail_msg("%s: %08x", isas[isa]->name, sheaf__bits(y[i]));
     }
     drop_all();
 }

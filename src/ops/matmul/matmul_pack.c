@@ -2,7 +2,6 @@
  *
  * Padding, and the odd half of a last pair, is zero. All conversions work on
  * bits, so DAZ and FTZ of the calling thread do not matter. */
-#include "ops/math/round.h"
 #include "ops/matmul/matmul_private.h"
 #include "ops/matmul/matmul_transpose.h"
 

@@ -22,6 +22,7 @@
 #include <assert.h>
 #include <string.h>
 
+#include "ops/math/round.h"
 #include "ops/matmul/matmul.h"
 
 #define MM_PANEL 32  /* columns of a panel */
@@ -48,13 +49,6 @@ static inline int64_t mm_div_up(int64_t x, int64_t by)
     return (x + by - 1) / by;
 }
 
-static inline float mm_float(uint32_t bits)
-{
-    float x;
-    memcpy(&x, &bits, sizeof x);
-    return x;
-}
-
 static inline float mm_load_float(const char *at)
 {
     float x;
@@ -62,26 +56,14 @@ static inline float mm_load_float(const char *at)
     return x;
 }
 
-static inline uint32_t mm_bits(float x)
-{
-    uint32_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    return bits;
-}
-
 static inline float mm_quiet(float x)
 {
-    return x != x ? mm_float(0xffc00000u) : x;
+    return x != x ? sheaf__float(0xffc00000u) : x;
 }
-static inline float mm_from_bf16(uint16_t x)
-{
-    return mm_float((uint32_t)x << 16);
-}
-
 /* To nearest even; NaN becomes the default quiet NaN. */
 static inline uint16_t mm_to_bf16(float x)
 {
-    const uint32_t bits = mm_bits(mm_quiet(x));
+    const uint32_t bits = sheaf__bits(mm_quiet(x));
     return (uint16_t)((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
 }
 

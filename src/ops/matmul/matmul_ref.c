@@ -6,7 +6,6 @@
 #include <math.h>
 
 #include "ops/matmul/matmul_private.h"
-#include "ops/math/round.h"
 
 static void fetch(float *dst, const void *src, sheaf_dtype dtype, int64_t stride, int64_t count)
 {
@@ -40,9 +39,9 @@ static const uint32_t *panel_of(const sheaf__packed *w, int64_t row, int64_t col
 static float weight(const sheaf__packed *w, const uint32_t *panel, int64_t k)
 {
     if (w->dtype == SHEAF_F32)
-        return mm_float(panel[k * MM_PANEL]);
+        return sheaf__float(panel[k * MM_PANEL]);
     const uint16_t half = (uint16_t)(panel[k / 2 * MM_PANEL] >> (k % 2 * 16));
-    return w->dtype == SHEAF_BF16 ? mm_from_bf16(half) : sheaf__from_f16(half);
+    return w->dtype == SHEAF_BF16 ? sheaf__from_bf16(half) : sheaf__from_f16(half);
 }
 
 /* Elements [k0, k0 + count) of column j of B. */
@@ -52,7 +51,7 @@ static void fetch_b(float *dst, const sheaf__term *t, sheaf_dtype dtype, int64_t
     const uint32_t *panel;
     if (mm_compressed(t)) {
         for (int64_t k = 0; k < count; k++)
-            dst[k] = mm_from_bf16(sheaf__mm_code_half(t->w, j, k0 + k));
+            dst[k] = sheaf__from_bf16(sheaf__mm_code_half(t->w, j, k0 + k));
         return;
     }
     switch (t->form) {

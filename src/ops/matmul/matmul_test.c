@@ -356,7 +356,7 @@ static void test_product__underflow_keeps_the_sign_of_zero(void **state)
     const sheaf__product job = plain_job(SHEAF_BF16, M, N, term, 2);
     check_job("underflow", &job);
     run_ref(&job, SHEAF__TILES);
-    assert_int_equal(mm_bits(((const float *)job.y)[MM_PANEL / 2]), 0);
+    assert_int_equal(sheaf__bits(((const float *)job.y)[MM_PANEL / 2]), 0);
     drop_all();
 }
 
