@@ -96,65 +96,38 @@ static void fill_tails(uint32_t *tails, const tile *t, int64_t panels)
     }
 }
 
-/* The sums of 32 rows and two panels, [2][2][16][16]; b: chunk i of panel p is b[p] + i * 256
- * words, the last one last[p]. */
-static void unit_2x2(float *c, const strip *a, const uint32_t *const *b,
-                     const uint32_t *const *last, int64_t chunks)
+/* The sums of 16 or 32 rows and one or two panels, [2][2][16][16], of which there is what was asked
+ * for; b: chunk i of panel p is b[p] + i * 256 words, the last one last[p]. */
+SHEAF__INLINE void unit_sums(float *c, const strip *a, const uint32_t *const *b,
+                             const uint32_t *const *last, int64_t chunks, const bool rows32,
+                             const bool wide)
 {
     _tile_zero(0);
     _tile_zero(1);
     _tile_zero(2);
     _tile_zero(3);
     for (int64_t i = 0; i < chunks; i++) {
-        const uint32_t *b0 = i + 1 < chunks ? b[0] + i * SQUARE : last[0],
-                       *b1 = i + 1 < chunks ? b[1] + i * SQUARE : last[1];
-        _tile_loadd(6, b0, 64);
-        _tile_loadd(4, a[0].at + i * a[0].chunk, a[0].row);
-        _tile_dpbf16ps(0, 4, 6);
-        _tile_loadd(7, b1, 64);
-        _tile_dpbf16ps(1, 4, 7);
-        _tile_loadd(5, a[1].at + i * a[1].chunk, a[1].row);
-        _tile_dpbf16ps(2, 5, 6);
-        _tile_dpbf16ps(3, 5, 7);
-    }
-    _tile_stored(0, c, 64);
-    _tile_stored(1, c + SQUARE, 64);
-    _tile_stored(2, c + 2 * SQUARE, 64);
-    _tile_stored(3, c + 3 * SQUARE, 64);
-}
-
-/* The same of 32 rows and one panel, [2][.][16][16]. */
-static void unit_2x1(float *c, const strip *a, const uint32_t *const *b,
-                     const uint32_t *const *last, int64_t chunks)
-{
-    _tile_zero(0);
-    _tile_zero(2);
-    for (int64_t i = 0; i < chunks; i++) {
         _tile_loadd(6, i + 1 < chunks ? b[0] + i * SQUARE : last[0], 64);
         _tile_loadd(4, a[0].at + i * a[0].chunk, a[0].row);
         _tile_dpbf16ps(0, 4, 6);
-        _tile_loadd(5, a[1].at + i * a[1].chunk, a[1].row);
-        _tile_dpbf16ps(2, 5, 6);
+        if (wide) {
+            _tile_loadd(7, i + 1 < chunks ? b[1] + i * SQUARE : last[1], 64);
+            _tile_dpbf16ps(1, 4, 7);
+        }
+        if (rows32) {
+            _tile_loadd(5, a[1].at + i * a[1].chunk, a[1].row);
+            _tile_dpbf16ps(2, 5, 6);
+        }
+        if (rows32 && wide)
+            _tile_dpbf16ps(3, 5, 7);
     }
     _tile_stored(0, c, 64);
-    _tile_stored(2, c + 2 * SQUARE, 64);
-}
-
-/* Of 16 rows and two panels, [.][2][16][16]. */
-static void unit_1x2(float *c, const strip *a, const uint32_t *const *b,
-                     const uint32_t *const *last, int64_t chunks)
-{
-    _tile_zero(0);
-    _tile_zero(1);
-    for (int64_t i = 0; i < chunks; i++) {
-        _tile_loadd(4, a[0].at + i * a[0].chunk, a[0].row);
-        _tile_loadd(6, i + 1 < chunks ? b[0] + i * SQUARE : last[0], 64);
-        _tile_dpbf16ps(0, 4, 6);
-        _tile_loadd(7, i + 1 < chunks ? b[1] + i * SQUARE : last[1], 64);
-        _tile_dpbf16ps(1, 4, 7);
-    }
-    _tile_stored(0, c, 64);
-    _tile_stored(1, c + SQUARE, 64);
+    if (wide)
+        _tile_stored(1, c + SQUARE, 64);
+    if (rows32)
+        _tile_stored(2, c + 2 * SQUARE, 64);
+    if (rows32 && wide)
+        _tile_stored(3, c + 3 * SQUARE, 64);
 }
 
 /* end_tile() of `rows` rows of one panel. Half of a product of few steps would go into asking for
@@ -211,11 +184,11 @@ static void product_unit(const tile *t, int64_t rows, int64_t panels)
                                              : b[i] + (chunks - 1) * SQUARE;
             }
             if (two && wide == 2)
-                unit_2x2(c, a, b, last, chunks);
+                unit_sums(c, a, b, last, chunks, true, true);
             else if (two)
-                unit_2x1(c, a, b, last, chunks);
+                unit_sums(c, a, b, last, chunks, true, false);
             else
-                unit_1x2(c, a, b, last, chunks);
+                unit_sums(c, a, b, last, chunks, false, true);
             end_squares(t, c, row, least(rows - row, 32), p, wide);
         }
     }
