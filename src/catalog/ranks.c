@@ -154,10 +154,9 @@ static sheaf_status *read_sample(int64_t *n, copies *k, int64_t tensor, int rank
             t->piece[i].dtype != t->told.dtype
                 ? NULL
                 : sheaf__piece_read(&some, k->c, t, &t->piece[i], row, h, col, w, k->raw);
-        if (st != NULL && sheaf_status_code(st) == SHEAF_E_MEMORY)
-            return st;
-        sheaf_status_free(st);
         got += st == NULL ? some : 0;
+        if ((st = sheaf__only_memory(st)) != NULL)
+            return st;
     }
     *n = got == h * w ? got : 0;
     return NULL;

@@ -41,10 +41,7 @@ static sheaf_status *read_line(told *out, const char *line, size_t size)
     out->step = json_is_integer(value) ? json_integer_value(value) : 0;
     out->evaluation = json_object_get(object, "eval_loss") != NULL;
     json_decref(object);
-    if (st == NULL || sheaf_status_code(st) == SHEAF_E_MEMORY)
-        return st;
-    sheaf_status_free(st);
-    return NULL;
+    return sheaf__only_memory(st);
 }
 
 /* Bytes of the next whole line with its end, which is at line[0...]; 0: there is none. */

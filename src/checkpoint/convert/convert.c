@@ -108,12 +108,10 @@ static sheaf_status *read_model(sheaf__converter *k, int slices)
     }
     const bool told = sheaf__catalog_finding(k->catalog, "unsupported") != NULL && st != NULL &&
                       sheaf_status_code(st) == SHEAF_E_FORMAT;
-    if (st != NULL &&
-        (told || sheaf_status_code(st) == SHEAF_E_UNSUPPORTED)) { /* told by the reader */
-        sheaf_status_free(st);
-        st = NULL;
-    }
-    return st;
+    if (!told && (st == NULL || sheaf_status_code(st) != SHEAF_E_UNSUPPORTED))
+        return st;
+    sheaf_status_free(st); /* told by the reader */
+    return NULL;
 }
 
 /* The model and the factors of the adapter. `source` is closed after a failure. */
@@ -260,11 +258,7 @@ static sheaf_status *find_target(const target **out, const sheaf_weights_convert
 
 static bool is_adapter(const char *dir)
 {
-    char *path = NULL;
-    sheaf_status_free(sheaf_peft_config_path(&path, dir));
-    const bool yes = path != NULL && sheaf__path_kind(path) == SHEAF_PATH_FILE;
-    free(path);
-    return yes;
+    return sheaf__path_has(dir, "adapter_config.json", SHEAF_PATH_FILE);
 }
 
 /* An adapter is no part of its base: it would be passed over. */

@@ -41,40 +41,31 @@ static sheaf_status *list_base(sheaf__merge_plan *p)
     return NULL;
 }
 
-/* Of a model that is known; else NULL. */
-static sheaf_status *known_schema(sheaf_schema **out, const sheaf__merge_plan *p)
+/* Of a model that is known; else NULL. tied: NULL: as the config says. */
+static sheaf_status *known_schema(sheaf_schema **out, const sheaf__merge_plan *p, const bool *tied)
 {
     sheaf_config config = { 0 };
     *out = NULL;
     if (p->config == NULL)
         return NULL;
     sheaf_status *st = sheaf_config_parse(&config, p->config, strlen(p->config));
-    if (st == NULL)
-        st = sheaf_schema_new(out, &config, 1);
-    else if (sheaf_status_code(st) != SHEAF_E_MEMORY) {
-        sheaf_status_free(st);
-        st = NULL;
-    }
+    if (st != NULL)
+        return sheaf__only_memory(st);
+    config.tied = tied != NULL ? *tied : config.tied;
+    st = sheaf_schema_new(out, &config, 1);
     sheaf_config_release(&config);
     return st;
 }
 
-/* A model whose schema is known must be whole; any other is taken as it is. */
-static sheaf_status *check_known(const sheaf__merge_plan *p)
+/* A model whose schema is known must be whole; any other is taken as it is. Before that: tables
+ * that the files may lack are computed, as an adapter may hold them with their module. */
+static sheaf_status *hold_against_schema(sheaf__merge_plan *p, bool check,
+                                         const sheaf_events *events)
 {
     sheaf_schema *schema;
-    sheaf_status *st = known_schema(&schema, p);
-    TRY(st, schema != NULL ? sheaf_hf_check(p->base, schema) : NULL);
-    sheaf_schema_free(schema);
-    return st;
-}
-
-/* Tables that the files may lack: an adapter may hold them with their module. */
-static sheaf_status *compute_tables(sheaf__merge_plan *p, const sheaf_events *events)
-{
-    sheaf_schema *schema;
-    sheaf_status *st = known_schema(&schema, p);
-    TRY(st, schema != NULL ? sheaf_hf_compute(&p->base, schema, events) : NULL);
+    sheaf_status *st = known_schema(&schema, p, NULL);
+    if (st == NULL && schema != NULL)
+        st = check ? sheaf_hf_check(p->base, schema) : sheaf_hf_compute(&p->base, schema, events);
     sheaf_schema_free(schema);
     return st;
 }
@@ -162,7 +153,7 @@ static sheaf_status *open_files(sheaf__merge_plan *p, const sheaf_weights_merge_
         return st;
     }
     st = sheaf__catalog_source(&p->base, c, false);
-    return st == NULL ? compute_tables(p, o->events) : st;
+    return st == NULL ? hold_against_schema(p, false, o->events) : st;
 }
 
 static sheaf_status *open_base(sheaf__merge_plan *p, const sheaf_weights_merge_options *o)
@@ -171,7 +162,7 @@ static sheaf_status *open_base(sheaf__merge_plan *p, const sheaf_weights_merge_o
     TRY(st, list_base(p));
     TRY(st, read_config(p, o));
     if (st == NULL && p->config != NULL && !p->checked && p->quantized[0] == '\0')
-        st = sheaf_in(check_known(p), "%s", o->base);
+        st = sheaf_in(hold_against_schema(p, true, o->events), "%s", o->base);
     return st;
 }
 
@@ -350,10 +341,7 @@ sheaf_status *sheaf_merge_fits(bool *held, const char *base, const char *adapter
     sheaf__merge_plan p = { 0 };
     sheaf_status *st = open_base(&p, &o);
     *held = st == NULL;
-    if (st != NULL && sheaf_status_code(st) != SHEAF_E_MEMORY) {
-        sheaf_status_free(st); /* the base's own fault */
-        st = NULL;
-    }
+    st = sheaf__only_memory(st); /* else the base's own fault */
     if (*held)
         st = match_all(&p, &o);
     sheaf__merge_plan_close(&p);
@@ -365,20 +353,15 @@ sheaf_status *sheaf_merge_fits(bool *held, const char *base, const char *adapter
 /* As transformers divides a model into shards, where its schema is known; by name otherwise. */
 static sheaf_status *order_as_schema(sheaf__merge_plan *p)
 {
-    sheaf_config config = { 0 };
     sheaf_schema *schema = NULL;
     sheaf_safetensors_spec *specs = NULL;
     int64_t n = 0, placed = 0;
-    if (p->config == NULL || p->checked)
-        return NULL;
-    sheaf_status *st = sheaf_config_parse(&config, p->config, strlen(p->config));
-    if (st != NULL) {
-        sheaf_status_free(st);
-        return NULL;
-    }
-    config.tied = p->tied && p->nties == 0;
+    const bool tied = p->tied && p->nties == 0;
+    sheaf_status *st = p->checked ? NULL : known_schema(&schema, p, &tied);
+    if (st != NULL || schema == NULL)
+        return st;
     sheaf__merge_tensor *sorted = calloc((size_t)p->count + 1, sizeof *sorted);
-    st = sorted == NULL ? sheaf__no_memory(memory_for) : sheaf_schema_new(&schema, &config, 1);
+    st = sorted == NULL ? sheaf__no_memory(memory_for) : NULL;
     TRY(st, sheaf_hf_specs(&specs, &n, schema, NULL, SHEAF_F32));
     for (int64_t i = 0; i < n && st == NULL; i++) {
         const sheaf__merge_tensor *t = sheaf__merge_find(p, specs[i].name);
@@ -393,7 +376,6 @@ static sheaf_status *order_as_schema(sheaf__merge_plan *p)
     free(sorted);
     free(specs);
     sheaf_schema_free(schema);
-    sheaf_config_release(&config);
     return st;
 }
 

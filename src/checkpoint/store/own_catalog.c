@@ -202,12 +202,8 @@ static sheaf_status *read_folder(sheaf_catalog *c, const char *dir, bool raw)
         c->held = sheaf__step_hold(dir);
     sheaf__own_damages found = { c, dir, NULL };
     sheaf_damages damages = { .found = sheaf__own_found, .context = &found };
-    sheaf_status *bad = sheaf__checkpoint_open_manifest(&checkpoint, dir);
-    sheaf_status *st = bad != NULL && sheaf_status_code(bad) == SHEAF_E_MEMORY ? bad : NULL;
-    if (st == NULL) {
-        sheaf_status_free(bad); /* examine tells it too */
-        st = sheaf_checkpoint_examine(&damages, dir, true);
-    }
+    sheaf_status *st = sheaf__only_memory(sheaf__checkpoint_open_manifest(&checkpoint, dir));
+    TRY(st, sheaf_checkpoint_examine(&damages, dir, true)); /* which tells what is wrong */
     if (st == NULL)
         st = found.st;
     else

@@ -383,16 +383,11 @@ static sheaf_status *meet_existing(bool *equal, const saver *s, const char *text
 {
     sheaf_checkpoint *there = NULL;
     *equal = false;
-    sheaf_status *bad = sheaf_checkpoint_open(&there, s->path);
-    if (bad != NULL && sheaf_status_code(bad) == SHEAF_E_MEMORY)
-        return bad;
-    if (bad != NULL) { /* nothing there, or damaged: exchanged for the new one */
-        sheaf_status_free(bad);
-        return NULL;
-    }
+    sheaf_status *st = sheaf__only_memory(sheaf_checkpoint_open(&there, s->path));
+    if (there == NULL) /* nothing there, or damaged: exchanged for the new one */
+        return st;
     const bool same = there->size == size && memcmp(there->text, text, size) == 0;
     sheaf_damages damages = { 0 };
-    sheaf_status *st = NULL; /* files that are not ours are none of our business here */
     for (int slice = 0; slice <= there->manifest->slices && st == NULL; slice++)
         st = sheaf__checkpoint_examine(&damages, there, slice, false);
     sheaf_checkpoint_close(there);

@@ -69,37 +69,20 @@ typedef struct found {
     int64_t nan, inf;
 } found;
 
-static void count_16(found *f, const uint16_t *x, size_t n, uint16_t exponent)
-{
-    int64_t special = 0;
-    for (size_t i = 0; i < n; i++)
-        special += (x[i] & exponent) == exponent;
-    if (special == 0)
-        return;
-    for (size_t i = 0; i < n; i++)
-        if ((x[i] & exponent) == exponent)
-            *((x[i] & 0x7fff) == exponent ? &f->inf : &f->nan) += 1;
-}
-
-static void count_32(found *f, const uint32_t *x, size_t n)
-{
-    int64_t special = 0;
-    for (size_t i = 0; i < n; i++)
-        special += (x[i] & 0x7f800000u) == 0x7f800000u;
-    if (special == 0)
-        return;
-    for (size_t i = 0; i < n; i++)
-        if ((x[i] & 0x7f800000u) == 0x7f800000u)
-            *((x[i] & 0x7fffffffu) == 0x7f800000u ? &f->inf : &f->nan) += 1;
-}
-
-static void count_64(found *f, const uint64_t *x, size_t n)
-{
-    const uint64_t exponent = 0x7ff0000000000000u;
-    for (size_t i = 0; i < n; i++)
-        if ((x[i] & exponent) == exponent)
-            *((x[i] & 0x7fffffffffffffffu) == exponent ? &f->inf : &f->nan) += 1;
-}
+/* Most tensors have none, so that the first loop, which vectorises, is all. */
+#define COUNT(bits)                                                                                \
+    static void count_##bits(found *f, const uint##bits##_t *x, size_t n, uint##bits##_t exponent) \
+    {                                                                                              \
+        size_t special = 0;                                                                        \
+        for (size_t i = 0; i < n; i++)                                                             \
+            special += (x[i] & exponent) == exponent;                                              \
+        for (size_t i = 0; i < n && special > 0; i++)                                              \
+            if ((x[i] & exponent) == exponent)                                                     \
+                *((x[i] & (UINT##bits##_MAX >> 1)) == exponent ? &f->inf : &f->nan) += 1;          \
+    }
+COUNT(16)
+COUNT(32)
+COUNT(64)
 
 static void count_8(found *f, const uint8_t *x, size_t n, sheaf_dtype dtype)
 {
@@ -121,8 +104,8 @@ static void count_special(counts *to, const void *data, size_t bytes, sheaf_dtyp
     case SHEAF_F16: count_16(&f, data, bytes / 2, 0x7c00); break;
     case SHEAF_BF16: count_16(&f, data, bytes / 2, 0x7f80); break;
     case SHEAF_F32:
-    case SHEAF_C64: count_32(&f, data, bytes / 4); break;
-    case SHEAF_F64: count_64(&f, data, bytes / 8); break;
+    case SHEAF_C64: count_32(&f, data, bytes / 4, 0x7f800000u); break;
+    case SHEAF_F64: count_64(&f, data, bytes / 8, 0x7ff0000000000000u); break;
     case SHEAF_F8_E5M2:
     case SHEAF_F8_E4M3:
     case SHEAF_F8_E4M3FNUZ:

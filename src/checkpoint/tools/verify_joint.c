@@ -13,11 +13,8 @@ static sheaf_status *look(sheaf_catalog **out, const char *path,
 {
     const sheaf_dialect_hints hints = { .from = o->dialect, .config = o->config, .also = also };
     sheaf_status *st = sheaf__any_read(out, path, &hints);
-    if (st == NULL || sheaf_status_code(st) == SHEAF_E_MEMORY)
-        return st;
-    sheaf_status_free(st);
-    *out = NULL;
-    return NULL;
+    *out = st == NULL ? *out : NULL;
+    return sheaf__only_memory(st);
 }
 
 /* Does a file of the catalog lie at or under `path`? */
