@@ -53,8 +53,7 @@ BEGIN {
               "lib/ending.c " \
               "lib/ending.h " \
               "lib/launch.c " \
-              "lib/linger.c " \
-              "lib/meeting.c " \
+              "lib/launched.c " \
               "lib/processes.c " \
               "lib/processes.h " \
               "lib/report.c " \

@@ -252,7 +252,7 @@ check "of rows with several pictures" helps_as_planned "$work/minicpmv" "$work/s
 # Flags that do not go together: what was found, and what to do instead.
 config=(plan --config "$configs/mini.json" --seq 64)
 runs "no time of a table" 2 'expected: --time without --table +found: +--table beside it +try: +two plans' "${config[@]}" --time --table ranks
-runs "nor of pictures by number" 2 'expected: --time without --images.*found: +--images 2:28x28 +try: +--time --data FILE' "${config[@]}" --time --images 2:28x28
+runs "nor of pictures by number" 2 'expected: --time without --images.*found: +--images beside it +try: +--time --data FILE' "${config[@]}" --time --images 2:28x28
 runs "a trial takes steps" 2 'expected: --trial without --place +found: +--place beside it +try: +--time' "${config[@]}" --trial --place 1
 runs "of one setting" 2 'expected: --trial without --table +found: +--table beside it +try: +two plans' "${config[@]}" --trial --table ranks
 runs "over data" 2 'plan --trial +expected: --model and --data +found: +no --data +try: +--model DIR --data FILE, or --time' plan --model "$work/mini" --trial

@@ -127,63 +127,43 @@ static sheaf_status *refuse(const char *where, const char *expected, const char 
     return sheaf_try_this(sheaf_found(st, "%s", found), "%s", instead);
 }
 
-static const char two_plans[] = "two plans, one of them without --table";
-
-static sheaf_status *check_trial(const cli_plan *q)
+static sheaf_status *check_flags(const cli_plan *q)
 {
-    const bool model = q->ask.o.model != NULL, data = q->ask.o.data != NULL;
-    if (!q->trial)
-        return NULL;
-    if (q->ask.place_text != NULL)
-        return refuse("plan", "--trial without --place", "--place beside it",
-                      "--time, which also knows how long generation takes");
-    if (q->table != CLI_PLAN_NO_TABLE)
-        return refuse("plan", "--trial without --table", "--table beside it", two_plans);
-    if (!model || !data)
-        return refuse("plan --trial", "--model and --data",
-                      model  ? "no --data"
-                      : data ? "no --model"
-                             : "neither",
-                      "--model DIR --data FILE, or --time in place of --trial: it needs neither "
-                      "weights nor data");
-    return NULL;
-}
-
-static sheaf_status *check_time(const cli_plan *q)
-{
-    if (!q->time)
-        return NULL;
-    if (q->table != CLI_PLAN_NO_TABLE)
-        return refuse("plan", "--time without --table", "--table beside it", two_plans);
-    if (q->ask.images_text != NULL) {
-        sheaf_status *st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "plan"),
-                                          "--time without --images: it measures one a row");
-        sheaf_found(st, "--images %s", q->ask.images_text);
-        return sheaf_try_this(st, "--time --data FILE, of which it reads what rows hold");
-    }
-    return NULL;
-}
-
-static sheaf_status *check_flags(cli_plan *q)
-{
-    const bool place = q->ask.place_text != NULL, table = q->table != CLI_PLAN_NO_TABLE;
-    sheaf_status *st = check_trial(q);
-    TRY(st, check_time(q));
-    if (st != NULL)
-        return st;
-    if (q->ask.max_new > 0 && !place)
-        return refuse("--max-new", "--place beside it", "none",
-                      "--place 1, generation with all layers on one stage");
-    if (place && table)
-        return refuse("plan", "--place or --table, not both", "both",
-                      "--table, which is of training, or --place with one --tp after the other");
-    if (table && q->memory > 0)
-        return refuse("plan", "--table without --memory: it has the fullest rank of every setting",
-                      "--memory beside it",
-                      "--memory alone, which looks for a setting that fits, or --table alone");
-    if (table && q->by != CLI_PLAN_BY_KIND)
-        return refuse("plan", "--table without --by: it has the fullest rank of every setting",
-                      "--by beside it", "--by alone, which has the ranks of one setting");
+    static const char two_plans[] = "two plans, one of them without --table";
+    const bool place = q->ask.place_text != NULL, table = q->table != CLI_PLAN_NO_TABLE,
+               model = q->ask.o.model != NULL, data = q->ask.o.data != NULL;
+    const struct {
+        bool is;
+        const char *where, *expected, *found, *instead;
+    } wrong[] = {
+        { q->trial && place, "plan", "--trial without --place", "--place beside it",
+          "--time, which also knows how long generation takes" },
+        { q->trial && table, "plan", "--trial without --table", "--table beside it", two_plans },
+        { q->trial && !(model && data), "plan --trial", "--model and --data",
+          model  ? "no --data"
+          : data ? "no --model"
+                 : "neither",
+          "--model DIR --data FILE, or --time in place of --trial: it needs neither weights nor "
+          "data" },
+        { q->time && table, "plan", "--time without --table", "--table beside it", two_plans },
+        { q->time && q->ask.images_text != NULL, "plan",
+          "--time without --images: it measures one a row", "--images beside it",
+          "--time --data FILE, of which it reads what rows hold" },
+        { q->ask.max_new > 0 && !place, "--max-new", "--place beside it", "none",
+          "--place 1, generation with all layers on one stage" },
+        { place && table, "plan", "--place or --table, not both", "both",
+          "--table, which is of training, or --place with one --tp after the other" },
+        { table && q->memory > 0, "plan",
+          "--table without --memory: it has the fullest rank of every setting",
+          "--memory beside it",
+          "--memory alone, which looks for a setting that fits, or --table alone" },
+        { table && q->by != CLI_PLAN_BY_KIND, "plan",
+          "--table without --by: it has the fullest rank of every setting", "--by beside it",
+          "--by alone, which has the ranks of one setting" },
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        if (wrong[i].is)
+            return refuse(wrong[i].where, wrong[i].expected, wrong[i].found, wrong[i].instead);
     return NULL;
 }
 

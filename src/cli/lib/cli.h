@@ -86,7 +86,7 @@ struct cli {
     bool json;
     sheaf_events events; /* notes, warnings and progress as lines on err */
     bool helped;         /* --help was answered; nothing is left to do */
-    /* what answers --help; NULL: cli_help(), and cli_help_all() after --help all */
+    /* what answers --help; NULL: cli_help() */
     void (*explain)(const cli_command *command, const cli_option *options, FILE *to);
     sheaf__settings settings; /* which options were given, and texts they point into */
 };
@@ -131,10 +131,9 @@ sheaf_status *cli_recipe_find(char **path, const char *name);
 /* cli_need_cpu - errors: SHEAF_E_UNSUPPORTED naming what is missing. */
 sheaf_status *cli_need_cpu(bool avx2, bool fma);
 
-/* cli_help - the usage and the flags under their headings: those that are COMMON, or all of them
- * where none is. cli_help_all - all of them. */
-void cli_help(const cli_command *command, const cli_option *options, FILE *to);
-void cli_help_all(const cli_command *command, const cli_option *options, FILE *to);
+/* cli_help - the usage and the flags under their headings: those that are COMMON, or `all`, as of a
+ * command where none is. */
+void cli_help(const cli_command *command, const cli_option *options, bool all, FILE *to);
 /* A row of help. */
 typedef struct cli_help_row {
     const cli_option *option;

@@ -133,7 +133,7 @@ int cli_help_rows(cli_help_row rows[CLI_MAX_OPTIONS], const cli_option *options)
     return n;
 }
 
-static void print_help(const cli_command *command, const cli_option *options, FILE *to, bool all)
+void cli_help(const cli_command *command, const cli_option *options, bool all, FILE *to)
 {
     cli_help_row rows[CLI_MAX_OPTIONS];
     const int n = cli_help_rows(rows, options);
@@ -166,14 +166,4 @@ static void print_help(const cli_command *command, const cli_option *options, FI
                 "\nA recipe is a text file of `key: value` lines; its keys are the flags' names. "
                 "A flag wins over it.\n");
     fprintf(to, "\nexit codes: 0 done, 1 the answer is no, 2 wrong usage, 3 could not be done\n");
-}
-
-void cli_help(const cli_command *command, const cli_option *options, FILE *to)
-{
-    print_help(command, options, to, false);
-}
-
-void cli_help_all(const cli_command *command, const cli_option *options, FILE *to)
-{
-    print_help(command, options, to, true);
 }

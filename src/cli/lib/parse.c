@@ -266,9 +266,10 @@ sheaf_status *cli_parse(cli *cli, const cli_option *options, cli_paths *paths, i
     for (int i = 1; i < argc; i++) {
         if (flags && (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)) {
             const bool all = i + 1 < argc && strcmp(argv[i + 1], "all") == 0;
-            (cli->explain != NULL ? cli->explain
-             : all                ? cli_help_all
-                                  : cli_help)(cli->command, options, cli->out);
+            if (cli->explain != NULL)
+                cli->explain(cli->command, options, cli->out);
+            else
+                cli_help(cli->command, options, all, cli->out);
             cli->helped = true;
             return sheaf_fail(SHEAF_E_STOPPED, "help was printed");
         }

@@ -9,7 +9,7 @@
 #include "comm/plugins.h"
 #include "comm/process.h"
 #include "launch.h"
-#include "linger.h"
+#include "launched.h"
 #include "shared.h"
 
 int cli_exit_code(const sheaf_status *st)
