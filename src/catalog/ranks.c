@@ -22,9 +22,9 @@
 #include "ops/kernels.h"
 
 enum {
-    SAMPLE = 1024,    /* elements of a copy */
-    MOST_GROUPS = 64, /* that are held against each other in pairs */
-    MOST_TOLD = 256,  /* tensors of which pairs are held against each other */
+    SAMPLE = 1024,       /* elements of a copy */
+    MOST_GROUPS = 64,    /* that are held against each other in pairs */
+    MOST_COMPARED = 256, /* tensors of which pairs are held against each other */
     LEAST_MATRIX = 256,
     LEAST_SMALL = 64,
     LEAST_FACTORS = 200, /* elements that tell something */
@@ -46,16 +46,21 @@ typedef struct pair {
     pool small, factors;
 } pair;
 
+typedef struct part {
+    int rank;
+    const char *path; /* where its first copy that differs lies */
+    uint64_t chain;   /* of the digests of all its copies */
+    uint64_t digest;  /* of one */
+    int group;        /* parts with equal copies are one */
+} part;
+
 typedef struct copies {
     sheaf_catalog *c;
-    int count, *rank;            /* parts, by rank */
-    const char **path;           /* of each part, where its first copy that differs lies */
+    part *part;
+    int count, groups;
     int64_t *tensor, tensors;    /* that each part has a copy of */
     int64_t differing, replicas; /* those that differ; and those without LoRA's factors */
     bool *differs;               /* by tensors */
-    uint64_t *chain;             /* of each part, of all its copies */
-    uint64_t *digest;            /* of each part, of one */
-    int *group, groups;          /* of each part; those with equal copies are one */
     int first[MOST_GROUPS];
     bool many;  /* in some tensor more than a few elements differ */
     pair *pair; /* groups x groups, below the diagonal */
@@ -100,27 +105,21 @@ static sheaf_status *list(copies *k)
             widest = n > k->count ? &c->tensor[i] : widest;
             k->count = n > k->count ? n : k->count;
         }
-    const size_t n = (size_t)k->count + 1;
-    k->rank = calloc(n, sizeof *k->rank);
-    k->path = calloc(n, sizeof *k->path);
-    k->chain = calloc(n, sizeof *k->chain);
-    k->digest = calloc(n, sizeof *k->digest);
-    k->group = calloc(n, sizeof *k->group);
+    k->part = calloc((size_t)k->count + 1, sizeof *k->part);
     k->tensor = calloc((size_t)k->tensors + 1, sizeof *k->tensor);
     k->differs = calloc((size_t)k->tensors + 1, sizeof *k->differs);
     k->raw = malloc(SAMPLE * 8);
-    if (k->rank == NULL || k->path == NULL || k->chain == NULL || k->digest == NULL ||
-        k->group == NULL || k->tensor == NULL || k->differs == NULL || k->raw == NULL)
+    if (k->part == NULL || k->tensor == NULL || k->differs == NULL || k->raw == NULL)
         return sheaf__no_memory(c->root);
     int at = 0;
     for (int64_t i = 0; widest != NULL && i < widest->npieces; i++)
         if (i == 0 || widest->piece[i].rank != widest->piece[i - 1].rank)
-            k->rank[at++] = widest->piece[i].rank;
+            k->part[at++].rank = widest->piece[i].rank;
     k->tensors = 0;
     for (int64_t i = 0; i < c->count; i++) {
         bool all = is_copied(&c->tensor[i]);
         for (int r = 0; all && r < k->count; r++)
-            all = piece_of(&c->tensor[i], k->rank[r]) >= 0;
+            all = piece_of(&c->tensor[i], k->part[r].rank) >= 0;
         if (all)
             k->tensor[k->tensors++] = i;
     }
@@ -130,7 +129,7 @@ static sheaf_status *list(copies *k)
 /* ---- a sample ---- */
 
 /* Some elements of a part's copy into k->raw, the same for each part; *n = 0 where they cannot be
- * had, which is told elsewhere. */
+ * had, which another finding says. */
 static sheaf_status *read_sample(int64_t *n, copies *k, int64_t tensor, int rank)
 {
     const sheaf_logical *t = &k->c->tensor[tensor];
@@ -172,21 +171,22 @@ static sheaf_status *digests_of(bool *usable, copies *k, int64_t tensor)
 {
     const sheaf_logical *t = &k->c->tensor[tensor];
     const size_t each = sheaf_dtype_bytes(t->told.dtype);
-    bool told = true;
+    bool known = true;
     *usable = true;
     for (int r = 0; r < k->count; r++)
-        told = (k->digest[r] = t->piece[piece_of(t, k->rank[r])].digest) != 0 && told;
+        known = (k->part[r].digest = t->piece[piece_of(t, k->part[r].rank)].digest) != 0 && known;
     for (int r = 0; *usable && r < k->count; r++) {
         int64_t n = 0;
-        if (told && (r > 0 || k->c->copies_vary))
+        if (known && (r > 0 || k->c->copies_vary))
             break;
-        sheaf_status *st = read_sample(&n, k, tensor, k->rank[r]);
+        sheaf_status *st = read_sample(&n, k, tensor, k->part[r].rank);
         if (st != NULL)
             return st;
-        *usable = told || n > 0;
+        *usable = known || n > 0;
         k->c->copies_vary |= n > 0 && !is_constant(k->raw, n, each);
-        k->digest[r] =
-            told ? k->digest[r] : sheaf__catalog_mix(SHEAF__CATALOG_MIX, k->raw, (size_t)n * each);
+        k->part[r].digest = known
+                                ? k->part[r].digest
+                                : sheaf__catalog_mix(SHEAF__CATALOG_MIX, k->raw, (size_t)n * each);
     }
     return NULL;
 }
@@ -200,12 +200,13 @@ static sheaf_status *compare(copies *k, int64_t index)
     if (st != NULL || !usable)
         return st;
     for (int r = 0; r < k->count; r++) {
-        k->differs[index] |= k->digest[r] != k->digest[0];
-        k->chain[r] = sheaf__catalog_mix(k->chain[r], &k->digest[r], sizeof *k->digest);
+        k->differs[index] |= k->part[r].digest != k->part[0].digest;
+        k->part[r].chain =
+            sheaf__catalog_mix(k->part[r].chain, &k->part[r].digest, sizeof k->part[r].digest);
     }
     for (int r = 0; r < k->count; r++)
-        if (k->path[r] == NULL || (k->differs[index] && k->differing == 0))
-            k->path[r] = k->c->file[t->piece[piece_of(t, k->rank[r])].file].path;
+        if (k->part[r].path == NULL || (k->differs[index] && k->differing == 0))
+            k->part[r].path = k->c->file[t->piece[piece_of(t, k->part[r].rank)].file].path;
     k->differing += k->differs[index];
     k->replicas += k->differs[index] && t->replicated;
     return NULL;
@@ -214,15 +215,15 @@ static sheaf_status *compare(copies *k, int64_t index)
 static void make_groups(copies *k)
 {
     for (int r = 0; r < k->count; r++) {
-        k->group[r] = -1;
-        for (int o = 0; o < r && k->group[r] < 0; o++)
-            if (k->chain[o] == k->chain[r])
-                k->group[r] = k->group[o];
-        if (k->group[r] >= 0)
+        k->part[r].group = -1;
+        for (int o = 0; o < r && k->part[r].group < 0; o++)
+            if (k->part[o].chain == k->part[r].chain)
+                k->part[r].group = k->part[o].group;
+        if (k->part[r].group >= 0)
             continue;
         if (k->groups < MOST_GROUPS)
             k->first[k->groups] = r;
-        k->group[r] = k->groups++;
+        k->part[r].group = k->groups++;
     }
 }
 
@@ -304,7 +305,7 @@ static sheaf_status *weigh(copies *k, int64_t tensor)
     int64_t n = 0;
     bool usable = true, all = k->groups > 2;
     for (int g = 0; usable && g < k->groups; g++) {
-        sheaf_status *st = read_sample(&n, k, tensor, k->rank[k->first[g]]);
+        sheaf_status *st = read_sample(&n, k, tensor, k->part[k->first[g]].rank);
         if (st != NULL)
             return st;
         usable = n > 0 && as_floats(k->sample + (size_t)g * SAMPLE, k->raw, t->told.dtype, n);
@@ -353,7 +354,7 @@ static bool unrelated(const pair *p)
 static void join(copies *k, int from, int to)
 {
     for (int r = 0; r < k->count; r++)
-        k->group[r] = k->group[r] == from ? to : k->group[r];
+        k->part[r].group = k->part[r].group == from ? to : k->part[r].group;
 }
 
 /* Numbers the groups anew from 0, in the order of their first parts. */
@@ -363,12 +364,12 @@ static void number_groups(copies *k)
     for (int r = 0; r < k->count; r++) {
         bool known = false;
         for (int o = 0; o < r; o++)
-            known = known || k->group[o] == k->group[r];
+            known = known || k->part[o].group == k->part[r].group;
         if (!known)
-            join(k, k->group[r], k->count + k->groups++);
+            join(k, k->part[r].group, k->count + k->groups++);
     }
     for (int r = 0; r < k->count; r++)
-        k->group[r] -= k->count;
+        k->part[r].group -= k->count;
 }
 
 /* Each part stands alone: those that have something in common are one group. Of all unrelated
@@ -387,7 +388,7 @@ static void group_related(copies *k)
     for (int a = 1; a < n; a++)
         for (int b = 0; b < a; b++)
             if (by_factors || !unrelated(pair_of(k, a, b)))
-                join(k, k->group[k->first[a]], k->group[k->first[b]]);
+                join(k, k->part[k->first[a]].group, k->part[k->first[b]].group);
     number_groups(k);
 }
 
@@ -423,22 +424,22 @@ static void group_by_gap(copies *k, int n)
     if (gap <= GAP * widest)
         return;
     for (int a = 0; a < n; a++)
-        k->group[k->first[a]] = of[a];
+        k->part[k->first[a]].group = of[a];
     number_groups(k);
 }
 
 /* alone: no two parts have equal copies. */
-static sheaf_status *tell_apart(copies *k, bool alone)
+static sheaf_status *separate(copies *k, bool alone)
 {
     const int n = k->groups < MOST_GROUPS ? k->groups : MOST_GROUPS;
     k->pair = calloc((size_t)(n * n), sizeof *k->pair);
     k->sample = calloc((size_t)n, SAMPLE * sizeof *k->sample);
     if (k->pair == NULL || k->sample == NULL)
         return sheaf__no_memory(k->c->root);
-    const int64_t apart = k->differing > MOST_TOLD ? k->differing / MOST_TOLD : 1;
+    const int64_t apart = k->differing > MOST_COMPARED ? k->differing / MOST_COMPARED : 1;
     sheaf_status *st = NULL;
     for (int r = 0; r < k->count; r++) /* more than are held against each other go with the first */
-        k->group[r] = k->group[r] < n ? k->group[r] : 0;
+        k->part[r].group = k->part[r].group < n ? k->part[r].group : 0;
     k->groups = n;
     for (int64_t i = 0, seen = 0; st == NULL && i < k->tensors; i++)
         if (k->differs[i] && seen++ % apart == 0)
@@ -456,37 +457,37 @@ static sheaf_status *tell_apart(copies *k, bool alone)
     return NULL;
 }
 
-/* ---- telling ---- */
+/* ---- findings ---- */
 
 /* "part 3", "parts 0 to 3", "parts 1, 4, 5" */
 static void add_parts(sheaf_text *text, const copies *k, int group)
 {
     int n = 0, last = -1, first = -1;
     for (int r = 0; r < k->count; r++)
-        if (k->group[r] == group) {
+        if (k->part[r].group == group) {
             first = first < 0 ? r : first;
             last = r;
             n++;
         }
     const bool run = n > 2 && last - first == n - 1;
-    sheaf__text_add(text, n > 1 ? "parts %d" : "part %d", k->rank[first]);
+    sheaf__text_add(text, n > 1 ? "parts %d" : "part %d", k->part[first].rank);
     for (int r = first + 1; !run && r <= last; r++)
-        if (k->group[r] == group)
-            sheaf__text_add(text, ", %d", k->rank[r]);
+        if (k->part[r].group == group)
+            sheaf__text_add(text, ", %d", k->part[r].rank);
     if (run)
-        sheaf__text_add(text, " to %d", k->rank[last]);
+        sheaf__text_add(text, " to %d", k->part[last].rank);
 }
 
 static int size_of(const copies *k, int group)
 {
     int n = 0;
     for (int r = 0; r < k->count; r++)
-        n += k->group[r] == group;
+        n += k->part[r].group == group;
     return n;
 }
 
 /* One finding for each part that is not of the greater number. */
-static sheaf_status *tell_foreign(copies *k, int right, bool drift)
+static sheaf_status *report_foreign(copies *k, int right, bool drift)
 {
     sheaf_text expected = { 0 };
     sheaf_status *st = NULL;
@@ -495,19 +496,19 @@ static sheaf_status *tell_foreign(copies *k, int right, bool drift)
     sheaf__text_add(&expected, drift ? ", whose copies of common tensors are near each other"
                                      : ", whose copies of common tensors agree");
     for (int r = 0; st == NULL && !expected.failed && r < k->count; r++)
-        if (k->group[r] != right)
+        if (k->part[r].group != right)
             st = sheaf__catalog_notef(
-                k->c, SHEAF_DEFECT, "foreign", k->path[r], "", expected.at,
+                k->c, SHEAF_DEFECT, "foreign", k->part[r].path, "", expected.at,
                 "put the part of the same save here",
                 "part %d has other values in tensors of which each part has a copy (%" PRId64
                 " of %" PRId64 " differ somewhere): it is of another run or step, or was changed",
-                k->rank[r], k->differing, k->tensors);
+                k->part[r].rank, k->differing, k->tensors);
     TRY(st, expected.failed ? sheaf__no_memory(k->c->root) : NULL);
     sheaf__text_release(&expected);
     return st;
 }
 
-static sheaf_status *tell_groups(copies *k)
+static sheaf_status *report_groups(copies *k)
 {
     enum { NAMED = 8 };
     sheaf_text found = { 0 };
@@ -533,31 +534,27 @@ static sheaf_status *tell_groups(copies *k)
 }
 
 /* The defect, where there is more than one group. */
-static sheaf_status *tell(copies *k, bool drift)
+static sheaf_status *report(copies *k, bool drift)
 {
     int best = 0;
     for (int g = 1; g < k->groups; g++)
         best = size_of(k, g) > size_of(k, best) ? g : best;
     k->c->copies_contradict = k->groups > 1;
     if (k->groups > 1)
-        return 2 * size_of(k, best) > k->count ? tell_foreign(k, best, drift) : tell_groups(k);
+        return 2 * size_of(k, best) > k->count ? report_foreign(k, best, drift) : report_groups(k);
     if (k->replicas == 0)
-        return NULL; /* told with LoRA's factors */
+        return NULL; /* reported with LoRA's factors */
     return sheaf__catalog_notef(
         k->c, SHEAF_WARNING, "replica", k->c->root, "", "the same copies in every part", "",
         "copies of %" PRId64 " of %" PRId64
         " tensors differ from part to part, but are near each other: ranks let them "
         "drift in training; those of part %d are used",
-        k->replicas, k->tensors, k->rank[0]);
+        k->replicas, k->tensors, k->part[0].rank);
 }
 
 static void release(copies *k)
 {
-    free(k->rank);
-    free(k->path);
-    free(k->chain);
-    free(k->digest);
-    free(k->group);
+    free(k->part);
     free(k->tensor);
     free(k->differs);
     free(k->raw);
@@ -574,8 +571,8 @@ sheaf_status *sheaf__catalog_ranks(sheaf_catalog *c)
     c->copies = k.tensors;
     make_groups(&k);
     const bool alone = k.groups == k.count;
-    TRY(st, k.groups > 1 ? tell_apart(&k, alone) : NULL);
-    TRY(st, k.differing > 0 ? tell(&k, alone) : NULL);
+    TRY(st, k.groups > 1 ? separate(&k, alone) : NULL);
+    TRY(st, k.differing > 0 ? report(&k, alone) : NULL);
     release(&k);
     return st;
 }

@@ -17,7 +17,7 @@
 
 /* Part p of A or of B of a layer. */
 typedef struct factor {
-    sheaf_source_entry told; /* name owned */
+    sheaf_source_entry entry; /* name owned */
     const sheaf_lora_module *module;
     bool b;
     int part;
@@ -95,14 +95,14 @@ static sheaf_status *check_module(adapted *a, const sheaf_schema *schema,
 
 static factor *find_factor(const adapted *a, const char *name)
 {
-    return SHEAF_FIND(factor, told.name, a->factor, a->count, name);
+    return SHEAF_FIND(factor, entry.name, a->factor, a->count, name);
 }
 
 static const sheaf_source_entry *adapted_find(sheaf_source *self, const char *name)
 {
     const adapted *a = (adapted *)self;
     const factor *f = find_factor(a, name);
-    return f != NULL ? &f->told : a->base->find(a->base, name);
+    return f != NULL ? &f->entry : a->base->find(a->base, name);
 }
 
 static int64_t adapted_count(sheaf_source *self)
@@ -151,13 +151,13 @@ static sheaf_status *scale_numbers(void *numbers, sheaf_dtype dtype, double by, 
 static sheaf_status *read_factor(const adapted *a, const factor *f, int64_t row0, int64_t rows,
                                  int64_t col0, int64_t cols, void *dst)
 {
-    if (row0 < 0 || rows < 0 || row0 > f->told.shape[0] - rows || col0 < 0 || cols < 0 ||
-        col0 > f->told.shape[1] - cols)
-        return sheaf_fail(SHEAF_E_ARG, "tensor '%s': a box outside of it", f->told.name);
+    if (row0 < 0 || rows < 0 || row0 > f->entry.shape[0] - rows || col0 < 0 || cols < 0 ||
+        col0 > f->entry.shape[1] - cols)
+        return sheaf_fail(SHEAF_E_ARG, "tensor '%s': a box outside of it", f->entry.name);
     const char *name = f->b ? f->module->b_name : f->module->a_name;
-    sheaf_status *st = a->adapter->read(a->adapter, name, f->part * f->told.shape[0] + row0, rows,
+    sheaf_status *st = a->adapter->read(a->adapter, name, f->part * f->entry.shape[0] + row0, rows,
                                         col0, cols, dst);
-    return st != NULL || !f->b ? st : scale_numbers(dst, f->told.dtype, f->by, rows * cols, name);
+    return st != NULL || !f->b ? st : scale_numbers(dst, f->entry.dtype, f->by, rows * cols, name);
 }
 
 /* The adapter's name of a tensor that it holds whole, or NULL. */
@@ -196,7 +196,7 @@ static void adapted_close(sheaf_source *self)
 {
     adapted *a = (adapted *)self;
     for (int64_t i = 0; i < a->count; i++)
-        free((char *)a->factor[i].told.name);
+        free((char *)a->factor[i].entry.name);
     free(a->factor);
     free(a->entry);
     if (a->adapter != NULL)
@@ -256,7 +256,7 @@ static sheaf_status *list_factors(adapted *a)
                            .by = scale_over_sats(m, a->lora->options.rslora) };
             if (asprintf(&name, "%s.matrix_%c.%d", m->base->module, b ? 'B' : 'A', k / 2) < 0)
                 return sheaf__no_memory("adapter");
-            f->told = (sheaf_source_entry){
+            f->entry = (sheaf_source_entry){
                 name, dtype_of(a, b ? m->b_name : m->a_name), 2, { shape[0] / m->parts, shape[1] }
             };
             a->count++;
@@ -275,7 +275,7 @@ static sheaf_status *list_entries(adapted *a)
     for (int64_t i = 0; i < n; i++)
         a->entry[a->nentries++] = a->base->entry(a->base, i);
     for (int64_t i = 0; i < a->count; i++)
-        a->entry[a->nentries++] = &a->factor[i].told;
+        a->entry[a->nentries++] = &a->factor[i].entry;
     qsort(a->entry, (size_t)a->nentries, sizeof *a->entry, sheaf__by_name_behind);
     return NULL;
 }

@@ -20,7 +20,7 @@
 
 /* ---- reading ---- */
 
-static void tell_findings(const sheaf__converter *k)
+static void report_findings(const sheaf__converter *k)
 {
     for (int64_t i = 0; i < k->catalog->nfindings; i++) {
         const sheaf_finding *f = &k->catalog->finding[i];
@@ -58,7 +58,7 @@ static sheaf_status *read_catalog(sheaf__converter *k)
                             c->dialect->name);
         return st;
     }
-    tell_findings(k);
+    report_findings(k);
     k->report->from = c->dialect->name;
     k->dialect = c->dialect;
     k->report->parts = o->tp > 0 ? o->tp : o->own_lora && c->tp > 0 ? c->tp : 1;
@@ -106,11 +106,11 @@ static sheaf_status *read_model(sheaf__converter *k, int slices)
         k->has_config = true;
         st = sheaf_schema_new(&k->schema, &k->parsed, slices);
     }
-    const bool told = sheaf__catalog_finding(k->catalog, "unsupported") != NULL && st != NULL &&
-                      sheaf_status_code(st) == SHEAF_E_FORMAT;
-    if (!told && (st == NULL || sheaf_status_code(st) != SHEAF_E_UNSUPPORTED))
+    const bool reported = sheaf__catalog_finding(k->catalog, "unsupported") != NULL && st != NULL &&
+                          sheaf_status_code(st) == SHEAF_E_FORMAT;
+    if (!reported && (st == NULL || sheaf_status_code(st) != SHEAF_E_UNSUPPORTED))
         return st;
-    sheaf_status_free(st); /* told by the reader */
+    sheaf_status_free(st); /* the reader reported it */
     return NULL;
 }
 
@@ -130,7 +130,7 @@ static sheaf_status *adapt(sheaf__converter *k, sheaf_source **source)
     return st;
 }
 
-static void tell_kept(const sheaf__converter *k)
+static void report_kept(const sheaf__converter *k)
 {
     int64_t kept = 0;
     for (int64_t i = 0; i < k->source->count(k->source); i++) {
@@ -199,7 +199,7 @@ static sheaf_status *open_source(sheaf__converter *k)
     TRY(st, k->o->adapter != NULL ? adapt(k, &inner) : NULL);
     TRY(st, sheaf__convert_cast(k, inner));
     if (st == NULL && k->o->dtype != SHEAF_BOOL)
-        tell_kept(k);
+        report_kept(k);
     return st;
 }
 

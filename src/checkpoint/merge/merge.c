@@ -17,7 +17,7 @@
 #include "checkpoint/store/stream.h"
 #include "dialects/hf/hf.h"
 
-enum { TELL_BYTES = 32 << 20 };
+enum { PROGRESS_BYTES = 32 << 20 };
 
 typedef struct merger {
     sheaf__merge_plan plan;
@@ -132,10 +132,10 @@ static sheaf_status *begin_output(merger *m, const sheaf_weights_merge_options *
     return st;
 }
 
-static void tell(merger *m, int64_t bytes)
+static void report_progress(merger *m, int64_t bytes)
 {
     const int64_t before = atomic_fetch_add(&m->done, bytes), now = before + bytes;
-    if (before / TELL_BYTES == now / TELL_BYTES && now != m->total)
+    if (before / PROGRESS_BYTES == now / PROGRESS_BYTES && now != m->total)
         return;
     const sheaf_event event = {
         .kind = SHEAF_EVENT_PROGRESS, .text = "bytes merged", .done = now, .total = m->total
@@ -152,13 +152,14 @@ static sheaf_status *put_copy(void *context, int64_t index, int64_t row0, int64_
     sheaf_status *st = sheaf__merge_stopped(&m->crew);
     TRY(st, sheaf__merge_put(&m->output, index, row0, rows, col0, cols, src));
     if (st == NULL)
-        tell(m, rows * cols * (int64_t)sheaf_dtype_bytes(m->plan.tensor[index].base->dtype));
+        report_progress(m, rows * cols *
+                               (int64_t)sheaf_dtype_bytes(m->plan.tensor[index].base->dtype));
     return st;
 }
 
 static sheaf_status *copy_untouched(merger *m)
 {
-    _Atomic int64_t done = 0; /* tell() counts */
+    _Atomic int64_t done = 0; /* put_copy() counts */
     const sheaf_source_entry **entry = calloc((size_t)m->plan.count + 1, sizeof *entry);
     if (entry == NULL)
         return sheaf__no_memory("merge");
@@ -214,7 +215,8 @@ static sheaf_status *one_chunk(void *context, int64_t row0, int64_t rows, int64_
     sum->changed += change.changed;
     sum->change += change.change;
     sum->base += change.base;
-    tell(m, rows * m->crew.rows.cols * (int64_t)sheaf_dtype_bytes(m->crew.rows.t->out_dtype));
+    report_progress(m, rows * m->crew.rows.cols *
+                           (int64_t)sheaf_dtype_bytes(m->crew.rows.t->out_dtype));
     return NULL;
 }
 
@@ -331,7 +333,7 @@ static sheaf_status *finish(merger *m, const char *dst)
 }
 
 /* Which order was taken where it counts, and where PEFT's is not known. */
-static void tell_order(const merger *m)
+static void report_order(const merger *m)
 {
     const sheaf__merge_rows *r = &m->crew.rows;
     const sheaf__merge_step *odd = NULL;
@@ -394,7 +396,7 @@ static sheaf_status *merger_open(merger *m, const sheaf_weights_merge_options *o
 
 /* Small changes are lost between the steps of a half type: what is merged is then not what was
  * trained. */
-static void tell_loss(const merger *m)
+static void warn_of_loss(const merger *m)
 {
     const sheaf_weights_merge_report *r = m->report;
     if (r->changed == 0) {
@@ -424,7 +426,7 @@ sheaf_status *sheaf_merge(sheaf_weights_merge_report *report,
     TRY(st, sheaf__merge_check_dst(options));
     TRY(st, merger_open(&m, options));
     if (st == NULL) {
-        tell_order(&m);
+        report_order(&m);
         st = begin_output(&m, options);
     }
     TRY(st, copy_untouched(&m));
@@ -434,7 +436,7 @@ sheaf_status *sheaf_merge(sheaf_weights_merge_report *report,
         count_all(&m);
     TRY(st, finish(&m, options->dst));
     if (st == NULL)
-        tell_loss(&m);
+        warn_of_loss(&m);
     merger_close(&m);
     return st;
 }

@@ -77,30 +77,24 @@ void sheaf__merge_rows_release(sheaf__merge_rows *m)
 
 sheaf_status *sheaf__merge_scratch_init(sheaf__merge_scratch *s)
 {
-    const size_t n = SHEAF__MERGE_TILE;
-    s->stored = malloc(n * 4);
-    s->was = malloc(n * 4);
-    s->out = malloc(n * 4);
-    s->w = malloc(n * sizeof *s->w);
-    s->d = malloc(n * sizeof *s->d);
-    s->left = malloc((size_t)SHEAF__MERGE_LEFT * sizeof *s->left);
-    s->left_stored = malloc((size_t)SHEAF__MERGE_LEFT * sizeof *s->left);
-    s->sums = malloc(n * sizeof *s->sums);
-    if (s->stored != NULL && s->was != NULL && s->out != NULL && s->w != NULL && s->d != NULL &&
-        s->left != NULL && s->left_stored != NULL && s->sums != NULL)
-        return NULL;
-    return sheaf__no_memory("merge");
+    const size_t n = SHEAF__MERGE_TILE * sizeof(float), left = SHEAF__MERGE_LEFT * sizeof(float);
+    char *at = malloc(5 * n + 2 * left + SHEAF__MERGE_TILE * sizeof *s->sums);
+    if (at == NULL)
+        return sheaf__no_memory("merge");
+    s->sums = (double *)at;
+    at += SHEAF__MERGE_TILE * sizeof *s->sums;
+    s->stored = at;
+    s->was = at + n;
+    s->out = at + 2 * n;
+    s->w = (float *)(at + 3 * n);
+    s->d = (float *)(at + 4 * n);
+    s->left = (float *)(at + 5 * n);
+    s->left_stored = at + 5 * n + left;
+    return NULL;
 }
 
 void sheaf__merge_scratch_release(sheaf__merge_scratch *s)
 {
-    free(s->stored);
-    free(s->was);
-    free(s->out);
-    free(s->w);
-    free(s->d);
-    free(s->left);
-    free(s->left_stored);
     free(s->sums);
     *s = (sheaf__merge_scratch){ 0 };
 }

@@ -96,7 +96,7 @@ typedef struct sheaf__merge_scratch {
     void *stored, *was, *out; /* a tile as read, the base's in the output's dtype, the result */
     float *w, *d, *left;
     void *left_stored;
-    double *sums; /* [tile] for norms and checks */
+    double *sums; /* [tile] for checks; it begins the memory of all */
 } sheaf__merge_scratch;
 
 sheaf_status *sheaf__merge_scratch_init(sheaf__merge_scratch *s);

@@ -52,7 +52,7 @@ typedef struct sheaf_checkpoints_options {
     const int *writer; /* [S] the rank that writes each slice, the same on all ranks,
                           borrowed until close; NULL: its owner */
     bool locked;       /* the caller holds the lock, on rank 0, until it has closed the store */
-    /* what was found, removed, saved: told by rank 0 alone; may be NULL */
+    /* what was found, removed, saved: events of rank 0 alone; may be NULL */
     const sheaf_events *events;
 } sheaf_checkpoints_options;
 
@@ -149,6 +149,6 @@ typedef struct sheaf_damages {
 /* sheaf_checkpoint_examine - local: holds what is in `dir` against its manifest, every byte of it:
  * files missing, foreign or of another size, headers, and each tensor by its hash where it must
  * lie. With `quick` no tensor is read. In a file that is cut short or another one's, each tensor
- * that is not there is told. A manifest that is damaged itself is the only damage told.
+ * that is not there is reported. A manifest that is damaged itself is the only damage reported.
  * Errors only where it cannot go on: SHEAF_E_MEMORY. */
 sheaf_status *sheaf_checkpoint_examine(sheaf_damages *damages, const char *dir, bool quick);

@@ -28,8 +28,8 @@ typedef struct examined {
     char *buffer; /* of CHUNK bytes */
 } examined;
 
-static void tell(sheaf_damages *d, const char *file, const char *tensor, const char *expected,
-                 const char *is)
+static void add_damage(sheaf_damages *d, const char *file, const char *tensor, const char *expected,
+                       const char *is)
 {
     d->count++;
     if (d->found != NULL)
@@ -43,7 +43,8 @@ static sheaf_status *report(sheaf_damages *d, const char *file, const char *tens
     if (st == NULL || sheaf_status_code(st) == SHEAF_E_MEMORY)
         return st;
     const char *is = sheaf_status_found(st);
-    tell(d, file, tensor, sheaf_status_expected(st), *is != '\0' ? is : sheaf_status_where(st));
+    add_damage(d, file, tensor, sheaf_status_expected(st),
+               *is != '\0' ? is : sheaf_status_where(st));
     sheaf_status_free(st);
     return NULL;
 }
@@ -74,8 +75,8 @@ static sheaf_status *check_header(examined *e, const char *header, size_t size)
     char expected[64], is[64];
     for (size_t done = 0; done < size;) {
         const size_t want = size - done < CHUNK ? size - done : CHUNK;
-        if ((int64_t)(done + want) > e->size) { /* its size is told already */
-            tell(e->damages, e->name, "", "the whole header", "the file ends in it");
+        if ((int64_t)(done + want) > e->size) { /* its size is reported already */
+            add_damage(e->damages, e->name, "", "the whole header", "the file ends in it");
             return NULL;
         }
         sheaf_status *st = sheaf__file_read_at(e->fd, e->buffer, want, (int64_t)done, e->path);
@@ -86,7 +87,7 @@ static sheaf_status *check_header(examined *e, const char *header, size_t size)
                 snprintf(expected, sizeof expected, "byte %zu of the header: %02x", done + i,
                          (unsigned char)header[done + i]);
                 snprintf(is, sizeof is, "%02x", (unsigned char)e->buffer[i]);
-                tell(e->damages, e->name, "", expected, is);
+                add_damage(e->damages, e->name, "", expected, is);
                 return NULL;
             }
         done += want;
@@ -116,21 +117,21 @@ static sheaf_status *check_tensor(examined *e, int64_t i)
     char a[33], b[33], expected[80], is[80];
     const sheaf_manifest_tensor *t = e->tensor[i];
     const int64_t bytes = sheaf__manifest_bytes(t, e->slice);
-    const sheaf_digest told = *sheaf__manifest_digest(t, e->slice);
+    const sheaf_digest want = *sheaf__manifest_digest(t, e->slice);
     sheaf_digest found;
     if (bytes > 0 && e->size - e->offset[i] < bytes) {
         snprintf(expected, sizeof expected, "bytes %" PRId64 " to %" PRId64 " of the file",
                  e->offset[i], e->offset[i] + bytes - 1);
         snprintf(is, sizeof is, "it has %" PRId64 " bytes", e->size);
-        tell(e->damages, e->name, t->name, expected, is);
+        add_damage(e->damages, e->name, t->name, expected, is);
         return NULL;
     }
     sheaf_status *st = hash_tensor(&found, e, e->offset[i], bytes);
     if (st != NULL)
         return report(e->damages, e->name, t->name, st);
-    if (!sheaf__digest_equal(told, found)) {
-        snprintf(expected, sizeof expected, "hash %s", sheaf__digest_text(a, told));
-        tell(e->damages, e->name, t->name, expected, sheaf__digest_text(b, found));
+    if (!sheaf__digest_equal(want, found)) {
+        snprintf(expected, sizeof expected, "hash %s", sheaf__digest_text(a, want));
+        add_damage(e->damages, e->name, t->name, expected, sheaf__digest_text(b, found));
     }
     return NULL;
 }
@@ -138,12 +139,12 @@ static sheaf_status *check_tensor(examined *e, int64_t i)
 static void check_size(examined *e)
 {
     char expected[64], is[32];
-    const int64_t told = e->checkpoint->manifest->bytes[e->slice];
-    if (e->size == told)
+    const int64_t want = e->checkpoint->manifest->bytes[e->slice];
+    if (e->size == want)
         return;
-    snprintf(expected, sizeof expected, "%" PRId64 " bytes, as the manifest says", told);
+    snprintf(expected, sizeof expected, "%" PRId64 " bytes, as the manifest says", want);
     snprintf(is, sizeof is, "%" PRId64 " bytes", e->size);
-    tell(e->damages, e->name, "", expected, is);
+    add_damage(e->damages, e->name, "", expected, is);
 }
 
 sheaf_status *sheaf__checkpoint_examine(sheaf_damages *damages, const sheaf_checkpoint *checkpoint,
@@ -188,8 +189,8 @@ static void check_joined(sheaf_damages *d, const sheaf_checkpoint *c)
             continue;
         const sheaf_digest is = sheaf__manifest_joined(c->manifest, i);
         if (!sheaf__digest_equal(t->hash, is))
-            tell(d, "manifest.json", t->name, sheaf__digest_text(a, t->hash),
-                 sheaf__digest_text(b, is));
+            add_damage(d, "manifest.json", t->name, sheaf__digest_text(a, t->hash),
+                       sheaf__digest_text(b, is));
     }
 }
 
@@ -209,8 +210,8 @@ static sheaf_status *check_names(sheaf_damages *d, const sheaf_checkpoint *c)
     sheaf_status *st = report(d, "", "", sheaf__list_dir(&names, &n, c->dir));
     for (int64_t i = 0; i < n; i++)
         if (!belongs(c, names[i]))
-            tell(d, names[i], "", "only the files that the manifest names",
-                 "a file of another origin");
+            add_damage(d, names[i], "", "only the files that the manifest names",
+                       "a file of another origin");
     sheaf__names_free(names, n);
     return st;
 }

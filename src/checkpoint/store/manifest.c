@@ -267,17 +267,17 @@ sheaf_status *sheaf__manifest_write(char **out, size_t *size, const sheaf_manife
 static sheaf_status *check_self(const char *text, size_t size)
 {
     enum { LAST = sizeof SELF - 1 + 32 + 3 }; /* "self": "<32>"} and the end of the line */
-    sheaf_digest told;
+    sheaf_digest want;
     char hex[33] = "", is[33];
     const char *last = size < LAST ? "" : text + size - LAST;
     if (size >= LAST)
         memcpy(hex, last + sizeof SELF - 1, 32);
-    if (size < LAST || memcmp(last, SELF, sizeof SELF - 1) != 0 || !digest_parse(&told, hex) ||
+    if (size < LAST || memcmp(last, SELF, sizeof SELF - 1) != 0 || !digest_parse(&want, hex) ||
         memcmp(text + size - 3, "\"}\n", 3) != 0)
         return sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "the end is missing"),
                               "a last line with \"self\"");
     const sheaf_digest found = sheaf__digest(text, size - LAST);
-    if (sheaf__digest_equal(told, found))
+    if (sheaf__digest_equal(want, found))
         return NULL;
     sheaf_status *st = sheaf_fail(SHEAF_E_FORMAT, "damaged");
     sheaf_expected(st, "hash %s, as its last line says", hex);

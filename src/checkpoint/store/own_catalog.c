@@ -103,8 +103,8 @@ static sheaf_status *take_tensors(reading *r, const sheaf_safetensors *file, con
         if ((t->cut.nparts > 0) != (slice < m->slices))
             continue;
         const sheaf_safetensors_entry *e = sheaf__safetensors_find(file, t->name);
-        if (sheaf__manifest_agrees(t, e,
-                                   slice)) /* what is not is told by sheaf_checkpoint_examine() */
+        if (sheaf__manifest_agrees(
+                t, e, slice)) /* what does not is reported by sheaf_checkpoint_examine() */
             st = take_entry(r, number, t, e, slice);
     }
     return st;
@@ -119,7 +119,7 @@ static sheaf_status *take_slice(reading *r, int slice)
         sheaf__path_join(&path, r->checkpoint->dir, sheaf__manifest_file(name, m->slices, slice));
     if (st == NULL) {
         sheaf_status_free(
-            sheaf__safetensors_open(&file, path)); /* told by sheaf_checkpoint_examine() */
+            sheaf__safetensors_open(&file, path)); /* sheaf_checkpoint_examine() reports it */
         st = file == NULL ? NULL : take_tensors(r, file, path, slice);
     }
     if (file != NULL)
@@ -148,7 +148,8 @@ static sheaf_status *take_progress(reading *r)
 
 /* ---- damage ---- */
 
-static bool told(const sheaf_catalog *c, const char *path, const char *tensor, const char *expected)
+static bool is_reported(const sheaf_catalog *c, const char *path, const char *tensor,
+                        const char *expected)
 {
     for (int64_t i = 0; i < c->nfindings; i++)
         if (strcmp(c->finding[i].path, path) == 0 && strcmp(c->finding[i].tensor, tensor) == 0 &&
@@ -173,7 +174,7 @@ void sheaf__own_found(void *context, const char *file, const char *tensor, const
              slash != NULL && strncmp(tensor, "master/", 7) == 0 ? slash + 1 : tensor);
     if (absent && *expected == '\0')
         expected = "this file, which belongs to every save";
-    if (!told(d->catalog, path, name, expected))
+    if (!is_reported(d->catalog, path, name, expected))
         d->st = sheaf__catalog_note(d->catalog, SHEAF_DEFECT,
                                     absent    ? "missing"
                                     : foreign ? "foreign"

@@ -100,7 +100,7 @@ bool sheaf__checkpoints_busy(const char *out_dir)
     return busy;
 }
 
-/* What a killed run left; the lock says that nobody is writing it any more. */
+/* What a killed run left; the lock says that no process is writing it any more. */
 static sheaf_status *remove_unfinished(const sheaf_checkpoints *store)
 {
     char **names = NULL;
@@ -176,7 +176,7 @@ sheaf_status *sheaf_checkpoints_open(sheaf_checkpoints **out, sheaf_comm *comm, 
     sheaf_checkpoints *store = NULL;
     sheaf_status *st = open_here(&store, out_dir, options);
     if (st == NULL && sheaf_comm_rank(comm) != 0)
-        store->options.events = NULL; /* told once */
+        store->options.events = NULL; /* reported once */
     if (st == NULL && sheaf_comm_rank(comm) == 0) {
         st = make_folder(store->dir, out_dir);
         TRY(st, !options->locked ? take_lock(&store->lock, store->dir, options->events) : NULL);

@@ -7,7 +7,12 @@
 #include "base/status.h"
 #include "checkpoint/store/look.h"
 
-enum { CHUNK_ELEMENTS = 1 << 18, COPY_BYTES = 2 << 20, MOST_THREADS = 8, TOLD = 64 << 20 };
+enum {
+    CHUNK_ELEMENTS = 1 << 18,
+    COPY_BYTES = 2 << 20,
+    MOST_THREADS = 8,
+    PROGRESS_BYTES = 64 << 20
+};
 
 int64_t sheaf__stream_chunk(int64_t rows, int64_t cols)
 {
@@ -97,7 +102,7 @@ void sheaf__copy_progress(const sheaf_events *events, const char *what, _Atomic 
                           int64_t bytes, int64_t total)
 {
     const int64_t now = atomic_fetch_add(done, bytes) + bytes;
-    if (now / TOLD == (now - bytes) / TOLD)
+    if (now / PROGRESS_BYTES == (now - bytes) / PROGRESS_BYTES)
         return;
     const sheaf_event event = { .kind = SHEAF_EVENT_PROGRESS,
                                 .text = what,

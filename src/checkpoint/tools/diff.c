@@ -25,7 +25,7 @@ typedef struct differ {
     size_t capacity;
 } differ;
 
-static void say(const differ *d, const sheaf_diff_item *item)
+static void report(const differ *d, const sheaf_diff_item *item)
 {
     if (d->how->on_item == NULL)
         return;
@@ -131,7 +131,7 @@ static int64_t count_moments(sheaf_source *source)
 }
 
 /* A model is the same without the optimizer that lies beside it: after a conversion without
- * --optimizer nothing is lost of the model. What is not compared is told. */
+ * --optimizer nothing is lost of the model. What is not compared is counted. */
 static void look_for_moments(differ *d)
 {
     const int64_t a = count_moments(d->a.source), b = count_moments(d->b.source);
@@ -169,12 +169,12 @@ static sheaf_status *compare_tensor(differ *d, const char *name, const sheaf_sou
         return st;
     d->report->different++;
     d->report->same = false;
-    say(d, &item);
+    report(d, &item);
     return NULL;
 }
 
 /* The tensor a side means by `name`. */
-static const sheaf_source_entry *meant(const sheaf_look *look, const char *name)
+static const sheaf_source_entry *find_meant(const sheaf_look *look, const char *name)
 {
     const sheaf_source_entry *e = look->source->find(look->source, name);
     if (e == NULL && look->tied && strcmp(name, "lm_head.weight") == 0)
@@ -199,7 +199,8 @@ static sheaf_status *compare_all(differ *d)
     for (int64_t i = 0; i < n && st == NULL; i++)
         if ((i == 0 || strcmp(names[i], names[i - 1]) != 0) &&
             !(d->no_moments && is_moment(names[i])))
-            st = compare_tensor(d, names[i], meant(&d->a, names[i]), meant(&d->b, names[i]));
+            st = compare_tensor(d, names[i], find_meant(&d->a, names[i]),
+                                find_meant(&d->b, names[i]));
     free(names);
     return st;
 }
@@ -225,7 +226,7 @@ static bool is_provenance(const char *key)
     return false;
 }
 
-static sheaf_status *tell_key(differ *d, const char *key, const json_t *x, const json_t *y)
+static sheaf_status *report_key(differ *d, const char *key, const json_t *x, const json_t *y)
 {
     char *p = NULL, *q = NULL;
     sheaf_status *st = x == NULL ? NULL : sheaf__json_text(&p, x, JSON_COMPACT | JSON_SORT_KEYS);
@@ -235,7 +236,7 @@ static sheaf_status *tell_key(differ *d, const char *key, const json_t *x, const
         .kind = SHEAF_DIFF_CONFIG, .name = key, .a_text = p, .b_text = q, .first = -1
     };
     if (st == NULL)
-        say(d, &item);
+        report(d, &item);
     free(p);
     free(q);
     d->report->config_keys++;
@@ -268,11 +269,11 @@ static sheaf_status *compare_objects(differ *d, const json_t *x, const json_t *y
     sheaf_status *st = NULL;
     json_object_foreach((json_t *)x, key, value) if (st == NULL && !is_provenance(key) &&
                                                      !same_value(value, json_object_get(y, key)))
-        st = tell_key(d, key, value, json_object_get(y, key));
+        st = report_key(d, key, value, json_object_get(y, key));
     json_object_foreach((json_t *)y, key, value) if (st == NULL && !is_provenance(key) &&
                                                      json_object_get(x, key) == NULL &&
                                                      !json_is_null(value)) st =
-        tell_key(d, key, NULL, value);
+        report_key(d, key, NULL, value);
     return st;
 }
 
@@ -281,14 +282,14 @@ static sheaf_status *compare_numbers(differ *d, const char *key, int64_t x, int6
     if (x == y)
         return NULL;
     json_t *p = json_integer(x), *q = json_integer(y);
-    sheaf_status *st = tell_key(d, key, p, q);
+    sheaf_status *st = report_key(d, key, p, q);
     json_decref(p);
     json_decref(q);
     return st;
 }
 
 /* Do the configs speak of the same keys? SAT's and Hugging Face's do not. */
-static bool configs_alike(const sheaf_look *a, const sheaf_look *b)
+static bool same_config_form(const sheaf_look *a, const sheaf_look *b)
 {
     const sheaf_dialect *x = sheaf__dialect_named(a->dialect),
                         *y = sheaf__dialect_named(b->dialect);
@@ -384,7 +385,7 @@ static sheaf_status *compare_configs(differ *d)
                                 sheaf_checkpoint_contract(d->b.checkpoint)));
         TRY(st, sheaf__json_parse(&x, p, strlen(p)));
         TRY(st, sheaf__json_parse(&y, q, strlen(q)));
-    } else if (d->a.config != NULL && d->b.config != NULL && configs_alike(&d->a, &d->b)) {
+    } else if (d->a.config != NULL && d->b.config != NULL && same_config_form(&d->a, &d->b)) {
         st = sheaf__json_load(&x, d->a.config);
         TRY(st, sheaf__json_load(&y, d->b.config));
         if (st == NULL && json_is_object(x) && json_is_object(y)) {

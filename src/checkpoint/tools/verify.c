@@ -22,7 +22,7 @@
 enum {
     CHUNK = 4 << 20,
     MOST_THREADS = 64,
-    TOLD = 64 << 20 /* bytes between two words on progress */
+    PROGRESS_BYTES = 64 << 20 /* between two events */
 };
 
 typedef enum task_kind {
@@ -56,7 +56,7 @@ typedef struct verifier {
     int64_t *first; /* of each tensor: its first piece in `zeros`; behind them their number */
     _Atomic unsigned char *zeros; /* of each piece, as sheaf__look_for_numbers() has it */
     char **buffer;                /* [threads] CHUNK each */
-    sheaf_status **st;            /* [ntasks] what a task met; told in order */
+    sheaf_status **st;            /* [ntasks] what a task met; reported in order */
     sheaf_checkpoint *own;        /* of sheaf's own dialect */
     pthread_mutex_t lock;         /* of the findings, which slices add to */
     _Atomic int64_t done;
@@ -148,7 +148,7 @@ static sheaf_status *list_piece(verifier *v, int64_t index, int64_t k)
     for (int i = 0; i < t->told.ndim; i++)
         elements *= p->size[i];
     if (p->dtype != t->told.dtype || bytes == 0)
-        return NULL; /* told already */
+        return NULL; /* the reader reported it */
     const bool dense = is_dense(t, p);
     int64_t units = elements, each = bytes;
     if (!dense) {
@@ -201,7 +201,7 @@ static int by_place(const void *a, const void *b)
     return (p->offset > q->offset) - (p->offset < q->offset);
 }
 
-/* ---- doing them ---- */
+/* ---- running them ---- */
 
 static sheaf_status *read_piece(verifier *v, const task *t, char *buffer)
 {
@@ -294,7 +294,7 @@ static void do_task(void *context, int64_t index, int worker)
                    : t->kind == CHECK_SLICE ? check_slice(v, t)
                                             : check_file(v, t);
     const int64_t bytes = t->bytes, done = atomic_fetch_add(&v->done, bytes) + bytes;
-    if (done / TOLD == (done - bytes) / TOLD)
+    if (done / PROGRESS_BYTES == (done - bytes) / PROGRESS_BYTES)
         return;
     const sheaf_event event = { .kind = SHEAF_EVENT_PROGRESS,
                                 .text = "bytes verified",
@@ -303,9 +303,9 @@ static void do_task(void *context, int64_t index, int worker)
     sheaf_emit(v->options->events, &event);
 }
 
-/* ---- telling ---- */
+/* ---- findings ---- */
 
-static sheaf_status *tell_task(verifier *v, const task *t, sheaf_status *st)
+static sheaf_status *report_task(verifier *v, const task *t, sheaf_status *st)
 {
     sheaf_catalog *c = v->c;
     if (!sheaf__catalog_is_finding(st))
@@ -322,7 +322,7 @@ static sheaf_status *tell_task(verifier *v, const task *t, sheaf_status *st)
     return noted;
 }
 
-static sheaf_status *tell_special(verifier *v)
+static sheaf_status *report_special(verifier *v)
 {
     sheaf_status *st = NULL;
     for (int64_t i = 0; st == NULL && i < v->c->count; i++) {
@@ -386,7 +386,7 @@ static sheaf_status *run_all(verifier *v, int threads)
     }
     for (int64_t i = 0; v->st != NULL && i < v->ntasks; i++) {
         if (st == NULL)
-            st = tell_task(v, &v->task[i], v->st[i]);
+            st = report_task(v, &v->task[i], v->st[i]);
         else
             sheaf_status_free(v->st[i]);
     }
@@ -434,7 +434,7 @@ sheaf_status *sheaf_verify_catalog(sheaf_verify_report *report, sheaf_catalog *c
     if (st == NULL && stopped(&v))
         st = sheaf_fail(SHEAF_E_STOPPED, "%s: stopped before all was read", c->root);
     TRY(st, !c->copies_contradict ? sheaf__catalog_compare(c) : NULL);
-    TRY(st, tell_special(&v));
+    TRY(st, report_special(&v));
     TRY(st, sheaf__verify_zeros(c, v.zeros, v.first));
     report->read = atomic_load(&v.done);
     report->full = true;

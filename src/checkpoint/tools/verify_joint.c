@@ -6,7 +6,7 @@
 #include "checkpoint/tools/verify.h"
 #include "base/status.h"
 
-/* What was read of `path`, or NULL where it could not be looked at, which is told when it is
+/* What was read of `path`, or NULL where it could not be looked at, which is reported when it is
  * verified. */
 static sheaf_status *look(sheaf_catalog **out, const char *path,
                           const sheaf_weights_verify_options *o, const char *const *also)
