@@ -126,50 +126,43 @@ static sheaf_status *replace(sheaf__matcher *m, sheaf__merge_tensor *t, const sh
 }
 
 /* Does the config ask for this whole tensor? */
-static bool wants_whole(const sheaf__matcher *m, const sheaf__merge_tensor *t, const char *path,
-                        size_t length)
+static bool wants_whole(const sheaf__matcher *m, const sheaf__merge_tensor *t, const char *path)
 {
     const sheaf_lora_options *o = &m->adapter->options;
-    char name[512];
-    if (length >= sizeof name)
-        return false;
-    snprintf(name, sizeof name, "%.*s", (int)length, path);
-    if (sheaf__lora_saves_bias(o, name) || (o->keep_tie && sheaf__merge_is_other(m->plan, t)))
+    if (sheaf__lora_saves_bias(o, path) || (o->keep_tie && sheaf__merge_is_other(m->plan, t)))
         return true;
-    char *dot = strrchr(name, '.');
-    if (dot != NULL &&
-        sheaf__lora_saves(o, name)) /* a parameter that is a module of its own in the list */
-        return true;
-    if (dot != NULL)
-        *dot = '\0';
-    return sheaf__lora_saves(o, name);
+    const char *dot = strrchr(path, '.');
+    if (dot == NULL || sheaf__lora_saves(o, path)) /* a parameter that the list has as a module */
+        return dot != NULL || sheaf__lora_saves(o, path);
+    char *module = strndup(path, (size_t)(dot - path));
+    const bool yes = module != NULL && sheaf__lora_saves(o, module);
+    free(module);
+    return yes;
 }
 
 /* First pass: tensors in place of the base's. */
-static sheaf_status *match_whole(sheaf__matcher *m, const sheaf_source_entry *e)
+static sheaf_status *match_whole(sheaf__matcher *m, const sheaf_source_entry *e,
+                                 sheaf_lora_part kind, const char *path)
 {
-    const char *path;
-    size_t length;
     sheaf__merge_tensor *t = NULL;
     sheaf_status *st = NULL;
-    const sheaf_lora_part kind = sheaf__lora_part(&path, &length, e->name);
     if (kind == SHEAF_PART_WHOLE) {
-        st = sheaf__merge_place(&t, m, path, length, "");
-        const bool asked = t != NULL && wants_whole(m, t, path, length);
+        st = sheaf__merge_place(&t, m, path, "");
+        const bool asked = t != NULL && wants_whole(m, t, path);
         if (t == NULL || (!asked && !t->table))
             lose(m, e->name);
         else
             st = replace(m, t, e, asked);
     } else if (kind == SHEAF_PART_BIAS || kind == SHEAF_PART_COPY) {
-        st = sheaf__merge_place(&t, m, path, length, kind == SHEAF_PART_BIAS ? ".bias" : ".weight");
+        st = sheaf__merge_place(&t, m, path, kind == SHEAF_PART_BIAS ? ".bias" : ".weight");
         const bool trained = m->adapter->options.bias != SHEAF_BIAS_NONE;
         const bool adapted =
-            sheaf__merge_part(m, path, length, ".lora_A.weight") != NULL ||
-            sheaf__merge_part(m, path, length, ".lora_embedding_A") != NULL ||
-            sheaf__merge_part(m, path, length, ".token_adapter.trainable_tokens_delta") != NULL;
+            sheaf__merge_part(m, path, ".lora_A.weight") != NULL ||
+            sheaf__merge_part(m, path, ".lora_embedding_A") != NULL ||
+            sheaf__merge_part(m, path, ".token_adapter.trainable_tokens_delta") != NULL;
         if (st == NULL && (t == NULL || !adapted ||
                            (kind == SHEAF_PART_BIAS && !trained &&
-                            sheaf__merge_part(m, path, length, ".base_layer.weight") == NULL)))
+                            sheaf__merge_part(m, path, ".base_layer.weight") == NULL)))
             lose(m, e->name);
         else if (st == NULL)
             st = replace(m, t, e, kind == SHEAF_PART_BIAS && trained);
@@ -179,16 +172,12 @@ static sheaf_status *match_whole(sheaf__matcher *m, const sheaf_source_entry *e)
 
 /* ---- A and B ---- */
 
-static sheaf_status *set_scale(sheaf__matcher *m, sheaf__merge_step *s, const char *path,
-                               size_t length)
+static sheaf_status *set_scale(sheaf__matcher *m, sheaf__merge_step *s, const char *path)
 {
     const sheaf_lora_options *o = &m->adapter->options;
-    char *module = NULL;
     double rank = 0, alpha = 0;
-    sheaf_status *st = sheaf__merge_module(&module, path, length, "");
-    TRY(st, sheaf__lora_pattern_value(&rank, &o->rank_pattern, module, (double)o->rank));
-    TRY(st, sheaf__lora_pattern_value(&alpha, &o->alpha_pattern, module, o->alpha));
-    free(module);
+    sheaf_status *st = sheaf__lora_pattern_value(&rank, &o->rank_pattern, path, (double)o->rank);
+    TRY(st, sheaf__lora_pattern_value(&alpha, &o->alpha_pattern, path, o->alpha));
     if (st != NULL)
         return st;
     s->scale = sheaf_lora_scale(alpha, (int64_t)rank, o->rslora);
@@ -220,9 +209,9 @@ static sheaf_status *set_shape(sheaf__merge_step *s, const sheaf__merge_tensor *
 }
 
 static sheaf_status *set_magnitude(sheaf__matcher *m, sheaf__merge_step *s,
-                                   const sheaf__merge_tensor *t, const char *path, size_t length)
+                                   const sheaf__merge_tensor *t, const char *path)
 {
-    s->magnitude = sheaf__merge_part(m, path, length, ".lora_magnitude_vector");
+    s->magnitude = sheaf__merge_part(m, path, ".lora_magnitude_vector");
     if (!m->adapter->options.dora) {
         if (s->magnitude != NULL)
             lose(m, s->magnitude->name);
@@ -230,7 +219,7 @@ static sheaf_status *set_magnitude(sheaf__matcher *m, sheaf__merge_step *s,
         return NULL;
     }
     if (s->magnitude == NULL)
-        return sheaf_lora_missing(path, length, ".lora_magnitude_vector");
+        return sheaf_lora_missing(path, strlen(path), ".lora_magnitude_vector");
     const int64_t want = s->b->shape[0];
     sheaf_status *st = check_type(s->magnitude);
     if (st == NULL && behind(s->magnitude, 0) != want)
@@ -239,29 +228,26 @@ static sheaf_status *set_magnitude(sheaf__matcher *m, sheaf__merge_step *s,
 }
 
 static sheaf_status *targeted(bool *yes, sheaf__matcher *m, const sheaf__merge_tensor *t,
-                              const char *path, size_t length)
+                              const char *path)
 {
     const sheaf_lora_options *o = &m->adapter->options;
-    char *module = NULL;
     sheaf_hit hit = SHEAF_HIT_NONE;
-    sheaf_status *st = sheaf__merge_module(&module, path, length, "");
     *yes = m->adapter->made || o->all_linear || (o->targets.regex == NULL && o->targets.n == 0);
-    TRY(st, !*yes ? sheaf__lora_hit(&hit, o, module) : NULL);
+    sheaf_status *st = !*yes ? sheaf__lora_hit(&hit, o, path) : NULL;
     *yes |= hit == SHEAF_HIT_TARGET;
     if (st == NULL && !*yes && o->keep_tie && t != NULL) /* the head goes with the table */
         *yes = sheaf__merge_is_other(m->plan, t);
-    free(module);
     return st;
 }
 
 /* GPTQ, AWQ and compressed-tensors have other names in place of X.weight. */
-static sheaf_status *find_packed(sheaf__matcher *m, const char *path, size_t length)
+static sheaf_status *find_packed(sheaf__matcher *m, const char *path)
 {
     static const char *const ends[] = { ".qweight", ".weight_packed", ".W_q" };
     sheaf_status *st = NULL;
     for (size_t i = 0; i < sizeof ends / sizeof *ends && st == NULL && m->packed[0] == '\0'; i++) {
         sheaf__merge_tensor *t = NULL;
-        st = sheaf__merge_place(&t, m, path, length, ends[i]);
+        st = sheaf__merge_place(&t, m, path, ends[i]);
         if (t != NULL)
             snprintf(m->packed, sizeof m->packed, "%s", t->name);
     }
@@ -269,21 +255,21 @@ static sheaf_status *find_packed(sheaf__matcher *m, const char *path, size_t len
 }
 
 static sheaf_status *match_delta(sheaf__matcher *m, const sheaf_source_entry *a, const char *path,
-                                 size_t length, bool table)
+                                 bool table)
 {
     const char *const b_end = table ? ".lora_embedding_B" : ".lora_B.weight";
     sheaf__merge_tensor *t = NULL;
     sheaf__merge_step *s = NULL;
     bool yes = false;
-    sheaf_status *st = sheaf__merge_place(&t, m, path, length, ".weight");
-    TRY(st, targeted(&yes, m, t, path, length));
+    sheaf_status *st = sheaf__merge_place(&t, m, path, ".weight");
+    TRY(st, targeted(&yes, m, t, path));
     if (st != NULL || t == NULL || !yes) {
         lose(m, a->name);
-        return st != NULL ? st : find_packed(m, path, length);
+        return st != NULL ? st : find_packed(m, path);
     }
-    const sheaf_source_entry *b = sheaf__merge_part(m, path, length, b_end);
+    const sheaf_source_entry *b = sheaf__merge_part(m, path, b_end);
     if (b == NULL)
-        return sheaf_lora_missing(path, length, b_end);
+        return sheaf_lora_missing(path, strlen(path), b_end);
     if (a->ndim < 2 || a->shape[0] < 1)
         return wrong_shape(a, t, "two axes or more, the first the rank, for");
     st = check_type(a);
@@ -295,21 +281,20 @@ static sheaf_status *match_delta(sheaf__matcher *m, const sheaf_source_entry *a,
     s->b = b;
     s->rank = a->shape[0];
     st = set_shape(s, t, table);
-    TRY(st, set_scale(m, s, path, length));
-    return st != NULL ? st : set_magnitude(m, s, t, path, length);
+    TRY(st, set_scale(m, s, path));
+    return st != NULL ? st : set_magnitude(m, s, t, path);
 }
 
-static sheaf_status *match_bias(sheaf__matcher *m, const sheaf_source_entry *e, const char *path,
-                                size_t length)
+static sheaf_status *match_bias(sheaf__matcher *m, const sheaf_source_entry *e, const char *path)
 {
     sheaf__merge_tensor *t = NULL;
     sheaf__merge_step *s = NULL;
-    const sheaf_source_entry *a = sheaf__merge_part(m, path, length, ".lora_A.weight");
+    const sheaf_source_entry *a = sheaf__merge_part(m, path, ".lora_A.weight");
     if (!m->adapter->options.lora_bias || a == NULL) {
         lose(m, e->name);
         return NULL;
     }
-    sheaf_status *st = sheaf__merge_place(&t, m, path, length, ".bias");
+    sheaf_status *st = sheaf__merge_place(&t, m, path, ".bias");
     if (st == NULL && t == NULL) {
         st = sheaf_fail(SHEAF_E_LAYOUT, "'%s'", e->name);
         sheaf_found(sheaf_expected(st, "a bias of this layer in the base to add it to"),
@@ -325,7 +310,7 @@ static sheaf_status *match_bias(sheaf__matcher *m, const sheaf_source_entry *e, 
     s->values = e;
     s->a = a;
     s->rank = a->shape[0];
-    return set_scale(m, s, path, length);
+    return set_scale(m, s, path);
 }
 
 /* ---- trained rows ---- */
@@ -347,13 +332,12 @@ static void grow(sheaf__merge_tensor *t, const sheaf__merge_step *s)
         t->shape[0] = t->rows = t->rows + n;
 }
 
-static sheaf_status *match_rows(sheaf__matcher *m, const sheaf_source_entry *e, const char *path,
-                                size_t length)
+static sheaf_status *match_rows(sheaf__matcher *m, const sheaf_source_entry *e, const char *path)
 {
     sheaf__merge_tensor *t = NULL;
     sheaf__merge_step *s = NULL;
-    const sheaf_lora_tokens *tokens = sheaf__lora_tokens(&m->adapter->options, path, length);
-    sheaf_status *st = sheaf__merge_place(&t, m, path, length, ".weight");
+    const sheaf_lora_tokens *tokens = sheaf__lora_tokens(&m->adapter->options, path, strlen(path));
+    sheaf_status *st = sheaf__merge_place(&t, m, path, ".weight");
     if (st != NULL || t == NULL || tokens == NULL) {
         lose(m, e->name);
         return st;
@@ -393,41 +377,59 @@ static sheaf_status *match_rows(sheaf__matcher *m, const sheaf_source_entry *e, 
 
 /* B goes where its A went. */
 static sheaf_status *match_other(sheaf__matcher *m, const sheaf_source_entry *b, const char *path,
-                                 size_t length, const char *a_end)
+                                 const char *a_end)
 {
     sheaf__merge_tensor *t = NULL;
     bool yes = false;
-    sheaf_status *st = sheaf__merge_place(&t, m, path, length, ".weight");
-    TRY(st, targeted(&yes, m, t, path, length));
+    sheaf_status *st = sheaf__merge_place(&t, m, path, ".weight");
+    TRY(st, targeted(&yes, m, t, path));
     if (st != NULL)
         return st;
     if (t == NULL || !yes)
         lose(m, b->name);
-    else if (sheaf__merge_part(m, path, length, a_end) == NULL)
-        return sheaf_lora_missing(path, length, a_end);
+    else if (sheaf__merge_part(m, path, a_end) == NULL)
+        return sheaf_lora_missing(path, strlen(path), a_end);
     return NULL;
 }
 
 /* Second pass: what changes tensors. */
-static sheaf_status *match_change(sheaf__matcher *m, const sheaf_source_entry *e)
+static sheaf_status *match_change(sheaf__matcher *m, const sheaf_source_entry *e,
+                                  sheaf_lora_part kind, const char *path)
 {
-    const char *path;
-    size_t length;
-    switch (sheaf__lora_part(&path, &length, e->name)) {
-    case SHEAF_PART_A: return match_delta(m, e, path, length, false);
-    case SHEAF_PART_TABLE_A: return match_delta(m, e, path, length, true);
-    case SHEAF_PART_B: return match_other(m, e, path, length, ".lora_A.weight");
-    case SHEAF_PART_TABLE_B: return match_other(m, e, path, length, ".lora_embedding_A");
+    switch (kind) {
+    case SHEAF_PART_A: return match_delta(m, e, path, false);
+    case SHEAF_PART_TABLE_A: return match_delta(m, e, path, true);
+    case SHEAF_PART_B: return match_other(m, e, path, ".lora_A.weight");
+    case SHEAF_PART_TABLE_B: return match_other(m, e, path, ".lora_embedding_A");
     case SHEAF_PART_MAGNITUDE:
-        if (sheaf__merge_part(m, path, length, ".lora_A.weight") == NULL &&
-            sheaf__merge_part(m, path, length, ".lora_embedding_A") == NULL)
+        if (sheaf__merge_part(m, path, ".lora_A.weight") == NULL &&
+            sheaf__merge_part(m, path, ".lora_embedding_A") == NULL)
             lose(m, e->name);
         return NULL;
-    case SHEAF_PART_B_BIAS: return match_bias(m, e, path, length);
-    case SHEAF_PART_TOKENS: return match_rows(m, e, path, length);
+    case SHEAF_PART_B_BIAS: return match_bias(m, e, path);
+    case SHEAF_PART_TOKENS: return match_rows(m, e, path);
     case SHEAF_PART_FOREIGN: lose(m, e->name); return NULL;
     default: return NULL;
     }
+}
+
+/* All tensors of the adapter, each with the path that its name has, by one of the passes. */
+static sheaf_status *
+match_each(sheaf__matcher *m, sheaf_status *(*pass)(sheaf__matcher *m, const sheaf_source_entry *e,
+                                                    sheaf_lora_part kind, const char *path))
+{
+    sheaf_source *source = m->adapter->source;
+    sheaf_status *st = NULL;
+    for (int64_t i = 0; i < source->count(source) && st == NULL; i++) {
+        const sheaf_source_entry *e = source->entry(source, i);
+        const char *begin;
+        size_t length;
+        const sheaf_lora_part kind = sheaf__lora_part(&begin, &length, e->name);
+        char *path = strndup(begin, length);
+        st = path == NULL ? sheaf__no_memory("merge") : pass(m, e, kind, path);
+        free(path);
+    }
+    return st;
 }
 
 static sheaf_status *tell_lost(sheaf__matcher *m)
@@ -464,10 +466,8 @@ sheaf_status *sheaf__merge_match(sheaf__merge_plan *plan, const sheaf__merge_ada
     sheaf_status *st = sheaf__merge_settle_names(&m, events);
     for (int64_t i = 0; i < n && !m.experts; i++)
         m.experts = strstr(source->entry(source, i)->name, ".experts.") != NULL;
-    for (int64_t i = 0; i < n && st == NULL; i++)
-        st = match_whole(&m, source->entry(source, i));
-    for (int64_t i = 0; i < n && st == NULL; i++)
-        st = match_change(&m, source->entry(source, i));
+    TRY(st, match_each(&m, match_whole));
+    TRY(st, match_each(&m, match_change));
     TRY(st, m.nlost > 0 ? tell_lost(&m) : NULL);
     sheaf__text_release(&m.lost);
     TRY(st, sheaf__merge_settle_squares(&m));

@@ -44,11 +44,8 @@ sheaf_status *sheaf__merge_check_asked(sheaf__matcher *m, const sheaf__merge_ten
 /* ---- which names the adapter's are (names.c) ---- */
 
 bool sheaf__merge_is_float(sheaf_dtype dtype);
-/* The first `length` characters of a path, and `end`; malloc'd, NULL after a failure. */
-sheaf_status *sheaf__merge_module(char **out, const char *path, size_t length, const char *end);
 /* The tensor of the adapter for PATH that ends so; NULL: none. */
-const sheaf_source_entry *sheaf__merge_part(sheaf__matcher *m, const char *path, size_t length,
-                                            const char *end);
+const sheaf_source_entry *sheaf__merge_part(sheaf__matcher *m, const char *path, const char *end);
 /* sheaf__merge_settle_names - finds out how the adapter's names become the base's: as they are;
  * with a prefix more or less; by the renamings of transformers. Fills drop, add and alias; none
  * explains all names: they stay empty. */
@@ -56,6 +53,6 @@ sheaf_status *sheaf__merge_settle_names(sheaf__matcher *m, const sheaf_events *e
 void sheaf__merge_forget_names(sheaf__matcher *m);
 /* sheaf__merge_place - the tensor of the output that the adapter calls PATH + end; NULL: none. */
 sheaf_status *sheaf__merge_place(sheaf__merge_tensor **out, sheaf__matcher *m, const char *path,
-                                 size_t length, const char *end);
+                                 const char *end);
 /* sheaf__merge_alias - what the adapter calls it, but for a prefix. */
 const char *sheaf__merge_alias(const sheaf__matcher *m, const sheaf__merge_tensor *t);

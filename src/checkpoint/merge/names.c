@@ -18,19 +18,10 @@ bool sheaf__merge_is_float(sheaf_dtype dtype)
     return dtype == SHEAF_F32 || dtype == SHEAF_BF16 || dtype == SHEAF_F16;
 }
 
-sheaf_status *sheaf__merge_module(char **out, const char *path, size_t length, const char *end)
-{
-    if (asprintf(out, "%.*s%s", (int)length, path, end) >= 0)
-        return NULL;
-    *out = NULL;
-    return sheaf__no_memory("merge");
-}
-
-const sheaf_source_entry *sheaf__merge_part(sheaf__matcher *m, const char *path, size_t length,
-                                            const char *end)
+const sheaf_source_entry *sheaf__merge_part(sheaf__matcher *m, const char *path, const char *end)
 {
     char *name = NULL;
-    if (asprintf(&name, SHEAF_PEFT_PREFIX "%.*s%s", (int)length, path, end) < 0)
+    if (asprintf(&name, SHEAF_PEFT_PREFIX "%s%s", path, end) < 0)
         return NULL;
     const sheaf_source_entry *e = m->adapter->source->find(m->adapter->source, name);
     free(name);
@@ -57,23 +48,19 @@ static sheaf_status *find(sheaf__merge_tensor **out, sheaf__matcher *m, const ch
 }
 
 sheaf_status *sheaf__merge_place(sheaf__merge_tensor **out, sheaf__matcher *m, const char *path,
-                                 size_t length, const char *end)
+                                 const char *end)
 {
-    char *name = NULL;
     *out = NULL;
-    if (m->ndrop > 0 && length > m->ndrop && strncmp(path, m->drop, m->ndrop) == 0) {
+    if (m->ndrop > 0 && strlen(path) > m->ndrop && strncmp(path, m->drop, m->ndrop) == 0)
         path += m->ndrop;
-        length -= m->ndrop;
+    sheaf_status *st = NULL;
+    for (int added = 0; added < (m->add != NULL ? 2 : 1) && st == NULL && *out == NULL; added++) {
+        char *name = NULL;
+        if (asprintf(&name, "%s%s%s", added ? m->add : "", path, end) < 0)
+            return sheaf__no_memory("merge");
+        st = find(out, m, name);
+        free(name);
     }
-    sheaf_status *st = sheaf__merge_module(&name, path, length, end);
-    TRY(st, find(out, m, name));
-    free(name);
-    if (st != NULL || *out != NULL || m->add == NULL)
-        return st;
-    if (asprintf(&name, "%s%.*s%s", m->add, (int)length, path, end) < 0)
-        return sheaf__no_memory("merge");
-    st = find(out, m, name);
-    free(name);
     return st;
 }
 
@@ -102,17 +89,19 @@ static sheaf_status *all_placed(bool *yes, sheaf__matcher *m)
     sheaf_status *st = NULL;
     *yes = true;
     for (int64_t i = 0; i < source->count(source) && *yes && st == NULL; i++) {
-        const char *path;
+        const char *begin;
         size_t length;
         sheaf__merge_tensor *t = NULL;
         const sheaf_lora_part kind =
-            sheaf__lora_part(&path, &length, source->entry(source, i)->name);
-        if (kind == SHEAF_PART_A || kind == SHEAF_PART_TABLE_A || kind == SHEAF_PART_TOKENS)
-            st = sheaf__merge_place(&t, m, path, length, ".weight");
-        else if (kind == SHEAF_PART_WHOLE)
-            st = sheaf__merge_place(&t, m, path, length, "");
-        else
+            sheaf__lora_part(&begin, &length, source->entry(source, i)->name);
+        const bool whole = kind == SHEAF_PART_WHOLE;
+        if (!whole && kind != SHEAF_PART_A && kind != SHEAF_PART_TABLE_A &&
+            kind != SHEAF_PART_TOKENS)
             continue;
+        char *path = strndup(begin, length);
+        st = path == NULL ? sheaf__no_memory("merge")
+                          : sheaf__merge_place(&t, m, path, whole ? "" : ".weight");
+        free(path);
         *yes = t != NULL;
     }
     return st;

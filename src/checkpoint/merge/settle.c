@@ -166,16 +166,16 @@ sheaf_status *sheaf__merge_check_asked(sheaf__matcher *m, const sheaf__merge_ten
     if (dot == NULL || may_lack || is_spare(m->plan, name) ||
         !sheaf__merge_is_float(t->base->dtype))
         return NULL;
-    char *module = NULL;
-    sheaf_status *st = sheaf__merge_module(&module, name, (size_t)(dot - name), "");
-    if (st != NULL)
-        return st;
+    char *module = strndup(name, (size_t)(dot - name));
+    sheaf_status *st = NULL;
+    if (module == NULL)
+        return sheaf__no_memory("merge");
     const bool saved = sheaf__lora_saves(o, module), bias = strcmp(dot, ".bias") == 0;
     const bool all = o->bias == SHEAF_BIAS_ALL && sheaf__lora_saves_bias(o, name) &&
                      !(m->leaves_named && sheaf__lora_named_bias(o, name));
     bool lacks = (saved || all) && !mine;
     if (bias && o->bias == SHEAF_BIAS_LORA_ONLY && !mine &&
-        sheaf__merge_part(m, module, strlen(module), ".lora_A.weight") != NULL)
+        sheaf__merge_part(m, module, ".lora_A.weight") != NULL)
         lacks = true;
     if (lacks && !is_never_trained(m, t->name)) {
         st = sheaf_lora_missing(name, strlen(name), "");
