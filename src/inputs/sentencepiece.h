@@ -4,7 +4,8 @@
  * Text is always plain text: "<s>", "</s>", "<EOI>" in it become ordinary pieces, never ids of
  * control or user-defined pieces. Each piece of text begins with the model's dummy prefix.
  * After opening nothing changes any more. All functions may be called from many threads.
- * The tokenizer.model of a model of text is read as transformers reads it (tokenizer/spm.h). */
+ * The tokenizer.model of a model of text is read as transformers reads it (tokenizer/spm_file.h).
+ */
 #pragma once
 
 #include <stdbool.h>

@@ -14,19 +14,16 @@ typedef struct range {
     int32_t begin, end; /* both are in it */
 } range;
 
-static const range other_lower[] = {
+static const range other_cased[] = {
     { 0xaa, 0xaa },       { 0xba, 0xba },       { 0x2b0, 0x2b8 },     { 0x2c0, 0x2c1 },
     { 0x2e0, 0x2e4 },     { 0x345, 0x345 },     { 0x37a, 0x37a },     { 0x1d2c, 0x1d6a },
     { 0x1d78, 0x1d78 },   { 0x1d9b, 0x1dbf },   { 0x2071, 0x2071 },   { 0x207f, 0x207f },
-    { 0x2090, 0x209c },   { 0x2170, 0x217f },   { 0x24d0, 0x24e9 },   { 0x2c7c, 0x2c7d },
-    { 0xa69c, 0xa69d },   { 0xa770, 0xa770 },   { 0xa7f8, 0xa7f9 },   { 0xab5c, 0xab5f },
-    { 0x10780, 0x10780 }, { 0x10783, 0x10785 }, { 0x10787, 0x107b0 }, { 0x107b2, 0x107ba },
+    { 0x2090, 0x209c },   { 0x2160, 0x216f },   { 0x2170, 0x217f },   { 0x24b6, 0x24cf },
+    { 0x24d0, 0x24e9 },   { 0x2c7c, 0x2c7d },   { 0xa69c, 0xa69d },   { 0xa770, 0xa770 },
+    { 0xa7f8, 0xa7f9 },   { 0xab5c, 0xab5f },   { 0x10780, 0x10780 }, { 0x10783, 0x10785 },
+    { 0x10787, 0x107b0 }, { 0x107b2, 0x107ba }, { 0x1f130, 0x1f149 }, { 0x1f150, 0x1f169 },
+    { 0x1f170, 0x1f189 },
 };
-static const range other_upper[] = { { 0x2160, 0x216f },
-                                     { 0x24b6, 0x24cf },
-                                     { 0x1f130, 0x1f149 },
-                                     { 0x1f150, 0x1f169 },
-                                     { 0x1f170, 0x1f189 } };
 /* Of MidLetter, MidNumLet and Single_Quote. */
 static const range inside_words[] = {
     { 0x27, 0x27 },     { 0x2e, 0x2e },     { 0x3a, 0x3a },     { 0xb7, 0xb7 },
@@ -44,20 +41,11 @@ static bool among(int32_t c, const range *list, size_t n)
     return false;
 }
 
-static bool is_lower(int32_t c)
-{
-    return c < 0x80 ? c >= 'a' && c <= 'z'
-                    : utf8proc_category(c) == UTF8PROC_CATEGORY_LL || AMONG(c, other_lower);
-}
-static bool is_upper(int32_t c)
-{
-    return c < 0x80 ? c >= 'A' && c <= 'Z'
-                    : utf8proc_category(c) == UTF8PROC_CATEGORY_LU || AMONG(c, other_upper);
-}
 static bool is_cased(int32_t c)
 {
-    return is_lower(c) || is_upper(c) ||
-           (c >= 0x80 && utf8proc_category(c) == UTF8PROC_CATEGORY_LT);
+    const utf8proc_category_t k = utf8proc_category(c);
+    return k == UTF8PROC_CATEGORY_LU || k == UTF8PROC_CATEGORY_LL || k == UTF8PROC_CATEGORY_LT ||
+           AMONG(c, other_cased);
 }
 
 /* Passed over by the search for a letter beside a sigma. */
@@ -170,17 +158,4 @@ sheaf__jvalue sheaf__j_case(sheaf__j *j, sheaf__jtext text, char how)
         first = how == 't' && !is_cased(c);
     }
     return sheaf__j_taken(&b);
-}
-
-bool sheaf__j_is_case(sheaf__j *j, sheaf__jtext text, bool upper)
-{
-    bool some = false;
-    sheaf__j_work(j, text.size / 4);
-    for (size_t at = 0; at < text.size;) {
-        const int32_t c = next_of(text, &at);
-        if (is_cased(c) && !(upper ? is_upper(c) : is_lower(c)))
-            return false;
-        some |= upper ? is_upper(c) : is_lower(c);
-    }
-    return some;
 }

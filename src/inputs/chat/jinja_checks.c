@@ -68,27 +68,6 @@ static bool c_in(sheaf__jrun *r, sheaf__jvalue v, const sheaf__jarguments *args)
 {
     return sheaf__j_contains(r->j, other(r, args), v);
 }
-/* Small whole numbers, truth values and none are one object each in Python; others are not asked.
- */
-static bool c_sameas(sheaf__jrun *r, sheaf__jvalue v, const sheaf__jarguments *args)
-{
-    const sheaf__jvalue w = other(r, args);
-    if (v.kind != w.kind)
-        return false;
-    if (v.kind != SHEAF__J_BOOL && v.kind != SHEAF__J_NONE)
-        sheaf__j_refuse(r->j, "sameas of a %s", sheaf__j_kind(v));
-    return sheaf__j_equal(r->j, v, w);
-}
-
-static bool c_lower(sheaf__jrun *r, sheaf__jvalue v, const sheaf__jarguments *args)
-{
-    return sheaf__j_is_case(r->j, sheaf__j_str(r->j, v), false);
-}
-static bool c_upper(sheaf__jrun *r, sheaf__jvalue v, const sheaf__jarguments *args)
-{
-    return sheaf__j_is_case(r->j, sheaf__j_str(r->j, v), true);
-}
-
 /* By what kind of value it is: True is a number to Python. */
 #define KIND(K) (1u << SHEAF__J_##K)
 static const struct {
@@ -114,14 +93,13 @@ static const struct {
     size_t arguments;
     check *run;
 } checks[] = {
-    { "true", 0, c_true },   { "false", 0, c_false },    { "sequence", 0, c_sequence },
-    { "odd", 0, c_odd },     { "even", 0, c_even },      { "divisibleby", 1, c_divisibleby },
-    { "eq", 1, c_eq },       { "equalto", 1, c_eq },     { "ne", 1, c_ne },
-    { "lt", 1, c_lt },       { "lessthan", 1, c_lt },    { "le", 1, c_le },
-    { "gt", 1, c_gt },       { "greaterthan", 1, c_gt }, { "ge", 1, c_ge },
-    { "in", 1, c_in },       { "sameas", 1, c_sameas },  { "lower", 0, c_lower },
-    { "upper", 0, c_upper }, { "==", 1, c_eq },          { "!=", 1, c_ne },
-    { "<", 1, c_lt },        { "<=", 1, c_le },          { ">", 1, c_gt },
+    { "true", 0, c_true }, { "false", 0, c_false },    { "sequence", 0, c_sequence },
+    { "odd", 0, c_odd },   { "even", 0, c_even },      { "divisibleby", 1, c_divisibleby },
+    { "eq", 1, c_eq },     { "equalto", 1, c_eq },     { "ne", 1, c_ne },
+    { "lt", 1, c_lt },     { "lessthan", 1, c_lt },    { "le", 1, c_le },
+    { "gt", 1, c_gt },     { "greaterthan", 1, c_gt }, { "ge", 1, c_ge },
+    { "in", 1, c_in },     { "==", 1, c_eq },          { "!=", 1, c_ne },
+    { "<", 1, c_lt },      { "<=", 1, c_le },          { ">", 1, c_gt },
     { ">=", 1, c_ge },
 };
 

@@ -333,8 +333,6 @@ bool sheaf__j_test(sheaf__jrun *r, sheaf__jtext name, sheaf__jvalue of,
                    const sheaf__jarguments *args);
 sheaf__jvalue sheaf__j_json(sheaf__j *j, sheaf__jvalue of, const sheaf__jarguments *args);
 sheaf__jvalue sheaf__j_case(sheaf__j *j, sheaf__jtext text, char how); /* 'u', 'l', 't', 'c' */
-/* Python's islower() and isupper(). */
-bool sheaf__j_is_case(sheaf__j *j, sheaf__jtext text, bool upper);
 sheaf__jvalue sheaf__j_replace(sheaf__j *j, sheaf__jtext text, sheaf__jtext from, sheaf__jtext to,
                                int64_t most);
 sheaf__jvalue sheaf__j_strip(sheaf__j *j, sheaf__jtext text, const sheaf__jvalue *chars, bool left,

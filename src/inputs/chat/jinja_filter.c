@@ -97,18 +97,6 @@ static sheaf__jvalue f_indent(sheaf__jrun *r, sheaf__jvalue of, const sheaf__jar
 
 /* ---- numbers ---- */
 
-static sheaf__jvalue f_abs(sheaf__jrun *r, sheaf__jvalue of, const sheaf__jarguments *args)
-{
-    if (!sheaf__j_is_number(of))
-        sheaf__j_raise(r->j, "bad operand type for abs(): '%s'", sheaf__j_kind(of));
-    if (of.kind == SHEAF__J_FLOAT)
-        return sheaf__j_float(fabs(of.u.real));
-    const int64_t whole = sheaf__j_whole(of);
-    if (whole == INT64_MIN)
-        sheaf__j_refuse(r->j, "a number beyond 64 bits");
-    return sheaf__j_int(whole < 0 ? -whole : whole);
-}
-
 /* The whole of a text as a decimal number; false: it is none. */
 static bool read_number(sheaf__jrun *r, sheaf__jtext text, double *real, int64_t *whole,
                         bool *is_whole)
@@ -147,20 +135,6 @@ static sheaf__jvalue f_int(sheaf__jrun *r, sheaf__jvalue of, const sheaf__jargum
     if (!is_whole && !(fabs(real) < 9e18))
         sheaf__j_refuse(r->j, "a number beyond 64 bits");
     return sheaf__j_int(is_whole ? whole : (int64_t)real);
-}
-
-static sheaf__jvalue f_float(sheaf__jrun *r, sheaf__jvalue of, const sheaf__jarguments *args)
-{
-    const sheaf__jvalue *absent = argument(r, args, 0, "default");
-    double real = 0;
-    int64_t whole = 0;
-    bool is_whole = false;
-    sheaf__j_defined(r->j, of);
-    if (sheaf__j_is_number(of))
-        return sheaf__j_float(sheaf__j_real(of));
-    if (of.kind == SHEAF__J_TEXT && read_number(r, of.u.text, &real, &whole, &is_whole))
-        return sheaf__j_float(real);
-    return absent != NULL ? *absent : sheaf__j_float(0);
 }
 
 /* ---- rows ---- */
@@ -318,22 +292,6 @@ static sheaf__jvalue f_dictsort(sheaf__jrun *r, sheaf__jvalue of, const sheaf__j
                   sheaf__j_bool_argument(argument(r, args, 2, "reverse"), false));
 }
 
-static sheaf__jvalue f_unique(sheaf__jrun *r, sheaf__jvalue of, const sheaf__jarguments *args)
-{
-    const sheaf__jlist items = sheaf__j_items(r->j, of);
-    sheaf__jvalue out = sheaf__j_list(r->j), keys = sheaf__j_list(r->j);
-    for (size_t i = 0; i < items.count; i++) {
-        const sheaf__jvalue key =
-            sort_key(r, items.at[i], argument(r, args, 1, "attribute"),
-                     sheaf__j_bool_argument(argument(r, args, 0, "case_sensitive"), false));
-        if (sheaf__j_contains(r->j, keys, key))
-            continue;
-        sheaf__j_append(r->j, keys.u.list, key);
-        sheaf__j_append(r->j, out.u.list, items.at[i]);
-    }
-    return sheaf__j_as(SHEAF__J_GENERATOR, out.u.list);
-}
-
 static sheaf__jvalue f_sum(sheaf__jrun *r, sheaf__jvalue of, const sheaf__jarguments *args)
 {
     const sheaf__jvalue *attribute = argument(r, args, 0, "attribute");
@@ -345,29 +303,6 @@ static sheaf__jvalue f_sum(sheaf__jrun *r, sheaf__jvalue of, const sheaf__jargum
                               attribute == NULL ? items.at[i]
                                                 : along(r, items.at[i], *attribute, NULL));
     return out;
-}
-
-static sheaf__jvalue extreme(sheaf__jrun *r, sheaf__jvalue of, const sheaf__jarguments *args,
-                             int sign)
-{
-    const sheaf__jlist items = sheaf__j_items(r->j, of);
-    sheaf__jvalue best = sheaf__j_undefined(SHEAF__J_WORD("the most of nothing"));
-    if (args->at.count + args->named.keys.count > 0)
-        sheaf__j_refuse(r->j, "min and max with arguments");
-    for (size_t i = 0; i < items.count; i++)
-        if (i == 0 || sign * sheaf__j_compare(r->j, sort_key(r, items.at[i], NULL, false),
-                                              sort_key(r, best, NULL, false)) >
-                          0)
-            best = items.at[i];
-    return best;
-}
-static sheaf__jvalue f_min(sheaf__jrun *r, sheaf__jvalue of, const sheaf__jarguments *args)
-{
-    return extreme(r, of, args, -1);
-}
-static sheaf__jvalue f_max(sheaf__jrun *r, sheaf__jvalue of, const sheaf__jarguments *args)
-{
-    return extreme(r, of, args, 1);
 }
 
 /* ---- map, select and their like ---- */
@@ -463,11 +398,6 @@ static sheaf__jvalue f_tojson(sheaf__jrun *r, sheaf__jvalue of, const sheaf__jar
 {
     return sheaf__j_json(r->j, of, args);
 }
-static sheaf__jvalue f_attr(sheaf__jrun *r, sheaf__jvalue of, const sheaf__jarguments *args)
-{
-    sheaf__j_refuse(r->j, "the filter attr");
-}
-
 static const struct {
     const char *name, *arguments;
     filter *run;
@@ -479,9 +409,7 @@ static const struct {
     { "safe", "", f_string },
     { "replace", "old new count", f_replace, true },
     { "indent", "width first blank", f_indent, true },
-    { "abs", "", f_abs },
     { "int", "default base", f_int, true },
-    { "float", "default", f_float, true },
     { "length", "", f_length },
     { "count", "", f_length },
     { "first", "", f_first },
@@ -492,10 +420,7 @@ static const struct {
     { "items", "", f_items },
     { "sort", "reverse case_sensitive attribute", f_sort, true },
     { "dictsort", "case_sensitive by reverse", f_dictsort, true },
-    { "unique", "case_sensitive attribute", f_unique, true },
     { "sum", "attribute start", f_sum, true },
-    { "min", "case_sensitive attribute", f_min, true },
-    { "max", "case_sensitive attribute", f_max, true },
     { "map", "*", f_map, true },
     { "select", "*", f_select, true },
     { "reject", "*", f_reject, true },
@@ -504,7 +429,6 @@ static const struct {
     { "default", "default_value boolean", f_default },
     { "d", "default_value boolean", f_default },
     { "tojson", "ensure_ascii indent separators sort_keys", f_tojson },
-    { "attr", "*", f_attr },
 };
 
 sheaf__jvalue sheaf__j_filter(sheaf__jrun *r, sheaf__jtext name, sheaf__jvalue of,

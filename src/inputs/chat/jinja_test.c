@@ -191,25 +191,24 @@ static void each(const char *expressions, bool refused)
 static void test_jinja__what_goes_over_a_value_is_charged_by_its_size(void **state)
 {
     static const char dear[] =
-        "g|sum; g|max; g|min; k|min; g|list; g|reverse; g|join; g|sort; g|unique; "
-        "g|map('abs'); g|select; g|select('odd'); g|reject('odd'); g|map('string')|list; "
+        "g|sum; g|list; g|reverse; g|join; g|sort; "
+        "g|map('int'); g|select; g|select('odd'); g|reject('odd'); g|map('string')|list; "
         "g|selectattr('a'); g|rejectattr('a'); g|map(attribute='a'); g|string; g ~ ''; "
         "g|tojson; g + g; g * 2; g[1:]; g == g[:]; g|last in g; -1 in g; g is in [g[1:]]; "
         "g is eq(g); g <= g; [g] == [g]; k|join('')|length; ''.join(k); loop.changed(g); "
         "(g, g) < (g, g); d|trim; b|trim; d|trim('1'); d.strip('1'); b.strip(); b.lstrip(); "
         "b.rstrip(); '1'.strip(d ~ '1'); '2'.strip(d); d|upper; d|lower; d|capitalize; "
         "d|title; l.upper(); l.lower(); l.title(); l.capitalize(); l|replace('b', ''); "
-        "l.replace('b', ''); l|replace(l, ''); b|int; b|float; l|length; l|count; l|indent; "
+        "l.replace('b', ''); l|replace(l, ''); b|int; l|length; l|count; l|indent; "
         "l|list; l|first; l|last; l|reverse; l|tojson; [l]|string; l|map('int')|list; "
-        "l|sort; l|min; l == p; l != p; l is eq(p); l is ne(p); l < p; l is ge(p); p in [l]; "
-        "[l]|unique|list; {l: 1}[p]; {l: 1}.get(p); 'b' in l; 'b' is in(l); l in l; "
+        "l|sort; l == p; l != p; l is eq(p); l is ne(p); l < p; l is ge(p); p in [l]; "
+        "{l: 1}[p]; {l: 1}.get(p); 'b' in l; 'b' is in(l); l in l; "
         "l.startswith(p); l.startswith(('b', p)); l.endswith(p); l.removeprefix(p); "
         "l.removesuffix(p); l.split('b'); l.split(); l.split(p); l.rsplit('b', 1); "
         "l.rsplit('b'); l.splitlines(); l.find('b'); l.find(p); l.rfind('b'); l.rfind(''); "
         "l.rfind(p); l.index('a' * 9999); l.count('b'); l.count(''); l.count(p); "
-        "d.isdigit(); l is lower; d is upper; l[1:]; l[1]; l * 2; l + l; l ~ l; "
+        "d.isdigit(); l[1:]; l[1]; l * 2; l + l; l ~ l; "
         "g|map('lower')|join; {}.get(ns.t); {ns.t: 1}; ns.t == ns.t; ns.t < ns.t; "
-        "[ns.t, ns.t]|unique; "
         "[{}]|map(attribute='a' ~ '.a' * 20000, default={})|list; "
         "[1.1, 2.2, 3.3, 4.4, 5.5, 6.6]|string";
     static const char cheap[] =
@@ -233,9 +232,6 @@ static void test_jinja__case_beyond_ascii(void **state)
         { "{{ 'ßÉΣ'.capitalize() }}", "Sséς" },
         { "{{ 'élan-ǆ(ßA\u00a0ΣΣ'|title }}", "Élan-Ǆ(SSa\u00a0Σσ" },
         { "{{ 'ÀÉ'|lower }}{{ 'àÿ'|capitalize }}{{ 'ª'|upper }}", "àéÀÿª" },
-        { "{{ ['é' is lower, 'É' is lower, 'É1' is upper, 'ǅ' is upper, 'ª' is lower, '中' is lower, "
-          "'ⓐ' is lower] }}",
-          "[True, False, True, False, True, False, True]" },
         { "{{ ['é', 'Z', 'Ā', 'b']|sort }}", "['b', 'Z', 'é', 'Ā']" },
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {

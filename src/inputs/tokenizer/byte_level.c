@@ -8,8 +8,6 @@
 
 #include "base/status.h"
 #include "kinds.h"
-#include "rewrite.h"
-#include "split.h"
 
 uint32_t sheaf__byte_char(unsigned char byte)
 {

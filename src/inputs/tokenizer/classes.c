@@ -1,5 +1,5 @@
-/* classes.c - see classes.h. */
-#include "classes.h"
+/* classes.c - see beside.h: the steps that classes of transformers build themselves. */
+#include "beside.h"
 
 #include <stdlib.h>
 #include <string.h>

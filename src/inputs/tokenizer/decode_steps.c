@@ -5,7 +5,6 @@
 #include "base/status.h"
 #include "base/text.h"
 #include "kinds.h"
-#include "rewrite.h"
 #include "unicode.h"
 
 typedef struct view {

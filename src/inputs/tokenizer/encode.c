@@ -6,7 +6,6 @@
 #include "kinds.h"
 #include "pattern.h"
 #include "pieces.h"
-#include "split.h"
 #include "unicode.h"
 
 typedef struct encoding {

@@ -14,8 +14,8 @@
 #include "base/status.h"
 #include "base/text.h"
 #include "parts.h"
-#include "classes.h"
-#include "spm.h"
+#include "beside.h"
+#include "spm_file.h"
 
 enum { FILE_MAX = 512 << 20 };
 

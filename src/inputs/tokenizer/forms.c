@@ -11,7 +11,6 @@
 #include "base/array.h"
 #include "base/status.h"
 #include "kinds.h"
-#include "rewrite.h"
 #include "unicode.h"
 
 enum { MOST_DECOMPOSED = 32, SECOND = 0x8000, NEITHER = 0xffff };

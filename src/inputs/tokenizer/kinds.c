@@ -1,5 +1,8 @@
-/* kinds.c - the kinds of steps, by the "type" that tokenizer.json gives. */
+/* kinds.c - the kinds of steps, by the "type" that tokenizer.json gives, and what all have: their
+ * keys, and their end. */
 #include "kinds.h"
+
+#include <string.h>
 
 static const sheaf__step_kind *const normalizers[] = { &sheaf__nfc, &sheaf__prepend,
                                                        &sheaf__replace, NULL };
@@ -15,3 +18,25 @@ static const sheaf__step_kind *const posts[] = { &sheaf__byte_level_post, &sheaf
 const sheaf__step_kind *const *const sheaf__step_kinds[SHEAF__LISTS] = { normalizers,
                                                                          pre_tokenizers, decoders,
                                                                          posts };
+
+void sheaf__steps_close(sheaf__steps *steps)
+{
+    for (int64_t i = 0; i < steps->count; i++)
+        if (steps->step[i].kind->close != NULL)
+            steps->step[i].kind->close(steps->step[i].state);
+    steps->count = 0;
+}
+
+void sheaf__only_keys(sheaf_json_reader *r, const char *const *known)
+{
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)r->object, key, value)
+    {
+        bool found = strcmp(key, "type") == 0 || json_is_null(value);
+        for (const char *const *k = known; !found && *k != NULL; k++)
+            found = strcmp(key, *k) == 0;
+        if (!found)
+            sheaf__json_fail(r, SHEAF_E_UNSUPPORTED, key, "no such option, or null");
+    }
+}

@@ -1,7 +1,8 @@
-/* kinds.h - private: every kind of step, for the tables of kinds.c. */
+/* kinds.h - private: every kind of step, for the tables of kinds.c, and what several share. */
 #pragma once
 
 #include "parts.h"
+#include "pattern.h"
 
 /* byte_level.c */
 extern const sheaf__step_kind sheaf__byte_level_splitting;
@@ -20,3 +21,46 @@ extern const sheaf__step_kind sheaf__byte_fallback_decoder, sheaf__fuse_decoder,
     sheaf__strip_decoder, sheaf__replace_decoder;
 /* post.c */
 extern const sheaf__step_kind sheaf__template_post;
+
+/* ---- steps that change a text ---- */
+
+/* sheaf__edit_prepend - puts bytes, whole characters, before a piece that is at its beginning. */
+void sheaf__edit_prepend(sheaf__edit *e, const char *bytes, size_t size);
+
+/* Of a step without options. */
+sheaf_status *sheaf__open_plain(void **state, sheaf_json_reader *r, sheaf__opening *how);
+
+/* What Replace, a normalizer and a decoder, replaces. */
+typedef struct sheaf__replacing {
+    char *literal, *content; /* by what */
+    size_t literal_size, size;
+} sheaf__replacing;
+sheaf_status *sheaf__replacing_open(void **state, sheaf_json_reader *r, sheaf__opening *how);
+void sheaf__replacing_close(void *state);
+/* sheaf__replacing_next - where it stands first; NULL: nowhere. */
+const char *sheaf__replacing_next(const sheaf__replacing *s, const char *text, size_t size);
+
+/* sheaf__json_character - a string of one character. */
+uint32_t sheaf__json_character(sheaf_json_reader *r, const char *key);
+
+/* ---- steps that divide it at matches of a pattern (split.c) ---- */
+
+/* What becomes of the matches: as in `tokenizers`. */
+typedef enum sheaf__behavior {
+    SHEAF__REMOVED,
+    SHEAF__ISOLATED,
+    SHEAF__MERGED_WITH_PREVIOUS,
+    SHEAF__MERGED_WITH_NEXT,
+    SHEAF__CONTIGUOUS,
+} sheaf__behavior;
+
+/* sheaf__divide_by - the matches of `pattern` in `piece`, and what lies between. */
+sheaf_status *sheaf__divide_by(sheaf__prepared *text, const sheaf__piece *piece,
+                               const sheaf__pattern *pattern, sheaf__behavior behavior,
+                               bool invert);
+
+/* The scanner that is all that the step does with a text; NULL: it does something else. Of a step
+ * of the kind sheaf__split, and of sheaf__byte_level_splitting that leaves the bytes raw:
+ * *nothing says that it does not divide. */
+const sheaf__scanner *sheaf__split_scanner(const void *state);
+const sheaf__scanner *sheaf__byte_level_scanner(const void *state, bool *nothing);

@@ -5,8 +5,6 @@
 
 #include "base/status.h"
 #include "kinds.h"
-#include "rewrite.h"
-#include "split.h"
 #include "unicode.h"
 
 typedef struct metaspace {

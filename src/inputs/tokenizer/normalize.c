@@ -4,7 +4,6 @@
 
 #include "base/status.h"
 #include "kinds.h"
-#include "rewrite.h"
 #include "unicode.h"
 
 sheaf_status *sheaf__open_plain(void **state, sheaf_json_reader *r, sheaf__opening *how)

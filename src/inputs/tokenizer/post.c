@@ -7,7 +7,6 @@
 #include "base/array.h"
 #include "base/status.h"
 #include "kinds.h"
-#include "rewrite.h"
 
 typedef struct around {
     int32_t *id; /* those before the text first */

@@ -1,12 +1,10 @@
-/* split.c - see split.h; the pre-tokenizers Split and Digits. */
-#include "split.h"
+/* split.c - the pre-tokenizers Split and Digits. */
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/status.h"
 #include "kinds.h"
-#include "rewrite.h"
 
 /* Parts of one piece, in order, matches and what lies between them; all zero but the first three.
  */

@@ -1,15 +1,14 @@
-/* spm.c - see spm.h.
+/* spm.c - a sentencepiece tokenizer.model as a tokenizer.json; see spm_file.h.
  *
  * Merges are not in the file: a pair of tokens whose join is a token is a merge, in the order of
  * the ids of what is joined, the shorter left part first (generate_merges() of transformers). */
-#include "spm.h"
+#include "spm_file.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/status.h"
-#include "spm_file.h"
 #include "unicode.h"
 #include "vocab.h"
 

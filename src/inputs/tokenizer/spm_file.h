@@ -5,6 +5,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/json.h"
+#include "base/text.h"
 #include "sheaf/status.h"
 
 typedef struct sheaf__spm_bytes { /* in the file; .at NULL: not there */
@@ -47,3 +49,13 @@ sheaf_status *sheaf__spm_no_table(const sheaf__spm *m);
 int64_t sheaf__spm_count(const char *bytes, size_t size);
 /* sheaf__spm_is - are these the bytes? */
 bool sheaf__spm_is(const sheaf__spm_bytes *bytes, const char *text);
+
+/* sheaf__spm_convert - the tokenizer.json that transformers makes of it (spm.c): the steps are
+ * those of TokenizersBackend, which are not those of sentencepiece: no blank is put before a text.
+ *   json    appended to
+ *   tokens  out: its control and user-defined pieces as added tokens; and bos_token, eos_token and
+ *           unk_token: an object (json_decref)
+ *   own_steps  its class has steps of its own: what the file says of them does not count
+ * Errors: SHEAF_E_FORMAT with the byte, SHEAF_E_UNSUPPORTED, SHEAF_E_MEMORY. */
+sheaf_status *sheaf__spm_convert(sheaf_text *json, json_t **tokens, const char *bytes, size_t size,
+                                 bool own_steps);

