@@ -31,11 +31,11 @@ sheaf__counters *sheaf_comm_counters(sheaf_comm *comm)
     return &comm->counters;
 }
 
-sheaf__purpose sheaf_comm_purpose(sheaf_comm *comm, sheaf__purpose purpose)
+sheaf__traffic sheaf_comm_purpose(sheaf_comm *comm, sheaf__traffic purpose)
 {
     if (comm == NULL)
-        return SHEAF__FOR_OTHER;
-    const sheaf__purpose before = comm->counters.purpose;
+        return SHEAF__TRAFFIC_OTHER;
+    const sheaf__traffic before = comm->counters.purpose;
     comm->counters.purpose = purpose;
     return before;
 }

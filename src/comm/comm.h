@@ -94,7 +94,7 @@ sheaf__doing *sheaf_comm_doing(const sheaf_comm *comm);
 sheaf__counters *sheaf_comm_counters(sheaf_comm *comm);
 /* sheaf_comm_purpose - what the calls to come are made for; returns what was said before. Local;
  * comm may be NULL. */
-sheaf__purpose sheaf_comm_purpose(sheaf_comm *comm, sheaf__purpose purpose);
+sheaf__traffic sheaf_comm_purpose(sheaf_comm *comm, sheaf__traffic purpose);
 
 /* sheaf_comm_dry_new - one rank of a group that is only planned: calls count as those of a real one
  * and return at once, without touching a buffer. sheaf_comm_dry_free() accepts NULL. */

@@ -475,14 +475,14 @@ static void test_comm__what_is_larger_than_an_mpi_counts_comes_in_pieces(void **
 
 static void test_comm__equal_parts_count_as_often_as_they_run(void **state)
 {
-    sheaf__counters before = { .of[SHEAF__FOR_NORM][2] = { 1, 2, 3, 4, 0, 0, 0 },
+    sheaf__counters before = { .of[SHEAF__TRAFFIC_NORM] = { 1, 2, 3, 4, 0, 0, 0 },
                                .to[3] = 5,
                                .from[63] = 6 },
-                    now = { .of[SHEAF__FOR_NORM][2] = { 11, 22, 33, 44, 0, 0, 0 },
+                    now = { .of[SHEAF__TRAFFIC_NORM] = { 11, 22, 33, 44, 0, 0, 0 },
                             .to[3] = 55,
                             .from[63] = 66 };
     sheaf__counters_repeat(&now, &before, 2);
-    const sheaf__count *c = &now.of[SHEAF__FOR_NORM][2];
+    const sheaf__count *c = &now.of[SHEAF__TRAFFIC_NORM];
     assert_true(c->calls == 31 && c->exchanges == 62 && c->sent == 93 && c->received == 124);
     assert_true(now.to[3] == 155 && now.from[63] == 186);
 }

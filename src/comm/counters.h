@@ -11,28 +11,16 @@
 
 #include "sheaf/cut.h"
 
-enum { SHEAF__OPS = 10 }; /* calls are counted by what they do: sheaf__op of transport.h */
-
-/* What a call is made for. */
-typedef enum sheaf__purpose {
-    SHEAF__FOR_OTHER, /* agreement, checkpoints, monitoring */
-    SHEAF__FOR_FORWARD,
-    SHEAF__FOR_BACKWARD,
-    SHEAF__FOR_GRADIENTS, /* of groups, which sum theirs */
-    SHEAF__FOR_WEIGHTS,   /* of groups that each hold a share of them */
-    SHEAF__FOR_NORM,      /* of the gradient */
-    SHEAF__PURPOSES
-} sheaf__purpose;
-
-/* What calls are told as, in tables and JSON. */
+/* What a call is made for, in the order of tables and JSON. Rows of cut tables and agreement are
+ * told by the call alone. */
 typedef enum sheaf__traffic {
     SHEAF__TRAFFIC_FORWARD,   /* sums and maxima of the forward pass */
     SHEAF__TRAFFIC_BACKWARD,  /* sums of the backward pass */
     SHEAF__TRAFFIC_SELECT,    /* rows of cut tables, from the rank that holds them */
     SHEAF__TRAFFIC_GRADIENTS, /* sums over groups */
     SHEAF__TRAFFIC_WEIGHTS,   /* weights that another group has updated */
-    SHEAF__TRAFFIC_NORM,
-    SHEAF__TRAFFIC_OTHER, /* agreement, checkpoints, monitoring */
+    SHEAF__TRAFFIC_NORM,      /* of the gradient */
+    SHEAF__TRAFFIC_OTHER,     /* agreement, checkpoints, monitoring */
     SHEAF__TRAFFICS
 } sheaf__traffic;
 
@@ -45,8 +33,8 @@ typedef struct sheaf__count {
 } sheaf__count;
 
 typedef struct sheaf__counters {
-    sheaf__purpose purpose; /* of the calls to come */
-    sheaf__count of[SHEAF__PURPOSES][SHEAF__OPS];
+    sheaf__traffic purpose; /* of the calls to come */
+    sheaf__count of[SHEAF__TRAFFICS];
     /* bytes by rank of the group */
     uint64_t to[SHEAF_MAX_SLICES], from[SHEAF_MAX_SLICES];
 } sheaf__counters;
@@ -54,7 +42,6 @@ typedef struct sheaf__counters {
 /* "forward", "backward", ...: stable JSON keys; static */
 const char *sheaf__traffic_name(sheaf__traffic traffic);
 
-sheaf__count sheaf__counters_of(const sheaf__counters *counters, sheaf__traffic traffic);
 /* Everything. */
 sheaf__count sheaf__counters_all(const sheaf__counters *counters);
 /* *to += from */

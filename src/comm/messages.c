@@ -460,9 +460,11 @@ sheaf_status *sheaf__messages_open(sheaf_comm **out, const sheaf__messages_optio
     mesh *m = calloc(1, sizeof *m + (size_t)o->ranks * sizeof *m->peer);
     if (m == NULL)
         return sheaf__no_memory("messages of a group");
-    m->comm = (sheaf_comm){
-        .transport = &messages_transport, .state = m, .rank = o->rank, .ranks = o->ranks
-    };
+    m->comm = (sheaf_comm){ .transport = &messages_transport,
+                            .counters.purpose = SHEAF__TRAFFIC_OTHER,
+                            .state = m,
+                            .rank = o->rank,
+                            .ranks = o->ranks };
     m->mpi = o->mpi;
     m->tag = o->tag;
     m->piece = o->piece > 0 ? o->piece : PIECE;

@@ -38,9 +38,11 @@ sheaf_status *sheaf_comm_dry_new(sheaf_comm **out, int rank, int ranks)
     dry *self = calloc(1, sizeof *self);
     if (self == NULL)
         return sheaf_fail(SHEAF_E_MEMORY, "rank %d of %d", rank, ranks);
-    self->comm = (sheaf_comm){
-        .transport = &dry_transport, .state = &self->heading, .rank = rank, .ranks = ranks
-    };
+    self->comm = (sheaf_comm){ .transport = &dry_transport,
+                               .counters.purpose = SHEAF__TRAFFIC_OTHER,
+                               .state = &self->heading,
+                               .rank = rank,
+                               .ranks = ranks };
     *out = &self->comm;
     return NULL;
 }

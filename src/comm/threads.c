@@ -263,6 +263,7 @@ static group *group_new(int ranks, bool messages)
         atomic_store(&m->left_from, UINT64_MAX);
         m->group = g;
         m->comm = (sheaf_comm){ .transport = messages ? &messages_transport : &threads_transport,
+                                .counters.purpose = SHEAF__TRAFFIC_OTHER,
                                 .state = m,
                                 .rank = r,
                                 .ranks = ranks };
@@ -330,9 +331,11 @@ static sheaf_status *run_alone(sheaf_status *(*body)(void *context, sheaf_comm *
                                void *context)
 {
     sheaf__heading heading = { 0 };
-    sheaf_comm comm = {
-        .transport = &sheaf__self_transport, .state = &heading, .rank = 0, .ranks = 1
-    };
+    sheaf_comm comm = { .transport = &sheaf__self_transport,
+                        .counters.purpose = SHEAF__TRAFFIC_OTHER,
+                        .state = &heading,
+                        .rank = 0,
+                        .ranks = 1 };
     sheaf_status *st = body(context, &comm);
     sheaf__comm_release(&comm);
     return st;

@@ -95,7 +95,9 @@ sheaf_status *sheaf__comm_collect(sheaf_comm *comm, sheaf__op op, const sheaf__m
 /* sheaf__comm_count - where the calls of that kind are counted now. */
 static inline sheaf__count *sheaf__comm_count(sheaf_comm *comm, sheaf__op op)
 {
-    return &comm->counters.of[comm->counters.purpose][op];
+    return &comm->counters.of[op == SHEAF__OP_SELECT  ? SHEAF__TRAFFIC_SELECT
+                              : op >= SHEAF__OP_AGREE ? SHEAF__TRAFFIC_OTHER
+                                                      : comm->counters.purpose];
 }
 
 /* sheaf__comm_name - "rank 3", or of processes "rank 3 on n7", by its number in the run. Returns

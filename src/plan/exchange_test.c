@@ -175,9 +175,8 @@ static void compare(const asked *a, int world, int64_t done, bool messages)
     sheaf__count plan[SHEAF__TRAFFICS];
     CHECK_OK(sheaf_plan_step(plan, NULL, &a->job, world, done));
     for (int t = 0; t < SHEAF__TRAFFICS; t++) {
-        const sheaf__count *want = &plan[t], peers = sheaf__counters_of(&a->counted[world][done][1],
-                                                                        (sheaf__traffic)t);
-        sheaf__count real = sheaf__counters_of(&a->counted[world][done][0], (sheaf__traffic)t);
+        const sheaf__count *want = &plan[t], peers = a->counted[world][done][1].of[t];
+        sheaf__count real = a->counted[world][done][0].of[t];
         sheaf__count_add(&real, &peers);
         if (!as_planned(&real, want, is_bound(a), messages))
             fail_msg("%s, rank %d, step %d, %s: %llu calls (%llu exchanges), %llu bytes sent, "

@@ -94,15 +94,9 @@ static void exchanged(sheaf__count out[SHEAF__TRAFFICS], const sheaf__costs *bef
                       const sheaf__costs *after)
 {
     for (int t = 0; t < SHEAF__TRAFFICS; t++) {
-        const sheaf__count then = sheaf__counters_of(&before->comm, (sheaf__traffic)t),
-                           now = sheaf__counters_of(&after->comm, (sheaf__traffic)t),
-                           world_then = sheaf__counters_of(&before->world, (sheaf__traffic)t),
-                           world_now = sheaf__counters_of(&after->world, (sheaf__traffic)t),
-                           world = sheaf__count_since(&world_now, &world_then),
-                           peers_then = sheaf__counters_of(&before->peers, (sheaf__traffic)t),
-                           peers_now = sheaf__counters_of(&after->peers, (sheaf__traffic)t),
-                           peers = sheaf__count_since(&peers_now, &peers_then);
-        out[t] = sheaf__count_since(&now, &then);
+        const sheaf__count world = sheaf__count_since(&after->world.of[t], &before->world.of[t]),
+                           peers = sheaf__count_since(&after->peers.of[t], &before->peers.of[t]);
+        out[t] = sheaf__count_since(&after->comm.of[t], &before->comm.of[t]);
         sheaf__count_add(&out[t], &world);
         sheaf__count_add(&out[t], &peers);
     }

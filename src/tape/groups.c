@@ -26,10 +26,10 @@ sheaf_status *sheaf__accumulators_meet(sheaf__trained_set *set, int count, const
     if (c->groups < 2 || c->peers == NULL)
         return NULL;
     sheaf_tree_init(&tree, count, c->groups, present);
-    sheaf_comm_purpose(c->peers, SHEAF__FOR_GRADIENTS);
+    sheaf_comm_purpose(c->peers, SHEAF__TRAFFIC_GRADIENTS);
     sheaf_status *st =
         sheaf__sum_among(c, c->peers, &tree, (float *[]){ set->sum[0] }, 1, set->numel);
-    sheaf_comm_purpose(c->peers, SHEAF__FOR_OTHER);
+    sheaf_comm_purpose(c->peers, SHEAF__TRAFFIC_OTHER);
     return st;
 }
 
@@ -123,7 +123,7 @@ sheaf_status *sheaf__trained_publish(sheaf__trained_set *set)
         return NULL;
     for (int g = 0; g < c->groups; g++)
         size[g] = (size_t)sheaf__trained_stretch(set, g) * bytes;
-    sheaf_comm_purpose(c->peers, SHEAF__FOR_WEIGHTS);
+    sheaf_comm_purpose(c->peers, SHEAF__TRAFFIC_WEIGHTS);
     float *const cut = set->sum[0] + set->common;
     char *const all = (char *)cut + (size_t)n * (sizeof(float) - bytes);
     sheaf__rows(c, set->common, CHUNK, copy_floats,
@@ -134,7 +134,7 @@ sheaf_status *sheaf__trained_publish(sheaf__trained_set *set)
                                .wide = set->master + set->common,
                                .narrow = all + (size_t)stretch_begin(set) * bytes });
     sheaf_status *st = sheaf_comm_gather(c->peers, all, size);
-    sheaf_comm_purpose(c->peers, SHEAF__FOR_OTHER);
+    sheaf_comm_purpose(c->peers, SHEAF__TRAFFIC_OTHER);
     if (st == NULL && bytes < sizeof(float) && c->device->kind != SHEAF_DRY)
         widen_in_place(c, &(conversion){ c->device->kernels, c->dtype, cut, all }, n);
     return st;

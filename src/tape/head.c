@@ -380,9 +380,9 @@ static sheaf_status *block_gradients(block *b)
     };
     sheaf__value *ys[] = { &y }, *hs[] = { &h };
     sheaf__linear *const layers[] = { b->p->head };
-    sheaf__purpose_of(c, SHEAF__FOR_BACKWARD);
+    sheaf__purpose_of(c, SHEAF__TRAFFIC_BACKWARD);
     sheaf_status *st = sheaf__columns_back(c, ys, &x, hs, layers, 1);
-    sheaf__purpose_of(c, SHEAF__FOR_FORWARD);
+    sheaf__purpose_of(c, SHEAF__TRAFFIC_FORWARD);
     if (st == NULL && x.needs_grad)
         sheaf__rows(c, b->n, 32, scatter_rows, b);
     return st;

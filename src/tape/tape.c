@@ -595,7 +595,8 @@ static sheaf_status *run_steps(sheaf__tape *tape, int64_t *bad)
         const mark begun = tape->context->work == NULL ? (mark){ 0 } : begin_work(tape->context);
         tape->now = s;
         sheaf_status *st = reserve(tape, s);
-        sheaf__purpose_of(tape->context, s->backward ? SHEAF__FOR_BACKWARD : SHEAF__FOR_FORWARD);
+        sheaf__purpose_of(tape->context,
+                          s->backward ? SHEAF__TRAFFIC_BACKWARD : SHEAF__TRAFFIC_FORWARD);
         TRY(st, (s->backward ? s->op->backward : s->op->forward)(tape, s->op));
         if (st != NULL) {
             for (int64_t v = 0; v < tape->nvalues; v++)
@@ -616,7 +617,7 @@ static sheaf_status *run_steps(sheaf__tape *tape, int64_t *bad)
 static sheaf_status *run(sheaf__tape *tape, int64_t *bad)
 {
     sheaf_status *st = run_steps(tape, bad);
-    sheaf__purpose_of(tape->context, SHEAF__FOR_OTHER);
+    sheaf__purpose_of(tape->context, SHEAF__TRAFFIC_OTHER);
     return st;
 }
 

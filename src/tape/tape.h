@@ -38,7 +38,7 @@ typedef struct sheaf__context {
 } sheaf__context;
 
 /* sheaf__purpose_of - what its exchanges are for from now on. */
-static inline void sheaf__purpose_of(const sheaf__context *c, sheaf__purpose purpose)
+static inline void sheaf__purpose_of(const sheaf__context *c, sheaf__traffic purpose)
 {
     sheaf_comm_purpose(c->comm, purpose);
     sheaf_comm_purpose(c->world, purpose);

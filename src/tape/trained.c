@@ -331,10 +331,10 @@ sheaf_status *sheaf__grad_norm(double *out, sheaf__trained_set *set)
     qsort(q.sorted, (size_t)set->count, sizeof *q.sorted, sheaf__by_name_behind);
     if (!dry)
         sheaf__pool_run(c->device->pool, set->count, squares_of, &q);
-    sheaf__purpose_of(c, SHEAF__FOR_NORM);
+    sheaf__purpose_of(c, SHEAF__TRAFFIC_NORM);
     if (c->comm != NULL)
         st = share_squares(&q, c->slices);
-    sheaf__purpose_of(c, SHEAF__FOR_OTHER);
+    sheaf__purpose_of(c, SHEAF__TRAFFIC_OTHER);
     double total = 0;
     for (int i = 0; i < set->count && st == NULL && !dry; i++) {
         bool any;

@@ -128,10 +128,8 @@ static void finish(sheaf__spent *s)
         if (of[i].comm == NULL)
             continue;
         const sheaf__counters *counters = sheaf_comm_counters(of[i].comm);
-        for (int t = 0; t < SHEAF__TRAFFICS; t++) {
-            const sheaf__count one = sheaf__counters_of(counters, (sheaf__traffic)t);
-            sheaf__count_add(&s->all.exchange[t], &one);
-        }
+        for (int t = 0; t < SHEAF__TRAFFICS; t++)
+            sheaf__count_add(&s->all.exchange[t], &counters->of[t]);
         for (int p = 0; p < sheaf_comm_ranks(of[i].comm); p++) {
             s->all.to[of[i].first + p * of[i].stride] += counters->to[p];
             s->all.from[of[i].first + p * of[i].stride] += counters->from[p];

@@ -29,15 +29,15 @@
 #include "comm/transport.h"
 
 /* Calls by name, then by what they are for, then by what the rank is at. */
-enum { COLLECT = SHEAF__OP_LEFT + 1, FOR, AT = FOR + SHEAF__PURPOSES, NAMES = AT + 8 };
+enum { COLLECT = SHEAF__OP_LEFT + 1, FOR, AT = FOR + SHEAF__TRAFFICS, NAMES = AT + 8 };
 /* Those of a grid, and that of all processes. */
 enum { ALL_PROCESSES = 4, GROUPS };
 
 static const char *const call_names[NAMES] = {
-    "any call",  "sum",       "max",     "select",   "broadcast", "gather",   "agree",
-    "any",       "barrier",   "no call", "collect",  "others",    "forwards", "backwards",
-    "gradients", "weights",   "norm",    "loading",  "saving",    "update",   "evaluating",
-    "reading",   "comparing", "writing", "finishing"
+    "any call",   "sum",     "max",       "select",  "broadcast", "gather",    "agree",
+    "any",        "barrier", "no call",   "collect", "forwards",  "backwards", "selects",
+    "gradients",  "weights", "norm",      "others",  "loading",   "saving",    "update",
+    "evaluating", "reading", "comparing", "writing", "finishing"
 };
 
 typedef enum kind { KILL, STOP, FAIL, CUT, HANG, STRAY, MEMORY, KINDS, LATE = KINDS } kind;
@@ -121,7 +121,8 @@ static bool is_at(const sheaf_comm *comm, const char *name)
     if (comm->doing == NULL)
         return false;
     if (strcmp(name, "evaluating") == 0) /* no micro-batch of a step */
-        return comm->counters.purpose == SHEAF__FOR_FORWARD && SHEAF__LOAD(comm->doing->micro) == 0;
+        return comm->counters.purpose == SHEAF__TRAFFIC_FORWARD &&
+               SHEAF__LOAD(comm->doing->micro) == 0;
     return phase != NULL && strcmp(phase, name) == 0;
 }
 
@@ -130,7 +131,7 @@ static bool is_meant(const injected *f, const sheaf_comm *comm, int call)
     if (f->call >= AT)
         return is_at(comm, call_names[f->call]);
     if (f->call >= FOR)
-        return comm->counters.purpose == (sheaf__purpose)(f->call - FOR);
+        return comm->counters.purpose == (sheaf__traffic)(f->call - FOR);
     return f->call == 0 || f->call == call;
 }
 
