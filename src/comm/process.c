@@ -210,6 +210,11 @@ static sheaf_status *join(processes *p, const sheaf__launcher *launcher, sheaf__
     if (how->joining != NULL)
         how->joining();
     const int error = p->mpi->start(&number, &count);
+    if (error == SHEAF__MPI_BEGUN)
+        return sheaf_try_this(
+            sheaf_expected(sheaf_fail(SHEAF_E_ARG, "transport mpi"),
+                           "the first run of this process with it: an MPI can be started once"),
+            "another process for each run, or the transport threads");
     if (error != 0) {
         p->mpi->explain(text, error);
         return sheaf_found(sheaf_fail(SHEAF_E_PEER, "starting the MPI"), "%s", text);

@@ -1,8 +1,8 @@
 /* prompts.c - see prompts.h. */
 #include "infer/prompts.h"
 
-#include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -220,48 +220,20 @@ static sheaf_status *add_ids(sheaf__prompts *p, int32_t *ids, int64_t n, const c
     return add(p, &(sheaf__prompt){ ids, n }, ids, NULL, expected, NULL);
 }
 
-sheaf_status *sheaf__prompts_add_list(sheaf__prompts *p, const char *list)
-{
-    int32_t *ids = malloc((strlen(list) + 1) * sizeof *ids);
-    int64_t n = 0;
-    sheaf_status *st = ids == NULL ? sheaf__no_memory("--tokens") : NULL;
-    for (const char *at = list; st == NULL;) {
-        char *end;
-        errno = 0;
-        const long long id = strtoll(at, &end, 10);
-        if (end == at || errno != 0 || (*end != ',' && *end != '\0')) {
-            st = sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--tokens"),
-                                            "numbers with commas between them: 1,2,3"),
-                             "'%s'", list);
-            break;
-        }
-        st = check_id(p->config, id, "--tokens");
-        ids[n++] = (int32_t)id;
-        if (*end == '\0')
-            break;
-        at = end + 1;
-    }
-    if (st != NULL) {
-        free(ids);
-        return st;
-    }
-    return add_ids(p, ids, n, NULL);
-}
-
-sheaf_status *sheaf__prompts_add_ids(sheaf__prompts *p, const json_t *array, const char *expected)
+static sheaf_status *add_array(sheaf__prompts *p, const json_t *array, const char *where,
+                               const char *expected)
 {
     const size_t n = json_array_size(array);
     int32_t *ids = malloc((n + 1) * sizeof *ids);
     sheaf_status *st = ids == NULL ? sheaf__no_memory("prompts") : NULL;
     if (n == 0 && st == NULL)
-        st = sheaf_expected(sheaf_fail(SHEAF_E_DATA, "field 'tokens'"), "at least one token id");
+        st = sheaf_expected(sheaf_fail(SHEAF_E_DATA, "%s", where), "at least one token id");
     for (size_t i = 0; i < n && st == NULL; i++) {
         const json_t *one = json_array_get(array, i);
         if (!json_is_integer(one))
-            st = sheaf_expected(sheaf_fail(SHEAF_E_DATA, "field 'tokens', entry %zu", i),
-                                "an integer");
+            st = sheaf_expected(sheaf_fail(SHEAF_E_DATA, "%s, entry %zu", where, i), "an integer");
         else
-            st = check_id(p->config, json_integer_value(one), "field 'tokens'");
+            st = check_id(p->config, json_integer_value(one), where);
         if (st == NULL)
             ids[i] = (int32_t)json_integer_value(one);
     }
@@ -270,6 +242,30 @@ sheaf_status *sheaf__prompts_add_ids(sheaf__prompts *p, const json_t *array, con
         return st;
     }
     return add_ids(p, ids, (int64_t)n, expected);
+}
+
+sheaf_status *sheaf__prompts_add_ids(sheaf__prompts *p, const json_t *array, const char *expected)
+{
+    return add_array(p, array, "field 'tokens'", expected);
+}
+
+sheaf_status *sheaf__prompts_add_list(sheaf__prompts *p, const char *list)
+{
+    char *text = NULL;
+    if (asprintf(&text, "[%s]", list) < 0)
+        return sheaf__no_memory("--tokens");
+    json_t *array = json_loads(text, 0, NULL);
+    const size_t n = strspn(list, "0123456789,- ");
+    const bool numbers =
+        n > 0 && list[n] == '\0' && list[n - 1] != ' ' && strstr(list, " ,") == NULL;
+    sheaf_status *st = numbers && json_is_array(array)
+                           ? add_array(p, array, "--tokens", NULL)
+                           : sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--tokens"),
+                                                        "numbers with commas between them: 1,2,3"),
+                                         "'%s'", list);
+    json_decref(array);
+    free(text);
+    return st;
 }
 
 sheaf_status *sheaf__prompts_messages(sheaf__prompts *p, const sheaf__wording *w, json_t *record,

@@ -117,40 +117,6 @@ static sheaf_status *run(trial *t, const sheaf_events *events)
     return st;
 }
 
-sheaf_status *sheaf__trial_run(sheaf__trial *out, const sheaf__question *q, double seconds,
-                               const sheaf_events *events)
-{
-    sheaf_train_options o = q->o;
-    sheaf_lora_options fresh;
-    sheaf__open_options how;
-    sheaf__opened opened = { 0 };
-    *out = (sheaf__trial){ 0 };
-    if (o.steps < 2)
-        o.steps = INT64_C(1) << 40; /* rows are used again */
-    trial t = { .out = out, .seconds = seconds };
-    sheaf_status *st = sheaf__train_options_open(&how, &fresh, &o);
-    how.for_training = true;
-    TRY(st, sheaf__open_model(&opened, &how));
-    if (st == NULL && opened.lora != NULL)
-        st = sheaf_lora_save_also(opened.lora, opened.schema, sheaf__selected,
-                                  (void *)&q->selection);
-    t.job = (sheaf__job){ .options = &o,
-                          .schema = opened.schema,
-                          .lora = opened.lora,
-                          .selection = &q->selection,
-                          .train = q->sets.train,
-                          .data_bytes = q->data_bytes,
-                          .base = opened.weights,
-                          .adapter = opened.adapter,
-                          .seq = q->seq };
-    TRY(st, run(&t, events));
-    sheaf__opened_close(&opened);
-    sheaf_lora_options_release(&fresh);
-    return st;
-}
-
-/* ---- a short model ---- */
-
 sheaf_status *sheaf__trial_data(sheaf__subset *out, sheaf_data **made, const sheaf__question *q)
 {
     *made = NULL;
@@ -171,41 +137,74 @@ static sheaf_status *check_counted(const sheaf__trial *out)
                              "%d skipped, at a lower loss scale each", MOST_SHORT);
 }
 
+/* The model itself with its weights, or a short one with made-up weights. */
+static sheaf_status *open_model(sheaf__opened *opened, sheaf__selection *selection, trial *t)
+{
+    const sheaf_train_options *o = t->job.options;
+    sheaf_lora_options fresh;
+    sheaf__open_options how;
+    sheaf_status *st = sheaf__train_options_open(&how, &fresh, o);
+    how.for_training = !t->is_short;
+    how.config_only = t->is_short;
+    how.layers = t->is_short ? SHEAF__SHORT_LAYERS : 0;
+    if (t->is_short)
+        fresh.nlayers =
+            0; /* of the whole model: what is adapted of the others is priced by these */
+    TRY(st, sheaf__open_model(opened, &how));
+    TRY(st, sheaf__select(selection, opened->schema, opened->lora, o, NULL));
+    if (st == NULL && t->is_short)
+        st = sheaf__made_source(&opened->weights, opened->schema);
+    else if (st == NULL && opened->lora != NULL)
+        st = sheaf_lora_save_also(opened->lora, opened->schema, sheaf__selected, selection);
+    t->job.schema = opened->schema;
+    t->job.lora = opened->lora;
+    t->job.base = opened->weights;
+    t->job.adapter = opened->adapter;
+    sheaf_lora_options_release(&fresh);
+    return st;
+}
+
+static sheaf_status *open_and_run(trial *t, const sheaf__question *q, const sheaf_events *events)
+{
+    sheaf__opened opened = { 0 };
+    sheaf__selection selection = { 0 };
+    sheaf_data *made = NULL;
+    *t->out = (sheaf__trial){ 0 };
+    t->job.selection = &selection;
+    t->job.seq = q->seq;
+    sheaf_status *st = sheaf__trial_data(&t->job.train, &made, q);
+    TRY(st, open_model(&opened, &selection, t));
+    TRY(st, run(t, events));
+    sheaf_data_close(made);
+    sheaf__selection_release(&selection);
+    sheaf__opened_close(&opened);
+    return st;
+}
+
+sheaf_status *sheaf__trial_run(sheaf__trial *out, const sheaf__question *q, double seconds,
+                               const sheaf_events *events)
+{
+    sheaf_train_options o = q->o;
+    if (o.steps < 2)
+        o.steps = INT64_C(1) << 40; /* rows are used again */
+    trial t = { .job = { .options = &o, .data_bytes = q->data_bytes },
+                .out = out,
+                .seconds = seconds };
+    return open_and_run(&t, q, events);
+}
+
 sheaf_status *sheaf__trial_run_short(sheaf__trial *out, const sheaf__question *q,
                                      const sheaf_events *events)
 {
     sheaf_train_options o = q->o;
-    sheaf_lora_options fresh;
-    sheaf__open_options how;
-    sheaf__opened opened = { 0 };
-    sheaf__selection selection = { 0 };
-    sheaf_source *weights = NULL;
-    sheaf_data *made = NULL;
     o.accumulate = o.dp; /* one micro-batch in each group */
     o.eval_data = NULL;
     o.eval_split = 0;
-    *out = (sheaf__trial){ 0 };
-    trial t = { .out = out, .is_short = true, .processor = sheaf__trial_by_processor(&o) };
-    sheaf_status *st = sheaf__train_options_open(&how, &fresh, &o);
-    how.config_only = true;
-    how.layers = SHEAF__SHORT_LAYERS;
-    fresh.nlayers = 0; /* of the whole model: what is adapted of the others is priced by these */
-    t.job = (sheaf__job){ .options = &o, .selection = &selection, .seq = q->seq };
-    TRY(st, sheaf__trial_data(&t.job.train, &made, q));
-    TRY(st, sheaf__open_model(&opened, &how));
-    TRY(st, sheaf__select(&selection, opened.schema, opened.lora, &o, NULL));
-    TRY(st, sheaf__made_source(&weights, opened.schema));
-    t.job.schema = opened.schema;
-    t.job.lora = opened.lora;
-    t.job.base = weights;
-    TRY(st, run(&t, events));
+    trial t = {
+        .job.options = &o, .out = out, .is_short = true, .processor = sheaf__trial_by_processor(&o)
+    };
+    sheaf_status *st = open_and_run(&t, q, events);
     TRY(st, check_counted(out));
-    if (weights != NULL)
-        weights->close(weights);
-    sheaf_data_close(made);
-    sheaf__selection_release(&selection);
-    sheaf__opened_close(&opened);
-    sheaf_lora_options_release(&fresh);
     return sheaf_in(st, "measuring a model of %d layers", SHEAF__SHORT_LAYERS);
 }
 

@@ -216,22 +216,12 @@ sheaf_status *sheaf__setting_set(const sheaf__setting *option, const char *text,
     return NULL;
 }
 
-static char *show_time(double value)
+/* With as few digits as give the same number back. */
+static char *show_real(double value, const char *format, int most)
 {
     char text[400];
-    for (int digits = 0; digits <= 30; digits++) {
-        snprintf(text, sizeof text, "%.*f", digits, value);
-        if (strtod(text, NULL) == value)
-            break;
-    }
-    return strdup(text);
-}
-
-static char *show_number(double value)
-{
-    char text[40];
-    for (int digits = 1; digits <= 17; digits++) {
-        snprintf(text, sizeof text, "%.*g", digits, value);
+    for (int digits = 0; digits <= most; digits++) {
+        snprintf(text, sizeof text, format, digits, value);
         if (strtod(text, NULL) == value)
             break;
     }
@@ -248,8 +238,8 @@ char *sheaf__setting_show(const sheaf__setting *option)
         return asprintf(&text, "%" PRId64, *(const int64_t *)option->value) < 0 ? NULL : text;
     case SHEAF__IS_SEED:
         return asprintf(&text, "%" PRIu64, *(const uint64_t *)option->value) < 0 ? NULL : text;
-    case SHEAF__IS_TIME: return show_time(*(const double *)option->value);
-    case SHEAF__IS_NUMBER: return show_number(*(const double *)option->value);
+    case SHEAF__IS_TIME: return show_real(*(const double *)option->value, "%.*f", 30);
+    case SHEAF__IS_NUMBER: return show_real(*(const double *)option->value, "%.*g", 17);
     case SHEAF__IS_CHOICE:
         for (const sheaf__choice *c = option->choices; c->name != NULL; c++)
             if (c->value == *(const int *)option->value)

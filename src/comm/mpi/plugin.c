@@ -28,7 +28,10 @@ static int start(int *rank, int *ranks)
     static const int kept[] = { SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGPIPE, SIGXFSZ };
     enum { KEPT = sizeof kept / sizeof *kept };
     struct sigaction before[KEPT];
-    int level = 0;
+    int level = 0, begun = 0;
+    MPI_Initialized(&begun);
+    if (begun)
+        return SHEAF__MPI_BEGUN;
     for (int i = 0; i < KEPT; i++)
         sigaction(kept[i], NULL, &before[i]);
     int error = MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &level);

@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { SHEAF__MPI_VERSION = 1, SHEAF__MPI_TEXT = 512 };
+enum { SHEAF__MPI_VERSION = 1, SHEAF__MPI_TEXT = 512, SHEAF__MPI_BEGUN = -1 };
 #define SHEAF__MPI_SYMBOL "sheaf__mpi_plugin"
 
 typedef struct sheaf__mpi_request {
@@ -19,7 +19,8 @@ typedef struct sheaf__mpi_request {
 typedef struct sheaf__mpi {
     int version;       /* SHEAF__MPI_VERSION, of this table */
     const char *build; /* SHEAF_VERSION it was compiled with */
-    /* all processes call it once; a signal's handlers stay as they are */
+    /* all processes call it once (again: SHEAF__MPI_BEGUN, no code of the MPI); a signal's handlers
+     * stay as they are */
     int (*start)(int *rank, int *ranks);
     void (*library)(char text[SHEAF__MPI_TEXT]); /* "Open MPI v4.1.4, ..." */
     int (*send)(sheaf__mpi_request *out, const void *bytes, int size, int peer, int tag);
