@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/status.h"
-#include "base/array.h"
+#include "catalog/over_source.h"
 #include "lora/adapter.h"
 #include "lora/match.h"
 
@@ -101,51 +101,20 @@ sheaf_status *sheaf_lora_check_trainable(const sheaf_lora *lora)
 /* ---- as a source ---- */
 
 typedef struct fitted {
-    sheaf_source source; /* first */
-    sheaf_source *file;  /* owned */
-    int count;
-    sheaf_lora_module *module; /* copies of the fused ones that are not dense, by b_name */
-    sheaf_source_entry *entry; /* their B; names owned */
+    sheaf__over_source over;   /* first; its own are B of the fused ones that are not dense */
+    sheaf_lora_module *module; /* copies of these */
 } fitted;
-
-static int by_b_name(const void *a, const void *b)
-{
-    return strcmp(((const sheaf_lora_module *)a)->b_name, ((const sheaf_lora_module *)b)->b_name);
-}
-
-static int find_compact(const fitted *f, const char *name)
-{
-    const sheaf_source_entry *e = SHEAF_FIND(sheaf_source_entry, name, f->entry, f->count, name);
-    return e == NULL ? -1 : (int)(e - f->entry);
-}
-
-static const sheaf_source_entry *fitted_find(sheaf_source *self, const char *name)
-{
-    const fitted *f = (fitted *)self;
-    const int i = find_compact(f, name);
-    return i >= 0 ? &f->entry[i] : f->file->find(f->file, name);
-}
-
-static int64_t fitted_count(sheaf_source *self)
-{
-    return ((fitted *)self)->file->count(((fitted *)self)->file);
-}
-
-static const sheaf_source_entry *fitted_entry(sheaf_source *self, int64_t i)
-{
-    sheaf_source *file = ((fitted *)self)->file;
-    return fitted_find(self, file->entry(file, i)->name);
-}
 
 static sheaf_status *fitted_read(sheaf_source *self, const char *name, int64_t row0, int64_t rows,
                                  int64_t col0, int64_t cols, void *dst)
 {
     const fitted *f = (fitted *)self;
-    const int i = find_compact(f, name);
+    sheaf_source *const file = f->over.under;
+    const int64_t i = sheaf__over_find(&f->over, name);
     if (i < 0)
-        return f->file->read(f->file, name, row0, rows, col0, cols, dst);
+        return file->read(file, name, row0, rows, col0, cols, dst);
     const sheaf_lora_module *m = &f->module[i];
-    const size_t line = (size_t)cols * sheaf_dtype_bytes(f->entry[i].dtype);
+    const size_t line = (size_t)cols * sheaf_dtype_bytes(f->over.own[i].dtype);
     if (row0 < 0 || rows < 0 || row0 > m->b_shape[0] - rows || col0 < 0 || cols < 0 ||
         col0 > m->rank - cols)
         return sheaf_fail(SHEAF_E_ARG, "tensor '%s': a box outside of it", name);
@@ -155,23 +124,25 @@ static sheaf_status *fitted_read(sheaf_source *self, const char *name, int64_t r
         int64_t n = 1;
         while (at + n < row0 + rows && part_of(m, at + n) == p)
             n++;
-        st = f->file->read(f->file, name, at, n, p * m->rank + col0, cols,
-                           (char *)dst + (size_t)(at - row0) * line);
+        st = file->read(file, name, at, n, p * m->rank + col0, cols,
+                        (char *)dst + (size_t)(at - row0) * line);
         at += n;
     }
     return st;
 }
 
+static void fitted_free(fitted *f)
+{
+    sheaf__over_release(&f->over);
+    free(f->module);
+    free(f);
+}
+
 static void fitted_close(sheaf_source *self)
 {
-    fitted *f = (fitted *)self;
-    for (int i = 0; i < f->count; i++)
-        free((char *)f->entry[i].name);
-    free(f->entry);
-    free(f->module);
-    if (f->file != NULL)
-        f->file->close(f->file);
-    free(f);
+    sheaf_source *file = ((fitted *)self)->over.under;
+    fitted_free((fitted *)self);
+    file->close(file);
 }
 
 static sheaf_status *make_fitted(fitted **out, const sheaf_lora *lora, sheaf_source *file)
@@ -179,34 +150,26 @@ static sheaf_status *make_fitted(fitted **out, const sheaf_lora *lora, sheaf_sou
     fitted *f = calloc(1, sizeof *f);
     if (f == NULL)
         return sheaf__no_memory("adapter");
-    f->source =
-        (sheaf_source){ fitted_find, fitted_count, fitted_entry, fitted_read, fitted_close };
+    f->over.under = file;
     f->module = calloc((size_t)lora->nmodules + 1, sizeof *f->module);
-    f->entry = calloc((size_t)lora->nmodules + 1, sizeof *f->entry);
-    sheaf_status *st = f->module == NULL || f->entry == NULL ? sheaf__no_memory("adapter") : NULL;
-    int n = 0;
-    for (int i = 0; i < lora->nmodules && st == NULL; i++)
-        if (is_compact(&lora->module[i]))
-            f->module[n++] = lora->module[i];
+    sheaf_status *st = sheaf__over_init(&f->over, lora->nmodules);
+    f->over.source.read = fitted_read;
+    f->over.source.close = fitted_close;
+    TRY(st, f->module == NULL ? sheaf__no_memory("adapter") : NULL);
+    for (int i = 0; i < lora->nmodules && st == NULL; i++) {
+        const sheaf_lora_module *m = &lora->module[i];
+        if (!is_compact(m))
+            continue;
+        sheaf_source_entry e = *file->find(file, m->b_name);
+        e.shape[1] = m->rank;
+        f->module[f->over.count] = *m;
+        st = sheaf__over_add(&f->over, strdup(m->b_name), e);
+    }
     if (st == NULL)
-        qsort(f->module, (size_t)n, sizeof *f->module, by_b_name);
-    for (int i = 0; i < n && st == NULL; i++) {
-        const sheaf_source_entry *e = file->find(file, f->module[i].b_name);
-        f->entry[i] = *e;
-        f->entry[i].shape[1] = f->module[i].rank;
-        f->entry[i].name = strdup(e->name);
-        if (f->entry[i].name == NULL)
-            st = sheaf__no_memory("adapter");
-        else
-            f->count++;
-    }
-    if (st != NULL) {
-        fitted_close(&f->source); /* without the file, which is not its own yet */
-        return st;
-    }
-    f->file = file;
-    *out = f;
-    return NULL;
+        *out = f;
+    else
+        fitted_free(f); /* without the file, which is not its own yet */
+    return st;
 }
 
 /* Biases that the file's PEFT did not train are the base's, and stay so. */
@@ -246,6 +209,6 @@ sheaf_status *sheaf_lora_fit(sheaf_source **adapter, sheaf_lora *lora)
     if (st == NULL && fused > 0)
         st = make_fitted(&f, lora, file);
     if (f != NULL)
-        *adapter = &f->source;
+        *adapter = &f->over.source;
     return st;
 }

@@ -5,62 +5,27 @@
 #include <string.h>
 
 #include "base/status.h"
+#include "catalog/over_source.h"
 #include "ops/kernels.h"
 #include "schema/family.h"
 
 enum { PART = 256 }; /* numbers made at once */
 
-typedef struct table {
-    sheaf_tensor tensor;
-    sheaf_source_entry entry;
-    char *name;
-} table;
-
 typedef struct computed {
-    sheaf_source source;
-    sheaf_source *files;
-    sheaf_config config; /* owns nothing: sizes for the family's formula */
+    sheaf__over_source over; /* first; its own are the buffers that the files lack */
+    sheaf_config config;     /* owns nothing: sizes for the family's formula */
     const sheaf__kernels *kernels;
-    table *table; /* room for every buffer of the schema */
-    int64_t count;
+    sheaf_tensor *tensor; /* of each of its own */
 } computed;
-
-static int64_t at(const computed *x, const char *name)
-{
-    int64_t i = 0;
-    while (i < x->count && strcmp(x->table[i].name, name) != 0)
-        i++;
-    return i;
-}
-
-static const sheaf_source_entry *find(sheaf_source *self, const char *name)
-{
-    const computed *x = (const computed *)self;
-    const int64_t i = at(x, name);
-    return i < x->count ? &x->table[i].entry : x->files->find(x->files, name);
-}
-
-static int64_t count(sheaf_source *self)
-{
-    const computed *x = (const computed *)self;
-    return x->files->count(x->files) + x->count;
-}
-
-static const sheaf_source_entry *entry(sheaf_source *self, int64_t i)
-{
-    const computed *x = (const computed *)self;
-    const int64_t files = x->files->count(x->files);
-    return i < files ? x->files->entry(x->files, i) : &x->table[i - files].entry;
-}
 
 static sheaf_status *read_box(sheaf_source *self, const char *name, int64_t row0, int64_t rows,
                               int64_t col0, int64_t cols, void *dst)
 {
     const computed *x = (const computed *)self;
-    const int64_t i = at(x, name);
-    if (i == x->count)
-        return x->files->read(x->files, name, row0, rows, col0, cols, dst);
-    const sheaf_source_entry *e = &x->table[i].entry;
+    const int64_t i = sheaf__over_find(&x->over, name);
+    if (i < 0)
+        return x->over.under->read(x->over.under, name, row0, rows, col0, cols, dst);
+    const sheaf_source_entry *e = &x->over.own[i];
     const sheaf__family *family = sheaf__family_for(&x->config);
     const int64_t width = e->ndim > 1 ? e->shape[e->ndim - 1] : 1;
     float part[PART];
@@ -69,7 +34,7 @@ static sheaf_status *read_box(sheaf_source *self, const char *name, int64_t row0
         for (int64_t c = 0, n; c < cols; c += n, to += (size_t)n * sheaf_dtype_bytes(e->dtype)) {
             n = cols - c < PART ? cols - c : PART;
             for (int64_t k = 0; k < n; k++)
-                part[k] = family->buffer(&x->table[i].tensor, &x->config, r * width + col0 + c + k);
+                part[k] = family->buffer(&x->tensor[i], &x->config, r * width + col0 + c + k);
             x->kernels->round(to, e->dtype, part, n);
         }
     return NULL;
@@ -77,17 +42,16 @@ static sheaf_status *read_box(sheaf_source *self, const char *name, int64_t row0
 
 static void release(computed *x)
 {
-    for (int64_t i = 0; i < x->count; i++)
-        free(x->table[i].name);
-    free(x->table);
+    sheaf__over_release(&x->over);
+    free(x->tensor);
     free(x);
 }
 
 static void close_computed(sheaf_source *self)
 {
-    computed *x = (computed *)self;
-    x->files->close(x->files);
-    release(x);
+    sheaf_source *files = ((computed *)self)->over.under;
+    release((computed *)self);
+    files->close(files);
 }
 
 /* The type of the table of embeddings: that of what was saved with it. */
@@ -100,14 +64,15 @@ static sheaf_dtype stored_as(sheaf_source *files, const sheaf__family *family)
 
 static sheaf_status *add(computed *x, const sheaf_tensor *t, sheaf_dtype dtype)
 {
-    char *name = strdup(t->name);
-    if (name == NULL)
-        return sheaf__no_memory(t->name);
-    table *to = &x->table[x->count++];
-    *to = (table){ *t, { .name = name, .dtype = dtype, .ndim = t->ndim }, name };
-    to->tensor.name = name;
+    sheaf_source_entry e = { .dtype = dtype, .ndim = t->ndim };
+    const int64_t i = x->over.count;
     for (int a = 0; a < t->ndim; a++)
-        to->entry.shape[a] = t->shape[a];
+        e.shape[a] = t->shape[a];
+    sheaf_status *st = sheaf__over_add(&x->over, strdup(t->name), e);
+    if (st != NULL)
+        return st;
+    x->tensor[i] = *t;
+    x->tensor[i].name = (char *)x->over.own[i].name;
     return NULL;
 }
 
@@ -129,17 +94,16 @@ sheaf_status *sheaf_hf_compute(sheaf_source **source, const sheaf_schema *schema
     if (most == 0 || family->buffer == NULL)
         return NULL;
     computed *x = calloc(1, sizeof *x);
-    table *room = calloc((size_t)most, sizeof *room);
-    if (x == NULL || room == NULL) {
-        free(x);
-        free(room);
+    if (x == NULL)
         return sheaf__no_memory("tables of positions");
-    }
-    *x = (computed){ { find, count, entry, read_box, close_computed },
-                     files,
+    *x = (computed){ { .under = files, .beside = true },
                      schema->config,
-                     .kernels = sheaf__kernels_for(NULL),
-                     .table = room };
+                     sheaf__kernels_for(NULL),
+                     calloc((size_t)most, sizeof *x->tensor) };
+    st = x->tensor == NULL ? sheaf__no_memory("tables of positions") : NULL;
+    TRY(st, sheaf__over_init(&x->over, most));
+    x->over.source.read = read_box;
+    x->over.source.close = close_computed;
     for (int64_t i = 0; i < schema->count && st == NULL; i++) {
         const sheaf_tensor *t = &schema->tensor[i];
         if (!t->buffer || files->find(files, t->name) != NULL)
@@ -149,8 +113,8 @@ sheaf_status *sheaf_hf_compute(sheaf_source **source, const sheaf_schema *schema
             sheaf_note(events, "'%s' is not in the files: computed, as a new model has it",
                        t->name);
     }
-    if (st == NULL && x->count > 0)
-        *source = &x->source;
+    if (st == NULL && x->over.count > 0)
+        *source = &x->over.source;
     else
         release(x);
     return st;

@@ -10,16 +10,15 @@
 #include "base/status.h"
 #include "base/json.h"
 #include "base/text.h"
+#include "catalog/over_source.h"
 #include "dialects/sat/lora.h"
 #include "schema/paths.h"
 
 #define PREFIX "base_model.model."
 
 typedef struct adapter {
-    sheaf_source source; /* first */
+    sheaf__over_source over; /* first; its own are A and B of each layer */
     const sheaf_sat_lora *lora;
-    int64_t count;
-    sheaf_source_entry *entry; /* A and B of each layer */
 } adapter;
 
 static int64_t slices_of(const sheaf_sat_lora *lora, const sheaf_sat_lora_linear *l)
@@ -94,47 +93,26 @@ sheaf_status *sheaf__sat_factor_rows(const sheaf_sat_lora *lora, const sheaf_sat
     return st;
 }
 
-static const sheaf_source_entry *adapter_find(sheaf_source *self, const char *name)
-{
-    const adapter *s = (adapter *)self;
-    for (int64_t i = 0; i < s->count; i++)
-        if (strcmp(s->entry[i].name, name) == 0)
-            return &s->entry[i];
-    return NULL;
-}
-
-static int64_t adapter_count(sheaf_source *self)
-{
-    return ((adapter *)self)->count;
-}
-static const sheaf_source_entry *adapter_entry(sheaf_source *self, int64_t i)
-{
-    return &((adapter *)self)->entry[i];
-}
-
 static sheaf_status *adapter_read(sheaf_source *self, const char *name, int64_t row0, int64_t rows,
                                   int64_t col0, int64_t cols, void *dst)
 {
     const adapter *s = (adapter *)self;
-    const sheaf_source_entry *e = adapter_find(self, name);
+    const int64_t i = sheaf__over_find(&s->over, name);
+    const sheaf_source_entry *e = i >= 0 ? &s->over.own[i] : NULL;
     if (e == NULL)
         return sheaf_found(sheaf_fail(SHEAF_E_LAYOUT, "tensor '%s'", name),
                            "no tensor of this name");
     if (row0 < 0 || rows < 0 || row0 > e->shape[0] - rows || col0 < 0 || cols < 0 ||
         col0 > e->shape[1] - cols)
         return sheaf_fail(SHEAF_E_ARG, "tensor '%s': a box outside of it", name);
-    const int64_t index = e - s->entry;
-    return sheaf__sat_factor_rows(s->lora, &s->lora->linear[index / 2], index % 2 == 0 ? 'A' : 'B',
-                                  row0, rows, col0, cols, dst);
+    return sheaf__sat_factor_rows(s->lora, &s->lora->linear[i / 2], i % 2 == 0 ? 'A' : 'B', row0,
+                                  rows, col0, cols, dst);
 }
 
 static void adapter_close(sheaf_source *self)
 {
-    adapter *s = (adapter *)self;
-    for (int64_t i = 0; i < s->count; i++)
-        free((char *)s->entry[i].name);
-    free(s->entry);
-    free(s);
+    sheaf__over_release((sheaf__over_source *)self);
+    free(self);
 }
 
 sheaf_status *sheaf_sat_adapter(sheaf_source **out, const sheaf_sat_lora *lora)
@@ -144,26 +122,29 @@ sheaf_status *sheaf_sat_adapter(sheaf_source **out, const sheaf_sat_lora *lora)
                                           "factors of LoRA that are not merged"),
                            "none");
     adapter *s = calloc(1, sizeof *s);
-    if (s == NULL || (s->entry = calloc((size_t)lora->count * 2 + 1, sizeof *s->entry)) == NULL) {
-        free(s);
+    if (s == NULL)
         return sheaf__no_memory("adapter");
-    }
-    s->source =
-        (sheaf_source){ adapter_find, adapter_count, adapter_entry, adapter_read, adapter_close };
+    sheaf_status *st = sheaf__over_init(&s->over, 2 * lora->count);
+    s->over.source.read = adapter_read;
+    s->over.source.close = adapter_close;
     s->lora = lora;
-    for (int64_t i = 0; i < 2 * lora->count; i++) {
+    for (int64_t i = 0; st == NULL && i < 2 * lora->count; i++) {
         const sheaf_sat_lora_linear *l = &lora->linear[i / 2];
+        const bool a = i % 2 == 0;
         char *name = NULL;
-        if (asprintf(&name, PREFIX "%s.lora_%c.weight", l->name, i % 2 == 0 ? 'A' : 'B') < 0) {
-            adapter_close(&s->source);
-            return sheaf__no_memory("adapter");
-        }
-        s->entry[s->count++] =
-            i % 2 == 0 ? (sheaf_source_entry){ name, l->dtype, 2, { l->adapter_rank, l->in } }
-                       : (sheaf_source_entry){ name, l->dtype, 2, { l->out, l->adapter_rank } };
+        if (asprintf(&name, PREFIX "%s.lora_%c.weight", l->name, a ? 'A' : 'B') < 0)
+            name = NULL;
+        st = sheaf__over_add(&s->over, name,
+                             (sheaf_source_entry){ .dtype = l->dtype,
+                                                   .ndim = 2,
+                                                   .shape = { a ? l->adapter_rank : l->out,
+                                                              a ? l->in : l->adapter_rank } });
     }
-    *out = &s->source;
-    return NULL;
+    if (st == NULL)
+        *out = &s->over.source;
+    else
+        adapter_close(&s->over.source);
+    return st;
 }
 
 /* ---- adapter_config.json ---- */

@@ -10,6 +10,7 @@
 #include "base/cpu.h"
 #include "base/json.h"
 #include "base/thread.h"
+#include "catalog/over_source.h"
 #include "dialects/sat/parts.h"
 #include "ops/kernels.h"
 
@@ -300,41 +301,24 @@ static sheaf_status *merged_rows(const sheaf_sat_lora *lora, const sheaf_sat_lor
 /* ---- as a source ---- */
 
 typedef struct merged_source {
-    sheaf_source source; /* first */
-    sheaf_source *base;  /* owns the catalog */
+    sheaf__over_source
+        over; /* first; over the catalog's, with no tensor of its own but other values */
     sheaf_sat_lora *lora;
 } merged_source;
-
-static const sheaf_source_entry *merged_find(sheaf_source *self, const char *name)
-{
-    sheaf_source *base = ((merged_source *)self)->base;
-    return base->find(base, name);
-}
-
-static int64_t merged_count(sheaf_source *self)
-{
-    sheaf_source *base = ((merged_source *)self)->base;
-    return base->count(base);
-}
-
-static const sheaf_source_entry *merged_entry(sheaf_source *self, int64_t i)
-{
-    sheaf_source *base = ((merged_source *)self)->base;
-    return base->entry(base, i);
-}
 
 static sheaf_status *merged_read(sheaf_source *self, const char *name, int64_t row0, int64_t rows,
                                  int64_t col0, int64_t cols, void *dst)
 {
     const merged_source *s = (merged_source *)self;
+    sheaf_source *const base = s->over.under;
     const sheaf_sat_lora_linear *l = find_linear(s->lora, name);
     if (l == NULL)
-        return s->base->read(s->base, name, row0, rows, col0, cols, dst);
+        return base->read(base, name, row0, rows, col0, cols, dst);
     if (col0 < 0 || cols < 0 || col0 > l->in - cols)
         return sheaf_fail(SHEAF_E_ARG, "tensor '%s': a box outside of it", name);
     if (col0 == 0 && cols == l->in)
         return merged_rows(s->lora, l, row0, rows, dst);
-    const int64_t bytes = (int64_t)sheaf_dtype_bytes(s->base->find(s->base, name)->dtype);
+    const int64_t bytes = (int64_t)sheaf_dtype_bytes(base->find(base, name)->dtype);
     char *row = malloc((size_t)(l->in * bytes));
     sheaf_status *st = row == NULL ? sheaf_fail(SHEAF_E_MEMORY, "tensor '%s'", name) : NULL;
     for (int64_t r = 0; st == NULL && r < rows; r++) {
@@ -350,28 +334,30 @@ static void merged_close(sheaf_source *self)
 {
     merged_source *s = (merged_source *)self;
     sheaf_sat_lora_free(s->lora);
-    s->base->close(s->base);
+    s->over.under->close(s->over.under);
+    sheaf__over_release(&s->over);
     free(s);
 }
 
 sheaf_status *sheaf_sat_merged(sheaf_source **out, sheaf_catalog *c)
 {
     sheaf_source *base = NULL;
-    sheaf_sat_lora *lora = NULL;
     sheaf_status *st = sheaf__catalog_source(&base, c, false); /* owns c, which stays where it is */
     if (st != NULL)
         return st;
-    st = sheaf_sat_lora_open(&lora, c);
-    merged_source *s = st == NULL ? calloc(1, sizeof *s) : NULL;
-    TRY(st, s == NULL ? sheaf__no_memory("merging") : NULL);
-    if (st != NULL) {
-        sheaf_sat_lora_free(lora);
+    merged_source *s = calloc(1, sizeof *s);
+    if (s == NULL) {
         base->close(base);
-        return st;
+        return sheaf__no_memory("merging");
     }
-    *s = (merged_source){ { merged_find, merged_count, merged_entry, merged_read, merged_close },
-                          base,
-                          lora };
-    *out = &s->source;
-    return NULL;
+    s->over.under = base;
+    st = sheaf__over_init(&s->over, 0);
+    s->over.source.read = merged_read;
+    s->over.source.close = merged_close;
+    TRY(st, sheaf_sat_lora_open(&s->lora, c));
+    if (st == NULL)
+        *out = &s->over.source;
+    else
+        merged_close(&s->over.source);
+    return st;
 }

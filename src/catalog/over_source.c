@@ -1,0 +1,64 @@
+/* over_source.c - see over_source.h. */
+#include "catalog/over_source.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/status.h"
+
+int64_t sheaf__over_find(const sheaf__over_source *s, const char *name)
+{
+    int64_t i = s->count;
+    while (i-- > 0 && strcmp(s->own[i].name, name) != 0) {
+    }
+    return i;
+}
+
+static const sheaf_source_entry *find(sheaf_source *self, const char *name)
+{
+    const sheaf__over_source *s = (const sheaf__over_source *)self;
+    const int64_t i = sheaf__over_find(s, name);
+    return i >= 0 ? &s->own[i] : s->under != NULL ? s->under->find(s->under, name) : NULL;
+}
+
+static int64_t below(const sheaf__over_source *s)
+{
+    return s->under != NULL ? s->under->count(s->under) : 0;
+}
+
+static int64_t count(sheaf_source *self)
+{
+    const sheaf__over_source *s = (const sheaf__over_source *)self;
+    return below(s) + (s->under == NULL || s->beside ? s->count : 0);
+}
+
+static const sheaf_source_entry *entry(sheaf_source *self, int64_t i)
+{
+    const sheaf__over_source *s = (const sheaf__over_source *)self;
+    return i >= below(s) ? &s->own[i - below(s)] : find(self, s->under->entry(s->under, i)->name);
+}
+
+sheaf_status *sheaf__over_init(sheaf__over_source *s, int64_t most)
+{
+    s->source.find = find;
+    s->source.count = count;
+    s->source.entry = entry;
+    s->own = calloc((size_t)most + 1, sizeof *s->own);
+    return s->own != NULL ? NULL : sheaf__no_memory("list of tensors");
+}
+
+sheaf_status *sheaf__over_add(sheaf__over_source *s, char *name, sheaf_source_entry entry)
+{
+    if (name == NULL)
+        return sheaf__no_memory("list of tensors");
+    entry.name = name;
+    s->own[s->count++] = entry;
+    return NULL;
+}
+
+void sheaf__over_release(sheaf__over_source *s)
+{
+    for (int64_t i = 0; i < s->count; i++)
+        free((char *)s->own[i].name);
+    free(s->own);
+}
