@@ -44,7 +44,6 @@ BEGIN {
               "commands/plan.c " \
               "commands/plan_print.c " \
               "commands/plan_print.h " \
-              "commands/plan_time.h " \
               "commands/render.c " \
               "commands/tokenize.c " \
               "commands/train.c " \

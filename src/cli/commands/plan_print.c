@@ -152,6 +152,62 @@ static void add_bytes(json_t *to, const sheaf_plan_rank *rank)
             json_integer((json_int_t)rank->bytes[k]));
 }
 
+typedef struct part {
+    const char *name, *key;
+    double seconds;
+} part;
+
+enum { PARTS = SHEAF__WORK_KINDS + 3 };
+
+static void parts_of(part out[PARTS], const sheaf_time *is)
+{
+    const part all[PARTS] = {
+        { "products", "products", is->kind[SHEAF__WORK_PRODUCTS] },
+        { "attention", "attention", is->kind[SHEAF__WORK_ATTENTION] },
+        { "head and loss", "head", is->kind[SHEAF__WORK_HEAD] },
+        { "element-wise", "elements", is->kind[SHEAF__WORK_ELEMENTS] },
+        { "optimizer", "optimizer", is->update },
+        { "reading", "beside", is->beside },
+        { "waiting", "waiting", is->waiting },
+    };
+    for (int i = 0; i < PARTS; i++)
+        out[i] = all[i];
+}
+
+static double all_answers(const sheaf__timing *t)
+{
+    return t->is.step + t->next.step * (double)(t->max_new - 1);
+}
+
+static json_t *seconds_json(const sheaf_time *is)
+{
+    part all[PARTS];
+    json_t *seconds = json_object();
+    parts_of(all, is);
+    for (int i = 0; i < PARTS; i++)
+        json_object_set_new(seconds, all[i].key, json_real(all[i].seconds));
+    return seconds;
+}
+
+static json_t *time_json(const sheaf__timing *t, int64_t steps)
+{
+    if (t->next.step > 0)
+        return json_pack("{s:f, s:f, s:f, s:f, s:f, s:I, s:I, s:f, s:o, s:o}", "prompt", t->is.step,
+                         "prompt_tokens", t->tokens, "prompt_tokens_per_s", t->tokens / t->is.step,
+                         "token", t->next.step, "tokens_per_s", (double)t->batch / t->next.step,
+                         "batch", (json_int_t)t->batch, "max_new", (json_int_t)t->max_new, "all",
+                         all_answers(t), "prompt_seconds", seconds_json(&t->is), "seconds",
+                         seconds_json(&t->next));
+    json_t *object =
+        json_pack("{s:f, s:f, s:f, s:o}", "step", t->is.step, "tokens", t->tokens, "tokens_per_s",
+                  t->tokens / t->is.step, "seconds", seconds_json(&t->is));
+    if (steps > 0) {
+        json_object_set_new(object, "steps", json_integer((json_int_t)steps));
+        json_object_set_new(object, "hours", json_real(t->is.step * (double)steps / 3600));
+    }
+    return object;
+}
+
 static void print_json(const cli *cli, const cli_plan *q, const sheaf_plan *plan)
 {
     json_t *ranks = json_array();
@@ -202,7 +258,7 @@ static void print_json(const cli *cli, const cli_plan *q, const sheaf_plan *plan
     if (q->work.rows > 0)
         add_work(all, &q->work);
     if (q->timing.is.step > 0)
-        json_object_set_new(all, "time", cli_time_json(&q->timing, q->timed_steps));
+        json_object_set_new(all, "time", time_json(&q->timing, q->timed_steps));
     cli_plan_object(cli, all);
 }
 
@@ -378,10 +434,22 @@ static const char *more(int64_t n)
     return n == 1 ? "" : "s";
 }
 
+/* "3.2 hours" */
+static void print_duration(FILE *to, double hours)
+{
+    const double minutes = 60 * hours;
+    sheaf__print(to, "%.3g %s\n",
+                 minutes < 1     ? 60 * minutes
+                 : minutes < 120 ? minutes
+                                 : hours,
+                 minutes < 1     ? "seconds"
+                 : minutes < 120 ? "minutes"
+                                 : "hours");
+}
+
 static void print_work(const cli *cli, const cli_plan_work *w)
 {
     const bool many = w->all_tokens >= 1e5;
-    const double minutes = 60 * w->hours;
     sheaf__print(cli->out,
                  "data: %lld row%s, %lld tokens, %lld of them labels; an epoch is %lld step%s; "
                  "%lld step%s read %.*f%s tokens\n",
@@ -389,17 +457,49 @@ static void print_work(const cli *cli, const cli_plan_work *w)
                  (long long)w->epoch_steps, more(w->epoch_steps), (long long)w->steps,
                  more(w->steps), many ? 2 : 0, many ? w->all_tokens / 1e6 : w->all_tokens,
                  many ? " million" : "");
-    if (w->trial.steps > 0)
-        sheaf__print(cli->out,
-                     "trial: %lld step%s in %.1f s, %.0f tokens/s; the run would take %.3g %s\n",
-                     (long long)w->trial.steps, more(w->trial.steps), w->trial.seconds,
-                     (double)w->trial.tokens / w->trial.seconds,
-                     minutes < 1     ? 60 * minutes
-                     : minutes < 120 ? minutes
-                                     : w->hours,
-                     minutes < 1     ? "seconds"
-                     : minutes < 120 ? "minutes"
-                                     : "hours");
+    if (w->trial.steps == 0)
+        return;
+    sheaf__print(cli->out, "trial: %lld step%s in %.1f s, %.0f tokens/s; the run would take ",
+                 (long long)w->trial.steps, more(w->trial.steps), w->trial.seconds,
+                 (double)w->trial.tokens / w->trial.seconds);
+    print_duration(cli->out, w->hours);
+}
+
+static void print_parts(const cli *cli, const sheaf_time *is)
+{
+    part all[PARTS];
+    parts_of(all, is);
+    for (int i = 0; i < PARTS; i++)
+        if (all[i].seconds >= 0.0005 * is->step)
+            sheaf__print(cli->out, "  %-15s%10.4g ms%7.1f %%\n", all[i].name, 1e3 * all[i].seconds,
+                         100 * all[i].seconds / is->step);
+}
+
+static void print_answers(const cli *cli, const sheaf__timing *t)
+{
+    sheaf__print(cli->out, "time: %lld prompt%s of %.0f tokens in %.4g ms, %.4g tokens/s\n",
+                 (long long)t->batch, t->batch == 1 ? "" : "s", t->tokens / (double)t->batch,
+                 1e3 * t->is.step, t->tokens / t->is.step);
+    print_parts(cli, &t->is);
+    sheaf__print(
+        cli->out, "a token of each: %.4g ms, %.4g tokens/s; %lld of them after a prompt: %.4g s\n",
+        1e3 * t->next.step, (double)t->batch / t->next.step, (long long)t->max_new, all_answers(t));
+    print_parts(cli, &t->next);
+}
+
+static void print_time(const cli *cli, const sheaf__timing *t, int64_t steps)
+{
+    if (t->next.step > 0) {
+        print_answers(cli, t);
+        return;
+    }
+    sheaf__print(cli->out, "time: %.4g ms a step, %.4g tokens/s\n", 1e3 * t->is.step,
+                 t->tokens / t->is.step);
+    print_parts(cli, &t->is);
+    if (steps == 0)
+        return;
+    sheaf__print(cli->out, "  %lld step%s would take ", (long long)steps, more(steps));
+    print_duration(cli->out, t->is.step * (double)steps / 3600);
 }
 
 void cli_plan_print(const cli *cli, const cli_plan *q, const sheaf_plan *plan,
@@ -413,7 +513,7 @@ void cli_plan_print(const cli *cli, const cli_plan *q, const sheaf_plan *plan,
     if (!cli->json && q->work.rows > 0)
         print_work(cli, &q->work);
     if (!cli->json && q->time && fits)
-        cli_time_print(cli, &q->timing, q->timed_steps);
+        print_time(cli, &q->timing, q->timed_steps);
     if (q->memory > 0)
         print_fit(cli, q, asked);
 }

@@ -7,7 +7,6 @@
 #include "library/fit.h"
 #include "library/question.h"
 #include "library/timing.h"
-#include "plan_time.h"
 
 enum { CLI_PLAN_BY_KIND, CLI_PLAN_BY_COMPONENT };
 enum { CLI_PLAN_NO_TABLE, CLI_PLAN_TABLE_RANKS, CLI_PLAN_TABLE_METHODS };
