@@ -8,8 +8,9 @@
 #include "base/status.h"
 #include "base/text.h"
 
-static const char *const names[SHEAF__NAMES] = { "bos_token", "eos_token", "unk_token", "sep_token",
-                                                 "pad_token", "cls_token", "mask_token" };
+const char *const sheaf__beside_names[SHEAF__NAMES] = { "bos_token", "eos_token", "unk_token",
+                                                        "sep_token", "pad_token", "cls_token",
+                                                        "mask_token" };
 
 void sheaf__beside_release(sheaf__beside *s)
 {
@@ -68,13 +69,13 @@ const char *sheaf__beside_text(const json_t *name)
 static sheaf_status *read_names(sheaf__beside *s)
 {
     for (int i = 0; i < SHEAF__NAMES; i++) {
-        const json_t *name = json_object_get(s->config, names[i]);
+        const json_t *name = json_object_get(s->config, sheaf__beside_names[i]);
         s->none[i] = json_is_null(name);
         if (name == NULL || s->none[i])
             continue;
         if (sheaf__beside_text(name) == NULL)
             return sheaf_expected(
-                sheaf_fail(SHEAF_E_FORMAT, "tokenizer_config.json: '%s'", names[i]),
+                sheaf_fail(SHEAF_E_FORMAT, "tokenizer_config.json: '%s'", sheaf__beside_names[i]),
                 "a token: a string, or an object with its content");
         s->name[i] = name;
     }

@@ -26,6 +26,8 @@ enum {
     SHEAF__NAMES
 };
 
+extern const char *const sheaf__beside_names[SHEAF__NAMES]; /* "bos_token" ... */
+
 typedef struct sheaf__beside {
     json_t *config;                     /* owned, with what special_tokens_map.json adds */
     json_t *added;                      /* owned; added_tokens.json, or NULL */

@@ -34,6 +34,8 @@ typedef struct opening {
 
 /* ---- added tokens ---- */
 
+static const char *const flags[] = { "single_word", "lstrip", "rstrip", "normalized", "special" };
+
 static json_t *find_token(json_t *list, const char *content)
 {
     for (size_t i = 0; content != NULL && i < json_array_size(list); i++) {
@@ -49,8 +51,6 @@ static json_t *find_token(json_t *list, const char *content)
  * that is not normalized. */
 static sheaf_status *put_token(json_t *list, const json_t *token, bool special)
 {
-    static const char *const flags[] = { "single_word", "lstrip", "rstrip", "normalized",
-                                         "special" };
     const char *content = sheaf__beside_text(token);
     if (content == NULL || content[0] == '\0')
         return NULL;
@@ -186,10 +186,8 @@ static sheaf_status *put_list(opening *o, const json_t *list)
 /* Keys as "image_token" name special tokens too. */
 static bool is_token_key(const char *key)
 {
-    static const char *const known[] = { "bos_token", "eos_token", "unk_token", "sep_token",
-                                         "pad_token", "cls_token", "mask_token" };
     for (int i = 0; i < SHEAF__NAMES; i++)
-        if (strcmp(key, known[i]) == 0)
+        if (strcmp(key, sheaf__beside_names[i]) == 0)
             return false;
     return sheaf__ends_with(key, "_token");
 }
@@ -320,8 +318,6 @@ static sheaf_status *check_class(opening *o)
 /* Are the file's tokens those that are wanted? */
 static bool same_added(const opening *o)
 {
-    static const char *const flags[] = { "single_word", "lstrip", "rstrip", "normalized",
-                                         "special" };
     json_t *of_file = json_object_get(o->look, "added_tokens");
     if (json_array_size(of_file) != json_array_size(o->added))
         return false;

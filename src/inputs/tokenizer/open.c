@@ -82,6 +82,12 @@ static sheaf_status *parse(json_t **out, const sheaf_json_scan *value)
     return sheaf__json_parse_rest(out, &scan);
 }
 
+/* The parts of a tokenizer.json. */
+enum { VERSION, TRUNCATION, PADDING, ADDED, FIRST_LIST, MODEL = FIRST_LIST + SHEAF__LISTS, KEYS };
+static const char *const keys[KEYS] = { "version",      "truncation",     "padding",
+                                        "added_tokens", "normalizer",     "pre_tokenizer",
+                                        "decoder",      "post_processor", "model" };
+
 /* ---- steps ---- */
 
 typedef struct members {
@@ -180,10 +186,7 @@ static sheaf_status *open_member(sheaf__steps *steps, int which, const json_t *v
 
 static sheaf_status *open_list(sheaf__tokenizer *t, int which, const sheaf_json_scan *at)
 {
-    static const char *const names[] = { "normalizer", "pre_tokenizer", "decoder",
-                                         "post_processor" },
-                             *const lists[] = { "normalizers", "pretokenizers", "decoders",
-                                                "processors" };
+    static const char *const lists[] = { "normalizers", "pretokenizers", "decoders", "processors" };
     sheaf__steps *const steps[] = { &t->normalizer, &t->pre_tokenizer, &t->decoder, &t->post };
     json_t *value = NULL;
     members m = { 0 };
@@ -201,7 +204,7 @@ static sheaf_status *open_list(sheaf__tokenizer *t, int which, const sheaf_json_
         t->has_decoder = value != NULL && !json_is_null(value);
     free(m.item);
     json_decref(value);
-    return sheaf_in(st, "%s", names[which]);
+    return sheaf_in(st, "%s", keys[FIRST_LIST + which]);
 }
 
 /* ---- the model ---- */
@@ -387,8 +390,6 @@ static sheaf_status *index_added(sheaf__tokenizer *t)
 
 /* ---- the whole ---- */
 
-enum { VERSION, TRUNCATION, PADDING, ADDED, FIRST_LIST, MODEL = FIRST_LIST + SHEAF__LISTS, KEYS };
-
 /* What a tokenizer.json has: its parts, each where it is written, but the model, whose keys are. */
 typedef struct parts {
     sheaf_json_scan at[KEYS];
@@ -398,9 +399,6 @@ typedef struct parts {
 
 static sheaf_status *walk_file(parts *p, sheaf_json_scan *scan)
 {
-    static const char *const keys[KEYS] = { "version",      "truncation",     "padding",
-                                            "added_tokens", "normalizer",     "pre_tokenizer",
-                                            "decoder",      "post_processor", "model" };
     bool more = true;
     sheaf_status *st = NULL;
     if (!sheaf__scan_take(scan, '{'))
@@ -510,10 +508,6 @@ sheaf_status *sheaf__tokenizer_parse(sheaf__tokenizer **out, const char *text, s
 
 sheaf_status *sheaf__tokenizer_look(json_t **out, const char *text, size_t size)
 {
-    static const char *const keys[KEYS] = { [ADDED] = "added_tokens",
-                                            [FIRST_LIST + SHEAF__NORMALIZER] = "normalizer",
-                                            [FIRST_LIST + SHEAF__PRE_TOKENIZER] = "pre_tokenizer",
-                                            [FIRST_LIST + SHEAF__DECODER] = "decoder" };
     parts p = { .model = json_object() };
     sheaf_json_scan scan;
     json_t *all = json_object();
@@ -521,9 +515,9 @@ sheaf_status *sheaf__tokenizer_look(json_t **out, const char *text, size_t size)
     TRY(st, sheaf__scan_init(&scan, text, size, true));
     scan.nul = true;
     TRY(st, walk_file(&p, &scan));
-    for (int i = 0; st == NULL && i < KEYS; i++) {
+    for (int i = ADDED; st == NULL && i <= FIRST_LIST + SHEAF__DECODER; i++) {
         json_t *value = NULL;
-        if (keys[i] != NULL && p.at[i].begin != NULL)
+        if (p.at[i].begin != NULL)
             st = sheaf_in(parse(&value, &p.at[i]), "%s", keys[i]);
         if (value != NULL && json_object_set_new_nocheck(all, keys[i], value) != 0)
             st = sheaf__no_memory(memory_for);

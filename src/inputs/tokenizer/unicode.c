@@ -162,15 +162,7 @@ bool sheaf__form_unknown(uint32_t c)
 
 size_t sheaf__unicode_put(char to[4], uint32_t code)
 {
-    if (code < 0x80) {
-        to[0] = (char)code;
-        return 1;
-    }
-    const size_t n = code < 0x800 ? 2 : code < 0x10000 ? 3 : 4;
-    for (size_t i = n - 1; i > 0; i--, code >>= 6)
-        to[i] = (char)(0x80 | (code & 0x3f));
-    to[0] = (char)((0xf00 >> n & 0xff) | code);
-    return n;
+    return (size_t)utf8proc_encode_char((utf8proc_int32_t)code, (utf8proc_uint8_t *)to);
 }
 
 size_t sheaf__utf8_ascii(const char *text, size_t size)
