@@ -8,15 +8,8 @@
 
 #include "base/status.h"
 #include "base/text.h"
+#include "catalog/boxes.h"
 #include "catalog/private.h"
-
-static int64_t volume(const int64_t *size, int ndim)
-{
-    int64_t n = 1;
-    for (int i = 0; i < ndim; i++)
-        n *= size[i];
-    return n;
-}
 
 static bool overlap(const sheaf_piece *a, const sheaf_piece *b, int ndim)
 {
@@ -96,7 +89,7 @@ static sheaf_status *note_copy(sheaf_catalog *c, const sheaf_logical *t, const s
 static sheaf_status *check_tensor(sheaf_catalog *c, sheaf_logical *t)
 {
     const int ndim = t->told.ndim;
-    const int64_t want = volume(t->told.shape, ndim);
+    const int64_t want = sheaf__elements(ndim, t->told.shape);
     int64_t have = 0;
     if (!t->replicated && t->npieces > 1)
         qsort(t->piece, (size_t)t->npieces, sizeof *t->piece, by_begin);
@@ -111,7 +104,7 @@ static sheaf_status *check_tensor(sheaf_catalog *c, sheaf_logical *t)
                 return note_copy(c, t, &t->piece[k - 1]);
             have = 0;
         }
-        have += volume(p->size, ndim);
+        have += sheaf__elements(ndim, p->size);
         for (int64_t j = k + 1; j < t->npieces; j++) {
             if (ndim == 0 || (!t->replicated && t->piece[j].begin[0] >= p->begin[0] + p->size[0]) ||
                 (t->replicated && t->piece[j].rank != p->rank))

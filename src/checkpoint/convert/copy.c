@@ -7,6 +7,7 @@
 #include "base/status.h"
 #include "base/array.h"
 #include "catalog/catalog.h"
+#include "checkpoint/store/stream.h"
 #include "dialects/common/quantised.h"
 #include "ops/math/round.h"
 
@@ -139,9 +140,9 @@ static sheaf_status *cast_read(sheaf_source *self, const char *name, int64_t row
                                int64_t col0, int64_t cols, void *dst)
 {
     const cast_source *s = (cast_source *)self;
-    if (s->stop != NULL && atomic_load(s->stop) != 0)
-        return sheaf_found(sheaf_fail(SHEAF_E_STOPPED, "convert"),
-                           "a request to stop; nothing was left behind");
+    sheaf_status *st = sheaf__stopped(s->stop, "convert");
+    if (st != NULL)
+        return st;
     const sheaf_source_entry *is = cast_find(self, name), *was = s->inner->find(s->inner, name);
     if (is == NULL || was == NULL)
         return sheaf_found(sheaf_fail(SHEAF_E_LAYOUT, "tensor '%s'", name),
@@ -149,8 +150,8 @@ static sheaf_status *cast_read(sheaf_source *self, const char *name, int64_t row
     if (is->dtype == was->dtype)
         return s->inner->read(s->inner, name, row0, rows, col0, cols, dst);
     char *raw = malloc((size_t)(rows * cols) * sheaf_dtype_bytes(was->dtype) + 1);
-    sheaf_status *st = raw == NULL ? sheaf_fail(SHEAF_E_MEMORY, "tensor '%s'", name)
-                                   : s->inner->read(s->inner, name, row0, rows, col0, cols, raw);
+    st = raw == NULL ? sheaf_fail(SHEAF_E_MEMORY, "tensor '%s'", name)
+                     : s->inner->read(s->inner, name, row0, rows, col0, cols, raw);
     if (st == NULL && !sheaf__dtype_convert(dst, is->dtype, raw, was->dtype, rows * cols)) {
         st = sheaf_fail(SHEAF_E_NUMBER, "tensor '%s'", name);
         sheaf_expected(st, "numbers that %s can hold", sheaf_dtype_name(is->dtype));

@@ -40,9 +40,9 @@ static sheaf_status *put(void *context, int64_t index, int64_t row0, int64_t row
 {
     const writing *w = context;
     const sheaf_source_entry *e = w->entry[index];
-    if (w->o->control != NULL && atomic_load(&w->o->control->stop) != 0)
-        return sheaf_found(sheaf_fail(SHEAF_E_STOPPED, "merge"),
-                           "a request to stop; nothing was left behind");
+    sheaf_status *st = sheaf__stopped(sheaf__control_stop(w->o->control), "merge");
+    if (st != NULL)
+        return st;
     if (w->spec[index].ndim == e->ndim)
         return sheaf__folder_write(w->folder, index, row0, rows, col0, cols, src);
     return sheaf__folder_write(w->folder, index, row0 * e->shape[1] + col0, rows * cols, 0, 1, src);

@@ -3,15 +3,13 @@
 
 #include "checkpoint/merge/work.h"
 #include "base/status.h"
+#include "checkpoint/store/stream.h"
 
 enum { MOST_THREADS = 16 };
 
 sheaf_status *sheaf__merge_stopped(const sheaf__merge_crew *crew)
 {
-    if (crew->stop == NULL || atomic_load(crew->stop) == 0)
-        return NULL;
-    return sheaf_found(sheaf_fail(SHEAF_E_STOPPED, "merge"),
-                       "a request to stop; nothing was left behind");
+    return sheaf__stopped(crew->stop, "merge");
 }
 
 sheaf_status *sheaf__merge_crew_init(sheaf__merge_crew *crew, const sheaf__merge_plan *plan,

@@ -9,6 +9,7 @@
 #include "base/status.h"
 #include "base/array.h"
 #include "base/text.h"
+#include "catalog/boxes.h"
 #include "checkpoint/merge/matcher.h"
 #include "checkpoint/merge/plan.h"
 #include "lora/check_file.h"
@@ -21,14 +22,6 @@ static void lose(sheaf__matcher *m, const char *name)
 {
     if (m->nlost++ < NAMED)
         sheaf__text_add(&m->lost, "%s%.200s", m->nlost > 1 ? ", " : "", name);
-}
-
-static int64_t behind(const sheaf_source_entry *e, int from)
-{
-    int64_t n = 1;
-    for (int i = from; i < e->ndim; i++)
-        n *= e->shape[i];
-    return n;
 }
 
 static sheaf_status *wrong_shape(const sheaf_source_entry *e, const sheaf__merge_tensor *t,
@@ -191,8 +184,8 @@ static sheaf_status *set_scale(sheaf__matcher *m, sheaf__merge_step *s, const ch
 /* Do A [r, in], B [out, r] fit the tensor, and which way round? */
 static sheaf_status *set_shape(sheaf__merge_step *s, const sheaf__merge_tensor *t, bool table)
 {
-    const int64_t in = behind(s->a, 1), out = s->b->shape[0];
-    if (s->b->ndim < 2 || behind(s->b, 1) != s->rank) {
+    const int64_t in = sheaf__elements(s->a->ndim - 1, s->a->shape + 1), out = s->b->shape[0];
+    if (s->b->ndim < 2 || sheaf__elements(s->b->ndim - 1, s->b->shape + 1) != s->rank) {
         sheaf_status *st = wrong_shape(s->b, t, "one column for each row of A, for");
         return sheaf_try_this(st, "A has rank %" PRId64 "; are both of one adapter?", s->rank);
     }
@@ -222,7 +215,7 @@ static sheaf_status *set_magnitude(sheaf__matcher *m, sheaf__merge_step *s,
         return sheaf_lora_missing(path, strlen(path), ".lora_magnitude_vector");
     const int64_t want = s->b->shape[0];
     sheaf_status *st = check_type(s->magnitude);
-    if (st == NULL && behind(s->magnitude, 0) != want)
+    if (st == NULL && sheaf__elements(s->magnitude->ndim, s->magnitude->shape) != want)
         st = wrong_shape(s->magnitude, t, "one magnitude for each output of");
     return st;
 }

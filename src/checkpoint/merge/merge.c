@@ -11,6 +11,7 @@
 #include "base/status.h"
 #include "base/text.h"
 #include "base/thread.h"
+#include "catalog/boxes.h"
 #include "checkpoint/merge/output.h"
 #include "checkpoint/merge/plan.h"
 #include "checkpoint/merge/work.h"
@@ -343,9 +344,7 @@ static void report_order(const merger *m)
             const sheaf__merge_step *s = &m->plan.tensor[i].step[k];
             if (s->kind != SHEAF__MERGE_DELTA)
                 continue;
-            int64_t in = 1;
-            for (int d = 1; d < s->a->ndim; d++)
-                in *= s->a->shape[d];
+            const int64_t in = sheaf__elements(s->a->ndim - 1, s->a->shape + 1);
             high += s->rank > 192;
             if (sheaf__peft_known(r->cpu, s->rank, s->b->shape[0], in,
                                   sheaf__merge_has_kernel(s) ? s->a->shape[1] : 0))

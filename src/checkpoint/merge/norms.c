@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "checkpoint/merge/work.h"
+#include "checkpoint/store/look.h"
 #include "checkpoint/store/stream.h"
 #include "base/status.h"
 
@@ -108,9 +109,8 @@ static sheaf_status *read_magnitudes(float *out, sheaf__merge_crew *crew,
                                      const sheaf__merge_step *s, int64_t n)
 {
     const sheaf_source_entry *e = s->magnitude;
-    int64_t rows = 1, cols = 1;
-    for (int i = 0; i < e->ndim; i++)
-        *(i > 0 && i == e->ndim - 1 ? &cols : &rows) *= e->shape[i];
+    int64_t rows, cols;
+    sheaf__look_view(&rows, &cols, e);
     void *stored = malloc((size_t)n * 4 + 1);
     if (stored == NULL)
         return sheaf_fail(SHEAF_E_MEMORY, "'%s'", e->name);

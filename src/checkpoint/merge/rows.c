@@ -8,13 +8,12 @@
 
 #include "base/status.h"
 #include "base/thread.h"
+#include "catalog/boxes.h"
 
 static void set_view(sheaf__merge_tensor *t)
 {
     t->rows = t->ndim > 0 ? t->shape[0] : 1;
-    t->cols = 1;
-    for (int i = 1; i < t->ndim; i++)
-        t->cols *= t->shape[i];
+    t->cols = sheaf__elements(t->ndim - 1, t->shape + 1);
 }
 
 sheaf__merge_tensor sheaf__merge_make_tensor(const char *name, const sheaf_source_entry *e)
@@ -43,10 +42,7 @@ bool sheaf__merge_touched(const sheaf__merge_tensor *t)
 
 bool sheaf__merge_has_kernel(const sheaf__merge_step *step)
 {
-    int64_t n = 1;
-    for (int i = 2; i < step->a->ndim; i++)
-        n *= step->a->shape[i];
-    return n > 1;
+    return sheaf__elements(step->a->ndim - 2, step->a->shape + 2) > 1;
 }
 
 sheaf_status *sheaf__merge_rows_init(sheaf__merge_rows *m, sheaf_source *base,

@@ -14,6 +14,14 @@ enum {
     PROGRESS_BYTES = 64 << 20
 };
 
+sheaf_status *sheaf__stopped(const atomic_int *stop, const char *what)
+{
+    return stop == NULL || atomic_load(stop) == 0
+               ? NULL
+               : sheaf_found(sheaf_fail(SHEAF_E_STOPPED, "%s", what),
+                             "a request to stop; nothing was left behind");
+}
+
 int64_t sheaf__stream_chunk(int64_t rows, int64_t cols)
 {
     const int64_t chunk = CHUNK_ELEMENTS / (cols > 0 ? cols : 1);

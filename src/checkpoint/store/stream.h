@@ -24,6 +24,9 @@ bool sheaf__stream_failed(sheaf__stream_failure *failure);
 /* sheaf__stream_failure_take - the end of it; NULL when nothing failed. */
 sheaf_status *sheaf__stream_failure_take(sheaf__stream_failure *failure);
 
+/* sheaf__stopped - SHEAF_E_STOPPED of `what` once *stop, which may be NULL, is not 0. */
+sheaf_status *sheaf__stopped(const atomic_int *stop, const char *what);
+
 /* Rows of a chunk so that it holds about a quarter million elements. */
 int64_t sheaf__stream_chunk(int64_t rows, int64_t cols);
 int64_t sheaf__stream_chunks(int64_t rows, int64_t chunk);

@@ -98,13 +98,11 @@ static sheaf_status *compare_values(differ *d, sheaf_diff_item *item, int64_t ro
     const size_t p = sheaf_dtype_bytes(item->a->dtype), q = sheaf_dtype_bytes(item->b->dtype);
     if (p == 0 || q == 0)
         return sheaf_fail(SHEAF_E_UNSUPPORTED, "'%s': elements smaller than a byte", item->name);
-    const atomic_int *stop = sheaf__control_stop(d->how->control);
     sheaf_status *st = make_space(d, (size_t)(chunk * cols) * (p > q ? p : q));
     for (int64_t row = 0; row < rows && st == NULL; row += chunk) {
         const int64_t n = rows - row < chunk ? rows - row : chunk;
-        if (stop != NULL && atomic_load(stop) != 0)
-            return sheaf_found(sheaf_fail(SHEAF_E_STOPPED, "diff"), "a request to stop");
-        st = d->a.source->read(d->a.source, item->a->name, row, n, 0, cols, d->x);
+        st = sheaf__stopped(sheaf__control_stop(d->how->control), "diff");
+        TRY(st, d->a.source->read(d->a.source, item->a->name, row, n, 0, cols, d->x));
         TRY(st, d->b.source->read(d->b.source, item->b->name, row, n, 0, cols, d->y));
         if (st == NULL &&
             (item->a->dtype != item->b->dtype || memcmp(d->x, d->y, (size_t)(n * cols) * p) != 0))

@@ -127,9 +127,9 @@ void sheaf__init_values(float *out, const sheaf_tensor *t, const sheaf_config *c
 static sheaf_status *make_rows(void *context, int64_t row0, int64_t rows, int64_t index, int worker)
 {
     maker *m = context;
-    if (m->stop != NULL && atomic_load(m->stop) != 0)
-        return sheaf_found(sheaf_fail(SHEAF_E_STOPPED, "init"),
-                           "a request to stop; nothing was left behind");
+    sheaf_status *st = sheaf__stopped(m->stop, "init");
+    if (st != NULL)
+        return st;
     float *values = m->values[worker];
     const int64_t n = rows * m->cols;
     sheaf__init_values(values, m->tensor, &m->config, m->seed, row0 * m->cols, n);

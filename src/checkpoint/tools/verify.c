@@ -15,6 +15,7 @@
 #include "base/text.h"
 #include "checkpoint/store/own_catalog.h"
 #include "checkpoint/store/store.h"
+#include "catalog/boxes.h"
 #include "catalog/private.h"
 #include "formats/torch.h"
 #include "ops/pool.h"
@@ -144,9 +145,7 @@ static sheaf_status *list_piece(verifier *v, int64_t index, int64_t k)
     const sheaf_logical *t = &v->c->tensor[index];
     const sheaf_piece *p = &t->piece[k];
     const int64_t bytes = (int64_t)sheaf_dtype_bytes(p->dtype);
-    int64_t elements = 1;
-    for (int i = 0; i < t->told.ndim; i++)
-        elements *= p->size[i];
+    const int64_t elements = sheaf__elements(t->told.ndim, p->size);
     if (p->dtype != t->told.dtype || bytes == 0)
         return NULL; /* the reader reported it */
     const bool dense = is_dense(t, p);
@@ -446,9 +445,7 @@ static void count_tensors(sheaf_verify_report *r)
 {
     for (int64_t i = 0; i < r->catalog->count; i++) {
         const sheaf_logical *t = &r->catalog->tensor[i];
-        int64_t elements = 1;
-        for (int d = 0; d < t->told.ndim; d++)
-            elements *= t->told.shape[d];
+        const int64_t elements = sheaf__elements(t->told.ndim, t->told.shape);
         r->factors += t->kind == SHEAF_LORA;
         r->moments += t->kind == SHEAF_MOMENT;
         if (t->kind != SHEAF_WEIGHT && t->kind != SHEAF_BUFFER)
