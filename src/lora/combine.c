@@ -22,8 +22,8 @@ typedef struct part {
 } part;
 
 typedef struct item {
-    sheaf_source_entry told; /* name owned */
-    bool a, copy;            /* copy: of the base's table, passed on */
+    sheaf_source_entry entry; /* name owned */
+    bool a, copy;             /* copy: of the base's table, passed on */
     int nparts;
     part *part;
 } item;
@@ -58,13 +58,13 @@ sheaf_status *sheaf__lora_read_view(sheaf_source *source, const sheaf_source_ent
 
 static item *find_item(combined *c, const char *name)
 {
-    return SHEAF_FIND(item, told.name, c->item, c->count, name);
+    return SHEAF_FIND(item, entry.name, c->item, c->count, name);
 }
 
 static const sheaf_source_entry *source_find(sheaf_source *self, const char *name)
 {
     item *i = find_item((combined *)self, name);
-    return i == NULL ? NULL : &i->told;
+    return i == NULL ? NULL : &i->entry;
 }
 
 static int64_t source_count(sheaf_source *self)
@@ -73,14 +73,14 @@ static int64_t source_count(sheaf_source *self)
 }
 static const sheaf_source_entry *source_entry(sheaf_source *self, int64_t i)
 {
-    return &((combined *)self)->item[i].told;
+    return &((combined *)self)->item[i].entry;
 }
 
 static void source_close(sheaf_source *self)
 {
     combined *c = (combined *)self;
     for (int64_t i = 0; i < c->count; i++) {
-        free((char *)c->item[i].told.name);
+        free((char *)c->item[i].entry.name);
         free(c->item[i].part);
     }
     free(c->item);
@@ -129,8 +129,8 @@ static sheaf_status *read_joined(float *dst, const combined *c, const item *it, 
                                  int64_t row0, int64_t rows, int64_t col0, int64_t cols)
 {
     int64_t inner = 1; /* rows of the source for each of the rank */
-    for (int i = 1; i < it->told.ndim - 1; i++)
-        inner *= it->told.shape[i];
+    for (int i = 1; i < it->entry.ndim - 1; i++)
+        inner *= it->entry.shape[i];
     sheaf_status *st = NULL;
     memset(dst, 0, (size_t)(rows * cols) * sizeof *dst); /* PEFT fills up with zeros */
     for (int i = 0; i < it->nparts && st == NULL; i++) {
@@ -192,11 +192,11 @@ static sheaf_status *add_part(combined *c, sheaf_source *from, const sheaf_sourc
         if (name == NULL)
             return sheaf_fail(SHEAF_E_MEMORY, "'%s'", e->name);
         int64_t at = c->count++; /* an adapter's tensors come by name, so this moves little */
-        for (; at > 0 && strcmp(c->item[at - 1].told.name, name) > 0; at--)
+        for (; at > 0 && strcmp(c->item[at - 1].entry.name, name) > 0; at--)
             c->item[at] = c->item[at - 1];
         it = &c->item[at];
-        *it = (item){ .told = *e, .a = a, .copy = copy };
-        it->told.name = name;
+        *it = (item){ .entry = *e, .a = a, .copy = copy };
+        it->entry.name = name;
     }
     if (!SHEAF_GROW(&it->part, NULL, it->nparts + 1))
         return sheaf_fail(SHEAF_E_MEMORY, "'%s'", e->name);
@@ -286,10 +286,10 @@ static sheaf_status *set_shape(item *it, sheaf_combine how)
             return sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "'%s'", e->name),
                                   "ranks of at most 65536 in all");
     }
-    it->told.dtype = SHEAF_F32;
-    it->told.shape[it->a ? 0 : 1] = how == SHEAF_COMBINE_LINEAR ? it->part[0].rank : sum;
+    it->entry.dtype = SHEAF_F32;
+    it->entry.shape[it->a ? 0 : 1] = how == SHEAF_COMBINE_LINEAR ? it->part[0].rank : sum;
     if (!it->a)
-        it->told.ndim = 2; /* a convolution's B [out, r, 1, 1] as well */
+        it->entry.ndim = 2; /* a convolution's B [out, r, 1, 1] as well */
     return NULL;
 }
 
@@ -348,8 +348,8 @@ static int64_t new_rank(const combined *c, const sheaf_lora_options *from, int n
                : from[i].rank > rank    ? from[i].rank
                                         : rank;
     for (int64_t i = 0; i < c->count; i++)
-        if (c->item[i].a && c->item[i].told.shape[0] > most)
-            most = c->item[i].told.shape[0];
+        if (c->item[i].a && c->item[i].entry.shape[0] > most)
+            most = c->item[i].entry.shape[0];
     return how == SHEAF_COMBINE_LINEAR || most > rank ? most : rank;
 }
 
@@ -366,11 +366,11 @@ static sheaf_status *make_options(sheaf_lora_options *out, combined *c,
         out->keep_tie |= from[i].keep_tie;
     for (int64_t i = 0; i < c->count; i++) {
         item *it = &c->item[i];
-        int64_t *axis = &it->told.shape[it->a ? 0 : 1];
+        int64_t *axis = &it->entry.shape[it->a ? 0 : 1];
         if (it->copy || *axis == out->rank)
             continue;
         if (how == SHEAF_COMBINE_LINEAR) {
-            sheaf_status *st = sheaf_fail(SHEAF_E_LAYOUT, "'%s'", it->told.name);
+            sheaf_status *st = sheaf_fail(SHEAF_E_LAYOUT, "'%s'", it->entry.name);
             sheaf_expected(st, "one rank for all modules, for linear");
             return sheaf_try_this(
                 sheaf_found(st, "%" PRId64 ", and %" PRId64 " elsewhere", *axis, out->rank),

@@ -229,45 +229,46 @@ sheaf_status *sheaf__lora_paths_spell(sheaf_lora *lora)
 {
     const sheaf_lora_options *o = &lora->options;
     const sheaf_lora_module *first = &lora->module[0];
-    sheaf_lora_options told = { .rank = first->file_rank,
-                                .whole_rank = true,
-                                .alpha = first->file_alpha,
-                                .rslora = o->rslora,
-                                .dropout = o->dropout,
-                                .bias = o->bias,
-                                .keep_tie = o->keep_tie,
-                                .tolerant = o->tolerant };
+    sheaf_lora_options written = { .rank = first->file_rank,
+                                   .whole_rank = true,
+                                   .alpha = first->file_alpha,
+                                   .rslora = o->rslora,
+                                   .dropout = o->dropout,
+                                   .bias = o->bias,
+                                   .keep_tie = o->keep_tie,
+                                   .tolerant = o->tolerant };
     const size_t n = (size_t)lora->nmodules + 1;
     const char **path = calloc(n, sizeof *path);
     sheaf_text targets = { 0 };
-    told.rank_pattern.at = calloc(n, sizeof *told.rank_pattern.at);
-    told.alpha_pattern.at = calloc(n, sizeof *told.alpha_pattern.at);
-    sheaf_status *st = path == NULL || told.rank_pattern.at == NULL || told.alpha_pattern.at == NULL
-                           ? sheaf__no_memory("LoRA options")
-                           : NULL;
+    written.rank_pattern.at = calloc(n, sizeof *written.rank_pattern.at);
+    written.alpha_pattern.at = calloc(n, sizeof *written.alpha_pattern.at);
+    sheaf_status *st =
+        path == NULL || written.rank_pattern.at == NULL || written.alpha_pattern.at == NULL
+            ? sheaf__no_memory("LoRA options")
+            : NULL;
     for (int i = 0; i < lora->nmodules && st == NULL; i++) {
         const sheaf_lora_module *m = &lora->module[i];
         path[i] = m->base->module;
         if (m->file_rank != first->file_rank)
-            st = add_pattern(&told.rank_pattern, m->base->module, (double)m->file_rank);
+            st = add_pattern(&written.rank_pattern, m->base->module, (double)m->file_rank);
         if (st == NULL && m->file_alpha != first->file_alpha)
-            st = add_pattern(&told.alpha_pattern, m->base->module, m->file_alpha);
+            st = add_pattern(&written.alpha_pattern, m->base->module, m->file_alpha);
     }
     if (st == NULL) {
         sheaf__paths_pattern(&targets, path, lora->nmodules);
-        st = sheaf__text_take(&told.targets.regex, &targets);
+        st = sheaf__text_take(&written.targets.regex, &targets);
     }
     free(path);
     if (st != NULL) {
-        sheaf_lora_options_release(&told);
+        sheaf_lora_options_release(&written);
         return st;
     }
-    told.modules_to_save = o->modules_to_save; /* moved */
-    told.base_name = o->base_name;
-    told.unknown_keys = o->unknown_keys;
+    written.modules_to_save = o->modules_to_save; /* moved */
+    written.base_name = o->base_name;
+    written.unknown_keys = o->unknown_keys;
     lora->options.modules_to_save = (sheaf_lora_names){ 0 };
     lora->options.base_name = lora->options.unknown_keys = NULL;
     sheaf_lora_options_release(&lora->options);
-    lora->options = told;
+    lora->options = written;
     return NULL;
 }

@@ -45,7 +45,7 @@ void sheaf__lora_sizes_of(sheaf__lora_sizes *out, const sheaf_lora *lora,
 {
     int n = 0;
     sheaf__lora_copy *found = calloc((size_t)lora->options.modules_to_save.n + 3,
-                                     sizeof *found); /* none: not told apart */
+                                     sizeof *found); /* NULL: only the sums */
     *out = (sheaf__lora_sizes){ 0 };
     for (int i = 0; i < lora->nmodules; i++) {
         const sheaf_lora_module *m = &lora->module[i];

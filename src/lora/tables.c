@@ -28,7 +28,7 @@ static sheaf_status *find_table(char **name, sheaf_source *adapter, const char *
         return sheaf__no_memory("tables of the adapter");
     }
     const sheaf_source_entry *e = adapter->find(adapter, *name);
-    if (e == NULL || e->ndim != 2) { /* of another kind it is told as what nobody asked for */
+    if (e == NULL || e->ndim != 2) { /* of another shape it is refused as a foreign tensor */
         free(*name);
         *name = NULL;
     }

@@ -31,7 +31,7 @@ sheaf_status *sheaf__folder_write(sheaf_folder *folder, int64_t index, int64_t r
                                   int64_t col0, int64_t cols, const void *src);
 /* sheaf__folder_text - a small file, at once. */
 sheaf_status *sheaf__folder_text(sheaf_folder *folder, const char *name, const char *text);
-/* sheaf__folder_copy - file `name` of the folder `from`, for nobody who may not read that; nothing
+/* sheaf__folder_copy - file `name` of the folder `from`, readable to those who may read it; nothing
  * if there is none. */
 sheaf_status *sheaf__folder_copy(sheaf_folder *folder, const char *from, const char *name);
 /* sheaf__folder_dir - borrowed: where the files lie until commit. With all tensors written it can

@@ -318,7 +318,7 @@ static sheaf_status *ask_args(sheaf__megatron *m, sheaf_catalog *c, const sheaf_
     return sheaf__catalog_notef(
         c, SHEAF_WARNING, "conflict", path, "", "the vocabulary in args.vocab_size",
         "give the config.json of the model with --config",
-        "%" PRId64 ", which nobody pads to %" PRId64 " rows; not used", said, m->padded);
+        "%" PRId64 ", which no program pads to %" PRId64 " rows; not used", said, m->padded);
 }
 
 /* The tokenizer beside the parts or in the folder that was given comes before the args, which
@@ -339,7 +339,7 @@ static sheaf_status *ask_tokenizer(sheaf__megatron *m, sheaf_catalog *c, const s
             c, SHEAF_WARNING, "conflict", file, "", "the tokenizer of this model",
             "give the config.json of the model "
             "with --config",
-            "%" PRId64 " tokens, for which nobody pads to %" PRId64 " rows; not used", rows,
+            "%" PRId64 " tokens, which no program pads to %" PRId64 " rows; not used", rows,
             m->padded);
     else if (st == NULL && rows > 0 && m->vocab >= 0 && m->vocab != rows)
         st = sheaf__catalog_notef(
@@ -729,11 +729,12 @@ static sheaf_status *tell_padding(sheaf_catalog *c, const sheaf__megatron *m, co
             "none of them; all %" PRId64 " rows are kept, of which the last may be padding",
             m->padded);
     if (!can_pad(m, m->vocab) && m->padded > m->vocab)
-        return sheaf__catalog_notef(
-            c, SHEAF_DEFECT, "shape", path, "model.embed_tokens.weight",
-            "rows of the vocabulary, and no more than padding adds",
-            "give the config.json of this model with --config",
-            "%" PRId64 " rows, to which nobody pads a vocabulary of %" PRId64, m->padded, m->vocab);
+        return sheaf__catalog_notef(c, SHEAF_DEFECT, "shape", path, "model.embed_tokens.weight",
+                                    "rows of the vocabulary, and no more than padding adds",
+                                    "give the config.json of this model with --config",
+                                    "%" PRId64
+                                    " rows, to which no program pads a vocabulary of %" PRId64,
+                                    m->padded, m->vocab);
     if (m->padded > m->vocab && rows_by_args(m, m->vocab) > 0 &&
         rows_by_args(m, m->vocab) != m->padded)
         return sheaf__catalog_notef(

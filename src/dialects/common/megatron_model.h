@@ -19,10 +19,10 @@ typedef struct sheaf__megatron {
     sheaf_schema *rows; /* of one layer and of what is around the layers; owned */
 } sheaf__megatron;
 
-/* sheaf__megatron_args - reads the Namespace. Args that make another model than a Llama are told as
+/* sheaf__megatron_args - reads the Namespace. Args that make another model than a Llama are
  * defects
  * ("unsupported"), with `path`; c->config becomes a config.json of what was said, unless it has
- * one, whose vocabulary then counts, and contradictions to which are told ("class"). */
+ * one, whose vocabulary then counts; contradictions to it become findings ("class"). */
 sheaf_status *sheaf__megatron_args(sheaf__megatron *out, sheaf_catalog *c, const sheaf_pickle *args,
                                    const char *path, const char *config_path);
 

@@ -50,7 +50,8 @@ sheaf_status *sheaf__catalog_find_config(sheaf_catalog *c, const sheaf_dialect_h
         return sheaf__catalog_take_config(c, hints->config);
     sheaf_status *st = sheaf__path_join(&path, dir, name);
     if (st == NULL &&
-        sheaf__path_kind(path) != SHEAF_PATH_NONE) /* a pipe or a folder of this name is told */
+        sheaf__path_kind(path) !=
+            SHEAF_PATH_NONE) /* reading a pipe or a folder fails, which is a finding */
         st = sheaf__catalog_take_config(c, path);
     free(path);
     return st;
@@ -76,7 +77,7 @@ sheaf_status *sheaf__catalog_know(sheaf_schema **schema, sheaf_catalog *c,
         return st;
     st = sheaf_config_parse(&config, c->config, strlen(c->config));
     if (st != NULL && sheaf_status_code(st) == SHEAF_E_UNSUPPORTED) {
-        sheaf_status_free(st); /* told by sheaf__catalog_check_model() */
+        sheaf_status_free(st); /* a finding of sheaf__catalog_check_model() */
         return NULL;
     }
     if (st == NULL) {
@@ -275,7 +276,8 @@ static sheaf_status *check_foreign(checking *x, const sheaf_logical *t)
                                    t->told.name, "",
                                    "stored although tied to the table of embeddings", "");
     sheaf_sat_rule rule;
-    if ((x->c->dialect->own_lora && !sheaf__sat_rule_of(&rule, t->told.name)) || /* told as read */
+    if ((x->c->dialect->own_lora &&
+         !sheaf__sat_rule_of(&rule, t->told.name)) || /* noted when read */
         ++x->foreign > LISTED)
         return NULL;
     return sheaf__catalog_note(x->c, SHEAF_DEFECT, "foreign", sheaf__catalog_path_of(x->c, t),
@@ -297,8 +299,7 @@ static sheaf_status *take_prefix(sheaf_catalog *c, const sheaf_schema *schema)
             fits += has && sheaf_schema_find(schema, name + n) != NULL;
             twice += has && sheaf__catalog_find(c, name + n) != NULL;
         }
-        if (twice > 0 || fits < 2 ||
-            fits * 10 < count * 9) /* a few foreign ones are told apart later */
+        if (twice > 0 || fits < 2 || fits * 10 < count * 9) /* a few may be foreign */
             continue;
         for (int64_t i = 0; i < c->count; i++) {
             const sheaf_logical *t = &c->tensor[i];

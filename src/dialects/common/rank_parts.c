@@ -1,7 +1,7 @@
 /* rank_parts.c - tensors of single tensor-parallel ranks, joined; see rank_parts.h.
  *
  * Which axis is divided the schema says by the name. Which rank a part is
- * from is told by the name of its file or folder; where nothing says it, by the padding, which lies
+ * from follows from the name of its file or folder; else from the padding, which lies
  * at the end of the last rank's table; else it must be the one that is left. Parts of another save
  * are known by values that contradict. */
 #include <inttypes.h>
@@ -163,7 +163,7 @@ static sheaf_status *check_twice(bool *twice, joining *j, const char *const *pat
     return st;
 }
 
-/* Has the catalog all rows of its vocabulary, and nothing speaks of ranks? Then no part is
+/* Has the catalog all rows of its vocabulary, and does no name have a rank? Then no part is
  * missing. */
 static bool is_whole(const joining *j)
 {
@@ -449,8 +449,7 @@ static sheaf_status *join_tensor(joining *j, const char *name)
     }
     sheaf_logical *to = NULL;
     sheaf_status *st = NULL;
-    if (uneven > 0 &&
-        !sheaf__is_vocabulary(name)) /* tables are divided so where nobody pads them */
+    if (uneven > 0 && !sheaf__is_vocabulary(name)) /* so are tables that are not padded */
         st = sheaf__catalog_notef(
             j->c, SHEAF_WARNING, "shape", part_of(j, uneven)->held->root, name, "parts of one size",
             "give the config.json of this model with --config",

@@ -15,7 +15,7 @@ typedef struct sheaf__whole {
     int rank;       /* of the pieces; -1 = whole */
     bool as_stored; /* elements below a byte too, which cannot be read */
     bool buffers;   /* keep rotary_emb.inv_freq of the text layers too */
-    /* told of each tensor before it is taken; false leaves it out. NULL: all are taken. */
+    /* called before a tensor is taken; false leaves it out. NULL: all are taken. */
     bool (*wants)(void *context, const char *path, const char *name);
     void *context;
 } sheaf__whole;

@@ -94,6 +94,9 @@ typedef struct indexed {
     sheaf_status *st; /* of a finding that could not be noted */
 } indexed;
 
+static const char other_save[] =
+    "this file or the index is of another save: copy both from the same one";
+
 static bool safe_file_name(const char *name)
 {
     return name != NULL && *name != '\0' && *name != '.' && strchr(name, '/') == NULL &&
@@ -107,21 +110,17 @@ static bool wants_indexed(void *context, const char *path, const char *name)
     indexed *x = context;
     const json_t *value = json_object_get(x->map, name);
     const char *file = json_string_value(value);
-    if (value != NULL && !safe_file_name(file)) /* told with its name */
+    if (value != NULL && !safe_file_name(file)) /* a finding has its name */
         return false;
     if (file != NULL && strcmp(file, sheaf__last_part(path)) == 0)
         return x->asked->wants == NULL || x->asked->wants(x->asked->context, path, name);
     if (sheaf__ends_with(name, "rotary_emb.inv_freq") || x->st != NULL)
         return false;
-    x->st = file == NULL
-                ? sheaf__catalog_note(
-                      x->whole.catalog, SHEAF_DEFECT, "foreign", path, name, "a name of the index",
-                      "a tensor that the index does not name",
-                      "this file or the index is of another save: copy both from the same one")
-                : sheaf__catalog_notef(
-                      x->whole.catalog, SHEAF_DEFECT, "duplicate", path, name, file,
-                      "this file or the index is of another save: copy both from the same one",
-                      "it lies in this file too");
+    x->st = sheaf__catalog_note(
+        x->whole.catalog, SHEAF_DEFECT, file == NULL ? "foreign" : "duplicate", path, name,
+        file == NULL ? "a name of the index" : file,
+        file == NULL ? "a tensor that the index does not name" : "it lies in this file too",
+        other_save);
     return false;
 }
 
@@ -170,7 +169,7 @@ static sheaf_status *note_promised(const indexed *x, const json_t *files, const 
         const char *file = json_string_value(value);
         char *stored = NULL, *path = NULL;
         const json_t *read =
-            file == NULL ? NULL : json_object_get(files, file); /* NULL: told with its name */
+            file == NULL ? NULL : json_object_get(files, file); /* NULL: a finding has its name */
         if (read == NULL || sheaf__ends_with(name, "rotary_emb.inv_freq"))
             continue;
         sheaf_status *st = x->asked->rename != NULL ? x->asked->rename(&stored, name) : NULL;
@@ -178,14 +177,10 @@ static sheaf_status *note_promised(const indexed *x, const json_t *files, const 
             st == NULL && sheaf__catalog_find(c, stored != NULL ? stored : name) != NULL;
         TRY(st, !there ? sheaf__path_join(&path, dir, file) : NULL);
         if (st == NULL && !there)
-            st = json_is_true(read)
-                     ? sheaf__catalog_note(
-                           c, SHEAF_DEFECT, "missing", path, name,
-                           "in this file, as the index says", "no tensor of this name in it",
-                           "this file or the index is of another save: copy both from the same one")
-                     : sheaf__catalog_note(c, SHEAF_DEFECT, "missing", path, name,
-                                           "in this file, as the index says",
-                                           "this file cannot be read", "copy or download it");
+            st = sheaf__catalog_note(
+                c, SHEAF_DEFECT, "missing", path, name, "in this file, as the index says",
+                json_is_true(read) ? "no tensor of this name in it" : "this file cannot be read",
+                json_is_true(read) ? other_save : "copy or download it");
         free(stored);
         free(path);
         if (st != NULL)
@@ -424,5 +419,5 @@ sheaf_status *sheaf__whole_folder(bool *damaged, sheaf__whole *whole, const char
     return sheaf__catalog_notef(
         whole->catalog, SHEAF_DEFECT, "conflict", dir, "", "one model in a folder",
         "give the file itself instead of the folder",
-        "%" PRId64 " of which each could be it (%s, ...)", indexes + singles, names->at[at]);
+        "%" PRId64 " files, each of which could be it (%s, ...)", indexes + singles, names->at[at]);
 }

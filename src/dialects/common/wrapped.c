@@ -26,7 +26,7 @@ static char *base_of(const sheaf_logical *t)
     return (char *)(t->kind == SHEAF_MOMENT ? sheaf__moment_base(t->told.name) : t->told.name);
 }
 
-/* Two tensors of one name are told; the tables of names are made anew. */
+/* Two tensors of one name become a finding; the tables of names are made anew. */
 static sheaf_status *renamed(sheaf_catalog *c)
 {
     sheaf_status *st = sheaf__catalog_sort(c);
@@ -59,7 +59,7 @@ static sheaf_status *find_words(const char **first, const sheaf_catalog *c)
         const bool twice = word != NULL && c->tensor[i].kind != SHEAF_MOMENT &&
                            sheaf__catalog_find(c, name) != NULL;
         free(name);
-        if (twice) { /* of two models in one save: told as foreign */
+        if (twice) { /* of two models in one save: foreign, for the check */
             *first = NULL;
             return NULL;
         }

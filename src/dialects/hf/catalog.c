@@ -117,7 +117,7 @@ static sheaf_status *read_file(bool *damaged, sheaf_catalog *c, const char *path
     return st;
 }
 
-/* A pickle is whatever a program was told to save: wrappers' names, padding. It is always held
+/* A pickle is whatever a program saved: wrappers' names, padding. It is always held
  * against its config. */
 static bool is_pickled(const sheaf_catalog *c)
 {

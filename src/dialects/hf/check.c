@@ -131,7 +131,7 @@ static sheaf_status *mention_prefix(sheaf_status *st, sheaf_source *source, cons
     return st;
 }
 
-/* `n` tensors, of which `names` are the first; released. */
+/* `n` tensors, the first of them in `names`, which is released. */
 static sheaf_status *refuse_names(const char *expected, int64_t count, int64_t n, const char *what,
                                   sheaf_text *names)
 {
@@ -217,7 +217,7 @@ static sheaf_status *check_quantized(const sheaf_schema *schema, sheaf_source *s
         return NULL;
     sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "tensors of the model");
     sheaf_found(sheaf_expected(st, "weights in F32, BF16 or F16"), "quantized weights (%s)", how);
-    return sheaf_try_this(st, "%s in 16 or 32 bits, of which these were made",
+    return sheaf_try_this(st, "the weights of %s in 16 or 32 bits, before they were quantized",
                           family->variant_of != NULL ? family->variant_of(&schema->config)
                                                      : family->title);
 }

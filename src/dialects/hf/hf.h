@@ -18,6 +18,6 @@ sheaf_status *sheaf_hf_check(sheaf_source *source, const sheaf_schema *schema);
 /* sheaf_hf_compute - has `*source` give the buffers of `schema` too that it lacks (tables of
  * positions), as the files of the same model hold them, in the type of its table of embeddings.
  * Where it lacks none nothing changes. Takes the source, which the new one closes; on failure it
- * stays the caller's. `schema` is not kept; events are told each name. Errors: SHEAF_E_MEMORY. */
+ * stays the caller's. `schema` is not kept; each name is an event. Errors: SHEAF_E_MEMORY. */
 sheaf_status *sheaf_hf_compute(sheaf_source **source, const sheaf_schema *schema,
                                const sheaf_events *events);

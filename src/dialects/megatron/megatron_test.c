@@ -389,7 +389,7 @@ static void test_made__a_vocabulary_must_fit_its_padding(void **state)
     char path[600];
     sheaf_catalog *c = read_made(&sheaf__dialect_megatron, made_folder(m, &h), NULL);
     CHECK_SOUND(c);
-    CHECK_FINDING(c, SHEAF_WARNING, "conflict", "37, which nobody pads to 9001 rows; not used");
+    CHECK_FINDING(c, SHEAF_WARNING, "conflict", "37, which no program pads to 9001 rows; not used");
     assert_true(c->vocab == -1 && c->padded_vocab == 9001);
     sheaf__catalog_free(c);
 
@@ -399,14 +399,15 @@ static void test_made__a_vocabulary_must_fit_its_padding(void **state)
               "\"num_key_value_heads\": 2, \"head_dim\": 4, \"vocab_size\": 37, "
               "\"rms_norm_eps\": 1e-6, \"max_position_embeddings\": 64}");
     c = read_made(&sheaf__dialect_megatron, made_folder(m, &h), path);
-    CHECK_FINDING(c, SHEAF_DEFECT, "shape", "9001 rows, to which nobody pads a vocabulary of 37");
+    CHECK_FINDING(c, SHEAF_DEFECT, "shape",
+                  "9001 rows, to which no program pads a vocabulary of 37");
     check_no_source(c);
 
     h.padded = 999; /* by the args' own rule: nobody else's */
     h.strange = "make_vocab_size_divisible_by";
     h.number = 333;
     c = read_made(&sheaf__dialect_megatron, made_folder(m, &h), path);
-    CHECK_FINDING(c, SHEAF_DEFECT, "shape", "999 rows, to which nobody pads");
+    CHECK_FINDING(c, SHEAF_DEFECT, "shape", "999 rows, to which no program pads");
     check_no_source(c);
     h.number = 999;
     c = read_made(&sheaf__dialect_megatron, made_folder(m, &h), path);

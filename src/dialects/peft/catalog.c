@@ -19,9 +19,10 @@
 #include "dialects/peft/peft.h"
 #include "schema/wrappers.h"
 
+static const char *const files[] = { "adapter_model.safetensors", "adapter_model.bin" };
+
 static bool peft_is(const char *path)
 {
-    static const char *const files[] = { "adapter_model.safetensors", "adapter_model.bin" };
     static const char *const models[] = { "model.safetensors", "model.safetensors.index.json",
                                           "pytorch_model.bin", "pytorch_model.bin.index.json" };
     const char *name = sheaf__last_part(path);
@@ -99,20 +100,10 @@ static sheaf_status *read_file(bool *read, sheaf_catalog *c, const char *path)
 
 static sheaf_status *read_folder(sheaf_catalog *c, const char *dir)
 {
-    static const char *const files[] = { "adapter_model.safetensors", "adapter_model.bin" };
+    const bool old = !sheaf__has_file(dir, files[0]) && sheaf__has_file(dir, files[1]);
     char *path = NULL;
     bool read = false;
-    sheaf_status *st = sheaf__path_join(&path, dir, files[0]);
-    if (st == NULL && sheaf__path_kind(path) == SHEAF_PATH_NONE) {
-        char *old = NULL;
-        st = sheaf__path_join(&old, dir, files[1]);
-        if (st == NULL && sheaf__path_kind(old) != SHEAF_PATH_NONE) {
-            free(path);
-            path = old;
-            old = NULL;
-        }
-        free(old);
-    }
+    sheaf_status *st = sheaf__path_join(&path, dir, files[old]);
     TRY(st, read_file(&read, c, path));
     free(path);
     for (int64_t i = 0; st == NULL && i < c->count; i++)

@@ -18,7 +18,7 @@ static const char *const named_parts[] = {
     ".lora_embedding_A.", ".lora_embedding_B.", ".trainable_tokens_delta.",
     ".modules_to_save."
 };
-static const char first[] = "default."; /* what an adapter is called that nobody named */
+static const char first[] = "default."; /* the name of an adapter where none was given */
 enum { PARTS = sizeof named_parts / sizeof *named_parts, BARE_FROM = 2, SAVED = 6 };
 
 /* What follows the part: "default.weight" or "weight" give "weight"; "default" or "" give "". */

@@ -42,7 +42,7 @@ static sheaf_status *has_file(bool *yes, const char *dir, const char *name)
     sheaf_status *st = sheaf__path_join(&path, dir, name);
     *yes = st == NULL &&
            sheaf__path_kind(path) !=
-               SHEAF_PATH_NONE; /* a pipe or a folder of this name is told when it is read */
+               SHEAF_PATH_NONE; /* reading a pipe or a folder fails, which is a finding */
     free(path);
     return st;
 }
@@ -195,8 +195,8 @@ void sheaf__sat_set_release(sheaf__sat_set *set)
     *set = (sheaf__sat_set){ 0 };
 }
 
-/* Two numbers of the config, for telling parts apart; what is wrong with it is told when it is
- * read. */
+/* Two numbers of the config, to tell parts of two models from each other; faults are findings when
+ * it is read. */
 static sheaf_status *read_numbers(sheaf__sat_folder *f)
 {
     json_t *object = NULL;

@@ -162,7 +162,7 @@ static sheaf_status *find_linears(sheaf_sat_lora *lora)
     for (int64_t i = 0; st == NULL && i < c->count; i++) {
         if (c->tensor[i].kind != SHEAF_LORA || !sheaf__sat_name_of(&what, c->tensor[i].told.name))
             continue;
-        /* A layer is met at its first B; an A without it has nobody to speak for it. */
+        /* Each layer is described at its first B; without one its factors are incomplete. */
         if (what.kind == SHEAF_SAT_B && what.part == 0)
             st = describe(lora, &lora->linear[lora->count++], &what);
         else if (sheaf__sat_factor(c, what.linear, 'B', 0) == NULL)

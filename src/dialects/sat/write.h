@@ -39,7 +39,8 @@ sheaf_status *sheaf_sat_put(sheaf_sat_writer *writer, int64_t index, int64_t row
                             int64_t col0, int64_t cols, const void *src);
 /* sheaf_sat_finish - all files are complete and synced, under a name that is not yet the folder's:
  * sheaf_sat_dir(), where they can be read. Only sheaf_sat_commit() or _abandon() follow; the first
- * calls it where nobody has. Errors: SHEAF_E_LAYOUT when a tensor did not get all of its bytes. */
+ * calls it where it was not called. Errors: SHEAF_E_LAYOUT when a tensor did not get all of its
+ * bytes. */
 sheaf_status *sheaf_sat_finish(sheaf_sat_writer *writer);
 const char *sheaf_sat_dir(const sheaf_sat_writer *writer);
 /* sheaf_sat_commit - frees in any case. Errors: SHEAF_E_LAYOUT when a tensor did not get all of its
