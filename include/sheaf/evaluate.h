@@ -66,7 +66,7 @@ typedef struct sheaf_model_evaluate_report {
 } sheaf_model_evaluate_report;
 
 /* sheaf_model_evaluate - loads the model, in the slices of the run, else in 8, reads the data once,
- * lets the model go. Needs a processor with AVX2 and FMA. Errors: those of the folders and the
+ * frees it. Needs a processor with AVX2 and FMA. Errors: those of the folders and the
  * data; SHEAF_E_MEMORY when the planner says that memory does not suffice. */
 SHEAF_API sheaf_status *sheaf_model_evaluate(sheaf_model_evaluate_report *report,
                                              const sheaf_model_evaluate_options *options);

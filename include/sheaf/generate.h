@@ -27,7 +27,7 @@ typedef struct sheaf_model_open_options {
     const char *config;    /* its config.json, where the folder has none; NULL */
     const char *tokenizer; /* file or folder; NULL: the run's, else that in the model's folder, else
                               bytes */
-    const char *prompt_template; /* how a question is put (docs/templates.md; with images base,
+    const char *prompt_template; /* name of the chat template (docs/templates.md; with images base,
                                     chat, vqa or chat_old); NULL: the run's, else the model's */
     sheaf_dtype dtype;           /* of activations and products: float32, bfloat16 or float16;
                                     SHEAF_BOOL, which is 0: the run's, else the model's own */
@@ -128,7 +128,7 @@ typedef struct sheaf_model_prompt {
 
 /* sheaf_model_generate - one call after the other: it waits for one that runs. Errors: SHEAF_E_DATA
  * for a prompt that is too long, empty or cannot be read; SHEAF_E_ARG, also where `on_token` or
- * `on_text` of an answer asks the model that is at it; SHEAF_E_UNSUPPORTED for a text without a
+ * `on_text` of a running generation calls the same model; SHEAF_E_UNSUPPORTED for a text without a
  * tokenizer, for an image the model cannot see, and for more than it reads. */
 SHEAF_API sheaf_status *sheaf_model_generate(sheaf_answer **out, sheaf_model *model,
                                              const sheaf_model_generate_options *options);

@@ -31,7 +31,7 @@ static sheaf_status *write_path(sheaf_text *text, const char *folder, const char
     return st;
 }
 
-/* Pictures that wait were not talked about yet. */
+/* Pictures that wait stand in no question yet. */
 static sheaf_status *write_pictures(sheaf_text *text, const sheaf__dialogue *d, const char *file)
 {
     char *folder = NULL;

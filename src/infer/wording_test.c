@@ -3,7 +3,7 @@
 #include "tests/check.h"
 
 #include "infer/dialogue.h"
-#include "infer/spoken.h"
+#include "infer/answer_stream.h"
 #include "tests/files.h"
 #include "tests/pictures.h"
 
@@ -68,8 +68,8 @@ static void test_open__which_template_it_is(void **state)
 
 static sheaf_status *answer_of(char **text, const sheaf__wording *w, const int32_t *ids, int64_t n)
 {
-    sheaf__spoken s = { .wording = w, .laid_out = w->templated };
-    return sheaf__spoken_end(NULL, text, &s, ids, n);
+    sheaf__answer_stream s = { .wording = w, .laid_out = w->templated };
+    return sheaf__answer_stream_end(NULL, text, &s, ids, n);
 }
 
 static void test_open__a_tokenizer_is_given_found_or_missing(void **state)
@@ -352,25 +352,25 @@ static void test_spoken__a_token_says_what_is_certain(void **state)
     int32_t ids[ARRAY_LEN(rows)];
     char *more, *answer;
     CHECK_OK(sheaf__wording_open(&w, &config, &(sheaf__wording_options){ .version = "chat" }));
-    sheaf__spoken s = { .wording = &w, .laid_out = w.templated };
+    sheaf__answer_stream s = { .wording = &w, .laid_out = w.templated };
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         ids[i] = rows[i].id;
-        CHECK_OK(sheaf__spoken_more(&more, &s, ids, (int64_t)i + 1));
+        CHECK_OK(sheaf__answer_stream_more(&more, &s, ids, (int64_t)i + 1));
         assert_string_equal(more, rows[i].more);
         free(more);
     }
-    CHECK_OK(sheaf__spoken_end(&more, &answer, &s, ids, ARRAY_LEN(rows)));
+    CHECK_OK(sheaf__answer_stream_end(&more, &answer, &s, ids, ARRAY_LEN(rows)));
     assert_string_equal(more, "");
     assert_string_equal(answer,
                         "hi \xC3\xA9\xEF\xBF\xBDx\xF0\x9F\x98\x80\xEF\xBF\xBD\xEF\xBF\xBDy");
     free(more);
     free(answer);
-    CHECK_OK(
-        sheaf__spoken_end(&more, &answer, &s, ids, 5)); /* the half character is said in the end */
+    CHECK_OK(sheaf__answer_stream_end(&more, &answer, &s, ids,
+                                      5)); /* the half character is said in the end */
     assert_string_equal(answer, "hi \xEF\xBF\xBD");
     free(more);
     free(answer);
-    sheaf__spoken_release(&s);
+    sheaf__answer_stream_release(&s);
     sheaf__wording_close(&w);
 }
 
@@ -382,17 +382,17 @@ static void test_spoken__an_answer_that_was_not_said_is_said_again(void **state)
     int32_t ids[sizeof tokens];
     char *more, *answer;
     CHECK_OK(sheaf__wording_open(&w, &config, &(sheaf__wording_options){ .version = "chat" }));
-    sheaf__spoken s = { .wording = &w, .laid_out = w.templated };
+    sheaf__answer_stream s = { .wording = &w, .laid_out = w.templated };
     for (size_t i = 0; i < sizeof tokens - 1; i++)
         ids[i] = tokens[i];
-    CHECK_OK(sheaf__spoken_more(&more, &s, ids, 2));
+    CHECK_OK(sheaf__answer_stream_more(&more, &s, ids, 2));
     free(more);
-    CHECK_OK(sheaf__spoken_end(&more, &answer, &s, ids, sizeof tokens - 1));
+    CHECK_OK(sheaf__answer_stream_end(&more, &answer, &s, ids, sizeof tokens - 1));
     assert_string_equal(more, "\nyes");
     assert_string_equal(answer, "yes");
     free(more);
     free(answer);
-    sheaf__spoken_release(&s);
+    sheaf__answer_stream_release(&s);
     sheaf__wording_close(&w);
 }
 
@@ -415,8 +415,8 @@ static void test_spoken__texts_that_end_an_answer_are_never_said(void **state)
     sheaf__wording w;
     CHECK_OK(sheaf__wording_open(&w, &config, &(sheaf__wording_options){ .version = NULL }));
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-        sheaf__spoken s = { .wording = &w, .stop = rows[i].stop };
-        sheaf__spoken silent = s;
+        sheaf__answer_stream s = { .wording = &w, .stop = rows[i].stop };
+        sheaf__answer_stream silent = s;
         const int64_t n = (int64_t)strlen(rows[i].tokens);
         int32_t ids[16];
         char said[64] = "", *more, *answer;
@@ -426,22 +426,22 @@ static void test_spoken__texts_that_end_an_answer_are_never_said(void **state)
         int64_t j = 0;
         for (; j < n && !s.over; j++) {
             ids[j] = (unsigned char)rows[i].tokens[j];
-            CHECK_OK(sheaf__spoken_more(&more, &s, ids, j + 1));
+            CHECK_OK(sheaf__answer_stream_more(&more, &s, ids, j + 1));
             snprintf(said + strlen(said), sizeof said - strlen(said), "%s%s%s", j == 0 ? "" : "|",
                      more, s.over ? "!" : "");
             free(more);
-            CHECK_OK(sheaf__spoken_more(NULL, &silent, ids, j + 1));
+            CHECK_OK(sheaf__answer_stream_more(NULL, &silent, ids, j + 1));
             assert_int_equal(silent.over, s.over);
         }
         assert_string_equal(said, rows[i].said);
-        CHECK_OK(sheaf__spoken_end(&more, &answer, &s, ids, j));
+        CHECK_OK(sheaf__answer_stream_end(&more, &answer, &s, ids, j));
         assert_string_equal(answer, rows[i].answer);
         free(more);
         free(answer);
-        CHECK_OK(sheaf__spoken_end(NULL, &answer, &silent, ids, j));
+        CHECK_OK(sheaf__answer_stream_end(NULL, &answer, &silent, ids, j));
         assert_string_equal(answer, rows[i].answer);
         free(answer);
-        sheaf__spoken_release(&s);
+        sheaf__answer_stream_release(&s);
     }
     sheaf__wording_close(&w);
 }

@@ -78,9 +78,10 @@ void sheaf_answer_free(sheaf_answer *answer)
 /* A rank at it. */
 typedef struct member {
     const sheaf__answering *w;
-    bool first, keeps;     /* keeps: w->out is what it finds */
-    sheaf__spoken *spoken; /* [count]; of ranks that keep nothing only where texts end answers */
-    sheaf_status *failed;  /* the first failure of a callback */
+    bool first, keeps; /* keeps: w->out is what it finds */
+    sheaf__answer_stream
+        *spoken;          /* [count]; of ranks that keep nothing only where texts end answers */
+    sheaf_status *failed; /* the first failure of a callback */
 } member;
 
 static sheaf_status *load_images(void *self, int64_t prompt, const sheaf__picture *picture,
@@ -115,7 +116,7 @@ static void tell(void *self, int64_t prompt, const sheaf__continuation *so_far)
     }
     if (a->on_text == NULL || r->failed != NULL)
         return;
-    r->failed = sheaf__spoken_more(&more, &r->spoken[prompt], so_far->ids, spoken(so_far));
+    r->failed = sheaf__answer_stream_more(&more, &r->spoken[prompt], so_far->ids, spoken(so_far));
     if (r->failed == NULL && more[0] != '\0')
         say(a, prompt, more);
     free(more);
@@ -125,10 +126,10 @@ static void tell(void *self, int64_t prompt, const sheaf__continuation *so_far)
 static bool is_over(void *self, int64_t prompt, const sheaf__continuation *so_far)
 {
     member *r = self;
-    sheaf__spoken *s = &r->spoken[prompt];
+    sheaf__answer_stream *s = &r->spoken[prompt];
     sheaf_status *st = r->first && r->w->a->on_text != NULL
                            ? NULL
-                           : sheaf__spoken_more(NULL, s, so_far->ids, spoken(so_far));
+                           : sheaf__answer_stream_more(NULL, s, so_far->ids, spoken(so_far));
     if (r->failed == NULL)
         r->failed = st;
     else
@@ -208,14 +209,15 @@ static sheaf_status *generate(member *r, sheaf__continuation *out, sheaf__model 
     return st;
 }
 
-static sheaf__spoken *new_spoken(const sheaf__answering *w)
+static sheaf__answer_stream *new_spoken(const sheaf__answering *w)
 {
-    sheaf__spoken *s = calloc((size_t)w->count, sizeof *s);
+    sheaf__answer_stream *s = calloc((size_t)w->count, sizeof *s);
     for (int64_t i = 0; i < w->count && s != NULL; i++)
-        s[i] = (sheaf__spoken){ .wording = w->a->wording,
-                                .laid_out = w->prompt[i].laid_out || w->a->wording->templated,
-                                .stop = w->a->stop,
-                                .nstop = w->a->nstop };
+        s[i] =
+            (sheaf__answer_stream){ .wording = w->a->wording,
+                                    .laid_out = w->prompt[i].laid_out || w->a->wording->templated,
+                                    .stop = w->a->stop,
+                                    .nstop = w->a->nstop };
     return s;
 }
 
@@ -261,7 +263,7 @@ sheaf_status *sheaf__answering_on_rank(void *self, sheaf__model *model)
     TRY(st, generate(&r, r.keeps ? w->first : own, model));
     sheaf_status_free(r.failed);
     for (int64_t i = 0; i < w->count && !r.keeps && r.spoken != NULL; i++)
-        sheaf__spoken_release(&r.spoken[i]);
+        sheaf__answer_stream_release(&r.spoken[i]);
     if (!r.keeps)
         free(r.spoken);
     free(own);
@@ -300,8 +302,8 @@ static sheaf_status *finish(const sheaf__answering *w)
     for (int64_t i = 0; i < w->count && st == NULL; i++) {
         char *rest = NULL;
         w->out[i]->said = w->first[i];
-        st = sheaf__spoken_end(a->on_text != NULL ? &rest : NULL, &w->out[i]->text, &w->spoken[i],
-                               w->first[i].ids, spoken(&w->first[i]));
+        st = sheaf__answer_stream_end(a->on_text != NULL ? &rest : NULL, &w->out[i]->text,
+                                      &w->spoken[i], w->first[i].ids, spoken(&w->first[i]));
         if (st == NULL && rest != NULL && rest[0] != '\0')
             say(a, i, rest);
         free(rest);
@@ -313,7 +315,7 @@ sheaf_status *sheaf__answering_end(sheaf__answering *w, sheaf_status *st)
 {
     TRY(st, finish(w));
     for (int64_t i = 0; i < w->count && w->spoken != NULL; i++)
-        sheaf__spoken_release(&w->spoken[i]);
+        sheaf__answer_stream_release(&w->spoken[i]);
     free(w->spoken);
     free(w->first);
     w->spoken = NULL;
@@ -331,7 +333,7 @@ sheaf_status *sheaf__model_answer(sheaf_answer **out, sheaf_model *m, const shea
     TRY(st, sheaf__answering_begin(&w));
     if (st == NULL && a->begin != NULL)
         st = a->begin(a->context);
-    TRY(st, sheaf__crowd_do(m->crowd, sheaf__answering_on_rank, &w));
+    TRY(st, sheaf__model_ranks_do(m->ranks, sheaf__answering_on_rank, &w));
     st = sheaf__answering_end(&w, st);
     for (int64_t i = 0; i < count && st != NULL; i++) {
         sheaf_answer_free(out[i]);

@@ -5,7 +5,7 @@
 #include "base/inside.h"
 #include "comm/all.h"
 #include "infer/dialogue.h"
-#include "library/led.h"
+#include "library/worker.h"
 #include "library/model.h"
 #include "library/take.h"
 
@@ -14,7 +14,7 @@ struct sheaf_chat {
     sheaf__wording wording; /* always by a template */
     sheaf__dialogue talk;
     int64_t answers;
-    sheaf__led led;
+    sheaf__leader leader;
 };
 
 sheaf_status *sheaf_chat_open(sheaf_chat **out, sheaf_model *m, const char *image)
@@ -25,7 +25,7 @@ sheaf_status *sheaf_chat_open(sheaf_chat **out, sheaf_model *m, const char *imag
     if (c == NULL)
         return sheaf__no_memory("a chat");
     c->model = m;
-    c->led.all = m->all;
+    c->leader.all = m->all;
     c->talk.wording = &c->wording;
     /* the first alone lays prompts out: there are no clocks that could differ */
     sheaf_status *st = sheaf__wording_today(&m->wording);
@@ -46,7 +46,7 @@ void sheaf_chat_close(sheaf_chat *c)
         return;
     sheaf__dialogue_release(&c->talk);
     sheaf__wording_close(&c->wording);
-    sheaf__led_release(&c->led);
+    sheaf__leader_release(&c->leader);
     free(c);
 }
 
@@ -116,7 +116,7 @@ sheaf_status *sheaf__chat_ask(sheaf_answer **out, sheaf_chat *c, const char *que
     a.number = c->answers;
     sheaf_status *st = sheaf__dialogue_ask(&prompt, &block, &c->talk, question);
     TRY(st, sheaf__model_room(c->model, &prompt, &a));
-    TRY(st, sheaf__led_ask(&c->led, &c->model->opened.config, &prompt, a.number));
+    TRY(st, sheaf__leader_ask(&c->leader, &c->model->opened.config, &prompt, a.number));
     TRY(st, sheaf__all_agree(c->model->all, sheaf__model_answer(out, c->model, &prompt, 1, &a)));
     free(block);
     if (st != NULL)

@@ -155,7 +155,7 @@ static sheaf_status *load(sheaf_model *m, int64_t batch)
         return sheaf_fail(SHEAF_E_MEMORY, "%d ranks", ranks);
     for (int r = 0; r < ranks; r++)
         m->past[r].past.least = m->positions;
-    return sheaf__crowd_open(&m->crowd, &m->opened, &crew);
+    return sheaf__model_ranks_open(&m->ranks, &m->opened, &crew);
 }
 
 sheaf_status *sheaf_model_load(sheaf_model *m)
@@ -164,7 +164,7 @@ sheaf_status *sheaf_model_load(sheaf_model *m)
     static const int64_t own[SHEAF__MOST_TOWERS]; /* an image of the towers' own size */
     sheaf_status *st = NULL;
     pthread_mutex_lock(&m->loading);
-    if (m->crowd == NULL) {
+    if (m->ranks == NULL) {
         if (m->positions == 0)
             m->positions = sheaf_plan_seq(&m->opened.config);
         st = fits(m, 1, m->positions, 0, m->wording.images, own);
@@ -189,13 +189,13 @@ static sheaf_status *make_ready(sheaf_model *m, const sheaf__prompt *prompt, int
     for (int64_t i = 0; i < count; i++)
         longest = prompt[i].n > longest ? prompt[i].n : longest;
     const int64_t images = sheaf__prompts_images(patches, prompt, count, batch, &m->opened.config);
-    for (int64_t i = 0; i < count && st == NULL && m->crowd != NULL; i++)
+    for (int64_t i = 0; i < count && st == NULL && m->ranks != NULL; i++)
         st = sheaf__model_room(m, &prompt[i], a);
-    if (st != NULL || (m->crowd != NULL && batch == 1)) /* that was known when it was loaded */
+    if (st != NULL || (m->ranks != NULL && batch == 1)) /* that was known when it was loaded */
         return st;
     st = sheaf__all_agree(m->all, fits(m, batch, longest + a->max_new, longest, images, patches));
-    if (st != NULL || m->crowd != NULL)
-        return st == NULL ? sheaf__crowd_do(m->crowd, serve, &batch) : st;
+    if (st != NULL || m->ranks != NULL)
+        return st == NULL ? sheaf__model_ranks_do(m->ranks, serve, &batch) : st;
     if (m->positions == 0)
         m->positions = longest + a->max_new;
     return load(m, batch);
@@ -229,9 +229,9 @@ void sheaf_model_close(sheaf_model *m)
 {
     if (m == NULL)
         return;
-    if (m->crowd != NULL)
-        sheaf_status_free(sheaf__crowd_do(m->crowd, forget, m));
-    sheaf__crowd_close(m->crowd);
+    if (m->ranks != NULL)
+        sheaf_status_free(sheaf__model_ranks_do(m->ranks, forget, m));
+    sheaf__model_ranks_close(m->ranks);
     sheaf__wording_close(&m->wording);
     sheaf__opened_close(&m->opened);
     sheaf__run_model_release(&m->run);

@@ -6,26 +6,28 @@
 
 #include "infer/past.h"
 #include "infer/prompts.h"
-#include "infer/spoken.h"
+#include "infer/answer_stream.h"
 #include "library/generation_config.h"
 #include "library/run_model.h"
 #include "models/crew.h"
 #include "sheaf/generate.h"
 
 /* The ranks of a loaded model, waiting for something to do together. */
-typedef struct sheaf__crowd sheaf__crowd;
+typedef struct sheaf__model_ranks sheaf__model_ranks;
 
-/* sheaf__crowd_open - sheaf__crew_run() in a thread of its own; returns once all ranks have loaded
- * the model, or with why not. Everything in *options and `opened` is borrowed until it is closed.
+/* sheaf__model_ranks_open - sheaf__crew_run() in a thread of its own; returns once all ranks have
+ * loaded the model, or with why not. Everything in *options and `opened` is borrowed until it is
+ * closed.
  */
-sheaf_status *sheaf__crowd_open(sheaf__crowd **out, const sheaf__opened *opened,
-                                const sheaf__crew_options *options);
-/* sheaf__crowd_do - `work` on every rank; the status that they agreed on. One call at a time:
+sheaf_status *sheaf__model_ranks_open(sheaf__model_ranks **out, const sheaf__opened *opened,
+                                      const sheaf__crew_options *options);
+/* sheaf__model_ranks_do - `work` on every rank; the status that they agreed on. One call at a time:
  * others wait. */
-sheaf_status *sheaf__crowd_do(sheaf__crowd *crowd,
-                              sheaf_status *(*work)(void *self, sheaf__model *model), void *self);
-/* sheaf__crowd_close - accepts NULL. */
-void sheaf__crowd_close(sheaf__crowd *crowd);
+sheaf_status *sheaf__model_ranks_do(sheaf__model_ranks *ranks,
+                                    sheaf_status *(*work)(void *self, sheaf__model *model),
+                                    void *self);
+/* sheaf__model_ranks_close - accepts NULL. */
+void sheaf__model_ranks_close(sheaf__model_ranks *ranks);
 
 /* What one rank keeps from answer to answer. */
 typedef struct sheaf__rank_past {
@@ -54,9 +56,9 @@ struct sheaf_model {
     const sheaf_events *events;
     /* Several threads may ask first: one loads it, the others wait. */
     pthread_mutex_t loading;
-    sheaf__crowd *crowd;    /* NULL until then */
-    sheaf__rank_past *past; /* [dp * stages * tp] */
-    _Atomic int64_t looks;  /* pictures that have a number */
+    sheaf__model_ranks *ranks; /* NULL until then */
+    sheaf__rank_past *past;    /* [dp * stages * tp] */
+    _Atomic int64_t looks;     /* pictures that have a number */
 };
 
 /* sheaf__model_open - sheaf_model_open() of a rank that is one of several processes. */
@@ -99,11 +101,11 @@ typedef struct sheaf__answering {
     const sheaf__asking *a;
     const sheaf__prompt *prompt; /* [count] */
     int64_t count;
-    sheaf_answer **out;         /* [count], NULL at first; the caller's to free, also after a
-                                   failure */
-    sheaf_model *m;             /* whose ranks keep what they read; NULL: nothing is kept */
-    sheaf__continuation *first; /* [count] of the first rank */
-    sheaf__spoken *spoken;      /* [count] of it */
+    sheaf_answer **out;           /* [count], NULL at first; the caller's to free, also after a
+                                     failure */
+    sheaf_model *m;               /* whose ranks keep what they read; NULL: nothing is kept */
+    sheaf__continuation *first;   /* [count] of the first rank */
+    sheaf__answer_stream *spoken; /* [count] of it */
 } sheaf__answering;
 
 /* sheaf__answering_begin - makes space; sheaf__answering_on_rank - collective: the work of each

@@ -6,7 +6,7 @@
 
 #include "base/json.h"
 #include "infer/prompts.h"
-#include "infer/spoken.h"
+#include "infer/answer_stream.h"
 #include "monitor/metrics.h"
 #include "monitor/provenance.h"
 #include "data/data.h"
@@ -96,7 +96,8 @@ static sheaf_status *decode(void)
     sheaf__wording w;
     sheaf_status *st = sheaf__wording_open(&w, &bytes, &(sheaf__wording_options){ 0 });
     if (st == NULL)
-        st = sheaf__spoken_end(NULL, &text, &(sheaf__spoken){ .wording = &w }, ids, ARRAY_LEN(ids));
+        st = sheaf__answer_stream_end(NULL, &text, &(sheaf__answer_stream){ .wording = &w }, ids,
+                                      ARRAY_LEN(ids));
     if (st == NULL)
         note("%s", text);
     free(text);

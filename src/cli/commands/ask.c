@@ -67,7 +67,7 @@ void ask_table(cli_option *table, ask_flags *f, sheaf_model_open_options *m, int
           "file or folder; default: the tokenizer in the model's folder, else bytes", "PATH",
           .heading = "model" },
         { "template", CLI_TEXT | CLI_COMMON, &m->prompt_template,
-          "how a question is put: a name of docs/templates.md; of CogVLM and CogAgent base, chat, vqa or chat_old; default: the model's, else the family's",
+          "name of the chat template (docs/templates.md); of CogVLM and CogAgent base, chat, vqa or chat_old; default: the model's, else the family's",
           "NAME" },
         { "date", CLI_TEXT, &m->date,
           "the date that a chat template writes (Llama 3.1 and 3.2, SmolLM3): YYYY-MM-DD, or a text where the template takes one; default: the run's, else the template's own, else today's",
@@ -234,13 +234,6 @@ json_t *ask_answer_json(const sheaf_answer *answer)
 }
 
 /* ---- rows of tokens ---- */
-
-bool ask_is_tokens(const char *path)
-{
-    static const char end[] = ".safetensors";
-    const size_t n = strlen(path), m = sizeof end - 1;
-    return n >= m && strcmp(path + n - m, end) == 0;
-}
 
 /* One row of a data set, and space for it. */
 typedef struct one_row {

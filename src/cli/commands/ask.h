@@ -50,8 +50,6 @@ json_t *ask_json(const char *text);
 void ask_images_json(json_t *answer, const sheaf__prompt_about *about);
 json_t *ask_json_real(double value); /* what is not finite is null */
 
-/* ask_is_tokens - is this a file of tokens (.safetensors), rather than of texts? */
-bool ask_is_tokens(const char *path);
 /* ask_data - every row up to its first label is a prompt; the text of its labels, where there are
  * any and the model has text, is what is expected. Rows without labels are prompts as a whole. */
 sheaf_status *ask_data(sheaf__prompts *out, const sheaf__wording *wording, const sheaf_data *data);

@@ -16,7 +16,7 @@
 #include "commands.h"
 #include "comm/plugins.h"
 #include "comm/all.h"
-#include "library/led.h"
+#include "library/worker.h"
 #include "library/question.h"
 #include "library/train_settings.h"
 #include "cli/lib/processes.h"
@@ -104,7 +104,7 @@ static bool read_more(reader *r)
     struct pollfd in = { .fd = STDIN_FILENO, .events = POLLIN };
     while (atomic_load(&pressed) == 0 && !r->ended && r->lost == NULL) {
         if (poll(&in, 1, 200) <= 0) { /* a signal may have gone to another thread */
-            r->lost = sheaf__led_wait(r->all, &r->ended);
+            r->lost = sheaf__leader_wait(r->all, &r->ended);
             continue;
         }
         const ssize_t got = read(STDIN_FILENO, r->buffer + r->end, SHEAF__TEXT_MAX - r->end);
@@ -464,8 +464,8 @@ static sheaf_status *lead(session *t)
 static sheaf_status *converse(session *t)
 {
     if (sheaf__all_first(t->in.all))
-        return sheaf__led_end(t->in.all, lead(t));
-    return sheaf__led_follow(t->model, &t->how);
+        return sheaf__leader_end(t->in.all, lead(t));
+    return sheaf__worker_run(t->model, &t->how);
 }
 
 /* ---- the command ---- */
@@ -560,7 +560,7 @@ int cmd_chat(cli *cli, int argc, char **argv)
     settings s = { 0 };
     cli_option table[CLI_MAX_OPTIONS] = {
         { "image", CLI_TEXTS | CLI_UNSAVED | CLI_COMMON, &s.image,
-          "picture that is talked about; several times where the model reads several", "FILE",
+          "picture that questions are about; several times where the model reads several", "FILE",
           .heading = "conversation" },
         { "save", CLI_PATH | CLI_COMMON, &s.save,
           "save what was said after each answer, as JSON: a new file, or the one of --load",

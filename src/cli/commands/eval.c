@@ -13,6 +13,7 @@
 #include "base/status.h"
 #include "base/output.h"
 #include "base/print.h"
+#include "base/text.h"
 #include "cli/lib/processes.h"
 #include "cli/lib/shared.h"
 #include "cli/lib/signals.h"
@@ -334,7 +335,7 @@ static sheaf_status *read_answers(work *w)
     if (!w->max_new_given && generation.max_new > 0)
         w->asking.max_new = w->max_new = generation.max_new;
     e->asking = &w->asking;
-    if (ask_is_tokens(e->o.data)) {
+    if (sheaf__ends_with(e->o.data, ".safetensors")) {
         st = sheaf_in(ask_data(&w->prompts, &e->wording, e->rows), "%s", e->o.data);
         w->asking.load = ask_data_load;
         w->asking.self = e->rows;
@@ -464,7 +465,7 @@ int cmd_eval(cli *cli, int argc, char **argv)
           "folder, tokenizer.json or tokenizer.model; default: the model's folder, else bytes",
           "PATH" },
         { "template", CLI_TEXT | CLI_COMMON, &e->o.prompt_template,
-          "how a conversation is put, by name; of CogVLM and CogAgent base, chat, vqa or chat_old; default: the model's",
+          "name of the chat template; of CogVLM and CogAgent base, chat, vqa or chat_old; default: the model's",
           "NAME" },
         { "date", CLI_TEXT, &e->o.date,
           "the date that a chat template writes (Llama 3.1 and 3.2, SmolLM3): YYYY-MM-DD, or a text where the template takes one; default: the run's, else the template's own",

@@ -225,7 +225,8 @@ static sheaf_status *read_prompts(sheaf__prompts *prompts, sheaf_data **data, sh
     const settings *s = w->s;
     a->load = sheaf__prompts_load;
     a->self = prompts;
-    if (s->data == NULL || s->prompt != NULL || s->tokens != NULL || !ask_is_tokens(s->data))
+    if (s->data == NULL || s->prompt != NULL || s->tokens != NULL ||
+        !sheaf__ends_with(s->data, ".safetensors"))
         return sheaf__prompts_read(prompts, w->wording,
                                    &(sheaf__prompts_from){ .text = s->prompt,
                                                            .tokens = s->tokens,
@@ -274,7 +275,8 @@ static sheaf_status *run(const cli *cli, const cli_option *table, const settings
     if (monitor != NULL) /* one prompt is no progress */
         m->events = w.events = sheaf_monitor_events(monitor);
     TRY(st, ask_asking(&a, cli, table, &s->ask, m,
-                       s->tokens == NULL && (s->data == NULL || !ask_is_tokens(s->data))));
+                       s->tokens == NULL &&
+                           (s->data == NULL || !sheaf__ends_with(s->data, ".safetensors"))));
     if (st == NULL) {
         a.batch = s->batch;
         a.events = w.events;

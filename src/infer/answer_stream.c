@@ -1,5 +1,5 @@
-/* spoken.c - see spoken.h. */
-#include "infer/spoken.h"
+/* answer_stream.c - see answer_stream.h. */
+#include "infer/answer_stream.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -18,13 +18,13 @@ static size_t certain(const char *text, size_t size)
 }
 
 /* A text that ends the answer, of [0, nstop]; NULL: none. */
-static const char *stop_at(const sheaf__spoken *s, int64_t i)
+static const char *stop_at(const sheaf__answer_stream *s, int64_t i)
 {
     return i < s->nstop ? s->stop[i] : s->laid_out ? s->wording->end_text : NULL;
 }
 
 /* Where the first of the texts that end the answer begins; `size` where none is. */
-static size_t find_stop(const sheaf__spoken *s, const char *text, size_t size)
+static size_t find_stop(const sheaf__answer_stream *s, const char *text, size_t size)
 {
     size_t at = size;
     for (int64_t i = 0; i <= s->nstop; i++) {
@@ -37,7 +37,7 @@ static size_t find_stop(const sheaf__spoken *s, const char *text, size_t size)
 }
 
 /* Without what may be the beginning of one of them. */
-static size_t before_stop(const sheaf__spoken *s, const char *text, size_t size)
+static size_t before_stop(const sheaf__answer_stream *s, const char *text, size_t size)
 {
     size_t held = 0;
     for (int64_t i = 0; i <= s->nstop; i++) {
@@ -51,7 +51,7 @@ static size_t before_stop(const sheaf__spoken *s, const char *text, size_t size)
 }
 
 /* What of `text` is said, of which `sure` bytes are certain; *from: where it begins. */
-static size_t sayable(const char **from, sheaf__spoken *s, const char *text, size_t sure)
+static size_t sayable(const char **from, sheaf__answer_stream *s, const char *text, size_t sure)
 {
     const size_t stop = find_stop(s, text, sure);
     size_t size = stop < sure ? stop : before_stop(s, text, sure);
@@ -66,7 +66,7 @@ static size_t sayable(const char **from, sheaf__spoken *s, const char *text, siz
 }
 
 /* New ids through the tokenizer's stream, which gives what is certain. */
-static sheaf_status *listen(sheaf__spoken *s, const int32_t *ids, int64_t n)
+static sheaf_status *listen(sheaf__answer_stream *s, const int32_t *ids, int64_t n)
 {
     sheaf_status *st =
         s->stream != NULL ? NULL : sheaf__token_stream_new(&s->stream, s->wording->tokenizer, true);
@@ -81,7 +81,7 @@ static sheaf_status *listen(sheaf__spoken *s, const int32_t *ids, int64_t n)
 }
 
 /* A text that ends the answer may be there before it is certain: bytes wait for others. */
-static sheaf_status *look_ahead(sheaf__spoken *s)
+static sheaf_status *look_ahead(sheaf__answer_stream *s)
 {
     const char *rest;
     size_t size, heard = s->heard.size;
@@ -98,7 +98,8 @@ static sheaf_status *look_ahead(sheaf__spoken *s)
     return NULL;
 }
 
-sheaf_status *sheaf__spoken_more(char **out, sheaf__spoken *s, const int32_t *ids, int64_t n)
+sheaf_status *sheaf__answer_stream_more(char **out, sheaf__answer_stream *s, const int32_t *ids,
+                                        int64_t n)
 {
     char *text = NULL;
     const char *from, *all = "";
@@ -127,8 +128,8 @@ sheaf_status *sheaf__spoken_more(char **out, sheaf__spoken *s, const int32_t *id
     return out != NULL ? sheaf__text_take(out, &more) : NULL;
 }
 
-sheaf_status *sheaf__spoken_end(char **out, char **answer, sheaf__spoken *s, const int32_t *ids,
-                                int64_t n)
+sheaf_status *sheaf__answer_stream_end(char **out, char **answer, sheaf__answer_stream *s,
+                                       const int32_t *ids, int64_t n)
 {
     char *text = NULL;
     sheaf_text more = { 0 };
@@ -156,7 +157,7 @@ sheaf_status *sheaf__spoken_end(char **out, char **answer, sheaf__spoken *s, con
     return st;
 }
 
-void sheaf__spoken_release(sheaf__spoken *s)
+void sheaf__answer_stream_release(sheaf__answer_stream *s)
 {
     free(s->said);
     sheaf__token_stream_free(s->stream);

@@ -1,4 +1,4 @@
-/* crowd.c - the ranks of a loaded model, waiting for something to do together: see model.h. */
+/* ranks.c - the ranks of a loaded model, waiting for something to do together: see model.h. */
 #include "library/model.h"
 
 #include <pthread.h>
@@ -8,7 +8,7 @@
 #include "base/thread.h"
 #include "comm/all.h"
 
-struct sheaf__crowd {
+struct sheaf__model_ranks {
     const sheaf__opened *opened;
     sheaf__crew_options options;
     pthread_t thread;
@@ -25,7 +25,7 @@ struct sheaf__crowd {
 };
 
 /* The first rank's status stays for the caller; the others' say the same. */
-static void finish(sheaf__crowd *c, sheaf_status *st, bool first)
+static void finish(sheaf__model_ranks *c, sheaf_status *st, bool first)
 {
     if (first)
         c->why = st;
@@ -37,7 +37,7 @@ static void finish(sheaf__crowd *c, sheaf_status *st, bool first)
 
 static sheaf_status *on_rank(void *self, sheaf__model *model)
 {
-    sheaf__crowd *c = self;
+    sheaf__model_ranks *c = self;
     const bool first = sheaf__crew_keeps(model->context);
     int64_t did = 0;
     pthread_mutex_lock(&c->lock);
@@ -62,7 +62,7 @@ static sheaf_status *on_rank(void *self, sheaf__model *model)
 
 static void *run(void *self)
 {
-    sheaf__crowd *c = self;
+    sheaf__model_ranks *c = self;
     sheaf_status *st = sheaf__crew_run(c->opened, &c->options, on_rank, c);
     pthread_mutex_lock(&c->lock);
     c->over = true;
@@ -75,20 +75,20 @@ static void *run(void *self)
     return NULL;
 }
 
-static sheaf_status *take_why(sheaf__crowd *c)
+static sheaf_status *take_why(sheaf__model_ranks *c)
 {
     sheaf_status *st = c->why;
     c->why = NULL;
     return st;
 }
 
-sheaf_status *sheaf__crowd_open(sheaf__crowd **out, const sheaf__opened *opened,
-                                const sheaf__crew_options *options)
+sheaf_status *sheaf__model_ranks_open(sheaf__model_ranks **out, const sheaf__opened *opened,
+                                      const sheaf__crew_options *options)
 {
     sheaf__placement place;
     sheaf_status *st =
         sheaf_in(sheaf__placement_read(&place, options->place, opened->schema), "place");
-    sheaf__crowd *c = st == NULL ? calloc(1, sizeof *c) : NULL;
+    sheaf__model_ranks *c = st == NULL ? calloc(1, sizeof *c) : NULL;
     *out = NULL;
     if (c == NULL)
         return st != NULL ? st : sheaf__no_memory("ranks of a model");
@@ -113,12 +113,13 @@ sheaf_status *sheaf__crowd_open(sheaf__crowd **out, const sheaf__opened *opened,
     if (st == NULL)
         *out = c;
     else
-        sheaf__crowd_close(c);
+        sheaf__model_ranks_close(c);
     return st;
 }
 
-sheaf_status *sheaf__crowd_do(sheaf__crowd *c,
-                              sheaf_status *(*work)(void *self, sheaf__model *model), void *self)
+sheaf_status *sheaf__model_ranks_do(sheaf__model_ranks *c,
+                                    sheaf_status *(*work)(void *self, sheaf__model *model),
+                                    void *self)
 {
     pthread_mutex_lock(&c->lock);
     const bool itself = !c->over && pthread_equal(pthread_self(), c->telling);
@@ -145,7 +146,7 @@ sheaf_status *sheaf__crowd_do(sheaf__crowd *c,
     return st;
 }
 
-void sheaf__crowd_close(sheaf__crowd *c)
+void sheaf__model_ranks_close(sheaf__model_ranks *c)
 {
     if (c == NULL)
         return;

@@ -1,5 +1,5 @@
-/* led.c - see led.h. */
-#include "library/led.h"
+/* worker.c - see worker.h. */
+#include "library/worker.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -19,10 +19,10 @@ typedef struct order {
 
 static const char memory_for[] = "what the first process asks";
 
-void sheaf__led_release(sheaf__led *led)
+void sheaf__leader_release(sheaf__leader *leader)
 {
-    free(led->picture);
-    led->picture = NULL;
+    free(leader->picture);
+    leader->picture = NULL;
 }
 
 /* ---- a prompt, from the first to all ---- */
@@ -61,26 +61,26 @@ static void unpack(sheaf__prompt *out, const order *o, const int32_t *ids,
                             .look = o->look };
 }
 
-static sheaf_status *send_pixels(const sheaf__led *led, const sheaf__picture *picture, int64_t n,
-                                 const sheaf_config *config)
+static sheaf_status *send_pixels(const sheaf__leader *leader, const sheaf__picture *picture,
+                                 int64_t n, const sheaf_config *config)
 {
     sheaf__tower tower[SHEAF__MOST_TOWERS];
     const int towers = sheaf__towers_of(tower, config);
     sheaf_status *st = NULL;
     for (int64_t i = 0; i < n; i++)
         for (int k = 0; k < towers && st == NULL; k++)
-            st = sheaf__all_broadcast(led->all, (float *)picture[i].of[k].pixels,
+            st = sheaf__all_broadcast(leader->all, (float *)picture[i].of[k].pixels,
                                       (size_t)sheaf__view_numbers(&picture[i].of[k], &tower[k]) *
                                           sizeof(float));
     return st;
 }
 
 /* Of each picture, as their pointers are of one process alone. */
-static sheaf_status *send_sizes(const sheaf__led *led, sheaf__picture *sizes, const order *o,
+static sheaf_status *send_sizes(const sheaf__leader *leader, sheaf__picture *sizes, const order *o,
                                 const sheaf__prompt *mine)
 {
     sheaf_status *st =
-        sheaf__all_agree(led->all, sizes == NULL ? sheaf__no_memory(memory_for) : NULL);
+        sheaf__all_agree(leader->all, sizes == NULL ? sheaf__no_memory(memory_for) : NULL);
     if (st != NULL)
         return st;
     if (mine != NULL)
@@ -88,47 +88,47 @@ static sheaf_status *send_sizes(const sheaf__led *led, sheaf__picture *sizes, co
     for (int64_t i = 0; i < o->pictures; i++)
         for (int k = 0; k < SHEAF__MOST_TOWERS; k++)
             sizes[i].of[k].pixels = NULL;
-    return sheaf__all_broadcast(led->all, sizes, (size_t)o->pictures * sizeof *sizes);
+    return sheaf__all_broadcast(leader->all, sizes, (size_t)o->pictures * sizeof *sizes);
 }
 
 /* Room for the pictures of those that follow. */
-static sheaf_status *make_room(sheaf__led *led, const order *o, const sheaf_config *config,
+static sheaf_status *make_room(sheaf__leader *leader, const order *o, const sheaf_config *config,
                                const sheaf__prompt *mine)
 {
     sheaf__tower tower[SHEAF__MOST_TOWERS];
     const int towers = sheaf__towers_of(tower, config);
     sheaf__picture *sizes = calloc((size_t)o->pictures + 1, sizeof *sizes);
-    sheaf_status *st = send_sizes(led, sizes, o, mine);
+    sheaf_status *st = send_sizes(leader, sizes, o, mine);
     if (st == NULL && mine == NULL) {
-        free(led->picture);
-        led->picture = sheaf__picture_room_like(sizes, o->pictures, tower, towers);
+        free(leader->picture);
+        leader->picture = sheaf__picture_room_like(sizes, o->pictures, tower, towers);
     }
     free(sizes);
     return st;
 }
 
 /* Space for both is there in all, or none begins. */
-static sheaf_status *share(int32_t **block, const sheaf__picture **picture, sheaf__led *led,
+static sheaf_status *share(int32_t **block, const sheaf__picture **picture, sheaf__leader *leader,
                            const order *o, const sheaf_config *config, const sheaf__prompt *mine)
 {
-    sheaf_status *st = o->sends ? make_room(led, o, config, mine) : NULL;
+    sheaf_status *st = o->sends ? make_room(leader, o, config, mine) : NULL;
     *block = calloc(block_size(o->n), 1);
-    *picture = mine == NULL ? led->picture : mine->picture;
-    TRY(st, sheaf__all_agree(led->all, *block == NULL || (o->sends && *picture == NULL)
-                                           ? sheaf__no_memory(memory_for)
-                                           : NULL));
+    *picture = mine == NULL ? leader->picture : mine->picture;
+    TRY(st, sheaf__all_agree(leader->all, *block == NULL || (o->sends && *picture == NULL)
+                                              ? sheaf__no_memory(memory_for)
+                                              : NULL));
     if (st == NULL && mine != NULL)
         pack(*block, mine);
-    TRY(st, sheaf__all_broadcast(led->all, *block, block_size(o->n)));
+    TRY(st, sheaf__all_broadcast(leader->all, *block, block_size(o->n)));
     if (st == NULL && o->sends)
-        st = send_pixels(led, *picture, o->pictures, config);
+        st = send_pixels(leader, *picture, o->pictures, config);
     if (st == NULL && o->sends)
-        led->look = o->look;
+        leader->look = o->look;
     return st;
 }
 
-sheaf_status *sheaf__led_ask(sheaf__led *led, const sheaf_config *config, const sheaf__prompt *p,
-                             int64_t number)
+sheaf_status *sheaf__leader_ask(sheaf__leader *leader, const sheaf_config *config,
+                                const sheaf__prompt *p, int64_t number)
 {
     order o = { .kind = ASK,
                 .n = p->n,
@@ -137,13 +137,13 @@ sheaf_status *sheaf__led_ask(sheaf__led *led, const sheaf_config *config, const 
                 .pictures = p->pictures,
                 .look = p->look,
                 .number = number,
-                .sends = p->pictures > 0 && p->look != led->look };
+                .sends = p->pictures > 0 && p->look != leader->look };
     const sheaf__picture *picture;
     int32_t *block = NULL;
-    if (sheaf__all_count(led->all) == 1)
+    if (sheaf__all_count(leader->all) == 1)
         return NULL;
-    sheaf_status *st = sheaf__all_broadcast(led->all, &o, sizeof o);
-    TRY(st, share(&block, &picture, led, &o, config, p));
+    sheaf_status *st = sheaf__all_broadcast(leader->all, &o, sizeof o);
+    TRY(st, share(&block, &picture, leader, &o, config, p));
     free(block);
     return st;
 }
@@ -158,7 +158,7 @@ static sheaf_status *anyone(sheaf_comm *all, bool *over, bool mine)
     return st;
 }
 
-sheaf_status *sheaf__led_wait(sheaf_comm *all, bool *over)
+sheaf_status *sheaf__leader_wait(sheaf_comm *all, bool *over)
 {
     order o = { .kind = WAIT };
     *over = false;
@@ -168,7 +168,7 @@ sheaf_status *sheaf__led_wait(sheaf_comm *all, bool *over)
     return st == NULL ? anyone(all, over, false) : st;
 }
 
-sheaf_status *sheaf__led_end(sheaf_comm *all, sheaf_status *st)
+sheaf_status *sheaf__leader_end(sheaf_comm *all, sheaf_status *st)
 {
     order o = { .kind = END };
     if (sheaf__all_count(all) == 1)
@@ -184,13 +184,13 @@ sheaf_status *sheaf__led_end(sheaf_comm *all, sheaf_status *st)
 
 /* ---- those that follow ---- */
 
-static sheaf_status *answer(sheaf_model *m, sheaf__led *led, const order *o, sheaf__asking *a)
+static sheaf_status *answer(sheaf_model *m, sheaf__leader *leader, const order *o, sheaf__asking *a)
 {
     const sheaf__picture *picture;
     sheaf_answer *said = NULL;
     sheaf__prompt prompt;
     int32_t *block = NULL;
-    sheaf_status *st = share(&block, &picture, led, o, &m->opened.config, NULL);
+    sheaf_status *st = share(&block, &picture, leader, o, &m->opened.config, NULL);
     if (st == NULL) {
         a->number = o->number;
         unpack(&prompt, o, block, picture);
@@ -202,10 +202,10 @@ static sheaf_status *answer(sheaf_model *m, sheaf__led *led, const order *o, she
     return st;
 }
 
-sheaf_status *sheaf__led_follow(sheaf_model *m, const sheaf__asking *asking)
+sheaf_status *sheaf__worker_run(sheaf_model *m, const sheaf__asking *asking)
 {
     sheaf__asking a = *asking;
-    sheaf__led led = { .all = m->all };
+    sheaf__leader leader = { .all = m->all };
     order o = { .kind = WAIT };
     bool over = false;
     sheaf_status *st = NULL;
@@ -214,12 +214,12 @@ sheaf_status *sheaf__led_follow(sheaf_model *m, const sheaf__asking *asking)
         if (st == NULL && o.kind == WAIT)
             st = anyone(m->all, &over, atomic_load(a.stop_now) != 0);
         else if (st == NULL && o.kind == ASK)
-            st = answer(m, &led, &o, &a);
+            st = answer(m, &leader, &o, &a);
         if (st != NULL && sheaf_status_code(st) != SHEAF_E_PEER) {
             sheaf_status_free(st); /* the first has it, too, and says whether it goes on */
             st = NULL;
         }
     }
-    sheaf__led_release(&led);
+    sheaf__leader_release(&leader);
     return st == NULL ? sheaf__all_agree(m->all, NULL) : st;
 }
