@@ -32,7 +32,7 @@ void sheaf__jinja_free(sheaf__jinja *program);
 /* sheaf__jinja_has_marks - does it have {% generation %} blocks? */
 bool sheaf__jinja_has_marks(const sheaf__jinja *program);
 
-/* A part of a text: what a message says, of which `message` counts from 0. */
+/* A part of a text that comes from a message; `message` counts from 0. */
 typedef struct sheaf__jpiece {
     size_t begin, end;
     int64_t message;
@@ -47,7 +47,7 @@ typedef struct sheaf__jinja_text {
     int64_t marks;
     size_t *cut; /* [cuts]: where a turn of an outermost loop ended */
     int64_t cuts, cut_capacity;
-    bool lacks_eos;              /* it asked for an eos_token that is not defined */
+    bool lacks_eos;              /* it reads eos_token, which is not defined */
     char date[SHEAF__DATE_SIZE]; /* what strftime_now() wrote last, or "" */
 } sheaf__jinja_text;
 

@@ -29,7 +29,7 @@ _Noreturn static void no_memory(sheaf__j *j)
     sheaf__j_fail(j, sheaf__no_memory("chat template"));
 }
 
-static sheaf_status *told(sheaf_code code, const char *fmt, va_list args)
+static sheaf_status *message(sheaf_code code, const char *fmt, va_list args)
 {
     char words[256];
     vsnprintf(words, sizeof words, fmt, args);
@@ -46,7 +46,7 @@ void sheaf__j_raise(sheaf__j *j, const char *fmt, ...)
 {
     va_list args;
     va_start(args, fmt);
-    sheaf_status *st = told(SHEAF_E_DATA, fmt, args);
+    sheaf_status *st = message(SHEAF_E_DATA, fmt, args);
     va_end(args);
     sheaf__j_fail(j, st);
 }
@@ -55,7 +55,7 @@ void sheaf__j_refuse(sheaf__j *j, const char *fmt, ...)
 {
     va_list args;
     va_start(args, fmt);
-    sheaf_status *st = told(SHEAF_E_UNSUPPORTED, fmt, args);
+    sheaf_status *st = message(SHEAF_E_UNSUPPORTED, fmt, args);
     va_end(args);
     sheaf__j_fail(j, st);
 }
@@ -573,19 +573,21 @@ static void put_quoted(sheaf__j *j, sheaf__jbuffer *b, sheaf__jtext text)
     sheaf__j_put(j, b, &quote, 1);
 }
 
+static void put_repr(sheaf__j *j, sheaf__jbuffer *b, sheaf__jvalue v);
+
 static void put_list(sheaf__j *j, sheaf__jbuffer *b, sheaf__jvalue v)
 {
     const bool tuple = v.kind == SHEAF__J_TUPLE;
     sheaf__j_put(j, b, tuple ? "(" : "[", 1);
     for (size_t i = 0; i < v.u.list->count; i++) {
         sheaf__j_put(j, b, ", ", i > 0 ? 2 : 0);
-        sheaf__j_put_repr(j, b, v.u.list->at[i]);
+        put_repr(j, b, v.u.list->at[i]);
     }
     sheaf__j_put(j, b, ",", tuple && v.u.list->count == 1);
     sheaf__j_put(j, b, tuple ? ")" : "]", 1);
 }
 
-void sheaf__j_put_repr(sheaf__j *j, sheaf__jbuffer *b, sheaf__jvalue v)
+static void put_repr(sheaf__j *j, sheaf__jbuffer *b, sheaf__jvalue v)
 {
     sheaf__j_work(j, 1);
     sheaf__j_down(j);
@@ -602,9 +604,9 @@ void sheaf__j_put_repr(sheaf__j *j, sheaf__jbuffer *b, sheaf__jvalue v)
         sheaf__j_put(j, b, "{", 1);
         for (size_t i = 0; i < v.u.dict->keys.count; i++) {
             sheaf__j_put(j, b, ", ", i > 0 ? 2 : 0);
-            sheaf__j_put_repr(j, b, v.u.dict->keys.at[i]);
+            put_repr(j, b, v.u.dict->keys.at[i]);
             sheaf__j_put(j, b, ": ", 2);
-            sheaf__j_put_repr(j, b, v.u.dict->values.at[i]);
+            put_repr(j, b, v.u.dict->values.at[i]);
         }
         sheaf__j_put(j, b, "}", 1);
         break;
@@ -620,6 +622,6 @@ sheaf__jtext sheaf__j_str(sheaf__j *j, sheaf__jvalue v)
         return v.u.text;
     if (v.kind == SHEAF__J_UNDEFINED)
         return SHEAF__J_WORD("");
-    sheaf__j_put_repr(j, &b, v);
+    put_repr(j, &b, v);
     return sheaf__j_taken(&b).u.text;
 }

@@ -97,8 +97,8 @@ typedef struct sheaf__jdict {
 typedef struct sheaf__jloop {
     sheaf__jlist items;
     size_t index;
-    sheaf__jvalue changed; /* what loop.changed() was told last */
-    bool asked;
+    sheaf__jvalue changed; /* arguments of the last loop.changed() */
+    bool has_changed;      /* it was called */
 } sheaf__jloop;
 
 typedef struct sheaf__jmacro {
@@ -171,7 +171,6 @@ size_t sheaf__j_character(const char *at, size_t left); /* its bytes; stray ones
 uint32_t sheaf__j_code(const char *at, size_t n);       /* of one character of UTF-8 */
 /* Python's str() and repr(). */
 sheaf__jtext sheaf__j_str(sheaf__j *j, sheaf__jvalue v);
-void sheaf__j_put_repr(sheaf__j *j, sheaf__jbuffer *b, sheaf__jvalue v);
 void sheaf__j_put_float(sheaf__j *j, sheaf__jbuffer *b, double real);
 
 /* ---- tokens ---- */
@@ -263,7 +262,6 @@ typedef struct sheaf__jparser {
 sheaf__jnode *sheaf__j_parse_tuple(sheaf__jparser *p, bool choice);
 sheaf__jnode *sheaf__j_parse_expression(sheaf__jparser *p);
 sheaf__jnode *sheaf__j_parse_filters(sheaf__jparser *p, sheaf__jnode *of);
-sheaf__jnode *sheaf__j_parse_arguments(sheaf__jparser *p); /* from "(" on */
 sheaf__jnode *sheaf__j_node(sheaf__jparser *p, sheaf__jnode_kind kind);
 void sheaf__j_deeper(sheaf__jparser *p);
 bool sheaf__j_at(const sheaf__jparser *p, const char *sign); /* an operator or bracket */

@@ -201,7 +201,8 @@ static sheaf__jnode *parse_primary(sheaf__jparser *p)
 
 /* ---- what follows a value ---- */
 
-sheaf__jnode *sheaf__j_parse_arguments(sheaf__jparser *p)
+/* From "(" on. */
+static sheaf__jnode *parse_arguments(sheaf__jparser *p)
 {
     sheaf__jnode *first = NULL, **last = &first;
     sheaf__j_expect(p, "(");
@@ -270,7 +271,7 @@ static sheaf__jnode *parse_call(sheaf__jparser *p, sheaf__jnode *of)
 {
     sheaf__jnode *n = sheaf__j_node(p, SHEAF__E_CALL);
     n->a = of;
-    n->args = sheaf__j_parse_arguments(p);
+    n->args = parse_arguments(p);
     return n;
 }
 
@@ -296,7 +297,7 @@ static sheaf__jnode *parse_filter(sheaf__jparser *p, sheaf__jnode *of)
     if (sheaf__j_at(p, "."))
         sheaf__j_refuse(p->j, "filters with a point in their name");
     if (sheaf__j_at(p, "("))
-        n->args = sheaf__j_parse_arguments(p);
+        n->args = parse_arguments(p);
     return n;
 }
 
@@ -324,7 +325,7 @@ static sheaf__jnode *parse_test(sheaf__jparser *p, sheaf__jnode *of)
     n->a = of;
     n->name = sheaf__j_expect_name(p);
     if (sheaf__j_at(p, "(")) {
-        n->args = sheaf__j_parse_arguments(p);
+        n->args = parse_arguments(p);
     } else if (begins_value(p)) { /* is divisibleby 3 */
         if (sheaf__j_at_name(p, "is"))
             sheaf__j_syntax(p, "one test: a is b is c means nothing");

@@ -193,7 +193,7 @@ static sheaf__jvalue entry_or(sheaf__jrun *r, sheaf__jvalue of, sheaf__jvalue ke
                                                                                            : v;
 }
 
-/* What of.name is, with name "a.b.0" a path, of which every part may be absent. */
+/* What of.name is, where name may be a path, "a.b.0"; every part may be absent. */
 static sheaf__jvalue along(sheaf__jrun *r, sheaf__jvalue of, sheaf__jvalue path,
                            const sheaf__jvalue *absent)
 {
@@ -243,7 +243,7 @@ static sheaf__jvalue f_items(sheaf__jrun *r, sheaf__jvalue of, const sheaf__jarg
     return sheaf__j_as(SHEAF__J_GENERATOR, out.u.list);
 }
 
-/* A key as Jinja sorts by it: texts without regard to case unless asked. */
+/* A key as Jinja sorts by it: texts without regard to case unless case_sensitive. */
 static sheaf__jvalue sort_key(sheaf__jrun *r, sheaf__jvalue v, const sheaf__jvalue *attribute,
                               bool cased)
 {
@@ -326,7 +326,7 @@ static sheaf__jvalue f_map(sheaf__jrun *r, sheaf__jvalue of, const sheaf__jargum
     const sheaf__jvalue *absent = argument(r, args, 99, "default");
     const sheaf__jarguments rest = rest_of(args, 1);
     sheaf__jvalue out = sheaf__j_list(r->j);
-    if (items.count > 0 && args->at.count == 0) { /* nobody asks where there is nothing */
+    if (items.count > 0 && args->at.count == 0) { /* Jinja raises only where there is an entry */
         if (attribute == NULL)
             sheaf__j_raise(r->j, "map requires a filter argument");
         sheaf__j_take_arguments(r->j, args, "attribute default");

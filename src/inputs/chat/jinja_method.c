@@ -350,8 +350,8 @@ static sheaf__jvalue m_changed(sheaf__jrun *r, sheaf__jvalue of, const sheaf__ja
 {
     sheaf__jvalue now = sheaf__j_list(r->j);
     *now.u.list = args->at;
-    const bool changed = !of.u.loop->asked || !sheaf__j_equal(r->j, now, of.u.loop->changed);
-    of.u.loop->asked = true;
+    const bool changed = !of.u.loop->has_changed || !sheaf__j_equal(r->j, now, of.u.loop->changed);
+    of.u.loop->has_changed = true;
     of.u.loop->changed = now;
     return sheaf__j_bool(changed);
 }

@@ -288,7 +288,7 @@ static bool has_lone_bytes(const sheaf__bpe_model *b)
     return b->byte_fallback;
 }
 
-/* What is asked most often, so that it is at hand. */
+/* The pairs looked up most often, in a small table. */
 static void find_ascii(sheaf__bpe_model *b)
 {
     for (uint32_t left = 0; left <= SHEAF__BPE_BAR; left++) {

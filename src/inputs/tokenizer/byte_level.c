@@ -16,7 +16,8 @@ uint32_t sheaf__byte_char(unsigned char byte)
     return byte <= 0x20 ? 0x100u + byte : byte <= 0xa0 ? 0x121u + (byte - 0x7f) : 0x143u;
 }
 
-int sheaf__char_byte(uint32_t code)
+/* The byte that `code` stands for; -1: none. */
+static int char_byte(uint32_t code)
 {
     if (code < 0x100)
         return sheaf__byte_char((unsigned char)code) == code ? (int)code : -1;
@@ -127,7 +128,7 @@ static void from_alphabet(sheaf_text *out, const char *token, size_t size)
 {
     const size_t begin = out->size;
     for (size_t at = 0, n; at < size; at += n) {
-        const int byte = sheaf__char_byte(sheaf__unicode_take(token + at, size - at, &n));
+        const int byte = char_byte(sheaf__unicode_take(token + at, size - at, &n));
         const char c = (char)byte;
         if (byte < 0) {
             out->size = begin;

@@ -9,9 +9,6 @@
 /* sheaf__byte_char - the character that stands for `byte`: itself where it can be seen, else one
  * from U+0100 on, in order. */
 uint32_t sheaf__byte_char(unsigned char byte);
-/* sheaf__char_byte - the byte that `code` stands for; -1: none. */
-int sheaf__char_byte(uint32_t code);
-
 /* sheaf__text_lossy - appends `bytes` as Rust's from_utf8_lossy() reads them: U+FFFD for the
  * longest beginning of a character that is not gone on with, else for each byte that is no part of
  * UTF-8. */

@@ -30,7 +30,7 @@ void sheaf__strings_append(sheaf__strings *s, const char *bytes, size_t size)
         s->end[s->count - 1] = s->bytes.size;
 }
 
-void sheaf__strings_clear(sheaf__strings *s)
+static void strings_clear(sheaf__strings *s)
 {
     s->bytes.size = s->most = 0;
     s->count = 0;
@@ -76,7 +76,7 @@ static sheaf_status *run_decoders(const sheaf__tokenizer *t, sheaf__strings *s)
     sheaf_status *st = s->failed ? sheaf__no_memory("a text") : NULL;
     const size_t most = sheaf__growth(s->bytes.size);
     for (int64_t i = 0; st == NULL && i < t->decoder.count; i++) {
-        sheaf__strings_clear(&next);
+        strings_clear(&next);
         next.most = most;
         st = t->decoder.step[i].kind->decode(t->decoder.step[i].state, &next, s);
         if (st == NULL && next.failed)
@@ -93,7 +93,7 @@ static sheaf_status *run_decoders(const sheaf__tokenizer *t, sheaf__strings *s)
 sheaf_status *sheaf__decode_to(sheaf__strings *s, const sheaf__tokenizer *t, const int32_t *ids,
                                int64_t n, bool skip_special)
 {
-    sheaf__strings_clear(s);
+    strings_clear(s);
     for (int64_t i = 0; i < n; i++) {
         size_t size;
         const char *string = sheaf__string_of(t, ids[i], skip_special, &size);

@@ -297,7 +297,7 @@ static sheaf_status *check_known(const opening *o)
                           "--tokenizer FOLDER/tokenizer.json, which is read as it stands");
 }
 
-/* A class that nobody declared, but the model_type, gives way to a file it cannot be for. */
+/* A class that follows from the model_type alone gives way to a file that it cannot be for. */
 static sheaf_status *check_class(opening *o)
 {
     const char *type =

@@ -68,8 +68,8 @@ static int by_class(const void *a, const void *b)
     return (x->order > y->order) - (x->order < y->order);
 }
 
-/* Each run of marks whose class is not 0 is put in order of class. */
-static void put_in_order(segment *s)
+/* Sorts each run of marks whose class is not 0 by class, stably. */
+static void sort_marks(segment *s)
 {
     for (int64_t i = 0; i < s->count;) {
         int64_t end = i;
@@ -132,7 +132,7 @@ static bool gather(segment *s, const sheaf__edit *e, size_t begin, size_t must, 
 
 static void write_segment(sheaf__edit *e, segment *s, size_t end)
 {
-    put_in_order(s);
+    sort_marks(s);
     compose(s);
     for (int64_t i = 0; i < s->count; i++) {
         char bytes[4];

@@ -45,8 +45,7 @@ static sheaf_status *open_prepend(void **state, sheaf_json_reader *r, sheaf__ope
     return open_string(state, r, "prepend");
 }
 
-/* As `tokenizers` does it: what is put in takes the place of the first character, which itself is
- * put in behind. */
+/* As `tokenizers` does it: the bytes replace the first character, which is inserted behind them. */
 void sheaf__edit_prepend(sheaf__edit *e, const char *bytes, size_t size)
 {
     size_t first, n;

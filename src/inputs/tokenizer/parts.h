@@ -39,7 +39,6 @@ typedef struct sheaf__strings {
 void sheaf__strings_add(sheaf__strings *s, const char *bytes, size_t size);
 /* sheaf__strings_append - to the one added last. */
 void sheaf__strings_append(sheaf__strings *s, const char *bytes, size_t size);
-void sheaf__strings_clear(sheaf__strings *s);
 void sheaf__strings_release(sheaf__strings *s);
 static inline size_t sheaf__strings_begin(const sheaf__strings *s, int64_t i)
 {

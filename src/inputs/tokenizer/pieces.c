@@ -74,7 +74,8 @@ sheaf_status *sheaf__queue_end(sheaf__queue *q)
     return st;
 }
 
-sheaf_status *sheaf__queue_cut(sheaf__queue *q, const char *bytes, size_t size, size_t origin,
+/* A piece that is not raw, in parts as the model cuts it. */
+static sheaf_status *queue_cut(sheaf__queue *q, const char *bytes, size_t size, size_t origin,
                                const sheaf__span *from)
 {
     sheaf_status *st = NULL;
@@ -104,7 +105,7 @@ static sheaf_status *put_piece(sheaf__queue *q, const sheaf__piece *piece)
     if (piece->id < 0)
         return p->raw ? sheaf__queue_put(q, bytes, size, size + SHEAF__PREPARED_SPARE,
                                          piece->origin, from)
-                      : sheaf__queue_cut(q, bytes, size, piece->origin, from);
+                      : queue_cut(q, bytes, size, piece->origin, from);
     sheaf_status *st = sheaf__queue_end(q);
     sheaf__text_range where = { 0, 0 };
     if (from != NULL)

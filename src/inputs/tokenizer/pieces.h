@@ -59,10 +59,6 @@ static inline sheaf_status *sheaf__queue_put(sheaf__queue *q, const char *bytes,
     return st;
 }
 
-/* sheaf__queue_cut - a piece that is not raw, in parts as the model cuts it. */
-sheaf_status *sheaf__queue_cut(sheaf__queue *q, const char *bytes, size_t size, size_t origin,
-                               const sheaf__span *from);
-
 /* sheaf__steps_run - the first `count` of them. */
 sheaf_status *sheaf__steps_run(const sheaf__steps *steps, int64_t count, sheaf__prepared *text);
 /* sheaf__emit_added - an added token that stands at `where`. */

@@ -16,7 +16,7 @@ typedef struct dividing {
     bool held, match;  /* there is one; the part before was a match */
 } dividing;
 
-static void let_go(dividing *d)
+static void flush(dividing *d)
 {
     if (d->held)
         sheaf__prepared_put(d->text, d->piece, d->begin, d->end, -1);
@@ -25,7 +25,7 @@ static void let_go(dividing *d)
 
 static void hold(dividing *d, size_t begin, size_t end)
 {
-    let_go(d);
+    flush(d);
     d->begin = begin;
     d->end = end;
     d->held = true;
@@ -73,7 +73,7 @@ sheaf_status *sheaf__divide_by(sheaf__prepared *text, const sheaf__piece *piece,
     }
     if (st == NULL && before != m.size)
         divide(&d, piece->begin + before, piece->end, invert);
-    let_go(&d);
+    flush(&d);
     return st;
 }
 

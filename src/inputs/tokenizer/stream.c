@@ -1,10 +1,10 @@
 /* stream.c - ids to a text as they come.
  *
- * A stream keeps the ids of a short window, whose text begins with what was shown of it. What comes
- * adds to the end of that text. Now and then the window lets go of its first ids: what remains
- * gives another text, of which as much counts as shown. What comes next adds the same to it,
- * because a decoder looks back no further than at one string, but for Strip, which takes what a
- * text begins with; a window whose text is not empty has that behind it. */
+ * A stream keeps the ids of a short window, whose text begins with what was shown of it. Later ids
+ * add to the end of that text. From time to time the window drops its first ids. The rest decodes
+ * to another text, whose beginning was shown; later ids add the same to it, because a decoder looks
+ * back no further than at one string, but for Strip, which takes what a text begins with; a window
+ * whose text is not empty has that behind it. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,7 +23,7 @@ struct sheaf__token_stream {
     int32_t *id; /* the window: ids that stand for something */
     int64_t ids, capacity;
     int64_t closed; /* the first ids of the window, whose text does not change any more */
-    int64_t kept;   /* ids that the window was left with when it last let go of some */
+    int64_t kept;   /* ids in the window when it last dropped some */
     int64_t pushed, work;
     sheaf_text shown; /* of the window's text */
     sheaf_text piece; /* what the caller looks at */
@@ -120,7 +120,7 @@ static sheaf_status *show(sheaf__token_stream *s, size_t end, bool may_wait)
     return s->piece.failed || s->shown.failed ? sheaf__no_memory("a text") : NULL;
 }
 
-/* ---- letting go ---- */
+/* ---- dropping ids ---- */
 
 static sheaf_status *keep_last(sheaf__token_stream *s, int64_t n)
 {
@@ -133,7 +133,7 @@ static sheaf_status *keep_last(sheaf__token_stream *s, int64_t n)
 
 /* All of the window was shown. The least that what follows may look back at: of one decoder a
  * string; of several, which may leave strings out or strip them, ids with a text. None waits. */
-static sheaf_status *let_go(sheaf__token_stream *s)
+static sheaf_status *drop_first(sheaf__token_stream *s)
 {
     const bool one = s->t->decoder.count <= 1;
     for (int64_t n = 1; n < s->ids; n *= 2) {
@@ -150,7 +150,7 @@ static sheaf_status *let_go(sheaf__token_stream *s)
 
 /* Bytes that are no UTF-8 wait for others: a character has four at most, and each string has one.
  * Where a window begins inside of a character, that may be seen in its first three bytes. */
-static sheaf_status *let_go_bytes(sheaf__token_stream *s)
+static sheaf_status *drop_bytes(sheaf__token_stream *s)
 {
     enum { LONG = 32, NEEDED = 8 };
     int64_t n = 0, strings = 0;
@@ -177,9 +177,9 @@ static sheaf_status *advance(sheaf__token_stream *s)
         s->ids = s->closed = s->kept = 0;
         s->shown.size = 0;
     } else if (st == NULL && s->bytes)
-        st = let_go_bytes(s);
+        st = drop_bytes(s);
     else if (all && s->ids > 2 * s->kept + 2)
-        st = let_go(s);
+        st = drop_first(s);
     return st;
 }
 

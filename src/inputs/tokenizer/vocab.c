@@ -42,7 +42,8 @@ static inline uint64_t load(const char *bytes, size_t size)
     return x;
 }
 
-uint64_t sheaf__word_hash(const char *bytes, size_t size)
+/* Of any bytes, fast for few. */
+static uint64_t word_hash(const char *bytes, size_t size)
 {
     uint64_t h = UINT64_C(0x9e3779b97f4a7c15) ^ size;
     for (; size > 8; bytes += 8, size -= 8)
@@ -74,7 +75,7 @@ static bool resize(sheaf__vocab *v, int64_t tokens)
     v->mask = slots - 1;
     for (int64_t id = 0; id < v->ids; id++)
         if (v->token[id].at != UINT32_MAX)
-            place(v, sheaf__word_hash(v->bytes + v->token[id].at, v->token[id].size), id);
+            place(v, word_hash(v->bytes + v->token[id].at, v->token[id].size), id);
     return true;
 }
 
@@ -94,13 +95,6 @@ static bool grow_bytes(sheaf__vocab *v, size_t more)
         return false;
     v->capacity = (size_t)capacity;
     return true;
-}
-
-sheaf_status *sheaf__vocab_reserve(sheaf__vocab *v, int64_t tokens, size_t bytes)
-{
-    if (!grow_bytes(v, bytes + (size_t)tokens) || !resize(v, tokens))
-        return sheaf__no_memory(memory_for);
-    return NULL;
 }
 
 static sheaf_status *fail_token(const char *token, size_t size, const char *expected)
@@ -133,7 +127,7 @@ sheaf_status *sheaf__vocab_add(sheaf__vocab *v, const char *token, size_t size, 
     v->token[id] = (struct sheaf__vocab_token){ (uint32_t)v->size, (uint32_t)size };
     v->size += size + 1;
     v->count++;
-    place(v, sheaf__word_hash(token, size), (int64_t)id);
+    place(v, word_hash(token, size), (int64_t)id);
     return NULL;
 }
 
@@ -141,7 +135,7 @@ int32_t sheaf__vocab_find(const sheaf__vocab *v, const char *token, size_t size)
 {
     if (v->slot == NULL)
         return -1;
-    const uint64_t hash = sheaf__word_hash(token, size);
+    const uint64_t hash = word_hash(token, size);
     for (uint64_t i = hash & v->mask; v->slot[i].id_1 != 0; i = (i + 1) & v->mask) {
         const struct sheaf__vocab_slot *slot = &v->slot[i];
         if (slot->hash == hash >> 32 && slot->size == size &&
@@ -154,7 +148,7 @@ int32_t sheaf__vocab_find(const sheaf__vocab *v, const char *token, size_t size)
 void sheaf__vocab_prefetch(const sheaf__vocab *v, const char *token, size_t size)
 {
     if (v->slot != NULL)
-        __builtin_prefetch(&v->slot[sheaf__word_hash(token, size) & v->mask]);
+        __builtin_prefetch(&v->slot[word_hash(token, size) & v->mask]);
 }
 
 const char *sheaf__vocab_token(const sheaf__vocab *v, int64_t id, size_t *size)
@@ -172,8 +166,9 @@ sheaf_status *sheaf__vocab_read(sheaf__vocab *v, sheaf_json_scan *scan)
     bool more = true;
     sheaf_status *st = key == NULL ? sheaf__no_memory(memory_for) : NULL;
     /* As many tokens as there may be in real ones: a token takes some 20 bytes. */
-    TRY(st,
-        sheaf__vocab_reserve(v, (scan->end - scan->at) / 20, (size_t)(scan->end - scan->at) / 2));
+    if (st == NULL && (!grow_bytes(v, (size_t)(scan->end - scan->at) / 2) ||
+                       !resize(v, (scan->end - scan->at) / 20)))
+        st = sheaf__no_memory(memory_for);
     if (st == NULL && !sheaf__scan_take(scan, '{'))
         st = sheaf__scan_fail(scan, "an object of tokens with their ids");
     for (bool first = true; st == NULL && more; first = false) {

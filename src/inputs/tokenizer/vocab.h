@@ -27,8 +27,6 @@ typedef struct sheaf__vocab {
 } sheaf__vocab;
 
 void sheaf__vocab_release(sheaf__vocab *v);
-/* sheaf__vocab_reserve - room for so many tokens of so many bytes in all; more may come. */
-sheaf_status *sheaf__vocab_reserve(sheaf__vocab *v, int64_t tokens, size_t bytes);
 /* sheaf__vocab_add - errors: SHEAF_E_FORMAT when the token or the id is there already;
  * SHEAF_E_UNSUPPORTED for an id over SHEAF__ID_MAX; SHEAF_E_MEMORY. */
 sheaf_status *sheaf__vocab_add(sheaf__vocab *v, const char *token, size_t size, uint64_t id);
@@ -40,6 +38,3 @@ void sheaf__vocab_prefetch(const sheaf__vocab *v, const char *token, size_t size
 const char *sheaf__vocab_token(const sheaf__vocab *v, int64_t id, size_t *size);
 /* sheaf__vocab_read - an object {"token": id, ...} at the scan. */
 sheaf_status *sheaf__vocab_read(sheaf__vocab *v, sheaf_json_scan *scan);
-
-/* sheaf__word_hash - of any bytes, fast for few. */
-uint64_t sheaf__word_hash(const char *bytes, size_t size);

@@ -67,8 +67,8 @@ sheaf__work *sheaf__work_take(struct sheaf__works *pool)
     return work;
 }
 
-/* What a text of many megabytes took does not stay. */
-static void let_go(sheaf__work *work)
+/* Buffers of a text of many megabytes are not kept. */
+static void release_large(sheaf__work *work)
 {
     enum { MOST = 16 << 20 };
     const int64_t bytes = work->prepared.now.capacity + work->prepared.next.capacity;
@@ -90,7 +90,7 @@ static void let_go(sheaf__work *work)
 
 void sheaf__work_give(struct sheaf__works *pool, sheaf__work *work)
 {
-    let_go(work);
+    release_large(work);
     pthread_mutex_lock(&pool->lock);
     work->next = pool->first;
     pool->first = work;
