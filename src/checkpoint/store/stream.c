@@ -9,7 +9,7 @@
 
 enum {
     CHUNK_ELEMENTS = 1 << 18,
-    COPY_BYTES = 2 << 20,
+    COPY_BYTES = 1 << 20,
     MOST_THREADS = 8,
     PROGRESS_BYTES = 64 << 20
 };
