@@ -27,25 +27,33 @@ typedef struct json_reader {
     int64_t ignored_place, spelled_place; /* spelled: of the first picture that is spelled out */
 } json_reader;
 
-/* A record while it is read; its texts are owned. */
+/* A record while it is read; its texts are borrowed from the JSON, */
 typedef struct draft {
     int64_t images;        /* that were named */
-    char *image;           /* the path as given */
+    const char *image;     /* the path as given */
     char named[NAME + 24]; /* the field that gave it */
     bool field;            /* the image was named by a field of the record */
     bool placed;           /* and a part of the first message says that it stands there */
-    sheaf__turn *turn;
+    sheaf__turn *turn;     /* [turns] */
     int64_t turns;
+    sheaf__text_record text; /* or from these messages; */
+    char *first;             /* the first question without the mark is owned; NULL: it had none */
 } draft;
 
 static void release(draft *d)
 {
-    for (int64_t i = 0; i < d->turns; i++) {
-        free((char *)d->turn[i].query);
-        free((char *)d->turn[i].answer);
-    }
+    sheaf__text_record_release(&d->text);
     free(d->turn);
-    free(d->image);
+    free(d->first);
+}
+
+static sheaf_status *make_turns(draft *d, int64_t turns)
+{
+    d->turn = calloc((size_t)turns, sizeof *d->turn);
+    if (d->turn == NULL)
+        return sheaf__no_memory("data set");
+    d->turns = turns;
+    return NULL;
 }
 
 static const char *called(char name[NAME], const char *fmt, ...) SHEAF_PRINTF(2, 3);
@@ -60,7 +68,7 @@ static const char *called(char name[NAME], const char *fmt, ...)
 
 /* ---- texts ---- */
 
-static sheaf_status *check_string(const json_t *value, const char *name)
+static sheaf_status *take_string(const char **out, const json_t *value, const char *name)
 {
     if (!json_is_string(value))
         return sheaf__bad_field(name, "a string", "%s", sheaf__text_kind(value));
@@ -69,36 +77,24 @@ static sheaf_status *check_string(const json_t *value, const char *name)
     if (strlen(json_string_value(value)) != json_string_length(value))
         return sheaf__bad_field(name, "text without NUL (\\u0000)", "one at byte %zu",
                                 strlen(json_string_value(value)));
+    *out = json_string_value(value);
     return NULL;
-}
-
-static sheaf_status *take_string(const char **out, const json_t *value, const char *name)
-{
-    sheaf_status *st = check_string(value, name);
-    if (st != NULL)
-        return st;
-    *out = strdup(json_string_value(value));
-    return *out == NULL ? sheaf__no_memory("data set") : NULL;
 }
 
 /* ---- images ---- */
 
 static sheaf_status *take_image(draft *d, const json_t *value, const char *name)
 {
-    sheaf_status *st = check_string(value, name);
+    const char *path;
+    sheaf_status *st = take_string(&path, value, name);
     if (st != NULL)
         return st;
-    const char *path = json_string_value(value);
     if (*path == '\0')
         return sheaf__bad_field(name, "the path of an image", "an empty string");
     if (++d->images > 1)
         return sheaf__bad_field(name, ONE_IMAGE, "more than one image");
-    st = sheaf__picture_path(&path, path, name);
-    if (st != NULL)
-        return st;
     snprintf(d->named, sizeof d->named, "%s", name);
-    d->image = strdup(path);
-    return d->image == NULL ? sheaf__no_memory("data set") : NULL;
+    return sheaf__picture_path(&d->image, path, name);
 }
 
 /* "image" or "images": a path, or a list of at most one. */
@@ -191,39 +187,31 @@ static sheaf_status *refuse_system(const json_t *list, const sheaf__text_words *
 }
 
 /* Messages in turn, the user first: text_messages.c sees to that. */
-static sheaf_status *take_turns(draft *d, const sheaf__text_record *r, const char *name)
+static sheaf_status *take_turns(draft *d, const char *name)
 {
-    d->turns = (r->messages + 1) / 2;
-    d->turn = calloc((size_t)d->turns, sizeof *d->turn);
-    if (d->turn == NULL) {
-        d->turns = 0;
-        return sheaf__no_memory("data set");
-    }
-    for (int64_t i = 0; i < r->messages; i++) {
+    const sheaf__text_record *r = &d->text;
+    sheaf_status *st = make_turns(d, (r->messages + 1) / 2);
+    for (int64_t i = 0; i < r->messages && st == NULL; i++) {
         sheaf__turn *turn = &d->turn[i / 2];
-        const char **to = i % 2 == 0 ? &turn->query : &turn->answer;
-        if (strlen(r->message[i].content) != r->message[i].size)
-            return sheaf__bad_field(name, "text without NUL (\\u0000)", "one in entry %" PRId64,
-                                    i + 1);
-        *to = strdup(r->message[i].content);
-        if (*to == NULL)
-            return sheaf__no_memory("data set");
+        const char *text = r->message[i].content;
+        *(i % 2 == 0 ? &turn->query : &turn->answer) = text;
+        if (strlen(text) != r->message[i].size)
+            st = sheaf__bad_field(name, "text without NUL (\\u0000)", "one in entry %" PRId64,
+                                  i + 1);
     }
-    return NULL;
+    return st;
 }
 
 static sheaf_status *take_list(json_reader *r, draft *d, const json_t *list,
                                const sheaf__text_words *w, const char *name)
 {
-    sheaf__text_record text = { .pictures = true, .part = take_part, .part_self = d };
+    d->text = (sheaf__text_record){ .pictures = true, .part = take_part, .part_self = d };
     sheaf_status *st = refuse_system(list, w, name);
-    TRY(st, sheaf__text_list(&text, list, w, name));
-    if (st == NULL && text.messages % 2 == 1 && !r->in->options->answers_optional)
+    TRY(st, sheaf__text_list(&d->text, list, w, name));
+    if (st == NULL && d->text.messages % 2 == 1 && !r->in->options->answers_optional)
         st = sheaf__bad_field(name, "an answer at the end, to be trained",
-                              "%" PRId64 " entries, the last is the user's", text.messages);
-    TRY(st, take_turns(d, &text, name));
-    sheaf__text_record_release(&text);
-    return st;
+                              "%" PRId64 " entries, the last is the user's", d->text.messages);
+    return st == NULL ? take_turns(d, name) : st;
 }
 
 static sheaf_status *empty_answer(const char *name, const char *text)
@@ -269,7 +257,10 @@ static sheaf_status *take_mark(draft *d, const sheaf__text_words *w, const char 
     if (where > 0)
         return sheaf__bad_field(name, "the image in the first turn", "%s in turn %" PRId64, MARK,
                                 where + 1);
-    sheaf__picture_name_remove((char *)d->turn[0].query);
+    d->turn[0].query = d->first = strdup(d->turn[0].query);
+    if (d->first == NULL)
+        return sheaf__no_memory("data set");
+    sheaf__picture_name_remove(d->first);
     return NULL;
 }
 
@@ -284,11 +275,8 @@ static sheaf_status *take_pair(json_reader *r, draft *d, const json_t *record)
         return sheaf__bad_field("answer", "either \"completion\" or \"answer\"", "both");
     const char *name = completion != NULL ? "completion" : "answer";
     const json_t *given = completion != NULL ? completion : answer;
-    d->turn = calloc(1, sizeof *d->turn);
-    if (d->turn == NULL)
-        return sheaf__no_memory("data set");
-    d->turns = 1;
-    sheaf_status *st = take_string(&d->turn->query, json_object_get(record, "prompt"), "prompt");
+    sheaf_status *st = make_turns(d, 1);
+    TRY(st, take_string(&d->turn->query, json_object_get(record, "prompt"), "prompt"));
     if (st != NULL || (optional && (given == NULL || json_is_null(given))))
         return st;
     st = take_string(&d->turn->answer, given, name);
@@ -296,7 +284,6 @@ static sheaf_status *take_pair(json_reader *r, draft *d, const json_t *record)
         return st;
     if (!optional)
         return empty_answer(name, d->turn->answer);
-    free((char *)d->turn->answer);
     d->turn->answer = NULL;
     return NULL;
 }
@@ -318,15 +305,10 @@ static sheaf_status *take_caption(json_reader *r, draft *d, const json_t *list)
         return sheaf_try_this(
             sheaf__bad_field("captions", "a question beside it, that captions answer", "none"),
             "--query 'Describe the image.', which all of them are answers to");
-    d->turn = calloc(1, sizeof *d->turn);
-    if (d->turn == NULL)
-        return sheaf__no_memory("data set");
-    d->turns = 1;
-    d->turn->query = strdup(query);
-    if (d->turn->query == NULL)
-        return sheaf__no_memory("data set");
-    sheaf_status *st =
-        take_string(&d->turn->answer, json_object_get(one, "content"), "captions[0].content");
+    sheaf_status *st = make_turns(d, 1);
+    TRY(st, take_string(&d->turn->answer, json_object_get(one, "content"), "captions[0].content"));
+    if (st == NULL)
+        d->turn->query = query;
     if (st == NULL && sheaf__is_blank(d->turn->answer))
         st = empty_answer("captions[0].content", d->turn->answer);
     return st;
@@ -435,14 +417,12 @@ sheaf_status *sheaf__records_take_label(sheaf__records_reader *in, const char *i
                                         const char *label)
 {
     json_reader r = { .in = in };
-    draft d = { .images = 1, .field = true };
+    draft d = { .images = 1, .image = image, .field = true };
     json_t *record = NULL;
     char *text = NULL;
     size_t size = 0;
     in->out->looked_at++;
-    d.image = strdup(image);
-    sheaf_status *st = d.image == NULL ? sheaf__no_memory("data set")
-                                       : sheaf__file_read_all(&text, &size, label, MOST_LABEL);
+    sheaf_status *st = sheaf__file_read_all(&text, &size, label, MOST_LABEL);
     TRY(st, sheaf_in(sheaf__record_parse(&record, text, size, &in->fields), "%s", label));
     TRY(st, sheaf_in(fill(&r, &d, record), "%s", label));
     TRY(st, sheaf__records_put(in->out, 0, image, d.turn, d.turns));
@@ -452,9 +432,9 @@ sheaf_status *sheaf__records_take_label(sheaf__records_reader *in, const char *i
         if (r.ignored[0] != '\0')
             sheaf_warn(in->options->events, "%s: field '%s' is not used", label, r.ignored);
     }
+    release(&d);
     json_decref(record);
     free(text);
-    release(&d);
     if (st == NULL || sheaf_status_code(st) == SHEAF_E_MEMORY)
         return st;
     sheaf__complain(in->complaints, st);
