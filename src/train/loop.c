@@ -220,10 +220,10 @@ sheaf_status *sheaf__loop_account(sheaf__run *r, sheaf_comm *comm, sheaf__saved 
     return st;
 }
 
-/* Rank 0: OUT was removed; to save, which fails, is all that is left. */
+/* Rank 0: OUT is not there any more; to save, which fails, is all that is left. */
 static bool is_lost(sheaf__run *r, sheaf_comm *comm)
 {
-    sheaf_status *st = sheaf_comm_rank(comm) == 0 ? sheaf__out_follow(&r->folder) : NULL;
+    sheaf_status *st = sheaf_comm_rank(comm) == 0 ? sheaf__out_held(&r->folder) : NULL;
     sheaf_status_free(st);
     return st != NULL;
 }

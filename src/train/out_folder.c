@@ -2,7 +2,6 @@
 #include "train/out_folder.h"
 
 #include <fcntl.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -265,54 +264,20 @@ sheaf_status *sheaf__out_prepare(sheaf__out_folder *f, const char *recipe)
     return st;
 }
 
-static sheaf_status *is_gone(const sheaf__out_folder *f, const char *lock)
+sheaf_status *sheaf__out_held(const sheaf__out_folder *f)
 {
-    sheaf_status *st = sheaf_fail(SHEAF_E_IO, "%s", f->options->out);
-    sheaf_expected(st, "the folder that this run holds, with its lock %s", lock);
-    sheaf_found(st, "it was removed, or others took its place, while the run went on");
-    return sheaf_try_this(
-        st,
-        "nothing was written to what is there now; put it back from a copy and --resume, or begin anew");
-}
-
-/* The name that OUT has now. One that has none, as its file system was unmounted, is still held. */
-static sheaf_status *find_again(sheaf__out_folder *f)
-{
-    char held[40], now[PATH_MAX];
-    snprintf(held, sizeof held, "/proc/%d/fd/%d", (int)getpid(), f->dir);
-    const ssize_t n = readlink(held, now, sizeof now - 1);
-    now[n > 0 ? n : 0] = '\0';
-    const bool named = sheaf__path_holds(now, f->dir);
-    char *name = strdup(named ? now : held);
-    if (name == NULL)
-        return sheaf__no_memory(f->options->out);
-    if (named)
-        sheaf_warn(f->events, "%s was moved while the run goes on, which keeps to it: it is %s now",
-                   f->options->out, name);
-    else
-        sheaf_warn(f->events,
-                   "%s has no name any more (was its file system unmounted?); the run keeps to it, "
-                   "and saves what is seen once that is mounted again",
-                   f->options->out);
-    f->options->out = name;
-    free(f->now);
-    f->now = name;
-    return NULL;
-}
-
-sheaf_status *sheaf__out_follow(sheaf__out_folder *f)
-{
-    struct stat held;
+    const char *out = f->options->out;
     char *lock = NULL;
-    sheaf_status *st = NULL;
     if (f->dir < 0)
         return NULL;
-    const bool removed = fstat(f->dir, &held) == 0 && held.st_nlink == 0;
-    if (!removed && !sheaf__path_holds(f->options->out, f->dir))
-        st = find_again(f);
-    TRY(st, sheaf__path_join(&lock, f->options->out, "checkpoints/lock"));
-    if (st == NULL && !sheaf__path_holds(lock, f->lock))
-        st = is_gone(f, lock);
+    sheaf_status *st = sheaf__path_join(&lock, out, "checkpoints/lock");
+    if (st == NULL && (!sheaf__path_holds(out, f->dir) || !sheaf__path_holds(lock, f->lock))) {
+        st = sheaf_fail(SHEAF_E_IO, "%s", out);
+        sheaf_expected(st, "the folder that this run holds, with its lock %s", lock);
+        sheaf_found(st, "it was moved or removed, or others took its place, while the run went on");
+        sheaf_try_this(st, "nothing was written to what is there now; go on with --resume where it "
+                           "was moved to, or from a copy, or begin anew");
+    }
     free(lock);
     return st;
 }
@@ -324,8 +289,6 @@ void sheaf__out_release(sheaf__out_folder *f)
     if (f->dir >= 0)
         close(f->dir);
     f->lock = f->dir = -1;
-    free(f->now);
-    f->now = NULL;
 }
 
 void sheaf__out_sweep(const sheaf__out_folder *f)

@@ -7,13 +7,12 @@
 #include "train/options.h"
 
 typedef struct sheaf__out_folder {
-    sheaf_train_options *options; /* of which `out` follows the folder */
+    const sheaf_train_options *options;
     const sheaf_events *events;
     bool made; /* there was no folder */
     bool anew; /* there was one, of a run that came to nothing */
     int lock;  /* of OUT/checkpoints, held from prepare to release; -1: none */
     int dir;   /* OUT itself, likewise */
-    char *now; /* the name that it was moved to, which options->out is then; owned */
 } sheaf__out_folder;
 
 /* sheaf__out_check - a run that begins needs no folder, an empty one, or that of a run which was
@@ -23,11 +22,10 @@ sheaf_status *sheaf__out_check(sheaf__out_folder *folder);
 /* sheaf__out_prepare - checks again, makes it, takes its lock, and writes OUT/settings: a run that
  * finds another one there leaves that one's as they are. */
 sheaf_status *sheaf__out_prepare(sheaf__out_folder *folder, const char *recipe);
-/* sheaf__out_follow - before anything is written: OUT may have been moved, or the file system that
- * it is on unmounted, and what lies at its name now is no folder of this run. options->out becomes
- * the name that it has now, with a warning. Errors: SHEAF_E_IO where it was removed, or its lock.
- */
-sheaf_status *sheaf__out_follow(sheaf__out_folder *folder);
+/* sheaf__out_held - before anything is written: OUT may have been moved or removed, or the file
+ * system that it is on unmounted, and what lies at its name now is no folder of this run. Errors:
+ * SHEAF_E_IO where it is, or where its lock is another one. */
+sheaf_status *sheaf__out_held(const sheaf__out_folder *folder);
 /* sheaf__out_release - the lock: all is written. */
 void sheaf__out_release(sheaf__out_folder *folder);
 /* sheaf__out_sweep - removes what a killed run left of the files that it was writing beside its

@@ -114,9 +114,7 @@ sheaf_status *sheaf__saved_write(sheaf__run *r, sheaf_checkpoints *store, sheaf_
     s->state.step = done;
     sheaf_checkpoints_protect(store, s->judged.best);
     if (st == NULL && sheaf_comm_rank(comm) == 0)
-        st = sheaf__out_follow(&r->folder);
-    if (st == NULL && sheaf_comm_rank(comm) == 0)
-        st = sheaf_checkpoints_moved(store, r->options->out);
+        st = sheaf__out_held(&r->folder);
     if (st == NULL && sheaf_comm_rank(comm) == 0 && r->hooks->before_save != NULL)
         st = r->hooks->before_save(r->hooks->self);
     st = sheaf_comm_agree(comm, st);

@@ -326,7 +326,7 @@ sheaf_status *sheaf_train(sheaf_train_result *out, const sheaf_train_options *as
             grid_rank, &r);
     }
     if (st == NULL && first)
-        st = sheaf__out_follow(&r.folder);
+        st = sheaf__out_held(&r.folder);
     if (st == NULL && first)
         st = sheaf__export(&out->result, &out->checkpoint, o, &in.opened, out->step,
                            o->use_best && out->best_step > 0 ? out->best_step : out->step,

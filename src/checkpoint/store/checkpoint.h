@@ -74,8 +74,6 @@ sheaf_status *sheaf_checkpoints_open(sheaf_checkpoints **out, sheaf_comm *comm, 
 /* sheaf_checkpoints_close - local. Accepts NULL. */
 void sheaf_checkpoints_close(sheaf_checkpoints *store);
 
-/* sheaf_checkpoints_moved - local, of rank 0: OUT has this name now. */
-sheaf_status *sheaf_checkpoints_moved(sheaf_checkpoints *store, const char *out_dir);
 /* sheaf_checkpoints_protect - local: the one of this step is not removed, however many newer ones
  * there are; 0: none. Rank 0 removes. */
 void sheaf_checkpoints_protect(sheaf_checkpoints *store, int64_t step);

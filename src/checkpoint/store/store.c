@@ -200,13 +200,6 @@ void sheaf_checkpoints_close(sheaf_checkpoints *store)
     free(store);
 }
 
-sheaf_status *sheaf_checkpoints_moved(sheaf_checkpoints *store, const char *out_dir)
-{
-    free(store->dir);
-    store->dir = NULL;
-    return sheaf__path_join(&store->dir, out_dir, "checkpoints");
-}
-
 void sheaf_checkpoints_protect(sheaf_checkpoints *store, int64_t step)
 {
     store->protect = step;
