@@ -267,12 +267,8 @@ static sheaf_status *lora_forward(sheaf__tape *tape, sheaf__op *op)
     job->residual = p->x->data;
     job->ldr = width;
     sheaf__batch_term(b, job,
-                      (sheaf__term){ .a = p->h->data,
-                                     .lda = lora->rank,
-                                     .form = SHEAF__B_NK,
-                                     .b = lora->b_copy[0],
-                                     .ldb = lora->rank,
-                                     .k = lora->rank });
+                      sheaf__term_of(p->h->data, lora->rank, SHEAF__B_NK, lora->b_copy[0],
+                                     lora->rank, lora->rank));
     sheaf__batch_run(l.c, b);
     sheaf__batch_free(b);
     return NULL;
@@ -314,13 +310,9 @@ static sheaf_status *lora_backward(sheaf__tape *tape, sheaf__op *op)
     if (st == NULL) {
         sheaf__product *job = sheaf__batch_job(b, rows, lora->rank, t, g, lora->rank, t);
         job->alpha = lora->scale;
-        sheaf__batch_term(b, job,
-                          (sheaf__term){ .a = p->y->grad,
-                                         .lda = width,
-                                         .form = SHEAF__B_KN,
-                                         .b = lora->b_copy[0],
-                                         .ldb = lora->rank,
-                                         .k = width });
+        sheaf__batch_term(
+            b, job,
+            sheaf__term_of(p->y->grad, width, SHEAF__B_KN, lora->b_copy[0], lora->rank, width));
         st = sheaf__batch_weight_gradient(b, lora->b->grad[0], width, lora->rank, p->y->grad, width,
                                           p->h->data, lora->rank, p->x);
     }

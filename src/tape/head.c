@@ -8,6 +8,7 @@
 #include "ops/math/math.h"
 #include "tape/hand.h"
 #include "tape/layers.h"
+#include "tape/linear_inner.h"
 #include "tape/rows.h"
 #include "tape/wanted.h"
 #include "base/status.h"
@@ -216,56 +217,39 @@ static void cap_back_rows(void *arg, int64_t begin, int64_t end, int worker)
 
 /* ---- one block ---- */
 
-static void block_logits(block *b)
+static sheaf_status *block_logits(block *b)
 {
     sheaf__context *c = b->c;
     const sheaf__linear *l = b->p->head;
-    if (l->lora != NULL) {
-        const sheaf__term inner = { .a = b->x,
-                                    .lda = l->in,
-                                    .form = SHEAF__B_NK,
-                                    .b = l->lora->a_copy[0],
-                                    .ldb = l->in,
-                                    .k = l->in };
-        const sheaf__product h = { .m = b->n,
-                                   .n = l->lora->rank,
-                                   .dtype = c->dtype,
-                                   .nslices = 1,
-                                   .term = &inner,
-                                   .nterms = 1,
-                                   .y = b->h,
-                                   .ldy = l->lora->rank,
-                                   .out = c->dtype,
-                                   .alpha = l->lora->scale,
-                                   .round_to = SHEAF_F32 };
-        sheaf__products(c->device, &h, 1);
+    const sheaf__lora_part *lora = l->lora;
+    sheaf__batch *batch;
+    sheaf_status *st = sheaf__batch_new(&batch);
+    if (st != NULL)
+        return st;
+    if (lora != NULL) {
+        sheaf__product *h =
+            sheaf__batch_job(batch, b->n, lora->rank, c->dtype, b->h, lora->rank, c->dtype);
+        h->alpha = lora->scale;
+        sheaf__batch_term(batch, h,
+                          sheaf__term_of(b->x, l->in, SHEAF__B_NK, lora->a_copy[0], l->in, l->in));
+        sheaf__batch_run(c, batch);
     }
     if (l->owned > 0) {
-        sheaf__term term[2] = {
-            { .a = b->x, .lda = l->in, .form = SHEAF__B_AHEAD, .w = &l->all, .k = l->in }
-        };
-        if (l->lora != NULL)
-            term[1] = (sheaf__term){ .a = b->h,
-                                     .lda = l->lora->rank,
-                                     .form = SHEAF__B_NK,
-                                     .b = l->lora->b_copy[l->first],
-                                     .ldb = l->lora->rank,
-                                     .k = l->lora->rank };
-        const sheaf__product logits = { .m = b->n,
-                                        .n = l->owned,
-                                        .dtype = c->dtype,
-                                        .nslices = 1,
-                                        .term = term,
-                                        .nterms = l->lora == NULL ? 1 : 2,
-                                        .y = b->logits,
-                                        .ldy = l->owned,
-                                        .out = SHEAF_F32,
-                                        .alpha = 1,
-                                        .round_to = c->dtype };
-        sheaf__products(c->device, &logits, 1);
+        sheaf__product *logits =
+            sheaf__batch_job(batch, b->n, l->owned, c->dtype, b->logits, l->owned, SHEAF_F32);
+        logits->round_to = c->dtype;
+        sheaf__batch_term(batch, logits,
+                          sheaf__term_packed(b->x, l->in, SHEAF__B_AHEAD, &l->all, l->in));
+        if (lora != NULL)
+            sheaf__batch_term(batch, logits,
+                              sheaf__term_of(b->h, lora->rank, SHEAF__B_NK, lora->b_copy[l->first],
+                                             lora->rank, lora->rank));
+        sheaf__batch_run(c, batch);
     }
+    sheaf__batch_free(batch);
     if (l->cap > 0)
         sheaf__rows(c, b->n, 16, cap_rows, b);
+    return NULL;
 }
 
 /* Of sums by slice, [slices, n]: over all slices and ranks, in *total. */
@@ -445,10 +429,10 @@ static sheaf_status *run_block(sheaf__tape *tape, block *b, bool training, int64
 {
     const sheaf__head_run *run = b->p->run;
     sheaf__rows(b->c, b->n, 32, gather_rows, b);
-    block_logits(b);
-    sheaf__tape_look(tape, b->logits, b->n * b->p->head->owned, SHEAF_F32);
-    sheaf_status *st = NULL;
-    if (run->label != NULL) {
+    sheaf_status *st = block_logits(b);
+    if (st == NULL)
+        sheaf__tape_look(tape, b->logits, b->n * b->p->head->owned, SHEAF_F32);
+    if (st == NULL && run->label != NULL) {
         st = block_statistics(b);
         TRY(st, block_targets(b));
         if (st == NULL && run->judge)

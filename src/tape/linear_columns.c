@@ -59,10 +59,7 @@ static sheaf_status *columns_forward(sheaf__tape *tape, sheaf__op *op)
         sheaf__product *job =
             sheaf__batch_job(b, m, lora->rank, c->dtype, p->h[i]->data, lora->rank, c->dtype);
         job->alpha = lora->scale;
-        sheaf__batch_term(
-            b, job,
-            (sheaf__term){
-                .a = x, .lda = in, .form = SHEAF__B_NK, .b = lora->a_copy[0], .ldb = in, .k = in });
+        sheaf__batch_term(b, job, sheaf__term_of(x, in, SHEAF__B_NK, lora->a_copy[0], in, in));
     }
     sheaf__batch_run(c, b);
     for (int i = 0; i < p->n; i++) {
@@ -72,18 +69,12 @@ static sheaf_status *columns_forward(sheaf__tape *tape, sheaf__op *op)
         sheaf__product *job =
             sheaf__batch_job(b, m, l->owned, c->dtype, p->y[i]->data, l->owned, c->dtype);
         job->bias = l->bias;
-        sheaf__batch_term(
-            b, job,
-            (sheaf__term){
-                .a = p->x->data, .lda = in, .form = SHEAF__B_AHEAD, .w = &l->all, .k = in });
+        sheaf__batch_term(b, job, sheaf__term_packed(p->x->data, in, SHEAF__B_AHEAD, &l->all, in));
         if (l->lora != NULL)
             sheaf__batch_term(b, job,
-                              (sheaf__term){ .a = p->h[i]->data,
-                                             .lda = l->lora->rank,
-                                             .form = SHEAF__B_NK,
-                                             .b = l->lora->b_copy[l->first],
-                                             .ldb = l->lora->rank,
-                                             .k = l->lora->rank });
+                              sheaf__term_of(p->h[i]->data, l->lora->rank, SHEAF__B_NK,
+                                             l->lora->b_copy[l->first], l->lora->rank,
+                                             l->lora->rank));
     }
     sheaf__batch_run(c, b);
     sheaf__batch_free(b);
@@ -109,12 +100,9 @@ static sheaf_status *columns_lora_inner(sheaf__context *c, const columns_params 
                     continue;
                 sheaf__batch_term(
                     b, job,
-                    (sheaf__term){ .a = sheaf__at(p->y[j]->grad, layer->begin[s], c->dtype),
-                                   .lda = layer->owned,
-                                   .form = SHEAF__B_KN,
-                                   .b = layer->lora->b_copy[s],
-                                   .ldb = layer->lora->rank,
-                                   .k = layer->extent[s] });
+                    sheaf__term_of(sheaf__at(p->y[j]->grad, layer->begin[s], c->dtype),
+                                   layer->owned, SHEAF__B_KN, layer->lora->b_copy[s],
+                                   layer->lora->rank, layer->extent[s]));
             }
         }
     sheaf__batch_run(c, b);
@@ -198,18 +186,12 @@ static sheaf_status *columns_dx(sheaf__context *c, const columns_params *p,
         for (int i = 0; i < p->n; i++) {
             const sheaf__linear *layer = p->linear[i];
             b->term[b->nterms++] =
-                (sheaf__term){ .a = sheaf__at(from->dy[i], layer->begin[s], c->dtype),
-                               .lda = layer->owned,
-                               .form = SHEAF__B_BACK,
-                               .w = &layer->w[s],
-                               .k = layer->extent[s] };
+                sheaf__term_packed(sheaf__at(from->dy[i], layer->begin[s], c->dtype), layer->owned,
+                                   SHEAF__B_BACK, &layer->w[s], layer->extent[s]);
             if (own_lora(p, i) != NULL && p->xd[i] == NULL && s == lora_slice)
-                b->term[b->nterms++] = (sheaf__term){ .a = sheaf__at(from->g, l->at[i], c->dtype),
-                                                      .lda = l->width,
-                                                      .form = SHEAF__B_KN,
-                                                      .b = layer->lora->a_copy[0],
-                                                      .ldb = in,
-                                                      .k = layer->lora->rank };
+                b->term[b->nterms++] =
+                    sheaf__term_of(sheaf__at(from->g, l->at[i], c->dtype), l->width, SHEAF__B_KN,
+                                   layer->lora->a_copy[0], in, layer->lora->rank);
         }
     }
     return sheaf__batch_finish_tree(c, b, &first->tree, first->whole, from->m, in, dx, NULL, NULL);
@@ -287,12 +269,8 @@ static sheaf_status *columns_dropped_gradient(sheaf__context *c, const columns_p
             return st;
         sheaf__product *job = sheaf__batch_job(b, m, in, c->dtype, part, in, c->dtype);
         sheaf__batch_term(b, job,
-                          (sheaf__term){ .a = sheaf__at(l->g, l->at[i], c->dtype),
-                                         .lda = l->width,
-                                         .form = SHEAF__B_KN,
-                                         .b = lora->a_copy[0],
-                                         .ldb = in,
-                                         .k = lora->rank });
+                          sheaf__term_of(sheaf__at(l->g, l->at[i], c->dtype), l->width, SHEAF__B_KN,
+                                         lora->a_copy[0], in, lora->rank));
         sheaf__batch_run(c, b);
         sheaf__lora_drop(c, part, part, m, in, 0, lora, p->info, c->dtype);
         sheaf__accumulate(c, p->x->grad, part, m * in, c->dtype);

@@ -34,6 +34,16 @@ void sheaf__batch_term(sheaf__batch *b, sheaf__product *job, sheaf__term term);
 sheaf_status *sheaf__batch_weight_gradient(sheaf__batch *b, float *grad, int64_t m, int64_t n,
                                            const void *a, int64_t lda, const void *x, int64_t ldx,
                                            const sheaf__value *rows);
+static inline sheaf__term sheaf__term_of(const void *a, int64_t lda, sheaf__right form,
+                                         const void *b, int64_t ldb, int64_t k)
+{
+    return (sheaf__term){ .a = a, .lda = lda, .form = form, .b = b, .ldb = ldb, .k = k };
+}
+static inline sheaf__term sheaf__term_packed(const void *a, int64_t lda, sheaf__right form,
+                                             const sheaf__packed *w, int64_t k)
+{
+    return (sheaf__term){ .a = a, .lda = lda, .form = form, .w = w, .k = k };
+}
 /* sheaf__batch_free - accepts NULL. sheaf__batch_run - runs the jobs; the batch is empty then. */
 void sheaf__batch_free(sheaf__batch *b);
 void sheaf__batch_run(sheaf__context *c, sheaf__batch *b);

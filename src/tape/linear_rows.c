@@ -35,12 +35,9 @@ static sheaf_status *rows_lora_inner(sheaf__context *c, const rows_params *p, sh
         sheaf__product *job = sheaf__batch_job(b, m, lora->rank, c->dtype,
                                                l->part[s - layer->first], lora->rank, SHEAF_F32);
         sheaf__batch_term(b, job,
-                          (sheaf__term){ .a = sheaf__at(x, layer->begin[s], c->dtype),
-                                         .lda = layer->owned,
-                                         .form = SHEAF__B_NK,
-                                         .b = lora->a_copy[s],
-                                         .ldb = layer->extent[s],
-                                         .k = layer->extent[s] });
+                          sheaf__term_of(sheaf__at(x, layer->begin[s], c->dtype), layer->owned,
+                                         SHEAF__B_NK, lora->a_copy[s], layer->extent[s],
+                                         layer->extent[s]));
     }
     sheaf__batch_run(c, b);
     float *total;
@@ -74,18 +71,12 @@ static sheaf_status *rows_forward(sheaf__tape *tape, sheaf__op *op)
         if (layer->extent[s] == 0)
             continue;
         sheaf__batch_slice(b, s);
-        b->term[b->nterms++] = (sheaf__term){ .a = sheaf__at(p->x->data, layer->begin[s], c->dtype),
-                                              .lda = layer->owned,
-                                              .form = SHEAF__B_AHEAD,
-                                              .w = &layer->w[s],
-                                              .k = layer->extent[s] };
+        b->term[b->nterms++] =
+            sheaf__term_packed(sheaf__at(p->x->data, layer->begin[s], c->dtype), layer->owned,
+                               SHEAF__B_AHEAD, &layer->w[s], layer->extent[s]);
         if (layer->lora != NULL && s == sheaf__lora_slice(layer))
-            b->term[b->nterms++] = (sheaf__term){ .a = h_of(p, &l),
-                                                  .lda = l.width,
-                                                  .form = SHEAF__B_NK,
-                                                  .b = layer->lora->b_copy[0],
-                                                  .ldb = l.width,
-                                                  .k = l.width };
+            b->term[b->nterms++] = sheaf__term_of(h_of(p, &l), l.width, SHEAF__B_NK,
+                                                  layer->lora->b_copy[0], l.width, l.width);
     }
     TRY(st, sheaf__batch_finish_tree(c, b, &layer->tree, false, m, layer->out, p->y->data,
                                      layer->bias, p->residual == NULL ? NULL : p->residual->data));
@@ -151,19 +142,13 @@ static sheaf_status *rows_input_gradient(sheaf__context *c, const rows_params *p
                                  sheaf__at(dx, layer->begin[s], c->dtype), layer->owned, c->dtype);
             if (!dropped)
                 sheaf__batch_term(b, job,
-                                  (sheaf__term){ .a = p->y->grad,
-                                                 .lda = layer->out,
-                                                 .form = SHEAF__B_BACK,
-                                                 .w = &layer->w[s],
-                                                 .k = layer->out });
+                                  sheaf__term_packed(p->y->grad, layer->out, SHEAF__B_BACK,
+                                                     &layer->w[s], layer->out));
             if (layer->lora != NULL && dropped == (p->xd != NULL))
                 sheaf__batch_term(b, job,
-                                  (sheaf__term){ .a = g,
-                                                 .lda = layer->lora->rank,
-                                                 .form = SHEAF__B_KN,
-                                                 .b = layer->lora->a_copy[s],
-                                                 .ldb = layer->extent[s],
-                                                 .k = layer->lora->rank });
+                                  sheaf__term_of(g, layer->lora->rank, SHEAF__B_KN,
+                                                 layer->lora->a_copy[s], layer->extent[s],
+                                                 layer->lora->rank));
         }
         sheaf__batch_run(c, b);
         if (dropped)
@@ -195,12 +180,8 @@ static sheaf_status *rows_backward(sheaf__tape *tape, sheaf__op *op)
                 sheaf__batch_job(b, m, lora->rank, c->dtype, g, lora->rank, c->dtype);
             job->alpha = lora->scale;
             sheaf__batch_term(b, job,
-                              (sheaf__term){ .a = p->y->grad,
-                                             .lda = p->linear->out,
-                                             .form = SHEAF__B_KN,
-                                             .b = lora->b_copy[0],
-                                             .ldb = lora->rank,
-                                             .k = p->linear->out });
+                              sheaf__term_of(p->y->grad, p->linear->out, SHEAF__B_KN,
+                                             lora->b_copy[0], lora->rank, p->linear->out));
             sheaf__batch_run(c, b);
         }
     }

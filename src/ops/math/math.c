@@ -137,14 +137,6 @@ double sheaf__lanes_join_d(const double lane[16])
     return all == all ? all : (double)sheaf__float(SHEAF__NAN_BITS);
 }
 
-float sheaf__lanes_sum(const float *x, int64_t n)
-{
-    float lane[16] = { 0 };
-    for (int64_t i = 0; i < n; i++)
-        lane[i % 16] += x[i];
-    return sheaf__lanes_join(lane);
-}
-
 float sheaf__lanes_dot(const float *x, const float *y, int64_t n)
 {
     float lane[16] = { 0 };

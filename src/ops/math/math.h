@@ -17,7 +17,6 @@ float sheaf__erf(float x);  /* 1.14 ulp */
 
 /* 16 virtual lanes: lane i takes elements i, i+16, ... from +0; lanes are joined by
  * adding 8 apart, 4 apart, 2 apart, 1 apart. */
-float sheaf__lanes_sum(const float *x, int64_t n);
 float sheaf__lanes_dot(const float *x, const float *y, int64_t n); /* lane = fma(x, y, lane) */
 float sheaf__lanes_join(const float lane[16]);
 double sheaf__lanes_join_d(const double lane[16]);
