@@ -3,6 +3,7 @@
  * files. */
 #include "families/cog/cog.h"
 #include "families/common/rows.h"
+#include "families/common/vision.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -491,17 +492,9 @@ const sheaf__component_rule sheaf__cog_components[] = {
 
 int sheaf__cog_towers(sheaf__tower out[SHEAF__MOST_TOWERS], const sheaf_config *c)
 {
-    const sheaf_vit *v = &c->vit;
     const sheaf_encoder *e = &c->encoder;
     const bool looks = sheaf__has_cross(c);
-    out[0] = (sheaf__tower){ .channels = v->channels,
-                             .height = v->height,
-                             .width = v->width,
-                             .patch = v->patch,
-                             .patches = c->patches,
-                             .rows = c->patches + 1,
-                             .gives = c->patches,
-                             .columns = c->hidden };
+    out[0] = sheaf__vit_tower(c, 1, c->patches);
     if (c->family != SHEAF_COGAGENT)
         return 1;
     const int64_t side = e->patch > 0 ? e->image / e->patch : 0;

@@ -5,6 +5,21 @@
 #include "schema/config_keys.h"
 #include "schema/family.h"
 
+/* sheaf__vit_tower - the tower of config.vit, whose rows stand in the sequence; a family changes
+ * what differs. class_rows: before the patches of an image. */
+static inline sheaf__tower sheaf__vit_tower(const sheaf_config *c, int64_t class_rows,
+                                            int64_t gives)
+{
+    return (sheaf__tower){ .channels = c->vit.channels,
+                           .height = c->vit.height,
+                           .width = c->vit.width,
+                           .patch = c->vit.patch,
+                           .patches = c->patches,
+                           .rows = c->patches + class_rows,
+                           .gives = gives,
+                           .columns = c->hidden };
+}
+
 /* sheaf__resampler_config - config.resampler, after config.hidden; `queries` is the key of their
  * number. square: why that is a square number; NULL: it need not be. */
 void sheaf__resampler_config(sheaf_json_reader *r, sheaf_config *c, const char *queries,

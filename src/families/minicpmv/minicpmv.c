@@ -128,17 +128,9 @@ static bool spare(const char *name, const sheaf_config *c)
 /* The largest picture that slicing makes of an ordinary one. */
 static int towers(sheaf__tower out[SHEAF__MOST_TOWERS], const sheaf_config *c)
 {
-    const sheaf_vit *v = &c->vit;
-    out[0] = (sheaf__tower){ .channels = v->channels,
-                             .height = v->height,
-                             .width = v->width,
-                             .patch = v->patch,
-                             .patches = c->patches,
-                             .rows = c->patches,
-                             .gives = c->resampler.queries,
-                             .columns = c->hidden,
-                             .ragged = true,
-                             .padded = c->padding_seen };
+    out[0] = sheaf__vit_tower(c, 0, c->resampler.queries);
+    out[0].ragged = true;
+    out[0].padded = c->padding_seen;
     return 1;
 }
 

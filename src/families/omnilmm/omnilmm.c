@@ -129,15 +129,7 @@ static void pictures(sheaf__picture_form *out, const sheaf_config *c)
 
 static int towers(sheaf__tower out[SHEAF__MOST_TOWERS], const sheaf_config *c)
 {
-    const sheaf_vit *v = &c->vit;
-    out[0] = (sheaf__tower){ .channels = v->channels,
-                             .height = v->height,
-                             .width = v->width,
-                             .patch = v->patch,
-                             .patches = c->patches,
-                             .rows = c->patches + 1,
-                             .gives = c->resampler.queries,
-                             .columns = c->hidden };
+    out[0] = sheaf__vit_tower(c, 1, c->resampler.queries);
     return 1;
 }
 
