@@ -20,8 +20,8 @@ static bool needs_words(const sheaf__evaluator *e)
 static void take_from_run(sheaf__evaluator *e)
 {
     const sheaf__run_texts *run = &e->run.texts;
-    e->o.dtype = sheaf__run_model_dtype(&e->run, e->o.dtype, &e->opened.config, e->told);
-    sheaf__sums_note(e->o.bf16_sums, e->o.dtype, e->told);
+    e->o.dtype = sheaf__run_model_dtype(&e->run, e->o.dtype, &e->opened.config, e->notes);
+    sheaf__sums_note(e->o.bf16_sums, e->o.dtype, e->notes);
     e->o.bf16_sums = sheaf__sums_of(e->o.bf16_sums, e->run.sums, e->o.dtype);
     e->of_run = sheaf__run_model_words(&e->run, &e->o.tokenizer, &e->o.prompt_template, &e->o.date,
                                        &e->o.query);
@@ -46,7 +46,7 @@ sheaf_status *sheaf__evaluator_open(sheaf__evaluator *e)
                                                                      .config = e->o.config,
                                                                      .slices = e->o.slices,
                                                                      .adapter = e->o.adapter,
-                                                                     .events = e->told });
+                                                                     .events = e->notes });
     TRY(st, sheaf__run_model_ranks(&e->run, e->o.slices, e->o.tp));
     if (st != NULL)
         return st;
@@ -64,7 +64,7 @@ sheaf_status *sheaf__evaluator_open(sheaf__evaluator *e)
             .of_run = e->of_run,
             .date = words ? e->o.date : NULL,
             .specials = e->o.specials > 0,
-            .events = sheaf__ends_with(e->o.data, ".safetensors") && !e->words ? NULL : e->told });
+            .events = sheaf__ends_with(e->o.data, ".safetensors") && !e->words ? NULL : e->notes });
 }
 
 static sheaf_status *open_rows(sheaf__evaluator *e)
@@ -97,29 +97,33 @@ static sheaf_status *open_rows(sheaf__evaluator *e)
     return st;
 }
 
+sheaf_status *sheaf__evaluator_layout(sheaf_plan_generation *out, sheaf__placement *place,
+                                      const sheaf__evaluator *e, int64_t count)
+{
+    *out = (sheaf_plan_generation){ .schema = e->opened.schema,
+                                    .lora = e->opened.lora,
+                                    .place = place,
+                                    .tp = e->o.tp,
+                                    .groups = e->o.dp,
+                                    .threads = e->o.threads,
+                                    .dtype = e->o.dtype,
+                                    .batch = e->o.micro_batch < count ? e->o.micro_batch : count };
+    return sheaf_in(sheaf__placement_read(place, e->o.place, e->opened.schema), "place");
+}
+
 static sheaf_status *check_memory(const sheaf__evaluator *e)
 {
-    const int64_t rows = sheaf_data_rows(e->rows);
     sheaf__placement place;
+    sheaf_plan_generation asked;
     double share;
     if (!sheaf__process_asks(e->all, &share))
         return NULL;
-    sheaf_status *st =
-        sheaf_in(sheaf__placement_read(&place, e->o.place, e->opened.schema), "place");
-    if (st != NULL)
-        return st;
-    return sheaf_fits_evaluate(
-        &(sheaf_plan_generation){ .schema = e->opened.schema,
-                                  .lora = e->opened.lora,
-                                  .place = &place,
-                                  .tp = e->o.tp,
-                                  .groups = e->o.dp,
-                                  .threads = e->o.threads,
-                                  .dtype = e->o.dtype,
-                                  .batch = e->o.micro_batch < rows ? e->o.micro_batch : rows,
-                                  .seq = sheaf_data_seq(e->rows) },
-        e->rows, e->o.take != NULL,
-        &(sheaf_fits_how){ .force = e->o.force, .share = share, .events = e->o.events });
+    sheaf_status *st = sheaf__evaluator_layout(&asked, &place, e, sheaf_data_rows(e->rows));
+    asked.seq = sheaf_data_seq(e->rows);
+    TRY(st, sheaf_fits_evaluate(
+                &asked, e->rows, e->o.take != NULL,
+                &(sheaf_fits_how){ .force = e->o.force, .share = share, .events = e->o.events }));
+    return st;
 }
 
 static sheaf_status *take(void *self, int64_t row, int64_t position, const float *logits)
@@ -221,7 +225,7 @@ sheaf_status *sheaf_model_evaluate(sheaf_model_evaluate_report *report,
     TRY(st, sheaf__take_report(report, "sheaf_model_evaluate_report"));
     TRY(st, check(&e.o));
     e.stop = sheaf__control_stop(e.o.control);
-    e.told = e.o.events;
+    e.notes = e.o.events;
     TRY(st, sheaf__evaluator_open(&e));
     TRY(st, sheaf__evaluator_run(&e));
     if (st == NULL)

@@ -8,6 +8,7 @@
 
 #include "infer/wording.h"
 #include "library/run_model.h"
+#include "plan/plan.h"
 #include "sheaf/evaluate.h"
 #include "train/evaluate.h"
 
@@ -21,9 +22,9 @@ typedef struct sheaf__evaluator {
     sheaf_status *(*ready)(void *self);
     sheaf_status *(*before)(void *self, sheaf__model *model);
     sheaf_status *(*after)(void *self, sheaf__model *model);
-    void *self;               /* of these three; o.context is o.take's */
-    const atomic_int *stop;   /* as in sheaf__evaluate_options; asked too while data are read */
-    const sheaf_events *told; /* of what the model is and how its prompts are written; o.events of
+    void *self;                /* of these three; o.context is o.take's */
+    const atomic_int *stop;    /* as in sheaf__evaluate_options; asked too while data are read */
+    const sheaf_events *notes; /* of what the model is and how its prompts are written; o.events of
                                  the evaluation */
     /* filled in on the way */
     sheaf__opened opened;
@@ -39,6 +40,10 @@ typedef struct sheaf__evaluator {
 
 /* sheaf__evaluator_open - the model, and what only the run says. Close also after a failure. */
 sheaf_status *sheaf__evaluator_open(sheaf__evaluator *evaluator);
+/* sheaf__evaluator_layout - the model as the evaluation lays it out, `count` rows at most together;
+ * its stages go to *place. */
+sheaf_status *sheaf__evaluator_layout(sheaf_plan_generation *out, sheaf__placement *place,
+                                      const sheaf__evaluator *evaluator, int64_t count);
 /* sheaf__evaluator_run - the data and their evaluation. */
 sheaf_status *sheaf__evaluator_run(sheaf__evaluator *evaluator);
 void sheaf__evaluator_close(sheaf__evaluator *evaluator);

@@ -331,7 +331,7 @@ static sheaf_status *read_answers(work *w)
     if (st != NULL)
         return st;
     sheaf__generation_config_stops(&e->wording, &generation); /* all three as generate does */
-    sheaf__generation_config_sampling(&w->asking.sampling, &generation, &greedy, e->told);
+    sheaf__generation_config_sampling(&w->asking.sampling, &generation, &greedy, e->notes);
     if (!w->max_new_given && generation.max_new > 0)
         w->asking.max_new = w->max_new = generation.max_new;
     e->asking = &w->asking;
@@ -370,24 +370,15 @@ static sheaf_status *answers_fit(work *w)
     sheaf__evaluator *e = &w->e;
     const sheaf__prompts *p = &w->prompts;
     sheaf__placement place;
-    sheaf_plan_generation asked = { .schema = e->opened.schema,
-                                    .lora = e->opened.lora,
-                                    .place = &place,
-                                    .tp = e->o.tp,
-                                    .groups = e->o.dp,
-                                    .threads = e->o.threads,
-                                    .dtype = e->o.dtype,
-                                    .batch =
-                                        e->o.micro_batch < p->count ? e->o.micro_batch : p->count,
-                                    .prompt = 1 };
+    sheaf_plan_generation asked;
+    sheaf_status *st = sheaf__evaluator_layout(&asked, &place, e, p->count);
+    asked.prompt = 1;
     for (int64_t i = 0; i < p->count; i++)
         asked.prompt = p->prompt[i].n > asked.prompt ? p->prompt[i].n : asked.prompt;
     asked.images =
         sheaf__prompts_images(asked.patches, p->prompt, p->count, asked.batch, &e->opened.config);
     asked.seq = asked.prompt + w->max_new;
     e->positions = asked.seq > e->positions ? asked.seq : e->positions;
-    sheaf_status *st =
-        sheaf_in(sheaf__placement_read(&place, e->o.place, e->opened.schema), "--place");
     return st == NULL ? sheaf_fits_generate(
                             &asked, &(sheaf_fits_how){ .force = e->o.force, .events = e->o.events })
                       : st;
@@ -425,7 +416,7 @@ static sheaf_status *run(const cli *cli, work *w)
     if (st == NULL && w->match)
         st = compare(&m, w);
     if (st == NULL && m.cut > 0)
-        sheaf_warn(w->e.told,
+        sheaf_warn(w->e.notes,
                    "%lld of %lld answers that are not equal had not ended after %lld tokens "
                    "(--max-new)",
                    (long long)m.cut, (long long)m.wrong, (long long)w->max_new);
@@ -444,7 +435,7 @@ static sheaf_status *run(const cli *cli, work *w)
 int cmd_eval(cli *cli, int argc, char **argv)
 {
     work w = { .max_new = 64,
-               .e = { .o = { .tp = 1, .dp = 1, .micro_batch = 4 }, .told = &cli->events } };
+               .e = { .o = { .tp = 1, .dp = 1, .micro_batch = 4 }, .notes = &cli->events } };
     sheaf__evaluator *e = &w.e;
     cli_option table[CLI_MAX_OPTIONS] = {
         { "model", CLI_PATH | CLI_REQUIRED | CLI_COMMON | CLI_WORD, &e->o.model,
