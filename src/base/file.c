@@ -107,14 +107,9 @@ bool sheaf__path_holds(const char *path, int fd)
 sheaf_status *sheaf__path_join(char **out, const char *dir, const char *name)
 {
     const size_t n = strlen(dir);
-    const bool slash = n > 0 && dir[n - 1] != '/';
-    char *path = malloc(n + slash + strlen(name) + 1);
-    if (path == NULL)
-        return sheaf_fail(SHEAF_E_MEMORY, "%s/%s: out of memory", dir, name);
-    memcpy(path, dir, n);
-    if (slash)
-        path[n] = '/';
-    strcpy(path + n + slash, name);
+    char *path = NULL;
+    if (asprintf(&path, "%s%s%s", dir, n > 0 && dir[n - 1] != '/' ? "/" : "", name) < 0)
+        return sheaf__no_memory(name);
     *out = path;
     return NULL;
 }
@@ -139,7 +134,7 @@ sheaf_status *sheaf__path_parent(char **out, const char *path)
         n--;
     char *parent = n == 0 ? strdup(".") : strndup(path, n);
     if (parent == NULL)
-        return sheaf_fail(SHEAF_E_MEMORY, "%s: out of memory", path);
+        return sheaf__no_memory(path);
     *out = parent;
     return NULL;
 }
@@ -237,7 +232,7 @@ sheaf_status *sheaf__partial_path(char **out, const char *path, const char *word
         free(name);
     }
     *out = whole;
-    return whole != NULL ? NULL : sheaf_fail(SHEAF_E_MEMORY, "%s: out of memory", path);
+    return whole != NULL ? NULL : sheaf__no_memory(path);
 }
 
 bool sheaf__path_is_partial(const char *path)
@@ -284,7 +279,7 @@ sheaf_status *sheaf__list_dir(char ***out, int64_t *out_count, const char *path)
             (names[count] = strdup(entry->d_name)) != NULL)
             count++;
         else
-            st = sheaf_fail(SHEAF_E_MEMORY, "%s: out of memory", path);
+            st = sheaf__no_memory(path);
     }
     closedir(list);
     if (st != NULL) {
@@ -360,10 +355,8 @@ bool sheaf__file_mark_equal(const sheaf_file_mark *a, const sheaf_file_mark *b)
 
 sheaf_status *sheaf__file_open_read(int *out, int64_t *size, const char *path)
 {
-    int fd;
-    do /* O_NONBLOCK: opening a pipe must not wait for a writer */
-        fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    while (fd < 0 && errno == EINTR);
+    /* O_NONBLOCK: opening a pipe must not wait for a writer */
+    const int fd = TEMP_FAILURE_RETRY(open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK));
     if (fd < 0)
         return sheaf__found_errno(sheaf_fail(SHEAF_E_IO, "%s: cannot open for reading", path),
                                   errno);
@@ -451,25 +444,20 @@ sheaf_status *sheaf__file_read_all(char **out, size_t *out_size, const char *pat
     sheaf_status *st = sheaf__file_open_read(&fd, &size, path);
     if (st != NULL)
         return st;
-    if (size < 0 || (uint64_t)size > limit) {
-        st = sheaf_fail(SHEAF_E_FORMAT, "%s: file size", path);
-        sheaf_found(sheaf_expected(st, "at most %zu bytes", limit), "%" PRId64 " bytes", size);
-        goto done;
-    }
-    text = malloc((size_t)size + 1);
-    if (text == NULL) {
+    if (size < 0 || (uint64_t)size > limit)
+        st = sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "%s: file size", path),
+                                        "at most %zu bytes", limit),
+                         "%" PRId64 " bytes", size);
+    else if ((text = malloc((size_t)size + 1)) == NULL)
         st = sheaf_fail(SHEAF_E_MEMORY, "%s: out of memory for %" PRId64 " bytes", path, size);
-        goto done;
+    TRY(st, sheaf__file_read_at(fd, text, (size_t)size, 0, path));
+    close(fd);
+    if (st != NULL) {
+        free(text);
+        return st;
     }
-    st = sheaf__file_read_at(fd, text, (size_t)size, 0, path);
-    if (st != NULL)
-        goto done;
     text[size] = '\0';
     *out = text;
     *out_size = (size_t)size;
-    text = NULL;
-done:
-    free(text);
-    close(fd);
-    return st;
+    return NULL;
 }

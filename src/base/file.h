@@ -113,6 +113,9 @@ sheaf_status *sheaf__file_sync(sheaf_file *file);
 /* sheaf__file_close - releases the struct in any case; all zero or closed already is fine. */
 sheaf_status *sheaf__file_close(sheaf_file *file);
 
+/* sheaf__file_complete - writes all that the file is to hold, syncs and closes it in any case. */
+sheaf_status *sheaf__file_complete(sheaf_file *file, const void *bytes, size_t size);
+
 /* sheaf__make_dir - one folder; one that exists is an error. */
 sheaf_status *sheaf__make_dir(const char *path);
 /* sheaf__make_dirs - with parents, durably; those that exist are fine. */

@@ -253,6 +253,14 @@ sheaf_status *sheaf__remove_tree(const char *path)
     return remove_at(AT_FDCWD, path, path, 0);
 }
 
+sheaf_status *sheaf__file_complete(sheaf_file *file, const void *bytes, size_t size)
+{
+    sheaf_status *st = sheaf__file_write_at(file, bytes, size, 0);
+    TRY(st, sheaf__file_sync(file));
+    keep_first(&st, sheaf__file_close(file));
+    return st;
+}
+
 /* A new file with the name of what is not finished, the next while that is taken: by a
  * killed process that had our number, or by another thread. Messages name `path`.
  *   temporary  out: its name (malloc'd); NULL after a failure */
@@ -282,16 +290,10 @@ sheaf_status *sheaf__file_write_whole(const char *path, const void *bytes, size_
     sheaf_status *st = create_temporary(&file, &temporary, path);
     if (st != NULL)
         return st;
-    st = sheaf__file_write_at(&file, bytes, size, 0);
-    TRY(st, sheaf__file_sync(&file));
+    st = sheaf__file_complete(&file, bytes, size);
+    TRY(st, sheaf__rename(temporary, path));
     if (st != NULL)
         sheaf_status_free(sheaf__remove_tree(temporary));
-    keep_first(&st, sheaf__file_close(&file));
-    if (st == NULL) {
-        st = sheaf__rename(temporary, path);
-        if (st != NULL)
-            sheaf_status_free(sheaf__remove_tree(temporary));
-    }
     free(temporary);
     return st;
 }

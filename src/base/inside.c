@@ -2,6 +2,7 @@
 #include "base/inside.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <stdlib.h>
 
 #include "base/thread.h"
@@ -65,4 +66,12 @@ int sheaf__thread_start(pthread_t *out, void *(*run)(void *), void *context)
         free(b);
     pthread_attr_destroy(&how);
     return error;
+}
+
+int sheaf__cores(int asked)
+{
+    cpu_set_t set;
+    if (asked > 0)
+        return asked;
+    return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
 }

@@ -316,6 +316,17 @@ static double to_double(char *text)
     return x;
 }
 
+/* The number from start->at to scan->at, malloc'd as *digits. */
+static sheaf_status *take_real(double *real, char **digits, const sheaf_json_scan *start,
+                               const sheaf_json_scan *scan)
+{
+    *digits = strndup(start->at, (size_t)(scan->at - start->at));
+    if (*digits == NULL)
+        return sheaf__no_memory("a number");
+    *real = to_double(*digits);
+    return isinf(*real) ? sheaf__scan_fail(start, "a number that a double can hold") : NULL;
+}
+
 static bool take_whole(const sheaf_json_scan *start, const char *end, int64_t *out)
 {
     const bool minus = *start->at == '-';
@@ -345,15 +356,14 @@ sheaf_status *sheaf__scan_number(sheaf_json_scan *scan, bool *whole, int64_t *in
     *whole = !fraction && take_whole(&start, scan->at, integer);
     if (*whole)
         return NULL;
-    char *copy = strndup(start.at, (size_t)(scan->at - start.at));
-    if (copy == NULL)
-        return sheaf__no_memory("out of memory for a number");
-    *real = to_double(copy);
-    const bool lost = !fraction && !scan->one_line && !writes(*real, copy);
+    char *copy = NULL;
+    st = take_real(real, &copy, &start, scan);
+    if (copy != NULL && !fraction && !scan->one_line && !writes(*real, copy)) {
+        sheaf_status_free(st);
+        st = sheaf__scan_fail(&start, "a whole number from -2^63 to 2^63 - 1");
+    }
     free(copy);
-    if (lost)
-        return sheaf__scan_fail(&start, "a whole number from -2^63 to 2^63 - 1");
-    return isinf(*real) ? sheaf__scan_fail(&start, "a number that a double can hold") : NULL;
+    return st;
 }
 
 bool sheaf__scan_word(sheaf_json_scan *scan, const char *word)
@@ -371,15 +381,12 @@ static sheaf_status *skip_number(sheaf_json_scan *scan)
 {
     const sheaf_json_scan start = *scan;
     bool fraction;
+    double real;
+    char *copy = NULL;
     sheaf_status *st = take_number(scan, &fraction);
-    if (st != NULL)
-        return st;
-    char *copy = strndup(start.at, (size_t)(scan->at - start.at));
-    if (copy == NULL)
-        return sheaf__no_memory("out of memory for a number");
-    const bool infinite = isinf(to_double(copy));
+    TRY(st, take_real(&real, &copy, &start, scan));
     free(copy);
-    return infinite ? sheaf__scan_fail(&start, "a number that a double can hold") : NULL;
+    return st;
 }
 
 static sheaf_status *skip_container(sheaf_json_scan *scan, int depth, bool object)

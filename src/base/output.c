@@ -327,14 +327,7 @@ sheaf_status *sheaf__output_write(sheaf_output *output, const char *name, const 
 {
     sheaf_file file;
     sheaf_status *st = sheaf__output_create(&file, output, name);
-    if (st != NULL)
-        return st;
-    st = sheaf__file_write_at(&file, bytes, size, 0);
-    TRY(st, sheaf__file_sync(&file));
-    sheaf_status *closed = sheaf__file_close(&file);
-    if (st == NULL)
-        return closed;
-    sheaf_status_free(closed);
+    TRY(st, sheaf__file_complete(&file, bytes, size));
     return st;
 }
 

@@ -247,8 +247,9 @@ static int least(int a, int b)
     return a < b ? a : b;
 }
 
-/* Damerau-Levenshtein distance (neighbours may swap once), case folded. */
-static int distance(const char *a, const char *b)
+/* Damerau-Levenshtein distance (neighbours may swap once), case folded; another letter in the place
+ * of one costs `changed`. */
+static int distance(const char *a, const char *b, int changed)
 {
     const int na = (int)strlen(a), nb = (int)strlen(b);
     int row[3][LONGEST_NAME + 1]; /* of prefixes of a: two before, one before, this */
@@ -260,7 +261,7 @@ static int distance(const char *a, const char *b)
         now[0] = i;
         for (int j = 1; j <= nb; j++) {
             const int cb = tolower((unsigned char)b[j - 1]);
-            int d = before[j - 1] + (ca != cb);
+            int d = before[j - 1] + (ca != cb ? changed : 0);
             d = least(d, least(before[j], now[j - 1]) + 1);
             if (i > 1 && j > 1 && ca == tolower((unsigned char)b[j - 2]) &&
                 cb == tolower((unsigned char)a[i - 2]))
@@ -293,28 +294,12 @@ static bool fold(char *out, char *digits, const char *name)
     return n > 0;
 }
 
-/* Equal, or with one letter more in `longer`, or with two neighbours swapped. */
-static bool nearly(const char *shorter, const char *longer)
-{
-    const size_t n = strlen(shorter), m = strlen(longer);
-    size_t same = 0;
-    while (same < n && shorter[same] == longer[same])
-        same++;
-    if (m == n + 1)
-        return strcmp(shorter + same, longer + same + 1) == 0;
-    if (m != n || same == n)
-        return m == n;
-    return shorter[same] == longer[same + 1] && shorter[same + 1] == longer[same] &&
-           strcmp(shorter + same + 2, longer + same + 2) == 0;
-}
-
 const char *sheaf__misspelt(const char *name, const char *const *list, int n)
 {
     char a[LONGEST_NAME + 1], a_digits[LONGEST_NAME + 1], b[LONGEST_NAME + 1],
         b_digits[LONGEST_NAME + 1];
     for (int i = 0; fold(a, a_digits, name) && i < n; i++)
-        if (fold(b, b_digits, list[i]) && strcmp(a_digits, b_digits) == 0 &&
-            (nearly(a, b) || nearly(b, a)))
+        if (fold(b, b_digits, list[i]) && strcmp(a_digits, b_digits) == 0 && distance(a, b, 2) <= 1)
             return list[i];
     return NULL;
 }
@@ -332,7 +317,7 @@ const char *sheaf__nearest(const char *name, const char *const *list, int n)
             continue;
         const int longer = (int)(other > length ? other : length);
         const int allowed = longer / 3 > 1 ? longer / 3 : 1;
-        const int d = distance(name, list[i]);
+        const int d = distance(name, list[i], 1);
         if (d <= allowed && (best == NULL || d < best_distance)) {
             best = list[i];
             best_distance = d;

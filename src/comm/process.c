@@ -8,7 +8,7 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
-#include "base/cores.h"
+#include "base/thread.h"
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/status.h"

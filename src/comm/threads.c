@@ -17,7 +17,6 @@
 #include <string.h>
 
 #include "base/status.h"
-#include "base/cores.h"
 #include "base/patience.h"
 #include "base/thread.h"
 #include "comm/threads.h"

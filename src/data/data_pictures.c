@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "base/array.h"
-#include "base/cores.h"
 #include "base/status.h"
 #include "base/thread.h"
 #include "data/data_rows.h"

@@ -9,7 +9,7 @@
 
 #include "base/status.h"
 #include "base/array.h"
-#include "base/cores.h"
+#include "base/thread.h"
 #include "inputs/choose.h"
 #include "data/compose.h"
 #include "data/data_pictures.h"

@@ -10,7 +10,7 @@
 
 #include "base/status.h"
 #include "base/array.h"
-#include "base/cores.h"
+#include "base/thread.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "data/complaints.h"

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/status.h"
-#include "base/cores.h"
+#include "base/thread.h"
 #include "base/file.h"
 #include "base/inside.h"
 #include "checkpoint/convert/convert.h"

@@ -10,7 +10,7 @@
 #include <cpuid.h>
 #endif
 
-#include "base/cores.h"
+#include "base/thread.h"
 #include "base/inside.h"
 #include "base/memory.h"
 #include "ops/kernels.h"

@@ -5,7 +5,7 @@
 #include <stdint.h>
 
 #include "base/control.h"
-#include "base/cores.h"
+#include "base/thread.h"
 #include "sheaf/dtype.h"
 
 /* sheaf__take_options - *to (`known` bytes): what `from` says, and zero in what it does not know;

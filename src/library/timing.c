@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/cores.h"
+#include "base/thread.h"
 #include "base/status.h"
 #include "data/data_images.h"
 #include "data/data_rows.h"

@@ -1,7 +1,7 @@
 /* trial.c - steps of a training setting are taken: see timing.h. */
 #include "library/timing.h"
 
-#include "base/cores.h"
+#include "base/thread.h"
 #include "base/status.h"
 #include "comm/comm.h"
 #include "library/train_settings.h"

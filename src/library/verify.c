@@ -2,7 +2,7 @@
 #include <stdlib.h>
 
 #include "base/status.h"
-#include "base/cores.h"
+#include "base/thread.h"
 #include "base/inside.h"
 #include "library/take.h"
 #include "library/verify_all.h"

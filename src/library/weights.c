@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/status.h"
-#include "base/cores.h"
+#include "base/thread.h"
 #include "base/inside.h"
 #include "checkpoint/store/look.h"
 #include "checkpoint/store/own_catalog.h"

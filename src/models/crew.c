@@ -2,7 +2,7 @@
 #include "models/crew.h"
 
 #include "base/status.h"
-#include "base/cores.h"
+#include "base/thread.h"
 #include "comm/doing.h"
 #include "comm/grid.h"
 #include "comm/process.h"

@@ -17,17 +17,12 @@ static bool is_ours(const char *name)
            sheaf__colossalai_is_optimizer(name) || strcmp(name, "tmp_index_files") == 0;
 }
 
-static bool is_modeling(const char *name)
-{
-    return strcmp(name, "modeling") == 0;
-}
-
 static bool colossalai_is(const char *path)
 {
     if (sheaf__path_kind(path) != SHEAF_PATH_DIR)
         return sheaf__colossalai_is_rank(sheaf__last_part(path));
-    return sheaf__holds_file(path, is_ours) ||
-           (sheaf__has_file(path, "running_states.json") && sheaf__holds_file(path, is_modeling));
+    return sheaf__holds_file(path, is_ours) || (sheaf__has_file(path, "running_states.json") &&
+                                                sheaf__path_has(path, "modeling", SHEAF_PATH_NONE));
 }
 
 /* ---- reading ---- */
@@ -153,17 +148,14 @@ static sheaf_status *colossalai_read(sheaf_catalog *c, const char *path,
                                      const sheaf_dialect_hints *hints)
 {
     bool damaged = false;
-    char *modeling = NULL;
     sheaf_status *st;
     if (sheaf__holds_file(path, sheaf__colossalai_is_rank)) {
         st = read_ranks(c, path, hints);
         return st != NULL ? st : sheaf__catalog_check_model(c, false);
     }
-    st = sheaf__path_join(&modeling, path, "modeling");
-    TRY(st, sheaf__path_kind(modeling) == SHEAF_PATH_DIR
-                ? read_training(&damaged, c, path, hints)
-                : read_dir(&damaged, c, path, hints, true));
-    free(modeling);
+    st = sheaf__path_has(path, "modeling", SHEAF_PATH_DIR)
+             ? read_training(&damaged, c, path, hints)
+             : read_dir(&damaged, c, path, hints, true);
     TRY(st, hints->also != NULL ? read_also(&damaged, c, hints) : NULL);
     bool weights = false;
     for (int64_t i = 0; i < c->count; i++)

@@ -21,11 +21,7 @@ const char *sheaf__last_part(const char *path)
 
 bool sheaf__has_file(const char *dir, const char *name)
 {
-    char *path = NULL;
-    sheaf_status_free(sheaf__path_join(&path, dir, name));
-    const bool yes = path != NULL && sheaf__path_kind(path) == SHEAF_PATH_FILE;
-    free(path);
-    return yes;
+    return sheaf__path_has(dir, name, SHEAF_PATH_FILE);
 }
 
 bool sheaf__take_word(const char **at, const char *word)

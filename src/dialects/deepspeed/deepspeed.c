@@ -118,32 +118,20 @@ static char *by_latest(const char *path)
 
 static bool is_tag(const char *dir)
 {
-    char *zero = NULL;
-    sheaf_status_free(sheaf__path_join(&zero, dir, "zero"));
-    const bool universal = zero != NULL && sheaf__path_kind(zero) != SHEAF_PATH_NONE &&
-                           strstr(dir, "universal") != NULL;
-    free(zero);
-    return universal ||
+    return (strstr(dir, "universal") != NULL && sheaf__path_has(dir, "zero", SHEAF_PATH_NONE)) ||
            (sheaf__path_kind(dir) == SHEAF_PATH_DIR && sheaf__holds_file(dir, is_ours));
 }
 
 static bool deepspeed_is(const char *path)
 {
+    ds_file f;
     char *dir = NULL;
     const sheaf_path_kind kind = sheaf__path_kind(path);
-    if (kind == SHEAF_PATH_FILE) {
-        ds_file f;
-        sheaf_status *st = NULL;
-        if (!read_name(&f, sheaf__last_part(path)) ||
-            (st = sheaf__path_parent(&dir, path)) != NULL) {
-            sheaf_status_free(st);
-            return false;
-        }
-    } else if (kind == SHEAF_PATH_DIR) {
-        dir = by_latest(path);
-    }
-    const bool yes =
-        kind == SHEAF_PATH_DIR && dir == NULL ? is_tag(path) : dir != NULL && is_tag(dir);
+    if (kind == SHEAF_PATH_FILE && read_name(&f, sheaf__last_part(path)))
+        sheaf_status_free(sheaf__path_parent(&dir, path));
+    else if (kind == SHEAF_PATH_DIR && (dir = by_latest(path)) == NULL)
+        return is_tag(path);
+    const bool yes = dir != NULL && is_tag(dir);
     free(dir);
     return yes;
 }
@@ -437,12 +425,10 @@ static void release(ds_reading *r)
 
 static sheaf_status *read_all(ds_reading *r)
 {
-    char *zero = NULL;
     sheaf_status *st = open_files(r);
     TRY(st, check_step(r));
     TRY(st, find_config(r));
-    TRY(st, sheaf__path_join(&zero, r->tag, "zero"));
-    if (st == NULL && sheaf__path_kind(zero) == SHEAF_PATH_DIR)
+    if (st == NULL && sheaf__path_has(r->tag, "zero", SHEAF_PATH_DIR))
         st = sheaf__ds_universal(r);
     else if (st == NULL && r->nfiles == 0)
         st = sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "missing", r->tag, "",
@@ -453,7 +439,6 @@ static sheaf_status *read_all(ds_reading *r)
         TRY(st, sheaf__ds_parts(r));
         TRY(st, sheaf__ds_join(r));
     }
-    free(zero);
     return st;
 }
 
