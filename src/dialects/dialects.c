@@ -7,7 +7,6 @@
 #include "base/status.h"
 #include "base/file.h"
 #include "dialects/common/model.h"
-#include "dialects/common/tied_head.h"
 #include "dialects/hf/hf.h"
 
 const sheaf_dialect *const sheaf__dialects[] = {

@@ -6,7 +6,7 @@
 
 #include "base/status.h"
 #include "base/text.h"
-#include "lora/options.h"
+#include "lora/adapter.h"
 #include "models/open.h"
 
 typedef struct compared {

@@ -12,7 +12,6 @@
 #include "lora/names.h"
 #include "lora/paths.h"
 #include "lora/match.h"
-#include "lora/options.h"
 #include "schema/family.h"
 
 enum { MOST_RANK = 65536 }; /* also what adapter_config.json may say */

@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "lora/match.h"
-#include "lora/options.h"
+#include "lora/adapter.h"
 #include "tests/faults/denied_memory.h"
 
 static sheaf_config config(void)

@@ -3,7 +3,7 @@
 #include "tests/check.h"
 #include "tests/files.h"
 
-#include "lora/options.h"
+#include "lora/adapter.h"
 
 static sheaf_schema *schema_of(sheaf_family family)
 {

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #include "lora/check_file.h"
-#include "lora/options.h"
+#include "lora/adapter.h"
 
 #define L "base_model.model.model.layers."
 

@@ -4,7 +4,7 @@
 #include "tests/fake_source.h"
 
 #include "lora/paths.h"
-#include "lora/options.h"
+#include "lora/adapter.h"
 
 static sheaf_config config(sheaf_family family)
 {

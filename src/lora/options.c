@@ -1,5 +1,5 @@
-/* options.c - see options.h. */
-#include "lora/options.h"
+/* options.c - see adapter.h. */
+#include "lora/adapter.h"
 
 #include <errno.h>
 #include <math.h>

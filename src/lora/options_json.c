@@ -13,7 +13,7 @@
 #include "base/json_write.h"
 #include "base/text.h"
 #include "lora/match.h"
-#include "lora/options.h"
+#include "lora/adapter.h"
 #include "schema/wrappers.h"
 
 /* What the options keep of a key, and how a file says it. */

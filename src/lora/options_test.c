@@ -6,7 +6,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
-#include "lora/options.h"
+#include "lora/adapter.h"
 
 static const char *data_dir(void)
 {

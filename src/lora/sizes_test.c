@@ -1,7 +1,7 @@
 /* sizes_test.c - what an adapter's file holds, counted from the config alone. */
 #include "tests/check.h"
 
-#include "lora/options.h"
+#include "lora/adapter.h"
 #include "lora/sizes.h"
 
 static sheaf_schema *llama(void)

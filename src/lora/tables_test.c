@@ -4,7 +4,7 @@
 #include "tests/fake_source.h"
 #include "tests/files.h"
 
-#include "lora/options.h"
+#include "lora/adapter.h"
 #include "base/status.h"
 
 #define P "base_model.model."

@@ -14,7 +14,7 @@
 #include "dialects/peft/peft.h"
 #include "dialects/sat/lora.h"
 #include "lora/check_file.h"
-#include "lora/options.h"
+#include "lora/adapter.h"
 #include "schema/config_text.h"
 #include "schema/family.h"
 

@@ -7,7 +7,7 @@
 
 #include "catalog/boxes.h"
 #include "dialects/peft/peft.h"
-#include "lora/options.h"
+#include "lora/adapter.h"
 #include "train/export.h"
 #include "train/stepped.h"
 

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "lora/options.h"
+#include "lora/adapter.h"
 #include "base/status.h"
 
 void sheaf_train_options_default(sheaf_train_options *options)

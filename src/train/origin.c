@@ -14,7 +14,7 @@
 #include "base/json.h"
 #include "base/status.h"
 #include "base/text.h"
-#include "lora/options.h"
+#include "lora/adapter.h"
 #include "train/lines.h"
 
 static const char memory_for[] = "what the run begins from";

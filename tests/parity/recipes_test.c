@@ -12,7 +12,7 @@
 #include "cli/lib/cli.h"
 #include "dialects/peft/peft.h"
 #include "formats/safetensors.h"
-#include "lora/options.h"
+#include "lora/adapter.h"
 #include "models/open.h"
 
 /* "dir/name"; the last eight results stay valid. */

@@ -7,7 +7,7 @@
 #include "dialects/peft/peft.h"
 #include "dialects/sat/lora.h"
 #include "formats/torch.h"
-#include "lora/options.h"
+#include "lora/adapter.h"
 #include "tests/faults/faults.h"
 
 static sheaf_status *convert(const char *src, const char *adapter, const char *dst, const char *to,

@@ -8,7 +8,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "dialects/common/model.h"
-#include "dialects/common/rank_parts.h"
+#include "dialects/common/whole.h"
 #include "dialects/common/save.h"
 
 static bool is_ours(const char *name)

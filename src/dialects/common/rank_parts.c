@@ -1,4 +1,4 @@
-/* rank_parts.c - tensors of single tensor-parallel ranks, joined; see rank_parts.h.
+/* rank_parts.c - tensors of single tensor-parallel ranks, joined; see whole.h.
  *
  * Which axis is divided the schema says by the name. Which rank a part is
  * from follows from the name of its file or folder; else from the padding, which lies
@@ -15,7 +15,6 @@
 #include "catalog/private.h"
 #include "dialects/common/model.h"
 #include "dialects/common/partition.h"
-#include "dialects/common/rank_parts.h"
 #include "dialects/common/save.h"
 #include "dialects/common/vocabulary.h"
 #include "dialects/common/whole.h"

@@ -1,5 +1,5 @@
-/* tied_head.c - see tied_head.h. */
-#include "dialects/common/tied_head.h"
+/* tied_head.c - see model.h. */
+#include "dialects/common/model.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

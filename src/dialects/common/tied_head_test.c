@@ -2,7 +2,7 @@
 #include "tests/check.h"
 #include "tests/fake_source.h"
 
-#include "dialects/common/tied_head.h"
+#include "dialects/common/model.h"
 #include "ops/kernels.h"
 
 enum { ROWS = 300, COLS = 7 };

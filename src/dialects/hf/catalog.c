@@ -10,7 +10,6 @@
 #include "base/text.h"
 #include "dialects/common/model.h"
 #include "dialects/common/quantised.h"
-#include "dialects/common/rank_parts.h"
 #include "dialects/common/whole.h"
 #include "dialects/common/wrapped.h"
 #include "formats/safetensors.h"

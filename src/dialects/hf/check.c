@@ -10,7 +10,6 @@
 #include "base/status.h"
 #include "base/text.h"
 #include "dialects/common/model.h"
-#include "dialects/common/tied_head.h"
 #include "dialects/common/vocabulary.h"
 #include "dialects/hf/hf.h"
 #include "schema/config_keys.h"

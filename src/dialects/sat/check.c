@@ -1,4 +1,4 @@
-/* check.c - are these the tensors of the model that the config describes? See inner.h. */
+/* check.c - are these the tensors of the model that the config describes? See parts.h. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 #include "catalog/boxes.h"
 #include "dialects/common/model.h"
 #include "dialects/common/model_folder.h"
-#include "dialects/sat/inner.h"
+#include "dialects/sat/parts.h"
 
 typedef struct check {
     sheaf_catalog *catalog;

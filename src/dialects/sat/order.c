@@ -1,4 +1,4 @@
-/* order.c - does each part lie under the name that it was saved under? See inner.h.
+/* order.c - does each part lie under the name that it was saved under? See parts.h.
  *
  * The folder inside a zip file of torch is the name that it was written to:
  * mp_rank_01_model_states. A part that was renamed keeps it. Writers that name it "archive" say
@@ -8,7 +8,7 @@
 
 #include "base/status.h"
 #include "catalog/boxes.h"
-#include "dialects/sat/inner.h"
+#include "dialects/sat/parts.h"
 
 /* The rank that the file says it was saved as; -1: it does not. */
 static int saved_rank(const sheaf__sat_part *p)

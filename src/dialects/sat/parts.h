@@ -13,7 +13,7 @@
 #include <stdint.h>
 
 #include "base/text.h"
-#include "catalog/catalog.h"
+#include "dialects/common/dialects.h"
 #include "formats/torch.h"
 #include "schema/family.h"
 
@@ -132,3 +132,15 @@ sheaf_status *sheaf__sat_drop_same(sheaf__sat_set *set, sheaf_catalog *catalog);
 sheaf_status *sheaf__sat_choose(sheaf__sat_set *set, sheaf_catalog *catalog);
 /* sheaf__sat_complete - has the anchor alone all its parts, its config, and no doubt about them? */
 bool sheaf__sat_complete(const sheaf__sat_set *set);
+
+/* ---- what came of it (check.c, order.c) ---- */
+
+/* sheaf__sat_check - class, config, schema, steps, LoRA: findings; sets model, config and vocab of
+ * the catalog. Errors: SHEAF_E_MEMORY. */
+sheaf_status *sheaf__sat_check(sheaf_catalog *catalog, const sheaf__sat_set *set,
+                               const char *config_path, const sheaf_dialect_hints *hints);
+
+/* sheaf__sat_check_order - a finding where parts (by rank) do not lie under the names they were
+ * saved under; sets catalog->by_names where files do not tell. Errors: SHEAF_E_MEMORY. */
+sheaf_status *sheaf__sat_check_order(sheaf_catalog *catalog, sheaf__sat_part *const *part,
+                                     int nparts);

@@ -16,7 +16,7 @@
 #include <string.h>
 
 #include "catalog/boxes.h"
-#include "dialects/sat/inner.h"
+#include "dialects/sat/parts.h"
 #include "base/status.h"
 
 enum { LEAST_SPLIT_VOCAB = 1000 }; /* SAT keeps smaller tables whole on every rank */
