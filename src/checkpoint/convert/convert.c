@@ -145,12 +145,6 @@ static void report_kept(const sheaf__converter *k)
                    k->o->src, kept);
 }
 
-sheaf_status *sheaf__convert_cast(sheaf__converter *k, sheaf_source *inner)
-{
-    return sheaf__cast_source(&k->source, inner, sheaf__convert_dtype(k->o), k->config,
-                              sheaf__control_stop(k->o->control));
-}
-
 /* Weights, buffers and what moments are wanted; LoRA that lies beside them is merged as SAT's own
  * merge does. */
 static sheaf_status *open_source(sheaf__converter *k)

@@ -6,7 +6,7 @@
 
 #include <stdatomic.h>
 
-#include "checkpoint/convert/convert.h"
+#include "checkpoint/convert/copy.h"
 #include "catalog/catalog.h"
 #include "schema/schema.h"
 
@@ -31,9 +31,6 @@ typedef struct sheaf__converter {
 } sheaf__converter;
 
 sheaf_status *sheaf__convert_no_memory(const sheaf__converter *k);
-/* sheaf__convert_cast - k->source: `inner` (owned from now on, also after a failure) in the dtype
- * that is asked for. */
-sheaf_status *sheaf__convert_cast(sheaf__converter *k, sheaf_source *inner);
 /* sheaf__convert_count - adds the tensors of k->source to the report. */
 void sheaf__convert_count(sheaf__converter *k);
 /* sheaf__convert_inside - k->source: PEFT's LoRA of a checkpoint of the whole model, under the
@@ -52,4 +49,12 @@ sheaf_status *sheaf__convert_to_peft(sheaf__converter *k);
 static inline const sheaf_dtype *sheaf__convert_dtype(const sheaf_weights_convert_options *o)
 {
     return o->dtype == SHEAF_BOOL ? NULL : &o->dtype;
+}
+
+/* sheaf__convert_cast - k->source: `inner` (owned from now on, also after a failure) in the dtype
+ * that is asked for. */
+static inline sheaf_status *sheaf__convert_cast(sheaf__converter *k, sheaf_source *inner)
+{
+    return sheaf__cast_source(&k->source, inner, sheaf__convert_dtype(k->o), k->config,
+                              sheaf__control_stop(k->o->control));
 }
