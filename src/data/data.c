@@ -13,7 +13,7 @@
 #include "base/hash.h"
 #include "base/random.h"
 #include "base/text.h"
-#include "inputs/choose.h"
+#include "inputs/sentencepiece.h"
 #include "inputs/tokenizer/tokenizer.h"
 #include "ops/kernels.h"
 #include "data/data_images.h"

@@ -10,7 +10,7 @@
 #include "base/status.h"
 #include "base/array.h"
 #include "base/thread.h"
-#include "inputs/choose.h"
+#include "inputs/sentencepiece.h"
 #include "data/compose.h"
 #include "data/data_pictures.h"
 #include "data/data_read.h"

@@ -5,7 +5,7 @@
 #include "base/status.h"
 #include "base/file.h"
 #include "infer/wording.h"
-#include "inputs/choose.h"
+#include "inputs/sentencepiece.h"
 #include "schema/family.h"
 
 /* Token ids go without the folder's own; one that is given is meant. */

@@ -3,6 +3,7 @@
  * of equals (Sennrich et al. 2016). */
 #include "inputs/sentencepiece.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -134,6 +135,45 @@ int32_t sheaf__sentencepiece_unk(const sheaf__sentencepiece *model)
 int32_t sheaf__sentencepiece_pad(const sheaf__sentencepiece *model)
 {
     return named(model, &model->file.pad_piece, "<pad>", SHEAF__SPM_CONTROL);
+}
+
+/* ---- which one ---- */
+
+static sheaf_status *open_tokenizer(sheaf__sentencepiece **out, const char *path,
+                                    const sheaf_config *config)
+{
+    sheaf__sentencepiece *model = NULL;
+    sheaf_status *st = sheaf__sentencepiece_open(&model, path);
+    if (st != NULL)
+        return st;
+    const int64_t pieces = sheaf__sentencepiece_pieces(model);
+    if (pieces <= config->vocab) {
+        *out = model;
+        return NULL;
+    }
+    sheaf__sentencepiece_close(model);
+    st = sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "%s", path),
+                        "at most %" PRId64 " pieces, the model's vocabulary", config->vocab);
+    return sheaf_try_this(sheaf_found(st, "%" PRId64, pieces),
+                          "the tokenizer of this model: --tokenizer FILE");
+}
+
+sheaf_status *sheaf__choose_tokenizer(sheaf__sentencepiece **out, const char *given,
+                                      const char *folder, const sheaf_config *config)
+{
+    char *path = NULL;
+    *out = NULL;
+    if (given != NULL && *given != '\0') {
+        sheaf_status *st = open_tokenizer(out, given, config);
+        return st == NULL ? NULL : sheaf__path_hub(st, given);
+    }
+    if (folder == NULL || *folder == '\0' || sheaf__path_kind(folder) != SHEAF_PATH_DIR)
+        return NULL;
+    sheaf_status *st = sheaf__path_join(&path, folder, "tokenizer.model");
+    if (st == NULL && sheaf__path_kind(path) == SHEAF_PATH_FILE)
+        st = open_tokenizer(out, path, config);
+    free(path);
+    return st;
 }
 
 /* ---- normalising ---- */

@@ -12,6 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "schema/config.h"
 #include "sheaf/status.h"
 
 typedef struct sheaf__sentencepiece sheaf__sentencepiece;
@@ -26,6 +27,12 @@ enum {
  * SHEAF_E_MEMORY. *out is untouched on failure. */
 sheaf_status *sheaf__sentencepiece_open(sheaf__sentencepiece **out, const char *path);
 void sheaf__sentencepiece_close(sheaf__sentencepiece *model);
+
+/* sheaf__choose_tokenizer - the file `given`, else tokenizer.model in the model's `folder` (each
+ * may be NULL or empty). *out NULL when there is neither. Errors: those of
+ * sheaf__sentencepiece_open(); SHEAF_E_LAYOUT for more pieces than the model has rows. */
+sheaf_status *sheaf__choose_tokenizer(sheaf__sentencepiece **out, const char *given,
+                                      const char *folder, const sheaf_config *config);
 
 int64_t sheaf__sentencepiece_pieces(const sheaf__sentencepiece *model);
 /* Ids of the special pieces, -1 where the model has none. (CogVLM pads with unk then.) */

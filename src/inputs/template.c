@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "base/json.h"
 #include "base/text.h"
 
 /* A prompt is open, then of each turn before: query, middle, answer, again; then the query and
@@ -42,6 +43,32 @@ const char *sheaf__template_name(sheaf__template which)
 bool sheaf__template_has_history(sheaf__template which)
 {
     return templates[which].middle != NULL;
+}
+
+sheaf_status *sheaf__choose_template(sheaf__template *out, bool *from_model, const char *given,
+                                     const sheaf_config *config, const sheaf_events *events)
+{
+    json_t *object = NULL;
+    *out = SHEAF__BASE;
+    *from_model = false;
+    if (given != NULL && *given != '\0')
+        return sheaf__template_find(out, given);
+    sheaf_status *st = config->json == NULL
+                           ? NULL
+                           : sheaf__json_parse(&object, config->json, strlen(config->json));
+    const char *name = json_string_value(json_object_get(object, "text_processor_version"));
+    if (st == NULL && name != NULL) {
+        sheaf_status *unknown = sheaf__template_find(out, name);
+        *from_model = unknown == NULL;
+        if (unknown != NULL) /* other programs may know it */
+            sheaf_warn(
+                events,
+                "the config's text_processor_version '%s' is none of base, chat, vqa and chat_old",
+                name);
+        sheaf_status_free(unknown);
+    }
+    json_decref(object);
+    return st;
 }
 
 static void add(sheaf_text *text, const char *words)

@@ -15,6 +15,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/events.h"
+#include "schema/config.h"
 #include "sheaf/status.h"
 
 typedef enum sheaf__template {
@@ -31,6 +33,12 @@ typedef struct sheaf__turn {
 
 /* sheaf__template_find - by name, "chat_old". Errors: SHEAF_E_ARG with the nearest name. */
 sheaf_status *sheaf__template_find(sheaf__template *out, const char *name);
+/* sheaf__choose_template - the one `given` by name (NULL or empty: none), else the config's
+ * text_processor_version, else base. *from_model: the config named it. `events` (may be NULL) are
+ * warned of a version that is no template here. Errors: SHEAF_E_ARG for a name given that is none;
+ * SHEAF_E_MEMORY. */
+sheaf_status *sheaf__choose_template(sheaf__template *out, bool *from_model, const char *given,
+                                     const sheaf_config *config, const sheaf_events *events);
 const char *sheaf__template_name(sheaf__template which);
 /* sheaf__template_has_history - does a prompt of it hold the turns before? */
 bool sheaf__template_has_history(sheaf__template which);

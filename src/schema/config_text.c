@@ -73,7 +73,7 @@ static void add_tokens(sheaf_text *t, const sheaf_config *c)
     sheaf__text_add(t, "\nsheaf_tokenizer: %s\n", c->byte_vocab ? "bytes" : "none");
 }
 
-/* inputs/choose.c reads it from the whole text too. */
+/* inputs/template.c reads it from the whole text too. */
 static sheaf_status *add_template(sheaf_text *t, const sheaf_config *c)
 {
     json_t *object = NULL;
