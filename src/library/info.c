@@ -36,7 +36,7 @@ void sheaf__info_odd(sheaf__info *t, sheaf_status *st)
 
 /* ---- tensors ---- */
 
-static void put_tensors(sheaf_json_writer *j, const sheaf_source_entry *const *list, int64_t n)
+static void put_list(sheaf_json_writer *j, const sheaf_source_entry *const *list, int64_t n)
 {
     sheaf__json_open(j, "list", '[');
     for (int64_t i = 0; i < n; i++) {
@@ -52,7 +52,7 @@ static void put_tensors(sheaf_json_writer *j, const sheaf_source_entry *const *l
     sheaf__json_close(j, ']');
 }
 
-static void tell_entries(sheaf__info *t, const sheaf_source_entry *const *list, int64_t n)
+static void put_entries(sheaf__info *t, const sheaf_source_entry *const *list, int64_t n)
 {
     int64_t elements = 0, bits = 0, of[SHEAF_DTYPE_COUNT] = { 0 };
     for (int64_t i = 0; i < n; i++) {
@@ -71,11 +71,10 @@ static void tell_entries(sheaf__info *t, const sheaf_source_entry *const *list, 
             sheaf__json_put_int(&t->json, sheaf_dtype_name((sheaf_dtype)d), of[d]);
     sheaf__json_close(&t->json, '}');
     if (t->tensors)
-        put_tensors(&t->json, list, n);
+        put_list(&t->json, list, n);
 }
 
-static sheaf_status *tell_tensors(sheaf__info *t, sheaf_source *source,
-                                  const sheaf_catalog *catalog)
+static sheaf_status *put_tensors(sheaf__info *t, sheaf_source *source, const sheaf_catalog *catalog)
 {
     const int64_t n = source != NULL ? source->count(source) : catalog->count;
     const sheaf_source_entry **list = calloc((size_t)n + 1, sizeof *list);
@@ -83,7 +82,7 @@ static sheaf_status *tell_tensors(sheaf__info *t, sheaf_source *source,
         return sheaf__no_memory("list of tensors");
     for (int64_t i = 0; i < n; i++)
         list[i] = source != NULL ? source->entry(source, i) : &catalog->tensor[i].told;
-    tell_entries(t, list, n);
+    put_entries(t, list, n);
     free(list);
     return NULL;
 }
@@ -118,8 +117,8 @@ static trained count_trained(sheaf_source *source, const sheaf_schema *schema, b
 }
 
 /* model, config: where the base may be; where it is not, there is no share to tell. */
-static void tell_trained(sheaf__info *t, sheaf_source *source, const char *model,
-                         const char *config, bool masters)
+static void put_trained(sheaf__info *t, sheaf_source *source, const char *model, const char *config,
+                        bool masters)
 {
     sheaf__opened base = { 0 };
     sheaf_status *st = model == NULL && config == NULL
@@ -150,7 +149,7 @@ void sheaf__info_trained_by(sheaf__info *t, sheaf_checkpoint *checkpoint, const 
         sheaf__run_model_base(&model, &config, path)); /* what is not known of a run is left out */
     sheaf_status *st = sheaf__checkpoint_source(&source, checkpoint);
     if (st == NULL) {
-        tell_trained(t, source, model, config, true);
+        put_trained(t, source, model, config, true);
         source->close(source);
     }
     sheaf__info_odd(t, st);
@@ -160,7 +159,7 @@ void sheaf__info_trained_by(sheaf__info *t, sheaf_checkpoint *checkpoint, const 
 
 /* ---- kinds ---- */
 
-static void tell_model(sheaf__info *t, const sheaf_look *look, const sheaf_catalog *catalog)
+static void put_model(sheaf__info *t, const sheaf_look *look, const sheaf_catalog *catalog)
 {
     sheaf_config c;
     if (look->config == NULL) {
@@ -168,13 +167,13 @@ static void tell_model(sheaf__info *t, const sheaf_look *look, const sheaf_catal
         return;
     }
     sheaf_status *st = sheaf_config_read(&c, look->config);
-    const sheaf_finding *told =
+    const sheaf_finding *unsupported =
         catalog != NULL ? sheaf__catalog_finding(catalog, "unsupported") : NULL;
-    if (st != NULL && told != NULL) { /* it may know the model by its tensors */
+    if (st != NULL && unsupported != NULL) { /* it may know the model by its tensors */
         sheaf_status_free(st);
-        st = sheaf_found(
-            sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "%s", told->path), "%s", told->expected),
-            "%s", told->found);
+        st = sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "%s", unsupported->path),
+                                        "%s", unsupported->expected),
+                         "%s", unsupported->found);
     }
     if (st != NULL) {
         sheaf__info_odd(t, st);
@@ -203,7 +202,7 @@ static void tell_model(sheaf__info *t, const sheaf_look *look, const sheaf_catal
     sheaf_config_release(&c);
 }
 
-static void tell_adapter(sheaf__info *t, const sheaf_look *look)
+static void put_adapter(sheaf__info *t, const sheaf_look *look)
 {
     sheaf_lora_options o;
     if (look->config == NULL) {
@@ -236,12 +235,12 @@ static void tell_adapter(sheaf__info *t, const sheaf_look *look)
     const bool there = o.base_name != NULL && sheaf__path_kind(o.base_name) ==
                                                   SHEAF_PATH_DIR; /* it may be a name on a hub */
     if (look->source != NULL)
-        tell_trained(t, look->source, there ? o.base_name : NULL, NULL, false);
+        put_trained(t, look->source, there ? o.base_name : NULL, NULL, false);
     sheaf_lora_options_release(&o);
 }
 
 /* What the catalog of any dialect says, beside what the kind has to say. */
-static void tell_catalog(sheaf__info *t, const sheaf_verify_report *r, bool sizes)
+static void put_catalog(sheaf__info *t, const sheaf_verify_report *r, bool sizes)
 {
     const sheaf_catalog *c = r->catalog;
     sheaf__json_put_text(&t->json, "dialect", c->dialect->name);
@@ -269,7 +268,7 @@ static void tell_catalog(sheaf__info *t, const sheaf_verify_report *r, bool size
     sheaf__json_close(&t->json, ']');
 }
 
-static sheaf_status *tell_path(sheaf__info *t, const char *path)
+static sheaf_status *put_path(sheaf__info *t, const char *path)
 {
     sheaf_look look;
     sheaf_verify_report report = { 0 };
@@ -296,19 +295,19 @@ static sheaf_status *tell_path(sheaf__info *t, const char *path)
     sheaf__json_put_text(&t->json, "path", path);
     sheaf__json_put_text(&t->json, "kind", kind);
     if (report.catalog != NULL)
-        tell_catalog(t, &report, foreign);
+        put_catalog(t, &report, foreign);
     if (foreign)
-        st = tell_tensors(t, NULL, report.catalog);
+        st = put_tensors(t, NULL, report.catalog);
     else if (look.kind == SHEAF_LOOK_MODEL)
-        tell_model(t, &look, report.catalog);
+        put_model(t, &look, report.catalog);
     else if (look.kind == SHEAF_LOOK_ADAPTER)
-        tell_adapter(t, &look);
+        put_adapter(t, &look);
     else if (look.kind == SHEAF_LOOK_CHECKPOINT)
         sheaf__info_checkpoint(t, look.checkpoint, path);
     else if (look.kind == SHEAF_LOOK_RUN)
         sheaf__info_run(t, path);
     if (!foreign && look.source != NULL)
-        st = tell_tensors(t, look.source, NULL);
+        st = put_tensors(t, look.source, NULL);
     sheaf_verify_release(&report);
     sheaf_look_close(&look);
     return st;
@@ -325,7 +324,7 @@ sheaf_status *sheaf_path_info(char **json, const char *path, const sheaf_path_in
         st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "sheaf_path_info"), "a path");
     t.tensors = o.tensors;
     sheaf__json_begin(&t.json);
-    TRY(st, tell_path(&t, path));
+    TRY(st, put_path(&t, path));
     if (t.odd.size > 0) {
         sheaf_text list = { 0 };
         sheaf__text_add(&list, "[%s]", t.odd.at);

@@ -46,7 +46,7 @@ void sheaf__info_checkpoint(sheaf__info *t, sheaf_checkpoint *c, const char *pat
 }
 
 /* The complete checkpoints of a run, and what the newest one says. */
-static void tell_saved(sheaf__info *t, const char *dir, const char *path_of_run)
+static void put_saved(sheaf__info *t, const char *dir, const char *path_of_run)
 {
     char **names = NULL;
     int64_t n = 0;
@@ -96,7 +96,7 @@ static int64_t steps_of(const char *path)
     return steps;
 }
 
-static void tell_loss(sheaf__info *t, const char *key, double loss)
+static void put_loss(sheaf__info *t, const char *key, double loss)
 {
     if (isfinite(loss))
         sheaf__json_put_real(&t->json, key, loss);
@@ -104,19 +104,19 @@ static void tell_loss(sheaf__info *t, const char *key, double loss)
         sheaf__json_put_text(&t->json, key, "not finite");
 }
 
-static void tell_last(sheaf__info *t, const sheaf__metrics_last *m)
+static void put_last(sheaf__info *t, const sheaf__metrics_last *m)
 {
     if (m->step > 0)
-        tell_loss(t, "loss", m->loss);
+        put_loss(t, "loss", m->loss);
     if (m->eval_step > 0) {
         sheaf__json_put_int(&t->json, "evaluated_at", m->eval_step);
-        tell_loss(t, "eval_loss", m->eval_loss);
+        put_loss(t, "eval_loss", m->eval_loss);
     }
     if (m->tokens_per_s > 0)
         sheaf__json_put_real(&t->json, "tokens_per_s", m->tokens_per_s);
 }
 
-static void tell_state(sheaf__info *t, const char *path)
+static void put_state(sheaf__info *t, const char *path)
 {
     char *file = NULL;
     sheaf__metrics_last m = { 0 };
@@ -133,7 +133,7 @@ static void tell_state(sheaf__info *t, const char *path)
     sheaf__json_put_int(&t->json, "last_step", m.step);
     if (steps > 0)
         sheaf__json_put_int(&t->json, "steps", steps);
-    tell_last(t, &m);
+    put_last(t, &m);
     if (running && steps > m.step && m.seconds_per_step > 0)
         sheaf__json_put_real(&t->json, "seconds_left",
                              m.seconds_per_step * (double)(steps - m.step));
@@ -144,13 +144,13 @@ void sheaf__info_run(sheaf__info *t, const char *path)
 {
     static const char *const parts[] = { "settings",      "adapter",  "model",    "exports",
                                          "metrics.jsonl", "run.json", "best.json" };
-    tell_state(t, path);
+    put_state(t, path);
     for (size_t i = 0; i <= sizeof parts / sizeof *parts; i++) {
         char *inside = NULL;
         const bool saved = i == sizeof parts / sizeof *parts;
         sheaf_status *st = sheaf__path_join(&inside, path, saved ? "checkpoints" : parts[i]);
         if (st == NULL && saved)
-            tell_saved(t, inside, path);
+            put_saved(t, inside, path);
         else if (st == NULL && sheaf__path_kind(inside) != SHEAF_PATH_NONE)
             sheaf__json_put_text(&t->json, parts[i], inside);
         sheaf_status_free(st);
@@ -167,7 +167,7 @@ sheaf_status *sheaf__info_metrics(sheaf__info *t, const char *path)
     sheaf__json_put_text(&t->json, "path", path);
     sheaf__json_put_text(&t->json, "kind", "metrics");
     sheaf__json_put_int(&t->json, "last_step", m.step);
-    tell_last(t, &m);
+    put_last(t, &m);
     sheaf__info_odd(t, st);
     return NULL;
 }

@@ -19,11 +19,11 @@ const char cmd_info_usage[] =
     "PEFT adapter, the folder of a run, or a .safetensors file; its tensors and types, and what is\n"
     "odd about it. No data is read: sheaf verify reads all of it.\n";
 
-typedef struct teller {
+typedef struct output {
     cli *cli;
     sheaf_json_writer json;
     bool tensors;
-} teller;
+} output;
 
 static void line(FILE *to, const char *key, const char *value)
 {
@@ -129,7 +129,7 @@ static void print_findings(FILE *to, const char *path)
 static sheaf_status *print_path(const cli *cli, const char *path, const char *text)
 {
     json_t *facts = json_loads(text, 0, NULL);
-    bool is_whole = true, told = false;
+    bool is_whole = true, odd_is_out = false;
     if (facts == NULL)
         return sheaf__no_memory(path);
     const char *kind = json_string_value(json_object_get(facts, "kind"));
@@ -140,21 +140,21 @@ static sheaf_status *print_path(const cli *cli, const char *path, const char *te
                  strcmp(kind, "metrics") == 0 ? "metrics of a run" : kind);
     for (void *at = json_object_iter(facts); at != NULL; at = json_object_iter_next(facts, at)) {
         const char *key = json_object_iter_key(at);
-        if (!told && (strcmp(key, "checkpoints") == 0 || strcmp(key, "tensors") == 0)) {
+        if (!odd_is_out && (strcmp(key, "checkpoints") == 0 || strcmp(key, "tensors") == 0)) {
             print_odd(cli->out, odd);
-            told = true;
+            odd_is_out = true;
         }
         print_fact(cli->out, key, json_object_iter_value(at));
         if (!is_whole && strcmp(key, "findings") == 0)
             print_findings(cli->out, path);
     }
-    if (!told)
+    if (!odd_is_out)
         print_odd(cli->out, odd);
     json_decref(facts);
     return NULL;
 }
 
-static sheaf_status *tell_path(teller *t, const char *path)
+static sheaf_status *show_path(output *t, const char *path)
 {
     sheaf_path_info_options how;
     char *text = NULL;
@@ -171,7 +171,7 @@ static sheaf_status *tell_path(teller *t, const char *path)
 
 /* ---- this machine ---- */
 
-static sheaf_status *tell_rates(teller *t)
+static sheaf_status *show_rates(output *t)
 {
     sheaf_machine_rate rates[SHEAF_MACHINE_RATES];
     sheaf_status *st = sheaf_machine_measure(rates);
@@ -195,7 +195,7 @@ static sheaf_status *tell_rates(teller *t)
     return NULL;
 }
 
-static sheaf_status *tell_machine(teller *t, bool measure)
+static sheaf_status *show_machine(output *t, bool measure)
 {
     sheaf_machine_facts m;
     SHEAF_INIT(&m);
@@ -221,7 +221,7 @@ static sheaf_status *tell_machine(teller *t, bool measure)
         else
             sheaf__print(t->cli->out, "  %-14s %" PRId64 "\n", fact[i].key, fact[i].number);
     if (measure)
-        TRY(st, tell_rates(t));
+        TRY(st, show_rates(t));
     if (t->cli->json)
         sheaf__json_close(&t->json, '}');
     return st;
@@ -229,7 +229,7 @@ static sheaf_status *tell_machine(teller *t, bool measure)
 
 int cmd_info(cli *cli, int argc, char **argv)
 {
-    teller t = { .cli = cli };
+    output t = { .cli = cli };
     bool machine = false, measure = false;
     const cli_option options[] = {
         { "tensors", CLI_FLAG, &t.tensors, "list every tensor" },
@@ -246,11 +246,11 @@ int cmd_info(cli *cli, int argc, char **argv)
     if (st == NULL && cli->json)
         sheaf__json_begin(&t.json);
     if (st == NULL && machine)
-        st = tell_machine(&t, measure);
+        st = show_machine(&t, measure);
     if (st == NULL && cli->json)
         sheaf__json_open(&t.json, "paths", '[');
     for (int i = 0; st == NULL && i < paths.count; i++)
-        st = tell_path(&t, paths.word[i]);
+        st = show_path(&t, paths.word[i]);
     if (st == NULL && cli->json) {
         sheaf__json_close(&t.json, ']');
         cli_json_end(cli->out, &t.json);

@@ -1,4 +1,4 @@
-/* plan_print.h - what `sheaf plan` was asked and found, and how it is printed. */
+/* plan_print.h - question and answer of `sheaf plan`, and how they are printed. */
 #pragma once
 
 #include <jansson.h>
@@ -24,13 +24,13 @@ typedef struct cli_plan {
     sheaf__question ask;
     int by, table;
     int groups;       /* --dp beside --place, where it does nothing */
-    size_t memory;    /* bytes; 0: not asked */
-    const int *slots; /* of whom it is, as sheaf__fit_find() takes it */
+    size_t memory;    /* bytes; 0: not given */
+    const int *slots; /* of each host, as sheaf__fit_find() takes it */
     int slot[SHEAF_MAX_SLICES + 1];
     bool trial;
     sheaf__fit fit;
     cli_plan_work work;
-    bool time; /* asked for */
+    bool time; /* --time */
     sheaf__timing timing;
     int64_t timed_steps;                    /* of the run; 0: not known */
     sheaf__count (*first)[SHEAF__TRAFFICS]; /* [ranks] of the first step, with data; else NULL */

@@ -117,7 +117,7 @@ int cli_report(cli *cli, sheaf_status *st);
 /* cli_answer - the same for a command whose answer may be no. */
 int cli_answer(cli *cli, sheaf_status *st, bool yes);
 int cli_exit_code(const sheaf_status *st);
-/* cli_error_json, cli_error_text - what is said of it then, for who may not print it so. The caller
+/* cli_error_json, cli_error_text - its text as cli_report() prints it. The caller
  * frees it; NULL: no memory. */
 char *cli_error_json(const sheaf_status *st);
 char *cli_error_text(const sheaf_status *st);
@@ -148,7 +148,7 @@ int cli_help_rows(cli_help_row rows[CLI_MAX_OPTIONS], const cli_option *options)
 void cli_flag_text(char text[CLI_FLAG_TEXT], const cli_option *option);
 void cli_help_text(char text[CLI_HELP_TEXT], const cli_option *option);
 void cli_release(cli *cli);
-/* cli_hush - from now on nothing is told: the first process does. */
+/* cli_hush - from now on nothing is printed: the first process does. */
 void cli_hush(cli *cli);
 
 /* The commands, in the order `sheaf help` lists them; ends with name NULL. */

@@ -14,9 +14,9 @@
 #include "shared.h"
 #include "signals.h"
 
-/* Of ranks the first to tell wins: what the others find is what it brought about. Who launched them
- * knows better than all. */
-static void tell(const char *verdict)
+/* Of ranks the first one to write counts: what the others find is its consequence. The process that
+ * launched them knows better than all. */
+static void write_verdict(const char *verdict)
 {
     const int how = sheaf__launched(NULL, NULL) != NULL ? O_APPEND : O_TRUNC;
     const char *path = getenv(CLI_VERDICT);
@@ -40,14 +40,14 @@ static bool may_pass(const sheaf_status *st)
 
 void cli_verdict(const sheaf_status *st)
 {
-    if (st == NULL) { /* also where its result could not be told */
-        tell("final 0\n");
+    if (st == NULL) { /* also where its result could not be printed */
+        write_verdict("final 0\n");
         return;
     }
     const sheaf_code code = sheaf_status_code(st);
     const bool again =
         code == SHEAF_E_PEER || code == SHEAF_E_MEMORY || (code == SHEAF_E_IO && may_pass(st));
-    tell(again ? "again 0\n" : code == SHEAF_E_STOPPED ? "stopped 0\n" : "final 0\n");
+    write_verdict(again ? "again 0\n" : code == SHEAF_E_STOPPED ? "stopped 0\n" : "final 0\n");
 }
 
 /* Its first line. */
@@ -69,10 +69,10 @@ void cli_end(void *self, const sheaf__watch_end *why)
         cli_write_all(STDERR_FILENO, why->text);
         if (cli->json)
             print_json(why->text);
-        tell(verdict);
+        write_verdict(verdict);
     }
     cli_signals_remove_unfinished();
-    cli_launch_tell(cli_all(cli), CLI_FAILED);
+    cli_launch_note_code(cli_all(cli), CLI_FAILED);
     cli_launch_end();
     _exit(CLI_FAILED);
 }

@@ -10,9 +10,9 @@
 /* The hook of library/watched.h; `self` is the cli. Ends the process with exit code 3. */
 void cli_end(void *self, const sheaf__watch_end *why);
 
-/* cli_verdict - tells the process that supervises this one (restarts.h), where there is one, why it
- * ends. */
+/* cli_verdict - writes down why this process ends, for the one that supervises it (restarts.h),
+ * where there is one. */
 void cli_verdict(const sheaf_status *st);
 
-/* Where it is told: the file that this variable of the environment names. */
+/* Where it is written: the file that this variable of the environment names. */
 #define CLI_VERDICT "SHEAF_SUPERVISED"

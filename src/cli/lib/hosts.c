@@ -144,7 +144,7 @@ char *cli_hosts_words(const cli_hosts *hosts, int ranks)
 
 /* ---- who answers ---- */
 
-/* The same name was asked before: its number; else -1. */
+/* The same name stands before: its number; else -1. */
 static int before(const cli_hosts *hosts, int i)
 {
     for (int k = 0; k < i; k++)

@@ -110,12 +110,12 @@ static void command_of(words *w, const char *mpirun, bool is_open, const char *p
     if (given(o->hostfile))
         add_two(w, is_open ? "--hostfile" : "-f", o->hostfile);
     add(w, program);
-    bool said = false;
+    bool given_before = false;
     for (int i = 0; i < o->argc; i++) {
-        said |= strncmp(o->argv[i], "--transport", 11) == 0;
+        given_before |= strncmp(o->argv[i], "--transport", 11) == 0;
         add(w, o->argv[i]);
     }
-    if (!said) /* by a recipe, or by the run that goes on: they are to know it before they look */
+    if (!given_before) /* but by a recipe, or by the run that goes on, which are read later */
         add_two(w, "--transport", "mpi");
 }
 
@@ -254,8 +254,8 @@ void cli_launch_kill(const pid_t *mpirun, int mpiruns)
 
 typedef struct ending {
     int code;     /* of mpirun */
-    bool stopped; /* a stop that was asked for was passed on */
-    bool lost;    /* somebody else killed it, and what the processes said last went with it */
+    bool stopped; /* a request to stop was passed on */
+    bool lost;    /* another process killed it, and the last words of the ranks were lost */
 } ending;
 
 /* Open MPI ends everything at SIGTERM, MPICH at SIGUSR2: each passes on another signal. */
@@ -317,12 +317,12 @@ static bool read_note(int *code, int mpirun_code, int note)
 {
     const char first = read_mark(note, CODE), other = read_mark(note, CODE_ELSE);
     *code = first != 0 ? first - '0' : other != 0 ? other - '0' : mpirun_code;
-    const bool told =
+    const bool known =
         first != 0 || other != 0 || *code == CLI_DONE || *code == CLI_USAGE || *code == CLI_FAILED;
-    if (!told)
+    if (!known)
         *code = CLI_FAILED;
     close(note);
-    return told;
+    return known;
 }
 
 /* The first was killed itself, or mpirun ended all before one could say it, or began none. */
@@ -336,7 +336,7 @@ static sheaf_status *cut_short(const char *mpirun)
                               "kernel's log, where memory ran out");
 }
 
-/* -1: nobody launched this one, or on another host. */
+/* -1: it was not launched, or on another host. */
 static int open_note(int how)
 {
     const char *path = getenv(launched);
@@ -360,7 +360,7 @@ int cli_launch_stopped_by(void)
 }
 
 /* Once they have met, they fail as one. */
-void cli_launch_tell(const sheaf_comm *all, int code)
+void cli_launch_note_code(const sheaf_comm *all, int code)
 {
     if (all != NULL ? sheaf__all_first(all) : sheaf__launcher_look().number == 0)
         mark(CODE, (char)('0' + code));
@@ -409,10 +409,10 @@ sheaf_status *cli_launch(int *code, const cli_launch_options *o)
         cli_launch_leave_none();
     sheaf__segments_sweep(SHEAF__SEGMENTS);
     if (fd >= 0) {
-        const bool ended = is_marked(fd, ENDED), told = read_note(code, e.code, fd);
+        const bool ended = is_marked(fd, ENDED), known = read_note(code, e.code, fd);
         if (st == NULL && e.lost)
             st = cut_short(mpirun);
-        if (st == NULL && o->last && !told && !ended)
+        if (st == NULL && o->last && !known && !ended)
             st = e.stopped
                      ? sheaf_fail(SHEAF_E_STOPPED, "asked to stop before the processes had begun")
                      : cut_short(mpirun);

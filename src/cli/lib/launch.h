@@ -1,7 +1,7 @@
 /* launch.h - a command that runs as several processes starts them itself: with the mpirun of the
  * MPI whose module sheaf has.
  *
- * What the caller is asked to do reaches all: SIGINT, SIGTERM and SIGHUP ask them to stop, SIGUSR1
+ * Signals to the caller reach all: SIGINT, SIGTERM and SIGHUP ask them to stop, SIGUSR1
  * to save. Another SIGINT ends them at once. */
 #pragma once
 
@@ -16,7 +16,7 @@ typedef struct cli_launch_options {
     const char *hostfile; /* in the words of that MPI; NULL or empty: none */
     int argc;             /* the subcommand and its flags */
     char **argv;
-    bool last; /* nobody begins them again: an end that none of them explained is an error */
+    bool last; /* they are not begun again: an end that none of them explained is an error */
 } cli_launch_options;
 
 /* cli_launch - waits for their end. *code: what the first of them that failed ended with, else 0.
@@ -32,11 +32,11 @@ sheaf_status *cli_launch_mpirun(char **path, bool *is_open, const char *mpi);
  * part of itself on a host that is gone.) */
 void cli_launch_end(void);
 
-/* cli_launch_tell - a process that was launched ends with `code`: the first says so to the one that
- * launched it, where that is on its host, and so does any other once it has met it. (An
+/* cli_launch_note_code - a process that was launched ends with `code`: the first notes it for the
+ * one that launched it, where that is on its host, and so does any other once it has met it. (An
  * mpirun may lose it: MPICH's does when a signal came.)
  * Elsewhere it does nothing. */
-void cli_launch_tell(const struct sheaf_comm *all, int code);
+void cli_launch_note_code(const struct sheaf_comm *all, int code);
 
 /* cli_launch_stopped_by - the signal for which the one that launched this process asked it to stop,
  * and which came as another, as no mpirun passes all on; 0: none, or the launcher is elsewhere. */

@@ -25,7 +25,7 @@
 enum { LONGEST_S = 300, TURN_S = 2, TURNS = 3, MOST_S = 1 << 30 };
 
 static bool in_json;
-static char *said, *in_words; /* what the handler writes; NULL: nothing */
+static char *json_line, *in_words; /* what the handler writes; NULL: nothing */
 
 static unsigned seconds(void)
 {
@@ -37,9 +37,9 @@ static unsigned seconds(void)
 static void on_alarm(int number)
 {
     (void)number;
-    cli_write_all(STDOUT_FILENO, said);
+    cli_write_all(STDOUT_FILENO, json_line);
     cli_write_all(STDERR_FILENO, in_words);
-    cli_launch_tell(NULL, CLI_FAILED);
+    cli_launch_note_code(NULL, CLI_FAILED);
     cli_launch_end();
     _exit(CLI_FAILED);
 }
@@ -60,7 +60,7 @@ void cli_meeting_clock(void)
     sheaf_found(st, "one at least that did not come: it was stopped, or its host is lost; all end");
     sheaf_try_this(st, "each host must be up, and reach the others");
     in_words = cli_error_text(st);
-    said = in_json && number == 0 ? cli_error_json(st) : NULL;
+    json_line = in_json && number == 0 ? cli_error_json(st) : NULL;
     sheaf_status_free(st);
     alarm(within + TURN_S * (unsigned)(number < TURNS ? number : TURNS));
 }
@@ -138,7 +138,7 @@ void cli_linger_fail(void)
  * process for a peer that had gone on to the launcher's barrier. */
 enum { FINISH_S = 10 };
 
-static atomic_int ending = CLI_FAILED; /* until the command has said how it ends */
+static atomic_int ending = CLI_FAILED; /* until the code of the command is known */
 
 static void end_anyway(int number)
 {

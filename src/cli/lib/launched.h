@@ -18,7 +18,7 @@ void cli_meeting_over(void);
  * nothing is launched in that way. MPICH's mpirun kills all processes the moment one of them is
  * killed, before any of the others can say which it was: the process that it started only waits for
  * another one, which is the rank, and ends with its exit code. Where the rank is killed, the others
- * have a second to tell it (comm/watch), and end by themselves. */
+ * have a second to report it (comm/watch), and end by themselves. */
 void cli_linger(void);
 /* cli_linger_fail - a process that failed before it met the others, and cannot meet them: where
  * nothing would end them, as they wait for it, it dies of a signal. */

@@ -229,7 +229,7 @@ static bool resuming(const cli_option *options)
     return o != NULL && *(const bool *)o->value;
 }
 
-/* What is missing is said with the command's first line of usage. */
+/* What is missing is reported with the command's first line of usage. */
 static sheaf_status *check_required(const cli *cli, const cli_option *options)
 {
     sheaf_status *st = sheaf__settings_required(&cli->settings, options, !resuming(options));
@@ -256,7 +256,7 @@ static sheaf_status *check_build(const cli_command *command)
 sheaf_status *cli_parse(cli *cli, const cli_option *options, cli_paths *paths, int argc,
                         char **argv)
 {
-    /* Known first, so that a wrong flag before it is told as JSON too. */
+    /* Known first, so that a wrong flag before it is reported as JSON too. */
     for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++)
         cli->json |= strcmp(argv[i], "--json") == 0;
     assert(count_of(options) <= CLI_MAX_OPTIONS);

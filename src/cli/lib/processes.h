@@ -1,5 +1,5 @@
 /* processes.h - commands whose ranks may be processes, as those of train are: their flags, and how
- * the processes come together. What goes wrong is told by the first of them. */
+ * the processes come together. The first of them reports failures. */
 #pragma once
 
 #include <stdatomic.h>

@@ -104,7 +104,7 @@ static bool is_awaited(const cli *cli)
 
 /* A file that is missing here may be there where the first process is, and where they cannot meet
  * it does not hear of it. */
-static sheaf_status *say_aside(const cli *cli, sheaf_status *st)
+static sheaf_status *print_aside(const cli *cli, sheaf_status *st)
 {
     char host[64] = "";
     int number = 0;
@@ -118,9 +118,9 @@ static sheaf_status *say_aside(const cli *cli, sheaf_status *st)
     return st;
 }
 
-/* Of what this process found alone the others know nothing, and may wait for it before they have
- * met: it meets them to say so. */
-static void tell_others(const cli *cli, const sheaf_status *st)
+/* The others know nothing of a failure that this process found alone, and may wait for it before
+ * they have met: it meets them to report it. */
+static void send_to_others(const cli *cli, const sheaf_status *st)
 {
     if (st == NULL || !cli->together)
         return;
@@ -133,7 +133,7 @@ int cli_answer(cli *cli, sheaf_status *st, bool yes)
 {
     int code = st != NULL ? cli_exit_code(st) : yes ? CLI_DONE : CLI_NO;
     if (!cli->helped)
-        tell_others(cli, st);
+        send_to_others(cli, st);
     if (cli->helped) {
         code = CLI_DONE;
     } else if (st != NULL && sheaf__all_first(cli_all(cli))) {
@@ -145,16 +145,16 @@ int cli_answer(cli *cli, sheaf_status *st, bool yes)
         sheaf_status_print(st, cli->err);
     }
     if (!cli->helped)
-        st = say_aside(cli, st);
-    const bool told = st != NULL && strcmp(sheaf_status_where(st), output) == 0;
+        st = print_aside(cli, st);
+    const bool reported = st != NULL && strcmp(sheaf_status_where(st), output) == 0;
     sheaf_status_free(st);
     /* Results that never arrived are not results: a full disk behind > shows here. */
     if (fflush(cli->out) != 0 || ferror(cli->out)) {
-        if (!told)
+        if (!reported)
             sheaf__print(cli->err, "sheaf: %s\n  found:    %s\n", output, strerror(errno));
         code = CLI_FAILED;
     }
-    cli_launch_tell(cli_all(cli), code);
+    cli_launch_note_code(cli_all(cli), code);
     if (code != CLI_DONE && is_awaited(cli))
         cli_linger_fail();
     return code;

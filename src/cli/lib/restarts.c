@@ -50,8 +50,8 @@ static const char spent_before[] = "SHEAF_SPENT_BEFORE";
 
 double cli_spent_before(void)
 {
-    const char *said = getenv(spent_before);
-    const double s = said == NULL ? 0 : strtod(said, NULL);
+    const char *text = getenv(spent_before);
+    const double s = text == NULL ? 0 : strtod(text, NULL);
     return s > 0 ? s : 0;
 }
 
@@ -186,29 +186,29 @@ static sheaf_status *run(int *status, supervised *s, bool resume)
 
 /* ---- and again? ---- */
 
-/* Was the one that launched the processes killed? They are then asked to stop by mpirun, and by
- * nobody who wants it. */
+/* Was the process that launched the ranks killed? mpirun then stops them, which is no request of
+ * the user. */
 static bool lost_launcher(const supervised *s, int status)
 {
     return s->o->transport == SHEAF_TRANSPORT_MPI && WIFSIGNALED(status) &&
            WTERMSIG(status) != SIGINT && WTERMSIG(status) != SIGTERM && WTERMSIG(status) != SIGHUP;
 }
 
-/* What the run said of its end: is it worth another one? A run that said nothing was killed. */
+/* Is its end, by the verdict that it wrote, worth another run? One without a verdict was killed. */
 static bool worth_another(const supervised *s, int status, int *gone)
 {
     char *text = NULL, word[16] = "";
     size_t size = 0;
     *gone = 0;
     sheaf_status *st = sheaf__file_read_all(&text, &size, s->verdict, 4096);
-    const bool told = st == NULL && sscanf(text, "%15s %d", word, gone) == 2;
+    const bool known = st == NULL && sscanf(text, "%15s %d", word, gone) == 2;
     sheaf_status_free(st);
     free(text);
     if (s->stopped || (WIFEXITED(status) && WEXITSTATUS(status) == CLI_USAGE))
         return false;
     if (lost_launcher(s, status)) /* whatever its processes made of that */
         return true;
-    if (told)
+    if (known)
         return strcmp(word, "again") == 0;
     return WIFSIGNALED(status) ? WTERMSIG(status) != SIGINT : true;
 }

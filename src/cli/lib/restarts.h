@@ -1,5 +1,5 @@
 /* restarts.h - `--restarts N`: this process begins the run in another one, and again where it ends
- * by a failure that nobody asked for. */
+ * by a failure. */
 #pragma once
 
 #include <stdbool.h>

@@ -43,7 +43,7 @@ static void on_signal(int number)
     errno = error;
 }
 
-/* What is said of each signal that ends the process at once: a handler only writes it. */
+/* The message for each signal that ends the process at once: a handler only writes it. */
 static struct {
     int number;
     char *text, *json;

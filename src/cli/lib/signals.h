@@ -40,8 +40,8 @@ sheaf_status *cli_signals_stop(const atomic_int **stop);
 void cli_signals_unfinished(const char *path);
 /* cli_signals_remove_unfinished - removes it now, at an end of another kind. Any thread. */
 void cli_signals_remove_unfinished(void);
-/* cli_write_all - for signal handlers and threads that may take no lock; NULL: nothing. Of a
- * failure nothing is said. */
+/* cli_write_all - for signal handlers and threads that may take no lock; NULL: nothing. A failure
+ * is ignored. */
 void cli_write_all(int fd, const char *text);
 /* cli_signals_explain - puts the signal's name before a status that it brought about; NULL stays
  * NULL. */
