@@ -1,5 +1,4 @@
 /* data.c - see data.h. What is common to both forms: order, batches, counts, hash. */
-#include "data/order.h"
 #include "data/row_cache.h"
 #include "data/data.h"
 
@@ -17,7 +16,7 @@
 #include "inputs/tokenizer/tokenizer.h"
 #include "ops/kernels.h"
 #include "data/data_images.h"
-#include "data/data_read.h"
+#include "data/data_rows.h"
 
 /* Of the furthest position that counts, from 1: patches of an image share one. */
 static int64_t positions_of(const sheaf_data *data, int64_t row)

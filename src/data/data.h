@@ -54,7 +54,7 @@ typedef struct sheaf_data_options {
     const char *cache, *cache_beside;
     bool specials;          /* special tokens written in a text are tokens, not text */
     bool pack;              /* they will be packed (pack.h): what cannot be is refused */
-    bool by_length;         /* micro-batches of rows of like length: order.h */
+    bool by_length;         /* micro-batches of rows of like length: order.c */
     int64_t micro_batch;    /* rows that are used together; images are held for a few such groups */
     int threads;            /* that may decode images at once; 0: every core of this process */
     const atomic_int *stop; /* not 0: no further image is checked, SHEAF_E_STOPPED; may be NULL */

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "data/data_images.h"
-#include "data/data_read.h"
+#include "data/data_rows.h"
 #include "base/status.h"
 
 static sheaf_status *load_gray(void *self, int64_t row, const sheaf__picture *picture)

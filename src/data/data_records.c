@@ -13,7 +13,7 @@
 #include "inputs/sentencepiece.h"
 #include "data/compose.h"
 #include "data/data_pictures.h"
-#include "data/data_read.h"
+#include "data/data_rows.h"
 #include "ops/pool.h"
 
 enum { ROUND = 256 }; /* records that are looked at side by side */

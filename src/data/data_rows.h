@@ -37,7 +37,7 @@ struct sheaf_data {
      * and "row" in data.h is one of these; else all that is not named here is another data set's */
     int64_t packs, members;
     int64_t *pack_begin, *pack_row, *pack_place;
-    int64_t group, micro_batch; /* of order.h: rows that are sorted together; 0: none are */
+    int64_t group, micro_batch; /* of order.c: rows that are sorted together; 0: none are */
 };
 
 /* The tokens of a row, in memory or read from a file. */
@@ -100,3 +100,29 @@ sheaf_status *sheaf__data_no_memory(int64_t tokens);
  * what `with` names (LABEL: label_after too); of a model with images also embed and expert. */
 enum { SHEAF__WITH_LABEL = 1, SHEAF__WITH_TRAINED = 2, SHEAF__WITH_POSITION = 4 };
 sheaf_status *sheaf__data_reserve(sheaf_data *data, int64_t tokens, unsigned with);
+
+/* ---- the readers, one for each form that a data set may have ---- */
+
+/* Each puts `path` before its own errors. */
+sheaf_status *sheaf__data_read_text(sheaf_data *data, const char *path,
+                                    const sheaf_data_options *options);
+sheaf_status *sheaf__data_read_safetensors(sheaf_data *data, const char *path,
+                                           const sheaf_data_options *options);
+sheaf_status *sheaf__data_read_records(sheaf_data *data, const char *path,
+                                       const sheaf_data_options *options);
+/* sheaf__data_count - counts of each row; refuses a data set that trains nothing, but for prompts.
+ */
+sheaf_status *sheaf__data_count(sheaf_data *data, bool prompts);
+
+/* ---- which rows come one after the other (order.c) ---- */
+
+/* An epoch visits every row once, in the order of the file or permuted by (seed, epoch). With
+ * `by_length` the rows of that order are taken in groups of some tens of micro-batches; within a
+ * group they are sorted, longest first (of equals the one that comes first in the data), cut into
+ * micro-batches, and these are permuted by (seed, epoch, group): so a micro-batch has rows of like
+ * length, and the lengths of steps still change at random. */
+enum { SHEAF__GROUP_MOST = 1024 }; /* rows */
+
+/* sheaf__data_group - rows that are sorted together: a multiple of the micro-batch, or 0 where one
+ * is too large to gain. */
+int64_t sheaf__data_group(int64_t micro_batch);

@@ -12,7 +12,7 @@
 
 #include "base/status.h"
 #include "base/text.h"
-#include "data/data_read.h"
+#include "data/data_rows.h"
 #include "data/data_tensors.h"
 
 /* ---- which tensors there are ---- */

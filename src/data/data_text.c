@@ -14,7 +14,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "data/complaints.h"
-#include "data/data_read.h"
+#include "data/data_rows.h"
 #include "data/data_talks.h"
 #include "data/json_items.h"
 #include "data/row_cache.h"

@@ -1,5 +1,5 @@
-/* order.c - see order.h. */
-#include "data/order.h"
+/* order.c - which rows come one after the other; see data_rows.h. */
+#include "data/data_rows.h"
 
 #include <stdlib.h>
 

@@ -5,9 +5,55 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/status.h"
 #include "base/file.h"
 #include "data/records_read.h"
+
+bool sheaf__is_blank(const char *text)
+{
+    return text[strspn(text, " \t\n\v\f\r")] == '\0';
+}
+
+static size_t text_bytes(const char *text)
+{
+    return text == NULL ? 0 : strlen(text) + 1;
+}
+
+static const char *copy(char **at, const char *text)
+{
+    const size_t n = text_bytes(text);
+    char *to = *at;
+    *at += n;
+    return n == 0 ? NULL : memcpy(to, text, n);
+}
+
+/* A record's turns and texts lie in one block, which begins with the turns. */
+sheaf_status *sheaf__records_put(sheaf__records *r, int64_t place, const char *image,
+                                 const sheaf__turn *turn, int64_t turns)
+{
+    if (r->count == r->capacity) {
+        const int64_t capacity = r->capacity * 2 + 256;
+        if (!SHEAF_GROW(&r->record, NULL, capacity))
+            return sheaf__no_memory("records of the data set");
+        r->memory += (capacity - r->capacity) * (int64_t)sizeof *r->record;
+        r->capacity = capacity;
+    }
+    size_t bytes = (size_t)turns * sizeof *turn + text_bytes(image);
+    for (int64_t i = 0; i < turns; i++)
+        bytes += text_bytes(turn[i].query) + text_bytes(turn[i].answer);
+    sheaf__turn *block = malloc(bytes);
+    if (block == NULL)
+        return sheaf__no_memory("records of the data set");
+    char *at = (char *)(block + turns);
+    for (int64_t i = 0; i < turns; i++) {
+        block[i].query = copy(&at, turn[i].query);
+        block[i].answer = copy(&at, turn[i].answer);
+    }
+    r->record[r->count++] = (sheaf__record){ place, copy(&at, image), block, turns };
+    r->memory += (int64_t)bytes;
+    return NULL;
+}
 
 void sheaf__records_release(sheaf__records *r)
 {

@@ -10,7 +10,6 @@
 #include "train/origin.h"
 #include "train/out_folder.h"
 #include "train/rank.h"
-#include "train/slow.h"
 #include "train/spent.h"
 #include "train/train.h"
 
