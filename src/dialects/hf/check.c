@@ -178,47 +178,36 @@ static sheaf__tensor_names names_of(sheaf_source *source)
     return (sheaf__tensor_names){ name_of, source, source->count(source) };
 }
 
-/* Of a family with versions: are these tensors of the one that the config says? */
-static sheaf_status *check_variant(const sheaf_schema *schema, sheaf_source *source)
+static sheaf_status *another_model(const char *said, const char *is)
 {
-    const sheaf__family *family = sheaf__family_for(&schema->config);
-    const sheaf__tensor_names names = names_of(source);
-    const char *is = sheaf__other_variant(&names, &schema->config);
-    if (is == NULL)
-        return NULL;
     sheaf_status *st = sheaf_fail(SHEAF_E_LAYOUT, "tensors of the model");
-    sheaf_expected(st, "those of %s, as config.json says", family->variant_of(&schema->config));
-    sheaf_found(st, "tensors of %s", is);
+    sheaf_found(sheaf_expected(st, "those of %s, as config.json says", said), "tensors of %s", is);
     return sheaf_try_this(st, "the config.json of %s: this one is of another model", is);
 }
 
-/* Where one of the two reads images, its tensors are no other's. */
-static sheaf_status *check_family(const sheaf_schema *schema, sheaf_source *source)
+/* Of a family with versions: are these tensors of the one that the config says? Where one of two
+ * families reads images, its tensors are no other's. Quantized ones are seen where no config says
+ * it. */
+static sheaf_status *check_model(const sheaf_schema *schema, sheaf_source *source)
 {
     const sheaf__tensor_names names = names_of(source);
     const sheaf__family *family = sheaf__family_for(&schema->config),
                         *is = sheaf__family_by_names(&names);
-    const bool images = is != NULL && (is->towers != NULL || family->towers != NULL);
-    if (!images || is == family || is->classes != NULL || family->classes != NULL)
-        return NULL;
-    sheaf_status *st = sheaf_fail(SHEAF_E_LAYOUT, "tensors of the model");
-    sheaf_expected(st, "those of %s, as config.json says", family->title);
-    sheaf_found(st, "tensors of %s", is->title);
-    return sheaf_try_this(st, "the config.json of this model: that one is of another");
-}
-
-/* By their tensors, where no config says it. */
-static sheaf_status *check_quantized(const sheaf_schema *schema, sheaf_source *source)
-{
-    const sheaf__family *family = sheaf__family_for(&schema->config);
-    const char *how = sheaf__quantization_by_names(name_of, source, source->count(source));
-    if (how == NULL)
-        return NULL;
-    sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "tensors of the model");
-    sheaf_found(sheaf_expected(st, "weights in F32, BF16 or F16"), "quantized weights (%s)", how);
-    return sheaf_try_this(st, "the weights of %s in 16 or 32 bits, before they were quantized",
-                          family->variant_of != NULL ? family->variant_of(&schema->config)
-                                                     : family->title);
+    const char *how = sheaf__quantization_by_names(name_of, source, source->count(source)),
+               *variant = sheaf__other_variant(&names, &schema->config),
+               *said =
+                   family->variant_of != NULL ? family->variant_of(&schema->config) : family->title;
+    if (how != NULL) {
+        sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "tensors of the model");
+        sheaf_expected(st, "weights in F32, BF16 or F16");
+        sheaf_found(st, "quantized weights (%s)", how);
+        return sheaf_try_this(st, "the weights of %s in 16 or 32 bits, before they were quantized",
+                              said);
+    }
+    if (is != NULL && (is->towers != NULL || family->towers != NULL) && is != family &&
+        is->classes == NULL && family->classes == NULL)
+        return another_model(family->title, is->title);
+    return variant != NULL ? another_model(said, variant) : NULL;
 }
 
 static sheaf_status *check_unexpected(const sheaf_schema *schema, sheaf_source *source)
@@ -245,9 +234,7 @@ static sheaf_status *check_unexpected(const sheaf_schema *schema, sheaf_source *
 
 sheaf_status *sheaf_hf_check(sheaf_source *source, const sheaf_schema *schema)
 {
-    sheaf_status *st = check_quantized(schema, source);
-    TRY(st, check_family(schema, source));
-    TRY(st, check_variant(schema, source));
+    sheaf_status *st = check_model(schema, source);
     for (int tables = 1; tables >= 0 && st == NULL; tables--) /* the two tables first, see above */
         for (int64_t i = 0; i < schema->count && st == NULL; i++) {
             const sheaf_tensor *t = &schema->tensor[i];

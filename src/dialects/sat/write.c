@@ -199,50 +199,30 @@ static sheaf_status *match(sheaf_sat_writer *w, sheaf_source *source)
 
 /* ---- the small files ---- */
 
-static sheaf_status *uses_lora(bool *yes, const char *json)
-{
-    json_t *object = NULL;
-    sheaf_status *st = sheaf__json_parse(&object, json, strlen(json));
-    *yes = st == NULL && json_is_true(json_object_get(object, "use_lora"));
-    json_decref(object);
-    return st;
-}
-
-/* SAT's class that makes space for factors before it reads a file; a class of fine-tuning stays. */
-static sheaf_status *set_lora(char **json, const sheaf_schema *schema, int64_t rank)
-{
-    char number[24], tests[64];
-    json_t *object = NULL;
-    sheaf_status *st = sheaf__json_parse(&object, *json, strlen(*json));
-    const char *class =
-        st == NULL ? json_string_value(json_object_get(object, "model_class")) : NULL;
-    const bool tunes = class != NULL && strncmp(class, "FineTune", 8) == 0;
-    json_decref(object);
-    snprintf(number, sizeof number, "%" PRId64, rank);
-    snprintf(tests, sizeof tests, "\"%s\"", sheaf__family_for(&schema->config)->classes[2]);
-    TRY(st, !tunes ? sheaf_hf_config_change(json, "model_class", tests) : NULL);
-    TRY(st, sheaf_hf_config_change(json, "use_lora", "true"));
-    TRY(st, sheaf_hf_config_change(json, "lora_rank", number));
-    return st != NULL ? st
-                      : sheaf_hf_config_change(
-                            json, "layer_range",
-                            "null"); /* all layers have space, those without factors unused */
-}
-
+/* With factors, SAT's class that makes space for them before it reads a file; a class of
+ * fine-tuning stays. */
 static sheaf_status *make_config(sheaf_sat_writer *w, const char *json)
 {
-    char number[16], *one = NULL;
-    bool lora = false;
-    snprintf(number, sizeof number, "%d", w->ways);
-    sheaf_status *st = sheaf_hf_config_set(&one, json, "model_parallel_size", number);
-    TRY(st, sheaf_hf_config_edit(&w->config, one, "eva_args", "model_parallel_size", number));
-    if (st == NULL && w->lora_rank > 0)
-        st = set_lora(&w->config, w->schema, w->lora_rank);
-    else if (st == NULL)
-        st = uses_lora(&lora, json);
-    TRY(st, lora ? sheaf_hf_config_change(&w->config, "use_lora", "false") : NULL);
+    char ways[16], rank[24], tests[64], *one = NULL;
+    json_t *object = NULL;
+    sheaf_status *st = sheaf__json_parse(&object, json, strlen(json));
+    const char *class = json_string_value(json_object_get(object, "model_class"));
+    const bool lora = json_is_true(json_object_get(object, "use_lora")),
+               tunes = class != NULL && strncmp(class, "FineTune", 8) == 0;
+    json_decref(object);
+    snprintf(ways, sizeof ways, "%d", w->ways);
+    snprintf(rank, sizeof rank, "%" PRId64, w->lora_rank);
+    snprintf(tests, sizeof tests, "\"%s\"", sheaf__family_for(&w->schema->config)->classes[2]);
+    TRY(st, sheaf_hf_config_set(&one, json, "model_parallel_size", ways));
+    TRY(st, sheaf_hf_config_edit(&w->config, one, "eva_args", "model_parallel_size", ways));
     free(one);
-    return st;
+    if (w->lora_rank == 0)
+        return TRY(st, lora ? sheaf_hf_config_change(&w->config, "use_lora", "false") : NULL);
+    TRY(st, !tunes ? sheaf_hf_config_change(&w->config, "model_class", tests) : NULL);
+    TRY(st, sheaf_hf_config_change(&w->config, "use_lora", "true"));
+    TRY(st, sheaf_hf_config_change(&w->config, "lora_rank", rank));
+    /* all layers have space, those without factors unused */
+    return TRY(st, sheaf_hf_config_change(&w->config, "layer_range", "null"));
 }
 
 static sheaf_status *write_small(const sheaf_sat_writer *w)
