@@ -91,23 +91,10 @@ static void test_balance__notes_worked_by_hand(void **state)
     }
 }
 
-static void test_balance__ranks_hold_all_heads(void **state)
-{
-    for (int64_t heads = 1; heads <= 40; heads++)
-        for (int ranks = 1; ranks <= 8; ranks++) {
-            const sheaf_schema s = model(heads, 0, 0, false, 8);
-            sheaf__share share[SHEAF__SHARES];
-            assert_int_equal(sheaf__shares(share, &s, ranks), 1);
-            assert_true(share[0].least * ranks <= heads && share[0].most * ranks >= heads);
-            assert_true((share[0].idle > 0) == (share[0].least == 0));
-        }
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_balance__notes_worked_by_hand),
-        cmocka_unit_test(test_balance__ranks_hold_all_heads),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
