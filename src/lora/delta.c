@@ -6,30 +6,30 @@
 
 enum { PANEL = 16 };
 
-static float chain(const float *b, const float *a, int64_t cols, int64_t begin, int64_t end)
+static float chain(const float *b, const float *a, int64_t apart, int64_t begin, int64_t end)
 {
     float sum = 0;
     for (int64_t k = begin; k < end; k++)
-        sum = fmaf(b[k], a[k * cols], sum);
+        sum = fmaf(b[k], a[k * apart], sum);
     return sum;
 }
 
-static int64_t block_of(int64_t rank, int64_t block)
+float sheaf__lora_element(const float *b, const float *a, int64_t apart, int64_t rank,
+                          int64_t block)
 {
-    return block > 0 && block < rank ? block : rank;
+    const int64_t width = block > 0 && block < rank ? block : rank;
+    float sum = chain(b, a, apart, 0, width);
+    for (int64_t k = width; k < rank; k += width)
+        sum += chain(b, a, apart, k, k + width < rank ? k + width : rank);
+    return sum;
 }
 
 void sheaf__lora_delta_ref(float *d, const float *b, const float *a, int64_t rows, int64_t cols,
                            int64_t rank, int64_t block)
 {
-    const int64_t width = block_of(rank, block);
     for (int64_t i = 0; i < rows; i++)
-        for (int64_t j = 0; j < cols; j++) {
-            float sum = chain(b + i * rank, a + j, cols, 0, width);
-            for (int64_t k = width; k < rank; k += width)
-                sum += chain(b + i * rank, a + j, cols, k, k + width < rank ? k + width : rank);
-            d[i * cols + j] = sum;
-        }
+        for (int64_t j = 0; j < cols; j++)
+            d[i * cols + j] = sheaf__lora_element(b + i * rank, a + j, cols, rank, block);
 }
 
 int64_t sheaf__lora_packed_floats(int64_t rank, int64_t cols)

@@ -18,6 +18,10 @@
 void sheaf__lora_delta_ref(float *d, const float *b, const float *a, int64_t rows, int64_t cols,
                            int64_t rank, int64_t block);
 
+/* sheaf__lora_element - one of them: a row of b and a column of a, whose elements lie `apart`. */
+float sheaf__lora_element(const float *b, const float *a, int64_t apart, int64_t rank,
+                          int64_t block);
+
 /* The same from `packed`, which sheaf__lora_pack() made of a; needs AVX2 and FMA where the build
  * has them. */
 void sheaf__lora_delta(float *d, const float *b, const float *packed, int64_t rows, int64_t cols,

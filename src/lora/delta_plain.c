@@ -9,26 +9,13 @@
 
 enum { PANEL = 16, LANES = 8, BLOCK = 4096 };
 
-static float chain(const float *b, const float *panel, int64_t begin, int64_t end)
-{
-    float sum = 0;
-    for (int64_t k = begin; k < end; k++)
-        sum = fmaf(b[k], panel[k * PANEL], sum);
-    return sum;
-}
-
 void sheaf__lora_delta(float *d, const float *b, const float *packed, int64_t rows, int64_t cols,
                        int64_t rank, int64_t block)
 {
-    const int64_t each = block > 0 && block < rank ? block : rank;
     for (int64_t j = 0; j < cols; j++) {
         const float *panel = packed + j / PANEL * PANEL * rank + j % PANEL;
-        for (int64_t i = 0; i < rows; i++) {
-            float sum = chain(b + i * rank, panel, 0, each);
-            for (int64_t k = each; k < rank; k += each)
-                sum += chain(b + i * rank, panel, k, k + each < rank ? k + each : rank);
-            d[i * cols + j] = sum;
-        }
+        for (int64_t i = 0; i < rows; i++)
+            d[i * cols + j] = sheaf__lora_element(b + i * rank, panel, PANEL, rank, block);
     }
 }
 
