@@ -212,7 +212,7 @@ sheaf_status *sheaf__path_from(char **out, const char *folder, const char *path)
     return st;
 }
 
-/* 64-bit FNV-1a of the name up to its mark: what nobody types and no date looks like. */
+/* 64-bit FNV-1a of the name up to its mark: no typed name and no date looks like it. */
 static uint64_t mark_of(const char *name, size_t size)
 {
     static const char salt[] = "sheaf: not finished: ";

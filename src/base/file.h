@@ -3,8 +3,8 @@
  * Reading: exact byte ranges with pread, never a mapping; a short file is an error
  * that says where. Writing: nothing appears under its final name before it is
  * complete and on disk (temporary name, fsync, rename, fsync of the directory).
- * Interrupted and short system calls are continued; a full disk is told with the
- * bytes that were wanted and are left. */
+ * Interrupted and short system calls are continued; the status of a full disk has
+ * the bytes that were wanted and are left. */
 #pragma once
 
 #include <stdatomic.h>
@@ -56,7 +56,7 @@ sheaf_status *sheaf__path_whole(char **out, const char *path);
 sheaf_status *sheaf__path_from(char **out, const char *folder, const char *path);
 /* sheaf__partial_path - "PATH.WORD-PID-MARK" or, with `try` above 0, "PATH.WORD-PID.TRY-MARK"
  * (malloc'd): the name of what is not finished. MARK is 16 digits that follow from the name before
- * them, so that no name somebody else gave is taken for ours. WORD is "partial" or "replaced".
+ * them, so that no other name is taken for ours. WORD is "partial" or "replaced".
  * Errors: SHEAF_E_MEMORY. */
 sheaf_status *sheaf__partial_path(char **out, const char *path, const char *word, int try);
 /* sheaf__path_is_partial - is the last part of `path` a name that sheaf__partial_path() makes?

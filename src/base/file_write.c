@@ -76,8 +76,8 @@ sheaf_status *sheaf__file_reserve(sheaf_file *file, int64_t size)
     }
     if (error == 0)
         return NULL;
-    /* ext4 keeps what it could claim: others want that space, and what is told is free is without
-     * it. Where this fails too, the file is removed all the same. */
+    /* ext4 keeps what it could claim: others want that space, and the free space reported is
+     * without it. Where this fails too, the file is removed all the same. */
     (void)ERROR_OF(ftruncate(file->fd, 0));
     return sheaf_expected(sheaf__io_fail(error, file->path, "claiming space"),
                           "room for %" PRId64 " bytes", size);

@@ -376,7 +376,8 @@ bool sheaf__scan_word(sheaf_json_scan *scan, const char *word)
     return true;
 }
 
-/* A number nobody needs: its range matters, as serde_json refuses what a double cannot hold. */
+/* A number that is not needed: its range matters, as serde_json refuses what a double cannot hold.
+ */
 static sheaf_status *skip_number(sheaf_json_scan *scan)
 {
     const sheaf_json_scan start = *scan;

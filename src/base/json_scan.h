@@ -44,8 +44,8 @@ sheaf_status *sheaf__scan_string_to(sheaf_json_scan *scan, char *to, size_t *siz
 sheaf_status *sheaf__scan_count(sheaf_json_scan *scan, uint64_t *out);
 /* sheaf__scan_number - any number: *whole says that it has neither fraction nor exponent, and is
  * then in *integer; otherwise it is in *real, finite. A whole number that *integer cannot hold is
- * in *real too, and must be a double's, digit by digit, but in a line: nobody reads those of
- * records, which carry hashes as names. */
+ * in *real too, and must be a double's, digit by digit, but in a line: whole numbers of
+ * records are hashes that serve as names. */
 sheaf_status *sheaf__scan_number(sheaf_json_scan *scan, bool *whole, int64_t *integer,
                                  double *real);
 /* sheaf__scan_word - consumes `word` ("true", "null") if it comes next. */

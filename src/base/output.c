@@ -42,7 +42,7 @@ static const char *last_of(const char *path)
     return slash == NULL ? path : slash + 1;
 }
 
-/* Is it what somebody writes, or left, of the output whose last name this is? */
+/* Is it an unfinished folder of the output with this last name? */
 static bool is_partial_of(const char *path, const char *last)
 {
     const char *name = last_of(path);
@@ -228,7 +228,7 @@ sheaf_status *sheaf__output_sweep(const char *dst, const sheaf_events *events)
 }
 
 /* Locks the new partial folder. *lost: another process took it for a dead one before that. Where
- * the file system has no locks nobody can take it. */
+ * the file system has no locks no other process can take it. */
 static sheaf_status *lock_partial(sheaf_output *output, bool *lost)
 {
     const int error = sheaf__lock_named(&output->lock, output->partial);
@@ -274,7 +274,7 @@ static sheaf_status *begin_inside(sheaf_output *output)
     if (error == EWOULDBLOCK)
         return refuse(output->dst, "an empty folder that nobody writes", "another process fills it",
                       "wait for it, or choose another name");
-    return make_partial(output); /* where there are no locks, as if nobody did */
+    return make_partial(output); /* a file system without locks: as if no other process wrote */
 }
 
 static sheaf_status *begin(sheaf_output *output)

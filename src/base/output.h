@@ -23,7 +23,7 @@ sheaf_status *sheaf__output_begin(sheaf_output **out, const char *dst, bool repl
  * before they begin. Errors: SHEAF_E_ARG. */
 sheaf_status *sheaf__output_check(const char *dst);
 /* sheaf__output_sweep - removes what killed processes left of `dst`, with a note for each: folders
- * beside and in it with our mark in their names (see sheaf__partial_path()) that nobody writes.
+ * beside and in it with our mark in their names (see sheaf__partial_path()) that no process writes.
  * Everything else stays, and what cannot be removed. For whoever is about to begin `dst` and has
  * somebody to tell. Errors: SHEAF_E_MEMORY. */
 sheaf_status *sheaf__output_sweep(const char *dst, const sheaf_events *events);

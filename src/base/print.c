@@ -90,7 +90,7 @@ static void print_string(FILE *to, const char *format, size_t most, const char *
     add_shown(&text, string, false, most);
     if (!text.failed)
         fprintf(to, format, text.at != NULL ? text.at : "");
-    else /* no memory, which may be what is to be said */
+    else /* no memory, which may be the message */
         for (size_t i = 0; i < most && string[i] != '\0'; i++)
             fputc(string[i] >= ' ' && string[i] < 0x7f ? string[i] : '?', to);
     sheaf__text_release(&text);

@@ -1,5 +1,5 @@
 /* temporary.c - see temporary.h. Who has a thing holds a lock on it, which ends with the process
- * however that ends; one that can be locked belongs to nobody any more. */
+ * however that ends; one that can be locked was left over. */
 #include "base/temporary.h"
 
 #include <errno.h>

@@ -10,7 +10,7 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "catalog/private.h"
-#include "formats/safetensors_box.h"
+#include "formats/safetensors.h"
 
 enum { NAMED = 4 }; /* of more tensors with one defect these are named beside the first */
 

@@ -8,7 +8,6 @@
 
 #include "base/array.h"
 #include "filled.h"
-#include "safetensors_box.h"
 #include "base/status.h"
 
 enum { LENGTH_BYTES = 8 };

@@ -12,7 +12,6 @@
 #include "base/text.h"
 #include "filled.h"
 #include "safetensors.h"
-#include "safetensors_box.h"
 
 enum { LENGTH_BYTES = 8, ALIGNMENT = 8 };
 

@@ -7,7 +7,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "torch_inner.h"
 #include "zip.h"
 #include "base/status.h"
 

@@ -80,3 +80,13 @@ sheaf_status *sheaf__torch_write(sheaf_torch_writer *writer, int64_t index, int6
 sheaf_status *sheaf__torch_finish(sheaf_torch_writer *writer);
 /* sheaf__torch_abandon - close and delete. Accepts NULL. */
 void sheaf__torch_abandon(sheaf_torch_writer *writer);
+
+/* ---- between torch.c and torch_legacy.c ---- */
+
+enum { SHEAF_TORCH_LEGACY_MAGIC_BYTES = 2 + 9 + 12 };
+
+/* sheaf__torch_is_legacy - do these bytes begin with the pickle of the magic number? */
+bool sheaf__torch_is_legacy(const unsigned char head[SHEAF_TORCH_LEGACY_MAGIC_BYTES]);
+/* sheaf__torch_read_legacy - values and positions of a legacy file; file->fd, path and size are
+ * there. */
+sheaf_status *sheaf__torch_read_legacy(sheaf_torch *file);

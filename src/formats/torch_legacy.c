@@ -5,7 +5,7 @@
 
 #include "base/status.h"
 #include "base/array.h"
-#include "torch_inner.h"
+#include "torch.h"
 #include "zip.h"
 
 enum { PROTOCOL = 1001, HEADS = 3, FIRST_READ = 1 << 16, COUNT_BYTES = 8 };

@@ -106,7 +106,7 @@ static sheaf_status *find_names(reading *r)
         return NULL;
     sheaf_status *st = sheaf_config_parse(&config, r->c->config, strlen(r->c->config));
     if (st != NULL) {
-        sheaf_status_free(st); /* told where the weights are checked */
+        sheaf_status_free(st); /* the check of the weights reports it */
         return NULL;
     }
     st = sheaf_schema_new(&r->schema, &config, 1);
@@ -277,7 +277,7 @@ static sheaf_status *check_tables(reading *r)
 }
 
 /* The groups tell which numbers there are, with names or without: no more, and no fewer (which is
- * told with their names where there are any). */
+ * reported with their names where there are any). */
 static sheaf_status *check_numbers(reading *r)
 {
     sheaf_status *st = NULL;

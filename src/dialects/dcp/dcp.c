@@ -156,7 +156,7 @@ static sheaf_status *read_common(dcp_reading *r)
     return st;
 }
 
-/* The folder's number, against what is said inside. */
+/* The iteration in the folder's name and that in the files. */
 static sheaf_status *check_step(dcp_reading *r)
 {
     const char *rest;

@@ -10,7 +10,7 @@
 #include "base/status.h"
 #include "base/text.h"
 #include "dialects/common/wrapped.h"
-#include "dialects/deepspeed/rule.h"
+#include "dialects/deepspeed/private.h"
 
 typedef enum names_say { SAY_NOTHING, SAY_ROWS, SAY_COLUMNS, SAY_COPIES, SAY_TABLE } names_say;
 

@@ -288,7 +288,7 @@ static sheaf_status *take_all(plain *x, const group *g, int64_t n)
             if (g[k].tensor[i] >= 0)
                 st = take(x, &g[k], i);
     if (st != NULL || x->f->mp > 0)
-        return st; /* said of rank 0 */
+        return st; /* one note, for rank 0 */
     if (none)
         return sheaf__catalog_note(
             c, SHEAF_NOTE, "unsupported", x->f->path, "",

@@ -85,7 +85,7 @@ static sheaf_status *add_module_tensor(ds_reading *r, sheaf_catalog *part, const
     if (twin != NULL && sheaf__catalog_find(part, twin) != NULL &&
         !sheaf__ds_listed(sheaf__pickle_get(root, "buffer_names"), name)) {
         if (f->mp > 0)
-            return NULL; /* said once */
+            return NULL; /* one note, for rank 0 */
         return sheaf__catalog_notef(r->catalog, SHEAF_NOTE, "inferred", f->path, name, "", "",
                                     "tied: the same storage as '%s'", twin);
     }

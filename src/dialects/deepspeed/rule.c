@@ -9,7 +9,7 @@
 
 #include "base/array.h"
 #include "base/status.h"
-#include "dialects/deepspeed/rule.h"
+#include "dialects/deepspeed/private.h"
 
 /* Hostile patterns stop here: steps of one match, matches that needed more, matches in all, bytes
  * of a pattern. */

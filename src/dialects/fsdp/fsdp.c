@@ -53,7 +53,7 @@ static bool fsdp_is(const char *path)
     return sheaf__holds_file(path, is_ranks);
 }
 
-/* The number of ranks that most files are of; those of another save are told. */
+/* The number of ranks that most files are of; a finding for those of another save. */
 static sheaf_status *find_ranks(reading *r, char *const *names, int64_t n)
 {
     int64_t most = 0;
