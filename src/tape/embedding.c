@@ -107,8 +107,9 @@ static sheaf_status *select_rows(lookup *l)
     return st;
 }
 
-/* Where the gradient of row r's token goes: in `slice`, its row `inside`; false: nowhere here. */
-static bool is_taught(const lookup *l, int64_t r, int *slice, int64_t *inside)
+/* Where the gradient of row r's token goes: row `inside` of `slice`; false: to no slice of this
+ * rank. */
+static bool takes_gradient(const lookup *l, int64_t r, int *slice, int64_t *inside)
 {
     const int64_t id = l->in->ids[r];
     *slice = sheaf__cut_slice_of(&l->table->cut, id);
@@ -195,7 +196,7 @@ static void scatter(void *arg, int64_t begin, int64_t end, int worker)
     float part[256];
     for (int64_t r = 0, inside; r < l->to->rows; r++) {
         int slice;
-        if (!is_taught(l, r, &slice, &inside))
+        if (!takes_gradient(l, r, &slice, &inside))
             continue;
         float *grad = l->table->trained->grad[slice] + inside * width;
         for (int64_t col = begin; col < end; col += 256) {
@@ -283,7 +284,7 @@ static void scatter_inner(void *arg, int64_t begin, int64_t end, int worker)
     const sheaf_dtype t = l->c->dtype;
     for (int64_t r = 0, inside; r < l->to->rows; r++) {
         int slice;
-        if (!is_taught(l, r, &slice, &inside))
+        if (!takes_gradient(l, r, &slice, &inside))
             continue;
         for (int64_t j = begin; j < end; j++) {
             float v, *grad = lora->a->grad[slice] + j * rows_of(l, slice) + inside;

@@ -52,8 +52,8 @@ typedef struct sheaf__norm {
 typedef struct sheaf__rope_table {
     int64_t positions, rot; /* rot: how many channels of a head turn */
     float *cos, *sin;       /* [positions, rot / 2], rounded to the compute dtype or not */
-    /* Of a type whose angles look at the length of a sequence: told its last position plus 1,
-     * padding left out, before its rows turn. NULL: they do not. */
+    /* Of a type whose angles depend on the length of a sequence: called with its last position plus
+     * 1, padding left out, before its rows turn. NULL: they do not. */
     void (*lengthen)(struct sheaf__rope_table *table, const sheaf__context *context,
                      int64_t length);
     const sheaf_config *config;   /* of lengthen */

@@ -3,7 +3,7 @@
 
 #include "families/common/families.h"
 
-/* sheaf__cog_claims - does SAT's spelling of a model's class stand there, and nobody else's? */
+/* sheaf__cog_claims - does the config name a model's class as SAT does, and no other program? */
 bool sheaf__cog_claims(const json_t *object);
 void sheaf__cog_config(sheaf_json_reader *r, sheaf_config *c, sheaf_text *unknown);
 void sheaf__cog_text(sheaf_text *text, const sheaf_config *c);

@@ -350,7 +350,7 @@ static bool weigh_values(const job *w, const rows *r, bool again)
         j1 = run_end(r, j0);
         if (again) {
             score_keys(w, r, j0, j0, j1);
-            exponentials(w, r, j0, j1); /* sums on into lanes nobody reads any more */
+            exponentials(w, r, j0, j1); /* adds to lanes that are not read again */
         }
         for (int64_t b0 = j0, b1; b0 < j1; b0 = b1) {
             b1 = least(j1, (b0 / BLOCK + 1) * BLOCK);
