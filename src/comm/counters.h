@@ -11,8 +11,8 @@
 
 #include "sheaf/cut.h"
 
-/* What a call is made for, in the order of tables and JSON. Rows of cut tables and agreement are
- * told by the call alone. */
+/* What a call is made for, in the order of tables and JSON. Selections and agreement are counted by
+ * their operation, whatever the purpose. */
 typedef enum sheaf__traffic {
     SHEAF__TRAFFIC_FORWARD,   /* sums and maxima of the forward pass */
     SHEAF__TRAFFIC_BACKWARD,  /* sums of the backward pass */

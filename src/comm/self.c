@@ -1,6 +1,6 @@
 /* self.c - transports of one rank that waits for no other: that of a group of one, and the
- * planner's, whose rank stands for a group: nothing moves, no buffer is touched, and the calls
- * count (counters.h). */
+ * planner's, whose rank stands for a group: no bytes move, no buffer is touched, and calls are
+ * counted (counters.h). */
 #include <stdlib.h>
 
 #include "comm/transport.h"

@@ -158,7 +158,7 @@ static sheaf_status *across(sheaf__talks *t, const sheaf__talk_row *row, int64_t
                        last);
 }
 
-/* A picture is not cut: its rows belong together. */
+/* A picture is never cut: its rows belong together. */
 sheaf_status *sheaf__talks_fit(bool *keep, sheaf__talks *t, sheaf__text_counts *c,
                                sheaf__talk_row *row, int64_t place)
 {

@@ -27,7 +27,7 @@ typedef struct json_reader {
     int64_t ignored_place, spelled_place; /* spelled: of the first picture that is spelled out */
 } json_reader;
 
-/* A record while it is read; its texts are borrowed from the JSON, */
+/* A record while it is read. Its texts are borrowed, from the JSON or from `text`. */
 typedef struct draft {
     int64_t images;        /* that were named */
     const char *image;     /* the path as given */
@@ -36,8 +36,8 @@ typedef struct draft {
     bool placed;           /* and a part of the first message says that it stands there */
     sheaf__turn *turn;     /* [turns] */
     int64_t turns;
-    sheaf__text_record text; /* or from these messages; */
-    char *first;             /* the first question without the mark is owned; NULL: it had none */
+    sheaf__text_record text; /* of a list of messages */
+    char *first;             /* the first question without its mark, owned; NULL: it has none */
 } draft;
 
 static void release(draft *d)

@@ -232,7 +232,7 @@ sheaf_status *sheaf__out_check(sheaf__out_folder *f)
     return st;
 }
 
-/* The lock; and now that nobody else can begin a run here, is there still none? */
+/* The lock; and now that no other run can begin here, is there still none? */
 static sheaf_status *take(sheaf__out_folder *f)
 {
     const bool anew = f->anew;

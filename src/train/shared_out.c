@@ -22,7 +22,7 @@ static bool is_root(const char *path)
     return strcmp(path, ".") == 0 || strcmp(path, "/") == 0;
 }
 
-/* From `path`, which is freed, to the folder that it is in; NULL: no memory. */
+/* The parent of `path`, which is freed; NULL: no memory. */
 static char *parent_of(char *path)
 {
     char *parent = NULL;
@@ -31,7 +31,7 @@ static char *parent_of(char *path)
     return parent;
 }
 
-/* How many folders, OUT and those above it, are not there yet. */
+/* Number of folders, OUT and its parents, that do not exist yet. */
 static int missing_folders(const char *out)
 {
     int count = 0;
@@ -42,7 +42,7 @@ static int missing_folders(const char *out)
     return count;
 }
 
-/* Takes these away again, but for one in which something else was put. */
+/* Removes them again, but for one that is not empty any more. */
 static void remove_folders(const char *out, int count)
 {
     char *at = strdup(out);
@@ -51,9 +51,8 @@ static void remove_folders(const char *out, int count)
     free(at);
 }
 
-/* OUT/seen-TOKEN.partial-PID-MARK. It lies in OUT, also where that is not there yet: who is killed
- * before it is gone leaves no more than a folder for the next run, which sweeps it (out_folder.c).
- */
+/* OUT/seen-TOKEN.partial-PID-MARK. It lies in OUT, which is made for it: a process that is killed
+ * meanwhile leaves one folder, which the next run sweeps (out_folder.c). */
 static sheaf_status *write_proof(char **path, char name[NAME], const char *out)
 {
     uint64_t token[2];
@@ -71,8 +70,8 @@ static sheaf_status *write_proof(char **path, char name[NAME], const char *out)
     return sheaf_in(st, "--out %s", out);
 }
 
-/* NFS remembers for up to a minute that a name was not there, but asks anew about a folder that is
- * opened: the innermost of those that OUT is in and that are there. */
+/* NFS caches for up to a minute that a name does not exist, but not across opening its folder: the
+ * innermost parent of OUT that exists. */
 static void look_anew(const char *out)
 {
     char *at = strdup(out);

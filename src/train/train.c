@@ -78,7 +78,7 @@ static void note_sets(const sheaf__run *r)
                    sheaf__subset_rows(&r->job.eval), sheaf_data_rows(r->job.eval.data));
 }
 
-/* The base is loaded: what nobody had to read is hashed too, and then all ranks know what the run
+/* The base is loaded: what no rank had to read is hashed too, and then all ranks know what the run
  * begins from. */
 static sheaf_status *know_origin(sheaf__run *r, sheaf_comm *comm, sheaf_status *st)
 {

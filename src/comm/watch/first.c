@@ -10,7 +10,7 @@ enum { SILENT_S = 3 };
 
 /* ---- the end ---- */
 
-/* The first process: nobody goes on. */
+/* Ends the run in all processes. */
 static void end_all(sheaf__watch *w, const sheaf_text *text, const sheaf__watch_ending *e, int gone)
 {
     for (int i = 0; i < w->peers; i++)
@@ -85,7 +85,7 @@ void sheaf__watch_judge_hang(sheaf__watch *w, double now)
         return;
     }
     const double still = now - w->progressed;
-    /* one that is silent is about to be named as that, and killed */
+    /* a silent process is about to be reported as that, and killed */
     if (w->o.hang_after > 0 &&
         still >= sheaf__patience(&w->ranks, w->o.hang_after) + (all_told(w, now) ? 0 : SILENT_S))
         hangs(w, now);
