@@ -2,7 +2,6 @@
 #include "comm/doing.h"
 
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -78,53 +77,37 @@ void sheaf__doing_tell(sheaf__told *out, const sheaf__doing *d)
 
 /* ---- shown ---- */
 
-typedef struct line {
-    char *to;
-    size_t size, used;
-} line;
-
-__attribute__((format(printf, 2, 3))) static void add(line *l, const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    const int n = vsnprintf(l->to + l->used, l->size - l->used, format, args);
-    va_end(args);
-    l->used += n < 0 ? 0 : (size_t)n;
-    l->used = l->used < l->size ? l->used : l->size - 1;
-}
-
 /* Where in the run: step, micro-batch, layer, op. */
-static void add_place(line *l, const sheaf__told *t)
+static void add_place(sheaf_text *out, const sheaf__told *t)
 {
     const char *before = "; ";
     if (t->step > 0) {
-        add(l, "; step %" PRId64, t->step);
+        sheaf__text_add(out, "; step %" PRId64, t->step);
         before = ", ";
     }
     if (t->micro > 0)
-        add(l, ", micro-batch %" PRId64, t->micro);
+        sheaf__text_add(out, ", micro-batch %" PRId64, t->micro);
     if (t->layer >= 0) {
-        add(l, "%slayer %d", before, (int)t->layer);
+        sheaf__text_add(out, "%slayer %d", before, (int)t->layer);
         before = ", ";
     }
     if (t->phase[0] != '\0') {
-        add(l, "%s%s%s%s", before, t->phase, t->op[0] != '\0' ? " of " : "", t->op);
+        sheaf__text_add(out, "%s%s%s%s", before, t->phase, t->op[0] != '\0' ? " of " : "", t->op);
         before = ", ";
     }
     if (t->item[0] != '\0')
-        add(l, "%s%s", before, t->item);
+        sheaf__text_add(out, "%s%s", before, t->item);
 }
 
-char *sheaf__told_show(char *to, size_t size, const sheaf__told *t)
+void sheaf__told_show(sheaf_text *out, const sheaf__told *t)
 {
-    line l = { to, size, 0 };
-    add(&l, "rank %d (host %s): ", (int)t->rank, t->host);
+    sheaf__text_add(out, "rank %d (host %s): ", (int)t->rank, t->host);
     if (t->call[0] != '\0')
-        add(&l, "in %s, call %" PRIu64 "%s%s%s", t->call, t->calls,
-            t->group[0] != '\0' ? " (with " : "", t->group, t->group[0] != '\0' ? ")" : "");
+        sheaf__text_add(out, "in %s, call %" PRIu64 "%s%s%s", t->call, t->calls,
+                        t->group[0] != '\0' ? " (with " : "", t->group,
+                        t->group[0] != '\0' ? ")" : "");
     else
-        add(&l, "in no call, after call %" PRIu64, t->calls);
-    add(&l, ", for %" PRId64 " s", t->for_ms / 1000);
-    add_place(&l, t);
-    return to;
+        sheaf__text_add(out, "in no call, after call %" PRIu64, t->calls);
+    sheaf__text_add(out, ", for %" PRId64 " s", t->for_ms / 1000);
+    add_place(out, t);
 }

@@ -12,6 +12,8 @@
 #include <stdint.h>
 #include <time.h>
 
+#include "base/text.h"
+
 /* The groups of ranks that a rank makes calls with. */
 typedef enum sheaf__circle {
     SHEAF__ANY_RANKS, /* of a group that has no name here */
@@ -137,6 +139,6 @@ static inline void sheaf__doing_step(sheaf__doing *d, int64_t step, int64_t micr
 
 /* sheaf__doing_tell - what the record says now. */
 void sheaf__doing_tell(sheaf__told *out, const sheaf__doing *doing);
-/* sheaf__told_show - "rank 1 (host n2): call 17, sum over the group, 12 s; step 3, micro-batch 2,
- * layer 5, backward of attention" into `to`, cut where it does not fit. Returns to. */
-char *sheaf__told_show(char *to, size_t size, const sheaf__told *told);
+/* sheaf__told_show - "rank 1 (host n2): in sum, call 17 (with its group), for 12 s; step 3,
+ * micro-batch 2, layer 5, backward of attention". */
+void sheaf__told_show(sheaf_text *out, const sheaf__told *told);

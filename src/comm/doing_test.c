@@ -57,41 +57,49 @@ static void test_doing__calls_are_told_while_they_last(void **state)
     CHECK_OK(sheaf_comm_run_threads(3, body, NULL));
 }
 
+/* Until the next call. */
+static const char *shown(const sheaf__told *told)
+{
+    static char line[512];
+    sheaf_text text = { 0 };
+    sheaf__told_show(&text, told);
+    snprintf(line, sizeof line, "%s", text.at);
+    sheaf__text_release(&text);
+    return line;
+}
+
 static void test_doing__shown(void **state)
 {
     sheaf__doing d;
     sheaf__told told;
-    char line[256], cut[12];
     sheaf__doing_begin(&d, 3);
     memcpy(d.host, "n2", 3);
     sheaf__doing_tell(&told, &d);
-    assert_string_equal(sheaf__told_show(line, sizeof line, &told),
-                        "rank 3 (host n2): in no call, after call 0, for 0 s");
+    assert_string_equal(shown(&told), "rank 3 (host n2): in no call, after call 0, for 0 s");
     sheaf__doing_step(&d, 12, 2);
     sheaf__doing_op(&d, "backward", "attention", 5);
     sheaf__doing_call(&d, "sum", SHEAF__ITS_GROUP, 1);
     sheaf__doing_tell(&told, &d);
     told.for_ms = 61999;
-    assert_string_equal(sheaf__told_show(line, sizeof line, &told),
+    assert_string_equal(shown(&told),
                         "rank 3 (host n2): in sum, call 1 (with its group), for 61 s; step 12, "
                         "micro-batch 2, layer 5, backward of attention");
     sheaf__doing_back(&d);
     sheaf__doing_phase(&d, "saving");
     sheaf__doing_step(&d, 12, 0);
     sheaf__doing_tell(&told, &d);
-    assert_string_equal(sheaf__told_show(line, sizeof line, &told),
+    assert_string_equal(shown(&told),
                         "rank 3 (host n2): in no call, after call 1, for 0 s; step 12, saving");
     assert_int_equal(told.ticks, 6);
-    assert_string_equal(sheaf__told_show(cut, sizeof cut, &told), "rank 3 (hos");
     sheaf__doing_step(&d, 0, 0);
     sheaf__doing_number(&d, "row", 17);
     sheaf__doing_tell(&told, &d);
-    assert_string_equal(sheaf__told_show(line, sizeof line, &told),
+    assert_string_equal(shown(&told),
                         "rank 3 (host n2): in no call, after call 1, for 0 s; saving, row 17");
     sheaf__doing_phase(&d, NULL);
     sheaf__doing_item(&d, "a\033[2Jb"); /* as a file may name it */
     sheaf__doing_tell(&told, &d);
-    assert_string_equal(sheaf__told_show(line, sizeof line, &told),
+    assert_string_equal(shown(&told),
                         "rank 3 (host n2): in no call, after call 1, for 0 s; a?[2Jb");
     char longest[2 * SHEAF__ITEM];
     memset(longest, 'x', sizeof longest);

@@ -32,19 +32,20 @@ static bool is_its_turn(const sheaf__watch *w)
 /* The first is gone, and nobody else can tell this process anything. */
 void sheaf__watch_lost_first(sheaf__watch *w, sheaf__verdict_kind kind)
 {
-    char line[512];
     sheaf_text text = { 0 };
     const sheaf__watch_ending e = { .victims = 1, .victim = { w->peer[0].self } };
     sheaf__watch_tell_own(w);
     sheaf__text_add(&text, "sheaf: the first process (rank 0, host %s, process %lld) %s\n",
                     w->peer[0].self.host, (long long)w->peer[0].self.pid,
                     sheaf__verdict_says(kind));
-    if (w->ranks.known[0])
-        sheaf__text_add(&text, "  last:     %s\n",
-                        sheaf__told_show(line, sizeof line, &w->ranks.told[0]));
-    sheaf__text_add(
-        &text, "  %s\n",
-        sheaf__told_show(line, sizeof line, &w->ranks.told[sheaf__watch_first_rank(w)]));
+    if (w->ranks.known[0]) {
+        sheaf__text_add(&text, "  last:     ");
+        sheaf__told_show(&text, &w->ranks.told[0]);
+        sheaf__text_add(&text, "\n");
+    }
+    sheaf__text_add(&text, "  ");
+    sheaf__told_show(&text, &w->ranks.told[sheaf__watch_first_rank(w)]);
+    sheaf__text_add(&text, "\n");
     sheaf__verdict_cure(&text, w->o.cure);
     if (kind == SHEAF__STOPPED)
         sheaf__watch_kill_here(w, &e);

@@ -65,7 +65,6 @@ static void show_waiting(sheaf_text *out, const sheaf__ranks *r, int rank)
 
 static void show_others(sheaf_text *out, const sheaf__ranks *r, int but)
 {
-    char line[512];
     for (int i = 0; i < r->count; i++) {
         if (i == but)
             continue;
@@ -73,7 +72,8 @@ static void show_others(sheaf_text *out, const sheaf__ranks *r, int but)
             sheaf__text_add(out, "  rank %d: nothing is known of it\n", i);
             continue;
         }
-        sheaf__text_add(out, "  %s", sheaf__told_show(line, sizeof line, &r->told[i]));
+        sheaf__text_add(out, "  ");
+        sheaf__told_show(out, &r->told[i]);
         show_waiting(out, r, i);
         sheaf__text_add(out, "\n");
     }
@@ -110,7 +110,6 @@ void sheaf__verdict_cure(sheaf_text *out, const char *cure)
 void sheaf__verdict_text(sheaf_text *out, sheaf__verdict_kind kind, const sheaf__ranks *r, int rank,
                          double s, const sheaf__self *self, const char *cure)
 {
-    char line[512];
     if (kind == SHEAF__HANGS) {
         sheaf__text_add(out, "sheaf: the run hangs: no rank got on for %.0f s", s);
         show_blocking(out, r);
@@ -122,9 +121,11 @@ void sheaf__verdict_text(sheaf_text *out, sheaf__verdict_kind kind, const sheaf_
         if (kind == SHEAF__STOPPED)
             sheaf__text_add(out, " (%.0f s)", s);
         sheaf__text_add(out, "\n");
-        if (r->known[rank])
-            sheaf__text_add(out, "  last:     %s\n",
-                            sheaf__told_show(line, sizeof line, &r->told[rank]));
+        if (r->known[rank]) {
+            sheaf__text_add(out, "  last:     ");
+            sheaf__told_show(out, &r->told[rank]);
+            sheaf__text_add(out, "\n");
+        }
     }
     show_others(out, r, kind == SHEAF__HANGS ? -1 : rank);
     sheaf__verdict_cure(out, cure);
