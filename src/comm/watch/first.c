@@ -6,7 +6,7 @@
 
 #include "comm/watch/inner.h"
 
-enum { SILENT_S = 3 };
+enum { APART_MS = 2000, SILENT_S = 3 };
 
 /* ---- the end ---- */
 
@@ -52,11 +52,11 @@ void sheaf__watch_lost(sheaf__watch *w, sheaf__verdict_kind kind, const sheaf__w
 
 /* ---- a hang ---- */
 
-static void hangs(sheaf__watch *w, double now)
+static void hangs(sheaf__watch *w, sheaf__verdict_kind kind, double now)
 {
     sheaf_text text = { 0 };
     const sheaf__watch_ending none = { 0 };
-    sheaf__verdict_text(&text, SHEAF__HANGS, &w->ranks, -1, now - w->progressed, NULL, w->o.cure);
+    sheaf__verdict_text(&text, kind, &w->ranks, -1, now - w->progressed, NULL, w->o.cure);
     end_all(w, &text, &none, 0);
     sheaf__text_release(&text);
 }
@@ -75,6 +75,7 @@ void sheaf__watch_judge_hang(sheaf__watch *w, double now)
 {
     uint64_t progress = 0;
     bool idle = false;
+    int a, b;
     for (int i = 0; i < w->o.ranks; i++) {
         progress += w->ranks.told[i].ticks;
         idle |= w->ranks.told[i].idle != 0;
@@ -85,10 +86,13 @@ void sheaf__watch_judge_hang(sheaf__watch *w, double now)
         return;
     }
     const double still = now - w->progressed;
+    const bool all = all_told(w, now);
+    if (all && sheaf__apart(&w->ranks, APART_MS, &a, &b))
+        hangs(w, SHEAF__APART, now);
     /* a silent process is about to be reported as that, and killed */
     if (w->o.hang_after > 0 &&
-        still >= sheaf__patience(&w->ranks, w->o.hang_after) + (all_told(w, now) ? 0 : SILENT_S))
-        hangs(w, now);
+        still >= sheaf__patience(&w->ranks, w->o.hang_after) + (all ? 0 : SILENT_S))
+        hangs(w, SHEAF__HANGS, now);
 }
 
 /* ---- frames ---- */

@@ -47,12 +47,50 @@ bool sheaf__blocking(const sheaf__ranks *r, int rank)
     return awaited;
 }
 
+/* Those that wait for none of these do not belong to them: what is left in the end waits in a
+ * circle. */
+bool sheaf__apart(const sheaf__ranks *r, int least_ms, int *a, int *b)
+{
+    bool stuck[SHEAF_MAX_SLICES];
+    for (int i = 0; i < r->count; i++)
+        stuck[i] = r->known[i] && r->told[i].call[0] != '\0' && r->told[i].for_ms >= least_ms;
+    for (bool fewer = true; fewer;) {
+        fewer = false;
+        for (int i = 0; i < r->count; i++) {
+            int k = 0;
+            while (k < r->count && !(stuck[k] && sheaf__waits_for(r, i, k)))
+                k++;
+            if (stuck[i] && k == r->count) {
+                stuck[i] = false;
+                fewer = true;
+            } else if (stuck[i]) {
+                *a = i;
+                *b = k;
+            }
+        }
+    }
+    for (int i = 0; i < r->count; i++)
+        if (stuck[i])
+            return true;
+    return false;
+}
+
 double sheaf__patience(const sheaf__ranks *r, double hang_after)
 {
     for (int i = 0; i < r->count; i++)
         if (r->known[i] && r->told[i].call[0] == '\0' && strcmp(r->told[i].phase, "finishing") == 0)
             return FINISHING * hang_after;
     return hang_after;
+}
+
+static void show_apart(sheaf_text *out, const sheaf__ranks *r)
+{
+    int a = 0, b = 0;
+    if (sheaf__apart(r, 0, &a, &b))
+        sheaf__text_add(out,
+                        "sheaf: rank %d (host %s) and rank %d (host %s) do not make the same "
+                        "call, and wait for each other\n",
+                        a, r->told[a].host, b, r->told[b].host);
 }
 
 static void show_waiting(sheaf_text *out, const sheaf__ranks *r, int rank)
@@ -94,7 +132,8 @@ const char *sheaf__verdict_says(sheaf__verdict_kind kind)
     case SHEAF__DIED: return "has died";
     case SHEAF__LOST: return "has lost its connection: it died, or the network failed";
     case SHEAF__STOPPED: return "is silent: it was stopped, or its host is gone; it is killed";
-    case SHEAF__HANGS: break;
+    case SHEAF__HANGS:
+    case SHEAF__APART: break;
     }
     return "hangs";
 }
@@ -110,7 +149,9 @@ void sheaf__verdict_cure(sheaf_text *out, const char *cure)
 void sheaf__verdict_text(sheaf_text *out, sheaf__verdict_kind kind, const sheaf__ranks *r, int rank,
                          double s, const sheaf__self *self, const char *cure)
 {
-    if (kind == SHEAF__HANGS) {
+    if (kind == SHEAF__APART) {
+        show_apart(out, r);
+    } else if (kind == SHEAF__HANGS) {
         sheaf__text_add(out, "sheaf: the run hangs: no rank got on for %.0f s", s);
         show_blocking(out, r);
         sheaf__text_add(out, "\n");
@@ -127,6 +168,6 @@ void sheaf__verdict_text(sheaf_text *out, sheaf__verdict_kind kind, const sheaf_
             sheaf__text_add(out, "\n");
         }
     }
-    show_others(out, r, kind == SHEAF__HANGS ? -1 : rank);
+    show_others(out, r, kind == SHEAF__HANGS || kind == SHEAF__APART ? -1 : rank);
     sheaf__verdict_cure(out, cure);
 }

@@ -217,10 +217,12 @@ static void test_watch__who_waits_for_whom(void **state)
 {
     /* Two groups of two: 0 1, 2 3; peers 0 2, 1 3. */
     sheaf__ranks r = { .count = 4, .in_group = 2 };
+    int a = -1, b = -1;
     for (int i = 0; i < 4; i++) {
         const sheaf__circle circle = i < 2 ? SHEAF__ITS_GROUP : SHEAF__ITS_PEERS;
         r.known[i] = true;
         r.told[i].made[SHEAF__ITS_GROUP] = r.told[i].made[SHEAF__ITS_PEERS] = 5;
+        r.told[i].for_ms = 1000 * i;
         strcpy(r.told[i].call, i == 3 ? "" : "sum");
         strcpy(r.told[i].group, sheaf__circle_names[circle]);
     }
@@ -229,6 +231,7 @@ static void test_watch__who_waits_for_whom(void **state)
     assert_false(sheaf__waits_for(&r, 0, 3)); /* of another group */
     assert_false(sheaf__waits_for(&r, 2, 3)); /* no peer */
     assert_false(sheaf__waits_for(&r, 3, 0)); /* in no call */
+    assert_false(sheaf__apart(&r, 0, &a, &b));
     r.told[0].made[SHEAF__ITS_PEERS] = 4;
     assert_true(sheaf__waits_for(&r, 2, 0)); /* however many calls it has made with others */
     assert_false(sheaf__waits_for(&r, 1, 0));
@@ -247,6 +250,10 @@ static void test_watch__who_waits_for_whom(void **state)
     assert_true(sheaf__patience(&r, 10) == 60 && sheaf__patience(&r, 0) == 0);
     r.known[1] = false;
     assert_true(sheaf__waits_for(&r, 0, 1));
+    /* 0 waits for 2 among all ranks, 2 for 0 among its peers. */
+    assert_true(sheaf__apart(&r, 0, &a, &b));
+    assert_true((a == 0 && b == 2) || (a == 2 && b == 0));
+    assert_false(sheaf__apart(&r, 1000, &a, &b)); /* 0 has just begun to */
 }
 
 /* Where all processes are on one host no other can reach the port; else it is that of the interface
