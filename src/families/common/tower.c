@@ -60,44 +60,54 @@ static sheaf_status *qkv_rows(sheaf_schema *schema, const char *prefix, const sh
     return sheaf__rows_add(schema, prefix, layer, rows, count);
 }
 
+/* Rows are in the order of upstream's modules, in which checkpoints list tensors. */
 static sheaf_status *block_rows(sheaf_schema *schema, const sheaf__tower_names *n, int layer)
 {
     const sheaf_vit *v = &schema->config.vit;
     const int64_t w = v->hidden, f = v->ffn;
-    const sheaf__tensor_row rows[] = {
+    const sheaf__tensor_row proj[] = {
         { n->proj[0], { w, w }, SHEAF_LINEAR, SHEAF__BY_IN, v->heads },
         { n->proj[1], { w }, SHEAF_LINEAR },
+    };
+    const sheaf__tensor_row mlp[] = {
         { "mlp.fc1.weight", { f, w }, SHEAF_LINEAR, SHEAF__BY_OUT },
         { "mlp.fc1.bias", { f }, SHEAF_LINEAR, SHEAF__BY_OUT },
         { "mlp.fc2.weight", { w, f }, SHEAF_LINEAR, SHEAF__BY_IN },
         { "mlp.fc2.bias", { w }, SHEAF_LINEAR },
     };
-    char prefix[64];
-    block_prefix(prefix, n, layer);
-    sheaf_status *st = sheaf__rows_add(schema, prefix, layer, rows, sizeof rows / sizeof *rows);
-    TRY(st, qkv_rows(schema, prefix, n, layer));
-    TRY(st, norm_rows(schema, prefix, n->norm1, layer));
-    return TRY(st, norm_rows(schema, prefix, n->norm2, layer));
+    char p[64];
+    block_prefix(p, n, layer);
+    sheaf_status *st = n->norms_after ? NULL : norm_rows(schema, p, n->norm1, layer);
+    TRY(st, qkv_rows(schema, p, n, layer));
+    TRY(st, sheaf__rows_add(schema, p, layer, proj, 2));
+    TRY(st, norm_rows(schema, p, n->norms_after ? n->norm1 : n->norm2, layer));
+    TRY(st, sheaf__rows_add(schema, p, layer, mlp, 4));
+    return n->norms_after ? TRY(st, norm_rows(schema, p, n->norm2, layer)) : st;
 }
 
 sheaf_status *sheaf__tower_rows(sheaf_schema *schema, const sheaf__tower_names *n)
 {
     const sheaf_vit *v = &schema->config.vit;
     const int64_t w = v->hidden;
-    const sheaf__tensor_row rows[] = {
+    const sheaf__tensor_row class_token = { n->class_token, { 1, 1, w }, SHEAF_OTHER };
+    const sheaf__tensor_row positions = { n->positions,
+                                          { n->table ? v->positions : 1,
+                                            n->table ? w : v->positions, n->table ? 0 : w },
+                                          SHEAF_OTHER };
+    const sheaf__tensor_row patch[] = {
         { n->patch[0], { w, v->channels, v->patch, v->patch }, SHEAF_OTHER },
         { n->patch[1], { w }, SHEAF_OTHER },
-        { n->positions,
-          { n->table ? v->positions : 1, n->table ? w : v->positions, n->table ? 0 : w },
-          SHEAF_OTHER },
-        { n->class_token, { 1, 1, w }, SHEAF_OTHER },
     };
-    sheaf_status *st = sheaf__rows_add(schema, n->tower, -1, rows,
-                                       sizeof rows / sizeof *rows - (n->class_token == NULL));
-    TRY(st, norm_rows(schema, n->tower, n->norm, -1));
+    sheaf_status *st =
+        n->class_token == NULL ? NULL : sheaf__rows_add(schema, n->tower, -1, &class_token, 1);
+    if (!n->table)
+        TRY(st, sheaf__rows_add(schema, n->tower, -1, &positions, 1));
+    TRY(st, sheaf__rows_add(schema, n->tower, -1, patch, 2));
+    if (n->table)
+        TRY(st, sheaf__rows_add(schema, n->tower, -1, &positions, 1));
     for (int64_t i = 0; i < v->layers; i++)
         TRY(st, block_rows(schema, n, (int)i));
-    return st;
+    return TRY(st, norm_rows(schema, n->tower, n->norm, -1));
 }
 
 /* ---- building ---- */
