@@ -1,6 +1,7 @@
 /* byte_source.c - see byte_source.h. */
 #include "data/byte_source.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -127,6 +128,8 @@ sheaf_status *sheaf__byte_source_open(sheaf__byte_source *s, const char *path)
 {
     *s = (sheaf__byte_source){ .path = path, .fd = -1 };
     sheaf_status *st = sheaf__file_open_read(&s->fd, &s->size, path);
+    if (st != NULL && sheaf_status_errno(st) == ENOENT)
+        return sheaf__path_hub(st, path);
     TRY(st, recognise(s));
     return st == NULL ? start(s) : st;
 }
