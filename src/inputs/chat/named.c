@@ -332,16 +332,6 @@ size_t sheaf__chat_no_thoughts(bool *more, const sheaf__chat_template *t, const 
 
 /* ---- the date ---- */
 
-const char *sheaf__chat_template_date(const sheaf__chat_template *t)
-{
-    return t->date != NULL ? t->date : t->own_date;
-}
-
-bool sheaf__chat_template_wants_date(const sheaf__chat_template *t)
-{
-    return t->clock && sheaf__chat_template_date(t) == NULL;
-}
-
 static sheaf_status *keep_date(sheaf__chat_template *t, const char *text)
 {
     char *copy = strdup(text);
@@ -399,11 +389,4 @@ sheaf_status *sheaf__chat_template_set_date(sheaf__chat_template *t, const char 
 sheaf_status *sheaf__chat_template_set_today(sheaf__chat_template *t)
 {
     return sheaf__chat_template_wants_date(t) ? write_date(t, sheaf__date_today()) : NULL;
-}
-
-sheaf_status *sheaf__chat_template_undated(const char *name)
-{
-    sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "chat template %s", name);
-    sheaf_expected(st, "the date that it writes: a result must not depend on the day");
-    return sheaf_try_this(sheaf_found(st, "none"), "--date 2024-07-26, or another day");
 }

@@ -37,15 +37,8 @@ struct sheaf__chat_template {
 sheaf_status *sheaf__chat_run(sheaf__jinja_text *out, const sheaf__chat_template *t,
                               const sheaf__message *message, int64_t n,
                               const sheaf__chat_options *options);
-/* sheaf__chat_answers - adds the spans of answers to *out, whose text and contents are there.
- *   text  what the program wrote for the messages */
-sheaf_status *sheaf__chat_answers(sheaf__rendered *out, const sheaf__jinja_text *text,
-                                  const sheaf__chat_template *t, const sheaf__message *message,
-                                  int64_t n, const sheaf__chat_options *options);
 /* sheaf__chat_answer_end - where what ends an answer ends: behind what the program writes for the
  * same message, blanks apart.
  *   begin, end  of what the answer says; limit  where the next message's text begins, or the end */
 size_t sheaf__chat_answer_end(const sheaf__jinja_text *text, size_t begin, size_t end,
                               size_t limit);
-/* sheaf__chat_is_role - "user"? */
-bool sheaf__chat_is_role(const sheaf__message *m, const char *role);

@@ -1,4 +1,4 @@
-/* kinds.h - private: every kind of step, for the tables of kinds.c, and what several share. */
+/* kinds.h - private: every kind of step, for the tables of open.c, and what several share. */
 #pragma once
 
 #include "parts.h"

@@ -5,8 +5,24 @@
 
 #include "base/array.h"
 #include "base/status.h"
-#include "parts.h"
+#include "kinds.h"
 #include "pieces.h"
+
+/* The kinds of steps, by the "type" that tokenizer.json gives. */
+static const sheaf__step_kind *const normalizers[] = { &sheaf__nfc, &sheaf__prepend,
+                                                       &sheaf__replace, NULL };
+static const sheaf__step_kind *const pre_tokenizers[] = { &sheaf__byte_level_splitting,
+                                                          &sheaf__digits, &sheaf__metaspace,
+                                                          &sheaf__split, NULL };
+static const sheaf__step_kind *const decoders[] = {
+    &sheaf__byte_fallback_decoder, &sheaf__byte_level_decoder, &sheaf__fuse_decoder,
+    &sheaf__replace_decoder,       &sheaf__strip_decoder,      NULL
+};
+static const sheaf__step_kind *const posts[] = { &sheaf__byte_level_post, &sheaf__template_post,
+                                                 NULL };
+static const sheaf__step_kind *const *const step_kinds[SHEAF__LISTS] = { normalizers,
+                                                                         pre_tokenizers, decoders,
+                                                                         posts };
 
 static const char memory_for[] = "tokenizer";
 
@@ -173,7 +189,7 @@ static sheaf_status *open_member(sheaf__steps *steps, int which, const json_t *v
     const char *type = type_of(value);
     sheaf_json_reader r = { .object = value };
     const sheaf__step_kind *kind = NULL;
-    sheaf_status *st = find_kind(&kind, sheaf__step_kinds[which], type);
+    sheaf_status *st = find_kind(&kind, step_kinds[which], type);
     TRY(st, check_nul(value));
     if (st == NULL && !SHEAF_GROW(&steps->step, &steps->capacity, steps->count + 1))
         st = sheaf__no_memory(memory_for);

@@ -2,7 +2,7 @@
  *
  *   added tokens > normalizer steps > added tokens > pre-tokenizer steps > model > post-processors
  *
- * and ids come back through decoder steps. Each step has a kind: a row of a table in kinds.c, found
+ * and ids come back through decoder steps. Each step has a kind: a row of a table in open.c, found
  * by the "type" that tokenizer.json gives. Steps are in the order of the file; a Sequence is
  * opened into its members. */
 #pragma once
@@ -112,11 +112,9 @@ sheaf_status *sheaf__bpe_encode(const sheaf__bpe_model *b, sheaf__work *work, co
 size_t sheaf__bpe_cut(const sheaf__bpe_model *b, const char *bytes, size_t size, bool blanks);
 bool sheaf__bpe_takes_raw(const sheaf__bpe_model *b);
 
-/* ---- the tables (kinds.c) ---- */
+/* ---- the lists of steps ---- */
 
 enum { SHEAF__NORMALIZER, SHEAF__PRE_TOKENIZER, SHEAF__DECODER, SHEAF__POST, SHEAF__LISTS };
-extern const sheaf__step_kind *const
-    *const sheaf__step_kinds[SHEAF__LISTS]; /* each ends with NULL */
 
 /* sheaf__only_keys - refuses a key of r->object that is not "type" and not in `known` (ends with
  * NULL), unless its value is null. Kept as r->st. */
