@@ -24,18 +24,20 @@ check "the commands are known" test "$(wc -w <<<"$commands")" -ge 11
 check "sheaf(1) names them all" diff <(grep -oE '^\.BR sheaf\\-[a-z]+' sheaf.1 | sed 's/.*-//') <(tr ' ' '\n' <<<"$commands")
 # Text as man shows it: without fonts, hyphens as they are.
 shown() { sed -e 's/\\f[BIR]//g' -e 's/\\-/-/g' -e 's/\\&//g' -e 's/\\(rs/\\/g' "$1"; }
-flags_of() { ./sheaf "$1" --help all | sed -nE 's/^  (-[a-z], )?--([a-z0-9-]+).*/\2/p'; }
+# "-o, out" where a flag has a letter, else "out".
+flags_of() { ./sheaf "$1" --help all | sed -nE 's/^  (-[a-z], )?--([a-z0-9-]+).*/\1\2/p'; }
 words_of() { tr -s ' \n' '\n' | grep -vE '^-|^$' | sort; }
 for c in $commands; do
     flags_of "$c" | sort >"$flags"
     [ "$(wc -l <"$flags")" -ge 2 ] || check "$c has flags" false
-    check "sheaf-$c(1): the same flags" diff "$flags" <(shown "sheaf-$c.1" | grep --no-group-separator -A1 '^\.TP' | sed -nE 's/^(-[a-z], )?--([a-z0-9-]*).*/\2/p' | sort)
+    check "sheaf-$c(1): the same flags" diff "$flags" <(shown "sheaf-$c.1" | grep --no-group-separator -A1 '^\.TP' | sed -nE 's/^(-[a-z], )?--([a-z0-9-]*).*/\1\2/p' | sort)
     check "sheaf-$c(1): the same words of help" diff <(./sheaf "$c" --help all | sed -nE '/^  (-[a-z], )?--/,/^  --help/p' | grep -v -e '^  --help' -e '^[a-z]' | words_of) \
         <(shown "sheaf-$c.1" | sed -n '/^\.SH OPTIONS/,/^--help/p' | grep -v -e '^--help' -e '^\.' | words_of)
     check "zsh, $c: the same flags" diff "$flags" \
-        <(sed -n "/^    $c)\$/,/;;\$/p" _sheaf | grep -oE "'--[a-z0-9-]+" | sed "s/'--//" | sort)
-    check "fish, $c: the same flags" diff "$flags" <(sed -n "s/.*seen_subcommand_from $c' \(-s [a-z] \)\?-l \([a-z0-9-]*\).*/\2/p" sheaf.fish | sort)
-    check "bash, $c: the same flags" diff "$flags" <(sed -n "/^    $c)\$/,/;;\$/s/.*flags='\(.*\)'/\1/p" sheaf.bash | tr ' ' '\n' | sed -n 's/^--//p' | sort)
+        <(sed -n "/^    $c)\$/,/;;\$/p" _sheaf | grep -oE "('|\{-[a-z],)--[a-z0-9-]+" | sed -E "s/'--//; s/\{(-[a-z],)--/\1 /" | sort)
+    check "fish, $c: the same flags" diff "$flags" \
+        <(sed -nE "s/.*seen_subcommand_from $c' -l ([a-z0-9-]+)( -s ([a-z]))?.*/-\3, \1/p" sheaf.fish | sed 's/^-, //' | sort)
+    check "bash, $c: the same flags" diff <(sed 's/^-., //' "$flags" | sort) <(sed -n "/^    $c)\$/,/;;\$/s/.*flags='\(.*\)'/\1/p" sheaf.bash | tr ' ' '\n' | sed -n 's/^--//p' | sort)
 done
 rm -f "$flags"
 
