@@ -1,22 +1,35 @@
 /* info.c - what lies at a path, as JSON: sheaf_path_info() of sheaf/checkpoint.h. */
-#include "library/info.h"
-
+#include <jansson.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/file.h"
 #include "base/inside.h"
+#include "base/json.h"
+#include "base/json_write.h"
 #include "base/status.h"
+#include "checkpoint/store/checkpoint.h"
 #include "checkpoint/store/look.h"
+#include "checkpoint/store/step.h"
 #include "dialects/hf/hf.h"
 #include "library/run_model.h"
 #include "library/take.h"
 #include "library/verify_all.h"
 #include "lora/adapter.h"
 #include "models/open.h"
+#include "monitor/metrics.h"
+#include "sheaf/checkpoint.h"
 #include "train/rank.h"
 
-void sheaf__info_odd(sheaf__info *t, sheaf_status *st)
+typedef struct info {
+    sheaf_json_writer json;
+    sheaf_text odd; /* entries of the list of what is odd about it */
+    bool tensors;
+} info;
+
+/* What is odd, in the words of a status; frees it. */
+static void put_odd(info *t, sheaf_status *st)
 {
     if (st == NULL)
         return;
@@ -52,7 +65,7 @@ static void put_list(sheaf_json_writer *j, const sheaf_source_entry *const *list
     sheaf__json_close(j, ']');
 }
 
-static void put_entries(sheaf__info *t, const sheaf_source_entry *const *list, int64_t n)
+static void put_entries(info *t, const sheaf_source_entry *const *list, int64_t n)
 {
     int64_t elements = 0, bits = 0, of[SHEAF_DTYPE_COUNT] = { 0 };
     for (int64_t i = 0; i < n; i++) {
@@ -74,7 +87,7 @@ static void put_entries(sheaf__info *t, const sheaf_source_entry *const *list, i
         put_list(&t->json, list, n);
 }
 
-static sheaf_status *put_tensors(sheaf__info *t, sheaf_source *source, const sheaf_catalog *catalog)
+static sheaf_status *put_tensors(info *t, sheaf_source *source, const sheaf_catalog *catalog)
 {
     const int64_t n = source != NULL ? source->count(source) : catalog->count;
     const sheaf_source_entry **list = calloc((size_t)n + 1, sizeof *list);
@@ -117,7 +130,7 @@ static trained count_trained(sheaf_source *source, const sheaf_schema *schema, b
 }
 
 /* model, config: where the base may be; where it is not, there is no share to tell. */
-static void put_trained(sheaf__info *t, sheaf_source *source, const char *model, const char *config,
+static void put_trained(info *t, sheaf_source *source, const char *model, const char *config,
                         bool masters)
 {
     sheaf__opened base = { 0 };
@@ -141,7 +154,8 @@ static void put_trained(sheaf__info *t, sheaf_source *source, const char *model,
     sheaf__opened_close(&base);
 }
 
-void sheaf__info_trained_by(sheaf__info *t, sheaf_checkpoint *checkpoint, const char *path)
+/* How many parameters a checkpoint of the run, or step, at `path` trains. */
+static void put_trained_by(info *t, sheaf_checkpoint *checkpoint, const char *path)
 {
     char *model, *config;
     sheaf_source *source = NULL;
@@ -152,18 +166,177 @@ void sheaf__info_trained_by(sheaf__info *t, sheaf_checkpoint *checkpoint, const 
         put_trained(t, source, model, config, true);
         source->close(source);
     }
-    sheaf__info_odd(t, st);
+    put_odd(t, st);
     free(model);
     free(config);
 }
 
+/* ---- checkpoints ---- */
+
+/* What a checkpoint keeps beside its tensors, without an evaluation that there was none of. */
+static json_t *progress_of(const char *text)
+{
+    json_t *progress = json_loads(text, 0, NULL), *judged = json_object_get(progress, "evaluation");
+    if (json_integer_value(json_object_get(judged, "best")) > 0)
+        return progress;
+    if (json_integer_value(json_object_get(judged, "last")) > 0) { /* none was finite */
+        json_object_set_new(judged, "best", json_null());
+        json_object_set_new(judged, "best_loss", json_null());
+    } else {
+        json_object_del(progress, "evaluation");
+    }
+    return progress;
+}
+
+static void put_checkpoint(info *t, sheaf_checkpoint *c, const char *path)
+{
+    json_t *progress = progress_of(sheaf_checkpoint_progress(c));
+    sheaf__json_put_int(&t->json, "step", sheaf_checkpoint_step(c));
+    sheaf__json_put_int(&t->json, "slices", sheaf_checkpoint_slices(c));
+    sheaf__json_put_int(&t->json, "contract", sheaf_checkpoint_contract(c));
+    put_trained_by(t, c, path);
+    char *text = NULL;
+    put_odd(t, sheaf__json_text(&text, progress, JSON_SORT_KEYS));
+    if (text != NULL)
+        sheaf__json_put_raw(&t->json, "progress", text);
+    free(text);
+    json_decref(progress);
+}
+
+/* The complete checkpoints of a run, and what the newest one says. */
+static void put_saved(info *t, const char *dir, const char *path_of_run)
+{
+    char **names = NULL;
+    int64_t n = 0;
+    sheaf_checkpoint *newest = NULL;
+    put_odd(t, sheaf__list_dir(&names, &n, dir));
+    sheaf__json_open(&t->json, "checkpoints", '[');
+    for (int64_t i = 0; i < n; i++) {
+        int64_t step;
+        if (!sheaf__step_of(&step, names[i], false))
+            continue;
+        char *path = NULL;
+        sheaf_checkpoint *c = NULL; /* whatever else lies beside its manifest */
+        sheaf_status *st = sheaf__path_join(&path, dir, names[i]);
+        TRY(st, sheaf_checkpoint_open(&c, path));
+        free(path);
+        if (st != NULL) {
+            put_odd(t, st);
+            continue;
+        }
+        sheaf__json_put_int(&t->json, NULL, step);
+        sheaf_checkpoint_close(newest);
+        newest = c;
+    }
+    sheaf__json_close(&t->json, ']');
+    if (newest != NULL)
+        put_checkpoint(t, newest, path_of_run);
+    sheaf_checkpoint_close(newest);
+    sheaf__names_free(names, n);
+}
+
+/* ---- how far it is ---- */
+
+/* Of the newest start in run.json: how many steps the run has in all; 0: it does not say. */
+static int64_t steps_of(const char *path)
+{
+    json_t *root = NULL;
+    char *file = NULL;
+    sheaf_status_free(sheaf__path_join(&file, path, "run.json"));
+    if (file != NULL && sheaf__path_kind(file) == SHEAF_PATH_FILE)
+        sheaf_status_free(sheaf__json_load(&root, file));
+    const json_t *runs = json_object_get(root, "runs");
+    const size_t n = json_array_size(runs);
+    const int64_t steps =
+        n == 0 ? 0 : json_integer_value(json_object_get(json_array_get(runs, n - 1), "steps"));
+    json_decref(root);
+    free(file);
+    return steps;
+}
+
+static void put_loss(info *t, const char *key, double loss)
+{
+    if (isfinite(loss))
+        sheaf__json_put_real(&t->json, key, loss);
+    else
+        sheaf__json_put_text(&t->json, key, "not finite");
+}
+
+static void put_last(info *t, const sheaf__metrics_last *m)
+{
+    if (m->step > 0)
+        put_loss(t, "loss", m->loss);
+    if (m->eval_step > 0) {
+        sheaf__json_put_int(&t->json, "evaluated_at", m->eval_step);
+        put_loss(t, "eval_loss", m->eval_loss);
+    }
+    if (m->tokens_per_s > 0)
+        sheaf__json_put_real(&t->json, "tokens_per_s", m->tokens_per_s);
+}
+
+static void put_state(info *t, const char *path)
+{
+    char *file = NULL;
+    sheaf__metrics_last m = { 0 };
+    sheaf_status *st = sheaf__path_join(&file, path, "metrics.jsonl");
+    if (st == NULL && sheaf__path_kind(file) == SHEAF_PATH_FILE)
+        st = sheaf__metrics_read(&m, file);
+    free(file);
+    const bool running = sheaf__checkpoints_busy(path);
+    const int64_t steps = steps_of(path);
+    sheaf__json_put_text(&t->json, "state",
+                         running                        ? "running"
+                         : steps > 0 && m.step >= steps ? "done"
+                                                        : "not running");
+    sheaf__json_put_int(&t->json, "last_step", m.step);
+    if (steps > 0)
+        sheaf__json_put_int(&t->json, "steps", steps);
+    put_last(t, &m);
+    if (running && steps > m.step && m.seconds_per_step > 0)
+        sheaf__json_put_real(&t->json, "seconds_left",
+                             m.seconds_per_step * (double)(steps - m.step));
+    put_odd(t, st);
+}
+
+static void put_run(info *t, const char *path)
+{
+    static const char *const parts[] = { "settings",      "adapter",  "model",    "exports",
+                                         "metrics.jsonl", "run.json", "best.json" };
+    put_state(t, path);
+    for (size_t i = 0; i <= sizeof parts / sizeof *parts; i++) {
+        char *inside = NULL;
+        const bool saved = i == sizeof parts / sizeof *parts;
+        sheaf_status *st = sheaf__path_join(&inside, path, saved ? "checkpoints" : parts[i]);
+        if (st == NULL && saved)
+            put_saved(t, inside, path);
+        else if (st == NULL && sheaf__path_kind(inside) != SHEAF_PATH_NONE)
+            sheaf__json_put_text(&t->json, parts[i], inside);
+        sheaf_status_free(st);
+        free(inside);
+    }
+}
+
+static sheaf_status *put_metrics(info *t, const char *path)
+{
+    sheaf__metrics_last m;
+    sheaf_status *st = sheaf__metrics_read(&m, path);
+    if (st != NULL && m.step == 0 && m.eval_step == 0)
+        return st;
+    sheaf__json_put_text(&t->json, "path", path);
+    sheaf__json_put_text(&t->json, "kind", "metrics");
+    sheaf__json_put_int(&t->json, "last_step", m.step);
+    put_last(t, &m);
+    put_odd(t, st);
+    return NULL;
+}
+
 /* ---- kinds ---- */
 
-static void put_model(sheaf__info *t, const sheaf_look *look, const sheaf_catalog *catalog)
+static void put_model(info *t, const sheaf_look *look, const sheaf_catalog *catalog)
 {
     sheaf_config c;
     if (look->config == NULL) {
-        sheaf__info_odd(t, sheaf_fail(SHEAF_E_LAYOUT, "no config.json"));
+        put_odd(t, sheaf_fail(SHEAF_E_LAYOUT, "no config.json"));
         return;
     }
     sheaf_status *st = sheaf_config_read(&c, look->config);
@@ -176,7 +349,7 @@ static void put_model(sheaf__info *t, const sheaf_look *look, const sheaf_catalo
                          "%s", unsupported->found);
     }
     if (st != NULL) {
-        sheaf__info_odd(t, st);
+        put_odd(t, st);
         return;
     }
     sheaf__json_put_text(&t->json, "family", sheaf_family_name(c.family));
@@ -195,23 +368,23 @@ static void put_model(sheaf__info *t, const sheaf_look *look, const sheaf_catalo
         sheaf__json_put_int(&t->json, "parameters", sheaf__parameters(schema));
         st = sheaf_hf_check(look->source, schema);
     }
-    sheaf__info_odd(t, st);
+    put_odd(t, st);
     if (c.unknown_keys != NULL)
         sheaf__json_put_text(&t->json, "unknown_keys", c.unknown_keys);
     sheaf_schema_free(schema);
     sheaf_config_release(&c);
 }
 
-static void put_adapter(sheaf__info *t, const sheaf_look *look)
+static void put_adapter(info *t, const sheaf_look *look)
 {
     sheaf_lora_options o;
     if (look->config == NULL) {
-        sheaf__info_odd(t, sheaf_fail(SHEAF_E_LAYOUT, "no adapter_config.json"));
+        put_odd(t, sheaf_fail(SHEAF_E_LAYOUT, "no adapter_config.json"));
         return;
     }
     sheaf_status *st = sheaf_lora_options_read(&o, look->config, NULL);
     if (st != NULL) {
-        sheaf__info_odd(t, st);
+        put_odd(t, st);
         return;
     }
     sheaf__json_put_text(&t->json, "base", o.base_name);
@@ -240,7 +413,7 @@ static void put_adapter(sheaf__info *t, const sheaf_look *look)
 }
 
 /* What the catalog of any dialect says, beside what the kind has to say. */
-static void put_catalog(sheaf__info *t, const sheaf_verify_report *r, bool sizes)
+static void put_catalog(info *t, const sheaf_verify_report *r, bool sizes)
 {
     const sheaf_catalog *c = r->catalog;
     sheaf__json_put_text(&t->json, "dialect", c->dialect->name);
@@ -268,7 +441,7 @@ static void put_catalog(sheaf__info *t, const sheaf_verify_report *r, bool sizes
     sheaf__json_close(&t->json, ']');
 }
 
-static sheaf_status *put_path(sheaf__info *t, const char *path)
+static sheaf_status *put_path(info *t, const char *path)
 {
     sheaf_look look;
     sheaf_verify_report report = { 0 };
@@ -276,7 +449,7 @@ static sheaf_status *put_path(sheaf__info *t, const char *path)
     const char *slash = strrchr(path, '/');
     if (strcmp(slash == NULL ? path : slash + 1, "metrics.jsonl") == 0 &&
         sheaf__path_kind(path) == SHEAF_PATH_FILE)
-        return sheaf__info_metrics(t, path);
+        return put_metrics(t, path);
     sheaf_status *st = sheaf_look_open(&look, path, false);
     sheaf_status *bad = sheaf__verify_all(&report, path, &quick);
     const bool foreign =
@@ -303,9 +476,9 @@ static sheaf_status *put_path(sheaf__info *t, const char *path)
     else if (look.kind == SHEAF_LOOK_ADAPTER)
         put_adapter(t, &look);
     else if (look.kind == SHEAF_LOOK_CHECKPOINT)
-        sheaf__info_checkpoint(t, look.checkpoint, path);
+        put_checkpoint(t, look.checkpoint, path);
     else if (look.kind == SHEAF_LOOK_RUN)
-        sheaf__info_run(t, path);
+        put_run(t, path);
     if (!foreign && look.source != NULL)
         st = put_tensors(t, look.source, NULL);
     sheaf_verify_release(&report);
@@ -317,7 +490,7 @@ sheaf_status *sheaf_path_info(char **json, const char *path, const sheaf_path_in
 {
     SHEAF__INSIDE;
     sheaf_path_info_options o;
-    sheaf__info t = { 0 };
+    info t = { 0 };
     sheaf_status *st = sheaf__take_options(&o, sizeof o, options, "sheaf_path_info_options");
     *json = NULL;
     if (st == NULL && path == NULL)
