@@ -7,7 +7,6 @@
 
 #include "base/array.h"
 #include "base/status.h"
-#include "base/file.h"
 #include "data/records_read.h"
 
 bool sheaf__is_blank(const char *text)
@@ -68,31 +67,4 @@ sheaf_status *sheaf__record_in(sheaf_status *st, const sheaf__records *r, int64_
     const sheaf__record *record = &r->record[index];
     return record->place == 0 ? sheaf_in(st, "%s", record->image)
                               : sheaf_in(st, "%s %" PRId64, r->unit, record->place);
-}
-
-/* ---- reading ---- */
-
-sheaf_status *sheaf__records_read(sheaf__records *out, const char *path,
-                                  const sheaf__records_options *options,
-                                  sheaf__complaints *complaints)
-{
-    *out = (sheaf__records){ 0 };
-    sheaf__complaints own = { 0 };
-    sheaf__records_reader in = { out, path, options, complaints == NULL ? &own : complaints };
-    const bool folder = sheaf__path_kind(path) == SHEAF_PATH_DIR;
-    sheaf_status *st = sheaf__fields_read(&in.fields, options->fields);
-    TRY(st, folder ? sheaf__records_read_folder(&in) : sheaf__records_read_json(&in));
-    sheaf__fields_release(&in.fields);
-    if (st == NULL && out->looked_at == 0) {
-        st = sheaf_fail(SHEAF_E_DATA, "%s", path);
-        if (folder)
-            sheaf_found(sheaf_expected(st, "images (*.jpg, *.jpeg, *.png, *.webp) in it or below"),
-                        "none");
-        else
-            sheaf_found(sheaf_expected(st, "at least one record"), "none");
-    }
-    if (st == NULL && complaints == NULL)
-        return sheaf__complaints_verdict(&own, path, out->looked_at);
-    sheaf__complaints_release(&own);
-    return st;
 }

@@ -1,6 +1,7 @@
 /* records_folder.c - a folder of images whose names are the answers (upstream:
  * utils/utils/dataset.py), or beside which labels lie (upstream's SFT data: images/REST.jpg and
- * labels/REST.json, or one labels_...): then these are the records. */
+ * labels/REST.json, or one labels_...): then these are the records. Which form a path has is told
+ * here too. */
 #include "data/records_read.h"
 
 #include <errno.h>
@@ -369,7 +370,7 @@ static void release(walk *w)
     tdestroy(w->seen, free);
 }
 
-sheaf_status *sheaf__records_read_folder(sheaf__records_reader *in)
+static sheaf_status *read_images(sheaf__records_reader *in)
 {
     walk w = { 0 };
     bool is_new;
@@ -391,5 +392,32 @@ sheaf_status *sheaf__records_read_folder(sheaf__records_reader *in)
     TRY(st, take_left(in, &w));
     TRY(st, tell_passed(in, &w));
     release(&w);
+    return st;
+}
+
+/* ---- a folder or a file ---- */
+
+sheaf_status *sheaf__records_read(sheaf__records *out, const char *path,
+                                  const sheaf__records_options *options,
+                                  sheaf__complaints *complaints)
+{
+    *out = (sheaf__records){ 0 };
+    sheaf__complaints own = { 0 };
+    sheaf__records_reader in = { out, path, options, complaints == NULL ? &own : complaints };
+    const bool folder = sheaf__path_kind(path) == SHEAF_PATH_DIR;
+    sheaf_status *st = sheaf__fields_read(&in.fields, options->fields);
+    TRY(st, folder ? read_images(&in) : sheaf__records_read_json(&in));
+    sheaf__fields_release(&in.fields);
+    if (st == NULL && out->looked_at == 0) {
+        st = sheaf_fail(SHEAF_E_DATA, "%s", path);
+        if (folder)
+            sheaf_found(sheaf_expected(st, "images (*.jpg, *.jpeg, *.png, *.webp) in it or below"),
+                        "none");
+        else
+            sheaf_found(sheaf_expected(st, "at least one record"), "none");
+    }
+    if (st == NULL && complaints == NULL)
+        return sheaf__complaints_verdict(&own, path, out->looked_at);
+    sheaf__complaints_release(&own);
     return st;
 }

@@ -13,8 +13,7 @@ typedef struct sheaf__records_reader {
     bool told;            /* of a field of a label that is not read */
 } sheaf__records_reader;
 
-/* Each puts `path` before its own failures, but not before complaints. */
-sheaf_status *sheaf__records_read_folder(sheaf__records_reader *in);
+/* Puts `path` before its own failures, but not before complaints. */
 sheaf_status *sheaf__records_read_json(sheaf__records_reader *in);
 
 /* sheaf__records_take_label - the record of `image` that the JSON file `label` holds; a bad one is
