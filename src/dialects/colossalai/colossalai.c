@@ -1,15 +1,27 @@
-/* colossalai.c - recognising and reading; see colossalai.h. */
+/* colossalai.c - recognising and reading; see colossalai.h.
+ *
+ * Moments are stored by number. A parameter's number is its place in the optimizer's groups, one
+ * group after the other. Which parameters a group holds is not stored: those with weight decay (all
+ * but norms and biases) come first or last, or there is one group of all, each in the model's own
+ * order. Number of members and every shape must fit one of these; nothing is guessed. */
 #include "dialects/colossalai/colossalai.h"
 
+#include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/status.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/text.h"
+#include "catalog/boxes.h"
 #include "dialects/common/model.h"
+#include "dialects/common/model_folder.h"
 #include "dialects/common/whole.h"
 #include "dialects/common/save.h"
+#include "dialects/common/vocabulary.h"
+#include "formats/torch.h"
 
 /* ---- names of files ---- */
 
@@ -56,6 +68,367 @@ static bool colossalai_is(const char *path)
                                                 sheaf__path_has(path, "modeling", SHEAF_PATH_NONE));
 }
 
+enum { MOST_PARAMETERS = 1 << 20 };
+
+static const char *const keys[] = { "exp_avg", "exp_avg_sq" };
+enum { KEYS = 2 };
+
+typedef struct reading {
+    sheaf_catalog *c;
+    const char *dir;
+    int64_t count, nfirst; /* parameters in all groups; in the first group */
+    int groups;
+    int64_t *at; /* [count] of each number, which of spec; NULL = names are not known */
+    sheaf_schema *schema;
+    sheaf_safetensors_spec *spec;
+} reading;
+
+/* ---- the groups ---- */
+
+static sheaf_status *open_group(reading *r, const sheaf__names *names)
+{
+    char *path = NULL;
+    sheaf_torch *file = NULL;
+    if (!sheaf__names_has(names, "pytorch_optim_group.bin"))
+        return sheaf__catalog_note(r->c, SHEAF_WARNING, "missing", r->dir, "",
+                                   "pytorch_optim_group.bin", "no groups of parameters",
+                                   "copy it too");
+    sheaf_status *st = sheaf__path_join(&path, r->dir, "pytorch_optim_group.bin");
+    TRY(st, sheaf__torch_open(&file, path));
+    if (st != NULL) {
+        st = sheaf__catalog_defect(r->c, path, st);
+        free(path);
+        return st;
+    }
+    const sheaf_pickle *root = file->doc->root;
+    int64_t next = 0;
+    bool odd = !sheaf__pickle_is(root, SHEAF_PICKLE_LIST) || sheaf__pickle_count(root) > 64;
+    for (int64_t g = 0; !odd && g < sheaf__pickle_count(root); g++) {
+        const sheaf_pickle *params = sheaf__pickle_get(sheaf__pickle_item(root, g), "params");
+        const int64_t n = sheaf__pickle_count(params);
+        for (int64_t i = 0; !odd && i < n; i++) {
+            int64_t id;
+            odd = !sheaf__pickle_int(&id, sheaf__pickle_item(params, i)) || id != next++ ||
+                  next > MOST_PARAMETERS;
+        }
+        r->nfirst = g == 0 ? n : r->nfirst;
+        r->groups++;
+    }
+    r->count = odd ? 0 : next;
+    if (odd)
+        st = sheaf__catalog_note(r->c, SHEAF_DEFECT, "damaged", path, "",
+                                 "groups whose parameters count from 0", "something else", "");
+    sheaf__torch_close(file);
+    free(path);
+    return st;
+}
+
+/* ---- names of moments ---- */
+
+typedef enum order { ONE_GROUP, DECAYED_FIRST, DECAYED_LAST, ORDERS } order;
+static const char *const order_text[] = { "one group in the model's order",
+                                          "first the decayed group, then norms and biases",
+                                          "first norms and biases, then the decayed group" };
+
+/* Fills r->at; false when the numbers of members do not fit. */
+static bool arrange(reading *r, order how)
+{
+    int64_t n = 0, first = 0;
+    for (int pass = 0; pass < 2; pass++)
+        for (int64_t i = 0; i < r->count; i++) {
+            const bool now = how == ONE_GROUP
+                                 ? pass == 0
+                                 : (r->spec[i].ndim > 1) == ((how == DECAYED_FIRST) == (pass == 0));
+            if (now)
+                r->at[n++] = i;
+            first += now && pass == 0;
+        }
+    return how == ONE_GROUP ? r->groups == 1 : r->groups == 2 && first == r->nfirst;
+}
+
+static sheaf_status *find_names(reading *r)
+{
+    sheaf_config config;
+    int64_t n = 0;
+    if (r->c->config == NULL || r->count == 0)
+        return NULL;
+    sheaf_status *st = sheaf_config_parse(&config, r->c->config, strlen(r->c->config));
+    if (st != NULL) {
+        sheaf_status_free(st); /* the check of the weights reports it */
+        return NULL;
+    }
+    st = sheaf_schema_new(&r->schema, &config, 1);
+    sheaf_config_release(&config);
+    TRY(st, sheaf_hf_specs(&r->spec, &n, r->schema, NULL, SHEAF_F32));
+    if (st != NULL)
+        return sheaf__catalog_defect(r->c, r->dir, st);
+    if (n != r->count)
+        return sheaf__catalog_notef(r->c, SHEAF_DEFECT, "conflict", r->dir, "",
+                                    "a moment for each parameter of the config",
+                                    "give the path of this model's config.json with --config",
+                                    "%" PRId64 " parameters for %" PRId64, r->count, n);
+    r->at = calloc((size_t)n, sizeof *r->at);
+    return r->at == NULL ? sheaf__no_memory(r->dir) : NULL;
+}
+
+/* ---- values ---- */
+
+static bool number_of(double *out, const sheaf_torch *file, const sheaf_pickle *value)
+{
+    const sheaf_pickle_tensor *t = sheaf__pickle_tensor(file->doc, value);
+    float f;
+    if (t == NULL)
+        return sheaf__pickle_float(out, value);
+    for (int i = 0; i < t->ndim; i++)
+        if (t->shape[i] != 1)
+            return false;
+    sheaf_status *st = t->dtype == SHEAF_F32 ? sheaf__torch_read(file, t, &f, sizeof f)
+                                             : sheaf_fail(SHEAF_E_ARG, "step");
+    const bool read = st == NULL;
+    sheaf_status_free(st);
+    *out = read ? f : 0;
+    return read;
+}
+
+static sheaf_status *take_step(reading *r, const sheaf_torch *file, const sheaf_pickle *state)
+{
+    double step;
+    if (!number_of(&step, file, sheaf__pickle_get(state, "step")) || !(step >= 0 && step < 1e15) ||
+        step != floor(step))
+        return NULL;
+    if (r->c->step < 0)
+        r->c->step = (int64_t)step;
+    if (r->c->step == (int64_t)step)
+        return NULL;
+    char expected[40];
+    snprintf(expected, sizeof expected, "step %" PRId64, r->c->step);
+    return sheaf__catalog_notef(r->c, SHEAF_DEFECT, "stale", file->path, "", expected,
+                                "take all files of one save", "moments of step %" PRId64,
+                                (int64_t)step);
+}
+
+/* Moments by number, "exp_avg.7", until they are named. */
+static sheaf_status *take_state(reading *r, const sheaf_torch *file, int number, int64_t id,
+                                const sheaf_pickle *state)
+{
+    sheaf_status *st = take_step(r, file, state);
+    for (int k = 0; st == NULL && k < KEYS; k++) {
+        const sheaf_pickle_tensor *t =
+            sheaf__pickle_tensor(file->doc, sheaf__pickle_get(state, keys[k]));
+        char name[64];
+        sheaf_logical *logical = NULL;
+        snprintf(name, sizeof name, "%s.%" PRId64, keys[k], id);
+        if (t == NULL || sheaf__catalog_find(r->c, name) != NULL) {
+            st = sheaf__catalog_note(r->c, SHEAF_DEFECT, t == NULL ? "missing" : "duplicate",
+                                     file->path, name, "one such moment",
+                                     t == NULL ? "none" : "it is in another file too",
+                                     "copy the files of one save again");
+            continue;
+        }
+        const sheaf_piece p = sheaf__piece_of(number, -1, file, t);
+        st = sheaf__catalog_tensor(&logical, r->c, name, t->dtype, t->ndim, t->shape);
+        if (st == NULL) {
+            logical->kind = SHEAF_MOMENT;
+            st = sheaf__catalog_piece(r->c, logical, &p);
+        }
+        st = sheaf__catalog_defect(r->c, file->path, st);
+    }
+    return st;
+}
+
+static sheaf_status *take_file(reading *r, const char *path)
+{
+    sheaf_torch *file = NULL;
+    int number = 0;
+    sheaf_status *st = sheaf__torch_open(&file, path);
+    TRY(st, sheaf__catalog_file(&number, r->c, path, &file->mark));
+    if (st != NULL)
+        st = sheaf__catalog_defect(r->c, path, st);
+    const sheaf_pickle *root = file != NULL ? file->doc->root : NULL;
+    for (int64_t i = 0; st == NULL && root != NULL && i < sheaf__pickle_count(root); i++) {
+        int64_t id;
+        if (sheaf__pickle_is(root, SHEAF_PICKLE_DICT) &&
+            sheaf__pickle_int(&id, sheaf__pickle_key(root, i)))
+            st = take_state(r, file, number, id, sheaf__pickle_value(root, i));
+    }
+    sheaf__torch_close(file);
+    return st;
+}
+
+/* ---- naming what was taken ---- */
+
+static sheaf_logical *moment(const reading *r, int key, int64_t id)
+{
+    char name[64];
+    snprintf(name, sizeof name, "%s.%" PRId64, keys[key], id);
+    return sheaf__catalog_find(r->c, name);
+}
+
+/* Could this be the moment of that parameter? Rows of a vocabulary are looked at later. */
+static bool fits(const sheaf_logical *t, const sheaf_safetensors_spec *s)
+{
+    bool same = t->told.ndim == s->ndim;
+    for (int d = 0; same && d < s->ndim; d++)
+        same = t->told.shape[d] == s->shape[d] || (d == 0 && sheaf__is_vocabulary(s->name));
+    return same;
+}
+
+static bool all_fit(reading *r, order how)
+{
+    bool yes = arrange(r, how);
+    for (int64_t id = 0; yes && id < r->count; id++) {
+        const sheaf_safetensors_spec *s = &r->spec[r->at[id]];
+        for (int k = 0; yes && k < KEYS; k++) {
+            const sheaf_logical *t = moment(r, k, id);
+            yes = t == NULL || fits(t, s);
+        }
+    }
+    return yes;
+}
+
+static sheaf_status *rename_all(reading *r)
+{
+    sheaf_status *st = NULL;
+    for (int64_t id = 0; st == NULL && id < r->count; id++)
+        for (int k = 0; st == NULL && k < KEYS; k++) {
+            sheaf_logical *t = moment(r, k, id);
+            sheaf_text text = { 0 };
+            char *name = NULL, number[32];
+            if (t == NULL) {
+                snprintf(number, sizeof number, "number %" PRId64, id);
+                st = sheaf__catalog_note(r->c, SHEAF_DEFECT, "missing", r->dir,
+                                         r->spec[r->at[id]].name, keys[k], number,
+                                         "copy the other files of this save too");
+                continue;
+            }
+            sheaf__text_add(&text, "%s.%s", keys[k], r->spec[r->at[id]].name);
+            st = sheaf__text_take(&name, &text);
+            if (st != NULL)
+                continue;
+            free((char *)t->told
+                     .name); /* its slot in the table of names goes stale until the sort below */
+            t->told.name = name;
+        }
+    return st != NULL ? st : sheaf__catalog_sort(r->c);
+}
+
+static sheaf_status *check_tables(reading *r)
+{
+    sheaf_status *st = NULL;
+    for (int64_t i = 0; st == NULL && i < r->c->count; i++) {
+        sheaf_logical *t = &r->c->tensor[i];
+        if (t->kind == SHEAF_MOMENT && sheaf__is_vocabulary(t->told.name) &&
+            t->told.shape[0] != r->schema->config.vocab)
+            st = sheaf__catalog_check_rows(r->c, t, r->schema->config.vocab);
+    }
+    return st;
+}
+
+/* The groups tell which numbers there are, with names or without: no more, and no fewer (which is
+ * reported with their names where there are any). */
+static sheaf_status *check_numbers(reading *r)
+{
+    sheaf_status *st = NULL;
+    for (int64_t i = 0; st == NULL && r->count > 0 && i < r->c->count; i++) {
+        const sheaf_logical *t = &r->c->tensor[i];
+        const char *digits = t->kind == SHEAF_MOMENT ? strrchr(t->told.name, '.') : NULL;
+        if (digits != NULL && strspn(digits + 1, "0123456789") == strlen(digits + 1) &&
+            strtoll(digits + 1, NULL, 10) >= r->count)
+            st = sheaf__catalog_notef(r->c, SHEAF_DEFECT, "foreign",
+                                      t->npieces > 0 ? r->c->file[t->piece[0].file].path : r->dir,
+                                      t->told.name, "the parameters of the groups",
+                                      "copy the files of one save again",
+                                      "one more, where the groups have %" PRId64, r->count);
+    }
+    for (int64_t id = 0; st == NULL && r->at == NULL && id < r->count; id++)
+        for (int k = 0; st == NULL && k < KEYS; k++)
+            if (moment(r, k, id) == NULL)
+                st = sheaf__catalog_notef(r->c, SHEAF_DEFECT, "missing", r->dir, "",
+                                          "moments of every parameter of the groups",
+                                          "copy the other files of this save too",
+                                          "no %s of number %" PRId64, keys[k], id);
+    return st;
+}
+
+/* A file that the index names and that is not here. */
+static sheaf_status *check_index(const reading *r, const sheaf__names *names)
+{
+    char *path = NULL;
+    json_t *root = NULL, *told = json_object();
+    if (told == NULL)
+        return sheaf__no_memory(r->dir);
+    sheaf_status *st = NULL;
+    if (sheaf__names_has(names, "pytorch_optim.bin.index.json"))
+        st = sheaf__path_join(&path, r->dir, "pytorch_optim.bin.index.json");
+    if (st == NULL && path != NULL && (st = sheaf__json_load(&root, path)) != NULL)
+        st = sheaf__catalog_defect(r->c, path, st);
+    const char *number;
+    json_t *value;
+    json_object_foreach(json_object_get(root, "weight_map"), number, value)
+    {
+        const char *file = json_string_value(value);
+        if (st != NULL || file == NULL || sheaf__names_has(names, file) ||
+            json_object_get(told, file) != NULL)
+            continue;
+        st = sheaf__catalog_notef(r->c, SHEAF_DEFECT, "missing", path, "",
+                                  "every file that the index names",
+                                  "copy the other files of this save too", "no %.200s", file);
+        TRY(st, json_object_set_new(told, file, json_true()) != 0 ? sheaf__no_memory(path) : NULL);
+    }
+    json_decref(told);
+    json_decref(root);
+    free(path);
+    return st;
+}
+
+static sheaf_status *give_names(reading *r)
+{
+    if (r->at == NULL)
+        return r->c->config != NULL
+                   ? NULL
+                   : sheaf__catalog_note(r->c, SHEAF_WARNING, "missing", r->dir, "",
+                                         "the model's config.json",
+                                         "names of parameters are not in these files, only numbers",
+                                         sheaf__config_cure(r->c));
+    for (order how = ONE_GROUP; how < ORDERS; how++) {
+        if (!all_fit(r, how))
+            continue;
+        sheaf_status *st =
+            sheaf__catalog_note(r->c, SHEAF_NOTE, "inferred", r->dir, "", "", order_text[how], "");
+        TRY(st, rename_all(r));
+        return st != NULL ? st : check_tables(r);
+    }
+    return sheaf__catalog_note(r->c, SHEAF_DEFECT, "conflict", r->dir, "",
+                               "groups of the parameters that the config tells of",
+                               "shapes that fit in no order",
+                               "give the path of this model's config.json with --config");
+}
+
+/* The moments in `dir`, named by the order of the model's parameters; sets the step. */
+static sheaf_status *read_optimizer(sheaf_catalog *c, const char *dir, const sheaf__names *names)
+{
+    reading r = { .c = c, .dir = dir };
+    sheaf_status *st = open_group(&r, names);
+    TRY(st, find_names(&r));
+    for (int64_t i = 0; st == NULL && i < names->count; i++) {
+        char *path = NULL;
+        if (!sheaf__colossalai_is_optimizer(names->at[i]) ||
+            !sheaf__ends_with(names->at[i], ".bin") ||
+            strcmp(names->at[i], "pytorch_optim_group.bin") == 0)
+            continue;
+        st = sheaf__path_join(&path, dir, names->at[i]);
+        TRY(st, take_file(&r, path));
+        free(path);
+    }
+    TRY(st, check_index(&r, names));
+    TRY(st, check_numbers(&r));
+    TRY(st, give_names(&r));
+    free(r.at);
+    free(r.spec);
+    sheaf_schema_free(r.schema);
+    return st;
+}
+
 /* ---- reading ---- */
 
 static sheaf_status *note_leftovers(sheaf_catalog *c, const char *dir, const sheaf__names *names)
@@ -96,7 +469,7 @@ static sheaf_status *read_dir(bool *damaged, sheaf_catalog *c, const char *dir,
     if (st == NULL && (weights || !optimizer))
         st = sheaf__whole_folder(damaged, &whole, dir, &names);
     TRY(st, note_leftovers(c, dir, &names));
-    TRY(st, optimizer ? sheaf__colossalai_optimizer(c, dir, &names) : NULL);
+    TRY(st, optimizer ? read_optimizer(c, dir, &names) : NULL);
     sheaf__names_free(names.at, names.count);
     return st;
 }

@@ -18,10 +18,6 @@
 #include "dialects/common/dialects.h"
 #include "dialects/common/whole.h"
 
-/* sheaf__colossalai_optimizer - the moments in `dir`, named by the order of the model's parameters;
- * sets the step. */
-sheaf_status *sheaf__colossalai_optimizer(sheaf_catalog *catalog, const char *dir,
-                                          const sheaf__names *names);
 /* What a file is, by its name: moments; a part of a table or a weight by tensor parallelism,
  * tp_rank_N; a shard of the model. */
 bool sheaf__colossalai_is_optimizer(const char *name);

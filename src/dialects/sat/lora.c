@@ -1,4 +1,9 @@
-/* lora.c - see lora.h: what is adapted, and the merge. */
+/* lora.c - see lora.h: what is adapted, the merge, and one A and one B for each layer in PEFT's
+ * form.
+ *
+ * Block (p, k) of the adapter's rank, p-th part, k-th slice where factors differ by rank, is rows
+ * (p*ways + k)*rank on of A. A and B of other blocks are zero there, so that B A is block by block
+ * what SAT merges. */
 #include "dialects/sat/lora.h"
 
 #include <inttypes.h>
@@ -9,17 +14,20 @@
 #include "base/array.h"
 #include "base/cpu.h"
 #include "base/json.h"
+#include "base/text.h"
 #include "base/thread.h"
 #include "catalog/over_source.h"
 #include "dialects/sat/parts.h"
 #include "ops/kernels.h"
+#include "schema/paths.h"
 
 enum { MOST_RANK = 1 << 16 };
 
 /* ---- what is adapted ---- */
 
-const sheaf_logical *sheaf__sat_factor(const sheaf_catalog *c, const char *linear, char which,
-                                       int part)
+/* X.matrix_A.part or X.matrix_B.part as SAT stores it; NULL: there is none. */
+static const sheaf_logical *factor_of(const sheaf_catalog *c, const char *linear, char which,
+                                      int part)
 {
     char name[560];
     snprintf(name, sizeof name, "%s.matrix_%c.%d", linear, which, part);
@@ -55,8 +63,8 @@ static sheaf_status *wrong(const sheaf_logical *t, int64_t rows, int64_t cols)
 
 static sheaf_status *check_part(const sheaf_sat_lora *lora, sheaf_sat_lora_linear *l, int p)
 {
-    const sheaf_logical *a = sheaf__sat_factor(lora->catalog, l->name, 'A', p),
-                        *b = sheaf__sat_factor(lora->catalog, l->name, 'B', p);
+    const sheaf_logical *a = factor_of(lora->catalog, l->name, 'A', p),
+                        *b = factor_of(lora->catalog, l->name, 'B', p);
     if (a == NULL || b == NULL)
         return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "'%s'", l->name),
                                           "matrix_A.%d and matrix_B.%d", p, p),
@@ -108,7 +116,7 @@ static sheaf_status *describe(const sheaf_sat_lora *lora, sheaf_sat_lora_linear 
     sheaf_status *st = NULL;
     for (int p = 0; st == NULL && p < l->parts; p++)
         st = check_part(lora, l, p);
-    if (st == NULL && sheaf__sat_factor(lora->catalog, l->name, 'A', l->parts) != NULL)
+    if (st == NULL && factor_of(lora->catalog, l->name, 'A', l->parts) != NULL)
         st = sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "'%s'", l->name),
                                         "factors of %d parts", l->parts),
                          "one more");
@@ -165,7 +173,7 @@ static sheaf_status *find_linears(sheaf_sat_lora *lora)
         /* Each layer is described at its first B; without one its factors are incomplete. */
         if (what.kind == SHEAF_SAT_B && what.part == 0)
             st = describe(lora, &lora->linear[lora->count++], &what);
-        else if (sheaf__sat_factor(c, what.linear, 'B', 0) == NULL)
+        else if (factor_of(c, what.linear, 'B', 0) == NULL)
             st = sheaf_found(
                 sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "'%s'", c->tensor[i].told.name),
                                "its matrix_B.0 too"),
@@ -210,6 +218,82 @@ static const sheaf_sat_lora_linear *find_linear(const sheaf_sat_lora *lora, cons
     return SHEAF_FIND(const sheaf_sat_lora_linear, name, lora->linear, lora->count, name);
 }
 
+/* ---- the factors of the adapter ---- */
+
+static int64_t slices_of(const sheaf_sat_lora *lora, const sheaf_sat_lora_linear *l)
+{
+    return l->apart ? lora->ways : 1;
+}
+
+static int64_t most(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+static int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* One row of A. Of a weight divided along its output: a row of A_p, the slice's own where it has
+ * one. Along its input: the row of A, in the columns of the slice only. */
+static sheaf_status *row_of_a(const sheaf_sat_lora *lora, const sheaf_sat_lora_linear *l,
+                              int64_t row, int64_t col0, int64_t cols, char *dst)
+{
+    const int64_t bytes = (int64_t)sheaf_dtype_bytes(l->dtype), slices = slices_of(lora, l);
+    const int64_t p = row / (slices * lora->rank), k = row / lora->rank % slices,
+                  i = row % lora->rank;
+    const sheaf_logical *a = factor_of(lora->catalog, l->name, 'A', (int)p);
+    int64_t c0 = col0, c1 = col0 + cols;
+    if (l->axis == 1 && slices > 1) {
+        c0 = most(col0, k * (l->in / slices));
+        c1 = least(col0 + cols, (k + 1) * (l->in / slices));
+        memset(dst, 0, (size_t)(cols * bytes));
+    }
+    if (c0 >= c1)
+        return NULL;
+    const int64_t from =
+        a->told.shape[0] > lora->rank ? k * lora->rank + i : i; /* its own A, or the copy */
+    return sheaf__catalog_read(lora->catalog, a, from, 1, c0, c1 - c0, dst + (c0 - col0) * bytes);
+}
+
+/* One row of B, `row` of the weight: zero but in the block of its part and slice; along the input
+ * it has all slices. */
+static sheaf_status *row_of_b(const sheaf_sat_lora *lora, const sheaf_sat_lora_linear *l,
+                              int64_t row, char *buffer, int64_t col0, int64_t cols, char *dst)
+{
+    const int64_t bytes = (int64_t)sheaf_dtype_bytes(l->dtype), slices = slices_of(lora, l),
+                  block = l->out / l->parts;
+    const int64_t p = row / block;
+    const sheaf_logical *b = factor_of(lora->catalog, l->name, 'B', (int)p);
+    const int64_t k = l->axis == 0 ? row % block / (block / slices) : 0, wide = b->told.shape[1];
+    const int64_t begin = (p * slices + k) * lora->rank, c0 = most(col0, begin),
+                  c1 = least(col0 + cols, begin + wide);
+    memset(dst, 0, (size_t)(cols * bytes));
+    if (c0 >= c1)
+        return NULL;
+    sheaf_status *st = sheaf__catalog_read(lora->catalog, b, row % block, 1, 0, wide, buffer);
+    if (st == NULL)
+        memcpy(dst + (c0 - col0) * bytes, buffer + (c0 - begin) * bytes,
+               (size_t)((c1 - c0) * bytes));
+    return st;
+}
+
+/* A box of the adapter's A or B of a layer, in the dtype of its factors. */
+static sheaf_status *factor_rows(const sheaf_sat_lora *lora, const sheaf_sat_lora_linear *l,
+                                 char which, int64_t row0, int64_t rows, int64_t col0, int64_t cols,
+                                 void *dst)
+{
+    const int64_t each = (int64_t)sheaf_dtype_bytes(l->dtype);
+    char *buffer = malloc((size_t)(l->adapter_rank * each)), *to = dst;
+    sheaf_status *st = buffer == NULL ? sheaf__no_memory(l->name) : NULL;
+    for (int64_t r = row0; st == NULL && cols > 0 && r < row0 + rows; r++, to += cols * each)
+        st = which == 'A' ? row_of_a(lora, l, r, col0, cols, to)
+                          : row_of_b(lora, l, r, buffer, col0, cols, to);
+    free(buffer);
+    return st;
+}
+
 /* ---- the merge ---- */
 
 /* d = b A: of each column a chain of fused multiply-adds over the rank. Most of b is zero where the
@@ -245,15 +329,10 @@ static sheaf_status *load(float *dst, const sheaf__kernels *kernels, const sheaf
                           void *stored)
 {
     const int64_t cols = which == 'A' ? l->in : l->adapter_rank;
-    sheaf_status *st = sheaf__sat_factor_rows(lora, l, which, row0, rows, 0, cols, stored);
+    sheaf_status *st = factor_rows(lora, l, which, row0, rows, 0, cols, stored);
     if (st == NULL)
         kernels->convert(dst, SHEAF_F32, stored, l->dtype, rows * cols);
     return st;
-}
-
-static int64_t larger(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
 }
 
 /* Rows of X.weight after the merge, all columns, in its stored dtype: as SAT's merge_lora, the
@@ -272,7 +351,7 @@ static sheaf_status *merged_rows(const sheaf_sat_lora *lora, const sheaf_sat_lor
     if (rows == 0)
         return NULL;
     float *a = malloc((size_t)((rank + rows + 1) * in + rows * rank) * sizeof *a);
-    void *stored = malloc((size_t)larger(larger(rank, rows) * in, rows * rank) * sizeof *a);
+    void *stored = malloc((size_t)most(most(rank, rows) * in, rows * rank) * sizeof *a);
     const unsigned mode = sheaf__mode_set(SHEAF__MERGE_MODE); /* compute threads flush denormals */
     float *w = a + rank * in, *d = w + rows * in, *b = d + in;
     sheaf_status *st = a == NULL || stored == NULL
@@ -298,7 +377,7 @@ static sheaf_status *merged_rows(const sheaf_sat_lora *lora, const sheaf_sat_lor
     return st;
 }
 
-/* ---- as a source ---- */
+/* ---- the merged weights as a source ---- */
 
 typedef struct merged_source {
     sheaf__over_source
@@ -359,5 +438,124 @@ sheaf_status *sheaf_sat_merged(sheaf_source **out, sheaf_catalog *c)
         *out = &s->over.source;
     else
         merged_close(&s->over.source);
+    return st;
+}
+
+/* ---- the adapter as a source ---- */
+
+typedef struct adapter {
+    sheaf__over_source over; /* first; its own are A and B of each layer */
+    const sheaf_sat_lora *lora;
+} adapter;
+
+static sheaf_status *adapter_read(sheaf_source *self, const char *name, int64_t row0, int64_t rows,
+                                  int64_t col0, int64_t cols, void *dst)
+{
+    const adapter *s = (adapter *)self;
+    const int64_t i = sheaf__over_find(&s->over, name);
+    const sheaf_source_entry *e = i >= 0 ? &s->over.own[i] : NULL;
+    if (e == NULL)
+        return sheaf_found(sheaf_fail(SHEAF_E_LAYOUT, "tensor '%s'", name),
+                           "no tensor of this name");
+    if (row0 < 0 || rows < 0 || row0 > e->shape[0] - rows || col0 < 0 || cols < 0 ||
+        col0 > e->shape[1] - cols)
+        return sheaf_fail(SHEAF_E_ARG, "tensor '%s': a box outside of it", name);
+    return factor_rows(s->lora, &s->lora->linear[i / 2], i % 2 == 0 ? 'A' : 'B', row0, rows, col0,
+                       cols, dst);
+}
+
+static void adapter_close(sheaf_source *self)
+{
+    sheaf__over_release((sheaf__over_source *)self);
+    free(self);
+}
+
+sheaf_status *sheaf_sat_adapter(sheaf_source **out, const sheaf_sat_lora *lora)
+{
+    if (lora->count == 0)
+        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "%s", lora->catalog->root),
+                                          "factors of LoRA that are not merged"),
+                           "none");
+    adapter *s = calloc(1, sizeof *s);
+    if (s == NULL)
+        return sheaf__no_memory("adapter");
+    sheaf_status *st = sheaf__over_init(&s->over, 2 * lora->count);
+    s->over.source.read = adapter_read;
+    s->over.source.close = adapter_close;
+    s->lora = lora;
+    for (int64_t i = 0; st == NULL && i < 2 * lora->count; i++) {
+        const sheaf_sat_lora_linear *l = &lora->linear[i / 2];
+        const bool a = i % 2 == 0;
+        char *name = NULL;
+        if (asprintf(&name, "base_model.model.%s.lora_%c.weight", l->name, a ? 'A' : 'B') < 0)
+            name = NULL;
+        st = sheaf__over_add(&s->over, name,
+                             (sheaf_source_entry){ .dtype = l->dtype,
+                                                   .ndim = 2,
+                                                   .shape = { a ? l->adapter_rank : l->out,
+                                                              a ? l->in : l->adapter_rank } });
+    }
+    if (st == NULL)
+        *out = &s->over.source;
+    else
+        adapter_close(&s->over.source);
+    return st;
+}
+
+/* ---- adapter_config.json ---- */
+
+/* Layers whose rank is not the first one's; `by` is what is written for each, ranks or alphas. "^",
+ * because a layer of the text model has a path that ends one of the ViT's, and PEFT takes a key for
+ * the end of any. */
+static void patterns(sheaf_text *text, const sheaf_sat_lora *lora, int64_t by)
+{
+    bool any = false;
+    for (int64_t i = 0; i < lora->count; i++) {
+        const sheaf_sat_lora_linear *l = &lora->linear[i];
+        if (l->adapter_rank == lora->linear[0].adapter_rank)
+            continue;
+        char key[560];
+        snprintf(key, sizeof key, "^%s", l->name);
+        sheaf__text_add(text, "%s\n    ", any ? "," : "");
+        sheaf__text_json(text, key);
+        sheaf__text_add(text, ": %" PRId64, l->adapter_rank / by);
+        any = true;
+    }
+    sheaf__text_add(text, "%s", any ? "\n  " : "");
+}
+
+sheaf_status *sheaf_sat_adapter_config(char **out, const sheaf_sat_lora *lora)
+{
+    const int64_t r = lora->count > 0 ? lora->linear[0].adapter_rank : lora->rank;
+    sheaf_text text = { 0 }, targets = { 0 };
+    const char **path = calloc((size_t)lora->count + 1, sizeof *path);
+    char *pattern = NULL;
+    if (path == NULL)
+        return sheaf__no_memory("adapter");
+    for (int64_t i = 0; i < lora->count; i++)
+        path[i] = lora->linear[i].name;
+    sheaf__paths_pattern(&targets, path, lora->count);
+    sheaf_status *st = sheaf__text_take(&pattern, &targets);
+    free(path);
+    sheaf__text_add(&text, "{\n  \"alpha_pattern\": {");
+    patterns(&text, lora, lora->rank);
+    sheaf__text_add(
+        &text,
+        "},\n  \"base_model_name_or_path\": null,\n  \"bias\": \"none\",\n  \"fan_in_fan_out\": false,\n"
+        "  \"inference_mode\": true,\n  \"init_lora_weights\": true,\n  \"lora_alpha\": %" PRId64
+        ",\n  \"lora_dropout\": 0.0,\n"
+        "  \"modules_to_save\": null,\n  \"peft_type\": \"LORA\",\n  \"r\": %" PRId64
+        ",\n  \"rank_pattern\": {",
+        r / lora->rank, r);
+    patterns(&text, lora, 1);
+    sheaf__text_add(&text, "},\n  \"target_modules\": ");
+    if (st == NULL)
+        sheaf__text_json(&text, pattern);
+    sheaf__text_add(
+        &text, ",\n  \"task_type\": null,\n  \"use_dora\": false,\n  \"use_rslora\": false\n}\n");
+    free(pattern);
+    if (st == NULL)
+        return sheaf__text_take(out, &text);
+    sheaf__text_release(&text);
     return st;
 }

@@ -47,12 +47,3 @@ sheaf_status *sheaf_sat_merged(sheaf_source **out, sheaf_catalog *catalog);
 sheaf_status *sheaf_sat_adapter(sheaf_source **out, const sheaf_sat_lora *lora);
 /* sheaf_sat_adapter_config - adapter_config.json for it (malloc'd). */
 sheaf_status *sheaf_sat_adapter_config(char **out, const sheaf_sat_lora *lora);
-
-/* sheaf__sat_factor - X.matrix_A.part or X.matrix_B.part as SAT stores it; NULL: there is none. */
-const sheaf_logical *sheaf__sat_factor(const sheaf_catalog *catalog, const char *linear, char which,
-                                       int part);
-/* sheaf__sat_factor_rows - a box of the adapter's A or B of a layer, in the dtype of its factors.
- */
-sheaf_status *sheaf__sat_factor_rows(const sheaf_sat_lora *lora,
-                                     const sheaf_sat_lora_linear *linear, char which, int64_t row0,
-                                     int64_t rows, int64_t col0, int64_t cols, void *dst);
