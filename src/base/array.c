@@ -1,8 +1,7 @@
 /* array.c - see array.h. Pointers are copied, as an array of any type may be behind one. */
 #include "base/array.h"
 
-#include <stdlib.h>
-#include <string.h>
+#include "base/base.h"
 
 bool sheaf__grow(void *array, int64_t *capacity, int64_t need, size_t size)
 {

@@ -1,9 +1,9 @@
 /* control.c - see control.h. */
-#include "base/status.h"
 #include "base/control.h"
 
 #include <signal.h>
-#include <stdlib.h>
+
+#include "base/base.h"
 
 sheaf_status *sheaf_control_new(sheaf_control **out)
 {

@@ -6,8 +6,8 @@
 #include "base/elementary.h"
 
 #include <math.h>
-#include <stdint.h>
-#include <string.h>
+
+#include "base/base.h"
 
 /* ln 2 = LN2 + LN2_LO, pi/2 = HALF_PI + HALF_PI_2 + HALF_PI_3. LN2_42 has 42 bits,
  * so that its product with an exponent is exact; LN2_REST is what it leaves. */

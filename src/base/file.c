@@ -4,17 +4,11 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/status.h"
-#include "base/array.h"
-#include "base/text.h"
+#include "base/base.h"
 
 /* Linux moves at most 2^31 - 4096 bytes per call; whole blocks below that. */
 enum { MOST_PER_CALL = 1 << 30 };

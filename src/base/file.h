@@ -8,11 +8,9 @@
 #pragma once
 
 #include <stdatomic.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <time.h>
 
+#include "base/base.h"
 #include "base/hash.h"
 #include "sheaf/status.h"
 

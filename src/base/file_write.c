@@ -2,16 +2,12 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "file.h"
-#include "base/status.h"
+#include "base/base.h"
 
 enum { MOST_PER_CALL = 1 << 30, DEEPEST_TREE = 64, TRIES = 1000 };
 

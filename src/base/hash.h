@@ -1,9 +1,7 @@
 /* hash.h - XXH3-128 with seed 0, as fast as this processor hashes; and FNV-1a for short keys. */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "base/base.h"
 
 /* In the order of its canonical form: `high` comes first, each big-endian. */
 typedef struct sheaf_hash {

@@ -1,16 +1,13 @@
 /* json.c - see json.h. */
 #include "json.h"
 
-#include <inttypes.h>
 #include <math.h>
 #include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "file.h"
 #include "json_scan.h"
 #include "status.h"
-#include "base/status.h"
+#include "base/base.h"
 
 static const char memory_for[] = "out of memory while reading JSON";
 

@@ -9,9 +9,8 @@
 
 #include <jansson.h>
 #include <math.h>
-#include <stdbool.h>
-#include <stdint.h>
 
+#include "base/base.h"
 #include "base/json_scan.h"
 #include "sheaf/status.h"
 

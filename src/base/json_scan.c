@@ -2,15 +2,11 @@
 #include "json_scan.h"
 
 #include <float.h>
-#include <inttypes.h>
 #include <locale.h>
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "text.h"
-#include "base/status.h"
+#include "base/base.h"
 
 enum { DEEPEST = 127 };
 

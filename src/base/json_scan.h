@@ -7,10 +7,7 @@
  * goes on with a character missing. */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
+#include "base/base.h"
 #include "sheaf/status.h"
 
 typedef struct sheaf_json_scan {

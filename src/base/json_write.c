@@ -1,12 +1,10 @@
 /* json_write.c - see json_write.h. */
 #include "base/json_write.h"
 
-#include <inttypes.h>
 #include <jansson.h>
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+
+#include "base/base.h"
 
 static void next(sheaf_json_writer *j, const char *key)
 {

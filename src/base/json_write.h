@@ -1,10 +1,7 @@
 /* json_write.h - JSON written key by key, on one line. Reading is json.h's. */
 #pragma once
 
-#include <stdbool.h>
-#include <stdint.h>
-
-#include "base/text.h"
+#include "base/base.h"
 #include "sheaf/finding.h"
 
 /* All zero begins with an empty text; a text that has something is gone on with. A failed

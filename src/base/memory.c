@@ -2,11 +2,9 @@
  * to be seen (proc(5), cgroups(7)). */
 #include "base/memory.h"
 
-#include <inttypes.h>
 #include <limits.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+
+#include "base/base.h"
 
 /* The files of a group in one of the two versions. */
 typedef struct version {

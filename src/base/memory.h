@@ -1,8 +1,7 @@
 /* memory.h - how much memory this process may still take before the system kills it. */
 #pragma once
 
-#include <stdbool.h>
-#include <stdint.h>
+#include "base/base.h"
 
 typedef struct sheaf__memory {
     int64_t left;  /* bytes; INT64_MAX where nothing is known */

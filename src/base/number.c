@@ -2,8 +2,8 @@
 #include "base/number.h"
 
 #include <math.h>
-#include <stdio.h>
-#include <string.h>
+
+#include "base/base.h"
 
 static const char *scaled(char *buffer, double x, double step, const char *const *unit, int units)
 {

@@ -4,15 +4,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/stat.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/status.h"
+#include "base/base.h"
 #include "base/temporary.h"
-#include "base/text.h"
 
 struct sheaf_output {
     char *dst, *partial, *parent;

@@ -8,9 +8,7 @@
  * out that neither had to. */
 #pragma once
 
-#include <stdbool.h>
-#include <stdint.h>
-
+#include "base/base.h"
 #include "base/thread.h"
 
 enum {

@@ -4,8 +4,8 @@
 #include <assert.h>
 #include <ctype.h>
 #include <stdarg.h>
-#include <stdint.h>
-#include <string.h>
+
+#include "base/base.h"
 
 /* The number of the character of `n` bytes at p. */
 static uint32_t number_of(const char *bytes, size_t n)

@@ -7,9 +7,7 @@
  * and bytes that are not UTF-8 become '?', a tab a blank. JSON is written elsewhere, exactly. */
 #pragma once
 
-#include <stdio.h>
-
-#include "base/text.h"
+#include "base/base.h"
 
 /* sheaf__print - fprintf(), but every %s is shown as above, cut by its precision between two
  * characters. The format is ours, and its line feeds are. Knows d i u x X o c e g f s % with *,

@@ -2,9 +2,8 @@
 #include "base/status.h"
 
 #include <stdarg.h>
-#include <stdbool.h>
-#include <stdlib.h>
-#include <string.h>
+
+#include "base/base.h"
 
 enum { WHERE, EXPECTED, FOUND, REMEDY, LINES };
 

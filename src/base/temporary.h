@@ -2,9 +2,7 @@
  * removed by the next that makes one of the kind. */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-
+#include "base/base.h"
 #include "base/events.h"
 
 /* sheaf__sweep - removes what is(path, of) in a folder and no process holds a lock on, with a note

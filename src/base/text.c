@@ -1,14 +1,10 @@
 /* text.c - see text.h. */
 #include "text.h"
-#include "base/status.h"
 
 #include <ctype.h>
 #include <stdarg.h>
-#include <inttypes.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+
+#include "base/base.h"
 
 static bool reserve(sheaf_text *text, size_t more)
 {

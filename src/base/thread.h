@@ -7,12 +7,12 @@
 #include <linux/futex.h>
 #include <pthread.h>
 #include <stdatomic.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 #ifndef SHEAF_NO_X86
 #include <immintrin.h>
+
+#include "base/base.h"
 #endif
 
 /* Nearest even, all exceptions masked, denormal inputs (DAZ) and results (FTZ)

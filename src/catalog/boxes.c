@@ -1,10 +1,9 @@
 /* boxes.c - see boxes.h. */
 #include "catalog/boxes.h"
 
-#include <string.h>
 #include <unistd.h>
 
-#include "base/status.h"
+#include "base/base.h"
 #include "base/file.h"
 
 int64_t sheaf__elements(int ndim, const int64_t *shape)

@@ -1,16 +1,11 @@
 /* catalog.c - see catalog.h: growing the catalog, names, findings. */
 #include "catalog/catalog.h"
 
-#include <inttypes.h>
 #include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
-#include "base/array.h"
+#include "base/base.h"
 #include "base/file.h"
-#include "base/status.h"
-#include "base/text.h"
 #include "catalog/private.h"
 
 enum {

@@ -8,9 +8,8 @@
 #pragma once
 
 #include <dirent.h>
-#include <stdbool.h>
-#include <stdint.h>
 
+#include "base/base.h"
 #include "base/file.h"
 #include "catalog/dialect.h"
 #include "sheaf/dtype.h"

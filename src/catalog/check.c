@@ -2,12 +2,7 @@
  *
  * The volumes of boxes that do not overlap add up to the tensor's exactly when there is no
  * hole. Where all boxes differ along one axis alone, the rows that are missing are named. */
-#include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/status.h"
-#include "base/text.h"
+#include "base/base.h"
 #include "catalog/boxes.h"
 #include "catalog/private.h"
 

@@ -1,11 +1,7 @@
 /* cure.c - commands that cure what was found, with the paths of the checkpoint at hand; see
  * catalog.h. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
+#include "base/base.h"
 #include "base/file.h"
-#include "base/text.h"
 #include "catalog/catalog.h"
 
 /* "ROOT-word"; where ROOT has no name of its own, "word" beside it. */

@@ -1,10 +1,7 @@
 /* over_source.c - see over_source.h. */
 #include "catalog/over_source.h"
 
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/status.h"
+#include "base/base.h"
 
 int64_t sheaf__over_find(const sheaf__over_source *s, const char *name)
 {

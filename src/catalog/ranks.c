@@ -11,13 +11,9 @@
  * What files say of their bytes (piece.digest) is believed; else a sample of each copy is read.
  * Copies that differ are told apart by samples: by their correlation, and not by distance, as a
  * part that drifted far is still of its run. */
-#include <inttypes.h>
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "base/status.h"
-#include "base/text.h"
+#include "base/base.h"
 #include "catalog/private.h"
 #include "ops/kernels.h"
 

@@ -2,13 +2,8 @@
  *
  * A view's row is one index of all axes but the last. Bytes that lie together in the file and
  * go together into dst are read together, so that whole rows cost one call and not many. */
-#include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/status.h"
+#include "base/base.h"
 #include "base/file.h"
-#include "base/text.h"
 #include "catalog/private.h"
 #include "formats/safetensors.h"
 

@@ -8,11 +8,7 @@
  *
  * Where each tensor has a file of its own, two that were trained apart are never alike: their
  * gradients were not. */
-#include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/status.h"
+#include "base/base.h"
 #include "base/file.h"
 #include "catalog/private.h"
 

@@ -1,9 +1,5 @@
 /* untold.c - what files cannot tell of the parts they hold; see catalog.h. */
-#include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/status.h"
+#include "base/base.h"
 #include "catalog/private.h"
 
 /* Files that hold pieces of divided tensors. */

@@ -4,9 +4,8 @@
  *   sheaf_manual man FOLDER           sheaf.1 and sheaf-COMMAND.1
  *   sheaf_manual bash|zsh|fish        the shell's script, to standard output */
 #include <errno.h>
-#include <stdlib.h>
-#include <string.h>
 
+#include "base/base.h"
 #include "cli/lib/cli.h"
 
 #define ENDS "0 done, 1 the answer is no, 2 wrong usage, 3 could not be done"

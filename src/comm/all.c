@@ -1,10 +1,7 @@
 /* all.c - see all.h. */
 #include "comm/all.h"
 
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/status.h"
+#include "base/base.h"
 #include "comm/transport.h"
 
 int sheaf__all_count(const sheaf_comm *all)

@@ -5,9 +5,7 @@
  * first; the others wait at the next agreement. */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-
+#include "base/base.h"
 #include "comm/comm.h"
 
 int sheaf__all_count(const sheaf_comm *all);

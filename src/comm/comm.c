@@ -1,13 +1,8 @@
 /* comm.c - see comm.h: the calls, written once for all transports. The sum is in sum.c. */
 #include "comm/comm.h"
 
-#include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
+#include "base/base.h"
 #include "base/clock.h"
-#include "base/status.h"
 #include "comm/transport.h"
 
 static const char *const op_names[] = {

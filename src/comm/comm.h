@@ -13,9 +13,7 @@
  * all that still call. After a failed call the contents of its buffers are undefined. */
 #pragma once
 
-#include <stddef.h>
-#include <stdint.h>
-
+#include "base/base.h"
 #include "comm/counters.h"
 #include "comm/doing.h"
 #include "sheaf/owner.h"

@@ -1,10 +1,9 @@
 /* doing.c - see doing.h. */
 #include "comm/doing.h"
 
-#include <inttypes.h>
-#include <stdio.h>
-#include <string.h>
 #include <unistd.h>
+
+#include "base/base.h"
 
 const char *const sheaf__circle_names[SHEAF__CIRCLES] = {
     [SHEAF__ALL_RANKS] = "all ranks",         [SHEAF__ITS_GROUP] = "its group",

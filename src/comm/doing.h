@@ -7,12 +7,9 @@
 #pragma once
 
 #include <stdatomic.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <time.h>
 
-#include "base/text.h"
+#include "base/base.h"
 
 /* The groups of ranks that a rank makes calls with. */
 typedef enum sheaf__circle {

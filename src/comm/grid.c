@@ -2,12 +2,11 @@
 #include "comm/grid.h"
 
 #include <pthread.h>
-#include <stdlib.h>
 
+#include "base/base.h"
 #include "comm/doing.h"
 #include "comm/process.h"
 #include "comm/threads.h"
-#include "base/status.h"
 
 /* What a grid on threads is made of; lists hold NULL where a group has one rank. */
 typedef struct parts {

@@ -6,12 +6,10 @@
 #include "comm/messages.h"
 
 #include <sched.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
+#include "base/base.h"
 #include "base/clock.h"
-#include "base/status.h"
 #include "base/thread.h"
 
 enum {

@@ -3,14 +3,10 @@
 
 #include <dlfcn.h>
 #include <limits.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
-#include "base/status.h"
+#include "base/base.h"
 #include "base/file.h"
-#include "base/text.h"
 
 static const char *const known[] = { "openmpi", "mpich" };
 enum { KNOWN = sizeof known / sizeof *known };

@@ -2,17 +2,13 @@
 #include "comm/process.h"
 
 #include <sched.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include "base/base.h"
 #include "base/thread.h"
 #include "base/file.h"
 #include "base/hash.h"
-#include "base/status.h"
-#include "base/text.h"
 #include "comm/doing.h"
 #include "comm/messages.h"
 #include "comm/plugins.h"

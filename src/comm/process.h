@@ -3,9 +3,7 @@
  * alone). With one process nothing here waits or fails. */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-
+#include "base/base.h"
 #include "base/events.h"
 #include "comm/all.h"
 

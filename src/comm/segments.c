@@ -1,14 +1,11 @@
 /* segments.c - see segments.h. */
 #include "comm/segments.h"
 
-#include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "base/base.h"
 #include "base/file.h"
 
 enum { NAP_MS = 30 };

@@ -8,11 +8,9 @@
  *                 (all gather), a bounded segment at a time: its results with the operands of
  *                 the next one, as every exchange waits for the slowest rank. */
 #include <assert.h>
-#include <stdlib.h>
-#include <string.h>
 
+#include "base/base.h"
 #include "base/clock.h"
-#include "base/status.h"
 #include "base/thread.h"
 #include "comm/transport.h"
 

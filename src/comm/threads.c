@@ -13,10 +13,8 @@
 #include <limits.h>
 #include <pthread.h>
 #include <signal.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "base/status.h"
+#include "base/base.h"
 #include "base/patience.h"
 #include "base/thread.h"
 #include "comm/threads.h"

@@ -12,10 +12,7 @@
  * (`posted`), so that a sum can work where the operands lie. */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
+#include "base/base.h"
 #include "comm/comm.h"
 #include "comm/doing.h"
 

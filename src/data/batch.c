@@ -1,7 +1,5 @@
 /* batch.c - rows of a data set as dense arrays, packed ones too. */
-#include <stdlib.h>
-
-#include "base/status.h"
+#include "base/base.h"
 #include "base/random.h"
 #include "data/data_images.h"
 #include "data/data_rows.h"

@@ -2,16 +2,13 @@
 #include "data/byte_source.h"
 
 #include <errno.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 #include <zlib.h>
 #include <zstd.h>
 #include <zstd_errors.h>
 
+#include "base/base.h"
 #include "base/file.h"
-#include "base/status.h"
-#include "base/text.h"
 
 enum { WINDOW = 1 << 20, RAW = 1 << 18 };
 enum { PLAIN, GZIP, ZSTD };

@@ -5,10 +5,7 @@
  * and zstd -d have it. */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
+#include "base/base.h"
 #include "base/hash.h"
 #include "sheaf/status.h"
 

@@ -1,10 +1,9 @@
 /* complaints.c - see complaints.h. */
 #include "data/complaints.h"
 
-#include <inttypes.h>
 #include <stdarg.h>
-#include <stdio.h>
-#include <string.h>
+
+#include "base/base.h"
 
 static bool is_about_a_record(sheaf_code code)
 {

@@ -2,11 +2,8 @@
  * all. */
 #pragma once
 
-#include <stdbool.h>
-#include <stdint.h>
-
+#include "base/base.h"
 #include "base/events.h"
-#include "base/text.h"
 #include "sheaf/status.h"
 
 /* What is wrong with a data set: the first SHEAF__COMPLAINTS_LISTED in full, the rest counted. All

@@ -1,12 +1,8 @@
 /* compose.c - see compose.h. */
 #include "data/compose.h"
 
-#include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
-
+#include "base/base.h"
 #include "inputs/places.h"
-#include "base/status.h"
 
 static sheaf_status *encode(sheaf__ids *out, const sheaf__sentencepiece *model, const char *text)
 {

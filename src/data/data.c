@@ -1,17 +1,11 @@
 /* data.c - see data.h. What is common to both forms: order, batches, counts, hash. */
+#include "base/base.h"
 #include "data/row_cache.h"
 #include "data/data.h"
 
-#include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/status.h"
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/random.h"
-#include "base/text.h"
 #include "inputs/sentencepiece.h"
 #include "inputs/tokenizer/tokenizer.h"
 #include "ops/kernels.h"

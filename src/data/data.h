@@ -20,9 +20,8 @@
 #pragma once
 
 #include <stdatomic.h>
-#include <stdbool.h>
-#include <stdint.h>
 
+#include "base/base.h"
 #include "base/events.h"
 #include "schema/family.h"
 #include "schema/config.h"

@@ -1,10 +1,7 @@
 /* data_images.c - see data_images.h. */
 #include "data/data_images.h"
 
-#include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
-
+#include "base/base.h"
 #include "data/data_rows.h"
 #include "schema/family.h"
 

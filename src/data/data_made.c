@@ -1,10 +1,8 @@
 /* data_made.c - rows of made-up tokens, and images of one colour where a model reads them: as much
  * work as any others, for whoever measures a step that there are no data for. */
-#include <stdlib.h>
-
+#include "base/base.h"
 #include "data/data_images.h"
 #include "data/data_rows.h"
-#include "base/status.h"
 
 static sheaf_status *load_gray(void *self, int64_t row, const sheaf__picture *picture)
 {

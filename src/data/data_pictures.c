@@ -1,13 +1,9 @@
 /* data_pictures.c - see data_pictures.h. */
 #include "data/data_pictures.h"
 
-#include <inttypes.h>
 #include <pthread.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "base/array.h"
-#include "base/status.h"
+#include "base/base.h"
 #include "base/thread.h"
 #include "data/data_rows.h"
 

@@ -3,12 +3,7 @@
  *
  * A row holds its sequence without the padding. Records of a round are looked at side by side, the
  * image and the text; all bad ones are told together. */
-#include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/status.h"
-#include "base/array.h"
+#include "base/base.h"
 #include "base/thread.h"
 #include "inputs/sentencepiece.h"
 #include "data/compose.h"

@@ -1,12 +1,7 @@
 /* data_rows.c - what the readers of a data set share; see data_rows.h. */
 #include "data/data_rows.h"
 
-#include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/status.h"
-#include "base/array.h"
+#include "base/base.h"
 #include "data/data_images.h"
 #include "data/row_cache.h"
 

@@ -6,12 +6,7 @@
  * things: an input that is not known here may change the meaning of the others. A row's own padding
  * is kept as it is (it shows in saved logits); only positions at the end with mask 0 and no label
  * may fall outside --seq. */
-#include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/status.h"
-#include "base/text.h"
+#include "base/base.h"
 #include "data/data_rows.h"
 #include "data/data_tensors.h"
 

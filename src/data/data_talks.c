@@ -4,12 +4,8 @@
  */
 #include "data/data_talks.h"
 
-#include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
-
+#include "base/base.h"
 #include "base/file.h"
-#include "base/status.h"
 #include "data/data_images.h"
 #include "data/data_pictures.h"
 

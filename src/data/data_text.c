@@ -4,12 +4,7 @@
  * Records are gathered into rounds of some megabytes; the records of a round are parsed and encoded
  * side by side, then taken in the order of the file. So memory is bounded by a round and what is
  * kept of it, and neither rows nor complaints show the number of threads. */
-#include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/status.h"
-#include "base/array.h"
+#include "base/base.h"
 #include "base/thread.h"
 #include "base/file.h"
 #include "base/json.h"

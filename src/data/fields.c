@@ -1,10 +1,7 @@
 /* fields.c - see fields.h. */
 #include "data/fields.h"
 
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/status.h"
+#include "base/base.h"
 #include "data/complaints.h"
 
 static const char *const records[] = { "prompt",   "completion",    "answer",      "text",

@@ -1,13 +1,8 @@
 /* json_items.c - see json_items.h. */
 #include "data/json_items.h"
 
-#include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/array.h"
+#include "base/base.h"
 #include "base/json.h"
-#include "base/text.h"
 
 /* ---- characters ---- */
 

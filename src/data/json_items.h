@@ -7,10 +7,8 @@
 #pragma once
 
 #include <jansson.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 
+#include "base/base.h"
 #include "data/byte_source.h"
 #include "data/fields.h"
 #include "sheaf/status.h"

@@ -1,12 +1,7 @@
 /* records.c - see records.h. What is common to all forms. */
 #include "data/records.h"
 
-#include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/array.h"
-#include "base/status.h"
+#include "base/base.h"
 #include "data/records_read.h"
 
 bool sheaf__is_blank(const char *text)

@@ -21,9 +21,7 @@
  * Every record is looked at; the bad ones are collected, so that one reading tells all of them. */
 #pragma once
 
-#include <stdbool.h>
-#include <stdint.h>
-
+#include "base/base.h"
 #include "base/events.h"
 #include "data/complaints.h"
 #include "inputs/template.h"

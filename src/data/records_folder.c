@@ -5,16 +5,11 @@
 #include "data/records_read.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <search.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <strings.h>
 #include <sys/stat.h>
 
-#include "base/status.h"
-#include "base/array.h"
+#include "base/base.h"
 #include "base/file.h"
 
 enum { DEEPEST = 200, MOST = 1 << 28 };

@@ -1,14 +1,10 @@
 /* records_json.c - records from JSON Lines or one JSON array; the forms are in records.h. */
 #include "data/records_read.h"
 
-#include <inttypes.h>
 #include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "base/status.h"
+#include "base/base.h"
 #include "base/file.h"
-#include "base/text.h"
 #include "data/json_items.h"
 #include "data/talk_pictures.h"
 #include "data/text_inner.h"

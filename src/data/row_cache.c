@@ -1,17 +1,13 @@
 /* row_cache.c - see row_cache.h. */
 #include "data/row_cache.h"
 
-#include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
-#include "base/status.h"
+#include "base/base.h"
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/json.h"
 #include "base/output.h"
-#include "base/text.h"
 
 enum { PARTS = 4, BUFFER = 1 << 20, VERSION = 1 };
 enum { BEGIN, LABELS, TOKEN, TRAINED };

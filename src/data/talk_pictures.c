@@ -1,15 +1,9 @@
 /* talk_pictures.c - see talk_pictures.h. */
 #include "data/talk_pictures.h"
 
-#include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/array.h"
+#include "base/base.h"
 #include "base/file.h"
 #include "base/json.h"
-#include "base/status.h"
-#include "base/text.h"
 #include "data/complaints.h"
 #include "data/text_inner.h"
 

@@ -1,15 +1,11 @@
 /* talk_row.c - see talk_row.h. */
 #include "data/talk_row.h"
 
-#include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
-
+#include "base/base.h"
 #include "data/complaints.h"
 #include "data/data_rows.h"
 #include "data/talk_pictures.h"
 #include "data/text_record.h"
-#include "base/status.h"
 
 /* A record on its way. */
 typedef struct talk {

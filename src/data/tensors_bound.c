@@ -3,13 +3,8 @@
  *   images_per_row  [rows] how many of these are of each row; absent: all of the only one
  *   image_R_J_chw   [channels, height, width] the J-th of row R, of whole patches; image_J_chw
  * where there is one row */
-#include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
+#include "base/base.h"
 #include "data/data_tensors.h"
-#include "base/status.h"
 
 static const char per_row[] = "images_per_row";
 enum { MOST_SIDE = 1 << 20 }; /* pixels */

@@ -1,10 +1,6 @@
 /* tensors_images.c - images of a .safetensors file, whichever way it tells of them. */
-#include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
-
+#include "base/base.h"
 #include "data/data_tensors.h"
-#include "base/status.h"
 
 static bool by_masks(const sheaf__tensors *in)
 {

@@ -1,12 +1,7 @@
 /* tensors_marked.c - images of a .safetensors file by tokens, as for OmniLMM: one that begins an
  * image, one for each row of it, one that ends it. `images` [n, channels, height, width] holds
  * their pixels in the order of these marks, row after row. */
-#include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/status.h"
-#include "base/array.h"
+#include "base/base.h"
 #include "data/data_tensors.h"
 
 static const char pixels_of[] = "images";

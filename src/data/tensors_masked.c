@@ -1,11 +1,7 @@
 /* tensors_masked.c - images of a .safetensors file by masks of their positions, one in each row, as
  * for CogVLM and CogAgent: the tensors that data_images.h lists. */
-#include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
-
+#include "base/base.h"
 #include "data/data_tensors.h"
-#include "base/status.h"
 
 static const char *const masks[] = { "image_embed_mask", "token_type_ids", "vision_expert_mask",
                                      "image_rope_mask", "context_length" };

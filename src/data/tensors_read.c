@@ -1,12 +1,8 @@
 /* tensors_read.c - what readers of a .safetensors file of rows share: numbers, masks, pixels, and
  * how they complain. */
-#include <inttypes.h>
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "base/text.h"
+#include "base/base.h"
 #include "data/data_tensors.h"
 #include "ops/kernels.h"
 

@@ -1,12 +1,7 @@
 /* text_encode.c - see text_encode.h. */
 #include "data/text_encode.h"
 
-#include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/array.h"
-#include "base/status.h"
+#include "base/base.h"
 #include "data/complaints.h"
 
 /* ---- ids, and where they come from ---- */

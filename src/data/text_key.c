@@ -1,11 +1,7 @@
 /* text_key.c - see text_sources.h: the name of a cache of rows. */
+#include "base/base.h"
 #include "data/text_sources.h"
 
-#include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/status.h"
 #include "base/file.h"
 #include "data/data_rows.h"
 #include "inputs/tokenizer/beside.h"

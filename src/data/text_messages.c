@@ -1,12 +1,5 @@
 /* text_messages.c - conversations of text_record.h: what messages hold, and whose turn it is. */
-#include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/array.h"
-#include "base/status.h"
-#include "base/text.h"
+#include "base/base.h"
 #include "data/complaints.h"
 #include "data/text_inner.h"
 

@@ -1,13 +1,7 @@
 /* text_record.c - see text_record.h. */
 #include "data/text_record.h"
 
-#include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/status.h"
-#include "base/text.h"
+#include "base/base.h"
 #include "data/complaints.h"
 #include "data/json_items.h"
 #include "data/talk_pictures.h"

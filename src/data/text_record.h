@@ -14,10 +14,8 @@
 #pragma once
 
 #include <jansson.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 
+#include "base/base.h"
 #include "data/fields.h"
 #include "inputs/chat/chat.h"
 #include "sheaf/status.h"

@@ -1,11 +1,7 @@
 /* text_rows.c - see text_rows.h. */
 #include "data/text_rows.h"
 
-#include <inttypes.h>
-#include <stdio.h>
-#include <string.h>
-
-#include "base/array.h"
+#include "base/base.h"
 #include "data/row_cache.h"
 #include "data/talk_pictures.h"
 

@@ -1,15 +1,10 @@
 /* text_sources.c - see text_sources.h. */
 #include "data/text_sources.h"
 
-#include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 
-#include "base/status.h"
-#include "base/array.h"
+#include "base/base.h"
 #include "base/file.h"
-#include "base/text.h"
 #include "data/records.h"
 
 static bool is_given(const char *text)

@@ -1,10 +1,7 @@
 /* dialects.c - see dialects.h. */
 #include "dialects/common/dialects.h"
 
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/status.h"
+#include "base/base.h"
 #include "base/file.h"
 #include "dialects/common/model.h"
 #include "dialects/hf/hf.h"

@@ -1,13 +1,8 @@
 /* open.c - see open.h. */
 #include "dialects/open.h"
 
-#include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/status.h"
+#include "base/base.h"
 #include "base/file.h"
-#include "base/text.h"
 #include "dialects/common/save.h"
 #include "dialects/common/dialects.h"
 #include "dialects/peft/peft.h"

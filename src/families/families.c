@@ -1,8 +1,8 @@
 /* families.c - the table of families: a new one is a folder beside this file, and a row here. */
-#include <stddef.h>
-#include <string.h>
 
 #include "families/common/families.h"
+
+#include "base/base.h"
 
 static const sheaf__family *const table[] = {
     [SHEAF_LLAMA] = &sheaf__family_llama,       [SHEAF_MISTRAL] = &sheaf__family_mistral,

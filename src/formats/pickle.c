@@ -5,14 +5,9 @@
  * there is an error, and memory that could not be had is remembered. */
 #include "pickle.h"
 
-#include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "pickle_inner.h"
 #include "zip.h"
-#include "base/array.h"
-#include "base/status.h"
+#include "base/base.h"
 
 enum { HIGHEST_PROTOCOL = 5, BIG_MOST = 1 << 16, SMALLEST_LIMIT = 64 << 10, LIMIT_PER_BYTE = 96 };
 

@@ -14,10 +14,7 @@
  * with it; memory is bounded by the bytes of the pickle (options). */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
+#include "base/base.h"
 #include "sheaf/dtype.h"
 #include "sheaf/status.h"
 

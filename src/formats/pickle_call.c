@@ -1,8 +1,7 @@
 /* pickle_call.c - what stands in a pickle where Python would call something; see pickle_inner.h. */
-#include <stdlib.h>
-#include <string.h>
 
 #include "pickle_inner.h"
+#include "base/base.h"
 
 static sheaf_status *bad(const sheaf_pickle *callable, const char *expected)
 {

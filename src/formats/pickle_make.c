@@ -1,12 +1,7 @@
 /* pickle_make.c - values to be written, and their pickle; see pickle.h. */
-#include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "base/status.h"
-#include "base/text.h"
 #include "pickle_inner.h"
+#include "base/base.h"
 
 /* ---- making ---- */
 

@@ -5,11 +5,10 @@
  * part of the name begins with a capital) are opaque, and their functions may be named
  * but not called. Nothing here is ever looked up, imported or run. */
 #include <ctype.h>
-#include <string.h>
 
-#include "base/text.h"
 #include "pickle_inner.h"
 #include "zip.h"
+#include "base/base.h"
 
 /* Names of a module, separated by blanks. A class here is kept, not read: _load_from_bytes is a
  * file within the pickle. */

@@ -8,10 +8,9 @@
  *
  * Metadata, where there is any, says that the elements are to be conjugated or negated: an opaque
  * object. Offsets and strides are in elements, of the storage's class or of v3's dtype. */
-#include <inttypes.h>
-#include <string.h>
 
 #include "pickle_inner.h"
+#include "base/base.h"
 
 static const struct {
     const char *name;

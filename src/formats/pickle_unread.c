@@ -3,10 +3,9 @@
  * A tensor that torch rebuilds in a way that is not read (quantized, sparse, ...) is an opaque
  * object of the function that rebuilds it, one of numpy's likewise. Others are read, but where no
  * name leads to them: in a list, in an object, under a key that is no text. */
-#include <stdio.h>
-#include <string.h>
 
 #include "pickle_inner.h"
+#include "base/base.h"
 
 static const struct {
     const char *name, *is;

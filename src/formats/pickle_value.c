@@ -1,10 +1,7 @@
 /* pickle_value.c - the memory of a document, and looking at its values; see pickle.h. */
-#include <inttypes.h>
 #include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "base/status.h"
+#include "base/base.h"
 #include "base/hash.h"
 #include "pickle_inner.h"
 

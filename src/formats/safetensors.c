@@ -1,14 +1,10 @@
 /* safetensors.c - reading; see safetensors.h. */
 #include "safetensors.h"
 
-#include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
-#include "base/array.h"
 #include "filled.h"
-#include "base/status.h"
+#include "base/base.h"
 
 enum { LENGTH_BYTES = 8 };
 

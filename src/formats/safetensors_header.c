@@ -1,11 +1,6 @@
 /* safetensors_header.c - the JSON of a header, checked as the official parser checks it. */
-#include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/array.h"
+#include "base/base.h"
 #include "base/json_scan.h"
-#include "base/status.h"
 #include "safetensors.h"
 
 /* A tensor as the JSON tells it. */

@@ -3,15 +3,10 @@
  * The header is the official writer's: tensors by descending dtype, then by name; the
  * metadata first; padded with spaces to a multiple of 8. */
 #include <assert.h>
-#include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "base/status.h"
-#include "base/array.h"
-#include "base/text.h"
 #include "filled.h"
 #include "safetensors.h"
+#include "base/base.h"
 
 enum { LENGTH_BYTES = 8, ALIGNMENT = 8 };
 

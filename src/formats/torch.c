@@ -1,14 +1,10 @@
 /* torch.c - opening and reading; see torch.h. */
 #include "torch.h"
 
-#include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "zip.h"
-#include "base/status.h"
+#include "base/base.h"
 
 enum { TAR_MARK = 257, HEAD_BYTES = TAR_MARK + 5, KEY_MOST = 512, SMALL_ENTRY = 4096 };
 

@@ -5,12 +5,9 @@
  * Their CRC-32 is joined from the parts as they are written (zip_crc.h); the headers follow at the
  * end. */
 #include <assert.h>
-#include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
 
+#include "base/base.h"
 #include "formats/torch.h"
-#include "base/status.h"
 #include "filled.h"
 #include "zip.h"
 #include "zip_crc.h"

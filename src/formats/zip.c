@@ -1,13 +1,8 @@
 /* zip.c - reading; see zip.h. */
 #include "zip.h"
 
-#include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/status.h"
-#include "base/array.h"
 #include "zip_crc.h"
+#include "base/base.h"
 
 enum {
     LOCAL_BYTES = 30,

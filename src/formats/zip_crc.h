@@ -5,9 +5,9 @@
  * and crc32_combine(sum, 0, n) shifts a sum by n zero bytes. */
 #pragma once
 
-#include <stddef.h>
-#include <stdint.h>
 #include <zlib.h>
+
+#include "base/base.h"
 
 /* sheaf__crc32 - the sum of what `crc` (0 at first) is the sum of, followed by these bytes. */
 static inline uint32_t sheaf__crc32(uint32_t crc, const void *bytes, size_t size)

@@ -1,10 +1,7 @@
 /* zip_write.c - the records of a zip file; see zip.h. */
-#include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "base/text.h"
 #include "zip.h"
+#include "base/base.h"
 
 enum { UTF8_NAMES = 1 << 11, FIRST_DAY = 0x21 /* 1980-01-01 */, WITH_ZIP64 = 45 };
 

@@ -1,12 +1,7 @@
 /* answer_stream.c - see answer_stream.h. */
 #include "infer/answer_stream.h"
 
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/status.h"
-#include "base/array.h"
-#include "base/text.h"
+#include "base/base.h"
 
 /* Bytes of `text` that later tokens cannot change: without the last three U+FFFD, each of which may
  * be a byte of a character whose others are still to come. */

@@ -1,8 +1,7 @@
 /* batch_images.c - see batch_images.h. */
 #include "infer/batch_images.h"
 
-#include <stdlib.h>
-#include <string.h>
+#include "base/base.h"
 
 static int64_t embedded(const sheaf__prompt *p)
 {

@@ -1,14 +1,8 @@
 /* dialogue.c - see dialogue.h. */
 #include "infer/dialogue.h"
 
-#include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/status.h"
-#include "base/array.h"
+#include "base/base.h"
 #include "base/file.h"
-#include "base/text.h"
 #include "infer/prompts.h"
 #include "schema/family.h"
 

@@ -1,15 +1,11 @@
 /* dialogue_file.c - a dialogue as a file: sheaf__dialogue_save() and _load() of dialogue.h. */
-#include <inttypes.h>
 #include <fcntl.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
-#include "base/status.h"
+#include "base/base.h"
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/json.h"
-#include "base/text.h"
 #include "data/complaints.h"
 #include "data/json_items.h"
 #include "data/text_record.h"

@@ -3,11 +3,10 @@
 #include "infer/batch_images.h"
 #include "infer/past.h"
 #include "models/rope.h"
-#include "base/status.h"
 
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
+
+#include "base/base.h"
 
 /* One batch of prompts on its way. */
 typedef struct batch {

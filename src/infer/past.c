@@ -1,9 +1,7 @@
 /* past.c - see past.h. */
 #include "infer/past.h"
 
-#include <stdlib.h>
-#include <string.h>
-
+#include "base/base.h"
 #include "models/rope.h"
 
 static int32_t position_at(const sheaf__prompt *p, int64_t j)

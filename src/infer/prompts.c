@@ -1,14 +1,7 @@
 /* prompts.c - see prompts.h. */
 #include "infer/prompts.h"
 
-#include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/status.h"
-#include "base/array.h"
-#include "base/text.h"
+#include "base/base.h"
 #include "inputs/image.h"
 #include "schema/family.h"
 

@@ -1,13 +1,8 @@
 /* prompts_read.c - prompts from files of records, or as they are given: sheaf__prompts_read() of
  * prompts.h. */
-#include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/status.h"
+#include "base/base.h"
 #include "base/file.h"
 #include "base/json.h"
-#include "base/text.h"
 #include "data/json_items.h"
 #include "data/records.h"
 #include "data/talk_pictures.h"

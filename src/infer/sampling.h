@@ -7,9 +7,7 @@
  * counter-based, so all ranks that hold the same row pick the same token. */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "base/base.h"
 
 /* Zero in any field means: leave that step out. */
 typedef struct sheaf__sampling {

@@ -1,10 +1,6 @@
 /* share.c - groups that answered a share of the prompts each tell one another what they found. */
+#include "base/base.h"
 #include "infer/generate.h"
-#include "base/status.h"
-
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
 
 /* Of one prompt. */
 typedef struct told {

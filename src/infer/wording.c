@@ -1,14 +1,10 @@
 /* wording.c - texts and conversations to tokens: see wording.h. */
 #include "infer/wording.h"
 
-#include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
-
+#include "base/base.h"
 #include "data/compose.h"
 #include "data/text_encode.h"
 #include "schema/family.h"
-#include "base/status.h"
 
 static bool speaks(const sheaf__wording *w)
 {

@@ -1,10 +1,6 @@
 /* wording_decode.c - tokens back to texts: where an answer ends, what it is, and when two are
  * equal. See wording.h. */
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/status.h"
-#include "base/text.h"
+#include "base/base.h"
 #include "infer/wording.h"
 
 static sheaf_status *decode_bytes(char **out, const int32_t *ids, int64_t n)

@@ -1,8 +1,5 @@
 /* wording_open.c - which tokenizer and which template a model's texts have: see wording.h. */
-#include <inttypes.h>
-#include <stdlib.h>
-
-#include "base/status.h"
+#include "base/base.h"
 #include "base/file.h"
 #include "infer/wording.h"
 #include "inputs/sentencepiece.h"

@@ -1,13 +1,8 @@
 /* image.c - which kind of picture bytes are, and the picture upright; see image.h. */
+#include "base/base.h"
 #include "inputs/image_decode.h"
 
-#include <inttypes.h>
-#include <stdbool.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "base/file.h"
-#include "base/text.h"
 
 /* ---- what the bytes are ---- */
 

@@ -8,9 +8,8 @@
 #pragma once
 
 #include <pthread.h>
-#include <stddef.h>
-#include <stdint.h>
 
+#include "base/base.h"
 #include "sheaf/status.h"
 
 /* Pillow's bound: more pixels are an error there as well. */

@@ -2,10 +2,7 @@
  */
 #include "inputs/image_decode.h"
 
-#include <inttypes.h>
-#include <stdbool.h>
-#include <stdlib.h>
-#include <string.h>
+#include "base/base.h"
 
 sheaf_status *sheaf__image_new(sheaf_image *out, int64_t width, int64_t height,
                                const sheaf__image_in *in)

@@ -3,16 +3,13 @@
  * libjpeg leaves through longjmp when it fails. Everything that outlives such a jump is in one
  * struct, and setjmp stands alone in guarded(): no local variable is in doubt afterwards. */
 #include "inputs/image_decode.h"
-#include "base/status.h"
 
 #include <setjmp.h>
-#include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include <jpeglib.h>
 #include <jerror.h>
+
+#include "base/base.h"
 
 /* More scans are an attack: each costs a pass over the whole picture. Encoders write about ten. */
 enum { MAX_SCANS = 100 };

@@ -9,16 +9,11 @@
 #include "inputs/image_decode.h"
 
 #include <setjmp.h>
-#include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include <png.h>
 #include <zlib.h>
 
-#include "base/status.h"
-#include "base/text.h"
+#include "base/base.h"
 
 typedef struct picture {
     png_structp it;

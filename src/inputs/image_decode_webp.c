@@ -1,13 +1,11 @@
 /* image_decode_webp.c - WebP by libwebp: a still picture, or the first frame of an animation on its
  * canvas, which is black around it; see image.h. */
 #include "inputs/image_decode.h"
-#include "base/status.h"
-
-#include <stdlib.h>
-#include <string.h>
 
 #include <webp/decode.h>
 #include <webp/demux.h>
+
+#include "base/base.h"
 
 static sheaf_status *damaged(const sheaf__image_in *in, VP8StatusCode code)
 {

@@ -4,13 +4,8 @@
  * out = clip((half + sum of pixel * weight) >> 22), weights in fixed point of 22 bits. Where the
  * picture shrinks, the kernel is stretched by the same factor. An axis whose length does not change
  * is left alone. Which axis comes first changes the last bit: see rows_first(). */
+#include "base/base.h"
 #include "inputs/image.h"
-#include "base/status.h"
-
-#include <inttypes.h>
-#include <stdbool.h>
-#include <stdlib.h>
-#include <string.h>
 
 enum { PRECISION_BITS = 32 - 8 - 2 };
 

@@ -1,10 +1,7 @@
 /* layout.c - see layout.h. */
 #include "inputs/layout.h"
-#include "base/status.h"
 
-#include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
+#include "base/base.h"
 
 enum {
     IGNORED = -100,

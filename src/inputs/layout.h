@@ -7,9 +7,7 @@
  * through the padding, but all patches share one. Works on ids, whatever made them. */
 #pragma once
 
-#include <stdbool.h>
-#include <stdint.h>
-
+#include "base/base.h"
 #include "sheaf/status.h"
 
 typedef struct sheaf__sequence_options {

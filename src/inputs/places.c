@@ -1,13 +1,7 @@
 /* places.c - see places.h. */
 #include "inputs/places.h"
 
-#include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/array.h"
-#include "base/status.h"
-#include "base/text.h"
+#include "base/base.h"
 
 enum { NAME_MOST = 64 }; /* bytes of a name, where they must not be counted to the end */
 

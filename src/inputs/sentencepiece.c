@@ -3,13 +3,8 @@
  * of equals (Sennrich et al. 2016). */
 #include "inputs/sentencepiece.h"
 
-#include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
-
+#include "base/base.h"
 #include "base/file.h"
-#include "base/status.h"
-#include "base/text.h"
 #include "inputs/tokenizer/spm_file.h"
 #include "inputs/tokenizer/unicode.h"
 #include "inputs/tokenizer/vocab.h"

@@ -8,10 +8,7 @@
  */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
+#include "base/base.h"
 #include "schema/config.h"
 #include "sheaf/status.h"
 

@@ -6,11 +6,9 @@
  * is 3 x 2, since log(3/2) is a bit smaller than -log(2/3) after rounding. */
 #include "inputs/slices.h"
 
-#include <inttypes.h>
 #include <math.h>
-#include <stdbool.h>
-#include <stdlib.h>
-#include <string.h>
+
+#include "base/base.h"
 
 /* ---- the logarithm ---- */
 

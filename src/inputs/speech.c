@@ -1,12 +1,8 @@
 /* speech.c - see speech.h. */
 #include "inputs/speech.h"
 
-#include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
-
+#include "base/base.h"
 #include "base/json.h"
-#include "base/status.h"
 
 static const char BYTE_BOS[] = "<s>", BYTE_EOS[] = "</s>"; /* as a template writes them */
 

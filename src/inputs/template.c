@@ -1,10 +1,8 @@
 /* template.c - see template.h. */
 #include "inputs/template.h"
 
-#include <string.h>
-
+#include "base/base.h"
 #include "base/json.h"
-#include "base/text.h"
 
 /* A prompt is open, then of each turn before: query, middle, answer, again; then the query and
  * close. */

@@ -12,9 +12,7 @@
  * (layout.h), and all of a query is text. */
 #pragma once
 
-#include <stdbool.h>
-#include <stdint.h>
-
+#include "base/base.h"
 #include "base/events.h"
 #include "schema/config.h"
 #include "sheaf/status.h"

@@ -1,11 +1,8 @@
 /* viewing.c - see viewing.h. */
 #include "inputs/viewing.h"
 
-#include <stdlib.h>
-#include <string.h>
-
+#include "base/base.h"
 #include "base/file.h"
-#include "base/status.h"
 #include "base/thread.h"
 
 static const sheaf_image_scale halves = { { 0.5f, 0.5f, 0.5f }, { 0.5f, 0.5f, 0.5f } };

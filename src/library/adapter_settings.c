@@ -1,11 +1,7 @@
 /* adapter_settings.c - see session.h. */
+#include "base/base.h"
 #include "library/session.h"
 
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/status.h"
-#include "base/text.h"
 #include "lora/adapter.h"
 #include "models/open.h"
 

@@ -1,11 +1,8 @@
 /* answer.c - the ranks of a model answer prompts: sheaf__model_answer(), and what an answer tells.
  */
-#include <stdlib.h>
-#include <string.h>
-
+#include "base/base.h"
 #include "library/model.h"
 #include "base/inside.h"
-#include "base/status.h"
 
 /* ---- answers ---- */
 

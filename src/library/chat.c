@@ -1,7 +1,5 @@
 /* chat.c - a conversation with a loaded model: sheaf/generate.h. */
-#include <stdlib.h>
-
-#include "base/status.h"
+#include "base/base.h"
 #include "base/inside.h"
 #include "comm/all.h"
 #include "infer/dialogue.h"

@@ -1,9 +1,5 @@
 /* convert.c - from any checkpoint, or run, to any other form: sheaf/checkpoint.h. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/status.h"
+#include "base/base.h"
 #include "base/thread.h"
 #include "base/file.h"
 #include "base/inside.h"

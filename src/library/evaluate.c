@@ -1,9 +1,8 @@
 /* evaluate.c - loss and accuracy of a model on data: see evaluation.h. */
+#include "base/base.h"
 #include "library/evaluation.h"
 
 #include "base/inside.h"
-#include "base/status.h"
-#include "base/text.h"
 #include "comm/process.h"
 #include "inputs/template.h"
 #include "library/take.h"

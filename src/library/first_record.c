@@ -1,12 +1,9 @@
 /* first_record.c - see session.h. */
+#include "base/base.h"
 #include "library/session.h"
-
-#include <stdlib.h>
-#include <string.h>
 
 #include "data/data.h"
 #include "infer/wording.h"
-#include "base/status.h"
 
 enum { SEGMENTS = 12, SAME = 8, FRONT = 64, BACK = 24 }; /* what is shown, at most, in tokens */
 

@@ -1,11 +1,10 @@
 /* fit.c - see fit.h. */
 #include "library/fit.h"
-#include "base/status.h"
 
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 #include <strings.h>
+
+#include "base/base.h"
 
 sheaf_status *sheaf__memory_read(size_t *bytes, const char *text)
 {

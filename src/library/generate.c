@@ -1,9 +1,7 @@
 /* generate.c - prompts of a program, one or many: sheaf/generate.h. */
-#include <inttypes.h>
 #include <jansson.h>
-#include <string.h>
 
-#include "base/status.h"
+#include "base/base.h"
 #include "base/inside.h"
 #include "base/json.h"
 #include "infer/prompts.h"

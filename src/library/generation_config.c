@@ -3,13 +3,10 @@
 
 #include <float.h>
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "base/status.h"
+#include "base/base.h"
 #include "base/file.h"
 #include "base/json.h"
-#include "base/text.h"
 
 /* What transformers would do and is not done here, unless it has this value or is null. */
 static const struct {

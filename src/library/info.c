@@ -1,14 +1,12 @@
 /* info.c - what lies at a path, as JSON: sheaf_path_info() of sheaf/checkpoint.h. */
 #include <jansson.h>
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
+#include "base/base.h"
 #include "base/file.h"
 #include "base/inside.h"
 #include "base/json.h"
 #include "base/json_write.h"
-#include "base/status.h"
 #include "checkpoint/store/checkpoint.h"
 #include "checkpoint/store/look.h"
 #include "checkpoint/store/step.h"

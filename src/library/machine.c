@@ -1,15 +1,13 @@
 /* machine.c - what this machine offers: sheaf/machine.h. */
 #include "sheaf/machine.h"
 
-#include <inttypes.h>
-#include <stdio.h>
-#include <string.h>
 #ifdef SHEAF_NO_X86
 #include <sys/utsname.h>
 #else
 #include <cpuid.h>
 #endif
 
+#include "base/base.h"
 #include "base/thread.h"
 #include "base/inside.h"
 #include "base/memory.h"

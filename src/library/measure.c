@@ -1,10 +1,8 @@
 /* measure.c - sheaf_machine_measure() of sheaf/machine.h. */
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
+#include "base/base.h"
 #include "base/inside.h"
-#include "base/status.h"
 #include "ops/matmul/matmul.h"
 #include "sheaf/machine.h"
 

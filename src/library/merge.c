@@ -1,10 +1,7 @@
 /* merge.c - adapters, or what runs trained, into their base: sheaf/checkpoint.h. */
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "base/status.h"
+#include "base/base.h"
 #include "base/thread.h"
 #include "base/file.h"
 #include "base/inside.h"

@@ -1,11 +1,7 @@
 /* model.c - a model that answers: sheaf/generate.h. */
 #include "library/model.h"
 
-#include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/status.h"
+#include "base/base.h"
 #include "base/inside.h"
 #include "comm/process.h"
 #include "infer/batch_images.h"

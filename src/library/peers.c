@@ -2,9 +2,8 @@
  * TRL, DeepSpeed, Megatron, llama.cpp and vLLM; and LLaMA-Factory's and Axolotl's as
  * translate_rules.c has them. */
 #include <ctype.h>
-#include <stdio.h>
-#include <string.h>
 
+#include "base/base.h"
 #include "library/settings.h"
 #include "library/translate_rules.h"
 

@@ -1,10 +1,7 @@
 /* plan.c - what a run needs: sheaf/plan.h. */
 #include "sheaf/plan.h"
 
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/status.h"
+#include "base/base.h"
 #include "base/inside.h"
 #include "library/model.h"
 #include "library/question.h"

@@ -1,11 +1,9 @@
 /* question.c - see question.h. */
 #include "library/question.h"
 
-#include <inttypes.h>
-
+#include "base/base.h"
 #include "library/train_settings.h"
 #include "train/rates.h"
-#include "base/status.h"
 
 void sheaf__warn_positions(const sheaf_config *config, const char *what, int64_t positions,
                            const sheaf_events *events)

@@ -1,8 +1,5 @@
 /* question_images.c - pictures of rows that no data tell: `sheaf plan --images`. */
-#include <inttypes.h>
-#include <stdio.h>
-#include <string.h>
-
+#include "base/base.h"
 #include "inputs/viewing.h"
 #include "library/question.h"
 

@@ -2,9 +2,8 @@
 #include "library/model.h"
 
 #include <pthread.h>
-#include <stdlib.h>
 
-#include "base/status.h"
+#include "base/base.h"
 #include "base/thread.h"
 #include "comm/all.h"
 

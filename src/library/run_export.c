@@ -1,12 +1,9 @@
 /* run_export.c - see run_export.h. */
 #include "library/run_export.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
-#include "base/status.h"
+#include "base/base.h"
 #include "base/file.h"
 #include "base/output.h"
 #include "checkpoint/store/look.h"

@@ -1,19 +1,15 @@
 /* run_model.c - see run_model.h. */
 #include "library/run_model.h"
 
-#include <inttypes.h>
 #include <jansson.h>
 #include <limits.h>
 #include <pthread.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
-#include "base/status.h"
+#include "base/base.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/temporary.h"
-#include "base/text.h"
 #include "checkpoint/store/step.h"
 #include "checkpoint/store/look.h"
 #include "train/contract.h"

@@ -1,13 +1,10 @@
 /* run_paths.c - see train_settings.h. */
 #include "library/train_settings.h"
 
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
-#include "base/status.h"
+#include "base/base.h"
 #include "base/file.h"
-#include "base/text.h"
 
 static bool is_relative(const char *path)
 {

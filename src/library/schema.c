@@ -1,10 +1,8 @@
 /* schema.c - the tensors of a model for other programs: sheaf/schema.h. */
 #include "schema/schema.h"
 
-#include <string.h>
-
+#include "base/base.h"
 #include "base/inside.h"
-#include "base/status.h"
 #include "library/take.h"
 
 sheaf_status *sheaf_schema_read(sheaf_schema **out, const char *path, int slices)

@@ -1,10 +1,7 @@
 /* session.c - see session.h. */
 #include "library/session.h"
 
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/status.h"
+#include "base/base.h"
 #include "base/file.h"
 #include "comm/plugins.h"
 #include "comm/process.h"

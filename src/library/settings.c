@@ -5,12 +5,10 @@
  *     lora-targets: '.*\.q_proj'   (single quotes: as it stands, '' is one quote)
  *
  * Keys are the names of flags; an underscore may stand for a dash. */
-#include <stdlib.h>
-#include <string.h>
 
-#include "base/status.h"
-#include "base/text.h"
 #include "library/settings.h"
+
+#include "base/base.h"
 
 bool sheaf__settings_given(const sheaf__settings *state, const sheaf__setting *options,
                            const char *name)

@@ -9,11 +9,7 @@
  * Messages name a setting as the command's flag, "--steps". */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include "base/text.h"
+#include "base/base.h"
 #include "sheaf/status.h"
 
 /* What a setting's value is; the pointer's type follows. */

@@ -1,10 +1,7 @@
 /* take.c - see take.h, and sheaf/version.h. */
 #include "library/take.h"
 
-#include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
-
+#include "base/base.h"
 #include "sheaf/version.h"
 
 sheaf_status *sheaf__take_options(void *to, size_t known, const void *from, const char *what)

@@ -1,9 +1,7 @@
 /* take.h - private: structs that a program fills, whatever version of the headers it knows. */
 #pragma once
 
-#include <stddef.h>
-#include <stdint.h>
-
+#include "base/base.h"
 #include "base/control.h"
 #include "base/thread.h"
 #include "sheaf/dtype.h"

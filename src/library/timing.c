@@ -1,11 +1,8 @@
 /* timing.c - see timing.h. */
 #include "library/timing.h"
 
-#include <stdlib.h>
-#include <string.h>
-
+#include "base/base.h"
 #include "base/thread.h"
-#include "base/status.h"
 #include "data/data_images.h"
 #include "data/data_rows.h"
 #include "infer/generate.h"

@@ -1,16 +1,11 @@
 /* together.c - processes have the same in hand: see evaluation.h. */
+#include "base/base.h"
 #include "library/evaluation.h"
 #include "library/model.h"
 
 #include "infer/batch_images.h"
 
-#include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "base/hash.h"
-#include "base/status.h"
-#include "base/text.h"
 #include "comm/all.h"
 #include "schema/config_text.h"
 #include "schema/family.h"

@@ -1,10 +1,5 @@
 /* train.c - a run of another program's: sheaf/train.h. */
-
-#include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/status.h"
+#include "base/base.h"
 #include "base/events.h"
 #include "base/inside.h"
 #include "library/session.h"

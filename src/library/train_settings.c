@@ -1,14 +1,12 @@
 /* train_settings.c - see train_settings.h. */
 #include "library/train_settings.h"
 
-#include <string.h>
-
+#include "base/base.h"
 #include "comm/all.h"
 #include "ops/units.h"
 #include "sheaf/cut.h"
 #include "train/rank.h"
 #include "train/scaler.h"
-#include "base/status.h"
 
 static const sheaf__choice methods[] = {
     { "lora", SHEAF_METHOD_LORA },

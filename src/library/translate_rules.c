@@ -3,8 +3,7 @@
  * ours and changes the result, `always` says so, unless the file has the setting. */
 #include "library/translate_rules.h"
 
-#include <stdbool.h>
-#include <string.h>
+#include "base/base.h"
 
 #define SCHEDULES "constant_with_warmup=constant"
 #define RESUMES "sheaf goes on from checkpoints of its own, by --resume"

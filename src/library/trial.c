@@ -1,13 +1,11 @@
 /* trial.c - steps of a training setting are taken: see timing.h. */
+#include "base/base.h"
 #include "library/timing.h"
 
 #include "base/thread.h"
-#include "base/status.h"
 #include "comm/comm.h"
 #include "library/train_settings.h"
 #include "plan/fits.h"
-#include <stdlib.h>
-#include <string.h>
 #include "catalog/boxes.h"
 
 enum { MOST = 1000, MOST_SHORT = 32, FEWEST_SHORT = 4 }; /* steps that tell the speed of a model */

@@ -1,12 +1,9 @@
 /* values.c - a setting by its name, and text to its value and back. */
 #include <errno.h>
-#include <inttypes.h>
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 #include <strings.h>
 
-#include "base/text.h"
+#include "base/base.h"
 #include "library/settings.h"
 
 const sheaf__setting *sheaf__setting_find(const sheaf__setting *options, const char *name)

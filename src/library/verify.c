@@ -1,13 +1,10 @@
 /* verify.c - what is wrong with a checkpoint: sheaf/checkpoint.h. */
-#include <stdlib.h>
-
-#include "base/status.h"
+#include "base/base.h"
 #include "base/thread.h"
 #include "base/inside.h"
 #include "library/take.h"
 #include "library/verify_all.h"
 #include "sheaf/checkpoint.h"
-#include <string.h>
 #include "base/file.h"
 #include "checkpoint/merge/merge.h"
 #include "checkpoint/tools/verify.h"

@@ -1,10 +1,7 @@
 /* watched.c - see watched.h. */
 #include "library/watched.h"
 
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/status.h"
+#include "base/base.h"
 #include "comm/process.h"
 #include "comm/watch/self.h"
 

@@ -1,8 +1,5 @@
 /* weights.c - the tensors at a path, compared and begun: sheaf/checkpoint.h. */
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/status.h"
+#include "base/base.h"
 #include "base/thread.h"
 #include "base/inside.h"
 #include "checkpoint/store/look.h"

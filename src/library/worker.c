@@ -1,10 +1,7 @@
 /* worker.c - see worker.h. */
 #include "library/worker.h"
 
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/status.h"
+#include "base/base.h"
 #include "comm/all.h"
 
 enum { WAIT, ASK, END };

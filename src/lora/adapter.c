@@ -1,13 +1,9 @@
 /* adapter.c - the options of an adapter against the tensors of a model. */
 #include "lora/adapter.h"
 
-#include <inttypes.h>
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "base/status.h"
-#include "base/text.h"
+#include "base/base.h"
 #include "lora/check_file.h"
 #include "lora/names.h"
 #include "lora/paths.h"

@@ -1,9 +1,5 @@
 /* beside.c - base tensors that are trained whole beside the factors. */
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/array.h"
-#include "base/status.h"
+#include "base/base.h"
 #include "lora/adapter.h"
 #include "lora/match.h"
 #include "lora/names.h"

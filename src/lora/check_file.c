@@ -2,12 +2,8 @@
 #include "lora/check_file.h"
 
 #include <ctype.h>
-#include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "base/status.h"
-#include "base/text.h"
+#include "base/base.h"
 #include "lora/match.h"
 #include "lora/names.h"
 

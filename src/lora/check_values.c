@@ -1,11 +1,8 @@
 /* check_values.c - is every number of an adapter finite? */
-#include <inttypes.h>
-#include <stdlib.h>
-
+#include "base/base.h"
 #include "lora/check_file.h"
 #include "lora/combine.h"
 #include "lora/names.h"
-#include "base/status.h"
 
 int64_t sheaf__lora_behind(const sheaf_source_entry *e)
 {

@@ -1,14 +1,9 @@
 /* combine.c - see combine.h. */
 #include "lora/combine.h"
 
-#include <inttypes.h>
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "base/status.h"
-#include "base/array.h"
-#include "base/text.h"
+#include "base/base.h"
 #include "lora/match.h"
 #include "lora/names.h"
 #include "ops/kernels.h"

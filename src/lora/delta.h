@@ -6,10 +6,7 @@
  * are kept, as they are there. */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
+#include "base/base.h"
 #include "sheaf/dtype.h"
 
 /* d [rows, cols] dense.  b [rows, rank].  a [rank, cols].

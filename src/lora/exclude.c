@@ -1,7 +1,5 @@
 /* exclude.c - does each entry of --lora-exclude match a module of the model? */
-#include <stdio.h>
-#include <string.h>
-
+#include "base/base.h"
 #include "lora/adapter.h"
 #include "lora/paths.h"
 

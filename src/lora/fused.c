@@ -1,9 +1,5 @@
 /* fused.c - B of fused layers, compact in memory and block-diagonal in files; see adapter.h. */
-#include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/status.h"
+#include "base/base.h"
 #include "catalog/over_source.h"
 #include "lora/adapter.h"
 #include "lora/match.h"

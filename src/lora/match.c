@@ -2,13 +2,8 @@
  * plain ASCII without line ends, they mean what Python's re means by them. */
 #include "lora/match.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/status.h"
+#include "base/base.h"
 #include "base/regex.h"
-#include "base/text.h"
 
 enum {
     MATCH_STEPS = 1000000

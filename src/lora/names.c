@@ -1,9 +1,7 @@
 /* names.c - see names.h. */
 #include "lora/names.h"
 
-#include <string.h>
-
-#include "base/text.h"
+#include "base/base.h"
 #include "lora/match.h"
 
 static const struct {

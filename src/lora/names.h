@@ -1,8 +1,7 @@
 /* names.h - what a tensor of a PEFT adapter is, by its name alone. */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
+#include "base/base.h"
 
 typedef enum sheaf_lora_part {
     SHEAF_PART_A,

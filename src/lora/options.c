@@ -3,12 +3,9 @@
 
 #include <errno.h>
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 #include <strings.h>
 
-#include "base/status.h"
-#include "base/array.h"
+#include "base/base.h"
 
 sheaf_status *sheaf__lora_options_default(sheaf_lora_options *out)
 {

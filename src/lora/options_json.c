@@ -3,15 +3,11 @@
  * Keys are read, known to be harmless, or known to change the arithmetic; the last
  * are refused unless they have the value that switches them off. */
 #include <math.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
 #include <strings.h>
 
-#include "base/status.h"
+#include "base/base.h"
 #include "base/json.h"
 #include "base/json_write.h"
-#include "base/text.h"
 #include "lora/match.h"
 #include "lora/adapter.h"
 #include "schema/wrappers.h"

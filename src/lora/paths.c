@@ -1,13 +1,9 @@
 /* paths.c - see paths.h. */
 #include "lora/paths.h"
 
-#include <inttypes.h>
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "base/status.h"
-#include "base/text.h"
+#include "base/base.h"
 #include "schema/family.h"
 #include "schema/paths.h"
 

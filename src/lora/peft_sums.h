@@ -6,8 +6,7 @@
  * table. */
 #pragma once
 
-#include <stdbool.h>
-#include <stdint.h>
+#include "base/base.h"
 
 typedef enum sheaf_peft_cpu {
     SHEAF_PEFT_CPU_THIS,  /* the one that asks */

@@ -3,10 +3,7 @@
  * factors of one part fit no tensor of the file. */
 #include "lora/renames.h"
 
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/status.h"
+#include "base/base.h"
 #include "base/regex.h"
 
 enum { MOST_RULES = 16, MOST_NAME = 4096 };

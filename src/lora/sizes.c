@@ -1,10 +1,7 @@
 /* sizes.c - see sizes.h. */
 #include "lora/sizes.h"
 
-#include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
-
+#include "base/base.h"
 #include "lora/match.h"
 #include "lora/paths.h"
 

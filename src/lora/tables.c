@@ -1,8 +1,5 @@
 /* tables.c - the table of tokens and the head as PEFT saves them unasked. */
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/status.h"
+#include "base/base.h"
 #include "lora/adapter.h"
 #include "lora/names.h"
 #include "ops/kernels.h"

@@ -1,10 +1,7 @@
 /* balance.c - how evenly ranks share the heads of attention: see placement.h. */
+#include "base/base.h"
 #include "models/placement.h"
 
-#include <inttypes.h>
-#include <stdlib.h>
-
-#include "base/text.h"
 #include "schema/family.h"
 #include "sheaf/owner.h"
 

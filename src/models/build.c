@@ -1,15 +1,11 @@
 /* build.c - see build.h. */
 #include "models/build.h"
 
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/status.h"
+#include "base/base.h"
 #include "base/random.h"
 #include "catalog/boxes.h"
 #include "models/rope.h"
 #include "tape/rows.h"
-#include <stdio.h>
 
 sheaf_status *sheaf__build_find(const sheaf_tensor **out, const sheaf__model *m, const char *name)
 {

@@ -1,9 +1,6 @@
 /* finite.c - which of a model's tensors hold numbers that are not finite. */
+#include "base/base.h"
 #include "models/build.h"
-
-#include <stddef.h>
-#include <stdio.h>
-#include <string.h>
 
 #include "tape/hand.h"
 #include "tape/rows.h"

@@ -3,13 +3,9 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
+#include "base/base.h"
 #include "base/hash.h"
-#include "base/status.h"
-#include "base/text.h"
 #include "catalog/boxes.h"
 #include "comm/process.h"
 

@@ -7,10 +7,8 @@
 
 #include <math.h>
 #include <stdatomic.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "base/status.h"
+#include "base/base.h"
 #include "base/lowest.h"
 #include "base/random.h"
 #include "models/rope.h"

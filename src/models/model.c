@@ -1,14 +1,11 @@
 /* model.c - see model.h. */
+#include "base/base.h"
 #include "models/build.h"
-
-#include <inttypes.h>
-#include <stdlib.h>
 
 #include "ops/attention/attention.h"
 #include "tape/hand.h"
 #include "tape/recall.h"
 #include "tape/scaled.h"
-#include "base/status.h"
 
 static int64_t share_of(int64_t width, int64_t heads)
 {

@@ -1,12 +1,9 @@
 /* open.c - see open.h. */
 #include "models/open.h"
 
-#include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
 #include <xxhash.h>
 
-#include "base/status.h"
+#include "base/base.h"
 #include "base/file.h"
 #include "catalog/boxes.h"
 #include "dialects/hf/hf.h"

@@ -2,13 +2,10 @@
 #include "models/placement.h"
 
 #include <ctype.h>
-#include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
 
+#include "base/base.h"
 #include "catalog/boxes.h"
 #include "schema/family.h"
-#include "base/status.h"
 
 static sheaf_status *unreadable(const char *text)
 {

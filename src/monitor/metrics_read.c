@@ -1,12 +1,9 @@
 /* metrics_read.c - the last lines of metrics.jsonl; see metrics.h. */
-#include <inttypes.h>
 #include <jansson.h>
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
-#include "base/status.h"
+#include "base/base.h"
 #include "base/file.h"
 #include "monitor/metrics.h"
 

@@ -1,15 +1,12 @@
 /* monitor.c - see monitor.h. */
 #include "monitor/monitor.h"
 
-#include <inttypes.h>
 #include <math.h>
 #include <pthread.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include "base/status.h"
+#include "base/base.h"
 #include "base/clock.h"
 #include "base/print.h"
 #include "monitor/metrics.h"

@@ -2,17 +2,13 @@
 #include "monitor/provenance.h"
 
 #include <jansson.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
-#include "base/status.h"
+#include "base/base.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/json_write.h"
-#include "base/text.h"
 
 /* "model name" of /proc/cpuinfo; empty where there is none. */
 static void cpu_name(char *out, size_t size)

@@ -2,12 +2,10 @@
 #include "ops/device.h"
 
 #include <assert.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 
+#include "base/base.h"
 #include "ops/space.h"
-#include "base/status.h"
 
 #define HUGE_PAGE ((size_t)2 << 20)
 #define SMALL_PAGE ((size_t)4096)

@@ -21,10 +21,7 @@
  * malloc, thread stacks) comes on top. */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
+#include "base/base.h"
 #include "sheaf/dtype.h"
 #include "sheaf/status.h"
 #include "ops/kernels.h"

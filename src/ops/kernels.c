@@ -4,10 +4,10 @@
 
 #include "base/cpu.h"
 
-#include <stddef.h>
-#include <string.h>
 #ifndef SHEAF_NO_X86
 #include <cpuid.h>
+
+#include "base/base.h"
 #endif
 
 #define REF(name) .name = sheaf__##name##_ref,

@@ -11,9 +11,7 @@
  * not said to be allowed to coincide must not overlap. */
 #pragma once
 
-#include <stdbool.h>
-#include <stdint.h>
-
+#include "base/base.h"
 #include "sheaf/dtype.h"
 
 /* In double: the kernel derives 1 - beta2 and its like before it rounds each once to

@@ -9,11 +9,8 @@
 #include <assert.h>
 #include <pthread.h>
 #include <signal.h>
-#include <stdbool.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "base/status.h"
+#include "base/base.h"
 #include "base/patience.h"
 #include "base/thread.h"
 

@@ -3,9 +3,8 @@
 #include "ops/space.h"
 
 #include <assert.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
+
+#include "base/base.h"
 
 void sheaf__space_init(sheaf__space *space, size_t capacity)
 {

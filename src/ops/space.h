@@ -3,8 +3,7 @@
  * same offsets for the same requests. All of its records lie elsewhere. */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
+#include "base/base.h"
 
 #define SHEAF__SMALL_UNIT ((size_t)64)   /* a cache line */
 #define SHEAF__LARGE_UNIT ((size_t)4096) /* blocks of SHEAF__LARGE_BLOCK and more */

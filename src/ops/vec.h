@@ -8,9 +8,8 @@
 #pragma once
 
 #include <immintrin.h>
-#include <stdint.h>
-#include <string.h>
 
+#include "base/base.h"
 #include "sheaf/dtype.h"
 #include "ops/math/round.h"
 

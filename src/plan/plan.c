@@ -1,13 +1,10 @@
 /* plan.c - see plan.h. */
 #include "plan/plan.h"
 
-#include <inttypes.h>
-#include <string.h>
-
+#include "base/base.h"
 #include "catalog/boxes.h"
 #include "models/build.h"
 #include "models/crew.h"
-#include "base/status.h"
 
 const char *sheaf_plan_kind(sheaf_memory kind)
 {

@@ -1,12 +1,8 @@
 /* config.c - see schema/config.h: which family's a config is, and what all of them spell alike.
  * What each key means is in docs/formats.md. */
+#include "base/base.h"
 #include "schema/config_parts.h"
 
-#include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/status.h"
 #include "base/file.h"
 #include "base/inside.h"
 #include "schema/family.h"

@@ -7,9 +7,7 @@
  * unsupported unless it has its default); others are kept and reported once. */
 #pragma once
 
-#include <stdbool.h>
-#include <stdint.h>
-
+#include "base/base.h"
 #include "sheaf/dtype.h"
 #include "sheaf/status.h"
 

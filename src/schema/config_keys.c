@@ -1,9 +1,7 @@
 /* config_keys.c - see config_keys.h. Keys as transformers 4.x and 5.x write them. */
 #include "config_keys.h"
 
-#include <string.h>
-
-#include "base/text.h"
+#include "base/base.h"
 
 static const char read_keys[] =
     "architectures attention_bias bos_token_id dtype eos_token_id head_dim hidden_act "

@@ -1,12 +1,7 @@
 /* config_text.c - see config_text.h. */
 #include "schema/config_text.h"
 
-#include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/status.h"
+#include "base/base.h"
 #include "base/json.h"
 #include "schema/family.h"
 

@@ -1,9 +1,7 @@
 /* paths.h - a set of module paths as a regular expression. */
 #pragma once
 
-#include <stdint.h>
-
-#include "base/text.h"
+#include "base/base.h"
 
 /* sheaf__paths_pattern - adds to `text` what matches these paths from end to end and no others.
  * Paths that differ in their first number alone are one alternative,

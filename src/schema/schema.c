@@ -1,13 +1,8 @@
 /* schema.c - see sheaf/schema.h. The tensors are listed by the families. */
 #include "schema/schema.h"
 
-#include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
+#include "base/base.h"
 #include "schema/family.h"
-#include "base/status.h"
 
 static sheaf_status *check_slices(int slices)
 {

@@ -1,8 +1,7 @@
 /* wrappers.c - see wrappers.h. */
 #include "schema/wrappers.h"
 
-#include <stdbool.h>
-#include <string.h>
+#include "base/base.h"
 
 /* DataParallel's word is also an honest name of a module, so it counts at the beginning alone. */
 static const struct {

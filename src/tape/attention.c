@@ -6,10 +6,8 @@
 #include "ops/attention/attention.h"
 
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "base/status.h"
+#include "base/base.h"
 #include "tape/pictures_inner.h"
 #include "tape/row_map.h"
 #include "tape/rows.h"

@@ -9,12 +9,10 @@
 #include "tape/layers.h"
 
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
+#include "base/base.h"
 #include "base/lowest.h"
 #include "base/random.h"
-#include "base/status.h"
 #include "tape/linear_inner.h"
 #include "tape/rows.h"
 

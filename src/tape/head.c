@@ -2,16 +2,14 @@
 #include "tape/head.h"
 
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
+#include "base/base.h"
 #include "ops/math/math.h"
 #include "tape/hand.h"
 #include "tape/layers.h"
 #include "tape/linear_inner.h"
 #include "tape/rows.h"
 #include "tape/wanted.h"
-#include "base/status.h"
 
 typedef struct head_params {
     sheaf__linear *head;

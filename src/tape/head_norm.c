@@ -3,14 +3,11 @@
  * Forward and dx are those of dense rows, a head each. The heads are cut over slices, so the
  * gradient of the weight, which every rank holds whole, is a sum over slices: within a slice head
  * after head, rows ascending in blocks of 256; then the tree. */
+#include "base/base.h"
 #include "tape/layers.h"
-
-#include <stdlib.h>
-#include <string.h>
 
 #include "tape/linear.h"
 #include "tape/rows.h"
-#include "base/status.h"
 
 enum { COLUMNS = 16 }; /* of the weight that a thread sums at a time */
 

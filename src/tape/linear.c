@@ -1,12 +1,10 @@
 /* linear.c - what layers cut along their output (linear_columns.c) and along their input
  * (linear_rows.c) have in common, and the compute copies of both; see linear.h for the formulas:
  * names there are names here. */
+#include "base/base.h"
 #include "tape/linear_inner.h"
 
-#include <stdlib.h>
-
 #include "tape/rows.h"
-#include "base/status.h"
 
 sheaf_status *sheaf__batch_new(sheaf__batch **out)
 {

@@ -4,13 +4,11 @@
  * Up to three layers that read the same x run as one op: their products stand in one batch, LoRA's
  * gradients share one sum over slices, and dx is one product with the terms of all. */
 #include <assert.h>
-#include <stdlib.h>
-#include <string.h>
 
+#include "base/base.h"
 #include "tape/linear_inner.h"
 #include "tape/row_map.h"
 #include "tape/rows.h"
-#include "base/status.h"
 
 typedef struct columns_params {
     sheaf__linear *linear[SHEAF__MAX_TOGETHER];

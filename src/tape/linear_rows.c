@@ -3,12 +3,9 @@
  *
  * The slices meet in forward, where bias and residual are added to the finished sum; backward needs
  * no other rank, so dx is a product for each slice and g one for the whole layer. */
-#include <stdlib.h>
-#include <string.h>
-
+#include "base/base.h"
 #include "tape/linear_inner.h"
 #include "tape/rows.h"
-#include "base/status.h"
 
 typedef struct rows_params {
     sheaf__linear *linear;

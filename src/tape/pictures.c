@@ -1,13 +1,10 @@
 /* pictures.c - see pictures.h: where pictures lie, their patches, class rows, a vector as rows.
  * Positions are in pictures_grid.c, attention in attention.c. */
+#include "base/base.h"
 #include "tape/pictures_inner.h"
-
-#include <stdlib.h>
-#include <string.h>
 
 #include "tape/row_map.h"
 #include "tape/rows.h"
-#include "base/status.h"
 
 /* ---- where pictures lie ---- */
 

@@ -16,10 +16,8 @@
  * above r/m, both as torch.arange() gives them in float32 (SigLIP's NaViT in MiniCPM-V's
  * modeling_navit_siglip.py). Rounding decides where they would be equal. */
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "base/status.h"
+#include "base/base.h"
 #include "base/elementary.h"
 #include "schema/grid.h"
 #include "tape/pictures_inner.h"

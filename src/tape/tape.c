@@ -5,14 +5,9 @@
  * again is where its memory goes back. */
 #include "tape/tape.h"
 
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
-#include "base/status.h"
-#include "base/array.h"
+#include "base/base.h"
 #include "comm/doing.h"
 
 enum { STEP_ARGS = 2 * SHEAF__MAX_ARGS };

@@ -7,9 +7,7 @@
  * rank owns; loops over slices live inside ops. */
 #pragma once
 
-#include <stdbool.h>
-#include <stdint.h>
-
+#include "base/base.h"
 #include "comm/comm.h"
 #include "ops/device.h"
 #include "sheaf/owner.h"

@@ -2,11 +2,8 @@
 #include "tape/trained.h"
 
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "base/status.h"
-#include "base/array.h"
+#include "base/base.h"
 #include "tape/rows.h"
 
 enum { ALIGN = 16, CHUNK = 1 << 15 };

@@ -3,8 +3,7 @@
  * need for its work prices the work that the dry device counts in a whole one (plan/time.h). */
 #pragma once
 
-#include <stdbool.h>
-#include <stdint.h>
+#include "base/base.h"
 
 typedef enum sheaf__work_kind {
     SHEAF__WORK_PRODUCTS, /* of weights and of LoRA's factors, with what is added and rounded there

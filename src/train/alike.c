@@ -4,13 +4,9 @@
  * own. */
 #include "train/alike.h"
 
-#include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/utsname.h>
 
-#include "base/status.h"
-#include "base/text.h"
+#include "base/base.h"
 #include "comm/all.h"
 #include "train/lines.h"
 

@@ -1,8 +1,7 @@
 /* bad.c - see bad.h. */
 #include "train/bad.h"
 
-#include <inttypes.h>
-#include <string.h>
+#include "base/base.h"
 
 sheaf_status *sheaf__bad_trained(const char **name, const sheaf__trained_set *set, sheaf_comm *comm,
                                  bool gradients)

@@ -2,12 +2,11 @@
 #include "train/evaluate.h"
 
 #include <math.h>
-#include <stdlib.h>
 
+#include "base/base.h"
 #include "comm/doing.h"
 #include "models/crew.h"
 #include "train/bad.h"
-#include "base/status.h"
 
 typedef struct pass {
     const sheaf__evaluate_options *options;

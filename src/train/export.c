@@ -1,11 +1,7 @@
 /* export.c - see export.h. */
 #include "train/export.h"
 
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/status.h"
-#include "base/text.h"
+#include "base/base.h"
 #include "checkpoint/store/look.h"
 #include "checkpoint/store/step.h"
 #include "catalog/boxes.h"

@@ -1,12 +1,9 @@
 /* judged.c - see judged.h. */
 #include "train/judged.h"
 
-#include <inttypes.h>
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 
-#include "base/status.h"
+#include "base/base.h"
 #include "base/file.h"
 
 bool sheaf__judged_add(sheaf__judged *j, int64_t step, double loss, double min_delta)

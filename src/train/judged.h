@@ -4,10 +4,8 @@
 #pragma once
 
 #include <jansson.h>
-#include <stdbool.h>
-#include <stdint.h>
 
-#include "base/text.h"
+#include "base/base.h"
 
 /* All zero: nothing was evaluated yet. */
 typedef struct sheaf__judged {

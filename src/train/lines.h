@@ -1,9 +1,7 @@
 /* lines.h - two texts of lines "key: value", of which each key stands once: what differs? */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "base/base.h"
 
 /* The first line that differs, and how many more do. Its texts end at a line
  * feed, or with the text. */

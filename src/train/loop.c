@@ -1,11 +1,8 @@
 /* loop.c - the steps of a run; see run.h. */
-#include <inttypes.h>
 #include <math.h>
-#include <stdlib.h>
 
-#include "base/status.h"
+#include "base/base.h"
 #include "base/clock.h"
-#include "base/text.h"
 #include "comm/doing.h"
 #include "comm/all.h"
 #include "train/export.h"

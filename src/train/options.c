@@ -1,10 +1,8 @@
 /* options.c - defaults of a run, and its flags in the words of lora/adapter.h. */
 #include "train/options.h"
 
-#include <string.h>
-
+#include "base/base.h"
 #include "lora/adapter.h"
-#include "base/status.h"
 
 void sheaf_train_options_default(sheaf_train_options *options)
 {

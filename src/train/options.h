@@ -7,9 +7,7 @@
  * Trainer and of PEFT. */
 #pragma once
 
-#include <stdbool.h>
-#include <stdint.h>
-
+#include "base/base.h"
 #include "comm/comm.h"
 #include "data/data.h"
 #include "lora/adapter.h"

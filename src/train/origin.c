@@ -1,19 +1,14 @@
 /* origin.c - see origin.h. */
 #include "train/origin.h"
 
-#include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "base/base.h"
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/json.h"
-#include "base/status.h"
-#include "base/text.h"
 #include "lora/adapter.h"
 #include "train/lines.h"
 

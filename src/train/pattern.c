@@ -1,8 +1,7 @@
 /* pattern.c - see pattern.h. */
 #include "train/pattern.h"
 
-#include <stdint.h>
-#include <string.h>
+#include "base/base.h"
 
 enum { MOST_DIGITS = 9 };
 

@@ -9,9 +9,7 @@
  * the names of tensors hold none of these letters. */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-
+#include "base/base.h"
 #include "sheaf/status.h"
 
 /* sheaf__pattern_check - errors: SHEAF_E_ARG for an unsound {...} and for an empty pattern. */

@@ -1,8 +1,7 @@
 /* rates.c - see rates.h. */
 #include "train/rates.h"
 
-#include <inttypes.h>
-#include <stdio.h>
+#include "base/base.h"
 
 /* Of so few the first step, which a warm-up begins at a rate of 0, is a third or more. */
 enum { FEW = 3 };

@@ -1,8 +1,5 @@
 /* resume.c - a run that goes on from a checkpoint; see run.h. */
-#include <inttypes.h>
-#include <string.h>
-
-#include "base/status.h"
+#include "base/base.h"
 #include "base/json.h"
 #include "train/lines.h"
 #include "train/run.h"

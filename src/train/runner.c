@@ -1,9 +1,7 @@
 /* runner.c - see runner.h. */
 #include "train/runner.h"
 
-#include <stdlib.h>
-#include <string.h>
-
+#include "base/base.h"
 #include "base/clock.h"
 #include "tape/wanted.h"
 

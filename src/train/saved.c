@@ -1,11 +1,6 @@
 /* saved.c - what a checkpoint of a run holds; see run.h. */
-#include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-
-#include "base/status.h"
+#include "base/base.h"
 #include "base/clock.h"
-#include "base/text.h"
 #include "comm/doing.h"
 #include "train/bad.h"
 #include "train/run.h"

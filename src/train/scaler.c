@@ -1,11 +1,9 @@
 /* scaler.c - see scaler.h. */
 #include "train/scaler.h"
-#include "base/status.h"
 
-#include <inttypes.h>
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
+
+#include "base/base.h"
 
 enum { WINDOW = 2000, HYSTERESIS = 1 }; /* torch's GradScaler */
 static const double first_scale = 65536, least_scale = 1, largest_scale = 0x1p127;

@@ -10,10 +10,8 @@
 #pragma once
 
 #include <jansson.h>
-#include <stdbool.h>
-#include <stdint.h>
 
-#include "base/text.h"
+#include "base/base.h"
 #include "sheaf/status.h"
 
 typedef struct sheaf__scaler_options {

@@ -1,10 +1,9 @@
 /* schedule.c - see schedule.h. */
 #include "train/schedule.h"
 
-#include <inttypes.h>
 #include <math.h>
-#include <string.h>
 
+#include "base/base.h"
 #include "base/elementary.h"
 
 static const double pi = 3.14159265358979323846;

@@ -10,9 +10,7 @@
  * a share of lr, and the first steps of a fine-tuning are held down whatever W is. */
 #pragma once
 
-#include <stdbool.h>
-#include <stdint.h>
-
+#include "base/base.h"
 #include "sheaf/status.h"
 
 typedef enum sheaf_schedule_kind {

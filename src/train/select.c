@@ -1,14 +1,9 @@
 /* select.c - see select.h. */
 #include "train/select.h"
 
-#include <inttypes.h>
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "base/status.h"
-#include "base/array.h"
-#include "base/text.h"
+#include "base/base.h"
 #include "train/pattern.h"
 
 #define FACTOR_PREFIX "base_model.model." /* PEFT's, before the module's path */

@@ -1,11 +1,9 @@
 /* sets.c - see sets.h. */
 #include "train/sets.h"
 
-#include <inttypes.h>
 #include <math.h>
-#include <stdlib.h>
 
-#include "base/status.h"
+#include "base/base.h"
 #include "base/file.h"
 #include "base/random.h"
 #include "data/pack.h"

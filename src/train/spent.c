@@ -1,13 +1,9 @@
 /* spent.c - see spent.h. */
 #include "train/spent.h"
 
-#include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
-#include "base/status.h"
+#include "base/base.h"
 #include "base/clock.h"
 #include "train/rank.h"
 

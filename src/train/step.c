@@ -1,13 +1,9 @@
 /* step.c - see step.h. */
 #include "train/step.h"
 
-#include <inttypes.h>
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "base/status.h"
-#include "base/text.h"
+#include "base/base.h"
 #include "comm/doing.h"
 #include "ops/math/math.h"
 #include "train/bad.h"

@@ -1,13 +1,8 @@
 /* stepped.c - see stepped.h. */
 #include "train/stepped.h"
 
-#include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
+#include "base/base.h"
 #include "catalog/boxes.h"
-#include "base/status.h"
 
 /* ---- the numbers of a tensor, one after the other ---- */
 

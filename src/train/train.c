@@ -1,11 +1,7 @@
 /* train.c - see train.h. */
 #include "train/train.h"
 
-#include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/status.h"
+#include "base/base.h"
 #include "base/clock.h"
 #include "comm/doing.h"
 #include "comm/grid.h"

@@ -1,13 +1,8 @@
 /* adapter.c - see copy.h. */
 
-#include <inttypes.h>
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "base/status.h"
-#include "base/array.h"
-#include "base/text.h"
+#include "base/base.h"
 #include "checkpoint/convert/copy.h"
 #include "dialects/open.h"
 #include "dialects/peft/peft.h"

@@ -1,15 +1,10 @@
 /* convert.c - see convert.h: reads, decides, and hands the tensors to the writer of the target
  * (write.c). */
+#include "base/base.h"
 #include "checkpoint/convert/inner.h"
 
-#include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/status.h"
 #include "base/file.h"
 #include "base/output.h"
-#include "base/text.h"
 #include "checkpoint/convert/copy.h"
 #include "checkpoint/store/own_catalog.h"
 #include "dialects/common/whole.h"

@@ -1,11 +1,7 @@
 /* copy.c - see copy.h. */
 #include "checkpoint/convert/copy.h"
 
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/status.h"
-#include "base/array.h"
+#include "base/base.h"
 #include "catalog/catalog.h"
 #include "checkpoint/store/stream.h"
 #include "dialects/common/quantised.h"

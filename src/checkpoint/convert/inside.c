@@ -3,14 +3,9 @@
  * A checkpoint has the factors and not their scale. adapter_config.json beside it says it, which
  * Hugging Face's Trainer puts there; else --lora-alpha does, and the rest of the config follows
  * from the names and shapes. */
+#include "base/base.h"
 #include "checkpoint/convert/inner.h"
 
-#include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/status.h"
-#include "base/text.h"
 #include "dialects/common/model_folder.h"
 #include "dialects/common/wrapped.h"
 #include "dialects/peft/peft.h"

@@ -1,13 +1,8 @@
 /* slices.c - see copy.h. A job is what one file holds of one tensor: read, hashed and written in
  * order by one thread. */
+#include "base/base.h"
 #include "checkpoint/convert/copy.h"
 
-#include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/array.h"
-#include "base/status.h"
 #include "base/output.h"
 #include "catalog/catalog.h"
 #include "checkpoint/store/look.h"

@@ -3,13 +3,9 @@
  *
  * Each orders the tensors as its form wants them, opens the form's writer, and lets
  * sheaf__copy_all() stream. */
+#include "base/base.h"
 #include "checkpoint/convert/inner.h"
 
-#include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/status.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/output.h"

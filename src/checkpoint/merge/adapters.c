@@ -1,9 +1,5 @@
 /* adapters.c - several adapters combined, written as one PEFT folder. */
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/status.h"
-#include "base/text.h"
+#include "base/base.h"
 #include "checkpoint/store/stream.h"
 #include "checkpoint/merge/plan.h"
 #include "dialects/peft/peft.h"

@@ -1,7 +1,5 @@
 /* base.c - bases that are none: an adapter in the base's place, weights that are quantized. */
-#include <string.h>
-
-#include "base/text.h"
+#include "base/base.h"
 #include "checkpoint/merge/plan.h"
 #include "dialects/common/dialects.h"
 #include "schema/config_keys.h"

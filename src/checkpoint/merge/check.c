@@ -6,13 +6,10 @@
  * With x of random signs the rounding errors e of one row give a sum of e_j x_j that passes t times
  * the root of the sum of their squared bounds with probability 2 exp(-t^2 / 2), whatever they are.
  */
-#include <inttypes.h>
 #include <math.h>
 #include <pthread.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "base/status.h"
+#include "base/base.h"
 #include "base/random.h"
 #include "checkpoint/merge/work.h"
 #include "checkpoint/store/stream.h"

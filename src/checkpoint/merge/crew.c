@@ -1,8 +1,6 @@
 /* crew.c - the threads that merge, and what each works in; see work.h. */
-#include <stdlib.h>
-
+#include "base/base.h"
 #include "checkpoint/merge/work.h"
-#include "base/status.h"
 #include "checkpoint/store/stream.h"
 
 enum { MOST_THREADS = 16 };

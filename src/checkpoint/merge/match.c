@@ -2,13 +2,7 @@
  *
  * The tensors of an adapter name their modules, so no schema is needed. That its config
  * asks for nothing else is settle.c's business. */
-#include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/status.h"
-#include "base/array.h"
-#include "base/text.h"
+#include "base/base.h"
 #include "catalog/boxes.h"
 #include "checkpoint/merge/matcher.h"
 #include "checkpoint/merge/plan.h"

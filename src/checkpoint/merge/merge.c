@@ -1,15 +1,11 @@
 /* merge.c - see merge.h. plan.c decides, rows.c computes, check.c looks again; this streams. */
 #include "checkpoint/merge/merge.h"
 
-#include <inttypes.h>
 #include <math.h>
 #include <pthread.h>
 #include <signal.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "base/status.h"
-#include "base/text.h"
+#include "base/base.h"
 #include "base/thread.h"
 #include "catalog/boxes.h"
 #include "checkpoint/merge/output.h"

@@ -1,9 +1,5 @@
 /* names.c - which tensor of the base an adapter means by a name; see matcher.h. */
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/status.h"
-#include "base/array.h"
+#include "base/base.h"
 #include "checkpoint/merge/matcher.h"
 #include "lora/names.h"
 #include "lora/renames.h"

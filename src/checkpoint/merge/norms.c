@@ -1,12 +1,10 @@
 /* norms.c - norms of rows or columns for DoRA; see work.h. */
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
+#include "base/base.h"
 #include "checkpoint/merge/work.h"
 #include "checkpoint/store/look.h"
 #include "checkpoint/store/stream.h"
-#include "base/status.h"
 
 enum {
     GROUP = 16, /* chunks whose sums of columns are held at a time */

@@ -1,11 +1,8 @@
 /* output.c - see output.h. */
 #include "checkpoint/merge/output.h"
 
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/status.h"
 #include "base/output.h"
+#include "base/base.h"
 #include "dialects/hf/hf.h"
 #include "dialects/open.h"
 #include "lora/names.h"

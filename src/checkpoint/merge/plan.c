@@ -1,14 +1,9 @@
 /* plan.c - see plan.h. */
 #include "checkpoint/merge/plan.h"
 
-#include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
-
+#include "base/base.h"
 #include "base/file.h"
 #include "base/json.h"
-#include "base/array.h"
-#include "base/status.h"
 #include "base/output.h"
 #include "checkpoint/store/own_catalog.h"
 #include "dialects/common/quantised.h"

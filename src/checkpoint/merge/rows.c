@@ -1,12 +1,9 @@
 /* rows.c - see rows.h. */
 #include "checkpoint/merge/rows.h"
 
-#include <inttypes.h>
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "base/status.h"
+#include "base/base.h"
 #include "base/thread.h"
 #include "catalog/boxes.h"
 

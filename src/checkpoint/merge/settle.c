@@ -1,13 +1,8 @@
 /* settle.c - what an adapter's tensors tell only once all are matched: which way round its square
  * weights lie, and whether the file has all that adapter_config.json asks for. See matcher.h. */
+#include "base/base.h"
 #include "checkpoint/merge/matcher.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/status.h"
-#include "base/array.h"
 #include "lora/check_file.h"
 #include "lora/match.h"
 #include "schema/family.h"

@@ -3,15 +3,9 @@
  * Each name is a tensor here, made of what the base holds under another one, until nothing tells
  * them apart: what an adapter does to one of them it does not do to the others, but for trained
  * rows and PEFT's copies of the base, which are all names', and ensure_weight_tying. */
+#include "base/base.h"
 #include "checkpoint/merge/plan.h"
 
-#include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/array.h"
-#include "base/status.h"
-#include "base/text.h"
 #include "checkpoint/store/look.h"
 #include "dialects/common/model_folder.h"
 #include "lora/match.h"

@@ -2,9 +2,7 @@
  * (--rows), and the long tests hold it to that. */
 #include "checkpoint/merge/ties.h"
 
-#include <string.h>
-
-#include "base/text.h"
+#include "base/base.h"
 
 enum { UNTIES = false, KEEPS = true }; /* keeps_flag */
 enum { APART = false, TIED = true };   /* unsaid */

@@ -4,8 +4,7 @@
  * written, or transformers gives those that lack random values. */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
+#include "base/base.h"
 
 typedef struct sheaf__ties {
     const char *groups;  /* "name=name=name name=name": each group is one tensor, and tokens are

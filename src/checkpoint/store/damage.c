@@ -3,12 +3,9 @@
  * Nothing in the files is believed: the writer's bytes are a function of the manifest, so
  * size, header and the place of every tensor are known beforehand. A tensor is looked for where
  * it must lie, whatever the header says; one damage never hides another. */
-#include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
-#include "base/status.h"
+#include "base/base.h"
 #include "base/file.h"
 #include "checkpoint/store/store.h"
 #include "formats/safetensors.h"

@@ -1,11 +1,8 @@
 /* load.c - reading one checkpoint: its manifest and the slices of a rank. damage.c reads all of
  * it. */
-#include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
-#include "base/status.h"
+#include "base/base.h"
 #include "base/file.h"
 #include "checkpoint/store/store.h"
 #include "formats/safetensors.h"

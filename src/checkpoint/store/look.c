@@ -1,10 +1,7 @@
 /* look.c - see look.h. */
-#include "base/status.h"
 #include "checkpoint/store/look.h"
 
-#include <stdlib.h>
-#include <string.h>
-
+#include "base/base.h"
 #include "base/file.h"
 #include "checkpoint/store/own_catalog.h"
 #include "dialects/common/dialects.h"

@@ -1,17 +1,11 @@
 /* manifest.c - see manifest.h. */
 #include "checkpoint/store/manifest.h"
 
-#include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
-#include "base/status.h"
-#include "base/array.h"
+#include "base/base.h"
 #include "base/file.h"
 #include "base/json.h"
-#include "base/text.h"
 
 #define FORMAT "sheaf checkpoint"
 #define SELF "\"self\": \"" /* begins the last line */

@@ -5,10 +5,7 @@
  * are. docs/checkpoints.md gives the form byte by byte. */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
+#include "base/base.h"
 #include "base/hash.h"
 #include "formats/safetensors.h"
 #include "sheaf/cut.h"

@@ -1,14 +1,9 @@
 /* own_catalog.c - see own_catalog.h. */
 #include "checkpoint/store/own_catalog.h"
 
-#include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/status.h"
+#include "base/base.h"
 #include "base/file.h"
 #include "base/json.h"
-#include "base/text.h"
 #include "checkpoint/store/look.h"
 #include "checkpoint/store/step.h"
 #include "checkpoint/store/store.h"

@@ -8,13 +8,9 @@
  *   3  the hashes are gathered; rank 0 compares what must be equal, writes the
  *      manifest, renames the folder and syncs its parent
  *   4  all agree; rank 0 removes what is older than --keep */
-#include <inttypes.h>
 #include <limits.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "base/status.h"
-#include "base/array.h"
+#include "base/base.h"
 #include "base/file.h"
 #include "base/output.h"
 #include "checkpoint/store/store.h"

@@ -3,9 +3,8 @@
 #pragma once
 
 #include <dirent.h>
-#include <stdbool.h>
-#include <stdint.h>
 
+#include "base/base.h"
 #include "sheaf/status.h"
 
 enum { SHEAF__STEP_NAME = 32 };

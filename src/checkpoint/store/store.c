@@ -3,13 +3,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/file.h>
 #include <unistd.h>
 
-#include "base/status.h"
+#include "base/base.h"
 #include "base/file.h"
 #include "checkpoint/store/step.h"
 

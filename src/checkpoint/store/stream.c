@@ -1,10 +1,7 @@
 /* stream.c - see stream.h. */
 #include "checkpoint/store/stream.h"
 
-#include <stdlib.h>
-
-#include "base/array.h"
-#include "base/status.h"
+#include "base/base.h"
 #include "checkpoint/store/look.h"
 
 enum {

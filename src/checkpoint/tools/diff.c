@@ -2,14 +2,11 @@
 #include "checkpoint/tools/diff.h"
 
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "base/array.h"
+#include "base/base.h"
 #include "base/control.h"
 #include "base/inside.h"
 #include "base/json.h"
-#include "base/status.h"
 #include "checkpoint/store/stream.h"
 #include "dialects/common/dialects.h"
 #include "schema/config_text.h"

@@ -1,14 +1,9 @@
 /* init.c - see init.h. */
 #include "checkpoint/tools/init.h"
 
-#include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
-
+#include "base/base.h"
 #include "base/control.h"
 #include "base/random.h"
-#include "base/status.h"
-#include "base/text.h"
 #include "checkpoint/store/look.h"
 #include "checkpoint/store/stream.h"
 #include "dialects/hf/hf.h"

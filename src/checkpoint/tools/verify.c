@@ -2,17 +2,12 @@
  * megabytes. */
 #include "checkpoint/tools/verify.h"
 
-#include <inttypes.h>
 #include <pthread.h>
 #include <stdatomic.h>
-#include <stdlib.h>
-#include <string.h>
 
+#include "base/base.h"
 #include "base/control.h"
-#include "base/array.h"
 #include "base/file.h"
-#include "base/status.h"
-#include "base/text.h"
 #include "checkpoint/store/own_catalog.h"
 #include "checkpoint/store/store.h"
 #include "catalog/boxes.h"

@@ -1,11 +1,9 @@
 /* verify_adapter.c - see verify.h. Shapes against a base model are for who has one: merge,
  * eval, train. */
+#include "base/base.h"
 #include "checkpoint/tools/verify.h"
 
-#include <string.h>
-
 #include "lora/check_file.h"
-#include "base/status.h"
 
 /* A catalog's tensors as a source without values. */
 typedef struct listing {

@@ -1,10 +1,7 @@
 /* verify_joint.c - are several folders parts of one checkpoint? See verify.h. */
-#include <stdlib.h>
-#include <string.h>
-
+#include "base/base.h"
 #include "checkpoint/store/own_catalog.h"
 #include "checkpoint/tools/verify.h"
-#include "base/status.h"
 
 /* What was read of `path`, or NULL where it could not be looked at, which is reported when it is
  * verified. */

@@ -3,14 +3,9 @@
  * Some matrices of a sound model may be zero (those of blocks that were added, biases often are).
  * All of them, norms, tables of embeddings, neighbours in a file, all of a file and its end are
  * not. */
+#include "base/base.h"
 #include "checkpoint/tools/verify.h"
 
-#include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/status.h"
-#include "base/text.h"
 #include "catalog/boxes.h"
 #include "catalog/private.h"
 #include "dialects/common/vocabulary.h"

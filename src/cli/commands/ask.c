@@ -1,13 +1,9 @@
 /* ask.c - see ask.h. */
 #include "ask.h"
 
-#include <inttypes.h>
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "base/status.h"
-#include "base/text.h"
+#include "base/base.h"
 #include "cli/lib/shared.h"
 #include "comm/doing.h"
 #include "comm/process.h"

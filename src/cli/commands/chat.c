@@ -1,18 +1,14 @@
 /* chat.c - `sheaf chat`: a conversation, from a terminal or a pipe. */
 #include <errno.h>
-#include <inttypes.h>
 #include <jansson.h>
 #include <poll.h>
 #include <signal.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "ask.h"
-#include "base/status.h"
+#include "base/base.h"
 #include "base/file.h"
 #include "base/print.h"
-#include "base/text.h"
 #include "commands.h"
 #include "comm/plugins.h"
 #include "comm/all.h"

@@ -1,9 +1,5 @@
 /* convert.c - `sheaf convert`: from any checkpoint to any other. */
-#include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-
-#include "base/status.h"
+#include "base/base.h"
 #include "base/clock.h"
 #include "base/print.h"
 #include "commands.h"

@@ -1,19 +1,16 @@
 /* eval.c - `sheaf eval`: loss and accuracy of a model on data. */
 #include <jansson.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "ask.h"
 #include "commands.h"
+#include "base/base.h"
 #include "library/train_settings.h"
 #include "library/generation_config.h"
 #include "library/evaluation.h"
-#include "base/status.h"
 #include "base/output.h"
 #include "base/print.h"
-#include "base/text.h"
 #include "cli/lib/processes.h"
 #include "cli/lib/shared.h"
 #include "cli/lib/signals.h"

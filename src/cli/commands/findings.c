@@ -1,10 +1,7 @@
 /* findings.c - see findings.h. */
 #include "findings.h"
 
-#include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
-
+#include "base/base.h"
 #include "base/print.h"
 #include "base/number.h"
 

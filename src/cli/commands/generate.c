@@ -1,12 +1,8 @@
 /* generate.c - `sheaf generate`: tokens that continue prompts. */
-#include <inttypes.h>
 #include <jansson.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "base/status.h"
+#include "base/base.h"
 #include "base/print.h"
-#include "base/text.h"
 #include "ask.h"
 #include "commands.h"
 #include "library/train_settings.h"

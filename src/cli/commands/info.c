@@ -1,12 +1,9 @@
 /* info.c - `sheaf info`: what is this? */
-#include <inttypes.h>
 #include <jansson.h>
-#include <stdlib.h>
-#include <string.h>
 
+#include "base/base.h"
 #include "base/number.h"
 #include "base/print.h"
-#include "base/status.h"
 #include "cli/lib/shared.h"
 #include "commands.h"
 #include "findings.h"

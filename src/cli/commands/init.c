@@ -1,7 +1,5 @@
 /* init.c - `sheaf init`: a new model with seeded random weights. */
-#include <inttypes.h>
-
-#include "base/status.h"
+#include "base/base.h"
 #include "base/print.h"
 #include "commands.h"
 #include "cli/lib/shared.h"

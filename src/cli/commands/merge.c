@@ -1,11 +1,7 @@
 /* merge.c - `sheaf merge`: base model and adapters into one model. */
-#include <inttypes.h>
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "base/status.h"
+#include "base/base.h"
 #include "base/file.h"
 #include "base/print.h"
 #include "commands.h"

@@ -1,15 +1,13 @@
 /* plan.c - `sheaf plan`: what a training run would need, before it is started. */
-#include <stdlib.h>
-#include <string.h>
 
 #include "commands.h"
 #include "plan_print.h"
+#include "base/base.h"
 #include "cli/lib/hosts.h"
 #include "cli/lib/processes.h"
 #include "models/placement.h"
 #include "library/run_model.h"
 #include "library/train_settings.h"
-#include "base/status.h"
 
 const char cmd_plan_usage[] =
     "usage: sheaf plan MODEL [DATA] [flags of train]\n"

@@ -1,10 +1,7 @@
 /* render.c - `sheaf render`: conversations as the text that a model reads. */
 #include <errno.h>
-#include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "base/status.h"
+#include "base/base.h"
 #include "base/json.h"
 #include "base/print.h"
 #include "commands.h"

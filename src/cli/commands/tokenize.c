@@ -1,12 +1,8 @@
 /* tokenize.c - `sheaf tokenize`: texts to ids and back, so that anyone can compare. */
 #include <errno.h>
-#include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
-#include "base/status.h"
-#include "base/array.h"
+#include "base/base.h"
 #include "base/file.h"
 #include "cli/lib/shared.h"
 #include "commands.h"

@@ -1,14 +1,10 @@
 /* translate.c - `sheaf translate`: a YAML file of another trainer as a recipe. */
 #include "library/translate_rules.h"
 
-#include <stdlib.h>
-#include <string.h>
 #include <strings.h>
 
-#include "base/status.h"
-#include "base/array.h"
+#include "base/base.h"
 #include "base/print.h"
-#include "base/text.h"
 #include "cli/lib/shared.h"
 #include "cli/lib/yaml.h"
 #include "commands.h"

@@ -1,9 +1,5 @@
 /* verify.c - `sheaf verify`: complete, consistent, undamaged? */
-#include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/status.h"
+#include "base/base.h"
 #include "base/print.h"
 #include "commands.h"
 #include "findings.h"

@@ -18,11 +18,7 @@
  * go to cli->out, everything else to cli->err. */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-
+#include "base/base.h"
 #include "base/events.h"
 #include "library/settings.h"
 #include "sheaf/progress.h"

@@ -1,8 +1,6 @@
 /* dispatch.c - `sheaf`, `sheaf help`, `sheaf --version`, and the way to a subcommand. */
-#include <string.h>
-
+#include "base/base.h"
 #include "base/print.h"
-#include "base/text.h"
 #include "cli.h"
 #include "comm/plugins.h"
 #include "comm/process.h"

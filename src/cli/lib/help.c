@@ -1,8 +1,7 @@
 /* help.c - help made from the table of options. */
-#include <stdlib.h>
-#include <string.h>
 
 #include "cli.h"
+#include "base/base.h"
 
 enum { NAME_WIDTH = 30, LINE_WIDTH = 96 };
 

@@ -5,17 +5,13 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <signal.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/array.h"
+#include "base/base.h"
 #include "base/clock.h"
 #include "base/file.h"
-#include "base/status.h"
-#include "base/text.h"
 #include "launch.h"
 
 enum { ANSWER_S = 15, MOST_BYTES = 1 << 20 };

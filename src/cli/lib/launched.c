@@ -4,8 +4,6 @@
 #include <errno.h>
 #include <signal.h>
 #include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/types.h>
@@ -14,6 +12,7 @@
 #include <unistd.h>
 
 #include "cli.h"
+#include "base/base.h"
 #include "comm/plugins.h"
 #include "comm/process.h"
 #include "launch.h"

@@ -1,11 +1,9 @@
 /* parse.c - argv against a table of options. */
 #include <assert.h>
-#include <string.h>
 
-#include "base/status.h"
+#include "base/base.h"
 #include "base/cpu.h"
 #include "base/file.h"
-#include "base/text.h"
 #include "cli.h"
 #include "yaml.h"
 

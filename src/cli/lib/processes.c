@@ -1,9 +1,7 @@
 /* processes.c - see processes.h. */
 #include "processes.h"
 
-#include <stdlib.h>
-#include <string.h>
-
+#include "base/base.h"
 #include "comm/doing.h"
 #include "comm/plugins.h"
 #include "comm/process.h"
@@ -11,7 +9,6 @@
 #include "library/train_settings.h"
 #include "launched.h"
 #include "ops/units.h"
-#include "base/status.h"
 #include "signals.h"
 
 void cli_processes_table(cli_option *table, cli_processes *p)

@@ -4,15 +4,11 @@
  *   - $SHEAF_RECIPES, if it is set: instead of the others
  *   - BINARY's folder/../share/sheaf/recipes: installed
  *   - BINARY's folder/../../../recipes: in a build folder of the sources (BUILD/src/cli/sheaf) */
-#include <inttypes.h>
 #include <limits.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
+#include "base/base.h"
 #include "base/file.h"
-#include "base/status.h"
-#include "base/text.h"
 #include "cli.h"
 #include "yaml.h"
 

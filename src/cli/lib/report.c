@@ -1,10 +1,8 @@
 /* report.c - how a subcommand ends: what the user reads, and the exit code. */
 #include <errno.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
-#include "base/status.h"
+#include "base/base.h"
 #include "base/print.h"
 #include "comm/plugins.h"
 #include "comm/process.h"

@@ -3,13 +3,11 @@
 
 #include <errno.h>
 #include <signal.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "cli.h"
+#include "base/base.h"
 #include "comm/plugins.h"
-#include "base/status.h"
 #include "launch.h"
 
 static sheaf_control asked;

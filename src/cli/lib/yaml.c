@@ -1,15 +1,10 @@
 /* yaml.c - see yaml.h. */
 #include "cli/lib/yaml.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <yaml.h>
 
-#include "base/status.h"
-#include "base/array.h"
+#include "base/base.h"
 #include "base/file.h"
-#include "base/text.h"
 
 enum { MOST_ENTRIES = 4096, DEEPEST = 16, MOST_BYTES = 1 << 20 };
 

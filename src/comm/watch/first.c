@@ -1,9 +1,8 @@
 /* first.c - the first process's side of the watch: it hears of all ranks, judges, and tells what
  * happened, once. See inner.h. */
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
+#include "base/base.h"
 #include "comm/watch/inner.h"
 
 enum { APART_MS = 2000, SILENT_S = 3 };

@@ -1,8 +1,6 @@
 /* known.c - what a process of the watch knows of its own ranks and of others, on whichever side it
  * is. See inner.h. */
-#include <stdlib.h>
-#include <string.h>
-
+#include "base/base.h"
 #include "comm/watch/inner.h"
 
 /* The records of this process: of all ranks where it is alone, of its own where not. */

@@ -1,6 +1,5 @@
 /* line.c - see line.h. */
 #include "comm/watch/line.h"
-#include "base/status.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -11,12 +10,11 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/random.h>
 #include <sys/socket.h>
 #include <unistd.h>
+
+#include "base/base.h"
 
 enum { MAGIC = 0x77686173, HEAD = 12, SEND_MS = 2000, CONNECT_MS = 2000 };
 

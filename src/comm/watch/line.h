@@ -6,10 +6,7 @@
  * at their start. Nothing here waits longer than it is told to. */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
+#include "base/base.h"
 #include "sheaf/status.h"
 
 enum { SHEAF__LINE_MOST = 8192, SHEAF__LINE_PLACES = 16 };

@@ -1,10 +1,9 @@
 /* other.c - the side of every process of the watch but the first: it holds a connection to that
  * one, answers it, and ends when it is told to or hears nothing of it any more. See inner.h. */
 #include <poll.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
+#include "base/base.h"
 #include "base/clock.h"
 #include "comm/watch/inner.h"
 

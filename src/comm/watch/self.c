@@ -2,14 +2,12 @@
 #include "comm/watch/self.h"
 
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <sys/types.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "base/base.h"
 #include "base/hash.h"
 
 /* The 22nd field of /proc/PID/stat; the second, a name in parentheses, may hold anything. -1: there

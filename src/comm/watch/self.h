@@ -1,8 +1,7 @@
 /* self.h - which process this is, so that others can end it and no other. */
 #pragma once
 
-#include <stdbool.h>
-#include <stdint.h>
+#include "base/base.h"
 
 typedef struct sheaf__self {
     uint64_t machine;   /* kernel and namespace of processes: where `pid` is a name */

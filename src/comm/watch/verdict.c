@@ -1,8 +1,7 @@
 /* verdict.c - see verdict.h. */
 #include "comm/watch/verdict.h"
 
-#include <inttypes.h>
-#include <string.h>
+#include "base/base.h"
 
 enum { FINISHING = 6 }; /* times as long */
 

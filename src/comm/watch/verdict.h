@@ -2,9 +2,7 @@
  * a run cannot go on. No sockets, no clock. */
 #pragma once
 
-#include <stdbool.h>
-
-#include "base/text.h"
+#include "base/base.h"
 #include "comm/doing.h"
 #include "comm/watch/self.h"
 #include "sheaf/owner.h"

@@ -6,15 +6,11 @@
  * order. Number of members and every shape must fit one of these; nothing is guessed. */
 #include "dialects/colossalai/colossalai.h"
 
-#include <inttypes.h>
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "base/status.h"
+#include "base/base.h"
 #include "base/file.h"
 #include "base/json.h"
-#include "base/text.h"
 #include "catalog/boxes.h"
 #include "dialects/common/model.h"
 #include "dialects/common/model_folder.h"

@@ -1,11 +1,9 @@
 /* denied.c - what may not be read is not damaged: it could not be looked at. See dialects.h. */
 #include <errno.h>
 #include <fcntl.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
-#include "base/status.h"
+#include "base/base.h"
 #include "base/file.h"
 #include "dialects/common/dialects.h"
 

@@ -1,15 +1,10 @@
 /* folder.c - see folder.h. */
 #include "folder.h"
 
-#include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/array.h"
-#include "base/status.h"
-#include "base/text.h"
+#include "base/base.h"
 
 enum { DEFAULT_CHUNK = 16 << 20, COPY_CHUNK = 1 << 20 };
 

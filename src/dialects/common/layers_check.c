@@ -3,12 +3,7 @@
  *
  * Every layer has the tensors that every other has, in the same shapes; the table of embeddings,
  * the last norm and a head are as wide as the layers are. */
-#include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/text.h"
+#include "base/base.h"
 #include "dialects/common/model.h"
 
 enum { NAME_MOST = 512 };

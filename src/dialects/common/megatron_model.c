@@ -2,16 +2,11 @@
 #include "dialects/common/megatron_model.h"
 
 #include <ctype.h>
-#include <inttypes.h>
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "base/status.h"
-#include "base/array.h"
+#include "base/base.h"
 #include "base/file.h"
 #include "base/json_write.h"
-#include "base/text.h"
 #include "catalog/boxes.h"
 #include "dialects/common/model.h"
 #include "dialects/common/partition.h"

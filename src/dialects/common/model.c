@@ -4,14 +4,9 @@
  * more rows is cut, because what a program pads with is its own affair (zeros, copies, noise); one
  * with fewer is one rank's part that was written as if it were whole (ColossalAI 0.3.7 to 0.4.7),
  * and the other rows cannot be made up. */
-#include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/status.h"
+#include "base/base.h"
 #include "base/file.h"
 #include "base/json.h"
-#include "base/text.h"
 #include "dialects/common/model.h"
 #include "dialects/common/quantised.h"
 #include "dialects/common/vocabulary.h"

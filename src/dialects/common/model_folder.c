@@ -1,10 +1,6 @@
 /* model_folder.c - see model_folder.h. */
-#include <stdlib.h>
-#include <string.h>
-
+#include "base/base.h"
 #include "base/json_scan.h"
-#include "base/status.h"
-#include "base/text.h"
 #include "dialects/common/model_folder.h"
 #include "dialects/common/save.h"
 #include "schema/family.h"

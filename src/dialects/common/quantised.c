@@ -1,12 +1,8 @@
 /* quantised.c - see quantised.h. */
 #include "dialects/common/quantised.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
+#include "base/base.h"
 #include "base/json.h"
-#include "base/status.h"
 #include "dialects/common/model_folder.h"
 #include "schema/config_keys.h"
 

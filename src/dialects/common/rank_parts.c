@@ -4,13 +4,8 @@
  * from follows from the name of its file or folder; else from the padding, which lies
  * at the end of the last rank's table; else it must be the one that is left. Parts of another save
  * are known by values that contradict. */
-#include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/status.h"
+#include "base/base.h"
 #include "base/file.h"
-#include "base/text.h"
 #include "catalog/boxes.h"
 #include "catalog/private.h"
 #include "dialects/common/model.h"

@@ -1,12 +1,10 @@
 /* save.c - see save.h. */
-#include "base/status.h"
 #include "dialects/common/save.h"
 
 #include <ctype.h>
 #include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
 
+#include "base/base.h"
 #include "base/file.h"
 
 const char sheaf__iteration_tracker[] = "latest_checkpointed_iteration.txt";

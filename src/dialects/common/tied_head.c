@@ -1,14 +1,9 @@
 /* tied_head.c - see model.h. */
+#include "base/base.h"
 #include "dialects/common/model.h"
-
-#include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "catalog/private.h"
 #include "ops/kernels.h"
-#include "base/status.h"
-#include "base/text.h"
 
 enum { CHUNK = 1 << 18 }; /* elements at once */
 

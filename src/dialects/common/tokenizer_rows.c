@@ -5,10 +5,7 @@
  *                      added_tokens, with "id"
  *   tokenizer.model    a protocol buffer of sentencepiece, whose field 1 is one token each
  *   added_tokens.json  an object of numbers, beside either */
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/status.h"
+#include "base/base.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "dialects/common/model.h"

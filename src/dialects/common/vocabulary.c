@@ -2,9 +2,7 @@
  * vocabulary.h. */
 #include "dialects/common/vocabulary.h"
 
-#include <string.h>
-
-#include "base/text.h"
+#include "base/base.h"
 
 enum { MOST_WAYS = 64 };
 

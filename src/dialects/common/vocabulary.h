@@ -1,8 +1,7 @@
 /* vocabulary.h - the two tables of the vocabulary, and how programs pad their rows. */
 #pragma once
 
-#include <stdbool.h>
-#include <stdint.h>
+#include "base/base.h"
 
 /* sheaf__is_vocabulary - is it one of the two tables? */
 bool sheaf__is_vocabulary(const char *name);

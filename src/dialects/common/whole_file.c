@@ -1,11 +1,6 @@
 /* whole_file.c - whole tensors of safetensors and PyTorch files; see whole.h. */
-#include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/status.h"
+#include "base/base.h"
 #include "base/json.h"
-#include "base/text.h"
 #include "catalog/boxes.h"
 #include "dialects/common/dialects.h"
 #include "dialects/common/whole.h"

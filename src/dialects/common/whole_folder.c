@@ -1,14 +1,10 @@
 /* whole_folder.c - the weights of a folder, by an index or by the names of its files; see
  * whole.h. */
 #include <ctype.h>
-#include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
 
+#include "base/base.h"
 #include "base/file.h"
 #include "base/json.h"
-#include "base/status.h"
-#include "base/text.h"
 #include "dialects/common/save.h"
 #include "dialects/common/whole.h"
 

@@ -9,13 +9,9 @@
  *   X.token_adapter....            the adapter's rows (trainable_token_indices) */
 #include "dialects/common/wrapped.h"
 
-#include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
-
+#include "base/base.h"
 #include "base/file.h"
 #include "base/json.h"
-#include "base/status.h"
 #include "schema/family.h"
 #include "schema/wrappers.h"
 

@@ -11,11 +11,8 @@
 #include "dialects/common/dialects.h"
 
 #include <ctype.h>
-#include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "base/status.h"
+#include "base/base.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "dialects/dcp/private.h"

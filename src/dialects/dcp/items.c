@@ -1,13 +1,8 @@
 /* items.c - .metadata, and the items that it says lie in the files; see private.h. */
-#include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
+#include "base/base.h"
 #include "base/file.h"
-#include "base/status.h"
-#include "base/text.h"
 #include "dialects/dcp/private.h"
 
 enum { MAX_METADATA = 1 << 30 };

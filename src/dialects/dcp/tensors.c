@@ -7,11 +7,7 @@
  * exp_avg.
  * Without paths, "model." is taken away where every key has it and "model.model." or
  * "model.lm_head." shows that it comes twice. */
-#include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/status.h"
+#include "base/base.h"
 #include "dialects/dcp/private.h"
 
 /* ---- keys ---- */

@@ -15,13 +15,9 @@
 #include "dialects/common/dialects.h"
 
 #include <ctype.h>
-#include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "base/status.h"
+#include "base/base.h"
 #include "base/file.h"
-#include "base/text.h"
 #include "dialects/common/model.h"
 #include "dialects/common/save.h"
 #include "dialects/deepspeed/private.h"

@@ -3,12 +3,7 @@
  * The cuts of the Llama family by name, the shapes, the config where there is one, and whether the
  * values of the ranks are equal decide, and a finding says so. What cannot be decided is refused.
  */
-#include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/status.h"
-#include "base/text.h"
+#include "base/base.h"
 #include "dialects/common/wrapped.h"
 #include "dialects/deepspeed/private.h"
 

@@ -1,11 +1,6 @@
 /* join.c - the parts' local pieces as pieces of logical tensors; universal folders. */
-#include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/status.h"
+#include "base/base.h"
 #include "base/file.h"
-#include "base/text.h"
 #include "dialects/deepspeed/private.h"
 #include "dialects/common/model.h"
 #include "dialects/common/save.h"

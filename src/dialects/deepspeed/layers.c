@@ -4,11 +4,7 @@
  * layers of the pipeline, so which one is which follows from what it holds: attention and an MLP
  * are a decoder layer, a table before the first of them is the embedding, after the last come norm
  * and head. */
-#include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/status.h"
+#include "base/base.h"
 #include "base/file.h"
 #include "dialects/common/save.h"
 #include "dialects/common/dialects.h"

@@ -10,14 +10,10 @@
  * their names: each is the next tensor of the module that has its shape and to which its master
  * rounds. Frozen ones have no number, so a parameter is sure of its name only where counting from
  * the end comes to the same: norms that are still 1 fit each other. */
-#include <inttypes.h>
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
+#include "base/base.h"
 #include "base/file.h"
-#include "base/status.h"
-#include "base/text.h"
 #include "dialects/deepspeed/private.h"
 
 /* ---- rounding ---- */

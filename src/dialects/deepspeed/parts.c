@@ -1,12 +1,8 @@
 /* parts.c - what each tensor-parallel rank holds: masters, module, frozen parameters, aliases. */
-#include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
+#include "base/base.h"
 #include "base/file.h"
-#include "base/status.h"
-#include "base/text.h"
 #include "dialects/common/dialects.h"
 #include "dialects/deepspeed/private.h"
 

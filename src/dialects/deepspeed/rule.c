@@ -3,12 +3,7 @@
  * Newer files state it (universal_checkpoint_info): affine_map gives each rank's boxes; lists of
  * regular expressions name the tensors that are copies, cut along axis 1, or made of several parts;
  * all others are cut along axis 0. Older files state nothing: infer.c. */
-#include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/array.h"
-#include "base/status.h"
+#include "base/base.h"
 #include "dialects/deepspeed/private.h"
 
 /* Hostile patterns stop here: steps of one match, matches that needed more, matches in all, bytes

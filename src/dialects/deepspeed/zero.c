@@ -5,14 +5,10 @@
  * to a multiple of 2 * parts, and may be absent. Stage 3: each part has one stream, its flat groups
  * one after the other; parameter after parameter has ceil(elements / parts) elements in each.
  * Moments lie in streams of the same form. Source: DeepSpeed, utils/zero_to_fp32.py. */
-#include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
+#include "base/base.h"
 #include "base/file.h"
-#include "base/status.h"
-#include "base/text.h"
 #include "dialects/deepspeed/private.h"
 
 ds_file *sheaf__ds_file_of(const ds_reading *r, ds_what what, int mp, int dp)

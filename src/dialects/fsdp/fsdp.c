@@ -10,15 +10,10 @@
  * torch.chunk does: ceil(n / ranks) to each, the last ones less or nothing. A mesh of several axes
  * (HSDP: Replicate, Shard; FSDP over tensor parallelism: _StridedShard, Shard) counts its ranks row
  * by row; its placements divide from left to right, _StridedShard after them all. */
+#include "base/base.h"
 #include "dialects/common/dialects.h"
 
-#include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "base/file.h"
-#include "base/status.h"
-#include "base/text.h"
 #include "catalog/boxes.h"
 #include "dialects/common/model.h"
 #include "dialects/common/save.h"

@@ -1,13 +1,8 @@
 /* catalog.c - Hugging Face folders and bare files as catalogs. */
+#include "base/base.h"
 #include "dialects/common/dialects.h"
 
-#include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/status.h"
 #include "base/file.h"
-#include "base/text.h"
 #include "dialects/common/model.h"
 #include "dialects/common/quantised.h"
 #include "dialects/common/whole.h"

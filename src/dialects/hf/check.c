@@ -3,12 +3,7 @@
  * Rows of the two vocabulary tables are looked at first: a table that is one part of a
  * divided and padded one, written as if it were whole, is the damage that ColossalAI 0.3.7 to
  * 0.4.7 did, and what is missing cannot be made up (docs/formats.md). */
-#include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/status.h"
-#include "base/text.h"
+#include "base/base.h"
 #include "dialects/common/model.h"
 #include "dialects/common/vocabulary.h"
 #include "dialects/hf/hf.h"

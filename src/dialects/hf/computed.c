@@ -1,10 +1,7 @@
 /* computed.c - tables of positions that files may lack, because they can be computed. */
+#include "base/base.h"
 #include "dialects/hf/hf.h"
 
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/status.h"
 #include "catalog/over_source.h"
 #include "ops/kernels.h"
 #include "schema/family.h"

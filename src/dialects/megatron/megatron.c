@@ -6,15 +6,10 @@
  *                                                     or model0.., ...}
  *
  * Tensors get the names of Hugging Face's Llama. docs/dialect-megatron.md has the layout. */
+#include "base/base.h"
 #include "dialects/common/dialects.h"
 
-#include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/status.h"
 #include "base/file.h"
-#include "base/text.h"
 #include "catalog/boxes.h"
 #include "dialects/common/megatron_model.h"
 #include "dialects/common/save.h"

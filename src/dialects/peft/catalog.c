@@ -3,16 +3,11 @@
  *
  * Tensors have the names that PEFT saves (peft.h). adapter_model.bin is
  * read where there is no adapter_model.safetensors. */
+#include "base/base.h"
 #include "dialects/common/dialects.h"
 
-#include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/status.h"
 #include "base/file.h"
 #include "base/json.h"
-#include "base/text.h"
 #include "dialects/common/model.h"
 #include "dialects/common/save.h"
 #include "dialects/common/whole.h"

@@ -1,10 +1,7 @@
 /* peft.c - see peft.h. */
 #include "peft.h"
 
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/text.h"
+#include "base/base.h"
 #include "base/file.h"
 #include "dialects/common/save.h"
 #include "schema/wrappers.h"

@@ -1,11 +1,6 @@
 /* check.c - are these the tensors of the model that the config describes? See parts.h. */
-#include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
-
+#include "base/base.h"
 #include "base/json.h"
-#include "base/status.h"
-#include "base/text.h"
 #include "catalog/boxes.h"
 #include "dialects/common/model.h"
 #include "dialects/common/model_folder.h"

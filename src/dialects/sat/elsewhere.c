@@ -1,11 +1,6 @@
 /* elsewhere.c - where else a part of a rank lies, for a hint; see parts.h. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/status.h"
+#include "base/base.h"
 #include "base/file.h"
-#include "base/text.h"
 #include "dialects/common/save.h"
 #include "dialects/sat/parts.h"
 

@@ -1,12 +1,7 @@
 /* find.c - where the parts of a SAT checkpoint lie; see parts.h. By the names of files (names.c),
  * and where DeepSpeed gives the same ones by what is in the first. */
-#include <stdlib.h>
-#include <string.h>
-
+#include "base/base.h"
 #include "base/json.h"
-#include "base/status.h"
-#include "base/text.h"
-#include "base/array.h"
 #include "dialects/common/save.h"
 #include "dialects/sat/parts.h"
 

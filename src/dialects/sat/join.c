@@ -4,11 +4,7 @@
  * tensors of which each rank has a copy. Where those values differ from rank to rank (SAT lets
  * copies drift in some trainings), they tell nothing, and only a choice without alternative is
  * taken. */
-#include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/status.h"
+#include "base/base.h"
 #include "dialects/sat/parts.h"
 
 /* ---- how many parts ---- */

@@ -6,15 +6,9 @@
  * what SAT merges. */
 #include "dialects/sat/lora.h"
 
-#include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/status.h"
-#include "base/array.h"
+#include "base/base.h"
 #include "base/cpu.h"
 #include "base/json.h"
-#include "base/text.h"
 #include "base/thread.h"
 #include "catalog/over_source.h"
 #include "dialects/sat/parts.h"

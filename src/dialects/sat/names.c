@@ -1,9 +1,8 @@
 /* names.c - what the names of SAT's files and folders say: a part's rank, a step, a rank's clock;
  * see parts.h. Text only: nothing here looks at a disk. */
 #include <ctype.h>
-#include <stdlib.h>
-#include <string.h>
 
+#include "base/base.h"
 #include "dialects/sat/parts.h"
 
 int sheaf__sat_rank_of(const char *name)

@@ -3,10 +3,7 @@
  * The folder inside a zip file of torch is the name that it was written to:
  * mp_rank_01_model_states. A part that was renamed keeps it. Writers that name it "archive" say
  * nothing. */
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/status.h"
+#include "base/base.h"
 #include "catalog/boxes.h"
 #include "dialects/sat/parts.h"
 

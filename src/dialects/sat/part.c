@@ -1,9 +1,7 @@
 /* part.c - one file of a SAT checkpoint: names, rules, digests. See parts.h. */
-#include <stdlib.h>
-#include <string.h>
 #include <xxhash.h>
 
-#include "base/status.h"
+#include "base/base.h"
 #include "dialects/sat/parts.h"
 
 /* ---- names ---- */

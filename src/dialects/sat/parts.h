@@ -9,10 +9,7 @@
  * config. */
 #pragma once
 
-#include <stdbool.h>
-#include <stdint.h>
-
-#include "base/text.h"
+#include "base/base.h"
 #include "dialects/common/dialects.h"
 #include "formats/torch.h"
 #include "schema/family.h"

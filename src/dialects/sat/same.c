@@ -1,11 +1,9 @@
 /* same.c - one file in several folders, which needs no choice; see parts.h. */
-#include <stdlib.h>
-#include <string.h>
 #include <xxhash.h>
 
+#include "base/base.h"
 #include "dialects/common/save.h"
 #include "dialects/sat/parts.h"
-#include "base/status.h"
 
 /* Of everything that a part holds, by the checksums in the file where there are any. */
 static sheaf_status *digest_all(uint64_t *out, sheaf__sat_part *p)

@@ -9,15 +9,11 @@
  * [N*r, in], [out, N*r].
  *
  * This file makes pieces of what was found. */
+#include "base/base.h"
 #include "dialects/common/dialects.h"
-
-#include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "catalog/boxes.h"
 #include "dialects/sat/parts.h"
-#include "base/status.h"
 
 enum { LEAST_SPLIT_VOCAB = 1000 }; /* SAT keeps smaller tables whole on every rank */
 

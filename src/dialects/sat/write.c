@@ -1,14 +1,9 @@
 /* write.c - see write.h. */
 #include "dialects/sat/write.h"
 
-#include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
-
+#include "base/base.h"
 #include "base/json.h"
-#include "base/status.h"
 #include "base/output.h"
-#include "base/text.h"
 #include "dialects/common/model_folder.h"
 #include "formats/torch.h"
 #include "schema/family.h"

@@ -9,12 +9,9 @@
  *            x += proj(LN(attention(LN1 x)));
  *            y = LN2 x;  x += w3(LN(silu(w1 y) * w2 y))
  * Attention there is full: every patch sees every patch. */
-#include <stdio.h>
-#include <stdlib.h>
-
+#include "base/base.h"
 #include "families/cog/cog.h"
 #include "models/build.h"
-#include "base/status.h"
 
 enum { IMAGE, MEMORY }; /* the towers, in the order of sheaf__cog_towers() */
 

@@ -1,11 +1,7 @@
 /* config.c - SAT's model_config.json of CogVLM and CogAgent. Keys as SAT 0.4 writes and reads them
  * (training/model_io.py, model/transformer.py); defaults are those of its code. */
-#include "base/text.h"
+#include "base/base.h"
 #include "families/cog/cog.h"
-
-#include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "families/common/vision.h"
 #include "schema/config_keys.h"

@@ -1,16 +1,10 @@
 /* rows.c - the tensors of CogVLM and CogAgent, as SAT names them. The rows below are the table of
  * names, shapes and SAT's partition (docs/layouts.md, "CogVLM and CogAgent"), in the order of SAT's
  * files. */
+#include "base/base.h"
 #include "families/cog/cog.h"
 #include "families/common/rows.h"
 #include "families/common/vision.h"
-
-#include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/status.h"
 
 enum { LEAST_SPLIT_VOCAB = 1000 }; /* SAT keeps smaller tables whole on every rank */
 

@@ -1,8 +1,5 @@
 /* train.c - what SAT trains of CogVLM and CogAgent, and how. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
+#include "base/base.h"
 #include "families/cog/cog.h"
 
 /* The names of SAT's norm modules: input_layernorm, norm1, inner_attn_ln, ... */

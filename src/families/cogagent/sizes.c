@@ -1,8 +1,6 @@
 /* sizes.c - the high-resolution tower, whose sizes upstream's code fixes and files do not state: by
  * the tensors. Others stay as they are. */
-#include <stdlib.h>
-#include <string.h>
-
+#include "base/base.h"
 #include "catalog/catalog.h"
 #include "families/cog/cog.h"
 

@@ -1,13 +1,7 @@
 /* rows.c - see rows.h. */
 #include "families/common/rows.h"
 
-#include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/status.h"
-#include "base/text.h"
+#include "base/base.h"
 
 static const char memory_for[] = "out of memory for the names of tensors";
 

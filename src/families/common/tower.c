@@ -1,12 +1,9 @@
 /* tower.c - see tower.h. */
 #include "families/common/tower.h"
 
+#include "base/base.h"
 #include "families/common/rows.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-
-#include "base/status.h"
 #include "models/build.h"
 #include "tape/vision.h"
 

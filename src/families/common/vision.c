@@ -1,10 +1,7 @@
 /* vision.c - see vision.h. */
-#include "base/text.h"
 #include "families/common/vision.h"
 
-#include <inttypes.h>
-#include <string.h>
-
+#include "base/base.h"
 #include "schema/config_keys.h"
 #include "schema/grid.h"
 

@@ -1,14 +1,11 @@
 /* build.c - the tensors of Llama and its kin as parts of the decoder. */
 #include <math.h>
 
+#include "base/base.h"
 #include "families/llama/llama.h"
-
-#include <stdio.h>
-#include <stdlib.h>
 
 #include "models/build.h"
 #include "models/rope.h"
-#include "base/status.h"
 
 static const sheaf__llama_form *form_of(const sheaf__model *m)
 {

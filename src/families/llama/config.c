@@ -1,11 +1,6 @@
 /* config.c - config.json of the families that transformers has a class of with Llama's keys. What
  * each key means is in docs/formats.md. */
-#include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/text.h"
+#include "base/base.h"
 #include "families/llama/llama.h"
 #include "schema/config_keys.h"
 #include "schema/config_parts.h"

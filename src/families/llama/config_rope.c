@@ -1,11 +1,7 @@
 /* config_rope.c - what config.json says of the rotary embedding: rope_scaling (4.x),
  * rope_parameters (5.x), and keys beside them. What each type does with its numbers is in
  * models/rope.c. */
-#include <inttypes.h>
-#include <stdio.h>
-#include <string.h>
-
-#include "base/text.h"
+#include "base/base.h"
 #include "families/common/vision.h"
 #include "families/llama/llama.h"
 

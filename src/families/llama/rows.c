@@ -1,14 +1,10 @@
 /* rows.c - the tensors of Llama and its kin: names, shapes and cuts as docs/layouts.md lists
  * them. */
 #include <assert.h>
-#include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "families/common/rows.h"
+#include "base/base.h"
 #include "families/llama/llama.h"
-#include "base/status.h"
 
 enum { PER_LAYER_MOST = 20 }; /* 6 norms, 7 weights, 7 biases; 3 weights for each expert */
 

@@ -1,16 +1,12 @@
 /* config.c - config.json of MiniCPM-V, as published (the text model's keys beside the others) or
  * with objects "text" and "vision" and a "model" that names the version. */
-#include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
-
+#include "base/base.h"
 #include "families/common/vision.h"
 #include "families/llama/llama.h"
 #include "families/minicpmv/minicpmv.h"
 #include "schema/config_keys.h"
 #include "schema/config_parts.h"
 #include "schema/config_text.h"
-#include "base/status.h"
 
 /* Sizes beyond any model in sight; every product of two of them fits int64_t. */
 enum { MOST_HEADS = 1 << 16, MOST_WIDTH = 1 << 24, MOST_PIXELS = 1 << 16, MOST_SIDE = 1 << 10 };

@@ -7,10 +7,8 @@
 #include "families/minicpmv/minicpmv.h"
 
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "base/status.h"
+#include "base/base.h"
 #include "families/common/rows.h"
 #include "families/common/tower.h"
 #include "families/common/vision.h"

@@ -1,9 +1,7 @@
 /* pictures.c - how MiniCPM-V's pictures stand in a conversation and fall into slices, and how its
  * chat() asks. 2.0 and 2.5 write a slice as a picture, 2.6 as a slice, with numbers. */
+#include "base/base.h"
 #include "families/minicpmv/minicpmv.h"
-
-#include <inttypes.h>
-#include <string.h>
 
 #include "base/json.h"
 

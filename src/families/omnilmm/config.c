@@ -1,10 +1,8 @@
 /* config.c - config.json of OmniLMM: Mistral's keys, the resampler's, and the tower's name; its
  * sizes are timm's, or those of "vision_config". */
-#include <inttypes.h>
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
+#include "base/base.h"
 #include "families/common/vision.h"
 #include "families/llama/llama.h"
 #include "families/omnilmm/omnilmm.h"

@@ -4,10 +4,7 @@
  * keys are the queries', bicubic. All blocks of the tower but the last run. */
 #include "families/omnilmm/omnilmm.h"
 
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/status.h"
+#include "base/base.h"
 #include "families/common/rows.h"
 #include "families/common/tower.h"
 #include "families/common/vision.h"

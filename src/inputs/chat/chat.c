@@ -2,13 +2,7 @@
  * model learns to write. */
 #include "inputs/chat/chat.h"
 
-#include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/array.h"
-#include "base/status.h"
-#include "base/text.h"
+#include "base/base.h"
 #include "inputs/chat/named.h"
 
 /* ---- the program, with what transformers hands to it ---- */

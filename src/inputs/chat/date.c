@@ -3,9 +3,9 @@
 
 #include <ctype.h>
 #include <locale.h>
-#include <stdio.h>
-#include <string.h>
 #include <time.h>
+
+#include "base/base.h"
 
 /* With the days of week and year; a day that no calendar has becomes another one. */
 static struct tm calendar(sheaf__date d)

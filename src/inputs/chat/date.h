@@ -5,8 +5,7 @@
  * answers a person. Names of days and months are English, as Python writes them. */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
+#include "base/base.h"
 
 typedef struct sheaf__date {
     int year, month, day; /* 1000 to 9999, 1 to 12, 1 to 31 */

@@ -5,10 +5,9 @@
  * word goes on behind, by no category of theirs (Other_Lowercase, Other_Uppercase, Word_Break). */
 #include "inputs/chat/jinja_core.h"
 
-#include <string.h>
 #include <utf8proc.h>
 
-#include "base/text.h"
+#include "base/base.h"
 
 typedef struct range {
     int32_t begin, end; /* both are in it */

@@ -1,14 +1,9 @@
 /* jinja_core.c - see jinja_core.h: memory and failures, and values as Python has them. */
 #include "inputs/chat/jinja_core.h"
 
-#include <inttypes.h>
 #include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "base/status.h"
-#include "base/text.h"
+#include "base/base.h"
 
 /* ---- memory and failures ---- */
 

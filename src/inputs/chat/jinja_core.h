@@ -6,10 +6,8 @@
 
 #include <jansson.h>
 #include <setjmp.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 
+#include "base/base.h"
 #include "inputs/chat/jinja.h"
 
 /* The bounds of one parse or run. Those of memory and steps grow with what a run is given, so that

@@ -5,8 +5,8 @@
 #include "inputs/chat/jinja_core.h"
 
 #include <errno.h>
-#include <stdlib.h>
-#include <string.h>
+
+#include "base/base.h"
 
 /* ---- tokens ---- */
 

@@ -3,10 +3,8 @@
 
 #include <errno.h>
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "base/text.h"
+#include "base/base.h"
 
 typedef sheaf__jvalue filter(sheaf__jrun *r, sheaf__jvalue of, const sheaf__jarguments *args);
 

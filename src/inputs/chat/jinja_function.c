@@ -1,8 +1,6 @@
 /* jinja_function.c - the functions that every template has. */
+#include "base/base.h"
 #include "inputs/chat/jinja_core.h"
-
-#include <stdio.h>
-#include <string.h>
 
 static sheaf__jvalue range(sheaf__j *j, const sheaf__jarguments *args)
 {

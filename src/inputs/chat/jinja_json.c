@@ -1,12 +1,6 @@
 /* jinja_json.c - the filter tojson, which in transformers is Python's json.dumps(). */
+#include "base/base.h"
 #include "inputs/chat/jinja_core.h"
-
-#include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/text.h"
 
 typedef struct writer {
     sheaf__j *j;

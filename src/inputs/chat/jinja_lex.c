@@ -5,10 +5,9 @@
  * all blanks on its side, "+" none. */
 #include "inputs/chat/jinja_core.h"
 
-#include <string.h>
 #include <utf8proc.h>
 
-#include "base/text.h"
+#include "base/base.h"
 
 typedef struct lexer {
     sheaf__j *j;

@@ -1,11 +1,7 @@
 /* jinja_method.c - methods of strings, dicts, lists and `loop`. Those that would change something
  * are refused, as Jinja's sandbox refuses them. */
+#include "base/base.h"
 #include "inputs/chat/jinja_core.h"
-
-#include <stdio.h>
-#include <string.h>
-
-#include "base/text.h"
 
 typedef sheaf__jvalue method(sheaf__jrun *r, sheaf__jvalue of, const sheaf__jarguments *args);
 

@@ -1,9 +1,6 @@
 /* jinja_parse.c - the statements of a template as a tree; see jinja.h for which there are. */
+#include "base/base.h"
 #include "inputs/chat/jinja_core.h"
-#include "base/status.h"
-
-#include <stdlib.h>
-#include <string.h>
 
 typedef const char *const *names; /* of statements that end a body; ends with NULL */
 

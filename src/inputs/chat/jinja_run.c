@@ -2,13 +2,8 @@
  *
  * Scopes are Jinja's: a turn of a loop, a macro, a with and a block have one of their own, an if
  * has none. A name is set in the innermost scope and looked up from there outwards. */
+#include "base/base.h"
 #include "inputs/chat/jinja_core.h"
-
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/array.h"
-#include "base/status.h"
 
 static void assign_member(sheaf__jrun *r, const sheaf__jnode *target, sheaf__jvalue value)
 {

@@ -5,12 +5,8 @@
  * block of the arena; its pieces, by address, are what comes from messages. Where bytes are copied
  * (sheaf__j_put) their pieces are copied too, so they follow through +, ~, join, replace, macros
  * and filters. What is in no piece is the template's. */
+#include "base/base.h"
 #include "inputs/chat/jinja_core.h"
-
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/array.h"
 
 typedef struct sheaf__jregion {
     const char *begin, *end;

@@ -2,12 +2,7 @@
  * one writes. */
 #include "inputs/chat/named.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/status.h"
-#include "base/text.h"
+#include "base/base.h"
 
 /* ---- a program that is looked at ---- */
 

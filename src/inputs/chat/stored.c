@@ -1,14 +1,9 @@
 /* stored.c - see stored.h. */
 #include "inputs/chat/stored.h"
 
-#include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/status.h"
+#include "base/base.h"
 #include "base/file.h"
 #include "base/json.h"
-#include "base/text.h"
 
 static const size_t MOST = (size_t)1 << 20; /* bytes of a program */
 static const char CONFIG[] = "tokenizer_config.json", MAP[] = "special_tokens_map.json",

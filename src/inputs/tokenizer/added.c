@@ -1,13 +1,8 @@
 /* added.c - see added.h. */
 #include "added.h"
 
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/array.h"
-#include "base/status.h"
-#include "base/text.h"
 #include "unicode.h"
+#include "base/base.h"
 
 typedef struct sheaf__trie_node {
     int32_t child, sibling; /* 0: none */

@@ -1,10 +1,7 @@
 /* added.h - private: tokens that are found in a text before anything else is done with it. */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
+#include "base/base.h"
 #include "sheaf/status.h"
 #include "vocab.h"
 

@@ -1,12 +1,8 @@
 /* beside.c - see beside.h. */
 #include "beside.h"
 
-#include <stdlib.h>
-#include <string.h>
-
+#include "base/base.h"
 #include "base/file.h"
-#include "base/status.h"
-#include "base/text.h"
 
 const char *const sheaf__beside_names[SHEAF__NAMES] = { "bos_token", "eos_token", "unk_token",
                                                         "sep_token", "pad_token", "cls_token",

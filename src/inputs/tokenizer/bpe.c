@@ -5,13 +5,10 @@
  * megabyte long. Both give what `tokenizers` gives. */
 #include "bpe.h"
 
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/status.h"
 #include "byte_level.h"
 #include "unicode.h"
 #include "work.h"
+#include "base/base.h"
 
 enum {
     FEW = 40,            /* symbols: below this, looking through all is faster than a heap */

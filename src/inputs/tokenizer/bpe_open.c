@@ -1,13 +1,9 @@
 /* bpe_open.c - the model BPE of a tokenizer.json. */
-#include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "base/array.h"
-#include "base/status.h"
 #include "bpe.h"
 #include "byte_level.h"
 #include "unicode.h"
+#include "base/base.h"
 
 static const char memory_for[] = "merges of a tokenizer";
 

@@ -3,11 +3,8 @@
  * it by GPT-2's pattern. */
 #include "byte_level.h"
 
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/status.h"
 #include "kinds.h"
+#include "base/base.h"
 
 uint32_t sheaf__byte_char(unsigned char byte)
 {

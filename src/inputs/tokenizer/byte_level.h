@@ -2,9 +2,7 @@
  * that may be none. */
 #pragma once
 
-#include <stdint.h>
-
-#include "base/text.h"
+#include "base/base.h"
 
 /* sheaf__byte_char - the character that stands for `byte`: itself where it can be seen, else one
  * from U+0100 on, in order. */

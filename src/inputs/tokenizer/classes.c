@@ -1,11 +1,6 @@
 /* classes.c - see beside.h: the steps that classes of transformers build themselves. */
 #include "beside.h"
-
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/status.h"
-#include "base/text.h"
+#include "base/base.h"
 
 #define LOWER_ONE_EIGHTH "\xe2\x96\x81" /* what stands for a blank: U+2581 */
 #define FROM_BYTES                                                                                           \

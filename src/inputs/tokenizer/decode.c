@@ -1,11 +1,7 @@
 /* decode.c - ids to a text. */
-#include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "base/array.h"
-#include "base/status.h"
 #include "parts.h"
+#include "base/base.h"
 
 static void add_bytes(sheaf__strings *s, const char *bytes, size_t size)
 {

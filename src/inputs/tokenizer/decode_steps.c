@@ -1,11 +1,8 @@
 /* decode_steps.c - the decoders ByteFallback, Fuse, Strip and Replace. */
-#include <stdlib.h>
-#include <string.h>
 
-#include "base/status.h"
-#include "base/text.h"
 #include "kinds.h"
 #include "unicode.h"
+#include "base/base.h"
 
 typedef struct view {
     const char *at;

@@ -1,12 +1,10 @@
 /* encode.c - a text to ids: see parts.h for the way it goes. */
-#include <inttypes.h>
-#include <stdlib.h>
 
-#include "base/status.h"
 #include "kinds.h"
 #include "pattern.h"
 #include "pieces.h"
 #include "unicode.h"
+#include "base/base.h"
 
 typedef struct encoding {
     const sheaf__tokenizer *t;

@@ -6,13 +6,8 @@
  * added tokens, and what is put around a text is what tokenizer.json says, else add_bos_token and
  * add_eos_token. A file that is named itself is read as `tokenizers` reads it, and only the names
  * beside it count. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
+#include "base/base.h"
 #include "base/file.h"
-#include "base/status.h"
-#include "base/text.h"
 #include "parts.h"
 #include "beside.h"
 #include "spm_file.h"

@@ -5,13 +5,11 @@
  * which may be the first part of a composed one, is decomposed, put into canonical order and
  * composed. utf8proc has the tables, which are newer than those of the crate that `tokenizers`
  * uses: what it does not know yet is left as it is (unicode.h). */
-#include <stdlib.h>
 #include <utf8proc.h>
 
-#include "base/array.h"
-#include "base/status.h"
 #include "kinds.h"
 #include "unicode.h"
+#include "base/base.h"
 
 enum { MOST_DECOMPOSED = 32, SECOND = 0x8000, NEITHER = 0xffff };
 

@@ -1,11 +1,9 @@
 /* metaspace.c - Metaspace: blanks become a character that can be seen, and pieces begin with it
  * (Kudo and Richardson 2018). */
-#include <stdlib.h>
-#include <string.h>
 
-#include "base/status.h"
 #include "kinds.h"
 #include "unicode.h"
+#include "base/base.h"
 
 typedef struct metaspace {
     enum { ALWAYS, FIRST, NEVER } prepend;

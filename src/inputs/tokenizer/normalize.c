@@ -1,10 +1,8 @@
 /* normalize.c - the normalizers Replace and Prepend, and what all steps have: keys and an end. */
-#include <stdlib.h>
-#include <string.h>
 
-#include "base/status.h"
 #include "kinds.h"
 #include "unicode.h"
+#include "base/base.h"
 
 void sheaf__steps_close(sheaf__steps *steps)
 {

@@ -12,11 +12,10 @@
  *   [[:punct:]] [a[b]] [a&&b]   classes by name, sets of sets
  *   (?m) (?i)  another option; holds up to the end of its alternative, not of its group
  *   (?i:ss)    is also sharp s to Oniguruma */
-#include <string.h>
 #include <strings.h>
 
-#include "base/status.h"
 #include "pattern.h"
+#include "base/base.h"
 
 typedef struct reading {
     const char *at, *end, *whole;

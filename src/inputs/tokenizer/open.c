@@ -1,12 +1,8 @@
 /* open.c - a tokenizer.json: which parts it has, and their kinds. */
-#include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "base/array.h"
-#include "base/status.h"
 #include "kinds.h"
 #include "pieces.h"
+#include "base/base.h"
 
 /* The kinds of steps, by the "type" that tokenizer.json gives. */
 static const sheaf__step_kind *const normalizers[] = { &sheaf__nfc, &sheaf__prepend,

@@ -1,11 +1,7 @@
 /* pattern.c - see pattern.h: any pattern, through PCRE2. */
 #include "pattern.h"
 
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/array.h"
-#include "base/status.h"
+#include "base/base.h"
 #include "base/regex.h"
 
 enum {

@@ -2,10 +2,7 @@
  * PCRE2. */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
+#include "base/base.h"
 #include "sheaf/status.h"
 #include "unicode.h"
 

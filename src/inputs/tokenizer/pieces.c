@@ -1,11 +1,8 @@
 /* pieces.c - see pieces.h. */
 #include "pieces.h"
 
-#include <string.h>
-
-#include "base/array.h"
-#include "base/status.h"
 #include "unicode.h"
+#include "base/base.h"
 
 /* ---- words ---- */
 

@@ -1,12 +1,8 @@
 /* post.c - the post-processor TemplateProcessing, for one text: ids before it and behind it. (That
  * of pairs of texts is read and not used.) */
-#include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "base/array.h"
-#include "base/status.h"
 #include "kinds.h"
+#include "base/base.h"
 
 typedef struct around {
     int32_t *id; /* those before the text first */

@@ -1,11 +1,8 @@
 /* prepared.c - see prepared.h. */
 #include "prepared.h"
 
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/array.h"
 #include "unicode.h"
+#include "base/base.h"
 
 static void release_layer(sheaf__layer *l)
 {

@@ -4,10 +4,7 @@
  * what is put in shares those of the byte before it. */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
+#include "base/base.h"
 #include "sheaf/status.h"
 
 typedef struct sheaf__span { /* of the user's text, whose size fits */

@@ -1,11 +1,9 @@
 /* scanner.c - see pattern.h: the patterns of GPT-2, Llama 3 and Qwen2, by hand. The test beside it
  * holds each to PCRE2's reading of the same pattern. */
 #include <limits.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "base/status.h"
 #include "pattern.h"
+#include "base/base.h"
 
 const char sheaf__gpt2_pattern[] =
     "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";

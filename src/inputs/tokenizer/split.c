@@ -1,10 +1,7 @@
 /* split.c - the pre-tokenizers Split and Digits. */
 
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/status.h"
 #include "kinds.h"
+#include "base/base.h"
 
 /* Parts of one piece, in order, matches and what lies between them; all zero but the first three.
  */

@@ -4,13 +4,9 @@
  * the ids of what is joined, the shorter left part first (generate_merges() of transformers). */
 #include "spm_file.h"
 
-#include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/status.h"
 #include "unicode.h"
 #include "vocab.h"
+#include "base/base.h"
 
 static void put_string(sheaf_text *json, const char *bytes, size_t size)
 {

@@ -13,15 +13,11 @@
  * bytes (1), a length and that many bytes (2) or 4 bytes (5). */
 #include "spm_file.h"
 
-#include <inttypes.h>
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "base/array.h"
-#include "base/status.h"
 #include "unicode.h"
 #include "vocab.h"
+#include "base/base.h"
 
 enum { MOST_PIECE = 4096, UNIGRAM = 1, BPE = 2 };
 

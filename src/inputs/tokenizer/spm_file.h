@@ -1,12 +1,8 @@
 /* spm_file.h - private: the parts of a sentencepiece ".model" file. */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
+#include "base/base.h"
 #include "base/json.h"
-#include "base/text.h"
 #include "sheaf/status.h"
 
 typedef struct sheaf__spm_bytes { /* in the file; .at NULL: not there */

@@ -5,12 +5,9 @@
  * to another text, whose beginning was shown; later ids add the same to it, because a decoder looks
  * back no further than at one string, but for Strip, which takes what a text begins with; a window
  * whose text is not empty has that behind it. */
-#include <stdlib.h>
-#include <string.h>
 
-#include "base/array.h"
-#include "base/status.h"
 #include "kinds.h"
+#include "base/base.h"
 
 static const char replacement[] = "\xef\xbf\xbd"; /* U+FFFD */
 enum { REPLACEMENT = sizeof replacement - 1 };

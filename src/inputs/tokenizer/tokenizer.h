@@ -5,10 +5,7 @@
  * from many threads. */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
+#include "base/base.h"
 #include "sheaf/status.h"
 
 typedef struct sheaf__tokenizer sheaf__tokenizer;

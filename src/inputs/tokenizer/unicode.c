@@ -1,10 +1,9 @@
 /* unicode.c - see unicode.h. */
 #include "unicode.h"
 
-#include <string.h>
 #include <utf8proc.h>
 
-#include "base/text.h"
+#include "base/base.h"
 
 typedef struct range {
     uint32_t first, last;

@@ -3,9 +3,7 @@
  * bench/tokenizers_live.py compares all code points. */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "base/base.h"
 
 enum {
     SHEAF__LETTER = 1, /* \p{L} */

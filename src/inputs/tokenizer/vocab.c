@@ -1,12 +1,7 @@
 /* vocab.c - see vocab.h. */
 #include "vocab.h"
 
-#include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/array.h"
-#include "base/status.h"
+#include "base/base.h"
 
 static const char memory_for[] = "vocabulary of a tokenizer";
 

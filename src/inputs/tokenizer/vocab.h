@@ -1,10 +1,7 @@
 /* vocab.h - private: tokens by id, and ids by the bytes of their token. */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
+#include "base/base.h"
 #include "base/json_scan.h"
 #include "sheaf/status.h"
 

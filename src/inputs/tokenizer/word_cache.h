@@ -2,10 +2,7 @@
  * that follow from its bytes, and makes room for a later one. */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
+#include "base/base.h"
 
 enum { SHEAF__WORD_BYTES = 24, SHEAF__WORD_IDS = 20, SHEAF__WORD_PLACES = 1 << 16 };
 

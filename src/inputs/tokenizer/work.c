@@ -1,10 +1,8 @@
 /* work.c - see work.h. */
 #include "work.h"
 
-#include <stdlib.h>
-
-#include "base/array.h"
 #include "pattern.h"
+#include "base/base.h"
 
 struct sheaf__works {
     pthread_mutex_t lock;

@@ -7,9 +7,7 @@
  * every stored result that is NaN is one and the same quiet NaN. */
 #pragma once
 
-#include <stdint.h>
-#include <string.h>
-
+#include "base/base.h"
 #include "sheaf/dtype.h"
 
 #define SHEAF__NAN_BITS UINT32_C(0x7fc00000)

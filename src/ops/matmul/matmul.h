@@ -20,9 +20,7 @@
  * Blocking of m and n, threads and packing never change a bit. */
 #pragma once
 
-#include <stdbool.h>
-#include <stdint.h>
-
+#include "base/base.h"
 #include "sheaf/dtype.h"
 #include "sheaf/owner.h"
 #include "ops/device.h"

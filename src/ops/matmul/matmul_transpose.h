@@ -5,12 +5,11 @@
  * loops over what is left do it all. */
 #pragma once
 
-#include <stdint.h>
-#include <string.h>
 #ifndef SHEAF_NO_X86
 #include <immintrin.h>
 #endif
 
+#include "base/base.h"
 #include "base/unroll.h"
 
 #ifndef SHEAF_NO_X86
