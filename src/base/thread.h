@@ -11,9 +11,9 @@
 #include <unistd.h>
 #ifndef SHEAF_NO_X86
 #include <immintrin.h>
+#endif
 
 #include "base/base.h"
-#endif
 
 /* Nearest even, all exceptions masked, denormal inputs (DAZ) and results (FTZ)
  * count as zero. Not "current mode plus two bits": what the caller's program

@@ -2,12 +2,11 @@
 #include "ops/columns.h"
 #include "ops/units.h"
 
+#include "base/base.h"
 #include "base/cpu.h"
 
 #ifndef SHEAF_NO_X86
 #include <cpuid.h>
-
-#include "base/base.h"
 #endif
 
 #define REF(name) .name = sheaf__##name##_ref,

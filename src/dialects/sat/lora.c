@@ -310,8 +310,13 @@ static void multiply_plain(float *d, const float *b, const float *a, int64_t ran
 #ifdef SHEAF_NO_X86
 #define multiply_avx2 multiply_plain
 #else
-__attribute__((target("avx2,fma"), optimize("O3"))) static void
-multiply_avx2(float *d, const float *b, const float *a, int64_t rank, int64_t n)
+#ifdef __clang__
+#define VECTORISED target("avx2,fma")
+#else /* gcc vectorises loops of unknown length at -O3 */
+#define VECTORISED target("avx2,fma"), optimize("O3")
+#endif
+__attribute__((VECTORISED)) static void multiply_avx2(float *d, const float *b, const float *a,
+                                                      int64_t rank, int64_t n)
 {
     multiply(d, b, a, rank, n);
 }
