@@ -4,9 +4,6 @@
 
 #include "models/model.h"
 
-/* One after the other, until one fails: (void)(DO(this) && DO(that)). */
-#define DO(call) ((st = (call)) == NULL)
-
 typedef enum sheaf__held_kind {
     SHEAF__LINEAR,
     SHEAF__RMSNORM,

@@ -53,8 +53,9 @@ sheaf_status *sheaf__open_model(sheaf__opened *out, const sheaf__open_options *o
 void sheaf__opened_close(sheaf__opened *opened);
 
 /* sheaf__adapters_base - is this the base whose fingerprint each of n adapters carries? It is
- * opened, and all of it read, only where one does. config  of the base, where its folder has none;
- * NULL A base that sheaf does not run has none to compare: a warning. Errors: SHEAF_E_LAYOUT. */
+ * opened, and all of it read, only where one does. `config`: of the base, where its folder has
+ * none, or NULL. A base that sheaf does not run has none to compare: a warning. Errors:
+ * SHEAF_E_LAYOUT. */
 sheaf_status *sheaf__adapters_base(const char *base, const char *config,
                                    const char *const *adapters, int n, const sheaf_events *events);
 /* sheaf__opened_compare - the same of the base that was opened, whose fingerprint is `is`. */

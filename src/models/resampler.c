@@ -32,19 +32,19 @@ sheaf_status *sheaf__resampler_build(sheaf__model *m, sheaf__resampler *r, const
     static const char weight[] = "attn.in_proj_weight", bias[] = "attn.in_proj_bias";
     const sheaf_tensor *positions = maybe(m, prefix, "pos_embed"),
                        *kv = maybe(m, prefix, "kv_proj.weight");
-    sheaf_status *st;
-    (void)(DO(positions == NULL ? NULL : sheaf__build_vector(m, &r->positions, positions, width)) &&
-           DO(kv == NULL ? NULL : sheaf__build_linear(m, &r->kv, kv, NULL, 0)) &&
-           DO(sheaf__named_layernorm(m, &r->norm_kv, prefix, "ln_kv", eps)) &&
-           DO(sheaf__named_vector(m, &r->query, prefix, "query", width)) &&
-           DO(sheaf__named_layernorm(m, &r->norm_q, prefix, "ln_q", eps)) &&
-           DO(sheaf__named_linear(m, &r->q, prefix, weight, bias, 0)) &&
-           DO(sheaf__named_linear(m, &r->k, prefix, weight, bias, 1)) &&
-           DO(sheaf__named_linear(m, &r->v, prefix, weight, bias, 2)) &&
-           DO(sheaf__named_linear(m, &r->out, prefix, "attn.out_proj.weight", "attn.out_proj.bias",
-                                  0)) &&
-           DO(sheaf__named_layernorm(m, &r->norm_post, prefix, "ln_post", eps)) &&
-           DO(sheaf__named_linear(m, &r->proj, prefix, "proj", NULL, 0)));
+    sheaf_status *st =
+        positions == NULL ? NULL : sheaf__build_vector(m, &r->positions, positions, width);
+    TRY(st, kv == NULL ? NULL : sheaf__build_linear(m, &r->kv, kv, NULL, 0));
+    TRY(st, sheaf__named_layernorm(m, &r->norm_kv, prefix, "ln_kv", eps));
+    TRY(st, sheaf__named_vector(m, &r->query, prefix, "query", width));
+    TRY(st, sheaf__named_layernorm(m, &r->norm_q, prefix, "ln_q", eps));
+    TRY(st, sheaf__named_linear(m, &r->q, prefix, weight, bias, 0));
+    TRY(st, sheaf__named_linear(m, &r->k, prefix, weight, bias, 1));
+    TRY(st, sheaf__named_linear(m, &r->v, prefix, weight, bias, 2));
+    TRY(st,
+        sheaf__named_linear(m, &r->out, prefix, "attn.out_proj.weight", "attn.out_proj.bias", 0));
+    TRY(st, sheaf__named_layernorm(m, &r->norm_post, prefix, "ln_post", eps));
+    TRY(st, sheaf__named_linear(m, &r->proj, prefix, "proj", NULL, 0));
     r->proj.turned = true;
     const int64_t side = sheaf__square_side(r->query.rows);
     r->grid.of[0] = (sheaf__view){ .height = side, .width = side };

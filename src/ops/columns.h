@@ -15,7 +15,6 @@
     X(layernorm_dw) X(gelu) X(gelu_back) X(rope_pairs) X(rope) X(swiglu) X(swiglu_back)    \
     X(row_max) X(row_sumexp) X(row_dlogits) X(adamw)   \
     X(dropout) X(noise) X(softcap) X(softcap_back)
-
 /* clang-format on */
 
 /* Functions of the type the table's cell points to. */

@@ -37,11 +37,7 @@ typedef __mmask16 vecm; /* one truth value per lane */
     {                                                                                              \
         return _mm512_##op(x, (unsigned)by);                                                       \
     }
-#define V_SPLAT(type, name, from, op)                                                              \
-    SHEAF__INLINE type name(from x)                                                                \
-    {                                                                                              \
-        return _mm512_##op(x);                                                                     \
-    }
+#define V_SPLAT V_ONE
 V_ONE(veci, v_bits, vec, castps_si512)
 V_ONE(vec, v_float, veci, castsi512_ps)
 V_TWO(veci, vi_xor, xor_si512)

@@ -58,6 +58,7 @@ typedef struct lookup {
     sheaf_status *(*row)(const struct lookup *l, int64_t r, int64_t id, int slice, int64_t inside,
                          int worker);
     sheaf__lowest failed;
+    int64_t row0;  /* first row of table->rows */
     const void *g; /* backward, of LoRA */
 } lookup;
 
@@ -153,9 +154,7 @@ static sheaf_status *table_row(const lookup *l, int64_t r, int64_t id, int slice
     else if (t->stored.print != NULL)
         return sheaf__stored_row(x, c, &t->stored, id, c->device->scratch[worker]);
     else
-        memcpy(x,
-               sheaf__at(t->rows, (id - slice_rows(&t->cut, (int)c->own.begin).begin) * t->width,
-                         c->dtype),
+        memcpy(x, sheaf__at(t->rows, (id - l->row0) * t->width, c->dtype),
                (size_t)t->width * sheaf_dtype_bytes(c->dtype));
     return NULL;
 }
@@ -170,6 +169,7 @@ static sheaf_status *embedding_forward(sheaf__tape *tape, sheaf__op *op)
     const embedding_params *p = op->params;
     lookup l = lookup_of(tape, p, p->x);
     l.row = table_row;
+    l.row0 = slice_rows(&p->table->cut, (int)l.c->own.begin).begin;
     return select_rows(&l);
 }
 

@@ -8,6 +8,7 @@
 #include "tape/hand.h"
 #include "tape/layers.h"
 #include "tape/linear_inner.h"
+#include "tape/row_map.h"
 #include "tape/rows.h"
 #include "tape/wanted.h"
 
@@ -445,16 +446,6 @@ static sheaf_status *run_block(sheaf__tape *tape, block *b, bool training, int64
     return st;
 }
 
-struct zero {
-    void *x;
-    size_t bytes;
-};
-static void zero_rows(void *arg, int64_t begin, int64_t end, int worker)
-{
-    struct zero *z = arg;
-    memset((char *)z->x + (size_t)begin * z->bytes, 0, (size_t)(end - begin) * z->bytes);
-}
-
 /* On dry every full block is as the one before it: what it cost is counted as often as there are
  * more. Returns the first candidate behind them. */
 static int64_t count_rest(sheaf__context *c, int64_t i, int64_t candidates,
@@ -501,9 +492,8 @@ static sheaf_status *head_forward(sheaf__tape *tape, sheaf__op *op)
     run->loss_sum = 0;
     run->labels = run->correct = 0;
     if (p->dx != NULL)
-        sheaf__rows(
-            c, sheaf__rows_there(p->x), 64, zero_rows,
-            &(struct zero){ p->dx->data, (size_t)p->x->cols * sheaf_dtype_bytes(c->dtype) });
+        sheaf__set_rows(c, p->dx->data, NULL, sheaf__row_map_listed(NULL), sheaf__rows_there(p->x),
+                        p->x->cols);
     const int64_t candidates = candidates_of(run, p->x->rows);
     int64_t done = 0;
     for (int64_t i = 0; i < candidates && st == NULL;) {

@@ -117,20 +117,13 @@ static sheaf_status *rows_input_gradient(sheaf__context *c, const rows_params *p
 {
     const sheaf__linear *layer = p->linear;
     const int64_t m = sheaf__rows_there(p->x);
-    void *dx = p->x->grad, *apart = NULL;
-    const size_t bytes = (size_t)(m * layer->owned) * sheaf_dtype_bytes(c->dtype);
-    sheaf_status *st = p->x->grad_fresh ? NULL : sheaf__take(&apart, c, bytes, SHEAF_MEM_SCRATCH);
-    if (st != NULL)
-        return st;
-    if (apart != NULL)
-        dx = apart;
+    sheaf__value x = *p->x;
     for (int dropped = 0; dropped <= (p->xd != NULL); dropped++) {
-        if (dropped) {
-            st = apart == NULL ? sheaf__take(&apart, c, bytes, SHEAF_MEM_SCRATCH) : NULL;
-            if (st != NULL)
-                return st;
-            dx = apart;
-        }
+        void *dx;
+        x.grad_fresh &= !dropped; /* the second is added to the first */
+        sheaf_status *st = sheaf__take_gradient(&dx, c, &x);
+        if (st != NULL)
+            return st;
         for (int s = layer->first; s < layer->first + layer->count; s++) {
             if (layer->extent[s] == 0)
                 continue;
@@ -151,10 +144,8 @@ static sheaf_status *rows_input_gradient(sheaf__context *c, const rows_params *p
         if (dropped)
             sheaf__lora_drop(c, dx, dx, m, layer->owned, layer->logical0, layer->lora, p->info,
                              c->dtype);
-        if (dx != p->x->grad)
-            sheaf__accumulate(c, p->x->grad, dx, m * layer->owned, c->dtype);
+        sheaf__give_gradient(c, &x, dx, true);
     }
-    sheaf__give(c, apart);
     return NULL;
 }
 

@@ -10,11 +10,6 @@ typedef struct times_params {
     sheaf__value *x, *y;
 } times_params;
 
-static sheaf__term term_of(const times_params *p, const void *a, int64_t cols, sheaf__right form)
-{
-    return (sheaf__term){ .a = a, .lda = cols, .form = form, .w = &p->linear->w[0], .k = cols };
-}
-
 static sheaf_status *times_forward(sheaf__tape *tape, sheaf__op *op)
 {
     sheaf__context *c = sheaf__tape_context(tape);
@@ -25,7 +20,9 @@ static sheaf_status *times_forward(sheaf__tape *tape, sheaf__op *op)
         return st;
     sheaf__product *job =
         sheaf__batch_job(b, p->x->rows, p->y->cols, c->dtype, p->y->data, p->y->cols, c->dtype);
-    sheaf__batch_term(b, job, term_of(p, p->x->data, p->x->cols, SHEAF__B_BACK));
+    sheaf__batch_term(
+        b, job,
+        sheaf__term_packed(p->x->data, p->x->cols, SHEAF__B_BACK, &p->linear->w[0], p->x->cols));
     sheaf__batch_run(c, b);
     sheaf__batch_free(b);
     return NULL;
@@ -39,7 +36,9 @@ static sheaf_status *input_gradient(sheaf__context *c, const times_params *p, sh
         return st;
     sheaf__product *job =
         sheaf__batch_job(b, p->x->rows, p->x->cols, c->dtype, dx, p->x->cols, c->dtype);
-    sheaf__batch_term(b, job, term_of(p, p->y->grad, p->y->cols, SHEAF__B_AHEAD));
+    sheaf__batch_term(
+        b, job,
+        sheaf__term_packed(p->y->grad, p->y->cols, SHEAF__B_AHEAD, &p->linear->w[0], p->y->cols));
     sheaf__batch_run(c, b);
     sheaf__give_gradient(c, p->x, dx, true);
     return NULL;

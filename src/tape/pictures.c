@@ -168,21 +168,6 @@ static sheaf_status *wide_rows(int32_t **out, const sheaf__pictures *p)
     return st;
 }
 
-/* The sum over pictures of the gradients of their class rows. */
-static sheaf_status *token_gradient(sheaf__context *c, const class_params *p, const int32_t *row)
-{
-    void *dy = NULL;
-    const int64_t width = p->wide->cols, n = p->of.images;
-    sheaf_status *st =
-        sheaf__take(&dy, c, (size_t)(n * width) * sheaf_dtype_bytes(c->dtype), SHEAF_MEM_SCRATCH);
-    if (st != NULL)
-        return st;
-    sheaf__gather(c, dy, p->wide->grad, sheaf__row_map_listed(row), n, width, false);
-    sheaf__column_sums(c, p->token->trained->grad[0], dy, width, n, width);
-    sheaf__give(c, dy);
-    return NULL;
-}
-
 static sheaf_status *class_forward(sheaf__tape *tape, sheaf__op *op)
 {
     sheaf__context *c = sheaf__tape_context(tape);
@@ -212,7 +197,9 @@ static sheaf_status *add_backward(sheaf__tape *tape, sheaf__op *op)
     int32_t *row = NULL;
     sheaf_status *st = c->device->kind == SHEAF_DRY ? NULL : wide_rows(&row, &p->of);
     if (st == NULL && p->token->trained != NULL)
-        st = token_gradient(c, p, row == NULL ? NULL : row + p->of.patches);
+        st = sheaf__sum_mapped(c, p->token->trained->grad[0], p->wide->grad,
+                               sheaf__row_map_listed(row == NULL ? NULL : row + p->of.patches),
+                               p->of.images, p->wide->cols);
     if (st == NULL && p->narrow->needs_grad)
         sheaf__gather(c, p->narrow->grad, p->wide->grad, sheaf__row_map_listed(row), p->of.patches,
                       p->wide->cols, !p->narrow->grad_fresh);

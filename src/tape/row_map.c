@@ -81,3 +81,17 @@ void sheaf__scatter_gradient(const sheaf__context *c, const sheaf__value *x, con
         sheaf__set_rows(c, x->grad, NULL, sheaf__row_map_listed(NULL), x->rows, x->cols);
     sheaf__scatter(c, x->grad, dense, p, rows, x->cols, !x->grad_fresh);
 }
+
+sheaf_status *sheaf__sum_mapped(sheaf__context *c, float *grad, const void *wide, sheaf__row_map p,
+                                int64_t rows, int64_t cols)
+{
+    void *dense = NULL;
+    sheaf_status *st = sheaf__take(&dense, c, (size_t)(rows * cols) * sheaf_dtype_bytes(c->dtype),
+                                   SHEAF_MEM_SCRATCH);
+    if (st != NULL)
+        return st;
+    sheaf__gather(c, dense, wide, p, rows, cols, false);
+    sheaf__column_sums(c, grad, dense, cols, rows, cols);
+    sheaf__give(c, dense);
+    return NULL;
+}

@@ -34,3 +34,6 @@ void sheaf__scatter_gradient(const sheaf__context *context, const sheaf__value *
 /* sheaf__set_rows - sets rows of `wide` to `row` (float32, rounded), or to zero when it is NULL. */
 void sheaf__set_rows(const sheaf__context *context, void *wide, const float *row,
                      sheaf__row_map map, int64_t rows, int64_t cols);
+/* sheaf__sum_mapped - grad[cols] += the sum of the rows of `wide` that the map names. */
+sheaf_status *sheaf__sum_mapped(sheaf__context *context, float *grad, const void *wide,
+                                sheaf__row_map map, int64_t rows, int64_t cols);

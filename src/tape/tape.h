@@ -226,7 +226,7 @@ sheaf_status *sheaf__tape_watch(sheaf__bad *out, sheaf__tape *tape);
 /* sheaf__tape_look - within a step forward: n elements of what the op's `inner` names, where the
  * run looks at all. */
 void sheaf__tape_look(sheaf__tape *tape, const void *data, int64_t n, sheaf_dtype dtype);
-/* A pinned value's data stays after the run, until sheaf__tape_unpin or free. */
+/* A pinned value's data stays after the run, until free. */
 void sheaf__tape_pin(sheaf__tape *tape, sheaf__value *value);
 
 /* Runs body over rows on the device's threads; nothing on dry. */

@@ -319,29 +319,16 @@ static sheaf_status *images_forward(sheaf__tape *tape, sheaf__op *op)
     return NULL;
 }
 
-static sheaf_status *vector_gradient(sheaf__context *c, const image_params *p,
-                                     sheaf__vector *vector, sheaf__row_map from)
-{
-    void *dy = NULL;
-    const int64_t width = p->x->cols;
-    sheaf_status *st = sheaf__take(
-        &dy, c, (size_t)(p->images * width) * sheaf_dtype_bytes(c->dtype), SHEAF_MEM_SCRATCH);
-    if (st != NULL)
-        return st;
-    sheaf__gather(c, dy, p->x->grad, from, p->images, width, false);
-    sum_images(c, grad_of(vector), dy, p->images, 1, 1, width);
-    sheaf__give(c, dy);
-    return NULL;
-}
-
 static sheaf_status *images_backward(sheaf__tape *tape, sheaf__op *op)
 {
     sheaf__context *c = sheaf__tape_context(tape);
     const image_params *p = op->params;
     const int64_t width = p->x->cols;
-    sheaf_status *st = trains(p->boi) ? vector_gradient(c, p, p->boi, boi_rows(p)) : NULL;
+    sheaf_status *st = NULL;
+    if (trains(p->boi))
+        st = sheaf__sum_mapped(c, grad_of(p->boi), p->x->grad, boi_rows(p), p->images, width);
     if (st == NULL && trains(p->eoi))
-        st = vector_gradient(c, p, p->eoi, eoi_rows(p));
+        st = sheaf__sum_mapped(c, grad_of(p->eoi), p->x->grad, eoi_rows(p), p->images, width);
     if (st != NULL)
         return st;
     if (p->v->needs_grad)

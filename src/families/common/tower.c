@@ -115,18 +115,17 @@ static sheaf_status *build_block(sheaf__model *m, sheaf__tower_block *b,
     const double eps = m->schema->config.vit.norm_eps;
     const bool after = n->norms_after;
     char p[64];
-    sheaf_status *st;
     block_prefix(p, n, i);
-    (void)(DO(after ? NULL : sheaf__named_layernorm(m, &b->norm1, p, n->norm1, eps)) &&
-           DO(sheaf__named_linear(m, &b->q, p, n->q[0], n->q[1], 0)) &&
-           DO(sheaf__named_linear(m, &b->k, p, n->k[0], n->k[1], n->fused ? 1 : 0)) &&
-           DO(sheaf__named_linear(m, &b->v, p, n->v[0], n->v[1], n->fused ? 2 : 0)) &&
-           DO(sheaf__named_linear(m, &b->proj, p, n->proj[0], n->proj[1], 0)) &&
-           DO(sheaf__named_layernorm(m, after ? &b->norm1 : &b->norm2, p,
-                                     after ? n->norm1 : n->norm2, eps)) &&
-           DO(sheaf__named_linear(m, &b->fc1, p, "mlp.fc1.weight", "mlp.fc1.bias", 0)) &&
-           DO(sheaf__named_linear(m, &b->fc2, p, "mlp.fc2.weight", "mlp.fc2.bias", 0)) &&
-           DO(after ? sheaf__named_layernorm(m, &b->norm2, p, n->norm2, eps) : NULL));
+    sheaf_status *st = after ? NULL : sheaf__named_layernorm(m, &b->norm1, p, n->norm1, eps);
+    TRY(st, sheaf__named_linear(m, &b->q, p, n->q[0], n->q[1], 0));
+    TRY(st, sheaf__named_linear(m, &b->k, p, n->k[0], n->k[1], n->fused ? 1 : 0));
+    TRY(st, sheaf__named_linear(m, &b->v, p, n->v[0], n->v[1], n->fused ? 2 : 0));
+    TRY(st, sheaf__named_linear(m, &b->proj, p, n->proj[0], n->proj[1], 0));
+    TRY(st, sheaf__named_layernorm(m, after ? &b->norm1 : &b->norm2, p, after ? n->norm1 : n->norm2,
+                                   eps));
+    TRY(st, sheaf__named_linear(m, &b->fc1, p, "mlp.fc1.weight", "mlp.fc1.bias", 0));
+    TRY(st, sheaf__named_linear(m, &b->fc2, p, "mlp.fc2.weight", "mlp.fc2.bias", 0));
+    TRY(st, after ? sheaf__named_layernorm(m, &b->norm2, p, n->norm2, eps) : NULL);
     return st;
 }
 

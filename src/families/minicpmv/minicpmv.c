@@ -93,8 +93,7 @@ static sheaf__value *see(sheaf__model *m, sheaf__tape *tape, const sheaf__pass *
                                         .rows = side,
                                         .cols = side,
                                         .strip = c->minicpmv == SHEAF_MINICPMV_2_5 };
-    return sheaf__tower_record(m, tape, pass, tower, names_of(&m->schema->config), &grid,
-                               SHEAF__GRID_SINCOS);
+    return sheaf__tower_record(m, tape, pass, tower, names_of(c), &grid, SHEAF__GRID_SINCOS);
 }
 
 static sheaf_status *rows(sheaf_schema *schema)
