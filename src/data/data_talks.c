@@ -77,7 +77,8 @@ static sheaf_status *check_one(const sheaf__text_sources *sources, const char *p
 }
 
 sheaf_status *sheaf__talks_open(sheaf__talks **out, sheaf_data *data, const char *path,
-                                sheaf__text_sources *sources, const sheaf_data_options *options)
+                                sheaf__text_sources *sources, const sheaf__fields *fields,
+                                const sheaf_data_options *options)
 {
     sheaf__talks *t = *out = calloc(1, sizeof *t);
     if (t == NULL)
@@ -86,8 +87,8 @@ sheaf_status *sheaf__talks_open(sheaf__talks **out, sheaf_data *data, const char
     t->options = options;
     t->reader.loss_on = options->loss_on;
     t->reader.config = options->config;
+    t->reader.fields = fields;
     sheaf_status *st = sheaf__pictures_new(&t->pictures, options->config, options->threads);
-    TRY(st, sheaf__fields_read(&t->reader.fields, options->fields));
     if (st == NULL)
         t->reader.viewing = *sheaf__pictures_viewing(t->pictures);
     TRY(st, check_one(sources, path));
@@ -109,7 +110,6 @@ void sheaf__talks_close(sheaf__talks *t)
     if (t->data->images->self != t->pictures)
         sheaf__pictures_free(t->pictures);
     sheaf__chat_template_free(t->own);
-    sheaf__fields_release(&t->reader.fields);
     free(t->folder);
     free(t);
 }

@@ -9,9 +9,11 @@
 typedef struct sheaf__talks sheaf__talks;
 
 /* sheaf__talks_open - opens tokenizer and template of `sources`, which has the file. Close also
- * after a failure. Errors: SHEAF_E_UNSUPPORTED for several files, and those of the sources. */
+ * after a failure; `fields` until then. Errors: SHEAF_E_UNSUPPORTED for several files, and those of
+ * the sources. */
 sheaf_status *sheaf__talks_open(sheaf__talks **out, sheaf_data *data, const char *path,
-                                sheaf__text_sources *sources, const sheaf_data_options *options);
+                                sheaf__text_sources *sources, const sheaf__fields *fields,
+                                const sheaf_data_options *options);
 /* sheaf__talks_read - a record, with a look at its pictures; thread-safe. */
 sheaf_status *sheaf__talks_read(sheaf__talk_row *out, const sheaf__talks *talks, const char *text,
                                 size_t size);

@@ -452,7 +452,7 @@ sheaf_status *sheaf__data_read_text(sheaf_data *data, const char *path,
     sheaf_status *st = sheaf__fields_read(&in.fields, options->fields);
     TRY(st, sheaf__text_sources_files(&in.sources, path));
     if (st == NULL && sheaf__family_for(options->config)->pictures != NULL) {
-        st = sheaf__talks_open(&in.talks, data, path, &in.sources, options);
+        st = sheaf__talks_open(&in.talks, data, path, &in.sources, &in.fields, options);
         path = in.sources.path[0]; /* the one file of a folder */
     } else if (st == NULL) {
         tell_passed(&in, path);

@@ -4,11 +4,6 @@
 #include "base/base.h"
 #include "data/records_read.h"
 
-bool sheaf__is_blank(const char *text)
-{
-    return text[strspn(text, " \t\n\v\f\r")] == '\0';
-}
-
 static size_t text_bytes(const char *text)
 {
     return text == NULL ? 0 : strlen(text) + 1;

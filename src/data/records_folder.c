@@ -11,6 +11,7 @@
 
 #include "base/base.h"
 #include "base/file.h"
+#include "data/text_inner.h"
 
 enum { DEEPEST = 200, MOST = 1 << 28 };
 
@@ -149,7 +150,7 @@ static sheaf_status *check_image(const char *path, const char *answer, bool answ
     if (!S_ISREG(about.st_mode))
         return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_DATA, "%s", path), "an image"),
                            "neither a file nor a folder");
-    if (!answers_optional && sheaf__is_blank(answer))
+    if (!answers_optional && sheaf__text_blank(answer, strlen(answer)))
         return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_DATA, "%s", path),
                                           "an answer before the first dot of the name"),
                            "none");
@@ -169,7 +170,8 @@ static sheaf_status *take_image(sheaf__records_reader *in, const char *path)
     sheaf_status *bad = check_image(path, answer, in->options->answers_optional), *st = NULL;
     if (bad == NULL) {
         const char *query = in->options->query == NULL ? "CAPTCHA:" : in->options->query;
-        const sheaf__turn turn = { query, sheaf__is_blank(answer) ? NULL : answer };
+        const sheaf__turn turn = { query,
+                                   sheaf__text_blank(answer, strlen(answer)) ? NULL : answer };
         st = sheaf__records_put(in->out, 0, path, &turn, 1);
     }
     sheaf__complain(in->complaints, bad);
@@ -231,16 +233,6 @@ static sheaf_status *find_labels(char **out, const char *base)
     return st;
 }
 
-/* Is w->base/images a folder? */
-static bool has_images(const walk *w)
-{
-    char *path = NULL;
-    sheaf_status_free(sheaf__path_join(&path, w->base, "images"));
-    const bool is = path != NULL && sheaf__path_kind(path) == SHEAF_PATH_DIR;
-    free(path);
-    return is;
-}
-
 /* Are there labels beside the image's folder? w->base and w->beside then are of it. */
 static sheaf_status *look_beside(walk *w, const char *path, size_t base)
 {
@@ -252,7 +244,8 @@ static sheaf_status *look_beside(walk *w, const char *path, size_t base)
     w->base = strndup(path, base);
     if (w->base == NULL)
         return sheaf__no_memory("list of images");
-    return has_images(w) ? find_labels(&w->beside, w->base) : NULL;
+    return sheaf__path_has(w->base, "images", SHEAF_PATH_DIR) ? find_labels(&w->beside, w->base)
+                                                              : NULL;
 }
 
 static int64_t label_at(const walk *w, const char *path)

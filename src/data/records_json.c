@@ -276,7 +276,7 @@ static sheaf_status *take_pair(json_reader *r, draft *d, const json_t *record)
     if (st != NULL || (optional && (given == NULL || json_is_null(given))))
         return st;
     st = take_string(&d->turn->answer, given, name);
-    if (st != NULL || !sheaf__is_blank(d->turn->answer))
+    if (st != NULL || !sheaf__text_blank(d->turn->answer, strlen(d->turn->answer)))
         return st;
     if (!optional)
         return empty_answer(name, d->turn->answer);
@@ -305,7 +305,7 @@ static sheaf_status *take_caption(json_reader *r, draft *d, const json_t *list)
     TRY(st, take_string(&d->turn->answer, json_object_get(one, "content"), "captions[0].content"));
     if (st == NULL)
         d->turn->query = query;
-    if (st == NULL && sheaf__is_blank(d->turn->answer))
+    if (st == NULL && sheaf__text_blank(d->turn->answer, strlen(d->turn->answer)))
         st = empty_answer("captions[0].content", d->turn->answer);
     return st;
 }

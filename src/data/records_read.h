@@ -24,5 +24,3 @@ sheaf_status *sheaf__records_take_label(sheaf__records_reader *in, const char *i
 /* sheaf__records_put - copies all of it. Errors: SHEAF_E_MEMORY. */
 sheaf_status *sheaf__records_put(sheaf__records *out, int64_t place, const char *image,
                                  const sheaf__turn *turn, int64_t turns);
-/* sheaf__is_blank - is `text` empty or nothing but ASCII blanks? */
-bool sheaf__is_blank(const char *text);

@@ -95,7 +95,7 @@ sheaf_status *sheaf__talk_row_read(sheaf__talk_row *out, const sheaf__talk_reade
 {
     talk t = { .reader = reader };
     *out = (sheaf__talk_row){ .behind = SHEAF__NO_LABEL };
-    sheaf_status *st = sheaf__text_record_shown(&t.record, json, size, &reader->fields);
+    sheaf_status *st = sheaf__text_record_shown(&t.record, json, size, reader->fields);
     if (st == NULL)
         st =
             sheaf__talk_pictures_read(&t.pictures, t.record.json, reader->folder, &reader->viewing);

@@ -17,7 +17,7 @@ typedef struct sheaf__talk_reader {
     sheaf__speech speech;
     sheaf__viewing viewing;
     sheaf_loss_on loss_on;
-    sheaf__fields fields;
+    const sheaf__fields *fields; /* borrowed */
 } sheaf__talk_reader;
 
 typedef struct sheaf__talk_row {

@@ -23,11 +23,11 @@ typedef struct sheaf__answer_stream {
  * may be the beginning of a text that ends the answer, and, of a prompt that is laid out, blanks at
  * both ends and the thoughts that there are none of. `ids` are without the token that ended the
  * answer, here and below. */
-sheaf_status *sheaf__answer_stream_more(char **out, sheaf__answer_stream *spoken,
+sheaf_status *sheaf__answer_stream_more(char **out, sheaf__answer_stream *stream,
                                         const int32_t *ids, int64_t n);
 /* sheaf__answer_stream_end - *answer: all of it, up to the text that ends it; NULL for a model
  * without text. *out (may be NULL): what is missing of it; where it is not what was said so far
  * (the model wrote a separator of its template), a line feed and all of it. Both malloc'd. */
-sheaf_status *sheaf__answer_stream_end(char **out, char **answer, sheaf__answer_stream *spoken,
+sheaf_status *sheaf__answer_stream_end(char **out, char **answer, sheaf__answer_stream *stream,
                                        const int32_t *ids, int64_t n);
-void sheaf__answer_stream_release(sheaf__answer_stream *spoken);
+void sheaf__answer_stream_release(sheaf__answer_stream *stream);

@@ -152,11 +152,7 @@ static sheaf_status *add_shown(sheaf__prompts *p, const sheaf__wording *w,
 
 sheaf_status *sheaf__prompts_check_picture(const char *path)
 {
-    sheaf_image image;
-    sheaf_status *st = sheaf_image_load(&image, path, NULL);
-    if (st == NULL)
-        sheaf_image_release(&image);
-    return st;
+    return sheaf__prompts_picture(&(sheaf__picture){ 0 }, path);
 }
 
 /* Of a wording that is not `placed`: at most one, which can be read. */

@@ -20,8 +20,7 @@ enum {
 
 /* sheaf__sentencepiece_open - errors: SHEAF_E_IO; SHEAF_E_FORMAT for what is no sound model, with
  * the byte; SHEAF_E_UNSUPPORTED for a model that has user-defined or unused pieces, that is not BPE
- * or that replaces characters (nmt_nfkc);
- * SHEAF_E_MEMORY. *out is untouched on failure. */
+ * or that replaces characters (nmt_nfkc); SHEAF_E_MEMORY. *out is untouched on failure. */
 sheaf_status *sheaf__sentencepiece_open(sheaf__sentencepiece **out, const char *path);
 void sheaf__sentencepiece_close(sheaf__sentencepiece *model);
 

@@ -444,9 +444,7 @@ sheaf__jvalue sheaf__j_filter(sheaf__jrun *r, sheaf__jtext name, sheaf__jvalue o
         }
     static const char *const methods[] = { "upper", "lower", "capitalize" };
     for (size_t i = 0; i < sizeof methods / sizeof *methods; i++)
-        if (sheaf__j_is(name, methods[i])) {
-            const sheaf__jtext text = sheaf__j_str(r->j, of);
-            return sheaf__j_call_method(r, sheaf__j_text(text.at, text.size), name, args);
-        }
+        if (sheaf__j_is(name, methods[i]))
+            return sheaf__j_call_method(r, f_string(r, of, args), name, args);
     sheaf__j_refuse(r->j, "the filter %.*s", (int)name.size, name.at);
 }

@@ -65,8 +65,6 @@ sheaf_status *sheaf__class_build(sheaf__built *b, sheaf__tokenizer_class class,
                                  const sheaf__beside *s, const char *unknown);
 void sheaf__built_release(sheaf__built *b);
 
-/* sheaf__class_model - the type of the model that the class is made for; NULL: any. */
-const char *sheaf__class_model(sheaf__tokenizer_class class);
 /* sheaf__class_name - the named token, SHEAF__BOS and so on, that the class has where the folder
  * names none; NULL: none. */
 const char *sheaf__class_name(sheaf__tokenizer_class class, int which);

@@ -108,11 +108,6 @@ void sheaf__built_release(sheaf__built *b)
     free(b->model);
 }
 
-const char *sheaf__class_model(sheaf__tokenizer_class class)
-{
-    return class == SHEAF__GENERIC ? NULL : "BPE";
-}
-
 const char *sheaf__class_name(sheaf__tokenizer_class class, int which)
 {
     static const char end[] = "<|endoftext|>";

@@ -7,8 +7,6 @@
  * opened into its members. */
 #pragma once
 
-#include <pthread.h>
-
 #include "added.h"
 #include "base/json.h"
 #include "base/json_scan.h"

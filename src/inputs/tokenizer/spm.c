@@ -77,10 +77,8 @@ static sheaf_status *put_bpe(sheaf_text *json, const sheaf__spm *m)
 
 static sheaf_status *put_file(sheaf_text *json, const sheaf__spm *m)
 {
-    sheaf__text_add(json, "{\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[");
-    sheaf__text_add(
-        json,
-        "{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},\"content\":\"\xe2\x96\x81\"}]},");
+    sheaf__text_add(json, "{\"normalizer\":{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},"
+                          "\"content\":\"\xe2\x96\x81\"},");
     sheaf__text_add(json,
                     "\"decoder\":{\"type\":\"Sequence\",\"decoders\":[{\"type\":\"Replace\","
                     "\"pattern\":{\"String\":\"\xe2\x96\x81\"},\"content\":\" \"}%s]},",

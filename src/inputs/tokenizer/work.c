@@ -1,8 +1,10 @@
 /* work.c - see work.h. */
 #include "work.h"
 
-#include "pattern.h"
+#include <pthread.h>
+
 #include "base/base.h"
+#include "pattern.h"
 
 struct sheaf__works {
     pthread_mutex_t lock;
