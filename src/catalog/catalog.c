@@ -81,9 +81,7 @@ void sheaf__catalog_free(sheaf_catalog *c)
 
 static uint64_t hash_of(const char *name)
 {
-    uint64_t h = 0xcbf29ce484222325u; /* FNV-1a */
-    for (; *name != '\0'; name++)
-        h = (h ^ (unsigned char)*name) * 0x100000001b3u;
+    const uint64_t h = sheaf__fnv(SHEAF__FNV, name, strlen(name));
     return h ^ h >> 29;
 }
 

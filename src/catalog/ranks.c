@@ -135,8 +135,7 @@ static sheaf_status *read_sample(int64_t *n, copies *k, int64_t tensor, int rank
     rows = t->drifted ? below : rows; /* side by side along axis 0 */
     const int64_t w = cols < SAMPLE ? cols : SAMPLE, most = w > 0 ? SAMPLE / w : 0,
                   h = rows < most ? rows : most;
-    const uint64_t place =
-        sheaf__catalog_mix(SHEAF__CATALOG_MIX, t->told.name, strlen(t->told.name));
+    const uint64_t place = sheaf__fnv(SHEAF__FNV, t->told.name, strlen(t->told.name));
     *n = 0;
     if (w < 1 || h < 1)
         return NULL;
@@ -180,9 +179,8 @@ static sheaf_status *digests_of(bool *usable, copies *k, int64_t tensor)
             return st;
         *usable = known || n > 0;
         k->c->copies_vary |= n > 0 && !is_constant(k->raw, n, each);
-        k->part[r].digest = known
-                                ? k->part[r].digest
-                                : sheaf__catalog_mix(SHEAF__CATALOG_MIX, k->raw, (size_t)n * each);
+        k->part[r].digest =
+            known ? k->part[r].digest : sheaf__fnv(SHEAF__FNV, k->raw, (size_t)n * each);
     }
     return NULL;
 }
@@ -198,7 +196,7 @@ static sheaf_status *compare(copies *k, int64_t index)
     for (int r = 0; r < k->count; r++) {
         k->differs[index] |= k->part[r].digest != k->part[0].digest;
         k->part[r].chain =
-            sheaf__catalog_mix(k->part[r].chain, &k->part[r].digest, sizeof k->part[r].digest);
+            sheaf__fnv(k->part[r].chain, &k->part[r].digest, sizeof k->part[r].digest);
     }
     for (int r = 0; r < k->count; r++)
         if (k->part[r].path == NULL || (k->differs[index] && k->differing == 0))

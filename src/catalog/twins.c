@@ -80,10 +80,7 @@ static sheaf_status *take_sample(uint64_t *digest, const sheaf_catalog *c, const
     st = sheaf__catalog_done(fd, file, st);
     const bool varied = st == NULL && is_varied(buffer, bytes, each, least);
     *digest =
-        varied ? sheaf__catalog_mix(sheaf__catalog_mix(SHEAF__CATALOG_MIX, p->size, sizeof p->size),
-                                    buffer, bytes) |
-                     1
-               : 0;
+        varied ? sheaf__fnv(sheaf__fnv(SHEAF__FNV, p->size, sizeof p->size), buffer, bytes) | 1 : 0;
     return st;
 }
 
@@ -244,7 +241,7 @@ static sheaf_status *tell_copies(sheaf_catalog *c, uint64_t *digest, sample *sor
             c, c->root, take_sample(&digest[i], c, &t->piece[0], t->told.ndim, LEAST_VALUES));
         /* a moment beside a moment of its kind */
         if (digest[i] != 0 && t->kind == SHEAF_MOMENT)
-            digest[i] = sheaf__catalog_mix(digest[i], t->told.name, strcspn(t->told.name, ".")) | 1;
+            digest[i] = sheaf__fnv(digest[i], t->told.name, strcspn(t->told.name, ".")) | 1;
         if (digest[i] != 0)
             sorted[n++] = (sample){ (int)i, digest[i] };
     }

@@ -6,7 +6,6 @@
 #include "pickle.h"
 
 #include "pickle_inner.h"
-#include "zip.h"
 #include "base/base.h"
 
 enum { HIGHEST_PROTOCOL = 5, BIG_MOST = 1 << 16, SMALLEST_LIMIT = 64 << 10, LIMIT_PER_BYTE = 96 };

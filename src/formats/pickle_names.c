@@ -7,7 +7,6 @@
 #include <ctype.h>
 
 #include "pickle_inner.h"
-#include "zip.h"
 #include "base/base.h"
 
 /* Names of a module, separated by blanks. A class here is kept, not read: _load_from_bytes is a

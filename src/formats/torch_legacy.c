@@ -1,7 +1,6 @@
 /* torch_legacy.c - files of torch before 1.6; see torch.h. */
 
 #include "torch.h"
-#include "zip.h"
 #include "base/base.h"
 
 enum { PROTOCOL = 1001, HEADS = 3, FIRST_READ = 1 << 16, COUNT_BYTES = 8 };

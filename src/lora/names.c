@@ -2,7 +2,6 @@
 #include "lora/names.h"
 
 #include "base/base.h"
-#include "lora/match.h"
 
 static const struct {
     const char *end;

@@ -150,7 +150,7 @@ sheaf_status *sheaf__lora_paths_hit(sheaf_hit *out, const sheaf_lora_options *o,
 /* ---- entries that mean nothing ---- */
 
 /* A target that only means what cannot be adapted. */
-static sheaf_status *refuse(const sheaf_schema *schema, const sheaf_tensor *t, const char *item)
+static sheaf_status *refuse(const sheaf_tensor *t, const char *item)
 {
     sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "target '%s'", item);
     sheaf_expected(st, "linear layers");
@@ -172,8 +172,7 @@ sheaf_status *sheaf__lora_paths_target(const sheaf_schema *schema, const char *i
             return NULL;
         other = other == NULL || !sheaf__lora_is_linear(other->role) ? t : other;
     }
-    return other != NULL ? refuse(schema, other, item)
-                         : sheaf__lora_no_module(schema, "target", item);
+    return other != NULL ? refuse(other, item) : sheaf__lora_no_module(schema, "target", item);
 }
 
 /* ---- the options of a file ---- */

@@ -2,6 +2,7 @@
 #include "lora/sizes.h"
 
 #include "base/base.h"
+#include "catalog/boxes.h"
 #include "lora/match.h"
 #include "lora/paths.h"
 
@@ -52,9 +53,7 @@ void sheaf__lora_sizes_of(sheaf__lora_sizes *out, const sheaf_lora *lora,
         const sheaf_tensor *t = &schema->tensor[i];
         if (!sheaf__lora_is_saved(lora, t) && (t->buffer || trains == NULL || !trains(self, t)))
             continue;
-        int64_t elements = 1;
-        for (int axis = 0; axis < t->ndim; axis++)
-            elements *= t->shape[axis];
+        const int64_t elements = sheaf__elements(t->ndim, t->shape);
         out->copies += elements;
         if (found != NULL)
             add(found, &n, entry_of(lora, schema, t), elements);

@@ -83,9 +83,7 @@ static sheaf_status *make_places(sheaf_folder *f, const sheaf_safetensors_spec *
         sheaf_status *st = sheaf__safetensors_bytes(&p->bytes, spec);
         if (st != NULL)
             return st;
-        p->height = p->width = 1;
-        for (int d = 0; d < spec->ndim; d++) /* as sheaf_source.read sees it */
-            *(d > 0 && d == spec->ndim - 1 ? &p->width : &p->height) *= spec->shape[d];
+        sheaf__safetensors_view(&p->height, &p->width, spec->ndim, spec->shape);
         p->row_bytes = p->width * (int64_t)sheaf_dtype_bytes(spec->dtype);
         p->name = strdup(spec->name);
         if (p->name == NULL)

@@ -221,6 +221,7 @@ static sheaf_status *hold_against(sheaf__megatron *m, sheaf_catalog *c, const sh
         const char *what;
         double said, given;
         bool shown, same; /* by shapes; beside what is equal */
+        double within;    /* how far apart they may be */
     } numbers[] = {
         { "layers", (double)m->layers, (double)config->layers, true, true },
         { "hidden size", (double)m->hidden, (double)config->hidden, true, true },
@@ -228,7 +229,7 @@ static sheaf_status *hold_against(sheaf__megatron *m, sheaf_catalog *c, const sh
         { "key/value heads", (double)m->groups, (double)config->kv_heads, true, true },
         { "head width", (double)m->head_dim, (double)config->head_dim, true, true },
         { "MLP width", (double)m->ffn, (double)config->ffn, true, true },
-        { "rms_norm_eps", epsilon_of(args), config->rms_eps, false, true },
+        { "rms_norm_eps", epsilon_of(args), config->rms_eps, false, true, 1e-6 * config->rms_eps },
         { "rope_theta", theta_of(args), config->rope.theta, false, true },
         { "a rope_scaling factor of", factor, given, false, config->rope.type == type },
     };
@@ -236,7 +237,7 @@ static sheaf_status *hold_against(sheaf__megatron *m, sheaf_catalog *c, const sh
     for (size_t i = 0; st == NULL && i < sizeof numbers / sizeof *numbers; i++) {
         char expected[96];
         const double apart = fabs(numbers[i].said - numbers[i].given);
-        if (numbers[i].same && apart <= (i == 6 ? 1e-6 * config->rms_eps : 0))
+        if (numbers[i].same && apart <= numbers[i].within)
             continue;
         snprintf(expected, sizeof expected, "%s %.9g, as in the args", numbers[i].what,
                  numbers[i].said);

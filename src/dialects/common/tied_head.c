@@ -89,15 +89,9 @@ static sheaf_status *check(bool *copy, const void *from, read_rows read,
     if (space == NULL)
         return sheaf__no_memory("out of memory to compare the tables");
     const bool rounded = table->dtype == SHEAF_F32;
-    const sheaf__kernels *kernels = sheaf__kernels_for(NULL);
-    numbers x = { kernels != NULL ? kernels : sheaf__kernels_for("ref"),
-                  table->dtype,
-                  head->dtype,
-                  { true, rounded, rounded },
-                  space,
-                  space + most,
-                  space + 2 * most,
-                  space + 3 * most };
+    numbers x = { sheaf__kernels_for(NULL),   table->dtype,    head->dtype,
+                  { true, rounded, rounded }, space,           space + most,
+                  space + 2 * most,           space + 3 * most };
     sheaf_status *st = width > 0 ? compare_all(&x, from, read, table) : NULL;
     *copy = st == NULL && !(x.as[0] && x.table == x.head);
     free(space);

@@ -5,7 +5,6 @@
  * are a decoder layer, a table before the first of them is the embedding, after the last come norm
  * and head. */
 #include "base/base.h"
-#include "base/file.h"
 #include "dialects/common/save.h"
 #include "dialects/common/dialects.h"
 #include "dialects/deepspeed/private.h"

@@ -254,7 +254,7 @@ static sheaf_status *row_of_a(const sheaf_sat_lora *lora, const sheaf_sat_lora_l
 /* One row of B, `row` of the weight: zero but in the block of its part and slice; along the input
  * it has all slices. */
 static sheaf_status *row_of_b(const sheaf_sat_lora *lora, const sheaf_sat_lora_linear *l,
-                              int64_t row, char *buffer, int64_t col0, int64_t cols, char *dst)
+                              int64_t row, int64_t col0, int64_t cols, char *dst)
 {
     const int64_t bytes = (int64_t)sheaf_dtype_bytes(l->dtype), slices = slices_of(lora, l),
                   block = l->out / l->parts;
@@ -266,11 +266,8 @@ static sheaf_status *row_of_b(const sheaf_sat_lora *lora, const sheaf_sat_lora_l
     memset(dst, 0, (size_t)(cols * bytes));
     if (c0 >= c1)
         return NULL;
-    sheaf_status *st = sheaf__catalog_read(lora->catalog, b, row % block, 1, 0, wide, buffer);
-    if (st == NULL)
-        memcpy(dst + (c0 - col0) * bytes, buffer + (c0 - begin) * bytes,
-               (size_t)((c1 - c0) * bytes));
-    return st;
+    return sheaf__catalog_read(lora->catalog, b, row % block, 1, c0 - begin, c1 - c0,
+                               dst + (c0 - col0) * bytes);
 }
 
 /* A box of the adapter's A or B of a layer, in the dtype of its factors. */
@@ -279,12 +276,11 @@ static sheaf_status *factor_rows(const sheaf_sat_lora *lora, const sheaf_sat_lor
                                  void *dst)
 {
     const int64_t each = (int64_t)sheaf_dtype_bytes(l->dtype);
-    char *buffer = malloc((size_t)(l->adapter_rank * each)), *to = dst;
-    sheaf_status *st = buffer == NULL ? sheaf__no_memory(l->name) : NULL;
+    char *to = dst;
+    sheaf_status *st = NULL;
     for (int64_t r = row0; st == NULL && cols > 0 && r < row0 + rows; r++, to += cols * each)
         st = which == 'A' ? row_of_a(lora, l, r, col0, cols, to)
-                          : row_of_b(lora, l, r, buffer, col0, cols, to);
-    free(buffer);
+                          : row_of_b(lora, l, r, col0, cols, to);
     return st;
 }
 
@@ -343,8 +339,6 @@ static sheaf_status *merged_rows(const sheaf_sat_lora *lora, const sheaf_sat_lor
     const sheaf_dtype dtype = weight->told.dtype;
     const int64_t in = l->in, rank = l->adapter_rank;
     const sheaf__kernels *kernels = sheaf__kernels_for(NULL);
-    if (kernels == NULL)
-        kernels = sheaf__kernels_for("ref");
     if (row0 < 0 || rows < 0 || row0 > l->out - rows)
         return sheaf_fail(SHEAF_E_ARG, "'%s.weight': rows outside of it", l->name);
     if (rows == 0)

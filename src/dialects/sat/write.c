@@ -44,7 +44,8 @@ static bool splits(const sheaf_tensor *t, int ways)
     return true;
 }
 
-bool sheaf_sat_ways_fit(const sheaf_schema *schema, int ways)
+/* Can SAT divide this model into so many parts? */
+static bool ways_fit(const sheaf_schema *schema, int ways)
 {
     for (int64_t i = 0; i < schema->count; i++)
         if (!splits(&schema->tensor[i], ways))
@@ -54,11 +55,11 @@ bool sheaf_sat_ways_fit(const sheaf_schema *schema, int ways)
 
 static sheaf_status *check_ways(const sheaf_schema *schema, int ways)
 {
-    if (ways >= 1 && ways <= SHEAF_SAT_MOST_WAYS && sheaf_sat_ways_fit(schema, ways))
+    if (ways >= 1 && ways <= SHEAF_SAT_MOST_WAYS && ways_fit(schema, ways))
         return NULL;
     sheaf_text possible = { 0 };
     for (int n = 1; n <= SHEAF_SAT_MOST_WAYS; n++)
-        if (sheaf_sat_ways_fit(schema, n))
+        if (ways_fit(schema, n))
             sheaf__text_add(&possible, "%s%d", possible.size > 0 ? ", " : "", n);
     sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "model-parallel size");
     sheaf_expected(st, "a number that divides heads, MLPs and vocabulary of this model: %s",

@@ -47,6 +47,3 @@ const char *sheaf_sat_dir(const sheaf_sat_writer *writer);
  * bytes. On failure nothing is left. */
 sheaf_status *sheaf_sat_commit(sheaf_sat_writer *writer);
 void sheaf_sat_abandon(sheaf_sat_writer *writer); /* accepts NULL */
-
-/* sheaf_sat_ways_fit - can SAT divide this model into so many parts? */
-bool sheaf_sat_ways_fit(const sheaf_schema *schema, int ways);
