@@ -109,13 +109,9 @@ static sheaf_status *peer_failed(const sheaf_comm *comm, int rank)
         return sheaf_found(st, "it has ended without an error");
     }
     sheaf_status *st = sheaf_fail(SHEAF_E_PEER, "%s: %s", name, sheaf_status_where(why));
-    if (sheaf_status_expected(why)[0] != '\0')
-        sheaf_expected(st, "%s", sheaf_status_expected(why));
-    if (sheaf_status_found(why)[0] != '\0')
-        sheaf_found(st, "%s", sheaf_status_found(why));
-    if (sheaf_status_try(why)[0] != '\0')
-        sheaf_try_this(st, "%s", sheaf_status_try(why));
-    return st;
+    sheaf_expected(st, "%s", sheaf_status_expected(why));
+    sheaf_found(st, "%s", sheaf_status_found(why));
+    return sheaf_try_this(st, "%s", sheaf_status_try(why));
 }
 
 static bool same_call(const sheaf__heading *a, const sheaf__heading *b)

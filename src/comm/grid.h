@@ -42,4 +42,4 @@ sheaf_status *sheaf__grid_agree(const sheaf__grid *grid, sheaf_status *mine);
 
 /* sheaf__grid_tell - this rank's calls in all of its groups are written into its record; see
  * sheaf_comm_tell(). */
-void sheaf__grid_tell(const sheaf__grid *grid, struct sheaf__doing *doing);
+void sheaf__grid_tell(const sheaf__grid *grid, sheaf__doing *doing);

@@ -170,11 +170,9 @@ static sheaf_status *take_words(int code, const char *at, size_t size)
         at = end + 1;
     }
     sheaf_status *st = sheaf_fail((sheaf_code)code, "%s", line[0]);
-    if (line[1][0] != '\0')
-        sheaf_expected(st, "%s", line[1]);
-    if (line[2][0] != '\0')
-        sheaf_found(st, "%s", line[2]);
-    return line[3][0] != '\0' ? sheaf_try_this(st, "%s", line[3]) : st;
+    sheaf_expected(st, "%s", line[1]);
+    sheaf_found(st, "%s", line[2]);
+    return sheaf_try_this(st, "%s", line[3]);
 }
 
 static int pack(const mesh *m, const sheaf__heading *mine, peer *to, int rank)

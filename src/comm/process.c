@@ -9,10 +9,12 @@
 #include "base/thread.h"
 #include "base/file.h"
 #include "base/hash.h"
+#include "comm/all.h"
 #include "comm/doing.h"
 #include "comm/messages.h"
 #include "comm/plugins.h"
 #include "comm/segments.h"
+#include "comm/watch/self.h"
 
 enum {
     HOST = 64, /* bytes of a host's name */
@@ -141,15 +143,8 @@ void sheaf__process_tell(sheaf_comm *all, sheaf__doing *doing)
 static place here(void)
 {
     place p = { .host = "" };
-    char boot[64] = "";
-    FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
     gethostname(p.host, sizeof p.host - 1);
-    const size_t size = file == NULL ? 0 : fread(boot, 1, sizeof boot, file);
-    if (file != NULL)
-        fclose(file);
-    const sheaf_hash hash =
-        size == 0 ? sheaf__hash(p.host, strlen(p.host)) : sheaf__hash(boot, size);
-    p.machine = hash.high ^ hash.low;
+    p.machine = sheaf__self_kernel(p.host);
     cpu_set_t set;
     memset(&set, 0, sizeof set);
     sched_getaffinity(0, sizeof set, &set);
@@ -230,12 +225,9 @@ static sheaf_status *join(processes *p, const sheaf__launcher *launcher, sheaf__
 /* Who is where; the first exchange of all. */
 static sheaf_status *meet(processes *p)
 {
-    size_t size[SHEAF_MAX_SLICES];
     int process[SHEAF_MAX_SLICES];
-    for (int i = 0; i < p->count; i++) {
-        size[i] = sizeof *p->place;
+    for (int i = 0; i < p->count; i++)
         process[i] = i;
-    }
     sheaf_status *st =
         sheaf__messages_open(&p->comm, &(sheaf__messages_options){ .mpi = p->mpi,
                                                                    .rank = p->number,
@@ -243,7 +235,7 @@ static sheaf_status *meet(processes *p)
                                                                    .process = process,
                                                                    .crowded = true });
     p->place[p->number] = here();
-    TRY(st, sheaf_comm_gather(p->comm, p->place, size));
+    TRY(st, sheaf__all_gather(p->comm, p->place, sizeof *p->place));
     for (int i = 0; i < p->count; i++)
         p->host[i] = p->place[i].host;
     if (st == NULL) {
@@ -347,12 +339,9 @@ static sheaf_status *rank_first(sheaf_status *st, const char *rank)
         return st;
     sheaf_status *out = sheaf_fail(sheaf_status_code(st), "%.*s%.*s%s", (int)(rest + 2 - rank),
                                    rank, (int)(rank - where), where, rest + 2);
-    if (*sheaf_status_expected(st) != '\0')
-        sheaf_expected(out, "%s", sheaf_status_expected(st));
-    if (*sheaf_status_found(st) != '\0')
-        sheaf_found(out, "%s", sheaf_status_found(st));
-    if (*sheaf_status_try(st) != '\0')
-        sheaf_try_this(out, "%s", sheaf_status_try(st));
+    sheaf_expected(out, "%s", sheaf_status_expected(st));
+    sheaf_found(out, "%s", sheaf_status_found(st));
+    sheaf_try_this(out, "%s", sheaf_status_try(st));
     sheaf_status_free(st);
     return out;
 }

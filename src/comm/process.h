@@ -25,7 +25,7 @@ void sheaf__process_settle(const sheaf_comm *all, int threads, const sheaf_event
 bool sheaf__process_asks(const sheaf_comm *all, double *share);
 /* sheaf__process_tell - from now on calls of all processes are written into `doing`; see
  * sheaf_comm_tell(). */
-void sheaf__process_tell(sheaf_comm *all, struct sheaf__doing *doing);
+void sheaf__process_tell(sheaf_comm *all, sheaf__doing *doing);
 
 /* sheaf__process_name_own - where several processes are, and this is the first: names it in a
  * failure of its own, of what its machine has, as sheaf_comm_agree() names any other. */

@@ -97,10 +97,7 @@ static sheaf_status *read_known(sheaf__origin *o, const char *out)
     sheaf_status *st = sheaf__path_join(&path, out, "run.json");
     if (st == NULL && sheaf__path_kind(path) == SHEAF_PATH_FILE)
         st = sheaf__json_load(&root, path);
-    if (st != NULL && sheaf_status_code(st) != SHEAF_E_MEMORY) {
-        sheaf_status_free(st);
-        st = NULL;
-    }
+    st = sheaf__only_memory(st);
     json_t *base = json_object_get(root, "base");
     if (json_integer_value(json_object_get(base, "version")) == SHEAF__ORIGIN_VERSION)
         o->known = json_incref(base);

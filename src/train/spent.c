@@ -5,6 +5,7 @@
 
 #include "base/base.h"
 #include "base/clock.h"
+#include "comm/all.h"
 #include "train/rank.h"
 
 /* The group or the peers of a rank, and which rank of all each of them is. */
@@ -93,18 +94,10 @@ void sheaf__spent_end(sheaf_event_rank *one, sheaf__spent *s)
     sum->process = one->process > sum->process ? one->process : sum->process;
 }
 
-/* Equal pieces, of each rank one. */
-static sheaf_status *gather(void *list, size_t one, const sheaf__grid *grid)
-{
-    size_t size[SHEAF_MAX_SLICES];
-    for (int r = 0; r < sheaf_comm_ranks(grid->all); r++)
-        size[r] = one;
-    return sheaf_comm_gather(grid->all, list, size);
-}
-
 sheaf_status *sheaf__spent_share(sheaf_event_rank *list, const sheaf__grid *grid)
 {
-    return sheaf_comm_ranks(grid->all) == 1 ? NULL : gather(list, sizeof *list, grid);
+    return sheaf_comm_ranks(grid->all) == 1 ? NULL
+                                            : sheaf__all_gather(grid->all, list, sizeof *list);
 }
 
 /* What is left over of the run: what was saved after the last step, memory, and who was told what.
@@ -142,7 +135,7 @@ sheaf_status *sheaf__spent_gather(sheaf__spent_all **out, sheaf__spent *s)
     if (st == NULL) {
         finish(s);
         list[sheaf_comm_rank(s->grid->all)] = s->all;
-        st = gather(list, sizeof *list, s->grid);
+        st = sheaf__all_gather(s->grid->all, list, sizeof *list);
     }
     if (st != NULL) {
         free(list);

@@ -30,20 +30,15 @@ static void report_findings(const sheaf__converter *k)
     }
 }
 
-static sheaf_status *open_catalog(sheaf_catalog **out, const sheaf_weights_convert_options *o)
+static sheaf_status *read_catalog(sheaf__converter *k)
 {
+    const sheaf_weights_convert_options *o = k->o;
     const sheaf_dialect_hints hints = { .from = o->from,
                                         .config = o->config,
                                         .model = o->model_class,
                                         .drop_unread = o->drop_unread,
                                         .also = o->also };
-    return sheaf__any_read(out, o->src, &hints);
-}
-
-static sheaf_status *read_catalog(sheaf__converter *k)
-{
-    const sheaf_weights_convert_options *o = k->o;
-    sheaf_status *st = open_catalog(&k->catalog, o);
+    sheaf_status *st = sheaf__any_read(&k->catalog, o->src, &hints);
     if (st != NULL)
         return st;
     const sheaf_catalog *c = k->catalog;
@@ -149,7 +144,7 @@ static sheaf_status *open_source(sheaf__converter *k)
     const int64_t factors = count_kind(c, SHEAF_LORA), weights = count_kind(c, SHEAF_WEIGHT);
     const bool sat = k->dialect->own_lora;
     k->nmoments = k->o->optimizer ? count_kind(c, SHEAF_MOMENT) : 0;
-    k->nweights = weights > 0 ? weights + count_kind(c, SHEAF_BUFFER) : 0;
+    k->nweights = weights;
     if (k->o->optimizer && k->nmoments == 0)
         return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "%s", k->o->src),
                                           "moments of an optimizer, as --optimizer asks for"),

@@ -39,12 +39,9 @@ static const sheaf_cut *cut_of(const writer *w, const sheaf_source_entry *e)
     const sheaf_tensor *t = w->how->schema == NULL
                                 ? NULL
                                 : sheaf_schema_find(w->how->schema, sheaf__moment_base(e->name));
-    if (t == NULL || t->cut.nparts == 0 || t->ndim != e->ndim || e->ndim > 2 ||
-        (t->cut.axis == 1 && t->cut.nparts > 1))
+    if (t == NULL || t->cut.nparts == 0 || e->ndim > 2 || (t->cut.axis == 1 && t->cut.nparts > 1) ||
+        !sheaf__same_shape(t->ndim, t->shape, e->ndim, e->shape))
         return NULL;
-    for (int i = 0; i < e->ndim; i++)
-        if (t->shape[i] != e->shape[i])
-            return NULL;
     return &t->cut;
 }
 
@@ -210,11 +207,8 @@ static sheaf_status *finish_files(writer *w)
         TRY(st, sheaf__manifest_measure(w->m, s, path));
         free(path);
     }
-    for (int64_t i = 0; i < w->m->count && st == NULL; i++) {
-        sheaf_manifest_tensor *t = &w->m->tensor[i];
-        if (t->cut.nparts > 0)
-            t->hash = sheaf__manifest_joined(w->m, i);
-    }
+    if (st == NULL)
+        sheaf__manifest_join(w->m);
     return st;
 }
 

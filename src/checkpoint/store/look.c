@@ -6,13 +6,12 @@
 #include "checkpoint/store/own_catalog.h"
 #include "dialects/common/dialects.h"
 #include "dialects/open.h"
+#include "formats/safetensors.h"
 #include "formats/torch.h"
 
 void sheaf__look_view(int64_t *rows, int64_t *cols, const sheaf_source_entry *e)
 {
-    *rows = *cols = 1;
-    for (int i = 0; i < e->ndim; i++)
-        *(i > 0 && i == e->ndim - 1 ? cols : rows) *= e->shape[i];
+    sheaf__safetensors_view(rows, cols, e->ndim, e->shape);
 }
 
 /* ---- telling what is there ---- */

@@ -108,6 +108,13 @@ sheaf_digest sheaf__manifest_joined(const sheaf_manifest *m, int64_t i)
     return sheaf__digest(m->tensor[i].slice, (size_t)m->slices * sizeof(sheaf_digest));
 }
 
+void sheaf__manifest_join(sheaf_manifest *m)
+{
+    for (int64_t i = 0; i < m->count; i++)
+        if (m->tensor[i].cut.nparts > 0)
+            m->tensor[i].hash = sheaf__manifest_joined(m, i);
+}
+
 sheaf_status *sheaf__manifest_measure(sheaf_manifest *m, int slice, const char *path)
 {
     int fd = -1;
@@ -132,9 +139,7 @@ const char *sheaf__manifest_file(char buffer[32], int slices, int slice)
 
 void sheaf__manifest_box(int64_t shape[2], const sheaf_manifest_tensor *tensor, int slice)
 {
-    shape[0] = shape[1] = 1;
-    for (int i = 0; i < tensor->ndim; i++)
-        shape[i > 0 && i == tensor->ndim - 1] *= tensor->shape[i];
+    sheaf__safetensors_view(&shape[0], &shape[1], tensor->ndim, tensor->shape);
     if (tensor->cut.nparts > 0)
         shape[tensor->cut.axis] = sheaf_cut_slice_rows(&tensor->cut, slice);
 }

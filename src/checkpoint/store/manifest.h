@@ -55,6 +55,8 @@ sheaf_status *sheaf__manifest_set(sheaf_manifest *manifest, int64_t i, const cha
                                   const sheaf_cut *cut);
 /* sheaf__manifest_joined - of a cut tensor: the digest of its slices' digests. */
 sheaf_digest sheaf__manifest_joined(const sheaf_manifest *manifest, int64_t i);
+/* sheaf__manifest_join - sets the hash of every cut tensor to it. */
+void sheaf__manifest_join(sheaf_manifest *manifest);
 /* sheaf__manifest_measure - takes the size of the file of `slice`, at `path`. */
 sheaf_status *sheaf__manifest_measure(sheaf_manifest *manifest, int slice, const char *path);
 /* sheaf__manifest_write - the text, malloc'd. `progress` may have any form of JSON object. */

@@ -14,6 +14,7 @@
 #include "base/file.h"
 #include "base/output.h"
 #include "checkpoint/store/store.h"
+#include "comm/all.h"
 #include "formats/safetensors.h"
 
 /* What a rank tells the others before anything is written. */
@@ -156,13 +157,9 @@ static sheaf_status *compare_identities(saver *s)
 {
     const int ranks = sheaf_comm_ranks(s->comm), me = sheaf_comm_rank(s->comm);
     identity *all = calloc((size_t)ranks, sizeof *all);
-    size_t *size = calloc((size_t)ranks, sizeof *size);
-    sheaf_status *st =
-        all == NULL || size == NULL ? sheaf__no_memory("out of memory") : identify(&all[me], s);
+    sheaf_status *st = all == NULL ? sheaf__no_memory("out of memory") : identify(&all[me], s);
     st = sheaf_comm_agree(s->comm, st);
-    for (int r = 0; r < ranks && st == NULL; r++)
-        size[r] = sizeof *all;
-    TRY(st, sheaf_comm_gather(s->comm, all, size));
+    TRY(st, sheaf__all_gather(s->comm, all, sizeof *all));
     for (int r = 1; r < ranks && st == NULL; r++)
         if (!sheaf__digest_equal(all[0].layout, all[r].layout))
             st = sheaf_fail(SHEAF_E_LAYOUT,
@@ -171,7 +168,6 @@ static sheaf_status *compare_identities(saver *s)
             st =
                 sheaf_fail(SHEAF_E_LAYOUT, "ranks 0 and %d disagree about the progress to save", r);
     free(all);
-    free(size);
     return st;
 }
 
@@ -365,11 +361,7 @@ static sheaf_status *collect(saver *s)
         take_record(s, record, r);
         record += record_size(s, r);
     }
-    for (int64_t i = 0; i < s->state->count; i++) {
-        sheaf_manifest_tensor *t = &s->manifest->tensor[i];
-        if (t->cut.nparts > 0)
-            t->hash = sheaf__manifest_joined(s->manifest, i);
-    }
+    sheaf__manifest_join(s->manifest);
     return st;
 }
 

@@ -113,7 +113,7 @@ static sheaf_status *compare_values(differ *d, sheaf_diff_item *item, int64_t ro
 /* As catalogs name them, and as training checkpoints do. */
 static bool is_moment(const char *name)
 {
-    return sheaf__moment_base(name) != name || strncmp(name, "exp_avg/", 8) == 0 ||
+    return sheaf__is_moment(name) || strncmp(name, "exp_avg/", 8) == 0 ||
            strncmp(name, "exp_avg_sq/", 11) == 0;
 }
 

@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "checkpoint/store/own_catalog.h"
 #include "checkpoint/store/store.h"
+#include "checkpoint/store/stream.h"
 #include "catalog/boxes.h"
 #include "catalog/private.h"
 #include "formats/torch.h"
@@ -18,7 +19,6 @@
 enum {
     CHUNK = 4 << 20,
     MOST_THREADS = 64,
-    PROGRESS_BYTES = 64 << 20 /* between two events */
 };
 
 typedef enum task_kind {
@@ -287,14 +287,7 @@ static void do_task(void *context, int64_t index, int worker)
                    : t->kind == READ_ROWS   ? read_rows(v, t, v->buffer[worker])
                    : t->kind == CHECK_SLICE ? check_slice(v, t)
                                             : check_file(v, t);
-    const int64_t bytes = t->bytes, done = atomic_fetch_add(&v->done, bytes) + bytes;
-    if (done / PROGRESS_BYTES == (done - bytes) / PROGRESS_BYTES)
-        return;
-    const sheaf_event event = { .kind = SHEAF_EVENT_PROGRESS,
-                                .text = "bytes verified",
-                                .done = done < v->total ? done : v->total,
-                                .total = v->total };
-    sheaf_emit(v->options->events, &event);
+    sheaf__copy_progress(v->options->events, "bytes verified", &v->done, t->bytes, v->total);
 }
 
 /* ---- findings ---- */

@@ -33,22 +33,26 @@ static int64_t began_of(int64_t pid)
     return began;
 }
 
-void sheaf__self_look(sheaf__self *out)
+uint64_t sheaf__self_kernel(const char *host)
 {
     char boot[64] = "";
-    struct stat space = { 0 };
-    memset(out, 0, sizeof *out);
-    gethostname(out->host, sizeof out->host - 1);
     FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
     const size_t size = file == NULL ? 0 : fread(boot, 1, sizeof boot, file);
     if (file != NULL)
         fclose(file);
+    return size > 0 ? sheaf__fnv(SHEAF__FNV, boot, size)
+                    : sheaf__fnv(SHEAF__FNV, host, strlen(host));
+}
+
+void sheaf__self_look(sheaf__self *out)
+{
+    struct stat space = { 0 };
+    memset(out, 0, sizeof *out);
+    gethostname(out->host, sizeof out->host - 1);
     if (stat("/proc/self/ns/pid", &space) != 0)
         space.st_ino = 0;
     const uint64_t inode = space.st_ino;
-    const uint64_t machine = size > 0 ? sheaf__fnv(SHEAF__FNV, boot, size)
-                                      : sheaf__fnv(SHEAF__FNV, out->host, strlen(out->host));
-    out->machine = sheaf__fnv(machine, &inode, sizeof inode);
+    out->machine = sheaf__fnv(sheaf__self_kernel(out->host), &inode, sizeof inode);
     out->pid = getpid();
     out->began = began_of(out->pid);
 }

@@ -10,6 +10,9 @@ typedef struct sheaf__self {
 } sheaf__self;
 
 void sheaf__self_look(sheaf__self *out);
+/* sheaf__self_kernel - a number that all processes of one kernel share, whatever containers they
+ * are in; by the name of its host where the kernel names itself to none. */
+uint64_t sheaf__self_kernel(const char *host);
 /* sheaf__self_lives - does a process of this machine still run? */
 bool sheaf__self_lives(const sheaf__self *process);
 /* sheaf__self_kill - SIGKILL to a process of this machine, if it still is that one. */
