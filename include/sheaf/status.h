@@ -45,7 +45,7 @@ SHEAF_API sheaf_status *sheaf_try_this(sheaf_status *st, const char *fmt, ...) S
  * stays NULL, so `return sheaf_in(f(...), "%s", path);` is the usual line. */
 SHEAF_API sheaf_status *sheaf_in(sheaf_status *st, const char *fmt, ...) SHEAF_PRINTF(2, 3);
 
-/* sheaf_copy_status - an independent copy (to hand one rank's failure to all). */
+/* sheaf_status_copy - an independent copy (to hand one rank's failure to all). */
 SHEAF_API sheaf_status *sheaf_status_copy(const sheaf_status *st);
 
 SHEAF_API sheaf_code sheaf_status_code(const sheaf_status *st);

@@ -198,7 +198,7 @@ static sheaf_status *check(const sheaf_model_evaluate_options *o)
     static const char what[] = "sheaf_model_evaluate_options";
     const bool sound = o->model != NULL && o->data != NULL && o->tp >= 0 && o->dp >= 0 &&
                        o->threads >= 0 && o->micro_batch >= 0 && o->seq >= 0 && o->specials >= -1 &&
-                       o->specials <= 1;
+                       o->specials <= 1 && o->slices >= 0;
     if (sound && o->dp > 1 && o->take != NULL) /* which would be called by several at once */
         return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, what), "dp 1 beside take"), "%d",
                            o->dp);

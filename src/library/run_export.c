@@ -20,14 +20,6 @@ sheaf_status *sheaf__run_export_is(bool *is, bool *adapter, const char *path)
     return st;
 }
 
-static sheaf_status *copy(char **to, const char *from)
-{
-    if (from == NULL || from[0] == '\0')
-        return NULL;
-    *to = strdup(from);
-    return *to == NULL ? sheaf__no_memory("settings of the run") : NULL;
-}
-
 static sheaf_status *find_base(sheaf__run_exported *out, const sheaf__run_reading *r,
                                const sheaf__run_export_options *how)
 {
@@ -42,8 +34,9 @@ static sheaf_status *find_base(sheaf__run_exported *out, const sheaf__run_readin
                         "nothing there");
         return sheaf_try_this(st, "where it lies now: --base BASE");
     }
-    sheaf_status *st = copy(&out->base, base);
-    return st == NULL ? copy(&out->config, how->config != NULL ? how->config : r->options.config)
+    sheaf_status *st = sheaf__run_copy(&out->base, base);
+    return st == NULL ? sheaf__run_copy(&out->config,
+                                        how->config != NULL ? how->config : r->options.config)
                       : st;
 }
 

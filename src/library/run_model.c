@@ -26,7 +26,7 @@ static bool is_run(const char *path)
            sheaf__path_has(path, "checkpoints", SHEAF_PATH_DIR);
 }
 
-static sheaf_status *copy_text(char **to, const char *from)
+sheaf_status *sheaf__run_copy(char **to, const char *from)
 {
     if (from == NULL || from[0] == '\0')
         return NULL;
@@ -102,12 +102,9 @@ static sheaf_status *read_checkpoint(sheaf__run_reading *r)
                            ? sheaf_checkpoint_open(&checkpoint, r->step)
                            : NULL;
     const char *text = checkpoint == NULL ? "{}" : sheaf_checkpoint_progress(checkpoint);
-    if (st != NULL && sheaf_status_code(st) != SHEAF_E_MEMORY) {
-        sheaf_status_free(st);
-        st = NULL;
-    }
+    st = sheaf__only_memory(st);
     TRY(st, sheaf__json_parse(&progress, text, strlen(text)));
-    TRY(st, copy_text(&r->fixed, json_string_value(json_object_get(progress, "settings"))));
+    TRY(st, sheaf__run_copy(&r->fixed, json_string_value(json_object_get(progress, "settings"))));
     if (r->fixed != NULL)
         r->contract = sheaf_checkpoint_contract(checkpoint);
     json_decref(progress);
@@ -121,15 +118,15 @@ sheaf_status *sheaf__run_read(sheaf__run_reading *r, bool *is, const char *path,
     if (path == NULL || path[0] == '\0' || sheaf__path_kind(path) != SHEAF_PATH_DIR)
         return NULL;
     const bool run = is_run(path);
-    sheaf_status *st = run ? copy_text(&r->out, path) : find_out(&r->out, path);
-    TRY(st, run ? sheaf__step_newest(&r->step, &r->held, path) : copy_text(&r->step, path));
+    sheaf_status *st = run ? sheaf__run_copy(&r->out, path) : find_out(&r->out, path);
+    TRY(st, run ? sheaf__step_newest(&r->step, &r->held, path) : sheaf__run_copy(&r->step, path));
     if (st == NULL && r->step != NULL && r->held == NULL)
         r->held = sheaf__step_hold(r->step);
     if (st == NULL && r->step != NULL)
         st = read_checkpoint(r);
     r->alone = r->out == NULL && r->fixed != NULL;
     if (st == NULL && r->alone)
-        st = copy_text(&r->out, path);
+        st = sheaf__run_copy(&r->out, path);
     if (st != NULL || r->out == NULL)
         return st;
     *is = true;
@@ -333,15 +330,15 @@ static sheaf_status *check_result(const sheaf__opened *opened, const sheaf__run_
 
 static sheaf_status *take_words(sheaf__run_model *run, const sheaf_train_options *o)
 {
-    sheaf_status *st = copy_text(&run->tokenizer, o->tokenizer);
+    sheaf_status *st = sheaf__run_copy(&run->tokenizer, o->tokenizer);
     if (o->dtype == SHEAF_BF16)
         run->sums = o->sums;
     run->slices = o->slices;
     run->dtype = o->dtype;
     run->texts = (sheaf__run_texts){ o->loss_on, o->on_long, o->specials, o->seq };
-    TRY(st, copy_text(&run->version, o->prompt_template));
-    TRY(st, copy_text(&run->date, o->date));
-    return st == NULL ? copy_text(&run->query, o->query) : st;
+    TRY(st, sheaf__run_copy(&run->version, o->prompt_template));
+    TRY(st, sheaf__run_copy(&run->date, o->date));
+    return st == NULL ? sheaf__run_copy(&run->query, o->query) : st;
 }
 
 /* The base as the settings name it. */
@@ -370,7 +367,7 @@ static sheaf_status *take_result(sheaf__run_model *run, const sheaf__run_reading
     const bool lora = r->options.method == SHEAF_METHOD_LORA;
     sheaf_status *st;
     if (r->step != NULL) {
-        st = lora ? export_step(run, r, how) : copy_text(&run->config, config_of(r, how));
+        st = lora ? export_step(run, r, how) : sheaf__run_copy(&run->config, config_of(r, how));
         if (st == NULL && !lora)
             st = sheaf_checkpoint_open(&run->step, r->step);
         if (st == NULL)
@@ -407,7 +404,7 @@ static sheaf_status *take_run(sheaf__run_model *run, sheaf__run_reading *r,
     run->held = r->held;
     r->held = NULL;
     TRY(st, take_words(run, &r->options));
-    TRY(st, copy_text(&run->out, r->out));
+    TRY(st, sheaf__run_copy(&run->out, r->out));
     if (st == NULL && as_adapter && whole) {
         st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--adapter %s", r->out),
                             "a run of method lora, or a checkpoint");

@@ -132,13 +132,10 @@ static char *nearest_run(const char *parent, const char *name)
     sheaf_status_free(sheaf__list_dir(&names, &n, parent));
     const char **run = calloc((size_t)n + 1, sizeof *run);
     for (int64_t i = 0; i < n && run != NULL; i++) {
-        char *folder = NULL, *settings = NULL;
+        char *folder = NULL;
         sheaf_status_free(sheaf__path_join(&folder, parent, names[i]));
-        if (folder != NULL)
-            sheaf_status_free(sheaf__path_join(&settings, folder, "settings"));
-        if (settings != NULL && sheaf__path_kind(settings) == SHEAF_PATH_FILE)
+        if (folder != NULL && sheaf__path_has(folder, "settings", SHEAF_PATH_FILE))
             run[runs++] = names[i];
-        free(settings);
         free(folder);
     }
     const char *nearest = runs > 0 ? sheaf__nearest(name, run, runs) : NULL;

@@ -28,6 +28,8 @@ typedef struct sheaf__run_reading {
  * the newest checkpoint is meant, also where there is a result. Release also after a failure. */
 sheaf_status *sheaf__run_read(sheaf__run_reading *out, bool *is, const char *path, bool newest);
 void sheaf__run_reading_release(sheaf__run_reading *reading);
+/* sheaf__run_copy - *to is a copy, untouched where `from` is NULL or empty. */
+sheaf_status *sheaf__run_copy(char **to, const char *from);
 
 /* A model as the run opened it. Release all of it also after a failure. */
 typedef struct sheaf__run_trained {

@@ -55,8 +55,8 @@ static void on_interrupt(int number)
     }
 }
 
-/* Of several processes the first minds Ctrl-C, which comes as SIGUSR1 where another process has the
- * terminal, and each an order to end: SIGUSR2 is Open MPI's way to pass one on. */
+/* Of several processes the first minds Ctrl-C, or SIGUSR1, which every mpirun passes on, and each
+ * an order to end: SIGUSR2 is Open MPI's way to pass one on. */
 static sheaf_status *listen_to_signals(const sheaf_comm *all)
 {
     static const int handled[] = { SIGINT, SIGTERM, SIGPIPE, SIGHUP, SIGUSR1, SIGUSR2 };
@@ -567,7 +567,7 @@ int cmd_chat(cli *cli, int argc, char **argv)
     };
     ask_model_table(table, &s.model);
     ask_table(table, &s.ask, &s.model, 512);
-    cli_processes_table(table, &s.processes);
+    cli_processes_table(table, &s.processes, true);
     s.ask.max_length = 2048;
     session t = { .cli = cli, .s = &s };
     sheaf_status *st = cli_parse(cli, table, NULL, argc, argv);

@@ -492,7 +492,7 @@ int cmd_eval(cli *cli, int argc, char **argv)
         { "isa", CLI_TEXT | CLI_HIDDEN, &e->o.isa, "ref, avx2, avx512, avx512bf16 or amx" },
         { 0 },
     };
-    cli_processes_table(table, &w.processes);
+    cli_processes_table(table, &w.processes, false);
     sheaf_status *st = cli_parse(cli, table, NULL, argc, argv);
     TRY(st, cli_processes_begin(&w.processes, cli,
                                 &(cli_processes_how){ .table = table,

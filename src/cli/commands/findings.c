@@ -14,7 +14,7 @@ static void types_text(sheaf_text *text, const sheaf_verification_facts *f)
                             sheaf_dtype_name((sheaf_dtype)d), f->dtypes[d]);
 }
 
-static void line(FILE *to, const char *key, const char *value)
+void cli_fact_line(FILE *to, const char *key, const char *value)
 {
     sheaf__print(to, "  %-14s %s\n", key, value);
 }
@@ -42,10 +42,10 @@ void cli_facts_print(FILE *to, const sheaf_verification_facts *f)
     sheaf_text types = { 0 };
     char bytes[SHEAF__NUMBER];
     types_text(&types, f);
-    line(to, "dialect", f->title);
-    line(to, "model", f->model != NULL ? f->model : "not recognised");
+    cli_fact_line(to, "dialect", f->title);
+    cli_fact_line(to, "model", f->model != NULL ? f->model : "not recognised");
     print_sizes(to, f);
-    line(to, "dtype", types.size > 0 && !types.failed ? types.at : "none");
+    cli_fact_line(to, "dtype", types.size > 0 && !types.failed ? types.at : "none");
     if (f->step >= 0)
         sheaf__print(to, "  %-14s %" PRId64 "\n", "step", f->step);
     if (f->vocab >= 0)
@@ -131,12 +131,13 @@ static bool alike(const sheaf_finding *a, const sheaf_finding *b)
 }
 
 /* A finding and those like it that come after; marks them. */
-static void print_alike(FILE *to, const sheaf_verification *v, int64_t first, bool *told)
+static void print_alike(FILE *to, const sheaf_finding *all, int64_t count, int64_t first,
+                        bool *told)
 {
     int64_t n = 0;
-    for (int64_t i = first; i < sheaf_verification_count(v); i++) {
-        const sheaf_finding *f = sheaf_verification_finding(v, i);
-        if (told[i] || (i > first && !alike(f, sheaf_verification_finding(v, first))))
+    for (int64_t i = first; i < count; i++) {
+        const sheaf_finding *f = &all[i];
+        if (told[i] || (i > first && !alike(f, &all[first])))
             continue;
         told[i] = true;
         if (n++ < WHOLE)
@@ -152,21 +153,21 @@ static void print_alike(FILE *to, const sheaf_verification *v, int64_t first, bo
         sheaf__print(to, "\n");
 }
 
-void cli_findings_print(FILE *to, const sheaf_verification *v, int64_t most, bool notes)
+void cli_findings_print(FILE *to, const sheaf_finding *all, int64_t count, int64_t most)
 {
     static const sheaf_severity order[] = { SHEAF_DEFECT, SHEAF_WARNING, SHEAF_NOTE };
-    bool *told = calloc((size_t)sheaf_verification_count(v) + 1, sizeof *told);
+    bool *told = calloc((size_t)count + 1, sizeof *told);
     int64_t shown = 0, rest = 0;
-    for (int s = 0; s < (notes ? 3 : 2); s++)
-        for (int64_t i = 0; i < sheaf_verification_count(v); i++) {
-            if (sheaf_verification_finding(v, i)->severity != order[s] || (told != NULL && told[i]))
+    for (int s = 0; s < 3; s++)
+        for (int64_t i = 0; i < count; i++) {
+            if (all[i].severity != order[s] || (told != NULL && told[i]))
                 continue;
             if (shown == most)
                 rest++;
             else if (told != NULL)
-                print_alike(to, v, i, told);
+                print_alike(to, all, count, i, told);
             else
-                print_one(to, sheaf_verification_finding(v, i));
+                print_one(to, &all[i]);
             shown += shown < most;
         }
     if (rest > 0)

@@ -4,12 +4,14 @@
 #include "cli/lib/shared.h"
 #include "sheaf/checkpoint.h"
 
+/* cli_fact_line - "  KEY  VALUE". */
+void cli_fact_line(FILE *to, const char *key, const char *value);
 /* cli_facts_print - the facts, a line each; cli_facts_json - the same as keys of an open object. */
 void cli_facts_print(FILE *to, const sheaf_verification_facts *facts);
 void cli_facts_json(sheaf_json_writer *j, const sheaf_verification_facts *facts);
 
-/* cli_findings_print - the worst first, at most `most` paragraphs; those that differ in
- * their tensors alone are one. Notes only with `notes`. */
-void cli_findings_print(FILE *to, const sheaf_verification *verification, int64_t most, bool notes);
+/* cli_findings_print - the worst of `count` first, at most `most` paragraphs; those that differ in
+ * their tensors alone are one. */
+void cli_findings_print(FILE *to, const sheaf_finding *all, int64_t count, int64_t most);
 /* cli_findings_json - entries of an open list. */
 void cli_findings_json(sheaf_json_writer *j, const sheaf_verification *verification);

@@ -338,7 +338,7 @@ int cmd_generate(cli *cli, int argc, char **argv)
     };
     ask_model_table(table, &s.model);
     ask_table(table, &s.ask, &s.model, 64);
-    cli_processes_table(table, &s.processes);
+    cli_processes_table(table, &s.processes, false);
     const char *tokenizer = "", *version = "", *date = "";
     sheaf_model *m = NULL;
     sheaf_status *st = cli_parse(cli, table, NULL, argc, argv);

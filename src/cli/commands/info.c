@@ -22,11 +22,6 @@ typedef struct output {
     bool tensors;
 } output;
 
-static void line(FILE *to, const char *key, const char *value)
-{
-    sheaf__print(to, "  %-14s %s\n", key, value);
-}
-
 static void print_tensor(FILE *to, const json_t *tensor)
 {
     const json_t *shape = json_object_get(tensor, "shape");
@@ -52,7 +47,7 @@ static void print_all(FILE *to, const char *key, json_t *value)
     for (void *at = json_object_iter(value); at != NULL; at = json_object_iter_next(value, at))
         sheaf__text_add(&all, "%s%s (%" JSON_INTEGER_FORMAT ")", all.size > 0 ? ", " : "",
                         json_object_iter_key(at), json_integer_value(json_object_iter_value(at)));
-    line(to, key, all.at == NULL ? "none" : all.at);
+    cli_fact_line(to, key, all.at == NULL ? "none" : all.at);
     sheaf__text_release(&all);
 }
 
@@ -62,11 +57,11 @@ static bool print_special(FILE *to, const char *key, json_t *value)
     char text[SHEAF__NUMBER + 16];
     if (strcmp(key, "tokens_per_s") == 0) {
         sheaf__number_rate(text, json_number_value(value));
-        line(to, "speed", strcat(text, " tokens/s"));
+        cli_fact_line(to, "speed", strcat(text, " tokens/s"));
     } else if (strcmp(key, "seconds_left") == 0) {
-        line(to, "time_left", sheaf__number_time(text, json_number_value(value)));
+        cli_fact_line(to, "time_left", sheaf__number_time(text, json_number_value(value)));
     } else if (strcmp(key, "variant") == 0) {
-        line(to, "kind", json_string_value(value));
+        cli_fact_line(to, "kind", json_string_value(value));
     } else if (strcmp(key, "list") == 0) {
         for (size_t i = 0; i < json_array_size(value); i++)
             print_tensor(to, json_array_get(value, i));
@@ -89,7 +84,7 @@ static bool print_special(FILE *to, const char *key, json_t *value)
 static void print_odd(FILE *to, const json_t *odd)
 {
     for (size_t i = 0; i < json_array_size(odd); i++)
-        line(to, "odd", json_string_value(json_array_get(odd, i)));
+        cli_fact_line(to, "odd", json_string_value(json_array_get(odd, i)));
 }
 
 static void print_fact(FILE *to, const char *key, json_t *value)
@@ -97,28 +92,43 @@ static void print_fact(FILE *to, const char *key, json_t *value)
     if (print_special(to, key, value))
         return;
     switch (json_typeof(value)) {
-    case JSON_STRING: line(to, key, json_string_value(value)); return;
+    case JSON_STRING: cli_fact_line(to, key, json_string_value(value)); return;
     case JSON_INTEGER:
         sheaf__print(to, "  %-14s %" JSON_INTEGER_FORMAT "\n", key, json_integer_value(value));
         return;
     case JSON_REAL: sheaf__print(to, "  %-14s %g\n", key, json_real_value(value)); return;
-    case JSON_TRUE: line(to, key, "yes"); return;
-    case JSON_FALSE: line(to, key, "no"); return;
-    case JSON_NULL: line(to, key, "not said"); return;
+    case JSON_TRUE: cli_fact_line(to, key, "yes"); return;
+    case JSON_FALSE: cli_fact_line(to, key, "no"); return;
+    case JSON_NULL: cli_fact_line(to, key, "not said"); return;
     default: print_all(to, key, value);
     }
 }
 
-static void print_findings(FILE *to, const char *path)
+static void print_findings(FILE *to, const json_t *list)
 {
-    sheaf_verification *found = NULL;
-    sheaf_weights_verify_options quick;
-    SHEAF_INIT(&quick);
-    quick.quick = true;
-    sheaf_status_free(sheaf_weights_verify(&found, path, &quick));
-    if (found != NULL)
-        cli_findings_print(to, found, 12, true);
-    sheaf_verification_free(found);
+    const size_t count = json_array_size(list);
+    sheaf_finding *all = calloc(count + 1, sizeof *all); /* texts are those of the list */
+    for (size_t i = 0; i < count && all != NULL; i++) {
+        const json_t *one = json_array_get(list, i);
+        char *const text[] = {
+            (char *)json_string_value(json_object_get(one, "path")),
+            (char *)json_string_value(json_object_get(one, "tensor")),
+            (char *)json_string_value(json_object_get(one, "expected")),
+            (char *)json_string_value(json_object_get(one, "found")),
+            (char *)json_string_value(json_object_get(one, "cure")),
+        };
+        const char *severity = json_string_value(json_object_get(one, "severity"));
+        sheaf_severity s = SHEAF_NOTE;
+        while (strcmp(sheaf__severity_name(s), severity) != 0)
+            s++;
+        all[i] = (sheaf_finding){ s,       json_string_value(json_object_get(one, "code")),
+                                  text[0], text[1],
+                                  text[2], text[3],
+                                  text[4] };
+    }
+    if (all != NULL)
+        cli_findings_print(to, all, (int64_t)count, 12);
+    free(all);
 }
 
 /* The facts of a path as lines. A checkpoint that sheaf did not write, or that is not whole, is
@@ -143,7 +153,7 @@ static sheaf_status *print_path(const cli *cli, const char *path, const char *te
         }
         print_fact(cli->out, key, json_object_iter_value(at));
         if (!is_whole && strcmp(key, "findings") == 0)
-            print_findings(cli->out, path);
+            print_findings(cli->out, json_object_iter_value(at));
     }
     if (!odd_is_out)
         print_odd(cli->out, odd);
@@ -214,7 +224,7 @@ static sheaf_status *show_machine(output *t, bool measure)
         else if (t->cli->json)
             sheaf__json_put_int(&t->json, fact[i].key, fact[i].number);
         else if (fact[i].text != NULL)
-            line(t->cli->out, fact[i].key, fact[i].text);
+            cli_fact_line(t->cli->out, fact[i].key, fact[i].text);
         else
             sheaf__print(t->cli->out, "  %-14s %" PRId64 "\n", fact[i].key, fact[i].number);
     if (measure)

@@ -42,7 +42,7 @@ static void print_report(FILE *to, const sheaf_verification *v, const sheaf_veri
     const int64_t defects = count(v, SHEAF_DEFECT), warnings = count(v, SHEAF_WARNING);
     sheaf__print(to, "%s\n", f->path);
     cli_facts_print(to, f);
-    cli_findings_print(to, v, SHOWN, true);
+    cli_findings_print(to, sheaf_verification_finding(v, 0), sheaf_verification_count(v), SHOWN);
     if (f->sound)
         sheaf__print(to, "sound%s",
                      !f->full     ? ", as far as its structure tells"

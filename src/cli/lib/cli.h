@@ -11,7 +11,7 @@
  *     cli_paths paths;
  *     sheaf_status *st = cli_parse(cli, options, &paths, argc, argv);
  *     if (st == NULL)
- *         st = sheaf_checkpoint_convert(...);
+ *         st = sheaf_weights_convert(...);
  *     return cli_report(cli, st);
  *
  * --json and --help belong to every subcommand and stand in no table. Results

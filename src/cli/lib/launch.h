@@ -33,9 +33,8 @@ sheaf_status *cli_launch_mpirun(char **path, bool *is_open, const char *mpi);
 void cli_launch_end(void);
 
 /* cli_launch_note_code - a process that was launched ends with `code`: the first notes it for the
- * one that launched it, where that is on its host, and so does any other once it has met it. (An
- * mpirun may lose it: MPICH's does when a signal came.)
- * Elsewhere it does nothing. */
+ * one that launched it, where that is on its host, and so does any other that fails once it has met
+ * it. (An mpirun may lose it: MPICH's does when a signal came.) Elsewhere it does nothing. */
 void cli_launch_note_code(const struct sheaf_comm *all, int code);
 
 /* cli_launch_stopped_by - the signal for which the one that launched this process asked it to stop,

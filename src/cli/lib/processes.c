@@ -11,14 +11,15 @@
 #include "ops/units.h"
 #include "signals.h"
 
-void cli_processes_table(cli_option *table, cli_processes *p)
+void cli_processes_table(cli_option *table, cli_processes *p, bool talks)
 {
+    const unsigned hidden = talks ? CLI_HIDDEN : 0;
     const cli_option rows[] = {
         { "transport", CLI_CHOICE, &p->transport, SHEAF__TRANSPORT_HELP,
           .choices = sheaf__transport_choices, .heading = "ranks" },
         { "mpi", CLI_TEXT | CLI_UNSAVED, &p->mpi, SHEAF__MPI_HELP, "NAME" },
-        { "hosts", CLI_TEXT | CLI_UNSAVED, &p->hosts, SHEAF__HOSTS_HELP, "LIST" },
-        { "hostfile", CLI_PATH | CLI_UNSAVED, &p->hostfile, SHEAF__HOSTFILE_HELP, "FILE" },
+        { "hosts", CLI_TEXT | CLI_UNSAVED | hidden, &p->hosts, SHEAF__HOSTS_HELP, "LIST" },
+        { "hostfile", CLI_PATH | CLI_UNSAVED | hidden, &p->hostfile, SHEAF__HOSTFILE_HELP, "FILE" },
         { "heartbeat", SHEAF__IS_TIME | CLI_UNSAVED, &p->heartbeat, SHEAF__HEARTBEAT_HELP, "TIME",
           .heading = "failure" },
         { "hang-after", SHEAF__IS_TIME | CLI_UNSAVED, &p->hang_after,
@@ -69,7 +70,7 @@ sheaf_status *cli_processes_alone(bool *elsewhere, const cli *cli)
 /* The same in all of them. */
 static sheaf_status *check_count(const cli_processes *p, int expected)
 {
-    if (expected == 0 || expected == sheaf__all_count(p->all))
+    if (expected == sheaf__all_count(p->all))
         return NULL;
     sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "--transport mpi");
     sheaf_expected(st, "%d process%s, one for each rank", expected, expected == 1 ? "" : "es");
@@ -87,12 +88,11 @@ sheaf_status *cli_processes_launch(bool *elsewhere, int *code, const cli_launch_
 
 static sheaf_status *start(cli_processes *p, const cli_processes_how *how, int processes)
 {
-    if (processes == 0 || how->talks)
+    if (how->talks)
         return sheaf_try_this(
             sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--transport mpi"),
                            "processes that share the work, started by mpirun or srun"),
-            "mpirun -n %d sheaf %s --transport mpi ...", processes == 0 ? 4 : processes,
-            how->argv[0]);
+            "mpirun -n %d sheaf %s --transport mpi ...", processes, how->argv[0]);
     return cli_processes_launch(&p->elsewhere, &p->code,
                                 &(cli_launch_options){ .processes = processes,
                                                        .mpi = p->mpi,

@@ -19,14 +19,14 @@ typedef struct cli_processes {
 } cli_processes;
 
 /* cli_processes_table - appends --transport, --mpi, --hosts, --hostfile, --heartbeat and
- * --hang-after to a table that ends with a zero entry. */
-void cli_processes_table(cli_option *table, cli_processes *flags);
+ * --hang-after to a table that ends with a zero entry. `talks`: as below; mpirun has the hosts. */
+void cli_processes_table(cli_option *table, cli_processes *flags, bool talks);
 
 typedef struct cli_processes_how {
     const cli_option *table; /* that was parsed */
     int argc;                /* the subcommand and its flags */
     char **argv;
-    int ranks;         /* as many processes; 0: as many as there are */
+    int ranks;         /* as many processes */
     int in_group;      /* those that hold one copy of the model, in each stage; 0: all */
     const char *place; /* --place: so many ranks in each of its stages; may be NULL */
     bool talks;        /* the first reads lines: mpirun or srun start them, and pass those on */

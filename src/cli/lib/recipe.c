@@ -60,10 +60,9 @@ static sheaf_status *not_found(const char *name, const char *folder)
     if (folder != NULL)
         sheaf_status_free(sheaf__list_dir(&names, &count, folder));
     for (int64_t i = 0; i < count; i++) { /* recipes to the front, without their ending */
-        const size_t length = strlen(names[i]), end = strlen(ENDING);
-        if (length <= end || strcmp(names[i] + length - end, ENDING) != 0)
+        if (!sheaf__ends_with(names[i], ENDING))
             continue;
-        names[i][length - end] = '\0';
+        names[i][strlen(names[i]) - strlen(ENDING)] = '\0';
         char *const other = names[n];
         names[n++] = names[i];
         names[i] = other;
