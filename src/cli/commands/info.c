@@ -109,22 +109,14 @@ static void print_findings(FILE *to, const json_t *list)
     const size_t count = json_array_size(list);
     sheaf_finding *all = calloc(count + 1, sizeof *all); /* texts are those of the list */
     for (size_t i = 0; i < count && all != NULL; i++) {
-        const json_t *one = json_array_get(list, i);
-        char *const text[] = {
-            (char *)json_string_value(json_object_get(one, "path")),
-            (char *)json_string_value(json_object_get(one, "tensor")),
-            (char *)json_string_value(json_object_get(one, "expected")),
-            (char *)json_string_value(json_object_get(one, "found")),
-            (char *)json_string_value(json_object_get(one, "cure")),
-        };
-        const char *severity = json_string_value(json_object_get(one, "severity"));
-        sheaf_severity s = SHEAF_NOTE;
-        while (strcmp(sheaf__severity_name(s), severity) != 0)
-            s++;
-        all[i] = (sheaf_finding){ s,       json_string_value(json_object_get(one, "code")),
-                                  text[0], text[1],
-                                  text[2], text[3],
-                                  text[4] };
+        sheaf_finding *f = &all[i];
+        const char *severity = "";
+        json_unpack(json_array_get(list, i), "{s:s, s:s, s:s, s:s, s:s, s:s, s:s}", "code",
+                    &f->code, "severity", &severity, "path", &f->path, "tensor", &f->tensor,
+                    "expected", &f->expected, "found", &f->found, "cure", &f->cure);
+        while (f->severity < SHEAF_DEFECT &&
+               strcmp(sheaf__severity_name(f->severity), severity) != 0)
+            f->severity++;
     }
     if (all != NULL)
         cli_findings_print(to, all, (int64_t)count, 12);
