@@ -327,46 +327,31 @@ const char *sheaf__catalog_path_of(const sheaf_catalog *c, const sheaf_logical *
 
 /* ---- findings ---- */
 
-sheaf_status *sheaf__catalog_note(sheaf_catalog *c, sheaf_severity severity, const char *code,
-                                  const char *path, const char *tensor, const char *expected,
-                                  const char *found, const char *cure)
+sheaf_status *sheaf__finding(sheaf_catalog *c, sheaf_severity severity, const char *code,
+                             const char *path, const char *tensor, const char *expected,
+                             const char *cure, const char *found, ...)
 {
-    if (!SHEAF_GROW(&c->finding, &c->findings_capacity, c->nfindings + 1))
-        return sheaf__no_memory(c->root);
-    const char *text[5] = { path, tensor, expected, found, cure };
+    const char *text[] = { path, tensor, expected };
     char *copy[5] = { NULL };
-    sheaf_status *st = cure != NULL ? sheaf__cure(&copy[4], c, cure) : NULL;
-    bool failed = st != NULL;
-    sheaf_status_free(st);
-    for (int i = 0; i < 5; i++) {
-        if (copy[i] == NULL)
-            copy[i] = strdup(text[i] != NULL ? text[i] : "");
-        failed |= copy[i] == NULL;
-    }
-    if (failed) {
-        for (int i = 0; i < 5; i++)
-            free(copy[i]);
-        return sheaf__no_memory(c->root);
-    }
-    c->finding[c->nfindings++] =
-        (sheaf_finding){ severity, code, copy[0], copy[1], copy[2], copy[3], copy[4] };
-    return NULL;
-}
-
-sheaf_status *sheaf__catalog_notef(sheaf_catalog *c, sheaf_severity severity, const char *code,
-                                   const char *path, const char *tensor, const char *expected,
-                                   const char *cure, const char *found, ...)
-{
-    char *text = NULL;
     va_list args;
     va_start(args, found);
-    const int size = vasprintf(&text, found, args);
+    const bool made = vasprintf(&copy[3], found, args) >= 0;
     va_end(args);
-    if (size < 0)
-        return sheaf__no_memory(c->root);
-    sheaf_status *st = sheaf__catalog_note(c, severity, code, path, tensor, expected, text, cure);
-    free(text);
-    return st;
+    if (!made)
+        copy[3] = NULL;
+    sheaf_status *st = sheaf__cure(&copy[4], c, cure != NULL ? cure : "");
+    for (int i = 0; i < 3; i++)
+        copy[i] = strdup(text[i] != NULL ? text[i] : "");
+    bool failed = st != NULL || !SHEAF_GROW(&c->finding, &c->findings_capacity, c->nfindings + 1);
+    for (int i = 0; i < 5; i++)
+        failed = failed || copy[i] == NULL;
+    sheaf_status_free(st);
+    if (!failed)
+        c->finding[c->nfindings++] =
+            (sheaf_finding){ severity, code, copy[0], copy[1], copy[2], copy[3], copy[4] };
+    for (int i = 0; failed && i < 5; i++)
+        free(copy[i]);
+    return failed ? sheaf__no_memory(c->root) : NULL;
 }
 
 bool sheaf__catalog_is_finding(const sheaf_status *st)
@@ -387,9 +372,9 @@ sheaf_status *sheaf__catalog_defect_as(sheaf_catalog *c, const char *path, sheaf
                : code == SHEAF_E_LAYOUT    ? "conflict"
                                            : "damaged";
     const char *found = sheaf_status_found(st), *try = sheaf_status_try(st);
-    sheaf_status *noted = sheaf__catalog_notef(
-        c, SHEAF_DEFECT, word, path, "", sheaf_status_expected(st), *try != '\0' ? try : cure,
-        "%s%s%s", sheaf_status_where(st), *found != '\0' ? ": " : "", found);
+    sheaf_status *noted =
+        sheaf__defect(c, word, path, "", sheaf_status_expected(st), *try != '\0' ? try : cure,
+                      "%s%s%s", sheaf_status_where(st), *found != '\0' ? ": " : "", found);
     sheaf_status_free(st);
     return noted;
 }

@@ -148,19 +148,19 @@ sheaf_status *sheaf__catalog_piece(sheaf_catalog *catalog, sheaf_logical *tensor
 sheaf_piece sheaf__piece_dense(int file, int rank, sheaf_dtype dtype, int64_t offset, int ndim,
                                const int64_t *shape);
 
-/* sheaf__catalog_note - adds a finding; strings are copied, NULL means "". Texts say what a person
- * can act on; `cure` is the whole command, as it can be typed, or words; see sheaf__cure(). */
-sheaf_status *sheaf__catalog_note(sheaf_catalog *catalog, sheaf_severity severity, const char *code,
-                                  const char *path, const char *tensor, const char *expected,
-                                  const char *found, const char *cure);
+/* sheaf__finding - adds a finding: `found` by printf; of the other texts, which are copied, NULL
+ * means "". They say what a person can act on; `cure` is the whole command, as it can be typed, or
+ * words; see sheaf__cure(). */
+sheaf_status *sheaf__finding(sheaf_catalog *catalog, sheaf_severity severity, const char *code,
+                             const char *path, const char *tensor, const char *expected,
+                             const char *cure, const char *found, ...) SHEAF_PRINTF(8, 9);
+/* The same of one severity; macros, as a function cannot pass printf's arguments on. */
+#define sheaf__defect(catalog, ...) sheaf__finding((catalog), SHEAF_DEFECT, __VA_ARGS__)
+#define sheaf__warning(catalog, ...) sheaf__finding((catalog), SHEAF_WARNING, __VA_ARGS__)
+#define sheaf__note(catalog, ...) sheaf__finding((catalog), SHEAF_NOTE, __VA_ARGS__)
 /* sheaf__cure - `cure` (malloc'd) with what a shell reads as the root for {}, a new name beside the
  * root for {+word} (ROOT-word) and, where the config was given, --config again for {config}. */
 sheaf_status *sheaf__cure(char **out, const sheaf_catalog *catalog, const char *cure);
-/* sheaf__catalog_notef - the same with printf for `found`; expected and cure as above. */
-sheaf_status *sheaf__catalog_notef(sheaf_catalog *catalog, sheaf_severity severity,
-                                   const char *code, const char *path, const char *tensor,
-                                   const char *expected, const char *cure, const char *found, ...)
-    SHEAF_PRINTF(8, 9);
 /* sheaf__catalog_is_finding - does this failure say something about the files? Not SHEAF_E_MEMORY,
  * nor SHEAF_E_CHANGED of a file that changes meanwhile, which is neither sound nor damaged; nor
  * NULL.

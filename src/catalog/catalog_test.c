@@ -404,9 +404,9 @@ static void test_source__refuses_in_the_words_of_the_first_defect(void **state)
         int file;
         sheaf_source *s = NULL;
         sheaf_catalog *c = new_catalog(&file);
-        CHECK_OK(sheaf__catalog_note(c, SHEAF_WARNING, "padded", "", "", "", "not this", ""));
-        CHECK_OK(sheaf__catalog_note(c, SHEAF_DEFECT, rows[i].code, "", "", "", "this one", ""));
-        CHECK_OK(sheaf__catalog_note(c, SHEAF_DEFECT, "stale", "", "", "", "nor this", ""));
+        CHECK_OK(sheaf__warning(c, "padded", "", "", "", "", "not this"));
+        CHECK_OK(sheaf__defect(c, rows[i].code, "", "", "", "", "this one"));
+        CHECK_OK(sheaf__defect(c, "stale", "", "", "", "", "nor this"));
         CHECK_FAILS(sheaf__catalog_source(&s, c, false), rows[i].status, "this one");
     }
 }

@@ -62,23 +62,21 @@ static sheaf_status *note_missing(sheaf_catalog *c, const sheaf_logical *t, int6
     if (ranges.failed)
         st = sheaf__no_memory(c->root);
     else if (ranges.size > 0)
-        st = sheaf__catalog_notef(c, SHEAF_DEFECT, "missing", path, t->told.name,
-                                  "every part of the tensor", "",
-                                  "%s %s of %" PRId64 " are not in these files",
-                                  axis == 0 ? "rows" : "columns", ranges.at, t->told.shape[axis]);
+        st = sheaf__defect(c, "missing", path, t->told.name, "every part of the tensor", "",
+                           "%s %s of %" PRId64 " are not in these files",
+                           axis == 0 ? "rows" : "columns", ranges.at, t->told.shape[axis]);
     else
-        st = sheaf__catalog_notef(
-            c, SHEAF_DEFECT, "missing", path, t->told.name, "every part of the tensor", "",
-            "%" PRId64 " of %" PRId64 " elements are not in these files", want - have, want);
+        st = sheaf__defect(c, "missing", path, t->told.name, "every part of the tensor", "",
+                           "%" PRId64 " of %" PRId64 " elements are not in these files",
+                           want - have, want);
     sheaf__text_release(&ranges);
     return st;
 }
 
 static sheaf_status *note_copy(sheaf_catalog *c, const sheaf_logical *t, const sheaf_piece *p)
 {
-    return sheaf__catalog_notef(c, SHEAF_DEFECT, "shape", c->file[p->file].path, t->told.name,
-                                "a whole copy in every part", "", "a part of it in part %d",
-                                p->rank);
+    return sheaf__defect(c, "shape", c->file[p->file].path, t->told.name,
+                         "a whole copy in every part", "", "a part of it in part %d", p->rank);
 }
 
 static sheaf_status *check_tensor(sheaf_catalog *c, sheaf_logical *t)
@@ -91,9 +89,9 @@ static sheaf_status *check_tensor(sheaf_catalog *c, sheaf_logical *t)
     for (int64_t k = 0; k < t->npieces; k++) {
         const sheaf_piece *p = &t->piece[k];
         if (p->dtype != t->told.dtype)
-            return sheaf__catalog_notef(c, SHEAF_DEFECT, "dtype", c->file[p->file].path,
-                                        t->told.name, sheaf_dtype_name(t->told.dtype), "",
-                                        "a part in %s", sheaf_dtype_name(p->dtype));
+            return sheaf__defect(c, "dtype", c->file[p->file].path, t->told.name,
+                                 sheaf_dtype_name(t->told.dtype), "", "a part in %s",
+                                 sheaf_dtype_name(p->dtype));
         if (t->replicated && k > 0 && p->rank != t->piece[k - 1].rank) { /* the next copy */
             if (have != want)
                 return note_copy(c, t, &t->piece[k - 1]);
@@ -105,9 +103,9 @@ static sheaf_status *check_tensor(sheaf_catalog *c, sheaf_logical *t)
                 (t->replicated && t->piece[j].rank != p->rank))
                 break;
             if (overlap(p, &t->piece[j], ndim))
-                return sheaf__catalog_notef(
-                    c, SHEAF_DEFECT, "conflict", c->file[t->piece[j].file].path, t->told.name,
-                    "one place for each element", "", "another place in %s", c->file[p->file].path);
+                return sheaf__defect(c, "conflict", c->file[t->piece[j].file].path, t->told.name,
+                                     "one place for each element", "", "another place in %s",
+                                     c->file[p->file].path);
         }
     }
     if (have != want && t->replicated && t->npieces > 0 &&

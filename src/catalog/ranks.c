@@ -491,8 +491,8 @@ static sheaf_status *report_foreign(copies *k, int right, bool drift)
                                      : ", whose copies of common tensors agree");
     for (int r = 0; st == NULL && !expected.failed && r < k->count; r++)
         if (k->part[r].group != right)
-            st = sheaf__catalog_notef(
-                k->c, SHEAF_DEFECT, "foreign", k->part[r].path, "", expected.at,
+            st = sheaf__defect(
+                k->c, "foreign", k->part[r].path, "", expected.at,
                 "put the part of the same save here",
                 "part %d has other values in tensors of which each part has a copy (%" PRId64
                 " of %" PRId64 " differ somewhere): it is of another run or step, or was changed",
@@ -520,9 +520,8 @@ static sheaf_status *report_groups(copies *k)
                     k->tensors, k->differing);
     sheaf_status *st = found.failed
                            ? sheaf__no_memory(k->c->root)
-                           : sheaf__catalog_note(k->c, SHEAF_DEFECT, "conflict", k->c->root, "",
-                                                 "parts of one save", found.at,
-                                                 "put the parts of one save together");
+                           : sheaf__defect(k->c, "conflict", k->c->root, "", "parts of one save",
+                                           "put the parts of one save together", "%s", found.at);
     sheaf__text_release(&found);
     return st;
 }
@@ -538,8 +537,8 @@ static sheaf_status *report(copies *k, bool drift)
         return 2 * size_of(k, best) > k->count ? report_foreign(k, best, drift) : report_groups(k);
     if (k->replicas == 0)
         return NULL; /* reported with LoRA's factors */
-    return sheaf__catalog_notef(
-        k->c, SHEAF_WARNING, "replica", k->c->root, "", "the same copies in every part", "",
+    return sheaf__warning(
+        k->c, "replica", k->c->root, "", "the same copies in every part", "",
         "copies of %" PRId64 " of %" PRId64
         " tensors differ from part to part, but are near each other: ranks let them "
         "drift in training; those of part %d are used",

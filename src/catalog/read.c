@@ -265,11 +265,10 @@ static sheaf_status *compare_copies(sheaf_catalog *c, sheaf_logical *t)
         if (st != NULL)
             return sheaf__catalog_defect(c, c->file[t->piece[i].file].path, st);
         if (!same)
-            st =
-                sheaf__catalog_notef(c, SHEAF_WARNING, "replica", c->file[t->piece[i].file].path,
-                                     t->told.name, "the same values in every part", "",
-                                     "part %d differs from part %d; the values of part %d are used",
-                                     t->piece[i].rank, t->piece[0].rank, t->piece[0].rank);
+            st = sheaf__warning(c, "replica", c->file[t->piece[i].file].path, t->told.name,
+                                "the same values in every part", "",
+                                "part %d differs from part %d; the values of part %d are used",
+                                t->piece[i].rank, t->piece[0].rank, t->piece[0].rank);
         if (st != NULL)
             return st;
     }

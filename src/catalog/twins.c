@@ -167,10 +167,9 @@ static sheaf_status *tell(twins *w, int a, int b, bool names)
         snprintf(which, sizeof which, "all %" PRId64 " of them", of->both);
     else
         snprintf(which, sizeof which, "%" PRId64 " of %" PRId64 " of them", of->same, of->both);
-    return sheaf__catalog_notef(
-        c, SHEAF_DEFECT, "duplicate", c->file[b].path, "", expected, cure,
-        "the values of %s%s, in %s: one of the two is a copy under a wrong name", whose,
-        c->file[a].path, which);
+    return sheaf__defect(c, "duplicate", c->file[b].path, "", expected, cure,
+                         "the values of %s%s, in %s: one of the two is a copy under a wrong name",
+                         whose, c->file[a].path, which);
 }
 
 static sheaf_status *tell_twins(twins *w)
@@ -221,8 +220,8 @@ static bool is_trained(const sheaf_catalog *c, const uint64_t *digest, const she
 
 static sheaf_status *tell_copy(sheaf_catalog *c, const sheaf_logical *a, const sheaf_logical *b)
 {
-    return sheaf__catalog_notef(
-        c, SHEAF_DEFECT, "duplicate", c->file[b->piece[0].file].path, b->told.name,
+    return sheaf__defect(
+        c, "duplicate", c->file[b->piece[0].file].path, b->told.name,
         "values of its own in a tensor that was trained",
         "copy the files of both tensors again from where the checkpoint was written",
         "the values of '%s', in %s: one of the two is a copy under a wrong name", a->told.name,

@@ -27,35 +27,30 @@ sheaf_status *sheaf__catalog_rank_notes(bool *any, sheaf_catalog *c)
     sheaf_status *st = c->dialect->whole ? NULL : count_parts(&parts, c);
     *any = st == NULL && (c->tensors_by_names || (parts > 1 && !c->copies_contradict));
     if (st == NULL && c->tensors_by_names)
-        st = sheaf__catalog_note(
-            c, SHEAF_NOTE, "inferred", c->root, "",
-            "files that say themselves which tensor they hold",
-            "by the names of files and folders alone; files of one shape that were swapped would not be noticed",
-            "");
+        st = sheaf__note(
+            c, "inferred", c->root, "", "files that say themselves which tensor they hold", "",
+            "by the names of files and folders alone; files of one shape that were swapped would not be noticed");
     if (st != NULL || parts < 2)
         return st;
     if (c->by_names)
-        st = sheaf__catalog_note(
-            c, SHEAF_NOTE, "inferred", c->root, "",
-            "parts that say themselves which rank's they are",
-            "by the names of files and folders alone; parts that were swapped would not be noticed",
-            "");
+        st = sheaf__note(
+            c, "inferred", c->root, "", "parts that say themselves which rank's they are", "",
+            "by the names of files and folders alone; parts that were swapped would not be noticed");
     if (st != NULL || c->copies_contradict)
         return st;
     const char *one_run = "parts that say themselves of which run they are";
     if (c->copies == 0)
-        return sheaf__catalog_note(
-            c, SHEAF_NOTE, "inferred", c->root, "", one_run,
-            "by names, steps and shapes alone: there is no tensor of which each part has a copy",
-            "");
+        return sheaf__note(
+            c, "inferred", c->root, "", one_run, "",
+            "by names, steps and shapes alone: there is no tensor of which each part has a copy");
     if (!c->copies_vary)
-        return sheaf__catalog_notef(c, SHEAF_NOTE, "inferred", c->root, "", one_run, "",
-                                    "by names, steps and shapes alone: the copies of %" PRId64
-                                    " tensors that each part has are one number throughout, "
-                                    "as fresh norms are, and tell nothing",
-                                    c->copies);
-    return sheaf__catalog_notef(
-        c, SHEAF_NOTE, "inferred", c->root, "", one_run, "",
+        return sheaf__note(c, "inferred", c->root, "", one_run, "",
+                           "by names, steps and shapes alone: the copies of %" PRId64
+                           " tensors that each part has are one number throughout, "
+                           "as fresh norms are, and tell nothing",
+                           c->copies);
+    return sheaf__note(
+        c, "inferred", c->root, "", one_run, "",
         "by the copies of %" PRId64
         " tensors that each part has; a part of another run that began with the same values and left "
         "them as they were would not be noticed",

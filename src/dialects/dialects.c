@@ -73,13 +73,13 @@ static sheaf_status *check_dtypes(sheaf_catalog *c)
             continue;
         st =
             d == SHEAF_F64
-                ? sheaf__catalog_note(c, SHEAF_WARNING, "dtype", path, t->told.name,
-                                      "F32, BF16 or F16", "F64, which can be converted but not run",
-                                      "sheaf convert {} {+float32} --to hf --dtype float32{config}")
-                : sheaf__catalog_note(
-                      c, SHEAF_DEFECT, "unsupported", path, t->told.name, "F32, BF16 or F16",
-                      sheaf_dtype_name(d),
-                      "quantized weights and other dtypes are not read; use the model in one of those");
+                ? sheaf__warning(c, "dtype", path, t->told.name, "F32, BF16 or F16",
+                                 "sheaf convert {} {+float32} --to hf --dtype float32{config}",
+                                 "F64, which can be converted but not run")
+                : sheaf__defect(
+                      c, "unsupported", path, t->told.name, "F32, BF16 or F16",
+                      "quantized weights and other dtypes are not read; use the model in one of those",
+                      "%s", sheaf_dtype_name(d));
     }
     return st;
 }
@@ -106,9 +106,8 @@ static sheaf_status *check_extras(sheaf_catalog *c)
         st = sheaf__path_join(&path, c->root, sheaf_hf_extras[i]);
         const sheaf_path_kind kind = st == NULL ? sheaf__path_kind(path) : SHEAF_PATH_NONE;
         if (kind == SHEAF_PATH_DIR || kind == SHEAF_PATH_OTHER)
-            st = sheaf__catalog_note(
-                c, SHEAF_DEFECT, "damaged", path, "", "a regular file",
-                kind == SHEAF_PATH_DIR ? "a folder" : "a pipe, socket or device", "move it away");
+            st = sheaf__defect(c, "damaged", path, "", "a regular file", "move it away", "%s",
+                               kind == SHEAF_PATH_DIR ? "a folder" : "a pipe, socket or device");
         free(path);
     }
     return st;
@@ -127,8 +126,7 @@ sheaf_status *sheaf__dialect_check(sheaf_catalog *c, const sheaf_dialect_hints *
         if (strcmp(c->finding[i].code, "unread") == 0)
             c->finding[i].severity = SHEAF_WARNING;
     if (st == NULL && c->count == 0 && sheaf__catalog_defects(c) == 0)
-        st = sheaf__catalog_note(c, SHEAF_DEFECT, "missing", c->root, "", "tensors", "none",
-                                 "use a complete copy");
+        st = sheaf__defect(c, "missing", c->root, "", "tensors", "use a complete copy", "none");
     TRY(st, c->dialect->training && sheaf__catalog_defects(c) == 0 ? check_trained(c) : NULL);
     TRY(st, sheaf__catalog_tied_head(c));
     TRY(st, check_extras(c));

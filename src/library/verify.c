@@ -172,10 +172,10 @@ static sheaf_status *is_other_kind(bool *yes, const char *folder, const sheaf_st
 static sheaf_status *note_kind(sheaf_catalog *c, const char *folder, const sheaf_status *bad)
 {
     const char *expected = sheaf_status_expected(bad), *found = sheaf_status_found(bad);
-    return sheaf__catalog_notef(
-        c, SHEAF_NOTE, "unsupported", folder, "", "a tokenizer that sheaf reads",
-        "give another with --tokenizer PATH, or token ids", "%s%s%s%s%s", sheaf_status_where(bad),
-        *expected != '\0' ? ": expected " : "", expected, *found != '\0' ? ": " : "", found);
+    return sheaf__note(c, "unsupported", folder, "", "a tokenizer that sheaf reads",
+                       "give another with --tokenizer PATH, or token ids", "%s%s%s%s%s",
+                       sheaf_status_where(bad), *expected != '\0' ? ": expected " : "", expected,
+                       *found != '\0' ? ": " : "", found);
 }
 
 static sheaf_status *check_tokenizer(sheaf_catalog *c, const sheaf_config *config,

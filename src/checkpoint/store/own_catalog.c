@@ -170,13 +170,14 @@ void sheaf__own_found(void *context, const char *file, const char *tensor, const
     if (absent && *expected == '\0')
         expected = "this file, which belongs to every save";
     if (!is_reported(d->catalog, path, name, expected))
-        d->st = sheaf__catalog_note(d->catalog, SHEAF_DEFECT,
-                                    absent    ? "missing"
-                                    : foreign ? "foreign"
-                                              : "damaged",
-                                    path, name, expected, is,
-                                    foreign ? "move it away"
-                                            : "use another copy or another checkpoint of this run");
+        d->st = sheaf__defect(d->catalog,
+                              absent    ? "missing"
+                              : foreign ? "foreign"
+                                        : "damaged",
+                              path, name, expected,
+                              foreign ? "move it away"
+                                      : "use another copy or another checkpoint of this run",
+                              "%s", is);
     free(path);
 }
 
@@ -245,9 +246,9 @@ static sheaf_status *note_unfinished(sheaf_catalog *c, const char *dir)
         if (strncmp(names[i], "step-", 5) != 0 || !sheaf__path_is_partial(names[i]))
             continue;
         st = sheaf__path_join(&inner, dir, names[i]);
-        TRY(st, sheaf__catalog_note(c, SHEAF_WARNING, "stale", inner, "", "complete checkpoints",
-                                    "a save that was never finished",
-                                    "the next sheaf train --resume removes it"));
+        TRY(st, sheaf__warning(c, "stale", inner, "", "complete checkpoints",
+                               "the next sheaf train --resume removes it",
+                               "a save that was never finished"));
         free(inner);
     }
     sheaf__names_free(names, n);
@@ -263,8 +264,7 @@ static sheaf_status *read_run(sheaf_catalog *c, const char *path)
     TRY(st, !writing ? note_unfinished(c, dir) : NULL);
     TRY(st, sheaf__step_newest(&newest, &c->held, path));
     if (st == NULL && newest == NULL)
-        st = sheaf__catalog_note(c, SHEAF_DEFECT, "missing", dir, "", "a checkpoint",
-                                 "none was saved yet", "");
+        st = sheaf__defect(c, "missing", dir, "", "a checkpoint", "", "none was saved yet");
     else if (st == NULL)
         st = read_folder(c, newest, false);
     free(newest);

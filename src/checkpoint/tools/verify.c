@@ -302,9 +302,9 @@ static sheaf_status *report_task(verifier *v, const task *t, sheaf_status *st)
     const char *path = t->kind == CHECK_SLICE ? c->root : c->file[t->file].path,
                *cure = sheaf_status_try(st), *is = sheaf_status_found(st);
     sheaf_status *noted =
-        sheaf__catalog_notef(c, SHEAF_DEFECT, "damaged", path, tensor, sheaf_status_expected(st),
-                             *cure != '\0' ? cure : "copy or download this file again", "%s%s%s",
-                             sheaf_status_where(st), *is != '\0' ? ": " : "", is);
+        sheaf__defect(c, "damaged", path, tensor, sheaf_status_expected(st),
+                      *cure != '\0' ? cure : "copy or download this file again", "%s%s%s",
+                      sheaf_status_where(st), *is != '\0' ? ": " : "", is);
     sheaf_status_free(st);
     return noted;
 }
@@ -316,10 +316,9 @@ static sheaf_status *report_special(verifier *v)
         const int64_t nan = atomic_load(&v->seen[i].nan), inf = atomic_load(&v->seen[i].inf);
         const sheaf_logical *t = &v->c->tensor[i];
         if (nan + inf > 0)
-            st = sheaf__catalog_notef(v->c, SHEAF_DEFECT, "not-finite",
-                                      sheaf__catalog_path_of(v->c, t), t->told.name,
-                                      "finite numbers", "go back to an earlier checkpoint",
-                                      "%" PRId64 " NaN and %" PRId64 " Inf", nan, inf);
+            st = sheaf__defect(v->c, "not-finite", sheaf__catalog_path_of(v->c, t), t->told.name,
+                               "finite numbers", "go back to an earlier checkpoint",
+                               "%" PRId64 " NaN and %" PRId64 " Inf", nan, inf);
     }
     return st;
 }
@@ -458,9 +457,8 @@ sheaf_status *sheaf_verify(sheaf_verify_report *report, const char *path,
     count_tensors(report);
     for (const char *const *also = options->also; also != NULL && *also != NULL && st == NULL;
          also++)
-        st = sheaf__catalog_note(
-            report->catalog, SHEAF_NOTE, "inferred", *also, "", "",
-            "parts of the checkpoint above: neither is whole without the other", "");
+        st = sheaf__note(report->catalog, "inferred", *also, "", "", "",
+                         "parts of the checkpoint above: neither is whole without the other");
     if (st != NULL)
         return st;
     if (report->catalog->dialect->adapter && (st = sheaf__verify_adapter(report->catalog)) != NULL)

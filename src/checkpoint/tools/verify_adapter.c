@@ -37,10 +37,9 @@ static sheaf_status *tell(void *self, const char *code, const char *tensor, shea
         again = strcmp(c->finding[i].code, code) == 0 && strcmp(c->finding[i].tensor, tensor) == 0;
     sheaf_status *st =
         again ? NULL
-              : sheaf__catalog_note(c, SHEAF_DEFECT, code,
-                                    t != NULL ? sheaf__catalog_path_of(c, t) : c->root, tensor,
-                                    sheaf_status_expected(wrong), sheaf_status_found(wrong),
-                                    sheaf_status_try(wrong));
+              : sheaf__defect(c, code, t != NULL ? sheaf__catalog_path_of(c, t) : c->root, tensor,
+                              sheaf_status_expected(wrong), sheaf_status_try(wrong), "%s",
+                              sheaf_status_found(wrong));
     sheaf_status_free(wrong);
     return st;
 }
@@ -76,9 +75,8 @@ sheaf_status *sheaf__verify_adapter(sheaf_catalog *c)
     if (st != NULL)
         return sheaf__catalog_defect(c, c->config_path, st);
     if (options.unknown_keys != NULL)
-        st = sheaf__catalog_notef(c, SHEAF_WARNING, "foreign", c->config_path, "",
-                                  "keys of an adapter's config", "",
-                                  "keys that sheaf does not know: %s", options.unknown_keys);
+        st = sheaf__warning(c, "foreign", c->config_path, "", "keys of an adapter's config", "",
+                            "keys that sheaf does not know: %s", options.unknown_keys);
     TRY(st, run(sheaf_lora_check_parts, c, &options));
     sheaf_lora_options_release(&options);
     return st;

@@ -41,8 +41,8 @@ static int by_place(const void *a, const void *b)
 static sheaf_status *tell(sheaf_catalog *c, sheaf_severity severity, const char *path,
                           const char *tensor, const char *found)
 {
-    return sheaf__catalog_note(c, severity, "zeros", path, tensor, "numbers other than zero", found,
-                               "download or copy the file again, unless they are meant");
+    return sheaf__finding(c, severity, "zeros", path, tensor, "numbers other than zero",
+                          "download or copy the file again, unless they are meant", "%s", found);
 }
 
 /* Norms of these models add 1 to their weights, which are 0 at the beginning. */

@@ -86,9 +86,8 @@ static sheaf_status *open_group(reading *r, const sheaf__names *names)
     char *path = NULL;
     sheaf_torch *file = NULL;
     if (!sheaf__names_has(names, "pytorch_optim_group.bin"))
-        return sheaf__catalog_note(r->c, SHEAF_WARNING, "missing", r->dir, "",
-                                   "pytorch_optim_group.bin", "no groups of parameters",
-                                   "copy it too");
+        return sheaf__warning(r->c, "missing", r->dir, "", "pytorch_optim_group.bin", "copy it too",
+                              "no groups of parameters");
     sheaf_status *st = sheaf__path_join(&path, r->dir, "pytorch_optim_group.bin");
     TRY(st, sheaf__torch_open(&file, path));
     if (st != NULL) {
@@ -112,8 +111,8 @@ static sheaf_status *open_group(reading *r, const sheaf__names *names)
     }
     r->count = odd ? 0 : next;
     if (odd)
-        st = sheaf__catalog_note(r->c, SHEAF_DEFECT, "damaged", path, "",
-                                 "groups whose parameters count from 0", "something else", "");
+        st = sheaf__defect(r->c, "damaged", path, "", "groups whose parameters count from 0", "",
+                           "something else");
     sheaf__torch_close(file);
     free(path);
     return st;
@@ -159,10 +158,10 @@ static sheaf_status *find_names(reading *r)
     if (st != NULL)
         return sheaf__catalog_defect(r->c, r->dir, st);
     if (n != r->count)
-        return sheaf__catalog_notef(r->c, SHEAF_DEFECT, "conflict", r->dir, "",
-                                    "a moment for each parameter of the config",
-                                    "give the path of this model's config.json with --config",
-                                    "%" PRId64 " parameters for %" PRId64, r->count, n);
+        return sheaf__defect(r->c, "conflict", r->dir, "",
+                             "a moment for each parameter of the config",
+                             "give the path of this model's config.json with --config",
+                             "%" PRId64 " parameters for %" PRId64, r->count, n);
     r->at = calloc((size_t)n, sizeof *r->at);
     return r->at == NULL ? sheaf__no_memory(r->dir) : NULL;
 }
@@ -198,9 +197,8 @@ static sheaf_status *take_step(reading *r, const sheaf_torch *file, const sheaf_
         return NULL;
     char expected[40];
     snprintf(expected, sizeof expected, "step %" PRId64, r->c->step);
-    return sheaf__catalog_notef(r->c, SHEAF_DEFECT, "stale", file->path, "", expected,
-                                "take all files of one save", "moments of step %" PRId64,
-                                (int64_t)step);
+    return sheaf__defect(r->c, "stale", file->path, "", expected, "take all files of one save",
+                         "moments of step %" PRId64, (int64_t)step);
 }
 
 /* Moments by number, "exp_avg.7", until they are named. */
@@ -215,10 +213,9 @@ static sheaf_status *take_state(reading *r, const sheaf_torch *file, int number,
         sheaf_logical *logical = NULL;
         snprintf(name, sizeof name, "%s.%" PRId64, keys[k], id);
         if (t == NULL || sheaf__catalog_find(r->c, name) != NULL) {
-            st = sheaf__catalog_note(r->c, SHEAF_DEFECT, t == NULL ? "missing" : "duplicate",
-                                     file->path, name, "one such moment",
-                                     t == NULL ? "none" : "it is in another file too",
-                                     "copy the files of one save again");
+            st = sheaf__defect(r->c, t == NULL ? "missing" : "duplicate", file->path, name,
+                               "one such moment", "copy the files of one save again", "%s",
+                               t == NULL ? "none" : "it is in another file too");
             continue;
         }
         const sheaf_piece p = sheaf__piece_of(number, -1, file, t);
@@ -292,9 +289,8 @@ static sheaf_status *rename_all(reading *r)
             char *name = NULL, number[32];
             if (t == NULL) {
                 snprintf(number, sizeof number, "number %" PRId64, id);
-                st = sheaf__catalog_note(r->c, SHEAF_DEFECT, "missing", r->dir,
-                                         r->spec[r->at[id]].name, keys[k], number,
-                                         "copy the other files of this save too");
+                st = sheaf__defect(r->c, "missing", r->dir, r->spec[r->at[id]].name, keys[k],
+                                   "copy the other files of this save too", "%s", number);
                 continue;
             }
             sheaf__text_add(&text, "%s.%s", keys[k], r->spec[r->at[id]].name);
@@ -330,19 +326,18 @@ static sheaf_status *check_numbers(reading *r)
         const char *digits = t->kind == SHEAF_MOMENT ? strrchr(t->told.name, '.') : NULL;
         if (digits != NULL && strspn(digits + 1, "0123456789") == strlen(digits + 1) &&
             strtoll(digits + 1, NULL, 10) >= r->count)
-            st = sheaf__catalog_notef(r->c, SHEAF_DEFECT, "foreign",
-                                      t->npieces > 0 ? r->c->file[t->piece[0].file].path : r->dir,
-                                      t->told.name, "the parameters of the groups",
-                                      "copy the files of one save again",
-                                      "one more, where the groups have %" PRId64, r->count);
+            st = sheaf__defect(
+                r->c, "foreign", t->npieces > 0 ? r->c->file[t->piece[0].file].path : r->dir,
+                t->told.name, "the parameters of the groups", "copy the files of one save again",
+                "one more, where the groups have %" PRId64, r->count);
     }
     for (int64_t id = 0; st == NULL && r->at == NULL && id < r->count; id++)
         for (int k = 0; st == NULL && k < KEYS; k++)
             if (moment(r, k, id) == NULL)
-                st = sheaf__catalog_notef(r->c, SHEAF_DEFECT, "missing", r->dir, "",
-                                          "moments of every parameter of the groups",
-                                          "copy the other files of this save too",
-                                          "no %s of number %" PRId64, keys[k], id);
+                st = sheaf__defect(r->c, "missing", r->dir, "",
+                                   "moments of every parameter of the groups",
+                                   "copy the other files of this save too",
+                                   "no %s of number %" PRId64, keys[k], id);
     return st;
 }
 
@@ -366,9 +361,8 @@ static sheaf_status *check_index(const reading *r, const sheaf__names *names)
         if (st != NULL || file == NULL || sheaf__names_has(names, file) ||
             json_object_get(told, file) != NULL)
             continue;
-        st = sheaf__catalog_notef(r->c, SHEAF_DEFECT, "missing", path, "",
-                                  "every file that the index names",
-                                  "copy the other files of this save too", "no %.200s", file);
+        st = sheaf__defect(r->c, "missing", path, "", "every file that the index names",
+                           "copy the other files of this save too", "no %.200s", file);
         TRY(st, json_object_set_new(told, file, json_true()) != 0 ? sheaf__no_memory(path) : NULL);
     }
     json_decref(told);
@@ -382,22 +376,19 @@ static sheaf_status *give_names(reading *r)
     if (r->at == NULL)
         return r->c->config != NULL
                    ? NULL
-                   : sheaf__catalog_note(r->c, SHEAF_WARNING, "missing", r->dir, "",
-                                         "the model's config.json",
-                                         "names of parameters are not in these files, only numbers",
-                                         sheaf__config_cure(r->c));
+                   : sheaf__warning(r->c, "missing", r->dir, "", "the model's config.json",
+                                    sheaf__config_cure(r->c),
+                                    "names of parameters are not in these files, only numbers");
     for (order how = ONE_GROUP; how < ORDERS; how++) {
         if (!all_fit(r, how))
             continue;
-        sheaf_status *st =
-            sheaf__catalog_note(r->c, SHEAF_NOTE, "inferred", r->dir, "", "", order_text[how], "");
+        sheaf_status *st = sheaf__note(r->c, "inferred", r->dir, "", "", "", "%s", order_text[how]);
         TRY(st, rename_all(r));
         return st != NULL ? st : check_tables(r);
     }
-    return sheaf__catalog_note(r->c, SHEAF_DEFECT, "conflict", r->dir, "",
-                               "groups of the parameters that the config tells of",
-                               "shapes that fit in no order",
-                               "give the path of this model's config.json with --config");
+    return sheaf__defect(
+        r->c, "conflict", r->dir, "", "groups of the parameters that the config tells of",
+        "give the path of this model's config.json with --config", "shapes that fit in no order");
 }
 
 /* The moments in `dir`, named by the order of the model's parameters; sets the step. */
@@ -435,11 +426,11 @@ static sheaf_status *note_leftovers(sheaf_catalog *c, const char *dir, const she
     const bool merged = sheaf__names_has(names, "model.safetensors.index.json") ||
                         sheaf__names_has(names, "pytorch_model.bin.index.json");
     sheaf_status *st = sheaf__path_join(&path, dir, "tmp_index_files");
-    TRY(st, sheaf__catalog_note(
-                c, SHEAF_WARNING, "stale", path, "", "no such folder once a save is complete",
-                merged ? "left by a save that was killed; the index is there all the same"
-                       : "left by a save that was killed before it wrote its index",
-                merged ? "delete it" : "sheaf convert {} {+indexed} --to hf{config}"));
+    TRY(st,
+        sheaf__warning(c, "stale", path, "", "no such folder once a save is complete",
+                       merged ? "delete it" : "sheaf convert {} {+indexed} --to hf{config}", "%s",
+                       merged ? "left by a save that was killed; the index is there all the same"
+                              : "left by a save that was killed before it wrote its index"));
     free(path);
     return st;
 }

@@ -30,8 +30,8 @@ static bool split(layered *out, const char *name)
 static sheaf_status *note(sheaf_catalog *c, const char *code, const char *name,
                           const char *expected, const char *found)
 {
-    return sheaf__catalog_note(c, SHEAF_DEFECT, code, c->root, name, expected, found,
-                               "use a complete copy of the checkpoint");
+    return sheaf__defect(c, code, c->root, name, expected, "use a complete copy of the checkpoint",
+                         "%s", found);
 }
 
 /* The tensor of the next layer, of the first after the last: so all layers have what one has. */
@@ -99,10 +99,9 @@ sheaf_status *sheaf__catalog_check_layers(sheaf_catalog *c)
     for (size_t i = 0; st == NULL && i < sizeof beside / sizeof *beside; i++)
         st = check_width(c, name, one.prefix, beside[i], true, i > 0 && i < 4 ? 1 : 2, width);
     if (st == NULL && sheaf__catalog_find(c, "lm_head.weight") == NULL)
-        st = sheaf__catalog_note(
-            c, SHEAF_NOTE, "inferred", c->root, "lm_head.weight",
-            "a head, or a config that ties it to the table of embeddings",
-            "no tensor of this name: the head is taken for the table; whether one was lost these files do not tell",
-            "");
+        st = sheaf__note(
+            c, "inferred", c->root, "lm_head.weight",
+            "a head, or a config that ties it to the table of embeddings", "",
+            "no tensor of this name: the head is taken for the table; whether one was lost these files do not tell");
     return st != NULL ? st : check_width(c, "", 0, "lm_head.weight", false, 2, width);
 }

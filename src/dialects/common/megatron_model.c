@@ -102,11 +102,10 @@ static sheaf_status *check_wanted(sheaf_catalog *c, const sheaf_pickle *args, co
 {
     sheaf_status *st = NULL;
     if (interpolation(args) != 1 && truth_of(args, "use_rope_scaling"))
-        st = sheaf__catalog_notef(c, SHEAF_DEFECT, "unsupported", path, "",
-                                  "one way to scale rotary positions", "",
-                                  "args.use_rope_scaling, and "
-                                  "args.rotary_seq_len_interpolation_factor = %.9g",
-                                  interpolation(args));
+        st = sheaf__defect(c, "unsupported", path, "", "one way to scale rotary positions", "",
+                           "args.use_rope_scaling, and "
+                           "args.rotary_seq_len_interpolation_factor = %.9g",
+                           interpolation(args));
     for (size_t i = 0; st == NULL && i < sizeof wanted / sizeof *wanted; i++) {
         const sheaf_pickle *value = sheaf__pickle_get(args, wanted[i].key);
         char expected[96], found[64];
@@ -116,8 +115,8 @@ static sheaf_status *check_wanted(sheaf_catalog *c, const sheaf_pickle *args, co
         if (agrees(found, wanted[i].value))
             continue;
         snprintf(expected, sizeof expected, "args.%s as Llama models have it", wanted[i].key);
-        st = sheaf__catalog_notef(c, SHEAF_DEFECT, "unsupported", path, "", expected, "",
-                                  "args.%s = %s", wanted[i].key, found);
+        st = sheaf__defect(c, "unsupported", path, "", expected, "", "args.%s = %s", wanted[i].key,
+                           found);
     }
     return st;
 }
@@ -241,16 +240,16 @@ static sheaf_status *hold_against(sheaf__megatron *m, sheaf_catalog *c, const sh
             continue;
         snprintf(expected, sizeof expected, "%s %.9g, as in the args", numbers[i].what,
                  numbers[i].said);
-        st = sheaf__catalog_notef(
-            c, numbers[i].shown ? SHEAF_DEFECT : SHEAF_WARNING, "class", config_path, "", expected,
-            cure, "%s %.9g%s%s (args: %s)", numbers[i].what, numbers[i].given,
-            apart == 0 ? " of another type" : "", numbers[i].shown ? "" : ", which counts", path);
+        st = sheaf__finding(c, numbers[i].shown ? SHEAF_DEFECT : SHEAF_WARNING, "class",
+                            config_path, "", expected, cure, "%s %.9g%s%s (args: %s)",
+                            numbers[i].what, numbers[i].given, apart == 0 ? " of another type" : "",
+                            numbers[i].shown ? "" : ", which counts", path);
     }
     m->vocab = config->vocab;
     if (st == NULL && config->tied && sheaf__pickle_is(untied, SHEAF_PICKLE_BOOL) && !m->tied)
-        st = sheaf__catalog_notef(
-            c, SHEAF_DEFECT, "class", config_path, "", "a head of its own, as in the args", cure,
-            "tie_word_embeddings, by which the stored head is lost (args: %s)", path);
+        st =
+            sheaf__defect(c, "class", config_path, "", "a head of its own, as in the args", cure,
+                          "tie_word_embeddings, by which the stored head is lost (args: %s)", path);
     return st;
 }
 
@@ -306,15 +305,14 @@ static sheaf_status *ask_args(sheaf__megatron *m, sheaf_catalog *c, const sheaf_
         return NULL;
     m->vocab = -1;
     if (none)
-        return sheaf__catalog_notef(c, SHEAF_NOTE, "conflict", path, "",
-                                    "the vocabulary in args.vocab_size", "",
-                                    "%" PRId64 " with a %.40s, which may leave out the row of the "
-                                    "end of a document; not used",
-                                    said, tokenizer);
-    return sheaf__catalog_notef(
-        c, SHEAF_WARNING, "conflict", path, "", "the vocabulary in args.vocab_size",
-        "give the config.json of the model with --config",
-        "%" PRId64 ", which no program pads to %" PRId64 " rows; not used", said, m->padded);
+        return sheaf__note(c, "conflict", path, "", "the vocabulary in args.vocab_size", "",
+                           "%" PRId64 " with a %.40s, which may leave out the row of the "
+                           "end of a document; not used",
+                           said, tokenizer);
+    return sheaf__warning(c, "conflict", path, "", "the vocabulary in args.vocab_size",
+                          "give the config.json of the model with --config",
+                          "%" PRId64 ", which no program pads to %" PRId64 " rows; not used", said,
+                          m->padded);
 }
 
 /* The tokenizer beside the parts or in the folder that was given comes before the args, which
@@ -331,22 +329,22 @@ static sheaf_status *ask_tokenizer(sheaf__megatron *m, sheaf_catalog *c, const s
         st = sheaf__tokenizer_rows(&rows, &file, dirs[i]);
     const bool fits = can_pad(m, rows) && (m->padded < 2 * rows || m->padded == rows);
     if (st == NULL && rows > 0 && !fits)
-        st = sheaf__catalog_notef(
-            c, SHEAF_WARNING, "conflict", file, "", "the tokenizer of this model",
-            "give the config.json of the model "
-            "with --config",
-            "%" PRId64 " tokens, which no program pads to %" PRId64 " rows; not used", rows,
-            m->padded);
+        st = sheaf__warning(c, "conflict", file, "", "the tokenizer of this model",
+                            "give the config.json of the model "
+                            "with --config",
+                            "%" PRId64 " tokens, which no program pads to %" PRId64
+                            " rows; not used",
+                            rows, m->padded);
     else if (st == NULL && rows > 0 && m->vocab >= 0 && m->vocab != rows)
-        st = sheaf__catalog_notef(
-            c, SHEAF_WARNING, "conflict", file, "", "the vocabulary of args.vocab_size",
-            "give the config.json of the "
-            "model with --config",
-            "%" PRId64 " tokens, where the args say %" PRId64 "; the tokenizer counts", rows,
-            m->vocab);
+        st = sheaf__warning(c, "conflict", file, "", "the vocabulary of args.vocab_size",
+                            "give the config.json of the "
+                            "model with --config",
+                            "%" PRId64 " tokens, where the args say %" PRId64
+                            "; the tokenizer counts",
+                            rows, m->vocab);
     else if (st == NULL && rows > 0)
-        st = sheaf__catalog_notef(c, SHEAF_NOTE, "inferred", file, "", "", "",
-                                  "the vocabulary, %" PRId64 " rows, from the tokenizer", rows);
+        st = sheaf__note(c, "inferred", file, "", "", "",
+                         "the vocabulary, %" PRId64 " rows, from the tokenizer", rows);
     if (rows > 0 && fits)
         m->vocab = rows;
     free(beside);
@@ -389,11 +387,10 @@ sheaf_status *sheaf__megatron_args(sheaf__megatron *m, sheaf_catalog *c, const s
     if (st != NULL) {
         sheaf_status_free(st);
         *m = (sheaf__megatron){ .vocab = -1, .padded = -1 };
-        return sheaf__catalog_note(
-            c, SHEAF_DEFECT, "damaged", path, "",
-            "args with the sizes of a model: num_layers, hidden_size, "
-            "ffn_hidden_size, num_attention_heads, num_query_groups, kv_channels",
-            "args without them, or that contradict themselves", "");
+        return sheaf__defect(c, "damaged", path, "",
+                             "args with the sizes of a model: num_layers, hidden_size, "
+                             "ffn_hidden_size, num_attention_heads, num_query_groups, kv_channels",
+                             "", "args without them, or that contradict themselves");
     }
     st = check_wanted(c, args, path);
     TRY(st, config_path != NULL ? read_config(m, c, args, path, config_path)
@@ -413,11 +410,11 @@ sheaf_status *sheaf__megatron_of_config(sheaf__megatron *m, sheaf_catalog *c, co
     if (c->config == NULL)
         return sheaf__catalog_defects(c) > 0
                    ? NULL
-                   : sheaf__catalog_note(
-                         c, SHEAF_DEFECT, "missing", path, "",
+                   : sheaf__defect(
+                         c, "missing", path, "",
                          "the sizes of the model: `args` in common.pt, or the model's config.json",
-                         "neither: Megatron-Bridge and NeMo keep them elsewhere",
-                         "give the config.json of the model with --config");
+                         "give the config.json of the model with --config",
+                         "neither: Megatron-Bridge and NeMo keep them elsewhere");
     sheaf_status *st = sheaf_config_parse(&config, c->config, strlen(c->config));
     TRY(st, sheaf__partition_new(&m->rows, &config));
     if (st == NULL) {
@@ -701,8 +698,8 @@ sheaf_status *sheaf__megatron_add(sheaf_catalog *c, const sheaf__megatron_target
         if (st != NULL)
             return st;
         if (!sheaf__same_shape(out->told.ndim, out->told.shape, t->ndim, t->shape)) {
-            st = sheaf__catalog_note(c, SHEAF_DEFECT, "shape", c->file[piece->file].path, t->name,
-                                     "the shape of the other parts", "another one", "");
+            st = sheaf__defect(c, "shape", c->file[piece->file].path, t->name,
+                               "the shape of the other parts", "", "another one");
             if (st != NULL)
                 return st;
             continue;
@@ -718,38 +715,35 @@ sheaf_status *sheaf__megatron_add(sheaf_catalog *c, const sheaf__megatron_target
 static sheaf_status *tell_padding(sheaf_catalog *c, const sheaf__megatron *m, const char *path)
 {
     if (m->vocab < 0)
-        return sheaf__catalog_notef(
-            c, SHEAF_WARNING, "padded", path, "model.embed_tokens.weight",
+        return sheaf__warning(
+            c, "padded", path, "model.embed_tokens.weight",
             "the size of the vocabulary, in a config.json, a tokenizer or args.vocab_size",
             "give the config.json of the model with --config",
             "none of them; all %" PRId64 " rows are kept, of which the last may be padding",
             m->padded);
     if (!can_pad(m, m->vocab) && m->padded > m->vocab)
-        return sheaf__catalog_notef(c, SHEAF_DEFECT, "shape", path, "model.embed_tokens.weight",
-                                    "rows of the vocabulary, and no more than padding adds",
-                                    "give the config.json of this model with --config",
-                                    "%" PRId64
-                                    " rows, to which no program pads a vocabulary of %" PRId64,
-                                    m->padded, m->vocab);
+        return sheaf__defect(c, "shape", path, "model.embed_tokens.weight",
+                             "rows of the vocabulary, and no more than padding adds",
+                             "give the config.json of this model with --config",
+                             "%" PRId64 " rows, to which no program pads a vocabulary of %" PRId64,
+                             m->padded, m->vocab);
     if (m->padded > m->vocab && rows_by_args(m, m->vocab) > 0 &&
         rows_by_args(m, m->vocab) != m->padded)
-        return sheaf__catalog_notef(
-            c, SHEAF_WARNING, "padded", path, "model.embed_tokens.weight",
+        return sheaf__warning(
+            c, "padded", path, "model.embed_tokens.weight",
             "as many rows as args.make_vocab_size_divisible_by pads the vocabulary to",
             "see that the vocabulary is this model's; give its config.json with --config",
             "rows %" PRId64 "..%" PRId64 " are left out as padding; the args would add those to "
             "%" PRId64 " alone",
             m->vocab, m->padded - 1, rows_by_args(m, m->vocab) - 1);
     if (m->padded > m->vocab)
-        return sheaf__catalog_notef(
-            c, SHEAF_NOTE, "padded", path, "model.embed_tokens.weight", "", "",
-            "rows %" PRId64 "..%" PRId64 " exist only as padding and are left out", m->vocab,
-            m->padded - 1);
+        return sheaf__note(c, "padded", path, "model.embed_tokens.weight", "", "",
+                           "rows %" PRId64 "..%" PRId64 " exist only as padding and are left out",
+                           m->vocab, m->padded - 1);
     if (m->padded >= 0 && m->padded < m->vocab)
-        return sheaf__catalog_notef(c, SHEAF_DEFECT, "shape", path, "model.embed_tokens.weight",
-                                    "as many rows as the vocabulary has", "",
-                                    "%" PRId64 " rows for a vocabulary of %" PRId64, m->padded,
-                                    m->vocab);
+        return sheaf__defect(c, "shape", path, "model.embed_tokens.weight",
+                             "as many rows as the vocabulary has", "",
+                             "%" PRId64 " rows for a vocabulary of %" PRId64, m->padded, m->vocab);
     return NULL;
 }
 
@@ -768,8 +762,8 @@ sheaf_status *sheaf__megatron_complete(sheaf_catalog *c, const sheaf__megatron *
         st = sheaf__catalog_defect(c, path, sheaf_in(st, "what the args say about the model"));
     for (int64_t i = 0; st == NULL && schema != NULL && i < schema->count; i++)
         if (sheaf__catalog_find(c, schema->tensor[i].name) == NULL)
-            st = sheaf__catalog_note(c, SHEAF_DEFECT, "missing", path, schema->tensor[i].name,
-                                     "every tensor of the model", "none of this name", "");
+            st = sheaf__defect(c, "missing", path, schema->tensor[i].name,
+                               "every tensor of the model", "", "none of this name");
     sheaf_schema_free(schema);
     sheaf_config_release(&config);
     return st;

@@ -135,13 +135,12 @@ static sheaf_status *few_rows(sheaf_catalog *c, const sheaf_logical *t, int64_t 
     const int ways = sheaf__vocabulary_ways(rows, vocab, &padded);
     snprintf(expected, sizeof expected, "%" PRId64 " rows, the vocabulary in the config", vocab);
     if (ways == 0)
-        return sheaf__catalog_notef(c, SHEAF_DEFECT, "missing", sheaf__catalog_path_of(c, t),
-                                    t->told.name, expected, "use a complete copy of the model",
-                                    "%" PRId64 " rows", rows);
+        return sheaf__defect(c, "missing", sheaf__catalog_path_of(c, t), t->told.name, expected,
+                             "use a complete copy of the model", "%" PRId64 " rows", rows);
     c->tp = ways;
     c->padded_vocab = padded;
-    return sheaf__catalog_notef(
-        c, SHEAF_DEFECT, "missing", sheaf__catalog_path_of(c, t), t->told.name, expected,
+    return sheaf__defect(
+        c, "missing", sheaf__catalog_path_of(c, t), t->told.name, expected,
         "give what holds the other ranks' rows to sheaf convert too, as further sources; without it, an older save",
         "%" PRId64 " rows: rank 0's part of a %d-way save, rows %" PRId64 "..%" PRId64
         " are not in these files (%" PRId64 " rows when padded)",
@@ -156,16 +155,14 @@ sheaf_status *sheaf__catalog_check_rows(sheaf_catalog *c, sheaf_logical *t, int6
         return few_rows(c, t, vocab);
     snprintf(expected, sizeof expected, "%" PRId64 " rows, the vocabulary in the config", vocab);
     if (!sheaf__vocabulary_padded(rows, vocab))
-        return sheaf__catalog_notef(
-            c, SHEAF_DEFECT, "shape", sheaf__catalog_path_of(c, t), t->told.name, expected,
-            "if the further rows are tokens, correct vocab_size in config.json", "%" PRId64 " rows",
-            rows);
+        return sheaf__defect(c, "shape", sheaf__catalog_path_of(c, t), t->told.name, expected,
+                             "if the further rows are tokens, correct vocab_size in config.json",
+                             "%" PRId64 " rows", rows);
     c->padded_vocab = rows;
     cut_rows(t, vocab);
-    return sheaf__catalog_notef(
-        c, SHEAF_WARNING, "padded", sheaf__catalog_path_of(c, t), t->told.name, expected,
-        "sheaf convert {} {+unpadded} --to hf{config}",
-        "%" PRId64 " rows: %" PRId64 " of them are padding", rows, rows - vocab);
+    return sheaf__warning(c, "padded", sheaf__catalog_path_of(c, t), t->told.name, expected,
+                          "sheaf convert {} {+unpadded} --to hf{config}",
+                          "%" PRId64 " rows: %" PRId64 " of them are padding", rows, rows - vocab);
 }
 
 /* A table, and with its rows those of its moments. */
@@ -232,9 +229,9 @@ static sheaf_status *check_tensor(checking *x, const sheaf_tensor *t)
     if (is == NULL) {
         if (x->damaged || t->buffer || ++x->missing > LISTED)
             return NULL;
-        return sheaf__catalog_note(c, SHEAF_DEFECT, "missing", c->root, t->name,
-                                   sheaf__show_shape(want, t->ndim, t->shape),
-                                   "no tensor of this name", "use a complete copy of the model");
+        return sheaf__defect(c, "missing", c->root, t->name,
+                             sheaf__show_shape(want, t->ndim, t->shape),
+                             "use a complete copy of the model", "no tensor of this name");
     }
     if (t->buffer)
         is->kind = SHEAF_BUFFER;
@@ -248,10 +245,9 @@ static sheaf_status *check_tensor(checking *x, const sheaf_tensor *t)
         return check_table(c, is, x->vocab);
     if (++x->shapes > LISTED)
         return NULL;
-    return sheaf__catalog_note(c, SHEAF_DEFECT, "shape", sheaf__catalog_path_of(c, is), t->name,
-                               sheaf__show_shape(want, t->ndim, t->shape),
-                               sheaf__show_shape(found, is->told.ndim, is->told.shape),
-                               sheaf__config_cure(c));
+    return sheaf__defect(c, "shape", sheaf__catalog_path_of(c, is), t->name,
+                         sheaf__show_shape(want, t->ndim, t->shape), sheaf__config_cure(c), "%s",
+                         sheaf__show_shape(found, is->told.ndim, is->told.shape));
 }
 
 /* A constant of text models that follows from the config; old programs saved it. */
@@ -267,17 +263,16 @@ static sheaf_status *check_foreign(checking *x, const sheaf_logical *t)
         sheaf__is_spare(&x->schema->config, t->told.name)) /* not held against the config */
         return NULL;
     if (x->schema->config.tied && strcmp(t->told.name, "lm_head.weight") == 0)
-        return sheaf__catalog_note(x->c, SHEAF_NOTE, "inferred", sheaf__catalog_path_of(x->c, t),
-                                   t->told.name, "",
-                                   "stored although tied to the table of embeddings", "");
+        return sheaf__note(x->c, "inferred", sheaf__catalog_path_of(x->c, t), t->told.name, "", "",
+                           "stored although tied to the table of embeddings");
     sheaf_sat_rule rule;
     if ((x->c->dialect->own_lora &&
          !sheaf__sat_rule_of(&rule, t->told.name)) || /* noted when read */
         ++x->foreign > LISTED)
         return NULL;
-    return sheaf__catalog_note(x->c, SHEAF_DEFECT, "foreign", sheaf__catalog_path_of(x->c, t),
-                               t->told.name, "only tensors that the config asks for",
-                               "a tensor that this model does not have", sheaf__config_cure(x->c));
+    return sheaf__defect(x->c, "foreign", sheaf__catalog_path_of(x->c, t), t->told.name,
+                         "only tensors that the config asks for", sheaf__config_cure(x->c),
+                         "a tensor that this model does not have");
 }
 
 /* All names with one word before them: that of the dict or the module that holds the model. */
@@ -303,9 +298,8 @@ static sheaf_status *take_prefix(sheaf_catalog *c, const sheaf_schema *schema)
             if (strncmp(name, prefixes[k], n) == 0)
                 memmove(name, name + n, strlen(name) - n + 1);
         }
-        sheaf_status *st = sheaf__catalog_notef(
-            c, SHEAF_NOTE, "inferred", c->root, "", "names as the model has them", "",
-            "names begin with '%s', which is left out", prefixes[k]);
+        sheaf_status *st = sheaf__note(c, "inferred", c->root, "", "names as the model has them",
+                                       "", "names begin with '%s', which is left out", prefixes[k]);
         return st != NULL ? st : sheaf__catalog_sort(c); /* the table of names anew */
     }
     return NULL;
@@ -315,9 +309,8 @@ static sheaf_status *note_more(checking *x, const char *code, int64_t count)
 {
     if (count <= LISTED)
         return NULL;
-    return sheaf__catalog_notef(x->c, SHEAF_DEFECT, code, x->c->root, "",
-                                "the tensors that the config asks for", "",
-                                "%" PRId64 " more tensors like these", count - LISTED);
+    return sheaf__defect(x->c, code, x->c->root, "", "the tensors that the config asks for", "",
+                         "%" PRId64 " more tensors like these", count - LISTED);
 }
 
 sheaf_status *sheaf__catalog_check_schema(sheaf_catalog *c, const sheaf_schema *schema,
@@ -345,8 +338,8 @@ static sheaf_status *note_class(sheaf_catalog *c, const sheaf_schema *schema,
         if (sheaf_schema_find(schema, c->tensor[i].told.name) == NULL && lost++ < 5)
             sheaf__text_add(&text, "%s%s", lost > 1 ? ", " : "", c->tensor[i].told.name);
     sheaf_status *st = text.failed ? sheaf__no_memory(c->root) : NULL;
-    TRY(st, sheaf__catalog_notef(
-                c, SHEAF_DEFECT, "class", c->config_path != NULL ? c->config_path : c->root, "",
+    TRY(st, sheaf__defect(
+                c, "class", c->config_path != NULL ? c->config_path : c->root, "",
                 family->variant_of != NULL ? family->variant_of(&schema->config) : family->name,
                 sheaf__config_cure(c), "tensors of %s; %" PRId64 " would be lost: %s%s", by_tensors,
                 lost, text.at != NULL ? text.at : "none", lost > 5 ? ", ..." : ""));
@@ -395,9 +388,9 @@ static bool names_no_model(const char *config)
 static sheaf_status *note_unsupported(sheaf_catalog *c, const char *by_tensors, sheaf_status *why)
 {
     const char *path = c->config_path != NULL ? c->config_path : c->root;
-    sheaf_status *st = sheaf__catalog_notef(
-        c, SHEAF_WARNING, "unsupported", path, "", sheaf_status_expected(why),
-        sheaf_status_try(why), "%s %s%s; tensors were not held against it", sheaf_status_where(why),
+    sheaf_status *st = sheaf__warning(
+        c, "unsupported", path, "", sheaf_status_expected(why), sheaf_status_try(why),
+        "%s %s%s; tensors were not held against it", sheaf_status_where(why),
         sheaf_status_found(why), by_tensors == NULL ? ": a model that is not supported yet" : "");
     sheaf_status_free(why);
     return st;
@@ -416,9 +409,8 @@ sheaf_status *sheaf__catalog_check_model(sheaf_catalog *c, bool damaged)
     if (c->config == NULL && (by_tensors == NULL || c->count == 0))
         return NULL;
     if (c->config == NULL)
-        return sheaf__catalog_note(c, SHEAF_NOTE, "inferred", c->root, "", "config.json",
-                                   "no config: shapes were not held against one",
-                                   sheaf__config_cure(c));
+        return sheaf__note(c, "inferred", c->root, "", "config.json", sheaf__config_cure(c),
+                           "no config: shapes were not held against one");
     st = sheaf_config_parse(&config, c->config, strlen(c->config));
     if (st != NULL && sheaf_status_code(st) != SHEAF_E_MEMORY &&
         (sheaf_status_code(st) == SHEAF_E_UNSUPPORTED ||

@@ -71,8 +71,8 @@ sheaf_status *sheaf__catalog_stale_quantization(sheaf_catalog *c)
         return sheaf__catalog_defect(c, c->config_path != NULL ? c->config_path : c->root, st);
     free(c->config);
     c->config = edited;
-    return sheaf__catalog_notef(
-        c, SHEAF_WARNING, "conflict", c->config_path != NULL ? c->config_path : c->root, "",
+    return sheaf__warning(
+        c, "conflict", c->config_path != NULL ? c->config_path : c->root, "",
         "quantized weights, as quantization_config says",
         "sheaf convert {} {+plain} --to hf{config}",
         "weights in floats: quantization_config (%s) is of another form of the model and is left out",

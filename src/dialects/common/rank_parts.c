@@ -82,8 +82,8 @@ static sheaf_status *add_part(joining *j, const char *path, int rank)
         st = sheaf__whole_file(&damaged, &whole, path); /* true: it was read */
     for (int64_t i = 0; st == NULL && i < p->held->nfindings; i++) {
         const sheaf_finding *f = &p->held->finding[i];
-        st = sheaf__catalog_note(j->c, f->severity, f->code, f->path, f->tensor, f->expected,
-                                 f->found, f->cure);
+        st = sheaf__finding(j->c, f->severity, f->code, f->path, f->tensor, f->expected, f->cure,
+                            "%s", f->found);
     }
     return st;
 }
@@ -97,8 +97,7 @@ static sheaf_status *add_path(joining *j, const char *path)
     if (sheaf__path_kind(path) == SHEAF_PATH_DIR)
         st = sheaf__list_dir(&names.at, &names.count, path);
     else if (sheaf__path_kind(path) == SHEAF_PATH_NONE)
-        return sheaf__catalog_note(j->c, SHEAF_DEFECT, "missing", path, "", "a folder or file",
-                                   "nothing there", "");
+        return sheaf__defect(j->c, "missing", path, "", "a folder or file", "", "nothing there");
     for (int64_t i = 0; st == NULL && i < names.count; i++) {
         char *inner = NULL;
         if (strncmp(names.at[i], "tp_rank_", 8) != 0 || sheaf__ends_with(names.at[i], ".json"))
@@ -146,13 +145,11 @@ static sheaf_status *check_twice(bool *twice, joining *j, const char *const *pat
         const char *before = named_before(j, paths, i, paths[i]);
         *twice = before != NULL;
         if (*twice && strcmp(before, paths[i]) == 0)
-            st = sheaf__catalog_note(j->c, SHEAF_DEFECT, "duplicate", paths[i], "",
-                                     "each part of a checkpoint once", "it is given twice",
-                                     "name it once");
+            st = sheaf__defect(j->c, "duplicate", paths[i], "", "each part of a checkpoint once",
+                               "name it once", "it is given twice");
         else if (*twice)
-            st = sheaf__catalog_notef(j->c, SHEAF_DEFECT, "duplicate", paths[i], "",
-                                      "each part of a checkpoint once", "name it once",
-                                      "it is given already, with %s", before);
+            st = sheaf__defect(j->c, "duplicate", paths[i], "", "each part of a checkpoint once",
+                               "name it once", "it is given already, with %s", before);
     }
     return st;
 }
@@ -168,9 +165,8 @@ static bool is_whole(const joining *j)
 
 static sheaf_status *refuse_others(joining *j)
 {
-    return sheaf__catalog_notef(
-        j->c, SHEAF_DEFECT, "foreign", j->part[0].held->root, "",
-        "one model, whose parts lie in one folder",
+    return sheaf__defect(
+        j->c, "foreign", j->part[0].held->root, "", "one model, whose parts lie in one folder",
         "give each model alone; an adapter goes into its base with sheaf merge",
         "it is no part of %s, which lacks nothing: another model, or a copy", j->c->root);
 }
@@ -222,8 +218,8 @@ static int parts_with(const joining *j, int rank)
 
 static sheaf_status *note_rank(joining *j, const part *p, const char *how)
 {
-    return sheaf__catalog_notef(j->c, SHEAF_NOTE, "inferred", p->held->root, "", "", "",
-                                "part of rank %d of %d: %s", p->rank, j->ways, how);
+    return sheaf__note(j->c, "inferred", p->held->root, "", "", "", "part of rank %d of %d: %s",
+                       p->rank, j->ways, how);
 }
 
 /* The last rank, where nothing names it, by its padding. */
@@ -264,10 +260,10 @@ static sheaf_status *place_ranks(joining *j)
             p->rank = left;
             st = note_rank(j, p, "it is the one that is left");
         } else
-            st = sheaf__catalog_note(j->c, SHEAF_DEFECT, "conflict", p->held->root, "",
-                                     "a rank in its name, as tp_rank_01.safetensors",
-                                     "nothing tells which rank's part this is",
-                                     "rename it by its rank and give it again");
+            st = sheaf__defect(j->c, "conflict", p->held->root, "",
+                               "a rank in its name, as tp_rank_01.safetensors",
+                               "rename it by its rank and give it again",
+                               "nothing tells which rank's part this is");
     }
     return st;
 }
@@ -292,8 +288,8 @@ static sheaf_status *check_padding(joining *j)
     if (st != NULL || last || many != 1 || parts_with(j, j->ways - 1) == 0)
         return st;
     const part *p = &j->part[padded];
-    return sheaf__catalog_notef(
-        j->c, SHEAF_DEFECT, "conflict", p->held->root, a_table(p->held)->told.name,
+    return sheaf__defect(
+        j->c, "conflict", p->held->root, a_table(p->held)->told.name,
         "the padding of the vocabulary in the part of the last rank",
         "give the parts back their names",
         "it ends the table of the part that is named rank %d of %d: the parts changed names",
@@ -340,11 +336,10 @@ static sheaf_status *complete_table(joining *j, const char *name)
         sheaf_status *st = NULL;
         if (more == NULL || more->told.ndim != 2 || more->told.shape[0] != rows ||
             more->told.shape[1] != t->told.shape[1] || more->told.dtype != t->told.dtype)
-            st = sheaf__catalog_notef(j->c, SHEAF_DEFECT, "missing",
-                                      p != NULL ? p->held->root : j->c->root, name,
-                                      "the rows of every rank", "give the part of that rank too",
-                                      "no part of rank %d of %d with rows %" PRId64 "..%" PRId64, r,
-                                      j->ways, rows * r, rows * (r + 1) - 1);
+            st = sheaf__defect(j->c, "missing", p != NULL ? p->held->root : j->c->root, name,
+                               "the rows of every rank", "give the part of that rank too",
+                               "no part of rank %d of %d with rows %" PRId64 "..%" PRId64, r,
+                               j->ways, rows * r, rows * (r + 1) - 1);
         else
             st = take_pieces(j, t, p, more, begin);
         if (st != NULL)
@@ -383,11 +378,11 @@ static sheaf_status *compare_part(joining *j, const part *p)
     }
     if (st != NULL || differ == 0)
         return st;
-    return sheaf__catalog_notef(j->c, SHEAF_DEFECT, "stale", p->held->root, first,
-                                "the values of the same save", "give the parts of one save",
-                                "%" PRId64 " of %" PRId64
-                                " tensors that both have differ: it is of another step or run",
-                                differ, compared);
+    return sheaf__defect(j->c, "stale", p->held->root, first, "the values of the same save",
+                         "give the parts of one save",
+                         "%" PRId64 " of %" PRId64
+                         " tensors that both have differ: it is of another step or run",
+                         differ, compared);
 }
 
 /* Has every part the same values, and not one value throughout (biases of zero)? Then none of them
@@ -421,9 +416,9 @@ static sheaf_status *join_tensor(joining *j, const char *name)
     const int axis = axis_of(j, name, first->told.ndim);
     int uneven = 0;
     if (axis == -2)
-        return sheaf__catalog_note(j->c, SHEAF_DEFECT, "unsupported", p0->held->root, name,
-                                   "a tensor of the Llama family",
-                                   "nothing tells how this one is divided", "");
+        return sheaf__defect(j->c, "unsupported", p0->held->root, name,
+                             "a tensor of the Llama family", "",
+                             "nothing tells how this one is divided");
     memcpy(shape, first->told.shape, sizeof first->told.shape);
     for (int r = 1; r < j->ways; r++) {
         const sheaf_logical *t = sheaf__catalog_find(part_of(j, r)->held, name);
@@ -432,10 +427,10 @@ static sheaf_status *join_tensor(joining *j, const char *name)
         for (int d = 0; fits && d < first->told.ndim; d++)
             fits = d == axis || t->told.shape[d] == first->told.shape[d];
         if (!fits)
-            return sheaf__catalog_notef(
-                j->c, SHEAF_DEFECT, t == NULL ? "missing" : "shape", part_of(j, r)->held->root,
-                name, "the same tensor in every part", "give the parts of one save",
-                "%s in the part of rank %d", t == NULL ? "none" : "one that does not fit", r);
+            return sheaf__defect(j->c, t == NULL ? "missing" : "shape", part_of(j, r)->held->root,
+                                 name, "the same tensor in every part",
+                                 "give the parts of one save", "%s in the part of rank %d",
+                                 t == NULL ? "none" : "one that does not fit", r);
         if (axis >= 0 && __builtin_add_overflow(shape[axis], t->told.shape[axis], &shape[axis]))
             return sheaf_fail(SHEAF_E_UNSUPPORTED, "%s: too large", name);
         uneven =
@@ -444,19 +439,19 @@ static sheaf_status *join_tensor(joining *j, const char *name)
     sheaf_logical *to = NULL;
     sheaf_status *st = NULL;
     if (uneven > 0 && !sheaf__is_vocabulary(name)) /* so are tables that are not padded */
-        st = sheaf__catalog_notef(
-            j->c, SHEAF_WARNING, "shape", part_of(j, uneven)->held->root, name, "parts of one size",
-            "give the config.json of this model with --config",
-            "%" PRId64 " %s in the part of rank 0, %" PRId64 " in that of rank %d",
-            first->told.shape[axis], axis == 0 ? "rows" : "columns",
-            sheaf__catalog_find(part_of(j, uneven)->held, name)->told.shape[axis], uneven);
+        st = sheaf__warning(j->c, "shape", part_of(j, uneven)->held->root, name,
+                            "parts of one size", "give the config.json of this model with --config",
+                            "%" PRId64 " %s in the part of rank 0, %" PRId64 " in that of rank %d",
+                            first->told.shape[axis], axis == 0 ? "rows" : "columns",
+                            sheaf__catalog_find(part_of(j, uneven)->held, name)->told.shape[axis],
+                            uneven);
     bool whole = false;
     TRY(st, axis >= 0 ? check_divided(&whole, j, name) : NULL);
     if (st == NULL && whole)
-        st = sheaf__catalog_note(j->c, SHEAF_DEFECT, "conflict", p0->held->root, name,
-                                 "another part of the tensor in each file",
-                                 "the same values in all of them: it was not divided",
-                                 "join the files by the rule of the program that wrote them");
+        st = sheaf__defect(j->c, "conflict", p0->held->root, name,
+                           "another part of the tensor in each file",
+                           "join the files by the rule of the program that wrote them",
+                           "the same values in all of them: it was not divided");
     TRY(st, sheaf__catalog_tensor(&to, j->c, name, first->told.dtype, first->told.ndim, shape));
     if (st == NULL)
         to->replicated = axis < 0;
@@ -482,10 +477,9 @@ static sheaf_status *check_first(joining *j)
             for (int before = 0; !told && before < r; before++)
                 told = sheaf__catalog_find(part_of(j, before)->held, name) != NULL;
             if (!told)
-                st = sheaf__catalog_notef(j->c, SHEAF_DEFECT, "missing", part_of(j, 0)->held->root,
-                                          name, "the same tensor in every part",
-                                          "give the parts of one save",
-                                          "none in the part of rank 0; rank %d has one", r);
+                st = sheaf__defect(j->c, "missing", part_of(j, 0)->held->root, name,
+                                   "the same tensor in every part", "give the parts of one save",
+                                   "none in the part of rank 0; rank %d has one", r);
         }
     }
     return st;
@@ -496,11 +490,10 @@ static sheaf_status *join_all(joining *j)
     sheaf_status *st = NULL;
     for (int r = 0; r < j->ways; r++)
         if (parts_with(j, r) != 1)
-            return sheaf__catalog_notef(
-                j->c, SHEAF_DEFECT, parts_with(j, r) == 0 ? "missing" : "duplicate", j->c->root, "",
-                "one part of each rank",
-                "name the file of each rank once, as sources of sheaf convert",
-                "%d parts of rank %d of %d", parts_with(j, r), r, j->ways);
+            return sheaf__defect(j->c, parts_with(j, r) == 0 ? "missing" : "duplicate", j->c->root,
+                                 "", "one part of each rank",
+                                 "name the file of each rank once, as sources of sheaf convert",
+                                 "%d parts of rank %d of %d", parts_with(j, r), r, j->ways);
     const sheaf_catalog *first = part_of(j, 0)->held;
     for (int64_t i = 0; st == NULL && i < first->count; i++)
         st = join_tensor(j, first->tensor[i].told.name);
@@ -509,13 +502,12 @@ static sheaf_status *join_all(joining *j)
     const sheaf_logical *table = a_table(j->c);
     if (st == NULL && j->vocab < 0 && table != NULL) {
         j->c->padded_vocab = table->told.shape[0];
-        st = sheaf__catalog_notef(j->c, SHEAF_WARNING, "padded", j->c->root, table->told.name,
-                                  "the true size of the vocabulary",
-                                  "give the path of the model's config.json with --config",
-                                  "no config: all %" PRId64
-                                  " rows are kept, the last of which may be padding; nothing "
-                                  "tells whether ranks follow rank %d",
-                                  table->told.shape[0], j->ways - 1);
+        st = sheaf__warning(
+            j->c, "padded", j->c->root, table->told.name, "the true size of the vocabulary",
+            "give the path of the model's config.json with --config",
+            "no config: all %" PRId64 " rows are kept, the last of which may be padding; nothing "
+            "tells whether ranks follow rank %d",
+            table->told.shape[0], j->ways - 1);
     }
     return st;
 }
@@ -546,10 +538,10 @@ static sheaf_status *complete_all(joining *j)
         return refuse_others(j);
     for (int i = 0; st == NULL && i < j->count; i++)
         if (j->part[i].rank > 0 && parts_with(j, j->part[i].rank) > 1)
-            return sheaf__catalog_notef(j->c, SHEAF_DEFECT, "duplicate", j->part[i].held->root, "",
-                                        "one part of each rank", "leave one of them out",
-                                        "%d parts of rank %d", parts_with(j, j->part[i].rank),
-                                        j->part[i].rank);
+            return sheaf__defect(j->c, "duplicate", j->part[i].held->root, "",
+                                 "one part of each rank", "leave one of them out",
+                                 "%d parts of rank %d", parts_with(j, j->part[i].rank),
+                                 j->part[i].rank);
     for (int64_t i = 0; st == NULL && i < count; i++) {
         const sheaf_logical *t = &j->c->tensor[i];
         if (t->kind == SHEAF_WEIGHT && t->told.ndim == 2 && sheaf__is_vocabulary(t->told.name) &&
@@ -562,9 +554,9 @@ static sheaf_status *complete_all(joining *j)
         if (j->part[i].rank >= 0)
             st = compare_part(j, &j->part[i]);
     if (st == NULL && !completed)
-        st = sheaf__catalog_note(j->c, SHEAF_WARNING, "foreign", j->part[0].held->root, "",
-                                 "parts that complete something", "nothing in it was needed",
-                                 "leave it out");
+        st = sheaf__warning(j->c, "foreign", j->part[0].held->root, "",
+                            "parts that complete something", "leave it out",
+                            "nothing in it was needed");
     if (completed)
         j->c->tp = j->ways;
     return st;

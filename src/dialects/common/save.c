@@ -111,8 +111,8 @@ sheaf_status *sheaf__not_there(sheaf_catalog *c, const char *tensor, const char 
     if (!made)
         return sheaf__no_memory(c->root);
     sheaf_status *st =
-        sheaf__catalog_note(c, SHEAF_DEFECT, "missing", whole, tensor, expected, "no such file",
-                            "copy it from where this checkpoint was written");
+        sheaf__defect(c, "missing", whole, tensor, expected,
+                      "copy it from where this checkpoint was written", "no such file");
     free(whole);
     return st;
 }

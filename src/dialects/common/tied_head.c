@@ -140,18 +140,18 @@ sheaf_status *sheaf__catalog_tied_head(sheaf_catalog *c)
     const char *path = sheaf__catalog_path_of(c, head);
     sheaf_status *st = check(&copy, c, of_catalog, &table->told, &head->told);
     if (st != NULL && sheaf_status_code(st) == SHEAF_E_LAYOUT) {
-        sheaf_status *noted = sheaf__catalog_note(
-            c, SHEAF_DEFECT, "conflict", path, sheaf__head_name, sheaf_status_expected(st),
-            sheaf_status_found(st),
+        sheaf_status *noted = sheaf__defect(
+            c, "conflict", path, sheaf__head_name, sheaf_status_expected(st),
             "if the stored head is meant, set tie_word_embeddings to false in config.json (--config "
-            "names another one); if the table is, remove the stored head");
+            "names another one); if the table is, remove the stored head",
+            "%s", sheaf_status_found(st));
         sheaf_status_free(st);
         return noted;
     }
     if (st != NULL || !copy)
         return st;
-    st = sheaf__catalog_note(c, SHEAF_NOTE, "inferred", path, sheaf__head_name, "",
-                             "the table of embeddings in another precision; it is left out", "");
+    st = sheaf__note(c, "inferred", path, sheaf__head_name, "", "",
+                     "the table of embeddings in another precision; it is left out");
     drop(c, head);
     return st != NULL ? st : sheaf__catalog_sort(c);
 }

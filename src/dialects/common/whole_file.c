@@ -52,12 +52,12 @@ static sheaf_status *take(taking *t, const char *stored, const sheaf_piece *piec
     if (st == NULL && (tensor = sheaf__catalog_find(w->catalog, name)) != NULL) {
         const char *other =
             tensor->npieces > 0 ? w->catalog->file[tensor->piece[0].file].path : "another file";
-        st = sheaf__catalog_notef(
-            w->catalog, SHEAF_DEFECT, "duplicate", t->path, name, "one tensor of this name",
-            strcmp(other, t->path) == 0 ? "" : "move the file of the wrong save away",
-            "it is in %s too%s%s", other,
-            strcmp(stored, name) != 0 ? "; here it is stored as " : "",
-            strcmp(stored, name) != 0 ? stored : "");
+        st =
+            sheaf__defect(w->catalog, "duplicate", t->path, name, "one tensor of this name",
+                          strcmp(other, t->path) == 0 ? "" : "move the file of the wrong save away",
+                          "it is in %s too%s%s", other,
+                          strcmp(stored, name) != 0 ? "; here it is stored as " : "",
+                          strcmp(stored, name) != 0 ? stored : "");
     } else if (st == NULL) {
         st = sheaf__catalog_tensor(&tensor, w->catalog, name, piece->dtype, ndim, shape);
         if (st == NULL) {
@@ -95,10 +95,9 @@ static sheaf_status *check_divided(const taking *t, const sheaf_safetensors *fil
     }
     json_decref(root);
     if (!inner)
-        return sheaf__catalog_note(
-            t->whole->catalog, SHEAF_WARNING, "inferred", path, "", want,
-            "rank 0's parts of a save of torch.distributed.checkpoint, or all of one rank's: the file does not say",
-            cure);
+        return sheaf__warning(
+            t->whole->catalog, "inferred", path, "", want, cure,
+            "rank 0's parts of a save of torch.distributed.checkpoint, or all of one rank's: the file does not say");
     st = sheaf_fail(SHEAF_E_UNSUPPORTED, "one rank's parts, by DCP_SHARDING_INFO in its metadata");
     return sheaf_try_this(sheaf_expected(st, want), cure);
 }
@@ -113,10 +112,10 @@ static sheaf_status *take_safetensors(taking *t, const char *path)
     st = sheaf__catalog_file(&t->file, t->whole->catalog, path, &file->mark);
     if (st == NULL && format != NULL &&
         (strcmp(format, "tf") == 0 || strcmp(format, "flax") == 0 || strcmp(format, "np") == 0))
-        st = sheaf__catalog_note(
-            t->whole->catalog, SHEAF_DEFECT, "unsupported", path, "", "metadata 'format': pt",
-            format,
-            "other frameworks use other names and transpose weights: convert it with transformers");
+        st = sheaf__defect(
+            t->whole->catalog, "unsupported", path, "", "metadata 'format': pt",
+            "other frameworks use other names and transpose weights: convert it with transformers",
+            "%s", format);
     TRY(st, check_divided(t, file, path));
     for (int64_t i = 0; st == NULL && i < file->header.count; i++) {
         const sheaf_safetensors_entry *e = &file->header.entry[i];
@@ -199,10 +198,10 @@ sheaf_status *sheaf__dialect_unread(bool *told, sheaf_catalog *c, const char *pa
         *told = is != NULL;
     return is == NULL
                ? NULL
-               : sheaf__catalog_note(
-                     c, SHEAF_DEFECT, "unread", path, name,
-                     "a dense tensor of a dtype that sheaf reads", is,
-                     "make it one in Python and save again, or leave it out: sheaf convert {} {+rest} --to hf --drop-unread{config}");
+               : sheaf__defect(
+                     c, "unread", path, name, "a dense tensor of a dtype that sheaf reads",
+                     "make it one in Python and save again, or leave it out: sheaf convert {} {+rest} --to hf --drop-unread{config}",
+                     "%s", is);
 }
 
 sheaf_status *sheaf__whole_file(bool *read, const sheaf__whole *whole, const char *path)

@@ -112,11 +112,10 @@ static bool wants_indexed(void *context, const char *path, const char *name)
         return x->asked->wants == NULL || x->asked->wants(x->asked->context, path, name);
     if (sheaf__ends_with(name, "rotary_emb.inv_freq") || x->st != NULL)
         return false;
-    x->st = sheaf__catalog_note(
-        x->whole.catalog, SHEAF_DEFECT, file == NULL ? "foreign" : "duplicate", path, name,
-        file == NULL ? "a name of the index" : file,
-        file == NULL ? "a tensor that the index does not name" : "it lies in this file too",
-        other_save);
+    x->st = sheaf__defect(x->whole.catalog, file == NULL ? "foreign" : "duplicate", path, name,
+                          file == NULL ? "a name of the index" : file, other_save, "%s",
+                          file == NULL ? "a tensor that the index does not name"
+                                       : "it lies in this file too");
     return false;
 }
 
@@ -134,9 +133,9 @@ static sheaf_status *read_mapped(indexed *x, json_t *files, bool *damaged, const
         sheaf_status *st = NULL;
         if (!safe_file_name(file)) {
             *damaged = true;
-            st = sheaf__catalog_note(x->whole.catalog, SHEAF_DEFECT, "damaged", index, name,
-                                     "the name of a file of weights in the same folder",
-                                     sheaf__json_show(shown, value), "");
+            st = sheaf__defect(x->whole.catalog, "damaged", index, name,
+                               "the name of a file of weights in the same folder", "", "%s",
+                               sheaf__json_show(shown, value));
         } else if (json_object_get(files, file) == NULL) {
             if (json_object_size(files) == MOST_SHARDS)
                 return sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "%s", index),
@@ -173,10 +172,10 @@ static sheaf_status *note_promised(const indexed *x, const json_t *files, const 
             st == NULL && sheaf__catalog_find(c, stored != NULL ? stored : name) != NULL;
         TRY(st, !there ? sheaf__path_join(&path, dir, file) : NULL);
         if (st == NULL && !there)
-            st = sheaf__catalog_note(
-                c, SHEAF_DEFECT, "missing", path, name, "in this file, as the index says",
-                json_is_true(read) ? "no tensor of this name in it" : "this file cannot be read",
-                json_is_true(read) ? other_save : "copy or download it");
+            st = sheaf__defect(c, "missing", path, name, "in this file, as the index says",
+                               json_is_true(read) ? other_save : "copy or download it", "%s",
+                               json_is_true(read) ? "no tensor of this name in it"
+                                                  : "this file cannot be read");
         free(stored);
         free(path);
         if (st != NULL)
@@ -206,13 +205,13 @@ static sheaf_status *note_strangers(const indexed *x, const json_t *files, const
             continue; /* the same weights in the other format */
         st = sheaf__path_join(&path, dir, names->at[i]);
         TRY(st, is.of != of.of
-                    ? sheaf__catalog_notef(x->whole.catalog, SHEAF_WARNING, "stale", path, "",
-                                           "the files that the index names", "delete it",
-                                           "a shard of another save, of %" PRId64 " files", is.of)
-                    : sheaf__catalog_note(x->whole.catalog, SHEAF_WARNING, "foreign", path, "",
-                                          "the files that the index names",
-                                          "a file that the index does not name",
-                                          "delete it, or copy the index again"));
+                    ? sheaf__warning(x->whole.catalog, "stale", path, "",
+                                     "the files that the index names", "delete it",
+                                     "a shard of another save, of %" PRId64 " files", is.of)
+                    : sheaf__warning(x->whole.catalog, "foreign", path, "",
+                                     "the files that the index names",
+                                     "delete it, or copy the index again",
+                                     "a file that the index does not name"));
         free(path);
     }
     return st;
@@ -288,10 +287,9 @@ static sheaf_status *note_gaps(bool *damaged, sheaf_catalog *c, const char *dir,
         if (begin[i] >= end[i])
             continue;
         *damaged = true;
-        st = sheaf__catalog_notef(c, SHEAF_DEFECT, "missing", dir, "", "all shards",
-                                  "download or copy them too",
-                                  "no shards %" PRId64 "..%" PRId64 " of those that %s is one of",
-                                  begin[i], end[i] - 1, name);
+        st = sheaf__defect(c, "missing", dir, "", "all shards", "download or copy them too",
+                           "no shards %" PRId64 "..%" PRId64 " of those that %s is one of",
+                           begin[i], end[i] - 1, name);
     }
     return st;
 }
@@ -314,9 +312,9 @@ static sheaf_status *note_stages(bool *damaged, sheaf_catalog *c, const char *di
     if (is->stage <= before + 1)
         return NULL;
     *damaged = true;
-    return sheaf__catalog_notef(
-        c, SHEAF_DEFECT, "missing", dir, "", "all stages of the pipeline", "copy them too",
-        "no stages %" PRId64 "..%" PRId64 " before that of %s", before + 1, is->stage - 1, name);
+    return sheaf__defect(c, "missing", dir, "", "all stages of the pipeline", "copy them too",
+                         "no stages %" PRId64 "..%" PRId64 " before that of %s", before + 1,
+                         is->stage - 1, name);
 }
 
 /* Shards by their names alone: those of the most files, others are left from another save. */
@@ -349,10 +347,9 @@ static sheaf_status *read_shards(bool *damaged, const sheaf__whole *whole, const
         if (is.of != of) {
             char *path = NULL;
             st = sheaf__path_join(&path, dir, names->at[i]);
-            TRY(st, sheaf__catalog_notef(whole->catalog, SHEAF_DEFECT, "stale", path, "",
-                                         "shards of one save", "move it away",
-                                         "one of %" PRId64 " files, beside others of %" PRId64,
-                                         is.of, of));
+            TRY(st, sheaf__defect(
+                        whole->catalog, "stale", path, "", "shards of one save", "move it away",
+                        "one of %" PRId64 " files, beside others of %" PRId64, is.of, of));
             free(path);
             continue;
         }
@@ -362,10 +359,9 @@ static sheaf_status *read_shards(bool *damaged, const sheaf__whole *whole, const
         TRY(st, read_one(damaged, whole, dir, names->at[i]));
     }
     if (st == NULL && read > 0)
-        st = sheaf__catalog_notef(whole->catalog, SHEAF_WARNING, "missing", dir, "",
-                                  "an index of the shards",
-                                  "sheaf convert {} {+indexed} --to hf{config}",
-                                  "none; %" PRId64 " files were read by their names", read);
+        st = sheaf__warning(whole->catalog, "missing", dir, "", "an index of the shards",
+                            "sheaf convert {} {+indexed} --to hf{config}",
+                            "none; %" PRId64 " files were read by their names", read);
     return st;
 }
 
@@ -381,10 +377,9 @@ sheaf_status *sheaf__whole_folder(bool *damaged, sheaf__whole *whole, const char
                    index = sheaf__names_has(names, forms[i][1]);
         sheaf_status *st = NULL;
         if (single && index)
-            st = sheaf__catalog_notef(whole->catalog, SHEAF_DEFECT, "duplicate", dir, "",
-                                      "one of them", "move the stale one away",
-                                      "both %s and %s: one is left from another save", forms[i][0],
-                                      forms[i][1]);
+            st = sheaf__defect(
+                whole->catalog, "duplicate", dir, "", "one of them", "move the stale one away",
+                "both %s and %s: one is left from another save", forms[i][0], forms[i][1]);
         if (single || index)
             return st != NULL ? st
                    : single   ? read_one(damaged, whole, dir, forms[i][0])
@@ -409,11 +404,11 @@ sheaf_status *sheaf__whole_folder(bool *damaged, sheaf__whole *whole, const char
         return read_one(damaged, whole, dir, names->at[at]);
     *damaged = true;
     if (indexes == 0 && singles == 0)
-        return sheaf__catalog_note(whole->catalog, SHEAF_DEFECT, "missing", dir, "",
-                                   "model.safetensors, or shards and their index",
-                                   "no weights in this folder", "copy or download the weights too");
-    return sheaf__catalog_notef(
-        whole->catalog, SHEAF_DEFECT, "conflict", dir, "", "one model in a folder",
-        "give the file itself instead of the folder",
-        "%" PRId64 " files, each of which could be it (%s, ...)", indexes + singles, names->at[at]);
+        return sheaf__defect(whole->catalog, "missing", dir, "",
+                             "model.safetensors, or shards and their index",
+                             "copy or download the weights too", "no weights in this folder");
+    return sheaf__defect(whole->catalog, "conflict", dir, "", "one model in a folder",
+                         "give the file itself instead of the folder",
+                         "%" PRId64 " files, each of which could be it (%s, ...)",
+                         indexes + singles, names->at[at]);
 }

@@ -28,9 +28,9 @@ static sheaf_status *renamed(sheaf_catalog *c)
     sheaf_status *st = sheaf__catalog_sort(c);
     for (int64_t i = 1; st == NULL && i < c->count; i++)
         if (strcmp(c->tensor[i - 1].told.name, c->tensor[i].told.name) == 0)
-            st = sheaf__catalog_note(c, SHEAF_DEFECT, "duplicate", c->root, c->tensor[i].told.name,
-                                     "one tensor of this name",
-                                     "a second one, under the name that a wrapper gave it", "");
+            st = sheaf__defect(c, "duplicate", c->root, c->tensor[i].told.name,
+                               "one tensor of this name", "",
+                               "a second one, under the name that a wrapper gave it");
     return st;
 }
 
@@ -73,8 +73,8 @@ static sheaf_status *take_words(sheaf_catalog *c)
         return st;
     for (int64_t i = 0; i < c->count; i++)
         sheaf__unwrap(base_of(&c->tensor[i]));
-    st = sheaf__catalog_notef(c, SHEAF_NOTE, "inferred", c->root, "", "names as the model has them",
-                              "", "names with '%s', a wrapper's word, which is left out", first);
+    st = sheaf__note(c, "inferred", c->root, "", "names as the model has them", "",
+                     "names with '%s', a wrapper's word, which is left out", first);
     return st != NULL ? st : renamed(c);
 }
 
@@ -232,9 +232,9 @@ static sheaf_status *tell_unmerged(sheaf_catalog *c)
         return NULL;
     sheaf_status *st = make_cure(&cure, c);
     TRY(st,
-        sheaf__catalog_notef(
-            c, SHEAF_WARNING, "unmerged", c->root, "", "weights with LoRA merged into them", cure,
-            "%" PRId64 " tensors of PEFT's adapter beside the weights, the first '%s'", n, first));
+        sheaf__warning(c, "unmerged", c->root, "", "weights with LoRA merged into them", cure,
+                       "%" PRId64 " tensors of PEFT's adapter beside the weights, the first '%s'",
+                       n, first));
     free(cure);
     return st;
 }
@@ -303,8 +303,8 @@ static sheaf_status *put_in_front(sheaf_catalog *c)
         free((char *)name);
         c->tensor[i].told.name = whole;
     }
-    st = sheaf__catalog_notef(c, SHEAF_NOTE, "inferred", c->root, "", "names as the model has them",
-                              "", "names without '%.*s', which is put in front", n, f->table);
+    st = sheaf__note(c, "inferred", c->root, "", "names as the model has them", "",
+                     "names without '%.*s', which is put in front", n, f->table);
     return st != NULL ? st : renamed(c);
 }
 

@@ -73,21 +73,21 @@ static sheaf_status *tell_files(dcp_reading *r)
     for (int64_t i = 0; st == NULL && i < r->nfiles; i++) {
         const dcp_file *f = &r->file[i];
         if (f->size < 0)
-            st = sheaf__catalog_notef(
-                r->catalog, SHEAF_DEFECT, "missing", f->path, f->first,
-                "every file that .metadata names", "copy it from where this checkpoint was written",
+            st = sheaf__defect(
+                r->catalog, "missing", f->path, f->first, "every file that .metadata names",
+                "copy it from where this checkpoint was written",
                 "no such file; %" PRId64 " chunks of tensors lie in it, the first of '%s'", f->lost,
                 f->first);
         else if (f->size < f->wanted)
-            st = sheaf__catalog_notef(r->catalog, SHEAF_DEFECT, "damaged", f->path, f->first,
-                                      "as many bytes as .metadata says", "copy it again",
-                                      "cut short: %" PRId64 " of %" PRId64 " bytes; %" PRId64
-                                      " chunks of tensors are not there, the first of '%s'",
-                                      f->size, f->wanted, f->lost, f->first);
+            st = sheaf__defect(r->catalog, "damaged", f->path, f->first,
+                               "as many bytes as .metadata says", "copy it again",
+                               "cut short: %" PRId64 " of %" PRId64 " bytes; %" PRId64
+                               " chunks of tensors are not there, the first of '%s'",
+                               f->size, f->wanted, f->lost, f->first);
         else if (f->size > f->wanted)
-            st = sheaf__catalog_notef(r->catalog, SHEAF_WARNING, "conflict", f->path, "",
-                                      "as many bytes as .metadata says", "",
-                                      "%" PRId64 " bytes for %" PRId64, f->size, f->wanted);
+            st = sheaf__warning(r->catalog, "conflict", f->path, "",
+                                "as many bytes as .metadata says", "",
+                                "%" PRId64 " bytes for %" PRId64, f->size, f->wanted);
     }
     char **names = NULL;
     int64_t n = 0;
@@ -98,9 +98,8 @@ static sheaf_status *tell_files(dcp_reading *r)
                                                           sizeof want, by_file_name) != NULL;
         char *path = NULL;
         if (!known && (st = sheaf__path_join(&path, r->dir, names[i])) == NULL)
-            st = sheaf__catalog_note(r->catalog, SHEAF_WARNING, "foreign", path, "",
-                                     "files that .metadata names",
-                                     "one that it does not name, perhaps of another save", "");
+            st = sheaf__warning(r->catalog, "foreign", path, "", "files that .metadata names", "",
+                                "one that it does not name, perhaps of another save");
         free(path);
     }
     sheaf__names_free(names, n);
@@ -121,9 +120,8 @@ static sheaf_status *read_common(dcp_reading *r)
             object == NULL ? NULL : json_string_value(json_object_get(object, "sharded_backend"));
         r->megatron = backend != NULL && strcmp(backend, "torch_dist") == 0;
         if (st == NULL && backend != NULL && !r->megatron)
-            st = sheaf__catalog_notef(r->catalog, SHEAF_DEFECT, "unsupported", json, "",
-                                      "sharded_backend torch_dist", "", "sharded_backend %.40s",
-                                      backend);
+            st = sheaf__defect(r->catalog, "unsupported", json, "", "sharded_backend torch_dist",
+                               "", "sharded_backend %.40s", backend);
     }
     if (st == NULL && sheaf__path_kind(common) == SHEAF_PATH_FILE) {
         st = sheaf__catalog_defect(r->catalog, common, sheaf__torch_open(&r->common, common));
@@ -162,9 +160,8 @@ static sheaf_status *check_step(dcp_reading *r)
         r->catalog->step = said;
     if (said < 0 || r->catalog->step == said)
         return NULL;
-    return sheaf__catalog_notef(r->catalog, SHEAF_DEFECT, "stale", r->dir, "",
-                                "the iteration in the folder's name", "",
-                                "iteration %" PRId64 " inside", r->catalog->step);
+    return sheaf__defect(r->catalog, "stale", r->dir, "", "the iteration in the folder's name", "",
+                         "iteration %" PRId64 " inside", r->catalog->step);
 }
 
 /* ---- all of it ---- */

@@ -17,11 +17,10 @@ sheaf_status *sheaf__dcp_metadata(dcp_reading *r)
     if (st != NULL)
         return st;
     if (sheaf__path_kind(path) != SHEAF_PATH_FILE) {
-        st = sheaf__catalog_note(
-            r->catalog, SHEAF_DEFECT, "missing", path, "",
-            "the list of all tensors, which a save writes last",
-            "no such file: the save did not finish, or the file was left behind (its name begins with a dot)",
-            "copy it from where this checkpoint was written");
+        st = sheaf__defect(
+            r->catalog, "missing", path, "", "the list of all tensors, which a save writes last",
+            "copy it from where this checkpoint was written",
+            "no such file: the save did not finish, or the file was left behind (its name begins with a dot)");
     } else {
         st = sheaf__file_read_all(&bytes, &size, path, MAX_METADATA);
         TRY(st, sheaf__pickle_parse(&r->meta, NULL, bytes, size, NULL));
@@ -214,15 +213,14 @@ sheaf_status *sheaf__dcp_chunk(sheaf_piece *out, bool *found, dcp_reading *r, co
     const dcp_item *item = find_item(r, key, ndim, offsets);
     *found = false;
     if (item == NULL || item->file < 0)
-        return sheaf__catalog_note(
-            r->catalog, SHEAF_DEFECT, "damaged", r->dir, key,
-            "a place in a file of this folder for each chunk",
-            item == NULL ? "a chunk without a place in .metadata" : "another place", "");
+        return sheaf__defect(
+            r->catalog, "damaged", r->dir, key, "a place in a file of this folder for each chunk",
+            "", "%s", item == NULL ? "a chunk without a place in .metadata" : "another place");
     dcp_file *f = &r->file[item->file];
     if (item->changed)
-        return sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "unsupported", f->path, key,
-                                   "items as torch.save() writes them",
-                                   "items that were transformed", "");
+        return sheaf__defect(r->catalog, "unsupported", f->path, key,
+                             "items as torch.save() writes them", "",
+                             "items that were transformed");
     if (f->size < item->begin + item->length) {
         lose(f, key);
         return NULL;

@@ -204,8 +204,8 @@ static sheaf_status *walk_chunks(dcp_reading *r, const char *key, const char *na
         for (int k = 0; good && k < ndim; k++)
             good = offsets[k] <= shape[k] - sizes[k];
         if (!good) {
-            st = sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "damaged", r->dir, key,
-                                     "chunks inside the tensor", "another one in .metadata", "");
+            st = sheaf__defect(r->catalog, "damaged", r->dir, key, "chunks inside the tensor", "",
+                               "another one in .metadata");
             continue;
         }
         bool found;
@@ -231,12 +231,11 @@ static sheaf_status *read_plain(dcp_reading *r, const char *key, const char *nam
     const sheaf_pickle *chunks;
     sheaf_logical *out;
     if (!tensor_of(&ndim, shape, &chunks, value))
-        return sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "damaged", r->dir, key,
-                                   "a tensor's shape and chunks", "something else in .metadata",
-                                   "");
+        return sheaf__defect(r->catalog, "damaged", r->dir, key, "a tensor's shape and chunks", "",
+                             "something else in .metadata");
     if (sheaf__catalog_find(r->catalog, name) != NULL)
-        return sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "duplicate", r->dir, key,
-                                   "one tensor of each name", "a second one", "");
+        return sheaf__defect(r->catalog, "duplicate", r->dir, key, "one tensor of each name", "",
+                             "a second one");
     sheaf_status *st = sheaf__catalog_tensor(&out, r->catalog, name, dtype_of(value), ndim, shape);
     if (st == NULL) {
         out->kind = is == ROLE_MOMENT                             ? SHEAF_MOMENT
@@ -307,13 +306,12 @@ static sheaf_status *read_megatron(dcp_reading *r, const char *key, const sheaf_
         return NULL;
     }
     if (!tensor_of(&ndim, shape, &chunks, value))
-        return sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "damaged", r->dir, key,
-                                   "a tensor's shape and chunks", "something else in .metadata",
-                                   "");
+        return sheaf__defect(r->catalog, "damaged", r->dir, key, "a tensor's shape and chunks", "",
+                             "something else in .metadata");
     if (stacked && (ndim < 2 || shape[0] != r->model.layers))
-        return sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "shape", r->dir, key,
-                                   "all layers of the model along the first axis",
-                                   "another number of them", "");
+        return sheaf__defect(r->catalog, "shape", r->dir, key,
+                             "all layers of the model along the first axis", "",
+                             "another number of them");
     sheaf_status *st =
         sheaf__megatron_targets_of(&targets, &word, &r->model, name, stacked ? 0 : number,
                                    ndim - (stacked ? 1 : 0), shape + (stacked ? 1 : 0), 0, 1);
@@ -321,11 +319,11 @@ static sheaf_status *read_megatron(dcp_reading *r, const char *key, const sheaf_
     if (st != NULL || word == SHEAF_MEGATRON_IGNORED)
         return st;
     if (word != SHEAF_MEGATRON_MAPPED)
-        return sheaf__catalog_note(
-            r->catalog, SHEAF_DEFECT, word == SHEAF_MEGATRON_MISFIT ? "shape" : "unsupported",
-            r->dir, key,
+        return sheaf__defect(
+            r->catalog, word == SHEAF_MEGATRON_MISFIT ? "shape" : "unsupported", r->dir, key,
             "tensors of a Llama model with the sizes in the args, or in the config where there are none",
-            word == SHEAF_MEGATRON_MISFIT ? "another shape" : "a tensor that it does not have", "");
+            "", "%s",
+            word == SHEAF_MEGATRON_MISFIT ? "another shape" : "a tensor that it does not have");
     if (strstr(name, "word_embeddings.weight") != NULL)
         r->model.padded = shape[0];
     return sheaf__catalog_defect(r->catalog, r->dir,
@@ -338,13 +336,12 @@ static sheaf_status *tell_unread(dcp_reading *r)
 {
     sheaf_status *st = NULL;
     if (r->optimizer > 0)
-        st =
-            sheaf__catalog_notef(r->catalog, SHEAF_NOTE, "unsupported", r->dir, "", "", "",
-                                 "%" PRId64 " tensors of the optimizer are not read", r->optimizer);
+        st = sheaf__note(r->catalog, "unsupported", r->dir, "", "", "",
+                         "%" PRId64 " tensors of the optimizer are not read", r->optimizer);
     if (st == NULL && r->others > 0)
-        st = sheaf__catalog_notef(r->catalog, SHEAF_WARNING, "foreign", r->dir, r->other,
-                                  "tensors of the model or its optimizer", "",
-                                  "%" PRId64 " others are not read", r->others);
+        st = sheaf__warning(r->catalog, "foreign", r->dir, r->other,
+                            "tensors of the model or its optimizer", "",
+                            "%" PRId64 " others are not read", r->others);
     return st;
 }
 

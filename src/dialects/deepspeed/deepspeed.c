@@ -168,9 +168,8 @@ static sheaf_status *find_files(ds_reading *r)
         } else if (sheaf__ends_with(names[i], ".pt")) {
             char *path = NULL;
             st = sheaf__path_join(&path, r->tag, names[i]);
-            TRY(st, sheaf__catalog_note(r->catalog, SHEAF_NOTE, "foreign", path, "",
-                                        "files that DeepSpeed writes",
-                                        "a file of another name; it is not read", ""));
+            TRY(st, sheaf__note(r->catalog, "foreign", path, "", "files that DeepSpeed writes", "",
+                                "a file of another name; it is not read"));
             free(path);
         }
     }
@@ -189,9 +188,8 @@ static sheaf_status *check_twice(ds_reading *r)
         ds_file *f = &r->file[i], *last = kept > 0 ? &r->file[kept - 1] : NULL;
         if (last != NULL && last->what == f->what && last->mp == f->mp && last->dp == f->dp &&
             last->layer == f->layer) {
-            TRY(st, sheaf__catalog_notef(r->catalog, SHEAF_DEFECT, "duplicate", f->path, "",
-                                         "one file for each part", "", "%s is the same part",
-                                         last->path));
+            TRY(st, sheaf__defect(r->catalog, "duplicate", f->path, "", "one file for each part",
+                                  "", "%s is the same part", last->path));
             free(f->path);
             continue;
         }
@@ -213,8 +211,8 @@ static sheaf_status *check_stem(ds_reading *r, const ds_file *f)
     if (stem[0] == '\0' || !read_name(&was, name) ||
         (was.what == f->what && was.mp == f->mp && was.dp == f->dp && was.layer == f->layer))
         return NULL;
-    return sheaf__catalog_notef(
-        r->catalog, SHEAF_DEFECT, "conflict", f->path, "", "a file that was saved under this name",
+    return sheaf__defect(
+        r->catalog, "conflict", f->path, "", "a file that was saved under this name",
         "give the parts back the names they were saved under", "it was saved as %s", name);
 }
 
@@ -256,9 +254,8 @@ static sheaf_status *open_files(ds_reading *r)
     for (int64_t i = 0; st == NULL && i < r->nfiles; i++) {
         ds_file *f = &r->file[i];
         if (f->what == DS_EXPERT) {
-            st = sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "unsupported", f->path, "",
-                                     "layers without experts",
-                                     "a file of experts (mixture of experts)", "");
+            st = sheaf__defect(r->catalog, "unsupported", f->path, "", "layers without experts", "",
+                               "a file of experts (mixture of experts)");
             continue;
         }
         st = open_one(r, f);
@@ -297,8 +294,8 @@ static sheaf_status *agree(int64_t *out, ds_reading *r, const char *key, const c
         if (!says(&value, &r->file[i], key) || value == *out)
             continue;
         snprintf(expected, sizeof expected, "%s %" PRId64 ", as in the other parts", what, *out);
-        st = sheaf__catalog_notef(r->catalog, SHEAF_DEFECT, code, r->file[i].path, "", expected,
-                                  "put the part of the same save here", "%s %" PRId64, what, value);
+        st = sheaf__defect(r->catalog, code, r->file[i].path, "", expected,
+                           "put the part of the same save here", "%s %" PRId64, what, value);
     }
     return st;
 }
@@ -316,9 +313,9 @@ static sheaf_status *check_step(ds_reading *r)
     sheaf_status *st = agree(&r->step, r, "global_steps", "stale", "step");
     const int64_t said = step_of_tag(r->tag);
     if (st == NULL && said >= 0 && r->step >= 0 && said != r->step)
-        st = sheaf__catalog_notef(r->catalog, SHEAF_DEFECT, "stale", r->tag, "",
-                                  "files of the step in the folder's name", "",
-                                  "files of step %" PRId64, r->step);
+        st =
+            sheaf__defect(r->catalog, "stale", r->tag, "", "files of the step in the folder's name",
+                          "", "files of step %" PRId64, r->step);
     if (r->step < 0)
         r->step = said;
     r->catalog->step = r->step;
@@ -352,20 +349,18 @@ static sheaf_status *check_sizes(ds_reading *r)
             : most_dp >= 0                                                       ? most_dp + 1
                                                                                  : 0;
     if (tp > r->tp || dp > r->dp)
-        st = sheaf__catalog_notef(
-            r->catalog, SHEAF_DEFECT, "conflict", r->tag, "",
-            "sizes that the number of files makes believable", "",
-            "%" PRId64 " model-parallel and %" PRId64 " data-parallel parts are stated", tp, dp);
+        st = sheaf__defect(
+            r->catalog, "conflict", r->tag, "", "sizes that the number of files makes believable",
+            "", "%" PRId64 " model-parallel and %" PRId64 " data-parallel parts are stated", tp,
+            dp);
     if (st == NULL && most_mp >= r->tp && !layers) {
-        st = sheaf__catalog_notef(
-            r->catalog, SHEAF_DEFECT, "conflict", r->tag, "", "as many parts as the files say", "",
-            "mp_rank_%02d in a save of %d model-parallel parts", most_mp, r->tp);
+        st = sheaf__defect(r->catalog, "conflict", r->tag, "", "as many parts as the files say", "",
+                           "mp_rank_%02d in a save of %d model-parallel parts", most_mp, r->tp);
         r->tp = most_mp + 1;
     }
     if (st == NULL && most_dp >= r->dp) {
-        st = sheaf__catalog_notef(
-            r->catalog, SHEAF_DEFECT, "conflict", r->tag, "", "as many parts as the files say", "",
-            "zero_pp_rank_%d in a save of %d data-parallel parts", most_dp, r->dp);
+        st = sheaf__defect(r->catalog, "conflict", r->tag, "", "as many parts as the files say", "",
+                           "zero_pp_rank_%d in a save of %d data-parallel parts", most_dp, r->dp);
         r->dp = most_dp + 1;
     }
     r->catalog->tp = r->tp;
@@ -427,9 +422,9 @@ static sheaf_status *read_all(ds_reading *r)
     if (st == NULL && sheaf__path_has(r->tag, "zero", SHEAF_PATH_DIR))
         st = sheaf__ds_universal(r);
     else if (st == NULL && r->nfiles == 0)
-        st = sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "missing", r->tag, "",
-                                 "mp_rank_XX_model_states.pt and the like",
-                                 "no such file in this folder", "");
+        st = sheaf__defect(r->catalog, "missing", r->tag, "",
+                           "mp_rank_XX_model_states.pt and the like", "",
+                           "no such file in this folder");
     else {
         TRY(st, check_sizes(r));
         TRY(st, sheaf__ds_parts(r));

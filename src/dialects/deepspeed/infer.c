@@ -211,19 +211,19 @@ sheaf_status *sheaf__ds_rules_tell(ds_rules *rules)
 {
     sheaf_catalog *c = rules->r->catalog;
     if (rules->by_config > 0)
-        return sheaf__catalog_notef(c, SHEAF_NOTE, "inferred", rules->r->tag, "", "", "",
-                                    "universal_checkpoint_info is absent: how %" PRId64
-                                    " tensors are cut follows from their shapes and the "
-                                    "config; %" PRId64 " others from their names and values",
-                                    rules->by_config,
-                                    rules->rows + rules->columns + rules->copies + rules->by_shape);
+        return sheaf__note(c, "inferred", rules->r->tag, "", "", "",
+                           "universal_checkpoint_info is absent: how %" PRId64
+                           " tensors are cut follows from their shapes and the "
+                           "config; %" PRId64 " others from their names and values",
+                           rules->by_config,
+                           rules->rows + rules->columns + rules->copies + rules->by_shape);
     if (rules->rows + rules->columns + rules->copies + rules->by_shape > 0)
-        return sheaf__catalog_notef(c, SHEAF_NOTE, "inferred", rules->r->tag, "", "", "",
-                                    "universal_checkpoint_info is absent: %" PRId64
-                                    " tensors are joined by rows and %" PRId64
-                                    " by columns, as their names say, %" PRId64
-                                    " are copies (norms, and what has equal values in all "
-                                    "parts), %" PRId64 " differ along one axis only",
-                                    rules->rows, rules->columns, rules->copies, rules->by_shape);
+        return sheaf__note(c, "inferred", rules->r->tag, "", "", "",
+                           "universal_checkpoint_info is absent: %" PRId64
+                           " tensors are joined by rows and %" PRId64
+                           " by columns, as their names say, %" PRId64
+                           " are copies (norms, and what has equal values in all "
+                           "parts), %" PRId64 " differ along one axis only",
+                           rules->rows, rules->columns, rules->copies, rules->by_shape);
     return NULL;
 }

@@ -35,9 +35,9 @@ static sheaf_status *tell_absent(ds_reading *r, const char *name)
 {
     for (int mp = 0; mp < r->tp; mp++)
         if (r->part[mp] != NULL && sheaf__catalog_find(r->part[mp], name) == NULL)
-            return sheaf__catalog_notef(r->catalog, SHEAF_DEFECT, "missing", r->part[mp]->root,
-                                        name, "the tensors of the other parts", "",
-                                        "no tensor of this name in mp_rank_%02d", mp);
+            return sheaf__defect(r->catalog, "missing", r->part[mp]->root, name,
+                                 "the tensors of the other parts", "",
+                                 "no tensor of this name in mp_rank_%02d", mp);
     return NULL;
 }
 
@@ -100,10 +100,10 @@ static sheaf_status *check_kind(ds_reading *r, const char *path, const char *nam
     sheaf__torch_stem(stem, path);
     for (int k = 0; k < 3; k++)
         if (k != kind && strcmp(stem, states[k]) == 0)
-            return sheaf__catalog_notef(r->catalog, SHEAF_DEFECT, "conflict", path, name,
-                                        "a file that was saved under this name",
-                                        "give the files back the names they were saved under",
-                                        "it was saved as %s.pt", stem);
+            return sheaf__defect(r->catalog, "conflict", path, name,
+                                 "a file that was saved under this name",
+                                 "give the files back the names they were saved under",
+                                 "it was saved as %s.pt", stem);
     return NULL;
 }
 
@@ -141,9 +141,9 @@ static sheaf_status *shape_of_flat(ds_param *p, const ds_reading *r, const char 
             p->elements = -1;
     return p->elements == t->shape[0] || !found /* a config is held against all tensors later */
                ? NULL
-               : sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "shape", path, name,
-                                     sheaf__show_shape(want, p->ndim, p->shape),
-                                     sheaf__show_shape(is, t->ndim, t->shape), copy_again);
+               : sheaf__defect(r->catalog, "shape", path, name,
+                               sheaf__show_shape(want, p->ndim, p->shape), copy_again, "%s",
+                               sheaf__show_shape(is, t->ndim, t->shape));
 }
 
 /* `full`: the name with what stands before a moment's. */
@@ -219,10 +219,10 @@ static sheaf_status *check_states(ds_reading *r, const char *dir, const char *na
         snprintf(path, sizeof path, "%s.pt", states[kind]);
         if (t != NULL &&
             !sheaf__same_shape(t->told.ndim, t->told.shape, weight->told.ndim, weight->told.shape))
-            st = sheaf__catalog_notef(
-                r->catalog, SHEAF_DEFECT, "shape", dir, full,
-                sheaf__show_shape(want, weight->told.ndim, weight->told.shape), copy_again,
-                "%s in %s", sheaf__show_shape(is, t->told.ndim, t->told.shape), path);
+            st = sheaf__defect(r->catalog, "shape", dir, full,
+                               sheaf__show_shape(want, weight->told.ndim, weight->told.shape),
+                               copy_again, "%s in %s",
+                               sheaf__show_shape(is, t->told.ndim, t->told.shape), path);
         free(full);
     }
     return st;
@@ -241,10 +241,9 @@ static sheaf_status *compare_shape(ds_reading *r, const char *zero, const sheaf_
     }
     if (empty || same)
         return NULL;
-    return sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "shape", zero, whole->told.name,
-                               sheaf__show_shape(want, part->ndim, part->shape),
-                               sheaf__show_shape(is, whole->told.ndim, whole->told.shape),
-                               copy_again);
+    return sheaf__defect(r->catalog, "shape", zero, whole->told.name,
+                         sheaf__show_shape(want, part->ndim, part->shape), copy_again, "%s",
+                         sheaf__show_shape(is, whole->told.ndim, whole->told.shape));
 }
 
 static bool told_missing(const sheaf_catalog *c, const char *name)
@@ -279,10 +278,10 @@ static sheaf_status *compare_module(ds_reading *r, const ds_file *f, const char 
         }
         if (!skip &&
             !told_missing(r->catalog, name)) /* by another part's file, or without values */
-            st = sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "missing", zero, name,
-                                     "a folder for each parameter in the model's file",
-                                     "none of this name",
-                                     "copy it from where this checkpoint was written");
+            st = sheaf__defect(r->catalog, "missing", zero, name,
+                               "a folder for each parameter in the model's file",
+                               "copy it from where this checkpoint was written",
+                               "none of this name");
     }
     return st;
 }
@@ -322,11 +321,11 @@ static sheaf_status *tell_flat(ds_reading *r, const char *zero)
     }
     return weights < 2
                ? NULL
-               : sheaf__catalog_note(
-                     r->catalog, SHEAF_DEFECT, "shape", zero, "",
+               : sheaf__defect(
+                     r->catalog, "shape", zero, "",
                      "the shapes of the parameters: param_shapes in a *_model_states.pt, or the model's config.json",
-                     "neither; ZeRO 3 left them flat",
-                     "give the config.json of the model with --config, or copy the *_model_states.pt files too");
+                     "give the config.json of the model with --config, or copy the *_model_states.pt files too",
+                     "neither; ZeRO 3 left them flat");
 }
 
 sheaf_status *sheaf__ds_universal(ds_reading *r)

@@ -78,8 +78,8 @@ static sheaf_status *add_layer(ds_reading *r, const ds_file *f, layer_is is, int
         if (name == NULL)
             return sheaf__no_memory(f->path);
         st = sheaf__catalog_find(part, name) != NULL
-                 ? sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "duplicate", f->path, name,
-                                       "one layer of this kind", "a second one", "")
+                 ? sheaf__defect(r->catalog, "duplicate", f->path, name, "one layer of this kind",
+                                 "", "a second one")
                  : sheaf__ds_put(part,
                                  strstr(name, "rotary_emb.inv_freq") != NULL ? SHEAF_BUFFER
                                                                              : SHEAF_WEIGHT,
@@ -158,15 +158,15 @@ sheaf_status *sheaf__ds_layers(ds_reading *r)
             decoder[now] = is == IS_DECODER;
         }
         if (is == IS_UNKNOWN)
-            st = sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "unsupported", f->path, "",
-                                     "a layer of a Llama model", "a layer of another form", "");
+            st = sheaf__defect(r->catalog, "unsupported", f->path, "", "a layer of a Llama model",
+                               "", "a layer of another form");
         else
             st = sheaf__catalog_defect(r->catalog, f->path, add_layer(r, f, is, decoders));
     }
     TRY(st, check_layers(r, decoder, layers));
     TRY(st,
-        sheaf__catalog_notef(
-            r->catalog, SHEAF_NOTE, "inferred", r->tag, "", "", "",
+        sheaf__note(
+            r->catalog, "inferred", r->tag, "", "", "",
             "which layer is which, from what the files hold: %d decoder layers; masters and moments of a pipeline "
             "are not read, its weights are those rounded to the training dtype",
             decoders + (is == IS_DECODER)));

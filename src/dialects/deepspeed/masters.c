@@ -197,14 +197,13 @@ static sheaf_status *settle(plain *x, group *g, int64_t number)
 {
     int64_t n = 0, sure = 0;
     if (!seek(g->tensor, g->at, &g->found, x, g, false))
-        return x->masters == NULL
-                   ? NULL
-                   : sheaf__catalog_notef(x->r->catalog, SHEAF_DEFECT, "conflict", x->f->path, "",
-                                          "masters that round to the weights in `module`",
-                                          "copy this file again, from a save that finished",
-                                          "number %" PRId64 " of group %" PRId64
-                                          " is that of none of them",
-                                          g->found, number);
+        return x->masters == NULL ? NULL
+                                  : sheaf__defect(x->r->catalog, "conflict", x->f->path, "",
+                                                  "masters that round to the weights in `module`",
+                                                  "copy this file again, from a save that finished",
+                                                  "number %" PRId64 " of group %" PRId64
+                                                  " is that of none of them",
+                                                  g->found, number);
     int64_t *back = malloc(2 * (size_t)x->count * sizeof *back);
     if (back == NULL)
         return sheaf__no_memory(x->r->tag);
@@ -286,21 +285,19 @@ static sheaf_status *take_all(plain *x, const group *g, int64_t n)
     if (st != NULL || x->f->mp > 0)
         return st; /* one note, for rank 0 */
     if (none)
-        return sheaf__catalog_note(
-            c, SHEAF_NOTE, "unsupported", x->f->path, "",
-            "numbers that fit one parameter each, by order and shape",
-            "an optimizer state whose numbers fit several parameters; its moments are not read",
-            "");
+        return sheaf__note(
+            c, "unsupported", x->f->path, "",
+            "numbers that fit one parameter each, by order and shape", "",
+            "an optimizer state whose numbers fit several parameters; its moments are not read");
     if (x->masters == NULL)
-        return sheaf__catalog_note(
-            c, SHEAF_NOTE, "inferred", x->f->path, "", "",
-            "the names of the moments, from the order and the shapes of the parameters", "");
+        return sheaf__note(
+            c, "inferred", x->f->path, "", "", "",
+            "the names of the moments, from the order and the shapes of the parameters");
     st = sheaf__ds_tell_masters(x->r);
     return st != NULL || unsure == 0
                ? st
-               : sheaf__catalog_notef(
-                     c, SHEAF_WARNING, "inferred", x->f->path, "",
-                     "masters that round to one weight each", "",
+               : sheaf__warning(
+                     c, "inferred", x->f->path, "", "masters that round to one weight each", "",
                      "%" PRId64
                      " that fit several, frozen ones or those of another group; these have the rounded values of `module`, and no moments",
                      unsure);
@@ -349,8 +346,7 @@ sheaf_status *sheaf__ds_plain(ds_reading *r, sheaf_catalog *part, const ds_file 
 
 sheaf_status *sheaf__ds_tell_masters(ds_reading *r)
 {
-    return sheaf__catalog_note(
-        r->catalog, SHEAF_NOTE, "inferred", r->tag, "", "",
-        "weights are the float32 masters of the optimizer; `module` holds them rounded to the training dtype",
-        "");
+    return sheaf__note(
+        r->catalog, "inferred", r->tag, "", "", "",
+        "weights are the float32 masters of the optimizer; `module` holds them rounded to the training dtype");
 }

@@ -63,16 +63,15 @@ static sheaf_status *add_module_tensor(ds_reading *r, sheaf_catalog *part, const
         bool told;
         sheaf_status *st =
             sheaf__dialect_unread(&told, r->catalog, f->path, name, sheaf__pickle_value(module, i));
-        return st != NULL || told
-                   ? st
-                   : sheaf__catalog_note(r->catalog, SHEAF_NOTE, "unsupported", f->path, name,
-                                         "a tensor", "something else in `module`", "");
+        return st != NULL || told ? st
+                                  : sheaf__note(r->catalog, "unsupported", f->path, name,
+                                                "a tensor", "", "something else in `module`");
     }
     if (l != NULL) {
         if (sharded || sheaf__same_shape(l->told.ndim, l->told.shape, t->ndim, t->shape))
             return NULL;
-        return sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "conflict", f->path, name,
-                                   "the shape in param_shapes", "another shape in `module`", "");
+        return sheaf__defect(r->catalog, "conflict", f->path, name, "the shape in param_shapes", "",
+                             "another shape in `module`");
     }
     if (sheaf__pickle_path(root, "shared_params", name, NULL) != NULL)
         return NULL; /* below */
@@ -82,13 +81,12 @@ static sheaf_status *add_module_tensor(ds_reading *r, sheaf_catalog *part, const
         !sheaf__ds_listed(sheaf__pickle_get(root, "buffer_names"), name)) {
         if (f->mp > 0)
             return NULL; /* one note, for rank 0 */
-        return sheaf__catalog_notef(r->catalog, SHEAF_NOTE, "inferred", f->path, name, "", "",
-                                    "tied: the same storage as '%s'", twin);
+        return sheaf__note(r->catalog, "inferred", f->path, name, "", "",
+                           "tied: the same storage as '%s'", twin);
     }
     if (sharded && sheaf__elements(t->ndim, t->shape) == 0)
-        return sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "missing", f->path, name,
-                                   "a shape in param_shapes", "only an empty stand-in in `module`",
-                                   "");
+        return sheaf__defect(r->catalog, "missing", f->path, name, "a shape in param_shapes", "",
+                             "only an empty stand-in in `module`");
     return sheaf__ds_put(part, kind_of(sheaf__pickle_get(root, "buffer_names"), name), name, f, t);
 }
 
@@ -190,8 +188,8 @@ static sheaf_status *add_aliases(ds_reading *r, sheaf_catalog *part, const ds_fi
         if (strcmp(name, "lm_head.weight") != 0)
             st = add_alias(part, name, source);
         else if (f->mp == 0)
-            st = sheaf__catalog_notef(r->catalog, SHEAF_NOTE, "inferred", f->path, name, "", "",
-                                      "tied: shared_params says it is '%s'", source);
+            st = sheaf__note(r->catalog, "inferred", f->path, name, "", "",
+                             "tied: shared_params says it is '%s'", source);
     }
     return st;
 }
@@ -216,8 +214,8 @@ static sheaf_status *read_rank(ds_reading *r, int mp, bool any)
     const sheaf_pickle *root = f->torch->doc->root,
                        *frozen = sheaf__pickle_get(root, "frozen_param_shapes");
     if (sheaf__pickle_get(root, "module") == NULL)
-        return sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "foreign", f->path, "",
-                                   "a model file of DeepSpeed, with `module`", "none", "");
+        return sheaf__defect(r->catalog, "foreign", f->path, "",
+                             "a model file of DeepSpeed, with `module`", "", "none");
     sheaf_status *st = sheaf__catalog_new(&r->part[mp], r->catalog->dialect, f->path);
     TRY(st, any ? sheaf__ds_zero(r, r->part[mp], f, mp) : NULL);
     for (int64_t i = 0; st == NULL && i < sheaf__pickle_count(frozen); i++)
@@ -250,14 +248,14 @@ sheaf_status *sheaf__ds_parts(ds_reading *r)
     if (any)
         st = sheaf__ds_tell_masters(r);
     else if (sharded)
-        st = sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "missing", r->tag, "",
-                                 "the *_optim_states.pt files, in which ZeRO 3 keeps the weights",
-                                 "none", "copy them from where this checkpoint was written");
+        st = sheaf__defect(r->catalog, "missing", r->tag, "",
+                           "the *_optim_states.pt files, in which ZeRO 3 keeps the weights",
+                           "copy them from where this checkpoint was written", "none");
     else if (stated > 0)
-        st = sheaf__catalog_note(
-            r->catalog, SHEAF_WARNING, "missing", r->tag, "",
-            "the *_optim_states.pt files of ZeRO, with the float32 masters",
-            "none; the weights of `module`, rounded to the training dtype, are used", "");
+        st = sheaf__warning(
+            r->catalog, "missing", r->tag, "",
+            "the *_optim_states.pt files of ZeRO, with the float32 masters", "",
+            "none; the weights of `module`, rounded to the training dtype, are used");
     for (int mp = 0; st == NULL && mp < r->tp; mp++)
         st = read_rank(r, mp, any);
     return st;

@@ -43,9 +43,9 @@ static sheaf_status *patterns_read(patterns *out, ds_rules *rules, const sheaf_p
         if (p->code == NULL && sheaf__regex_starved(code))
             return sheaf__no_memory(rules->path);
         if (p->code == NULL) {
-            sheaf_status *st = sheaf__catalog_notef(
-                rules->r->catalog, SHEAF_DEFECT, "damaged", rules->path, "", "a regular expression",
-                "", "'%s' in universal_checkpoint_info", p->text == NULL ? "no text" : p->text);
+            sheaf_status *st = sheaf__defect(
+                rules->r->catalog, "damaged", rules->path, "", "a regular expression", "",
+                "'%s' in universal_checkpoint_info", p->text == NULL ? "no text" : p->text);
             if (st != NULL)
                 return st;
             continue;
@@ -121,10 +121,10 @@ static sheaf_status *find_info(ds_rules *rules)
             rules->info = info;
             rules->path = f->path;
         } else if (!sheaf__values_equal(info, rules->info)) {
-            st = sheaf__catalog_notef(rules->r->catalog, SHEAF_DEFECT, "conflict", f->path, "",
-                                      "the same universal_checkpoint_info in every part",
-                                      "put the parts of one save together",
-                                      "it differs from that of %s", rules->path);
+            st = sheaf__defect(rules->r->catalog, "conflict", f->path, "",
+                               "the same universal_checkpoint_info in every part",
+                               "put the parts of one save together", "it differs from that of %s",
+                               rules->path);
         }
     }
     return st;
@@ -234,8 +234,8 @@ sheaf_status *sheaf__ds_refuse(ds_making *m, const char *code, const char *expec
 {
     char text[256];
     m->refused = true;
-    return sheaf__catalog_note(m->rules->r->catalog, SHEAF_DEFECT, code, m->rules->path, m->name,
-                               expected, found != NULL ? found : show_shapes(text, m), "");
+    return sheaf__defect(m->rules->r->catalog, code, m->rules->path, m->name, expected, "", "%s",
+                         found != NULL ? found : show_shapes(text, m));
 }
 
 const sheaf_logical *sheaf__ds_some(const ds_making *m)

@@ -71,9 +71,9 @@ static sheaf_status *find_ranks(reading *r, char *const *names, int64_t n)
         if (!read_name(&ranks, &rank, names[i]) || ranks == r->ranks)
             continue;
         st = sheaf__path_join(&path, r->dir, names[i]);
-        TRY(st, sheaf__catalog_notef(
-                    r->c, SHEAF_DEFECT, "stale", path, "", "files of one save", "move it away",
-                    "one of %d ranks, beside others of %d; it is not read", ranks, r->ranks));
+        TRY(st,
+            sheaf__defect(r->c, "stale", path, "", "files of one save", "move it away",
+                          "one of %d ranks, beside others of %d; it is not read", ranks, r->ranks));
         free(path);
     }
     return st;
@@ -83,9 +83,9 @@ static sheaf_status *find_ranks(reading *r, char *const *names, int64_t n)
 
 static sheaf_status *misfit(reading *r, const char *path, const char *name, const char *found)
 {
-    return sheaf__catalog_note(r->c, SHEAF_DEFECT, "conflict", path, name,
-                               "the rows of this rank, as its placements divide the tensor", found,
-                               "put the files of one save together");
+    return sheaf__defect(r->c, "conflict", path, name,
+                         "the rows of this rank, as its placements divide the tensor",
+                         "put the files of one save together", "%s", found);
 }
 
 /* The sizes of the mesh's axes, of which there are n. */
@@ -190,11 +190,11 @@ static sheaf_status *read_tensor(reading *r, const sheaf_torch *torch, const cha
     memcpy(size, shape, (size_t)ndim * sizeof *shape);
     if (!box_of(begin, size, &copy, &whole, r, torch->doc, sheaf__pickle_get(fields, "_spec"),
                 rank))
-        return sheaf__catalog_note(
-            r->c, SHEAF_DEFECT, "unsupported", path, name,
+        return sheaf__defect(
+            r->c, "unsupported", path, name,
             "Shard along an axis, Replicate, and a mesh of as many ranks as there are files",
-            "other placements",
-            "save it whole in the program that wrote it: full_tensor() of each DTensor");
+            "save it whole in the program that wrote it: full_tensor() of each DTensor",
+            "other placements");
     if (memcmp(size, t->shape, (size_t)ndim * sizeof *size) != 0)
         return misfit(r, path, name, "other sizes");
     return copy && !whole ? NULL /* one more of the same rows */
@@ -211,9 +211,9 @@ static sheaf_status *check_stem(reading *r, const char *path, int rank)
     r->c->by_names = r->c->by_names || stem[0] == '\0';
     if (!read_name(&ranks, &was, name) || (was == rank && ranks == r->ranks))
         return NULL;
-    return sheaf__catalog_notef(
-        r->c, SHEAF_DEFECT, "conflict", path, "", "a file that was saved under this name",
-        "give the files back the names they were saved under", "it was saved as %s", name);
+    return sheaf__defect(r->c, "conflict", path, "", "a file that was saved under this name",
+                         "give the files back the names they were saved under",
+                         "it was saved as %s", name);
 }
 
 static sheaf_status *read_file(reading *r, const char *name, int rank)
@@ -270,8 +270,8 @@ static sheaf_status *read_all(reading *r, const sheaf_dialect_hints *hints)
     }
     TRY(st, tell_missing(r));
     if (st == NULL && others > 0)
-        st = sheaf__catalog_notef(r->c, SHEAF_NOTE, "unsupported", r->dir, "", "", "",
-                                  "%" PRId64 " files of the optimizer are not read", others);
+        st = sheaf__note(r->c, "unsupported", r->dir, "", "", "",
+                         "%" PRId64 " files of the optimizer are not read", others);
     r->c->dp = r->ranks;
     if (st == NULL && sheaf__path_parent(&above, r->dir) == NULL && above != NULL) {
         const char *rest = "";

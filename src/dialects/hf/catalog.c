@@ -100,9 +100,9 @@ static sheaf_status *read_file(bool *damaged, sheaf_catalog *c, const char *path
     *damaged = !read;
     if (st == NULL && shards > 1) {
         *damaged = true;
-        st = sheaf__catalog_notef(
-            c, SHEAF_NOTE, "inferred", path, "", "", "give the folder instead of the file",
-            "by its name one shard of %" PRId64 ": other tensors lie in the others", shards);
+        st = sheaf__note(c, "inferred", path, "", "", "give the folder instead of the file",
+                         "by its name one shard of %" PRId64 ": other tensors lie in the others",
+                         shards);
     }
     TRY(st, sheaf__path_parent(&dir, path));
     if (st == NULL && (hints->config != NULL || hints->as_stored || sheaf__family_of(c) != NULL))

@@ -153,8 +153,8 @@ static sheaf_status *find_parts(reading *r)
         if (moments)
             r->optimizer = true;
         else if (st == NULL)
-            st = sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "unsupported", p.path, "",
-                                     "a model without experts", "a part of expert parallelism", "");
+            st = sheaf__defect(r->catalog, "unsupported", p.path, "", "a model without experts", "",
+                               "a part of expert parallelism");
         free(p.path);
     }
     sheaf__names_free(names, n);
@@ -194,9 +194,8 @@ static sheaf_status *check_versions(reading *r)
         sheaf__pickle_float(&version,
                             sheaf__pickle_get(r->part[i].torch->doc->root, "checkpoint_version"));
         if (!(version >= 2))
-            st = sheaf__catalog_notef(
-                r->catalog, SHEAF_DEFECT, "unsupported", r->part[i].path, "",
-                "checkpoint_version 2 or later",
+            st = sheaf__defect(
+                r->catalog, "unsupported", r->part[i].path, "", "checkpoint_version 2 or later",
                 "load and save it with a Megatron-LM that knows the old order of q, k and v",
                 "checkpoint_version %g, whose q, k and v lie in another order", version);
     }
@@ -227,8 +226,8 @@ static sheaf_status *check_step(reading *r)
             step == want)
             continue;
         snprintf(expected, sizeof expected, "iteration %" PRId64, want);
-        st = sheaf__catalog_notef(r->catalog, SHEAF_DEFECT, "stale", r->part[i].path, "", expected,
-                                  "put the part of the same save here", "iteration %" PRId64, step);
+        st = sheaf__defect(r->catalog, "stale", r->part[i].path, "", expected,
+                           "put the part of the same save here", "iteration %" PRId64, step);
     }
     r->catalog->step = want;
     return st;
@@ -257,10 +256,10 @@ static sheaf_status *check_args(reading *r, const part *first)
             const sheaf_pickle *a = sheaf__pickle_get(args_of(first), keys[k]),
                                *b = sheaf__pickle_get(args_of(&r->part[i]), keys[k]);
             if ((a != NULL || b != NULL) && !sheaf__values_equal(a, b))
-                st = sheaf__catalog_notef(r->catalog, SHEAF_DEFECT, "conflict", r->part[i].path, "",
-                                          "the args of the other parts",
-                                          "put the parts of one save together",
-                                          "another args.%s than in %s", keys[k], first->path);
+                st = sheaf__defect(r->catalog, "conflict", r->part[i].path, "",
+                                   "the args of the other parts",
+                                   "put the parts of one save together",
+                                   "another args.%s than in %s", keys[k], first->path);
         }
     return st;
 }
@@ -305,18 +304,18 @@ static sheaf_status *check_ranks(reading *r)
                 (other == rank || (r->part[k].tp == p->tp && other > rank)))
                 before = &r->part[k];
         if (before != NULL && rank_in(&other, before))
-            st = sheaf__catalog_notef(
-                r->catalog, SHEAF_DEFECT, other == rank ? "duplicate" : "conflict", p->path, "",
+            st = sheaf__defect(
+                r->catalog, other == rank ? "duplicate" : "conflict", p->path, "",
                 "the part that another process saved, of a later rank",
                 other == rank ? "copy part by part again from where the checkpoint was written"
                               : "give the parts back their names",
                 "args.rank %" PRId64 ", where %s has %" PRId64, rank, before->path, other);
         else if (rank_in(&rank, p) && rank % r->tp != p->tp)
-            st = sheaf__catalog_notef(
-                r->catalog, SHEAF_DEFECT, "conflict", p->path, "",
-                "the part of this tensor-parallel rank", "give the parts back their names",
-                "args.rank %" PRId64 ", whose tensor-parallel rank is %" PRId64, rank,
-                rank % r->tp);
+            st = sheaf__defect(r->catalog, "conflict", p->path, "",
+                               "the part of this tensor-parallel rank",
+                               "give the parts back their names",
+                               "args.rank %" PRId64 ", whose tensor-parallel rank is %" PRId64,
+                               rank, rank % r->tp);
     }
     return st;
 }
@@ -351,10 +350,9 @@ static sheaf_status *check_sizes(reading *r)
     r->tp = r->model.tp > 0 && r->model.tp < SHEAF__MOST_RANKS ? (int)r->model.tp : tp;
     r->pp = r->model.pp > 0 && r->model.pp < SHEAF__MOST_RANKS ? (int)r->model.pp : pp;
     if (tp > r->tp || pp > r->pp) {
-        st = sheaf__catalog_notef(
-            r->catalog, SHEAF_DEFECT, "conflict", r->dir, "", "as many parts as the args say", "",
-            "%d x %d parts in a save of %d tensor-parallel ranks and %d stages", tp, pp, r->tp,
-            r->pp);
+        st = sheaf__defect(r->catalog, "conflict", r->dir, "", "as many parts as the args say", "",
+                           "%d x %d parts in a save of %d tensor-parallel ranks and %d stages", tp,
+                           pp, r->tp, r->pp);
         r->tp = tp > r->tp ? tp : r->tp;
         r->pp = pp > r->pp ? pp : r->pp;
     }
@@ -451,10 +449,9 @@ static sheaf_status *count_layers(reading *r)
         if (r->layers[i] < 0)
             r->layers[i] = left / unknown;
     if (unknown == 0 && sum != r->model.layers)
-        return sheaf__catalog_notef(r->catalog, SHEAF_DEFECT, "conflict", r->dir, "",
-                                    "as many layers as args.num_layers says", "",
-                                    "%" PRId64 " layers in the stages, %" PRId64 " in the args",
-                                    sum, r->model.layers);
+        return sheaf__defect(
+            r->catalog, "conflict", r->dir, "", "as many layers as args.num_layers says", "",
+            "%" PRId64 " layers in the stages, %" PRId64 " in the args", sum, r->model.layers);
     return NULL;
 }
 
@@ -473,23 +470,22 @@ static sheaf_status *add_tensor(reading *r, const part *p, const char *name,
     if (st == NULL && stacked && word == SHEAF_MEGATRON_MAPPED)
         word = SHEAF_MEGATRON_UNKNOWN;
     if (st == NULL && word == SHEAF_MEGATRON_UNKNOWN)
-        st = sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "unsupported", p->path, name,
-                                 "tensors of a Llama model", "a tensor that it does not have", "");
+        st = sheaf__defect(r->catalog, "unsupported", p->path, name, "tensors of a Llama model", "",
+                           "a tensor that it does not have");
     else if (st == NULL && word == SHEAF_MEGATRON_MISFIT) {
         char shape[128];
-        st = sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "shape", p->path, name,
-                                 "the part of this rank by the sizes in the args",
-                                 sheaf__show_shape(shape, t->ndim, t->shape), "");
+        st = sheaf__defect(r->catalog, "shape", p->path, name,
+                           "the part of this rank by the sizes in the args", "", "%s",
+                           sheaf__show_shape(shape, t->ndim, t->shape));
     } else if (st == NULL && word == SHEAF_MEGATRON_MAPPED && r->model.padded >= 0 &&
                sheaf__is_vocabulary(targets.at[0].name) && t->shape[0] * r->tp != r->model.padded)
         /* rows of the other ranks would come to lie elsewhere */
-        st = sheaf__catalog_notef(r->catalog, SHEAF_DEFECT, "shape", p->path, name,
-                                  "this rank's rows of the tables, as the args and the other parts "
-                                  "say",
-                                  "put the parts of one save together",
-                                  "%" PRId64 " rows, in a save of %d ranks with %" PRId64
-                                  " rows in all",
-                                  t->shape[0], r->tp, r->model.padded);
+        st = sheaf__defect(r->catalog, "shape", p->path, name,
+                           "this rank's rows of the tables, as the args and the other parts "
+                           "say",
+                           "put the parts of one save together",
+                           "%" PRId64 " rows, in a save of %d ranks with %" PRId64 " rows in all",
+                           t->shape[0], r->tp, r->model.padded);
     else if (st == NULL && word == SHEAF_MEGATRON_MAPPED) {
         int file;
         st = sheaf__catalog_file(&file, r->catalog, p->path, &p->torch->mark);
@@ -514,9 +510,9 @@ static sheaf_status *add_parts(reading *r)
             if (chunk_of(p, v) != NULL)
                 st = walk(r, p, chunk_of(p, v), "", 0, add_tensor, &first);
             else
-                st = sheaf__catalog_notef(r->catalog, SHEAF_DEFECT, "missing", p->path, "",
-                                          "the model, or each of its virtual stages", "",
-                                          "no virtual stage %d", v);
+                st = sheaf__defect(r->catalog, "missing", p->path, "",
+                                   "the model, or each of its virtual stages", "",
+                                   "no virtual stage %d", v);
         }
     }
     return st;
@@ -532,10 +528,9 @@ static sheaf_status *tell_optimizer(reading *r)
             path = r->part[i].path;
     return path == NULL
                ? NULL
-               : sheaf__catalog_note(
-                     r->catalog, SHEAF_NOTE, "unsupported", path, "", "",
-                     "the optimizer's state has no names: it is not read, the weights are those of the model",
-                     "");
+               : sheaf__note(
+                     r->catalog, "unsupported", path, "", "", "",
+                     "the optimizer's state has no names: it is not read, the weights are those of the model");
 }
 
 /* ---- all of it ---- */
@@ -549,8 +544,8 @@ static sheaf_status *read_all(reading *r)
         if (args_of(&r->part[i]) != NULL)
             first = &r->part[i];
     if (st == NULL && first == NULL)
-        return sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "missing", r->dir, "",
-                                   "a part with the args of the run", "none that can be read", "");
+        return sheaf__defect(r->catalog, "missing", r->dir, "", "a part with the args of the run",
+                             "", "none that can be read");
     TRY(st, check_versions(r));
     TRY(st, check_step(r));
     TRY(st,

@@ -82,11 +82,10 @@ static sheaf_status *read_file(bool *read, sheaf_catalog *c, const char *path)
                            .context = &x };
     sheaf_status *st = sheaf__whole_file(read, &whole, path);
     if (st == NULL && x.word[0] != '\0' && !c->as_stored)
-        st = sheaf__catalog_notef(c, SHEAF_NOTE, "inferred", path, "", "names as PEFT saves them",
-                                  "",
-                                  "names with '%s', which is left out: PEFT finds no place "
-                                  "for them",
-                                  x.word);
+        st = sheaf__note(c, "inferred", path, "", "names as PEFT saves them", "",
+                         "names with '%s', which is left out: PEFT finds no place "
+                         "for them",
+                         x.word);
     if (st != NULL || !*read || !x.found)
         return st;
     x.again = true;
@@ -126,11 +125,11 @@ static sheaf_status *check_beside(sheaf_catalog *c, const char *dir)
             continue;
         st = sheaf__path_join(&path, dir, names[i]);
         if (st == NULL && sheaf__path_kind(path) == SHEAF_PATH_FILE)
-            st = sheaf__catalog_note(
-                c, SHEAF_DEFECT, "unsupported", path, "", "no weights but the adapter's own",
-                "a file of weights beside the adapter, which would be passed over",
+            st = sheaf__defect(
+                c, "unsupported", path, "", "no weights but the adapter's own",
                 "put its tensors into the base with the program that wrote it, and give that base; "
-                "a file that is no part of the adapter: move it away");
+                "a file that is no part of the adapter: move it away",
+                "a file of weights beside the adapter, which would be passed over");
         free(path);
     }
     sheaf__names_free(names, n);
@@ -141,9 +140,9 @@ static sheaf_status *check_config(sheaf_catalog *c)
 {
     json_t *root = NULL;
     if (c->config == NULL)
-        return sheaf__catalog_note(c, SHEAF_DEFECT, "missing", c->root, "", "adapter_config.json",
-                                   "no config: rank, alpha and targets are not known",
-                                   "copy adapter_config.json too");
+        return sheaf__defect(c, "missing", c->root, "", "adapter_config.json",
+                             "copy adapter_config.json too",
+                             "no config: rank, alpha and targets are not known");
     sheaf_status *st = sheaf__catalog_defect(
         c, c->config_path, sheaf__json_parse(&root, c->config, strlen(c->config)));
     json_decref(root);

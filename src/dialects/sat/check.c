@@ -50,11 +50,11 @@ static sheaf_status *keep_encoder(check *k, const sheaf_encoder *e, bool image)
         return sheaf__no_memory(k->catalog->root);
     sheaf_status *st = sheaf_hf_config_change(&k->catalog->config, "encoder_override", value);
     TRY(st, image ? sheaf_hf_config_change(&k->catalog->config, "cross_image_pix", pixels) : NULL);
-    TRY(st, sheaf__catalog_notef(k->catalog, SHEAF_NOTE, "inferred", k->path, "",
-                                 "upstream's tower, of which files say nothing", "",
-                                 "by the tensors: %" PRId64 " blocks of width %" PRId64
-                                 ", MLP %" PRId64 ", heads of %" PRId64,
-                                 e->layers, e->width, e->ffn, e->head_width));
+    TRY(st, sheaf__note(k->catalog, "inferred", k->path, "",
+                        "upstream's tower, of which files say nothing", "",
+                        "by the tensors: %" PRId64 " blocks of width %" PRId64 ", MLP %" PRId64
+                        ", heads of %" PRId64,
+                        e->layers, e->width, e->ffn, e->head_width));
     free(value);
     return st;
 }
@@ -114,15 +114,15 @@ static sheaf_status *tell_class(check *k, const char *said, bool agent)
     snprintf(expected, sizeof expected, "the tensors of CogAgent's high-resolution tower (%s)",
              names);
     if (agent)
-        return sheaf__catalog_notef(
-            k->catalog, SHEAF_DEFECT, "class", k->path, "",
-            "a config of CogAgent, as the tensors are", class_cure(cure, true),
-            "model_config.json says %.100s, which would have lost %" PRId64
-            " tensors of the high-resolution tower "
-            "(%s; %" PRId64 " elements) and %" PRId64 " of cross-attention (%" PRId64 " elements)",
-            said, k->tower, names, k->tower_elements, k->cross, k->cross_elements);
-    return sheaf__catalog_notef(
-        k->catalog, SHEAF_DEFECT, "class", k->path, "", expected,
+        return sheaf__defect(k->catalog, "class", k->path, "",
+                             "a config of CogAgent, as the tensors are", class_cure(cure, true),
+                             "model_config.json says %.100s, which would have lost %" PRId64
+                             " tensors of the high-resolution tower "
+                             "(%s; %" PRId64 " elements) and %" PRId64
+                             " of cross-attention (%" PRId64 " elements)",
+                             said, k->tower, names, k->tower_elements, k->cross, k->cross_elements);
+    return sheaf__defect(
+        k->catalog, "class", k->path, "", expected,
         k->cross > 0
             ? "go back to the parts from before that merge, and join them with sheaf convert"
             : class_cure(cure, false),
@@ -142,10 +142,9 @@ static sheaf_status *check_class(check *k, bool *agent, const char *wanted)
     char class[64], cure[128];
     *agent = k->tower > 0;
     if (k->tower + k->cross + k->text == 0)
-        return sheaf__catalog_note(k->catalog, SHEAF_DEFECT, "class", k->catalog->root, "",
-                                   "tensors of CogVLM or CogAgent",
-                                   "none: another program that uses DeepSpeed may have written it",
-                                   "sheaf verify {} --from deepspeed");
+        return sheaf__defect(k->catalog, "class", k->catalog->root, "",
+                             "tensors of CogVLM or CogAgent", "sheaf verify {} --from deepspeed",
+                             "none: another program that uses DeepSpeed may have written it");
     const char *name = wanted != NULL ? wanted : said;
     sheaf_status *st =
         name == NULL && k->json != NULL && json_is_object(k->json)
@@ -154,17 +153,15 @@ static sheaf_status *check_class(check *k, bool *agent, const char *wanted)
     if (st != NULL)
         return st;
     if (name == NULL) /* what is written from here says it */
-        return sheaf__catalog_note(k->catalog, SHEAF_NOTE, "inferred", k->catalog->root, "",
-                                   "a model_config.json that names the class",
-                                   *agent         ? "by its tensors: CogAgent"
-                                   : k->cross > 0 ? "by its tensors: CogAgent without its tower"
-                                                  : "by its tensors: CogVLM",
-                                   "");
+        return sheaf__note(k->catalog, "inferred", k->catalog->root, "",
+                           "a model_config.json that names the class", "", "%s",
+                           *agent         ? "by its tensors: CogAgent"
+                           : k->cross > 0 ? "by its tensors: CogAgent without its tower"
+                                          : "by its tensors: CogVLM");
     if (*agent && !is_agent(name) && !is_vlm(name)) /* of CogVLM the config's reader says so */
-        return sheaf__catalog_notef(
-            k->catalog, SHEAF_DEFECT, "class", k->path, "",
-            "a config of CogAgent, as the tensors are", class_cure(cure, true),
-            "model_config.json says %.100s, which no program here knows", name);
+        return sheaf__defect(k->catalog, "class", k->path, "",
+                             "a config of CogAgent, as the tensors are", class_cure(cure, true),
+                             "model_config.json says %.100s, which no program here knows", name);
     if (*agent ? is_vlm(name) : is_agent(name) || (is_vlm(name) && k->cross > 0))
         return tell_class(k, name, *agent);
     return NULL;
@@ -177,18 +174,17 @@ static sheaf_status *check_ways(check *k)
     const json_t *said = json_object_get(k->json, "model_parallel_size");
     sheaf_status *st = NULL;
     if (json_is_integer(said) && json_integer_value(said) != k->set->ways)
-        st = sheaf__catalog_notef(k->catalog, SHEAF_WARNING, "conflict", k->path, "",
-                                  "the number of parts, by files and shapes",
-                                  "sheaf convert {} {+joined} --to sat --tp 1",
-                                  "model_parallel_size %" PRId64 ", %d parts",
-                                  (int64_t)json_integer_value(said), k->set->ways);
+        st = sheaf__warning(k->catalog, "conflict", k->path, "",
+                            "the number of parts, by files and shapes",
+                            "sheaf convert {} {+joined} --to sat --tp 1",
+                            "model_parallel_size %" PRId64 ", %d parts",
+                            (int64_t)json_integer_value(said), k->set->ways);
     for (int i = 0; st == NULL && i < k->set->nparts; i++) {
         const sheaf__sat_part *p = &k->set->part[i];
         if (p->chosen && p->ways > 0 && p->ways != k->set->ways)
-            st = sheaf__catalog_notef(k->catalog, SHEAF_DEFECT, "conflict", p->path, "",
-                                      "a part of the same save as the others", "",
-                                      "mp_world_size %" PRId64 ", there are %d parts", p->ways,
-                                      k->set->ways);
+            st = sheaf__defect(
+                k->catalog, "conflict", p->path, "", "a part of the same save as the others", "",
+                "mp_world_size %" PRId64 ", there are %d parts", p->ways, k->set->ways);
     }
     return st;
 }
@@ -207,15 +203,14 @@ static sheaf_status *check_steps(check *k)
     for (int i = 0; st == NULL && i < k->set->nparts; i++) {
         const sheaf__sat_part *p = &k->set->part[i];
         if (p->chosen && p->step >= 0 && p->step != inside)
-            st = sheaf__catalog_notef(k->catalog, SHEAF_DEFECT, "stale", p->path, "",
-                                      "parts of one step", "",
-                                      "part %d is of step %" PRId64 ", another of step %" PRId64,
-                                      p->rank, p->step, inside);
+            st = sheaf__defect(k->catalog, "stale", p->path, "", "parts of one step", "",
+                               "part %d is of step %" PRId64 ", another of step %" PRId64, p->rank,
+                               p->step, inside);
     }
     if (st == NULL && f != NULL && f->step >= 0 && inside >= 0 && inside != f->step)
-        st = sheaf__catalog_notef(
-            k->catalog, SHEAF_WARNING, "conflict", f->dir, "", "the step that the files state", "",
-            "a folder of step %" PRId64 ", files of step %" PRId64, f->step, inside);
+        st =
+            sheaf__warning(k->catalog, "conflict", f->dir, "", "the step that the files state", "",
+                           "a folder of step %" PRId64 ", files of step %" PRId64, f->step, inside);
     return st;
 }
 
@@ -245,8 +240,8 @@ static sheaf_status *count_factors(check *k, int64_t *layers, int64_t *differ, i
         char other[512 + 16];
         snprintf(other, sizeof other, "%s.matrix_%c.%d", what.linear, is_b ? 'A' : 'B', what.part);
         if (sheaf__catalog_find(k->catalog, other) == NULL)
-            st = sheaf__catalog_note(k->catalog, SHEAF_DEFECT, "missing", k->catalog->root, other,
-                                     "both factors of an adapted layer", "one of them", "");
+            st = sheaf__defect(k->catalog, "missing", k->catalog->root, other,
+                               "both factors of an adapted layer", "", "one of them");
     }
     return st;
 }
@@ -256,10 +251,9 @@ static sheaf_status *check_lora(check *k)
     const bool says = json_is_true(json_object_get(k->json, "use_lora"));
     if (k->factors == 0)
         return !says ? NULL
-                     : sheaf__catalog_note(k->catalog, SHEAF_WARNING, "missing", k->path, "",
-                                           "factors of LoRA, as use_lora is true",
-                                           "none: SAT would go on with fresh ones without a word",
-                                           "");
+                     : sheaf__warning(k->catalog, "missing", k->path, "",
+                                      "factors of LoRA, as use_lora is true", "",
+                                      "none: SAT would go on with fresh ones without a word");
     int64_t layers, differ, rank;
     bool even;
     sheaf_status *st = count_factors(k, &layers, &differ, &rank, &even);
@@ -267,13 +261,13 @@ static sheaf_status *check_lora(check *k)
         return st;
     const json_t *said = json_object_get(k->json, "lora_rank");
     if (!even || (json_is_integer(said) && json_integer_value(said) != rank)) {
-        st = sheaf__catalog_notef(
-            k->catalog, SHEAF_DEFECT, "conflict", k->path, "",
-            "one rank of LoRA, lora_rank in model_config.json", "",
-            even ? "factors of rank %" PRId64 " where lora_rank is %" PRId64
-                   ", by which they are scaled"
-                 : "factors of several ranks, %" PRId64 " among them; lora_rank is %" PRId64,
-            rank, json_is_integer(said) ? (int64_t)json_integer_value(said) : -1);
+        st = sheaf__defect(k->catalog, "conflict", k->path, "",
+                           "one rank of LoRA, lora_rank in model_config.json", "",
+                           even ? "factors of rank %" PRId64 " where lora_rank is %" PRId64
+                                  ", by which they are scaled"
+                                : "factors of several ranks, %" PRId64
+                                  " among them; lora_rank is %" PRId64,
+                           rank, json_is_integer(said) ? (int64_t)json_integer_value(said) : -1);
         return st;
     }
     sheaf_text text = { 0 };
@@ -291,9 +285,9 @@ static sheaf_status *check_lora(check *k)
     if (text.failed)
         st = sheaf__no_memory(k->catalog->root);
     else
-        st = sheaf__catalog_note(k->catalog, SHEAF_WARNING, "unmerged", k->catalog->root, "",
-                                 "weights with LoRA merged into them", text.at,
-                                 "sheaf merge {} {+merged}{config}");
+        st = sheaf__warning(k->catalog, "unmerged", k->catalog->root, "",
+                            "weights with LoRA merged into them",
+                            "sheaf merge {} {+merged}{config}", "%s", text.at);
     sheaf__text_release(&text);
     return st;
 }
@@ -323,9 +317,8 @@ static sheaf_status *check_model(check *k, bool agent)
     if (st != NULL)
         return sheaf__catalog_defect(k->catalog, k->path, st);
     if (config.unknown_keys != NULL)
-        st = sheaf__catalog_notef(k->catalog, SHEAF_NOTE, "foreign", k->path, "", "", "",
-                                  "keys that sheaf does not know and keeps: %s",
-                                  config.unknown_keys);
+        st = sheaf__note(k->catalog, "foreign", k->path, "", "", "",
+                         "keys that sheaf does not know and keeps: %s", config.unknown_keys);
     k->catalog->vocab = k->catalog->padded_vocab = config.vocab;
     TRY(st, infer_encoder(k, &config));
     TRY(st, sheaf__catalog_defect(k->catalog, k->path, sheaf_schema_new(&schema, &config, 1)));
@@ -339,9 +332,9 @@ static sheaf_status *load_config(check *k, const char *wanted)
 {
     size_t size = 0;
     if (k->path == NULL)
-        return sheaf__catalog_note(k->catalog, SHEAF_WARNING, "missing", k->catalog->root, "",
-                                   "model_config.json, which rank 0 writes", "none",
-                                   sheaf__config_cure(k->catalog));
+        return sheaf__warning(k->catalog, "missing", k->catalog->root, "",
+                              "model_config.json, which rank 0 writes",
+                              sheaf__config_cure(k->catalog), "none");
     sheaf_status *st =
         sheaf__file_read_all(&k->catalog->config, &size, k->path, SHEAF_JSON_MAX_BYTES);
     TRY(st, sheaf__json_parse(&k->json, k->catalog->config, size));

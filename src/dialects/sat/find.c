@@ -277,9 +277,8 @@ static sheaf_status *add_folder(sheaf__sat_set *set, sheaf_catalog *c, const cha
         if (sheaf__sat_rank_of(names[i]) >= 0)
             st = add_part(set, c, set->nfolders - 1, names[i]);
         else if (strncmp(names[i], "mp_rank_", 8) == 0)
-            st = sheaf__catalog_notef(
-                c, SHEAF_WARNING, "foreign", f.dir, "", "mp_rank_NN_model_states.pt", "",
-                "'%.200s', which is no part by its name and is not read", names[i]);
+            st = sheaf__warning(c, "foreign", f.dir, "", "mp_rank_NN_model_states.pt", "",
+                                "'%.200s', which is no part by its name and is not read", names[i]);
     }
     sheaf__names_free(names, n);
     return st;
@@ -291,8 +290,8 @@ static sheaf_status *note_missing_step(sheaf_catalog *c, const char *save, const
     char *cure = NULL;
     if (asprintf(&cure, "give {}/%s, which is there, or write %s into {}/latest", tag, tag) < 0)
         return sheaf__no_memory(save);
-    sheaf_status *st = sheaf__catalog_notef(
-        c, SHEAF_DEFECT, "missing", save, "", "the step that 'latest' names", cure,
+    sheaf_status *st = sheaf__defect(
+        c, "missing", save, "", "the step that 'latest' names", cure,
         "latest says '%.100s', of which there are no parts; step %s is the greatest there is",
         latest, tag);
     free(cure);
@@ -310,9 +309,8 @@ static sheaf_status *add_save(sheaf__sat_set *set, sheaf_catalog *c, const char 
                                         "parts of a SAT checkpoint"),
                          "none");
     else if (st == NULL && latest == NULL)
-        st = sheaf__catalog_notef(c, SHEAF_NOTE, "inferred", save, "",
-                                  "a file 'latest' that names the step", "",
-                                  "no such file; step %s is the greatest there is", tag);
+        st = sheaf__note(c, "inferred", save, "", "a file 'latest' that names the step", "",
+                         "no such file; step %s is the greatest there is", tag);
     else if (st == NULL && strcmp(latest, tag) != 0)
         st = note_missing_step(c, save, latest, tag);
     TRY(st, add_folder(set, c, save, tag, NULL));

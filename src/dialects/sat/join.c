@@ -160,10 +160,10 @@ static sheaf_status *note_choice(sheaf_catalog *c, sheaf_text *found, sheaf_text
     if (complete)
         sheaf__text_add(&cure, "sheaf convert%s {+joined-%d} --to sat --tp 1",
                         sources->at != NULL ? sources->at : "", number);
-    sheaf_status *st = sources->failed || found->failed || cure.failed
-                           ? sheaf__no_memory(c->root)
-                           : sheaf__catalog_note(c, SHEAF_DEFECT, "conflict", c->root, "",
-                                                 "one checkpoint", found->at, cure.at);
+    sheaf_status *st =
+        sources->failed || found->failed || cure.failed
+            ? sheaf__no_memory(c->root)
+            : sheaf__defect(c, "conflict", c->root, "", "one checkpoint", cure.at, "%s", found->at);
     sheaf__text_release(found);
     sheaf__text_release(sources);
     sheaf__text_release(&cure);
@@ -242,8 +242,8 @@ static sheaf_status *choose_each(bool *doubt, sheaf__sat_set *set, sheaf_catalog
             st =
                 where.failed
                     ? sheaf__no_memory(c->root)
-                    : sheaf__catalog_notef(
-                          c, SHEAF_DEFECT, "conflict", c->root, "",
+                    : sheaf__defect(
+                          c, "conflict", c->root, "",
                           "one part of each rank, told apart by step, names, shapes and copied tensors",
                           "name the folders of one run, and no others, as sources of sheaf convert",
                           "part %d could be any of: %s", r, where.at != NULL ? where.at : "");
@@ -284,9 +284,8 @@ static sheaf_status *refuse_foreign(sheaf__sat_set *set, sheaf_catalog *c, const
                                     const sheaf__sat_part *b)
 {
     const int keep = set->anchor >= 0 ? set->anchor : a->folder;
-    sheaf_status *st = sheaf__catalog_notef(
-        c, SHEAF_DEFECT, "foreign", b->path, "",
-        "the values that the parts of one save have in common", "",
+    sheaf_status *st = sheaf__defect(
+        c, "foreign", b->path, "", "the values that the parts of one save have in common", "",
         "other values in tensors of which each part has a copy than in %s: it is of another run",
         a->path);
     for (int i = 0; i < set->nparts; i++)
@@ -393,8 +392,8 @@ static sheaf_status *tell_joined(sheaf__sat_set *set, sheaf_catalog *c, bool by_
     if (cure.failed || which.failed)
         st = sheaf__no_memory(c->root);
     else if (set->joined && !set->named)
-        st = sheaf__catalog_notef(
-            c, SHEAF_WARNING, "time-stamp", c->root, "", "all parts in one folder", cure.at,
+        st = sheaf__warning(
+            c, "time-stamp", c->root, "", "all parts in one folder", cure.at,
             "each rank put its own clock into the folder's name: %s; joined, as step, names and shapes "
             "agree%s",
             which.at,
@@ -427,7 +426,7 @@ static sheaf_status *tell_part(const sheaf__sat_set *set, sheaf_catalog *c, cons
     }
     if (st == NULL && (text.failed || cure.failed))
         st = sheaf__no_memory(c->root);
-    TRY(st, sheaf__catalog_note(c, SHEAF_DEFECT, "missing", dir, "", expected, text.at, cure.at));
+    TRY(st, sheaf__defect(c, "missing", dir, "", expected, cure.at, "%s", text.at));
     sheaf__text_release(&text);
     sheaf__text_release(&cure);
     free(save);
@@ -449,8 +448,7 @@ static sheaf_status *tell_missing(const sheaf__sat_set *set, sheaf_catalog *c, b
         st = tell_part(set, c, f->dir, r);
     }
     if (st == NULL && missing > NAMED)
-        st = sheaf__catalog_notef(c, SHEAF_DEFECT, "missing", c->root, "", "", "", "%d more parts",
-                                  missing - NAMED);
+        st = sheaf__defect(c, "missing", c->root, "", "", "", "%d more parts", missing - NAMED);
     return st;
 }
 
@@ -468,16 +466,14 @@ static sheaf_status *tell_left(const sheaf__sat_set *set, sheaf_catalog *c)
             stale = stale || (set->part[k].chosen && !same_step(set, &set->part[k], p));
         }
         if (stale)
-            st =
-                sheaf__catalog_notef(c, SHEAF_WARNING, "stale", p->path, "", "parts of one step",
-                                     "", "a part of step %s, not used", set->folder[p->folder].tag);
+            st = sheaf__warning(c, "stale", p->path, "", "parts of one step", "",
+                                "a part of step %s, not used", set->folder[p->folder].tag);
         else if (p->rank >= set->ways)
-            st = sheaf__catalog_notef(c, SHEAF_WARNING, "foreign", p->path, "", "", "",
-                                      "part %d of a save in %d parts", p->rank, set->ways);
+            st = sheaf__warning(c, "foreign", p->path, "", "", "", "part %d of a save in %d parts",
+                                p->rank, set->ways);
         else if (twice)
-            st = sheaf__catalog_notef(c, SHEAF_WARNING, "duplicate", p->path, "",
-                                      "one part of each rank", "", "another part %d, not used",
-                                      p->rank);
+            st = sheaf__warning(c, "duplicate", p->path, "", "one part of each rank", "",
+                                "another part %d, not used", p->rank);
     }
     return st;
 }

@@ -84,9 +84,9 @@ static sheaf_status *tell_renamed(sheaf_catalog *c, sheaf__sat_part *const *part
     if (found.failed || cure.failed)
         st = sheaf__no_memory(c->root);
     else if (path != NULL)
-        st = sheaf__catalog_note(c, SHEAF_DEFECT, "conflict", path, "",
-                                 "parts that lie under the names they were saved under", found.at,
-                                 cure.at);
+        st = sheaf__defect(c, "conflict", path, "",
+                           "parts that lie under the names they were saved under", cure.at, "%s",
+                           found.at);
     sheaf__text_release(&found);
     sheaf__text_release(&cure);
     return st;

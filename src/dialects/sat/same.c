@@ -89,8 +89,8 @@ sheaf_status *sheaf__sat_drop_same(sheaf__sat_set *set, sheaf_catalog *c)
                 set->part[b] = swap;
             }
             if (!itself)
-                st = sheaf__catalog_notef(c, SHEAF_NOTE, "duplicate", set->part[b].path, "", "", "",
-                                          "the same part as %s, which is used", set->part[a].path);
+                st = sheaf__note(c, "duplicate", set->part[b].path, "", "", "",
+                                 "the same part as %s, which is used", set->part[a].path);
             sheaf__sat_part_release(&set->part[b]);
             memmove(&set->part[b], &set->part[b + 1],
                     (size_t)(set->nparts - b - 1) * sizeof *set->part);

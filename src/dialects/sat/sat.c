@@ -98,9 +98,8 @@ static sheaf_status *wrong_shape(const reading *r, const sheaf__sat_part *part, 
                                  const char *expected, const sheaf_pickle_tensor *t)
 {
     char shape[128];
-    return sheaf__catalog_notef(r->catalog, SHEAF_DEFECT, "shape", part->path, name, expected, "",
-                                "%s in part %d", sheaf__show_shape(shape, t->ndim, t->shape),
-                                part->rank);
+    return sheaf__defect(r->catalog, "shape", part->path, name, expected, "", "%s in part %d",
+                         sheaf__show_shape(shape, t->ndim, t->shape), part->rank);
 }
 
 /* The pieces of one tensor in one part: one for each block of its axis. */
@@ -148,11 +147,10 @@ static sheaf_status *stranger(reading *r, const sheaf__sat_part *part, const cha
     if (part != r->part[0])
         return NULL;
     const bool one = r->set->ways == 1;
-    return sheaf__catalog_note(r->catalog, one ? SHEAF_WARNING : SHEAF_DEFECT, "foreign",
-                               part->path, name, "tensors of CogVLM or CogAgent",
-                               one ? "a tensor that neither has; it is kept as it is"
-                                   : "a tensor that neither has, so how it is divided is not known",
-                               "");
+    return sheaf__finding(r->catalog, one ? SHEAF_WARNING : SHEAF_DEFECT, "foreign", part->path,
+                          name, "tensors of CogVLM or CogAgent", "", "%s",
+                          one ? "a tensor that neither has; it is kept as it is"
+                              : "a tensor that neither has, so how it is divided is not known");
 }
 
 static sheaf_status *add_tensor(reading *r, const sheaf__sat_part *part, int file, int64_t i)
@@ -163,15 +161,15 @@ static sheaf_status *add_tensor(reading *r, const sheaf__sat_part *part, int fil
     sheaf__sat_name what;
     sheaf_sat_rule rule;
     if (name == NULL || !sheaf__sat_name_of(&what, name))
-        return sheaf__catalog_note(r->catalog, SHEAF_DEFECT, "damaged", part->path, "",
-                                   "names of tensors", "a key of \"module\" that is no name", "");
+        return sheaf__defect(r->catalog, "damaged", part->path, "", "names of tensors", "",
+                             "a key of \"module\" that is no name");
     if (t == NULL) {
         bool told;
         sheaf_status *st = sheaf__dialect_unread(&told, r->catalog, part->path, name, value);
         return st != NULL || told
                    ? st
-                   : sheaf__catalog_note(r->catalog, SHEAF_WARNING, "foreign", part->path, name,
-                                         "a tensor", "a value that is none and is left out", "");
+                   : sheaf__warning(r->catalog, "foreign", part->path, name, "a tensor", "",
+                                    "a value that is none and is left out");
     }
     sheaf_status *st = rule_of(&rule, r, part, &what, name, t);
     if (st != NULL)
@@ -268,9 +266,9 @@ static sheaf_status *check_copies(reading *r)
     for (int64_t i = 0; st == NULL && i < r->catalog->count; i++) {
         const sheaf_logical *t = &r->catalog->tensor[i];
         if (t->replicated && t->npieces < r->nparts)
-            st = sheaf__catalog_notef(r->catalog, SHEAF_WARNING, "missing", r->catalog->root,
-                                      t->told.name, "a copy in each part", "",
-                                      "%" PRId64 " copies in %d parts", t->npieces, r->nparts);
+            st = sheaf__warning(r->catalog, "missing", r->catalog->root, t->told.name,
+                                "a copy in each part", "", "%" PRId64 " copies in %d parts",
+                                t->npieces, r->nparts);
     }
     return st;
 }
