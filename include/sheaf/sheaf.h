@@ -14,6 +14,7 @@
 #include "sheaf/options.h"
 #include "sheaf/plan.h"
 #include "sheaf/progress.h"
+#include "sheaf/recipe.h"
 #include "sheaf/source.h"
 #include "sheaf/status.h"
 #include "sheaf/train.h"

@@ -1,6 +1,8 @@
 /* translate_rules.h - what the settings of other trainers are in a recipe of sheaf. */
 #pragma once
 
+#include <stdbool.h>
+
 typedef enum sheaf__translate_kind {
     TRANSLATE_COPY,    /* the value as it is, after `words` */
     TRANSLATE_YES,     /* a flag: true gives "true"; false nothing */
@@ -14,7 +16,7 @@ typedef enum sheaf__translate_kind {
 /* "from=to|from=to"; "*=..." for any other value; without a match the value itself is copied.
  * "from=to#why": a comment above the line; "from=!why": refused, for this reason. */
 typedef struct sheaf__translate_rule {
-    const char *key; /* theirs; "*" at its end: any that begin so; "[*]" any number */
+    const char *keys; /* theirs, as sheaf__translate_is() has them */
     sheaf__translate_kind kind;
     const char *setting; /* ours; NULL where there is none */
     const char *words;
@@ -29,13 +31,17 @@ typedef struct sheaf__translate_default {
 } sheaf__translate_default;
 
 typedef struct sheaf__translate_program {
-    const char *name;                       /* as cli_yaml_program() has it */
-    const sheaf__translate_rule *rule;      /* ends with key NULL; the first that matches counts */
+    const char *name;
+    const char *signs;                      /* keys that its files alone have */
+    const sheaf__translate_rule *rule;      /* ends with keys NULL; the first that matches counts */
     const sheaf__translate_default *always; /* ends with setting NULL */
 } sheaf__translate_program;
 
 extern const sheaf__translate_program sheaf__translate_programs[]; /* ends with name NULL */
 
+/* sheaf__translate_is - is the key one of these, "a|b|c"? "*" at the end of a name: any that begin
+ * so; "[*]" any number. */
+bool sheaf__translate_is(const char *names, const char *key);
 /* sheaf__translate_find - the rule for a key of this program; NULL: none. */
 const sheaf__translate_rule *sheaf__translate_find(const sheaf__translate_program *program,
                                                    const char *key);

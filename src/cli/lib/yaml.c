@@ -50,15 +50,9 @@ static sheaf_status *add(reader *r, const char *key, const char *value, size_t l
         return at_line(r, line, "at most 4096 settings", "more");
     if (!SHEAF_GROW(&out->entry, NULL, out->count + 1))
         return sheaf__no_memory(r->path);
-    cli_yaml_entry *e = &out->entry[out->count];
-    *e = (cli_yaml_entry){ .key = strdup(key), .value = strdup(value), .line = (int)line + 1 };
-    if (e->key == NULL || e->value == NULL) {
-        free(e->key);
-        free(e->value);
-        return sheaf__no_memory(r->path);
-    }
-    out->count++;
-    return NULL;
+    sheaf_foreign_setting *e = &out->entry[out->count++];
+    *e = (sheaf_foreign_setting){ strdup(key), strdup(value), (int)line + 1 };
+    return e->key == NULL || e->value == NULL ? sheaf__no_memory(r->path) : NULL;
 }
 
 static const char *scalar(const reader *r)
@@ -176,44 +170,30 @@ sheaf_status *cli_yaml_read(cli_yaml *out, const char *path)
 void cli_yaml_release(cli_yaml *yaml)
 {
     for (int i = 0; i < yaml->count; i++) {
-        free(yaml->entry[i].key);
-        free(yaml->entry[i].value);
+        free((char *)yaml->entry[i].key);
+        free((char *)yaml->entry[i].value);
     }
     free(yaml->entry);
     *yaml = (cli_yaml){ 0 };
 }
 
-const char *cli_yaml_program(const cli_yaml *yaml)
-{
-    static const char *const signs[][2] = {
-        { "base_model", "Axolotl" },
-        { "datasets[0].path", "Axolotl" },
-        { "model_name_or_path", "LLaMA-Factory" },
-        { "finetuning_type", "LLaMA-Factory" },
-        { "stage", "LLaMA-Factory" },
-    };
-    for (size_t i = 0; i < sizeof signs / sizeof *signs; i++)
-        for (int k = 0; k < yaml->count; k++)
-            if (strcmp(yaml->entry[k].key, signs[i][0]) == 0)
-                return signs[i][1];
-    return NULL;
-}
-
 sheaf_status *cli_yaml_translate(sheaf_status *st, const char *path)
 {
     cli_yaml yaml = { 0 };
+    sheaf_translation *t = NULL;
     if (sheaf__path_kind(path) != SHEAF_PATH_FILE)
         return st;
     sheaf_status_free(cli_yaml_read(&yaml, path));
-    const char *program = cli_yaml_program(&yaml);
-    if (program != NULL) {
+    sheaf_status_free(sheaf_translation_new(&t, yaml.entry, yaml.count));
+    if (t != NULL) {
         sheaf_text word = { 0 };
         sheaf__text_word(&word, path);
-        sheaf_found(st, "a file of %s", program);
+        sheaf_found(st, "a file of %s", sheaf_translation_program(t));
         sheaf_try_this(st, "sheaf translate %s >my.recipe, then sheaf train --recipe my.recipe",
                        word.failed ? "FILE" : word.at);
         sheaf__text_release(&word);
     }
+    sheaf_translation_free(t);
     cli_yaml_release(&yaml);
     return st;
 }

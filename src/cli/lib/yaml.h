@@ -1,16 +1,10 @@
 /* yaml.h - a YAML file of settings as a list of keys and values. */
 #pragma once
 
-#include "sheaf/status.h"
-
-typedef struct cli_yaml_entry {
-    char *key;   /* "learning_rate"; of nested maps and lists "datasets[0].path" */
-    char *value; /* as it is written; a list of plain values joined by commas; "" for null */
-    int line;    /* of the key, from 1 */
-} cli_yaml_entry;
+#include "sheaf/recipe.h"
 
 typedef struct cli_yaml {
-    cli_yaml_entry *entry;
+    sheaf_foreign_setting *entry; /* texts are owned */
     int count;
 } cli_yaml;
 
@@ -20,9 +14,6 @@ typedef struct cli_yaml {
 sheaf_status *cli_yaml_read(cli_yaml *out, const char *path);
 void cli_yaml_release(cli_yaml *yaml);
 
-/* cli_yaml_program - the program whose settings these are, "LLaMA-Factory" or "Axolotl", by the
- * keys that its files have; NULL. */
-const char *cli_yaml_program(const cli_yaml *yaml);
 /* cli_yaml_translate - `st`, with `sheaf translate` as what to try where the file at `path` is one
- * of such a program. */
+ * of LLaMA-Factory or Axolotl. */
 sheaf_status *cli_yaml_translate(sheaf_status *st, const char *path);
