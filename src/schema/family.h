@@ -209,8 +209,8 @@ typedef struct sheaf__family {
     void (*text)(sheaf_text *text, const sheaf_config *c);
 
     /* tensors */
-    /* Fills tensor and count (and by_name) of a schema whose config and slices are set. On failure
-     * the caller frees what there is. */
+    /* Fills tensor and count of a schema whose config and slices are set. On failure the caller
+     * frees what there is. */
     sheaf_status *(*rows)(sheaf_schema *schema);
     bool (*sat_rule)(sheaf_sat_rule *out, const char *name); /* false: no tensor of that name */
     const char *sat_begin; /* names of tensors that begin so are of no other program */
@@ -302,9 +302,6 @@ bool sheaf__sat_rule_of(sheaf_sat_rule *out, const char *name);
 bool sheaf__sat_begins(const char *name);
 /* sheaf__sat_family - a family with SAT's form that has a tower beside, or has none. */
 const sheaf__family *sheaf__sat_family(bool beside);
-
-/* sheaf__schema_sort - fills by_name, when all tensors are there. Errors: SHEAF_E_MEMORY. */
-sheaf_status *sheaf__schema_sort(sheaf_schema *schema);
 
 /* sheaf__towers_of - how many towers a model has, and which; 0: it reads no images. */
 int sheaf__towers_of(sheaf__tower out[SHEAF__MOST_TOWERS], const sheaf_config *config);

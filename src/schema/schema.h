@@ -60,7 +60,7 @@ struct sheaf_schema {
                          router and of each expert w1, w2, w3),
                          final norm, head. What a model lacks is absent, so is a tied head.
                          CogVLM, CogAgent: the order of SAT's files. */
-    int64_t *by_name; /* indices sorted by name; NULL where names can be computed */
+    int64_t *by_name; /* indices sorted by name */
 };
 
 /* sheaf_schema_new - errors: SHEAF_E_LAYOUT when the config contradicts itself (heads not

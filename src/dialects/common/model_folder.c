@@ -55,7 +55,10 @@ sheaf_status *sheaf_hf_specs(sheaf_safetensors_spec **out, int64_t *count,
     listing l = { calloc((size_t)schema->count, sizeof *l.spec), 0, stored, dtype };
     if (l.spec == NULL)
         return sheaf__no_memory("out of memory for the list of tensors");
-    if (schema->by_name != NULL) { /* a model without a class in transformers: its own order */
+    bool plain = true; /* else roles do not tell all of its tensors: their own order */
+    for (int64_t i = 0; i < schema->count; i++)
+        plain = plain && schema->tensor[i].role < SHEAF_ROLES;
+    if (!plain) {
         for (int64_t i = 0; i < schema->count; i++)
             list_tensor(&l, &schema->tensor[i]);
     } else {

@@ -15,19 +15,16 @@ typedef enum size_of {
     HIDDEN,
     QKV,
     HEADS,
-    HEAD,
     FFN,
     VOCAB,
     HALF_HEAD,
     PATCHES,
     CROSS,
     CROSS_KV,
-    CROSS_HEAD,
     CROSS_IN,
     VIT,
     VIT_QKV,
     VIT_HEADS,
-    VIT_HEAD,
     VIT_FFN,
     VIT_VOCAB,
     VIT_POSITIONS,
@@ -47,15 +44,14 @@ typedef enum size_of {
 
 /* How SAT divides a tensor: copies; along axis 0 in 1, 2 or 3 parts; along axis 1; or as a table.
  * sheaf also divides the layers of the adapter and of the tower (`own`). */
-typedef enum split { REP, COL, COL2, COL3, ROW, TABLE } split;
-
-static int parts_of(split split)
-{
-    static const int parts[] = {
-        [REP] = 0, [COL] = 1, [COL2] = 2, [COL3] = 3, [ROW] = 1, [TABLE] = 1
-    };
-    return parts[split];
-}
+typedef enum split {
+    REP = SHEAF__WHOLE,
+    COL = SHEAF__BY_OUT,
+    COL2 = SHEAF__BY_OUT2,
+    COL3 = SHEAF__BY_OUT3,
+    ROW = SHEAF__BY_IN,
+    TABLE
+} split;
 
 typedef enum when { ALWAYS, AGENT, CROSS_LAYER } when;
 
@@ -63,7 +59,7 @@ typedef struct row {
     const char *name; /* '#' stands for the layer's number */
     size_of shape[4];
     split split;
-    size_of units, wide; /* things that stay whole, and their rows; NONE: each row is one */
+    size_of units; /* things that stay whole; NONE: each row is one */
     sheaf_role role;
     when when;
     bool buffer, idle, zero;
@@ -73,10 +69,6 @@ typedef struct row {
 #define LIN .role = SHEAF_LINEAR
 #define ANY .role = SHEAF_OTHER
 #define NORM .role = SHEAF_NORM
-#define BY_HEAD HEADS, HEAD
-#define BY_VIT_HEAD VIT_HEADS, VIT_HEAD
-#define BY_CROSS_HEAD HEADS, CROSS_HEAD
-#define BY_ENC_HEAD ENC_HEADS, ENC_HEAD
 #define EVA "mixins.eva.vit_model."
 #define ADAPTER "mixins.eva.linear_proj."
 #define TOWER "mixins.encoder.vit.model."
@@ -99,9 +91,9 @@ static const row head[] = {
 static const row vit_layer[] = {
     { VIT_LAYER "input_layernorm.weight", { VIT }, REP, NORM },
     { VIT_LAYER "input_layernorm.bias", { VIT }, REP, NORM },
-    { VIT_LAYER "attention.query_key_value.weight", { VIT_QKV, VIT }, COL3, BY_VIT_HEAD, LIN },
-    { VIT_LAYER "attention.query_key_value.bias", { VIT_QKV }, COL3, BY_VIT_HEAD, LIN },
-    { VIT_LAYER "attention.dense.weight", { VIT, VIT }, ROW, BY_VIT_HEAD, LIN },
+    { VIT_LAYER "attention.query_key_value.weight", { VIT_QKV, VIT }, COL3, VIT_HEADS, LIN },
+    { VIT_LAYER "attention.query_key_value.bias", { VIT_QKV }, COL3, VIT_HEADS, LIN },
+    { VIT_LAYER "attention.dense.weight", { VIT, VIT }, ROW, VIT_HEADS, LIN },
     { VIT_LAYER "attention.dense.bias", { VIT }, REP, LIN },
     { VIT_LAYER "post_attention_layernorm.weight", { VIT }, REP, NORM },
     { VIT_LAYER "post_attention_layernorm.bias", { VIT }, REP, NORM },
@@ -134,10 +126,10 @@ static const row frequencies[] = {
     { "mixins.rotary.rotary_emb.inv_freq", { HALF_HEAD }, REP, ANY, .buffer = true },
 };
 static const row vision_qkv[] = {
-    { "mixins.rotary.vision_query_key_value_list.#.weight", { QKV, HIDDEN }, COL3, BY_HEAD, LIN },
+    { "mixins.rotary.vision_query_key_value_list.#.weight", { QKV, HIDDEN }, COL3, HEADS, LIN },
 };
 static const row vision_dense[] = {
-    { "mixins.rotary.vision_dense_list.#.weight", { HIDDEN, HIDDEN }, ROW, BY_HEAD, LIN }
+    { "mixins.rotary.vision_dense_list.#.weight", { HIDDEN, HIDDEN }, ROW, HEADS, LIN }
 };
 
 static const row tower_begin[] = {
@@ -154,14 +146,14 @@ static const row tower_begin[] = {
 static const row tower_block[] = {
     { BLOCK "norm1.weight", { ENC }, REP, NORM },
     { BLOCK "norm1.bias", { ENC }, REP, NORM },
-    { BLOCK "attn.q_bias", { ENC }, REP, BY_ENC_HEAD, ANY, .own = COL, .zero = true },
-    { BLOCK "attn.v_bias", { ENC }, REP, BY_ENC_HEAD, ANY, .own = COL, .zero = true },
-    { BLOCK "attn.q_proj.weight", { ENC, ENC }, REP, BY_ENC_HEAD, LIN, .own = COL },
-    { BLOCK "attn.k_proj.weight", { ENC, ENC }, REP, BY_ENC_HEAD, LIN, .own = COL },
-    { BLOCK "attn.v_proj.weight", { ENC, ENC }, REP, BY_ENC_HEAD, LIN, .own = COL },
-    { BLOCK "attn.inner_attn_ln.weight", { ENC }, REP, BY_ENC_HEAD, NORM, .own = COL },
-    { BLOCK "attn.inner_attn_ln.bias", { ENC }, REP, BY_ENC_HEAD, NORM, .own = COL },
-    { BLOCK "attn.proj.weight", { ENC, ENC }, REP, BY_ENC_HEAD, LIN, .own = ROW },
+    { BLOCK "attn.q_bias", { ENC }, REP, ENC_HEADS, ANY, .own = COL, .zero = true },
+    { BLOCK "attn.v_bias", { ENC }, REP, ENC_HEADS, ANY, .own = COL, .zero = true },
+    { BLOCK "attn.q_proj.weight", { ENC, ENC }, REP, ENC_HEADS, LIN, .own = COL },
+    { BLOCK "attn.k_proj.weight", { ENC, ENC }, REP, ENC_HEADS, LIN, .own = COL },
+    { BLOCK "attn.v_proj.weight", { ENC, ENC }, REP, ENC_HEADS, LIN, .own = COL },
+    { BLOCK "attn.inner_attn_ln.weight", { ENC }, REP, ENC_HEADS, NORM, .own = COL },
+    { BLOCK "attn.inner_attn_ln.bias", { ENC }, REP, ENC_HEADS, NORM, .own = COL },
+    { BLOCK "attn.proj.weight", { ENC, ENC }, REP, ENC_HEADS, LIN, .own = ROW },
     { BLOCK "attn.proj.bias", { ENC }, REP, LIN },
     { BLOCK "attn.rope.freqs_cos", { ENC_TOKENS, ENC_HEAD }, REP, ANY, .buffer = true },
     { BLOCK "attn.rope.freqs_sin", { ENC_TOKENS, ENC_HEAD }, REP, ANY, .buffer = true },
@@ -191,25 +183,25 @@ static const row table[] = {
 #define LAYER "transformer.layers.#."
 static const row layer[] = {
     { LAYER "input_layernorm.weight", { HIDDEN }, REP, .role = SHEAF_NORM_IN },
-    { LAYER "attention.query_key_value.weight", { QKV, HIDDEN }, COL3, BY_HEAD, LIN },
-    { LAYER "attention.dense.weight", { HIDDEN, HIDDEN }, ROW, BY_HEAD, LIN },
+    { LAYER "attention.query_key_value.weight", { QKV, HIDDEN }, COL3, HEADS, LIN },
+    { LAYER "attention.dense.weight", { HIDDEN, HIDDEN }, ROW, HEADS, LIN },
     { LAYER "post_attention_layernorm.weight", { HIDDEN }, REP, .role = SHEAF_NORM_POST },
     { LAYER "cross_attention.query.weight",
       { CROSS, HIDDEN },
       COL,
-      BY_CROSS_HEAD,
+      HEADS,
       LIN,
       .when = CROSS_LAYER },
     { LAYER "cross_attention.key_value.weight",
       { CROSS_KV, CROSS_IN },
       COL2,
-      BY_CROSS_HEAD,
+      HEADS,
       LIN,
       .when = CROSS_LAYER },
     { LAYER "cross_attention.dense.weight",
       { HIDDEN, CROSS },
       ROW,
-      BY_CROSS_HEAD,
+      HEADS,
       LIN,
       .when = CROSS_LAYER },
     { LAYER "post_cross_attention_layernorm.weight", { HIDDEN }, REP, NORM, .when = CROSS_LAYER },
@@ -270,7 +262,7 @@ bool sheaf__cog_sat_rule(sheaf_sat_rule *out, const char *name)
             if (!matches(row->name, name))
                 continue;
             *out = (sheaf_sat_rule){ .axis = row->split == ROW,
-                                     .parts = parts_of(row->split),
+                                     .parts = row->split > COL3 ? 1 : (int)row->split,
                                      .table = row->split == TABLE,
                                      .buffer = row->buffer,
                                      .tower = blocks[i].when == AGENT || row->when == AGENT,
@@ -282,12 +274,9 @@ bool sheaf__cog_sat_rule(sheaf_sat_rule *out, const char *name)
 
 typedef struct builder {
     sheaf_schema *schema;
-    int64_t capacity;
     int64_t size[SIZES];
     int64_t repeat[STACKS];
 } builder;
-
-static const char memory_for[] = "out of memory for the names of tensors";
 
 static bool wanted(const sheaf_config *c, when when, int64_t layer)
 {
@@ -296,65 +285,36 @@ static bool wanted(const sheaf_config *c, when when, int64_t layer)
     return when == ALWAYS || (c->cross_layers[layer / 64] >> layer % 64 & 1) != 0;
 }
 
-static sheaf_status *set_names(sheaf_tensor *t, const char *pattern, int64_t layer)
-{
-    const char *hash = strchr(pattern, '#');
-    const int n = hash == NULL ? asprintf(&t->name, "%s", pattern)
-                               : asprintf(&t->name, "%.*s%" PRId64 "%s", (int)(hash - pattern),
-                                          pattern, layer, hash + 1);
-    if (n < 0)
-        t->name = NULL;
-    return sheaf__rows_named(t);
-}
-
 /* sheaf's own cut is SAT's where SAT divides, and `own` where it copies; other tensors are whole on
  * every rank. A small table is divided here, though SAT would copy it. */
-static void set_cut(const builder *b, sheaf_tensor *t, const row *row)
-{
-    const split split = row->split == REP ? row->own : row->split;
-    if (split == REP || (split == TABLE && row->role != SHEAF_EMBED))
-        return;
-    const int axis = split == ROW ? 1 : 0;
-    const int parts = parts_of(split);
-    t->cut = (sheaf_cut){ .axis = axis, .slices = b->schema->slices, .nparts = parts };
-    for (int i = 0; i < parts; i++)
-        t->cut.part[i] = row->units == NONE
-                             ? (sheaf_part){ t->shape[axis], 1 }
-                             : (sheaf_part){ b->size[row->units], b->size[row->wide] };
-    t->sat_split = row->split != REP && (row->split != TABLE || t->shape[0] >= LEAST_SPLIT_VOCAB);
-}
-
-static sheaf_status *add(builder *b, const row *row, int64_t layer)
+static sheaf_status *add(builder *b, const row *row, int64_t layer, bool idle)
 {
     sheaf_schema *schema = b->schema;
-    if (schema->count == b->capacity) {
-        const int64_t capacity = b->capacity * 2 + 128;
-        sheaf_tensor *more = realloc(schema->tensor, (size_t)capacity * sizeof *more);
-        if (more == NULL)
-            return sheaf__no_memory(memory_for);
-        schema->tensor = more;
-        b->capacity = capacity;
-    }
-    sheaf_tensor *t = &schema->tensor[schema->count++];
-    *t = (sheaf_tensor){ .role = row->role,
-                         .buffer = row->buffer,
-                         .zero = row->zero,
-                         .layer = (int)layer,
-                         .in_axis = -1,
-                         .out_axis = -1,
-                         .shape = { 1, 1, 1, 1 },
-                         .cut = { .slices = schema->slices } };
-    for (; t->ndim < 4 && row->shape[t->ndim] != NONE; t->ndim++)
-        t->shape[t->ndim] = b->size[row->shape[t->ndim]];
-    sheaf_status *st = set_names(t, row->name, layer);
+    const bool table = row->split == TABLE;
+    const split split = row->split == REP          ? row->own
+                        : !table                   ? row->split
+                        : row->role == SHEAF_EMBED ? COL
+                                                   : REP;
+    const char *hash = strchr(row->name, '#');
+    char name[128];
+    if (hash != NULL)
+        snprintf(name, sizeof name, "%.*s%" PRId64 "%s", (int)(hash - row->name), row->name, layer,
+                 hash + 1);
+    sheaf__tensor_row is = { .name = hash != NULL ? name : row->name,
+                             .role = row->role,
+                             .split = (sheaf__split)split,
+                             .units = b->size[row->units],
+                             .zero = row->zero,
+                             .buffer = row->buffer };
+    for (int i = 0; i < 4; i++)
+        is.shape[i] = b->size[row->shape[i]];
+    sheaf_status *st = sheaf__rows_add(schema, "", (int)layer, &is, 1);
     if (st != NULL)
         return st;
-    const bool embed = row->role == SHEAF_EMBED;
-    if (t->ndim == 2 && row->role != SHEAF_OTHER) {
-        t->in_axis = embed ? 0 : 1;
-        t->out_axis = embed ? 1 : 0;
-    }
-    set_cut(b, t, row);
+    sheaf_tensor *t = &schema->tensor[schema->count - 1];
+    t->idle = idle;
+    t->sat_split =
+        split != REP && row->split != REP && (!table || t->shape[0] >= LEAST_SPLIT_VOCAB);
     return NULL;
 }
 
@@ -367,11 +327,9 @@ static void set_sizes(builder *b)
         [ONE] = 1,
         [HIDDEN] = c->hidden,
         [HEADS] = c->heads,
-        [HEAD] = c->head_dim,
         [FFN] = c->ffn,
         [VOCAB] = c->vocab,
         [PATCHES] = c->patches,
-        [CROSS_HEAD] = c->cross_head_dim,
         [CROSS_IN] = c->cross_width,
         [VIT] = v->hidden,
         [VIT_HEADS] = v->heads,
@@ -391,11 +349,10 @@ static void set_sizes(builder *b)
     const int64_t side = e->patch > 0 ? e->image / e->patch : 0;
     memcpy(s, size, sizeof size);
     s[QKV] = 3 * s[HIDDEN];
-    s[HALF_HEAD] = s[HEAD] / 2;
-    s[CROSS] = s[HEADS] * s[CROSS_HEAD];
+    s[HALF_HEAD] = c->head_dim / 2;
+    s[CROSS] = c->heads * c->cross_head_dim;
     s[CROSS_KV] = 2 * s[CROSS];
     s[VIT_QKV] = 3 * s[VIT];
-    s[VIT_HEAD] = s[VIT] / s[VIT_HEADS];
     s[ENC_HEADS] = s[ENC_HEAD] > 0 ? s[ENC] / s[ENC_HEAD] : 0;
     s[ENC_TOKENS] = side * side;
     s[ENC_POSITIONS] = side * side + 1;
@@ -460,16 +417,13 @@ sheaf_status *sheaf__cog_rows(sheaf_schema *schema)
             continue;
         for (int64_t n = 0; n < b.repeat[block->over] && st == NULL; n++)
             for (size_t r = 0; r < block->nrows && st == NULL; r++)
-                if (wanted(&schema->config, block->rows[r].when, n)) {
-                    st = add(&b, &block->rows[r], block->over == ONCE ? -1 : n);
+                if (wanted(&schema->config, block->rows[r].when, n))
                     /* The tower's last block is never run. */
-                    if (st == NULL)
-                        schema->tensor[schema->count - 1].idle =
-                            block->rows[r].idle ||
-                            (block->over == ENC_STACK && n + 1 == b.repeat[ENC_STACK]);
-                }
+                    st = add(&b, &block->rows[r], block->over == ONCE ? -1 : n,
+                             block->rows[r].idle ||
+                                 (block->over == ENC_STACK && n + 1 == b.repeat[ENC_STACK]));
     }
-    return st == NULL ? sheaf__schema_sort(schema) : st;
+    return st;
 }
 
 const sheaf__component_rule sheaf__cog_components[] = {

@@ -5,27 +5,17 @@
 
 static const char memory_for[] = "out of memory for the names of tensors";
 
-sheaf_status *sheaf__rows_named(sheaf_tensor *t)
-{
-    if (t->name == NULL)
-        return sheaf__no_memory(memory_for);
-    t->bias = sheaf__ends_with(t->name, ".bias");
-    const size_t end = t->bias ? 5 : sheaf__ends_with(t->name, ".weight") ? 7 : 0;
-    t->module = strndup(t->name, strlen(t->name) - end);
-    return t->module != NULL ? NULL : sheaf__no_memory(memory_for);
-}
-
 static void set_cut(sheaf_tensor *t, const sheaf__tensor_row *row)
 {
     if (row->split == SHEAF__WHOLE)
         return;
     const int axis = row->split == SHEAF__BY_IN ? 1 : 0,
-              parts = row->split == SHEAF__BY_OUT3 ? 3 : 1;
+              parts = row->split == SHEAF__BY_IN ? 1 : (int)row->split;
     const int64_t length = t->shape[axis] / parts, units = row->units == 0 ? length : row->units;
     t->cut.axis = axis;
     t->cut.nparts = parts;
     for (int i = 0; i < parts; i++)
-        t->cut.part[i] = (sheaf_part){ units, length / units };
+        t->cut.part[i] = row->part != NULL ? row->part[i] : (sheaf_part){ units, length / units };
 }
 
 static sheaf_status *set(sheaf_tensor *t, const sheaf_schema *schema, const char *prefix, int layer,
@@ -41,14 +31,20 @@ static sheaf_status *set(sheaf_tensor *t, const sheaf_schema *schema, const char
                          .cut = { .slices = schema->slices } };
     for (; t->ndim < 4 && row->shape[t->ndim] != 0; t->ndim++)
         t->shape[t->ndim] = row->shape[t->ndim];
-    if (t->ndim == 2 && row->role == SHEAF_LINEAR) {
-        t->in_axis = 1;
-        t->out_axis = 0;
+    if (t->ndim == 2 && row->role != SHEAF_OTHER) {
+        /* A table maps a token to a hidden vector. */
+        t->in_axis = row->role == SHEAF_EMBED ? 0 : 1;
+        t->out_axis = 1 - t->in_axis;
     }
     set_cut(t, row);
-    if (asprintf(&t->name, "%s%s", prefix, row->name) < 0)
+    if (asprintf(&t->name, "%s%s", prefix, row->name) < 0) {
         t->name = NULL;
-    return sheaf__rows_named(t);
+        return sheaf__no_memory(memory_for);
+    }
+    t->bias = sheaf__ends_with(t->name, ".bias");
+    const size_t end = t->bias ? 5 : sheaf__ends_with(t->name, ".weight") ? 7 : 0;
+    t->module = strndup(t->name, strlen(t->name) - end);
+    return t->module != NULL ? NULL : sheaf__no_memory(memory_for);
 }
 
 sheaf_status *sheaf__rows_add(sheaf_schema *schema, const char *prefix, int layer,

@@ -1,13 +1,14 @@
-/* rows.h - tensors of a family beside those of Llama, written as tables. */
+/* rows.h - the tensors of a family, written as tables. */
 #pragma once
 
 #include "schema/family.h"
 
-/* How a tensor is cut: not; along its output, in one part or in three (fused q, k and v); along its
- * input. */
+/* How a tensor is cut: not; along its output, in one part or in several (fused gate and up, or q, k
+ * and v); along its input. */
 typedef enum sheaf__split {
     SHEAF__WHOLE,
     SHEAF__BY_OUT,
+    SHEAF__BY_OUT2,
     SHEAF__BY_OUT3,
     SHEAF__BY_IN
 } sheaf__split;
@@ -15,19 +16,17 @@ typedef enum sheaf__split {
 typedef struct sheaf__tensor_row {
     const char *name; /* what comes behind the prefix */
     int64_t shape[4]; /* 0 ends it */
-    sheaf_role role;  /* SHEAF_LINEAR, SHEAF_NORM or SHEAF_OTHER */
+    sheaf_role role;
     sheaf__split split;
     int64_t units; /* of the cut axis, or of each of its parts; 0: each row is one */
     bool zero, buffer;
+    const sheaf_part *part; /* of a fused weight, where they differ in size; else NULL */
 } sheaf__tensor_row;
 
 /* sheaf__rows_add - behind the tensors of the schema; `prefix` begins each name. layer -1: outside
  * layers. */
 sheaf_status *sheaf__rows_add(sheaf_schema *schema, const char *prefix, int layer,
                               const sheaf__tensor_row *rows, size_t n);
-
-/* sheaf__rows_named - what else the name of a tensor says; NULL: there was no memory for it. */
-sheaf_status *sheaf__rows_named(sheaf_tensor *t);
 
 /* sheaf__rows_size - SHEAF_E_LAYOUT for a value of a config that is not 1 to `most`. */
 sheaf_status *sheaf__rows_size(const char *name, int64_t value, int64_t most);

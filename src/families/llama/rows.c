@@ -1,209 +1,125 @@
 /* rows.c - the tensors of Llama and its kin: names, shapes and cuts as docs/layouts.md lists
  * them. */
-#include <assert.h>
-
-#include "families/common/rows.h"
 #include "base/base.h"
+#include "families/common/rows.h"
 #include "families/llama/llama.h"
 
-enum { PER_LAYER_MOST = 20 }; /* 6 norms, 7 weights, 7 biases; 3 weights for each expert */
-
-/* A schema while it grows. */
 typedef struct builder {
     sheaf_schema *schema;
-    int64_t capacity;
-    bool failed;
+    const sheaf__llama_form *form;
 } builder;
 
-/* The module's name; "model.layers.%d." is put before names inside a layer. */
-static const char *const module_name[SHEAF_ROLES] = {
-    [SHEAF_EMBED] = "model.embed_tokens",
-    [SHEAF_HEAD] = "lm_head",
-    [SHEAF_Q] = "self_attn.q_proj",
-    [SHEAF_K] = "self_attn.k_proj",
-    [SHEAF_V] = "self_attn.v_proj",
-    [SHEAF_O] = "self_attn.o_proj",
-    [SHEAF_GATE] = "mlp.gate_proj",
-    [SHEAF_UP] = "mlp.up_proj",
-    [SHEAF_DOWN] = "mlp.down_proj",
-    [SHEAF_NORM_IN] = "input_layernorm",
-    [SHEAF_NORM_POST] = "post_attention_layernorm",
-    [SHEAF_NORM_FINAL] = "model.norm",
-    [SHEAF_QKV] = "self_attn.qkv_proj",
-    [SHEAF_GATE_UP] = "mlp.gate_up_proj",
-    [SHEAF_NORM_Q] = "self_attn.q_norm",
-    [SHEAF_NORM_K] = "self_attn.k_norm",
-    [SHEAF_NORM_AFTER_ATTENTION] = "post_attention_layernorm",
-    [SHEAF_NORM_AFTER_MLP] = "post_feedforward_layernorm",
-};
-
-/* Where norms stand around both, the one before the MLP has another name. */
-static const char *name_of(const builder *b, sheaf_role role)
+static sheaf_status *add(const builder *b, int layer, sheaf__tensor_row row)
 {
-    const sheaf__llama_form *form = sheaf__family_for(&b->schema->config)->form;
-    return role == SHEAF_NORM_POST && form->norms_around ? "pre_feedforward_layernorm"
-                                                         : module_name[role];
+    char before[128];
+    snprintf(before, sizeof before, layer >= 0 ? "%smodel.layers.%d." : "%s",
+             b->form->prefix == NULL ? "" : b->form->prefix, layer);
+    row.zero = sheaf__is_norm(row.role) && b->form->norm_one;
+    return sheaf__rows_add(b->schema, before, layer, &row, 1);
 }
 
-/* name: of the module inside its layer; NULL: that of the role. */
-static sheaf_tensor *add_named(builder *b, sheaf_role role, const char *name, int layer, bool bias)
-{
-    sheaf_schema *schema = b->schema;
-    sheaf_tensor *t = &schema->tensor[schema->count];
-    assert(schema->count < b->capacity);
-    if (b->failed)
-        return NULL;
-    *t = (sheaf_tensor){ .role = role,
-                         .bias = bias,
-                         .layer = layer,
-                         .in_axis = -1,
-                         .out_axis = -1,
-                         .shape = { 1, 1, 1, 1 } };
-    const char *begin = sheaf__family_for(&schema->config)->form->prefix;
-    char prefix[64];
-    if (name == NULL)
-        name = name_of(b, role);
-    snprintf(prefix, sizeof prefix, layer >= 0 ? "%smodel.layers.%d." : "%s",
-             begin == NULL ? "" : begin, layer);
-    if (asprintf(&t->module, "%s%s", prefix, name) < 0)
-        t->module = NULL;
-    if (asprintf(&t->name, "%s%s.%s", prefix, name, bias ? "bias" : "weight") < 0)
-        t->name = NULL;
-    b->failed = t->module == NULL || t->name == NULL;
-    schema->count++;
-    return b->failed ? NULL : t;
-}
+/* A row that some of these families have. */
+typedef struct choice {
+    bool has;
+    sheaf__tensor_row row;
+} choice;
 
-static sheaf_tensor *add(builder *b, sheaf_role role, int layer, bool bias)
+static sheaf_status *add_rows(const builder *b, int layer, const choice *rows, size_t n)
 {
-    return add_named(b, role, NULL, layer, bias);
-}
-
-static void add_vector(builder *b, sheaf_role role, int layer, bool bias, int64_t n, sheaf_cut cut)
-{
-    sheaf_tensor *t = add(b, role, layer, bias);
-    if (t == NULL)
-        return;
-    t->ndim = 1;
-    t->zero = sheaf__is_norm(role) && sheaf__family_for(&b->schema->config)->form->norm_one;
-    t->shape[0] = n;
-    t->cut = cut;
-    t->cut.slices = b->schema->slices;
-}
-
-/* A weight [out, in] cut along `axis` in `units` units. */
-static sheaf_tensor *add_matrix(builder *b, sheaf_role role, const char *name, int layer,
-                                int64_t out, int64_t in, int axis, int64_t units)
-{
-    sheaf_tensor *t = add_named(b, role, name, layer, false);
-    if (t == NULL)
-        return NULL;
-    t->ndim = 2;
-    t->shape[0] = out;
-    t->shape[1] = in;
-    t->in_axis = 1;
-    t->out_axis = 0;
-    t->cut = (sheaf_cut){ .axis = axis,
-                          .slices = b->schema->slices,
-                          .nparts = 1,
-                          .part = { { units, (axis == 0 ? out : in) / units } } };
-    return t;
-}
-
-/* The same; its bias, if it has one, is cut like the weight's out axis. */
-static void add_weight(builder *b, sheaf_role role, int layer, int64_t out, int64_t in, int axis,
-                       int64_t units, bool bias)
-{
-    const sheaf_tensor *t = add_matrix(b, role, NULL, layer, out, in, axis, units);
-    if (t != NULL && bias)
-        add_vector(b, role, layer, true, out, axis == 0 ? t->cut : (sheaf_cut){ 0 });
-}
-
-/* A fused weight, cut along out: each part is divided on its own. */
-static void add_fused(builder *b, sheaf_role role, int layer, int64_t in, const sheaf_part *part,
-                      int parts)
-{
-    int64_t out = 0;
-    for (int i = 0; i < parts; i++)
-        out += part[i].units * part[i].rows_per_unit;
-    const int64_t at = b->schema->count;
-    add_weight(b, role, layer, out, in, 0, 1, false);
-    if (b->failed)
-        return;
-    sheaf_cut *cut = &b->schema->tensor[at].cut;
-    cut->nparts = parts;
-    memcpy(cut->part, part, (size_t)parts * sizeof *part);
-}
-
-static void add_attention(builder *b, const sheaf_config *c, const sheaf__llama_form *form,
-                          int layer)
-{
-    const int64_t q = c->heads * c->head_dim, kv = c->kv_heads * c->head_dim;
-    /* Query heads travel with the key/value head they read: the unit is the whole group. */
-    const sheaf_part part[] = { { c->kv_heads, q / c->kv_heads },
-                                { c->kv_heads, c->head_dim },
-                                { c->kv_heads, c->head_dim } };
-    if (form->fused) {
-        add_fused(b, SHEAF_QKV, layer, c->hidden, part, 3);
-    } else {
-        add_weight(b, SHEAF_Q, layer, q, c->hidden, 0, c->kv_heads, c->qkv_bias);
-        add_weight(b, SHEAF_K, layer, kv, c->hidden, 0, c->kv_heads, c->qkv_bias);
-        add_weight(b, SHEAF_V, layer, kv, c->hidden, 0, c->kv_heads, c->qkv_bias);
-    }
-    for (int i = 0; i < 2 && form->qk_norm != SHEAF__QK_PLAIN; i++) {
-        const bool whole = form->qk_norm == SHEAF__QK_WHOLE;
-        add_vector(b, i == 0 ? SHEAF_NORM_Q : SHEAF_NORM_K, layer, false,
-                   whole ? part[i].units * part[i].rows_per_unit : c->head_dim,
-                   whole ? (sheaf_cut){ .axis = 0, .nparts = 1, .part = { part[i] } }
-                         : (sheaf_cut){ 0 });
-    }
-    add_weight(b, SHEAF_O, layer, c->hidden, q, 1, c->kv_heads, c->o_bias);
-}
-
-static void add_mlp(builder *b, const sheaf_config *c, const sheaf__llama_form *form, int layer)
-{
-    if (form->fused) {
-        add_fused(b, SHEAF_GATE_UP, layer, c->hidden,
-                  (const sheaf_part[]){ { c->ffn, 1 }, { c->ffn, 1 } }, 2);
-    } else {
-        add_weight(b, SHEAF_GATE, layer, c->ffn, c->hidden, 0, c->ffn, c->mlp_bias);
-        add_weight(b, SHEAF_UP, layer, c->ffn, c->hidden, 0, c->ffn, c->mlp_bias);
-    }
-    add_weight(b, SHEAF_DOWN, layer, c->hidden, c->ffn, 1, c->ffn, c->mlp_bias);
+    sheaf_status *st = NULL;
+    for (size_t i = 0; i < n; i++)
+        if (rows[i].has)
+            TRY(st, add(b, layer, rows[i].row));
+    return st;
 }
 
 /* The router, which every rank has whole, and the experts, each cut as an MLP is. */
-static void add_mixture(builder *b, const sheaf_config *c, int layer)
+static sheaf_status *add_mixture(const builder *b, int layer)
 {
-    sheaf_tensor *router =
-        add_matrix(b, SHEAF_LINEAR, SHEAF__MIXTURE "gate", layer, c->mixed, c->hidden, 0, c->mixed);
-    if (router != NULL)
-        router->cut = (sheaf_cut){ .slices = b->schema->slices };
+    const sheaf_config *c = &b->schema->config;
+    const int64_t e = c->hidden, f = c->ffn;
+    sheaf_status *st =
+        add(b, layer,
+            (sheaf__tensor_row){ SHEAF__MIXTURE "gate.weight", { c->mixed, e }, SHEAF_LINEAR });
     for (int64_t i = 0; i < c->mixed; i++)
         for (int w = 1; w <= 3; w++) {
             char name[64];
-            snprintf(name, sizeof name, SHEAF__MIXTURE "experts.%" PRId64 ".w%d", i, w);
-            add_matrix(b, SHEAF_LINEAR, name, layer, w == 2 ? c->hidden : c->ffn,
-                       w == 2 ? c->ffn : c->hidden, w == 2, c->ffn);
+            snprintf(name, sizeof name, SHEAF__MIXTURE "experts.%" PRId64 ".w%d.weight", i, w);
+            TRY(st,
+                add(b, layer,
+                    w == 2 ? (sheaf__tensor_row){ name, { e, f }, SHEAF_LINEAR, SHEAF__BY_IN }
+                           : (sheaf__tensor_row){ name, { f, e }, SHEAF_LINEAR, SHEAF__BY_OUT }));
         }
+    return st;
 }
 
-static void add_layer(builder *b, const sheaf_config *c, const sheaf__llama_form *form, int layer)
+/* Query heads travel with the key/value head they read: the unit is the whole group. */
+static sheaf_status *add_attention(const builder *b, int layer)
 {
-    const sheaf_cut whole = { 0 };
-    if (!form->norms_after)
-        add_vector(b, SHEAF_NORM_IN, layer, false, c->hidden, whole);
-    add_attention(b, c, form, layer);
-    if (form->norms_after || form->norms_around)
-        add_vector(b, SHEAF_NORM_AFTER_ATTENTION, layer, false, c->hidden, whole);
-    if (!form->norms_after)
-        add_vector(b, SHEAF_NORM_POST, layer, false, c->hidden, whole);
-    if (form->mixture)
-        add_mixture(b, c, layer);
-    else
-        add_mlp(b, c, form, layer);
-    if (form->norms_after || form->norms_around)
-        add_vector(b, SHEAF_NORM_AFTER_MLP, layer, false, c->hidden, whole);
+    const sheaf__llama_form *form = b->form;
+    const sheaf_config *c = &b->schema->config;
+    const int64_t e = c->hidden, d = c->head_dim, n = c->kv_heads, q = c->heads * d, k = n * d;
+    const sheaf_part part[] = { { n, q / n }, { n, d }, { n, d } };
+    const bool apart = !form->fused, bias = apart && c->qkv_bias,
+               normed = form->qk_norm != SHEAF__QK_PLAIN, whole = form->qk_norm == SHEAF__QK_WHOLE;
+    const sheaf__split norm = whole ? SHEAF__BY_OUT : SHEAF__WHOLE;
+    const choice rows[] = {
+        { form->fused,
+          { "self_attn.qkv_proj.weight",
+            { q + 2 * k, e },
+            SHEAF_QKV,
+            SHEAF__BY_OUT3,
+            .part = part } },
+        { apart, { "self_attn.q_proj.weight", { q, e }, SHEAF_Q, SHEAF__BY_OUT, n } },
+        { bias, { "self_attn.q_proj.bias", { q }, SHEAF_Q, SHEAF__BY_OUT, n } },
+        { apart, { "self_attn.k_proj.weight", { k, e }, SHEAF_K, SHEAF__BY_OUT, n } },
+        { bias, { "self_attn.k_proj.bias", { k }, SHEAF_K, SHEAF__BY_OUT, n } },
+        { apart, { "self_attn.v_proj.weight", { k, e }, SHEAF_V, SHEAF__BY_OUT, n } },
+        { bias, { "self_attn.v_proj.bias", { k }, SHEAF_V, SHEAF__BY_OUT, n } },
+        { normed, { "self_attn.q_norm.weight", { whole ? q : d }, SHEAF_NORM_Q, norm, n } },
+        { normed, { "self_attn.k_norm.weight", { whole ? k : d }, SHEAF_NORM_K, norm, n } },
+        { true, { "self_attn.o_proj.weight", { e, q }, SHEAF_O, SHEAF__BY_IN, n } },
+        { c->o_bias, { "self_attn.o_proj.bias", { e }, SHEAF_O } },
+    };
+    return add_rows(b, layer, rows, sizeof rows / sizeof *rows);
+}
+
+static sheaf_status *add_mlp(const builder *b, int layer)
+{
+    const sheaf_config *c = &b->schema->config;
+    const int64_t e = c->hidden, f = c->ffn;
+    const bool apart = !b->form->fused, bias = apart && c->mlp_bias;
+    const choice rows[] = {
+        { !apart, { "mlp.gate_up_proj.weight", { 2 * f, e }, SHEAF_GATE_UP, SHEAF__BY_OUT2 } },
+        { apart, { "mlp.gate_proj.weight", { f, e }, SHEAF_GATE, SHEAF__BY_OUT } },
+        { bias, { "mlp.gate_proj.bias", { f }, SHEAF_GATE, SHEAF__BY_OUT } },
+        { apart, { "mlp.up_proj.weight", { f, e }, SHEAF_UP, SHEAF__BY_OUT } },
+        { bias, { "mlp.up_proj.bias", { f }, SHEAF_UP, SHEAF__BY_OUT } },
+        { true, { "mlp.down_proj.weight", { e, f }, SHEAF_DOWN, SHEAF__BY_IN } },
+        { c->mlp_bias, { "mlp.down_proj.bias", { e }, SHEAF_DOWN } },
+    };
+    return add_rows(b, layer, rows, sizeof rows / sizeof *rows);
+}
+
+static sheaf_status *add_layer(const builder *b, int layer)
+{
+    const bool around = b->form->norms_around, before = !b->form->norms_after,
+               behind = around || !before;
+    const int64_t e = b->schema->config.hidden;
+    static const char post[] = "post_attention_layernorm.weight";
+    const choice first = { before, { "input_layernorm.weight", { e }, SHEAF_NORM_IN } };
+    /* Where norms stand around both, the one before the MLP has another name. */
+    const choice middle[] = {
+        { behind, { post, { e }, SHEAF_NORM_AFTER_ATTENTION } },
+        { before, { around ? "pre_feedforward_layernorm.weight" : post, { e }, SHEAF_NORM_POST } },
+    };
+    const choice last = { behind,
+                          { "post_feedforward_layernorm.weight", { e }, SHEAF_NORM_AFTER_MLP } };
+    sheaf_status *st = add_rows(b, layer, &first, 1);
+    TRY(st, add_attention(b, layer));
+    TRY(st, add_rows(b, layer, middle, 2));
+    TRY(st, b->form->mixture ? add_mixture(b, layer) : add_mlp(b, layer));
+    return TRY(st, add_rows(b, layer, &last, 1));
 }
 
 /* Sizes may come from elsewhere than a config that was read: Megatron's arguments. */
@@ -239,28 +155,18 @@ static sheaf_status *check_config(const sheaf_config *c)
 
 sheaf_status *sheaf__llama_rows(sheaf_schema *schema)
 {
-    const sheaf_config *config = &schema->config;
-    const sheaf__llama_form *form = sheaf__family_for(config)->form;
-    sheaf_status *st = check_config(config);
-    if (st != NULL)
-        return st;
-    builder b = { schema, 3 + (PER_LAYER_MOST + 3 * config->mixed) * config->layers, false };
-    schema->tensor = calloc((size_t)b.capacity, sizeof *schema->tensor);
-    if (schema->tensor == NULL)
-        return sheaf__no_memory("out of memory for the list of tensors");
-    /* The table maps a token (its in axis, cut) to a hidden vector. */
-    add_weight(&b, SHEAF_EMBED, -1, config->vocab, config->hidden, 0, config->vocab, false);
-    if (!b.failed) {
-        schema->tensor[0].in_axis = 0;
-        schema->tensor[0].out_axis = 1;
-    }
-    for (int64_t i = 0; i < config->layers; i++)
-        add_layer(&b, config, form, (int)i);
-    add_vector(&b, SHEAF_NORM_FINAL, -1, false, config->hidden, (sheaf_cut){ 0 });
-    if (!config->tied)
-        add_weight(&b, SHEAF_HEAD, -1, config->vocab, config->hidden, 0, config->vocab, false);
-    if (b.failed)
-        return sheaf__no_memory("out of memory for the names of tensors");
-    /* Roles do not tell the tensors of a mixture. */
-    return form->mixture ? sheaf__schema_sort(schema) : NULL;
+    const sheaf_config *c = &schema->config;
+    const int64_t v = c->vocab, e = c->hidden;
+    builder b = { .schema = schema, .form = sheaf__family_for(c)->form };
+    const choice table = { true,
+                           { "model.embed_tokens.weight", { v, e }, SHEAF_EMBED, SHEAF__BY_OUT } };
+    const choice ends[] = {
+        { true, { "model.norm.weight", { e }, SHEAF_NORM_FINAL } },
+        { !c->tied, { "lm_head.weight", { v, e }, SHEAF_HEAD, SHEAF__BY_OUT } },
+    };
+    sheaf_status *st = check_config(c);
+    TRY(st, add_rows(&b, -1, &table, 1));
+    for (int64_t i = 0; i < c->layers; i++)
+        TRY(st, add_layer(&b, (int)i));
+    return TRY(st, add_rows(&b, -1, ends, 2));
 }

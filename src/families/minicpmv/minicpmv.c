@@ -104,7 +104,7 @@ static sheaf_status *rows(sheaf_schema *schema)
     TRY(st, sheaf__tower_rows(schema, names_of(c)));
     TRY(st, sheaf__resampler_rows(schema, SHEAF__MINICPMV_RESAMPLER, c->vit.hidden,
                                   c->minicpmv == SHEAF_MINICPMV_2_0));
-    return TRY(st, sheaf__schema_sort(schema));
+    return st;
 }
 
 /* The tower's last block, where it is dropped; its number is that behind those that run. The mask

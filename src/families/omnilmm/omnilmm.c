@@ -92,7 +92,7 @@ static sheaf_status *rows(sheaf_schema *schema)
     TRY(st, sheaf__tower_rows(schema, &names));
     TRY(st,
         sheaf__resampler_rows(schema, SHEAF__OMNILMM_RESAMPLER, schema->config.vit.hidden, true));
-    return TRY(st, sheaf__schema_sort(schema));
+    return st;
 }
 
 /* The tower's last block, which upstream leaves out; its position is beyond those that run. */
