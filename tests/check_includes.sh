@@ -44,8 +44,6 @@ BEGIN {
               "commands/plan.c " \
               "commands/plan_print.c " \
               "commands/plan_print.h " \
-              "commands/render.c " \
-              "commands/tokenize.c " \
               "commands/train.c " \
               "lib/dispatch.c " \
               "lib/ending.c " \
@@ -60,7 +58,7 @@ BEGIN {
               "lib/signals.c", word, " ")
     for (i = 1; i <= n; i++)
         inside["cli/" word[i]] = 1
-    n = split("status 0 version 0 control 0 events 0 finding 0 options 0 dtype 1 cut 1 owner 1 source 1 schema 2 checkpoint 5 train 6 evaluate 6 progress 6 generate 6 machine 6 plan 7 recipe 7.5 sheaf 7.5", word, " ")
+    n = split("status 0 version 0 control 0 events 0 finding 0 options 0 text 0 dtype 1 cut 1 owner 1 source 1 schema 2 checkpoint 5 train 6 evaluate 6 progress 6 generate 6 machine 6 plan 7 recipe 7.5 sheaf 7.5", word, " ")
     for (i = 1; i < n; i += 2)
         public[word[i]] = word[i + 1]
 }

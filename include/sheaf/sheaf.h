@@ -17,5 +17,6 @@
 #include "sheaf/recipe.h"
 #include "sheaf/source.h"
 #include "sheaf/status.h"
+#include "sheaf/text.h"
 #include "sheaf/train.h"
 #include "sheaf/version.h"

@@ -6,7 +6,7 @@
 #include "base/file.h"
 #include "cli/lib/shared.h"
 #include "commands.h"
-#include "inputs/tokenizer/tokenizer.h"
+#include "sheaf/text.h"
 
 const char cmd_tokenize_usage[] =
     "usage: sheaf tokenize --tokenizer PATH [--lines] [FLAG...] FILE|-\n"
@@ -17,8 +17,8 @@ const char cmd_tokenize_usage[] =
 
 typedef struct tokenizing {
     cli *cli;
-    sheaf__tokenizer *tokenizer;
-    sheaf__encode_options how;
+    sheaf_tokenizer *tokenizer;
+    sheaf_encode_options how;
     bool lines, decode, skip_special;
     sheaf_text out;
 } tokenizing;
@@ -35,8 +35,7 @@ static void put_int(sheaf_text *out, int64_t value)
     sheaf__text_bytes(out, digits + at, sizeof digits - (size_t)at);
 }
 
-static void put_ids(tokenizing *t, const int32_t *ids, const sheaf__text_range *where,
-                    int64_t count)
+static void put_ids(tokenizing *t, const int32_t *ids, const sheaf_text_range *where, int64_t count)
 {
     sheaf_text *out = &t->out;
     sheaf__text_add(out, where != NULL ? "{\"ids\": [" : "[");
@@ -63,10 +62,10 @@ static void put_ids(tokenizing *t, const int32_t *ids, const sheaf__text_range *
 static sheaf_status *encode_text(tokenizing *t, const char *text, size_t size)
 {
     int32_t *ids;
-    sheaf__text_range *where = NULL;
+    sheaf_text_range *where = NULL;
     int64_t count;
-    sheaf_status *st = sheaf__tokenizer_encode(&ids, t->cli->json ? &where : NULL, &count,
-                                               t->tokenizer, text, size, &t->how);
+    sheaf_status *st = sheaf_tokenizer_encode(&ids, t->cli->json ? &where : NULL, &count,
+                                              t->tokenizer, text, size, &t->how);
     if (st != NULL)
         return st;
     put_ids(t, ids, where, count);
@@ -110,7 +109,7 @@ static sheaf_status *decode_text(tokenizing *t, const char *line, size_t bytes)
     char *text = NULL;
     size_t size = 0;
     sheaf_status *st = read_ids(&ids, &count, line, bytes);
-    TRY(st, sheaf__tokenizer_decode(&text, &size, t->tokenizer, ids, count, t->skip_special));
+    TRY(st, sheaf_tokenizer_decode(&text, &size, t->tokenizer, ids, count, t->skip_special));
     if (st == NULL && t->cli->json)
         sheaf__text_json_bytes(&t->out, text, size);
     else if (st == NULL)
@@ -138,8 +137,6 @@ static sheaf_status *one_text(tokenizing *t, const char *text, size_t size)
 typedef struct reading {
     const char *name;
     int fd;
-    bool by_place; /* a regular file */
-    int64_t at, size;
     char *buffer;
     size_t held; /* bytes in `buffer` */
     int64_t capacity;
@@ -151,42 +148,28 @@ enum { READ_AT_ONCE = 1 << 20 };
 /* More bytes behind those that are held. */
 static sheaf_status *read_more(reading *r)
 {
+    if (r->held > SHEAF_TOKENIZER_TEXT_MAX) {
+        sheaf_status *st = sheaf_expected(sheaf_fail(SHEAF_E_DATA, "text"), "at most %zu bytes",
+                                          SHEAF_TOKENIZER_TEXT_MAX);
+        return sheaf_try_this(sheaf_found(st, "more than %zu", r->held - 1),
+                              "divide it into several texts, or use --lines");
+    }
     if (!SHEAF_GROW(&r->buffer, &r->capacity, (int64_t)r->held + READ_AT_ONCE))
         return sheaf__no_memory(r->name);
-    if (r->by_place) {
-        const int64_t left = r->size - r->at;
-        const size_t n = left < READ_AT_ONCE ? (size_t)left : READ_AT_ONCE;
-        sheaf_status *st = sheaf__file_read_at(r->fd, r->buffer + r->held, n, r->at, r->name);
-        r->at += (int64_t)n;
-        r->held += st == NULL ? n : 0;
-        r->ended = r->at == r->size;
-        return st;
-    }
-    const ssize_t n = read(r->fd, r->buffer + r->held, READ_AT_ONCE);
-    if (n < 0 && errno != EINTR)
+    const ssize_t n = TEMP_FAILURE_RETRY(read(r->fd, r->buffer + r->held, READ_AT_ONCE));
+    if (n < 0)
         return sheaf__found_errno(sheaf_fail(SHEAF_E_IO, "%s", r->name), errno);
     r->ended = n == 0;
-    r->held += n > 0 ? (size_t)n : 0;
+    r->held += (size_t)n;
     return NULL;
-}
-
-static sheaf_status *too_long(const reading *r)
-{
-    sheaf_status *st = sheaf_expected(sheaf_fail(SHEAF_E_DATA, "text"), "at most %zu bytes",
-                                      SHEAF__TOKENIZER_TEXT_MAX);
-    return sheaf_try_this(sheaf_found(st, "more than %zu", r->held - 1),
-                          "divide it into several texts, or use --lines");
 }
 
 static sheaf_status *whole_file(tokenizing *t, reading *r)
 {
     sheaf_status *st = NULL;
-    while (st == NULL && !r->ended) {
+    while (st == NULL && !r->ended)
         st = read_more(r);
-        if (st == NULL && r->held > SHEAF__TOKENIZER_TEXT_MAX)
-            st = too_long(r);
-    }
-    return st != NULL ? st : one_text(t, r->buffer != NULL ? r->buffer : "", r->held);
+    return st != NULL ? st : one_text(t, r->buffer, r->held);
 }
 
 /* Lines end with "\n" alone: what else may end one is text. */
@@ -202,8 +185,7 @@ static sheaf_status *each_line(tokenizing *t, reading *r)
             r->held -= done;
             looked = r->held;
             done = 0;
-            st = r->held > SHEAF__TOKENIZER_TEXT_MAX ? too_long(r) : read_more(r);
-            st = sheaf_in(st, "line %" PRId64, line);
+            st = sheaf_in(read_more(r), "line %" PRId64, line);
             continue;
         }
         if (end == NULL && done == r->held)
@@ -218,19 +200,14 @@ static sheaf_status *each_line(tokenizing *t, reading *r)
 
 static sheaf_status *tokenize(tokenizing *t, const char *path)
 {
-    reading r = { .name = path, .fd = STDIN_FILENO };
-    sheaf_status *st = NULL;
-    if (strcmp(path, "-") == 0) {
-        r.name = "standard input";
-    } else {
-        st = sheaf__file_open_read(&r.fd, &r.size, path);
-        r.by_place = true;
-    }
+    const bool piped = strcmp(path, "-") == 0;
+    reading r = { .name = piped ? "standard input" : path, .fd = STDIN_FILENO };
+    int64_t size;
+    sheaf_status *st = piped ? NULL : sheaf__file_open_read(&r.fd, &size, path);
     if (st != NULL)
         return st;
-    r.ended = r.by_place && r.size == 0;
     st = sheaf_in(t->lines ? each_line(t, &r) : whole_file(t, &r), "%s", r.name);
-    if (r.by_place)
+    if (!piped)
         close(r.fd);
     free(r.buffer);
     return st;
@@ -240,12 +217,12 @@ int cmd_tokenize(cli *cli, int argc, char **argv)
 {
     tokenizing t = { .cli = cli };
     const char *path = NULL;
-    bool specials = false;
+    SHEAF_INIT(&t.how);
     const cli_option options[] = {
         { "tokenizer", CLI_PATH | CLI_REQUIRED, &path,
           "folder of a model, tokenizer.json or tokenizer.model" },
         { "lines", CLI_FLAG, &t.lines, "each line is a text" },
-        { "specials", CLI_FLAG, &specials,
+        { "specials", CLI_FLAG, &t.how.specials,
           "special tokens that are written in the text are tokens, not text" },
         { "add-special", CLI_FLAG, &t.how.add_special,
           "add what the model expects around a text, as a beginning of sequence" },
@@ -257,14 +234,13 @@ int cmd_tokenize(cli *cli, int argc, char **argv)
     sheaf_status *st = cli_parse(cli, options, &paths, argc, argv);
     if (st == NULL && t.skip_special && !t.decode)
         st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--skip-special"), "--decode beside it");
-    if (st == NULL && t.decode && (specials || t.how.add_special))
+    if (st == NULL && t.decode && (t.how.specials || t.how.add_special))
         st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--decode"),
                             "neither --specials nor --add-special beside it");
-    t.how.plain = !specials;
-    TRY(st, sheaf__tokenizer_open(&t.tokenizer, path));
+    TRY(st, sheaf_tokenizer_open(&t.tokenizer, path));
     TRY(st, tokenize(&t, paths.word[0]));
     TRY(st, cli_written(cli));
-    sheaf__tokenizer_close(t.tokenizer);
+    sheaf_tokenizer_close(t.tokenizer);
     sheaf__text_release(&t.out);
     return cli_report(cli, st);
 }

@@ -216,9 +216,9 @@ static const sheaf__scanner *only_scanner(const sheaf__tokenizer *t)
 
 static sheaf_status *check_text(const char *text, size_t size)
 {
-    if (size > SHEAF__TOKENIZER_TEXT_MAX) {
+    if (size > SHEAF_TOKENIZER_TEXT_MAX) {
         sheaf_status *st = sheaf_expected(sheaf_fail(SHEAF_E_DATA, "text"), "at most %zu bytes",
-                                          SHEAF__TOKENIZER_TEXT_MAX);
+                                          SHEAF_TOKENIZER_TEXT_MAX);
         return sheaf_try_this(sheaf_found(st, "%zu", size), "divide it into several texts");
     }
     const size_t valid = sheaf__utf8_valid(text, size);

@@ -151,7 +151,7 @@ bool sheaf__prepends_bar(const sheaf__step *step);     /* Prepend, U+2581 */
 bool sheaf__splits_at_blanks(const sheaf__step *step); /* Split, at " " */
 bool sheaf__metaspace_blanks(sheaf__blanks *how, const sheaf__step *step); /* and how it does it */
 
-struct sheaf__tokenizer {
+struct sheaf_tokenizer {
     sheaf__vocab vocab;
     sheaf__added added;
     sheaf__steps normalizer, pre_tokenizer, decoder, post;

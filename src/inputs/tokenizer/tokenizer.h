@@ -6,11 +6,9 @@
 #pragma once
 
 #include "base/base.h"
-#include "sheaf/status.h"
+#include "sheaf/text.h"
 
-typedef struct sheaf__tokenizer sheaf__tokenizer;
-
-#define SHEAF__TOKENIZER_TEXT_MAX ((size_t)256 << 20) /* bytes of one text */
+typedef sheaf_tokenizer sheaf__tokenizer;
 
 /* sheaf__tokenizer_open - `path` is a folder (which of its files counts is decided as transformers
  * does), a tokenizer.json or a tokenizer.model. *out untouched on failure. Errors: SHEAF_E_IO;
@@ -32,9 +30,7 @@ int32_t sheaf__tokenizer_eos(const sheaf__tokenizer *t);
 /* sheaf__tokenizer_written - the first special token that a text writes, borrowed; NULL: none. */
 const char *sheaf__tokenizer_written(const sheaf__tokenizer *t, const char *text, size_t size);
 
-typedef struct sheaf__text_range {
-    size_t begin, end; /* bytes */
-} sheaf__text_range;
+typedef sheaf_text_range sheaf__text_range;
 
 typedef struct sheaf__encode_options {
     bool add_special; /* what the post-processor adds (bos ...) */
@@ -49,7 +45,7 @@ typedef struct sheaf__encode_options {
  * is malloc'd too: for each id the bytes of `text` that it stands for, whole characters; begin ==
  * end for what stands for none, as an added bos. `options` may be NULL: all zero. Text may contain
  * NUL. Errors: SHEAF_E_DATA for text that is not UTF-8 (with the byte) or over
- * SHEAF__TOKENIZER_TEXT_MAX; SHEAF_E_MEMORY. */
+ * SHEAF_TOKENIZER_TEXT_MAX; SHEAF_E_MEMORY. */
 sheaf_status *sheaf__tokenizer_encode(int32_t **ids, sheaf__text_range **where, int64_t *count,
                                       const sheaf__tokenizer *t, const char *text, size_t size,
                                       const sheaf__encode_options *options);

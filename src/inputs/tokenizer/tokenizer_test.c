@@ -291,7 +291,7 @@ static void test_tokenizer__a_word_of_a_megabyte_takes_no_square_of_it(void **st
     CHECK_FAILS(sheaf__tokenizer_encode(&ids, NULL, &count, t, text, size + 1, NULL), SHEAF_E_DATA,
                 "16777216 bytes without a place to divide it");
     CHECK_FAILS(
-        sheaf__tokenizer_encode(&ids, NULL, &count, t, text, SHEAF__TOKENIZER_TEXT_MAX + 1, NULL),
+        sheaf__tokenizer_encode(&ids, NULL, &count, t, text, SHEAF_TOKENIZER_TEXT_MAX + 1, NULL),
         SHEAF_E_DATA, "divide it into several texts");
     text[77] = '\xff';
     CHECK_FAILS(sheaf__tokenizer_encode(&ids, NULL, &count, t, text, size, NULL), SHEAF_E_DATA,

@@ -1,0 +1,188 @@
+/* text.c - tokenizers, and conversations by their chat template: sheaf/text.h. */
+#include "base/base.h"
+#include "base/inside.h"
+#include "data/complaints.h"
+#include "data/json_items.h"
+#include "data/text_record.h"
+#include "inputs/chat/stored.h"
+#include "inputs/tokenizer/tokenizer.h"
+#include "library/take.h"
+
+/* ---- tokens ---- */
+
+sheaf_status *sheaf_tokenizer_open(sheaf_tokenizer **out, const char *path)
+{
+    SHEAF__INSIDE;
+    *out = NULL;
+    return sheaf__tokenizer_open(out, path);
+}
+
+void sheaf_tokenizer_close(sheaf_tokenizer *t)
+{
+    sheaf__tokenizer_close(t);
+}
+
+sheaf_status *sheaf_tokenizer_encode(int32_t **ids, sheaf_text_range **where, int64_t *count,
+                                     const sheaf_tokenizer *t, const char *text, size_t size,
+                                     const sheaf_encode_options *options)
+{
+    SHEAF__INSIDE;
+    sheaf_encode_options o;
+    sheaf_status *st = sheaf__take_options(&o, sizeof o, options, "sheaf_encode_options");
+    return st != NULL
+               ? st
+               : sheaf__tokenizer_encode(ids, where, count, t, text, size,
+                                         &(sheaf__encode_options){ .add_special = o.add_special,
+                                                                   .plain = !o.specials });
+}
+
+sheaf_status *sheaf_tokenizer_decode(char **text, size_t *size, const sheaf_tokenizer *t,
+                                     const int32_t *ids, int64_t count, bool skip_special)
+{
+    SHEAF__INSIDE;
+    return sheaf__tokenizer_decode(text, size, t, ids, count, skip_special);
+}
+
+/* ---- conversations ---- */
+
+typedef struct rendering {
+    const sheaf_render_options *o;
+    sheaf__stored_chat stored;
+    sheaf__chat_template *template;
+    bool taken;       /* a status is that of `take` */
+    int64_t left_out; /* records of which a message is not in the text */
+    int64_t unlearnt; /* or of which an answer cannot be learnt */
+} rendering;
+
+static sheaf_status *give(rendering *r, const sheaf__rendered *text)
+{
+    sheaf_span *span = malloc(((size_t)text->spans + 1) * sizeof *span);
+    if (span == NULL)
+        return sheaf__no_memory("text of a record");
+    for (int64_t i = 0; i < text->spans; i++)
+        span[i] = (sheaf_span){ text->span[i].begin, text->span[i].end, text->span[i].message,
+                                text->span[i].kind == SHEAF__ANSWER };
+    const sheaf_rendered record = { text->text,
+                                    text->size,
+                                    span,
+                                    text->spans,
+                                    sheaf__chat_template_name(r->template),
+                                    sheaf__chat_template_date(r->template) };
+    sheaf__numbers before = sheaf__callback_begin();
+    sheaf_status *st = r->o->take(r->o->context, &record);
+    sheaf__numbers_restore(&before);
+    r->taken = st != NULL;
+    free(span);
+    return st;
+}
+
+static sheaf_status *render(rendering *r, const char *line, size_t size)
+{
+    json_t *record = NULL;
+    sheaf__text_record c = { 0 };
+    sheaf__message *message = NULL;
+    sheaf__rendered text = { 0 };
+    sheaf_status *st = sheaf__record_parse(&record, line, size, NULL);
+    TRY(st, sheaf__text_record_list(&c, record, false, true));
+    if (st == NULL && (message = malloc((size_t)c.messages * sizeof *message)) == NULL)
+        st = sheaf__no_memory("text of a record");
+    if (st == NULL) {
+        sheaf__text_said(message, &c);
+        st =
+            sheaf__chat_render(&text, r->template, message, c.messages,
+                               &(sheaf__chat_options){ .answers = true,
+                                                       .lenient = true,
+                                                       .generation_prompt = r->o->generation_prompt,
+                                                       .bos = r->stored.bos,
+                                                       .eos = r->stored.eos,
+                                                       .tools = c.tools });
+    }
+    if (st == NULL) {
+        r->left_out += text.left_out > 0;
+        r->unlearnt += text.unlearnt > 0;
+        st = give(r, &text);
+    }
+    sheaf__rendered_release(&text);
+    free(message);
+    sheaf__text_record_release(&c);
+    json_decref(record);
+    return st;
+}
+
+static sheaf_status *render_all(rendering *r, const char *path)
+{
+    sheaf__json_items items = { 0 };
+    sheaf__complaints complaints = { 0 };
+    int64_t records = 0;
+    bool more = true;
+    sheaf_status *st = sheaf__json_items_open(&items, path);
+    while (st == NULL && complaints.fatal == NULL &&
+           (st = sheaf__json_items_next(&more, &items)) == NULL && more) {
+        records++;
+        sheaf_status *bad = render(r, items.text, items.size);
+        if (r->taken || (bad != NULL && sheaf_status_code(bad) == SHEAF_E_ARG))
+            st = bad; /* of all records: the tokenizer lacks a token that the template writes */
+        else
+            sheaf__complain(&complaints, sheaf_in(bad, "%s %" PRId64, items.unit, items.place));
+    }
+    sheaf__json_items_close(&items);
+    TRY(st,
+        sheaf__complaints_verdict(&complaints, r->o->name != NULL ? r->o->name : path, records));
+    sheaf__complaints_release(&complaints);
+    return st;
+}
+
+/* bos and eos that no file names the tokenizer's class does, where there is a tokenizer. */
+static sheaf_status *complete(sheaf__stored_chat *stored, const char *path)
+{
+    sheaf__tokenizer *t = NULL;
+    if (stored->bos != NULL && stored->eos != NULL)
+        return NULL;
+    sheaf_status *st =
+        sheaf__only_memory(sheaf__tokenizer_open(&t, path)); /* it may need neither */
+    if (t != NULL)
+        st = sheaf__stored_chat_complete(stored, t);
+    sheaf__tokenizer_close(t);
+    return st;
+}
+
+static sheaf_status *take_date(const rendering *r)
+{
+    sheaf_status *st = sheaf__chat_template_set_date(r->template, r->o->date);
+    if (st != NULL || !sheaf__chat_template_wants_date(r->template))
+        return st;
+    st = sheaf__chat_template_set_today(r->template);
+    if (st == NULL)
+        sheaf_note(r->o->events, "chat template %s writes a date: today's, %s (--date changes it)",
+                   sheaf__chat_template_name(r->template), sheaf__chat_template_date(r->template));
+    return st;
+}
+
+static void warn(const rendering *r, int64_t records, const char *what, const char *how)
+{
+    if (records > 0)
+        sheaf_warn(r->o->events, "%" PRId64 " record%s with %s that chat template %s %s", records,
+                   records == 1 ? "" : "s", what, sheaf__chat_template_name(r->template), how);
+}
+
+sheaf_status *sheaf_render(const char *path, const sheaf_render_options *options)
+{
+    SHEAF__INSIDE;
+    sheaf_render_options o;
+    rendering r = { .o = &o };
+    sheaf_status *st = sheaf__take_options(&o, sizeof o, options, "sheaf_render_options");
+    if (st == NULL && (o.tokenizer == NULL || o.take == NULL))
+        st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "sheaf_render_options"),
+                            "a tokenizer, and who takes the records");
+    TRY(st, sheaf__stored_chat_read(&r.stored, o.tokenizer));
+    TRY(st, complete(&r.stored, o.tokenizer));
+    TRY(st, sheaf__chat_template_choose(&r.template, o.chat_template, &r.stored));
+    TRY(st, take_date(&r));
+    TRY(st, render_all(&r, path));
+    warn(&r, r.left_out, "a message", "leaves out");
+    warn(&r, r.unlearnt, "an answer",
+         "writes otherwise once messages follow: no span has it, and no run learns it");
+    sheaf__chat_template_free(r.template);
+    sheaf__stored_chat_release(&r.stored);
+    return st;
+}
