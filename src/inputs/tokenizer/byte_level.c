@@ -136,26 +136,23 @@ static void from_alphabet(sheaf_text *out, const char *token, size_t size)
     }
 }
 
-static sheaf_status *decode(const void *state, sheaf__strings *out, const sheaf__strings *in)
+static void decode(const void *state, sheaf__decoding *d, const char *bytes, size_t size, bool end)
 {
-    sheaf_text bytes = { 0 }, text = { 0 };
     (void)state;
-    for (int64_t i = 0; i < in->count; i++) {
-        const size_t begin = sheaf__strings_begin(in, i);
-        from_alphabet(&bytes, in->bytes.at + begin, in->end[i] - begin);
-    }
-    sheaf__text_lossy(&text, bytes.at, bytes.size);
-    sheaf__strings_add(out, text.at, text.size);
-    const bool failed = bytes.failed || text.failed;
-    sheaf__text_release(&bytes);
-    sheaf__text_release(&text);
-    return failed ? sheaf__no_memory("a text") : NULL;
+    from_alphabet(&d->held, bytes, size);
+    d->made.size = 0;
+    const size_t done = sheaf__text_lossy(&d->made, d->held.at, d->held.size, end);
+    d->held.size -= done;
+    memmove(d->held.at, d->held.at + done, d->held.size);
+    sheaf__decoded(d, d->made.at, d->made.size);
 }
 
 const sheaf__step_kind sheaf__byte_level_decoder = {
     .name = "ByteLevel",
     .open = open_nothing,
     .decode = decode,
+    .joins = true,
+    .by_string = true,
 };
 
 /* ---- the post-processor: it trims offsets in `tokenizers`. Ours are the bytes that a token stands
@@ -165,8 +162,8 @@ const sheaf__step_kind sheaf__byte_level_post = { .name = "ByteLevel", .open = o
 
 /* ---- UTF-8 of any bytes ---- */
 
-/* What one U+FFFD stands for at `p`, where no character is. */
-static size_t lossy_length(const char *p, size_t left)
+/* What one U+FFFD stands for at `p`, where no character is; *open: more may make it one. */
+static size_t lossy_length(bool *open, const char *p, size_t left)
 {
     const unsigned char *b = (const unsigned char *)p;
     const unsigned char lead = b[0];
@@ -181,18 +178,24 @@ static size_t lossy_length(const char *p, size_t left)
     size_t i = 1;
     while (i < n && i < left && (i == 1 ? b[1] >= least && b[1] <= most : (b[i] & 0xc0) == 0x80))
         i++;
+    *open = i == left && i < n;
     return i;
 }
 
-void sheaf__text_lossy(sheaf_text *text, const char *bytes, size_t size)
+size_t sheaf__text_lossy(sheaf_text *text, const char *bytes, size_t size, bool end)
 {
-    for (size_t at = 0, n; at < size; at += n) {
+    size_t at = 0;
+    bool open = false;
+    for (size_t n; at < size; at += n) {
         n = sheaf__utf8_valid(bytes + at, size - at);
         if (n > 0) {
             sheaf__text_bytes(text, bytes + at, n);
             continue;
         }
-        n = lossy_length(bytes + at, size - at);
+        n = lossy_length(&open, bytes + at, size - at);
+        if (open && !end)
+            break;
         sheaf__text_bytes(text, "\xef\xbf\xbd", 3);
     }
+    return at;
 }

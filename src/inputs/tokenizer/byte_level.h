@@ -9,5 +9,5 @@
 uint32_t sheaf__byte_char(unsigned char byte);
 /* sheaf__text_lossy - appends `bytes` as Rust's from_utf8_lossy() reads them: U+FFFD for the
  * longest beginning of a character that is not gone on with, else for each byte that is no part of
- * UTF-8. */
-void sheaf__text_lossy(sheaf_text *text, const char *bytes, size_t size);
+ * UTF-8. Unless this is the `end`, what may yet become a character is left. The bytes read. */
+size_t sheaf__text_lossy(sheaf_text *text, const char *bytes, size_t size, bool end);

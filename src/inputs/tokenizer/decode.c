@@ -1,48 +1,24 @@
-/* decode.c - ids to a text. */
+/* decode.c - ids to a text, all at once or as they come.
+ *
+ * Each decoder is at work on the strings of a text, one behind the other, and holds what later ones
+ * may change: bytes of a character that lacks others, blanks that are to go at the end. So a text
+ * is shown as far as it is certain, and the whole of it is a stream that ends. */
 
-#include "parts.h"
+#include "kinds.h"
 #include "base/base.h"
 
-static void add_bytes(sheaf__strings *s, const char *bytes, size_t size)
-{
-    s->grown = s->grown || (s->most > 0 && s->bytes.size + size > s->most);
-    if (!s->grown)
-        sheaf__text_bytes(&s->bytes, bytes, size);
-    s->failed = s->failed || s->grown || s->bytes.failed;
-}
-
-void sheaf__strings_add(sheaf__strings *s, const char *bytes, size_t size)
-{
-    add_bytes(s, bytes, size);
-    s->failed = s->failed || !SHEAF_GROW(&s->end, &s->capacity, s->count + 1);
-    if (!s->failed)
-        s->end[s->count++] = s->bytes.size;
-}
-
-void sheaf__strings_append(sheaf__strings *s, const char *bytes, size_t size)
-{
-    add_bytes(s, bytes, size);
-    if (!s->failed && s->count > 0)
-        s->end[s->count - 1] = s->bytes.size;
-}
-
-static void strings_clear(sheaf__strings *s)
-{
-    s->bytes.size = s->most = 0;
-    s->count = 0;
-    s->grown = false;
-}
-
-void sheaf__strings_release(sheaf__strings *s)
-{
-    sheaf__text_release(&s->bytes);
-    free(s->end);
-    *s = (sheaf__strings){ 0 };
-}
+struct sheaf__token_stream {
+    const sheaf__tokenizer *t;
+    bool skip_special, begun; /* begun: some id stood for a string */
+    int64_t pushed;
+    sheaf__decoding *at; /* [t->decoder.count + 1], the last of which holds the text */
+    sheaf_text rest;
+};
 
 /* ---- the strings of ids ---- */
 
-const char *sheaf__string_of(const sheaf__tokenizer *t, int32_t id, bool skip_special, size_t *size)
+/* What an id stands for before the decoders; NULL: nothing. */
+static const char *string_of(const sheaf__tokenizer *t, int32_t id, bool skip_special, size_t *size)
 {
     const sheaf__added_token *added = sheaf__added_of(&t->added, id);
     if (added == NULL)
@@ -58,62 +34,166 @@ const char *sheaf__string_of(const sheaf__tokenizer *t, int32_t id, bool skip_sp
     return added->normal;
 }
 
-sheaf_status *sheaf__check_id(int32_t id, int64_t at)
+/* ---- the decoders at work ---- */
+
+static void take(sheaf__decoding *d, const char *bytes, size_t size)
 {
-    if (id >= 0)
-        return NULL;
-    sheaf_status *st = sheaf_fail(SHEAF_E_DATA, "id %" PRId64, at + 1);
-    return sheaf_found(sheaf_expected(st, "a token"), "%" PRId32, id);
+    if (d->kind != NULL && !(d->one && d->kind->by_string))
+        d->kind->decode(d->state, d, bytes, size, false);
+    else /* of the one string there is, more may come */
+        sheaf__text_bytes(d->kind == NULL ? &d->held : &d->whole, bytes, size);
 }
 
-static sheaf_status *run_decoders(const sheaf__tokenizer *t, sheaf__strings *s)
+void sheaf__decoded(sheaf__decoding *d, const char *bytes, size_t size)
 {
-    sheaf__strings next = { 0 };
-    sheaf_status *st = s->failed ? sheaf__no_memory("a text") : NULL;
-    const size_t most = sheaf__growth(s->bytes.size);
-    for (int64_t i = 0; st == NULL && i < t->decoder.count; i++) {
-        strings_clear(&next);
-        next.most = most;
-        st = t->decoder.step[i].kind->decode(t->decoder.step[i].state, &next, s);
-        if (st == NULL && next.failed)
-            st = next.grown ? sheaf__grown(t->decoder.step[i].kind->name, most)
-                            : sheaf__no_memory("a text");
-        const sheaf__strings before = *s;
-        *s = next;
-        next = before;
+    d->out += size;
+    d->grown = d->grown || d->out > sheaf__growth(*d->given);
+    if (!d->grown)
+        take(d + 1, bytes, size);
+}
+
+static sheaf_status *check(const sheaf__token_stream *s)
+{
+    for (const sheaf__decoding *d = s->at;; d++) {
+        if (d->held.failed || d->made.failed || d->whole.failed)
+            return sheaf__no_memory("a text");
+        if (d->grown)
+            return sheaf__grown(d->kind->name, sheaf__growth(*d->given));
+        if (d->kind == NULL)
+            return NULL;
     }
-    sheaf__strings_release(&next);
+}
+
+/* All that the decoders hold. */
+static sheaf_status *end_all(sheaf__token_stream *s)
+{
+    for (sheaf__decoding *d = s->at; d->kind != NULL; d++) {
+        if (d->one && d->kind->by_string)
+            d->kind->decode(d->state, d, d->whole.at, d->whole.size, false);
+        d->kind->decode(d->state, d, "", 0, true);
+    }
+    return check(s);
+}
+
+/* ---- a stream ---- */
+
+sheaf_status *sheaf__token_stream_new(sheaf__token_stream **out, const sheaf__tokenizer *t,
+                                      bool skip_special)
+{
+    sheaf__token_stream *s = calloc(1, sizeof *s);
+    if (s == NULL || (s->at = calloc((size_t)t->decoder.count + 1, sizeof *s->at)) == NULL) {
+        free(s);
+        return sheaf__no_memory("a text");
+    }
+    s->t = t;
+    s->skip_special = skip_special;
+    for (int64_t i = 0; i < t->decoder.count; i++) {
+        s->at[i].kind = t->decoder.step[i].kind;
+        s->at[i].state = t->decoder.step[i].state;
+        s->at[i + 1].one = s->at[i].one || s->at[i].kind->joins;
+    }
+    for (int64_t i = 0; i <= t->decoder.count; i++)
+        s->at[i].given = &s->at[0].in;
+    *out = s;
+    return NULL;
+}
+
+void sheaf__token_stream_free(sheaf__token_stream *s)
+{
+    if (s == NULL)
+        return;
+    for (int64_t i = 0; i <= s->t->decoder.count; i++) {
+        sheaf__text_release(&s->at[i].held);
+        sheaf__text_release(&s->at[i].made);
+        sheaf__text_release(&s->at[i].whole);
+    }
+    free(s->at);
+    sheaf__text_release(&s->rest);
+    free(s);
+}
+
+/* The text so far, which the next call takes anew. */
+static sheaf_status *look(const char **text, size_t *size, sheaf__token_stream *s, sheaf_status *st)
+{
+    sheaf_text *all = &s->at[s->t->decoder.count].held;
+    *text = all->size > 0 ? all->at : "";
+    if (size != NULL)
+        *size = all->size;
+    all->size = 0;
     return st;
 }
 
-sheaf_status *sheaf__decode_to(sheaf__strings *s, const sheaf__tokenizer *t, const int32_t *ids,
-                               int64_t n, bool skip_special)
+static sheaf_status *push(sheaf__token_stream *s, int32_t id)
 {
-    strings_clear(s);
-    for (int64_t i = 0; i < n; i++) {
-        size_t size;
-        const char *string = sheaf__string_of(t, ids[i], skip_special, &size);
-        if (string == NULL)
-            continue;
-        if (!t->has_decoder && s->count > 0)
-            sheaf__strings_append(s, " ", 1);
-        sheaf__strings_add(s, string, size);
+    size_t size;
+    if (id < 0) {
+        sheaf_status *st = sheaf_fail(SHEAF_E_DATA, "id %" PRId64, s->pushed + 1);
+        return sheaf_found(sheaf_expected(st, "a token"), "%" PRId32, id);
     }
-    return run_decoders(t, s);
+    s->pushed++;
+    const char *string = string_of(s->t, id, s->skip_special, &size);
+    if (string == NULL)
+        return NULL;
+    if (!s->t->has_decoder && s->begun)
+        take(s->at, " ", 1);
+    s->begun = true;
+    s->at[0].in += size;
+    take(s->at, string, size);
+    return check(s);
+}
+
+sheaf_status *sheaf__token_stream_push(const char **text, size_t *size, sheaf__token_stream *s,
+                                       int32_t id)
+{
+    return look(text, size, s, push(s, id));
+}
+
+sheaf_status *sheaf__token_stream_finish(const char **text, size_t *size, sheaf__token_stream *s)
+{
+    sheaf_status *st = end_all(s);
+    for (sheaf__decoding *d = s->at; d->kind != NULL; d++) {
+        d->held.size = d->whole.size = d->in = d->out = 0;
+        d->taken = 0;
+    }
+    s->begun = false;
+    s->pushed = 0;
+    return look(text, size, s, st);
+}
+
+sheaf_status *sheaf__token_stream_rest(const char **text, size_t *size, sheaf__token_stream *s)
+{
+    sheaf__token_stream *ahead = NULL;
+    const char *bytes = "";
+    *size = 0;
+    sheaf_status *st = sheaf__token_stream_new(&ahead, s->t, s->skip_special);
+    for (int64_t i = 0; st == NULL && i < s->t->decoder.count; i++) {
+        const sheaf__decoding *d = &s->at[i];
+        sheaf__text_bytes(&ahead->at[i].held, d->held.at, d->held.size);
+        sheaf__text_bytes(&ahead->at[i].whole, d->whole.at, d->whole.size);
+        ahead->at[i].taken = d->taken;
+        ahead->at[i].in = d->in;
+    }
+    TRY(st, sheaf__token_stream_finish(&bytes, size, ahead));
+    s->rest.size = 0;
+    sheaf__text_bytes(&s->rest, bytes, *size);
+    *text = s->rest.at;
+    if (st == NULL && s->rest.failed)
+        st = sheaf__no_memory("a text");
+    sheaf__token_stream_free(ahead);
+    return st;
 }
 
 sheaf_status *sheaf__tokenizer_decode(char **text, size_t *size, const sheaf__tokenizer *t,
                                       const int32_t *ids, int64_t n, bool skip_special)
 {
-    sheaf__strings s = { 0 };
-    sheaf_status *st = NULL;
+    sheaf__token_stream *s = NULL;
+    sheaf_status *st = sheaf__token_stream_new(&s, t, skip_special);
     for (int64_t i = 0; st == NULL && i < n; i++)
-        st = sheaf__check_id(ids[i], i);
-    TRY(st, sheaf__decode_to(&s, t, ids, n, skip_special));
-    const size_t bytes = s.bytes.size;
-    TRY(st, sheaf__text_take(text, &s.bytes));
+        st = push(s, ids[i]);
+    TRY(st, end_all(s));
     if (st == NULL && size != NULL)
-        *size = bytes;
-    sheaf__strings_release(&s);
+        *size = s->at[t->decoder.count].held.size;
+    TRY(st, sheaf__text_take(text, &s->at[t->decoder.count].held));
+    sheaf__token_stream_free(s);
     return st;
 }

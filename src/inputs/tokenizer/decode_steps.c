@@ -4,20 +4,14 @@
 #include "unicode.h"
 #include "base/base.h"
 
-typedef struct view {
-    const char *at;
-    size_t size;
-} view;
-
-static view token_of(const sheaf__strings *in, int64_t i)
+/* Gives on all that is held but the last `kept` bytes. */
+static void give(sheaf__decoding *d, size_t kept)
 {
-    const size_t begin = sheaf__strings_begin(in, i);
-    return (view){ in->bytes.at + begin, in->end[i] - begin };
-}
-
-static sheaf_status *done(const sheaf_text *scratch)
-{
-    return scratch->failed ? sheaf__no_memory("a text") : NULL;
+    if (d->held.failed)
+        return;
+    sheaf__decoded(d, d->held.at, d->held.size - kept);
+    memmove(d->held.at, d->held.at + d->held.size - kept, kept);
+    d->held.size = kept;
 }
 
 /* ---- ByteFallback: tokens <0x00> to <0xFF> are bytes ---- */
@@ -32,62 +26,41 @@ static int byte_of(const char *token, size_t size)
     return high < 0 || low < 0 ? -1 : 16 * high + low;
 }
 
-/* Bytes in a row that are no UTF-8 are each U+FFFD. */
-static void add_bytes(sheaf__strings *out, sheaf_text *bytes)
+static void decode_bytes(const void *state, sheaf__decoding *d, const char *bytes, size_t size,
+                         bool end)
 {
-    size_t n = 1, at = 0;
-    for (; at < bytes->size && n > 0; at += n)
-        n = sheaf__utf8_length(bytes->at + at, bytes->size - at);
-    if (n > 0 && bytes->size > 0)
-        sheaf__strings_add(out, bytes->at, bytes->size);
-    for (size_t i = 0; n == 0 && i < bytes->size; i++)
-        sheaf__strings_add(out, "\xef\xbf\xbd", 3);
-    bytes->size = 0;
-}
-
-static sheaf_status *run_bytes(const void *state, sheaf__strings *out, const sheaf__strings *in)
-{
-    sheaf_text bytes = { 0 };
+    const int byte = byte_of(bytes, size);
+    const char c = (char)byte;
     (void)state;
-    for (int64_t i = 0; i < in->count; i++) {
-        const view token = token_of(in, i);
-        const int byte = byte_of(token.at, token.size);
-        const char c = (char)byte;
-        if (byte >= 0) {
-            sheaf__text_bytes(&bytes, &c, 1);
-            continue;
-        }
-        add_bytes(out, &bytes);
-        sheaf__strings_add(out, token.at, token.size);
+    if (byte >= 0) {
+        sheaf__text_bytes(&d->held, &c, 1);
+        return;
     }
-    add_bytes(out, &bytes);
-    sheaf_status *st = done(&bytes);
-    sheaf__text_release(&bytes);
-    return st;
-}
-
-static bool is_byte(const void *state, const char *token, size_t size)
-{
-    (void)state;
-    return byte_of(token, size) >= 0;
+    if (sheaf__utf8_valid(d->held.at, d->held.size) < d->held.size) /* each of a row is U+FFFD */
+        for (; d->held.size > 0; d->held.size--)
+            sheaf__decoded(d, "\xef\xbf\xbd", 3);
+    else if (d->held.size > 0)
+        give(d, 0);
+    if (!end)
+        sheaf__decoded(d, bytes, size);
 }
 
 const sheaf__step_kind sheaf__byte_fallback_decoder = {
-    .name = "ByteFallback", .open = sheaf__open_plain, .decode = run_bytes, .open_end = is_byte
+    .name = "ByteFallback", .open = sheaf__open_plain, .decode = decode_bytes, .by_string = true
 };
 
 /* ---- Fuse: one string of all ---- */
 
-static sheaf_status *run_fuse(const void *state, sheaf__strings *out, const sheaf__strings *in)
+static void fuse(const void *state, sheaf__decoding *d, const char *bytes, size_t size, bool end)
 {
     (void)state;
-    sheaf__strings_add(out, in->bytes.at, in->count > 0 ? in->end[in->count - 1] : 0);
-    return NULL;
+    (void)end;
+    sheaf__decoded(d, bytes, size);
 }
 
-const sheaf__step_kind sheaf__fuse_decoder = { .name = "Fuse",
-                                               .open = sheaf__open_plain,
-                                               .decode = run_fuse };
+const sheaf__step_kind sheaf__fuse_decoder = {
+    .name = "Fuse", .open = sheaf__open_plain, .decode = fuse, .joins = true
+};
 
 /* ---- Strip: a character at the beginning and the end of strings ---- */
 
@@ -112,64 +85,67 @@ static sheaf_status *open_strip(void **state, sheaf_json_reader *r, sheaf__openi
     return NULL;
 }
 
-static sheaf_status *run_strip(const void *state, sheaf__strings *out, const sheaf__strings *in)
+static bool is_here(const strip *s, const char *bytes, size_t size)
 {
-    const strip *s = state;
-    for (int64_t i = 0; i < in->count; i++) {
-        view token = token_of(in, i);
-        for (int64_t k = 0;
-             k < s->start && token.size >= s->size && memcmp(token.at, s->bytes, s->size) == 0; k++)
-            token = (view){ token.at + s->size, token.size - s->size };
-        for (int64_t k = 0; k < s->stop && token.size >= s->size &&
-                            memcmp(token.at + token.size - s->size, s->bytes, s->size) == 0;
-             k++)
-            token.size -= s->size;
-        sheaf__strings_add(out, token.at, token.size);
-    }
-    return NULL;
+    return size >= s->size && memcmp(bytes, s->bytes, s->size) == 0;
 }
 
-/* A string that Fuse made ends with the text. */
-static bool strips_end(const void *state)
+static void decode_strip(const void *state, sheaf__decoding *d, const char *bytes, size_t size,
+                         bool end)
 {
-    return ((const strip *)state)->stop > 0;
+    const strip *s = state;
+    const sheaf_text *held = &d->held;
+    size_t kept = 0;
+    (void)end; /* what is held then is what is to go */
+    if (!d->one)
+        d->taken = 0;
+    for (; d->taken < s->start && is_here(s, bytes, size); d->taken++) {
+        bytes += s->size;
+        size -= s->size;
+    }
+    if (size == 0 && d->one)
+        return;
+    d->taken = s->start;
+    sheaf__text_bytes(&d->held, bytes, size);
+    for (int64_t k = 0; k < s->stop && held->size >= kept + s->size &&
+                        is_here(s, held->at + held->size - kept - s->size, s->size);
+         k++)
+        kept += s->size;
+    give(d, kept);
+    if (!d->one)
+        d->held.size = 0;
 }
 
 const sheaf__step_kind sheaf__strip_decoder = {
-    .name = "Strip", .open = open_strip, .decode = run_strip, .close = free, .whole = strips_end
+    .name = "Strip", .open = open_strip, .decode = decode_strip, .close = free
 };
 
 /* ---- Replace ---- */
 
-static sheaf_status *run_replace(const void *state, sheaf__strings *out, const sheaf__strings *in)
+/* Of the one string the end may be the beginning of what is replaced. */
+static void decode_replace(const void *state, sheaf__decoding *d, const char *bytes, size_t size,
+                           bool end)
 {
     const sheaf__replacing *s = state;
-    for (int64_t i = 0; i < in->count; i++) {
-        view token = token_of(in, i);
-        sheaf__strings_add(out, "", 0);
-        for (const char *at; (at = sheaf__replacing_next(s, token.at, token.size)) != NULL;) {
-            sheaf__strings_append(out, token.at, (size_t)(at - token.at));
-            sheaf__strings_append(out, s->content, s->size);
-            token.size -= (size_t)(at - token.at) + s->literal_size;
-            token.at = at + s->literal_size;
-        }
-        sheaf__strings_append(out, token.at, token.size);
+    sheaf__text_bytes(&d->held, bytes, size);
+    const char *at = d->held.at, *const stop = at + d->held.size;
+    d->made.size = 0;
+    for (const char *here; (here = sheaf__replacing_next(s, at, (size_t)(stop - at))) != NULL;) {
+        sheaf__text_bytes(&d->made, at, (size_t)(here - at));
+        sheaf__text_bytes(&d->made, s->content, s->size);
+        at = here + s->literal_size;
     }
-    return NULL;
-}
-
-/* After Fuse, more than one character may match over what comes next; U+FFFD may yet become
- * another. */
-static bool matches_more(const void *state)
-{
-    const sheaf__replacing *s = state;
-    size_t n;
-    sheaf__unicode_take(s->literal, s->literal_size, &n);
-    return n != s->literal_size || strcmp(s->literal, "\xef\xbf\xbd") == 0;
+    size_t kept = s->literal_size - 1;
+    kept = !d->one || end ? 0 : kept < (size_t)(stop - at) ? kept : (size_t)(stop - at);
+    while (kept > 0 && memcmp(stop - kept, s->literal, kept) != 0)
+        kept--;
+    sheaf__text_bytes(&d->made, at, (size_t)(stop - at) - kept);
+    memmove(d->held.at, stop - kept, kept);
+    d->held.size = kept;
+    sheaf__decoded(d, d->made.at, d->made.size);
 }
 
 const sheaf__step_kind sheaf__replace_decoder = { .name = "Replace",
                                                   .open = sheaf__replacing_open,
-                                                  .decode = run_replace,
-                                                  .close = sheaf__replacing_close,
-                                                  .whole = matches_more };
+                                                  .decode = decode_replace,
+                                                  .close = sheaf__replacing_close };

@@ -22,6 +22,25 @@ extern const sheaf__step_kind sheaf__byte_fallback_decoder, sheaf__fuse_decoder,
 /* post.c */
 extern const sheaf__step_kind sheaf__template_post;
 
+/* ---- decoders ---- */
+
+/* One at work on a text (decode.c). */
+struct sheaf__decoding {
+    const sheaf__step_kind *kind; /* NULL: what comes is the text */
+    const void *state;
+    bool one;            /* what comes are parts of one string, whole characters */
+    sheaf_text held;     /* what later strings may change, as the decoder uses it */
+    sheaf_text made;     /* space for what it gives on */
+    sheaf_text whole;    /* the one string, for a decoder that sees strings as a whole */
+    int64_t taken;       /* characters that Strip took off the beginning */
+    size_t in, out;      /* bytes of all strings that came (of the first alone), and went on */
+    const size_t *given; /* `in` of the first */
+    bool grown;          /* more went on than sheaf__growth() of them */
+};
+
+/* sheaf__decoded - gives a string on, or the next part of the one string. */
+void sheaf__decoded(sheaf__decoding *d, const char *bytes, size_t size);
+
 /* ---- steps that change a text ---- */
 
 /* sheaf__edit_prepend - puts bytes, whole characters, before a piece that is at its beginning. */

@@ -25,34 +25,8 @@ typedef struct sheaf__opening {
     bool needs_origin; /* out: the step reads sheaf__piece.origin, so alignments are kept */
 } sheaf__opening;
 
-/* The strings that ids stand for, on their way to a text. */
-typedef struct sheaf__strings {
-    sheaf_text bytes;
-    size_t *end; /* [count] where each ends in `bytes` */
-    int64_t count, capacity;
-    size_t most; /* bytes that decoders may make of them, or 0 */
-    bool failed; /* no memory, or */
-    bool grown;  /* more than these */
-} sheaf__strings;
-void sheaf__strings_add(sheaf__strings *s, const char *bytes, size_t size);
-/* sheaf__strings_append - to the one added last. */
-void sheaf__strings_append(sheaf__strings *s, const char *bytes, size_t size);
-void sheaf__strings_release(sheaf__strings *s);
-static inline size_t sheaf__strings_begin(const sheaf__strings *s, int64_t i)
-{
-    return i == 0 ? 0 : s->end[i - 1];
-}
-
-/* decode.c: what an id stands for before the decoders, NULL: nothing; */
-const char *sheaf__string_of(const sheaf__tokenizer *t, int32_t id, bool skip_special,
-                             size_t *size);
-/* an error unless the id, number `at` from 0, may be one; */
-sheaf_status *sheaf__check_id(int32_t id, int64_t at);
-/* the text of ids, which is then s->bytes. */
-sheaf_status *sheaf__decode_to(sheaf__strings *s, const sheaf__tokenizer *t, const int32_t *ids,
-                               int64_t n, bool skip_special);
-/* sheaf__token_stream_work - ids that it has put through the decoders so far (stream.c). */
-int64_t sheaf__token_stream_work(const sheaf__token_stream *stream);
+/* A decoder at work on a text: kinds.h. */
+typedef struct sheaf__decoding sheaf__decoding;
 
 /* The ids of one text. */
 typedef struct sheaf__ids_out {
@@ -72,13 +46,11 @@ typedef struct sheaf__step_kind {
     /* Of normalizers and pre-tokenizers: changes or divides a text. */
     sheaf_status *(*run)(const void *state, sheaf__prepared *text);
     void (*close)(void *state);
-    /* Of decoders: fills `out`, which is empty, from `in`. A stream shows nothing of the trailing
-     * tokens for which `open_end` (NULL: none) is true: what they give may change with those that
-     * follow. (A trailing U+FFFD is always held back.) `whole`: all of the text may change until
-     * its end. */
-    sheaf_status *(*decode)(const void *state, sheaf__strings *out, const sheaf__strings *in);
-    bool (*open_end)(const void *state, const char *token, size_t size);
-    bool (*whole)(const void *state);
+    /* Of decoders: takes a string (or a part of the one string, where a decoder before joins them)
+     * and gives on what is certain by sheaf__decoded(). `end`: without one, when all have come. */
+    void (*decode)(const void *state, sheaf__decoding *d, const char *bytes, size_t size, bool end);
+    bool joins;     /* it makes one string of all */
+    bool by_string; /* it sees each string as a whole */
     /* Of post-processors (NULL: nothing): puts the ids it adds around those of the text. */
     sheaf_status *(*post)(const void *state, sheaf__ids_out *ids, bool add_special);
 } sheaf__step_kind;

