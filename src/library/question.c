@@ -3,7 +3,7 @@
 
 #include "base/base.h"
 #include "library/train_settings.h"
-#include "train/rates.h"
+#include "train/options.h"
 
 void sheaf__warn_positions(const sheaf_config *config, const char *what, int64_t positions,
                            const sheaf_events *events)

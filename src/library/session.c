@@ -13,7 +13,7 @@
 #include "ops/units.h"
 #include "plan/fits.h"
 #include "train/rank.h"
-#include "train/rates.h"
+#include "train/options.h"
 
 typedef struct session {
     const sheaf__session_options *how;

@@ -422,10 +422,10 @@ static sheaf_status *check_scale(const sheaf_train_options *o)
 /* A run may stop while it still warms up; all else about the schedule must be sound. */
 static sheaf_status *check_schedule(const sheaf_train_options *o)
 {
-    sheaf_schedule schedule = sheaf_train_options_schedule(o);
-    if (schedule.steps < schedule.warmup)
-        schedule.steps = schedule.warmup;
-    return sheaf_schedule_check(&schedule);
+    return o->warmup == 0 || o->warmup_ratio == 0
+               ? NULL
+               : sheaf_try_this(sheaf_fail(SHEAF_E_ARG, "--warmup and --warmup-ratio"),
+                                "one of them; the other 0");
 }
 
 /* Is `name` given, and `other`, which says the same in another way, at most by a recipe? */

@@ -9,6 +9,7 @@
 #include "base/base.h"
 #include "comm/all.h"
 #include "train/lines.h"
+#include "train/run.h"
 
 void sheaf__alike_line(sheaf_text *t, const char *name, const char *value)
 {
@@ -64,16 +65,16 @@ static void add_flags(sheaf_text *t, const sheaf_train_options *o)
         sheaf__text_add(t, "%s\t%" PRId64 "\n", flags[i].name, flags[i].value);
 }
 
-static sheaf_status *describe(char **out, const sheaf__alike_of *of)
+static sheaf_status *describe(char **out, const sheaf__run *r, const sheaf__sets *sets)
 {
-    const sheaf_train_options *o = of->options;
-    const sheaf_data *eval = of->sets->eval_data;
+    const sheaf_train_options *o = r->options;
+    const sheaf_data *eval = sets->eval_data;
     sheaf_text t = { 0 };
-    sheaf__text_add(&t, "the version of the numeric contract\t%d\n", of->contract);
-    add_settings(&t, of->settings);
+    sheaf__text_add(&t, "the version of the numeric contract\t%d\n", r->contract);
+    add_settings(&t, r->settings);
     add_flags(&t, o);
-    sheaf__alike_common(&t, of->origin, o->dtype, o->sums);
-    sheaf__alike_line(&t, "the data", sheaf_data_hash(of->sets->data));
+    sheaf__alike_common(&t, &r->origin, o->dtype, o->sums);
+    sheaf__alike_line(&t, "the data", sheaf_data_hash(sets->data));
     sheaf__alike_line(&t, "the data of evaluations", eval == NULL ? NULL : sheaf_data_hash(eval));
     return sheaf__text_take(out, &t);
 }
@@ -101,13 +102,13 @@ sheaf_status *sheaf__alike_lines(sheaf_comm *all, const char *mine)
     return sheaf__all_agree(all, st);
 }
 
-sheaf_status *sheaf__alike_begin(const sheaf__alike_of *of)
+sheaf_status *sheaf__alike_begin(const sheaf__run *r, const sheaf__sets *sets)
 {
     char *mine = NULL;
-    if (sheaf__all_count(of->all) == 1)
+    if (sheaf__all_count(r->all) == 1)
         return NULL;
-    sheaf_status *st = sheaf__all_agree(of->all, describe(&mine, of));
-    TRY(st, sheaf__alike_lines(of->all, mine));
+    sheaf_status *st = sheaf__all_agree(r->all, describe(&mine, r, sets));
+    TRY(st, sheaf__alike_lines(r->all, mine));
     free(mine);
     return st;
 }

@@ -7,20 +7,12 @@
 #include "train/origin.h"
 #include "train/sets.h"
 
-typedef struct sheaf__alike_of {
-    sheaf_comm *all; /* the processes; NULL: this one is alone */
-    const sheaf_train_options *options;
-    const char *settings; /* that may not change */
-    int contract;
-    const sheaf__origin *origin; /* its weights need not be known yet */
-    const sheaf__sets *sets;
-} sheaf__alike_of;
+struct sheaf__run; /* run.h */
 
 /* Collective of all processes; with one nothing happens. Errors: SHEAF_E_ARG, the same on all.
  * sheaf__alike_begin - before the ranks are made: version, contract, order of sums, settings, base
- * model as far as it is known, tokenizer, adapter, data.
- */
-sheaf_status *sheaf__alike_begin(const sheaf__alike_of *of);
+ * model as far as it is known, tokenizer, adapter, data. */
+sheaf_status *sheaf__alike_begin(const struct sheaf__run *run, const sheaf__sets *sets);
 /* sheaf__alike_weights - once each has read, or knows, all of the base. */
 sheaf_status *sheaf__alike_weights(sheaf_comm *all, const sheaf__origin *origin);
 /* sheaf__alike_line - a name and a value, NULL or empty is "none". */

@@ -10,14 +10,15 @@
 #include "train/origin.h"
 #include "train/stepped.h"
 
-/* Where the tensors of the adapter being written come from: the checkpoint's masters, for
- * what was trained, and the base for the rest. */
+/* Where the tensors being written come from. Those of an adapter: the checkpoint's masters, for
+ * what was trained, and the base for the rest. Those of a model: `base` alone, by their names. */
 typedef struct origin {
-    sheaf_source *masters, *base;
+    sheaf_source *base;
     const sheaf_safetensors_spec *spec;
+    const sheaf__kernels *kernels;
+    sheaf_source *masters;                 /* and for an adapter: */
     const char *const *name;               /* [specs] in the checkpoint and in the base */
     const sheaf_lora_module *const *fused; /* [specs] the layer whose compact B it is, else NULL */
-    const sheaf__kernels *kernels;
 } origin;
 
 /* The folder's B of a fused layer, from the compact one. */
@@ -35,22 +36,16 @@ static sheaf_status *spread_rows(const origin *o, const sheaf_source_entry *e,
     return st;
 }
 
-static sheaf_status *nowhere(const char *name)
-{
-    return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "'%s'", name),
-                                      "it in the checkpoint or in the base"),
-                       "nothing of that name");
-}
-
 static sheaf_status *rows(void *self, int64_t index, int64_t row0, int64_t n, void *dst)
 {
     const origin *o = self;
     const sheaf_safetensors_spec *spec = &o->spec[index];
     const int64_t cols = spec->ndim > 1 ? spec->shape[spec->ndim - 1] : 1;
+    const char *name = o->masters == NULL ? spec->name : o->name[index];
+    const sheaf_lora_module *fused = o->masters == NULL ? NULL : o->fused[index];
     char master[600];
-    snprintf(master, sizeof master, "master/%s", o->name[index]);
-    const sheaf_source_entry *e = o->masters->find(o->masters, master);
-    const sheaf_lora_module *fused = o->fused[index];
+    snprintf(master, sizeof master, "master/%s", name);
+    const sheaf_source_entry *e = o->masters == NULL ? NULL : o->masters->find(o->masters, master);
     const int64_t want = fused != NULL ? sheaf__elements(2, fused->b_shape)
                                        : sheaf__elements(spec->ndim, spec->shape);
     if (e != NULL && sheaf__elements(e->ndim, e->shape) != want)
@@ -60,11 +55,13 @@ static sheaf_status *rows(void *self, int64_t index, int64_t row0, int64_t n, vo
         return spread_rows(o, e, fused, row0, n, dst);
     sheaf_source *source = e != NULL ? o->masters : o->base;
     if (e == NULL)
-        e = o->base->find(o->base, o->name[index]);
+        e = o->base->find(o->base, name);
     if (e == NULL)
-        return nowhere(o->name[index]);
+        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "'%s'", name),
+                                          "it in the checkpoint or in the base"),
+                           "nothing of that name");
     sheaf_source_entry named = *e; /* an adapter's own name is another */
-    named.name = source == o->base ? o->name[index] : e->name;
+    named.name = source == o->base ? name : e->name;
     return sheaf__source_numbers(dst, spec->dtype, source, &named, row0 * cols, n * cols,
                                  o->kernels);
 }
@@ -122,7 +119,7 @@ sheaf_status *sheaf__export_adapter(const char *dst, bool replace, const sheaf_l
     TRY(st, sheaf__origin_weights(print, progress));
     TRY(st, sheaf_peft_begin(&folder, dst, config, print, l.spec, l.count, replace));
     if (st == NULL) {
-        origin from = { masters, base, l.spec, l.name, l.fused, sheaf__kernels_for(NULL) };
+        origin from = { base, l.spec, sheaf__kernels_for(NULL), masters, l.name, l.fused };
         st = sheaf__folder_write_all(folder, rows, &from, CHUNK);
         if (st == NULL)
             st = sheaf__folder_commit(folder);
@@ -134,24 +131,6 @@ sheaf_status *sheaf__export_adapter(const char *dst, bool replace, const sheaf_l
     free(l.fused);
     free(l.spec);
     return st;
-}
-
-/* The tensors of a whole model. */
-typedef struct whole {
-    sheaf_source *source;
-    const sheaf_safetensors_spec *spec;
-    const sheaf__kernels *kernels;
-} whole;
-
-static sheaf_status *whole_rows(void *self, int64_t index, int64_t row0, int64_t n, void *dst)
-{
-    const whole *w = self;
-    const sheaf_safetensors_spec *spec = &w->spec[index];
-    const int64_t cols = spec->ndim > 1 ? spec->shape[spec->ndim - 1] : 1;
-    const sheaf_source_entry *e = w->source->find(w->source, spec->name);
-    if (e == NULL)
-        return nowhere(spec->name);
-    return sheaf__source_numbers(dst, spec->dtype, w->source, e, row0 * cols, n * cols, w->kernels);
 }
 
 sheaf_status *sheaf__export_model(const char *dst, bool replace, const sheaf__opened *opened,
@@ -168,9 +147,9 @@ sheaf_status *sheaf__export_model(const char *dst, bool replace, const sheaf__op
     TRY(st, sheaf_hf_begin(&folder, dst, config, spec, count,
                            &(sheaf_folder_options){ .replace = replace }));
     if (st == NULL) {
-        whole from = { stepped, spec, sheaf__kernels_for(NULL) };
+        origin from = { .base = stepped, .spec = spec, .kernels = sheaf__kernels_for(NULL) };
         st = sheaf_hf_copy_extras(folder, model, NULL);
-        TRY(st, sheaf__folder_write_all(folder, whole_rows, &from, CHUNK));
+        TRY(st, sheaf__folder_write_all(folder, rows, &from, CHUNK));
     }
     if (st == NULL)
         st = sheaf__folder_commit(folder);
@@ -203,15 +182,18 @@ static sheaf_status *export_from(const char *dst, const char *checkpoint,
     return st;
 }
 
+/* OUT/PART/step-N; NULL: no memory. */
+static char *step_folder(const sheaf_train_options *o, const char *part, int64_t step)
+{
+    char *path = NULL, name[SHEAF__STEP_NAME];
+    return asprintf(&path, "%s/%s/%s", o->out, part, sheaf__step_name(name, step)) < 0 ? NULL
+                                                                                       : path;
+}
+
 sheaf_status *sheaf__export_step(const sheaf_train_options *o, const sheaf__opened *opened,
                                  int64_t step, bool only_missing, const sheaf_events *events)
 {
-    char *dst = NULL, *checkpoint = NULL, name[SHEAF__STEP_NAME];
-    sheaf__step_name(name, step);
-    if (asprintf(&dst, "%s/exports/%s", o->out, name) < 0)
-        dst = NULL;
-    if (asprintf(&checkpoint, "%s/checkpoints/%s", o->out, name) < 0)
-        checkpoint = NULL;
+    char *checkpoint = step_folder(o, "checkpoints", step), *dst = step_folder(o, "exports", step);
     sheaf_status *st = dst == NULL || checkpoint == NULL ? sheaf__no_memory("export") : NULL;
     if (st == NULL && !(only_missing && sheaf__path_kind(dst) != SHEAF_PATH_NONE)) {
         st = export_from(dst, checkpoint, o, opened, events);
@@ -247,16 +229,10 @@ sheaf_status *sheaf__export(char **result, char **checkpoint, const sheaf_train_
                             const sheaf_events *events)
 {
     const bool lora = o->method == SHEAF_METHOD_LORA;
-    char name[SHEAF__STEP_NAME];
-    char *trained = NULL;
-    sheaf_status *st = NULL;
-    if (asprintf(&trained, "%s/checkpoints/%s", o->out, sheaf__step_name(name, from)) < 0)
-        trained = NULL;
-    if (asprintf(result, "%s/%s", o->out, lora ? "adapter" : "model") < 0)
-        *result = NULL;
-    if (asprintf(checkpoint, "%s/checkpoints/%s", o->out, sheaf__step_name(name, step)) < 0)
-        *checkpoint = NULL;
-    if (*result == NULL || *checkpoint == NULL || trained == NULL)
+    char *trained = step_folder(o, "checkpoints", from);
+    *checkpoint = step_folder(o, "checkpoints", step);
+    sheaf_status *st = sheaf__path_join(result, o->out, lora ? "adapter" : "model");
+    if (st == NULL && (*checkpoint == NULL || trained == NULL))
         st = sheaf__no_memory("result of the run");
     TRY(st, export_from(*result, trained, o, opened, events));
     if (st != NULL && from != step && trained != NULL)

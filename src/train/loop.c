@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "comm/doing.h"
 #include "comm/all.h"
+#include "train/evaluate.h"
 #include "train/export.h"
 #include "train/run.h"
 
@@ -93,8 +94,14 @@ static sheaf_status *evaluate(verdict *out, sheaf__run *r, const sheaf__rank *ra
     *out = (verdict){ 0 };
     if (first)
         look_up(r);
+    const sheaf__subset *eval = &r->job.eval;
     sheaf_status *st =
-        sheaf__rank_evaluate(&found, rank, &r->job, &r->interrupt, first ? &events : NULL);
+        sheaf__evaluate(&found, rank->model, eval->data,
+                        &(sheaf__evaluate_options){ .micro_batch = r->options->micro_batch,
+                                                    .row = eval->row,
+                                                    .rows = eval->rows,
+                                                    .stop = &r->interrupt,
+                                                    .events = first ? &events : NULL });
     if (st != NULL && sheaf_status_code(st) == SHEAF_E_STOPPED) {
         out->stopped = true;
         sheaf_status_free(st);
@@ -200,20 +207,6 @@ static sheaf_status *take_step(sheaf__run *r, sheaf__rank *rank, sheaf_comm *com
         report(r, rank, &step, done + 1, lr, seconds, spent);
         look_for_slow(r, s, seconds, spent);
     }
-    return st;
-}
-
-/* What the whole run took. */
-sheaf_status *sheaf__loop_account(sheaf__run *r, sheaf_comm *comm, sheaf__saved *s)
-{
-    sheaf__spent_all *list = NULL;
-    sheaf_status *st = sheaf__spent_gather(&list, &s->spent);
-    if (st == NULL && sheaf_comm_rank(comm) == 0) {
-        r->result->rank = list;
-        r->result->ranks = sheaf_comm_ranks(comm);
-        list = NULL;
-    }
-    free(list);
     return st;
 }
 

@@ -8,6 +8,7 @@
 #pragma once
 
 #include "base/base.h"
+#include "base/events.h"
 #include "comm/comm.h"
 #include "data/data.h"
 #include "lora/adapter.h"
@@ -123,7 +124,7 @@ typedef struct sheaf_train_options {
 
 void sheaf_train_options_default(sheaf_train_options *options);
 
-/* The schedule they ask for; sheaf_schedule_check() tells whether it can be. */
+/* The schedule they ask for. */
 sheaf_schedule sheaf_train_options_schedule(const sheaf_train_options *options);
 
 /* sheaf_train_options_lora - the LoRA part as lora/adapter.h wants it (owned by the caller,
@@ -138,3 +139,12 @@ sheaf_status *sheaf_train_options_lora(sheaf_lora_options *out, const sheaf_trai
  * those of sheaf_train_options_lora(). */
 sheaf_status *sheaf__train_options_open(sheaf__open_options *out, sheaf_lora_options *fresh,
                                         const sheaf_train_options *options);
+
+/* sheaf__rates_check - of a run whose steps are known. Warns of a warm-up that takes all of it, or
+ * most of a few steps. Errors: SHEAF_E_ARG where every rate is 0. */
+sheaf_status *sheaf__rates_check(const sheaf_train_options *options, const sheaf_events *events);
+
+/* sheaf__rates_resumed - the run goes on after `done` steps, with other options than it `was` begun
+ * with: warns of steps that are done already, and of a schedule that was another one so far. */
+void sheaf__rates_resumed(const sheaf_train_options *options, const sheaf_train_options *was,
+                          int64_t done, const sheaf_events *events);

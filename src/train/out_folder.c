@@ -1,11 +1,16 @@
 /* out_folder.c - see out_folder.h. */
 #include "train/out_folder.h"
 
+#include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
+#include <sys/random.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/base.h"
+#include "base/clock.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/output.h"
@@ -50,15 +55,6 @@ static sheaf_status *peek_rank(void *arg, sheaf_comm *comm)
     return st;
 }
 
-static bool has_checkpoints(const char *out)
-{
-    char *path = NULL;
-    sheaf_status_free(sheaf__path_join(&path, out, "checkpoints"));
-    const bool has = path != NULL && sheaf__path_kind(path) == SHEAF_PATH_DIR;
-    free(path);
-    return has;
-}
-
 sheaf_status *sheaf_train_peek(char **settings, int64_t *step, const char *out)
 {
     peek p = { .out = out };
@@ -70,7 +66,8 @@ sheaf_status *sheaf_train_peek(char **settings, int64_t *step, const char *out)
     sheaf__launched(NULL, &number);
     /* A folder without a run is left as it is. Of processes that were started together the first
      * takes the lock. */
-    if (st == NULL && has_checkpoints(out) && (number == 0 || !stored))
+    if (st == NULL && sheaf__path_has(out, "checkpoints", SHEAF_PATH_DIR) &&
+        (number == 0 || !stored))
         st = sheaf_comm_run_threads(1, peek_rank, &p);
     if (st == NULL && stored) /* all of them, not only those in checkpoints */
         st = sheaf__file_read_all(&all, &size, path, 1 << 20);
@@ -193,7 +190,7 @@ static sheaf_status *check_cache(const sheaf_train_options *o)
     return st;
 }
 
-/* What a run leaves that is killed while its hosts look whether they share OUT (shared_out.h). */
+/* What a run leaves that is killed while its hosts look whether they share OUT. */
 static bool is_left_proof(const char *name)
 {
     return strncmp(name, "seen-", 5) == 0 && sheaf__path_is_partial(name);
@@ -319,4 +316,109 @@ void sheaf__out_leave_no_trace(const sheaf__out_folder *f)
     }
     if (f->made)
         rmdir(f->options->out); /* only where it is empty */
+}
+
+/* ---- one folder for all hosts ---- */
+
+enum { NAME = 256 };
+
+static bool is_root(const char *path)
+{
+    return strcmp(path, ".") == 0 || strcmp(path, "/") == 0;
+}
+
+/* The parent of `path`, which is freed; NULL: no memory. */
+static char *parent_of(char *path)
+{
+    char *parent = NULL;
+    sheaf_status_free(sheaf__path_parent(&parent, path));
+    free(path);
+    return parent;
+}
+
+/* Number of folders, OUT and its parents, that do not exist yet. */
+static int missing_folders(const char *out)
+{
+    int count = 0;
+    char *at = strdup(out);
+    for (; at != NULL && sheaf__path_kind(at) == SHEAF_PATH_NONE && !is_root(at); count++)
+        at = parent_of(at);
+    free(at);
+    return count;
+}
+
+/* Removes them again, but for one that is not empty any more. */
+static void remove_folders(const char *out, int count)
+{
+    char *at = strdup(out);
+    for (; at != NULL && count > 0 && (rmdir(at) == 0 || errno == ENOENT); count--)
+        at = parent_of(at);
+    free(at);
+}
+
+/* OUT/seen-TOKEN.partial-PID-MARK. It lies in OUT, which is made for it: a process that is killed
+ * meanwhile leaves one folder, which the next run sweeps. */
+static sheaf_status *write_proof(char **path, char name[NAME], const char *out)
+{
+    uint64_t token[2];
+    char seen[40], *base = NULL;
+    if (getrandom(token, sizeof token, 0) != (ssize_t)sizeof token)
+        return sheaf_fail(SHEAF_E_IO, "random bytes");
+    snprintf(seen, sizeof seen, "seen-%016" PRIx64 "%016" PRIx64, token[0], token[1]);
+    sheaf_status *st = sheaf__make_dirs(out);
+    TRY(st, sheaf__path_join(&base, out, seen));
+    TRY(st, sheaf__partial_path(path, base, "partial", 0));
+    if (st == NULL)
+        snprintf(name, NAME, "%s", strrchr(*path, '/') + 1);
+    TRY(st, sheaf__file_write_whole(*path, "", 0));
+    free(base);
+    return sheaf_in(st, "--out %s", out);
+}
+
+/* NFS caches for up to a minute that a name does not exist, but not across opening its folder: the
+ * innermost parent of OUT that exists. */
+static void look_anew(const char *out)
+{
+    char *at = strdup(out);
+    DIR *folder = NULL;
+    while (at != NULL && (folder = opendir(at)) == NULL && !is_root(at))
+        at = parent_of(at);
+    if (folder != NULL)
+        closedir(folder);
+    free(at);
+}
+
+static sheaf_status *look(const char *name, const char *out, double wait)
+{
+    const double end = sheaf__seconds() + wait;
+    char *path = NULL;
+    sheaf_status *st = sheaf__path_join(&path, out, name);
+    bool seen = st == NULL && sheaf__path_kind(path) == SHEAF_PATH_FILE;
+    while (st == NULL && !seen && sheaf__seconds() < end) {
+        look_anew(out);
+        nanosleep(&(struct timespec){ .tv_nsec = 50000000 }, NULL);
+        seen = sheaf__path_kind(path) == SHEAF_PATH_FILE;
+    }
+    free(path);
+    if (st != NULL || seen)
+        return st;
+    st = sheaf_fail(SHEAF_E_ARG, "--out %s", out);
+    sheaf_expected(st, "a folder that the hosts of all processes see");
+    sheaf_found(st, "what the first process wrote into it is not there");
+    return sheaf_try_this(st, "name a folder on a file system that all hosts share");
+}
+
+sheaf_status *sheaf__out_shared(sheaf_comm *all, const char *out, double wait)
+{
+    const bool first = sheaf_comm_rank(all) == 0;
+    const int missing = first ? missing_folders(out) : 0;
+    char name[NAME] = "", *path = NULL;
+    sheaf_status *st = sheaf_comm_agree(all, first ? write_proof(&path, name, out) : NULL);
+    TRY(st, sheaf_comm_broadcast(all, name, sizeof name, 0));
+    TRY(st, sheaf_comm_agree(all, first ? NULL : look(name, out, wait)));
+    if (path != NULL)
+        unlink(path);
+    free(path);
+    remove_folders(out, missing);
+    return st;
 }

@@ -4,6 +4,7 @@
 #include <jansson.h>
 
 #include "checkpoint/store/checkpoint.h"
+#include "comm/comm.h"
 #include "train/options.h"
 
 typedef struct sheaf__out_folder {
@@ -38,3 +39,15 @@ void sheaf__out_leave_no_trace(const sheaf__out_folder *folder);
 
 /* sheaf__progress_of - what the training loop saved in it. */
 sheaf_status *sheaf__progress_of(json_t **out, const sheaf_checkpoint *checkpoint);
+
+/* Seconds within which hosts that share a file system see what one of them has written. */
+enum { SHEAF__OUT_SEEN_WITHIN = 10 };
+
+/* sheaf__out_shared - the first rank writes a file into OUT with a name that cannot be guessed, the
+ * others look for it, and it goes away again, as do the folders that were made for it. Collective.
+ *   all    every rank
+ *   out    as this rank names it
+ *   wait   seconds that a file may take to be seen (network file systems)
+ * Errors, on all ranks: SHEAF_E_ARG of a rank that does not see it; SHEAF_E_IO where nothing can be
+ * written. */
+sheaf_status *sheaf__out_shared(sheaf_comm *all, const char *out, double wait);

@@ -88,21 +88,10 @@ sheaf_status *sheaf__rank_open(sheaf__rank *out, sheaf_device_kind kind, const s
             return st;
         sheaf__scaler_init(&out->scaler, &scale);
     }
-    const sheaf__step_options step = { .micro_batch = o->micro_batch,
-                                       .accumulate = o->accumulate,
+    const sheaf__step_options step = { .run = o,
                                        .seq = job->seq,
                                        .each = job->each,
                                        .accumulators = sheaf__accumulators_of(o),
-                                       .checkpointing = o->checkpointing,
-                                       .weight_decay = o->weight_decay,
-                                       .beta1 = o->beta1,
-                                       .beta2 = o->beta2,
-                                       .eps = o->eps,
-                                       .clip = o->clip,
-                                       .label_smoothing = o->label_smoothing,
-                                       .neftune_alpha = o->neftune_alpha,
-                                       .seed = o->seed,
-                                       .shuffle = o->shuffle,
                                        .scaler = o->dtype == SHEAF_F16 ? &out->scaler : NULL };
     st = sheaf__model_new(&out->model, &out->context, job->schema, &model);
     if (st == NULL && job->selection != NULL)
@@ -120,16 +109,4 @@ void sheaf__rank_close(sheaf__rank *rank)
     sheaf_comm_dry_free(rank->dry[0]);
     sheaf_comm_dry_free(rank->dry[1]);
     *rank = (sheaf__rank){ 0 };
-}
-
-sheaf_status *sheaf__rank_evaluate(sheaf__evaluation *out, const sheaf__rank *rank,
-                                   const sheaf__job *job, const atomic_int *stop,
-                                   const sheaf_events *events)
-{
-    return sheaf__evaluate(out, rank->model, job->eval.data,
-                           &(sheaf__evaluate_options){ .micro_batch = job->options->micro_batch,
-                                                       .row = job->eval.row,
-                                                       .rows = job->eval.rows,
-                                                       .stop = stop,
-                                                       .events = events });
 }

@@ -5,7 +5,6 @@
 #include "comm/grid.h"
 #include "train/options.h"
 #include "train/scaler.h"
-#include "train/evaluate.h"
 #include "train/select.h"
 #include "train/sets.h"
 #include "train/step.h"
@@ -43,11 +42,6 @@ void sheaf__rank_close(sheaf__rank *rank);
 
 /* sheaf__evaluates - do they ask for evaluations while training? */
 bool sheaf__evaluates(const sheaf_train_options *options);
-/* sheaf__rank_evaluate - collective: the subset `eval` of the job. stop, events: as in
- * sheaf__evaluate_options. */
-sheaf_status *sheaf__rank_evaluate(sheaf__evaluation *out, const sheaf__rank *rank,
-                                   const sheaf__job *job, const atomic_int *stop,
-                                   const sheaf_events *events);
 /* sheaf__parameters - elements of a whole model, without buffers. */
 int64_t sheaf__parameters(const sheaf_schema *schema);
 /* sheaf__count_trained - elements that are trained, and those among them that the base does not

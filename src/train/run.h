@@ -67,5 +67,3 @@ sheaf_status *sheaf__resume_known(const sheaf__run *run);
  * Errors: SHEAF_E_STOPPED, and those of a step. */
 sheaf_status *sheaf__loop(sheaf__run *run, sheaf__rank *rank, sheaf_checkpoints *store,
                           sheaf_comm *comm, sheaf__saved *saved, int64_t done);
-/* sheaf__loop_account - what each rank spent, into the result. Collective. */
-sheaf_status *sheaf__loop_account(sheaf__run *run, sheaf_comm *comm, sheaf__saved *saved);

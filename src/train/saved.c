@@ -114,6 +114,6 @@ sheaf_status *sheaf__saved_write(sheaf__run *r, sheaf_checkpoints *store, sheaf_
         st = r->hooks->before_save(r->hooks->self);
     st = sheaf_comm_agree(comm, st);
     TRY(st, sheaf_checkpoints_save(store, comm, &s->state));
-    sheaf__spent_saved(&s->spent, sheaf__seconds() - began);
+    s->spent.saving += sheaf__seconds() - began;
     return st;
 }

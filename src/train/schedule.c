@@ -22,47 +22,6 @@ bool sheaf_schedule_is_sat(sheaf_schedule_kind kind)
     return kind >= SHEAF_SCHEDULE_SAT_CONSTANT;
 }
 
-static sheaf_status *not_within(const char *flag, const char *expected, double found)
-{
-    return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s", flag), "%s", expected), "%g",
-                       found);
-}
-
-static sheaf_status *check_shares(const sheaf_schedule *s)
-{
-    if (!(s->warmup_ratio >= 0 && s->warmup_ratio <= 1))
-        return not_within("--warmup-ratio", "0 to 1", s->warmup_ratio);
-    if (s->warmup > 0 && s->warmup_ratio > 0)
-        return sheaf_try_this(sheaf_fail(SHEAF_E_ARG, "--warmup and --warmup-ratio"),
-                              "one of them; the other 0");
-    if (!sheaf_schedule_is_sat(s->kind))
-        return NULL;
-    if (!(s->decay_ratio > 0 && s->decay_ratio <= 1))
-        return not_within("--lr-decay-ratio", "above 0, at most 1", s->decay_ratio);
-    if (!(s->held_rate >= 0 && s->held_rate <= 1))
-        return not_within("--auto-warmup-rate", "0 to 1", s->held_rate);
-    return s->held_steps < 0 ? not_within("--auto-warmup", "0 or more", (double)s->held_steps)
-                             : NULL;
-}
-
-sheaf_status *sheaf_schedule_check(const sheaf_schedule *schedule)
-{
-    const int64_t warmup = schedule->warmup, steps = schedule->steps;
-    if (steps < 0)
-        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--steps"), "0 or more"),
-                           "%" PRId64, steps);
-    if (warmup < 0)
-        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--warmup"), "0 or more"),
-                           "%" PRId64, warmup);
-    if (warmup > steps) {
-        sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "--warmup");
-        sheaf_expected(st, "at most %" PRId64 ", the value of --steps", steps);
-        sheaf_found(st, "%" PRId64, warmup);
-        return sheaf_try_this(st, "the rate would never reach --lr; give fewer warm-up steps");
-    }
-    return check_shares(schedule);
-}
-
 /* The Trainer counts whole steps: get_warmup_steps() rounds up. */
 static int64_t warmup_steps(const sheaf_schedule *s)
 {

@@ -11,7 +11,6 @@
 #pragma once
 
 #include "base/base.h"
-#include "sheaf/status.h"
 
 typedef enum sheaf_schedule_kind {
     SHEAF_SCHEDULE_CONSTANT,
@@ -25,7 +24,7 @@ typedef enum sheaf_schedule_kind {
 
 typedef struct sheaf_schedule {
     sheaf_schedule_kind kind;
-    int64_t warmup;      /* W, steps */
+    int64_t warmup;      /* W, steps; 0 where there is a ratio */
     int64_t steps;       /* N, of the whole run, warm-up included */
     double warmup_ratio; /* when above 0, W = this * N instead: rounded up by the Trainer's rule, as
                             it is by SAT's */
@@ -36,10 +35,6 @@ typedef struct sheaf_schedule {
 } sheaf_schedule;
 
 bool sheaf_schedule_is_sat(sheaf_schedule_kind kind);
-
-/* sheaf_schedule_check - SHEAF_E_ARG when a count is negative, W > N, both W and a ratio are given,
- * or a share is not within 0 and 1. */
-sheaf_status *sheaf_schedule_check(const sheaf_schedule *schedule);
 
 /* sheaf_schedule_factor - of the Trainer's rule, with s = `done`:
  *   s < W      s / W

@@ -1,7 +1,7 @@
 /* shared_out_test.c - a rank that has another folder than the first is refused, and nothing is
  * left.
  */
-#include "train/shared_out.h"
+#include "train/out_folder.h"
 
 #include <pthread.h>
 #include <string.h>

@@ -49,21 +49,11 @@ static uint64_t process_bytes(void)
     return resident * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
-void sheaf__spent_open(sheaf__spent *s, const struct sheaf__rank *rank, const sheaf__grid *grid)
-{
-    *s = (sheaf__spent){ .rank = rank, .grid = grid };
-}
-
 void sheaf__spent_begin(sheaf__spent *s)
 {
     s->then = exchanged(s->grid);
     s->reading = sheaf__stepper_reading(s->rank->stepper);
     s->began = sheaf__seconds();
-}
-
-void sheaf__spent_saved(sheaf__spent *s, double seconds)
-{
-    s->saving += seconds;
 }
 
 void sheaf__spent_end(sheaf_event_rank *one, sheaf__spent *s)
@@ -145,9 +135,15 @@ sheaf_status *sheaf__spent_gather(sheaf__spent_all **out, sheaf__spent *s)
     return NULL;
 }
 
+/* Seconds of a step. */
 static double busy(const sheaf__spent_all *one)
 {
     return one->steps == 0 ? 0 : (one->sum.compute + one->sum.read) / (double)one->steps;
+}
+
+static double waiting(const sheaf__spent_all *one)
+{
+    return one->steps == 0 ? 0 : one->sum.wait / (double)one->steps;
 }
 
 int sheaf__spent_slowest(const sheaf__spent_all *list, int ranks)
@@ -167,14 +163,14 @@ void sheaf__spent_why(sheaf_text *text, const sheaf__spent_all *list, int ranks)
     for (int r = 0; r < ranks; r++)
         if (r != slowest) {
             others += busy(&list[r]) / (ranks - 1);
-            wait += list[r].steps == 0 ? 0 : list[r].sum.wait / (double)list[r].steps / (ranks - 1);
+            wait += waiting(&list[r]) / (ranks - 1);
         }
     sheaf__text_add(
         text,
         "slowest: rank %d computes %.3g s a step%s and waits %.3g s; the others compute "
         "%.3g s and wait %.3g s",
         slowest, busy(it), it->sum.read > 0.1 * it->sum.compute ? ", reading included," : "",
-        it->steps == 0 ? 0 : it->sum.wait / (double)it->steps, others, wait);
+        waiting(it), others, wait);
 }
 
 /* ---- a rank that others wait for ---- */

@@ -21,23 +21,19 @@ typedef struct sheaf__spent_all {
     uint64_t to[SHEAF_MAX_SLICES], from[SHEAF_MAX_SLICES]; /* bytes by rank of all */
 } sheaf__spent_all;
 
-/* One rank's account; `rank` and `grid` are borrowed. */
+/* One rank's account; `rank` and `grid` are borrowed, the rest is zero to begin with. */
 typedef struct sheaf__spent {
     const struct sheaf__rank *rank;
     const sheaf__grid *grid;
     double began, reading; /* of the step at hand */
     sheaf__count then;     /* exchanged before it */
-    double saving;         /* seconds since the last step's line */
+    double saving;         /* seconds of checkpoints since the last step's line */
     sheaf__spent_all all;
 } sheaf__spent;
 
-void sheaf__spent_open(sheaf__spent *spent, const struct sheaf__rank *rank,
-                       const sheaf__grid *grid);
 /* sheaf__spent_begin, _end - around a step. one: what it took this rank. */
 void sheaf__spent_begin(sheaf__spent *spent);
 void sheaf__spent_end(sheaf_event_rank *one, sheaf__spent *spent);
-/* sheaf__spent_saved - a checkpoint took so many seconds. */
-void sheaf__spent_saved(sheaf__spent *spent, double seconds);
 
 /* sheaf__spent_share - what a step took every rank: list[ranks], of which the caller has filled in
  * its own entry. One exchange. Collective. */

@@ -13,6 +13,7 @@ struct sheaf__stepper {
     sheaf__context *context;
     sheaf__subset subset;
     sheaf__step_options options;
+    const sheaf_train_options *run; /* options.run */
     sheaf__runner runner;
     int64_t *sample, *position; /* per token row, for dropout and noise; NULL without */
     float *half;                /* per token row, of noise; NULL without */
@@ -22,10 +23,10 @@ struct sheaf__stepper {
 
 static sheaf_status *take_random(sheaf__stepper *s)
 {
-    const size_t n = (size_t)(s->options.micro_batch * s->options.seq);
+    const size_t n = (size_t)(s->run->micro_batch * s->options.seq);
     const bool drops =
                    s->model->options.lora != NULL && s->model->options.lora->options.dropout > 0,
-               noisy = s->options.neftune_alpha > 0;
+               noisy = s->run->neftune_alpha > 0;
     sheaf_status *st = NULL;
     if (drops || noisy)
         st = sheaf__take(&s->sample, s->context, n * 8, SHEAF_MEM_INPUTS);
@@ -46,20 +47,21 @@ sheaf_status *sheaf__stepper_new(sheaf__stepper **out, sheaf__model *model,
     s->context = model->context;
     s->subset = *subset;
     s->options = *options;
+    s->run = options->run;
     sheaf_status *st = sheaf__runner_open(
         &s->runner, model, subset->data,
-        &(sheaf__runner_options){ .rows = options->micro_batch,
+        &(sheaf__runner_options){ .rows = s->run->micro_batch,
                                   .seq = options->seq,
                                   .longest = true,
                                   .each = options->each,
                                   .backward = true,
-                                  .rerun = options->checkpointing,
-                                  .noise = options->neftune_alpha > 0 ? &s->noise : NULL });
+                                  .rerun = s->run->checkpointing,
+                                  .noise = s->run->neftune_alpha > 0 ? &s->noise : NULL });
     TRY(st, take_random(s));
     s->noise = (sheaf__noise_in){ &s->runner.info, s->half };
-    s->runner.head.smoothing = options->label_smoothing;
+    s->runner.head.smoothing = s->run->label_smoothing;
     s->runner.info = (sheaf__step_info){
-        .training = true, .seed = options->seed, .sample = s->sample, .position = s->position
+        .training = true, .seed = s->run->seed, .sample = s->sample, .position = s->position
     };
     if (st != NULL) {
         sheaf__stepper_free(s);
@@ -99,11 +101,11 @@ void sheaf__stepper_follow(sheaf__stepper *s)
 static int64_t rows_of(const sheaf__stepper *s, int64_t done, int64_t micro, int64_t *row,
                        int64_t *sample)
 {
-    const int64_t n = s->options.micro_batch;
-    const int64_t first = (done * s->options.accumulate + micro) * n;
+    const int64_t n = s->run->micro_batch;
+    const int64_t first = (done * s->run->accumulate + micro) * n;
     for (int64_t i = 0; i < n; i++) {
         sample[i] = first + i;
-        row[i] = sheaf__subset_row(&s->subset, first + i, s->options.seed, s->options.shuffle);
+        row[i] = sheaf__subset_row(&s->subset, first + i, s->run->seed, s->run->shuffle);
     }
     return n;
 }
@@ -116,12 +118,11 @@ static void name_positions(sheaf__stepper *s, int64_t at, int64_t seq, int64_t r
     const int64_t parts = sheaf_data_parts(data, row), end = at + seq;
     for (int64_t i = 0; i < parts; i++) {
         const sheaf_data_part part =
-            sheaf_data_part_of(data, row, i, index, s->options.seed, s->options.shuffle);
+            sheaf_data_part_of(data, row, i, index, s->run->seed, s->run->shuffle);
         const int64_t stop = i + 1 == parts ? end : at + part.positions;
-        const float half = s->half == NULL
-                               ? 0
-                               : sheaf__noise_half(s->options.neftune_alpha, part.tokens,
-                                                   s->model->schema->config.hidden);
+        const float half = s->half == NULL ? 0
+                                           : sheaf__noise_half(s->run->neftune_alpha, part.tokens,
+                                                               s->model->schema->config.hidden);
         for (int64_t t = 0; at < stop; t++, at++) {
             s->sample[at] = part.sample;
             s->position[at] = t;
@@ -143,7 +144,7 @@ static void choose_rows(sheaf__stepper *s, int64_t done, int64_t micro, int64_t 
 /* Micro-batches that `group` runs, one accumulator after the other. */
 static sheaf_range micros_of(const sheaf__stepper *s, int group)
 {
-    const int64_t n = s->options.accumulate, count = s->options.accumulators;
+    const int64_t n = s->run->accumulate, count = s->options.accumulators;
     sheaf__context c = *s->context;
     c.group = group;
     const sheaf_range own = sheaf__accumulators_own(&c, (int)count);
@@ -180,7 +181,7 @@ static void announce(sheaf__stepper *s, int64_t done, int64_t micro, int64_t *ro
 static void count_labels(sheaf__stepper *s, int64_t done, int64_t *row, int64_t *sample,
                          sheaf__step_result *out)
 {
-    for (int64_t micro = 0; micro < s->options.accumulate; micro++) {
+    for (int64_t micro = 0; micro < s->run->accumulate; micro++) {
         const int64_t n = rows_of(s, done, micro, row, sample);
         out->labels += sheaf_data_labels(s->subset.data, row, n);
         out->tokens += sheaf_data_tokens(s->subset.data, row, n);
@@ -245,14 +246,14 @@ static sheaf_status *not_finite(sheaf__stepper *s, int64_t done, int64_t micro, 
         /* what is run again is added to it */
         st = sheaf__bad_trained(&gradient, s->model->trained, s->context->comm, true);
     TRY(st, find_source(&bad, &micro, s, done, all ? 0 : micro,
-                        all ? s->options.accumulate : micro + 1, row, sample));
+                        all ? s->run->accumulate : micro + 1, row, sample));
     if (st != NULL)
         return st;
     sheaf__text_add(&text, "%s", isnan(value) ? "nan" : value < 0 ? "-inf" : "inf");
     if (bad.op != NULL) {
         sheaf__text_add(&text, " in micro-batch %" PRId64 " of %" PRId64 " (", micro + 1,
-                        s->options.accumulate);
-        sheaf__bad_rows(&text, row, s->options.micro_batch);
+                        s->run->accumulate);
+        sheaf__bad_rows(&text, row, s->run->micro_batch);
         sheaf__text_add(&text, " of the data, counted from 0)");
     } else if (gradient != NULL) {
         sheaf__text_add(&text, ": the gradient of '%s'; all that it is made of is finite",
@@ -310,7 +311,7 @@ static sheaf_status *add_losses(double *sum, const sheaf__stepper *s, double *lo
     }
     if (c->peers != NULL)
         st = sheaf_comm_gather(c->peers, loss, size);
-    for (int64_t micro = 0; micro < s->options.accumulate && st == NULL; micro++)
+    for (int64_t micro = 0; micro < s->run->accumulate && st == NULL; micro++)
         *sum += loss[micro];
     return st;
 }
@@ -344,7 +345,7 @@ static void add_update(const sheaf__context *c, double began, double waited)
 static sheaf_status *run_accumulators(sheaf__stepper *s, int64_t done, int64_t *row,
                                       int64_t *sample, sheaf__step_result *out)
 {
-    const int64_t n = s->options.accumulate, count = s->options.accumulators;
+    const int64_t n = s->run->accumulate, count = s->options.accumulators;
     const sheaf_range own = sheaf__accumulators_own(s->context, (int)count);
     bool present[SHEAF__MOST_ACCUMULATORS];
     sheaf__accumulators stack;
@@ -382,7 +383,7 @@ static sheaf_status *run_accumulators(sheaf__stepper *s, int64_t done, int64_t *
 static sheaf_status *update(sheaf__stepper *s, int64_t updates, double lr,
                             const sheaf__step_result *step)
 {
-    const sheaf__step_options *o = &s->options;
+    const sheaf_train_options *o = s->run;
     const double t = (double)(updates + 1);
     float clip = 1;
     if (o->clip > 0) { /* torch's clip_grad_norm_ works in float32 */
@@ -433,7 +434,7 @@ sheaf_status *sheaf__stepper_run(sheaf__step_result *out, sheaf__stepper *s, int
     const sheaf__scaler *scaler = s->options.scaler;
     const int64_t updates = done - (scaler == NULL ? 0 : scaler->skipped);
     const int64_t space =
-        2 * s->options.micro_batch * (s->context->groups > 1 ? s->context->groups : 1);
+        2 * s->run->micro_batch * (s->context->groups > 1 ? s->context->groups : 1);
     int64_t *row = calloc((size_t)space * 2, sizeof *row), *sample = row + space;
     *out = (sheaf__step_result){ .scale = scaler == NULL ? 0 : scaler->scale };
     if (row == NULL)

@@ -7,19 +7,13 @@
 #include "train/scaler.h"
 #include "train/sets.h"
 
+/* Pointers are borrowed. */
 typedef struct sheaf__step_options {
-    int64_t micro_batch, accumulate;
+    const sheaf_train_options *run;
     int64_t seq;                    /* the most positions of a row */
-    const sheaf_batch_images *each; /* as in sheaf__runner_options; borrowed */
+    const sheaf_batch_images *each; /* as in sheaf__runner_options */
     int accumulators;               /* G of docs/contract.md, section 1.6; groups divide it */
-    bool checkpointing;             /* re-run layers in backward instead of keeping their values */
-    double weight_decay, beta1, beta2, eps;
-    double clip;            /* largest global gradient norm, 0 = none */
-    double label_smoothing; /* as sheaf__head_run.smoothing */
-    double neftune_alpha;   /* of noise on the embedding, 0 = none */
-    uint64_t seed;
-    bool shuffle;
-    sheaf__scaler *scaler; /* borrowed; NULL: losses are not scaled */
+    sheaf__scaler *scaler;          /* NULL: losses are not scaled */
 } sheaf__step_options;
 
 typedef struct sheaf__step_result {

@@ -12,7 +12,6 @@
 #include "train/contract.h"
 #include "train/export.h"
 #include "train/run.h"
-#include "train/shared_out.h"
 
 /* Heartbeats of steps in which a slow rank shows. */
 #define SILENCES 3
@@ -112,6 +111,20 @@ static const int *choose_writers(int writer[SHEAF_MAX_SLICES], const sheaf_train
     return o->dp > 1 ? writer : NULL;
 }
 
+/* What each rank spent, into the result. */
+static sheaf_status *account(sheaf__run *r, sheaf_comm *comm, sheaf__saved *s)
+{
+    sheaf__spent_all *list = NULL;
+    sheaf_status *st = sheaf__spent_gather(&list, &s->spent);
+    if (st == NULL && sheaf_comm_rank(comm) == 0) {
+        r->result->rank = list;
+        r->result->ranks = sheaf_comm_ranks(comm);
+        list = NULL;
+    }
+    free(list);
+    return st;
+}
+
 static sheaf_status *train_rank(void *arg, const sheaf__grid *grid)
 {
     sheaf__run *r = arg;
@@ -138,7 +151,7 @@ static sheaf_status *train_rank(void *arg, const sheaf__grid *grid)
     st = sheaf__rank_open(&rank, SHEAF_CPU, grid, me, &r->job);
     rank.context.doing = sheaf_comm_doing(comm);
     TRY(st, sheaf__saved_init(&s, &rank, o, r->contract));
-    sheaf__spent_open(&s.spent, &rank, grid);
+    s.spent = (sheaf__spent){ .rank = &rank, .grid = grid };
     s.slow.window = SILENCES * o->heartbeat;
     if ((st = know_origin(r, comm, st)) != NULL)
         goto done;
@@ -171,7 +184,7 @@ static sheaf_status *train_rank(void *arg, const sheaf__grid *grid)
     }
     st = sheaf_comm_agree(comm, st);
     TRY(st, sheaf__loop(r, &rank, store, comm, &s, done));
-    TRY(st, sheaf__loop_account(r, comm, &s));
+    TRY(st, account(r, comm, &s));
 done:
     sheaf__saved_release(&s);
     sheaf__rank_close(&rank);
@@ -251,12 +264,7 @@ static sheaf_status *prepare(sheaf__run *r, const ingredients *in, const char *r
                                 &(sheaf__origin_from){
                                     .model = o->model, .tokenizer = o->tokenizer, .out = o->out }));
     st = sheaf__all_agree(r->all, st);
-    TRY(st, sheaf__alike_begin(&(sheaf__alike_of){ .all = r->all,
-                                                   .options = o,
-                                                   .settings = r->settings,
-                                                   .contract = r->contract,
-                                                   .origin = &r->origin,
-                                                   .sets = &in->sets }));
+    TRY(st, sheaf__alike_begin(r, &in->sets));
     if (st == NULL && sheaf__all_first(r->all))
         st = sheaf__out_prepare(&r->folder, recipe);
     return sheaf__all_agree(r->all, st);
