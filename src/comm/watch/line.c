@@ -3,11 +3,9 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <netdb.h>
-#include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/random.h>
@@ -16,37 +14,16 @@
 
 #include "base/base.h"
 
-enum { MAGIC = 0x77686173, HEAD = 12, SEND_MS = 2000, CONNECT_MS = 2000 };
+enum { SEND_MS = 2000, CONNECT_MS = 2000 };
 
-typedef struct head {
-    uint32_t magic;
-    uint16_t kind, none;
-    uint32_t size;
-} head;
+typedef union sheaf__line_address address;
 
-static sheaf_status *failed(const char *what)
+static socklen_t size_of(const struct sockaddr *a)
 {
-    return sheaf__found_errno(sheaf_fail(SHEAF_E_IO, "watching the processes: %s", what), errno);
+    return a->sa_family == AF_INET6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in);
 }
 
 /* ---- where ---- */
-
-static void add_address(sheaf__line_place *place, const struct sockaddr *a)
-{
-    const struct sockaddr_in *v4 = (const struct sockaddr_in *)a;
-    const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)a;
-    const int i = place->count;
-    if (i == SHEAF__LINE_PLACES || (a->sa_family != AF_INET && a->sa_family != AF_INET6))
-        return;
-    place->address[i].v6 = a->sa_family == AF_INET6;
-    if (a->sa_family == AF_INET) {
-        memcpy(place->address[i].at, &v4->sin_addr, 4);
-    } else {
-        memcpy(place->address[i].at, &v6->sin6_addr, 16);
-        place->address[i].scope = v6->sin6_scope_id;
-    }
-    place->count++;
-}
 
 /* Does mpirun's list of interfaces ("eth1,10.1.0.0/16") name this one? */
 static bool is_listed(const char *list, const struct ifaddrs *i)
@@ -86,18 +63,18 @@ static bool is_mpiruns(const struct ifaddrs *i)
 /* Has this host's name, by which mpirun knows it, this address? */
 static bool is_named(const struct addrinfo *named, const struct sockaddr *a)
 {
-    for (; named != NULL; named = named->ai_next)
+    const address *x = (const address *)a;
+    for (; named != NULL; named = named->ai_next) {
+        const address *y = (const address *)named->ai_addr;
         if (named->ai_family == a->sa_family &&
-            (a->sa_family == AF_INET
-                 ? memcmp(&((const struct sockaddr_in *)named->ai_addr)->sin_addr,
-                          &((const struct sockaddr_in *)a)->sin_addr, 4) == 0
-                 : memcmp(&((const struct sockaddr_in6 *)named->ai_addr)->sin6_addr,
-                          &((const struct sockaddr_in6 *)a)->sin6_addr, 16) == 0))
+            (a->sa_family == AF_INET ? memcmp(&x->v4.sin_addr, &y->v4.sin_addr, 4) == 0
+                                     : memcmp(&x->v6.sin6_addr, &y->v6.sin6_addr, 16) == 0))
             return true;
+    }
     return false;
 }
 
-/* Which addresses of this host the others are told. */
+/* Which addresses of this host the others get. */
 typedef enum whose { LOOPBACK, MPIRUNS, NAMED, ALL } whose;
 
 /* IPv4 before IPv6, others before the loopback. */
@@ -108,12 +85,13 @@ static void own_addresses(sheaf__line_place *place, whose wanted, const struct i
     for (int pass = 0; pass < 4; pass++)
         for (const struct ifaddrs *i = all; i != NULL; i = i->ifa_next) {
             const bool loops = (i->ifa_flags & IFF_LOOPBACK) != 0;
-            if (i->ifa_addr != NULL && (i->ifa_flags & IFF_UP) != 0 && loops == (pass >= 2) &&
+            if (place->count < SHEAF__LINE_PLACES && i->ifa_addr != NULL &&
+                (i->ifa_flags & IFF_UP) != 0 && loops == (pass >= 2) &&
                 i->ifa_addr->sa_family == (pass % 2 == 0 ? AF_INET : AF_INET6) &&
                 (wanted == ALL || (wanted == LOOPBACK && loops) ||
                  (wanted == MPIRUNS && is_mpiruns(i)) ||
                  (wanted == NAMED && !loops && is_named(named, i->ifa_addr))))
-                add_address(place, i->ifa_addr);
+                memcpy(&place->address[place->count++], i->ifa_addr, size_of(i->ifa_addr));
         }
 }
 
@@ -138,24 +116,19 @@ static whose choose_addresses(sheaf__line_place *place, bool here)
     return wanted;
 }
 
-static int bound(int family, const sheaf__line_place *place)
+static int new_socket(const address *a)
 {
-    struct sockaddr_in6 v6 = { .sin6_family = AF_INET6 };
-    struct sockaddr_in v4 = { .sin_family = AF_INET };
-    const int off = 0, fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    return socket(a->any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+}
+
+static int bound(const address *a)
+{
+    const int off = 0, fd = new_socket(a);
     if (fd < 0)
         return -1;
-    if (place != NULL && family == AF_INET6) {
-        memcpy(&v6.sin6_addr, place->address[0].at, 16);
-        v6.sin6_scope_id = place->address[0].scope;
-    } else if (place != NULL) {
-        memcpy(&v4.sin_addr, place->address[0].at, 4);
-    } else if (family == AF_INET6) {
+    if (a->any.sa_family == AF_INET6)
         setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
-    }
-    const int error = family == AF_INET6 ? bind(fd, (struct sockaddr *)&v6, sizeof v6)
-                                         : bind(fd, (struct sockaddr *)&v4, sizeof v4);
-    if (error == 0 && listen(fd, 256) == 0)
+    if (bind(fd, &a->any, size_of(&a->any)) == 0 && listen(fd, 256) == 0)
         return fd;
     close(fd);
     return -1;
@@ -163,34 +136,36 @@ static int bound(int family, const sheaf__line_place *place)
 
 sheaf_status *sheaf__line_listen(int *fd, sheaf__line_place *place, bool here)
 {
-    struct sockaddr_in6 mine;
+    address mine;
     socklen_t size = sizeof mine;
     memset(place, 0, sizeof *place);
     if (choose_addresses(place, here) != ALL) {
         place->count = 1;
-        *fd = bound(place->address[0].v6 ? AF_INET6 : AF_INET, place);
+        *fd = bound(&place->address[0]);
     } else {
-        *fd = bound(AF_INET6, NULL);
+        *fd = bound(&(address){ .v6 = { .sin6_family = AF_INET6 } });
         if (*fd < 0)
-            *fd = bound(AF_INET, NULL);
+            *fd = bound(&(address){ .v4 = { .sin_family = AF_INET } });
     }
-    if (*fd < 0)
-        return failed("listening");
-    if (getsockname(*fd, (struct sockaddr *)&mine, &size) != 0 ||
+    if (*fd < 0 || getsockname(*fd, &mine.any, &size) != 0 ||
         getrandom(place->token, sizeof place->token, 0) != sizeof place->token) {
-        close(*fd);
-        return failed("listening");
+        sheaf_status *st =
+            sheaf__found_errno(sheaf_fail(SHEAF_E_IO, "watching the processes: listening"), errno);
+        if (*fd >= 0)
+            close(*fd);
+        return st;
     }
-    place->port = mine.sin6_port; /* at the same place in both families */
+    for (int i = 0; i < place->count; i++)
+        place->address[i].v6.sin6_port = mine.v6.sin6_port; /* at the same place in both families */
     return NULL;
 }
 
-static bool connected(int fd, const struct sockaddr *to, socklen_t size)
+static bool connected(int fd, const address *to)
 {
     int error = 0;
     socklen_t length = sizeof error;
     struct pollfd wait = { .fd = fd, .events = POLLOUT };
-    if (connect(fd, to, size) == 0)
+    if (connect(fd, &to->any, size_of(&to->any)) == 0)
         return true;
     return errno == EINPROGRESS && poll(&wait, 1, CONNECT_MS) == 1 &&
            getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length) == 0 && error == 0;
@@ -204,17 +179,8 @@ static void without_delay(int fd)
 
 int sheaf__line_connect(const sheaf__line_place *place, int i)
 {
-    struct sockaddr_in v4 = { .sin_family = AF_INET, .sin_port = place->port };
-    struct sockaddr_in6 v6 = { .sin6_family = AF_INET6,
-                               .sin6_port = place->port,
-                               .sin6_scope_id = place->address[i].scope };
-    const bool is_v6 = place->address[i].v6 != 0;
-    memcpy(&v4.sin_addr, place->address[i].at, 4);
-    memcpy(&v6.sin6_addr, place->address[i].at, 16);
-    const int fd =
-        socket(is_v6 ? AF_INET6 : AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (fd >= 0 && (is_v6 ? connected(fd, (struct sockaddr *)&v6, sizeof v6)
-                          : connected(fd, (struct sockaddr *)&v4, sizeof v4))) {
+    const int fd = new_socket(&place->address[i]);
+    if (fd >= 0 && connected(fd, &place->address[i])) {
         without_delay(fd);
         return fd;
     }
@@ -233,33 +199,21 @@ int sheaf__line_accept(int fd)
 
 /* ---- frames ---- */
 
-static bool send_all(int fd, const unsigned char *bytes, size_t size)
+bool sheaf__line_send(int fd, const void *frame, size_t size)
 {
-    while (size > 0) {
-        const ssize_t n = send(fd, bytes, size, MSG_NOSIGNAL);
+    for (const char *at = frame; size > 0;) {
+        const ssize_t n = send(fd, at, size, MSG_NOSIGNAL);
         struct pollfd wait = { .fd = fd, .events = POLLOUT };
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0 && (errno != EAGAIN || poll(&wait, 1, SEND_MS) != 1))
             return false;
         if (n > 0) {
-            bytes += n;
+            at += n;
             size -= (size_t)n;
         }
     }
     return true;
-}
-
-bool sheaf__line_send(int fd, int kind, const void *bytes, size_t size)
-{
-    unsigned char frame[HEAD + SHEAF__LINE_MOST];
-    const head h = { .magic = MAGIC, .kind = (uint16_t)kind, .size = (uint32_t)size };
-    if (fd < 0 || size > SHEAF__LINE_MOST)
-        return false;
-    memcpy(frame, &h, HEAD);
-    if (size > 0)
-        memcpy(frame + HEAD, bytes, size);
-    return send_all(fd, frame, HEAD + size);
 }
 
 bool sheaf__line_wait(int fd, int ms)
@@ -268,35 +222,17 @@ bool sheaf__line_wait(int fd, int ms)
     return poll(&wait, 1, ms) == 1;
 }
 
-bool sheaf__line_read(int fd, sheaf__line_in *in)
+int sheaf__line_read(int fd, void *frame, size_t size, size_t *used)
 {
-    memmove(in->bytes, in->bytes + in->taken, in->used - in->taken);
-    in->used -= in->taken;
-    in->taken = 0;
-    while (in->used < sizeof in->bytes) {
-        const ssize_t n = recv(fd, in->bytes + in->used, sizeof in->bytes - in->used, MSG_DONTWAIT);
+    while (*used < size) {
+        const ssize_t n = recv(fd, (char *)frame + *used, size - *used, MSG_DONTWAIT);
         if (n > 0)
-            in->used += (size_t)n;
+            *used += (size_t)n;
         else if (n == 0)
-            return false;
+            return -1;
         else if (errno != EINTR)
-            return errno == EAGAIN;
+            return errno == EAGAIN ? 0 : -1;
     }
-    return true;
-}
-
-int sheaf__line_next(sheaf__line_in *in, const void **bytes, size_t *size)
-{
-    head h;
-    if (in->used - in->taken < HEAD)
-        return 0;
-    memcpy(&h, in->bytes + in->taken, HEAD);
-    if (h.magic != MAGIC || h.kind == 0 || h.size > SHEAF__LINE_MOST)
-        return -1;
-    if (in->used - in->taken < HEAD + h.size)
-        return 0;
-    *bytes = in->bytes + in->taken + HEAD;
-    *size = h.size;
-    in->taken += HEAD + h.size;
-    return h.kind;
+    *used = 0;
+    return 1;
 }

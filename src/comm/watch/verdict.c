@@ -100,10 +100,11 @@ static void show_waiting(sheaf_text *out, const sheaf__ranks *r, int rank)
             sheaf__text_add(out, "%s %d", n++ == 0 ? "; waits for rank" : ",", i);
 }
 
+/* All but rank `but`. Where that is 0 another process says so, which knows of itself alone. */
 static void show_others(sheaf_text *out, const sheaf__ranks *r, int but)
 {
     for (int i = 0; i < r->count; i++) {
-        if (i == but)
+        if (i == but || (but == 0 && !r->known[i]))
             continue;
         if (!r->known[i]) {
             sheaf__text_add(out, "  rank %d: nothing is known of it\n", i);
@@ -111,7 +112,8 @@ static void show_others(sheaf_text *out, const sheaf__ranks *r, int but)
         }
         sheaf__text_add(out, "  ");
         sheaf__told_show(out, &r->told[i]);
-        show_waiting(out, r, i);
+        if (but != 0)
+            show_waiting(out, r, i);
         sheaf__text_add(out, "\n");
     }
 }
@@ -125,7 +127,7 @@ static void show_blocking(sheaf_text *out, const sheaf__ranks *r)
                             i, r->told[i].host);
 }
 
-const char *sheaf__verdict_says(sheaf__verdict_kind kind)
+static const char *words_of(sheaf__verdict_kind kind)
 {
     switch (kind) {
     case SHEAF__DIED: return "has died";
@@ -135,14 +137,6 @@ const char *sheaf__verdict_says(sheaf__verdict_kind kind)
     case SHEAF__APART: break;
     }
     return "hangs";
-}
-
-void sheaf__verdict_cure(sheaf_text *out, const char *cure)
-{
-    sheaf__text_add(out, "  try:      %s (docs/my-run-died.md)\n",
-                    cure != NULL ? cure
-                                 : "the newest checkpoint is whole: go on with --resume, or begin "
-                                   "with --restarts N");
 }
 
 void sheaf__verdict_text(sheaf_text *out, sheaf__verdict_kind kind, const sheaf__ranks *r, int rank,
@@ -155,9 +149,12 @@ void sheaf__verdict_text(sheaf_text *out, sheaf__verdict_kind kind, const sheaf_
         show_blocking(out, r);
         sheaf__text_add(out, "\n");
     } else {
-        sheaf__text_add(out, "sheaf: rank %d of %d (host %s, process %" PRId64 ") ", rank, r->count,
-                        self->host, self->pid);
-        sheaf__text_add(out, "%s", sheaf__verdict_says(kind));
+        if (rank == 0)
+            sheaf__text_add(out, "sheaf: the first process (rank 0, ");
+        else
+            sheaf__text_add(out, "sheaf: rank %d of %d (", rank, r->count);
+        sheaf__text_add(out, "host %s, process %" PRId64 ") %s", self->host, self->pid,
+                        words_of(kind));
         if (kind == SHEAF__STOPPED)
             sheaf__text_add(out, " (%.0f s)", s);
         sheaf__text_add(out, "\n");
@@ -167,6 +164,9 @@ void sheaf__verdict_text(sheaf_text *out, sheaf__verdict_kind kind, const sheaf_
             sheaf__text_add(out, "\n");
         }
     }
-    show_others(out, r, kind == SHEAF__HANGS || kind == SHEAF__APART ? -1 : rank);
-    sheaf__verdict_cure(out, cure);
+    show_others(out, r, rank);
+    sheaf__text_add(out, "  try:      %s (docs/my-run-died.md)\n",
+                    cure != NULL ? cure
+                                 : "the newest checkpoint is whole: go on with --resume, or begin "
+                                   "with --restarts N");
 }

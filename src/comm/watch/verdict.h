@@ -1,5 +1,5 @@
-/* verdict.h - what the records of all ranks say together: who waits for whom, and what is told when
- * a run cannot go on. No sockets, no clock. */
+/* verdict.h - what the records of all ranks say together: which waits for which, and the message of
+ * a run that cannot go on. No sockets, no clock. */
 #pragma once
 
 #include "base/base.h"
@@ -34,14 +34,10 @@ bool sheaf__apart(const sheaf__ranks *ranks, int least_ms, int *a, int *b);
  * said: more while a rank is "finishing", as a system may write for long what it has kept back. */
 double sheaf__patience(const sheaf__ranks *ranks, double hang_after);
 
-/* sheaf__verdict_text - what is told of it.
- *   rank  the one that died or is silent; -1: all hang
+/* sheaf__verdict_text - the message.
+ *   rank  the one that died or is silent (0: what another one knows of the first); -1: all hang
  *   s     seconds it is silent, or that nothing happens
  *   self  its process
  *   cure  what to try; NULL: as of a training run */
-/* sheaf__verdict_says - what happened to the one process, in words. */
-const char *sheaf__verdict_says(sheaf__verdict_kind kind);
-/* sheaf__verdict_cure - what to try. */
-void sheaf__verdict_cure(sheaf_text *out, const char *cure);
 void sheaf__verdict_text(sheaf_text *out, sheaf__verdict_kind kind, const sheaf__ranks *ranks,
                          int rank, double s, const sheaf__self *self, const char *cure);

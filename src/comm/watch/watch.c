@@ -1,9 +1,11 @@
-/* watch.c - see watch.h: the watching thread, which is on one of two sides (inner.h). All but
- * opening and closing happens in it. */
-#include "comm/watch/inner.h"
+/* watch.c - see watch.h: the watching thread. The first process hears of all ranks, judges, and
+ * tells what happened, once. Any other holds a connection to the first, and ends when that one says
+ * so or is not heard any more. All but opening and closing happens in the thread. */
+#include "comm/watch/watch.h"
 
 #include <errno.h>
 #include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -11,65 +13,361 @@
 #include "base/base.h"
 #include "base/clock.h"
 #include "base/thread.h"
+#include "comm/watch/self.h"
+#include "comm/watch/verdict.h"
 
 /* STRANGERS: connections to the first that need not be of this run, beside a place for each that
  * is: they cannot keep those out. */
-enum { TICK_MS = 100, STRANGERS = 32, STRANGER_S = 5 };
+enum { TICK_MS = 100, BEAT_MS = 250, STRANGERS = 32, STRANGER_S = 5 };
+enum { APART_MS = 2000, SILENT_S = 3, LAST_WORDS_MS = 300 };
+enum { GREET_MS = 5000, TURN_MS = 1000, LOOK_MS = 50, TURNS = 3, CALLS = 3 };
 
-/* ---- frames ---- */
+/* From the others to the first: HELLO, BEAT, BYE; from the first: WELCOME, BEAT, END, BYE. */
+enum { HELLO = 1, WELCOME, BEAT, END, BYE };
+enum { MAGIC = 0x77686173 };
 
-static void take_frame(sheaf__watch *w, sheaf__watch_peer *p, int kind, const void *bytes,
-                       size_t size)
+typedef struct frame {
+    uint32_t magic, kind;
+    union {
+        struct hello {
+            unsigned char token[16];
+            int32_t process;
+            sheaf__self self;
+        } hello;            /* and WELCOME */
+        sheaf__told beat;   /* what the rank of the sender does */
+        sheaf__self victim; /* of END: is to be killed; pid 0: none */
+    };
+} frame;
+
+/* A connection: of the first process one for each of the others, of another that to the first. */
+typedef struct peer {
+    int fd;       /* -1: none */
+    int process;  /* -1: it has not said */
+    double heard; /* when */
+    double died;  /* when; 0: it lives */
+    bool silent;  /* before that, for long: it was stopped, and another process killed it */
+    bool bye;
+    sheaf__self self;
+    frame in;
+    size_t used; /* bytes of it that came */
+} peer;
+
+struct sheaf__watch {
+    sheaf__watch_options o;
+    int listens, wake;
+    pthread_t thread;
+    sheaf__self self;
+    sheaf__line_place place;
+    peer *peer; /* [peers] */
+    int peers;
+    sheaf__ranks ranks;
+    double looked, beaten; /* when */
+    uint64_t progress;     /* of all ranks, when it last changed, and when that was */
+    double progressed;
+    atomic_bool closing;
+};
+
+static bool is_first(const sheaf__watch *w)
 {
-    if (kind == SHEAF__BYE)
-        p->bye = true;
-    else if (sheaf__watch_is_first(w))
-        sheaf__watch_hear_other(w, p, kind, bytes, size);
-    else
-        sheaf__watch_hear_first(w, kind, bytes, size);
+    return w->o.process == 0;
 }
 
-static void drop(sheaf__watch_peer *p)
+static bool is_alone(const sheaf__watch *w)
+{
+    return w->o.processes == 1;
+}
+
+/* ---- what is known of ranks ---- */
+
+/* The records of this process: of all ranks where it is alone, of its own where not. */
+static const sheaf__told *look_at_own(sheaf__watch *w)
+{
+    uint64_t busy = 0;
+    sheaf__told *own = &w->ranks.told[is_alone(w) ? 0 : w->o.process];
+    for (int i = 0; i < (is_alone(w) ? w->o.ranks : 1); i++) {
+        sheaf__doing_tell(&own[i], &w->o.doing[i]);
+        w->ranks.known[own + i - w->ranks.told] = true;
+        if (own[i].call[0] == '\0' && own[i].op[0] == '\0')
+            busy = sheaf__self_busy();
+    }
+    own->ticks += busy;
+    return own;
+}
+
+static void take_told(sheaf__watch *w, int rank, const sheaf__told *from)
+{
+    sheaf__told *told = &w->ranks.told[rank];
+    if (rank >= w->o.ranks)
+        return;
+    *told = *from;
+    told->host[sizeof told->host - 1] = told->call[sizeof told->call - 1] = '\0';
+    told->group[sizeof told->group - 1] = told->phase[sizeof told->phase - 1] = '\0';
+    told->op[sizeof told->op - 1] = told->item[sizeof told->item - 1] = '\0';
+    w->ranks.known[rank] = true;
+}
+
+static bool send_frame(const peer *p, const frame *f)
+{
+    return p->fd >= 0 && sheaf__line_send(p->fd, f, sizeof *f);
+}
+
+static frame own_beat(sheaf__watch *w)
+{
+    frame f = { .magic = MAGIC, .kind = BEAT };
+    f.beat = *look_at_own(w);
+    return f;
+}
+
+/* ---- the end ---- */
+
+/* Kills a process that does not answer, if it is on this machine. */
+static void kill_here(const sheaf__watch *w, const sheaf__self *victim)
+{
+    if (victim->machine == w->self.machine && victim->pid != w->self.pid)
+        sheaf__self_kill(victim);
+}
+
+/* The first process ends the run in all. p: the one that is gone or silent; NULL: all hang. */
+static void end_all(sheaf__watch *w, sheaf__verdict_kind kind, const peer *p, double now, int gone)
+{
+    sheaf_text text = { 0 };
+    frame f = { .magic = MAGIC, .kind = END };
+    f.victim = p == NULL ? (sheaf__self){ 0 } : p->self;
+    sheaf__verdict_text(&text, kind, &w->ranks, p == NULL ? -1 : p->process,
+                        now - (p == NULL ? w->progressed : p->heard), &f.victim, w->o.cure);
+    for (int i = 0; i < w->peers; i++)
+        if (w->peer[i].process > 0)
+            send_frame(&w->peer[i], &f);
+    kill_here(w, &f.victim);
+    w->o.end(w->o.self, &(sheaf__watch_end){
+                            .text = text.at == NULL ? "sheaf: the run cannot go on\n" : text.at,
+                            .gone = gone });
+    sheaf__text_release(&text);
+}
+
+/* How many processes of the machine of `p` there are, if all of them are silent; else 0. */
+static int gone_with(const sheaf__watch *w, const peer *p, double now)
+{
+    int gone = 0;
+    if (p->self.machine == w->self.machine)
+        return 0;
+    for (int i = 0; i < w->peers; i++) {
+        const peer *other = &w->peer[i];
+        if (other->process <= 0 || other->self.machine != p->self.machine)
+            continue;
+        if (now - other->heard < w->o.heartbeat / 2)
+            return 0;
+        gone++;
+    }
+    return gone;
+}
+
+static bool asked_to_stop(const sheaf__watch *w)
+{
+    return w->o.stop != NULL && atomic_load(w->o.stop) != 0;
+}
+
+/* Most launchers end the others when one ends, and Open MPI's asks them to stop before that: they
+ * take turns, so that one of them says why. False: another has. */
+static bool is_its_turn(const sheaf__watch *w)
+{
+    const int before = w->o.process - 1;
+    const bool asked = asked_to_stop(w);
+    for (int ms = TURN_MS * (before < TURNS ? before : TURNS); ms > 0; ms -= LOOK_MS) {
+        poll(NULL, 0, LOOK_MS);
+        if (!asked && asked_to_stop(w))
+            return false;
+    }
+    return true;
+}
+
+/* `p` is gone or silent. Where it is the first no other can tell this process anything. */
+static void lost(sheaf__watch *w, sheaf__verdict_kind kind, const peer *p, double now)
+{
+    sheaf_text text = { 0 };
+    look_at_own(w);
+    if (is_first(w)) {
+        end_all(w, kind, p, now, kind == SHEAF__STOPPED ? gone_with(w, p, now) : 0);
+        return;
+    }
+    sheaf__verdict_text(&text, kind, &w->ranks, 0, now - p->heard, &p->self, w->o.cure);
+    if (kind == SHEAF__STOPPED)
+        kill_here(w, &p->self);
+    w->o.end(w->o.self, &(sheaf__watch_end){ .text = is_its_turn(w) ? text.at : NULL });
+    sheaf__text_release(&text);
+}
+
+/* ---- a hang ---- */
+
+/* Is what is known of all ranks of the same moment? */
+static bool all_heard(const sheaf__watch *w, double now)
+{
+    int heard = 0;
+    for (int i = 0; i < w->peers; i++)
+        heard += w->peer[i].process > 0 && w->peer[i].fd >= 0 && !w->peer[i].bye &&
+                 now - w->peer[i].heard <= 2e-3 * BEAT_MS;
+    return heard == w->o.processes - 1;
+}
+
+static void judge_hang(sheaf__watch *w, double now)
+{
+    uint64_t progress = 0;
+    bool idle = false;
+    int a, b;
+    for (int i = 0; i < w->o.ranks; i++) {
+        progress += w->ranks.told[i].ticks;
+        idle |= w->ranks.told[i].idle != 0;
+    }
+    if (idle || progress != w->progress || w->progressed == 0) {
+        w->progress = progress;
+        w->progressed = now;
+        return;
+    }
+    const double still = now - w->progressed;
+    const bool all = all_heard(w, now);
+    if (all && sheaf__apart(&w->ranks, APART_MS, &a, &b))
+        end_all(w, SHEAF__APART, NULL, now, 0);
+    /* a silent process is about to be reported as that, and killed */
+    if (w->o.hang_after > 0 &&
+        still >= sheaf__patience(&w->ranks, w->o.hang_after) + (all ? 0 : SILENT_S))
+        end_all(w, SHEAF__HANGS, NULL, now, 0);
+}
+
+/* ---- connections ---- */
+
+static frame greeting(const sheaf__watch *w, uint32_t kind)
+{
+    frame f = { .magic = MAGIC, .kind = kind };
+    memcpy(f.hello.token, w->place.token, sizeof f.hello.token);
+    f.hello.process = w->o.process;
+    f.hello.self = w->self;
+    return f;
+}
+
+/* Knows the other side the run's token? Then it is process `number`. */
+static bool greeted(const sheaf__watch *w, peer *p, uint32_t kind)
+{
+    const struct hello *h = &p->in.hello;
+    if (p->in.magic != MAGIC || p->in.kind != kind || h->process < 0 ||
+        h->process >= w->o.processes || h->process == w->o.process ||
+        memcmp(h->token, w->place.token, sizeof h->token) != 0)
+        return false;
+    p->process = h->process;
+    p->self = h->self;
+    p->self.host[sizeof p->self.host - 1] = '\0';
+    return true;
+}
+
+static void take_frame(sheaf__watch *w, peer *p)
+{
+    if (p->process < 0) {
+        if (greeted(w, p, HELLO)) {
+            const frame f[2] = { greeting(w, WELCOME), own_beat(w) };
+            send_frame(p, &f[0]);
+            send_frame(p, &f[1]);
+        }
+    } else if (p->in.kind == BYE) {
+        p->bye = true;
+    } else if (p->in.kind == BEAT) {
+        take_told(w, p->process, &p->in.beat);
+    } else if (p->in.kind == END && !is_first(w)) {
+        kill_here(w, &p->in.victim);
+        /* a launcher that sees this process end may kill the first before it has told why */
+        poll(NULL, 0, LAST_WORDS_MS);
+        w->o.end(w->o.self, &(sheaf__watch_end){ 0 });
+    }
+}
+
+static void drop(peer *p)
 {
     close(p->fd);
     p->fd = -1;
 }
 
-static void hear(sheaf__watch *w, sheaf__watch_peer *p, double now)
+static void hear(sheaf__watch *w, peer *p, double now)
 {
-    const void *bytes = NULL;
-    size_t size = 0;
-    int kind;
-    const bool open = sheaf__line_read(p->fd, &p->in);
+    int got;
     p->silent = now - p->heard > w->o.heartbeat / 2;
     p->heard = now;
-    while ((kind = sheaf__line_next(&p->in, &bytes, &size)) > 0)
-        take_frame(w, p, kind, bytes, size);
-    if (open && kind == 0)
+    while ((got = sheaf__line_read(p->fd, &p->in, sizeof p->in, &p->used)) > 0 &&
+           p->in.magic == MAGIC)
+        take_frame(w, p);
+    if (got == 0)
         return;
     drop(p);
-    if (p->bye || p->process < 0) /* the end of a run that is done, or a stranger */
-        return;
-    p->died = now;
+    if (!p->bye && p->process >= 0) /* else the end of a run that is done, or a stranger */
+        p->died = now;
 }
 
-static void beat(sheaf__watch *w, double now)
+/* A caller. Of those that have not said who they are the oldest makes place for the next. */
+static void welcome(sheaf__watch *w, double now)
 {
-    w->beaten = now;
-    sheaf__watch_tell_own(w);
-    for (int i = 0; i < w->peers; i++) {
-        sheaf__watch_peer *p = &w->peer[i];
-        if (p->fd < 0 || p->bye || p->process < 0)
-            continue;
-        sheaf__line_send(p->fd, SHEAF__BEAT, &w->ranks.told[sheaf__watch_first_rank(w)],
-                         sizeof(sheaf__told));
+    const int fd = sheaf__line_accept(w->listens);
+    peer *place = NULL;
+    for (int i = 0; i < w->peers && fd >= 0; i++) {
+        peer *p = &w->peer[i];
+        if (p->process < 0 &&
+            (place == NULL || (place->fd >= 0 && (p->fd < 0 || p->heard < place->heard))))
+            place = p;
     }
+    if (place != NULL) {
+        if (place->fd >= 0)
+            close(place->fd);
+        *place = (peer){ .fd = fd, .process = -1, .heard = now };
+    } else if (fd >= 0) {
+        close(fd);
+    }
+}
+
+/* Is it the first process that answers there? */
+static bool is_welcome(sheaf__watch *w, peer *p)
+{
+    const frame f = greeting(w, HELLO);
+    int got = 0;
+    if (!send_frame(p, &f))
+        return false;
+    while (got == 0 && sheaf__line_wait(p->fd, GREET_MS))
+        got = sheaf__line_read(p->fd, &p->in, sizeof p->in, &p->used);
+    p->heard = sheaf__seconds();
+    return got > 0 && greeted(w, p, WELCOME);
+}
+
+static sheaf_status *call_first(sheaf__watch *w)
+{
+    peer *p = &w->peer[0];
+    const int places = w->place.count < SHEAF__LINE_PLACES ? w->place.count : SHEAF__LINE_PLACES;
+    for (int i = 0; i < CALLS * places; i++) { /* again, where strangers were in the way */
+        if (i >= places)
+            poll(NULL, 0, LOOK_MS);
+        p->fd = sheaf__line_connect(&w->place, i % places);
+        if (p->fd >= 0 && is_welcome(w, p)) { /* what it does from the beginning, however short */
+            const frame f = own_beat(w);
+            send_frame(p, &f);
+            return NULL;
+        }
+        if (p->fd >= 0)
+            close(p->fd);
+        *p = (peer){ .fd = -1, .process = -1 };
+    }
+    sheaf_status *st = sheaf_fail(SHEAF_E_IO, "watching the processes");
+    sheaf_expected(st, "a connection from %s to the first process", w->self.host);
+    sheaf_found(st, "none at any of its %d addresses", (int)w->place.count);
+    return sheaf_try_this(st, "let the hosts of the run connect to each other on any TCP port");
 }
 
 /* ---- the thread ---- */
 
+static void beat(sheaf__watch *w, double now)
+{
+    const frame f = own_beat(w);
+    w->beaten = now;
+    for (int i = 0; i < w->peers; i++)
+        if (w->peer[i].fd >= 0 && !w->peer[i].bye && w->peer[i].process >= 0)
+            send_frame(&w->peer[i], &f);
+}
+
 /* What closed the connection? */
-static sheaf__verdict_kind closed_by(const sheaf__watch *w, const sheaf__watch_peer *p)
+static sheaf__verdict_kind closed_by(const sheaf__watch *w, const peer *p)
 {
     if (p->silent)
         return SHEAF__STOPPED;
@@ -80,19 +378,16 @@ static sheaf__verdict_kind closed_by(const sheaf__watch *w, const sheaf__watch_p
 static void judge_peers(sheaf__watch *w, double now)
 {
     /* A thread that did not run for long, as the whole process was stopped or the machine slept,
-     * has no right to judge who was silent meanwhile. */
+     * has no right to judge which was silent meanwhile. */
     const bool late = now - w->looked > 1 + w->o.heartbeat / 4;
     if (late)
         w->progressed = now;
     for (int i = 0; i < w->peers; i++) {
-        sheaf__watch_peer *p = &w->peer[i];
+        peer *p = &w->peer[i];
         /* the others say once more where they are, and that they wait; it comes to be dead */
-        if (p->died > 0 && now - p->died >= 1e-3 * SHEAF__LAST_WORDS_MS) {
+        if (p->died > 0 && now - p->died >= 1e-3 * LAST_WORDS_MS) {
             p->died = 0;
-            if (sheaf__watch_is_first(w))
-                sheaf__watch_lost(w, closed_by(w, p), p, now);
-            else
-                sheaf__watch_lost_first(w, closed_by(w, p));
+            lost(w, closed_by(w, p), p, now);
         }
         if (p->fd < 0 || p->bye)
             continue;
@@ -100,12 +395,8 @@ static void judge_peers(sheaf__watch *w, double now)
             p->heard = now;
         if (p->process < 0 && now - p->heard > STRANGER_S)
             drop(p);
-        if (p->process < 0 || now - p->heard < w->o.heartbeat)
-            continue;
-        if (sheaf__watch_is_first(w))
-            sheaf__watch_lost(w, SHEAF__STOPPED, p, now);
-        else
-            sheaf__watch_lost_first(w, SHEAF__STOPPED);
+        if (p->process >= 0 && now - p->heard >= w->o.heartbeat)
+            lost(w, SHEAF__STOPPED, p, now);
     }
 }
 
@@ -128,12 +419,12 @@ static void *watch_main(void *argument)
             if (w->peer[i].fd >= 0 && wait[i + 2].revents != 0)
                 hear(w, &w->peer[i], now);
         if (w->listens >= 0 && wait[1].revents != 0)
-            sheaf__watch_welcome(w, now);
-        if (now - w->beaten >= 1e-3 * SHEAF__BEAT_MS)
+            welcome(w, now);
+        if (now - w->beaten >= 1e-3 * BEAT_MS)
             beat(w, now);
         judge_peers(w, now);
-        if (sheaf__watch_is_first(w))
-            sheaf__watch_judge_hang(w, now);
+        if (is_first(w))
+            judge_hang(w, now);
         w->looked = now;
     }
     return NULL;
@@ -189,12 +480,12 @@ sheaf_status *sheaf__watch_open(sheaf__watch **out, int listens, const sheaf__li
     w->listens = listens;
     w->peers = peers;
     for (int i = 0; i < peers; i++)
-        w->peer[i] = (sheaf__watch_peer){ .fd = -1, .process = -1, .heard = sheaf__seconds() };
+        w->peer[i] = (peer){ .fd = -1, .process = -1, .heard = sheaf__seconds() };
     if (place != NULL)
         w->place = *place;
     w->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     sheaf__self_look(&w->self);
-    sheaf_status *st = sheaf__watch_is_first(w) ? NULL : sheaf__watch_call_first(w);
+    sheaf_status *st = is_first(w) ? NULL : call_first(w);
     TRY(st, start(w));
     if (st != NULL) {
         release(w);
@@ -207,6 +498,7 @@ sheaf_status *sheaf__watch_open(sheaf__watch **out, int listens, const sheaf__li
 void sheaf__watch_close(sheaf__watch *w)
 {
     const uint64_t one = 1;
+    const frame bye = { .magic = MAGIC, .kind = BYE };
     if (w == NULL)
         return;
     atomic_store(&w->closing, true);
@@ -215,7 +507,6 @@ void sheaf__watch_close(sheaf__watch *w)
     }
     pthread_join(w->thread, NULL);
     for (int i = 0; i < w->peers; i++)
-        if (w->peer[i].fd >= 0)
-            sheaf__line_send(w->peer[i].fd, SHEAF__BYE, NULL, 0);
+        send_frame(&w->peer[i], &bye);
     release(w);
 }

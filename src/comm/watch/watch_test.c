@@ -13,7 +13,6 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "comm/watch/inner.h"
 #include "comm/watch/verdict.h"
 #include "comm/watch/watch.h"
 
@@ -278,7 +277,7 @@ static void test_watch__where_it_listens(void **state)
         assert_int_equal(own.sin_family, AF_INET);
         assert_int_equal(ntohl(own.sin_addr.s_addr) >> 24, 127);
         assert_int_equal(place.count, 1);
-        assert_memory_equal(place.address[0].at, &own.sin_addr, 4);
+        assert_memory_equal(&place.address[0].v4.sin_addr, &own.sin_addr, 4);
         const int fd = sheaf__line_connect(&place, 0);
         assert_true(fd >= 0);
         close(fd);
