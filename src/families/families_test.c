@@ -3,7 +3,6 @@
 
 #include "catalog/catalog.h"
 #include "families/cog/cog.h"
-#include "families/common/vision.h"
 #include "schema/family.h"
 
 static void test_table__a_family_stands_at_its_number(void **state)
@@ -98,8 +97,9 @@ static void test_towers__a_square_table_is_advised(void **state)
         const char *advice;
     } cases[] = { { -1, "" }, { 0, "" }, { 5, "" }, { 1, "1 x 1 places" }, { 16, "4 x 4 places" } };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
-        sheaf_status *st =
-            sheaf__advise_grid(sheaf_fail(SHEAF_E_LAYOUT, "table"), cases[i].rows, "size", 14);
+        sheaf_status *st = sheaf__family_omnilmm.advise(
+            sheaf_fail(SHEAF_E_LAYOUT, "table"), &(sheaf_config){ .family = SHEAF_OMNILMM },
+            "model.resampler.pos_embed", (int64_t[]){ cases[i].rows, 8 }, 2);
         assert_true(*cases[i].advice == '\0'
                         ? *sheaf_status_try(st) == '\0'
                         : strstr(sheaf_status_try(st), cases[i].advice) != NULL);

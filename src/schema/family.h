@@ -17,6 +17,7 @@ struct sheaf__pass;
 struct sheaf__value;
 struct sheaf_catalog;
 struct sheaf__llama_form;
+struct sheaf__tower_names;
 
 /* ---- what a config and a role say, for the rooms above ---- */
 
@@ -185,6 +186,10 @@ typedef struct sheaf__family_spec {
     const char *name, *what; /* "cogvlm-tiny", and in a few words */
 } sheaf__family_spec;
 
+typedef struct sheaf__variant {
+    const char *title, *tells; /* in sentences; as the family's */
+} sheaf__variant;
+
 typedef struct sheaf__family {
     sheaf_family id;
     const char *name;                     /* model_type: "cogvlm" */
@@ -214,10 +219,10 @@ typedef struct sheaf__family {
     sheaf_status *(*rows)(sheaf_schema *schema);
     bool (*sat_rule)(sheaf_sat_rule *out, const char *name); /* false: no tensor of that name */
     const char *sat_begin; /* names of tensors that begin so are of no other program */
-    /* Does any tensor whose name has `begin` in it, and `inside` behind that, tell this family?
-     * NULL: tensors do not tell it from another. The last of the table that says yes is it. */
-    bool (*named)(bool (*any)(const void *self, const char *begin, const char *inside),
-                  const void *self);
+    /* What the names of its tensors have, in words that all hold: "begin:inside", some name has
+     * `begin` in it and `inside` behind that; "a|b", one of both; "!a", none has. NULL: tensors do
+     * not tell it from another. The last of the table that they tell is it. */
+    const char *tells;
     /* Sizes of which a config says nothing, by the tensors that were found; NULL: it says all. */
     void (*sizes)(sheaf_config *c, const struct sheaf_catalog *found);
     const char *tower_names; /* of a tower beside: what its tensors are called, in a message */
@@ -225,10 +230,9 @@ typedef struct sheaf__family {
      * alone: has() says whether any begins so. NULL: there are none. */
     bool (*idle)(const char *name, bool (*has)(const void *self, const char *begin),
                  const void *self);
-    /* Of a family whose versions have tensors of other names: which version these are, and which
-     * the config says, in sentences; NULL: there is one. */
-    const char *(*variant)(bool (*any)(const void *self, const char *begin, const char *inside),
-                           const void *self);
+    /* Of a family whose versions have tensors of other names: the first of these that tensors tell
+     * is theirs, up to a title of NULL; and the one that the config says. NULL: there is one. */
+    const sheaf__variant *variants;
     const char *(*variant_of)(const sheaf_config *c);
     /* Is this a tensor of layers that files may hold and no model of this config has? NULL: there
      * are none. */
@@ -244,6 +248,8 @@ typedef struct sheaf__family {
     const sheaf__component_rule *components;
 
     /* images; NULL: it reads none */
+    /* Of a decoder of Llama's kin: the tower before it (families/llama/tower.h). */
+    const struct sheaf__tower_names *(*tower)(const sheaf_config *c);
     int (*towers)(sheaf__tower out[SHEAF__MOST_TOWERS], const sheaf_config *c);
     sheaf__image_place image;
     /* Of those whose pictures stand in conversations of a chat template; NULL: others. */

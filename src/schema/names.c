@@ -1,24 +1,41 @@
 /* names.c - which family, and which version of it, the names of tensors tell. */
-#include <string.h>
-
+#include "base/base.h"
 #include "schema/family.h"
 
-static bool any(const void *self, const char *begin, const char *inside)
+/* "begin:inside" of sheaf__family.tells. */
+static bool any(const sheaf__tensor_names *names, char *word)
 {
-    const sheaf__tensor_names *names = self;
+    char *inside = strchr(word, ':');
+    *inside++ = '\0';
     for (int64_t i = 0; i < names->count; i++) {
-        const char *at = strstr(names->name(names->self, i), begin);
+        const char *at = strstr(names->name(names->self, i), word);
         if (at != NULL && strstr(at, inside) != NULL)
             return true;
     }
     return false;
 }
 
+static bool holds(const sheaf__tensor_names *names, const char *tells)
+{
+    char text[512], *rest = NULL, *other;
+    snprintf(text, sizeof text, "%s", tells);
+    for (char *word = strtok_r(text, " ", &rest); word != NULL; word = strtok_r(NULL, " ", &rest)) {
+        const bool without = *word == '!';
+        bool found = false;
+        for (char *one = strtok_r(word + without, "|", &other); one != NULL;
+             one = strtok_r(NULL, "|", &other))
+            found = found || any(names, one);
+        if (found == without)
+            return false;
+    }
+    return true;
+}
+
 const sheaf__family *sheaf__family_by_names(const sheaf__tensor_names *names)
 {
     const sheaf__family *family, *found = NULL;
     for (int i = 0; (family = sheaf__family_at(i)) != NULL; i++)
-        if (family->named != NULL && family->named(any, names))
+        if (family->tells != NULL && holds(names, family->tells))
             found = family;
     return found;
 }
@@ -26,8 +43,13 @@ const sheaf__family *sheaf__family_by_names(const sheaf__tensor_names *names)
 const char *sheaf__other_variant(const sheaf__tensor_names *names, const sheaf_config *config)
 {
     const sheaf__family *family = sheaf__family_for(config);
-    const char *is = family->variant == NULL ? NULL : family->variant(any, names);
-    return is == NULL || strcmp(is, family->variant_of(config)) == 0 ? NULL : is;
+    const sheaf__variant *is = family->variants;
+    if (is == NULL || !holds(names, family->tells))
+        return NULL;
+    while (is->title != NULL && !holds(names, is->tells))
+        is++;
+    return is->title == NULL || strcmp(is->title, family->variant_of(config)) == 0 ? NULL
+                                                                                   : is->title;
 }
 
 bool sheaf__is_spare(const sheaf_config *config, const char *name)

@@ -19,9 +19,9 @@ bool sheaf__cog_idle(const char *name, bool (*has)(const void *self, const char 
 float sheaf__cog_buffer(const sheaf_tensor *t, const sheaf_config *c, int64_t index);
 /* sheaf__cog_spec - the config of its one small model. */
 sheaf_status *sheaf__cog_spec(char **out, const sheaf__family *family);
-/* sheaf__cog_named - are there tensors of either? */
-bool sheaf__cog_named(bool (*any)(const void *self, const char *begin, const char *inside),
-                      const void *self);
+/* What the names of tensors of either have. */
+#define SHEAF__COG_TELLS                                                                           \
+    "mixins.rotary.vision_query_key_value_list.:weight|mixins.lm.lm_head:weight"
 /* The ViT, whose rows stand in the sequence; and CogAgent's, for cross-attention. */
 int sheaf__cog_towers(sheaf__tower out[SHEAF__MOST_TOWERS], const sheaf_config *c);
 

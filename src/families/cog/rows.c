@@ -457,10 +457,3 @@ int sheaf__cog_towers(sheaf__tower out[SHEAF__MOST_TOWERS], const sheaf_config *
                              .beside = true };
     return 2;
 }
-
-bool sheaf__cog_named(bool (*any)(const void *self, const char *begin, const char *inside),
-                      const void *self)
-{
-    return any(self, "mixins.rotary.vision_query_key_value_list.", "weight") ||
-           any(self, "mixins.lm.lm_head", "weight");
-}

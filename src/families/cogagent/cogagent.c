@@ -4,14 +4,6 @@
 static const char *const classes[] = { "CogAgentModel", "FineTuneTrainCogAgentModel",
                                        "FineTuneTestCogAgentModel", NULL };
 
-/* Of a model that lost its tower, cross-attention tells. */
-static bool named(bool (*any)(const void *self, const char *begin, const char *inside),
-                  const void *self)
-{
-    return sheaf__cog_named(any, self) &&
-           (any(self, "mixins.encoder.", "") || any(self, "cross_attention", "weight"));
-}
-
 static const sheaf__family_spec specs[] = {
     { "cogagent-tiny",
       "CogAgent, the same with a tower for images of 112 x 112: 2.7 million parameters" },
@@ -36,7 +28,8 @@ const sheaf__family sheaf__family_cogagent = {
                .experts = true,
                .one_position = true,
                .needed = true },
-    .named = named,
+    /* of a model that lost its tower, cross-attention tells */
+    .tells = SHEAF__COG_TELLS " mixins.encoder.:|cross_attention:weight",
     .sizes = sheaf__cogagent_sizes,
     .tower_names = "mixins.encoder.*, mixins.eva.pos_embed",
     SHEAF__LIKE_COG,

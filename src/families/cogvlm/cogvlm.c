@@ -23,6 +23,6 @@ const sheaf__family sheaf__family_cogvlm = {
     .specs = specs,
     .spec_config = spec_config,
     .image = { .before = 1, .after = 1, .most = 1, .experts = true, .one_position = true },
-    .named = sheaf__cog_named,
+    .tells = SHEAF__COG_TELLS,
     SHEAF__LIKE_COG,
 };

@@ -76,19 +76,3 @@ void sheaf__config_leave(sheaf_json_reader *all, const sheaf_json_reader *inner)
     else
         sheaf_status_free(inner->st);
 }
-
-float sheaf__queries_buffer(const sheaf_tensor *t, const sheaf_config *c, int64_t index)
-{
-    return sheaf__sincos(index, sheaf__square_side(c->resampler.queries), c->hidden);
-}
-
-sheaf_status *sheaf__advise_grid(sheaf_status *st, int64_t rows, const char *key, int64_t each)
-{
-    const int64_t side = sheaf__square_side(rows);
-    if (rows < 1 || side * side != rows)
-        return st;
-    return sheaf_try_this(st,
-                          "the stored table is of %" PRId64 " x %" PRId64
-                          " places: if that is right, %s is %" PRId64 " in config.json",
-                          side, side, key, each == 0 ? rows : side * each);
-}

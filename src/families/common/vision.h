@@ -35,9 +35,3 @@ void sheaf__config_keys(sheaf_json_reader *r, const char *read, const char *harm
                         const sheaf_unsupported_key *unsupported, sheaf_text *unknown);
 /* sheaf__config_leave - hands the first failure inside an object to the reader of the whole. */
 void sheaf__config_leave(sheaf_json_reader *all, const sheaf_json_reader *inner);
-
-/* sheaf__queries_buffer - the positions of a resampler's queries, which lie on a grid. */
-float sheaf__queries_buffer(const sheaf_tensor *t, const sheaf_config *c, int64_t index);
-/* sheaf__advise_grid - adds to a failure that a stored table of so many rows is of a square of
- * places, if it is, and the value of `key` for it: `each` a place along a side, 0: the rows. */
-sheaf_status *sheaf__advise_grid(sheaf_status *st, int64_t rows, const char *key, int64_t each);

@@ -2,6 +2,7 @@
 #include <math.h>
 
 #include "base/base.h"
+#include "families/llama/tower.h"
 #include "families/llama/llama.h"
 
 #include "models/build.h"
@@ -139,11 +140,6 @@ static sheaf_status *ropes(sheaf__model *m)
 
 sheaf_status *sheaf__llama_build(sheaf__model *m)
 {
-    return sheaf__llama_build_behind(m, NULL);
-}
-
-sheaf_status *sheaf__llama_build_behind(sheaf__model *m, sheaf_status *(*towers)(sheaf__model *m))
-{
     const sheaf_config *config = &m->schema->config;
     const sheaf_tensor *embed = sheaf_schema_get(m->schema, SHEAF_EMBED, -1, false);
     /* A tied head is the embedding's table. */
@@ -153,13 +149,19 @@ sheaf_status *sheaf__llama_build_behind(sheaf__model *m, sheaf_status *(*towers)
     if (st == NULL && m->begins)
         st = sheaf__build_table(m, &m->embedding, embed, config->tied ? &m->head : NULL);
     m->embedding.padding = config->padding;
-    if (st == NULL && towers != NULL)
-        st = towers(m);
+    if (sheaf__family_for(config)->tower != NULL)
+        TRY(st, sheaf__tower_build(m));
     for (int64_t i = m->first_layer; i < m->end_layer && st == NULL; i++)
         st = layer(m, (int)i);
     if (st == NULL && m->ends)
         st = norm(m, &m->norm, SHEAF_NORM_FINAL, -1);
     m->scale = form_of(m)->embed_scaled ? (float)sqrt((double)config->hidden) : 0;
     m->head.cap = (float)config->logit_cap;
+    if (config->scale_emb > 0 && config->scale_emb != 1)
+        m->times = (float)config->scale_emb;
+    if (config->scale_depth > 0)
+        m->branch = (float)(config->scale_depth / sqrt((double)config->layers));
+    if (config->dim_model_base > 0)
+        m->divide = (float)((double)config->hidden / (double)config->dim_model_base);
     return st == NULL ? ropes(m) : st;
 }

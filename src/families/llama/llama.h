@@ -1,5 +1,5 @@
-/* llama.h - Llama, and all families whose decoder is Llama's but for what a form says: Mistral and
- * Qwen2 here, others in folders of their own with a form and a descriptor each. */
+/* llama.h - Llama, and all families whose decoder is Llama's but for what a form says: those of
+ * text alone are in kin.c, others in folders of their own. */
 #pragma once
 
 #include "families/common/families.h"
@@ -79,19 +79,5 @@ void sheaf__llama_text(sheaf_text *text, const sheaf_config *c);
 sheaf_status *sheaf__llama_rows(sheaf_schema *schema);
 extern const sheaf__family_spec sheaf__llama_specs[];
 sheaf_status *sheaf__llama_spec(char **out, int which);
-sheaf_status *sheaf__llama_build(struct sheaf__model *m);
-/* sheaf__llama_build_behind - the same with towers, whose rows come before the layers: `towers`
- * sets m->towers on every stage, and builds on that which begins. */
-sheaf_status *sheaf__llama_build_behind(struct sheaf__model *m,
-                                        sheaf_status *(*towers)(struct sheaf__model *m));
-void sheaf__llama_release(struct sheaf__model *m); /* of a mixture */
-extern const sheaf__component_rule sheaf__llama_components[];
-/* sheaf__llama_named - tensors of Llama's names: a field of the descriptor. */
-bool sheaf__llama_named(bool (*any)(const void *self, const char *begin, const char *inside),
-                        const void *self);
-
-/* Fields of a descriptor that all of them share. */
-#define SHEAF__LIKE_LLAMA                                                                          \
-    .position_key = "max_position_embeddings", .read = sheaf__llama_config,                        \
-    .text = sheaf__llama_text, .rows = sheaf__llama_rows, .components = sheaf__llama_components,   \
-    .head = "lm_head.weight", .table = "model.embed_tokens.weight", .build = sheaf__llama_build
+sheaf_status *sheaf__llama_build(struct sheaf__model *m); /* with the tower, where there is one */
+void sheaf__llama_release(struct sheaf__model *m);        /* of a mixture */

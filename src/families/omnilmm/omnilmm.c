@@ -5,11 +5,9 @@
 #include "families/omnilmm/omnilmm.h"
 
 #include "base/base.h"
-#include "families/common/rows.h"
-#include "families/common/tower.h"
+#include "families/llama/tower.h"
 #include "families/common/vision.h"
 #include "families/llama/llama.h"
-#include "schema/grid.h"
 
 static const sheaf__llama_form form = {
     .max_position = 4096 * 32,
@@ -65,43 +63,16 @@ static const sheaf__tower_names names = {
     .proj = { "attn.proj.weight", "attn.proj.bias" },
     .fused = true,
     .norms_after = true,
+    .grid = SHEAF__GRID_CUBIC_SMOOTH,
+    .keys = SHEAF__GRID_CUBIC,
+    .size_key = "vision_config.img_size",
+    .queries_key = "num_query",
+    .queries = true,
 };
 
-static sheaf_status *build_towers(sheaf__model *m)
+static const sheaf__tower_names *tower(const sheaf_config *c)
 {
-    return sheaf__tower_build(m, &names);
-}
-
-static sheaf_status *build(sheaf__model *m)
-{
-    return sheaf__llama_build_behind(m, build_towers);
-}
-
-static sheaf__value *see(sheaf__model *m, sheaf__tape *tape, const sheaf__pass *pass, int tower)
-{
-    const int64_t side = sheaf__square_side(m->schema->config.vit.positions - 1);
-    return sheaf__tower_record(m, tape, pass, tower, &names,
-                               &(sheaf__position_grid){ SHEAF__GRID_CUBIC_SMOOTH,
-                                                        &m->towers->positions, side, side, true },
-                               SHEAF__GRID_CUBIC);
-}
-
-static sheaf_status *rows(sheaf_schema *schema)
-{
-    sheaf_status *st = sheaf__llama_rows(schema);
-    TRY(st, sheaf__tower_rows(schema, &names));
-    TRY(st,
-        sheaf__resampler_rows(schema, SHEAF__OMNILMM_RESAMPLER, schema->config.vit.hidden, true));
-    return st;
-}
-
-/* The tower's last block, which upstream leaves out; its position is beyond those that run. */
-static bool spare(const char *name, const sheaf_config *c)
-{
-    static const char blocks[] = SHEAF__OMNILMM_TOWER "blocks.";
-    char *end;
-    return strncmp(name, blocks, sizeof blocks - 1) == 0 &&
-           strtoll(name + sizeof blocks - 1, &end, 10) == c->vit.layers && *end == '.';
+    return &names;
 }
 
 /* How pictures stand in a conversation, and how its chat.py asks. */
@@ -130,31 +101,6 @@ static int towers(sheaf__tower out[SHEAF__MOST_TOWERS], const sheaf_config *c)
     return 1;
 }
 
-static bool named(bool (*any)(const void *self, const char *begin, const char *inside),
-                  const void *self)
-{
-    return any(self, SHEAF__OMNILMM_RESAMPLER, "") &&
-           any(self, "layers.", "self_attn.q_proj.weight");
-}
-
-static bool idle(const char *name, bool (*has)(const void *self, const char *begin),
-                 const void *self)
-{
-    return strcmp(name, SHEAF__OMNILMM_RESAMPLER "pos_embed") == 0;
-}
-
-static sheaf_status *advise(sheaf_status *st, const sheaf_config *c, const char *name,
-                            const int64_t *shape, int ndim)
-{
-    if (shape == NULL || ndim < 2)
-        return st;
-    if (strcmp(name, SHEAF__OMNILMM_TOWER "pos_embed") == 0) /* behind the class row */
-        return sheaf__advise_grid(st, shape[ndim - 2] - 1, "vision_config.img_size", c->vit.patch);
-    return strcmp(name, SHEAF__OMNILMM_RESAMPLER "pos_embed") == 0
-               ? sheaf__advise_grid(st, shape[0], "num_query", 0)
-               : st;
-}
-
 /* All that is trained, as the recorded runs have it: torch's AdamW over one group of parameters.
  * docs/omnilmm.md says what that is beside the rule of transformers' Trainer. */
 static bool decays(const char *name)
@@ -178,26 +124,19 @@ const sheaf__family sheaf__family_omnilmm = {
     .form = &form,
     .specs = specs,
     .spec_config = spec_config,
-    .position_key = "max_position_embeddings",
     .claims = sheaf__omnilmm_claims,
     .read = sheaf__omnilmm_config,
     .text = sheaf__omnilmm_text,
-    .rows = rows,
-    .named = named,
-    .spare = spare,
-    .idle = idle,
-    .advise = advise,
-    .buffer = sheaf__queries_buffer,
+    .tells = SHEAF__OMNILMM_RESAMPLER ": layers.:self_attn.q_proj.weight",
+    .spare = sheaf__tower_spare,
     .head = "lm_head.weight",
     .table = "model.embed_tokens.weight",
     .components = components,
+    .tower = tower,
     .towers = towers,
     .image = { .most = SHEAF__ANY_IMAGES, .file = SHEAF__IMAGES_MARKED },
     .pictures = pictures,
     .lora_targets = "q_proj,k_proj,v_proj",
     .decays = decays,
-    .build = build,
-    .see = see,
-    .place = sheaf__tower_place,
-    .release = sheaf__tower_release,
+    SHEAF__LIKE_TOWER,
 };

@@ -1,11 +1,18 @@
 /* tower.c - see tower.h. */
-#include "families/common/tower.h"
+#include "families/llama/tower.h"
 
 #include "base/base.h"
 #include "families/common/rows.h"
+#include "families/llama/llama.h"
 
 #include "models/build.h"
+#include "schema/grid.h"
 #include "tape/vision.h"
+
+static const sheaf__tower_names *names_of(const sheaf_config *c)
+{
+    return sheaf__family_for(c)->tower(c);
+}
 
 static void block_prefix(char prefix[64], const sheaf__tower_names *n, int64_t i)
 {
@@ -82,7 +89,7 @@ static sheaf_status *block_rows(sheaf_schema *schema, const sheaf__tower_names *
     return n->norms_after ? TRY(st, norm_rows(schema, p, n->norm2, layer)) : st;
 }
 
-sheaf_status *sheaf__tower_rows(sheaf_schema *schema, const sheaf__tower_names *n)
+static sheaf_status *tower_rows(sheaf_schema *schema, const sheaf__tower_names *n)
 {
     const sheaf_vit *v = &schema->config.vit;
     const int64_t w = v->hidden;
@@ -107,6 +114,71 @@ sheaf_status *sheaf__tower_rows(sheaf_schema *schema, const sheaf__tower_names *
     return TRY(st, norm_rows(schema, n->tower, n->norm, -1));
 }
 
+sheaf_status *sheaf__tower_rows(sheaf_schema *schema)
+{
+    const sheaf_config *c = &schema->config;
+    const sheaf__tower_names *n = names_of(c);
+    sheaf_status *st = sheaf__rows_size("patches", c->patches, 1 << 25);
+    TRY(st, sheaf__llama_rows(schema));
+    TRY(st, tower_rows(schema, n));
+    return TRY(st, sheaf__resampler_rows(schema, n->resampler, c->vit.hidden, n->queries));
+}
+
+bool sheaf__tower_spare(const char *name, const sheaf_config *c)
+{
+    const sheaf__tower_names *n = names_of(c);
+    char before[64], *end;
+    const int size =
+        snprintf(before, sizeof before, "%s%.*s", n->tower, (int)strcspn(n->block, "%"), n->block);
+    return strncmp(name, before, (size_t)size) == 0 &&
+           strtoll(name + size, &end, 10) == c->vit.layers && *end == '.';
+}
+
+static const char query_positions[] = "resampler.pos_embed";
+
+bool sheaf__tower_idle(const char *name, bool (*has)(const void *self, const char *begin),
+                       const void *self)
+{
+    return sheaf__ends_with(name, query_positions);
+}
+
+/* The positions of the resampler's queries, which lie on a grid. */
+float sheaf__tower_buffer(const sheaf_tensor *t, const sheaf_config *c, int64_t index)
+{
+    return sheaf__sincos(index, sheaf__square_side(c->resampler.queries), c->hidden);
+}
+
+/* A stored table of so many rows may be of a square of places: then the value of `key` for it,
+ * `each` a place along a side, 0: the rows. */
+static sheaf_status *advise_grid(sheaf_status *st, int64_t rows, const char *key, int64_t each)
+{
+    const int64_t side = sheaf__square_side(rows);
+    if (rows < 1 || side * side != rows)
+        return st;
+    return sheaf_try_this(st,
+                          "the stored table is of %" PRId64 " x %" PRId64
+                          " places: if that is right, %s is %" PRId64 " in config.json",
+                          side, side, key, each == 0 ? rows : side * each);
+}
+
+sheaf_status *sheaf__tower_advise(sheaf_status *st, const sheaf_config *c, const char *name,
+                                  const int64_t *shape, int ndim)
+{
+    const sheaf__tower_names *n = names_of(c);
+    sheaf_config less = *c;
+    less.vit.layers--;
+    if (shape == NULL && n->drops && !c->vit_dropped && sheaf__tower_spare(name, &less))
+        return sheaf_try_this(st, "\"drop_vision_last_layer\": true in config.json, if the tower's "
+                                  "last block was left out of the files");
+    if (shape == NULL || ndim < 2)
+        return st;
+    if (strncmp(name, n->tower, strlen(n->tower)) == 0 && sheaf__ends_with(name, n->positions))
+        return advise_grid(st, shape[ndim - 2] - (n->class_token != NULL), n->size_key,
+                           c->vit.patch);
+    return sheaf__ends_with(name, query_positions) ? advise_grid(st, shape[0], n->queries_key, 0)
+                                                   : st;
+}
+
 /* ---- building ---- */
 
 static sheaf_status *build_block(sheaf__model *m, sheaf__tower_block *b,
@@ -129,8 +201,9 @@ static sheaf_status *build_block(sheaf__model *m, sheaf__tower_block *b,
     return st;
 }
 
-sheaf_status *sheaf__tower_build(sheaf__model *m, const sheaf__tower_names *n)
+sheaf_status *sheaf__tower_build(sheaf__model *m)
 {
+    const sheaf__tower_names *n = names_of(&m->schema->config);
     const sheaf_vit *v = &m->schema->config.vit;
     sheaf__towers *t = m->towers = calloc(1, sizeof *t);
     if (t == NULL || (t->block = calloc((size_t)v->layers, sizeof *t->block)) == NULL)
@@ -175,11 +248,20 @@ static sheaf__value *record_block(sheaf__tape *tape, sheaf__value *x, sheaf__tow
     return after ? sheaf__record_layernorm(tape, h, &b->norm2, x) : h;
 }
 
-sheaf__value *sheaf__tower_record(sheaf__model *m, sheaf__tape *tape, const sheaf__pass *pass,
-                                  int tower, const sheaf__tower_names *n,
-                                  const sheaf__position_grid *grid, sheaf__position_kind keys)
+sheaf__value *sheaf__tower_see(sheaf__model *m, sheaf__tape *tape, const sheaf__pass *pass,
+                               int tower)
 {
-    const sheaf_vit *v = &m->schema->config.vit;
+    const sheaf_config *c = &m->schema->config;
+    const sheaf_vit *v = &c->vit;
+    const sheaf__tower_names *n = names_of(c);
+    const bool class_row = n->class_token != NULL;
+    const int64_t side = sheaf__square_side(v->positions - class_row);
+    const sheaf__position_grid grid = { .kind = n->grid,
+                                        .table = &m->towers->positions,
+                                        .rows = side,
+                                        .cols = side,
+                                        .class_row = class_row,
+                                        .strip = c->minicpmv == SHEAF_MINICPMV_2_5 };
     const sheaf__step_info *info = &pass->info[sheaf__rows_inside(tower)];
     sheaf__towers *t = m->towers;
     sheaf__pictures pictures = sheaf__pass_pictures(m, pass, tower);
@@ -190,7 +272,7 @@ sheaf__value *sheaf__tower_record(sheaf__model *m, sheaf__tape *tape, const shea
         x = sheaf__record_class_rows(tape, x, &pictures, &t->class_token);
         pictures.class_row = true;
     }
-    x = sheaf__record_grid_positions(tape, x, &pictures, grid);
+    x = sheaf__record_grid_positions(tape, x, &pictures, &grid);
     sheaf__stage(pass, tape, "vit_in", -1, SHEAF__TEXT, x);
     for (int64_t i = 0; i < v->layers; i++) {
         sheaf__tape_segment_begin(tape, (int)i);
@@ -203,7 +285,7 @@ sheaf__value *sheaf__tower_record(sheaf__model *m, sheaf__tape *tape, const shea
     pictures.class_row = false;
     x = sheaf__record_layernorm(tape, x, &t->norm, NULL);
     sheaf__stage(pass, tape, "adapter_in", -1, SHEAF__TEXT, x);
-    return sheaf__resampler_record(m, &t->resampler, tape, pass, x, &pictures, keys);
+    return sheaf__resampler_record(m, &t->resampler, tape, pass, x, &pictures, n->keys);
 }
 
 void sheaf__tower_place(sheaf__model *m, sheaf__tape *tape, sheaf__value *x, sheaf__value *image,

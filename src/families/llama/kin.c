@@ -1,0 +1,171 @@
+/* kin.c - the descriptors of Llama and of the text models that are Llama but for a form. */
+#include "families/llama/llama.h"
+
+static const sheaf__component_rule components[] = {
+    { "embed_tokens", SHEAF_PLAN_EMBEDDINGS },
+    { "lm_head", SHEAF_PLAN_EMBEDDINGS },
+    { NULL },
+};
+
+#define APART "layers.:self_attn.q_proj.weight layers.:mlp.gate_proj.weight"
+#define QK_NORM " layers.:self_attn.q_norm.weight"
+
+/* Targets are PEFT's, but for Phi-3, where it names none. */
+#define KIN(ID, NAME, TITLE, CLASS, FORM, TARGETS, TELLS)                                          \
+    .id = ID, .name = NAME, .title = TITLE, .architecture = CLASS, .form = &(FORM),                \
+    .lora_targets = TARGETS, .tells = TELLS, .position_key = "max_position_embeddings",            \
+    .read = sheaf__llama_config, .text = sheaf__llama_text, .rows = sheaf__llama_rows,             \
+    .components = components, .head = "lm_head.weight", .table = "model.embed_tokens.weight",      \
+    .build = sheaf__llama_build
+
+static const sheaf__llama_form llama = {
+    .max_position = 2048,
+    .kv_heads = true,
+    .bias = SHEAF__BIAS_SAID,
+    .mlp_bias = true,
+    .windows = SHEAF__WINDOW_NEVER,
+};
+const sheaf__family sheaf__family_llama = {
+    KIN(SHEAF_LLAMA, "llama", "Llama", "LlamaForCausalLM", llama, "q_proj,v_proj", APART),
+    .specs = sheaf__llama_specs,
+    .spec_config = sheaf__llama_spec,
+};
+
+static const sheaf__llama_form mistral = {
+    .max_position = 4096 * 32,
+    .bias = SHEAF__BIAS_NEVER,
+    .windows = SHEAF__WINDOW_ALL,
+    .window = 4096,
+};
+const sheaf__family sheaf__family_mistral = {
+    KIN(SHEAF_MISTRAL, "mistral", "Mistral", "MistralForCausalLM", mistral, "q_proj,v_proj", NULL),
+};
+
+static const sheaf__llama_form qwen2 = {
+    .max_position = 32768,
+    .bias = SHEAF__BIAS_QKV,
+    .windows = SHEAF__WINDOW_FROM_LAYER,
+    .window = 4096,
+};
+const sheaf__family sheaf__family_qwen2 = {
+    KIN(SHEAF_QWEN2, "qwen2", "Qwen2", "Qwen2ForCausalLM", qwen2, "q_proj,v_proj",
+        APART " layers.:self_attn.q_proj.bias"),
+};
+
+static const sheaf__llama_form qwen3 = {
+    .max_position = 32768,
+    .head_dim = 128,
+    .bias = SHEAF__BIAS_SAID,
+    .windows = SHEAF__WINDOW_FROM_LAYER,
+    .window = 4096,
+    .qk_norm = SHEAF__QK_PER_HEAD,
+};
+const sheaf__family sheaf__family_qwen3 = {
+    KIN(SHEAF_QWEN3, "qwen3", "Qwen3", "Qwen3ForCausalLM", qwen3, "q_proj,v_proj", APART QK_NORM),
+};
+
+static const sheaf__llama_form smollm3 = {
+    .max_position = 32768,
+    .theta = 2000000,
+    .tied = true,
+    .bias = SHEAF__BIAS_SAID,
+    .mlp_bias = true,
+    .windows = SHEAF__WINDOW_NO_ROPE,
+    .no_rope = true,
+    .padding = 128004 + 1,
+};
+const sheaf__family sheaf__family_smollm3 = {
+    KIN(SHEAF_SMOLLM3, "smollm3", "SmolLM3", "SmolLM3ForCausalLM", smollm3, "q_proj,v_proj", NULL),
+};
+
+static const sheaf__llama_form olmo2 = {
+    .max_position = 2048,
+    .eps = 1e-5,
+    .kv_heads = true,
+    .bias = SHEAF__BIAS_SAID,
+    .windows = SHEAF__WINDOW_NEVER,
+    .norms_after = true,
+    .norm_once = true,
+    .rope_float32 = true,
+    .qk_norm = SHEAF__QK_WHOLE,
+    .padding = 1 + 1,
+};
+const sheaf__family sheaf__family_olmo2 = {
+    KIN(SHEAF_OLMO2, "olmo2", "OLMo 2", "Olmo2ForCausalLM", olmo2, "q_proj,v_proj",
+        APART QK_NORM " layers.:post_feedforward_layernorm.weight "
+                      "!layers.:input_layernorm.weight"),
+};
+
+/* Phi-3, Phi-3.5 and Phi-4 share a class. */
+static const sheaf__llama_form phi3 = {
+    .max_position = 4096,
+    .eps = 1e-5,
+    .kv_heads = true,
+    .bias = SHEAF__BIAS_NEVER,
+    .windows = SHEAF__WINDOW_ALL,
+    .original = 4096,
+    .only_longrope = true,
+    .partial = true,
+    .code = "modeling_phi3.Phi3ForCausalLM",
+    .fused = true,
+    .padding = 32000 + 1,
+};
+const sheaf__family sheaf__family_phi3 = {
+    KIN(SHEAF_PHI3, "phi3", "Phi-3", "Phi3ForCausalLM", phi3, "qkv_proj",
+        "layers.:self_attn.qkv_proj.weight layers.:mlp.gate_up_proj.weight"),
+    .reads_again = true,
+};
+
+static const sheaf__llama_form mixtral = {
+    .max_position = 4096 * 32,
+    .eps = 1e-5,
+    .theta = 1000000,
+    .bias = SHEAF__BIAS_NEVER,
+    .windows = SHEAF__WINDOW_ALL,
+    .mixture = true,
+};
+const sheaf__family sheaf__family_mixtral = {
+    KIN(SHEAF_MIXTRAL, "mixtral", "Mixtral", "MixtralForCausalLM", mixtral, "q_proj,v_proj",
+        "layers.:" SHEAF__MIXTURE "gate.weight layers.:" SHEAF__MIXTURE "experts.0.w1.weight"),
+    .release = sheaf__llama_release,
+};
+
+/* hidden_act is in published files, and not what its class gates with. */
+#define GEMMA_KEYS                                                                                 \
+    "query_pre_attn_scalar attn_logit_softcapping final_logit_softcapping hidden_activation "      \
+    "hidden_act use_bidirectional_attention cache_implementation "
+/* What both versions have. */
+#define GEMMA                                                                                      \
+    .head_dim = 256, .tied = true, .bias = SHEAF__BIAS_SAID, .windows = SHEAF__WINDOW_PATTERN,     \
+    .window = 4096, .query_scalar = 256, .norms_around = true, .norm_one = true,                   \
+    .norm_once = true, .gelu = true, .embed_scaled = true, .padding = 0 + 1
+
+static const sheaf__llama_form gemma2 = {
+    .max_position = 8192,
+    .pattern = 2,
+    .attention_caps = true,
+    .attention_cap = 50,
+    .logit_cap = 30,
+    .ignored = GEMMA_KEYS "sliding_window_size",
+    GEMMA,
+};
+const sheaf__family sheaf__family_gemma2 = {
+    KIN(SHEAF_GEMMA2, "gemma2", "Gemma 2", "Gemma2ForCausalLM", gemma2, "q_proj,v_proj",
+        APART " layers.:pre_feedforward_layernorm.weight !layers.:self_attn.q_norm.weight"),
+};
+
+/* Its text model alone. */
+static const sheaf__llama_form gemma3 = {
+    .max_position = 131072,
+    .theta = 1e6,
+    .local_theta = 1e4,
+    .pattern = 6,
+    .pattern_said = true,
+    .qk_norm = SHEAF__QK_PER_HEAD,
+    .ignored = GEMMA_KEYS "sliding_window_pattern _sliding_window_pattern rope_local_base_freq",
+    GEMMA,
+};
+const sheaf__family sheaf__family_gemma3 = {
+    KIN(SHEAF_GEMMA3, "gemma3_text", "Gemma 3", "Gemma3ForCausalLM", gemma3, "q_proj,v_proj",
+        APART QK_NORM " layers.:pre_feedforward_layernorm.weight"),
+};
