@@ -41,9 +41,6 @@ BEGIN {
               "commands/chat.c " \
               "commands/eval.c " \
               "commands/generate.c " \
-              "commands/plan.c " \
-              "commands/plan_print.c " \
-              "commands/plan_print.h " \
               "commands/train.c " \
               "lib/dispatch.c " \
               "lib/ending.c " \

@@ -2,6 +2,7 @@
  * config alone. The real step runs on a device without memory, once for each rank. */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "sheaf/generate.h"
@@ -15,10 +16,39 @@ extern "C" {
 
 typedef struct sheaf_needs sheaf_needs;
 
+typedef enum sheaf_plan_table {
+    SHEAF_PLAN_NO_TABLE,
+    SHEAF_PLAN_TABLE_RANKS,  /* of the method asked for */
+    SHEAF_PLAN_TABLE_METHODS /* of all three */
+} sheaf_plan_table;
+
+/* What else a plan is asked for. */
+typedef struct sheaf_plan_options {
+    size_t size;
+    uint64_t memory; /* bytes: the setting nearest to the one asked for that fits (docs/plan.md);
+                        0: that one itself */
+    /* Whose memory that is: each host's, which takes so many ranks; 0 ends the list, and every rank
+     * after it has a host of its own. NULL: this machine's, with all ranks in one process. */
+    const int *slots;
+    const char *place;  /* generation: layers over stages of tp ranks each (docs/generate.md), of
+                           micro-batch sequences of seq tokens; NULL: training */
+    int64_t max_new;    /* of these tokens, the answer's; 0: not known */
+    const char *images; /* without data: pictures of each row, "2" or "2:1344x896"; NULL: one */
+    bool time;          /* how long a step takes: sheaf_run_timing() */
+    bool trial;         /* with data: the model itself takes steps for a minute */
+    bool first_step;    /* with data: what the first step exchanges, byte for byte */
+    sheaf_plan_table table; /* the fullest rank at every number of ranks, and nothing else */
+} sheaf_plan_options;
+
 /* sheaf_run_plan - of one step of training. Neither data nor out nor steps need be given, and the
  * model may be named by the setting `config` alone; hooks are not called. Errors: those of the
  * settings, the config and the data. */
 SHEAF_API sheaf_status *sheaf_run_plan(sheaf_needs **out, const sheaf_run_train_options *options);
+/* sheaf_run_plan_with - the same with more questions; of some the answer is in sheaf_needs_json()
+ * alone. Errors: as above; those of training with `trial`, of sheaf_run_timing() with `time`. */
+SHEAF_API sheaf_status *sheaf_run_plan_with(sheaf_needs **out,
+                                            const sheaf_run_train_options *options,
+                                            const sheaf_plan_options *how);
 /* sheaf_model_plan - of a prompt and its answer, options->positions together, in each group; of a
  * training run, its base. */
 SHEAF_API sheaf_status *sheaf_model_plan(sheaf_needs **out,
@@ -33,6 +63,11 @@ typedef struct sheaf_needs_facts {
     uint64_t fullest; /* bytes of the fullest rank */
     int64_t parameters, trained; /* elements of the model; those that are trained */
     int64_t seq;                 /* positions of a row */
+    bool fits;                   /* into options->memory, where that was given */
+    uint64_t need;               /* bytes of what shares that memory; else `process` */
+    bool pictures;               /* the model reads some */
+    const char
+        *adapter; /* what its file takes, in words, where it has full copies; NULL; borrowed */
 } sheaf_needs_facts;
 
 typedef struct sheaf_needs_rank_facts {
@@ -42,6 +77,10 @@ typedef struct sheaf_needs_rank_facts {
     double sent;   /* bytes handed to other ranks in one step */
 } sheaf_needs_rank_facts;
 
+/* sheaf_needs_json - all of the answer: the object of `sheaf plan --json` (docs/plan.md);
+ * borrowed. */
+SHEAF_API const char *sheaf_needs_json(const sheaf_needs *needs);
+/* sheaf_needs_look - errors: SHEAF_E_ARG. */
 SHEAF_API sheaf_status *sheaf_needs_look(sheaf_needs_facts *facts, const sheaf_needs *needs);
 /* sheaf_needs_rank - errors: SHEAF_E_ARG for a rank that is none. */
 SHEAF_API sheaf_status *sheaf_needs_rank(sheaf_needs_rank_facts *facts, const sheaf_needs *needs,

@@ -1,34 +1,7 @@
-/* fit.c - see fit.h. */
-#include "library/fit.h"
-
-#include <math.h>
-#include <strings.h>
+/* fit.c - see needs.h. */
+#include "library/needs.h"
 
 #include "base/base.h"
-
-sheaf_status *sheaf__memory_read(size_t *bytes, const char *text)
-{
-    static const char units[] = "KMGT";
-    char *end = NULL;
-    const double number = strtod(text, &end);
-    int power = 2;
-    bool sound = end != text && (*text == '.' || (*text >= '0' && *text <= '9')) &&
-                 isfinite(number) && number > 0;
-    if (sound && *end != '\0') {
-        const char *unit = strchr(units, *end >= 'a' ? *end - 'a' + 'A' : *end);
-        sound = unit != NULL &&
-                (end[1] == '\0' || strcasecmp(end + 1, "B") == 0 || strcasecmp(end + 1, "iB") == 0);
-        power = unit == NULL ? 0 : (int)(unit - units) + 1;
-    }
-    const double all = number * pow(1024, power);
-    if (sound && all >= 1 && all < 1e18) {
-        *bytes = (size_t)all;
-        return NULL;
-    }
-    return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--memory"),
-                                      "a size such as 24G, 512M or 16000 (MiB)"),
-                       "%s", text);
-}
 
 /* One setting after another. */
 typedef struct search {

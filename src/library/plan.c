@@ -4,54 +4,69 @@
 #include "base/base.h"
 #include "base/inside.h"
 #include "library/model.h"
-#include "library/question.h"
-#include "library/take.h"
-#include "library/timing.h"
+#include "library/needs.h"
 #include "library/session.h"
+#include "library/take.h"
+#include "models/placement.h"
 
 struct sheaf_needs {
     sheaf_plan plan;
-    int64_t seq;
+    sheaf_needs_facts facts;
+    char *json;
+    sheaf_text adapter;
 };
 
-/* A question and what it borrows from; begins as zeros. */
-typedef struct asked {
-    sheaf__setting table[SHEAF__MAX_SETTINGS];
-    sheaf__settings state;
-    sheaf__question q;
-    char *base, *config;
-    const sheaf_events *events;
-} asked;
-
-static void release(asked *a)
+static void release(sheaf__inquiry *a)
 {
     sheaf__question_close(&a->q);
+    sheaf__run_settings_close(&a->own);
     sheaf__settings_release(&a->state);
+    free(a->first);
     free(a->base);
     free(a->config);
 }
 
-static sheaf_status *ask_run(asked *a, const sheaf_run_train_options *options)
+/* ---- what is asked ---- */
+
+/* The settings and what else is asked; the question is not open yet. */
+static sheaf_status *ask_run(sheaf__inquiry *a, const sheaf_run_train_options *options,
+                             const sheaf_plan_options *how)
 {
     sheaf_run_train_options o;
     sheaf__question *q = &a->q;
     sheaf_status *st = sheaf__take_options(&o, sizeof o, options, "sheaf_run_train_options");
-    TRY(st, sheaf__train_take(&a->state, a->table, &q->o, &o, true));
-    q->whole = q->o.steps == 0 && q->o.epochs == 0;
-    if (q->whole)
-        q->o.steps = 1;
-    if (st == NULL && q->o.model == NULL && q->o.config == NULL)
-        st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "sheaf_run_train_options"),
-                            "a model, or the setting config");
-    if (st == NULL)
-        sheaf__train_dtype(&q->o, o.events);
-    TRY(st, sheaf__train_settings_check(&a->state, a->table, &q->o));
+    TRY(st, sheaf__take_options(&a->how, sizeof a->how, how, "sheaf_plan_options"));
+    TRY(st, sheaf__train_take(&a->own, &a->state, &o, true));
+    if (st != NULL)
+        return st;
+    const sheaf__run_settings *run = o.given != NULL ? o.given : &a->own;
+    sheaf_train_options *t = run->options;
+    const int groups = t->dp;
     a->events = o.events;
-    return st == NULL ? sheaf__question_open(q, o.events) : st;
+    q->flags = o.given != NULL;
+    q->place_text = a->how.place;
+    q->max_new = a->how.max_new;
+    q->images_text = a->how.images;
+    q->whole = t->steps == 0 && t->epochs == 0;
+    if (q->whole)
+        t->steps = 1;
+    if (q->place_text != NULL)
+        t->dp = 1;
+    if ((t->model == NULL || t->model[0] == '\0') && (t->config == NULL || t->config[0] == '\0'))
+        return sheaf_try_this(
+            sheaf_expected(sheaf_fail(SHEAF_E_ARG, "plan"), "a model, or the setting config"),
+            "config.json of a model whose weights need not be here");
+    sheaf__train_dtype(t, o.events);
+    st = sheaf__train_settings_check(run->state, run->table, t);
+    if (st == NULL && t->dp < groups)
+        sheaf_note(o.events, "--dp %d has no effect with --place: generation has no groups",
+                   groups);
+    q->o = *t;
+    return st;
 }
 
-static sheaf_status *ask_model(asked *a, const sheaf_model_open_options *options, int64_t batch,
-                               int64_t max_new)
+static sheaf_status *ask_model(sheaf__inquiry *a, const sheaf_model_open_options *options,
+                               int64_t batch, int64_t max_new)
 {
     sheaf_model_open_options o;
     sheaf__question *q = &a->q;
@@ -78,36 +93,160 @@ static sheaf_status *ask_model(asked *a, const sheaf_model_open_options *options
     return st == NULL ? sheaf__question_open(q, o.events) : st;
 }
 
+/* ---- what the data mean ---- */
+
+static void count_work(sheaf__inquiry *a)
+{
+    const sheaf__subset *set = &a->q.sets.train;
+    const sheaf_train_options *o = &a->q.o;
+    const int64_t rows = o->micro_batch * o->accumulate;
+    sheaf__data_work *w = &a->work;
+    w->rows = sheaf__subset_rows(set);
+    for (int64_t i = 0; i < w->rows; i++) {
+        const int64_t row = sheaf__subset_row(set, i, 0, false);
+        w->tokens += sheaf_data_tokens(set->data, &row, 1);
+        w->labels += sheaf_data_labels(set->data, &row, 1);
+    }
+    w->epoch_steps = (w->rows + rows - 1) / rows;
+    w->steps = a->q.whole ? w->epoch_steps : o->steps;
+    w->all_tokens = (double)w->tokens * (double)w->steps * (double)rows / (double)w->rows;
+}
+
+static sheaf_status *try_speed(sheaf__inquiry *a)
+{
+    enum { SECONDS = 60 };
+    sheaf__data_work *w = &a->work;
+    sheaf_status *st = sheaf__trial_run(&w->trial, &a->q, SECONDS, a->events);
+    if (st == NULL)
+        w->hours = w->all_tokens * w->trial.seconds / (double)w->trial.tokens / 3600;
+    return st;
+}
+
+static sheaf_status *find_time(sheaf__inquiry *a)
+{
+    const sheaf_train_options *o = &a->q.o;
+    a->timed_steps = a->work.rows > 0 ? a->work.steps : a->q.whole ? 0 : o->steps;
+    if (o->transport == SHEAF_TRANSPORT_MPI && o->tp * o->dp > 1)
+        sheaf_note(a->events,
+                   "--time: ranks are measured as threads of one process; between hosts they wait "
+                   "longer");
+    return sheaf_in(sheaf__timing_find(&a->timing, &a->q, a->events), "--time");
+}
+
+/* What the first step of the run exchanges, byte for byte. */
+static sheaf_status *count_first(sheaf__inquiry *a, const sheaf_plan *plan)
+{
+    const sheaf__job job = sheaf__question_job(&a->q);
+    a->first = calloc((size_t)plan->ranks, sizeof *a->first);
+    sheaf_status *st = a->first == NULL ? sheaf__no_memory("plan") : NULL;
+    for (int r = 0; r < plan->ranks && st == NULL; r++)
+        st = sheaf_plan_step(a->first[r], NULL, &job, r, 0);
+    return st;
+}
+
+/* ---- the answer ---- */
+
+static void find_facts(sheaf_needs *needs, const sheaf__inquiry *a)
+{
+    const sheaf_plan *p = &needs->plan;
+    const bool fits = a->how.memory == 0 || a->fit.fits;
+    sheaf__lora_sizes sizes;
+    if (sheaf__needs_sizes(&sizes, a))
+        sheaf__lora_sizes_text(&needs->adapter, &sizes);
+    needs->facts = (sheaf_needs_facts){ .ranks = p->ranks,
+                                        .process = p->process,
+                                        .fullest = sheaf_plan_fullest(p),
+                                        .parameters = p->parameters,
+                                        .trained = p->trained,
+                                        .seq = a->q.seq,
+                                        .fits = fits,
+                                        .need = a->how.memory > 0 ? a->fit.need : p->process,
+                                        .pictures = sheaf__image_positions(&a->q.opened.config) > 0,
+                                        .adapter = needs->adapter.at };
+}
+
+/* Where the slots of all hosts are too few, each takes its share of the ranks, rounded up. */
+static void take_slots(sheaf__inquiry *a)
+{
+    const sheaf__question *q = &a->q;
+    const int ranks = q->o.tp * (q->place_text == NULL ? q->o.dp : q->place.stages);
+    int n = 0, all = 0;
+    for (; n < SHEAF_MAX_SLICES && a->how.slots[n] > 0; n++)
+        all += a->how.slots[n];
+    for (int i = 0; i < n; i++)
+        a->slot[i] = all < ranks ? (a->how.slots[i] * ranks + all - 1) / all : a->how.slots[i];
+    a->slot[n] = 0;
+    a->how.slots = a->slot;
+}
+
+/* Of a question that is open. */
+static sheaf_status *find_needs(sheaf_needs *needs, sheaf__inquiry *a)
+{
+    sheaf__question *q = &a->q;
+    const sheaf_plan_options *how = &a->how;
+    const bool data = q->sets.data != NULL && q->place_text == NULL;
+    if (how->slots != NULL)
+        take_slots(a);
+    sheaf_status *st = how->memory > 0 ? sheaf__fit_find(&a->fit, &needs->plan, q, how->memory,
+                                                         how->slots, a->events)
+                                       : sheaf__question_answer(&needs->plan, q);
+    const bool fits = how->memory == 0 || a->fit.fits;
+    if (st == NULL && data)
+        count_work(a);
+    if (st == NULL && how->trial && fits)
+        st = try_speed(a);
+    if (st == NULL && how->time && fits)
+        st = find_time(a);
+    if (st == NULL && how->first_step && data)
+        st = count_first(a, &needs->plan);
+    if (st == NULL)
+        find_facts(needs, a);
+    TRY(st, sheaf__needs_json(&needs->json, a, &needs->plan));
+    return st;
+}
+
 /* `st`: of asking, consumed. */
-static sheaf_status *answer(sheaf_needs **out, asked *a, sheaf_status *st)
+static sheaf_status *answer(sheaf_needs **out, sheaf__inquiry *a, sheaf_status *st)
 {
     sheaf_needs *needs = st == NULL ? calloc(1, sizeof *needs) : NULL;
     if (st == NULL && needs == NULL)
         st = sheaf__no_memory("plan");
-    TRY(st, sheaf__question_answer(&needs->plan, &a->q));
-    if (st == NULL) {
-        needs->seq = a->q.seq;
+    TRY(st, a->how.table == SHEAF_PLAN_NO_TABLE ? find_needs(needs, a)
+                                                : sheaf__needs_table(&needs->json, a));
+    if (st == NULL)
         *out = needs;
-    } else {
-        free(needs);
+    else
+        sheaf_needs_free(needs);
+    return st;
+}
+
+sheaf_status *sheaf_run_plan_with(sheaf_needs **out, const sheaf_run_train_options *options,
+                                  const sheaf_plan_options *how)
+{
+    SHEAF__INSIDE;
+    sheaf__inquiry a = { 0 };
+    *out = NULL;
+    sheaf_status *st = ask_run(&a, options, how);
+    if (a.how.table == SHEAF_PLAN_NO_TABLE)
+        TRY(st, sheaf__question_open(&a.q, a.events));
+    st = answer(out, &a, st);
+    if (st == NULL && options->given != NULL && a.how.table == SHEAF_PLAN_NO_TABLE) {
+        *options->given->options = a.q.o;
+        sheaf__balance_note(a.q.opened.schema, a.q.o.tp, a.events);
     }
+    release(&a);
     return st;
 }
 
 sheaf_status *sheaf_run_plan(sheaf_needs **out, const sheaf_run_train_options *options)
 {
-    SHEAF__INSIDE;
-    asked a = { 0 };
-    *out = NULL;
-    sheaf_status *st = answer(out, &a, ask_run(&a, options));
-    release(&a);
-    return st;
+    return sheaf_run_plan_with(out, options, NULL);
 }
 
 sheaf_status *sheaf_model_plan(sheaf_needs **out, const sheaf_model_open_options *options)
 {
     SHEAF__INSIDE;
-    asked a = { 0 };
+    sheaf__inquiry a = { 0 };
     *out = NULL;
     sheaf_status *st = answer(out, &a, ask_model(&a, options, 1, 0));
     release(&a);
@@ -116,22 +255,23 @@ sheaf_status *sheaf_model_plan(sheaf_needs **out, const sheaf_model_open_options
 
 void sheaf_needs_free(sheaf_needs *needs)
 {
+    if (needs == NULL)
+        return;
+    sheaf__text_release(&needs->adapter);
+    free(needs->json);
     free(needs);
+}
+
+const char *sheaf_needs_json(const sheaf_needs *needs)
+{
+    return needs->json;
 }
 
 sheaf_status *sheaf_needs_look(sheaf_needs_facts *facts, const sheaf_needs *needs)
 {
-    const sheaf_plan *p = &needs->plan;
     sheaf_status *st = sheaf__take_report(facts, "sheaf_needs_facts");
     if (st == NULL)
-        sheaf__give_report(facts,
-                           &(sheaf_needs_facts){ .ranks = p->ranks,
-                                                 .process = p->process,
-                                                 .fullest = sheaf_plan_fullest(p),
-                                                 .parameters = p->parameters,
-                                                 .trained = p->trained,
-                                                 .seq = needs->seq },
-                           sizeof *facts);
+        sheaf__give_report(facts, &needs->facts, sizeof *facts);
     return st;
 }
 
@@ -203,7 +343,8 @@ static sheaf_status *take_timing(sheaf_timing_options *out, const sheaf_timing_f
 }
 
 /* `st`: of asking, consumed. */
-static sheaf_status *time_question(sheaf_timing_facts *facts, const asked *a, sheaf_status *st)
+static sheaf_status *time_question(sheaf_timing_facts *facts, const sheaf__inquiry *a,
+                                   sheaf_status *st)
 {
     sheaf__timing found;
     TRY(st, sheaf__timing_find(&found, &a->q, a->events));
@@ -217,9 +358,10 @@ static sheaf_status *time_question(sheaf_timing_facts *facts, const asked *a, sh
 sheaf_status *sheaf_run_timing(sheaf_timing_facts *facts, const sheaf_run_train_options *options)
 {
     SHEAF__INSIDE;
-    asked a = { 0 };
+    sheaf__inquiry a = { 0 };
     sheaf_status *st = sheaf__take_report(facts, "sheaf_timing_facts");
-    TRY(st, ask_run(&a, options));
+    TRY(st, ask_run(&a, options, NULL));
+    TRY(st, sheaf__question_open(&a.q, a.events));
     st = time_question(facts, &a, st);
     release(&a);
     return st;
@@ -229,7 +371,7 @@ sheaf_status *sheaf_model_timing(sheaf_timing_facts *facts, const sheaf_model_op
                                  const sheaf_timing_options *how)
 {
     SHEAF__INSIDE;
-    asked a = { 0 };
+    sheaf__inquiry a = { 0 };
     sheaf_timing_options h = { 0 };
     sheaf_status *st = take_timing(&h, facts, how);
     TRY(st, ask_model(&a, options, h.batch, h.max_new));

@@ -45,8 +45,8 @@ static sheaf_status *write_settings(session *s)
     free(s->fixed);
     free(s->all);
     s->fixed = s->all = NULL;
-    sheaf_status *st = sheaf__settings_text(&s->fixed, s->how->table, true);
-    return st == NULL ? sheaf__settings_text(&s->all, s->how->table, false) : st;
+    sheaf_status *st = sheaf__settings_text(&s->fixed, s->how->run->table, true);
+    return st == NULL ? sheaf__settings_text(&s->all, s->how->run->table, false) : st;
 }
 
 /* A new run's settings name the template that was chosen for it: they say all that the run depends
@@ -56,11 +56,11 @@ static sheaf_status *chosen(void *self, const char *prompt_template, const char 
                             const char **recipe)
 {
     session *s = self;
-    const bool given =
-        s->how->options->prompt_template != NULL && s->how->options->prompt_template[0] != '\0';
+    const bool given = s->how->run->options->prompt_template != NULL &&
+                       s->how->run->options->prompt_template[0] != '\0';
     if (prompt_template == NULL || given || s->stored != NULL)
         return NULL;
-    s->how->options->prompt_template = prompt_template;
+    s->how->run->options->prompt_template = prompt_template;
     sheaf_status *st = write_settings(s);
     *settings = s->fixed;
     *recipe = s->all;
@@ -87,7 +87,7 @@ static sheaf_status *check_resumed(const session *s, const struct sheaf__job *jo
     sheaf__train_settings(table, &was, false);
     sheaf_status *st = stored == NULL
                            ? sheaf__no_memory("settings of the run")
-                           : sheaf__settings_take(&state, table, stored, s->how->options->out);
+                           : sheaf__settings_take(&state, table, stored, s->how->run->options->out);
     if (st == NULL) {
         was.steps = sheaf__subset_steps(&job->train, &was);
         sheaf__rates_resumed(job->options, &was, s->done, events);
@@ -113,7 +113,7 @@ static sheaf_status *planned(void *self, const struct sheaf__job *job, size_t *f
     session *s = self;
     const sheaf_events events = { forward_event, self };
     s->steps = job->options->steps;
-    sheaf_fits_how how = { .force = s->how->options->force,
+    sheaf_fits_how how = { .force = s->how->run->options->force,
                            .events = &events,
                            .footprint = footprint };
     sheaf_status *st = check_rates(s, job, &events);
@@ -135,9 +135,9 @@ static sheaf_status *begin(void *self, int64_t keep_steps, int64_t keep_evaluati
     char *path = NULL;
     sheaf_status_free(sheaf_monitor_close(s->early)); /* it holds no file */
     s->early = NULL;
-    if (asprintf(&path, "%s/metrics.jsonl", s->how->options->out) < 0)
+    if (asprintf(&path, "%s/metrics.jsonl", s->how->run->options->out) < 0)
         return sheaf__no_memory("metrics.jsonl");
-    const sheaf_train_options *o = s->how->options;
+    const sheaf_train_options *o = s->how->run->options;
     const sheaf_provenance run = { .step = keep_steps,
                                    .steps = s->steps,
                                    .ranks = o->tp * o->dp,
@@ -171,7 +171,7 @@ static sheaf_status *before_save(void *self)
 /* Is nothing missing that a new run needs? */
 static bool has_all(const sheaf__session_options *how)
 {
-    sheaf_status *st = sheaf__settings_required(how->state, how->table, true);
+    sheaf_status *st = sheaf__settings_required(how->run->state, how->run->table, true);
     sheaf_status_free(st);
     return st == NULL;
 }
@@ -179,7 +179,7 @@ static bool has_all(const sheaf__session_options *how)
 /* The processes of the run meet, where something started them together. */
 static sheaf_status *join(session *s)
 {
-    const sheaf_train_options *o = s->how->options;
+    const sheaf_train_options *o = s->how->run->options;
     if (o->transport != SHEAF_TRANSPORT_MPI || sheaf__launched(NULL, NULL) == NULL)
         return NULL;
     sheaf_status *st = sheaf__process_start(s->join, o->mpi);
@@ -190,7 +190,7 @@ static sheaf_status *join(session *s)
 /* What the run that goes on has stored: the first process looks, and tells the others. */
 static sheaf_status *look_back(session *s)
 {
-    const sheaf_train_options *o = s->how->options;
+    const sheaf_train_options *o = s->how->run->options;
     sheaf_status *st = NULL;
     if (!o->resume)
         return NULL;
@@ -208,17 +208,17 @@ static sheaf_status *look_back(session *s)
 static sheaf_status *take_stored(const session *s)
 {
     const sheaf__session_options *how = s->how;
-    sheaf_train_options *o = how->options;
+    sheaf_train_options *o = how->run->options;
     char *path = NULL;
     sheaf_status *st = sheaf__path_join(&path, o->out, "settings");
     if (st == NULL && sheaf__all_first(s->group) && sheaf__path_kind(path) != SHEAF_PATH_FILE) {
         free(path);
         st = sheaf__path_join(&path, o->out, "checkpoints: settings");
     }
-    TRY(st, sheaf__settings_resume(how->state, how->table, s->stored, path));
-    TRY(st, sheaf__train_settings_resumed(how->state, how->table, o));
+    TRY(st, sheaf__settings_resume(how->run->state, how->run->table, s->stored, path));
+    TRY(st, sheaf__train_settings_resumed(how->run->state, how->run->table, o));
     if (st == NULL) {
-        st = sheaf_in(sheaf__settings_required(how->state, how->table, true), "%s", path);
+        st = sheaf_in(sheaf__settings_required(how->run->state, how->run->table, true), "%s", path);
         if (st != NULL)
             sheaf_try_this(st, "give it as the run began; the file does not name it");
     }
@@ -230,7 +230,7 @@ static sheaf_status *take_stored(const session *s)
 static sheaf_status *settle(session *s)
 {
     const sheaf__session_options *how = s->how;
-    sheaf_train_options *o = how->options;
+    sheaf_train_options *o = how->run->options;
     const sheaf_bf16_sums asked = o->sums;
     sheaf_status *st = join(s);
     TRY(st, look_back(s));
@@ -241,20 +241,20 @@ static sheaf_status *settle(session *s)
     const sheaf_events *said = here && sheaf__all_first(s->group) ? how->events : NULL;
     if (st == NULL)
         sheaf__train_dtype(o, said);
-    TRY(st, sheaf__train_settings_check(how->state, how->table, o));
+    TRY(st, sheaf__train_settings_check(how->run->state, how->run->table, o));
     if (st == NULL)
         sheaf__sums_note(asked, o->dtype, how->events);
     if (st == NULL && s->stored == NULL)
         /* one that goes on keeps what it began with, also where that has no name */
         o->sums = sheaf__sums_of(o->sums, SHEAF_SUMS_UNNAMED, o->dtype);
     if (st == NULL && s->stored == NULL)
-        st = sheaf__adapter_settings(how->state, how->table, o, how->events);
+        st = sheaf__adapter_settings(how->run->state, how->run->table, o, how->events);
     if (st == NULL && here)
         st = sheaf__rates_check(o, said);
-    TRY(st, sheaf__run_paths_begin(how->state, how->table, o));
+    TRY(st, sheaf__run_paths_begin(how->run->state, how->run->table, o));
     TRY(st, write_settings(s));
     if (st == NULL && s->stored != NULL)
-        st = sheaf__run_paths_find(how->state, how->table, o, o->out, true);
+        st = sheaf__run_paths_find(how->run->state, how->run->table, o, o->out, true);
     TRY(st, join(s)); /* the stored settings may say so */
     return sheaf__all_agree(s->group, st);
 }
@@ -282,18 +282,19 @@ sheaf_status *sheaf__session_run(sheaf_train_result *result, const sheaf__sessio
     TRY(st, sheaf_monitor_open(&s.early,
                                &(sheaf_monitor_options){
                                    .progress = sheaf__all_first(s.group) ? how->progress : NULL }));
-    TRY(st, sheaf__watched_open(
-                &watched, &(sheaf__watched_options){ .all = s.group,
-                                                     .ranks = how->options->tp * how->options->dp,
-                                                     .in_group = how->options->tp,
-                                                     .heartbeat = how->options->heartbeat,
-                                                     .hang_after = how->options->hang_after,
-                                                     .hooks = how->watch,
-                                                     .stop = sheaf__control_stop(how->control),
-                                                     .events = &events }));
+    TRY(st,
+        sheaf__watched_open(&watched, &(sheaf__watched_options){
+                                          .all = s.group,
+                                          .ranks = how->run->options->tp * how->run->options->dp,
+                                          .in_group = how->run->options->tp,
+                                          .heartbeat = how->run->options->heartbeat,
+                                          .hang_after = how->run->options->hang_after,
+                                          .hooks = how->watch,
+                                          .stop = sheaf__control_stop(how->control),
+                                          .events = &events }));
     hooks.doing = watched.doing;
     hooks.all = s.group;
-    TRY(st, sheaf_train(result, how->options, s.fixed, s.all, &hooks));
+    TRY(st, sheaf_train(result, how->run->options, s.fixed, s.all, &hooks));
     sheaf__watched_close(&watched);
     sheaf_status_free(sheaf_monitor_close(s.early)); /* it holds no file */
     sheaf_status *closed = sheaf_monitor_close(s.monitor);

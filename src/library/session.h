@@ -10,11 +10,8 @@
 #include "sheaf/train.h"
 
 typedef struct sheaf__session_options {
-    sheaf__settings *state; /* of `table`: sheaf__train_settings() of `options`, as far as the
-                               caller gave them */
-    const sheaf__setting *table;
-    sheaf_train_options
-        *options;               /* those that were not given are filled from the run that goes on */
+    const sheaf__run_settings *run; /* those that were not given are filled from the run that goes
+                                       on */
     FILE *progress;             /* a line of progress, as monitor/monitor.h has it; NULL: none */
     const sheaf_events *events; /* hear of everything; with `progress` of what comes before it */
     int nwords;                 /* the command line, for run.json */
@@ -29,8 +26,8 @@ typedef struct sheaf__session_options {
     const struct sheaf__watch_hooks *watch; /* watched.h; NULL: nobody can end the program */
 } sheaf__session_options;
 
-/* sheaf__session_run - begins a run, or goes on with the one in options->out where options->resume
- * says so. Errors: those of the settings and of sheaf_train(). Release *result also after a
+/* sheaf__session_run - begins a run, or goes on with the one in options->out where its settings
+ * say --resume. Errors: those of the settings and of sheaf_train(). Release *result also after a
  * failure. */
 sheaf_status *sheaf__session_run(sheaf_train_result *result, const sheaf__session_options *options);
 
@@ -48,8 +45,8 @@ void sheaf__first_record_note(const sheaf__job *job, const sheaf_events *events)
 sheaf_status *sheaf__adapter_settings(const sheaf__settings *state, const sheaf__setting *table,
                                       sheaf_train_options *options, const sheaf_events *events);
 
-/* sheaf__train_take - fills `table` and *to with the defaults, what *from gives and the lines of
- * its settings. Release `state` after the use of *to, also after a failure. Errors: SHEAF_E_ARG. */
-sheaf_status *sheaf__train_take(sheaf__settings *state, sheaf__setting table[SHEAF__MAX_SETTINGS],
-                                sheaf_train_options *to, const sheaf_run_train_options *from,
-                                bool planning);
+/* sheaf__train_take - `run` holds the defaults, what *from gives and the lines of its settings;
+ * nothing where from->given has them. Close `run` and release `state` also after a failure. Errors:
+ * SHEAF_E_ARG. */
+sheaf_status *sheaf__train_take(sheaf__run_settings *run, sheaf__settings *state,
+                                const sheaf_run_train_options *from, bool planning);

@@ -140,6 +140,22 @@ sheaf_status *sheaf__settings_too_old(const char *name);
 sheaf_status *sheaf__settings_beside(sheaf__settings *state, const sheaf__setting *table,
                                      const char *text, const char *name);
 
+/* The settings of a training run: the flags of `sheaf train` and `sheaf plan`
+ * (library/train_settings.h), and where their values are. */
+typedef struct sheaf__run_settings {
+    sheaf__settings *state; /* borrowed */
+    sheaf__setting table[SHEAF__MAX_SETTINGS];
+    int count;                           /* of them, without the zero entry */
+    struct sheaf_train_options *options; /* train/options.h; owned */
+} sheaf__run_settings;
+
+/* sheaf__run_settings_open - the defaults. The caller may append flags of its own and a new end to
+ * the table. `planning`: neither data nor OUT is required. Errors: SHEAF_E_MEMORY; close it then
+ * too. */
+sheaf_status *sheaf__run_settings_open(sheaf__run_settings *run, sheaf__settings *state,
+                                       bool planning);
+void sheaf__run_settings_close(sheaf__run_settings *run);
+
 /* sheaf__peer_advise - says in `st` what does here what `word`, a flag without its dashes that the
  * table has not ("=VALUE" may follow), does in other programs, or by another spelling; `dashes`
  * before a name of ours. false: it is not known. */

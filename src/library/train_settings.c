@@ -351,6 +351,24 @@ int sheaf__train_settings(sheaf__setting *table, sheaf_train_options *o, bool pl
     return n - 1;
 }
 
+sheaf_status *sheaf__run_settings_open(sheaf__run_settings *run, sheaf__settings *state,
+                                       bool planning)
+{
+    run->state = state;
+    run->options = malloc(sizeof *run->options);
+    if (run->options == NULL)
+        return sheaf__no_memory("settings");
+    sheaf_train_options_default(run->options);
+    run->count = sheaf__train_settings(run->table, run->options, planning);
+    return NULL;
+}
+
+void sheaf__run_settings_close(sheaf__run_settings *run)
+{
+    free(run->options);
+    run->options = NULL;
+}
+
 sheaf_status *sheaf__train_settings_resumed(const sheaf__settings *state,
                                             const sheaf__setting *table, sheaf_train_options *o)
 {

@@ -1,13 +1,13 @@
 /* plan.c - `sheaf plan`: what a training run would need, before it is started. */
+#include <math.h>
+#include <strings.h>
 
 #include "commands.h"
 #include "plan_print.h"
 #include "base/base.h"
+#include "base/print.h"
 #include "cli/lib/hosts.h"
 #include "cli/lib/processes.h"
-#include "models/placement.h"
-#include "library/run_model.h"
-#include "library/train_settings.h"
 
 const char cmd_plan_usage[] =
     "usage: sheaf plan MODEL [DATA] [flags of train]\n"
@@ -22,136 +22,93 @@ const char cmd_plan_usage[] =
     "With --place, generation: --micro-batch sequences of --seq tokens, --max-new of them the\n"
     "answer's, layers on stages.\n";
 
-/* ---- what the data mean ---- */
+/* ---- flags ---- */
 
-static void count_work(cli_plan *q)
+static const void *value(const cli_option *table, const char *name)
 {
-    const sheaf__subset *set = &q->ask.sets.train;
-    const sheaf_train_options *o = &q->ask.o;
-    const int64_t rows = o->micro_batch * o->accumulate;
-    cli_plan_work *w = &q->work;
-    w->rows = sheaf__subset_rows(set);
-    for (int64_t i = 0; i < w->rows; i++) {
-        const int64_t row = sheaf__subset_row(set, i, 0, false);
-        w->tokens += sheaf_data_tokens(set->data, &row, 1);
-        w->labels += sheaf_data_labels(set->data, &row, 1);
+    return sheaf__setting_find(table, name)->value;
+}
+
+/* NULL: not given. */
+static const char *word(const cli_option *table, const char *name)
+{
+    const char *text = *(const char *const *)value(table, name);
+    return text == NULL || text[0] == '\0' ? NULL : text;
+}
+
+/* "24G", "16000M", "1.5T" (units of 1024, "GiB" and "GB" mean the same); a number alone counts MiB.
+ */
+static sheaf_status *read_memory(uint64_t *bytes, const char *text)
+{
+    static const char units[] = "KMGT";
+    char *end = NULL;
+    const double number = strtod(text, &end);
+    int power = 2;
+    bool sound = end != text && (*text == '.' || (*text >= '0' && *text <= '9')) &&
+                 isfinite(number) && number > 0;
+    if (sound && *end != '\0') {
+        const char *unit = strchr(units, *end >= 'a' ? *end - 'a' + 'A' : *end);
+        sound = unit != NULL &&
+                (end[1] == '\0' || strcasecmp(end + 1, "B") == 0 || strcasecmp(end + 1, "iB") == 0);
+        power = unit == NULL ? 0 : (int)(unit - units) + 1;
     }
-    w->epoch_steps = (w->rows + rows - 1) / rows;
-    w->steps = q->ask.whole ? w->epoch_steps : o->steps;
-    w->all_tokens = (double)w->tokens * (double)w->steps * (double)rows / (double)w->rows;
-}
-
-static sheaf_status *try_speed(cli_plan *q, const sheaf_events *events)
-{
-    enum { SECONDS = 60 };
-    cli_plan_work *w = &q->work;
-    sheaf_status *st = sheaf__trial_run(&w->trial, &q->ask, SECONDS, events);
-    if (st == NULL)
-        w->hours = w->all_tokens * w->trial.seconds / (double)w->trial.tokens / 3600;
-    return st;
-}
-
-static sheaf_status *find_time(cli_plan *q, const cli *cli)
-{
-    q->timed_steps = q->work.rows > 0 ? q->work.steps : q->ask.whole ? 0 : q->ask.o.steps;
-    if (q->ask.o.transport == SHEAF_TRANSPORT_MPI && q->ask.o.tp * q->ask.o.dp > 1)
-        sheaf_note(&cli->events,
-                   "--time: ranks are measured as threads of one process; between hosts they wait "
-                   "longer");
-    return sheaf_in(sheaf__timing_find(&q->timing, &q->ask, &cli->events), "--time");
-}
-
-/* What the first step of the run exchanges, byte for byte. */
-static sheaf_status *count_first(cli_plan *q, const sheaf_plan *plan, const cli *cli)
-{
-    const sheaf__job job = sheaf__question_job(&q->ask);
-    if (!cli->json || job.train.data == NULL || q->ask.place_text != NULL)
+    const double all = number * pow(1024, power);
+    if (sound && all >= 1 && all < 1e18) {
+        *bytes = (uint64_t)all;
         return NULL;
-    q->first = calloc((size_t)plan->ranks, sizeof *q->first);
-    sheaf_status *st = q->first == NULL ? sheaf__no_memory("plan") : NULL;
-    for (int r = 0; r < plan->ranks && st == NULL; r++)
-        st = sheaf_plan_step(q->first[r], NULL, &job, r, 0);
-    return st;
+    }
+    return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--memory"),
+                                      "a size such as 24G, 512M or 16000 (MiB)"),
+                       "%s", text);
 }
 
 /* Threads of one process share the machine's memory, processes that of their host. */
-static sheaf_status *find_slots(cli_plan *q)
+static sheaf_status *find_slots(const int **out, int slots[SHEAF_MAX_SLICES + 1],
+                                const cli_option *table)
 {
     cli_hosts hosts = { 0 };
-    const sheaf_train_options *o = &q->ask.o;
-    if (o->transport != SHEAF_TRANSPORT_MPI)
+    char *transport = sheaf__setting_show(sheaf__setting_find(table, "transport"));
+    const bool processes = transport != NULL && strcmp(transport, "mpi") == 0;
+    free(transport);
+    if (!processes)
         return NULL;
-    sheaf_status *st = cli_hosts_read(&hosts, o->hosts, o->hostfile);
-    cli_hosts_slots(q->slot, &hosts,
-                    o->tp * (q->ask.place_text == NULL ? o->dp : q->ask.place.stages));
+    sheaf_status *st = cli_hosts_read(&hosts, word(table, "hosts"), word(table, "hostfile"));
+    cli_hosts_slots(slots, &hosts);
     cli_hosts_release(&hosts);
-    q->slots = q->slot;
+    *out = slots;
     return st;
 }
 
-static sheaf_status *answer(cli_plan *q, const cli *cli, bool *fits)
-{
-    const sheaf_train_options asked = q->ask.o;
-    sheaf_plan plan;
-    if (q->groups > 1)
-        sheaf_note(&cli->events, "--dp %d has no effect with --place: generation has no groups",
-                   q->groups);
-    sheaf_status *st = sheaf__question_open(&q->ask, &cli->events);
-    TRY(st, find_slots(q));
-    TRY(st, q->memory > 0
-                ? sheaf__fit_find(&q->fit, &plan, &q->ask, q->memory, q->slots, &cli->events)
-                : sheaf__question_answer(&plan, &q->ask));
-    *fits = q->memory == 0 || q->fit.fits;
-    if (st == NULL && q->ask.sets.data != NULL && q->ask.place_text == NULL)
-        count_work(q);
-    if (st == NULL && q->trial && *fits)
-        st = try_speed(q, &cli->events);
-    if (st == NULL && q->time && *fits)
-        st = find_time(q, cli);
-    TRY(st, count_first(q, &plan, cli));
-    if (st != NULL)
-        return st;
-    sheaf__balance_note(q->ask.opened.schema, q->ask.o.tp, &cli->events);
-    cli_plan_print(cli, q, &plan, &asked);
-    return NULL;
-}
-
-/* ---- flags against each other ---- */
-
-static sheaf_status *refuse(const char *where, const char *expected, const char *found,
-                            const char *instead)
-{
-    sheaf_status *st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s", where), "%s", expected);
-    return sheaf_try_this(sheaf_found(st, "%s", found), "%s", instead);
-}
-
-static sheaf_status *check_flags(const cli_plan *q)
+static sheaf_status *check_flags(const cli_plan *q, const cli_option *flags)
 {
     static const char two_plans[] = "two plans, one of them without --table";
-    const bool place = q->ask.place_text != NULL, table = q->table != CLI_PLAN_NO_TABLE,
-               model = q->ask.o.model != NULL, data = q->ask.o.data != NULL;
+    const bool place = q->ask.place != NULL, table = q->ask.table != SHEAF_PLAN_NO_TABLE,
+               model = word(flags, "model") != NULL, data = word(flags, "data") != NULL;
     const struct {
         bool is;
         const char *where, *expected, *found, *instead;
     } wrong[] = {
-        { q->trial && place, "plan", "--trial without --place", "--place beside it",
+        { !model && word(flags, "config") == NULL, "plan", "--model DIR or --config FILE",
+          "neither", "--config config.json, of a model whose weights need not be here" },
+        { q->ask.trial && place, "plan", "--trial without --place", "--place beside it",
           "--time, which also knows how long generation takes" },
-        { q->trial && table, "plan", "--trial without --table", "--table beside it", two_plans },
-        { q->trial && !(model && data), "plan --trial", "--model and --data",
+        { q->ask.trial && table, "plan", "--trial without --table", "--table beside it",
+          two_plans },
+        { q->ask.trial && !(model && data), "plan --trial", "--model and --data",
           model  ? "no --data"
           : data ? "no --model"
                  : "neither",
           "--model DIR --data FILE, or --time in place of --trial: it needs neither weights nor "
           "data" },
-        { q->time && table, "plan", "--time without --table", "--table beside it", two_plans },
-        { q->time && q->ask.images_text != NULL, "plan",
+        { q->ask.time && table, "plan", "--time without --table", "--table beside it", two_plans },
+        { q->ask.time && q->ask.images != NULL, "plan",
           "--time without --images: it measures one a row", "--images beside it",
           "--time --data FILE, of which it reads what rows hold" },
         { q->ask.max_new > 0 && !place, "--max-new", "--place beside it", "none",
           "--place 1, generation with all layers on one stage" },
         { place && table, "plan", "--place or --table, not both", "both",
           "--table, which is of training, or --place with one --tp after the other" },
-        { table && q->memory > 0, "plan",
+        { table && q->ask.memory > 0, "plan",
           "--table without --memory: it has the fullest rank of every setting",
           "--memory beside it",
           "--memory alone, which looks for a setting that fits, or --table alone" },
@@ -161,7 +118,11 @@ static sheaf_status *check_flags(const cli_plan *q)
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
         if (wrong[i].is)
-            return refuse(wrong[i].where, wrong[i].expected, wrong[i].found, wrong[i].instead);
+            return sheaf_try_this(
+                sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s", wrong[i].where), "%s",
+                                           wrong[i].expected),
+                            "%s", wrong[i].found),
+                "%s", wrong[i].instead);
     return NULL;
 }
 
@@ -176,91 +137,97 @@ static void show_less(cli_option *table)
                 o->kind &= ~(unsigned)CLI_COMMON;
 }
 
-int cmd_plan(cli *cli, int argc, char **argv)
+static int add_flags(cli_option *table, cli_plan *q, const char **memory)
 {
-    cli_plan q = { 0 };
-    cli_option table[CLI_MAX_OPTIONS];
-    const char *memory = NULL;
     static const cli_choice by[] = { { "kind", CLI_PLAN_BY_KIND },
                                      { "component", CLI_PLAN_BY_COMPONENT },
                                      { 0 } };
-    static const cli_choice tables[] = { { "ranks", CLI_PLAN_TABLE_RANKS },
-                                         { "methods", CLI_PLAN_TABLE_METHODS },
+    static const cli_choice tables[] = { { "ranks", SHEAF_PLAN_TABLE_RANKS },
+                                         { "methods", SHEAF_PLAN_TABLE_METHODS },
                                          { 0 } };
-    sheaf_train_options_default(&q.ask.o);
-    q.ask.flags = true;
-    const int n = sheaf__train_settings(table, &q.ask.o, true);
-    table[n] = (cli_option){
-        "memory",
-        CLI_TEXT | CLI_UNSAVED | CLI_COMMON,
-        &memory,
-        "what this machine may use, 24G or in MiB, or with --transport mpi one rank or host of --hosts: find a setting that fits",
-        "SIZE",
-        .heading = "question"
+    const cli_option own[] = {
+        { "memory", CLI_TEXT | CLI_UNSAVED | CLI_COMMON, memory,
+          "what this machine may use, 24G or in MiB, or with --transport mpi one rank or host of --hosts: find a setting that fits",
+          "SIZE", .heading = "question" },
+        { "by", CLI_CHOICE | CLI_UNSAVED, &q->by,
+          "lines of the answer: kind of memory, or part of the model", .choices = by },
+        { "table", CLI_CHOICE | CLI_UNSAVED | CLI_COMMON, &q->ask.table,
+          "the fullest rank at every number of ranks: this setting, or all methods",
+          .choices = tables },
+        { "place", CLI_TEXT | CLI_UNSAVED | CLI_COMMON, &q->ask.place,
+          "generation instead of training, with layers over stages of --tp ranks each: 1, 2, by memory 24,12, or 0-10,11-31",
+          "P", 1 },
+        { "trial", CLI_FLAG | CLI_UNSAVED | CLI_COMMON, &q->ask.trial,
+          "load the model, take steps for a minute and say how long the run would take" },
+        { "max-new", CLI_COUNT | CLI_UNSAVED, &q->ask.max_new,
+          "with --place: of the --seq positions, those of the answer; 0 = none is said", "N",
+          .max = 1e8 },
+        { "images", CLI_TEXT | CLI_UNSAVED, &q->ask.images,
+          "without --data: pictures of each row, perhaps with their size in pixels: 2, 2:1344x896 (1)",
+          "N" },
+        { "time", CLI_FLAG | CLI_UNSAVED | CLI_COMMON, &q->ask.time,
+          "how long a step takes, or with --place prompts and tokens: measures some seconds of a model of three layers" },
+        { 0 },
     };
-    table[n + 1] =
-        (cli_option){ "by", CLI_CHOICE | CLI_UNSAVED, &q.by,
-                      "lines of the answer: kind of memory, or part of the model", .choices = by };
-    table[n + 2] =
-        (cli_option){ "table", CLI_CHOICE | CLI_UNSAVED | CLI_COMMON, &q.table,
-                      "the fullest rank at every number of ranks: this setting, or all methods",
-                      .choices = tables };
-    table[n + 3] = (cli_option){
-        "place",
-        CLI_TEXT | CLI_UNSAVED | CLI_COMMON,
-        &q.ask.place_text,
-        "generation instead of training, with layers over stages of --tp ranks each: 1, 2, by memory 24,12, or 0-10,11-31",
-        "P",
-        1
-    };
-    table[n + 4] = (cli_option){
-        "trial", CLI_FLAG | CLI_UNSAVED | CLI_COMMON, &q.trial,
-        "load the model, take steps for a minute and say how long the run would take"
-    };
-    table[n + 5] =
-        (cli_option){ "max-new",
-                      CLI_COUNT | CLI_UNSAVED,
-                      &q.ask.max_new,
-                      "with --place: of the --seq positions, those of the answer; 0 = none is said",
-                      "N",
-                      .max = 1e8 };
-    table[n + 6] = (cli_option){
-        "images", CLI_TEXT | CLI_UNSAVED, &q.ask.images_text,
-        "without --data: pictures of each row, perhaps with their size in pixels: 2, 2:1344x896 (1)",
-        "N"
-    };
-    table[n + 7] = (cli_option){
-        "time", CLI_FLAG | CLI_UNSAVED | CLI_COMMON, &q.time,
-        "how long a step takes, or with --place prompts and tokens: measures some seconds of a model of three layers"
-    };
-    table[n + 8] = (cli_option){ 0 };
-    show_less(table);
+    memcpy(table, own, sizeof own);
+    return (int)(sizeof own / sizeof *own);
+}
+
+/* ---- the command ---- */
+
+static sheaf_status *answer(bool *fits, cli_plan *q, sheaf__run_settings *run, const cli *cli)
+{
+    sheaf_run_train_options o;
+    sheaf_needs *needs = NULL;
+    SHEAF_INIT(&o);
+    SHEAF_INIT(&q->facts);
+    o.given = run;
+    o.events = &cli->events;
+    q->ask.first_step = cli->json;
+    q->asked.dp = *(const int *)value(run->table, "dp");
+    q->asked.micro_batch = *(const int64_t *)value(run->table, "micro-batch");
+    q->asked.seq = *(const int64_t *)value(run->table, "seq");
+    sheaf_status *st = sheaf_run_plan_with(&needs, &o, &q->ask);
+    TRY(st, sheaf_needs_look(&q->facts, needs));
+    if (st != NULL)
+        return st;
+    json_t *all = json_loads(sheaf_needs_json(needs), 0, NULL);
+    q->seq = *(const int64_t *)value(run->table, "seq");
+    q->slices = *(const int *)value(run->table, "slices");
+    q->dtype = *(const sheaf_dtype *)value(run->table, "dtype");
+    q->has_data = word(run->table, "data") != NULL;
+    *fits = q->facts.fits || q->ask.memory == 0;
+    if (cli->json)
+        sheaf__print(cli->out, "%s\n", sheaf_needs_json(needs));
+    if (all == NULL)
+        st = sheaf__no_memory("plan");
+    else
+        cli_plan_print(cli, q, all);
+    json_decref(all);
+    sheaf_needs_free(needs);
+    return st;
+}
+
+int cmd_plan(cli *cli, int argc, char **argv)
+{
+    cli_plan q = { .ask.size = sizeof q.ask };
+    sheaf__run_settings run = { 0 };
+    const char *memory = NULL;
+    int slots[SHEAF_MAX_SLICES + 1];
     bool fits = true;
     cli_processes processes = { 0 };
-    sheaf_status *st = cli_parse(cli, table, NULL, argc, argv);
-    if (st == NULL && (q.ask.o.model == NULL || q.ask.o.model[0] == '\0') &&
-        (q.ask.o.config == NULL || q.ask.o.config[0] == '\0'))
-        st = refuse("plan", "--model DIR or --config FILE", "neither",
-                    "--config config.json, of a model whose weights need not be here");
-    q.ask.whole = q.ask.o.steps == 0 && q.ask.o.epochs == 0;
-    if (st == NULL && q.ask.whole)
-        q.ask.o.steps = 1;
-    if (st == NULL && q.ask.place_text != NULL) {
-        q.groups = q.ask.o.dp;
-        q.ask.o.dp = 1;
-    }
+    sheaf_status *st = sheaf__run_settings_open(&run, &cli->settings, true);
     if (st == NULL)
-        sheaf__train_dtype(&q.ask.o, &cli->events);
-    TRY(st, sheaf__train_settings_check(&cli->settings, table, &q.ask.o));
+        add_flags(run.table + run.count, &q, &memory);
+    if (st == NULL)
+        show_less(run.table);
+    TRY(st, cli_parse(cli, run.table, NULL, argc, argv));
     if (st == NULL && memory != NULL)
-        st = sheaf__memory_read(&q.memory, memory);
-    TRY(st, check_flags(&q));
+        st = read_memory(&q.ask.memory, memory);
+    TRY(st, check_flags(&q, run.table));
+    TRY(st, find_slots(&q.ask.slots, slots, run.table));
     TRY(st, cli_processes_alone(&processes.elsewhere, cli));
-    if (st == NULL && q.table != CLI_PLAN_NO_TABLE)
-        st = cli_plan_table(&q, cli);
-    else if (st == NULL)
-        st = answer(&q, cli, &fits);
-    sheaf__question_close(&q.ask);
-    free(q.first);
+    TRY(st, answer(&fits, &q, &run, cli));
+    sheaf__run_settings_close(&run);
     return cli_processes_answer(&processes, cli, st, fits);
 }

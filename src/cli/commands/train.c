@@ -153,7 +153,7 @@ static void answer(const cli *cli, const sheaf_train_options *o, const sheaf_tra
 /* What the settings turn out to ask for. */
 typedef struct start {
     const cli *cli;
-    const sheaf_train_options *o;
+    sheaf_train_options *o;
     int argc;
     char **argv;
     bool elsewhere; /* other processes did it, and ended with... */
@@ -182,38 +182,37 @@ static sheaf_status *ready(void *self)
 }
 
 /* How many ranks a run has that goes on: what fails to say so, fails again in the run itself. */
-static void look_back(cli *cli, const cli_option *table, sheaf_train_options *o)
+static void look_back(const sheaf__run_settings *run)
 {
+    const sheaf_train_options *o = run->options;
     char *stored = NULL;
     int64_t step = 0;
     sheaf_status *st = o->resume ? sheaf_train_peek(&stored, &step, o->out) : NULL;
     if (st == NULL && stored != NULL)
-        st = sheaf__settings_resume(&cli->settings, table, stored, o->out);
+        st = sheaf__settings_resume(run->state, run->table, stored, o->out);
     sheaf_status_free(st);
     free(stored);
 }
 
 int cmd_train(cli *cli, int argc, char **argv)
 {
-    sheaf_train_options o;
-    sheaf_train_options_default(&o);
-    cli_option table[CLI_MAX_OPTIONS];
-    sheaf__train_settings(table, &o, false);
+    sheaf__run_settings run = { 0 };
     sheaf_train_result result = { 0 };
-    start begun = { .cli = cli, .o = &o, .argc = argc, .argv = argv };
+    start begun = { .cli = cli, .argc = argc, .argv = argv };
     const sheaf__watch_hooks watch = { .end = cli_end, .begun = cli_meeting_over, .self = cli };
-    sheaf_status *st = cli_parse(cli, table, NULL, argc, argv);
+    sheaf_status *st = sheaf__run_settings_open(&run, &cli->settings, false);
+    sheaf_train_options *o = begun.o = run.options;
+    TRY(st, cli_parse(cli, run.table, NULL, argc, argv));
     cli_linger();
-    if (st == NULL && o.restarts > 0 && !cli_is_supervised()) {
+    if (st == NULL && o->restarts > 0 && !cli_is_supervised()) {
         int code = CLI_DONE;
-        look_back(cli, table, &o);
-        st = cli_supervise(&code, cli, &o, argc, argv);
+        look_back(&run);
+        st = cli_supervise(&code, cli, o, argc, argv);
+        sheaf__run_settings_close(&run);
         return st == NULL ? code : cli_report(cli, st);
     }
     TRY(st,
-        sheaf__session_run(&result, &(sheaf__session_options){ .state = &cli->settings,
-                                                               .table = table,
-                                                               .options = &o,
+        sheaf__session_run(&result, &(sheaf__session_options){ .run = &run,
                                                                .progress = cli->err,
                                                                .events = &cli->events,
                                                                .nwords = argc,
@@ -225,6 +224,7 @@ int cmd_train(cli *cli, int argc, char **argv)
                                                                .join = cli->join,
                                                                .watch = &watch }));
     if (begun.elsewhere) {
+        sheaf__run_settings_close(&run);
         sheaf_status_free(st);
         sheaf_train_result_release(&result);
         return begun.code;
@@ -232,7 +232,8 @@ int cmd_train(cli *cli, int argc, char **argv)
     if (st != NULL && cli_signals_stopped_by() != NULL)
         st = sheaf_in(st, "%s", cli_signals_stopped_by());
     if (st == NULL && sheaf__all_first(cli_all(cli)))
-        answer(cli, &o, &result);
+        answer(cli, o, &result);
+    sheaf__run_settings_close(&run);
     sheaf_train_result_release(&result);
     if (sheaf__all_first(cli_all(cli)))
         cli_verdict(st);

@@ -86,9 +86,9 @@ static int slots_of(const cli_host *host)
     return host->slots < 1 ? 1 : host->slots > SHEAF_MAX_SLICES ? SHEAF_MAX_SLICES : host->slots;
 }
 
-void cli_hosts_slots(int slots[SHEAF_MAX_SLICES + 1], const cli_hosts *h, int ranks)
+void cli_hosts_slots(int slots[SHEAF_MAX_SLICES + 1], const cli_hosts *h)
 {
-    int n = 0, all = 0;
+    int n = 0;
     for (int i = 0; i < h->count && n < SHEAF_MAX_SLICES; i++) {
         slots[n] = 0;
         for (int j = 0; j < h->count; j++)
@@ -97,11 +97,8 @@ void cli_hosts_slots(int slots[SHEAF_MAX_SLICES + 1], const cli_hosts *h, int ra
                     break; /* counted there */
                 slots[n] += slots_of(&h->host[j]);
             }
-        all += slots[n];
         n += slots[n] > 0;
     }
-    for (int i = 0; i < n && all < ranks; i++)
-        slots[i] = (slots[i] * ranks + all - 1) / all;
     slots[n] = 0;
 }
 

@@ -30,9 +30,8 @@ void cli_hosts_release(cli_hosts *hosts);
  *   mpi  as sheaf__plugin_find() takes it */
 int cli_hosts_ask(cli_hosts *hosts, const char *mpi);
 
-/* cli_hosts_slots - how many of `ranks` ranks each host takes, ended by 0: its slots; where those
- * of all are too few, its share of the ranks, rounded up. */
-void cli_hosts_slots(int slots[SHEAF_MAX_SLICES + 1], const cli_hosts *hosts, int ranks);
+/* cli_hosts_slots - those of each host, ended by 0. */
+void cli_hosts_slots(int slots[SHEAF_MAX_SLICES + 1], const cli_hosts *hosts);
 
 /* cli_hosts_left - how many of `ranks` ranks those that are left take: as many as they have slots;
  * where the slots of all are too few, as if they were no matter, their share of the ranks. */
