@@ -1,7 +1,7 @@
 /* config.c - see schema/config.h: which family's a config is, and what all of them spell alike.
  * What each key means is in docs/formats.md. */
 #include "base/base.h"
-#include "schema/config_parts.h"
+#include "schema/config_keys.h"
 
 #include "base/file.h"
 #include "base/inside.h"

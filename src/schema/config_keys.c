@@ -1,10 +1,10 @@
 /* config_keys.c - see config_keys.h. Keys as transformers 4.x and 5.x write them. */
-#include "config_keys.h"
+#include "schema/config_keys.h"
 
 #include "base/base.h"
 
 static const char read_keys[] =
-    "architectures attention_bias bos_token_id dtype eos_token_id head_dim hidden_act "
+    "architectures attention_bias auto_map bos_token_id dtype eos_token_id head_dim hidden_act "
     "hidden_size initializer_range intermediate_size layer_types max_position_embeddings "
     "max_window_layers mlp_bias model_type num_attention_heads num_experts_per_tok "
     "num_hidden_layers num_key_value_heads original_max_position_embeddings pad_token_id "
@@ -64,27 +64,13 @@ static const sheaf_unsupported_key unsupported_keys[] = {
     { "use_mrope", SHEAF_NEUTRAL_ZERO, "has three-part rotary positions" },
     { "use_qk_norm", SHEAF_NEUTRAL_ZERO, "norms queries and keys" },
     { "vision_config", SHEAF_NEUTRAL_NULL, "is a model of several parts" },
+    { NULL },
 };
 
-bool sheaf__config_key_is_read(const char *key)
-{
-    return sheaf__is_listed(read_keys, key, strlen(key));
-}
+const sheaf__key_lists sheaf__transformers_keys = { NULL, read_keys, harmless_keys,
+                                                    unsupported_keys };
 
-bool sheaf__config_key_is_harmless(const char *key)
-{
-    return sheaf__is_listed(harmless_keys, key, strlen(key));
-}
-
-const sheaf_unsupported_key *sheaf__config_key_unsupported(const char *key)
-{
-    for (size_t i = 0; i < sizeof unsupported_keys / sizeof *unsupported_keys; i++)
-        if (strcmp(key, unsupported_keys[i].key) == 0)
-            return &unsupported_keys[i];
-    return NULL;
-}
-
-bool sheaf__config_value_is_neutral(sheaf_neutral neutral, const json_t *value)
+static bool is_neutral(sheaf_neutral neutral, const json_t *value)
 {
     if (neutral == SHEAF_NEUTRAL_TRUE)
         return json_is_true(value);
@@ -101,6 +87,60 @@ bool sheaf__config_value_is_neutral(sheaf_neutral neutral, const json_t *value)
                (json_is_array(value) && json_array_size(value) == 0);
     }
     return false;
+}
+
+static const char *neutral_text(sheaf_neutral neutral)
+{
+    static const char *const text[] = { "no such key, or null", "0, false or null", "1 or null",
+                                        "nothing in it, or null", "true, or no such key" };
+    return text[neutral];
+}
+
+static bool listed(const char *list, const char *key)
+{
+    return list != NULL && sheaf__is_listed(list, key, strlen(key));
+}
+
+static void refuse(sheaf_json_reader *r, const sheaf_unsupported_key *u, const json_t *value)
+{
+    char name[SHEAF__QUANTIZATION];
+    sheaf_status *st = sheaf__json_fail(r, SHEAF_E_UNSUPPORTED, u->key, "%s: another value %s",
+                                        neutral_text(u->neutral), u->why);
+    if (strcmp(u->key, "quantization_config") != 0 || !json_is_object(value))
+        return;
+    sheaf__quantization_name(name, value);
+    if (*name != '\0')
+        sheaf_found(st, "%s", name);
+    sheaf_try_this(st, "the model that was quantized, in 16 or 32 bits");
+}
+
+void sheaf__config_keys(sheaf_json_reader *r, const sheaf__key_lists *lists, sheaf_text *unknown)
+{
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)r->object, key, value)
+    {
+        const sheaf_unsupported_key *u = lists->unsupported;
+        if (listed(lists->own, key))
+            continue;
+        while (u != NULL && u->key != NULL && strcmp(u->key, key) != 0)
+            u++;
+        if (u != NULL && u->key != NULL) {
+            if (!is_neutral(u->neutral, value))
+                refuse(r, u, value);
+        } else if (!listed(lists->read, key) && !listed(lists->harmless, key)) {
+            sheaf__text_add(unknown, "%s%s%s", unknown->size > 0 ? "," : "",
+                            r->inside != NULL ? r->inside : "", key);
+        }
+    }
+}
+
+void sheaf__config_leave(sheaf_json_reader *all, const sheaf_json_reader *inner)
+{
+    if (all->st == NULL)
+        all->st = inner->st;
+    else
+        sheaf_status_free(inner->st);
 }
 
 const char *sheaf__quantization_by_names(const char *(*name)(const void *self, int64_t i),
@@ -148,11 +188,4 @@ void sheaf__quantization_name(char name[SHEAF__QUANTIZATION], const json_t *valu
         snprintf(name, SHEAF__QUANTIZATION, "%.32s, %d bits", method, (int)bits);
     else if (method != NULL)
         snprintf(name, SHEAF__QUANTIZATION, "%.32s", method);
-}
-
-const char *sheaf__neutral_text(sheaf_neutral neutral)
-{
-    static const char *const text[] = { "no such key, or null", "0, false or null", "1 or null",
-                                        "nothing in it, or null", "true, or no such key" };
-    return text[neutral];
 }

@@ -1,8 +1,10 @@
-/* config_keys.h - the three lists of config.json keys (docs/formats.md, "config.json"). */
+/* config_keys.h - keys of config.json: the three lists (docs/formats.md, "config.json"), and those
+ * that all families spell alike. Failures are kept in r->st. */
 #pragma once
 
-#include <jansson.h>
-#include <stdbool.h>
+#include "base/json.h"
+#include "base/text.h"
+#include "schema/config.h"
 
 /* What a known but unsupported key may hold without meaning anything. null always may. */
 typedef enum sheaf_neutral {
@@ -19,10 +21,26 @@ typedef struct sheaf_unsupported_key {
     const char *why; /* what it would change */
 } sheaf_unsupported_key;
 
-bool sheaf__config_key_is_read(const char *key);
-bool sheaf__config_key_is_harmless(const char *key);
-/* NULL when the key is not in that list. */
-const sheaf_unsupported_key *sheaf__config_key_unsupported(const char *key);
+/* The lists of one object. Words are divided by blanks. */
+typedef struct sheaf__key_lists {
+    const char *own; /* neither refused nor reported, whatever the others say; or NULL */
+    const char *read, *harmless;              /* or NULL */
+    const sheaf_unsupported_key *unsupported; /* up to a key of NULL; or NULL */
+} sheaf__key_lists;
+extern const sheaf__key_lists sheaf__transformers_keys; /* of transformers' text models */
+
+/* sheaf__config_keys - refuses unsupported keys whose value is not neutral; what is in no list is
+ * added to `unknown`, divided by commas. */
+void sheaf__config_keys(sheaf_json_reader *r, const sheaf__key_lists *lists, sheaf_text *unknown);
+/* sheaf__config_leave - hands the first failure inside an object to the reader of the whole. */
+void sheaf__config_leave(sheaf_json_reader *all, const sheaf_json_reader *inner);
+/* sheaf__config_read_id - one token id below `vocab`; -1: absent, null or -1, which mean none. */
+int64_t sheaf__config_read_id(sheaf_json_reader *r, const char *key, int64_t vocab);
+void sheaf__config_read_eos(sheaf_json_reader *r, sheaf_config *c);
+void sheaf__config_read_tokenizer(sheaf_json_reader *r, sheaf_config *c);
+/* sheaf__config_read_dtype - dtype (5.x) or torch_dtype (4.x). */
+void sheaf__config_read_dtype(sheaf_json_reader *r, sheaf_config *c);
+
 enum { SHEAF__QUANTIZATION = 64 };
 /* sheaf__quantization_name - how a quantization_config says that weights are quantized, "GPTQ, 4
  * bits"; "" where it does not say. */
@@ -31,5 +49,3 @@ void sheaf__quantization_name(char name[SHEAF__QUANTIZATION], const json_t *valu
  * those that quantized ones hold beside, or in place of, X.weight. NULL: there are none. */
 const char *sheaf__quantization_by_names(const char *(*name)(const void *self, int64_t i),
                                          const void *self, int64_t count);
-bool sheaf__config_value_is_neutral(sheaf_neutral neutral, const json_t *value);
-const char *sheaf__neutral_text(sheaf_neutral neutral);

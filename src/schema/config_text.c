@@ -3,6 +3,7 @@
 
 #include "base/base.h"
 #include "base/json.h"
+#include "base/json_write.h"
 #include "schema/family.h"
 
 void sheaf__config_whole(sheaf_text *t, const char *key, int64_t value)
@@ -14,18 +15,10 @@ void sheaf__config_yes_no(sheaf_text *t, const char *key, bool value)
     sheaf__text_add(t, "%s: %s\n", key, value ? "true" : "false");
 }
 
-/* The shortest of the decimals that read back as the same number. */
 void sheaf__config_real(sheaf_text *t, const char *key, double value)
 {
-    char number[40];
-    const bool plain = value < 1e15 && value > -1e15 && value == (double)(int64_t)value;
-    snprintf(number, sizeof number, "%.0f", value);
-    for (int digits = 1; !plain && digits <= 17; digits++) {
-        snprintf(number, sizeof number, "%.*g", digits, value);
-        if (strtod(number, NULL) == value)
-            break;
-    }
-    sheaf__text_add(t, "%s: %s\n", key, number);
+    char number[SHEAF__JSON_NUMBER];
+    sheaf__text_add(t, "%s: %s\n", key, sheaf__number_json(number, value));
 }
 
 void sheaf__config_rope(sheaf_text *t, const sheaf_config *c)

@@ -3,9 +3,7 @@
 #include "base/base.h"
 #include "families/cog/cog.h"
 
-#include "families/common/vision.h"
 #include "schema/config_keys.h"
-#include "schema/config_parts.h"
 
 /* Sizes beyond any model in sight; every product of two of them fits int64_t. */
 enum {
@@ -58,6 +56,8 @@ static const sheaf_unsupported_key unsupported_keys[] = {
     { NULL },
 };
 
+static const sheaf__key_lists model_keys = { NULL, read_keys, harmless_keys, unsupported_keys };
+
 static const char vit_read_keys[] =
     "hidden_size image_size in_channels inner_hidden_size layernorm_epsilon layernorm_order "
     "max_sequence_length model_class model_parallel_size num_attention_heads num_layers "
@@ -75,7 +75,10 @@ static const sheaf_unsupported_key vit_unsupported_keys[] = {
     { NULL },
 };
 
-static const char encoder_read_keys[] = "embed_dim head_width layers mlp_ratio width";
+static const sheaf__key_lists vit_keys = { NULL, vit_read_keys, vit_harmless_keys,
+                                           vit_unsupported_keys };
+static const sheaf__key_lists encoder_keys = { .read =
+                                                   "embed_dim head_width layers mlp_ratio width" };
 
 /* ---- small checks ---- */
 
@@ -252,7 +255,7 @@ static void read_vit(sheaf_json_reader *all, sheaf_config *c, sheaf_text *unknow
         return;
     sheaf_json_reader r = { object, "eva_args.", NULL };
     sheaf_vit *v = &c->vit;
-    sheaf__config_keys(&r, vit_read_keys, vit_harmless_keys, vit_unsupported_keys, unknown);
+    sheaf__config_keys(&r, &vit_keys, unknown);
     v->layers = sheaf__json_int(&r, "num_layers", 1, SHEAF_MAX_COG_LAYERS, SHEAF_JSON_NEEDED);
     v->hidden = sheaf__json_int(&r, "hidden_size", 1, MOST_WIDTH, SHEAF_JSON_NEEDED);
     v->ffn = sheaf__json_int(&r, "inner_hidden_size", 1, MOST_WIDTH, SHEAF_JSON_NEEDED);
@@ -281,7 +284,7 @@ static void read_encoder(sheaf_json_reader *all, sheaf_config *c, sheaf_text *un
     const json_t *object = sheaf__json_object(all, "encoder_override");
     if (object != NULL) {
         sheaf_json_reader r = { object, "encoder_override.", NULL };
-        sheaf__config_keys(&r, encoder_read_keys, "", NULL, unknown);
+        sheaf__config_keys(&r, &encoder_keys, unknown);
         e->layers = sheaf__json_int(&r, "layers", 1, SHEAF_MAX_COG_LAYERS, e->layers);
         e->width = sheaf__json_int(&r, "width", 1, MOST_WIDTH, e->width);
         e->head_width = sheaf__json_int(&r, "head_width", 1, MOST_HEADS, e->head_width);
@@ -301,7 +304,7 @@ void sheaf__cog_config(sheaf_json_reader *r, sheaf_config *c, sheaf_text *unknow
 {
     read_class(r, c);
     if (r->st == NULL)
-        sheaf__config_keys(r, read_keys, harmless_keys, unsupported_keys, unknown);
+        sheaf__config_keys(r, &model_keys, unknown);
     if (r->st == NULL)
         read_sizes(r, c);
     if (r->st == NULL)

@@ -4,7 +4,6 @@
 #include "base/base.h"
 #include "families/cog/cog.h"
 #include "families/common/rows.h"
-#include "families/common/vision.h"
 
 enum { LEAST_SPLIT_VOCAB = 1000 }; /* SAT keeps smaller tables whole on every rank */
 

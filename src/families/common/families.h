@@ -1,4 +1,4 @@
-/* families.h - the descriptors: rows of the table in families.c. */
+/* families.h - the descriptors: rows of the table in families.c; and what several of them say. */
 #pragma once
 
 #include "schema/family.h"
@@ -7,3 +7,18 @@ extern const sheaf__family sheaf__family_llama, sheaf__family_mistral, sheaf__fa
     sheaf__family_qwen3, sheaf__family_smollm3, sheaf__family_olmo2, sheaf__family_phi3,
     sheaf__family_mixtral, sheaf__family_gemma2, sheaf__family_gemma3, sheaf__family_cogvlm,
     sheaf__family_cogagent, sheaf__family_omnilmm, sheaf__family_minicpmv;
+
+/* sheaf__vit_tower - the tower of config.vit, whose rows stand in the sequence; a family changes
+ * what differs. class_rows: before the patches of an image. */
+static inline sheaf__tower sheaf__vit_tower(const sheaf_config *c, int64_t class_rows,
+                                            int64_t gives)
+{
+    return (sheaf__tower){ .channels = c->vit.channels,
+                           .height = c->vit.height,
+                           .width = c->vit.width,
+                           .patch = c->vit.patch,
+                           .patches = c->patches,
+                           .rows = c->patches + class_rows,
+                           .gives = gives,
+                           .columns = c->hidden };
+}

@@ -3,7 +3,6 @@
 #include "base/base.h"
 #include "families/llama/llama.h"
 #include "schema/config_keys.h"
-#include "schema/config_parts.h"
 
 /* Sizes beyond any model in sight; every product of two of them fits int64_t. */
 enum {
@@ -355,66 +354,33 @@ static bool names_class(const json_t *entry, const char *code)
 
 /* Code that comes with the model may compute anything, so only a tokenizer may be custom, and a
  * class that is now in transformers. */
-static void check_auto_map(sheaf_json_reader *r, const char *key, const json_t *value,
-                           const char *code)
+static void check_auto_map(sheaf_json_reader *r, const char *code)
 {
     const char *name;
     json_t *entry;
-    json_object_foreach((json_t *)value, name, entry) if (strcmp(name, "AutoTokenizer") != 0 &&
-                                                          strcmp(name, "AutoConfig") != 0 &&
-                                                          !names_class(entry, code))
+    json_object_foreach(json_object_get(r->object, "auto_map"), name, entry)
     {
-        sheaf_found(
-            sheaf__json_fail(r, SHEAF_E_UNSUPPORTED, key, "no program code of the model's own"),
-            "\"%.100s\"", name);
+        if (strcmp(name, "AutoTokenizer") != 0 && strcmp(name, "AutoConfig") != 0 &&
+            !names_class(entry, code))
+            sheaf_found(sheaf__json_fail(r, SHEAF_E_UNSUPPORTED, "auto_map",
+                                         "no program code of the model's own"),
+                        "\"%.100s\"", name);
     }
-}
-
-static void tell_quantized(sheaf_status *st, const json_t *value)
-{
-    char name[SHEAF__QUANTIZATION];
-    sheaf__quantization_name(name, value);
-    if (*name != '\0')
-        sheaf_found(st, "%s", name);
-    sheaf_try_this(st, "the model that was quantized, in 16 or 32 bits");
-}
-
-static bool is_own_key(const sheaf__llama_form *form, const char *key)
-{
-    static const char mixture[] =
-        "num_local_experts output_router_logits router_aux_loss_coef router_jitter_noise";
-    const size_t n = strlen(key);
-    return (form->ignored != NULL && sheaf__is_listed(form->ignored, key, n)) ||
-           (form->mixture && sheaf__is_listed(mixture, key, n)) ||
-           (form->no_rope && sheaf__is_listed("no_rope_layers no_rope_layer_interval", key, n));
 }
 
 static void check_keys(sheaf_json_reader *r, const sheaf_config *c, sheaf_text *unknown)
 {
-    const char *key;
-    json_t *value;
+    static const char mixture[] =
+        "num_local_experts output_router_logits router_aux_loss_coef router_jitter_noise";
     const sheaf__llama_form *form = form_of(c);
-    json_object_foreach((json_t *)r->object, key, value)
-    {
-        if (is_own_key(form, key))
-            continue;
-        const sheaf_unsupported_key *unsupported = sheaf__config_key_unsupported(key);
-        if (unsupported != NULL && !sheaf__config_value_is_neutral(unsupported->neutral, value)) {
-            sheaf_status *st =
-                sheaf__json_fail(r, SHEAF_E_UNSUPPORTED, key, "%s: another value %s",
-                                 sheaf__neutral_text(unsupported->neutral), unsupported->why);
-            if (strcmp(key, "quantization_config") == 0 && json_is_object(value))
-                tell_quantized(st, value);
-        } else if (strcmp(key, "auto_map") == 0) {
-            check_auto_map(r, key, value, form->code);
-        } else if (unsupported == NULL && !sheaf__config_key_is_read(key) &&
-                   !sheaf__config_key_is_harmless(key)) {
-            sheaf__text_add(unknown, "%s%s", unknown->size > 0 ? "," : "", key);
-        }
-    }
-    if (form->gelu)
-        return;
-    const char *act = sheaf__json_string(r, "hidden_act");
+    sheaf__key_lists lists = sheaf__transformers_keys;
+    lists.own = form->ignored != NULL ? form->ignored
+                : form->mixture       ? mixture
+                : form->no_rope       ? "no_rope_layers no_rope_layer_interval"
+                                      : NULL;
+    sheaf__config_keys(r, &lists, unknown);
+    check_auto_map(r, form->code);
+    const char *act = form->gelu ? NULL : sheaf__json_string(r, "hidden_act");
     if (act != NULL && strcmp(act, "silu") != 0 && strcmp(act, "swish") != 0)
         sheaf__json_fail(r, SHEAF_E_UNSUPPORTED, "hidden_act", "\"silu\" (also called \"swish\")");
 }

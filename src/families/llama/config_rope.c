@@ -2,8 +2,8 @@
  * rope_parameters (5.x), and keys beside them. What each type does with its numbers is in
  * models/rope.c. */
 #include "base/base.h"
-#include "families/common/vision.h"
 #include "families/llama/llama.h"
+#include "schema/config_keys.h"
 
 enum { MOST_POSITION = INT32_MAX };
 
@@ -110,13 +110,10 @@ static void read_rope_object(sheaf_json_reader *all, const char *key, rope_spell
     json_t *value;
     json_object_foreach((json_t *)object, name, value)
     {
-        if (sheaf__is_listed(known_keys, name, strlen(name)) || json_is_null(value))
-            continue;
         if (json_is_object(value)) /* 5.x: one rotary embedding per kind of layer */
             sheaf__json_fail(&r, SHEAF_E_UNSUPPORTED, name, "one rotary embedding for all layers");
-        else
-            sheaf__text_add(unknown, "%s%s.%s", unknown->size > 0 ? "," : "", key, name);
     }
+    sheaf__config_keys(&r, &(sheaf__key_lists){ .read = known_keys }, unknown);
     sheaf__config_leave(all, &r);
 }
 

@@ -37,6 +37,28 @@ struct sheaf__towers {
     sheaf__resampler resampler;
 };
 
+/* ---- its config ---- */
+
+/* Keys of an object that describes a tower: timm's, or those of transformers' SigLIP. */
+typedef struct sheaf__tower_keys {
+    const char *depth, *width, *heads, *channels, *image;
+    bool timm;
+    int64_t least; /* blocks */
+} sheaf__tower_keys;
+enum { SHEAF__TOWER_MOST_SIDE = 1 << 10 }; /* patches */
+
+/* sheaf__tower_config - config.vit, as large as the pictures it learned from: all blocks, and a
+ * position for each patch. */
+void sheaf__tower_config(sheaf_json_reader *r, sheaf_vit *v, const sheaf__tower_keys *keys);
+/* sheaf__tower_is_named - is `key` the name of timm's tower `name`, with anything behind it? Else a
+ * failure that expects `expected`. */
+bool sheaf__tower_is_named(sheaf_json_reader *r, const char *key, const char *name,
+                           const char *expected);
+/* sheaf__resampler_config - config.resampler, after config.hidden; `queries` is the key of their
+ * number. square: why that is a square number; NULL: it need not be. */
+void sheaf__resampler_config(sheaf_json_reader *r, sheaf_config *c, const char *queries,
+                             const char *square);
+
 /* ---- fields of the descriptor of a family whose decoder is Llama's, behind such a tower ---- */
 
 /* sheaf__tower_rows - of decoder, tower and resampler. */

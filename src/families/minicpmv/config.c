@@ -1,15 +1,13 @@
 /* config.c - config.json of MiniCPM-V, as published (the text model's keys beside the others) or
  * with objects "text" and "vision" and a "model" that names the version. */
 #include "base/base.h"
-#include "families/common/vision.h"
-#include "families/llama/llama.h"
+#include "families/llama/tower.h"
 #include "families/minicpmv/minicpmv.h"
 #include "schema/config_keys.h"
-#include "schema/config_parts.h"
 #include "schema/config_text.h"
 
 /* Sizes beyond any model in sight; every product of two of them fits int64_t. */
-enum { MOST_HEADS = 1 << 16, MOST_WIDTH = 1 << 24, MOST_PIXELS = 1 << 16, MOST_SIDE = 1 << 10 };
+enum { MOST_WIDTH = 1 << 24, MOST_PIXELS = 1 << 16 };
 enum { SCALE_RESOLUTION = 448 }; /* side of the square that slices are about as large as */
 
 #define SIGLIP "vit_so400m_patch14_siglip_384"
@@ -240,7 +238,7 @@ static void default_tower(sheaf_config *c)
 static void check_vision_keys(sheaf_json_reader *r, const sheaf_config *c, sheaf_text *unknown)
 {
     const char *act = sheaf__json_string(r, "hidden_act"), *timm = sheaf__json_string(r, "act");
-    sheaf__config_keys(r, vision_keys, "", NULL, unknown);
+    sheaf__config_keys(r, &(sheaf__key_lists){ .read = vision_keys }, unknown);
     if (c->minicpmv == SHEAF_MINICPMV_2_0 && timm != NULL && strcmp(timm, "gelu") != 0 &&
         strcmp(timm, "GELU(approximate='none')") != 0)
         sheaf__json_fail(r, SHEAF_E_UNSUPPORTED, "act", "\"gelu\", that of erf");
@@ -251,54 +249,15 @@ static void check_vision_keys(sheaf_json_reader *r, const sheaf_config *c, sheaf
                          "0: another value drops attention weights in training");
 }
 
-/* How many blocks of the tower are in the files: all, or all but the last where that is dropped. */
-static void check_blocks(sheaf_json_reader *r, int64_t depth)
-{
-    const int64_t n = sheaf__json_int(r, "blocks_present", 1, SHEAF_MAX_LAYERS, depth);
-    if (r->st == NULL && n != depth && n != depth - 1)
-        sheaf_found(sheaf__json_fail(r, SHEAF_E_LAYOUT, "blocks_present",
-                                     "%" PRId64 ", the tower's blocks, or one less", depth),
-                    "%" PRId64, n);
-}
-
-static void read_sizes(sheaf_json_reader *r, sheaf_config *c)
-{
-    const bool timm = c->minicpmv == SHEAF_MINICPMV_2_0;
-    sheaf_vit *v = &c->vit;
-    v->layers = sheaf__json_int(r, timm ? "depth" : "num_hidden_layers", 1, SHEAF_MAX_LAYERS,
-                                SHEAF_JSON_NEEDED);
-    v->hidden =
-        sheaf__json_int(r, timm ? "embed_dim" : "hidden_size", 1, MOST_WIDTH, SHEAF_JSON_NEEDED);
-    v->heads = sheaf__json_int(r, timm ? "num_heads" : "num_attention_heads", 1, MOST_HEADS,
-                               SHEAF_JSON_NEEDED);
-    v->patch = sheaf__json_int(r, "patch_size", 1, MOST_PIXELS, timm ? 14 : SHEAF_JSON_NEEDED);
-    v->channels = sheaf__json_int(r, "num_channels", 1, 1024, 3);
-    v->norm_eps = sheaf__json_real(r, "layer_norm_eps", 0, 1, 1e-6);
-    v->vocab = 1;
-    if (!timm)
-        v->ffn = sheaf__json_int(r, "intermediate_size", 1, MOST_WIDTH, SHEAF_JSON_NEEDED);
-    const double ratio =
-        timm ? sheaf__json_real(r, "mlp_ratio", 1e-3, 64, SHEAF_JSON_NEEDED_REAL) : 1;
-    const int64_t image =
-        sheaf__json_int(r, timm ? "img_size" : "image_size", 1, MOST_PIXELS, SHEAF_JSON_NEEDED);
-    if (timm)
-        check_blocks(r, v->layers);
-    if (r->st != NULL)
-        return;
-    if (timm)
-        v->ffn = (int64_t)((double)v->hidden * ratio); /* as Python's int() */
-    const int64_t side = image / v->patch;
-    v->positions = side * side;
-    v->height = v->width = side * v->patch;
-    if (side < 1 || side > MOST_SIDE)
-        sheaf__json_fail(r, SHEAF_E_LAYOUT, timm ? "img_size" : "image_size",
-                         "1 to %d patches of %" PRId64 " pixels", MOST_SIDE, v->patch);
-    else if (v->hidden % v->heads != 0)
-        sheaf__json_fail(r, SHEAF_E_LAYOUT, timm ? "num_heads" : "num_attention_heads",
-                         "a number that divides the tower's width, %" PRId64, v->hidden);
-    else if (v->ffn < 1)
-        sheaf__json_fail(r, SHEAF_E_LAYOUT, "mlp_ratio", "an MLP of at least one row");
-}
+static const sheaf__tower_keys
+    timm_keys = { "depth", "embed_dim", "num_heads", "num_channels", "img_size", true, 1 },
+    siglip_keys = { "num_hidden_layers",
+                    "hidden_size",
+                    "num_attention_heads",
+                    "num_channels",
+                    "image_size",
+                    false,
+                    1 };
 
 /* The size that planning counts with: slices are about as large as a square of scale_resolution. */
 static void read_largest(sheaf_json_reader *r, sheaf_config *c)
@@ -330,7 +289,7 @@ static void read_tower(sheaf_json_reader *r, sheaf_config *c, sheaf_text *unknow
     if (object != NULL) {
         sheaf_json_reader inner = { object, layout ? "vision." : "vision_config.", NULL };
         check_vision_keys(&inner, c, unknown);
-        read_sizes(&inner, c);
+        sheaf__tower_config(&inner, &c->vit, timm ? &timm_keys : &siglip_keys);
         sheaf__config_leave(r, &inner);
     } else if (timm) {
         standard_tower(r, c);
@@ -382,31 +341,22 @@ void sheaf__minicpmv_config(sheaf_json_reader *r, sheaf_config *c, sheaf_text *u
 void sheaf__minicpmv_text(sheaf_text *t, const sheaf_config *c)
 {
     const sheaf_vit *v = &c->vit;
-    const struct {
-        const char *key;
-        int64_t value;
-    } rows[] = {
-        { "query_num", c->resampler.queries },
-        { "resampler_num_heads", c->resampler.heads },
-        { "dim_model_base", c->dim_model_base },
-        { "im_start_token", c->image_mark.begin },
-        { "unk_token", c->image_mark.patch },
-        { "im_end_token", c->image_mark.end },
-        { "vision_config, blocks that run", v->layers },
-        { "vision_config.hidden_size", v->hidden },
-        { "vision_config.num_attention_heads", v->heads },
-        { "vision_config.intermediate_size", v->ffn },
-        { "vision_config, rows of positions", v->positions },
-        { "vision_config.patch_size", v->patch },
-        { "vision_config.num_channels", v->channels },
-    };
     sheaf__config_whole(t, "version, times 10",
-                        versions[c->minicpmv - 1].number == 2.0   ? 20
-                        : versions[c->minicpmv - 1].number == 2.5 ? 25
-                                                                  : 26);
+                        (int64_t)(versions[c->minicpmv - 1].number * 10 + 0.5));
     sheaf__llama_text(t, c);
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        sheaf__config_whole(t, rows[i].key, rows[i].value);
+    sheaf__config_whole(t, "query_num", c->resampler.queries);
+    sheaf__config_whole(t, "resampler_num_heads", c->resampler.heads);
+    sheaf__config_whole(t, "dim_model_base", c->dim_model_base);
+    sheaf__config_whole(t, "im_start_token", c->image_mark.begin);
+    sheaf__config_whole(t, "unk_token", c->image_mark.patch);
+    sheaf__config_whole(t, "im_end_token", c->image_mark.end);
+    sheaf__config_whole(t, "vision_config, blocks that run", v->layers);
+    sheaf__config_whole(t, "vision_config.hidden_size", v->hidden);
+    sheaf__config_whole(t, "vision_config.num_attention_heads", v->heads);
+    sheaf__config_whole(t, "vision_config.intermediate_size", v->ffn);
+    sheaf__config_whole(t, "vision_config, rows of positions", v->positions);
+    sheaf__config_whole(t, "vision_config.patch_size", v->patch);
+    sheaf__config_whole(t, "vision_config.num_channels", v->channels);
     sheaf__config_real(t, "scale_emb", c->scale_emb);
     sheaf__config_real(t, "scale_depth", c->scale_depth);
     sheaf__config_real(t, "resampler_ln_eps", c->resampler.norm_eps);

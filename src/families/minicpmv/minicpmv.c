@@ -8,7 +8,6 @@
 
 #include "base/base.h"
 #include "families/llama/tower.h"
-#include "families/common/vision.h"
 #include "families/llama/llama.h"
 
 /* What absent keys mean; biases of 2.6 are the reader's. */

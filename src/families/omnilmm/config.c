@@ -1,17 +1,13 @@
 /* config.c - config.json of OmniLMM: Mistral's keys, the resampler's, and the tower's name; its
  * sizes are timm's, or those of "vision_config". */
-#include <math.h>
-
 #include "base/base.h"
-#include "families/common/vision.h"
-#include "families/llama/llama.h"
+#include "families/llama/tower.h"
 #include "families/omnilmm/omnilmm.h"
 #include "schema/config_keys.h"
-#include "schema/config_parts.h"
 #include "schema/config_text.h"
 
 /* Sizes beyond any model in sight; every product of two of them fits int64_t. */
-enum { MOST_HEADS = 1 << 16, MOST_WIDTH = 1 << 24, MOST_PIXELS = 1 << 16, MOST_SIDE = 1 << 10 };
+enum { MOST_WIDTH = 1 << 24, MOST_PIXELS = 1 << 16 };
 
 #define EVA "eva02_enormous_patch14_clip_224"
 
@@ -57,7 +53,7 @@ static void standard_tower(sheaf_json_reader *r, sheaf_config *c)
 static void check_vision_keys(sheaf_json_reader *r, sheaf_text *unknown)
 {
     const char *act = sheaf__json_string(r, "act");
-    sheaf__config_keys(r, vision_keys, "", NULL, unknown);
+    sheaf__config_keys(r, &(sheaf__key_lists){ .read = vision_keys }, unknown);
     if (act != NULL && strcmp(act, "gelu_erf") != 0 && strcmp(act, "gelu") != 0)
         sheaf__json_fail(r, SHEAF_E_UNSUPPORTED, "act", "\"gelu_erf\" (also called \"gelu\")");
     if (!sheaf__json_bool(r, "use_post_norm", true))
@@ -70,46 +66,18 @@ static void check_vision_keys(sheaf_json_reader *r, sheaf_text *unknown)
         sheaf__json_fail(r, SHEAF_E_UNSUPPORTED, "qkv_bias", "true: EVA02-E has q_bias and v_bias");
 }
 
-/* Blocks in the files: all, or all but the last, which is never run. */
-static void check_blocks(sheaf_json_reader *r, int64_t depth)
-{
-    const int64_t n = sheaf__json_int(r, "blocks_present", 1, SHEAF_MAX_LAYERS, depth - 1);
-    if (r->st == NULL && n != depth && n != depth - 1)
-        sheaf_found(sheaf__json_fail(r, SHEAF_E_LAYOUT, "blocks_present",
-                                     "depth, %" PRId64 ", or one less: the last is left out",
-                                     depth),
-                    "%" PRId64, n);
-}
+static const sheaf__tower_keys keys = { "depth",    "embed_dim", "num_heads",
+                                        "in_chans", "img_size",  true,
+                                        2 };
 
 static void read_vision(sheaf_json_reader *all, const json_t *object, sheaf_config *c,
                         sheaf_text *unknown)
 {
     sheaf_json_reader r = { object, "vision_config.", NULL };
-    sheaf_vit *v = &c->vit;
     check_vision_keys(&r, unknown);
-    const int64_t depth = sheaf__json_int(&r, "depth", 2, SHEAF_MAX_LAYERS, SHEAF_JSON_NEEDED);
-    v->hidden = sheaf__json_int(&r, "embed_dim", 1, MOST_WIDTH, SHEAF_JSON_NEEDED);
-    v->heads = sheaf__json_int(&r, "num_heads", 1, MOST_HEADS, SHEAF_JSON_NEEDED);
-    v->patch = sheaf__json_int(&r, "patch_size", 1, MOST_PIXELS, 14);
-    v->channels = sheaf__json_int(&r, "in_chans", 1, 1024, 3);
-    v->norm_eps = sheaf__json_real(&r, "layer_norm_eps", 0, 1, 1e-6);
-    const double ratio = sheaf__json_real(&r, "mlp_ratio", 1e-3, 64, SHEAF_JSON_NEEDED_REAL);
-    const int64_t image = sheaf__json_int(&r, "img_size", 1, MOST_PIXELS, SHEAF_JSON_NEEDED);
-    check_blocks(&r, depth);
-    if (r.st == NULL && v->hidden % v->heads != 0)
-        sheaf__json_fail(&r, SHEAF_E_LAYOUT, "num_heads",
-                         "a number that divides embed_dim, %" PRId64, v->hidden);
-    if (r.st == NULL && image < v->patch)
-        sheaf__json_fail(&r, SHEAF_E_LAYOUT, "img_size", "at least one patch of %" PRId64,
-                         v->patch);
-    if (r.st == NULL) {
-        v->layers = depth - 1;
-        v->ffn = (int64_t)((double)v->hidden * ratio); /* as Python's int() */
-        v->vocab = 1;
-        v->positions = image / v->patch * (image / v->patch) + 1;
-    }
-    if (r.st == NULL && v->ffn < 1)
-        sheaf__json_fail(&r, SHEAF_E_LAYOUT, "mlp_ratio", "an MLP of at least one row");
+    sheaf__tower_config(&r, &c->vit, &keys);
+    c->vit.layers--; /* the last is left out */
+    c->vit.positions++;
     sheaf__config_leave(all, &r);
 }
 
@@ -120,10 +88,10 @@ static void read_image(sheaf_json_reader *r, sheaf_config *c)
     sheaf_vit *v = &c->vit;
     const int64_t size = sheaf__json_int(r, "image_size", 1, MOST_PIXELS, SHEAF_JSON_NEEDED);
     const int64_t width = sheaf__json_int(r, "mm_hidden_size", 1, MOST_WIDTH, v->hidden);
-    if (r->st == NULL && size > MOST_SIDE * v->patch)
+    if (r->st == NULL && size > SHEAF__TOWER_MOST_SIDE * v->patch)
         sheaf__json_fail(r, SHEAF_E_LAYOUT, "image_size",
-                         "at most %d of the tower's patches, of %" PRId64 " pixels", MOST_SIDE,
-                         v->patch);
+                         "at most %d of the tower's patches, of %" PRId64 " pixels",
+                         SHEAF__TOWER_MOST_SIDE, v->patch);
     if (r->st == NULL && width != v->hidden)
         sheaf__json_fail(r, SHEAF_E_LAYOUT, "mm_hidden_size", "%" PRId64 ", the tower's width",
                          v->hidden);
@@ -174,27 +142,20 @@ void sheaf__omnilmm_config(sheaf_json_reader *r, sheaf_config *c, sheaf_text *un
 void sheaf__omnilmm_text(sheaf_text *t, const sheaf_config *c)
 {
     const sheaf_vit *v = &c->vit;
-    const struct {
-        const char *key;
-        int64_t value;
-    } rows[] = {
-        { "num_query", c->resampler.queries },
-        { "resampler_num_heads", c->resampler.heads },
-        { "image_size", v->height },
-        { "im_start_token", c->image_mark.begin },
-        { "im_patch_token", c->image_mark.patch },
-        { "im_end_token", c->image_mark.end },
-        { "vision_config, blocks that run", v->layers },
-        { "vision_config.embed_dim", v->hidden },
-        { "vision_config.num_heads", v->heads },
-        { "vision_config.mlp_ratio, as a width", v->ffn },
-        { "vision_config, rows of positions", v->positions },
-        { "vision_config.patch_size", v->patch },
-        { "vision_config.in_chans", v->channels },
-    };
     sheaf__llama_text(t, c);
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        sheaf__config_whole(t, rows[i].key, rows[i].value);
+    sheaf__config_whole(t, "num_query", c->resampler.queries);
+    sheaf__config_whole(t, "resampler_num_heads", c->resampler.heads);
+    sheaf__config_whole(t, "image_size", v->height);
+    sheaf__config_whole(t, "im_start_token", c->image_mark.begin);
+    sheaf__config_whole(t, "im_patch_token", c->image_mark.patch);
+    sheaf__config_whole(t, "im_end_token", c->image_mark.end);
+    sheaf__config_whole(t, "vision_config, blocks that run", v->layers);
+    sheaf__config_whole(t, "vision_config.embed_dim", v->hidden);
+    sheaf__config_whole(t, "vision_config.num_heads", v->heads);
+    sheaf__config_whole(t, "vision_config.mlp_ratio, as a width", v->ffn);
+    sheaf__config_whole(t, "vision_config, rows of positions", v->positions);
+    sheaf__config_whole(t, "vision_config.patch_size", v->patch);
+    sheaf__config_whole(t, "vision_config.in_chans", v->channels);
     sheaf__config_real(t, "resampler_ln_eps", c->resampler.norm_eps);
     sheaf__config_real(t, "vision_config.layer_norm_eps", v->norm_eps);
 }

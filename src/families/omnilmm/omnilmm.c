@@ -6,7 +6,6 @@
 
 #include "base/base.h"
 #include "families/llama/tower.h"
-#include "families/common/vision.h"
 #include "families/llama/llama.h"
 
 static const sheaf__llama_form form = {
