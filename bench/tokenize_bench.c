@@ -35,7 +35,7 @@ int main(int argc, char **argv)
     double begin = now();
     check(sheaf__tokenizer_open(&t, argv[1]));
     printf("open %.4f\n", now() - begin);
-    check(sheaf__file_read_all(&text, &size, argv[2], SHEAF__TOKENIZER_TEXT_MAX));
+    check(sheaf__file_read_all(&text, &size, argv[2], SHEAF_TOKENIZER_TEXT_MAX));
     for (int round = 0; round < 3; round++) {
         int32_t *ids;
         int64_t count;

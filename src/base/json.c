@@ -142,9 +142,9 @@ sheaf_status *sheaf__json_parse_line(json_t **out, const char *text, size_t size
     return st;
 }
 
-sheaf_status *sheaf__json_parse_rest(json_t **out, sheaf_json_scan *scan)
+sheaf_status *sheaf__json_parse_value(json_t **out, sheaf_json_scan *scan)
 {
-    return parse_all(out, scan);
+    return parse_value(out, scan, 0);
 }
 
 sheaf_status *sheaf__json_load(json_t **out, const char *path)

@@ -26,9 +26,9 @@ sheaf_status *sheaf__json_parse(json_t **out, const char *text, size_t size);
 /* sheaf__json_parse_line - any value, from one line of JSON Lines. Strings (not keys) may contain
  * NUL, so their size is json_string_length(). Errors: SHEAF_E_DATA that names the column. */
 sheaf_status *sheaf__json_parse_line(json_t **out, const char *text, size_t size);
-/* sheaf__json_parse_rest - any value, what is left of a scan. Errors: SHEAF_E_FORMAT with the place
- * in the scanned text. */
-sheaf_status *sheaf__json_parse_rest(json_t **out, sheaf_json_scan *scan);
+/* sheaf__json_parse_value - any value, the next one of a scan. Errors: SHEAF_E_FORMAT with the
+ * place in the scanned text. */
+sheaf_status *sheaf__json_parse_value(json_t **out, sheaf_json_scan *scan);
 /* sheaf__json_text - any value as text (malloc'd) that reads back as the same; `flags` are those of
  * json_dumps(), which, when memory runs out, may leave something out and report success. At most
  * SHEAF_JSON_MAX_DEPTH levels. Errors: SHEAF_E_MEMORY. */

@@ -192,7 +192,7 @@ static bool has_type(const json_t *step, const char *wanted)
     return false;
 }
 
-sheaf__tokenizer_class sheaf__beside_class(const sheaf__beside *s, const json_t *look)
+sheaf__tokenizer_class sheaf__beside_class(const sheaf__beside *s, const json_t *parts)
 {
     const int at = registered_for(s->model_type);
     if (s->declared == NULL)
@@ -201,8 +201,8 @@ sheaf__tokenizer_class sheaf__beside_class(const sheaf__beside *s, const json_t 
     if (size > 4 && strcmp(s->declared + size - 4, "Fast") == 0)
         size -= 4;
     const sheaf__tokenizer_class declared = class_named(s->declared, size);
-    const bool bytes = has_type(json_object_get(look, "pre_tokenizer"), "ByteLevel") ||
-                       has_type(json_object_get(look, "decoder"), "ByteLevel");
+    const bool bytes = has_type(json_object_get(parts, "pre_tokenizer"), "ByteLevel") ||
+                       has_type(json_object_get(parts, "decoder"), "ByteLevel");
     if (declared == SHEAF__LLAMA_TOKENIZER && bytes && (at < 0 || !registered[at].wrong))
         return SHEAF__GENERIC;
     if (at < 0 || (declared == registered[at].class && declared != SHEAF__GENERIC))

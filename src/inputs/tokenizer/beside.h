@@ -41,9 +41,9 @@ typedef struct sheaf__beside {
 /* sheaf__beside_read - those of `folder`; files that are not there say nothing. */
 sheaf_status *sheaf__beside_read(sheaf__beside *out, const char *folder);
 void sheaf__beside_release(sheaf__beside *s);
-/* sheaf__beside_class - which class AutoTokenizer of transformers 5.23 takes. `look` is what
- * sheaf__tokenizer_look() gives, or NULL for a tokenizer.model. */
-sheaf__tokenizer_class sheaf__beside_class(const sheaf__beside *s, const json_t *look);
+/* sheaf__beside_class - which class AutoTokenizer of transformers 5.23 takes. `parts`: the
+ * members of the tokenizer.json, or NULL for a tokenizer.model. */
+sheaf__tokenizer_class sheaf__beside_class(const sheaf__beside *s, const json_t *parts);
 /* sheaf__beside_text - the text of a named token; NULL: none. */
 const char *sheaf__beside_text(const json_t *name);
 
@@ -53,17 +53,11 @@ bool sheaf__beside_is_file_only(const sheaf__beside *s);
 
 /* ---- the steps that classes of transformers build themselves (classes.c) ---- */
 
-/* What a class has instead of the file's steps, as JSON; texts are malloc'd. */
-typedef struct sheaf__built {
-    char *pre_tokenizer, *decoder, *model;
-    const char *normalizer;
-} sheaf__built;
-
-/* sheaf__class_build - of a class that is not GENERIC, for which nothing is done.
+/* sheaf__class_build - puts them into the members of a tokenizer.json, in place of the file's; of a
+ * class that is not GENERIC, for which nothing is done.
  *   unknown  the named unknown token, or NULL */
-sheaf_status *sheaf__class_build(sheaf__built *b, sheaf__tokenizer_class class,
+sheaf_status *sheaf__class_build(json_t *parts, sheaf__tokenizer_class class,
                                  const sheaf__beside *s, const char *unknown);
-void sheaf__built_release(sheaf__built *b);
 
 /* sheaf__class_name - the named token, SHEAF__BOS and so on, that the class has where the folder
  * names none; NULL: none. */

@@ -299,8 +299,8 @@ static void find_ascii(sheaf__bpe_model *b)
     }
 }
 
-sheaf_status *sheaf__bpe_open(sheaf__bpe_model **out, sheaf__vocab *vocab,
-                              const sheaf__model_file *file)
+sheaf_status *sheaf__bpe_open(sheaf__bpe_model **out, sheaf__vocab *vocab, sheaf_json_reader *r,
+                              const sheaf__tokenizer_file *file)
 {
     sheaf__bpe_model *b = calloc(1, sizeof *b);
     if (b == NULL)
@@ -310,8 +310,8 @@ sheaf_status *sheaf__bpe_open(sheaf__bpe_model **out, sheaf__vocab *vocab,
     b->character = calloc(0x110000, sizeof *b->character);
     if (b->character == NULL)
         return sheaf__no_memory(memory_for);
-    read_options(b, file->options);
-    if (file->options->st != NULL)
+    read_options(b, r);
+    if (r->st != NULL)
         return NULL; /* the caller looks */
     sheaf_json_scan tokens = file->vocab;
     if (tokens.begin == NULL)

@@ -19,8 +19,8 @@ static const char memory_for[] = "tokenizer";
 typedef struct opening {
     sheaf__beside settings;
     sheaf__tokenizer_class class;
-    json_t *look; /* of the tokenizer.json, owned */
-    json_t *spm;  /* of the tokenizer.model, owned; NULL: there is a tokenizer.json */
+    sheaf__tokenizer_file file; /* the tokenizer.json, or what a tokenizer.model becomes */
+    json_t *spm;                /* of the tokenizer.model, owned; NULL: there is a tokenizer.json */
     const char *name[SHEAF__NAMES]; /* the named tokens; NULL: none */
     json_t *added;                  /* list, owned */
     char *text;                     /* of the file, or made of it */
@@ -227,7 +227,7 @@ static sheaf_status *put_named(opening *o, json_t *decoder)
 static sheaf_status *collect_added(opening *o)
 {
     json_t *decoder = json_array(); /* what has its flags from a list of added tokens */
-    const json_t *of_file = json_object_get(o->look, "added_tokens");
+    const json_t *of_file = json_object_get(o->file.parts, "added_tokens");
     const bool listed = json_object_get(o->settings.config, "added_tokens_decoder") != NULL;
     sheaf_status *st = NULL;
     o->added = json_array();
@@ -296,7 +296,7 @@ static sheaf_status *check_known(const opening *o)
 static sheaf_status *check_class(opening *o)
 {
     const char *type =
-        json_string_value(json_object_get(json_object_get(o->look, "model"), "type"));
+        json_string_value(json_object_get(json_object_get(o->file.parts, "model"), "type"));
     if (o->class == SHEAF__GENERIC || type == NULL || strcmp(type, "BPE") == 0)
         return NULL;
     if (o->settings.declared == NULL) {
@@ -312,7 +312,7 @@ static sheaf_status *check_class(opening *o)
 /* Are the file's tokens those that are wanted? */
 static bool same_added(const opening *o)
 {
-    json_t *of_file = json_object_get(o->look, "added_tokens");
+    json_t *of_file = json_object_get(o->file.parts, "added_tokens");
     if (json_array_size(of_file) != json_array_size(o->added))
         return false;
     for (size_t i = 0; i < json_array_size(o->added); i++) {
@@ -327,22 +327,14 @@ static bool same_added(const opening *o)
     return true;
 }
 
-static sheaf_status *parse_built(sheaf__tokenizer **out, opening *o)
+/* With the tokens and steps that the folder and its class say. */
+static sheaf_status *change_parts(opening *o)
 {
-    sheaf__built b = { 0 };
-    char *added = json_dumps(o->added, JSON_COMPACT);
-    sheaf_status *st = added == NULL
-                           ? sheaf__no_memory(memory_for)
-                           : sheaf__class_build(&b, o->class, &o->settings, o->name[SHEAF__UNK]);
-    const sheaf__instead instead = { .added_tokens =
-                                         o->class == SHEAF__GENERIC && same_added(o) ? NULL : added,
-                                     .normalizer = b.normalizer,
-                                     .pre_tokenizer = b.pre_tokenizer,
-                                     .decoder = b.decoder,
-                                     .model = b.model };
-    TRY(st, sheaf__tokenizer_parse(out, o->text, o->size, &instead));
-    sheaf__built_release(&b);
-    free(added);
+    sheaf_status *st = collect_added(o);
+    if (st == NULL && !(o->class == SHEAF__GENERIC && same_added(o)) &&
+        json_object_set(o->file.parts, "added_tokens", o->added) != 0)
+        st = sheaf__no_memory(memory_for);
+    TRY(st, sheaf__class_build(o->file.parts, o->class, &o->settings, o->name[SHEAF__UNK]));
     return st;
 }
 
@@ -377,6 +369,7 @@ static sheaf_status *read_spm(opening *o)
     o->text = NULL;
     o->size = json.size;
     TRY(st, sheaf__text_take(&o->text, &json));
+    TRY(st, sheaf__tokenizer_read(&o->file, o->text, o->size));
     sheaf__text_release(&json);
     return st;
 }
@@ -396,23 +389,21 @@ static bool is_json(const char *text, size_t size)
 static sheaf_status *open_text(sheaf__tokenizer **out, opening *o, const char *name, bool as_it_is)
 {
     sheaf__tokenizer *t = NULL;
-    const bool json = sheaf__ends_with(name, ".json") || is_json(o->text, o->size);
-    sheaf_status *st = json ? sheaf__tokenizer_look(&o->look, o->text, o->size) : NULL;
-    if (st == NULL && !(json && as_it_is))
-        o->class = sheaf__beside_class(&o->settings, o->look);
-    if (st == NULL && !(json && as_it_is))
+    const bool json = sheaf__ends_with(name, ".json") || is_json(o->text, o->size),
+               changed = !(json && as_it_is);
+    sheaf_status *st = json ? sheaf__tokenizer_read(&o->file, o->text, o->size) : NULL;
+    if (st == NULL && changed) {
+        o->class = sheaf__beside_class(&o->settings, o->file.parts);
         st = check_known(o);
-    if (st == NULL && !json)
-        st = read_spm(o);
+    }
+    if (!json)
+        TRY(st, read_spm(o));
     TRY(st, check_class(o));
     if (st == NULL)
         find_names(o);
-    if (st == NULL && json && as_it_is) {
-        st = sheaf__tokenizer_parse(&t, o->text, o->size, NULL);
-    } else if (st == NULL) {
-        st = collect_added(o);
-        TRY(st, parse_built(&t, o));
-    }
+    if (changed)
+        TRY(st, change_parts(o));
+    TRY(st, sheaf__tokenizer_build(&t, &o->file));
     TRY(st, finish(t, o));
     if (st == NULL)
         *out = t;
@@ -424,7 +415,7 @@ static sheaf_status *open_text(sheaf__tokenizer **out, opening *o, const char *n
 static void release(opening *o)
 {
     sheaf__beside_release(&o->settings);
-    json_decref(o->look);
+    json_decref(o->file.parts);
     json_decref(o->spm);
     json_decref(o->added);
     free(o->text);

@@ -225,8 +225,7 @@ static void test_parts__what_is_wrong_is_named(void **state)
     for (size_t i = 0; i < ARRAY_LEN(wrong); i++) {
         sheaf__tokenizer *t = NULL;
         char *text = strdup(wrong[i].text); /* so that nothing behind it can be read */
-        CHECK_FAILS(sheaf__tokenizer_parse(&t, text, strlen(text), NULL), wrong[i].code,
-                    wrong[i].part);
+        CHECK_FAILS(sheaf__tokenizer_parse(&t, text, strlen(text)), wrong[i].code, wrong[i].part);
         assert_null(t);
         free(text);
     }
@@ -244,7 +243,7 @@ static void test_parts__blanks_that_a_token_took_are_no_token(void **state)
     int32_t *ids;
     int64_t count;
     (void)state;
-    CHECK_OK(sheaf__tokenizer_parse(&t, text, strlen(text), NULL));
+    CHECK_OK(sheaf__tokenizer_parse(&t, text, strlen(text)));
     CHECK_OK(sheaf__tokenizer_encode(&ids, NULL, &count, t, "a      \ta    ", 13, NULL));
     assert_int_equal(count, ARRAY_LEN(want));
     CHECK_BYTES("ids", ids, want, sizeof want);

@@ -38,95 +38,126 @@ void sheaf__tokenizer_close(sheaf__tokenizer *t)
     free(t);
 }
 
-/* ---- values, found without being read ---- */
+/* ---- the file ---- */
 
-/* The end of a string whose first quote is before `at`. */
-static const char *skip_string(const char *at, const char *end)
+/* Goes over a list or an object; whoever reads it later checks what is inside. */
+static void skip_container(sheaf_json_scan *scan)
 {
-    for (; at < end && *at != '"'; at++)
-        at += *at == '\\' && at + 1 < end;
-    return at < end ? at + 1 : end;
-}
-
-/* The end of a list or an object. Whoever reads it later checks what is inside. */
-static const char *skip_container(const char *at, const char *end)
-{
-    for (int64_t depth = 0; at < end;) {
-        const char c = *at++;
-        if (c == '"')
-            at = skip_string(at, end);
-        else if (c == '{' || c == '[')
+    for (int64_t depth = 0; scan->at < scan->end;) {
+        const char c = *scan->at++;
+        if (c == '"') {
+            for (; scan->at < scan->end && *scan->at != '"'; scan->at++)
+                scan->at += *scan->at == '\\' && scan->at + 1 < scan->end;
+            scan->at += scan->at < scan->end;
+        } else if (c == '{' || c == '[') {
             depth++;
-        else if ((c == '}' || c == ']') && --depth == 0)
+        } else if ((c == '}' || c == ']') && --depth == 0) {
             break;
+        }
     }
-    return at;
 }
 
-static void skip_value(sheaf_json_scan *scan)
+/* Where a large value lies. */
+static sheaf_status *keep(sheaf_json_scan *out, sheaf_json_scan *scan)
 {
-    const char c = sheaf__scan_peek(scan);
-    if (scan->at == scan->end)
-        return;
-    if (c == '{' || c == '[')
-        scan->at = skip_container(scan->at, scan->end);
-    else if (c == '"')
-        scan->at = skip_string(scan->at + 1, scan->end);
+    sheaf_status *st = NULL;
+    const char first = sheaf__scan_peek(scan);
+    *out = *scan;
+    if (first == '{' || first == '[')
+        skip_container(scan);
     else
-        while (scan->at < scan->end && memchr(",]} \t\r\n", *scan->at, 7) == NULL)
-            scan->at++;
+        st = sheaf__scan_skip(scan, 2);
+    out->end = scan->at;
+    return st;
 }
 
-/* The value at the scan as a scan of its own. */
-static sheaf_json_scan value_of(sheaf_json_scan *scan)
+/* The members of an object, which is the model or, as `top`, all of the file. */
+static sheaf_status *walk(json_t *to, sheaf__tokenizer_file *file, sheaf_json_scan *scan, bool top)
 {
-    sheaf_json_scan value = *scan;
-    sheaf__scan_peek(&value);
-    *scan = value;
-    skip_value(scan);
-    value.end = scan->at;
-    return value;
+    bool more = true;
+    sheaf_status *st = NULL;
+    if (!sheaf__scan_take(scan, '{'))
+        return sheaf__scan_fail(scan, top ? "an object: a tokenizer.json" : "an object");
+    for (bool first = true; st == NULL && more; first = false) {
+        char *key = NULL;
+        json_t *value = NULL;
+        st = sheaf__scan_next_key(scan, first, &more, &key);
+        if (st != NULL || !more)
+            break;
+        sheaf_json_scan *large = top                          ? NULL
+                                 : strcmp(key, "vocab") == 0  ? &file->vocab
+                                 : strcmp(key, "merges") == 0 ? &file->merges
+                                                              : NULL;
+        if (large != NULL ? large->begin != NULL : json_object_get(to, key) != NULL)
+            st = sheaf_found(sheaf__scan_fail(scan, "each key once"), "'%.80s' again", key);
+        else if (large != NULL)
+            st = keep(large, scan);
+        else if (!top || strcmp(key, "model") != 0)
+            st = sheaf_in(sheaf__json_parse_value(&value, scan), "'%.80s'", key);
+        else if ((value = json_object()) != NULL)
+            st = sheaf_in(walk(value, file, scan, false), "model");
+        if (st == NULL && large == NULL && json_object_set_nocheck(to, key, value) != 0)
+            st = sheaf__no_memory(memory_for);
+        json_decref(value);
+        free(key);
+    }
+    return st;
 }
 
-static sheaf_status *parse(json_t **out, const sheaf_json_scan *value)
+/* Truncation and padding belong to single calls: transformers sets both anew before each. */
+static sheaf_status *check_keys(json_t *parts)
 {
-    sheaf_json_scan scan = *value;
-    return sheaf__json_parse_rest(out, &scan);
+    static const char known[] = "version truncation padding added_tokens normalizer pre_tokenizer "
+                                "decoder post_processor model";
+    const char *key;
+    json_t *value;
+    json_object_foreach(
+        parts, key,
+        value) if (!sheaf__is_listed(known, key,
+                                     strlen(
+                                         key))) return sheaf_expected(sheaf_fail(SHEAF_E_FORMAT,
+                                                                                 "'%.80s'", key),
+                                                                      "a key of a tokenizer.json");
+    const json_t *version = json_object_get(parts, "version");
+    if (version != NULL &&
+        (!json_is_string(version) || strcmp(json_string_value(version), "1.0") != 0))
+        return sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "'version'"), "\"1.0\"");
+    if (json_object_get(parts, "model") == NULL)
+        return sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "'model'"), "the model of a tokenizer");
+    return NULL;
 }
 
-/* The parts of a tokenizer.json. */
-enum { VERSION, TRUNCATION, PADDING, ADDED, FIRST_LIST, MODEL = FIRST_LIST + SHEAF__LISTS, KEYS };
-static const char *const keys[KEYS] = { "version",      "truncation",     "padding",
-                                        "added_tokens", "normalizer",     "pre_tokenizer",
-                                        "decoder",      "post_processor", "model" };
+sheaf_status *sheaf__tokenizer_read(sheaf__tokenizer_file *out, const char *text, size_t size)
+{
+    sheaf_json_scan scan;
+    *out = (sheaf__tokenizer_file){ .parts = json_object() };
+    sheaf_status *st = out->parts == NULL ? sheaf__no_memory(memory_for) : NULL;
+    TRY(st, sheaf__scan_init(&scan, text, size, true));
+    scan.nul = true; /* a token may be one */
+    TRY(st, walk(out->parts, out, &scan, true));
+    TRY(st, sheaf__scan_end(&scan));
+    TRY(st, check_keys(out->parts));
+    return st;
+}
 
 /* ---- steps ---- */
 
-typedef struct members {
-    json_t **item; /* borrowed */
-    int64_t count, capacity;
-} members;
-
-/* `value`, or the members of a Sequence. */
-static sheaf_status *flatten(members *m, json_t *value, const char *list)
+/* Appends `value`, or the members of a Sequence. */
+static sheaf_status *flatten(json_t *to, json_t *value, const char *list)
 {
     const char *type = json_string_value(json_object_get(value, "type"));
     sheaf_status *st = NULL;
-    if (json_is_null(value))
+    if (value == NULL || json_is_null(value))
         return NULL;
     if (type == NULL)
         return sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "'type'"), "a name");
-    if (strcmp(type, "Sequence") != 0) {
-        if (!SHEAF_GROW(&m->item, &m->capacity, m->count + 1))
-            return sheaf__no_memory(memory_for);
-        m->item[m->count++] = value;
-        return NULL;
-    }
+    if (strcmp(type, "Sequence") != 0)
+        return json_array_append(to, value) == 0 ? NULL : sheaf__no_memory(memory_for);
     json_t *inside = json_object_get(value, list);
     if (!json_is_array(inside))
         return sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "Sequence: '%s'", list), "a list");
     for (size_t i = 0; st == NULL && i < json_array_size(inside); i++)
-        st = flatten(m, json_array_get(inside, i), list);
+        st = flatten(to, json_array_get(inside, i), list);
     return st;
 }
 
@@ -196,80 +227,52 @@ static sheaf_status *open_member(sheaf__steps *steps, int which, const json_t *v
     return finish_open(kind->open(&step->state, &r, how), &r);
 }
 
-static sheaf_status *open_list(sheaf__tokenizer *t, int which, const sheaf_json_scan *at)
+static sheaf_status *open_list(sheaf__tokenizer *t, int which, json_t *value)
 {
+    enum { MOST = 64 };
     static const char *const lists[] = { "normalizers", "pretokenizers", "decoders", "processors" };
     sheaf__steps *const steps[] = { &t->normalizer, &t->pre_tokenizer, &t->decoder, &t->post };
-    json_t *value = NULL;
-    members m = { 0 };
+    json_t *all = json_array();
     bool divided = false;
-    sheaf_status *st = at->begin == NULL ? NULL : parse(&value, at);
-    if (st == NULL && value != NULL)
-        st = flatten(&m, value, lists[which]);
-    for (int64_t i = 0; st == NULL && i < m.count; i++) {
-        sheaf__opening how = { i + 1 == m.count, t->raw_model, divided, false };
-        st = sheaf_in(open_member(steps[which], which, m.item[i], &how), "%s", type_of(m.item[i]));
+    sheaf_status *st = all == NULL ? sheaf__no_memory(memory_for) : NULL;
+    TRY(st, flatten(all, value, lists[which]));
+    const size_t n = json_array_size(all);
+    if (st == NULL && n > MOST)
+        st = sheaf_found(
+            sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "steps"), "at most %d", MOST), "%zu", n);
+    for (size_t i = 0; st == NULL && i < n; i++) {
+        const json_t *one = json_array_get(all, i);
+        sheaf__opening how = { i + 1 == n, t->raw_model, divided, false };
+        st = sheaf_in(open_member(steps[which], which, one, &how), "%s", type_of(one));
         t->needs_origin |= how.needs_origin;
         divided = how.divided;
     }
     if (which == SHEAF__DECODER)
         t->has_decoder = value != NULL && !json_is_null(value);
-    free(m.item);
-    json_decref(value);
-    return sheaf_in(st, "%s", keys[FIRST_LIST + which]);
+    json_decref(all);
+    return st;
 }
 
 /* ---- the model ---- */
 
-/* The small keys of the object to `options`; the large ones stay text. */
-static sheaf_status *walk_model(json_t *options, sheaf__model_file *file, sheaf_json_scan *scan)
+static sheaf_status *open_model(sheaf__tokenizer *t, const sheaf__tokenizer_file *file)
 {
-    bool more = true;
-    sheaf_status *st = NULL;
-    if (!sheaf__scan_take(scan, '{'))
-        return sheaf__scan_fail(scan, "an object");
-    for (bool first = true; st == NULL && more; first = false) {
-        char *key = NULL;
-        json_t *value = NULL;
-        st = sheaf__scan_next_key(scan, first, &more, &key);
-        if (st != NULL || !more)
-            break;
-        const sheaf_json_scan at = value_of(scan);
-        sheaf_json_scan *large = strcmp(key, "vocab") == 0    ? &file->vocab
-                                 : strcmp(key, "merges") == 0 ? &file->merges
-                                                              : NULL;
-        if (large != NULL ? large->begin != NULL : json_object_get(options, key) != NULL)
-            st = sheaf_found(sheaf__scan_fail(&at, "each key once"), "'%.80s' again", key);
-        else if (large != NULL)
-            *large = at;
-        else
-            st = sheaf_in(parse(&value, &at), "'%.80s'", key);
-        if (st == NULL && value != NULL && json_object_set_new_nocheck(options, key, value) != 0)
-            st = sheaf__no_memory(memory_for);
-        free(key);
-    }
-    return st;
-}
-
-static sheaf_status *open_model(sheaf__tokenizer *t, json_t *options, sheaf__model_file *file)
-{
+    const json_t *options = json_object_get(file->parts, "model");
     sheaf_json_reader r = { .object = options };
     /* files of the first versions have none */
     const char *type = json_object_get(options, "type") == NULL && file->merges.begin != NULL
                            ? "BPE"
                            : type_of(options);
-    sheaf_status *st = NULL;
-    file->options = &r;
     if (type == NULL)
-        st = sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "'type'"), "a name");
-    else if (strcmp(type, "BPE") != 0)
-        st = sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "type"), "BPE"), "'%.80s'",
-                         type);
-    TRY(st, sheaf_in(check_nul(options), "%s", type));
-    TRY(st, sheaf_in(finish_open(sheaf__bpe_open(&t->model, &t->vocab, file), &r), "%s", type));
+        return sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "'type'"), "a name");
+    if (strcmp(type, "BPE") != 0)
+        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "type"), "BPE"),
+                           "'%.80s'", type);
+    sheaf_status *st = check_nul(options);
+    TRY(st, finish_open(sheaf__bpe_open(&t->model, &t->vocab, &r, file), &r));
     if (st == NULL)
         t->raw_model = sheaf__bpe_takes_raw(t->model);
-    return sheaf_in(st, "model");
+    return sheaf_in(st, "%s", type);
 }
 
 /* ---- added tokens ---- */
@@ -359,17 +362,15 @@ static sheaf_status *add_token(sheaf__tokenizer *t, const json_t *object, int64_
     return st;
 }
 
-static sheaf_status *open_added(sheaf__tokenizer *t, const sheaf_json_scan *at)
+static sheaf_status *open_added(sheaf__tokenizer *t, const json_t *list)
 {
-    json_t *list = NULL;
     int64_t next = t->vocab.count;
-    sheaf_status *st = at->begin == NULL ? NULL : parse(&list, at);
-    if (st == NULL && list != NULL && !json_is_array(list))
+    sheaf_status *st = NULL;
+    if (list != NULL && !json_is_array(list))
         st = sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "value"), "a list");
     for (size_t i = 0; st == NULL && i < json_array_size(list); i++)
         st = sheaf_in(add_token(t, json_array_get(list, i), &next), "token %zu", i + 1);
-    json_decref(list);
-    return sheaf_in(st, "added_tokens");
+    return st;
 }
 
 static sheaf_status *index_added(sheaf__tokenizer *t)
@@ -397,120 +398,35 @@ static sheaf_status *index_added(sheaf__tokenizer *t)
                                "\"normalized\": false"),
                 "nothing");
     }
-    return st != NULL ? sheaf_in(st, "added_tokens") : sheaf__added_index(a);
+    return st != NULL ? st : sheaf__added_index(a);
 }
 
 /* ---- the whole ---- */
 
-/* What a tokenizer.json has: its parts, each where it is written, but the model, whose keys are. */
-typedef struct parts {
-    sheaf_json_scan at[KEYS];
-    json_t *model;
-    sheaf__model_file file;
-} parts;
-
-static sheaf_status *walk_file(parts *p, sheaf_json_scan *scan)
+static sheaf_status *open_parts(sheaf__tokenizer *t, const sheaf__tokenizer_file *file)
 {
-    bool more = true;
-    sheaf_status *st = NULL;
-    if (!sheaf__scan_take(scan, '{'))
-        return sheaf__scan_fail(scan, "an object: a tokenizer.json");
-    for (bool first = true; st == NULL && more; first = false) {
-        char *key = NULL;
-        int which = 0;
-        st = sheaf__scan_next_key(scan, first, &more, &key);
-        if (st != NULL || !more)
-            break;
-        while (which < KEYS && strcmp(keys[which], key) != 0)
-            which++;
-        if (which == KEYS)
-            st = sheaf_found(sheaf__scan_fail(scan, "a key of a tokenizer.json"), "'%.80s'", key);
-        else if (p->at[which].begin != NULL)
-            st = sheaf_found(sheaf__scan_fail(scan, "each key once"), "'%.80s' again", key);
-        else if (which == MODEL) {
-            p->at[which] = *scan;
-            st = sheaf_in(walk_model(p->model, &p->file, scan), "model");
-        } else
-            p->at[which] = value_of(scan);
-        free(key);
+    static const char *const keys[] = { "normalizer", "pre_tokenizer", "decoder",
+                                        "post_processor" };
+    sheaf_status *st = sheaf_in(open_model(t, file), "model");
+    TRY(st, sheaf_in(open_added(t, json_object_get(file->parts, "added_tokens")), "added_tokens"));
+    for (int i = 0; st == NULL && i < SHEAF__LISTS; i++) {
+        st = sheaf_in(open_list(t, i, json_object_get(file->parts, keys[i])), "%s", keys[i]);
+        if (i == SHEAF__NORMALIZER)
+            TRY(st, sheaf_in(index_added(t), "added_tokens"));
     }
-    return st != NULL ? st : sheaf__scan_end(scan);
-}
-
-/* Truncation and padding belong to single calls: transformers sets both anew before each. */
-static sheaf_status *check_rest(const sheaf_json_scan part[KEYS])
-{
-    json_t *version = NULL;
-    sheaf_status *st = NULL;
-    if (part[VERSION].begin != NULL)
-        st = parse(&version, &part[VERSION]);
-    const char *text = json_string_value(version);
-    if (st == NULL && version != NULL && (text == NULL || strcmp(text, "1.0") != 0))
-        st = sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "'version'"), "\"1.0\"");
-    json_decref(version);
-    for (int i = TRUNCATION; st == NULL && i <= PADDING; i++) {
-        json_t *value = NULL;
-        if (part[i].begin != NULL)
-            st = parse(&value, &part[i]);
-        json_decref(value);
-    }
-    return st;
-}
-
-/* What is to be there instead of what the file says. */
-static sheaf_status *put_instead(parts *p, const sheaf__instead *instead)
-{
-    const char *const texts[KEYS] = { [ADDED] = instead->added_tokens,
-                                      [FIRST_LIST + SHEAF__NORMALIZER] = instead->normalizer,
-                                      [FIRST_LIST + SHEAF__PRE_TOKENIZER] = instead->pre_tokenizer,
-                                      [FIRST_LIST + SHEAF__DECODER] = instead->decoder };
-    sheaf_status *st = NULL;
-    for (int i = 0; st == NULL && i < KEYS; i++)
-        if (texts[i] != NULL)
-            st = sheaf__scan_init(&p->at[i], texts[i], strlen(texts[i]), true);
-    if (st != NULL || instead->model == NULL)
-        return st;
-    json_decref(p->model);
-    p->model = NULL;
-    return sheaf__json_parse(&p->model, instead->model, strlen(instead->model));
-}
-
-static sheaf_status *open_parts(sheaf__tokenizer *t, parts *p, sheaf_json_scan *scan,
-                                const sheaf__instead *instead)
-{
-    sheaf_status *st = walk_file(p, scan);
-    TRY(st, check_rest(p->at));
-    if (st == NULL && p->at[MODEL].begin == NULL)
-        st = sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "'model'"), "the model of a tokenizer");
-    if (st == NULL && instead != NULL)
-        st = put_instead(p, instead);
-    TRY(st, open_model(t, p->model, &p->file));
-    TRY(st, open_added(t, &p->at[ADDED]));
-    TRY(st, open_list(t, SHEAF__NORMALIZER, &p->at[FIRST_LIST + SHEAF__NORMALIZER]));
-    TRY(st, index_added(t));
-    for (int i = SHEAF__PRE_TOKENIZER; st == NULL && i <= SHEAF__POST; i++)
-        st = open_list(t, i, &p->at[FIRST_LIST + i]);
     if (st == NULL)
         sheaf__blanks_find(t);
     return st;
 }
 
-sheaf_status *sheaf__tokenizer_parse(sheaf__tokenizer **out, const char *text, size_t size,
-                                     const sheaf__instead *instead)
+sheaf_status *sheaf__tokenizer_build(sheaf__tokenizer **out, const sheaf__tokenizer_file *file)
 {
-    parts p = { .model = json_object() };
-    sheaf_json_scan scan;
     sheaf__tokenizer *t = calloc(1, sizeof *t);
-    sheaf_status *st = NULL;
-    if (p.model == NULL || t == NULL || (t->pool = sheaf__works_new()) == NULL)
-        st = sheaf__no_memory(memory_for);
-    TRY(st, sheaf__scan_init(&scan, text, size, true));
-    if (st == NULL) {
-        scan.nul = true; /* a token may be one */
-        t->bos = t->eos = -1;
-        st = open_parts(t, &p, &scan, instead);
-    }
-    json_decref(p.model);
+    if (t == NULL)
+        return sheaf__no_memory(memory_for);
+    t->bos = t->eos = -1;
+    t->pool = sheaf__works_new();
+    sheaf_status *st = t->pool == NULL ? sheaf__no_memory(memory_for) : open_parts(t, file);
     if (st != NULL)
         sheaf__tokenizer_close(t);
     else
@@ -518,28 +434,11 @@ sheaf_status *sheaf__tokenizer_parse(sheaf__tokenizer **out, const char *text, s
     return st;
 }
 
-sheaf_status *sheaf__tokenizer_look(json_t **out, const char *text, size_t size)
+sheaf_status *sheaf__tokenizer_parse(sheaf__tokenizer **out, const char *text, size_t size)
 {
-    parts p = { .model = json_object() };
-    sheaf_json_scan scan;
-    json_t *all = json_object();
-    sheaf_status *st = all == NULL || p.model == NULL ? sheaf__no_memory(memory_for) : NULL;
-    TRY(st, sheaf__scan_init(&scan, text, size, true));
-    scan.nul = true;
-    TRY(st, walk_file(&p, &scan));
-    for (int i = ADDED; st == NULL && i <= FIRST_LIST + SHEAF__DECODER; i++) {
-        json_t *value = NULL;
-        if (p.at[i].begin != NULL)
-            st = sheaf_in(parse(&value, &p.at[i]), "%s", keys[i]);
-        if (value != NULL && json_object_set_new_nocheck(all, keys[i], value) != 0)
-            st = sheaf__no_memory(memory_for);
-    }
-    if (st == NULL && json_object_set_nocheck(all, "model", p.model) != 0)
-        st = sheaf__no_memory(memory_for);
-    json_decref(p.model);
-    if (st != NULL)
-        json_decref(all);
-    else
-        *out = all;
+    sheaf__tokenizer_file file;
+    sheaf_status *st = sheaf__tokenizer_read(&file, text, size);
+    TRY(st, sheaf__tokenizer_build(out, &file));
+    json_decref(file.parts);
     return st;
 }

@@ -57,20 +57,21 @@ typedef struct sheaf__step_kind {
 
 /* ---- the model ---- */
 
-/* The object "model": its small keys as an object, the large ones as they are written. */
-typedef struct sheaf__model_file {
-    sheaf_json_reader *options;    /* all keys but these: */
-    sheaf_json_scan vocab, merges; /* at their value; .begin NULL: the key is not there */
-} sheaf__model_file;
+/* A tokenizer.json: its members as an object, but of the model's large ones where they lie. */
+typedef struct sheaf__tokenizer_file {
+    json_t *parts;                 /* owned (json_decref) */
+    sheaf_json_scan vocab, merges; /* in the text; .begin NULL: not there */
+} sheaf__tokenizer_file;
 
 /* Where a model puts the ids of the piece at hand: `begin` and `end` are bytes of that piece. */
 typedef struct sheaf__work sheaf__work;
 void sheaf__emit(sheaf__work *work, int32_t id, size_t begin, size_t end);
 
 typedef struct sheaf__bpe_model sheaf__bpe_model;
-/* sheaf__bpe_open - fills `vocab` with every token. Errors, also as file->options->st. */
-sheaf_status *sheaf__bpe_open(sheaf__bpe_model **out, sheaf__vocab *vocab,
-                              const sheaf__model_file *file);
+/* sheaf__bpe_open - fills `vocab` with every token. Errors, also as r->st.
+ *   r  the options */
+sheaf_status *sheaf__bpe_open(sheaf__bpe_model **out, sheaf__vocab *vocab, sheaf_json_reader *r,
+                              const sheaf__tokenizer_file *file);
 void sheaf__bpe_close(sheaf__bpe_model *b); /* accepts NULL */
 /* sheaf__bpe_encode - a piece, never empty, with sheaf__emit(). `raw`: its bytes are those of the
  * user's text, each of which stands for its character of the byte-level alphabet. Words of few
@@ -136,21 +137,16 @@ struct sheaf_tokenizer {
     struct sheaf__works *pool; /* of sheaf__work that no thread uses now */
 };
 
-/* JSON that counts instead of what a tokenizer.json says; NULL: the file's. */
-typedef struct sheaf__instead {
-    const char *added_tokens, *normalizer, *pre_tokenizer, *decoder;
-    const char *model; /* all options but vocab and merges */
-} sheaf__instead;
-/* The "id" of an added token in such JSON: that of the model's token, or the next one. */
+/* The "id" of an added token that has none in its file: that of the model's token, or the next one.
+ */
 enum { SHEAF__ID_GIVEN = SHEAF__ID_MAX + 1 };
 
-/* sheaf__tokenizer_parse - a tokenizer.json that is in memory. Without bos and eos.
- *   instead  may be NULL */
-sheaf_status *sheaf__tokenizer_parse(sheaf__tokenizer **out, const char *text, size_t size,
-                                     const sheaf__instead *instead);
-/* sheaf__tokenizer_look - its added_tokens, normalizer, pre_tokenizer and decoder, and its model
- * without vocab and merges; *out is new (json_decref). */
-sheaf_status *sheaf__tokenizer_look(json_t **out, const char *text, size_t size);
+/* sheaf__tokenizer_read - *out borrows the text; release out->parts also after a failure.
+ * sheaf__tokenizer_build - what its parts are now. Without bos and eos. sheaf__tokenizer_parse -
+ * both. */
+sheaf_status *sheaf__tokenizer_read(sheaf__tokenizer_file *out, const char *text, size_t size);
+sheaf_status *sheaf__tokenizer_build(sheaf__tokenizer **out, const sheaf__tokenizer_file *file);
+sheaf_status *sheaf__tokenizer_parse(sheaf__tokenizer **out, const char *text, size_t size);
 /* sheaf__tokenizer_around - these ids (-1: none) before and behind each text, and nothing else. */
 sheaf_status *sheaf__tokenizer_around(sheaf__tokenizer *t, int32_t before, int32_t behind);
 /* sheaf__normalize - one text through the normalizer alone, for added tokens; *out is malloc'd. */

@@ -64,7 +64,7 @@ static sheaf__tokenizer *made(const char *form, const char *merge, const char *b
     for (size_t i = 0; i < ARRAY_LEN(tokens); i++)
         sheaf__text_add(&json, "%s\"%s\":%d", i > 0 ? "," : "", tokens[i], 256 + (int)i);
     sheaf__text_add(&json, "}}}");
-    CHECK_OK(sheaf__tokenizer_parse(&t, json.at, json.size, NULL));
+    CHECK_OK(sheaf__tokenizer_parse(&t, json.at, json.size));
     sheaf__text_release(&json);
     return t;
 }

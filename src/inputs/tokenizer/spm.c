@@ -8,27 +8,12 @@
 #include "vocab.h"
 #include "base/base.h"
 
-static void put_string(sheaf_text *json, const char *bytes, size_t size)
-{
-    sheaf__text_bytes(json, "\"", 1);
-    for (size_t i = 0; i < size; i++) {
-        const unsigned char c = (unsigned char)bytes[i];
-        if (c < 0x20)
-            sheaf__text_add(json, "\\u%04x", c);
-        else if (c == '"' || c == '\\')
-            sheaf__text_add(json, "\\%c", c);
-        else
-            sheaf__text_bytes(json, bytes + i, 1);
-    }
-    sheaf__text_bytes(json, "\"", 1);
-}
-
 static void put_piece(sheaf_text *json, const sheaf__spm_bytes *s, const char *absent)
 {
     if (s->at == NULL)
-        put_string(json, absent, strlen(absent));
+        sheaf__text_json(json, absent);
     else
-        put_string(json, (const char *)s->at, s->size);
+        sheaf__text_json_bytes(json, (const char *)s->at, s->size);
 }
 
 static void put_merges(sheaf_text *json, const sheaf__vocab *vocab)
@@ -43,9 +28,9 @@ static void put_merges(sheaf_text *json, const sheaf__vocab *vocab)
                 sheaf__vocab_find(vocab, token + at, size - at) < 0)
                 continue;
             sheaf__text_add(json, first ? "[" : ",[");
-            put_string(json, token, at);
+            sheaf__text_json_bytes(json, token, at);
             sheaf__text_bytes(json, ",", 1);
-            put_string(json, token + at, size - at);
+            sheaf__text_json_bytes(json, token + at, size - at);
             sheaf__text_bytes(json, "]", 1);
             first = false;
         }

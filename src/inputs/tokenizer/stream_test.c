@@ -56,7 +56,7 @@ static sheaf__tokenizer *made(const char *decoder)
     for (int i = 0; i < TOKENS; i++)
         sheaf__text_add(&json, "%s\"%s\":%d", i > 0 ? "," : "", tokens[i], i);
     sheaf__text_add(&json, "}}}");
-    CHECK_OK(sheaf__tokenizer_parse(&t, json.at, json.size, NULL));
+    CHECK_OK(sheaf__tokenizer_parse(&t, json.at, json.size));
     sheaf__text_release(&json);
     return t;
 }

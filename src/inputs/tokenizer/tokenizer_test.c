@@ -553,8 +553,7 @@ static void test_tokenizer__wrong_files_are_named_by_what_is_wrong(void **state)
     for (size_t i = 0; i < ARRAY_LEN(wrong); i++) {
         sheaf__tokenizer *t = NULL;
         char *text = strdup(wrong[i].text); /* so that nothing behind it can be read */
-        CHECK_FAILS(sheaf__tokenizer_parse(&t, text, strlen(text), NULL), wrong[i].code,
-                    wrong[i].part);
+        CHECK_FAILS(sheaf__tokenizer_parse(&t, text, strlen(text)), wrong[i].code, wrong[i].part);
         assert_null(t);
         free(text);
     }
@@ -578,7 +577,7 @@ static sheaf__tokenizer *growing(const char *member, const char *list, int steps
         sheaf__text_add(&text, "\"}");
     }
     sheaf__text_add(&text, "]}}");
-    CHECK_OK(sheaf__tokenizer_parse(&t, text.at, text.size, NULL));
+    CHECK_OK(sheaf__tokenizer_parse(&t, text.at, text.size));
     sheaf__text_release(&text);
     return t;
 }
@@ -622,7 +621,7 @@ static void test_tokenizer__tokens_are_found_by_text_and_by_id(void **state)
 {
     static const char text[] = WITH("\"added_tokens\":[" ADDED("3", "<x>") "]");
     sheaf__tokenizer *t = NULL;
-    CHECK_OK(sheaf__tokenizer_parse(&t, text, strlen(text), NULL));
+    CHECK_OK(sheaf__tokenizer_parse(&t, text, strlen(text)));
     assert_int_equal(sheaf__tokenizer_size(t), 4);
     assert_int_equal(sheaf__tokenizer_find(t, "ab"), 2);
     assert_int_equal(sheaf__tokenizer_find(t, "<x>"), 3);
@@ -643,7 +642,7 @@ static void check_hand(const char *file, const char *text, const int32_t *want, 
     sheaf__tokenizer *t = NULL;
     int32_t *ids;
     int64_t n;
-    CHECK_OK(sheaf__tokenizer_parse(&t, file, strlen(file), NULL));
+    CHECK_OK(sheaf__tokenizer_parse(&t, file, strlen(file)));
     CHECK_OK(sheaf__tokenizer_encode(&ids, NULL, &n, t, text, strlen(text), NULL));
     assert_int_equal(n, count);
     CHECK_BYTES(text, ids, want, (size_t)count * sizeof *want);
