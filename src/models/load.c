@@ -137,7 +137,7 @@ static sheaf_status *read_trained(sheaf__context *c, sheaf_source *source, const
 
 static sheaf_status *load_floats(sheaf__model *m, sheaf_source *base, const char *name,
                                  sheaf__trained *trained, float *dst, int64_t row0, int64_t rows,
-                                 int64_t cols)
+                                 int64_t cols, bool one)
 {
     if (trained != NULL)
         return read_trained(m->context, base, name, trained);
@@ -150,7 +150,7 @@ static sheaf_status *load_floats(sheaf__model *m, sheaf_source *base, const char
                                         .dst = dst,
                                         .to = SHEAF_F32 });
     if (st == NULL) /* each rounded to the compute dtype */
-        sheaf__refresh(m->context, dst, dst, rows * cols);
+        sheaf__refresh(m->context, dst, dst, rows * cols, one);
     return st;
 }
 
@@ -300,7 +300,7 @@ static sheaf_status *load_bias(sheaf__model *m, sheaf_source *base, sheaf__linea
         return NULL;
     }
     return load_floats(m, base, held->bias->name, l->bias_trained, l->bias,
-                       l->rows ? 0 : first.begin, l->rows ? l->out : l->owned, 1);
+                       l->rows ? 0 : first.begin, l->rows ? l->out : l->owned, 1, false);
 }
 
 static sheaf_status *load_linear(sheaf__model *m, sheaf_source *base, sheaf__linear *l,
@@ -314,27 +314,15 @@ static sheaf_status *load_linear(sheaf__model *m, sheaf_source *base, sheaf__lin
     return st != NULL || l->bias == NULL ? st : load_bias(m, base, l, held);
 }
 
-/* A trained one is made from its masters. */
-static sheaf_status *load_norm(sheaf__model *m, sheaf_source *base, sheaf__norm *norm)
-{
-    sheaf_status *st =
-        load_floats(m, base, norm->name, norm->trained, norm->weight, 0, norm->width, 1);
-    if (st == NULL && norm->one && norm->trained == NULL)
-        sheaf__add_one(m->context, norm->weight, norm->width);
-    return st;
-}
-
 static sheaf_status *load_layernorm(sheaf__model *m, sheaf_source *base, sheaf__layernorm *n,
                                     const sheaf__held *held)
 {
     sheaf_status *st = load_floats(m, base, held->weight->name, n->weight_trained, n->weight,
-                                   n->logical0, n->owned, 1);
-    if (st == NULL && n->one && n->weight_trained == NULL)
-        sheaf__add_one(m->context, n->weight, n->owned);
-    return st == NULL && held->bias != NULL
-               ? load_floats(m, base, held->bias->name, n->bias_trained, n->bias, n->logical0,
-                             n->owned, 1)
-               : st;
+                                   n->logical0, n->owned, 1, n->one);
+    if (held->bias != NULL)
+        TRY(st, load_floats(m, base, held->bias->name, n->bias_trained, n->bias, n->logical0,
+                            n->owned, 1, false));
+    return st;
 }
 
 static sheaf_status *load_table(sheaf__model *m, sheaf_source *base, sheaf__table *t)
@@ -367,11 +355,13 @@ static sheaf_status *load_held(sheaf__model *m, sheaf_source *base, const sheaf_
     sheaf__vector *vector = held->part;
     switch (held->kind) {
     case SHEAF__LINEAR: return load_linear(m, base, held->part, held);
-    case SHEAF__RMSNORM: return load_norm(m, base, norm);
+    case SHEAF__RMSNORM:
+        return load_floats(m, base, norm->name, norm->trained, norm->weight, 0, norm->width, 1,
+                           norm->one);
     case SHEAF__LAYERNORM: return load_layernorm(m, base, held->part, held);
     case SHEAF__VECTOR:
         return load_floats(m, base, vector->name, vector->trained, vector->data, 0, vector->rows,
-                           vector->width);
+                           vector->width, false);
     case SHEAF__TABLE: return load_table(m, base, held->part);
     }
     return NULL;

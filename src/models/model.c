@@ -4,7 +4,6 @@
 
 #include "ops/attention/attention.h"
 #include "tape/hand.h"
-#include "tape/recall.h"
 #include "tape/scaled.h"
 
 static int64_t share_of(int64_t width, int64_t heads)

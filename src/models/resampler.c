@@ -104,5 +104,6 @@ sheaf__value *sheaf__resampler_record(sheaf__model *m, sheaf__resampler *r, shea
     y = sheaf__record_rows(tape, y, &r->out, NULL, given);
     sheaf__stage(pass, tape, "resampler_attention", -1, SHEAF__TEXT, y);
     y = sheaf__record_layernorm(tape, y, &r->norm_post, NULL);
-    return sheaf__record_times(tape, y, &r->proj);
+    sheaf__record_columns(tape, &y, y, (sheaf__linear *const[]){ &r->proj }, 1, given);
+    return y;
 }

@@ -9,14 +9,13 @@
 
 #include "base/base.h"
 #include "tape/pictures_inner.h"
-#include "tape/row_map.h"
 #include "tape/rows.h"
 
 typedef struct attention_params {
     sheaf__heads heads;
     const sheaf__rows_in *in; /* of causal attention; else NULL */
     const sheaf__cache *cache;
-    sheaf__pictures of;   /* of full attention: the sequences; of.in NULL: they are equally long */
+    sheaf__pictures of;   /* the sequences; of full attention, of.in NULL: they are equally long */
     int64_t queries_each; /* 0: as many as keys */
     sheaf__value *q, *k, *v, *o, *stats;
 } attention_params;
@@ -38,33 +37,50 @@ static sheaf__attention shape_of(const sheaf__context *c, const attention_params
                                .ldo = p->o->cols };
 }
 
-static sheaf__attention causal_shape(const sheaf__context *c, const attention_params *p)
+/* ---- runs of sequences ---- */
+
+/* Of these sequences and heads; query, key: the rows before them. */
+typedef struct run {
+    sheaf__attention shape;
+    int64_t query, key;
+} run;
+
+static int64_t keys_of(const sheaf__context *c, const attention_params *p, int64_t sequence)
 {
-    sheaf__attention s = shape_of(c, p);
+    if (p->cache == NULL)
+        return p->heads.queries;
+    return p->in->keys_of == NULL || c->device->kind == SHEAF_DRY ? p->in->keys
+                                                                  : p->in->keys_of[sequence];
+}
+
+/* Of causal attention: neighbours that have as many keys, from sequence i on. */
+static run causal_run(const sheaf__context *c, const attention_params *p, int64_t i, int64_t *end)
+{
+    const sheaf__heads *h = &p->heads;
     const bool cached = p->cache != NULL;
-    s.batch = p->heads.batch;
-    s.queries = p->heads.queries;
-    s.keys = cached ? p->in->keys : s.queries;
-    s.window = p->heads.window;
-    s.cap = p->heads.cap;
-    s.key_mask = p->in->key_mask;
+    sheaf__attention s = shape_of(c, p);
+    for (*end = i + 1; *end < h->batch && keys_of(c, p, *end) == keys_of(c, p, i);)
+        ++*end;
+    s.batch = *end - i;
+    s.queries = h->queries;
+    s.keys = keys_of(c, p, i);
+    s.window = h->window;
+    s.cap = h->cap;
     s.mask_ld = p->in->mask_ld;
+    s.key_mask = p->in->key_mask == NULL ? NULL : p->in->key_mask + i * s.mask_ld;
     s.by_head = cached;
     s.kv_rows = cached ? p->cache->length : s.keys;
     s.segment = cached ? NULL : p->in->segment;
     s.segments = p->in->segments;
     if (cached)
         s.ldk = s.ldv = s.head_dim;
-    return s;
+    return (run){ s, i * s.queries, i * s.kv_rows * (cached ? s.kv_heads : 1) };
 }
-
-/* ---- sequences of full attention ---- */
 
 /* Rows of picture i and of all before it. */
 static int64_t rows_before(const sheaf__picture_at *at, const sheaf__pictures *p, int64_t i)
 {
-    const int64_t patches = at != NULL ? at[i].first : p->patches * i / p->images;
-    return patches + (p->class_row ? i : 0);
+    return sheaf__patches_before(at, p, i) + (p->class_row ? i : 0);
 }
 
 /* Queries of their own do not see what lies behind a picture's own patches. */
@@ -80,19 +96,12 @@ static int64_t keys_seen(const sheaf__picture_at *at, const attention_params *p,
                                      : rows_before(at, &p->of, i + 1) - rows_before(at, &p->of, i);
 }
 
-/* A run of equally large pictures: its shape, and the rows before it. */
-typedef struct run {
-    sheaf__attention shape;
-    int64_t query, key;
-} run;
-
-/* The one that begins with picture i, and where it ends; all of causal attention is one. */
+/* The run that begins with sequence i, or with picture i: of equally large ones; and its end. */
 static run run_from(const sheaf__context *c, const attention_params *p, const sheaf__picture_at *at,
                     int64_t i, int64_t *end)
 {
-    *end = p->of.images;
     if (p->in != NULL)
-        return (run){ causal_shape(c, p), 0, 0 };
+        return causal_run(c, p, i, end);
     run r = { shape_of(c, p), 0, rows_before(at, &p->of, i) };
     const int64_t rows = rows_before(at, &p->of, i + 1) - r.key;
     int64_t last = i + 1;
@@ -109,33 +118,18 @@ static run run_from(const sheaf__context *c, const attention_params *p, const sh
     return r;
 }
 
-/* Where row `row` of a value lies; NULL on dry. */
+/* Where row `row` of a value lies. */
 static void *row_of(const sheaf__context *c, void *data, int64_t row, int64_t cols)
 {
-    return c->device->kind == SHEAF_DRY ? NULL : sheaf__at(data, row * cols, c->dtype);
+    return sheaf__at(data, row * cols, c->dtype);
 }
 
-static float *stats_of(const sheaf__context *c, const attention_params *p, int64_t row)
+static float *stats_of(const attention_params *p, int64_t row)
 {
-    return p->stats == NULL || c->device->kind == SHEAF_DRY
-               ? NULL
-               : (float *)p->stats->data + row * p->stats->cols;
-}
-
-static sheaf_status *layout_of(sheaf__picture_at **at, const sheaf__context *c,
-                               const attention_params *p)
-{
-    *at = NULL;
-    return c->device->kind == SHEAF_DRY || p->of.in == NULL ? NULL
-                                                            : sheaf__pictures_layout(at, &p->of);
+    return p->stats == NULL ? NULL : (float *)p->stats->data + row * p->stats->cols;
 }
 
 /* ---- forward ---- */
-
-static int64_t keys_of(const attention_params *p, int64_t sequence)
-{
-    return p->in->keys_of == NULL ? p->in->keys : p->in->keys_of[sequence];
-}
 
 /* New rows go behind the old ones of each sequence and head. */
 static void append(const sheaf__context *c, const attention_params *p)
@@ -144,7 +138,7 @@ static void append(const sheaf__context *c, const attention_params *p)
     const int64_t n = heads->queries, d = heads->head_dim, cols = p->k->cols;
     for (int64_t b = 0; b < heads->batch; b++)
         for (int64_t h = 0; h < heads->kv_heads; h++) {
-            const int64_t at = (b * heads->kv_heads + h) * p->cache->length + keys_of(p, b) - n,
+            const int64_t at = (b * heads->kv_heads + h) * p->cache->length + keys_of(c, p, b) - n,
                           from = b * n * cols + h * d;
             sheaf__copy_box(c, sheaf__at(p->cache->k, at * d, c->dtype), d,
                             sheaf__at(p->k->data, from, c->dtype), cols, n, d);
@@ -153,51 +147,26 @@ static void append(const sheaf__context *c, const attention_params *p)
         }
 }
 
-/* Neighbours that have as many keys go together: the op knows one number of keys. */
-static void each_length(const sheaf__context *c, const attention_params *p)
-{
-    const int64_t batch = p->heads.batch;
-    sheaf__attention shape = causal_shape(c, p);
-    for (int64_t b = 0, end; b < batch; b = end) {
-        for (end = b + 1; end < batch && keys_of(p, end) == keys_of(p, b);)
-            end++;
-        shape.batch = end - b;
-        shape.keys = keys_of(p, b);
-        if (p->in->key_mask != NULL)
-            shape.key_mask = p->in->key_mask + b * shape.mask_ld;
-        sheaf__attention_forward(
-            c->device, &shape, sheaf__at(p->o->data, b * shape.queries * shape.ldo, c->dtype), NULL,
-            sheaf__at(p->q->data, b * shape.queries * shape.ldq, c->dtype),
-            sheaf__at(p->cache->k, b * shape.kv_rows * p->k->cols, c->dtype),
-            sheaf__at(p->cache->v, b * shape.kv_rows * p->v->cols, c->dtype));
-    }
-}
-
 static sheaf_status *forward(sheaf__tape *tape, sheaf__op *op)
 {
     sheaf__context *c = sheaf__tape_context(tape);
     const attention_params *p = op->params;
-    const sheaf__row_map all = sheaf__row_map_listed(NULL);
-    const bool cached = p->cache != NULL, dry = c->device->kind == SHEAF_DRY;
+    const bool cached = p->cache != NULL;
     void *k = cached ? p->cache->k : p->k->data, *v = cached ? p->cache->v : p->v->data;
     sheaf__picture_at *at;
-    if (cached && p->in != NULL && !dry)
+    if (cached && p->in != NULL && c->device->kind != SHEAF_DRY)
         append(c, p);
     if (cached && p->in == NULL && p->k != NULL) {
-        sheaf__gather(c, k, p->k->data, all, p->k->rows, p->k->cols, false);
-        sheaf__gather(c, v, p->v->data, all, p->v->rows, p->v->cols, false);
+        sheaf__copy(c, k, p->k->data, p->k->rows * p->k->cols, false);
+        sheaf__copy(c, v, p->v->data, p->v->rows * p->v->cols, false);
     }
-    if (cached && p->in != NULL && p->in->keys_of != NULL && !dry) {
-        each_length(c, p);
-        return NULL;
-    }
-    sheaf_status *st = layout_of(&at, c, p);
+    sheaf_status *st = sheaf__pictures_layout(&at, c, &p->of);
     for (int64_t i = 0, end; i < p->of.images && st == NULL; i = end) {
         const run r = run_from(c, p, at, i, &end);
-        sheaf__attention_forward(
-            c->device, &r.shape, row_of(c, p->o->data, r.query, r.shape.ldo),
-            stats_of(c, p, r.query), row_of(c, p->q->data, r.query, r.shape.ldq),
-            row_of(c, k, r.key, r.shape.ldk), row_of(c, v, r.key, r.shape.ldv));
+        sheaf__attention_forward(c->device, &r.shape, row_of(c, p->o->data, r.query, r.shape.ldo),
+                                 stats_of(p, r.query), row_of(c, p->q->data, r.query, r.shape.ldq),
+                                 row_of(c, k, r.key, r.shape.ldk),
+                                 row_of(c, v, r.key, r.shape.ldv));
     }
     free(at);
     return st;
@@ -214,7 +183,7 @@ static void back_all(sheaf__context *c, const attention_params *p, const sheaf__
             c->device, &r.shape, row_of(c, grad[0], r.query, p->q->cols),
             row_of(c, grad[1], r.key, p->k->cols), row_of(c, grad[2], r.key, p->v->cols),
             row_of(c, p->o->grad, r.query, p->o->cols), row_of(c, p->o->data, r.query, p->o->cols),
-            stats_of(c, p, r.query), row_of(c, p->q->data, r.query, p->q->cols),
+            stats_of(p, r.query), row_of(c, p->q->data, r.query, p->q->cols),
             row_of(c, p->k->data, r.key, p->k->cols), row_of(c, p->v->data, r.key, p->v->cols));
     }
 }
@@ -227,11 +196,11 @@ static sheaf_status *backward(sheaf__tape *tape, sheaf__op *op)
     sheaf__value *const to[3] = { p->q, p->k, p->v };
     void *grad[3] = { NULL };
     sheaf__picture_at *at;
-    sheaf_status *st = layout_of(&at, c, p);
+    sheaf_status *st = sheaf__pictures_layout(&at, c, &p->of);
     for (int i = 0; i < 3; i++)
         TRY(st, sheaf__take_gradient(&grad[i], c, to[i]));
-    for (int i = 1; i < 3 && st == NULL && sees_own(p) && at != NULL; i++)
-        memset(grad[i], 0, (size_t)(to[i]->rows * to[i]->cols) * sheaf_dtype_bytes(c->dtype));
+    for (int i = 1; i < 3 && st == NULL && sees_own(p); i++)
+        sheaf__clear(c, grad[i], to[i]->rows * to[i]->cols, c->dtype);
     if (st == NULL)
         back_all(c, p, at, grad);
     for (int i = 0; i < 3; i++)
@@ -252,8 +221,8 @@ static sheaf__value *record(sheaf__tape *tape, attention_params how, bool flows)
     p->o = sheaf__tape_value(tape, "attention output", how.q->rows, how.q->cols, how.q->dtype);
     p->o->needs_grad = flows;
     for (int i = 0; i < 3 && from[i] != NULL; i++)
-        sheaf__op_arg(op, from[i], SHEAF__READ | (flows ? SHEAF__KEEP | SHEAF__TAKES : 0));
-    sheaf__op_arg(op, p->o, SHEAF__MAKE | (flows ? SHEAF__KEEP | SHEAF__GIVES : 0));
+        sheaf__op_arg(op, from[i], SHEAF__READ | SHEAF__KEEP | SHEAF__TAKES);
+    sheaf__op_arg(op, p->o, SHEAF__MAKE | SHEAF__KEEP | SHEAF__GIVES);
     if (flows) {
         p->stats = sheaf__tape_value(tape, "softmax statistics", how.q->rows,
                                      how.heads.kv_heads * how.heads.group * 2, SHEAF_F32);
@@ -280,7 +249,7 @@ sheaf__value *sheaf__record_attention(sheaf__tape *tape, sheaf__value *q, sheaf_
                   (attention_params){ .heads = *heads,
                                       .in = in,
                                       .cache = cache,
-                                      .of = { .images = 1 },
+                                      .of = { .images = heads->batch },
                                       .q = q,
                                       .k = k,
                                       .v = v },

@@ -177,9 +177,9 @@ void sheaf__table_refresh(sheaf__context *c, const sheaf__table *t)
 {
     for (int64_t s = c->own.begin, at = 0; s < c->own.end && t->rows != NULL; s++) {
         const int64_t n = t->trained == NULL ? 0 : t->trained->numel[s];
-        if (n > 0 && c->device->kind != SHEAF_DRY)
-            c->device->kernels->round(sheaf__at(t->rows, at, c->dtype), c->dtype,
-                                      t->trained->weight[s], n);
+        if (n > 0)
+            sheaf__convert(c, sheaf__at(t->rows, at, c->dtype), c->dtype, t->trained->weight[s],
+                           SHEAF_F32, n);
         at += n;
     }
     sheaf__lora_refresh(c, t->lora);
@@ -223,7 +223,7 @@ sheaf__value *sheaf__record_embedding(sheaf__tape *tape, const sheaf__table *tab
     sheaf__value *x =
         sheaf__tape_value(tape, table->name, rows, table->width, sheaf__tape_context(tape)->dtype);
     *(embedding_params *)op->params = (embedding_params){ .table = table, .in = in, .x = x };
-    return sheaf__op_makes(op, x, NULL, trained, 0);
+    return sheaf__op_makes(op, x, NULL, 0);
 }
 
 /* ---- LoRA ---- */
@@ -258,16 +258,14 @@ static sheaf_status *lora_forward(sheaf__tape *tape, sheaf__op *op)
     sheaf__batch *b = NULL;
     l.row = inner_row;
     sheaf_status *st = select_rows(&l);
-    TRY(st, sheaf__batch_new(&b));
+    TRY(st, sheaf__batch_new(&b, l.c));
     if (st != NULL)
         return st;
-    sheaf__product *job =
-        sheaf__batch_job(b, p->x->rows, width, l.c->dtype, p->y->data, width, l.c->dtype);
+    sheaf__product *job = sheaf__batch_job(b, p->x->rows, width, p->y->data, width, l.c->dtype,
+                                           sheaf__term_of(p->h->data, lora->rank, SHEAF__B_NK,
+                                                          lora->b_copy[0], lora->rank, lora->rank));
     job->residual = p->x->data;
     job->ldr = width;
-    sheaf__batch_term(b, job,
-                      sheaf__term_of(p->h->data, lora->rank, SHEAF__B_NK, lora->b_copy[0],
-                                     lora->rank, lora->rank));
     sheaf__batch_run(l.c, b);
     sheaf__batch_free(b);
     return NULL;
@@ -298,20 +296,17 @@ static sheaf_status *lora_backward(sheaf__tape *tape, sheaf__op *op)
     lookup l = lookup_of(tape, p, p->h);
     const sheaf__lora_part *lora = p->table->lora;
     const int64_t rows = p->x->rows, width = p->table->width;
-    const sheaf_dtype t = l.c->dtype;
     sheaf__batch *b;
     void *g = NULL;
-    sheaf_status *st = sheaf__batch_new(&b);
+    sheaf_status *st = sheaf__batch_new(&b, l.c);
     if (st != NULL)
         return st;
-    st =
-        sheaf__take(&g, l.c, (size_t)(rows * lora->rank) * sheaf_dtype_bytes(t), SHEAF_MEM_SCRATCH);
+    st = sheaf__take_scratch(&g, l.c, rows * lora->rank);
     if (st == NULL) {
-        sheaf__product *job = sheaf__batch_job(b, rows, lora->rank, t, g, lora->rank, t);
-        job->alpha = lora->scale;
-        sheaf__batch_term(
-            b, job,
-            sheaf__term_of(p->y->grad, width, SHEAF__B_KN, lora->b_copy[0], lora->rank, width));
+        sheaf__batch_job(
+            b, rows, lora->rank, g, lora->rank, l.c->dtype,
+            sheaf__term_of(p->y->grad, width, SHEAF__B_KN, lora->b_copy[0], lora->rank, width))
+            ->alpha = lora->scale;
         st = sheaf__batch_weight_gradient(b, lora->b->grad[0], width, lora->rank, p->y->grad, width,
                                           p->h->data, lora->rank, p->x);
     }
@@ -322,7 +317,7 @@ static sheaf_status *lora_backward(sheaf__tape *tape, sheaf__op *op)
     }
     sheaf__give(l.c, g);
     sheaf__batch_free(b);
-    if (st == NULL && p->x->needs_grad)
+    if (st == NULL)
         sheaf__hand_on(l.c, p->x, p->y);
     return st;
 }
@@ -330,16 +325,16 @@ static sheaf_status *lora_backward(sheaf__tape *tape, sheaf__op *op)
 sheaf__value *sheaf__record_embedding_lora(sheaf__tape *tape, sheaf__value *x,
                                            const sheaf__table *table, const sheaf__rows_in *in)
 {
-    const bool flows = table->lora->a != NULL;
-    sheaf__op *op = sheaf__tape_op(tape, table->name, lora_forward, flows ? lora_backward : NULL,
-                                   sizeof(embedding_params));
+    sheaf__op *op =
+        sheaf__tape_op(tape, table->name, lora_forward,
+                       table->lora->a != NULL ? lora_backward : NULL, sizeof(embedding_params));
     embedding_params *p = op->params;
-    *p = (embedding_params){ table, in, x,
-                             sheaf__tape_value(tape, "lora inner value", x->rows, table->lora->rank,
-                                               x->dtype),
-                             sheaf__tape_value(tape, table->name, x->rows, x->cols, x->dtype) };
-    sheaf__op_makes(op, p->y, x, flows, 0);
-    sheaf__op_arg(op, p->h, SHEAF__MAKE | (flows ? SHEAF__KEEP : 0));
+    *p = (embedding_params){
+        table, in, x, sheaf__tape_like(tape, x, "lora inner value", table->lora->rank, x->dtype),
+        sheaf__tape_like(tape, x, table->name, x->cols, x->dtype)
+    };
+    sheaf__op_makes(op, p->y, x, 0);
+    sheaf__op_arg(op, p->h, SHEAF__MAKE | SHEAF__KEEP);
     return p->y;
 }
 
@@ -350,44 +345,25 @@ typedef struct noise_params {
     sheaf__value *x;
 } noise_params;
 
-typedef struct noise_args {
-    const sheaf__context *c;
-    sheaf__value *x;
-    sheaf__noise how;
-} noise_args;
-
 static void noise_rows(void *arg, int64_t begin, int64_t end, int worker)
 {
-    const noise_args *a = arg;
-    sheaf__noise how = a->how;
-    how.sample += begin;
-    how.position += begin;
-    how.half += begin;
-    a->c->device->kernels->noise(sheaf__at(a->x->data, begin * a->x->cols, a->x->dtype), a->x->cols,
-                                 end - begin, a->x->cols, &how, a->x->dtype);
-}
-
-static sheaf_status *noise_forward(sheaf__tape *tape, sheaf__op *op)
-{
-    const sheaf__context *c = sheaf__tape_context(tape);
-    const noise_params *p = op->params;
+    const sheaf__op_run *a = arg;
+    const noise_params *p = a->params;
     const sheaf__step_info *info = p->in->info;
-    noise_args args = { c,
-                        p->x,
-                        { .seed = info->seed,
-                          .purpose = sheaf__name_key("neftune"),
-                          .step = info->step,
-                          .sample = info->sample,
-                          .position = info->position,
-                          .half = p->in->half } };
-    sheaf__rows(c, p->x->rows, 32, noise_rows, &args);
-    return NULL;
+    const sheaf__noise how = { .seed = info->seed,
+                               .purpose = sheaf__name_key("neftune"),
+                               .step = info->step,
+                               .sample = info->sample + begin,
+                               .position = info->position + begin,
+                               .half = p->in->half + begin };
+    a->c->device->kernels->noise(sheaf__at(p->x->data, begin * p->x->cols, p->x->dtype), p->x->cols,
+                                 end - begin, p->x->cols, &how, p->x->dtype);
 }
 
 void sheaf__record_noise(sheaf__tape *tape, sheaf__value *x, const sheaf__noise_in *in)
 {
-    sheaf__op *op =
-        sheaf__tape_op(tape, "noise on the embedding", noise_forward, NULL, sizeof(noise_params));
+    sheaf__op *op = sheaf__tape_each(tape, "noise on the embedding", sizeof(noise_params), x, 32,
+                                     noise_rows, NULL);
     *(noise_params *)op->params = (noise_params){ in, x };
     sheaf__op_arg(op, x, SHEAF__CHANGE);
 }

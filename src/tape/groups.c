@@ -35,54 +35,21 @@ sheaf_status *sheaf__accumulators_meet(sheaf__trained_set *set, int count, const
 
 /* ---- weights of a divided set ---- */
 
-typedef struct conversion {
-    const sheaf__kernels *kernels;
-    sheaf_dtype dtype;
-    float *wide;
-    char *narrow;
-} conversion;
-
-static char *narrow_at(const conversion *c, int64_t i)
+/* n numbers of the compute dtype at the end of an array of floats become that array: all that is
+ * written before the next number to be read may be written at once, which is half of what is left.
+ * The last ones, which widen onto themselves, go by way of a copy. */
+static void widen_in_place(const sheaf__context *c, float *wide, const char *narrow, int64_t n)
 {
-    return c->narrow + (size_t)i * sheaf_dtype_bytes(c->dtype);
-}
-
-static void round_part(void *arg, int64_t begin, int64_t end, int worker)
-{
-    const conversion *c = arg;
-    c->kernels->round(narrow_at(c, begin), c->dtype, c->wide + begin, end - begin);
-}
-
-/* By way of a copy: the last ones widen onto themselves. */
-static void widen_part(void *arg, int64_t begin, int64_t end, int worker)
-{
-    const conversion *c = arg;
+    int64_t i = 0;
     uint32_t part[PART];
-    for (int64_t i = begin, n; i < end; i += n) {
-        n = end - i < PART ? end - i : PART;
-        memcpy(part, narrow_at(c, i), (size_t)n * sheaf_dtype_bytes(c->dtype));
-        c->kernels->widen(c->wide + i, part, c->dtype, n);
+    for (; n - i > CHUNK; i += (n - i) / 2)
+        sheaf__convert(c, wide + i, SHEAF_F32, sheaf__at(narrow, i, c->dtype), c->dtype,
+                       (n - i) / 2);
+    for (int64_t m; i < n && c->device->kind != SHEAF_DRY; i += m) {
+        m = n - i < PART ? n - i : PART;
+        memcpy(part, sheaf__at(narrow, i, c->dtype), (size_t)m * sheaf_dtype_bytes(c->dtype));
+        c->device->kernels->widen(wide + i, part, c->dtype, m);
     }
-}
-
-/* n numbers at the end of an array become that array: all that is written before the next number
- * to be read may be written at once, which is half of what is left. */
-static void widen_in_place(const sheaf__context *c, const conversion *of, int64_t n)
-{
-    int64_t begin = 0;
-    for (; n - begin > CHUNK; begin += (n - begin) / 2) {
-        const conversion half = { of->kernels, of->dtype, of->wide + begin, narrow_at(of, begin) };
-        sheaf__rows(c, (n - begin) / 2, CHUNK / 4, widen_part, (void *)&half);
-    }
-    const conversion rest = { of->kernels, of->dtype, of->wide + begin, narrow_at(of, begin) };
-    widen_part((void *)&rest, 0, n - begin, 0);
-}
-
-static void copy_floats(void *arg, int64_t begin, int64_t end, int worker)
-{
-    const conversion *c = arg;
-    memcpy(c->wide + begin, c->narrow + (size_t)begin * sizeof(float),
-           (size_t)(end - begin) * sizeof(float));
 }
 
 static bool is_divided(const sheaf__trained_set *set)
@@ -101,14 +68,12 @@ static int64_t stretch_begin(const sheaf__trained_set *set)
 
 void sheaf__trained_take(sheaf__trained_set *set)
 {
-    if (!is_divided(set) || set->context->device->kind == SHEAF_DRY)
+    if (!is_divided(set))
         return;
-    float *const cut = set->sum[0] + set->common;
-    sheaf__rows(set->context, set->common, CHUNK, copy_floats,
-                &(conversion){ .wide = set->master, .narrow = (char *)set->sum[0] });
-    sheaf__rows(set->context, set->kept - set->common, CHUNK, copy_floats,
-                &(conversion){ .wide = set->master + set->common,
-                               .narrow = (char *)(cut + stretch_begin(set)) });
+    sheaf__convert(set->context, set->master, SHEAF_F32, set->sum[0], SHEAF_F32, set->common);
+    sheaf__convert(set->context, set->master + set->common, SHEAF_F32,
+                   set->sum[0] + set->common + stretch_begin(set), SHEAF_F32,
+                   set->kept - set->common);
 }
 
 /* Floats are exchanged where they are to lie. What is narrower goes to the end of that array, and
@@ -126,16 +91,12 @@ sheaf_status *sheaf__trained_publish(sheaf__trained_set *set)
     sheaf_comm_purpose(c->peers, SHEAF__TRAFFIC_WEIGHTS);
     float *const cut = set->sum[0] + set->common;
     char *const all = (char *)cut + (size_t)n * (sizeof(float) - bytes);
-    sheaf__rows(c, set->common, CHUNK, copy_floats,
-                &(conversion){ .wide = set->sum[0], .narrow = (char *)set->master });
-    sheaf__rows(c, mine, CHUNK, round_part,
-                &(conversion){ .kernels = c->device->kernels,
-                               .dtype = c->dtype,
-                               .wide = set->master + set->common,
-                               .narrow = all + (size_t)stretch_begin(set) * bytes });
+    sheaf__convert(c, set->sum[0], SHEAF_F32, set->master, SHEAF_F32, set->common);
+    sheaf__convert(c, all + (size_t)stretch_begin(set) * bytes, c->dtype, set->master + set->common,
+                   SHEAF_F32, mine);
     sheaf_status *st = sheaf_comm_gather(c->peers, all, size);
     sheaf_comm_purpose(c->peers, SHEAF__TRAFFIC_OTHER);
-    if (st == NULL && bytes < sizeof(float) && c->device->kind != SHEAF_DRY)
-        widen_in_place(c, &(conversion){ c->device->kernels, c->dtype, cut, all }, n);
+    if (st == NULL && bytes < sizeof(float))
+        widen_in_place(c, cut, all, n);
     return st;
 }

@@ -8,7 +8,6 @@
 #include "tape/hand.h"
 #include "tape/layers.h"
 #include "tape/linear_inner.h"
-#include "tape/row_map.h"
 #include "tape/rows.h"
 #include "tape/wanted.h"
 
@@ -29,18 +28,20 @@ typedef struct far_params {
 typedef struct block {
     sheaf__context *c;
     const head_params *p;
-    int64_t n, most;     /* rows in this block, in the largest */
-    int64_t from, to;    /* which are among these candidates */
-    int32_t *row;        /* [n] their numbers */
-    int32_t *label;      /* [n] */
-    void *x;             /* [n, hidden] gathered */
-    void *h;             /* [n, rank] LoRA's inner value or NULL */
-    float *logits;       /* [n, owned] */
-    void *dlogits;       /* [n, owned] compute dtype */
-    void *dx;            /* [n, hidden] */
-    float *max, *target; /* [n] */
-    float *sums;         /* [slices, n] per-slice sums; the total ends in *total */
-    float *logit_sums;   /* [slices, n] the same of the logits themselves, for smoothing */
+    int64_t n, most;               /* rows in this block, in the largest */
+    int64_t from, to;              /* which are among these candidates */
+    int32_t *row;                  /* [n] their numbers */
+    int32_t *label;                /* [n] */
+    int32_t at[SHEAF__HEAD_BLOCK]; /* [n] the rows of x that they are */
+    sheaf__value x_value, h_value; /* x, with dx, and h as values */
+    void *x;                       /* [n, hidden] gathered */
+    void *h;                       /* [n, rank] LoRA's inner value or NULL */
+    float *logits;                 /* [n, owned] */
+    void *dlogits;                 /* [n, owned] compute dtype */
+    void *dx;                      /* [n, hidden] */
+    float *max, *target;           /* [n] */
+    float *sums;                   /* [slices, n] per-slice sums; the total ends in *total */
+    float *logit_sums; /* [slices, n] the same of the logits themselves, for smoothing */
     float *total, *logit_total;
     float *first; /* [n] minus the column of the first largest logit, to judge */
     float *all;   /* gathered logits of all ranks, when wanted */
@@ -121,31 +122,6 @@ static sheaf_status *take_block(block *b, bool training, bool gathered)
 
 /* ---- per-row work, spread over threads ---- */
 
-/* Where row i of the block lies in x, in rows. */
-static size_t row_in_x(const block *b, int64_t i)
-{
-    const sheaf__value *place = b->p->place;
-    return (size_t)(place == NULL ? b->row[i] : ((const int32_t *)place->data)[b->row[i]]);
-}
-
-static void gather_rows(void *arg, int64_t begin, int64_t end, int worker)
-{
-    block *b = arg;
-    const size_t bytes = (size_t)b->p->head->in * sheaf_dtype_bytes(b->c->dtype);
-    for (int64_t i = begin; i < end; i++)
-        memcpy((char *)b->x + (size_t)i * bytes, (char *)b->p->x->data + row_in_x(b, i) * bytes,
-               bytes);
-}
-
-static void scatter_rows(void *arg, int64_t begin, int64_t end, int worker)
-{
-    block *b = arg;
-    const size_t bytes = (size_t)b->p->head->in * sheaf_dtype_bytes(b->c->dtype);
-    for (int64_t i = begin; i < end; i++)
-        memcpy((char *)b->p->dx->data + row_in_x(b, i) * bytes, (char *)b->dx + (size_t)i * bytes,
-               bytes);
-}
-
 static void max_rows(void *arg, int64_t begin, int64_t end, int worker)
 {
     block *b = arg;
@@ -218,37 +194,22 @@ static void cap_back_rows(void *arg, int64_t begin, int64_t end, int worker)
 
 static sheaf_status *block_logits(block *b)
 {
-    sheaf__context *c = b->c;
     const sheaf__linear *l = b->p->head;
-    const sheaf__lora_part *lora = l->lora;
-    sheaf__batch *batch;
-    sheaf_status *st = sheaf__batch_new(&batch);
-    if (st != NULL)
-        return st;
-    if (lora != NULL) {
-        sheaf__product *h =
-            sheaf__batch_job(batch, b->n, lora->rank, c->dtype, b->h, lora->rank, c->dtype);
-        h->alpha = lora->scale;
-        sheaf__batch_term(batch, h,
-                          sheaf__term_of(b->x, l->in, SHEAF__B_NK, lora->a_copy[0], l->in, l->in));
-        sheaf__batch_run(c, batch);
-    }
-    if (l->owned > 0) {
-        sheaf__product *logits =
-            sheaf__batch_job(batch, b->n, l->owned, c->dtype, b->logits, l->owned, SHEAF_F32);
-        logits->round_to = c->dtype;
-        sheaf__batch_term(batch, logits,
-                          sheaf__term_packed(b->x, l->in, SHEAF__B_AHEAD, &l->all, l->in));
-        if (lora != NULL)
-            sheaf__batch_term(batch, logits,
-                              sheaf__term_of(b->h, lora->rank, SHEAF__B_NK, lora->b_copy[l->first],
-                                             lora->rank, lora->rank));
-        sheaf__batch_run(c, batch);
-    }
-    sheaf__batch_free(batch);
-    if (l->cap > 0)
-        sheaf__rows(c, b->n, 16, cap_rows, b);
-    return NULL;
+    const int64_t rank = l->lora == NULL ? 0 : l->lora->rank;
+    const sheaf_dtype t = b->c->dtype;
+    b->x_value = (sheaf__value){ .rows = b->n,
+                                 .cols = l->in,
+                                 .dtype = t,
+                                 .data = b->x,
+                                 .grad = b->dx,
+                                 .needs_grad = b->p->x->needs_grad,
+                                 .grad_fresh = true };
+    b->h_value = (sheaf__value){ .rows = b->n, .cols = rank, .dtype = t, .data = b->h };
+    sheaf__value y = { .rows = b->n, .cols = l->owned, .dtype = SHEAF_F32, .data = b->logits };
+    sheaf_status *st = sheaf__columns_ahead(b->c, &y, &b->x_value, &b->h_value, b->p->head);
+    if (st == NULL && l->cap > 0)
+        sheaf__rows(b->c, b->n, 16, cap_rows, b);
+    return st;
 }
 
 /* Of sums by slice, [slices, n]: over all slices and ranks, in *total. */
@@ -350,24 +311,12 @@ static sheaf_status *block_gradients(block *b)
     sheaf__rows(c, b->n, 16, gradient_rows, b);
     if (l->cap > 0)
         sheaf__rows(c, b->n, 16, cap_back_rows, b);
-    sheaf__value x = { .rows = b->n,
-                       .cols = l->in,
-                       .dtype = c->dtype,
-                       .data = b->x,
-                       .grad = b->dx,
-                       .needs_grad = b->p->x->needs_grad,
-                       .grad_fresh = true };
     sheaf__value y = { .rows = b->n, .cols = l->owned, .dtype = c->dtype, .grad = b->dlogits };
-    sheaf__value h = {
-        .rows = b->n, .cols = l->lora == NULL ? 0 : l->lora->rank, .dtype = c->dtype, .data = b->h
-    };
-    sheaf__value *ys[] = { &y }, *hs[] = { &h };
-    sheaf__linear *const layers[] = { b->p->head };
     sheaf__purpose_of(c, SHEAF__TRAFFIC_BACKWARD);
-    sheaf_status *st = sheaf__columns_back(c, ys, &x, hs, layers, 1);
+    sheaf_status *st = sheaf__columns_back(c, &y, &b->x_value, &b->h_value, b->p->head);
     sheaf__purpose_of(c, SHEAF__TRAFFIC_FORWARD);
-    if (st == NULL && x.needs_grad)
-        sheaf__rows(c, b->n, 32, scatter_rows, b);
+    if (st == NULL && b->p->x->needs_grad)
+        sheaf__scatter(c, b->p->dx->data, b->dx, sheaf__row_map_listed(b->at), b->n, l->in, false);
     return st;
 }
 
@@ -427,7 +376,8 @@ static sheaf_status *block_take(block *b, int64_t done)
 static sheaf_status *run_block(sheaf__tape *tape, block *b, bool training, int64_t done)
 {
     const sheaf__head_run *run = b->p->run;
-    sheaf__rows(b->c, b->n, 32, gather_rows, b);
+    sheaf__gather(b->c, b->x, b->p->x->data, sheaf__row_map_listed(b->at), b->n, b->p->head->in,
+                  false);
     sheaf_status *st = block_logits(b);
     if (st == NULL)
         sheaf__tape_look(tape, b->logits, b->n * b->p->head->owned, SHEAF_F32);
@@ -472,8 +422,10 @@ static int64_t next_block(block *b, const sheaf__head_run *run, int64_t i, int64
         if (!run->all_rows && label == SHEAF__IGNORED)
             continue;
         if (!dry) {
+            const sheaf__value *place = b->p == NULL ? NULL : b->p->place;
             b->row[b->n] = row;
             b->label[b->n] = label;
+            b->at[b->n] = place == NULL ? row : ((const int32_t *)place->data)[row];
         }
         b->n++;
     }
@@ -492,8 +444,7 @@ static sheaf_status *head_forward(sheaf__tape *tape, sheaf__op *op)
     run->loss_sum = 0;
     run->labels = run->correct = 0;
     if (p->dx != NULL)
-        sheaf__set_rows(c, p->dx->data, NULL, sheaf__row_map_listed(NULL), sheaf__rows_there(p->x),
-                        p->x->cols);
+        sheaf__clear(c, p->dx->data, sheaf__rows_there(p->x) * p->x->cols, c->dtype);
     const int64_t candidates = candidates_of(run, p->x->rows);
     int64_t done = 0;
     for (int64_t i = 0; i < candidates && st == NULL;) {
@@ -565,12 +516,11 @@ void sheaf__record_head(sheaf__tape *tape, sheaf__value *x, sheaf__linear *head,
     op->kind = SHEAF__WORK_HEAD;
     op->inner = "logits";
     *p = (head_params){ head, run, flows, x, NULL, place };
-    sheaf__op_arg(op, x, SHEAF__READ | (flows ? SHEAF__TAKES : 0));
+    sheaf__op_arg(op, x, SHEAF__READ | SHEAF__TAKES);
     if (place != NULL)
         sheaf__op_arg(op, place, SHEAF__READ);
     if (x->needs_grad) {
-        p->dx = sheaf__tape_value(tape, "gradient of the head's input", x->rows, x->cols, x->dtype);
-        sheaf__rows_as(p->dx, x);
+        p->dx = sheaf__tape_like(tape, x, "gradient of the head's input", x->cols, x->dtype);
         sheaf__op_arg(op, p->dx, SHEAF__MAKE | SHEAF__KEEP);
     }
 }

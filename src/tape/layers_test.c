@@ -228,7 +228,7 @@ static void compare_sums(sheaf__context *c, const sheaf__value *y, const int32_t
         memcpy(sheaf__at(all, which[i] * OUT, c->dtype), sheaf__at(some, i * OUT, c->dtype),
                OUT * sheaf_dtype_bytes(c->dtype));
     }
-    CHECK_OK(sheaf__batch_new(&b));
+    CHECK_OK(sheaf__batch_new(&b, c));
     CHECK_OK(sheaf__batch_weight_gradient(b, got, OUT, IN, some, OUT, y->data, IN, y));
     CHECK_OK(sheaf__batch_weight_gradient(b, want, OUT, IN, all, OUT, x->data, IN, &every));
     sheaf__batch_run(c, b);
@@ -281,7 +281,7 @@ static void test_copies__are_rounded_to_the_dtype(void **state)
         }
         for (int n = 1; n < 300; n += 37) {
             memset(weight, 0, sizeof weight);
-            sheaf__refresh(&c, weight, norm.trained->master[0], n);
+            sheaf__refresh(&c, weight, norm.trained->master[0], n, false);
             for (int i = 0; i < 300; i++) {
                 const float master = norm.trained->master[0][i];
                 CHECK_NEAR("refreshed", weight[i],

@@ -6,22 +6,23 @@
 
 #include "tape/rows.h"
 
-sheaf_status *sheaf__batch_new(sheaf__batch **out)
+sheaf_status *sheaf__batch_new(sheaf__batch **out, const sheaf__context *c)
 {
     *out = malloc(sizeof **out);
     if (*out == NULL)
         return sheaf__no_memory("list of products");
+    (*out)->dtype = c->dtype;
     (*out)->njobs = (*out)->nterms = (*out)->nslices = (*out)->nowned = 0;
     return NULL;
 }
 
-sheaf__product *sheaf__batch_job(sheaf__batch *b, int64_t m, int64_t n, sheaf_dtype dtype, void *y,
-                                 int64_t ldy, sheaf_dtype out)
+sheaf__product *sheaf__batch_job(sheaf__batch *b, int64_t m, int64_t n, void *y, int64_t ldy,
+                                 sheaf_dtype out, sheaf__term term)
 {
     sheaf__product *job = &b->job[b->njobs++];
     *job = (sheaf__product){ .m = m,
                              .n = n,
-                             .dtype = dtype,
+                             .dtype = b->dtype,
                              .nslices = 1,
                              .term = &b->term[b->nterms],
                              .y = y,
@@ -29,6 +30,7 @@ sheaf__product *sheaf__batch_job(sheaf__batch *b, int64_t m, int64_t n, sheaf_dt
                              .out = out,
                              .alpha = 1,
                              .round_to = SHEAF_F32 };
+    sheaf__batch_term(b, job, term);
     return job;
 }
 
@@ -38,29 +40,11 @@ void sheaf__batch_term(sheaf__batch *b, sheaf__product *job, sheaf__term term)
     job->nterms++;
 }
 
-/* A term for each block of all rows that some of these rows are of. */
-static sheaf_status *block_terms(sheaf__batch *b, sheaf__product *job, const sheaf__row_blocks *of,
-                                 sheaf__term whole)
-{
-    sheaf__term *term = malloc((size_t)of->n * sizeof *term);
-    if (term == NULL)
-        return sheaf__no_memory("list of products");
-    for (int64_t i = 0; i < of->n; i++) {
-        term[i] = whole;
-        term[i].a = sheaf__at(whole.a, of->begin[i] * whole.lda, job->dtype);
-        term[i].b = sheaf__at(whole.b, of->begin[i] * whole.ldb, job->dtype);
-        term[i].k = of->begin[i + 1] - of->begin[i];
-    }
-    b->owned[b->nowned++] = term;
-    job->term = term;
-    job->nterms = (int)of->n;
-    return NULL;
-}
-
 sheaf_status *sheaf__batch_weight_gradient(sheaf__batch *b, float *grad, int64_t m, int64_t n,
                                            const void *a, int64_t lda, const void *x, int64_t ldx,
                                            const sheaf__value *rows)
 {
+    const sheaf__row_blocks *of = rows->blocks;
     if (m == 0 || n == 0)
         return NULL;
     const sheaf__term whole = { .a = a,
@@ -70,11 +54,23 @@ sheaf_status *sheaf__batch_weight_gradient(sheaf__batch *b, float *grad, int64_t
                                 .b = x,
                                 .ldb = ldx,
                                 .k = sheaf__rows_there(rows) };
-    sheaf__product *job = sheaf__batch_job(b, m, n, rows->dtype, grad, n, SHEAF_F32);
+    sheaf__product *job = sheaf__batch_job(b, m, n, grad, n, SHEAF_F32, whole);
     job->add = true;
-    if (rows->blocks != NULL && rows->blocks->n > 0)
-        return block_terms(b, job, rows->blocks, whole);
-    sheaf__batch_term(b, job, whole);
+    if (of == NULL || of->n == 0)
+        return NULL;
+    /* A term for each block of all rows that some of these rows are of. */
+    sheaf__term *term = malloc((size_t)of->n * sizeof *term);
+    if (term == NULL)
+        return sheaf__no_memory("list of products");
+    for (int64_t i = 0; i < of->n; i++) {
+        term[i] = whole;
+        term[i].a = sheaf__at(a, of->begin[i] * lda, b->dtype);
+        term[i].b = sheaf__at(x, of->begin[i] * ldx, b->dtype);
+        term[i].k = of->begin[i + 1] - of->begin[i];
+    }
+    b->owned[b->nowned++] = term;
+    job->term = term;
+    job->nterms = (int)of->n;
     return NULL;
 }
 
@@ -285,12 +281,6 @@ static void repack_rows(void *arg, int64_t begin, int64_t end, int worker)
     sheaf__pack(r->w, r->master + row * r->w->k, SHEAF_F32, r->w->k, row, last - row);
 }
 
-static void copy_of(sheaf__context *c, void *dst, const float *master, int64_t n)
-{
-    if (c->device->kind != SHEAF_DRY)
-        c->device->kernels->round(dst, c->dtype, master, n);
-}
-
 void sheaf__linear_refresh(sheaf__context *c, sheaf__linear *l)
 {
     const sheaf__trained *w = l->weight_trained, *bias = l->bias_trained;
@@ -299,10 +289,11 @@ void sheaf__linear_refresh(sheaf__context *c, sheaf__linear *l)
             sheaf__rows(c, (l->w[s].n + 31) / 32, 1, repack_rows,
                         &(repack){ &l->w[s], w->weight[s] + l->weight_at[s] });
         if (bias != NULL && !l->rows)
-            sheaf__refresh(c, l->bias + l->begin[s], bias->weight[s] + l->bias_at[s], l->extent[s]);
+            sheaf__refresh(c, l->bias + l->begin[s], bias->weight[s] + l->bias_at[s], l->extent[s],
+                           false);
     }
     if (bias != NULL && l->rows)
-        sheaf__refresh(c, l->bias, bias->weight[0], l->out);
+        sheaf__refresh(c, l->bias, bias->weight[0], l->out, false);
     sheaf__lora_refresh(c, l->lora);
 }
 
@@ -310,8 +301,10 @@ void sheaf__lora_refresh(sheaf__context *c, const sheaf__lora_part *lora)
 {
     for (int s = 0; lora != NULL && s < SHEAF_MAX_SLICES; s++) {
         if (lora->a != NULL && lora->a_copy[s] != NULL && lora->first == NULL)
-            copy_of(c, lora->a_copy[s], lora->a->weight[s] + lora->a_at, lora->a_numel[s]);
+            sheaf__convert(c, lora->a_copy[s], c->dtype, lora->a->weight[s] + lora->a_at, SHEAF_F32,
+                           lora->a_numel[s]);
         if (lora->b != NULL && lora->b_copy[s] != NULL)
-            copy_of(c, lora->b_copy[s], lora->b->weight[s] + lora->b_at[s], lora->b_numel[s]);
+            sheaf__convert(c, lora->b_copy[s], c->dtype, lora->b->weight[s] + lora->b_at[s],
+                           SHEAF_F32, lora->b_numel[s]);
     }
 }

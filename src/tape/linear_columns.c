@@ -7,7 +7,6 @@
 
 #include "base/base.h"
 #include "tape/linear_inner.h"
-#include "tape/row_map.h"
 #include "tape/rows.h"
 
 typedef struct columns_params {
@@ -36,13 +35,17 @@ static int first_of(const columns_params *p, int i)
     return i;
 }
 
-static sheaf_status *columns_forward(sheaf__tape *tape, sheaf__op *op)
+/* Columns of y: turned, a weight is read the other way round. */
+static int64_t columns_of(const sheaf__linear *l)
 {
-    sheaf__context *c = sheaf__tape_context(tape);
-    const columns_params *p = op->params;
+    return l->turned ? l->in : l->owned;
+}
+
+static sheaf_status *columns_ahead(sheaf__context *c, const columns_params *p)
+{
     const int64_t m = sheaf__rows_there(p->x), in = p->x->cols;
     sheaf__batch *b;
-    sheaf_status *st = m == 0 ? NULL : sheaf__batch_new(&b);
+    sheaf_status *st = m == 0 ? NULL : sheaf__batch_new(&b, c);
     if (st != NULL || m == 0)
         return st;
     for (int i = 0; i < p->n; i++) {
@@ -54,20 +57,22 @@ static sheaf_status *columns_forward(sheaf__tape *tape, sheaf__op *op)
             sheaf__lora_drop(c, p->xd[i]->data, x, m, in, 0, lora, p->info, c->dtype);
             x = p->xd[i]->data;
         }
-        sheaf__product *job =
-            sheaf__batch_job(b, m, lora->rank, c->dtype, p->h[i]->data, lora->rank, c->dtype);
-        job->alpha = lora->scale;
-        sheaf__batch_term(b, job, sheaf__term_of(x, in, SHEAF__B_NK, lora->a_copy[0], in, in));
+        sheaf__batch_job(b, m, lora->rank, p->h[i]->data, lora->rank, c->dtype,
+                         sheaf__term_of(x, in, SHEAF__B_NK, lora->a_copy[0], in, in))
+            ->alpha = lora->scale;
     }
     sheaf__batch_run(c, b);
     for (int i = 0; i < p->n; i++) {
         const sheaf__linear *l = p->linear[i];
-        if (l->owned == 0)
+        const int64_t n = columns_of(l);
+        if (n == 0)
             continue;
-        sheaf__product *job =
-            sheaf__batch_job(b, m, l->owned, c->dtype, p->y[i]->data, l->owned, c->dtype);
+        sheaf__product *job = sheaf__batch_job(
+            b, m, n, p->y[i]->data, n, p->y[i]->dtype,
+            l->turned ? sheaf__term_packed(p->x->data, in, SHEAF__B_BACK, &l->w[0], in)
+                      : sheaf__term_packed(p->x->data, in, SHEAF__B_AHEAD, &l->all, in));
         job->bias = l->bias;
-        sheaf__batch_term(b, job, sheaf__term_packed(p->x->data, in, SHEAF__B_AHEAD, &l->all, in));
+        job->round_to = c->dtype;
         if (l->lora != NULL)
             sheaf__batch_term(b, job,
                               sheaf__term_of(p->h[i]->data, l->lora->rank, SHEAF__B_NK,
@@ -77,6 +82,11 @@ static sheaf_status *columns_forward(sheaf__tape *tape, sheaf__op *op)
     sheaf__batch_run(c, b);
     sheaf__batch_free(b);
     return NULL;
+}
+
+static sheaf_status *columns_forward(sheaf__tape *tape, sheaf__op *op)
+{
+    return columns_ahead(sheaf__tape_context(tape), op->params);
 }
 
 /* g of every layer with LoRA. */
@@ -89,18 +99,20 @@ static sheaf_status *columns_lora_inner(sheaf__context *c, const columns_params 
         for (int s = first->first; s < first->first + first->count && own_lora(p, i) != NULL; s++) {
             if (p->linear[i]->extent[s] == 0)
                 continue;
-            sheaf__product *job =
-                sheaf__batch_job(b, m, p->linear[i]->lora->rank, c->dtype,
-                                 l->part[s - first->first] + l->at[i], l->width, SHEAF_F32);
+            sheaf__product *job = NULL;
             for (int j = i; j < p->n; j++) { /* and those that share its A */
                 const sheaf__linear *layer = p->linear[j];
                 if (layer->lora == NULL || first_of(p, j) != i)
                     continue;
-                sheaf__batch_term(
-                    b, job,
-                    sheaf__term_of(sheaf__at(p->y[j]->grad, layer->begin[s], c->dtype),
-                                   layer->owned, SHEAF__B_KN, layer->lora->b_copy[s],
-                                   layer->lora->rank, layer->extent[s]));
+                const int64_t rank = layer->lora->rank;
+                const sheaf__term term = sheaf__term_of(
+                    sheaf__at(p->y[j]->grad, layer->begin[s], c->dtype), layer->owned, SHEAF__B_KN,
+                    layer->lora->b_copy[s], rank, layer->extent[s]);
+                if (job != NULL)
+                    sheaf__batch_term(b, job, term);
+                else
+                    job = sheaf__batch_job(b, m, rank, l->part[s - first->first] + l->at[i],
+                                           l->width, SHEAF_F32, term);
             }
         }
     sheaf__batch_run(c, b);
@@ -127,10 +139,13 @@ static sheaf_status *columns_slice_gradients(sheaf__context *c, const columns_pa
         st = sheaf__batch_weight_gradient(b, lora->b->grad[s] + lora->b_at[s], layer->extent[s],
                                           lora->rank, dy, layer->owned, p->h[i]->data, lora->rank,
                                           p->x);
-    if (st == NULL && layer->weight_trained != NULL)
-        st = sheaf__batch_weight_gradient(b, layer->weight_trained->grad[s] + layer->weight_at[s],
-                                          layer->extent[s], in, dy, layer->owned, p->x->data, in,
-                                          p->x);
+    float *dw =
+        layer->weight_trained == NULL ? NULL : layer->weight_trained->grad[s] + layer->weight_at[s];
+    if (st == NULL && dw != NULL)
+        st = layer->turned ? sheaf__batch_weight_gradient(b, dw, in, layer->in, p->x->data, in, dy,
+                                                          layer->in, p->x)
+                           : sheaf__batch_weight_gradient(b, dw, layer->extent[s], in, dy,
+                                                          layer->owned, p->x->data, in, p->x);
     if (st == NULL && layer->bias_trained != NULL)
         sheaf__column_sums(c, layer->bias_trained->grad[s] + layer->bias_at[s], dy, layer->owned,
                            sheaf__rows_there(p->x), layer->extent[s]);
@@ -184,8 +199,12 @@ static sheaf_status *columns_dx(sheaf__context *c, const columns_params *p,
         for (int i = 0; i < p->n; i++) {
             const sheaf__linear *layer = p->linear[i];
             b->term[b->nterms++] =
-                sheaf__term_packed(sheaf__at(from->dy[i], layer->begin[s], c->dtype), layer->owned,
-                                   SHEAF__B_BACK, &layer->w[s], layer->extent[s]);
+                layer->turned
+                    ? sheaf__term_packed(from->dy[i], layer->in, SHEAF__B_AHEAD, &layer->w[0],
+                                         layer->in)
+                    : sheaf__term_packed(sheaf__at(from->dy[i], layer->begin[s], c->dtype),
+                                         layer->owned, SHEAF__B_BACK, &layer->w[s],
+                                         layer->extent[s]);
             if (own_lora(p, i) != NULL && p->xd[i] == NULL && s == lora_slice)
                 b->term[b->nterms++] =
                     sheaf__term_of(sheaf__at(from->g, l->at[i], c->dtype), l->width, SHEAF__B_KN,
@@ -199,8 +218,7 @@ static sheaf_status *columns_dx(sheaf__context *c, const columns_params *p,
 static sheaf_status *take_rows(void **to, sheaf__context *c, const void *from, sheaf__row_map map,
                                int64_t rows, int64_t cols)
 {
-    sheaf_status *st =
-        sheaf__take(to, c, (size_t)(rows * cols) * sheaf_dtype_bytes(c->dtype), SHEAF_MEM_SCRATCH);
+    sheaf_status *st = sheaf__take_scratch(to, c, rows * cols);
     if (st == NULL)
         sheaf__gather(c, *to, from, map, rows, cols, false);
     return st;
@@ -215,10 +233,9 @@ static sheaf_status *columns_some_rows(sheaf__context *c, const columns_params *
     const sheaf__row_map map = sheaf__row_map_listed(*p->x->grad_rows.list);
     dx_rows some = { .m = count };
     void *dx = NULL;
-    sheaf_status *st =
-        sheaf__take(&dx, c, (size_t)(count * in) * sheaf_dtype_bytes(c->dtype), SHEAF_MEM_SCRATCH);
+    sheaf_status *st = sheaf__take_scratch(&dx, c, count * in);
     for (int i = 0; i < p->n && st == NULL; i++)
-        st = take_rows(&some.dy[i], c, all->dy[i], map, count, p->linear[i]->owned);
+        st = take_rows(&some.dy[i], c, all->dy[i], map, count, columns_of(p->linear[i]));
     if (st == NULL && all->g != NULL)
         st = take_rows(&some.g, c, all->g, map, count, l->width);
     TRY(st, columns_dx(c, p, l, &some, b, dx));
@@ -261,14 +278,12 @@ static sheaf_status *columns_dropped_gradient(sheaf__context *c, const columns_p
         if (p->xd[i] == NULL || lora == NULL)
             continue;
         void *part;
-        sheaf_status *st = sheaf__take(&part, c, (size_t)(m * in) * sheaf_dtype_bytes(c->dtype),
-                                       SHEAF_MEM_SCRATCH);
+        sheaf_status *st = sheaf__take_scratch(&part, c, m * in);
         if (st != NULL)
             return st;
-        sheaf__product *job = sheaf__batch_job(b, m, in, c->dtype, part, in, c->dtype);
-        sheaf__batch_term(b, job,
-                          sheaf__term_of(sheaf__at(l->g, l->at[i], c->dtype), l->width, SHEAF__B_KN,
-                                         lora->a_copy[0], in, lora->rank));
+        sheaf__batch_job(b, m, in, part, in, c->dtype,
+                         sheaf__term_of(sheaf__at(l->g, l->at[i], c->dtype), l->width, SHEAF__B_KN,
+                                        lora->a_copy[0], in, lora->rank));
         sheaf__batch_run(c, b);
         sheaf__lora_drop(c, part, part, m, in, 0, lora, p->info, c->dtype);
         sheaf__accumulate(c, p->x->grad, part, m * in, c->dtype);
@@ -289,7 +304,7 @@ static sheaf_status *columns_back(sheaf__context *c, const columns_params *p, sh
     sheaf__batch *b;
     if (m == 0)
         return sheaf__tape_remake(tape, p->x);
-    sheaf_status *st = sheaf__batch_new(&b);
+    sheaf_status *st = sheaf__batch_new(&b, c);
     if (st != NULL)
         return st;
     if (l.width > 0) {
@@ -312,16 +327,18 @@ static sheaf_status *columns_backward(sheaf__tape *tape, sheaf__op *op)
     return columns_back(sheaf__tape_context(tape), op->params, tape);
 }
 
-sheaf_status *sheaf__columns_back(sheaf__context *c, sheaf__value **y, sheaf__value *x,
-                                  sheaf__value **h, sheaf__linear *const *linear, int n)
+sheaf_status *sheaf__columns_ahead(sheaf__context *c, sheaf__value *y, sheaf__value *x,
+                                   sheaf__value *h, sheaf__linear *linear)
 {
-    columns_params p = { .n = n, .x = x };
-    for (int i = 0; i < n; i++) {
-        p.linear[i] = linear[i];
-        p.y[i] = y[i];
-        p.h[i] = h[i];
-    }
-    return columns_back(c, &p, NULL);
+    return columns_ahead(
+        c, &(columns_params){ .linear = { linear }, .n = 1, .x = x, .y = { y }, .h = { h } });
+}
+
+sheaf_status *sheaf__columns_back(sheaf__context *c, sheaf__value *y, sheaf__value *x,
+                                  sheaf__value *h, sheaf__linear *linear)
+{
+    return columns_back(
+        c, &(columns_params){ .linear = { linear }, .n = 1, .x = x, .y = { y }, .h = { h } }, NULL);
 }
 
 void sheaf__record_columns(sheaf__tape *tape, sheaf__value **y, sheaf__value *x,
@@ -340,14 +357,12 @@ void sheaf__record_columns(sheaf__tape *tape, sheaf__value **y, sheaf__value *x,
                   (l->lora != NULL && l->lora->a != NULL && !sheaf__linear_drops(l, info));
     }
     const bool flows = trains || x->needs_grad;
-    sheaf__op_arg(op, x,
-                  SHEAF__READ | (flows && keep_x ? SHEAF__KEEP : 0) | (flows ? SHEAF__TAKES : 0));
+    sheaf__op_arg(op, x, SHEAF__READ | SHEAF__TAKES | (keep_x ? SHEAF__KEEP : 0));
     for (int i = 0; i < n; i++) {
         const sheaf__linear *l = linear[i];
-        y[i] = p->y[i] = sheaf__tape_value(tape, l->name, x->rows, l->owned, x->dtype);
-        sheaf__rows_as(y[i], x);
+        y[i] = p->y[i] = sheaf__tape_like(tape, x, l->name, columns_of(l), x->dtype);
         y[i]->needs_grad = flows;
-        sheaf__op_arg(op, y[i], SHEAF__MAKE | (flows ? SHEAF__GIVES : 0));
+        sheaf__op_arg(op, y[i], SHEAF__MAKE | SHEAF__GIVES);
         assert(l->lora == NULL || l->lora->first == NULL || first_of(p, i) != i);
         if (first_of(p, i) != i) {
             p->h[i] = p->h[first_of(p, i)];
@@ -355,13 +370,11 @@ void sheaf__record_columns(sheaf__tape *tape, sheaf__value **y, sheaf__value *x,
             continue;
         }
         if (l->lora != NULL) {
-            p->h[i] = sheaf__tape_value(tape, "lora inner value", x->rows, l->lora->rank, x->dtype);
-            sheaf__rows_as(p->h[i], x);
+            p->h[i] = sheaf__tape_like(tape, x, "lora inner value", l->lora->rank, x->dtype);
             sheaf__op_arg(op, p->h[i], SHEAF__MAKE | (l->lora->b != NULL ? SHEAF__KEEP : 0));
         }
         if (sheaf__linear_drops(l, info)) {
-            p->xd[i] = sheaf__tape_value(tape, "dropped input", x->rows, x->cols, x->dtype);
-            sheaf__rows_as(p->xd[i], x);
+            p->xd[i] = sheaf__tape_like(tape, x, "dropped input", x->cols, x->dtype);
             sheaf__op_arg(op, p->xd[i], SHEAF__MAKE | SHEAF__KEEP);
         }
     }

@@ -11,8 +11,10 @@ enum {
     SHEAF__MAX_TERMS = 2 * SHEAF__MAX_JOBS
 };
 
-/* Products in the making. The terms of one job are added right after it was begun. */
+/* Products in the making, of the compute dtype. The terms of one job are added right after it was
+ * begun. */
 typedef struct sheaf__batch {
+    sheaf_dtype dtype;
     sheaf__product job[SHEAF__MAX_JOBS];
     sheaf__term term[SHEAF__MAX_TERMS];
     int njobs, nterms;
@@ -23,11 +25,11 @@ typedef struct sheaf__batch {
 } sheaf__batch;
 
 /* sheaf__batch_new - an empty one. */
-sheaf_status *sheaf__batch_new(sheaf__batch **out);
-/* sheaf__batch_job - a plain product y [m, n] = A * B with alpha 1; the caller changes what
- * differs. */
-sheaf__product *sheaf__batch_job(sheaf__batch *b, int64_t m, int64_t n, sheaf_dtype dtype, void *y,
-                                 int64_t ldy, sheaf_dtype out);
+sheaf_status *sheaf__batch_new(sheaf__batch **out, const sheaf__context *context);
+/* sheaf__batch_job - a plain product y [m, n] = A * B with alpha 1, of one term so far; float32 is
+ * rounded to the compute dtype only if the caller says so. The caller changes what differs. */
+sheaf__product *sheaf__batch_job(sheaf__batch *b, int64_t m, int64_t n, void *y, int64_t ldy,
+                                 sheaf_dtype out, sheaf__term term);
 void sheaf__batch_term(sheaf__batch *b, sheaf__product *job, sheaf__term term);
 /* sheaf__batch_weight_gradient - dW += dy^T x for activations stored by token: grad [m, n] += a^T x
  * over the rows that are there of `rows`, block by block. Errors: SHEAF_E_MEMORY. */

@@ -29,12 +29,10 @@ static sheaf_status *rows_lora_inner(sheaf__context *c, const rows_params *p, sh
     for (int s = layer->first; s < layer->first + layer->count; s++) {
         if (layer->extent[s] == 0)
             continue;
-        sheaf__product *job = sheaf__batch_job(b, m, lora->rank, c->dtype,
-                                               l->part[s - layer->first], lora->rank, SHEAF_F32);
-        sheaf__batch_term(b, job,
-                          sheaf__term_of(sheaf__at(x, layer->begin[s], c->dtype), layer->owned,
-                                         SHEAF__B_NK, lora->a_copy[s], layer->extent[s],
-                                         layer->extent[s]));
+        sheaf__batch_job(b, m, lora->rank, l->part[s - layer->first], lora->rank, SHEAF_F32,
+                         sheaf__term_of(sheaf__at(x, layer->begin[s], c->dtype), layer->owned,
+                                        SHEAF__B_NK, lora->a_copy[s], layer->extent[s],
+                                        layer->extent[s]));
     }
     sheaf__batch_run(c, b);
     float *total;
@@ -53,7 +51,7 @@ static sheaf_status *rows_forward(sheaf__tape *tape, sheaf__op *op)
     const int64_t m = sheaf__rows_there(p->x);
     sheaf__lora_back l = { .width = layer->lora == NULL ? 0 : layer->lora->rank };
     sheaf__batch *b;
-    sheaf_status *st = m == 0 ? NULL : sheaf__batch_new(&b);
+    sheaf_status *st = m == 0 ? NULL : sheaf__batch_new(&b, c);
     if (st != NULL || m == 0)
         return st;
     if (p->xd != NULL)
@@ -87,28 +85,27 @@ static sheaf_status *rows_weight_gradients(sheaf__context *c, const rows_params 
 {
     const sheaf__linear *layer = p->linear;
     const sheaf__lora_part *lora = layer->lora;
-    const void *dy = p->y->grad;
+    const void *dy = p->y->grad, *xd = p->xd != NULL ? p->xd->data : p->x->data;
+    const int64_t out = layer->out;
     sheaf_status *st = NULL;
-    for (int s = layer->first; s < layer->first + layer->count && st == NULL; s++) {
+    for (int s = layer->first; s < layer->first + layer->count; s++) {
         if (lora != NULL && lora->a != NULL)
-            st = sheaf__batch_weight_gradient(
-                b, lora->a->grad[s], lora->rank, layer->extent[s], g, lora->rank,
-                sheaf__at(p->xd != NULL ? p->xd->data : p->x->data, layer->begin[s], c->dtype),
-                layer->owned, p->x);
-        if (st == NULL && layer->weight_trained != NULL)
-            st = sheaf__batch_weight_gradient(
-                b, layer->weight_trained->grad[s], layer->out, layer->extent[s], dy, layer->out,
-                sheaf__at(p->x->data, layer->begin[s], c->dtype), layer->owned, p->x);
+            TRY(st, sheaf__batch_weight_gradient(
+                        b, lora->a->grad[s], lora->rank, layer->extent[s], g, lora->rank,
+                        sheaf__at(xd, layer->begin[s], c->dtype), layer->owned, p->x));
+        if (layer->weight_trained != NULL)
+            TRY(st, sheaf__batch_weight_gradient(
+                        b, layer->weight_trained->grad[s], out, layer->extent[s], dy, out,
+                        sheaf__at(p->x->data, layer->begin[s], c->dtype), layer->owned, p->x));
     }
-    if (st == NULL && lora != NULL && lora->b != NULL)
-        st = sheaf__batch_weight_gradient(b, lora->b->grad[0], layer->out, lora->rank, dy,
-                                          layer->out, p->h->data, lora->rank, p->x);
+    if (lora != NULL && lora->b != NULL)
+        TRY(st, sheaf__batch_weight_gradient(b, lora->b->grad[0], out, lora->rank, dy, out,
+                                             p->h->data, lora->rank, p->x));
     if (st != NULL)
         return st;
     sheaf__batch_run(c, b);
     if (layer->bias_trained != NULL)
-        sheaf__column_sums(c, layer->bias_trained->grad[0], dy, layer->out, sheaf__rows_there(p->x),
-                           layer->out);
+        sheaf__column_sums(c, layer->bias_trained->grad[0], dy, out, sheaf__rows_there(p->x), out);
     return NULL;
 }
 
@@ -127,18 +124,18 @@ static sheaf_status *rows_input_gradient(sheaf__context *c, const rows_params *p
         for (int s = layer->first; s < layer->first + layer->count; s++) {
             if (layer->extent[s] == 0)
                 continue;
+            const sheaf__lora_part *lora = layer->lora;
+            const sheaf__term of_w = sheaf__term_packed(p->y->grad, layer->out, SHEAF__B_BACK,
+                                                        &layer->w[s], layer->out),
+                              of_a = lora == NULL ? of_w
+                                                  : sheaf__term_of(g, lora->rank, SHEAF__B_KN,
+                                                                   lora->a_copy[s],
+                                                                   layer->extent[s], lora->rank);
             sheaf__product *job =
-                sheaf__batch_job(b, m, layer->extent[s], c->dtype,
-                                 sheaf__at(dx, layer->begin[s], c->dtype), layer->owned, c->dtype);
-            if (!dropped)
-                sheaf__batch_term(b, job,
-                                  sheaf__term_packed(p->y->grad, layer->out, SHEAF__B_BACK,
-                                                     &layer->w[s], layer->out));
-            if (layer->lora != NULL && dropped == (p->xd != NULL))
-                sheaf__batch_term(b, job,
-                                  sheaf__term_of(g, layer->lora->rank, SHEAF__B_KN,
-                                                 layer->lora->a_copy[s], layer->extent[s],
-                                                 layer->lora->rank));
+                sheaf__batch_job(b, m, layer->extent[s], sheaf__at(dx, layer->begin[s], c->dtype),
+                                 layer->owned, c->dtype, dropped ? of_a : of_w);
+            if (lora != NULL && p->xd == NULL)
+                sheaf__batch_term(b, job, of_a);
         }
         sheaf__batch_run(c, b);
         if (dropped)
@@ -157,21 +154,17 @@ static sheaf_status *rows_backward(sheaf__tape *tape, sheaf__op *op)
     const int64_t m = sheaf__rows_there(p->y);
     void *g = NULL;
     sheaf__batch *b;
-    sheaf_status *st = m == 0 ? sheaf__tape_remake(tape, p->x) : sheaf__batch_new(&b);
+    sheaf_status *st = m == 0 ? sheaf__tape_remake(tape, p->x) : sheaf__batch_new(&b, c);
     if (st != NULL || m == 0)
         return st;
-    if (lora != NULL) {
-        st = sheaf__take(&g, c, (size_t)(m * lora->rank) * sheaf_dtype_bytes(c->dtype),
-                         SHEAF_MEM_SCRATCH);
-        if (st == NULL) {
-            sheaf__product *job =
-                sheaf__batch_job(b, m, lora->rank, c->dtype, g, lora->rank, c->dtype);
-            job->alpha = lora->scale;
-            sheaf__batch_term(b, job,
-                              sheaf__term_of(p->y->grad, p->linear->out, SHEAF__B_KN,
-                                             lora->b_copy[0], lora->rank, p->linear->out));
-            sheaf__batch_run(c, b);
-        }
+    if (lora != NULL)
+        st = sheaf__take_scratch(&g, c, m * lora->rank);
+    if (lora != NULL && st == NULL) {
+        sheaf__batch_job(b, m, lora->rank, g, lora->rank, c->dtype,
+                         sheaf__term_of(p->y->grad, p->linear->out, SHEAF__B_KN, lora->b_copy[0],
+                                        lora->rank, p->linear->out))
+            ->alpha = lora->scale;
+        sheaf__batch_run(c, b);
     }
     if (st == NULL && p->x->needs_grad)
         st = rows_input_gradient(c, p, g, b);
@@ -179,9 +172,8 @@ static sheaf_status *rows_backward(sheaf__tape *tape, sheaf__op *op)
     TRY(st, rows_weight_gradients(c, p, g, b));
     sheaf__give(c, g);
     sheaf__batch_free(b);
-    if (st == NULL && p->residual != NULL && p->residual->needs_grad) {
+    if (st == NULL)
         sheaf__hand_on(c, p->residual, p->y);
-    }
     return st;
 }
 
@@ -196,22 +188,18 @@ sheaf__value *sheaf__record_rows(sheaf__tape *tape, sheaf__value *x, sheaf__line
     const bool flows = trains || x->needs_grad || (residual != NULL && residual->needs_grad);
     const bool keep_x = linear->weight_trained != NULL ||
                         (linear->lora != NULL && linear->lora->a != NULL && !drops);
-    p->y = sheaf__tape_value(tape, linear->name, x->rows, linear->out, x->dtype);
-    sheaf__rows_as(p->y, x);
+    p->y = sheaf__tape_like(tape, x, linear->name, linear->out, x->dtype);
     p->y->needs_grad = flows;
-    sheaf__op_arg(op, x,
-                  SHEAF__READ | (flows ? SHEAF__TAKES : 0) | (flows && keep_x ? SHEAF__KEEP : 0));
-    sheaf__op_arg(op, p->y, SHEAF__MAKE | (flows ? SHEAF__GIVES : 0));
+    sheaf__op_arg(op, x, SHEAF__READ | SHEAF__TAKES | (keep_x ? SHEAF__KEEP : 0));
+    sheaf__op_arg(op, p->y, SHEAF__MAKE | SHEAF__GIVES);
     if (residual != NULL)
-        sheaf__op_arg(op, residual, SHEAF__READ | (flows ? SHEAF__TAKES : 0));
+        sheaf__op_arg(op, residual, SHEAF__READ | SHEAF__TAKES);
     if (linear->lora != NULL && linear->lora->b != NULL) {
-        p->h = sheaf__tape_value(tape, "lora inner value", x->rows, linear->lora->rank, x->dtype);
-        sheaf__rows_as(p->h, x);
+        p->h = sheaf__tape_like(tape, x, "lora inner value", linear->lora->rank, x->dtype);
         sheaf__op_arg(op, p->h, SHEAF__MAKE | SHEAF__KEEP);
     }
     if (drops) {
-        p->xd = sheaf__tape_value(tape, "dropped input", x->rows, x->cols, x->dtype);
-        sheaf__rows_as(p->xd, x);
+        p->xd = sheaf__tape_like(tape, x, "dropped input", x->cols, x->dtype);
         sheaf__op_arg(op, p->xd, SHEAF__MAKE | SHEAF__KEEP);
     }
     op->reads_late = true;
@@ -224,7 +212,6 @@ sheaf__value *sheaf__record_rows(sheaf__tape *tape, sheaf__value *x, sheaf__line
 
 /* Ranks own runs of whole slices, so their columns lie side by side. */
 typedef struct own_params {
-    const sheaf__linear *linear;
     sheaf__value *x, *y;
     int64_t begin[SHEAF_MAX_SLICES + 1]; /* by rank: its first column; [ranks] = all */
 } own_params;
@@ -233,11 +220,8 @@ static sheaf_status *own_forward(sheaf__tape *tape, sheaf__op *op)
 {
     sheaf__context *c = sheaf__tape_context(tape);
     const own_params *p = op->params;
-    if (c->device->kind != SHEAF_DRY)
-        sheaf__copy_box(c, p->y->data, p->y->cols,
-                        (const char *)p->x->data +
-                            p->begin[c->rank] * (int64_t)sheaf_dtype_bytes(c->dtype),
-                        p->x->cols, p->x->rows, p->y->cols);
+    sheaf__copy_box(c, p->y->data, p->y->cols, sheaf__at(p->x->data, p->begin[c->rank], c->dtype),
+                    p->x->cols, p->x->rows, p->y->cols);
     return NULL;
 }
 
@@ -246,8 +230,6 @@ static sheaf_status *own_backward(sheaf__tape *tape, sheaf__op *op)
     sheaf__context *c = sheaf__tape_context(tape);
     const own_params *p = op->params;
     const int64_t rows = p->x->rows, size = (int64_t)sheaf_dtype_bytes(c->dtype);
-    if (!p->x->needs_grad)
-        return NULL;
     size_t bytes[SHEAF_MAX_SLICES];
     for (int r = 0; r < c->ranks; r++)
         bytes[r] = (size_t)((p->begin[r + 1] - p->begin[r]) * rows * size);
@@ -255,8 +237,8 @@ static sheaf_status *own_backward(sheaf__tape *tape, sheaf__op *op)
     void *dx = p->x->grad;
     sheaf_status *st = sheaf__take(&all, c, (size_t)(rows * p->x->cols * size), SHEAF_MEM_EXCHANGE);
     TRY(st, sheaf__take_gradient(&dx, c, p->x));
-    if (st == NULL && c->device->kind != SHEAF_DRY)
-        memcpy(all + p->begin[c->rank] * rows * size, p->y->grad, bytes[c->rank]);
+    if (st == NULL)
+        sheaf__copy(c, all + p->begin[c->rank] * rows * size, p->y->grad, rows * p->y->cols, false);
     if (c->comm != NULL)
         TRY(st, sheaf_comm_gather(c->comm, all, bytes));
     for (int r = 0; r < c->ranks && st == NULL; r++) {
@@ -273,22 +255,17 @@ sheaf__value *sheaf__record_own_columns(sheaf__tape *tape, sheaf__value *x,
                                         const sheaf__linear *linear)
 {
     const sheaf__context *c = sheaf__tape_context(tape);
-    const bool flows = x->needs_grad;
-    sheaf__op *op = sheaf__tape_op(tape, linear->name, own_forward, flows ? own_backward : NULL,
-                                   sizeof(own_params));
+    sheaf__op *op = sheaf__tape_op(tape, linear->name, own_forward,
+                                   x->needs_grad ? own_backward : NULL, sizeof(own_params));
     own_params *p = op->params;
     op->kind = SHEAF__WORK_PRODUCTS;
-    *p = (own_params){
-        linear, x, sheaf__tape_value(tape, linear->name, x->rows, linear->owned, x->dtype), { 0 }
-    };
+    *p = (own_params){ .x = x,
+                       .y = sheaf__tape_like(tape, x, linear->name, linear->owned, x->dtype) };
     for (int r = 0; r < c->ranks; r++) {
         const sheaf_range own = sheaf_owner_slices(c->slices, c->ranks, r);
         p->begin[r + 1] = p->begin[r];
         for (int64_t s = own.begin; s < own.end; s++)
             p->begin[r + 1] += linear->extent[s];
     }
-    p->y->needs_grad = flows;
-    sheaf__op_arg(op, x, SHEAF__READ | (flows ? SHEAF__TAKES : 0));
-    sheaf__op_arg(op, p->y, SHEAF__MAKE | (flows ? SHEAF__GIVES : 0));
-    return p->y;
+    return sheaf__op_makes(op, p->y, x, 0);
 }

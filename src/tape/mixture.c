@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "base/elementary.h"
-#include "tape/row_map.h"
 #include "tape/rows.h"
+#include "tape/wanted.h"
 
 enum { PART = 256 };
 
@@ -64,12 +64,7 @@ static void choice_rows(void *arg, int64_t begin, int64_t end, int worker)
     }
 }
 
-static sheaf_status *choice_forward(sheaf__tape *tape, sheaf__op *op)
-{
-    const choice_params *p = op->params;
-    return sheaf__op_rows(tape, op, p->logits->rows, 32, choice_rows);
-}
-
+/* The logits are read here alone, so that their gradient is always fresh. */
 static void choice_back_rows(void *arg, int64_t begin, int64_t end, int worker)
 {
     const sheaf__op_run *a = arg;
@@ -87,27 +82,17 @@ static void choice_back_rows(void *arg, int64_t begin, int64_t end, int worker)
     }
 }
 
-/* The logits are read here alone, so that their gradient is always fresh. */
-static sheaf_status *choice_backward(sheaf__tape *tape, sheaf__op *op)
-{
-    const choice_params *p = op->params;
-    return sheaf__op_rows(tape, op, p->logits->rows, 32, choice_back_rows);
-}
-
 sheaf__value *sheaf__record_choice(sheaf__tape *tape, sheaf__value *logits, int64_t chosen)
 {
-    const bool flows = logits->needs_grad;
-    sheaf__op *op = sheaf__tape_op(tape, "choice of experts", choice_forward,
-                                   flows ? choice_backward : NULL, sizeof(choice_params));
-    choice_params *p = op->params;
-    *p = (choice_params){
-        logits,
-        sheaf__tape_value(tape, "weights of experts", logits->rows, logits->cols, SHEAF_F32), chosen
-    };
-    p->weights->needs_grad = flows;
-    sheaf__op_arg(op, logits, SHEAF__READ | (flows ? SHEAF__TAKES : 0));
-    sheaf__op_arg(op, p->weights, SHEAF__MAKE | (flows ? SHEAF__KEEP | SHEAF__GIVES : 0));
-    return p->weights;
+    sheaf__op *op = sheaf__tape_each(tape, "choice of experts", sizeof(choice_params), logits, 32,
+                                     choice_rows, logits->needs_grad ? choice_back_rows : NULL);
+    sheaf__value *weights =
+        sheaf__tape_like(tape, logits, "weights of experts", logits->cols, SHEAF_F32);
+    *(choice_params *)op->params = (choice_params){ logits, weights, chosen };
+    weights->needs_grad = logits->needs_grad;
+    sheaf__op_arg(op, logits, SHEAF__READ | SHEAF__TAKES);
+    sheaf__op_arg(op, weights, SHEAF__MAKE | SHEAF__KEEP | SHEAF__GIVES);
+    return weights;
 }
 
 /* ---- the sum ---- */
@@ -115,8 +100,7 @@ sheaf__value *sheaf__record_choice(sheaf__tape *tape, sheaf__value *logits, int6
 static sheaf_status *nothing_forward(sheaf__tape *tape, sheaf__op *op)
 {
     const sheaf__value *sum = op->arg[0].value;
-    if (sheaf__tape_context(tape)->device->kind != SHEAF_DRY)
-        memset(sum->data, 0, (size_t)(sum->rows * sum->cols) * sheaf_dtype_bytes(sum->dtype));
+    sheaf__clear(sheaf__tape_context(tape), sum->data, sum->rows * sum->cols, sum->dtype);
     return NULL;
 }
 
@@ -131,17 +115,15 @@ sheaf__value *sheaf__record_mixture(sheaf__tape *tape, int64_t rows, int64_t col
         sheaf__tape_op(tape, "sum of experts", nothing_forward, flows ? nothing_backward : NULL, 0);
     sheaf__value *sum =
         sheaf__tape_value(tape, "sum of experts", rows, cols, sheaf__tape_context(tape)->dtype);
-    return sheaf__op_makes(op, sum, NULL, flows, 0);
+    return sheaf__op_makes(op, sum, NULL, 0);
 }
 
-enum { BLOCK = 256 }; /* rows of a sum that are added by themselves */
-
-typedef struct taken_params {
-    sheaf__value *x, *y, *which, *weights;
+typedef struct list_params {
+    sheaf__value *which, *weights;
     int64_t expert, count; /* rows that took it in this run; on dry all */
     sheaf__row_blocks blocks;
-    int64_t *begin; /* of the blocks, where rows are summed */
-} taken_params;
+    int64_t *begin; /* of the blocks, where rows are summed; else NULL */
+} list_params;
 
 /* Rows of one block, which[0..n), ascending. A chain by pairs takes of each pair the odd row first;
  * rows 0, 1, 2, ... of what is left are taken as 1, 0, 3, 2, ... again. */
@@ -160,75 +142,42 @@ static void order_by_pairs(int32_t *which, int64_t n)
     }
 }
 
-/* Blocks that no row is of add nothing. */
-static void lay_blocks(taken_params *p)
-{
-    int32_t *which = p->which->data;
-    int64_t n = 0;
-    for (int64_t i = 0; i < p->count; i++)
-        if (i == 0 || which[i] / BLOCK != which[i - 1] / BLOCK)
-            p->begin[n++] = i;
-    p->begin[n] = p->count;
-    p->blocks.n = n;
-    for (int64_t k = 0; k < n && p->x->dtype == SHEAF_BF16; k++)
-        order_by_pairs(which + p->begin[k], p->begin[k + 1] - p->begin[k]);
-}
-
 /* Every rank has the same weights, and so the same rows. */
-static sheaf_status *taken_forward(sheaf__tape *tape, sheaf__op *op)
+static sheaf_status *list_forward(sheaf__tape *tape, sheaf__op *op)
 {
-    sheaf__context *c = sheaf__tape_context(tape);
-    taken_params *p = op->params;
+    const sheaf__context *c = sheaf__tape_context(tape);
+    list_params *p = op->params;
     if (c->device->kind == SHEAF_DRY)
         return NULL;
     int32_t *which = p->which->data;
     p->count = 0;
-    for (int64_t r = 0; r < p->x->rows; r++)
+    for (int64_t r = 0; r < p->weights->rows; r++)
         if (((const float *)p->weights->data)[r * p->weights->cols + p->expert] != 0)
             which[p->count++] = (int32_t)r;
-    if (p->y->blocks != NULL)
-        lay_blocks(p);
-    sheaf__gather(c, p->y->data, p->x->data, sheaf__row_map_listed(which), p->count, p->x->cols,
-                  false);
-    return NULL;
-}
-
-static sheaf_status *taken_backward(sheaf__tape *tape, sheaf__op *op)
-{
-    sheaf__context *c = sheaf__tape_context(tape);
-    const taken_params *p = op->params;
-    if (p->x->grad_fresh)
-        sheaf__set_rows(c, p->x->grad, NULL, sheaf__row_map_listed(NULL), p->x->rows, p->x->cols);
-    sheaf__scatter(c, p->x->grad, p->y->grad, sheaf__row_map_listed(p->which->data), p->count,
-                   p->x->cols, true);
+    p->blocks.n = p->begin == NULL ? 0 : sheaf__lay_blocks(p->begin, which, p->count);
+    for (int64_t k = 0; k < p->blocks.n && c->dtype == SHEAF_BF16; k++)
+        order_by_pairs(which + p->begin[k], p->begin[k + 1] - p->begin[k]);
     return NULL;
 }
 
 sheaf__value *sheaf__record_taken(sheaf__tape *tape, sheaf__value **which, sheaf__value *x,
                                   sheaf__value *weights, int64_t expert, bool summed)
 {
-    const bool flows = x->needs_grad;
-    const int64_t blocks = summed ? (x->rows + BLOCK - 1) / BLOCK + 1 : 0;
-    sheaf__op *op = sheaf__tape_op(tape, "rows of an expert", taken_forward,
-                                   flows ? taken_backward : NULL, sizeof(taken_params));
-    taken_params *p = op->params;
-    p->x = x;
-    p->y = sheaf__tape_value(tape, "rows of an expert", x->rows, x->cols, x->dtype);
-    p->which = sheaf__tape_value(tape, "numbers of rows", x->rows, 1, SHEAF_F32);
-    p->weights = weights;
-    p->expert = expert;
-    p->count = x->rows;
-    p->begin = blocks == 0 ? NULL : sheaf__tape_hold(tape, (size_t)blocks * sizeof *p->begin);
-    p->blocks = (sheaf__row_blocks){ 0, p->begin, false };
-    p->y->blocks = summed ? &p->blocks : NULL;
-    p->y->there = p->which->there = &p->count;
-    p->y->needs_grad = flows;
-    sheaf__op_arg(op, x, SHEAF__READ | (flows ? SHEAF__TAKES : 0));
+    sheaf__op *op =
+        sheaf__tape_op(tape, "rows of an expert", list_forward, NULL, sizeof(list_params));
+    list_params *p = op->params;
+    *which = sheaf__tape_value(tape, op->name, x->rows, 1, SHEAF_F32);
+    *p = (list_params){ .which = *which,
+                        .weights = weights,
+                        .expert = expert,
+                        .count = x->rows,
+                        .begin = summed ? sheaf__hold_blocks(tape, x->rows) : NULL };
+    p->blocks.begin = p->begin;
+    (*which)->there = &p->count;
     sheaf__op_arg(op, weights, SHEAF__READ);
-    sheaf__op_arg(op, p->which, SHEAF__MAKE | (flows ? SHEAF__KEEP : 0));
-    sheaf__op_arg(op, p->y, SHEAF__MAKE | (flows ? SHEAF__GIVES : 0));
-    *which = p->which;
-    return p->y;
+    sheaf__op_arg(op, *which, SHEAF__MAKE);
+    return sheaf__record_wanted_rows(
+        tape, &(sheaf__wanted){ *which, NULL, &p->count, summed ? &p->blocks : NULL }, x);
 }
 
 typedef struct share_params {
@@ -243,8 +192,7 @@ static void scaled(const sheaf__context *c, void *to, const void *from, float w,
     for (int64_t at = 0, m; at < n; at += m) {
         m = n - at < PART ? n - at : PART;
         c->device->kernels->widen(part, sheaf__at(from, at, c->dtype), c->dtype, m);
-        for (int64_t i = 0; i < m; i++)
-            part[i] *= w;
+        c->device->kernels->scale(part, w, m);
         c->device->kernels->round(sheaf__at(to, at, c->dtype), c->dtype, part, m);
     }
 }
@@ -277,12 +225,6 @@ static void share_rows(void *arg, int64_t begin, int64_t end, int worker)
                                               t);
         }
     }
-}
-
-static sheaf_status *share_forward(sheaf__tape *tape, sheaf__op *op)
-{
-    const share_params *p = op->params;
-    return sheaf__op_rows(tape, op, sheaf__rows_there(p->y), 32, share_rows);
 }
 
 /* Sum of a * b, each product and sum in double, in ascending order. */
@@ -326,30 +268,26 @@ static void share_back_rows(void *arg, int64_t begin, int64_t end, int worker)
 static sheaf_status *share_backward(sheaf__tape *tape, sheaf__op *op)
 {
     const share_params *p = op->params;
-    /* Each expert writes its own column: rows that did not take it are not left out. */
-    for (int64_t r = 0; p->which != NULL && p->weights->needs_grad && r < p->sum->rows &&
-                        sheaf__tape_context(tape)->device->kind != SHEAF_DRY;
-         r++)
-        ((float *)p->weights->grad)[r * p->weights->cols + p->expert] = 0;
-    return sheaf__op_rows(tape, op, sheaf__rows_there(p->y), 32, share_back_rows);
+    if (p->weights->needs_grad && p->weights->grad_fresh) /* each expert writes its own column */
+        sheaf__clear(sheaf__tape_context(tape), p->weights->grad,
+                     p->weights->rows * p->weights->cols, SHEAF_F32);
+    return sheaf__op_each(tape, op, true);
 }
 
 void sheaf__record_share(sheaf__tape *tape, sheaf__value *sum, sheaf__value *y, sheaf__value *which,
                          sheaf__value *weights, int64_t expert)
 {
     const bool flows = y->needs_grad || weights->needs_grad;
-    sheaf__op *op = sheaf__tape_op(tape, "share of an expert", share_forward,
-                                   flows ? share_backward : NULL, sizeof(share_params));
+    sheaf__op *op = sheaf__tape_each(tape, "share of an expert", sizeof(share_params), y, 32,
+                                     share_rows, flows ? share_back_rows : NULL);
+    if (flows)
+        op->backward = share_backward;
     *(share_params *)op->params = (share_params){ sum, y, which, weights, expert };
-    sheaf__op_arg(op, sum, SHEAF__CHANGE | (flows ? SHEAF__TURNS : 0));
-    sheaf__op_arg(op, y,
-                  SHEAF__READ | (y->needs_grad ? SHEAF__TAKES : 0) |
-                      (weights->needs_grad ? SHEAF__KEEP : 0));
+    sheaf__op_arg(op, sum, SHEAF__CHANGE | SHEAF__TURNS);
+    sheaf__op_arg(op, y, SHEAF__READ | SHEAF__TAKES | (weights->needs_grad ? SHEAF__KEEP : 0));
     if (which != NULL)
-        sheaf__op_arg(op, which, SHEAF__READ | (flows ? SHEAF__KEEP : 0));
-    sheaf__op_arg(op, weights,
-                  SHEAF__READ | (flows ? SHEAF__KEEP : 0) |
-                      (weights->needs_grad ? SHEAF__TAKES : 0));
+        sheaf__op_arg(op, which, SHEAF__READ | SHEAF__KEEP);
+    sheaf__op_arg(op, weights, SHEAF__READ | SHEAF__KEEP | SHEAF__TAKES);
 }
 
 static sheaf_status *mixed_forward(sheaf__tape *tape, sheaf__op *op)
@@ -364,21 +302,14 @@ static sheaf_status *mixed_backward(sheaf__tape *tape, sheaf__op *op)
 {
     const sheaf__context *c = sheaf__tape_context(tape);
     const sheaf__value *sum = op->arg[0].value, *residual = op->arg[1].value;
-    const int64_t n = sum->rows * sum->cols;
-    if (!residual->needs_grad || c->device->kind == SHEAF_DRY)
-        return NULL;
-    if (residual->grad_fresh)
-        memcpy(residual->grad, sum->grad, (size_t)n * sheaf_dtype_bytes(sum->dtype));
-    else
-        sheaf__accumulate(c, residual->grad, sum->grad, n, sum->dtype);
+    sheaf__copy(c, residual->grad, sum->grad, sum->rows * sum->cols, !residual->grad_fresh);
     return NULL;
 }
 
 void sheaf__record_mixed(sheaf__tape *tape, sheaf__value *sum, sheaf__value *residual)
 {
-    const bool flows = residual->needs_grad;
-    sheaf__op *op =
-        sheaf__tape_op(tape, "sum of experts", mixed_forward, flows ? mixed_backward : NULL, 0);
+    sheaf__op *op = sheaf__tape_op(tape, "sum of experts", mixed_forward,
+                                   residual->needs_grad ? mixed_backward : NULL, 0);
     sheaf__op_arg(op, sum, SHEAF__CHANGE | SHEAF__TURNS);
-    sheaf__op_arg(op, residual, SHEAF__READ | (flows ? SHEAF__TAKES : 0));
+    sheaf__op_arg(op, residual, SHEAF__READ | SHEAF__TAKES);
 }

@@ -3,7 +3,6 @@
 #include "base/base.h"
 #include "tape/pictures_inner.h"
 
-#include "tape/row_map.h"
 #include "tape/rows.h"
 
 /* ---- where pictures lie ---- */
@@ -28,8 +27,12 @@ static bool fits(const sheaf__tower *t, const sheaf__view *view)
            view->width % t->patch == 0;
 }
 
-sheaf_status *sheaf__pictures_layout(sheaf__picture_at **out, const sheaf__pictures *p)
+sheaf_status *sheaf__pictures_layout(sheaf__picture_at **out, const sheaf__context *c,
+                                     const sheaf__pictures *p)
 {
+    *out = NULL;
+    if (p->in == NULL || c->device->kind == SHEAF_DRY)
+        return NULL;
     sheaf__picture_at *at = malloc((size_t)(p->images + 1) * sizeof *at);
     if (at == NULL)
         return sheaf__no_memory("sizes of the images");
@@ -114,16 +117,13 @@ static void cut_patches(void *arg, int64_t begin, int64_t end, int worker)
 static sheaf_status *patches_forward(sheaf__tape *tape, sheaf__op *op)
 {
     patches_args args = { sheaf__tape_context(tape), op->params, NULL };
-    if (args.c->device->kind == SHEAF_DRY)
-        return NULL;
     sheaf__picture_at *at = NULL;
-    sheaf_status *st = sheaf__pictures_layout(&at, &args.p->of);
-    if (st != NULL)
-        return st;
+    sheaf_status *st = sheaf__pictures_layout(&at, args.c, &args.p->of);
     args.at = at;
-    sheaf__rows(args.c, args.p->y->rows, 8, cut_patches, &args);
+    if (st == NULL)
+        sheaf__rows(args.c, args.p->y->rows, 8, cut_patches, &args);
     free(at);
-    return NULL;
+    return st;
 }
 
 sheaf__value *sheaf__record_picture_patches(sheaf__tape *tape, const sheaf__pictures *of)
@@ -148,19 +148,20 @@ typedef struct class_params {
 } class_params;
 
 /* The rows of the wide value that hold patches, one after the other, and those that hold class
- * rows behind them. To free(). */
-static sheaf_status *wide_rows(int32_t **out, const sheaf__pictures *p)
+ * rows behind them. To free(); NULL on dry. */
+static sheaf_status *wide_rows(int32_t **out, const sheaf__context *c, const sheaf__pictures *p)
 {
     sheaf__picture_at *at = NULL;
-    sheaf_status *st = sheaf__pictures_layout(&at, p);
     int32_t *row = NULL;
-    if (st == NULL) {
+    sheaf_status *st = sheaf__pictures_layout(&at, c, p);
+    if (st == NULL && c->device->kind != SHEAF_DRY) {
         row = malloc((size_t)(p->patches + p->images) * sizeof *row);
         st = row == NULL ? sheaf__no_memory("rows of the images") : NULL;
     }
-    for (int64_t i = 0; i < p->images && st == NULL; i++) {
-        row[p->patches + i] = (int32_t)(at[i].first + i);
-        for (int64_t k = at[i].first; k < at[i + 1].first; k++)
+    for (int64_t i = 0; i < p->images && row != NULL; i++) {
+        row[p->patches + i] = (int32_t)(sheaf__patches_before(at, p, i) + i);
+        for (int64_t k = sheaf__patches_before(at, p, i); k < sheaf__patches_before(at, p, i + 1);
+             k++)
             row[k] = (int32_t)(k + i + 1);
     }
     free(at);
@@ -174,7 +175,7 @@ static sheaf_status *class_forward(sheaf__tape *tape, sheaf__op *op)
     const class_params *p = op->params;
     const int64_t width = p->wide->cols;
     int32_t *row = NULL;
-    sheaf_status *st = c->device->kind == SHEAF_DRY ? NULL : wide_rows(&row, &p->of);
+    sheaf_status *st = wide_rows(&row, c, &p->of);
     if (row == NULL)
         return st;
     if (p->token == NULL)
@@ -195,7 +196,7 @@ static sheaf_status *add_backward(sheaf__tape *tape, sheaf__op *op)
     sheaf__context *c = sheaf__tape_context(tape);
     const class_params *p = op->params;
     int32_t *row = NULL;
-    sheaf_status *st = c->device->kind == SHEAF_DRY ? NULL : wide_rows(&row, &p->of);
+    sheaf_status *st = wide_rows(&row, c, &p->of);
     if (st == NULL && p->token->trained != NULL)
         st = sheaf__sum_mapped(c, p->token->trained->grad[0], p->wide->grad,
                                sheaf__row_map_listed(row == NULL ? NULL : row + p->of.patches),
@@ -211,18 +212,13 @@ static sheaf_status *drop_backward(sheaf__tape *tape, sheaf__op *op)
 {
     sheaf__context *c = sheaf__tape_context(tape);
     const class_params *p = op->params;
-    const bool add = !p->wide->grad_fresh;
     int32_t *row = NULL;
-    sheaf_status *st = c->device->kind == SHEAF_DRY ? NULL : wide_rows(&row, &p->of);
-    if (row == NULL)
-        return st;
-    sheaf__scatter(c, p->wide->grad, p->narrow->grad, sheaf__row_map_listed(row), p->of.patches,
-                   p->wide->cols, add);
-    if (!add)
-        sheaf__set_rows(c, p->wide->grad, NULL, sheaf__row_map_listed(row + p->of.patches),
-                        p->of.images, p->wide->cols);
+    sheaf_status *st = wide_rows(&row, c, &p->of);
+    if (row != NULL)
+        sheaf__scatter_gradient(c, p->wide, p->narrow->grad, sheaf__row_map_listed(row),
+                                p->of.patches);
     free(row);
-    return NULL;
+    return st;
 }
 
 static sheaf__value *record_class(sheaf__tape *tape, sheaf__value *x, const sheaf__pictures *of,
@@ -240,7 +236,7 @@ static sheaf__value *record_class(sheaf__tape *tape, sheaf__value *x, const shea
     class_params *p = op->params;
     *p = (class_params){ *of, token, adds ? x : y, adds ? y : x };
     p->of.class_row = false;
-    return sheaf__op_makes(op, y, x, flows, 0);
+    return sheaf__op_makes(op, y, x, 0);
 }
 
 sheaf__value *sheaf__record_class_rows(sheaf__tape *tape, sheaf__value *x,
@@ -262,18 +258,12 @@ typedef struct vector_params {
     sheaf__value *y;
 } vector_params;
 
-static void vector_elements(void *arg, int64_t begin, int64_t end, int worker)
-{
-    const sheaf__op_run *a = arg;
-    const vector_params *p = a->params;
-    a->c->device->kernels->round(sheaf__at(p->y->data, begin, a->c->dtype), a->c->dtype,
-                                 p->vector->data + begin, end - begin);
-}
-
 static sheaf_status *vector_forward(sheaf__tape *tape, sheaf__op *op)
 {
+    const sheaf__context *c = sheaf__tape_context(tape);
     const vector_params *p = op->params;
-    return sheaf__op_rows(tape, op, p->y->rows * p->y->cols, 1 << 14, vector_elements);
+    sheaf__convert(c, p->y->data, c->dtype, p->vector->data, SHEAF_F32, p->y->rows * p->y->cols);
+    return NULL;
 }
 
 static sheaf_status *vector_backward(sheaf__tape *tape, sheaf__op *op)
@@ -287,13 +277,13 @@ static sheaf_status *vector_backward(sheaf__tape *tape, sheaf__op *op)
 
 sheaf__value *sheaf__record_vector(sheaf__tape *tape, sheaf__vector *vector)
 {
-    const bool flows = vector->trained != NULL;
-    sheaf__op *op = sheaf__tape_op(tape, vector->name, vector_forward,
-                                   flows ? vector_backward : NULL, sizeof(vector_params));
+    sheaf__op *op =
+        sheaf__tape_op(tape, vector->name, vector_forward,
+                       vector->trained != NULL ? vector_backward : NULL, sizeof(vector_params));
     vector_params *p = op->params;
     *p = (vector_params){ vector, sheaf__tape_value(tape, vector->name, vector->rows, vector->width,
                                                     sheaf__tape_context(tape)->dtype) };
-    return sheaf__op_makes(op, p->y, NULL, flows, 0);
+    return sheaf__op_makes(op, p->y, NULL, 0);
 }
 
 typedef struct repeat_params {
@@ -327,26 +317,18 @@ static sheaf_status *repeat_forward(sheaf__tape *tape, sheaf__op *op)
 {
     sheaf__context *c = sheaf__tape_context(tape);
     const repeat_params *p = op->params;
+    const int64_t n = p->x->rows * p->x->cols;
     for (int64_t i = 0; i < p->n; i++)
-        sheaf__gather(c, sheaf__at(p->y->data, i * p->x->rows * p->x->cols, c->dtype), p->x->data,
-                      sheaf__row_map_listed(NULL), p->x->rows, p->x->cols, false);
+        sheaf__copy(c, sheaf__at(p->y->data, i * n, c->dtype), p->x->data, n, false);
     return NULL;
-}
-
-static sheaf_status *repeat_backward(sheaf__tape *tape, sheaf__op *op)
-{
-    const repeat_params *p = op->params;
-    return sheaf__op_rows(tape, op, p->x->rows * p->x->cols, 1 << 11, repeat_back);
 }
 
 sheaf__value *sheaf__record_repeat(sheaf__tape *tape, sheaf__value *x, int64_t n)
 {
-    const bool flows = x->needs_grad;
-    sheaf__op *op = sheaf__tape_op(tape, "copies of rows", repeat_forward,
-                                   flows ? repeat_backward : NULL, sizeof(repeat_params));
-    repeat_params *p = op->params;
-    *p = (repeat_params){ x,
-                          sheaf__tape_value(tape, "copies of rows", x->rows * n, x->cols, x->dtype),
-                          n };
-    return sheaf__op_makes(op, p->y, x, flows, 0);
+    sheaf__op *op = sheaf__tape_each(tape, "copies of rows", sizeof(repeat_params), x, 0, NULL,
+                                     x->needs_grad ? repeat_back : NULL);
+    sheaf__value *y = sheaf__tape_value(tape, op->name, x->rows * n, x->cols, x->dtype);
+    *(repeat_params *)op->params = (repeat_params){ x, y, n };
+    op->forward = repeat_forward;
+    return sheaf__op_makes(op, y, x, 0);
 }

@@ -11,7 +11,7 @@
 #include "tape/vision.h"
 
 /* The pictures of a pass as one tower sees them. What `in` points to is read when the tape runs:
- * on the dry device there is none, and pictures are as if they were equally large. */
+ * NULL, and on the dry device: pictures are as if they were equally large. */
 typedef struct sheaf__pictures {
     const sheaf__images_in *in;
     int64_t images, patches; /* pictures, and patches of all of them */

@@ -234,7 +234,7 @@ static sheaf_status *with_grid(sheaf__context *c, const grid_params *p, int64_t 
     sheaf__picture_at *at = NULL;
     if (c->device->kind == SHEAF_DRY)
         return NULL;
-    sheaf_status *st = sheaf__pictures_layout(&at, &p->of);
+    sheaf_status *st = sheaf__pictures_layout(&at, c, &p->of);
     a.at = at;
     for (int64_t i = 0; i < p->of.images && st == NULL && p->grid.strip; i++) {
         at[i].across = at[i + 1].first - at[i].first;
@@ -383,7 +383,7 @@ static sheaf_status *grid_backward(sheaf__tape *tape, sheaf__op *op)
     sheaf_status *st = NULL;
     if (p->grid.table != NULL && p->grid.table->trained != NULL)
         st = with_grid(c, p, p->x->cols, COLUMNS, sum_columns);
-    if (st == NULL && p->x->needs_grad)
+    if (st == NULL)
         sheaf__hand_on(c, p->x, p->y);
     return st;
 }
@@ -397,9 +397,6 @@ sheaf__value *sheaf__record_grid_positions(sheaf__tape *tape, sheaf__value *x,
                                    grid_forward, flows ? grid_backward : NULL, sizeof(grid_params));
     grid_params *p = op->params;
     *p = (grid_params){ *of, *grid, x,
-                        sheaf__tape_value(tape, "with positions", x->rows, x->cols, x->dtype) };
-    p->y->needs_grad = flows;
-    sheaf__op_arg(op, x, SHEAF__READ | (flows ? SHEAF__TAKES : 0));
-    sheaf__op_arg(op, p->y, SHEAF__MAKE | (flows ? SHEAF__GIVES : 0));
-    return p->y;
+                        sheaf__tape_like(tape, x, "with positions", x->cols, x->dtype) };
+    return sheaf__op_makes(op, p->y, x, 0);
 }

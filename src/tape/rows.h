@@ -1,4 +1,5 @@
-/* rows.h - what several ops of the tape do to rows, on the device's threads; nothing on dry. */
+/* rows.h - what ops of the tape do to whole tensors and to rows of them, on the device's threads;
+ * nothing on dry. */
 #pragma once
 
 #include "tape/tape.h"
@@ -9,32 +10,79 @@ static inline char *sheaf__at(const void *data, int64_t element, sheaf_dtype dty
     return (char *)data + element * (int64_t)sheaf_dtype_bytes(dtype);
 }
 
-/* dst += src, n float32 */
+/* ---- n elements ---- */
+
+/* dst += src, float32 */
 void sheaf__add(const sheaf__context *context, float *dst, const float *src, int64_t n);
-/* dst = round(dst + src), n elements of `dtype` */
+/* dst = round(dst + src), both of `dtype` */
 void sheaf__accumulate(const sheaf__context *context, void *dst, const void *src, int64_t n,
                        sheaf_dtype dtype);
+/* dst = src; dst may be src where the types are the same */
+void sheaf__convert(const sheaf__context *context, void *dst, sheaf_dtype to, const void *src,
+                    sheaf_dtype from, int64_t n);
+/* dst = src, of the compute dtype; with `add` dst = round(dst + src) */
+void sheaf__copy(const sheaf__context *context, void *dst, const void *src, int64_t n, bool add);
+/* x = 0 */
+void sheaf__clear(const sheaf__context *context, void *x, int64_t n, sheaf_dtype dtype);
+/* sheaf__refresh - float32 copies of masters, rounded to the compute dtype; one: plus 1. */
+void sheaf__refresh(const sheaf__context *context, float *to, const float *master, int64_t n,
+                    bool one);
+
+/* ---- rows ---- */
+
+/* Rows of a dense matrix and where they lie in a wider one: patches among the tokens of an image,
+ * an image's rows in a sequence, a stream's rows in all. Groups of n rows have `before` and `after`
+ * other rows around each; a list, if there is one, then names the rows of the wide matrix. No row
+ * may lie in two places. */
+typedef struct sheaf__row_map {
+    const int32_t *list;
+    int64_t n, before, after;
+} sheaf__row_map;
+
+/* sheaf__row_map_listed - row i of the dense matrix lies at list[i]; NULL: at i. */
+static inline sheaf__row_map sheaf__row_map_listed(const int32_t *list)
+{
+    return (sheaf__row_map){ list, 1, 0, 0 };
+}
+
+/* `rows` rows of the dense matrix, `cols` columns of the compute dtype; with `add` rounded sums,
+ * else copies. */
+void sheaf__gather(const sheaf__context *context, void *dense, const void *wide, sheaf__row_map map,
+                   int64_t rows, int64_t cols, bool add);
+void sheaf__scatter(const sheaf__context *context, void *wide, const void *dense,
+                    sheaf__row_map map, int64_t rows, int64_t cols, bool add);
+/* sheaf__scatter_gradient - to the gradient of x, of which the rows that the map does not name are
+ * zero where it is fresh. */
+void sheaf__scatter_gradient(const sheaf__context *context, const sheaf__value *x,
+                             const void *dense, sheaf__row_map map, int64_t rows);
+/* sheaf__set_rows - sets rows of `wide` to `row` (float32, rounded), or to zero when it is NULL. */
+void sheaf__set_rows(const sheaf__context *context, void *wide, const float *row,
+                     sheaf__row_map map, int64_t rows, int64_t cols);
 /* grad += column sums of dy, rows of the compute dtype `ld` elements apart */
 void sheaf__column_sums(const sheaf__context *context, float *grad, const void *dy, int64_t ld,
                         int64_t rows, int64_t cols);
+/* sheaf__sum_mapped - grad[cols] += the sum of the rows of `wide` that the map names. */
+sheaf_status *sheaf__sum_mapped(sheaf__context *context, float *grad, const void *wide,
+                                sheaf__row_map map, int64_t rows, int64_t cols);
 /* [rows, cols] of the compute dtype out of one matrix into another; lengths of rows in elements. */
 void sheaf__copy_box(const sheaf__context *context, void *dst, int64_t ld_dst, const void *src,
                      int64_t ld_src, int64_t rows, int64_t cols);
+
+/* ---- sums over slices, gradients ---- */
+
 /* sheaf__sum_partials - the sum over slices of dense [rows, cols] partials, part[s - first] of each
  * owned slice s; destroys them. The total over all ranks ends in *total, which is one of the
  * partials or, for a rank that holds no present slice, `spare`. */
 sheaf_status *sheaf__sum_partials(sheaf__context *context, const sheaf_tree *tree,
                                   float *const *part, int first, float *spare, int64_t rows,
                                   int64_t cols, float **total);
+/* sheaf__take_scratch - scratch memory for n elements of the compute dtype. */
+sheaf_status *sheaf__take_scratch(void *out, sheaf__context *context, int64_t n);
 /* sheaf__take_gradient - where an op that writes, and does not add, leaves the gradient of x: its
  * place if that is fresh, else as much scratch memory. sheaf__give_gradient - adds what lies there
  * (unless the op failed), and gives the memory back. */
 sheaf_status *sheaf__take_gradient(void **dx, sheaf__context *context, const sheaf__value *x);
 void sheaf__give_gradient(sheaf__context *context, const sheaf__value *x, void *dx, bool good);
-/* sheaf__hand_on - the gradient of `to` gets that of `from`, which dies in this step: where nothing
- * was there yet the buffers change places. */
+/* sheaf__hand_on - the gradient of `to` (NULL, or without one: nothing) gets that of `from`, which
+ * dies in this step: where nothing was there yet the buffers change places. */
 void sheaf__hand_on(const sheaf__context *context, sheaf__value *to, sheaf__value *from);
-/* sheaf__refresh - float32 copies of masters, rounded to the compute dtype. */
-void sheaf__refresh(const sheaf__context *context, float *to, const float *master, int64_t n);
-/* sheaf__add_one - x = 1 + x, n floats. */
-void sheaf__add_one(const sheaf__context *context, float *x, int64_t n);

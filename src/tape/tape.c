@@ -134,22 +134,71 @@ sheaf__op *sheaf__tape_op(sheaf__tape *tape, const char *name, sheaf__op_fn *for
     return op;
 }
 
-sheaf__value *sheaf__op_makes(sheaf__op *op, sheaf__value *y, sheaf__value *x, bool flows,
-                              unsigned keep)
+sheaf__value *sheaf__tape_like(sheaf__tape *tape, const sheaf__value *x, const char *name,
+                               int64_t cols, sheaf_dtype dtype)
 {
-    y->needs_grad = flows;
-    if (x != NULL)
-        sheaf__op_arg(op, x, SHEAF__READ | (flows ? SHEAF__TAKES | keep : 0));
-    sheaf__op_arg(op, y, SHEAF__MAKE | (flows ? SHEAF__GIVES : 0));
+    sheaf__value *y = sheaf__tape_value(tape, name, x->rows, cols, dtype);
+    y->there = x->there;
+    y->blocks = x->blocks;
     return y;
 }
 
-sheaf_status *sheaf__op_rows(sheaf__tape *tape, const sheaf__op *op, int64_t rows, int64_t grain,
-                             void (*body)(void *, int64_t begin, int64_t end, int worker))
+sheaf__value *sheaf__op_makes(sheaf__op *op, sheaf__value *y, sheaf__value *x, unsigned keep)
 {
-    sheaf__op_run run = { tape->context, op->params };
+    y->needs_grad = op->backward != NULL;
+    if (x != NULL)
+        sheaf__op_arg(op, x, SHEAF__READ | SHEAF__TAKES | keep);
+    sheaf__op_arg(op, y, SHEAF__MAKE | SHEAF__GIVES);
+    return y;
+}
+
+void sheaf__op_turns(sheaf__op *op, sheaf__value *x, bool flows)
+{
+    sheaf__op_arg(op, x, SHEAF__CHANGE | (x->needs_grad ? SHEAF__TURNS : SHEAF__GIVES));
+    x->needs_grad = flows;
+}
+
+/* ---- ops of one body ---- */
+
+sheaf_status *sheaf__op_rows(sheaf__tape *tape, const sheaf__op *op, int64_t rows, int64_t grain,
+                             sheaf__body *body)
+{
+    sheaf__op_run run = { tape->context, op->params, false };
     sheaf__rows(run.c, rows, grain, body, &run);
     return NULL;
+}
+
+sheaf_status *sheaf__op_each(sheaf__tape *tape, const sheaf__op *op, bool backward)
+{
+    enum { ELEMENTS = 1 << 14 };
+    sheaf__op_run run = { tape->context, op->params, backward };
+    const int64_t rows = sheaf__rows_there(op->over);
+    sheaf__rows(run.c, op->grain > 0 ? rows : rows * op->over->cols,
+                op->grain > 0 ? op->grain : ELEMENTS, op->body[backward], &run);
+    return NULL;
+}
+
+static sheaf_status *each_forward(sheaf__tape *tape, sheaf__op *op)
+{
+    return sheaf__op_each(tape, op, false);
+}
+
+static sheaf_status *each_backward(sheaf__tape *tape, sheaf__op *op)
+{
+    return sheaf__op_each(tape, op, true);
+}
+
+sheaf__op *sheaf__tape_each(sheaf__tape *tape, const char *name, size_t params_bytes,
+                            const sheaf__value *over, int64_t grain, sheaf__body *forward,
+                            sheaf__body *back)
+{
+    sheaf__op *op =
+        sheaf__tape_op(tape, name, each_forward, back == NULL ? NULL : each_backward, params_bytes);
+    op->body[0] = forward;
+    op->body[1] = back;
+    op->over = over;
+    op->grain = grain;
+    return op;
 }
 
 void *sheaf__tape_hold(sheaf__tape *tape, size_t bytes)
@@ -644,8 +693,8 @@ sheaf_status *sheaf__tape_watch(sheaf__bad *out, sheaf__tape *tape)
     return NULL;
 }
 
-void sheaf__rows(const sheaf__context *context, int64_t rows, int64_t grain,
-                 void (*body)(void *, int64_t begin, int64_t end, int worker), void *arg)
+void sheaf__rows(const sheaf__context *context, int64_t rows, int64_t grain, sheaf__body *body,
+                 void *arg)
 {
     if (context->device->kind != SHEAF_DRY && rows > 0)
         sheaf__pool_rows(context->device->pool, rows, grain, body, arg);

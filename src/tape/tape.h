@@ -125,13 +125,6 @@ static inline int64_t sheaf__rows_there(const sheaf__value *v)
     return v->there == NULL ? v->rows : *v->there;
 }
 
-/* sheaf__rows_as - `to` has the rows that `from` has. */
-static inline void sheaf__rows_as(sheaf__value *to, const sheaf__value *from)
-{
-    to->there = from->there;
-    to->blocks = from->blocks;
-}
-
 enum {
     SHEAF__READ = 1,   /* forward reads data */
     SHEAF__MAKE = 2,   /* forward creates data */
@@ -150,6 +143,8 @@ typedef struct sheaf__tape sheaf__tape;
 typedef struct sheaf__op sheaf__op;
 
 typedef sheaf_status *sheaf__op_fn(sheaf__tape *tape, sheaf__op *op);
+/* Rows [begin, end) of what is divided among threads. */
+typedef void sheaf__body(void *arg, int64_t begin, int64_t end, int worker);
 
 struct sheaf__op {
     const char *name;
@@ -162,6 +157,10 @@ struct sheaf__op {
         unsigned use;
     } arg[SHEAF__MAX_ARGS];
     void *params; /* the tape's */
+    /* Of sheaf__tape_each(). */
+    sheaf__body *body[2]; /* forward, backward */
+    const sheaf__value *over;
+    int64_t grain;
     /* Costs little, and its bits depend on nothing but what it reads: where its backward pass keeps
      * all that it reads, what it made is made again before a backward step that reads it, and its
      * memory serves others meanwhile. It exchanges nothing. */
@@ -189,11 +188,21 @@ sheaf__value *sheaf__tape_value(sheaf__tape *tape, const char *name, int64_t row
 sheaf__op *sheaf__tape_op(sheaf__tape *tape, const char *name, sheaf__op_fn *forward,
                           sheaf__op_fn *backward, size_t params_bytes);
 void sheaf__op_arg(sheaf__op *op, sheaf__value *value, unsigned use);
+/* sheaf__tape_like - a value with the rows of x. */
+sheaf__value *sheaf__tape_like(sheaf__tape *tape, const sheaf__value *x, const char *name,
+                               int64_t cols, sheaf_dtype dtype);
+/* sheaf__tape_each - an op whose passes are one body each, over rows of `over`, `grain` of them at
+ * a time, or (grain 0) over its elements; the body gets a sheaf__op_run. back NULL: none. */
+sheaf__op *sheaf__tape_each(sheaf__tape *tape, const char *name, size_t params_bytes,
+                            const sheaf__value *over, int64_t grain, sheaf__body *forward,
+                            sheaf__body *back);
 /* sheaf__op_makes - of an op that makes y of x, or of nothing (NULL), what both are for; returns y.
- *   flows  y has a gradient, and so has x
- *   keep   what the backward pass needs of x beside, as SHEAF__KEEP */
-sheaf__value *sheaf__op_makes(sheaf__op *op, sheaf__value *y, sheaf__value *x, bool flows,
-                              unsigned keep);
+ * What is for a backward pass does not count where the op has none.
+ *   keep  what the backward pass needs of x beside, as SHEAF__KEEP */
+sheaf__value *sheaf__op_makes(sheaf__op *op, sheaf__value *y, sheaf__value *x, unsigned keep);
+/* sheaf__op_turns - of an op that changes x in place, and its gradient where the op that made x
+ * wants that; flows: x has a gradient from here on. */
+void sheaf__op_turns(sheaf__op *op, sheaf__value *x, bool flows);
 /* sheaf__tape_hold - host memory of zeros for an op whose parameters grow with its rows; the
  * tape's, NULL after a failure. */
 void *sheaf__tape_hold(sheaf__tape *tape, size_t bytes);
@@ -230,16 +239,19 @@ void sheaf__tape_look(sheaf__tape *tape, const void *data, int64_t n, sheaf_dtyp
 void sheaf__tape_pin(sheaf__tape *tape, sheaf__value *value);
 
 /* Runs body over rows on the device's threads; nothing on dry. */
-void sheaf__rows(const sheaf__context *context, int64_t rows, int64_t grain,
-                 void (*body)(void *, int64_t begin, int64_t end, int worker), void *arg);
-/* An op while its rows are divided among threads: what sheaf__op_rows() hands to its body. */
+void sheaf__rows(const sheaf__context *context, int64_t rows, int64_t grain, sheaf__body *body,
+                 void *arg);
+/* An op while its rows are divided among threads: what a body gets from sheaf__op_rows(). */
 typedef struct sheaf__op_run {
     sheaf__context *c;
     const void *params;
+    bool backward; /* with sheaf__op_each() */
 } sheaf__op_run;
-/* sheaf__op_rows - sheaf__rows() with a sheaf__op_run. Returns NULL. */
+/* sheaf__op_rows - sheaf__rows() with a sheaf__op_run. sheaf__op_each - the passes of
+ * sheaf__tape_each(). Both return NULL. */
 sheaf_status *sheaf__op_rows(sheaf__tape *tape, const sheaf__op *op, int64_t rows, int64_t grain,
-                             void (*body)(void *, int64_t begin, int64_t end, int worker));
+                             sheaf__body *body);
+sheaf_status *sheaf__op_each(sheaf__tape *tape, const sheaf__op *op, bool backward);
 /* What a rank has spent so far; for planners that run one of several equal parts. */
 typedef struct sheaf__costs {
     double flops;

@@ -39,7 +39,9 @@ static sheaf__value *record_times(sheaf__tape *tape, sheaf__value **value, sheaf
                                  .w[0] = { .dtype = t, .n = IN, .k = OUT } };
     e->linear.w[0].ahead = panels(sheaf__packed_bytes(t, IN, OUT));
     sheaf__pack(&e->linear.w[0], vector[1].data, SHEAF_F32, OUT, 0, IN);
-    return sheaf__record_times(tape, value[0], &e->linear);
+    sheaf__value *y;
+    sheaf__record_columns(tape, &y, value[0], (sheaf__linear *const[]){ &e->linear }, 1, NULL);
+    return y;
 }
 
 static void plain_times(double *y, double *const *x, const problem *p)

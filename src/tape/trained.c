@@ -145,16 +145,6 @@ static void spread(sheaf__trained_set *set, float *flat, size_t field, bool kept
     }
 }
 
-static void clear_rows(void *flat, int64_t begin, int64_t end, int worker)
-{
-    memset((float *)flat + begin, 0, (size_t)(end - begin) * sizeof(float));
-}
-
-static void clear(sheaf__trained_set *set, float *flat, int64_t n)
-{
-    sheaf__rows(set->context, n, CHUNK, clear_rows, flat);
-}
-
 sheaf_status *sheaf__trained_allocate(sheaf__trained_set *set)
 {
     set->common = set->numel;
@@ -176,10 +166,11 @@ sheaf_status *sheaf__trained_allocate(sheaf__trained_set *set)
     spread(set, set->sum[0], offsetof(sheaf__trained, grad), false);
     spread(set, groups_of(set) > 1 ? set->sum[0] : set->master, offsetof(sheaf__trained, weight),
            false);
-    clear(set, set->master, set->kept); /* the padding is hashed by nobody, but let it be defined */
-    clear(set, set->moment1, set->kept);
-    clear(set, set->moment2, set->kept);
-    clear(set, set->sum[0], set->numel);
+    sheaf__clear(set->context, set->master, set->kept,
+                 SHEAF_F32); /* the padding is hashed by nobody, but let it be defined */
+    sheaf__clear(set->context, set->moment1, set->kept, SHEAF_F32);
+    sheaf__clear(set->context, set->moment2, set->kept, SHEAF_F32);
+    sheaf__clear(set->context, set->sum[0], set->numel, SHEAF_F32);
     return NULL;
 }
 
@@ -223,7 +214,7 @@ sheaf_status *sheaf__accumulator_begin(sheaf__trained_set *set, sheaf__accumulat
     stack->begin[stack->depth] = g;
     stack->end[stack->depth] = g + 1;
     spread(set, set->sum[stack->depth], offsetof(sheaf__trained, grad), false);
-    clear(set, set->sum[stack->depth], set->numel);
+    sheaf__clear(set->context, set->sum[stack->depth], set->numel, SHEAF_F32);
     stack->depth++;
     return NULL;
 }

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "tape/row_map.h"
+#include "tape/rows.h"
 
 enum { BLOCK = 256 }; /* rows of a sum that are added by themselves */
 
@@ -14,6 +14,21 @@ typedef struct list_params {
     sheaf__row_blocks blocks;
     int64_t *begin; /* of the blocks, and the end; NULL on dry */
 } list_params;
+
+int64_t *sheaf__hold_blocks(sheaf__tape *tape, int64_t rows)
+{
+    return sheaf__tape_hold(tape, (size_t)((rows + BLOCK - 1) / BLOCK + 1) * sizeof(int64_t));
+}
+
+int64_t sheaf__lay_blocks(int64_t *begin, const int32_t *which, int64_t count)
+{
+    int64_t n = 0;
+    for (int64_t i = 0; i < count; i++)
+        if (i == 0 || which[i] / BLOCK != which[i - 1] / BLOCK)
+            begin[n++] = i;
+    begin[n] = count;
+    return n;
+}
 
 static bool is_read(const sheaf__head_run *run, const int32_t *label, int64_t row)
 {
@@ -67,27 +82,24 @@ static sheaf_status *list_forward(sheaf__tape *tape, sheaf__op *op)
     for (int64_t r = 0; r < rows; r++) {
         if (place[r] < 0)
             continue;
-        if (p->count == 0 || r / BLOCK != which[p->count - 1] / BLOCK)
-            p->begin[p->blocks.n++] = p->count;
         which[p->count] = (int32_t)r;
         place[r] = (int32_t)p->count++;
     }
-    p->begin[p->blocks.n] = p->count;
+    p->blocks.n = sheaf__lay_blocks(p->begin, which, p->count);
     return NULL;
 }
 
 sheaf__wanted sheaf__record_wanted(sheaf__tape *tape, int64_t rows, const sheaf__head_run *run)
 {
     const bool dry = sheaf__tape_context(tape)->device->kind == SHEAF_DRY; /* lays no blocks */
-    const size_t ends = (size_t)((rows + BLOCK - 1) / BLOCK + 1);
     sheaf__op *op =
         sheaf__tape_op(tape, "rows that the head reads", list_forward, NULL, sizeof(list_params));
     list_params *p = op->params;
     p->run = run;
     p->count = rows;
-    p->begin = dry ? NULL : sheaf__tape_hold(tape, ends * sizeof *p->begin);
+    p->begin = dry ? NULL : sheaf__hold_blocks(tape, rows);
     p->blocks = (sheaf__row_blocks){ 0, p->begin, true };
-    p->wanted = (sheaf__wanted){ sheaf__tape_value(tape, "numbers of rows", rows, 1, SHEAF_F32),
+    p->wanted = (sheaf__wanted){ sheaf__tape_value(tape, op->name, rows, 1, SHEAF_F32),
                                  sheaf__tape_value(tape, "places of rows", rows, 1, SHEAF_F32),
                                  &p->count, &p->blocks };
     /* Whole numbers in the space of floats. */
@@ -122,17 +134,12 @@ static sheaf_status *taken_backward(sheaf__tape *tape, sheaf__op *op)
 sheaf__value *sheaf__record_wanted_rows(sheaf__tape *tape, const sheaf__wanted *wanted,
                                         sheaf__value *x)
 {
-    const bool flows = x->needs_grad;
-    sheaf__op *op = sheaf__tape_op(tape, "rows that the head reads", taken_forward,
-                                   flows ? taken_backward : NULL, sizeof(taken_params));
-    taken_params *p = op->params;
-    *p = (taken_params){ x, sheaf__tape_value(tape, x->name, x->rows, x->cols, x->dtype),
-                         wanted->which };
-    p->y->there = wanted->count;
-    p->y->blocks = wanted->blocks;
-    p->y->needs_grad = flows;
-    sheaf__op_arg(op, x, SHEAF__READ | (flows ? SHEAF__TAKES : 0));
-    sheaf__op_arg(op, wanted->which, SHEAF__READ | (flows ? SHEAF__KEEP : 0));
-    sheaf__op_arg(op, p->y, SHEAF__MAKE | (flows ? SHEAF__GIVES : 0));
-    return p->y;
+    sheaf__op *op = sheaf__tape_op(tape, wanted->which->name, taken_forward,
+                                   x->needs_grad ? taken_backward : NULL, sizeof(taken_params));
+    sheaf__value *y = sheaf__tape_value(tape, x->name, x->rows, x->cols, x->dtype);
+    *(taken_params *)op->params = (taken_params){ x, y, wanted->which };
+    y->there = wanted->count;
+    y->blocks = wanted->blocks;
+    sheaf__op_arg(op, wanted->which, SHEAF__READ | SHEAF__KEEP);
+    return sheaf__op_makes(op, y, x, 0);
 }

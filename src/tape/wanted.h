@@ -14,6 +14,11 @@
 
 enum { SHEAF__WANTED_UNIT = 32 };
 
+/* sheaf__hold_blocks - room for where blocks of so many rows begin, and the end; the tape's.
+ * sheaf__lay_blocks - of `count` chosen rows, ascending: returns how many blocks they are of. */
+int64_t *sheaf__hold_blocks(sheaf__tape *tape, int64_t rows);
+int64_t sheaf__lay_blocks(int64_t *begin, const int32_t *which, int64_t count);
+
 typedef struct sheaf__wanted {
     /* [rows] int32: the number of each row that is there, ascending; where among them each row is,
      * -1: it is not */

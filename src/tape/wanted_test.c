@@ -145,7 +145,7 @@ static void compare_sums(sheaf__context *c, const taken *t, int way)
     for (int64_t i = 0; i < sheaf__rows_there(t->y); i++)
         if (has_label(way, which[i]))
             put_row(c, some, i, 2 * which[i], OUT);
-    CHECK_OK(sheaf__batch_new(&b));
+    CHECK_OK(sheaf__batch_new(&b, c));
     CHECK_OK(sheaf__batch_weight_gradient(b, got, OUT, IN, some, OUT, t->y->data, IN, t->y));
     CHECK_OK(sheaf__batch_weight_gradient(b, want, OUT, IN, all, OUT, t->x->data, IN, &every));
     sheaf__batch_run(c, b);
