@@ -3,11 +3,14 @@
 #pragma once
 
 #include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "sheaf/status.h"
 
 typedef struct sheaf__lowest {
+    atomic_bool failed; /* a piece has: the rest may be passed over */
     pthread_mutex_t lock;
     int64_t at;
     sheaf_status *status; /* NULL: none failed */
@@ -16,6 +19,7 @@ typedef struct sheaf__lowest {
 static inline void sheaf__lowest_begin(sheaf__lowest *lowest)
 {
     pthread_mutex_init(&lowest->lock, NULL);
+    atomic_init(&lowest->failed, false);
     lowest->status = NULL;
 }
 
@@ -31,6 +35,7 @@ static inline void sheaf__lowest_note(sheaf__lowest *lowest, int64_t at, sheaf_s
     }
     pthread_mutex_unlock(&lowest->lock);
     sheaf_status_free(status);
+    atomic_store(&lowest->failed, true);
 }
 
 /* When all pieces have ended; the caller owns what it gives. */

@@ -3,7 +3,6 @@
 
 #include "base/base.h"
 #include "catalog/catalog.h"
-#include "checkpoint/store/stream.h"
 #include "dialects/common/quantised.h"
 #include "ops/math/round.h"
 
@@ -106,7 +105,6 @@ bool sheaf__dtype_convert(void *dst, sheaf_dtype to, const void *src, sheaf_dtyp
 typedef struct cast_source {
     sheaf_source source; /* first */
     sheaf_source *inner;
-    const atomic_int *stop;
     int64_t count;
     sheaf_source_entry *entry; /* in the order of inner */
 } cast_source;
@@ -136,9 +134,6 @@ static sheaf_status *cast_read(sheaf_source *self, const char *name, int64_t row
                                int64_t col0, int64_t cols, void *dst)
 {
     const cast_source *s = (cast_source *)self;
-    sheaf_status *st = sheaf__stopped(s->stop, "convert");
-    if (st != NULL)
-        return st;
     const sheaf_source_entry *is = cast_find(self, name), *was = s->inner->find(s->inner, name);
     if (is == NULL || was == NULL)
         return sheaf_found(sheaf_fail(SHEAF_E_LAYOUT, "tensor '%s'", name),
@@ -146,8 +141,8 @@ static sheaf_status *cast_read(sheaf_source *self, const char *name, int64_t row
     if (is->dtype == was->dtype)
         return s->inner->read(s->inner, name, row0, rows, col0, cols, dst);
     char *raw = malloc((size_t)(rows * cols) * sheaf_dtype_bytes(was->dtype) + 1);
-    st = raw == NULL ? sheaf_fail(SHEAF_E_MEMORY, "tensor '%s'", name)
-                     : s->inner->read(s->inner, name, row0, rows, col0, cols, raw);
+    sheaf_status *st = raw == NULL ? sheaf_fail(SHEAF_E_MEMORY, "tensor '%s'", name)
+                                   : s->inner->read(s->inner, name, row0, rows, col0, cols, raw);
     if (st == NULL && !sheaf__dtype_convert(dst, is->dtype, raw, was->dtype, rows * cols)) {
         st = sheaf_fail(SHEAF_E_NUMBER, "tensor '%s'", name);
         sheaf_expected(st, "numbers that %s can hold", sheaf_dtype_name(is->dtype));
@@ -167,7 +162,7 @@ static void cast_close(sheaf_source *self)
 }
 
 sheaf_status *sheaf__cast_source(sheaf_source **out, sheaf_source *inner, const sheaf_dtype *dtype,
-                                 const char *config, const atomic_int *stop)
+                                 const char *config)
 {
     sheaf__quantised packed = { 0 };
     sheaf_status *st = dtype != NULL ? sheaf__quantised_find(&packed, inner, config) : NULL;
@@ -193,7 +188,7 @@ sheaf_status *sheaf__cast_source(sheaf_source **out, sheaf_source *inner, const 
     }
     sheaf__quantised_release(&packed);
     *s = (cast_source){
-        { cast_find, cast_count, cast_entry, cast_read, cast_close }, inner, stop, n, entry
+        { cast_find, cast_count, cast_entry, cast_read, cast_close }, inner, n, entry
     };
     *out = &s->source;
     return NULL;

@@ -16,10 +16,10 @@ bool sheaf__dtype_convert(void *dst, sheaf_dtype to, const void *src, sheaf_dtyp
 
 /* sheaf__cast_source - `inner` (owned from now on, also after a failure) with floating-point
  * tensors in `dtype`; NULL keeps dtypes. Moments and quantized weights keep theirs, and what they
- * are read with; `config`, which may be NULL, is the model's and may say that they are. read()
- * fails with SHEAF_E_STOPPED once *stop is not 0. Thread-safe. */
+ * are read with; `config`, which may be NULL, is the model's and may say that they are.
+ * Thread-safe. */
 sheaf_status *sheaf__cast_source(sheaf_source **out, sheaf_source *inner, const sheaf_dtype *dtype,
-                                 const char *config, const atomic_int *stop);
+                                 const char *config);
 
 /* sheaf__adapted_source - what `base` has, tensors that the adapter holds whole in their places (in
  * the base's dtype), and X.matrix_A.p, X.matrix_B.p for part p of each adapted layer X, in the
@@ -44,6 +44,7 @@ typedef struct sheaf_slices_write {
     int64_t step;         /* at least 0 */
     const char *progress; /* JSON object */
     int threads;
+    const atomic_int *stop;
     const sheaf_events *events;
     _Atomic int64_t *done;
     int64_t total;

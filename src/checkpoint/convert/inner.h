@@ -55,6 +55,5 @@ static inline const sheaf_dtype *sheaf__convert_dtype(const sheaf_weights_conver
  * that is asked for. */
 static inline sheaf_status *sheaf__convert_cast(sheaf__converter *k, sheaf_source *inner)
 {
-    return sheaf__cast_source(&k->source, inner, sheaf__convert_dtype(k->o), k->config,
-                              sheaf__control_stop(k->o->control));
+    return sheaf__cast_source(&k->source, inner, sheaf__convert_dtype(k->o), k->config);
 }

@@ -3,6 +3,7 @@
 #include "base/base.h"
 #include "checkpoint/convert/copy.h"
 
+#include "base/lowest.h"
 #include "base/output.h"
 #include "catalog/catalog.h"
 #include "checkpoint/store/look.h"
@@ -27,7 +28,7 @@ typedef struct writer {
     int64_t njobs;
     char *buffer[MOST_THREADS];
     sheaf_hasher *hasher[MOST_THREADS];
-    sheaf__stream_failure failure;
+    sheaf__lowest failure;
 } writer;
 
 static const char memory_for[] = "out of memory for the slices";
@@ -126,7 +127,9 @@ static sheaf_status *stream_box(streaming *s, int64_t row0, int64_t rows, int64_
         for (int64_t k = 0; st == NULL && k < cols; k += wide) {
             const int64_t h = rows - r < tall ? rows - r : tall,
                           c = cols - k < wide ? cols - k : wide, n = h * c * s->bytes;
-            st = w->how->source->read(w->how->source, s->e->name, row0 + r, h, col0 + k, c, buffer);
+            st = sheaf__stopped(w->how->stop, "convert");
+            TRY(st,
+                w->how->source->read(w->how->source, s->e->name, row0 + r, h, col0 + k, c, buffer));
             TRY(st, sheaf__safetensors_write(w->file[s->j->slice], s->j->index, s->at, buffer, n));
             if (st != NULL)
                 break;
@@ -161,11 +164,11 @@ static sheaf_status *stream_part(writer *w, const job *j, int worker)
 static void do_job(void *context, int64_t index, int worker)
 {
     writer *w = context;
-    if (sheaf__stream_failed(&w->failure))
+    if (atomic_load(&w->failure.failed))
         return;
     sheaf_status *st = stream_part(w, &w->job[index], worker);
     if (st != NULL)
-        sheaf__stream_keep(&w->failure, st, index);
+        sheaf__lowest_note(&w->failure, index, st);
 }
 
 static sheaf_status *stream_all(writer *w)
@@ -175,7 +178,7 @@ static sheaf_status *stream_all(writer *w)
                                                          : w->how->threads;
     sheaf__pool *pool = NULL;
     sheaf_status *st = NULL;
-    sheaf__stream_failure_init(&w->failure);
+    sheaf__lowest_begin(&w->failure);
     for (int i = 0; st == NULL && i < threads; i++) {
         w->buffer[i] = malloc(CHUNK);
         w->hasher[i] = sheaf__hasher_new();
@@ -185,7 +188,7 @@ static sheaf_status *stream_all(writer *w)
     if (st == NULL)
         sheaf__pool_run(pool, w->njobs, do_job, w);
     sheaf__pool_free(pool);
-    sheaf_status *failed = sheaf__stream_failure_take(&w->failure);
+    sheaf_status *failed = sheaf__lowest_end(&w->failure);
     if (st == NULL)
         return failed;
     sheaf_status_free(failed);

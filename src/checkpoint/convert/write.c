@@ -75,6 +75,8 @@ static sheaf_status *copy_all(sheaf__converter *k, const listing *l, put *to, vo
                                              .put = to,
                                              .context = context,
                                              .threads = k->o->threads,
+                                             .stop = sheaf__control_stop(k->o->control),
+                                             .command = "convert",
                                              .events = k->o->events,
                                              .done = &k->done,
                                              .total = k->total,
@@ -284,6 +286,7 @@ sheaf_status *sheaf__convert_to_sheaf(sheaf__converter *k)
                                .step = k->step > 0 ? k->step : 0,
                                .progress = progress,
                                .threads = k->o->threads,
+                               .stop = sheaf__control_stop(k->o->control),
                                .events = k->o->events,
                                .done = &k->done,
                                .total = k->total }));

@@ -26,7 +26,6 @@ typedef struct writing {
     sheaf_folder *folder;
     const sheaf_source_entry **entry;
     sheaf_safetensors_spec *spec;
-    const sheaf_weights_merge_options *o;
 } writing;
 
 /* [out, r, 1, 1] is rows of one column; of a box that is narrower than [out, r] there is one row.
@@ -36,9 +35,6 @@ static sheaf_status *put(void *context, int64_t index, int64_t row0, int64_t row
 {
     const writing *w = context;
     const sheaf_source_entry *e = w->entry[index];
-    sheaf_status *st = sheaf__stopped(sheaf__control_stop(w->o->control), "merge");
-    if (st != NULL)
-        return st;
     if (w->spec[index].ndim == e->ndim)
         return sheaf__folder_write(w->folder, index, row0, rows, col0, cols, src);
     return sheaf__folder_write(w->folder, index, row0 * e->shape[1] + col0, rows * cols, 0, 1, src);
@@ -75,7 +71,7 @@ static sheaf_status *write_adapter(const sheaf__merge_adapter *a, const char *pr
     int64_t total = 0;
     _Atomic int64_t done = 0;
     writing w = { NULL, calloc((size_t)n + 1, sizeof *w.entry),
-                  calloc((size_t)n + 1, sizeof *w.spec), o };
+                  calloc((size_t)n + 1, sizeof *w.spec) };
     sheaf_status *st = w.entry == NULL || w.spec == NULL ? sheaf__no_memory("combine") : NULL;
     for (int64_t i = 0; i < n && st == NULL; i++) {
         w.entry[i] = source->entry(source, i);
@@ -90,6 +86,8 @@ static sheaf_status *write_adapter(const sheaf__merge_adapter *a, const char *pr
                                               .count = n,
                                               .put = put,
                                               .context = &w,
+                                              .stop = sheaf__control_stop(o->control),
+                                              .command = "merge",
                                               .events = o->events,
                                               .done = &done,
                                               .total = total,

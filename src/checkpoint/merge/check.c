@@ -55,7 +55,7 @@ static sheaf_status *check_tensor(sheaf__merge_crew *crew, const sheaf__merge_te
     crew->rows.t = t;
     sheaf_status *st = NULL;
     for (int64_t col = 0; col < t->cols && st == NULL; col += t->panel) {
-        st = sheaf__merge_stopped(crew);
+        st = sheaf__stopped(crew->stop, "merge");
         TRY(st, sheaf__merge_rows_panel(&crew->rows, col));
         for (int i = 0; i < 3 && st == NULL; i++)
             if (i == 0 || picks[i] != picks[i - 1]) {
@@ -185,7 +185,7 @@ static sheaf_status *one_chunk(void *context, int64_t row0, int64_t rows, int64_
     products *p = context;
     const sheaf__merge_tensor *t = p->t;
     sheaf__merge_scratch *s = &p->crew->scratch[worker];
-    sheaf_status *st = sheaf__merge_stopped(p->crew);
+    sheaf_status *st = sheaf__stopped(p->crew->stop, "merge");
     if (st == NULL && index % p->every != p->phase)
         return NULL;
     TRY(st, row_sums(p, s, row0, rows));

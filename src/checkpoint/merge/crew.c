@@ -5,11 +5,6 @@
 
 enum { MOST_THREADS = 16 };
 
-sheaf_status *sheaf__merge_stopped(const sheaf__merge_crew *crew)
-{
-    return sheaf__stopped(crew->stop, "merge");
-}
-
 sheaf_status *sheaf__merge_crew_init(sheaf__merge_crew *crew, const sheaf__merge_plan *plan,
                                      const sheaf_weights_merge_options *o)
 {

@@ -14,8 +14,6 @@
 #include "checkpoint/store/stream.h"
 #include "dialects/hf/hf.h"
 
-enum { PROGRESS_BYTES = 32 << 20 };
-
 typedef struct merger {
     sheaf__merge_plan plan;
     sheaf__merge_crew crew;
@@ -54,7 +52,7 @@ static sheaf_status *same_panel(bool *same, merger *m, sheaf__merge_rows *other,
     for (int64_t row = 0; row < rows->t->rows && *same && st == NULL; row += rows->t->chunk) {
         const int64_t n =
             rows->t->rows - row < rows->t->chunk ? rows->t->rows - row : rows->t->chunk;
-        st = sheaf__merge_stopped(&m->crew);
+        st = sheaf__stopped(m->crew.stop, "merge");
         TRY(st, sheaf__merge_tile(&ignored, &m->crew.scratch[0], rows, row, n));
         TRY(st, sheaf__merge_tile(&ignored, &m->other, other, row, n));
         if (st == NULL)
@@ -129,34 +127,17 @@ static sheaf_status *begin_output(merger *m, const sheaf_weights_merge_options *
     return st;
 }
 
-static void report_progress(merger *m, int64_t bytes)
-{
-    const int64_t before = atomic_fetch_add(&m->done, bytes), now = before + bytes;
-    if (before / PROGRESS_BYTES == now / PROGRESS_BYTES && now != m->total)
-        return;
-    const sheaf_event event = {
-        .kind = SHEAF_EVENT_PROGRESS, .text = "bytes merged", .done = now, .total = m->total
-    };
-    sheaf_emit(m->events, &event);
-}
-
 /* ---- what is only copied ---- */
 
 static sheaf_status *put_copy(void *context, int64_t index, int64_t row0, int64_t rows,
                               int64_t col0, int64_t cols, const void *src)
 {
-    merger *m = context;
-    sheaf_status *st = sheaf__merge_stopped(&m->crew);
-    TRY(st, sheaf__merge_put(&m->output, index, row0, rows, col0, cols, src));
-    if (st == NULL)
-        report_progress(m, rows * cols *
-                               (int64_t)sheaf_dtype_bytes(m->plan.tensor[index].base->dtype));
-    return st;
+    const merger *m = context;
+    return sheaf__merge_put(&m->output, index, row0, rows, col0, cols, src);
 }
 
 static sheaf_status *copy_untouched(merger *m)
 {
-    _Atomic int64_t done = 0; /* put_copy() counts */
     const sheaf_source_entry **entry = calloc((size_t)m->plan.count + 1, sizeof *entry);
     if (entry == NULL)
         return sheaf__no_memory("merge");
@@ -173,7 +154,12 @@ static sheaf_status *copy_untouched(merger *m)
                                                          .put = put_copy,
                                                          .context = m,
                                                          .threads = m->crew.threads,
-                                                         .done = &done });
+                                                         .stop = m->crew.stop,
+                                                         .command = "merge",
+                                                         .events = m->events,
+                                                         .done = &m->done,
+                                                         .total = m->total,
+                                                         .what = "bytes merged" });
     free(entry);
     return st;
 }
@@ -203,7 +189,7 @@ static sheaf_status *one_chunk(void *context, int64_t row0, int64_t rows, int64_
     merger *m = context;
     sheaf__merge_scratch *s = &m->crew.scratch[worker];
     sheaf__lora_change change;
-    sheaf_status *st = sheaf__merge_stopped(&m->crew);
+    sheaf_status *st = sheaf__stopped(m->crew.stop, "merge");
     TRY(st, sheaf__merge_tile(&change, s, &m->crew.rows, row0, rows));
     TRY(st, write_tile(m, s, row0, rows));
     if (st != NULL)
@@ -212,8 +198,9 @@ static sheaf_status *one_chunk(void *context, int64_t row0, int64_t rows, int64_
     sum->changed += change.changed;
     sum->change += change.change;
     sum->base += change.base;
-    report_progress(m, rows * m->crew.rows.cols *
-                           (int64_t)sheaf_dtype_bytes(m->crew.rows.t->out_dtype));
+    sheaf__copy_progress(
+        m->events, "bytes merged", &m->done,
+        rows * m->crew.rows.cols * (int64_t)sheaf_dtype_bytes(m->crew.rows.t->out_dtype), m->total);
     return NULL;
 }
 
@@ -325,7 +312,7 @@ static sheaf_status *finish(merger *m, const char *dst)
         sheaf_status_free(sync.st);
     else
         st = sync.st;
-    TRY(st, sheaf__merge_stopped(&m->crew));
+    TRY(st, sheaf__stopped(m->crew.stop, "merge"));
     return st != NULL ? st : sheaf__merge_output_commit(&m->output);
 }
 

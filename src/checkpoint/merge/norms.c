@@ -63,7 +63,7 @@ static sheaf_status *one_chunk(void *context, int64_t row0, int64_t rows, int64_
     sheaf__merge_scratch *s = &n->crew->scratch[worker];
     const int64_t cols = m->cols;
     row0 += n->group;
-    sheaf_status *st = sheaf__merge_stopped(n->crew);
+    sheaf_status *st = sheaf__stopped(n->crew->stop, "merge");
     TRY(st, sheaf__merge_sum(s, m, row0, rows, n->step));
     if (st != NULL)
         return st;

@@ -17,8 +17,6 @@ typedef struct sheaf__merge_crew {
 sheaf_status *sheaf__merge_crew_init(sheaf__merge_crew *crew, const sheaf__merge_plan *plan,
                                      const sheaf_weights_merge_options *options);
 void sheaf__merge_crew_release(sheaf__merge_crew *crew);
-/* sheaf__merge_stopped - SHEAF_E_STOPPED once the caller wants it. */
-sheaf_status *sheaf__merge_stopped(const sheaf__merge_crew *crew);
 
 /* sheaf__merge_norms - the factors of all DoRA steps of crew->rows.t: m / |V|, V as the step finds
  * it, its squares summed in float32 in torch's order; across in SHEAF_MERGE_ROUND_ONCE in double,

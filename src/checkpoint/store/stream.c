@@ -2,6 +2,7 @@
 #include "checkpoint/store/stream.h"
 
 #include "base/base.h"
+#include "base/lowest.h"
 #include "checkpoint/store/look.h"
 
 enum {
@@ -11,11 +12,11 @@ enum {
     PROGRESS_BYTES = 64 << 20
 };
 
-sheaf_status *sheaf__stopped(const atomic_int *stop, const char *what)
+sheaf_status *sheaf__stopped(const atomic_int *stop, const char *command)
 {
     return stop == NULL || atomic_load(stop) == 0
                ? NULL
-               : sheaf_found(sheaf_fail(SHEAF_E_STOPPED, "%s", what),
+               : sheaf_found(sheaf_fail(SHEAF_E_STOPPED, "%s", command),
                              "a request to stop; nothing was left behind");
 }
 
@@ -32,55 +33,23 @@ int64_t sheaf__stream_chunks(int64_t rows, int64_t chunk)
     return (rows + chunk - 1) / chunk;
 }
 
-void sheaf__stream_failure_init(sheaf__stream_failure *f)
-{
-    pthread_mutex_init(&f->lock, NULL);
-    atomic_init(&f->failed, false);
-    f->st = NULL;
-}
-
-void sheaf__stream_keep(sheaf__stream_failure *f, sheaf_status *st, int64_t index)
-{
-    pthread_mutex_lock(&f->lock);
-    sheaf_status *other = st;
-    if (f->st == NULL || index < f->index) {
-        other = f->st;
-        f->st = st;
-        f->index = index;
-    }
-    pthread_mutex_unlock(&f->lock);
-    sheaf_status_free(other);
-    atomic_store(&f->failed, true);
-}
-
-bool sheaf__stream_failed(sheaf__stream_failure *f)
-{
-    return atomic_load(&f->failed);
-}
-
-sheaf_status *sheaf__stream_failure_take(sheaf__stream_failure *f)
-{
-    pthread_mutex_destroy(&f->lock);
-    return f->st;
-}
-
 typedef struct stream {
     int64_t rows, chunk;
     sheaf_status *(*body)(void *context, int64_t row0, int64_t rows, int64_t index, int worker);
     void *context;
-    sheaf__stream_failure failure;
+    sheaf__lowest failure;
 } stream;
 
 static void task(void *context, int64_t index, int worker)
 {
     stream *s = context;
-    if (sheaf__stream_failed(&s->failure))
+    if (atomic_load(&s->failure.failed))
         return;
     const int64_t row0 = index * s->chunk;
     const int64_t rows = s->rows - row0 < s->chunk ? s->rows - row0 : s->chunk;
     sheaf_status *st = s->body(s->context, row0, rows, index, worker);
     if (st != NULL)
-        sheaf__stream_keep(&s->failure, st, index);
+        sheaf__lowest_note(&s->failure, index, st);
 }
 
 sheaf_status *sheaf__stream_rows(sheaf__pool *pool, int64_t rows, int64_t chunk,
@@ -89,9 +58,9 @@ sheaf_status *sheaf__stream_rows(sheaf__pool *pool, int64_t rows, int64_t chunk,
                                  void *context)
 {
     stream s = { .rows = rows, .chunk = chunk, .body = body, .context = context };
-    sheaf__stream_failure_init(&s.failure);
+    sheaf__lowest_begin(&s.failure);
     sheaf__pool_run(pool, sheaf__stream_chunks(rows, chunk), task, &s);
-    return sheaf__stream_failure_take(&s.failure);
+    return sheaf__lowest_end(&s.failure);
 }
 
 /* ---- copying ---- */
@@ -107,7 +76,7 @@ void sheaf__copy_progress(const sheaf_events *events, const char *what, _Atomic 
                           int64_t bytes, int64_t total)
 {
     const int64_t now = atomic_fetch_add(done, bytes) + bytes;
-    if (now / PROGRESS_BYTES == (now - bytes) / PROGRESS_BYTES)
+    if (now / PROGRESS_BYTES == (now - bytes) / PROGRESS_BYTES && now != total)
         return;
     const sheaf_event event = { .kind = SHEAF_EVENT_PROGRESS,
                                 .text = what,
@@ -125,7 +94,7 @@ typedef struct crew {
     job *job;
     int64_t count, capacity;
     char *buffer[MOST_THREADS];
-    sheaf__stream_failure failure;
+    sheaf__lowest failure;
 } crew;
 
 static sheaf_status *add_job(crew *c, job j)
@@ -162,13 +131,14 @@ static void do_job(void *context, int64_t index, int worker)
     const job *j = &c->job[index];
     const sheaf_copying *k = c->k;
     const sheaf_source_entry *e = k->entry[j->tensor];
-    if (sheaf__stream_failed(&c->failure))
+    if (atomic_load(&c->failure.failed))
         return;
-    sheaf_status *st =
-        k->source->read(k->source, e->name, j->row0, j->rows, j->col0, j->cols, c->buffer[worker]);
+    sheaf_status *st = sheaf__stopped(k->stop, k->command);
+    TRY(st,
+        k->source->read(k->source, e->name, j->row0, j->rows, j->col0, j->cols, c->buffer[worker]));
     TRY(st, k->put(k->context, j->tensor, j->row0, j->rows, j->col0, j->cols, c->buffer[worker]));
     if (st != NULL)
-        sheaf__stream_keep(&c->failure, st, index);
+        sheaf__lowest_note(&c->failure, index, st);
     else
         sheaf__copy_progress(k->events, k->what, k->done,
                              j->rows * j->cols * (int64_t)sheaf_dtype_bytes(e->dtype), k->total);
@@ -180,7 +150,7 @@ sheaf_status *sheaf__copy_all(const sheaf_copying *k)
     sheaf__pool *pool = NULL;
     const int threads = k->threads < 1 ? 1 : k->threads > MOST_THREADS ? MOST_THREADS : k->threads;
     sheaf_status *st = NULL;
-    sheaf__stream_failure_init(&c.failure);
+    sheaf__lowest_begin(&c.failure);
     for (int64_t i = 0; st == NULL && i < k->count; i++)
         st = k->entry[i] != NULL ? list_tensor(&c, i) : NULL;
     for (int i = 0; st == NULL && i < threads; i++)
@@ -190,7 +160,7 @@ sheaf_status *sheaf__copy_all(const sheaf_copying *k)
     if (st == NULL)
         sheaf__pool_run(pool, c.count, do_job, &c);
     sheaf__pool_free(pool);
-    sheaf_status *failed = sheaf__stream_failure_take(&c.failure);
+    sheaf_status *failed = sheaf__lowest_end(&c.failure);
     if (st == NULL)
         st = failed;
     else

@@ -1,7 +1,6 @@
 /* stream.h - a tensor's rows, or all bytes of many, some at a time, on several threads. */
 #pragma once
 
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 
@@ -9,23 +8,8 @@
 #include "ops/pool.h"
 #include "sheaf/source.h"
 
-/* The failure of the lowest task that had one. */
-typedef struct sheaf__stream_failure {
-    atomic_bool failed;
-    pthread_mutex_t lock;
-    sheaf_status *st;
-    int64_t index;
-} sheaf__stream_failure;
-
-void sheaf__stream_failure_init(sheaf__stream_failure *failure);
-/* sheaf__stream_keep - takes `st`. */
-void sheaf__stream_keep(sheaf__stream_failure *failure, sheaf_status *st, int64_t index);
-bool sheaf__stream_failed(sheaf__stream_failure *failure);
-/* sheaf__stream_failure_take - the end of it; NULL when nothing failed. */
-sheaf_status *sheaf__stream_failure_take(sheaf__stream_failure *failure);
-
-/* sheaf__stopped - SHEAF_E_STOPPED of `what` once *stop, which may be NULL, is not 0. */
-sheaf_status *sheaf__stopped(const atomic_int *stop, const char *what);
+/* sheaf__stopped - SHEAF_E_STOPPED of `command` once *stop, which may be NULL, is not 0. */
+sheaf_status *sheaf__stopped(const atomic_int *stop, const char *command);
 
 /* Rows of a chunk so that it holds about a quarter million elements. */
 int64_t sheaf__stream_chunk(int64_t rows, int64_t cols);
@@ -51,6 +35,8 @@ typedef struct sheaf_copying {
                          int64_t cols, const void *src);
     void *context;
     int threads;
+    const atomic_int *stop; /* for sheaf__stopped() */
+    const char *command;
     const sheaf_events *events;
     _Atomic int64_t *done; /* bytes, over several calls */
     int64_t total;
