@@ -175,12 +175,15 @@ ENDINGS = {"PREDICTIONS": "cls.predictions.decoder.weight cls.predictions.bias=c
            "DECODER": "lm_head.decoder.weight lm_head.bias=lm_head.decoder.bias"}
 
 
-def row(groups, names, tail):
+def row(groups, names, keep, unsaid, unless, unsure):
     """A row of the table, its lines filled."""
     ending = next((name for name, text in ENDINGS.items() if groups.endswith(text)), None)
     one = [f'"{groups[:-len(ENDINGS[ending])]}" {ending}'] if ending else quoted(groups.split(" "), "      ")
-    two, lines = quoted(names, "      "), []
-    for piece in one[:-1] + [one[-1] + ","] + two[:-1] + [two[-1] + ",", tail + " },"]:
+    tail = ["TIED"] * unsaid + ["KEEPS"] * keep + [f'.{k} = "{x}"' for k, x in (("unless", unless), ("unsure", unsure)) if x]
+    pieces, lines = [], []
+    for item in [one, quoted(names, "      ")] + [[t] for t in tail]:
+        pieces += item[:-1] + [item[-1] + ","]
+    for piece in pieces[:-1] + [pieces[-1][:-1] + " },"]:
         if lines and len(lines[-1]) + 1 + len(piece) <= 100:
             lines[-1] += " " + piece
         else:
@@ -194,10 +197,10 @@ def table_of(path):
     for name, ending in ENDINGS.items():
         text = re.sub(rf'" {name}\b', ending + '"', text)
     for fields in re.findall(r"^    \{ ((?:[^{}]|\n)*?) \},$", text, re.M):
-        fields = [("".join(re.findall(r'"([^"]*)"', f)) if '"' in f else f.strip()) for f in re.split(r",\n? *(?=(?:[^\"]*\"[^\"]*\")*[^\"]*$)", fields)]
-        groups, names, flag, unsaid, unless, unsure = fields
-        for name in names.split():
-            found[name] = (groups, flag == "KEEPS", unsaid == "TIED", "" if unless == "NULL" else unless, "" if unsure == "NULL" else unsure)
+        fields = ["".join(re.findall(r"^\s*(\.\w+ = )", f)) + ("".join(re.findall(r'"([^"]*)"', f)) if '"' in f else f.strip()) for f in re.split(r",\n? *(?=(?:[^\"]*\"[^\"]*\")*[^\"]*$)", fields)]
+        named = dict(f[1:].split(" = ") for f in fields if f.startswith("."))
+        for name in fields[1].split():
+            found[name] = (fields[0], "KEEPS" in fields, "TIED" in fields, named.get("unless", ""), named.get("unsure", ""))
     return found
 
 
@@ -210,8 +213,7 @@ def main():
     if args.rows:
         for fact in sorted(found, key=lambda f: (f[4] == "*", -len(found[f]), f)):
             groups, keep, unsaid, unless, unsure = fact
-            tail = ", ".join(["KEEPS" if keep else "UNTIES", "TIED" if unsaid else "APART"] + [f'"{x}"' if x else "NULL" for x in (unless, unsure)])
-            print(row(groups, sorted(found[fact]), tail))
+            print(row(groups, sorted(found[fact]), keep, unsaid, unless, unsure))
         print("/* none, by name:", sorted(n for n in none if not NONE.search(n)), "*/")
         print("/* tied, though its name says none:", sorted(n for f in found for n in found[f] if NONE.search(n)), "*/")
         return
