@@ -96,6 +96,8 @@ sheaf_status *sheaf__safetensors_plan(char **header, size_t *size, int64_t *offs
 sheaf_status *sheaf__safetensors_begin(sheaf_safetensors_writer **out, const char *path,
                                        const sheaf_safetensors_spec *specs, int64_t count,
                                        const sheaf_safetensors_pair *metadata, int64_t npairs);
+/* sheaf__safetensors_size - of the whole file. */
+int64_t sheaf__safetensors_size(const sheaf_safetensors_writer *writer);
 /* sheaf__safetensors_write - `bytes` at byte `begin` of tensor `index`, in any order. Thread-safe
  * for ranges that do not overlap. */
 sheaf_status *sheaf__safetensors_write(sheaf_safetensors_writer *writer, int64_t index,

@@ -21,8 +21,8 @@ typedef struct target {
 
 struct sheaf_safetensors_writer {
     sheaf_file file;
-    int64_t count;
-    target *target; /* as declared */
+    int64_t count, size; /* of the whole file */
+    target *target;      /* as declared */
 };
 
 sheaf_status *sheaf__safetensors_bytes(int64_t *bytes, const sheaf_safetensors_spec *spec)
@@ -161,7 +161,7 @@ static sheaf_status *copy_specs(sheaf_safetensors_writer *w, const sheaf_safeten
 
 /* A writer without a file: every target has its place, which the header tells. */
 static sheaf_status *plan_file(sheaf_safetensors_writer **out, char **header, size_t *size,
-                               int64_t *whole, const sheaf_safetensors_spec *specs, int64_t count,
+                               const sheaf_safetensors_spec *specs, int64_t count,
                                const sheaf_safetensors_pair *metadata, int64_t npairs)
 {
     int64_t total = 0;
@@ -176,7 +176,7 @@ static sheaf_status *plan_file(sheaf_safetensors_writer **out, char **header, si
     *header = NULL;
     sheaf_status *st = copy_specs(w, specs);
     TRY(st, make_header(header, size, &total, w, metadata, npairs));
-    if (st == NULL && __builtin_add_overflow(total, (int64_t)*size, whole))
+    if (st == NULL && __builtin_add_overflow(total, (int64_t)*size, &w->size))
         st = sheaf_fail(SHEAF_E_ARG, "the file would be larger than 2^63 bytes");
     if (st != NULL) {
         writer_free(w);
@@ -194,8 +194,7 @@ sheaf_status *sheaf__safetensors_plan(char **header, size_t *size, int64_t *offs
                                       const sheaf_safetensors_pair *metadata, int64_t npairs)
 {
     sheaf_safetensors_writer *w = NULL;
-    int64_t whole = 0;
-    sheaf_status *st = plan_file(&w, header, size, &whole, specs, count, metadata, npairs);
+    sheaf_status *st = plan_file(&w, header, size, specs, count, metadata, npairs);
     if (st != NULL)
         return st;
     for (int64_t i = 0; i < count; i++)
@@ -210,9 +209,8 @@ sheaf_status *sheaf__safetensors_begin(sheaf_safetensors_writer **out, const cha
 {
     char *header = NULL;
     size_t size = 0;
-    int64_t whole = 0;
     sheaf_safetensors_writer *w = NULL;
-    sheaf_status *st = plan_file(&w, &header, &size, &whole, specs, count, metadata, npairs);
+    sheaf_status *st = plan_file(&w, &header, &size, specs, count, metadata, npairs);
     if (st != NULL)
         return sheaf_in(st, "%s", path);
     st = sheaf__file_create(&w->file, path);
@@ -221,7 +219,7 @@ sheaf_status *sheaf__safetensors_begin(sheaf_safetensors_writer **out, const cha
         free(header);
         return st;
     }
-    st = sheaf__file_reserve(&w->file, whole);
+    st = sheaf__file_reserve(&w->file, w->size);
     TRY(st, sheaf__file_write_at(&w->file, header, size, 0));
     free(header);
     if (st != NULL)
@@ -229,6 +227,11 @@ sheaf_status *sheaf__safetensors_begin(sheaf_safetensors_writer **out, const cha
     else
         *out = w;
     return st;
+}
+
+int64_t sheaf__safetensors_size(const sheaf_safetensors_writer *w)
+{
+    return w->size;
 }
 
 sheaf_status *sheaf__safetensors_write(sheaf_safetensors_writer *w, int64_t index, int64_t begin,

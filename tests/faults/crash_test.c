@@ -34,10 +34,7 @@ static int64_t shard_bytes;
 
 static void hash_in(uint64_t *hash, const void *bytes, size_t size)
 {
-    uint64_t half;
-    const sheaf_digest digest = sheaf__digest(bytes, size);
-    memcpy(&half, digest.byte, sizeof half);
-    *hash = (*hash ^ half) * 0x9e3779b97f4a7c15;
+    *hash = (*hash ^ sheaf__hash(bytes, size).high) * 0x9e3779b97f4a7c15;
 }
 
 static void hash_tree(uint64_t *hash, const char *path)

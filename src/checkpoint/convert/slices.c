@@ -76,30 +76,18 @@ static sheaf_status *draft(writer *w)
 
 /* ---- files ---- */
 
-static sheaf_status *begin_file(writer *w, int slice, sheaf_safetensors_spec *specs)
-{
-    const sheaf_manifest *m = w->m;
-    char name[32], *path = NULL;
-    int64_t n = 0;
-    for (int64_t i = 0; i < m->count; i++) {
-        if (sheaf__manifest_spec(&specs[n], m, i, slice))
-            w->job[w->njobs++] = (job){ i, n++, slice };
-    }
-    sheaf_status *st = sheaf__path_join(&path, sheaf__output_dir(w->output),
-                                        sheaf__manifest_file(name, m->slices, slice));
-    TRY(st, sheaf__safetensors_begin(&w->file[slice], path, specs, n, NULL, 0));
-    free(path);
-    return st;
-}
-
 static sheaf_status *begin_files(writer *w)
 {
-    sheaf_safetensors_spec *specs = calloc((size_t)w->m->count + 1, sizeof *specs);
-    w->file = calloc((size_t)w->m->slices + 1, sizeof *w->file);
-    sheaf_status *st = specs == NULL || w->file == NULL ? sheaf__no_memory(memory_for) : NULL;
-    for (int s = 0; st == NULL && s <= w->m->slices; s++)
-        st = begin_file(w, s, specs);
-    free(specs);
+    sheaf_manifest *m = w->m;
+    w->file = calloc((size_t)m->slices + 1, sizeof *w->file);
+    sheaf_status *st = w->file == NULL ? sheaf__no_memory(memory_for) : NULL;
+    for (int s = 0; st == NULL && s <= m->slices; s++) {
+        int64_t n = 0;
+        for (int64_t i = 0; i < m->count; i++)
+            if (sheaf__manifest_holds(m, &m->tensor[i], s))
+                w->job[w->njobs++] = (job){ i, n++, s };
+        st = sheaf__manifest_begin(&w->file[s], m, s, sheaf__output_dir(w->output));
+    }
     return st;
 }
 
@@ -157,7 +145,7 @@ static sheaf_status *stream_part(writer *w, const job *j, int worker)
         else if (st == NULL)
             st = stream_box(&s, 0, rows, range.begin, range.end - range.begin);
     }
-    *sheaf__manifest_digest(t, j->slice) = sheaf__digest_of(sheaf__hasher_end(w->hasher[worker]));
+    *sheaf__manifest_hash(t, j->slice) = sheaf__hasher_end(w->hasher[worker]);
     return st;
 }
 
@@ -201,14 +189,8 @@ static sheaf_status *finish_files(writer *w)
 {
     sheaf_status *st = NULL;
     for (int s = 0; st == NULL && s <= w->m->slices; s++) {
-        char name[32], *path = NULL;
-        sheaf_safetensors_writer *file = w->file[s];
+        st = sheaf__safetensors_finish(w->file[s]);
         w->file[s] = NULL;
-        st = sheaf__safetensors_finish(file);
-        TRY(st, sheaf__path_join(&path, sheaf__output_dir(w->output),
-                                 sheaf__manifest_file(name, w->m->slices, s)));
-        TRY(st, sheaf__manifest_measure(w->m, s, path));
-        free(path);
     }
     if (st == NULL)
         sheaf__manifest_join(w->m);

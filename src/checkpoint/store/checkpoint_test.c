@@ -261,7 +261,7 @@ static void test_manifest__hostile_content_is_refused(void **state)
         sheaf_manifest *m = NULL;
         const size_t n = strlen(hostile[i].body);
         snprintf(text, sizeof text, "%s\"self\": \"%s\"}\n", hostile[i].body,
-                 sheaf__digest_text(hash, sheaf__digest(hostile[i].body, n)));
+                 sheaf__hash_text(hash, sheaf__hash(hostile[i].body, n)));
         sheaf_status *st = sheaf__manifest_read(&m, text, strlen(text));
         if (st == NULL ||
             (sheaf_status_code(st) != SHEAF_E_FORMAT &&
@@ -282,7 +282,7 @@ static void test_manifest__tensors_are_found_in_any_order(void **state)
              "}, \"a\": {\"dtype\": \"F32\", \"shape\": [1], " HASH "}},\n";
     sheaf_manifest *m = NULL;
     snprintf(text, sizeof text, "%s\"self\": \"%s\"}\n", body,
-             sheaf__digest_text(hash, sheaf__digest(body, sizeof body - 1)));
+             sheaf__hash_text(hash, sheaf__hash(body, sizeof body - 1)));
     CHECK_OK(sheaf__manifest_read(&m, text, strlen(text)));
     for (int i = 0; i < 3; i++) {
         const char name[] = { (char)('a' + i), '\0' };
@@ -677,8 +677,8 @@ static void test_verify__the_hash_of_a_tensor_is_that_of_its_slices(void **state
     memcpy(strstr(at, mark) + sizeof mark - 1, "00000000000000000000000000000000", 32);
     char *last = strstr(text, self);
     assert_non_null(last);
-    memcpy(last + sizeof self - 1,
-           sheaf__digest_text(hex, sheaf__digest(text, (size_t)(last - text))), 32);
+    memcpy(last + sizeof self - 1, sheaf__hash_text(hex, sheaf__hash(text, (size_t)(last - text))),
+           32);
     CHECK_OK(sheaf__file_write_whole(path, text, size));
     free(text);
     damages_named = 0;

@@ -52,17 +52,17 @@ static sheaf_status *report(sheaf_damages *d, const char *file, const char *tens
 static sheaf_status *plan(examined *e, char **header, size_t *size)
 {
     const sheaf_manifest *m = e->checkpoint->manifest;
-    sheaf_safetensors_spec *specs = calloc((size_t)m->count + 1, sizeof *specs);
+    sheaf_safetensors_spec *specs = NULL;
+    int64_t n = 0;
     e->tensor = calloc((size_t)m->count + 1, sizeof *e->tensor);
     e->offset = calloc((size_t)m->count + 1, sizeof *e->offset);
-    sheaf_status *st = specs == NULL || e->tensor == NULL || e->offset == NULL
+    sheaf_status *st = e->tensor == NULL || e->offset == NULL
                            ? sheaf__no_memory("out of memory")
-                           : NULL;
-    for (int64_t i = 0; i < m->count && st == NULL; i++) {
-        e->tensor[e->count] = &m->tensor[i];
-        e->count += sheaf__manifest_spec(&specs[e->count], m, i, e->slice);
-    }
-    TRY(st, sheaf__safetensors_plan(header, size, e->offset, specs, e->count, NULL, 0));
+                           : sheaf__manifest_specs(&specs, &n, m, e->slice);
+    for (int64_t i = 0; i < m->count && st == NULL; i++)
+        if (sheaf__manifest_holds(m, &m->tensor[i], e->slice))
+            e->tensor[e->count++] = &m->tensor[i];
+    TRY(st, sheaf__safetensors_plan(header, size, e->offset, specs, n, NULL, 0));
     free(specs);
     return st;
 }
@@ -92,7 +92,7 @@ static sheaf_status *check_header(examined *e, const char *header, size_t size)
     return NULL;
 }
 
-static sheaf_status *hash_tensor(sheaf_digest *out, examined *e, int64_t offset, int64_t bytes)
+static sheaf_status *hash_tensor(sheaf_hash *out, examined *e, int64_t offset, int64_t bytes)
 {
     sheaf_hasher *hasher = sheaf__hasher_new();
     sheaf_status *st = hasher == NULL ? sheaf__no_memory("out of memory") : NULL;
@@ -104,7 +104,7 @@ static sheaf_status *hash_tensor(sheaf_digest *out, examined *e, int64_t offset,
         done += (int64_t)want;
     }
     if (st == NULL)
-        *out = sheaf__digest_of(sheaf__hasher_end(hasher));
+        *out = sheaf__hasher_end(hasher);
     sheaf__hasher_free(hasher);
     return st;
 }
@@ -114,8 +114,8 @@ static sheaf_status *check_tensor(examined *e, int64_t i)
     char a[33], b[33], expected[80], is[80];
     const sheaf_manifest_tensor *t = e->tensor[i];
     const int64_t bytes = sheaf__manifest_bytes(t, e->slice);
-    const sheaf_digest want = *sheaf__manifest_digest(t, e->slice);
-    sheaf_digest found;
+    const sheaf_hash want = *sheaf__manifest_hash(t, e->slice);
+    sheaf_hash found;
     if (bytes > 0 && e->size - e->offset[i] < bytes) {
         snprintf(expected, sizeof expected, "bytes %" PRId64 " to %" PRId64 " of the file",
                  e->offset[i], e->offset[i] + bytes - 1);
@@ -126,9 +126,9 @@ static sheaf_status *check_tensor(examined *e, int64_t i)
     sheaf_status *st = hash_tensor(&found, e, e->offset[i], bytes);
     if (st != NULL)
         return report(e->damages, e->name, t->name, st);
-    if (!sheaf__digest_equal(want, found)) {
-        snprintf(expected, sizeof expected, "hash %s", sheaf__digest_text(a, want));
-        add_damage(e->damages, e->name, t->name, expected, sheaf__digest_text(b, found));
+    if (!sheaf__hash_equal(want, found)) {
+        snprintf(expected, sizeof expected, "hash %s", sheaf__hash_text(a, want));
+        add_damage(e->damages, e->name, t->name, expected, sheaf__hash_text(b, found));
     }
     return NULL;
 }
@@ -184,10 +184,10 @@ static void check_joined(sheaf_damages *d, const sheaf_checkpoint *c)
         const sheaf_manifest_tensor *t = &c->manifest->tensor[i];
         if (t->cut.nparts == 0)
             continue;
-        const sheaf_digest is = sheaf__manifest_joined(c->manifest, i);
-        if (!sheaf__digest_equal(t->hash, is))
-            add_damage(d, "manifest.json", t->name, sheaf__digest_text(a, t->hash),
-                       sheaf__digest_text(b, is));
+        const sheaf_hash is = sheaf__manifest_joined(c->manifest, i);
+        if (!sheaf__hash_equal(t->hash, is))
+            add_damage(d, "manifest.json", t->name, sheaf__hash_text(a, t->hash),
+                       sheaf__hash_text(b, is));
     }
 }
 

@@ -191,13 +191,13 @@ static sheaf_status *check_part(const float *part, const char *path, const sheaf
 {
     char a[33], b[33];
     const int64_t bytes = sheaf__manifest_bytes(t, slice);
-    const sheaf_digest want = *sheaf__manifest_digest(t, slice);
-    const sheaf_digest is = sheaf__digest(bytes == 0 ? "" : (const void *)part, (size_t)bytes);
-    if (sheaf__digest_equal(want, is))
+    const sheaf_hash want = *sheaf__manifest_hash(t, slice);
+    const sheaf_hash is = sheaf__hash(bytes == 0 ? "" : (const void *)part, (size_t)bytes);
+    if (sheaf__hash_equal(want, is))
         return NULL;
     sheaf_status *st = sheaf_fail(SHEAF_E_FORMAT, "%s: '%s': damaged", path, t->name);
-    sheaf_expected(st, "hash %s", sheaf__digest_text(a, want));
-    sheaf_found(st, "%s", sheaf__digest_text(b, is));
+    sheaf_expected(st, "hash %s", sheaf__hash_text(a, want));
+    sheaf_found(st, "%s", sheaf__hash_text(b, is));
     return sheaf_try_this(
         st, "move this checkpoint away; --resume then goes on from the one before it");
 }

@@ -1,8 +1,6 @@
 /* manifest.c - see manifest.h. */
 #include "checkpoint/store/manifest.h"
 
-#include <unistd.h>
-
 #include "base/base.h"
 #include "base/file.h"
 #include "base/json.h"
@@ -10,41 +8,10 @@
 #define FORMAT "sheaf checkpoint"
 #define SELF "\"self\": \"" /* begins the last line */
 
-/* ---- digests ---- */
-
-sheaf_digest sheaf__digest_of(sheaf_hash hash)
+static bool hash_parse(sheaf_hash *out, const char *text)
 {
-    sheaf_digest digest;
-    sheaf__hash_bytes(digest.byte, hash);
-    return digest;
-}
-
-sheaf_digest sheaf__digest(const void *bytes, size_t size)
-{
-    return sheaf__digest_of(sheaf__hash(bytes, size));
-}
-
-const char *sheaf__digest_text(char buffer[33], sheaf_digest digest)
-{
-    for (int i = 0; i < 16; i++)
-        snprintf(buffer + 2 * i, 3, "%02x", digest.byte[i]);
-    return buffer;
-}
-
-bool sheaf__digest_equal(sheaf_digest a, sheaf_digest b)
-{
-    return memcmp(a.byte, b.byte, sizeof a.byte) == 0;
-}
-
-static bool digest_parse(sheaf_digest *out, const char *text)
-{
-    if (text == NULL || strlen(text) != 32 || strspn(text, "0123456789abcdef") != 32)
-        return false;
-    for (int i = 0; i < 16; i++) {
-        const char pair[3] = { text[2 * i], text[2 * i + 1], '\0' };
-        out->byte[i] = (unsigned char)strtoul(pair, NULL, 16);
-    }
-    return true;
+    return text != NULL && strlen(text) == 32 && strspn(text, "0123456789abcdef") == 32 &&
+           sscanf(text, "%16" SCNx64 "%16" SCNx64, &out->high, &out->low) == 2;
 }
 
 /* ---- the struct ---- */
@@ -103,9 +70,12 @@ sheaf_status *sheaf__manifest_set(sheaf_manifest *m, int64_t i, const char *name
                : NULL;
 }
 
-sheaf_digest sheaf__manifest_joined(const sheaf_manifest *m, int64_t i)
+sheaf_hash sheaf__manifest_joined(const sheaf_manifest *m, int64_t i)
 {
-    return sheaf__digest(m->tensor[i].slice, (size_t)m->slices * sizeof(sheaf_digest));
+    unsigned char bytes[SHEAF_MAX_SLICES][16];
+    for (int s = 0; s < m->slices; s++)
+        sheaf__hash_bytes(bytes[s], m->tensor[i].slice[s]);
+    return sheaf__hash(bytes, (size_t)m->slices * sizeof *bytes);
 }
 
 void sheaf__manifest_join(sheaf_manifest *m)
@@ -113,15 +83,6 @@ void sheaf__manifest_join(sheaf_manifest *m)
     for (int64_t i = 0; i < m->count; i++)
         if (m->tensor[i].cut.nparts > 0)
             m->tensor[i].hash = sheaf__manifest_joined(m, i);
-}
-
-sheaf_status *sheaf__manifest_measure(sheaf_manifest *m, int slice, const char *path)
-{
-    int fd = -1;
-    sheaf_status *st = sheaf__file_open_read(&fd, &m->bytes[slice], path);
-    if (fd >= 0)
-        close(fd);
-    return st;
 }
 
 const sheaf_manifest_tensor *sheaf__manifest_find(const sheaf_manifest *m, const char *name)
@@ -151,9 +112,9 @@ int64_t sheaf__manifest_bytes(const sheaf_manifest_tensor *t, int slice)
     return shape[0] * shape[1] * (int64_t)sheaf_dtype_bytes(t->dtype);
 }
 
-sheaf_digest *sheaf__manifest_digest(const sheaf_manifest_tensor *t, int slice)
+sheaf_hash *sheaf__manifest_hash(const sheaf_manifest_tensor *t, int slice)
 {
-    return t->cut.nparts > 0 ? &t->slice[slice] : (sheaf_digest *)&t->hash;
+    return t->cut.nparts > 0 ? &t->slice[slice] : (sheaf_hash *)&t->hash;
 }
 
 static sheaf_safetensors_spec spec_of(const sheaf_manifest_tensor *t, int slice)
@@ -166,14 +127,36 @@ static sheaf_safetensors_spec spec_of(const sheaf_manifest_tensor *t, int slice)
     return s;
 }
 
-bool sheaf__manifest_spec(sheaf_safetensors_spec *out, const sheaf_manifest *m, int64_t i,
-                          int slice)
+bool sheaf__manifest_holds(const sheaf_manifest *m, const sheaf_manifest_tensor *t, int slice)
 {
-    const sheaf_manifest_tensor *t = &m->tensor[i];
-    if ((t->cut.nparts > 0) != (slice < m->slices))
-        return false;
-    *out = spec_of(t, slice);
-    return true;
+    return (t->cut.nparts > 0) == (slice < m->slices);
+}
+
+sheaf_status *sheaf__manifest_specs(sheaf_safetensors_spec **out, int64_t *count,
+                                    const sheaf_manifest *m, int slice)
+{
+    *count = 0;
+    *out = calloc((size_t)m->count + 1, sizeof **out);
+    for (int64_t i = 0; *out != NULL && i < m->count; i++)
+        if (sheaf__manifest_holds(m, &m->tensor[i], slice))
+            (*out)[(*count)++] = spec_of(&m->tensor[i], slice);
+    return *out != NULL ? NULL : sheaf__no_memory("out of memory for the list of tensors");
+}
+
+sheaf_status *sheaf__manifest_begin(sheaf_safetensors_writer **out, sheaf_manifest *m, int slice,
+                                    const char *dir)
+{
+    char name[32], *path = NULL;
+    sheaf_safetensors_spec *specs = NULL;
+    int64_t n = 0;
+    sheaf_status *st = sheaf__manifest_specs(&specs, &n, m, slice);
+    TRY(st, sheaf__path_join(&path, dir, sheaf__manifest_file(name, m->slices, slice)));
+    TRY(st, sheaf__safetensors_begin(out, path, specs, n, NULL, 0));
+    if (st == NULL)
+        m->bytes[slice] = sheaf__safetensors_size(*out);
+    free(specs);
+    free(path);
+    return st;
 }
 
 bool sheaf__manifest_agrees(const sheaf_manifest_tensor *t, const sheaf_safetensors_entry *e,
@@ -207,7 +190,7 @@ static void write_tensor(sheaf_text *text, const sheaf_manifest *m, const sheaf_
     sheaf__text_add(text, ": {\"dtype\": \"%s\", \"shape\": [", sheaf_dtype_name(t->dtype));
     for (int i = 0; i < t->ndim; i++)
         sheaf__text_add(text, "%s%" PRId64, i > 0 ? ", " : "", t->shape[i]);
-    sheaf__text_add(text, "], \"hash\": \"%s\"", sheaf__digest_text(hash, t->hash));
+    sheaf__text_add(text, "], \"hash\": \"%s\"", sheaf__hash_text(hash, t->hash));
     if (t->cut.nparts > 0) {
         sheaf__text_add(text, ", \"axis\": %d, \"parts\": [", t->cut.axis);
         for (int i = 0; i < t->cut.nparts; i++)
@@ -216,7 +199,7 @@ static void write_tensor(sheaf_text *text, const sheaf_manifest *m, const sheaf_
         sheaf__text_add(text, "], \"slices\": [");
         for (int s = 0; s < m->slices; s++)
             sheaf__text_add(text, "%s\"%s\"", s == 0 ? "" : ", ",
-                            sheaf__digest_text(hash, t->slice[s]));
+                            sheaf__hash_text(hash, t->slice[s]));
         sheaf__text_add(text, "]");
     }
     sheaf__text_add(text, "}");
@@ -255,32 +238,32 @@ sheaf_status *sheaf__manifest_write(char **out, size_t *size, const sheaf_manife
     sheaf__text_add(&text, "\n},\n");
     if (!text.failed)
         sheaf__text_add(&text, SELF "%s\"}\n",
-                        sheaf__digest_text(hash, sheaf__digest(text.at, text.size)));
+                        sheaf__hash_text(hash, sheaf__hash(text.at, text.size)));
     *size = text.size;
     return sheaf__text_take(out, &text);
 }
 
 /* ---- reading ---- */
 
-/* The last line holds the digest of all before it. */
+/* The last line holds the hash of all before it. */
 static sheaf_status *check_self(const char *text, size_t size)
 {
     enum { LAST = sizeof SELF - 1 + 32 + 3 }; /* "self": "<32>"} and the end of the line */
-    sheaf_digest want;
+    sheaf_hash want;
     char hex[33] = "", is[33];
     const char *last = size < LAST ? "" : text + size - LAST;
     if (size >= LAST)
         memcpy(hex, last + sizeof SELF - 1, 32);
-    if (size < LAST || memcmp(last, SELF, sizeof SELF - 1) != 0 || !digest_parse(&want, hex) ||
+    if (size < LAST || memcmp(last, SELF, sizeof SELF - 1) != 0 || !hash_parse(&want, hex) ||
         memcmp(text + size - 3, "\"}\n", 3) != 0)
         return sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "the end is missing"),
                               "a last line with \"self\"");
-    const sheaf_digest found = sheaf__digest(text, size - LAST);
-    if (sheaf__digest_equal(want, found))
+    const sheaf_hash found = sheaf__hash(text, size - LAST);
+    if (sheaf__hash_equal(want, found))
         return NULL;
     sheaf_status *st = sheaf_fail(SHEAF_E_FORMAT, "damaged");
     sheaf_expected(st, "hash %s, as its last line says", hex);
-    return sheaf_found(st, "%s", sheaf__digest_text(is, found));
+    return sheaf_found(st, "%s", sheaf__hash_text(is, found));
 }
 
 static sheaf_status *bad(const char *what, const char *expected)
@@ -332,7 +315,7 @@ static sheaf_status *read_cut(sheaf_manifest_tensor *t, int slices, const json_t
     if (t->slice == NULL)
         return sheaf__no_memory("out of memory for the manifest");
     for (int s = 0; s < slices; s++)
-        if (!digest_parse(&t->slice[s], json_string_value(json_array_get(list, (size_t)s))))
+        if (!hash_parse(&t->slice[s], json_string_value(json_array_get(list, (size_t)s))))
             return bad("'slices'", "hashes of 32 hex digits");
     return NULL;
 }
@@ -367,7 +350,7 @@ static sheaf_status *read_tensor(sheaf_manifest_tensor *t, int version, int slic
         return bad("'shape'", version == 1 ? "one or two sizes of a tensor that a file can hold"
                                            : "sizes of a tensor that a file can hold");
     }
-    if (!digest_parse(&t->hash, json_string_value(json_object_get(object, "hash"))))
+    if (!hash_parse(&t->hash, json_string_value(json_object_get(object, "hash"))))
         return bad("'hash'", "32 hex digits");
     return read_cut(t, slices, object);
 }

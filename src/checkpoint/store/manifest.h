@@ -17,24 +17,14 @@
  * version that holds it. */
 enum { SHEAF__MANIFEST_VERSION = 2, SHEAF__MANIFEST_DIMS = 8 };
 
-/* XXH3-128, in its canonical (big-endian) form. */
-typedef struct sheaf_digest {
-    unsigned char byte[16];
-} sheaf_digest;
-
-sheaf_digest sheaf__digest(const void *bytes, size_t size);
-sheaf_digest sheaf__digest_of(sheaf_hash hash);
-const char *sheaf__digest_text(char buffer[33], sheaf_digest digest);
-bool sheaf__digest_equal(sheaf_digest a, sheaf_digest b);
-
 typedef struct sheaf_manifest_tensor {
     char *name;
     sheaf_dtype dtype; /* SHEAF_F32 from sheaf__manifest_new() */
     int ndim;
     int64_t shape[SHEAF__MANIFEST_DIMS]; /* with one axis, shape[1] = 1 */
     sheaf_cut cut;                       /* nparts 0: replicated */
-    sheaf_digest hash;   /* replicated: of the data; cut: of the digests in `slice` */
-    sheaf_digest *slice; /* [S], NULL for a replicated one */
+    sheaf_hash hash;   /* replicated: of the data; cut: of the hashes in `slice`, as bytes */
+    sheaf_hash *slice; /* [S], NULL for a replicated one */
 } sheaf_manifest_tensor;
 
 typedef struct sheaf_manifest {
@@ -49,16 +39,14 @@ typedef struct sheaf_manifest {
 /* sheaf__manifest_new - space for `count` tensors; `slice` of each is NULL. */
 sheaf_status *sheaf__manifest_new(sheaf_manifest **out, int slices, int64_t count);
 void sheaf__manifest_free(sheaf_manifest *manifest);
-/* sheaf__manifest_set - tensor i, but for its digests. cut NULL or of no parts: replicated. */
+/* sheaf__manifest_set - tensor i, but for its hashes. cut NULL or of no parts: replicated. */
 sheaf_status *sheaf__manifest_set(sheaf_manifest *manifest, int64_t i, const char *name,
                                   sheaf_dtype dtype, int ndim, const int64_t *shape,
                                   const sheaf_cut *cut);
-/* sheaf__manifest_joined - of a cut tensor: the digest of its slices' digests. */
-sheaf_digest sheaf__manifest_joined(const sheaf_manifest *manifest, int64_t i);
+/* sheaf__manifest_joined - of a cut tensor: the hash of its slices' hashes. */
+sheaf_hash sheaf__manifest_joined(const sheaf_manifest *manifest, int64_t i);
 /* sheaf__manifest_join - sets the hash of every cut tensor to it. */
 void sheaf__manifest_join(sheaf_manifest *manifest);
-/* sheaf__manifest_measure - takes the size of the file of `slice`, at `path`. */
-sheaf_status *sheaf__manifest_measure(sheaf_manifest *manifest, int slice, const char *path);
 /* sheaf__manifest_write - the text, malloc'd. `progress` may have any form of JSON object. */
 sheaf_status *sheaf__manifest_write(char **text, size_t *size, const sheaf_manifest *manifest);
 /* sheaf__manifest_read - errors: SHEAF_E_FORMAT (not a manifest, or its own hash is wrong),
@@ -72,13 +60,19 @@ const char *sheaf__manifest_file(char buffer[32], int slices, int slice);
 /* Shape of what `slice` holds of a tensor; elements are the product (0 for an empty slice). Of more
  * than two axes all but the last are one. */
 void sheaf__manifest_box(int64_t shape[2], const sheaf_manifest_tensor *tensor, int slice);
-/* Bytes of the same, and their digest. */
+/* Bytes of the same, and their hash. */
 int64_t sheaf__manifest_bytes(const sheaf_manifest_tensor *tensor, int slice);
-sheaf_digest *sheaf__manifest_digest(const sheaf_manifest_tensor *tensor, int slice);
+sheaf_hash *sheaf__manifest_hash(const sheaf_manifest_tensor *tensor, int slice);
 /* sheaf__manifest_agrees - is what the file of `slice` says of a tensor (NULL: nothing) what the
  * manifest says? */
 bool sheaf__manifest_agrees(const sheaf_manifest_tensor *tensor,
                             const sheaf_safetensors_entry *entry, int slice);
-/* sheaf__manifest_spec - has the file of `slice` tensor i? *out: how it stands there. */
-bool sheaf__manifest_spec(sheaf_safetensors_spec *out, const sheaf_manifest *manifest, int64_t i,
-                          int slice);
+/* sheaf__manifest_holds - has the file of `slice` this tensor? */
+bool sheaf__manifest_holds(const sheaf_manifest *manifest, const sheaf_manifest_tensor *tensor,
+                           int slice);
+/* sheaf__manifest_specs - those that it has, in order, as they stand there (malloc'd). */
+sheaf_status *sheaf__manifest_specs(sheaf_safetensors_spec **out, int64_t *count,
+                                    const sheaf_manifest *manifest, int slice);
+/* sheaf__manifest_begin - the file of `slice` in `dir`, whose size the manifest has then. */
+sheaf_status *sheaf__manifest_begin(sheaf_safetensors_writer **out, sheaf_manifest *manifest,
+                                    int slice, const char *dir);

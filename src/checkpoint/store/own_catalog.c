@@ -95,7 +95,7 @@ static sheaf_status *take_tensors(reading *r, const sheaf_safetensors *file, con
     sheaf_status *st = sheaf__catalog_file(&number, r->c, path, &file->mark);
     for (int64_t i = 0; st == NULL && i < m->count; i++) {
         const sheaf_manifest_tensor *t = &m->tensor[i];
-        if ((t->cut.nparts > 0) != (slice < m->slices))
+        if (!sheaf__manifest_holds(m, t, slice))
             continue;
         const sheaf_safetensors_entry *e = sheaf__safetensors_find(file, t->name);
         if (sheaf__manifest_agrees(

@@ -3,8 +3,7 @@
  * Ranks agree before each phase, so one rank's failure ends it for all:
  *   1  every rank checks its part; rank 0 makes the partial folder
  *   2  every rank writes and syncs the files of its slices, hashing on the way;
- *      nothing is exchanged here. Where only rank 0 sees the folder, it writes all
- *      of them, and the others send it their parts in pieces
+ *      nothing is exchanged here
  *   3  the hashes are gathered; rank 0 compares what must be equal, writes the
  *      manifest, renames the folder and syncs its parent
  *   4  all agree; rank 0 removes what is older than --keep */
@@ -19,7 +18,7 @@
 
 /* What a rank tells the others before anything is written. */
 typedef struct identity {
-    sheaf_digest layout, progress;
+    sheaf_hash layout, progress;
 } identity;
 
 typedef struct saver {
@@ -30,10 +29,10 @@ typedef struct saver {
     int64_t ncut, nreplicated;
     /* names, shapes and cuts from the start; hashes of this rank, then of all */
     sheaf_manifest *manifest;
-    char *path;               /* the final one */
-    char partial[PATH_MAX];   /* rank 0's folder, known to all */
-    sheaf_output *output;     /* rank 0 alone */
-    sheaf_digest *mine, *all; /* gathered records */
+    char *path;             /* the final one */
+    char partial[PATH_MAX]; /* rank 0's folder, known to all */
+    sheaf_output *output;   /* rank 0 alone */
+    sheaf_hash *all;        /* gathered records */
 } saver;
 
 static bool is_cut(const sheaf_state_tensor *t)
@@ -137,18 +136,18 @@ static sheaf_status *prepare(saver *s)
     return st;
 }
 
-/* The text of the draft is a digest of names, shapes, cuts, slices, contract and step. */
+/* The text of the draft tells of names, shapes, cuts, slices, contract and step. */
 static sheaf_status *identify(identity *out, saver *s)
 {
     char *text = NULL, *progress = s->manifest->progress;
     char none[] = "{}";
     size_t size = 0;
-    out->progress = sheaf__digest(progress, strlen(progress));
+    out->progress = sheaf__hash(progress, strlen(progress));
     s->manifest->progress = none;
     sheaf_status *st = sheaf__manifest_write(&text, &size, s->manifest);
     s->manifest->progress = progress;
     if (st == NULL)
-        out->layout = sheaf__digest(text, size);
+        out->layout = sheaf__hash(text, size);
     free(text);
     return st;
 }
@@ -161,10 +160,10 @@ static sheaf_status *compare_identities(saver *s)
     st = sheaf_comm_agree(s->comm, st);
     TRY(st, sheaf__all_gather(s->comm, all, sizeof *all));
     for (int r = 1; r < ranks && st == NULL; r++)
-        if (!sheaf__digest_equal(all[0].layout, all[r].layout))
+        if (!sheaf__hash_equal(all[0].layout, all[r].layout))
             st = sheaf_fail(SHEAF_E_LAYOUT,
                             "ranks 0 and %d disagree about step, names, shapes or slices", r);
-        else if (!sheaf__digest_equal(all[0].progress, all[r].progress))
+        else if (!sheaf__hash_equal(all[0].progress, all[r].progress))
             st =
                 sheaf_fail(SHEAF_E_LAYOUT, "ranks 0 and %d disagree about the progress to save", r);
     free(all);
@@ -195,8 +194,8 @@ static sheaf_status *write_part(saver *s, sheaf_safetensors_writer *file, int64_
     sheaf_manifest_tensor *to = &s->manifest->tensor[tensor];
     const int64_t bytes = sheaf__manifest_bytes(to, slice);
     const float *data = from->slice[is_cut(from) ? slice : 0];
-    *sheaf__manifest_digest(to, slice) =
-        sheaf__digest(bytes == 0 ? "" : (const void *)data, (size_t)bytes);
+    *sheaf__manifest_hash(to, slice) =
+        sheaf__hash(bytes == 0 ? "" : (const void *)data, (size_t)bytes);
     return file == NULL || bytes == 0 ? NULL
                                       : sheaf__safetensors_write(file, index, 0, data, bytes);
 }
@@ -206,46 +205,20 @@ static sheaf_status *write_parts(saver *s, sheaf_safetensors_writer *file, int s
     int64_t index = 0;
     sheaf_status *st = NULL;
     for (int64_t i = 0; i < s->state->count && st == NULL; i++)
-        if ((s->manifest->tensor[i].cut.nparts > 0) == (slice < s->state->slices))
+        if (sheaf__manifest_holds(s->manifest, &s->manifest->tensor[i], slice))
             st = write_part(s, file, index++, i, slice);
-    return st;
-}
-
-static sheaf_status *begin_file(sheaf_safetensors_writer **file, char **path, saver *s, int slice)
-{
-    char name[32];
-    sheaf_safetensors_spec *specs = calloc((size_t)s->state->count + 1, sizeof *specs);
-    int64_t n = 0;
-    sheaf_status *st = specs == NULL
-                           ? sheaf__no_memory("out of memory for the list of tensors")
-                           : sheaf__path_join(path, s->partial,
-                                              sheaf__manifest_file(name, s->state->slices, slice));
-    for (int64_t i = 0; i < s->state->count && st == NULL; i++)
-        n += sheaf__manifest_spec(&specs[n], s->manifest, i, slice);
-    TRY(st, sheaf__safetensors_begin(file, *path, specs, n, NULL, 0));
-    free(specs);
-    return st;
-}
-
-static sheaf_status *finish_file(saver *s, sheaf_safetensors_writer *file, const char *path,
-                                 int slice, sheaf_status *st)
-{
-    if (st == NULL)
-        st = sheaf__safetensors_finish(file);
-    else
-        sheaf__safetensors_abandon(file);
-    TRY(st, sheaf__manifest_measure(s->manifest, slice, path));
     return st;
 }
 
 /* The file of `slice`, or of what is replicated when slice == S. */
 static sheaf_status *write_file(saver *s, int slice)
 {
-    char *path = NULL;
     sheaf_safetensors_writer *file = NULL;
-    sheaf_status *st = begin_file(&file, &path, s, slice);
-    TRY(st, finish_file(s, file, path, slice, write_parts(s, file, slice)));
-    free(path);
+    sheaf_status *st = sheaf__manifest_begin(&file, s->manifest, slice, s->partial);
+    TRY(st, write_parts(s, file, slice));
+    if (st == NULL)
+        return sheaf__safetensors_finish(file);
+    sheaf__safetensors_abandon(file);
     return st;
 }
 
@@ -265,8 +238,8 @@ static sheaf_status *write_files(saver *s)
 
 /* ---- 3: hashes of all ranks, manifest, rename ---- */
 
-/* A record holds a digest of every replicated tensor, then for each slice that the rank
- * writes its file's size (in the space of a digest) and a digest of every cut tensor's part. */
+/* A record holds a hash of every replicated tensor, then for each slice that the rank
+ * writes its file's size (in the space of a hash) and a hash of every cut tensor's part. */
 static int64_t record_size(const saver *s, int rank)
 {
     int64_t slices = 0;
@@ -275,7 +248,7 @@ static int64_t record_size(const saver *s, int rank)
     return s->nreplicated + slices * (1 + s->ncut);
 }
 
-static void put_record(const saver *s, sheaf_digest *record)
+static void put_record(const saver *s, sheaf_hash *record)
 {
     const sheaf_manifest *m = s->manifest;
     for (int64_t i = 0; i < m->count; i++)
@@ -284,7 +257,7 @@ static void put_record(const saver *s, sheaf_digest *record)
     for (int slice = 0; slice < m->slices; slice++) {
         if (!writes(s, slice))
             continue;
-        memcpy((record++)->byte, &m->bytes[slice], sizeof *m->bytes);
+        (record++)->high = (uint64_t)m->bytes[slice];
         for (int64_t i = 0; i < m->count; i++)
             if (m->tensor[i].cut.nparts > 0)
                 *record++ = m->tensor[i].slice[slice];
@@ -292,14 +265,14 @@ static void put_record(const saver *s, sheaf_digest *record)
 }
 
 /* Takes what `rank` wrote; its copies of replicated tensors were compared before. */
-static void take_record(saver *s, const sheaf_digest *record, int rank)
+static void take_record(saver *s, const sheaf_hash *record, int rank)
 {
     const sheaf_manifest *m = s->manifest;
     record += s->nreplicated;
     for (int slice = 0; slice < m->slices; slice++) {
         if (writer_of(s, slice) != rank)
             continue;
-        memcpy(&m->bytes[slice], (record++)->byte, sizeof *m->bytes);
+        m->bytes[slice] = (int64_t)(record++)->high;
         for (int64_t i = 0; i < m->count; i++)
             if (m->tensor[i].cut.nparts > 0)
                 m->tensor[i].slice[slice] = *record++;
@@ -320,7 +293,7 @@ static sheaf_status *gather(saver *s)
     sheaf_status *st =
         sheaf_comm_agree(s->comm, failed ? sheaf__no_memory("out of memory for the hashes") : NULL);
     for (int r = 0; r < ranks && st == NULL; r++)
-        size[r] = (size_t)record_size(s, r) * sizeof(sheaf_digest);
+        size[r] = (size_t)record_size(s, r) * sizeof(sheaf_hash);
     if (st == NULL) {
         put_record(s, s->all + before);
         st = sheaf_comm_gather(s->comm, s->all, size);
@@ -331,18 +304,18 @@ static sheaf_status *gather(saver *s)
 
 /* Copies of one tensor that differ mean that a rank has left the common path: what it would
  * save is not the state of any run. */
-static sheaf_status *compare_copies(const saver *s, const sheaf_digest *record, int rank)
+static sheaf_status *compare_copies(const saver *s, const sheaf_hash *record, int rank)
 {
     char a[33], b[33];
     for (int64_t i = 0; i < s->state->count; i++) {
         const sheaf_manifest_tensor *t = &s->manifest->tensor[i];
         if (t->cut.nparts > 0)
             continue;
-        if (!sheaf__digest_equal(t->hash, *record)) {
+        if (!sheaf__hash_equal(t->hash, *record)) {
             sheaf_status *st = sheaf_fail(
                 SHEAF_E_NUMBER, "'%s': the copies of ranks 0 and %d differ", t->name, rank);
-            sheaf_expected(st, "hash %s, as on rank 0", sheaf__digest_text(a, t->hash));
-            sheaf_found(st, "%s", sheaf__digest_text(b, *record));
+            sheaf_expected(st, "hash %s, as on rank 0", sheaf__hash_text(a, t->hash));
+            sheaf_found(st, "%s", sheaf__hash_text(b, *record));
             return sheaf_try_this(
                 st,
                 "resume from the last checkpoint; if it happens again, test this machine's memory");
@@ -354,7 +327,7 @@ static sheaf_status *compare_copies(const saver *s, const sheaf_digest *record, 
 
 static sheaf_status *collect(saver *s)
 {
-    const sheaf_digest *record = s->all;
+    const sheaf_hash *record = s->all;
     sheaf_status *st = NULL;
     for (int r = 0; r < sheaf_comm_ranks(s->comm) && st == NULL; r++) {
         st = compare_copies(s, record, r);
