@@ -394,8 +394,8 @@ sheaf_status *sheaf__file_read_at(int fd, void *dst, size_t size, int64_t offset
     return NULL;
 }
 
-sheaf_status *sheaf__file_hash(sheaf_hash *out, int fd, int64_t size, const char *path, char *into,
-                               const atomic_int *stop)
+sheaf_status *sheaf__file_hash(sheaf_hash *out, int fd, int64_t offset, int64_t size,
+                               const char *path, char *into, const atomic_int *stop)
 {
     enum { BUFFER = 1 << 20 };
     char *buffer = into == NULL ? malloc(BUFFER) : NULL;
@@ -405,7 +405,7 @@ sheaf_status *sheaf__file_hash(sheaf_hash *out, int fd, int64_t size, const char
     for (int64_t at = 0; at < size && st == NULL;) {
         const size_t n = size - at < BUFFER ? (size_t)(size - at) : BUFFER;
         char *to = into == NULL ? buffer : into + at;
-        st = sheaf__file_read_at(fd, to, n, at, path);
+        st = sheaf__file_read_at(fd, to, n, offset + at, path);
         if (st == NULL)
             sheaf__hasher_add(hasher, to, n);
         at += (int64_t)n;
@@ -424,7 +424,7 @@ sheaf_status *sheaf__path_hash(sheaf_hash *out, const char *path, const atomic_i
     int fd = -1;
     int64_t size = 0;
     sheaf_status *st = sheaf__file_open_read(&fd, &size, path);
-    TRY(st, sheaf__file_hash(out, fd, size, path, NULL, stop));
+    TRY(st, sheaf__file_hash(out, fd, 0, size, path, NULL, stop));
     if (fd >= 0)
         close(fd);
     return st;

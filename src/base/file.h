@@ -81,10 +81,10 @@ sheaf_status *sheaf__file_open_read(int *fd, int64_t *size, const char *path);
 /* sheaf__file_read_at - exactly `size` bytes from `offset`. `path` is for messages.
  * Thread-safe. Errors: SHEAF_E_IO from the system; SHEAF_E_FORMAT when the file ends early. */
 sheaf_status *sheaf__file_read_at(int fd, void *dst, size_t size, int64_t offset, const char *path);
-/* sheaf__file_hash - of all `size` bytes, which are also put to `into`, if that is not NULL.
+/* sheaf__file_hash - of `size` bytes from `offset`, also put to `into`, if that is not NULL.
  *   stop  not 0: SHEAF_E_STOPPED; may be NULL */
-sheaf_status *sheaf__file_hash(sheaf_hash *out, int fd, int64_t size, const char *path, char *into,
-                               const atomic_int *stop);
+sheaf_status *sheaf__file_hash(sheaf_hash *out, int fd, int64_t offset, int64_t size,
+                               const char *path, char *into, const atomic_int *stop);
 /* sheaf__path_hash - of a file by its name. */
 sheaf_status *sheaf__path_hash(sheaf_hash *out, const char *path, const atomic_int *stop);
 /* sheaf__file_read_all - the whole of a file of at most `limit` bytes, malloc'd, with a

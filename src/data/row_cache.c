@@ -330,7 +330,7 @@ static sheaf_status *open_part(sheaf_data *data, void **into, const char *folder
         st = differs("files of the sizes in the manifest", "another size");
     if (st == NULL && into != NULL && (*into = malloc((size_t)size)) == NULL)
         st = sheaf__no_memory(path);
-    TRY(st, sheaf__file_hash(&now, fd, size, path, into == NULL ? NULL : *into, options->stop));
+    TRY(st, sheaf__file_hash(&now, fd, 0, size, path, into == NULL ? NULL : *into, options->stop));
     if (st == NULL && strcmp(sheaf__hash_text(text, now), hash) != 0)
         st = differs("the bytes that were written", "others");
     if (st == NULL && into == NULL) {

@@ -10,8 +10,6 @@
 #include "checkpoint/store/store.h"
 #include "formats/safetensors.h"
 
-enum { CHUNK = 1 << 20 };
-
 /* One file at hand. */
 typedef struct examined {
     const sheaf_checkpoint *checkpoint;
@@ -22,7 +20,6 @@ typedef struct examined {
     int64_t count; /* tensors it should hold */
     const sheaf_manifest_tensor **tensor;
     int64_t *offset;
-    char *buffer; /* of CHUNK bytes */
 } examined;
 
 static void add_damage(sheaf_damages *d, const char *file, const char *tensor, const char *expected,
@@ -69,44 +66,25 @@ static sheaf_status *plan(examined *e, char **header, size_t *size)
 
 static sheaf_status *check_header(examined *e, const char *header, size_t size)
 {
-    char expected[64], is[64];
-    for (size_t done = 0; done < size;) {
-        const size_t want = size - done < CHUNK ? size - done : CHUNK;
-        if ((int64_t)(done + want) > e->size) { /* its size is reported already */
-            add_damage(e->damages, e->name, "", "the whole header", "the file ends in it");
-            return NULL;
-        }
-        sheaf_status *st = sheaf__file_read_at(e->fd, e->buffer, want, (int64_t)done, e->path);
-        if (st != NULL)
-            return report(e->damages, e->name, "", st);
-        for (size_t i = 0; i < want; i++)
-            if (e->buffer[i] != header[done + i]) {
-                snprintf(expected, sizeof expected, "byte %zu of the header: %02x", done + i,
-                         (unsigned char)header[done + i]);
-                snprintf(is, sizeof is, "%02x", (unsigned char)e->buffer[i]);
-                add_damage(e->damages, e->name, "", expected, is);
-                return NULL;
-            }
-        done += want;
+    char expected[64], found[64];
+    if ((int64_t)size > e->size) { /* its size is reported already */
+        add_damage(e->damages, e->name, "", "the whole header", "the file ends in it");
+        return NULL;
     }
-    return NULL;
-}
-
-static sheaf_status *hash_tensor(sheaf_hash *out, examined *e, int64_t offset, int64_t bytes)
-{
-    sheaf_hasher *hasher = sheaf__hasher_new();
-    sheaf_status *st = hasher == NULL ? sheaf__no_memory("out of memory") : NULL;
-    for (int64_t done = 0; done < bytes && st == NULL;) {
-        const size_t want = bytes - done < CHUNK ? (size_t)(bytes - done) : CHUNK;
-        st = sheaf__file_read_at(e->fd, e->buffer, want, offset + done, e->path);
-        if (st == NULL)
-            sheaf__hasher_add(hasher, e->buffer, want);
-        done += (int64_t)want;
+    char *is = malloc(size);
+    sheaf_status *st = is == NULL ? sheaf__no_memory("out of memory")
+                                  : sheaf__file_read_at(e->fd, is, size, 0, e->path);
+    size_t i = 0;
+    while (st == NULL && i < size && is[i] == header[i])
+        i++;
+    if (st == NULL && i < size) {
+        snprintf(expected, sizeof expected, "byte %zu of the header: %02x", i,
+                 (unsigned char)header[i]);
+        snprintf(found, sizeof found, "%02x", (unsigned char)is[i]);
+        add_damage(e->damages, e->name, "", expected, found);
     }
-    if (st == NULL)
-        *out = sheaf__hasher_end(hasher);
-    sheaf__hasher_free(hasher);
-    return st;
+    free(is);
+    return report(e->damages, e->name, "", st);
 }
 
 static sheaf_status *check_tensor(examined *e, int64_t i)
@@ -123,7 +101,7 @@ static sheaf_status *check_tensor(examined *e, int64_t i)
         add_damage(e->damages, e->name, t->name, expected, is);
         return NULL;
     }
-    sheaf_status *st = hash_tensor(&found, e, e->offset[i], bytes);
+    sheaf_status *st = sheaf__file_hash(&found, e->fd, e->offset[i], bytes, e->path, NULL, NULL);
     if (st != NULL)
         return report(e->damages, e->name, t->name, st);
     if (!sheaf__hash_equal(want, found)) {
@@ -154,9 +132,7 @@ sheaf_status *sheaf__checkpoint_examine(sheaf_damages *damages, const sheaf_chec
     sheaf_status *st = sheaf__path_join(&e.path, checkpoint->dir, e.name);
     TRY(st, report(damages, e.name, "", sheaf__file_open_read(&e.fd, &e.size, e.path)));
     if (st == NULL && e.fd >= 0) {
-        e.buffer = malloc(CHUNK);
-        st = e.buffer == NULL ? sheaf_fail(SHEAF_E_MEMORY, "%s: out of memory", e.path)
-                              : report(damages, "manifest.json", "", plan(&e, &header, &size));
+        st = report(damages, "manifest.json", "", plan(&e, &header, &size));
         if (st == NULL && header != NULL) {
             check_size(&e);
             st = check_header(&e, header, size);
@@ -167,7 +143,6 @@ sheaf_status *sheaf__checkpoint_examine(sheaf_damages *damages, const sheaf_chec
     if (e.fd >= 0)
         close(e.fd);
     free(header);
-    free(e.buffer);
     free(e.tensor);
     free(e.offset);
     free(e.path);
