@@ -38,6 +38,12 @@ void sheaf__text_bytes(sheaf_text *text, const void *bytes, size_t size)
     text->at[text->size] = '\0';
 }
 
+void sheaf__text_little(sheaf_text *text, uint64_t number, int bytes)
+{
+    for (; bytes-- > 0; number >>= 8)
+        sheaf__text_bytes(text, &(char){ (char)(number & 0xff) }, 1);
+}
+
 void sheaf__text_add(sheaf_text *text, const char *fmt, ...)
 {
     va_list args;

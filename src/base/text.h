@@ -23,6 +23,16 @@ typedef struct sheaf__text_piece {
 
 void sheaf__text_add(sheaf_text *text, const char *fmt, ...) SHEAF_PRINTF(2, 3);
 void sheaf__text_bytes(sheaf_text *text, const void *bytes, size_t size);
+/* sheaf__text_little - the lowest bytes of a number, least significant first. sheaf__little - reads
+ * what stands so. */
+void sheaf__text_little(sheaf_text *text, uint64_t number, int bytes);
+static inline uint64_t sheaf__little(const unsigned char *at, int bytes)
+{
+    uint64_t number = 0;
+    while (bytes-- > 0)
+        number = number << 8 | at[bytes];
+    return number;
+}
 /* sheaf__text_json - appends `string` as a JSON string with its quotes; what is not
  * ASCII stays as it is (UTF-8), as Python's json does with ensure_ascii=False. A byte that is
  * no part of UTF-8, as paths may have, becomes U+FFFD. */

@@ -44,9 +44,7 @@ static sheaf_status *number(uint64_t *out, machine *r, int bytes)
     const unsigned char *p = take(r, (uint64_t)bytes);
     if (p == NULL)
         return bad(r, "more bytes; the pickle is cut short");
-    *out = 0;
-    while (bytes-- > 0)
-        *out = *out << 8 | p[bytes];
+    *out = sheaf__little(p, bytes);
     return NULL;
 }
 
@@ -198,8 +196,7 @@ static sheaf_status *read_long(machine *r, int width)
         return sheaf_found(bad(r, "an integer of at most 65536 bytes"), "%" PRIu64, n);
     if (n > 8)
         return push_text(r, SHEAF_PICKLE_BIG, p, n);
-    for (uint64_t i = n; i-- > 0;)
-        number = number << 8 | p[i];
+    number = sheaf__little(p, (int)n);
     if (n > 0 && n < 8 && p[n - 1] >= 0x80)
         number |= ~(uint64_t)0 << (8 * n);
     return push_number(r, SHEAF_PICKLE_INT, (int64_t)number);

@@ -96,13 +96,7 @@ typedef struct encoder {
 
 static void put_byte(encoder *e, int byte)
 {
-    sheaf__text_bytes(&e->out, &(char){ (char)byte }, 1);
-}
-
-static void put_number(encoder *e, uint64_t number, int bytes)
-{
-    for (int i = 0; i < bytes; i++)
-        put_byte(e, (int)(number >> (8 * i) & 0xff));
+    sheaf__text_little(&e->out, (uint64_t)byte, 1);
 }
 
 static void put_int(encoder *e, int64_t number)
@@ -114,13 +108,17 @@ static void put_int(encoder *e, int64_t number)
     put_byte(e, op);
     if (op == 0x8a)
         put_byte(e, 8);
-    put_number(e, (uint64_t)number, op == 'K' ? 1 : op == 'M' ? 2 : op == 'J' ? 4 : 8);
+    sheaf__text_little(&e->out, (uint64_t)number,
+                       op == 'K'   ? 1
+                       : op == 'M' ? 2
+                       : op == 'J' ? 4
+                                   : 8);
 }
 
 static void put_text(encoder *e, const char *at, size_t size)
 {
     put_byte(e, 'X');
-    put_number(e, size, 4);
+    sheaf__text_little(&e->out, size, 4);
     sheaf__text_bytes(&e->out, at, size);
 }
 
@@ -227,8 +225,7 @@ static sheaf_status *put(encoder *e, const sheaf_pickle *value)
     case SHEAF_PICKLE_FLOAT:
         memcpy(&bits, &value->as.real, sizeof bits);
         put_byte(e, 'G');
-        for (int i = 7; i >= 0; i--)
-            put_byte(e, (int)(bits >> (8 * i) & 0xff));
+        sheaf__text_little(&e->out, __builtin_bswap64(bits), 8);
         return NULL;
     case SHEAF_PICKLE_STRING:
         if (!sheaf__pickle_is_utf8(value->as.text.at, value->as.text.size) ||

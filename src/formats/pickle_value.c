@@ -9,17 +9,6 @@ enum { PIECE = 16 << 10 };
 
 /* ---- memory ---- */
 
-static bool claim(sheaf_pickle_arena *arena, size_t size)
-{
-    if (arena->failed || size > arena->limit - arena->used) {
-        arena->full |= !arena->failed;
-        arena->failed = true;
-        return false;
-    }
-    arena->used += size;
-    return true;
-}
-
 void *sheaf__pickle_alloc(sheaf_pickle_doc *doc, size_t size)
 {
     sheaf_pickle_arena *arena = doc->arena;
@@ -28,13 +17,14 @@ void *sheaf__pickle_alloc(sheaf_pickle_doc *doc, size_t size)
     size = (size + 7) / 8 * 8;
     if (arena->left < size) {
         const size_t capacity = size > PIECE / 4 ? size : PIECE;
-        if (!claim(arena, capacity))
-            return NULL;
-        struct piece *piece = malloc(sizeof *piece + capacity);
+        const bool fits = !arena->failed && capacity <= arena->limit - arena->used;
+        struct piece *piece = fits ? malloc(sizeof *piece + capacity) : NULL;
         if (piece == NULL) {
+            arena->full |= !arena->failed && !fits;
             arena->failed = true;
             return NULL;
         }
+        arena->used += capacity;
         piece->next = arena->pieces;
         arena->pieces = piece;
         if (capacity == size &&
@@ -95,58 +85,47 @@ bool sheaf__pickle_copy(sheaf_pickle_text *out, sheaf_pickle_doc *doc, const voi
     return true;
 }
 
+/* The table, or a larger copy of it when its `capacity` elements are full; NULL: no memory. */
+static void *grown(sheaf_pickle_doc *doc, void *table, int64_t count, int64_t *capacity,
+                   size_t element)
+{
+    if (count < *capacity)
+        return table;
+    const int64_t more = count < 2 ? 4 : count * 2;
+    void *at = sheaf__pickle_alloc(doc, (size_t)more * element);
+    if (at != NULL) {
+        *capacity = more;
+        if (count > 0)
+            memcpy(at, table, (size_t)count * element);
+    }
+    return at;
+}
+
 bool sheaf__pickle_push(sheaf_pickle_doc *doc, sheaf_pickle *to, sheaf_pickle *a, sheaf_pickle *b)
 {
     sheaf_pickle_items *items = &to->as.items;
-    const size_t each = (b == NULL ? 1 : 2) * sizeof a;
-    if (items->count == items->capacity) {
-        const int64_t capacity = items->count < 2 ? 4 : items->count * 2;
-        sheaf_pickle **at = sheaf__pickle_alloc(doc, (size_t)capacity * each);
-        if (at == NULL)
-            return false;
-        if (items->count > 0)
-            memcpy(at, items->at, (size_t)items->count * each);
-        items->at = at;
-        items->capacity = capacity;
-    }
-    if (b == NULL) {
-        items->at[items->count++] = a;
-    } else {
-        items->at[2 * items->count] = a;
-        items->at[2 * items->count++ + 1] = b;
-    }
-    return true;
-}
-
-/* Doubles a table of `count` of `capacity` elements when it is full. */
-static bool grow(sheaf_pickle_doc *doc, void **table, int64_t count, int64_t *capacity,
-                 size_t element)
-{
-    if (count < *capacity)
-        return true;
-    const int64_t more = *capacity == 0 ? 4 : *capacity;
-    if (!claim(doc->arena, (size_t)more * element))
+    const int each = b == NULL ? 1 : 2;
+    sheaf_pickle **at =
+        grown(doc, items->at, items->count, &items->capacity, (size_t)each * sizeof a);
+    if (at == NULL)
         return false;
-    void *at = realloc(*table, (size_t)(*capacity + more) * element);
-    if (at == NULL) {
-        doc->arena->failed = true;
-        return false;
-    }
-    *table = at;
-    *capacity += more;
+    items->at = at;
+    at += each * items->count++;
+    at[0] = a;
+    if (b != NULL)
+        at[1] = b;
     return true;
 }
 
 bool sheaf__pickle_add_tensor(int64_t *index, sheaf_pickle_doc *doc,
                               const sheaf_pickle_tensor *tensor)
 {
-    void *table = doc->tensor;
-    const bool good =
-        grow(doc, &table, doc->ntensors, &doc->arena->tensor_capacity, sizeof *tensor);
-    doc->tensor = table;
-    if (!good)
+    sheaf_pickle_tensor *table =
+        grown(doc, doc->tensor, doc->ntensors, &doc->arena->tensor_capacity, sizeof *table);
+    if (table == NULL)
         return false;
-    doc->tensor[doc->ntensors] = *tensor;
+    doc->tensor = table;
+    table[doc->ntensors] = *tensor;
     *index = doc->ntensors++;
     return true;
 }
@@ -184,14 +163,9 @@ static bool grow_slots(sheaf_pickle_doc *doc)
     if (doc->nstorages * 2 < arena->slots)
         return true;
     const int64_t slots = arena->slots == 0 ? 16 : arena->slots * 2;
-    if (!claim(arena, (size_t)(slots - arena->slots) * sizeof *arena->slot))
+    int64_t *slot = sheaf__pickle_alloc(doc, (size_t)slots * sizeof *slot);
+    if (slot == NULL)
         return false;
-    int64_t *slot = malloc((size_t)slots * sizeof *slot);
-    if (slot == NULL) {
-        arena->failed = true;
-        return false;
-    }
-    free(arena->slot);
     memset(slot, 0xff, (size_t)slots * sizeof *slot);
     arena->slot = slot;
     arena->slots = slots;
@@ -203,19 +177,18 @@ static bool grow_slots(sheaf_pickle_doc *doc)
 bool sheaf__pickle_add_storage(int64_t *index, sheaf_pickle_doc *doc,
                                const sheaf_pickle_storage *storage)
 {
-    void *table = doc->storage;
-    const bool good = grow_slots(doc) && grow(doc, &table, doc->nstorages,
-                                              &doc->arena->storage_capacity, sizeof *storage);
-    doc->storage = table;
-    if (!good)
+    sheaf_pickle_storage *table =
+        grown(doc, doc->storage, doc->nstorages, &doc->arena->storage_capacity, sizeof *table);
+    if (table == NULL || !grow_slots(doc))
         return false;
+    doc->storage = table;
     int64_t *slot = slot_of(doc, storage);
     if (*slot < 0) {
         sheaf_pickle_text key, location;
         if (!sheaf__pickle_copy(&key, doc, storage->key, strlen(storage->key)) ||
             !sheaf__pickle_copy(&location, doc, storage->location, strlen(storage->location)))
             return false;
-        sheaf_pickle_storage *s = &doc->storage[doc->nstorages];
+        sheaf_pickle_storage *s = &table[doc->nstorages];
         *s = *storage;
         s->key = key.at;
         s->location = location.at;
@@ -245,32 +218,19 @@ void sheaf__pickle_free(sheaf_pickle_doc *doc)
         next = piece->next;
         free(piece);
     }
-    free(doc->arena->slot);
     free(doc->arena);
-    free(doc->storage);
-    free(doc->tensor);
     free(doc);
 }
 
 bool sheaf__pickle_is_utf8(const void *bytes, size_t size)
 {
     const unsigned char *p = bytes;
-    for (const unsigned char *end = p + size; p < end;) {
-        const int more = *p < 0x80   ? 0
-                         : *p < 0xc2 ? -1
-                         : *p < 0xe0 ? 1
-                         : *p < 0xf0 ? 2
-                         : *p < 0xf5 ? 3
-                                     : -1;
-        if (more < 0 || more >= end - p)
+    for (size_t n; size > 0; p += n, size -= n) {
+        const bool half = size > 2 && p[0] == 0xed && p[1] >= 0xa0 && p[1] < 0xc0 &&
+                          (p[2] & 0xc0) == 0x80; /* of a surrogate pair */
+        n = half ? 3 : sheaf__utf8_length(p, size);
+        if (n == 0)
             return false;
-        for (int i = 1; i <= more; i++)
-            if ((p[i] & 0xc0) != 0x80)
-                return false;
-        if ((*p == 0xe0 && p[1] < 0xa0) || (*p == 0xf0 && p[1] < 0x90) ||
-            (*p == 0xf4 && p[1] > 0x8f))
-            return false;
-        p += 1 + more;
     }
     return true;
 }
@@ -493,8 +453,7 @@ bool sheaf__pickle_int(int64_t *out, const sheaf_pickle *value)
         return false;
     const unsigned char *p = (const unsigned char *)bytes->at;
     uint64_t n = type == 'i' && p[bytes->size - 1] >= 0x80 ? ~(uint64_t)0 : 0;
-    for (size_t i = bytes->size; i-- > 0;)
-        n = n << 8 | p[i];
+    n = n << (8 * bytes->size - 1) << 1 | sheaf__little(p, (int)bytes->size);
     if (type == 'u' && n > INT64_MAX)
         return false;
     *out = (int64_t)n;

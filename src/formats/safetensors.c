@@ -17,9 +17,7 @@ static sheaf_status *read_header(sheaf_safetensors *file, int64_t size)
     sheaf_status *st = sheaf__file_read_at(file->fd, raw, sizeof raw, 0, file->path);
     if (st != NULL)
         return st;
-    uint64_t n = 0;
-    for (int i = LENGTH_BYTES - 1; i >= 0; i--)
-        n = n << 8 | raw[i];
+    const uint64_t n = sheaf__little(raw, LENGTH_BYTES);
     if (n > SHEAF_SAFETENSORS_MAX_HEADER) {
         st = sheaf_fail(SHEAF_E_FORMAT, "header length");
         sheaf_found(sheaf_expected(st, "at most %d bytes", SHEAF_SAFETENSORS_MAX_HEADER),

@@ -129,9 +129,7 @@ static sheaf_status *walk(place *found, const sheaf_torch *file, const sheaf_pic
         sheaf_status *st = sheaf__file_read_at(file->fd, raw, sizeof raw, at, file->path);
         if (st != NULL)
             return st;
-        uint64_t count = 0;
-        for (int b = COUNT_BYTES - 1; b >= 0; b--)
-            count = count << 8 | raw[b];
+        const uint64_t count = sheaf__little(raw, COUNT_BYTES);
         at += COUNT_BYTES;
         if (each == 0)
             return sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "%s: list of storages", file->path),

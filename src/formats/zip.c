@@ -26,14 +26,6 @@ typedef struct reading {
     int64_t count;
 } reading;
 
-static uint64_t number(const unsigned char *p, int bytes)
-{
-    uint64_t n = 0;
-    while (bytes-- > 0)
-        n = n << 8 | p[bytes];
-    return n;
-}
-
 static sheaf_status *damaged(const reading *r, const char *what, const char *expected)
 {
     sheaf_status *st =
@@ -70,7 +62,7 @@ static sheaf_status *find_end(reading *r, unsigned char end[END_BYTES])
     int64_t i = window - END_BYTES;
     while (st == NULL && i >= 0 &&
            (memcmp(tail + i, END, 4) != 0 ||
-            i + END_BYTES + (int64_t)number(tail + i + 20, 2) != window))
+            i + END_BYTES + (int64_t)sheaf__little(tail + i + 20, 2) != window))
         i--;
     if (st == NULL && i < 0)
         st = damaged(r, "no zip directory at its end",
@@ -94,7 +86,7 @@ static sheaf_status *read_end64(reading *r, bool *found, uint64_t *count, uint64
                                            r->base + r->end - LOCATOR_BYTES, r->path);
     if (st != NULL || memcmp(locator, LOCATOR, 4) != 0)
         return st;
-    const uint64_t where = number(locator + 8, 8),
+    const uint64_t where = sheaf__little(locator + 8, 8),
                    most = (uint64_t)(r->end - LOCATOR_BYTES - END64_BYTES);
     if (where > most)
         return promised(r, where > INT64_MAX - END64_BYTES - LOCATOR_BYTES
@@ -103,12 +95,13 @@ static sheaf_status *read_end64(reading *r, bool *found, uint64_t *count, uint64
     st = sheaf__file_read_at(r->fd, end, sizeof end, r->base + (int64_t)where, r->path);
     if (st == NULL && memcmp(end, END64, 4) != 0)
         st = damaged(r, "zip64 end record", "one where its locator says");
-    if (st == NULL && (number(end + 16, 4) != 0 || number(end + 20, 4) != 0 ||
-                       number(end + 24, 8) != number(end + 32, 8)))
+    if (st == NULL && (sheaf__little(end + 16, 4) != 0 || sheaf__little(end + 20, 4) != 0 ||
+                       sheaf__little(end + 24, 8) != sheaf__little(end + 32, 8)))
         st = sheaf_fail(SHEAF_E_UNSUPPORTED, "%s: a zip file over several disks", r->path);
     if (st != NULL)
         return st;
-    *count = number(end + 32, 8), *bytes = number(end + 40, 8), *at = number(end + 48, 8);
+    *count = sheaf__little(end + 32, 8), *bytes = sheaf__little(end + 40, 8),
+    *at = sheaf__little(end + 48, 8);
     r->end = (int64_t)where;
     *found = true;
     return NULL;
@@ -121,9 +114,11 @@ static sheaf_status *read_ends(reading *r)
     sheaf_status *st = find_end(r, end);
     if (st != NULL)
         return st;
-    uint64_t count = number(end + 10, 2), bytes = number(end + 12, 4), at = number(end + 16, 4);
-    const bool disks = number(end + 4, 2) % 0xffff != 0 || number(end + 6, 2) % 0xffff != 0 ||
-                       number(end + 8, 2) != count;
+    uint64_t count = sheaf__little(end + 10, 2), bytes = sheaf__little(end + 12, 4),
+             at = sheaf__little(end + 16, 4);
+    const bool disks = sheaf__little(end + 4, 2) % 0xffff != 0 ||
+                       sheaf__little(end + 6, 2) % 0xffff != 0 ||
+                       sheaf__little(end + 8, 2) != count;
     st = read_end64(r, &wide, &count, &bytes, &at);
     if (st != NULL)
         return st;
@@ -158,16 +153,16 @@ static sheaf_status *read_wide(const reading *r, const char *name, const unsigne
     if (*value[0] != full && *value[1] != full && *value[2] != full)
         return NULL;
     while (size >= 4) {
-        const size_t length = (size_t)number(extra + 2, 2);
+        const size_t length = (size_t)sheaf__little(extra + 2, 2);
         if (length > size - 4)
             break;
-        if (number(extra, 2) == 1) {
+        if (sheaf__little(extra, 2) == 1) {
             const unsigned char *p = extra + 4, *end = p + length;
             for (int i = 0; i < 3; i++)
                 if (*value[i] == full) {
                     if (end - p < 8)
                         return entry_fails(r, SHEAF_E_FORMAT, name, "its zip64 field is too short");
-                    *value[i] = number(p, 8);
+                    *value[i] = sheaf__little(p, 8);
                     p += 8;
                 }
             return NULL;
@@ -184,8 +179,8 @@ static sheaf_status *read_record(const reading *r, sheaf_zip_entry *entry, size_
 {
     if (left < RECORD_BYTES || memcmp(p, RECORD, 4) != 0)
         return damaged(r, "zip directory", "one record after the other");
-    const size_t name = (size_t)number(p + 28, 2), extra = (size_t)number(p + 30, 2);
-    *used = RECORD_BYTES + name + extra + (size_t)number(p + 32, 2);
+    const size_t name = (size_t)sheaf__little(p + 28, 2), extra = (size_t)sheaf__little(p + 30, 2);
+    *used = RECORD_BYTES + name + extra + (size_t)sheaf__little(p + 32, 2);
     if (*used > left)
         return damaged(r, "zip directory", "one record after the other");
     if (name == 0 || name > NAME_MOST || memchr(p + RECORD_BYTES, '\0', name) != NULL)
@@ -193,14 +188,15 @@ static sheaf_status *read_record(const reading *r, sheaf_zip_entry *entry, size_
     entry->name = memcpy(*names, p + RECORD_BYTES, name);
     (*names)[name] = '\0';
     *names += name + 1;
-    uint64_t packed = number(p + 20, 4), bytes = number(p + 24, 4), header = number(p + 42, 4);
+    uint64_t packed = sheaf__little(p + 20, 4), bytes = sheaf__little(p + 24, 4),
+             header = sheaf__little(p + 42, 4);
     sheaf_status *st = read_wide(r, entry->name, p + RECORD_BYTES + name, extra,
                                  (uint64_t *[]){ &bytes, &packed, &header });
     if (st != NULL)
         return st;
-    if (number(p + 8, 2) & 1)
+    if (sheaf__little(p + 8, 2) & 1)
         return entry_fails(r, SHEAF_E_UNSUPPORTED, entry->name, "encrypted");
-    if (number(p + 10, 2) != 0)
+    if (sheaf__little(p + 10, 2) != 0)
         return sheaf_try_this(entry_fails(r, SHEAF_E_UNSUPPORTED, entry->name, "compressed"),
                               "torch.load() and torch.save() in Python, or unzip and `zip -0 -r`");
     if (packed != bytes || header > (uint64_t)r->at || bytes > (uint64_t)r->at - header ||
@@ -212,7 +208,7 @@ static sheaf_status *read_record(const reading *r, sheaf_zip_entry *entry, size_
     }
     entry->header = r->base + (int64_t)header;
     entry->bytes = (int64_t)bytes;
-    entry->crc = (uint32_t)number(p + 16, 4);
+    entry->crc = (uint32_t)sheaf__little(p + 16, 4);
     return NULL;
 }
 
@@ -250,10 +246,11 @@ static sheaf_status *read_local(const reading *r, sheaf_zip_entry *entry)
     sheaf_status *st = sheaf__file_read_at(r->fd, local, LOCAL_BYTES, entry->header, r->path);
     if (st != NULL)
         return st;
-    if (memcmp(local, LOCAL, 4) != 0 || number(local + 26, 2) != name)
+    if (memcmp(local, LOCAL, 4) != 0 || sheaf__little(local + 26, 2) != name)
         return entry_fails(r, SHEAF_E_FORMAT, entry->name,
                            "no header of its own where the directory says");
-    entry->offset = entry->header + LOCAL_BYTES + (int64_t)name + (int64_t)number(local + 28, 2);
+    entry->offset =
+        entry->header + LOCAL_BYTES + (int64_t)name + (int64_t)sheaf__little(local + 28, 2);
     const int64_t capacity = r->base + r->at - entry->offset;
     if (capacity < 0 || entry->bytes > capacity) {
         st = sheaf_expected(entry_fails(r, SHEAF_E_FORMAT, entry->name, "its bytes"),
@@ -264,7 +261,7 @@ static sheaf_status *read_local(const reading *r, sheaf_zip_entry *entry)
         sheaf__file_read_at(r->fd, local + LOCAL_BYTES, name, entry->header + LOCAL_BYTES, r->path);
     if (st == NULL && memcmp(local + LOCAL_BYTES, entry->name, name) != 0)
         st = entry_fails(r, SHEAF_E_FORMAT, entry->name, "its header has another name");
-    if (st == NULL && number(local + 8, 2) != 0)
+    if (st == NULL && sheaf__little(local + 8, 2) != 0)
         st = entry_fails(r, SHEAF_E_UNSUPPORTED, entry->name, "compressed");
     return st;
 }

@@ -5,12 +5,6 @@
 
 enum { UTF8_NAMES = 1 << 11, FIRST_DAY = 0x21 /* 1980-01-01 */, WITH_ZIP64 = 45 };
 
-static void put(sheaf_text *text, uint64_t number, int bytes)
-{
-    for (int i = 0; i < bytes; i++)
-        sheaf__text_bytes(text, &(char){ (char)(number >> (8 * i) & 0xff) }, 1);
-}
-
 static bool is_wide(int64_t number)
 {
     return number >= UINT32_MAX;
@@ -32,15 +26,15 @@ sheaf_status *sheaf__zip_place(sheaf_zip_entry *entry)
 /* From "version needed" to the sizes: the same in both records. */
 static void put_common(sheaf_text *text, const sheaf_zip_entry *entry)
 {
-    put(text, WITH_ZIP64, 2);
-    put(text, UTF8_NAMES, 2);
-    put(text, 0, 2); /* stored */
-    put(text, 0, 2);
-    put(text, FIRST_DAY, 2);
-    put(text, entry->crc, 4);
-    put(text, is_wide(entry->bytes) ? UINT32_MAX : (uint64_t)entry->bytes, 4);
-    put(text, is_wide(entry->bytes) ? UINT32_MAX : (uint64_t)entry->bytes, 4);
-    put(text, strlen(entry->name), 2);
+    sheaf__text_little(text, WITH_ZIP64, 2);
+    sheaf__text_little(text, UTF8_NAMES, 2);
+    sheaf__text_little(text, 0, 2); /* stored */
+    sheaf__text_little(text, 0, 2);
+    sheaf__text_little(text, FIRST_DAY, 2);
+    sheaf__text_little(text, entry->crc, 4);
+    sheaf__text_little(text, is_wide(entry->bytes) ? UINT32_MAX : (uint64_t)entry->bytes, 4);
+    sheaf__text_little(text, is_wide(entry->bytes) ? UINT32_MAX : (uint64_t)entry->bytes, 4);
+    sheaf__text_little(text, strlen(entry->name), 2);
 }
 
 sheaf_status *sheaf__zip_local(char **out, size_t *size, const sheaf_zip_entry *entry)
@@ -51,16 +45,16 @@ sheaf_status *sheaf__zip_local(char **out, size_t *size, const sheaf_zip_entry *
                  padding = extra - 4 - (is_wide(entry->bytes) ? 20 : 0);
     sheaf__text_bytes(&text, "PK\3\4", 4);
     put_common(&text, entry);
-    put(&text, extra, 2);
+    sheaf__text_little(&text, extra, 2);
     sheaf__text_add(&text, "%s", entry->name);
     if (is_wide(entry->bytes)) {
-        put(&text, 1, 2);
-        put(&text, 16, 2);
-        put(&text, (uint64_t)entry->bytes, 8);
-        put(&text, (uint64_t)entry->bytes, 8);
+        sheaf__text_little(&text, 1, 2);
+        sheaf__text_little(&text, 16, 2);
+        sheaf__text_little(&text, (uint64_t)entry->bytes, 8);
+        sheaf__text_little(&text, (uint64_t)entry->bytes, 8);
     }
     sheaf__text_bytes(&text, "FB", 2);
-    put(&text, padding, 2);
+    sheaf__text_little(&text, padding, 2);
     for (size_t i = 0; i < padding; i++)
         sheaf__text_bytes(&text, "Z", 1);
     *size = text.size;
@@ -72,23 +66,23 @@ static void put_record(sheaf_text *text, const sheaf_zip_entry *entry)
     const bool wide = is_wide(entry->bytes), far = is_wide(entry->header);
     const uint64_t extra = (wide ? 16u : 0u) + (far ? 8u : 0u);
     sheaf__text_bytes(text, "PK\1\2", 4);
-    put(text, WITH_ZIP64, 2); /* made by */
+    sheaf__text_little(text, WITH_ZIP64, 2); /* made by */
     put_common(text, entry);
-    put(text, extra > 0 ? extra + 4 : 0, 2);
-    put(text, 0, 2); /* comment */
-    put(text, 0, 2); /* disk */
-    put(text, 0, 2);
-    put(text, 0, 4);
-    put(text, far ? UINT32_MAX : (uint64_t)entry->header, 4);
+    sheaf__text_little(text, extra > 0 ? extra + 4 : 0, 2);
+    sheaf__text_little(text, 0, 2); /* comment */
+    sheaf__text_little(text, 0, 2); /* disk */
+    sheaf__text_little(text, 0, 2);
+    sheaf__text_little(text, 0, 4);
+    sheaf__text_little(text, far ? UINT32_MAX : (uint64_t)entry->header, 4);
     sheaf__text_add(text, "%s", entry->name);
     if (extra > 0) {
-        put(text, 1, 2);
-        put(text, extra, 2);
+        sheaf__text_little(text, 1, 2);
+        sheaf__text_little(text, extra, 2);
     }
     for (int i = 0; wide && i < 2; i++)
-        put(text, (uint64_t)entry->bytes, 8);
+        sheaf__text_little(text, (uint64_t)entry->bytes, 8);
     if (far)
-        put(text, (uint64_t)entry->header, 8);
+        sheaf__text_little(text, (uint64_t)entry->header, 8);
 }
 
 sheaf_status *sheaf__zip_tail(char **out, size_t *size, const sheaf_zip_entry *entry, int64_t count,
@@ -99,25 +93,25 @@ sheaf_status *sheaf__zip_tail(char **out, size_t *size, const sheaf_zip_entry *e
         put_record(&text, &entry[i]);
     const uint64_t bytes = text.size, end64 = (uint64_t)at + bytes;
     sheaf__text_bytes(&text, "PK\6\6", 4);
-    put(&text, 44, 8); /* of this record, after this number */
-    put(&text, WITH_ZIP64, 2);
-    put(&text, WITH_ZIP64, 2);
-    put(&text, 0, 8); /* disks */
-    put(&text, (uint64_t)count, 8);
-    put(&text, (uint64_t)count, 8);
-    put(&text, bytes, 8);
-    put(&text, (uint64_t)at, 8);
+    sheaf__text_little(&text, 44, 8); /* of this record, after this number */
+    sheaf__text_little(&text, WITH_ZIP64, 2);
+    sheaf__text_little(&text, WITH_ZIP64, 2);
+    sheaf__text_little(&text, 0, 8); /* disks */
+    sheaf__text_little(&text, (uint64_t)count, 8);
+    sheaf__text_little(&text, (uint64_t)count, 8);
+    sheaf__text_little(&text, bytes, 8);
+    sheaf__text_little(&text, (uint64_t)at, 8);
     sheaf__text_bytes(&text, "PK\6\7", 4);
-    put(&text, 0, 4);
-    put(&text, end64, 8);
-    put(&text, 1, 4);
+    sheaf__text_little(&text, 0, 4);
+    sheaf__text_little(&text, end64, 8);
+    sheaf__text_little(&text, 1, 4);
     sheaf__text_bytes(&text, "PK\5\6", 4);
-    put(&text, 0, 4);
+    sheaf__text_little(&text, 0, 4);
     for (int i = 0; i < 2; i++)
-        put(&text, count < UINT16_MAX ? (uint64_t)count : UINT16_MAX, 2);
-    put(&text, bytes < UINT32_MAX ? bytes : UINT32_MAX, 4);
-    put(&text, at < UINT32_MAX ? (uint64_t)at : UINT32_MAX, 4);
-    put(&text, 0, 2);
+        sheaf__text_little(&text, count < UINT16_MAX ? (uint64_t)count : UINT16_MAX, 2);
+    sheaf__text_little(&text, bytes < UINT32_MAX ? bytes : UINT32_MAX, 4);
+    sheaf__text_little(&text, at < UINT32_MAX ? (uint64_t)at : UINT32_MAX, 4);
+    sheaf__text_little(&text, 0, 2);
     *size = text.size;
     return sheaf__text_take(out, &text);
 }
