@@ -1,7 +1,9 @@
 /* filled.c - see filled.h. */
 #include "formats/filled.h"
 
-#include <inttypes.h>
+#include <assert.h>
+
+#include "base/base.h"
 
 sheaf_status *sheaf__inside(const char *path, const char *name, int64_t begin, int64_t bytes,
                             int64_t whole)
@@ -20,21 +22,45 @@ static uint64_t sum_of_positions(int64_t begin, int64_t n)
     return b * m + (m % 2 == 0 ? m / 2 * (m - 1) : m * ((m - 1) / 2));
 }
 
-void sheaf__filled_add(sheaf__filled *filled, int64_t begin, int64_t bytes)
+sheaf_status *sheaf__filled_write(sheaf__filled_file *f, int64_t index, int64_t begin,
+                                  const void *src, int64_t bytes)
 {
-    filled->written += bytes;
-    filled->positions += sum_of_positions(begin, bytes);
+    assert(index >= 0 && index < f->count);
+    sheaf__filled *t = &f->tensor[index];
+    sheaf_status *st = sheaf__inside(f->file.path, t->name, begin, bytes, t->bytes);
+    TRY(st, sheaf_in(sheaf__file_write_at(&f->file, src, (size_t)bytes, t->offset + begin),
+                     "tensor '%s'", t->name));
+    if (st != NULL)
+        return st;
+    t->written += bytes;
+    t->positions += sum_of_positions(begin, bytes);
+    return NULL;
 }
 
-sheaf_status *sheaf__filled_check(const sheaf__filled *filled, const char *path, const char *name,
-                                  int64_t whole)
+sheaf_status *sheaf__filled_check(const sheaf__filled_file *f)
 {
-    const int64_t written = filled->written;
-    if (written == whole && filled->positions == sum_of_positions(0, whole))
-        return NULL;
-    sheaf_status *st =
-        sheaf_fail(SHEAF_E_LAYOUT, "%s: tensor '%s' was not written as a whole", path, name);
-    return sheaf_found(sheaf_expected(st, "%" PRId64 " bytes, each once", whole),
-                       written == whole ? "%" PRId64 " bytes, some twice" : "%" PRId64 " bytes",
-                       written);
+    for (int64_t i = 0; i < f->count; i++) {
+        const sheaf__filled *t = &f->tensor[i];
+        const int64_t written = t->written;
+        if (written == t->bytes && t->positions == sum_of_positions(0, written))
+            continue;
+        sheaf_status *st = sheaf_fail(SHEAF_E_LAYOUT, "%s: tensor '%s' was not written as a whole",
+                                      f->file.path, t->name);
+        return sheaf_found(
+            sheaf_expected(st, "%" PRId64 " bytes, each once", t->bytes),
+            written == t->bytes ? "%" PRId64 " bytes, some twice" : "%" PRId64 " bytes", written);
+    }
+    return NULL;
+}
+
+sheaf_status *sheaf__filled_close(sheaf__filled_file *f, sheaf_status *st)
+{
+    TRY(st, sheaf__file_sync(&f->file));
+    if (st != NULL)
+        sheaf_status_free(sheaf__remove_tree(f->file.path));
+    sheaf_status *closed = sheaf__file_close(&f->file);
+    if (st == NULL)
+        return closed;
+    sheaf_status_free(closed);
+    return st;
 }

@@ -2,27 +2,16 @@
  *
  * The header is the official writer's: tensors by descending dtype, then by name; the
  * metadata first; padded with spaces to a multiple of 8. */
-#include <assert.h>
-
 #include "filled.h"
 #include "safetensors.h"
 #include "base/base.h"
 
 enum { LENGTH_BYTES = 8, ALIGNMENT = 8 };
 
-typedef struct target {
-    char *name;
-    sheaf_dtype dtype;
-    int ndim;
-    int64_t shape[SHEAF_SAFETENSORS_MAX_DIMS];
-    int64_t offset, bytes;
-    sheaf__filled filled;
-} target;
-
 struct sheaf_safetensors_writer {
-    sheaf_file file;
-    int64_t count, size; /* of the whole file */
-    target *target;      /* as declared */
+    sheaf__filled_file file;
+    int64_t size;                 /* of the whole file */
+    sheaf_safetensors_spec *spec; /* as declared, names owned; side by side with file.tensor */
 };
 
 sheaf_status *sheaf__safetensors_bytes(int64_t *bytes, const sheaf_safetensors_spec *spec)
@@ -43,11 +32,12 @@ sheaf_status *sheaf__safetensors_bytes(int64_t *bytes, const sheaf_safetensors_s
 
 static int by_dtype_then_name(const void *pa, const void *pb)
 {
-    const target *a = *(target *const *)pa, *b = *(target *const *)pb;
+    const sheaf_safetensors_spec *a = *(sheaf_safetensors_spec *const *)pa,
+                                 *b = *(sheaf_safetensors_spec *const *)pb;
     return a->dtype != b->dtype ? (a->dtype > b->dtype ? -1 : 1) : strcmp(a->name, b->name);
 }
 
-static sheaf_status *check_names(target **sorted, int64_t count)
+static sheaf_status *check_names(sheaf_safetensors_spec **sorted, int64_t count)
 {
     qsort(sorted, (size_t)count, sizeof *sorted, sheaf__by_name_behind);
     for (int64_t i = 0; i < count; i++) {
@@ -81,42 +71,44 @@ static sheaf_status *add_metadata(sheaf_text *text, const sheaf_safetensors_pair
     return NULL;
 }
 
-/* Gives each target its offset in the data and appends its line of the header. */
-static sheaf_status *add_targets(sheaf_text *text, target **sorted, int64_t count, bool comma,
-                                 int64_t *total)
+/* Gives each tensor its offset in the data and appends its line of the header. */
+static sheaf_status *add_tensors(sheaf_text *text, sheaf_safetensors_writer *w,
+                                 sheaf_safetensors_spec **sorted, bool comma, int64_t *total)
 {
     *total = 0;
-    for (int64_t i = 0; i < count; i++) {
-        target *t = sorted[i];
+    for (int64_t i = 0; i < w->file.count; i++) {
+        const sheaf_safetensors_spec *s = sorted[i];
+        sheaf__filled *t = &w->file.tensor[s - w->spec];
         t->offset = *total;
         if (__builtin_add_overflow(*total, t->bytes, total))
             return sheaf_fail(SHEAF_E_ARG, "tensor '%s': the file would be larger than 2^63 bytes",
-                              t->name);
+                              s->name);
         sheaf__text_add(text, comma || i > 0 ? "," : "");
-        sheaf__text_json(text, t->name);
-        sheaf__text_add(text, ":{\"dtype\":\"%s\",\"shape\":[", sheaf_dtype_name(t->dtype));
-        for (int d = 0; d < t->ndim; d++)
-            sheaf__text_add(text, "%s%" PRId64, d > 0 ? "," : "", t->shape[d]);
+        sheaf__text_json(text, s->name);
+        sheaf__text_add(text, ":{\"dtype\":\"%s\",\"shape\":[", sheaf_dtype_name(s->dtype));
+        for (int d = 0; d < s->ndim; d++)
+            sheaf__text_add(text, "%s%" PRId64, d > 0 ? "," : "", s->shape[d]);
         sheaf__text_add(text, "],\"data_offsets\":[%" PRId64 ",%" PRId64 "]}", t->offset, *total);
     }
     return NULL;
 }
 
-static sheaf_status *make_header(char **out, size_t *size, int64_t *total,
-                                 sheaf_safetensors_writer *w,
+static sheaf_status *make_header(char **out, size_t *size, sheaf_safetensors_writer *w,
                                  const sheaf_safetensors_pair *metadata, int64_t npairs)
 {
+    const int64_t n = w->file.count;
+    int64_t total = 0;
     sheaf_text text = { 0 };
-    target **sorted = calloc((size_t)(w->count > 0 ? w->count : 1), sizeof *sorted);
+    sheaf_safetensors_spec **sorted = calloc((size_t)n + 1, sizeof *sorted);
     if (sorted == NULL)
         return sheaf__no_memory("out of memory for the header");
-    for (int64_t i = 0; i < w->count; i++)
-        sorted[i] = &w->target[i];
-    sheaf_status *st = check_names(sorted, w->count);
-    qsort(sorted, (size_t)w->count, sizeof *sorted, by_dtype_then_name);
+    for (int64_t i = 0; i < n; i++)
+        sorted[i] = &w->spec[i];
+    sheaf_status *st = check_names(sorted, n);
+    qsort(sorted, (size_t)n, sizeof *sorted, by_dtype_then_name);
     sheaf__text_bytes(&text, "\0\0\0\0\0\0\0\0{", LENGTH_BYTES + 1);
     TRY(st, add_metadata(&text, metadata, npairs));
-    TRY(st, add_targets(&text, sorted, w->count, npairs > 0, total));
+    TRY(st, add_tensors(&text, w, sorted, npairs > 0, &total));
     free(sorted);
     sheaf__text_add(&text, "}");
     while (text.size % ALIGNMENT != 0 && !text.failed)
@@ -127,8 +119,12 @@ static sheaf_status *make_header(char **out, size_t *size, int64_t *total,
     if (st == NULL && *size - LENGTH_BYTES > SHEAF_SAFETENSORS_MAX_HEADER)
         st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "header"),
                             "at most %d bytes; use several files", SHEAF_SAFETENSORS_MAX_HEADER);
+    if (st == NULL && __builtin_add_overflow(total, (int64_t)*size, &w->size))
+        st = sheaf_fail(SHEAF_E_ARG, "the file would be larger than 2^63 bytes");
     for (int i = 0; st == NULL && i < LENGTH_BYTES; i++)
         (*out)[i] = (char)((*size - LENGTH_BYTES) >> (8 * i) & 0xff);
+    for (int64_t i = 0; st == NULL && i < n; i++)
+        w->file.tensor[i].offset += (int64_t)*size;
     return st;
 }
 
@@ -136,57 +132,50 @@ static sheaf_status *make_header(char **out, size_t *size, int64_t *total,
 
 static void writer_free(sheaf_safetensors_writer *w)
 {
-    for (int64_t i = 0; w->target != NULL && i < w->count; i++)
-        free(w->target[i].name);
-    free(w->target);
+    for (int64_t i = 0; w->spec != NULL && i < w->file.count; i++)
+        free((char *)w->file.tensor[i].name);
+    free(w->spec);
+    free(w->file.tensor);
     free(w);
 }
 
 static sheaf_status *copy_specs(sheaf_safetensors_writer *w, const sheaf_safetensors_spec *specs)
 {
-    for (int64_t i = 0; i < w->count; i++) {
-        target *t = &w->target[i];
+    for (int64_t i = 0; i < w->file.count; i++) {
+        sheaf__filled *t = &w->file.tensor[i];
         sheaf_status *st = sheaf__safetensors_bytes(&t->bytes, &specs[i]);
         if (st != NULL)
             return st;
-        t->dtype = specs[i].dtype;
-        t->ndim = specs[i].ndim;
-        memcpy(t->shape, specs[i].shape, sizeof t->shape);
-        t->name = strdup(specs[i].name);
+        w->spec[i] = specs[i];
+        w->spec[i].name = t->name = strdup(specs[i].name);
         if (t->name == NULL)
             return sheaf__no_memory("out of memory for names");
     }
     return NULL;
 }
 
-/* A writer without a file: every target has its place, which the header tells. */
+/* A writer without a file: every tensor has its place, which the header tells. */
 static sheaf_status *plan_file(sheaf_safetensors_writer **out, char **header, size_t *size,
                                const sheaf_safetensors_spec *specs, int64_t count,
                                const sheaf_safetensors_pair *metadata, int64_t npairs)
 {
-    int64_t total = 0;
     sheaf_safetensors_writer *w = calloc(1, sizeof *w);
-    if (w != NULL)
-        w->target = calloc((size_t)count, sizeof *w->target);
-    if (w == NULL || w->target == NULL) {
-        free(w);
+    if (w == NULL)
         return sheaf__no_memory("out of memory");
-    }
-    w->count = count;
+    w->spec = calloc((size_t)count + 1, sizeof *w->spec);
+    w->file.tensor = calloc((size_t)count + 1, sizeof *w->file.tensor);
+    w->file.count = w->spec != NULL && w->file.tensor != NULL ? count : 0;
     *header = NULL;
-    sheaf_status *st = copy_specs(w, specs);
-    TRY(st, make_header(header, size, &total, w, metadata, npairs));
-    if (st == NULL && __builtin_add_overflow(total, (int64_t)*size, &w->size))
-        st = sheaf_fail(SHEAF_E_ARG, "the file would be larger than 2^63 bytes");
-    if (st != NULL) {
-        writer_free(w);
-        free(*header);
-        return st;
+    sheaf_status *st =
+        w->file.count == count ? copy_specs(w, specs) : sheaf__no_memory("out of memory");
+    TRY(st, make_header(header, size, w, metadata, npairs));
+    if (st == NULL) {
+        *out = w;
+        return NULL;
     }
-    for (int64_t i = 0; i < count; i++)
-        w->target[i].offset += (int64_t)*size;
-    *out = w;
-    return NULL;
+    writer_free(w);
+    free(*header);
+    return st;
 }
 
 sheaf_status *sheaf__safetensors_plan(char **header, size_t *size, int64_t *offset,
@@ -198,7 +187,7 @@ sheaf_status *sheaf__safetensors_plan(char **header, size_t *size, int64_t *offs
     if (st != NULL)
         return st;
     for (int64_t i = 0; i < count; i++)
-        offset[i] = w->target[i].offset;
+        offset[i] = w->file.tensor[i].offset;
     writer_free(w);
     return NULL;
 }
@@ -213,14 +202,14 @@ sheaf_status *sheaf__safetensors_begin(sheaf_safetensors_writer **out, const cha
     sheaf_status *st = plan_file(&w, &header, &size, specs, count, metadata, npairs);
     if (st != NULL)
         return sheaf_in(st, "%s", path);
-    st = sheaf__file_create(&w->file, path);
+    st = sheaf__file_create(&w->file.file, path);
     if (st != NULL) {
         writer_free(w);
         free(header);
         return st;
     }
-    st = sheaf__file_reserve(&w->file, w->size);
-    TRY(st, sheaf__file_write_at(&w->file, header, size, 0));
+    st = sheaf__file_reserve(&w->file.file, w->size);
+    TRY(st, sheaf__file_write_at(&w->file.file, header, size, 0));
     free(header);
     if (st != NULL)
         sheaf__safetensors_abandon(w);
@@ -237,26 +226,18 @@ int64_t sheaf__safetensors_size(const sheaf_safetensors_writer *w)
 sheaf_status *sheaf__safetensors_write(sheaf_safetensors_writer *w, int64_t index, int64_t begin,
                                        const void *src, int64_t bytes)
 {
-    assert(index >= 0 && index < w->count);
-    target *t = &w->target[index];
-    sheaf_status *st = sheaf__inside(w->file.path, t->name, begin, bytes, t->bytes);
-    TRY(st, sheaf_in(sheaf__file_write_at(&w->file, src, (size_t)bytes, t->offset + begin),
-                     "tensor '%s'", t->name));
-    if (st == NULL)
-        sheaf__filled_add(&t->filled, begin, bytes);
-    return st;
+    return sheaf__filled_write(&w->file, index, begin, src, bytes);
 }
 
 sheaf_status *sheaf__safetensors_write_box(sheaf_safetensors_writer *w, int64_t index, int64_t row0,
                                            int64_t rows, int64_t col0, int64_t cols,
                                            const void *src)
 {
-    assert(index >= 0 && index < w->count);
-    const target *t = &w->target[index];
+    const sheaf_safetensors_spec *t = &w->spec[index];
     sheaf_status *st =
         sheaf__safetensors_check_box(t->name, t->dtype, t->ndim, t->shape, row0, rows, col0, cols);
     if (st != NULL)
-        return sheaf_in(st, "%s", w->file.path);
+        return sheaf_in(st, "%s", w->file.file.path);
     const int64_t size = (int64_t)sheaf_dtype_bytes(t->dtype);
     int64_t height, width;
     sheaf__safetensors_view(&height, &width, t->ndim, t->shape);
@@ -270,16 +251,7 @@ sheaf_status *sheaf__safetensors_write_box(sheaf_safetensors_writer *w, int64_t 
 
 sheaf_status *sheaf__safetensors_finish(sheaf_safetensors_writer *w)
 {
-    sheaf_status *st = NULL;
-    for (int64_t i = 0; st == NULL && i < w->count; i++)
-        st = sheaf__filled_check(&w->target[i].filled, w->file.path, w->target[i].name,
-                                 w->target[i].bytes);
-    TRY(st, sheaf__file_sync(&w->file));
-    if (st != NULL) {
-        sheaf__safetensors_abandon(w);
-        return st;
-    }
-    st = sheaf__file_close(&w->file);
+    sheaf_status *st = sheaf__filled_close(&w->file, sheaf__filled_check(&w->file));
     writer_free(w);
     return st;
 }
@@ -288,7 +260,6 @@ void sheaf__safetensors_abandon(sheaf_safetensors_writer *w)
 {
     if (w == NULL)
         return;
-    sheaf_status_free(sheaf__remove_tree(w->file.path));
-    sheaf_status_free(sheaf__file_close(&w->file));
+    sheaf_status_free(sheaf__filled_close(&w->file, sheaf_fail(SHEAF_E_STOPPED, "abandoned")));
     writer_free(w);
 }

@@ -4,8 +4,6 @@
  * version; then the directory. All places are known at the beginning, so bytes come in any order.
  * Their CRC-32 is joined from the parts as they are written (zip_crc.h); the headers follow at the
  * end. */
-#include <assert.h>
-
 #include "base/base.h"
 #include "formats/torch.h"
 #include "filled.h"
@@ -14,23 +12,19 @@
 
 enum { BEFORE = 2, AFTER = 1, NAME_BYTES = 48 }; /* entries around those of the tensors */
 
-typedef struct target {
-    sheaf__filled filled;
-    _Atomic uint32_t parts; /* of the CRC-32 */
-} target;
-
 struct sheaf_torch_writer {
-    sheaf_file file;
-    int64_t count, entries;
-    target *target;
-    sheaf_zip_entry *entry; /* entry BEFORE + i is tensor i */
+    sheaf__filled_file file;
+    int64_t entries;
+    _Atomic uint32_t *parts; /* of the CRC-32 of each tensor */
+    sheaf_zip_entry *entry;  /* entry BEFORE + i is tensor i */
     char *names;
     int64_t directory; /* where it begins */
 };
 
 static void writer_free(sheaf_torch_writer *w)
 {
-    free(w->target);
+    free(w->file.tensor);
+    free(w->parts);
     free(w->entry);
     free(w->names);
     free(w);
@@ -40,13 +34,15 @@ static sheaf_status *writer_new(sheaf_torch_writer **out, const char *path, int6
 {
     sheaf_torch_writer *w = calloc(1, sizeof *w);
     if (w != NULL) {
-        w->count = count;
+        w->file.count = count;
         w->entries = BEFORE + count + AFTER;
-        w->target = calloc((size_t)count, sizeof *w->target);
+        w->file.tensor = calloc((size_t)count + 1, sizeof *w->file.tensor);
+        w->parts = calloc((size_t)count + 1, sizeof *w->parts);
         w->entry = calloc((size_t)w->entries, sizeof *w->entry);
         w->names = calloc((size_t)w->entries, NAME_BYTES);
     }
-    if (w == NULL || w->target == NULL || w->entry == NULL || w->names == NULL) {
+    if (w == NULL || w->file.tensor == NULL || w->parts == NULL || w->entry == NULL ||
+        w->names == NULL) {
         if (w != NULL)
             writer_free(w);
         return sheaf_fail(SHEAF_E_MEMORY, "%s: out of memory", path);
@@ -62,7 +58,7 @@ static sheaf_status *place(sheaf_torch_writer *w, const sheaf_pickle_doc *doc, s
     for (int64_t i = 0; i < w->entries; i++) {
         sheaf_zip_entry *e = &w->entry[i];
         char *name = w->names + i * NAME_BYTES;
-        if (i < BEFORE || i >= BEFORE + w->count) {
+        if (i < BEFORE || i >= BEFORE + w->file.count) {
             e->bytes = i == 0 ? (int64_t)pickle : i == 1 ? 6 : 2;
             snprintf(name, NAME_BYTES, "archive/%s",
                      i == 0   ? "data.pkl"
@@ -78,6 +74,12 @@ static sheaf_status *place(sheaf_torch_writer *w, const sheaf_pickle_doc *doc, s
         if (st != NULL)
             return st;
         at = e->offset + e->bytes;
+        if (i >= BEFORE && i < BEFORE + w->file.count) {
+            sheaf__filled *t = &w->file.tensor[i - BEFORE];
+            t->name = e->name;
+            t->offset = e->offset;
+            t->bytes = e->bytes;
+        }
     }
     w->directory = at;
     return NULL;
@@ -87,7 +89,7 @@ static sheaf_status *write_small(sheaf_torch_writer *w, int64_t entry, const cha
 {
     sheaf_zip_entry *e = &w->entry[entry];
     e->crc = sheaf__crc32(0, bytes, (size_t)e->bytes);
-    return sheaf__file_write_at(&w->file, bytes, (size_t)e->bytes, e->offset);
+    return sheaf__file_write_at(&w->file.file, bytes, (size_t)e->bytes, e->offset);
 }
 
 /* A writer without a file, and data.pkl. */
@@ -119,13 +121,13 @@ static sheaf_status *whole_size(int64_t *bytes, const sheaf_torch_writer *w)
 static sheaf_status *create(sheaf_torch_writer *w, const char *path, const char *pickle)
 {
     int64_t bytes = 0;
-    sheaf_status *st = sheaf__file_create(&w->file, path);
+    sheaf_status *st = sheaf__file_create(&w->file.file, path);
     if (st != NULL) {
         writer_free(w);
         return st;
     }
     st = whole_size(&bytes, w);
-    TRY(st, sheaf__file_reserve(&w->file, bytes));
+    TRY(st, sheaf__file_reserve(&w->file.file, bytes));
     TRY(st, write_small(w, 0, pickle));
     TRY(st, write_small(w, 1, "little"));
     TRY(st, write_small(w, w->entries - 1, "3\n"));
@@ -152,28 +154,10 @@ sheaf_status *sheaf__torch_begin(sheaf_torch_writer **out, const char *path,
 sheaf_status *sheaf__torch_write(sheaf_torch_writer *w, int64_t index, int64_t begin,
                                  const void *src, int64_t bytes)
 {
-    assert(index >= 0 && index < w->count);
-    const sheaf_zip_entry *e = &w->entry[BEFORE + index];
-    sheaf_status *st = sheaf__inside(w->file.path, e->name, begin, bytes, e->bytes);
-    if (st != NULL || bytes == 0)
-        return st;
-    st = sheaf__file_write_at(&w->file, src, (size_t)bytes, e->offset + begin);
-    if (st == NULL) {
-        target *t = &w->target[index];
-        sheaf__filled_add(&t->filled, begin, bytes);
-        t->parts ^= sheaf__crc32_part(src, (size_t)bytes, e->bytes - begin - bytes);
-    }
-    return sheaf_in(st, "%s", e->name);
-}
-
-static sheaf_status *check_written(sheaf_torch_writer *w)
-{
-    sheaf_status *st = NULL;
-    for (int64_t i = 0; st == NULL && i < w->count; i++) {
-        sheaf_zip_entry *e = &w->entry[BEFORE + i];
-        e->crc = sheaf__crc32_whole(w->target[i].parts, e->bytes);
-        st = sheaf__filled_check(&w->target[i].filled, w->file.path, e->name, e->bytes);
-    }
+    sheaf_status *st = sheaf__filled_write(&w->file, index, begin, src, bytes);
+    if (st == NULL && bytes > 0)
+        w->parts[index] ^=
+            sheaf__crc32_part(src, (size_t)bytes, w->file.tensor[index].bytes - begin - bytes);
     return st;
 }
 
@@ -186,8 +170,8 @@ static sheaf_status *write_headers(sheaf_torch_writer *w)
         const bool tail = i == w->entries;
         st = tail ? sheaf__zip_tail(&bytes, &size, w->entry, w->entries, w->directory)
                   : sheaf__zip_local(&bytes, &size, &w->entry[i]);
-        TRY(st,
-            sheaf__file_write_at(&w->file, bytes, size, tail ? w->directory : w->entry[i].header));
+        TRY(st, sheaf__file_write_at(&w->file.file, bytes, size,
+                                     tail ? w->directory : w->entry[i].header));
         free(bytes);
     }
     return st;
@@ -195,14 +179,11 @@ static sheaf_status *write_headers(sheaf_torch_writer *w)
 
 sheaf_status *sheaf__torch_finish(sheaf_torch_writer *w)
 {
-    sheaf_status *st = check_written(w);
+    sheaf_status *st = sheaf__filled_check(&w->file);
+    for (int64_t i = 0; i < w->file.count; i++)
+        w->entry[BEFORE + i].crc = sheaf__crc32_whole(w->parts[i], w->entry[BEFORE + i].bytes);
     TRY(st, write_headers(w));
-    TRY(st, sheaf__file_sync(&w->file));
-    if (st != NULL) {
-        sheaf__torch_abandon(w);
-        return st;
-    }
-    st = sheaf__file_close(&w->file);
+    st = sheaf__filled_close(&w->file, st);
     writer_free(w);
     return st;
 }
@@ -211,7 +192,6 @@ void sheaf__torch_abandon(sheaf_torch_writer *w)
 {
     if (w == NULL)
         return;
-    sheaf_status_free(sheaf__remove_tree(w->file.path));
-    sheaf_status_free(sheaf__file_close(&w->file));
+    sheaf_status_free(sheaf__filled_close(&w->file, sheaf_fail(SHEAF_E_STOPPED, "abandoned")));
     writer_free(w);
 }
