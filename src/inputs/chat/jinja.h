@@ -5,7 +5,7 @@
  *   if elif else, set (values, several names, blocks, members of a namespace), macro, call, filter,
  *   with, generation, break, continue, raw, comments, - and + at marks
  *   numbers, strings, lists, tuples, dicts, slices, .name [..] (..) |filter, is test, a if b else c
- *   filters of jinja_filter.c, tests of jinja_checks.c, methods of jinja_method.c
+ *   filters and tests of jinja_filter.c, methods of jinja_method.c
  *   range, dict, namespace, raise_exception, strftime_now
  *
  * What it does not do is refused by name when it is reached: what comes out is what Jinja gives, or

@@ -301,19 +301,38 @@ sheaf__jscope *sheaf__j_enter(sheaf__jrun *r, sheaf__jscope *parent); /* the sco
 sheaf__jvalue *sheaf__j_find(sheaf__jrun *r, sheaf__jtext name);
 void sheaf__j_define(sheaf__jrun *r, sheaf__jtext name, sheaf__jvalue value);
 sheaf__jarguments sheaf__j_arguments(sheaf__jrun *r, const sheaf__jnode *args);
-/* The argument at `position`, from 0, or of this name; NULL: not given. */
-const sheaf__jvalue *sheaf__j_argument(sheaf__j *j, const sheaf__jarguments *args, size_t position,
-                                       const char *name);
-/* Raises unless there are at most as many arguments as `names` has words, those with a keyword
- * among them; "*": any. */
-void sheaf__j_take_arguments(sheaf__j *j, const sheaf__jarguments *args, const char *names);
 int64_t sheaf__j_int_argument(sheaf__j *j, const sheaf__jvalue *v, int64_t absent);
 bool sheaf__j_bool_argument(const sheaf__jvalue *v, bool absent);
 sheaf__jtext sheaf__j_text_argument(sheaf__j *j, const sheaf__jvalue *v, sheaf__jtext absent);
 
-sheaf__jvalue sheaf__j_call_function(sheaf__jrun *r, sheaf__jtext name,
-                                     const sheaf__jarguments *args);
-bool sheaf__j_is_function(sheaf__jtext name);
+/* A call of a filter, a test, a method or a function. */
+typedef struct sheaf__jcall {
+    sheaf__jrun *r;
+    sheaf__j *j;
+    sheaf__jvalue of;
+    const sheaf__jarguments *args;
+    const sheaf__jvalue *at[4]; /* the arguments in the order of their names; NULL: not given */
+    int how;                    /* of the row */
+} sheaf__jcall;
+
+/* A row of a table of them, which ends with a NULL name. */
+typedef struct sheaf__jbuiltin {
+    const char *name, *arguments; /* for sheaf__j_bind() */
+    sheaf__jvalue (*run)(sheaf__jcall *c);
+    int how;           /* which one of several that `run` does */
+    sheaf__jkind kind; /* of a method: of what */
+    bool reads;        /* all of the value: charged by its size */
+} sheaf__jbuiltin;
+
+/* sheaf__j_bind - fills c->at by names with blanks between them; "!" behind one: it must be given;
+ * "." before one: by its place alone; "*" in all: any, c->at stays. Raises for other arguments. */
+void sheaf__j_bind(sheaf__jcall *c, const char *names);
+/* NULL: there is no such row. */
+const sheaf__jbuiltin *sheaf__j_builtin(const sheaf__jbuiltin *list, sheaf__jkind kind,
+                                        sheaf__jtext name);
+sheaf__jvalue sheaf__j_call(const sheaf__jbuiltin *what, sheaf__jrun *r, sheaf__jvalue of,
+                            const sheaf__jarguments *args);
+const sheaf__jbuiltin *sheaf__j_function(sheaf__jtext name); /* NULL: there is none */
 sheaf__jvalue sheaf__j_call_method(sheaf__jrun *r, sheaf__jvalue of, sheaf__jtext name,
                                    const sheaf__jarguments *args);
 bool sheaf__j_is_method(sheaf__jvalue of, sheaf__jtext name);
@@ -327,7 +346,9 @@ sheaf__jvalue sheaf__j_filter(sheaf__jrun *r, sheaf__jtext name, sheaf__jvalue o
                               const sheaf__jarguments *args);
 bool sheaf__j_test(sheaf__jrun *r, sheaf__jtext name, sheaf__jvalue of,
                    const sheaf__jarguments *args);
-sheaf__jvalue sheaf__j_json(sheaf__j *j, sheaf__jvalue of, const sheaf__jarguments *args);
+sheaf__jvalue sheaf__j_json(sheaf__jcall *c);
+sheaf__jvalue sheaf__j_pairs(sheaf__j *j, const sheaf__jdict *dict); /* its items() */
+bool sheaf__j_compared(sheaf__j *j, sheaf__jtext sign, sheaf__jvalue a, sheaf__jvalue b);
 sheaf__jvalue sheaf__j_case(sheaf__j *j, sheaf__jtext text, char how); /* 'u', 'l', 't', 'c' */
 sheaf__jvalue sheaf__j_replace(sheaf__j *j, sheaf__jtext text, sheaf__jtext from, sheaf__jtext to,
                                int64_t most);

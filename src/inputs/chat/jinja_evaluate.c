@@ -35,7 +35,7 @@ static sheaf__jvalue call(sheaf__jrun *r, const sheaf__jnode *e)
     if (what.kind == SHEAF__J_MACRO)
         return r->call_macro(r, what.u.macro, &args, NULL);
     if (what.kind == SHEAF__J_FUNCTION)
-        return sheaf__j_call_function(r, what.u.text, &args);
+        return sheaf__j_call(sheaf__j_function(what.u.text), r, what, &args);
     sheaf__j_defined(r->j, what);
     sheaf__j_raise(r->j, "'%s' object is not callable", sheaf__j_kind(what));
 }
@@ -45,7 +45,7 @@ static sheaf__jvalue name(sheaf__jrun *r, const sheaf__jnode *e)
     const sheaf__jvalue *v = sheaf__j_find(r, e->name);
     if (v != NULL)
         return *v;
-    if (sheaf__j_is_function(e->name))
+    if (sheaf__j_function(e->name) != NULL)
         return (sheaf__jvalue){ SHEAF__J_FUNCTION, { .text = e->name } };
     static const char *const others[] = { "self",      "varargs",   "kwargs",    "unk_token",
                                           "sep_token", "pad_token", "cls_token", "mask_token" };
@@ -58,7 +58,7 @@ static sheaf__jvalue name(sheaf__jrun *r, const sheaf__jnode *e)
 
 /* ---- comparisons and the rest ---- */
 
-static bool compare(sheaf__j *j, sheaf__jtext sign, sheaf__jvalue a, sheaf__jvalue b)
+bool sheaf__j_compared(sheaf__j *j, sheaf__jtext sign, sheaf__jvalue a, sheaf__jvalue b)
 {
     if (sheaf__j_is(sign, "=="))
         return sheaf__j_equal(j, a, b);
@@ -84,7 +84,7 @@ static sheaf__jvalue comparison(sheaf__jrun *r, const sheaf__jnode *e)
     sheaf__jvalue a = sheaf__j_evaluate(r, e->a);
     for (const sheaf__jnode *with = e->args; with != NULL; with = with->next) {
         const sheaf__jvalue b = sheaf__j_evaluate(r, with->a);
-        if (!compare(r->j, with->name, a, b))
+        if (!sheaf__j_compared(r->j, with->name, a, b))
             return sheaf__j_bool(false);
         a = b;
     }

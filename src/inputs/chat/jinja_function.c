@@ -2,14 +2,15 @@
 #include "base/base.h"
 #include "inputs/chat/jinja_core.h"
 
-static sheaf__jvalue range(sheaf__j *j, const sheaf__jarguments *args)
+static sheaf__jvalue range(sheaf__jcall *c)
 {
+    sheaf__j *j = c->j;
     int64_t bounds[3] = { 0, 0, 1 };
-    const size_t n = args->at.count;
-    if (n == 0 || n > 3 || args->named.keys.count > 0)
+    const sheaf__jlist given = c->args->at;
+    if (given.count == 0 || given.count > 3 || c->args->named.keys.count > 0)
         sheaf__j_raise(j, "range takes 1 to 3 arguments");
-    for (size_t i = 0; i < n; i++)
-        bounds[n == 1 ? 1 : i] = sheaf__j_int_argument(j, &args->at.at[i], 0);
+    for (size_t i = 0; i < given.count; i++)
+        bounds[given.count == 1 ? 1 : i] = sheaf__j_int_argument(j, &given.at[i], 0);
     const int64_t step = bounds[2];
     if (step == 0)
         sheaf__j_raise(j, "range() arg 3 must not be zero");
@@ -27,8 +28,10 @@ static sheaf__jvalue range(sheaf__j *j, const sheaf__jarguments *args)
 }
 
 /* dict(a=1), namespace(a=1): both also of one dict. */
-static sheaf__jvalue members(sheaf__j *j, const sheaf__jarguments *args, sheaf__jkind kind)
+static sheaf__jvalue members(sheaf__jcall *c)
 {
+    sheaf__j *j = c->j;
+    const sheaf__jarguments *args = c->args;
     sheaf__jvalue out = sheaf__j_dict(j);
     const sheaf__jlist *keys = &args->named.keys;
     if (args->at.count > 1 || (args->at.count == 1 && args->at.at[0].kind != SHEAF__J_DICT))
@@ -38,59 +41,55 @@ static sheaf__jvalue members(sheaf__j *j, const sheaf__jarguments *args, sheaf__
                      args->at.at[0].u.dict->values.at[i]);
     for (size_t i = 0; i < keys->count; i++)
         sheaf__j_set(j, out.u.dict, keys->at[i], args->named.values.at[i]);
-    for (size_t i = 0; kind == SHEAF__J_SPACE && i < out.u.dict->keys.count; i++) {
+    for (size_t i = 0; c->how == SHEAF__J_SPACE && i < out.u.dict->keys.count; i++) {
         const sheaf__jvalue key = out.u.dict->keys.at[i];
         if (key.kind == SHEAF__J_TEXT && key.u.text.size > 0 && *key.u.text.at == '_')
             sheaf__j_raise(j, "names of a namespace may not begin with _");
     }
-    out.kind = kind;
+    out.kind = c->how;
     return out;
 }
 
-static sheaf__jvalue today(sheaf__jrun *r, const sheaf__jarguments *args)
+static sheaf__jvalue raise_exception(sheaf__jcall *c)
+{
+    const sheaf__jtext text = c->at[0] == NULL ? SHEAF__J_WORD("") : sheaf__j_str(c->j, *c->at[0]);
+    sheaf__j_raise(c->j, "%.*s", text.size > 200 ? 200 : (int)text.size, text.at);
+}
+
+static sheaf__jvalue today(sheaf__jcall *c)
 {
     char text[SHEAF__DATE_SIZE];
-    sheaf__j_take_arguments(r->j, args, "format");
-    const sheaf__jtext format =
-        sheaf__j_text_argument(r->j, sheaf__j_argument(r->j, args, 0, "format"), SHEAF__J_WORD(""));
+    sheaf__jrun *r = c->r;
+    const sheaf__jtext format = sheaf__j_text_argument(c->j, c->at[0], SHEAF__J_WORD(""));
     if (r->today == NULL)
-        sheaf__j_refuse(r->j, "strftime_now(): a text that changes with the day");
+        sheaf__j_refuse(c->j, "strftime_now(): a text that changes with the day");
     if (!sheaf__date_write(text, format.at, format.size, *r->today))
-        sheaf__j_refuse(r->j, "strftime_now('%.*s')", format.size > 40 ? 40 : (int)format.size,
+        sheaf__j_refuse(c->j, "strftime_now('%.*s')", format.size > 40 ? 40 : (int)format.size,
                         format.at);
     snprintf(r->result->date, sizeof r->result->date, "%s", text);
     sheaf__jbuffer b = { 0 };
-    sheaf__j_put(r->j, &b, text, strlen(text));
+    sheaf__j_put(c->j, &b, text, strlen(text));
     return sheaf__j_taken(&b);
 }
 
-static const char *const functions[] = { "range",        "dict",   "namespace", "raise_exception",
-                                         "strftime_now", "lipsum", "cycler",    "joiner" };
-
-bool sheaf__j_is_function(sheaf__jtext name)
+static sheaf__jvalue refused(sheaf__jcall *c)
 {
-    for (size_t i = 0; i < sizeof functions / sizeof *functions; i++)
-        if (sheaf__j_is(name, functions[i]))
-            return true;
-    return false;
+    sheaf__j_refuse(c->j, "the function %.*s()", (int)c->of.u.text.size, c->of.u.text.at);
 }
 
-sheaf__jvalue sheaf__j_call_function(sheaf__jrun *r, sheaf__jtext name,
-                                     const sheaf__jarguments *args)
+static const sheaf__jbuiltin functions[] = {
+    { "range", "*", range },
+    { "dict", "*", members, SHEAF__J_DICT },
+    { "namespace", "*", members, SHEAF__J_SPACE },
+    { "raise_exception", "message", raise_exception },
+    { "strftime_now", "format", today },
+    { "lipsum", "*", refused },
+    { "cycler", "*", refused },
+    { "joiner", "*", refused },
+    { NULL },
+};
+
+const sheaf__jbuiltin *sheaf__j_function(sheaf__jtext name)
 {
-    if (sheaf__j_is(name, "range"))
-        return range(r->j, args);
-    if (sheaf__j_is(name, "dict"))
-        return members(r->j, args, SHEAF__J_DICT);
-    if (sheaf__j_is(name, "namespace"))
-        return members(r->j, args, SHEAF__J_SPACE);
-    if (sheaf__j_is(name, "raise_exception")) {
-        const sheaf__jvalue *message = sheaf__j_argument(r->j, args, 0, "message");
-        const sheaf__jtext text =
-            message == NULL ? SHEAF__J_WORD("") : sheaf__j_str(r->j, *message);
-        sheaf__j_raise(r->j, "%.*s", text.size > 200 ? 200 : (int)text.size, text.at);
-    }
-    if (sheaf__j_is(name, "strftime_now"))
-        return today(r, args);
-    sheaf__j_refuse(r->j, "the function %.*s()", (int)name.size, name.at);
+    return sheaf__j_builtin(functions, SHEAF__J_UNDEFINED, name);
 }

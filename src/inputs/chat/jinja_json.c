@@ -173,13 +173,14 @@ static void read_separators(writer *w, const sheaf__jvalue *v)
 }
 
 /* tojson(ensure_ascii=false, indent=none, separators=none, sort_keys=false) */
-sheaf__jvalue sheaf__j_json(sheaf__j *j, sheaf__jvalue of, const sheaf__jarguments *args)
+sheaf__jvalue sheaf__j_json(sheaf__jcall *c)
 {
+    sheaf__j *j = c->j;
     sheaf__jbuffer b = { 0 };
-    const sheaf__jvalue *indent = sheaf__j_argument(j, args, 1, "indent");
+    const sheaf__jvalue *indent = c->at[1];
     writer w = { .j = j, .b = &b, .item = SHEAF__J_WORD(", "), .key = SHEAF__J_WORD(": ") };
-    w.ascii = sheaf__j_bool_argument(sheaf__j_argument(j, args, 0, "ensure_ascii"), false);
-    w.sort = sheaf__j_bool_argument(sheaf__j_argument(j, args, 3, "sort_keys"), false);
+    w.ascii = sheaf__j_bool_argument(c->at[0], false);
+    w.sort = sheaf__j_bool_argument(c->at[3], false);
     if (indent != NULL && indent->kind != SHEAF__J_NONE) {
         static const char blanks[] = "                ";
         w.lines = true;
@@ -193,7 +194,7 @@ sheaf__jvalue sheaf__j_json(sheaf__j *j, sheaf__jvalue of, const sheaf__jargumen
             w.indent = (sheaf__jtext){ blanks, n > 0 ? (size_t)n : 0 };
         }
     }
-    read_separators(&w, sheaf__j_argument(j, args, 2, "separators"));
-    put_value(&w, of, 0);
+    read_separators(&w, c->at[2]);
+    put_value(&w, c->of, 0);
     return sheaf__j_taken(&b);
 }

@@ -3,8 +3,6 @@
 #include "base/base.h"
 #include "inputs/chat/jinja_core.h"
 
-typedef sheaf__jvalue method(sheaf__jrun *r, sheaf__jvalue of, const sheaf__jarguments *args);
-
 /* ---- strings ---- */
 
 /* Is the character at `at`, `n` bytes, one of `chars`? */
@@ -38,17 +36,11 @@ sheaf__jvalue sheaf__j_strip(sheaf__j *j, sheaf__jtext text, const sheaf__jvalue
     return sheaf__j_text(text.at, text.size);
 }
 
-static sheaf__jvalue m_strip(sheaf__jrun *r, sheaf__jvalue of, const sheaf__jarguments *args)
+enum { LEFT = 1, RIGHT = 2 };
+
+static sheaf__jvalue m_strip(sheaf__jcall *c)
 {
-    return sheaf__j_strip(r->j, of.u.text, sheaf__j_argument(r->j, args, 0, NULL), true, true);
-}
-static sheaf__jvalue m_lstrip(sheaf__jrun *r, sheaf__jvalue of, const sheaf__jarguments *args)
-{
-    return sheaf__j_strip(r->j, of.u.text, sheaf__j_argument(r->j, args, 0, NULL), true, false);
-}
-static sheaf__jvalue m_rstrip(sheaf__jrun *r, sheaf__jvalue of, const sheaf__jarguments *args)
-{
-    return sheaf__j_strip(r->j, of.u.text, sheaf__j_argument(r->j, args, 0, NULL), false, true);
+    return sheaf__j_strip(c->j, c->of.u.text, c->at[0], c->how & LEFT, c->how & RIGHT);
 }
 
 static bool is_at(sheaf__j *j, sheaf__jtext text, sheaf__jtext what, bool end)
@@ -58,28 +50,24 @@ static bool is_at(sheaf__j *j, sheaf__jtext text, sheaf__jtext what, bool end)
            memcmp(end ? text.at + text.size - what.size : text.at, what.at, what.size) == 0;
 }
 
-static sheaf__jvalue starts_or_ends(sheaf__jrun *r, sheaf__jvalue of, const sheaf__jarguments *args,
-                                    bool end)
+/* The argument, which is a string. */
+static sheaf__jtext text_of(const sheaf__jcall *c, int which)
 {
-    if (args->at.count != 1)
-        sheaf__j_refuse(r->j, "startswith and endswith with bounds");
-    const sheaf__jvalue what = args->at.at[0];
+    return sheaf__j_text_argument(c->j, c->at[which], SHEAF__J_WORD(""));
+}
+
+/* startswith, endswith; how: at the end */
+static sheaf__jvalue m_startswith(sheaf__jcall *c)
+{
+    const sheaf__jvalue what = *c->at[0];
     if (what.kind != SHEAF__J_TUPLE)
-        return sheaf__j_bool(
-            is_at(r->j, of.u.text, sheaf__j_text_argument(r->j, &what, SHEAF__J_WORD("")), end));
-    for (size_t i = 0; i < what.u.list->count; i++)
-        if (is_at(r->j, of.u.text,
-                  sheaf__j_text_argument(r->j, &what.u.list->at[i], SHEAF__J_WORD("")), end))
+        return sheaf__j_bool(is_at(c->j, c->of.u.text, text_of(c, 0), c->how));
+    for (size_t i = 0; i < what.u.list->count; i++) {
+        c->at[0] = &what.u.list->at[i];
+        if (is_at(c->j, c->of.u.text, text_of(c, 0), c->how))
             return sheaf__j_bool(true);
+    }
     return sheaf__j_bool(false);
-}
-static sheaf__jvalue m_startswith(sheaf__jrun *r, sheaf__jvalue of, const sheaf__jarguments *args)
-{
-    return starts_or_ends(r, of, args, false);
-}
-static sheaf__jvalue m_endswith(sheaf__jrun *r, sheaf__jvalue of, const sheaf__jarguments *args)
-{
-    return starts_or_ends(r, of, args, true);
 }
 
 static void add_piece(sheaf__j *j, sheaf__jvalue *list, const char *from, const char *to)
@@ -109,25 +97,23 @@ static sheaf__jvalue split_blanks(sheaf__j *j, sheaf__jtext text, int64_t most)
     }
 }
 
-static sheaf__jvalue m_split(sheaf__jrun *r, sheaf__jvalue of, const sheaf__jarguments *args)
+static sheaf__jvalue m_split(sheaf__jcall *c)
 {
-    const sheaf__jvalue *sep = sheaf__j_argument(r->j, args, 0, "sep");
-    const int64_t most =
-        sheaf__j_int_argument(r->j, sheaf__j_argument(r->j, args, 1, "maxsplit"), -1);
-    if (sep == NULL || sep->kind == SHEAF__J_NONE)
-        return split_blanks(r->j, of.u.text, most);
-    const sheaf__jtext by = sheaf__j_text_argument(r->j, sep, SHEAF__J_WORD(""));
+    const int64_t most = sheaf__j_int_argument(c->j, c->at[1], -1);
+    if (c->at[0] == NULL || c->at[0]->kind == SHEAF__J_NONE)
+        return split_blanks(c->j, c->of.u.text, most);
+    const sheaf__jtext by = text_of(c, 0);
     if (by.size == 0)
-        sheaf__j_raise(r->j, "empty separator");
-    sheaf__jvalue out = sheaf__j_list(r->j);
-    sheaf__jtext rest = of.u.text;
+        sheaf__j_raise(c->j, "empty separator");
+    sheaf__jvalue out = sheaf__j_list(c->j);
+    sheaf__jtext rest = c->of.u.text;
     for (const char *at; (most < 0 || (int64_t)out.u.list->count < most) &&
-                         (at = sheaf__j_search(r->j, rest, by)) != NULL;) {
-        add_piece(r->j, &out, rest.at, at);
+                         (at = sheaf__j_search(c->j, rest, by)) != NULL;) {
+        add_piece(c->j, &out, rest.at, at);
         rest.size -= (size_t)(at - rest.at) + by.size;
         rest.at = at + by.size;
     }
-    add_piece(r->j, &out, rest.at, rest.at + rest.size);
+    add_piece(c->j, &out, rest.at, rest.at + rest.size);
     return out;
 }
 
@@ -142,59 +128,47 @@ static const char *search_last(sheaf__j *j, sheaf__jtext in, sheaf__jtext what)
     return last;
 }
 
-static sheaf__jvalue m_rsplit(sheaf__jrun *r, sheaf__jvalue of, const sheaf__jarguments *args)
+static sheaf__jvalue m_rsplit(sheaf__jcall *c)
 {
-    const sheaf__jvalue *sep = sheaf__j_argument(r->j, args, 0, "sep");
-    const int64_t most =
-        sheaf__j_int_argument(r->j, sheaf__j_argument(r->j, args, 1, "maxsplit"), -1);
+    const sheaf__jvalue *sep = c->at[0];
+    const sheaf__jtext of = c->of.u.text;
+    const int64_t most = sheaf__j_int_argument(c->j, c->at[1], -1);
     if (most < 0)
-        return m_split(r, of, args);
+        return m_split(c);
     if (most != 1 || sep == NULL || sep->kind != SHEAF__J_TEXT || sep->u.text.size == 0)
-        sheaf__j_refuse(r->j, "rsplit but with a separator, once or everywhere");
-    const char *at = search_last(r->j, of.u.text, sep->u.text);
-    const char *const end = of.u.text.at + of.u.text.size;
-    sheaf__jvalue out = sheaf__j_list(r->j);
+        sheaf__j_refuse(c->j, "rsplit but with a separator, once or everywhere");
+    const char *at = search_last(c->j, of, sep->u.text);
+    sheaf__jvalue out = sheaf__j_list(c->j);
     if (at != NULL)
-        add_piece(r->j, &out, of.u.text.at, at);
-    add_piece(r->j, &out, at == NULL ? of.u.text.at : at + sep->u.text.size, end);
+        add_piece(c->j, &out, of.at, at);
+    add_piece(c->j, &out, at == NULL ? of.at : at + sep->u.text.size, of.at + of.size);
     return out;
 }
 
 /* Lines end at \n, \r and \r\n; Python knows more line ends, which are refused. */
-static sheaf__jvalue m_splitlines(sheaf__jrun *r, sheaf__jvalue of, const sheaf__jarguments *args)
+static sheaf__jvalue m_splitlines(sheaf__jcall *c)
 {
-    sheaf__jvalue out = sheaf__j_list(r->j);
-    const char *from = of.u.text.at, *const end = from + of.u.text.size;
+    sheaf__jvalue out = sheaf__j_list(c->j);
+    const char *from = c->of.u.text.at, *const end = from + c->of.u.text.size;
     for (const char *p = from; p < end; p++) {
-        const unsigned char c = (unsigned char)*p;
-        if (c == 0x0b || c == 0x0c || (c >= 0x1c && c <= 0x1e) || c == 0xc2 || c == 0xe2)
-            sheaf__j_refuse(r->j, "splitlines of text with rare line ends");
-        if (c != '\n' && c != '\r')
+        const unsigned char byte = (unsigned char)*p;
+        if (byte == 0x0b || byte == 0x0c || (byte >= 0x1c && byte <= 0x1e) || byte == 0xc2 ||
+            byte == 0xe2)
+            sheaf__j_refuse(c->j, "splitlines of text with rare line ends");
+        if (byte != '\n' && byte != '\r')
             continue;
-        add_piece(r->j, &out, from, p);
-        p += c == '\r' && p + 1 < end && p[1] == '\n';
+        add_piece(c->j, &out, from, p);
+        p += byte == '\r' && p + 1 < end && p[1] == '\n';
         from = p + 1;
     }
     if (from < end)
-        add_piece(r->j, &out, from, end);
+        add_piece(c->j, &out, from, end);
     return out;
 }
 
-static sheaf__jvalue m_upper(sheaf__jrun *r, sheaf__jvalue of, const sheaf__jarguments *args)
+static sheaf__jvalue m_case(sheaf__jcall *c)
 {
-    return sheaf__j_case(r->j, of.u.text, 'u');
-}
-static sheaf__jvalue m_lower(sheaf__jrun *r, sheaf__jvalue of, const sheaf__jarguments *args)
-{
-    return sheaf__j_case(r->j, of.u.text, 'l');
-}
-static sheaf__jvalue m_title(sheaf__jrun *r, sheaf__jvalue of, const sheaf__jarguments *args)
-{
-    return sheaf__j_case(r->j, of.u.text, 't');
-}
-static sheaf__jvalue m_capitalize(sheaf__jrun *r, sheaf__jvalue of, const sheaf__jarguments *args)
-{
-    return sheaf__j_case(r->j, of.u.text, 'c');
+    return sheaf__j_case(c->j, c->of.u.text, (char)c->how);
 }
 
 sheaf__jvalue sheaf__j_replace(sheaf__j *j, sheaf__jtext text, sheaf__jtext from, sheaf__jtext to,
@@ -213,178 +187,152 @@ sheaf__jvalue sheaf__j_replace(sheaf__j *j, sheaf__jtext text, sheaf__jtext from
     return sheaf__j_taken(&b);
 }
 
-static sheaf__jvalue m_replace(sheaf__jrun *r, sheaf__jvalue of, const sheaf__jarguments *args)
+static sheaf__jvalue m_replace(sheaf__jcall *c)
 {
-    const sheaf__jtext none = SHEAF__J_WORD("");
-    if (args->at.count < 2)
-        sheaf__j_raise(r->j, "replace expected at least 2 arguments");
-    return sheaf__j_replace(
-        r->j, of.u.text, sheaf__j_text_argument(r->j, &args->at.at[0], none),
-        sheaf__j_text_argument(r->j, &args->at.at[1], none),
-        sheaf__j_int_argument(r->j, sheaf__j_argument(r->j, args, 2, "count"), -1));
+    return sheaf__j_replace(c->j, c->of.u.text, text_of(c, 0), text_of(c, 1),
+                            sheaf__j_int_argument(c->j, c->at[2], -1));
 }
 
-static sheaf__jvalue position(sheaf__jrun *r, sheaf__jvalue of, const char *at)
+enum { LAST = 1, MUST = 2 };
+
+/* find, rfind, index */
+static sheaf__jvalue m_find(sheaf__jcall *c)
 {
-    if (at == NULL)
-        return sheaf__j_int(-1);
+    const sheaf__jtext of = c->of.u.text, what = text_of(c, 0);
+    const char *at = (c->how & LAST) == 0 ? sheaf__j_search(c->j, of, what)
+                     : what.size == 0     ? of.at + of.size
+                                          : search_last(c->j, of, what);
+    if (at == NULL && (c->how & MUST))
+        sheaf__j_raise(c->j, "substring not found");
     return sheaf__j_int(
-        (int64_t)sheaf__j_characters((sheaf__jtext){ of.u.text.at, (size_t)(at - of.u.text.at) }));
-}
-static sheaf__jtext only_text(sheaf__jrun *r, const sheaf__jarguments *args)
-{
-    if (args->at.count != 1)
-        sheaf__j_refuse(r->j, "a search with bounds");
-    return sheaf__j_text_argument(r->j, &args->at.at[0], SHEAF__J_WORD(""));
-}
-static sheaf__jvalue m_find(sheaf__jrun *r, sheaf__jvalue of, const sheaf__jarguments *args)
-{
-    return position(r, of, sheaf__j_search(r->j, of.u.text, only_text(r, args)));
-}
-static sheaf__jvalue m_rfind(sheaf__jrun *r, sheaf__jvalue of, const sheaf__jarguments *args)
-{
-    const sheaf__jtext what = only_text(r, args);
-    return what.size == 0 ? sheaf__j_int((int64_t)sheaf__j_characters(of.u.text))
-                          : position(r, of, search_last(r->j, of.u.text, what));
-}
-static sheaf__jvalue m_index(sheaf__jrun *r, sheaf__jvalue of, const sheaf__jarguments *args)
-{
-    const sheaf__jvalue at = m_find(r, of, args);
-    if (at.u.whole < 0)
-        sheaf__j_raise(r->j, "substring not found");
-    return at;
+        at == NULL ? -1
+                   : (int64_t)sheaf__j_characters((sheaf__jtext){ of.at, (size_t)(at - of.at) }));
 }
 
-static sheaf__jvalue m_count(sheaf__jrun *r, sheaf__jvalue of, const sheaf__jarguments *args)
+static sheaf__jvalue m_count(sheaf__jcall *c)
 {
-    const sheaf__jtext what = only_text(r, args);
-    sheaf__jtext rest = of.u.text;
+    const sheaf__jtext what = text_of(c, 0);
+    sheaf__jtext rest = c->of.u.text;
     int64_t n = 0;
     if (what.size == 0)
         return sheaf__j_int((int64_t)sheaf__j_characters(rest) + 1);
-    for (const char *at; (at = sheaf__j_search(r->j, rest, what)) != NULL; n++) {
+    for (const char *at; (at = sheaf__j_search(c->j, rest, what)) != NULL; n++) {
         rest.size -= (size_t)(at - rest.at) + what.size;
         rest.at = at + what.size;
     }
     return sheaf__j_int(n);
 }
 
-static sheaf__jvalue m_join(sheaf__jrun *r, sheaf__jvalue of, const sheaf__jarguments *args)
+static sheaf__jvalue m_join(sheaf__jcall *c)
 {
+    const sheaf__jtext between = c->of.u.text;
     sheaf__jbuffer b = { 0 };
-    if (args->at.count != 1)
-        sheaf__j_raise(r->j, "join takes exactly one argument");
-    const sheaf__jlist items = sheaf__j_items(r->j, args->at.at[0]);
+    const sheaf__jlist items = sheaf__j_items(c->j, *c->at[0]);
     for (size_t i = 0; i < items.count; i++) {
-        const sheaf__jtext text = sheaf__j_text_argument(r->j, &items.at[i], SHEAF__J_WORD(""));
-        sheaf__j_work(r->j, 1);
-        sheaf__j_put(r->j, &b, of.u.text.at, i > 0 ? of.u.text.size : 0);
-        sheaf__j_put(r->j, &b, text.at, text.size);
+        const sheaf__jtext text = sheaf__j_text_argument(c->j, &items.at[i], between);
+        sheaf__j_work(c->j, 1);
+        sheaf__j_put(c->j, &b, between.at, i > 0 ? between.size : 0);
+        sheaf__j_put(c->j, &b, text.at, text.size);
     }
     return sheaf__j_taken(&b);
 }
 
-static sheaf__jvalue m_removeprefix(sheaf__jrun *r, sheaf__jvalue of, const sheaf__jarguments *args)
+/* removeprefix, removesuffix; how: at the end */
+static sheaf__jvalue m_remove(sheaf__jcall *c)
 {
-    const sheaf__jtext what = only_text(r, args);
-    const size_t n = is_at(r->j, of.u.text, what, false) ? what.size : 0;
-    return sheaf__j_text(of.u.text.at + n, of.u.text.size - n);
-}
-static sheaf__jvalue m_removesuffix(sheaf__jrun *r, sheaf__jvalue of, const sheaf__jarguments *args)
-{
-    const sheaf__jtext what = only_text(r, args);
-    return sheaf__j_text(of.u.text.at,
-                         of.u.text.size - (is_at(r->j, of.u.text, what, true) ? what.size : 0));
+    const sheaf__jtext of = c->of.u.text, what = text_of(c, 0);
+    const size_t n = is_at(c->j, of, what, c->how) ? what.size : 0;
+    return sheaf__j_text(of.at + (c->how ? 0 : n), of.size - n);
 }
 
-static sheaf__jvalue m_isdigit(sheaf__jrun *r, sheaf__jvalue of, const sheaf__jarguments *args)
+static sheaf__jvalue m_isdigit(sheaf__jcall *c)
 {
-    for (size_t i = 0; i < of.u.text.size; i++) {
-        if ((unsigned char)of.u.text.at[i] >= 0x80)
-            sheaf__j_refuse(r->j, "isdigit beyond ASCII");
-        if (of.u.text.at[i] < '0' || of.u.text.at[i] > '9')
+    const sheaf__jtext of = c->of.u.text;
+    for (size_t i = 0; i < of.size; i++) {
+        if ((unsigned char)of.at[i] >= 0x80)
+            sheaf__j_refuse(c->j, "isdigit beyond ASCII");
+        if (of.at[i] < '0' || of.at[i] > '9')
             return sheaf__j_bool(false);
     }
-    return sheaf__j_bool(of.u.text.size > 0);
+    return sheaf__j_bool(of.size > 0);
 }
 
 /* ---- dicts, lists, loop ---- */
 
-static sheaf__jvalue m_keys(sheaf__jrun *r, sheaf__jvalue of, const sheaf__jarguments *args)
+static sheaf__jvalue m_keys(sheaf__jcall *c)
 {
-    return sheaf__j_as(SHEAF__J_VIEW, &of.u.dict->keys);
+    return sheaf__j_as(SHEAF__J_VIEW, &c->of.u.dict->keys);
 }
-static sheaf__jvalue m_values(sheaf__jrun *r, sheaf__jvalue of, const sheaf__jarguments *args)
+static sheaf__jvalue m_values(sheaf__jcall *c)
 {
-    return sheaf__j_as(SHEAF__J_VIEW, &of.u.dict->values);
+    return sheaf__j_as(SHEAF__J_VIEW, &c->of.u.dict->values);
 }
-static sheaf__jvalue m_items(sheaf__jrun *r, sheaf__jvalue of, const sheaf__jarguments *args)
+sheaf__jvalue sheaf__j_pairs(sheaf__j *j, const sheaf__jdict *dict)
 {
-    sheaf__jvalue out = sheaf__j_list(r->j);
-    for (size_t i = 0; i < of.u.dict->keys.count; i++) {
-        sheaf__j_work(r->j, 1);
-        sheaf__j_append(r->j, out.u.list,
-                        sheaf__j_pair(r->j, of.u.dict->keys.at[i], of.u.dict->values.at[i]));
+    sheaf__jvalue out = sheaf__j_list(j);
+    for (size_t i = 0; i < dict->keys.count; i++) {
+        sheaf__j_work(j, 1);
+        sheaf__j_append(j, out.u.list, sheaf__j_pair(j, dict->keys.at[i], dict->values.at[i]));
     }
     return sheaf__j_as(SHEAF__J_VIEW, out.u.list);
 }
-static sheaf__jvalue m_get(sheaf__jrun *r, sheaf__jvalue of, const sheaf__jarguments *args)
+static sheaf__jvalue m_items(sheaf__jcall *c)
 {
-    if (args->at.count == 0)
-        sheaf__j_raise(r->j, "get expected at least 1 argument");
-    const sheaf__jvalue *v = sheaf__j_get(r->j, of.u.dict, args->at.at[0]);
-    return v != NULL ? *v : args->at.count > 1 ? args->at.at[1] : sheaf__j_none();
+    return sheaf__j_pairs(c->j, c->of.u.dict);
+}
+static sheaf__jvalue m_get(sheaf__jcall *c)
+{
+    const sheaf__jvalue *v = sheaf__j_get(c->j, c->of.u.dict, *c->at[0]);
+    return v != NULL ? *v : c->at[1] != NULL ? *c->at[1] : sheaf__j_none();
 }
 
-static sheaf__jvalue m_cycle(sheaf__jrun *r, sheaf__jvalue of, const sheaf__jarguments *args)
+static sheaf__jvalue m_cycle(sheaf__jcall *c)
 {
-    if (args->at.count == 0)
-        sheaf__j_raise(r->j, "no items for cycling given");
-    return args->at.at[of.u.loop->index % args->at.count];
+    const sheaf__jlist given = c->args->at;
+    if (given.count == 0)
+        sheaf__j_raise(c->j, "no items for cycling given");
+    return given.at[c->of.u.loop->index % given.count];
 }
-static sheaf__jvalue m_changed(sheaf__jrun *r, sheaf__jvalue of, const sheaf__jarguments *args)
+static sheaf__jvalue m_changed(sheaf__jcall *c)
 {
-    sheaf__jvalue now = sheaf__j_list(r->j);
-    *now.u.list = args->at;
-    const bool changed = !of.u.loop->has_changed || !sheaf__j_equal(r->j, now, of.u.loop->changed);
-    of.u.loop->has_changed = true;
-    of.u.loop->changed = now;
+    sheaf__jloop *loop = c->of.u.loop;
+    sheaf__jvalue now = sheaf__j_list(c->j);
+    *now.u.list = c->args->at;
+    const bool changed = !loop->has_changed || !sheaf__j_equal(c->j, now, loop->changed);
+    loop->has_changed = true;
+    loop->changed = now;
     return sheaf__j_bool(changed);
 }
 
-static const struct {
-    sheaf__jkind kind;
-    const char *name, *arguments;
-    method *run;
-    bool reads; /* all of the value: charged by its size */
-} methods[] = {
-    { SHEAF__J_TEXT, "strip", "chars", m_strip, true },
-    { SHEAF__J_TEXT, "lstrip", "chars", m_lstrip, true },
-    { SHEAF__J_TEXT, "rstrip", "chars", m_rstrip, true },
-    { SHEAF__J_TEXT, "startswith", "prefix", m_startswith },
-    { SHEAF__J_TEXT, "endswith", "suffix", m_endswith },
-    { SHEAF__J_TEXT, "split", "sep maxsplit", m_split, true },
-    { SHEAF__J_TEXT, "rsplit", "sep maxsplit", m_rsplit, true },
-    { SHEAF__J_TEXT, "splitlines", "", m_splitlines, true },
-    { SHEAF__J_TEXT, "upper", "", m_upper, true },
-    { SHEAF__J_TEXT, "lower", "", m_lower, true },
-    { SHEAF__J_TEXT, "title", "", m_title, true },
-    { SHEAF__J_TEXT, "capitalize", "", m_capitalize, true },
-    { SHEAF__J_TEXT, "replace", "old new count", m_replace, true },
-    { SHEAF__J_TEXT, "find", "sub", m_find, true },
-    { SHEAF__J_TEXT, "rfind", "sub", m_rfind, true },
-    { SHEAF__J_TEXT, "index", "sub", m_index, true },
-    { SHEAF__J_TEXT, "count", "sub", m_count, true },
-    { SHEAF__J_TEXT, "join", "iterable", m_join },
-    { SHEAF__J_TEXT, "removeprefix", "prefix", m_removeprefix },
-    { SHEAF__J_TEXT, "removesuffix", "suffix", m_removesuffix },
-    { SHEAF__J_TEXT, "isdigit", "", m_isdigit, true },
-    { SHEAF__J_DICT, "keys", "", m_keys },
-    { SHEAF__J_DICT, "values", "", m_values },
-    { SHEAF__J_DICT, "items", "", m_items },
-    { SHEAF__J_DICT, "get", "key default", m_get },
-    { SHEAF__J_LOOP, "cycle", "*", m_cycle },
-    { SHEAF__J_LOOP, "changed", "*", m_changed },
+static const sheaf__jbuiltin methods[] = {
+    { "strip", ".chars", m_strip, LEFT | RIGHT, SHEAF__J_TEXT, true },
+    { "lstrip", ".chars", m_strip, LEFT, SHEAF__J_TEXT, true },
+    { "rstrip", ".chars", m_strip, RIGHT, SHEAF__J_TEXT, true },
+    { "startswith", ".prefix!", m_startswith, false, SHEAF__J_TEXT },
+    { "endswith", ".suffix!", m_startswith, true, SHEAF__J_TEXT },
+    { "split", "sep maxsplit", m_split, 0, SHEAF__J_TEXT, true },
+    { "rsplit", "sep maxsplit", m_rsplit, 0, SHEAF__J_TEXT, true },
+    { "splitlines", "", m_splitlines, 0, SHEAF__J_TEXT, true },
+    { "upper", "", m_case, 'u', SHEAF__J_TEXT, true },
+    { "lower", "", m_case, 'l', SHEAF__J_TEXT, true },
+    { "title", "", m_case, 't', SHEAF__J_TEXT, true },
+    { "capitalize", "", m_case, 'c', SHEAF__J_TEXT, true },
+    { "replace", ".old! .new! count", m_replace, 0, SHEAF__J_TEXT, true },
+    { "find", ".sub!", m_find, 0, SHEAF__J_TEXT, true },
+    { "rfind", ".sub!", m_find, LAST, SHEAF__J_TEXT, true },
+    { "index", ".sub!", m_find, MUST, SHEAF__J_TEXT, true },
+    { "count", ".sub!", m_count, 0, SHEAF__J_TEXT, true },
+    { "join", ".iterable!", m_join, 0, SHEAF__J_TEXT },
+    { "removeprefix", ".prefix!", m_remove, false, SHEAF__J_TEXT },
+    { "removesuffix", ".suffix!", m_remove, true, SHEAF__J_TEXT },
+    { "isdigit", "", m_isdigit, 0, SHEAF__J_TEXT, true },
+    { "keys", "", m_keys, 0, SHEAF__J_DICT },
+    { "values", "", m_values, 0, SHEAF__J_DICT },
+    { "items", "", m_items, 0, SHEAF__J_DICT },
+    { "get", ".key! .default", m_get, 0, SHEAF__J_DICT },
+    { "cycle", "*", m_cycle, 0, SHEAF__J_LOOP },
+    { "changed", "*", m_changed, 0, SHEAF__J_LOOP },
+    { NULL },
 };
 
 /* Those that Python has and a template may not, or does not, call. */
@@ -412,30 +360,19 @@ static bool is_refused(sheaf__jvalue of, sheaf__jtext name)
     return false;
 }
 
-static int find_method(sheaf__jvalue of, sheaf__jtext name)
-{
-    for (size_t i = 0; i < sizeof methods / sizeof *methods; i++)
-        if (methods[i].kind == of.kind && sheaf__j_is(name, methods[i].name))
-            return (int)i;
-    return -1;
-}
-
 bool sheaf__j_is_method(sheaf__jvalue of, sheaf__jtext name)
 {
-    return find_method(of, name) >= 0 || is_refused(of, name);
+    return sheaf__j_builtin(methods, of.kind, name) != NULL || is_refused(of, name);
 }
 
 sheaf__jvalue sheaf__j_call_method(sheaf__jrun *r, sheaf__jvalue of, sheaf__jtext name,
                                    const sheaf__jarguments *args)
 {
-    const int i = find_method(of, name);
-    if (i < 0)
+    const sheaf__jbuiltin *found = sheaf__j_builtin(methods, of.kind, name);
+    if (found == NULL)
         sheaf__j_refuse(r->j, "the method %.*s of a %s", (int)name.size, name.at,
                         sheaf__j_kind(of));
-    sheaf__j_take_arguments(r->j, args, methods[i].arguments);
-    if (methods[i].reads)
-        sheaf__j_read(r->j, of);
-    return methods[i].run(r, of, args);
+    return sheaf__j_call(found, r, of, args);
 }
 
 /* ---- loop ---- */

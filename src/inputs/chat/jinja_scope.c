@@ -66,32 +66,50 @@ void sheaf__j_read(sheaf__j *j, sheaf__jvalue v)
     }
 }
 
-const sheaf__jvalue *sheaf__j_argument(sheaf__j *j, const sheaf__jarguments *args, size_t position,
-                                       const char *name)
+void sheaf__j_bind(sheaf__jcall *c, const char *names)
 {
-    if (position < args->at.count)
-        return &args->at.at[position];
-    return name == NULL ? NULL : sheaf__j_get(j, &args->named, sheaf__j_text(name, strlen(name)));
-}
-
-void sheaf__j_take_arguments(sheaf__j *j, const sheaf__jarguments *args, const char *names)
-{
+    const sheaf__jarguments *args = c->args;
+    size_t n = 0, known = 0;
     if (*names == '*')
         return;
-    size_t n = 0, known = 0;
     for (const char *p = names; *p != '\0'; n++) {
-        const size_t size = strcspn(p, " ");
-        for (size_t i = 0; i < args->named.keys.count; i++)
-            if (sheaf__j_same(args->named.keys.at[i].u.text, (sheaf__jtext){ p, size })) {
-                known++;
-                if (n < args->at.count)
-                    sheaf__j_raise(j, "two values for the argument %.*s", (int)size, p);
-            }
-        p += size;
-        p += *p == ' ';
+        const bool by_place = *p == '.';
+        p += by_place;
+        const size_t size = strcspn(p, "! ");
+        const sheaf__jvalue *named =
+            by_place ? NULL : sheaf__j_get(c->j, &args->named, sheaf__j_text(p, size));
+        known += named != NULL;
+        if (named != NULL && n < args->at.count)
+            sheaf__j_raise(c->j, "two values for the argument %.*s", (int)size, p);
+        c->at[n] = n < args->at.count ? &args->at.at[n] : named;
+        if (c->at[n] == NULL && p[size] == '!')
+            sheaf__j_raise(c->j, "the argument %.*s is missing", (int)size, p);
+        p += size + strspn(p + size, "! ");
     }
     if (args->at.count > n || known < args->named.keys.count)
-        sheaf__j_raise(j, "arguments that are not taken here");
+        sheaf__j_raise(c->j, "arguments that are not taken here");
+}
+
+const sheaf__jbuiltin *sheaf__j_builtin(const sheaf__jbuiltin *list, sheaf__jkind kind,
+                                        sheaf__jtext name)
+{
+    for (; list->name != NULL; list++)
+        if (list->kind == kind && sheaf__j_is(name, list->name))
+            return list;
+    return NULL;
+}
+
+sheaf__jvalue sheaf__j_call(const sheaf__jbuiltin *what, sheaf__jrun *r, sheaf__jvalue of,
+                            const sheaf__jarguments *args)
+{
+    sheaf__jcall c = { .r = r, .j = r->j, .of = of, .args = args, .how = what->how };
+    sheaf__j_down(r->j);
+    sheaf__j_bind(&c, what->arguments);
+    if (what->reads)
+        sheaf__j_read(r->j, of);
+    const sheaf__jvalue out = what->run(&c);
+    r->j->depth--;
+    return out;
 }
 
 int64_t sheaf__j_int_argument(sheaf__j *j, const sheaf__jvalue *v, int64_t absent)
