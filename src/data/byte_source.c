@@ -98,25 +98,19 @@ static sheaf_status *recognise(sheaf__byte_source *s)
 
 /* ---- opening ---- */
 
+/* zlib's reader of files passes on what gzip did not pack. */
 static sheaf_status *start(sheaf__byte_source *s)
 {
     s->window = malloc(WINDOW);
-    s->raw = s->packing == PLAIN ? NULL : malloc(RAW);
-    if (s->window == NULL || (s->packing != PLAIN && s->raw == NULL))
-        return sheaf__no_memory(s->path);
-    if (s->packing == GZIP) {
-        z_stream *z = calloc(1, sizeof *z);
-        if (z == NULL || inflateInit2(z, 15 + 16) != Z_OK) {
-            free(z);
-            return sheaf__no_memory(s->path);
-        }
-        s->unpacker = z;
-    } else if (s->packing == ZSTD) {
+    if (s->packing == ZSTD) {
+        s->raw = malloc(RAW);
         s->unpacker = ZSTD_createDStream();
-        if (s->unpacker == NULL)
-            return sheaf__no_memory(s->path);
+    } else if ((s->unpacker = gzdopen(s->fd, "rb")) != NULL) {
+        gzbuffer(s->unpacker, RAW);
     }
-    s->inside = s->packing != PLAIN;
+    if (s->window == NULL || s->unpacker == NULL || (s->packing == ZSTD && s->raw == NULL))
+        return sheaf__no_memory(s->path);
+    s->inside = true;
     s->at = s->end = s->window;
     return NULL;
 }
@@ -128,54 +122,32 @@ sheaf_status *sheaf__byte_source_open(sheaf__byte_source *s, const char *path)
     if (st != NULL && sheaf_status_errno(st) == ENOENT)
         return sheaf__path_hub(st, path);
     TRY(st, recognise(s));
-    return st == NULL ? start(s) : st;
-}
-
-sheaf_status *sheaf__byte_source_hash(sheaf__byte_source *s)
-{
-    s->hasher = sheaf__hasher_new();
-    return s->hasher == NULL ? sheaf__no_memory(s->path) : NULL;
+    return TRY(st, start(s));
 }
 
 void sheaf__byte_source_close(sheaf__byte_source *s)
 {
-    if (s->packing == GZIP && s->unpacker != NULL) {
-        inflateEnd(s->unpacker);
-        free(s->unpacker);
-    } else if (s->packing == ZSTD) {
+    if (s->packing == ZSTD)
         ZSTD_freeDStream(s->unpacker);
-    }
-    sheaf__hasher_free(s->hasher);
+    if (s->packing != ZSTD && s->unpacker != NULL)
+        gzclose(s->unpacker); /* and the file */
+    else if (s->path != NULL && s->fd >= 0)
+        close(s->fd);
     free(s->window);
     free(s->raw);
-    if (s->path != NULL && s->fd >= 0)
-        close(s->fd);
     *s = (sheaf__byte_source){ .fd = -1 };
 }
 
 /* ---- reading ---- */
 
-/* At most `size` bytes of the file, fewer only at its end. */
-static sheaf_status *read_file(size_t *n, sheaf__byte_source *s, void *to, size_t size)
-{
-    const int64_t left = s->size - s->offset;
-    *n = left < (int64_t)size ? (size_t)left : size;
-    sheaf_status *st = *n == 0 ? NULL : sheaf__file_read_at(s->fd, to, *n, s->offset, s->path);
-    if (st != NULL)
-        return st;
-    s->offset += (int64_t)*n;
-    if (s->hasher != NULL)
-        sheaf__hasher_add(s->hasher, to, *n);
-    return NULL;
-}
+static const char cut_short[] = "its end in the middle of the packed data";
 
 static sheaf_status *damaged(const sheaf__byte_source *s, const char *why)
 {
     sheaf_status *st = sheaf_fail(SHEAF_E_FORMAT, "%s", s->path);
     sheaf_expected(st, "a whole file that %s packed", s->packing == GZIP ? "gzip" : "zstd");
-    return sheaf_found(st, "%s near byte %lld of %lld", why,
-                       (long long)s->offset - (long long)(s->raw_end - s->raw_at),
-                       (long long)s->size);
+    return sheaf_found(st, "%s near byte %" PRId64 " of %" PRId64, why,
+                       s->offset - (int64_t)(s->raw_end - s->raw_at), s->size);
 }
 
 /* The memory that unpacking takes is the packer's choice, up to 2 GiB. */
@@ -192,72 +164,51 @@ static sheaf_status *window_too_large(const sheaf__byte_source *s)
     return st;
 }
 
-/* Unpacks into [to, to + room) what it can of the raw bytes: *made bytes. */
-static sheaf_status *inflate_some(size_t *made, sheaf__byte_source *s, size_t room)
+static sheaf_status *read_gzip(size_t *made, sheaf__byte_source *s)
 {
-    z_stream *z = s->unpacker;
-    if (!s->inside) { /* another member, or the zeros that some tapes append */
-        if (s->raw[s->raw_at] == 0) {
-            s->raw_at++;
-            *made = 0;
-            return NULL;
-        }
-        inflateReset(z);
-        s->inside = true;
-    }
-    z->next_in = s->raw + s->raw_at;
-    z->avail_in = (unsigned)(s->raw_end - s->raw_at);
-    z->next_out = (unsigned char *)s->window;
-    z->avail_out = (unsigned)room;
-    const int code = inflate(z, Z_NO_FLUSH);
-    s->raw_at = s->raw_end - z->avail_in;
-    *made = room - z->avail_out;
-    if (code == Z_MEM_ERROR)
-        return sheaf__no_memory(s->path);
-    if (code == Z_STREAM_END)
-        s->inside = false;
-    else if (code != Z_OK && code != Z_BUF_ERROR)
-        return damaged(s, z->msg == NULL ? "damage" : z->msg);
-    return NULL;
+    int code = Z_OK;
+    const int n = gzread(s->unpacker, s->window, WINDOW), error = errno;
+    gzerror(s->unpacker, &code);
+    s->offset = gzoffset(s->unpacker);
+    *made = n > 0 ? (size_t)n : 0;
+    return code == Z_OK || code == Z_STREAM_END ? NULL
+           : code == Z_ERRNO                    ? sheaf__io_fail(error, s->path, "reading")
+           : code == Z_MEM_ERROR                ? sheaf__no_memory(s->path)
+           : code == Z_BUF_ERROR                ? damaged(s, cut_short)
+                                                : damaged(s, "damage");
 }
 
-static sheaf_status *zstd_some(size_t *made, sheaf__byte_source *s, size_t room)
+static sheaf_status *read_zstd(size_t *made, sheaf__byte_source *s)
 {
-    ZSTD_inBuffer in = { s->raw, s->raw_end, s->raw_at };
-    ZSTD_outBuffer out = { s->window, room, 0 };
-    const size_t code = ZSTD_decompressStream(s->unpacker, &out, &in);
-    s->raw_at = in.pos;
-    *made = out.pos;
-    if (ZSTD_getErrorCode(code) == ZSTD_error_frameParameter_windowTooLarge)
-        return window_too_large(s);
-    if (ZSTD_isError(code))
-        return damaged(s, ZSTD_getErrorName(code));
-    s->inside = code != 0;
-    return NULL;
-}
-
-static sheaf_status *unpack(size_t *made, sheaf__byte_source *s)
-{
-    sheaf_status *st = NULL;
-    *made = 0;
-    for (bool flushed = false; *made == 0 && st == NULL;) {
-        if (s->raw_at == s->raw_end && !flushed) {
+    ZSTD_outBuffer out = { s->window, WINDOW, 0 };
+    for (bool end = false; out.pos == 0;) {
+        if (s->raw_at == s->raw_end && end)
+            return damaged(s, cut_short);
+        if (s->raw_at == s->raw_end) {
+            const int64_t left = s->size - s->offset;
             s->raw_at = 0;
-            st = read_file(&s->raw_end, s, s->raw, RAW);
-            if (st == NULL && s->raw_end == 0) {
-                if (!s->inside)
-                    return NULL;
-                flushed = true; /* what the unpacker still holds may fill a window more */
-            }
-        } else if (s->raw_at == s->raw_end && flushed) {
-            return damaged(s, "its end in the middle of the packed data");
+            s->raw_end = left < RAW ? (size_t)left : RAW;
+            end = s->raw_end == 0; /* what the unpacker still holds may fill a window more */
+            if (end && !s->inside)
+                return NULL;
+            sheaf_status *st = sheaf__file_read_at(s->fd, s->raw, s->raw_end, s->offset, s->path);
+            if (st != NULL)
+                return st;
+            s->offset += (int64_t)s->raw_end;
         }
-        if (st == NULL && (s->raw_at < s->raw_end || flushed))
-            st = s->packing == GZIP ? inflate_some(made, s, WINDOW) : zstd_some(made, s, WINDOW);
-        if (flushed && *made == 0 && st == NULL && !s->inside)
-            return NULL;
+        ZSTD_inBuffer in = { s->raw, s->raw_end, s->raw_at };
+        const size_t code = ZSTD_decompressStream(s->unpacker, &out, &in);
+        s->raw_at = in.pos;
+        if (ZSTD_getErrorCode(code) == ZSTD_error_frameParameter_windowTooLarge)
+            return window_too_large(s);
+        if (ZSTD_isError(code))
+            return damaged(s, ZSTD_getErrorName(code));
+        s->inside = code != 0;
+        if (end && !s->inside)
+            break;
     }
-    return st;
+    *made = out.pos;
+    return NULL;
 }
 
 sheaf_status *sheaf__byte_source_fill(sheaf__byte_source *s)
@@ -265,7 +216,7 @@ sheaf_status *sheaf__byte_source_fill(sheaf__byte_source *s)
     size_t n = 0;
     if (s->ended)
         return NULL;
-    sheaf_status *st = s->packing == PLAIN ? read_file(&n, s, s->window, WINDOW) : unpack(&n, s);
+    sheaf_status *st = s->packing == ZSTD ? read_zstd(&n, s) : read_gzip(&n, s);
     s->at = s->window;
     s->end = s->window + n;
     s->ended = st != NULL || n == 0;

@@ -6,7 +6,6 @@
 #pragma once
 
 #include "base/base.h"
-#include "base/hash.h"
 #include "sheaf/status.h"
 
 typedef struct sheaf__byte_source {
@@ -18,20 +17,16 @@ typedef struct sheaf__byte_source {
     int64_t size, offset; /* of the file; read so far */
     int packing;
     char *window;
-    unsigned char *raw; /* [.. raw_end) of a packed file */
+    unsigned char *raw; /* [.. raw_end) of a file that zstd packed */
     size_t raw_at, raw_end;
     void *unpacker;
-    bool inside;          /* of a member or frame */
-    sheaf_hasher *hasher; /* of the file's bytes; NULL: nobody asked */
+    bool inside; /* of a frame */
 } sheaf__byte_source;
 
 /* sheaf__byte_source_open - errors (with the path before): SHEAF_E_IO; SHEAF_E_UNSUPPORTED for
  * forms that are known and not read (Parquet, zip, xz, ...) with the command that turns them. Close
  * also after a failure. */
 sheaf_status *sheaf__byte_source_open(sheaf__byte_source *out, const char *path);
-/* sheaf__byte_source_hash - from now on, before anything was read, the file's bytes as they lie on
- * the disk are hashed; sheaf__hasher_end(hasher) once all of it was read. */
-sheaf_status *sheaf__byte_source_hash(sheaf__byte_source *source);
 /* sheaf__byte_source_fill - the next window, when at == end. Errors: SHEAF_E_IO; SHEAF_E_FORMAT for
  * a file that is damaged or cut short; SHEAF_E_MEMORY. */
 sheaf_status *sheaf__byte_source_fill(sheaf__byte_source *source);

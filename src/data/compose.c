@@ -78,21 +78,7 @@ static sheaf_status *lay_out(sheaf__sequence *out, sheaf__ids prompt, sheaf__ids
         return sheaf__sequence_prompt(out, prompt, &layout);
     if (layout.max_length == 0)
         layout.max_length = sheaf__sequence_needs(prompt.count, answer.count, &layout);
-    sheaf__sequence s;
-    sheaf_status *st = sheaf__sequence_train(&s, prompt, answer, &layout);
-    if (st == NULL && s.cut > 0 && !options->may_cut) {
-        st = sheaf_fail(SHEAF_E_DATA, "answer");
-        sheaf_expected(
-            st, "at most %" PRId64 " tokens behind %" PRId64 " positions, with max_length %" PRId64,
-            answer.count - s.cut, s.context, layout.max_length);
-        sheaf_found(st, "%" PRId64, answer.count);
-        sheaf_try_this(st, "max_length %" PRId64 " or more",
-                       sheaf__sequence_needs(prompt.count, answer.count, &layout));
-        sheaf__sequence_release(&s);
-    }
-    if (st == NULL)
-        *out = s;
-    return st;
+    return sheaf__sequence_train(out, prompt, answer, &layout);
 }
 
 sheaf_status *sheaf__compose(sheaf__sequence *out, const sheaf__record *record,

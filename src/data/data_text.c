@@ -41,7 +41,6 @@ typedef struct reader {
     sheaf__row_writer rows;
     const char *cache; /* folder of caches; NULL: rows stay in memory */
     char key[33];
-    sheaf_hash *hash; /* [sources.paths] of the files, when the key was made */
     sheaf__pool *pool;
     int threads;
     /* the file that is read */
@@ -260,29 +259,21 @@ static sheaf_status *check_stop(const reader *in)
 /* Rows in a cache are found again by what the files were when the key was made. */
 static sheaf_status *check_unchanged(reader *in, int64_t file)
 {
-    if (in->cache == NULL ||
-        sheaf__hash_equal(sheaf__hasher_end(in->items.source.hasher), in->hash[file]))
+    sheaf_file_mark now;
+    sheaf__file_mark(&now, in->items.source.fd);
+    if (sheaf__file_mark_equal(&now, &in->sources.mark[file]))
         return NULL;
     sheaf_status *st = sheaf_fail(SHEAF_E_DATA, "%s", in->path);
     return sheaf_found(sheaf_expected(st, "a file that stays as it is while it is read"),
                        "one that changed");
 }
 
-static sheaf_status *open_file(reader *in, const char *path)
-{
-    in->path = path;
-    in->form = SHEAF__FORM_NONE;
-    in->items = (sheaf__json_items){ .path = path, .unit = "line", .line = 1 };
-    sheaf_status *st = sheaf__byte_source_open(&in->items.source, path);
-    if (st == NULL && in->cache != NULL)
-        st = sheaf__byte_source_hash(&in->items.source);
-    return st == NULL ? sheaf__json_items_begin(&in->items) : st;
-}
-
 static sheaf_status *read_file(reader *in, int64_t file)
 {
     bool more = true;
-    sheaf_status *st = open_file(in, in->sources.path[file]);
+    in->path = in->sources.path[file];
+    in->form = SHEAF__FORM_NONE;
+    sheaf_status *st = sheaf__json_items_open(&in->items, in->path);
     in->known = in->talks != NULL;
     while (st == NULL && more && in->complaints.fatal == NULL) {
         st = gather(&more, in);
@@ -344,7 +335,6 @@ static void release(reader *in)
     sheaf__fields_release(&in->fields);
     sheaf__talks_close(in->talks);
     sheaf__pool_free(in->pool);
-    free(in->hash);
     free(in->text);
     free(in->job);
 }
@@ -371,12 +361,7 @@ static sheaf_status *choose_cache(reader *in)
     in->cache = given ? o->cache : in->sources.bytes >= LARGE ? o->cache_beside : NULL;
     if (in->talks != NULL)
         in->cache = NULL;
-    if (in->cache == NULL)
-        return NULL;
-    in->hash = calloc((size_t)in->sources.paths, sizeof *in->hash);
-    if (in->hash == NULL)
-        return sheaf__no_memory("data set");
-    return sheaf__text_key(in->key, in->hash, &in->sources, o);
+    return in->cache == NULL ? NULL : sheaf__text_key(in->key, &in->sources, o);
 }
 
 /* A cache holds the name of a template. */

@@ -103,24 +103,16 @@ static sheaf_status *no_text(const sheaf__json_items *it, int first)
     return st;
 }
 
-static void pass_mark(sheaf__json_items *it)
-{
-    sheaf__byte_source *s = &it->source;
-    it->failed = sheaf__byte_source_fill(s);
-    if (s->end - s->at >= 3 && memcmp(s->at, "\xEF\xBB\xBF", 3) == 0)
-        s->at += 3;
-}
-
 sheaf_status *sheaf__json_items_open(sheaf__json_items *it, const char *path)
 {
     *it = (sheaf__json_items){ .path = path, .unit = "line", .line = 1 };
-    sheaf_status *st = sheaf__byte_source_open(&it->source, path);
-    return st == NULL ? sheaf__json_items_begin(it) : st;
-}
-
-sheaf_status *sheaf__json_items_begin(sheaf__json_items *it)
-{
-    pass_mark(it);
+    sheaf__byte_source *s = &it->source;
+    sheaf_status *st = sheaf__byte_source_open(s, path);
+    if (st != NULL)
+        return st;
+    it->failed = sheaf__byte_source_fill(s);
+    if (s->end - s->at >= 3 && memcmp(s->at, "\xEF\xBB\xBF", 3) == 0)
+        s->at += 3;
     const int first = next_visible(it);
     if (it->failed != NULL)
         return read_error(it);

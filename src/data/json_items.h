@@ -33,9 +33,6 @@ typedef struct sheaf__json_items {
 /* sheaf__json_items_open - errors (with the path before): SHEAF_E_IO, SHEAF_E_FORMAT for what is no
  * text. Close also after a failure. */
 sheaf_status *sheaf__json_items_open(sheaf__json_items *out, const char *path);
-/* sheaf__json_items_begin - the second half of it, of a source that the caller opened in a zeroed
- * struct with path and unit set. */
-sheaf_status *sheaf__json_items_begin(sheaf__json_items *items);
 /* sheaf__json_items_next - *more false at the end. Errors (with the path): SHEAF_E_FORMAT naming
  * the line when the array itself is broken, a record is larger than SHEAF__RECORD_MAX, or a packed
  * file is damaged; SHEAF_E_IO, SHEAF_E_MEMORY. */

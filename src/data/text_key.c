@@ -103,7 +103,7 @@ static void add_options(sheaf_hasher *to, const sheaf_data_options *o)
         add_text(to, o->date);
 }
 
-sheaf_status *sheaf__text_key(char out[33], sheaf_hash *file, const sheaf__text_sources *sources,
+sheaf_status *sheaf__text_key(char out[33], const sheaf__text_sources *sources,
                               const sheaf_data_options *options)
 {
     sheaf_hasher *hasher = sheaf__hasher_new();
@@ -112,9 +112,10 @@ sheaf_status *sheaf__text_key(char out[33], sheaf_hash *file, const sheaf__text_
         add_options(hasher, options);
     TRY(st, add_tokenizer(hasher, options));
     for (int64_t i = 0; i < sources->paths && st == NULL; i++) {
-        st = sheaf__path_hash(&file[i], sources->path[i], options->stop);
+        sheaf_hash file;
+        st = sheaf__path_hash(&file, sources->path[i], options->stop);
         if (st == NULL)
-            add_hash(hasher, file[i]);
+            add_hash(hasher, file);
     }
     if (st == NULL)
         sheaf__hash_text(out, sheaf__hasher_end(hasher));

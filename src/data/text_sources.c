@@ -31,14 +31,16 @@ static bool is_json_name(const char *name)
 
 static sheaf_status *add_file(sheaf__text_sources *s, const char *path)
 {
-    struct stat look;
-    if (!SHEAF_GROW(&s->path, NULL, s->paths + 1))
+    struct stat look = { 0 };
+    if (!SHEAF_GROW(&s->path, NULL, s->paths + 1) || !SHEAF_GROW(&s->mark, NULL, s->paths + 1))
         return sheaf__no_memory("data set");
+    (void)!stat(path, &look); /* opening it says what is wrong */
+    s->mark[s->paths] = (sheaf_file_mark){ look.st_dev, look.st_ino, look.st_size, look.st_mtim };
     s->path[s->paths] = strdup(path);
     if (s->path[s->paths] == NULL)
         return sheaf__no_memory("data set");
     s->paths++;
-    s->bytes += stat(path, &look) == 0 ? (int64_t)look.st_size : 0;
+    s->bytes += look.st_size;
     return NULL;
 }
 
@@ -183,6 +185,7 @@ void sheaf__text_sources_release(sheaf__text_sources *s)
     for (int64_t i = 0; i < s->paths; i++)
         free(s->path[i]);
     free(s->path);
+    free(s->mark);
     sheaf__tokenizer_close(s->tokenizer);
     sheaf__chat_template_free(s->chat);
     sheaf__stored_chat_release(&s->stored);

@@ -1,12 +1,13 @@
 /* text_sources.h - private: what texts are read with: files, tokenizer and chat template. */
 #pragma once
 
-#include "base/hash.h"
+#include "base/file.h"
 #include "data/text_encode.h"
 #include "inputs/chat/stored.h"
 
 typedef struct sheaf__text_sources {
-    char **path; /* [paths] of the data, owned */
+    char **path;           /* [paths] of the data, owned */
+    sheaf_file_mark *mark; /* [paths] before anything of them was read */
     int64_t paths;
     int64_t bytes;  /* of all files */
     int64_t passed; /* entries of the folder that are not read, but hidden ones */
@@ -36,8 +37,7 @@ void sheaf__text_sources_release(sheaf__text_sources *sources);
 /* sheaf__text_key - a name for all that the rows follow from, 32 hex digits (text_key.c): the bytes
  * of the data files (not their names), of the tokenizer's files, its class and what of the options
  * reaches a row.
- *   file  [sources->paths] out: the hash of each data file
  * Errors: SHEAF_E_IO, SHEAF_E_FORMAT of what lies beside the tokenizer, SHEAF_E_STOPPED,
  * SHEAF_E_MEMORY. */
-sheaf_status *sheaf__text_key(char out[33], sheaf_hash *file, const sheaf__text_sources *sources,
+sheaf_status *sheaf__text_key(char out[33], const sheaf__text_sources *sources,
                               const sheaf_data_options *options);

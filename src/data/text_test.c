@@ -594,7 +594,6 @@ static void check_composed(const recording *r)
         const sheaf__turn turn = { string_of(one, "prompt"), string_of(one, "caption") };
         const sheaf__record record = { .image = "x.jpg", .turn = &turn, .turns = 1 };
         sheaf__compose_options options = { .model = r->model,
-                                           .may_cut = true,
                                            .layout = { number_of(one, "image_length"),
                                                        number_of(one, "max_length"), r->bos, r->eos,
                                                        r->pad } };
@@ -620,25 +619,18 @@ static void test_compose__records_become_the_recorded_sequences(void **state)
     each(check_composed);
 }
 
-static void test_compose__nothing_is_left_out_silently(void **state)
+static void test_compose__what_is_left_out_is_counted(void **state)
 {
     static const sheaf__turn turn[] = { { "a", "b" }, { "c", "defghijk" }, { "q", NULL } };
     sheaf__record record = { .turn = turn, .turns = 2 };
     sheaf__compose_options options = {
         .version = SHEAF__CHAT_OLD,
-        .layout = { .patches = 9, .max_length = 50, .bos = 256, .eos = 257, .pad = 258 }
+        .layout = { .patches = 9, .max_length = 53, .bos = 256, .eos = 257, .pad = 258 }
     };
     sheaf__sequence s = { 0 };
-    CHECK_FAILS(sheaf__compose(&s, &record, &options), SHEAF_E_DATA,
-                "max_length 54 or more"); /* 42 + 8 + 4 */
-    options.layout.max_length = 53;
-    CHECK_FAILS(sheaf__compose(&s, &record, &options), SHEAF_E_DATA,
-                "at most 7 tokens behind 42 positions, with max_length 53 | 8 | max_length 54");
-    options.may_cut = true;
     CHECK_OK(sheaf__compose(&s, &record, &options));
     assert_int_equal(s.cut, 1);
     sheaf__sequence_release(&s);
-    options.may_cut = false;
     options.layout.max_length = 54;
     CHECK_OK(sheaf__compose(&s, &record, &options));
     assert_int_equal(s.input_ids[0], 256);
@@ -699,7 +691,7 @@ int main(void)
         cmocka_unit_test(test_layout__limits_are_exact),
         cmocka_unit_test(test_layout__a_prompt_leaves_room_for_an_answer),
         cmocka_unit_test(test_compose__records_become_the_recorded_sequences),
-        cmocka_unit_test(test_compose__nothing_is_left_out_silently),
+        cmocka_unit_test(test_compose__what_is_left_out_is_counted),
         cmocka_unit_test(test_compose__the_mark_of_a_picture_is_no_text),
     };
     return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
