@@ -1,19 +1,23 @@
-/* data_talks.c - see data_talks.h: rows of conversations with pictures (talk_row.h). Of the
- * pictures only paths, hashes and sizes stay; they are read again when a step needs them, or before
- * it does (data_pictures.h). A record that is bad is named: upstream takes another one at random.
+/* data_talks.c - see data_talks.h: rows of conversations with pictures. Of the pictures only paths,
+ * hashes and sizes stay; they are read again when a step needs them, or before it does
+ * (data_pictures.h). A record that is bad is named: upstream takes another one at random.
  */
 #include "data/data_talks.h"
 
 #include "base/base.h"
 #include "base/file.h"
+#include "data/complaints.h"
 #include "data/data_images.h"
 #include "data/data_pictures.h"
+#include "data/talk_pictures.h"
+#include "inputs/speech.h"
 
 struct sheaf__talks {
     sheaf_data *data;
     const sheaf_data_options *options;
+    const sheaf__fields *fields;
     sheaf__chat_template *own; /* the family's, where none is named or stored */
-    sheaf__talk_reader reader;
+    sheaf__speech speech;
     char *folder;   /* that paths of pictures start from */
     int64_t across; /* the least --seq that cuts no picture, where one was too small; 0: none */
     sheaf__pictures *pictures;
@@ -24,7 +28,7 @@ struct sheaf__talks {
 static sheaf_status *choose_chat(sheaf__talks *t, sheaf__text_sources *sources)
 {
     const sheaf_data_options *o = t->options;
-    const sheaf__picture_form *form = &t->reader.viewing.form;
+    const sheaf__picture_form *form = &sheaf__pictures_viewing(t->pictures)->form;
     sheaf_status *st = sheaf__text_sources_chat(sources, o);
     if (st != NULL)
         return st;
@@ -39,7 +43,7 @@ static sheaf_status *choose_chat(sheaf__talks *t, sheaf__text_sources *sources)
                        "(--template changes it)",
                        sheaf__chat_template_name(chat));
     }
-    t->reader.speech.chat = chat;
+    t->speech.chat = chat;
     t->data->prompt_template = chat == NULL ? NULL : sheaf__chat_template_name(chat);
     return st;
 }
@@ -52,7 +56,7 @@ static sheaf_status *open_sources(sheaf__talks *t, sheaf__text_sources *sources)
     if (st != NULL)
         return st;
     const sheaf__text_encoder *e = &sources->encoder;
-    sheaf__speech *s = &t->reader.speech;
+    sheaf__speech *s = &t->speech;
     const int64_t bos = e->tokenizer == NULL ? o->config->bos : sheaf__tokenizer_bos(e->tokenizer);
     s->tokenizer = e->tokenizer;
     s->bos = e->bos;
@@ -85,17 +89,11 @@ sheaf_status *sheaf__talks_open(sheaf__talks **out, sheaf_data *data, const char
         return sheaf__data_no_memory(0);
     t->data = data;
     t->options = options;
-    t->reader.loss_on = options->loss_on;
-    t->reader.config = options->config;
-    t->reader.fields = fields;
+    t->fields = fields;
     sheaf_status *st = sheaf__pictures_new(&t->pictures, options->config, options->threads);
-    if (st == NULL)
-        t->reader.viewing = *sheaf__pictures_viewing(t->pictures);
     TRY(st, check_one(sources, path));
     TRY(st, open_sources(t, sources));
-    TRY(st, sheaf__path_parent(&t->folder, sources->path[0]));
-    t->reader.folder = t->folder;
-    return st;
+    return TRY(st, sheaf__path_parent(&t->folder, sources->path[0]));
 }
 
 sheaf_status *sheaf__talks_keep(sheaf__talks *t)
@@ -114,13 +112,122 @@ void sheaf__talks_close(sheaf__talks *t)
     free(t);
 }
 
-/* ---- rows ---- */
+/* A record on its way. */
+typedef struct talk {
+    const sheaf__talks *talks;
+    sheaf__text_record record;
+    sheaf__message *message; /* [messages] */
+    int64_t messages;
+    sheaf__talk_pictures pictures;
+} talk;
 
-sheaf_status *sheaf__talks_read(sheaf__talk_row *out, const sheaf__talks *t, const char *text,
+/* ---- messages ---- */
+
+static sheaf_status *take_messages(talk *t)
+{
+    const sheaf__text_record *r = &t->record;
+    const bool pair = r->form == SHEAF__FORM_PROMPT && r->messages == 0;
+    t->messages = pair ? 2 : r->messages;
+    if (t->messages == 0)
+        return sheaf__bad_field(sheaf__text_form_name(r->form),
+                                "a conversation, or a prompt and its completion", "a whole text");
+    t->message = malloc((size_t)t->messages * sizeof *t->message);
+    if (t->message == NULL)
+        return sheaf__data_no_memory(0);
+    sheaf__text_said(t->message, r);
+    if (pair) {
+        t->message[0] = (sheaf__message){ "user", r->prompt, r->prompt_size };
+        t->message[1] = (sheaf__message){ "assistant", r->text, r->text_size };
+    }
+    sheaf__talk_pictures_from(&t->pictures, t->message, t->messages);
+    return NULL;
+}
+
+/* ---- the row ---- */
+
+static bool counts(const void *self, int64_t message)
+{
+    const talk *t = self;
+    if (t->talks->options->loss_on == SHEAF_LOSS_LAST && message != t->messages - 1)
+        return false;
+    return t->record.messages == 0 || t->record.message[message].trained;
+}
+
+static sheaf_status *label_row(sheaf__talk_row *out, const talk *t, sheaf__said *said)
+{
+    bool any = false;
+    out->label = malloc(((size_t)said->count + 1) * sizeof *out->label);
+    if (out->label == NULL)
+        return sheaf__data_no_memory(0);
+    sheaf__said_targets(out->label, &out->behind, SHEAF__NO_LABEL, &t->talks->speech, said, counts,
+                        t);
+    for (int64_t i = 0; i < said->count; i++) {
+        if (t->talks->options->loss_on == SHEAF_LOSS_ALL && !said->row[i])
+            out->label[i] = said->id[i];
+        any |= i > 0 && out->label[i] != SHEAF__NO_LABEL;
+    }
+    if (!any)
+        return sheaf__text_nothing_learned(&t->record,
+                                           t->talks->options->loss_on == SHEAF_LOSS_LAST);
+    out->id = said->id;
+    out->row = said->row;
+    out->count = said->count;
+    out->left_out = said->text.left_out;
+    out->written = said->written;
+    said->id = NULL;
+    said->row = NULL;
+    return NULL;
+}
+
+static sheaf_status *make_row(sheaf__talk_row *out, talk *t)
+{
+    const sheaf__talks *r = t->talks;
+    sheaf__placed placed;
+    sheaf__said said = { 0 };
+    sheaf_status *st = sheaf__talk_pictures_place(&placed, &r->speech.form, t->message, t->messages,
+                                                  &t->pictures, false);
+    TRY(st, sheaf__say(&said, &r->speech, &placed, false));
+    TRY(st, label_row(out, t, &said));
+    TRY(st, sheaf__talk_pictures_take(&out->picture, &t->pictures, placed.order));
+    if (st == NULL)
+        out->pictures = placed.pictures;
+    sheaf__said_release(&said);
+    sheaf__placed_release(&placed);
+    return st;
+}
+
+sheaf_status *sheaf__talks_read(sheaf__talk_row *out, const sheaf__talks *talks, const char *text,
                                 size_t size)
 {
-    return sheaf__talk_row_read(out, &t->reader, text, size);
+    talk t = { .talks = talks };
+    *out = (sheaf__talk_row){ .behind = SHEAF__NO_LABEL };
+    sheaf_status *st = sheaf__text_record_shown(&t.record, text, size, talks->fields);
+    TRY(st, sheaf__talk_pictures_read(&t.pictures, t.record.json, talks->folder,
+                                      sheaf__pictures_viewing(talks->pictures)));
+    TRY(st, take_messages(&t));
+    TRY(st, make_row(out, &t));
+    memcpy(out->ignored, t.record.ignored, sizeof out->ignored);
+    out->lost = t.record.lost;
+    sheaf__talk_pictures_release(&t.pictures);
+    free(t.message);
+    sheaf__text_record_release(&t.record);
+    if (st != NULL)
+        sheaf__talk_row_release(out);
+    return st;
 }
+
+void sheaf__talk_row_release(sheaf__talk_row *row)
+{
+    for (int64_t i = 0; i < row->pictures; i++)
+        sheaf__viewed_release(&row->picture[i]);
+    free(row->picture);
+    free(row->id);
+    free(row->label);
+    free(row->row);
+    *row = (sheaf__talk_row){ .behind = SHEAF__NO_LABEL };
+}
+
+/* ---- the data set ---- */
 
 sheaf_status *sheaf__talks_put(sheaf__talks *t, sheaf__text_counts *c, sheaf__talk_row *row)
 {

@@ -2,7 +2,6 @@
 #include "data/records.h"
 
 #include "base/base.h"
-#include "data/records_read.h"
 
 static size_t text_bytes(const char *text)
 {

@@ -24,6 +24,7 @@
 #include "base/base.h"
 #include "base/events.h"
 #include "data/complaints.h"
+#include "data/fields.h"
 #include "inputs/template.h"
 #include "sheaf/status.h"
 
@@ -61,3 +62,26 @@ void sheaf__records_release(sheaf__records *records);
 
 /* sheaf__record_in - puts "line 7" (or the image's path) before a status about record `index`. */
 sheaf_status *sheaf__record_in(sheaf_status *st, const sheaf__records *records, int64_t index);
+
+/* ---- private to its readers ---- */
+
+typedef struct sheaf__records_reader {
+    sheaf__records *out;
+    const char *path; /* of the data set */
+    const sheaf__records_options *options;
+    sheaf__complaints *complaints;
+    sheaf__fields fields; /* as options->fields says */
+    bool told;            /* of a field of a label that is not read */
+} sheaf__records_reader;
+
+/* Puts `path` before its own failures, but not before complaints. */
+sheaf_status *sheaf__records_read_json(sheaf__records_reader *in);
+
+/* sheaf__records_take_label - the record of `image` that the JSON file `label` holds; a bad one is
+ * a complaint. */
+sheaf_status *sheaf__records_take_label(sheaf__records_reader *in, const char *image,
+                                        const char *label);
+
+/* sheaf__records_put - copies all of it. Errors: SHEAF_E_MEMORY. */
+sheaf_status *sheaf__records_put(sheaf__records *out, int64_t place, const char *image,
+                                 const sheaf__turn *turn, int64_t turns);

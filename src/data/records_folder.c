@@ -2,7 +2,7 @@
  * utils/utils/dataset.py), or beside which labels lie (upstream's SFT data: images/REST.jpg and
  * labels/REST.json, or one labels_...): then these are the records. Which form a path has is told
  * here too. */
-#include "data/records_read.h"
+#include "data/records.h"
 
 #include <errno.h>
 #include <search.h>

@@ -1,5 +1,5 @@
 /* records_json.c - records from JSON Lines or one JSON array; the forms are in records.h. */
-#include "data/records_read.h"
+#include "data/records.h"
 
 #include <stdarg.h>
 
