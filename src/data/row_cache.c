@@ -1,6 +1,7 @@
 /* row_cache.c - see row_cache.h. */
 #include "data/row_cache.h"
 
+#include <stddef.h>
 #include <unistd.h>
 
 #include "base/base.h"
@@ -9,8 +10,8 @@
 #include "base/json.h"
 #include "base/output.h"
 
-enum { PARTS = 4, BUFFER = 1 << 20, VERSION = 1 };
-enum { BEGIN, LABELS, TOKEN, TRAINED };
+enum { BEGIN, LABELS, TOKEN, TRAINED, PARTS };
+enum { VERSION = 1 };
 static const char *const names[PARTS] = { "begin", "labels", "token", "trained" };
 static const char tag[] = "Signature: 8a477f597d28d172789f06886806bc55\n"
                           "# Tokenised text of sheaf; it is made again when it is not here.\n";
@@ -27,54 +28,27 @@ static sheaf_status *tag_folder(const char *dir)
 
 /* ---- writing ---- */
 
-typedef struct part {
-    sheaf_file file;
-    sheaf_hasher *hasher;
-    char *buffer;
-    size_t used;
-    int64_t size;
-} part;
-
+/* Rows are written as they come; where they begin and how many labels they have is kept. */
 struct sheaf__row_cache_writer {
     sheaf_output *output;
-    part part[PARTS];
-    int64_t rows, tokens;
+    sheaf_file file[PARTS];      /* of TOKEN and TRAINED */
+    sheaf_hasher *hasher[PARTS]; /* of all */
+    int64_t *begin, begin_capacity;
+    int32_t *labels;
+    int64_t rows, tokens, labels_capacity;
     char key[64];
     char *dir, *above;     /* the folder of caches, and the one that it is in; owned */
     bool made, made_above; /* by this writer: they go again when nothing comes of it */
 };
 
-static sheaf_status *flush(part *p)
-{
-    sheaf__hasher_add(p->hasher, p->buffer, p->used);
-    sheaf_status *st = sheaf__file_write_at(&p->file, p->buffer, p->used, p->size);
-    p->size += (int64_t)p->used;
-    p->used = 0;
-    return st;
-}
-
-static sheaf_status *add(part *p, const void *bytes, size_t size)
-{
-    sheaf_status *st = NULL;
-    for (const char *from = bytes; size > 0 && st == NULL;) {
-        const size_t n = size < BUFFER - p->used ? size : BUFFER - p->used;
-        memcpy(p->buffer + p->used, from, n);
-        p->used += n;
-        from += n;
-        size -= n;
-        if (p->used == BUFFER)
-            st = flush(p);
-    }
-    return st;
-}
-
 static void writer_free(sheaf__row_cache_writer *w)
 {
     for (int i = 0; i < PARTS; i++) {
-        sheaf_status_free(sheaf__file_close(&w->part[i].file));
-        sheaf__hasher_free(w->part[i].hasher);
-        free(w->part[i].buffer);
+        sheaf_status_free(sheaf__file_close(&w->file[i]));
+        sheaf__hasher_free(w->hasher[i]);
     }
+    free(w->begin);
+    free(w->labels);
     free(w->dir);
     free(w->above);
     free(w);
@@ -108,14 +82,14 @@ void sheaf__row_cache_abandon(sheaf__row_cache_writer *w)
 static sheaf_status *start(sheaf__row_cache_writer *w)
 {
     sheaf_status *st = NULL;
-    for (int i = 0; i < PARTS && st == NULL; i++) {
-        w->part[i].hasher = sheaf__hasher_new();
-        w->part[i].buffer = malloc(BUFFER);
-        if (w->part[i].hasher == NULL || w->part[i].buffer == NULL)
+    for (int i = 0; i < PARTS; i++) {
+        w->hasher[i] = sheaf__hasher_new();
+        if (w->hasher[i] == NULL)
             return sheaf__no_memory("cache of the data");
-        st = sheaf__output_create(&w->part[i].file, w->output, names[i]);
+        if (i >= TOKEN)
+            TRY(st, sheaf__output_create(&w->file[i], w->output, names[i]));
     }
-    return st == NULL ? add(&w->part[BEGIN], &w->tokens, sizeof w->tokens) : st;
+    return st;
 }
 
 /* The folder with its tag. */
@@ -140,7 +114,7 @@ sheaf_status *sheaf__row_cache_begin(sheaf__row_cache_writer **out, const char *
     if (w == NULL)
         return sheaf__no_memory("cache of the data");
     for (int i = 0; i < PARTS; i++)
-        w->part[i].file.fd = -1;
+        w->file[i].fd = -1;
     snprintf(w->key, sizeof w->key, "%s", key);
     sheaf_status *st = make_folder(w, dir);
     TRY(st, sheaf__path_join(&path, dir, key));
@@ -166,71 +140,83 @@ static int32_t count_labels(const uint8_t *trained, int64_t count)
 sheaf_status *sheaf__row_cache_put(sheaf__row_cache_writer *w, const int32_t *id,
                                    const uint8_t *trained, int64_t count)
 {
-    const int32_t labels = count_labels(trained, count);
-    w->tokens += count;
-    w->rows++;
-    sheaf_status *st = add(&w->part[BEGIN], &w->tokens, sizeof w->tokens);
-    TRY(st, add(&w->part[LABELS], &labels, sizeof labels));
-    TRY(st, add(&w->part[TOKEN], id, (size_t)count * sizeof *id));
-    return st == NULL ? add(&w->part[TRAINED], trained, (size_t)count) : st;
+    const size_t n = (size_t)count;
+    if (!SHEAF_GROW(&w->begin, &w->begin_capacity, w->rows + 2) ||
+        !SHEAF_GROW(&w->labels, &w->labels_capacity, w->rows + 1))
+        return sheaf__no_memory("cache of the data");
+    w->begin[0] = 0;
+    sheaf_status *st = sheaf__file_write_at(&w->file[TOKEN], id, n * sizeof *id, w->tokens * 4);
+    TRY(st, sheaf__file_write_at(&w->file[TRAINED], trained, n, w->tokens));
+    sheaf__hasher_add(w->hasher[TOKEN], id, n * sizeof *id);
+    sheaf__hasher_add(w->hasher[TRAINED], trained, n);
+    w->labels[w->rows] = count_labels(trained, count);
+    w->begin[++w->rows] = w->tokens += count;
+    return st;
+}
+
+/* What was kept of the rows. */
+static sheaf_status *write_kept(sheaf__row_cache_writer *w, int part, const void *bytes,
+                                size_t size)
+{
+    sheaf__hasher_add(w->hasher[part], bytes, size);
+    return sheaf__output_write(w->output, names[part], bytes, size);
 }
 
 /* ---- the manifest ---- */
 
-typedef struct field {
+static const struct {
     const char *name;
-    int64_t *value;
-} field;
+    size_t at;
+} fields[] = {
+#define FIELD(name, member)                                                                        \
+    {                                                                                              \
+        name, offsetof(sheaf__row_cache_facts, member)                                             \
+    }
+    FIELD("records", records),          FIELD("limit", counts.limit),
+    FIELD("rows", counts.rows),         FIELD("longest", counts.longest),
+    FIELD("too_long", counts.too_long), FIELD("cut", counts.cut),
+    FIELD("emptied", counts.emptied),   FIELD("left_out", counts.left_out),
+    FIELD("written", counts.written),   FIELD("bad", counts.bad),
+};
+enum { FIELDS = sizeof fields / sizeof *fields };
 
-static int fields_of(field out[16], sheaf__row_cache_facts *f)
+static int64_t *value_of(const sheaf__row_cache_facts *facts, int i)
 {
-    sheaf__text_counts *c = &f->counts;
-    const field all[] = { { "records", &f->records },   { "limit", &c->limit },
-                          { "rows", &c->rows },         { "longest", &c->longest },
-                          { "too_long", &c->too_long }, { "cut", &c->cut },
-                          { "emptied", &c->emptied },   { "left_out", &c->left_out },
-                          { "written", &c->written },   { "bad", &c->bad } };
-    memcpy(out, all, sizeof all);
-    return (int)(sizeof all / sizeof *all);
+    return (int64_t *)((char *)facts + fields[i].at);
 }
 
 /* Of what the manifest says itself: the longest row, say, decides how much of rows is read. */
-static sheaf_status *hash_facts(char out[33], sheaf__row_cache_facts facts, int64_t tokens)
+static sheaf_status *hash_facts(char out[33], const sheaf__row_cache_facts *facts, int64_t tokens)
 {
-    field fields[16];
-    const int n = fields_of(fields, &facts);
     sheaf_hasher *hasher = sheaf__hasher_new();
     if (hasher == NULL)
         return sheaf__no_memory("cache of the data");
     sheaf__hasher_add(hasher, &tokens, sizeof tokens);
-    for (int i = 0; i < n; i++)
-        sheaf__hasher_add(hasher, fields[i].value, sizeof *fields[i].value);
-    sheaf__hasher_add(hasher, facts.prompt_template, strlen(facts.prompt_template));
+    for (int i = 0; i < FIELDS; i++)
+        sheaf__hasher_add(hasher, value_of(facts, i), sizeof(int64_t));
+    sheaf__hasher_add(hasher, facts->prompt_template, strlen(facts->prompt_template));
     sheaf__hash_text(out, sheaf__hasher_end(hasher));
     sheaf__hasher_free(hasher);
     return NULL;
 }
 
-static sheaf_status *write_manifest(sheaf__row_cache_writer *w, const sheaf__row_cache_facts *given)
+static sheaf_status *write_manifest(sheaf__row_cache_writer *w, const sheaf__row_cache_facts *facts)
 {
     sheaf_text text = { 0 };
     char hash[33];
-    sheaf__row_cache_facts facts = *given;
-    field fields[16];
-    const int n = fields_of(fields, &facts);
     sheaf_status *st = hash_facts(hash, facts, w->tokens);
     if (st != NULL)
         return st;
     sheaf__text_add(&text, "{\n \"version\": %d,\n \"key\": \"%s\",\n \"tokens\": %" PRId64 ",\n",
                     VERSION, w->key, w->tokens);
-    for (int i = 0; i < n; i++)
-        sheaf__text_add(&text, " \"%s\": %" PRId64 ",\n", fields[i].name, *fields[i].value);
+    for (int i = 0; i < FIELDS; i++)
+        sheaf__text_add(&text, " \"%s\": %" PRId64 ",\n", fields[i].name, *value_of(facts, i));
     sheaf__text_add(&text, " \"facts\": \"%s\",\n", hash);
     for (int i = 0; i < PARTS; i++)
         sheaf__text_add(&text, " \"%s\": \"%s\",\n", names[i],
-                        sheaf__hash_text(hash, sheaf__hasher_end(w->part[i].hasher)));
+                        sheaf__hash_text(hash, sheaf__hasher_end(w->hasher[i])));
     sheaf__text_add(&text, " \"template\": ");
-    sheaf__text_json(&text, facts.prompt_template);
+    sheaf__text_json(&text, facts->prompt_template);
     sheaf__text_add(&text, "\n}\n");
     st = text.failed ? sheaf__no_memory("cache of the data")
                      : sheaf__output_write(w->output, "manifest.json", text.at, text.size);
@@ -241,11 +227,10 @@ static sheaf_status *write_manifest(sheaf__row_cache_writer *w, const sheaf__row
 sheaf_status *sheaf__row_cache_commit(sheaf__row_cache_writer *w,
                                       const sheaf__row_cache_facts *facts)
 {
-    sheaf_status *st = NULL;
-    for (int i = 0; i < PARTS && st == NULL; i++) {
-        st = flush(&w->part[i]);
-        TRY(st, sheaf__file_sync(&w->part[i].file));
-    }
+    sheaf_status *st = sheaf__file_sync(&w->file[TOKEN]);
+    TRY(st, sheaf__file_sync(&w->file[TRAINED]));
+    TRY(st, write_kept(w, BEGIN, w->begin, (size_t)(w->rows + 1) * sizeof *w->begin));
+    TRY(st, write_kept(w, LABELS, w->labels, (size_t)w->rows * sizeof *w->labels));
     TRY(st, write_manifest(w, facts));
     if (st != NULL) {
         sheaf__row_cache_abandon(w);
@@ -349,16 +334,14 @@ static sheaf_status *open_part(sheaf_data *data, void **into, const char *folder
 static sheaf_status *take_manifest(sheaf__row_cache_facts *facts, int64_t *tokens,
                                    const char *hash[PARTS], json_t *json, const char *key)
 {
-    field fields[16];
-    const int n = fields_of(fields, facts);
     sheaf_json_reader r = { .object = json };
     const int64_t version = sheaf__json_int(&r, "version", 0, INT32_MAX, 0);
     const char *was = sheaf__json_string(&r, "key"), *form = sheaf__json_string(&r, "template"),
                *said = json_string_value(json_object_get(json, "facts"));
     char is[33];
     *tokens = sheaf__json_int(&r, "tokens", 1, INT64_MAX / 8, SHEAF_JSON_NEEDED);
-    for (int i = 0; i < n; i++)
-        *fields[i].value = sheaf__json_int(&r, fields[i].name, 0, INT64_MAX, SHEAF_JSON_NEEDED);
+    for (int i = 0; i < FIELDS; i++)
+        *value_of(facts, i) = sheaf__json_int(&r, fields[i].name, 0, INT64_MAX, SHEAF_JSON_NEEDED);
     for (int i = 0; i < PARTS; i++)
         hash[i] = sheaf__json_string(&r, names[i]);
     if (r.st != NULL)
@@ -371,7 +354,7 @@ static sheaf_status *take_manifest(sheaf__row_cache_facts *facts, int64_t *token
     if (facts->counts.rows < 1 || facts->counts.rows > INT64_MAX / 16)
         return differs("at least one row", "none");
     snprintf(facts->prompt_template, sizeof facts->prompt_template, "%s", form == NULL ? "" : form);
-    sheaf_status *st = hash_facts(is, *facts, *tokens);
+    sheaf_status *st = hash_facts(is, facts, *tokens);
     if (st == NULL && (said == NULL || strcmp(said, is) != 0))
         st = differs("the numbers that were written", "others");
     return st;

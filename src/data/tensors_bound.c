@@ -61,17 +61,9 @@ static sheaf_status *find_pixels(const sheaf_safetensors_entry **out, const shea
     char name[64];
     snprintf(name, sizeof name, "image_%" PRId64 "_%" PRId64 "_chw", row, j);
     const sheaf_safetensors_entry *e = sheaf__safetensors_find(in->file, name);
-    if (in->rows == 1) {
-        const sheaf_safetensors_entry *both = e;
+    if (e == NULL && in->rows == 1) {
         snprintf(name, sizeof name, "image_%" PRId64 "_chw", j);
         e = sheaf__safetensors_find(in->file, name);
-        if (e != NULL && both != NULL)
-            return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_DATA, "'%s'", name),
-                                              "the pixels of image %" PRId64 " in one tensor",
-                                              j + 1),
-                               "'%s' too", both->name);
-        if (e == NULL)
-            e = both;
     }
     if (e == NULL)
         return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_DATA, "'%s'", name),
@@ -92,25 +84,18 @@ static sheaf_status *find_pixels(const sheaf_safetensors_entry **out, const shea
 }
 
 /* Images that no bound gives a place. */
-static sheaf_status *check_placed(const sheaf__tensors *in, const int64_t *count)
+static sheaf_status *check_placed(const sheaf__tensors *in)
 {
     for (int64_t i = 0; i < in->file->header.count; i++) {
-        const char *name = in->file->header.entry[i].name;
-        long long row = 0, j = 0;
-        int used = 0;
-        const bool two = sscanf(name, "image_%lld_%lld_chw%n", &row, &j, &used) == 2 && used > 0;
-        if (!two) {
-            row = used = 0;
-            if (sscanf(name, "image_%lld_chw%n", &j, &used) != 1 || used == 0)
-                continue;
-        }
-        if (name[used] != '\0' ||
-            (row >= 0 && row < in->rows && j >= 0 && j < count[row] && (two || in->rows == 1)))
+        const sheaf_safetensors_entry *e = &in->file->header.entry[i];
+        int64_t k = 0;
+        if (strncmp(e->name, "image_", 6) != 0 || !sheaf__ends_with(e->name, "_chw"))
             continue;
-        sheaf_status *st = sheaf_expected(sheaf_fail(SHEAF_E_DATA, "'%s'", name),
-                                          "a bound of this image in image_bound");
-        return sheaf_found(st, "%" PRId64 " images of that row, of %" PRId64 " rows",
-                           row >= 0 && row < in->rows ? count[row] : 0, in->rows);
+        while (k < in->images && in->image[k].pixels[0] != e)
+            k++;
+        if (k == in->images)
+            return sheaf_found(sheaf__tensors_bad(e->name, "a bound of this image in image_bound"),
+                               "none");
     }
     return NULL;
 }
@@ -159,20 +144,14 @@ static sheaf_status *find(sheaf__tensors *in, int64_t (*bound)[2], int64_t *coun
     const sheaf_safetensors_entry *e = bounds_of(in);
     sheaf_status *st = n == 0 ? NULL : sheaf__tensors_numbers_in(bound[0], in, e, 0, 2 * n);
     TRY(st, count_rows(count, in, n));
-    TRY(st, check_placed(in, count));
     for (int64_t r = 0; r < in->rows && st == NULL; r++)
         st = find_in_row(in, (const int64_t(*)[2])bound + in->images, r, count[r]);
-    return st;
+    return TRY(st, check_placed(in));
 }
 
 sheaf_status *sheaf__bound_find(sheaf__tensors *in)
 {
-    const sheaf_safetensors_entry *e = bounds_of(in),
-                                  *other = sheaf__safetensors_find(in->file, "image_bounds");
-    if (e != NULL && other != NULL && e != other)
-        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_DATA, "'%s'", e->name),
-                                          "the bounds of all images in one tensor"),
-                           "'%s' too", other->name);
+    const sheaf_safetensors_entry *e = bounds_of(in);
     if (e != NULL && (!of_whole_numbers(e) || e->ndim != 2 || e->shape[1] != 2)) {
         sheaf_status *st = sheaf_expected(sheaf_fail(SHEAF_E_DATA, "'%s'", e->name),
                                           "[images, 2], I32 or I64: where each image begins in its "
