@@ -48,6 +48,12 @@ typedef struct sheaf_model_open_options {
                         sheaf_model_generate_all(); 0: one */
     const char *date; /* that a chat template writes (docs/templates.md); NULL: the run's, else the
                          template's own, else today's */
+    int specials;     /* special tokens that are written in texts are text (-1) or tokens (1); 0: as
+                         the run has them, else text */
+    bool positions_fit; /* `positions` are no more than the model was made for */
+    /* The processes that open it together, each with its rank (the command's --transport mpi): all
+     * make the same calls, but where something else is said. NULL: this one is alone. */
+    struct sheaf_comm *processes;
 } sheaf_model_open_options;
 
 /* sheaf_model_open - loads it; its ranks are threads, which wait until they are asked. Needs a
@@ -59,6 +65,17 @@ SHEAF_API sheaf_status *sheaf_model_open(sheaf_model **out,
 SHEAF_API sheaf_status *sheaf_model_load(sheaf_model *model);
 /* sheaf_model_close - accepts NULL. */
 SHEAF_API void sheaf_model_close(sheaf_model *model);
+
+typedef struct sheaf_model_facts {
+    size_t size;
+    const char *family;    /* its name; static */
+    const char *bf16_sums; /* the order of its sums; static; NULL: it computes in another type */
+    int64_t positions; /* most of prompt and answer; 0: as many as what it is asked first takes */
+    int64_t max_new;   /* of an answer, by the model's generation_config.json; 0: not said there */
+    int64_t pictures;  /* that a conversation may show; 0: the model sees none */
+} sheaf_model_facts;
+
+SHEAF_API sheaf_status *sheaf_model_look(sheaf_model_facts *facts, const sheaf_model *model);
 
 /* ---- prompts ---- */
 
@@ -82,7 +99,8 @@ typedef struct sheaf_model_generate_options {
     const char *image;         /* picture that the text asks about, in place of `images`; NULL */
     int64_t max_new;           /* tokens; 0: 64 */
     double temperature;        /* divides the logits; 0: always the most probable token */
-    int64_t top_k;             /* sample among the k largest; 0: all */
+    int64_t top_k;             /* sample among the k largest; 0: all; -1: all, whatever the model's
+                                  own default is */
     double top_p;              /* among the fewest with this much probability; 0: all */
     double repetition_penalty; /* divides logits of tokens that were there; 0: none */
     uint64_t seed;             /* of sampling: equal seeds give equal tokens */
@@ -110,6 +128,16 @@ typedef struct sheaf_model_generate_options {
      * One is what `image` is. */
     const char *const *images;
     int64_t nimages;
+    int64_t max_length; /* most positions of prompt (image included) and answer, which ends there;
+                           0: no limit */
+    int sampled;        /* with model_defaults: 1: drawn, -1: always the most probable token; 0: as
+                           the model says, or what is given above asks for */
+    bool program_defaults; /* with model_defaults: what its file leaves open is, of prompts that are
+                              texts, as the family's own program has it */
+    bool sat_order; /* of steps: SwissArmyTransformer's in place of transformers' (docs/generate.md)
+                     */
+    const sheaf_events *events; /* progress over prompts, and what was chosen; NULL: the model's
+                                   events hear of the latter */
 } sheaf_model_generate_options;
 
 /* One of several prompts. One of the first three is given. */
@@ -134,13 +162,71 @@ SHEAF_API sheaf_status *sheaf_model_generate(sheaf_answer **out, sheaf_model *mo
                                              const sheaf_model_generate_options *options);
 
 /* sheaf_model_generate_all - several prompts, in batches; each answer is what the prompt gets
- * alone, but that sampling also depends on its number, from 0. out      [count], each to be freed;
- * all NULL after a failure prompt   [count] elements of prompt[0].size bytes each options  without
- * text, tokens and image; `on_token` hears of all prompts' tokens as they come Errors: as
- * sheaf_model_generate(), with the number of the prompt, from 1. */
+ * alone, but that sampling also depends on its number, from 0.
+ *   out      [count], each to be freed; all NULL after a failure
+ *   prompt   [count] elements of prompt[0].size bytes each
+ *   options  without text, tokens and image; `on_token` gets all prompts' tokens as they come
+ * Errors: as sheaf_model_generate(); of several with the number of the prompt, from 1. */
 SHEAF_API sheaf_status *sheaf_model_generate_all(sheaf_answer **out, sheaf_model *model,
                                                  const sheaf_model_prompt *prompt, int64_t count,
                                                  const sheaf_model_generate_options *options);
+
+/* ---- prompts of a file ---- */
+
+/* Read at once; the model is borrowed until they are closed. */
+typedef struct sheaf_prompts sheaf_prompts;
+
+typedef struct sheaf_prompts_options {
+    size_t size;
+    /* One of these three. */
+    const char *text;
+    const char *tokens; /* ids: "1,2,3" */
+    const char *data; /* JSON Lines, or plain lines (.txt); a folder of images; .safetensors, whose
+                         rows are prompts up to their first label (docs/data.md) */
+    const char *const *images; /* [nimages] pictures that the text asks about */
+    int64_t nimages;
+    const char *system; /* system message of texts, and of messages without one; NULL */
+    const char *query;  /* asked of every image of a folder; NULL: the run's, else CAPTCHA: */
+    const char *fields; /* names that the records have for fields; NULL */
+    sheaf_on_bad on_bad;
+    int64_t max_length; /* prompts are shorter: positions; 0: no limit */
+    const sheaf_events *events;
+} sheaf_prompts_options;
+
+/* sheaf_prompts_open - errors: SHEAF_E_DATA, which names records and fields; those of
+ * sheaf_model_generate(). */
+SHEAF_API sheaf_status *sheaf_prompts_open(sheaf_prompts **out, sheaf_model *model,
+                                           const sheaf_prompts_options *options);
+/* sheaf_prompts_close - accepts NULL. */
+SHEAF_API void sheaf_prompts_close(sheaf_prompts *prompts);
+SHEAF_API int64_t sheaf_prompts_count(const sheaf_prompts *prompts);
+
+/* All texts are borrowed. */
+typedef struct sheaf_prompt_facts {
+    size_t size;
+    const char *text;     /* the question as it was given; NULL: tokens */
+    const char *expected; /* the answer that the record has; NULL: none */
+    bool laid_out;        /* by a template */
+} sheaf_prompt_facts;
+
+SHEAF_API sheaf_status *sheaf_prompts_look(sheaf_prompt_facts *facts, const sheaf_prompts *prompts,
+                                           int64_t i);
+/* sheaf_prompts_image - the path of image `k`, from 0, of prompt `i`; borrowed; NULL: no more. */
+SHEAF_API const char *sheaf_prompts_image(const sheaf_prompts *prompts, int64_t i, int64_t k);
+/* sheaf_prompts_match - does the answer say what the record of prompt `i` does, apart from blanks
+ * at both ends, and from how thoughts are set off? */
+SHEAF_API bool sheaf_prompts_match(const sheaf_prompts *prompts, int64_t i,
+                                   const sheaf_answer *answer);
+/* sheaf_prompts_begin - how they are answered, and the model is loaded for them.
+ *   options  as of sheaf_model_generate_all(); kept
+ * Errors: SHEAF_E_DATA for a prompt that is longer than the model was made for, unless max_length
+ * allows it; those of loading. */
+SHEAF_API sheaf_status *sheaf_prompts_begin(sheaf_prompts *prompts,
+                                            const sheaf_model_generate_options *options);
+/* sheaf_prompts_answer - after that: out[i] answers prompt i; all NULL after a failure. */
+SHEAF_API sheaf_status *sheaf_prompts_answer(sheaf_answer **out, sheaf_prompts *prompts);
+
+/* ---- answers ---- */
 
 /* The new tokens, borrowed; *n of them. */
 SHEAF_API const int32_t *sheaf_answer_tokens(const sheaf_answer *answer, int64_t *n);
@@ -167,9 +253,38 @@ SHEAF_API void sheaf_answer_free(sheaf_answer *answer);
 typedef struct sheaf_chat sheaf_chat;
 
 /* sheaf_chat_open - the model is borrowed until the chat is closed; one model may have several
- * chats. image  NULL: none Errors: SHEAF_E_UNSUPPORTED for a model without text; those of the
- * picture. */
+ * chats.
+ *   image  NULL: none
+ * Errors: SHEAF_E_UNSUPPORTED for a model without text; those of the picture. */
 SHEAF_API sheaf_status *sheaf_chat_open(sheaf_chat **out, sheaf_model *model, const char *image);
+
+typedef struct sheaf_chat_options {
+    size_t size;
+    const char *load;          /* go on with what was saved there, and with its pictures; NULL */
+    const char *save;          /* will be saved there: a new file, or the one of `load`; NULL */
+    const char *system;        /* system message; NULL */
+    const char *const *images; /* [nimages] pictures that the first question is about */
+    int64_t nimages;
+    const sheaf_model_generate_options *answers; /* how questions are answered; kept, but for its
+                                                    texts, which are borrowed. NULL: the defaults */
+} sheaf_chat_options;
+
+/* sheaf_chat_begin - sheaf_chat_open() with all that a conversation begins with; the model is
+ * loaded. Of several processes the first alone needs the files, and goes on to ask; the others
+ * call sheaf_chat_serve(). Errors: those of the files; SHEAF_E_ARG for `save` where something else
+ * is, SHEAF_E_IO where no file can be made; those of sheaf_model_generate() for the options. */
+SHEAF_API sheaf_status *sheaf_chat_begin(sheaf_chat **out, sheaf_model *model,
+                                         const sheaf_chat_options *options);
+/* sheaf_chat_serve - of the others: answers what the first asks until it ends. Where the control of
+ * answers->control asks to stop, the first hears that this process is to end. Returns what the
+ * first ended with; SHEAF_E_PEER where it is gone. */
+SHEAF_API sheaf_status *sheaf_chat_serve(sheaf_chat *chat);
+/* sheaf_chat_wait - of the first, now and then while nothing is asked: *over: another process is
+ * to end. Errors: SHEAF_E_PEER where one is gone. */
+SHEAF_API sheaf_status *sheaf_chat_wait(sheaf_chat *chat, bool *over);
+/* sheaf_chat_end - of the first: the others end too, with `st`, which is consumed. Returns it, or
+ * what went wrong with them. */
+SHEAF_API sheaf_status *sheaf_chat_end(sheaf_chat *chat, sheaf_status *st);
 /* sheaf_chat_close - accepts NULL. */
 SHEAF_API void sheaf_chat_close(sheaf_chat *chat);
 /* sheaf_chat_look - another picture; what was said is forgotten. Of a model that reads several
@@ -190,12 +305,14 @@ SHEAF_API sheaf_status *sheaf_chat_system(sheaf_chat *chat, const char *text);
  * names the message, SHEAF_E_FORMAT, SHEAF_E_IO; then nothing changes. */
 SHEAF_API sheaf_status *sheaf_chat_save(sheaf_chat *chat, const char *path);
 SHEAF_API sheaf_status *sheaf_chat_load(sheaf_chat *chat, const char *path);
+/* sheaf_chat_file - the one it was saved to or loaded from last, borrowed; NULL: none. */
+SHEAF_API const char *sheaf_chat_file(const sheaf_chat *chat);
 /* sheaf_chat_said - message `i`, from 0, borrowed until the chat changes, with its role in *role
  * ("system", "user" or "assistant"; may be NULL); NULL: there is none. */
 SHEAF_API const char *sheaf_chat_said(const sheaf_chat *chat, int64_t i, const char **role);
 /* sheaf_chat_ask - the answer to a question, which is remembered with it.
- *   options  as of sheaf_model_generate(), without text, tokens, image and system; NULL: the
- *            defaults
+ *   options  as of sheaf_model_generate(), without text, tokens, image and system; NULL: those of
+ *            sheaf_chat_begin(), else the defaults
  * Errors: as sheaf_model_generate(); then nothing is remembered. */
 SHEAF_API sheaf_status *sheaf_chat_ask(sheaf_answer **out, sheaf_chat *chat, const char *question,
                                        const sheaf_model_generate_options *options);

@@ -51,17 +51,15 @@ static void note_logprob(const batch *b, sheaf__continuation *out, const float *
         out->best_logprob[at * best + i] = logits[ids[i]] - max - sum;
 }
 
-/* Does the sequence end with its last token? Hears of it. */
+/* Does the sequence end with its last token? */
 static bool ends(const batch *b, int64_t which, sheaf__continuation *out)
 {
     const sheaf__generate_options *o = b->options;
     const bool token = stops(o, b->prompt[which].laid_out, out->ids[out->n - 1]);
-    out->ending = token ? SHEAF__ENDS_TOKEN : SHEAF__ENDS_LENGTH;
-    if (o->told != NULL)
-        o->told(o->self, which, out);
-    if (o->over != NULL && o->over(o->self, which, out) && !token)
-        out->ending = SHEAF__ENDS_TEXT;
-    return out->ending != SHEAF__ENDS_LENGTH || out->n == o->max_new ||
+    out->ending = token ? SHEAF_ENDS_TOKEN : SHEAF_ENDS_LENGTH;
+    if (o->heard != NULL && o->heard(o->self, which, out) && !token)
+        out->ending = SHEAF_ENDS_TEXT;
+    return out->ending != SHEAF_ENDS_LENGTH || out->n == o->max_new ||
            (o->max_length > 0 && b->prompt[which].n + out->n >= o->max_length);
 }
 
@@ -329,7 +327,7 @@ static sheaf_status *run_batch(batch *b)
     }
     for (int64_t i = 0; i < b->n && st != NULL; i++)
         if (!b->done[i])
-            b->out[b->first + i].ending = SHEAF__ENDS_STOPPED;
+            b->out[b->first + i].ending = SHEAF_ENDS_STOPPED;
     sheaf__tape_free(decode);
     sheaf__kept_release(&b->own, b->model);
     return st;

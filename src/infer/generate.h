@@ -11,18 +11,12 @@
 #include "base/events.h"
 #include "infer/sampling.h"
 #include "models/model.h"
-
-typedef enum sheaf__ending {
-    SHEAF__ENDS_LENGTH, /* max_new or max_length is reached */
-    SHEAF__ENDS_TOKEN,  /* one of the ids that stop */
-    SHEAF__ENDS_TEXT,   /* the caller's `over` said so */
-    SHEAF__ENDS_STOPPED,
-} sheaf__ending;
+#include "sheaf/generate.h"
 
 typedef struct sheaf__continuation {
     int32_t *ids; /* [max_new] of the caller */
     int64_t n;
-    sheaf__ending ending;
+    sheaf_ending ending;
     /* All NULL, or all of the caller: of each token the log of its probability by the model alone,
      * before penalty, temperature and cuts; and the `best` most probable ids with theirs, the first
      * of equals first. */
@@ -44,21 +38,19 @@ typedef struct sheaf__generate_options {
     int nstop, nturn;
     int64_t max_length; /* positions of prompt and answer together; 0 = no limit */
     int64_t number;     /* of the first prompt, for the random numbers of sampling */
-    /* Groups of ranks share the prompts, and have all answers afterwards; told() and over() hear of
-     * those of their own group. All ranks keep log-probabilities or none does. Else each group
+    /* Groups of ranks share the prompts, and have all answers afterwards; heard() gets those of
+     * their own group. All ranks keep log-probabilities or none does. Else each group
      * answers all of them. */
     bool divided;
     /* The n images of a prompt that has them without pixels, over the pixels of picture[0..n),
      * which have their sizes. Called on every rank that has the towers, those of the first stage, a
      * batch at a time; a failure reaches all ranks. */
     sheaf_status *(*load)(void *self, int64_t prompt, const sheaf__picture *picture, int64_t n);
-    /* Hears of every token, on every rank, when out[prompt] has it; its ending is SHEAF__ENDS_TOKEN
-     * where this is one that stops. May be NULL. */
-    void (*told)(void *self, int64_t prompt, const sheaf__continuation *so_far);
-    /* Does the answer end with this token? Asked after told(), on every rank, and all must say the
-     * same. NULL: no. */
-    bool (*over)(void *self, int64_t prompt, const sheaf__continuation *so_far);
-    void *self;                 /* of all three */
+    /* Gets every token, on every rank, when out[prompt] has it; its ending is SHEAF_ENDS_TOKEN
+     * where this is one that stops. Does the answer end with it? All ranks must say the same. NULL:
+     * no. */
+    bool (*heard)(void *self, int64_t prompt, const sheaf__continuation *so_far);
+    void *self;                 /* of both */
     int64_t best;               /* of logprob: at most the vocabulary */
     const atomic_int *stop_now; /* other than 0 on any rank: SHEAF_E_STOPPED, with the tokens so far
                                    in out; NULL on all or none */

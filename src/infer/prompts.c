@@ -168,34 +168,28 @@ static sheaf_status *check_images(const sheaf__wording *w, const char *const *im
     return images > 0 ? sheaf__prompts_check_picture(image[0]) : NULL;
 }
 
-sheaf_status *sheaf__prompts_add_said(sheaf__prompts *p, const sheaf__wording *w,
-                                      const sheaf__message *said, int64_t n, const char *expected,
-                                      const char *const *image, int64_t images)
+sheaf_status *sheaf__prompts_add(sheaf__prompts *p, const sheaf__wording *w,
+                                 const sheaf__message *said, int64_t n, bool text,
+                                 const char *expected, const char *const *image, int64_t images)
 {
     sheaf__prompt prompt;
     void *block;
     if (w->placed)
         return add_shown(p, w, said, n, expected, image, images);
-    sheaf_status *st = sheaf__wording_said(&prompt, &block, w, said, n, images > 0);
-    p->laid_out |= w->chat != NULL;
+    sheaf_status *st = text ? sheaf__wording_text(&prompt, &block, w, said, n, images > 0)
+                            : sheaf__wording_said(&prompt, &block, w, said, n, images > 0);
+    p->laid_out |= !text && w->chat != NULL;
     TRY(st, add(p, &prompt, block, said[n - 1].content, expected, images > 0 ? image[0] : NULL));
     return st == NULL ? check_images(w, image, images) : st;
 }
 
 sheaf_status *sheaf__prompts_add_text(sheaf__prompts *p, const sheaf__wording *w, const char *text,
-                                      const char *expected, const char *system,
-                                      const char *const *image, int64_t images)
+                                      const char *system, const char *const *image, int64_t images)
 {
-    sheaf__prompt prompt;
-    void *block;
     const sheaf__message said[] = { { SHEAF__SYSTEM, system, system == NULL ? 0 : strlen(system) },
                                     { SHEAF__USER, text, strlen(text) } };
-    if (w->placed)
-        return add_shown(p, w, said + (system == NULL), system == NULL ? 1 : 2, expected, image,
-                         images);
-    sheaf_status *st = sheaf__wording_text(&prompt, &block, w, text, system, images > 0);
-    TRY(st, add(p, &prompt, block, text, expected, images > 0 ? image[0] : NULL));
-    return st == NULL ? check_images(w, image, images) : st;
+    const bool alone = system == NULL;
+    return sheaf__prompts_add(p, w, said + alone, 2 - alone, true, NULL, image, images);
 }
 
 static sheaf_status *add_ids(sheaf__prompts *p, int32_t *ids, int64_t n, const char *expected)
@@ -263,7 +257,7 @@ sheaf_status *sheaf__prompts_messages(sheaf__prompts *p, const sheaf__wording *w
 {
     sheaf__asked a;
     sheaf_status *st = sheaf__asked_read(&a, record, system, w->placed);
-    TRY(st, sheaf__prompts_add_said(p, w, a.said, a.n, a.expected, image, images));
+    TRY(st, sheaf__prompts_add(p, w, a.said, a.n, false, a.expected, image, images));
     sheaf__asked_release(&a);
     return st;
 }
@@ -290,6 +284,8 @@ sheaf_status *sheaf__prompts_load(void *self, int64_t prompt, const sheaf__pictu
     const sheaf__prompt_about *about = &p->about[prompt];
     sheaf__viewing viewing;
     sheaf_status *st = NULL;
+    if (p->rows != NULL)
+        return sheaf_data_row_pixels(picture, n, p->rows, prompt);
     if (about->viewed == NULL)
         return sheaf__prompts_picture(picture, about->image);
     sheaf__viewing_of(&viewing, p->config);
@@ -306,6 +302,7 @@ void sheaf__prompts_release(sheaf__prompts *p)
         free_about(&p->about[i]);
     free(p->prompt);
     free(p->about);
+    sheaf_data_close(p->own);
     *p = (sheaf__prompts){ 0 };
 }
 

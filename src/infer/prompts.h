@@ -3,6 +3,7 @@
 
 #include <jansson.h>
 
+#include "data/data.h"
 #include "data/talk_pictures.h"
 #include "infer/generate.h"
 #include "infer/wording.h"
@@ -25,7 +26,9 @@ typedef struct sheaf__prompts {
     int64_t count, capacity;
     sheaf__prompt *prompt;
     sheaf__prompt_about *about;
-    bool laid_out; /* some are conversations, by a chat template */
+    bool laid_out;          /* some are conversations, by a chat template */
+    const sheaf_data *rows; /* the data set whose rows they are; NULL: they are none */
+    sheaf_data *own;        /* that, where it was opened for them */
 } sheaf__prompts;
 
 /* Exactly one of text, tokens and file is given. */
@@ -34,8 +37,10 @@ typedef struct sheaf__prompts_from {
     const char *tokens; /* "1,2,3" */
     /* *.txt: a prompt a line; else JSON Lines or a JSON array, or a folder of such files, of texts,
      * of objects in any form of sheaf__asks(), with pictures as data/talk_pictures.h has them, or
-     * with "tokens" ([ids]); for CogVLM and CogAgent the files and folders of data/records.h */
+     * with "tokens" ([ids]); for CogVLM and CogAgent the files and folders of data/records.h;
+     * .safetensors, whose rows are prompts up to their first label */
     const char *file;
+    const sheaf_data *rows;   /* of such a file, where it is open already; NULL */
     const char *const *image; /* [images] of text */
     int64_t images;
     const char *query;  /* asked of every image of a folder; NULL: "CAPTCHA:" */
@@ -62,25 +67,30 @@ sheaf_status *sheaf__prompts_shown(sheaf__prompts *prompts, const sheaf__wording
  * pixels; *n of them. */
 sheaf_status *sheaf__prompts_pieces(sheaf__picture **out, int64_t *n, const sheaf__viewed *viewed,
                                     int64_t pictures);
-/* One more, with pictures image[0..images): a text, the messages of a record (data/text_record.h),
- * a conversation of which said[n - 1] is to be answered, turns of CogVLM's and CogAgent's templates
- * (the last answer is expected), or ids, as a list or as text, "1,2,3". `expected` is the answer to
- * compare with; it and `system` may be NULL. Errors: SHEAF_E_UNSUPPORTED for more pictures than the
- * model reads. */
+/* One more, with pictures image[0..images): a conversation of which said[n - 1] is to be answered
+ * (`text`: which is a text, laid out only where the wording is templated), a text, the messages of
+ * a record (data/text_record.h), turns of CogVLM's and CogAgent's templates (the last answer is
+ * expected), or ids, as a list or as text, "1,2,3". `expected` is the answer to compare with; it
+ * and `system` may be NULL. Errors: SHEAF_E_UNSUPPORTED for more pictures than the model reads. */
+sheaf_status *sheaf__prompts_add(sheaf__prompts *prompts, const sheaf__wording *wording,
+                                 const sheaf__message *said, int64_t n, bool text,
+                                 const char *expected, const char *const *image, int64_t images);
 sheaf_status *sheaf__prompts_add_text(sheaf__prompts *prompts, const sheaf__wording *wording,
-                                      const char *text, const char *expected, const char *system,
+                                      const char *text, const char *system,
                                       const char *const *image, int64_t images);
 sheaf_status *sheaf__prompts_messages(sheaf__prompts *prompts, const sheaf__wording *wording,
                                       json_t *record, const char *system, const char *const *image,
                                       int64_t images);
-sheaf_status *sheaf__prompts_add_said(sheaf__prompts *prompts, const sheaf__wording *wording,
-                                      const sheaf__message *said, int64_t n, const char *expected,
-                                      const char *const *image, int64_t images);
 sheaf_status *sheaf__prompts_add_turns(sheaf__prompts *prompts, const sheaf__wording *wording,
                                        const sheaf__turn *turn, int64_t turns, const char *image);
 sheaf_status *sheaf__prompts_add_ids(sheaf__prompts *prompts, const json_t *list,
                                      const char *expected);
 sheaf_status *sheaf__prompts_add_list(sheaf__prompts *prompts, const char *list);
+/* sheaf__prompts_rows - every row up to its first label is a prompt; the text of its labels, where
+ * there are any and the model has text, is what is expected. Rows without labels are prompts as a
+ * whole. Borrows `data`. Errors: SHEAF_E_UNSUPPORTED for packed rows, and for padding inside. */
+sheaf_status *sheaf__prompts_rows(sheaf__prompts *prompts, const sheaf__wording *wording,
+                                  const sheaf_data *data);
 /* sheaf__prompts_check_picture - what cannot be loaded is better known before a token is made. */
 sheaf_status *sheaf__prompts_check_picture(const char *path);
 

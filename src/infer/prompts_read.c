@@ -55,10 +55,8 @@ static sheaf_status *add_asked(lines *l, json_t *record)
         a.expected = expected;
     if (st == NULL && w->placed)
         st = sheaf__prompts_shown(p, w, a.said, a.n, a.expected, &pictures);
-    else if (st == NULL && a.text)
-        st = sheaf__prompts_add_text(p, w, a.said[a.n - 1].content, a.expected, system, NULL, 0);
     else if (st == NULL)
-        st = sheaf__prompts_add_said(p, w, a.said, a.n, a.expected, NULL, 0);
+        st = sheaf__prompts_add(p, w, a.said, a.n, a.text, a.expected, NULL, 0);
     sheaf__talk_pictures_release(&pictures);
     free(expected);
     sheaf__asked_release(&a);
@@ -92,9 +90,9 @@ static sheaf_status *add_json(lines *l, json_t *record)
     if (json_is_string(record)) {
         const char *text = json_string_value(record);
         sheaf_status *st = sheaf__text_whole(text, json_string_length(record), "record");
-        return st == NULL ? sheaf__prompts_add_text(l->prompts, l->wording, text, NULL,
-                                                    l->from->system, NULL, 0)
-                          : st;
+        return st == NULL
+                   ? sheaf__prompts_add_text(l->prompts, l->wording, text, l->from->system, NULL, 0)
+                   : st;
     }
     if (sheaf__asks(record))
         return add_asked(l, record);
@@ -192,7 +190,7 @@ static sheaf_status *add_plain(sheaf__prompts *p, const sheaf__wording *w,
         if (bad == NULL && !sheaf__is_utf8(line))
             bad = sheaf_expected(sheaf_fail(SHEAF_E_DATA, "prompt"), "UTF-8");
         if (bad == NULL)
-            bad = sheaf__prompts_add_text(p, w, line, NULL, from->system, NULL, 0);
+            bad = sheaf__prompts_add_text(p, w, line, from->system, NULL, 0);
         if (bad == NULL && sheaf__talk_pictures_spells(line))
             sheaf__ignored_keep(&lost, SHEAF__PICTURE_SPELLED, "line", number);
         sheaf__complain(&complaints, sheaf_in(bad, "line %" PRId64, number));
@@ -263,6 +261,16 @@ static void warn_of_written(const sheaf__prompts *p, const sheaf_events *events)
             count, p->count, first);
 }
 
+static sheaf_status *read_rows(sheaf__prompts *p, const sheaf__wording *w,
+                               const sheaf__prompts_from *from)
+{
+    const sheaf_data_options how = { .config = w->config, .events = from->events, .prompts = true };
+    sheaf_status *st = from->rows != NULL ? NULL : sheaf_data_open(&p->own, from->file, &how);
+    TRY(st, sheaf_in(sheaf__prompts_rows(p, w, from->rows != NULL ? from->rows : p->own), "%s",
+                     from->file));
+    return st;
+}
+
 static sheaf_status *read_file(sheaf__prompts *p, const sheaf__wording *w,
                                const sheaf__prompts_from *from)
 {
@@ -296,11 +304,13 @@ sheaf_status *sheaf__prompts_read(sheaf__prompts *out, const sheaf__wording *w,
     sheaf__prompts_from file = *from;
     if (from->looked_at)
         file.events = NULL;
-    sheaf_status *st = from->file != NULL ? read_file(out, w, &file)
-                       : from->tokens != NULL
-                           ? sheaf__prompts_add_list(out, from->tokens)
-                           : sheaf__prompts_add_text(out, w, from->text, NULL, from->system,
-                                                     from->image, from->images);
+    if (from->file != NULL && sheaf__ends_with(from->file, ".safetensors"))
+        return read_rows(out, w, &file);
+    sheaf_status *st =
+        from->file != NULL ? read_file(out, w, &file)
+        : from->tokens != NULL
+            ? sheaf__prompts_add_list(out, from->tokens)
+            : sheaf__prompts_add_text(out, w, from->text, from->system, from->image, from->images);
     if (st == NULL)
         warn_of_written(out, file.events);
     const bool texts = from->tokens == NULL && w->templated;

@@ -58,7 +58,7 @@ static sheaf_status *tell_lengths(sheaf__continuation *out, const sheaf__context
     sheaf_status *st = sheaf_comm_gather(c->peers, all, size);
     for (int64_t i = 0; i < count && st == NULL; i++) {
         out[i].n = all[i].n;
-        out[i].ending = (sheaf__ending)all[i].ending;
+        out[i].ending = (sheaf_ending)all[i].ending;
     }
     free(all);
     return st;

@@ -308,16 +308,13 @@ sheaf_status *sheaf__wording_said(sheaf__prompt *out, void **block, const sheaf_
 }
 
 sheaf_status *sheaf__wording_text(sheaf__prompt *out, void **block, const sheaf__wording *w,
-                                  const char *text, const char *system, bool image)
+                                  const sheaf__message *said, int64_t n, bool image)
 {
-    const sheaf__message said[] = { { SHEAF__SYSTEM, system, system == NULL ? 0 : strlen(system) },
-                                    { SHEAF__USER, text, strlen(text) } };
-    if (system != NULL && !w->templated)
-        return sheaf__wording_system(w);
     if (w->templated)
-        return sheaf__wording_said(out, block, w, said + (system == NULL), system == NULL ? 1 : 2,
-                                   image);
-    return sheaf__wording_prompt(out, block, w, &(sheaf__turn){ text, NULL }, 1, image);
+        return sheaf__wording_said(out, block, w, said, n, image);
+    return n > 1 ? sheaf__wording_system(w)
+                 : sheaf__wording_prompt(out, block, w, &(sheaf__turn){ said->content, NULL }, 1,
+                                         image);
 }
 
 /* Does the template take a system message? */

@@ -77,8 +77,6 @@ void sheaf__wording_close(sheaf__wording *wording);
 sheaf_status *sheaf__wording_converse(sheaf__wording *out, const sheaf__wording *wording,
                                       const sheaf_events *events);
 
-/* sheaf__wording_take_specials - as if it were opened with them. */
-void sheaf__wording_take_specials(sheaf__wording *wording);
 /* sheaf__wording_today - today's date where the template writes one and none was given, for a
  * wording that was opened without. */
 sheaf_status *sheaf__wording_today(sheaf__wording *wording);
@@ -106,10 +104,10 @@ sheaf_status *sheaf__wording_prompt(sheaf__prompt *out, void **block, const shea
  */
 sheaf_status *sheaf__wording_said(sheaf__prompt *out, void **block, const sheaf__wording *wording,
                                   const sheaf__message *said, int64_t n, bool image);
-/* sheaf__wording_text - the same of one text, which is laid out only where the wording is
- * templated. `system` may be NULL. */
+/* sheaf__wording_text - the same of one text, perhaps with a system message before it, which is
+ * laid out only where the wording is templated. */
 sheaf_status *sheaf__wording_text(sheaf__prompt *out, void **block, const sheaf__wording *wording,
-                                  const char *text, const char *system, bool image);
+                                  const sheaf__message *said, int64_t n, bool image);
 /* sheaf__wording_shown - the same of messages with pictures, of a wording that is `placed`: of out
  * embed says where they are, in the order of order[0..pictures->count) (each a number of
  * theirs). sheaf__wording_said() is this without pictures. */

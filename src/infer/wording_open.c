@@ -64,11 +64,6 @@ static sheaf_status *take_date(sheaf__wording *w, const sheaf__wording_options *
     return st == NULL && w->today ? sheaf__chat_template_set_today(w->chat) : st;
 }
 
-void sheaf__wording_take_specials(sheaf__wording *w)
-{
-    w->specials = w->speech.specials = true;
-}
-
 sheaf_status *sheaf__wording_today(sheaf__wording *w)
 {
     if (w->chat == NULL || !sheaf__chat_template_wants_date(w->chat))

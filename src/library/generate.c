@@ -4,8 +4,11 @@
 #include "base/base.h"
 #include "base/inside.h"
 #include "base/json.h"
+#include "comm/all.h"
+#include "comm/doing.h"
 #include "infer/prompts.h"
 #include "library/model.h"
+#include "library/question.h"
 #include "library/take.h"
 
 static sheaf_status *read_messages(sheaf__prompts *prompts, const sheaf_model *m,
@@ -58,7 +61,7 @@ static sheaf_status *read_prompt(sheaf__prompts *prompts, const sheaf_model *m,
         return read_tokens(prompts, p);
     if (p->messages != NULL)
         return read_messages(prompts, m, p, system, image, images);
-    return sheaf__prompts_add_text(prompts, &m->wording, p->text, NULL, system, image, images);
+    return sheaf__prompts_add_text(prompts, &m->wording, p->text, system, image, images);
 }
 
 static sheaf_status *ask(sheaf_answer **out, sheaf_model *m, const sheaf__prompts *prompts,
@@ -77,27 +80,53 @@ static sheaf_status *ask(sheaf_answer **out, sheaf_model *m, const sheaf__prompt
     return sheaf__model_answer(out, m, prompts->prompt, prompts->count, a);
 }
 
+/* `o`: without prompts. */
+static sheaf_status *answer_all(sheaf_answer **out, sheaf_model *m,
+                                const sheaf_model_prompt *prompt, int64_t count,
+                                const sheaf_model_generate_options *o)
+{
+    sheaf__asking a;
+    sheaf__prompts prompts = { .config = &m->opened.config };
+    sheaf_status *st = sheaf__model_asking(&a, m, o, count > 0 && prompt->tokens == NULL);
+    for (int64_t i = 0; i < count && st == NULL; i++) {
+        sheaf_model_prompt p;
+        st = sheaf__take_options(&p, sizeof p, (const char *)prompt + (size_t)i * prompt->size,
+                                 "sheaf_model_prompt");
+        TRY(st, read_prompt(&prompts, m, &p, o->system));
+        if (count > 1)
+            st = sheaf_in(st, "prompt %" PRId64, i + 1);
+    }
+    TRY(st, ask(out, m, &prompts, &a));
+    sheaf__prompts_release(&prompts);
+    return st;
+}
+
 sheaf_status *sheaf_model_generate(sheaf_answer **out, sheaf_model *m,
                                    const sheaf_model_generate_options *options)
 {
     SHEAF__INSIDE;
     sheaf_model_generate_options o;
-    sheaf__asking a;
-    sheaf__prompts prompts = { .config = &m->opened.config };
     *out = NULL;
     sheaf_status *st = sheaf__take_options(&o, sizeof o, options, "sheaf_model_generate_options");
-    TRY(st, sheaf__model_asking(&a, m, &o));
-    TRY(st, read_prompt(&prompts, m,
-                        &(sheaf_model_prompt){ .text = o.text,
-                                               .tokens = o.tokens,
-                                               .ntokens = o.ntokens,
-                                               .image = o.image,
-                                               .images = o.images,
-                                               .nimages = o.nimages },
-                        o.system));
-    TRY(st, ask(out, m, &prompts, &a));
-    sheaf__prompts_release(&prompts);
+    const sheaf_model_prompt prompt = { .size = sizeof prompt,
+                                        .text = o.text,
+                                        .tokens = o.tokens,
+                                        .ntokens = o.ntokens,
+                                        .image = o.image,
+                                        .images = o.images,
+                                        .nimages = o.nimages };
+    TRY(st, answer_all(out, m, &prompt, 1, &o));
     return st;
+}
+
+sheaf_status *sheaf__no_prompt(const sheaf_model_generate_options *o, bool system, const char *why)
+{
+    const bool any = o->text != NULL || o->tokens != NULL || o->image != NULL || o->nimages != 0;
+    return !any && (!system || o->system == NULL)
+               ? NULL
+               : sheaf_expected(sheaf_fail(SHEAF_E_ARG, "sheaf_model_generate_options"),
+                                "neither text nor tokens nor images%s: %s",
+                                system ? " nor system" : "", why);
 }
 
 sheaf_status *sheaf_model_generate_all(sheaf_answer **out, sheaf_model *m,
@@ -105,26 +134,163 @@ sheaf_status *sheaf_model_generate_all(sheaf_answer **out, sheaf_model *m,
                                        const sheaf_model_generate_options *options)
 {
     SHEAF__INSIDE;
-    const char *const what = "sheaf_model_generate_options";
     sheaf_model_generate_options o;
-    sheaf__asking a;
-    sheaf__prompts prompts = { .config = &m->opened.config };
     for (int64_t i = 0; i < count; i++)
         out[i] = NULL;
-    sheaf_status *st = sheaf__take_options(&o, sizeof o, options, what);
-    if (st == NULL && (o.text != NULL || o.tokens != NULL || o.image != NULL || o.nimages != 0))
-        st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, what),
-                            "neither text nor tokens nor images: the prompts have them");
+    sheaf_status *st = sheaf__take_options(&o, sizeof o, options, "sheaf_model_generate_options");
+    TRY(st, sheaf__no_prompt(&o, false, "the prompts have them"));
     if (st == NULL && count < 1)
         st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "prompts"), "at least one");
-    TRY(st, sheaf__model_asking(&a, m, &o));
-    for (int64_t i = 0; i < count && st == NULL; i++) {
-        sheaf_model_prompt p;
-        st = sheaf__take_options(&p, sizeof p, (const char *)prompt + (size_t)i * prompt->size,
-                                 "sheaf_model_prompt");
-        TRY(st, sheaf_in(read_prompt(&prompts, m, &p, o.system), "prompt %" PRId64, i + 1));
+    TRY(st, answer_all(out, m, prompt, count, &o));
+    return st;
+}
+
+/* ---- prompts of a file ---- */
+
+struct sheaf_prompts {
+    sheaf_model *model;     /* borrowed */
+    sheaf__wording wording; /* the model's, with the limit of the options */
+    sheaf__prompts all;
+    bool texts;        /* else tokens */
+    sheaf__asking how; /* after sheaf_prompts_begin() */
+};
+
+sheaf_status *sheaf_prompts_open(sheaf_prompts **out, sheaf_model *m,
+                                 const sheaf_prompts_options *options)
+{
+    SHEAF__INSIDE;
+    sheaf_prompts_options o;
+    sheaf_prompts *p = calloc(1, sizeof *p);
+    *out = NULL;
+    sheaf_status *st = sheaf__take_options(&o, sizeof o, options, "sheaf_prompts_options");
+    if (st == NULL && p == NULL)
+        st = sheaf__no_memory("prompts");
+    if (st == NULL) {
+        sheaf_data_note_unused(NULL, o.data, NULL, NULL, o.query, o.events);
+        p->model = m;
+        p->wording = m->wording;
+        if (o.max_length > 0)
+            p->wording.max_length = o.max_length;
+        st = sheaf__prompts_read(
+            &p->all, &p->wording,
+            &(sheaf__prompts_from){ .text = o.text,
+                                    .tokens = o.tokens,
+                                    .file = o.data,
+                                    .image = o.images,
+                                    .images = o.nimages,
+                                    .query = o.query != NULL ? o.query : m->run.query,
+                                    .fields = o.fields,
+                                    .skip_bad = o.on_bad == SHEAF_BAD_SKIP,
+                                    .system = o.system,
+                                    .events = o.events });
+        p->texts = o.tokens == NULL && p->all.rows == NULL;
     }
-    TRY(st, ask(out, m, &prompts, &a));
-    sheaf__prompts_release(&prompts);
+    st = sheaf__all_agree(m->all, st);
+    if (st == NULL)
+        *out = p;
+    else
+        sheaf_prompts_close(p);
+    return st;
+}
+
+void sheaf_prompts_close(sheaf_prompts *p)
+{
+    if (p != NULL)
+        sheaf__prompts_release(&p->all);
+    free(p);
+}
+
+int64_t sheaf_prompts_count(const sheaf_prompts *p)
+{
+    return p->all.count;
+}
+
+sheaf_status *sheaf_prompts_look(sheaf_prompt_facts *to, const sheaf_prompts *p, int64_t i)
+{
+    sheaf_status *st = sheaf__take_report(to, "sheaf_prompt_facts");
+    if (st == NULL && (i < 0 || i >= p->all.count))
+        st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "prompt"), "0 to %" PRId64, p->all.count - 1);
+    if (st != NULL)
+        return st;
+    const sheaf_prompt_facts facts = {
+        .text = p->all.about[i].text,
+        .expected = p->all.about[i].expected,
+        .laid_out = p->wording.templated || p->all.prompt[i].laid_out,
+    };
+    sheaf__give_report(to, &facts, sizeof facts);
+    return NULL;
+}
+
+const char *sheaf_prompts_image(const sheaf_prompts *p, int64_t i, int64_t k)
+{
+    if (i < 0 || i >= p->all.count || k < 0)
+        return NULL;
+    const sheaf__prompt_about *about = &p->all.about[i];
+    return k < about->nviewed ? about->viewed[k].path : k == 0 ? about->image : NULL;
+}
+
+bool sheaf_prompts_match(const sheaf_prompts *p, int64_t i, const sheaf_answer *answer)
+{
+    return i >= 0 && i < p->all.count &&
+           sheaf__wording_same(&p->wording, sheaf_answer_text(answer), p->all.about[i].expected,
+                               false);
+}
+
+static int64_t positions_of(const sheaf__prompt *p)
+{
+    return p->position == NULL || p->n == 0 ? p->n : p->position[p->n - 1] + (int64_t)1;
+}
+
+sheaf_status *sheaf__prompts_reach(const sheaf_config *config, const sheaf__prompts *p,
+                                   int64_t max_new, int64_t max_length, const sheaf_events *events)
+{
+    int64_t most = 0;
+    for (int64_t i = 0; i < p->count; i++) {
+        const int64_t n = positions_of(&p->prompt[i]);
+        const bool full = max_length > 0 && p->prompt[i].n >= max_length;
+        most = n > most ? n : most;
+        if (!full && (n <= config->max_position || max_length > 0))
+            continue;
+        sheaf_status *st = p->count == 1 ? sheaf_fail(SHEAF_E_DATA, "the prompt")
+                                         : sheaf_fail(SHEAF_E_DATA, "prompt %" PRId64, i + 1);
+        if (full)
+            return sheaf_found(
+                sheaf_expected(st, "fewer positions than --max-length %" PRId64, max_length),
+                "%" PRId64, p->prompt[i].n);
+        sheaf_expected(st, "at most %" PRId64 " positions, the model's %s", config->max_position,
+                       sheaf_config_position_key(config));
+        return sheaf_try_this(sheaf_found(st, "%" PRId64, n),
+                              "a shorter one; --max-length %" PRId64
+                              " goes beyond what the model was made for",
+                              n + max_new);
+    }
+    const int64_t end = max_length > 0 && most + max_new > max_length ? max_length : most + max_new;
+    sheaf__warn_positions(config, "prompt and answer", end, events);
+    return NULL;
+}
+
+sheaf_status *sheaf_prompts_begin(sheaf_prompts *p, const sheaf_model_generate_options *options)
+{
+    SHEAF__INSIDE;
+    sheaf_model_generate_options o;
+    sheaf_model *m = p->model;
+    sheaf__asking *a = &p->how;
+    sheaf_status *st = sheaf__take_options(&o, sizeof o, options, "sheaf_model_generate_options");
+    TRY(st, sheaf__no_prompt(&o, true, "the prompts have them"));
+    TRY(st, sheaf__model_asking(a, m, &o, p->texts));
+    a->load = sheaf__prompts_load;
+    a->self = &p->all;
+    TRY(st, sheaf__prompts_reach(&m->opened.config, &p->all, a->max_new, a->max_length, a->events));
+    st = sheaf__together_ask(st, m, &p->all, a);
+    return st == NULL ? sheaf__model_ready(m, p->all.prompt, p->all.count, a) : st;
+}
+
+sheaf_status *sheaf_prompts_answer(sheaf_answer **out, sheaf_prompts *p)
+{
+    SHEAF__INSIDE;
+    sheaf_model *m = p->model;
+    sheaf__doing_idle(sheaf_comm_doing(m->all), false);
+    sheaf_status *st = sheaf__model_answer(out, m, p->all.prompt, p->all.count, &p->how);
+    sheaf__doing_idle(sheaf_comm_doing(m->all), true); /* what is printed may wait for its reader */
     return st;
 }

@@ -5,6 +5,7 @@
 #include "base/inside.h"
 #include "comm/process.h"
 #include "infer/batch_images.h"
+#include "library/question.h"
 #include "library/take.h"
 #include "library/train_settings.h"
 #include "plan/fits.h"
@@ -46,6 +47,10 @@ static sheaf_status *prepare(sheaf_model *m, sheaf_model_open_options *o)
         return st;
     const bool of_run =
         sheaf__run_model_words(&m->run, &o->tokenizer, &o->prompt_template, &o->date, NULL);
+    const int64_t most = m->opened.config.max_position;
+    if (o->positions_fit && o->positions > most)
+        o->positions = most;
+    sheaf__warn_positions(&m->opened.config, "prompt and answer", o->positions, o->events);
     m->positions = o->positions > 0 || o->late ? o->positions : sheaf_plan_seq(&m->opened.config);
     m->dtype = sheaf__run_model_dtype(&m->run, m->dtype, &m->opened.config, o->events);
     sheaf__sums_note(m->sums, m->dtype, o->events);
@@ -56,7 +61,9 @@ static sheaf_status *prepare(sheaf_model *m, sheaf_model_open_options *o)
                                                         .version = o->prompt_template,
                                                         .of_run = of_run,
                                                         .date = o->date,
-                                                        .specials = m->run.texts.specials,
+                                                        .specials = o->specials == 0
+                                                                        ? m->run.texts.specials
+                                                                        : o->specials > 0,
                                                         .today = sheaf__all_count(m->all) <= 1,
                                                         .max_length = m->positions,
                                                         .events = o->events });
@@ -67,8 +74,7 @@ static sheaf_status *prepare(sheaf_model *m, sheaf_model_open_options *o)
     return st;
 }
 
-sheaf_status *sheaf__model_open(sheaf_model **out, const sheaf_model_open_options *options,
-                                sheaf_comm *all)
+sheaf_status *sheaf_model_open(sheaf_model **out, const sheaf_model_open_options *options)
 {
     SHEAF__INSIDE;
     sheaf_model_open_options o;
@@ -83,7 +89,7 @@ sheaf_status *sheaf__model_open(sheaf_model **out, const sheaf_model_open_option
     TRY(st, copy_text(&m->place, o.place));
     TRY(st, copy_text(&m->isa, o.isa));
     if (st == NULL) {
-        m->all = all;
+        m->all = o.processes;
         m->tp = o.tp > 0 ? o.tp : 1;
         m->dp = o.dp > 0 ? o.dp : 1;
         m->threads = o.threads;
@@ -93,6 +99,7 @@ sheaf_status *sheaf__model_open(sheaf_model **out, const sheaf_model_open_option
         m->events = o.events;
         st = prepare(m, &o);
     }
+    st = sheaf__all_agree(o.processes, st);
     if (st == NULL && !o.late)
         st = sheaf_model_load(m);
     if (st == NULL)
@@ -102,9 +109,23 @@ sheaf_status *sheaf__model_open(sheaf_model **out, const sheaf_model_open_option
     return st;
 }
 
-sheaf_status *sheaf_model_open(sheaf_model **out, const sheaf_model_open_options *options)
+sheaf_status *sheaf_model_look(sheaf_model_facts *to, const sheaf_model *m)
 {
-    return sheaf__model_open(out, options, NULL);
+    const sheaf__wording *w = &m->wording;
+    const sheaf_config *config = &m->opened.config;
+    const sheaf_model_facts facts = { .family = sheaf_family_name(config->family),
+                                      .bf16_sums = sheaf__sums_name(m->dtype, m->sums),
+                                      .positions = m->positions,
+                                      .max_new =
+                                          m->generation.max_new > 0 ? m->generation.max_new : 0,
+                                      .pictures = !w->images ? 0
+                                                  : w->placed
+                                                      ? sheaf__family_for(config)->image.most
+                                                      : 1 };
+    sheaf_status *st = sheaf__take_report(to, "sheaf_model_facts");
+    if (st == NULL)
+        sheaf__give_report(to, &facts, sizeof facts);
+    return st;
 }
 
 /* ---- the weights ---- */
@@ -133,19 +154,20 @@ static sheaf_status *fits(const sheaf_model *m, int64_t batch, int64_t seq, int6
 
 static sheaf_status *load(sheaf_model *m, int64_t batch)
 {
-    const sheaf__crew_options crew = { .all = m->all,
-                                       .transport = m->transport,
-                                       .ranks = m->tp,
-                                       .groups = m->dp,
-                                       .place = m->place,
-                                       .threads = m->threads,
-                                       .dtype = m->dtype,
-                                       .isa = m->isa,
-                                       .sums = m->sums == SHEAF_SUMS_TILES ? SHEAF__TILES
-                                                                           : SHEAF__PAIRS,
-                                       .positions = m->positions,
-                                       .sequences = batch,
-                                       .events = m->events };
+    const sheaf__crew_options crew = {
+        .all = m->all,
+        .transport = m->all != NULL ? SHEAF_TRANSPORT_MPI : SHEAF_TRANSPORT_THREADS,
+        .ranks = m->tp,
+        .groups = m->dp,
+        .place = m->place,
+        .threads = m->threads,
+        .dtype = m->dtype,
+        .isa = m->isa,
+        .sums = m->sums == SHEAF_SUMS_TILES ? SHEAF__TILES : SHEAF__PAIRS,
+        .positions = m->positions,
+        .sequences = batch,
+        .events = m->events
+    };
     const int ranks = m->dp * m->placement.stages * m->tp;
     if (m->past == NULL && (m->past = calloc((size_t)ranks, sizeof *m->past)) == NULL)
         return sheaf_fail(SHEAF_E_MEMORY, "%d ranks", ranks);
@@ -167,7 +189,7 @@ sheaf_status *sheaf_model_load(sheaf_model *m)
         TRY(st, load(m, 1));
     }
     pthread_mutex_unlock(&m->loading);
-    return st;
+    return sheaf__all_agree(m->all, st);
 }
 
 static sheaf_status *serve(void *batch, sheaf__model *model)
@@ -246,7 +268,7 @@ static sheaf_status *check_options(const sheaf_model_generate_options *o)
     sheaf_status *st = sheaf__take_count(what, "max_new", o->max_new, 10000000);
     if (st != NULL)
         return st;
-    if (o->top_k < 0 || o->nstop < 0 || o->top_logprobs < 0 || o->batch < 0)
+    if (o->top_k < -1 || o->max_length < 0 || o->nstop < 0 || o->top_logprobs < 0 || o->batch < 0)
         return sheaf_expected(sheaf_fail(SHEAF_E_ARG, what), "no number below 0");
     /* of what is not 0, logits stay finite and something is left to choose from */
     if (!(o->temperature == 0 || (o->temperature >= 1e-6 && o->temperature <= 1e6)) ||
@@ -269,8 +291,26 @@ static double wished(double value)
     return value == 0 ? -1 : value;
 }
 
+/* By the model's defaults, where they count. */
+static void choose_sampling(sheaf__asking *out, const sheaf_model *m,
+                            const sheaf_model_generate_options *o, bool texts)
+{
+    sheaf__generation_config g = m->generation;
+    const sheaf__sampling_wish wish = { .do_sample = o->sampled == 0 ? -1 : o->sampled > 0,
+                                        .temperature = wished(o->temperature),
+                                        .top_p = wished(o->top_p),
+                                        .repetition_penalty = wished(o->repetition_penalty),
+                                        .top_k = o->top_k == 0    ? -1
+                                                 : o->top_k == -1 ? 0
+                                                                  : o->top_k };
+    if (texts && o->program_defaults && m->wording.placed && o->sampled == 0)
+        sheaf__generation_config_family(&g, &m->wording.speech.form);
+    sheaf__generation_config_sampling(&out->sampling, &g, &wish,
+                                      o->events != NULL ? o->events : m->events);
+}
+
 sheaf_status *sheaf__model_asking(sheaf__asking *out, const sheaf_model *m,
-                                  const sheaf_model_generate_options *o)
+                                  const sheaf_model_generate_options *o, bool texts)
 {
     const int64_t vocab = m->opened.config.vocab,
                   own = o->model_defaults && m->generation.max_new > 0 ? m->generation.max_new : 64;
@@ -281,13 +321,14 @@ sheaf_status *sheaf__model_asking(sheaf__asking *out, const sheaf_model *m,
         return st;
     *out = (sheaf__asking){ .wording = &m->wording,
                             .sampling = { .greedy = o->temperature == 0,
+                                          .sat = o->sat_order,
                                           .temperature = (float)o->temperature,
-                                          .top_k = o->top_k,
+                                          .top_k = o->top_k < 0 ? 0 : o->top_k,
                                           .top_p = (float)o->top_p,
                                           .repetition_penalty = (float)o->repetition_penalty,
                                           .seed = o->seed },
                             .max_new = o->max_new > 0 ? o->max_new : own,
-                            .max_length = o->as_long_as_fits ? m->positions : 0,
+                            .max_length = o->as_long_as_fits ? m->positions : o->max_length,
                             .batch = o->batch > 0 ? o->batch : 8,
                             .logprobs = o->logprobs,
                             .best = o->top_logprobs < vocab ? o->top_logprobs : vocab,
@@ -297,13 +338,10 @@ sheaf_status *sheaf__model_asking(sheaf__asking *out, const sheaf_model *m,
                             .on_text = o->on_text,
                             .context = o->context,
                             .stop_now = sheaf__control_stop(o->control),
-                            .partial = o->partial };
+                            .partial = o->partial,
+                            .events = o->events };
     if (o->model_defaults)
-        sheaf__generation_config_sampling(
-            &out->sampling, &m->generation,
-            &(sheaf__sampling_wish){ -1, wished(o->temperature), wished(o->top_p),
-                                     wished(o->repetition_penalty), o->top_k == 0 ? -1 : o->top_k },
-            m->events);
+        choose_sampling(out, m, o, texts);
     return NULL;
 }
 

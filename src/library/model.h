@@ -48,7 +48,6 @@ struct sheaf_model {
     /* for when it is loaded */
     char *place, *isa;
     sheaf__placement placement;
-    sheaf_transport transport;
     int tp, dp, threads;
     sheaf_dtype dtype;
     sheaf_bf16_sums sums;
@@ -60,10 +59,6 @@ struct sheaf_model {
     sheaf__rank_past *past;    /* [dp * stages * tp] */
     _Atomic int64_t looks;     /* pictures that have a number */
 };
-
-/* sheaf__model_open - sheaf_model_open() of a rank that is one of several processes. */
-sheaf_status *sheaf__model_open(sheaf_model **out, const sheaf_model_open_options *options,
-                                sheaf_comm *all);
 
 struct sheaf_answer {
     sheaf__continuation said;
@@ -88,32 +83,23 @@ typedef struct sheaf__asking {
     /* As tokens and texts come, by the first rank; may be NULL. */
     void (*on_token)(void *context, int32_t token);
     void (*on_text)(void *context, int64_t prompt, const char *text);
-    /* Before the first token, when the model is loaded; by the caller's thread; may be NULL. */
-    sheaf_status *(*begin)(void *context);
-    void *context; /* of these three */
+    void *context; /* of both */
     const atomic_int *stop_now;
     bool partial; /* then what was said so far is the answer */
     const sheaf_events *events;
 } sheaf__asking;
 
-/* Answers on their way, on ranks that the caller has: zeroed but for the first lines. */
+/* Prompts that ranks of the caller answer. */
 typedef struct sheaf__answering {
     const sheaf__asking *a;
     const sheaf__prompt *prompt; /* [count] */
     int64_t count;
-    sheaf_answer **out;           /* [count], NULL at first; the caller's to free, also after a
-                                     failure */
-    sheaf_model *m;               /* whose ranks keep what they read; NULL: nothing is kept */
-    sheaf__continuation *first;   /* [count] of the first rank */
-    sheaf__answer_stream *spoken; /* [count] of it */
+    sheaf_answer **out; /* [count], NULL at first; the caller's to free, also after a failure */
+    sheaf_model *m;     /* whose ranks keep what they read; NULL: nothing is kept */
 } sheaf__answering;
 
-/* sheaf__answering_begin - makes space; sheaf__answering_on_rank - collective: the work of each
- * rank; sheaf__answering_end - `st` (of all that came before, which it gives back), else the
- * answers as texts; releases all but `out`. */
-sheaf_status *sheaf__answering_begin(sheaf__answering *w);
+/* sheaf__answering_on_rank - collective: the work of each rank; one of each process fills `out`. */
 sheaf_status *sheaf__answering_on_rank(void *answering, sheaf__model *model);
-sheaf_status *sheaf__answering_end(sheaf__answering *w, sheaf_status *st);
 
 /* sheaf__model_answer - out[i] answers prompt[i]; loads the model where that was put off. All of
  * `out` is NULL after a failure. Errors: those of sheaf__generate(), and of loading. */
@@ -123,10 +109,11 @@ sheaf_status *sheaf__model_answer(sheaf_answer **out, sheaf_model *m, const shea
  * loading, and of sheaf__model_room() where another thread's prompts decided since. */
 sheaf_status *sheaf__model_ready(sheaf_model *m, const sheaf__prompt *prompt, int64_t count,
                                  const sheaf__asking *asking);
-/* sheaf__model_asking - the options but for prompts, checked; what is 0 there is
- * the model's own with model_defaults. */
+/* sheaf__model_asking - the options but for prompts, checked; what is 0 there is the model's own
+ * with model_defaults.
+ *   texts  the prompts are some, and no tokens */
 sheaf_status *sheaf__model_asking(sheaf__asking *out, const sheaf_model *m,
-                                  const sheaf_model_generate_options *o);
+                                  const sheaf_model_generate_options *o, bool texts);
 /* sheaf__model_check_open - is there a model, or when planning a config, and does each number lie
  * where it can? */
 sheaf_status *sheaf__model_check_open(const sheaf_model_open_options *o, bool planning);
@@ -135,15 +122,14 @@ sheaf_status *sheaf__model_check_open(const sheaf_model_open_options *o, bool pl
 sheaf_status *sheaf__model_room(const sheaf_model *m, const sheaf__prompt *prompt,
                                 const sheaf__asking *asking);
 
-/* sheaf__chat_ask - sheaf_chat_ask() with all that can be said of how it is answered. */
-sheaf_status *sheaf__chat_ask(sheaf_answer **out, sheaf_chat *chat, const char *question,
-                              const sheaf__asking *asking);
-/* sheaf__chat_is_full - there is room for the question, but not behind what was said before it. */
-bool sheaf__chat_is_full(const sheaf_chat *chat, const char *question, const sheaf__asking *asking);
-/* sheaf__chat_file - that it was saved to or loaded from last; NULL: none. */
-const char *sheaf__chat_file(const sheaf_chat *chat);
-/* sheaf__chat_wording - how it puts questions. */
-const sheaf__wording *sheaf__chat_wording(const sheaf_chat *chat);
+/* sheaf__no_prompt - SHEAF_E_ARG for options that hold a prompt, or with `system` a system message.
+ */
+sheaf_status *sheaf__no_prompt(const sheaf_model_generate_options *o, bool system, const char *why);
+/* sheaf__prompts_reach - refuses prompts that alone are longer than the model was made for, unless
+ * max_length (0: not given) allows them by name; warns where prompts and answers may grow past it.
+ */
+sheaf_status *sheaf__prompts_reach(const sheaf_config *config, const sheaf__prompts *prompts,
+                                   int64_t max_new, int64_t max_length, const sheaf_events *events);
 
 /* sheaf__together_ask - as sheaf__together_evaluate(), of processes that answer these prompts. */
 sheaf_status *sheaf__together_ask(sheaf_status *st, const sheaf_model *model,

@@ -209,7 +209,7 @@ sheaf_status *sheaf__worker_run(sheaf_model *m, const sheaf__asking *asking)
     while (st == NULL && o.kind != END) {
         st = sheaf__all_broadcast(m->all, &o, sizeof o);
         if (st == NULL && o.kind == WAIT)
-            st = anyone(m->all, &over, atomic_load(a.stop_now) != 0);
+            st = anyone(m->all, &over, a.stop_now != NULL && atomic_load(a.stop_now) != 0);
         else if (st == NULL && o.kind == ASK)
             st = answer(m, &leader, &o, &a);
         if (st != NULL && sheaf_status_code(st) != SHEAF_E_PEER) {

@@ -29,7 +29,6 @@ sheaf_status *sheaf__leader_wait(sheaf_comm *all, bool *over);
 sheaf_status *sheaf__leader_end(sheaf_comm *all, sheaf_status *st);
 
 /* sheaf__worker_run - of the others: answers what the first asks until it ends.
- *   asking  as the first's, but for who hears of it; stop_now: not 0 when this process is asked to
- *           end
+ *   asking  as the first's; stop_now: not 0 when this process is asked to end
  * Returns what the first ended with; SHEAF_E_PEER where it is gone. */
 sheaf_status *sheaf__worker_run(sheaf_model *model, const sheaf__asking *asking);

@@ -5,11 +5,7 @@
 
 #include "base/base.h"
 #include "cli/lib/shared.h"
-#include "comm/doing.h"
-#include "comm/process.h"
-#include "library/question.h"
-#include "library/train_settings.h"
-#include "schema/family.h"
+#include "sheaf/cut.h"
 
 /* ---- flags ---- */
 
@@ -101,49 +97,42 @@ void ask_table(cli_option *table, ask_flags *f, sheaf_model_open_options *m, int
     append(table, rows, sizeof rows);
 }
 
-sheaf_status *ask_open(sheaf_model **out, const cli *cli, sheaf_model_open_options *how,
-                       const ask_flags *f, int64_t positions, sheaf_comm *all)
+sheaf_status *ask_open(sheaf_model **out, sheaf_model_facts *facts, const cli *cli,
+                       sheaf_model_open_options *how, const ask_flags *f, struct sheaf_comm *all)
 {
-    how->positions = positions;
-    how->events = &cli->events;
     how->late = true;
-    sheaf_status *st = sheaf__model_open(out, how, all);
-    if (st == NULL && f->specials)
-        sheaf__wording_take_specials(&(*out)->wording);
-    return st;
+    how->specials = f->specials;
+    how->processes = all;
+    sheaf_status *st = sheaf_model_open(out, how);
+    SHEAF_INIT(facts);
+    return st == NULL ? sheaf_model_look(facts, *out) : st;
 }
 
-sheaf_status *ask_asking(sheaf__asking *out, const cli *cli, const cli_option *table,
-                         const ask_flags *f, const sheaf_model *m, bool texts)
+sheaf_status *ask_options(sheaf_model_generate_options *out, const cli *cli,
+                          const cli_option *table, const ask_flags *f,
+                          const sheaf_model_facts *model)
 {
 #define GIVEN(name) sheaf__settings_given(&cli->settings, table, name)
-    const bool logprobs = GIVEN("logprobs");
-    if ((logprobs || f->stream) && !cli->json)
-        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, logprobs ? "--logprobs" : "--stream"),
-                              "--json%s", logprobs ? ", which has them" : "");
-    const sheaf__sampling_wish wish = { .do_sample = GIVEN("greedy") ? !f->greedy : -1,
-                                        .temperature = GIVEN("temperature") ? f->temperature : -1,
-                                        .top_p = GIVEN("top-p") ? f->top_p : -1,
-                                        .repetition_penalty =
-                                            GIVEN("repetition-penalty") ? f->penalty : -1,
-                                        .top_k = GIVEN("top-k") ? f->top_k : -1 };
-    sheaf__generation_config g = m->generation;
-    if (texts && m->wording.placed && !GIVEN("greedy"))
-        sheaf__generation_config_family(&g, &m->wording.speech.form);
-    const bool own = !GIVEN("max-new") && g.max_new > 0;
+    SHEAF_INIT(out);
+    out->logprobs = GIVEN("logprobs");
+    if ((out->logprobs || f->stream) && !cli->json)
+        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, out->logprobs ? "--logprobs" : "--stream"),
+                              "--json%s", out->logprobs ? ", which has them" : "");
+    out->model_defaults = out->program_defaults = out->partial = true;
+    out->sampled = !GIVEN("greedy") ? 0 : f->greedy ? -1 : 1;
+    out->temperature = GIVEN("temperature") ? f->temperature : 0;
+    out->top_p = GIVEN("top-p") ? f->top_p : 0;
+    out->repetition_penalty = GIVEN("repetition-penalty") ? f->penalty : 0;
+    out->top_k = !GIVEN("top-k") ? 0 : f->top_k > 0 ? f->top_k : -1;
+    out->sat_order = f->order == 1;
+    out->seed = f->seed;
+    out->max_new = GIVEN("max-new") || model->max_new == 0 ? f->max_new : model->max_new;
+    out->max_length = f->max_length;
+    out->top_logprobs = f->logprobs;
+    out->stop = f->stop.at;
+    out->nstop = f->stop.n;
 #undef GIVEN
-    *out = (sheaf__asking){ .wording = &m->wording,
-                            .sampling = { .sat = f->order == 1, .seed = f->seed },
-                            .max_new = own ? g.max_new : f->max_new,
-                            .max_length = f->max_length,
-                            .batch = 1,
-                            .logprobs = logprobs,
-                            .best = f->logprobs < m->opened.config.vocab ? f->logprobs
-                                                                         : m->opened.config.vocab,
-                            .stop = f->stop.at,
-                            .nstop = f->stop.n };
-    sheaf__generation_config_sampling(&out->sampling, &g, &wish, m->events);
-    return f->stop.n > 0 ? sheaf_in(sheaf__wording_needed(&m->wording), "--stop") : NULL;
+    return NULL;
 }
 
 /* ---- results ---- */
@@ -157,16 +146,6 @@ json_t *ask_json(const char *text)
     json_t *value = whole.failed ? json_null() : json_string(whole.at);
     sheaf__text_release(&whole);
     return value;
-}
-
-void ask_images_json(json_t *answer, const sheaf__prompt_about *about)
-{
-    if (about->nviewed < 2)
-        return;
-    json_t *paths = json_array();
-    for (int64_t i = 0; i < about->nviewed; i++)
-        json_array_append_new(paths, ask_json(about->viewed[i].path));
-    json_object_set_new(answer, "images", paths);
 }
 
 json_t *ask_json_real(double value)
@@ -195,8 +174,6 @@ static json_t *logprobs_json(const sheaf_answer *answer)
 
 void ask_piece(const cli *cli, const char *text)
 {
-    sheaf__doing *doing = sheaf_comm_doing(cli_all(cli));
-    sheaf__doing_idle(doing, true); /* a pager may wait for its reader */
     if (cli->json) {
         json_t *object = json_pack("{s:o}", "piece", ask_json(text));
         json_dumpf(object, cli->out, JSON_COMPACT);
@@ -206,7 +183,6 @@ void ask_piece(const cli *cli, const char *text)
         cli_say(cli, text);
     }
     fflush(cli->out);
-    sheaf__doing_idle(doing, false);
 }
 
 bool ask_streams(const cli *cli, const ask_flags *f)
@@ -227,208 +203,4 @@ json_t *ask_answer_json(const sheaf_answer *answer)
     if (sheaf_answer_logprobs(answer) != NULL)
         json_object_set_new(one, "logprobs", logprobs_json(answer));
     return one;
-}
-
-/* ---- rows of tokens ---- */
-
-/* One row of a data set, and space for it. */
-typedef struct one_row {
-    sheaf_batch batch;
-    int64_t seq, begin, context; /* tokens [begin, context) are the prompt; before them padding */
-    int64_t images, image_rows;  /* and positions that are theirs */
-    int64_t expert_rows;
-} one_row;
-
-static void release_row(one_row *r)
-{
-    free(r->batch.tokens);
-    free(r->batch.labels);
-    free(r->batch.position);
-    free(r->batch.mask);
-    free(r->batch.image_row);
-    free(r->batch.stream[0]);
-    free(r->batch.stream[1]);
-}
-
-static sheaf_status *make_row(one_row *r, const sheaf_data *data)
-{
-    const size_t n = (size_t)sheaf_data_seq(data);
-    *r = (one_row){ .seq = (int64_t)n };
-    r->batch = (sheaf_batch){ .tokens = malloc(n * 4),
-                              .labels = malloc(n * 4),
-                              .position = malloc(n * 4),
-                              .mask = malloc(n),
-                              .image_row = malloc(n * 4),
-                              .stream = { malloc(n * 4), malloc(n * 4) } };
-    const bool made = r->batch.tokens != NULL && r->batch.labels != NULL &&
-                      r->batch.position != NULL && r->batch.mask != NULL &&
-                      r->batch.image_row != NULL && r->batch.stream[0] != NULL &&
-                      r->batch.stream[1] != NULL;
-    return made ? NULL : sheaf_fail(SHEAF_E_MEMORY, "a row of %zu tokens", n);
-}
-
-/* Labels are of the token behind them. Rows with an image have places for it, which padding before
- * them would move. */
-static sheaf_status *find_context(one_row *r)
-{
-    int64_t n = 0;
-    while (n < r->seq && r->batch.labels[n] < 0)
-        n++;
-    r->begin = 0;
-    r->context = n + 1;
-    if (n == r->seq) /* nothing to be answered is told: all of the row is the question */
-        for (r->context = r->seq; r->context > 1 && r->batch.mask[r->context - 1] == 0;)
-            r->context--;
-    while (r->images == 0 && r->begin < r->context - 1 && r->batch.mask[r->begin] == 0)
-        r->begin++;
-    for (int64_t t = r->begin; t < r->context; t++)
-        if (r->batch.mask[t] == 0)
-            return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "attention_mask"),
-                                              "no padding %s",
-                                              r->images > 0 ? "before the answer"
-                                                            : "between the tokens of the prompt"),
-                               "0 at position %" PRId64, t + 1);
-    return NULL;
-}
-
-/* Sizes of its images, ids, position, embed and expert of the prompt, in one block. */
-static sheaf_status *copy_context(sheaf__prompt *out, void **block, const one_row *r,
-                                  const sheaf_config *config, const sheaf_data *data, int64_t row)
-{
-    const size_t n = (size_t)(r->context - r->begin);
-    int64_t rows = 0; /* of images before the answer */
-    while (rows < r->image_rows && r->batch.image_row[rows] < r->context)
-        rows++;
-    const bool any = r->images > 0, sizes = sheaf__family_for(config)->image.most > 1 && rows > 0;
-    const int64_t images = sizes ? rows / sheaf__image_positions(config) : 0;
-    sheaf__picture *picture = malloc((size_t)images * sizeof *picture + n * 10);
-    if (picture == NULL)
-        return sheaf_fail(SHEAF_E_MEMORY, "a prompt of %zu tokens", n);
-    int32_t *ids = (int32_t *)(picture + images);
-    uint8_t *embed = (uint8_t *)(ids + 2 * n), *expert = embed + n;
-    memcpy(ids, r->batch.tokens + r->begin, n * 4);
-    const int32_t shift = r->begin > 0 ? r->batch.position[r->begin] : 0;
-    for (size_t i = 0; i < n; i++) /* padding before it shifts no position */
-        ids[n + i] = r->batch.position[r->begin + (int64_t)i] - shift;
-    memset(embed, 0, 2 * n);
-    for (int64_t i = 0; i < rows; i++)
-        embed[r->batch.image_row[i]] = 1;
-    for (int64_t i = 0; i < r->expert_rows; i++)
-        if (r->batch.stream[1][i] < r->context)
-            expert[r->batch.stream[1][i]] = 1;
-    sheaf_data_row_sizes(picture, images, data, row);
-    *out = (sheaf__prompt){ .ids = ids,
-                            .n = (int64_t)n,
-                            .position = ids + n,
-                            .embed = any && rows > 0 ? embed : NULL,
-                            .expert = any ? expert : NULL,
-                            .picture = images > 0 ? picture : NULL,
-                            .pictures = images };
-    *block = picture;
-    return NULL;
-}
-
-/* The labels from the first one on, up to the end of the answer, which says too whether a template
- * laid the row out. */
-static sheaf_status *expected_text(char **out, bool *laid_out, const one_row *r,
-                                   const sheaf__wording *w)
-{
-    int64_t first = 0, n = 0;
-    while (first < r->seq && r->batch.labels[first] < 0)
-        first++;
-    const int32_t *label = r->batch.labels + first;
-    while (first + n < r->seq && label[n] >= 0 && !sheaf__wording_ends(w, label[n], true))
-        n++;
-    *laid_out = first + n < r->seq && w->end >= 0 && label[n] == w->end;
-    sheaf_status *st = first == r->seq ? NULL : sheaf__wording_decode(out, w, label, n);
-    char *end =
-        st == NULL && *out != NULL && w->end_text != NULL ? strstr(*out, w->end_text) : NULL;
-    if (end != NULL) {
-        *laid_out = true;
-        *end = '\0';
-    }
-    return st;
-}
-
-static sheaf_status *add_row(sheaf__prompts *out, one_row *r, const sheaf__wording *w,
-                             const sheaf_data *data, int64_t row)
-{
-    const sheaf_batch_images images = sheaf_data_images(data, &row, 1);
-    sheaf__prompt prompt;
-    sheaf__prompt_about about = { 0 };
-    bool laid_out = false;
-    sheaf_status *st = sheaf_data_batch(&r->batch, data, &row, 1);
-    r->images = images.images;
-    r->image_rows = images.images * sheaf__image_positions(w->config);
-    r->expert_rows = images.image_rows;
-    TRY(st, find_context(r));
-    if (st == NULL && w->max_length > 0 && r->context - r->begin >= w->max_length)
-        st =
-            sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_DATA, "prompt"),
-                                       "fewer positions than --max-length %" PRId64, w->max_length),
-                        "%" PRId64, r->context - r->begin);
-    TRY(st, expected_text(&about.expected, &laid_out, r, w));
-    TRY(st, copy_context(&prompt, &about.block, r, w->config, data, row));
-    prompt.laid_out = laid_out;
-    if (st == NULL)
-        return sheaf__prompts_put(out, &prompt, &about);
-    free(about.expected);
-    return st;
-}
-
-sheaf_status *ask_data(sheaf__prompts *out, const sheaf__wording *w, const sheaf_data *data)
-{
-    one_row r;
-    *out = (sheaf__prompts){ .config = w->config };
-    if (sheaf_data_is_packed(data)) {
-        sheaf_status *st = sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "position_ids"),
-                                          "one record in each row that is to be answered");
-        return sheaf_try_this(sheaf_found(st, "positions that restart within a row"),
-                              "write each record in a row of its own");
-    }
-    sheaf_status *st = make_row(&r, data);
-    for (int64_t row = 0; row < sheaf_data_rows(data) && st == NULL; row++)
-        st = sheaf_in(add_row(out, &r, w, data, row), "row %" PRId64, row + 1);
-    release_row(&r);
-    return st;
-}
-
-sheaf_status *ask_data_load(void *self, int64_t prompt, const sheaf__picture *picture, int64_t n)
-{
-    return sheaf_data_row_pixels(picture, n, self, prompt);
-}
-
-/* ---- how far positions reach ---- */
-
-static int64_t positions_of(const sheaf__prompt *p)
-{
-    return p->position == NULL || p->n == 0 ? p->n : p->position[p->n - 1] + (int64_t)1;
-}
-
-sheaf_status *ask_reach(const sheaf_config *config, const sheaf__prompts *p, int64_t max_new,
-                        int64_t max_length, const sheaf_events *events)
-{
-    int64_t most = 0;
-    for (int64_t i = 0; i < p->count; i++) {
-        const int64_t n = positions_of(&p->prompt[i]);
-        const bool full = max_length > 0 && p->prompt[i].n >= max_length;
-        most = n > most ? n : most;
-        if (!full && (n <= config->max_position || max_length > 0))
-            continue;
-        sheaf_status *st = p->count == 1 ? sheaf_fail(SHEAF_E_DATA, "the prompt")
-                                         : sheaf_fail(SHEAF_E_DATA, "prompt %" PRId64, i + 1);
-        if (full)
-            return sheaf_found(
-                sheaf_expected(st, "fewer positions than --max-length %" PRId64, max_length),
-                "%" PRId64, p->prompt[i].n);
-        sheaf_expected(st, "at most %" PRId64 " positions, the model's %s", config->max_position,
-                       sheaf_config_position_key(config));
-        return sheaf_try_this(sheaf_found(st, "%" PRId64, n),
-                              "a shorter one; --max-length %" PRId64
-                              " goes beyond what the model was made for",
-                              n + max_new);
-    }
-    const int64_t end = max_length > 0 && most + max_new > max_length ? max_length : most + max_new;
-    sheaf__warn_positions(config, "prompt and answer", end, events);
-    return NULL;
 }

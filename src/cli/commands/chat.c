@@ -7,18 +7,12 @@
 
 #include "ask.h"
 #include "base/base.h"
-#include "base/file.h"
+#include "base/control.h"
 #include "base/print.h"
-#include "commands.h"
-#include "comm/plugins.h"
-#include "comm/all.h"
-#include "library/worker.h"
-#include "library/question.h"
-#include "library/train_settings.h"
 #include "cli/lib/processes.h"
 #include "cli/lib/shared.h"
 #include "cli/lib/signals.h"
-#include "schema/family.h"
+#include "commands.h"
 
 const char cmd_chat_usage[] =
     "usage: sheaf chat MODEL [--adapter DIR] [--image FILE]... [--system TEXT]\n"
@@ -40,7 +34,7 @@ typedef struct settings {
 
 /* ---- Ctrl-C: a handler reaches nothing but static memory ---- */
 
-static atomic_int pressed; /* since the last answer began */
+static sheaf_control asked; /* `stop`: presses since the last answer began */
 
 static bool is_press(int number)
 {
@@ -49,7 +43,8 @@ static bool is_press(int number)
 
 static void on_interrupt(int number)
 {
-    if (atomic_fetch_add(&pressed, is_press(number) ? 1 : 2) > 2) { /* it was asked often enough */
+    if (atomic_fetch_add(&asked.stop, is_press(number) ? 1 : 2) >
+        2) { /* it was asked often enough */
         signal(number, SIG_DFL);
         raise(number);
     }
@@ -57,12 +52,12 @@ static void on_interrupt(int number)
 
 /* Of several processes the first minds Ctrl-C, or SIGUSR1, which every mpirun passes on, and each
  * an order to end: SIGUSR2 is Open MPI's way to pass one on. */
-static sheaf_status *listen_to_signals(const sheaf_comm *all)
+static sheaf_status *listen_to_signals(const cli *cli, bool several)
 {
     static const int handled[] = { SIGINT, SIGTERM, SIGPIPE, SIGHUP, SIGUSR1, SIGUSR2 };
-    const size_t several = sizeof handled / sizeof *handled, alone = 4;
-    for (size_t i = 0; i < (all != NULL ? several : alone); i++) {
-        const bool others = is_press(handled[i]) && !sheaf__all_first(all);
+    const size_t count = several ? sizeof handled / sizeof *handled : 4;
+    for (size_t i = 0; i < count; i++) {
+        const bool others = is_press(handled[i]) && cli->nowhere != NULL;
         struct sigaction action = { .sa_flags = 0 };
         if (handled[i] == SIGHUP && cli_under_nohup())
             continue;
@@ -79,15 +74,17 @@ static sheaf_status *listen_to_signals(const sheaf_comm *all)
 static void forget_press(void)
 {
     int once = 1;
-    atomic_compare_exchange_strong(&pressed, &once, 0);
+    atomic_compare_exchange_strong(&asked.stop, &once, 0);
 }
 
 /* ---- lines ---- */
 
+enum { LONGEST = 1 << 20 }; /* bytes of a line */
+
 typedef struct reader {
-    char *buffer; /* [SHEAF__TEXT_MAX + 1] */
+    char *buffer; /* [LONGEST + 1] */
     size_t begin, end;
-    sheaf_comm *all;    /* the processes that wait for a question */
+    sheaf_chat *chat;   /* whose other processes wait for a question */
     bool over;          /* the input has ended */
     bool any;           /* it had something */
     bool ended;         /* another process was asked to end */
@@ -98,12 +95,12 @@ typedef struct reader {
 static bool read_more(reader *r)
 {
     struct pollfd in = { .fd = STDIN_FILENO, .events = POLLIN };
-    while (atomic_load(&pressed) == 0 && !r->ended && r->lost == NULL) {
+    while (atomic_load(&asked.stop) == 0 && !r->ended && r->lost == NULL) {
         if (poll(&in, 1, 200) <= 0) { /* a signal may have gone to another thread */
-            r->lost = sheaf__leader_wait(r->all, &r->ended);
+            r->lost = sheaf_chat_wait(r->chat, &r->ended);
             continue;
         }
-        const ssize_t got = read(STDIN_FILENO, r->buffer + r->end, SHEAF__TEXT_MAX - r->end);
+        const ssize_t got = read(STDIN_FILENO, r->buffer + r->end, LONGEST - r->end);
         if (got > 0) {
             r->end += (size_t)got;
             r->any = true;
@@ -129,7 +126,7 @@ static sheaf_status *next_line(char **line, reader *r)
     char *feed;
     for (size_t seen = 0; (feed = memchr(r->buffer + seen, '\n', r->end - seen)) == NULL;) {
         seen = r->end;
-        if (r->end == SHEAF__TEXT_MAX) {
+        if (r->end == LONGEST) {
             too_long = true;
             seen = r->end = 0;
         }
@@ -142,7 +139,7 @@ static sheaf_status *next_line(char **line, reader *r)
     r->begin = feed == NULL ? r->end : n + 1;
     if (too_long)
         return sheaf_expected(sheaf_fail(SHEAF_E_DATA, "question"), "at most %d bytes",
-                              (int)SHEAF__TEXT_MAX);
+                              (int)LONGEST);
     if (memchr(r->buffer, '\0', n) != NULL)
         return sheaf_expected(sheaf_fail(SHEAF_E_DATA, "question"), "text without NUL");
     r->buffer[n] = '\0';
@@ -162,8 +159,8 @@ typedef struct session {
     const cli *cli;
     const settings *s;
     sheaf_model *model;
+    sheaf_model_facts facts;
     sheaf_chat *chat;
-    sheaf__asking how;
     const char *save; /* what each answer is saved to; NULL */
     char *saved;      /* that, where a line named it */
     reader in;
@@ -184,9 +181,8 @@ static void print_json(const session *t, const char *query, const sheaf_answer *
     json_object_set_new(object, "prompt", ask_json(query));
     json_object_set_new(object, "stopped",
                         json_boolean(sheaf_answer_ending(answer) == SHEAF_ENDS_STOPPED));
-    if (t->model->dtype == SHEAF_BF16)
-        json_object_set_new(object, "bf16_sums",
-                            json_string(sheaf__sums_name(t->model->dtype, t->model->sums)));
+    if (t->facts.bf16_sums != NULL)
+        json_object_set_new(object, "bf16_sums", json_string(t->facts.bf16_sums));
     json_dumpf(object, t->cli->out, JSON_COMPACT);
     json_decref(object);
     fputc('\n', t->cli->out);
@@ -206,15 +202,6 @@ static bool is_about_question(const sheaf_status *st)
 {
     const sheaf_code code = sheaf_status_code(st);
     return code == SHEAF_E_DATA || code == SHEAF_E_UNSUPPORTED || code == SHEAF_E_ARG;
-}
-
-static void advise(const session *t, const char *query, sheaf_status *st)
-{
-    const bool image = sheaf__family_for(&t->model->opened.config)->image.needed;
-    if (image && sheaf_status_code(st) == SHEAF_E_UNSUPPORTED)
-        sheaf_try_this(st, "/image FILE");
-    else if (sheaf__chat_is_full(t->chat, query, &t->how))
-        sheaf_try_this(st, "/reset, which forgets what was said; or a larger --max-length");
 }
 
 /* What was said is lost where a full disk ends the chat. */
@@ -242,9 +229,8 @@ static sheaf_status *answer(session *t, const char *query)
 {
     sheaf_answer *said = NULL;
     forget_press();
-    sheaf_status *st = sheaf__chat_ask(&said, t->chat, query, &t->how);
+    sheaf_status *st = sheaf_chat_ask(&said, t->chat, query, NULL);
     if (st != NULL && is_about_question(st)) {
-        advise(t, query, st);
         refuse(t, st);
         return NULL;
     }
@@ -279,7 +265,7 @@ static sheaf_status *instruct(session *t, const char *word)
 
 static sheaf_status *save(session *t, const char *word)
 {
-    const char *before = t->save != NULL ? t->save : sheaf__chat_file(t->chat);
+    const char *before = t->save != NULL ? t->save : sheaf_chat_file(t->chat);
     if (word[0] == '\0' && before == NULL)
         return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "/save"), "a file's name after it");
     char *name = strdup(word[0] == '\0' ? before : word);
@@ -345,13 +331,13 @@ static void add_command(sheaf_text *text, int i)
 
 static sheaf_status *help(session *t, const char *word)
 {
-    const sheaf__wording *w = &t->model->wording;
+    const int64_t pictures = t->facts.pictures;
     (void)word;
     for (int i = 0; i < COMMANDS; i++) {
-        const bool placed = w->placed && commands[i].says_placed != NULL;
+        const bool placed = pictures > 1 && commands[i].says_placed != NULL;
         sheaf_text one = { 0 };
         add_command(&one, i);
-        if (!one.failed && (w->images || !commands[i].images))
+        if (!one.failed && (pictures > 0 || !commands[i].images))
             sheaf__print(t->cli->err, "%s  %s\n", one.at,
                          placed ? commands[i].says_placed : commands[i].says);
         sheaf__text_release(&one);
@@ -410,8 +396,8 @@ static bool obey(session *t, const char *line)
 /* mpirun and srun may have been told not to pass anything on, or had nothing. */
 static sheaf_status *no_input(const session *t)
 {
-    const char *launcher = sheaf__launched(NULL, NULL);
-    if (t->in.any || !t->in.over || launcher == NULL || t->in.all == NULL)
+    const char *launcher = cli_processes_launcher();
+    if (t->in.any || !t->in.over || launcher == NULL || t->s->processes.all == NULL)
         return NULL;
     sheaf_status *st = sheaf_fail(SHEAF_E_IO, "standard input");
     sheaf_expected(st, "lines from %s, each a question to the model", launcher);
@@ -421,7 +407,7 @@ static sheaf_status *no_input(const session *t)
 
 static sheaf_status *lead(session *t)
 {
-    sheaf_status *st = listen_to_signals(t->in.all);
+    sheaf_status *st = listen_to_signals(t->cli, t->s->processes.all != NULL);
     char *line;
     while (st == NULL) {
         if (t->terminal)
@@ -432,7 +418,7 @@ static sheaf_status *lead(session *t)
             refuse(t, bad);
             continue;
         }
-        if (line == NULL || atomic_load(&pressed) != 0)
+        if (line == NULL || atomic_load(&asked.stop) != 0)
             break;
         if (line[0] == '/' && line[1] != '/') {
             if (!obey(t, line))
@@ -456,95 +442,42 @@ static sheaf_status *lead(session *t)
     return st;
 }
 
-/* The first talks, the others follow; all end with the same. */
-static sheaf_status *converse(session *t)
-{
-    if (sheaf__all_first(t->in.all))
-        return sheaf__leader_end(t->in.all, lead(t));
-    return sheaf__worker_run(t->model, &t->how);
-}
-
 /* ---- the command ---- */
 
-/* Can a file be made where this one is to be? Else the first answer would find out. */
-static sheaf_status *check_save(const char *path)
-{
-    char *folder = NULL;
-    sheaf_status *st = sheaf__path_parent(&folder, path);
-    if (st != NULL)
-        return st;
-    const bool file = sheaf__path_kind(folder) == SHEAF_PATH_FILE;
-    if (file || access(folder, W_OK | X_OK) != 0) {
-        const int error = file ? ENOTDIR : errno;
-        st = sheaf_fail(SHEAF_E_IO, "--save %s", path);
-        sheaf_expected(st, "a folder that is there and may be written");
-        sheaf_found(st, "%s: %s", folder, strerror(error));
-        if (error == ENOENT)
-            sheaf_try_this(st, "mkdir -p %s", folder);
-    }
-    free(folder);
-    return st;
-}
-
-/* The conversation as the flags begin it. Files and pictures are the first process's. */
-static sheaf_status *begin(session *t)
+static sheaf_status *begin(session *t, const cli_option *table)
 {
     const settings *s = t->s;
-    sheaf_status *st = sheaf_chat_open(&t->chat, t->model, NULL);
-    if (!sheaf__all_first(t->in.all))
-        return st;
-    if (st == NULL && s->load != NULL)
-        st = sheaf_in(sheaf_chat_load(t->chat, s->load), "--load");
-    if (st == NULL && s->image.n > 1 && !t->model->wording.placed)
-        st = sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "--image"),
-                                        "one: %s reads no more in a conversation",
-                                        sheaf_family_name(t->model->opened.config.family)),
-                         "%" PRId64, s->image.n);
-    for (int64_t i = 0; i < s->image.n && st == NULL; i++)
-        st = sheaf_chat_look(t->chat, s->image.at[i]);
-    if (st == NULL && s->ask.system != NULL)
-        st = sheaf_in(sheaf_chat_system(t->chat, s->ask.system), "--system");
-    if (st == NULL && s->save != NULL && (s->load == NULL || strcmp(s->save, s->load) != 0) &&
-        sheaf__path_kind(s->save) != SHEAF_PATH_NONE)
-        st = sheaf_try_this(
-            sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--save %s", s->save),
-                                       "a file that does not exist, or the one of --load"),
-                        "something there already"),
-            "--load %s too, to go on with it", s->save);
-    if (st == NULL && s->save != NULL)
-        st = check_save(s->save);
-    t->save = s->save;
-    return st;
+    sheaf_model_generate_options answers;
+    sheaf_chat_options o;
+    SHEAF_INIT(&o);
+    sheaf_status *st = ask_options(&answers, t->cli, table, &s->ask, &t->facts);
+    answers.on_text = ask_streams(t->cli, &s->ask) ? speak : NULL;
+    answers.context = t;
+    answers.control = &asked;
+    o.answers = &answers;
+    o.load = s->load;
+    o.save = t->save = s->save;
+    o.system = s->ask.system;
+    o.images = s->image.at;
+    o.nimages = s->image.n;
+    return st == NULL ? sheaf_chat_begin(&t->chat, t->model, &o) : st;
 }
 
+/* The first talks, the others follow; all end with the same. */
 static sheaf_status *run(session *t, const cli_option *table)
 {
-    const settings *s = t->s;
-    const sheaf_config *config = &t->model->opened.config;
-    const sheaf__prompts none = { 0 };
-    sheaf_status *st = begin(t);
-    t->terminal = sheaf__all_first(t->in.all) && isatty(STDIN_FILENO);
-    t->in.buffer = malloc(SHEAF__TEXT_MAX + 1);
-    if (st == NULL && t->in.buffer == NULL)
-        st = sheaf__no_memory("a line");
-    TRY(st, ask_asking(&t->how, t->cli, table, &s->ask, t->model, true));
-    if (st == NULL)
-        t->how.wording = sheaf__chat_wording(t->chat);
-    st = sheaf__together_ask(st, t->model, &none, &t->how);
-    if (st == NULL && !sheaf__wording_remembers(sheaf__chat_wording(t->chat)))
-        sheaf_note(&t->cli->events, "template %s: every question is asked alone",
-                   sheaf__wording_template(sheaf__chat_wording(t->chat)));
-    TRY(st, sheaf__all_agree(t->in.all, sheaf_model_load(t->model)));
+    const bool first = t->cli->nowhere == NULL;
+    t->terminal = first && isatty(STDIN_FILENO);
+    t->in.buffer = malloc(LONGEST + 1);
+    sheaf_status *st = begin(t, table);
+    t->in.chat = t->chat;
     if (st == NULL && t->terminal)
         sheaf__print(t->cli->err, "%s: /help lists what can be said besides questions\n",
-                     sheaf_family_name(config->family));
-    if (st == NULL) {
-        t->how.on_text = ask_streams(t->cli, &s->ask) ? speak : NULL;
-        t->how.context = t;
-        t->how.stop_now = &pressed;
-        t->how.partial = true;
-        st = converse(t);
-    }
+                     t->facts.family);
+    if (st == NULL && first)
+        st = sheaf_chat_end(t->chat, t->in.buffer == NULL ? sheaf__no_memory("a line") : lead(t));
+    else if (st == NULL)
+        st = sheaf_chat_serve(t->chat);
     sheaf_chat_close(t->chat);
     free(t->in.buffer);
     free(t->saved);
@@ -581,19 +514,14 @@ int cmd_chat(cli *cli, int argc, char **argv)
                                                       .ranks = s.model.tp,
                                                       .place = s.model.place,
                                                       .talks = true }));
-    t.in.all = s.processes.all;
-    if (st == NULL && t.in.all != NULL) /* before a large model is loaded */
-        st = listen_to_signals(t.in.all);
-    TRY(st, ask_open(&t.model, cli, &s.model, &s.ask, s.ask.max_length, t.in.all));
-    st = sheaf__all_agree(t.in.all, st);
+    if (st == NULL && s.processes.all != NULL) /* before a large model is loaded */
+        st = listen_to_signals(cli, true);
+    s.model.events = &cli->events;
+    s.model.positions = s.ask.max_length;
+    s.model.positions_fit = !sheaf__settings_given(&cli->settings, table, "max-length");
+    TRY(st, ask_open(&t.model, &t.facts, cli, &s.model, &s.ask, s.processes.all));
     if (st == NULL) {
-        t.model->transport = s.processes.transport;
-        const sheaf_config *config = &t.model->opened.config;
-        if (sheaf__settings_given(&cli->settings, table, "max-length"))
-            sheaf__warn_positions(config, "--max-length", s.ask.max_length, &cli->events);
-        else if (config->max_position < s.ask.max_length)
-            t.model->positions = t.model->wording.max_length = s.ask.max_length =
-                config->max_position;
+        s.ask.max_length = t.facts.positions;
         st = run(&t, table);
     }
     sheaf_model_close(t.model);

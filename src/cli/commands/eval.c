@@ -18,6 +18,8 @@
 #include "comm/all.h"
 #include "formats/safetensors.h"
 #include "infer/batch_images.h"
+#include "infer/prompts.h"
+#include "library/model.h"
 #include "models/crew.h"
 #include "plan/fits.h"
 #include "monitor/monitor.h"
@@ -256,7 +258,11 @@ static json_t *mismatches_json(const matches *m, const work *w)
             json_pack("{s:I, s:o, s:o, s:o}", "record", (json_int_t)m->worst[i].prompt + 1, "image",
                       ask_json(about->image), "expected", ask_json(about->expected), "text",
                       ask_json(m->worst[i].text));
-        ask_images_json(one, about);
+        for (int64_t k = 0; about->nviewed > 1 && k < about->nviewed; k++) {
+            if (k == 0)
+                json_object_set_new(one, "images", json_array());
+            json_array_append_new(json_object_get(one, "images"), ask_json(about->viewed[k].path));
+        }
         json_array_append_new(list, one);
     }
     return list;
@@ -332,19 +338,14 @@ static sheaf_status *read_answers(work *w)
     if (!w->max_new_given && generation.max_new > 0)
         w->asking.max_new = w->max_new = generation.max_new;
     e->asking = &w->asking;
-    if (sheaf__ends_with(e->o.data, ".safetensors")) {
-        st = sheaf_in(ask_data(&w->prompts, &e->wording, e->rows), "%s", e->o.data);
-        w->asking.load = ask_data_load;
-        w->asking.self = e->rows;
-    } else {
-        st = sheaf__prompts_read(&w->prompts, &e->wording,
-                                 &(sheaf__prompts_from){ .file = e->o.data,
-                                                         .query = e->o.query,
-                                                         .fields = e->o.fields,
-                                                         .skip_bad = e->o.on_bad == SHEAF_BAD_SKIP,
-                                                         .looked_at = true,
-                                                         .events = e->o.events });
-    }
+    st = sheaf__prompts_read(&w->prompts, &e->wording,
+                             &(sheaf__prompts_from){ .file = e->o.data,
+                                                     .rows = e->rows,
+                                                     .query = e->o.query,
+                                                     .fields = e->o.fields,
+                                                     .skip_bad = e->o.on_bad == SHEAF_BAD_SKIP,
+                                                     .looked_at = true,
+                                                     .events = e->o.events });
     int64_t expected = 0;
     for (int64_t i = 0; i < w->prompts.count; i++)
         expected += w->prompts.about[i].expected != NULL;
@@ -358,7 +359,7 @@ static sheaf_status *read_answers(work *w)
     if (st == NULL && (w->out = calloc((size_t)w->prompts.count, sizeof *w->out)) == NULL)
         st = sheaf__no_memory("answers");
     w->answering.out = w->out;
-    return st == NULL ? sheaf__answering_begin(&w->answering) : st;
+    return st;
 }
 
 /* Positions and memory for the answers too. */
@@ -390,7 +391,8 @@ static sheaf_status *ready(void *self)
         return NULL;
     sheaf_status *st = read_answers(w);
     if (st == NULL) /* rows that are too long were refused, or asked for */
-        st = ask_reach(&e->opened.config, &w->prompts, w->max_new, INT64_MAX, e->o.events);
+        st = sheaf__prompts_reach(&e->opened.config, &w->prompts, w->max_new, INT64_MAX,
+                                  e->o.events);
     return st == NULL ? answers_fit(w) : st;
 }
 
@@ -409,7 +411,6 @@ static sheaf_status *run(const cli *cli, work *w)
     st = cli_signals_explain(st);
     sheaf_status_free(sheaf_monitor_close(monitor)); /* it holds no file */
     st = finish_logits(w, st);
-    st = sheaf__answering_end(&w->answering, st);
     if (st == NULL && w->match)
         st = compare(&m, w);
     if (st == NULL && m.cut > 0)

@@ -4,14 +4,11 @@
 #include "base/base.h"
 #include "base/print.h"
 #include "ask.h"
-#include "commands.h"
-#include "library/train_settings.h"
-#include "monitor/monitor.h"
 #include "cli/lib/processes.h"
 #include "cli/lib/shared.h"
 #include "cli/lib/signals.h"
-#include "comm/doing.h"
-#include "comm/process.h"
+#include "commands.h"
+#include "sheaf/cut.h"
 
 const char cmd_generate_usage[] =
     "usage: sheaf generate MODEL [--adapter DIR] (--prompt TEXT [--image FILE...] | --tokens 1,2,3 | --data PATH)\n"
@@ -33,32 +30,40 @@ typedef struct settings {
 typedef struct work {
     const cli *cli;
     const settings *s;
-    const sheaf__wording *wording;
-    const sheaf_events *events;
-    const sheaf__prompts *prompts;
+    const sheaf_model_facts *model;
+    sheaf_prompts *prompts;
+    int64_t count;      /* of them */
     bool begun;         /* the one prompt's answer is on its way to the terminal */
-    sheaf_answer **out; /* [prompts->count] */
+    sheaf_answer **out; /* [count] */
 } work;
 
 /* ---- results ---- */
 
-static bool matches(const work *w, int64_t i)
+static sheaf_prompt_facts facts_of(const work *w, int64_t i)
 {
-    return sheaf__wording_same(w->wording, sheaf_answer_text(w->out[i]),
-                               w->prompts->about[i].expected, false);
+    sheaf_prompt_facts facts;
+    SHEAF_INIT(&facts);
+    sheaf_status_free(sheaf_prompts_look(&facts, w->prompts, i));
+    return facts;
 }
 
 static json_t *record_json(const work *w, int64_t i)
 {
-    const sheaf__prompt_about *about = &w->prompts->about[i];
-    json_t *one = ask_answer_json(w->out[i]);
-    json_object_set_new(one, "prompt", ask_json(about->text));
-    if (about->image != NULL)
-        json_object_set_new(one, "image", ask_json(about->image));
-    ask_images_json(one, about);
-    if (about->expected != NULL) {
-        json_object_set_new(one, "expected", ask_json(about->expected));
-        json_object_set_new(one, "match", json_boolean(matches(w, i)));
+    const sheaf_prompt_facts prompt = facts_of(w, i);
+    const char *image = sheaf_prompts_image(w->prompts, i, 0);
+    json_t *one = ask_answer_json(w->out[i]), *images = json_array();
+    json_object_set_new(one, "prompt", ask_json(prompt.text));
+    if (image != NULL)
+        json_object_set_new(one, "image", ask_json(image));
+    for (int64_t k = 0; (image = sheaf_prompts_image(w->prompts, i, k)) != NULL; k++)
+        json_array_append_new(images, ask_json(image));
+    if (json_array_size(images) > 1)
+        json_object_set(one, "images", images);
+    json_decref(images);
+    if (prompt.expected != NULL) {
+        json_object_set_new(one, "expected", ask_json(prompt.expected));
+        json_object_set_new(one, "match",
+                            json_boolean(sheaf_prompts_match(w->prompts, i, w->out[i])));
     }
     return one;
 }
@@ -66,12 +71,12 @@ static json_t *record_json(const work *w, int64_t i)
 /* What stands before an answer. */
 static void print_prompt(const work *w, int64_t i)
 {
-    const sheaf__prompt_about *about = &w->prompts->about[i];
-    const bool laid_out = w->wording->templated || w->prompts->prompt[i].laid_out;
-    if (laid_out && w->s->data != NULL && about->image != NULL)
-        sheaf__print(w->cli->out, "%s: ", about->image);
-    else if (!laid_out && about->text != NULL)
-        cli_say(w->cli, about->text);
+    const sheaf_prompt_facts prompt = facts_of(w, i);
+    const char *image = sheaf_prompts_image(w->prompts, i, 0);
+    if (prompt.laid_out && w->s->data != NULL && image != NULL)
+        sheaf__print(w->cli->out, "%s: ", image);
+    else if (!prompt.laid_out && prompt.text != NULL)
+        cli_say(w->cli, prompt.text);
 }
 
 /* The one prompt's answer as it comes. */
@@ -111,10 +116,10 @@ static bool is_whole(const work *w, int64_t i)
 }
 
 /* Where it was stopped some records have no answer: each says which one it is of. */
-static void print_json(const work *w, const sheaf_model *m, const double *share, bool stopped)
+static void print_json(const work *w, const double *share, bool stopped)
 {
     json_t *results = json_array();
-    for (int64_t i = 0; i < w->prompts->count; i++)
+    for (int64_t i = 0; i < w->count; i++)
         if (tokens_of(w, i) > 0) {
             json_t *one = record_json(w, i);
             if (stopped && w->s->data != NULL)
@@ -125,8 +130,8 @@ static void print_json(const work *w, const sheaf_model *m, const double *share,
                                         : json_pack("{s:O}", "results", results);
     if (share != NULL)
         json_object_set_new(object, "exact_match", json_real(*share));
-    if (m->dtype == SHEAF_BF16)
-        json_object_set_new(object, "bf16_sums", json_string(sheaf__sums_name(m->dtype, m->sums)));
+    if (w->model->bf16_sums != NULL)
+        json_object_set_new(object, "bf16_sums", json_string(w->model->bf16_sums));
     json_dumpf(object, w->cli->out, JSON_COMPACT);
     fputc('\n', w->cli->out);
     json_decref(object);
@@ -135,14 +140,14 @@ static void print_json(const work *w, const sheaf_model *m, const double *share,
 
 /* What there is of the answers when it was stopped. The one prompt's is on the terminal already, as
  * far as it came. */
-static void print_stopped(const work *w, const sheaf_model *m)
+static void print_stopped(const work *w)
 {
     int64_t begun = 0;
-    for (int64_t i = 0; i < w->prompts->count; i++)
+    for (int64_t i = 0; i < w->count; i++)
         begun += tokens_of(w, i) > 0;
     if (w->cli->json && begun > 0)
-        print_json(w, m, NULL, true);
-    for (int64_t i = 0; i < w->prompts->count && !w->cli->json; i++)
+        print_json(w, NULL, true);
+    for (int64_t i = 0; i < w->count && !w->cli->json; i++)
         if (is_whole(w, i) || (w->s->data == NULL && begun > 0))
             print_answer(w, i);
 }
@@ -155,8 +160,8 @@ static void name_whole(sheaf_text *text, const work *w, int64_t whole)
     int named = 0;
     while (first < whole && is_whole(w, first))
         first++;
-    for (int64_t i = 0; i < w->prompts->count && first < whole && named <= MOST; i = end) {
-        for (end = i; end < w->prompts->count && is_whole(w, end);)
+    for (int64_t i = 0; i < w->count && first < whole && named <= MOST; i = end) {
+        for (end = i; end < w->count && is_whole(w, end);)
             end++;
         if (end > i && named++ == MOST)
             sheaf__text_add(text, ", ...");
@@ -172,9 +177,9 @@ static void name_whole(sheaf_text *text, const work *w, int64_t whole)
 static sheaf_status *stopped(const work *w)
 {
     int64_t whole = 0;
-    for (int64_t i = 0; i < w->prompts->count; i++)
+    for (int64_t i = 0; i < w->count; i++)
         whole += is_whole(w, i);
-    if (whole == w->prompts->count)
+    if (whole == w->count)
         return NULL;
     sheaf_status *st = sheaf_fail(SHEAF_E_STOPPED, "generate");
     if (w->s->data == NULL)
@@ -182,24 +187,24 @@ static sheaf_status *stopped(const work *w)
     sheaf_text which = { 0 };
     name_whole(&which, w, whole);
     sheaf_found(st, "a request to stop, after %" PRId64 " of %" PRId64 " answers%s", whole,
-                w->prompts->count, which.size == 0 || which.failed ? "" : which.at);
+                w->count, which.size == 0 || which.failed ? "" : which.at);
     sheaf__text_release(&which);
     return st;
 }
 
-static void print_results(const work *w, const sheaf_model *m)
+static void print_results(const work *w)
 {
     int64_t compared = 0, equal = 0;
-    for (int64_t i = 0; i < w->prompts->count; i++) {
-        compared += w->prompts->about[i].expected != NULL;
-        equal += matches(w, i);
+    for (int64_t i = 0; i < w->count; i++) {
+        compared += facts_of(w, i).expected != NULL;
+        equal += sheaf_prompts_match(w->prompts, i, w->out[i]);
     }
     const double share = compared == 0 ? 0 : (double)equal / (double)compared;
     if (w->cli->json) {
-        print_json(w, m, compared > 0 ? &share : NULL, false);
+        print_json(w, compared > 0 ? &share : NULL, false);
         return;
     }
-    for (int64_t i = 0; i < w->prompts->count; i++)
+    for (int64_t i = 0; i < w->count; i++)
         print_answer(w, i);
     if (compared > 0)
         sheaf__print(w->cli->out, "exact match: %lld of %lld (%.1f %%)\n", (long long)equal,
@@ -208,94 +213,72 @@ static void print_results(const work *w, const sheaf_model *m)
 
 /* ---- the command ---- */
 
-/* Until now nothing is lost, and a signal ends the process. */
-static sheaf_status *heed_signals(void *self)
-{
-    (void)self;
-    return cli_signals_install_stops();
-}
-
-static sheaf_status *read_prompts(sheaf__prompts *prompts, sheaf_data **data, sheaf__asking *a,
-                                  const work *w, const sheaf_model *m)
+static sheaf_status *read_prompts(work *w, sheaf_model *m, const sheaf_events *events)
 {
     const settings *s = w->s;
-    a->load = sheaf__prompts_load;
-    a->self = prompts;
-    if (s->data == NULL || s->prompt != NULL || s->tokens != NULL ||
-        !sheaf__ends_with(s->data, ".safetensors"))
-        return sheaf__prompts_read(prompts, w->wording,
-                                   &(sheaf__prompts_from){ .text = s->prompt,
-                                                           .tokens = s->tokens,
-                                                           .file = s->data,
-                                                           .image = s->image.at,
-                                                           .images = s->image.n,
-                                                           .query = s->query,
-                                                           .fields = s->fields,
-                                                           .skip_bad = s->on_bad == SHEAF_BAD_SKIP,
-                                                           .system = s->ask.system,
-                                                           .events = w->events });
-    sheaf_status *st = sheaf_data_open(
-        data, s->data,
-        &(sheaf_data_options){ .config = &m->opened.config, .events = w->events, .prompts = true });
-    TRY(st, sheaf_in(ask_data(prompts, w->wording, *data), "%s", s->data));
-    a->load = ask_data_load;
-    a->self = *data;
+    sheaf_prompts_options o;
+    SHEAF_INIT(&o);
+    o.text = s->prompt;
+    o.tokens = s->tokens;
+    o.data = s->data;
+    o.images = s->image.at;
+    o.nimages = s->image.n;
+    o.system = s->ask.system;
+    o.query = s->query;
+    o.fields = s->fields;
+    o.on_bad = s->on_bad;
+    o.max_length = s->ask.max_length;
+    o.events = events;
+    sheaf_status *st = sheaf_prompts_open(&w->prompts, m, &o);
+    w->count = st == NULL ? sheaf_prompts_count(w->prompts) : 0;
     return st;
 }
 
-static sheaf_status *answer(work *w, sheaf_model *m, sheaf__prompts *prompts, sheaf__asking *a)
+/* Until the model is loaded nothing is lost, and a signal ends the process. */
+static sheaf_status *answer(work *w, sheaf_model *m, sheaf_model_generate_options *o)
 {
-    sheaf_data *data = NULL;
-    sheaf_status *st = read_prompts(prompts, &data, a, w, m);
-    TRY(st, ask_reach(&m->opened.config, prompts, a->max_new, a->max_length, w->events));
-    st = sheaf__together_ask(st, m, prompts, a);
-    if (st == NULL && (w->out = calloc((size_t)prompts->count, sizeof *w->out)) == NULL)
-        st = sheaf_fail(SHEAF_E_MEMORY, "%" PRId64 " answers", prompts->count);
-    TRY(st, sheaf__model_answer(w->out, m, prompts->prompt, prompts->count, a));
-    sheaf_data_close(data);
-    return st;
+    const settings *s = w->s;
+    o->batch = s->batch;
+    o->on_text = s->data == NULL && ask_streams(w->cli, &s->ask) ? speak : NULL;
+    o->context = w;
+    o->control = cli_signals();
+    sheaf_status *st = read_prompts(w, m, o->events);
+    TRY(st, sheaf_prompts_begin(w->prompts, o));
+    if (st == NULL && s->processes.stop == NULL)
+        st = cli_signals_install_stops();
+    if (st == NULL && (w->out = calloc((size_t)w->count, sizeof *w->out)) == NULL)
+        st = sheaf_fail(SHEAF_E_MEMORY, "%" PRId64 " answers", w->count);
+    return st == NULL ? sheaf_prompts_answer(w->out, w->prompts) : st;
 }
 
-static sheaf_status *run(const cli *cli, const cli_option *table, const settings *s, sheaf_model *m)
+static sheaf_status *run(cli *cli, const cli_option *table, settings *s)
 {
-    sheaf__prompts prompts = { 0 };
-    sheaf__asking a;
-    sheaf_monitor *monitor = NULL;
-    work w = {
-        .cli = cli, .s = s, .wording = &m->wording, .events = &cli->events, .prompts = &prompts
-    };
-    sheaf_status *st =
-        s->data == NULL
-            ? NULL
-            : sheaf_monitor_open(&monitor, &(sheaf_monitor_options){ .progress = cli->err });
-    if (monitor != NULL) /* one prompt is no progress */
-        m->events = w.events = sheaf_monitor_events(monitor);
-    TRY(st, ask_asking(&a, cli, table, &s->ask, m,
-                       s->tokens == NULL &&
-                           (s->data == NULL || !sheaf__ends_with(s->data, ".safetensors"))));
+    sheaf_progress *progress = NULL;
+    sheaf_model *m = NULL;
+    sheaf_model_facts facts;
+    sheaf_model_generate_options o;
+    work w = { .cli = cli, .s = s, .model = &facts };
+    const sheaf_events *events = &cli->events;
+    sheaf_status *st = s->data == NULL ? NULL : cli_progress(&progress, &events, cli);
+    s->model.events = events;
+    TRY(st, ask_open(&m, &facts, cli, &s->model, &s->ask, s->processes.all));
+    TRY(st, ask_options(&o, cli, table, &s->ask, &facts));
     if (st == NULL) {
-        a.batch = s->batch;
-        a.events = w.events;
-        a.on_text = s->data == NULL && ask_streams(cli, &s->ask) ? speak : NULL;
-        a.context = &w;
-        a.stop_now = s->processes.stop != NULL ? s->processes.stop : &cli_signals()->stop;
-        a.begin = s->processes.stop != NULL ? NULL : heed_signals;
-        a.partial = true;
-        st = answer(&w, m, &prompts, &a);
+        o.events = events;
+        st = answer(&w, m, &o);
     }
-    m->events = &cli->events;
-    sheaf_status_free(sheaf_monitor_close(monitor)); /* it holds no file */
-    sheaf__doing_idle(sheaf_comm_doing(s->processes.all), true);
+    sheaf_progress_close(progress);
     if (st == NULL && (st = stopped(&w)) == NULL)
-        print_results(&w, m);
+        print_results(&w);
     else if (w.out != NULL && w.out[0] != NULL)
-        print_stopped(&w, m);
+        print_stopped(&w);
     else if (w.begun && !cli->json)
         fputc('\n', cli->out);
-    for (int64_t i = 0; i < prompts.count && w.out != NULL; i++)
+    for (int64_t i = 0; i < w.count && w.out != NULL; i++)
         sheaf_answer_free(w.out[i]);
     free(w.out);
-    sheaf__prompts_release(&prompts);
+    sheaf_prompts_close(w.prompts);
+    sheaf_model_close(m);
     return st;
 }
 
@@ -339,8 +322,6 @@ int cmd_generate(cli *cli, int argc, char **argv)
     ask_model_table(table, &s.model);
     ask_table(table, &s.ask, &s.model, 64);
     cli_processes_table(table, &s.processes, false);
-    const char *tokenizer = "", *version = "", *date = "";
-    sheaf_model *m = NULL;
     sheaf_status *st = cli_parse(cli, table, NULL, argc, argv);
     TRY(st, check_files(&s));
     TRY(st, cli_processes_begin(&s.processes, cli,
@@ -350,17 +331,7 @@ int cmd_generate(cli *cli, int argc, char **argv)
                                                       .ranks = s.model.tp * s.model.dp,
                                                       .in_group = s.model.tp,
                                                       .place = s.model.place }));
-    TRY(st, ask_open(&m, cli, &s.model, &s.ask, 0, s.processes.all));
-    st = sheaf__all_agree(s.processes.all, st);
-    if (st == NULL) {
-        sheaf_data_note_unused(NULL, s.data, NULL, NULL, s.query,
-                               &cli->events); /* before a run's own words come to it */
-        sheaf__run_model_words(&m->run, &tokenizer, &version, &date, &s.query);
-        m->wording.max_length = s.ask.max_length;
-        m->transport = s.processes.transport;
-        st = run(cli, table, &s, m);
-    }
-    sheaf_model_close(m);
+    TRY(st, run(cli, table, &s));
     if (st != NULL && cli_signals_stopped_by() != NULL && !s.processes.elsewhere &&
         sheaf_status_found(st)[0] == '\0')
         sheaf_found(st, "a request to stop");

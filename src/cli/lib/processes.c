@@ -48,6 +48,11 @@ static int stages_of(const char *place)
     return stages < 1 || stages > SHEAF_MAX_SLICES ? 1 : (int)stages;
 }
 
+const char *cli_processes_launcher(void)
+{
+    return sheaf__launched(NULL, NULL);
+}
+
 sheaf_status *cli_processes_alone(bool *elsewhere, const cli *cli)
 {
     int count = 0, number = 0;

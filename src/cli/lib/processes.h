@@ -39,6 +39,9 @@ typedef struct cli_processes_how {
  * that cli_report() is not to see, where `elsewhere` is set. */
 sheaf_status *cli_processes_begin(cli_processes *flags, cli *cli, const cli_processes_how *how);
 
+/* cli_processes_launcher - what started this process as one of several: "mpirun", "srun"; NULL. */
+const char *cli_processes_launcher(void);
+
 /* cli_processes_alone - of a command whose ranks are threads, where something may have started
  * several processes: the first does all of it and says so; in any other *elsewhere is set, with the
  * status that cli_processes_begin() has then. */
