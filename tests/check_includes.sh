@@ -39,8 +39,6 @@ BEGIN {
     n = split("commands/eval.c " \
               "commands/train.c " \
               "lib/dispatch.c " \
-              "lib/ending.c " \
-              "lib/ending.h " \
               "lib/launch.c " \
               "lib/launched.c " \
               "lib/processes.c " \

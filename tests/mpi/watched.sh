@@ -103,32 +103,28 @@ if [ -n "${SHEAF_SOAK:-}" ]; then
         done
     done
 fi
-# Who began the processes is killed after the last step, mpirun or the process that waits for it; before their word of the
-# end, which then goes with it, or (mpirun is stopped, so that they stay) after it. It is told, and begun again if asked to.
-late() { # late RESTARTS mpirun|launcher [told]
-    local killed code=0 mpirun
+# mpirun is killed after the last step, before their word of the end, which then goes with it, or (it is stopped, so that
+# they stay) after it. It is told, and begun again if asked to.
+late() { # late RESTARTS [told]
+    local code=0 mpirun
     SHEAF_FAULT=rename:2+:slow "$faulty" train --model "$work/odd" --data "$data" --micro-batch 1 --accumulate 1 --steps 1 --tp 2 --transport mpi --mpi "$mpi" \
         --restarts "$1" --out "$work/late" --json >"$work/stdout" 2>"$work/stderr" </dev/null & process=$!
     check "the last step is done" waits test -s "$work/late/metrics.jsonl"
-    killed=$process
-    [ "$1" = 0 ] || killed=$(pgrep -P "$killed")
-    mpirun=$(pgrep -P "$killed")
-    [ "$2" != mpirun ] || killed=$mpirun
-    if [ -n "${3:-}" ]; then
+    mpirun=$(pgrep -P $process)
+    if [ -n "${2:-}" ]; then
         kill -STOP "$mpirun"
         check "its result is there" waits test -e "$work/late/adapter/adapter_model.safetensors"
         sleep 1
     fi
-    kill -KILL "$killed"
+    kill -KILL "$mpirun"
     wait $process || code=$?
-    check "$2 is killed late, --restarts $1${3:+, after their word}: its code" test $code = $(($1 > 0 ? 0 : 3))
+    check "mpirun is killed late, --restarts $1${2:+, after their word}: its code" test $code = $(($1 > 0 ? 0 : 3))
 }
-late 0 mpirun
+late 0
 check "which is told" bash -c 'grep -q "^sheaf: the processes that .* started" "$0" && grep -q "^{.error.: " "$1"' "$work/stderr" "$work/stdout"
-for late in "launcher" "mpirun told"; do
+for told in "" told; do
     rm -rf "$work/late"
-    # shellcheck disable=SC2086
-    late 2 $late
+    late 2 $told
     check "and goes on" grep -q '^restart 1 of 2: ' "$work/stderr"
     check "to its result" test -e "$work/late/adapter/adapter_model.safetensors"
 done

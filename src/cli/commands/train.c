@@ -8,7 +8,6 @@
 #include "commands.h"
 #include "comm/plugins.h"
 #include "comm/process.h"
-#include "cli/lib/ending.h"
 #include "cli/lib/launch.h"
 #include "cli/lib/launched.h"
 #include "cli/lib/processes.h"
@@ -17,6 +16,7 @@
 #include "cli/lib/signals.h"
 #include "library/session.h"
 #include "library/train_settings.h"
+#include "library/watched.h"
 #include "plan/plan.h"
 #include "train/spent.h"
 
@@ -177,8 +177,7 @@ static sheaf_status *ready(void *self)
                                                        .hosts = o->hosts,
                                                        .hostfile = o->hostfile,
                                                        .argc = s->argc,
-                                                       .argv = s->argv,
-                                                       .last = getenv(CLI_VERDICT) == NULL });
+                                                       .argv = s->argv });
 }
 
 /* How many ranks a run has that goes on: what fails to say so, fails again in the run itself. */

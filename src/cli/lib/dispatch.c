@@ -4,7 +4,6 @@
 #include "cli.h"
 #include "comm/plugins.h"
 #include "comm/process.h"
-#include "launch.h"
 #include "launched.h"
 #include "processes.h"
 #include "signals.h"

@@ -18,12 +18,10 @@
 #include "comm/plugins.h"
 #include "comm/process.h"
 #include "comm/segments.h"
+#include "launched.h"
 #include "signals.h"
 
 extern char **environ;
-
-/* In the environment of those that are launched: a file for the code that the first ends with. */
-static const char launched[] = "SHEAF_LAUNCHED";
 
 /* ---- the words of the command ---- */
 
@@ -82,10 +80,17 @@ static void add_environment(words *w)
         for (size_t i = 0; i < sizeof kept / sizeof *kept; i++)
             if (strncmp(*e, kept[i], strlen(kept[i])) == 0) {
                 char *name = strndup(*e, strcspn(*e, "="));
-                add_two(w, "-x", name == NULL ? launched : name);
+                add_two(w, "-x", name == NULL ? CLI_NOTE : name);
                 free(name);
                 break;
             }
+}
+
+static void add_program(words *w, const char *program, const cli_launch_options *o)
+{
+    add(w, program);
+    for (int i = 0; i < o->argc; i++)
+        add(w, o->argv[i]);
 }
 
 static void command_of(words *w, const char *mpirun, bool is_open, const char *program,
@@ -106,12 +111,10 @@ static void command_of(words *w, const char *mpirun, bool is_open, const char *p
         add_two(w, is_open ? "--host" : "-hosts", o->hosts);
     if (given(o->hostfile))
         add_two(w, is_open ? "--hostfile" : "-f", o->hostfile);
-    add(w, program);
+    add_program(w, program, o);
     bool given_before = false;
-    for (int i = 0; i < o->argc; i++) {
+    for (int i = 0; i < o->argc; i++)
         given_before |= strncmp(o->argv[i], "--transport", 11) == 0;
-        add(w, o->argv[i]);
-    }
     if (!given_before) /* but by a recipe, or by the run that goes on, which are read later */
         add_two(w, "--transport", "mpi");
 }
@@ -158,45 +161,26 @@ sheaf_status *cli_launch_mpirun(char **path, bool *is_open, const char *mpi)
 
 /* ---- its life ---- */
 
-static void become(const words *w, const char *note, pid_t parent)
+/* In the new process. It ends with this one, so that nothing is left over. */
+static void become(const words *w, bool is_mpirun, const char *note, pid_t parent)
 {
     sigset_t none;
     sigemptyset(&none);
-    setpgid(0, 0); /* a Ctrl-C is for the caller, which passes it on in its own way */
-    if (prctl(PR_SET_PDEATHSIG, SIGTERM) != 0 || getppid() != parent)
+    if (is_mpirun)
+        setpgid(0, 0); /* a Ctrl-C is for the caller, which passes it on in its own way */
+    if (prctl(PR_SET_PDEATHSIG, is_mpirun ? SIGTERM : SIGKILL) != 0 || getppid() != parent)
         _exit(127);
-    setenv(launched, note, 1);
+    setenv(CLI_NOTE, note, 1);
     static const int taken[] = { SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGPIPE, SIGXFSZ };
     for (size_t i = 0; i < sizeof taken / sizeof *taken; i++)
         signal(taken[i], SIG_DFL);
     sigprocmask(SIG_SETMASK, &none, NULL);
-    if (freopen("/dev/null", "r", stdin) != NULL)
+    if (!is_mpirun || freopen("/dev/null", "r", stdin) != NULL)
         execv(w->at[0], w->at);
     _exit(127);
 }
 
-/* The note: what the first process ends with; whether one of them ends the run; what another than
- * the first failed with; and of the one that launched them the signal that it
- * passes on as another. */
-enum { CODE, ENDED, CODE_ELSE, STOPPED_BY };
 enum { PATIENCE_S = 10 };
-
-static char read_mark(int note, int at)
-{
-    char mark = 0;
-    return pread(note, &mark, 1, at) == 1 ? mark : 0;
-}
-
-static void write_mark(int note, int at, char with)
-{
-    const bool kept = note >= 0 && pwrite(note, &with, 1, at) == 1;
-    (void)kept; /* else mpirun's code counts, and the signal that came */
-}
-
-static bool is_marked(int note, int at)
-{
-    return read_mark(note, at) != 0;
-}
 
 /* The parent of a process; 0: it is gone. */
 static pid_t parent_of(pid_t pid)
@@ -249,14 +233,9 @@ void cli_launch_kill(const pid_t *mpirun, int mpiruns)
             kill(-way[i], SIGKILL);
 }
 
-typedef struct ending {
-    int code;     /* of mpirun */
-    bool stopped; /* a request to stop was passed on */
-    bool lost;    /* another process killed it, and the last words of the ranks were lost */
-} ending;
-
-/* Open MPI ends everything at SIGTERM, MPICH at SIGUSR2: each passes on another signal. */
-static void watch(ending *e, pid_t child, bool is_open, int note)
+/* Waits for its end; returns its status. Open MPI ends everything at SIGTERM, MPICH at SIGUSR2:
+ * each passes on another signal. */
+static int watch(bool *stopped, pid_t child, int stop_signal, int note)
 {
     const struct timespec nap = { .tv_nsec = 20 * 1000000 };
     double ended_at = 0;
@@ -267,12 +246,12 @@ static void watch(ending *e, pid_t child, bool is_open, int note)
         const int asked = sheaf__control_poll(cli_signals());
         if (asked & SHEAF__ASKED_SAVE)
             kill(child, SIGUSR1);
-        if ((asked & SHEAF__ASKED_STOP) && !e->stopped) {
-            write_mark(note, STOPPED_BY, (char)atomic_load(&cli_signals()->stop));
-            kill(child, is_open ? SIGUSR2 : SIGTERM);
-            e->stopped = true;
+        if ((asked & SHEAF__ASKED_STOP) && !*stopped) {
+            cli_note_write(note, CLI_NOTE_STOPPED_BY, (char)atomic_load(&cli_signals()->stop));
+            kill(child, stop_signal);
+            *stopped = true;
         }
-        if (ended_at == 0 && is_marked(note, ENDED))
+        if (ended_at == 0 && cli_note_read(note, CLI_NOTE_ENDED) != 0)
             ended_at = sheaf__seconds();
         if (!killed && ended_at > 0 && sheaf__seconds() - ended_at > PATIENCE_S) {
             cli_launch_kill(&child, 1);
@@ -280,16 +259,12 @@ static void watch(ending *e, pid_t child, bool is_open, int note)
         }
         nanosleep(&nap, NULL);
     }
-    e->lost = ended > 0 && WIFSIGNALED(status) && !killed && !e->stopped;
-    e->code = ended > 0 && WIFEXITED(status) ? WEXITSTATUS(status) : 128 + SIGKILL;
+    return ended > 0 && !killed ? status : CLI_FAILED << 8; /* as of exit(CLI_FAILED) */
 }
 
-void cli_launch_reap(void)
-{
-    prctl(PR_SET_CHILD_SUBREAPER, 1UL);
-}
-
-void cli_launch_leave_none(void)
+/* Waits for all that an mpirun leaves as it is killed, which ends by itself soon, and kills after
+ * three seconds what is still there: the next run must not find it, as it holds the lock. */
+static void leave_none(void)
 {
     enum { NAP_MS = 20, KILL_MS = 3000, MOST_MS = 8000 };
     const struct timespec nap = { .tv_nsec = NAP_MS * 1000000 };
@@ -307,21 +282,6 @@ void cli_launch_leave_none(void)
     }
 }
 
-/* What they end with. Where the first is on another host, another one here has failed with it, or
- * mpirun hands its code on; one that sheaf does not give, 1 (which may be mpirun's own) or that of
- * a signal, means nothing here but that it failed. False: so it is. */
-static bool read_note(int *code, int mpirun_code, int note)
-{
-    const char first = read_mark(note, CODE), other = read_mark(note, CODE_ELSE);
-    *code = first != 0 ? first - '0' : other != 0 ? other - '0' : mpirun_code;
-    const bool known =
-        first != 0 || other != 0 || *code == CLI_DONE || *code == CLI_USAGE || *code == CLI_FAILED;
-    if (!known)
-        *code = CLI_FAILED;
-    close(note);
-    return known;
-}
-
 /* The first was killed itself, or mpirun ended all before one could say it, or began none. */
 static sheaf_status *cut_short(const char *mpirun)
 {
@@ -333,88 +293,79 @@ static sheaf_status *cut_short(const char *mpirun)
                               "kernel's log, where memory ran out");
 }
 
-/* -1: it was not launched, or on another host. */
-static int open_note(int how)
+/* What came of it. Where the first process is on another host, another one here has failed with it,
+ * or mpirun hands its code on; one that sheaf does not give, 1 (which may be mpirun's own) or that
+ * of a signal, means nothing here but that it failed. mpirun NULL: there was none. */
+static sheaf_status *conclude(cli_launch_result *out, int status, const char *mpirun, int note)
 {
-    const char *path = getenv(launched);
-    return path == NULL ? -1 : open(path, how | O_CLOEXEC);
+    const char first = cli_note_read(note, CLI_NOTE_CODE),
+               other = cli_note_read(note, CLI_NOTE_CODE_ELSE);
+    const bool killed = WIFSIGNALED(status);
+    out->verdict = cli_note_read(note, CLI_NOTE_VERDICT);
+    out->gone = cli_note_read(note, CLI_NOTE_GONE);
+    out->code = first != 0   ? first - '0'
+                : other != 0 ? other - '0'
+                : killed     ? -1
+                             : WEXITSTATUS(status);
+    const bool known = first != 0 || other != 0 || out->code == CLI_DONE ||
+                       out->code == CLI_USAGE || out->code == CLI_FAILED;
+    if (!known)
+        out->code = CLI_FAILED;
+    if (mpirun == NULL) {
+        out->killed_by = killed ? WTERMSIG(status) : 0;
+        return NULL;
+    }
+    if (out->stopped)
+        return known || cli_note_read(note, CLI_NOTE_ENDED) != 0
+                   ? NULL
+                   : sheaf_fail(SHEAF_E_STOPPED, "asked to stop before the processes had begun");
+    return killed || (!known && cli_note_read(note, CLI_NOTE_ENDED) == 0) ? cut_short(mpirun)
+                                                                          : NULL;
 }
 
-static void mark(int at, char with)
-{
-    const int note = open_note(O_WRONLY);
-    write_mark(note, at, with);
-    if (note >= 0)
-        close(note);
-}
-
-int cli_launch_stopped_by(void)
-{
-    const int note = open_note(O_RDONLY), number = note < 0 ? 0 : read_mark(note, STOPPED_BY);
-    if (note >= 0)
-        close(note);
-    return number;
-}
-
-/* Once they have met, they fail as one. */
-void cli_launch_note_code(const sheaf_comm *all, int code)
-{
-    if (all != NULL ? sheaf__all_first(all) : sheaf__launcher_look().number == 0)
-        mark(CODE, (char)('0' + code));
-    else if (all != NULL && code != CLI_DONE)
-        mark(CODE_ELSE, (char)('0' + code));
-}
-
-void cli_launch_end(void)
-{
-    mark(ENDED, 1);
-}
-
-sheaf_status *cli_launch(int *code, const cli_launch_options *o)
+sheaf_status *cli_launch(cli_launch_result *out, const cli_launch_options *o)
 {
     char *mpirun = NULL, self[PATH_MAX];
     static char note[PATH_MAX]; /* which a handler of signals reads */
     int fd = -1;
     words w = { 0 };
     bool is_open = false;
-    ending e = { 0 };
+    const bool alone = o->processes == 0;
     const ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
-    if (getenv(launched) != NULL || n <= 0)
+    *out = (cli_launch_result){ .code = CLI_FAILED };
+    if ((!alone && getenv(CLI_NOTE) != NULL) || n <= 0)
         return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "--transport mpi"),
                                           "a launcher that numbers its processes"),
                            "neither OMPI_COMM_WORLD_RANK, PMIX_RANK nor PMI_RANK");
     self[n] = '\0';
-    sheaf_status *st = cli_launch_mpirun(&mpirun, &is_open, o->mpi);
-    if (st == NULL) {
+    sheaf_status *st = alone ? NULL : cli_launch_mpirun(&mpirun, &is_open, o->mpi);
+    if (alone)
+        add_program(&w, self, o);
+    else if (st == NULL)
         command_of(&w, mpirun, is_open, self, o);
-        if (w.failed)
-            st = sheaf__no_memory("the command of mpirun");
-    }
+    if (st == NULL && w.failed)
+        st = sheaf__no_memory("the command of a process");
     TRY(st, cli_signals_install());
     TRY(st, sheaf__temporary_make(note, sizeof note, &fd, "note", false));
-    cli_launch_reap();
+    cli_note_write(fd, CLI_NOTE_GONE, 0); /* has its block on the disk, which may be full later */
+    prctl(PR_SET_CHILD_SUBREAPER, 1UL);   /* what an mpirun leaves as it is killed is this one's */
     const pid_t parent = getpid(), child = st == NULL ? fork() : -1;
     if (child == 0)
-        become(&w, note, parent);
+        become(&w, !alone, note, parent);
     if (fd >= 0) /* an impatient second Ctrl-C ends this process at once */
         cli_signals_unfinished(note);
     if (st == NULL && child < 0)
-        st = sheaf__found_errno(sheaf_fail(SHEAF_E_IO, "starting %s", mpirun), errno);
-    if (st == NULL)
-        watch(&e, child, is_open, fd);
-    if (st == NULL)
-        cli_launch_leave_none();
+        st = sheaf__found_errno(sheaf_fail(SHEAF_E_IO, "starting %s", w.at[0]), errno);
+    if (st == NULL) {
+        const int status = watch(&out->stopped, child, is_open ? SIGUSR2 : SIGTERM, fd);
+        leave_none();
+        st = conclude(out, status, mpirun, fd);
+    }
     sheaf__segments_sweep(SHEAF__SEGMENTS);
     if (fd >= 0) {
-        const bool ended = is_marked(fd, ENDED), known = read_note(code, e.code, fd);
-        if (st == NULL && e.lost)
-            st = cut_short(mpirun);
-        if (st == NULL && o->last && !known && !ended)
-            st = e.stopped
-                     ? sheaf_fail(SHEAF_E_STOPPED, "asked to stop before the processes had begun")
-                     : cut_short(mpirun);
         cli_signals_unfinished(NULL);
         unlink(note);
+        close(fd);
     }
     release(&w);
     free(mpirun);

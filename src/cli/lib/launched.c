@@ -1,7 +1,9 @@
-/* launched.c - see launched.h. */
+/* launched.c - see launched.h. What the watching thread does here takes no lock that a waiting rank
+ * could hold: no stdio, no exit handlers. */
 #include "launched.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <sys/prctl.h>
@@ -11,12 +13,124 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "cli.h"
 #include "base/base.h"
 #include "comm/plugins.h"
 #include "comm/process.h"
-#include "launch.h"
+#include "comm/watch/watch.h"
+#include "shared.h"
 #include "signals.h"
+
+/* ---- the note ---- */
+
+char cli_note_read(int note, cli_note at)
+{
+    char mark = 0;
+    return pread(note, &mark, 1, at) == 1 ? mark : 0;
+}
+
+void cli_note_write(int note, cli_note at, char with)
+{
+    const bool kept = note >= 0 && lseek(note, at, SEEK_SET) == at && write(note, &with, 1) == 1;
+    (void)kept; /* else mpirun's code counts, and the signal that came */
+}
+
+/* -1: it was not launched, or on another host. */
+static int open_note(void)
+{
+    const char *path = getenv(CLI_NOTE);
+    return path == NULL ? -1 : open(path, O_RDWR | O_CLOEXEC);
+}
+
+static void mark(cli_note at, char with)
+{
+    const int note = open_note();
+    cli_note_write(note, at, with);
+    if (note >= 0)
+        close(note);
+}
+
+static char marked(cli_note at)
+{
+    const int note = open_note();
+    const char mark = cli_note_read(note, at);
+    if (note >= 0)
+        close(note);
+    return mark;
+}
+
+int cli_launch_stopped_by(void)
+{
+    return marked(CLI_NOTE_STOPPED_BY);
+}
+
+/* Once they have met, they fail as one. */
+void cli_launch_note_code(const sheaf_comm *all, int code)
+{
+    if (all != NULL ? sheaf__all_first(all) : sheaf__launcher_look().number == 0)
+        mark(CLI_NOTE_CODE, (char)('0' + code));
+    else if (all != NULL && code != CLI_DONE)
+        mark(CLI_NOTE_CODE_ELSE, (char)('0' + code));
+}
+
+/* Of ranks the first one to write counts: what the others find is its consequence. */
+static void note_verdict(cli_verdict_kind kind, int gone)
+{
+    if (marked(CLI_NOTE_VERDICT) != 0)
+        return;
+    mark(CLI_NOTE_GONE, (char)gone);
+    mark(CLI_NOTE_VERDICT, (char)kind);
+}
+
+/* Errors of the system that may pass: not a file that is missing, nor a disk that is full. */
+static bool may_pass(const sheaf_status *st)
+{
+    static const int passing[] = { EIO,       ESTALE,      ETIMEDOUT,    ECONNRESET,
+                                   EHOSTDOWN, ENETUNREACH, EHOSTUNREACH, ENODEV };
+    for (size_t i = 0; i < sizeof passing / sizeof *passing; i++)
+        if (sheaf_status_errno(st) == passing[i])
+            return true;
+    return false;
+}
+
+void cli_verdict(const sheaf_status *st)
+{
+    const sheaf_code code = st == NULL ? SHEAF_E_ARG : sheaf_status_code(st);
+    const bool again =
+        code == SHEAF_E_PEER || code == SHEAF_E_MEMORY || (code == SHEAF_E_IO && may_pass(st));
+    note_verdict(again ? CLI_AGAIN : CLI_FINAL, 0);
+}
+
+/* ---- an end while ranks still wait ---- */
+
+/* Its first line. */
+static void print_json(const char *text)
+{
+    sheaf_status *st = sheaf_fail(SHEAF_E_PEER, "%.*s", (int)strcspn(text, "\n"), text);
+    char *line = cli_error_json(st);
+    sheaf_status_free(st);
+    cli_write_all(STDOUT_FILENO, line);
+    free(line);
+}
+
+static void leave(void)
+{
+    cli_signals_remove_unfinished();
+    mark(CLI_NOTE_ENDED, 1);
+    _exit(CLI_FAILED);
+}
+
+void cli_end(void *self, const sheaf__watch_end *why)
+{
+    const cli *cli = self;
+    if (why->text != NULL) {
+        cli_write_all(STDERR_FILENO, why->text);
+        if (cli->json)
+            print_json(why->text);
+        note_verdict(CLI_AGAIN, why->gone);
+    }
+    cli_launch_note_code(cli_all(cli), CLI_FAILED);
+    leave();
+}
 
 /* ---- the others come ---- */
 
@@ -39,8 +153,7 @@ static void on_alarm(int number)
     cli_write_all(STDOUT_FILENO, json_line);
     cli_write_all(STDERR_FILENO, in_words);
     cli_launch_note_code(NULL, CLI_FAILED);
-    cli_launch_end();
-    _exit(CLI_FAILED);
+    leave();
 }
 
 void cli_meeting_clock(void)

@@ -1,8 +1,41 @@
-/* launched.h - what a process that mpirun or srun started does beside its rank: it meets the others
- * within a time, lets them say how it died, and comes to its end. */
+/* launched.h - what a process that was launched (launch.h), or that mpirun or srun started, does
+ * beside its rank: it notes how it ends, meets the others within a time, lets them say how it died,
+ * and comes to its end. */
 #pragma once
 
-#include <stdbool.h>
+#include "cli.h"
+
+/* The note: a file of one byte for each of these, by which launched processes on the host of the
+ * one that launched them tell it what an mpirun may lose. This variable of their environment names
+ * it. */
+#define CLI_NOTE "SHEAF_LAUNCHED"
+typedef enum cli_note {
+    CLI_NOTE_CODE,       /* '0' + what the first process ends with */
+    CLI_NOTE_CODE_ELSE,  /* or another one that failed once it had met it */
+    CLI_NOTE_ENDED,      /* one found that the run cannot go on: an mpirun may wait for ever for the
+                            part of itself on a host that is gone */
+    CLI_NOTE_STOPPED_BY, /* by the launcher: the signal that it passes on, maybe as another */
+    CLI_NOTE_VERDICT,    /* a cli_verdict_kind */
+    CLI_NOTE_GONE,       /* with CLI_AGAIN: ranks of a host that is not heard any more */
+} cli_note;
+/* 0: no mark, or no note. */
+char cli_note_read(int note, cli_note at);
+void cli_note_write(int note, cli_note at, char with);
+
+/* Is an end worth another run? */
+typedef enum cli_verdict_kind { CLI_AGAIN = 1, CLI_FINAL } cli_verdict_kind;
+/* cli_verdict - notes why this process ends, for the one that may begin it again (restarts.h). */
+void cli_verdict(const sheaf_status *st);
+/* cli_launch_note_code - this process ends with `code`: notes it if it is the first, or fails. */
+void cli_launch_note_code(const struct sheaf_comm *all, int code);
+/* cli_launch_stopped_by - the signal for which the launcher asked this process to stop; 0: none, or
+ * the launcher is elsewhere. */
+int cli_launch_stopped_by(void);
+
+struct sheaf__watch_end;
+/* cli_end - the hook of library/watched.h; `self` is the cli: the end of a run that cannot go on,
+ * from the watching thread. Ends the process with exit code 3. */
+void cli_end(void *self, const struct sheaf__watch_end *why);
 
 /* cli_meeting_clock - called as it joins the others: until the processes of a run watch each other
  * (comm/watch/watch.h) a clock does, as an MPI waits for ever for one that was stopped, or whose

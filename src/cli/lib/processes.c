@@ -5,8 +5,8 @@
 #include "comm/doing.h"
 #include "comm/plugins.h"
 #include "comm/process.h"
-#include "ending.h"
 #include "library/train_settings.h"
+#include "library/watched.h"
 #include "launched.h"
 #include "ops/units.h"
 #include "signals.h"
@@ -86,7 +86,9 @@ static sheaf_status *check_count(const cli_processes *p, int expected)
 
 sheaf_status *cli_processes_launch(bool *elsewhere, int *code, const cli_launch_options *o)
 {
-    sheaf_status *st = cli_launch(code, o);
+    cli_launch_result end;
+    sheaf_status *st = cli_launch(&end, o);
+    *code = end.code;
     *elsewhere = st == NULL;
     return st != NULL ? st : sheaf_fail(SHEAF_E_STOPPED, "the work of other processes");
 }
@@ -104,8 +106,7 @@ static sheaf_status *start(cli_processes *p, const cli_processes_how *how, int p
                                                        .hosts = p->hosts,
                                                        .hostfile = p->hostfile,
                                                        .argc = how->argc,
-                                                       .argv = how->argv,
-                                                       .last = true });
+                                                       .argv = how->argv });
 }
 
 /* With threads nothing is watched. */

@@ -6,7 +6,6 @@
 #include "base/print.h"
 #include "comm/plugins.h"
 #include "comm/process.h"
-#include "launch.h"
 #include "launched.h"
 #include "shared.h"
 

@@ -1,43 +1,33 @@
 /* restarts.c - see restarts.h. */
 #include "restarts.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/base.h"
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/print.h"
-#include "base/temporary.h"
 #include "comm/plugins.h"
-#include "ending.h"
 #include "hosts.h"
 #include "launch.h"
+#include "launched.h"
 #include "train/rank.h"
 #include "train/train.h"
-
-enum { MORE = 8 }; /* words beside those that were given */
 
 typedef struct supervised {
     cli *cli;
     const sheaf_train_options *o;
     int argc;
     char **argv;
-    char verdict[64]; /* the file that CLI_VERDICT names */
-    int tp, dp;       /* of the next run; 0: as the words say */
-    cli_hosts hosts;  /* all that were given */
-    char *left;       /* those of the next run; NULL: all */
-    bool stopped;     /* a signal asked for it */
-    double began;     /* by sheaf__seconds() */
+    int tp, dp;      /* of the next run; 0: as the words say */
+    cli_hosts hosts; /* all that were given */
+    char *left;      /* those of the next run; NULL: all */
 } supervised;
 
 bool cli_is_supervised(void)
 {
-    const char *path = getenv(CLI_VERDICT);
+    const char *path = getenv(CLI_NOTE);
     return path != NULL && *path != '\0';
 }
 
@@ -73,140 +63,60 @@ static bool is_flag(const char *word, const char *name)
 /* How many words from word i on are to be left out. */
 static int left_out(const supervised *s, int i)
 {
-    static const char *const replaced[] = { "tp", "dp", "hosts", "hostfile" };
     const char *word = s->argv[i];
     if (strcmp(word, "--resume") == 0)
         return 1;
-    for (int k = s->tp > 0 ? 0 : 2; k < (s->left != NULL ? 4 : 2); k++)
-        if (is_flag(word, replaced[k]))
-            return strchr(word, '=') == NULL && i + 1 < s->argc ? 2 : 1;
-    return 0;
+    if (s->tp == 0 || (!is_flag(word, "tp") && !is_flag(word, "dp")))
+        return 0;
+    return strchr(word, '=') == NULL && i + 1 < s->argc ? 2 : 1;
 }
 
-static char **words_of(const supervised *s, bool resume, char (*number)[16])
+/* One run, to its end. */
+static sheaf_status *run(cli_launch_result *out, const supervised *s, bool resume, double began)
 {
-    char **words = calloc((size_t)s->argc + MORE + 2, sizeof *words);
+    const sheaf_train_options *o = s->o;
+    const int ranks = s->tp > 0 ? s->tp * s->dp : o->tp * o->dp;
+    char tp[24], dp[24], spent[32], flag[] = "--resume";
+    char **words = calloc((size_t)s->argc + 4, sizeof *words);
     int n = 0;
     if (words == NULL)
-        return NULL;
-    words[n++] = (char *)"sheaf";
-    for (int i = 0, out; i < s->argc; i++) {
-        if ((out = left_out(s, i)) == 0)
-            words[n++] = s->argv[i];
-        else
-            i += out - 1;
-    }
-    if (resume)
-        words[n++] = (char *)"--resume";
-    if (s->tp > 0) {
-        snprintf(number[0], sizeof *number, "%d", s->tp);
-        snprintf(number[1], sizeof *number, "%d", s->dp);
-        words[n++] = (char *)"--tp";
-        words[n++] = number[0];
-        words[n++] = (char *)"--dp";
-        words[n++] = number[1];
-    }
-    if (s->left != NULL) {
-        words[n++] = (char *)"--hosts";
-        words[n++] = s->left;
-    }
-    return words;
-}
-
-/* ---- one run ---- */
-
-/* In the new process. It ends with this one, so that nothing is left over. */
-static void become(const supervised *s, char **words, pid_t parent, const sigset_t *before)
-{
-    signal(SIGPIPE, SIG_DFL);
-    char spent[32];
-    snprintf(spent, sizeof spent, "%.3f", sheaf__seconds() - s->began);
-    setenv(spent_before, spent, 1);
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    sigprocmask(SIG_SETMASK, before, NULL);
-    if (getppid() == parent && setenv(CLI_VERDICT, s->verdict, 1) == 0)
-        execv("/proc/self/exe", words);
-    _exit(CLI_FAILED);
-}
-
-/* Waits for it; signals that are meant for the run are passed on, but for those of the terminal,
- * which it gets itself. */
-static int wait_for(supervised *s, pid_t pid, const sigset_t *signals)
-{
-    int status = 0;
-    for (;;) {
-        siginfo_t about;
-        if (sigwaitinfo(signals, &about) < 0)
-            continue;
-        if (about.si_signo == SIGCHLD) {
-            if (waitpid(pid, &status, WNOHANG) == pid)
-                return status;
-            continue;
-        }
-        s->stopped |= about.si_signo != SIGUSR1;
-        if (about.si_code != SI_KERNEL)
-            kill(pid, about.si_signo);
-    }
-}
-
-static sheaf_status *run(int *status, supervised *s, bool resume)
-{
-    char number[2][16];
-    char **words = words_of(s, resume, number);
-    static const int handled[] = { SIGCHLD, SIGTERM, SIGINT, SIGHUP, SIGUSR1 };
-    sigset_t signals, before;
-    if (words == NULL)
         return sheaf__no_memory("--restarts");
-    const int fd = open(s->verdict, O_WRONLY | O_TRUNC | O_CLOEXEC);
-    if (fd >= 0)
-        close(fd);
-    sigemptyset(&signals);
-    for (size_t i = 0; i < sizeof handled / sizeof *handled; i++)
-        sigaddset(&signals, handled[i]);
-    sigprocmask(SIG_BLOCK, &signals, &before);
+    for (int i = 0, skip; i<s->argc; i += skip> 0 ? skip : 1)
+        if ((skip = left_out(s, i)) == 0)
+            words[n++] = s->argv[i];
+    if (resume)
+        words[n++] = flag;
+    snprintf(tp, sizeof tp, "--tp=%d", s->tp);
+    snprintf(dp, sizeof dp, "--dp=%d", s->dp);
+    if (s->tp > 0) {
+        words[n++] = tp;
+        words[n++] = dp;
+    }
+    snprintf(spent, sizeof spent, "%.3f", sheaf__seconds() - began);
+    setenv(spent_before, spent, 1);
     fflush(s->cli->out);
-    const pid_t parent = getpid(), pid = fork();
-    if (pid == 0)
-        become(s, words, parent, &before);
-    const int error = errno;
-    if (pid > 0)
-        *status = wait_for(s, pid, &signals);
-    if (pid > 0)
-        cli_launch_leave_none();
-    sigprocmask(SIG_SETMASK, &before, NULL);
+    const bool mpi = o->transport == SHEAF_TRANSPORT_MPI && ranks > 1;
+    sheaf_status *st =
+        cli_launch(out, &(cli_launch_options){ .processes = mpi ? ranks : 0,
+                                               .mpi = o->mpi,
+                                               .hosts = s->left != NULL ? s->left : o->hosts,
+                                               .hostfile = s->left != NULL ? NULL : o->hostfile,
+                                               .argc = n,
+                                               .argv = words });
     free(words);
-    return pid > 0 ? NULL
-                   : sheaf__found_errno(sheaf_fail(SHEAF_E_IO, "--restarts: beginning a process"),
-                                        error);
+    return st;
 }
 
 /* ---- and again? ---- */
 
-/* Was the process that launched the ranks killed? mpirun then stops them, which is no request of
- * the user. */
-static bool lost_launcher(const supervised *s, int status)
+/* Is its end worth another run? One without a verdict was killed. */
+static bool worth_another(const cli_launch_result *end, const sheaf_status *st)
 {
-    return s->o->transport == SHEAF_TRANSPORT_MPI && WIFSIGNALED(status) &&
-           WTERMSIG(status) != SIGINT && WTERMSIG(status) != SIGTERM && WTERMSIG(status) != SIGHUP;
-}
-
-/* Is its end, by the verdict that it wrote, worth another run? One without a verdict was killed. */
-static bool worth_another(const supervised *s, int status, int *gone)
-{
-    char *text = NULL, word[16] = "";
-    size_t size = 0;
-    *gone = 0;
-    sheaf_status *st = sheaf__file_read_all(&text, &size, s->verdict, 4096);
-    const bool known = st == NULL && sscanf(text, "%15s %d", word, gone) == 2;
-    sheaf_status_free(st);
-    free(text);
-    if (s->stopped || (WIFEXITED(status) && WEXITSTATUS(status) == CLI_USAGE))
+    if (end->stopped || (st == NULL && end->code <= CLI_USAGE))
         return false;
-    if (lost_launcher(s, status)) /* whatever its processes made of that */
-        return true;
-    if (known)
-        return strcmp(word, "again") == 0;
-    return WIFSIGNALED(status) ? WTERMSIG(status) != SIGINT : true;
+    if (st != NULL) /* whatever its processes made of that */
+        return sheaf_status_code(st) == SHEAF_E_PEER;
+    return end->verdict != 0 ? end->verdict == CLI_AGAIN : end->killed_by != SIGINT;
 }
 
 /* The hosts that answer; one that is back is used again. */
@@ -248,52 +158,49 @@ static int64_t newest(const char *out)
     return step;
 }
 
-static void say(const supervised *s, int status, int64_t n, int64_t step)
+static void say(const supervised *s, const cli_launch_result *end, int64_t n, int64_t step)
 {
-    char how[64];
-    if (WIFSIGNALED(status))
-        snprintf(how, sizeof how, "was killed by signal %d", WTERMSIG(status));
-    else
-        snprintf(how, sizeof how, "ended with code %d", WEXITSTATUS(status));
-    sheaf__print(s->cli->err, "restart %" PRId64 " of %" PRId64 ": the run %s; it goes on ", n,
-                 s->o->restarts, how);
+    FILE *err = s->cli->err;
+    sheaf__print(err, "restart %" PRId64 " of %" PRId64 ": the run %s %d; it goes on ", n,
+                 s->o->restarts, end->killed_by > 0 ? "was killed by signal" : "ended with code",
+                 end->killed_by > 0 ? end->killed_by : end->code);
     if (step > 0)
-        sheaf__print(s->cli->err, "after step %" PRId64, step);
+        sheaf__print(err, "after step %" PRId64, step);
     else
-        sheaf__print(s->cli->err, "from the start");
+        sheaf__print(err, "from the start");
     if (s->tp > 0)
-        sheaf__print(s->cli->err, ", with --tp %d --dp %d", s->tp, s->dp);
+        sheaf__print(err, ", with --tp %d --dp %d", s->tp, s->dp);
     for (int i = 0, count = 0; i < s->hosts.count; i++)
         if (s->hosts.host[i].lost)
-            sheaf__print(s->cli->err, "%s%s",
-                         count++ == 0 ? ", without what does not answer: " : ", ",
+            sheaf__print(err, "%s%s", count++ == 0 ? ", without what does not answer: " : ", ",
                          s->hosts.host[i].name);
-    sheaf__print(s->cli->err, "\n");
+    sheaf__print(err, "\n");
 }
 
 static sheaf_status *supervise(int *code, supervised *s)
 {
+    const double began = sheaf__seconds();
     bool resume = s->o->resume;
     int64_t before = -1;
     unsigned pause = 1;
     for (int64_t n = 0;; n++) {
-        int status = 0, gone = 0;
-        sheaf_status *st = run(&status, s, resume);
-        if (st != NULL)
+        cli_launch_result end;
+        sheaf_status *st = run(&end, s, resume, began);
+        const bool again = worth_another(&end, st);
+        *code = end.code;
+        if (end.killed_by > 0 && (!again || n == s->o->restarts))
+            sheaf__print(s->cli->err, "sheaf: the run was killed by signal %d%s\n", end.killed_by,
+                         n == s->o->restarts ? ", and no restart is left" : "");
+        if (!again || n == s->o->restarts)
             return st;
-        *code = WIFEXITED(status) ? WEXITSTATUS(status) : CLI_FAILED;
-        if (*code <= CLI_NO || n == s->o->restarts || !worth_another(s, status, &gone)) {
-            if (WIFSIGNALED(status))
-                sheaf__print(s->cli->err, "sheaf: the run was killed by signal %d%s\n",
-                             WTERMSIG(status),
-                             n == s->o->restarts ? ", and no restart is left" : "");
-            return NULL;
-        }
-        if ((st = lessen(s, gone)) != NULL)
+        if (st != NULL)
+            sheaf_status_print(st, s->cli->err);
+        sheaf_status_free(st);
+        if ((st = lessen(s, end.gone)) != NULL)
             return st;
         const int64_t step = newest(s->o->out);
         resume = s->o->resume || sheaf__path_kind(s->o->out) == SHEAF_PATH_DIR;
-        say(s, status, n + 1, step);
+        say(s, &end, n + 1, step);
         pause = step > before ? 1 : 2 * pause; /* it got nowhere: whatever it is may pass */
         before = step;
         if (pause > 1)
@@ -304,7 +211,7 @@ static sheaf_status *supervise(int *code, supervised *s)
 sheaf_status *cli_supervise(int *code, cli *cli, const sheaf_train_options *o, int argc,
                             char **argv)
 {
-    supervised s = { .cli = cli, .o = o, .argc = argc, .argv = argv, .began = sheaf__seconds() };
+    supervised s = { .cli = cli, .o = o, .argc = argc, .argv = argv };
     const char *launcher = sheaf__launched(NULL, NULL);
     if (launcher != NULL) {
         sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "--restarts");
@@ -315,16 +222,8 @@ sheaf_status *cli_supervise(int *code, cli *cli, const sheaf_train_options *o, i
                               "that runs it again with --resume",
                               launcher);
     }
-    int lock;
-    cli_launch_reap();
-    signal(SIGPIPE, SIG_IGN); /* who read what it says may be gone: the run goes on, as it would */
-    sheaf_status *st = sheaf__temporary_make(s.verdict, sizeof s.verdict, &lock, "verdict", false);
-    if (st != NULL)
-        return st;
-    st = cli_hosts_read(&s.hosts, o->hosts, o->hostfile);
+    sheaf_status *st = cli_hosts_read(&s.hosts, o->hosts, o->hostfile);
     TRY(st, supervise(code, &s));
-    unlink(s.verdict);
-    close(lock);
     free(s.left);
     cli_hosts_release(&s.hosts);
     return st;

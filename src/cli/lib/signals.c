@@ -8,7 +8,7 @@
 #include "cli.h"
 #include "base/base.h"
 #include "comm/plugins.h"
-#include "launch.h"
+#include "launched.h"
 
 static sheaf_control asked;
 static atomic_int interrupts;
