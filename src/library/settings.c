@@ -171,77 +171,53 @@ static const sheaf__setting *key_option(const sheaf__setting *options, char *key
     return o != NULL && (o->kind & SHEAF__IS_UNSAVED) ? NULL : o;
 }
 
-typedef sheaf_status *(*line_taker)(void *context, const sheaf__setting *option, const char *value,
-                                    bool off, const char *from);
+/* A line of a text that names a setting. */
+typedef struct line {
+    char *value; /* NULL: none does */
+    int number;
+    bool off; /* by the "no-" form of a flag */
+} line;
 
-/* Calls `take` for each line of `text` (changed in place); seen[i] tells which options
- * it named. `stored`: sheaf wrote it, not somebody. */
-static sheaf_status *each_line(bool seen[SHEAF__MAX_SETTINGS], const sheaf__setting *options,
-                               char *text, const char *name, bool stored, line_taker take,
-                               void *context)
+/* The lines of `text`, which is changed in place, by the settings that they name. `stored`: sheaf
+ * wrote it. */
+static sheaf_status *read_lines(line of[SHEAF__MAX_SETTINGS], const sheaf__setting *options,
+                                char *text, const char *name, bool stored)
 {
     int number = 0;
-    for (char *line = text, *next; line != NULL; line = next) {
-        next = strchr(line, '\n');
+    memset(of, 0, SHEAF__MAX_SETTINGS * sizeof *of);
+    for (char *at = text, *next; at != NULL; at = next) {
+        next = strchr(at, '\n');
         if (next != NULL)
             *next++ = '\0';
-        line[strcspn(line, "\r")] = '\0';
+        at[strcspn(at, "\r")] = '\0';
         char from[4200], *key, *value;
-        snprintf(from, sizeof from, "%s:%d", name, ++number);
-        sheaf_status *st = split_line(&key, &value, line, from);
-        if (st != NULL || key == NULL) {
-            if (st != NULL)
-                return st;
-            continue;
-        }
         bool off;
+        snprintf(from, sizeof from, "%s:%d", name, ++number);
+        sheaf_status *st = split_line(&key, &value, at, from);
+        if (st == NULL && key == NULL)
+            continue;
+        if (st != NULL)
+            return st;
         const sheaf__setting *o = key_option(options, key, &off);
         if (o == NULL)
             return stored ? unknown_stored(key, from) : unknown_key(options, key, from);
-        if (seen[o - options])
+        if (of[o - options].value != NULL)
             return sheaf_try_this(sheaf_fail(SHEAF_E_ARG, "%s: '%s'", from, key),
                                   "it stands twice; give it once");
-        seen[o - options] = true;
-        snprintf(from, sizeof from, "%s:%d: '%s'", name, number, key);
-        if ((st = take(context, o, value, off, from)) != NULL)
-            return st;
+        of[o - options] = (line){ value, number, off };
     }
     return NULL;
 }
 
-typedef struct target {
-    sheaf__settings *state;
-    const sheaf__setting *options;
-} target;
-
-static sheaf_status *set_from_file(const target *t, const sheaf__setting *o, const char *value,
-                                   bool off, const char *from)
+/* The option gets the line's value. */
+static sheaf_status *set_line(const sheaf__setting *o, const line *l, const char *name)
 {
-    sheaf_status *st = sheaf__setting_set(o, value, from);
-    if (st == NULL && off)
+    char from[4200];
+    snprintf(from, sizeof from, "%s:%d: '%s%s'", name, l->number, l->off ? "no-" : "", o->name);
+    sheaf_status *st = sheaf__setting_set(o, l->value, from);
+    if (st == NULL && l->off)
         *(bool *)o->value = !*(bool *)o->value;
-    t->state->from_file[o - t->options] = true;
     return st;
-}
-
-static sheaf_status *take_recipe_line(void *context, const sheaf__setting *o, const char *value,
-                                      bool off, const char *from)
-{
-    const target *t = context;
-    if (!t->state->given[o - t->options])
-        return set_from_file(t, o, value, off, from);
-    /* A flag wins; the line must be sound all the same. */
-    union {
-        int64_t i;
-        double d;
-        const char *s;
-        bool b;
-        uint64_t u;
-        int n;
-    } unused;
-    sheaf__setting probe = *o;
-    probe.value = &unused;
-    return sheaf__setting_set(&probe, value, from);
 }
 
 sheaf_status *sheaf__settings_hold(sheaf__settings *state, char *text)
@@ -257,13 +233,25 @@ sheaf_status *sheaf__settings_hold(sheaf__settings *state, char *text)
 sheaf_status *sheaf__settings_take(sheaf__settings *state, const sheaf__setting *options,
                                    char *text, const char *name)
 {
-    target t = { state, options };
-    bool seen[SHEAF__MAX_SETTINGS] = { false };
+    line of[SHEAF__MAX_SETTINGS];
     const bool marked = strncmp(text, "\xef\xbb\xbf", 3) == 0; /* by an editor, as UTF-8 */
     sheaf_status *st = sheaf__settings_hold(state, text);
-    return st == NULL ? each_line(seen, options, text + (marked ? 3 : 0), name, false,
-                                  take_recipe_line, &t)
-                      : st;
+    TRY(st, read_lines(of, options, text + (marked ? 3 : 0), name, false));
+    for (int i = 0; options[i].name != NULL && st == NULL; i++) {
+        sheaf__setting o = options[i];
+        union {
+            int64_t i;
+            double d;
+            const char *s;
+        } unused;
+        if (of[i].value == NULL)
+            continue;
+        if (state->given[i]) /* a flag wins; the line must be sound all the same */
+            o.value = &unused;
+        st = set_line(&o, &of[i], name);
+        state->from_file[i] |= !state->given[i];
+    }
+    return st;
 }
 
 static bool plain_in_yaml(const char *value)
@@ -325,64 +313,54 @@ static sheaf_status *refuse_change(const sheaf__setting *o, const char *stored)
     return st;
 }
 
-static sheaf_status *take_stored_line(void *context, const sheaf__setting *o, const char *value,
-                                      bool off, const char *from)
-{
-    const target *t = context;
-    const int i = (int)(o - t->options);
-    if (!t->state->given[i] && !t->state->from_file[i])
-        return set_from_file(t, o, value, off, from);
-    return (o->kind & SHEAF__IS_FIXED) ? refuse_change(o, value) : NULL;
-}
-
-static sheaf_status *take_free_line(void *context, const sheaf__setting *o, const char *value,
-                                    bool off, const char *from)
-{
-    return (o->kind & SHEAF__IS_FIXED) ? NULL : set_from_file(context, o, value, off, from);
-}
-
-/* The lines that sheaf stored; `seen` begins with none. */
-static sheaf_status *each_stored(bool seen[SHEAF__MAX_SETTINGS], sheaf__settings *state,
-                                 const sheaf__setting *options, const char *text, const char *name,
-                                 line_taker take)
+/* The lines that sheaf stored. */
+static sheaf_status *read_stored(line of[SHEAF__MAX_SETTINGS], sheaf__settings *state,
+                                 const sheaf__setting *options, const char *text, const char *name)
 {
     char *copy = strdup(text);
-    target t = { state, options };
     if (copy == NULL)
         return sheaf__no_memory("settings of the run");
     sheaf_status *st = sheaf__settings_hold(state, copy);
-    return st == NULL ? each_line(seen, options, copy, name, true, take, &t) : st;
+    TRY(st, read_lines(of, options, copy, name, true));
+    return st;
 }
 
 sheaf_status *sheaf__settings_beside(sheaf__settings *state, const sheaf__setting *options,
                                      const char *text, const char *name)
 {
-    bool seen[SHEAF__MAX_SETTINGS] = { false };
-    return each_stored(seen, state, options, text, name, take_free_line);
+    line of[SHEAF__MAX_SETTINGS];
+    sheaf_status *st = read_stored(of, state, options, text, name);
+    for (int i = 0; options[i].name != NULL && st == NULL; i++)
+        if (of[i].value != NULL && !(options[i].kind & SHEAF__IS_FIXED)) {
+            st = set_line(&options[i], &of[i], name);
+            state->from_file[i] = true;
+        }
+    return st;
 }
 
 sheaf_status *sheaf__settings_resume(sheaf__settings *state, const sheaf__setting *options,
                                      const char *text, const char *name)
 {
-    bool seen[SHEAF__MAX_SETTINGS] = { false };
-    state->resumed = true;
-    sheaf_status *st = each_stored(seen, state, options, text, name, take_stored_line);
+    line of[SHEAF__MAX_SETTINGS];
     bool any = false;
-    for (int i = 0; i < SHEAF__MAX_SETTINGS; i++)
-        any |= seen[i];
-    /* What the run was begun without cannot be given later either. */
-    for (const sheaf__setting *o = options; o->name != NULL && st == NULL; o++) {
-        const ptrdiff_t i = o - options;
-        if (any && !seen[i] && (o->kind & SHEAF__IS_KIND) == SHEAF__IS_ONE_VALUE)
-            st = sheaf_in(sheaf__settings_too_old(o->name), "%s", name);
-        else if (seen[i] || !(o->kind & SHEAF__IS_FIXED) ||
-                 !(state->given[i] || state->from_file[i]))
-            continue;
-        else if (o->kind & SHEAF__IS_SILENT)
+    state->resumed = true;
+    sheaf_status *st = read_stored(of, state, options, text, name);
+    for (int i = 0; i < SHEAF__MAX_SETTINGS && st == NULL; i++)
+        any |= of[i].value != NULL;
+    for (int i = 0; options[i].name != NULL && st == NULL; i++) {
+        const sheaf__setting *o = &options[i];
+        const bool named = state->given[i] || state->from_file[i];
+        if (!named && of[i].value != NULL) {
+            st = set_line(o, &of[i], name);
+            state->from_file[i] = true;
+        } else if (named && (o->kind & SHEAF__IS_SILENT) && of[i].value == NULL)
             state->unnamed[i] = true;
-        else
-            st = refuse_change(o, "");
+        else if (named && (o->kind & SHEAF__IS_FIXED)) /* nor is what it was begun without given */
+            st = refuse_change(o, of[i].value == NULL ? "" : of[i].value);
     }
+    for (const sheaf__setting *o = options; any && o->name != NULL && st == NULL; o++)
+        if (of[o - options].value == NULL && (o->kind & SHEAF__IS_KIND) == SHEAF__IS_ONE_VALUE)
+            st = sheaf_in(sheaf__settings_too_old(o->name), "%s", name);
     return st;
 }
 
