@@ -115,7 +115,6 @@ static sheaf_status *take_steps(steps *s, sheaf_weights_merge_options *how,
     return st;
 }
 
-/* The command says so before it looks. */
 static sheaf_status *check_own(const sheaf_weights_merge_options *o)
 {
     if (o->mode == SHEAF_MERGE_ROUND_ONCE && o->combine == NULL &&
@@ -199,20 +198,21 @@ static sheaf_status *check(const sheaf_weights_merge_options *o)
             sheaf_expected(sheaf_fail(SHEAF_E_ARG, "adapters"), "at most %d", SHEAF_MERGE_ADAPTERS),
             "%d", o->nadapters);
     if (o->adapter_only ? o->combine == NULL : o->weights != NULL && o->combine == NULL)
-        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, what), "combine beside %s",
-                              o->adapter_only ? "adapter_only" : "weights");
+        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, what),
+                              "--combine linear or --combine cat beside %s",
+                              o->adapter_only ? "--adapter-only" : "--weights");
     if (o->mode < SHEAF_MERGE_ROUND_ONCE || o->mode > SHEAF_MERGE_LIKE_PEFT_SAFE)
         return sheaf_expected(sheaf_fail(SHEAF_E_ARG, what), "a mode");
     if (o->adapter_only && (o->base != NULL || o->to != NULL))
         return sheaf_expected(sheaf_fail(SHEAF_E_ARG, what),
-                              "neither base nor to beside adapter_only: it has PEFT's form");
+                              "neither base nor --to beside adapter_only: it has PEFT's form");
     if (o->to != NULL && strcmp(o->to, "hf") != 0 && strcmp(o->to, "sat") != 0)
         return sheaf_found(
             sheaf_expected(sheaf_fail(SHEAF_E_ARG, "sheaf_weights_merge_options: to"), "hf or sat"),
             "%s", o->to);
     if (o->tp != 0 && (o->to == NULL || strcmp(o->to, "sat") != 0))
         return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s: tp", what),
-                                          "0, or sat in to: other forms have no parts"),
+                                          "--to sat beside it: other forms have no parts"),
                            "%d", o->tp);
     for (int i = 0; i < o->nadapters; i++)
         if (o->adapters == NULL || o->adapters[i] == NULL)

@@ -89,13 +89,19 @@ static void print_own(cli *cli, const sheaf_weights_merge_report *r, const char 
     }
 }
 
-/* "0.7,-0.4": one for each adapter; none given: 1 each. */
+enum { MOST_ADAPTERS = 64 };
+
+typedef struct words {
+    const char *weights;
+    bool as_peft, safe;
+    double weight[MOST_ADAPTERS];
+} words;
+
+/* "0.7,-0.4": one for each adapter. */
 static sheaf_status *read_weights(double *out, int n, const char *text)
 {
-    for (int i = 0; i < n; i++)
-        out[i] = 1;
     const char *at = text;
-    for (int i = 0; at != NULL && i < n; i++) {
+    for (int i = 0; i < n; i++) {
         char *end;
         out[i] = strtod(at, &end);
         if (end == at || !isfinite(out[i]) || (*end != '\0' && *end != ',') ||
@@ -109,17 +115,6 @@ static sheaf_status *read_weights(double *out, int n, const char *text)
     }
     return NULL;
 }
-
-enum { MOST_ADAPTERS = 64 };
-
-typedef struct words {
-    const char *weights;
-    bool as_peft, safe;
-    int to;
-} words;
-
-enum { TO_HF, TO_SAT };
-static const cli_choice forms[] = { { "hf", TO_HF }, { "sat", TO_SAT }, { 0 } };
 
 static const cli_choice cpus[] = { { "intel", 1 }, { "amd", 2 }, { 0 } };
 
@@ -137,54 +132,26 @@ static sheaf_status *check_dst(const cli_paths *paths)
     return st;
 }
 
-static sheaf_status *settle(sheaf_weights_merge_options *how, const words *w,
-                            const cli_paths *paths, double *weights)
+static sheaf_status *settle(sheaf_weights_merge_options *how, words *w, const cli_paths *paths)
 {
-    if (w->as_peft && w->safe)
-        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--as-peft-safe"),
-                              "one of --as-peft and --as-peft-safe");
+    const int first = how->adapter_only ? 0 : 1;
     if (how->peft_cpu != 0 && !w->as_peft && !w->safe)
         return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--peft-cpu"),
                               "--as-peft or --as-peft-safe beside it");
-    if (how->tp > 0 && w->to != TO_SAT)
-        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--tp"), "--to sat beside it");
-    if (how->adapter_only && w->to >= 0)
-        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--to"),
-                              "a BASE: an adapter alone has PEFT's form");
-    if (w->weights != NULL && how->combine == NULL)
-        return sheaf_try_this(
-            sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--weights"),
-                           "--combine linear or --combine cat beside it"),
-            "without --combine the adapters are merged in turn, each with its own scale");
-    if (how->adapter_only && how->combine == NULL)
-        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--adapter-only"),
-                              "--combine linear or --combine cat beside it");
-    if (how->adapter_only ? paths->count < 2
-                          : paths->count == 2 && (w->as_peft || w->safe || how->combine != NULL))
+    if (paths->count < 2 + first && (how->adapter_only || w->as_peft || w->safe || how->combine))
         return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "sheaf merge"), "at least one ADAPTER");
     sheaf_status *st = check_dst(paths);
-    if (st != NULL)
-        return st;
-    const int first = how->adapter_only ? 0 : 1;
     how->base = how->adapter_only ? NULL : paths->word[0];
     how->adapters = (const char *const *)paths->word + first;
     how->nadapters = paths->count - 1 - first;
     how->dst = paths->last;
-    how->weights = how->combine != NULL ? weights : NULL;
+    how->weights = w->weights != NULL && how->nadapters <= MOST_ADAPTERS ? w->weight : NULL;
     how->mode = w->safe      ? SHEAF_MERGE_LIKE_PEFT_SAFE
                 : w->as_peft ? SHEAF_MERGE_LIKE_PEFT
                              : SHEAF_MERGE_ROUND_ONCE;
-    if (w->to == TO_HF && how->nadapters == 0)
-        return sheaf_try_this(
-            sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--to hf"),
-                           "an ADAPTER: LoRA of SAT's own is merged in SAT's form"),
-            "sheaf convert %s %s --to hf, which merges it too", how->base, how->dst);
-    how->to = w->to == TO_SAT ? "sat" : NULL;
-    if (how->nadapters > MOST_ADAPTERS)
-        return sheaf_found(
-            sheaf_expected(sheaf_fail(SHEAF_E_ARG, "adapters"), "at most %d", MOST_ADAPTERS), "%d",
-            how->nadapters);
-    return read_weights(weights, how->nadapters, w->weights);
+    if (how->weights != NULL)
+        TRY(st, read_weights(w->weight, how->nadapters, w->weights));
+    return st;
 }
 
 int cmd_merge(cli *cli, int argc, char **argv)
@@ -193,8 +160,7 @@ int cmd_merge(cli *cli, int argc, char **argv)
     sheaf_weights_merge_report report;
     SHEAF_INIT(&how);
     SHEAF_INIT(&report);
-    words w = { .to = -1 };
-    double weights[MOST_ADAPTERS];
+    words w = { 0 };
     const cli_option options[] = {
         { "as-peft", CLI_FLAG, &w.as_peft,
           "the bits of PEFT's merge_and_unload(); tied tables all the same each by name (docs/merge.md)" },
@@ -211,9 +177,9 @@ int cmd_merge(cli *cli, int argc, char **argv)
           "with --combine and no BASE: write the combined adapter" },
         { "dtype", CLI_CHOICE, &how.dtype, "type of the written weights (default as in BASE)",
           .choices = cli_dtypes },
-        { "to", CLI_CHOICE, &w.to,
+        { "to", CLI_TEXT, &how.to,
           "form to write (default hf): sat as sheaf convert --to sat makes it of the merged model, in one pass",
-          .choices = forms },
+          "hf|sat" },
         { "tp", CLI_INT, &how.tp,
           "with --to sat: parts to write (default 1; of SAVE, as many as it has)", .min = 1,
           .max = 1024 },
@@ -225,7 +191,7 @@ int cmd_merge(cli *cli, int argc, char **argv)
     cli_paths paths;
     sheaf_progress *progress = NULL;
     sheaf_status *st = cli_parse(cli, options, &paths, argc, argv);
-    TRY(st, settle(&how, &w, &paths, weights));
+    TRY(st, settle(&how, &w, &paths));
     TRY(st, cli_progress(&progress, &how.events, cli));
     TRY(st, cli_signals_control(&how.control));
     TRY(st, cli_signals_explain(sheaf_weights_merge(&report, &how)));
