@@ -22,18 +22,6 @@ typedef struct sheaf_machine_facts {
 
 SHEAF_API sheaf_status *sheaf_machine_info(sheaf_machine_facts *facts);
 
-/* One way to multiply, on one core: a product of 512 x 1024 x 1024 from panels that lie in a
- * cache. */
-typedef struct sheaf_machine_rate {
-    const char *name; /* "float32", "bfloat16, pairs, fma", ...; static */
-    const char *key;  /* of it in JSON; static */
-    double gflops;    /* 0: not on this machine */
-} sheaf_machine_rate;
-enum { SHEAF_MACHINE_RATES = 5 };
-
-/* sheaf_machine_measure - the best of several repetitions of each. */
-SHEAF_API sheaf_status *sheaf_machine_measure(sheaf_machine_rate rates[SHEAF_MACHINE_RATES]);
-
 #ifdef __cplusplus
 }
 #endif

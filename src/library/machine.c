@@ -1,11 +1,7 @@
 /* machine.c - what this machine offers: sheaf/machine.h. */
 #include "sheaf/machine.h"
 
-#ifdef SHEAF_NO_X86
 #include <sys/utsname.h>
-#else
-#include <cpuid.h>
-#endif
 
 #include "base/base.h"
 #include "base/thread.h"
@@ -15,37 +11,20 @@
 #include "ops/units.h"
 #include "library/take.h"
 
-#ifdef SHEAF_NO_X86
-static void processor_name(char name[64])
+/* What stands behind `key` and its colon in a file of the system, blanks left out; "": nothing. */
+static void system_text(char out[64], const char *path, const char *key)
 {
-    struct utsname system;
-    snprintf(name, 64, "%.63s", uname(&system) == 0 ? system.machine : "unknown");
-}
-#else
-/* The brand string: 48 bytes in twelve registers. */
-static void processor_name(char name[64])
-{
-    unsigned part[4];
-    char raw[49] = "";
-    snprintf(name, 64, "unknown");
-    if ((unsigned)__get_cpuid_max(0x80000000, NULL) < 0x80000004) /* clang declares it int */
-        return;
-    for (unsigned i = 0; i < 3; i++) {
-        __get_cpuid(0x80000002 + i, &part[0], &part[1], &part[2], &part[3]);
-        memcpy(raw + 16 * i, part, sizeof part);
-    }
-    const char *begin = raw + strspn(raw, " ");
-    snprintf(name, 64, "%s", begin);
-    for (size_t n = strlen(name); n > 0 && name[n - 1] == ' '; n--)
-        name[n - 1] = '\0';
-}
-#endif
-
-static int64_t kilobytes(const char *line, const char *key)
-{
-    int64_t value = 0;
-    const size_t n = strlen(key);
-    return strncmp(line, key, n) == 0 && sscanf(line + n, " %" SCNd64, &value) == 1 ? value : 0;
+    char line[256];
+    FILE *file = fopen(path, "r");
+    out[0] = '\0';
+    while (file != NULL && out[0] == '\0' && fgets(line, sizeof line, file) != NULL)
+        if (strncmp(line, key, strlen(key)) == 0) {
+            const char *text = line + strcspn(line, ":");
+            text += strspn(text, ": \t");
+            snprintf(out, 64, "%.*s", (int)strcspn(text, "\n"), text);
+        }
+    if (file != NULL)
+        fclose(file);
 }
 
 sheaf_status *sheaf_machine_info(sheaf_machine_facts *facts)
@@ -55,7 +34,13 @@ sheaf_status *sheaf_machine_info(sheaf_machine_facts *facts)
     sheaf_status *st = sheaf__take_report(facts, "sheaf_machine_facts");
     const sheaf__kernels *kernels = sheaf__kernels_for(NULL);
     const sheaf__units units = sheaf__units_for(NULL);
-    processor_name(m.processor);
+    char memory[64];
+    system_text(m.processor, "/proc/cpuinfo", "model name");
+    if (m.processor[0] == '\0') { /* processors of other makers have no name there */
+        struct utsname system;
+        snprintf(m.processor, sizeof m.processor, "%.63s",
+                 uname(&system) == 0 ? system.machine : "unknown");
+    }
     m.pairs = units.pairs                 ? "vdpbf16ps"
               : sheaf__units_have_pairs() ? "float32 fma, which is faster here than vdpbf16ps"
                                           : "float32 fma";
@@ -67,12 +52,8 @@ sheaf_status *sheaf_machine_info(sheaf_machine_facts *facts)
     m.sums = sheaf__units_prefer_tiles() ? "tiles" : "pairs";
     m.kernels =
         kernels != NULL ? kernels->isa : "none: AVX2, FMA and F16C are the least that computes";
-    char line[256];
-    FILE *file = fopen("/proc/meminfo", "r");
-    while (file != NULL && fgets(line, sizeof line, file) != NULL)
-        m.memory += 1024 * kilobytes(line, "MemTotal:");
-    if (file != NULL)
-        fclose(file);
+    system_text(memory, "/proc/meminfo", "MemTotal:");
+    m.memory = 1024 * strtoll(memory, NULL, 10);
     const int64_t left = sheaf__memory_look("").left;
     m.available = left == INT64_MAX ? 0 : left;
     if (st == NULL)

@@ -112,6 +112,7 @@ static const struct {
       "wandb-project tensorboard-dir ",
       progress },
     { NULL, " optim optimizer optimizer-type ", adamw },
+    { NULL, " measure ", LEAVE "bench/matmul_bench.c measures products" },
     { NULL, " weight-copies ", LEAVE "frozen weights are held once" },
     { "train", " head-patterns " },
     { "transport", " carrier " },

@@ -11,7 +11,7 @@
 
 const char cmd_info_usage[] =
     "usage: sheaf info PATH... [FLAG...]\n"
-    "       sheaf info --machine [--measure]\n"
+    "       sheaf info --machine\n"
     "Says what a folder or file holds: a model or checkpoint of any program (docs/dialects.md), a\n"
     "PEFT adapter, the folder of a run, or a .safetensors file; its tensors and types, and what is\n"
     "odd about it. No data is read: sheaf verify reads all of it.\n";
@@ -170,82 +170,49 @@ static sheaf_status *show_path(output *t, const char *path)
 
 /* ---- this machine ---- */
 
-static sheaf_status *show_rates(output *t)
-{
-    sheaf_machine_rate rates[SHEAF_MACHINE_RATES];
-    sheaf_status *st = sheaf_machine_measure(rates);
-    if (st != NULL)
-        return st;
-    if (t->cli->json)
-        sheaf__json_open(&t->json, "gflops", '{');
-    for (int i = 0; i < SHEAF_MACHINE_RATES; i++) {
-        if (t->cli->json && rates[i].gflops > 0)
-            sheaf__json_put_real(&t->json, rates[i].key, rates[i].gflops);
-        else if (t->cli->json)
-            sheaf__json_put_text(&t->json, rates[i].key, NULL);
-        else if (rates[i].gflops > 0)
-            sheaf__print(t->cli->out, "  %-28s %8.1f GFLOP/s a core\n", rates[i].name,
-                         rates[i].gflops);
-        else
-            sheaf__print(t->cli->out, "  %-28s not on this machine\n", rates[i].name);
-    }
-    if (t->cli->json)
-        sheaf__json_close(&t->json, '}');
-    return NULL;
-}
-
-static sheaf_status *show_machine(output *t, bool measure)
+static sheaf_status *show_machine(output *t)
 {
     sheaf_machine_facts m;
     SHEAF_INIT(&m);
     sheaf_status *st = sheaf_machine_info(&m);
-    const struct {
-        const char *key, *text;
-        int64_t number;
-    } fact[] = { { "processor", m.processor, 0 }, { "kernels", m.kernels, 0 },
-                 { "pairs", m.pairs, 0 },         { "tiles", m.tiles, 0 },
-                 { "bf16_sums", m.sums, 0 },      { "cores", NULL, m.cores },
-                 { "memory", NULL, m.memory },    { "available", NULL, m.available } };
-    if (t->cli->json)
-        sheaf__json_open(&t->json, "machine", '{');
+    if (st != NULL)
+        return st;
+    json_t *facts =
+        json_pack("{s:s, s:s, s:s, s:s, s:s, s:i, s:I, s:I}", "processor", m.processor, "kernels",
+                  m.kernels, "pairs", m.pairs, "tiles", m.tiles, "bf16_sums", m.sums, "cores",
+                  m.cores, "memory", (json_int_t)m.memory, "available", (json_int_t)m.available);
+    char *text = json_dumps(facts, 0);
+    if (text == NULL)
+        st = sheaf__no_memory("info");
+    else if (t->cli->json)
+        sheaf__json_put_raw(&t->json, "machine", text);
     else
         sheaf__print(t->cli->out, "this machine\n");
-    for (size_t i = 0; i < sizeof fact / sizeof *fact; i++)
-        if (t->cli->json && fact[i].text != NULL)
-            sheaf__json_put_text(&t->json, fact[i].key, fact[i].text);
-        else if (t->cli->json)
-            sheaf__json_put_int(&t->json, fact[i].key, fact[i].number);
-        else if (fact[i].text != NULL)
-            cli_fact_line(t->cli->out, fact[i].key, fact[i].text);
-        else
-            sheaf__print(t->cli->out, "  %-14s %" PRId64 "\n", fact[i].key, fact[i].number);
-    if (measure)
-        TRY(st, show_rates(t));
-    if (t->cli->json)
-        sheaf__json_close(&t->json, '}');
+    for (void *at = t->cli->json ? NULL : json_object_iter(facts); at != NULL;
+         at = json_object_iter_next(facts, at))
+        print_fact(t->cli->out, json_object_iter_key(at), json_object_iter_value(at));
+    free(text);
+    json_decref(facts);
     return st;
 }
 
 int cmd_info(cli *cli, int argc, char **argv)
 {
     output t = { .cli = cli };
-    bool machine = false, measure = false;
+    bool machine = false;
     const cli_option options[] = {
         { "tensors", CLI_FLAG, &t.tensors, "list every tensor" },
         { "machine", CLI_FLAG, &machine, "what this machine offers" },
-        { "measure", CLI_FLAG, &measure, "with --machine: how fast each kind of product is" },
         { 0 },
     };
     cli_paths paths;
     sheaf_status *st = cli_parse(cli, options, &paths, argc, argv);
     if (st == NULL && paths.count == 0 && !machine)
         st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "sheaf info"), "a PATH, or --machine");
-    if (st == NULL && measure && !machine)
-        st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--measure"), "--machine beside it");
     if (st == NULL && cli->json)
         sheaf__json_begin(&t.json);
     if (st == NULL && machine)
-        st = show_machine(&t, measure);
+        st = show_machine(&t);
     if (st == NULL && cli->json)
         sheaf__json_open(&t.json, "paths", '[');
     for (int i = 0; st == NULL && i < paths.count; i++)
