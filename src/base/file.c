@@ -108,16 +108,22 @@ sheaf_status *sheaf__path_join(char **out, const char *dir, const char *name)
     return NULL;
 }
 
+const char *sheaf__path_in(char path[SHEAF_PATH_SIZE], const char *dir, const char *name)
+{
+    const size_t n = strlen(dir);
+    snprintf(path, SHEAF_PATH_SIZE, "%s%s%s", dir, n > 0 && dir[n - 1] != '/' ? "/" : "", name);
+    return path;
+}
+
 bool sheaf__path_has(const char *dir, const char *name, sheaf_path_kind kind)
 {
-    char *path = NULL;
-    sheaf_status_free(sheaf__path_join(&path, dir, name));
-    const sheaf_path_kind is = path != NULL ? sheaf__path_kind(path) : SHEAF_PATH_NONE;
-    free(path);
+    char path[SHEAF_PATH_SIZE];
+    const sheaf_path_kind is = sheaf__path_kind(sheaf__path_in(path, dir, name));
     return is != SHEAF_PATH_NONE && (kind == SHEAF_PATH_NONE || is == kind);
 }
 
-sheaf_status *sheaf__path_parent(char **out, const char *path)
+/* The length of the folder that `path` is in; 0: it names none. */
+static size_t parent_size(const char *path)
 {
     size_t n = strlen(path);
     while (n > 1 && path[n - 1] == '/') /* "a/b/" is in "a" */
@@ -126,11 +132,24 @@ sheaf_status *sheaf__path_parent(char **out, const char *path)
         n--;
     while (n > 1 && path[n - 1] == '/')
         n--;
+    return n;
+}
+
+sheaf_status *sheaf__path_parent(char **out, const char *path)
+{
+    const size_t n = parent_size(path);
     char *parent = n == 0 ? strdup(".") : strndup(path, n);
     if (parent == NULL)
         return sheaf__no_memory(path);
     *out = parent;
     return NULL;
+}
+
+const char *sheaf__path_above(char path[SHEAF_PATH_SIZE], const char *of)
+{
+    const size_t n = parent_size(of);
+    snprintf(path, SHEAF_PATH_SIZE, "%.*s", n == 0 ? 1 : (int)n, n == 0 ? "." : of);
+    return path;
 }
 
 /* The next part of a path, without the slashes before it; 0: there is none. */

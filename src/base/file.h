@@ -40,8 +40,13 @@ bool sheaf__path_same(const char *a, const char *b);
 bool sheaf__path_holds(const char *path, int fd);
 /* sheaf__path_join - "dir/name" (malloc'd). Errors: SHEAF_E_MEMORY. */
 sheaf_status *sheaf__path_join(char **out, const char *dir, const char *name);
-/* sheaf__path_has - is DIR/NAME there, and of this kind? SHEAF_PATH_NONE: of any. False too where
- * memory lacks. */
+/* sheaf__path_in - "dir/name" in `path`, which it gives back; sheaf__path_above - the folder that
+ * `of` is in, as sheaf__path_parent(). One that is too long for the system is cut to what is too
+ * long for it still, so that whoever opens it is refused. */
+enum { SHEAF_PATH_SIZE = 4096 + 1 }; /* PATH_MAX counts the NUL */
+const char *sheaf__path_in(char path[SHEAF_PATH_SIZE], const char *dir, const char *name);
+const char *sheaf__path_above(char path[SHEAF_PATH_SIZE], const char *of);
+/* sheaf__path_has - is DIR/NAME there, and of this kind? SHEAF_PATH_NONE: of any. */
 bool sheaf__path_has(const char *dir, const char *name, sheaf_path_kind kind);
 /* sheaf__path_parent - the folder that `path` is in, "." if it names none (malloc'd). */
 sheaf_status *sheaf__path_parent(char **out, const char *path);

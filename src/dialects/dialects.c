@@ -99,16 +99,13 @@ static sheaf_status *check_trained(sheaf_catalog *c)
 static sheaf_status *check_extras(sheaf_catalog *c)
 {
     sheaf_status *st = NULL;
-    if (sheaf__path_kind(c->root) != SHEAF_PATH_DIR)
-        return NULL;
     for (int i = 0; st == NULL && sheaf_hf_extras[i] != NULL; i++) {
-        char *path = NULL;
-        st = sheaf__path_join(&path, c->root, sheaf_hf_extras[i]);
-        const sheaf_path_kind kind = st == NULL ? sheaf__path_kind(path) : SHEAF_PATH_NONE;
+        char path[SHEAF_PATH_SIZE];
+        const sheaf_path_kind kind =
+            sheaf__path_kind(sheaf__path_in(path, c->root, sheaf_hf_extras[i]));
         if (kind == SHEAF_PATH_DIR || kind == SHEAF_PATH_OTHER)
             st = sheaf__defect(c, "damaged", path, "", "a regular file", "move it away", "%s",
                                kind == SHEAF_PATH_DIR ? "a folder" : "a pipe, socket or device");
-        free(path);
     }
     return st;
 }

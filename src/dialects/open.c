@@ -47,32 +47,28 @@ static void name_gguf(sheaf_status *st, const char *name)
 /* One file, which is no weights: a model is its folder. */
 static sheaf_status *name_file(sheaf_status *st, const char *path)
 {
-    char *folder = NULL;
+    char folder[SHEAF_PATH_SIZE];
     if (sheaf__ends_with(path, ".gguf")) {
         name_gguf(st, path);
         return st;
     }
     sheaf_found(st, "a file that holds no weights");
-    sheaf_status_free(sheaf__path_parent(&folder, path));
-    if (folder != NULL && sheaf__dialect_of(folder) != NULL)
+    if (sheaf__dialect_of(sheaf__path_above(folder, path)) != NULL)
         sheaf_try_this(st, "give the folder that it is in: %s", folder);
-    free(folder);
     return st;
 }
 
 /* A save of DeepSpeed, SAT or Megatron that names a step whose folder is gone. */
 static sheaf_status *name_latest(sheaf_status *st, const char *path)
 {
-    char *latest = NULL, *folder = NULL;
-    const char *file = "latest";
-    sheaf_status *bad = sheaf__tracked(&latest, path, file);
-    if (bad == NULL && latest != NULL)
-        bad = sheaf__path_join(&folder, path, latest);
-    else if (bad == NULL && (folder = sheaf__tracked_iteration(path)) != NULL)
-        file = sheaf__iteration_tracker;
-    if (folder != NULL && sheaf__path_kind(folder) == SHEAF_PATH_NONE)
-        sheaf_found(st, "a file %s that names %.100s, which is not there", file,
-                    sheaf__last_part(folder));
+    char *latest = NULL, *folder = NULL, tag[SHEAF_PATH_SIZE];
+    sheaf_status *bad = sheaf__tracked(&latest, path, "latest");
+    if (bad == NULL && latest == NULL)
+        folder = sheaf__tracked_iteration(path);
+    const char *named = latest != NULL ? sheaf__path_in(tag, path, latest) : folder;
+    if (named != NULL && sheaf__path_kind(named) == SHEAF_PATH_NONE)
+        sheaf_found(st, "a file %s that names %.100s, which is not there",
+                    latest != NULL ? "latest" : sheaf__iteration_tracker, sheaf__last_part(named));
     free(folder);
     free(latest);
     return bad;
@@ -87,7 +83,8 @@ static sheaf_status *not_known(const char *path, const sheaf_dialect_hints *h)
         h->want == SHEAF_WANT_MODEL
             ? "a model: its config.json and weights, or a checkpoint of another program"
             : "one of those listed in docs/dialects.md");
-    char **names = NULL, *below = NULL;
+    char **names = NULL, below[SHEAF_PATH_SIZE];
+    bool is_below = false;
     int64_t n = 0;
     if (sheaf__path_kind(path) == SHEAF_PATH_OTHER)
         return sheaf_found(st, "%s", sheaf__path_what(path));
@@ -107,24 +104,16 @@ static sheaf_status *not_known(const char *path, const sheaf_dialect_hints *h)
     for (int64_t i = n; i-- > 0;)
         if (sheaf__ends_with(names[i], ".gguf"))
             name_gguf(st, names[i]);
-    if (bad == NULL)
-        bad = name_latest(st, path);
-    for (int64_t i = n; i-- > 0 && below == NULL;) {
-        sheaf_status_free(sheaf__path_join(&below, path, names[i]));
-        if (below != NULL &&
-            (sheaf__path_kind(below) != SHEAF_PATH_DIR || sheaf__dialect_of(below) == NULL)) {
-            free(below);
-            below = NULL;
-        }
-    }
+    bad = name_latest(st, path);
+    for (int64_t i = n; i-- > 0 && !is_below;)
+        is_below = sheaf__path_kind(sheaf__path_in(below, path, names[i])) == SHEAF_PATH_DIR &&
+                   sheaf__dialect_of(below) != NULL;
     sheaf__names_free(names, n);
-    if (bad != NULL) {
+    if (bad != NULL)
         sheaf_status_free(st);
-        st = bad;
-    } else if (below != NULL)
-        st = sheaf_try_this(st, "give '%s', where a checkpoint lies", below);
-    free(below);
-    return st;
+    else if (is_below)
+        sheaf_try_this(st, "give '%s', where a checkpoint lies", below);
+    return bad != NULL ? bad : st;
 }
 
 /* Is it what the caller wants? */

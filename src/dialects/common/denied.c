@@ -35,10 +35,8 @@ static sheaf_status *search(const char *path, int level, int *left)
         return NULL;
     sheaf_status *st = sheaf__list_dir(&names, &n, path);
     for (int64_t i = 0; st == NULL && i < n && --*left > 0; i++) {
-        char *inner = NULL;
-        st = sheaf__path_join(&inner, path, names[i]);
-        TRY(st, search(inner, level + 1, left));
-        free(inner);
+        char inner[SHEAF_PATH_SIZE];
+        st = search(sheaf__path_in(inner, path, names[i]), level + 1, left);
     }
     sheaf__names_free(names, n);
     return st;

@@ -235,16 +235,13 @@ static sheaf_status *copy_bytes(sheaf_file *to, int fd, int64_t size, const char
 
 sheaf_status *sheaf__folder_copy(sheaf_folder *f, const char *from, const char *name)
 {
-    char *path = NULL;
+    char path[SHEAF_PATH_SIZE];
     int fd = -1;
     int64_t size = 0;
     sheaf_file to = { .fd = -1 };
-    sheaf_status *st = sheaf__path_join(&path, from, name);
-    if (st != NULL || sheaf__path_kind(path) == SHEAF_PATH_NONE) {
-        free(path);
-        return st;
-    }
-    st = sheaf__file_open_read(&fd, &size, path);
+    if (sheaf__path_kind(sheaf__path_in(path, from, name)) == SHEAF_PATH_NONE)
+        return NULL;
+    sheaf_status *st = sheaf__file_open_read(&fd, &size, path);
     TRY(st, sheaf__output_create(&to, f->output, name));
     if (st == NULL) {
         keep_private(&to, fd);
@@ -257,7 +254,6 @@ sheaf_status *sheaf__folder_copy(sheaf_folder *f, const char *from, const char *
     }
     if (fd >= 0)
         close(fd);
-    free(path);
     return st;
 }
 

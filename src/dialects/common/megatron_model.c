@@ -121,12 +121,6 @@ static sheaf_status *check_wanted(sheaf_catalog *c, const sheaf_pickle *args, co
     return st;
 }
 
-static void add_real(sheaf_text *t, const char *key, double x)
-{
-    char text[SHEAF__JSON_NUMBER];
-    sheaf__text_add(t, "\"%s\": %s", key, sheaf__number_json(text, x));
-}
-
 static double epsilon_of(const sheaf_pickle *args)
 {
     return real_of(args, "norm_epsilon", real_of(args, "layernorm_epsilon", 1e-5));
@@ -135,11 +129,6 @@ static double epsilon_of(const sheaf_pickle *args)
 static double theta_of(const sheaf_pickle *args)
 {
     return real_of(args, "rotary_base", 10000);
-}
-
-static void add_count(sheaf_text *t, const char *key, int64_t n)
-{
-    sheaf__text_add(t, "  \"%s\": %" PRId64 ",\n", key, n);
 }
 
 /* What positions are scaled by. */
@@ -159,38 +148,36 @@ static bool is_qwen2(const sheaf_pickle *args)
 static sheaf_status *make_config(char **out, const sheaf__megatron *m, const sheaf_pickle *args)
 {
     sheaf_text t = { 0 };
+    char eps[SHEAF__JSON_NUMBER], theta[SHEAF__JSON_NUMBER], factor[SHEAF__JSON_NUMBER];
     const bool bias = truth_of(args, "add_bias_linear"),
-               qkv = bias || truth_of(args, "add_qkv_bias"), qwen2 = is_qwen2(args);
+               qkv = bias || truth_of(args, "add_qkv_bias"), qwen2 = is_qwen2(args),
+               llama3 = truth_of(args, "use_rope_scaling");
     const sheaf_pickle *dtype = sheaf__pickle_get(args, "params_dtype");
     sheaf__text_add(&t, "{\n  \"architectures\": [\"%s\"],\n  \"model_type\": \"%s\",\n",
                     qwen2 ? "Qwen2ForCausalLM" : "LlamaForCausalLM", qwen2 ? "qwen2" : "llama");
-    sheaf__text_add(&t, "  \"hidden_act\": \"silu\",\n");
-    add_count(&t, "hidden_size", m->hidden);
-    add_count(&t, "intermediate_size", m->ffn);
-    add_count(&t, "num_hidden_layers", m->layers);
-    add_count(&t, "num_attention_heads", m->heads);
-    add_count(&t, "num_key_value_heads", m->groups);
+    sheaf__text_add(&t,
+                    "  \"hidden_act\": \"silu\",\n  \"hidden_size\": %" PRId64
+                    ",\n  \"intermediate_size\": %" PRId64 ",\n  \"num_hidden_layers\": %" PRId64
+                    ",\n  \"num_attention_heads\": %" PRId64
+                    ",\n  \"num_key_value_heads\": %" PRId64 ",\n",
+                    m->hidden, m->ffn, m->layers, m->heads, m->groups);
     if (!qwen2 || m->heads * m->head_dim != m->hidden)
-        add_count(&t, "head_dim", m->head_dim);
+        sheaf__text_add(&t, "  \"head_dim\": %" PRId64 ",\n", m->head_dim);
     if (!qwen2)
         sheaf__text_add(&t, "  \"attention_bias\": %s,\n  \"mlp_bias\": %s,\n",
                         qkv ? "true" : "false", bias ? "true" : "false");
-    add_count(&t, "max_position_embeddings", count_of(args, "max_position_embeddings", 2048));
-    sheaf__text_add(&t, "  ");
-    add_real(&t, "rms_norm_eps", epsilon_of(args));
-    sheaf__text_add(&t, ",\n  ");
-    add_real(&t, "rope_theta", theta_of(args));
-    sheaf__text_add(&t, ",\n");
-    const bool llama3 = truth_of(args, "use_rope_scaling");
-    if (llama3 || interpolation(args) != 1) { /* megatron/core: rotary_pos_embedding.py */
-        sheaf__text_add(&t, "  \"rope_scaling\": {\"rope_type\": \"%s\", ",
-                        llama3 ? "llama3" : "linear");
-        add_real(&t, "factor", factor_of(args));
-        sheaf__text_add(&t, "%s},\n",
+    sheaf__text_add(&t,
+                    "  \"max_position_embeddings\": %" PRId64
+                    ",\n  \"rms_norm_eps\": %s,\n  \"rope_theta\": %s,\n",
+                    count_of(args, "max_position_embeddings", 2048),
+                    sheaf__number_json(eps, epsilon_of(args)),
+                    sheaf__number_json(theta, theta_of(args)));
+    if (llama3 || interpolation(args) != 1) /* megatron/core: rotary_pos_embedding.py */
+        sheaf__text_add(&t, "  \"rope_scaling\": {\"rope_type\": \"%s\", \"factor\": %s%s},\n",
+                        llama3 ? "llama3" : "linear", sheaf__number_json(factor, factor_of(args)),
                         llama3 ? ", \"low_freq_factor\": 1.0, \"high_freq_factor\": 4.0, "
                                  "\"original_max_position_embeddings\": 8192"
                                : "");
-    }
     if (sheaf__pickle_is(dtype, SHEAF_PICKLE_DTYPE) &&
         sheaf_dtype_torch_name(dtype->as.dtype) != NULL)
         sheaf__text_add(&t, "  \"torch_dtype\": \"%s\",\n",
@@ -260,20 +247,17 @@ static sheaf_status *read_config(sheaf__megatron *m, sheaf_catalog *c, const she
     size_t size;
     sheaf_status *st = sheaf__file_read_all(&c->config, &size, config_path, 1 << 24);
     TRY(st, sheaf_config_parse(&config, c->config, size));
-    if (st != NULL && sheaf_status_code(st) != SHEAF_E_MEMORY) {
+    if (st != NULL) {
         free(c->config);
         c->config = NULL;
         return sheaf__catalog_defect(c, config_path, st);
     }
-    TRY(st, hold_against(m, c, &config, args, path, config_path));
-    free(c->model);
+    st = hold_against(m, c, &config, args, path, config_path);
     c->model = strdup(sheaf_family_name(config.family));
-    free(c->config_path);
     c->config_path = strdup(config_path);
     sheaf_config_release(&config);
-    if (st == NULL && (c->model == NULL || c->config_path == NULL))
-        st = sheaf__no_memory(config_path);
-    return st;
+    return TRY(st,
+               c->model == NULL || c->config_path == NULL ? sheaf__no_memory(config_path) : NULL);
 }
 
 /* The rows that the args' own rule pads a vocabulary to; -1 = they do not say it. */
@@ -320,35 +304,30 @@ static sheaf_status *ask_args(sheaf__megatron *m, sheaf_catalog *c, const sheaf_
 static sheaf_status *ask_tokenizer(sheaf__megatron *m, sheaf_catalog *c, const sheaf_pickle *args,
                                    const char *path)
 {
-    char *beside = NULL, *file = NULL;
+    static const char cure[] = "give the config.json of the model with --config";
+    char beside[SHEAF_PATH_SIZE], file[SHEAF_PATH_SIZE];
+    const char *const dirs[] = { c->root, sheaf__path_above(beside, path) };
     int64_t rows = -1;
     sheaf_status *st = ask_args(m, c, args, path);
-    TRY(st, sheaf__path_parent(&beside, path));
-    const char *const dirs[] = { c->root, beside };
     for (int i = 0; st == NULL && rows < 0 && i < 2; i++)
-        st = sheaf__tokenizer_rows(&rows, &file, dirs[i]);
+        st = sheaf__tokenizer_rows(&rows, file, dirs[i]);
     const bool fits = can_pad(m, rows) && (m->padded < 2 * rows || m->padded == rows);
-    if (st == NULL && rows > 0 && !fits)
-        st = sheaf__warning(c, "conflict", file, "", "the tokenizer of this model",
-                            "give the config.json of the model "
-                            "with --config",
-                            "%" PRId64 " tokens, which no program pads to %" PRId64
-                            " rows; not used",
-                            rows, m->padded);
-    else if (st == NULL && rows > 0 && m->vocab >= 0 && m->vocab != rows)
-        st = sheaf__warning(c, "conflict", file, "", "the vocabulary of args.vocab_size",
-                            "give the config.json of the "
-                            "model with --config",
+    if (st != NULL || rows <= 0)
+        return st;
+    if (!fits)
+        return sheaf__warning(c, "conflict", file, "", "the tokenizer of this model", cure,
+                              "%" PRId64 " tokens, which no program pads to %" PRId64
+                              " rows; not used",
+                              rows, m->padded);
+    if (m->vocab >= 0 && m->vocab != rows)
+        st = sheaf__warning(c, "conflict", file, "", "the vocabulary of args.vocab_size", cure,
                             "%" PRId64 " tokens, where the args say %" PRId64
                             "; the tokenizer counts",
                             rows, m->vocab);
-    else if (st == NULL && rows > 0)
+    else
         st = sheaf__note(c, "inferred", file, "", "", "",
                          "the vocabulary, %" PRId64 " rows, from the tokenizer", rows);
-    if (rows > 0 && fits)
-        m->vocab = rows;
-    free(beside);
-    free(file);
+    m->vocab = rows;
     return st;
 }
 
@@ -364,7 +343,6 @@ sheaf_status *sheaf__megatron_args(sheaf__megatron *m, sheaf_catalog *c, const s
         .multiple = count_of(args, "make_vocab_size_divisible_by", 0),
         .tp = count_of(args, "tensor_model_parallel_size", 0),
         .pp = count_of(args, "pipeline_model_parallel_size", 0),
-        .vp = count_of(args, "virtual_pipeline_model_parallel_size", 0),
     };
     const sheaf_pickle *untied = sheaf__pickle_get(args, "untie_embeddings_and_output_weights");
     const sheaf_pickle *grouped = sheaf__pickle_get(args, "group_query_attention");
@@ -382,10 +360,9 @@ sheaf_status *sheaf__megatron_args(sheaf__megatron *m, sheaf_catalog *c, const s
                                  .head_dim = m->head_dim };
     sheaf_status *st = m->layers < 1 ? sheaf_fail(SHEAF_E_LAYOUT, "layers")
                                      : sheaf__partition_new(&m->rows, &sizes);
-    if (st != NULL && sheaf_status_code(st) == SHEAF_E_MEMORY)
-        return st;
     if (st != NULL) {
-        sheaf_status_free(st);
+        if ((st = sheaf__only_memory(st)) != NULL)
+            return st;
         *m = (sheaf__megatron){ .vocab = -1, .padded = -1 };
         return sheaf__defect(c, "damaged", path, "",
                              "args with the sizes of a model: num_layers, hidden_size, "

@@ -14,13 +14,12 @@ typedef struct sheaf__megatron {
     int64_t vocab,
         padded;       /* rows of the tables: true ones, -1 = not known; as stored, -1 = not said */
     int64_t multiple; /* that rows are padded to, times tp; 0 = not said */
-    int64_t tp, pp, vp; /* 0 = not said */
+    int64_t tp, pp;   /* 0 = not said */
     bool tied;
     sheaf_schema *rows; /* of one layer and of what is around the layers; owned */
 } sheaf__megatron;
 
-/* sheaf__megatron_args - reads the Namespace. Args that make another model than a Llama are
- * defects
+/* sheaf__megatron_args - reads the Namespace. Args that make another model than a Llama are defects
  * ("unsupported"), with `path`; c->config becomes a config.json of what was said, unless it has
  * one, whose vocabulary then counts; contradictions to it become findings ("class"). */
 sheaf_status *sheaf__megatron_args(sheaf__megatron *out, sheaf_catalog *c, const sheaf_pickle *args,

@@ -40,16 +40,12 @@ sheaf_status *sheaf__catalog_take_config(sheaf_catalog *c, const char *path)
 sheaf_status *sheaf__catalog_find_config(sheaf_catalog *c, const sheaf_dialect_hints *hints,
                                          const char *dir, const char *name)
 {
-    char *path = NULL;
+    char path[SHEAF_PATH_SIZE];
     if (hints != NULL && hints->config != NULL)
         return sheaf__catalog_take_config(c, hints->config);
-    sheaf_status *st = sheaf__path_join(&path, dir, name);
-    if (st == NULL &&
-        sheaf__path_kind(path) !=
-            SHEAF_PATH_NONE) /* reading a pipe or a folder fails, which is a finding */
-        st = sheaf__catalog_take_config(c, path);
-    free(path);
-    return st;
+    if (!sheaf__path_has(dir, name, SHEAF_PATH_NONE))
+        return NULL; /* reading a pipe or a folder fails, which is a finding */
+    return sheaf__catalog_take_config(c, sheaf__path_in(path, dir, name));
 }
 
 sheaf_status *sheaf__catalog_know(sheaf_schema **schema, sheaf_catalog *c,
@@ -61,13 +57,9 @@ sheaf_status *sheaf__catalog_know(sheaf_schema **schema, sheaf_catalog *c,
         *schema = NULL;
     if (hints->config != NULL)
         st = sheaf__catalog_take_config(c, hints->config);
-    for (; st == NULL && hints->config == NULL && c->config_path == NULL && *dirs != NULL; dirs++) {
-        char *path = NULL;
-        st = sheaf__path_join(&path, *dirs, "config.json");
-        if (st == NULL && sheaf__path_kind(path) == SHEAF_PATH_FILE)
-            st = sheaf__catalog_take_config(c, path);
-        free(path);
-    }
+    for (; st == NULL && hints->config == NULL && c->config_path == NULL && *dirs != NULL; dirs++)
+        if (sheaf__path_has(*dirs, "config.json", SHEAF_PATH_FILE))
+            st = sheaf__catalog_find_config(c, NULL, *dirs, "config.json");
     if (st != NULL || c->config == NULL)
         return st;
     st = sheaf_config_parse(&config, c->config, strlen(c->config));

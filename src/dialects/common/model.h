@@ -35,9 +35,9 @@ sheaf_status *sheaf__catalog_check_layers(sheaf_catalog *catalog);
 const char *sheaf__config_cure(const sheaf_catalog *catalog);
 /* sheaf__family_of - by the names of the tensors: "llama", "qwen2", "cogvlm", "cogagent"; NULL. */
 const char *sheaf__family_of(const sheaf_catalog *catalog);
-/* sheaf__tokenizer_rows - tokens that the tokenizer in `dir` knows, and the file that says so
- * (malloc'd); -1 and NULL where there is none that can be read. Errors: SHEAF_E_MEMORY. */
-sheaf_status *sheaf__tokenizer_rows(int64_t *rows, char **path, const char *dir);
+/* sheaf__tokenizer_rows - tokens that the tokenizer in `dir` knows, and the file that says so; -1
+ * where there is none that can be read. Errors: SHEAF_E_MEMORY. */
+sheaf_status *sheaf__tokenizer_rows(int64_t *rows, char path[SHEAF_PATH_SIZE], const char *dir);
 /* sheaf__catalog_check_rows - holds the rows of a table against the vocabulary: cuts padding off,
  * notes what is missing. */
 sheaf_status *sheaf__catalog_check_rows(sheaf_catalog *catalog, sheaf_logical *tensor,

@@ -133,14 +133,12 @@ static bool has_code(const char *dir)
                                            "preprocessor_config.json" };
     bool found = false;
     for (size_t i = 0; i < sizeof configs / sizeof *configs && !found; i++) {
-        char *path = NULL, *text = NULL;
+        char path[SHEAF_PATH_SIZE], *text = NULL;
         size_t length = 0;
-        sheaf_status *st = sheaf__path_join(&path, dir, configs[i]);
-        if (st == NULL && sheaf__path_kind(path) == SHEAF_PATH_FILE)
-            st = sheaf__file_read_all(&text, &length, path, (size_t)64 << 20);
-        found = st == NULL && text != NULL && memmem(text, length, "\"auto_map\"", 10) != NULL;
-        sheaf_status_free(st); /* whoever needs the file says what is wrong with it */
-        free(path);
+        if (sheaf__has_file(dir, configs[i])) /* whoever needs it says what is wrong with it */
+            sheaf_status_free(sheaf__file_read_all(
+                &text, &length, sheaf__path_in(path, dir, configs[i]), (size_t)64 << 20));
+        found = text != NULL && memmem(text, length, "\"auto_map\"", 10) != NULL;
         free(text);
     }
     return found;
@@ -154,15 +152,9 @@ static sheaf_status *copy_code(sheaf_folder *folder, const char *dir)
     if (sheaf__path_kind(dir) != SHEAF_PATH_DIR || !has_code(dir))
         return NULL;
     sheaf_status *st = sheaf__list_dir(&names, &count, dir);
-    for (int64_t i = 0; i < count && st == NULL; i++) {
-        char *path = NULL;
-        if (!sheaf__ends_with(names[i], ".py"))
-            continue;
-        st = sheaf__path_join(&path, dir, names[i]);
-        if (st == NULL && sheaf__path_kind(path) == SHEAF_PATH_FILE)
+    for (int64_t i = 0; i < count && st == NULL; i++)
+        if (sheaf__ends_with(names[i], ".py") && sheaf__has_file(dir, names[i]))
             st = sheaf__folder_copy(folder, dir, names[i]);
-        free(path);
-    }
     sheaf__names_free(names, count);
     return st;
 }
@@ -180,19 +172,15 @@ static bool is_tokenizers(const char *name)
 
 sheaf_status *sheaf_hf_copy_extras(sheaf_folder *folder, const char *from, const char *tokenizer)
 {
-    char *dir = NULL;
+    char dir[SHEAF_PATH_SIZE];
     sheaf_status *st = NULL;
     if (sheaf__path_kind(from) == SHEAF_PATH_FILE) /* a model given as its file */
-        st = sheaf__path_parent(&dir, from);
+        from = sheaf__path_above(dir, from);
     for (int i = 0; st == NULL && sheaf_hf_extras[i] != NULL; i++)
-        st = sheaf__folder_copy(folder,
-                                tokenizer != NULL && is_tokenizers(sheaf_hf_extras[i]) ? tokenizer
-                                : dir != NULL                                          ? dir
-                                                                                       : from,
-                                sheaf_hf_extras[i]);
-    TRY(st, copy_code(folder, dir != NULL ? dir : from));
-    free(dir);
-    return st;
+        st = sheaf__folder_copy(
+            folder, tokenizer != NULL && is_tokenizers(sheaf_hf_extras[i]) ? tokenizer : from,
+            sheaf_hf_extras[i]);
+    return TRY(st, copy_code(folder, from));
 }
 
 /* ---- changing one key of a config's text ---- */

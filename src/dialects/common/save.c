@@ -60,18 +60,15 @@ int64_t sheaf__step_of_name(const char **rest, const char *path, const char *bef
 
 sheaf_status *sheaf__tracked(char **out, const char *dir, const char *name)
 {
-    char *path = NULL, *text = NULL;
+    char path[SHEAF_PATH_SIZE], *text = NULL;
     size_t size = 0;
+    sheaf_status *st = NULL;
     *out = NULL;
-    sheaf_status *st = sheaf__path_join(&path, dir, name);
-    if (st == NULL && sheaf__path_kind(path) == SHEAF_PATH_FILE)
-        st = sheaf__file_read_all(&text, &size, path, 4096);
-    free(path);
-    if (text == NULL)
-        return sheaf__only_memory(st);
-    if (strlen(text) != size) { /* no text */
+    if (sheaf__has_file(dir, name))
+        st = sheaf__file_read_all(&text, &size, sheaf__path_in(path, dir, name), 4096);
+    if (text == NULL || strlen(text) != size) { /* none, or no text */
         free(text);
-        return NULL;
+        return sheaf__only_memory(st);
     }
     while (size > 0 && isspace((unsigned char)text[size - 1]))
         text[--size] = '\0';
@@ -103,18 +100,13 @@ char *sheaf__tracked_iteration(const char *dir)
 sheaf_status *sheaf__not_there(sheaf_catalog *c, const char *tensor, const char *expected,
                                const char *path, ...)
 {
-    char *whole = NULL;
+    char whole[SHEAF_PATH_SIZE];
     va_list args;
     va_start(args, path);
-    const bool made = vasprintf(&whole, path, args) >= 0;
+    vsnprintf(whole, sizeof whole, path, args);
     va_end(args);
-    if (!made)
-        return sheaf__no_memory(c->root);
-    sheaf_status *st =
-        sheaf__defect(c, "missing", whole, tensor, expected,
-                      "copy it from where this checkpoint was written", "no such file");
-    free(whole);
-    return st;
+    return sheaf__defect(c, "missing", whole, tensor, expected,
+                         "copy it from where this checkpoint was written", "no such file");
 }
 
 bool sheaf__holds_file(const char *path, bool (*is)(const char *name))

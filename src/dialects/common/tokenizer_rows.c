@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "dialects/common/model.h"
+#include "dialects/common/save.h"
 #include "inputs/tokenizer/spm_file.h"
 
 enum { MOST_TOKENS = 1 << 24, MOST_MODEL = 64 << 20 };
@@ -38,53 +39,36 @@ static void take_tokenizer(int64_t *rows, const json_t *root)
         take_number(rows, json_object_get(json_array_get(added, i), "id"));
 }
 
-/* *path = dir/name where there is such a file, else NULL. */
-static sheaf_status *file_in(char **path, const char *dir, const char *name)
+static sheaf_status *rows_in(int64_t *rows, char path[SHEAF_PATH_SIZE], const char *dir)
 {
-    sheaf_status *st = sheaf__path_join(path, dir, name);
-    if (st == NULL && sheaf__path_kind(*path) != SHEAF_PATH_FILE) {
-        free(*path);
-        *path = NULL;
-    }
-    return st;
-}
-
-static sheaf_status *rows_in(int64_t *rows, char **path, const char *dir)
-{
-    char *added = NULL, *bytes = NULL;
+    char added[SHEAF_PATH_SIZE], *bytes = NULL;
     size_t size = 0;
     json_t *root = NULL;
+    sheaf_status *st = NULL;
     *rows = 0;
-    sheaf_status *st = file_in(path, dir, "tokenizer.json");
-    if (st == NULL && *path != NULL) {
-        st = sheaf__json_load(&root, *path);
-        if (st == NULL)
-            take_tokenizer(rows, root);
-    } else if (st == NULL) {
-        st = file_in(path, dir, "tokenizer.model");
-        TRY(st, *path != NULL ? sheaf__file_read_all(&bytes, &size, *path, MOST_MODEL) : NULL);
+    if (sheaf__has_file(dir, "tokenizer.json")) {
+        st = sheaf__json_load(&root, sheaf__path_in(path, dir, "tokenizer.json"));
+        take_tokenizer(rows, root);
+    } else if (sheaf__has_file(dir, "tokenizer.model")) {
+        sheaf__path_in(path, dir, "tokenizer.model");
+        st = sheaf__file_read_all(&bytes, &size, path, MOST_MODEL);
         const int64_t pieces = bytes != NULL ? sheaf__spm_count(bytes, size) : 0;
         *rows = pieces < MOST_TOKENS ? pieces : 0;
     }
     json_decref(root);
     root = NULL;
-    TRY(st, *rows > 0 ? file_in(&added, dir, "added_tokens.json") : NULL);
-    TRY(st, added != NULL ? sheaf__json_load(&root, added) : NULL);
+    if (*rows > 0 && sheaf__has_file(dir, "added_tokens.json"))
+        TRY(st, sheaf__json_load(&root, sheaf__path_in(added, dir, "added_tokens.json")));
     take_object(rows, root);
     json_decref(root);
-    free(added);
     free(bytes);
     return st;
 }
 
-sheaf_status *sheaf__tokenizer_rows(int64_t *rows, char **path, const char *dir)
+sheaf_status *sheaf__tokenizer_rows(int64_t *rows, char path[SHEAF_PATH_SIZE], const char *dir)
 {
-    *path = NULL;
     sheaf_status *st = rows_in(rows, path, dir);
-    if (st == NULL && *rows > 0)
-        return NULL;
-    *rows = -1; /* none, or one that cannot be read: it is no part of the checkpoint */
-    free(*path);
-    *path = NULL;
+    if (st != NULL || *rows == 0)
+        *rows = -1; /* none, or one that cannot be read: it is no part of the checkpoint */
     return sheaf__only_memory(st);
 }

@@ -10,7 +10,6 @@
 typedef struct sheaf__whole {
     sheaf_catalog *catalog;
     sheaf_status *(*rename)(char **out, const char *stored); /* NULL: names stay */
-    const char *prefix; /* put before each name ("exp_avg."), or NULL */
     sheaf_kind kind;
     int rank;       /* of the pieces; -1 = whole */
     bool as_stored; /* elements below a byte too, which cannot be read */

@@ -36,20 +36,14 @@ static sheaf_status *take(taking *t, const char *stored, const sheaf_piece *piec
                           const int64_t *shape)
 {
     const sheaf__whole *w = t->whole;
-    char *name = NULL;
-    sheaf_text text = { 0 };
+    char *renamed = NULL;
     if ((!w->buffers && is_old_buffer(stored)) ||
         (w->wants != NULL && !w->wants(w->context, t->path, stored)))
         return NULL;
-    sheaf_status *st = w->rename != NULL ? w->rename(&name, stored) : NULL;
-    if (st == NULL)
-        sheaf__text_add(&text, "%s%s", w->prefix != NULL ? w->prefix : "",
-                        name != NULL ? name : stored);
-    free(name);
-    name = NULL;
-    TRY(st, sheaf__text_take(&name, &text));
-    sheaf_logical *tensor = NULL;
-    if (st == NULL && (tensor = sheaf__catalog_find(w->catalog, name)) != NULL) {
+    sheaf_status *st = w->rename != NULL ? w->rename(&renamed, stored) : NULL;
+    const char *name = renamed != NULL ? renamed : stored;
+    sheaf_logical *tensor = st == NULL ? sheaf__catalog_find(w->catalog, name) : NULL;
+    if (tensor != NULL) {
         const char *other =
             tensor->npieces > 0 ? w->catalog->file[tensor->piece[0].file].path : "another file";
         st =
@@ -67,7 +61,7 @@ static sheaf_status *take(taking *t, const char *stored, const sheaf_piece *piec
         }
         st = sheaf__catalog_defect(w->catalog, t->path, st);
     }
-    free(name);
+    free(renamed);
     return st;
 }
 
@@ -146,17 +140,16 @@ static sheaf_status *take_value(taking *t, const char *name, const sheaf_pickle 
     for (int64_t i = 0; st == NULL && i < sheaf__pickle_count(value); i++) {
         const sheaf_pickle *at = sheaf__pickle_key(value, i);
         const char *key = sheaf__pickle_text(at);
-        sheaf_text inner = { 0 };
         char *text = NULL, number[32] = "?";
         int64_t n;
         if (key == NULL && sheaf__pickle_int(&n, at))
             snprintf(number, sizeof number, "%" PRId64, n);
-        sheaf__text_add(&inner, "%s%s%s", name, *name != '\0' ? "." : "",
-                        key != NULL ? key : number);
-        st = sheaf__text_take(&text, &inner);
-        if (st == NULL && key != NULL)
+        if (asprintf(&text, "%s%s%s", name, *name != '\0' ? "." : "", key != NULL ? key : number) <
+            0)
+            return sheaf__no_memory(t->path);
+        if (key != NULL)
             st = take_value(t, text, sheaf__pickle_value(value, i), depth + 1);
-        else if (st == NULL) /* only texts are names */
+        else /* only texts are names */
             st = sheaf__dialect_unread(NULL, t->whole->catalog, t->path, text,
                                        sheaf__pickle_value(value, i));
         free(text);

@@ -85,7 +85,6 @@ int64_t sheaf__shard_of(const char *path)
 
 typedef struct indexed {
     sheaf__whole whole; /* a copy, with our wants */
-    const sheaf__whole *asked;
     const json_t *map;
     sheaf_status *st; /* of a finding that could not be noted */
 } indexed;
@@ -109,7 +108,7 @@ static bool wants_indexed(void *context, const char *path, const char *name)
     if (value != NULL && !safe_file_name(file)) /* a finding has its name */
         return false;
     if (file != NULL && strcmp(file, sheaf__last_part(path)) == 0)
-        return x->asked->wants == NULL || x->asked->wants(x->asked->context, path, name);
+        return true;
     if (sheaf__ends_with(name, "rotary_emb.inv_freq") || x->st != NULL)
         return false;
     x->st = sheaf__defect(x->whole.catalog, file == NULL ? "foreign" : "duplicate", path, name,
@@ -128,7 +127,7 @@ static sheaf_status *read_mapped(indexed *x, json_t *files, bool *damaged, const
     json_object_foreach((json_t *)x->map, name, value)
     {
         const char *file = json_string_value(value);
-        char shown[96], *path = NULL;
+        char shown[96], path[SHEAF_PATH_SIZE];
         bool read = false;
         sheaf_status *st = NULL;
         if (!safe_file_name(file)) {
@@ -140,13 +139,11 @@ static sheaf_status *read_mapped(indexed *x, json_t *files, bool *damaged, const
             if (json_object_size(files) == MOST_SHARDS)
                 return sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "%s", index),
                                       "at most %d files", MOST_SHARDS);
-            st = sheaf__path_join(&path, dir, file);
-            TRY(st, sheaf__whole_file(&read, &x->whole, path));
+            st = sheaf__whole_file(&read, &x->whole, sheaf__path_in(path, dir, file));
             *damaged = *damaged || !read;
             if (st == NULL && json_object_set_new(files, file, json_boolean(read)) != 0)
                 st = sheaf__no_memory(index);
         }
-        free(path);
         TRY(st, x->st);
         if (st != NULL)
             return st;
@@ -159,33 +156,27 @@ static sheaf_status *note_promised(const indexed *x, const json_t *files, const 
     const char *name;
     json_t *value;
     sheaf_catalog *c = x->whole.catalog;
+    sheaf_status *st = NULL;
     json_object_foreach((json_t *)x->map, name, value)
     {
         const char *file = json_string_value(value);
-        char *stored = NULL, *path = NULL;
+        char path[SHEAF_PATH_SIZE];
         const json_t *read =
             file == NULL ? NULL : json_object_get(files, file); /* NULL: a finding has its name */
-        if (read == NULL || sheaf__ends_with(name, "rotary_emb.inv_freq"))
+        if (read == NULL || sheaf__ends_with(name, "rotary_emb.inv_freq") ||
+            sheaf__catalog_find(c, name) != NULL)
             continue;
-        sheaf_status *st = x->asked->rename != NULL ? x->asked->rename(&stored, name) : NULL;
-        const bool there =
-            st == NULL && sheaf__catalog_find(c, stored != NULL ? stored : name) != NULL;
-        TRY(st, !there ? sheaf__path_join(&path, dir, file) : NULL);
-        if (st == NULL && !there)
-            st = sheaf__defect(c, "missing", path, name, "in this file, as the index says",
-                               json_is_true(read) ? other_save : "copy or download it", "%s",
-                               json_is_true(read) ? "no tensor of this name in it"
-                                                  : "this file cannot be read");
-        free(stored);
-        free(path);
-        if (st != NULL)
-            return st;
+        TRY(st, sheaf__defect(c, "missing", sheaf__path_in(path, dir, file), name,
+                              "in this file, as the index says",
+                              json_is_true(read) ? other_save : "copy or download it", "%s",
+                              json_is_true(read) ? "no tensor of this name in it"
+                                                 : "this file cannot be read"));
     }
-    return NULL;
+    return st;
 }
 
 /* Shards beside those that the index names. */
-static sheaf_status *note_strangers(const indexed *x, const json_t *files, const char *dir,
+static sheaf_status *note_strangers(const sheaf__whole *whole, const json_t *files, const char *dir,
                                     const sheaf__names *names)
 {
     shard_name of = { 0 };
@@ -195,7 +186,7 @@ static sheaf_status *note_strangers(const indexed *x, const json_t *files, const
         return NULL;
     for (int64_t i = 0; st == NULL && i < names->count; i++) {
         shard_name is;
-        char *path = NULL;
+        char path[SHEAF_PATH_SIZE];
         if (!sheaf__is_weights(names->at[i]) || json_object_get(files, names->at[i]) != NULL ||
             !shard_of_name(&is, names->at[i]) || is.stem != of.stem ||
             strncmp(first, names->at[i], of.stem) != 0)
@@ -203,16 +194,14 @@ static sheaf_status *note_strangers(const indexed *x, const json_t *files, const
         const char *end = strrchr(first, '.');
         if (end == NULL || !sheaf__ends_with(names->at[i], end))
             continue; /* the same weights in the other format */
-        st = sheaf__path_join(&path, dir, names->at[i]);
-        TRY(st, is.of != of.of
-                    ? sheaf__warning(x->whole.catalog, "stale", path, "",
-                                     "the files that the index names", "delete it",
-                                     "a shard of another save, of %" PRId64 " files", is.of)
-                    : sheaf__warning(x->whole.catalog, "foreign", path, "",
-                                     "the files that the index names",
-                                     "delete it, or copy the index again",
-                                     "a file that the index does not name"));
-        free(path);
+        sheaf__path_in(path, dir, names->at[i]);
+        st = is.of != of.of ? sheaf__warning(whole->catalog, "stale", path, "",
+                                             "the files that the index names", "delete it",
+                                             "a shard of another save, of %" PRId64 " files", is.of)
+                            : sheaf__warning(whole->catalog, "foreign", path, "",
+                                             "the files that the index names",
+                                             "delete it, or copy the index again",
+                                             "a file that the index does not name");
     }
     return st;
 }
@@ -220,31 +209,26 @@ static sheaf_status *note_strangers(const indexed *x, const json_t *files, const
 static sheaf_status *read_index(bool *damaged, const sheaf__whole *whole, const char *dir,
                                 const char *name, const sheaf__names *names)
 {
-    char *path = NULL;
+    char path[SHEAF_PATH_SIZE];
     json_t *root = NULL, *files = NULL;
-    sheaf_status *st = sheaf__path_join(&path, dir, name);
-    if (st != NULL)
-        return st;
-    sheaf_status *bad = sheaf__json_load(&root, path);
-    const json_t *map = json_object_get(root, "weight_map");
-    if (bad == NULL && (!json_is_object(map) || json_object_size(map) == 0))
-        bad = sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "'weight_map'"),
-                             "an object that maps tensors to files");
-    if (bad != NULL) {
+    sheaf_status *st = sheaf__json_load(&root, sheaf__path_in(path, dir, name));
+    indexed x = { .whole = *whole, .map = json_object_get(root, "weight_map") };
+    if (st == NULL && json_object_size(x.map) == 0)
+        st = sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "'weight_map'"),
+                            "an object that maps tensors to files");
+    if (st != NULL) {
         *damaged = true;
-        st = sheaf__catalog_defect(whole->catalog, path, bad);
+        st = sheaf__catalog_defect(whole->catalog, path, st);
     } else {
-        indexed x = { .whole = *whole, .asked = whole, .map = map };
         x.whole.wants = wants_indexed;
         x.whole.context = &x;
         files = json_object();
         st = files == NULL ? sheaf__no_memory(path) : read_mapped(&x, files, damaged, dir, path);
         TRY(st, note_promised(&x, files, dir));
-        TRY(st, note_strangers(&x, files, dir, names));
+        TRY(st, note_strangers(whole, files, dir, names));
     }
     json_decref(files);
     json_decref(root);
-    free(path);
     return st;
 }
 
@@ -253,68 +237,51 @@ static sheaf_status *read_index(bool *damaged, const sheaf__whole *whole, const 
 static sheaf_status *read_one(bool *damaged, const sheaf__whole *whole, const char *dir,
                               const char *name)
 {
-    char *path = NULL;
+    char path[SHEAF_PATH_SIZE];
     bool read = false;
-    sheaf_status *st = sheaf__path_join(&path, dir, name);
-    TRY(st, sheaf__whole_file(&read, whole, path));
+    sheaf_status *st = sheaf__whole_file(&read, whole, sheaf__path_in(path, dir, name));
     *damaged = *damaged || !read;
-    free(path);
     return st;
 }
 
-/* The shards that lie before this one and are not there; after the last, those up to `of`. */
+/* Numbers from `begin` to before `end`, of shards or stages, that no file has. */
+static sheaf_status *note_gap(bool *damaged, sheaf_catalog *c, const char *dir, bool stages,
+                              int64_t begin, int64_t end, const char *name)
+{
+    if (begin >= end)
+        return NULL;
+    *damaged = true;
+    return sheaf__defect(
+        c, "missing", dir, "", stages ? "all stages of the pipeline" : "all shards",
+        stages ? "copy them too" : "download or copy them too",
+        "no %s %" PRId64 "..%" PRId64 " %s %s%s", stages ? "stages" : "shards", begin, end - 1,
+        stages ? "before that of" : "of those that", name, stages ? "" : " is one of");
+}
+
+/* What is not there: the shards between this one and the one before it; after the last, those up to
+ * `of`; the stages before its own, if it is the first of that. */
 static sheaf_status *note_gaps(bool *damaged, sheaf_catalog *c, const char *dir,
                                const sheaf__names *names, const char *name, const shard_name *is)
 {
-    int64_t before = 0, begin[2], end[2];
-    bool last = is->of > 0;
-    for (int64_t i = 0; i < names->count; i++) {
-        shard_name other;
-        if (!shard_of_name(&other, names->at[i]) || other.of != is->of)
-            continue;
-        last = last && other.number <= is->number;
-        if (other.stem == is->stem && other.stage == is->stage &&
-            strncmp(names->at[i], name, is->stem) == 0 && other.number < is->number &&
-            other.number > before)
-            before = other.number;
-    }
-    begin[0] = before + 1;
-    end[0] = is->number;
-    begin[1] = is->number + 1;
-    end[1] = last ? is->of + 1 : 0;
-    sheaf_status *st = NULL;
-    for (int i = 0; st == NULL && i < 2; i++) {
-        if (begin[i] >= end[i])
-            continue;
-        *damaged = true;
-        st = sheaf__defect(c, "missing", dir, "", "all shards", "download or copy them too",
-                           "no shards %" PRId64 "..%" PRId64 " of those that %s is one of",
-                           begin[i], end[i] - 1, name);
-    }
-    return st;
-}
-
-/* The stages before that of this shard, if it is the first of its stage. */
-static sheaf_status *note_stages(bool *damaged, sheaf_catalog *c, const char *dir,
-                                 const sheaf__names *names, const char *name, const shard_name *is)
-{
-    int64_t before = 0;
+    int64_t number = 0, stage = 0;
+    bool last = is->of > 0, first = true;
     for (int64_t i = 0; i < names->count; i++) {
         shard_name other;
         if (!sheaf__is_weights(names->at[i]) || !shard_of_name(&other, names->at[i]) ||
-            other.stem != is->stem || strncmp(names->at[i], name, is->stem) != 0)
+            other.of != is->of)
             continue;
-        if (other.stage == is->stage && other.number < is->number)
-            return NULL;
-        if (other.stage < is->stage && other.stage > before)
-            before = other.stage;
+        last = last && other.number <= is->number;
+        if (other.stem != is->stem || strncmp(names->at[i], name, is->stem) != 0)
+            continue;
+        if (other.stage == is->stage && other.number < is->number) {
+            number = other.number > number ? other.number : number;
+            first = false;
+        } else if (other.stage < is->stage && other.stage > stage)
+            stage = other.stage;
     }
-    if (is->stage <= before + 1)
-        return NULL;
-    *damaged = true;
-    return sheaf__defect(c, "missing", dir, "", "all stages of the pipeline", "copy them too",
-                         "no stages %" PRId64 "..%" PRId64 " before that of %s", before + 1,
-                         is->stage - 1, name);
+    sheaf_status *st = note_gap(damaged, c, dir, false, number + 1, is->number, name);
+    TRY(st, note_gap(damaged, c, dir, false, is->number + 1, last ? is->of + 1 : 0, name));
+    return TRY(st, first ? note_gap(damaged, c, dir, true, stage + 1, is->stage, name) : NULL);
 }
 
 /* Shards by their names alone: those of the most files, others are left from another save. */
@@ -345,17 +312,14 @@ static sheaf_status *read_shards(bool *damaged, const sheaf__whole *whole, const
         if (!sheaf__is_weights(names->at[i]) || !shard_of_name(&is, names->at[i]))
             continue;
         if (is.of != of) {
-            char *path = NULL;
-            st = sheaf__path_join(&path, dir, names->at[i]);
-            TRY(st, sheaf__defect(
-                        whole->catalog, "stale", path, "", "shards of one save", "move it away",
-                        "one of %" PRId64 " files, beside others of %" PRId64, is.of, of));
-            free(path);
+            char path[SHEAF_PATH_SIZE];
+            st = sheaf__defect(whole->catalog, "stale", sheaf__path_in(path, dir, names->at[i]), "",
+                               "shards of one save", "move it away",
+                               "one of %" PRId64 " files, beside others of %" PRId64, is.of, of);
             continue;
         }
         read++;
         st = note_gaps(damaged, whole->catalog, dir, names, names->at[i], &is);
-        TRY(st, note_stages(damaged, whole->catalog, dir, names, names->at[i], &is));
         TRY(st, read_one(damaged, whole, dir, names->at[i]));
     }
     if (st == NULL && read > 0)

@@ -182,19 +182,16 @@ static bool is_single(const sheaf_catalog *c, const char *config)
 
 sheaf_status *sheaf__adapter_config_of(char **out, const char *root)
 {
-    char *above = NULL;
-    sheaf_status *st = sheaf__path_parent(&above, root);
+    char path[SHEAF_PATH_SIZE], above[SHEAF_PATH_SIZE];
+    const char *const dirs[] = { root, sheaf__path_above(above, root) };
     *out = NULL;
-    for (int up = 0; st == NULL && *out == NULL && up < 2; up++) {
-        char *path = NULL;
+    for (int i = 0; i < 2; i++) {
         size_t size;
-        st = sheaf__path_join(&path, up == 0 ? root : above, "adapter_config.json");
-        if (st == NULL && sheaf__path_kind(path) == SHEAF_PATH_FILE)
-            st = sheaf__file_read_all(out, &size, path, MOST_CONFIG);
-        free(path);
+        sheaf__path_in(path, dirs[i], "adapter_config.json");
+        if (sheaf__path_kind(path) == SHEAF_PATH_FILE)
+            return sheaf__file_read_all(out, &size, path, MOST_CONFIG);
     }
-    free(above);
-    return st;
+    return NULL;
 }
 
 /* What PEFT alone can merge it must. */

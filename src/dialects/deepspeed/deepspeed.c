@@ -82,34 +82,22 @@ static bool is_ours(const char *name)
     return read_name(&f, name) && f.what != DS_EXPERT;
 }
 
-/* The tag that `name` in `dir` says, malloc'd; NULL when there is none or it is no name of a
- * folder. */
-static char *tag_of(const char *dir, const char *name)
+/* The folder of the files for a folder with `latest`; false: it has none, or one that is no name of
+ * a folder. */
+static bool by_latest(char dir[SHEAF_PATH_SIZE], const char *path)
 {
-    char *tag = NULL;
-    sheaf_status_free(sheaf__tracked(&tag, dir, name));
-    if (tag != NULL && *tag != '\0' && strchr(tag, '/') == NULL && strcmp(tag, ".") != 0 &&
-        strcmp(tag, "..") != 0)
-        return tag;
-    free(tag);
-    return NULL;
-}
-
-static const char *const latest_names[] = { "latest", "latest_universal" };
-
-/* The folder of the files for a folder with `latest`; NULL when it has none. Malloc'd. */
-static char *by_latest(const char *path)
-{
-    for (int i = 0; i < 2; i++) {
-        char *tag = tag_of(path, latest_names[i]), *dir = NULL;
-        if (tag == NULL)
-            continue;
-        if (asprintf(&dir, "%s/%s", path, tag) < 0)
-            dir = NULL;
+    static const char *const names[] = { "latest", "latest_universal" };
+    bool named = false;
+    for (int i = 0; i < 2 && !named; i++) {
+        char *tag = NULL;
+        sheaf_status_free(sheaf__tracked(&tag, path, names[i]));
+        named = tag != NULL && *tag != '\0' && strchr(tag, '/') == NULL && strcmp(tag, ".") != 0 &&
+                strcmp(tag, "..") != 0;
+        if (named)
+            sheaf__path_in(dir, path, tag);
         free(tag);
-        return dir;
     }
-    return NULL;
+    return named;
 }
 
 static bool is_tag(const char *dir)
@@ -121,30 +109,22 @@ static bool is_tag(const char *dir)
 static bool deepspeed_is(const char *path)
 {
     ds_file f;
-    char *dir = NULL;
+    char dir[SHEAF_PATH_SIZE];
     const sheaf_path_kind kind = sheaf__path_kind(path);
-    if (kind == SHEAF_PATH_FILE && read_name(&f, sheaf__last_part(path)))
-        sheaf_status_free(sheaf__path_parent(&dir, path));
-    else if (kind == SHEAF_PATH_DIR && (dir = by_latest(path)) == NULL)
-        return is_tag(path);
-    const bool yes = dir != NULL && is_tag(dir);
-    free(dir);
-    return yes;
+    if (kind == SHEAF_PATH_FILE)
+        return read_name(&f, sheaf__last_part(path)) && is_tag(sheaf__path_above(dir, path));
+    return kind == SHEAF_PATH_DIR && is_tag(by_latest(dir, path) ? dir : path);
 }
 
 /* ---- finding the files ---- */
 
 /* r->tag: of a file its folder, of a folder with `latest` what that names, else the folder
  * itself. */
-static sheaf_status *find_tag(ds_reading *r, const char *path)
+static sheaf_status *find_tag(ds_reading *r, char dir[SHEAF_PATH_SIZE], const char *path)
 {
-    if (sheaf__path_kind(path) == SHEAF_PATH_FILE)
-        return sheaf__path_parent(&r->tag, path);
-    r->tag = by_latest(path);
-    if (r->tag == NULL)
-        r->tag = strdup(path);
-    if (r->tag == NULL)
-        return sheaf__no_memory(path);
+    r->tag = sheaf__path_kind(path) == SHEAF_PATH_FILE ? sheaf__path_above(dir, path)
+             : by_latest(dir, path)                    ? dir
+                                                       : path;
     if (sheaf__path_kind(r->tag) == SHEAF_PATH_DIR)
         return NULL;
     return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_IO, "%s", r->tag),
@@ -166,11 +146,10 @@ static sheaf_status *find_files(ds_reading *r)
             if (st == NULL)
                 r->file[r->nfiles++] = f;
         } else if (sheaf__ends_with(names[i], ".pt")) {
-            char *path = NULL;
-            st = sheaf__path_join(&path, r->tag, names[i]);
-            TRY(st, sheaf__note(r->catalog, "foreign", path, "", "files that DeepSpeed writes", "",
-                                "a file of another name; it is not read"));
-            free(path);
+            char path[SHEAF_PATH_SIZE];
+            st = sheaf__note(r->catalog, "foreign", sheaf__path_in(path, r->tag, names[i]), "",
+                             "files that DeepSpeed writes", "",
+                             "a file of another name; it is not read");
         }
     }
     sheaf__names_free(names, n);
@@ -388,14 +367,10 @@ static sheaf_status *check_sizes(ds_reading *r)
 /* Beside the tag or in its folder. */
 static sheaf_status *find_config(ds_reading *r)
 {
-    char *above = NULL, *top = NULL;
-    sheaf_status *st = sheaf__path_join(&above, r->tag, "..");
-    TRY(st, sheaf__path_join(&top, above, ".."));
-    TRY(st, sheaf__catalog_know(&r->schema, r->catalog, r->hints,
-                                (const char *const[]){ r->tag, above, top, NULL }));
-    free(above);
-    free(top);
-    return st;
+    char above[SHEAF_PATH_SIZE], top[SHEAF_PATH_SIZE];
+    sheaf__path_in(above, r->tag, "..");
+    const char *const dirs[] = { r->tag, above, sheaf__path_in(top, above, ".."), NULL };
+    return sheaf__catalog_know(&r->schema, r->catalog, r->hints, dirs);
 }
 
 /* ---- all of it ---- */
@@ -410,7 +385,6 @@ static void release(ds_reading *r)
         sheaf__catalog_free(r->part[i]);
     free(r->part);
     free(r->file);
-    free(r->tag);
     sheaf_schema_free(r->schema);
 }
 
@@ -437,7 +411,8 @@ static sheaf_status *deepspeed_read(sheaf_catalog *c, const char *path,
                                     const sheaf_dialect_hints *hints)
 {
     ds_reading r = { .catalog = c, .hints = hints, .step = -1 };
-    sheaf_status *st = find_tag(&r, path);
+    char dir[SHEAF_PATH_SIZE];
+    sheaf_status *st = find_tag(&r, dir, path);
     TRY(st, find_files(&r));
     TRY(st, check_twice(&r));
     TRY(st, read_all(&r));

@@ -146,21 +146,21 @@ static sheaf_status *shape_of_flat(ds_param *p, const ds_reading *r, const char 
                                sheaf__show_shape(is, t->ndim, t->shape));
 }
 
-/* `full`: the name with what stands before a moment's. */
 static sheaf_status *add_state(ds_reading *r, const sheaf_torch *torch,
-                               const sheaf_pickle_tensor *t, const char *path, const char *full,
-                               const char *name, int kind)
+                               const sheaf_pickle_tensor *t, const char *path, const char *name,
+                               int kind)
 {
     sheaf_logical *out;
     int file;
     ds_param known;
-    sheaf_status *st = sheaf__catalog_file(&file, r->catalog, path, &torch->mark);
+    char *full = sheaf__ds_state_name(kind, name);
+    sheaf_status *st = full == NULL ? sheaf__no_memory(path) : NULL;
+    TRY(st, sheaf__catalog_file(&file, r->catalog, path, &torch->mark));
     TRY(st, shape_of_flat(&known, r, path, name, t));
-    if (st != NULL)
-        return st;
-    const bool flat = known.elements == t->shape[0] && known.elements >= 0;
-    st = sheaf__catalog_tensor(&out, r->catalog, full, t->dtype, flat ? known.ndim : t->ndim,
-                               flat ? known.shape : t->shape);
+    const bool flat = st == NULL && known.elements == t->shape[0] && known.elements >= 0;
+    TRY(st, sheaf__catalog_tensor(&out, r->catalog, full, t->dtype, flat ? known.ndim : t->ndim,
+                                  flat ? known.shape : t->shape));
+    free(full);
     if (st != NULL)
         return st;
     const sheaf_piece p =
@@ -176,33 +176,26 @@ static sheaf_status *add_state(ds_reading *r, const sheaf_torch *torch,
  * moments. */
 static sheaf_status *read_state(ds_reading *r, const char *dir, const char *name, int kind)
 {
-    char *path = NULL, *full = NULL;
+    char path[SHEAF_PATH_SIZE], file[16];
     sheaf_torch *torch = NULL;
-    sheaf_status *st = NULL;
-    if (asprintf(&path, "%s/%s.pt", dir, states[kind]) < 0)
-        return sheaf__no_memory(dir);
-    if (sheaf__path_kind(path) != SHEAF_PATH_FILE && kind == 0)
-        st = sheaf__not_there(r->catalog, name, "the values of the parameter", "%s", path);
-    if (sheaf__path_kind(path) != SHEAF_PATH_FILE) {
-        free(path);
-        return st;
+    snprintf(file, sizeof file, "%s.pt", states[kind]);
+    if (!sheaf__has_file(dir, file))
+        return kind > 0 ? NULL
+                        : sheaf__not_there(r->catalog, name, "the values of the parameter", "%s/%s",
+                                           dir, file);
+    sheaf_status *st = sheaf__torch_open(&torch, sheaf__path_in(path, dir, file));
+    if (st == NULL) {
+        const sheaf_pickle *root = torch->doc->root;
+        const sheaf_pickle_tensor *t = sheaf__pickle_tensor(
+            torch->doc,
+            sheaf__pickle_is(root, SHEAF_PICKLE_TENSOR) ? root : sheaf__pickle_get(root, "param"));
+        st = t != NULL ? add_state(r, torch, t, path, name, kind)
+                       : sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "%s", path),
+                                        "a dict with a tensor 'param'");
     }
-    st = sheaf__torch_open(&torch, path);
-    const sheaf_pickle *value = st == NULL ? sheaf__pickle_get(torch->doc->root, "param") : NULL;
-    if (st == NULL && sheaf__pickle_is(torch->doc->root, SHEAF_PICKLE_TENSOR))
-        value = torch->doc->root;
-    const sheaf_pickle_tensor *t = st == NULL ? sheaf__pickle_tensor(torch->doc, value) : NULL;
-    if (st == NULL && t == NULL)
-        st = sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "%s", path), "a dict with a tensor 'param'");
-    if (st == NULL &&
-        asprintf(&full, "%s%s%s", kind > 0 ? states[kind] : "", kind > 0 ? "." : "", name) < 0)
-        st = sheaf__no_memory(path);
-    TRY(st, add_state(r, torch, t, path, full, name, kind));
     st = sheaf__catalog_defect(r->catalog, path, st);
     TRY(st, check_kind(r, path, name, kind));
     sheaf__torch_close(torch);
-    free(full);
-    free(path);
     return st;
 }
 
@@ -211,18 +204,17 @@ static sheaf_status *check_states(ds_reading *r, const char *dir, const char *na
 {
     const sheaf_logical *weight = sheaf__catalog_find(r->catalog, name);
     sheaf_status *st = NULL;
-    for (int kind = 0; st == NULL && weight != NULL && kind < 3; kind++) {
-        char *full = NULL, path[16], want[128], is[128];
-        if (asprintf(&full, "%s%s%s", kind > 0 ? states[kind] : "", kind > 0 ? "." : "", name) < 0)
+    for (int kind = 1; st == NULL && weight != NULL && kind < 3; kind++) {
+        char want[128], is[128], *full = sheaf__ds_state_name(kind, name);
+        if (full == NULL)
             return sheaf__no_memory(dir);
         const sheaf_logical *t = sheaf__catalog_find(r->catalog, full);
-        snprintf(path, sizeof path, "%s.pt", states[kind]);
         if (t != NULL &&
             !sheaf__same_shape(t->told.ndim, t->told.shape, weight->told.ndim, weight->told.shape))
             st = sheaf__defect(r->catalog, "shape", dir, full,
                                sheaf__show_shape(want, weight->told.ndim, weight->told.shape),
-                               copy_again, "%s in %s",
-                               sheaf__show_shape(is, t->told.ndim, t->told.shape), path);
+                               copy_again, "%s in %s.pt",
+                               sheaf__show_shape(is, t->told.ndim, t->told.shape), states[kind]);
         free(full);
     }
     return st;
@@ -330,18 +322,16 @@ static sheaf_status *tell_flat(ds_reading *r, const char *zero)
 
 sheaf_status *sheaf__ds_universal(ds_reading *r)
 {
-    char *zero = NULL, **names = NULL;
+    char zero[SHEAF_PATH_SIZE], **names = NULL;
     int64_t n = 0;
-    sheaf_status *st = sheaf__path_join(&zero, r->tag, "zero");
-    TRY(st, sheaf__list_dir(&names, &n, zero));
+    sheaf_status *st = sheaf__list_dir(&names, &n, sheaf__path_in(zero, r->tag, "zero"));
     for (int64_t i = 0; st == NULL && i < n; i++) {
-        char *dir = NULL;
-        st = sheaf__path_join(&dir, zero, names[i]);
+        char dir[SHEAF_PATH_SIZE];
+        sheaf__path_in(dir, zero, names[i]);
         for (int kind = 0; st == NULL && kind < 3 && sheaf__path_kind(dir) == SHEAF_PATH_DIR;
              kind++)
             st = read_state(r, dir, names[i], kind);
         TRY(st, check_states(r, dir, names[i]));
-        free(dir);
     }
     TRY(st, add_frozen(r));
     TRY(st, tell_flat(r, zero));
@@ -351,6 +341,5 @@ sheaf_status *sheaf__ds_universal(ds_reading *r)
     r->catalog->tp = r->catalog->pp = r->catalog->dp = 1;
     r->catalog->tensors_by_names = true;
     sheaf__names_free(names, n);
-    free(zero);
     return st;
 }

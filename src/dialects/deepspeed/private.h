@@ -21,7 +21,7 @@ typedef struct ds_file {
 typedef struct ds_reading {
     sheaf_catalog *catalog; /* what is being made */
     const sheaf_dialect_hints *hints;
-    char *tag; /* folder of the files, owned */
+    const char *tag; /* folder of the files */
     int64_t nfiles;
     ds_file *file;        /* by what, mp, dp, layer */
     int tp, dp;           /* sizes: as the files say, else as they are counted */
@@ -33,6 +33,9 @@ typedef struct ds_reading {
     sheaf_schema *schema; /* of a config that was given; NULL = none */
 } ds_reading;
 
+/* sheaf__ds_state_name - of the masters (kind 0) or a moment (1, 2) of a parameter; malloc'd, NULL
+ * for lack of memory. */
+char *sheaf__ds_state_name(int kind, const char *name);
 /* sheaf__ds_listed - does a list of texts (buffer_names) hold this one? */
 bool sheaf__ds_listed(const sheaf_pickle *names, const char *name);
 /* sheaf__ds_parts - fills r->part: masters and moments by the flat groups, or the module where

@@ -66,7 +66,12 @@ sheaf_status *sheaf__ds_put(sheaf_catalog *c, sheaf_kind kind, const char *name,
     return sheaf__catalog_piece(c, l, &p);
 }
 
-static const char *const prefixes[3] = { "", "exp_avg.", "exp_avg_sq." };
+char *sheaf__ds_state_name(int kind, const char *name)
+{
+    char *full = NULL;
+    return asprintf(&full, "%s%s", kind > 0 ? sheaf__moment_words[kind - 1] : "", name) < 0 ? NULL
+                                                                                            : full;
+}
 
 /* ---- streams ---- */
 
@@ -79,22 +84,23 @@ typedef struct stream {
     int n;
     segment *at;
     int64_t count;
+    sheaf_dtype dtype;
 } stream;
 
-/* What is known of a missing part, for its finding. */
-typedef struct loss {
-    int64_t tensors;
+/* One data-parallel part. */
+typedef struct share {
+    const ds_file *f; /* NULL: missing or damaged */
+    int file;         /* its number in `part` of the rank */
+    int64_t lost;     /* tensors that lie in a missing one; two of them, for its finding */
     char first[256], last[256];
-} loss;
+} share;
 
 typedef struct zero {
     ds_reading *r;
     sheaf_catalog *part;
     int mp, stage;
     const ds_file *model;
-    ds_file **optim; /* r->dp of them, NULL where missing or damaged */
-    int *file;       /* their numbers in `part` */
-    loss *lost;      /* r->dp */
+    share *share; /* r->dp */
 } zero;
 
 static const sheaf_pickle *group_state(const sheaf_pickle *states, int64_t group)
@@ -130,19 +136,18 @@ static const sheaf_pickle_tensor *flat_of(const ds_file *f, int stage, int kind,
 
 static segment segment_of(const zero *z, int d, int kind, int64_t group)
 {
-    const sheaf_pickle_tensor *t =
-        z->optim[d] == NULL ? NULL : flat_of(z->optim[d], z->stage, kind, group);
+    const share *x = &z->share[d];
+    const sheaf_pickle_tensor *t = x->f == NULL ? NULL : flat_of(x->f, z->stage, kind, group);
     if (t == NULL)
         return (segment){ .file = -1 };
-    return (segment){ z->file[d], t->dtype, sheaf__torch_offset(z->optim[d]->torch, t),
-                      t->shape[0] };
+    return (segment){ x->file, t->dtype, sheaf__torch_offset(x->f->torch, t), t->shape[0] };
 }
 
-static void lose(loss *l, const char *name)
+static void lose(share *x, const char *name)
 {
-    if (l->tensors++ == 0)
-        snprintf(l->first, sizeof l->first, "%s", name);
-    snprintf(l->last, sizeof l->last, "%s", name);
+    if (x->lost++ == 0)
+        snprintf(x->first, sizeof x->first, "%s", name);
+    snprintf(x->last, sizeof x->last, "%s", name);
 }
 
 /* Elements [first, first + count) of the tensor lie in the stream from `at` on. `kind` 0 tells
@@ -159,7 +164,7 @@ static sheaf_status *add_range(zero *z, sheaf_logical *t, const stream *s, int64
             continue;
         if (g->file < 0) {
             if (tell)
-                lose(&z->lost[i], t->told.name);
+                lose(&z->share[i], t->told.name);
             continue;
         }
         sheaf_piece box[SHEAF_RANGE_BOXES];
@@ -183,8 +188,8 @@ static sheaf_status *add_range(zero *z, sheaf_logical *t, const stream *s, int64
 static sheaf_status *add_tensor(sheaf_logical **out, zero *z, int kind, const ds_param *p,
                                 sheaf_dtype dtype)
 {
-    char *full = NULL;
-    if (asprintf(&full, "%s%s", prefixes[kind], p->name) < 0)
+    char *full = sheaf__ds_state_name(kind, p->name);
+    if (full == NULL)
         return sheaf__no_memory(z->r->tag);
     sheaf_status *st = sheaf__catalog_tensor(out, z->part, full, dtype, p->ndim, p->shape);
     free(full);
@@ -220,10 +225,12 @@ static sheaf_status *group_stream(stream *s, zero *z, int kind, int64_t group, i
     const int64_t align = 2 * (int64_t)dp, even = round_up(total, align) / dp;
     int missing = 0;
     int64_t have = 0, size = even;
-    s->count = 0;
+    s->n = dp;
+    s->dtype = SHEAF_F32;
     for (int d = 0; d < dp; d++) {
         s->at[d] = segment_of(z, d, kind, group);
         missing += s->at[d].file < 0;
+        s->dtype = s->at[d].file < 0 ? s->dtype : s->at[d].dtype;
         if (s->at[d].file >= 0 && d + 1 < dp && s->at[d].count > 0 &&
             (size == even || s->at[d].count > size))
             size = s->at[d].count;
@@ -239,36 +246,25 @@ static sheaf_status *group_stream(stream *s, zero *z, int kind, int64_t group, i
     if (missing == dp && kind > 0)
         s->n = 0;
     else if (missing == 0 && round_up(have, align) != round_up(total, align))
-        return sheaf__defect(z->r->catalog, "conflict", z->optim[0]->path, "",
+        return sheaf__defect(z->r->catalog, "conflict", z->share[0].f->path, "",
                              "as many elements as param_shapes of the model's file say", "",
                              "%" PRId64 " elements in group %" PRId64 " of %d parts for %" PRId64,
                              have, group, dp, total);
     return NULL;
 }
 
-static sheaf_status *read_group(zero *z, const sheaf_pickle *shapes, int64_t group, stream s[3])
+static sheaf_status *read_group(zero *z, const sheaf_pickle *shapes, int64_t group, int kind,
+                                stream *s)
 {
     int64_t total, at = 0;
     sheaf_status *st = group_elements(&total, z, shapes);
-    for (int kind = 0; st == NULL && kind < 3; kind++) {
-        s[kind].n = z->r->dp;
-        st = group_stream(&s[kind], z, kind, group, total);
-    }
-    for (int64_t i = 0; st == NULL && i < sheaf__pickle_count(shapes); i++) {
+    TRY(st, group_stream(s, z, kind, group, total));
+    for (int64_t i = 0; st == NULL && s->n > 0 && i < sheaf__pickle_count(shapes); i++) {
         ds_param p;
+        sheaf_logical *t;
         st = sheaf__ds_param(&p, z->model, shapes, i);
-        for (int kind = 0; st == NULL && kind < 3; kind++) {
-            sheaf_logical *t;
-            if (s[kind].n == 0)
-                continue;
-            sheaf_dtype dtype = SHEAF_F32;
-            for (int d = 0; d < s[kind].n; d++)
-                if (s[kind].at[d].file >= 0)
-                    dtype = s[kind].at[d].dtype;
-            st = add_tensor(&t, z, kind, &p, dtype);
-            TRY(st,
-                t->npieces == 0 ? add_range(z, t, &s[kind], at, 0, p.elements, kind == 0) : NULL);
-        }
+        TRY(st, add_tensor(&t, z, kind, &p, s->dtype));
+        TRY(st, t->npieces == 0 ? add_range(z, t, s, at, 0, p.elements, kind == 0) : NULL);
         at += p.elements;
     }
     return st;
@@ -291,6 +287,7 @@ static sheaf_status *part_stream(stream *s, zero *z, int kind, int d)
         s->at[s->n++] = next;
         s->count += next.count;
     }
+    s->dtype = s->n > 0 ? s->at[0].dtype : SHEAF_F32;
     return NULL;
 }
 
@@ -306,13 +303,13 @@ static sheaf_status *read_sharded(zero *z, int kind, int d, const stream *s,
             ds_param p;
             sheaf_logical *t;
             st = sheaf__ds_param(&p, z->model, shapes, i);
-            TRY(st, add_tensor(&t, z, kind, &p, s->n > 0 ? s->at[0].dtype : SHEAF_F32));
+            TRY(st, add_tensor(&t, z, kind, &p, s->dtype));
             if (st != NULL)
                 return st;
             const int64_t each = (p.elements + dp - 1) / dp, first = d * each,
                           count = p.elements - first < each ? p.elements - first : each;
             if (count > 0 && s->n == 0 && kind == 0)
-                lose(&z->lost[d], p.name);
+                lose(&z->share[d], p.name);
             if (count > 0 && s->n > 0)
                 st = add_range(z, t, s, at, first, count, false);
             if (st == NULL && (!sheaf__ds_add(&at, each) || at > INT64_MAX / 4))
@@ -322,7 +319,7 @@ static sheaf_status *read_sharded(zero *z, int kind, int d, const stream *s,
         return st;
     if (s->n == 0 || at == s->count)
         return NULL;
-    return sheaf__defect(z->r->catalog, "conflict", z->optim[d]->path, "",
+    return sheaf__defect(z->r->catalog, "conflict", z->share[d].f->path, "",
                          "as many elements as param_shapes of the model's file say", "",
                          "%" PRId64 " elements for %" PRId64, s->count, at);
 }
@@ -332,19 +329,19 @@ static sheaf_status *read_sharded(zero *z, int kind, int d, const stream *s,
 static bool read_step(double *out, const zero *z, int d)
 {
     const sheaf_pickle *state =
-        sheaf__pickle_get(z->optim[d]->torch->doc->root, "optimizer_state_dict");
+        sheaf__pickle_get(z->share[d].f->torch->doc->root, "optimizer_state_dict");
     state =
         sheaf__pickle_get(state, z->stage == 3 ? "optimizer_state_dict" : "base_optimizer_state");
     const sheaf_pickle *step = sheaf__pickle_get(group_state(state, 0), "step");
-    const sheaf_pickle_tensor *t = sheaf__pickle_tensor(z->optim[d]->torch->doc, step);
+    const sheaf_pickle_tensor *t = sheaf__pickle_tensor(z->share[d].f->torch->doc, step);
     float value;
     if (t == NULL)
         return sheaf__pickle_float(out, step);
     if (t->dtype != SHEAF_F32 || sheaf__elements(t->ndim, t->shape) != 1)
         return false;
     sheaf_status *st =
-        sheaf__file_read_at(z->part->file[z->file[d]].fd, &value, sizeof value,
-                            sheaf__torch_offset(z->optim[d]->torch, t), z->optim[d]->path);
+        sheaf__file_read_at(z->part->file[z->share[d].file].fd, &value, sizeof value,
+                            sheaf__torch_offset(z->share[d].f->torch, t), z->share[d].f->path);
     *out = value;
     const bool read = st == NULL;
     sheaf_status_free(st);
@@ -358,16 +355,16 @@ static sheaf_status *check_steps(zero *z)
     sheaf_status *st = NULL;
     for (int d = 0; d < z->r->dp; d++) {
         double step;
-        if (z->optim[d] != NULL && read_step(&step, z, d) && step > most)
+        if (z->share[d].f != NULL && read_step(&step, z, d) && step > most)
             most = step;
     }
     for (int d = 0; st == NULL && d < z->r->dp; d++) {
         double step;
         char expected[96];
-        if (z->optim[d] == NULL || !read_step(&step, z, d) || step == most)
+        if (z->share[d].f == NULL || !read_step(&step, z, d) || step == most)
             continue;
         snprintf(expected, sizeof expected, "%.0f optimizer steps, as in the other parts", most);
-        st = sheaf__defect(z->r->catalog, "stale", z->optim[d]->path, "", expected,
+        st = sheaf__defect(z->r->catalog, "stale", z->share[d].f->path, "", expected,
                            "put the part of the same save here", "%.0f optimizer steps", step);
     }
     return st;
@@ -393,7 +390,7 @@ static sheaf_status *check_module(zero *z, int model)
         const sheaf_piece stored = sheaf__piece_of(model, z->mp, z->model->torch, t);
         for (int64_t k = 0; k < l->npieces; k++)
             for (int d = 0; d < dp; d++)
-                if (z->optim[d] != NULL && z->file[d] == l->piece[k].file) {
+                if (z->share[d].f != NULL && z->share[d].file == l->piece[k].file) {
                     const int same = sheaf__ds_sample(z->part, &l->piece[k], t->ndim, &stored);
                     seen[d] += same >= 0;
                     differ[d] += same == 0;
@@ -403,7 +400,7 @@ static sheaf_status *check_module(zero *z, int model)
         if (differ[d] > 0)
             st = sheaf__finding(
                 z->r->catalog, 2 * differ[d] > seen[d] ? SHEAF_DEFECT : SHEAF_WARNING, "conflict",
-                z->optim[d]->path, "", "masters that round to the weights in the model's file",
+                z->share[d].f->path, "", "masters that round to the weights in the model's file",
                 "put the parts of one save together",
                 "others, in %" PRId64 " of %" PRId64
                 " samples: this part or %s is of another step or rank",
@@ -416,22 +413,19 @@ static sheaf_status *tell_lost(zero *z)
 {
     sheaf_status *st = NULL;
     for (int d = 0; st == NULL && d < z->r->dp; d++) {
-        const loss *l = &z->lost[d];
+        const share *l = &z->share[d];
         const ds_file *f = sheaf__ds_file_of(z->r, DS_OPTIM, z->mp, d);
-        char *path = NULL, name[96];
-        if (z->optim[d] != NULL)
+        char path[SHEAF_PATH_SIZE], name[96];
+        if (l->f != NULL)
             continue;
         snprintf(name, sizeof name, "zero_pp_rank_%d_mp_rank_%02d_optim_states.pt", d, z->mp);
-        st = sheaf__path_join(&path, z->r->tag, name);
-        TRY(st,
-            sheaf__defect(
-                z->r->catalog, "missing", f != NULL ? f->path : path, l->first,
-                "every data-parallel part",
-                "copy it from where this checkpoint was written; without any *_optim_states.pt file the rounded weights of "
-                "stages 1 and 2 are read",
-                "%s; in it lie, whole or in part, %" PRId64 " tensors from '%s' to '%s'",
-                f != NULL ? "a damaged file" : "no such file", l->tensors, l->first, l->last));
-        free(path);
+        st = sheaf__defect(
+            z->r->catalog, "missing", f != NULL ? f->path : sheaf__path_in(path, z->r->tag, name),
+            l->first, "every data-parallel part",
+            "copy it from where this checkpoint was written; without any *_optim_states.pt file the rounded weights of "
+            "stages 1 and 2 are read",
+            "%s; in it lie, whole or in part, %" PRId64 " tensors from '%s' to '%s'",
+            f != NULL ? "a damaged file" : "no such file", l->lost, l->first, l->last);
     }
     return st;
 }
@@ -440,16 +434,13 @@ static sheaf_status *tell_lost(zero *z)
 
 static sheaf_status *read_stage2(zero *z, const sheaf_pickle *groups)
 {
-    stream s[3] = { { 0 } };
-    sheaf_status *st = NULL;
-    for (int kind = 0; kind < 3; kind++)
-        if ((s[kind].at = calloc((size_t)z->r->dp, sizeof *s[kind].at)) == NULL)
-            st = sheaf__no_memory(z->r->tag);
+    stream s = { .at = calloc((size_t)z->r->dp, sizeof *s.at) };
+    sheaf_status *st = s.at == NULL ? sheaf__no_memory(z->r->tag) : NULL;
     const sheaf_pickle *shapes;
     for (int64_t g = 0; st == NULL && (shapes = sheaf__ds_group(groups, g)) != NULL; g++)
-        st = read_group(z, shapes, g, s);
-    for (int kind = 0; kind < 3; kind++)
-        free(s[kind].at);
+        for (int kind = 0; st == NULL && kind < 3; kind++)
+            st = read_group(z, shapes, g, kind, &s);
+    free(s.at);
     return st;
 }
 
@@ -485,24 +476,20 @@ static int stage_of(const ds_reading *r)
     return 0;
 }
 
-static sheaf_status *open_optims(zero *z)
+static sheaf_status *open_shares(zero *z)
 {
-    const int dp = z->r->dp;
-    z->optim = calloc((size_t)dp, sizeof *z->optim);
-    z->file = calloc((size_t)dp, sizeof *z->file);
-    z->lost = calloc((size_t)dp, sizeof *z->lost);
-    if (z->optim == NULL || z->file == NULL || z->lost == NULL)
+    sheaf_status *st = NULL;
+    z->share = calloc((size_t)z->r->dp, sizeof *z->share);
+    if (z->share == NULL)
         return sheaf__no_memory(z->r->tag);
-    for (int d = 0; d < dp; d++) {
-        ds_file *f = sheaf__ds_file_of(z->r, DS_OPTIM, z->mp, d);
+    for (int d = 0; st == NULL && d < z->r->dp; d++) {
+        const ds_file *f = sheaf__ds_file_of(z->r, DS_OPTIM, z->mp, d);
         if (f == NULL || f->torch == NULL)
             continue;
-        sheaf_status *st = sheaf__catalog_file(&z->file[d], z->part, f->path, &f->torch->mark);
-        if (st != NULL)
-            return st;
-        z->optim[d] = f;
+        st = sheaf__catalog_file(&z->share[d].file, z->part, f->path, &f->torch->mark);
+        z->share[d].f = f;
     }
-    return NULL;
+    return st;
 }
 
 sheaf_status *sheaf__ds_zero(ds_reading *r, sheaf_catalog *part, const ds_file *model, int mp)
@@ -515,7 +502,7 @@ sheaf_status *sheaf__ds_zero(ds_reading *r, sheaf_catalog *part, const ds_file *
                              "optimizer files of another form");
     if (r->dp < 1 || sheaf__pickle_count(groups) == 0)
         return sheaf__defect(r->catalog, "damaged", model->path, "", "param_shapes", "", "none");
-    sheaf_status *st = open_optims(&z);
+    sheaf_status *st = open_shares(&z);
     TRY(st, z.stage == 3 ? read_stage3(&z, groups) : read_stage2(&z, groups));
     TRY(st, check_steps(&z));
     if (st == NULL && z.stage < 3)
@@ -523,8 +510,6 @@ sheaf_status *sheaf__ds_zero(ds_reading *r, sheaf_catalog *part, const ds_file *
     if (st == NULL && z.stage < 3)
         st = check_module(&z, file);
     TRY(st, tell_lost(&z));
-    free(z.optim);
-    free(z.file);
-    free(z.lost);
+    free(z.share);
     return sheaf__catalog_defect(r->catalog, model->path, st);
 }

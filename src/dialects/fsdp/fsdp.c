@@ -23,7 +23,7 @@ enum { MOST_RANKS = 8192, MOST_AXES = 4 };
 
 typedef struct reading {
     sheaf_catalog *c;
-    char *dir;
+    const char *dir;
     int ranks;
     bool here[MOST_RANKS];
 } reading;
@@ -67,14 +67,12 @@ static sheaf_status *find_ranks(reading *r, char *const *names, int64_t n)
     }
     for (int64_t i = 0; st == NULL && i < n; i++) {
         int ranks, rank;
-        char *path = NULL;
-        if (!read_name(&ranks, &rank, names[i]) || ranks == r->ranks)
-            continue;
-        st = sheaf__path_join(&path, r->dir, names[i]);
-        TRY(st,
-            sheaf__defect(r->c, "stale", path, "", "files of one save", "move it away",
-                          "one of %d ranks, beside others of %d; it is not read", ranks, r->ranks));
-        free(path);
+        char path[SHEAF_PATH_SIZE];
+        if (read_name(&ranks, &rank, names[i]) && ranks != r->ranks)
+            st = sheaf__defect(r->c, "stale", sheaf__path_in(path, r->dir, names[i]), "",
+                               "files of one save", "move it away",
+                               "one of %d ranks, beside others of %d; it is not read", ranks,
+                               r->ranks);
     }
     return st;
 }
@@ -218,13 +216,13 @@ static sheaf_status *check_stem(reading *r, const char *path, int rank)
 
 static sheaf_status *read_file(reading *r, const char *name, int rank)
 {
-    char *path = NULL;
+    char path[SHEAF_PATH_SIZE];
     sheaf_torch *torch = NULL;
-    sheaf_status *st = sheaf__path_join(&path, r->dir, name);
-    TRY(st, sheaf__catalog_defect(r->c, path, sheaf__torch_open(&torch, path)));
-    const sheaf_pickle *root = torch == NULL ? NULL : torch->doc->root;
-    if (torch != NULL)
-        st = check_stem(r, path, rank);
+    sheaf_status *st = sheaf__torch_open(&torch, sheaf__path_in(path, r->dir, name));
+    if (st != NULL)
+        return sheaf__catalog_defect(r->c, path, st);
+    const sheaf_pickle *root = torch->doc->root;
+    st = check_stem(r, path, rank);
     for (int64_t i = 0; st == NULL && i < sheaf__pickle_count(root); i++) {
         const char *key = sheaf__pickle_text(sheaf__pickle_key(root, i));
         if (key != NULL)
@@ -232,7 +230,6 @@ static sheaf_status *read_file(reading *r, const char *name, int rank)
                 r->c, path, read_tensor(r, torch, path, key, sheaf__pickle_value(root, i), rank));
     }
     sheaf__torch_close(torch);
-    free(path);
     return st;
 }
 
@@ -254,10 +251,11 @@ static sheaf_status *tell_missing(reading *r)
 
 static sheaf_status *read_all(reading *r, const sheaf_dialect_hints *hints)
 {
-    char **names = NULL, *config = NULL, *above = NULL;
+    char **names = NULL, config[SHEAF_PATH_SIZE], above[SHEAF_PATH_SIZE];
+    const char *rest = "";
     int64_t n = 0, others = 0;
     sheaf_status *st = sheaf__list_dir(&names, &n, r->dir);
-    TRY(st, sheaf__path_join(&config, r->dir, "huggingface"));
+    sheaf__path_in(config, r->dir, "huggingface");
     TRY(st, sheaf__catalog_know(NULL, r->c, hints, (const char *const[]){ config, r->dir, NULL }));
     TRY(st, find_ranks(r, names, n));
     for (int64_t i = 0; st == NULL && i < n; i++) {
@@ -273,32 +271,19 @@ static sheaf_status *read_all(reading *r, const sheaf_dialect_hints *hints)
         st = sheaf__note(r->c, "unsupported", r->dir, "", "", "",
                          "%" PRId64 " files of the optimizer are not read", others);
     r->c->dp = r->ranks;
-    if (st == NULL && sheaf__path_parent(&above, r->dir) == NULL && above != NULL) {
-        const char *rest = "";
-        const int64_t step = sheaf__step_of_name(&rest, above, "global_step_");
-        r->c->step = *rest == '\0' ? step : -1;
-    }
+    const int64_t step =
+        sheaf__step_of_name(&rest, sheaf__path_above(above, r->dir), "global_step_");
+    r->c->step = *rest == '\0' ? step : -1;
     sheaf__names_free(names, n);
-    free(config);
-    free(above);
     return st != NULL ? st : sheaf__catalog_recognise(r->c);
 }
 
 static sheaf_status *fsdp_read(sheaf_catalog *c, const char *path, const sheaf_dialect_hints *hints)
 {
-    reading *r = calloc(1, sizeof *r);
-    sheaf_status *st = NULL;
-    if (r == NULL)
-        return sheaf__no_memory(path);
-    r->c = c;
-    if (sheaf__path_kind(path) == SHEAF_PATH_FILE)
-        st = sheaf__path_parent(&r->dir, path);
-    else if ((r->dir = strdup(path)) == NULL)
-        st = sheaf__no_memory(path);
-    TRY(st, read_all(r, hints));
-    free(r->dir);
-    free(r);
-    return st;
+    char above[SHEAF_PATH_SIZE];
+    const bool file = sheaf__path_kind(path) == SHEAF_PATH_FILE;
+    reading r = { .c = c, .dir = file ? sheaf__path_above(above, path) : path };
+    return read_all(&r, hints);
 }
 
 const sheaf_dialect sheaf__dialect_fsdp = {

@@ -106,31 +106,19 @@ static bool megatron_is(const char *path)
 
 /* ---- files ---- */
 
-/* *path: the file with the model in the folder `name`, or where it should be. *moments: there is
- * none, but an optimizer's part. */
-static sheaf_status *model_file(char **path, bool *moments, const reading *r, const char *name)
+/* The file with the model in the folder `name`, or where it should be. *moments: there is none, but
+ * an optimizer's part. */
+static const char *model_file(char path[SHEAF_PATH_SIZE], bool *moments, const reading *r,
+                              const char *name)
 {
-    char *folder = NULL, *other = NULL;
-    bool there = false;
-    *path = NULL;
+    char folder[SHEAF_PATH_SIZE];
+    sheaf__path_in(folder, r->dir, name);
     *moments = false;
-    sheaf_status *st = sheaf__path_join(&folder, r->dir, name);
-    for (int i = 0; st == NULL && !there && i < MODEL_NAMES; i++) {
-        st = sheaf__path_join(&other, folder, model_names[i]);
-        there = st == NULL && sheaf__path_kind(other) != SHEAF_PATH_NONE;
-        if (st == NULL && (there || i == 0)) {
-            free(*path);
-            *path = other;
-            other = NULL;
-        }
-        free(other);
-        other = NULL;
-    }
-    TRY(st, !there ? sheaf__path_join(&other, folder, "optim.pt") : NULL);
-    *moments = other != NULL && sheaf__path_kind(other) == SHEAF_PATH_FILE;
-    free(other);
-    free(folder);
-    return st;
+    for (int i = 0; i < MODEL_NAMES; i++)
+        if (sheaf__path_has(folder, model_names[i], SHEAF_PATH_NONE))
+            return sheaf__path_in(path, folder, model_names[i]);
+    *moments = sheaf__has_file(folder, "optim.pt");
+    return sheaf__path_in(path, folder, model_names[0]);
 }
 
 static sheaf_status *find_parts(reading *r)
@@ -143,19 +131,19 @@ static sheaf_status *find_parts(reading *r)
     for (int64_t i = 0; st == NULL && i < n; i++) {
         part p;
         bool expert, moments;
+        char path[SHEAF_PATH_SIZE];
         if (!read_name(&p, &expert, names[i]))
             continue;
-        st = model_file(&p.path, &moments, r, names[i]);
-        if (st == NULL && !moments && !expert) {
-            r->part[r->nparts++] = p;
-            continue;
-        }
+        model_file(path, &moments, r, names[i]);
         if (moments)
             r->optimizer = true;
-        else if (st == NULL)
-            st = sheaf__defect(r->catalog, "unsupported", p.path, "", "a model without experts", "",
+        else if (expert)
+            st = sheaf__defect(r->catalog, "unsupported", path, "", "a model without experts", "",
                                "a part of expert parallelism");
-        free(p.path);
+        else if ((p.path = strdup(path)) == NULL)
+            st = sheaf__no_memory(path);
+        else
+            r->part[r->nparts++] = p;
     }
     sheaf__names_free(names, n);
     return st;
@@ -202,28 +190,26 @@ static sheaf_status *check_versions(reading *r)
     return st;
 }
 
-/* Iterations inside the files, the tracker's and the folder's name. */
+static bool iteration_of(int64_t *step, const part *p)
+{
+    return p->torch != NULL &&
+           sheaf__pickle_int(step, sheaf__pickle_get(p->torch->doc->root, "iteration"));
+}
+
+/* Iterations inside the files and in the folder's name. */
 static sheaf_status *check_step(reading *r)
 {
     const char *rest;
     const int64_t said = sheaf__step_of_name(&rest, r->dir, "iter_");
-    int64_t newest = -1;
+    int64_t newest = -1, step;
     sheaf_status *st = NULL;
-    for (int64_t i = 0; i < r->nparts; i++) {
-        int64_t step;
-        if (r->part[i].torch != NULL &&
-            sheaf__pickle_int(&step, sheaf__pickle_get(r->part[i].torch->doc->root, "iteration")) &&
-            step > newest)
+    for (int64_t i = 0; i < r->nparts; i++)
+        if (iteration_of(&step, &r->part[i]) && step > newest)
             newest = step;
-    }
     const int64_t want = said >= 0 ? said : newest;
     for (int64_t i = 0; st == NULL && i < r->nparts; i++) {
-        int64_t step;
         char expected[64];
-        if (r->part[i].torch == NULL ||
-            !sheaf__pickle_int(&step,
-                               sheaf__pickle_get(r->part[i].torch->doc->root, "iteration")) ||
-            step == want)
+        if (!iteration_of(&step, &r->part[i]) || step == want)
             continue;
         snprintf(expected, sizeof expected, "iteration %" PRId64, want);
         st = sheaf__defect(r->catalog, "stale", r->part[i].path, "", expected,
