@@ -61,15 +61,14 @@ static sheaf_status *name_file(sheaf_status *st, const char *path)
 /* A save of DeepSpeed, SAT or Megatron that names a step whose folder is gone. */
 static sheaf_status *name_latest(sheaf_status *st, const char *path)
 {
-    char *latest = NULL, *folder = NULL, tag[SHEAF_PATH_SIZE];
+    char *latest = NULL, folder[SHEAF_PATH_SIZE];
     sheaf_status *bad = sheaf__tracked(&latest, path, "latest");
-    if (bad == NULL && latest == NULL)
-        folder = sheaf__tracked_iteration(path);
-    const char *named = latest != NULL ? sheaf__path_in(tag, path, latest) : folder;
-    if (named != NULL && sheaf__path_kind(named) == SHEAF_PATH_NONE)
+    const bool named = latest != NULL || (bad == NULL && sheaf__tracked_iteration(folder, path));
+    if (latest != NULL)
+        sheaf__path_in(folder, path, latest);
+    if (named && sheaf__path_kind(folder) == SHEAF_PATH_NONE)
         sheaf_found(st, "a file %s that names %.100s, which is not there",
-                    latest != NULL ? "latest" : sheaf__iteration_tracker, sheaf__last_part(named));
-    free(folder);
+                    latest != NULL ? "latest" : sheaf__iteration_tracker, sheaf__last_part(folder));
     free(latest);
     return bad;
 }

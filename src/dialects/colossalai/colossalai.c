@@ -83,18 +83,15 @@ typedef struct reading {
 
 static sheaf_status *open_group(reading *r, const sheaf__names *names)
 {
-    char *path = NULL;
+    char path[SHEAF_PATH_SIZE];
     sheaf_torch *file = NULL;
     if (!sheaf__names_has(names, "pytorch_optim_group.bin"))
         return sheaf__warning(r->c, "missing", r->dir, "", "pytorch_optim_group.bin", "copy it too",
                               "no groups of parameters");
-    sheaf_status *st = sheaf__path_join(&path, r->dir, "pytorch_optim_group.bin");
-    TRY(st, sheaf__torch_open(&file, path));
-    if (st != NULL) {
-        st = sheaf__catalog_defect(r->c, path, st);
-        free(path);
-        return st;
-    }
+    sheaf_status *st =
+        sheaf__torch_open(&file, sheaf__path_in(path, r->dir, "pytorch_optim_group.bin"));
+    if (st != NULL)
+        return sheaf__catalog_defect(r->c, path, st);
     const sheaf_pickle *root = file->doc->root;
     int64_t next = 0;
     bool odd = !sheaf__pickle_is(root, SHEAF_PICKLE_LIST) || sheaf__pickle_count(root) > 64;
@@ -114,7 +111,6 @@ static sheaf_status *open_group(reading *r, const sheaf__names *names)
         st = sheaf__defect(r->c, "damaged", path, "", "groups whose parameters count from 0", "",
                            "something else");
     sheaf__torch_close(file);
-    free(path);
     return st;
 }
 
@@ -344,15 +340,15 @@ static sheaf_status *check_numbers(reading *r)
 /* A file that the index names and that is not here. */
 static sheaf_status *check_index(const reading *r, const sheaf__names *names)
 {
-    char *path = NULL;
+    static const char index[] = "pytorch_optim.bin.index.json";
+    char path[SHEAF_PATH_SIZE];
     json_t *root = NULL, *told = json_object();
     if (told == NULL)
         return sheaf__no_memory(r->dir);
-    sheaf_status *st = NULL;
-    if (sheaf__names_has(names, "pytorch_optim.bin.index.json"))
-        st = sheaf__path_join(&path, r->dir, "pytorch_optim.bin.index.json");
-    if (st == NULL && path != NULL && (st = sheaf__json_load(&root, path)) != NULL)
-        st = sheaf__catalog_defect(r->c, path, st);
+    sheaf__path_in(path, r->dir, index);
+    sheaf_status *st = sheaf__names_has(names, index)
+                           ? sheaf__catalog_defect(r->c, path, sheaf__json_load(&root, path))
+                           : NULL;
     const char *number;
     json_t *value;
     json_object_foreach(json_object_get(root, "weight_map"), number, value)
@@ -367,7 +363,6 @@ static sheaf_status *check_index(const reading *r, const sheaf__names *names)
     }
     json_decref(told);
     json_decref(root);
-    free(path);
     return st;
 }
 
@@ -398,14 +393,12 @@ static sheaf_status *read_optimizer(sheaf_catalog *c, const char *dir, const she
     sheaf_status *st = open_group(&r, names);
     TRY(st, find_names(&r));
     for (int64_t i = 0; st == NULL && i < names->count; i++) {
-        char *path = NULL;
+        char path[SHEAF_PATH_SIZE];
         if (!sheaf__colossalai_is_optimizer(names->at[i]) ||
             !sheaf__ends_with(names->at[i], ".bin") ||
             strcmp(names->at[i], "pytorch_optim_group.bin") == 0)
             continue;
-        st = sheaf__path_join(&path, dir, names->at[i]);
-        TRY(st, take_file(&r, path));
-        free(path);
+        st = take_file(&r, sheaf__path_in(path, dir, names->at[i]));
     }
     TRY(st, check_index(&r, names));
     TRY(st, check_numbers(&r));
@@ -420,19 +413,17 @@ static sheaf_status *read_optimizer(sheaf_catalog *c, const char *dir, const she
 
 static sheaf_status *note_leftovers(sheaf_catalog *c, const char *dir, const sheaf__names *names)
 {
-    char *path = NULL;
+    char path[SHEAF_PATH_SIZE];
     if (!sheaf__names_has(names, "tmp_index_files"))
         return NULL;
     const bool merged = sheaf__names_has(names, "model.safetensors.index.json") ||
                         sheaf__names_has(names, "pytorch_model.bin.index.json");
-    sheaf_status *st = sheaf__path_join(&path, dir, "tmp_index_files");
-    TRY(st,
-        sheaf__warning(c, "stale", path, "", "no such folder once a save is complete",
-                       merged ? "delete it" : "sheaf convert {} {+indexed} --to hf{config}", "%s",
-                       merged ? "left by a save that was killed; the index is there all the same"
-                              : "left by a save that was killed before it wrote its index"));
-    free(path);
-    return st;
+    return sheaf__warning(c, "stale", sheaf__path_in(path, dir, "tmp_index_files"), "",
+                          "no such folder once a save is complete",
+                          merged ? "delete it" : "sheaf convert {} {+indexed} --to hf{config}",
+                          "left by a save that was killed%s",
+                          merged ? "; the index is there all the same"
+                                 : " before it wrote its index");
 }
 
 /* The weights and the optimizer in one folder. */
@@ -478,17 +469,12 @@ static sheaf_status *read_step(sheaf_catalog *c, const char *path)
 static sheaf_status *read_training(bool *damaged, sheaf_catalog *c, const char *path,
                                    const sheaf_dialect_hints *hints)
 {
-    static const char *const parts[] = { "modeling", "optimizer", "running_states.json" };
-    sheaf_status *st = NULL;
-    for (int i = 0; st == NULL && i < 3; i++) {
-        char *inner = NULL;
-        st = sheaf__path_join(&inner, path, parts[i]);
-        if (st == NULL && sheaf__path_kind(inner) == SHEAF_PATH_DIR)
-            st = read_dir(damaged, c, inner, hints, i == 0);
-        else if (st == NULL && i == 2 && sheaf__path_kind(inner) == SHEAF_PATH_FILE)
-            st = read_step(c, inner);
-        free(inner);
-    }
+    char inner[SHEAF_PATH_SIZE];
+    sheaf_status *st = read_dir(damaged, c, sheaf__path_in(inner, path, "modeling"), hints, true);
+    if (st == NULL && sheaf__path_has(path, "optimizer", SHEAF_PATH_DIR))
+        st = read_dir(damaged, c, sheaf__path_in(inner, path, "optimizer"), hints, false);
+    if (st == NULL && sheaf__has_file(path, "running_states.json"))
+        st = read_step(c, sheaf__path_in(inner, path, "running_states.json"));
     return st;
 }
 
@@ -496,21 +482,19 @@ static sheaf_status *read_ranks(sheaf_catalog *c, const char *path,
                                 const sheaf_dialect_hints *hints)
 {
     int64_t n = 0;
+    char dir[SHEAF_PATH_SIZE];
     while (hints->also != NULL && hints->also[n] != NULL)
         n++;
     const char **all = calloc((size_t)n + 2, sizeof *all);
-    char *dir = NULL;
-    sheaf_status *st = all == NULL ? sheaf__no_memory(path) : NULL;
-    if (st == NULL) {
-        all[0] = path;
-        for (int64_t i = 0; i < n; i++)
-            all[i + 1] = hints->also[i];
-        if (sheaf__path_kind(path) != SHEAF_PATH_DIR)
-            st = sheaf__path_parent(&dir, path);
-    }
-    TRY(st, sheaf__catalog_find_config(c, hints, dir != NULL ? dir : path, "config.json"));
+    if (all == NULL)
+        return sheaf__no_memory(path);
+    all[0] = path;
+    for (int64_t i = 0; i < n; i++)
+        all[i + 1] = hints->also[i];
+    if (sheaf__path_kind(path) != SHEAF_PATH_DIR)
+        path = sheaf__path_above(dir, path);
+    sheaf_status *st = sheaf__catalog_find_config(c, hints, path, "config.json");
     TRY(st, sheaf__rank_parts_join(c, all));
-    free(dir);
     free(all);
     return st;
 }

@@ -78,21 +78,21 @@ sheaf_status *sheaf__tracked(char **out, const char *dir, const char *name)
     return NULL;
 }
 
-char *sheaf__tracked_iteration(const char *dir)
+bool sheaf__tracked_iteration(char folder[SHEAF_PATH_SIZE], const char *dir)
 {
-    char *word = NULL, *folder = NULL;
+    char *word = NULL, name[40] = "";
     sheaf_status_free(sheaf__tracked(&word, dir, sheaf__iteration_tracker));
     if (word == NULL)
-        return NULL;
+        return false;
     word[strcspn(word, " \t\r\n")] = '\0';
     const size_t digits = strspn(word, "0123456789");
-    int n = 0;
-    if (strcmp(word, "release") == 0)
-        n = asprintf(&folder, "%s/release", dir);
-    else if (digits > 0 && digits < 18 && word[digits] == '\0')
-        n = asprintf(&folder, "%s/iter_%07lld", dir, strtoll(word, NULL, 10));
+    if (digits > 0 && digits < 18 && word[digits] == '\0')
+        snprintf(name, sizeof name, "iter_%07lld", strtoll(word, NULL, 10));
+    else if (strcmp(word, "release") == 0)
+        snprintf(name, sizeof name, "release");
     free(word);
-    return n < 0 ? NULL : folder;
+    sheaf__path_in(folder, dir, name);
+    return name[0] != '\0';
 }
 
 /* ---- what is not there ---- */

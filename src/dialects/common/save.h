@@ -21,9 +21,9 @@ int64_t sheaf__step_of_name(const char **rest, const char *path, const char *bef
 /* sheaf__tracked - the text of dir/name, as DeepSpeed's and SAT's `latest`, without blanks around
  * it (malloc'd); NULL where there is none that can be read. Errors: SHEAF_E_MEMORY. */
 sheaf_status *sheaf__tracked(char **out, const char *dir, const char *name);
-/* sheaf__tracked_iteration - the folder that Megatron's tracker in `dir` names (malloc'd); NULL
- * without one, or where it says neither a number nor "release". */
-char *sheaf__tracked_iteration(const char *dir);
+/* sheaf__tracked_iteration - the folder that Megatron's tracker in `dir` names; false without one,
+ * or where it says neither a number nor "release". */
+bool sheaf__tracked_iteration(char folder[SHEAF_PATH_SIZE], const char *dir);
 extern const char sheaf__iteration_tracker[];
 
 /* sheaf__not_there - a finding "missing" for a file that a save consists of; its path by printf. */

@@ -35,36 +35,27 @@ static bool has_items(const char *dir)
     return sheaf__has_file(dir, ".metadata") || sheaf__holds_file(dir, is_items);
 }
 
-static char *folder_of(const char *path)
+static bool folder_of(char dir[SHEAF_PATH_SIZE], const char *path)
 {
-    char *dir = NULL;
-    if (sheaf__path_kind(path) == SHEAF_PATH_FILE) {
-        const char *name = sheaf__last_part(path);
-        if (strcmp(name, ".metadata") == 0 || is_items(name))
-            sheaf_status_free(sheaf__path_parent(&dir, path));
-    } else if (has_items(path))
-        dir = strdup(path);
-    else
-        dir = sheaf__tracked_iteration(path);
-    if (dir != NULL && !has_items(dir)) {
-        free(dir);
-        dir = NULL;
-    }
-    return dir;
+    const char *name = sheaf__last_part(path);
+    if (sheaf__path_kind(path) == SHEAF_PATH_FILE)
+        return (strcmp(name, ".metadata") == 0 || is_items(name)) &&
+               has_items(sheaf__path_above(dir, path));
+    snprintf(dir, SHEAF_PATH_SIZE, "%s", path);
+    return has_items(dir) || (sheaf__tracked_iteration(dir, path) && has_items(dir));
 }
 
 static bool dcp_is(const char *path)
 {
-    char *dir = folder_of(path);
-    free(dir);
-    return dir != NULL;
+    char dir[SHEAF_PATH_SIZE];
+    return folder_of(dir, path);
 }
 
 /* ---- what the folder lacks, and what it has too much ---- */
 
-static int by_file_name(const void *a, const void *b)
+static int by_path(const void *a, const void *b)
 {
-    return strcmp(((const dcp_file *)a)->name, ((const dcp_file *)b)->name);
+    return strcmp(((const dcp_file *)a)->path, ((const dcp_file *)b)->path);
 }
 
 static sheaf_status *tell_files(dcp_reading *r)
@@ -93,14 +84,13 @@ static sheaf_status *tell_files(dcp_reading *r)
     int64_t n = 0;
     TRY(st, sheaf__list_dir(&names, &n, r->dir));
     for (int64_t i = 0; st == NULL && i < n; i++) {
-        const dcp_file want = { .name = names[i] };
-        const bool known = !is_items(names[i]) || bsearch(&want, r->file, (size_t)r->nfiles,
-                                                          sizeof want, by_file_name) != NULL;
-        char *path = NULL;
-        if (!known && (st = sheaf__path_join(&path, r->dir, names[i])) == NULL)
+        char path[SHEAF_PATH_SIZE];
+        const dcp_file want = { .path = path };
+        sheaf__path_in(path, r->dir, names[i]);
+        if (is_items(names[i]) &&
+            bsearch(&want, r->file, (size_t)r->nfiles, sizeof want, by_path) == NULL)
             st = sheaf__warning(r->catalog, "foreign", path, "", "files that .metadata names", "",
                                 "one that it does not name, perhaps of another save");
-        free(path);
     }
     sheaf__names_free(names, n);
     return st;
@@ -110,11 +100,11 @@ static sheaf_status *tell_files(dcp_reading *r)
 
 static sheaf_status *read_common(dcp_reading *r)
 {
-    char *json = NULL, *common = NULL;
+    char json[SHEAF_PATH_SIZE], common[SHEAF_PATH_SIZE];
     json_t *object = NULL;
-    sheaf_status *st = sheaf__path_join(&json, r->dir, "metadata.json");
-    TRY(st, sheaf__path_join(&common, r->dir, "common.pt"));
-    if (st == NULL && sheaf__path_kind(json) == SHEAF_PATH_FILE) {
+    sheaf_status *st = NULL;
+    sheaf__path_in(common, r->dir, "common.pt");
+    if (sheaf__path_kind(sheaf__path_in(json, r->dir, "metadata.json")) == SHEAF_PATH_FILE) {
         st = sheaf__catalog_defect(r->catalog, json, sheaf__json_load(&object, json));
         const char *backend =
             object == NULL ? NULL : json_string_value(json_object_get(object, "sharded_backend"));
@@ -146,8 +136,6 @@ static sheaf_status *read_common(dcp_reading *r)
         TRY(st, sheaf__megatron_of_config(&r->model, r->catalog, common));
     }
     json_decref(object);
-    free(json);
-    free(common);
     return st;
 }
 
@@ -222,10 +210,8 @@ static sheaf_status *read_all(dcp_reading *r)
 
 static void release(dcp_reading *r)
 {
-    for (int64_t i = 0; i < r->nfiles; i++) {
-        free(r->file[i].name);
+    for (int64_t i = 0; i < r->nfiles; i++)
         free(r->file[i].path);
-    }
     free(r->file);
     free(r->item);
     free(r->path);
@@ -233,16 +219,16 @@ static void release(dcp_reading *r)
     sheaf__torch_close(r->common);
     sheaf__pickle_free(r->meta);
     sheaf__megatron_release(&r->model);
-    free(r->dir);
 }
 
 static sheaf_status *dcp_read(sheaf_catalog *c, const char *path, const sheaf_dialect_hints *hints)
 {
-    dcp_reading r = { .catalog = c, .hints = hints, .dir = folder_of(path) };
-    sheaf_status *st = r.dir != NULL ? NULL
-                                     : sheaf_expected(sheaf_fail(SHEAF_E_IO, "%s", path),
-                                                      "a folder with .metadata and __0_0.distcp");
-    TRY(st, read_all(&r));
+    char dir[SHEAF_PATH_SIZE];
+    dcp_reading r = { .catalog = c, .hints = hints, .dir = dir };
+    if (!folder_of(dir, path))
+        return sheaf_expected(sheaf_fail(SHEAF_E_IO, "%s", path),
+                              "a folder with .metadata and __0_0.distcp");
+    sheaf_status *st = read_all(&r);
     release(&r);
     return st;
 }

@@ -11,26 +11,19 @@ enum { MAX_METADATA = 1 << 30 };
 
 sheaf_status *sheaf__dcp_metadata(dcp_reading *r)
 {
-    char *path = NULL, *bytes = NULL;
+    char path[SHEAF_PATH_SIZE], *bytes = NULL;
     size_t size = 0;
-    sheaf_status *st = sheaf__path_join(&path, r->dir, ".metadata");
-    if (st != NULL)
-        return st;
-    if (sheaf__path_kind(path) != SHEAF_PATH_FILE) {
-        st = sheaf__defect(
+    if (sheaf__path_kind(sheaf__path_in(path, r->dir, ".metadata")) != SHEAF_PATH_FILE)
+        return sheaf__defect(
             r->catalog, "missing", path, "", "the list of all tensors, which a save writes last",
             "copy it from where this checkpoint was written",
             "no such file: the save did not finish, or the file was left behind (its name begins with a dot)");
-    } else {
-        st = sheaf__file_read_all(&bytes, &size, path, MAX_METADATA);
-        TRY(st, sheaf__pickle_parse(&r->meta, NULL, bytes, size, NULL));
-        if (st == NULL && sheaf__pickle_get(r->meta->root, "state_dict_metadata") == NULL)
-            st = sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "%s", path), "a Metadata object");
-        st = sheaf__catalog_defect(r->catalog, path, st);
-    }
+    sheaf_status *st = sheaf__file_read_all(&bytes, &size, path, MAX_METADATA);
+    TRY(st, sheaf__pickle_parse(&r->meta, NULL, bytes, size, NULL));
+    if (st == NULL && sheaf__pickle_get(r->meta->root, "state_dict_metadata") == NULL)
+        st = sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "%s", path), "a Metadata object");
     free(bytes);
-    free(path);
-    return st;
+    return sheaf__catalog_defect(r->catalog, path, st);
 }
 
 static int by_key(const void *a, const void *b)
@@ -74,10 +67,9 @@ static sheaf_status *add_file(dcp_reading *r, const char *name)
 {
     dcp_file *f = &r->file[r->nfiles];
     int fd = -1;
-    *f = (dcp_file){ .name = strdup(name), .size = -1 };
+    *f = (dcp_file){ .size = -1 };
     sheaf_status *st = sheaf__path_join(&f->path, r->dir, name);
     r->nfiles++;
-    TRY(st, f->name == NULL ? sheaf__no_memory(r->dir) : NULL);
     if (st == NULL && sheaf__path_kind(f->path) == SHEAF_PATH_FILE)
         sheaf_status_free(sheaf__file_open_read(&fd, &f->size, f->path));
     if (fd >= 0)

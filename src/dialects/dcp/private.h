@@ -7,11 +7,11 @@
 
 /* A file that .metadata names. */
 typedef struct dcp_file {
-    char *name, *path; /* owned */
-    int64_t size;      /* -1 = not there */
-    int64_t wanted;    /* bytes that the items reach */
-    int64_t lost;      /* tensors of which a chunk could not be had */
-    char first[256];   /* one of them */
+    char *path;      /* owned */
+    int64_t size;    /* -1 = not there */
+    int64_t wanted;  /* bytes that the items reach */
+    int64_t lost;    /* tensors of which a chunk could not be had */
+    char first[256]; /* one of them */
 } dcp_file;
 
 /* Where an item lies. */
@@ -32,7 +32,7 @@ typedef struct dcp_path {
 typedef struct dcp_reading {
     sheaf_catalog *catalog;
     const sheaf_dialect_hints *hints;
-    char *dir;              /* owned */
+    const char *dir;
     sheaf_pickle_doc *meta; /* .metadata */
     dcp_file *file;
     int64_t nfiles;

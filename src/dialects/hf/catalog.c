@@ -38,12 +38,12 @@ static sheaf_status *read_moments(sheaf_catalog *c, const char *dir, const sheaf
         .catalog = c, .rank = -1, .kind = SHEAF_MOMENT, .wants = is_moment
     };
     sheaf_safetensors *file = NULL;
-    char *path = NULL;
+    char path[SHEAF_PATH_SIZE];
     bool read = false;
     if (!sheaf__names_has(names, "optimizer.safetensors"))
         return NULL;
-    sheaf_status *st = sheaf__path_join(&path, dir, "optimizer.safetensors");
-    TRY(st, sheaf__whole_file(&read, &whole, path));
+    sheaf__path_in(path, dir, "optimizer.safetensors");
+    sheaf_status *st = sheaf__whole_file(&read, &whole, path);
     if (st == NULL && read)
         sheaf_status_free(sheaf__safetensors_open(&file, path));
     if (file != NULL) {
@@ -53,7 +53,6 @@ static sheaf_status *read_moments(sheaf_catalog *c, const char *dir, const sheaf
             c->step = strtoll(step, NULL, 10);
         sheaf__safetensors_close(file);
     }
-    free(path);
     return st;
 }
 
@@ -93,7 +92,7 @@ static sheaf_status *read_file(bool *damaged, sheaf_catalog *c, const char *path
                                  .rank = -1,
                                  .as_stored = hints->as_stored,
                                  .buffers = hints->as_stored && hints->buffers };
-    char *dir = NULL;
+    char dir[SHEAF_PATH_SIZE];
     bool read = hints->config_only;
     sheaf_status *st = read ? NULL : sheaf__whole_file(&read, &whole, path);
     const int64_t shards = hints->config_only ? 0 : sheaf__shard_of(path);
@@ -104,10 +103,8 @@ static sheaf_status *read_file(bool *damaged, sheaf_catalog *c, const char *path
                          "by its name one shard of %" PRId64 ": other tensors lie in the others",
                          shards);
     }
-    TRY(st, sheaf__path_parent(&dir, path));
     if (st == NULL && (hints->config != NULL || hints->as_stored || sheaf__family_of(c) != NULL))
-        st = sheaf__catalog_find_config(c, hints, dir, "config.json");
-    free(dir);
+        st = sheaf__catalog_find_config(c, hints, sheaf__path_above(dir, path), "config.json");
     return st;
 }
 

@@ -27,7 +27,7 @@ typedef struct part {
 typedef struct reading {
     sheaf_catalog *catalog;
     const sheaf_dialect_hints *hints;
-    char *dir; /* iter_XXXXXXX, owned */
+    const char *dir; /* iter_XXXXXXX */
     part *part;
     int64_t nparts;
     int tp, pp, vp;
@@ -66,24 +66,19 @@ static bool has_parts(const char *dir)
 }
 
 /* The folder of the parts for a file in it, a part's folder, the folder itself or the one above;
- * NULL when none fits. */
-static char *folder_of(const char *path)
+ * false when none fits. */
+static bool folder_of(char dir[SHEAF_PATH_SIZE], const char *path)
 {
-    char *dir = strdup(path);
-    for (int up = 0; dir != NULL && up < 2 && !has_parts(dir); up++) {
-        char *next = NULL;
-        if (sheaf__path_kind(dir) == SHEAF_PATH_DIR && !is_part(sheaf__last_part(dir)))
-            next = up == 0 ? sheaf__tracked_iteration(dir) : NULL;
-        else
-            sheaf_status_free(sheaf__path_parent(&next, dir));
-        free(dir);
-        dir = next;
+    char next[SHEAF_PATH_SIZE];
+    snprintf(dir, SHEAF_PATH_SIZE, "%s", path);
+    for (int up = 0; up < 2 && !has_parts(dir); up++) {
+        if (sheaf__path_kind(dir) != SHEAF_PATH_DIR || is_part(sheaf__last_part(dir)))
+            sheaf__path_above(next, dir);
+        else if (up > 0 || !sheaf__tracked_iteration(next, dir))
+            return false;
+        memcpy(dir, next, sizeof next);
     }
-    if (dir != NULL && !has_parts(dir)) {
-        free(dir);
-        dir = NULL;
-    }
-    return dir;
+    return has_parts(dir);
 }
 
 /* The model with its optimizer's state; or, as the first distributed optimizer left it, alone, with
@@ -97,11 +92,8 @@ static bool megatron_is(const char *path)
     bool named = sheaf__path_kind(path) != SHEAF_PATH_FILE;
     for (int i = 0; i < MODEL_NAMES; i++)
         named = named || strcmp(sheaf__last_part(path), model_names[i]) == 0;
-    if (!named)
-        return false;
-    char *dir = folder_of(path);
-    free(dir);
-    return dir != NULL;
+    char dir[SHEAF_PATH_SIZE];
+    return named && folder_of(dir, path);
 }
 
 /* ---- files ---- */
@@ -551,12 +543,12 @@ static sheaf_status *read_all(reading *r)
 static sheaf_status *megatron_read(sheaf_catalog *c, const char *path,
                                    const sheaf_dialect_hints *hints)
 {
-    reading r = { .catalog = c, .hints = hints, .dir = folder_of(path) };
-    sheaf_status *st =
-        r.dir != NULL ? NULL
-                      : sheaf_expected(sheaf_fail(SHEAF_E_IO, "%s", path),
-                                       "%s, or a folder with mp_rank_00", sheaf__iteration_tracker);
-    TRY(st, read_all(&r));
+    char dir[SHEAF_PATH_SIZE];
+    reading r = { .catalog = c, .hints = hints, .dir = dir };
+    if (!folder_of(dir, path))
+        return sheaf_expected(sheaf_fail(SHEAF_E_IO, "%s", path), "%s, or a folder with mp_rank_00",
+                              sheaf__iteration_tracker);
+    sheaf_status *st = read_all(&r);
     for (int64_t i = 0; i < r.nparts; i++) {
         free(r.part[i].path);
         sheaf__torch_close(r.part[i].torch);
@@ -564,7 +556,6 @@ static sheaf_status *megatron_read(sheaf_catalog *c, const char *path,
     sheaf__megatron_release(&r.model);
     free(r.part);
     free(r.layers);
-    free(r.dir);
     return st;
 }
 

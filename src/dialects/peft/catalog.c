@@ -29,11 +29,6 @@ static bool peft_is(const char *path)
     return yes || sheaf__has_file(path, files[0]) || sheaf__has_file(path, files[1]);
 }
 
-static bool is_factor(const char *name)
-{
-    return strstr(name, ".lora_") != NULL;
-}
-
 /* With bias "all" PEFT writes the biases of a saved module three times: by their plain names, which
  * it reads, and as its wrapper calls its copy and the base's. */
 typedef struct copies {
@@ -95,13 +90,12 @@ static sheaf_status *read_file(bool *read, sheaf_catalog *c, const char *path)
 static sheaf_status *read_folder(sheaf_catalog *c, const char *dir)
 {
     const bool old = !sheaf__has_file(dir, files[0]) && sheaf__has_file(dir, files[1]);
-    char *path = NULL;
+    char path[SHEAF_PATH_SIZE];
     bool read = false;
-    sheaf_status *st = sheaf__path_join(&path, dir, files[old]);
-    TRY(st, read_file(&read, c, path));
-    free(path);
-    for (int64_t i = 0; st == NULL && i < c->count; i++)
-        c->tensor[i].kind = is_factor(c->tensor[i].told.name) ? SHEAF_LORA : SHEAF_WEIGHT;
+    sheaf_status *st = read_file(&read, c, sheaf__path_in(path, dir, files[old]));
+    for (int64_t i = 0; i < c->count; i++)
+        c->tensor[i].kind =
+            strstr(c->tensor[i].told.name, ".lora_") != NULL ? SHEAF_LORA : SHEAF_WEIGHT;
     return st;
 }
 
@@ -120,17 +114,14 @@ static sheaf_status *check_beside(sheaf_catalog *c, const char *dir)
     int64_t n = 0;
     sheaf_status *st = sheaf__list_dir(&names, &n, dir);
     for (int64_t i = 0; i < n && st == NULL; i++) {
-        char *path = NULL;
-        if (!sheaf__is_weights(names[i]) || is_known(names[i]))
-            continue;
-        st = sheaf__path_join(&path, dir, names[i]);
-        if (st == NULL && sheaf__path_kind(path) == SHEAF_PATH_FILE)
+        char path[SHEAF_PATH_SIZE];
+        if (sheaf__is_weights(names[i]) && !is_known(names[i]) && sheaf__has_file(dir, names[i]))
             st = sheaf__defect(
-                c, "unsupported", path, "", "no weights but the adapter's own",
+                c, "unsupported", sheaf__path_in(path, dir, names[i]), "",
+                "no weights but the adapter's own",
                 "put its tensors into the base with the program that wrote it, and give that base; "
                 "a file that is no part of the adapter: move it away",
                 "a file of weights beside the adapter, which would be passed over");
-        free(path);
     }
     sheaf__names_free(names, n);
     return st;
@@ -151,16 +142,14 @@ static sheaf_status *check_config(sheaf_catalog *c)
 
 static sheaf_status *peft_read(sheaf_catalog *c, const char *path, const sheaf_dialect_hints *hints)
 {
-    char *dir = NULL;
+    char above[SHEAF_PATH_SIZE];
     const bool folder = sheaf__path_kind(path) == SHEAF_PATH_DIR;
+    const char *dir = folder ? path : sheaf__path_above(above, path);
     c->as_stored = hints->as_stored;
-    sheaf_status *st = folder ? NULL : sheaf__path_parent(&dir, path);
-    TRY(st, sheaf__catalog_find_config(c, NULL, folder ? path : dir, "adapter_config.json"));
+    sheaf_status *st = sheaf__catalog_find_config(c, NULL, dir, "adapter_config.json");
     TRY(st, !hints->as_stored ? check_config(c) : NULL);
-    TRY(st, read_folder(c, folder ? path : dir));
-    TRY(st, folder ? check_beside(c, path) : NULL);
-    free(dir);
-    return st;
+    TRY(st, read_folder(c, dir));
+    return TRY(st, folder ? check_beside(c, path) : NULL);
 }
 
 const sheaf_dialect sheaf__dialect_peft = {

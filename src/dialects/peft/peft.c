@@ -78,12 +78,10 @@ static bool has_weights(const char *dir)
 sheaf_status *sheaf_peft_base_print(char out[33], const char *dir)
 {
     sheaf_safetensors *file = NULL;
-    char *path = NULL;
-    sheaf_status *st = sheaf__path_join(&path, dir, weights);
+    char path[SHEAF_PATH_SIZE];
+    sheaf_status *st = NULL;
     out[0] = '\0';
-    if (st != NULL)
-        return st;
-    if (sheaf__path_kind(path) == SHEAF_PATH_FILE)
+    if (sheaf__path_kind(sheaf__path_in(path, dir, weights)) == SHEAF_PATH_FILE)
         sheaf_status_free(sheaf__safetensors_open(&file, path));
     const char *print = file != NULL ? sheaf__safetensors_metadata(file, SHEAF__BASE_PRINT) : NULL;
     if (print != NULL && strlen(print) != 32)
@@ -95,7 +93,6 @@ sheaf_status *sheaf_peft_base_print(char out[33], const char *dir)
         memcpy(out, print, 33);
     if (file != NULL)
         sheaf__safetensors_close(file);
-    free(path);
     return st;
 }
 
@@ -119,11 +116,9 @@ static sheaf_status *explain(const char *dir)
             "give it as the model: LoRA that lies in it is read with it; sheaf info %s tells what is there",
             dir);
     for (int64_t i = 0; i < n; i++) { /* PEFT puts several adapters into folders of their names */
-        char *inner = NULL;
-        sheaf_status_free(sheaf__path_join(&inner, dir, names[i]));
-        if (inner != NULL && has_weights(inner))
+        char inner[SHEAF_PATH_SIZE];
+        if (has_weights(sheaf__path_in(inner, dir, names[i])))
             sheaf_try_this(sheaf_found(st, "an adapter in the folder %s", names[i]), "%s", inner);
-        free(inner);
     }
     sheaf__names_free(names, n);
     return st;

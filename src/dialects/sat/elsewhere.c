@@ -4,15 +4,12 @@
 #include "dialects/common/save.h"
 #include "dialects/sat/parts.h"
 
-/* A part of this rank in SAVE/tag? For a hint, which does without when memory is short. */
+/* A part of this rank in SAVE/tag? */
 static bool has_part(const char *save, const char *tag, int rank)
 {
-    char *path = NULL;
-    const bool made = asprintf(&path, "%s/%s/mp_rank_%02d_model_states.pt", save, tag, rank) >= 0;
-    const bool yes = made && sheaf__path_kind(path) == SHEAF_PATH_FILE;
-    if (made)
-        free(path);
-    return yes;
+    char dir[SHEAF_PATH_SIZE], name[40];
+    snprintf(name, sizeof name, "mp_rank_%02d_model_states.pt", rank);
+    return sheaf__has_file(sheaf__path_in(dir, save, tag), name);
 }
 
 static sheaf_status *other_steps(sheaf_text *text, const sheaf__sat_folder *f, int rank)
@@ -32,34 +29,23 @@ static sheaf_status *other_steps(sheaf_text *text, const sheaf__sat_folder *f, i
 sheaf_status *sheaf__sat_elsewhere(sheaf_text *text, char **found, const sheaf__sat_set *set,
                                    int rank)
 {
-    char **names = NULL, *parent = NULL, *full = NULL;
+    char **names = NULL, parent[SHEAF_PATH_SIZE];
     int64_t n = 0;
     *found = NULL;
     if (set->anchor < 0 || set->folder[set->anchor].tag[0] == '\0')
         return NULL;
     const sheaf__sat_folder *f = &set->folder[set->anchor];
     sheaf_status *st = other_steps(text, f, rank);
-    if (st != NULL || (full = realpath(f->save, NULL)) == NULL)
-        return st;
-    st = sheaf__path_parent(&parent,
-                            strcmp(sheaf__last_part(f->save), f->name) == 0 ? f->save : full);
-    TRY(st, sheaf__list_dir(&names, &n, parent));
+    TRY(st, sheaf__list_dir(&names, &n, sheaf__sat_parent(parent, f)));
     for (int64_t i = 0; st == NULL && i < n; i++) {
-        char *save = NULL;
-        if (strcmp(names[i], f->name) == 0 || !sheaf__sat_stamp_of(names[i]).has)
+        char save[SHEAF_PATH_SIZE];
+        if (strcmp(names[i], f->name) == 0 || !sheaf__sat_stamp_of(names[i]).has ||
+            !has_part(sheaf__path_in(save, parent, names[i]), f->tag, rank))
             continue;
-        st = sheaf__path_join(&save, parent, names[i]);
-        if (st == NULL && has_part(save, f->tag, rank)) {
-            sheaf__text_add(text, "; a part %d of the same step lies in %s/%s", rank, save, f->tag);
-            if (*found == NULL) {
-                *found = save;
-                save = NULL;
-            }
-        }
-        free(save);
+        sheaf__text_add(text, "; a part %d of the same step lies in %s/%s", rank, save, f->tag);
+        if (*found == NULL && (*found = strdup(save)) == NULL)
+            st = sheaf__no_memory(save);
     }
     sheaf__names_free(names, n);
-    free(parent);
-    free(full);
     return st;
 }

@@ -15,95 +15,79 @@ static sheaf_status *names_in(char ***names, int64_t *n, const char *dir)
     return sheaf__only_memory(sheaf__list_dir(names, n, dir));
 }
 
-/* Parts directly in `dir`, and no file of DeepSpeed's ZeRO, which SAT never leaves? */
-static sheaf_status *holds_parts(bool *yes, const char *dir)
+/* Parts directly in `dir`, and no file of DeepSpeed's ZeRO, which SAT never leaves? `first` is the
+ * first of them. */
+static sheaf_status *holds_parts(bool *yes, char first[SHEAF_PATH_SIZE], const char *dir)
 {
     char **names;
-    int64_t n, parts = 0;
+    int64_t n;
     bool foreign = false;
     sheaf_status *st = names_in(&names, &n, dir);
-    for (int64_t i = 0; st == NULL && i < n; i++) {
-        parts += sheaf__sat_rank_of(names[i]) >= 0;
+    *yes = false;
+    for (int64_t i = 0; i < n; i++) {
+        if (!*yes && sheaf__sat_rank_of(names[i]) >= 0) {
+            sheaf__path_in(first, dir, names[i]);
+            *yes = true;
+        }
         foreign = foreign || strstr(names[i], "zero_pp_rank_") != NULL;
     }
     sheaf__names_free(names, n);
-    *yes = st == NULL && parts > 0 && !foreign;
+    *yes = *yes && !foreign;
     return st;
 }
 
-static sheaf_status *has_file(bool *yes, const char *dir, const char *name)
+/* A pipe or a folder of this name too: reading it fails, which is a finding. */
+static bool has_config(const char *dir)
 {
-    char *path = NULL;
-    sheaf_status *st = sheaf__path_join(&path, dir, name);
-    *yes = st == NULL &&
-           sheaf__path_kind(path) !=
-               SHEAF_PATH_NONE; /* reading a pipe or a folder fails, which is a finding */
-    free(path);
-    return st;
+    return sheaf__path_has(dir, "model_config.json", SHEAF_PATH_NONE);
 }
 
-/* Is the first of the parts in `dir` one of DeepSpeed's own? */
-static sheaf_status *by_deepspeed(bool *yes, const char *dir)
+static const char *full_path(char full[SHEAF_PATH_SIZE], const char *path)
 {
-    char **names, *path = NULL;
-    int64_t n;
-    sheaf_status *st = names_in(&names, &n, dir);
-    *yes = false;
-    for (int64_t i = 0; st == NULL && path == NULL && i < n; i++)
-        if (sheaf__sat_rank_of(names[i]) >= 0)
-            st = sheaf__path_join(&path, dir, names[i]);
-    TRY(st, path != NULL ? sheaf__sat_by_deepspeed(yes, path) : NULL);
-    sheaf__names_free(names, n);
-    free(path);
-    return st;
+    if (realpath(path, full) == NULL)
+        snprintf(full, SHEAF_PATH_SIZE, "%s", path);
+    return full;
 }
 
-/* The subfolder of SAVE with parts whose name is a step: the one that `latest` names, or the
- * greatest. NULL: none. */
-static sheaf_status *newest_step(char **out, const char *save, const char *latest)
+/* The subfolder of SAVE with parts whose name is a step, and the first of them: the one that
+ * `latest` names, or the greatest; "": none. */
+static sheaf_status *newest_step(char out[SHEAF_SAT_STEP_SIZE], char first[SHEAF_PATH_SIZE],
+                                 const char *save, const char *latest)
 {
     char **names;
-    int64_t n, best_step = -2;
+    int64_t n, best = -2;
     sheaf_status *st = names_in(&names, &n, save);
-    *out = NULL;
+    out[0] = '\0';
     for (int64_t i = 0; st == NULL && i < n; i++) {
-        const int64_t step = sheaf__sat_step_of(names[i]);
-        char *path = NULL;
+        int64_t step = sheaf__sat_step_of(names[i]);
+        char dir[SHEAF_PATH_SIZE], part[SHEAF_PATH_SIZE];
         bool parts = false;
-        const bool wins = latest != NULL && strcmp(names[i], latest) == 0;
-        if (step == -2 || (!wins && step <= best_step))
+        if (step != -2 && latest != NULL && strcmp(names[i], latest) == 0)
+            step = INT64_MAX;
+        if (step <= best)
             continue;
-        st = sheaf__path_join(&path, save, names[i]);
-        TRY(st, holds_parts(&parts, path));
-        free(path);
-        if (st != NULL || !parts)
+        st = holds_parts(&parts, part, sheaf__path_in(dir, save, names[i]));
+        if (!parts)
             continue;
-        free(*out);
-        *out = strdup(names[i]);
-        best_step = wins ? INT64_MAX : step;
-        st = *out != NULL ? NULL : sheaf__no_memory(save);
+        memcpy(first, part, sizeof part);
+        snprintf(out, SHEAF_SAT_STEP_SIZE, "%s", names[i]);
+        best = step;
     }
     sheaf__names_free(names, n);
-    if (st != NULL) {
-        free(*out);
-        *out = NULL;
-    }
     return st;
 }
 
 static sheaf_status *is_save(bool *yes, const char *dir)
 {
-    char *latest, *step = NULL, *path = NULL;
-    bool config = false, other = false;
+    char *latest, step[SHEAF_SAT_STEP_SIZE], part[SHEAF_PATH_SIZE];
+    bool other = false;
     sheaf_status *st = sheaf__tracked(&latest, dir, "latest");
-    TRY(st, newest_step(&step, dir, latest));
-    TRY(st, step != NULL ? has_file(&config, dir, "model_config.json") : NULL);
-    TRY(st, step != NULL && !config ? sheaf__path_join(&path, dir, step) : NULL);
-    TRY(st, path != NULL ? by_deepspeed(&other, path) : NULL);
-    *yes = step != NULL && !other;
-    free(path);
+    TRY(st, newest_step(step, part, dir, latest));
+    *yes = st == NULL && step[0] != '\0';
+    if (*yes && !has_config(dir))
+        st = sheaf__sat_by_deepspeed(&other, part);
+    *yes = *yes && !other;
     free(latest);
-    free(step);
     return st;
 }
 
@@ -114,12 +98,9 @@ static sheaf_status *is_parent(bool *yes, const char *dir)
     sheaf_status *st = names_in(&names, &n, dir);
     *yes = false;
     for (int64_t i = 0; st == NULL && !*yes && i < n; i++) {
-        char *path = NULL;
-        if (!sheaf__sat_stamp_of(names[i]).has)
-            continue;
-        st = sheaf__path_join(&path, dir, names[i]);
-        TRY(st, is_save(yes, path));
-        free(path);
+        char path[SHEAF_PATH_SIZE];
+        if (sheaf__sat_stamp_of(names[i]).has)
+            st = is_save(yes, sheaf__path_in(path, dir, names[i]));
     }
     sheaf__names_free(names, n);
     return st;
@@ -129,28 +110,21 @@ static sheaf_status *is_parent(bool *yes, const char *dir)
  * or a number for a name and nothing in the first part that tells of DeepSpeed alone? */
 static sheaf_status *is_step_folder(bool *yes, const char *dir)
 {
-    char *full = NULL, *above = NULL;
+    char full[SHEAF_PATH_SIZE], above[SHEAF_PATH_SIZE], part[SHEAF_PATH_SIZE];
     bool other = false;
-    sheaf_status *st = holds_parts(yes, dir);
-    if (st != NULL || !*yes)
+    sheaf_status *st = holds_parts(yes, part, dir);
+    full_path(full, dir);
+    if (!*yes || has_config(dir) || has_config(sheaf__path_above(above, full)))
         return st;
-    full = realpath(dir, NULL);
-    st = has_file(yes, dir, "model_config.json");
-    TRY(st, !*yes ? sheaf__path_parent(&above, full != NULL ? full : dir) : NULL);
-    TRY(st, !*yes ? has_file(yes, above, "model_config.json") : NULL);
-    if (st == NULL && !*yes &&
-        sheaf__sat_step_of(sheaf__last_part(full != NULL ? full : dir)) != -2) {
-        st = by_deepspeed(&other, dir);
-        *yes = !other;
-    }
-    free(full);
-    free(above);
+    *yes = sheaf__sat_step_of(sheaf__last_part(full)) != -2;
+    TRY(st, *yes ? sheaf__sat_by_deepspeed(&other, part) : NULL);
+    *yes = *yes && !other;
     return st;
 }
 
 bool sheaf__sat_is(const char *path)
 {
-    char *dir = NULL;
+    char dir[SHEAF_PATH_SIZE];
     bool yes = false;
     sheaf_status *st = NULL;
     if (sheaf__path_kind(path) == SHEAF_PATH_DIR) {
@@ -158,11 +132,8 @@ bool sheaf__sat_is(const char *path)
         TRY(st, !yes ? is_save(&yes, path) : NULL);
         TRY(st, !yes ? is_parent(&yes, path) : NULL);
     } else if (sheaf__path_kind(path) == SHEAF_PATH_FILE &&
-               sheaf__sat_rank_of(sheaf__last_part(path)) >= 0) {
-        st = sheaf__path_parent(&dir, path);
-        TRY(st, is_step_folder(&yes, dir));
-        free(dir);
-    }
+               sheaf__sat_rank_of(sheaf__last_part(path)) >= 0)
+        st = is_step_folder(&yes, sheaf__path_above(dir, path));
     const bool sure = st == NULL && yes;
     sheaf_status_free(st);
     return sure;
@@ -170,19 +141,8 @@ bool sheaf__sat_is(const char *path)
 
 /* ---- folders and parts into the set ---- */
 
-static void folder_release(sheaf__sat_folder *f)
-{
-    free(f->save);
-    free(f->dir);
-    free(f->config);
-    free(f->name);
-    free(f->tag);
-}
-
 void sheaf__sat_set_release(sheaf__sat_set *set)
 {
-    for (int i = 0; i < set->nfolders; i++)
-        folder_release(&set->folder[i]);
     for (int i = 0; i < set->nparts; i++)
         sheaf__sat_part_release(&set->part[i]);
     free(set->folder);
@@ -206,30 +166,24 @@ static sheaf_status *read_numbers(sheaf__sat_folder *f)
     return NULL;
 }
 
-/* The folder SAVE/tag; tag NULL: parts lie in SAVE itself. */
+/* The folder SAVE/tag; tag "": parts lie in SAVE itself. */
 static sheaf_status *describe(sheaf__sat_folder *f, const char *save, const char *tag)
 {
-    char *full = realpath(save, NULL);
-    bool config = false;
-    *f = (sheaf__sat_folder){ .save = strdup(save),
-                              .name = strdup(sheaf__last_part(full != NULL ? full : save)),
-                              .tag = strdup(tag != NULL ? tag : ""),
-                              .step = -1 };
-    free(full);
-    if (f->save == NULL || f->name == NULL || f->tag == NULL)
-        return sheaf__no_memory(save);
-    if (sheaf__sat_step_of(f->tag) >= 0)
-        f->step = sheaf__sat_step_of(f->tag);
+    char full[SHEAF_PATH_SIZE];
+    const int64_t step = sheaf__sat_step_of(tag);
+    *f = (sheaf__sat_folder){ .step = step >= 0 ? step : -1 };
+    snprintf(f->save, sizeof f->save, "%s", save);
+    snprintf(f->name, sizeof f->name, "%s", sheaf__last_part(full_path(full, save)));
+    snprintf(f->tag, sizeof f->tag, "%s", tag);
+    if (*tag != '\0')
+        sheaf__path_in(f->dir, save, tag);
+    else
+        memcpy(f->dir, f->save, sizeof f->dir);
     f->stamp = sheaf__sat_stamp_of(f->name);
-    sheaf_status *st = NULL;
-    if (tag != NULL)
-        st = sheaf__path_join(&f->dir, save, tag);
-    else if ((f->dir = strdup(save)) == NULL)
-        st = sheaf__no_memory(save);
-    TRY(st, has_file(&config, save, "model_config.json"));
-    TRY(st, config ? sheaf__path_join(&f->config, save, "model_config.json") : NULL);
-    TRY(st, config ? read_numbers(f) : NULL);
-    return st;
+    if (!has_config(save))
+        return NULL;
+    sheaf__path_in(f->config, save, "model_config.json");
+    return read_numbers(f);
 }
 
 static sheaf_status *add_part(sheaf__sat_set *set, sheaf_catalog *c, int folder, const char *name)
@@ -252,32 +206,24 @@ static sheaf_status *add_part(sheaf__sat_set *set, sheaf_catalog *c, int folder,
 static sheaf_status *add_folder(sheaf__sat_set *set, sheaf_catalog *c, const char *save,
                                 const char *tag, const char *only)
 {
-    sheaf__sat_folder f = { 0 };
     char **names = NULL;
     int64_t n = 0;
-    sheaf_status *st = describe(&f, save, tag);
+    if (!SHEAF_GROW(&set->folder, &set->folders_capacity, set->nfolders + 1))
+        return sheaf__no_memory(save);
+    sheaf__sat_folder *f = &set->folder[set->nfolders];
+    sheaf_status *st = describe(f, save, tag);
     for (int i = 0; st == NULL && i < set->nfolders; i++)
-        if (only == NULL && sheaf__path_same(set->folder[i].dir, f.dir)) { /* named twice */
-            folder_release(&f);
+        if (only == NULL && sheaf__path_same(set->folder[i].dir, f->dir)) /* named twice */
             return NULL;
-        }
-    sheaf__sat_folder *more =
-        st == NULL ? realloc(set->folder, (size_t)(set->nfolders + 1) * sizeof *more) : NULL;
-    TRY(st, more == NULL ? sheaf__no_memory(save) : NULL);
-    if (st != NULL) {
-        folder_release(&f);
-        return st;
-    }
-    set->folder = more;
-    set->folder[set->nfolders++] = f;
-    st = sheaf__list_dir(&names, &n, f.dir);
+    set->nfolders++;
+    TRY(st, sheaf__list_dir(&names, &n, f->dir));
     for (int64_t i = 0; st == NULL && i < n; i++) {
         if (only != NULL && strcmp(names[i], only) != 0)
             continue;
         if (sheaf__sat_rank_of(names[i]) >= 0)
             st = add_part(set, c, set->nfolders - 1, names[i]);
         else if (strncmp(names[i], "mp_rank_", 8) == 0)
-            st = sheaf__warning(c, "foreign", f.dir, "", "mp_rank_NN_model_states.pt", "",
+            st = sheaf__warning(c, "foreign", f->dir, "", "mp_rank_NN_model_states.pt", "",
                                 "'%.200s', which is no part by its name and is not read", names[i]);
     }
     sheaf__names_free(names, n);
@@ -287,24 +233,21 @@ static sheaf_status *add_folder(sheaf__sat_set *set, sheaf_catalog *c, const cha
 static sheaf_status *note_missing_step(sheaf_catalog *c, const char *save, const char *latest,
                                        const char *tag)
 {
-    char *cure = NULL;
-    if (asprintf(&cure, "give {}/%s, which is there, or write %s into {}/latest", tag, tag) < 0)
-        return sheaf__no_memory(save);
-    sheaf_status *st = sheaf__defect(
+    char cure[128];
+    snprintf(cure, sizeof cure, "give {}/%s, which is there, or write %s into {}/latest", tag, tag);
+    return sheaf__defect(
         c, "missing", save, "", "the step that 'latest' names", cure,
         "latest says '%.100s', of which there are no parts; step %s is the greatest there is",
         latest, tag);
-    free(cure);
-    return st;
 }
 
 /* SAVE with the step to be read, and what is odd about `latest`. */
 static sheaf_status *add_save(sheaf__sat_set *set, sheaf_catalog *c, const char *save)
 {
-    char *latest = NULL, *tag = NULL;
+    char *latest = NULL, tag[SHEAF_SAT_STEP_SIZE], part[SHEAF_PATH_SIZE];
     sheaf_status *st = sheaf__tracked(&latest, save, "latest");
-    TRY(st, newest_step(&tag, save, latest));
-    if (st == NULL && tag == NULL)
+    TRY(st, newest_step(tag, part, save, latest));
+    if (st == NULL && tag[0] == '\0')
         st = sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "%s", save),
                                         "parts of a SAT checkpoint"),
                          "none");
@@ -315,28 +258,19 @@ static sheaf_status *add_save(sheaf__sat_set *set, sheaf_catalog *c, const char 
         st = note_missing_step(c, save, latest, tag);
     TRY(st, add_folder(set, c, save, tag, NULL));
     free(latest);
-    free(tag);
     return st;
 }
 
 static sheaf_status *add_step_folder(sheaf__sat_set *set, sheaf_catalog *c, const char *dir,
                                      const char *only)
 {
-    char *full = realpath(dir, NULL), *save = NULL;
-    bool flat = false;
-    sheaf_status *st =
-        full == NULL ? sheaf__no_memory(dir) : has_file(&flat, dir, "model_config.json");
-    flat = flat || (full != NULL && sheaf__sat_step_of(sheaf__last_part(full)) == -2);
-    TRY(st, flat ? add_folder(set, c, dir, NULL, only) : NULL);
-    if (st == NULL && !flat) {
-        /* "20" and "./20" name their parent well; "." does not. */
-        const bool plain = strcmp(sheaf__last_part(dir), sheaf__last_part(full)) == 0;
-        st = sheaf__path_parent(&save, plain ? dir : full);
-        TRY(st, add_folder(set, c, save, sheaf__last_part(full), only));
-    }
-    free(full);
-    free(save);
-    return st;
+    char full[SHEAF_PATH_SIZE], save[SHEAF_PATH_SIZE];
+    const char *tag = sheaf__last_part(full_path(full, dir));
+    if (has_config(dir) || sheaf__sat_step_of(tag) == -2)
+        return add_folder(set, c, dir, "", only);
+    /* "20" and "./20" name their parent well; "." does not. */
+    const bool plain = strcmp(sheaf__last_part(dir), tag) == 0;
+    return add_folder(set, c, sheaf__path_above(save, plain ? dir : full), tag, only);
 }
 
 /* ---- folders with other stamps ---- */
@@ -356,34 +290,33 @@ static sheaf_status *add_siblings(sheaf__sat_set *set, sheaf_catalog *c, const c
             (stem != NULL && (stamp.stem != size || strncmp(names[i], stem, size) != 0)) ||
             (near != NULL && sheaf__sat_minutes(&stamp, near) > SHEAF_SAT_NEAR_MINUTES))
             continue;
-        char *save = NULL, *dir = NULL;
+        char save[SHEAF_PATH_SIZE], dir[SHEAF_PATH_SIZE], part[SHEAF_PATH_SIZE];
         bool yes = false;
-        st = sheaf__path_join(&save, parent, names[i]);
-        TRY(st, tag != NULL ? sheaf__path_join(&dir, save, tag) : NULL);
-        TRY(st, tag == NULL ? is_save(&yes, save) : holds_parts(&yes, dir));
+        sheaf__path_in(save, parent, names[i]);
+        st = tag == NULL ? is_save(&yes, save)
+                         : holds_parts(&yes, part, sheaf__path_in(dir, save, tag));
         if (st == NULL && yes)
             st = tag == NULL ? add_save(set, c, save) : add_folder(set, c, save, tag, NULL);
-        free(save);
-        free(dir);
     }
     sheaf__names_free(names, n);
     return st;
 }
 
+const char *sheaf__sat_parent(char parent[SHEAF_PATH_SIZE], const sheaf__sat_folder *f)
+{
+    char full[SHEAF_PATH_SIZE];
+    const bool plain = strcmp(sheaf__last_part(f->save), f->name) == 0;
+    return sheaf__path_above(parent, plain ? f->save : full_path(full, f->save));
+}
+
 static sheaf_status *look_beside(sheaf__sat_set *set, sheaf_catalog *c)
 {
-    const sheaf__sat_folder f = set->folder[set->anchor];
-    char *parent = NULL, *full = NULL;
+    const sheaf__sat_folder f = set->folder[set->anchor]; /* the list grows */
+    char parent[SHEAF_PATH_SIZE];
     if (!f.stamp.has || f.tag[0] == '\0')
         return NULL;
-    const bool plain = strcmp(sheaf__last_part(f.save), f.name) == 0;
-    if (!plain && (full = realpath(f.save, NULL)) == NULL)
-        return sheaf__no_memory(f.save);
-    sheaf_status *st = sheaf__path_parent(&parent, plain ? f.save : full);
-    TRY(st, add_siblings(set, c, parent, f.name, f.stamp.stem, &f.stamp, f.tag));
-    free(parent);
-    free(full);
-    return st;
+    return add_siblings(set, c, sheaf__sat_parent(parent, &f), f.name, f.stamp.stem, &f.stamp,
+                        f.tag);
 }
 
 /* ---- all of it ---- */
@@ -391,16 +324,16 @@ static sheaf_status *look_beside(sheaf__sat_set *set, sheaf_catalog *c)
 static sheaf_status *add_path(sheaf__sat_set *set, sheaf_catalog *c, const char *path,
                               bool one_file)
 {
-    char *dir = NULL;
+    char dir[SHEAF_PATH_SIZE], part[SHEAF_PATH_SIZE];
     bool parts = false, save = false;
     sheaf_status *st = NULL;
     switch (sheaf__path_kind(path)) {
     case SHEAF_PATH_FILE:
-        st = sheaf__path_parent(&dir, path);
-        TRY(st, add_step_folder(set, c, dir, one_file ? sheaf__last_part(path) : NULL));
+        st = add_step_folder(set, c, sheaf__path_above(dir, path),
+                             one_file ? sheaf__last_part(path) : NULL);
         break;
     case SHEAF_PATH_DIR:
-        st = holds_parts(&parts, path);
+        st = holds_parts(&parts, part, path);
         TRY(st, !parts ? is_save(&save, path) : NULL);
         TRY(st, parts  ? add_step_folder(set, c, path, NULL)
                 : save ? add_save(set, c, path)
@@ -410,7 +343,6 @@ static sheaf_status *add_path(sheaf__sat_set *set, sheaf_catalog *c, const char 
         st = sheaf_expected(sheaf_fail(SHEAF_E_IO, "%s: nothing there", path),
                             "a folder or part of a SAT checkpoint");
     }
-    free(dir);
     return st;
 }
 

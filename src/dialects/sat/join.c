@@ -71,7 +71,7 @@ static bool is_full(const sheaf__sat_set *set, int folder, int ways)
 bool sheaf__sat_complete(const sheaf__sat_set *set)
 {
     const int f = set->anchor;
-    if (set->folder[f].config == NULL || !is_full(set, f, ways_of_folder(set, f)))
+    if (*set->folder[f].config == '\0' || !is_full(set, f, ways_of_folder(set, f)))
         return false;
     const sheaf__sat_part *first = first_readable(set, f);
     for (int i = 0; i < set->nparts; i++) {

@@ -17,6 +17,7 @@
 #define SHEAF_SAT_MOST_RANKS 1024 /* what a file's name may say */
 #define SHEAF_SAT_MOST_PARTS 4096 /* files looked at in one reading */
 #define SHEAF_SAT_NEAR_MINUTES 2  /* clocks of the ranks of one start */
+#define SHEAF_SAT_STEP_SIZE 24    /* of the name of a step: at most 18 digits */
 
 typedef struct sheaf__sat_stamp {
     bool has;
@@ -25,11 +26,11 @@ typedef struct sheaf__sat_stamp {
 } sheaf__sat_stamp;
 
 typedef struct sheaf__sat_folder {
-    char *save;   /* SAVE */
-    char *dir;    /* SAVE/STEP, or SAVE where the parts lie in it directly */
-    char *config; /* path of model_config.json; NULL = none */
-    char *name;   /* last part of SAVE's full path */
-    char *tag;    /* STEP as it is spelled, "" = none */
+    char save[SHEAF_PATH_SIZE];    /* SAVE */
+    char dir[SHEAF_PATH_SIZE];     /* SAVE/STEP, or SAVE where the parts lie in it directly */
+    char config[SHEAF_PATH_SIZE];  /* path of model_config.json; "" = none */
+    char name[256];                /* last part of SAVE's full path */
+    char tag[SHEAF_SAT_STEP_SIZE]; /* STEP as it is spelled, "" = none */
     sheaf__sat_stamp stamp;
     int64_t step;        /* -1 = "release" or none */
     int64_t vocab, ways; /* what the config says; 0 = nothing usable */
@@ -50,7 +51,7 @@ typedef struct sheaf__sat_part {
 
 typedef struct sheaf__sat_set {
     int nfolders, nparts;
-    int64_t parts_capacity;
+    int64_t folders_capacity, parts_capacity;
     sheaf__sat_folder *folder;
     sheaf__sat_part *part;
     int anchor;  /* the folder that was asked for; -1: their parent, or several */
@@ -79,6 +80,9 @@ int64_t sheaf__sat_step_of(const char *text);
 sheaf__sat_stamp sheaf__sat_stamp_of(const char *name);
 /* sheaf__sat_minutes - between two stamps of unknown years, the shorter way round the year. */
 int64_t sheaf__sat_minutes(const sheaf__sat_stamp *a, const sheaf__sat_stamp *b);
+
+/* sheaf__sat_parent - the folder that SAVE is in, also where it was given as "." or a link. */
+const char *sheaf__sat_parent(char parent[SHEAF_PATH_SIZE], const sheaf__sat_folder *folder);
 
 /* sheaf__sat_elsewhere - *save is the first folder with such a part of the same step (malloc'd;
  * NULL: none); adds ", part 3 of step 10 lies in ..." to `text` for each other place, near the

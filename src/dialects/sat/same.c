@@ -56,7 +56,8 @@ static bool is_itself(const sheaf__sat_set *set, const sheaf__sat_part *a, const
  * that was asked for. */
 static bool is_better(const sheaf__sat_set *set, const sheaf__sat_part *a, const sheaf__sat_part *b)
 {
-    const bool x = set->folder[a->folder].config != NULL, y = set->folder[b->folder].config != NULL;
+    const bool x = *set->folder[a->folder].config != '\0',
+               y = *set->folder[b->folder].config != '\0';
     return x != y ? x : b->folder != set->anchor;
 }
 

@@ -238,9 +238,9 @@ static sheaf_status *pick_parts(reading *r)
 static const sheaf__sat_folder *config_folder(const reading *r)
 {
     for (int i = 0; i < r->nparts; i++)
-        if (r->set->folder[r->part[i]->folder].config != NULL)
+        if (*r->set->folder[r->part[i]->folder].config != '\0')
             return &r->set->folder[r->part[i]->folder];
-    if (r->set->anchor >= 0 && r->set->folder[r->set->anchor].config != NULL)
+    if (r->set->anchor >= 0 && *r->set->folder[r->set->anchor].config != '\0')
         return &r->set->folder[r->set->anchor];
     return NULL;
 }
