@@ -21,7 +21,7 @@ BEGIN {
     n = split("dialects/common 0 dialects/hf 1 dialects/peft 1 dialects/sat 1 dialects/deepspeed 1 " \
               "dialects/megatron 1 dialects/dcp 1 dialects/fsdp 1 dialects/colossalai 1 dialects 2 " \
               "inputs/tokenizer 0 inputs/chat 1 inputs 2 " \
-              "families/cog 0.5 families/llama 0.5 families/cogvlm 1 families/cogagent 1 " \
+              "families/cog 0.5 families/llama 0.5 " \
               "families/common 0 families/omnilmm 1 families/minicpmv 1 families 2 " \
               "checkpoint/store 0 checkpoint/convert 1 checkpoint/merge 1 checkpoint/tools 1 checkpoint 2 " \
               "cli/lib 0 cli/commands 1 cli 2", word, " ")

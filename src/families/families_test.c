@@ -77,7 +77,7 @@ static void test_towers__blocks_are_counted_by_name(void **state)
     sheaf_config config = { .encoder = { .layers = 5 } };
     sheaf_catalog *c = NULL;
     CHECK_OK(sheaf__catalog_new(&c, NULL, "tower"));
-    sheaf__cogagent_sizes(&config, c);
+    sheaf__family_cogagent.sizes(&config, c);
     assert_int_equal(config.encoder.layers, 5);
     for (size_t i = 0; i < ARRAY_LEN(blocks); i++) {
         char name[80];
@@ -85,7 +85,7 @@ static void test_towers__blocks_are_counted_by_name(void **state)
         snprintf(name, sizeof name, "mixins.encoder.vit.model.blocks.%d.mlp.w2.weight", blocks[i]);
         CHECK_OK(sheaf__catalog_tensor(&t, c, name, SHEAF_F32, 1, (int64_t[]){ 4 }));
     }
-    sheaf__cogagent_sizes(&config, c);
+    sheaf__family_cogagent.sizes(&config, c);
     assert_int_equal(config.encoder.layers, 11);
     sheaf__catalog_free(c);
 }

@@ -13,7 +13,7 @@
 #include "families/cog/cog.h"
 #include "models/build.h"
 
-enum { IMAGE, MEMORY }; /* the towers, in the order of sheaf__cog_towers() */
+enum { IMAGE, MEMORY }; /* the towers, in the order of the descriptor's list */
 
 static const double TOWER_EPS = 1e-6, ADAPTER_EPS = 1e-5; /* fixed in the original programs */
 

@@ -424,35 +424,3 @@ sheaf_status *sheaf__cog_rows(sheaf_schema *schema)
     }
     return st;
 }
-
-const sheaf__component_rule sheaf__cog_components[] = {
-    { EVA, SHEAF_PLAN_VIT },
-    { "mixins.eva.", SHEAF_PLAN_ADAPTER },
-    { "mixins.encoder.", SHEAF_PLAN_TOWER },
-    { "mixins.rotary.vision_", SHEAF_PLAN_EXPERTS },
-    { "mixins.mlp.vision_", SHEAF_PLAN_EXPERTS },
-    { "cross_attention", SHEAF_PLAN_CROSS },
-    { "word_embeddings", SHEAF_PLAN_EMBEDDINGS },
-    { "lm_head", SHEAF_PLAN_EMBEDDINGS },
-    { NULL },
-};
-
-int sheaf__cog_towers(sheaf__tower out[SHEAF__MOST_TOWERS], const sheaf_config *c)
-{
-    const sheaf_encoder *e = &c->encoder;
-    const bool looks = sheaf__has_cross(c);
-    out[0] = sheaf__vit_tower(c, 1, c->patches);
-    if (c->family != SHEAF_COGAGENT)
-        return 1;
-    const int64_t side = e->patch > 0 ? e->image / e->patch : 0;
-    out[1] = (sheaf__tower){ .channels = e->channels,
-                             .height = e->image,
-                             .width = e->image,
-                             .patch = e->patch,
-                             .patches = side * side,
-                             .rows = side * side + 1,
-                             .gives = looks ? side * side : 0,
-                             .columns = e->width,
-                             .beside = true };
-    return 2;
-}

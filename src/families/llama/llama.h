@@ -77,7 +77,5 @@ void sheaf__llama_rope(sheaf_json_reader *r, sheaf_config *c, const sheaf__llama
                        sheaf_text *unknown);
 void sheaf__llama_text(sheaf_text *text, const sheaf_config *c);
 sheaf_status *sheaf__llama_rows(sheaf_schema *schema);
-extern const sheaf__family_spec sheaf__llama_specs[];
-sheaf_status *sheaf__llama_spec(char **out, int which);
 sheaf_status *sheaf__llama_build(struct sheaf__model *m); /* with the tower, where there is one */
 void sheaf__llama_release(struct sheaf__model *m);        /* of a mixture */

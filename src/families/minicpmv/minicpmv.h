@@ -18,8 +18,6 @@ bool sheaf__minicpmv_claims(const json_t *object);
 void sheaf__minicpmv_config(sheaf_json_reader *r, sheaf_config *c, sheaf_text *unknown);
 extern const char sheaf__minicpmv_keys[]; /* of a config, beside its text model's */
 void sheaf__minicpmv_text(sheaf_text *text, const sheaf_config *c);
-extern const sheaf__family_spec sheaf__minicpmv_specs[];
-sheaf_status *sheaf__minicpmv_spec(char **out, int which);
 /* sheaf__minicpmv_title - "MiniCPM-V 2.6" */
 const char *sheaf__minicpmv_title(sheaf_minicpmv version);
 

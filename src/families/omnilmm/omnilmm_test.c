@@ -2,7 +2,7 @@
  * cuts. */
 #include "tests/check.h"
 
-#include "families/omnilmm/omnilmm.h"
+#include "families/common/families.h"
 
 #define TEXT                                                                                            \
     "\"model_type\":\"omnilmm\",\"hidden_size\":128,\"intermediate_size\":208,\"num_hidden_layers\":2," \

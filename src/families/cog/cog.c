@@ -1,0 +1,261 @@
+/* cog.c - the descriptors of CogVLM and CogAgent, which share all but the second tower, and that it
+ * is looked at; what SAT trains of them, and how. */
+#include "families/cog/cog.h"
+
+#include "base/base.h"
+#include "base/elementary.h"
+#include "catalog/catalog.h"
+
+#define TOWER "mixins.encoder.vit.model."
+
+/* ---- small models that `init` makes by name ---- */
+
+/* As SAT would write it. The vocabulary is bytes and the special tokens, and some more: a number
+ * that 8 divides. */
+static sheaf_status *spec(char **out, const sheaf__family *family)
+{
+    sheaf_text text = { 0 };
+    sheaf__text_add(
+        &text,
+        "{\n  \"model_class\": \"%s\",\n  \"sheaf_tokenizer\": \"bytes\",\n  \"num_layers\": 4,\n"
+        "  \"hidden_size\": 128,\n  \"num_attention_heads\": 8,\n  \"vocab_size\": 264,\n"
+        "  \"layernorm_order\": \"pre\",\n  \"model_parallel_size\": 1,\n  \"max_sequence_length\": 256,\n"
+        "  \"use_bias\": false,\n  \"inner_hidden_size\": 352,\n  \"init_method_std\": 0.05,\n"
+        "  \"bos_token_id\": 256,\n  \"eos_token_id\": 257,\n  \"pad_token_id\": 258,\n  \"image_length\": 16,\n",
+        family->classes[0]);
+    if (family->tower_names != NULL)
+        sheaf__text_add(
+            &text,
+            "  \"is_decoder\": true,\n  \"cross_attn_hidden_size\": 64,\n"
+            "  \"cross_hidden_size_per_attention_head\": 8,\n  \"cross_image_pix\": 112,\n"
+            "  \"encoder_override\": {\n    \"layers\": 3,\n    \"width\": 64,\n    \"head_width\": 8,\n"
+            "    \"embed_dim\": 48,\n    \"mlp_ratio\": 2.6667\n  },\n");
+    sheaf__text_add(
+        &text,
+        "  \"eva_args\": {\n    \"model_class\": \"EVA2CLIPModel\",\n    \"num_layers\": 4,\n"
+        "    \"hidden_size\": 128,\n    \"num_attention_heads\": 8,\n    \"vocab_size\": 1,\n"
+        "    \"layernorm_order\": \"post\",\n    \"model_parallel_size\": 1,\n    \"max_sequence_length\": 17,\n"
+        "    \"inner_hidden_size\": 256,\n    \"use_final_layernorm\": false,\n    \"layernorm_epsilon\": 1e-06,\n"
+        "    \"row_parallel_linear_final_bias\": false,\n    \"image_size\": [56, 56],\n    \"pre_len\": 1,\n"
+        "    \"post_len\": 0,\n    \"in_channels\": 3,\n    \"patch_size\": 14\n  }\n}\n");
+    return sheaf__text_take(out, &text);
+}
+
+static sheaf_status *cogvlm_spec(char **out, int which)
+{
+    return spec(out, &sheaf__family_cogvlm);
+}
+
+static sheaf_status *cogagent_spec(char **out, int which)
+{
+    return spec(out, &sheaf__family_cogagent);
+}
+
+static const sheaf__family_spec cogvlm_specs[] = {
+    { "cogvlm-tiny",
+      "CogVLM, byte vocabulary, hidden 128, 4 layers, images of 56 x 56: 2.4 million parameters" },
+    { NULL },
+};
+static const sheaf__family_spec cogagent_specs[] = {
+    { "cogagent-tiny",
+      "CogAgent, the same with a tower for images of 112 x 112: 2.7 million parameters" },
+    { NULL },
+};
+
+/* ---- what is trained ---- */
+
+/* The names of SAT's norm modules: input_layernorm, norm1, inner_attn_ln, ... */
+static bool is_norm(const char *module, size_t size)
+{
+    return memmem(module, size, "norm", 4) != NULL ||
+           (size > 3 && memcmp(module + size - 3, "_ln", 3) == 0);
+}
+
+/* SAT's rule (its deepspeed_training.py): all but the parameters of norms and those called exactly
+ * `bias`; q_bias, v_bias, tables and factors decay. */
+static bool decays(const char *name)
+{
+    const char *last = strrchr(name, '.');
+    if (last == NULL)
+        return strcmp(name, "bias") != 0;
+    if (strcmp(last, ".bias") == 0)
+        return false;
+    const char *module = last;
+    while (module > name && module[-1] != '.')
+        module--;
+    return !is_norm(module, (size_t)(last - module));
+}
+
+static const char *const adapted[] = { "attention.query_key_value", "attention.dense",
+                                       "cross_attention.query",     "cross_attention.key_value",
+                                       "cross_attention.dense",     NULL };
+static const sheaf__sat_layers sat_layers = { "transformer.layers.",
+                                              "mixins.eva.vit_model.transformer.layers.", adapted };
+
+/* Rotary tables, and what no pass through CogAgent's tower reads: its last block, norm and head. */
+static bool idle(const char *name, bool (*has)(const void *self, const char *begin),
+                 const void *self)
+{
+    char next[80];
+    if (strncmp(name, TOWER, sizeof TOWER - 1) != 0)
+        return false;
+    const char *inside = name + sizeof TOWER - 1;
+    if (strstr(inside, "rope.freqs_") != NULL || strncmp(inside, "norm.", 5) == 0 ||
+        strncmp(inside, "head.", 5) == 0)
+        return true;
+    if (strncmp(inside, "blocks.", 7) != 0)
+        return false;
+    snprintf(next, sizeof next, TOWER "blocks.%ld.", strtol(inside + 7, NULL, 10) + 1);
+    return !has(self, next);
+}
+
+static const sheaf__component_rule components[] = {
+    { "mixins.eva.vit_model.", SHEAF_PLAN_VIT },
+    { "mixins.eva.", SHEAF_PLAN_ADAPTER },
+    { "mixins.encoder.", SHEAF_PLAN_TOWER },
+    { "mixins.rotary.vision_", SHEAF_PLAN_EXPERTS },
+    { "mixins.mlp.vision_", SHEAF_PLAN_EXPERTS },
+    { "cross_attention", SHEAF_PLAN_CROSS },
+    { "word_embeddings", SHEAF_PLAN_EMBEDDINGS },
+    { "lm_head", SHEAF_PLAN_EMBEDDINGS },
+    { NULL },
+};
+
+/* ---- what SAT computes when it makes a model ---- */
+
+enum { PRETRAINED_GRID = 16 }; /* patches of a side of the images that EVA02-CLIP learned from */
+
+static double frequency(int64_t i, int64_t width)
+{
+    return 1.0 / sheaf__pow_d(10000, 2.0 * (double)i / (double)width);
+}
+
+/* CogVLM's buffers (as its mixin.py and eva_clip_L_hf.py make them): the frequencies of the text
+ * model; the cosines and sines of the high-resolution tower, [patches, head], where the first half
+ * of a head turns with the row and the second with the column, two neighbours by one angle. */
+static float buffer(const sheaf_tensor *t, const sheaf_config *c, int64_t index)
+{
+    if (t->ndim == 1)
+        return (float)frequency(index, c->head_dim);
+    const int64_t side = c->encoder.image / c->encoder.patch, width = t->shape[1];
+    const int64_t patch = index / width, in_head = index % width, half = width / 2;
+    const int64_t at = in_head < half ? patch / side : patch % side;
+    const float place = (float)at / (float)side * (float)PRETRAINED_GRID;
+    const float angle = place * (float)frequency(in_head % half / 2, half);
+    return (float)(sheaf__ends_with(t->name, "cos") ? sheaf__cos_d((double)angle)
+                                                    : sheaf__sin_d((double)angle));
+}
+
+/* ---- towers ---- */
+
+/* The ViT, whose rows stand in the sequence; and CogAgent's, for cross-attention. */
+static int towers(sheaf__tower out[SHEAF__MOST_TOWERS], const sheaf_config *c)
+{
+    const sheaf_encoder *e = &c->encoder;
+    const bool looks = sheaf__has_cross(c);
+    out[0] = sheaf__vit_tower(c, 1, c->patches);
+    if (c->family != SHEAF_COGAGENT)
+        return 1;
+    const int64_t side = e->patch > 0 ? e->image / e->patch : 0;
+    out[1] = (sheaf__tower){ .channels = e->channels,
+                             .height = e->image,
+                             .width = e->image,
+                             .patch = e->patch,
+                             .patches = side * side,
+                             .rows = side * side + 1,
+                             .gives = looks ? side * side : 0,
+                             .columns = e->width,
+                             .beside = true };
+    return 2;
+}
+
+static const sheaf_source_entry *entry_of(const sheaf_catalog *c, const char *name, int ndim)
+{
+    const sheaf_logical *t = sheaf__catalog_find(c, name);
+    return t != NULL && t->told.ndim == ndim ? &t->told : NULL;
+}
+
+/* Of the high-resolution tower, whose sizes upstream's code fixes and files do not state: by the
+ * tensors. Others stay as they are. */
+static void sizes(sheaf_config *config, const sheaf_catalog *c)
+{
+    sheaf_encoder *e = &config->encoder;
+    const sheaf_source_entry *patch = entry_of(c, TOWER "patch_embed.proj.weight", 4);
+    const sheaf_source_entry *tokens = entry_of(c, "mixins.encoder.pos_embed", 2);
+    const sheaf_source_entry *cosines = entry_of(c, TOWER "rope.freqs_cos", 2),
+                             *w1 = entry_of(c, TOWER "blocks.0.mlp.w1.weight", 2);
+    const sheaf_source_entry *head = entry_of(c, TOWER "head.weight", 2);
+    if (patch != NULL) {
+        e->width = patch->shape[0];
+        e->channels = patch->shape[1];
+        e->patch = patch->shape[2];
+    }
+    if (cosines != NULL)
+        e->head_width = cosines->shape[1];
+    if (w1 != NULL)
+        e->ffn = w1->shape[0];
+    if (head != NULL)
+        e->embed = head->shape[0];
+    if (e->image == 0 && tokens != NULL && e->patch > 0 && e->patch <= 1 << 16)
+        for (int64_t side = 1; side <= 4096 && side * side <= tokens->shape[0]; side++)
+            e->image = side * side == tokens->shape[0] ? side * e->patch : e->image;
+    int64_t layers = 0;
+    for (int64_t i = 0; i < c->count; i++) {
+        static const char block[] = TOWER "blocks.";
+        if (strncmp(c->tensor[i].told.name, block, sizeof block - 1) == 0) {
+            const int64_t n = strtoll(c->tensor[i].told.name + sizeof block - 1, NULL, 10) + 1;
+            layers = n > layers ? n : layers;
+        }
+    }
+    e->layers = layers > 0 ? layers : e->layers;
+}
+
+/* ---- the descriptors ---- */
+
+static const char *const cogvlm_classes[] = { "CogVLMModel", "FineTuneTrainCogVLMModel",
+                                              "FineTuneTestCogVLMModel", NULL };
+static const char *const cogagent_classes[] = { "CogAgentModel", "FineTuneTrainCogAgentModel",
+                                                "FineTuneTestCogAgentModel", NULL };
+
+#define TELLS "mixins.rotary.vision_query_key_value_list.:weight|mixins.lm.lm_head:weight"
+#define LIKE_COG                                                                                   \
+    .position_key = "max_sequence_length", .claims = sheaf__cog_claims, .read = sheaf__cog_config, \
+    .text = sheaf__cog_text, .rows = sheaf__cog_rows, .sat_rule = sheaf__cog_sat_rule,             \
+    .components = components, .towers = towers, .lora_targets = "sat", .paths = true,              \
+    .decays = decays, .sat_layers = &sat_layers, .head = "mixins.lm.lm_head.weight",               \
+    .table = "transformer.word_embeddings.weight", .sat_begin = "mixins.", .idle = idle,           \
+    .buffer = buffer, .frequencies = "mixins.rotary.rotary_emb.inv_freq",                          \
+    .build = sheaf__cog_build, .see = sheaf__cog_see, .place = sheaf__cog_place,                   \
+    .release = sheaf__cog_release
+
+const sheaf__family sheaf__family_cogvlm = {
+    .id = SHEAF_COGVLM,
+    .name = "cogvlm",
+    .title = "CogVLM",
+    .classes = cogvlm_classes,
+    .specs = cogvlm_specs,
+    .spec_config = cogvlm_spec,
+    .image = { .before = 1, .after = 1, .most = 1, .experts = true, .one_position = true },
+    .tells = TELLS,
+    LIKE_COG,
+};
+
+const sheaf__family sheaf__family_cogagent = {
+    .id = SHEAF_COGAGENT,
+    .name = "cogagent",
+    .title = "CogAgent",
+    .classes = cogagent_classes,
+    .specs = cogagent_specs,
+    .spec_config = cogagent_spec,
+    .image = { .before = 1,
+               .after = 1,
+               .most = 1,
+               .experts = true,
+               .one_position = true,
+               .needed = true },
+    /* of a model that lost its tower, cross-attention tells */
+    .tells = TELLS " mixins.encoder.:|cross_attention:weight",
+    .sizes = sizes,
+    .tower_names = "mixins.encoder.*, mixins.eva.pos_embed",
+    LIKE_COG,
+};
