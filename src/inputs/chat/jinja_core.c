@@ -2,8 +2,10 @@
 #include "inputs/chat/jinja_core.h"
 
 #include <stdarg.h>
+#include <utf8proc.h>
 
 #include "base/base.h"
+#include "inputs/tokenizer/unicode.h"
 
 /* ---- memory and failures ---- */
 
@@ -506,34 +508,24 @@ static void put_int(sheaf__j *j, sheaf__jbuffer *b, int64_t whole)
     sheaf__j_put(j, b, shown, (size_t)snprintf(shown, sizeof shown, "%" PRId64, whole));
 }
 
-uint32_t sheaf__j_code(const char *at, size_t n)
-{
-    static const unsigned char lead[] = { 0, 0x7f, 0x1f, 0x0f, 0x07 };
-    uint32_t c = (unsigned char)*at & lead[n];
-    for (size_t i = 1; i < n; i++)
-        c = c << 6 | ((unsigned char)at[i] & 0x3f);
-    return c;
-}
-
 /* Blanks, controls and private characters, which repr() escapes; those that no Unicode has assigned
  * it escapes too, and here they stand as they are. */
 static bool is_printable(uint32_t c)
 {
-    static const uint32_t ranges[][2] = {
-        { 0, 0x1f },          { 0x7f, 0xa0 },     { 0xad, 0xad },     { 0x1680, 0x1680 },
-        { 0x2000, 0x200f },   { 0x2028, 0x202f }, { 0x205f, 0x206f }, { 0x3000, 0x3000 },
-        { 0xe000, 0xf8ff },   { 0xfeff, 0xfeff }, { 0xfff9, 0xfffb }, { 0xfffe, 0xffff },
-        { 0xe0000, 0x10ffff }
-    };
-    for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++)
-        if (c >= ranges[i][0] && c <= ranges[i][1])
-            return false;
-    return true;
+    switch (utf8proc_category((utf8proc_int32_t)c)) {
+    case UTF8PROC_CATEGORY_CC:
+    case UTF8PROC_CATEGORY_CF:
+    case UTF8PROC_CATEGORY_CO:
+    case UTF8PROC_CATEGORY_ZL:
+    case UTF8PROC_CATEGORY_ZP: return false;
+    case UTF8PROC_CATEGORY_ZS: return c == ' ';
+    default: return true;
+    }
 }
 
 static void put_character(sheaf__j *j, sheaf__jbuffer *b, const char *at, size_t n, char quote)
 {
-    const uint32_t c = sheaf__j_code(at, n);
+    const uint32_t c = sheaf__unicode_take(at, n, NULL);
     const char *letter = c == '\n' ? "\\n" : c == '\r' ? "\\r" : c == '\t' ? "\\t" : NULL;
     char escaped[16];
     if (letter != NULL)

@@ -166,7 +166,6 @@ const char *sheaf__j_kind(sheaf__jvalue v); /* Python's name of it */
 sheaf__jlist sheaf__j_items(sheaf__j *j, sheaf__jvalue v);
 size_t sheaf__j_characters(sheaf__jtext text);
 size_t sheaf__j_character(const char *at, size_t left); /* its bytes; stray ones are one each */
-uint32_t sheaf__j_code(const char *at, size_t n);       /* of one character of UTF-8 */
 /* Python's str() and repr(). */
 sheaf__jtext sheaf__j_str(sheaf__j *j, sheaf__jvalue v);
 void sheaf__j_put_float(sheaf__j *j, sheaf__jbuffer *b, double real);
@@ -206,7 +205,7 @@ typedef enum sheaf__jnode_kind {
     SHEAF__N_SET_BLOCK,  /* a target, b filters over N_BODY or NULL, body */
     SHEAF__N_MACRO,      /* name, args (name, b default), body */
     SHEAF__N_CALL_BLOCK, /* a call, args, body */
-    SHEAF__N_FILTER,     /* a filters over N_BODY, body */
+    SHEAF__N_FILTER,     /* b filters over N_BODY, body */
     SHEAF__N_WITH,       /* args (a target, b value), body */
     SHEAF__N_GENERATION, /* body */
     SHEAF__N_BREAK,
@@ -221,12 +220,9 @@ typedef enum sheaf__jnode_kind {
     SHEAF__E_FILTER,   /* a|name(args) */
     SHEAF__E_TEST,     /* a is name(args) */
     SHEAF__E_NOT,      /* a */
-    SHEAF__E_MINUS,    /* a */
-    SHEAF__E_PLUS,     /* a */
+    SHEAF__E_SIGN,     /* name a */
     SHEAF__E_BINARY,   /* a name b */
     SHEAF__E_COMPARE,  /* a, args (name the sign, a) */
-    SHEAF__E_AND,      /* a, b */
-    SHEAF__E_OR,       /* a, b */
     SHEAF__E_CHOICE,   /* a if b else c */
     SHEAF__E_LIST,     /* args */
     SHEAF__E_TUPLE,    /* args */
@@ -261,9 +257,12 @@ sheaf__jnode *sheaf__j_parse_tuple(sheaf__jparser *p, bool choice);
 sheaf__jnode *sheaf__j_parse_expression(sheaf__jparser *p);
 sheaf__jnode *sheaf__j_parse_filters(sheaf__jparser *p, sheaf__jnode *of);
 sheaf__jnode *sheaf__j_node(sheaf__jparser *p, sheaf__jnode_kind kind);
+/* A new E_ARGUMENT behind the last one of a list. */
+sheaf__jnode *sheaf__j_append_node(sheaf__jparser *p, sheaf__jnode ***last);
 void sheaf__j_deeper(sheaf__jparser *p);
 bool sheaf__j_at(const sheaf__jparser *p, const char *sign); /* an operator or bracket */
 bool sheaf__j_at_name(const sheaf__jparser *p, const char *name);
+bool sheaf__j_at_one(const sheaf__jparser *p, const char *list); /* either, of a list with blanks */
 bool sheaf__j_skip(sheaf__jparser *p, const char *sign);
 bool sheaf__j_skip_name(sheaf__jparser *p, const char *name);
 void sheaf__j_expect(sheaf__jparser *p, const char *sign);

@@ -109,7 +109,7 @@ static sheaf__jvalue sequence(sheaf__jrun *r, const sheaf__jnode *e)
 static sheaf__jvalue sign(sheaf__jrun *r, const sheaf__jnode *e)
 {
     const sheaf__jvalue v = sheaf__j_evaluate(r, e->a);
-    const bool minus = e->kind == SHEAF__E_MINUS;
+    const bool minus = *e->name.at == '-';
     sheaf__j_defined(r->j, v);
     if (!sheaf__j_is_number(v))
         sheaf__j_raise(r->j, "bad operand type for a sign: '%s'", sheaf__j_kind(v));
@@ -141,13 +141,11 @@ static sheaf__jvalue filter_or_test(sheaf__jrun *r, const sheaf__jnode *e)
 static sheaf__jvalue binary(sheaf__jrun *r, const sheaf__jnode *e)
 {
     const sheaf__jvalue a = sheaf__j_evaluate(r, e->a);
-    return sheaf__j_binary(r->j, e->name, a, sheaf__j_evaluate(r, e->b));
-}
-
-static sheaf__jvalue logic(sheaf__jrun *r, const sheaf__jnode *e)
-{
-    const sheaf__jvalue a = sheaf__j_evaluate(r, e->a);
-    return sheaf__j_truth(a) == (e->kind == SHEAF__E_AND) ? sheaf__j_evaluate(r, e->b) : a;
+    const bool and = sheaf__j_is(e->name, "and"), or = sheaf__j_is(e->name, "or");
+    if ((and&&!sheaf__j_truth(a)) || (or &&sheaf__j_truth(a)))
+        return a;
+    const sheaf__jvalue b = sheaf__j_evaluate(r, e->b);
+    return and || or ? b : sheaf__j_binary(r->j, e->name, a, b);
 }
 
 static sheaf__jvalue choice(sheaf__jrun *r, const sheaf__jnode *e)
@@ -174,12 +172,9 @@ static sheaf__jvalue evaluate(sheaf__jrun *r, const sheaf__jnode *e)
     case SHEAF__E_FILTER:
     case SHEAF__E_TEST: return filter_or_test(r, e);
     case SHEAF__E_NOT: return sheaf__j_bool(!sheaf__j_truth(sheaf__j_evaluate(r, e->a)));
-    case SHEAF__E_MINUS:
-    case SHEAF__E_PLUS: return sign(r, e);
+    case SHEAF__E_SIGN: return sign(r, e);
     case SHEAF__E_BINARY: return binary(r, e);
     case SHEAF__E_COMPARE: return comparison(r, e);
-    case SHEAF__E_AND:
-    case SHEAF__E_OR: return logic(r, e);
     case SHEAF__E_CHOICE: return choice(r, e);
     default: return sequence(r, e);
     }

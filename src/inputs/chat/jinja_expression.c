@@ -31,6 +31,11 @@ bool sheaf__j_at_name(const sheaf__jparser *p, const char *name)
 {
     return p->at->kind == SHEAF__T_NAME && sheaf__j_is(p->at->text, name);
 }
+bool sheaf__j_at_one(const sheaf__jparser *p, const char *list)
+{
+    return (p->at->kind == SHEAF__T_NAME || p->at->kind == SHEAF__T_SIGN) &&
+           sheaf__is_listed(list, p->at->text.at, p->at->text.size);
+}
 bool sheaf__j_skip(sheaf__jparser *p, const char *sign)
 {
     const bool there = sheaf__j_at(p, sign);
@@ -63,6 +68,13 @@ sheaf__jnode *sheaf__j_node(sheaf__jparser *p, sheaf__jnode_kind kind)
     return n;
 }
 
+sheaf__jnode *sheaf__j_append_node(sheaf__jparser *p, sheaf__jnode ***last)
+{
+    sheaf__jnode *n = **last = sheaf__j_node(p, SHEAF__E_ARGUMENT);
+    *last = &n->next;
+    return n;
+}
+
 void sheaf__j_deeper(sheaf__jparser *p)
 {
     p->j->line = p->at->line;
@@ -72,8 +84,8 @@ void sheaf__j_deeper(sheaf__jparser *p)
 
 /* ---- values ---- */
 
-static sheaf__jnode *parse_or(sheaf__jparser *p);
-static sheaf__jnode *parse_unary(sheaf__jparser *p, bool filters);
+enum { OR, AND, NOT, COMPARISON, SUM, UNARY = 8 };
+static sheaf__jnode *parse_rank(sheaf__jparser *p, int rank);
 
 static sheaf__jnode *constant(sheaf__jparser *p, sheaf__jvalue value)
 {
@@ -126,23 +138,12 @@ static sheaf__jnode *parse_string(sheaf__jparser *p)
 
 static sheaf__jnode *parse_name(sheaf__jparser *p)
 {
-    static const struct {
-        const char *word;
-        sheaf__jvalue value;
-    } words[] = {
-        { "true", { SHEAF__J_BOOL, { .truth = true } } },
-        { "True", { SHEAF__J_BOOL, { .truth = true } } },
-        { "false", { SHEAF__J_BOOL, { .truth = false } } },
-        { "False", { SHEAF__J_BOOL, { .truth = false } } },
-        { "none", { SHEAF__J_NONE, { .whole = 0 } } },
-        { "None", { SHEAF__J_NONE, { .whole = 0 } } },
-    };
-    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-        if (sheaf__j_at_name(p, words[i].word)) {
-            sheaf__jnode *n = constant(p, words[i].value);
-            p->at++;
-            return n;
-        }
+    if (sheaf__j_at_one(p, "true True false False none None")) {
+        const char first = (char)(*p->at->text.at | 0x20);
+        sheaf__jnode *n = constant(p, first == 'n' ? sheaf__j_none() : sheaf__j_bool(first == 't'));
+        p->at++;
+        return n;
+    }
     sheaf__jnode *n = sheaf__j_node(p, SHEAF__E_NAME);
     n->name = sheaf__j_expect_name(p);
     return n;
@@ -159,14 +160,12 @@ static sheaf__jnode *parse_entries(sheaf__jparser *p, sheaf__jnode_kind kind, co
             if (sheaf__j_at(p, close))
                 break;
         }
-        sheaf__jnode *entry = sheaf__j_node(p, SHEAF__E_ARGUMENT);
+        sheaf__jnode *entry = sheaf__j_append_node(p, &last);
         entry->a = sheaf__j_parse_expression(p);
         if (kind == SHEAF__E_DICT) {
             sheaf__j_expect(p, ":");
             entry->b = sheaf__j_parse_expression(p);
         }
-        *last = entry;
-        last = &entry->next;
     }
     sheaf__j_expect(p, close);
     return n;
@@ -214,15 +213,13 @@ static sheaf__jnode *parse_arguments(sheaf__jparser *p)
         }
         if (sheaf__j_at(p, "*") || sheaf__j_at(p, "**"))
             sheaf__j_refuse(p->j, "arguments from a list or a dict (*, **)");
-        sheaf__jnode *n = sheaf__j_node(p, SHEAF__E_ARGUMENT);
+        sheaf__jnode *n = sheaf__j_append_node(p, &last);
         if (p->at->kind == SHEAF__T_NAME && p->at[1].kind == SHEAF__T_SIGN &&
             sheaf__j_is(p->at[1].text, "=")) {
             n->name = p->at->text;
             p->at += 2;
         }
         n->a = sheaf__j_parse_expression(p);
-        *last = n;
-        last = &n->next;
     }
     sheaf__j_expect(p, ")");
     return first;
@@ -312,8 +309,7 @@ sheaf__jnode *sheaf__j_parse_filters(sheaf__jparser *p, sheaf__jnode *of)
 static bool begins_value(const sheaf__jparser *p)
 {
     if (p->at->kind == SHEAF__T_NAME)
-        return !sheaf__j_at_name(p, "else") && !sheaf__j_at_name(p, "or") &&
-               !sheaf__j_at_name(p, "and");
+        return !sheaf__j_at_one(p, "else or and");
     return p->at->kind == SHEAF__T_TEXT || p->at->kind == SHEAF__T_INT ||
            p->at->kind == SHEAF__T_FLOAT || sheaf__j_at(p, "[") || sheaf__j_at(p, "{");
 }
@@ -359,9 +355,9 @@ static sheaf__jnode *parse_unary(sheaf__jparser *p, bool filters)
 {
     sheaf__jnode *n;
     sheaf__j_deeper(p);
-    if (sheaf__j_at(p, "-") || sheaf__j_at(p, "+")) {
-        n = sheaf__j_node(p, sheaf__j_at(p, "-") ? SHEAF__E_MINUS : SHEAF__E_PLUS);
-        p->at++;
+    if (sheaf__j_at_one(p, "- +")) {
+        n = sheaf__j_node(p, SHEAF__E_SIGN);
+        n->name = (p->at++)->text;
         n->a = parse_unary(p, false);
     } else {
         n = parse_primary(p);
@@ -373,63 +369,10 @@ static sheaf__jnode *parse_unary(sheaf__jparser *p, bool filters)
     return n;
 }
 
-/* Operators of one rank each; all bind to the left, as in Jinja ** too. */
-static sheaf__jnode *parse_rank(sheaf__jparser *p, int rank)
-{
-    static const char *const signs[][5] = {
-        { "+", "-" }, { "~" }, { "*", "/", "//", "%" }, { "**" }
-    };
-    if (rank == 4)
-        return parse_unary(p, true);
-    sheaf__jnode *n = parse_rank(p, rank + 1);
-    for (int i = 0; signs[rank][i] != NULL; i++) {
-        if (!sheaf__j_at(p, signs[rank][i]))
-            continue;
-        sheaf__jnode *binary = sheaf__j_node(p, SHEAF__E_BINARY);
-        binary->name = (p->at++)->text;
-        binary->a = n;
-        binary->b = parse_rank(p, rank + 1);
-        n = binary;
-        i = -1;
-    }
-    return n;
-}
-
-static bool at_comparison(const sheaf__jparser *p)
-{
-    static const char *const signs[] = { "==", "!=", "<", "<=", ">", ">=" };
-    for (size_t i = 0; i < sizeof signs / sizeof *signs; i++)
-        if (sheaf__j_at(p, signs[i]))
-            return true;
-    return sheaf__j_at_name(p, "in") ||
-           (sheaf__j_at_name(p, "not") && p->at[1].kind == SHEAF__T_NAME &&
-            sheaf__j_is(p->at[1].text, "in"));
-}
-
-static sheaf__jnode *parse_comparison(sheaf__jparser *p)
-{
-    sheaf__jnode *n = parse_rank(p, 0), **last = NULL;
-    while (at_comparison(p)) {
-        if (last == NULL) {
-            sheaf__jnode *comparison = sheaf__j_node(p, SHEAF__E_COMPARE);
-            comparison->a = n;
-            n = comparison;
-            last = &n->args;
-        }
-        sheaf__jnode *with = sheaf__j_node(p, SHEAF__E_ARGUMENT);
-        with->name = p->at->text; /* "not" for not in */
-        p->at += sheaf__j_at_name(p, "not") ? 2 : 1;
-        with->a = parse_rank(p, 0);
-        *last = with;
-        last = &with->next;
-    }
-    return n;
-}
-
 static sheaf__jnode *parse_not(sheaf__jparser *p)
 {
     if (!sheaf__j_at_name(p, "not"))
-        return parse_comparison(p);
+        return parse_rank(p, COMPARISON);
     sheaf__j_deeper(p);
     sheaf__jnode *n = sheaf__j_node(p, SHEAF__E_NOT);
     p->at++;
@@ -438,40 +381,57 @@ static sheaf__jnode *parse_not(sheaf__jparser *p)
     return n;
 }
 
-/* Of one word, which binds to the left, between what `next` parses. */
-static sheaf__jnode *parse_logic(sheaf__jparser *p, const char *word, sheaf__jnode_kind kind,
-                                 sheaf__jnode *(*next)(sheaf__jparser *p))
+static sheaf__jnode *parse_comparison(sheaf__jparser *p)
 {
-    sheaf__jnode *n = next(p);
-    while (sheaf__j_at_name(p, word)) {
-        sheaf__jnode *both = sheaf__j_node(p, kind);
-        p->at++;
-        both->a = n;
-        both->b = next(p);
-        n = both;
+    sheaf__jnode *n = parse_rank(p, SUM), **last = NULL;
+    while (sheaf__j_at_one(p, "== != < <= > >= in") ||
+           (sheaf__j_at_name(p, "not") && p->at[1].kind == SHEAF__T_NAME &&
+            sheaf__j_is(p->at[1].text, "in"))) {
+        if (last == NULL) {
+            sheaf__jnode *comparison = sheaf__j_node(p, SHEAF__E_COMPARE);
+            comparison->a = n;
+            n = comparison;
+            last = &n->args;
+        }
+        sheaf__jnode *with = sheaf__j_append_node(p, &last);
+        with->name = p->at->text; /* "not" for not in */
+        p->at += sheaf__j_at_name(p, "not") ? 2 : 1;
+        with->a = parse_rank(p, SUM);
     }
     return n;
 }
 
-static sheaf__jnode *parse_and(sheaf__jparser *p)
+/* Operators of this rank and above; all bind to the left, as in Jinja ** too. */
+static sheaf__jnode *parse_rank(sheaf__jparser *p, int rank)
 {
-    return parse_logic(p, "and", SHEAF__E_AND, parse_not);
-}
-
-static sheaf__jnode *parse_or(sheaf__jparser *p)
-{
-    return parse_logic(p, "or", SHEAF__E_OR, parse_and);
+    static const char *const signs[UNARY] = { [OR] = "or", [AND] = "and", [SUM] = "+ -",
+                                              "~",         "* / // %",    "**" };
+    if (rank == NOT)
+        return parse_not(p);
+    if (rank == COMPARISON)
+        return parse_comparison(p);
+    if (rank == UNARY)
+        return parse_unary(p, true);
+    sheaf__jnode *n = parse_rank(p, rank + 1);
+    while (sheaf__j_at_one(p, signs[rank])) {
+        sheaf__jnode *binary = sheaf__j_node(p, SHEAF__E_BINARY);
+        binary->name = (p->at++)->text;
+        binary->a = n;
+        binary->b = parse_rank(p, rank + 1);
+        n = binary;
+    }
+    return n;
 }
 
 sheaf__jnode *sheaf__j_parse_expression(sheaf__jparser *p)
 {
     sheaf__j_deeper(p);
-    sheaf__jnode *n = parse_or(p);
+    sheaf__jnode *n = parse_rank(p, OR);
     while (sheaf__j_at_name(p, "if")) {
         sheaf__jnode *choice = sheaf__j_node(p, SHEAF__E_CHOICE);
         p->at++;
         choice->a = n;
-        choice->b = parse_or(p);
+        choice->b = parse_rank(p, OR);
         if (sheaf__j_skip_name(p, "else"))
             choice->c = sheaf__j_parse_expression(p);
         n = choice;
@@ -482,17 +442,15 @@ sheaf__jnode *sheaf__j_parse_expression(sheaf__jparser *p)
 
 sheaf__jnode *sheaf__j_parse_tuple(sheaf__jparser *p, bool choice)
 {
-    sheaf__jnode *first = choice ? sheaf__j_parse_expression(p) : parse_or(p);
+    sheaf__jnode *first = choice ? sheaf__j_parse_expression(p) : parse_rank(p, OR);
     if (!sheaf__j_at(p, ","))
         return first;
     sheaf__jnode *tuple = sheaf__j_node(p, SHEAF__E_TUPLE), **last = &tuple->args;
     for (sheaf__jnode *entry = first; entry != NULL;) {
-        *last = sheaf__j_node(p, SHEAF__E_ARGUMENT);
-        (*last)->a = entry;
-        last = &(*last)->next;
+        sheaf__j_append_node(p, &last)->a = entry;
         const bool ends = !sheaf__j_skip(p, ",") || p->at->kind == SHEAF__T_BLOCK_END ||
                           p->at->kind == SHEAF__T_PRINT_END || sheaf__j_at(p, ")");
-        entry = ends ? NULL : choice ? sheaf__j_parse_expression(p) : parse_or(p);
+        entry = ends ? NULL : choice ? sheaf__j_parse_expression(p) : parse_rank(p, OR);
     }
     return tuple;
 }

@@ -1,6 +1,7 @@
 /* jinja_json.c - the filter tojson, which in transformers is Python's json.dumps(). */
 #include "base/base.h"
 #include "inputs/chat/jinja_core.h"
+#include "inputs/tokenizer/unicode.h"
 
 typedef struct writer {
     sheaf__j *j;
@@ -44,7 +45,7 @@ static void put_text(writer *w, sheaf__jtext text)
             if (*at == 0x7f)
                 sheaf__j_put(w->j, w->b, at, 1);
             else
-                put_escape(w, sheaf__j_code(at, n), at);
+                put_escape(w, sheaf__unicode_take(at, n, NULL), at);
         } else {
             sheaf__j_put(w->j, w->b, at, n > 0 ? n : 1);
         }

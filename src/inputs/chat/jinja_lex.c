@@ -244,13 +244,6 @@ static const char *digits_end(const lexer *l, const char *p)
     return p;
 }
 
-static const char *zeros_end(const lexer *l, const char *p)
-{
-    while (p < l->end && (*p == '0' || (*p == '_' && p + 1 < l->end && p[1] == '0')))
-        p++;
-    return p;
-}
-
 /* 12, 1_000, 0x1f, 1.5, 1e9; behind a point no fraction: a.0.1 */
 static void take_number(lexer *l)
 {
@@ -272,8 +265,8 @@ static void take_number(lexer *l)
             whole = false;
         }
     }
-    if (whole && *l->at == '0')
-        p = zeros_end(l, l->at); /* 01 are two numbers */
+    if (whole && *l->at == '0' && strspn(l->at, "0_") < (size_t)(p - l->at))
+        fail(l, "a number without zeros before it"); /* 01 are two numbers to Jinja */
     add(l, whole ? SHEAF__T_INT : SHEAF__T_FLOAT, (sheaf__jtext){ l->at, (size_t)(p - l->at) });
     l->at = p;
 }

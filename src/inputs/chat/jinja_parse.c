@@ -13,6 +13,11 @@ static void expect_end(sheaf__jparser *p)
     p->at++;
 }
 
+static void expect_end_of(sheaf__jparser *p, sheaf__jnode *n)
+{
+    expect_end(p);
+}
+
 /* The body up to {% END %}, which is passed. */
 static sheaf__jnode *body_until(sheaf__jparser *p, const char *end)
 {
@@ -56,9 +61,7 @@ static sheaf__jnode *parse_target(sheaf__jparser *p, bool member)
     if (sheaf__j_at(p, ",")) {
         sheaf__jnode *tuple = sheaf__j_node(p, SHEAF__E_TUPLE), **last = &tuple->args;
         for (sheaf__jnode *entry = n; entry != NULL;) {
-            *last = sheaf__j_node(p, SHEAF__E_ARGUMENT);
-            (*last)->a = entry;
-            last = &(*last)->next;
+            sheaf__j_append_node(p, &last)->a = entry;
             entry = sheaf__j_skip(p, ",") && !(brackets && sheaf__j_at(p, ")"))
                         ? parse_target_of(p, member, brackets)
                         : NULL;
@@ -72,10 +75,9 @@ static sheaf__jnode *parse_target(sheaf__jparser *p, bool member)
 
 /* ---- statements ---- */
 
-static sheaf__jnode *parse_for(sheaf__jparser *p)
+static void parse_for(sheaf__jparser *p, sheaf__jnode *n)
 {
     static const char *const ends[] = { "else", "endfor", NULL };
-    sheaf__jnode *n = sheaf__j_node(p, SHEAF__N_FOR);
     n->a = parse_target(p, false);
     if (!sheaf__j_skip_name(p, "in"))
         sheaf__j_syntax(p, "in");
@@ -88,51 +90,45 @@ static sheaf__jnode *parse_for(sheaf__jparser *p)
     n->body = parse_body(p, ends);
     if (sheaf__j_skip_name(p, "else")) {
         n->other = body_until(p, "endfor");
-        return n;
+        return;
     }
     p->at++;
     expect_end(p);
-    return n;
 }
 
-static sheaf__jnode *parse_if(sheaf__jparser *p)
+static void parse_if(sheaf__jparser *p, sheaf__jnode *n)
 {
     static const char *const ends[] = { "elif", "else", "endif", NULL };
-    sheaf__jnode *n = sheaf__j_node(p, SHEAF__N_IF), *last = n;
-    for (;;) {
-        last->a = sheaf__j_parse_tuple(p, false);
+    for (;; n = n->other) {
+        n->a = sheaf__j_parse_tuple(p, false);
         if (sheaf__j_at_name(p, "if")) /* an inline if needs brackets here */
             sheaf__j_syntax(p, "%}");
         expect_end(p);
-        last->body = parse_body(p, ends);
-        if (sheaf__j_skip_name(p, "elif")) {
-            last->other = sheaf__j_node(p, SHEAF__N_IF);
-            last = last->other;
-        } else if (sheaf__j_skip_name(p, "else")) {
-            last->other = body_until(p, "endif");
-            return n;
-        } else {
-            p->at++;
-            expect_end(p);
-            return n;
+        n->body = parse_body(p, ends);
+        if (sheaf__j_skip_name(p, "else")) {
+            n->other = body_until(p, "endif");
+            return;
         }
+        if (!sheaf__j_skip_name(p, "elif"))
+            break;
+        n->other = sheaf__j_node(p, SHEAF__N_IF);
     }
+    p->at++;
+    expect_end(p);
 }
 
-static sheaf__jnode *parse_set(sheaf__jparser *p)
+static void parse_set(sheaf__jparser *p, sheaf__jnode *n)
 {
-    sheaf__jnode *n = sheaf__j_node(p, SHEAF__N_SET);
     n->a = parse_target(p, true);
     if (sheaf__j_skip(p, "=")) {
         n->b = sheaf__j_parse_tuple(p, true);
         expect_end(p);
-        return n;
+        return;
     }
     n->kind = SHEAF__N_SET_BLOCK;
     if (sheaf__j_skip(p, "|"))
         n->b = sheaf__j_parse_filters(p, sheaf__j_node(p, SHEAF__E_BODY));
     n->body = body_until(p, "endset");
-    return n;
 }
 
 /* (a, b=1) */
@@ -143,104 +139,83 @@ static sheaf__jnode *parse_signature(sheaf__jparser *p)
     while (!sheaf__j_at(p, ")")) {
         if (first != NULL)
             sheaf__j_expect(p, ",");
-        sheaf__jnode *n = sheaf__j_node(p, SHEAF__E_ARGUMENT);
+        sheaf__jnode *n = sheaf__j_append_node(p, &last);
         n->name = sheaf__j_expect_name(p);
         if (sheaf__j_skip(p, "="))
             n->b = sheaf__j_parse_expression(p);
-        *last = n;
-        last = &n->next;
     }
     sheaf__j_expect(p, ")");
     return first;
 }
 
-static sheaf__jnode *parse_macro(sheaf__jparser *p)
+static void parse_macro(sheaf__jparser *p, sheaf__jnode *n)
 {
-    sheaf__jnode *n = sheaf__j_node(p, SHEAF__N_MACRO);
     n->name = sheaf__j_expect_name(p);
     n->args = parse_signature(p);
-    n->body = body_until(p, "endmacro");
-    return n;
 }
 
-static sheaf__jnode *parse_call_block(sheaf__jparser *p)
+static void parse_call_block(sheaf__jparser *p, sheaf__jnode *n)
 {
-    sheaf__jnode *n = sheaf__j_node(p, SHEAF__N_CALL_BLOCK);
     if (sheaf__j_at(p, "("))
         n->args = parse_signature(p);
     n->name = SHEAF__J_WORD("caller");
     n->a = sheaf__j_parse_expression(p);
     if (n->a->kind != SHEAF__E_CALL)
         sheaf__j_syntax(p, "a call of a macro");
-    n->body = body_until(p, "endcall");
-    return n;
 }
 
-static sheaf__jnode *parse_filter_block(sheaf__jparser *p)
+static void parse_filter_block(sheaf__jparser *p, sheaf__jnode *n)
 {
-    sheaf__jnode *n = sheaf__j_node(p, SHEAF__N_FILTER);
-    n->a = sheaf__j_parse_filters(p, sheaf__j_node(p, SHEAF__E_BODY));
-    n->body = body_until(p, "endfilter");
-    return n;
+    n->b = sheaf__j_parse_filters(p, sheaf__j_node(p, SHEAF__E_BODY));
 }
 
-static sheaf__jnode *parse_with(sheaf__jparser *p)
+static void parse_with(sheaf__jparser *p, sheaf__jnode *n)
 {
-    sheaf__jnode *n = sheaf__j_node(p, SHEAF__N_WITH), **last = &n->args;
+    sheaf__jnode **last = &n->args;
     while (p->at->kind != SHEAF__T_BLOCK_END) {
         if (n->args != NULL)
             sheaf__j_expect(p, ",");
-        *last = sheaf__j_node(p, SHEAF__E_ARGUMENT);
-        (*last)->a = parse_target_name(p, false);
+        sheaf__jnode *one = sheaf__j_append_node(p, &last);
+        one->a = parse_target_name(p, false);
         sheaf__j_expect(p, "=");
-        (*last)->b = sheaf__j_parse_expression(p);
-        last = &(*last)->next;
+        one->b = sheaf__j_parse_expression(p);
     }
-    n->body = body_until(p, "endwith");
-    return n;
 }
 
-static sheaf__jnode *parse_generation(sheaf__jparser *p)
+static void parse_generation(sheaf__jparser *p, sheaf__jnode *n)
 {
-    sheaf__jnode *n = sheaf__j_node(p, SHEAF__N_GENERATION);
     p->marks = true;
-    n->body = body_until(p, "endgeneration");
-    return n;
-}
-
-static sheaf__jnode *parse_break(sheaf__jparser *p)
-{
-    sheaf__jnode *n = sheaf__j_node(p, SHEAF__N_BREAK);
-    expect_end(p);
-    return n;
-}
-static sheaf__jnode *parse_continue(sheaf__jparser *p)
-{
-    sheaf__jnode *n = sheaf__j_node(p, SHEAF__N_CONTINUE);
-    expect_end(p);
-    return n;
 }
 
 static sheaf__jnode *parse_statement(sheaf__jparser *p)
 {
     static const struct {
         const char *name;
-        sheaf__jnode *(*parse)(sheaf__jparser *p);
+        sheaf__jnode_kind kind;
+        void (*parse)(sheaf__jparser *p, sheaf__jnode *n); /* what is between the name and %} */
+        const char *end; /* of its body; NULL: `parse` goes to the end */
     } statements[] = {
-        { "for", parse_for },         { "if", parse_if },
-        { "set", parse_set },         { "macro", parse_macro },
-        { "call", parse_call_block }, { "filter", parse_filter_block },
-        { "with", parse_with },       { "generation", parse_generation },
-        { "break", parse_break },     { "continue", parse_continue },
+        { "for", SHEAF__N_FOR, parse_for },
+        { "if", SHEAF__N_IF, parse_if },
+        { "set", SHEAF__N_SET, parse_set },
+        { "macro", SHEAF__N_MACRO, parse_macro, "endmacro" },
+        { "call", SHEAF__N_CALL_BLOCK, parse_call_block, "endcall" },
+        { "filter", SHEAF__N_FILTER, parse_filter_block, "endfilter" },
+        { "with", SHEAF__N_WITH, parse_with, "endwith" },
+        { "generation", SHEAF__N_GENERATION, parse_generation, "endgeneration" },
+        { "break", SHEAF__N_BREAK, expect_end_of },
+        { "continue", SHEAF__N_CONTINUE, expect_end_of },
     };
-    static const char *const others[] = { "include", "import",     "from", "extends", "block",
-                                          "print",   "autoescape", "do",   "trans" };
     for (size_t i = 0; i < sizeof statements / sizeof *statements; i++)
-        if (sheaf__j_skip_name(p, statements[i].name))
-            return statements[i].parse(p);
-    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
-        if (sheaf__j_at_name(p, others[i]))
-            sheaf__j_refuse(p->j, "the statement %s", others[i]);
+        if (sheaf__j_skip_name(p, statements[i].name)) {
+            sheaf__jnode *n = sheaf__j_node(p, statements[i].kind);
+            statements[i].parse(p, n);
+            if (statements[i].end != NULL)
+                n->body = body_until(p, statements[i].end);
+            return n;
+        }
+    if (sheaf__j_at_one(p, "include import from extends block print autoescape do trans"))
+        sheaf__j_refuse(p->j, "the statement %.*s", (int)p->at->text.size, p->at->text.at);
     sheaf__j_syntax(p, "a statement");
 }
 

@@ -98,19 +98,15 @@ static void run_for(sheaf__jrun *r, const sheaf__jnode *n)
         execute_all(r, n->other);
 }
 
-static void run_set(sheaf__jrun *r, const sheaf__jnode *n)
+/* What the block writes, through its filters. */
+static sheaf__jvalue filtered(sheaf__jrun *r, const sheaf__jnode *n)
 {
-    sheaf__jvalue value;
-    if (n->kind == SHEAF__N_SET) {
+    const sheaf__jvalue body = r->body;
+    sheaf__jvalue value = r->body = written(r, n->body, r->scope);
+    if (n->b != NULL)
         value = sheaf__j_evaluate(r, n->b);
-    } else {
-        const sheaf__jvalue body = r->body;
-        value = r->body = written(r, n->body, r->scope);
-        if (n->b != NULL)
-            value = sheaf__j_evaluate(r, n->b);
-        r->body = body;
-    }
-    assign(r, n->a, value);
+    r->body = body;
+    return value;
 }
 
 static sheaf__jmacro *macro_of(sheaf__jrun *r, const sheaf__jnode *n)
@@ -137,14 +133,6 @@ static void run_call_block(sheaf__jrun *r, const sheaf__jnode *n)
         sheaf__j_refuse(r->j, "a call block of what is no macro");
     const sheaf__jarguments args = sheaf__j_arguments(r, n->a->args);
     put(r, call_macro(r, callee.u.macro, &args, macro_of(r, n)));
-}
-
-static void run_filter(sheaf__jrun *r, const sheaf__jnode *n)
-{
-    const sheaf__jvalue body = r->body;
-    r->body = written(r, n->body, r->scope);
-    put(r, sheaf__j_evaluate(r, n->a));
-    r->body = body;
 }
 
 static void run_with(sheaf__jrun *r, const sheaf__jnode *n)
@@ -188,13 +176,13 @@ static void execute(sheaf__jrun *r, const sheaf__jnode *n)
         execute_all(r, sheaf__j_truth(sheaf__j_evaluate(r, n->a)) ? n->body : n->other);
         break;
     case SHEAF__N_FOR: run_for(r, n); break;
-    case SHEAF__N_SET:
-    case SHEAF__N_SET_BLOCK: run_set(r, n); break;
+    case SHEAF__N_SET: assign(r, n->a, sheaf__j_evaluate(r, n->b)); break;
+    case SHEAF__N_SET_BLOCK: assign(r, n->a, filtered(r, n)); break;
     case SHEAF__N_MACRO:
         sheaf__j_define(r, n->name, (sheaf__jvalue){ SHEAF__J_MACRO, { .macro = macro_of(r, n) } });
         break;
     case SHEAF__N_CALL_BLOCK: run_call_block(r, n); break;
-    case SHEAF__N_FILTER: run_filter(r, n); break;
+    case SHEAF__N_FILTER: put(r, filtered(r, n)); break;
     case SHEAF__N_WITH: run_with(r, n); break;
     case SHEAF__N_GENERATION: run_generation(r, n); break;
     default: leave(r, n);
