@@ -218,8 +218,7 @@ static inline void fill_mask(const problem *p, uint64_t round)
 static inline void run_parts(const problem *p, const result *r, const char *isa, int way)
 {
     const sheaf__attention *s = &p->s;
-    const sheaf__attention_kernels *kernels =
-        sheaf__attention_kernels_for(sheaf__kernels_for(isa)->isa);
+    sheaf__attention_kernel *kernel = sheaf__attention_kernel_for(sheaf__kernels_for(isa)->isa);
     const sheaf__attention_call call = { s,     r->o,  r->stats, p->q,
                                          p->k,  p->v,  p->d_o,   r->dq,
                                          r->dk, r->dv, p->sums,  sheaf__units_for(isa) };
@@ -233,23 +232,23 @@ static inline void run_parts(const problem *p, const result *r, const char *isa,
             const size_t bytes = way == 2 && s->head_dim <= 80 ? little : whole;
             sheaf__attention_part part = { b, kv, 0, s->group, 0, split };
             if (split > 0)
-                kernels->rows(&call, &part, scratch + whole - bytes, bytes);
+                kernel(&call, &part, SHEAF__ATTENTION_ROWS, scratch + whole - bytes, bytes);
             part.begin = split;
             part.end = rows;
             if (split < rows)
-                kernels->rows(&call, &part, scratch + whole - bytes, bytes);
+                kernel(&call, &part, SHEAF__ATTENTION_ROWS, scratch + whole - bytes, bytes);
             if (!has_backward(s))
                 continue;
             for (int64_t j = 0; j < s->keys; j += way == 0 ? s->keys : 256) {
                 const int64_t end = way == 0 || j + 256 > s->keys ? s->keys : j + 256;
-                kernels->dkv(&call, &(sheaf__attention_part){ b, kv, 0, s->group, j, end },
-                             way == 0, scratch, whole);
+                kernel(&call, &(sheaf__attention_part){ b, kv, 0, s->group, j, end },
+                       way == 0 ? SHEAF__ATTENTION_DKV_DQ : SHEAF__ATTENTION_DKV, scratch, whole);
             }
             for (int64_t i = 0; way != 0 && i < s->queries; i += 256)
                 for (int64_t g = 0; g < s->group; g++) {
                     const int64_t end = i + 256 > s->queries ? s->queries : i + 256;
-                    kernels->dq(&call, &(sheaf__attention_part){ b, kv, g, g + 1, i, end }, scratch,
-                                whole);
+                    kernel(&call, &(sheaf__attention_part){ b, kv, g, g + 1, i, end },
+                           SHEAF__ATTENTION_DQ, scratch, whole);
                 }
         }
     _mm_setcsr(before);

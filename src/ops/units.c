@@ -2,8 +2,11 @@
 #include "ops/units.h"
 
 #include "base/cpu.h"
+#include "ops/kernels.h"
 
+#ifndef SHEAF_NO_X86
 #include <cpuid.h>
+#endif
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -16,15 +19,27 @@
 #define TILE_STATES (3u << 17)    /* in XCR0: the system keeps tiles and their configuration */
 #define PAYS 0.9                  /* the pair instruction also needs less work around it */
 
-static bool has_avx512(void)
-{
-    return SHEAF__CPU_HAS("avx512f") && SHEAF__CPU_HAS("avx512bw") && SHEAF__CPU_HAS("avx512dq") &&
-           SHEAF__CPU_HAS("avx512vl");
-}
-
+#ifdef SHEAF_NO_X86
 bool sheaf__units_have_pairs(void)
 {
-    return has_avx512() && SHEAF__CPU_HAS("avx512bf16");
+    return false;
+}
+static bool has_amx(void)
+{
+    return false;
+}
+static bool may_use_tiles(void)
+{
+    return false;
+}
+void sheaf__units_measure(double rate[SHEAF__RATES], bool pairs, bool tiles)
+{
+    memset(rate, 0, SHEAF__RATES * sizeof *rate);
+}
+#else
+bool sheaf__units_have_pairs(void)
+{
+    return sheaf__kernels_for("avx512") != NULL && SHEAF__CPU_HAS("avx512bf16");
 }
 
 static bool permitted(void)
@@ -55,6 +70,7 @@ static bool may_use_tiles(void)
     __asm__("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
     return (low & TILE_STATES) == TILE_STATES && permitted();
 }
+#endif
 #endif
 
 bool sheaf__units_have_tiles(void)

@@ -13,9 +13,10 @@ typedef struct sheaf__units {
     bool tiles; /* AMX computes `tiles` */
 } sheaf__units;
 
-bool sheaf__units_have_pairs(void); /* the processor has vdpbf16ps */
-bool sheaf__units_have_tiles(
-    void); /* it has AMX for bfloat16, and the system lets this process use it */
+/* The processor has vdpbf16ps; it has AMX for bfloat16, and the system lets this process use it.
+ * Neither in a build without x86. */
+bool sheaf__units_have_pairs(void);
+bool sheaf__units_have_tiles(void);
 
 /* The processor has them, but the system does not let this process use them. */
 bool sheaf__units_lack_permission(void);

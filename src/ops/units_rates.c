@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/unroll.h"
+#include "ops/tile_unit.h"
 #include "ops/units.h"
 
 #define TURNS 400  /* of a loop, so that it takes some microseconds */
@@ -39,17 +40,9 @@ static void turn_pairs(void)
         }
 }
 
-static const struct {
-    uint8_t palette, start, reserved[14];
-    uint16_t bytes[16];
-    uint8_t rows[16];
-} whole = { .palette = 1,
-            .bytes = { 64, 64, 64, 64, 64, 64, 64, 64 },
-            .rows = { 16, 16, 16, 16, 16, 16, 16, 16 } };
-
 static void turn_tiles(void)
 {
-    _tile_loadconfig(&whole);
+    _tile_loadconfig(&sheaf__whole_tiles);
     for (int n = 0; n < TURNS / 10; n++) {
         _tile_dpbf16ps(0, 4, 6);
         _tile_dpbf16ps(1, 4, 7);

@@ -94,6 +94,7 @@ V_TWO(veci, vi_add, add_epi32)
 V_TWO(veci, vi_max, max_epi32) /* signed */
 V_BY(veci, vi_left, slli_epi32)
 V_BY(veci, vi_right, srli_epi32)
+V_BY(veci, vi_right_signed, srai_epi32)
 #undef V_ONE
 #undef V_TWO
 #undef V_BY
@@ -109,10 +110,6 @@ SHEAF__INLINE vec v_fma(vec x, vec y, vec z)
 SHEAF__INLINE vec v_swap_pairs(vec x)
 {
     return _mm512_permute_ps(x, 0xb1);
-}
-SHEAF__INLINE veci vi_sign(veci x)
-{
-    return _mm512_srai_epi32(x, 31);
 }
 SHEAF__INLINE veci vi_counting(void)
 {
@@ -222,10 +219,6 @@ SHEAF__INLINE vec v_fma(vec x, vec y, vec z)
 SHEAF__INLINE vec v_swap_pairs(vec x)
 {
     return (vec){ _mm256_permute_ps(x.a, 0xb1), _mm256_permute_ps(x.b, 0xb1) };
-}
-SHEAF__INLINE veci vi_sign(veci x)
-{
-    return (veci){ _mm256_srai_epi32(x.a, 31), _mm256_srai_epi32(x.b, 31) };
 }
 SHEAF__INLINE vecm v_less(vec x, vec y)
 {
@@ -510,5 +503,5 @@ SHEAF__INLINE void v_tanh(vec *t, const vec *x, const int many)
 SHEAF__INLINE veci vi_order(vec x)
 {
     const veci bits = v_bits(x);
-    return vi_xor(bits, vi_and(vi_sign(bits), vi_set(0x7fffffff)));
+    return vi_xor(bits, vi_and(vi_right_signed(bits, 31), vi_set(0x7fffffff)));
 }

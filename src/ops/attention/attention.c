@@ -6,50 +6,24 @@
 
 #include "base/cpu.h"
 
-/* ---- the reference as kernels ---- */
-static void ref_rows(const sheaf__attention_call *call, const sheaf__attention_part *part,
-                     void *scratch, size_t bytes)
-{
-    sheaf__attention_ref_rows(call, part);
-}
-
-static void ref_dkv(const sheaf__attention_call *call, const sheaf__attention_part *part, bool both,
-                    void *scratch, size_t bytes)
-{
-    sheaf__attention_ref_dkv(call, part);
-    sheaf__attention_part queries = *part;
-    queries.end = call->shape->queries;
-    if (both)
-        sheaf__attention_ref_dq(call, &queries);
-}
-
-static void ref_dq(const sheaf__attention_call *call, const sheaf__attention_part *part,
-                   void *scratch, size_t bytes)
-{
-    sheaf__attention_ref_dq(call, part);
-}
-
-static const sheaf__attention_kernels ref = { ref_rows, ref_dkv, ref_dq };
-
 /* An AVX-512 machine without the pair instruction takes the AVX2 kernels. */
-const sheaf__attention_kernels *sheaf__attention_kernels_for(const char *isa)
+sheaf__attention_kernel *sheaf__attention_kernel_for(const char *isa)
 {
 #ifndef SHEAF_NO_X86
     if (strcmp(isa, "avx512") == 0 && SHEAF__CPU_HAS("avx512bf16"))
-        return &sheaf__attention_avx512;
+        return sheaf__attention_avx512;
     if (strcmp(isa, "ref") != 0)
-        return &sheaf__attention_avx2;
+        return sheaf__attention_avx2;
 #endif
-    return &ref;
+    return sheaf__attention_ref;
 }
 
 /* The fast kernels read channels of bfloat16 by pairs, from where they lie: the last one of an odd
  * head would take that of the next. No released model has such heads; they go by the definition. */
-static const sheaf__attention_kernels *kernels_of(const sheaf__device *device,
-                                                  const sheaf__attention *s)
+static sheaf__attention_kernel *kernel_of(const sheaf__device *device, const sheaf__attention *s)
 {
     const bool odd = s->dtype == SHEAF_BF16 && s->head_dim % 2 != 0;
-    return sheaf__attention_kernels_for(odd ? "ref" : device->kernels->isa);
+    return sheaf__attention_kernel_for(odd ? "ref" : device->kernels->isa);
 }
 
 /* Words of scratch for dk and dv of no key, and for each key; bfloat16 as where it is widened,
@@ -122,7 +96,7 @@ enum { MARKS = 256 };
 
 typedef struct work {
     const sheaf__attention_call *call;
-    const sheaf__attention_kernels *kernels;
+    sheaf__attention_kernel *kernel;
     void **scratch;
     int64_t chunk; /* rows or keys of a task; fused: any number of keys */
     bool fused;
@@ -226,7 +200,7 @@ static void forward_task(void *context, int64_t index, int worker)
     /* last queries first: they see most, and the small tasks fill the gaps at the end */
     const sheaf__attention_part part =
         part_of(&s, index % heads, (chunks - 1 - index / heads) * w->chunk, w->chunk, rows);
-    w->kernels->rows(&call, &part, w->scratch[worker], SHEAF__THREAD_SCRATCH);
+    w->kernel(&call, &part, SHEAF__ATTENTION_ROWS, w->scratch[worker], SHEAF__THREAD_SCRATCH);
 }
 
 static bool is_sound(const sheaf__attention *s)
@@ -255,7 +229,7 @@ void sheaf__attention_forward(sheaf__device *device, const sheaf__attention *sha
                                          .v = v,
                                          .sums = device->sums,
                                          .units = device->units };
-    work w = { .call = &call, .kernels = kernels_of(device, shape), .scratch = device->scratch };
+    work w = { .call = &call, .kernel = kernel_of(device, shape), .scratch = device->scratch };
     /* four tasks a thread even out; fewer rows than 256 do not pay for packing the values */
     const int64_t share = heads * rows / (4 * device->threads) / 64 * 64;
     w.chunk = share < 256 ? 256 : share;
@@ -274,7 +248,8 @@ static void backward_task(void *context, int64_t index, int worker)
         const sheaf__attention_part part =
             part_of(&s, index % heads, index / heads * chunk, chunk, s.keys);
         char *at = w->room != NULL ? w->room + (size_t)worker * w->bytes : w->scratch[worker];
-        w->kernels->dkv(&call, &part, w->fused, at, w->bytes);
+        w->kernel(&call, &part, w->fused ? SHEAF__ATTENTION_DKV_DQ : SHEAF__ATTENTION_DKV, at,
+                  w->bytes);
         return;
     }
     index -= dkv;
@@ -285,7 +260,7 @@ static void backward_task(void *context, int64_t index, int worker)
     const sheaf__attention_part part = {
         index % heads / s.kv_heads, index % heads % s.kv_heads, g, g + 1, begin, end
     };
-    w->kernels->dq(&call, &part, w->scratch[worker], SHEAF__THREAD_SCRATCH);
+    w->kernel(&call, &part, SHEAF__ATTENTION_DQ, w->scratch[worker], SHEAF__THREAD_SCRATCH);
 }
 
 /* One task a key head shares the scores among dq, dk and dv: five products. With two kinds of
@@ -362,7 +337,7 @@ void sheaf__attention_backward(sheaf__device *device, const sheaf__attention *sh
     find_room(&w, device, longest);
     w.chunk = share < block ? block : share > held ? held : share;
     if (device->kind != SHEAF_DRY) {
-        w.kernels = kernels_of(device, shape);
+        w.kernel = kernel_of(device, shape);
         sheaf__pool_run(device->pool, tasks_of_all(&w, backward_tasks), backward_task, &w);
     }
     sheaf__device_free(device, w.room);

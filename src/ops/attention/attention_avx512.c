@@ -95,5 +95,5 @@ SHEAF__INLINE veci quotient_pair(vec even, vec odd, const divisor *by)
 
 #define HAS_UNIT
 
-#define TABLE sheaf__attention_avx512
+#define KERNEL sheaf__attention_avx512
 #include "ops/attention/attention_kernel.h"

@@ -399,7 +399,8 @@ static bool walk_queries(const job *w, walk *t, int64_t g, int64_t i0)
     return finite;
 }
 
-static void give_dkv(const sheaf__attention_call *call, const sheaf__attention_part *part,
+/* Both are false where something is not finite. */
+static bool give_dkv(const sheaf__attention_call *call, const sheaf__attention_part *part,
                      bool both, void *scratch, size_t bytes)
 {
     job w = job_of(call, part, true, scratch, bytes);
@@ -421,14 +422,10 @@ static void give_dkv(const sheaf__attention_call *call, const sheaf__attention_p
         finish_row(&w, (char *)row_of(&w, call->dk, row, w.s->ldk, part->kv), t.dk + from);
         finish_row(&w, (char *)row_of(&w, call->dv, row, w.s->ldv, part->kv), t.dv + from);
     }
-    if (finite)
-        return;
-    sheaf__attention_ref_dkv(call, part);
-    if (both)
-        sheaf__attention_ref_dq(call, part);
+    return finite;
 }
 
-static void give_dq(const sheaf__attention_call *call, const sheaf__attention_part *part,
+static bool give_dq(const sheaf__attention_call *call, const sheaf__attention_part *part,
                     void *scratch, size_t bytes)
 {
     job w = job_of(call, part, true, scratch, bytes);
@@ -438,6 +435,5 @@ static void give_dq(const sheaf__attention_call *call, const sheaf__attention_pa
     for (int64_t g = part->g0; finite && g < part->g1; g++)
         for (int64_t i0 = part->begin; finite && i0 < part->end; i0 += BLOCK)
             finite = walk_queries(&w, &t, g, i0);
-    if (!finite)
-        sheaf__attention_ref_dq(call, part);
+    return finite;
 }

@@ -390,7 +390,8 @@ static bool attend_rows(const job *w, const rows *r)
     return true;
 }
 
-static void attend(const sheaf__attention_call *call, const sheaf__attention_part *part,
+/* False where something is not finite. */
+static bool attend(const sheaf__attention_call *call, const sheaf__attention_part *part,
                    void *scratch, size_t bytes)
 {
     job w = job_of(call, part, true, scratch, bytes);
@@ -405,6 +406,5 @@ static void attend(const sheaf__attention_call *call, const sheaf__attention_par
         fetch_next(&w, &r);
         finite = attend_rows(&w, &r);
     }
-    if (!finite)
-        sheaf__attention_ref_rows(call, part);
+    return finite;
 }

@@ -492,42 +492,20 @@ static void finish_row(const job *w, char *to, const float *sum)
 #include "ops/attention/attention_single.h"
 #include "ops/attention/attention_backward.h"
 
-/* ---- with the tile unit in hand ---- */
-static bool uses_unit(const sheaf__attention_call *call)
+void KERNEL(const sheaf__attention_call *call, const sheaf__attention_part *part,
+            sheaf__attention_what what, void *scratch, size_t bytes)
 {
-    return call->shape->dtype == SHEAF_BF16 && kind_of(call) == UNIT;
-}
-
-static void rows_part(const sheaf__attention_call *call, const sheaf__attention_part *part,
-                      void *scratch, size_t bytes)
-{
-    if (attend_alone(call, part, scratch, bytes))
+    const bool unit = call->shape->dtype == SHEAF_BF16 && kind_of(call) == UNIT;
+    if (what == SHEAF__ATTENTION_ROWS && attend_alone(call, part, scratch, bytes))
         return;
-    if (uses_unit(call))
+    if (unit)
         begin_unit();
-    attend(call, part, scratch, bytes);
-    if (uses_unit(call))
+    const bool finite = what == SHEAF__ATTENTION_ROWS ? attend(call, part, scratch, bytes)
+                        : what == SHEAF__ATTENTION_DQ
+                            ? give_dq(call, part, scratch, bytes)
+                            : give_dkv(call, part, what == SHEAF__ATTENTION_DKV_DQ, scratch, bytes);
+    if (unit)
         end_unit();
+    if (!finite)
+        sheaf__attention_ref(call, part, what, NULL, 0);
 }
-
-static void dkv_part(const sheaf__attention_call *call, const sheaf__attention_part *part,
-                     bool both, void *scratch, size_t bytes)
-{
-    if (uses_unit(call))
-        begin_unit();
-    give_dkv(call, part, both, scratch, bytes);
-    if (uses_unit(call))
-        end_unit();
-}
-
-static void dq_part(const sheaf__attention_call *call, const sheaf__attention_part *part,
-                    void *scratch, size_t bytes)
-{
-    if (uses_unit(call))
-        begin_unit();
-    give_dq(call, part, scratch, bytes);
-    if (uses_unit(call))
-        end_unit();
-}
-
-const sheaf__attention_kernels TABLE = { rows_part, dkv_part, dq_part };

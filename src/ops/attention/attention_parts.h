@@ -36,23 +36,24 @@ void sheaf__attention_ref_rows(const sheaf__attention_call *call,
 void sheaf__attention_ref_dq(const sheaf__attention_call *call, const sheaf__attention_part *part);
 void sheaf__attention_ref_dkv(const sheaf__attention_call *call, const sheaf__attention_part *part);
 
-/* What computes parts on one instruction set, with `bytes` of scratch. */
-typedef struct sheaf__attention_kernels {
-    /* o (and stats) of rows [begin, end) */
-    void (*rows)(const sheaf__attention_call *call, const sheaf__attention_part *part,
-                 void *scratch, size_t bytes);
-    /* dk and dv of keys [begin, end), begin a multiple of 256; all heads of the group. With
-     * `both` these are all keys, and dq of all queries is written as well. */
-    void (*dkv)(const sheaf__attention_call *call, const sheaf__attention_part *part, bool both,
-                void *scratch, size_t bytes);
-    /* dq of queries [begin, end), begin a multiple of 256 */
-    void (*dq)(const sheaf__attention_call *call, const sheaf__attention_part *part, void *scratch,
-               size_t bytes);
-} sheaf__attention_kernels;
+typedef enum sheaf__attention_what {
+    SHEAF__ATTENTION_ROWS, /* o (and stats) of rows [begin, end) */
+    /* dk and dv of keys [begin, end), begin a multiple of 256; all heads of the group. With dq
+     * these are all keys, and dq of all queries is written as well. */
+    SHEAF__ATTENTION_DKV,
+    SHEAF__ATTENTION_DKV_DQ,
+    SHEAF__ATTENTION_DQ, /* dq of queries [begin, end), begin a multiple of 256 */
+} sheaf__attention_what;
 
-extern const sheaf__attention_kernels sheaf__attention_avx2, sheaf__attention_avx512;
+/* Computes a part on one instruction set, with `bytes` of scratch. */
+typedef void sheaf__attention_kernel(const sheaf__attention_call *call,
+                                     const sheaf__attention_part *part, sheaf__attention_what what,
+                                     void *scratch, size_t bytes);
+
+/* By the functions above, without scratch. */
+sheaf__attention_kernel sheaf__attention_ref, sheaf__attention_avx2, sheaf__attention_avx512;
 /* For kernels->isa on this CPU; the reference for "ref". */
-const sheaf__attention_kernels *sheaf__attention_kernels_for(const char *isa);
+sheaf__attention_kernel *sheaf__attention_kernel_for(const char *isa);
 
 /* Whether kernels keep bfloat16 as pairs; else they widen it to floats where they pack it. */
 static inline bool sheaf__attention_by_pairs(const sheaf__attention_call *call)

@@ -266,6 +266,20 @@ void sheaf__attention_ref_dkv(const sheaf__attention_call *call, const sheaf__at
     }
 }
 
+void sheaf__attention_ref(const sheaf__attention_call *call, const sheaf__attention_part *part,
+                          sheaf__attention_what what, void *scratch, size_t bytes)
+{
+    sheaf__attention_part queries = *part;
+    if (what == SHEAF__ATTENTION_ROWS)
+        sheaf__attention_ref_rows(call, part);
+    if (what == SHEAF__ATTENTION_DKV || what == SHEAF__ATTENTION_DKV_DQ)
+        sheaf__attention_ref_dkv(call, part);
+    if (what == SHEAF__ATTENTION_DKV_DQ)
+        queries.end = call->shape->queries;
+    if (what == SHEAF__ATTENTION_DQ || what == SHEAF__ATTENTION_DKV_DQ)
+        sheaf__attention_ref_dq(call, &queries);
+}
+
 static void *beyond(const void *x, int64_t elements, sheaf_dtype dtype)
 {
     return x == NULL ? NULL : (char *)x + elements * (int64_t)sheaf_dtype_bytes(dtype);

@@ -13,7 +13,7 @@
  *   quotient_pair(even, odd, by)    both divided and rounded to bfloat16, as words
  *   round_pair(even, odd)           both rounded to bfloat16; no number in them is denormal, a
  *                                   NaN becomes any NaN
- *   TABLE                           the name of its sheaf__attention_kernels */
+ *   KERNEL                          the name of its sheaf__attention_kernel */
 #pragma once
 
 #include "base/unroll.h"

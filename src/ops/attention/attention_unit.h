@@ -4,22 +4,15 @@
  * whose words lie side by side; where the steps lie apart, a is turned in squares of 16 x 16. What
  * is missing of the last 16 rows of a, or of the last 16 steps of both, is filled up with zeros. */
 
+#include "ops/tile_unit.h"
+
 #define SQUARE 256 /* words of a tile of the unit */
 #define MOST_CHUNKS (SHEAF__ATTENTION_BLOCK / SHEAF__ATTENTION_CHUNK)
 #define MOST_PANELS 16
 
-/* Constant: the compiler does not know that the instruction reads all of it. */
-static const struct {
-    uint8_t palette, start_row, reserved[14];
-    uint16_t row_bytes[16];
-    uint8_t rows[16];
-} whole_tiles = { .palette = 1,
-                  .row_bytes = { 64, 64, 64, 64, 64, 64, 64, 64 },
-                  .rows = { 16, 16, 16, 16, 16, 16, 16, 16 } };
-
 static inline void begin_unit(void)
 {
-    _tile_loadconfig(&whole_tiles);
+    _tile_loadconfig(&sheaf__whole_tiles);
 }
 static inline void end_unit(void)
 {

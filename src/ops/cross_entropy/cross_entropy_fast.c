@@ -40,26 +40,22 @@ SHEAF__INLINE void exp_part(vec *e, const float *logits, vec max, int64_t c, con
     v_exp(e, e, many);
 }
 
+SHEAF__INLINE void sumexp_part(vec *total, const float *logits, vec max, int64_t c, const int many,
+                               int64_t count)
+{
+    vec e[SHEAF__MANY];
+    exp_part(e, logits, max, c, many, count);
+    for (int k = 0; k < many; k++)
+        *total = v_keep(count, v_add(*total, e[k]), *total);
+}
+
 void SHEAF__FAST(row_sumexp)(float *sum, const float *logits, int64_t ld, const float *max,
                              int64_t rows, int64_t cols)
 {
     for (int64_t r = 0; r < rows; r++, logits += ld) {
         const vec top = v_set(max[r]);
-        vec e[SHEAF__MANY], total = v_zero();
-        int64_t c = 0;
-        for (; c + 16 * SHEAF__MANY <= cols; c += 16 * SHEAF__MANY) {
-            exp_part(e, logits, top, c, SHEAF__MANY, 16);
-            for (int k = 0; k < SHEAF__MANY; k++)
-                total = v_add(total, e[k]);
-        }
-        for (; c + 16 <= cols; c += 16) {
-            exp_part(e, logits, top, c, 1, 16);
-            total = v_add(total, e[0]);
-        }
-        if (c < cols) {
-            exp_part(e, logits, top, c, 1, cols - c);
-            total = v_keep(cols - c, v_add(total, e[0]), total);
-        }
+        vec total = v_zero();
+        V_WALK(c, cols, sumexp_part(&total, logits, top, c, many, count));
         sum[r] = v_join(total);
     }
 }

@@ -1,8 +1,10 @@
-/* layernorm_fast.c - layernorm_ref.c on vectors.
+/* layernorm_fast.c - layernorm_ref.c on vectors: LayerNorm and RMSNorm, of which n has no mean.
  *
  * Sixteen lanes are one chain per row, and each step waits for the one before:
  * four rows are summed side by side to fill the wait. */
 #include "ops/columns.h"
+
+#include <math.h>
 
 #include "ops/each.h"
 
@@ -12,42 +14,42 @@ SHEAF__INLINE vec normal(const void *x, int64_t i, float mean, float rstd, int64
     return v_mul(v_sub(v_read(x, i, count, dtype), v_set(mean)), v_set(rstd));
 }
 
-/* ---- sums of x and of (x - mean)^2, which has `mean` ---- */
+/* ---- sums of x, of x^2 and of (x - mean)^2, which has `mean` ---- */
 
 SHEAF__INLINE void sums_part(vec *sum, const void *x, int64_t ldx, const float *mean, int64_t row,
-                             const int rows, int64_t c, int64_t count, sheaf_dtype dtype)
+                             const int rows, int64_t c, int64_t count, const bool squares,
+                             sheaf_dtype dtype)
 {
     for (int r = 0; r < rows; r++) {
         vec v = v_read(x, (row + r) * ldx + c, count, dtype);
-        if (mean != NULL) {
+        if (mean != NULL)
             v = v_sub(v, v_set(mean[row + r]));
-            v = v_fma(v, v, sum[r]);
-        } else {
-            v = v_add(sum[r], v);
-        }
+        v = squares ? v_fma(v, v, sum[r]) : v_add(sum[r], v);
         sum[r] = v_keep(count, v, sum[r]);
     }
 }
 
 SHEAF__INLINE void sums_rows(float *out, const void *x, int64_t ldx, const float *mean, int64_t row,
-                             const int rows, int64_t cols, sheaf_dtype dtype)
+                             const int rows, int64_t cols, const bool squares, sheaf_dtype dtype)
 {
     vec sum[4] = { v_zero(), v_zero(), v_zero(), v_zero() };
-    V_EACH(c, cols, sums_part(sum, x, ldx, mean, row, rows, c, count, dtype));
+    V_EACH(c, cols, sums_part(sum, x, ldx, mean, row, rows, c, count, squares, dtype));
     for (int r = 0; r < rows; r++)
-        out[row + r] = v_join(sum[r]);
+        out[r] = v_join(sum[r]);
 }
 
 void SHEAF__FAST(layernorm_sum)(float *sum, const void *x, int64_t ldx, int64_t rows, int64_t cols,
                                 sheaf_dtype dtype)
 {
-    V_BY_TYPE(dtype, V_FOURS(row, 0, rows, sums_rows(sum, x, ldx, NULL, row, side, cols, of)));
+    V_BY_TYPE(dtype, V_FOURS(row, 0, rows,
+                             sums_rows(sum + row, x, ldx, NULL, row, side, cols, false, of)));
 }
 
 void SHEAF__FAST(layernorm_squares)(float *sum, const void *x, int64_t ldx, const float *mean,
                                     int64_t rows, int64_t cols, sheaf_dtype dtype)
 {
-    V_BY_TYPE(dtype, V_FOURS(row, 0, rows, sums_rows(sum, x, ldx, mean, row, side, cols, of)));
+    V_BY_TYPE(dtype,
+              V_FOURS(row, 0, rows, sums_rows(sum + row, x, ldx, mean, row, side, cols, true, of)));
 }
 
 /* ---- the norm: row t of y and residual is at `to`, of x at `at` ---- */
@@ -75,7 +77,7 @@ void SHEAF__FAST(layernorm)(void *y, int64_t ldy, const void *x, int64_t ldx, co
 
 /* ---- the gradient of x ---- */
 
-/* One step of `rows` sums of a and of dots of a and n. */
+/* Sums of a (but `mean` NULL: not) and of dots of a and n, of `rows` rows. */
 SHEAF__INLINE void dots_part(vec *sum, vec *dot, const void *dy, int64_t lddy, const void *x,
                              int64_t ldx, const float *mean, const float *rstd, const float *w,
                              int64_t row, const int rows, int64_t c, int64_t count,
@@ -85,8 +87,9 @@ SHEAF__INLINE void dots_part(vec *sum, vec *dot, const void *dy, int64_t lddy, c
     for (int r = 0; r < rows; r++) {
         const int64_t t = row + r;
         const vec a = v_mul(weight, v_read(dy, t * lddy + c, count, dtype));
-        const vec n = normal(x, t * ldx + c, mean[t], rstd[t], count, dtype);
-        sum[r] = v_keep(count, v_add(sum[r], a), sum[r]);
+        const vec n = normal(x, t * ldx + c, mean != NULL ? mean[t] : 0, rstd[t], count, dtype);
+        if (mean != NULL)
+            sum[r] = v_keep(count, v_add(sum[r], a), sum[r]);
         dot[r] = v_keep(count, v_fma(a, n, dot[r]), dot[r]);
     }
 }
@@ -101,8 +104,9 @@ SHEAF__INLINE void dots_rows(float *sum_a, float *sum_an, const void *dy, int64_
     V_EACH(c, cols,
            dots_part(sum, dot, dy, lddy, x, ldx, mean, rstd, w, row, rows, c, count, dtype));
     for (int r = 0; r < rows; r++) {
-        sum_a[row + r] = v_join(sum[r]);
-        sum_an[row + r] = v_join(dot[r]);
+        if (mean != NULL)
+            sum_a[r] = v_join(sum[r]);
+        sum_an[r] = v_join(dot[r]);
     }
 }
 
@@ -112,8 +116,8 @@ void SHEAF__FAST(layernorm_back_sums)(float *sum_a, float *sum_an, const void *d
                                       sheaf_dtype dtype)
 {
     V_BY_TYPE(dtype, V_FOURS(row, 0, rows,
-                             dots_rows(sum_a, sum_an, dy, lddy, x, ldx, mean, rstd, w, row, side,
-                                       cols, of)));
+                             dots_rows(sum_a + row, sum_an + row, dy, lddy, x, ldx, mean, rstd, w,
+                                       row, side, cols, of)));
 }
 
 /* A row of dx and x begins at `at`, of dy at `from`. */
@@ -196,4 +200,62 @@ void SHEAF__FAST(layernorm_dw)(float *dw, float *db, const void *dy, int64_t ldd
     float buffer[STRIP], *plain = db != NULL ? buffer : NULL;
     V_BY_TYPE(dtype,
               layernorm_dw(dw, db, plain, dy, lddy, x, ldx, mean, rstd, rows, begin, end, of));
+}
+
+/* ---- RMSNorm ---- */
+
+SHEAF__INLINE void rms_part(void *y, const void *x, const float *w, vec scale, int64_t at,
+                            int64_t c, int64_t count, const bool once, sheaf_dtype dtype)
+{
+    const vec quotient = v_mul(v_read(x, at + c, count, dtype), scale);
+    const vec n = once ? quotient : v_rounded(quotient, dtype);
+    v_write(y, at + c, v_mul(v_load(w + c, count), n), count, dtype);
+}
+
+SHEAF__INLINE void rms_rows(void *y, float *rstd, const void *x, const float *w, int64_t row,
+                            const int rows, int64_t width, float eps, const bool once,
+                            sheaf_dtype dtype)
+{
+    float sum[4];
+    sums_rows(sum, x, width, NULL, row, rows, width, true, dtype);
+    for (int r = 0; r < rows; r++) {
+        const float scale = sheaf__one_nan(1.0f / sqrtf(sum[r] / (float)width + eps));
+        const vec by = v_set(scale);
+        const int64_t at = (row + r) * width;
+        V_EACH(c, width, rms_part(y, x, w, by, at, c, count, once, dtype));
+        rstd[row + r] = scale;
+    }
+}
+
+void SHEAF__FAST(rmsnorm)(void *y, float *rstd, const void *x, const float *w, int64_t rows,
+                          int64_t width, float eps, bool once, sheaf_dtype dtype)
+{
+    if (once && dtype != SHEAF_F32) /* of float32 nothing is rounded between */
+        V_BY_TYPE(dtype,
+                  V_FOURS(row, 0, rows, rms_rows(y, rstd, x, w, row, side, width, eps, true, of)));
+    else
+        V_BY_TYPE(dtype,
+                  V_FOURS(row, 0, rows, rms_rows(y, rstd, x, w, row, side, width, eps, false, of)));
+}
+
+SHEAF__INLINE void rms_back_rows(void *dx, const void *dy, const void *x, const float *w,
+                                 const float *rstd, int64_t row, const int rows, int64_t width,
+                                 bool add, sheaf_dtype dtype)
+{
+    float dot[4];
+    dots_rows(NULL, dot, dy, width, x, width, NULL, rstd, w, row, rows, width, dtype);
+    for (int r = 0; r < rows; r++) {
+        const int64_t at = (row + r) * width;
+        V_EACH(c, width,
+               back_part(dx, dy, at, x, at, 0, rstd[row + r], w, 0, dot[r] / (float)width, c, count,
+                         add, dtype));
+    }
+}
+
+void SHEAF__FAST(rmsnorm_back)(void *dx, const void *dy, const void *x, const float *w,
+                               const float *rstd, int64_t rows, int64_t width, bool add,
+                               sheaf_dtype dtype)
+{
+    V_BY_TYPE(dtype,
+              V_FOURS(row, 0, rows, rms_back_rows(dx, dy, x, w, rstd, row, side, width, add, of)));
 }

@@ -15,25 +15,14 @@
 #undef TILES
 #include "base/unroll.h"
 #include "ops/matmul/matmul_finish.h"
+#include "ops/tile_unit.h"
 
 #define CHUNK_STEPS (MM_CHUNK / 2)
 #define B_STRIDE (MM_PANEL * 4)
 
-/* All eight tiles have 16 rows of 64 bytes. */
-typedef struct tile_config {
-    uint8_t palette, start_row, reserved[14];
-    uint16_t row_bytes[16];
-    uint8_t rows[16];
-} tile_config;
-
-/* Constant: the compiler does not know that the instruction reads all of it. */
-static const tile_config whole = { .palette = 1,
-                                   .row_bytes = { 64, 64, 64, 64, 64, 64, 64, 64 },
-                                   .rows = { 16, 16, 16, 16, 16, 16, 16, 16 } };
-
 void mm_enter_amx(void)
 {
-    _tile_loadconfig(&whole);
+    _tile_loadconfig(&sheaf__whole_tiles);
 }
 void mm_leave_amx(void)
 {

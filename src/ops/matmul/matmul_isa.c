@@ -1,81 +1,34 @@
 /* matmul_isa.c - which kernel computes which dtype, in which order, on which instruction set. */
 #include "ops/matmul/matmul_private.h"
 
-static const mm_engine avx2_f32 = { .run = mm_run_avx2,
-                                    .copy = mm_copy_avx2,
-                                    .stride = MM_STRIDE_F32,
-                                    .rows = 6,
-                                    .direct = 6,
-                                    .lanes = 8,
-                                    .outer = mm_outer_avx2,
-                                    .outer_rows = 6 };
-static const mm_engine avx2_pairs = { .run = mm_run_avx2,
-                                      .copy = mm_copy_avx2,
-                                      .stride = MM_STRIDE_F32,
-                                      .rows = 6,
-                                      .spread = true,
-                                      .few = 2,
-                                      .most_in_pairs = 24 };
-static const mm_engine avx2_tiles = { .run = mm_run_avx2tiles,
-                                      .copy = mm_copy_avx2tiles,
-                                      .stride = MM_STRIDE_F32,
-                                      .rows = 3,
-                                      .spread = true,
-                                      .few = 2,
-                                      .most_in_pairs = 24 };
-static const mm_engine avx2_f16 = {
-    .run = mm_run_avx2, .copy = mm_copy_avx2, .stride = MM_STRIDE_F32, .rows = 6
-};
+/* The kernels compiled for `isa`, whose tiles have `most` rows; `words` between rows of A. */
+#define ENGINE(isa, words, most)                                                                   \
+    .run = mm_run_##isa, .copy = mm_copy_##isa, .stride = (words), .rows = (most)
+/* bfloat16 as float32 steps: of few rows in pairs. */
+#define SPREAD(tile_rows, product_rows)                                                            \
+    .spread = true, .few = (tile_rows), .most_in_pairs = (product_rows)
+#define CODES(product_rows) .codes = (product_rows), .expand = mm_expand_avx512
+
+static const mm_engine avx2_f32 = { ENGINE(avx2, MM_STRIDE_F32, 6), .direct = 6, .lanes = 8,
+                                    .outer = mm_outer_avx2, .outer_rows = 6 };
+static const mm_engine avx2_pairs = { ENGINE(avx2, MM_STRIDE_F32, 6), SPREAD(2, 24) };
+static const mm_engine avx2_tiles = { ENGINE(avx2tiles, MM_STRIDE_F32, 3), SPREAD(2, 24) };
+static const mm_engine avx2_f16 = { ENGINE(avx2, MM_STRIDE_F32, 6) };
 /* Ten rows where A is read in place: rows a power of two apart share a set of an eight-way
  * first-level cache, and eight chains are the least that fill two pipes. */
-static const mm_engine avx512_f32 = { .run = mm_run_avx512,
-                                      .copy = mm_copy_avx512,
-                                      .stride = MM_STRIDE_F32,
-                                      .rows = 14,
-                                      .direct = 10,
-                                      .lanes = 16,
-                                      .outer = mm_outer_avx512,
-                                      .outer_rows = 16 };
+#define OUTER_512 .direct = 10, .lanes = 16, .outer = mm_outer_avx512, .outer_rows = 16
+static const mm_engine avx512_f32 = { ENGINE(avx512, MM_STRIDE_F32, 14), OUTER_512 };
 /* Where vdpbf16ps pays, as on Zen 4: see ONE_PANEL. Asking for a stretch ahead would only keep the
  * processor from finding it (decoding by one thread: 24 GB/s with, 31 without). */
-static const mm_engine avx512_stream = { .run = mm_run_avx512stream,
-                                         .copy = mm_copy_avx512stream,
-                                         .stride = MM_STRIDE_F32,
-                                         .rows = 14,
-                                         .direct = 10,
-                                         .lanes = 16,
-                                         .outer = mm_outer_avx512,
-                                         .outer_rows = 16,
+static const mm_engine avx512_stream = { ENGINE(avx512stream, MM_STRIDE_F32, 14), OUTER_512,
                                          .most_unasked = 14 };
-static const mm_engine avx512_f16 = {
-    .run = mm_run_avx512, .copy = mm_copy_avx512, .stride = MM_STRIDE_F32, .rows = 14
-};
-static const mm_engine avx512_spread = { .run = mm_run_avx512,
-                                         .copy = mm_copy_avx512,
-                                         .stride = MM_STRIDE_F32,
-                                         .rows = 14,
-                                         .spread = true,
-                                         .few = 8,
-                                         .codes = 4,
-                                         .most_in_pairs = 128,
-                                         .expand = mm_expand_avx512 };
-static const mm_engine avx512_pairs = { .run = mm_run_avx512bf16,
-                                        .copy = mm_copy_avx512bf16,
-                                        .stride = MM_STRIDE_PAIRS,
-                                        .rows = 14,
-                                        .direct = 12,
-                                        .codes = 4,
-                                        .most_unasked = 14,
-                                        .expand = mm_expand_avx512 };
-static const mm_engine avx512_tiles = { .run = mm_run_avx512tiles,
-                                        .copy = mm_copy_avx512tiles,
-                                        .stride = MM_STRIDE_F32,
-                                        .rows = 7,
-                                        .spread = true,
-                                        .few = 3,
-                                        .codes = 3,
-                                        .most_in_pairs = 48,
-                                        .expand = mm_expand_avx512 };
+static const mm_engine avx512_f16 = { ENGINE(avx512, MM_STRIDE_F32, 14) };
+static const mm_engine avx512_spread = { ENGINE(avx512, MM_STRIDE_F32, 14), SPREAD(8, 128),
+                                         CODES(4) };
+static const mm_engine avx512_pairs = { ENGINE(avx512bf16, MM_STRIDE_PAIRS, 14), .direct = 12,
+                                        .most_unasked = 14, CODES(4) };
+static const mm_engine avx512_tiles = { ENGINE(avx512tiles, MM_STRIDE_F32, 7), SPREAD(3, 48),
+                                        CODES(3) };
 /* Sums of 512 rows and columns and a stretch of B stay in a second-level cache of 2 MB: one thread
  * is slower with 1024 rows. More threads have areas of no more anyway. */
 static const mm_engine amx_tiles = { .run = mm_run_amx,
@@ -88,7 +41,7 @@ static const mm_engine amx_tiles = { .run = mm_run_amx,
                                      .enter = mm_enter_amx,
                                      .leave = mm_leave_amx,
                                      .end = mm_end_amx,
-                                     .expand = mm_expand_avx512 };
+                                     CODES(0) };
 
 const mm_isa sheaf__mm_ref = { "ref", NULL, NULL, NULL, NULL, NULL };
 const mm_isa sheaf__mm_avx2 = { "avx2", &avx2_f32, &avx2_f16, &avx2_pairs, &avx2_tiles, NULL };

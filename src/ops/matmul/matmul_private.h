@@ -271,20 +271,17 @@ static inline int64_t mm_widest(const mm_engine *engine)
     return engine->wide > 0 ? engine->wide : engine->stride;
 }
 
-void mm_run_avx2(const mm_band *band);
-void mm_copy_avx2(uint32_t *dst, const char *src, int64_t bytes);
+#define MM_KERNELS(isa)                                                                            \
+    void mm_run_##isa(const mm_band *band);                                                        \
+    void mm_copy_##isa(uint32_t *dst, const char *src, int64_t bytes);
+MM_KERNELS(avx2)
+MM_KERNELS(avx2tiles)
+MM_KERNELS(avx512)
+MM_KERNELS(avx512stream)
+MM_KERNELS(avx512bf16)
+MM_KERNELS(avx512tiles)
 void mm_outer_avx2(const mm_band *band);
 void mm_outer_avx512(const mm_band *band);
-void mm_run_avx512(const mm_band *band);
-void mm_copy_avx512(uint32_t *dst, const char *src, int64_t bytes);
-void mm_run_avx512stream(const mm_band *band);
-void mm_copy_avx512stream(uint32_t *dst, const char *src, int64_t bytes);
-void mm_run_avx512bf16(const mm_band *band);
-void mm_copy_avx512bf16(uint32_t *dst, const char *src, int64_t bytes);
-void mm_run_avx2tiles(const mm_band *band);
-void mm_copy_avx2tiles(uint32_t *dst, const char *src, int64_t bytes);
-void mm_run_avx512tiles(const mm_band *band);
-void mm_copy_avx512tiles(uint32_t *dst, const char *src, int64_t bytes);
 void mm_expand_avx512(uint32_t *to, const uint32_t *box, const mm_code *code, int64_t steps);
 void mm_run_amx(const mm_band *band);
 void mm_end_amx(mm_ending *ending);
