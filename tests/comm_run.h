@@ -28,7 +28,7 @@ static sheaf__process_join met;
 /* meet_for_test - before anything else. Returns whether ranks are processes. */
 static inline bool meet_for_test(void)
 {
-    if (sheaf__launched(NULL, NULL) == NULL)
+    if (sheaf__launcher_look().name == NULL)
         return false;
     sheaf_status *st = sheaf__process_start(&met, NULL);
     if (st != NULL) {

@@ -51,16 +51,6 @@ sheaf__launcher sheaf__launcher_look(void)
                               .number = number };
 }
 
-const char *sheaf__launched(int *count, int *number)
-{
-    const sheaf__launcher l = sheaf__launcher_look();
-    if (count != NULL)
-        *count = l.processes;
-    if (number != NULL)
-        *number = l.number;
-    return l.name;
-}
-
 bool sheaf__launcher_hasty(void)
 {
     const sheaf__launcher l = sheaf__launcher_look();

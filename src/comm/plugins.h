@@ -5,7 +5,7 @@
 #include "sheaf/status.h"
 
 typedef struct sheaf__launcher {
-    const char *name; /* "mpirun", "srun"; NULL: nobody */
+    const char *name; /* "mpirun", "srun"; NULL: none */
     const char *mpi;  /* the MPI whose launcher it is; NULL: any */
     int processes;    /* as it says; 0: it does not */
     int number;       /* of this one */
@@ -13,8 +13,6 @@ typedef struct sheaf__launcher {
 
 /* sheaf__launcher_look - what the environment says. */
 sheaf__launcher sheaf__launcher_look(void);
-/* sheaf__launched - its name; `count`, `number`: as it says, 0 where it does not; may be NULL. */
-const char *sheaf__launched(int *count, int *number);
 /* sheaf__launcher_hasty - does it kill all processes when one is killed, at once, so that no other
  * can say which it was? */
 bool sheaf__launcher_hasty(void);

@@ -12,11 +12,10 @@
 #include "base/temporary.h"
 #include "checkpoint/store/step.h"
 #include "checkpoint/store/look.h"
-#include "train/contract.h"
+#include "train/rank.h"
 #include "train/export.h"
 #include "train/origin.h"
 #include "train/select.h"
-#include "train/stepped.h"
 #include "library/run_read.h"
 #include "library/train_settings.h"
 

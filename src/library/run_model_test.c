@@ -5,7 +5,7 @@
 #include "library/train_settings.h"
 #include "sheaf/sheaf.h"
 #include "tests/files.h"
-#include "train/contract.h"
+#include "train/rank.h"
 
 static char model[400], data[400];
 

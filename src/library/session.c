@@ -7,7 +7,7 @@
 #include "comm/process.h"
 #include "library/run_model.h"
 #include "library/train_settings.h"
-#include "library/watched.h"
+#include "comm/watch/watch.h"
 #include "monitor/monitor.h"
 #include "monitor/provenance.h"
 #include "ops/units.h"
@@ -180,7 +180,7 @@ static bool has_all(const sheaf__session_options *how)
 static sheaf_status *join(session *s)
 {
     const sheaf_train_options *o = s->how->run->options;
-    if (o->transport != SHEAF_TRANSPORT_MPI || sheaf__launched(NULL, NULL) == NULL)
+    if (o->transport != SHEAF_TRANSPORT_MPI || sheaf__launcher_look().name == NULL)
         return NULL;
     sheaf_status *st = sheaf__process_start(s->join, o->mpi);
     s->group = s->join->all;
@@ -237,7 +237,7 @@ static sheaf_status *settle(session *s)
     if (st == NULL && s->stored != NULL)
         st = take_stored(s);
     const bool here = /* else the processes that this one starts do */
-        o->transport == SHEAF_TRANSPORT_THREADS || sheaf__launched(NULL, NULL) != NULL;
+        o->transport == SHEAF_TRANSPORT_THREADS || sheaf__launcher_look().name != NULL;
     const sheaf_events *said = here && sheaf__all_first(s->group) ? how->events : NULL;
     if (st == NULL)
         sheaf__train_dtype(o, said);
@@ -283,7 +283,7 @@ sheaf_status *sheaf__session_run(sheaf_train_result *result, const sheaf__sessio
                                &(sheaf_monitor_options){
                                    .progress = sheaf__all_first(s.group) ? how->progress : NULL }));
     TRY(st,
-        sheaf__watched_open(&watched, &(sheaf__watched_options){
+        sheaf__watched_open(&watched, &(sheaf__watch_options){
                                           .all = s.group,
                                           .ranks = how->run->options->tp * how->run->options->dp,
                                           .in_group = how->run->options->tp,

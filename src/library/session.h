@@ -23,7 +23,8 @@ typedef struct sheaf__session_options {
     void *self;
     double spent; /* seconds since the command began that this run goes on for; of --max-time */
     struct sheaf__process_join *join; /* comm/process.h; NULL: nothing has to be known of it */
-    const struct sheaf__watch_hooks *watch; /* watched.h; NULL: nobody can end the program */
+    const struct sheaf__watch_hooks
+        *watch; /* comm/watch/watch.h; NULL: nothing can end the program */
 } sheaf__session_options;
 
 /* sheaf__session_run - begins a run, or goes on with the one in options->out where its settings

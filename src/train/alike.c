@@ -8,7 +8,7 @@
 
 #include "base/base.h"
 #include "comm/all.h"
-#include "train/lines.h"
+#include "train/origin.h"
 #include "train/run.h"
 
 void sheaf__alike_line(sheaf_text *t, const char *name, const char *value)

@@ -2,6 +2,8 @@
 #pragma once
 
 #include "models/open.h"
+#include "ops/kernels.h"
+#include "sheaf/source.h"
 #include "train/options.h"
 
 /* sheaf__export - reads the masters from the checkpoint of step `from` in options->out, tensor by
@@ -32,3 +34,21 @@ sheaf_status *sheaf__export_adapter(const char *dst, bool replace, const sheaf_l
  * `model`. */
 sheaf_status *sheaf__export_model(const char *dst, bool replace, const sheaf__opened *opened,
                                   const char *model, sheaf_source *masters);
+
+/* ---- a model as it was after a step ---- */
+
+/* sheaf__stepped_source - names, shapes and dtypes are the base's, and so is every tensor that has
+ * no master; a master is rounded to the dtype in which the base stores the tensor, as in the model
+ * that a run leaves.
+ *
+ *   masters  "master/NAME", which may be flat: of a tensor with more than two axes only the order
+ *            of its numbers counts. Both sources are borrowed until the new one is closed. Other
+ *            tensors in it (moments) are passed over
+ * Errors: SHEAF_E_LAYOUT for a master that the base has no tensor for, or one of another size. */
+sheaf_status *sheaf__stepped_source(sheaf_source **out, sheaf_source *masters, sheaf_source *base);
+
+/* sheaf__source_numbers - n numbers from number `first` on of a tensor of `source`, in its order,
+ * as `dtype`. */
+sheaf_status *sheaf__source_numbers(void *dst, sheaf_dtype dtype, sheaf_source *source,
+                                    const sheaf_source_entry *entry, int64_t first, int64_t n,
+                                    const sheaf__kernels *kernels);

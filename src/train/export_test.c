@@ -9,7 +9,6 @@
 #include "dialects/peft/peft.h"
 #include "lora/adapter.h"
 #include "train/export.h"
-#include "train/stepped.h"
 
 /* ---- masters: values that tell their name and place ---- */
 

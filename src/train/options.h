@@ -56,7 +56,7 @@ typedef struct sheaf_train_options {
     /* what is trained */
     int slices; /* S */
     sheaf_method method;
-    const char *train; /* tensor-name patterns (pattern.h), comma separated: trained beside LoRA, or
+    const char *train; /* tensor-name patterns (select.h), comma separated: trained beside LoRA, or
                           alone by method head; NULL = nothing beside LoRA, the output head */
     const char *lr_scale; /* "PATTERN=X,...": learning-rate scales by tensor name */
     int64_t lora_rank;

@@ -60,14 +60,12 @@ sheaf_status *sheaf_train_peek(char **settings, int64_t *step, const char *out)
     peek p = { .out = out };
     char *path = NULL, *all = NULL;
     size_t size;
-    int number = 0;
     sheaf_status *st = sheaf__path_join(&path, out, "settings");
     const bool stored = st == NULL && sheaf__path_kind(path) == SHEAF_PATH_FILE;
-    sheaf__launched(NULL, &number);
     /* A folder without a run is left as it is. Of processes that were started together the first
      * takes the lock. */
     if (st == NULL && sheaf__path_has(out, "checkpoints", SHEAF_PATH_DIR) &&
-        (number == 0 || !stored))
+        (sheaf__launcher_look().number == 0 || !stored))
         st = sheaf_comm_run_threads(1, peek_rank, &p);
     if (st == NULL && stored) /* all of them, not only those in checkpoints */
         st = sheaf__file_read_all(&all, &size, path, 1 << 20);

@@ -1,6 +1,6 @@
 /* pattern_test.c - patterns and names a reader can check by eye. */
 #include "tests/check.h"
-#include "train/pattern.h"
+#include "train/select.h"
 
 #define VIT "mixins.eva.vit_model.transformer.layers."
 

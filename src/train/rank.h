@@ -50,3 +50,11 @@ void sheaf__count_trained(int64_t *trained, int64_t *added, const sheaf__model *
 /* Gradient accumulators, G: as asked, else 1 for method full and 4 for the others
  * (docs/contract.md, section 1.6). */
 int sheaf__accumulators_of(const sheaf_train_options *options);
+
+enum { SHEAF__CONTRACT = 6 }; /* the newest version, which docs/contract.md is */
+
+/* sheaf__pads - does the run train the embedding, or factors beside it, on rows in which the token
+ * of its padding row is seen? Errors: those of reading the data. */
+sheaf_status *sheaf__pads(bool *out, const sheaf__job *job, const sheaf_data *data);
+/* sheaf__contract_of - the first version that has all that a run uses. `pads` as above. */
+int sheaf__contract_of(const sheaf__job *job, bool pads);

@@ -1,7 +1,7 @@
 /* resume.c - a run that goes on from a checkpoint; see run.h. */
 #include "base/base.h"
 #include "base/json.h"
-#include "train/lines.h"
+#include "train/origin.h"
 #include "train/run.h"
 
 static const sheaf__origin_words of_resume = {

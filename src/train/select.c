@@ -4,7 +4,129 @@
 #include <math.h>
 
 #include "base/base.h"
-#include "train/pattern.h"
+
+/* ---- patterns ---- */
+
+enum { MOST_DIGITS = 9 };
+
+static bool is_digit(char c)
+{
+    return c >= '0' && c <= '9';
+}
+
+/* A number of up to MOST_DIGITS digits at *at, which moves behind it; -1 when there is none. */
+static int64_t number(const char **at)
+{
+    int64_t n = 0;
+    const char *p = *at;
+    for (; is_digit(*p); p++) {
+        if (p - *at == MOST_DIGITS)
+            return -1;
+        n = n * 10 + (*p - '0');
+    }
+    if (p == *at)
+        return -1;
+    *at = p;
+    return n;
+}
+
+/* One "5" or "5..7" of a {...}; *at moves behind it. */
+static bool range(const char **at, int64_t *first, int64_t *last)
+{
+    *first = *last = number(at);
+    if (*first >= 0 && strncmp(*at, "..", 2) == 0) {
+        *at += 2;
+        *last = number(at);
+    }
+    return *first >= 0 && *last >= *first;
+}
+
+sheaf_status *sheaf__pattern_check(const char *pattern)
+{
+    bool sound = *pattern != '\0';
+    for (const char *p = pattern; *p != '\0' && sound; p++) {
+        if (*p != '{') {
+            sound = *p != '}';
+            continue;
+        }
+        int64_t first, last;
+        do {
+            p++;
+            sound = range(&p, &first, &last) && (*p == ',' || *p == '}');
+        } while (sound && *p == ',');
+        if (!sound)
+            break;
+    }
+    if (sound)
+        return NULL;
+    sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "pattern '%s'", pattern);
+    sheaf_expected(st, "letters, * and ?, and numbers as {46..54} or {0,2,5..7}");
+    return *pattern == '\0' ? sheaf_found(st, "nothing between two commas") : st;
+}
+
+/* Is n in the {...} that begins at `set`? */
+static bool holds(const char *set, int64_t n)
+{
+    int64_t first, last;
+    bool found = false;
+    do {
+        set++;
+        if (!range(&set, &first, &last))
+            return false;
+        found = found || (n >= first && n <= last);
+    } while (*set == ',');
+    return found;
+}
+
+/* One item of the pattern that is no star, at *p, with what stands at *s; both move behind it. */
+static bool step(const char **p, const char **s, const char *name, bool any_number)
+{
+    if (**p == '{') {
+        const char *digits = *s;
+        if (digits > name && is_digit(digits[-1]))
+            return false;
+        const int64_t n = number(s);
+        if (n < 0 || (!any_number && !holds(*p, n)))
+            return false;
+        *p = strchr(*p, '}') + 1;
+        return true;
+    }
+    if (**s == '\0' || (**p != '?' && **p != **s))
+        return false;
+    (*p)++;
+    (*s)++;
+    return true;
+}
+
+/* What follows the last star is tried at each later place: earlier stars need no second look. */
+bool sheaf__pattern_match(const char *p, const char *name, bool any_number)
+{
+    const char *after_star = NULL, *retry = NULL, *s = name;
+    while (*s != '\0' || *p != '\0') {
+        if (*p == '*') {
+            after_star = ++p;
+            retry = s;
+            continue;
+        }
+        if (*p != '\0' && step(&p, &s, name, any_number))
+            continue;
+        if (after_star == NULL || *retry == '\0')
+            return false;
+        p = after_star;
+        s = ++retry;
+    }
+    return true;
+}
+
+size_t sheaf__pattern_length(const char *list)
+{
+    size_t n = 0;
+    for (bool inside = false; list[n] != '\0' && (inside || list[n] != ','); n++)
+        inside = list[n] == '{' || (inside && list[n] != '}');
+    return n;
+}
+
+/* ---- what they choose ---- */
 
 #define FACTOR_PREFIX "base_model.model." /* PEFT's, before the module's path */
 
@@ -13,14 +135,14 @@ static bool starts_with(const char *text, const char *start)
     return strncmp(text, start, strlen(start)) == 0;
 }
 
-static bool can_train(const sheaf__selection *s, const sheaf_tensor *tensor)
+static bool can_train(const sheaf_tensor *tensor)
 {
     return !tensor->buffer && !tensor->idle;
 }
 
 static bool chosen(const sheaf__selection *s, const sheaf_tensor *tensor, bool any_number)
 {
-    if (!can_train(s, tensor))
+    if (!can_train(tensor))
         return false;
     if (s->method == SHEAF_METHOD_FULL)
         return true;
@@ -70,7 +192,7 @@ static sheaf_status *no_match(const sheaf_schema *schema, const char *flag, cons
     int names = 0;
     for (int64_t i = 0; name != NULL && i < schema->count; i++) {
         const sheaf_tensor *t = &schema->tensor[i];
-        if (!t->buffer && !t->idle)
+        if (can_train(t))
             name[names++] = t->name;
         else if (sheaf__pattern_match(pattern, t->name, false))
             idle = t->name;
@@ -101,12 +223,12 @@ static sheaf_status *grow(char ***list, int *n, const char *text, size_t size, c
 
 /* Does a pattern name anything? A range that the model is too small for is told, not refused:
  * a recipe for the 63 layers of the real tower also fits a model with three. */
-static sheaf_status *check_used(bool found, bool found_any, const sheaf_schema *schema,
-                                const char *flag, const char *pattern, const sheaf_events *events)
+static sheaf_status *check_used(const bool found[2], const sheaf_schema *schema, const char *flag,
+                                const char *pattern, const sheaf_events *events)
 {
-    if (found)
+    if (found[false])
         return NULL;
-    if (!found_any)
+    if (!found[true])
         return no_match(schema, flag, pattern);
     sheaf_note(events, "--%s: this model has no layer of '%s'", flag, pattern);
     return NULL;
@@ -119,23 +241,37 @@ static sheaf_status *add_pattern(sheaf__selection *s, const sheaf_schema *schema
     if (st != NULL)
         return st;
     const char *pattern = s->pattern[s->npatterns - 1];
-    bool found = false, found_any = false;
-    for (int64_t i = 0; i < schema->count && !found; i++) {
-        const bool possible = can_train(s, &schema->tensor[i]);
-        found = possible && sheaf__pattern_match(pattern, schema->tensor[i].name, false);
-        found_any =
-            found_any || (possible && sheaf__pattern_match(pattern, schema->tensor[i].name, true));
-    }
-    return check_used(found, found_any, schema, flag, pattern, events);
+    bool found[2] = { false, false };
+    for (int64_t i = 0; i < schema->count; i++)
+        for (int any = 0; any < 2 && can_train(&schema->tensor[i]); any++)
+            found[any] =
+                found[any] || sheaf__pattern_match(pattern, schema->tensor[i].name, any != 0);
+    return check_used(found, schema, flag, pattern, events);
+}
+
+/* NULL where there is nothing in it. */
+static const char *list_of(const char *text)
+{
+    return text == NULL || *text == '\0' ? NULL : text;
+}
+
+/* The next item of a list, which moves behind it, or becomes NULL at its end. Behind a comma there
+ * is one, be it empty. */
+static const char *next_item(const char **list, size_t *size)
+{
+    const char *item = *list + strspn(*list, " ");
+    *size = sheaf__pattern_length(item);
+    *list = item[*size] == ',' ? item + *size + 1 : NULL;
+    return item;
 }
 
 static sheaf_status *read_patterns(sheaf__selection *s, const sheaf_schema *schema,
                                    const sheaf_train_options *o, const sheaf_events *events)
 {
     static const char flag[] = "train";
-    const char *list = o->train == NULL ? "" : o->train;
+    const char *list = list_of(o->train);
     sheaf_status *st = NULL;
-    if (o->method == SHEAF_METHOD_HEAD && *list == '\0') {
+    if (o->method == SHEAF_METHOD_HEAD && list == NULL) {
         const sheaf_role role = schema->config.tied ? SHEAF_EMBED : SHEAF_HEAD;
         for (int64_t i = 0; i < schema->count && st == NULL; i++)
             if (schema->tensor[i].role == role && !schema->tensor[i].bias)
@@ -143,38 +279,27 @@ static sheaf_status *read_patterns(sheaf__selection *s, const sheaf_schema *sche
                                  strlen(schema->tensor[i].name), events);
         return st;
     }
-    for (const char *p = list; *p != '\0' && st == NULL;) {
-        p += strspn(p, " "); /* behind a comma */
-        const size_t size = sheaf__pattern_length(p);
-        st = add_pattern(s, schema, flag, p, size, events);
-        p += size;
-        if (*p == ',' && *++p == '\0' && st == NULL)
-            st = add_pattern(s, schema, flag, p, 0, events); /* nothing after the last comma */
+    for (size_t size; list != NULL && st == NULL;) {
+        const char *item = next_item(&list, &size);
+        st = add_pattern(s, schema, flag, item, size, events);
     }
     return st;
 }
 
-/* Does a pattern of --lr-scale match something that is trained? */
-static void find_scaled(bool *found, bool *found_any, const sheaf__selection *s,
-                        const sheaf_schema *schema, const sheaf_lora *lora, const char *pattern)
+/* Does a pattern of --lr-scale match something that is trained? any: of any number. */
+static bool is_scaled(const sheaf__selection *s, const sheaf_schema *schema, const sheaf_lora *lora,
+                      const char *pattern, bool any)
 {
-    *found = *found_any = false;
-    for (int64_t i = 0; i < schema->count && !*found; i++) {
-        const sheaf_tensor *t = &schema->tensor[i];
-        *found = chosen(s, t, false) && sheaf__pattern_match(pattern, t->name, false);
-        *found_any =
-            *found_any || (chosen(s, t, true) && sheaf__pattern_match(pattern, t->name, true));
-    }
-    for (int i = 0; lora != NULL && i < lora->nmodules && !*found; i++) {
-        const char *name[2] = { bare_name(lora->module[i].a_name),
-                                bare_name(lora->module[i].b_name) };
-        for (int f = 0; f < 2 && !*found; f++) {
-            *found = sheaf__pattern_match(pattern, name[f], false);
-            *found_any = *found_any || sheaf__pattern_match(pattern, name[f], true);
-        }
-    }
-    for (int i = 0; lora != NULL && i < lora->nsaved && !*found; i++)
-        *found = sheaf__pattern_match(pattern, lora->saved[i]->name, false);
+    bool found = false;
+    for (int64_t i = 0; i < schema->count && !found; i++)
+        found = chosen(s, &schema->tensor[i], any) &&
+                sheaf__pattern_match(pattern, schema->tensor[i].name, any);
+    for (int i = 0; lora != NULL && i < lora->nmodules && !found; i++)
+        found = sheaf__pattern_match(pattern, bare_name(lora->module[i].a_name), any) ||
+                sheaf__pattern_match(pattern, bare_name(lora->module[i].b_name), any);
+    for (int i = 0; lora != NULL && i < lora->nsaved && !found; i++)
+        found = sheaf__pattern_match(pattern, lora->saved[i]->name, any);
+    return found;
 }
 
 static sheaf_status *bad_scale(const char *text, size_t size)
@@ -208,19 +333,14 @@ static sheaf_status *read_scales(sheaf__selection *s, const sheaf_schema *schema
                                  const sheaf_events *events)
 {
     sheaf_status *st = NULL;
-    for (const char *p = list == NULL ? "" : list; *p != '\0' && st == NULL;) {
-        p += strspn(p, " "); /* behind a comma */
-        const size_t size = sheaf__pattern_length(p);
-        bool found, found_any;
-        st = add_scale(s, p, size);
-        if (st == NULL) {
-            const char *pattern = s->scaled[s->nscaled - 1];
-            find_scaled(&found, &found_any, s, schema, lora, pattern);
-            st = check_used(found, found_any, schema, "lr-scale", pattern, events);
-        }
-        p += size;
-        if (*p == ',' && *++p == '\0' && st == NULL)
-            st = bad_scale(p, 0);
+    for (size_t size; list != NULL && st == NULL;) {
+        const char *item = next_item(&list, &size);
+        if ((st = add_scale(s, item, size)) != NULL)
+            break;
+        const char *pattern = s->scaled[s->nscaled - 1];
+        const bool found[2] = { is_scaled(s, schema, lora, pattern, false),
+                                is_scaled(s, schema, lora, pattern, true) };
+        st = check_used(found, schema, "lr-scale", pattern, events);
     }
     return st;
 }
@@ -254,12 +374,11 @@ sheaf_status *sheaf__select(sheaf__selection *out, const sheaf_schema *schema,
                             const sheaf_lora *lora, const sheaf_train_options *options,
                             const sheaf_events *events)
 {
-    *out = (sheaf__selection){ .schema = schema,
-                               .method = options->method,
+    *out = (sheaf__selection){ .method = options->method,
                                .family = sheaf__family_for(&schema->config) };
     sheaf_status *st =
         options->method == SHEAF_METHOD_FULL ? NULL : read_patterns(out, schema, options, events);
-    TRY(st, read_scales(out, schema, lora, options->lr_scale, events));
+    TRY(st, read_scales(out, schema, lora, list_of(options->lr_scale), events));
     TRY(st, check_scales(out, schema, lora, options->adapter));
     if (st != NULL)
         sheaf__selection_release(out);

@@ -1,6 +1,6 @@
 /* select.h - which base tensors a run trains, and how each trained tensor learns.
  *
- * Method full trains all of them; head and lora those that patterns name (pattern.h), lora beside
+ * Method full trains all of them; head and lora those that patterns name, lora beside
  * its factors. Never trained, whatever a pattern says: buffers, and the tensors that no
  * pass reads, which can have no gradient. */
 #pragma once
@@ -11,7 +11,6 @@
 #include "train/options.h"
 
 typedef struct sheaf__selection {
-    const sheaf_schema *schema; /* borrowed */
     sheaf_method method;
     const sheaf__family *family;
     char **pattern; /* methods head and lora; owned */
@@ -40,3 +39,21 @@ void sheaf__learning_set(sheaf__trained_set *set, const sheaf__selection *select
 /* sheaf__learning_scale - the first pattern that matches counts, 1 without one. Factors go by the
  * name of their module: "transformer.layers.0.attention.dense.lora_A.weight". */
 double sheaf__learning_scale(const sheaf__selection *selection, const char *name);
+
+/* ---- patterns of names ----
+ *
+ *     *           any letters, also none; a dot is a letter too
+ *     ?           one letter
+ *     {46..54}    a whole number in this range; {0,2,5..7} one of these
+ *     anything else stands for itself
+ *
+ * A number is matched whole: {1..9} is not the 1 of "layers.12". There is no way to quote:
+ * the names of tensors hold none of these letters. */
+
+/* sheaf__pattern_check - errors: SHEAF_E_ARG for an unsound {...} and for an empty pattern. */
+sheaf_status *sheaf__pattern_check(const char *pattern);
+/* sheaf__pattern_match - of a checked pattern with the whole name; any_number: {...} matches
+ * every number, which tells a range that a small model lacks from a wrong name. */
+bool sheaf__pattern_match(const char *pattern, const char *name, bool any_number);
+/* sheaf__pattern_length - letters up to the next comma outside {...}, or the end. */
+size_t sheaf__pattern_length(const char *list);

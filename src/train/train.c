@@ -9,7 +9,7 @@
 #include "lora/sizes.h"
 #include "models/placement.h"
 #include "train/alike.h"
-#include "train/contract.h"
+#include "train/rank.h"
 #include "train/export.h"
 #include "train/run.h"
 

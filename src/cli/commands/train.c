@@ -16,7 +16,7 @@
 #include "cli/lib/signals.h"
 #include "library/session.h"
 #include "library/train_settings.h"
-#include "library/watched.h"
+#include "comm/watch/watch.h"
 #include "plan/plan.h"
 #include "train/spent.h"
 
@@ -169,7 +169,7 @@ static sheaf_status *ready(void *self)
     if (st != NULL)
         return st;
     if (o->transport != SHEAF_TRANSPORT_MPI || o->tp * o->dp == 1 ||
-        sheaf__launched(NULL, NULL) != NULL)
+        sheaf__launcher_look().name != NULL)
         return cli_signals_install();
     return cli_processes_launch(&s->elsewhere, &s->code,
                                 &(cli_launch_options){ .processes = o->tp * o->dp,

@@ -105,13 +105,13 @@ static const char *word_of(const char *flag, int argc, char **argv)
 /* Known before anything can be wrong, as the others wait for one that is not there. */
 static void look_for_others(cli *cli, const cli_command *command, int argc, char **argv)
 {
-    int count = 0, number = 0;
+    const sheaf__launcher launcher = sheaf__launcher_look();
     const char *transport = word_of("--transport", argc, argv);
-    const bool several = sheaf__launched(&count, &number) != NULL && count > 1;
+    const bool several = launcher.processes > 1;
     cli->together =
         command->divides && several && transport != NULL && strcmp(transport, "mpi") == 0;
     cli->mpi = word_of("--mpi", argc, argv);
-    if (several && number > 0)
+    if (several && launcher.number > 0)
         cli_hush(cli);
 }
 
@@ -120,7 +120,7 @@ static int run_command(cli *cli, const cli_command *command, int argc, char **ar
     bool elsewhere = false;
     cli->command = command;
     look_for_others(cli, command, argc, argv);
-    if (sheaf__launched(NULL, NULL) == NULL) /* else all would speak */
+    if (sheaf__launcher_look().name == NULL) /* else all would speak */
         cli_signals_end(command->name, cli->json);
     if (!command->divides)
         sheaf_status_free(cli_processes_alone(&elsewhere, cli));

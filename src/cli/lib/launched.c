@@ -160,14 +160,14 @@ void cli_meeting_clock(void)
 {
     const struct sigaction action = { .sa_handler = on_alarm };
     const unsigned within = seconds();
-    int number = 0;
     char host[64] = "";
-    const char *launcher = sheaf__launched(NULL, &number);
-    if (launcher == NULL || sigaction(SIGALRM, &action, NULL) != 0)
+    const sheaf__launcher launcher = sheaf__launcher_look();
+    const int number = launcher.number;
+    if (launcher.name == NULL || sigaction(SIGALRM, &action, NULL) != 0)
         return;
     gethostname(host, sizeof host - 1);
     sheaf_status *st = sheaf_fail(SHEAF_E_PEER, "rank %d on %s: the processes that %s started",
-                                  number, host, launcher);
+                                  number, host, launcher.name);
     sheaf_expected(st, "all together within %u s (SHEAF_MEET_WITHIN)", within);
     sheaf_found(st, "one at least that did not come: it was stopped, or its host is lost; all end");
     sheaf_try_this(st, "each host must be up, and reach the others");

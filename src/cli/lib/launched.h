@@ -33,7 +33,7 @@ void cli_launch_note_code(const struct sheaf_comm *all, int code);
 int cli_launch_stopped_by(void);
 
 struct sheaf__watch_end;
-/* cli_end - the hook of library/watched.h; `self` is the cli: the end of a run that cannot go on,
+/* cli_end - the hook of comm/watch/watch.h; `self` is the cli: the end of a run that cannot go on,
  * from the watching thread. Ends the process with exit code 3. */
 void cli_end(void *self, const struct sheaf__watch_end *why);
 

@@ -6,7 +6,7 @@
 #include "comm/plugins.h"
 #include "comm/process.h"
 #include "library/train_settings.h"
-#include "library/watched.h"
+#include "comm/watch/watch.h"
 #include "launched.h"
 #include "ops/units.h"
 #include "signals.h"
@@ -50,16 +50,15 @@ static int stages_of(const char *place)
 
 const char *cli_processes_launcher(void)
 {
-    return sheaf__launched(NULL, NULL);
+    return sheaf__launcher_look().name;
 }
 
 sheaf_status *cli_processes_alone(bool *elsewhere, const cli *cli)
 {
-    int count = 0, number = 0;
-    const char *launcher = sheaf__launched(&count, &number);
-    if (launcher == NULL || count < 2)
+    const sheaf__launcher launcher = sheaf__launcher_look();
+    if (launcher.processes < 2)
         return NULL;
-    *elsewhere = number > 0;
+    *elsewhere = launcher.number > 0;
     if (*elsewhere)
         return sheaf_fail(SHEAF_E_STOPPED, "the work of the first process");
     sheaf_warn(&cli->events,
@@ -68,7 +67,7 @@ sheaf_status *cli_processes_alone(bool *elsewhere, const cli *cli)
                      "others do nothing; --transport mpi divides the work of sheaf %s over them"
                    : "this is the first of %d processes that %s began: it does all of it, as sheaf "
                      "%s does not divide its work over processes, and the others do nothing",
-               count, launcher, cli->command->name);
+               launcher.processes, launcher.name, cli->command->name);
     return NULL;
 }
 
@@ -138,23 +137,23 @@ static sheaf_status *watch(cli_processes *p, cli *cli, int in_group)
     hooks = (sheaf__watch_hooks){ .end = cli_end, .begun = cli_meeting_over, .self = cli };
     sheaf_status *st = sheaf__watched_open(
         &watched,
-        &(sheaf__watched_options){ .all = p->all,
-                                   .ranks = count,
-                                   .in_group = in_group > 0 && in_group < count ? in_group : count,
-                                   .heartbeat = p->heartbeat,
-                                   .hang_after = p->hang_after,
-                                   .hooks = &hooks,
-                                   .stop = p->stop,
-                                   .cure = "start it again; an output that has its name is whole",
-                                   .phase = "reading",
-                                   .events = &cli->events });
+        &(sheaf__watch_options){ .all = p->all,
+                                 .ranks = count,
+                                 .in_group = in_group > 0 && in_group < count ? in_group : count,
+                                 .heartbeat = p->heartbeat,
+                                 .hang_after = p->hang_after,
+                                 .hooks = &hooks,
+                                 .stop = p->stop,
+                                 .cure = "start it again; an output that has its name is whole",
+                                 .phase = "reading",
+                                 .events = &cli->events });
     return sheaf__all_agree(p->all, st);
 }
 
 sheaf_status *cli_processes_begin(cli_processes *p, cli *cli, const cli_processes_how *how)
 {
     const int processes = how->ranks * stages_of(how->place);
-    const bool launched = sheaf__launched(NULL, NULL) != NULL;
+    const bool launched = sheaf__launcher_look().name != NULL;
     sheaf_status *st = sheaf__transport_check(&cli->settings, how->table, p->transport);
     TRY(st, check_watch(cli, p, how->table));
     if (st != NULL)

@@ -104,13 +104,11 @@ static bool is_awaited(const cli *cli)
 static sheaf_status *print_aside(const cli *cli, sheaf_status *st)
 {
     char host[64] = "";
-    int number = 0;
     if (st == NULL || cli->aside == NULL || cli_all(cli) != NULL ||
         (sheaf_status_code(st) != SHEAF_E_IO && !is_awaited(cli)))
         return st;
-    sheaf__launched(NULL, &number);
     gethostname(host, sizeof host - 1);
-    st = sheaf_in(st, "rank %d on %s", number, host);
+    st = sheaf_in(st, "rank %d on %s", sheaf__launcher_look().number, host);
     sheaf_status_print(st, cli->aside);
     return st;
 }

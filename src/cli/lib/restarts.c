@@ -212,7 +212,7 @@ sheaf_status *cli_supervise(int *code, cli *cli, const sheaf_train_options *o, i
                             char **argv)
 {
     supervised s = { .cli = cli, .o = o, .argc = argc, .argv = argv };
-    const char *launcher = sheaf__launched(NULL, NULL);
+    const char *launcher = sheaf__launcher_look().name;
     if (launcher != NULL) {
         sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "--restarts");
         sheaf_expected(st, "a run whose processes sheaf begins itself");

@@ -102,7 +102,7 @@ enum { STOPS = 3, UNLAUNCHED = 6, ALL = 7 };
 
 sheaf_status *cli_signals_install(void)
 {
-    return install(sheaf__launched(NULL, NULL) != NULL ? ALL : UNLAUNCHED, on_signal);
+    return install(sheaf__launcher_look().name != NULL ? ALL : UNLAUNCHED, on_signal);
 }
 
 sheaf_status *cli_signals_install_stops(void)

@@ -13,6 +13,7 @@
 #include "base/base.h"
 #include "base/clock.h"
 #include "base/thread.h"
+#include "comm/process.h"
 #include "comm/watch/self.h"
 #include "comm/watch/verdict.h"
 
@@ -72,19 +73,15 @@ static bool is_first(const sheaf__watch *w)
     return w->o.process == 0;
 }
 
-static bool is_alone(const sheaf__watch *w)
-{
-    return w->o.processes == 1;
-}
-
 /* ---- what is known of ranks ---- */
 
 /* The records of this process: of all ranks where it is alone, of its own where not. */
 static const sheaf__told *look_at_own(sheaf__watch *w)
 {
+    const bool alone = w->o.processes == 1;
     uint64_t busy = 0;
-    sheaf__told *own = &w->ranks.told[is_alone(w) ? 0 : w->o.process];
-    for (int i = 0; i < (is_alone(w) ? w->o.ranks : 1); i++) {
+    sheaf__told *own = &w->ranks.told[alone ? 0 : w->o.process];
+    for (int i = 0; i < (alone ? w->o.ranks : 1); i++) {
         sheaf__doing_tell(&own[i], &w->o.doing[i]);
         w->ranks.known[own + i - w->ranks.told] = true;
         if (own[i].call[0] == '\0' && own[i].op[0] == '\0')
@@ -139,9 +136,10 @@ static void end_all(sheaf__watch *w, sheaf__verdict_kind kind, const peer *p, do
         if (w->peer[i].process > 0)
             send_frame(&w->peer[i], &f);
     kill_here(w, &f.victim);
-    w->o.end(w->o.self, &(sheaf__watch_end){
-                            .text = text.at == NULL ? "sheaf: the run cannot go on\n" : text.at,
-                            .gone = gone });
+    w->o.hooks->end(
+        w->o.hooks->self,
+        &(sheaf__watch_end){ .text = text.at == NULL ? "sheaf: the run cannot go on\n" : text.at,
+                             .gone = gone });
     sheaf__text_release(&text);
 }
 
@@ -193,7 +191,8 @@ static void lost(sheaf__watch *w, sheaf__verdict_kind kind, const peer *p, doubl
     sheaf__verdict_text(&text, kind, &w->ranks, 0, now - p->heard, &p->self, w->o.cure);
     if (kind == SHEAF__STOPPED)
         kill_here(w, &p->self);
-    w->o.end(w->o.self, &(sheaf__watch_end){ .text = is_its_turn(w) ? text.at : NULL });
+    w->o.hooks->end(w->o.hooks->self,
+                    &(sheaf__watch_end){ .text = is_its_turn(w) ? text.at : NULL });
     sheaf__text_release(&text);
 }
 
@@ -274,7 +273,7 @@ static void take_frame(sheaf__watch *w, peer *p)
         kill_here(w, &p->in.victim);
         /* a launcher that sees this process end may kill the first before it has told why */
         poll(NULL, 0, LAST_WORDS_MS);
-        w->o.end(w->o.self, &(sheaf__watch_end){ 0 });
+        w->o.hooks->end(w->o.hooks->self, &(sheaf__watch_end){ 0 });
     }
 }
 
@@ -509,4 +508,88 @@ void sheaf__watch_close(sheaf__watch *w)
     for (int i = 0; i < w->peers; i++)
         send_frame(&w->peer[i], &bye);
     release(w);
+}
+
+/* ---- the processes of a run ---- */
+
+static sheaf_status *begin_records(sheaf__watched *out, const sheaf__watch_options *o)
+{
+    const bool alone = sheaf__all_count(o->all) == 1;
+    const int count = alone ? o->ranks : 1;
+    out->doing = aligned_alloc(_Alignof(sheaf__doing), (size_t)count * sizeof *out->doing);
+    if (out->doing == NULL)
+        return sheaf__no_memory("watching the ranks");
+    for (int i = 0; i < count; i++) {
+        sheaf__doing_begin(&out->doing[i], alone ? i : sheaf__all_number(o->all));
+        sheaf__doing_phase(&out->doing[i], o->phase);
+    }
+    sheaf__process_tell(o->all, out->doing);
+    return NULL;
+}
+
+/* Where the first process listens, told to all. */
+static sheaf_status *meet(int *listens, sheaf__line_place *place, const sheaf__watch_options *o)
+{
+    uint64_t machine[SHEAF_MAX_SLICES];
+    sheaf__self self;
+    bool here = true;
+    *listens = -1;
+    if (sheaf__all_count(o->all) == 1)
+        return NULL;
+    sheaf__self_look(&self);
+    machine[sheaf__all_number(o->all)] = self.machine;
+    sheaf_status *st = sheaf__all_gather(o->all, machine, sizeof *machine);
+    for (int i = 0; i < sheaf__all_count(o->all) && st == NULL; i++)
+        here = here && machine[i] == self.machine &&
+               strcmp(sheaf__all_host(o->all, i), sheaf__all_host(o->all, 0)) == 0;
+    if (st == NULL && sheaf__all_first(o->all))
+        st = sheaf__line_listen(listens, place, here);
+    st = sheaf__all_agree(o->all, st);
+    return st == NULL ? sheaf__all_broadcast(o->all, place, sizeof *place) : st;
+}
+
+static sheaf_status *open_watch(sheaf__watched *out, const sheaf__watch_options *o)
+{
+    sheaf__watch_options how = *o;
+    sheaf__line_place place = { 0 };
+    int listens;
+    *out = (sheaf__watched){ .all = o->all };
+    sheaf_status *st = sheaf__all_agree(o->all, begin_records(out, o));
+    if (st != NULL || o->hooks == NULL ||
+        (o->hang_after == 0 && (sheaf__all_count(o->all) == 1 || o->heartbeat == 0)))
+        return st;
+    how.process = sheaf__all_number(o->all);
+    how.processes = sheaf__all_count(o->all);
+    how.doing = out->doing;
+    st = meet(&listens, &place, o);
+    TRY(st, sheaf__watch_open(&out->watch, listens, &place, &how));
+    st = sheaf__all_agree(o->all, st);
+    if (st != NULL && sheaf_status_code(st) == SHEAF_E_IO) {
+        if (sheaf__all_first(o->all))
+            sheaf_warn(o->events,
+                       "%s: %s; a process that dies or stops is noticed by what started it alone: "
+                       "%s",
+                       sheaf_status_where(st), sheaf_status_found(st), sheaf_status_try(st));
+        sheaf_status_free(st);
+        sheaf__watch_close(out->watch); /* where only some are watched, all would seem to hang */
+        out->watch = NULL;
+        st = NULL;
+    }
+    return st;
+}
+
+sheaf_status *sheaf__watched_open(sheaf__watched *out, const sheaf__watch_options *o)
+{
+    sheaf_status *st = open_watch(out, o);
+    if (st == NULL && o->hooks != NULL && o->hooks->begun != NULL)
+        o->hooks->begun();
+    return st;
+}
+
+void sheaf__watched_close(sheaf__watched *watched)
+{
+    sheaf__watch_close(watched->watch);
+    sheaf__process_tell(watched->all, NULL);
+    free(watched->doing);
+    *watched = (sheaf__watched){ 0 };
 }

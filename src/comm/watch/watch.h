@@ -15,7 +15,8 @@
 
 #include <stdatomic.h>
 
-#include "comm/doing.h"
+#include "base/events.h"
+#include "comm/all.h"
 #include "comm/watch/line.h"
 
 typedef struct sheaf__watch sheaf__watch;
@@ -26,23 +27,45 @@ typedef struct sheaf__watch_end {
     int gone;         /* ranks of a host of which nothing is heard any more, 0: all are there */
 } sheaf__watch_end;
 
-typedef struct sheaf__watch_options {
-    int process, processes; /* this one's number; how many there are */
-    int ranks, in_group;    /* of the run: T * D; T */
-    sheaf__doing *doing;    /* of this process's ranks, borrowed: all, or with several
-                               processes one */
-    double heartbeat;       /* seconds; 0 = hang_after */
-    double hang_after;      /* seconds, 0 = never */
-    const atomic_int *stop; /* a signal asked to stop; may be NULL */
-    const char *cure;       /* what to try when all has ended; NULL: as of a training run */
+/* What only the program can do. */
+typedef struct sheaf__watch_hooks {
     /* Called once, in the watching thread: ends the process at once. */
     void (*end)(void *self, const sheaf__watch_end *why);
+    void (*begun)(void); /* the processes are watched, or are not to be; may be NULL */
     void *self;
+} sheaf__watch_hooks;
+
+typedef struct sheaf__watch_options {
+    sheaf_comm *all;                 /* the processes; NULL: this one is alone */
+    int ranks, in_group;             /* T * D, T; with several processes there is one to a rank */
+    double heartbeat;                /* seconds; 0 = hang_after */
+    double hang_after;               /* seconds, 0 = never */
+    const sheaf__watch_hooks *hooks; /* NULL: nothing can end the program, nothing is watched */
+    const atomic_int *stop;          /* a signal asked to stop; may be NULL */
+    const char *cure;  /* what to try when all has ended; NULL: as of a training run */
+    const char *phase; /* of comm/doing.h, to begin with; may be NULL */
+    const sheaf_events *events;
+    /* Of sheaf__watch_open() alone: */
+    int process, processes; /* this one's number; how many there are */
+    sheaf__doing *doing;    /* of this process's ranks, borrowed */
 } sheaf__watch_options;
 
-/* sheaf__watch_open - begins to watch. `listens`: the socket of sheaf__line_listen() on the first
- * of several processes, which takes it, else -1; `place`: where that is, for the others. Errors:
- * SHEAF_E_IO: the first process cannot be reached; SHEAF_E_MEMORY. */
+typedef struct sheaf__watched {
+    sheaf_comm *all;
+    sheaf__watch *watch;
+    sheaf__doing *doing; /* of the ranks of this process: all, or with several processes one */
+} sheaf__watched;
+
+/* sheaf__watched_open - work whose processes and ranks are watched. Collective over the processes.
+ * Where the first cannot be reached, `events` are warned, and the work goes on without. Release
+ * also after a failure. */
+sheaf_status *sheaf__watched_open(sheaf__watched *out, const sheaf__watch_options *options);
+void sheaf__watched_close(sheaf__watched *watched);
+
+/* sheaf__watch_open - begins to watch, once the processes know where the first listens. `listens`:
+ * the socket of sheaf__line_listen() on the first of several processes, which takes it, else -1;
+ * `place`: where that is, for the others. Errors: SHEAF_E_IO: the first process cannot be reached;
+ * SHEAF_E_MEMORY. */
 sheaf_status *sheaf__watch_open(sheaf__watch **out, int listens, const sheaf__line_place *place,
                                 const sheaf__watch_options *options);
 /* sheaf__watch_close - says goodbye. Accepts NULL. */

@@ -40,6 +40,7 @@ static void doze(double s)
 /* A rank: its calls go on, but for the one to which it happens. */
 static void be(int me, int listens, const sheaf__line_place *place, what w, int victim)
 {
+    static const sheaf__watch_hooks hooks = { .end = end };
     sheaf__watch *watch = NULL;
     sheaf__doing doing;
     sheaf__doing_begin(&doing, me);
@@ -57,7 +58,7 @@ static void be(int me, int listens, const sheaf__line_place *place, what w, int 
                                                                       : w == WAITS         ? 0.5
                                                                                            : 0,
                                                         .cure = w == DIES ? "a cure" : NULL,
-                                                        .end = end }));
+                                                        .hooks = &hooks }));
     sheaf__doing_idle(&doing, w == WAITS && me == victim);
     doze(0.3); /* all have met */
     sheaf__doing_step(&doing, 7, 2);
@@ -293,8 +294,9 @@ static void test_watch__strangers(void **state)
     sheaf__line_place place, wrong;
     sheaf__watch *watch = NULL, *stranger = NULL;
     sheaf__doing doing[2];
+    static const sheaf__watch_hooks hooks = { .end = end };
     sheaf__watch_options o = {
-        .processes = 2, .ranks = 2, .in_group = 2, .doing = doing, .heartbeat = 60, .end = end
+        .processes = 2, .ranks = 2, .in_group = 2, .doing = doing, .heartbeat = 60, .hooks = &hooks
     };
     sheaf__doing_begin(&doing[0], 0);
     sheaf__doing_begin(&doing[1], 1);
