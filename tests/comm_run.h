@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 
+#include "comm/grid.h"
 #include "comm/plugins.h"
 #include "comm/process.h"
 #include "comm/transport.h"
@@ -61,4 +62,13 @@ static inline sheaf_status *run_ranks(int ranks, bool messages,
     return can_run(ranks, messages) ? sheaf__process_run(met.all, ranks, all, 1, run_test_rank,
                                                          &(run_test){ body, context })
                                     : NULL;
+}
+
+/* agree_in_grid - all ranks of the grid, also when some of them wait in a call of their group or
+ * peers (comm/grid.h). */
+static inline sheaf_status *agree_in_grid(const sheaf__grid *grid, sheaf_status *mine)
+{
+    if (grid->group != NULL)
+        mine = sheaf_comm_agree(grid->group, mine);
+    return grid->peers == NULL ? mine : sheaf_comm_agree(grid->peers, mine);
 }

@@ -142,15 +142,6 @@ sheaf_status *sheaf__grid_run(const sheaf__grid_options *options,
     return st;
 }
 
-/* A group that all have come to has told each of its ranks; so in every group of peers there is one
- * that knows. */
-sheaf_status *sheaf__grid_agree(const sheaf__grid *grid, sheaf_status *mine)
-{
-    if (grid->group != NULL)
-        mine = sheaf_comm_agree(grid->group, mine);
-    return grid->peers == NULL ? mine : sheaf_comm_agree(grid->peers, mine);
-}
-
 void sheaf__grid_tell(const sheaf__grid *grid, sheaf__doing *doing)
 {
     sheaf_comm_tell(grid->all, doing, SHEAF__ALL_RANKS);

@@ -3,9 +3,11 @@
  *
  *   rank of `all` = (number * stages + stage) * ranks + rank of the stage
  *
- * A rank that returns from the body leaves all its groups at once, so whoever waits for it in any
- * of them is told. One that only failed and lives on calls sheaf__grid_agree(): to agree within
- * one of the groups reaches nobody who waits in another. */
+ * A rank that returns from the body leaves all its groups at once, so whichever waits for it in any
+ * of them learns it. Those that only failed and live on agree within each group, and then among
+ * peers: a group that all have come to has told each of its ranks, so in every group of peers there
+ * is one that knows. To agree within one of the groups does not reach those that wait in another.
+ */
 #pragma once
 
 #include <stdbool.h>
@@ -35,10 +37,6 @@ typedef struct sheaf__grid_options {
 sheaf_status *sheaf__grid_run(const sheaf__grid_options *options,
                               sheaf_status *(*body)(void *context, const sheaf__grid *grid),
                               void *context);
-
-/* sheaf__grid_agree - sheaf_comm_agree() among all ranks of the grid, also when some of them wait
- * in a call of their group or peers: within each group, then among peers. Consumes `mine`. */
-sheaf_status *sheaf__grid_agree(const sheaf__grid *grid, sheaf_status *mine);
 
 /* sheaf__grid_tell - this rank's calls in all of its groups are written into its record; see
  * sheaf_comm_tell(). */

@@ -108,7 +108,7 @@ static sheaf_status *failing_body(void *context, const sheaf__grid *grid)
     shape *s = context;
     sheaf_status *st = calls(s, grid);
     if (s->lives)
-        st = sheaf__grid_agree(grid, st);
+        st = agree_in_grid(grid, st);
     if (st != NULL)
         atomic_fetch_add(&s->told, 1);
     if (!s->lives || st == NULL)

@@ -112,7 +112,7 @@ static sheaf_status *grid_body(void *context, const sheaf__grid *grid)
                            same != world % o->ranks + 100 * round))
             st = sheaf_fail(SHEAF_E_NUMBER, "groups of rank %d", world);
     }
-    return sheaf__grid_agree(grid, st);
+    return agree_in_grid(grid, st);
 }
 
 static void test_process__a_grid_of_groups(void **state)

@@ -119,7 +119,10 @@ static sheaf_status *train_rank(void *arg, const sheaf__grid *grid)
     sheaf__job job = a->job;
     job.base = a->opened.weights;
     sheaf_status *st = sheaf__rank_open(&rank, SHEAF_CPU, grid, me, &job);
-    st = sheaf__grid_agree(grid, st);
+    if (grid->group != NULL)
+        st = sheaf_comm_agree(grid->group, st);
+    if (grid->peers != NULL)
+        st = sheaf_comm_agree(grid->peers, st);
     for (int64_t done = 0; done < STEPS && st == NULL; done++) {
         sheaf__step_result unused;
         for (int i = 0; i < 2; i++)

@@ -8,82 +8,6 @@
 #include "models/crew.h"
 #include "train/bad.h"
 
-typedef struct pass {
-    const sheaf__evaluate_options *options;
-    const sheaf_batch *batch;
-    int64_t first, rows; /* this batch holds the rows numbered [first, first + rows) of... */
-    int64_t all;         /* ...so many that are read */
-    int64_t vocab;
-    bool warned;
-} pass;
-
-static int64_t row_at(const pass *p, int64_t i)
-{
-    return p->options->row == NULL ? i : p->options->row[i];
-}
-
-static sheaf_status *take_logits(void *self, int64_t row0, const int32_t *row, int64_t n,
-                                 const float *logits)
-{
-    const pass *p = self;
-    sheaf_status *st = NULL;
-    for (int64_t i = 0; i < n && st == NULL; i++, logits += p->vocab) {
-        const int64_t in_batch = row[i] / p->batch->seq, position = row[i] % p->batch->seq;
-        if (in_batch < p->rows && p->options->take != NULL) /* else padding of a last batch */
-            st = p->options->take(p->options->self, row_at(p, p->first + in_batch), position,
-                                  logits);
-    }
-    return st;
-}
-
-/* Asked of all ranks alike: one of them may see it first. */
-static sheaf_status *asked_to_stop(const pass *p, const sheaf__model *model)
-{
-    const atomic_int *stop = p->options->stop;
-    sheaf_status *st = NULL;
-    if (stop == NULL)
-        return NULL;
-    if (atomic_load(stop) != 0)
-        st = sheaf_found(sheaf_fail(SHEAF_E_STOPPED, "eval"), "a request to stop");
-    return sheaf__agree_groups(model->context, st);
-}
-
-static int64_t longest(const pass *p, const sheaf_data *data)
-{
-    return p->options->row == NULL ? sheaf_data_longest(data)
-                                   : sheaf_data_used(data, p->options->row, p->all);
-}
-
-/* A loss that is not finite is the result; where it began is said once. Of layers that are placed
- * over stages the weights alone are looked at. */
-static sheaf_status *warn_of(pass *p, sheaf__runner *runner, const int64_t *row)
-{
-    sheaf__model *model = runner->model;
-    const char *weight = NULL;
-    sheaf__bad bad = { 0 };
-    sheaf_text text = { 0 };
-    p->warned = true;
-    sheaf_status *st = sheaf__model_bad_weight(&weight, model);
-    sheaf_status *(*const take)(void *, int64_t, const int32_t *, int64_t, const float *) =
-        runner->head.take;
-    runner->head.take = NULL; /* it has heard of these rows */
-    runner->watch = &bad;
-    if (st == NULL && model->context->stages <= 1)
-        st = sheaf__runner_run(runner, row);
-    runner->watch = NULL;
-    runner->head.take = take;
-    sheaf__text_add(&text, "the loss of ");
-    sheaf__bad_rows(&text, row, p->rows);
-    sheaf__text_add(&text, " (counted from 0) is not finite%s",
-                    bad.op != NULL || weight != NULL ? ": " : "");
-    sheaf__bad_say(&text, &bad, weight);
-    sheaf__text_bytes(&text, "", 0);
-    if (st == NULL && text.at != NULL)
-        sheaf_warn(p->options->events, "%s", text.at);
-    sheaf__text_release(&text);
-    return st;
-}
-
 /* What one micro-batch gave. */
 typedef struct found {
     double loss;
@@ -92,91 +16,137 @@ typedef struct found {
 
 /* Micro-batches of `batch` rows, and of the `rest`; this group's are `own`. */
 typedef struct course {
+    const sheaf__evaluate_options *options;
     sheaf__model *model;
     const sheaf_data *data;
-    int64_t batch, rest, micros, groups, rounds;
+    int64_t all, batch, rest, micros, groups, rounds; /* all: rows that are read */
     sheaf_range own;
     sheaf__runner runner;
-    bool open;
+    int64_t first, rows; /* it holds the rows numbered [first, first + rows); 0: it is not open */
     int64_t *row;
     found *found; /* [micros] */
+    bool warned;
 } course;
 
-static int64_t rows_of(const course *c, int64_t micro)
+static int64_t row_at(const course *c, int64_t i)
 {
-    return micro == c->micros - 1 && c->rest > 0 ? c->rest : c->batch;
+    return c->options->row == NULL ? i : c->options->row[i];
 }
 
-static sheaf_status *open_runner(course *c, pass *p, int64_t rows)
+static sheaf_status *take_logits(void *self, int64_t row0, const int32_t *row, int64_t n,
+                                 const float *logits)
 {
-    const bool whole = p->options->padded;
-    if (c->open)
-        sheaf__runner_release(&c->runner);
-    c->open = true;
-    sheaf_status *st = sheaf__runner_open(
-        &c->runner, c->model, c->data,
-        &(sheaf__runner_options){ .rows = rows,
-                                  .seq = whole ? sheaf_data_seq(c->data) : longest(p, c->data),
-                                  .longest = !whole });
-    c->runner.head.all_rows = whole;
-    c->runner.head.judge = true;
-    c->runner.head.take = whole ? take_logits : NULL;
-    c->runner.head.self = p;
-    p->batch = &c->runner.batch;
-    p->rows = rows;
+    const course *c = self;
+    const int64_t seq = c->runner.batch.seq;
+    sheaf_status *st = NULL;
+    for (int64_t i = 0; i < n && st == NULL; i++, logits += c->model->schema->config.vocab)
+        if (row[i] / seq < c->rows && c->options->take != NULL) /* else padding of a last batch */
+            st = c->options->take(c->options->self, row_at(c, c->first + row[i] / seq),
+                                  row[i] % seq, logits);
     return st;
 }
 
-static sheaf_status *run_micro(course *c, pass *p, int64_t micro)
+/* Asked of all ranks alike: one of them may see it first. */
+static sheaf_status *asked_to_stop(const course *c)
 {
-    const int64_t n = rows_of(c, micro);
-    sheaf_status *st = c->open && p->rows == n ? NULL : open_runner(c, p, n);
-    p->first = micro * c->batch;
-    sheaf__doing_number(c->model->context->doing, "row", row_at(p, p->first) + 1);
+    const atomic_int *stop = c->options->stop;
+    sheaf_status *st = NULL;
+    if (stop == NULL)
+        return NULL;
+    if (atomic_load(stop) != 0)
+        st = sheaf_found(sheaf_fail(SHEAF_E_STOPPED, "eval"), "a request to stop");
+    return sheaf__agree_groups(c->model->context, st);
+}
+
+/* A loss that is not finite is the result; where it began is said once. Of layers that are placed
+ * over stages the weights alone are looked at. */
+static sheaf_status *warn_of(course *c)
+{
+    sheaf__runner *runner = &c->runner;
+    const char *weight = NULL;
+    sheaf__bad bad = { 0 };
+    sheaf_text text = { 0 };
+    c->warned = true;
+    sheaf_status *st = sheaf__model_bad_weight(&weight, c->model);
+    sheaf_status *(*const take)(void *, int64_t, const int32_t *, int64_t, const float *) =
+        runner->head.take;
+    runner->head.take = NULL; /* it has heard of these rows */
+    runner->watch = &bad;
+    if (st == NULL && c->model->context->stages <= 1)
+        st = sheaf__runner_run(runner, c->row);
+    runner->watch = NULL;
+    runner->head.take = take;
+    sheaf__text_add(&text, "the loss of ");
+    sheaf__bad_rows(&text, c->row, c->rows);
+    sheaf__text_add(&text, " (counted from 0) is not finite%s",
+                    bad.op != NULL || weight != NULL ? ": " : "");
+    sheaf__bad_say(&text, &bad, weight);
+    sheaf__text_bytes(&text, "", 0);
+    if (st == NULL && text.at != NULL)
+        sheaf_warn(c->options->events, "%s", text.at);
+    sheaf__text_release(&text);
+    return st;
+}
+
+static sheaf_status *open_runner(course *c, int64_t rows)
+{
+    const bool whole = c->options->padded;
+    const int64_t seq = whole ? sheaf_data_seq(c->data)
+                        : c->options->row == NULL
+                            ? sheaf_data_longest(c->data)
+                            : sheaf_data_used(c->data, c->options->row, c->all);
+    if (c->rows > 0)
+        sheaf__runner_release(&c->runner);
+    c->rows = rows;
+    sheaf_status *st =
+        sheaf__runner_open(&c->runner, c->model, c->data,
+                           &(sheaf__runner_options){ .rows = rows, .seq = seq, .longest = !whole });
+    c->runner.head.all_rows = whole;
+    c->runner.head.judge = true;
+    c->runner.head.take = whole ? take_logits : NULL;
+    c->runner.head.self = c;
+    return st;
+}
+
+static sheaf_status *run_micro(course *c, int64_t micro)
+{
+    const int64_t n = micro == c->micros - 1 && c->rest > 0 ? c->rest : c->batch;
+    sheaf_status *st = c->rows == n ? NULL : open_runner(c, n);
+    c->first = micro * c->batch;
+    sheaf__doing_number(c->model->context->doing, "row", row_at(c, c->first) + 1);
     for (int64_t i = 0; i < 2 * n; i++) /* these, and what is to be ready then */
-        c->row[i] = p->first + i < p->all && (i < n || micro + 1 < c->own.end)
-                        ? row_at(p, p->first + i)
+        c->row[i] = c->first + i < c->all && (i < n || micro + 1 < c->own.end)
+                        ? row_at(c, c->first + i)
                         : -1;
     if (sheaf__crew_keeps(c->model->context))
         sheaf_data_announce(c->data, c->row, 2 * n);
     TRY(st, sheaf__runner_run(&c->runner, c->row));
     c->found[micro] =
         (found){ c->runner.head.loss_sum, c->runner.head.labels, c->runner.head.correct };
-    if (st == NULL && !p->warned && !isfinite(c->found[micro].loss))
-        st = warn_of(p, &c->runner, c->row);
-    return st;
+    return st == NULL && !c->warned && !isfinite(c->found[micro].loss) ? warn_of(c) : st;
 }
 
 /* All groups ask at the same time whether they are to stop; one of them may be done by then. */
-static sheaf_status *run_course(course *c, pass *p)
+static sheaf_status *run_course(course *c)
 {
     sheaf_status *st = NULL;
     for (int64_t round = 0; round < c->rounds && st == NULL; round++) {
         const int64_t micro = c->own.begin + round, done = (round + 1) * c->groups * c->batch;
-        st = asked_to_stop(p, c->model);
+        st = asked_to_stop(c);
         if (st == NULL && micro < c->own.end)
-            st = run_micro(c, p, micro);
-        sheaf_emit(p->options->events,
+            st = run_micro(c, micro);
+        sheaf_emit(c->options->events,
                    &(sheaf_event){ .kind = SHEAF_EVENT_PROGRESS,
                                    .text = "rows",
-                                   .done = round + 1 < c->rounds && done < p->all ? done : p->all,
-                                   .total = p->all });
+                                   .done = round + 1 < c->rounds && done < c->all ? done : c->all,
+                                   .total = c->all });
     }
     return st;
 }
 
-/* Of what another group found the first says where it began. */
-static sheaf_status *warn_of_others(course *c, pass *p)
-{
-    sheaf_status *st = NULL;
-    for (int64_t i = 0; i < c->micros && c->model->context->group == 0 && st == NULL; i++)
-        if (!p->warned && !isfinite(c->found[i].loss))
-            st = run_micro(c, p, i);
-    return st;
-}
-
-/* What peers found in theirs. */
-static sheaf_status *share(course *c, pass *p)
+/* What peers found in theirs. Of a loss that another group found not finite the first says where
+ * it began. */
+static sheaf_status *share(course *c)
 {
     const sheaf__context *context = c->model->context;
     size_t size[SHEAF_MAX_SLICES];
@@ -187,7 +157,10 @@ static sheaf_status *share(course *c, pass *p)
         size[g] = (size_t)(of.end - of.begin) * sizeof *c->found;
     }
     sheaf_status *st = sheaf_comm_gather(context->peers, c->found, size);
-    return st == NULL ? warn_of_others(c, p) : st;
+    for (int64_t i = 0; i < c->micros && context->group == 0 && st == NULL; i++)
+        if (!c->warned && !isfinite(c->found[i].loss))
+            st = run_micro(c, i);
+    return st;
 }
 
 sheaf_status *sheaf__evaluate(sheaf__evaluation *out, sheaf__model *model, const sheaf_data *data,
@@ -198,8 +171,9 @@ sheaf_status *sheaf__evaluate(sheaf__evaluation *out, sheaf__model *model, const
                   batch = options->micro_batch < rows ? options->micro_batch : rows,
                   micros = batch == 0 ? 0 : (rows + batch - 1) / batch,
                   groups = context->groups > 1 ? context->groups : 1;
-    pass p = { .options = options, .all = rows, .vocab = model->schema->config.vocab };
-    course c = { .model = model,
+    course c = { .options = options,
+                 .model = model,
+                 .all = rows,
                  .data = data,
                  .batch = batch,
                  .rest = batch == 0 ? 0 : rows % batch,
@@ -212,8 +186,8 @@ sheaf_status *sheaf__evaluate(sheaf__evaluation *out, sheaf__model *model, const
     *out = (sheaf__evaluation){ 0 };
     sheaf_status *st = c.row == NULL || c.found == NULL
                            ? sheaf_fail(SHEAF_E_MEMORY, "a batch of %lld rows", (long long)batch)
-                           : run_course(&c, &p);
-    TRY(st, share(&c, &p));
+                           : run_course(&c);
+    TRY(st, share(&c));
     for (int64_t i = 0; i < micros && st == NULL; i++) {
         out->loss += c.found[i].loss;
         out->tokens += c.found[i].tokens;
@@ -221,7 +195,7 @@ sheaf_status *sheaf__evaluate(sheaf__evaluation *out, sheaf__model *model, const
     }
     out->loss = out->tokens == 0 ? 0 : out->loss / (double)out->tokens;
     sheaf__doing_item(context->doing, NULL);
-    if (c.open)
+    if (c.rows > 0)
         sheaf__runner_release(&c.runner);
     free(c.row);
     free(c.found);

@@ -19,27 +19,17 @@ static sheaf_status *same_data(const json_t *progress, const char *key, const ch
     if (was == NULL ? now_is == NULL : now_is != NULL && strcmp(was, now_is) == 0)
         return NULL;
     sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "--resume: %s", what);
-    if (was == NULL)
-        sheaf_expected(st, "none, as this run began");
-    else
-        sheaf_expected(st, "the one this run began with (hash %s)", was);
-    if (now_is == NULL)
-        sheaf_found(st, "none");
-    else
-        sheaf_found(st, "another one (hash %s)", now_is);
+    sheaf_expected(st, "%s%s", was == NULL ? "none" : "the one this run began with, of hash ",
+                   was == NULL ? "" : was);
+    sheaf_found(st, "%s", now_is == NULL ? "none" : now_is);
     return sheaf_try_this(st, "give the original, or start a new run with another --out");
 }
 
-/* was NULL: not known. */
 static sheaf_status *same_settings(const char *was, const char *is)
 {
     static const char began[] = "those this run began with";
     sheaf__line_change d;
-    if (was == NULL)
-        return sheaf_found(
-            sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--resume: the settings"), "%s: unknown", began),
-            "others");
-    if (!sheaf__lines_differ(&d, was, is, ':'))
+    if (!sheaf__lines_differ(&d, was == NULL ? "" : was, is, ':'))
         return NULL;
     sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "--resume: the settings");
     if (d.was == NULL)
