@@ -145,3 +145,18 @@ sheaf__memory sheaf__memory_look(const char *root)
         fclose(file);
     return m;
 }
+
+void sheaf__system_text(char out[64], const char *path, const char *key)
+{
+    char line[256];
+    FILE *file = fopen(path, "re");
+    out[0] = '\0';
+    while (file != NULL && out[0] == '\0' && fgets(line, sizeof line, file) != NULL)
+        if (strncmp(line, key, strlen(key)) == 0) {
+            const char *text = line + strcspn(line, ":");
+            text += strspn(text, ": \t");
+            snprintf(out, 64, "%.*s", (int)strcspn(text, "\n"), text);
+        }
+    if (file != NULL)
+        fclose(file);
+}

@@ -15,3 +15,7 @@ typedef struct sheaf__memory {
  * usage, pages of files not counted as they can be given back. What cannot be read limits nothing.
  *   root  put before /proc and the mount points, "" but for tests */
 sheaf__memory sheaf__memory_look(const char *root);
+
+/* sheaf__system_text - what stands behind `key` and its colon in a file of the system, as
+ * /proc/cpuinfo, without blanks around; "": nothing. */
+void sheaf__system_text(char out[64], const char *path, const char *key);

@@ -22,7 +22,7 @@ enum {
 typedef struct part {
     int rank;           /* -1: files do not go by ranks */
     int twin, votes;    /* the file that it was most often alike, by majority vote; -1 = none */
-    int64_t both, same; /* tensors that both have, counted for the twin */
+    int64_t both, same; /* tensors that both have */
     uint64_t sum;       /* of all samples, in whatever order */
     int64_t tensors;    /* that had one which is not constant */
     bool told;
@@ -36,8 +36,9 @@ typedef struct sample {
 typedef struct twins {
     sheaf_catalog *c;
     part *part;     /* [nfiles] */
-    sample *sample; /* of one tensor, [nfiles] */
-    int64_t samples;
+    sample *sample; /* [samples] of all divided tensors, one behind the other */
+    int64_t samples, capacity;
+    int64_t *end;  /* [count]: of the samples of a tensor */
     int64_t *last; /* [nfiles]: the tensor that a file's last sample is of */
 } twins;
 
@@ -91,42 +92,42 @@ static int by_digest(const void *a, const void *b)
                                   : p->file - q->file;
 }
 
-/* Of the first piece that each file has; with `twins_only`, of files that have a twin or are
- * one. */
-static sheaf_status *take_samples(twins *w, int64_t tensor, bool twins_only)
+/* Of the first piece that each file has, by digest. */
+static sheaf_status *take_samples(twins *w, int64_t tensor)
 {
     const sheaf_logical *t = &w->c->tensor[tensor];
+    const int64_t begin = w->samples;
     sheaf_status *st = NULL;
-    w->samples = 0;
     for (int64_t k = 0; st == NULL && k < t->npieces; k++) {
         const sheaf_piece *p = &t->piece[k];
-        part *of = &w->part[p->file];
         if ((p->rank < 0 && t->npieces < 2) || sheaf_dtype_bytes(p->dtype) == 0 ||
-            w->last[p->file] == tensor || (twins_only && of->twin < 0 && !of->told))
+            w->last[p->file] == tensor)
             continue;
+        if (!SHEAF_GROW(&w->sample, &w->capacity, w->samples + 1))
+            return sheaf__no_memory(w->c->root);
         w->last[p->file] = tensor;
-        of->rank = p->rank;
+        w->part[p->file].rank = p->rank;
         w->sample[w->samples].file = p->file;
         st = take_sample(&w->sample[w->samples].digest, w->c, p, t->told.ndim, 2);
         w->samples += st == NULL;
     }
-    if (w->samples > 1)
-        qsort(w->sample, (size_t)w->samples, sizeof *w->sample, by_digest);
+    if (w->samples > begin + 1)
+        qsort(w->sample + begin, (size_t)(w->samples - begin), sizeof *w->sample, by_digest);
     return st;
 }
 
 /* Each file votes for the first of those that it is alike. */
-static void vote(twins *w)
+static void vote(twins *w, int64_t begin)
 {
-    int64_t first = 0;
-    for (int64_t i = 0; i < w->samples; i++) {
+    int64_t first = begin;
+    for (int64_t i = begin; i < w->samples; i++) {
         const sample *s = &w->sample[i];
         part *of = &w->part[s->file];
         if (s->digest == 0)
             continue;
         of->sum += s->digest * 0x9e3779b97f4a7c15u;
         of->tensors++;
-        if (i == 0 || s->digest != w->sample[first].digest)
+        if (i == begin || s->digest != w->sample[first].digest)
             first = i;
         const int twin = first < i ? w->sample[first].file : -1;
         if (of->votes > 0)
@@ -139,11 +140,11 @@ static void vote(twins *w)
 }
 
 /* How often each file is alike its twin. */
-static void count(twins *w)
+static void count(twins *w, int64_t begin, int64_t end)
 {
-    for (int64_t i = 0; i < w->samples; i++) {
+    for (int64_t i = begin; i < end; i++) {
         part *of = &w->part[w->sample[i].file];
-        for (int64_t k = 0; of->twin >= 0 && w->sample[i].digest != 0 && k < w->samples; k++)
+        for (int64_t k = begin; of->twin >= 0 && w->sample[i].digest != 0 && k < end; k++)
             if (w->sample[k].file == of->twin) {
                 of->both++;
                 of->same += w->sample[k].digest == w->sample[i].digest;
@@ -187,19 +188,19 @@ static sheaf_status *tell_twins(twins *w)
 }
 
 /* All divided tensors: first to vote, then to count. */
-static sheaf_status *look(twins *w, bool counting)
+static sheaf_status *look(twins *w)
 {
     sheaf_status *st = NULL;
     memset(w->last, 0xff, (size_t)w->c->nfiles * sizeof *w->last);
     for (int64_t i = 0; st == NULL && i < w->c->count; i++) {
-        if (w->c->tensor[i].replicated || w->c->tensor[i].npieces < 1)
-            continue;
-        st = sheaf__catalog_defect(w->c, w->c->root, take_samples(w, i, counting));
-        if (counting)
-            count(w);
-        else
-            vote(w);
+        const int64_t begin = w->samples;
+        if (!w->c->tensor[i].replicated)
+            st = sheaf__catalog_defect(w->c, w->c->root, take_samples(w, i));
+        vote(w, begin);
+        w->end[i] = w->samples;
     }
+    for (int64_t i = 0, begin = 0; st == NULL && i < w->c->count; begin = w->end[i++])
+        count(w, begin, w->end[i]);
     return st;
 }
 
@@ -275,23 +276,19 @@ sheaf_status *sheaf__catalog_twins(sheaf_catalog *c)
     const size_t n = (size_t)c->nfiles + 1;
     if (c->nfiles < 2 || c->dialect->manifest)
         return NULL;
-    twins w = { c, calloc(n, sizeof *w.part), calloc(n, sizeof *w.sample), 0,
-                calloc(n, sizeof *w.last) };
+    twins w = { .c = c,
+                .part = calloc(n, sizeof *w.part),
+                .end = calloc((size_t)c->count + 1, sizeof *w.end),
+                .last = calloc(n, sizeof *w.last) };
     sheaf_status *st =
-        w.part == NULL || w.sample == NULL || w.last == NULL ? sheaf__no_memory(c->root) : NULL;
-    bool any = false;
+        w.part == NULL || w.end == NULL || w.last == NULL ? sheaf__no_memory(c->root) : NULL;
     for (int i = 0; st == NULL && i < c->nfiles; i++)
         w.part[i].twin = w.part[i].rank = -1;
-    TRY(st, look(&w, false));
-    for (int i = 0; st == NULL && i < c->nfiles; i++)
-        if (w.part[i].twin >= 0)
-            any = w.part[w.part[i].twin].told = true; /* sampled again */
-    TRY(st, any ? look(&w, true) : NULL);
-    for (int i = 0; st == NULL && i < c->nfiles; i++)
-        w.part[i].told = false;
+    TRY(st, look(&w));
     TRY(st, tell_twins(&w));
     free(w.part);
     free(w.sample);
+    free(w.end);
     free(w.last);
     return st;
 }

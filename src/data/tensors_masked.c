@@ -3,22 +3,16 @@
 #include "base/base.h"
 #include "data/data_tensors.h"
 
-static const char *const masks[] = { "image_embed_mask", "token_type_ids", "vision_expert_mask",
-                                     "image_rope_mask", "context_length" };
-
 /* What holds the images, as each tower reads them. */
 static const char *const images_of[] = { "vision_image", "cross_image" };
 enum { MOST_IMAGES = sizeof images_of / sizeof *images_of };
 
 bool sheaf__masked_known(const sheaf__tensors *in, const char *name)
 {
-    for (size_t i = 0; i < sizeof masks / sizeof *masks; i++)
-        if (strcmp(name, masks[i]) == 0)
-            return true;
     for (int t = 0; t < in->data->images->towers && t < MOST_IMAGES; t++)
         if (strcmp(name, images_of[t]) == 0)
             return true;
-    return false;
+    return strcmp(name, "context_length") == 0; /* masks are known as tensors of rows */
 }
 
 /* Does the file mark an image's positions at all? */

@@ -11,22 +11,6 @@
 #include "ops/units.h"
 #include "library/take.h"
 
-/* What stands behind `key` and its colon in a file of the system, blanks left out; "": nothing. */
-static void system_text(char out[64], const char *path, const char *key)
-{
-    char line[256];
-    FILE *file = fopen(path, "r");
-    out[0] = '\0';
-    while (file != NULL && out[0] == '\0' && fgets(line, sizeof line, file) != NULL)
-        if (strncmp(line, key, strlen(key)) == 0) {
-            const char *text = line + strcspn(line, ":");
-            text += strspn(text, ": \t");
-            snprintf(out, 64, "%.*s", (int)strcspn(text, "\n"), text);
-        }
-    if (file != NULL)
-        fclose(file);
-}
-
 sheaf_status *sheaf_machine_info(sheaf_machine_facts *facts)
 {
     SHEAF__INSIDE;
@@ -35,7 +19,7 @@ sheaf_status *sheaf_machine_info(sheaf_machine_facts *facts)
     const sheaf__kernels *kernels = sheaf__kernels_for(NULL);
     const sheaf__units units = sheaf__units_for(NULL);
     char memory[64];
-    system_text(m.processor, "/proc/cpuinfo", "model name");
+    sheaf__system_text(m.processor, "/proc/cpuinfo", "model name");
     if (m.processor[0] == '\0') { /* processors of other makers have no name there */
         struct utsname system;
         snprintf(m.processor, sizeof m.processor, "%.63s",
@@ -52,7 +36,7 @@ sheaf_status *sheaf_machine_info(sheaf_machine_facts *facts)
     m.sums = sheaf__units_prefer_tiles() ? "tiles" : "pairs";
     m.kernels =
         kernels != NULL ? kernels->isa : "none: AVX2, FMA and F16C are the least that computes";
-    system_text(memory, "/proc/meminfo", "MemTotal:");
+    sheaf__system_text(memory, "/proc/meminfo", "MemTotal:");
     m.memory = 1024 * strtoll(memory, NULL, 10);
     const int64_t left = sheaf__memory_look("").left;
     m.available = left == INT64_MAX ? 0 : left;

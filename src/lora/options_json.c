@@ -10,7 +10,7 @@
 #include "base/json_write.h"
 #include "lora/match.h"
 #include "lora/adapter.h"
-#include "schema/wrappers.h"
+#include "schema/paths.h"
 
 /* What the options keep of a key, and how a file says it. */
 typedef enum kind {

@@ -9,33 +9,17 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/json_write.h"
-
-/* "model name" of /proc/cpuinfo; empty where there is none. */
-static void cpu_name(char *out, size_t size)
-{
-    static const char key[] = "model name";
-    char line[256];
-    FILE *file = fopen("/proc/cpuinfo", "re");
-    *out = '\0';
-    while (file != NULL && *out == '\0' && fgets(line, sizeof line, file) != NULL) {
-        char *value = strncmp(line, key, sizeof key - 1) == 0 ? strchr(line, ':') : NULL;
-        line[strcspn(line, "\n")] = '\0';
-        if (value != NULL)
-            snprintf(out, size, "%s", value + 1 + strspn(value + 1, " "));
-    }
-    if (file != NULL)
-        fclose(file);
-}
+#include "base/memory.h"
 
 static void add_entry(sheaf_text *text, const sheaf_provenance *run)
 {
-    char host[256] = "", cpu[256], started[32] = "";
+    char host[256] = "", cpu[64], started[32] = "";
     struct tm utc;
     const time_t now = time(NULL);
     if (gmtime_r(&now, &utc) != NULL)
         strftime(started, sizeof started, "%Y-%m-%dT%H:%M:%SZ", &utc);
     gethostname(host, sizeof host - 1);
-    cpu_name(cpu, sizeof cpu);
+    sheaf__system_text(cpu, "/proc/cpuinfo", "model name");
     sheaf_json_writer j = { *text };
     sheaf__json_begin(&j);
     sheaf__json_put_text(&j, "started", started);

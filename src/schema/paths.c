@@ -1,8 +1,6 @@
 /* paths.c - see paths.h. */
 #include "schema/paths.h"
 
-#include <string.h>
-
 /* A path around its first part that is a number: [0, head), [head, tail) the digits, the rest.
  * None: head = tail = the end. */
 typedef struct split {
@@ -61,4 +59,43 @@ void sheaf__paths_pattern(sheaf_text *text, const char *const *paths, int64_t n)
         sheaf__text_add(text, "%s", more > 0 ? ")" : "");
         add_literal(text, paths[i] + at.tail, strlen(paths[i] + at.tail));
     }
+}
+
+/* ---- wrappers of modules ---- */
+
+/* DataParallel's word is also an honest name of a module, so it counts at the beginning alone. */
+static const struct {
+    const char *word;
+    bool inside;
+} words[] = {
+    { "module.", false },
+    { "_orig_mod.", true },
+    { "_forward_module.", true }, /* Lightning's strategies */
+    { "_fsdp_wrapped_module.", true },
+    { "_fpw_module.", true }, /* FSDP until torch 1.13 */
+    { "_checkpoint_wrapped_module.", true },
+};
+
+static const char *word_at(const char *at, bool first)
+{
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if ((first || words[i].inside) && strncmp(at, words[i].word, strlen(words[i].word)) == 0)
+            return words[i].word;
+    return NULL;
+}
+
+const char *sheaf__unwrap(char *name)
+{
+    const char *found = NULL;
+    for (char *at = name; at != NULL;) {
+        const char *word = word_at(at, at == name);
+        if (word != NULL) {
+            found = found != NULL ? found : word;
+            memmove(at, at + strlen(word), strlen(at + strlen(word)) + 1);
+        } else {
+            at = strchr(at, '.');
+            at = at != NULL ? at + 1 : NULL;
+        }
+    }
+    return found;
 }

@@ -1,4 +1,5 @@
-/* paths.h - a set of module paths as a regular expression. */
+/* paths.h - paths of modules: a set of them as a regular expression, and what wrappers leave in
+ * them. */
 #pragma once
 
 #include "base/base.h"
@@ -8,3 +9,8 @@
  * "transformer\.layers\.(0|1|2)\.attention\.dense". Each path is a list entry's whole meaning then:
  * PEFT takes a plain name for the end of any path. */
 void sheaf__paths_pattern(sheaf_text *text, const char *const *paths, int64_t n);
+
+/* sheaf__unwrap - takes them out of a name, or of a path of modules, in place: those of
+ * torch.compile, FSDP and activation checkpointing wherever they stand, DataParallel's "module"
+ * where it wraps the whole model. Returns the word that was found first, borrowed; NULL: none. */
+const char *sheaf__unwrap(char *name);

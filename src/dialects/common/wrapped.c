@@ -13,7 +13,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "schema/family.h"
-#include "schema/wrappers.h"
+#include "schema/paths.h"
 
 enum { MOST_CONFIG = 16 << 20 };
 

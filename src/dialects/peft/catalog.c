@@ -12,7 +12,7 @@
 #include "dialects/common/save.h"
 #include "dialects/common/whole.h"
 #include "dialects/peft/peft.h"
-#include "schema/wrappers.h"
+#include "schema/paths.h"
 
 static const char *const files[] = { "adapter_model.safetensors", "adapter_model.bin" };
 

@@ -4,7 +4,7 @@
 #include "base/base.h"
 #include "base/file.h"
 #include "dialects/common/save.h"
-#include "schema/wrappers.h"
+#include "schema/paths.h"
 
 static const char prefix[] = "base_model.model.";
 static const char weights[] = "adapter_model.safetensors", pickled[] = "adapter_model.bin";
