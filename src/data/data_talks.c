@@ -115,7 +115,7 @@ void sheaf__talks_close(sheaf__talks *t)
 /* A record on its way. */
 typedef struct talk {
     const sheaf__talks *talks;
-    sheaf__text_record record;
+    sheaf__text_record *record;
     sheaf__message *message; /* [messages] */
     int64_t messages;
     sheaf__talk_pictures pictures;
@@ -125,7 +125,7 @@ typedef struct talk {
 
 static sheaf_status *take_messages(talk *t)
 {
-    const sheaf__text_record *r = &t->record;
+    const sheaf__text_record *r = t->record;
     const bool pair = r->form == SHEAF__FORM_PROMPT && r->messages == 0;
     t->messages = pair ? 2 : r->messages;
     if (t->messages == 0)
@@ -150,10 +150,10 @@ static bool counts(const void *self, int64_t message)
     const talk *t = self;
     if (t->talks->options->loss_on == SHEAF_LOSS_LAST && message != t->messages - 1)
         return false;
-    return t->record.messages == 0 || t->record.message[message].trained;
+    return t->record->messages == 0 || t->record->message[message].trained;
 }
 
-static sheaf_status *label_row(sheaf__talk_row *out, const talk *t, sheaf__said *said)
+static sheaf_status *label_row(sheaf__text_row *out, const talk *t, sheaf__said *said)
 {
     bool any = false;
     out->label = malloc(((size_t)said->count + 1) * sizeof *out->label);
@@ -167,10 +167,10 @@ static sheaf_status *label_row(sheaf__talk_row *out, const talk *t, sheaf__said 
         any |= i > 0 && out->label[i] != SHEAF__NO_LABEL;
     }
     if (!any)
-        return sheaf__text_nothing_learned(&t->record,
+        return sheaf__text_nothing_learned(t->record,
                                            t->talks->options->loss_on == SHEAF_LOSS_LAST);
     out->id = said->id;
-    out->row = said->row;
+    out->place = said->row;
     out->count = said->count;
     out->left_out = said->text.left_out;
     out->written = said->written;
@@ -179,7 +179,7 @@ static sheaf_status *label_row(sheaf__talk_row *out, const talk *t, sheaf__said 
     return NULL;
 }
 
-static sheaf_status *make_row(sheaf__talk_row *out, talk *t)
+static sheaf_status *make_row(sheaf__text_row *out, talk *t)
 {
     const sheaf__talks *r = t->talks;
     sheaf__placed placed;
@@ -196,40 +196,26 @@ static sheaf_status *make_row(sheaf__talk_row *out, talk *t)
     return st;
 }
 
-sheaf_status *sheaf__talks_read(sheaf__talk_row *out, const sheaf__talks *talks, const char *text,
-                                size_t size)
+sheaf_status *sheaf__talks_read(sheaf__text_row *out, sheaf__text_record *record,
+                                const sheaf__talks *talks, const char *text, size_t size)
 {
-    talk t = { .talks = talks };
-    *out = (sheaf__talk_row){ .behind = SHEAF__NO_LABEL };
-    sheaf_status *st = sheaf__text_record_shown(&t.record, text, size, talks->fields);
-    TRY(st, sheaf__talk_pictures_read(&t.pictures, t.record.json, talks->folder,
+    talk t = { .talks = talks, .record = record };
+    *out = (sheaf__text_row){ .behind = SHEAF__NO_LABEL };
+    sheaf_status *st = sheaf__text_record_shown(record, text, size, talks->fields);
+    TRY(st, sheaf__talk_pictures_read(&t.pictures, record->json, talks->folder,
                                       sheaf__pictures_viewing(talks->pictures)));
     TRY(st, take_messages(&t));
     TRY(st, make_row(out, &t));
-    memcpy(out->ignored, t.record.ignored, sizeof out->ignored);
-    out->lost = t.record.lost;
     sheaf__talk_pictures_release(&t.pictures);
     free(t.message);
-    sheaf__text_record_release(&t.record);
     if (st != NULL)
-        sheaf__talk_row_release(out);
+        sheaf__text_row_release(out);
     return st;
-}
-
-void sheaf__talk_row_release(sheaf__talk_row *row)
-{
-    for (int64_t i = 0; i < row->pictures; i++)
-        sheaf__viewed_release(&row->picture[i]);
-    free(row->picture);
-    free(row->id);
-    free(row->label);
-    free(row->row);
-    *row = (sheaf__talk_row){ .behind = SHEAF__NO_LABEL };
 }
 
 /* ---- the data set ---- */
 
-sheaf_status *sheaf__talks_put(sheaf__talks *t, sheaf__text_counts *c, sheaf__talk_row *row)
+sheaf_status *sheaf__talks_put(sheaf__talks *t, sheaf__text_counts *c, sheaf__text_row *row)
 {
     sheaf_data *d = t->data;
     const size_t n = (size_t)row->count;
@@ -239,7 +225,7 @@ sheaf_status *sheaf__talks_put(sheaf__talks *t, sheaf__text_counts *c, sheaf__ta
         return st;
     memcpy(d->token + d->tokens, row->id, n * sizeof *d->token);
     memcpy(d->label + d->tokens, row->label, n * sizeof *d->label);
-    memcpy(d->images->embed + d->tokens, row->row, n);
+    memcpy(d->images->embed + d->tokens, row->place, n);
     memset(d->images->expert + d->tokens, 0, n);
     d->label_after[d->rows] = row->behind;
     d->tokens += row->count;
@@ -249,10 +235,10 @@ sheaf_status *sheaf__talks_put(sheaf__talks *t, sheaf__text_counts *c, sheaf__ta
     return NULL;
 }
 
-static sheaf_status *across(sheaf__talks *t, const sheaf__talk_row *row, int64_t limit)
+static sheaf_status *across(sheaf__talks *t, const sheaf__text_row *row, int64_t limit)
 {
     int64_t last = row->count;
-    while (!row->row[last - 1])
+    while (!row->place[last - 1])
         last--;
     t->across = last + 1 > t->across ? last + 1 : t->across;
     sheaf_status *st = sheaf_fail(SHEAF_E_DATA, "text");
@@ -263,14 +249,14 @@ static sheaf_status *across(sheaf__talks *t, const sheaf__talk_row *row, int64_t
 
 /* A picture is never cut: its rows belong together. */
 sheaf_status *sheaf__talks_fit(bool *keep, sheaf__talks *t, sheaf__text_counts *c,
-                               sheaf__talk_row *row, int64_t place)
+                               sheaf__text_row *row, int64_t place)
 {
     *keep = sheaf__text_counts_fits(c, row->count, place);
     if (*keep)
         return NULL;
     if (t->options->on_long != SHEAF_LONG_CUT)
         return NULL;
-    if (memchr(row->row + c->limit, 1, (size_t)(row->count - c->limit)) != NULL)
+    if (memchr(row->place + c->limit, 1, (size_t)(row->count - c->limit)) != NULL)
         return across(t, row, c->limit);
     row->count = c->limit;
     row->behind = SHEAF__NO_LABEL;

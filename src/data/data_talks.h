@@ -6,26 +6,10 @@
  * Paths are relative to the file's folder. */
 #pragma once
 
-#include "inputs/viewing.h"
 #include "data/text_rows.h"
 #include "data/text_sources.h"
 
 typedef struct sheaf__talks sheaf__talks;
-
-/* A conversation as a row. */
-typedef struct sheaf__talk_row {
-    int32_t *id, *label; /* [count] */
-    uint8_t *row;        /* [count] places of a picture's rows */
-    int32_t behind;      /* label behind the last */
-    int64_t count;
-    int64_t left_out;       /* messages that the template writes nowhere */
-    const char *written;    /* the first special token that is learned as text, or NULL */
-    sheaf__viewed *picture; /* [pictures], as they stand in the text */
-    int64_t pictures;
-    char ignored[64]; /* name of a field that is not read, or "" */
-    const char *lost; /* as sheaf__text_record has it */
-} sheaf__talk_row;
-void sheaf__talk_row_release(sheaf__talk_row *row);
 
 /* sheaf__talks_open - opens tokenizer and template of `sources`, which has the file. Close also
  * after a failure; `fields` until then. Errors: SHEAF_E_UNSUPPORTED for several files, and those of
@@ -35,16 +19,16 @@ sheaf_status *sheaf__talks_open(sheaf__talks **out, sheaf_data *data, const char
                                 const sheaf_data_options *options);
 /* sheaf__talks_read - a record with a look at its pictures, which are put in their places, encoded,
  * and which tokens are learned. Errors: SHEAF_E_DATA (field), those of pictures, template and
- * tokenizer. *out is empty after a failure. Thread-safe. */
-sheaf_status *sheaf__talks_read(sheaf__talk_row *out, const sheaf__talks *talks, const char *text,
-                                size_t size);
+ * tokenizer. *out is empty after a failure; release `record` also then. Thread-safe. */
+sheaf_status *sheaf__talks_read(sheaf__text_row *out, sheaf__text_record *record,
+                                const sheaf__talks *talks, const char *text, size_t size);
 /* sheaf__talks_fit - is it short enough, perhaps without its end? Errors: SHEAF_E_DATA where a
  * picture would be cut. */
 sheaf_status *sheaf__talks_fit(bool *keep, sheaf__talks *talks, sheaf__text_counts *counts,
-                               sheaf__talk_row *row, int64_t place);
+                               sheaf__text_row *row, int64_t place);
 /* sheaf__talks_put - one more row of the data set. */
 sheaf_status *sheaf__talks_put(sheaf__talks *talks, sheaf__text_counts *counts,
-                               sheaf__talk_row *row);
+                               sheaf__text_row *row);
 /* sheaf__talks_advise - what to try, where pictures would have been cut. */
 sheaf_status *sheaf__talks_advise(const sheaf__talks *talks, sheaf_status *st);
 /* sheaf__talks_keep - all rows are there: the data set owns the pictures. */

@@ -29,7 +29,6 @@ typedef struct job {
     char ignored[64];
     const char *lost; /* as the record has it */
     sheaf__text_row row;
-    sheaf__talk_row talk; /* in its place, with pictures */
     sheaf_status *st;
 } job;
 
@@ -99,20 +98,14 @@ static void encode_one(void *context, int64_t index, int worker)
     if (is_stopped(in))
         return;
     if (in->talks != NULL) {
-        sheaf__talk_row *talk = &j->talk;
-        j->st = sheaf__talks_read(talk, in->talks, in->text + j->at, (size_t)j->size);
-        memcpy(j->ignored, talk->ignored, sizeof j->ignored);
-        j->lost = talk->lost;
-        j->row.left_out = talk->left_out;
-        j->row.written = talk->written;
-        return;
+        j->st = sheaf__talks_read(&j->row, &record, in->talks, in->text + j->at, (size_t)j->size);
+    } else {
+        j->st = sheaf__text_record_read(&record, in->text + j->at, (size_t)j->size, &in->fields);
+        j->form = record.form;
+        TRY(j->st, sheaf__text_encode(&j->row, &in->sources.encoder, &record));
     }
-    j->st = sheaf__text_record_read(&record, in->text + j->at, (size_t)j->size, &in->fields);
-    j->form = record.form;
     memcpy(j->ignored, record.ignored, sizeof j->ignored);
     j->lost = record.lost;
-    if (j->st == NULL)
-        j->st = sheaf__text_encode(&j->row, &in->sources.encoder, &record);
     sheaf__text_record_release(&record);
 }
 
@@ -168,7 +161,7 @@ static sheaf_status *take(reader *in, job *j)
         bad = j->st;
     j->st = NULL;
     if (bad == NULL && in->talks != NULL)
-        bad = sheaf__talks_fit(&keep, in->talks, &in->facts.counts, &j->talk, j->place);
+        bad = sheaf__talks_fit(&keep, in->talks, &in->facts.counts, &j->row, j->place);
     if (bad != NULL) {
         bad = sheaf_in(bad, "%s %" PRId64, in->items.unit, j->place);
         if (in->sources.paths > 1)
@@ -182,7 +175,7 @@ static sheaf_status *take(reader *in, job *j)
     in->facts.counts.written += j->row.written != NULL;
     sheaf__ignored_keep(&in->written, j->row.written, in->items.unit, j->place);
     if (in->talks != NULL)
-        return keep ? sheaf__talks_put(in->talks, &in->facts.counts, &j->talk) : NULL;
+        return keep ? sheaf__talks_put(in->talks, &in->facts.counts, &j->row) : NULL;
     return sheaf__row_writer_put(&in->rows, &in->facts.counts, in->options, &j->row, j->place,
                                  in->items.unit);
 }
@@ -191,7 +184,6 @@ static void drop(job *j)
 {
     sheaf_status_free(j->st);
     sheaf__text_row_release(&j->row);
-    sheaf__talk_row_release(&j->talk);
 }
 
 static sheaf_status *take_all(reader *in, sheaf_status *st)

@@ -3,6 +3,7 @@
 
 #include "base/base.h"
 #include "data/complaints.h"
+#include "inputs/viewing.h"
 
 /* ---- ids, and where they come from ---- */
 
@@ -250,7 +251,12 @@ sheaf_status *sheaf__text_encode(sheaf__text_row *out, const sheaf__text_encoder
 
 void sheaf__text_row_release(sheaf__text_row *row)
 {
+    for (int64_t i = 0; i < row->pictures; i++)
+        sheaf__viewed_release(&row->picture[i]);
+    free(row->picture);
     free(row->id);
     free(row->trained);
+    free(row->label);
+    free(row->place);
     *row = (sheaf__text_row){ 0 };
 }

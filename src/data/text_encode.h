@@ -26,12 +26,18 @@ typedef struct sheaf__text_encoder {
 } sheaf__text_encoder;
 
 typedef struct sheaf__text_row {
-    int32_t *id;      /* [count], malloc'd */
-    uint8_t *trained; /* [count], malloc'd */
+    int32_t *id;      /* [count], malloc'd as all lists here */
+    uint8_t *trained; /* [count]; NULL: `label` says it */
     int64_t count;
     int64_t left_out;    /* messages that the template writes nowhere */
     const char *written; /* the first special token that is learned as text, of the tokenizer; or
                             NULL */
+    /* With pictures (data_talks.h). */
+    int32_t *label;                /* [count] */
+    int32_t behind;                /* label behind the last */
+    uint8_t *place;                /* [count] 1: of a picture's rows */
+    struct sheaf__viewed *picture; /* [pictures], as they stand in the text */
+    int64_t pictures;
 } sheaf__text_row;
 
 /* sheaf__text_encode - errors: SHEAF_E_DATA, SHEAF_E_UNSUPPORTED (a conversation without a
