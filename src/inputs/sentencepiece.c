@@ -5,6 +5,7 @@
 
 #include "base/base.h"
 #include "base/file.h"
+#include "inputs/tokenizer/bpe.h"
 #include "inputs/tokenizer/spm_file.h"
 #include "inputs/tokenizer/unicode.h"
 #include "inputs/tokenizer/vocab.h"
@@ -193,108 +194,6 @@ static void normalize(sheaf_text *to, const sheaf__sentencepiece *m, const char 
         sheaf__text_add(to, "%s", blank);
 }
 
-/* ---- BPE ---- */
-
-typedef struct symbol {
-    uint32_t begin, end; /* of its bytes; end 0: it is part of another now */
-    int32_t prev, next;  /* -1: none */
-} symbol;
-
-typedef struct pair {
-    float score;
-    int32_t left;
-    uint32_t end; /* of the right symbol, when it was found */
-} pair;
-
-typedef struct joining {
-    const sheaf__sentencepiece *m;
-    const char *text;
-    symbol *symbol;
-    pair *heap; /* room for three a symbol: each join adds two at most */
-    int64_t pairs;
-} joining;
-
-static bool before(pair a, pair b)
-{
-    return a.score != b.score ? a.score > b.score : a.left < b.left;
-}
-
-static void push(joining *j, int32_t left)
-{
-    if (left < 0 || j->symbol[left].next < 0)
-        return;
-    const symbol *s = &j->symbol[left];
-    const uint32_t end = j->symbol[s->next].end;
-    const int32_t id = sheaf__vocab_find(&j->m->vocab, j->text + s->begin, end - s->begin);
-    if (id < 0)
-        return;
-    const pair p = { j->m->file.piece[id].score, left, end };
-    int64_t i = j->pairs++;
-    for (int64_t up; i > 0 && before(p, j->heap[up = (i - 1) / 2]); i = up)
-        j->heap[i] = j->heap[up];
-    j->heap[i] = p;
-}
-
-static pair pop(joining *j)
-{
-    const pair top = j->heap[0], last = j->heap[--j->pairs];
-    int64_t i = 0;
-    for (int64_t down; (down = 2 * i + 1) < j->pairs; i = down) {
-        down += down + 1 < j->pairs && before(j->heap[down + 1], j->heap[down]);
-        if (!before(j->heap[down], last))
-            break;
-        j->heap[i] = j->heap[down];
-    }
-    j->heap[i] = last;
-    return top;
-}
-
-static void join(joining *j)
-{
-    while (j->pairs > 0) {
-        const pair p = pop(j);
-        symbol *left = &j->symbol[p.left];
-        if (left->end == 0 || left->next < 0 || j->symbol[left->next].end != p.end)
-            continue; /* the pair is gone */
-        symbol *right = &j->symbol[left->next];
-        left->end = right->end;
-        left->next = right->next;
-        right->end = 0;
-        if (left->next >= 0)
-            j->symbol[left->next].prev = p.left;
-        push(j, left->prev);
-        push(j, p.left);
-    }
-}
-
-/* *end: the number of pieces, where each ends. */
-static sheaf_status *cut(uint32_t *end, int64_t *count, const sheaf__sentencepiece *m,
-                         const char *text, size_t size)
-{
-    joining j = { .m = m,
-                  .text = text,
-                  .symbol = malloc((size + 1) * sizeof *j.symbol),
-                  .heap = malloc((3 * size + 1) * sizeof *j.heap) };
-    int32_t n = 0;
-    *count = 0;
-    if (j.symbol != NULL && j.heap != NULL) {
-        for (size_t at = 0, length; at < size; at += length, n++) {
-            sheaf__unicode_take(text + at, size - at, &length);
-            j.symbol[n] = (symbol){ (uint32_t)at, (uint32_t)(at + length), n - 1,
-                                    at + length < size ? n + 1 : -1 };
-        }
-        for (int32_t i = 0; i < n; i++)
-            push(&j, i);
-        join(&j);
-        for (int32_t i = 0; i >= 0 && n > 0; i = j.symbol[i].next)
-            end[(*count)++] = j.symbol[i].end;
-    }
-    const bool good = j.symbol != NULL && j.heap != NULL;
-    free(j.symbol);
-    free(j.heap);
-    return good ? NULL : sheaf__no_memory("token ids");
-}
-
 /* ---- encoding ---- */
 
 static sheaf_status *check_text(const char *text, size_t size)
@@ -310,23 +209,50 @@ static sheaf_status *check_text(const char *text, size_t size)
     return NULL;
 }
 
-/* Unknown pieces in a row are one, or their bytes. */
-static int64_t put_ids(int32_t *id, const sheaf__sentencepiece *m, const char *text,
-                       const uint32_t *end, int64_t pieces)
+typedef struct joining {
+    const sheaf__sentencepiece *m;
+    const char *text;
+} joining;
+
+/* The pair as a piece, ranked by its score, the best first. */
+static bool find_piece(sheaf__candidate *out, const void *self, const sheaf__symbol *s)
 {
+    const joining *j = self;
+    const sheaf__symbol *left = &s[out->at];
+    const uint32_t begin = left->prev < 0 ? 0 : s[left->prev].end, end = s[left->next].end;
+    const int32_t id = sheaf__vocab_find(&j->m->vocab, j->text + begin, end - begin);
+    uint32_t bits;
+    if (id < 0)
+        return false;
+    const float score = j->m->file.piece[id].score + 0.0f; /* no -0 */
+    memcpy(&bits, &score, sizeof bits);
+    out->rank = bits >> 31 != 0 ? bits : ~bits & 0x7fffffff;
+    out->id = (uint32_t)id;
+    return true;
+}
+
+/* Unknown pieces in a row are one, or their bytes. */
+static int64_t put_ids(int32_t *id, const joining *j, sheaf__symbol *word, sheaf__candidate *space,
+                       size_t size)
+{
+    const sheaf__sentencepiece *m = j->m;
+    int32_t symbols = 0;
     int64_t n = 0;
-    bool unknown = false;
-    for (int64_t i = 0; i < pieces; i++) {
-        const uint32_t begin = i == 0 ? 0 : end[i - 1];
-        const int32_t piece = sheaf__vocab_find(&m->vocab, text + begin, end[i] - begin);
-        if (piece >= 0)
-            id[n++] = piece;
+    for (size_t at = 0, length; at < size; at += length) {
+        sheaf__unicode_take(j->text + at, size - at, &length);
+        word[symbols++] =
+            (sheaf__symbol){ (uint32_t)sheaf__vocab_find(&m->vocab, j->text + at, length),
+                             (uint32_t)(at + length), 0, 0 };
+    }
+    symbols = sheaf__merge_many(word, symbols, space, find_piece, j);
+    for (int32_t i = 0; i < symbols; i++) {
+        if ((int32_t)word[i].id >= 0)
+            id[n++] = (int32_t)word[i].id;
         else if (m->file.byte_fallback)
-            for (uint32_t at = begin; at < end[i]; at++)
-                id[n++] = m->byte[(unsigned char)text[at]];
-        else if (!unknown)
+            for (uint32_t at = i == 0 ? 0 : word[i - 1].end; at < word[i].end; at++)
+                id[n++] = m->byte[(unsigned char)j->text[at]];
+        else if (i == 0 || (int32_t)word[i - 1].id >= 0)
             id[n++] = m->unknown;
-        unknown = piece < 0;
     }
     return n;
 }
@@ -340,19 +266,18 @@ sheaf_status *sheaf__sentencepiece_encode(int32_t **ids, int64_t *count,
     if (st != NULL)
         return st;
     normalize(&normal, model, text, size);
-    uint32_t *end = malloc((normal.size + 1) * sizeof *end);
+    sheaf__symbol *word = malloc((normal.size + 1) * sizeof *word);
+    sheaf__candidate *space = malloc((3 * normal.size + 1) * sizeof *space);
     int32_t *id = malloc((normal.size + 1) * sizeof *id);
-    int64_t pieces = 0;
-    if (normal.failed || end == NULL || id == NULL)
+    if (normal.failed || word == NULL || space == NULL || id == NULL) {
+        free(id);
         st = sheaf__no_memory("token ids");
-    TRY(st, cut(end, &pieces, model, normal.at, normal.size));
-    if (st == NULL) {
-        *count = put_ids(id, model, normal.at, end, pieces);
+    } else {
+        *count = put_ids(id, &(joining){ model, normal.at }, word, space, normal.size);
         *ids = id;
-        id = NULL;
     }
-    free(id);
-    free(end);
+    free(word);
+    free(space);
     sheaf__text_release(&normal);
     return st;
 }

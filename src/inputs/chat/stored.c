@@ -4,31 +4,16 @@
 #include "base/base.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "inputs/tokenizer/beside.h"
 
 static const size_t MOST = (size_t)1 << 20; /* bytes of a program */
-static const char CONFIG[] = "tokenizer_config.json", MAP[] = "special_tokens_map.json",
-                  JINJA[] = "chat_template.jinja";
+static const char CONFIG[] = "tokenizer_config.json", JINJA[] = "chat_template.jinja";
 
 static sheaf_status *keep(char **to, const char *text)
 {
     free(*to);
     *to = text == NULL ? NULL : strdup(text);
     return text != NULL && *to == NULL ? sheaf__no_memory("chat template") : NULL;
-}
-
-/* A token is a string, or an object that has it as content. */
-static sheaf_status *read_token(char **to, const json_t *object, const char *key)
-{
-    char shown[96];
-    const json_t *value = json_object_get(object, key);
-    const json_t *content = json_is_object(value) ? json_object_get(value, "content") : value;
-    if (value == NULL || json_is_null(value))
-        return NULL;
-    if (!json_is_string(content))
-        return sheaf_found(
-            sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "'%s'", key), "a string, or an added token"),
-            "%s", sheaf__json_show(shown, value));
-    return keep(to, json_string_value(content));
 }
 
 /* [{"name": "default", "template": "..."}, ...] */
@@ -64,27 +49,6 @@ static sheaf_status *read_program(sheaf__stored_chat *out, const json_t *object)
                        "%s", sheaf__json_show(shown, value));
 }
 
-static sheaf_status *read_json(sheaf__stored_chat *out, const char *folder, const char *name,
-                               bool *has_decoder)
-{
-    char *path = NULL;
-    json_t *object = NULL;
-    sheaf_status *st = sheaf__path_join(&path, folder, name);
-    if (st == NULL && sheaf__path_kind(path) == SHEAF_PATH_FILE)
-        st = sheaf__json_load(&object, path);
-    if (st == NULL && object != NULL) {
-        *has_decoder = json_object_get(object, "added_tokens_decoder") != NULL;
-        st = read_token(&out->bos, object, "bos_token");
-        TRY(st, read_token(&out->eos, object, "eos_token"));
-        if (name == CONFIG)
-            TRY(st, read_program(out, object));
-        st = sheaf_in(st, "%s", path);
-    }
-    json_decref(object);
-    free(path);
-    return st;
-}
-
 static sheaf_status *read_jinja(sheaf__stored_chat *out, const char *folder)
 {
     char *path = NULL, *text = NULL;
@@ -109,15 +73,17 @@ static sheaf_status *read_jinja(sheaf__stored_chat *out, const char *folder)
 
 sheaf_status *sheaf__stored_chat_read(sheaf__stored_chat *out, const char *path)
 {
-    bool has_decoder = false;
     char *folder = NULL;
+    sheaf__beside names = { 0 };
     *out = (sheaf__stored_chat){ 0 };
     sheaf_status *st = sheaf__path_kind(path) == SHEAF_PATH_DIR ? keep(&folder, path)
                                                                 : sheaf__path_parent(&folder, path);
-    TRY(st, read_json(out, folder, CONFIG, &has_decoder));
-    if (!has_decoder)
-        TRY(st, read_json(out, folder, MAP, &has_decoder));
+    TRY(st, sheaf__beside_read(&names, folder));
+    TRY(st, keep(&out->bos, sheaf__beside_text(names.name[SHEAF__BOS])));
+    TRY(st, keep(&out->eos, sheaf__beside_text(names.name[SHEAF__EOS])));
+    TRY(st, sheaf_in(read_program(out, names.config), "%s/%s", folder, CONFIG));
     TRY(st, read_jinja(out, folder));
+    sheaf__beside_release(&names);
     free(folder);
     return st;
 }

@@ -104,11 +104,7 @@ static sheaf_status *read_all(sheaf__beside *s, const char *folder)
     s->add_eos = flag(s->config, "add_eos_token");
     s->prefix_space = flag(s->config, "add_prefix_space");
     s->legacy = flag(s->config, "legacy") == 1;
-    if (flag(s->config, "split_special_tokens") == 1)
-        st = sheaf_expected(
-            sheaf_fail(SHEAF_E_UNSUPPORTED, "tokenizer_config.json: 'split_special_tokens'"),
-            "false: whether special tokens in a text are text is said with each text");
-    return st;
+    return NULL;
 }
 
 sheaf_status *sheaf__beside_read(sheaf__beside *out, const char *folder)

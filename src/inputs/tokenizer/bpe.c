@@ -15,17 +15,11 @@ enum {
     WORD_MAX = 16 << 20, /* bytes of one word: what the heap takes is bounded */
 };
 
-typedef struct symbol {
-    uint32_t id;
-    uint32_t end;       /* of its bytes in the word; they begin where the one before it ends */
-    int32_t prev, next; /* -1: none */
-} symbol;
-
 /* ---- a word as symbols ---- */
 
 typedef struct word {
     const sheaf__bpe_model *b;
-    symbol *symbol;
+    sheaf__symbol *symbol;
     int32_t count;
     int32_t unk; /* symbols that are unknown and not added yet: -1 none, else their id */
     uint32_t unk_end;
@@ -33,7 +27,7 @@ typedef struct word {
 
 static void add(word *w, uint32_t id, size_t end)
 {
-    w->symbol[w->count++] = (symbol){ id, (uint32_t)end, 0, 0 };
+    w->symbol[w->count++] = (sheaf__symbol){ id, (uint32_t)end, 0, 0 };
 }
 
 static void add_unk(word *w)
@@ -149,7 +143,7 @@ static inline void find_pair(pairs *f, const word *w, int32_t i, bool may)
 static void merge_few(word *w)
 {
     pairs f;
-    symbol *s = w->symbol;
+    sheaf__symbol *s = w->symbol;
     f.count = w->count;
     bool may[FEW];
     for (int32_t i = 0; i < f.count; i++) {
@@ -185,23 +179,19 @@ static void merge_few(word *w)
 
 /* ---- many symbols ---- */
 
-typedef struct candidate {
-    uint32_t rank;
-    int32_t at; /* the left symbol */
-    uint32_t id;
-} candidate;
-
 typedef struct heap {
-    candidate *item; /* room for three a symbol: each merge adds two at most */
+    sheaf__candidate *item; /* three a symbol: each merge adds two at most */
     int64_t count;
+    bool (*find)(sheaf__candidate *out, const void *self, const sheaf__symbol *s);
+    const void *self;
 } heap;
 
-static bool before(candidate a, candidate b)
+static bool before(sheaf__candidate a, sheaf__candidate b)
 {
     return a.rank != b.rank ? a.rank < b.rank : a.at < b.at;
 }
 
-static void push(heap *h, candidate c)
+static void push(heap *h, sheaf__candidate c)
 {
     int64_t i = h->count++;
     for (int64_t up; i > 0 && before(c, h->item[up = (i - 1) / 4]); i = up)
@@ -209,9 +199,9 @@ static void push(heap *h, candidate c)
     h->item[i] = c;
 }
 
-static candidate pop(heap *h)
+static sheaf__candidate pop(heap *h)
 {
-    const candidate top = h->item[0], last = h->item[--h->count];
+    const sheaf__candidate top = h->item[0], last = h->item[--h->count];
     int64_t i = 0;
     for (;;) {
         const int64_t first = i * 4 + 1, end = first + 4 < h->count ? first + 4 : h->count;
@@ -229,49 +219,57 @@ static candidate pop(heap *h)
     return top;
 }
 
-static void push_pair(heap *h, const word *w, int32_t left, int32_t right)
+static void push_pair(heap *h, const sheaf__symbol *s, int32_t left)
 {
-    if (left < 0 || right < 0)
-        return;
-    const uint32_t first = w->symbol[left].id, second = w->symbol[right].id;
-    if (!sheaf__may_merge(w->b, sheaf__pair_hash(first, second)))
-        return;
-    const sheaf__merge *m = sheaf__merge_find(w->b, first, second);
-    if (m != NULL)
-        push(h, (candidate){ m->rank, left, m->id });
+    sheaf__candidate c = { .at = left };
+    if (left >= 0 && s[left].next >= 0 && h->find(&c, h->self, s))
+        push(h, c);
 }
 
 /* A symbol that became part of the one before it has `prev` of itself. */
-static void merge_many(word *w, heap *h)
+int32_t sheaf__merge_many(sheaf__symbol *s, int32_t count, sheaf__candidate *space,
+                          bool (*find)(sheaf__candidate *out, const void *self,
+                                       const sheaf__symbol *s),
+                          const void *self)
 {
-    symbol *s = w->symbol;
-    for (int32_t i = 0; i < w->count; i++) {
+    heap h = { space, 0, find, self };
+    for (int32_t i = 0; i < count; i++) {
         s[i].prev = i - 1;
-        s[i].next = i + 1 < w->count ? i + 1 : -1;
+        s[i].next = i + 1 < count ? i + 1 : -1;
     }
-    for (int32_t i = 0; i + 1 < w->count; i++)
-        push_pair(h, w, i, i + 1);
-    while (h->count > 0) {
-        const candidate c = pop(h);
+    for (int32_t i = 0; i < count; i++)
+        push_pair(&h, s, i);
+    while (h.count > 0) {
+        const sheaf__candidate c = pop(&h);
         const int32_t right = s[c.at].next;
-        if (s[c.at].prev == c.at || right < 0)
-            continue;
-        const sheaf__merge *m = sheaf__merge_find(w->b, s[c.at].id, s[right].id);
-        if (m == NULL || m->id != c.id) /* the pair it was about is gone */
-            continue;
+        sheaf__candidate now = c;
+        if (s[c.at].prev == c.at || right < 0 || !find(&now, self, s) || now.id != c.id)
+            continue; /* the pair it was about is gone */
         s[c.at].id = c.id;
         s[c.at].end = s[right].end;
         s[c.at].next = s[right].next;
         if (s[right].next >= 0)
             s[s[right].next].prev = c.at;
         s[right].prev = right;
-        push_pair(h, w, s[c.at].prev, c.at);
-        push_pair(h, w, c.at, s[c.at].next);
+        push_pair(&h, s, s[c.at].prev);
+        push_pair(&h, s, c.at);
     }
     int32_t n = 0;
-    for (int32_t i = 0; i >= 0 && i < w->count; i = s[i].next)
+    for (int32_t i = 0; i >= 0 && i < count; i = s[i].next)
         s[n++] = s[i];
-    w->count = n;
+    return n;
+}
+
+static bool find_merge(sheaf__candidate *out, const void *self, const sheaf__symbol *s)
+{
+    const sheaf__bpe_model *b = self;
+    const uint32_t first = s[out->at].id, second = s[s[out->at].next].id;
+    if (!sheaf__may_merge(b, sheaf__pair_hash(first, second)))
+        return false;
+    const sheaf__merge *m = sheaf__merge_find(b, first, second);
+    if (m != NULL)
+        *out = (sheaf__candidate){ m->rank, out->at, m->id };
+    return m != NULL;
 }
 
 /* ---- a word ---- */
@@ -279,7 +277,7 @@ static void merge_many(word *w, heap *h)
 static sheaf_status *encode_long(word *w, sheaf__work *work, const char *bytes, size_t size,
                                  bool raw)
 {
-    const size_t heap_bytes = size * 3 * sizeof(candidate);
+    const size_t heap_bytes = size * 3 * sizeof(sheaf__candidate);
     if (size > WORD_MAX) {
         sheaf_status *st =
             sheaf_expected(sheaf_fail(SHEAF_E_DATA, "a word of the text"),
@@ -289,13 +287,13 @@ static sheaf_status *encode_long(word *w, sheaf__work *work, const char *bytes, 
     char *space = sheaf__work_scratch(work, size * sizeof *w->symbol + heap_bytes);
     if (space == NULL)
         return sheaf__no_memory("a word");
-    w->symbol = (symbol *)space;
-    heap h = { (candidate *)(space + size * sizeof *w->symbol), 0 };
+    w->symbol = (sheaf__symbol *)space;
+    sheaf__candidate *heap = (sheaf__candidate *)(space + size * sizeof *w->symbol);
     sheaf_status *st = raw ? from_raw(w, bytes, size) : from_characters(w, bytes, size);
     if (st == NULL && w->count <= FEW)
         merge_few(w);
     else if (st == NULL)
-        merge_many(w, &h);
+        w->count = sheaf__merge_many(w->symbol, w->count, heap, find_merge, w->b);
     return st;
 }
 
@@ -320,7 +318,7 @@ static sheaf_status *find_whole(int32_t *id, const sheaf__bpe_model *b, sheaf__w
 sheaf_status *sheaf__bpe_encode(const sheaf__bpe_model *b, sheaf__work *work, const char *bytes,
                                 size_t size, bool raw)
 {
-    symbol few[FEW];
+    sheaf__symbol few[FEW];
     word w = { .b = b, .symbol = few, .unk = -1 };
     sheaf_status *st = NULL;
     int32_t whole = -1;

@@ -85,3 +85,26 @@ static inline const sheaf__merge *sheaf__merge_find(const sheaf__bpe_model *b, u
             return NULL;
     }
 }
+
+/* ---- words of many symbols, of any vocabulary ---- */
+
+typedef struct sheaf__symbol {
+    uint32_t id;
+    uint32_t end;       /* of its bytes in the word; they begin where the one before it ends */
+    int32_t prev, next; /* -1: none */
+} sheaf__symbol;
+
+/* A pair that may become one: least rank first, of equals the first in the word. */
+typedef struct sheaf__candidate {
+    uint32_t rank;
+    int32_t at; /* the left symbol */
+    uint32_t id;
+} sheaf__candidate;
+
+/* sheaf__merge_many - joins pairs until none is left; the number of symbols then.
+ *   space  [3 * count]
+ *   find   rank and id of the pair that begins at out->at; false: it stays two */
+int32_t sheaf__merge_many(sheaf__symbol *s, int32_t count, sheaf__candidate *space,
+                          bool (*find)(sheaf__candidate *out, const void *self,
+                                       const sheaf__symbol *s),
+                          const void *self);

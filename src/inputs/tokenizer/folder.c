@@ -89,16 +89,38 @@ static int by_id(const void *a, const void *b)
     return (x->id > y->id) - (x->id < y->id);
 }
 
-/* Those of tokenizer_config.json by their ids; where it does not list them, those of the file. */
+/* added_tokens.json, texts and ids, in the form of added_tokens_decoder: those that have a name are
+ * special. NULL: no memory. */
+static json_t *older_list(const opening *o)
+{
+    json_t *all = json_object(), *id;
+    const char *content;
+    bool good = all != NULL;
+    json_object_foreach(o->settings.added, content, id)
+    {
+        char key[24];
+        const bool special = is_named(o, content);
+        snprintf(key, sizeof key, "%" JSON_INTEGER_FORMAT, json_integer_value(id));
+        good =
+            good && json_object_set_new(all, key,
+                                        json_pack("{s:s, s:b, s:b}", "content", content, "special",
+                                                  special, "normalized", !special)) == 0;
+    }
+    if (!good)
+        json_decref(all);
+    return good ? all : NULL;
+}
+
+/* Those of tokenizer_config.json, or where it lists none of added_tokens.json, by their ids. */
 static sheaf_status *put_listed(opening *o, json_t *decoder)
 {
     json_t *listed = json_object_get(o->settings.config, "added_tokens_decoder"), *token;
-    const size_t most = json_object_size(listed);
-    numbered *list = calloc(most + 1, sizeof *list);
-    sheaf_status *st = list == NULL ? sheaf__no_memory(memory_for) : NULL;
+    listed = listed != NULL ? json_incref(listed) : older_list(o);
+    numbered *list = calloc(json_object_size(listed) + 1, sizeof *list);
+    sheaf_status *st = listed == NULL || list == NULL ? sheaf__no_memory(memory_for) : NULL;
     const char *key;
     size_t n = 0;
-    if (st == NULL)
+    if (list != NULL)
         json_object_foreach(listed, key, token)
         {
             list[n++] = (numbered){ strtoll(key, NULL, 10), token };
@@ -115,30 +137,7 @@ static sheaf_status *put_listed(opening *o, json_t *decoder)
         TRY(st, put_token(decoder, list[i].token, false));
     }
     free(list);
-    return st;
-}
-
-/* added_tokens.json: texts and ids; those that have a name are special. */
-static sheaf_status *put_older(opening *o, json_t *decoder)
-{
-    const char *content;
-    json_t *id;
-    sheaf_status *st = NULL;
-    const int64_t most = (int64_t)json_object_size(o->settings.added);
-    for (int64_t wanted = 0, done = 0; st == NULL && done < most && wanted <= SHEAF__ID_MAX;
-         wanted++)
-        json_object_foreach(o->settings.added, content, id)
-        {
-            if (st != NULL || json_integer_value(id) != wanted)
-                continue;
-            done++;
-            const bool special = is_named(o, content);
-            json_t *token = json_pack("{s:s, s:b, s:b}", "content", content, "special", special,
-                                      "normalized", !special);
-            st = token == NULL ? sheaf__no_memory(memory_for) : put_token(o->added, token, special);
-            TRY(st, put_token(decoder, token, special));
-            json_decref(token);
-        }
+    json_decref(listed);
     return st;
 }
 
@@ -240,7 +239,7 @@ static sheaf_status *collect_added(opening *o)
         if (st == NULL && (o->class == SHEAF__GENERIC || !listed))
             st = put_token(o->added, token, is_named(o, sheaf__beside_text(token)) && !listed);
     }
-    TRY(st, listed ? put_listed(o, decoder) : put_older(o, decoder));
+    TRY(st, put_listed(o, decoder));
     TRY(st, put_named(o, decoder));
     TRY(st, put_extra(o));
     json_decref(decoder);
@@ -297,6 +296,10 @@ static sheaf_status *check_class(opening *o)
 {
     const char *type =
         json_string_value(json_object_get(json_object_get(o->file.parts, "model"), "type"));
+    if (json_is_true(json_object_get(o->settings.config, "split_special_tokens")))
+        return sheaf_expected(
+            sheaf_fail(SHEAF_E_UNSUPPORTED, "tokenizer_config.json: 'split_special_tokens'"),
+            "false: whether special tokens in a text are text is said with each text");
     if (o->class == SHEAF__GENERIC || type == NULL || strcmp(type, "BPE") == 0)
         return NULL;
     if (o->settings.declared == NULL) {
