@@ -57,7 +57,7 @@ static bool ends(const batch *b, int64_t which, sheaf__continuation *out)
     const sheaf__generate_options *o = b->options;
     const bool token = stops(o, b->prompt[which].laid_out, out->ids[out->n - 1]);
     out->ending = token ? SHEAF_ENDS_TOKEN : SHEAF_ENDS_LENGTH;
-    if (o->heard != NULL && o->heard(o->self, which, out) && !token)
+    if (o->heard != NULL && o->heard(o->listener, which, out) && !token)
         out->ending = SHEAF_ENDS_TEXT;
     return out->ending != SHEAF_ENDS_LENGTH || out->n == o->max_new ||
            (o->max_length > 0 && b->prompt[which].n + out->n >= o->max_length);

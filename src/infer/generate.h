@@ -46,11 +46,12 @@ typedef struct sheaf__generate_options {
      * which have their sizes. Called on every rank that has the towers, those of the first stage, a
      * batch at a time; a failure reaches all ranks. */
     sheaf_status *(*load)(void *self, int64_t prompt, const sheaf__picture *picture, int64_t n);
+    void *self;
     /* Gets every token, on every rank, when out[prompt] has it; its ending is SHEAF_ENDS_TOKEN
      * where this is one that stops. Does the answer end with it? All ranks must say the same. NULL:
      * no. */
-    bool (*heard)(void *self, int64_t prompt, const sheaf__continuation *so_far);
-    void *self;                 /* of both */
+    bool (*heard)(void *listener, int64_t prompt, const sheaf__continuation *so_far);
+    void *listener;
     int64_t best;               /* of logprob: at most the vocabulary */
     const atomic_int *stop_now; /* other than 0 on any rank: SHEAF_E_STOPPED, with the tokens so far
                                    in out; NULL on all or none */

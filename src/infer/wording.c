@@ -59,14 +59,15 @@ static sheaf_status *check_length(const sheaf__wording *w, int64_t n)
 }
 
 static sheaf_status *encode(sheaf__prompt *out, void **block, const sheaf__wording *w,
-                            const char *text, size_t size, const sheaf__encode_options *how)
+                            const char *text, size_t size)
 {
     int32_t *ids = NULL;
     int64_t n = 0;
     sheaf__text_range *where = NULL;
-    sheaf_status *st = sheaf__tokenizer_encode(&ids, w->specials ? &where : NULL, &n, w->tokenizer,
-                                               text, size, how);
-    if (st == NULL && w->specials && how->add_special)
+    sheaf_status *st = sheaf__tokenizer_encode(
+        &ids, w->specials ? &where : NULL, &n, w->tokenizer, text, size,
+        &(sheaf__encode_options){ .add_special = true, .plain = !w->specials });
+    if (st == NULL && w->specials)
         sheaf__text_leave_second(ids, where, &n);
     free(where);
     TRY(st, check_length(w, n));
@@ -75,12 +76,8 @@ static sheaf_status *encode(sheaf__prompt *out, void **block, const sheaf__wordi
         return st;
     }
     *out = (sheaf__prompt){ .ids = ids, .n = n };
-    if (how->plain)
+    if (!w->specials)
         out->written = sheaf__tokenizer_written(w->tokenizer, text, size);
-    for (int64_t i = 0; i < how->plain_ranges && out->written == NULL; i++)
-        out->written =
-            sheaf__tokenizer_written(w->tokenizer, text + how->plain_range[i].begin,
-                                     how->plain_range[i].end - how->plain_range[i].begin);
     *block = ids;
     return NULL;
 }
@@ -90,8 +87,7 @@ static sheaf_status *plain(sheaf__prompt *out, void **block, const sheaf__wordin
                            const char *text)
 {
     if (w->tokenizer != NULL)
-        return encode(out, block, w, text, strlen(text),
-                      &(sheaf__encode_options){ .add_special = true, .plain = !w->specials });
+        return encode(out, block, w, text, strlen(text));
     int32_t *piece = NULL;
     int64_t n = (int64_t)strlen(text);
     const bool bos = w->bos >= 0;
@@ -180,46 +176,6 @@ sheaf_status *sheaf__wording_turns(const sheaf__message *said, int64_t n)
     return st;
 }
 
-/* Bytes know no special tokens: what the template writes is text to them too. */
-static sheaf_status *rendered_bytes(sheaf__prompt *out, void **block, const sheaf__wording *w,
-                                    const sheaf__rendered *text)
-{
-    if (memchr(text->text, '\0', text->size) != NULL)
-        return sheaf_expected(sheaf_fail(SHEAF_E_DATA, "prompt"), "text without NUL");
-    sheaf_status *st = plain(out, block, w, text->text);
-    if (st == NULL && (st = check_length(w, out->n)) != NULL) {
-        free(*block);
-        *block = NULL;
-    }
-    return st;
-}
-
-static sheaf_status *render(sheaf__prompt *out, void **block, const sheaf__wording *w,
-                            const sheaf__message *said, int64_t n)
-{
-    sheaf__rendered text = { 0 };
-    sheaf_status *st = sheaf__chat_render(&text, w->chat, said, n,
-                                          &(sheaf__chat_options){ .generation_prompt = true,
-                                                                  .bos = w->stored.bos,
-                                                                  .eos = w->stored.eos });
-    sheaf__text_range *plain_range =
-        st == NULL ? malloc(((size_t)text.spans + 1) * sizeof *plain_range) : NULL;
-    int64_t ranges = 0;
-    if (st == NULL && plain_range == NULL)
-        st = sheaf__no_memory("prompt");
-    for (int64_t i = 0; i < text.spans && st == NULL && !w->specials; i++)
-        if (text.span[i].kind == SHEAF__CONTENT && text.span[i].begin < text.span[i].end)
-            plain_range[ranges++] = (sheaf__text_range){ text.span[i].begin, text.span[i].end };
-    TRY(st, w->tokenizer == NULL ? rendered_bytes(out, block, w, &text)
-                                 : encode(out, block, w, text.text, text.size,
-                                          &(sheaf__encode_options){ .plain_range = plain_range,
-                                                                    .plain_ranges = ranges }));
-    out->laid_out = st == NULL;
-    free(plain_range);
-    sheaf__rendered_release(&text);
-    return st;
-}
-
 /* Ids and, behind them, which are places of pictures. */
 static sheaf_status *take_said(sheaf__prompt *out, void **block, const sheaf__wording *w,
                                const sheaf__said *said)
@@ -243,6 +199,41 @@ static sheaf_status *take_said(sheaf__prompt *out, void **block, const sheaf__wo
                             .written = said->written };
     *block = ids;
     return NULL;
+}
+
+/* Bytes know no special tokens: what the template writes is text to them too. */
+static sheaf_status *rendered_bytes(sheaf__prompt *out, void **block, const sheaf__wording *w,
+                                    const sheaf__message *said, int64_t n)
+{
+    sheaf__rendered text = { 0 };
+    sheaf_status *st = sheaf__chat_render(&text, w->chat, said, n,
+                                          &(sheaf__chat_options){ .generation_prompt = true,
+                                                                  .bos = w->stored.bos,
+                                                                  .eos = w->stored.eos });
+    if (st == NULL && memchr(text.text, '\0', text.size) != NULL)
+        st = sheaf_expected(sheaf_fail(SHEAF_E_DATA, "prompt"), "text without NUL");
+    TRY(st, plain(out, block, w, text.text));
+    sheaf__rendered_release(&text);
+    if (st == NULL && (st = check_length(w, out->n)) != NULL)
+        free(*block);
+    return st;
+}
+
+static sheaf_status *render(sheaf__prompt *out, void **block, const sheaf__wording *w,
+                            const sheaf__message *said, int64_t n)
+{
+    sheaf__said all = { 0 };
+    sheaf_status *st =
+        w->tokenizer == NULL
+            ? rendered_bytes(out, block, w, said, n)
+            : sheaf__say(&all, &w->speech,
+                         &(sheaf__placed){ .message = (sheaf__message *)said, .messages = n },
+                         true);
+    if (w->tokenizer != NULL)
+        TRY(st, take_said(out, block, w, &all));
+    out->laid_out = st == NULL;
+    sheaf__said_release(&all);
+    return st;
 }
 
 sheaf_status *sheaf__wording_shown(sheaf__prompt *out, void **block, int64_t *order,

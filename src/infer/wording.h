@@ -38,12 +38,12 @@ typedef struct sheaf__wording {
     const char *end_text;            /* where that is no token: the text that does; NULL = none */
     int64_t stop[SHEAF_MAX_EOS + 1]; /* [nstop] ids that end any answer */
     int nstop;
-    int64_t max_length; /* of prompt and answer in positions, 0 = no limit */
-    int64_t bos, eos;   /* the config's, else the tokenizer's; -1 = none */
-    bool specials;      /* special tokens that people write are tokens, not text */
-    bool placed;        /* pictures stand in conversations, by the family's form: */
-    sheaf__speech speech;
-    bool borrowed; /* what it points to is another wording's */
+    int64_t max_length;   /* of prompt and answer in positions, 0 = no limit */
+    int64_t bos, eos;     /* the config's, else the tokenizer's; -1 = none */
+    bool specials;        /* special tokens that people write are tokens, not text */
+    sheaf__speech speech; /* of `chat`, with a tokenizer or where `placed` */
+    bool placed;          /* pictures stand in conversations, by the family's form */
+    bool borrowed;        /* what it points to is another wording's */
 } sheaf__wording;
 
 typedef struct sheaf__wording_options {

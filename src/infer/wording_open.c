@@ -89,6 +89,19 @@ static void find_end(sheaf__wording *w)
     w->end_text = w->end >= 0 || end == NULL || end[0] == '\0' ? NULL : end;
 }
 
+/* How it is spoken with, once both are there. */
+static void find_speech(sheaf__wording *w)
+{
+    w->speech.tokenizer = w->tokenizer;
+    w->speech.chat = w->chat;
+    w->speech.specials = w->specials;
+    w->speech.bos = w->stored.bos;
+    w->speech.eos = w->stored.eos;
+    w->speech.bos_id = (int32_t)w->bos;
+    w->speech.eos_id = (int32_t)w->eos;
+    find_end(w);
+}
+
 /* Of a model of text: the template that is named, else the tokenizer's. */
 static sheaf_status *find_chat(sheaf__wording *w, const char *name, bool of_run)
 {
@@ -98,7 +111,7 @@ static sheaf_status *find_chat(sheaf__wording *w, const char *name, bool of_run)
     else if (name != NULL || w->stored.program != NULL)
         st = sheaf__chat_template_choose(&w->chat, name, &w->stored);
     if (st == NULL && w->chat != NULL)
-        find_end(w);
+        find_speech(w);
     return st;
 }
 
@@ -140,7 +153,7 @@ static sheaf_status *own_chat(sheaf__wording *w, const sheaf__wording_options *o
                    sheaf__chat_template_name(w->chat));
     if (st != NULL)
         return st;
-    find_end(w);
+    find_speech(w);
     return take_date(w, o);
 }
 
@@ -156,13 +169,6 @@ static sheaf_status *open_placed(sheaf__wording *w, const sheaf__wording_options
     if (st != NULL)
         return st;
     w->templated = true;
-    w->speech.tokenizer = w->tokenizer;
-    w->speech.chat = w->chat;
-    w->speech.specials = w->specials;
-    w->speech.bos = w->stored.bos;
-    w->speech.eos = w->stored.eos;
-    w->speech.bos_id = (int32_t)w->bos;
-    w->speech.eos_id = (int32_t)w->eos;
     st = sheaf__speech_marks(&w->speech, w->config);
     if (st != NULL && o->tokenizer == NULL && sheaf_status_code(st) == SHEAF_E_LAYOUT &&
         w->config->byte_vocab) { /* token ids go without */

@@ -75,13 +75,6 @@ typedef struct member {
     sheaf_status *failed;         /* the first failure of a callback */
 } member;
 
-static sheaf_status *load_images(void *self, int64_t prompt, const sheaf__picture *picture,
-                                 int64_t n)
-{
-    const member *r = self;
-    return r->w->a->load(r->w->a->self, prompt, picture, n);
-}
-
 /* Tokens so far but the one that ends the answer. */
 static int64_t text_tokens(const sheaf__continuation *so_far)
 {
@@ -165,23 +158,15 @@ static sheaf_status *generate(member *r, sheaf__continuation *out, sheaf__model 
     int64_t stop[SHEAF_MAX_EOS + 2];
     int nstop, nturn;
     sheaf__wording_stops(stop, &nstop, &nturn, a->wording);
-    sheaf__generate_options how = { .sampling = a->sampling,
-                                    .max_new = a->max_new,
-                                    .max_length = a->max_length,
-                                    .batch = a->batch,
-                                    .stop = stop,
-                                    .nstop = nstop,
-                                    .nturn = nturn,
-                                    .number = a->number,
-                                    .divided = divides(w),
-                                    .load = a->load != NULL ? load_images : NULL,
-                                    .heard = listens || a->nstop > 0 || a->wording->end_text != NULL
-                                                 ? hear
-                                                 : NULL,
-                                    .self = r,
-                                    .best = a->best,
-                                    .stop_now = a->stop_now,
-                                    .events = r->first ? a->events : NULL };
+    sheaf__generate_options how = a->generate;
+    how.stop = stop;
+    how.nstop = nstop;
+    how.nturn = nturn;
+    how.divided = divides(w);
+    how.heard = listens || a->nstop > 0 || a->wording->end_text != NULL ? hear : NULL;
+    how.listener = r;
+    if (!r->first)
+        how.events = NULL;
     sheaf_status *st = sheaf__agree_groups(model->context, find_past(&how, w, model));
     TRY(st, sheaf__generate(out, model, w->prompt, w->count, &how));
     if (st != NULL && sheaf_status_code(st) == SHEAF_E_STOPPED && a->partial) {
@@ -198,9 +183,9 @@ static sheaf_status *generate(member *r, sheaf__continuation *out, sheaf__model 
 /* Space for all answers of a rank, in one block. */
 static sheaf_status *make_room(sheaf__continuation **out, const sheaf__answering *w, bool logprobs)
 {
-    const int64_t n = w->a->max_new, best = n * w->a->best,
+    const int64_t n = w->a->generate.max_new, best = n * w->a->generate.best,
                   each = logprobs ? 2 * n + 2 * best : n; /* numbers of one */
-    const bool fits = n <= INT64_MAX / 64 / (w->a->best + 1) / w->count;
+    const bool fits = n <= INT64_MAX / 64 / (w->a->generate.best + 1) / w->count;
     sheaf__continuation *c =
         fits ? malloc((size_t)w->count * (sizeof *c + (size_t)each * sizeof *c->ids)) : NULL;
     *out = c;
@@ -227,7 +212,7 @@ static sheaf_status *finish(const member *r, const sheaf__continuation *said)
     sheaf_status *st = NULL;
     for (int64_t i = 0; i < w->count && st == NULL; i++) {
         char *rest = NULL;
-        w->out[i] = new_answer(&said[i], w->a->best);
+        w->out[i] = new_answer(&said[i], w->a->generate.best);
         st = w->out[i] == NULL
                  ? sheaf__no_memory("answers")
                  : sheaf__answer_stream_end(speaks ? &rest : NULL, &w->out[i]->text, &r->stream[i],

@@ -33,7 +33,7 @@ sheaf_status *sheaf_chat_open(sheaf_chat **out, sheaf_model *m, const char *imag
     c->talk.wording = &c->wording;
     /* the first alone lays prompts out: there are no clocks that could differ */
     sheaf_status *st = sheaf__wording_today(&m->wording);
-    TRY(st, sheaf__wording_converse(&c->wording, &m->wording, m->events));
+    TRY(st, sheaf__wording_converse(&c->wording, &m->wording, m->o.events));
     TRY(st, sheaf__wording_needed(&c->wording));
     if (st == NULL && image != NULL)
         st = sheaf_chat_look(c, image);
@@ -116,7 +116,7 @@ sheaf_status *sheaf_chat_begin(sheaf_chat **out, sheaf_model *m, const sheaf_cha
     TRY(st, take_asking(&c->how, c, o.answers));
     st = sheaf__together_ask(st, m, &none, c == NULL ? NULL : &c->how);
     if (st == NULL && !sheaf__wording_remembers(&c->wording))
-        sheaf_note(m->events, "template %s: every question is asked alone",
+        sheaf_note(m->o.events, "template %s: every question is asked alone",
                    sheaf__wording_template(&c->wording));
     TRY(st, sheaf_model_load(m));
     if (st == NULL)
@@ -224,11 +224,11 @@ sheaf_status *sheaf_chat_ask(sheaf_answer **out, sheaf_chat *c, const char *ques
     sheaf_status *st = question == NULL ? missing("a question") : take_asking(&a, c, options);
     if (st != NULL)
         return st;
-    a.number = c->answers;
+    a.generate.number = c->answers;
     st = make_prompt(&prompt, &block, c, question, &a, false);
     if (st != NULL)
         st = advise(st, c, question, &a);
-    TRY(st, sheaf__leader_ask(&c->leader, &c->model->opened.config, &prompt, a.number));
+    TRY(st, sheaf__leader_ask(&c->leader, &c->model->opened.config, &prompt, c->answers));
     TRY(st, sheaf__all_agree(c->model->all, sheaf__model_answer(out, c->model, &prompt, 1, &a)));
     free(block);
     if (st != NULL)

@@ -18,7 +18,7 @@ static bool needs_words(const sheaf__evaluator *e)
 
 static void take_from_run(sheaf__evaluator *e)
 {
-    const sheaf__run_texts *run = &e->run.texts;
+    const sheaf_train_options *run = &e->run.options;
     e->o.dtype = sheaf__run_model_dtype(&e->run, e->o.dtype, &e->opened.config, e->notes);
     sheaf__sums_note(e->o.bf16_sums, e->o.dtype, e->notes);
     e->o.bf16_sums = sheaf__sums_of(e->o.bf16_sums, e->run.sums, e->o.dtype);

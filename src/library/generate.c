@@ -75,8 +75,8 @@ static sheaf_status *ask(sheaf_answer **out, sheaf_model *m, const sheaf__prompt
     }
     if (st != NULL)
         return st;
-    a->load = sheaf__prompts_load;
-    a->self = (void *)prompts;
+    a->generate.load = sheaf__prompts_load;
+    a->generate.self = (void *)prompts;
     return sheaf__model_answer(out, m, prompts->prompt, prompts->count, a);
 }
 
@@ -167,22 +167,23 @@ sheaf_status *sheaf_prompts_open(sheaf_prompts **out, sheaf_model *m,
         st = sheaf__no_memory("prompts");
     if (st == NULL) {
         sheaf_data_note_unused(NULL, o.data, NULL, NULL, o.query, o.events);
+        sheaf__run_model_words(&m->run, &(const char *){ "" }, &(const char *){ "" },
+                               &(const char *){ "" }, &o.query);
         p->model = m;
         p->wording = m->wording;
         if (o.max_length > 0)
             p->wording.max_length = o.max_length;
-        st = sheaf__prompts_read(
-            &p->all, &p->wording,
-            &(sheaf__prompts_from){ .text = o.text,
-                                    .tokens = o.tokens,
-                                    .file = o.data,
-                                    .image = o.images,
-                                    .images = o.nimages,
-                                    .query = o.query != NULL ? o.query : m->run.query,
-                                    .fields = o.fields,
-                                    .skip_bad = o.on_bad == SHEAF_BAD_SKIP,
-                                    .system = o.system,
-                                    .events = o.events });
+        st = sheaf__prompts_read(&p->all, &p->wording,
+                                 &(sheaf__prompts_from){ .text = o.text,
+                                                         .tokens = o.tokens,
+                                                         .file = o.data,
+                                                         .image = o.images,
+                                                         .images = o.nimages,
+                                                         .query = o.query,
+                                                         .fields = o.fields,
+                                                         .skip_bad = o.on_bad == SHEAF_BAD_SKIP,
+                                                         .system = o.system,
+                                                         .events = o.events });
         p->texts = o.tokens == NULL && p->all.rows == NULL;
     }
     st = sheaf__all_agree(m->all, st);
@@ -278,9 +279,10 @@ sheaf_status *sheaf_prompts_begin(sheaf_prompts *p, const sheaf_model_generate_o
     sheaf_status *st = sheaf__take_options(&o, sizeof o, options, "sheaf_model_generate_options");
     TRY(st, sheaf__no_prompt(&o, true, "the prompts have them"));
     TRY(st, sheaf__model_asking(a, m, &o, p->texts));
-    a->load = sheaf__prompts_load;
-    a->self = &p->all;
-    TRY(st, sheaf__prompts_reach(&m->opened.config, &p->all, a->max_new, a->max_length, a->events));
+    a->generate.load = sheaf__prompts_load;
+    a->generate.self = &p->all;
+    TRY(st, sheaf__prompts_reach(&m->opened.config, &p->all, a->generate.max_new,
+                                 a->generate.max_length, a->generate.events));
     st = sheaf__together_ask(st, m, &p->all, a);
     return st == NULL ? sheaf__model_ready(m, p->all.prompt, p->all.count, a) : st;
 }

@@ -26,7 +26,7 @@ sheaf_status *sheaf__model_check_open(const sheaf_model_open_options *o, bool pl
     return st == NULL ? sheaf__take_type(what, o->dtype) : st;
 }
 
-static sheaf_status *copy_text(char **out, const char *text)
+static sheaf_status *copy_text(const char **out, const char *text)
 {
     *out = text == NULL ? NULL : strdup(text);
     return text != NULL && *out == NULL ? sheaf__no_memory(text) : NULL;
@@ -42,28 +42,27 @@ static sheaf_status *prepare(sheaf_model *m, sheaf_model_open_options *o)
                                                                      .slices = o->slices,
                                                                      .adapter = o->adapter,
                                                                      .events = o->events });
-    TRY(st, sheaf__run_model_ranks(&m->run, o->slices, m->tp));
+    TRY(st, sheaf__run_model_ranks(&m->run, o->slices, o->tp));
     if (st != NULL)
         return st;
-    const bool of_run =
-        sheaf__run_model_words(&m->run, &o->tokenizer, &o->prompt_template, &o->date, NULL);
+    const bool of_run = sheaf__run_model_words(&m->run, &o->tokenizer, &o->prompt_template,
+                                               &o->date, &(const char *){ "" });
     const int64_t most = m->opened.config.max_position;
     if (o->positions_fit && o->positions > most)
         o->positions = most;
     sheaf__warn_positions(&m->opened.config, "prompt and answer", o->positions, o->events);
     m->positions = o->positions > 0 || o->late ? o->positions : sheaf_plan_seq(&m->opened.config);
-    m->dtype = sheaf__run_model_dtype(&m->run, m->dtype, &m->opened.config, o->events);
-    sheaf__sums_note(m->sums, m->dtype, o->events);
-    m->sums = sheaf__sums_of(m->sums, m->run.sums, m->dtype);
+    o->dtype = sheaf__run_model_dtype(&m->run, o->dtype, &m->opened.config, o->events);
+    sheaf__sums_note(o->bf16_sums, o->dtype, o->events);
+    o->bf16_sums = sheaf__sums_of(o->bf16_sums, m->run.sums, o->dtype);
+    const bool specials = o->specials == 0 ? m->run.options.specials : o->specials > 0;
     st = sheaf__wording_open(&m->wording, &m->opened.config,
                              &(sheaf__wording_options){ .folder = m->run.folder,
                                                         .tokenizer = o->tokenizer,
                                                         .version = o->prompt_template,
                                                         .of_run = of_run,
                                                         .date = o->date,
-                                                        .specials = o->specials == 0
-                                                                        ? m->run.texts.specials
-                                                                        : o->specials > 0,
+                                                        .specials = specials,
                                                         .today = sheaf__all_count(m->all) <= 1,
                                                         .max_length = m->positions,
                                                         .events = o->events });
@@ -84,20 +83,16 @@ sheaf_status *sheaf_model_open(sheaf_model **out, const sheaf_model_open_options
     TRY(st, sheaf__model_check_open(&o, false));
     if (st == NULL && (m = calloc(1, sizeof *m)) == NULL)
         st = sheaf__no_memory(o.model);
-    if (m != NULL)
+    if (m != NULL) {
         pthread_mutex_init(&m->loading, NULL);
-    TRY(st, copy_text(&m->place, o.place));
-    TRY(st, copy_text(&m->isa, o.isa));
-    if (st == NULL) {
         m->all = o.processes;
-        m->tp = o.tp > 0 ? o.tp : 1;
-        m->dp = o.dp > 0 ? o.dp : 1;
-        m->threads = o.threads;
-        m->force = o.force;
-        m->dtype = o.dtype;
-        m->sums = o.bf16_sums;
-        m->events = o.events;
-        st = prepare(m, &o);
+        m->o = o;
+        m->o.tp = o.tp > 0 ? o.tp : 1;
+        m->o.dp = o.dp > 0 ? o.dp : 1;
+        m->o.isa = NULL;
+        st = copy_text(&m->o.place, o.place);
+        TRY(st, copy_text(&m->o.isa, o.isa));
+        TRY(st, prepare(m, &m->o));
     }
     st = sheaf__all_agree(o.processes, st);
     if (st == NULL && !o.late)
@@ -114,7 +109,7 @@ sheaf_status *sheaf_model_look(sheaf_model_facts *to, const sheaf_model *m)
     const sheaf__wording *w = &m->wording;
     const sheaf_config *config = &m->opened.config;
     const sheaf_model_facts facts = { .family = sheaf_family_name(config->family),
-                                      .bf16_sums = sheaf__sums_name(m->dtype, m->sums),
+                                      .bf16_sums = sheaf__sums_name(m->o.dtype, m->o.bf16_sums),
                                       .positions = m->positions,
                                       .max_new =
                                           m->generation.max_new > 0 ? m->generation.max_new : 0,
@@ -139,17 +134,17 @@ static sheaf_status *fits(const sheaf_model *m, int64_t batch, int64_t seq, int6
     sheaf_plan_generation asked = { .schema = m->opened.schema,
                                     .lora = m->opened.lora,
                                     .place = &m->placement,
-                                    .tp = m->tp,
-                                    .groups = m->dp,
-                                    .threads = m->threads,
-                                    .dtype = m->dtype,
+                                    .tp = m->o.tp,
+                                    .groups = m->o.dp,
+                                    .threads = m->o.threads,
+                                    .dtype = m->o.dtype,
                                     .batch = batch,
                                     .seq = seq,
                                     .prompt = prompt,
                                     .images = images };
     memcpy(asked.patches, patches, sizeof asked.patches);
     return sheaf_fits_generate(
-        &asked, &(sheaf_fits_how){ .force = m->force, .share = share, .events = m->events });
+        &asked, &(sheaf_fits_how){ .force = m->o.force, .share = share, .events = m->o.events });
 }
 
 static sheaf_status *load(sheaf_model *m, int64_t batch)
@@ -157,18 +152,18 @@ static sheaf_status *load(sheaf_model *m, int64_t batch)
     const sheaf__crew_options crew = {
         .all = m->all,
         .transport = m->all != NULL ? SHEAF_TRANSPORT_MPI : SHEAF_TRANSPORT_THREADS,
-        .ranks = m->tp,
-        .groups = m->dp,
-        .place = m->place,
-        .threads = m->threads,
-        .dtype = m->dtype,
-        .isa = m->isa,
-        .sums = m->sums == SHEAF_SUMS_TILES ? SHEAF__TILES : SHEAF__PAIRS,
+        .ranks = m->o.tp,
+        .groups = m->o.dp,
+        .place = m->o.place,
+        .threads = m->o.threads,
+        .dtype = m->o.dtype,
+        .isa = m->o.isa,
+        .sums = m->o.bf16_sums == SHEAF_SUMS_TILES ? SHEAF__TILES : SHEAF__PAIRS,
         .positions = m->positions,
         .sequences = batch,
-        .events = m->events
+        .events = m->o.events
     };
-    const int ranks = m->dp * m->placement.stages * m->tp;
+    const int ranks = m->o.dp * m->placement.stages * m->o.tp;
     if (m->past == NULL && (m->past = calloc((size_t)ranks, sizeof *m->past)) == NULL)
         return sheaf_fail(SHEAF_E_MEMORY, "%d ranks", ranks);
     for (int r = 0; r < ranks; r++)
@@ -202,7 +197,8 @@ static sheaf_status *serve(void *batch, sheaf__model *model)
 static sheaf_status *make_ready(sheaf_model *m, const sheaf__prompt *prompt, int64_t count,
                                 const sheaf__asking *a)
 {
-    int64_t longest = 1, batch = a->batch < count ? a->batch : count, patches[SHEAF__MOST_TOWERS];
+    int64_t longest = 1, batch = a->generate.batch < count ? a->generate.batch : count,
+            patches[SHEAF__MOST_TOWERS];
     sheaf_status *st = NULL;
     for (int64_t i = 0; i < count; i++)
         longest = prompt[i].n > longest ? prompt[i].n : longest;
@@ -211,11 +207,12 @@ static sheaf_status *make_ready(sheaf_model *m, const sheaf__prompt *prompt, int
         st = sheaf__model_room(m, &prompt[i], a);
     if (st != NULL || (m->ranks != NULL && batch == 1)) /* that was known when it was loaded */
         return st;
-    st = sheaf__all_agree(m->all, fits(m, batch, longest + a->max_new, longest, images, patches));
+    st = sheaf__all_agree(m->all,
+                          fits(m, batch, longest + a->generate.max_new, longest, images, patches));
     if (st != NULL || m->ranks != NULL)
         return st == NULL ? sheaf__model_ranks_do(m->ranks, serve, &batch) : st;
     if (m->positions == 0)
-        m->positions = longest + a->max_new;
+        m->positions = longest + a->generate.max_new;
     return load(m, batch);
 }
 
@@ -230,7 +227,7 @@ sheaf_status *sheaf__model_ready(sheaf_model *m, const sheaf__prompt *prompt, in
 
 sheaf__rank_past *sheaf__model_past(const sheaf_model *m, const sheaf__context *c)
 {
-    return &m->past[(c->group * m->placement.stages + c->stage) * m->tp + c->rank];
+    return &m->past[(c->group * m->placement.stages + c->stage) * m->o.tp + c->rank];
 }
 
 static sheaf_status *forget(void *self, sheaf__model *model)
@@ -254,8 +251,8 @@ void sheaf_model_close(sheaf_model *m)
     sheaf__opened_close(&m->opened);
     sheaf__run_model_release(&m->run);
     free(m->past);
-    free(m->place);
-    free(m->isa);
+    free((char *)m->o.place);
+    free((char *)m->o.isa);
     pthread_mutex_destroy(&m->loading);
     free(m);
 }
@@ -305,8 +302,8 @@ static void choose_sampling(sheaf__asking *out, const sheaf_model *m,
                                                                   : o->top_k };
     if (texts && o->program_defaults && m->wording.placed && o->sampled == 0)
         sheaf__generation_config_family(&g, &m->wording.speech.form);
-    sheaf__generation_config_sampling(&out->sampling, &g, &wish,
-                                      o->events != NULL ? o->events : m->events);
+    sheaf__generation_config_sampling(&out->generate.sampling, &g, &wish,
+                                      o->events != NULL ? o->events : m->o.events);
 }
 
 sheaf_status *sheaf__model_asking(sheaf__asking *out, const sheaf_model *m,
@@ -319,27 +316,29 @@ sheaf_status *sheaf__model_asking(sheaf__asking *out, const sheaf_model *m,
         st = sheaf_in(sheaf__wording_needed(&m->wording), "sheaf_model_generate_options: stop");
     if (st != NULL)
         return st;
-    *out = (sheaf__asking){ .wording = &m->wording,
-                            .sampling = { .greedy = o->temperature == 0,
-                                          .sat = o->sat_order,
-                                          .temperature = (float)o->temperature,
-                                          .top_k = o->top_k < 0 ? 0 : o->top_k,
-                                          .top_p = (float)o->top_p,
-                                          .repetition_penalty = (float)o->repetition_penalty,
-                                          .seed = o->seed },
-                            .max_new = o->max_new > 0 ? o->max_new : own,
-                            .max_length = o->as_long_as_fits ? m->positions : o->max_length,
-                            .batch = o->batch > 0 ? o->batch : 8,
-                            .logprobs = o->logprobs,
-                            .best = o->top_logprobs < vocab ? o->top_logprobs : vocab,
-                            .stop = o->stop,
-                            .nstop = o->nstop,
-                            .on_token = o->on_token,
-                            .on_text = o->on_text,
-                            .context = o->context,
-                            .stop_now = sheaf__control_stop(o->control),
-                            .partial = o->partial,
-                            .events = o->events };
+    *out = (sheaf__asking){
+        .wording = &m->wording,
+        .generate = { .sampling = { .greedy = o->temperature == 0,
+                                    .sat = o->sat_order,
+                                    .temperature = (float)o->temperature,
+                                    .top_k = o->top_k < 0 ? 0 : o->top_k,
+                                    .top_p = (float)o->top_p,
+                                    .repetition_penalty = (float)o->repetition_penalty,
+                                    .seed = o->seed },
+                      .max_new = o->max_new > 0 ? o->max_new : own,
+                      .max_length = o->as_long_as_fits ? m->positions : o->max_length,
+                      .batch = o->batch > 0 ? o->batch : 8,
+                      .best = o->top_logprobs < vocab ? o->top_logprobs : vocab,
+                      .stop_now = sheaf__control_stop(o->control),
+                      .events = o->events },
+        .logprobs = o->logprobs,
+        .stop = o->stop,
+        .nstop = o->nstop,
+        .on_token = o->on_token,
+        .on_text = o->on_text,
+        .context = o->context,
+        .partial = o->partial
+    };
     if (o->model_defaults)
         choose_sampling(out, m, o, texts);
     return NULL;
@@ -349,10 +348,11 @@ sheaf_status *sheaf__model_room(const sheaf_model *m, const sheaf__prompt *promp
                                 const sheaf__asking *a)
 {
     const int64_t positions = m->positions;
-    if (positions == 0 || a->max_length > 0 || prompt->n + a->max_new <= positions)
+    if (positions == 0 || a->generate.max_length > 0 ||
+        prompt->n + a->generate.max_new <= positions)
         return NULL;
     return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_DATA, "prompt and answer"),
                                       "at most %" PRId64 " positions, as the model was opened",
                                       positions),
-                       "%" PRId64 " and %" PRId64, prompt->n, a->max_new);
+                       "%" PRId64 " and %" PRId64, prompt->n, a->generate.max_new);
 }

@@ -38,21 +38,16 @@ typedef struct sheaf__rank_past {
 } sheaf__rank_past;
 
 struct sheaf_model {
-    sheaf_comm *all; /* its processes; NULL: this one is alone */
+    sheaf_comm *all; /* its processes: those of `o` */
     sheaf__opened opened;
     sheaf__run_model run;
     sheaf__wording wording;
     sheaf__generation_config generation;
     /* Of prompt and answer, at most; 0: what is asked first decides. */
     _Atomic int64_t positions;
-    /* for when it is loaded */
-    char *place, *isa;
+    sheaf_model_open_options
+        o; /* place and isa are owned; tp, dp, dtype and bf16_sums are filled */
     sheaf__placement placement;
-    int tp, dp, threads;
-    sheaf_dtype dtype;
-    sheaf_bf16_sums sums;
-    bool force;
-    const sheaf_events *events;
     /* Several threads may ask first: one loads it, the others wait. */
     pthread_mutex_t loading;
     sheaf__model_ranks *ranks; /* NULL until then */
@@ -69,24 +64,18 @@ struct sheaf_answer {
 /* sheaf__model_past - what this rank keeps. */
 sheaf__rank_past *sheaf__model_past(const sheaf_model *model, const sheaf__context *context);
 
-/* How prompts are answered: sheaf__generate_options, and what becomes of the answers. */
+/* How prompts are answered, and what becomes of the answers. */
 typedef struct sheaf__asking {
-    const sheaf__wording *wording; /* of the answers */
-    sheaf__sampling sampling;
-    int64_t max_new, max_length, batch, number; /* as there */
+    const sheaf__wording *wording;    /* of the answers */
+    sheaf__generate_options generate; /* stop, heard and what is kept are set by each rank */
     bool logprobs;
-    int64_t best;
     const char *const *stop; /* [nstop] texts that end an answer */
     int64_t nstop;
-    sheaf_status *(*load)(void *self, int64_t prompt, const sheaf__picture *picture, int64_t n);
-    void *self; /* of load */
     /* As tokens and texts come, by the first rank; may be NULL. */
     void (*on_token)(void *context, int32_t token);
     void (*on_text)(void *context, int64_t prompt, const char *text);
     void *context; /* of both */
-    const atomic_int *stop_now;
-    bool partial; /* then what was said so far is the answer */
-    const sheaf_events *events;
+    bool partial;  /* stopped, what was said so far is the answer */
 } sheaf__asking;
 
 /* Prompts that ranks of the caller answer. */

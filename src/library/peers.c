@@ -158,25 +158,33 @@ static const sheaf__translate_rule *rule_of(const spelling *word)
     return rule;
 }
 
+/* What the rule has for any value but those it names; "". */
+static const char *any_of(const sheaf__translate_rule *rule)
+{
+    const char *any = rule->words == NULL ? NULL : strstr(rule->words, "*=");
+    return any == NULL ? "" : any + strlen("*=");
+}
+
 static void advise_setting(sheaf_status *st, const sheaf__translate_rule *rule, const char *dashes)
 {
-    const char *no = rule->kind == TRANSLATE_NO ? "no-" : "",
-               *value = rule->kind == TRANSLATE_PRESENT ? rule->words + strlen("*=") : "";
-    sheaf_try_this(st, "sheaf calls it %s%s%s%s%s", dashes, no, rule->setting,
-                   value[0] != '\0' ? " " : "", value);
+    const char *any = any_of(rule);
+    const bool no = strcmp(any, "false") == 0, value = !no && strcmp(any, "true") != 0;
+    sheaf_try_this(st, "sheaf calls it %s%s%s%s%s", dashes, no ? "no-" : "", rule->setting,
+                   value && any[0] != '\0' ? " " : "", value ? any : "");
 }
 
 static void advise_without(sheaf_status *st, const sheaf__translate_rule *rule)
 {
-    if (rule->note != NULL)
-        sheaf_try_this(st, LEAVE "%s", rule->note);
-    else if (rule->kind == TRANSLATE_ONLY)
+    const char *any = any_of(rule);
+    if (rule->kind == TRANSLATE_ONLY && rule->note == NULL)
         sheaf_try_this(st, LEAVE "here it is always %.*s", (int)strcspn(rule->words, "|="),
                        rule->words);
     else
         sheaf_try_this(st, LEAVE "%s",
-                       rule->kind == TRANSLATE_IGNORED ? "it changes no result here"
-                                                       : "sheaf has no such thing");
+                       rule->note != NULL ? rule->note
+                       : any[0] != '!'    ? "it changes no result here"
+                       : any[1] != '\0'   ? any + 1
+                                          : "sheaf has no such thing");
 }
 
 bool sheaf__peer_advise(sheaf_status *st, const sheaf__setting *options, const char *word,

@@ -236,7 +236,7 @@ static sheaf_status *write_adapter(sheaf__run_model *run, const sheaf__run_readi
             sheaf_in(sheaf__run_check_base(sheaf_checkpoint_progress(checkpoint), base,
                                            &(sheaf__origin_from){ .model = run->folder,
                                                                   .tokenizer = r->options.tokenizer,
-                                                                  .out = r->out },
+                                                                  .out = run->out },
                                            r->step, false),
                      "%s", r->step);
     TRY(st, sheaf__checkpoint_source(&masters, checkpoint));
@@ -292,7 +292,8 @@ static sheaf_status *lay_step(sheaf__opened *opened, sheaf__run_model *run)
     sheaf_source *stepped = NULL;
     sheaf_status *st = sheaf__run_check_base(
         sheaf_checkpoint_progress(run->step), opened,
-        &(sheaf__origin_from){ .model = run->folder, .tokenizer = run->tokenizer, .out = run->out },
+        &(sheaf__origin_from){
+            .model = run->folder, .tokenizer = run->options.tokenizer, .out = run->out },
         sheaf_checkpoint_dir(run->step), false);
     TRY(st, sheaf__checkpoint_source(&run->masters, run->step));
     TRY(st, sheaf__stepped_source(&stepped, run->masters, opened->base));
@@ -314,8 +315,9 @@ static sheaf_status *check_result(const sheaf__opened *opened, const sheaf__run_
             sheaf_checkpoint_open(&checkpoint, step)); /* a damaged one tells nothing */
     TRY(st, sheaf_in(sheaf__run_check_base(
                          checkpoint == NULL ? NULL : sheaf_checkpoint_progress(checkpoint), opened,
-                         &(sheaf__origin_from){
-                             .model = run->folder, .tokenizer = run->tokenizer, .out = run->out },
+                         &(sheaf__origin_from){ .model = run->folder,
+                                                .tokenizer = run->options.tokenizer,
+                                                .out = run->out },
                          run->out, true),
                      "%s", run->out));
     sheaf_checkpoint_close(checkpoint);
@@ -327,17 +329,20 @@ static sheaf_status *check_result(const sheaf__opened *opened, const sheaf__run_
 
 /* ---- both ---- */
 
-static sheaf_status *take_words(sheaf__run_model *run, const sheaf_train_options *o)
+/* The settings, whose texts live as long as `run`. */
+static void take_settings(sheaf__run_model *run, sheaf__run_reading *r)
 {
-    sheaf_status *st = sheaf__run_copy(&run->tokenizer, o->tokenizer);
-    if (o->dtype == SHEAF_BF16)
-        run->sums = o->sums;
+    const sheaf_train_options *o = &run->options;
+    run->options = r->options;
+    run->state = r->state;
+    run->out = r->out;
+    run->held = r->held;
     run->slices = o->slices;
     run->dtype = o->dtype;
-    run->texts = (sheaf__run_texts){ o->loss_on, o->on_long, o->specials, o->seq };
-    TRY(st, sheaf__run_copy(&run->version, o->prompt_template));
-    TRY(st, sheaf__run_copy(&run->date, o->date));
-    return st == NULL ? sheaf__run_copy(&run->query, o->query) : st;
+    run->sums = o->dtype == SHEAF_BF16 ? o->sums : SHEAF_SUMS_UNNAMED;
+    r->state = (sheaf__settings){ 0 };
+    r->out = NULL;
+    r->held = NULL;
 }
 
 /* The base as the settings name it. */
@@ -345,17 +350,18 @@ static sheaf_status *take_base(sheaf__run_model *run, const sheaf__run_reading *
 {
     const char *model = r->options.model;
     if (model == NULL || model[0] == '\0')
-        return sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "%s/settings", r->out), "the key 'model'");
+        return sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "%s/settings", run->out),
+                              "the key 'model'");
     if (sheaf__path_kind(model) == SHEAF_PATH_NONE) {
-        sheaf_status *st = sheaf_fail(SHEAF_E_IO, "%s: the base of this run", r->out);
+        sheaf_status *st = sheaf_fail(SHEAF_E_IO, "%s: the base of this run", run->out);
         sheaf_expected(st, "a model at %s, as its settings say%s", model,
                        model[0] == '/' ? "" : " (seen from the folder it was trained in)");
         return sheaf_try_this(sheaf_found(st, "nothing there"),
                               "where it lies now: --model BASE --adapter %s",
-                              r->step != NULL ? r->step : r->out);
+                              r->step != NULL ? r->step : run->out);
     }
     run->folder = run->base = strdup(model);
-    return run->base == NULL ? sheaf__no_memory(r->out) : NULL;
+    return run->base == NULL ? sheaf__no_memory(run->out) : NULL;
 }
 
 /* The run has its result, or has an adapter that becomes a folder, or tensors that are laid over
@@ -373,7 +379,7 @@ static sheaf_status *take_result(sheaf__run_model *run, const sheaf__run_reading
             sheaf_note(how->events, "%s, on %s", r->step, run->folder);
         return st;
     }
-    st = sheaf__path_join(lora ? &run->adapter : &run->base, r->out, lora ? "adapter" : "model");
+    st = sheaf__path_join(lora ? &run->adapter : &run->base, run->out, lora ? "adapter" : "model");
     if (st == NULL && !lora)
         run->folder = run->base;
     if (st == NULL && lora)
@@ -400,15 +406,12 @@ static sheaf_status *take_run(sheaf__run_model *run, sheaf__run_reading *r,
 {
     const bool whole = r->options.method != SHEAF_METHOD_LORA && r->step == NULL;
     sheaf_status *st = check_contract(r);
-    run->held = r->held;
-    r->held = NULL;
-    TRY(st, take_words(run, &r->options));
-    TRY(st, sheaf__run_copy(&run->out, r->out));
+    take_settings(run, r);
     if (st == NULL && as_adapter && whole) {
-        st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--adapter %s", r->out),
+        st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--adapter %s", run->out),
                             "a run of method lora, or a checkpoint");
         return sheaf_try_this(sheaf_found(st, "a run whose result is a whole model"),
-                              "--model %s/model", r->out);
+                              "--model %s/model", run->out);
     }
     if (st == NULL && !as_adapter && !whole)
         st = take_base(run, r);
@@ -482,19 +485,22 @@ sheaf_status *sheaf__run_model_open(sheaf__opened *out, sheaf__run_model *run,
     return st == NULL && run->step != NULL ? lay_step(out, run) : st;
 }
 
+static void name(const char **what, const char *of_run)
+{
+    if (*what == NULL && of_run != NULL && of_run[0] != '\0')
+        *what = of_run;
+}
+
 bool sheaf__run_model_words(const sheaf__run_model *run, const char **tokenizer,
                             const char **version, const char **date, const char **query)
 {
-    const bool own = *version == NULL,
-               same = own || (run->version != NULL && strcmp(*version, run->version) == 0);
-    if (*date == NULL && same)
-        *date = run->date;
-    if (*tokenizer == NULL)
-        *tokenizer = run->tokenizer;
-    if (*version == NULL)
-        *version = run->version;
-    if (query != NULL && *query == NULL)
-        *query = run->query;
+    const sheaf_train_options *o = &run->options;
+    const bool own = *version == NULL;
+    if (own || (o->prompt_template != NULL && strcmp(*version, o->prompt_template) == 0))
+        name(date, o->date);
+    name(tokenizer, o->tokenizer);
+    name(version, o->prompt_template);
+    name(query, o->query);
     return own && *version != NULL;
 }
 
@@ -563,9 +569,6 @@ void sheaf__run_model_release(sheaf__run_model *run)
         closedir(run->held);
     free(run->adapter);
     free(run->config);
-    free(run->tokenizer);
-    free(run->version);
-    free(run->date);
-    free(run->query);
+    sheaf__settings_release(&run->state);
     *run = (sheaf__run_model){ 0 };
 }

@@ -17,14 +17,6 @@
 #include "models/open.h"
 #include "train/options.h"
 
-/* How a run reads texts, as far as it decides the loss; zeros where there is no run. */
-typedef struct sheaf__run_texts {
-    sheaf_loss_on loss_on;
-    sheaf_on_long on_long;
-    bool specials;
-    int64_t seq;
-} sheaf__run_texts;
-
 typedef struct sheaf__run_model {
     const char
         *folder; /* of the base, where a tokenizer may lie: how->model, or the run's; borrowed */
@@ -34,13 +26,12 @@ typedef struct sheaf__run_model {
     sheaf_checkpoint
         *step; /* of whole tensors (methods head and full), which lie over the base; NULL */
     DIR *held; /* its folder stays (checkpoint/store/step.h); or NULL */
-    sheaf_source *masters; /* its tensors */
-    sheaf_bf16_sums sums;  /* of a run in bfloat16, else unnamed */
-    int slices;            /* of the run; 0: there is none */
-    sheaf_dtype dtype;     /* of its activations; read only where `out` is there */
-    sheaf__run_texts texts;
-    char *tokenizer, *version, *date,
-        *query; /* what the run was trained with, as far as it was named; NULL */
+    sheaf_source *masters;       /* its tensors */
+    sheaf_bf16_sums sums;        /* of a run in bfloat16, else unnamed */
+    int slices;                  /* of the run; 0: there is none */
+    sheaf_dtype dtype;           /* of its activations; read only where `out` is there */
+    sheaf_train_options options; /* the run's; all zero: there is none */
+    sheaf__settings state;       /* in which its texts are */
 } sheaf__run_model;
 
 /* sheaf__run_model_open - sheaf__open_model() after paths of runs were replaced; of how->slices 0
@@ -56,8 +47,8 @@ sheaf_status *sheaf__run_model_open(sheaf__opened *out, sheaf__run_model *run,
  * settings.
  */
 sheaf_status *sheaf__run_model_base(char **model, char **config, const char *path);
-/* sheaf__run_model_words - gives what no flag gave (NULL) the run's words, borrowed; `query` may be
- * NULL. The run's date goes with its template. Is the template the run's, not a flag's? */
+/* sheaf__run_model_words - gives what no flag gave (NULL) the run's words, borrowed. The run's date
+ * goes with its template. Is the template the run's, not a flag's? */
 bool sheaf__run_model_words(const sheaf__run_model *run, const char **tokenizer,
                             const char **version, const char **date, const char **query);
 /* sheaf__own_dtype - of a model's activations where nothing names it: as its config says, or

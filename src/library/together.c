@@ -52,14 +52,15 @@ static sheaf_status *compare(sheaf_comm *all, sheaf_status *st, sheaf_text *t)
 /* Also by generation_config.json and the tokenizer, which are files of each host's own. */
 static void add_answers(sheaf_text *t, const sheaf__asking *a)
 {
-    const sheaf__sampling *s = &a->sampling;
+    const sheaf__sampling *s = &a->generate.sampling;
     const sheaf__wording *w = a->wording;
     sheaf__text_add(t,
                     "how answers are made\tmax-new %" PRId64 ", max-length %" PRId64
                     ", greedy %d, sat %d, seed %" PRIu64 ", temperature %a, top-k %" PRId64
                     ", top-p %a, penalty %a\n",
-                    a->max_new, a->max_length, s->greedy, s->sat, s->seed, (double)s->temperature,
-                    s->top_k, (double)s->top_p, (double)s->repetition_penalty);
+                    a->generate.max_new, a->generate.max_length, s->greedy, s->sat, s->seed,
+                    (double)s->temperature, s->top_k, (double)s->top_p,
+                    (double)s->repetition_penalty);
     sheaf__text_add(t, "the ids that end an answer\t");
     for (int i = 0; i < w->nstop; i++)
         sheaf__text_add(t, "%s%" PRId64, i == 0 ? "" : ", ", w->stop[i]);
@@ -96,11 +97,10 @@ static sheaf_status *add_images(sheaf_hasher *hasher, const sheaf__asking *a,
 {
     sheaf__tower tower[SHEAF__MOST_TOWERS];
     const int towers = sheaf__towers_of(tower, config);
-    const int64_t n =
-        sheaf__prompt_images(prompt, config, &(sheaf__generate_options){ .load = a->load });
+    const int64_t n = sheaf__prompt_images(prompt, config, &a->generate);
     sheaf__picture *picture = sheaf__picture_room_like(prompt->picture, n, tower, towers);
-    sheaf_status *st =
-        picture == NULL ? sheaf__no_memory(memory_for) : a->load(a->self, index, picture, n);
+    sheaf_status *st = picture == NULL ? sheaf__no_memory(memory_for)
+                                       : a->generate.load(a->generate.self, index, picture, n);
     for (int64_t i = 0; i < n && st == NULL; i++)
         for (int k = 0; k < towers; k++) {
             const sheaf__view *view = &picture[i].of[k];
@@ -127,7 +127,7 @@ static sheaf_status *hash_prompts(char out[33], const sheaf__prompts *p, const s
         sheaf__hasher_add(hasher, one->ids, (size_t)one->n * sizeof *one->ids);
         if (one->embed != NULL)
             sheaf__hasher_add(hasher, one->embed, (size_t)one->n);
-        if (one->embed != NULL && a->load != NULL &&
+        if (one->embed != NULL && a->generate.load != NULL &&
             (one->picture == NULL || one->picture[0].of[0].pixels == NULL))
             st = add_images(hasher, a, one, i, config);
     }
@@ -141,8 +141,9 @@ static void add_asking(sheaf_text *t, const sheaf_model *m, const sheaf__asking 
     sheaf__text_add(t,
                     "the flags\ttp %d, dp %d, slices %d, dtype %s, place %s, batch %" PRId64
                     ", logprobs %d %" PRId64 "\n",
-                    m->tp, m->dp, m->opened.schema->slices, sheaf_dtype_name(m->dtype),
-                    m->place == NULL ? "" : m->place, a->batch, a->logprobs, a->best);
+                    m->o.tp, m->o.dp, m->opened.schema->slices, sheaf_dtype_name(m->o.dtype),
+                    m->o.place == NULL ? "" : m->o.place, a->generate.batch, a->logprobs,
+                    a->generate.best);
     for (int64_t i = 0; i < a->nstop; i++)
         add_hash(t, "--stop", a->stop[i]);
     add_answers(t, a);
@@ -155,7 +156,7 @@ sheaf_status *sheaf__together_ask(sheaf_status *st, const sheaf_model *m,
     char hash[33] = "";
     if (sheaf__all_count(m->all) == 1)
         return st;
-    TRY(st, add_model(&t, &m->opened, m->run.folder, NULL, m->dtype, m->sums));
+    TRY(st, add_model(&t, &m->opened, m->run.folder, NULL, m->o.dtype, m->o.bf16_sums));
     if (st == NULL) { /* else the failure is all that processes learn */
         add_asking(&t, m, a);
         st = hash_prompts(hash, prompts, a, &m->opened.config);

@@ -27,13 +27,22 @@ static bool begins(const char *text, const char *with, size_t n)
     return strncmp(text, with, n) == 0;
 }
 
+static bool is_off(const char *value)
+{
+    static const char *const off[] = { "", "false", "no", "off", "0", "0.0", "none" };
+    for (size_t i = 0; i < sizeof off / sizeof *off; i++)
+        if (strcasecmp(value, off[i]) == 0)
+            return true;
+    return false;
+}
+
 /* What `words` has for a value: malloc'd; NULL without memory. *known: it is named there. */
 static char *word_for(const char *words, const char *value, bool *known)
 {
     *known = false;
     for (const char *at = words; at != NULL && *at != '\0';) {
         const size_t n = strcspn(at, "|"), equal = strcspn(at, "=|");
-        const bool any = equal == 1 && at[0] == '*';
+        const bool any = (equal == 1 && at[0] == '*') || (begins(at, "off=", 4) && is_off(value));
         if (any || (strlen(value) == equal && strncasecmp(value, at, equal) == 0)) {
             *known = true;
             return equal < n ? strndup(at + equal + 1, n - equal - 1) : strdup(value);
@@ -45,20 +54,11 @@ static char *word_for(const char *words, const char *value, bool *known)
     return strdup(value);
 }
 
-static bool is_off(const char *value)
-{
-    static const char *const off[] = { "", "false", "no", "off", "0", "0.0", "none" };
-    for (size_t i = 0; i < sizeof off / sizeof *off; i++)
-        if (strcasecmp(value, off[i]) == 0)
-            return true;
-    return false;
-}
-
 static void lose(sheaf_translation *t, const sheaf_foreign_setting *e, const char *why)
 {
     if (!SHEAF_GROW(&t->lost, NULL, t->nlost + 1) ||
         asprintf(&t->lost[t->nlost], "line %d: %s: %s: %s", e->line, e->key, e->value,
-                 why != NULL ? why : "sheaf has no such thing") < 0)
+                 why != NULL && why[0] != '\0' ? why : "sheaf has no such thing") < 0)
         t->failed = true;
     else
         t->nlost++;
@@ -149,8 +149,8 @@ static void remark(sheaf_translation *t, const sheaf_foreign_setting *e, const c
 static void put(sheaf_translation *t, const sheaf_foreign_setting *e,
                 const sheaf__translate_rule *rule, const char *value, const char *why)
 {
-    const char *setting = setting_of(t, rule->setting, value);
-    if (value[0] == '\0' || setting == NULL)
+    const char *setting = value[0] == '\0' ? NULL : setting_of(t, rule->setting, value);
+    if (setting == NULL)
         return;
     if (strpbrk(value, "\n\r") != NULL) {
         lose(t, e, "a value of several lines");
@@ -219,30 +219,6 @@ static void copy(sheaf_translation *t, const sheaf_foreign_setting *e,
     free(value);
 }
 
-static void apply(sheaf_translation *t, const sheaf_foreign_setting *e,
-                  const sheaf__translate_rule *rule)
-{
-    const bool off = is_off(e->value);
-    switch (rule->kind) {
-    case TRANSLATE_COPY: copy(t, e, rule); break;
-    case TRANSLATE_YES:
-        if (!off)
-            put(t, e, rule, "true", NULL);
-        break;
-    case TRANSLATE_NO: put(t, e, rule, off ? "true" : "false", NULL); break;
-    case TRANSLATE_PRESENT:
-        if (!off)
-            put(t, e, rule, rule->words + strlen("*="), NULL);
-        break;
-    case TRANSLATE_IGNORED: break;
-    case TRANSLATE_REFUSED:
-        if (!off)
-            lose(t, e, rule->note);
-        break;
-    case TRANSLATE_ONLY: need_only(t, e, rule); break;
-    }
-}
-
 /* What the program does where its file says nothing. */
 static void add_defaults(sheaf_translation *t)
 {
@@ -280,8 +256,10 @@ static void translate(sheaf_translation *t)
         const sheaf__translate_rule *rule = sheaf__translate_find(t->from, e->key);
         if (rule == NULL)
             lose(t, e, "unknown");
-        else
-            apply(t, e, rule);
+        else if (rule->kind == TRANSLATE_COPY)
+            copy(t, e, rule);
+        else if (rule->kind == TRANSLATE_ONLY)
+            need_only(t, e, rule);
     }
     add_defaults(t);
 }

@@ -6,10 +6,14 @@
 
 #include "base/base.h"
 
+#define FLAG "off=|*=true"
+#define CONTRARY "off=true|*=false"
+#define REFUSED "off=|*=!"
 #define QUANTISED "weights stay in their dtype"
 #define NO_DORA "DoRA is merged, not trained"
 #define FOLDER_ALONE "a folder: sheaf downloads nothing"
 #define OF_ONE_DEVICE "of one device: with N of them multiply accumulate by N"
+#define BY_RANKS "ranks share the model by --tp"
 #define SHARE_ALONE "a share; a count of records is none"
 #define ONE_FILE "one file of data, with the fields that docs/data.md has: join or rename them"
 #define SCHEDULES "constant_with_warmup=constant"
@@ -17,17 +21,17 @@
 
 static const sheaf__translate_rule both[] = {
     { "lora_dropout", TRANSLATE_COPY, "lora-dropout" },
-    { "group_by_length", TRANSLATE_YES, "group-by-length" },
+    { "group_by_length", TRANSLATE_COPY, "group-by-length", FLAG },
     { "output_dir", TRANSLATE_COPY, "out" },
     { "gradient_accumulation_steps", TRANSLATE_COPY, "accumulate" },
     { "learning_rate", TRANSLATE_COPY, "lr" },
     { "max_steps", TRANSLATE_COPY, "steps" },
     { "warmup_ratio", TRANSLATE_COPY, "warmup-ratio" },
     { "warmup_steps", TRANSLATE_COPY, "warmup" },
-    { "bf16", TRANSLATE_PRESENT, "dtype", "*=bfloat16" },
-    { "fp16", TRANSLATE_PRESENT, "dtype", "*=float16" },
+    { "bf16", TRANSLATE_COPY, "dtype", "off=|*=bfloat16" },
+    { "fp16", TRANSLATE_COPY, "dtype", "off=|*=float16" },
     { "eval_steps", TRANSLATE_COPY, "eval-every" },
-    { "load_best_model_at_end", TRANSLATE_YES, "use-best" },
+    { "load_best_model_at_end", TRANSLATE_COPY, "use-best", FLAG },
     { "save_steps", TRANSLATE_COPY, "save-every" },
     { "save_total_limit", TRANSLATE_COPY, "keep" },
     { "weight_decay", TRANSLATE_COPY, "weight-decay" },
@@ -38,11 +42,12 @@ static const sheaf__translate_rule both[] = {
     { "seed", TRANSLATE_COPY, "seed", NULL, "other random numbers than PyTorch's" },
     { "neftune_noise_alpha", TRANSLATE_COPY, "neftune-alpha" },
     { "label_smoothing_factor", TRANSLATE_COPY, "label-smoothing" },
-    { "gradient_checkpointing", TRANSLATE_YES, "checkpointing" },
-    { "resume_from_checkpoint", TRANSLATE_REFUSED, NULL, NULL,
-      "sheaf goes on from checkpoints of its own, by --resume" },
-    { "trust_remote_code|deepspeed|fsdp*|remove_unused_columns|torch_compile*|swanlab_*|"
-      "use_swanlab|hub_*|ddp_*|save_only_model",
+    { "gradient_checkpointing", TRANSLATE_COPY, "checkpointing", FLAG },
+    { "resume_from_checkpoint", TRANSLATE_COPY, NULL,
+      REFUSED "sheaf goes on from checkpoints of its own, by --resume" },
+    { "deepspeed|fsdp*", TRANSLATE_IGNORED, NULL, NULL, BY_RANKS },
+    { "trust_remote_code|remove_unused_columns|torch_compile*|swanlab_*|use_swanlab|hub_*|ddp_*|"
+      "save_only_model",
       TRANSLATE_IGNORED },
     { 0 },
 };
@@ -59,18 +64,18 @@ static const sheaf__translate_rule factory[] = {
     { "save_strategy", TRANSLATE_ONLY, NULL, "steps" },
     { "finetuning_type", TRANSLATE_COPY, "method",
       "freeze=!trains its last layers: --method head with --train PATTERN names them" },
-    { "freeze_trainable_layers", TRANSLATE_REFUSED, NULL, NULL,
-      "name the layers with --train PATTERN" },
+    { "freeze_trainable_layers", TRANSLATE_COPY, NULL,
+      REFUSED "name the layers with --train PATTERN" },
     { "lora_target", TRANSLATE_COPY, "lora-targets", "all=all-linear" },
     { "lora_rank", TRANSLATE_COPY, "lora-rank" },
     { "lora_alpha", TRANSLATE_COPY, "lora-alpha", "0=" },
-    { "use_rslora", TRANSLATE_YES, "lora-rslora" },
+    { "use_rslora", TRANSLATE_COPY, "lora-rslora", FLAG },
     { "additional_target", TRANSLATE_COPY, "modules-to-save" },
-    { "use_dora", TRANSLATE_REFUSED, NULL, NULL, NO_DORA },
-    { "use_galore|use_badam|kt_use_lora_experts|kt_lora_*", TRANSLATE_REFUSED },
-    { "loraplus_lr_ratio", TRANSLATE_REFUSED, NULL, NULL,
-      "--lr-scale gives tensors rates of their own" },
-    { "quantization_bit", TRANSLATE_REFUSED, NULL, NULL, QUANTISED },
+    { "use_dora", TRANSLATE_COPY, NULL, REFUSED NO_DORA },
+    { "use_galore|use_badam|kt_use_lora_experts|kt_lora_*", TRANSLATE_COPY, NULL, REFUSED },
+    { "loraplus_lr_ratio", TRANSLATE_COPY, NULL,
+      REFUSED "--lr-scale gives tensors rates of their own" },
+    { "quantization_bit", TRANSLATE_COPY, NULL, REFUSED QUANTISED },
     { "dataset", TRANSLATE_COPY, "data", NULL,
       "a name in dataset_info.json: put the path of its JSON file here" },
     { "eval_dataset", TRANSLATE_COPY, "eval-data", NULL,
@@ -82,23 +87,24 @@ static const sheaf__translate_rule factory[] = {
       "smollm2=smollm2#its own system message ends in a full stop, here as published|"
       "zephyr=!it has a system message of its own and no line breaks between turns" },
     { "cutoff_len", TRANSLATE_COPY, "seq" },
-    { "max_samples", TRANSLATE_REFUSED, NULL, NULL, "take the first records out of the file" },
-    { "train_on_prompt", TRANSLATE_PRESENT, "loss-on", "*=all" },
-    { "mask_history", TRANSLATE_PRESENT, "loss-on", "*=last" },
-    { "packing", TRANSLATE_YES, "pack", NULL, "rows do not see each other, as neat_packing" },
-    { "neat_packing", TRANSLATE_YES, "pack" },
+    { "max_samples", TRANSLATE_COPY, NULL, REFUSED "take the first records out of the file" },
+    { "train_on_prompt", TRANSLATE_COPY, "loss-on", "off=|*=all" },
+    { "mask_history", TRANSLATE_COPY, "loss-on", "off=|*=last" },
+    { "packing", TRANSLATE_COPY, "pack", FLAG, "rows do not see each other, as neat_packing" },
+    { "neat_packing", TRANSLATE_COPY, "pack", FLAG },
     { "per_device_train_batch_size", TRANSLATE_COPY, "micro-batch", NULL, OF_ONE_DEVICE },
     { "num_train_epochs", TRANSLATE_COPY, "epochs" },
     { "lr_scheduler_type", TRANSLATE_COPY, "schedule", SCHEDULES },
     { "optim", TRANSLATE_ONLY, NULL, OPTIMIZERS },
-    { "pure_bf16", TRANSLATE_PRESENT, "dtype", "*=bfloat16", "masters stay float32" },
+    { "pure_bf16", TRANSLATE_COPY, "dtype", "off=|*=bfloat16", "masters stay float32" },
     { "val_size", TRANSLATE_COPY, "eval-split", NULL, SHARE_ALONE },
-    { "disable_gradient_checkpointing", TRANSLATE_NO, "checkpointing" },
-    { "disable_shuffling", TRANSLATE_NO, "shuffle" },
-    { "dataloader_drop_last", TRANSLATE_REFUSED, NULL, NULL,
-      "every row counts: a step goes on in the next epoch" },
+    { "disable_gradient_checkpointing", TRANSLATE_COPY, "checkpointing", CONTRARY },
+    { "disable_shuffling", TRANSLATE_COPY, "shuffle", CONTRARY },
+    { "dataloader_drop_last", TRANSLATE_COPY, NULL,
+      REFUSED "every row counts: a step goes on in the next epoch" },
+    { "tokenized_path", TRANSLATE_IGNORED, NULL, NULL, "--data-cache" },
     { "dataset_dir|do_eval|include_num_input_tokens_seen|ray_*|kt_*|use_kt|use_v1_kernels|"
-      "tokenized_path|push_to_hub*|overwrite_*|preprocessing_num_workers|dataloader_*|logging_*|"
+      "push_to_hub*|overwrite_*|preprocessing_num_workers|dataloader_*|logging_*|"
       "log_level|plot_loss|report_to|run_name|flash_attn|enable_liger_kernel|use_unsloth|"
       "per_device_eval_batch_size|cache_dir",
       TRANSLATE_IGNORED },
@@ -108,21 +114,21 @@ static const sheaf__translate_rule factory[] = {
 static const sheaf__translate_rule axolotl[] = {
     { "base_model", TRANSLATE_COPY, "model", NULL, FOLDER_ALONE },
     { "tokenizer_config", TRANSLATE_COPY, "tokenizer" },
-    { "load_in_8bit|load_in_4bit|gptq*|quantize_moe_experts", TRANSLATE_REFUSED, NULL, NULL,
-      QUANTISED },
+    { "load_in_8bit|load_in_4bit|gptq*|quantize_moe_experts", TRANSLATE_COPY, NULL,
+      REFUSED QUANTISED },
     { "adapter", TRANSLATE_COPY, "method", "qlora=lora|=full" },
     { "lora_model_dir", TRANSLATE_COPY, "adapter" },
     { "lora_r", TRANSLATE_COPY, "lora-rank" },
     { "lora_alpha", TRANSLATE_COPY, "lora-alpha" },
-    { "lora_target_linear", TRANSLATE_PRESENT, "lora-targets", "*=all-linear" },
+    { "lora_target_linear", TRANSLATE_COPY, "lora-targets", "off=|*=all-linear" },
     { "lora_target_modules", TRANSLATE_COPY, "lora-targets" },
     { "lora_layers_to_transform|peft_layers_to_transform", TRANSLATE_COPY, "lora-layers" },
     { "lora_modules_to_save", TRANSLATE_COPY, "modules-to-save" },
-    { "lora_fan_in_fan_out|s2_attention", TRANSLATE_REFUSED },
-    { "lora_target_parameters", TRANSLATE_REFUSED, NULL, NULL, "name layers with --lora-targets" },
-    { "peft_use_rslora", TRANSLATE_YES, "lora-rslora" },
-    { "peft_use_dora", TRANSLATE_REFUSED, NULL, NULL, NO_DORA },
-    { "unfrozen_parameters", TRANSLATE_REFUSED, NULL, NULL, "name them with --train PATTERN" },
+    { "lora_fan_in_fan_out|s2_attention", TRANSLATE_COPY, NULL, REFUSED },
+    { "lora_target_parameters", TRANSLATE_COPY, NULL, REFUSED "name layers with --lora-targets" },
+    { "peft_use_rslora", TRANSLATE_COPY, "lora-rslora", FLAG },
+    { "peft_use_dora", TRANSLATE_COPY, NULL, REFUSED NO_DORA },
+    { "unfrozen_parameters", TRANSLATE_COPY, NULL, REFUSED "name them with --train PATTERN" },
     { "datasets[0].path", TRANSLATE_COPY, "data", NULL,
       "a JSON Lines file; of a data set of the hub, write one" },
     { "datasets[0].type", TRANSLATE_ONLY, NULL,
@@ -150,32 +156,32 @@ static const sheaf__translate_rule axolotl[] = {
       "chat_template|chat_template.default|sharegpt|input_output|completion|" },
     { "datasets[0].message_property_mappings|datasets[0].ds_type|test_datasets[0].ds_type",
       TRANSLATE_IGNORED },
-    { "datasets[*]*|test_datasets[*]*", TRANSLATE_REFUSED, NULL, NULL, ONE_FILE },
-    { "pretraining_dataset*", TRANSLATE_REFUSED, NULL, NULL,
-      "give a file of {\"text\": ...} records as --data" },
+    { "datasets[*]*|test_datasets[*]*", TRANSLATE_COPY, NULL, REFUSED ONE_FILE },
+    { "pretraining_dataset*", TRANSLATE_COPY, NULL,
+      REFUSED "give a file of {\"text\": ...} records as --data" },
     { "dataset_prepared_path", TRANSLATE_COPY, "data-cache" },
     { "val_set_size", TRANSLATE_COPY, "eval-split", "0=|0.0=", SHARE_ALONE },
     { "sequence_len", TRANSLATE_COPY, "seq" },
-    { "sample_packing", TRANSLATE_YES, "pack" },
+    { "sample_packing", TRANSLATE_COPY, "pack", FLAG },
     { "excess_length_strategy", TRANSLATE_COPY, "on-long", "drop=skip|truncate=cut" },
-    { "train_on_inputs", TRANSLATE_PRESENT, "loss-on", "*=all",
+    { "train_on_inputs", TRANSLATE_COPY, "loss-on", "off=|*=all",
       "here the marks between messages are learned too" },
     { "micro_batch_size", TRANSLATE_COPY, "micro-batch", NULL, OF_ONE_DEVICE },
     { "num_epochs", TRANSLATE_COPY, "epochs" },
     { "lr_scheduler", TRANSLATE_COPY, "schedule", SCHEDULES },
     { "optimizer", TRANSLATE_ONLY, NULL, OPTIMIZERS },
-    { "cosine_min_lr_ratio", TRANSLATE_REFUSED, NULL, NULL, "the cosine ends at 0" },
+    { "cosine_min_lr_ratio", TRANSLATE_COPY, NULL, REFUSED "the cosine ends at 0" },
     { "warmup_ratio", TRANSLATE_COPY, "warmup-ratio", NULL, "whole steps: rounded up, there down" },
-    { "bfloat16", TRANSLATE_PRESENT, "dtype", "*=bfloat16" },
-    { "float16", TRANSLATE_PRESENT, "dtype", "*=float16" },
+    { "bfloat16", TRANSLATE_COPY, "dtype", "off=|*=bfloat16" },
+    { "float16", TRANSLATE_COPY, "dtype", "off=|*=float16" },
     { "early_stopping_patience", TRANSLATE_COPY, "patience" },
-    { "evals_per_epoch", TRANSLATE_REFUSED, NULL, NULL,
-      "--eval-every counts steps; sheaf plan --data says how many an epoch has" },
+    { "evals_per_epoch", TRANSLATE_COPY, NULL,
+      REFUSED "--eval-every counts steps; sheaf plan --data says how many an epoch has" },
     { "noisy_embedding_alpha", TRANSLATE_COPY, "neftune-alpha" },
-    { "special_tokens.*", TRANSLATE_REFUSED, NULL, NULL,
-      "sheaf takes the tokenizer as it is: set them in tokenizer_config.json" },
-    { "tokens", TRANSLATE_REFUSED, NULL, NULL, "sheaf adds no tokens" },
-    { "eot_tokens*", TRANSLATE_REFUSED, NULL, NULL, "the template says what ends a turn" },
+    { "special_tokens.*", TRANSLATE_COPY, NULL,
+      REFUSED "sheaf takes the tokenizer as it is: set them in tokenizer_config.json" },
+    { "tokens", TRANSLATE_COPY, NULL, REFUSED "sheaf adds no tokens" },
+    { "eot_tokens*", TRANSLATE_COPY, NULL, REFUSED "the template says what ends a turn" },
     { "save_strategy", TRANSLATE_ONLY, NULL, "steps|epoch" },
     { "plugins", TRANSLATE_ONLY, NULL,
       "axolotl.integrations.liger.LigerPlugin|axolotl.integrations.kernels.KernelsPlugin|"
@@ -183,18 +189,21 @@ static const sheaf__translate_rule axolotl[] = {
       "axolotl.integrations.expert_parallel.ExpertParallelPlugin|"
       "axolotl.integrations.swanlab.SwanLabPlugin|axolotl.integrations.lm_eval.LMEvalPlugin",
       "sheaf has no plugins" },
-    { "liger_use_token_scaling", TRANSLATE_REFUSED, NULL, NULL, "each label counts the same" },
-    { "rl", TRANSLATE_REFUSED, NULL, NULL, "sheaf learns answers, not preferences or rewards" },
+    { "liger_use_token_scaling", TRANSLATE_COPY, NULL, REFUSED "each label counts the same" },
+    { "rl", TRANSLATE_COPY, NULL, REFUSED "sheaf learns answers, not preferences or rewards" },
+    { "saves_per_epoch", TRANSLATE_IGNORED, NULL, NULL, "--save-every counts steps" },
+    { "dp_*", TRANSLATE_IGNORED, NULL, NULL, BY_RANKS },
+    { "tensor_parallel_size", TRANSLATE_IGNORED, NULL, NULL, "--tp" },
     { "base_model_config|model_type|tokenizer_type|strict|lora_mlp_kernel|lora_qkv_kernel|"
       "lora_o_kernel|eval_sample_packing|pad_to_sequence_len|eval_batch_size|tf32|"
-      "gradient_checkpointing_kwargs*|saves_per_epoch|special_tokens|"
+      "gradient_checkpointing_kwargs*|special_tokens|"
       "auto_resume_from_checkpoints|flash_attention|flash_attn_*|flex_*|fused_attn_kernel|"
       "attn_implementation|sdp_attention|xformers_attention|liger_*|logging_steps|wandb_*|"
       "mlflow_*|trackio_*|use_wandb|use_tensorboard|push_dataset_to_hub|save_safetensors|"
       "loss_watchdog_*|skip_prepare_dataset|shuffle_merged_datasets|processor_type|use_kernels|"
       "use_scattermoe|use_sonicmoe|experts_implementation|torchdistx_path|activation_offloading|"
-      "experimental_skip_move_to_device|dp_*|context_parallel_size|sequence_parallel_degree|"
-      "tensor_parallel_size|expert_parallel_size|local_rank|debug|dataset_processes",
+      "experimental_skip_move_to_device|context_parallel_size|sequence_parallel_degree|"
+      "expert_parallel_size|local_rank|debug|dataset_processes",
       TRANSLATE_IGNORED },
     { 0 },
 };

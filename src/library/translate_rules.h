@@ -4,17 +4,14 @@
 #include <stdbool.h>
 
 typedef enum sheaf__translate_kind {
-    TRANSLATE_COPY,    /* the value as it is, after `words` */
-    TRANSLATE_YES,     /* a flag: true gives "true"; false nothing */
-    TRANSLATE_NO,      /* a flag that is the other way round */
-    TRANSLATE_PRESENT, /* any value but false: what `words` has for "*" */
-    TRANSLATE_IGNORED, /* changes no result: how it logs, shows, or uses memory */
-    TRANSLATE_REFUSED, /* would change the result, and sheaf has no such thing: only if not "off" */
+    TRANSLATE_COPY,    /* the value by `words`; "" and none in the recipe */
     TRANSLATE_ONLY,    /* all of a list must be among `words`, which then change nothing */
+    TRANSLATE_IGNORED, /* changes no result: how it logs, shows, or uses memory */
 } sheaf__translate_kind;
 
-/* "from=to|from=to"; "*=..." for any other value; without a match the value itself is copied.
- * "from=to#why": a comment above the line; "from=!why": refused, for this reason. */
+/* "from=to|from=to"; "off=..." for false and what is like it; "*=..." for any other value; without
+ * a match the value itself is copied. "from=to#why": a comment above the line; "from=!why":
+ * refused, for this reason ("": there is no such thing). */
 typedef struct sheaf__translate_rule {
     const char *keys; /* theirs, as sheaf__translate_is() has them */
     sheaf__translate_kind kind;

@@ -189,7 +189,7 @@ static sheaf_status *answer(sheaf_model *m, sheaf__leader *leader, const order *
     int32_t *block = NULL;
     sheaf_status *st = share(&block, &picture, leader, o, &m->opened.config, NULL);
     if (st == NULL) {
-        a->number = o->number;
+        a->generate.number = o->number;
         unpack(&prompt, o, block, picture);
         prompt.laid_out = true;
         st = sheaf__all_agree(m->all, sheaf__model_answer(&said, m, &prompt, 1, a));
@@ -202,6 +202,7 @@ static sheaf_status *answer(sheaf_model *m, sheaf__leader *leader, const order *
 sheaf_status *sheaf__worker_run(sheaf_model *m, const sheaf__asking *asking)
 {
     sheaf__asking a = *asking;
+    const atomic_int *stop = a.generate.stop_now;
     sheaf__leader leader = { .all = m->all };
     order o = { .kind = WAIT };
     bool over = false;
@@ -209,7 +210,7 @@ sheaf_status *sheaf__worker_run(sheaf_model *m, const sheaf__asking *asking)
     while (st == NULL && o.kind != END) {
         st = sheaf__all_broadcast(m->all, &o, sizeof o);
         if (st == NULL && o.kind == WAIT)
-            st = anyone(m->all, &over, a.stop_now != NULL && atomic_load(a.stop_now) != 0);
+            st = anyone(m->all, &over, stop != NULL && atomic_load(stop) != 0);
         else if (st == NULL && o.kind == ASK)
             st = answer(m, &leader, &o, &a);
         if (st != NULL && sheaf_status_code(st) != SHEAF_E_PEER) {

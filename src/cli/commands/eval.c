@@ -133,7 +133,7 @@ static sheaf_status *begin_logits(void *self, sheaf__model *model)
         st = sheaf__partial_path(&w->partial, w->save_logits, "partial", 0);
     if (st == NULL && w->stop == NULL)
         st = cli_signals_stop(&w->stop);
-    w->asking.stop_now = w->stop;
+    w->asking.generate.stop_now = w->stop;
     if (st == NULL && first) {
         cli_signals_unfinished(w->partial);
         st = create_logits(w);
@@ -319,12 +319,12 @@ static sheaf_status *read_answers(work *w)
 {
     sheaf__evaluator *e = &w->e;
     w->asking = (sheaf__asking){ .wording = &e->wording,
-                                 .max_new = w->max_new,
-                                 .batch = e->o.micro_batch,
-                                 .load = sheaf__prompts_load,
-                                 .self = &w->prompts,
-                                 .stop_now = w->stop,
-                                 .events = e->o.events };
+                                 .generate = { .max_new = w->max_new,
+                                               .batch = e->o.micro_batch,
+                                               .load = sheaf__prompts_load,
+                                               .self = &w->prompts,
+                                               .stop_now = w->stop,
+                                               .events = e->o.events } };
     const sheaf__sampling_wish greedy = { 0, -1, -1, -1, -1 };
     sheaf__generation_config generation;
     sheaf_status *st = sheaf__wording_needed(&e->wording);
@@ -334,9 +334,9 @@ static sheaf_status *read_answers(work *w)
     if (st != NULL)
         return st;
     sheaf__generation_config_stops(&e->wording, &generation); /* all three as generate does */
-    sheaf__generation_config_sampling(&w->asking.sampling, &generation, &greedy, e->notes);
+    sheaf__generation_config_sampling(&w->asking.generate.sampling, &generation, &greedy, e->notes);
     if (!w->max_new_given && generation.max_new > 0)
-        w->asking.max_new = w->max_new = generation.max_new;
+        w->asking.generate.max_new = w->max_new = generation.max_new;
     e->asking = &w->asking;
     st = sheaf__prompts_read(&w->prompts, &e->wording,
                              &(sheaf__prompts_from){ .file = e->o.data,
