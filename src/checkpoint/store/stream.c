@@ -76,7 +76,9 @@ void sheaf__copy_progress(const sheaf_events *events, const char *what, _Atomic 
                           int64_t bytes, int64_t total)
 {
     const int64_t now = atomic_fetch_add(done, bytes) + bytes;
-    if (now / PROGRESS_BYTES == (now - bytes) / PROGRESS_BYTES && now != total)
+    const bool ends =
+        now == total && total >= PROGRESS_BYTES; /* of little there is nothing to say */
+    if (now / PROGRESS_BYTES == (now - bytes) / PROGRESS_BYTES && !ends)
         return;
     const sheaf_event event = { .kind = SHEAF_EVENT_PROGRESS,
                                 .text = what,
