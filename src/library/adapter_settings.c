@@ -127,40 +127,40 @@ static sheaf_status *check_numbers(const compared *c)
 
 /* ---- lists, by the modules that they mean ---- */
 
-static sheaf_status *say_targets(sheaf_lora_options *out, const compared *c)
-{
-    const sheaf_train_options *o = c->o;
-    const bool all = said(c, "lora-targets"); /* then all three are what flags say */
-    const bool exclude = said(c, "lora-exclude"), layers = said(c, "lora-layers");
-    sheaf_status *st = all ? sheaf__lora_set_targets(out, o->lora_targets) : NULL;
-    if (st == NULL && (all || exclude))
-        st = sheaf__lora_set_exclude(out, exclude ? o->lora_exclude : NULL);
-    if (st == NULL && (all || layers))
-        st = sheaf__lora_set_layers(out, layers ? o->lora_layers : NULL);
-    return st;
-}
-
 /* Of modules that no pattern names, where no flag says more: whatever the adapter has is right. */
 #define ANY_RANK 65536
 #define ANY_ALPHA 1e-300
 
-static sheaf_status *say_ranks(sheaf_lora_options *out, const compared *c)
+/* What flags say of lists is so in *out, which begins as the adapter has it. */
+static sheaf_status *say_lists(sheaf_lora_options *out, const compared *c)
 {
-    out->whole_rank = false;
-    out->rank = said(c, "lora-rank") ? c->o->lora_rank : ANY_RANK;
-    return sheaf__lora_set_pattern(&out->rank_pattern, c->o->lora_rank_pattern, true);
-}
-
-static sheaf_status *say_alphas(sheaf_lora_options *out, const compared *c)
-{
-    out->whole_rank = false;
-    out->alpha = said(c, "lora-alpha") ? c->o->lora_alpha : ANY_ALPHA;
-    return sheaf__lora_set_pattern(&out->alpha_pattern, c->o->lora_alpha_pattern, false);
-}
-
-static sheaf_status *say_saved(sheaf_lora_options *out, const compared *c)
-{
-    return sheaf__lora_set_saved(out, c->o->modules_to_save);
+    const sheaf_train_options *o = c->o;
+    const bool all = said(c, "lora-targets"); /* then all three are what flags say */
+    const bool exclude = said(c, "lora-exclude"), layers = said(c, "lora-layers"),
+               ranks = said(c, "lora-rank-pattern"), alphas = said(c, "lora-alpha-pattern");
+    sheaf_status *st = NULL;
+    if (all)
+        st = sheaf_in(sheaf__lora_set_targets(out, o->lora_targets), "--lora-targets");
+    if (all || exclude)
+        TRY(st, sheaf_in(sheaf__lora_set_exclude(out, exclude ? o->lora_exclude : NULL),
+                         "--lora-exclude"));
+    if (all || layers)
+        TRY(st,
+            sheaf_in(sheaf__lora_set_layers(out, layers ? o->lora_layers : NULL), "--lora-layers"));
+    if (ranks) {
+        out->rank = said(c, "lora-rank") ? o->lora_rank : ANY_RANK;
+        TRY(st, sheaf_in(sheaf__lora_set_pattern(&out->rank_pattern, o->lora_rank_pattern, true),
+                         "--lora-rank-pattern"));
+    }
+    if (alphas) {
+        out->alpha = said(c, "lora-alpha") ? o->lora_alpha : ANY_ALPHA;
+        TRY(st, sheaf_in(sheaf__lora_set_pattern(&out->alpha_pattern, o->lora_alpha_pattern, false),
+                         "--lora-alpha-pattern"));
+    }
+    out->whole_rank &= !ranks && !alphas;
+    if (said(c, "modules-to-save"))
+        TRY(st, sheaf_in(sheaf__lora_set_saved(out, o->modules_to_save), "--modules-to-save"));
+    return st;
 }
 
 static bool same_modules(const compared *c, const sheaf_lora *other)
@@ -173,7 +173,7 @@ static bool same_modules(const compared *c, const sheaf_lora *other)
 
 static bool same_ranks(const compared *c, const sheaf_lora *other)
 {
-    bool same = same_modules(c, other);
+    bool same = true;
     for (int i = 0; same && i < other->nmodules; i++)
         same = other->module[i].rank == c->is->module[i].rank || other->module[i].rank == ANY_RANK;
     return same;
@@ -181,7 +181,7 @@ static bool same_ranks(const compared *c, const sheaf_lora *other)
 
 static bool same_alphas(const compared *c, const sheaf_lora *other)
 {
-    bool same = same_modules(c, other);
+    bool same = true;
     for (int i = 0; same && i < other->nmodules; i++)
         same =
             other->module[i].alpha == c->is->module[i].alpha || other->module[i].alpha == ANY_ALPHA;
@@ -201,41 +201,28 @@ static bool same_saved(const compared *c, const sheaf_lora *other)
     return same;
 }
 
-/* The adapter's options, but for what flags say of one thing, mean the same for this model. */
-static sheaf_status *check_list(const compared *c, const char *name,
-                                sheaf_status *(*say)(sheaf_lora_options *, const compared *),
-                                bool (*same)(const compared *, const sheaf_lora *))
-{
-    sheaf_lora_options options = { 0 };
-    sheaf_lora *other = NULL;
-    sheaf_status *st = sheaf__lora_options_copy(&options, &c->is->options);
-    if (st != NULL)
-        return st;
-    st = sheaf_in(say(&options, c), "--%s", name);
-    if (st == NULL) {
-        sheaf_status *none = sheaf_lora_resolve(&other, c->schema, &options);
-        if (none != NULL || !same(c, other))
-            st = differs(c, name, NULL);
-        sheaf_status_free(none);
-    }
-    sheaf_lora_free(other);
-    sheaf_lora_options_release(&options);
-    return st;
-}
-
+/* The adapter's options, but for what flags say of its lists, mean the same for this model. */
 static sheaf_status *check_lists(const compared *c)
 {
-    const char *const where = said(c, "lora-targets")   ? "lora-targets"
-                              : said(c, "lora-exclude") ? "lora-exclude"
-                              : said(c, "lora-layers")  ? "lora-layers"
-                                                        : NULL;
-    sheaf_status *st = where == NULL ? NULL : check_list(c, where, say_targets, same_modules);
-    if (st == NULL && said(c, "lora-rank-pattern"))
-        st = check_list(c, "lora-rank-pattern", say_ranks, same_ranks);
-    if (st == NULL && said(c, "lora-alpha-pattern"))
-        st = check_list(c, "lora-alpha-pattern", say_alphas, same_alphas);
-    if (st == NULL && said(c, "modules-to-save"))
-        st = check_list(c, "modules-to-save", say_saved, same_saved);
+    static const struct {
+        const char *flag;
+        bool (*same)(const compared *c, const sheaf_lora *other);
+    } lists[] = { { "lora-targets", same_modules },      { "lora-exclude", same_modules },
+                  { "lora-layers", same_modules },       { "lora-rank-pattern", same_ranks },
+                  { "lora-alpha-pattern", same_alphas }, { "modules-to-save", same_saved } };
+    sheaf_lora_options options = { 0 };
+    sheaf_lora *other = NULL;
+    sheaf_status *none = NULL, *st = sheaf__lora_options_copy(&options, &c->is->options);
+    TRY(st, say_lists(&options, c));
+    if (st == NULL)
+        none = sheaf_lora_resolve(&other, c->schema, &options);
+    for (size_t i = 0; st == NULL && i < sizeof lists / sizeof *lists; i++)
+        if (said(c, lists[i].flag) &&
+            (none != NULL || !same_modules(c, other) || !lists[i].same(c, other)))
+            st = differs(c, lists[i].flag, NULL);
+    sheaf_status_free(none);
+    sheaf_lora_free(other);
+    sheaf_lora_options_release(&options);
     return st;
 }
 

@@ -7,8 +7,8 @@
 #include "base/file.h"
 #include "base/output.h"
 #include "checkpoint/store/look.h"
-#include "catalog/boxes.h"
 #include "library/run_read.h"
+#include "sheaf/checkpoint.h"
 #include "train/export.h"
 
 sheaf_status *sheaf__run_export_is(bool *is, bool *adapter, const char *path)
@@ -94,18 +94,15 @@ sheaf_status *sheaf__run_export(sheaf__run_exported *out, const sheaf__run_expor
 
 sheaf_status *sheaf__run_export_count(int64_t *tensors, int64_t *bytes, const char *dst)
 {
-    sheaf_look look;
-    sheaf_status *st = sheaf_look_open(&look, dst, false);
-    if (st != NULL)
-        return st;
-    *tensors = look.source->count(look.source);
-    *bytes = 0;
-    for (int64_t i = 0; i < *tensors; i++) {
-        const sheaf_source_entry *e = look.source->entry(look.source, i);
-        *bytes += sheaf__elements(e->ndim, e->shape) * (int64_t)sheaf_dtype_bytes(e->dtype);
-    }
-    sheaf_look_close(&look);
-    return NULL;
+    sheaf_weights *weights = NULL;
+    sheaf_weights_facts facts;
+    SHEAF_INIT(&facts);
+    sheaf_status *st = sheaf_weights_open(&weights, dst, NULL);
+    TRY(st, sheaf_weights_info(&facts, weights));
+    *tensors = facts.tensors;
+    *bytes = facts.bytes;
+    sheaf_weights_close(weights);
+    return st;
 }
 
 void sheaf__run_exported_release(sheaf__run_exported *e)

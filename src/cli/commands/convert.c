@@ -89,25 +89,20 @@ int cmd_convert(cli *cli, int argc, char **argv)
     };
     cli_paths paths;
     sheaf_progress *progress = NULL;
-    const char **also = NULL;
     sheaf_status *st = cli_parse(cli, options, &paths, argc, argv);
     TRY(st, cli_progress(&progress, &how.events, cli));
     TRY(st, cli_signals_control(&how.control));
-    if (st == NULL && (also = calloc((size_t)paths.count, sizeof *also)) == NULL)
-        st = sheaf__no_memory("convert");
     const double begin = sheaf__seconds();
     if (st == NULL) {
-        for (int i = 1; i < paths.count - 1; i++)
-            also[i - 1] = paths.word[i];
         how.src = paths.word[0];
-        how.also = paths.count > 2 ? also : NULL;
-        how.dst = paths.word[paths.count - 1];
+        how.dst = paths.last;
+        paths.word[paths.count - 1] = NULL; /* which ends the list of `also` */
+        how.also = paths.count > 2 ? (const char *const *)paths.word + 1 : NULL;
         how.shard_bytes = shard_mb * 1000000;
         st = cli_signals_explain(sheaf_weights_convert(&report, &how));
     }
     sheaf_progress_close(progress);
     if (st == NULL)
         print_report(cli, &how, &report, sheaf__seconds() - begin);
-    free(also);
     return cli_report(cli, st);
 }

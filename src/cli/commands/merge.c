@@ -22,32 +22,58 @@ const char cmd_merge_usage[] =
     "Memory stays small whatever the size of the model. Kinds of adapters that sheaf does\n"
     "not know are refused by name.\n";
 
-static void print_json(FILE *to, const sheaf_weights_merge_report *r, const char *dst)
+static void print_json(FILE *to, const sheaf_weights_merge_report *r,
+                       const sheaf_weights_merge_options *how)
 {
+    const bool own = r->parts > 0;
     sheaf_json_writer j = { 0 };
     sheaf__json_begin(&j);
-    sheaf__json_put_text(&j, "out", dst);
-    sheaf__json_put_int(&j, "tensors", r->tensors);
-    sheaf__json_put_int(&j, "adapted", r->adapted);
-    sheaf__json_put_int(&j, "replaced", r->replaced);
-    sheaf__json_put_int(&j, "changed", r->changed);
-    sheaf__json_put_int(&j, "elements_changed", r->elements_changed);
-    sheaf__json_put_int(&j, "elements_adapted", r->elements_adapted);
-    sheaf__json_put_int(&j, "elements_kept", r->elements_kept);
-    sheaf__json_put_real(&j, "change_norm", r->change_norm);
-    sheaf__json_put_real(&j, "base_norm", r->base_norm);
-    sheaf__json_put_bool(&j, "untied", r->untied);
-    sheaf__json_put_int(&j, "rows_checked", r->rows_checked);
-    sheaf__json_put_int(&j, "products_checked", r->products_checked);
-    sheaf__json_put_real(&j, "worst_product", r->worst_product);
-    sheaf__json_put_text(&j, "worst_tensor", r->worst_tensor[0] != '\0' ? r->worst_tensor : NULL);
-    sheaf__json_put_int(&j, "bytes", r->bytes);
+    sheaf__json_put_text(&j, "out", how->dst);
+    if (!how->adapter_only) {
+        sheaf__json_put_int(&j, "tensors", r->tensors);
+        sheaf__json_put_int(&j, "adapted", r->adapted);
+    }
+    if (!how->adapter_only && !own) {
+        sheaf__json_put_int(&j, "replaced", r->replaced);
+        sheaf__json_put_int(&j, "changed", r->changed);
+        sheaf__json_put_int(&j, "elements_changed", r->elements_changed);
+        sheaf__json_put_int(&j, "elements_adapted", r->elements_adapted);
+        sheaf__json_put_int(&j, "elements_kept", r->elements_kept);
+        sheaf__json_put_real(&j, "change_norm", r->change_norm);
+        sheaf__json_put_real(&j, "base_norm", r->base_norm);
+        sheaf__json_put_bool(&j, "untied", r->untied);
+        sheaf__json_put_int(&j, "rows_checked", r->rows_checked);
+        sheaf__json_put_int(&j, "products_checked", r->products_checked);
+        sheaf__json_put_real(&j, "worst_product", r->worst_product);
+        sheaf__json_put_text(&j, "worst_tensor",
+                             r->worst_tensor[0] != '\0' ? r->worst_tensor : NULL);
+    }
+    if (!how->adapter_only)
+        sheaf__json_put_int(&j, "bytes", r->bytes);
     cli_json_end(to, &j);
 }
 
-static void print_report(FILE *to, const sheaf_weights_merge_report *r, const char *dst)
+static void print_report(FILE *to, const sheaf_weights_merge_report *r,
+                         const sheaf_weights_merge_options *how)
 {
     const double share = r->base_norm > 0 ? r->change_norm / r->base_norm : 0;
+    const char *dst = how->dst;
+    if (r->parts > 0) {
+        sheaf__print(to, "%s: %" PRId64 " tensors in %d part%s, LoRA merged into %" PRId64 "\n",
+                     dst, r->tensors, r->parts, r->parts == 1 ? "" : "s", r->adapted);
+        return;
+    }
+    if (how->adapter_only) {
+        sheaf__print(to, "%s: %d adapters combined\n", dst, how->nadapters);
+        return;
+    }
+    if (r->whole) {
+        sheaf__print(to,
+                     "%s: %" PRId64
+                     " tensors, %.3f GB, those that were trained in place of the base's\n",
+                     dst, r->tensors, (double)r->bytes / 1e9);
+        return;
+    }
     sheaf__print(to, "%s: %" PRId64 " tensors, %.3f GB\n", dst, r->tensors, (double)r->bytes / 1e9);
     sheaf__print(to,
                  "adapted %" PRId64 ", replaced %" PRId64 ", changed %" PRId64 " (%" PRId64
@@ -70,23 +96,6 @@ static void print_report(FILE *to, const sheaf_weights_merge_report *r, const ch
                      " rows: largest difference %.3g of the "
                      "rounding expected (%s)\n",
                      r->products_checked, r->worst_product, r->worst_tensor);
-}
-
-static void print_own(cli *cli, const sheaf_weights_merge_report *r, const char *dst)
-{
-    if (cli->json) {
-        sheaf_json_writer j = { 0 };
-        sheaf__json_begin(&j);
-        sheaf__json_put_text(&j, "out", dst);
-        sheaf__json_put_int(&j, "tensors", r->tensors);
-        sheaf__json_put_int(&j, "adapted", r->adapted);
-        sheaf__json_put_int(&j, "bytes", r->bytes);
-        cli_json_end(cli->out, &j);
-    } else {
-        sheaf__print(cli->out,
-                     "%s: %" PRId64 " tensors in %d part%s, LoRA merged into %" PRId64 "\n", dst,
-                     r->tensors, r->parts, r->parts == 1 ? "" : "s", r->adapted);
-    }
 }
 
 enum { MOST_ADAPTERS = 64 };
@@ -196,24 +205,9 @@ int cmd_merge(cli *cli, int argc, char **argv)
     TRY(st, cli_signals_control(&how.control));
     TRY(st, cli_signals_explain(sheaf_weights_merge(&report, &how)));
     sheaf_progress_close(progress);
-    if (st == NULL && report.parts > 0) {
-        print_own(cli, &report, how.dst);
-    } else if (st == NULL && how.adapter_only) {
-        sheaf_json_writer j = { 0 };
-        if (cli->json) {
-            sheaf__json_begin(&j);
-            sheaf__json_put_text(&j, "out", how.dst);
-            cli_json_end(cli->out, &j);
-        } else {
-            sheaf__print(cli->out, "%s: %d adapters combined\n", how.dst, how.nadapters);
-        }
-    } else if (st == NULL && report.whole && !cli->json) {
-        sheaf__print(cli->out,
-                     "%s: %" PRId64
-                     " tensors, %.3f GB, those that were trained in place of the base's\n",
-                     how.dst, report.tensors, (double)report.bytes / 1e9);
-    } else if (st == NULL) {
-        (cli->json ? print_json : print_report)(cli->out, &report, how.dst);
-    }
+    if (st == NULL && cli->json)
+        print_json(cli->out, &report, &how);
+    else if (st == NULL)
+        print_report(cli->out, &report, &how);
     return cli_report(cli, st);
 }

@@ -95,14 +95,13 @@ static sheaf_status *verify(telling *t, bool *sound, const cli_paths *paths,
 {
     bool joint = false;
     const char *const *words = (const char *const *)paths->word;
-    const char **also = calloc((size_t)paths->count, sizeof *also);
     t->verified = calloc((size_t)paths->count, sizeof *t->verified);
-    sheaf_status *st = also == NULL || t->verified == NULL ? sheaf__no_memory("verify") : NULL;
+    sheaf_status *st = t->verified == NULL ? sheaf__no_memory("verify") : NULL;
     TRY(st, sheaf_weights_joint(&joint, words, paths->count, how));
-    for (int i = 1; joint && i < paths->count; i++)
-        also[i - 1] = words[i];
-    if (joint)
-        how->also = also;
+    if (joint) {
+        paths->word[paths->count] = NULL; /* in argv there is one more place, at least its end */
+        how->also = words + 1;
+    }
     for (int i = 0; st == NULL && i < (joint ? 1 : paths->count); i++) {
         sheaf_verification_facts facts;
         SHEAF_INIT(&facts);
@@ -117,7 +116,6 @@ static sheaf_status *verify(telling *t, bool *sound, const cli_paths *paths,
         if (!t->cli->json)
             print_report(t->cli->out, t->verified[i], &facts);
     }
-    free(also);
     return st;
 }
 
