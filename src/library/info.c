@@ -452,7 +452,7 @@ static sheaf_status *put_path(info *t, const char *path)
     sheaf_status *bad = sheaf__verify_all(&report, path, &quick);
     const bool foreign =
         report.catalog != NULL &&
-        (st != NULL || (look.kind == SHEAF_LOOK_MODEL && !report.catalog->dialect->plain));
+        (st != NULL || (look.kind == SHEAF_WEIGHTS_MODEL && !report.catalog->dialect->plain));
     if (st != NULL && foreign) {
         sheaf_status_free(st);
         st = NULL;
@@ -469,13 +469,13 @@ static sheaf_status *put_path(info *t, const char *path)
         put_catalog(t, &report, foreign);
     if (foreign)
         st = put_tensors(t, NULL, report.catalog);
-    else if (look.kind == SHEAF_LOOK_MODEL)
+    else if (look.kind == SHEAF_WEIGHTS_MODEL)
         put_model(t, &look, report.catalog);
-    else if (look.kind == SHEAF_LOOK_ADAPTER)
+    else if (look.kind == SHEAF_WEIGHTS_ADAPTER)
         put_adapter(t, &look);
-    else if (look.kind == SHEAF_LOOK_CHECKPOINT)
+    else if (look.kind == SHEAF_WEIGHTS_CHECKPOINT)
         put_checkpoint(t, look.checkpoint, path);
-    else if (look.kind == SHEAF_LOOK_RUN)
+    else if (look.kind == SHEAF_WEIGHTS_RUN)
         put_run(t, path);
     if (!foreign && look.source != NULL)
         st = put_tensors(t, look.source, NULL);

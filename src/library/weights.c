@@ -39,14 +39,7 @@ static size_t bytes_of(const sheaf_source_entry *e)
 
 static void count(sheaf_weights *w)
 {
-    static const sheaf_weights_kind kinds[] = {
-        [SHEAF_LOOK_MODEL] = SHEAF_WEIGHTS_MODEL,
-        [SHEAF_LOOK_ADAPTER] = SHEAF_WEIGHTS_ADAPTER,
-        [SHEAF_LOOK_CHECKPOINT] = SHEAF_WEIGHTS_CHECKPOINT,
-        [SHEAF_LOOK_RUN] = SHEAF_WEIGHTS_RUN,
-        [SHEAF_LOOK_FILE] = SHEAF_WEIGHTS_FILE,
-    };
-    w->facts = (sheaf_weights_facts){ .kind = kinds[w->look.kind],
+    w->facts = (sheaf_weights_facts){ .kind = w->look.kind,
                                       .dialect = w->look.dialect,
                                       .config = w->look.config,
                                       .tied = w->look.tied,

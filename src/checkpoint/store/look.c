@@ -16,22 +16,22 @@ void sheaf__look_view(int64_t *rows, int64_t *cols, const sheaf_source_entry *e)
 
 /* ---- telling what is there ---- */
 
-static sheaf_look_kind kind_of_folder(const char *dir)
+static sheaf_weights_kind kind_of_folder(const char *dir)
 {
     static const struct {
         const char *name;
-        sheaf_look_kind kind;
+        sheaf_weights_kind kind;
     } signs[] = {
-        { "adapter_config.json", SHEAF_LOOK_ADAPTER },
-        { "adapter_model.safetensors", SHEAF_LOOK_ADAPTER },
-        { "adapter_model.bin", SHEAF_LOOK_ADAPTER },
-        { "manifest.json", SHEAF_LOOK_CHECKPOINT },
-        { "checkpoints", SHEAF_LOOK_RUN },
+        { "adapter_config.json", SHEAF_WEIGHTS_ADAPTER },
+        { "adapter_model.safetensors", SHEAF_WEIGHTS_ADAPTER },
+        { "adapter_model.bin", SHEAF_WEIGHTS_ADAPTER },
+        { "manifest.json", SHEAF_WEIGHTS_CHECKPOINT },
+        { "checkpoints", SHEAF_WEIGHTS_RUN },
     };
     for (size_t i = 0; i < sizeof signs / sizeof *signs; i++)
         if (sheaf__path_has(dir, signs[i].name, SHEAF_PATH_NONE))
             return signs[i].kind;
-    return SHEAF_LOOK_MODEL;
+    return SHEAF_WEIGHTS_MODEL;
 }
 
 static void read_tied(sheaf_look *look, const sheaf_catalog *c)
@@ -48,8 +48,8 @@ static void read_tied(sheaf_look *look, const sheaf_catalog *c)
 
 static sheaf_status *open_tensors(sheaf_look *look, const char *path, bool all)
 {
-    const bool adapter = look->kind == SHEAF_LOOK_ADAPTER,
-               bare = look->kind == SHEAF_LOOK_FILE && !sheaf__torch_is(path);
+    const bool adapter = look->kind == SHEAF_WEIGHTS_ADAPTER,
+               bare = look->kind == SHEAF_WEIGHTS_FILE && !sheaf__torch_is(path);
     const sheaf_dialect_hints hints = { .from = bare ? sheaf__dialect_hf.name : NULL,
                                         .want = adapter ? SHEAF_WANT_ADAPTER : SHEAF_WANT_ANY,
                                         .as_stored = true,
@@ -73,10 +73,10 @@ static sheaf_status *open_tensors(sheaf_look *look, const char *path, bool all)
 static sheaf_status *open_folder(sheaf_look *look, const char *path, bool all)
 {
     look->kind = kind_of_folder(path);
-    if (look->kind != SHEAF_LOOK_CHECKPOINT && look->kind != SHEAF_LOOK_RUN)
+    if (look->kind != SHEAF_WEIGHTS_CHECKPOINT && look->kind != SHEAF_WEIGHTS_RUN)
         return open_tensors(look, path, all);
     look->dialect = sheaf__dialect_own.name;
-    if (look->kind == SHEAF_LOOK_RUN)
+    if (look->kind == SHEAF_WEIGHTS_RUN)
         return NULL;
     sheaf_status *st = sheaf_checkpoint_open(&look->checkpoint, path);
     return st != NULL ? st : sheaf__checkpoint_source(&look->source, look->checkpoint);
@@ -90,7 +90,7 @@ sheaf_status *sheaf_look_open(sheaf_look *out, const char *path, bool all)
     if (kind == SHEAF_PATH_DIR)
         st = open_folder(out, path, all);
     else if (kind == SHEAF_PATH_FILE) {
-        out->kind = SHEAF_LOOK_FILE;
+        out->kind = SHEAF_WEIGHTS_FILE;
         st = open_tensors(out, path, all);
     } else {
         st = sheaf_expected(sheaf_fail(SHEAF_E_IO, "%s", path), "a folder or a .safetensors file");
@@ -110,7 +110,7 @@ void sheaf_look_close(sheaf_look *look)
     *look = (sheaf_look){ 0 };
 }
 
-const char *sheaf_look_kind_name(sheaf_look_kind kind)
+const char *sheaf_look_kind_name(sheaf_weights_kind kind)
 {
     static const char *const names[] = { "model", "adapter", "checkpoint", "run", "file" };
     return names[kind];

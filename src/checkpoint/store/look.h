@@ -7,21 +7,13 @@
 #pragma once
 
 #include "checkpoint/store/checkpoint.h"
-#include "sheaf/source.h"
-
-typedef enum sheaf_look_kind {
-    SHEAF_LOOK_MODEL,
-    SHEAF_LOOK_ADAPTER,
-    SHEAF_LOOK_CHECKPOINT,
-    SHEAF_LOOK_RUN,
-    SHEAF_LOOK_FILE
-} sheaf_look_kind;
+#include "sheaf/checkpoint.h"
 
 typedef struct sheaf_look {
-    sheaf_look_kind kind;
+    sheaf_weights_kind kind;
     sheaf_source *source; /* NULL for a run */
     char *config;         /* path of config.json or adapter_config.json, NULL if there is none */
-    sheaf_checkpoint *checkpoint; /* of SHEAF_LOOK_CHECKPOINT */
+    sheaf_checkpoint *checkpoint; /* of SHEAF_WEIGHTS_CHECKPOINT */
     bool tied;                    /* a model whose config ties lm_head to embed_tokens */
     const char *dialect;          /* "hf", "sat", ...; a literal */
 } sheaf_look;
@@ -31,7 +23,7 @@ typedef struct sheaf_look {
  * of the dialect; the first defect of a checkpoint that is not whole. */
 sheaf_status *sheaf_look_open(sheaf_look *out, const char *path, bool all);
 void sheaf_look_close(sheaf_look *look);
-const char *sheaf_look_kind_name(sheaf_look_kind kind); /* "model", "adapter", ... */
+const char *sheaf_look_kind_name(sheaf_weights_kind kind); /* "model", "adapter", ... */
 
 /* How a source's read() sees a tensor: two axes as they are; one axis as n rows of 1; of
  * more, all but the last together are rows. */

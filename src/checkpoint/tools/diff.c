@@ -130,9 +130,9 @@ static int64_t count_moments(sheaf_source *source)
 static void look_for_moments(differ *d)
 {
     const int64_t a = count_moments(d->a.source), b = count_moments(d->b.source);
-    if (b == 0 && d->a.kind == SHEAF_LOOK_MODEL)
+    if (b == 0 && d->a.kind == SHEAF_WEIGHTS_MODEL)
         d->report->moments_only_a = a;
-    if (a == 0 && d->b.kind == SHEAF_LOOK_MODEL)
+    if (a == 0 && d->b.kind == SHEAF_WEIGHTS_MODEL)
         d->report->moments_only_b = b;
     d->no_moments = d->report->moments_only_a + d->report->moments_only_b > 0;
 }
@@ -387,7 +387,7 @@ static sheaf_status *compare_configs(differ *d)
             st = drop_division(x);
             TRY(st, drop_division(y));
             drop_override(x, y);
-            if (st == NULL && d->a.kind == SHEAF_LOOK_MODEL && d->b.kind == SHEAF_LOOK_MODEL)
+            if (st == NULL && d->a.kind == SHEAF_WEIGHTS_MODEL && d->b.kind == SHEAF_WEIGHTS_MODEL)
                 drop_spellings(x, y, &d->a, &d->b);
         }
     }
@@ -400,7 +400,7 @@ static sheaf_status *compare_configs(differ *d)
 
 static sheaf_status *refuse_run(const sheaf_look *look, const char *path)
 {
-    if (look->kind != SHEAF_LOOK_RUN)
+    if (look->kind != SHEAF_WEIGHTS_RUN)
         return NULL;
     sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "%s", path);
     sheaf_expected(st, "a model, an adapter, a checkpoint or a .safetensors file");

@@ -36,7 +36,7 @@ static void test_checkpoint__every_box_of_every_kind_of_cut(void **state)
     char *dir = path_in("checkpoints/step-00000003");
     sheaf_look look;
     CHECK_OK(sheaf_look_open(&look, dir, false));
-    assert_int_equal(look.kind, SHEAF_LOOK_CHECKPOINT);
+    assert_int_equal(look.kind, SHEAF_WEIGHTS_CHECKPOINT);
     assert_int_equal(look.source->count(look.source), TINY_TENSORS);
     for (int k = 0; k < TINY_TENSORS; k++) {
         const int64_t *shape = tiny_kinds[k].shape;
@@ -52,7 +52,7 @@ static void test_checkpoint__every_box_of_every_kind_of_cut(void **state)
     assert_null(look.source->find(look.source, "master/none"));
     sheaf_look_close(&look);
     CHECK_OK(sheaf_look_open(&look, folder, false));
-    assert_int_equal(look.kind, SHEAF_LOOK_RUN);
+    assert_int_equal(look.kind, SHEAF_WEIGHTS_RUN);
     sheaf_look_close(&look);
     free(dir);
 }
