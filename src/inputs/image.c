@@ -137,12 +137,10 @@ sheaf_status *sheaf_image_decode(sheaf_image *out, const void *bytes, size_t siz
     const magic *kind = is_text(&in) ? NULL : kind_of(&in);
     if (kind == NULL || kind->decode == NULL)
         return not_a_picture(&in, kind);
-    sheaf_image image;
+    sheaf_image image = { 0 };
     int orientation = 1;
-    sheaf_status *st = kind->decode(&image, &orientation, &in);
-    if (st != NULL)
-        return sheaf_in(st, "%s", kind->kind);
-    st = turn(&image, orientation, &in);
+    sheaf_status *st = sheaf_in(kind->decode(&image, &orientation, &in), "%s", kind->kind);
+    TRY(st, turn(&image, orientation, &in));
     if (st != NULL)
         sheaf_image_release(&image);
     else

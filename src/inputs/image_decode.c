@@ -29,6 +29,22 @@ sheaf_status *sheaf__image_new(sheaf_image *out, int64_t width, int64_t height,
     return NULL;
 }
 
+sheaf_status *sheaf__image_damaged(const char *kind, const char *library, const char *said)
+{
+    sheaf_status *st = sheaf_fail(SHEAF_E_FORMAT, "image data");
+    sheaf_expected(st, "a %s without damage", kind);
+    return sheaf_found(st, "%s says: %s", library, said);
+}
+
+sheaf_status *sheaf__image_cut_short(const sheaf__image_in *in, int64_t row, int64_t rows)
+{
+    sheaf_status *st = sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "image data"), "a whole file");
+    if (rows == 0)
+        return sheaf_found(st, "the end of the file after %zu bytes", in->size);
+    return sheaf_found(st, "the end of the file after %zu bytes, at row %" PRId64 " of %" PRId64,
+                       in->size, row, rows);
+}
+
 static uint32_t number(const uint8_t *p, int bytes, bool big)
 {
     uint32_t n = 0;

@@ -9,8 +9,9 @@ typedef struct sheaf__image_in {
     int64_t max_pixels; /* not 0 */
 } sheaf__image_in;
 
-/* Each reads bytes that begin like its format, and does not turn the picture. `out` and
- * `orientation` (1 to 8; 1 when nothing or nonsense is said) are untouched on failure. */
+/* Each reads bytes that begin like its format, and does not turn the picture. *out is all zero
+ * before, and released by the caller also after a failure; *orientation is 1 before, and stays so
+ * when nothing or nonsense is said. */
 sheaf_status *sheaf__image_jpeg(sheaf_image *out, int *orientation, const sheaf__image_in *in);
 sheaf_status *sheaf__image_png(sheaf_image *out, int *orientation, const sheaf__image_in *in);
 sheaf_status *sheaf__image_webp(sheaf_image *out, int *orientation, const sheaf__image_in *in);
@@ -18,6 +19,10 @@ sheaf_status *sheaf__image_webp(sheaf_image *out, int *orientation, const sheaf_
 /* sheaf__image_new - checks the size against the limits and allocates out->pixels, not cleared. */
 sheaf_status *sheaf__image_new(sheaf_image *out, int64_t width, int64_t height,
                                const sheaf__image_in *in);
+/* sheaf__image_damaged - by what the library of the format says, for people. */
+sheaf_status *sheaf__image_damaged(const char *kind, const char *library, const char *said);
+/* sheaf__image_cut_short - the file ends, at this one of `rows` (0: before they are known). */
+sheaf_status *sheaf__image_cut_short(const sheaf__image_in *in, int64_t row, int64_t rows);
 /* sheaf__image_orientation - from EXIF data (a TIFF header and its first directory), with or
  * without "Exif\0\0" before it. */
 int sheaf__image_orientation(const uint8_t *exif, size_t size);

@@ -121,20 +121,13 @@ static sheaf_status *damaged(const jpeg *j)
 {
     if (j->error.msg_code == JERR_OUT_OF_MEMORY)
         return sheaf__no_memory("out of memory");
-    sheaf_status *st = sheaf_fail(SHEAF_E_FORMAT, "image data");
-    if (j->too_many_scans) {
-        sheaf_expected(st, "at most %d scans", MAX_SCANS);
-        return sheaf_found(st, "more");
-    }
-    if (j->error.msg_code == JWRN_JPEG_EOF) {
-        sheaf_expected(st, "a whole file");
-        if (j->it.image_height == 0) /* before its size */
-            return sheaf_found(st, "the end of the file after %zu bytes", j->in->size);
-        return sheaf_found(st, "the end of the file after %zu bytes, at row %u of %u", j->in->size,
-                           j->it.output_scanline, j->it.image_height);
-    }
-    sheaf_expected(st, "a JPEG without damage");
-    return sheaf_found(st, "libjpeg says: %s", j->message);
+    if (j->too_many_scans)
+        return sheaf_found(
+            sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "image data"), "at most %d scans", MAX_SCANS),
+            "more");
+    if (j->error.msg_code == JWRN_JPEG_EOF)
+        return sheaf__image_cut_short(j->in, j->it.output_scanline, j->it.image_height);
+    return sheaf__image_damaged("JPEG", "libjpeg", j->message);
 }
 
 /* Of the first EXIF data; libjpeg forgets them when it ends. */
@@ -166,28 +159,20 @@ static sheaf_status *decode(jpeg *j, int *orientation)
 
 sheaf_status *sheaf__image_jpeg(sheaf_image *out, int *orientation, const sheaf__image_in *in)
 {
-    sheaf_image image = { 0 };
     jpeg *j = calloc(1, sizeof *j);
     if (j == NULL)
         return sheaf__no_memory("out of memory");
     j->in = in;
-    j->out = &image;
+    j->out = out;
     j->it.err = jpeg_std_error(&j->error);
     j->it.client_data = j; /* kept by jpeg_create_decompress */
     j->error.error_exit = leave;
     j->error.emit_message = warn;
     j->error.output_message = say_nothing;
     j->progress.progress_monitor = count_scans;
-    int turned = 1;
-    sheaf_status *st = decode(j, &turned);
+    sheaf_status *st = decode(j, orientation);
     jpeg_destroy_decompress(&j->it);
     free(j->row);
     free(j);
-    if (st != NULL) {
-        sheaf_image_release(&image);
-        return st;
-    }
-    *out = image;
-    *orientation = turned;
-    return NULL;
+    return st;
 }

@@ -169,17 +169,10 @@ static sheaf_status *damaged(const picture *p)
 {
     if (p->no_memory)
         return sheaf__no_memory("out of memory");
-    sheaf_status *st = sheaf_fail(SHEAF_E_FORMAT, "image data");
-    if (p->cut_short) {
-        const unsigned rows = p->info == NULL ? 0 : (unsigned)png_get_image_height(p->it, p->info);
-        sheaf_expected(st, "a whole file");
-        if (rows == 0) /* before its size */
-            return sheaf_found(st, "the end of the file after %zu bytes", p->in->size);
-        return sheaf_found(st, "the end of the file after %zu bytes, at row %u of %u", p->in->size,
-                           (unsigned)p->row, rows);
-    }
-    sheaf_expected(st, "a PNG without damage");
-    return sheaf_found(st, "libpng says: %s", p->message);
+    if (p->cut_short)
+        return sheaf__image_cut_short(p->in, p->row,
+                                      p->info == NULL ? 0 : png_get_image_height(p->it, p->info));
+    return sheaf__image_damaged("PNG", "libpng", p->message);
 }
 
 /* ---- orientation ---- */
@@ -269,21 +262,13 @@ static sheaf_status *decode(picture *p, int *orientation)
 
 sheaf_status *sheaf__image_png(sheaf_image *out, int *orientation, const sheaf__image_in *in)
 {
-    sheaf_image image = { 0 };
     picture *p = calloc(1, sizeof *p);
     if (p == NULL)
         return sheaf__no_memory("out of memory");
     p->in = in;
-    p->out = &image;
-    int turned = 1;
-    sheaf_status *st = decode(p, &turned);
+    p->out = out;
+    sheaf_status *st = decode(p, orientation);
     png_destroy_read_struct(&p->it, &p->info, NULL);
     free(p);
-    if (st != NULL) {
-        sheaf_image_release(&image);
-        return st;
-    }
-    *out = image;
-    *orientation = turned;
-    return NULL;
+    return st;
 }

@@ -7,7 +7,7 @@
 
 #include "base/base.h"
 
-static sheaf_status *damaged(const sheaf__image_in *in, VP8StatusCode code)
+static sheaf_status *damaged(VP8StatusCode code)
 {
     static const char *const words[] = {
         [VP8_STATUS_INVALID_PARAM] = "invalid parameter",
@@ -20,34 +20,24 @@ static sheaf_status *damaged(const sheaf__image_in *in, VP8StatusCode code)
     const char *said = (size_t)code < sizeof words / sizeof *words ? words[code] : NULL;
     if (code == VP8_STATUS_OUT_OF_MEMORY)
         return sheaf__no_memory("out of memory");
-    sheaf_status *st = sheaf_fail(SHEAF_E_FORMAT, "image data");
-    sheaf_expected(st, "a WebP without damage");
-    return sheaf_found(st, "libwebp says: %s", said == NULL ? "not a picture" : said);
-}
-
-static sheaf_status *cut_short(const sheaf__image_in *in)
-{
-    sheaf_status *st = sheaf_fail(SHEAF_E_FORMAT, "image data");
-    sheaf_expected(st, "a whole file");
-    return sheaf_found(st, "the end of the file after %zu bytes", in->size);
+    return sheaf__image_damaged("WebP", "libwebp", said == NULL ? "not a picture" : said);
 }
 
 /* Into its place on the canvas. */
-static sheaf_status *decode_frame(const sheaf_image *canvas, const WebPIterator *frame,
-                                  const sheaf__image_in *in)
+static sheaf_status *decode_frame(const sheaf_image *canvas, const WebPIterator *frame)
 {
     WebPDecoderConfig config;
     if (!WebPInitDecoderConfig(&config))
-        return damaged(in, VP8_STATUS_INVALID_PARAM);
+        return damaged(VP8_STATUS_INVALID_PARAM);
     const VP8StatusCode known =
         WebPGetFeatures(frame->fragment.bytes, frame->fragment.size, &config.input);
     if (known != VP8_STATUS_OK)
-        return damaged(in, known);
+        return damaged(known);
     if (config.input.width != frame->width || config.input.height != frame->height ||
         frame->x_offset < 0 || frame->y_offset < 0 ||
         frame->x_offset > canvas->width - frame->width ||
         frame->y_offset > canvas->height - frame->height)
-        return damaged(in, VP8_STATUS_BITSTREAM_ERROR);
+        return damaged(VP8_STATUS_BITSTREAM_ERROR);
     const int64_t stride = canvas->width * 3;
     const int64_t begin = frame->y_offset * stride + frame->x_offset * INT64_C(3);
     if (frame->width < canvas->width || frame->height < canvas->height)
@@ -59,31 +49,24 @@ static sheaf_status *decode_frame(const sheaf_image *canvas, const WebPIterator 
     config.output.u.RGBA.size = (size_t)(stride * canvas->height - begin);
     const VP8StatusCode code = WebPDecode(frame->fragment.bytes, frame->fragment.size, &config);
     WebPFreeDecBuffer(&config.output);
-    return code == VP8_STATUS_OK ? NULL : damaged(in, code);
+    return code == VP8_STATUS_OK ? NULL : damaged(code);
 }
 
 static sheaf_status *decode(sheaf_image *out, int *orientation, const WebPDemuxer *file,
                             const sheaf__image_in *in)
 {
     WebPIterator frame = { 0 };
-    sheaf_image canvas = { 0 };
-    sheaf_status *st = sheaf__image_new(&canvas, WebPDemuxGetI(file, WEBP_FF_CANVAS_WIDTH),
+    WebPChunkIterator chunk = { 0 };
+    sheaf_status *st = sheaf__image_new(out, WebPDemuxGetI(file, WEBP_FF_CANVAS_WIDTH),
                                         WebPDemuxGetI(file, WEBP_FF_CANVAS_HEIGHT), in);
     if (st == NULL && !WebPDemuxGetFrame(file, 1, &frame))
-        st = damaged(in, VP8_STATUS_BITSTREAM_ERROR);
-    TRY(st, decode_frame(&canvas, &frame, in));
+        st = damaged(VP8_STATUS_BITSTREAM_ERROR);
+    TRY(st, decode_frame(out, &frame));
     WebPDemuxReleaseIterator(&frame);
-    if (st != NULL) {
-        sheaf_image_release(&canvas);
-        return st;
-    }
-    WebPChunkIterator chunk = { 0 };
-    *orientation = WebPDemuxGetChunk(file, "EXIF", 1, &chunk)
-                       ? sheaf__image_orientation(chunk.chunk.bytes, chunk.chunk.size)
-                       : 1;
+    if (WebPDemuxGetChunk(file, "EXIF", 1, &chunk))
+        *orientation = sheaf__image_orientation(chunk.chunk.bytes, chunk.chunk.size);
     WebPDemuxReleaseChunkIterator(&chunk);
-    *out = canvas;
-    return NULL;
+    return st;
 }
 
 sheaf_status *sheaf__image_webp(sheaf_image *out, int *orientation, const sheaf__image_in *in)
@@ -92,9 +75,9 @@ sheaf_status *sheaf__image_webp(sheaf_image *out, int *orientation, const sheaf_
     WebPDemuxState state = WEBP_DEMUX_PARSE_ERROR;
     WebPDemuxer *file = WebPDemuxPartial(&data, &state);
     sheaf_status *st = state == WEBP_DEMUX_PARSE_ERROR || (file == NULL && state == WEBP_DEMUX_DONE)
-                           ? damaged(in, VP8_STATUS_BITSTREAM_ERROR)
+                           ? damaged(VP8_STATUS_BITSTREAM_ERROR)
                        : file == NULL || state != WEBP_DEMUX_DONE
-                           ? cut_short(in)
+                           ? sheaf__image_cut_short(in, 0, 0)
                            : decode(out, orientation, file, in);
     WebPDemuxDelete(file);
     return st;

@@ -137,11 +137,12 @@ static bool rows_first(const sheaf_image *image, int64_t width, int64_t height)
     return height < image->height && image->height - height > 2 * (image->width - width);
 }
 
-/* Both axes change. Of the rows only those are filtered that are needed later. */
+/* The rows change, and where `across` is not NULL the columns. Of the rows only those are filtered
+ * that are needed later. */
 static sheaf_status *filter_both(uint8_t *out, const sheaf_image *image, int64_t width,
                                  int64_t height, const taps *across, const taps *down)
 {
-    const bool down_first = rows_first(image, width, height);
+    const bool down_first = across == NULL || rows_first(image, width, height);
     const int64_t first = down->first[0], end = down->first[height - 1] + down->count[height - 1];
     const int64_t between_width = down_first ? image->width : width;
     uint8_t *between = malloc((size_t)((down_first ? height : end - first) * between_width * 3));
@@ -150,8 +151,10 @@ static sheaf_status *filter_both(uint8_t *out, const sheaf_image *image, int64_t
     if (between == NULL || sum == NULL) {
         st = sheaf__no_memory("image resize: out of memory");
     } else if (down_first) {
-        filter_rows(between, image->pixels, 0, height, image->width * 3, down, sum);
-        filter_columns(out, between, height, width, image->width, across);
+        filter_rows(across == NULL ? out : between, image->pixels, 0, height, image->width * 3,
+                    down, sum);
+        if (across != NULL)
+            filter_columns(out, between, height, width, image->width, across);
     } else {
         filter_columns(between, image->pixels + first * image->width * 3, end - first, width,
                        image->width, across);
@@ -160,17 +163,6 @@ static sheaf_status *filter_both(uint8_t *out, const sheaf_image *image, int64_t
     free(between);
     free(sum);
     return st;
-}
-
-static sheaf_status *filter_down(uint8_t *out, const sheaf_image *image, int64_t height,
-                                 const taps *down)
-{
-    int32_t *sum = malloc((size_t)(image->width * 3) * sizeof *sum);
-    if (sum == NULL)
-        return sheaf__no_memory("image resize: out of memory");
-    filter_rows(out, image->pixels, 0, height, image->width * 3, down, sum);
-    free(sum);
-    return NULL;
 }
 
 static sheaf_status *check_size(int64_t width, int64_t height)
@@ -199,10 +191,8 @@ sheaf_status *sheaf_image_resize(uint8_t *out, const sheaf_image *image, int64_t
         memcpy(out, image->pixels, (size_t)(width * height * 3));
     else if (st == NULL && same_height)
         filter_columns(out, image->pixels, height, width, image->width, &across);
-    else if (st == NULL && same_width)
-        st = filter_down(out, image, height, &down);
     else if (st == NULL)
-        st = filter_both(out, image, width, height, &across, &down);
+        st = filter_both(out, image, width, height, same_width ? NULL : &across, &down);
     taps_release(&across);
     taps_release(&down);
     return st;
@@ -231,13 +221,10 @@ sheaf_status *sheaf_image_prepare(float *out, const sheaf_image *image, int64_t 
                                   int64_t height, const sheaf_image_scale *scale)
 {
     sheaf_status *st = check_size(width, height);
-    if (st != NULL)
-        return st;
-    uint8_t *pixels = malloc((size_t)(width * height) * 3);
-    if (pixels == NULL)
-        return sheaf_fail(SHEAF_E_MEMORY, "image of %" PRId64 " x %" PRId64 ": out of memory",
-                          width, height);
-    st = sheaf_image_resize(pixels, image, width, height);
+    uint8_t *pixels = st == NULL ? malloc((size_t)(width * height) * 3) : NULL;
+    if (st == NULL && pixels == NULL)
+        st = sheaf__no_memory("image resize: out of memory");
+    TRY(st, sheaf_image_resize(pixels, image, width, height));
     if (st == NULL)
         sheaf_image_normalise(out, pixels, width * height, scale);
     free(pixels);
