@@ -5,9 +5,9 @@
  * megabyte long. Both give what `tokenizers` gives. */
 #include "bpe.h"
 
-#include "byte_level.h"
+#include "kinds.h"
 #include "unicode.h"
-#include "work.h"
+#include "pieces.h"
 #include "base/base.h"
 
 enum {

@@ -1,7 +1,7 @@
 /* bpe_open.c - the model BPE of a tokenizer.json. */
 
 #include "bpe.h"
-#include "byte_level.h"
+#include "kinds.h"
 #include "unicode.h"
 #include "base/base.h"
 
@@ -220,11 +220,8 @@ static char *copy_text(sheaf_json_reader *r, const char *key, size_t *size)
 
 static void read_options(sheaf__bpe_model *b, sheaf_json_reader *r)
 {
-    static const char *const keys[] = { "dropout",       "unk_token",
-                                        "fuse_unk",      "continuing_subword_prefix",
-                                        "byte_fallback", "end_of_word_suffix",
-                                        "ignore_merges", NULL };
-    sheaf__only_keys(r, keys);
+    sheaf__only_keys(r, "dropout unk_token fuse_unk continuing_subword_prefix byte_fallback "
+                        "end_of_word_suffix ignore_merges");
     if (sheaf__json_real(r, "dropout", 0, 1, 0) > 0)
         sheaf__json_fail(r, SHEAF_E_UNSUPPORTED, "dropout", "null: the same ids every time");
     b->unk = copy_text(r, "unk_token", &b->unk_size);

@@ -1,9 +1,8 @@
 /* byte_level.c - ByteLevel: each byte of a text is a character of an alphabet of 256 that can be
  * seen (Radford et al. 2019). As a pre-tokenizer it may also put a blank before the text and divide
  * it by GPT-2's pattern. */
-#include "byte_level.h"
-
 #include "kinds.h"
+
 #include "base/base.h"
 
 uint32_t sheaf__byte_char(unsigned char byte)
@@ -32,21 +31,14 @@ typedef struct byte_level {
 
 static void close_byte_level(void *state)
 {
-    byte_level *b = state;
-    if (b != NULL)
-        sheaf__pattern_close(b->pattern);
-    free(b);
+    sheaf__pattern_close(((byte_level *)state)->pattern);
 }
 
-static const char *const keys[] = { "add_prefix_space", "trim_offsets", "use_regex", NULL };
+static const char keys[] = "add_prefix_space trim_offsets use_regex";
 
-static sheaf_status *open_splitting(void **state, sheaf_json_reader *r, sheaf__opening *how)
+static sheaf_status *open_splitting(void *state, sheaf_json_reader *r, sheaf__opening *how)
 {
-    byte_level *b = calloc(1, sizeof *b);
-    if (b == NULL)
-        return sheaf__no_memory("ByteLevel");
-    *state = b;
-    sheaf__only_keys(r, keys);
+    byte_level *b = state;
     b->prefix = sheaf__json_bool(r, "add_prefix_space", true);
     b->raw = how->last && how->raw;
     sheaf__json_bool(r, "trim_offsets", true); /* of no effect here */
@@ -58,7 +50,6 @@ static sheaf_status *open_splitting(void **state, sheaf_json_reader *r, sheaf__o
 
 static sheaf_status *put_prefix(const void *state, sheaf__edit *e)
 {
-    (void)state;
     if (e->bytes[0] != ' ')
         sheaf__edit_prepend(e, " ", 1);
     sheaf__edit_keep(e, e->size - e->at);
@@ -74,7 +65,6 @@ static sheaf_status *divide(const void *state, sheaf__prepared *text, const shea
 /* Each byte's character shares the origin of the byte's. */
 static sheaf_status *to_alphabet(const void *state, sheaf__edit *e)
 {
-    (void)state;
     while (e->at < e->size) {
         char bytes[4];
         const size_t n =
@@ -98,8 +88,9 @@ static sheaf_status *run_splitting(const void *state, sheaf__prepared *text)
     return st;
 }
 
-const sheaf__step_kind sheaf__byte_level_splitting = { "ByteLevel", open_splitting, run_splitting,
-                                                       close_byte_level };
+const sheaf__step_kind sheaf__byte_level_splitting = { "ByteLevel",        keys,
+                                                       sizeof(byte_level), open_splitting,
+                                                       run_splitting,      close_byte_level };
 
 const sheaf__scanner *sheaf__byte_level_scanner(const void *state, bool *nothing)
 {
@@ -110,13 +101,11 @@ const sheaf__scanner *sheaf__byte_level_scanner(const void *state, bool *nothing
 
 /* ---- the decoder ---- */
 
-static sheaf_status *open_nothing(void **state, sheaf_json_reader *r, sheaf__opening *how)
+static sheaf_status *open_nothing(void *state, sheaf_json_reader *r, sheaf__opening *how)
 {
-    (void)how;
-    *state = NULL;
-    sheaf__only_keys(r, keys);
-    for (const char *const *key = keys; *key != NULL; key++)
-        sheaf__json_bool(r, *key, true);
+    sheaf__json_bool(r, "add_prefix_space", true);
+    sheaf__json_bool(r, "trim_offsets", true);
+    sheaf__json_bool(r, "use_regex", true);
     return NULL;
 }
 
@@ -138,7 +127,6 @@ static void from_alphabet(sheaf_text *out, const char *token, size_t size)
 
 static void decode(const void *state, sheaf__decoding *d, const char *bytes, size_t size, bool end)
 {
-    (void)state;
     from_alphabet(&d->held, bytes, size);
     d->made.size = 0;
     const size_t done = sheaf__text_lossy(&d->made, d->held.at, d->held.size, end);
@@ -149,6 +137,7 @@ static void decode(const void *state, sheaf__decoding *d, const char *bytes, siz
 
 const sheaf__step_kind sheaf__byte_level_decoder = {
     .name = "ByteLevel",
+    .keys = keys,
     .open = open_nothing,
     .decode = decode,
     .joins = true,
@@ -158,7 +147,9 @@ const sheaf__step_kind sheaf__byte_level_decoder = {
 /* ---- the post-processor: it trims offsets in `tokenizers`. Ours are the bytes that a token stands
  * for, its blanks included. ---- */
 
-const sheaf__step_kind sheaf__byte_level_post = { .name = "ByteLevel", .open = open_nothing };
+const sheaf__step_kind sheaf__byte_level_post = { .name = "ByteLevel",
+                                                  .keys = keys,
+                                                  .open = open_nothing };
 
 /* ---- UTF-8 of any bytes ---- */
 

@@ -31,7 +31,6 @@ static void decode_bytes(const void *state, sheaf__decoding *d, const char *byte
 {
     const int byte = byte_of(bytes, size);
     const char c = (char)byte;
-    (void)state;
     if (byte >= 0) {
         sheaf__text_bytes(&d->held, &c, 1);
         return;
@@ -46,20 +45,18 @@ static void decode_bytes(const void *state, sheaf__decoding *d, const char *byte
 }
 
 const sheaf__step_kind sheaf__byte_fallback_decoder = {
-    .name = "ByteFallback", .open = sheaf__open_plain, .decode = decode_bytes, .by_string = true
+    .name = "ByteFallback", .keys = "", .decode = decode_bytes, .by_string = true
 };
 
 /* ---- Fuse: one string of all ---- */
 
 static void fuse(const void *state, sheaf__decoding *d, const char *bytes, size_t size, bool end)
 {
-    (void)state;
-    (void)end;
     sheaf__decoded(d, bytes, size);
 }
 
 const sheaf__step_kind sheaf__fuse_decoder = {
-    .name = "Fuse", .open = sheaf__open_plain, .decode = fuse, .joins = true
+    .name = "Fuse", .keys = "", .decode = fuse, .joins = true
 };
 
 /* ---- Strip: a character at the beginning and the end of strings ---- */
@@ -70,15 +67,9 @@ typedef struct strip {
     int64_t start, stop; /* so many, at most */
 } strip;
 
-static sheaf_status *open_strip(void **state, sheaf_json_reader *r, sheaf__opening *how)
+static sheaf_status *open_strip(void *state, sheaf_json_reader *r, sheaf__opening *how)
 {
-    static const char *const keys[] = { "content", "start", "stop", NULL };
-    strip *s = calloc(1, sizeof *s);
-    (void)how;
-    *state = s;
-    if (s == NULL)
-        return sheaf__no_memory("Strip");
-    sheaf__only_keys(r, keys);
+    strip *s = state;
     s->size = sheaf__unicode_put(s->bytes, sheaf__json_character(r, "content"));
     s->start = sheaf__json_int(r, "start", 0, INT64_MAX, SHEAF_JSON_NEEDED);
     s->stop = sheaf__json_int(r, "stop", 0, INT64_MAX, SHEAF_JSON_NEEDED);
@@ -95,8 +86,7 @@ static void decode_strip(const void *state, sheaf__decoding *d, const char *byte
 {
     const strip *s = state;
     const sheaf_text *held = &d->held;
-    size_t kept = 0;
-    (void)end; /* what is held then is what is to go */
+    size_t kept = 0; /* what is held then is what is to go */
     if (!d->one)
         d->taken = 0;
     for (; d->taken < s->start && is_here(s, bytes, size); d->taken++) {
@@ -116,9 +106,11 @@ static void decode_strip(const void *state, sheaf__decoding *d, const char *byte
         d->held.size = 0;
 }
 
-const sheaf__step_kind sheaf__strip_decoder = {
-    .name = "Strip", .open = open_strip, .decode = decode_strip, .close = free
-};
+const sheaf__step_kind sheaf__strip_decoder = { .name = "Strip",
+                                                .keys = "content start stop",
+                                                .size = sizeof(strip),
+                                                .open = open_strip,
+                                                .decode = decode_strip };
 
 /* ---- Replace ---- */
 
@@ -146,6 +138,8 @@ static void decode_replace(const void *state, sheaf__decoding *d, const char *by
 }
 
 const sheaf__step_kind sheaf__replace_decoder = { .name = "Replace",
+                                                  .keys = "pattern content",
+                                                  .size = sizeof(sheaf__replacing),
                                                   .open = sheaf__replacing_open,
                                                   .decode = decode_replace,
                                                   .close = sheaf__replacing_close };

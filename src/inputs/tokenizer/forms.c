@@ -148,7 +148,6 @@ static void write_segment(sheaf__edit *e, segment *s, size_t end)
 
 static sheaf_status *rewrite(const void *state, sheaf__edit *e)
 {
-    (void)state;
     segment s = { 0 };
     bool good = true;
     size_t before = 0, n; /* where the last simple character begins */
@@ -176,4 +175,4 @@ static sheaf_status *run(const void *state, sheaf__prepared *text)
     return sheaf__prepared_rewrite(text, state, rewrite);
 }
 
-const sheaf__step_kind sheaf__nfc = { "NFC", sheaf__open_plain, run };
+const sheaf__step_kind sheaf__nfc = { "NFC", "", 0, NULL, run };

@@ -22,6 +22,16 @@ extern const sheaf__step_kind sheaf__byte_fallback_decoder, sheaf__fuse_decoder,
 /* post.c */
 extern const sheaf__step_kind sheaf__template_post;
 
+/* ---- the byte-level alphabet, and UTF-8 of any bytes (byte_level.c) ---- */
+
+/* sheaf__byte_char - the character that stands for `byte`: itself where it can be seen, else one
+ * from U+0100 on, in order. */
+uint32_t sheaf__byte_char(unsigned char byte);
+/* sheaf__text_lossy - appends `bytes` as Rust's from_utf8_lossy() reads them: U+FFFD for the
+ * longest beginning of a character that is not gone on with, else for each byte that is no part of
+ * UTF-8. Unless this is the `end`, what may yet become a character is left. The bytes read. */
+size_t sheaf__text_lossy(sheaf_text *text, const char *bytes, size_t size, bool end);
+
 /* ---- decoders ---- */
 
 /* One at work on a text (decode.c). */
@@ -46,15 +56,12 @@ void sheaf__decoded(sheaf__decoding *d, const char *bytes, size_t size);
 /* sheaf__edit_prepend - puts bytes, whole characters, before a piece that is at its beginning. */
 void sheaf__edit_prepend(sheaf__edit *e, const char *bytes, size_t size);
 
-/* Of a step without options. */
-sheaf_status *sheaf__open_plain(void **state, sheaf_json_reader *r, sheaf__opening *how);
-
-/* What Replace, a normalizer and a decoder, replaces. */
+/* What Replace, a normalizer and a decoder, replaces; Prepend has a content alone. */
 typedef struct sheaf__replacing {
     char *literal, *content; /* by what */
     size_t literal_size, size;
 } sheaf__replacing;
-sheaf_status *sheaf__replacing_open(void **state, sheaf_json_reader *r, sheaf__opening *how);
+sheaf_status *sheaf__replacing_open(void *state, sheaf_json_reader *r, sheaf__opening *how);
 void sheaf__replacing_close(void *state);
 /* sheaf__replacing_next - where it stands first; NULL: nowhere. */
 const char *sheaf__replacing_next(const sheaf__replacing *s, const char *text, size_t size);

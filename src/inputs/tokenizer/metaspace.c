@@ -39,15 +39,9 @@ static void read_scheme(metaspace *m, sheaf_json_reader *r)
                          "true, unless prepend_scheme is never");
 }
 
-static sheaf_status *open_metaspace(void **state, sheaf_json_reader *r, sheaf__opening *how)
+static sheaf_status *open_metaspace(void *state, sheaf_json_reader *r, sheaf__opening *how)
 {
-    static const char *const keys[] = { "replacement",      "prepend_scheme", "split",
-                                        "add_prefix_space", "str_rep",        NULL };
-    metaspace *m = calloc(1, sizeof *m);
-    *state = m;
-    if (m == NULL)
-        return sheaf__no_memory("Metaspace");
-    sheaf__only_keys(r, keys);
+    metaspace *m = state;
     m->size = sheaf__unicode_put(m->bytes, sheaf__json_character(r, "replacement"));
     m->split = sheaf__json_bool(r, "split", true);
     read_scheme(m, r);
@@ -110,7 +104,10 @@ static sheaf_status *run(const void *state, sheaf__prepared *text)
     return st != NULL || !m->split ? st : sheaf__prepared_split(text, m, split);
 }
 
-const sheaf__step_kind sheaf__metaspace = { "Metaspace", open_metaspace, run, free };
+const sheaf__step_kind sheaf__metaspace = {
+    "Metaspace", "replacement prepend_scheme split add_prefix_space str_rep", sizeof(metaspace),
+    open_metaspace, run
+};
 
 bool sheaf__metaspace_blanks(sheaf__blanks *how, const sheaf__step *step)
 {

@@ -223,8 +223,11 @@ static sheaf_status *open_member(sheaf__steps *steps, int which, const json_t *v
     if (st != NULL)
         return st;
     sheaf__step *step = &steps->step[steps->count++];
-    *step = (sheaf__step){ kind, NULL };
-    return finish_open(kind->open(&step->state, &r, how), &r);
+    *step = (sheaf__step){ kind, kind->size > 0 ? calloc(1, kind->size) : NULL };
+    if (kind->size > 0 && step->state == NULL)
+        return sheaf__no_memory(memory_for);
+    sheaf__only_keys(&r, kind->keys);
+    return finish_open(kind->open == NULL ? NULL : kind->open(step->state, &r, how), &r);
 }
 
 static sheaf_status *open_list(sheaf__tokenizer *t, int which, json_t *value)
@@ -312,11 +315,9 @@ static sheaf_status *give_id(sheaf__tokenizer *t, sheaf__added_token *token, int
 
 static sheaf_status *read_added(sheaf__added_token *token, int64_t *said, const json_t *object)
 {
-    static const char *const keys[] = { "id",     "content",    "single_word", "lstrip",
-                                        "rstrip", "normalized", "special",     NULL };
     sheaf_json_reader r = { .object = object };
     const json_t *content = json_object_get(object, "content");
-    sheaf__only_keys(&r, keys);
+    sheaf__only_keys(&r, "id content single_word lstrip rstrip normalized special");
     *said = sheaf__json_int(&r, "id", 0, SHEAF__ID_GIVEN, SHEAF_JSON_NEEDED);
     token->single_word = need_bool(&r, "single_word");
     token->lstrip = need_bool(&r, "lstrip");
@@ -441,4 +442,34 @@ sheaf_status *sheaf__tokenizer_parse(sheaf__tokenizer **out, const char *text, s
     TRY(st, sheaf__tokenizer_build(out, &file));
     json_decref(file.parts);
     return st;
+}
+
+/* ---- what it is ---- */
+
+int64_t sheaf__tokenizer_size(const sheaf__tokenizer *t)
+{
+    const int64_t last = t->added.count > 0 ? t->added.token[t->added.count - 1].id + 1 : 0;
+    return last > t->vocab.ids ? last : t->vocab.ids;
+}
+
+int32_t sheaf__tokenizer_find(const sheaf__tokenizer *t, const char *token)
+{
+    const sheaf__added_token *added = sheaf__added_find(&t->added, token, strlen(token));
+    return added != NULL ? added->id : sheaf__vocab_find(&t->vocab, token, strlen(token));
+}
+
+const char *sheaf__tokenizer_token(const sheaf__tokenizer *t, int32_t id)
+{
+    const sheaf__added_token *added = sheaf__added_of(&t->added, id);
+    return added != NULL ? added->content : sheaf__vocab_token(&t->vocab, id, NULL);
+}
+
+int32_t sheaf__tokenizer_bos(const sheaf__tokenizer *t)
+{
+    return t->bos;
+}
+
+int32_t sheaf__tokenizer_eos(const sheaf__tokenizer *t)
+{
+    return t->eos;
 }

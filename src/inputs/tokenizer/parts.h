@@ -38,11 +38,12 @@ typedef struct sheaf__ids_out {
 /* sheaf__ids_insert - one id that stands for no text, before the one at `at`. */
 void sheaf__ids_insert(sheaf__ids_out *ids, int64_t at, int32_t id);
 
-/* `open` reads the keys of its object through `r` and fails as r->st or by itself; it takes all
- * keys that it knows, sheaf__only_keys() refuses others. `close` NULL: nothing is to be freed. */
+/* `open` (NULL: nothing is to be read) reads the values of the object through `r` and fails as
+ * r->st or by itself. `close` (NULL: nothing) frees what the state holds, also after a failure. */
 typedef struct sheaf__step_kind {
-    const char *name;
-    sheaf_status *(*open)(void **state, sheaf_json_reader *r, sheaf__opening *how);
+    const char *name, *keys; /* of its options, with blanks between them */
+    size_t size;             /* of its state, which is all zero before `open` */
+    sheaf_status *(*open)(void *state, sheaf_json_reader *r, sheaf__opening *how);
     /* Of normalizers and pre-tokenizers: changes or divides a text. */
     sheaf_status *(*run)(const void *state, sheaf__prepared *text);
     void (*close)(void *state);
@@ -87,9 +88,9 @@ bool sheaf__bpe_takes_raw(const sheaf__bpe_model *b);
 
 enum { SHEAF__NORMALIZER, SHEAF__PRE_TOKENIZER, SHEAF__DECODER, SHEAF__POST, SHEAF__LISTS };
 
-/* sheaf__only_keys - refuses a key of r->object that is not "type" and not in `known` (ends with
- * NULL), unless its value is null. Kept as r->st. */
-void sheaf__only_keys(sheaf_json_reader *r, const char *const *known);
+/* sheaf__only_keys - refuses a key of r->object that is not "type" and not in `known`, a list with
+ * blanks, unless its value is null. Kept as r->st. */
+void sheaf__only_keys(sheaf_json_reader *r, const char *known);
 
 /* ---- the whole ---- */
 

@@ -11,10 +11,7 @@ typedef struct around {
 
 static void close_around(void *state)
 {
-    around *a = state;
-    if (a != NULL)
-        free(a->id);
-    free(a);
+    free(((around *)state)->id);
 }
 
 static sheaf_status *run(const void *state, sheaf__ids_out *ids, bool add_special)
@@ -38,15 +35,6 @@ static sheaf_status *add_id(around *a, sheaf_json_reader *r, const char *key, co
         return sheaf__no_memory("a post-processor");
     a->id[a->count++] = (int32_t)json_integer_value(id);
     return NULL;
-}
-
-/* What a TemplateProcessing puts around a text is for `tokenizers` a text each, so that the next
- * post-processor takes them for a pair or more. */
-static void check_divided(sheaf_json_reader *r, const sheaf__opening *how)
-{
-    if (how->divided)
-        sheaf__json_fail(r, SHEAF_E_UNSUPPORTED, "type",
-                         "nothing but ByteLevel behind a TemplateProcessing that adds tokens");
 }
 
 /* ---- TemplateProcessing ---- */
@@ -82,16 +70,15 @@ static sheaf_status *add_piece(around *a, sheaf_json_reader *r, const json_t *pi
     return NULL;
 }
 
-static sheaf_status *open_template(void **state, sheaf_json_reader *r, sheaf__opening *how)
+/* What a TemplateProcessing puts around a text is for `tokenizers` a text each, so that the next
+ * post-processor takes them for a pair or more. */
+static sheaf_status *open_template(void *state, sheaf_json_reader *r, sheaf__opening *how)
 {
-    static const char *const keys[] = { "single", "pair", "special_tokens", NULL };
-    around *a = calloc(1, sizeof *a);
+    around *a = state;
     bool text = false;
-    *state = a;
-    if (a == NULL)
-        return sheaf__no_memory("TemplateProcessing");
-    sheaf__only_keys(r, keys);
-    check_divided(r, how);
+    if (how->divided)
+        sheaf__json_fail(r, SHEAF_E_UNSUPPORTED, "type",
+                         "nothing but ByteLevel behind a TemplateProcessing that adds tokens");
     const json_t *single = sheaf__json_list(r, "single");
     how->divided = json_array_size(single) > 1;
     sheaf_status *st = NULL;
@@ -102,9 +89,12 @@ static sheaf_status *open_template(void **state, sheaf_json_reader *r, sheaf__op
     return st;
 }
 
-const sheaf__step_kind sheaf__template_post = {
-    .name = "TemplateProcessing", .open = open_template, .post = run, .close = close_around
-};
+const sheaf__step_kind sheaf__template_post = { .name = "TemplateProcessing",
+                                                .keys = "single pair special_tokens",
+                                                .size = sizeof(around),
+                                                .open = open_template,
+                                                .post = run,
+                                                .close = close_around };
 
 sheaf_status *sheaf__tokenizer_around(sheaf__tokenizer *t, int32_t before, int32_t behind)
 {
@@ -112,7 +102,9 @@ sheaf_status *sheaf__tokenizer_around(sheaf__tokenizer *t, int32_t before, int32
     if (a != NULL)
         a->id = calloc(2, sizeof *a->id);
     if (a == NULL || a->id == NULL || !SHEAF_GROW(&t->post.step, &t->post.capacity, 1)) {
-        close_around(a);
+        if (a != NULL)
+            free(a->id);
+        free(a);
         return sheaf__no_memory("a post-processor");
     }
     sheaf__steps_close(&t->post);

@@ -84,10 +84,7 @@ typedef struct splitting {
 
 static void close_split(void *state)
 {
-    splitting *s = state;
-    if (s != NULL)
-        sheaf__pattern_close(s->pattern);
-    free(s);
+    sheaf__pattern_close(((splitting *)state)->pattern);
 }
 
 static sheaf__behavior read_behavior(sheaf_json_reader *r)
@@ -118,19 +115,12 @@ static sheaf_status *read_pattern(splitting *s, sheaf_json_reader *r)
                                regex == NULL);
 }
 
-static sheaf_status *open_split(void **state, sheaf_json_reader *r, sheaf__opening *how)
+static sheaf_status *open_split(void *state, sheaf_json_reader *r, sheaf__opening *how)
 {
-    static const char *const keys[] = { "pattern", "behavior", "invert", NULL };
-    splitting *s = calloc(1, sizeof *s);
-    (void)how;
-    if (s == NULL)
-        return sheaf__no_memory("Split");
-    sheaf__only_keys(r, keys);
+    splitting *s = state;
     s->behavior = read_behavior(r);
     s->invert = sheaf__json_bool(r, "invert", false);
-    sheaf_status *st = read_pattern(s, r);
-    *state = s;
-    return st;
+    return read_pattern(s, r);
 }
 
 static sheaf_status *split_piece(const void *state, sheaf__prepared *text,
@@ -145,19 +135,15 @@ static sheaf_status *run_split(const void *state, sheaf__prepared *text)
     return sheaf__prepared_split(text, state, split_piece);
 }
 
-const sheaf__step_kind sheaf__split = { "Split", open_split, run_split, close_split };
+const sheaf__step_kind sheaf__split = { "Split",           "pattern behavior invert",
+                                        sizeof(splitting), open_split,
+                                        run_split,         close_split };
 
 /* Numbers of Unicode 16, as patterns see them, and those of 17, which the crate knows. */
-static sheaf_status *open_digits(void **state, sheaf_json_reader *r, sheaf__opening *how)
+static sheaf_status *open_digits(void *state, sheaf_json_reader *r, sheaf__opening *how)
 {
-    static const char *const keys[] = { "individual_digits", NULL };
     static const char digits[] = "[\\p{N}\U00011de0-\U00011de9\U00016ff4-\U00016ff6]";
-    splitting *s = calloc(1, sizeof *s);
-    (void)how;
-    *state = s;
-    if (s == NULL)
-        return sheaf__no_memory("Digits");
-    sheaf__only_keys(r, keys);
+    splitting *s = state;
     if (json_object_get(r->object, "individual_digits") == NULL)
         sheaf__json_fail(r, SHEAF_E_FORMAT, "individual_digits", "true or false");
     s->behavior =
@@ -165,7 +151,8 @@ static sheaf_status *open_digits(void **state, sheaf_json_reader *r, sheaf__open
     return sheaf__pattern_open(&s->pattern, digits, sizeof digits - 1, false);
 }
 
-const sheaf__step_kind sheaf__digits = { "Digits", open_digits, run_split, close_split };
+const sheaf__step_kind sheaf__digits = { "Digits",    "individual_digits", sizeof(splitting),
+                                         open_digits, run_split,           close_split };
 
 bool sheaf__splits_at_blanks(const sheaf__step *step)
 {

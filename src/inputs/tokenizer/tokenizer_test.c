@@ -5,7 +5,7 @@
 #include <pthread.h>
 
 #include "base/file.h"
-#include "byte_level.h"
+#include "kinds.h"
 #include "parts.h"
 #include "pattern.h"
 #include "tests/faults/denied_memory.h"

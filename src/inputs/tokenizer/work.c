@@ -1,5 +1,5 @@
-/* work.c - see work.h. */
-#include "work.h"
+/* work.c - see pieces.h: what encoding needs, and ids as they come. */
+#include "pieces.h"
 
 #include <pthread.h>
 
