@@ -6,6 +6,11 @@
 int64_t sheaf__over_find(const sheaf__over_source *s, const char *name)
 {
     int64_t i = s->count;
+    if (s->sorted) {
+        const sheaf_source_entry *e =
+            SHEAF_FIND(const sheaf_source_entry, name, s->own, s->count, name);
+        return e == NULL ? -1 : e - s->own;
+    }
     while (i-- > 0 && strcmp(s->own[i].name, name) != 0) {
     }
     return i;
@@ -51,6 +56,12 @@ sheaf_status *sheaf__over_add(sheaf__over_source *s, char *name, sheaf_source_en
     entry.name = name;
     s->own[s->count++] = entry;
     return NULL;
+}
+
+void sheaf__over_sort(sheaf__over_source *s)
+{
+    qsort(s->own, (size_t)s->count, sizeof *s->own, sheaf__by_name);
+    s->sorted = true;
 }
 
 void sheaf__over_release(sheaf__over_source *s)

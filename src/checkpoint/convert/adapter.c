@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "base/base.h"
+#include "catalog/over_source.h"
 #include "checkpoint/convert/copy.h"
 #include "dialects/open.h"
 #include "dialects/peft/peft.h"
@@ -12,7 +13,6 @@
 
 /* Part p of A or of B of a layer. */
 typedef struct factor {
-    sheaf_source_entry entry; /* name owned */
     const sheaf_lora_module *module;
     bool b;
     int part;
@@ -20,13 +20,10 @@ typedef struct factor {
 } factor;
 
 typedef struct adapted {
-    sheaf_source source; /* first */
-    sheaf_source *base, *adapter;
+    sheaf__over_source over; /* first; its own are the factors, beside what the base has */
+    sheaf_source *adapter;
     sheaf_lora *lora;
-    int64_t count;
-    factor *factor; /* by name */
-    int64_t nentries;
-    const sheaf_source_entry **entry; /* the base's and the factors', by name */
+    factor *factor; /* side by side with over.own */
 } adapted;
 
 /* ---- what SAT can say ---- */
@@ -88,27 +85,6 @@ static sheaf_status *check_module(adapted *a, const sheaf_schema *schema,
 
 /* ---- as a source ---- */
 
-static factor *find_factor(const adapted *a, const char *name)
-{
-    return SHEAF_FIND(factor, entry.name, a->factor, a->count, name);
-}
-
-static const sheaf_source_entry *adapted_find(sheaf_source *self, const char *name)
-{
-    const adapted *a = (adapted *)self;
-    const factor *f = find_factor(a, name);
-    return f != NULL ? &f->entry : a->base->find(a->base, name);
-}
-
-static int64_t adapted_count(sheaf_source *self)
-{
-    return ((adapted *)self)->nentries;
-}
-static const sheaf_source_entry *adapted_entry(sheaf_source *self, int64_t i)
-{
-    return ((adapted *)self)->entry[i];
-}
-
 /* n numbers of `dtype` times `by`: a power of two exactly; others, in float32 alone, are rounded
  * once. */
 static sheaf_status *scale_numbers(void *numbers, sheaf_dtype dtype, double by, int64_t n,
@@ -143,16 +119,18 @@ static sheaf_status *scale_numbers(void *numbers, sheaf_dtype dtype, double by, 
     return NULL;
 }
 
-static sheaf_status *read_factor(const adapted *a, const factor *f, int64_t row0, int64_t rows,
+static sheaf_status *read_factor(const adapted *a, int64_t i, int64_t row0, int64_t rows,
                                  int64_t col0, int64_t cols, void *dst)
 {
-    if (row0 < 0 || rows < 0 || row0 > f->entry.shape[0] - rows || col0 < 0 || cols < 0 ||
-        col0 > f->entry.shape[1] - cols)
-        return sheaf_fail(SHEAF_E_ARG, "tensor '%s': a box outside of it", f->entry.name);
+    const factor *f = &a->factor[i];
+    const sheaf_source_entry *e = &a->over.own[i];
+    if (row0 < 0 || rows < 0 || row0 > e->shape[0] - rows || col0 < 0 || cols < 0 ||
+        col0 > e->shape[1] - cols)
+        return sheaf_fail(SHEAF_E_ARG, "tensor '%s': a box outside of it", e->name);
     const char *name = f->b ? f->module->b_name : f->module->a_name;
-    sheaf_status *st = a->adapter->read(a->adapter, name, f->part * f->entry.shape[0] + row0, rows,
-                                        col0, cols, dst);
-    return st != NULL || !f->b ? st : scale_numbers(dst, f->entry.dtype, f->by, rows * cols, name);
+    sheaf_status *st =
+        a->adapter->read(a->adapter, name, f->part * e->shape[0] + row0, rows, col0, cols, dst);
+    return st != NULL || !f->b ? st : scale_numbers(dst, e->dtype, f->by, rows * cols, name);
 }
 
 /* The adapter's name of a tensor that it holds whole, or NULL. */
@@ -168,14 +146,15 @@ static sheaf_status *adapted_read(sheaf_source *self, const char *name, int64_t 
                                   int64_t col0, int64_t cols, void *dst)
 {
     const adapted *a = (adapted *)self;
-    const factor *f = find_factor(a, name);
-    const char *saved = f == NULL ? saved_name(a, name) : NULL;
-    if (f != NULL)
-        return read_factor(a, f, row0, rows, col0, cols, dst);
+    sheaf_source *const base = a->over.under;
+    const int64_t i = sheaf__over_find(&a->over, name);
+    const char *saved = i < 0 ? saved_name(a, name) : NULL;
+    if (i >= 0)
+        return read_factor(a, i, row0, rows, col0, cols, dst);
     if (saved == NULL)
-        return a->base->read(a->base, name, row0, rows, col0, cols, dst);
+        return base->read(base, name, row0, rows, col0, cols, dst);
     const sheaf_dtype from = a->adapter->find(a->adapter, saved)->dtype,
-                      to = a->base->find(a->base, name)->dtype;
+                      to = base->find(base, name)->dtype;
     void *stored = malloc((size_t)(rows * cols) * sheaf_dtype_bytes(from) + 1);
     if (stored == NULL)
         return sheaf_fail(SHEAF_E_MEMORY, "'%s'", name);
@@ -190,13 +169,11 @@ static sheaf_status *adapted_read(sheaf_source *self, const char *name, int64_t 
 static void adapted_close(sheaf_source *self)
 {
     adapted *a = (adapted *)self;
-    for (int64_t i = 0; i < a->count; i++)
-        free((char *)a->factor[i].entry.name);
-    free(a->factor);
-    free(a->entry);
     if (a->adapter != NULL)
         a->adapter->close(a->adapter);
-    a->base->close(a->base);
+    a->over.under->close(a->over.under);
+    sheaf__over_release(&a->over);
+    free(a->factor);
     sheaf_lora_free(a->lora);
     free(a);
 }
@@ -218,7 +195,7 @@ static sheaf_status *open_adapter(adapted *a, const sheaf_schema *schema, const 
                 &(sheaf_dialect_hints){ .want = SHEAF_WANT_ADAPTER, .as_stored = true }));
     TRY(st, sheaf_lora_check_file(&options, a->adapter));
     TRY(st, sheaf_lora_take_tables(&copy, a->lora, schema, a->adapter));
-    TRY(st, sheaf_lora_take_copies(&copy, a->lora, schema, a->adapter, a->base, false));
+    TRY(st, sheaf_lora_take_copies(&copy, a->lora, schema, a->adapter, a->over.under, false));
     if (st == NULL && copy != NULL)
         sheaf_note(events,
                    "%s: its '%s' is used in place of the base's, as PEFT does, though its config "
@@ -236,43 +213,25 @@ static sheaf_status *list_factors(adapted *a)
     for (int i = 0; i < a->lora->nmodules; i++)
         n += 2 * a->lora->module[i].parts;
     a->factor = calloc((size_t)n, sizeof *a->factor);
-    if (a->factor == NULL)
-        return sheaf__no_memory("adapter");
+    sheaf_status *st =
+        a->factor == NULL ? sheaf__no_memory("adapter") : sheaf__over_init(&a->over, n);
     for (int i = 0; i < a->lora->nmodules; i++)
-        for (int k = 0; k < 2 * a->lora->module[i].parts; k++) {
+        for (int k = 0; k < 2 * a->lora->module[i].parts && st == NULL; k++) {
             const sheaf_lora_module *m = &a->lora->module[i];
             const bool b = k % 2 == 1;
             const int64_t *shape = b ? m->b_shape : m->a_shape;
-            factor *f = &a->factor[a->count];
             char *name = NULL;
-            *f = (factor){ .module = m,
-                           .b = b,
-                           .part = k / 2,
-                           .by = scale_over_sats(m, a->lora->options.rslora) };
+            a->factor[a->over.count] =
+                (factor){ m, b, k / 2, scale_over_sats(m, a->lora->options.rslora) };
             if (asprintf(&name, "%s.matrix_%c.%d", m->base->module, b ? 'B' : 'A', k / 2) < 0)
-                return sheaf__no_memory("adapter");
-            f->entry = (sheaf_source_entry){
-                name, dtype_of(a, b ? m->b_name : m->a_name), 2, { shape[0] / m->parts, shape[1] }
-            };
-            a->count++;
+                name = NULL;
+            st = sheaf__over_add(
+                &a->over, name,
+                (sheaf_source_entry){ .dtype = dtype_of(a, b ? m->b_name : m->a_name),
+                                      .ndim = 2,
+                                      .shape = { shape[0] / m->parts, shape[1] } });
         }
-    qsort(a->factor, (size_t)a->count, sizeof *a->factor, sheaf__by_name);
-    return NULL;
-}
-
-/* As of a catalog, they are sorted. */
-static sheaf_status *list_entries(adapted *a)
-{
-    const int64_t n = a->base->count(a->base);
-    a->entry = calloc((size_t)(n + a->count), sizeof *a->entry);
-    if (a->entry == NULL)
-        return sheaf__no_memory("adapter");
-    for (int64_t i = 0; i < n; i++)
-        a->entry[a->nentries++] = a->base->entry(a->base, i);
-    for (int64_t i = 0; i < a->count; i++)
-        a->entry[a->nentries++] = &a->factor[i].entry;
-    qsort(a->entry, (size_t)a->nentries, sizeof *a->entry, sheaf__by_name_behind);
-    return NULL;
+    return st;
 }
 
 sheaf_status *sheaf__adapted_source(sheaf_source **out, int64_t *rank, sheaf_source *base,
@@ -284,9 +243,8 @@ sheaf_status *sheaf__adapted_source(sheaf_source **out, int64_t *rank, sheaf_sou
         base->close(base);
         return sheaf__no_memory(dir);
     }
-    a->source =
-        (sheaf_source){ adapted_find, adapted_count, adapted_entry, adapted_read, adapted_close };
-    a->base = base;
+    a->over.under = base;
+    a->over.beside = true;
     sheaf_status *st = open_adapter(a, schema, dir, events);
     for (int i = 0; st == NULL && i < a->lora->nmodules; i++)
         st = check_module(a, schema, &a->lora->module[i]);
@@ -297,12 +255,13 @@ sheaf_status *sheaf__adapted_source(sheaf_source **out, int64_t *rank, sheaf_sou
                                "it in the base"),
                 "none of this name");
     TRY(st, list_factors(a));
-    TRY(st, list_entries(a));
+    a->over.source.read = adapted_read;
+    a->over.source.close = adapted_close;
     if (st != NULL) {
-        adapted_close(&a->source);
+        adapted_close(&a->over.source);
         return st;
     }
     *rank = a->lora->module[0].rank;
-    *out = &a->source;
+    *out = &a->over.source;
     return NULL;
 }

@@ -9,9 +9,8 @@
 /* sheaf__dtype_can - is there a rounding from one to the other? F64, F32, BF16, F16 to F32, BF16,
  * F16; equal ones. */
 bool sheaf__dtype_can(sheaf_dtype from, sheaf_dtype to);
-/* sheaf__dtype_convert - n numbers, rounded once, to nearest even; NaN stays NaN. Integer
- * arithmetic: denormals count, whatever the mode of the thread. False when a finite number became
- * infinite. */
+/* sheaf__dtype_convert - n numbers, rounded once, to nearest even; NaN stays NaN, denormals count.
+ * False when a finite number became infinite. */
 bool sheaf__dtype_convert(void *dst, sheaf_dtype to, const void *src, sheaf_dtype from, int64_t n);
 
 /* sheaf__cast_source - `inner` (owned from now on, also after a failure) with floating-point

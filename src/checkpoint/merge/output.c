@@ -3,46 +3,25 @@
 
 #include "base/output.h"
 #include "base/base.h"
+#include "catalog/over_source.h"
 #include "dialects/hf/hf.h"
 #include "dialects/open.h"
 #include "lora/names.h"
 
-/* ---- SAT ---- */
-
-/* What SAT's writer wants to know of the tensors; it reads none. */
-typedef struct listing {
-    sheaf_source source; /* first */
-    const sheaf__merge_plan *plan;
-} listing;
-
-static const sheaf_source_entry *listing_find(sheaf_source *self, const char *name)
-{
-    const sheaf__merge_plan *p = ((listing *)self)->plan;
-    for (int64_t i = 0; i < p->count; i++)
-        if (strcmp(p->specs[i].name, name) == 0)
-            return &p->specs[i];
-    return NULL;
-}
-
-static int64_t listing_count(sheaf_source *self)
-{
-    return ((listing *)self)->plan->count;
-}
-static const sheaf_source_entry *listing_entry(sheaf_source *self, int64_t i)
-{
-    return &((listing *)self)->plan->specs[i];
-}
-
 static sheaf_status *begin_sat(sheaf__merge_output *out, const sheaf__merge_plan *plan,
                                const char *config, const sheaf_weights_merge_options *o)
 {
-    listing l = { { .find = listing_find, .count = listing_count, .entry = listing_entry }, plan };
+    sheaf__over_source list = { 0 }; /* what SAT's writer asks of the tensors; it reads none */
     const sheaf_sat_write_options how = { .config = config, .ways = o->tp };
     out->index = calloc((size_t)plan->count + 1, sizeof *out->index);
-    sheaf_status *st = out->index == NULL ? sheaf__no_memory("merge") : NULL;
-    TRY(st, sheaf_sat_begin(&out->sat, o->dst, &l.source, &how));
+    sheaf_status *st = sheaf__over_init(&list, plan->count);
+    TRY(st, out->index == NULL ? sheaf__no_memory("merge") : NULL);
+    for (int64_t i = 0; st == NULL && i < plan->count; i++)
+        st = sheaf__over_add(&list, strdup(plan->specs[i].name), plan->specs[i]);
+    TRY(st, sheaf_sat_begin(&out->sat, o->dst, &list.source, &how));
     for (int64_t i = 0; st == NULL && i < sheaf_sat_count(out->sat); i++) /* it has exactly these */
-        out->index[listing_find(&l.source, sheaf_sat_name(out->sat, i)) - plan->specs] = i;
+        out->index[sheaf__over_find(&list, sheaf_sat_name(out->sat, i))] = i;
+    sheaf__over_release(&list);
     return st;
 }
 
@@ -79,7 +58,7 @@ static const char *find_tokenizer(const sheaf__merge_plan *p, const sheaf_events
     return path;
 }
 
-/* ---- either ---- */
+/* ---- the output ---- */
 
 sheaf_status *sheaf__merge_output_begin(sheaf__merge_output *out, const sheaf__merge_plan *plan,
                                         const char *config, const sheaf_weights_merge_options *o)

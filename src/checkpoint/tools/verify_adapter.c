@@ -1,31 +1,10 @@
 /* verify_adapter.c - see verify.h. Shapes against a base model are for who has one: merge,
  * eval, train. */
 #include "base/base.h"
+#include "catalog/over_source.h"
 #include "checkpoint/tools/verify.h"
 
 #include "lora/check_file.h"
-
-/* A catalog's tensors as a source without values. */
-typedef struct listing {
-    sheaf_source source; /* first */
-    sheaf_catalog *catalog;
-} listing;
-
-static const sheaf_source_entry *find(sheaf_source *self, const char *name)
-{
-    const sheaf_logical *t = sheaf__catalog_find(((listing *)self)->catalog, name);
-    return t == NULL ? NULL : &t->told;
-}
-
-static int64_t count(sheaf_source *self)
-{
-    return ((listing *)self)->catalog->count;
-}
-
-static const sheaf_source_entry *entry(sheaf_source *self, int64_t i)
-{
-    return &((listing *)self)->catalog->tensor[i].told;
-}
 
 /* Once for each tensor and code: two neighbours of a layer may miss the same. */
 static sheaf_status *tell(void *self, const char *code, const char *tensor, sheaf_status *wrong)
@@ -49,9 +28,14 @@ typedef sheaf_status *check(const sheaf_lora_options *options, sheaf_source *ada
 
 static sheaf_status *run(check *of, sheaf_catalog *c, const sheaf_lora_options *options)
 {
-    listing l = { .source = { .find = find, .count = count, .entry = entry }, .catalog = c };
-    sheaf_status *st = sheaf__catalog_sort(c);
-    TRY(st, of(options, &l.source, tell, c));
+    sheaf__over_source list = { 0 }; /* the tensors without their values */
+    sheaf_status *st = sheaf__over_init(&list, c->count);
+    for (int64_t i = 0; i < c->count && st == NULL; i++)
+        st = sheaf__over_add(&list, strdup(c->tensor[i].told.name), c->tensor[i].told);
+    TRY(st, sheaf__catalog_sort(c));
+    sheaf__over_sort(&list);
+    TRY(st, of(options, &list.source, tell, c));
+    sheaf__over_release(&list);
     return st != NULL && sheaf_status_code(st) == SHEAF_E_ARG /* an expression that is none */
                ? sheaf__catalog_defect(c, c->config_path, st)
                : st;
