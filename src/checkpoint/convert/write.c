@@ -83,12 +83,6 @@ static sheaf_status *copy_all(sheaf__converter *k, const listing *l, put *to, vo
                                              .what = "bytes converted" });
 }
 
-static sheaf_status *put_in_folder(void *context, int64_t index, int64_t row0, int64_t rows,
-                                   int64_t col0, int64_t cols, const void *src)
-{
-    return sheaf__folder_write(context, index, row0, rows, col0, cols, src);
-}
-
 static sheaf_status *put_in_file(void *context, int64_t index, int64_t row0, int64_t rows,
                                  int64_t col0, int64_t cols, const void *src)
 {
@@ -106,7 +100,7 @@ static sheaf_status *put_in_parts(void *context, int64_t index, int64_t row0, in
 static sheaf_status *fill_folder(sheaf__converter *k, listing *l, sheaf_folder *folder,
                                  sheaf_status *st)
 {
-    TRY(st, copy_all(k, l, put_in_folder, folder));
+    TRY(st, copy_all(k, l, sheaf__copy_to_folder, folder));
     list_free(l);
     if (st == NULL)
         return sheaf__folder_commit(folder);

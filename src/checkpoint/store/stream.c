@@ -4,11 +4,12 @@
 #include "base/base.h"
 #include "base/lowest.h"
 #include "checkpoint/store/look.h"
+#include "dialects/common/folder.h"
 
 enum {
     CHUNK_ELEMENTS = 1 << 18,
     COPY_BYTES = 1 << 20,
-    MOST_THREADS = 8,
+    MOST_THREADS = 64,
     PROGRESS_BYTES = 64 << 20
 };
 
@@ -144,6 +145,12 @@ static void do_job(void *context, int64_t index, int worker)
     else
         sheaf__copy_progress(k->events, k->what, k->done,
                              j->rows * j->cols * (int64_t)sheaf_dtype_bytes(e->dtype), k->total);
+}
+
+sheaf_status *sheaf__copy_to_folder(void *folder, int64_t index, int64_t row0, int64_t rows,
+                                    int64_t col0, int64_t cols, const void *src)
+{
+    return sheaf__folder_write(folder, index, row0, rows, col0, cols, src);
 }
 
 sheaf_status *sheaf__copy_all(const sheaf_copying *k)

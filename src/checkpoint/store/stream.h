@@ -43,6 +43,9 @@ typedef struct sheaf_copying {
     const char *what; /* of the progress: "bytes converted" */
 } sheaf_copying;
 
+/* sheaf__copy_to_folder - a `put` whose context is a sheaf_folder of the same tensors. */
+sheaf_status *sheaf__copy_to_folder(void *folder, int64_t index, int64_t row0, int64_t rows,
+                                    int64_t col0, int64_t cols, const void *src);
 /* sheaf__copy_all - every byte of every tensor once, in the order of the list. */
 sheaf_status *sheaf__copy_all(const sheaf_copying *copying);
 /* sheaf__copy_progress - adds to *done, and emits an event now and then. */

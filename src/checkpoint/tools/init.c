@@ -4,28 +4,23 @@
 #include "base/base.h"
 #include "base/control.h"
 #include "base/random.h"
-#include "checkpoint/store/look.h"
+#include "catalog/boxes.h"
+#include "catalog/over_source.h"
 #include "checkpoint/store/stream.h"
 #include "dialects/hf/hf.h"
 #include "ops/kernels.h"
 
+/* The new model as a source whose values are computed when they are read. */
 typedef struct maker {
+    sheaf__over_source over; /* first; it has its own tensors alone */
     sheaf_config config;
     sheaf_schema *schema;
     sheaf_safetensors_spec *specs;
     int64_t count;
     sheaf_folder *folder;
     const sheaf__kernels *kernels;
-    sheaf__pool *pool;
-    float **values; /* [threads] */
-    void **rounded;
-    int threads;
-    const atomic_int *stop;
     uint64_t seed;
     sheaf_dtype dtype;
-    /* the tensor at hand */
-    int64_t at, rows, cols; /* rows and columns as sheaf_source.read counts them */
-    const sheaf_tensor *tensor;
 } maker;
 
 /* ---- SPEC: a path, or the name of a model of a family ---- */
@@ -119,46 +114,22 @@ void sheaf__init_values(float *out, const sheaf_tensor *t, const sheaf_config *c
     }
 }
 
-static sheaf_status *make_rows(void *context, int64_t row0, int64_t rows, int64_t index, int worker)
+static sheaf_status *made_read(sheaf_source *self, const char *name, int64_t row0, int64_t rows,
+                               int64_t col0, int64_t cols, void *dst)
 {
-    maker *m = context;
-    sheaf_status *st = sheaf__stopped(m->stop, "init");
-    if (st != NULL)
-        return st;
-    float *values = m->values[worker];
-    const int64_t n = rows * m->cols;
-    sheaf__init_values(values, m->tensor, &m->config, m->seed, row0 * m->cols, n);
-    m->kernels->convert(m->rounded[worker], m->dtype, values, SHEAF_F32, n);
-    return sheaf__folder_write(m->folder, m->at, row0, rows, 0, m->cols, m->rounded[worker]);
-}
-
-static sheaf_status *make_tensor(maker *m, int64_t i)
-{
-    m->at = i;
-    m->tensor = sheaf_schema_find(m->schema, m->specs[i].name);
-    sheaf__look_view(&m->rows, &m->cols, &m->specs[i]);
-    return sheaf__stream_rows(m->pool, m->rows, sheaf__stream_chunk(m->rows, m->cols), make_rows,
-                              m);
-}
-
-static sheaf_status *make_buffers(maker *m)
-{
-    int64_t most = 1;
-    for (int64_t i = 0; i < m->count; i++) {
-        int64_t rows, cols;
-        sheaf__look_view(&rows, &cols, &m->specs[i]);
-        const int64_t n = sheaf__stream_chunk(rows, cols) * cols;
-        most = n > most ? n : most;
-    }
-    m->values = calloc((size_t)m->threads, sizeof *m->values);
-    m->rounded = calloc((size_t)m->threads, sizeof *m->rounded);
-    bool failed = m->values == NULL || m->rounded == NULL;
-    for (int i = 0; i < m->threads && !failed; i++) {
-        m->values[i] = malloc((size_t)most * sizeof **m->values);
-        m->rounded[i] = malloc((size_t)most * sizeof **m->values);
-        failed = m->values[i] == NULL || m->rounded[i] == NULL;
-    }
-    return failed ? sheaf__no_memory("init") : sheaf__pool_new(&m->pool, m->threads);
+    const maker *m = (maker *)self;
+    const sheaf_tensor *t = sheaf_schema_find(m->schema, name);
+    int64_t all, width;
+    sheaf__safetensors_view(&all, &width, t->ndim, t->shape);
+    float *values = malloc((size_t)(rows * cols) * sizeof *values);
+    if (values == NULL)
+        return sheaf__no_memory("init");
+    for (int64_t r = 0; r < rows; r++)
+        sheaf__init_values(values + r * cols, t, &m->config, m->seed, (row0 + r) * width + col0,
+                           cols);
+    m->kernels->convert(dst, m->dtype, values, SHEAF_F32, rows * cols);
+    free(values);
+    return NULL;
 }
 
 /* generation_config.json holds what generate() of transformers would otherwise guess. */
@@ -202,7 +173,6 @@ static sheaf_status *begin(maker *m, const sheaf_weights_init_options *o)
     TRY(st, sheaf_hf_specs(&m->specs, &m->count, m->schema, NULL, m->dtype));
     TRY(st, sheaf_hf_config_whole(&whole, json, &m->config, false));
     TRY(st, sheaf_hf_config_with_dtype(&with_dtype, whole, m->dtype));
-    TRY(st, make_buffers(m));
     TRY(st, sheaf__output_sweep(o->dst, o->events));
     TRY(st, sheaf_hf_begin(&m->folder, o->dst, with_dtype, m->specs, m->count,
                            &(sheaf_folder_options){}));
@@ -213,48 +183,54 @@ static sheaf_status *begin(maker *m, const sheaf_weights_init_options *o)
     return st;
 }
 
-static void release(maker *m)
+static sheaf_status *make_all(maker *m, sheaf_weights_init_report *report,
+                              const sheaf_weights_init_options *o)
 {
-    sheaf__folder_abandon(m->folder);
-    for (int i = 0; i < m->threads; i++) {
-        free(m->values != NULL ? m->values[i] : NULL);
-        free(m->rounded != NULL ? m->rounded[i] : NULL);
+    _Atomic int64_t done = 0;
+    const sheaf_source_entry **entry = calloc((size_t)m->count + 1, sizeof *entry);
+    sheaf_status *st = sheaf__over_init(&m->over, m->count);
+    TRY(st, entry == NULL ? sheaf__no_memory("init") : NULL);
+    m->over.source.read = made_read;
+    for (int64_t i = 0; i < m->count && st == NULL; i++) {
+        st = sheaf__over_add(&m->over, strdup(m->specs[i].name), m->specs[i]);
+        entry[i] = &m->over.own[i];
+        report->parameters += sheaf__elements(m->specs[i].ndim, m->specs[i].shape);
     }
-    free(m->values);
-    free(m->rounded);
-    sheaf__pool_free(m->pool);
-    free(m->specs);
-    sheaf_schema_free(m->schema);
-    sheaf_config_release(&m->config);
+    report->tensors = m->count;
+    report->dtype = m->dtype;
+    report->bytes = report->parameters * (int64_t)sheaf_dtype_bytes(m->dtype);
+    TRY(st, sheaf__copy_all(&(sheaf_copying){ .source = &m->over.source,
+                                              .entry = entry,
+                                              .count = m->count,
+                                              .put = sheaf__copy_to_folder,
+                                              .context = m->folder,
+                                              .threads = o->threads,
+                                              .stop = sheaf__control_stop(o->control),
+                                              .command = "init",
+                                              .events = o->events,
+                                              .done = &done,
+                                              .total = report->bytes,
+                                              .what = "bytes made" }));
+    free(entry);
+    return st;
 }
 
 sheaf_status *sheaf_init(sheaf_weights_init_report *report,
                          const sheaf_weights_init_options *options)
 {
-    maker m = { .threads = options->threads > 0 ? options->threads : 1,
-                .seed = options->seed,
-                .stop = sheaf__control_stop(options->control),
-                .kernels = sheaf__kernels_for(NULL) };
+    maker m = { .seed = options->seed, .kernels = sheaf__kernels_for(NULL) };
     *report = (sheaf_weights_init_report){ 0 };
     if (m.kernels == NULL)
         return sheaf_fail(SHEAF_E_UNSUPPORTED, "this processor has no AVX2, FMA and F16C");
     sheaf_status *st = begin(&m, options);
-    for (int64_t i = 0; i < m.count && st == NULL; i++) {
-        st = make_tensor(&m, i);
-        report->tensors++;
-        report->parameters += m.rows * m.cols;
-        const sheaf_event event = {
-            .kind = SHEAF_EVENT_PROGRESS, .text = "tensors made", .done = i + 1, .total = m.count
-        };
-        sheaf_emit(options->events, &event);
-    }
-    report->dtype = m.dtype;
-    report->bytes = report->parameters * (int64_t)sheaf_dtype_bytes(m.dtype);
-    if (st == NULL) {
-        sheaf_folder *folder = m.folder;
-        m.folder = NULL;
-        st = sheaf__folder_commit(folder);
-    }
-    release(&m);
+    TRY(st, make_all(&m, report, options));
+    if (st == NULL)
+        st = sheaf__folder_commit(m.folder);
+    else
+        sheaf__folder_abandon(m.folder);
+    sheaf__over_release(&m.over);
+    free(m.specs);
+    sheaf_schema_free(m.schema);
+    sheaf_config_release(&m.config);
     return st;
 }

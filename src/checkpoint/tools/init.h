@@ -12,7 +12,7 @@
 #include "schema/family.h"
 #include "sheaf/checkpoint.h"
 
-/* sheaf_init - sheaf_weights_init(), of one thread where options->threads is 0. */
+/* sheaf_init - sheaf_weights_init(), by one thread where options->threads is 0. */
 sheaf_status *sheaf_init(sheaf_weights_init_report *report,
                          const sheaf_weights_init_options *options);
 
