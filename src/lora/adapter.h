@@ -171,6 +171,10 @@ sheaf_status *sheaf_lora_take_tables(const char **taken, sheaf_lora *lora,
 sheaf_status *sheaf_lora_take_copies(const char **taken, sheaf_lora *lora,
                                      const sheaf_schema *schema, sheaf_source *adapter,
                                      sheaf_source *base, bool untied);
+/* sheaf__same_numbers - are two tensors that are there equal, shape and numbers? Their types may
+ * differ where both are F32, BF16 or F16. */
+sheaf_status *sheaf__same_numbers(bool *same, sheaf_source *a, const char *a_name, sheaf_source *b,
+                                  const char *b_name);
 /* sheaf_lora_refuse_table - for training, which would train them, and name them when it saves:
  * the error. */
 sheaf_status *sheaf_lora_refuse_table(const char *name);

@@ -24,9 +24,8 @@ sheaf_status *sheaf_lora_missing(const char *path, size_t length, const char *en
                           "is the file complete, and does its adapter_config.json belong to it?");
 }
 
-/* The tensor of module PATH that ends so; NULL: none. */
-static const sheaf_source_entry *part_of(sheaf_source *adapter, const char *path, size_t length,
-                                         const char *end)
+const sheaf_source_entry *sheaf__lora_find_part(sheaf_source *adapter, const char *path,
+                                                size_t length, const char *end)
 {
     char *name = NULL;
     if (asprintf(&name, SHEAF_PEFT_PREFIX "%.*s%s", (int)length, path, end) < 0)
@@ -38,8 +37,8 @@ static const sheaf_source_entry *part_of(sheaf_source *adapter, const char *path
 
 static bool is_adapted(sheaf_source *adapter, const char *path, size_t length)
 {
-    return part_of(adapter, path, length, ".lora_A.weight") != NULL ||
-           part_of(adapter, path, length, ".lora_embedding_A") != NULL;
+    return sheaf__lora_find_part(adapter, path, length, ".lora_A.weight") != NULL ||
+           sheaf__lora_find_part(adapter, path, length, ".lora_embedding_A") != NULL;
 }
 
 /* ---- does the config ask for it? ---- */
@@ -61,7 +60,7 @@ static sheaf_status *targeted(bool *yes, const sheaf_lora_options *o, const char
     return st;
 }
 
-static bool saved_whole(const sheaf_lora_options *o, const char *name)
+bool sheaf__lora_asks_whole(const sheaf_lora_options *o, const char *name)
 {
     const char *dot = strrchr(name, '.');
     if ((dot != NULL && sheaf__lora_saves_bias(o, name)) ||
@@ -91,12 +90,13 @@ static sheaf_status *is_asked_for(bool *yes, const sheaf_lora_options *o, sheaf_
     case SHEAF_PART_COPY:
     case SHEAF_PART_BIAS:
         *yes = (is_adapted(adapter, path, length) ||
-                part_of(adapter, path, length, ".token_adapter.trainable_tokens_delta") != NULL) &&
+                sheaf__lora_find_part(adapter, path, length,
+                                      ".token_adapter.trainable_tokens_delta") != NULL) &&
                (part == SHEAF_PART_COPY || o->bias != SHEAF_BIAS_NONE ||
-                part_of(adapter, path, length, ".base_layer.weight") != NULL);
+                sheaf__lora_find_part(adapter, path, length, ".base_layer.weight") != NULL);
         return NULL;
     case SHEAF_PART_WHOLE:
-        *yes = saved_whole(o, path) || sheaf__lora_is_table(path, e->ndim);
+        *yes = sheaf__lora_asks_whole(o, path) || sheaf__lora_is_table(path, e->ndim);
         return NULL;
     default: *yes = false; return NULL;
     }
@@ -194,18 +194,18 @@ static sheaf_status *check_factor(const checking *x, const sheaf_source_entry *e
     const char *const a_end = table ? ".lora_embedding_A" : ".lora_A.weight",
                       *const b_end = table ? ".lora_embedding_B" : ".lora_B.weight";
     if ((part == SHEAF_PART_B || part == SHEAF_PART_TABLE_B) &&
-        part_of(x->adapter, path, length, a_end) == NULL)
+        sheaf__lora_find_part(x->adapter, path, length, a_end) == NULL)
         return lacks(x, path, length, a_end);
     if (part != SHEAF_PART_A && part != SHEAF_PART_TABLE_A)
         return NULL;
-    const sheaf_source_entry *b = part_of(x->adapter, path, length, b_end);
+    const sheaf_source_entry *b = sheaf__lora_find_part(x->adapter, path, length, b_end);
     sheaf_status *st =
         b == NULL ? lacks(x, path, length, b_end) : tell(x, "shape", b->name, check_columns(e, b));
     if (st == NULL && o->dora &&
-        part_of(x->adapter, path, length, ".lora_magnitude_vector") == NULL)
+        sheaf__lora_find_part(x->adapter, path, length, ".lora_magnitude_vector") == NULL)
         st = lacks(x, path, length, ".lora_magnitude_vector");
     if (st == NULL && o->lora_bias && !table &&
-        part_of(x->adapter, path, length, ".lora_B.bias") == NULL)
+        sheaf__lora_find_part(x->adapter, path, length, ".lora_B.bias") == NULL)
         st = lacks(x, path, length, ".lora_B.bias");
     return st != NULL || e->ndim < 2 ? st
                                      : tell(x, "shape", e->name, check_rank(o, e, path, length));

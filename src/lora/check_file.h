@@ -43,5 +43,10 @@ int64_t sheaf__lora_behind(const sheaf_source_entry *entry);
 
 /* sheaf__lora_check_type - SHEAF_E_UNSUPPORTED for another than F32, BF16 and F16. */
 sheaf_status *sheaf__lora_check_type(const sheaf_source_entry *entry);
+/* sheaf__lora_find_part - the tensor of module PATH that ends so; NULL: none. */
+const sheaf_source_entry *sheaf__lora_find_part(sheaf_source *adapter, const char *path,
+                                                size_t length, const char *end);
+/* sheaf__lora_asks_whole - do the options ask for this tensor of the base as a whole? */
+bool sheaf__lora_asks_whole(const sheaf_lora_options *options, const char *name);
 /* sheaf_lora_missing - the status that PATH + end is not in the adapter. */
 sheaf_status *sheaf_lora_missing(const char *path, size_t length, const char *end);

@@ -1,5 +1,6 @@
 /* tables.c - the table of tokens and the head as PEFT saves them unasked. */
 #include "base/base.h"
+#include "formats/safetensors.h"
 #include "lora/adapter.h"
 #include "lora/names.h"
 #include "ops/kernels.h"
@@ -32,40 +33,30 @@ static sheaf_status *find_table(char **name, sheaf_source *adapter, const char *
     return NULL;
 }
 
-typedef struct stored {
-    sheaf_source *source;
-    const char *name;
-} stored;
-
-static sheaf_status *read_numbers(float *out, void *buffer, stored x, int64_t row, int64_t rows,
-                                  int64_t cols)
+sheaf_status *sheaf__same_numbers(bool *same, sheaf_source *a, const char *a_name, sheaf_source *b,
+                                  const char *b_name)
 {
-    const sheaf_dtype dtype = x.source->find(x.source, x.name)->dtype;
-    sheaf_status *st = x.source->read(x.source, x.name, row, rows, 0, cols, buffer);
-    if (st == NULL)
-        sheaf__kernels_for("ref")->convert(out, SHEAF_F32, buffer, dtype, rows * cols);
-    return st;
-}
-
-/* Of tables of one shape; the types may differ. */
-static sheaf_status *same_numbers(bool *same, stored a, stored b)
-{
-    const sheaf_source_entry *one = a.source->find(a.source, a.name),
-                             *two = b.source->find(b.source, b.name);
-    *same = one->ndim == 2 && two->ndim == 2 && one->shape[0] == two->shape[0] &&
-            one->shape[1] == two->shape[1];
-    const int64_t rows = one->shape[0], cols = one->shape[1];
+    const sheaf_source_entry *one = a->find(a, a_name), *two = b->find(b, b_name);
+    const size_t size = sheaf_dtype_bytes(one->dtype), wide = size > 4 ? size : 4;
+    const bool mixed = one->dtype != two->dtype;
+    int64_t rows, cols;
+    sheaf__safetensors_view(&rows, &cols, one->ndim, one->shape);
     const int64_t most = cols > 0 && cols < CHUNK ? CHUNK / cols : 1;
-    float *numbers = *same ? malloc(3 * (size_t)(most * cols) * sizeof *numbers + 1) : NULL;
-    sheaf_status *st = *same && numbers == NULL ? sheaf__no_memory("tables of the adapter") : NULL;
+    *same = sheaf__same_shape(one->ndim, one->shape, two->ndim, two->shape);
+    char *x = malloc((mixed ? 4 : 2) * (size_t)(most * cols) * wide + 1);
+    sheaf_status *st = x == NULL ? sheaf__no_memory(a_name) : NULL;
+    char *y = x + (size_t)(most * cols) * wide, *stored = y + (size_t)(most * cols) * wide;
     for (int64_t at = 0; *same && st == NULL && at < rows; at += most) {
         const int64_t n = rows - at < most ? rows - at : most;
-        float *other = numbers + most * cols, *buffer = other + most * cols;
-        st = read_numbers(numbers, buffer, a, at, n, cols);
-        TRY(st, read_numbers(other, buffer, b, at, n, cols));
-        *same = st == NULL && memcmp(numbers, other, (size_t)(n * cols) * sizeof *numbers) == 0;
+        st = a->read(a, a_name, at, n, 0, cols, mixed ? stored : x);
+        if (st == NULL && mixed)
+            sheaf__kernels_for("ref")->convert(x, SHEAF_F32, stored, one->dtype, n * cols);
+        TRY(st, b->read(b, b_name, at, n, 0, cols, mixed ? stored : y));
+        if (st == NULL && mixed)
+            sheaf__kernels_for("ref")->convert(y, SHEAF_F32, stored, two->dtype, n * cols);
+        *same = st == NULL && memcmp(x, y, (size_t)(n * cols) * (mixed ? 4 : size)) == 0;
     }
-    free(numbers);
+    free(x);
     return st;
 }
 
@@ -74,10 +65,9 @@ static sheaf_status *same_numbers(bool *same, stored a, stored b)
 static sheaf_status *join(sheaf_lora *lora, sheaf_source *adapter, char **table, char **head)
 {
     bool same = true;
-    sheaf_status *st =
-        *table != NULL && *head != NULL
-            ? same_numbers(&same, (stored){ adapter, *table }, (stored){ adapter, *head })
-            : NULL;
+    sheaf_status *st = *table != NULL && *head != NULL
+                           ? sheaf__same_numbers(&same, adapter, *table, adapter, *head)
+                           : NULL;
     if (st == NULL && *table != NULL && *head != NULL)
         same =
             same && adapter->find(adapter, *table)->dtype == adapter->find(adapter, *head)->dtype;
@@ -136,10 +126,9 @@ static sheaf_status *other_copy(char **name, const sheaf_lora_module *m, sheaf_s
     char *copy = NULL;
     if (asprintf(&copy, SHEAF_PEFT_PREFIX "%s.base_layer.weight", m->base->module) < 0)
         return sheaf__no_memory("tables of the adapter");
-    sheaf_status *st =
-        adapter->find(adapter, copy) == NULL || base->find(base, in_base) == NULL
-            ? NULL
-            : same_numbers(&same, (stored){ adapter, copy }, (stored){ base, in_base });
+    sheaf_status *st = adapter->find(adapter, copy) == NULL || base->find(base, in_base) == NULL
+                           ? NULL
+                           : sheaf__same_numbers(&same, adapter, copy, base, in_base);
     if (st == NULL && !same)
         *name = copy;
     else

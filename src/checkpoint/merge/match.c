@@ -1,7 +1,8 @@
 /* match.c - which tensor of the model each tensor of an adapter belongs to.
  *
- * The tensors of an adapter name their modules, so no schema is needed. That its config
- * asks for nothing else is settle.c's business. */
+ * The tensors of an adapter name their modules, so no schema is needed. sheaf_lora_check_file() has
+ * seen that each is one that the config asks for and whole by itself; that the base lacks nothing
+ * of what the config asks for is settle.c's business. */
 #include "base/base.h"
 #include "catalog/boxes.h"
 #include "checkpoint/merge/matcher.h"
@@ -26,14 +27,6 @@ static sheaf_status *wrong_shape(const sheaf_source_entry *e, const sheaf__merge
     sheaf_expected(st, "%s '%s' %s", what, t->name, sheaf__show_shape(want, t->ndim, t->shape));
     sheaf_found(st, "shape %s", sheaf__show_shape(got, e->ndim, e->shape));
     return sheaf_try_this(st, "this adapter was made for another base model");
-}
-
-static sheaf_status *check_type(const sheaf_source_entry *e)
-{
-    if (sheaf__merge_is_float(e->dtype))
-        return NULL;
-    sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "'%s'", e->name);
-    return sheaf_found(sheaf_expected(st, "F32, BF16 or F16"), "%s", sheaf_dtype_name(e->dtype));
 }
 
 static sheaf_status *check_base_type(const sheaf__matcher *m, const sheaf__merge_tensor *t)
@@ -85,8 +78,7 @@ static bool is_resized(const sheaf_source_entry *e, const sheaf__merge_tensor *t
 static sheaf_status *replace(sheaf__matcher *m, sheaf__merge_tensor *t, const sheaf_source_entry *e,
                              bool saved)
 {
-    sheaf_status *st = check_type(e);
-    TRY(st, check_base_type(m, t));
+    sheaf_status *st = check_base_type(m, t);
     if (st != NULL)
         return st;
     if (saved && (t->nsteps > 0 || t->saved))
@@ -112,21 +104,6 @@ static sheaf_status *replace(sheaf__matcher *m, sheaf__merge_tensor *t, const sh
     return NULL;
 }
 
-/* Does the config ask for this whole tensor? */
-static bool wants_whole(const sheaf__matcher *m, const sheaf__merge_tensor *t, const char *path)
-{
-    const sheaf_lora_options *o = &m->adapter->options;
-    if (sheaf__lora_saves_bias(o, path) || (o->keep_tie && sheaf__merge_is_other(m->plan, t)))
-        return true;
-    const char *dot = strrchr(path, '.');
-    if (dot == NULL || sheaf__lora_saves(o, path)) /* a parameter that the list has as a module */
-        return dot != NULL || sheaf__lora_saves(o, path);
-    char *module = strndup(path, (size_t)(dot - path));
-    const bool yes = module != NULL && sheaf__lora_saves(o, module);
-    free(module);
-    return yes;
-}
-
 /* First pass: tensors in place of the base's. */
 static sheaf_status *match_whole(sheaf__matcher *m, const sheaf_source_entry *e,
                                  sheaf_lora_part kind, const char *path)
@@ -135,7 +112,9 @@ static sheaf_status *match_whole(sheaf__matcher *m, const sheaf_source_entry *e,
     sheaf_status *st = NULL;
     if (kind == SHEAF_PART_WHOLE) {
         st = sheaf__merge_place(&t, m, path, "");
-        const bool asked = t != NULL && wants_whole(m, t, path);
+        const sheaf_lora_options *o = &m->adapter->options;
+        const bool asked = t != NULL && (sheaf__lora_asks_whole(o, path) ||
+                                         (o->keep_tie && sheaf__merge_is_other(m->plan, t)));
         if (t == NULL || (!asked && !t->table))
             lose(m, e->name);
         else
@@ -143,13 +122,7 @@ static sheaf_status *match_whole(sheaf__matcher *m, const sheaf_source_entry *e,
     } else if (kind == SHEAF_PART_BIAS || kind == SHEAF_PART_COPY) {
         st = sheaf__merge_place(&t, m, path, kind == SHEAF_PART_BIAS ? ".bias" : ".weight");
         const bool trained = m->adapter->options.bias != SHEAF_BIAS_NONE;
-        const bool adapted =
-            sheaf__merge_part(m, path, ".lora_A.weight") != NULL ||
-            sheaf__merge_part(m, path, ".lora_embedding_A") != NULL ||
-            sheaf__merge_part(m, path, ".token_adapter.trainable_tokens_delta") != NULL;
-        if (st == NULL && (t == NULL || !adapted ||
-                           (kind == SHEAF_PART_BIAS && !trained &&
-                            sheaf__merge_part(m, path, ".base_layer.weight") == NULL)))
+        if (st == NULL && t == NULL)
             lose(m, e->name);
         else if (st == NULL)
             st = replace(m, t, e, kind == SHEAF_PART_BIAS && trained);
@@ -165,24 +138,15 @@ static sheaf_status *set_scale(sheaf__matcher *m, sheaf__merge_step *s, const ch
     double rank = 0, alpha = 0;
     sheaf_status *st = sheaf__lora_pattern_value(&rank, &o->rank_pattern, path, (double)o->rank);
     TRY(st, sheaf__lora_pattern_value(&alpha, &o->alpha_pattern, path, o->alpha));
-    if (st != NULL)
-        return st;
-    s->scale = sheaf_lora_scale(alpha, (int64_t)rank, o->rslora);
-    if (s->rank == (int64_t)rank)
-        return NULL;
-    st = sheaf_fail(SHEAF_E_LAYOUT, "'%s'", s->a->name);
-    sheaf_found(sheaf_expected(st, "rank %" PRId64, (int64_t)rank), "rank %" PRId64, s->rank);
-    return sheaf_try_this(st, "the rank differs from r and rank_pattern in adapter_config.json");
+    if (st == NULL)
+        s->scale = sheaf_lora_scale(alpha, (int64_t)rank, o->rslora);
+    return st;
 }
 
 /* Do A [r, in], B [out, r] fit the tensor, and which way round? */
 static sheaf_status *set_shape(sheaf__merge_step *s, const sheaf__merge_tensor *t, bool table)
 {
     const int64_t in = sheaf__elements(s->a->ndim - 1, s->a->shape + 1), out = s->b->shape[0];
-    if (s->b->ndim < 2 || sheaf__elements(s->b->ndim - 1, s->b->shape + 1) != s->rank) {
-        sheaf_status *st = wrong_shape(s->b, t, "one column for each row of A, for");
-        return sheaf_try_this(st, "A has rank %" PRId64 "; are both of one adapter?", s->rank);
-    }
     bool along = !table && t->ndim >= 2 && t->shape[0] == out && t->cols == in;
     const bool across = t->ndim == 2 && s->a->ndim == 2 && t->shape[0] == in && t->cols == out;
     for (int i = 1; i < t->ndim && along; i++) /* a convolution's A has its kernel */
@@ -198,33 +162,12 @@ static sheaf_status *set_shape(sheaf__merge_step *s, const sheaf__merge_tensor *
 static sheaf_status *set_magnitude(sheaf__matcher *m, sheaf__merge_step *s,
                                    const sheaf__merge_tensor *t, const char *path)
 {
-    s->magnitude = sheaf__merge_part(m, path, ".lora_magnitude_vector");
-    if (!m->adapter->options.dora) {
-        if (s->magnitude != NULL)
-            lose(m, s->magnitude->name);
-        s->magnitude = NULL;
-        return NULL;
-    }
-    if (s->magnitude == NULL)
-        return sheaf_lora_missing(path, strlen(path), ".lora_magnitude_vector");
-    const int64_t want = s->b->shape[0];
-    sheaf_status *st = check_type(s->magnitude);
-    if (st == NULL && sheaf__elements(s->magnitude->ndim, s->magnitude->shape) != want)
-        st = wrong_shape(s->magnitude, t, "one magnitude for each output of");
-    return st;
-}
-
-static sheaf_status *targeted(bool *yes, sheaf__matcher *m, const sheaf__merge_tensor *t,
-                              const char *path)
-{
-    const sheaf_lora_options *o = &m->adapter->options;
-    sheaf_hit hit = SHEAF_HIT_NONE;
-    *yes = m->adapter->made || o->all_linear || (o->targets.regex == NULL && o->targets.n == 0);
-    sheaf_status *st = !*yes ? sheaf__lora_hit(&hit, o, path) : NULL;
-    *yes |= hit == SHEAF_HIT_TARGET;
-    if (st == NULL && !*yes && o->keep_tie && t != NULL) /* the head goes with the table */
-        *yes = sheaf__merge_is_other(m->plan, t);
-    return st;
+    const sheaf_source_entry *e =
+        sheaf__lora_find_part(m->adapter->source, path, strlen(path), ".lora_magnitude_vector");
+    s->magnitude = e;
+    return e == NULL || sheaf__elements(e->ndim, e->shape) == s->b->shape[0]
+               ? NULL
+               : wrong_shape(e, t, "one magnitude for each output of");
 }
 
 /* GPTQ, AWQ and compressed-tensors have other names in place of X.weight. */
@@ -244,23 +187,16 @@ static sheaf_status *find_packed(sheaf__matcher *m, const char *path)
 static sheaf_status *match_delta(sheaf__matcher *m, const sheaf_source_entry *a, const char *path,
                                  bool table)
 {
-    const char *const b_end = table ? ".lora_embedding_B" : ".lora_B.weight";
     sheaf__merge_tensor *t = NULL;
     sheaf__merge_step *s = NULL;
-    bool yes = false;
+    const sheaf_source_entry *b = sheaf__lora_find_part(
+        m->adapter->source, path, strlen(path), table ? ".lora_embedding_B" : ".lora_B.weight");
     sheaf_status *st = sheaf__merge_place(&t, m, path, ".weight");
-    TRY(st, targeted(&yes, m, t, path));
-    if (st != NULL || t == NULL || !yes) {
+    if (st == NULL && t == NULL) {
         lose(m, a->name);
-        return st != NULL ? st : find_packed(m, path);
+        lose(m, b->name);
+        return find_packed(m, path);
     }
-    const sheaf_source_entry *b = sheaf__merge_part(m, path, b_end);
-    if (b == NULL)
-        return sheaf_lora_missing(path, strlen(path), b_end);
-    if (a->ndim < 2 || a->shape[0] < 1)
-        return wrong_shape(a, t, "two axes or more, the first the rank, for");
-    st = check_type(a);
-    TRY(st, check_type(b));
     TRY(st, add_step(&s, m, t));
     if (st != NULL)
         return st;
@@ -276,8 +212,9 @@ static sheaf_status *match_bias(sheaf__matcher *m, const sheaf_source_entry *e, 
 {
     sheaf__merge_tensor *t = NULL;
     sheaf__merge_step *s = NULL;
-    const sheaf_source_entry *a = sheaf__merge_part(m, path, ".lora_A.weight");
-    if (!m->adapter->options.lora_bias || a == NULL) {
+    const sheaf_source_entry *a =
+        sheaf__lora_find_part(m->adapter->source, path, strlen(path), ".lora_A.weight");
+    if (a == NULL) { /* it is a table's */
         lose(m, e->name);
         return NULL;
     }
@@ -288,7 +225,6 @@ static sheaf_status *match_bias(sheaf__matcher *m, const sheaf_source_entry *e, 
                     "a layer without bias");
         return sheaf_try_this(st, "this adapter was made for another base model");
     }
-    TRY(st, check_type(e));
     TRY(st, !same_shape(e, t) ? wrong_shape(e, t, "the shape of") : NULL);
     TRY(st, add_step(&s, m, t));
     if (st != NULL)
@@ -325,19 +261,14 @@ static sheaf_status *match_rows(sheaf__matcher *m, const sheaf_source_entry *e, 
     sheaf__merge_step *s = NULL;
     const sheaf_lora_tokens *tokens = sheaf__lora_tokens(&m->adapter->options, path, strlen(path));
     sheaf_status *st = sheaf__merge_place(&t, m, path, ".weight");
-    if (st != NULL || t == NULL || tokens == NULL) {
+    if (st != NULL || t == NULL) {
         lose(m, e->name);
         return st;
     }
     if (t->nsteps > 0 || (t->whole != NULL && t->saved))
         return refuse_second(t, e, m->number);
-    st = check_type(e);
-    if (st == NULL && (e->ndim != 2 || t->ndim != 2 || e->shape[1] != t->shape[1] ||
-                       e->shape[0] != tokens->nrows)) {
-        st = wrong_shape(e, t, "rows of");
-        sheaf_try_this(st, "adapter_config.json names %" PRId64 " rows in trainable_token_indices",
-                       tokens->nrows);
-    }
+    if (t->ndim != 2 || e->shape[1] != t->shape[1])
+        return wrong_shape(e, t, "rows of");
     TRY(st, add_step(&s, m, t));
     if (st != NULL)
         return st;
@@ -362,23 +293,6 @@ static sheaf_status *match_rows(sheaf__matcher *m, const sheaf_source_entry *e, 
     return NULL;
 }
 
-/* B goes where its A went. */
-static sheaf_status *match_other(sheaf__matcher *m, const sheaf_source_entry *b, const char *path,
-                                 const char *a_end)
-{
-    sheaf__merge_tensor *t = NULL;
-    bool yes = false;
-    sheaf_status *st = sheaf__merge_place(&t, m, path, ".weight");
-    TRY(st, targeted(&yes, m, t, path));
-    if (st != NULL)
-        return st;
-    if (t == NULL || !yes)
-        lose(m, b->name);
-    else if (sheaf__merge_part(m, path, a_end) == NULL)
-        return sheaf_lora_missing(path, strlen(path), a_end);
-    return NULL;
-}
-
 /* Second pass: what changes tensors. */
 static sheaf_status *match_change(sheaf__matcher *m, const sheaf_source_entry *e,
                                   sheaf_lora_part kind, const char *path)
@@ -386,16 +300,8 @@ static sheaf_status *match_change(sheaf__matcher *m, const sheaf_source_entry *e
     switch (kind) {
     case SHEAF_PART_A: return match_delta(m, e, path, false);
     case SHEAF_PART_TABLE_A: return match_delta(m, e, path, true);
-    case SHEAF_PART_B: return match_other(m, e, path, ".lora_A.weight");
-    case SHEAF_PART_TABLE_B: return match_other(m, e, path, ".lora_embedding_A");
-    case SHEAF_PART_MAGNITUDE:
-        if (sheaf__merge_part(m, path, ".lora_A.weight") == NULL &&
-            sheaf__merge_part(m, path, ".lora_embedding_A") == NULL)
-            lose(m, e->name);
-        return NULL;
     case SHEAF_PART_B_BIAS: return match_bias(m, e, path);
     case SHEAF_PART_TOKENS: return match_rows(m, e, path);
-    case SHEAF_PART_FOREIGN: lose(m, e->name); return NULL;
     default: return NULL;
     }
 }

@@ -44,8 +44,6 @@ sheaf_status *sheaf__merge_check_asked(sheaf__matcher *m, const sheaf__merge_ten
 /* ---- which names the adapter's are (names.c) ---- */
 
 bool sheaf__merge_is_float(sheaf_dtype dtype);
-/* The tensor of the adapter for PATH that ends so; NULL: none. */
-const sheaf_source_entry *sheaf__merge_part(sheaf__matcher *m, const char *path, const char *end);
 /* sheaf__merge_settle_names - finds out how the adapter's names become the base's: as they are;
  * with a prefix more or less; by the renamings of transformers. Fills drop, add and alias; none
  * explains all names: they stay empty. */

@@ -14,16 +14,6 @@ bool sheaf__merge_is_float(sheaf_dtype dtype)
     return dtype == SHEAF_F32 || dtype == SHEAF_BF16 || dtype == SHEAF_F16;
 }
 
-const sheaf_source_entry *sheaf__merge_part(sheaf__matcher *m, const char *path, const char *end)
-{
-    char *name = NULL;
-    if (asprintf(&name, SHEAF_PEFT_PREFIX "%s%s", path, end) < 0)
-        return NULL;
-    const sheaf_source_entry *e = m->adapter->source->find(m->adapter->source, name);
-    free(name);
-    return e;
-}
-
 static sheaf_status *find(sheaf__merge_tensor **out, sheaf__matcher *m, const char *name)
 {
     char *new = NULL;

@@ -170,7 +170,7 @@ sheaf_status *sheaf__merge_check_asked(sheaf__matcher *m, const sheaf__merge_ten
                      !(m->leaves_named && sheaf__lora_named_bias(o, name));
     bool lacks = (saved || all) && !mine;
     if (bias && o->bias == SHEAF_BIAS_LORA_ONLY && !mine &&
-        sheaf__merge_part(m, module, ".lora_A.weight") != NULL)
+        sheaf__lora_find_part(m->adapter->source, module, strlen(module), ".lora_A.weight") != NULL)
         lacks = true;
     if (lacks && !is_never_trained(m, t->name)) {
         st = sheaf_lora_missing(name, strlen(name), "");

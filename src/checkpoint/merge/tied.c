@@ -6,14 +6,13 @@
 #include "base/base.h"
 #include "checkpoint/merge/plan.h"
 
-#include "checkpoint/store/look.h"
 #include "dialects/common/model_folder.h"
 #include "lora/match.h"
 #include "lora/names.h"
 #include "lora/renames.h"
 #include "schema/family.h"
 
-enum { MOST_NAME = 256, BLOCK = 1 << 20 };
+enum { MOST_NAME = 256 };
 
 static const char flag_key[] = "tie_word_embeddings";
 
@@ -216,26 +215,6 @@ static sheaf_status *find_members(member *m, int *n, spelling *s, sheaf__merge_p
     return st;
 }
 
-static sheaf_status *same_values(bool *same, sheaf_source *base, const sheaf_source_entry *a,
-                                 const sheaf_source_entry *b)
-{
-    int64_t rows, cols;
-    sheaf__look_view(&rows, &cols, a);
-    const int64_t line = cols * (int64_t)sheaf_dtype_bytes(a->dtype);
-    const int64_t most = line > 0 && line < BLOCK ? BLOCK / line : 1;
-    *same = a->dtype == b->dtype && sheaf__same_shape(a->ndim, a->shape, b->ndim, b->shape);
-    char *buffer = malloc(2 * (size_t)(most * line) + 1);
-    sheaf_status *st = buffer == NULL ? sheaf__no_memory(a->name) : NULL;
-    for (int64_t at = 0; at < rows && *same && st == NULL; at += most) {
-        const int64_t n = rows - at < most ? rows - at : most;
-        st = base->read(base, a->name, at, n, 0, cols, buffer);
-        TRY(st, base->read(base, b->name, at, n, 0, cols, buffer + n * line));
-        *same = st == NULL && memcmp(buffer, buffer + n * line, (size_t)(n * line)) == 0;
-    }
-    free(buffer);
-    return st;
-}
-
 static sheaf_status *refuse_two(const member *m, const sheaf_source_entry *leader)
 {
     sheaf_status *st = sheaf_fail(SHEAF_E_LAYOUT, "'%s'", m->file);
@@ -263,7 +242,8 @@ static sheaf_status *decide(member *m, const spelling *s, sheaf__merge_plan *p,
         return NULL;
     }
     const bool sure_yes = p->said_yes && !p->said_no && !p->ties->keeps_flag;
-    st = same_values(&m->tied, p->base, leader, m->stored);
+    if (leader->dtype == m->stored->dtype)
+        st = sheaf__same_numbers(&m->tied, p->base, leader->name, p->base, m->stored->name);
     TRY(st, !m->tied && sure_yes ? refuse_two(m, leader) : NULL);
     m->twice = m->tied && sure_yes;
     return st;
