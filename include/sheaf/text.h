@@ -57,18 +57,24 @@ SHEAF_API sheaf_status *sheaf_tokenizer_decode(char **text, size_t *size,
 
 /* ---- conversations ---- */
 
+typedef enum sheaf_span_kind {
+    SHEAF_SPAN_CONTENT, /* content of a message: text, whatever it looks like */
+    SHEAF_SPAN_ANSWER,  /* what a model learns to write: behind the generation prompt, up to and
+                           with the mark that ends it; where the template has {% generation %}
+                           blocks, what these write */
+} sheaf_span_kind;
+
 typedef struct sheaf_span {
     size_t begin, end; /* bytes of the text */
     int64_t message;   /* from 0 */
-    bool learned;      /* an answer with the mark that ends it, which a model learns to write; else
-                          the content of a message */
+    sheaf_span_kind kind;
 } sheaf_span;
 
 /* A record by its chat template; borrowed. */
 typedef struct sheaf_rendered {
     const char *text; /* [size] UTF-8, which may contain NUL */
     size_t size;
-    const sheaf_span *span; /* [spans] by begin */
+    const sheaf_span *span; /* [spans] by begin; an answer before the content that it encloses */
     int64_t spans;
     const char *chat_template; /* its name */
     const char *date;          /* that it writes; NULL */

@@ -140,7 +140,7 @@ static sheaf_status *encode_rendered(ids *out, const char **spelled, const sheaf
     if (plain == NULL)
         return sheaf__no_memory("data set");
     for (int64_t i = 0; i < text->spans && !e->specials; i++)
-        if (text->span[i].kind == SHEAF__CONTENT && text->span[i].begin < text->span[i].end)
+        if (text->span[i].kind == SHEAF_SPAN_CONTENT && text->span[i].begin < text->span[i].end)
             plain[n++] = (sheaf__text_range){ text->span[i].begin, text->span[i].end };
     sheaf_status *st = encode(out, e, text->text, text->size,
                               &(sheaf__encode_options){ .plain_range = plain, .plain_ranges = n });
@@ -154,9 +154,9 @@ static void learn_answers(sheaf__text_row *row, const ids *x, const sheaf__rende
 {
     int64_t from = 0;
     for (int64_t i = 0; i < text->spans; i++) {
-        const sheaf__span *span = &text->span[i];
+        const sheaf_span *span = &text->span[i];
         int64_t first, end;
-        if (span->kind != SHEAF__ANSWER)
+        if (span->kind != SHEAF_SPAN_ANSWER)
             continue;
         across(&first, &end, x, span->begin, span->end, from);
         from = first;

@@ -133,12 +133,17 @@ sheaf_status *sheaf__batch_images_check(const sheaf__model *m, const sheaf__prom
                            "%lld positions of an image", (long long)whole),
             "%lld", (long long)rows);
     if (sheaf__family_for(c)->image.needed && images == 0)
-        return sheaf_found(
-            sheaf_expected(sheaf_fail(SHEAF_E_DATA, "prompt %lld", (long long)index + 1),
-                           "an image: the cross-attention of %s looks at it in every layer",
-                           sheaf_family_name(c->family)),
-            "none");
+        return sheaf_in(sheaf__image_needed(SHEAF_E_DATA, "images", c), "prompt %lld",
+                        (long long)index + 1);
     return NULL;
+}
+
+sheaf_status *sheaf__image_needed(sheaf_code code, const char *what, const sheaf_config *config)
+{
+    sheaf_status *st = sheaf_fail(code, "%s", what);
+    sheaf_expected(st, "an image: the cross-attention of %s looks at it in every layer",
+                   sheaf_family_name(config->family));
+    return sheaf_found(st, "none");
 }
 
 /* ---- rows and pixels ---- */

@@ -96,3 +96,6 @@ sheaf_status *sheaf__generate(sheaf__continuation *out, sheaf__model *model,
  * on all then. Collective among peers, but for a rank that failed otherwise. */
 sheaf_status *sheaf__share_answers(sheaf__continuation *out, const sheaf__context *context,
                                    int64_t count, int64_t best, sheaf_status *st);
+/* sheaf__image_needed - what a prompt without one is answered where the model looks at one in every
+ * layer. */
+sheaf_status *sheaf__image_needed(sheaf_code code, const char *what, const sheaf_config *config);

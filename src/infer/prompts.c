@@ -196,10 +196,8 @@ static sheaf_status *add_ids(sheaf__prompts *p, int32_t *ids, int64_t n, const c
 {
     if (sheaf__family_for(p->config)->image.needed) {
         free(ids);
-        sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "token ids");
-        sheaf_expected(st, "an image: the cross-attention of %s looks at it in every layer",
-                       sheaf_family_name(p->config->family));
-        return sheaf_try_this(st, "--prompt TEXT --image FILE, or --data with images");
+        return sheaf_try_this(sheaf__image_needed(SHEAF_E_UNSUPPORTED, "token ids", p->config),
+                              "--prompt TEXT --image FILE, or --data with images");
     }
     return add(p, &(sheaf__prompt){ ids, n }, ids, NULL, expected, NULL);
 }

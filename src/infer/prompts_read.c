@@ -145,10 +145,6 @@ static sheaf_status *add_lines(sheaf__prompts *p, const sheaf__wording *w,
     TRY(st, sheaf__text_sources_files(&sources, from->file));
     for (int64_t i = 0; i < sources.paths && st == NULL; i++)
         st = add_file(&l, sources.path[i]);
-    if (st == NULL && p->count == 0)
-        st = sheaf_found(
-            sheaf_expected(sheaf_fail(SHEAF_E_DATA, "%s", from->file), "at least one prompt"),
-            "none");
     sheaf__text_sources_release(&sources);
     sheaf__fields_release(&l.fields);
     if (st == NULL)
@@ -198,11 +194,7 @@ static sheaf_status *add_plain(sheaf__prompts *p, const sheaf__wording *w,
     sheaf_status *st = sheaf__complaints_verdict(&complaints, from->file, number);
     if (st == NULL)
         sheaf__lost_warn(&lost, w->config, from->events);
-    return st != NULL || p->count > 0
-               ? st
-               : sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_DATA, "%s", from->file),
-                                            "at least one prompt"),
-                             "none");
+    return st;
 }
 
 /* ---- of CogVLM and CogAgent ---- */
@@ -311,6 +303,10 @@ sheaf_status *sheaf__prompts_read(sheaf__prompts *out, const sheaf__wording *w,
         : from->tokens != NULL
             ? sheaf__prompts_add_list(out, from->tokens)
             : sheaf__prompts_add_text(out, w, from->text, from->system, from->image, from->images);
+    if (st == NULL && out->count == 0)
+        st = sheaf_found(
+            sheaf_expected(sheaf_fail(SHEAF_E_DATA, "%s", from->file), "at least one prompt"),
+            "none");
     if (st == NULL)
         warn_of_written(out, file.events);
     const bool texts = from->tokens == NULL && w->templated;

@@ -123,11 +123,6 @@ static sheaf_status *add_row(sheaf__prompts *out, one_row *r, const sheaf__wordi
     r->image_rows = images.images * sheaf__image_positions(w->config);
     r->expert_rows = images.image_rows;
     TRY(st, find_context(r));
-    if (st == NULL && w->max_length > 0 && r->context - r->begin >= w->max_length)
-        st =
-            sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_DATA, "prompt"),
-                                       "fewer positions than --max-length %" PRId64, w->max_length),
-                        "%" PRId64, r->context - r->begin);
     TRY(st, expected_text(&about.expected, &laid_out, r, w));
     TRY(st, copy_context(&prompt, &about.block, r, w->config, data, row));
     prompt.laid_out = laid_out;

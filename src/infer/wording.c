@@ -35,13 +35,8 @@ static sheaf_status *check_sight(const sheaf__wording *w, bool image)
                                           "no image: %s has no vision tower", family),
                            "one");
     if (!image && sheaf__family_for(w->config)->image.needed)
-        return sheaf_try_this(
-            sheaf_found(
-                sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "prompt"),
-                               "an image: the cross-attention of %s looks at it in every layer",
-                               family),
-                "none"),
-            "--image FILE");
+        return sheaf_try_this(sheaf__image_needed(SHEAF_E_UNSUPPORTED, "prompt", w->config),
+                              "--image FILE");
     return NULL;
 }
 

@@ -22,38 +22,27 @@ static void warn_unused(const sheaf__wording_options *o, sheaf_status *st)
     sheaf_status_free(st);
 }
 
-static sheaf_status *find_tokenizer(sheaf__wording *w, const sheaf__wording_options *o)
-{
-    sheaf_status *st = sheaf__choose_tokenizer(&w->model, o->tokenizer, o->folder, w->config);
-    if (!w->images && goes_without(o, st)) {
-        warn_unused(o, st);
-        return NULL;
-    }
-    if (st != NULL || w->model == NULL)
-        return st;
-    if (w->bos < 0)
-        w->bos = sheaf__sentencepiece_bos(w->model);
-    if (w->eos < 0)
-        w->eos = sheaf__sentencepiece_eos(w->model);
-    return NULL;
-}
-
-static sheaf_status *find_text_tokenizer(sheaf__wording *w, const sheaf__wording_options *o)
+/* A sentencepiece model as CogVLM's program reads it, or the tokenizer of a model of text. */
+static sheaf_status *find_tokenizer(sheaf__wording *w, const sheaf__wording_options *o, bool text)
 {
     const char *path = o->tokenizer;
-    sheaf_status *st = path == NULL ? sheaf__tokenizer_folder(&path, o->folder) : NULL;
-    if (st == NULL && path != NULL)
+    sheaf_status *st = NULL;
+    if (!text)
+        st = sheaf__choose_tokenizer(&w->model, path, o->folder, w->config);
+    else if (path == NULL)
+        st = sheaf__tokenizer_folder(&path, o->folder);
+    if (st == NULL && text && path != NULL)
         st = sheaf__stored_chat_open(&w->tokenizer, &w->stored, path, w->config->vocab);
-    if (goes_without(o, st)) {
+    if ((text || !w->images) && goes_without(o, st)) {
         warn_unused(o, st);
         return NULL;
     }
-    if (st != NULL || w->tokenizer == NULL)
+    if (st != NULL || (w->model == NULL && w->tokenizer == NULL))
         return st;
     if (w->bos < 0)
-        w->bos = sheaf__tokenizer_bos(w->tokenizer);
+        w->bos = text ? sheaf__tokenizer_bos(w->tokenizer) : sheaf__sentencepiece_bos(w->model);
     if (w->eos < 0)
-        w->eos = sheaf__tokenizer_eos(w->tokenizer);
+        w->eos = text ? sheaf__tokenizer_eos(w->tokenizer) : sheaf__sentencepiece_eos(w->model);
     return NULL;
 }
 
@@ -129,7 +118,7 @@ static bool is_old_template(const char *name)
 static sheaf_status *open_text(sheaf__wording *w, const sheaf__wording_options *o)
 {
     const char *name = o->version;
-    sheaf_status *st = w->config->byte_vocab ? find_tokenizer(w, o) : find_text_tokenizer(w, o);
+    sheaf_status *st = find_tokenizer(w, o, !w->config->byte_vocab);
     w->templated = name != NULL;
     if (st != NULL)
         return st;
@@ -217,7 +206,7 @@ static sheaf_status *open_any(sheaf__wording *out, const sheaf_config *config,
     if (!out->images && !old)
         return open_text(out, options);
     sheaf_status *st = find_template(out, options);
-    return st == NULL ? find_tokenizer(out, options) : st;
+    return st == NULL ? find_tokenizer(out, options, false) : st;
 }
 
 sheaf_status *sheaf__wording_open(sheaf__wording *out, const sheaf_config *config,

@@ -50,7 +50,7 @@ sheaf_status *sheaf__speech_marks(sheaf__speech *speech, const sheaf_config *con
 /* ---- marks in the text ---- */
 
 /* Blanks that the template took away in front of a message's content. */
-static size_t taken_in_front(const sheaf__message *m, const sheaf__span *span)
+static size_t taken_in_front(const sheaf__message *m, const sheaf_span *span)
 {
     const char *at = m->content;
     size_t size = m->size;
@@ -66,8 +66,8 @@ static void move_marks(sheaf__placed_mark *mark, const sheaf__placed *p,
 {
     int64_t next = 0;
     for (int64_t i = 0; i < text->spans && next < p->marks; i++) {
-        const sheaf__span *span = &text->span[i];
-        if (span->kind != SHEAF__CONTENT || span->message != p->mark[next].message)
+        const sheaf_span *span = &text->span[i];
+        if (span->kind != SHEAF_SPAN_CONTENT || span->message != p->mark[next].message)
             continue;
         const size_t shift = taken_in_front(&p->message[span->message], span);
         for (; next < p->marks && p->mark[next].message == span->message; next++) {
@@ -109,7 +109,7 @@ static sheaf_status *encode_bytes(sheaf__said *out, const sheaf__speech *s,
     for (size_t at = 0; at < text->size;) {
         size_t n = 0;
         while (span < text->spans &&
-               (text->span[span].kind != SHEAF__CONTENT || text->span[span].end <= at))
+               (text->span[span].kind != SHEAF_SPAN_CONTENT || text->span[span].end <= at))
             span++;
         const bool written = span < text->spans && text->span[span].begin <= at;
         int32_t id = (unsigned char)text->text[at];
@@ -141,7 +141,7 @@ static sheaf_status *plain_ranges(sheaf__text_range **out, int64_t *count,
         return sheaf__no_memory("conversation");
     for (int64_t i = 0; i < text->spans; i++) {
         size_t begin = text->span[i].begin;
-        if (text->span[i].kind != SHEAF__CONTENT)
+        if (text->span[i].kind != SHEAF_SPAN_CONTENT)
             continue;
         for (; next < marks && mark[next].begin < text->span[i].end; next++) {
             if (mark[next].begin > begin)
@@ -314,8 +314,8 @@ void sheaf__said_targets(int32_t *target, int32_t *behind, int32_t none,
     *behind = none;
     int64_t at = 0;
     for (int64_t k = 0; k < said->text.spans; k++) {
-        const sheaf__span *span = &said->text.span[k];
-        if (span->kind != SHEAF__ANSWER)
+        const sheaf_span *span = &said->text.span[k];
+        if (span->kind != SHEAF_SPAN_ANSWER)
             continue;
         while (at < said->count && said->where[at].end <= span->begin)
             at++;

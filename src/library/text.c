@@ -56,23 +56,13 @@ typedef struct rendering {
 
 static sheaf_status *give(rendering *r, const sheaf__rendered *text)
 {
-    sheaf_span *span = malloc(((size_t)text->spans + 1) * sizeof *span);
-    if (span == NULL)
-        return sheaf__no_memory("text of a record");
-    for (int64_t i = 0; i < text->spans; i++)
-        span[i] = (sheaf_span){ text->span[i].begin, text->span[i].end, text->span[i].message,
-                                text->span[i].kind == SHEAF__ANSWER };
-    const sheaf_rendered record = { text->text,
-                                    text->size,
-                                    span,
-                                    text->spans,
-                                    sheaf__chat_template_name(r->template),
-                                    sheaf__chat_template_date(r->template) };
     sheaf__numbers before = sheaf__callback_begin();
-    sheaf_status *st = r->o->take(r->o->context, &record);
+    sheaf_status *st = r->o->take(
+        r->o->context, &(sheaf_rendered){ text->text, text->size, text->span, text->spans,
+                                          sheaf__chat_template_name(r->template),
+                                          sheaf__chat_template_date(r->template) });
     sheaf__numbers_restore(&before);
     r->taken = st != NULL;
-    free(span);
     return st;
 }
 

@@ -214,17 +214,6 @@ static void keep(session *t)
                                      "here; the next answer is saved with it, too"));
 }
 
-/* The last chance of an answer that could not be saved. */
-static sheaf_status *keep_at_last(const session *t)
-{
-    const char *role = "", *last = "";
-    for (int64_t i = 0; sheaf_chat_said(t->chat, i, &role) != NULL; i++)
-        last = role;
-    return t->unsaved && t->save != NULL && strcmp(last, "assistant") == 0
-               ? sheaf_chat_save(t->chat, t->save)
-               : NULL;
-}
-
 static sheaf_status *answer(session *t, const char *query)
 {
     sheaf_answer *said = NULL;
@@ -260,7 +249,9 @@ static sheaf_status *look(session *t, const char *word)
 
 static sheaf_status *instruct(session *t, const char *word)
 {
-    return sheaf_chat_system(t->chat, word);
+    sheaf_status *st = sheaf_chat_system(t->chat, word);
+    t->unsaved = t->unsaved && st != NULL;
+    return st;
 }
 
 static sheaf_status *save(session *t, const char *word)
@@ -289,6 +280,7 @@ static sheaf_status *load(session *t, const char *word)
     sheaf_note(&t->cli->events, "%s stays as it is; /save goes on in %s", t->save, word);
     free(t->saved);
     t->save = t->saved = NULL;
+    t->unsaved = false;
     return NULL;
 }
 
@@ -296,6 +288,7 @@ static sheaf_status *reset(session *t, const char *word)
 {
     (void)word;
     sheaf_chat_reset(t->chat);
+    t->unsaved = false;
     return NULL;
 }
 
@@ -430,7 +423,8 @@ static sheaf_status *lead(session *t)
     }
     if (t->terminal)
         fputc('\n', t->cli->err);
-    sheaf_status *unsaved = keep_at_last(t);
+    /* the last chance of an answer that could not be saved */
+    sheaf_status *unsaved = t->unsaved ? sheaf_chat_save(t->chat, t->save) : NULL;
     if (st == NULL)
         st = t->in.lost != NULL ? t->in.lost : no_input(t);
     else

@@ -138,20 +138,6 @@ static void print_json(const work *w, const double *share, bool stopped)
     json_decref(results);
 }
 
-/* What there is of the answers when it was stopped. The one prompt's is on the terminal already, as
- * far as it came. */
-static void print_stopped(const work *w)
-{
-    int64_t begun = 0;
-    for (int64_t i = 0; i < w->count; i++)
-        begun += tokens_of(w, i) > 0;
-    if (w->cli->json && begun > 0)
-        print_json(w, NULL, true);
-    for (int64_t i = 0; i < w->count && !w->cli->json; i++)
-        if (is_whole(w, i) || (w->s->data == NULL && begun > 0))
-            print_answer(w, i);
-}
-
 /* The records that have whole answers (1-16, 101-116), where these are not the first ones. */
 static void name_whole(sheaf_text *text, const work *w, int64_t whole)
 {
@@ -192,21 +178,23 @@ static sheaf_status *stopped(const work *w)
     return st;
 }
 
-static void print_results(const work *w)
+/* When it was stopped, what there is: the one prompt's answer is on the terminal already, as far as
+ * it came. */
+static void print_results(const work *w, bool stopped)
 {
-    int64_t compared = 0, equal = 0;
+    int64_t compared = 0, equal = 0, begun = 0;
     for (int64_t i = 0; i < w->count; i++) {
-        compared += facts_of(w, i).expected != NULL;
+        begun += tokens_of(w, i) > 0;
+        compared += !stopped && facts_of(w, i).expected != NULL;
         equal += sheaf_prompts_match(w->prompts, i, w->out[i]);
     }
     const double share = compared == 0 ? 0 : (double)equal / (double)compared;
-    if (w->cli->json) {
-        print_json(w, compared > 0 ? &share : NULL, false);
-        return;
-    }
-    for (int64_t i = 0; i < w->count; i++)
-        print_answer(w, i);
-    if (compared > 0)
+    if (w->cli->json && (begun > 0 || !stopped))
+        print_json(w, compared > 0 ? &share : NULL, stopped);
+    for (int64_t i = 0; i < w->count && !w->cli->json; i++)
+        if (!stopped || is_whole(w, i) || (w->s->data == NULL && begun > 0))
+            print_answer(w, i);
+    if (compared > 0 && !w->cli->json)
         sheaf__print(w->cli->out, "exact match: %lld of %lld (%.1f %%)\n", (long long)equal,
                      (long long)compared, 100 * share);
 }
@@ -269,9 +257,9 @@ static sheaf_status *run(cli *cli, const cli_option *table, settings *s)
     }
     sheaf_progress_close(progress);
     if (st == NULL && (st = stopped(&w)) == NULL)
-        print_results(&w);
+        print_results(&w, false);
     else if (w.out != NULL && w.out[0] != NULL)
-        print_stopped(&w);
+        print_results(&w, true);
     else if (w.begun && !cli->json)
         fputc('\n', cli->out);
     for (int64_t i = 0; i < w.count && w.out != NULL; i++)

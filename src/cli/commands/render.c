@@ -24,14 +24,14 @@ static int64_t characters(const sheaf_rendered *r, size_t *at, int64_t *chars, s
 }
 
 static void print_spans(sheaf_json_writer *j, const char *key, const sheaf_rendered *r,
-                        bool learned)
+                        sheaf_span_kind kind)
 {
     size_t at = 0;
     int64_t chars = 0;
     sheaf__json_open(j, key, '[');
     for (int64_t i = 0; i < r->spans; i++) {
         const sheaf_span *s = &r->span[i];
-        if (s->learned != learned)
+        if (s->kind != kind)
             continue;
         sheaf__json_open(j, NULL, '{');
         sheaf__json_put_int(j, "message", s->message);
@@ -62,8 +62,8 @@ static sheaf_status *print_record(void *self, const sheaf_rendered *r)
     sheaf__json_put_text(&j, "template", r->chat_template);
     if (r->date != NULL)
         sheaf__json_put_text(&j, "date", r->date);
-    print_spans(&j, "spans", r, true);
-    print_spans(&j, "content", r, false);
+    print_spans(&j, "spans", r, SHEAF_SPAN_ANSWER);
+    print_spans(&j, "content", r, SHEAF_SPAN_CONTENT);
     free(quoted);
     if (!cli_json_end(cli->out, &j) && !ferror(cli->out))
         return sheaf__no_memory("text of a record");

@@ -190,7 +190,7 @@ typedef struct search {
     const sheaf__chat_options *options;
     char *lead; /* what stands between a question and its answer, or NULL */
     size_t lead_size;
-    sheaf__span *span; /* [spans] of answers */
+    sheaf_span *span; /* [spans] of answers */
     int64_t spans;
 } search;
 
@@ -331,7 +331,7 @@ static sheaf_status *add_answer(search *s, int64_t i)
             at++;
         end = mark != NULL && continues(s, at, mark, strlen(mark)) ? at + strlen(mark) : end;
     }
-    s->span[s->spans++] = (sheaf__span){ begin, end, i, SHEAF__ANSWER };
+    s->span[s->spans++] = (sheaf_span){ begin, end, i, SHEAF_SPAN_ANSWER };
     return NULL;
 }
 
@@ -363,17 +363,17 @@ static void take_marks(search *s)
             }
         next = i + 1;
         if (i < s->n && !s->message[i].unlearnt)
-            s->span[s->spans++] = (sheaf__span){ mark->begin, mark->end, i, SHEAF__ANSWER };
+            s->span[s->spans++] = (sheaf_span){ mark->begin, mark->end, i, SHEAF_SPAN_ANSWER };
     }
 }
 
 /* Answers in front of the contents that they enclose. */
 static int by_place(const void *x, const void *y)
 {
-    const sheaf__span *a = x, *b = y;
+    const sheaf_span *a = x, *b = y;
     if (a->begin != b->begin)
         return a->begin < b->begin ? -1 : 1;
-    return a->kind != b->kind ? (a->kind == SHEAF__ANSWER ? -1 : 1)
+    return a->kind != b->kind ? (a->kind == SHEAF_SPAN_ANSWER ? -1 : 1)
                               : (a->end > b->end) - (a->end < b->end);
 }
 
@@ -425,7 +425,7 @@ static sheaf_status *take_contents(sheaf__rendered *out, const sheaf__jinja_text
     }
     for (int64_t i = 0; i < text->pieces; i++) {
         const sheaf__jpiece *p = &text->piece[i];
-        out->span[out->spans++] = (sheaf__span){ p->begin, p->end, p->message, SHEAF__CONTENT };
+        out->span[out->spans++] = (sheaf_span){ p->begin, p->end, p->message, SHEAF_SPAN_CONTENT };
         written[p->message] = true;
     }
     for (int64_t i = 0; i < n; i++) {

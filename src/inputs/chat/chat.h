@@ -12,7 +12,7 @@
 #include <jansson.h>
 
 #include "base/base.h"
-#include "sheaf/status.h"
+#include "sheaf/text.h"
 
 typedef struct sheaf__chat_template sheaf__chat_template;
 
@@ -24,22 +24,10 @@ typedef struct sheaf__message {
     bool unlearnt;      /* an answer that is read and not learnt */
 } sheaf__message;
 
-typedef enum sheaf__span_kind {
-    SHEAF__CONTENT, /* content of a message: text, whatever it looks like */
-    SHEAF__ANSWER,  /* what is learnt: behind the generation prompt, up to and with the mark that
-                       ends  it; where the program has {% generation %} blocks, what these write */
-} sheaf__span_kind;
-
-typedef struct sheaf__span {
-    size_t begin, end;
-    int64_t message;
-    sheaf__span_kind kind;
-} sheaf__span;
-
 typedef struct sheaf__rendered {
     char *text; /* NUL-terminated */
     size_t size;
-    sheaf__span *span; /* by begin; an ANSWER stands before the CONTENT that it encloses */
+    sheaf_span *span; /* by begin; an ANSWER stands before the CONTENT that it encloses */
     int64_t spans;
     int64_t left_out; /* messages that the program writes nowhere */
     int64_t unlearnt; /* answers that cannot be learnt, where `lenient` */

@@ -105,17 +105,17 @@ static void check_spans(const sheaf__rendered *r, const sheaf__chat_template *t,
 {
     const char *stop = sheaf__chat_template_stop(t, "</s>");
     for (int64_t i = 0; i < r->spans; i++) {
-        const sheaf__span *s = &r->span[i];
+        const sheaf_span *s = &r->span[i];
         assert_true(s->begin <= s->end && s->end <= r->size);
         const json_t *message = json_array_get(messages, (size_t)s->message);
         const json_t *content = json_object_get(message, "content");
-        if (s->kind == SHEAF__CONTENT)
+        if (s->kind == SHEAF_SPAN_CONTENT)
             assert_true(s->begin == s->end ||
                         memmem(json_string_value(content), json_string_length(content),
                                r->text + s->begin, s->end - s->begin) != NULL);
         else
             assert_memory_equal(r->text + s->end - strlen(stop), stop, strlen(stop));
-        assert_true(i == 0 || s[-1].begin <= s->begin || s->kind == SHEAF__CONTENT);
+        assert_true(i == 0 || s[-1].begin <= s->begin || s->kind == SHEAF_SPAN_CONTENT);
     }
 }
 
@@ -215,12 +215,12 @@ static void test_chat__spans_worked_by_hand(void **state)
         for (size_t at = 0; at <= r.size; at++) {
             for (int64_t s = r.spans - 1; s >= 0; s--)
                 if (r.span[s].end == at && r.span[s].begin < at)
-                    sheaf__text_add(&marked, r.span[s].kind == SHEAF__ANSWER ? "]" : ")");
+                    sheaf__text_add(&marked, r.span[s].kind == SHEAF_SPAN_ANSWER ? "]" : ")");
             for (int64_t s = 0; s < r.spans; s++)
                 if (r.span[s].begin == at)
-                    sheaf__text_add(&marked, r.span[s].kind == SHEAF__ANSWER ? "["
-                                             : r.span[s].end == at           ? "()"
-                                                                             : "(");
+                    sheaf__text_add(&marked, r.span[s].kind == SHEAF_SPAN_ANSWER ? "["
+                                             : r.span[s].end == at               ? "()"
+                                                                                 : "(");
             sheaf__text_bytes(&marked, r.text + at, at < r.size);
         }
         assert_string_equal(marked.at, cases[i].want);
@@ -623,7 +623,7 @@ static void test_stored__any_program_is_run(void **state)
         CHECK_OK(sheaf__chat_render(&r, t, talk, 2, &options));
         size_t at = 0;
         for (int64_t k = 0; k < r.spans; k++) {
-            if (r.span[k].kind != SHEAF__ANSWER)
+            if (r.span[k].kind != SHEAF_SPAN_ANSWER)
                 continue;
             sheaf__text_bytes(&marked, r.text + at, r.span[k].begin - at);
             sheaf__text_add(&marked, "[");
@@ -719,7 +719,7 @@ static bool same_spans(const sheaf__rendered *r, const json_t *want)
     size_t n = 0;
     for (int64_t i = 0; i < r->spans; i++) {
         const json_t *one = json_array_get(want, n);
-        if (r->span[i].kind != SHEAF__ANSWER)
+        if (r->span[i].kind != SHEAF_SPAN_ANSWER)
             continue;
         n++;
         if (json_integer_value(json_array_get(one, 0)) != r->span[i].message ||
