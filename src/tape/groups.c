@@ -10,13 +10,6 @@ enum { PART = 256, CHUNK = 1 << 15 };
 
 /* ---- sums of gradients ---- */
 
-sheaf_range sheaf__accumulators_own(const sheaf__context *c, int count)
-{
-    const int groups = c->groups > 1 ? c->groups : 1;
-    return (sheaf_range){ (int64_t)count * c->group / groups,
-                          (int64_t)count * (c->group + 1) / groups };
-}
-
 /* The accumulators of a group are a complete subtree, as groups divide their number. A group that
  * had no micro-batch gives nothing. */
 sheaf_status *sheaf__accumulators_meet(sheaf__trained_set *set, int count, const bool *present)

@@ -154,7 +154,7 @@ static void test_embedding__with_factors_beside_it(void **state)
                  *y = sheaf__record_embedding_lora(tape, x, &table, &in);
     sheaf__op_arg(sheaf__tape_op(tape, "loss", nothing, give_gradients, 0), y,
                   SHEAF__READ | SHEAF__TAKES);
-    sheaf__tape_pin(tape, y);
+    y->pinned = true;
     CHECK_OK(sheaf__tape_compile(tape, true, false));
     CHECK_OK(sheaf__tape_run(tape));
     for (int i = 0; i < TOKENS * WIDTH; i++) {
@@ -249,9 +249,9 @@ static void test_mixture__sums_over_its_rows_are_those_over_all(void **state)
         sheaf__op_arg(sheaf__tape_op(tape, "weights", give_weights, NULL, 0), w, SHEAF__MAKE);
         sheaf__op_arg(sheaf__tape_op(tape, "x", give_inputs, NULL, 0), x, SHEAF__MAKE);
         sheaf__value *y = sheaf__record_taken(tape, &which, x, w, 0, true);
-        sheaf__tape_pin(tape, x);
-        sheaf__tape_pin(tape, y);
-        sheaf__tape_pin(tape, which);
+        x->pinned = true;
+        y->pinned = true;
+        which->pinned = true;
         CHECK_OK(sheaf__tape_compile(tape, false, false));
         CHECK_OK(sheaf__tape_run(tape));
         compare_sums(&c, y, which->data, x);
@@ -345,7 +345,7 @@ static void test_choice__largest_first_and_the_first_of_equals(void **state)
         sheaf__value *x = sheaf__tape_value(tape, "logits", 5, EXPERTS, SHEAF_F32);
         sheaf__op_arg(sheaf__tape_op(tape, "logits", give_logits, NULL, 0), x, SHEAF__MAKE);
         sheaf__value *w = sheaf__record_choice(tape, x, chosen);
-        sheaf__tape_pin(tape, w);
+        w->pinned = true;
         CHECK_OK(sheaf__tape_compile(tape, false, false));
         CHECK_OK(sheaf__tape_run(tape));
         for (int r = 0; r < 5; r++) {
@@ -408,9 +408,9 @@ static void test_mixture__an_expert_sees_the_rows_that_took_it(void **state)
         sheaf__record_share(tape, sum, y, which, w, e);
         sheaf__op_arg(sheaf__tape_op(tape, "loss", nothing, give_ones, 0), sum,
                       SHEAF__READ | SHEAF__TAKES);
-        sheaf__tape_pin(tape, w);
-        sheaf__tape_pin(tape, sum);
-        sheaf__tape_pin(tape, which);
+        w->pinned = true;
+        sum->pinned = true;
+        which->pinned = true;
         assert_int_equal(sheaf__rows_there(y), 5); /* on dry it stays so */
         CHECK_OK(sheaf__tape_compile(tape, true, false));
         CHECK_OK(sheaf__tape_run(tape));

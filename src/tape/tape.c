@@ -5,8 +5,6 @@
  * again is where its memory goes back. */
 #include "tape/tape.h"
 
-#include <time.h>
-
 #include "base/base.h"
 #include "comm/doing.h"
 
@@ -31,8 +29,6 @@ struct sheaf__tape {
     int64_t ndead, dead_capacity;
     void **held; /* sheaf__tape_hold() */
     int64_t nheld, held_capacity;
-    sheaf__value **pinned;
-    int npinned;
     int segment, nsegments, layer;
     const step *now; /* the step that runs */
     int64_t *bad;    /* of a run that looks for bad values, see run_steps() */
@@ -54,24 +50,26 @@ sheaf_status *sheaf__tape_new(sheaf__tape **out, sheaf__context *context)
     return NULL;
 }
 
-static void drop_value(sheaf__tape *tape, sheaf__value *value)
+static void drop_values(sheaf__tape *tape)
 {
-    if (value->live_data && !value->shared)
-        sheaf__device_free(tape->context->device, value->data);
-    if (value->live_grad)
-        sheaf__device_free(tape->context->device, value->grad);
-    value->live_data = value->live_grad = value->shared = value->remade = false;
-    value->data = value->grad = NULL;
+    for (int64_t i = 0; i < tape->nvalues; i++) {
+        sheaf__value *value = tape->value[i];
+        if (value->live_data && !value->shared)
+            sheaf__device_free(tape->context->device, value->data);
+        if (value->live_grad)
+            sheaf__device_free(tape->context->device, value->grad);
+        value->live_data = value->live_grad = value->shared = value->remade = false;
+        value->data = value->grad = NULL;
+    }
 }
 
 void sheaf__tape_free(sheaf__tape *tape)
 {
     if (tape == NULL)
         return;
-    for (int64_t i = 0; i < tape->nvalues; i++) {
-        drop_value(tape, tape->value[i]);
+    drop_values(tape);
+    for (int64_t i = 0; i < tape->nvalues; i++)
         free(tape->value[i]);
-    }
     for (int64_t i = 0; i < tape->nops; i++) {
         free(tape->op[i]->params);
         free(tape->op[i]);
@@ -83,7 +81,6 @@ void sheaf__tape_free(sheaf__tape *tape)
     free(tape->op);
     free(tape->steps);
     free(tape->dead);
-    free(tape->pinned);
     free(tape);
 }
 
@@ -158,49 +155,6 @@ void sheaf__op_turns(sheaf__op *op, sheaf__value *x, bool flows)
     x->needs_grad = flows;
 }
 
-/* ---- ops of one body ---- */
-
-sheaf_status *sheaf__op_rows(sheaf__tape *tape, const sheaf__op *op, int64_t rows, int64_t grain,
-                             sheaf__body *body)
-{
-    sheaf__op_run run = { tape->context, op->params, false };
-    sheaf__rows(run.c, rows, grain, body, &run);
-    return NULL;
-}
-
-sheaf_status *sheaf__op_each(sheaf__tape *tape, const sheaf__op *op, bool backward)
-{
-    enum { ELEMENTS = 1 << 14 };
-    sheaf__op_run run = { tape->context, op->params, backward };
-    const int64_t rows = sheaf__rows_there(op->over);
-    sheaf__rows(run.c, op->grain > 0 ? rows : rows * op->over->cols,
-                op->grain > 0 ? op->grain : ELEMENTS, op->body[backward], &run);
-    return NULL;
-}
-
-static sheaf_status *each_forward(sheaf__tape *tape, sheaf__op *op)
-{
-    return sheaf__op_each(tape, op, false);
-}
-
-static sheaf_status *each_backward(sheaf__tape *tape, sheaf__op *op)
-{
-    return sheaf__op_each(tape, op, true);
-}
-
-sheaf__op *sheaf__tape_each(sheaf__tape *tape, const char *name, size_t params_bytes,
-                            const sheaf__value *over, int64_t grain, sheaf__body *forward,
-                            sheaf__body *back)
-{
-    sheaf__op *op =
-        sheaf__tape_op(tape, name, each_forward, back == NULL ? NULL : each_backward, params_bytes);
-    op->body[0] = forward;
-    op->body[1] = back;
-    op->over = over;
-    op->grain = grain;
-    return op;
-}
-
 void *sheaf__tape_hold(sheaf__tape *tape, size_t bytes)
 {
     void *block = calloc(1, bytes + 1);
@@ -234,22 +188,6 @@ void sheaf__tape_segment_end(sheaf__tape *tape)
 {
     tape->segment = -1;
     tape->layer = -1;
-}
-
-void sheaf__tape_pin(sheaf__tape *tape, sheaf__value *value)
-{
-    if (SHEAF_GROW(&tape->pinned, NULL, tape->npinned + 1))
-        tape->pinned[tape->npinned++] = value;
-    else
-        tape->no_memory = true;
-}
-
-static bool is_pinned(const sheaf__tape *tape, const sheaf__value *value)
-{
-    for (int i = 0; i < tape->npinned; i++)
-        if (tape->pinned[i] == value)
-            return true;
-    return false;
 }
 
 static bool flows_back(const sheaf__tape *tape, int64_t begin, int64_t end)
@@ -306,7 +244,7 @@ static sheaf__op *maker_within(const sheaf__tape *tape, int64_t i)
         return NULL;
     const unsigned wanted = SHEAF__KEEP | SHEAF__TAKES;
     const sheaf__value *x = op->arg[0].value;
-    bool can = x->maker == before && x->readers == 1 && !is_pinned(tape, x) &&
+    bool can = x->maker == before && x->readers == 1 && !x->pinned &&
                (op->arg[0].use & wanted) == wanted && x->needs_grad && can_make_again(before);
     for (int a = 1; a < op->nargs && can; a++)
         for (int b = 0; b < before->nargs; b++)
@@ -357,16 +295,11 @@ static int args_of(const step *s)
     return s->op->nargs + (s->maker == NULL ? 0 : s->maker->nargs);
 }
 
-typedef struct argument {
-    sheaf__value *value;
-    unsigned use;
-} argument;
-
-static argument arg_of(const step *s, int a)
+static sheaf__arg arg_of(const step *s, int a)
 {
     const sheaf__op *op = a < s->op->nargs ? s->op : s->maker;
     const int at = a < s->op->nargs ? a : a - s->op->nargs;
-    argument arg = { op->arg[at].value, op->arg[at].use };
+    sheaf__arg arg = op->arg[at];
     if (s->maker != NULL && a == 0)
         arg.use &= ~(unsigned)SHEAF__KEEP; /* it is made within */
     return arg;
@@ -403,7 +336,7 @@ static bool find_deaths(sheaf__tape *tape)
                     pass == 0 ? (use & reads) != 0 : !s->backward && (use & SHEAF__MAKE) != 0;
                 if (!touched)
                     continue;
-                if (!value->live_data && !is_pinned(tape, value)) {
+                if (!value->live_data && !value->pinned) {
                     if (!SHEAF_GROW(&tape->dead, &tape->dead_capacity, tape->ndead + 1))
                         return false;
                     tape->dead[tape->ndead++] = value;
@@ -512,19 +445,6 @@ static void give_back(sheaf__tape *tape, const step *s)
     }
 }
 
-bool sheaf__is_finite(const void *data, int64_t n, sheaf_dtype dtype)
-{
-    const uint32_t *full = data;
-    const uint16_t *half = data;
-    const uint32_t exponent = dtype == SHEAF_F16   ? 0x7c00u
-                              : dtype == SHEAF_F32 ? 0x7f800000u
-                                                   : 0x7f80u;
-    for (int64_t i = 0; i < n; i++)
-        if (((dtype == SHEAF_F32 ? full[i] : half[i]) & exponent) == exponent)
-            return false;
-    return true;
-}
-
 /* The first argument in which a step left something that is not finite; -1: none. Rows that see no
  * key have a maximum of -inf; only what flows on counts. */
 static int bad_argument(const step *s)
@@ -548,31 +468,16 @@ typedef struct mark {
     double flops, seconds, waiting;
 } mark;
 
-/* Without the seconds, as looking takes some. */
 static mark mark_of(const sheaf__context *c)
 {
     sheaf__costs costs;
     sheaf__costs_of(&costs, c);
-    return (mark){ .flops = costs.flops, .waiting = sheaf__costs_waiting(&costs) };
-}
-
-double sheaf__work_now(const sheaf__work *work)
-{
-    struct timespec t;
-    clock_gettime(work->processor ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-static mark begin_work(const sheaf__context *c)
-{
-    mark now = mark_of(c);
-    now.seconds = sheaf__work_now(c->work);
-    return now;
+    return (mark){ costs.flops, sheaf__work_now(c->work), sheaf__costs_waiting(&costs) };
 }
 
 static void count_work(const sheaf__context *c, const step *s, const mark *before)
 {
-    const double ended = sheaf__work_now(c->work);
+    const double ended = sheaf__work_now(c->work); /* before looking, which takes some */
     const mark after = mark_of(c);
     double flops = after.flops - before->flops, bytes = 0;
     for (int a = 0; a < args_of(s); a++) {
@@ -627,8 +532,7 @@ sheaf_status *sheaf__tape_remake(sheaf__tape *tape, sheaf__value *x)
 static sheaf_status *run_steps(sheaf__tape *tape, int64_t *bad)
 {
     tape->bad = bad;
-    for (int i = 0; i < tape->npinned; i++)
-        drop_value(tape, tape->pinned[i]);
+    drop_values(tape); /* those that are pinned, of the run before */
     for (int64_t i = 0; i < tape->nsteps; i++) {
         const step *s = &tape->steps[i];
         sheaf__doing_op(tape->context->doing,
@@ -636,15 +540,14 @@ static sheaf_status *run_steps(sheaf__tape *tape, int64_t *bad)
                         : s->again  ? "forward again"
                                     : "forward",
                         s->op->name, s->op->layer);
-        const mark begun = tape->context->work == NULL ? (mark){ 0 } : begin_work(tape->context);
+        const mark begun = tape->context->work == NULL ? (mark){ 0 } : mark_of(tape->context);
         tape->now = s;
         sheaf_status *st = reserve(tape, s);
         sheaf__purpose_of(tape->context,
                           s->backward ? SHEAF__TRAFFIC_BACKWARD : SHEAF__TRAFFIC_FORWARD);
         TRY(st, (s->backward ? s->op->backward : s->op->forward)(tape, s->op));
         if (st != NULL) {
-            for (int64_t v = 0; v < tape->nvalues; v++)
-                drop_value(tape, tape->value[v]);
+            drop_values(tape);
             return s->op->layer >= 0 ? sheaf_in(st, "layer %d: %s", s->op->layer, s->op->name)
                                      : sheaf_in(st, "%s", s->op->name);
         }
@@ -691,78 +594,4 @@ sheaf_status *sheaf__tape_watch(sheaf__bad *out, sheaf__tape *tape)
     *out = (sheaf__bad){ s->op->name, inner ? s->op->inner : arg_of(s, argument).value->name,
                          s->op->layer, s->backward };
     return NULL;
-}
-
-void sheaf__rows(const sheaf__context *context, int64_t rows, int64_t grain, sheaf__body *body,
-                 void *arg)
-{
-    if (context->device->kind != SHEAF_DRY && rows > 0)
-        sheaf__pool_rows(context->device->pool, rows, grain, body, arg);
-}
-
-void sheaf__costs_of(sheaf__costs *out, const sheaf__context *c)
-{
-    *out = (sheaf__costs){ .flops = c->device->flops };
-    if (c->comm != NULL)
-        out->comm = *sheaf_comm_counters(c->comm);
-    if (c->world != NULL && c->world != c->comm) /* with one stage they are one group */
-        out->world = *sheaf_comm_counters(c->world);
-    if (c->peers != NULL)
-        out->peers = *sheaf_comm_counters(c->peers);
-}
-
-void sheaf__costs_repeat(sheaf__context *c, const sheaf__costs *before, int64_t times)
-{
-    c->device->flops += (double)times * (c->device->flops - before->flops);
-    if (c->comm != NULL)
-        sheaf__counters_repeat(sheaf_comm_counters(c->comm), &before->comm, (uint64_t)times);
-    if (c->world != NULL)
-        sheaf__counters_repeat(sheaf_comm_counters(c->world), &before->world, (uint64_t)times);
-}
-
-double sheaf__costs_sent(const sheaf__costs *costs)
-{
-    return (double)sheaf__counters_all(&costs->comm).sent +
-           (double)sheaf__counters_all(&costs->world).sent;
-}
-
-double sheaf__costs_waiting(const sheaf__costs *costs)
-{
-    const sheaf__counters *const of[] = { &costs->comm, &costs->world, &costs->peers };
-    double seconds = 0;
-    for (int i = 0; i < 3; i++) {
-        const sheaf__count all = sheaf__counters_all(of[i]);
-        seconds += all.waiting + all.moving;
-    }
-    return seconds;
-}
-
-static void run_on_pool(void *pool, int64_t tasks,
-                        void (*task)(void *context, int64_t index, int worker), void *context)
-{
-    sheaf__pool_run(pool, tasks, task, context);
-}
-
-sheaf_status *sheaf__sum_among(sheaf__context *context, sheaf_comm *comm, const sheaf_tree *tree,
-                               float *const *roots, int64_t rows, int64_t cols)
-{
-    if (comm == NULL)
-        return NULL;
-    const sheaf_comm_adder adder = { .add = context->device->kernels->add,
-                                     .run = run_on_pool,
-                                     .pool = context->device->pool };
-    return sheaf_comm_sum(comm, tree, roots[0], roots, rows, cols, &adder);
-}
-
-sheaf_status *sheaf__take(void *out, sheaf__context *context, size_t bytes, sheaf_memory kind)
-{
-    void *block = NULL;
-    sheaf_status *st = sheaf__device_alloc(&block, context->device, bytes, kind);
-    *(void **)out = block;
-    return st;
-}
-
-void sheaf__give(sheaf__context *context, void *block)
-{
-    sheaf__device_free(context->device, block);
 }

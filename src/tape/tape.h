@@ -112,6 +112,7 @@ typedef struct sheaf__value {
     bool live_data, live_grad,
         grad_fresh; /* fresh: allocated by this step, must be written, not added to */
     bool changed;   /* some op changes it in place */
+    bool pinned;    /* given: its data stays after a run, until the next one or free */
     int readers;    /* ops that read its data, forward or backward */
     bool shared;    /* during a step: the gradient lies where the data is, which dies */
     /* While its maker's backward pass runs: leave the data where the gradient was. */
@@ -139,6 +140,11 @@ enum {
 
 #define SHEAF__MAX_ARGS 16
 
+typedef struct sheaf__arg {
+    sheaf__value *value;
+    unsigned use;
+} sheaf__arg;
+
 typedef struct sheaf__tape sheaf__tape;
 typedef struct sheaf__op sheaf__op;
 
@@ -152,10 +158,7 @@ struct sheaf__op {
     sheaf__work_kind kind; /* elements, where the function that records it says nothing */
     sheaf__op_fn *forward, *backward; /* backward NULL: nothing flows back */
     int nargs;
-    struct {
-        sheaf__value *value;
-        unsigned use;
-    } arg[SHEAF__MAX_ARGS];
+    sheaf__arg arg[SHEAF__MAX_ARGS];
     void *params; /* the tape's */
     /* Of sheaf__tape_each(). */
     sheaf__body *body[2]; /* forward, backward */
@@ -219,7 +222,7 @@ sheaf_status *sheaf__tape_remake(sheaf__tape *tape, sheaf__value *x);
 
 /* sheaf__tape_compile - backward: lay out a training step; rerun: re-run segments. */
 sheaf_status *sheaf__tape_compile(sheaf__tape *tape, bool backward, bool rerun);
-/* sheaf__tape_run - one pass over all steps. Everything but pinned values is given back. */
+/* sheaf__tape_run - one pass over all steps. All but pinned values is given back. */
 sheaf_status *sheaf__tape_run(sheaf__tape *tape);
 /* The first step of a run after which a value, or the gradient of one, holds NaN or infinity. */
 typedef struct sheaf__bad {
@@ -235,9 +238,6 @@ sheaf_status *sheaf__tape_watch(sheaf__bad *out, sheaf__tape *tape);
 /* sheaf__tape_look - within a step forward: n elements of what the op's `inner` names, where the
  * run looks at all. */
 void sheaf__tape_look(sheaf__tape *tape, const void *data, int64_t n, sheaf_dtype dtype);
-/* A pinned value's data stays after the run, until free. */
-void sheaf__tape_pin(sheaf__tape *tape, sheaf__value *value);
-
 /* Runs body over rows on the device's threads; nothing on dry. */
 void sheaf__rows(const sheaf__context *context, int64_t rows, int64_t grain, sheaf__body *body,
                  void *arg);

@@ -294,7 +294,7 @@ static void record_late(late *l, between between)
     if (between == READER)
         record(tape, &l->s[5], l->y, &l->other, 7, 0, SHEAF__READ);
     if (between == PINNED)
-        sheaf__tape_pin(tape, l->y);
+        l->y->pinned = true;
     l->s[3].watched = l->y;
     record(tape, &l->s[3], l->z, &l->w, 1, 0, reads);
 }

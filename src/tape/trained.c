@@ -174,11 +174,6 @@ sheaf_status *sheaf__trained_allocate(sheaf__trained_set *set)
     return NULL;
 }
 
-void sheaf__accumulators_open(sheaf__accumulators *stack, int count)
-{
-    *stack = (sheaf__accumulators){ .count = count };
-}
-
 /* Size of the smallest complete subtree that holds both [a, a+1) and [b, b+1). */
 static int meeting_span(int a, int b)
 {
@@ -192,13 +187,12 @@ static void join_top(sheaf__trained_set *set, sheaf__accumulators *stack)
 {
     const int top = stack->depth - 1;
     sheaf__add(set->context, set->sum[top - 1], set->sum[top], set->numel);
-    stack->end[top - 1] = stack->end[top];
     stack->depth--;
 }
 
 sheaf_status *sheaf__accumulator_begin(sheaf__trained_set *set, sheaf__accumulators *stack, int g)
 {
-    /* those that meet before they meet this one: accumulators between them may have been empty */
+    /* those join that meet each other before they meet this one: no later one comes between */
     for (int top = stack->depth - 1;
          top >= 1 && meeting_span(stack->begin[top - 1], stack->begin[top]) <
                          meeting_span(stack->begin[top], g);
@@ -212,26 +206,10 @@ sheaf_status *sheaf__accumulator_begin(sheaf__trained_set *set, sheaf__accumulat
         set->nsums++;
     }
     stack->begin[stack->depth] = g;
-    stack->end[stack->depth] = g + 1;
     spread(set, set->sum[stack->depth], offsetof(sheaf__trained, grad), false);
     sheaf__clear(set->context, set->sum[stack->depth], set->numel, SHEAF_F32);
     stack->depth++;
     return NULL;
-}
-
-/* The two topmost entries join as soon as no later accumulator can come between them in the tree:
- * when the next accumulator would meet the top one at a higher node than they meet each other. */
-void sheaf__accumulator_end(sheaf__trained_set *set, sheaf__accumulators *stack)
-{
-    while (stack->depth >= 2) {
-        const int top = stack->depth - 1;
-        const int span = meeting_span(stack->begin[top - 1], stack->begin[top]);
-        const int subtree_end = (stack->begin[top] / span + 1) * span;
-        const int next = stack->end[top];
-        if (next < subtree_end && next < stack->count)
-            return; /* another accumulator of this subtree may follow */
-        join_top(set, stack);
-    }
 }
 
 void sheaf__accumulators_close(sheaf__trained_set *set, sheaf__accumulators *stack)

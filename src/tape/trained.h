@@ -80,20 +80,15 @@ int sheaf__trained_parts(const sheaf__trained *t); /* at least 1 */
 
 /* Gradient accumulators (docs/contract.md, section 1.6): the micro-batches of one step fall into
  * `count` of them; sums within one ascend, and their totals join in the fixed tree. Call
- * accumulator_begin(g) before the first backward of accumulator g (it clears), accumulator_end
- * after its last, accumulators_close when all are done: item grads then hold the total. Empty ones
+ * accumulator_begin(g) before the first backward of accumulator g (it clears),
+ * accumulators_close when all are done: item grads then hold the total. Empty ones
  * are never begun. */
 typedef struct sheaf__accumulators {
     int depth;
-    int begin[SHEAF__MAX_ACCUMULATED], end[SHEAF__MAX_ACCUMULATED];
-    int count;
+    int begin[SHEAF__MAX_ACCUMULATED];
 } sheaf__accumulators;
-void sheaf__accumulators_open(sheaf__accumulators *stack, int count);
 sheaf_status *sheaf__accumulator_begin(sheaf__trained_set *set, sheaf__accumulators *stack, int g);
-void sheaf__accumulator_end(sheaf__trained_set *set, sheaf__accumulators *stack);
 void sheaf__accumulators_close(sheaf__trained_set *set, sheaf__accumulators *stack);
-/* sheaf__accumulators_own - the accumulators of this rank's group: [G d / D, G (d + 1) / D). */
-sheaf_range sheaf__accumulators_own(const sheaf__context *context, int count);
 /* sheaf__accumulators_meet - after the close: the sums of all groups meet in the tree, and all have
  * the total. present[G]: accumulators that were begun, in whatever group. Collective among peers.
  */

@@ -40,12 +40,11 @@ static void test_accumulators__meet_in_the_tree(void **state)
                 held |= (unsigned)(n * (g + 1) / count > n * g / count) << g;
             sheaf__trained_set *set;
             sheaf__trained *t;
-            sheaf__accumulators stack;
+            sheaf__accumulators stack = { 0 };
             float chain[N] = { 0 };
             CHECK_OK(sheaf__trained_set_new(&set, &c));
             CHECK_OK(sheaf__trained_add(&t, set, "x", 1, (int64_t[]){ N }, NULL, true));
             CHECK_OK(sheaf__trained_allocate(set));
-            sheaf__accumulators_open(&stack, count);
             for (int g = 0; g < count; g++) {
                 if ((held >> g & 1) == 0)
                     continue;
@@ -55,7 +54,6 @@ static void test_accumulators__meet_in_the_tree(void **state)
                     t->grad[0][i] += number_of(g, i);
                     chain[i] += number_of(g, i);
                 }
-                sheaf__accumulator_end(set, &stack);
             }
             sheaf__accumulators_close(set, &stack);
             assert_true(set->nsums <= 5); /* one for each level of the tree */
@@ -182,16 +180,15 @@ static sheaf_status *meet_body(void *context, const sheaf__grid *grid)
     sheaf__device *device = NULL;
     sheaf__trained_set *set = NULL;
     sheaf__trained *t = NULL;
-    sheaf__accumulators stack;
+    sheaf__accumulators stack = { 0 };
     bool present[SHEAF__MOST_ACCUMULATORS];
     unsigned held = 0;
     sheaf_status *st = sheaf__device_open(&device, SHEAF_CPU, 1, NULL, 0);
     sheaf__context c = context_of(grid, g, device);
-    const sheaf_range own = sheaf__accumulators_own(&c, g->count);
+    const sheaf_range own = sheaf__share_of(g->count, &c, c.group);
     TRY(st, sheaf__trained_set_new(&set, &c));
     TRY(st, sheaf__trained_add(&t, set, "x", 1, (int64_t[]){ N }, NULL, true));
     TRY(st, sheaf__trained_allocate(set));
-    sheaf__accumulators_open(&stack, g->count);
     for (int a = 0; a < g->count && st == NULL; a++) {
         present[a] = g->micros * (a + 1) / g->count > g->micros * a / g->count;
         held |= (unsigned)present[a] << a;
@@ -200,8 +197,6 @@ static sheaf_status *meet_body(void *context, const sheaf__grid *grid)
         st = sheaf__accumulator_begin(set, &stack, a);
         for (int64_t i = 0; i < N && st == NULL; i++)
             t->grad[0][i] += number_of(a, i);
-        if (st == NULL)
-            sheaf__accumulator_end(set, &stack);
     }
     if (st == NULL) {
         sheaf__accumulators_close(set, &stack);

@@ -74,7 +74,7 @@ static taken take_rows(sheaf__context *c, const sheaf__head_run *run)
     t.y = sheaf__record_wanted_rows(t.tape, &t.wanted, t.x);
     sheaf__value *const pinned[] = { t.x, t.y, t.wanted.which, t.wanted.place };
     for (size_t i = 0; i < ARRAY_LEN(pinned); i++)
-        sheaf__tape_pin(t.tape, pinned[i]);
+        pinned[i]->pinned = true;
     assert_int_equal(sheaf__rows_there(t.y), ALL); /* until it runs */
     CHECK_OK(sheaf__tape_compile(t.tape, false, false));
     CHECK_OK(sheaf__tape_run(t.tape));
@@ -186,7 +186,7 @@ static void test_wanted__any_number_of_rows(void **state)
     sheaf__tape *tape;
     CHECK_OK(sheaf__tape_new(&tape, &c));
     const sheaf__wanted wanted = sheaf__record_wanted(tape, MANY, &run);
-    sheaf__tape_pin(tape, wanted.which);
+    wanted.which->pinned = true;
     CHECK_OK(sheaf__tape_compile(tape, false, false));
     CHECK_OK(sheaf__tape_run(tape));
     assert_int_equal(*wanted.count, 2 * UNIT);
@@ -278,7 +278,7 @@ static void test_wanted__others_get_no_gradient(void **state)
         if (added)
             sheaf__op_arg(sheaf__tape_op(tape, "more", nothing, add_ones, 0), x,
                           SHEAF__READ | SHEAF__TAKES);
-        sheaf__tape_pin(tape, wanted.place);
+        wanted.place->pinned = true;
         CHECK_OK(sheaf__tape_compile(tape, true, false));
         CHECK_OK(sheaf__tape_run(tape));
         const int32_t *place = wanted.place->data;

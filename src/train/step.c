@@ -147,7 +147,7 @@ static sheaf_range micros_of(const sheaf__stepper *s, int group)
     const int64_t n = s->run->accumulate, count = s->options.accumulators;
     sheaf__context c = *s->context;
     c.group = group;
-    const sheaf_range own = sheaf__accumulators_own(&c, (int)count);
+    const sheaf_range own = sheaf__share_of(count, &c, c.group);
     return (sheaf_range){ n * own.begin / count, n * own.end / count };
 }
 
@@ -346,9 +346,9 @@ static sheaf_status *run_accumulators(sheaf__stepper *s, int64_t done, int64_t *
                                       int64_t *sample, sheaf__step_result *out)
 {
     const int64_t n = s->run->accumulate, count = s->options.accumulators;
-    const sheaf_range own = sheaf__accumulators_own(s->context, (int)count);
+    const sheaf_range own = sheaf__share_of(count, s->context, s->context->group);
     bool present[SHEAF__MOST_ACCUMULATORS];
-    sheaf__accumulators stack;
+    sheaf__accumulators stack = { 0 };
     sheaf_status *st = NULL;
     double sum = 0, *loss = calloc((size_t)n, sizeof *loss);
     if (loss == NULL)
@@ -356,7 +356,6 @@ static sheaf_status *run_accumulators(sheaf__stepper *s, int64_t done, int64_t *
     s->runner.info.step = (uint64_t)done;
     s->runner.head.gradient_scale =
         out->labels == 0 ? 0 : (float)((out->scale > 0 ? out->scale : 1) / (double)out->labels);
-    sheaf__accumulators_open(&stack, (int)count);
     for (int64_t g = 0; g < count && st == NULL; g++) {
         const sheaf_range micros = { n * g / count, n * (g + 1) / count };
         present[g] = micros.begin < micros.end;
@@ -364,8 +363,6 @@ static sheaf_status *run_accumulators(sheaf__stepper *s, int64_t done, int64_t *
             continue;
         st = sheaf__accumulator_begin(s->model->trained, &stack, (int)g);
         TRY(st, run_accumulator(s, done, micros, row, sample, loss));
-        if (st == NULL)
-            sheaf__accumulator_end(s->model->trained, &stack);
     }
     const double began = time_of(s->context), waited = waiting_of(s->context);
     if (st == NULL) {

@@ -138,7 +138,7 @@ static inline void watch(void *self, sheaf__tape *tape, const char *name, int la
     snprintf(s->name, sizeof s->name, layer < 0 ? "%s" : "%s%d", name, layer);
     s->stream = stream;
     s->value = value;
-    sheaf__tape_pin(tape, value);
+    value->pinned = true;
 }
 
 static inline bool everything(void *self, const sheaf_tensor *t)
@@ -252,8 +252,7 @@ static inline sheaf_status *trial_rank(void *arg, sheaf_comm *comm)
                        : rank == 0 ? keep_logits
                                    : drop_logits; /* all ranks or none */
     runner.head.self = t;
-    sheaf__accumulators accumulators;
-    sheaf__accumulators_open(&accumulators, 1);
+    sheaf__accumulators accumulators = { 0 };
     if (t->backward)
         CHECK_OK(sheaf__accumulator_begin(model->trained, &accumulators, 0));
     if (rank == 0 && t->backward) {

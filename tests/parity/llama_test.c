@@ -264,8 +264,7 @@ static sheaf_status *gradient_rank(void *arg, sheaf_comm *comm)
         model, tape,
         &(sheaf__pass){ .batch = rows, .queries = seq, .in = &in, .info = &info, .head = &head });
     CHECK_OK(sheaf__tape_compile(tape, true, g->ranks == 3));
-    sheaf__accumulators accumulators;
-    sheaf__accumulators_open(&accumulators, 1);
+    sheaf__accumulators accumulators = { 0 };
     CHECK_OK(sheaf__accumulator_begin(model->trained, &accumulators, 0));
     CHECK_OK(sheaf__tape_run(tape));
     int64_t compared = 0;

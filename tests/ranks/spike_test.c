@@ -84,7 +84,7 @@ static sheaf_status *rank_body(void *arg, sheaf_comm *comm)
     sheaf__head_run head = { .label = r->labels,
                              .gradient_scale = 1.0f / (float)(r->batch * r->seq) };
     const sheaf__stages listener = { .told = hear_nothing };
-    sheaf__accumulators accumulators;
+    sheaf__accumulators accumulators = { 0 };
     double norm = 0;
     if (st == NULL)
         st = sheaf__tape_new(&tape, &c);
@@ -98,7 +98,6 @@ static sheaf_status *rank_body(void *arg, sheaf_comm *comm)
                                             .stages = r->how.every ? &listener : NULL });
         st = sheaf__tape_compile(tape, true, r->rerun);
     }
-    sheaf__accumulators_open(&accumulators, 1);
     if (st == NULL)
         st = sheaf__accumulator_begin(model->trained, &accumulators, 0);
     if (st == NULL)

@@ -1,0 +1,145 @@
+/* context.c - what ops are made with (tape.h): threads, memory, sums over ranks, what was spent. */
+#include "tape/tape.h"
+
+#include <time.h>
+
+void sheaf__rows(const sheaf__context *context, int64_t rows, int64_t grain, sheaf__body *body,
+                 void *arg)
+{
+    if (context->device->kind != SHEAF_DRY && rows > 0)
+        sheaf__pool_rows(context->device->pool, rows, grain, body, arg);
+}
+
+/* ---- ops of one body ---- */
+
+sheaf_status *sheaf__op_rows(sheaf__tape *tape, const sheaf__op *op, int64_t rows, int64_t grain,
+                             sheaf__body *body)
+{
+    sheaf__op_run run = { sheaf__tape_context(tape), op->params, false };
+    sheaf__rows(run.c, rows, grain, body, &run);
+    return NULL;
+}
+
+sheaf_status *sheaf__op_each(sheaf__tape *tape, const sheaf__op *op, bool backward)
+{
+    enum { ELEMENTS = 1 << 14 };
+    sheaf__op_run run = { sheaf__tape_context(tape), op->params, backward };
+    const int64_t rows = sheaf__rows_there(op->over);
+    sheaf__rows(run.c, op->grain > 0 ? rows : rows * op->over->cols,
+                op->grain > 0 ? op->grain : ELEMENTS, op->body[backward], &run);
+    return NULL;
+}
+
+static sheaf_status *each_forward(sheaf__tape *tape, sheaf__op *op)
+{
+    return sheaf__op_each(tape, op, false);
+}
+
+static sheaf_status *each_backward(sheaf__tape *tape, sheaf__op *op)
+{
+    return sheaf__op_each(tape, op, true);
+}
+
+sheaf__op *sheaf__tape_each(sheaf__tape *tape, const char *name, size_t params_bytes,
+                            const sheaf__value *over, int64_t grain, sheaf__body *forward,
+                            sheaf__body *back)
+{
+    sheaf__op *op =
+        sheaf__tape_op(tape, name, each_forward, back == NULL ? NULL : each_backward, params_bytes);
+    op->body[0] = forward;
+    op->body[1] = back;
+    op->over = over;
+    op->grain = grain;
+    return op;
+}
+
+/* ---- what was spent ---- */
+
+double sheaf__work_now(const sheaf__work *work)
+{
+    struct timespec t;
+    clock_gettime(work->processor ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+void sheaf__costs_of(sheaf__costs *out, const sheaf__context *c)
+{
+    *out = (sheaf__costs){ .flops = c->device->flops };
+    if (c->comm != NULL)
+        out->comm = *sheaf_comm_counters(c->comm);
+    if (c->world != NULL && c->world != c->comm) /* with one stage they are one group */
+        out->world = *sheaf_comm_counters(c->world);
+    if (c->peers != NULL)
+        out->peers = *sheaf_comm_counters(c->peers);
+}
+
+void sheaf__costs_repeat(sheaf__context *c, const sheaf__costs *before, int64_t times)
+{
+    c->device->flops += (double)times * (c->device->flops - before->flops);
+    if (c->comm != NULL)
+        sheaf__counters_repeat(sheaf_comm_counters(c->comm), &before->comm, (uint64_t)times);
+    if (c->world != NULL)
+        sheaf__counters_repeat(sheaf_comm_counters(c->world), &before->world, (uint64_t)times);
+}
+
+double sheaf__costs_sent(const sheaf__costs *costs)
+{
+    return (double)sheaf__counters_all(&costs->comm).sent +
+           (double)sheaf__counters_all(&costs->world).sent;
+}
+
+double sheaf__costs_waiting(const sheaf__costs *costs)
+{
+    const sheaf__counters *const of[] = { &costs->comm, &costs->world, &costs->peers };
+    double seconds = 0;
+    for (int i = 0; i < 3; i++) {
+        const sheaf__count all = sheaf__counters_all(of[i]);
+        seconds += all.waiting + all.moving;
+    }
+    return seconds;
+}
+
+/* ---- sums and memory ---- */
+
+bool sheaf__is_finite(const void *data, int64_t n, sheaf_dtype dtype)
+{
+    const uint32_t *full = data;
+    const uint16_t *half = data;
+    const uint32_t exponent = dtype == SHEAF_F16   ? 0x7c00u
+                              : dtype == SHEAF_F32 ? 0x7f800000u
+                                                   : 0x7f80u;
+    for (int64_t i = 0; i < n; i++)
+        if (((dtype == SHEAF_F32 ? full[i] : half[i]) & exponent) == exponent)
+            return false;
+    return true;
+}
+
+static void run_on_pool(void *pool, int64_t tasks,
+                        void (*task)(void *context, int64_t index, int worker), void *context)
+{
+    sheaf__pool_run(pool, tasks, task, context);
+}
+
+sheaf_status *sheaf__sum_among(sheaf__context *context, sheaf_comm *comm, const sheaf_tree *tree,
+                               float *const *roots, int64_t rows, int64_t cols)
+{
+    if (comm == NULL)
+        return NULL;
+    const sheaf_comm_adder adder = { .add = context->device->kernels->add,
+                                     .run = run_on_pool,
+                                     .pool = context->device->pool };
+    return sheaf_comm_sum(comm, tree, roots[0], roots, rows, cols, &adder);
+}
+
+sheaf_status *sheaf__take(void *out, sheaf__context *context, size_t bytes, sheaf_memory kind)
+{
+    void *block = NULL;
+    sheaf_status *st = sheaf__device_alloc(&block, context->device, bytes, kind);
+    *(void **)out = block;
+    return st;
+}
+
+void sheaf__give(sheaf__context *context, void *block)
+{
+    sheaf__device_free(context->device, block);
+}
