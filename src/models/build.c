@@ -18,16 +18,38 @@ sheaf_status *sheaf__build_find(const sheaf_tensor **out, const sheaf__model *m,
 
 static sheaf_status *hold(sheaf__model *m, sheaf__held held)
 {
-    if (m->nheld == m->held_capacity) {
-        const int capacity = m->held_capacity * 2 + 64;
-        sheaf__held *more = realloc(m->held, (size_t)capacity * sizeof *more);
-        if (more == NULL)
-            return sheaf__no_memory("parts of a model");
-        m->held = more;
-        m->held_capacity = capacity;
-    }
+    if (!SHEAF_GROW(&m->held, &m->held_capacity, m->nheld + 1))
+        return sheaf__no_memory("parts of a model");
     m->held[m->nheld++] = held;
     return NULL;
+}
+
+/* Memory of the model, for the tensor `name`. */
+static sheaf_status *take(sheaf__model *m, void *out, const char *name, size_t bytes,
+                          sheaf_memory kind)
+{
+    if (!SHEAF_GROW(&m->block, &m->block_capacity, m->nblocks + 1))
+        return sheaf__no_memory("parts of a model");
+    sheaf_status *st = sheaf__take(out, m->context, bytes, kind);
+    if (st == NULL)
+        m->block[m->nblocks++] = (sheaf__block){ name, *(void **)out };
+    return st;
+}
+
+static sheaf_status *take_floats(float **out, sheaf__model *m, const char *name, int64_t n)
+{
+    return take(m, out, name, (size_t)n * sizeof(float), SHEAF_MEM_WEIGHTS);
+}
+
+sheaf_status *sheaf__build_retake(sheaf__model *m, void *block, size_t bytes, sheaf_memory kind)
+{
+    int64_t i = 0;
+    while (m->block[i].at != *(void **)block)
+        i++;
+    sheaf__give(m->context, m->block[i].at);
+    sheaf_status *st = sheaf__take(block, m->context, bytes, kind);
+    m->block[i].at = *(void **)block;
+    return st;
 }
 
 /* ---- what is trained ---- */
@@ -69,11 +91,6 @@ sheaf_dtype sheaf__build_dtype(const sheaf__model *m, const sheaf_tensor *t)
     return kept && !is_saved(m, t) ? stored : computed;
 }
 
-static sheaf_status *take_floats(float **out, sheaf__model *m, int64_t n)
-{
-    return sheaf__take(out, m->context, (size_t)n * sizeof(float), SHEAF_MEM_WEIGHTS);
-}
-
 /* ---- LoRA ---- */
 
 static int index_of_module(const sheaf__model *m, const sheaf_tensor *t)
@@ -101,8 +118,8 @@ static sheaf_status *make_factors(sheaf__model *m, sheaf__factors *f,
 }
 
 /* Compute copies of one factor, in the layout of trained tensors: slice after slice, one block. */
-static sheaf_status *take_copy(sheaf__model *m, const sheaf__lora_part *part, const sheaf_cut *cut,
-                               int piece, int64_t length, int64_t width,
+static sheaf_status *take_copy(sheaf__model *m, const sheaf__lora_part *part, const char *name,
+                               const sheaf_cut *cut, int piece, int64_t length, int64_t width,
                                void *copy[SHEAF_MAX_SLICES], int64_t numel[SHEAF_MAX_SLICES])
 {
     const sheaf__context *c = m->context;
@@ -118,8 +135,8 @@ static sheaf_status *take_copy(sheaf__model *m, const sheaf__lora_part *part, co
         all += numel[s];
     }
     void *block;
-    sheaf_status *st = sheaf__take(&block, m->context, (size_t)all * sheaf_dtype_bytes(c->dtype),
-                                   part->a != NULL ? SHEAF_MEM_TRAINED : SHEAF_MEM_WEIGHTS);
+    sheaf_status *st = take(m, &block, name, (size_t)all * sheaf_dtype_bytes(c->dtype),
+                            part->a != NULL ? SHEAF_MEM_TRAINED : SHEAF_MEM_WEIGHTS);
     for (int s = first; s < end && st == NULL; s++) {
         copy[s] = block;
         block = sheaf__at(block, numel[s], c->dtype);
@@ -130,17 +147,17 @@ static sheaf_status *take_copy(sheaf__model *m, const sheaf__lora_part *part, co
 static sheaf_status *take_copies(sheaf__model *m, sheaf__lora_part *part,
                                  const sheaf_lora_module *module, int piece)
 {
+    const char *name = module->base->name;
     sheaf_status *st = NULL;
     if (part->first == NULL) {
-        st = take_copy(m, part, &module->a_cut, 0, module->a_shape[1], part->rank, part->a_copy,
-                       part->a_numel);
+        st = take_copy(m, part, name, &module->a_cut, 0, module->a_shape[1], part->rank,
+                       part->a_copy, part->a_numel);
     } else {
         memcpy(part->a_copy, part->first->a_copy, sizeof part->a_copy);
         memcpy(part->a_numel, part->first->a_numel, sizeof part->a_numel);
     }
-    return st != NULL ? st
-                      : take_copy(m, part, &module->b_cut, piece, module->b_shape[0],
-                                  module->b_shape[1], part->b_copy, part->b_numel);
+    return TRY(st, take_copy(m, part, name, &module->b_cut, piece, module->b_shape[0],
+                             module->b_shape[1], part->b_copy, part->b_numel));
 }
 
 static sheaf_status *build_lora(sheaf__model *m, sheaf__lora_part **out, const sheaf_tensor *t,
@@ -214,14 +231,13 @@ static sheaf_status *take_panels(sheaf__model *m, sheaf__linear *l, const sheaf_
     if (!l->rows)
         l->all = (sheaf__packed){ .dtype = dtype, .n = l->owned, .k = l->in };
     if (l->all.n > 0)
-        st = sheaf__take(&l->all.ahead, m->context, sheaf__packed_bytes(dtype, l->owned, l->in),
-                         kind);
+        st = take(m, &l->all.ahead, t->name, sheaf__packed_bytes(dtype, l->owned, l->in), kind);
     for (int s = l->first; s < l->first + l->count && st == NULL; s++) {
         sheaf__packed *w = &l->w[s];
         *w = l->rows ? (sheaf__packed){ .dtype = dtype, .n = l->out, .k = l->extent[s] }
                      : sheaf__packed_part(&l->all, l->begin[s], l->extent[s]);
         if (l->rows && l->extent[s] > 0)
-            st = sheaf__take(&w->ahead, m->context, sheaf__packed_bytes(dtype, w->n, w->k), kind);
+            st = take(m, &w->ahead, t->name, sheaf__packed_bytes(dtype, w->n, w->k), kind);
     }
     return st;
 }
@@ -254,7 +270,7 @@ sheaf_status *sheaf__build_linear(sheaf__model *m, sheaf__linear *l, const sheaf
     TRY(st, hold(m, (sheaf__held){ SHEAF__LINEAR, l, t, bias, piece }));
     TRY(st, take_panels(m, l, t, trained ? SHEAF_MEM_TRAINED : SHEAF_MEM_WEIGHTS));
     if (st == NULL && bias != NULL)
-        st = take_floats(&l->bias, m, l->rows ? l->out : l->owned);
+        st = take_floats(&l->bias, m, t->name, l->rows ? l->out : l->owned);
     if (st == NULL && trained)
         st = add_trained_pieces(&l->weight_trained, l->weight_at, m, t, piece, in);
     if (st == NULL && bias != NULL && is_saved(m, bias))
@@ -270,7 +286,7 @@ sheaf_status *sheaf__build_norm(sheaf__model *m, sheaf__norm *norm, const sheaf_
 {
     *norm = (sheaf__norm){ .name = t->name, .width = t->shape[0], .eps = (float)eps, .once = once };
     sheaf_status *st = hold(m, (sheaf__held){ SHEAF__RMSNORM, norm, t, NULL, 0 });
-    TRY(st, take_floats(&norm->weight, m, norm->width));
+    TRY(st, take_floats(&norm->weight, m, t->name, norm->width));
     if (st == NULL && is_saved(m, t))
         st = add_trained(&norm->trained, m, t, t->shape[0], 1);
     return st;
@@ -294,8 +310,8 @@ sheaf_status *sheaf__build_layernorm(sheaf__model *m, sheaf__layernorm *norm, co
     memcpy(norm->begin, like.begin, sizeof norm->begin);
     memcpy(norm->extent, like.extent, sizeof norm->extent);
     TRY(st, hold(m, (sheaf__held){ SHEAF__LAYERNORM, norm, t, bias, 0 }));
-    TRY(st, take_floats(&norm->weight, m, norm->owned));
-    TRY(st, take_floats(&norm->bias, m, norm->owned));
+    TRY(st, take_floats(&norm->weight, m, t->name, norm->owned));
+    TRY(st, take_floats(&norm->bias, m, t->name, norm->owned));
     if (st == NULL && norm->plain && m->context->device->kind != SHEAF_DRY)
         memset(norm->bias, 0, (size_t)norm->owned * sizeof(float));
     if (st == NULL && is_saved(m, t))
@@ -311,7 +327,7 @@ sheaf_status *sheaf__build_vector(sheaf__model *m, sheaf__vector *v, const sheaf
     const int64_t numel = sheaf__elements(t->ndim, t->shape);
     *v = (sheaf__vector){ .name = t->name, .rows = numel / width, .width = width };
     sheaf_status *st = hold(m, (sheaf__held){ SHEAF__VECTOR, v, t, NULL, 0 });
-    TRY(st, take_floats(&v->data, m, numel));
+    TRY(st, take_floats(&v->data, m, t->name, numel));
     if (st == NULL && is_saved(m, t))
         st = add_trained(&v->trained, m, t, v->rows, width);
     return st;
@@ -341,12 +357,11 @@ sheaf_status *sheaf__build_table(sheaf__model *m, sheaf__table *table, const she
     for (int64_t s = m->context->own.begin; s < m->context->own.end; s++)
         rows += sheaf_cut_slice_rows(&t->cut, (int)s);
     if (table->trained != NULL)
-        return sheaf__take(&table->rows, m->context,
-                           (size_t)(rows * table->width) * sheaf_dtype_bytes(m->context->dtype),
-                           SHEAF_MEM_WEIGHTS);
+        return take(m, &table->rows, t->name,
+                    (size_t)(rows * table->width) * sheaf_dtype_bytes(m->context->dtype),
+                    SHEAF_MEM_WEIGHTS);
     void *print = NULL;
-    st = sheaf__take(&print, m->context, (size_t)rows * sizeof *table->stored.print,
-                     SHEAF_MEM_WEIGHTS);
+    st = take(m, &print, t->name, (size_t)rows * sizeof *table->stored.print, SHEAF_MEM_WEIGHTS);
     table->stored = (sheaf__stored_rows){ .name = t->name, .width = t->shape[1], .print = print };
     return st;
 }
@@ -355,14 +370,13 @@ sheaf_status *sheaf__build_rope(sheaf__model *m, sheaf__rope_table *t, int64_t r
 {
     t->positions = m->options.positions;
     t->rot = rot;
-    sheaf_status *st = take_floats(&t->cos, m, t->positions * (rot / 2));
-    TRY(st, take_floats(&t->sin, m, t->positions * (rot / 2)));
+    float **const numbers[] = { &t->cos, &t->sin, &t->other_cos, &t->other_sin };
+    const bool two = t == &m->rope && sheaf__rope_looks(&m->schema->config);
+    sheaf_status *st = NULL;
+    for (int i = 0; i < (two ? 4 : 2); i++)
+        TRY(st, take_floats(numbers[i], m, "rotary table", t->positions * (rot / 2)));
     t->other_length = -1;
-    if (st == NULL && t == &m->rope && sheaf__rope_looks(&m->schema->config))
-        st = take_floats(&t->other_cos, m, t->positions * (rot / 2));
-    return st == NULL && t->other_cos != NULL
-               ? take_floats(&t->other_sin, m, t->positions * (rot / 2))
-               : st;
+    return st;
 }
 
 /* ---- the pass ---- */
@@ -376,77 +390,16 @@ void sheaf__stage(const sheaf__pass *pass, sheaf__tape *tape, const char *stage,
 
 /* ---- release ---- */
 
-/* The block that the copies of all slices are in. */
-static void *block_of(void *const copy[SHEAF_MAX_SLICES])
-{
-    int s = 0;
-    while (s < SHEAF_MAX_SLICES - 1 && copy[s] == NULL)
-        s++;
-    return copy[s];
-}
-
-static void lora_blocks(const sheaf__lora_part *lora, const char *name,
-                        void (*block)(void *self, const char *name, void *block), void *self)
-{
-    if (lora == NULL)
-        return;
-    block(self, name, lora->first == NULL ? block_of(lora->a_copy) : NULL);
-    block(self, name, block_of(lora->b_copy));
-}
-
-static void linear_blocks(const sheaf__linear *l,
-                          void (*block)(void *self, const char *name, void *block), void *self)
-{
-    block(self, l->name, l->all.ahead);
-    for (int s = 0; s < SHEAF_MAX_SLICES; s++)
-        block(self, l->name, l->rows ? l->w[s].ahead : NULL);
-    lora_blocks(l->lora, l->name, block, self);
-    block(self, l->name, l->bias);
-}
-
-void sheaf__build_blocks(const sheaf__model *m,
-                         void (*block)(void *self, const char *name, void *block), void *self)
-{
-    for (int i = 0; i < m->nheld; i++) {
-        void *part = m->held[i].part;
-        const char *name = m->held[i].weight->name;
-        switch (m->held[i].kind) {
-        case SHEAF__LINEAR: linear_blocks(part, block, self); break;
-        case SHEAF__RMSNORM: block(self, name, ((sheaf__norm *)part)->weight); break;
-        case SHEAF__LAYERNORM:
-            block(self, name, ((sheaf__layernorm *)part)->weight);
-            block(self, name, ((sheaf__layernorm *)part)->bias);
-            break;
-        case SHEAF__VECTOR: block(self, name, ((sheaf__vector *)part)->data); break;
-        case SHEAF__TABLE:
-            block(self, name, ((sheaf__table *)part)->rows);
-            block(self, name, ((sheaf__table *)part)->stored.print);
-            lora_blocks(((sheaf__table *)part)->lora, name, block, self);
-            break;
-        }
-    }
-    block(self, "rotary table", m->rope.cos);
-    block(self, "rotary table", m->rope.sin);
-    block(self, "rotary table", m->local.cos);
-    block(self, "rotary table", m->local.sin);
-    block(self, "rotary table", m->rope.other_cos);
-    block(self, "rotary table", m->rope.other_sin);
-}
-
-static void give(void *self, const char *name, void *block)
-{
-    sheaf__give(self, block);
-}
-
 void sheaf__build_free(sheaf__model *m)
 {
-    sheaf__build_blocks(m, give, m->context);
+    for (int64_t i = 0; i < m->nblocks; i++)
+        sheaf__give(m->context, m->block[i].at);
     for (int i = 0; m->lora != NULL && m->options.lora != NULL && i < m->options.lora->nmodules;
          i++)
         free(m->lora[i].part);
     free(m->lora);
     free(m->held);
-    m->nheld = 0;
+    free(m->block);
 }
 
 /* ---- by names ---- */

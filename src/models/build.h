@@ -58,10 +58,8 @@ sheaf_status *sheaf__named_vector(sheaf__model *m, sheaf__vector *v, const char 
 /* sheaf__rounds_well - are n numbers of `dtype` finite in the compute dtype? */
 bool sheaf__rounds_well(const sheaf__context *context, const void *x, sheaf_dtype dtype, int64_t n);
 
-/* sheaf__build_blocks - every block of device memory (or NULL) but those of m->trained, with the
- * name of its tensor. */
-void sheaf__build_blocks(const sheaf__model *m,
-                         void (*block)(void *self, const char *name, void *block), void *self);
+/* sheaf__build_retake - a block of the model (at *block) becomes one of `bytes`. */
+sheaf_status *sheaf__build_retake(sheaf__model *m, void *block, size_t bytes, sheaf_memory kind);
 void sheaf__build_free(sheaf__model *m);
 
 /* ---- the pass ---- */

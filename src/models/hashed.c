@@ -1,21 +1,23 @@
 /* hashed.c - see hashed.h. */
 #include "models/hashed.h"
 
-#include <pthread.h>
 #include <stdatomic.h>
 
 #include "base/base.h"
 #include "base/hash.h"
+#include "base/lowest.h"
 #include "catalog/boxes.h"
 #include "comm/process.h"
+#include "ops/pool.h"
 
 enum {
     PARTS = 8,       /* of a row that is cut; part of the definition */
     BLOCK = 1 << 20, /* bytes that are read at once, where they were not read yet */
-    MOST_THREADS = 64,
+    MOST = 64,       /* threads */
 };
 
 typedef struct item {
+    const char *name; /* the entry's; first */
     const sheaf_source_entry *entry;
     int64_t rows, cols, units; /* of the view; units in a row. Of a tensor of one axis: one row */
     bool vector;
@@ -104,22 +106,6 @@ static void hash_box(const box *b)
 
 /* ---- as a source ---- */
 
-static item *find_item(const sheaf__hashed *p, const char *name)
-{
-    int64_t low = 0, high = p->count;
-    while (low < high) {
-        const int64_t middle = low + (high - low) / 2;
-        const int order = strcmp(name, p->item[middle].entry->name);
-        if (order == 0)
-            return &p->item[middle];
-        if (order < 0)
-            high = middle;
-        else
-            low = middle + 1;
-    }
-    return NULL;
-}
-
 /* The units that lie wholly in a box that was read. */
 static void seen_box(item *t, int64_t row0, int64_t rows, int64_t col0, int64_t cols,
                      const void *bytes)
@@ -163,7 +149,7 @@ static sheaf_status *read_box(sheaf_source *self, const char *name, int64_t row0
 {
     const sheaf__hashed *p = (const sheaf__hashed *)self;
     sheaf_status *st = p->inner->read(p->inner, name, row0, rows, col0, cols, dst);
-    item *t = st != NULL || p->stopped ? NULL : find_item(p, name);
+    item *t = st != NULL || p->stopped ? NULL : SHEAF_FIND(item, name, p->item, p->count, name);
     if (t != NULL)
         seen_box(t, row0, rows, col0, cols, dst);
     return st;
@@ -209,9 +195,11 @@ static sheaf_status *set_edges(item *t, const sheaf_cut *cut)
 static sheaf_status *set_item(item *t, const sheaf_source_entry *e, const sheaf_tensor *schema)
 {
     const int64_t all = sheaf__elements(e->ndim, e->shape);
-    *t = (item){
-        .entry = e, .vector = e->ndim <= 1, .units = 1, .bytes = sheaf_dtype_bytes(e->dtype)
-    };
+    *t = (item){ .name = e->name,
+                 .entry = e,
+                 .vector = e->ndim <= 1,
+                 .units = 1,
+                 .bytes = sheaf_dtype_bytes(e->dtype) };
     t->cols = t->vector ? all : e->shape[e->ndim - 1];
     t->rows = all == 0 ? 0 : all / t->cols;
     sheaf_status *st = NULL;
@@ -220,11 +208,6 @@ static sheaf_status *set_item(item *t, const sheaf_source_entry *e, const sheaf_
         st = set_edges(t, &schema->cut);
     t->seen = calloc((size_t)(t->rows * t->units + 63) / 64 + 1, sizeof *t->seen);
     return st == NULL && t->seen == NULL ? sheaf__no_memory(memory_for) : st;
-}
-
-static int by_name(const void *a, const void *b)
-{
-    return strcmp(((const item *)a)->entry->name, ((const item *)b)->entry->name);
 }
 
 static sheaf_status *add_items(sheaf__hashed *p, const sheaf_schema *schema)
@@ -242,7 +225,7 @@ static sheaf_status *add_items(sheaf__hashed *p, const sheaf_schema *schema)
             st = set_item(&p->item[p->count++], e, schema != NULL ? &schema->tensor[i] : NULL);
     }
     if (st == NULL)
-        qsort(p->item, (size_t)p->count, sizeof *p->item, by_name);
+        qsort(p->item, (size_t)p->count, sizeof *p->item, sheaf__by_name);
     for (int64_t i = 0; i < p->count && st == NULL; i++) {
         item *t = &p->item[i];
         const int64_t row = t->cols * (int64_t)t->bytes;
@@ -309,7 +292,7 @@ static sheaf_status *read_block(const sheaf__hashed *p, item *t, int64_t block)
     if (bytes == NULL)
         return sheaf__no_memory(memory_for);
     const int64_t rows = t->vector ? t->cols : n, cols = t->vector ? 1 : t->cols;
-    sheaf_status *st = p->inner->read(p->inner, t->entry->name, row, rows, 0, cols, bytes);
+    sheaf_status *st = p->inner->read(p->inner, t->name, row, rows, 0, cols, bytes);
     if (st == NULL)
         seen_box(t, row, rows, 0, cols, bytes);
     free(bytes);
@@ -338,35 +321,36 @@ sheaf_status *sheaf__hashed_rest(sheaf__hashed *p)
         if (block >= p->blocks)
             break;
         item *t = block_item(p, block);
-        st = sheaf_in(read_block(p, t, block - t->first_block), "fingerprint of '%s'",
-                      t->entry->name);
+        st = sheaf_in(read_block(p, t, block - t->first_block), "fingerprint of '%s'", t->name);
     }
     return st;
 }
 
-static void *rest_thread(void *arg)
+typedef struct rest {
+    sheaf__hashed *p;
+    sheaf__lowest failed;
+} rest;
+
+static void rest_task(void *arg, int64_t index, int worker)
 {
-    return sheaf__hashed_rest(arg);
+    rest *r = arg;
+    sheaf_status *st = sheaf__hashed_rest(r->p);
+    if (st != NULL)
+        sheaf__lowest_note(&r->failed, index, st);
 }
 
 sheaf_status *sheaf__hashed_all(sheaf__hashed *p, int threads)
 {
-    pthread_t thread[MOST_THREADS];
-    int n = 0;
-    const int want = sheaf__process_threads(p->all, threads);
-    while (n + 1 < want && n < MOST_THREADS && n < p->blocks &&
-           pthread_create(&thread[n], NULL, rest_thread, p) == 0)
-        n++;
-    sheaf_status *st = sheaf__hashed_rest(p);
-    for (int i = 0; i < n; i++) {
-        void *theirs = NULL;
-        pthread_join(thread[i], &theirs);
-        if (st == NULL)
-            st = theirs;
-        else
-            sheaf_status_free(theirs);
-    }
-    return st;
+    const int want = sheaf__process_threads(p->all, threads), n = want < MOST ? want : MOST;
+    sheaf__pool *pool;
+    rest r = { .p = p };
+    sheaf_status *st = sheaf__pool_new(&pool, n);
+    if (st != NULL)
+        return st;
+    sheaf__lowest_begin(&r.failed);
+    sheaf__pool_run(pool, n, rest_task, &r);
+    sheaf__pool_free(pool);
+    return sheaf__lowest_end(&r.failed);
 }
 
 /* ---- several processes ---- */
@@ -430,7 +414,7 @@ sheaf_status *sheaf__hashed_weights(char out[33], const sheaf__hashed *p)
     for (int64_t i = 0; i < p->count; i++) {
         unsigned char hash[16];
         sheaf__hash_bytes(hash, tensor_hash(&p->item[i]));
-        sheaf__text_bytes(&all, p->item[i].entry->name, strlen(p->item[i].entry->name) + 1);
+        sheaf__text_bytes(&all, p->item[i].name, strlen(p->item[i].name) + 1);
         sheaf__text_bytes(&all, hash, sizeof hash);
     }
     if (!all.failed)
@@ -448,5 +432,5 @@ int64_t sheaf__hashed_count(const sheaf__hashed *p)
 const char *sheaf__hashed_tensor(char out[33], const sheaf__hashed *p, int64_t i)
 {
     sheaf__hash_text(out, tensor_hash(&p->item[i]));
-    return p->item[i].entry->name;
+    return p->item[i].name;
 }

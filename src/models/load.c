@@ -165,30 +165,23 @@ static sheaf_dtype kept_as(const sheaf__model *m, sheaf_source *base, const char
     return e->dtype == SHEAF_BF16 || e->dtype == SHEAF_F16 ? e->dtype : m->context->dtype;
 }
 
-static sheaf_status *take_larger(sheaf__model *m, void **panels, size_t bytes)
-{
-    if (*panels == NULL)
-        return NULL;
-    sheaf__give(m->context, *panels);
-    *panels = NULL;
-    return sheaf__take(panels, m->context, bytes, SHEAF_MEM_WEIGHTS);
-}
-
 static sheaf_status *keep_panels(sheaf__model *m, sheaf_source *base, sheaf__linear *l)
 {
     const sheaf_dtype planned = l->w[l->first].dtype, as = kept_as(m, base, l->name, planned);
     const bool larger = sheaf_dtype_bytes(as) != sheaf_dtype_bytes(planned);
     sheaf_status *st = NULL;
     l->all.dtype = as;
-    if (larger)
-        st = take_larger(m, &l->all.ahead, sheaf__packed_bytes(as, l->all.n, l->all.k));
+    if (larger && l->all.ahead != NULL)
+        st = sheaf__build_retake(m, &l->all.ahead, sheaf__packed_bytes(as, l->all.n, l->all.k),
+                                 SHEAF_MEM_WEIGHTS);
     for (int s = l->first; s < l->first + l->count && st == NULL; s++) {
         sheaf__packed *w = &l->w[s];
         w->dtype = as;
         if (!l->rows)
             w->ahead = l->all.ahead;
-        else if (larger)
-            st = take_larger(m, &w->ahead, sheaf__packed_bytes(as, w->n, w->k));
+        else if (larger && w->ahead != NULL)
+            st = sheaf__build_retake(m, &w->ahead, sheaf__packed_bytes(as, w->n, w->k),
+                                     SHEAF_MEM_WEIGHTS);
     }
     return st;
 }

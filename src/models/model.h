@@ -85,8 +85,13 @@ typedef struct sheaf__model_options {
     const sheaf__placement *place;
 } sheaf__model_options;
 
-/* One thing that is loaded, refreshed and freed: see build.h. */
+/* One thing that is loaded and refreshed: see build.h. */
 typedef struct sheaf__held sheaf__held;
+/* One block of its device memory, but those of what is trained, and the tensor that it is for. */
+typedef struct sheaf__block {
+    const char *name;
+    void *at;
+} sheaf__block;
 /* The vision towers, as their family keeps them. */
 typedef struct sheaf__towers sheaf__towers;
 
@@ -118,7 +123,9 @@ typedef struct sheaf__model {
     sheaf__trained_set *trained; /* empty when nothing is trained */
     sheaf__factors *lora;        /* [options.lora->nmodules] */
     sheaf__held *held;           /* in the order of building */
-    int nheld, held_capacity;
+    sheaf__block *block;
+    int64_t held_capacity, nblocks, block_capacity;
+    int nheld;
 } sheaf__model;
 
 /* Keys and values of earlier tokens, and of the images: what generation keeps between runs. */

@@ -45,26 +45,15 @@ double sheaf_plan_sent(const sheaf_plan_rank *rank)
 
 /* ---- what each component holds ---- */
 
-typedef struct count {
-    sheaf_plan_rank *out;
-    const sheaf__device *device;
-    const sheaf__family *family;
-} count;
-
-static void count_block(void *self, const char *name, void *block)
-{
-    const count *c = self;
-    sheaf_memory kind;
-    const size_t size = sheaf__device_size(c->device, block, &kind);
-    if (size > 0) /* most slices of a weight lie elsewhere */
-        c->out->component[sheaf__family_component(c->family, name)][kind] += size;
-}
-
 static void count_components(sheaf_plan_rank *out, const sheaf__model *model)
 {
     const sheaf__trained_set *set = model->trained;
     const sheaf__family *family = sheaf__family_for(&model->schema->config);
-    sheaf__build_blocks(model, count_block, &(count){ out, model->context->device, family });
+    for (int64_t i = 0; i < model->nblocks; i++) {
+        sheaf_memory kind;
+        const size_t size = sheaf__device_size(model->context->device, model->block[i].at, &kind);
+        out->component[sheaf__family_component(family, model->block[i].name)][kind] += size;
+    }
     for (int i = 0; i < set->count; i++) {
         const sheaf__trained *t = set->item[i];
         size_t *bytes = out->component[sheaf__family_component(family, t->name)],

@@ -29,7 +29,6 @@ typedef struct axis {
     int *count;            /* [out] */
     int32_t *index;        /* [out, most] */
     float *weight;         /* [out, most] */
-    struct axis *next;
 } axis;
 
 typedef struct grid_params {
@@ -42,8 +41,8 @@ typedef struct grid_args {
     const sheaf__context *c;
     const grid_params *p;
     const sheaf__picture_at *at;
-    const axis **down, **across; /* [images] */
-    float *turned;               /* SINCOS: [turns, width / 2] sines, then cosines */
+    axis *down, *across; /* [images] */
+    float *turned;       /* SINCOS: [turns, width / 2] sines, then cosines */
     int64_t turns;
 } grid_args;
 
@@ -131,37 +130,26 @@ static void fill_axis(axis *x, sheaf__position_kind kind)
     }
 }
 
-static void free_axes(axis *list)
+static void release(axis *x)
 {
-    while (list != NULL) {
-        axis *next = list->next;
-        free(list->count);
-        free(list->index);
-        free(list->weight);
-        free(list);
-        list = next;
-    }
+    free(x->count);
+    free(x->index);
+    free(x->weight);
 }
 
-/* From the list, or made and put there; NULL: no memory. */
-static const axis *axis_of(axis **list, sheaf__position_kind kind, int64_t in, int64_t out)
+static sheaf_status *make_axis(axis *x, sheaf__position_kind kind, int64_t in, int64_t out)
 {
-    for (const axis *x = *list; x != NULL; x = x->next)
-        if (x->in == in && x->out == out)
-            return x;
     const int64_t reach = 2 * (int64_t)ceil(2 * smooth_reach(in, out)) + 2;
-    axis *x = calloc(1, sizeof *x);
-    if (x == NULL)
-        return NULL;
-    *x = (axis){ .in = in, .out = out, .most = reach, .next = *list };
-    *list = x;
-    x->count = calloc((size_t)out, sizeof *x->count);
-    x->index = calloc((size_t)(out * x->most), sizeof *x->index);
-    x->weight = calloc((size_t)(out * x->most), sizeof *x->weight);
+    *x = (axis){ in,
+                 out,
+                 reach,
+                 calloc((size_t)out, sizeof *x->count),
+                 calloc((size_t)(out * reach), sizeof *x->index),
+                 calloc((size_t)(out * reach), sizeof *x->weight) };
     if (x->count == NULL || x->index == NULL || x->weight == NULL)
-        return NULL;
+        return sheaf__no_memory("positions of the images");
     fill_axis(x, kind);
-    return x;
+    return NULL;
 }
 
 /* ---- sines and cosines ---- */
@@ -190,23 +178,21 @@ static sheaf_status *wrong_grid(const grid_params *p, const sheaf__picture_at *a
                        "%lld x %lld", (long long)at[i].across, (long long)at[i].down);
 }
 
-static sheaf_status *find_axes(grid_args *a, axis **down, axis **across)
+static sheaf_status *find_axes(grid_args *a)
 {
     const grid_params *p = a->p;
     const sheaf__position_grid *g = &p->grid;
     const int64_t n = p->of.images;
-    a->down = calloc((size_t)n + 1, sizeof(const axis *));
-    a->across = calloc((size_t)n + 1, sizeof(const axis *));
+    a->down = calloc((size_t)n + 1, sizeof *a->down);
+    a->across = calloc((size_t)n + 1, sizeof *a->across);
     sheaf_status *st =
         a->down == NULL || a->across == NULL ? sheaf__no_memory("positions of the images") : NULL;
     for (int64_t i = 0; i < n && st == NULL; i++) {
-        if (g->kind == SHEAF__GRID_AS_IS &&
-            (a->at[i].down != g->rows || a->at[i].across != g->cols))
+        const sheaf__picture_at *at = &a->at[i];
+        if (g->kind == SHEAF__GRID_AS_IS && (at->down != g->rows || at->across != g->cols))
             return wrong_grid(p, a->at, i);
-        a->down[i] = axis_of(down, g->kind, g->rows, a->at[i].down);
-        a->across[i] = axis_of(across, g->kind, g->cols, a->at[i].across);
-        if (a->down[i] == NULL || a->across[i] == NULL)
-            st = sheaf__no_memory("positions of the images");
+        st = make_axis(&a->down[i], g->kind, g->rows, at->down);
+        TRY(st, make_axis(&a->across[i], g->kind, g->cols, at->across));
     }
     return st;
 }
@@ -230,7 +216,6 @@ static sheaf_status *with_grid(sheaf__context *c, const grid_params *p, int64_t 
                                void (*body)(void *, int64_t, int64_t, int))
 {
     grid_args a = { .c = c, .p = p };
-    axis *down = NULL, *across = NULL;
     sheaf__picture_at *at = NULL;
     if (c->device->kind == SHEAF_DRY)
         return NULL;
@@ -240,11 +225,15 @@ static sheaf_status *with_grid(sheaf__context *c, const grid_params *p, int64_t 
         at[i].across = at[i + 1].first - at[i].first;
         at[i].down = 1;
     }
-    TRY(st, p->grid.kind == SHEAF__GRID_SINCOS ? find_turns(&a) : find_axes(&a, &down, &across));
+    TRY(st, p->grid.kind == SHEAF__GRID_SINCOS ? find_turns(&a) : find_axes(&a));
     if (st == NULL)
         sheaf__rows(c, n, grain, body, &a);
-    free_axes(down);
-    free_axes(across);
+    for (int64_t i = 0; i < p->of.images; i++) {
+        if (a.down != NULL)
+            release(&a.down[i]);
+        if (a.across != NULL)
+            release(&a.across[i]);
+    }
     free(a.down);
     free(a.across);
     free(a.turned);
@@ -256,27 +245,37 @@ static sheaf_status *with_grid(sheaf__context *c, const grid_params *p, int64_t 
 
 enum { PART = 256 };
 
-/* Columns [from, from + n) of the position at row r, column c of picture i. */
+/* Of the position at row r, column c of picture i: how many rows of the table it is made of; the
+ * k-th of them, and its weight. */
+static int taps_of(const grid_args *a, int64_t i, int64_t r, int64_t c)
+{
+    return a->down[i].count[r] * a->across[i].count[c];
+}
+static int64_t tap(float *weight, const grid_args *a, int64_t i, int64_t r, int64_t c, int k)
+{
+    const axis *down = &a->down[i], *across = &a->across[i];
+    const int64_t y = r * down->most + k / across->count[c],
+                  x = c * across->most + k % across->count[c];
+    *weight = down->weight[y] * across->weight[x];
+    return down->index[y] * a->p->grid.cols + across->index[x];
+}
+
+/* Columns [from, from + n) of that position. */
 static void blend(float *out, const grid_args *a, int64_t i, int64_t r, int64_t c, int64_t from,
                   int64_t n)
 {
     const sheaf__vector *table = a->p->grid.table;
-    const axis *down = a->down[i], *across = a->across[i];
     const float *first = table->data + (a->p->grid.class_row ? table->width : 0) + from;
-    const sheaf__kernels *k = a->c->device->kernels;
-    float part[PART];
-    bool begun = false;
-    for (int y = 0; y < down->count[r]; y++)
-        for (int x = 0; x < across->count[c]; x++, begun = true) {
-            const float w = down->weight[r * down->most + y] * across->weight[c * across->most + x];
-            const int64_t row = down->index[r * down->most + y] * a->p->grid.cols +
-                                across->index[c * across->most + x];
-            float *to = begun ? part : out;
-            memcpy(to, first + row * table->width, (size_t)n * sizeof *to);
-            k->scale(to, w, n);
-            if (begun)
-                k->add(out, out, part, n);
-        }
+    const sheaf__kernels *kernels = a->c->device->kernels;
+    float part[PART], w;
+    for (int k = 0; k < taps_of(a, i, r, c); k++) {
+        float *to = k > 0 ? part : out;
+        const int64_t row = tap(&w, a, i, r, c, k);
+        memcpy(to, first + row * table->width, (size_t)n * sizeof *to);
+        kernels->scale(to, w, n);
+        if (k > 0)
+            kernels->add(out, out, part, n);
+    }
 }
 
 /* A row's first half is of its column, its second of its row. */
@@ -337,18 +336,14 @@ static void spread(const grid_args *a, float *grad, const float *dy, int64_t i, 
                    int64_t c, int64_t n)
 {
     const int64_t width = a->p->x->cols;
-    const axis *down = a->down[i], *across = a->across[i];
-    const sheaf__kernels *k = a->c->device->kernels;
-    float part[COLUMNS];
-    for (int y = 0; y < down->count[r]; y++)
-        for (int x = 0; x < across->count[c]; x++) {
-            const float w = down->weight[r * down->most + y] * across->weight[c * across->most + x];
-            const int64_t row = down->index[r * down->most + y] * a->p->grid.cols +
-                                across->index[c * across->most + x];
-            memcpy(part, dy, (size_t)n * sizeof *part);
-            k->scale(part, w, n);
-            k->add(grad + row * width, grad + row * width, part, n);
-        }
+    const sheaf__kernels *kernels = a->c->device->kernels;
+    float part[COLUMNS], w;
+    for (int k = 0; k < taps_of(a, i, r, c); k++) {
+        float *to = grad + tap(&w, a, i, r, c, k) * width;
+        memcpy(part, dy, (size_t)n * sizeof *part);
+        kernels->scale(part, w, n);
+        kernels->add(to, to, part, n);
+    }
 }
 
 /* The table's gradient, some of its columns: pictures and their rows one after the other. */
