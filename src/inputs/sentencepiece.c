@@ -37,7 +37,7 @@ void sheaf__sentencepiece_close(sheaf__sentencepiece *model)
 static sheaf_status *take_piece(sheaf__sentencepiece *m, int32_t id)
 {
     const sheaf__spm_piece *p = &m->file.piece[id];
-    const char *text = (const char *)p->text.at;
+    const char *text = p->text.at;
     switch (p->type) {
     case SHEAF__SPM_USER_DEFINED:
     case SHEAF__SPM_UNUSED:
@@ -99,7 +99,7 @@ int64_t sheaf__sentencepiece_pieces(const sheaf__sentencepiece *model)
     return model->file.count;
 }
 
-static int32_t named(const sheaf__sentencepiece *model, const sheaf__spm_bytes *name,
+static int32_t named(const sheaf__sentencepiece *model, const sheaf__text_piece *name,
                      const char *usual, int type)
 {
     for (int64_t i = 0; i < model->file.count; i++) {
@@ -295,9 +295,9 @@ static void put_bytes(sheaf_text *to, sheaf_text *bytes)
 }
 
 /* A text begins with the bar that encoding put before it. */
-static void put_piece(sheaf_text *to, const sheaf__spm *f, sheaf__spm_bytes piece, bool *begun)
+static void put_piece(sheaf_text *to, const sheaf__spm *f, sheaf__text_piece piece, bool *begun)
 {
-    const char *at = (const char *)piece.at, *end = at + piece.size;
+    const char *at = piece.at, *end = at + piece.size;
     *begun = *begun || to->size > 0;
     if (!*begun && (f->prefix || f->remove_extra) && piece.size >= BAR &&
         memcmp(at, bar, BAR) == 0) {
@@ -316,14 +316,14 @@ static void put_piece(sheaf_text *to, const sheaf__spm *f, sheaf__spm_bytes piec
 sheaf_status *sheaf__sentencepiece_decode(char **text, const sheaf__sentencepiece *model,
                                           const int32_t *ids, int64_t count)
 {
-    static const sheaf__spm_bytes none = { (const unsigned char *)replacement, BAR };
+    static const sheaf__text_piece none = { replacement, BAR };
     const sheaf__spm *f = &model->file;
     sheaf_text all = { 0 }, bytes = { 0 };
     sheaf_status *st = NULL;
     bool begun = false;
     for (int64_t i = 0; st == NULL && i < count; i++) {
         const sheaf__spm_piece *p = ids[i] >= 0 && ids[i] < f->count ? &f->piece[ids[i]] : NULL;
-        const char byte = p == NULL ? 0 : (char)strtoul((const char *)p->text.at + 1, NULL, 16);
+        const char byte = p == NULL ? 0 : (char)strtoul(p->text.at + 1, NULL, 16);
         if (ids[i] < 0)
             st = sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_DATA, "token id"), "0 or more"),
                              "%d", (int)ids[i]);

@@ -345,6 +345,10 @@ sheaf__jvalue sheaf__j_filter(sheaf__jrun *r, sheaf__jtext name, sheaf__jvalue o
                               const sheaf__jarguments *args);
 bool sheaf__j_test(sheaf__jrun *r, sheaf__jtext name, sheaf__jvalue of,
                    const sheaf__jarguments *args);
+/* A list, stable in either direction, by an attribute or NULL; texts without regard to case unless
+ * `cased`. */
+sheaf__jvalue sheaf__j_sorted(sheaf__j *j, const sheaf__jlist *items,
+                              const sheaf__jvalue *attribute, bool cased, bool down);
 sheaf__jvalue sheaf__j_json(sheaf__jcall *c);
 sheaf__jvalue sheaf__j_pairs(sheaf__j *j, const sheaf__jdict *dict); /* its items() */
 bool sheaf__j_compared(sheaf__j *j, sheaf__jtext sign, sheaf__jvalue a, sheaf__jvalue b);

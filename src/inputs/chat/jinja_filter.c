@@ -236,9 +236,8 @@ static sheaf__jvalue f_items(sheaf__jcall *c)
     return sheaf__j_as(SHEAF__J_GENERATOR, out.u.list);
 }
 
-/* Stable, in either direction; texts without regard to case unless `cased`, as Jinja sorts. */
-static sheaf__jvalue sorted(sheaf__j *j, const sheaf__jlist *items, const sheaf__jvalue *attribute,
-                            bool cased, bool down)
+sheaf__jvalue sheaf__j_sorted(sheaf__j *j, const sheaf__jlist *items,
+                              const sheaf__jvalue *attribute, bool cased, bool down)
 {
     sheaf__jvalue out = sheaf__j_list(j), keys = sheaf__j_list(j);
     for (size_t i = 0; i < items->count; i++) {
@@ -264,8 +263,8 @@ static sheaf__jvalue sorted(sheaf__j *j, const sheaf__jlist *items, const sheaf_
 static sheaf__jvalue f_sort(sheaf__jcall *c)
 {
     const sheaf__jlist items = sheaf__j_items(c->j, c->of);
-    return sorted(c->j, &items, c->at[2], sheaf__j_bool_argument(c->at[1], false),
-                  sheaf__j_bool_argument(c->at[0], false));
+    return sheaf__j_sorted(c->j, &items, c->at[2], sheaf__j_bool_argument(c->at[1], false),
+                           sheaf__j_bool_argument(c->at[0], false));
 }
 
 static sheaf__jvalue f_dictsort(sheaf__jcall *c)
@@ -273,8 +272,8 @@ static sheaf__jvalue f_dictsort(sheaf__jcall *c)
     const sheaf__jvalue pairs = f_items(c), first = sheaf__j_int(0);
     if (c->at[1] != NULL)
         sheaf__j_refuse(c->j, "dictsort by values");
-    return sorted(c->j, pairs.u.list, &first, sheaf__j_bool_argument(c->at[0], false),
-                  sheaf__j_bool_argument(c->at[2], false));
+    return sheaf__j_sorted(c->j, pairs.u.list, &first, sheaf__j_bool_argument(c->at[0], false),
+                           sheaf__j_bool_argument(c->at[2], false));
 }
 
 static sheaf__jvalue f_sum(sheaf__jcall *c)

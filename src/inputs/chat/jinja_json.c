@@ -92,47 +92,21 @@ static void put_key(writer *w, sheaf__jvalue key)
     }
 }
 
-typedef struct entry {
-    sheaf__jtext key;
-    size_t place;
-} entry;
-
-static int by_key(const void *x, const void *y)
-{
-    const entry *a = x, *b = y;
-    const size_t n = a->key.size < b->key.size ? a->key.size : b->key.size;
-    const int order = n == 0 ? 0 : memcmp(a->key.at, b->key.at, n);
-    return order != 0 ? order : (a->key.size > n) - (b->key.size > n);
-}
-
-/* Keys in the order they are written in. */
-static entry *ordered(writer *w, const sheaf__jdict *dict)
-{
-    entry *e = sheaf__j_take(w->j, (dict->keys.count + 1) * sizeof *e);
-    for (size_t i = 0; i < dict->keys.count; i++) {
-        const sheaf__jvalue key = dict->keys.at[i];
-        if (w->sort && key.kind != SHEAF__J_TEXT)
-            sheaf__j_refuse(w->j, "sort_keys but with strings");
-        e[i] = (entry){ w->sort ? key.u.text : SHEAF__J_WORD(""), i };
-    }
-    if (w->sort)
-        qsort(e, dict->keys.count, sizeof *e, by_key);
-    return e;
-}
-
 static void put_dict(writer *w, const sheaf__jdict *dict, int depth)
 {
-    const entry *e = ordered(w, dict);
+    const sheaf__jlist keys =
+        w->sort ? *sheaf__j_sorted(w->j, &dict->keys, NULL, true, false).u.list : dict->keys;
     put(w, SHEAF__J_WORD("{"));
-    for (size_t i = 0; i < dict->keys.count; i++) {
+    for (size_t i = 0; i < keys.count; i++) {
         if (i > 0)
             put(w, w->item);
         put_line(w, depth + 1);
-        put_key(w, dict->keys.at[e[i].place]);
+        put_key(w, keys.at[i]);
         put(w, w->key);
-        put_value(w, dict->values.at[e[i].place], depth + 1);
+        put_value(w, w->sort ? *sheaf__j_get(w->j, dict, keys.at[i]) : dict->values.at[i],
+                  depth + 1);
     }
-    if (dict->keys.count > 0)
+    if (keys.count > 0)
         put_line(w, depth);
     put(w, SHEAF__J_WORD("}"));
 }

@@ -22,8 +22,7 @@ struct sheaf__bpe_model {
     int32_t byte_id[256];     /* of the character that stands for the byte; -1: none */
     int32_t fallback_id[256]; /* of "<0x00>" ...; -1: none */
     char *unk;                /* NULL: none */
-    size_t unk_size;
-    int32_t unk_id; /* -1: there is no such token */
+    int32_t unk_id;           /* -1: there is no such token */
     bool fuse_unk, byte_fallback, ignore_merges;
     /* [0x110000] of the token that is this character, its id + 1; 0: none is. (Only the pages of
      * characters in use take memory.) */

@@ -204,27 +204,16 @@ static sheaf_status *read_merges(sheaf__bpe_model *b, const sheaf_json_scan *fro
 
 /* ---- the options ---- */
 
-static char *copy_text(sheaf_json_reader *r, const char *key, size_t *size)
-{
-    const char *text = sheaf__json_string(r, key);
-    if (text == NULL)
-        return NULL;
-    *size = json_string_length(json_object_get(r->object, key));
-    char *copy = malloc(*size + 1);
-    if (copy == NULL)
-        sheaf__json_fail(r, SHEAF_E_MEMORY, key, "memory for it");
-    else
-        memcpy(copy, text, *size + 1);
-    return copy;
-}
-
 static void read_options(sheaf__bpe_model *b, sheaf_json_reader *r)
 {
     sheaf__only_keys(r, "dropout unk_token fuse_unk continuing_subword_prefix byte_fallback "
                         "end_of_word_suffix ignore_merges");
     if (sheaf__json_real(r, "dropout", 0, 1, 0) > 0)
         sheaf__json_fail(r, SHEAF_E_UNSUPPORTED, "dropout", "null: the same ids every time");
-    b->unk = copy_text(r, "unk_token", &b->unk_size);
+    const char *unk = sheaf__json_string(r, "unk_token");
+    b->unk = unk == NULL ? NULL : strdup(unk);
+    if (unk != NULL && b->unk == NULL)
+        sheaf__json_fail(r, SHEAF_E_MEMORY, "unk_token", "memory for it");
     for (int i = 0; i < 2; i++) { /* GPT-1's and BERT's */
         static const char *const marks[] = { "continuing_subword_prefix", "end_of_word_suffix" };
         const char *mark = sheaf__json_string(r, marks[i]);
@@ -254,7 +243,7 @@ static void find_bytes(sheaf__bpe_model *b)
         if (size <= 4 && length == size && code < 0x110000)
             b->character[code] = (uint32_t)id + 1;
     }
-    b->unk_id = b->unk == NULL ? -1 : sheaf__vocab_find(b->vocab, b->unk, b->unk_size);
+    b->unk_id = b->unk == NULL ? -1 : sheaf__vocab_find(b->vocab, b->unk, strlen(b->unk));
 }
 
 static bool is_fallback(const sheaf__bpe_model *b, uint32_t id)

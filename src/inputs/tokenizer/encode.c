@@ -54,8 +54,6 @@ static size_t plain_until(const encoding *e, size_t begin, size_t end)
     const sheaf__encode_options *o = e->options;
     int64_t low = 0;
     size_t until = 0;
-    if (o->plain)
-        return end;
     for (int64_t high = o->plain_ranges; low < high;) {
         const int64_t middle = low + (high - low) / 2;
         if (o->plain_range[middle].end <= begin)
@@ -68,24 +66,25 @@ static size_t plain_until(const encoding *e, size_t begin, size_t end)
     return until;
 }
 
-typedef struct in_piece {
+typedef struct place {
     const encoding *e;
-    const sheaf__span *from; /* of the piece's bytes */
-} in_piece;
+    const sheaf__span *from; /* of each byte that is looked at; NULL: they lie in the text, */
+    size_t begin;            /* from here on */
+} place;
 
-/* The same for bytes of a normalized piece. */
-static size_t is_plain_here(const void *context, size_t begin, size_t end)
+static size_t is_plain(const void *context, size_t begin, size_t end)
 {
-    const in_piece *in = context;
-    if (in->e->options->plain)
+    const place *p = context;
+    if (p->e->options->plain)
         return end;
-    const size_t first = in->from[begin].begin, last = in->from[end - 1].end;
-    const size_t until = plain_until(in->e, first, last);
-    if (until == 0)
-        return 0;
-    while (begin < end && in->from[begin].begin < until)
+    const size_t first = p->from != NULL ? p->from[begin].begin : p->begin + begin,
+                 last = p->from != NULL ? p->from[end - 1].end : p->begin + end,
+                 until = plain_until(p->e, first, last);
+    if (p->from == NULL)
+        return until > p->begin ? until - p->begin : 0;
+    while (until > 0 && begin < end && p->from[begin].begin < until)
         begin++;
-    return begin;
+    return until > 0 ? begin : 0;
 }
 
 static sheaf_status *divide_at_added(const void *state, sheaf__prepared *text,
@@ -94,12 +93,12 @@ static sheaf_status *divide_at_added(const void *state, sheaf__prepared *text,
     const encoding *e = state;
     const char *bytes = text->now.bytes + piece->begin;
     const size_t size = piece->end - piece->begin;
-    const in_piece in = { e, text->aligned ? text->now.from + piece->begin : NULL };
+    const place in = { e, text->aligned ? text->now.from + piece->begin : NULL, 0 };
     const bool plain = e->options->plain || e->options->plain_ranges > 0;
     sheaf__added_match m;
     size_t done = 0;
     for (size_t at = 0; sheaf__added_next(&m, &e->t->added, &e->t->added.normalized, bytes, size,
-                                          at, done, plain ? is_plain_here : NULL, &in);
+                                          at, done, plain ? is_plain : NULL, &in);
          at = m.next) {
         sheaf__prepared_put(text, piece, piece->begin + done, piece->begin + m.begin, -1);
         sheaf__prepared_put(text, piece, piece->begin + m.begin, piece->begin + m.end, m.id);
@@ -109,30 +108,18 @@ static sheaf_status *divide_at_added(const void *state, sheaf__prepared *text,
     return NULL;
 }
 
-typedef struct in_text {
-    const encoding *e;
-    size_t begin; /* of the part that is looked at */
-} in_text;
-
-static size_t is_plain_there(const void *context, size_t begin, size_t end)
-{
-    const in_text *in = context;
-    const size_t until = plain_until(in->e, in->begin + begin, in->begin + end);
-    return until > in->begin ? until - in->begin : 0;
-}
-
 /* Bytes [begin, end) of the text: its tokens of one kind, and what lies between them. */
 static sheaf_status *at_added(const encoding *e, const sheaf__trie *trie, size_t begin, size_t end,
                               sheaf_status *(*between)(const encoding *e, size_t begin, size_t end))
 {
-    const in_text in = { e, begin };
+    const place in = { e, NULL, begin };
     const bool plain = e->options->plain || e->options->plain_ranges > 0;
     sheaf__added_match m;
     sheaf_status *st = NULL;
     size_t done = 0;
     for (size_t at = 0;
          st == NULL && sheaf__added_next(&m, &e->t->added, trie, e->text + begin, end - begin, at,
-                                         done, plain ? is_plain_there : NULL, &in);
+                                         done, plain ? is_plain : NULL, &in);
          at = m.next) {
         st = between(e, begin + done, begin + m.begin);
         sheaf__emit_added(e->work, m.id, (sheaf__text_range){ begin + m.begin, begin + m.end });
@@ -229,33 +216,26 @@ static sheaf_status *check_text(const char *text, size_t size)
         "byte 0x%02x", (unsigned char)text[valid]);
 }
 
-/* What the caller gets is as long as it is: a copy, or, when it is long, the array itself. */
-static void *hand_over(void *array, int64_t *capacity, int64_t count, size_t size)
+/* The caller gets the array itself, as long as it is; NULL: no memory. */
+static void *take_array(void *array, int64_t *capacity, int64_t count, size_t size)
 {
-    enum { LONG = 1 << 16 };
-    void *own = count > LONG ? realloc(array, (size_t)count * size)
-                             : malloc((size_t)(count > 0 ? count : 1) * size);
-    if (count > LONG && own != NULL)
-        *capacity = 0;
-    else if (own != NULL && count > 0)
-        memcpy(own, array, (size_t)count * size);
+    void *own = realloc(array, (size_t)(count > 0 ? count : 1) * size);
+    *capacity = own != NULL ? 0 : *capacity;
     return own;
 }
 
 static sheaf_status *hand_out(int32_t **ids, sheaf__text_range **where, int64_t *count,
                               sheaf__ids_out *out)
 {
-    sheaf__text_range *range = NULL;
-    int32_t *id = hand_over(out->id, &out->id_capacity, out->count, sizeof *id);
-    if (id != NULL && out->id_capacity == 0)
-        out->id = NULL;
-    if (id != NULL && where != NULL) {
-        range = hand_over(out->where, &out->where_capacity, out->count, sizeof *range);
-        if (range != NULL && out->where_capacity == 0)
-            out->where = NULL;
-    }
+    int32_t *id = take_array(out->id, &out->id_capacity, out->count, sizeof *id);
+    out->id = id != NULL ? NULL : out->id;
+    sheaf__text_range *range =
+        where == NULL ? NULL
+                      : take_array(out->where, &out->where_capacity, out->count, sizeof *range);
+    out->where = range != NULL ? NULL : out->where;
     if (id == NULL || (where != NULL && range == NULL)) {
         free(id);
+        free(range);
         return sheaf__no_memory("ids of a text");
     }
     if (where != NULL)
@@ -263,14 +243,6 @@ static sheaf_status *hand_out(int32_t **ids, sheaf__text_range **where, int64_t 
     *ids = id;
     *count = out->count;
     return NULL;
-}
-
-static void begin_out(sheaf__ids_out *out, bool wanted)
-{
-    out->wanted = wanted;
-    out->count = 0;
-    out->capacity = 0; /* of both; found again at the first id */
-    out->failed = false;
 }
 
 sheaf_status *sheaf__tokenizer_encode(int32_t **ids, sheaf__text_range **where, int64_t *count,
@@ -296,7 +268,9 @@ sheaf_status *sheaf__tokenizer_encode(int32_t **ids, sheaf__text_range **where, 
     e.blanks = t->blanks.on && (where == NULL || t->blanks.normalizers == 0);
     if (e.blanks)
         e.aligned = false;
-    begin_out(&work->out, where != NULL);
+    work->out.wanted = where != NULL;
+    work->out.count = work->out.capacity = 0; /* found again at the first id */
+    work->out.failed = false;
     st = encode_all(&e);
     TRY(st, hand_out(ids, where, count, &work->out));
     sheaf__work_give(t->pool, work);

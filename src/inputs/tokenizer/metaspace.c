@@ -108,15 +108,3 @@ const sheaf__step_kind sheaf__metaspace = {
     "Metaspace", "replacement prepend_scheme split add_prefix_space str_rep", sizeof(metaspace),
     open_metaspace, run
 };
-
-bool sheaf__metaspace_blanks(sheaf__blanks *how, const sheaf__step *step)
-{
-    const metaspace *m = step->state;
-    if (step->kind != &sheaf__metaspace || strcmp(m->bytes, "\xe2\x96\x81") != 0)
-        return false;
-    how->prepend = m->prepend == ALWAYS  ? SHEAF__BAR_UNLESS_THERE
-                   : m->prepend == FIRST ? SHEAF__BAR_AT_START
-                                         : SHEAF__BAR_NEVER;
-    how->split = m->split;
-    return true;
-}

@@ -74,14 +74,6 @@ static sheaf_status *run_prepend(const void *state, sheaf__prepared *text)
 const sheaf__step_kind sheaf__prepend = { "Prepend",    "prepend",   sizeof(sheaf__replacing),
                                           open_prepend, run_prepend, sheaf__replacing_close };
 
-static const char bar[] = "\xe2\x96\x81";
-
-bool sheaf__prepends_bar(const sheaf__step *step)
-{
-    const sheaf__replacing *s = step->state;
-    return step->kind == &sheaf__prepend && strcmp(s->content, bar) == 0;
-}
-
 /* ---- Replace ---- */
 
 void sheaf__replacing_close(void *state)
@@ -136,10 +128,3 @@ const sheaf__step_kind sheaf__replace = {
     "Replace",   "pattern content",     sizeof(sheaf__replacing), sheaf__replacing_open,
     run_replace, sheaf__replacing_close
 };
-
-bool sheaf__replaces_blanks(const sheaf__step *step)
-{
-    const sheaf__replacing *s = step->state;
-    return step->kind == &sheaf__replace && strcmp(s->literal, " ") == 0 &&
-           strcmp(s->content, bar) == 0;
-}

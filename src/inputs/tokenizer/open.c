@@ -230,12 +230,12 @@ static sheaf_status *open_member(sheaf__steps *steps, int which, const json_t *v
     return finish_open(kind->open == NULL ? NULL : kind->open(step->state, &r, how), &r);
 }
 
-static sheaf_status *open_list(sheaf__tokenizer *t, int which, json_t *value)
+/*   all  out: the steps, a list */
+static sheaf_status *open_list(sheaf__tokenizer *t, int which, json_t *all, json_t *value)
 {
     enum { MOST = 64 };
     static const char *const lists[] = { "normalizers", "pretokenizers", "decoders", "processors" };
     sheaf__steps *const steps[] = { &t->normalizer, &t->pre_tokenizer, &t->decoder, &t->post };
-    json_t *all = json_array();
     bool divided = false;
     sheaf_status *st = all == NULL ? sheaf__no_memory(memory_for) : NULL;
     TRY(st, flatten(all, value, lists[which]));
@@ -252,7 +252,6 @@ static sheaf_status *open_list(sheaf__tokenizer *t, int which, json_t *value)
     }
     if (which == SHEAF__DECODER)
         t->has_decoder = value != NULL && !json_is_null(value);
-    json_decref(all);
     return st;
 }
 
@@ -408,15 +407,20 @@ static sheaf_status *open_parts(sheaf__tokenizer *t, const sheaf__tokenizer_file
 {
     static const char *const keys[] = { "normalizer", "pre_tokenizer", "decoder",
                                         "post_processor" };
+    json_t *steps[SHEAF__LISTS];
     sheaf_status *st = sheaf_in(open_model(t, file), "model");
     TRY(st, sheaf_in(open_added(t, json_object_get(file->parts, "added_tokens")), "added_tokens"));
-    for (int i = 0; st == NULL && i < SHEAF__LISTS; i++) {
-        st = sheaf_in(open_list(t, i, json_object_get(file->parts, keys[i])), "%s", keys[i]);
+    for (int i = 0; i < SHEAF__LISTS; i++) {
+        steps[i] = json_array();
+        TRY(st, sheaf_in(open_list(t, i, steps[i], json_object_get(file->parts, keys[i])), "%s",
+                         keys[i]));
         if (i == SHEAF__NORMALIZER)
             TRY(st, sheaf_in(index_added(t), "added_tokens"));
     }
     if (st == NULL)
-        sheaf__blanks_find(t);
+        sheaf__blanks_find(t, steps[SHEAF__NORMALIZER], steps[SHEAF__PRE_TOKENIZER]);
+    for (int i = 0; i < SHEAF__LISTS; i++)
+        json_decref(steps[i]);
     return st;
 }
 

@@ -119,11 +119,6 @@ typedef struct sheaf__blanks {
     bool split;          /* no token goes over a bar, but at its beginning */
     int64_t normalizers; /* steps before it; no pre-tokenizer is before or after */
 } sheaf__blanks;
-/* Is the step this one? (normalize.c, split.c, metaspace.c) */
-bool sheaf__replaces_blanks(const sheaf__step *step);  /* Replace, " " by U+2581 */
-bool sheaf__prepends_bar(const sheaf__step *step);     /* Prepend, U+2581 */
-bool sheaf__splits_at_blanks(const sheaf__step *step); /* Split, at " " */
-bool sheaf__metaspace_blanks(sheaf__blanks *how, const sheaf__step *step); /* and how it does it */
 
 struct sheaf_tokenizer {
     sheaf__vocab vocab;

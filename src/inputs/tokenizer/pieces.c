@@ -241,37 +241,58 @@ sheaf_status *sheaf__encode_blanks(const sheaf__tokenizer *t, sheaf__work *w, co
 
 /* ---- which tokenizers do ---- */
 
-/* The normalizers end with Replace of blanks by bars, after Prepend or not. */
-static bool by_normalizers(sheaf__blanks *how, const sheaf__tokenizer *t)
+/* Is it of this type, with this text at a key, or in a pattern there? */
+static bool is_step(const json_t *step, const char *type, const char *key, const char *text)
 {
-    const sheaf__steps *n = &t->normalizer, *p = &t->pre_tokenizer;
-    if (n->count < 1 || !sheaf__replaces_blanks(&n->step[n->count - 1]))
+    const json_t *value = json_object_get(step, key);
+    const char *has =
+        json_string_value(json_is_object(value) ? json_object_get(value, "String") : value);
+    return strcmp(json_string_value(json_object_get(step, "type")), type) == 0 && has != NULL &&
+           strcmp(has, text) == 0;
+}
+
+/* The normalizers end with Replace of blanks by bars, after Prepend or not. */
+static bool by_normalizers(sheaf__blanks *how, const json_t *normalizers, const json_t *pre)
+{
+    const size_t n = json_array_size(normalizers), divide = json_array_size(pre);
+    const json_t *last = json_array_get(normalizers, n - 1), *first = json_array_get(pre, 0);
+    if (n == 0 || !is_step(last, "Replace", "pattern", " ") ||
+        !is_step(last, "Replace", "content", bar))
         return false;
     /* after it there is no blank to divide at */
-    if (p->count > 1 || (p->count == 1 && !sheaf__splits_at_blanks(&p->step[0])))
+    if (divide > 1 || (divide == 1 && (!is_step(first, "Split", "pattern", " ") ||
+                                       json_is_true(json_object_get(first, "invert")))))
         return false;
-    const bool prepends = n->count > 1 && sheaf__prepends_bar(&n->step[n->count - 2]);
+    const bool prepends =
+        n > 1 && is_step(json_array_get(normalizers, n - 2), "Prepend", "prepend", bar);
     *how = (sheaf__blanks){ .on = true,
                             .prepend = prepends ? SHEAF__BAR_ALWAYS : SHEAF__BAR_NEVER,
-                            .normalizers = n->count - 1 - prepends };
+                            .normalizers = (int64_t)n - 1 - prepends };
     return true;
 }
 
 /* The pre-tokenizers are Metaspace alone. */
-static bool by_metaspace(sheaf__blanks *how, const sheaf__tokenizer *t)
+static bool by_metaspace(sheaf__blanks *how, const json_t *normalizers, const json_t *pre)
 {
-    const sheaf__steps *n = &t->normalizer, *p = &t->pre_tokenizer;
-    if (p->count != 1 || !sheaf__metaspace_blanks(how, &p->step[0]))
+    const json_t *m = json_array_get(pre, 0);
+    if (json_array_size(pre) != 1 || !is_step(m, "Metaspace", "replacement", bar))
         return false;
-    how->on = true;
-    how->normalizers = n->count;
-    return how->prepend != SHEAF__BAR_AT_START || n->count == 0;
+    *how = (sheaf__blanks){ .on = true,
+                            .prepend = SHEAF__BAR_UNLESS_THERE,
+                            .split = !json_is_false(json_object_get(m, "split")),
+                            .normalizers = (int64_t)json_array_size(normalizers) };
+    if (is_step(m, "Metaspace", "prepend_scheme", "first"))
+        how->prepend = SHEAF__BAR_AT_START;
+    else if (is_step(m, "Metaspace", "prepend_scheme", "never"))
+        how->prepend = SHEAF__BAR_NEVER;
+    return how->prepend != SHEAF__BAR_AT_START || how->normalizers == 0;
 }
 
-void sheaf__blanks_find(sheaf__tokenizer *t)
+void sheaf__blanks_find(sheaf_tokenizer *t, const json_t *normalizers, const json_t *pre)
 {
     sheaf__blanks how = { 0 };
-    const bool found = by_normalizers(&how, t) || by_metaspace(&how, t);
+    const bool found =
+        by_normalizers(&how, normalizers, pre) || by_metaspace(&how, normalizers, pre);
     /* A bar that is no token may become several, within which ids would end. Added tokens that are
      * looked for in normalized text need that text. */
     if (found && sheaf__vocab_find(&t->vocab, bar, BAR) >= 0 && t->added.normalized.nodes == 0)

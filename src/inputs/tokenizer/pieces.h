@@ -174,8 +174,9 @@ void sheaf__emit_added(sheaf__work *w, int32_t id, sheaf__text_range where);
 /* sheaf__encode_pieces - those of w->prepared. */
 sheaf_status *sheaf__encode_pieces(const sheaf__tokenizer *t, sheaf__work *w);
 
-/* sheaf__blanks_find - how `t`, which is open, ends with its bars: t->blanks. */
-void sheaf__blanks_find(sheaf__tokenizer *t);
+/* sheaf__blanks_find - how `t`, which is open, ends with its bars: t->blanks.
+ *   normalizers, pre  its steps of both kinds, as tokenizer.json has them */
+void sheaf__blanks_find(sheaf_tokenizer *t, const json_t *normalizers, const json_t *pre);
 /* sheaf__encode_blanks - bytes [begin, begin + size) of the user's text or of what normalizers made
  * of it, as t->blanks has it: they become words with bars one at a time, and those that came before
  * never do. Behind `bytes`, `readable` may be read. */

@@ -79,7 +79,7 @@ sheaf_status *sheaf__divide_by(sheaf__prepared *text, const sheaf__piece *piece,
 typedef struct splitting {
     sheaf__pattern *pattern;
     sheaf__behavior behavior;
-    bool invert, blank; /* blank: the pattern is a blank as it is */
+    bool invert;
 } splitting;
 
 static void close_split(void *state)
@@ -110,7 +110,6 @@ static sheaf_status *read_pattern(splitting *s, sheaf_json_reader *r)
         return sheaf__json_fail(r, SHEAF_E_UNSUPPORTED, "pattern",
                                 "an object with a Regex or a String"),
                NULL;
-    s->blank = regex == NULL && strcmp(json_string_value(text), " ") == 0;
     return sheaf__pattern_open(&s->pattern, json_string_value(text), json_string_length(text),
                                regex == NULL);
 }
@@ -153,12 +152,6 @@ static sheaf_status *open_digits(void *state, sheaf_json_reader *r, sheaf__openi
 
 const sheaf__step_kind sheaf__digits = { "Digits",    "individual_digits", sizeof(splitting),
                                          open_digits, run_split,           close_split };
-
-bool sheaf__splits_at_blanks(const sheaf__step *step)
-{
-    const splitting *s = step->state;
-    return step->kind == &sheaf__split && s->blank && !s->invert;
-}
 
 const sheaf__scanner *sheaf__split_scanner(const void *state)
 {

@@ -8,12 +8,12 @@
 #include "vocab.h"
 #include "base/base.h"
 
-static void put_piece(sheaf_text *json, const sheaf__spm_bytes *s, const char *absent)
+static void put_piece(sheaf_text *json, const sheaf__text_piece *s, const char *absent)
 {
     if (s->at == NULL)
         sheaf__text_json(json, absent);
     else
-        sheaf__text_json_bytes(json, (const char *)s->at, s->size);
+        sheaf__text_json_bytes(json, s->at, s->size);
 }
 
 static void put_merges(sheaf_text *json, const sheaf__vocab *vocab)
@@ -46,11 +46,11 @@ static sheaf_status *put_bpe(sheaf_text *json, const sheaf__spm *m)
     put_piece(json, &m->unk_piece, "<unk>");
     sheaf__text_add(json, ",\"vocab\":{");
     for (int64_t i = 0; st == NULL && i < m->count; i++) {
-        const sheaf__spm_bytes *text = &m->piece[i].text;
+        const sheaf__text_piece *text = &m->piece[i].text;
         sheaf__text_add(json, i > 0 ? "," : "");
         put_piece(json, text, "");
         sheaf__text_add(json, ":%" PRId64, i);
-        st = sheaf__vocab_add(&vocab, (const char *)text->at, text->size, (uint64_t)i);
+        st = sheaf__vocab_add(&vocab, text->at, text->size, (uint64_t)i);
     }
     sheaf__text_add(json, "},\"merges\":[");
     if (st == NULL)
@@ -76,9 +76,9 @@ static sheaf_status *put_file(sheaf_text *json, const sheaf__spm *m)
 
 /* ---- tokens ---- */
 
-static json_t *string(const sheaf__spm_bytes *s, const char *absent)
+static json_t *string(const sheaf__text_piece *s, const char *absent)
 {
-    return s->at == NULL ? json_string(absent) : json_stringn_nocheck((const char *)s->at, s->size);
+    return s->at == NULL ? json_string(absent) : json_stringn_nocheck(s->at, s->size);
 }
 
 static sheaf_status *list_tokens(json_t **out, const sheaf__spm *m)
@@ -96,7 +96,7 @@ static sheaf_status *list_tokens(json_t **out, const sheaf__spm *m)
     const struct {
         const char *key, *absent;
         int64_t id;
-        const sheaf__spm_bytes *text;
+        const sheaf__text_piece *text;
     } named[] = { { "bos_token", "<s>", m->bos, &m->bos_piece },
                   { "eos_token", "</s>", m->eos, &m->eos_piece },
                   { "unk_token", "<unk>", m->unk, &m->unk_piece } };

@@ -74,17 +74,13 @@ static sheaf_status *next_field(field *out, span *s)
     return NULL;
 }
 
-static sheaf__spm_bytes bytes_of(const span *s)
+static sheaf_status *take_text(sheaf__text_piece *out, const field *f)
 {
-    return (sheaf__spm_bytes){ s->at, (size_t)(s->end - s->at) };
-}
-
-static sheaf_status *take_text(sheaf__spm_bytes *out, const field *f)
-{
-    const sheaf__spm_bytes text = bytes_of(&f->inside);
+    const sheaf__text_piece text = { (const char *)f->inside.at,
+                                     (size_t)(f->inside.end - f->inside.at) };
     if (f->wire != 2 || text.size == 0 || text.size > MOST_PIECE ||
         memchr(text.at, '\0', text.size) != NULL ||
-        sheaf__utf8_valid((const char *)text.at, text.size) != text.size)
+        sheaf__utf8_valid(text.at, text.size) != text.size)
         return broken(&f->inside, "a piece of 1 to 4096 bytes of UTF-8 without NUL");
     *out = text;
     return NULL;
@@ -216,7 +212,7 @@ void sheaf__spm_release(sheaf__spm *m)
     m->piece = NULL;
 }
 
-bool sheaf__spm_is(const sheaf__spm_bytes *bytes, const char *text)
+bool sheaf__spm_is(const sheaf__text_piece *bytes, const char *text)
 {
     return bytes->size == strlen(text) && memcmp(bytes->at, text, bytes->size) == 0;
 }

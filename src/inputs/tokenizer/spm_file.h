@@ -5,13 +5,8 @@
 #include "base/json.h"
 #include "sheaf/status.h"
 
-typedef struct sheaf__spm_bytes { /* in the file; .at NULL: not there */
-    const unsigned char *at;
-    size_t size;
-} sheaf__spm_bytes;
-
 typedef struct sheaf__spm_piece {
-    sheaf__spm_bytes text; /* 1 to 4096 bytes of UTF-8 without NUL */
+    sheaf__text_piece text; /* 1 to 4096 bytes of UTF-8 without NUL */
     float score;
     enum {
         SHEAF__SPM_NORMAL = 1,
@@ -27,7 +22,7 @@ typedef struct sheaf__spm {
     sheaf__spm_piece *piece; /* owned */
     int64_t count, capacity;
     int64_t unk, bos, eos;
-    sheaf__spm_bytes unk_piece, bos_piece, eos_piece, pad_piece;
+    sheaf__text_piece unk_piece, bos_piece, eos_piece, pad_piece; /* .at NULL: not there */
     bool byte_fallback, suffix;        /* suffix: the bar stands behind a text, not before it */
     bool prefix, remove_extra, escape; /* how blanks are normalised */
     bool table, table_back;            /* characters are replaced by others; back: in decoding */
@@ -44,7 +39,7 @@ sheaf_status *sheaf__spm_no_table(const sheaf__spm *m);
  * are none. */
 int64_t sheaf__spm_count(const char *bytes, size_t size);
 /* sheaf__spm_is - are these the bytes? */
-bool sheaf__spm_is(const sheaf__spm_bytes *bytes, const char *text);
+bool sheaf__spm_is(const sheaf__text_piece *bytes, const char *text);
 
 /* sheaf__spm_convert - the tokenizer.json that transformers makes of it (spm.c): the steps are
  * those of TokenizersBackend, which are not those of sentencepiece: no blank is put before a text.
