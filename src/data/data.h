@@ -103,10 +103,12 @@ void sheaf_data_note_unused(const sheaf_data *data, const char *path, const char
  * form or name. */
 const char *sheaf_data_hash(const sheaf_data *data);
 
-/* sheaf_data_sample - the row behind global sample number `index` (0, 1, ... over all
- * epochs). The number, not the row, is the counter of dropout and of progress. Each epoch
- * visits every row once: in file order, or permuted by (seed, epoch). */
-int64_t sheaf_data_sample(const sheaf_data *data, int64_t index, uint64_t seed, bool shuffle);
+/* sheaf_data_sample_of - the row behind global sample number `index` (0, 1, ... over all epochs),
+ * where the rows row[0..rows) take part; NULL: all. The number, not the row, is the counter of
+ * dropout and of progress. Each epoch visits every row once: in file order, or permuted by (seed,
+ * epoch). */
+int64_t sheaf_data_sample_of(const sheaf_data *data, const int64_t *row, int64_t rows,
+                             int64_t index, uint64_t seed, bool shuffle);
 
 typedef struct sheaf_data_order {
     int64_t micro_batch,
@@ -117,10 +119,6 @@ typedef struct sheaf_data_order {
     const int64_t *row; /* [rows] the rows that take part; NULL: all */
     int64_t rows;
 } sheaf_data_order;
-
-/* sheaf_data_sample_of - the same where only the rows row[0..rows) take part; NULL: all. */
-int64_t sheaf_data_sample_of(const sheaf_data *data, const int64_t *row, int64_t rows,
-                             int64_t index, uint64_t seed, bool shuffle);
 
 /* What a row has of one record: all of it, one position after the other. */
 typedef struct sheaf_data_part {

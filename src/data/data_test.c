@@ -280,12 +280,13 @@ static void test_order__every_epoch_visits_every_row_once(void **state)
     for (int64_t epoch = 0; epoch < 3; epoch++) {
         bool seen[37] = { false };
         for (int64_t i = 0; i < 37; i++) {
-            const int64_t row = sheaf_data_sample(data, epoch * 37 + i, 5, true);
+            const int64_t row = sheaf_data_sample_of(data, NULL, 0, epoch * 37 + i, 5, true);
             assert_true(row >= 0 && row < 37 && !seen[row]);
             seen[row] = true;
-            same[epoch] += row == sheaf_data_sample(data, i, 5, true);
-            same[2] += epoch == 0 && row == sheaf_data_sample(data, i, 6, true) ? 100 : 0;
-            assert_int_equal(sheaf_data_sample(data, epoch * 37 + i, 5, false), i);
+            same[epoch] += row == sheaf_data_sample_of(data, NULL, 0, i, 5, true);
+            same[2] +=
+                epoch == 0 && row == sheaf_data_sample_of(data, NULL, 0, i, 6, true) ? 100 : 0;
+            assert_int_equal(sheaf_data_sample_of(data, NULL, 0, epoch * 37 + i, 5, false), i);
         }
     }
     assert_int_equal(same[0], 37);
@@ -382,7 +383,7 @@ static void test_read__is_never_more_than_said(void **state)
         int64_t row[MOST], seen = 0;
         for (int64_t micro = 0; micro < 60; micro++) {
             for (int64_t i = 0; i < n; i++)
-                row[i] = sheaf_data_sample(data, micro * n + i, 3, micro % 2 > 0);
+                row[i] = sheaf_data_sample_of(data, NULL, 0, micro * n + i, 3, micro % 2 > 0);
             const int64_t seq = sheaf_data_used(data, row, n);
             CHECK_OK(sheaf_data_batch(&(sheaf_batch){ .labels = label, .seq = seq }, data, row, n));
             const int64_t in = in_units(label, n * seq);

@@ -97,11 +97,6 @@ int64_t sheaf_data_sample_of(const sheaf_data *data, const int64_t *row, int64_t
     return sample(&g, &o, index);
 }
 
-int64_t sheaf_data_sample(const sheaf_data *data, int64_t index, uint64_t seed, bool shuffle)
-{
-    return sheaf_data_sample_of(data, NULL, 0, index, seed, shuffle);
-}
-
 double sheaf_data_padding(const sheaf_data *data, const sheaf_data_order *how)
 {
     enum { MOST = 1 << 20 }; /* rows that are looked at: enough to tell */

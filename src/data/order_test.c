@@ -108,7 +108,7 @@ static void test_pack__a_record_keeps_its_number(void **state)
     for (int shuffle = 0; shuffle < 2; shuffle++) {
         int seen[3 * CHOSEN] = { 0 };
         for (int64_t p = 0; p < 3 * sheaf_data_rows(packed); p++) {
-            const int64_t at = sheaf_data_sample(packed, p, SEED, shuffle != 0);
+            const int64_t at = sheaf_data_sample_of(packed, NULL, 0, p, SEED, shuffle != 0);
             int64_t sum = 0;
             for (int64_t i = 0; i < sheaf_data_parts(packed, at); i++) {
                 const sheaf_data_part part =
@@ -159,10 +159,10 @@ static void test_order__by_length_visits_every_row_and_pads_less(void **state)
         bool seen[ROWS] = { false };
         int64_t before = 0;
         for (int64_t i = 0; i < ROWS; i++) {
-            const int64_t row = sheaf_data_sample(sorted, epoch * ROWS + i, 7, true);
+            const int64_t row = sheaf_data_sample_of(sorted, NULL, 0, epoch * ROWS + i, 7, true);
             assert_true(row >= 0 && row < ROWS && !seen[row]);
             seen[row] = true;
-            moved += row != sheaf_data_sample(sorted, i, 7, true);
+            moved += row != sheaf_data_sample_of(sorted, NULL, 0, i, 7, true);
             ascending += length[row] > before;
             before = length[row];
         }
@@ -191,7 +191,7 @@ static void test_order__by_length_keeps_what_is_as_long(void **state)
     sheaf_data *data =
         open_lengths(length, 8, &(sheaf_data_options){ .micro_batch = 8, .by_length = true });
     for (int64_t i = 0; i < 8; i++)
-        assert_int_equal(sheaf_data_sample(data, i, 7, false), want[i]);
+        assert_int_equal(sheaf_data_sample_of(data, NULL, 0, i, 7, false), want[i]);
     sheaf_data_close(data);
 }
 

@@ -36,7 +36,7 @@ static sheaf_status *load_picture(sheaf__picture **out, const sheaf_config *conf
 {
     sheaf__tower tower[SHEAF__MOST_TOWERS];
     const int towers = sheaf__towers_of(tower, config);
-    sheaf__picture *picture = sheaf__picture_room(1, tower, towers);
+    sheaf__picture *picture = sheaf__picture_room_like(NULL, 1, tower, towers);
     sheaf_status *st =
         picture == NULL ? sheaf__no_memory(path) : sheaf__prompts_picture(picture, path);
     if (st == NULL)

@@ -348,7 +348,7 @@ static sheaf_status *show(void *self, sheaf__model *model)
     };
     sheaf__tower tower[SHEAF__MOST_TOWERS];
     const int towers = sheaf__towers_of(tower, &model->schema->config);
-    sheaf__picture *picture = sheaf__picture_room(2, tower, towers);
+    sheaf__picture *picture = sheaf__picture_room_like(NULL, 2, tower, towers);
     int32_t ids[2][NEW];
     sheaf__continuation loaded = { ids[0], 0 }, out = { ids[1], 0 };
     CHECK_OK(sheaf__generate(&loaded, model, &a->prompt[1], 1, &how));

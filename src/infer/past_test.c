@@ -270,7 +270,7 @@ static sheaf_status *in_sight(void *self, sheaf__model *model)
     sheaf__past past = { .least = ROWS + NEW };
     sheaf__tower tower[SHEAF__MOST_TOWERS];
     const int towers = sheaf__towers_of(tower, &model->schema->config);
-    sheaf__picture *picture = sheaf__picture_room(1, tower, towers);
+    sheaf__picture *picture = sheaf__picture_room_like(NULL, 1, tower, towers);
     int32_t ids[ROWS];
     uint8_t embed[ROWS] = { 0 }, expert[ROWS] = { 0 };
     sheaf_status *st = NULL;

@@ -365,40 +365,15 @@ static sheaf_status *run_generation(sheaf__model *model, const sheaf_plan_genera
     return st;
 }
 
-typedef struct evaluation {
-    const sheaf_data *data;
-    bool padded;
-} evaluation;
-
 static int groups_of(const sheaf_plan_generation *g)
 {
     return g->groups > 1 ? g->groups : 1;
 }
 
-typedef struct inferred {
-    sheaf_plan_rank *out;
-    const sheaf_plan_generation *asked;
-    const evaluation *of; /* what is evaluated, or NULL */
-} inferred;
-
-static sheaf_status *infer_model(const inferred *i, sheaf__model *model)
-{
-    const evaluation *of = i->of;
-    sheaf_status *st =
-        of == NULL
-            ? run_generation(model, i->asked)
-            : run_evaluation(model, &(sheaf__subset){ .data = of->data }, NULL, i->asked->batch,
-                             of->padded ? sheaf_data_seq(of->data) : sheaf_data_longest(of->data),
-                             of->padded);
-    if (st == NULL)
-        note_rank(i->out, model);
-    return st;
-}
-
 /* Rank `world` of all: calls of its groups count and move nothing. */
-static sheaf_status *infer_rank(const inferred *i, int world)
+static sheaf_status *infer_rank(sheaf_plan_rank *out, const sheaf_plan_generation *g,
+                                const sheaf_data *data, bool padded, int world)
 {
-    const sheaf_plan_generation *g = i->asked;
     const int rank = world % g->tp, slices = g->schema->slices, stages = g->place->stages;
     sheaf__device *device = NULL;
     sheaf__model *model = NULL;
@@ -425,7 +400,13 @@ static sheaf_status *infer_rank(const inferred *i, int world)
         .lora = g->lora, .positions = g->seq, .sequences = g->batch, .place = g->place
     };
     TRY(st, sheaf__model_new(&model, &context, g->schema, &options));
-    TRY(st, infer_model(i, model));
+    if (data == NULL)
+        TRY(st, run_generation(model, g));
+    else
+        TRY(st, run_evaluation(model, &(sheaf__subset){ .data = data }, NULL, g->batch,
+                               padded ? sheaf_data_seq(data) : sheaf_data_longest(data), padded));
+    if (st == NULL)
+        note_rank(out, model);
     sheaf__model_free(model);
     sheaf__device_close(device);
     sheaf_comm_dry_free(group);
@@ -446,8 +427,9 @@ static size_t pictures_of(const sheaf_plan_generation *g)
     return (size_t)numbers * sizeof(float);
 }
 
-static sheaf_status *infer(sheaf_plan *out, const sheaf_plan_generation *g, const evaluation *of,
-                           size_t pictures)
+/* data NULL: generation; else what is evaluated. */
+static sheaf_status *infer(sheaf_plan *out, const sheaf_plan_generation *g, const sheaf_data *data,
+                           bool padded)
 {
     *out = (sheaf_plan){ .parameters = sheaf__parameters(g->schema) };
     if (g->tp > g->schema->slices || g->place->stages > SHEAF_MAX_SLICES / g->tp ||
@@ -465,12 +447,12 @@ static sheaf_status *infer(sheaf_plan *out, const sheaf_plan_generation *g, cons
     out->ranks = groups_of(g) * g->place->stages * g->tp;
     sheaf_status *st = NULL;
     for (int r = 0; r < out->ranks && st == NULL; r++) {
-        st = sheaf_in(infer_rank(&(inferred){ &out->rank[r], g, of }, r), "rank %d of %d", r,
-                      out->ranks);
+        st =
+            sheaf_in(infer_rank(&out->rank[r], g, data, padded, r), "rank %d of %d", r, out->ranks);
         out->process += out->rank[r].peak;
     }
     out->host = host_bytes(g->schema, out->ranks, (records){ 0 }, out->process,
-                           (size_t)out->ranks * pictures);
+                           data == NULL ? (size_t)out->ranks * pictures_of(g) : 0);
     out->process += out->host;
     return st;
 }
@@ -480,11 +462,11 @@ sheaf_status *sheaf_plan_generate(sheaf_plan *out, const sheaf_plan_generation *
     sheaf_status *st =
         g->images > 0 ? check_seq(&g->schema->config, g->seq, (g->images + g->batch - 1) / g->batch)
                       : NULL;
-    return st == NULL ? infer(out, g, NULL, pictures_of(g)) : st;
+    return st == NULL ? infer(out, g, NULL, false) : st;
 }
 
 sheaf_status *sheaf_plan_evaluate(sheaf_plan *out, const sheaf_plan_generation *g,
                                   const sheaf_data *data, bool padded)
 {
-    return infer(out, g, &(evaluation){ data, padded }, 0);
+    return infer(out, g, data, padded);
 }

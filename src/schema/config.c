@@ -89,11 +89,6 @@ sheaf__picture *sheaf__picture_room_like(const sheaf__picture *like, int64_t n,
     return out;
 }
 
-sheaf__picture *sheaf__picture_room(int64_t n, const sheaf__tower *tower, int towers)
-{
-    return sheaf__picture_room_like(NULL, n, tower, towers);
-}
-
 int sheaf__picture_misfit(const sheaf__picture *picture, const sheaf__tower *tower, int towers)
 {
     for (int t = 0; t < towers; t++) {

@@ -337,11 +337,9 @@ int64_t sheaf__tower_numbers(const sheaf__tower *tower);
  * [n, channels, height, width] (or NULL). */
 void sheaf__picture_place(sheaf__picture *out, int64_t n, float *const *pixels,
                           const sheaf__tower *tower, int towers);
-/* sheaf__picture_room - the same, with their pixels behind them, tower by tower, in one block to
- * free(); NULL: no memory. */
-sheaf__picture *sheaf__picture_room(int64_t n, const sheaf__tower *tower, int towers);
-/* sheaf__picture_room_like - the same for images of the sizes of like[0..n), whose pixels may be
- * NULL; of a tower that is not ragged the tower's. */
+/* sheaf__picture_room_like - the same, with their pixels behind them, tower by tower, in one block
+ * to free(); of a ragged tower images of the sizes of like[0..n), whose pixels may be NULL. like
+ * NULL: all are of the towers' own sizes. NULL: no memory. */
 sheaf__picture *sheaf__picture_room_like(const sheaf__picture *like, int64_t n,
                                          const sheaf__tower *tower, int towers);
 /* sheaf__view_numbers - of an image as it is for a tower. */

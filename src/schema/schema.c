@@ -96,12 +96,3 @@ const sheaf_tensor *sheaf_schema_find(const sheaf_schema *schema, const char *na
     }
     return NULL;
 }
-
-sheaf_range sheaf_tensor_slice(const sheaf_tensor *tensor, int slice)
-{
-    if (tensor->cut.nparts == 0)
-        return (sheaf_range){ 0, tensor->shape[tensor->cut.axis] };
-    const int64_t units = tensor->cut.part[0].units, wide = tensor->cut.part[0].rows_per_unit;
-    const int64_t s = slice, slices = tensor->cut.slices;
-    return (sheaf_range){ units * s / slices * wide, units * (s + 1) / slices * wide };
-}

@@ -72,7 +72,3 @@ const sheaf_tensor *sheaf_schema_find(const sheaf_schema *schema, const char *na
  * SHEAF_EMBED). */
 const sheaf_tensor *sheaf_schema_get(const sheaf_schema *schema, sheaf_role role, int layer,
                                      bool bias);
-
-/* Rows of slice `slice` of a tensor with one part; the whole axis [0, shape[axis]) of a replicated
- * one. */
-sheaf_range sheaf_tensor_slice(const sheaf_tensor *tensor, int slice);

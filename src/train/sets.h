@@ -14,7 +14,7 @@ typedef struct sheaf__subset {
 } sheaf__subset;
 
 int64_t sheaf__subset_rows(const sheaf__subset *subset);
-/* sheaf__subset_row - the row behind global sample number `index`, as sheaf_data_sample() has it
+/* sheaf__subset_row - the row behind global sample number `index`, as sheaf_data_sample_of() has it
  * for all rows: each epoch visits each row of the subset once. */
 int64_t sheaf__subset_row(const sheaf__subset *subset, int64_t index, uint64_t seed, bool shuffle);
 /* sheaf__subset_longest - positions that its longest row uses. */

@@ -60,6 +60,16 @@ static void close_counter(sheaf_source *s)
     (void)s;
 }
 
+/* Rows of a slice of a tensor with one part; all of a replicated one. */
+static sheaf_range slice_of(const sheaf_tensor *t, int slice)
+{
+    const int64_t units = t->cut.part[0].units, wide = t->cut.part[0].rows_per_unit,
+                  slices = t->cut.slices;
+    return t->cut.nparts == 0 ? (sheaf_range){ 0, t->shape[t->cut.axis] }
+                              : (sheaf_range){ units * slice / slices * wide,
+                                               units * (slice + 1) / slices * wide };
+}
+
 /* Reads all matrices as the ranks of a run do: each slice its box, `tall` rows at a time, and some
  * of it twice. */
 static void read_slices(sheaf__hashed *print, const sheaf_schema *schema, int64_t tall, bool twice)
@@ -69,7 +79,7 @@ static void read_slices(sheaf__hashed *print, const sheaf_schema *schema, int64_
     for (int64_t i = 0; i < schema->count; i++) {
         const sheaf_tensor *t = &schema->tensor[i];
         for (int k = 0; k < (twice ? 2 : 1) * schema->slices && t->ndim == 2; k++) {
-            const sheaf_range range = sheaf_tensor_slice(t, k % schema->slices);
+            const sheaf_range range = slice_of(t, k % schema->slices);
             const bool rows = t->cut.nparts > 0 && t->cut.axis == 0,
                        cols = t->cut.nparts > 0 && t->cut.axis == 1;
             const int64_t r0 = rows ? range.begin : 0, r1 = rows ? range.end : t->shape[0],
