@@ -125,20 +125,11 @@ typedef struct talk {
 
 static sheaf_status *take_messages(talk *t)
 {
-    const sheaf__text_record *r = t->record;
-    const bool pair = r->form == SHEAF__FORM_PROMPT && r->messages == 0;
-    t->messages = pair ? 2 : r->messages;
-    if (t->messages == 0)
-        return sheaf__bad_field(sheaf__text_form_name(r->form),
-                                "a conversation, or a prompt and its completion", "a whole text");
-    t->message = malloc((size_t)t->messages * sizeof *t->message);
+    t->messages = t->record->messages;
+    t->message = malloc((size_t)t->messages * sizeof *t->message + 1);
     if (t->message == NULL)
         return sheaf__data_no_memory(0);
-    sheaf__text_said(t->message, r);
-    if (pair) {
-        t->message[0] = (sheaf__message){ "user", r->prompt, r->prompt_size };
-        t->message[1] = (sheaf__message){ "assistant", r->text, r->text_size };
-    }
+    sheaf__text_said(t->message, t->record);
     sheaf__talk_pictures_from(&t->pictures, t->message, t->messages);
     return NULL;
 }
@@ -150,7 +141,7 @@ static bool counts(const void *self, int64_t message)
     const talk *t = self;
     if (t->talks->options->loss_on == SHEAF_LOSS_LAST && message != t->messages - 1)
         return false;
-    return t->record->messages == 0 || t->record->message[message].trained;
+    return t->record->message[message].trained;
 }
 
 static sheaf_status *label_row(sheaf__text_row *out, const talk *t, sheaf__said *said)

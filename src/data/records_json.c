@@ -1,8 +1,6 @@
 /* records_json.c - records from JSON Lines or one JSON array; the forms are in records.h. */
 #include "data/records.h"
 
-#include <stdarg.h>
-
 #include "base/base.h"
 #include "base/file.h"
 #include "data/json_items.h"
@@ -43,48 +41,13 @@ static void release(draft *d)
     free(d->first);
 }
 
-static sheaf_status *make_turns(draft *d, int64_t turns)
-{
-    d->turn = calloc((size_t)turns, sizeof *d->turn);
-    if (d->turn == NULL)
-        return sheaf__no_memory("data set");
-    d->turns = turns;
-    return NULL;
-}
-
-static const char *called(char name[NAME], const char *fmt, ...) SHEAF_PRINTF(2, 3);
-static const char *called(char name[NAME], const char *fmt, ...)
-{
-    va_list args;
-    va_start(args, fmt);
-    vsnprintf(name, NAME, fmt, args);
-    va_end(args);
-    return name;
-}
-
-/* ---- texts ---- */
-
-static sheaf_status *take_string(const char **out, const json_t *value, const char *name)
-{
-    if (!json_is_string(value))
-        return sheaf__bad_field(name, "a string", "%s", sheaf__text_kind(value));
-    if (json_string_length(value) > SHEAF__TEXT_MAX)
-        return sheaf__bad_field(name, "at most 1048576 bytes", "%zu", json_string_length(value));
-    if (strlen(json_string_value(value)) != json_string_length(value))
-        return sheaf__bad_field(name, "text without NUL (\\u0000)", "one at byte %zu",
-                                strlen(json_string_value(value)));
-    *out = json_string_value(value);
-    return NULL;
-}
-
 /* ---- images ---- */
 
 static sheaf_status *take_image(draft *d, const json_t *value, const char *name)
 {
-    const char *path;
-    sheaf_status *st = take_string(&path, value, name);
-    if (st != NULL)
-        return st;
+    const char *path = json_string_value(value);
+    if (path == NULL)
+        return sheaf__bad_field(name, "a string", "%s", sheaf__text_kind(value));
     if (*path == '\0')
         return sheaf__bad_field(name, "the path of an image", "an empty string");
     if (++d->images > 1)
@@ -109,7 +72,8 @@ static sheaf_status *take_image_field(draft *d, const json_t *record, const char
         return NULL;
     char item[NAME];
     d->field = true;
-    return take_image(d, json_array_get(value, 0), called(item, "%s[0]", name));
+    snprintf(item, sizeof item, "%s[0]", name);
+    return take_image(d, json_array_get(value, 0), item);
 }
 
 static sheaf_status *check_image(char **path, const json_reader *r, const draft *d)
@@ -165,55 +129,37 @@ static sheaf_status *take_part(void *self, const sheaf__text_record *r, const js
     return NULL;
 }
 
-static sheaf_status *refuse_system(const json_t *list, const sheaf__text_words *w, const char *name)
+static sheaf_status *check_text(const char *text, size_t size, const char *name)
 {
-    char field[NAME], expected[160];
-    for (size_t i = 0; i < json_array_size(list); i++) {
-        const char *given = json_string_value(json_object_get(json_array_get(list, i), w->role));
-        const char *role = given == NULL ? NULL : sheaf__text_role(given);
-        if (role == NULL || role[0] != 's')
-            continue;
-        snprintf(expected, sizeof expected,
-                 "%s and %s only: CogVLM's templates have no place for other text", w->user,
-                 w->assistant);
-        return sheaf__bad_field(called(field, "%s[%zu].%s", name, i, w->role), expected, "'%.40s'",
-                                given);
-    }
-    return NULL;
+    if (size > SHEAF__TEXT_MAX)
+        return sheaf__bad_field(name, "at most 1048576 bytes", "%zu", size);
+    return text == NULL || strlen(text) == size
+               ? NULL
+               : sheaf__bad_field(name, "text without NUL (\\u0000)", "one at byte %zu",
+                                  strlen(text));
 }
 
-/* Messages in turn, the user first: text_messages.c sees to that. */
-static sheaf_status *take_turns(draft *d, const char *name)
+/* Messages in turn, the user first: text_messages.c sees to that. No template has a place for what
+ * stands beside them. */
+static sheaf_status *take_turns(draft *d)
 {
-    const sheaf__text_record *r = &d->text;
-    sheaf_status *st = make_turns(d, (r->messages + 1) / 2);
-    for (int64_t i = 0; i < r->messages && st == NULL; i++) {
+    sheaf__text_record *x = &d->text;
+    const int64_t beside = x->messages > 0 && x->message[0].role[0] == 's',
+                  n = x->messages - beside;
+    sheaf_status *st = NULL;
+    if (beside)
+        snprintf(x->ignored, sizeof x->ignored, "system");
+    d->turns = (n + 1) / 2;
+    d->turn = calloc((size_t)d->turns + 1, sizeof *d->turn);
+    if (d->turn == NULL)
+        return sheaf__no_memory("data set");
+    for (int64_t i = 0; i < n; i++) {
+        const sheaf__text_message *m = &x->message[beside + i];
         sheaf__turn *turn = &d->turn[i / 2];
-        const char *text = r->message[i].content;
-        *(i % 2 == 0 ? &turn->query : &turn->answer) = text;
-        if (strlen(text) != r->message[i].size)
-            st = sheaf__bad_field(name, "text without NUL (\\u0000)", "one in entry %" PRId64,
-                                  i + 1);
+        TRY(st, check_text(m->content, m->size, sheaf__text_form_name(x->form)));
+        *(i % 2 == 0 ? &turn->query : &turn->answer) = m->content;
     }
     return st;
-}
-
-static sheaf_status *take_list(json_reader *r, draft *d, const json_t *list,
-                               const sheaf__text_words *w, const char *name)
-{
-    d->text = (sheaf__text_record){ .pictures = true, .part = take_part, .part_self = d };
-    sheaf_status *st = refuse_system(list, w, name);
-    TRY(st, sheaf__text_list(&d->text, list, w, name));
-    if (st == NULL && d->text.messages % 2 == 1 && !r->in->options->answers_optional)
-        st = sheaf__bad_field(name, "an answer at the end, to be trained",
-                              "%" PRId64 " entries, the last is the user's", d->text.messages);
-    return st == NULL ? take_turns(d, name) : st;
-}
-
-static sheaf_status *empty_answer(const char *name, const char *text)
-{
-    return sheaf__bad_field(name, "an answer",
-                            *text == '\0' ? "an empty string" : "nothing but blanks");
 }
 
 /* ---- the mark of the image ---- */
@@ -230,9 +176,9 @@ static sheaf_status *no_image(const json_t *record)
 }
 
 /* In every form, as in generate and chat: a name of a picture in a user's text is never text. */
-static sheaf_status *take_mark(draft *d, const sheaf__text_words *w, const char *list,
-                               const json_t *record)
+static sheaf_status *take_mark(draft *d, const json_t *record)
 {
+    const char *list = sheaf__text_form_name(d->text.form);
     char name[NAME] = "prompt";
     int64_t marks = 0, where = 0;
     for (int64_t i = 0; i < d->turns; i++) {
@@ -242,8 +188,11 @@ static sheaf_status *take_mark(draft *d, const sheaf__text_words *w, const char 
     }
     if (marks == 0)
         return NULL;
-    if (w != NULL)
-        called(name, "%s[%" PRId64 "].%s", list, 2 * where, w->content);
+    if (d->text.form != SHEAF__FORM_PROMPT) {
+        const sheaf__text_words *w =
+            sheaf__text_words_of(json_object_get(record, list), &sheaf__text_openai);
+        snprintf(name, sizeof name, "%s[%" PRId64 "].%s", list, 2 * where, w->content);
+    }
     if (d->image == NULL)
         return no_image(record);
     if (marks > 1 || d->placed)
@@ -262,33 +211,6 @@ static sheaf_status *take_mark(draft *d, const sheaf__text_words *w, const char 
 
 /* ---- one record ---- */
 
-static sheaf_status *take_pair(json_reader *r, draft *d, const json_t *record)
-{
-    const bool optional = r->in->options->answers_optional;
-    const json_t *completion = json_object_get(record, "completion"),
-                 *answer = json_object_get(record, "answer");
-    if (completion != NULL && answer != NULL)
-        return sheaf__bad_field("answer", "either \"completion\" or \"answer\"", "both");
-    const char *name = completion != NULL ? "completion" : "answer";
-    const json_t *given = completion != NULL ? completion : answer;
-    sheaf_status *st = make_turns(d, 1);
-    TRY(st, take_string(&d->turn->query, json_object_get(record, "prompt"), "prompt"));
-    if (st != NULL || (optional && (given == NULL || json_is_null(given))))
-        return st;
-    st = take_string(&d->turn->answer, given, name);
-    if (st != NULL || !sheaf__text_blank(d->turn->answer, strlen(d->turn->answer)))
-        return st;
-    if (!optional)
-        return empty_answer(name, d->turn->answer);
-    d->turn->answer = NULL;
-    return NULL;
-}
-
-static const char *const known[] = { "prompt",   "conversations", "messages",
-                                     "captions", "completion",    "answer",
-                                     "image",    "images",        "id" };
-enum { FORMS = 4 };
-
 /* What is said of an image and answers no question: --query is the question. */
 static sheaf_status *take_caption(json_reader *r, draft *d, const json_t *list)
 {
@@ -301,57 +223,41 @@ static sheaf_status *take_caption(json_reader *r, draft *d, const json_t *list)
         return sheaf_try_this(
             sheaf__bad_field("captions", "a question beside it, that captions answer", "none"),
             "--query 'Describe the image.', which all of them are answers to");
-    sheaf_status *st = make_turns(d, 1);
-    TRY(st, take_string(&d->turn->answer, json_object_get(one, "content"), "captions[0].content"));
-    if (st == NULL)
-        d->turn->query = query;
-    if (st == NULL && sheaf__text_blank(d->turn->answer, strlen(d->turn->answer)))
-        st = empty_answer("captions[0].content", d->turn->answer);
-    return st;
+    sheaf__text_piece answer = { NULL };
+    sheaf_status *st =
+        sheaf__text_string(&answer, json_object_get(one, "content"), "captions[0].content");
+    d->text.form = SHEAF__FORM_PROMPT;
+    return TRY(st, sheaf__text_put_pair(&d->text, (sheaf__text_piece){ query, strlen(query) },
+                                        answer, "captions[0].content"));
 }
 
-static void note_other_fields(json_reader *r, json_t *record)
+static void note_other_fields(json_reader *r, const draft *d)
 {
-    const char *key = sheaf__text_other_field(record, known, sizeof known / sizeof *known);
-    if (r->ignored_place == 0 && *key != '\0') {
-        snprintf(r->ignored, sizeof r->ignored, "%s", key);
+    if (r->ignored_place == 0 && d->text.ignored[0] != '\0') {
+        memcpy(r->ignored, d->text.ignored, sizeof r->ignored);
         r->ignored_place = r->place;
     }
-    if (r->spelled_place == 0 && sheaf__talk_pictures_spelled(record))
+    if (r->spelled_place == 0 && d->text.lost != NULL)
         r->spelled_place = r->place;
 }
 
-static sheaf_status *fill(json_reader *r, draft *d, const json_t *record)
+static sheaf_status *fill(json_reader *r, draft *d, json_t *record)
 {
-    static const char forms[] =
-        "an object with \"prompt\" and \"completion\", with \"conversations\", or with \"messages\"";
-    if (!json_is_object(record))
-        return sheaf__bad_field(NULL, forms, "%s", sheaf__text_kind(record));
-    sheaf_status *st = r->in->options->answers_optional ? NULL : sheaf__text_preference(record);
-    if (st != NULL)
-        return st;
-    int given = 0, which = -1;
-    for (int i = 0; i < FORMS; i++)
-        if (json_object_get(record, known[i]) != NULL) {
-            given++;
-            which = i;
-        }
-    if (given != 1)
-        return sheaf__bad_field(NULL, forms, given == 0 ? "none of them" : "more than one of them");
-    st = take_image_field(d, record, "image");
+    d->text = (sheaf__text_record){ .asked = r->in->options->answers_optional,
+                                    .pictures = true,
+                                    .pairs = true,
+                                    .no_system = true,
+                                    .part = take_part,
+                                    .part_self = d,
+                                    .json = json_incref(record) };
+    sheaf_status *st = take_image_field(d, record, "image");
     TRY(st, take_image_field(d, record, "images"));
-    if (st != NULL)
-        return st;
-    if (which == 0 || which == FORMS - 1) {
-        st = which == 0 ? take_pair(r, d, record)
-                        : take_caption(r, d, json_object_get(record, "captions"));
-        return st == NULL ? take_mark(d, NULL, NULL, record) : st;
-    }
-    const json_t *list = json_object_get(record, known[which]);
-    const sheaf__text_words *w = sheaf__text_words_of(
-        list, strcmp(known[which], "messages") == 0 ? &sheaf__text_openai : &sheaf__text_sharegpt);
-    st = take_list(r, d, list, w, known[which]);
-    return st == NULL ? take_mark(d, w, known[which], record) : st;
+    if (json_object_get(record, "captions") != NULL)
+        TRY(st, take_caption(r, d, json_object_get(record, "captions")));
+    else
+        TRY(st, sheaf__text_record_take(&d->text));
+    TRY(st, take_turns(d));
+    return TRY(st, take_mark(d, record));
 }
 
 static sheaf_status *take_record(json_reader *r, json_t *record)
@@ -361,7 +267,7 @@ static sheaf_status *take_record(json_reader *r, json_t *record)
     sheaf_status *st = fill(r, &d, record);
     TRY(st, check_image(&image, r, &d));
     if (st == NULL) {
-        note_other_fields(r, record);
+        note_other_fields(r, &d);
         st = sheaf__records_put(r->in->out, r->place, image, d.turn, d.turns);
     }
     free(image);
@@ -423,7 +329,7 @@ sheaf_status *sheaf__records_take_label(sheaf__records_reader *in, const char *i
     TRY(st, sheaf_in(fill(&r, &d, record), "%s", label));
     TRY(st, sheaf__records_put(in->out, 0, image, d.turn, d.turns));
     if (st == NULL && !in->told) {
-        note_other_fields(&r, record);
+        note_other_fields(&r, &d);
         in->told = r.ignored[0] != '\0' || r.spelled_place != 0;
         if (r.ignored[0] != '\0')
             sheaf_warn(in->options->events, "%s: field '%s' is not used", label, r.ignored);

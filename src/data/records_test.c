@@ -334,12 +334,14 @@ static void test_json__each_bad_record_is_told_by_line_and_field(void **state)
           "field 'rejected' | none: every answer is learned | an answer to be avoided" },
         { "{\"prompt\": \"a\", \"completion\": \" \\n\"}",
           "field 'completion' | an answer | nothing but blanks" },
-        { "{\"prompt\": \"a\"}", "field 'answer' | a string | no such field" },
-        { "{\"answer\": \"a\"}", "none of them" },
+        { "{\"prompt\": \"a\"}",
+          "field 'completion' | a record has \"prompt\" and \"completion\"" },
+        { "{\"answer\": \"a\"}", "field 'prompt' | a record has \"prompt\" and \"completion\"" },
         { "{\"prompt\": 3, \"answer\": \"a\"}", "field 'prompt' | a string | a number" },
         { "{\"prompt\": \"a\", \"answer\": \"b\", \"completion\": \"c\"}",
           "field 'answer' | either" },
-        { "{\"prompt\": \"a\", \"answer\": \"b\", \"messages\": []}", "more than one of them" },
+        { "{\"prompt\": \"a\", \"answer\": \"b\", \"messages\": []}",
+          "field 'messages' | 1 to 10000 messages" },
         { "{\"prompt\": \"a\\u0000b\", \"answer\": \"b\"}", "without NUL" },
         { "{\"image\": \"pics/3.jpg\", \"prompt\": \"a\", \"answer\": \"b\"}",
           "pics/3.jpg: no such file" },
@@ -420,7 +422,7 @@ static void test_json__each_bad_record_is_told_by_line_and_field(void **state)
         { "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"assistant\", \"content\": [{\"type\": \"image\", \"path\": \"pics/1.jpg\"}]}]}",
           "first message of the user" },
         { "[1]",
-          "not a record | an object with" }, /* as line 2: the first would make the file an array */
+          "not a record | an object" }, /* as line 2: the first would make the file an array */
         { "{\"prompt\": \"a\", \"prompt\": \"a\", \"answer\": \"b\"}", "a duplicate" },
         { "{\"prompt\": \"a\xff\", \"answer\": \"b\"}", "UTF-8" },
         { "\xEF\xBB\xBF{}", "one JSON object" }, /* a mark belongs to the beginning of the file */

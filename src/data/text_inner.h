@@ -28,6 +28,9 @@ sheaf_status *sheaf__text_keep(sheaf__text_piece *out, sheaf__text_record *r, sh
 sheaf_status *sheaf__text_room(sheaf__text_record *r, size_t more);
 void sheaf__text_put(sheaf__text_record *r, const char *role, sheaf__text_piece content,
                      bool trained);
+/* sheaf__text_put_pair - a question and its answer, the field `name`. */
+sheaf_status *sheaf__text_put_pair(sheaf__text_record *r, sheaf__text_piece question,
+                                   sheaf__text_piece answer, const char *name);
 /* sheaf__text_beside - what a form may say beside its list: the system's text, and no tools. */
 sheaf_status *sheaf__text_beside(sheaf__text_record *r, const json_t *record);
 /* sheaf__text_list - the messages of a list, called `name`. */

@@ -163,6 +163,12 @@ static sheaf_status *check_turn(const sheaf__text_record *r, const char *role, c
     char expected[160];
     if (r->any_order)
         return NULL;
+    if (role != NULL && role[0] == 's' && r->no_system) {
+        snprintf(expected, sizeof expected,
+                 "%s and %s only: CogVLM's templates have no place for other text", w->user,
+                 w->assistant);
+        return sheaf__bad_field(name, expected, "'%.40s'", given);
+    }
     if (role != NULL && (strcmp(role, due) == 0 || (last == NULL && role[0] == 's') ||
                          (role[0] == 't' && result && !r->pictures)))
         return NULL;

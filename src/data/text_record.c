@@ -71,27 +71,31 @@ static bool lacks(const sheaf__text_record *r, const json_t *answer)
     return r->asked && (answer == NULL || json_is_null(answer));
 }
 
+sheaf_status *sheaf__text_put_pair(sheaf__text_record *r, sheaf__text_piece question,
+                                   sheaf__text_piece answer, const char *name)
+{
+    const bool blank = sheaf__text_blank(answer.at, answer.size);
+    if (blank && !r->asked)
+        return sheaf__bad_field(name, "an answer",
+                                answer.size == 0 ? "an empty string" : "nothing but blanks");
+    sheaf_status *st = sheaf__text_room(r, 2);
+    if (st != NULL)
+        return st;
+    sheaf__text_put(r, "user", question, false);
+    if (!blank)
+        sheaf__text_put(r, "assistant", answer, true);
+    return NULL;
+}
+
 static sheaf_status *take_instruction(sheaf__text_record *r, const json_t *record)
 {
-    sheaf__text_piece question, answer;
+    sheaf__text_piece question, answer = { "", 0 };
     sheaf_status *st = sheaf__text_beside(r, record);
     TRY(st, take_history(r, record));
     TRY(st, take_question(&question, r, record));
-    if (st == NULL && lacks(r, json_object_get(record, "output")))
-        answer = (sheaf__text_piece){ "", 0 };
-    else if (st == NULL)
-        st = sheaf__text_string(&answer, json_object_get(record, "output"), "output");
-    const bool blank = st == NULL && sheaf__text_blank(answer.at, answer.size);
-    if (blank && !r->asked)
-        st = sheaf__bad_field("output", "an answer",
-                              answer.size == 0 ? "an empty string" : "nothing but blanks");
-    TRY(st, sheaf__text_room(r, 2));
-    if (st == NULL) {
-        sheaf__text_put(r, "user", question, false);
-        if (!blank)
-            sheaf__text_put(r, "assistant", answer, true);
-    }
-    return st;
+    if (!lacks(r, json_object_get(record, "output")))
+        TRY(st, sheaf__text_string(&answer, json_object_get(record, "output"), "output"));
+    return TRY(st, sheaf__text_put_pair(r, question, answer, "output"));
 }
 
 /* ---- prompt and completion, text ---- */
@@ -126,13 +130,20 @@ static sheaf_status *string_field(sheaf__text_piece *out, const json_t *record, 
 static sheaf_status *take_pair(sheaf__text_record *r, const json_t *record)
 {
     sheaf__text_piece prompt, completion = { 0 };
-    const json_t *answer = json_object_get(record, "completion");
+    const bool named = json_object_get(record, "completion") != NULL,
+               other = json_object_get(record, "answer") != NULL;
+    const char *name = other && !named ? "answer" : "completion";
+    const json_t *answer = json_object_get(record, name);
     if (json_is_array(json_object_get(record, "prompt")) &&
         (json_is_array(answer) || lacks(r, answer)))
         return take_message_pair(r, record);
+    if (named && other && r->pairs)
+        return sheaf__bad_field("answer", "either \"completion\" or \"answer\"", "both");
     sheaf_status *st = string_field(&prompt, record, "prompt", true);
-    if (st == NULL && !lacks(r, answer))
-        st = string_field(&completion, record, "completion", r->asked);
+    if (!lacks(r, answer))
+        TRY(st, string_field(&completion, record, name, r->asked || r->pairs));
+    if (st == NULL && r->pairs)
+        return sheaf__text_put_pair(r, prompt, completion, name);
     if (st == NULL) {
         r->prompt = prompt.at;
         r->prompt_size = prompt.size;
@@ -145,6 +156,9 @@ static sheaf_status *take_pair(sheaf__text_record *r, const json_t *record)
 static sheaf_status *take_text(sheaf__text_record *r, const json_t *record)
 {
     sheaf__text_piece whole;
+    if (r->pairs)
+        return sheaf__bad_field("text", "a conversation, or a prompt and its completion",
+                                "a whole text");
     sheaf_status *st = string_field(&whole, record, "text", false);
     if (st == NULL) {
         r->text = whole.at;
@@ -243,12 +257,14 @@ const char *sheaf__text_other_field(json_t *record, const char *const *known, in
 static void find_ignored(sheaf__text_record *r, json_t *record)
 {
     enum { FIELDS = sizeof forms->fields / sizeof *forms->fields };
-    const char *known[FIELDS + 2];
+    const char *known[FIELDS + 3];
     int n = 0;
     while (n < FIELDS && forms[r->form].fields[n] != NULL) {
         known[n] = forms[r->form].fields[n];
         n++;
     }
+    if (r->form == SHEAF__FORM_PROMPT && json_object_get(record, "completion") == NULL)
+        known[n++] = "answer";
     known[n++] = "image";
     known[n++] = "images";
     r->lost = r->pictures ? NULL : sheaf__talk_pictures_field(record);
@@ -257,7 +273,7 @@ static void find_ignored(sheaf__text_record *r, json_t *record)
     snprintf(r->ignored, sizeof r->ignored, "%s", sheaf__text_other_field(record, known, n));
 }
 
-static sheaf_status *take_record(sheaf__text_record *out)
+sheaf_status *sheaf__text_record_take(sheaf__text_record *out)
 {
     sheaf_status *st = choose_form(&out->form, out->json, out->asked);
     if (st != NULL)
@@ -285,7 +301,7 @@ static sheaf_status *parse(sheaf__text_record *out, const char *json, size_t siz
         i += n;
     }
     sheaf_status *st = sheaf__record_parse(&out->json, json, size, fields);
-    return st == NULL ? take_record(out) : st;
+    return st == NULL ? sheaf__text_record_take(out) : st;
 }
 
 sheaf_status *sheaf__text_nothing_learned(const sheaf__text_record *r, bool only_last)
@@ -310,14 +326,14 @@ sheaf_status *sheaf__text_record_read(sheaf__text_record *out, const char *json,
 sheaf_status *sheaf__text_record_shown(sheaf__text_record *out, const char *json, size_t size,
                                        const sheaf__fields *fields)
 {
-    *out = (sheaf__text_record){ .pictures = true };
+    *out = (sheaf__text_record){ .pictures = true, .pairs = true };
     return parse(out, json, size, fields);
 }
 
 sheaf_status *sheaf__text_record_ask(sheaf__text_record *out, json_t *json, bool pictures)
 {
     *out = (sheaf__text_record){ .asked = true, .pictures = pictures, .json = json_incref(json) };
-    return take_record(out);
+    return sheaf__text_record_take(out);
 }
 
 sheaf_status *sheaf__text_record_list(sheaf__text_record *out, json_t *json, bool pictures,
@@ -331,7 +347,7 @@ sheaf_status *sheaf__text_record_list(sheaf__text_record *out, json_t *json, boo
     if (json_object_get(json, "messages") == NULL && json_object_get(json, "conversations") == NULL)
         return sheaf__bad_field("messages", "a list of messages, or \"conversations\"",
                                 "no such field");
-    return take_record(out);
+    return sheaf__text_record_take(out);
 }
 
 void sheaf__text_said(sheaf__message *out, const sheaf__text_record *r)

@@ -4,7 +4,7 @@
  * A}]} conversations  {"conversations": [{"from": "human", "value": Q}, {"from": "gpt", "value":
  * A}]} instruction    {"instruction": I, "input": X or none, "output": A}; I and X are one
  * question, with a line break between; "system" and "history": [[Q, A], ...] may stand beside
- *   prompt         {"prompt": P, "completion": C}: strings, or lists of messages
+ *   prompt         {"prompt": P, "completion": C} (or "answer"): strings, or lists of messages
  *   text           {"text": T}
  * A "system" message comes first or not at all; then user and assistant take turns, the user first
  * and the assistant last. Behind an assistant's "tool_calls" stand the "tool" messages with their
@@ -48,6 +48,8 @@ typedef struct sheaf__text_record {
     bool asked;     /* its last answer may be missing */
     bool pictures;  /* "image" and "images" are read, by others */
     bool any_order; /* whose turn it is others check, and empty answers are some */
+    bool pairs;     /* a prompt and its completion are two messages, and a whole text is none */
+    bool no_system; /* templates have no place for a system's message */
     bool any_parts; /* a content may be a list of parts of any type */
     /* Takes a part of a content that is no text; NULL: such are refused. `messages` are those
      * before it. */
@@ -71,6 +73,9 @@ sheaf_status *sheaf__text_record_read(sheaf__text_record *out, const char *json,
 /* sheaf__text_record_shown - the same of a record that may have pictures (talk_pictures.h). */
 sheaf_status *sheaf__text_record_shown(sheaf__text_record *out, const char *json, size_t size,
                                        const sheaf__fields *fields);
+/* sheaf__text_record_take - the same of a record that was parsed: `json` is set, and what is asked
+ * of it. */
+sheaf_status *sheaf__text_record_take(sheaf__text_record *record);
 /* sheaf__text_record_ask - the same of a record that was parsed, for inference: the answer at the
  * end may be missing (`text` is then NULL, the last message a user's), and "text" beside "prompt"
  * is not read. */
