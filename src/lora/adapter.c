@@ -36,43 +36,32 @@ static sheaf_status *check_container(const sheaf_lora_options *options, const ch
     return sheaf_try_this(st, "name the layers themselves (q_proj, up_proj, ...), or all-linear");
 }
 
-/* Modules around the tensors, each once: tensors of a module stand next to each other. */
-static sheaf_status *check_around(const sheaf_schema *schema, const sheaf_lora_options *options)
+/* PEFT also walks modules that hold no tensor and refuses to adapt them; a pattern that
+ * matches one would make an adapter that PEFT cannot load. Each once: tensors of a module stand
+ * next to each other. */
+static sheaf_status *check_containers(const sheaf_schema *schema, const sheaf_lora_options *options)
 {
     sheaf_status *st = NULL;
     const char *before = "";
     for (int64_t i = 0; i < schema->count && st == NULL; i++) {
-        const char *path = schema->tensor[i].module;
+        const sheaf_tensor *t = &schema->tensor[i];
+        const char *path = t->module, *end = strrchr(path, '.');
+        char around[256];
         for (const char *dot = strchr(path, '.'); dot != NULL && st == NULL;
              dot = strchr(dot + 1, '.')) {
             const size_t n = (size_t)(dot - path);
             if (strncmp(before, path, n + 1) == 0)
                 continue;
-            char *around = strndup(path, n);
-            st = around == NULL ? sheaf__no_memory("modules around layers")
-                                : check_container(options, around);
-            free(around);
+            snprintf(around, sizeof around, "%.*s", (int)n, path);
+            st = check_container(options, around);
         }
         before = path;
-    }
-    return st;
-}
-
-/* PEFT also walks modules that hold no tensor and refuses to adapt them; a pattern that
- * matches one would make an adapter that PEFT cannot load. */
-static sheaf_status *check_containers(const sheaf_schema *schema, const sheaf_lora_options *options)
-{
-    sheaf_status *st = check_around(schema, options);
-    for (int64_t i = 0; i < schema->count && st == NULL; i++) {
-        const sheaf_tensor *t = &schema->tensor[i];
-        char path[256];
-        const char *end = strrchr(t->module, '.');
         if (t->bias ||
             (t->role != SHEAF_GATE && t->role != SHEAF_GATE_UP && t->role != SHEAF_EMBED))
             continue;
-        snprintf(path, sizeof path, "%.*s.%s", end == NULL ? 0 : (int)(end - t->module), t->module,
+        snprintf(around, sizeof around, "%.*s.%s", end == NULL ? 0 : (int)(end - path), path,
                  t->role == SHEAF_EMBED ? "rotary_emb" : "act_fn");
-        st = check_container(options, path);
+        TRY(st, check_container(options, around));
     }
     return st;
 }

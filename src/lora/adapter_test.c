@@ -221,29 +221,6 @@ static void test_match__says_that_memory_is_short(void **state)
     assert_true(n > 4); /* text, pattern, match and context */
 }
 
-/* A module around layers whose name finds no memory is not passed over. */
-static void test_resolve__says_that_memory_is_short(void **state)
-{
-    if (!DENIED_MEMORY_WORKS)
-        return; /* see tests/faults/denied_memory.h */
-    sheaf_schema *schema = schema_of(config(), 4);
-    sheaf_lora_options o = options_of(".*layers\\.\\d+\\.self_attn\\.(q|k)_proj");
-    int told = 0;
-    for (long n = 1; n < 40; n++) {
-        sheaf_lora *lora = NULL;
-        deny_begin(n);
-        sheaf_status *st = sheaf_lora_resolve(&lora, schema, &o);
-        deny_end();
-        told += st != NULL && sheaf_status_code(st) == SHEAF_E_MEMORY &&
-                strcmp(sheaf_status_where(st), "modules around layers") == 0;
-        sheaf_status_free(st);
-        sheaf_lora_free(lora);
-    }
-    assert_true(told > 1);
-    sheaf_lora_options_release(&o);
-    sheaf_schema_free(schema);
-}
-
 /* A file may hold patterns that match nothing; flags may not. */
 static const struct {
     const char *targets, *layers, *patterns, *part;
@@ -589,7 +566,6 @@ int main(void)
         cmocka_unit_test(test_resolve__names_shapes_scale_and_cuts),
         cmocka_unit_test(test_resolve__selections),
         cmocka_unit_test(test_resolve__layers_of_a_mixture),
-        cmocka_unit_test(test_resolve__says_that_memory_is_short),
         cmocka_unit_test(test_resolve__patterns_that_match_nothing),
         cmocka_unit_test(test_resolve__what_cannot_be_is_named),
         cmocka_unit_test(test_resolve__modules_of_many_tensors),

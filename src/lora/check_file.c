@@ -416,38 +416,22 @@ static bool alike(sheaf_source *adapter, const char *name, const char *number, i
     return (there & DIRECT) != 0 && (here & FURTHER_IN) == (there & FURTHER_IN);
 }
 
-/* *lacks: the name in layer `to` of a factor of which that one should have a twin, though not of
- * this shape, but has none (malloc'd); else NULL. */
-static sheaf_status *look_beside(char **lacks, sheaf_source *adapter, const sheaf_source_entry *e,
-                                 const char *number, int64_t to)
-{
-    *lacks = NULL;
-    if (to < 0 || !alike(adapter, e->name, number, to))
-        return NULL;
-    if ((*lacks = in_layer(e->name, number, to)) == NULL)
-        return sheaf__no_memory("adapter");
-    const sheaf_source_entry *twin = adapter->find(adapter, *lacks);
-    if (twin != NULL && sheaf__same_shape(twin->ndim, twin->shape, e->ndim, e->shape)) {
-        free(*lacks);
-        *lacks = NULL;
-    }
-    return NULL;
-}
-
+/* Has layer `to` the twin of a factor that it should have, though perhaps not of this shape? */
 static sheaf_status *check_neighbour(const checking *x, const sheaf_source_entry *e,
                                      const char *number, int64_t to)
 {
     const char *path;
     size_t length;
-    char *other = NULL;
     bool yes = false;
-    sheaf_status *st = look_beside(&other, x->adapter, e, number, to);
-    if (other == NULL || x->adapter->find(x->adapter, other) != NULL) {
-        free(other);
-        return st;
-    }
+    if (to < 0 || !alike(x->adapter, e->name, number, to))
+        return NULL;
+    char *other = in_layer(e->name, number, to);
+    if (other == NULL)
+        return sheaf__no_memory("adapter");
     sheaf__lora_part(&path, &length, other);
-    st = targeted(&yes, x->options, path, length);
+    sheaf_status *st = x->adapter->find(x->adapter, other) == NULL
+                           ? targeted(&yes, x->options, path, length)
+                           : NULL;
     if (st == NULL && yes) {
         st = sheaf_lora_missing(path, length, ".lora_A.weight");
         sheaf_try_this(st, "use a complete copy of the adapter; it is right only for a model whose "
@@ -501,35 +485,19 @@ static sheaf_status *check_other(const sheaf_lora_options *o, sheaf_source *mine
     return st;
 }
 
-/* Without the base it cannot be known whether layers that differ are right. */
-static sheaf_status *compare_layers(const char *path, sheaf_source *adapter,
-                                    const sheaf_events *events)
+typedef struct gaps {
+    int64_t n;
+    char first[256];
+} gaps;
+
+static sheaf_status *count_gap(void *self, const char *code, const char *tensor,
+                               sheaf_status *wrong)
 {
-    const char *odd = NULL, *module;
-    int64_t n = 0;
-    sheaf_status *st = NULL;
-    for (int64_t i = 0; i < adapter->count(adapter) && st == NULL; i++) {
-        const sheaf_source_entry *e = adapter->entry(adapter, i);
-        const char *number = layer_number(e->name);
-        size_t length;
-        const sheaf_lora_part part = sheaf__lora_part(&module, &length, e->name);
-        if (number == NULL || (part != SHEAF_PART_A && part != SHEAF_PART_B))
-            continue;
-        const int64_t layer = strtoll(number, NULL, 10);
-        char *before = NULL, *behind = NULL;
-        st = look_beside(&before, adapter, e, number, layer - 1);
-        TRY(st, look_beside(&behind, adapter, e, number, layer + 1));
-        if (before != NULL || behind != NULL)
-            odd = n++ == 0 ? e->name : odd;
-        free(before);
-        free(behind);
-    }
-    if (n > 0)
-        sheaf_warn(events,
-                   "%s: '%s'%s not in every layer, or not of one shape; that is right only for a "
-                   "model whose layers differ",
-                   path, odd, n > 1 ? " and others are" : " is");
-    return st;
+    gaps *g = self;
+    if (g->n++ == 0)
+        snprintf(g->first, sizeof g->first, "%s", tensor);
+    sheaf_status_free(wrong);
+    return NULL;
 }
 
 sheaf_status *sheaf_lora_check_modules(const sheaf_lora_options *options,
@@ -541,8 +509,14 @@ sheaf_status *sheaf_lora_check_modules(const sheaf_lora_options *options,
         for (int k = 0; k < n && st == NULL; k++)
             if (k != i)
                 st = sheaf_in(check_other(&options[i], adapters[i], adapters[k]), "%s", paths[i]);
-    for (int i = 0; i < n && st == NULL; i++)
+    for (int i = 0; i < n && st == NULL; i++) {
+        gaps g = { 0 };
         if (options[i].nlayers == 0)
-            st = compare_layers(paths[i], adapters[i], events);
+            st = sheaf_lora_check_alone(&options[i], adapters[i], count_gap, &g);
+        if (g.n > 0) /* without the base it cannot be known whether that is right */
+            sheaf_warn(events,
+                       "%s: '%s'%s missing; that is right only for a model whose layers differ",
+                       paths[i], g.first, g.n > 1 ? " and others are" : " is");
+    }
     return st;
 }

@@ -24,27 +24,9 @@ float sheaf__lora_element(const float *b, const float *a, int64_t apart, int64_t
     return sum;
 }
 
-void sheaf__lora_delta_ref(float *d, const float *b, const float *a, int64_t rows, int64_t cols,
-                           int64_t rank, int64_t block)
-{
-    for (int64_t i = 0; i < rows; i++)
-        for (int64_t j = 0; j < cols; j++)
-            d[i * cols + j] = sheaf__lora_element(b + i * rank, a + j, cols, rank, block);
-}
-
 int64_t sheaf__lora_packed_floats(int64_t rank, int64_t cols)
 {
     return (cols + PANEL - 1) / PANEL * PANEL * rank;
-}
-
-void sheaf__lora_pack(float *packed, const float *a, int64_t rank, int64_t cols)
-{
-    for (int64_t j = 0; j < cols; j += PANEL)
-        for (int64_t k = 0; k < rank; k++, packed += PANEL) {
-            const int64_t n = cols - j < PANEL ? cols - j : PANEL;
-            memcpy(packed, a + k * cols + j, (size_t)n * sizeof *a);
-            memset(packed + n, 0, (size_t)(PANEL - n) * sizeof *a);
-        }
 }
 
 void sheaf__lora_pack_row(float *packed, const float *row, int64_t k, int64_t rank, int64_t cols)

@@ -9,18 +9,14 @@
 #include "base/base.h"
 #include "sheaf/dtype.h"
 
-/* d [rows, cols] dense.  b [rows, rank].  a [rank, cols].
- * With 0 < block < rank each block of the rank is a chain of its own, the last maybe
- * shorter, and the chains are added in ascending order; otherwise there is one. */
-void sheaf__lora_delta_ref(float *d, const float *b, const float *a, int64_t rows, int64_t cols,
-                           int64_t rank, int64_t block);
-
-/* sheaf__lora_element - one of them: a row of b and a column of a, whose elements lie `apart`. */
+/* sheaf__lora_element - an element of d: a row of b [rows, rank] and a column of a [rank, cols],
+ * whose elements lie `apart`. With 0 < block < rank each block of the rank is a chain of its own,
+ * the last maybe shorter, and the chains are added in ascending order; otherwise there is one. */
 float sheaf__lora_element(const float *b, const float *a, int64_t apart, int64_t rank,
                           int64_t block);
 
-/* The same from `packed`, which sheaf__lora_pack() made of a; needs AVX2 and FMA where the build
- * has them. */
+/* d [rows, cols], dense, of b and of `packed`, a's panels; needs AVX2 and FMA where the build has
+ * them. */
 void sheaf__lora_delta(float *d, const float *b, const float *packed, int64_t rows, int64_t cols,
                        int64_t rank, int64_t block);
 /* The same for processors with AVX-512F. */
@@ -32,9 +28,7 @@ typedef void sheaf__lora_product(float *d, const float *b, const float *packed, 
 sheaf__lora_product *sheaf__lora_delta_for(const char *isa);
 /* Panels of 16 columns, each [rank, 16], the last filled up with zeros. */
 int64_t sheaf__lora_packed_floats(int64_t rank, int64_t cols);
-void sheaf__lora_pack(float *packed, const float *a, int64_t rank, int64_t cols);
-/* sheaf__lora_pack_row - row k of a alone; the last panel's rest is left as it is (zero it
- * first). */
+/* sheaf__lora_pack_row - row k of a; the last panel's rest is left as it is (zero it first). */
 void sheaf__lora_pack_row(float *packed, const float *row, int64_t k, int64_t rank, int64_t cols);
 
 /* w[i] += d[i] * scale: one rounding for the product, one for the sum. */

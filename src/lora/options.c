@@ -110,62 +110,45 @@ sheaf_status *sheaf__lora_options_copy(sheaf_lora_options *out, const sheaf_lora
     return sheaf__no_memory("LoRA options");
 }
 
-/* "q_proj v_proj": no module has a name with a space. */
-static sheaf_status *spaces(const char *text)
+static sheaf_status *bad_list(const char *text)
 {
-    char *joined = strdup(text);
+    sheaf_text names = { 0 };
     sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "list of names");
     sheaf_found(sheaf_expected(st, "names with single commas between them"), "%s", text);
-    if (joined == NULL)
-        return st;
-    size_t n = 0;
-    for (const char *p = text + strspn(text, ", "); *p != '\0'; p += strspn(p, ", ")) {
-        const size_t length = strcspn(p, ", ");
-        if (n > 0)
-            joined[n++] = ',';
-        memmove(joined + n, p, length);
-        n += length;
-        p += length;
+    for (size_t n; *(text += strspn(text, ", ")) != '\0'; text += n) {
+        n = strcspn(text, ", ");
+        sheaf__text_add(&names, "%s%.*s", names.size > 0 ? "," : "", (int)n, text);
     }
-    joined[n] = '\0';
-    sheaf_try_this(st, "%s", joined);
-    free(joined);
+    if (names.size > 0 && !names.failed)
+        sheaf_try_this(st, "%s", names.at);
+    sheaf__text_release(&names);
     return st;
 }
 
-/* Splits at commas; an empty entry is an error. */
+/* Splits at commas, around which blanks are none of a name's; nor are blanks in one. */
 static sheaf_status *split(char ***out, int *n, const char *text)
 {
-    int count = 1;
+    int count = 0, most = 1;
     for (const char *p = text; *p != '\0'; p++)
-        count += *p == ',';
-    char **list = calloc((size_t)count + 1, sizeof *list);
-    if (list == NULL)
-        return sheaf_fail(SHEAF_E_MEMORY, "%d names", count);
-    const char *p = text;
-    for (int i = 0; i < count; i++) {
-        size_t length = strcspn(p, ",");
-        const char *from = p;
-        p += length + 1;
-        while (length > 0 && *from == ' ') {
-            from++;
+        most += *p == ',';
+    char **list = calloc((size_t)most, sizeof *list), *copy = strdup(text), *rest = copy;
+    sheaf_status *st = list == NULL || copy == NULL ? sheaf__no_memory(text) : NULL;
+    for (char *word; st == NULL && (word = strsep(&rest, ",")) != NULL;) {
+        word += strspn(word, " ");
+        size_t length = strlen(word);
+        while (length > 0 && word[length - 1] == ' ')
             length--;
-        }
-        while (length > 0 && from[length - 1] == ' ')
-            length--;
-        if (memchr(from, ' ', length) != NULL) {
-            free_list(list, i);
-            return spaces(text);
-        }
-        list[i] = length > 0 ? strndup(from, length) : NULL;
-        if (list[i] == NULL) {
-            free_list(list, i);
-            if (length > 0)
-                return sheaf_fail(SHEAF_E_MEMORY, "%d names", count);
-            return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "list of names"),
-                                              "names with single commas between them"),
-                               "%s", text);
-        }
+        if (length == 0 || memchr(word, ' ', length) != NULL)
+            st = bad_list(text);
+        else if ((list[count] = strndup(word, length)) == NULL)
+            st = sheaf__no_memory(text);
+        else
+            count++;
+    }
+    free(copy);
+    if (st != NULL) {
+        free_list(list, count);
+        return st;
     }
     *out = list;
     *n = count;

@@ -115,42 +115,29 @@ static void random_signs(double *x, int64_t n, const char *name)
     }
 }
 
-/* g = R x and the norms of R's rows, R [rank, cols]. */
-static sheaf_status *right_product(products *p, int number)
+/* g = R x and the norms of R's rows, of every step. */
+static sheaf_status *right_products(products *p)
 {
-    const sheaf__merge_step *s = &p->t->step[number];
+    const sheaf__merge_tensor *t = p->t;
     sheaf__merge_rows *m = &p->crew->rows;
-    const double *x = p->x[number];
-    double *g = p->g[number], *norm = p->norm[number];
     sheaf_status *st = NULL;
-    if (!s->across) {
-        for (int64_t k = 0; k < s->rank && st == NULL; k++)
-            for (int64_t col = 0; col < p->t->cols && st == NULL; col += p->width) {
-                const int64_t n = p->t->cols - col < p->width ? p->t->cols - col : p->width;
-                st = sheaf__lora_read_view(s->adapter, s->a, k, 1, col, n, m->stored);
-                if (st != NULL)
-                    break;
-                m->kernels->convert(m->numbers, SHEAF_F32, m->stored, s->a->dtype, n);
-                sheaf__lora_dot(&g[k], &norm[k], m->numbers, x, n);
-            }
-    } else {
-        const int64_t each = SHEAF__MERGE_TILE / s->rank;
-        for (int64_t j = 0; j < p->t->cols && st == NULL; j += each) {
-            const int64_t n = p->t->cols - j < each ? p->t->cols - j : each;
-            st = sheaf__lora_read_view(s->adapter, s->b, j, n, 0, s->rank, m->stored);
-            if (st != NULL)
-                break;
-            m->kernels->convert(m->numbers, SHEAF_F32, m->stored, s->b->dtype, n * s->rank);
-            for (int64_t i = 0; i < n; i++)
-                for (int64_t k = 0; k < s->rank; k++) {
-                    const double r = (double)m->numbers[i * s->rank + k];
-                    g[k] += r * x[(j + i) % p->wide];
-                    norm[k] += r * r;
+    for (int64_t col = 0; col < t->cols && st == NULL; col += t->panel) {
+        st = sheaf__merge_rows_panel(m, col);
+        const float *packed = m->right;
+        for (int i = 0; i < t->nsteps && st == NULL; i++) {
+            const int64_t rank = t->step[i].rank;
+            for (int64_t j = 0; j < m->cols; j++)
+                for (int64_t k = 0; k < rank; k++) {
+                    const double r = (double)packed[(j / 16 * rank + k) * 16 + j % 16];
+                    p->g[i][k] += r * p->x[i][(col + j) % p->wide];
+                    p->norm[i][k] += r * r;
                 }
+            packed += sheaf__lora_packed_floats(rank, m->cols);
         }
     }
-    for (int64_t k = 0; k < s->rank; k++)
-        norm[k] = sqrt(norm[k]);
+    for (int i = 0; i < t->nsteps; i++)
+        for (int64_t k = 0; k < t->step[i].rank; k++)
+            p->norm[i][k] = sqrt(p->norm[i][k]);
     return st;
 }
 
@@ -249,10 +236,10 @@ static sheaf_status *make_vectors(products *p)
     for (int i = 0; i < t->nsteps && st == NULL; i++) {
         p->g[i] = calloc((size_t)t->step[i].rank, sizeof **p->g);
         p->norm[i] = calloc((size_t)t->step[i].rank, sizeof **p->norm);
-        st = p->g[i] == NULL || p->norm[i] == NULL ? sheaf_fail(SHEAF_E_MEMORY, "'%s'", t->name)
-                                                   : right_product(p, i);
+        if (p->g[i] == NULL || p->norm[i] == NULL)
+            st = sheaf_fail(SHEAF_E_MEMORY, "'%s'", t->name);
     }
-    return st;
+    return st != NULL ? st : right_products(p);
 }
 
 static void free_vectors(products *p)
