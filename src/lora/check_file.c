@@ -163,6 +163,7 @@ typedef struct checking {
     sheaf_source *adapter;
     sheaf_lora_tell *tell;
     void *self;
+    bool shapes; /* layers are to have the same, too */
 } checking;
 
 static sheaf_status *tell(const checking *x, const char *code, const char *tensor,
@@ -416,7 +417,7 @@ static bool alike(sheaf_source *adapter, const char *name, const char *number, i
     return (there & DIRECT) != 0 && (here & FURTHER_IN) == (there & FURTHER_IN);
 }
 
-/* Has layer `to` the twin of a factor that it should have, though perhaps not of this shape? */
+/* Has layer `to` the twin of a factor that it should have? */
 static sheaf_status *check_neighbour(const checking *x, const sheaf_source_entry *e,
                                      const char *number, int64_t to)
 {
@@ -429,16 +430,35 @@ static sheaf_status *check_neighbour(const checking *x, const sheaf_source_entry
     if (other == NULL)
         return sheaf__no_memory("adapter");
     sheaf__lora_part(&path, &length, other);
-    sheaf_status *st = x->adapter->find(x->adapter, other) == NULL
-                           ? targeted(&yes, x->options, path, length)
-                           : NULL;
-    if (st == NULL && yes) {
+    const sheaf_source_entry *twin = x->adapter->find(x->adapter, other);
+    sheaf_status *st = twin == NULL ? targeted(&yes, x->options, path, length) : NULL;
+    if (twin != NULL && x->shapes &&
+        !sheaf__same_shape(twin->ndim, twin->shape, e->ndim, e->shape)) {
+        st = tell(x, "shape", other, sheaf_fail(SHEAF_E_LAYOUT, "'%s'", other));
+    } else if (st == NULL && yes) {
         st = sheaf_lora_missing(path, length, ".lora_A.weight");
         sheaf_try_this(st, "use a complete copy of the adapter; it is right only for a model whose "
                            "layers differ, which sheaf verify BASE ADAPTER tells");
         st = tell(x, "missing", other, st);
     }
     free(other);
+    return st;
+}
+
+static sheaf_status *check_layers(const checking *x)
+{
+    sheaf_status *st = NULL;
+    for (int64_t i = 0; i < x->adapter->count(x->adapter) && st == NULL; i++) {
+        const sheaf_source_entry *e = x->adapter->entry(x->adapter, i);
+        const char *path, *number = layer_number(e->name);
+        size_t length;
+        const sheaf_lora_part part = sheaf__lora_part(&path, &length, e->name);
+        if (number == NULL || (part != SHEAF_PART_A && (part != SHEAF_PART_B || !x->shapes)))
+            continue;
+        const int64_t layer = strtoll(number, NULL, 10);
+        st = check_neighbour(x, e, number, layer + 1);
+        TRY(st, check_neighbour(x, e, number, layer - 1));
+    }
     return st;
 }
 
@@ -450,17 +470,7 @@ sheaf_status *sheaf_lora_check_alone(const sheaf_lora_options *o, sheaf_source *
     const bool excludes = o->exclude.n > 0 || o->exclude.regex != NULL; /* all of a name, perhaps */
     for (int i = 0; i < o->targets.n && st == NULL && !excludes; i++)
         st = check_target(&x, o->targets.list[i]);
-    for (int64_t i = 0; i < adapter->count(adapter) && st == NULL; i++) {
-        const sheaf_source_entry *e = adapter->entry(adapter, i);
-        const char *path, *number = layer_number(e->name);
-        size_t length;
-        if (number == NULL || sheaf__lora_part(&path, &length, e->name) != SHEAF_PART_A)
-            continue;
-        const int64_t layer = strtoll(number, NULL, 10);
-        st = check_neighbour(&x, e, number, layer + 1);
-        TRY(st, check_neighbour(&x, e, number, layer - 1));
-    }
-    return st;
+    return st != NULL ? st : check_layers(&x);
 }
 
 /* ---- several adapters of one base ---- */
@@ -512,11 +522,13 @@ sheaf_status *sheaf_lora_check_modules(const sheaf_lora_options *options,
     for (int i = 0; i < n && st == NULL; i++) {
         gaps g = { 0 };
         if (options[i].nlayers == 0)
-            st = sheaf_lora_check_alone(&options[i], adapters[i], count_gap, &g);
+            st = check_layers(&(checking){ &options[i], adapters[i], count_gap, &g, true });
         if (g.n > 0) /* without the base it cannot be known whether that is right */
-            sheaf_warn(events,
-                       "%s: '%s'%s missing; that is right only for a model whose layers differ",
-                       paths[i], g.first, g.n > 1 ? " and others are" : " is");
+            sheaf_warn(
+                events,
+                "%s: '%s'%s missing, or of another shape than in the layer beside it; that is "
+                "right only for a model whose layers differ",
+                paths[i], g.first, g.n > 1 ? " and others are" : " is");
     }
     return st;
 }

@@ -27,8 +27,8 @@ sheaf_status *sheaf_lora_check_alone(const sheaf_lora_options *options, sheaf_so
                                      sheaf_lora_tell *tell, void *self);
 
 /* sheaf_lora_check_modules - n adapters of one base, without the base: a module that one of them
- * has and another's options ask for must be in that one too (SHEAF_E_LAYOUT, in path[i]). What
- * sheaf_lora_check_alone() finds is warned of: there are models like that. */
+ * has and another's options ask for must be in that one too (SHEAF_E_LAYOUT, in path[i]). Layers
+ * that differ are warned of: there are models like that. */
 sheaf_status *sheaf_lora_check_modules(const sheaf_lora_options *options,
                                        sheaf_source *const *adapters, const char *const *paths,
                                        int n, const sheaf_events *events);

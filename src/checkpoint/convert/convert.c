@@ -19,14 +19,10 @@ static void report_findings(const sheaf__converter *k)
 {
     for (int64_t i = 0; i < k->catalog->nfindings; i++) {
         const sheaf_finding *f = &k->catalog->finding[i];
-        if (f->severity == SHEAF_WARNING)
-            sheaf_warn(k->o->events, "%s: %s%s%s%s%s", f->code, f->path,
-                       *f->tensor != '\0' ? ": " : "", f->tensor, *f->found != '\0' ? ": " : "",
-                       f->found);
-        else if (f->severity == SHEAF_NOTE)
-            sheaf_note(k->o->events, "%s: %s%s%s%s%s", f->code, f->path,
-                       *f->tensor != '\0' ? ": " : "", f->tensor, *f->found != '\0' ? ": " : "",
-                       f->found);
+        if (f->severity != SHEAF_DEFECT)
+            (f->severity == SHEAF_WARNING ? sheaf_warn : sheaf_note)(
+                k->o->events, "%s: %s%s%s%s%s", f->code, f->path, *f->tensor != '\0' ? ": " : "",
+                f->tensor, *f->found != '\0' ? ": " : "", f->found);
     }
 }
 

@@ -45,15 +45,10 @@ sheaf_status *sheaf__convert_to_sat(sheaf__converter *k);
 sheaf_status *sheaf__convert_to_sheaf(sheaf__converter *k);
 sheaf_status *sheaf__convert_to_peft(sheaf__converter *k);
 
-/* The dtype that is asked for; NULL: as stored. */
-static inline const sheaf_dtype *sheaf__convert_dtype(const sheaf_weights_convert_options *o)
-{
-    return o->dtype == SHEAF_BOOL ? NULL : &o->dtype;
-}
-
 /* sheaf__convert_cast - k->source: `inner` (owned from now on, also after a failure) in the dtype
  * that is asked for. */
 static inline sheaf_status *sheaf__convert_cast(sheaf__converter *k, sheaf_source *inner)
 {
-    return sheaf__cast_source(&k->source, inner, sheaf__convert_dtype(k->o), k->config);
+    return sheaf__cast_source(&k->source, inner, k->o->dtype == SHEAF_BOOL ? NULL : &k->o->dtype,
+                              k->config);
 }

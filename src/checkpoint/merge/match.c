@@ -363,7 +363,8 @@ sheaf_status *sheaf__merge_match(sheaf__merge_plan *plan, const sheaf__merge_ada
     TRY(st, match_each(&m, match_change));
     TRY(st, m.nlost > 0 ? tell_lost(&m) : NULL);
     sheaf__text_release(&m.lost);
-    TRY(st, sheaf__merge_settle_squares(&m));
+    if (st == NULL)
+        sheaf__merge_settle_squares(&m);
     for (int64_t i = 0; i < plan->count && st == NULL; i++) {
         sheaf__merge_tensor *t = &plan->tensor[i];
         if (!adapter->made && m.ndrop == 0 && m.add == NULL && !m.old_names)

@@ -35,7 +35,7 @@ typedef struct sheaf__matcher {
 
 /* sheaf__merge_settle_squares - which square weights are stored as GPT-2's Conv1D, [in, out]? After
  * all were matched. */
-sheaf_status *sheaf__merge_settle_squares(sheaf__matcher *m);
+void sheaf__merge_settle_squares(sheaf__matcher *m);
 /* sheaf__merge_check_asked - what adapter_config.json asks of one tensor of the base must be in the
  * file; of names whose tensor has another it may be under that one. Errors: SHEAF_E_LAYOUT. */
 sheaf_status *sheaf__merge_check_asked(sheaf__matcher *m, const sheaf__merge_tensor *t,

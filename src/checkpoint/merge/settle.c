@@ -9,13 +9,14 @@
 
 /* ---- square weights: stored [out, in], or as GPT-2's Conv1D [in, out]? ---- */
 
-static const char *last_name(char buffer[128], const char *tensor)
+/* "q_proj.weight" of "layers.0.q_proj.weight". */
+static const char *last_name(const char *tensor)
 {
-    const char *end = strrchr(tensor, '.'), *begin = end;
-    while (begin != NULL && begin > tensor && begin[-1] != '.')
-        begin--;
-    snprintf(buffer, 128, "%.*s", end == NULL ? 0 : (int)(end - begin), begin == NULL ? "" : begin);
-    return buffer;
+    int dots = 0;
+    const char *at = tensor + strlen(tensor);
+    while (at > tensor && (at[-1] != '.' || ++dots < 2))
+        at--;
+    return at;
 }
 
 static const sheaf__merge_step *step_of(const sheaf__merge_tensor *t, int number)
@@ -36,76 +37,44 @@ static bool has_conv1d(const char *model_type)
     return false;
 }
 
-/* A weight that is not square, by its last name. */
-typedef struct like {
-    char name[128];
-    int64_t at; /* of several the first tensor counts */
-    bool across;
-} like;
-
-static int by_name_and_place(const void *x, const void *y)
+/* Weights of the same last name that are not square tell, the first of several; then the kind of
+ * model; then the flag. */
+static bool is_across(const sheaf__matcher *m, const sheaf__merge_tensor *t)
 {
-    const like *a = x, *b = y;
-    const int order = strcmp(a->name, b->name);
-    return order != 0 ? order : (a->at > b->at) - (a->at < b->at);
-}
-
-/* *out: each name once, ascending. */
-static sheaf_status *list_likes(like **out, int64_t *count, const sheaf__matcher *m)
-{
-    int64_t n = 0;
-    *count = 0;
-    *out = NULL;
+    const char *name = last_name(t->name);
     for (int64_t i = 0; i < m->plan->count; i++) {
         const sheaf__merge_step *s = step_of(&m->plan->tensor[i], m->number);
-        if (s == NULL || s->square || s->rounded)
-            continue;
-        if (n == *count && !SHEAF_GROW(out, count, n + 1))
-            return sheaf__no_memory("merge");
-        last_name((*out)[n].name, m->plan->tensor[i].name);
-        (*out)[n].at = i;
-        (*out)[n++].across = s->across;
-    }
-    if (n > 0)
-        qsort(*out, (size_t)n, sizeof **out, by_name_and_place);
-    *count = 0;
-    for (int64_t i = 0; i < n; i++)
-        if (i == 0 || strcmp((*out)[i].name, (*out)[*count - 1].name) != 0)
-            (*out)[(*count)++] = (*out)[i];
-    return NULL;
-}
-
-/* Weights of the same last name that are not square tell; then the kind of model; then the flag. */
-static bool is_across(const sheaf__matcher *m, const sheaf__merge_tensor *t, const like *likes,
-                      int64_t n)
-{
-    like mine = { .at = -1 };
-    last_name(mine.name, t->name);
-    for (int64_t low = 0, high = n; low < high;) {
-        const int64_t middle = low + (high - low) / 2;
-        const int order = strcmp(likes[middle].name, mine.name);
-        if (order == 0)
-            return likes[middle].across;
-        *(order < 0 ? &low : &high) = order < 0 ? middle + 1 : middle;
+        if (s != NULL && !s->square && !s->rounded &&
+            strcmp(last_name(m->plan->tensor[i].name), name) == 0)
+            return s->across;
     }
     if (m->plan->model_type[0] == '\0')
         return m->adapter->options.fan_in_fan_out;
-    return has_conv1d(m->plan->model_type) && strncmp(mine.name, "c_", 2) == 0;
+    return has_conv1d(m->plan->model_type) && strncmp(name, "c_", 2) == 0;
 }
 
-sheaf_status *sheaf__merge_settle_squares(sheaf__matcher *m)
+void sheaf__merge_settle_squares(sheaf__matcher *m)
 {
-    like *likes = NULL;
-    int64_t n = 0;
-    sheaf_status *st = list_likes(&likes, &n, m);
-    for (int64_t i = 0; i < m->plan->count && st == NULL; i++) {
-        sheaf__merge_tensor *t = &m->plan->tensor[i];
-        for (int k = 0; k < t->nsteps; k++)
-            if (t->step[k].number == m->number && t->step[k].square)
-                t->step[k].across = is_across(m, t, likes, n);
+    enum { KNOWN = 16 }; /* what was found of some names: experts are many and have few */
+    struct {
+        const char *name;
+        bool across;
+    } known[KNOWN];
+    int n = 0, i;
+    for (int64_t at = 0; at < m->plan->count; at++) {
+        sheaf__merge_tensor *t = &m->plan->tensor[at];
+        for (int k = 0; k < t->nsteps; k++) {
+            if (t->step[k].number != m->number || !t->step[k].square)
+                continue;
+            for (i = 0; i < n && strcmp(known[i].name, last_name(t->name)) != 0; i++) {
+            }
+            t->step[k].across = i < n ? known[i].across : is_across(m, t);
+            if (i == n && n < KNOWN) {
+                known[n].name = last_name(t->name);
+                known[n++].across = t->step[k].across;
+            }
+        }
     }
-    free(likes);
-    return st;
 }
 
 /* ---- the config against the tensors ---- */

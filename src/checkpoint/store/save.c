@@ -25,8 +25,7 @@ typedef struct saver {
     sheaf_checkpoints *store;
     sheaf_comm *comm;
     const sheaf_state *state;
-    int64_t *order; /* tensors by name */
-    int64_t ncut, nreplicated;
+    const sheaf_state_tensor **order; /* tensors by name */
     /* names, shapes and cuts from the start; hashes of this rank, then of all */
     sheaf_manifest *manifest;
     char *path;             /* the final one */
@@ -54,11 +53,6 @@ static bool writes(const saver *s, int slice)
 
 /* ---- 1: what is to be saved ---- */
 
-typedef struct named {
-    const char *name;
-    int64_t index;
-} named;
-
 static sheaf_status *check_tensor(const saver *s, const sheaf_state_tensor *t)
 {
     sheaf_status *st = NULL;
@@ -82,22 +76,16 @@ static sheaf_status *check_tensor(const saver *s, const sheaf_state_tensor *t)
 static sheaf_status *sort_names(saver *s)
 {
     const int64_t n = s->state->count;
-    named *list = calloc((size_t)n + 1, sizeof *list);
     s->order = calloc((size_t)n + 1, sizeof *s->order);
-    sheaf_status *st = NULL;
-    if (list == NULL || s->order == NULL)
-        st = sheaf__no_memory("out of memory for the list of tensors");
-    for (int64_t i = 0; i < n && st == NULL; i++)
-        list[i] = (named){ s->state->tensor[i].name, i };
-    if (st == NULL)
-        qsort(list, (size_t)n, sizeof *list, sheaf__by_name);
-    for (int64_t i = 0; i < n && st == NULL; i++) {
-        s->order[i] = list[i].index;
-        if (i > 0 && strcmp(list[i - 1].name, list[i].name) == 0)
-            st = sheaf_fail(SHEAF_E_LAYOUT, "'%s': two tensors of this name", list[i].name);
-    }
-    free(list);
-    return st;
+    if (s->order == NULL)
+        return sheaf__no_memory("out of memory for the list of tensors");
+    for (int64_t i = 0; i < n; i++)
+        s->order[i] = &s->state->tensor[i];
+    qsort(s->order, (size_t)n, sizeof *s->order, sheaf__by_name_behind);
+    for (int64_t i = 1; i < n; i++)
+        if (strcmp(s->order[i - 1]->name, s->order[i]->name) == 0)
+            return sheaf_fail(SHEAF_E_LAYOUT, "'%s': two tensors of this name", s->order[i]->name);
+    return NULL;
 }
 
 /* The manifest but for hashes and sizes. */
@@ -113,11 +101,9 @@ static sheaf_status *draft(saver *s)
     if (s->manifest->progress == NULL)
         return sheaf__no_memory("out of memory for the manifest");
     for (int64_t i = 0; i < state->count && st == NULL; i++) {
-        const sheaf_state_tensor *from = &state->tensor[s->order[i]];
+        const sheaf_state_tensor *from = s->order[i];
         st = sheaf__manifest_set(s->manifest, i, from->name, SHEAF_F32, from->ndim, from->shape,
                                  from->cut);
-        s->ncut += is_cut(from);
-        s->nreplicated += !is_cut(from);
     }
     return st;
 }
@@ -190,7 +176,7 @@ static sheaf_status *begin(saver *s)
 static sheaf_status *write_part(saver *s, sheaf_safetensors_writer *file, int64_t index,
                                 int64_t tensor, int slice)
 {
-    const sheaf_state_tensor *from = &s->state->tensor[s->order[tensor]];
+    const sheaf_state_tensor *from = s->order[tensor];
     sheaf_manifest_tensor *to = &s->manifest->tensor[tensor];
     const int64_t bytes = sheaf__manifest_bytes(to, slice);
     const float *data = from->slice[is_cut(from) ? slice : 0];
@@ -238,102 +224,75 @@ static sheaf_status *write_files(saver *s)
 
 /* ---- 3: hashes of all ranks, manifest, rename ---- */
 
-/* A record holds a hash of every replicated tensor, then for each slice that the rank
- * writes its file's size (in the space of a hash) and a hash of every cut tensor's part. */
-static int64_t record_size(const saver *s, int rank)
+/* What a rank has written: the size of the file of each of its slices, in the place of a hash, then
+ * for each tensor a hash of each of its slices, or one where it is replicated. */
+static sheaf_hash *record_of(const saver *s, int rank)
 {
-    int64_t slices = 0;
-    for (int i = 0; i < s->state->slices; i++)
-        slices += writer_of(s, i) == rank;
-    return s->nreplicated + slices * (1 + s->ncut);
+    return s->all + (s->state->count + 1) * s->state->slices * rank;
 }
 
-static void put_record(const saver *s, sheaf_hash *record)
+static void put_record(const saver *s)
 {
     const sheaf_manifest *m = s->manifest;
+    sheaf_hash *record = record_of(s, sheaf_comm_rank(s->comm));
+    for (int slice = 0; slice < m->slices; slice++)
+        record[slice].high = writes(s, slice) ? (uint64_t)m->bytes[slice] : 0;
     for (int64_t i = 0; i < m->count; i++)
-        if (m->tensor[i].cut.nparts == 0)
-            *record++ = m->tensor[i].hash;
-    for (int slice = 0; slice < m->slices; slice++) {
-        if (!writes(s, slice))
-            continue;
-        (record++)->high = (uint64_t)m->bytes[slice];
-        for (int64_t i = 0; i < m->count; i++)
-            if (m->tensor[i].cut.nparts > 0)
-                *record++ = m->tensor[i].slice[slice];
-    }
+        for (int slice = 0; slice < m->slices; slice++)
+            record[(i + 1) * m->slices + slice] = *sheaf__manifest_hash(&m->tensor[i], slice);
 }
 
-/* Takes what `rank` wrote; its copies of replicated tensors were compared before. */
-static void take_record(saver *s, const sheaf_hash *record, int rank)
+/* Takes what each rank wrote; copies of replicated tensors are compared before. */
+static void take_records(saver *s)
 {
     const sheaf_manifest *m = s->manifest;
-    record += s->nreplicated;
     for (int slice = 0; slice < m->slices; slice++) {
-        if (writer_of(s, slice) != rank)
-            continue;
-        m->bytes[slice] = (int64_t)(record++)->high;
+        const sheaf_hash *record = record_of(s, writer_of(s, slice));
+        m->bytes[slice] = (int64_t)record[slice].high;
         for (int64_t i = 0; i < m->count; i++)
-            if (m->tensor[i].cut.nparts > 0)
-                m->tensor[i].slice[slice] = *record++;
+            *sheaf__manifest_hash(&m->tensor[i], slice) = record[(i + 1) * m->slices + slice];
     }
 }
 
 static sheaf_status *gather(saver *s)
 {
-    const int ranks = sheaf_comm_ranks(s->comm), me = sheaf_comm_rank(s->comm);
-    size_t *size = calloc((size_t)ranks, sizeof *size);
-    int64_t total = 0, before = 0;
-    for (int r = 0; r < ranks; r++) {
-        before += r < me ? record_size(s, r) : 0;
-        total += record_size(s, r);
-    }
-    s->all = calloc((size_t)total + 1, sizeof *s->all);
-    const bool failed = size == NULL || s->all == NULL;
-    sheaf_status *st =
-        sheaf_comm_agree(s->comm, failed ? sheaf__no_memory("out of memory for the hashes") : NULL);
-    for (int r = 0; r < ranks && st == NULL; r++)
-        size[r] = (size_t)record_size(s, r) * sizeof(sheaf_hash);
-    if (st == NULL) {
-        put_record(s, s->all + before);
-        st = sheaf_comm_gather(s->comm, s->all, size);
-    }
-    free(size);
-    return st;
+    const size_t each = (size_t)(s->state->count + 1) * (size_t)s->state->slices * sizeof *s->all;
+    s->all = calloc((size_t)sheaf_comm_ranks(s->comm), each);
+    sheaf_status *st = sheaf_comm_agree(
+        s->comm, s->all == NULL ? sheaf__no_memory("out of memory for the hashes") : NULL);
+    if (st != NULL)
+        return st;
+    put_record(s);
+    return sheaf__all_gather(s->comm, s->all, each);
 }
 
 /* Copies of one tensor that differ mean that a rank has left the common path: what it would
  * save is not the state of any run. */
-static sheaf_status *compare_copies(const saver *s, const sheaf_hash *record, int rank)
+static sheaf_status *compare_copies(const saver *s, int rank)
 {
     char a[33], b[33];
     for (int64_t i = 0; i < s->state->count; i++) {
         const sheaf_manifest_tensor *t = &s->manifest->tensor[i];
-        if (t->cut.nparts > 0)
+        const int64_t at = (i + 1) * s->state->slices;
+        const sheaf_hash first = record_of(s, 0)[at], is = record_of(s, rank)[at];
+        if (t->cut.nparts > 0 || sheaf__hash_equal(first, is))
             continue;
-        if (!sheaf__hash_equal(t->hash, *record)) {
-            sheaf_status *st = sheaf_fail(
-                SHEAF_E_NUMBER, "'%s': the copies of ranks 0 and %d differ", t->name, rank);
-            sheaf_expected(st, "hash %s, as on rank 0", sheaf__hash_text(a, t->hash));
-            sheaf_found(st, "%s", sheaf__hash_text(b, *record));
-            return sheaf_try_this(
-                st,
-                "resume from the last checkpoint; if it happens again, test this machine's memory");
-        }
-        record++;
+        sheaf_status *st =
+            sheaf_fail(SHEAF_E_NUMBER, "'%s': the copies of ranks 0 and %d differ", t->name, rank);
+        sheaf_expected(st, "hash %s, as on rank 0", sheaf__hash_text(a, first));
+        sheaf_found(st, "%s", sheaf__hash_text(b, is));
+        return sheaf_try_this(
+            st, "resume from the last checkpoint; if it happens again, test this machine's memory");
     }
     return NULL;
 }
 
 static sheaf_status *collect(saver *s)
 {
-    const sheaf_hash *record = s->all;
     sheaf_status *st = NULL;
-    for (int r = 0; r < sheaf_comm_ranks(s->comm) && st == NULL; r++) {
-        st = compare_copies(s, record, r);
-        take_record(s, record, r);
-        record += record_size(s, r);
-    }
+    for (int r = 1; r < sheaf_comm_ranks(s->comm) && st == NULL; r++)
+        st = compare_copies(s, r);
+    take_records(s);
     sheaf__manifest_join(s->manifest);
     return st;
 }

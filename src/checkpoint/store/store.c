@@ -9,6 +9,7 @@
 #include "base/base.h"
 #include "base/file.h"
 #include "checkpoint/store/step.h"
+#include "comm/all.h"
 
 sheaf_status *sheaf__store_path(char **out, const sheaf_checkpoints *store, int64_t step)
 {
@@ -256,28 +257,17 @@ static sheaf_status *find_latest(sheaf_checkpoint **out, const sheaf_checkpoints
 }
 
 /* Broadcasts rank 0's choice: its path and the text of its manifest. */
-static sheaf_status *share(sheaf_checkpoint **out, sheaf_comm *comm, sheaf_checkpoint *mine)
+static sheaf_status *share(sheaf_checkpoint **out, sheaf_comm *comm, const sheaf_checkpoint *mine)
 {
-    uint64_t sizes[2] = { 0, 0 }; /* of the path with its NUL, 0 = none; of the text */
-    if (mine != NULL) {
-        sizes[0] = strlen(mine->dir) + 1;
-        sizes[1] = mine->size;
-    }
-    sheaf_status *st = sheaf_comm_broadcast(comm, sizes, sizeof sizes, 0);
-    if (st != NULL || sizes[0] == 0)
-        return st;
-    char *path = malloc(sizes[0]), *text = malloc(sizes[1] + 1);
-    if (path == NULL || text == NULL)
-        st = sheaf__no_memory("out of memory for the manifest");
-    else if (mine != NULL) {
-        memcpy(path, mine->dir, sizes[0]);
-        memcpy(text, mine->text, sizes[1]);
-    }
-    st = sheaf_comm_agree(comm, st);
-    TRY(st, sheaf_comm_broadcast(comm, path, sizes[0], 0));
-    TRY(st, sheaf_comm_broadcast(comm, text, sizes[1], 0));
-    if (st == NULL && mine == NULL) {
-        st = sheaf__checkpoint_from(out, path, text, sizes[1]);
+    char *path = mine == NULL ? NULL : strdup(mine->dir),
+         *text = mine == NULL ? NULL : strdup(mine->text);
+    const bool failed = mine != NULL && (path == NULL || text == NULL);
+    sheaf_status *st =
+        sheaf_comm_agree(comm, failed ? sheaf__no_memory("out of memory for the manifest") : NULL);
+    TRY(st, sheaf__all_share(comm, &path));
+    TRY(st, sheaf__all_share(comm, &text));
+    if (st == NULL && mine == NULL && path != NULL) {
+        st = sheaf__checkpoint_from(out, path, text, strlen(text));
         text = NULL;
     }
     free(path);

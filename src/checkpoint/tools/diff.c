@@ -36,20 +36,27 @@ static void report(const differ *d, const sheaf_diff_item *item)
 /* Element i as a number; false for types that are none. */
 static bool number(double *out, const void *data, int64_t i, sheaf_dtype dtype)
 {
+    const int64_t size = (int64_t)sheaf_dtype_bytes(dtype);
     switch (dtype) {
     case SHEAF_F32:
     case SHEAF_F16:
     case SHEAF_BF16: *out = sheaf__load(data, i, dtype); return true;
     case SHEAF_F64: *out = ((const double *)data)[i]; return true;
     case SHEAF_BOOL:
-    case SHEAF_U8: *out = ((const uint8_t *)data)[i]; return true;
-    case SHEAF_I8: *out = ((const int8_t *)data)[i]; return true;
-    case SHEAF_I16: *out = ((const int16_t *)data)[i]; return true;
-    case SHEAF_U16: *out = ((const uint16_t *)data)[i]; return true;
-    case SHEAF_I32: *out = ((const int32_t *)data)[i]; return true;
-    case SHEAF_U32: *out = ((const uint32_t *)data)[i]; return true;
-    case SHEAF_I64: *out = (double)((const int64_t *)data)[i]; return true;
-    case SHEAF_U64: *out = (double)((const uint64_t *)data)[i]; return true;
+    case SHEAF_U8:
+    case SHEAF_U16:
+    case SHEAF_U32:
+    case SHEAF_U64:
+        *out = (double)sheaf__little((const uint8_t *)data + i * size, (int)size);
+        return true;
+    case SHEAF_I8:
+    case SHEAF_I16:
+    case SHEAF_I32:
+    case SHEAF_I64:
+        *out = (double)((int64_t)(sheaf__little((const uint8_t *)data + i * size, (int)size)
+                                  << (64 - 8 * size)) >>
+                        (64 - 8 * size));
+        return true;
     default: return false;
     }
 }
