@@ -4,9 +4,8 @@
  * here too. */
 #include "data/records.h"
 
+#include <ctype.h>
 #include <errno.h>
-#include <search.h>
-#include <strings.h>
 #include <sys/stat.h>
 
 #include "base/base.h"
@@ -20,60 +19,44 @@ typedef struct paths {
     int64_t count, capacity;
 } paths;
 
-typedef struct walk {
-    paths images, labels; /* labels: every *.json, which some may be */
-    bool *used;           /* [labels.count] it is the record of an image */
-    void *seen;           /* folders that were read, a tree of tsearch() */
-    int64_t passed;       /* entries that are not read, */
-    char first[256];      /* and one of them */
-    char *base, *beside;  /* of the image before: BASE/images, and BASE/labels... or NULL */
-} walk;
-
 typedef struct folder_id {
     dev_t device;
     ino_t inode;
 } folder_id;
 
-static int compare_ids(const void *a, const void *b)
-{
-    const folder_id *x = a, *y = b;
-    return x->device != y->device ? (x->device > y->device) - (x->device < y->device)
-                                  : (x->inode > y->inode) - (x->inode < y->inode);
-}
+typedef struct walk {
+    paths images, labels; /* labels: every *.json, which some may be */
+    bool *used;           /* [labels.count] it is the record of an image */
+    folder_id *seen;      /* [folders] that were read */
+    int64_t folders, room;
+    int64_t passed;      /* entries that are not read, */
+    char first[256];     /* and one of them */
+    char *base, *beside; /* of the image before: BASE/images, and BASE/labels... or NULL */
+} walk;
 
 /* *is_new is false when this folder was read already, by whatever path. */
 static sheaf_status *remember(bool *is_new, walk *w, const struct stat *about)
 {
-    folder_id *id = malloc(sizeof *id);
-    if (id == NULL)
-        return sheaf__no_memory("list of folders");
-    *id = (folder_id){ about->st_dev, about->st_ino };
-    folder_id **at = tsearch(id, &w->seen, compare_ids);
-    *is_new = at != NULL && *at == id;
+    *is_new = true;
+    for (int64_t i = 0; i < w->folders && *is_new; i++)
+        *is_new = w->seen[i].device != about->st_dev || w->seen[i].inode != about->st_ino;
     if (!*is_new)
-        free(id);
-    return at == NULL ? sheaf__no_memory("list of folders") : NULL;
+        return NULL;
+    if (!SHEAF_GROW(&w->seen, &w->room, w->folders + 1))
+        return sheaf__no_memory("list of folders");
+    w->seen[w->folders++] = (folder_id){ about->st_dev, about->st_ino };
+    return NULL;
 }
 
-static bool ends_in(const char *name, const char *const ending[], int n)
+/* Has the name one of these endings, in small letters or capitals? */
+static bool ends_in(const char *name, const char *endings)
 {
+    char lower[8] = "";
     const char *dot = strrchr(name, '.');
-    for (int i = 0; dot != NULL && i < n; i++)
-        if (strcasecmp(dot, ending[i]) == 0)
-            return true;
-    return false;
-}
-
-static bool is_image_name(const char *name)
-{
-    static const char *const ending[] = { ".jpg", ".jpeg", ".png", ".webp" };
-    return ends_in(name, ending, 4);
-}
-
-static bool is_label_name(const char *name)
-{
-    static const char *const ending[] = { ".json" };
-    return ends_in(name, ending, 1);
+    const size_t n = dot == NULL ? 0 : strlen(dot);
+    for (size_t i = 0; i < n && n < sizeof lower; i++)
+        lower[i] = (char)tolower((unsigned char)dot[i]);
+    return lower[0] != '\0' && sheaf__is_listed(endings, lower, n);
 }
 
 static sheaf_status *add_path(paths *to, char *path)
@@ -105,9 +88,9 @@ static sheaf_status *read_entry(walk *w, char *path, const char *name, int depth
         st = remember(&is_new, w, &about);
         if (st == NULL && is_new)
             st = read_folder(w, path, depth + 1);
-    } else if (!folder && is_image_name(name)) {
+    } else if (!folder && ends_in(name, ".jpg .jpeg .png .webp")) {
         return add_path(&w->images, path);
-    } else if (!folder && is_label_name(name)) {
+    } else if (!folder && ends_in(name, ".json")) {
         return add_path(&w->labels, path);
     } else { /* .ipynb_checkpoints, scan.tiff */
         pass(w, path);
@@ -141,23 +124,22 @@ static const char *base_name(const char *path)
     return slash == NULL ? path : slash + 1;
 }
 
+static sheaf_status *bad(const char *path, const char *expected, const char *found)
+{
+    sheaf_status *st = sheaf_expected(sheaf_fail(SHEAF_E_DATA, "%s", path), "%s", expected);
+    return found == NULL ? st : sheaf_found(st, "%s", found);
+}
+
 static sheaf_status *check_image(const char *path, const char *answer, bool answers_optional)
 {
     struct stat about;
     if (stat(path, &about) != 0)
-        return sheaf__found_errno(sheaf_expected(sheaf_fail(SHEAF_E_DATA, "%s", path), "an image"),
-                                  errno);
+        return sheaf__found_errno(bad(path, "an image", NULL), errno);
     if (!S_ISREG(about.st_mode))
-        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_DATA, "%s", path), "an image"),
-                           "neither a file nor a folder");
+        return bad(path, "an image", "neither a file nor a folder");
     if (!answers_optional && sheaf__text_blank(answer, strlen(answer)))
-        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_DATA, "%s", path),
-                                          "an answer before the first dot of the name"),
-                           "none");
-    if (!sheaf__is_utf8(answer))
-        return sheaf_expected(sheaf_fail(SHEAF_E_DATA, "%s", path),
-                              "a name in UTF-8, which is the answer");
-    return NULL;
+        return bad(path, "an answer before the first dot of the name", "none");
+    return sheaf__is_utf8(answer) ? NULL : bad(path, "a name in UTF-8, which is the answer", NULL);
 }
 
 static sheaf_status *take_image(sheaf__records_reader *in, const char *path)
@@ -167,14 +149,14 @@ static sheaf_status *take_image(sheaf__records_reader *in, const char *path)
     if (answer == NULL)
         return sheaf__no_memory("data set");
     in->out->looked_at++;
-    sheaf_status *bad = check_image(path, answer, in->options->answers_optional), *st = NULL;
-    if (bad == NULL) {
+    sheaf_status *is = check_image(path, answer, in->options->answers_optional), *st = NULL;
+    if (is == NULL) {
         const char *query = in->options->query == NULL ? "CAPTCHA:" : in->options->query;
         const sheaf__turn turn = { query,
                                    sheaf__text_blank(answer, strlen(answer)) ? NULL : answer };
         st = sheaf__records_put(in->out, 0, path, &turn, 1);
     }
-    sheaf__complain(in->complaints, bad);
+    sheaf__complain(in->complaints, is);
     free(answer);
     return st;
 }
@@ -355,7 +337,7 @@ static void release(walk *w)
     free(w->used);
     free(w->base);
     free(w->beside);
-    tdestroy(w->seen, free);
+    free(w->seen);
 }
 
 static sheaf_status *read_images(sheaf__records_reader *in)

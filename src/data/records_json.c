@@ -6,6 +6,7 @@
 #include "data/json_items.h"
 #include "data/talk_pictures.h"
 #include "data/text_inner.h"
+#include "data/text_rows.h"
 #include "inputs/places.h"
 #include "inputs/sentencepiece.h"
 
@@ -15,10 +16,9 @@ static const char ONE_IMAGE[] = "one image: CogVLM and CogAgent read one, in fro
 
 typedef struct json_reader {
     sheaf__records_reader *in;
-    char *folder;     /* that image paths are relative to */
-    int64_t place;    /* 0: `folder` is that of a label (records_folder.c), whose image is known */
-    char ignored[64]; /* name of the first field that is not read */
-    int64_t ignored_place, spelled_place; /* spelled: of the first picture that is spelled out */
+    char *folder;                 /* that image paths are relative to */
+    int64_t place;                /* of the record */
+    sheaf__ignored ignored, lost; /* fields; pictures that are spelled out */
 } json_reader;
 
 /* A record while it is read. Its texts are borrowed, from the JSON or from `text`. */
@@ -231,16 +231,6 @@ static sheaf_status *take_caption(json_reader *r, draft *d, const json_t *list)
                                         answer, "captions[0].content"));
 }
 
-static void note_other_fields(json_reader *r, const draft *d)
-{
-    if (r->ignored_place == 0 && d->text.ignored[0] != '\0') {
-        memcpy(r->ignored, d->text.ignored, sizeof r->ignored);
-        r->ignored_place = r->place;
-    }
-    if (r->spelled_place == 0 && d->text.lost != NULL)
-        r->spelled_place = r->place;
-}
-
 static sheaf_status *fill(json_reader *r, draft *d, json_t *record)
 {
     d->text = (sheaf__text_record){ .asked = r->in->options->answers_optional,
@@ -267,7 +257,8 @@ static sheaf_status *take_record(json_reader *r, json_t *record)
     sheaf_status *st = fill(r, &d, record);
     TRY(st, check_image(&image, r, &d));
     if (st == NULL) {
-        note_other_fields(r, &d);
+        sheaf__ignored_keep(&r->ignored, d.text.ignored, r->in->out->unit, r->place);
+        sheaf__ignored_keep(&r->lost, d.text.lost, r->in->out->unit, r->place);
         st = sheaf__records_put(r->in->out, r->place, image, d.turn, d.turns);
     }
     free(image);
@@ -305,12 +296,10 @@ sheaf_status *sheaf__records_read_json(sheaf__records_reader *in)
     }
     sheaf__json_items_close(&items);
     free(r.folder);
-    if (st == NULL && r.ignored_place != 0)
-        sheaf_warn(in->options->events, "%s: %s %" PRId64 ": field '%s' is not used", in->path,
-                   in->out->unit, r.ignored_place, r.ignored);
-    if (st == NULL && r.spelled_place != 0)
-        sheaf_warn(in->options->events, "%s: %s %" PRId64 ": %s", in->path, in->out->unit,
-                   r.spelled_place, SHEAF__PICTURE_IS_TEXT);
+    if (st == NULL) {
+        sheaf__ignored_warn(&r.ignored, in->options->events);
+        sheaf__lost_warn(&r.lost, NULL, in->options->events);
+    }
     return st;
 }
 
@@ -328,11 +317,9 @@ sheaf_status *sheaf__records_take_label(sheaf__records_reader *in, const char *i
     TRY(st, sheaf_in(sheaf__record_parse(&record, text, size, &in->fields), "%s", label));
     TRY(st, sheaf_in(fill(&r, &d, record), "%s", label));
     TRY(st, sheaf__records_put(in->out, 0, image, d.turn, d.turns));
-    if (st == NULL && !in->told) {
-        note_other_fields(&r, &d);
-        in->told = r.ignored[0] != '\0' || r.spelled_place != 0;
-        if (r.ignored[0] != '\0')
-            sheaf_warn(in->options->events, "%s: field '%s' is not used", label, r.ignored);
+    if (st == NULL && !in->told && d.text.ignored[0] != '\0') {
+        in->told = true;
+        sheaf_warn(in->options->events, "%s: field '%s' is not used", label, d.text.ignored);
     }
     release(&d);
     json_decref(record);

@@ -13,9 +13,6 @@
 #include "base/json.h"
 #include "base/json_write.h"
 
-/* Bytes of a line: that of a step of 64 ranks has some 15,000. One that is longer is none. */
-enum { MOST_LINE = 1 << 20 };
-
 static sheaf_status *io_error(const char *path, const char *doing, int error)
 {
     return sheaf__found_errno(sheaf_fail(SHEAF_E_IO, "%s: %s", path, doing), error);
@@ -41,35 +38,23 @@ static sheaf_status *read_line(told *out, const char *line, size_t size)
     return sheaf__only_memory(st);
 }
 
-/* Bytes of the next whole line with its end, which is at line[0...]; 0: there is none. */
-static size_t next_line(char line[MOST_LINE], FILE *file)
-{
-    size_t size = 0;
-    int c;
-    while (size < MOST_LINE && (c = getc_unlocked(file)) != EOF) {
-        line[size++] = (char)c;
-        if (c == '\n')
-            return size;
-    }
-    return 0;
-}
-
 /* Bytes of the leading lines that stay, and how many of them are of steps. An evaluation's line
  * follows that of its step. One that is damaged stays where good ones follow. A line at a time: the
  * file of a long run is larger than memory that a run may want for it. */
 static sheaf_status *kept_bytes(int64_t *bytes, int64_t *lines, FILE *file, int64_t keep_steps,
                                 int64_t keep_evaluations)
 {
-    char *text = malloc(MOST_LINE);
-    size_t size;
+    char *text = NULL;
+    size_t room = 0;
+    ssize_t size;
     int64_t step = 0, evaluation = 0, damaged = 0;
-    sheaf_status *st = text == NULL ? sheaf__no_memory("a line") : NULL;
-    while (st == NULL && (size = next_line(text, file)) > 0) {
+    sheaf_status *st = NULL;
+    while ((size = getline(&text, &room, file)) > 0 && text[size - 1] == '\n') {
         told line;
-        if ((st = read_line(&line, text, size - 1)) != NULL)
+        if ((st = read_line(&line, text, (size_t)size - 1)) != NULL)
             break;
         if (line.step == 0) {
-            damaged += (int64_t)size;
+            damaged += size;
             continue;
         }
         const bool stays = line.evaluation ? line.step >= step && line.step > evaluation &&
@@ -79,11 +64,11 @@ static sheaf_status *kept_bytes(int64_t *bytes, int64_t *lines, FILE *file, int6
             break;
         *(line.evaluation ? &evaluation : &step) = line.step;
         *lines += !line.evaluation;
-        *bytes += damaged + (int64_t)size;
+        *bytes += damaged + size;
         damaged = 0;
     }
     free(text);
-    return st != NULL || !ferror(file)
+    return st != NULL || size >= 0 || feof(file)
                ? st
                : sheaf__found_errno(sheaf_fail(SHEAF_E_IO, "reading"), errno);
 }
