@@ -1,20 +1,7 @@
 /* fits.c - see fits.h. */
 #include "plan/fits.h"
 
-#include <stdio.h>
-
-typedef struct amount {
-    char text[32];
-} amount;
-
-static amount amount_of(double bytes)
-{
-    const double mib = bytes / 1048576;
-    amount a;
-    snprintf(a.text, sizeof a.text, mib < 1024 ? "%.0f MiB" : "%.1f GiB",
-             mib < 1024 ? mib : mib / 1024);
-    return a;
-}
+#include "base/number.h"
 
 static double share_of(const sheaf_fits_how *how)
 {
@@ -84,17 +71,20 @@ static sheaf_status *judge(sheaf_status *planned, const sheaf_plan *plan, const 
         return NULL;
     double bytes;
     const sheaf_memory kind = most_of(plan, how, &bytes);
-    const amount need = amount_of(more), left = amount_of((double)m.left), most = amount_of(bytes);
+    char need[SHEAF__NUMBER], left[SHEAF__NUMBER], most[SHEAF__NUMBER];
+    sheaf__number_bytes(need, (uint64_t)more);
+    sheaf__number_bytes(left, (uint64_t)m.left);
+    sheaf__number_bytes(most, (uint64_t)bytes);
     const char *where = m.by_group ? "what its control group leaves to this process"
                                    : "what this machine has available";
     if (how->force) {
         sheaf_warn(how->events, "%s needs %s of memory, %s is %s; begun all the same (--force)",
-                   what, need.text, where, left.text);
+                   what, need, where, left);
         return NULL;
     }
     sheaf_status *st = sheaf_fail(SHEAF_E_MEMORY, "memory for %s", what);
-    sheaf_expected(st, "at most %s, %s", left.text, where);
-    sheaf_found(st, "%s needed, %s of it %s", need.text, most.text, sheaf_plan_kind(kind));
+    sheaf_expected(st, "at most %s, %s", left, where);
+    sheaf_found(st, "%s needed, %s of it %s", need, most, sheaf_plan_kind(kind));
     return sheaf_try_this(
         st,
         "%s; `sheaf plan` shows what fits; --force begins all the same, and the system may then kill it",

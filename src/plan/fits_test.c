@@ -123,7 +123,7 @@ static void test_fits__what_is_left_is_enough_or_not(void **state)
         m.held = 1; /* what is held already need not be got */
         CHECK_OK(with[i](&m));
         m = (sheaf__memory){ .left = 5 << 20, .by_group = true };
-        CHECK_FAILS(with[i](&m), SHEAF_E_MEMORY, "at most 5 MiB, what its control group leaves");
+        CHECK_FAILS(with[i](&m), SHEAF_E_MEMORY, "at most 5.00 MiB, what its control group leaves");
     }
 }
 
@@ -171,7 +171,7 @@ static void test_fits__force_makes_it_a_warning(void **state)
     const sheaf__memory m = { .left = 5 << 20 };
     CHECK_OK(train_with(&m, true, &(sheaf_events){ hear, warning }));
     assert_non_null(
-        strstr(warning, "this machine has available is 5 MiB; begun all the same (--force)"));
+        strstr(warning, "this machine has available is 5.00 MiB; begun all the same (--force)"));
 }
 
 /* What a run may hold from its start is what was planned, unless it was begun by force. */
