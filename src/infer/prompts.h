@@ -31,31 +31,16 @@ typedef struct sheaf__prompts {
     sheaf_data *own;        /* that, where it was opened for them */
 } sheaf__prompts;
 
-/* Exactly one of text, tokens and file is given. */
-typedef struct sheaf__prompts_from {
-    const char *text;
-    const char *tokens; /* "1,2,3" */
-    /* *.txt: a prompt a line; else JSON Lines or a JSON array, or a folder of such files, of texts,
-     * of objects in any form of sheaf__asks(), with pictures as data/talk_pictures.h has them, or
-     * with "tokens" ([ids]); for CogVLM and CogAgent the files and folders of data/records.h;
-     * .safetensors, whose rows are prompts up to their first label */
-    const char *file;
-    const sheaf_data *rows;   /* of such a file, where it is open already; NULL */
-    const char *const *image; /* [images] of text */
-    int64_t images;
-    const char *query;  /* asked of every image of a folder; NULL: "CAPTCHA:" */
-    const char *fields; /* of records, by other names (data/fields.h); NULL: none */
-    const char *system; /* system message of texts, and of messages that have none; NULL */
-    bool skip_bad;      /* bad records are left out, with a warning */
-    bool looked_at;     /* by the caller, as data: images are sound, what to warn of is said */
-    const sheaf_events *events;
-} sheaf__prompts_from;
-
-/* sheaf__prompts_read - every record, and every image (but see looked_at), is looked at. Errors:
- * SHEAF_E_DATA naming line and field (with images: all bad records); an id outside the table; those
- * of the images and of sheaf__wording_prompt(). Release also after a failure. */
+/* sheaf__prompts_read - every record, and every image, is looked at. `rows`: the data are open
+ * already (these, where they are .safetensors), were looked at and warned of; NULL: they are not.
+ * Files hold: *.txt a prompt a line; else JSON Lines or a JSON array, or a folder of such files, of
+ * texts, of objects in any form of sheaf__asks(), with pictures as data/talk_pictures.h has them,
+ * or with "tokens" ([ids]); for CogVLM and CogAgent the files and folders of data/records.h;
+ * .safetensors. Errors: SHEAF_E_ARG for options that do not go together; SHEAF_E_DATA naming line
+ * and field (with images: all bad records); an id outside the table; those of the images and of
+ * sheaf__wording_prompt(). Release also after a failure. */
 sheaf_status *sheaf__prompts_read(sheaf__prompts *out, const sheaf__wording *wording,
-                                  const sheaf__prompts_from *from);
+                                  const sheaf_prompts_options *from, const sheaf_data *rows);
 void sheaf__prompts_release(sheaf__prompts *prompts);
 
 /* sheaf__prompts_shown - one more, of messages and pictures, which it takes; of a wording that is

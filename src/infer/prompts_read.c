@@ -18,7 +18,7 @@
 typedef struct lines {
     sheaf__prompts *prompts;
     const sheaf__wording *wording;
-    const sheaf__prompts_from *from;
+    const sheaf_prompts_options *from;
     sheaf__json_items items;
     sheaf__complaints complaints;
     char *folder; /* that pictures are relative to */
@@ -134,15 +134,15 @@ static sheaf_status *add_file(lines *l, const char *path)
 
 /* A file, or the files of a folder. */
 static sheaf_status *add_lines(sheaf__prompts *p, const sheaf__wording *w,
-                               const sheaf__prompts_from *from)
+                               const sheaf_prompts_options *from)
 {
     lines l = { .prompts = p,
                 .wording = w,
                 .from = from,
-                .complaints = { .skip = from->skip_bad, .events = from->events } };
+                .complaints = { .skip = from->on_bad == SHEAF_BAD_SKIP, .events = from->events } };
     sheaf__text_sources sources = { 0 };
     sheaf_status *st = sheaf__fields_read(&l.fields, from->fields);
-    TRY(st, sheaf__text_sources_files(&sources, from->file));
+    TRY(st, sheaf__text_sources_files(&sources, from->data));
     for (int64_t i = 0; i < sources.paths && st == NULL; i++)
         st = add_file(&l, sources.path[i]);
     sheaf__text_sources_release(&sources);
@@ -168,11 +168,12 @@ static bool holds_objects(const char *text)
 
 /* A prompt a line of `text`, as it stands; empty lines are none. */
 static sheaf_status *add_plain(sheaf__prompts *p, const sheaf__wording *w,
-                               const sheaf__prompts_from *from, char *text, const char *behind)
+                               const sheaf_prompts_options *from, char *text, const char *behind)
 {
     int64_t number = 0;
     sheaf__ignored lost = { 0 };
-    sheaf__complaints complaints = { .skip = from->skip_bad, .events = from->events };
+    sheaf__complaints complaints = { .skip = from->on_bad == SHEAF_BAD_SKIP,
+                                     .events = from->events };
     for (char *line = text, *end; line < behind; line = end + 1) {
         end = memchr(line, '\n', (size_t)(behind - line));
         end = end == NULL ? text + (behind - text) : end;
@@ -191,7 +192,7 @@ static sheaf_status *add_plain(sheaf__prompts *p, const sheaf__wording *w,
             sheaf__ignored_keep(&lost, SHEAF__PICTURE_SPELLED, "line", number);
         sheaf__complain(&complaints, sheaf_in(bad, "line %" PRId64, number));
     }
-    sheaf_status *st = sheaf__complaints_verdict(&complaints, from->file, number);
+    sheaf_status *st = sheaf__complaints_verdict(&complaints, from->data, number);
     if (st == NULL)
         sheaf__lost_warn(&lost, w->config, from->events);
     return st;
@@ -200,11 +201,12 @@ static sheaf_status *add_plain(sheaf__prompts *p, const sheaf__wording *w,
 /* ---- of CogVLM and CogAgent ---- */
 
 static sheaf_status *add_records(sheaf__prompts *p, const sheaf__wording *w,
-                                 const sheaf__prompts_from *from)
+                                 const sheaf_prompts_options *from, bool looked_at)
 {
     sheaf__records records = { 0 };
-    sheaf__complaints complaints = { .skip = from->skip_bad, .events = from->events };
-    sheaf_status *st = sheaf__records_read(&records, from->file,
+    sheaf__complaints complaints = { .skip = from->on_bad == SHEAF_BAD_SKIP,
+                                     .events = from->events };
+    sheaf_status *st = sheaf__records_read(&records, from->data,
                                            &(sheaf__records_options){ .query = from->query,
                                                                       .fields = from->fields,
                                                                       .answers_optional = true,
@@ -212,7 +214,7 @@ static sheaf_status *add_records(sheaf__prompts *p, const sheaf__wording *w,
                                            &complaints);
     for (int64_t i = 0; i < records.count && st == NULL && complaints.fatal == NULL; i++) {
         const sheaf__record *r = &records.record[i];
-        const bool look = r->image != NULL && (!from->looked_at || from->skip_bad);
+        const bool look = r->image != NULL && (!looked_at || from->on_bad == SHEAF_BAD_SKIP);
         sheaf_status *bad = look ? sheaf__prompts_check_picture(r->image) : NULL;
         if (look)
             sheaf_emit(from->events, &(sheaf_event){ .kind = SHEAF_EVENT_PROGRESS,
@@ -227,7 +229,7 @@ static sheaf_status *add_records(sheaf__prompts *p, const sheaf__wording *w,
         }
         sheaf__complain(&complaints, sheaf__record_in(bad, &records, i));
     }
-    TRY(st, sheaf__complaints_verdict(&complaints, from->file, records.looked_at));
+    TRY(st, sheaf__complaints_verdict(&complaints, from->data, records.looked_at));
     sheaf__complaints_release(&complaints);
     sheaf__records_release(&records);
     return st;
@@ -254,22 +256,21 @@ static void warn_of_written(const sheaf__prompts *p, const sheaf_events *events)
 }
 
 static sheaf_status *read_rows(sheaf__prompts *p, const sheaf__wording *w,
-                               const sheaf__prompts_from *from)
+                               const sheaf_prompts_options *from, const sheaf_data *rows)
 {
     const sheaf_data_options how = { .config = w->config, .events = from->events, .prompts = true };
-    sheaf_status *st = from->rows != NULL ? NULL : sheaf_data_open(&p->own, from->file, &how);
-    TRY(st, sheaf_in(sheaf__prompts_rows(p, w, from->rows != NULL ? from->rows : p->own), "%s",
-                     from->file));
+    sheaf_status *st = rows != NULL ? NULL : sheaf_data_open(&p->own, from->data, &how);
+    TRY(st, sheaf_in(sheaf__prompts_rows(p, w, rows != NULL ? rows : p->own), "%s", from->data));
     return st;
 }
 
 static sheaf_status *read_file(sheaf__prompts *p, const sheaf__wording *w,
-                               const sheaf__prompts_from *from)
+                               const sheaf_prompts_options *from, bool looked_at)
 {
-    if (sheaf__ends_with(from->file, ".txt") && sheaf__path_kind(from->file) == SHEAF_PATH_FILE) {
+    if (sheaf__ends_with(from->data, ".txt") && sheaf__path_kind(from->data) == SHEAF_PATH_FILE) {
         char *text = NULL;
         size_t size = 0;
-        sheaf_status *st = sheaf__file_read_all(&text, &size, from->file, SHEAF__RECORD_MAX);
+        sheaf_status *st = sheaf__file_read_all(&text, &size, from->data, SHEAF__RECORD_MAX);
         if (st != NULL)
             return st;
         char *behind_mark = text + (strncmp(text, "\xEF\xBB\xBF", 3) == 0 ? 3 : 0);
@@ -280,36 +281,35 @@ static sheaf_status *read_file(sheaf__prompts *p, const sheaf__wording *w,
         if (plain)
             return st;
     }
-    return w->images && sheaf__family_for(w->config)->pictures == NULL ? add_records(p, w, from)
-                                                                       : add_lines(p, w, from);
+    return w->images && sheaf__family_for(w->config)->pictures == NULL
+               ? add_records(p, w, from, looked_at)
+               : add_lines(p, w, from);
 }
 
 sheaf_status *sheaf__prompts_read(sheaf__prompts *out, const sheaf__wording *w,
-                                  const sheaf__prompts_from *from)
+                                  const sheaf_prompts_options *from, const sheaf_data *rows)
 {
+    sheaf_prompts_options o = *from;
     *out = (sheaf__prompts){ .config = w->config };
-    if ((from->text != NULL) + (from->tokens != NULL) + (from->file != NULL) != 1)
+    if ((o.text != NULL) + (o.tokens != NULL) + (o.data != NULL) != 1)
         return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "prompts"),
                               "one of --prompt TEXT, --tokens 1,2,3 and --data FILE");
-    if (from->images > 0 && from->text == NULL)
+    if (o.nimages > 0 && o.text == NULL)
         return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--image"), "a --prompt that asks about it");
-    sheaf__prompts_from file = *from;
-    if (from->looked_at)
-        file.events = NULL;
-    if (from->file != NULL && sheaf__ends_with(from->file, ".safetensors"))
-        return read_rows(out, w, &file);
-    sheaf_status *st =
-        from->file != NULL ? read_file(out, w, &file)
-        : from->tokens != NULL
-            ? sheaf__prompts_add_list(out, from->tokens)
-            : sheaf__prompts_add_text(out, w, from->text, from->system, from->image, from->images);
+    if (rows != NULL)
+        o.events = NULL;
+    if (o.data != NULL && sheaf__ends_with(o.data, ".safetensors"))
+        return read_rows(out, w, &o, rows);
+    sheaf_status *st = o.data != NULL ? read_file(out, w, &o, rows != NULL)
+                       : o.tokens != NULL
+                           ? sheaf__prompts_add_list(out, o.tokens)
+                           : sheaf__prompts_add_text(out, w, o.text, o.system, o.images, o.nimages);
     if (st == NULL && out->count == 0)
         st = sheaf_found(
-            sheaf_expected(sheaf_fail(SHEAF_E_DATA, "%s", from->file), "at least one prompt"),
-            "none");
+            sheaf_expected(sheaf_fail(SHEAF_E_DATA, "%s", o.data), "at least one prompt"), "none");
     if (st == NULL)
-        warn_of_written(out, file.events);
-    const bool texts = from->tokens == NULL && w->templated;
+        warn_of_written(out, o.events);
+    const bool texts = o.tokens == NULL && w->templated;
     if (st == NULL)
         sheaf__wording_note_date(w, texts || out->laid_out, from->events);
     return st;

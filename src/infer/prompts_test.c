@@ -23,7 +23,7 @@ static sheaf_status *read_lines(sheaf__prompts *p, const char *lines, size_t siz
     close(fd);
     sheaf__wording w;
     CHECK_OK(sheaf__wording_open(&w, &config, &(sheaf__wording_options){ 0 }));
-    sheaf_status *st = sheaf__prompts_read(p, &w, &(sheaf__prompts_from){ .file = path });
+    sheaf_status *st = sheaf__prompts_read(p, &w, &(sheaf_prompts_options){ .data = path }, NULL);
     sheaf__wording_close(&w);
     unlink(path);
     return st;
@@ -136,35 +136,38 @@ static void test_prompts__from_the_command_line(void **state)
     sheaf__prompts p;
     sheaf__wording w;
     CHECK_OK(sheaf__wording_open(&w, &config, &(sheaf__wording_options){ 0 }));
-    CHECK_OK(sheaf__prompts_read(&p, &w, &(sheaf__prompts_from){ .tokens = "1,2,258" }));
+    CHECK_OK(sheaf__prompts_read(&p, &w, &(sheaf_prompts_options){ .tokens = "1,2,258" }, NULL));
     assert_int_equal(p.prompt[0].n, 3);
     assert_int_equal(p.prompt[0].ids[2], 258);
     sheaf__prompts_release(&p);
     static const char *const bad[] = { "", "1,", ",1", "1 ,2", "x", "1;2", "99999999999999999999" };
     for (size_t i = 0; i < ARRAY_LEN(bad); i++)
-        CHECK_FAILS(sheaf__prompts_read(&p, &w, &(sheaf__prompts_from){ .tokens = bad[i] }),
+        CHECK_FAILS(sheaf__prompts_read(&p, &w, &(sheaf_prompts_options){ .tokens = bad[i] }, NULL),
                     SHEAF_E_ARG, "numbers with commas");
-    CHECK_FAILS(sheaf__prompts_read(&p, &w, &(sheaf__prompts_from){ .tokens = "259" }),
+    CHECK_FAILS(sheaf__prompts_read(&p, &w, &(sheaf_prompts_options){ .tokens = "259" }, NULL),
                 SHEAF_E_DATA, "259");
-    CHECK_FAILS(sheaf__prompts_read(&p, &w, &(sheaf__prompts_from){ .text = "a", .tokens = "1" }),
-                SHEAF_E_ARG, "one of --prompt");
+    CHECK_FAILS(
+        sheaf__prompts_read(&p, &w, &(sheaf_prompts_options){ .text = "a", .tokens = "1" }, NULL),
+        SHEAF_E_ARG, "one of --prompt");
     config.byte_vocab = false;
-    CHECK_FAILS(sheaf__prompts_read(&p, &w, &(sheaf__prompts_from){ .text = "a" }),
+    CHECK_FAILS(sheaf__prompts_read(&p, &w, &(sheaf_prompts_options){ .text = "a" }, NULL),
                 SHEAF_E_UNSUPPORTED, "--tokens 1,2,3");
     config.byte_vocab = true;
     CHECK_FAILS(sheaf__prompts_read(
                     &p, &w,
-                    &(sheaf__prompts_from){
-                        .text = "a", .image = (const char *const[]){ "a.png" }, .images = 1 }),
+                    &(sheaf_prompts_options){
+                        .text = "a", .images = (const char *const[]){ "a.png" }, .nimages = 1 },
+                    NULL),
                 SHEAF_E_UNSUPPORTED, "llama has no vision tower");
     CHECK_FAILS(sheaf__prompts_read(
                     &p, &w,
-                    &(sheaf__prompts_from){
-                        .tokens = "1", .image = (const char *const[]){ "a.png" }, .images = 1 }),
+                    &(sheaf_prompts_options){
+                        .tokens = "1", .images = (const char *const[]){ "a.png" }, .nimages = 1 },
+                    NULL),
                 SHEAF_E_ARG, "--prompt");
     w.bos = -1;
-    CHECK_FAILS(sheaf__prompts_read(&p, &w, &(sheaf__prompts_from){ .text = "" }), SHEAF_E_DATA,
-                "at least one token");
+    CHECK_FAILS(sheaf__prompts_read(&p, &w, &(sheaf_prompts_options){ .text = "" }, NULL),
+                SHEAF_E_DATA, "at least one token");
     sheaf__wording_close(&w);
 }
 

@@ -63,7 +63,7 @@ static void test_prompts__a_question_about_several_pictures(void **state)
     CHECK_OK(sheaf__wording_open(&w, &c, &(sheaf__wording_options){ 0 }));
     const char *const images[] = { at("a.png"), at("b.png") };
     CHECK_OK(sheaf__prompts_read(
-        &p, &w, &(sheaf__prompts_from){ .text = "Q", .image = images, .images = 2 }));
+        &p, &w, &(sheaf_prompts_options){ .text = "Q", .images = images, .nimages = 2 }, NULL));
     check_prompt(&p.prompt[0],
                  "{256}<用户>" NUMBER(0) WHOLE "\n" NUMBER(1) WHOLE SLICE "\n" SLICE "\nQ<AI>");
     assert_int_equal(p.prompt[0].pictures, 4);
@@ -86,10 +86,11 @@ static void test_prompts__a_question_about_several_pictures(void **state)
     free(want);
     free(room);
     sheaf__prompts_release(&p);
-    CHECK_FAILS(
-        sheaf__prompts_read(
-            &p, &w, &(sheaf__prompts_from){ .text = "<image>Q", .image = images, .images = 2 }),
-        SHEAF_E_DATA, "1 of 2 that do not");
+    CHECK_FAILS(sheaf__prompts_read(
+                    &p, &w,
+                    &(sheaf_prompts_options){ .text = "<image>Q", .images = images, .nimages = 2 },
+                    NULL),
+                SHEAF_E_DATA, "1 of 2 that do not");
     sheaf__prompts_release(&p);
     sheaf__wording_close(&w);
     sheaf_config_release(&c);
@@ -118,7 +119,7 @@ static void test_prompts__records_with_pictures(void **state)
     snprintf(folder, sizeof folder, "%.*s", (int)(strlen(at("x")) - 2), at("x"));
     for (int i = 0; i < 2; i++) {
         CHECK_OK(sheaf__prompts_read(
-            &p, &w, &(sheaf__prompts_from){ .file = i == 0 ? at("asked.jsonl") : folder }));
+            &p, &w, &(sheaf_prompts_options){ .data = i == 0 ? at("asked.jsonl") : folder }, NULL));
         assert_int_equal(p.count, 7);
         check_prompt(&p.prompt[0], "{256}<用户>see \n" NUMBER(0) WHOLE "\n<AI>");
         assert_string_equal(p.about[0].expected, "A");
@@ -157,9 +158,9 @@ static void test_prompts__a_lost_picture_is_told(void **state)
     CHECK_OK(sheaf__wording_open(&w, &c, &(sheaf__wording_options){ 0 }));
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         put(at("asked.jsonl"), cases[i].text);
-        CHECK_FAILS(
-            sheaf__prompts_read(&p, &w, &(sheaf__prompts_from){ .file = at("asked.jsonl") }),
-            SHEAF_E_DATA, cases[i].want);
+        CHECK_FAILS(sheaf__prompts_read(
+                        &p, &w, &(sheaf_prompts_options){ .data = at("asked.jsonl") }, NULL),
+                    SHEAF_E_DATA, cases[i].want);
         sheaf__prompts_release(&p);
     }
     unlink(at("asked.jsonl"));
@@ -217,7 +218,8 @@ static void test_prompts__fields_that_are_not_read_are_told(void **state)
         put(at("asked.jsonl"), cases[i].text);
         CHECK_OK(sheaf__wording_open(&w, &c, &(sheaf__wording_options){ 0 }));
         CHECK_OK(sheaf__prompts_read(
-            &p, &w, &(sheaf__prompts_from){ .file = at("asked.jsonl"), .events = &events }));
+            &p, &w, &(sheaf_prompts_options){ .data = at("asked.jsonl"), .events = &events },
+            NULL));
         if (cases[i].want[0] == '\0' ? told[0] != '\0' : strstr(told, cases[i].want) == NULL)
             fail_msg("case %zu: '%s'", i, told);
         sheaf__prompts_release(&p);
@@ -239,8 +241,8 @@ static void test_prompts__complaints_count_one_file(void **state)
     put(at("files/a.jsonl"), "\"a\"\n\"b\"\n\"c\"\n");
     put(at("files/b.jsonl"), "\"a\"\n7\n8\n");
     CHECK_OK(sheaf__wording_open(&w, &c, &(sheaf__wording_options){ 0 }));
-    CHECK_FAILS(sheaf__prompts_read(&p, &w, &(sheaf__prompts_from){ .file = folder }), SHEAF_E_DATA,
-                "b.jsonl: 2 of 3 records are bad");
+    CHECK_FAILS(sheaf__prompts_read(&p, &w, &(sheaf_prompts_options){ .data = folder }, NULL),
+                SHEAF_E_DATA, "b.jsonl: 2 of 3 records are bad");
     sheaf__prompts_release(&p);
     unlink(at("files/a.jsonl"));
     unlink(at("files/b.jsonl"));
@@ -500,10 +502,10 @@ static void test_dialogue__one_picture_is_refused_by_its_field(void **state)
         CHECK_FAILS(sheaf__dialogue_load(&d, at("bad.json"), 1), SHEAF_E_DATA, want);
     }
     const char *const two[] = { at("a.png"), at("b.png") };
-    CHECK_FAILS(sheaf__prompts_read(
-                    &p, &w, &(sheaf__prompts_from){ .text = "Q", .image = two, .images = 2 }),
-                SHEAF_E_UNSUPPORTED,
-                "one: cogvlm reads no more in a prompt | 2 | a prompt for each image");
+    CHECK_FAILS(
+        sheaf__prompts_read(
+            &p, &w, &(sheaf_prompts_options){ .text = "Q", .images = two, .nimages = 2 }, NULL),
+        SHEAF_E_UNSUPPORTED, "one: cogvlm reads no more in a prompt | 2 | a prompt for each image");
     sheaf__prompts_release(&p);
     close_dialogue(&d, &w, &c);
 }

@@ -173,17 +173,7 @@ sheaf_status *sheaf_prompts_open(sheaf_prompts **out, sheaf_model *m,
         p->wording = m->wording;
         if (o.max_length > 0)
             p->wording.max_length = o.max_length;
-        st = sheaf__prompts_read(&p->all, &p->wording,
-                                 &(sheaf__prompts_from){ .text = o.text,
-                                                         .tokens = o.tokens,
-                                                         .file = o.data,
-                                                         .image = o.images,
-                                                         .images = o.nimages,
-                                                         .query = o.query,
-                                                         .fields = o.fields,
-                                                         .skip_bad = o.on_bad == SHEAF_BAD_SKIP,
-                                                         .system = o.system,
-                                                         .events = o.events });
+        st = sheaf__prompts_read(&p->all, &p->wording, &o, NULL);
         p->texts = o.tokens == NULL && p->all.rows == NULL;
     }
     st = sheaf__all_agree(m->all, st);

@@ -159,26 +159,26 @@ void sheaf__generation_config_family(sheaf__generation_config *g, const sheaf__p
 
 /* ---- how it is sampled ---- */
 
-static double first_said(double wish, double file, double otherwise)
+static double first_named(double option, double file, double otherwise)
 {
-    return wish >= 0 ? wish : file >= 0 ? file : otherwise;
+    return option > 0 ? option : file >= 0 ? file : otherwise;
 }
 
-/* What the file decided, for who reads along. */
-static void tell(const sheaf__sampling *s, const sheaf__generation_config *g,
-                 const sheaf__sampling_wish *wish, bool greedy, const sheaf_events *events)
+/* Notes what the file decided. */
+static void note(const sheaf__sampling *s, const sheaf__generation_config *g,
+                 const sheaf_model_generate_options *o, const sheaf_events *events)
 {
     sheaf_text text = { 0 };
-    if (wish->do_sample < 0 && g->do_sample > 0)
+    if (o->sampled == 0 && g->do_sample > 0)
         sheaf__text_add(&text, ", do_sample");
-    if (!greedy && wish->temperature < 0 && g->temperature >= 0)
+    if (!s->greedy && o->temperature == 0 && g->temperature >= 0)
         sheaf__text_add(&text, ", temperature %g", g->temperature);
-    if (!greedy && wish->top_k < 0 && (g->top_k >= 0 || g->do_sample > 0))
+    if (!s->greedy && o->top_k == 0 && (g->top_k >= 0 || g->do_sample > 0))
         sheaf__text_add(&text, ", top_k %lld%s", (long long)s->top_k,
                         g->top_k >= 0 ? "" : " (as transformers has it)");
-    if (!greedy && wish->top_p < 0 && g->top_p >= 0)
+    if (!s->greedy && o->top_p == 0 && g->top_p >= 0)
         sheaf__text_add(&text, ", top_p %g", g->top_p);
-    if (wish->repetition_penalty < 0 && g->repetition_penalty >= 0 && g->repetition_penalty != 1)
+    if (o->repetition_penalty == 0 && g->repetition_penalty >= 0 && g->repetition_penalty != 1)
         sheaf__text_add(&text, ", repetition_penalty %g", g->repetition_penalty);
     if (!text.failed && text.size > 0)
         sheaf_note(events, "sampled as %s%s: %s",
@@ -188,20 +188,21 @@ static void tell(const sheaf__sampling *s, const sheaf__generation_config *g,
 }
 
 void sheaf__generation_config_sampling(sheaf__sampling *out, const sheaf__generation_config *g,
-                                       const sheaf__sampling_wish *wish, const sheaf_events *events)
+                                       const sheaf_model_generate_options *o,
+                                       const sheaf_events *events)
 {
-    const bool asked = wish->temperature >= 0 || wish->top_p >= 0 || wish->top_k >= 0,
-               sampled = wish->do_sample >= 0 ? wish->do_sample > 0 : asked || g->do_sample > 0;
+    const bool asked = o->temperature > 0 || o->top_p > 0 || o->top_k != 0,
+               sampled = o->sampled != 0 ? o->sampled > 0 : asked || g->do_sample > 0;
     /* transformers' own default of top_k acts only where the model asks to be sampled: who gives
      * flags of sampling gives those that are meant */
     const int64_t top_k = !asked && g->do_sample > 0 ? 50 : 0;
-    const double temperature = first_said(wish->temperature, g->temperature, 1);
+    const double temperature = first_named(o->temperature, g->temperature, 1);
     out->greedy = !sampled || temperature == 0;
     out->temperature = (float)temperature;
-    out->top_k = wish->top_k >= 0 ? wish->top_k : g->top_k >= 0 ? g->top_k : top_k;
+    out->top_k = o->top_k > 0 ? o->top_k : o->top_k < 0 ? 0 : g->top_k >= 0 ? g->top_k : top_k;
     /* 0 keeps the most probable one, there too; here it would leave the cut out */
-    const double top_p = first_said(wish->top_p, g->top_p, 1);
+    const double top_p = first_named(o->top_p, g->top_p, 1);
     out->top_p = top_p < FLT_MIN ? FLT_MIN : (float)top_p;
-    out->repetition_penalty = (float)first_said(wish->repetition_penalty, g->repetition_penalty, 1);
-    tell(out, g, wish, out->greedy, events);
+    out->repetition_penalty = (float)first_named(o->repetition_penalty, g->repetition_penalty, 1);
+    note(out, g, o, events);
 }

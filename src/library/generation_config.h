@@ -5,6 +5,7 @@
 #include "base/events.h"
 #include "infer/sampling.h"
 #include "infer/wording.h"
+#include "sheaf/generate.h"
 
 /* What the file does not say is below 0. */
 typedef struct sheaf__generation_config {
@@ -31,16 +32,10 @@ void sheaf__generation_config_stops(sheaf__wording *w, const sheaf__generation_c
  * (sheaf__picture_form): of prompts that are texts. */
 void sheaf__generation_config_family(sheaf__generation_config *g, const sheaf__picture_form *form);
 
-/* What a caller says; what is below 0 it does not. */
-typedef struct sheaf__sampling_wish {
-    int do_sample; /* 0: greedy; any of the next three given means 1 */
-    double temperature, top_p, repetition_penalty;
-    int64_t top_k;
-} sheaf__sampling_wish;
-
-/* sheaf__generation_config_sampling - by transformers' rules: the wish, else the file, else greedy;
- * the file's do_sample without top_k means its default, 50. Fields of *out that are not sampled by
- * are left as they are. `events` (may be NULL) hear what the file decided. */
+/* sheaf__generation_config_sampling - by transformers' rules: the options, where they are not 0,
+ * else the file, else greedy; the file's do_sample without top_k means its default, 50. Fields of
+ * *out that are not sampled by are left as they are. `events` (may be NULL) hear what the file
+ * decided. */
 void sheaf__generation_config_sampling(sheaf__sampling *out, const sheaf__generation_config *g,
-                                       const sheaf__sampling_wish *wish,
+                                       const sheaf_model_generate_options *o,
                                        const sheaf_events *events);

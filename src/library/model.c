@@ -283,29 +283,6 @@ static sheaf_status *check_options(const sheaf_model_generate_options *o)
     return NULL;
 }
 
-static double wished(double value)
-{
-    return value == 0 ? -1 : value;
-}
-
-/* By the model's defaults, where they count. */
-static void choose_sampling(sheaf__asking *out, const sheaf_model *m,
-                            const sheaf_model_generate_options *o, bool texts)
-{
-    sheaf__generation_config g = m->generation;
-    const sheaf__sampling_wish wish = { .do_sample = o->sampled == 0 ? -1 : o->sampled > 0,
-                                        .temperature = wished(o->temperature),
-                                        .top_p = wished(o->top_p),
-                                        .repetition_penalty = wished(o->repetition_penalty),
-                                        .top_k = o->top_k == 0    ? -1
-                                                 : o->top_k == -1 ? 0
-                                                                  : o->top_k };
-    if (texts && o->program_defaults && m->wording.placed && o->sampled == 0)
-        sheaf__generation_config_family(&g, &m->wording.speech.form);
-    sheaf__generation_config_sampling(&out->generate.sampling, &g, &wish,
-                                      o->events != NULL ? o->events : m->o.events);
-}
-
 sheaf_status *sheaf__model_asking(sheaf__asking *out, const sheaf_model *m,
                                   const sheaf_model_generate_options *o, bool texts)
 {
@@ -339,8 +316,13 @@ sheaf_status *sheaf__model_asking(sheaf__asking *out, const sheaf_model *m,
         .context = o->context,
         .partial = o->partial
     };
-    if (o->model_defaults)
-        choose_sampling(out, m, o, texts);
+    if (!o->model_defaults)
+        return NULL;
+    sheaf__generation_config g = m->generation;
+    if (texts && o->program_defaults && m->wording.placed && o->sampled == 0)
+        sheaf__generation_config_family(&g, &m->wording.speech.form);
+    sheaf__generation_config_sampling(&out->generate.sampling, &g, o,
+                                      o->events != NULL ? o->events : m->o.events);
     return NULL;
 }
 

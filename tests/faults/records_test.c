@@ -76,7 +76,8 @@ static sheaf_status *read_prompts(void)
     sheaf__wording w;
     sheaf_status *st = sheaf__wording_open(&w, &bytes, &(sheaf__wording_options){ 0 });
     if (st == NULL)
-        st = sheaf__prompts_read(&p, &w, &(sheaf__prompts_from){ .file = at("prompts.jsonl") });
+        st = sheaf__prompts_read(&p, &w, &(sheaf_prompts_options){ .data = at("prompts.jsonl") },
+                                 NULL);
     for (int64_t i = 0; st == NULL && i < p.count; i++) {
         const sheaf__prompt_about *about = &p.about[i];
         note("%s, %s:", about->text == NULL ? "-" : about->text,

@@ -134,7 +134,8 @@ static void read_prompts(const uint8_t *bytes, size_t size)
     sheaf__wording wording;
     sheaf_status_free(sheaf__wording_open(&wording, &config, &(sheaf__wording_options){ 0 }));
     sheaf_status_free(sheaf__prompts_read(
-        &prompts, &wording, &(sheaf__prompts_from){ .file = as_file(bytes, size, "jsonl") }));
+        &prompts, &wording, &(sheaf_prompts_options){ .data = as_file(bytes, size, "jsonl") },
+        NULL));
     sheaf__prompts_release(&prompts);
     sheaf__wording_close(&wording);
     sheaf_config_release(&config);

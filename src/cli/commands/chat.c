@@ -295,32 +295,23 @@ static sheaf_status *reset(session *t, const char *word)
 static sheaf_status *help(session *t, const char *word);
 
 static const struct {
-    const char *name, *word, *says;
+    const char *form, *says;                             /* form: its name, and what it takes */
     sheaf_status *(*obey)(session *t, const char *word); /* NULL: the chat is over */
-    bool needed, images;                                 /* the word is; for models that see */
+    bool images;                                         /* for models that see */
     const char *says_placed;                             /* where pictures stand in conversations */
 } commands[] = {
-    { "/image", "[FILE]", "shows another picture, or none; what was said is forgotten", look, false,
-      true,
+    { "/image [FILE]", "shows another picture, or none; what was said is forgotten", look, true,
       "shows one more picture, to the next question or where that says <image>; without FILE those "
       "that no question has shown are taken back" },
-    { "/system", "[TEXT]",
+    { "/system [TEXT]",
       "says what stands before all questions, or nothing; what was said is forgotten", instruct },
-    { "/reset", NULL, "forgets what was said; pictures stay", reset },
-    { "/save", "[FILE]", "saves what was said, now and after each answer", save },
-    { "/load", "FILE", "goes on with what was saved", load, true },
-    { "/help", NULL, "lists these", help },
-    { "/quit", NULL, "ends the chat; Ctrl-C ends an answer", NULL },
+    { "/reset", "forgets what was said; pictures stay", reset },
+    { "/save [FILE]", "saves what was said, now and after each answer", save },
+    { "/load FILE", "goes on with what was saved", load },
+    { "/help", "lists these", help },
+    { "/quit", "ends the chat; Ctrl-C ends an answer", NULL },
 };
-enum { COMMANDS = sizeof commands / sizeof *commands };
-
-/* A command as it is written. */
-static void add_command(sheaf_text *text, int i)
-{
-    const char *word = commands[i].word;
-    sheaf__text_add(text, "%s%s%s", commands[i].name, word != NULL ? " " : "",
-                    word != NULL ? word : "");
-}
+enum { COMMANDS = sizeof commands / sizeof *commands, NAME = 64 };
 
 static sheaf_status *help(session *t, const char *word)
 {
@@ -328,61 +319,60 @@ static sheaf_status *help(session *t, const char *word)
     (void)word;
     for (int i = 0; i < COMMANDS; i++) {
         const bool placed = pictures > 1 && commands[i].says_placed != NULL;
-        sheaf_text one = { 0 };
-        add_command(&one, i);
-        if (!one.failed && (pictures > 0 || !commands[i].images))
-            sheaf__print(t->cli->err, "%s  %s\n", one.at,
+        if (pictures > 0 || !commands[i].images)
+            sheaf__print(t->cli->err, "%s  %s\n", commands[i].form,
                          placed ? commands[i].says_placed : commands[i].says);
-        sheaf__text_release(&one);
     }
     return NULL;
 }
 
-static sheaf_status *no_command(const char *line, size_t n)
+static sheaf_status *no_command(const char *line, const char *name)
 {
-    const char *names[COMMANDS];
-    char name[64];
-    sheaf_text all = { 0 }, near = { 0 };
-    snprintf(name, sizeof name, "%.*s", (int)(n < 60 ? n : 60), line);
+    char own[COMMANDS][NAME];
+    const char *names[COMMANDS], *near = NULL;
+    sheaf_text all = { 0 };
     for (int i = 0; i < COMMANDS; i++) {
-        names[i] = commands[i].name;
-        sheaf__text_add(&all, "%s", i == 0 ? "" : i + 1 == COMMANDS ? " or " : ", ");
-        add_command(&all, i);
+        names[i] = own[i];
+        snprintf(own[i], NAME, "%.*s", (int)strcspn(commands[i].form, " "), commands[i].form);
+        sheaf__text_add(&all, "%s%s",
+                        i == 0              ? ""
+                        : i + 1 == COMMANDS ? " or "
+                                            : ", ",
+                        commands[i].form);
     }
     const char *nearest = sheaf__nearest(name, names, COMMANDS);
-    for (int i = 0; i < COMMANDS && nearest != NULL; i++)
-        if (nearest == commands[i].name)
-            add_command(&near, i);
-    const bool known = nearest != NULL && strcmp(nearest, name) == 0;
-    const sheaf_text *expected = known ? &near : &all;
-    sheaf_status *st = sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "command"), "%s",
-                                                  expected->failed ? "one of /help" : expected->at),
-                                   "%.60s", line);
-    if (!known && near.at != NULL && !near.failed)
-        sheaf_try_this(st, "%s", near.at);
+    for (int i = 0; i < COMMANDS; i++)
+        near = nearest == names[i] ? commands[i].form : near;
+    const bool known = near != NULL && strcmp(nearest, name) == 0;
+    sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "command");
+    sheaf_expected(st, "%s", known ? near : all.failed ? "one of /help" : all.at);
+    sheaf_found(st, "%.60s", line);
     sheaf__text_release(&all);
-    sheaf__text_release(&near);
-    return st;
+    return known || near == NULL ? st : sheaf_try_this(st, "%s", near);
 }
 
 /* false: the chat is over. */
 static bool obey(session *t, const char *line)
 {
+    char name[NAME];
     const size_t n = strcspn(line, " \t");
     const char *word = line + n + strspn(line + n, " \t");
-    for (int i = 0; i < COMMANDS; i++) {
-        const bool fits =
-            commands[i].word == NULL ? word[0] == '\0' : !commands[i].needed || word[0] != '\0';
-        if (strlen(commands[i].name) != n || memcmp(line, commands[i].name, n) != 0 || !fits)
-            continue;
-        if (commands[i].obey == NULL)
-            return false;
-        sheaf_status *st = commands[i].obey(t, word);
-        if (st != NULL)
-            refuse(t, st);
-        return true;
+    sheaf_status *st = NULL;
+    int i = 0;
+    snprintf(name, sizeof name, "%.*s", (int)(n < NAME ? n : NAME), line);
+    for (; i < COMMANDS; i++) {
+        const char *takes = commands[i].form + strcspn(commands[i].form, " ");
+        const bool given = word[0] != '\0',
+                   fits = takes[0] == '\0' ? !given : takes[1] == '[' || given;
+        if (fits && strncmp(commands[i].form, name, strlen(name)) == 0 &&
+            commands[i].form + strlen(name) == takes)
+            break;
     }
-    refuse(t, no_command(line, n));
+    if (i < COMMANDS && commands[i].obey == NULL)
+        return false;
+    st = i < COMMANDS ? commands[i].obey(t, word) : no_command(line, name);
+    if (st != NULL)
+        refuse(t, st);
     return true;
 }
 
@@ -396,6 +386,14 @@ static sheaf_status *no_input(const session *t)
     sheaf_expected(st, "lines from %s, each a question to the model", launcher);
     sheaf_found(st, "its end, before the first");
     return sheaf_try_this(st, "%s with an input of its own for the first process", launcher);
+}
+
+static sheaf_status *first_of(sheaf_status *st, sheaf_status *other)
+{
+    if (st == NULL)
+        return other;
+    sheaf_status_free(other);
+    return st;
 }
 
 static sheaf_status *lead(session *t)
@@ -423,17 +421,11 @@ static sheaf_status *lead(session *t)
     }
     if (t->terminal)
         fputc('\n', t->cli->err);
-    /* the last chance of an answer that could not be saved */
-    sheaf_status *unsaved = t->unsaved ? sheaf_chat_save(t->chat, t->save) : NULL;
-    if (st == NULL)
-        st = t->in.lost != NULL ? t->in.lost : no_input(t);
-    else
-        sheaf_status_free(t->in.lost);
+    st = first_of(st, t->in.lost);
     t->in.lost = NULL;
-    if (st == NULL)
-        return unsaved;
-    sheaf_status_free(unsaved);
-    return st;
+    TRY(st, no_input(t));
+    /* the last chance of an answer that could not be saved */
+    return t->unsaved ? first_of(st, sheaf_chat_save(t->chat, t->save)) : st;
 }
 
 /* ---- the command ---- */

@@ -325,7 +325,7 @@ static sheaf_status *read_answers(work *w)
                                                .self = &w->prompts,
                                                .stop_now = w->stop,
                                                .events = e->o.events } };
-    const sheaf__sampling_wish greedy = { 0, -1, -1, -1, -1 };
+    const sheaf_model_generate_options greedy = { .sampled = -1 };
     sheaf__generation_config generation;
     sheaf_status *st = sheaf__wording_needed(&e->wording);
     if (st != NULL)
@@ -339,13 +339,12 @@ static sheaf_status *read_answers(work *w)
         w->asking.generate.max_new = w->max_new = generation.max_new;
     e->asking = &w->asking;
     st = sheaf__prompts_read(&w->prompts, &e->wording,
-                             &(sheaf__prompts_from){ .file = e->o.data,
-                                                     .rows = e->rows,
-                                                     .query = e->o.query,
-                                                     .fields = e->o.fields,
-                                                     .skip_bad = e->o.on_bad == SHEAF_BAD_SKIP,
-                                                     .looked_at = true,
-                                                     .events = e->o.events });
+                             &(sheaf_prompts_options){ .data = e->o.data,
+                                                       .query = e->o.query,
+                                                       .fields = e->o.fields,
+                                                       .on_bad = e->o.on_bad,
+                                                       .events = e->o.events },
+                             e->rows);
     int64_t expected = 0;
     for (int64_t i = 0; i < w->prompts.count; i++)
         expected += w->prompts.about[i].expected != NULL;

@@ -40,13 +40,10 @@ static void put_ids(tokenizing *t, const int32_t *ids, const sheaf_text_range *w
     sheaf_text *out = &t->out;
     sheaf__text_add(out, where != NULL ? "{\"ids\": [" : "[");
     for (int64_t i = 0; i < count; i++) {
-        if (i > 0)
-            sheaf__text_bytes(out, ", ", 2);
+        sheaf__text_bytes(out, ", ", i > 0 ? 2 : 0);
         put_int(out, ids[i]);
     }
-    sheaf__text_bytes(out, "]", 1);
-    if (where != NULL)
-        sheaf__text_add(out, ", \"where\": [");
+    sheaf__text_add(out, where != NULL ? "], \"where\": [" : "]");
     for (int64_t i = 0; where != NULL && i < count; i++) {
         sheaf__text_add(out, i > 0 ? ", [" : "[");
         put_int(out, (int64_t)where[i].begin);
@@ -54,9 +51,7 @@ static void put_ids(tokenizing *t, const int32_t *ids, const sheaf_text_range *w
         put_int(out, (int64_t)where[i].end);
         sheaf__text_bytes(out, "]", 1);
     }
-    if (where != NULL)
-        sheaf__text_add(out, "]}");
-    sheaf__text_bytes(out, "\n", 1);
+    sheaf__text_add(out, where != NULL ? "]}\n" : "\n");
 }
 
 static sheaf_status *encode_text(tokenizing *t, const char *text, size_t size)
@@ -164,36 +159,33 @@ static sheaf_status *read_more(reading *r)
     return NULL;
 }
 
-static sheaf_status *whole_file(tokenizing *t, reading *r)
-{
-    sheaf_status *st = NULL;
-    while (st == NULL && !r->ended)
-        st = read_more(r);
-    return st != NULL ? st : one_text(t, r->buffer, r->held);
-}
-
-/* Lines end with "\n" alone: what else may end one is text. */
-static sheaf_status *each_line(tokenizing *t, reading *r)
+/* Lines end with "\n" alone: what else may end one is text. Without --lines all is one text. */
+static sheaf_status *read_texts(tokenizing *t, reading *r)
 {
     sheaf_status *st = NULL;
     size_t done = 0, looked = 0;
-    for (int64_t line = 1; st == NULL && !ferror(t->cli->out);) {
-        const char *end =
-            r->held > looked ? memchr(r->buffer + looked, '\n', r->held - looked) : NULL;
+    bool over = false;
+    for (int64_t line = 1; st == NULL && !over && !ferror(t->cli->out);) {
+        const char *end = t->lines && r->held > looked
+                              ? memchr(r->buffer + looked, '\n', r->held - looked)
+                              : NULL;
         if (end == NULL && !r->ended) {
             memmove(r->buffer, r->buffer + done, done > 0 ? r->held - done : 0);
             r->held -= done;
             looked = r->held;
             done = 0;
-            st = sheaf_in(read_more(r), "line %" PRId64, line);
-            continue;
+            st = read_more(r);
+        } else if (end != NULL || done < r->held || !t->lines) {
+            const size_t size = (end != NULL ? (size_t)(end - r->buffer) : r->held) - done;
+            st = one_text(t, r->buffer + done, size);
+            looked = done += size + (end != NULL);
+            over = !t->lines;
+            line += st == NULL;
+        } else {
+            over = true;
         }
-        if (end == NULL && done == r->held)
-            break;
-        const size_t size = (end != NULL ? (size_t)(end - r->buffer) : r->held) - done;
-        st = sheaf_in(one_text(t, r->buffer + done, size), "line %" PRId64, line++);
-        done += size + (end != NULL);
-        looked = done;
+        if (t->lines)
+            st = sheaf_in(st, "line %" PRId64, line);
     }
     return st;
 }
@@ -206,7 +198,7 @@ static sheaf_status *tokenize(tokenizing *t, const char *path)
     sheaf_status *st = piped ? NULL : sheaf__file_open_read(&r.fd, &size, path);
     if (st != NULL)
         return st;
-    st = sheaf_in(t->lines ? each_line(t, &r) : whole_file(t, &r), "%s", r.name);
+    st = sheaf_in(read_texts(t, &r), "%s", r.name);
     if (!piped)
         close(r.fd);
     free(r.buffer);
