@@ -113,16 +113,19 @@ static sheaf_status *open_nothing(void *state, sheaf_json_reader *r, sheaf__open
 static void from_alphabet(sheaf_text *out, const char *token, size_t size)
 {
     const size_t begin = out->size;
+    sheaf__text_bytes(out, token, size); /* there are no more */
+    if (out->failed)
+        return;
+    char *to = out->at + begin;
     for (size_t at = 0, n; at < size; at += n) {
         const int byte = char_byte(sheaf__unicode_take(token + at, size - at, &n));
-        const char c = (char)byte;
         if (byte < 0) {
-            out->size = begin;
-            sheaf__text_bytes(out, token, size);
+            memcpy(out->at + begin, token, size);
             return;
         }
-        sheaf__text_bytes(out, &c, 1);
+        *to++ = (char)byte;
     }
+    out->size = (size_t)(to - out->at);
 }
 
 static void decode(const void *state, sheaf__decoding *d, const char *bytes, size_t size, bool end)
