@@ -190,8 +190,6 @@ typedef struct search {
     const sheaf__chat_options *options;
     char *lead; /* what stands between a question and its answer, or NULL */
     size_t lead_size;
-    sheaf_span *span; /* [spans] of answers */
-    int64_t spans;
 } search;
 
 /* ---- places in a text ---- */
@@ -331,17 +329,7 @@ static sheaf_status *add_answer(search *s, int64_t i)
             at++;
         end = mark != NULL && continues(s, at, mark, strlen(mark)) ? at + strlen(mark) : end;
     }
-    s->span[s->spans++] = (sheaf_span){ begin, end, i, SHEAF_SPAN_ANSWER };
-    return NULL;
-}
-
-/* Counts an answer that changes. */
-static sheaf_status *unless_unlearnt(search *s, sheaf_status *st)
-{
-    if (st == NULL || sheaf_status_code(st) != SHEAF_E_DATA)
-        return st;
-    s->out->unlearnt++;
-    sheaf_status_free(st);
+    s->out->span[s->out->spans++] = (sheaf_span){ begin, end, i, SHEAF_SPAN_ANSWER };
     return NULL;
 }
 
@@ -363,7 +351,8 @@ static void take_marks(search *s)
             }
         next = i + 1;
         if (i < s->n && !s->message[i].unlearnt)
-            s->span[s->spans++] = (sheaf_span){ mark->begin, mark->end, i, SHEAF_SPAN_ANSWER };
+            s->out->span[s->out->spans++] =
+                (sheaf_span){ mark->begin, mark->end, i, SHEAF_SPAN_ANSWER };
     }
 }
 
@@ -377,65 +366,58 @@ static int by_place(const void *x, const void *y)
                               : (a->end > b->end) - (a->end < b->end);
 }
 
+/* Behind the contents, for which there is room. */
 static sheaf_status *add_answers(sheaf__rendered *out, const sheaf__jinja_text *text,
                                  const sheaf__chat_template *t, const sheaf__message *message,
                                  int64_t n, const sheaf__chat_options *options)
 {
     sheaf__jinja_text bare = { 0 }; /* a prompt behind it is no part of the last turn */
     sheaf__chat_options how = *options;
-    search s = { out, text, t, message, n, &how, NULL, 0, NULL, 0 };
-    const int64_t most = text->marks + n;
+    search s = { out, text, t, message, n, &how, NULL, 0 };
+    const bool marked = sheaf__jinja_has_marks(t->program);
     how.generation_prompt = false;
-    sheaf_status *st = options->generation_prompt && !sheaf__jinja_has_marks(t->program)
-                           ? sheaf__chat_run(&bare, t, message, n, &how)
-                           : NULL;
+    sheaf_status *st =
+        options->generation_prompt && !marked ? sheaf__chat_run(&bare, t, message, n, &how) : NULL;
     if (bare.text != NULL)
         s.text = &bare;
-    s.span = malloc((size_t)most * sizeof *s.span);
-    if (st == NULL && (s.span == NULL || !SHEAF_GROW(&out->span, NULL, out->spans + most + 1)))
-        st = sheaf__no_memory("chat template");
-    if (st == NULL && sheaf__jinja_has_marks(t->program))
+    if (st == NULL && marked)
         take_marks(&s);
     /* an answer that comes first answers nothing */
-    for (int64_t i = 1; i < n && st == NULL && !sheaf__jinja_has_marks(t->program); i++)
-        if (is_role(&message[i], "assistant") && !message[i].unlearnt)
-            st = options->lenient ? unless_unlearnt(&s, add_answer(&s, i)) : add_answer(&s, i);
-    if (st == NULL) {
-        memcpy(out->span + out->spans, s.span, (size_t)s.spans * sizeof *s.span);
-        out->spans += s.spans;
-        qsort(out->span, (size_t)out->spans, sizeof *out->span, by_place);
-    }
+    for (int64_t i = 1; i < n && st == NULL && !marked; i++)
+        if (is_role(&message[i], "assistant") && !message[i].unlearnt) {
+            st = add_answer(&s, i);
+            if (options->lenient) /* an answer that changes is counted */
+                out->unlearnt += st != NULL && sheaf_status_code(st) == SHEAF_E_DATA;
+            if (options->lenient)
+                st = sheaf__unless_raised(st);
+        }
+    qsort(out->span, (size_t)out->spans, sizeof *out->span, by_place);
     free(s.lead);
-    free(s.span);
     sheaf__jinja_text_release(&bare);
     return st;
 }
 
 /* ---- a conversation ---- */
 
-/* The contents as spans, and how many messages that say something are written nowhere. */
+/* The contents as spans, with room for answers, and how many messages that say something are
+ * written nowhere. */
 static sheaf_status *take_contents(sheaf__rendered *out, const sheaf__jinja_text *text,
                                    const sheaf__message *message, int64_t n)
 {
-    bool *written = calloc((size_t)n, sizeof *written);
-    out->span = malloc(((size_t)text->pieces + 1) * sizeof *out->span);
-    if (written == NULL || out->span == NULL) {
-        free(written);
+    out->span = malloc((size_t)(text->pieces + text->marks + n) * sizeof *out->span);
+    if (out->span == NULL)
         return sheaf__no_memory("chat template");
-    }
     for (int64_t i = 0; i < text->pieces; i++) {
         const sheaf__jpiece *p = &text->piece[i];
         out->span[out->spans++] = (sheaf_span){ p->begin, p->end, p->message, SHEAF_SPAN_CONTENT };
-        written[p->message] = true;
     }
     for (int64_t i = 0; i < n; i++) {
         const char *at = message[i].content;
-        size_t size = message[i].size;
-        if (!written[i] && at != NULL)
+        size_t size = at == NULL ? 0 : message[i].size;
+        if (size > 0)
             sheaf__utf8_strip(&at, &size);
-        out->left_out += !written[i] && at != NULL && size > 0;
+        out->left_out += size > 0 && last_piece(text, i) == NULL;
     }
-    free(written);
     return NULL;
 }
 

@@ -8,12 +8,9 @@
 #include <utf8proc.h>
 
 #include "base/base.h"
+#include "inputs/tokenizer/unicode.h"
 
-typedef struct range {
-    int32_t begin, end; /* both are in it */
-} range;
-
-static const range other_cased[] = {
+static const sheaf__code_range other_cased[] = {
     { 0xaa, 0xaa },       { 0xba, 0xba },       { 0x2b0, 0x2b8 },     { 0x2c0, 0x2c1 },
     { 0x2e0, 0x2e4 },     { 0x345, 0x345 },     { 0x37a, 0x37a },     { 0x1d2c, 0x1d6a },
     { 0x1d78, 0x1d78 },   { 0x1d9b, 0x1dbf },   { 0x2071, 0x2071 },   { 0x207f, 0x207f },
@@ -23,27 +20,18 @@ static const range other_cased[] = {
     { 0x1f130, 0x1f149 }, { 0x1f150, 0x1f169 }, { 0x1f170, 0x1f189 },
 };
 /* Of MidLetter, MidNumLet and Single_Quote. */
-static const range inside_words[] = {
+static const sheaf__code_range inside_words[] = {
     { 0x27, 0x27 },     { 0x2e, 0x2e },     { 0x3a, 0x3a },     { 0xb7, 0xb7 },
     { 0x387, 0x387 },   { 0x55f, 0x55f },   { 0x5f4, 0x5f4 },   { 0x2018, 0x2019 },
     { 0x2024, 0x2024 }, { 0x2027, 0x2027 }, { 0xfe13, 0xfe13 }, { 0xfe52, 0xfe52 },
     { 0xfe55, 0xfe55 }, { 0xff07, 0xff07 }, { 0xff0e, 0xff0e }, { 0xff1a, 0xff1a },
 };
 
-#define AMONG(c, list) among(c, list, sizeof(list) / sizeof *(list))
-static bool among(int32_t c, const range *list, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        if (c >= list[i].begin && c <= list[i].end)
-            return true;
-    return false;
-}
-
 static bool is_cased(int32_t c)
 {
     const utf8proc_category_t k = utf8proc_category(c);
     return k == UTF8PROC_CATEGORY_LU || k == UTF8PROC_CATEGORY_LL || k == UTF8PROC_CATEGORY_LT ||
-           AMONG(c, other_cased);
+           SHEAF__IN_RANGES(other_cased, (uint32_t)c);
 }
 
 /* Passed over by the search for a letter beside a sigma. */
@@ -51,7 +39,8 @@ static bool is_passed_over(int32_t c)
 {
     const utf8proc_category_t k = utf8proc_category(c);
     return k == UTF8PROC_CATEGORY_MN || k == UTF8PROC_CATEGORY_ME || k == UTF8PROC_CATEGORY_CF ||
-           k == UTF8PROC_CATEGORY_LM || k == UTF8PROC_CATEGORY_SK || AMONG(c, inside_words);
+           k == UTF8PROC_CATEGORY_LM || k == UTF8PROC_CATEGORY_SK ||
+           SHEAF__IN_RANGES(inside_words, (uint32_t)c);
 }
 
 /* ---- texts ---- */

@@ -30,8 +30,7 @@ static sheaf_status *look(sheaf__jinja_text *out, const sheaf__chat_template *t,
                                .generation_prompt = prompt, .bos = SHEAF__BOS, .eos = SHEAF__EOS });
 }
 
-/* NULL: what the program raises is no failure, as it may for some conversations; *text is empty. */
-static sheaf_status *unless_raised(sheaf_status *st)
+sheaf_status *sheaf__unless_raised(sheaf_status *st)
 {
     if (st == NULL || sheaf_status_code(st) != SHEAF_E_DATA)
         return st;
@@ -63,11 +62,11 @@ static sheaf_status *find_steady(sheaf__chat_template *t)
 {
     static const char *const prompts[] = { "u", "uau", "uauau" };
     sheaf__jinja_text whole = { 0 };
-    sheaf_status *st = unless_raised(look(&whole, t, "uauaua", false));
+    sheaf_status *st = sheaf__unless_raised(look(&whole, t, "uauaua", false));
     t->unsteady = whole.text == NULL;
     for (int i = 0; i < 3 && st == NULL && !t->unsteady; i++) {
         sheaf__jinja_text prompt = { 0 };
-        st = unless_raised(look(&prompt, t, prompts[i], true));
+        st = sheaf__unless_raised(look(&prompt, t, prompts[i], true));
         t->unsteady = prompt.text == NULL || !begins(&whole, &prompt);
         sheaf__jinja_text_release(&prompt);
     }
@@ -94,7 +93,7 @@ static sheaf_status *find_date(sheaf__chat_template *t)
     }
     sheaf__jinja_text_release(&own);
     sheaf__jinja_text_release(&given);
-    return unless_raised(st);
+    return sheaf__unless_raised(st);
 }
 
 /* That of the program which writes the same; it is a name, no more: what runs is the program. */
@@ -173,7 +172,7 @@ static sheaf_status *find_name(sheaf__chat_template *t)
     sheaf__jinja_text mine[TALKS] = { { 0 } };
     sheaf_status *st = NULL;
     for (int i = 0; i < TALKS; i++)
-        TRY(st, unless_raised(look(&mine[i], t, talks[i], i == 0)));
+        TRY(st, sheaf__unless_raised(look(&mine[i], t, talks[i], i == 0)));
     for (int k = 0; k < sheaf__named_count && st == NULL && strcmp(t->name, "stored") == 0; k++) {
         sheaf__chat_template *other = NULL;
         bool same = true;
@@ -182,7 +181,7 @@ static sheaf_status *find_name(sheaf__chat_template *t)
         for (int i = 0; i < TALKS && st == NULL && same; i++) {
             sheaf__jinja_text text = { 0 };
             other->day = t->day;
-            st = unless_raised(look(&text, other, talks[i], i == 0));
+            st = sheaf__unless_raised(look(&text, other, talks[i], i == 0));
             same = (text.text == NULL) == (mine[i].text == NULL) && text.size == mine[i].size &&
                    (text.size == 0 || memcmp(text.text, mine[i].text, text.size) == 0);
             sheaf__jinja_text_release(&text);

@@ -37,6 +37,9 @@ struct sheaf__chat_template {
 sheaf_status *sheaf__chat_run(sheaf__jinja_text *out, const sheaf__chat_template *t,
                               const sheaf__message *message, int64_t n,
                               const sheaf__chat_options *options);
+/* sheaf__unless_raised - what the program raises is no failure, as it may for some conversations.
+ */
+sheaf_status *sheaf__unless_raised(sheaf_status *st);
 /* sheaf__chat_answer_end - where what ends an answer ends: behind what the program writes for the
  * same message, blanks apart.
  *   begin, end  of what the answer says; limit  where the next message's text begins, or the end */

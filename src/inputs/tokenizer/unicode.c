@@ -5,10 +5,6 @@
 
 #include "base/base.h"
 
-typedef struct range {
-    uint32_t first, last;
-} range;
-
 /* What stands for [first, last]. */
 typedef struct stand_in {
     uint32_t first, last, stand_in;
@@ -62,14 +58,14 @@ static const stand_in stand_ins[] = {
 
 /* Letters in circles and squares, Roman and Han numerals, and joiners: \w of the crate regex has
  * them too. */
-static const range more_words[] = {
+static const sheaf__code_range more_words[] = {
     { 0x16ee, 0x16f0 },   { 0x200c, 0x200d },   { 0x2160, 0x2188 },   { 0x24b6, 0x24e9 },
     { 0x3007, 0x3007 },   { 0x3021, 0x3029 },   { 0x3038, 0x303a },   { 0xa6e6, 0xa6ef },
     { 0x10140, 0x10174 }, { 0x10341, 0x1034a }, { 0x103d1, 0x103d5 }, { 0x12400, 0x1246e },
     { 0x1f130, 0x1f149 }, { 0x1f150, 0x1f169 }, { 0x1f170, 0x1f189 },
 };
 /* Marks and decompositions since Unicode 11, and what lies between that is neither. */
-static const range newer_forms[] = {
+static const sheaf__code_range newer_forms[] = {
     { 0x7fd, 0x7fd },     { 0x898, 0x8d3 },     { 0x9fe, 0x9fe },     { 0xafa, 0xaff },
     { 0xb55, 0xb55 },     { 0xc04, 0xc3c },     { 0xcf3, 0xd00 },     { 0xd3b, 0xd3c },
     { 0xd81, 0xd81 },     { 0xeba, 0xeba },     { 0xece, 0xece },     { 0x1715, 0x1715 },
@@ -84,9 +80,7 @@ static const range newer_forms[] = {
     { 0x1f16c, 0x1f16c }, { 0x1fbf0, 0x1fbf9 },
 };
 
-#define IN(ranges, code) is_in(ranges, sizeof(ranges) / sizeof *(ranges), code)
-
-static bool is_in(const range *r, size_t n, uint32_t code)
+bool sheaf__in_ranges(const sheaf__code_range *r, size_t n, uint32_t code)
 {
     for (size_t low = 0, high = n; low < high;) {
         const size_t middle = low + (high - low) / 2;
@@ -143,8 +137,9 @@ unsigned sheaf__unicode_class(uint32_t code)
     case UTF8PROC_CATEGORY_PC: return SHEAF__WORD;
     case UTF8PROC_CATEGORY_ND: return SHEAF__NUMBER | SHEAF__WORD;
     case UTF8PROC_CATEGORY_NL:
-    case UTF8PROC_CATEGORY_NO: return SHEAF__NUMBER | (IN(more_words, code) ? SHEAF__WORD : 0);
-    default: return white | (IN(more_words, code) ? SHEAF__WORD : 0);
+    case UTF8PROC_CATEGORY_NO:
+        return SHEAF__NUMBER | (SHEAF__IN_RANGES(more_words, code) ? SHEAF__WORD : 0);
+    default: return white | (SHEAF__IN_RANGES(more_words, code) ? SHEAF__WORD : 0);
     }
 }
 
@@ -156,7 +151,7 @@ void sheaf__unicode_fill(uint8_t table[SHEAF__UNICODE_TABLE])
 
 bool sheaf__form_unknown(uint32_t c)
 {
-    return c >= 0x7fd && IN(newer_forms, c);
+    return c >= 0x7fd && SHEAF__IN_RANGES(newer_forms, c);
 }
 
 size_t sheaf__unicode_put(char to[4], uint32_t code)

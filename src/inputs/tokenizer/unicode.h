@@ -12,6 +12,14 @@ enum {
     SHEAF__WORD = 8,   /* \w */
 };
 
+/* SHEAF__IN_RANGES - is the character in one of an array of ranges, which ascend? */
+typedef struct sheaf__code_range {
+    uint32_t first, last;
+} sheaf__code_range;
+#define SHEAF__IN_RANGES(ranges, code)                                                             \
+    sheaf__in_ranges(ranges, sizeof(ranges) / sizeof *(ranges), code)
+bool sheaf__in_ranges(const sheaf__code_range *r, size_t n, uint32_t code);
+
 /* sheaf__unicode_class - a set of the above, as regular expressions see it: Unicode 16. */
 unsigned sheaf__unicode_class(uint32_t code);
 /* sheaf__unicode_fill - the classes of the first characters. */

@@ -1,6 +1,8 @@
 /* vocab.c - see vocab.h. */
 #include "vocab.h"
 
+#include <xxhash.h>
+
 #include "base/base.h"
 
 static const char memory_for[] = "vocabulary of a tokenizer";
@@ -11,39 +13,6 @@ void sheaf__vocab_release(sheaf__vocab *v)
     free(v->token);
     free(v->slot);
     *v = (sheaf__vocab){ 0 };
-}
-
-static uint64_t mix(uint64_t a, uint64_t b)
-{
-    const unsigned __int128 product = (unsigned __int128)a * b;
-    return (uint64_t)product ^ (uint64_t)(product >> 64);
-}
-
-/* Of up to 8 bytes, each in it. */
-static inline uint64_t load(const char *bytes, size_t size)
-{
-    const unsigned char *p = (const unsigned char *)bytes;
-    uint64_t x = 0;
-    uint32_t first, last;
-    if (size >= 8) {
-        memcpy(&x, bytes, 8);
-    } else if (size >= 4) {
-        memcpy(&first, bytes, 4);
-        memcpy(&last, bytes + size - 4, 4);
-        x = (uint64_t)last << 32 | first;
-    } else if (size > 0) {
-        x = p[0] | (uint64_t)p[size / 2] << 8 | (uint64_t)p[size - 1] << 16;
-    }
-    return x;
-}
-
-/* Of any bytes, fast for few. */
-static uint64_t word_hash(const char *bytes, size_t size)
-{
-    uint64_t h = UINT64_C(0x9e3779b97f4a7c15) ^ size;
-    for (; size > 8; bytes += 8, size -= 8)
-        h = mix(h ^ load(bytes, 8), UINT64_C(0xd6e8feb86659fd93));
-    return mix(h ^ load(bytes, size), UINT64_C(0xa0761d6478bd642f));
 }
 
 static void place(sheaf__vocab *v, uint64_t hash, int64_t id)
@@ -70,7 +39,7 @@ static bool resize(sheaf__vocab *v, int64_t tokens)
     v->mask = slots - 1;
     for (int64_t id = 0; id < v->ids; id++)
         if (v->token[id].at != UINT32_MAX)
-            place(v, word_hash(v->bytes + v->token[id].at, v->token[id].size), id);
+            place(v, XXH3_64bits(v->bytes + v->token[id].at, v->token[id].size), id);
     return true;
 }
 
@@ -122,7 +91,7 @@ sheaf_status *sheaf__vocab_add(sheaf__vocab *v, const char *token, size_t size, 
     v->token[id] = (struct sheaf__vocab_token){ (uint32_t)v->size, (uint32_t)size };
     v->size += size + 1;
     v->count++;
-    place(v, word_hash(token, size), (int64_t)id);
+    place(v, XXH3_64bits(token, size), (int64_t)id);
     return NULL;
 }
 
@@ -130,7 +99,7 @@ int32_t sheaf__vocab_find(const sheaf__vocab *v, const char *token, size_t size)
 {
     if (v->slot == NULL)
         return -1;
-    const uint64_t hash = word_hash(token, size);
+    const uint64_t hash = XXH3_64bits(token, size);
     for (uint64_t i = hash & v->mask; v->slot[i].id_1 != 0; i = (i + 1) & v->mask) {
         const struct sheaf__vocab_slot *slot = &v->slot[i];
         if (slot->hash == hash >> 32 && slot->size == size &&
@@ -143,7 +112,7 @@ int32_t sheaf__vocab_find(const sheaf__vocab *v, const char *token, size_t size)
 void sheaf__vocab_prefetch(const sheaf__vocab *v, const char *token, size_t size)
 {
     if (v->slot != NULL)
-        __builtin_prefetch(&v->slot[word_hash(token, size) & v->mask]);
+        __builtin_prefetch(&v->slot[XXH3_64bits(token, size) & v->mask]);
 }
 
 const char *sheaf__vocab_token(const sheaf__vocab *v, int64_t id, size_t *size)
