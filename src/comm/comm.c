@@ -35,11 +35,6 @@ sheaf__traffic sheaf_comm_purpose(sheaf_comm *comm, sheaf__traffic purpose)
     return before;
 }
 
-const char *sheaf_comm_transport(const sheaf_comm *comm)
-{
-    return comm->transport->name;
-}
-
 void sheaf_comm_tell(sheaf_comm *comm, sheaf__doing *doing, sheaf__circle group)
 {
     comm->doing = doing;
@@ -273,30 +268,19 @@ static sheaf_status *reserve_moves(sheaf_comm *comm, int64_t count)
     return NULL;
 }
 
-/* Neighbouring rows of one owner go as one piece. Sends are written from the front of
- * `moves` [nrows], receives from its end; returned in order of rows both. */
+/* Neighbouring rows of one owner go as one piece. Both lists have space for `nrows`. */
 static void select_moves(const sheaf_comm *comm, char *rows, size_t row_bytes, int64_t nrows,
-                         const int32_t *owner, sheaf__move *moves, int *nsend, int *nreceive)
+                         const int32_t *owner, sheaf__move *send, int *nsend, sheaf__move *receive,
+                         int *nreceive)
 {
     *nsend = *nreceive = 0;
-    for (int64_t end = nrows; end > 0;) {
-        int64_t begin = end - 1;
-        while (begin > 0 && owner[begin - 1] == owner[end - 1])
-            begin--;
-        if (owner[begin] != comm->rank)
-            moves[nrows - ++*nreceive] =
-                (sheaf__move){ owner[begin], rows + (size_t)begin * row_bytes,
-                               (size_t)(end - begin) * row_bytes };
-        end = begin;
-    }
-    for (int64_t begin = 0; begin < nrows;) {
-        int64_t end = begin + 1;
-        while (end < nrows && owner[end] == owner[begin])
+    for (int64_t begin = 0, end; begin < nrows; begin = end) {
+        const bool mine = owner[begin] == comm->rank;
+        for (end = begin + 1; end < nrows && owner[end] == owner[begin];)
             end++;
-        if (owner[begin] == comm->rank)
-            moves[(*nsend)++] = (sheaf__move){ SHEAF__ALL, rows + (size_t)begin * row_bytes,
-                                               (size_t)(end - begin) * row_bytes };
-        begin = end;
+        *(mine ? &send[(*nsend)++] : &receive[(*nreceive)++]) =
+            (sheaf__move){ mine ? SHEAF__ALL : owner[begin], rows + (size_t)begin * row_bytes,
+                           (size_t)(end - begin) * row_bytes };
     }
 }
 
@@ -321,14 +305,13 @@ sheaf_status *sheaf_comm_select(sheaf_comm *comm, void *rows, size_t row_bytes, 
                                .size = (uint64_t)nrows * row_bytes,
                                .digest = sheaf__comm_digest(0, row_bytes) };
     sheaf_status *st = check_owners(comm, nrows, owner, &heading.digest);
-    TRY(st, reserve_moves(comm, nrows));
+    TRY(st, reserve_moves(comm, 2 * nrows));
     if (st != NULL)
         return st;
     int nsend, nreceive;
-    select_moves(comm, rows, row_bytes, nrows, owner, comm->moves, &nsend, &nreceive);
-    /* with no rows there are no moves at all: nothing to point into */
-    return move_bytes(comm, &heading, comm->moves, nsend,
-                      nrows == 0 ? NULL : comm->moves + nrows - nreceive, nreceive);
+    sheaf__move *receive = nrows == 0 ? NULL : comm->moves + nrows;
+    select_moves(comm, rows, row_bytes, nrows, owner, comm->moves, &nsend, receive, &nreceive);
+    return move_bytes(comm, &heading, comm->moves, nsend, receive, nreceive);
 }
 
 /* ---- calls that move nothing but their heading ---- */

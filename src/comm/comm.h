@@ -79,9 +79,6 @@ sheaf_status *sheaf_comm_run_threads(int ranks,
                                      sheaf_status *(*body)(void *context, sheaf_comm *comm),
                                      void *context);
 
-/* sheaf_comm_transport - "self", "threads". */
-const char *sheaf_comm_transport(const sheaf_comm *comm);
-
 /* sheaf_comm_tell - from now on its calls are written into this rank's record (doing.h; borrowed;
  * NULL: no longer) as those of `group`. */
 void sheaf_comm_tell(sheaf_comm *comm, sheaf__doing *doing, sheaf__circle group);

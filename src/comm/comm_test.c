@@ -32,7 +32,7 @@ static sheaf_status *broadcast_body(void *context, sheaf_comm *comm)
 {
     const int rank = sheaf_comm_rank(comm), ranks = sheaf_comm_ranks(comm);
     const char *const transport = sheaf__all_count(met.all) > 1 ? "mpi" : "threads";
-    EXPECT("transport", strcmp(sheaf_comm_transport(comm), ranks == 1 ? "self" : transport) == 0);
+    EXPECT("transport", strcmp(comm->transport->name, ranks == 1 ? "self" : transport) == 0);
     for (int root = 0; root < ranks; root++)
         for (int size = 0; size <= 40; size += 8) {
             char bytes[48];

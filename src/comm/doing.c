@@ -63,13 +63,13 @@ void sheaf__doing_tell(sheaf__told *out, const sheaf__doing *d)
     for (int i = 0; i < SHEAF__CIRCLES; i++)
         out->made[i] = SHEAF__LOAD(d->made[i]);
     out->idle = SHEAF__LOAD(d->idle);
+    out->group = SHEAF__LOAD(d->group);
     for (int i = 0; i < SHEAF__ITEM - 1; i++)
         if ((out->item[i] = SHEAF__LOAD(d->item[i])) == '\0')
             break;
     out->for_ms = sheaf__doing_now() - SHEAF__LOAD(d->since);
     take(out->host, sizeof out->host, d->host);
     take(out->call, sizeof out->call, SHEAF__LOAD(d->call));
-    take(out->group, sizeof out->group, SHEAF__LOAD(d->group));
     take(out->phase, sizeof out->phase, SHEAF__LOAD(d->phase));
     take(out->op, sizeof out->op, SHEAF__LOAD(d->op));
 }
@@ -102,10 +102,10 @@ void sheaf__told_show(sheaf_text *out, const sheaf__told *t)
 {
     sheaf__text_add(out, "rank %d (host %s): ", (int)t->rank, t->host);
     if (t->call[0] != '\0')
-        sheaf__text_add(out, "in %s, call %" PRIu64 "%s%s%s", t->call, t->calls,
-                        t->group[0] != '\0' ? " (with " : "", t->group,
-                        t->group[0] != '\0' ? ")" : "");
-    else
+        sheaf__text_add(out, "in %s, call %" PRIu64, t->call, t->calls);
+    if (t->call[0] != '\0' && t->group != SHEAF__ANY_RANKS)
+        sheaf__text_add(out, " (with %s)", sheaf__circle_names[t->group]);
+    if (t->call[0] == '\0')
         sheaf__text_add(out, "in no call, after call %" PRIu64, t->calls);
     sheaf__text_add(out, ", for %" PRId64 " s", t->for_ms / 1000);
     add_place(out, t);

@@ -30,7 +30,7 @@ typedef struct sheaf__doing {
     char host[64];                /* written before others see the record */
     /* The call that it is in; NULL: it computes, or reads, or writes. */
     _Atomic(const char *) call;
-    _Atomic(const char *) group;           /* which of its groups makes the call */
+    atomic_int group;                      /* which of its groups makes the call */
     _Atomic uint64_t calls;                /* of all its groups, with the one it is in */
     _Atomic uint64_t made[SHEAF__CIRCLES]; /* number of the last call in each of them */
     _Atomic(const char *) phase; /* "loading", "forward", "backward", ...; NULL: before any */
@@ -50,9 +50,9 @@ typedef struct sheaf__told {
     int64_t step, micro;
     uint64_t calls, ticks;
     uint64_t made[SHEAF__CIRCLES];
-    int64_t for_ms; /* since when, before now */
-    int32_t idle;
-    char host[64], call[16], group[16], phase[24], op[64], item[SHEAF__ITEM];
+    int64_t for_ms;      /* since when, before now */
+    int32_t idle, group; /* a sheaf__circle */
+    char host[64], call[16], phase[24], op[64], item[SHEAF__ITEM];
 } sheaf__told;
 
 /* sheaf__doing_now - milliseconds since some fixed moment; coarse and cheap. */
@@ -85,7 +85,7 @@ static inline void sheaf__doing_call(sheaf__doing *d, const char *call, sheaf__c
         return;
     SHEAF__STORE(d->calls, SHEAF__LOAD(d->calls) + 1);
     SHEAF__STORE(d->since, sheaf__doing_now());
-    SHEAF__STORE(d->group, sheaf__circle_names[group]);
+    SHEAF__STORE(d->group, (int)group);
     SHEAF__STORE(d->made[group], number);
     SHEAF__STORE(d->call, call);
     sheaf__doing_tick(d);

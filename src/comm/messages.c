@@ -15,7 +15,6 @@
 enum {
     MESSAGE = 16 << 10, /* bytes at most */
     LINE = 1000,        /* of a line of a failure; what is longer is cut */
-    WINDOW = 4,         /* pieces under way to, and from, a peer */
 };
 #define PIECE ((size_t)16 << 20)
 
@@ -29,14 +28,13 @@ typedef struct wire {
     int32_t unused;
 } wire;
 
-/* Pieces of the moves to or from one peer: those under way are a ring. */
-typedef struct stream {
-    int move;      /* index of the next one */
-    size_t within; /* bytes of it that are under way or done */
-    int first, pending;
-    sheaf__mpi_request request[WINDOW];
-    size_t size[WINDOW];
-} stream;
+/* A part of a move that is a message of its own. */
+typedef struct piece {
+    sheaf__mpi_request request;
+    size_t size;
+    int rank;
+    bool sends;
+} piece;
 
 typedef struct peer {
     bool left;
@@ -47,7 +45,6 @@ typedef struct peer {
     sheaf__mpi_request receiving, sending;
     bool receives, sends;
     size_t got;
-    stream to, from;
 } peer;
 
 typedef struct mesh {
@@ -56,7 +53,9 @@ typedef struct mesh {
     const char *host[SHEAF_MAX_SLICES];
     const sheaf__mpi *mpi;
     int tag;
-    size_t piece;
+    size_t most;  /* bytes of a piece */
+    piece *piece; /* of the exchange at hand; kept between calls */
+    int64_t pieces, capacity;
     bool crowded, left;
     sheaf_status *broken; /* a connection is lost: nothing is sent any more */
     const sheaf__move *send;
@@ -335,64 +334,54 @@ static sheaf_status *take(mesh *m, const sheaf__move *receive, int count, int ra
     return NULL;
 }
 
-/* The next piece; false: none is left. */
-static bool next_piece(char **bytes, size_t *size, stream *s, const sheaf__move *move, int count,
-                       int rank, size_t most)
+static sheaf_status *begin_piece(mesh *m, int rank, bool sends, char *bytes, size_t size)
 {
-    while (s->move < count && (!is_for(&move[s->move], rank) || s->within == move[s->move].size)) {
-        s->move++;
-        s->within = 0;
+    if (!SHEAF_GROW(&m->piece, &m->capacity, m->pieces + 1)) {
+        if (m->broken == NULL)
+            m->broken = sheaf__no_memory("messages of a group");
+        return sheaf__no_memory("messages of a group");
     }
-    if (s->move == count)
-        return false;
-    const size_t left = move[s->move].size - s->within;
-    *bytes = (char *)move[s->move].bytes + s->within;
-    *size = left < most ? left : most;
-    s->within += *size;
-    return true;
+    piece *p = &m->piece[m->pieces++];
+    *p = (piece){ .size = size, .rank = rank, .sends = sends };
+    const int error =
+        sends ? m->mpi->send(&p->request, bytes, (int)size, m->process[rank], m->tag + 1)
+              : m->mpi->receive(&p->request, bytes, (int)size, m->process[rank], m->tag + 1);
+    return error == 0 ? NULL : lose(m, rank, error, sends ? "sending to it" : "receiving from it");
 }
 
-typedef struct flow {
-    mesh *m;
-    const sheaf__move *receive;
-    int nreceive;
-    bool waits, moved;
-} flow;
-
-static sheaf_status *advance(flow *f, int rank, bool sends)
+static sheaf_status *begin_pieces(mesh *m, const sheaf__move *move, int count, int rank, bool sends)
 {
-    mesh *m = f->m;
-    peer *l = &m->peer[rank];
-    stream *s = sends ? &l->to : &l->from;
-    const sheaf__move *move = sends ? m->send : f->receive;
-    const int count = sends ? m->nsend : f->nreceive;
-    char *bytes;
-    size_t size;
-    while (s->pending < WINDOW && next_piece(&bytes, &size, s, move, count, rank, m->piece)) {
-        const int at = (s->first + s->pending) % WINDOW;
-        const int error =
-            sends
-                ? m->mpi->send(&s->request[at], bytes, (int)size, m->process[rank], m->tag + 1)
-                : m->mpi->receive(&s->request[at], bytes, (int)size, m->process[rank], m->tag + 1);
-        if (error != 0)
-            return lose(m, rank, error, sends ? "sending to it" : "receiving from it");
-        s->size[at] = size;
-        s->pending++;
-    }
-    for (bool done = true; done && s->pending > 0;) {
+    sheaf_status *st = NULL;
+    for (int i = 0; i < count && st == NULL; i++)
+        for (size_t at = 0; at < move[i].size && is_for(&move[i], rank) && st == NULL;
+             at += m->most) {
+            const size_t left = move[i].size - at;
+            st = begin_piece(m, rank, sends, (char *)move[i].bytes + at,
+                             left < m->most ? left : m->most);
+        }
+    return st;
+}
+
+/* Those of one pair come in their order: to wait for one after the other loses nothing. */
+static sheaf_status *wait_for_pieces(mesh *m)
+{
+    patience patience = { .most = 200e-6 };
+    for (int64_t i = 0; i < m->pieces;) {
+        piece *p = &m->piece[i];
+        bool done = false;
         int got = 0;
-        const int error = m->mpi->test(&done, &got, &s->request[s->first]);
+        const int error = m->mpi->test(&done, &got, &p->request);
         if (error != 0)
-            return lose(m, rank, error, sends ? "sending to it" : "receiving from it");
-        if (!done)
-            break;
-        if (!sends && (size_t)got != s->size[s->first])
-            return wrong_size(m, rank, s->size[s->first], (uint64_t)got);
-        s->first = (s->first + 1) % WINDOW;
-        s->pending--;
-        f->moved = true;
+            return lose(m, p->rank, error, p->sends ? "sending to it" : "receiving from it");
+        if (!done) {
+            rest(&patience, m->crowded);
+            continue;
+        }
+        if (!p->sends && (size_t)got != p->size)
+            return wrong_size(m, p->rank, p->size, (uint64_t)got);
+        refresh(&patience);
+        i++;
     }
-    f->waits |= s->pending > 0 || s->move < count;
     return NULL;
 }
 
@@ -411,28 +400,17 @@ static sheaf_status *collect(sheaf_comm *comm, const sheaf__move *receive, int c
 {
     mesh *m = comm->state;
     sheaf_status *st = m->broken == NULL ? NULL : sheaf_status_copy(m->broken);
-    for (int r = 0; r < comm->ranks && st == NULL; r++) {
+    for (int r = 0; r < comm->ranks && st == NULL; r++)
         st = take(m, receive, count, r);
-        m->peer[r].to = m->peer[r].from = (stream){ 0 };
-    }
-    patience p = { .most = 200e-6 };
-    while (st == NULL) {
-        flow f = { .m = m, .receive = receive, .nreceive = count };
+    m->pieces = 0;
+    for (int sends = 0; sends < 2; sends++) /* what is received first: it has a place then */
         for (int i = 1; i < comm->ranks && st == NULL; i++) {
             const int r = (comm->rank + i) % comm->ranks;
-            if (flows(m, r, false))
-                st = advance(&f, r, false);
-            if (st == NULL && flows(m, r, true))
-                st = advance(&f, r, true);
+            if (flows(m, r, sends != 0))
+                st = sends ? begin_pieces(m, m->send, m->nsend, r, true)
+                           : begin_pieces(m, receive, count, r, false);
         }
-        if (st != NULL || !f.waits)
-            break;
-        if (f.moved)
-            refresh(&p);
-        else
-            rest(&p, m->crowded);
-    }
-    return st;
+    return st == NULL ? wait_for_pieces(m) : st;
 }
 
 static const sheaf__transport messages_transport = { "mpi", post, heading, NULL, collect };
@@ -446,6 +424,7 @@ static void mesh_free(mesh *m)
         free(m->peer[r].in);
         free(m->peer[r].out);
     }
+    free(m->piece);
     sheaf_status_free(m->broken);
     sheaf__comm_release(&m->comm);
     free(m);
@@ -463,7 +442,7 @@ sheaf_status *sheaf__messages_open(sheaf_comm **out, const sheaf__messages_optio
                             .ranks = o->ranks };
     m->mpi = o->mpi;
     m->tag = o->tag;
-    m->piece = o->piece > 0 ? o->piece : PIECE;
+    m->most = o->piece > 0 ? o->piece : PIECE;
     m->crowded = o->crowded;
     m->comm.world = m->process;
     m->comm.host = o->host == NULL ? NULL : m->host;

@@ -5,6 +5,7 @@
 
 #include "base/base.h"
 #include "comm/doing.h"
+#include "models/crew.h"
 #include "ops/math/math.h"
 #include "train/bad.h"
 
@@ -157,15 +158,13 @@ static sheaf_range micros_of(const sheaf__stepper *s, int group)
 static void announce(sheaf__stepper *s, int64_t done, int64_t micro, int64_t *row, int64_t *sample)
 {
     const sheaf__context *c = s->context;
-    const sheaf_comm *any = c->peers != NULL ? c->peers : c->comm;
-    const bool alone = any != NULL && strcmp(sheaf_comm_transport(any), "threads") != 0;
     const int64_t at = micro - micros_of(s, c->group).begin;
     int64_t count = 0;
-    if (!alone && (c->rank != 0 || c->group > 0))
+    if (!sheaf__crew_keeps(c))
         return;
     for (int g = 0; g < (c->groups > 1 ? c->groups : 1); g++) {
         const sheaf_range of = micros_of(s, g);
-        if (alone && g != c->group)
+        if (c->own_process && g != c->group)
             continue;
         const bool last = of.begin + at + 1 >= of.end;
         if (of.begin + at < of.end)

@@ -5,19 +5,10 @@
 
 enum { FINISHING = 6 }; /* times as long */
 
-/* The group in whose call a rank is. */
-static sheaf__circle circle_of(const sheaf__told *told)
-{
-    int i = SHEAF__CIRCLES - 1;
-    while (i > 0 && strcmp(sheaf__circle_names[i], told->group) != 0)
-        i--;
-    return (sheaf__circle)i;
-}
-
 /* Do a and b both belong to the group in whose call a is? */
 static bool together(const sheaf__ranks *r, int a, int b)
 {
-    switch (circle_of(&r->told[a])) {
+    switch (r->told[a].group) {
     case SHEAF__ITS_GROUP:
     case SHEAF__ITS_STAGE: return a / r->in_group == b / r->in_group;
     case SHEAF__ITS_PEERS: return a % r->in_group == b % r->in_group;
@@ -31,8 +22,7 @@ bool sheaf__waits_for(const sheaf__ranks *r, int a, int b)
     const sheaf__told *x = &r->told[a], *y = &r->told[b];
     if (a == b || !r->known[a] || x->call[0] == '\0' || !together(r, a, b))
         return false;
-    const sheaf__circle circle = circle_of(x);
-    return !r->known[b] || y->made[circle] < x->made[circle];
+    return !r->known[b] || y->made[x->group] < x->made[x->group];
 }
 
 bool sheaf__blocking(const sheaf__ranks *r, int rank)

@@ -98,8 +98,10 @@ static void take_told(sheaf__watch *w, int rank, const sheaf__told *from)
         return;
     *told = *from;
     told->host[sizeof told->host - 1] = told->call[sizeof told->call - 1] = '\0';
-    told->group[sizeof told->group - 1] = told->phase[sizeof told->phase - 1] = '\0';
-    told->op[sizeof told->op - 1] = told->item[sizeof told->item - 1] = '\0';
+    told->phase[sizeof told->phase - 1] = told->op[sizeof told->op - 1] = '\0';
+    told->item[sizeof told->item - 1] = '\0';
+    if (told->group < 0 || told->group >= SHEAF__CIRCLES)
+        told->group = SHEAF__ANY_RANKS;
     w->ranks.known[rank] = true;
 }
 

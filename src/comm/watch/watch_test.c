@@ -224,7 +224,7 @@ static void test_watch__who_waits_for_whom(void **state)
         r.told[i].made[SHEAF__ITS_GROUP] = r.told[i].made[SHEAF__ITS_PEERS] = 5;
         r.told[i].for_ms = 1000 * i;
         strcpy(r.told[i].call, i == 3 ? "" : "sum");
-        strcpy(r.told[i].group, sheaf__circle_names[circle]);
+        r.told[i].group = (int32_t)circle;
     }
     r.told[3].made[SHEAF__ITS_PEERS] = 4;
     assert_false(sheaf__waits_for(&r, 0, 1)); /* in the same call */
@@ -237,7 +237,7 @@ static void test_watch__who_waits_for_whom(void **state)
     assert_false(sheaf__waits_for(&r, 1, 0));
     assert_true(sheaf__blocking(&r, 0));
     assert_false(sheaf__blocking(&r, 3)); /* nobody waits for it */
-    strcpy(r.told[0].group, "all ranks");
+    r.told[0].group = SHEAF__ALL_RANKS;
     assert_false(sheaf__waits_for(&r, 0, 3)); /* it is where 0 is */
     r.told[0].made[SHEAF__ALL_RANKS] = 1;
     assert_true(sheaf__waits_for(&r, 0, 3));
