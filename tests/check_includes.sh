@@ -45,7 +45,6 @@ BEGIN {
               "lib/processes.h " \
               "lib/report.c " \
               "lib/restarts.c " \
-              "lib/restarts.h " \
               "lib/signals.c", word, " ")
     for (i = 1; i <= n; i++)
         inside["cli/" word[i]] = 1

@@ -324,7 +324,7 @@ sheaf_status *sheaf_comm_barrier(sheaf_comm *comm)
 
 sheaf_status *sheaf_comm_any(sheaf_comm *comm, int *flag)
 {
-    sheaf__heading heading = { .op = SHEAF__OP_ANY, .flag = *flag != 0 };
+    sheaf__heading heading = { .op = SHEAF__OP_ANY, .flag = *flag };
     sheaf_status *st = sheaf__comm_enter(comm, &heading, NULL, 0);
     for (int r = 0; st == NULL && r < comm->ranks; r++)
         heading.flag |= heading_of(comm, r)->flag;

@@ -65,7 +65,7 @@ sheaf_status *sheaf_comm_gather(sheaf_comm *comm, void *all, const size_t *size)
  * failure (SHEAF_E_PEER) gives way to the failure itself. Consumes `mine`. The group is
  * usable again afterwards, unless a rank has left. */
 sheaf_status *sheaf_comm_agree(sheaf_comm *comm, sheaf_status *mine);
-/* sheaf_comm_any - becomes true on all ranks when `flag` is set on any (signals). */
+/* sheaf_comm_any - *flag becomes, on all ranks, what is set in it on any (signals). */
 sheaf_status *sheaf_comm_any(sheaf_comm *comm, int *flag);
 /* sheaf_comm_barrier */
 sheaf_status *sheaf_comm_barrier(sheaf_comm *comm);

@@ -6,7 +6,7 @@
 #include "base/base.h"
 #include "comm/doing.h"
 #include "comm/process.h"
-#include "comm/threads.h"
+#include "comm/transport.h"
 
 /* What a grid on threads is made of; lists hold NULL where a group has one rank. */
 typedef struct parts {

@@ -359,17 +359,25 @@ sheaf_status *sheaf__process_name_own(const sheaf_comm *all, sheaf_status *st)
                : st;
 }
 
+sheaf_status *sheaf__process_check(const sheaf_comm *all, int ranks)
+{
+    if (ranks == sheaf__all_count(all))
+        return NULL;
+    sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "--transport mpi");
+    sheaf_expected(st, "%d process%s, one for each rank", ranks, ranks == 1 ? "" : "es");
+    sheaf_found(st, "%d", sheaf__all_count(all));
+    return sheaf_try_this(st, "start as many with mpirun -n or srun -n, or none: with --transport "
+                              "mpi sheaf starts them itself");
+}
+
 sheaf_status *sheaf__process_run(sheaf_comm *all, int ranks, const int *color, int groups,
                                  sheaf_status *(*body)(void *context, sheaf_comm *const *comm),
                                  void *context)
 {
     sheaf_comm *comm[SHEAF__MOST_GROUPS] = { NULL };
     sheaf_status *st = NULL;
-    if (ranks != sheaf__all_count(all)) {
-        st = sheaf_fail(SHEAF_E_ARG, "processes");
-        sheaf_expected(st, "%d, one for each rank", ranks);
-        return sheaf_found(st, "%d", sheaf__all_count(all));
-    }
+    if ((st = sheaf__process_check(all, ranks)) != NULL)
+        return st;
     processes *p = all->processes;
     const int tag = 2 + 2 * TAGS_OF_RUN * (int)(p->runs++ % RUNS);
     for (int k = 0; k < groups && st == NULL; k++)

@@ -51,6 +51,8 @@ void sheaf__process_failed(sheaf_comm *all, const sheaf_status *why);
 /* sheaf__process_awaited - may others wait for this one, which has not met them? */
 bool sheaf__process_awaited(const sheaf__process_join *join);
 
+/* sheaf__process_check - are there as many processes as ranks? Errors: SHEAF_E_ARG, in all. */
+sheaf_status *sheaf__process_check(const sheaf_comm *all, int ranks);
 /* sheaf__process_run - one rank to a process: body runs once in each; the first failure by rank
  * number in all. `groups` of ranks are its communicators: group k is that of the processes with the
  * same `color[k]`, in the order of their numbers, NULL where it has one.

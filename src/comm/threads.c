@@ -17,7 +17,7 @@
 #include "base/base.h"
 #include "base/patience.h"
 #include "base/thread.h"
-#include "comm/threads.h"
+#include "comm/transport.h"
 
 typedef struct posting {
     sheaf__heading heading;

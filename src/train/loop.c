@@ -240,14 +240,12 @@ static void warn_of_nothing(const sheaf__run *r, const sheaf__rank *rank, int64_
 /* Signals, and the end of a time, reach one rank first: all must decide alike. */
 static sheaf_status *asked(sheaf__run *r, sheaf_comm *comm, bool *to_save, bool *to_stop)
 {
-    const int bits = sheaf__control_poll(r->hooks->control) |
-                     (is_over(r) || has_enough(r) ? SHEAF__ASKED_STOP : 0);
-    int save_flag = (bits & SHEAF__ASKED_SAVE) != 0 || is_lost(r, comm),
-        stop_flag = (bits & SHEAF__ASKED_STOP) != 0;
-    sheaf_status *st = sheaf_comm_any(comm, &save_flag);
-    TRY(st, sheaf_comm_any(comm, &stop_flag));
-    *to_save = save_flag != 0;
-    *to_stop = stop_flag != 0;
+    int bits = sheaf__control_poll(r->hooks->control) |
+               (is_over(r) || has_enough(r) ? SHEAF__ASKED_STOP : 0) |
+               (is_lost(r, comm) ? SHEAF__ASKED_SAVE : 0);
+    sheaf_status *st = sheaf_comm_any(comm, &bits);
+    *to_save = (bits & SHEAF__ASKED_SAVE) != 0;
+    *to_stop = (bits & SHEAF__ASKED_STOP) != 0;
     return st;
 }
 

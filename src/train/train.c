@@ -197,19 +197,6 @@ done:
 
 /* ---- the whole run ---- */
 
-static sheaf_status *check_job(const sheaf__run *r)
-{
-    const sheaf_train_options *o = r->options;
-    const int processes = o->transport == SHEAF_TRANSPORT_MPI ? o->tp * o->dp : 1;
-    if (processes == sheaf__all_count(r->all))
-        return NULL;
-    sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "--tp %d, --dp %d", o->tp, o->dp);
-    sheaf_expected(st, "%d process%s, one for each rank", processes, processes == 1 ? "" : "es");
-    sheaf_found(st, "%d", sheaf__all_count(r->all));
-    return sheaf_try_this(st, "start as many with mpirun -n or srun -n, or none: with --transport "
-                              "mpi sheaf starts them itself");
-}
-
 /* What a run is made of, from its flags. */
 typedef struct ingredients {
     sheaf__opened opened;
@@ -298,7 +285,8 @@ sheaf_status *sheaf_train(sheaf_train_result *out, const sheaf_train_options *as
                      .began = sheaf__seconds() - hooks->spent,
                      .folder = {
                          .options = &with, .events = hooks->events, .lock = -1, .dir = -1 } };
-    sheaf_status *st = check_job(&r);
+    sheaf_status *st =
+        sheaf__process_check(r.all, o->transport == SHEAF_TRANSPORT_MPI ? o->tp * o->dp : 1);
     if (st == NULL && first)
         st = sheaf__out_check(&r.folder);
     st = sheaf__all_agree(r.all, st);

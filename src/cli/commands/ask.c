@@ -4,7 +4,7 @@
 #include <math.h>
 
 #include "base/base.h"
-#include "cli/lib/shared.h"
+#include "cli/lib/cli.h"
 #include "sheaf/cut.h"
 
 /* ---- flags ---- */

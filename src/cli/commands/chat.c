@@ -10,7 +10,6 @@
 #include "base/control.h"
 #include "base/print.h"
 #include "cli/lib/processes.h"
-#include "cli/lib/shared.h"
 #include "cli/lib/signals.h"
 #include "commands.h"
 

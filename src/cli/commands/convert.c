@@ -4,7 +4,6 @@
 #include "base/print.h"
 #include "commands.h"
 #include "base/number.h"
-#include "cli/lib/shared.h"
 #include "cli/lib/signals.h"
 #include "sheaf/checkpoint.h"
 

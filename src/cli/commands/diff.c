@@ -4,7 +4,6 @@
 
 #include "base/print.h"
 #include "commands.h"
-#include "cli/lib/shared.h"
 #include "sheaf/checkpoint.h"
 
 const char cmd_diff_usage[] =

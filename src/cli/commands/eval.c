@@ -12,7 +12,6 @@
 #include "base/output.h"
 #include "base/print.h"
 #include "cli/lib/processes.h"
-#include "cli/lib/shared.h"
 #include "cli/lib/signals.h"
 #include "comm/doing.h"
 #include "comm/all.h"
@@ -131,8 +130,10 @@ static sheaf_status *begin_logits(void *self, sheaf__model *model)
         return NULL;
     if (first)
         st = sheaf__partial_path(&w->partial, w->save_logits, "partial", 0);
-    if (st == NULL && w->stop == NULL)
-        st = cli_signals_stop(&w->stop);
+    if (st == NULL && w->stop == NULL) {
+        st = cli_signals_install();
+        w->stop = sheaf__control_stop(cli_signals());
+    }
     w->asking.generate.stop_now = w->stop;
     if (st == NULL && first) {
         cli_signals_unfinished(w->partial);

@@ -1,7 +1,7 @@
 /* findings.h - what was found in a checkpoint, for people and as JSON: verify, info and convert. */
 #pragma once
 
-#include "cli/lib/shared.h"
+#include "cli/lib/cli.h"
 #include "sheaf/checkpoint.h"
 
 /* cli_fact_line - "  KEY  VALUE". */

@@ -5,7 +5,6 @@
 #include "base/print.h"
 #include "ask.h"
 #include "cli/lib/processes.h"
-#include "cli/lib/shared.h"
 #include "cli/lib/signals.h"
 #include "commands.h"
 #include "sheaf/cut.h"

@@ -4,7 +4,6 @@
 #include "base/base.h"
 #include "base/number.h"
 #include "base/print.h"
-#include "cli/lib/shared.h"
 #include "commands.h"
 #include "findings.h"
 #include "sheaf/machine.h"

@@ -2,7 +2,6 @@
 #include "base/base.h"
 #include "base/print.h"
 #include "commands.h"
-#include "cli/lib/shared.h"
 #include "cli/lib/signals.h"
 #include "sheaf/checkpoint.h"
 

@@ -5,7 +5,6 @@
 #include "base/file.h"
 #include "base/print.h"
 #include "commands.h"
-#include "cli/lib/shared.h"
 #include "cli/lib/signals.h"
 #include "sheaf/checkpoint.h"
 

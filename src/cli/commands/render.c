@@ -3,7 +3,6 @@
 
 #include "base/base.h"
 #include "base/json.h"
-#include "cli/lib/shared.h"
 #include "commands.h"
 #include "sheaf/text.h"
 

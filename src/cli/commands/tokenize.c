@@ -4,7 +4,6 @@
 
 #include "base/base.h"
 #include "base/file.h"
-#include "cli/lib/shared.h"
 #include "commands.h"
 #include "sheaf/text.h"
 

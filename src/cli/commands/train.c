@@ -11,8 +11,6 @@
 #include "cli/lib/launch.h"
 #include "cli/lib/launched.h"
 #include "cli/lib/processes.h"
-#include "cli/lib/restarts.h"
-#include "cli/lib/shared.h"
 #include "cli/lib/signals.h"
 #include "library/session.h"
 #include "library/train_settings.h"

@@ -1,7 +1,6 @@
 /* translate.c - `sheaf translate`: a YAML file of another trainer as a recipe. */
 #include "base/base.h"
 #include "base/print.h"
-#include "cli/lib/shared.h"
 #include "cli/lib/yaml.h"
 #include "commands.h"
 

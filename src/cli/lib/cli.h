@@ -20,6 +20,7 @@
 
 #include "base/base.h"
 #include "base/events.h"
+#include "base/json_write.h"
 #include "library/settings.h"
 #include "sheaf/progress.h"
 #include "sheaf/status.h"
@@ -117,6 +118,12 @@ int cli_exit_code(const sheaf_status *st);
  * frees it; NULL: no memory. */
 char *cli_error_json(const sheaf_status *st);
 char *cli_error_text(const sheaf_status *st);
+
+extern const cli_choice cli_dtypes[]; /* float32, bfloat16, float16 as sheaf_dtype */
+
+/* cli_json_end - ends the object and writes it as a line; false where memory or the stream
+ * failed: then nothing of it was written, or not all. The text is released in any case. */
+bool cli_json_end(FILE *to, sheaf_json_writer *j);
 
 /* cli_recipe_read - `key: value` lines of a recipe fill the options no flag gave. */
 sheaf_status *cli_recipe_read(cli *cli, const cli_option *options, const char *name);

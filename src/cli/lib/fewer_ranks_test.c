@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "hosts.h"
-#include "restarts.h"
+#include "launch.h"
 #include "tests/files.h"
 
 static void test_restarts__fewer_ranks(void **state)

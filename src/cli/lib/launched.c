@@ -17,7 +17,7 @@
 #include "comm/plugins.h"
 #include "comm/process.h"
 #include "comm/watch/watch.h"
-#include "shared.h"
+#include "cli.h"
 #include "signals.h"
 
 /* ---- the note ---- */

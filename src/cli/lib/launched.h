@@ -24,7 +24,7 @@ void cli_note_write(int note, cli_note at, char with);
 
 /* Is an end worth another run? */
 typedef enum cli_verdict_kind { CLI_AGAIN = 1, CLI_FINAL } cli_verdict_kind;
-/* cli_verdict - notes why this process ends, for the one that may begin it again (restarts.h). */
+/* cli_verdict - notes why this process ends, for the one that may begin it again (launch.h). */
 void cli_verdict(const sheaf_status *st);
 /* cli_launch_note_code - this process ends with `code`: notes it if it is the first, or fails. */
 void cli_launch_note_code(const struct sheaf_comm *all, int code);

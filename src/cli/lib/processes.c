@@ -71,18 +71,6 @@ sheaf_status *cli_processes_alone(bool *elsewhere, const cli *cli)
     return NULL;
 }
 
-/* The same in all of them. */
-static sheaf_status *check_count(const cli_processes *p, int expected)
-{
-    if (expected == sheaf__all_count(p->all))
-        return NULL;
-    sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "--transport mpi");
-    sheaf_expected(st, "%d process%s, one for each rank", expected, expected == 1 ? "" : "es");
-    sheaf_found(st, "%d", sheaf__all_count(p->all));
-    return sheaf_try_this(st, "start as many with mpirun -n or srun -n, or none: with --transport "
-                              "mpi sheaf starts them itself");
-}
-
 sheaf_status *cli_processes_launch(bool *elsewhere, int *code, const cli_launch_options *o)
 {
     cli_launch_result end;
@@ -167,10 +155,11 @@ sheaf_status *cli_processes_begin(cli_processes *p, cli *cli, const cli_processe
     p->all = cli_all(cli);
     if (st == NULL && !sheaf__all_first(p->all))
         cli_hush(cli);
-    TRY(st, check_count(p, processes));
+    TRY(st, sheaf__process_check(p->all, processes));
     if (st == NULL && cli->command->computes)
         st = sheaf__sums_agree(p->all, sheaf__units_prefer_tiles());
-    TRY(st, sheaf__all_agree(p->all, cli_signals_stop(&p->stop)));
+    TRY(st, sheaf__all_agree(p->all, cli_signals_install()));
+    p->stop = sheaf__control_stop(cli_signals());
     return st == NULL ? watch(p, cli, how->in_group * stages_of(how->place)) : st;
 }
 

@@ -7,7 +7,7 @@
 #include "comm/plugins.h"
 #include "comm/process.h"
 #include "launched.h"
-#include "shared.h"
+#include "sheaf/dtype.h"
 
 int cli_exit_code(const sheaf_status *st)
 {
@@ -177,4 +177,22 @@ void cli_hush(cli *cli)
     cli->aside = cli->err;
     cli->out = cli->err = cli->nowhere;
     cli->events = (sheaf_events){ 0 };
+}
+
+/* ---- what several subcommands need ---- */
+
+const cli_choice cli_dtypes[] = {
+    { "float32", SHEAF_F32 },
+    { "bfloat16", SHEAF_BF16 },
+    { "float16", SHEAF_F16 },
+    { 0 },
+};
+
+bool cli_json_end(FILE *to, sheaf_json_writer *j)
+{
+    sheaf__json_end(j);
+    sheaf__text_add(&j->text, "\n");
+    const bool done = !j->text.failed && fputs(j->text.at, to) >= 0;
+    sheaf__text_release(&j->text);
+    return done;
 }

@@ -1,5 +1,5 @@
-/* restarts.c - see restarts.h. */
-#include "restarts.h"
+/* restarts.c - see launch.h. */
+#include "launch.h"
 
 #include <signal.h>
 #include <unistd.h>
@@ -10,7 +10,6 @@
 #include "base/print.h"
 #include "comm/plugins.h"
 #include "hosts.h"
-#include "launch.h"
 #include "launched.h"
 #include "train/rank.h"
 #include "train/train.h"

@@ -147,12 +147,6 @@ sheaf_status *cli_signals_control(sheaf_control **control)
     return cli_signals_install();
 }
 
-sheaf_status *cli_signals_stop(const atomic_int **stop)
-{
-    *stop = &asked.stop;
-    return cli_signals_install();
-}
-
 sheaf_status *cli_signals_explain(sheaf_status *st)
 {
     const char *by = cli_signals_stopped_by();

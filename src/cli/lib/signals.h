@@ -32,9 +32,6 @@ sheaf_control *cli_signals(void);
 /* cli_signals_control - for a command that writes one output and leaves nothing when it is stopped:
  * installs the handlers and gives what they set. */
 sheaf_status *cli_signals_control(sheaf_control **control);
-/* cli_signals_stop - for a command that writes one output and leaves nothing when it is stopped:
- * installs the handlers and gives the word that turns other than 0. */
-sheaf_status *cli_signals_stop(const atomic_int **stop);
 /* cli_signals_unfinished - a file that an impatient second SIGINT, which ends the process at once,
  * removes; NULL: none any more. Stays the caller's. */
 void cli_signals_unfinished(const char *path);
