@@ -13,7 +13,6 @@
 #include "comm/doing.h"
 #include "comm/messages.h"
 #include "comm/plugins.h"
-#include "comm/segments.h"
 #include "comm/watch/self.h"
 
 enum {

@@ -5,7 +5,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "comm/segments.h"
+#include "comm/plugins.h"
 
 static void test_sweep__takes_what_no_process_has(void **state)
 {

@@ -329,15 +329,6 @@ static sheaf_status *only_count(sheaf_comm *comm, int64_t n, sheaf__op op)
     return NULL;
 }
 
-static sheaf_status *combine_alone(const combine *c, float *out, float *const *own, int64_t n)
-{
-    if (c->operands == 0)
-        memset(out, 0, (size_t)n * sizeof *out);
-    else if (out != own[0])
-        memcpy(out, own[0], (size_t)n * sizeof *out);
-    return NULL;
-}
-
 static sheaf_status *combine_all(sheaf_comm *comm, const combine *c, float *out, float *const *own,
                                  int nown, int64_t n, const sheaf_comm_adder *how,
                                  sheaf__heading *heading)
@@ -356,7 +347,10 @@ static sheaf_status *combine_all(sheaf_comm *comm, const combine *c, float *out,
         return st;
     if (counts_only)
         return only_count(comm, n, op);
-    return comm->ranks == 1 ? combine_alone(c, out, own, n) : combine_in_place(comm, c, n, how, op);
+    if (comm->ranks > 1)
+        return combine_in_place(comm, c, n, how, op);
+    combine_block(c, out, (const float *const *)own, n); /* one operand, or none */
+    return NULL;
 }
 
 static uint64_t digest_tree(const sheaf_tree *tree, int64_t rows, int64_t cols)

@@ -4,7 +4,7 @@
 
 #include <math.h>
 
-#include "train/judged.h"
+#include "train/run.h"
 #include "train/sets.h"
 
 enum { ROWS = 37 };

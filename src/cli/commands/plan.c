@@ -6,7 +6,7 @@
 #include "plan_print.h"
 #include "base/base.h"
 #include "base/print.h"
-#include "cli/lib/hosts.h"
+#include "cli/lib/launch.h"
 #include "cli/lib/processes.h"
 
 const char cmd_plan_usage[] =

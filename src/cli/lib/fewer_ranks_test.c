@@ -3,7 +3,6 @@
 
 #include <stdlib.h>
 
-#include "hosts.h"
 #include "launch.h"
 #include "tests/files.h"
 

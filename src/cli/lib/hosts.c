@@ -1,5 +1,5 @@
-/* hosts.c - see hosts.h. */
-#include "hosts.h"
+/* hosts.c - see launch.h. */
+#include "launch.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -12,7 +12,6 @@
 #include "base/base.h"
 #include "base/clock.h"
 #include "base/file.h"
-#include "launch.h"
 
 enum { ANSWER_S = 15, MOST_BYTES = 1 << 20 };
 

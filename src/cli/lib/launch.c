@@ -17,7 +17,6 @@
 #include "base/temporary.h"
 #include "comm/plugins.h"
 #include "comm/process.h"
-#include "comm/segments.h"
 #include "launched.h"
 #include "signals.h"
 
@@ -302,7 +301,6 @@ static sheaf_status *conclude(cli_launch_result *out, int status, const char *mp
                other = cli_note_read(note, CLI_NOTE_CODE_ELSE);
     const bool killed = WIFSIGNALED(status);
     out->verdict = cli_note_read(note, CLI_NOTE_VERDICT);
-    out->gone = cli_note_read(note, CLI_NOTE_GONE);
     out->code = first != 0   ? first - '0'
                 : other != 0 ? other - '0'
                 : killed     ? -1
@@ -347,8 +345,9 @@ sheaf_status *cli_launch(cli_launch_result *out, const cli_launch_options *o)
         st = sheaf__no_memory("the command of a process");
     TRY(st, cli_signals_install());
     TRY(st, sheaf__temporary_make(note, sizeof note, &fd, "note", false));
-    cli_note_write(fd, CLI_NOTE_GONE, 0); /* has its block on the disk, which may be full later */
-    prctl(PR_SET_CHILD_SUBREAPER, 1UL);   /* what an mpirun leaves as it is killed is this one's */
+    cli_note_write(fd, CLI_NOTE_VERDICT,
+                   0);                  /* has its block on the disk, which may be full later */
+    prctl(PR_SET_CHILD_SUBREAPER, 1UL); /* what an mpirun leaves as it is killed is this one's */
     const pid_t parent = getpid(), child = st == NULL ? fork() : -1;
     if (child == 0)
         become(&w, !alone, note, parent);

@@ -16,7 +16,6 @@
 #include "base/base.h"
 #include "comm/plugins.h"
 #include "comm/process.h"
-#include "comm/watch/watch.h"
 #include "cli.h"
 #include "signals.h"
 
@@ -73,12 +72,10 @@ void cli_launch_note_code(const sheaf_comm *all, int code)
 }
 
 /* Of ranks the first one to write counts: what the others find is its consequence. */
-static void note_verdict(cli_verdict_kind kind, int gone)
+static void note_verdict(cli_verdict_kind kind)
 {
-    if (marked(CLI_NOTE_VERDICT) != 0)
-        return;
-    mark(CLI_NOTE_GONE, (char)gone);
-    mark(CLI_NOTE_VERDICT, (char)kind);
+    if (marked(CLI_NOTE_VERDICT) == 0)
+        mark(CLI_NOTE_VERDICT, (char)kind);
 }
 
 /* Errors of the system that may pass: not a file that is missing, nor a disk that is full. */
@@ -97,7 +94,7 @@ void cli_verdict(const sheaf_status *st)
     const sheaf_code code = st == NULL ? SHEAF_E_ARG : sheaf_status_code(st);
     const bool again =
         code == SHEAF_E_PEER || code == SHEAF_E_MEMORY || (code == SHEAF_E_IO && may_pass(st));
-    note_verdict(again ? CLI_AGAIN : CLI_FINAL, 0);
+    note_verdict(again ? CLI_AGAIN : CLI_FINAL);
 }
 
 /* ---- an end while ranks still wait ---- */
@@ -119,14 +116,14 @@ static void leave(void)
     _exit(CLI_FAILED);
 }
 
-void cli_end(void *self, const sheaf__watch_end *why)
+void cli_end(void *self, const char *text)
 {
     const cli *cli = self;
-    if (why->text != NULL) {
-        cli_write_all(STDERR_FILENO, why->text);
+    if (text != NULL) {
+        cli_write_all(STDERR_FILENO, text);
         if (cli->json)
-            print_json(why->text);
-        note_verdict(CLI_AGAIN, why->gone);
+            print_json(text);
+        note_verdict(CLI_AGAIN);
     }
     cli_launch_note_code(cli_all(cli), CLI_FAILED);
     leave();

@@ -16,7 +16,6 @@ typedef enum cli_note {
                             part of itself on a host that is gone */
     CLI_NOTE_STOPPED_BY, /* by the launcher: the signal that it passes on, maybe as another */
     CLI_NOTE_VERDICT,    /* a cli_verdict_kind */
-    CLI_NOTE_GONE,       /* with CLI_AGAIN: ranks of a host that is not heard any more */
 } cli_note;
 /* 0: no mark, or no note. */
 char cli_note_read(int note, cli_note at);
@@ -32,10 +31,9 @@ void cli_launch_note_code(const struct sheaf_comm *all, int code);
  * the launcher is elsewhere. */
 int cli_launch_stopped_by(void);
 
-struct sheaf__watch_end;
 /* cli_end - the hook of comm/watch/watch.h; `self` is the cli: the end of a run that cannot go on,
  * from the watching thread. Ends the process with exit code 3. */
-void cli_end(void *self, const struct sheaf__watch_end *why);
+void cli_end(void *self, const char *text);
 
 /* cli_meeting_clock - called as it joins the others: until the processes of a run watch each other
  * (comm/watch/watch.h) a clock does, as an MPI waits for ever for one that was stopped, or whose

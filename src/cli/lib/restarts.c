@@ -9,7 +9,6 @@
 #include "base/file.h"
 #include "base/print.h"
 #include "comm/plugins.h"
-#include "hosts.h"
 #include "launched.h"
 #include "train/rank.h"
 #include "train/train.h"
@@ -125,26 +124,13 @@ static sheaf_status *choose_hosts(supervised *s)
     free(s->left);
     s->left = NULL;
     s->tp = s->dp = 0;
-    if (cli_hosts_ask(&s->hosts, s->o->mpi) == 0)
+    if (s->hosts.count == 0 || cli_hosts_ask(&s->hosts, s->o->mpi) == 0)
         return NULL;
     cli_fewer_ranks(&tp, &dp, cli_hosts_left(&s->hosts, tp * dp), sheaf__accumulators_of(s->o));
     s->tp = tp;
     s->dp = dp;
     s->left = cli_hosts_words(&s->hosts, s->o->tp * s->o->dp);
     return s->left == NULL ? sheaf__no_memory("--restarts") : NULL;
-}
-
-static sheaf_status *lessen(supervised *s, int gone)
-{
-    int tp = s->tp > 0 ? s->tp : s->o->tp, dp = s->tp > 0 ? s->dp : s->o->dp;
-    if (s->hosts.count > 0)
-        return choose_hosts(s);
-    if (gone == 0)
-        return NULL;
-    cli_fewer_ranks(&tp, &dp, tp * dp - gone, sheaf__accumulators_of(s->o));
-    s->tp = tp;
-    s->dp = dp;
-    return NULL;
 }
 
 /* Newest checkpoint, 0: none. */
@@ -195,7 +181,7 @@ static sheaf_status *supervise(int *code, supervised *s)
         if (st != NULL)
             sheaf_status_print(st, s->cli->err);
         sheaf_status_free(st);
-        if ((st = lessen(s, end.gone)) != NULL)
+        if ((st = choose_hosts(s)) != NULL)
             return st;
         const int64_t step = newest(s->o->out);
         resume = s->o->resume || sheaf__path_kind(s->o->out) == SHEAF_PATH_DIR;

@@ -127,7 +127,7 @@ static void kill_here(const sheaf__watch *w, const sheaf__self *victim)
 }
 
 /* The first process ends the run in all. p: the one that is gone or silent; NULL: all hang. */
-static void end_all(sheaf__watch *w, sheaf__verdict_kind kind, const peer *p, double now, int gone)
+static void end_all(sheaf__watch *w, sheaf__verdict_kind kind, const peer *p, double now)
 {
     sheaf_text text = { 0 };
     frame f = { .magic = MAGIC, .kind = END };
@@ -138,28 +138,8 @@ static void end_all(sheaf__watch *w, sheaf__verdict_kind kind, const peer *p, do
         if (w->peer[i].process > 0)
             send_frame(&w->peer[i], &f);
     kill_here(w, &f.victim);
-    w->o.hooks->end(
-        w->o.hooks->self,
-        &(sheaf__watch_end){ .text = text.at == NULL ? "sheaf: the run cannot go on\n" : text.at,
-                             .gone = gone });
+    w->o.hooks->end(w->o.hooks->self, text.at == NULL ? "sheaf: the run cannot go on\n" : text.at);
     sheaf__text_release(&text);
-}
-
-/* How many processes of the machine of `p` there are, if all of them are silent; else 0. */
-static int gone_with(const sheaf__watch *w, const peer *p, double now)
-{
-    int gone = 0;
-    if (p->self.machine == w->self.machine)
-        return 0;
-    for (int i = 0; i < w->peers; i++) {
-        const peer *other = &w->peer[i];
-        if (other->process <= 0 || other->self.machine != p->self.machine)
-            continue;
-        if (now - other->heard < w->o.heartbeat / 2)
-            return 0;
-        gone++;
-    }
-    return gone;
 }
 
 static bool asked_to_stop(const sheaf__watch *w)
@@ -187,14 +167,13 @@ static void lost(sheaf__watch *w, sheaf__verdict_kind kind, const peer *p, doubl
     sheaf_text text = { 0 };
     look_at_own(w);
     if (is_first(w)) {
-        end_all(w, kind, p, now, kind == SHEAF__STOPPED ? gone_with(w, p, now) : 0);
+        end_all(w, kind, p, now);
         return;
     }
     sheaf__verdict_text(&text, kind, &w->ranks, 0, now - p->heard, &p->self, w->o.cure);
     if (kind == SHEAF__STOPPED)
         kill_here(w, &p->self);
-    w->o.hooks->end(w->o.hooks->self,
-                    &(sheaf__watch_end){ .text = is_its_turn(w) ? text.at : NULL });
+    w->o.hooks->end(w->o.hooks->self, is_its_turn(w) ? text.at : NULL);
     sheaf__text_release(&text);
 }
 
@@ -227,11 +206,11 @@ static void judge_hang(sheaf__watch *w, double now)
     const double still = now - w->progressed;
     const bool all = all_heard(w, now);
     if (all && sheaf__apart(&w->ranks, APART_MS, &a, &b))
-        end_all(w, SHEAF__APART, NULL, now, 0);
+        end_all(w, SHEAF__APART, NULL, now);
     /* a silent process is about to be reported as that, and killed */
     if (w->o.hang_after > 0 &&
         still >= sheaf__patience(&w->ranks, w->o.hang_after) + (all ? 0 : SILENT_S))
-        end_all(w, SHEAF__HANGS, NULL, now, 0);
+        end_all(w, SHEAF__HANGS, NULL, now);
 }
 
 /* ---- connections ---- */
@@ -275,7 +254,7 @@ static void take_frame(sheaf__watch *w, peer *p)
         kill_here(w, &p->in.victim);
         /* a launcher that sees this process end may kill the first before it has told why */
         poll(NULL, 0, LAST_WORDS_MS);
-        w->o.hooks->end(w->o.hooks->self, &(sheaf__watch_end){ 0 });
+        w->o.hooks->end(w->o.hooks->self, NULL);
     }
 }
 

@@ -21,16 +21,11 @@
 
 typedef struct sheaf__watch sheaf__watch;
 
-/* Why a run cannot go on. */
-typedef struct sheaf__watch_end {
-    const char *text; /* to be shown; NULL: the first process shows it */
-    int gone;         /* ranks of a host of which nothing is heard any more, 0: all are there */
-} sheaf__watch_end;
-
 /* What only the program can do. */
 typedef struct sheaf__watch_hooks {
-    /* Called once, in the watching thread: ends the process at once. */
-    void (*end)(void *self, const sheaf__watch_end *why);
+    /* Called once, in the watching thread: ends the process at once. text: why the run cannot go
+     * on, to be shown; NULL: the first process shows it. */
+    void (*end)(void *self, const char *text);
     void (*begun)(void); /* the processes are watched, or are not to be; may be NULL */
     void *self;
 } sheaf__watch_hooks;

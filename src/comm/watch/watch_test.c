@@ -23,9 +23,9 @@ typedef enum what { NOTHING, DIES, STOPS, STOPS_UNHEARD, HANGS, SLOW, WAITS } wh
 static int told[2]; /* a pipe for what they say */
 static char said[TEXT];
 
-static void end(void *self, const sheaf__watch_end *why)
+static void end(void *self, const char *text)
 {
-    if (why->text != NULL && write(told[1], why->text, strlen(why->text)) < 0)
+    if (text != NULL && write(told[1], text, strlen(text)) < 0)
         _exit(98);
     _exit(ENDED);
 }
