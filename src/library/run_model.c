@@ -194,8 +194,7 @@ sheaf_status *sheaf__run_check_base(const char *progress, const sheaf__opened *o
     TRY(st, sheaf__origin_end(&origin));
     if (st == NULL && progress != NULL)
         st = sheaf__json_parse(&root, progress, strlen(progress));
-    TRY(st, progress != NULL ? sheaf__origin_check(&origin, root, &words)
-                             : sheaf__origin_check_known(&origin, &words));
+    TRY(st, sheaf__origin_check(&origin, root, &words));
     sheaf__hashed_stop(opened->hashed);
     sheaf__origin_release(&origin);
     sheaf__text_release(&cure);

@@ -320,9 +320,12 @@ sheaf_status *sheaf__origin_weights(char out[33], const char *progress)
     return st;
 }
 
-static sheaf_status *check_all(const sheaf__origin *o, const json_t *was,
-                               const sheaf__origin_words *w)
+sheaf_status *sheaf__origin_check(const sheaf__origin *o, const json_t *progress,
+                                  const sheaf__origin_words *w)
 {
+    const json_t *was = progress == NULL ? o->known : json_object_get(progress, "origin");
+    if (progress == NULL && was == NULL)
+        return NULL;
     const json_int_t version = json_integer_value(json_object_get(was, "version"));
     if (version != SHEAF__ORIGIN_VERSION) {
         sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "%s: form of its fingerprint", w->what);
@@ -351,17 +354,6 @@ static sheaf_status *check_all(const sheaf__origin *o, const json_t *was,
         st = hash_differs(o, w, "adapter", "adapter_tensors", o->adapter_print,
                           "the adapter it starts from", adapter, o->adapter);
     return st;
-}
-
-sheaf_status *sheaf__origin_check(const sheaf__origin *o, const json_t *progress,
-                                  const sheaf__origin_words *w)
-{
-    return check_all(o, json_object_get(progress, "origin"), w);
-}
-
-sheaf_status *sheaf__origin_check_known(const sheaf__origin *o, const sheaf__origin_words *w)
-{
-    return o->known == NULL ? NULL : check_all(o, o->known, w);
 }
 
 /* ---- texts of lines ---- */

@@ -64,14 +64,11 @@ typedef struct sheaf__origin_words {
 } sheaf__origin_words;
 
 /* sheaf__origin_check - is it what a run began from?
- *   progress  of its checkpoint
+ *   progress  of its checkpoint; NULL: none was saved yet, what run.json keeps counts
  * Errors: words->code, naming what differs: the key of the config, the tensor as far as run.json
  * tells; SHEAF_E_UNSUPPORTED for a later version. */
 sheaf_status *sheaf__origin_check(const sheaf__origin *origin, const json_t *progress,
                                   const sheaf__origin_words *words);
-/* sheaf__origin_check_known - the same against run.json, where no checkpoint was saved yet. */
-sheaf_status *sheaf__origin_check_known(const sheaf__origin *origin,
-                                        const sheaf__origin_words *words);
 
 /* ---- two texts of lines "key: value", of which each key stands once: what differs? ---- */
 

@@ -253,5 +253,5 @@ sheaf_status *sheaf__resume_from(sheaf_checkpoint **from, sheaf__run *r, sheaf_c
 
 sheaf_status *sheaf__resume_known(const sheaf__run *r)
 {
-    return sheaf__origin_check_known(&r->origin, &of_resume);
+    return sheaf__origin_check(&r->origin, NULL, &of_resume);
 }

@@ -25,20 +25,19 @@ extern char **environ;
 /* ---- the words of the command ---- */
 
 typedef struct words {
-    char **at; /* owned, each of them too; ends with NULL */
+    const char **at; /* borrowed words; ends with NULL */
     int64_t count, capacity;
+    char processes[16];
     bool failed;
 } words;
 
 static void add(words *w, const char *word)
 {
-    char *copy = strdup(word);
-    if (copy == NULL || !SHEAF_GROW(&w->at, &w->capacity, w->count + 2)) {
-        free(copy);
+    if (!SHEAF_GROW(&w->at, &w->capacity, w->count + 2)) {
         w->failed = true;
         return;
     }
-    w->at[w->count++] = copy;
+    w->at[w->count++] = word;
     w->at[w->count] = NULL;
 }
 
@@ -46,13 +45,6 @@ static void add_two(words *w, const char *first, const char *second)
 {
     add(w, first);
     add(w, second);
-}
-
-static void release(words *w)
-{
-    for (int64_t i = 0; i < w->count; i++)
-        free(w->at[i]);
-    free(w->at);
 }
 
 static bool given(const char *text)
@@ -77,12 +69,9 @@ static void add_environment(words *w)
     static const char *const kept[] = { "LD_LIBRARY_PATH=", "OMP_", "SHEAF_" };
     for (char **e = environ; *e != NULL; e++)
         for (size_t i = 0; i < sizeof kept / sizeof *kept; i++)
-            if (strncmp(*e, kept[i], strlen(kept[i])) == 0) {
-                char *name = strndup(*e, strcspn(*e, "="));
-                add_two(w, "-x", name == NULL ? CLI_NOTE : name);
-                free(name);
-                break;
-            }
+            if (strncmp(*e, kept[i], strlen(kept[i])) == 0)
+                add_two(w, "-x", *e);
+    add_two(w, "-x", CLI_NOTE); /* which is set for mpirun alone: see become() */
 }
 
 static void add_program(words *w, const char *program, const cli_launch_options *o)
@@ -95,10 +84,9 @@ static void add_program(words *w, const char *program, const cli_launch_options 
 static void command_of(words *w, const char *mpirun, bool is_open, const char *program,
                        const cli_launch_options *o)
 {
-    char count[16];
-    snprintf(count, sizeof count, "%d", o->processes);
+    snprintf(w->processes, sizeof w->processes, "%d", o->processes);
     add(w, mpirun);
-    add_two(w, "-n", count);
+    add_two(w, "-n", w->processes);
     if (is_open) {
         add(w, "-q"); /* it would explain an exit code that sheaf has explained */
         add_two(w, "--bind-to", "none");
@@ -175,7 +163,7 @@ static void become(const words *w, bool is_mpirun, const char *note, pid_t paren
         signal(taken[i], SIG_DFL);
     sigprocmask(SIG_SETMASK, &none, NULL);
     if (!is_mpirun || freopen("/dev/null", "r", stdin) != NULL)
-        execv(w->at[0], w->at);
+        execv(w->at[0], (char *const *)w->at);
     _exit(127);
 }
 
@@ -366,7 +354,7 @@ sheaf_status *cli_launch(cli_launch_result *out, const cli_launch_options *o)
         unlink(note);
         close(fd);
     }
-    release(&w);
+    free(w.at);
     free(mpirun);
     return st;
 }
