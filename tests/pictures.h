@@ -4,7 +4,7 @@
 #include "tests/check.h"
 
 #include "base/file.h"
-#include "formats/zip_crc.h"
+#include "formats/zip.h"
 
 static inline size_t png_number(uint8_t *to, uint32_t x)
 {

@@ -95,7 +95,8 @@ typedef struct sheaf_catalog {
 
     int64_t count, capacity;
     sheaf_logical *tensor; /* in the order found; after sheaf__catalog_sort(), by name */
-    DIR *held; /* a folder that stays while it is read (checkpoint/store/step.h); NULL: none */
+    DIR *
+        held; /* a folder that stays while it is read (checkpoint/store/checkpoint.h); NULL: none */
     int nfiles;
     int64_t files_capacity;
     sheaf_catalog_file *file;

@@ -12,7 +12,6 @@
 #include "formats/safetensors.h"
 #include "formats/torch.h"
 #include "formats/zip.h"
-#include "formats/zip_crc.h"
 
 /* ---- recorded files ---- */
 

@@ -2,13 +2,12 @@
  *
  * Entries, all under "archive": data.pkl, byteorder, data/0 .. data/N-1 (one storage per tensor),
  * version; then the directory. All places are known at the beginning, so bytes come in any order.
- * Their CRC-32 is joined from the parts as they are written (zip_crc.h); the headers follow at the
+ * Their CRC-32 is joined from the parts as they are written (zip.h); the headers follow at the
  * end. */
 #include "base/base.h"
 #include "formats/torch.h"
 #include "filled.h"
 #include "zip.h"
-#include "zip_crc.h"
 
 enum { BEFORE = 2, AFTER = 1, NAME_BYTES = 48 }; /* entries around those of the tensors */
 

@@ -1,7 +1,6 @@
 /* zip.c - reading; see zip.h. */
 #include "zip.h"
 
-#include "zip_crc.h"
 #include "base/base.h"
 
 enum {

@@ -8,7 +8,6 @@
 
 #include "base/text.h"
 #include "formats/zip.h"
-#include "formats/zip_crc.h"
 
 /* ---- files by hand ---- */
 

@@ -9,7 +9,6 @@
 #include "base/json_write.h"
 #include "checkpoint/store/checkpoint.h"
 #include "checkpoint/store/look.h"
-#include "checkpoint/store/step.h"
 #include "dialects/hf/hf.h"
 #include "library/run_model.h"
 #include "library/take.h"

@@ -10,7 +10,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/temporary.h"
-#include "checkpoint/store/step.h"
+#include "checkpoint/store/checkpoint.h"
 #include "checkpoint/store/look.h"
 #include "train/rank.h"
 #include "train/export.h"

@@ -12,7 +12,6 @@
 #include <signal.h>
 
 #include "checkpoint/store/checkpoint.h"
-#include "checkpoint/store/step.h"
 #include "library/settings.h"
 #include "models/open.h"
 #include "train/options.h"
@@ -25,7 +24,7 @@ typedef struct sheaf__run_model {
     int lock;
     sheaf_checkpoint
         *step; /* of whole tensors (methods head and full), which lie over the base; NULL */
-    DIR *held; /* its folder stays (checkpoint/store/step.h); or NULL */
+    DIR *held; /* its folder stays (checkpoint/store/checkpoint.h); or NULL */
     sheaf_source *masters;       /* its tensors */
     sheaf_bf16_sums sums;        /* of a run in bfloat16, else unnamed */
     int slices;                  /* of the run; 0: there is none */

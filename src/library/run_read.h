@@ -4,7 +4,6 @@
 
 #include "checkpoint/store/checkpoint.h"
 #include "library/settings.h"
-#include "checkpoint/store/step.h"
 #include "models/open.h"
 #include "train/options.h"
 #include "train/origin.h"
@@ -18,7 +17,7 @@ typedef struct sheaf__run_reading {
     char *out;    /* its folder; of a step that lies alone, the step's */
     bool alone;   /* it is a step that lies so */
     char *step;   /* folder of the checkpoint; NULL = the result */
-    DIR *held;    /* that folder (checkpoint/store/step.h), or NULL */
+    DIR *held;    /* that folder (checkpoint/store/checkpoint.h), or NULL */
     char *fixed;  /* settings as that checkpoint, or the newest one, holds them: all but paths and
                      what may change; NULL where none can be read */
     int contract; /* of the same one; 0 */

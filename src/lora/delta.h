@@ -2,7 +2,7 @@
  *
  * d[i, j] is an ascending chain of fused multiply-adds over the rank, from 0, in
  * float32: what PEFT's product is on a CPU, bit for bit, for ranks up to 192. Above
- * that its library sums chains over blocks of the rank, see peft_sums.h. Denormals
+ * that its library sums chains over blocks of the rank, see below. Denormals
  * are kept, as they are there. */
 #pragma once
 
@@ -51,3 +51,24 @@ void sheaf__lora_finish(sheaf__lora_change *change, void *out, sheaf_dtype dtype
 /* sheaf__lora_dot - adds to *dot the sum of w[i] * x[i] in double, and to *squares that of w[i] *
  * w[i]. */
 void sheaf__lora_dot(double *dot, double *squares, const float *w, const double *x, int64_t n);
+
+/* ---- the order of PEFT's sums, by the processor that it runs on ---- */
+
+typedef enum sheaf_peft_cpu {
+    SHEAF_PEFT_CPU_THIS,  /* the one that asks */
+    SHEAF_PEFT_CPU_INTEL, /* Intel with AVX-512: PyTorch 2.15, ranks 1 to 2048 */
+    SHEAF_PEFT_CPU_AMD,   /* AMD with AVX-512: PyTorch 2.13, ranks 16 to 2048 */
+    SHEAF_PEFT_CPU_OTHER, /* not known at any rank; summed as on AMD */
+} sheaf_peft_cpu;
+
+/* sheaf__peft_cpu - THIS becomes the kind of the processor this runs on. */
+sheaf_peft_cpu sheaf__peft_cpu(sheaf_peft_cpu cpu);
+const char *sheaf__peft_cpu_name(sheaf_peft_cpu cpu);
+
+/* sheaf__peft_block - how many steps a chain has; the last one may have less. `kernel`: of a
+ * convolution whose kernel has more than one element. */
+int64_t sheaf__peft_block(sheaf_peft_cpu cpu, int64_t rank, bool kernel);
+/* sheaf__peft_known - was this order seen for products [out, rank] [rank, in] of such a size,
+ * whatever PyTorch's number of threads? `channels`: of a convolution's inputs where its kernel has
+ * more than one element, else 0. */
+bool sheaf__peft_known(sheaf_peft_cpu cpu, int64_t rank, int64_t out, int64_t in, int64_t channels);

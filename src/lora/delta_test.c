@@ -4,7 +4,6 @@
 #include "base/cpu.h"
 #include "base/random.h"
 #include "lora/delta.h"
-#include "lora/peft_sums.h"
 #include "ops/kernels.h"
 
 /* The definition, element by element. */

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "lora/adapter.h"
+#include "sheaf/status.h"
 
 /* sheaf__regex_match - Python's re.fullmatch (whole) or re.match on one pattern made of
  * up to three texts put end to end. *group, if asked for, is group 1 as a number, -1 if
@@ -47,3 +48,18 @@ bool sheaf__lora_saves_bias(const sheaf_lora_options *options, const char *name)
 bool sheaf__lora_named_bias(const sheaf_lora_options *options, const char *name);
 /* sheaf__lora_leaves_named - has this file none of them? Then the base's stay. */
 bool sheaf__lora_leaves_named(const sheaf_lora_options *options, sheaf_source *adapter);
+
+/* ---- names that transformers gives tensors on load ----
+ *
+ * An adapter is saved with the names in memory; a base keeps those of its files. A group is what
+ * one kind of model is renamed by: one that explains all names of an adapter is the right one. */
+
+typedef struct sheaf_renames sheaf_renames;
+
+int sheaf__renames_groups(void);
+/* sheaf__renames_new - one group, ready to be used. */
+sheaf_status *sheaf__renames_new(sheaf_renames **out, int group);
+/* sheaf__renames_apply - the name in memory (malloc'd) of a tensor that is called `name` in
+ * files. */
+sheaf_status *sheaf__renames_apply(char **out, const sheaf_renames *renames, const char *name);
+void sheaf__renames_free(sheaf_renames *renames);

@@ -1,5 +1,8 @@
-/* peft_sums.c - see peft_sums.h. */
-#include "lora/peft_sums.h"
+/* peft_sums.c - see delta.h. Every element is a chain of fused multiply-adds over the rank, or a
+ * sum of such chains over blocks of it. Which blocks was measured: they come from MKL 2024.2
+ * (products of matrices) and oneDNN (kernels of convolutions) inside PyTorch, not from any
+ * document. docs/merge.md has the table. */
+#include "lora/delta.h"
 
 #include "base/cpu.h"
 

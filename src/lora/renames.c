@@ -1,7 +1,7 @@
-/* renames.c - see renames.h. From transformers 5.23, conversion_mapping.py: what only renames.
+/* renames.c - see match.h. From transformers 5.23, conversion_mapping.py: what only renames.
  * Fused or stacked weights that it takes apart or puts together on load are not here: an adapter's
  * factors of one part fit no tensor of the file. */
-#include "lora/renames.h"
+#include "lora/match.h"
 
 #include "base/base.h"
 #include "base/regex.h"

@@ -3,7 +3,7 @@
 
 #include "base/base.h"
 #include "checkpoint/store/look.h"
-#include "checkpoint/store/step.h"
+#include "checkpoint/store/checkpoint.h"
 #include "catalog/boxes.h"
 #include "dialects/hf/hf.h"
 #include "dialects/peft/peft.h"

@@ -1,10 +1,10 @@
-/* adapter.c - see copy.h. */
+/* adapter.c - see convert.h. */
 
 #include <math.h>
 
 #include "base/base.h"
 #include "catalog/over_source.h"
-#include "checkpoint/convert/copy.h"
+#include "checkpoint/convert/convert.h"
 #include "dialects/open.h"
 #include "dialects/peft/peft.h"
 #include "lora/adapter.h"

@@ -1,12 +1,11 @@
 /* convert.c - see convert.h: reads, decides, and hands the tensors to the writer of the target
  * (write.c). */
 #include "base/base.h"
-#include "checkpoint/convert/inner.h"
+#include "checkpoint/convert/convert.h"
 
 #include "base/file.h"
 #include "base/output.h"
-#include "checkpoint/convert/copy.h"
-#include "checkpoint/store/own_catalog.h"
+#include "checkpoint/store/look.h"
 #include "dialects/common/whole.h"
 #include "dialects/common/dialects.h"
 #include "dialects/peft/peft.h"

@@ -7,10 +7,8 @@
 #include "base/random.h"
 #include "base/thread.h"
 #include "checkpoint/convert/convert.h"
-#include "checkpoint/convert/copy.h"
-#include "checkpoint/tools/diff.h"
-#include "checkpoint/tools/init.h"
 #include "checkpoint/tools/verify.h"
+#include "checkpoint/tools/init.h"
 #include "formats/safetensors.h"
 #include "tests/faults/faults.h"
 

@@ -1,5 +1,5 @@
-/* copy.c - see copy.h. */
-#include "checkpoint/convert/copy.h"
+/* copy.c - see convert.h. */
+#include "checkpoint/convert/convert.h"
 
 #include <math.h>
 

@@ -4,7 +4,7 @@
  * Hugging Face's Trainer puts there; else --lora-alpha does, and the rest of the config follows
  * from the names and shapes. */
 #include "base/base.h"
-#include "checkpoint/convert/inner.h"
+#include "checkpoint/convert/convert.h"
 
 #include "dialects/common/model_folder.h"
 #include "dialects/common/wrapped.h"

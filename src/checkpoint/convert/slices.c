@@ -1,7 +1,7 @@
-/* slices.c - see copy.h. A job is what one file holds of one tensor: read, hashed and written in
+/* slices.c - see convert.h. A job is what one file holds of one tensor: read, hashed and written in
  * order by one thread. */
 #include "base/base.h"
-#include "checkpoint/convert/copy.h"
+#include "checkpoint/convert/convert.h"
 
 #include "base/lowest.h"
 #include "base/output.h"

@@ -1,17 +1,16 @@
 /* write.c - the writers of the targets of a conversion: Hugging Face, SAT, sheaf's own, PEFT; see
- * inner.h.
+ * convert.h.
  *
  * Each orders the tensors as its form wants them, opens the form's writer, and lets
  * sheaf__copy_all() stream. */
 #include "base/base.h"
-#include "checkpoint/convert/inner.h"
+#include "checkpoint/convert/convert.h"
 
 #include "base/file.h"
 #include "base/json.h"
 #include "base/output.h"
 #include "base/json_write.h"
-#include "checkpoint/convert/copy.h"
-#include "checkpoint/store/own_catalog.h"
+#include "checkpoint/store/look.h"
 #include "checkpoint/store/stream.h"
 #include "dialects/hf/hf.h"
 #include "dialects/peft/peft.h"
@@ -40,28 +39,19 @@ void sheaf__convert_count(sheaf__converter *k)
 
 /* Tensors of the source, in the order in which they are written. */
 typedef struct listing {
-    const sheaf_source_entry **entry;
     sheaf_safetensors_spec *spec;
     int64_t count;
 } listing;
 
 static sheaf_status *list_new(listing *l, const sheaf__converter *k)
 {
-    const size_t n = (size_t)k->source->count(k->source) + 1;
-    *l = (listing){ calloc(n, sizeof *l->entry), calloc(n, sizeof *l->spec), 0 };
-    return l->entry == NULL || l->spec == NULL ? sheaf__convert_no_memory(k) : NULL;
-}
-
-static void list_free(listing *l)
-{
-    free(l->entry);
-    free(l->spec);
+    *l = (listing){ calloc((size_t)k->source->count(k->source) + 1, sizeof *l->spec), 0 };
+    return l->spec == NULL ? sheaf__convert_no_memory(k) : NULL;
 }
 
 static void list_add(listing *l, const sheaf_source_entry *e)
 {
-    l->spec[l->count] = *e;
-    l->entry[l->count++] = e;
+    l->spec[l->count++] = *e;
 }
 
 typedef sheaf_status *put(void *context, int64_t index, int64_t row0, int64_t rows, int64_t col0,
@@ -70,7 +60,7 @@ typedef sheaf_status *put(void *context, int64_t index, int64_t row0, int64_t ro
 static sheaf_status *copy_all(sheaf__converter *k, const listing *l, put *to, void *context)
 {
     return sheaf__copy_all(&(sheaf_copying){ .source = k->source,
-                                             .entry = l->entry,
+                                             .entry = l->spec,
                                              .count = l->count,
                                              .put = to,
                                              .context = context,
@@ -101,7 +91,7 @@ static sheaf_status *fill_folder(sheaf__converter *k, listing *l, sheaf_folder *
                                  sheaf_status *st)
 {
     TRY(st, copy_all(k, l, sheaf__copy_to_folder, folder));
-    list_free(l);
+    free(l->spec);
     if (st == NULL)
         return sheaf__folder_commit(folder);
     sheaf__folder_abandon(folder);
@@ -176,7 +166,7 @@ static sheaf_status *write_moments(sheaf__converter *k, const char *dir)
     else
         sheaf__safetensors_abandon(file);
     free(path);
-    list_free(&l);
+    free(l.spec);
     return st;
 }
 
@@ -242,7 +232,7 @@ sheaf_status *sheaf__convert_to_sat(sheaf__converter *k)
     for (int64_t i = 0; st == NULL && i < sheaf_sat_count(writer); i++)
         list_add(&l, k->source->find(k->source, sheaf_sat_name(writer, i)));
     TRY(st, copy_all(k, &l, put_in_parts, writer));
-    list_free(&l);
+    free(l.spec);
     if (st == NULL)
         return sheaf_sat_commit(writer);
     sheaf_sat_abandon(writer);

@@ -24,7 +24,7 @@ static sheaf_status *make_spec(sheaf_safetensors_spec *out, sheaf_source *source
 
 typedef struct writing {
     sheaf_folder *folder;
-    const sheaf_source_entry **entry;
+    sheaf_source_entry *entry;
     sheaf_safetensors_spec *spec;
 } writing;
 
@@ -34,7 +34,7 @@ static sheaf_status *put(void *context, int64_t index, int64_t row0, int64_t row
                          int64_t cols, const void *src)
 {
     const writing *w = context;
-    const sheaf_source_entry *e = w->entry[index];
+    const sheaf_source_entry *e = &w->entry[index];
     if (w->spec[index].ndim == e->ndim)
         return sheaf__folder_write(w->folder, index, row0, rows, col0, cols, src);
     return sheaf__folder_write(w->folder, index, row0 * e->shape[1] + col0, rows * cols, 0, 1, src);
@@ -74,9 +74,9 @@ static sheaf_status *write_adapter(const sheaf__merge_adapter *a, const char *pr
                   calloc((size_t)n + 1, sizeof *w.spec) };
     sheaf_status *st = w.entry == NULL || w.spec == NULL ? sheaf__no_memory("combine") : NULL;
     for (int64_t i = 0; i < n && st == NULL; i++) {
-        w.entry[i] = source->entry(source, i);
-        total += sheaf__entry_bytes(w.entry[i]);
-        st = make_spec(&w.spec[i], source, w.entry[i]);
+        w.entry[i] = *source->entry(source, i);
+        total += sheaf__entry_bytes(&w.entry[i]);
+        st = make_spec(&w.spec[i], source, &w.entry[i]);
     }
     TRY(st, sheaf_lora_options_json(&json, &a->options));
     TRY(st, sheaf__output_sweep(o->dst, o->events));

@@ -1,4 +1,4 @@
-/* check.c - is what was written what should be there? See work.h.
+/* check.c - is what was written what should be there? See plan.h.
  *
  * Two looks that fail differently: rows read back and computed again must have the same
  * bits (memory, disk), and products with a random vector must agree with those of base
@@ -11,7 +11,7 @@
 
 #include "base/base.h"
 #include "base/random.h"
-#include "checkpoint/merge/work.h"
+#include "checkpoint/merge/plan.h"
 #include "checkpoint/store/stream.h"
 
 static const double most_ratio = 8; /* 1 in 10^13 rows by chance */

@@ -1,6 +1,6 @@
-/* crew.c - the threads that merge, and what each works in; see work.h. */
+/* crew.c - the threads that merge, and what each works in; see plan.h. */
 #include "base/base.h"
-#include "checkpoint/merge/work.h"
+#include "checkpoint/merge/plan.h"
 #include "checkpoint/store/stream.h"
 
 enum { MOST_THREADS = 16 };

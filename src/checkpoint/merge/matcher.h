@@ -5,7 +5,7 @@
 
 #include "base/text.h"
 #include "checkpoint/merge/plan.h"
-#include "lora/renames.h"
+#include "lora/match.h"
 
 /* A tensor of the base under the name that transformers gives it on load. */
 typedef struct sheaf__alias {

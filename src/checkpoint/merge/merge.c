@@ -8,9 +8,7 @@
 #include "base/base.h"
 #include "base/thread.h"
 #include "catalog/boxes.h"
-#include "checkpoint/merge/output.h"
 #include "checkpoint/merge/plan.h"
-#include "checkpoint/merge/work.h"
 #include "checkpoint/store/stream.h"
 #include "dialects/hf/hf.h"
 
@@ -138,14 +136,14 @@ static sheaf_status *put_copy(void *context, int64_t index, int64_t row0, int64_
 
 static sheaf_status *copy_untouched(merger *m)
 {
-    const sheaf_source_entry **entry = calloc((size_t)m->plan.count + 1, sizeof *entry);
+    sheaf_source_entry *entry = calloc((size_t)m->plan.count + 1, sizeof *entry);
     if (entry == NULL)
         return sheaf__no_memory("merge");
     for (int64_t i = 0; i < m->plan.count; i++) {
         const sheaf__merge_tensor *t = &m->plan.tensor[i];
         if (sheaf__merge_touched(t) || t->rows * t->cols == 0)
             continue;
-        entry[i] = t->base;
+        entry[i] = *t->base;
         m->report->tensors++;
     }
     sheaf_status *st = sheaf__copy_all(&(sheaf_copying){ .source = m->plan.base,

@@ -9,7 +9,7 @@
 
 #include "base/control.h"
 #include "lora/combine.h"
-#include "lora/peft_sums.h"
+#include "lora/delta.h"
 #include "sheaf/checkpoint.h"
 
 enum { SHEAF_MERGE_ADAPTERS = 64 }; /* the most */

@@ -2,7 +2,7 @@
 #include "base/base.h"
 #include "checkpoint/merge/matcher.h"
 #include "lora/names.h"
-#include "lora/renames.h"
+#include "lora/match.h"
 
 sheaf__merge_tensor *sheaf__merge_find(sheaf__merge_plan *p, const char *name)
 {

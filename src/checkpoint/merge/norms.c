@@ -1,8 +1,8 @@
-/* norms.c - norms of rows or columns for DoRA; see work.h. */
+/* norms.c - norms of rows or columns for DoRA; see plan.h. */
 #include <math.h>
 
 #include "base/base.h"
-#include "checkpoint/merge/work.h"
+#include "checkpoint/merge/plan.h"
 #include "checkpoint/store/look.h"
 #include "checkpoint/store/stream.h"
 

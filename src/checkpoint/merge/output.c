@@ -1,5 +1,5 @@
-/* output.c - see output.h. */
-#include "checkpoint/merge/output.h"
+/* output.c - see plan.h. */
+#include "checkpoint/merge/plan.h"
 
 #include "base/output.h"
 #include "base/base.h"

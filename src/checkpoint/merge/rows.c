@@ -1,5 +1,5 @@
-/* rows.c - see rows.h. */
-#include "checkpoint/merge/rows.h"
+/* rows.c - see plan.h. */
+#include "checkpoint/merge/plan.h"
 
 #include <math.h>
 

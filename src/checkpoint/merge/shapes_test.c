@@ -5,7 +5,7 @@
 #include <time.h>
 
 #include "base/json.h"
-#include "checkpoint/merge/work.h"
+#include "checkpoint/merge/plan.h"
 
 /* ---- every orientation, over several panels of columns ---- */
 

@@ -9,7 +9,6 @@
 #include "dialects/common/model_folder.h"
 #include "lora/match.h"
 #include "lora/names.h"
-#include "lora/renames.h"
 #include "schema/family.h"
 
 enum { MOST_NAME = 256 };

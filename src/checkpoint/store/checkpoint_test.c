@@ -5,8 +5,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "checkpoint/store/own_catalog.h"
-#include "checkpoint/store/step.h"
+#include "checkpoint/store/look.h"
+#include "checkpoint/store/checkpoint.h"
 #include "checkpoint/tools/verify.h"
 #include "checkpoint/store/manifest.h"
 #include "tests/faults/tiny_state.h"

@@ -3,7 +3,6 @@
 
 #include "base/base.h"
 #include "base/file.h"
-#include "checkpoint/store/own_catalog.h"
 #include "dialects/common/dialects.h"
 #include "dialects/open.h"
 #include "formats/safetensors.h"

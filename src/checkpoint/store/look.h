@@ -7,6 +7,7 @@
 #pragma once
 
 #include "checkpoint/store/checkpoint.h"
+#include "dialects/common/dialects.h"
 #include "sheaf/checkpoint.h"
 
 typedef struct sheaf_look {
@@ -31,3 +32,23 @@ void sheaf__look_view(int64_t *rows, int64_t *cols, const sheaf_source_entry *en
 
 /* sheaf__checkpoint_source - the undivided tensors of a checkpoint, which must stay open. */
 sheaf_status *sheaf__checkpoint_source(sheaf_source **out, sheaf_checkpoint *checkpoint);
+
+/* ---- sheaf's own checkpoints as a dialect ---- */
+
+extern const sheaf_dialect sheaf__dialect_own; /* "sheaf" */
+
+/* sheaf__own_catalog - one folder of slices; `raw`: names as they are stored. */
+sheaf_status *sheaf__own_catalog(sheaf_catalog **out, const char *dir, bool raw);
+
+/* Hears of damages (sheaf_damages.found), and makes findings of those that are not reported yet. */
+typedef struct sheaf__own_damages {
+    sheaf_catalog *catalog;
+    const char *dir;
+    sheaf_status *st;
+} sheaf__own_damages;
+void sheaf__own_found(void *context, const char *file, const char *tensor, const char *expected,
+                      const char *is);
+
+/* sheaf__any_read - sheaf__open() with sheaf's own as hints->own. */
+sheaf_status *sheaf__any_read(sheaf_catalog **out, const char *path,
+                              const sheaf_dialect_hints *hints);

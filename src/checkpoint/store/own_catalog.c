@@ -1,11 +1,11 @@
-/* own_catalog.c - see own_catalog.h. */
-#include "checkpoint/store/own_catalog.h"
+/* own_catalog.c - see look.h. It lies here and not among the dialects because the manifest is this
+ * room's. Names: "master/NAME" of training is NAME, "exp_avg/NAME" is the moment "exp_avg.NAME". */
+#include "checkpoint/store/look.h"
 
 #include "base/base.h"
 #include "base/file.h"
 #include "base/json.h"
-#include "checkpoint/store/look.h"
-#include "checkpoint/store/step.h"
+#include "checkpoint/store/checkpoint.h"
 #include "checkpoint/store/store.h"
 #include "dialects/common/model.h"
 #include "dialects/open.h"

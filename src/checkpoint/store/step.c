@@ -1,5 +1,5 @@
-/* step.c - see step.h. Locks are flock()'s, which end with the process. */
-#include "checkpoint/store/step.h"
+/* step.c - see checkpoint.h. Locks are flock()'s, which end with the process. */
+#include "checkpoint/store/checkpoint.h"
 
 #include <errno.h>
 #include <fcntl.h>

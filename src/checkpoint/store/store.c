@@ -8,7 +8,7 @@
 
 #include "base/base.h"
 #include "base/file.h"
-#include "checkpoint/store/step.h"
+#include "checkpoint/store/checkpoint.h"
 #include "comm/all.h"
 
 sheaf_status *sheaf__store_path(char **out, const sheaf_checkpoints *store, int64_t step)
@@ -53,7 +53,7 @@ static sheaf_status *is_locked(const char *path)
     return sheaf_try_this(st, "wait for it, stop it, or give another --out");
 }
 
-/* Who looks whether a run goes on (step.h) holds it for a moment. */
+/* Who looks whether a run goes on (step.c) holds it for a moment. */
 enum { LOOK_MS = 100 };
 
 static sheaf_status *take_lock(int *lock, const char *dir, const sheaf_events *events)

@@ -110,7 +110,7 @@ static sheaf_status *add_job(crew *c, job j)
 
 static sheaf_status *list_tensor(crew *c, int64_t i)
 {
-    const sheaf_source_entry *e = c->k->entry[i];
+    const sheaf_source_entry *e = &c->k->entry[i];
     const int64_t bytes = (int64_t)sheaf_dtype_bytes(e->dtype);
     int64_t rows, cols;
     sheaf_status *st = NULL;
@@ -133,7 +133,7 @@ static void do_job(void *context, int64_t index, int worker)
     crew *c = context;
     const job *j = &c->job[index];
     const sheaf_copying *k = c->k;
-    const sheaf_source_entry *e = k->entry[j->tensor];
+    const sheaf_source_entry *e = &k->entry[j->tensor];
     if (atomic_load(&c->failure.failed))
         return;
     sheaf_status *st = sheaf__stopped(k->stop, k->command);
@@ -161,7 +161,7 @@ sheaf_status *sheaf__copy_all(const sheaf_copying *k)
     sheaf_status *st = NULL;
     sheaf__lowest_begin(&c.failure);
     for (int64_t i = 0; st == NULL && i < k->count; i++)
-        st = k->entry[i] != NULL ? list_tensor(&c, i) : NULL;
+        st = k->entry[i].name != NULL ? list_tensor(&c, i) : NULL;
     for (int i = 0; st == NULL && i < threads; i++)
         if ((c.buffer[i] = malloc(COPY_BYTES)) == NULL)
             st = sheaf__no_memory("room to copy");

@@ -27,7 +27,7 @@ sheaf_status *sheaf__stream_rows(sheaf__pool *pool, int64_t rows, int64_t chunk,
 
 typedef struct sheaf_copying {
     sheaf_source *source;
-    const sheaf_source_entry *const *entry; /* [count], of the source; NULL is passed over */
+    const sheaf_source_entry *entry; /* [count], of the source; without a name: passed over */
     int64_t count;
     /* put - a box of the view (sheaf_source.read) of entry[index], dense. Called from several
      * threads. */

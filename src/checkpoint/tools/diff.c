@@ -1,5 +1,9 @@
-/* diff.c - see diff.h. */
-#include "checkpoint/tools/diff.h"
+/* diff.c - see verify.h. What is compared are undivided tensors by name: shards, slices and the
+ * order in files do not matter. A tied lm_head that one side does not store is its embed_tokens.
+ * Factors of LoRA that is not merged are tensors like others. So are moments of an optimizer where
+ * both sides have some, and in a checkpoint of sheaf's own or a bare file, where they lie among the
+ * tensors; those that lie beside the model of one side alone are counted, and not compared. */
+#include "checkpoint/tools/verify.h"
 
 #include <math.h>
 

@@ -4,7 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "checkpoint/tools/diff.h"
+#include "checkpoint/tools/verify.h"
 #include "formats/safetensors.h"
 
 static char folder[80];

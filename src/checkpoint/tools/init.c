@@ -187,20 +187,17 @@ static sheaf_status *make_all(maker *m, sheaf_weights_init_report *report,
                               const sheaf_weights_init_options *o)
 {
     _Atomic int64_t done = 0;
-    const sheaf_source_entry **entry = calloc((size_t)m->count + 1, sizeof *entry);
     sheaf_status *st = sheaf__over_init(&m->over, m->count);
-    TRY(st, entry == NULL ? sheaf__no_memory("init") : NULL);
     m->over.source.read = made_read;
     for (int64_t i = 0; i < m->count && st == NULL; i++) {
         st = sheaf__over_add(&m->over, strdup(m->specs[i].name), m->specs[i]);
-        entry[i] = &m->over.own[i];
         report->parameters += sheaf__elements(m->specs[i].ndim, m->specs[i].shape);
     }
     report->tensors = m->count;
     report->dtype = m->dtype;
     report->bytes = report->parameters * (int64_t)sheaf_dtype_bytes(m->dtype);
     TRY(st, sheaf__copy_all(&(sheaf_copying){ .source = &m->over.source,
-                                              .entry = entry,
+                                              .entry = m->over.own,
                                               .count = m->count,
                                               .put = sheaf__copy_to_folder,
                                               .context = m->folder,
@@ -211,7 +208,6 @@ static sheaf_status *make_all(maker *m, sheaf_weights_init_report *report,
                                               .done = &done,
                                               .total = report->bytes,
                                               .what = "bytes made" }));
-    free(entry);
     return st;
 }
 

@@ -9,7 +9,7 @@
 #include "base/file.h"
 #include "base/random.h"
 #include "checkpoint/convert/convert.h"
-#include "checkpoint/tools/diff.h"
+#include "checkpoint/tools/verify.h"
 #include "checkpoint/tools/init.h"
 #include "dialects/common/dialects.h"
 #include "dialects/hf/hf.h"

@@ -8,7 +8,7 @@
 #include "base/base.h"
 #include "base/control.h"
 #include "base/file.h"
-#include "checkpoint/store/own_catalog.h"
+#include "checkpoint/store/look.h"
 #include "checkpoint/store/store.h"
 #include "checkpoint/store/stream.h"
 #include "catalog/boxes.h"

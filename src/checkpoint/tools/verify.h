@@ -7,6 +7,7 @@
 
 #include <stdatomic.h>
 
+#include "checkpoint/store/look.h"
 #include "dialects/common/dialects.h"
 #include "lora/adapter.h"
 #include "sheaf/checkpoint.h"
@@ -55,3 +56,10 @@ void sheaf__look_for_numbers(_Atomic unsigned char *seen, const void *data, size
  * piece k of tensor t. */
 sheaf_status *sheaf__verify_zeros(sheaf_catalog *catalog, const _Atomic unsigned char *seen,
                                   const int64_t *first);
+
+/* ---- which logical tensors differ ---- */
+
+/* sheaf_diff - sheaf_weights_diff(). Keys of configs that only say where something came from are
+ * not compared (base_model_name_or_path, transformers_version, ...). */
+sheaf_status *sheaf_diff(sheaf_weights_diff_report *report, const char *a, const char *b,
+                         const sheaf_weights_diff_options *options);

@@ -1,6 +1,6 @@
 /* verify_joint.c - are several folders parts of one checkpoint? See verify.h. */
 #include "base/base.h"
-#include "checkpoint/store/own_catalog.h"
+#include "checkpoint/store/look.h"
 #include "checkpoint/tools/verify.h"
 
 /* What was read of `path`, or NULL where it could not be looked at, which is reported when it is

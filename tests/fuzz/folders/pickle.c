@@ -10,7 +10,6 @@
 #include "base/text.h"
 #include "formats/pickle.h"
 #include "formats/zip.h"
-#include "formats/zip_crc.h"
 #include "tests/fuzz/folders/change.h"
 #include "tests/pickle_made.h"
 
