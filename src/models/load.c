@@ -37,6 +37,20 @@ typedef struct box {
 
 enum { GROUP = 32 };
 
+static box box_of(sheaf__context *c, sheaf_source *source, const char *name, sheaf_range rows,
+                  sheaf_range cols, void *dst, sheaf_dtype to)
+{
+    return (box){ .c = c,
+                  .source = source,
+                  .name = name,
+                  .row0 = rows.begin,
+                  .rows = rows.end - rows.begin,
+                  .col0 = cols.begin,
+                  .cols = cols.end - cols.begin,
+                  .dst = dst,
+                  .to = to };
+}
+
 /* n rows from row r on that stay in the files: what is noted of them. */
 static void note_rows(box *b, const void *read, int64_t r, int64_t n)
 {
@@ -122,15 +136,9 @@ static sheaf_status *read_trained(sheaf__context *c, sheaf_source *source, const
         for (int part = 0; part < sheaf__trained_parts(t) && st == NULL; part++) {
             sheaf_range rows, cols;
             sheaf__trained_box(t, part, s, &rows, &cols);
-            st = read_box(&(box){ .c = c,
-                                  .source = source,
-                                  .name = name,
-                                  .row0 = rows.begin,
-                                  .rows = rows.end - rows.begin,
-                                  .col0 = cols.begin,
-                                  .cols = cols.end - cols.begin,
-                                  .dst = t->weight[s] + sheaf__trained_at(t, part, s),
-                                  .to = SHEAF_F32 });
+            box b = box_of(c, source, name, rows, cols,
+                           t->weight[s] + sheaf__trained_at(t, part, s), SHEAF_F32);
+            st = read_box(&b);
         }
     return st;
 }
@@ -141,14 +149,9 @@ static sheaf_status *load_floats(sheaf__model *m, sheaf_source *base, const char
 {
     if (trained != NULL)
         return read_trained(m->context, base, name, trained);
-    sheaf_status *st = read_box(&(box){ .c = m->context,
-                                        .source = base,
-                                        .name = name,
-                                        .row0 = row0,
-                                        .rows = rows,
-                                        .cols = cols,
-                                        .dst = dst,
-                                        .to = SHEAF_F32 });
+    box b = box_of(m->context, base, name, (sheaf_range){ row0, row0 + rows },
+                   (sheaf_range){ 0, cols }, dst, SHEAF_F32);
+    sheaf_status *st = read_box(&b);
     if (st == NULL) /* each rounded to the compute dtype */
         sheaf__refresh(m->context, dst, dst, rows * cols, one);
     return st;
@@ -191,21 +194,12 @@ static sheaf_status *keep_panels(sheaf__model *m, sheaf_source *base, sheaf__lin
  * each. */
 static sheaf_status *read_panels(sheaf__model *m, sheaf_source *base, sheaf__linear *l)
 {
-    if (l->rows)
-        return read_box(&(box){ .c = m->context,
-                                .source = base,
-                                .name = l->name,
-                                .rows = l->out,
-                                .col0 = l->logical0,
-                                .cols = l->owned,
-                                .spread = l });
-    return read_box(&(box){ .c = m->context,
-                            .source = base,
-                            .name = l->name,
-                            .row0 = l->logical0,
-                            .rows = l->all.n,
-                            .cols = l->all.k,
-                            .packed = &l->all });
+    const sheaf_range mine = { l->logical0, l->logical0 + l->owned };
+    box b = box_of(m->context, base, l->name, l->rows ? (sheaf_range){ 0, l->out } : mine,
+                   l->rows ? mine : (sheaf_range){ 0, l->in }, NULL, SHEAF_F32);
+    b.spread = l->rows ? l : NULL;
+    b.packed = l->rows ? NULL : &l->all;
+    return read_box(&b);
 }
 
 /* What is packed as one: all of a layer, or each slice of columns. */
@@ -327,13 +321,9 @@ static sheaf_status *load_table(sheaf__model *m, sheaf_source *base, sheaf__tabl
     TRY(st, sheaf_cut_rows(&last, &t->cut, 0, (int)m->context->own.end - 1));
     if (st != NULL)
         return st;
-    box all = { .c = m->context,
-                .source = base,
-                .name = t->name,
-                .row0 = rows.begin,
-                .rows = last.end - rows.begin,
-                .cols = t->width,
-                .print = t->stored.print };
+    box all = box_of(m->context, base, t->name, (sheaf_range){ rows.begin, last.end },
+                     (sheaf_range){ 0, t->width }, NULL, SHEAF_F32);
+    all.print = t->stored.print;
     st = read_box(&all);
     t->stored.source = base;
     t->stored.dtype = all.stored;
@@ -372,14 +362,10 @@ static sheaf_status *load_frequencies(sheaf__model *m, sheaf_source *base)
     sheaf_status *st = frequency == NULL ? sheaf__no_memory(name) : NULL;
     for (int64_t j = 0; j < half && st == NULL; j++)
         frequency[j] = sheaf__rope_frequency(&m->schema->config, j, m->rope.rot, 0);
+    box stored = box_of(m->context, base, name, (sheaf_range){ 0, half }, (sheaf_range){ 0, 1 },
+                        frequency, SHEAF_F32);
     if (st == NULL && base->find(base, name) != NULL)
-        st = read_box(&(box){ .c = m->context,
-                              .source = base,
-                              .name = name,
-                              .rows = half,
-                              .cols = 1,
-                              .dst = frequency,
-                              .to = SHEAF_F32 });
+        st = read_box(&stored);
     for (int64_t j = 0; j < half && st == NULL; j++)
         sheaf__rope_fill_pair(&m->rope, j, frequency[j], 1, m->context->device->kernels,
                               m->context->dtype, m->context->dtype);
@@ -427,15 +413,8 @@ static sheaf_status *load_copies(sheaf__model *m, sheaf_source *adapter, const c
          s++) {
         if (!whole)
             st = sheaf_cut_rows(cut->axis == 0 ? &rows : &cols, cut, piece, s);
-        TRY(st, read_box(&(box){ .c = c,
-                                 .source = adapter,
-                                 .name = name,
-                                 .row0 = rows.begin,
-                                 .rows = rows.end - rows.begin,
-                                 .col0 = cols.begin,
-                                 .cols = cols.end - cols.begin,
-                                 .dst = copy[s],
-                                 .to = c->dtype }));
+        box b = box_of(c, adapter, name, rows, cols, copy[s], c->dtype);
+        TRY(st, read_box(&b));
     }
     return st;
 }

@@ -1,10 +1,9 @@
 /* open.c - see open.h. */
 #include "models/open.h"
 
-#include <xxhash.h>
-
 #include "base/base.h"
 #include "base/file.h"
+#include "base/hash.h"
 #include "catalog/boxes.h"
 #include "dialects/hf/hf.h"
 #include "dialects/open.h"
@@ -190,15 +189,6 @@ static sheaf_status *check_config(const sheaf_config *c, const sheaf__open_optio
         "layers with cross-attention (is_decoder) in a config of CogVLM, which has no tower");
 }
 
-static sheaf_status *no_vit(const char *where, const char *expected)
-{
-    sheaf_status *st = sheaf_fail(SHEAF_E_LAYOUT, "%s: the vision tower", where);
-    sheaf_found(sheaf_expected(st, "%s", expected), "none of them");
-    return sheaf_try_this(
-        st,
-        "the files of the model from before it was trained: a program that does not train the tower may leave it out of what it saves");
-}
-
 /* A tower that is missing as a whole is told as one loss. */
 static sheaf_status *check_tower(const sheaf__opened *o, const char *where, sheaf_component is)
 {
@@ -221,8 +211,13 @@ static sheaf_status *check_tower(const sheaf__opened *o, const char *where, shea
     if (wanted == 0 || there > 0 || others == 0)
         return NULL;
     snprintf(expected, sizeof expected, "its %" PRId64 " tensors, %s*", wanted, rule->part);
-    return is == SHEAF_PLAN_VIT ? no_vit(where, expected)
-                                : no_tower(where, expected, "none of them");
+    if (is != SHEAF_PLAN_VIT)
+        return no_tower(where, expected, "none of them");
+    sheaf_status *st = sheaf_fail(SHEAF_E_LAYOUT, "%s: the vision tower", where);
+    sheaf_found(sheaf_expected(st, "%s", expected), "none of them");
+    return sheaf_try_this(
+        st,
+        "the files of the model from before it was trained: a program that does not train the tower may leave it out of what it saves");
 }
 
 /* What the adapter to read, or the one to make, asks for; *read owns it where it is not
@@ -352,11 +347,7 @@ static sheaf_status *take_weights(sheaf_source **out, sheaf_catalog *c,
 
 static sheaf_status *add_file(sheaf__opened *o, const char *path)
 {
-    char **more = realloc(o->file, (size_t)(o->nfiles + 1) * sizeof *more);
-    if (more == NULL)
-        return sheaf__no_memory("files of the model");
-    o->file = more;
-    if ((o->file[o->nfiles] = strdup(path)) == NULL)
+    if (!SHEAF_GROW(&o->file, NULL, o->nfiles + 1) || (o->file[o->nfiles] = strdup(path)) == NULL)
         return sheaf__no_memory("files of the model");
     o->nfiles++;
     return NULL;
@@ -540,16 +531,6 @@ sheaf_status *sheaf__adapters_base(const char *base, const char *config,
 
 /* ---- fingerprint ---- */
 
-/* `name` is not e->name where an adapter holds the tensor. */
-static sheaf_status *add_row(XXH3_state_t *state, sheaf_source *source, const char *name,
-                             const sheaf_source_entry *e, int64_t row, void *buffer, int64_t cols)
-{
-    sheaf_status *st = source->read(source, name, row, 1, 0, cols, buffer);
-    if (st == NULL)
-        XXH3_128bits_update(state, buffer, (size_t)cols * sheaf_dtype_bytes(e->dtype));
-    return st;
-}
-
 /* Columns of a source's rows: the last axis. */
 static int64_t row_width(const sheaf_tensor *t)
 {
@@ -558,15 +539,13 @@ static int64_t row_width(const sheaf_tensor *t)
 
 sheaf_status *sheaf__fingerprint(char out[33], const sheaf_schema *schema, sheaf_source *source)
 {
-    XXH3_state_t *state = XXH3_createState();
+    sheaf_hasher *hasher = sheaf__hasher_new();
     int64_t widest = 1;
     for (int64_t i = 0; i < schema->count; i++)
         widest = row_width(&schema->tensor[i]) > widest ? row_width(&schema->tensor[i]) : widest;
-    void *buffer = malloc((size_t)widest * 8);
+    void *row = malloc((size_t)widest * 8);
     sheaf_status *st =
-        state == NULL || buffer == NULL ? sheaf__no_memory("fingerprint of the base") : NULL;
-    if (st == NULL)
-        XXH3_128bits_reset(state);
+        hasher == NULL || row == NULL ? sheaf__no_memory("fingerprint of the base") : NULL;
     for (int64_t i = 0; i < schema->count && st == NULL; i++) {
         const sheaf_tensor *t = &schema->tensor[i];
         const sheaf_source_entry *e = source->find(source, t->name);
@@ -578,18 +557,17 @@ sheaf_status *sheaf__fingerprint(char out[33], const sheaf_schema *schema, sheaf
         }
         const int64_t facts[3] = { e->dtype, t->shape[0], t->shape[1] }, cols = row_width(t);
         const int64_t rows = sheaf__elements(t->ndim, t->shape) / cols;
-        XXH3_128bits_update(state, t->name, strlen(t->name) + 1);
-        XXH3_128bits_update(state, facts, sizeof facts);
-        st = add_row(state, source, t->name, e, 0, buffer, cols);
-        TRY(st, add_row(state, source, t->name, e, rows - 1, buffer, cols));
+        sheaf__hasher_add(hasher, t->name, strlen(t->name) + 1);
+        sheaf__hasher_add(hasher, facts, sizeof facts);
+        for (int last = 0; last < 2 && st == NULL; last++) { /* e->name may be an adapter's */
+            st = source->read(source, t->name, last ? rows - 1 : 0, 1, 0, cols, row);
+            if (st == NULL)
+                sheaf__hasher_add(hasher, row, (size_t)cols * sheaf_dtype_bytes(e->dtype));
+        }
     }
-    if (st == NULL) {
-        XXH128_canonical_t canonical;
-        XXH128_canonicalFromHash(&canonical, XXH3_128bits_digest(state));
-        for (size_t i = 0; i < sizeof canonical.digest; i++)
-            snprintf(out + 2 * i, 3, "%02x", canonical.digest[i]);
-    }
-    XXH3_freeState(state);
-    free(buffer);
+    if (st == NULL)
+        sheaf__hash_text(out, sheaf__hasher_end(hasher));
+    sheaf__hasher_free(hasher);
+    free(row);
     return st;
 }

@@ -197,52 +197,39 @@ static void max_limited(const job *w, column *c, int64_t j0, int64_t j1)
             c->max = v_select(sees(c->seen, vi_set((uint32_t)j)), larger(load(s), c->max), c->max);
 }
 
-static void exp_free(column *c, int64_t j0, int64_t j1)
-{
-    float *s = c->score + (j0 - c->run0) * PANEL;
-    for (int64_t j = j0; j < j1; j++, s += PANEL) {
-        float *lane = c->lane + j % 16 * PANEL;
-        const vec e = exp_of(v_sub(load(s), c->max));
-        store(lane, v_add(load(lane), e));
-        store(s, e);
-    }
-}
-
-static void exp_limited(const job *w, column *c, int64_t j0, int64_t j1)
+SHEAF__INLINE void exp_keys(const job *w, column *c, int64_t j0, int64_t j1, const bool limited)
 {
     float *s = c->score + (j0 - c->run0) * PANEL;
     for (int64_t j = j0; j < j1; j++, s += PANEL) {
         float *lane = c->lane + j % 16 * PANEL;
         vec e = v_zero();
-        if (!is_hidden(w, j))
+        if (!limited)
+            e = exp_of(v_sub(load(s), c->max));
+        else if (!is_hidden(w, j))
             e = v_select(sees(c->seen, vi_set((uint32_t)j)), exp_of(v_sub(load(s), c->max)), e);
         store(lane, v_add(load(lane), e));
         store(s, e);
     }
 }
 
-/* Keys [j0, j1) of a run: limited, free, limited. */
-static void find_max(const job *w, const rows *r, int64_t run0, int64_t j0, int64_t j1)
+/* Keys [j0, j1) of the run that starts at key `run0`, those in the middle seen by every row: their
+ * maximum, or, in place of scores, the exponentials and their 16 sums. */
+static void each_panel(const job *w, const rows *r, int64_t run0, int64_t j0, int64_t j1,
+                       const bool exponentials)
 {
     const int64_t a = least(most(j0, r->all_from), j1), b = most(a, least(j1, r->all_to));
     for (int64_t p = 0; p < r->panels; p++) {
         column c = column_of(r, p, run0);
-        max_limited(w, &c, j0, a);
-        max_free(&c, a, b);
-        max_limited(w, &c, b, j1);
-        store(r->max + p * PANEL, c.max);
-    }
-}
-
-/* e in place of s, and its 16 sums. */
-static void exponentials(const job *w, const rows *r, int64_t j0, int64_t j1)
-{
-    const int64_t a = least(most(j0, r->all_from), j1), b = most(a, least(j1, r->all_to));
-    for (int64_t p = 0; p < r->panels; p++) {
-        column c = column_of(r, p, j0);
-        exp_limited(w, &c, j0, a);
-        exp_free(&c, a, b);
-        exp_limited(w, &c, b, j1);
+        if (exponentials) {
+            exp_keys(w, &c, j0, a, true);
+            exp_keys(w, &c, a, b, false);
+            exp_keys(w, &c, b, j1, true);
+        } else {
+            max_limited(w, &c, j0, a);
+            max_free(&c, a, b);
+            max_limited(w, &c, b, j1);
+            store(r->max + p * PANEL, c.max);
+        }
     }
 }
 
@@ -350,7 +337,7 @@ static bool weigh_values(const job *w, const rows *r, bool again)
         j1 = run_end(r, j0);
         if (again) {
             score_keys(w, r, j0, j0, j1);
-            exponentials(w, r, j0, j1); /* adds to lanes that are not read again */
+            each_panel(w, r, j0, j0, j1, true); /* adds to lanes that are not read again */
         }
         for (int64_t b0 = j0, b1; b0 < j1; b0 = b1) {
             b1 = least(j1, (b0 / BLOCK + 1) * BLOCK);
@@ -368,7 +355,7 @@ static bool attend_rows(const job *w, const rows *r)
         for (int64_t b0 = j0, b1; b0 < j1; b0 = b1) {
             b1 = least(j1, (b0 / BLOCK + 1) * BLOCK);
             score_keys(w, r, j0, b0, b1);
-            find_max(w, r, j0, b0, b1);
+            each_panel(w, r, j0, b0, b1, false);
         }
     }
     for (int64_t i = 0; i < r->panels * PANEL; i += PANEL)
@@ -377,7 +364,7 @@ static bool attend_rows(const job *w, const rows *r)
         j1 = run_end(r, j0);
         if (again)
             score_keys(w, r, j0, j0, j1);
-        exponentials(w, r, j0, j1);
+        each_panel(w, r, j0, j0, j1, true);
     }
     end_sums(w, r);
     if (!weigh_values(w, r, again))
