@@ -18,10 +18,10 @@ static bool needs_words(const sheaf__evaluator *e)
 
 static void take_from_run(sheaf__evaluator *e)
 {
-    const sheaf_train_options *run = &e->run.options;
+    const sheaf_train_options *run = &e->run.r.options;
     e->o.dtype = sheaf__run_model_dtype(&e->run, e->o.dtype, &e->opened.config, e->notes);
     sheaf__sums_note(e->o.bf16_sums, e->o.dtype, e->notes);
-    e->o.bf16_sums = sheaf__sums_of(e->o.bf16_sums, e->run.sums, e->o.dtype);
+    e->o.bf16_sums = sheaf__sums_of(e->o.bf16_sums, e->run.r.options.sums, e->o.dtype);
     e->of_run = sheaf__run_model_words(&e->run, &e->o.tokenizer, &e->o.prompt_template, &e->o.date,
                                        &e->o.query);
     if (e->o.loss_on == SHEAF_LOSS_UNNAMED)

@@ -7,7 +7,7 @@
 #include "base/file.h"
 #include "base/output.h"
 #include "checkpoint/store/look.h"
-#include "library/run_read.h"
+#include "library/run_model.h"
 #include "sheaf/checkpoint.h"
 #include "train/export.h"
 

@@ -14,9 +14,6 @@
 #include "checkpoint/store/look.h"
 #include "train/rank.h"
 #include "train/export.h"
-#include "train/origin.h"
-#include "train/select.h"
-#include "library/run_read.h"
 #include "library/train_settings.h"
 
 static bool is_run(const char *path)
@@ -41,6 +38,7 @@ void sheaf__run_reading_release(sheaf__run_reading *r)
     free(r->step);
     if (r->held != NULL)
         closedir(r->held);
+    *r = (sheaf__run_reading){ 0 };
 }
 
 /* OUT of OUT/checkpoints/step-N, or NULL; a link or a path that ends in "/" is fine. */
@@ -202,6 +200,19 @@ sheaf_status *sheaf__run_check_base(const char *progress, const sheaf__opened *o
     return st;
 }
 
+/* The same of the checkpoint or the run at `path`. */
+static sheaf_status *check_base(const sheaf__run_model *run, const sheaf_checkpoint *checkpoint,
+                                const sheaf__opened *opened, const char *path, bool result)
+{
+    const sheaf__origin_from from = { .model = run->folder,
+                                      .tokenizer = run->r.options.tokenizer,
+                                      .out = run->r.out };
+    return sheaf_in(
+        sheaf__run_check_base(checkpoint == NULL ? NULL : sheaf_checkpoint_progress(checkpoint),
+                              opened, &from, path, result),
+        "%s", path);
+}
+
 /* Signals that end the process wait while the folder is there. */
 static sheaf_status *make_temporary(sheaf__run_model *run)
 {
@@ -224,20 +235,12 @@ static sheaf_status *make_temporary(sheaf__run_model *run)
     return st;
 }
 
-static sheaf_status *write_adapter(sheaf__run_model *run, const sheaf__run_reading *r,
-                                   const sheaf__opened *base)
+static sheaf_status *write_adapter(sheaf__run_model *run, const sheaf__opened *base)
 {
     sheaf_checkpoint *checkpoint = NULL;
     sheaf_source *masters = NULL;
-    sheaf_status *st = sheaf_checkpoint_open(&checkpoint, r->step);
-    if (st == NULL)
-        st =
-            sheaf_in(sheaf__run_check_base(sheaf_checkpoint_progress(checkpoint), base,
-                                           &(sheaf__origin_from){ .model = run->folder,
-                                                                  .tokenizer = r->options.tokenizer,
-                                                                  .out = run->out },
-                                           r->step, false),
-                     "%s", r->step);
+    sheaf_status *st = sheaf_checkpoint_open(&checkpoint, run->r.step);
+    TRY(st, check_base(run, checkpoint, base, run->r.step, false));
     TRY(st, sheaf__checkpoint_source(&masters, checkpoint));
     TRY(st, make_temporary(run));
     TRY(st, sheaf__path_join(&run->adapter, run->temporary, "adapter"));
@@ -274,12 +277,12 @@ void sheaf__run_trained_release(sheaf__run_trained *t)
     sheaf__opened_close(&t->opened);
 }
 
-static sheaf_status *export_step(sheaf__run_model *run, const sheaf__run_reading *r,
-                                 const sheaf__open_options *how)
+static sheaf_status *export_step(sheaf__run_model *run, const sheaf__open_options *how)
 {
     sheaf__run_trained trained = { 0 };
-    sheaf_status *st = sheaf__run_trained_open(&trained, r, run->folder, config_of(r, how));
-    TRY(st, write_adapter(run, r, &trained.opened));
+    sheaf_status *st =
+        sheaf__run_trained_open(&trained, &run->r, run->folder, config_of(&run->r, how));
+    TRY(st, write_adapter(run, &trained.opened));
     sheaf__run_trained_release(&trained);
     return st;
 }
@@ -288,17 +291,14 @@ static sheaf_status *export_step(sheaf__run_model *run, const sheaf__run_reading
 
 static sheaf_status *lay_step(sheaf__opened *opened, sheaf__run_model *run)
 {
+    const char *path = sheaf_checkpoint_dir(run->step);
     sheaf_source *stepped = NULL;
-    sheaf_status *st = sheaf__run_check_base(
-        sheaf_checkpoint_progress(run->step), opened,
-        &(sheaf__origin_from){
-            .model = run->folder, .tokenizer = run->options.tokenizer, .out = run->out },
-        sheaf_checkpoint_dir(run->step), false);
-    TRY(st, sheaf__checkpoint_source(&run->masters, run->step));
-    TRY(st, sheaf__stepped_source(&stepped, run->masters, opened->base));
+    sheaf_status *st = check_base(run, run->step, opened, path, false);
+    TRY(st, sheaf_in(sheaf__checkpoint_source(&run->masters, run->step), "%s", path));
+    TRY(st, sheaf_in(sheaf__stepped_source(&stepped, run->masters, opened->base), "%s", path));
     if (st == NULL)
         opened->weights = stepped;
-    return sheaf_in(st, "%s", sheaf_checkpoint_dir(run->step));
+    return st;
 }
 
 /* ---- the result of a run that has one ---- */
@@ -308,17 +308,11 @@ static sheaf_status *check_result(const sheaf__opened *opened, const sheaf__run_
     sheaf_checkpoint *checkpoint = NULL;
     char *step = NULL;
     DIR *held = NULL;
-    sheaf_status *st = sheaf__step_newest(&step, &held, run->out);
+    sheaf_status *st = sheaf__step_newest(&step, &held, run->r.out);
     if (st == NULL && step != NULL)
         sheaf_status_free(
             sheaf_checkpoint_open(&checkpoint, step)); /* a damaged one tells nothing */
-    TRY(st, sheaf_in(sheaf__run_check_base(
-                         checkpoint == NULL ? NULL : sheaf_checkpoint_progress(checkpoint), opened,
-                         &(sheaf__origin_from){ .model = run->folder,
-                                                .tokenizer = run->options.tokenizer,
-                                                .out = run->out },
-                         run->out, true),
-                     "%s", run->out));
+    TRY(st, check_base(run, checkpoint, opened, run->r.out, true));
     sheaf_checkpoint_close(checkpoint);
     if (held != NULL)
         closedir(held);
@@ -328,57 +322,41 @@ static sheaf_status *check_result(const sheaf__opened *opened, const sheaf__run_
 
 /* ---- both ---- */
 
-/* The settings, whose texts live as long as `run`. */
-static void take_settings(sheaf__run_model *run, sheaf__run_reading *r)
-{
-    const sheaf_train_options *o = &run->options;
-    run->options = r->options;
-    run->state = r->state;
-    run->out = r->out;
-    run->held = r->held;
-    run->slices = o->slices;
-    run->dtype = o->dtype;
-    run->sums = o->dtype == SHEAF_BF16 ? o->sums : SHEAF_SUMS_UNNAMED;
-    r->state = (sheaf__settings){ 0 };
-    r->out = NULL;
-    r->held = NULL;
-}
-
 /* The base as the settings name it. */
-static sheaf_status *take_base(sheaf__run_model *run, const sheaf__run_reading *r)
+static sheaf_status *take_base(sheaf__run_model *run)
 {
-    const char *model = r->options.model;
+    const char *model = run->r.options.model, *out = run->r.out;
     if (model == NULL || model[0] == '\0')
-        return sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "%s/settings", run->out),
-                              "the key 'model'");
+        return sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "%s/settings", out), "the key 'model'");
     if (sheaf__path_kind(model) == SHEAF_PATH_NONE) {
-        sheaf_status *st = sheaf_fail(SHEAF_E_IO, "%s: the base of this run", run->out);
+        sheaf_status *st = sheaf_fail(SHEAF_E_IO, "%s: the base of this run", out);
         sheaf_expected(st, "a model at %s, as its settings say%s", model,
                        model[0] == '/' ? "" : " (seen from the folder it was trained in)");
         return sheaf_try_this(sheaf_found(st, "nothing there"),
                               "where it lies now: --model BASE --adapter %s",
-                              r->step != NULL ? r->step : run->out);
+                              run->r.step != NULL ? run->r.step : out);
     }
     run->folder = run->base = strdup(model);
-    return run->base == NULL ? sheaf__no_memory(run->out) : NULL;
+    return run->base == NULL ? sheaf__no_memory(out) : NULL;
 }
 
 /* The run has its result, or has an adapter that becomes a folder, or tensors that are laid over
  * the base. */
-static sheaf_status *take_result(sheaf__run_model *run, const sheaf__run_reading *r,
-                                 const sheaf__open_options *how)
+static sheaf_status *take_result(sheaf__run_model *run, const sheaf__open_options *how)
 {
-    const bool lora = r->options.method == SHEAF_METHOD_LORA;
+    const bool lora = run->r.options.method == SHEAF_METHOD_LORA;
+    const char *step = run->r.step;
     sheaf_status *st;
-    if (r->step != NULL) {
-        st = lora ? export_step(run, r, how) : sheaf__run_copy(&run->config, config_of(r, how));
+    if (step != NULL) {
+        st = lora ? export_step(run, how) : sheaf__run_copy(&run->config, config_of(&run->r, how));
         if (st == NULL && !lora)
-            st = sheaf_checkpoint_open(&run->step, r->step);
+            st = sheaf_checkpoint_open(&run->step, step);
         if (st == NULL)
-            sheaf_note(how->events, "%s, on %s", r->step, run->folder);
+            sheaf_note(how->events, "%s, on %s", step, run->folder);
         return st;
     }
-    st = sheaf__path_join(lora ? &run->adapter : &run->base, run->out, lora ? "adapter" : "model");
+    st =
+        sheaf__path_join(lora ? &run->adapter : &run->base, run->r.out, lora ? "adapter" : "model");
     if (st == NULL && !lora)
         run->folder = run->base;
     if (st == NULL && lora)
@@ -400,45 +378,43 @@ static sheaf_status *check_contract(const sheaf__run_reading *r)
                           "a newer sheaf, such as the one that wrote it");
 }
 
-static sheaf_status *take_run(sheaf__run_model *run, sheaf__run_reading *r,
-                              const sheaf__open_options *how, bool as_adapter)
+static sheaf_status *take_run(sheaf__run_model *run, const sheaf__open_options *how,
+                              bool as_adapter)
 {
-    const bool whole = r->options.method != SHEAF_METHOD_LORA && r->step == NULL;
-    sheaf_status *st = check_contract(r);
-    take_settings(run, r);
+    const bool whole = run->r.options.method != SHEAF_METHOD_LORA && run->r.step == NULL;
+    sheaf_status *st = check_contract(&run->r);
     if (st == NULL && as_adapter && whole) {
-        st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--adapter %s", run->out),
+        st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--adapter %s", run->r.out),
                             "a run of method lora, or a checkpoint");
         return sheaf_try_this(sheaf_found(st, "a run whose result is a whole model"),
-                              "--model %s/model", run->out);
+                              "--model %s/model", run->r.out);
     }
     if (st == NULL && !as_adapter && !whole)
-        st = take_base(run, r);
-    return st == NULL ? take_result(run, r, how) : st;
+        st = take_base(run);
+    return st == NULL ? take_result(run, how) : st;
 }
 
+/* Is --model a run, or else --adapter? */
 static sheaf_status *find_run(sheaf__run_model *run, const sheaf__open_options *how)
 {
     const bool adapter = how->adapter != NULL && how->adapter[0] != '\0';
-    sheaf__run_reading r = { 0 };
+    const char *const path[] = { how->model, how->adapter };
+    sheaf_status *st = NULL;
     bool is = false;
-    sheaf_status *st = sheaf__run_read(&r, &is, how->model, false);
-    if (st == NULL && is && adapter)
-        st = sheaf_try_this(sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--adapter"),
-                                                       "none: --model is a run, which has its own"),
-                                        "%s", how->adapter),
-                            "--model %s --adapter %s",
-                            r.options.model != NULL ? r.options.model : "BASE", how->adapter);
-    else if (st == NULL && is)
-        st = take_run(run, &r, how, false);
-    sheaf__run_reading_release(&r);
-    if (st != NULL || is || !adapter)
-        return st;
-    r = (sheaf__run_reading){ 0 };
-    st = sheaf__run_read(&r, &is, how->adapter, false);
-    if (st == NULL && is)
-        st = take_run(run, &r, how, true);
-    sheaf__run_reading_release(&r);
+    for (int i = 0; i < 2 && st == NULL && !is; i++) {
+        sheaf__run_reading_release(&run->r);
+        st = sheaf__run_read(&run->r, &is, path[i], false);
+        if (st == NULL && is && i == 0 && adapter) {
+            const char *base = run->r.options.model;
+            st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--adapter"),
+                                "none: --model is a run, which has its own");
+            sheaf_try_this(sheaf_found(st, "%s", how->adapter), "--model %s --adapter %s",
+                           base != NULL ? base : "BASE", how->adapter);
+        } else if (st == NULL && is)
+            st = take_run(run, how, i == 1);
+    }
+    if (!is)
+        sheaf__run_reading_release(&run->r);
     return st;
 }
 
@@ -462,11 +438,12 @@ sheaf_status *sheaf__run_model_open(sheaf__opened *out, sheaf__run_model *run,
     *out = (sheaf__opened){ 0 };
     sheaf_status *st = find_run(run, how);
     replaced.model = run->folder;
+    const int slices = run->r.options.slices;
     if (replaced.slices == 0)
-        replaced.slices = run->slices > 0 ? run->slices : SHEAF__DEFAULT_SLICES;
-    if (st == NULL && run->slices > 0 && how->slices == 0 && run->slices != SHEAF__DEFAULT_SLICES)
-        sheaf_note(how->events, "%d slice%s, as in the run (--slices changes it)", run->slices,
-                   run->slices == 1 ? "" : "s");
+        replaced.slices = slices > 0 ? slices : SHEAF__DEFAULT_SLICES;
+    if (st == NULL && slices > 0 && how->slices == 0 && slices != SHEAF__DEFAULT_SLICES)
+        sheaf_note(how->events, "%d slice%s, as in the run (--slices changes it)", slices,
+                   slices == 1 ? "" : "s");
     const bool result = run->adapter != NULL && run->temporary == NULL;
     if (run->adapter != NULL)
         replaced.adapter = run->adapter;
@@ -493,7 +470,7 @@ static void name(const char **what, const char *of_run)
 bool sheaf__run_model_words(const sheaf__run_model *run, const char **tokenizer,
                             const char **version, const char **date, const char **query)
 {
-    const sheaf_train_options *o = &run->options;
+    const sheaf_train_options *o = &run->r.options;
     const bool own = *version == NULL;
     if (own || (o->prompt_template != NULL && strcmp(*version, o->prompt_template) == 0))
         name(date, o->date);
@@ -533,23 +510,25 @@ sheaf_dtype sheaf__run_model_dtype(const sheaf__run_model *run, sheaf_dtype aske
 {
     if (asked != SHEAF_BOOL)
         return asked;
-    if (run->out == NULL)
+    if (run->r.out == NULL)
         return sheaf__own_dtype(config, events);
-    if (run->dtype != SHEAF_F32)
+    const sheaf_dtype of_run = run->r.options.dtype;
+    if (of_run != SHEAF_F32)
         sheaf_note(events, "activations in %s, as in the run (--dtype changes it)",
-                   sheaf_dtype_torch_name(run->dtype));
-    return run->dtype;
+                   sheaf_dtype_torch_name(of_run));
+    return of_run;
 }
 
 sheaf_status *sheaf__run_model_ranks(const sheaf__run_model *run, int slices, int tp)
 {
+    const int of_run = run->r.options.slices;
     int enough = 1;
-    if (slices > 0 || run->slices == 0 || tp <= run->slices)
+    if (slices > 0 || of_run == 0 || tp <= of_run)
         return NULL;
     while (enough < tp)
         enough *= 2;
     sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "--tp");
-    sheaf_expected(st, "at most %d, the slices of the run", run->slices);
+    sheaf_expected(st, "at most %d, the slices of the run", of_run);
     return sheaf_try_this(sheaf_found(st, "%d", tp),
                           "fewer ranks; --slices %d takes so many, but adds in another order than "
                           "the run did",
@@ -563,11 +542,8 @@ void sheaf__run_model_release(sheaf__run_model *run)
         run->masters->close(run->masters);
     sheaf_checkpoint_close(run->step);
     free(run->base);
-    free(run->out);
-    if (run->held != NULL)
-        closedir(run->held);
     free(run->adapter);
     free(run->config);
-    sheaf__settings_release(&run->state);
+    sheaf__run_reading_release(&run->r);
     *run = (sheaf__run_model){ 0 };
 }

@@ -108,8 +108,9 @@ static const char *way(char out[60], const char *path)
     sheaf__opened opened;
     sheaf__run_model run;
     CHECK_OK(sheaf__run_model_open(&opened, &run, &(sheaf__open_options){ .model = path }));
-    assert_int_equal(opened.schema->slices, run.slices);
-    snprintf(out, 60, "%s, %d", sheaf__sums_name(run.dtype, run.sums), run.slices);
+    assert_int_equal(opened.schema->slices, run.r.options.slices);
+    snprintf(out, 60, "%s, %d", sheaf__sums_name(run.r.options.dtype, run.r.options.sums),
+             run.r.options.slices);
     sheaf__opened_close(&opened);
     sheaf__run_model_release(&run);
     return out;
