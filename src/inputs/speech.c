@@ -164,22 +164,6 @@ static sheaf_status *other_tokens(const sheaf__speech *s, sheaf__mark mark)
     return sheaf_try_this(st, "the tokenizer of this model: --tokenizer PATH");
 }
 
-static sheaf_status *check_marks(const sheaf__said *said, const sheaf__speech *s,
-                                 const sheaf__placed_mark *mark, int64_t marks)
-{
-    int64_t i = 0;
-    for (int64_t k = 0; k < marks; k++) {
-        while (i < said->count &&
-               (said->where[i].begin < mark[k].begin || said->where[i].begin == said->where[i].end))
-            i++;
-        if (mark[k].begin < mark[k].end &&
-            (i == said->count || said->where[i].begin != mark[k].begin ||
-             said->where[i].end != mark[k].end || said->id[i] != s->mark[mark[k].mark]))
-            return other_tokens(s, mark[k].mark);
-    }
-    return NULL;
-}
-
 static sheaf_status *encode(sheaf__said *out, const sheaf__speech *s,
                             const sheaf__placed_mark *mark, int64_t marks)
 {
@@ -195,7 +179,7 @@ static sheaf_status *encode(sheaf__said *out, const sheaf__speech *s,
         out->written = sheaf__tokenizer_written(s->tokenizer, out->text.text + plain[i].begin,
                                                 plain[i].end - plain[i].begin);
     free(plain);
-    return st == NULL ? check_marks(out, s, mark, marks) : st;
+    return st;
 }
 
 /* ---- the whole ---- */
@@ -220,18 +204,24 @@ static sheaf_status *put_bos(sheaf__said *out, const sheaf__speech *s)
     return NULL;
 }
 
-static sheaf_status *find_rows(sheaf__said *out, const sheaf__placed_mark *mark, int64_t marks)
+/* Marks are the tokens of their names; which of them are rows of a picture. */
+static sheaf_status *find_rows(sheaf__said *out, const sheaf__speech *s,
+                               const sheaf__placed_mark *mark, int64_t marks)
 {
-    int64_t k = 0;
+    const sheaf__text_range *where = out->where;
+    int64_t i = 0;
     out->row = calloc((size_t)out->count + 1, 1);
     if (out->row == NULL)
         return sheaf__no_memory("conversation");
-    for (int64_t i = 0; i < out->count; i++) {
-        while (k < marks && mark[k].begin < out->where[i].begin)
-            k++;
-        out->row[i] = k < marks && mark[k].mark == SHEAF__MARK_ROW &&
-                      out->where[i].begin < out->where[i].end &&
-                      mark[k].begin == out->where[i].begin;
+    for (int64_t k = 0; k < marks; k++) {
+        while (i < out->count && (where[i].begin < mark[k].begin || where[i].begin == where[i].end))
+            i++;
+        if (mark[k].begin == mark[k].end)
+            continue;
+        if (i == out->count || where[i].begin != mark[k].begin || where[i].end != mark[k].end ||
+            out->id[i] != s->mark[mark[k].mark])
+            return other_tokens(s, mark[k].mark);
+        out->row[i] = mark[k].mark == SHEAF__MARK_ROW;
     }
     return NULL;
 }
@@ -278,7 +268,7 @@ sheaf_status *sheaf__say(sheaf__said *out, const sheaf__speech *s, const sheaf__
         move_marks(mark, p, &out->text);
     TRY(st, encode(out, s, mark, p->marks));
     TRY(st, put_bos(out, s));
-    TRY(st, find_rows(out, mark, p->marks));
+    TRY(st, find_rows(out, s, mark, p->marks));
     free(mark);
     return st;
 }
