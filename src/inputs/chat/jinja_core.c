@@ -21,7 +21,7 @@ void sheaf__j_fail(sheaf__j *j, sheaf_status *st)
     longjmp(j->escape, 1);
 }
 
-_Noreturn static void no_memory(sheaf__j *j)
+void sheaf__j_no_memory(sheaf__j *j)
 {
     sheaf__j_fail(j, sheaf__no_memory("chat template"));
 }
@@ -69,13 +69,12 @@ void *sheaf__j_take(sheaf__j *j, size_t size)
         const size_t room = size > LEAST ? size : LEAST;
         b = calloc(1, sizeof *b + room);
         if (b == NULL)
-            no_memory(j);
+            sheaf__j_no_memory(j);
         b->size = room;
         b->next = j->blocks;
         j->blocks = b;
         j->used += room;
-        if (!sheaf__j_add_region(j, b->at, room))
-            no_memory(j);
+        sheaf__j_add_region(j, b->at, room);
     }
     char *at = b->at + b->used;
     b->used += size;
@@ -246,17 +245,16 @@ void sheaf__j_put(sheaf__j *j, sheaf__jbuffer *b, const char *at, size_t size)
     if (b->at == NULL || size > b->capacity - b->size) {
         const size_t capacity = (b->size + size) * 2 + 64;
         char *more = sheaf__j_take(j, capacity + 1); /* one end is no other's beginning */
-        if (b->size > 0)
+        if (b->size > 0) {
             memcpy(more, b->at, b->size);
-        if (b->size > 0 && !sheaf__j_copy_source(j, more, b->at, b->size))
-            no_memory(j);
+            sheaf__j_copy_source(j, more, b->at, b->size);
+        }
         b->at = more;
         b->capacity = capacity;
     }
     if (size > 0)
         memcpy(b->at + b->size, at, size);
-    if (!sheaf__j_copy_source(j, b->at + b->size, at, size))
-        no_memory(j);
+    sheaf__j_copy_source(j, b->at + b->size, at, size);
     b->size += size;
 }
 
@@ -265,8 +263,8 @@ void sheaf__j_put_for(sheaf__j *j, sheaf__jbuffer *b, const char *bytes, size_t 
 {
     const int64_t message = sheaf__j_message_at(j, at);
     sheaf__j_put(j, b, bytes, size);
-    if (message >= 0 && !sheaf__j_set_source(j, b->at + b->size - size, size, message))
-        no_memory(j);
+    if (message >= 0)
+        sheaf__j_set_source(j, b->at + b->size - size, size, message);
 }
 
 sheaf__jvalue sheaf__j_taken(const sheaf__jbuffer *b)

@@ -36,6 +36,7 @@ typedef struct sheaf__j {
 } sheaf__j;
 
 _Noreturn void sheaf__j_fail(sheaf__j *j, sheaf_status *st);
+_Noreturn void sheaf__j_no_memory(sheaf__j *j);
 /* What Jinja would raise as well; what is not done here. */
 _Noreturn void sheaf__j_raise(sheaf__j *j, const char *fmt, ...) SHEAF_PRINTF(2, 3);
 _Noreturn void sheaf__j_refuse(sheaf__j *j, const char *fmt, ...) SHEAF_PRINTF(2, 3);
@@ -143,11 +144,11 @@ sheaf__jvalue sheaf__j_taken(const sheaf__jbuffer *b);
 void sheaf__j_put_for(sheaf__j *j, sheaf__jbuffer *b, const char *bytes, size_t size,
                       const char *at); /* that stand for what is at `at`: its upper case */
 
-/* Where bytes come from (jinja_source.c). False: no memory. */
-bool sheaf__j_read_messages(sheaf__j *j, const json_t *messages);
-bool sheaf__j_add_region(sheaf__j *j, const char *at, size_t size);
-bool sheaf__j_copy_source(sheaf__j *j, const char *to, const char *at, size_t size);
-bool sheaf__j_set_source(sheaf__j *j, const char *at, size_t size, int64_t message);
+/* Where bytes come from (jinja_source.c). */
+void sheaf__j_read_messages(sheaf__j *j, const json_t *messages);
+void sheaf__j_add_region(sheaf__j *j, const char *at, size_t size);
+void sheaf__j_copy_source(sheaf__j *j, const char *to, const char *at, size_t size);
+void sheaf__j_set_source(sheaf__j *j, const char *at, size_t size, int64_t message);
 int64_t sheaf__j_message_at(const sheaf__j *j, const char *at); /* -1: none */
 sheaf__jpiece *sheaf__j_pieces(const sheaf__j *j, const char *at, size_t size, int64_t *n);
 void sheaf__j_release_regions(sheaf__j *j);

@@ -71,7 +71,7 @@ static void cut(sheaf__jrun *r)
 {
     sheaf__jinja_text *t = r->result;
     if (!SHEAF_GROW(&t->cut, &t->cut_capacity, t->cuts + 1))
-        sheaf__j_fail(r->j, sheaf__no_memory("chat template"));
+        sheaf__j_no_memory(r->j);
     t->cut[t->cuts++] = r->out->size;
 }
 
@@ -156,7 +156,7 @@ static void run_generation(sheaf__jrun *r, const sheaf__jnode *n)
     const size_t begin = r->out->size;
     put(r, written(r, n->body, r->scope));
     if (!SHEAF_GROW(&t->mark, NULL, t->marks + 1))
-        sheaf__j_fail(r->j, sheaf__no_memory("chat template"));
+        sheaf__j_no_memory(r->j);
     t->mark[t->marks++] = (sheaf__jpiece){ begin, r->out->size, -1 };
 }
 
@@ -264,8 +264,7 @@ static void run_all(sheaf__j *j, sheaf__jbuffer *b, sheaf__jinja_text *result,
     };
     const char *key;
     json_t *value;
-    if (!sheaf__j_read_messages(j, json_object_get(variables, "messages")))
-        sheaf__j_fail(j, sheaf__no_memory("chat template"));
+    sheaf__j_read_messages(j, json_object_get(variables, "messages"));
     sheaf__j_enter(&r, NULL);
     json_object_foreach((json_t *)variables, key, value)
         sheaf__j_define(&r, (sheaf__jtext){ key, strlen(key) }, sheaf__j_of_json(j, value));

@@ -46,35 +46,33 @@ static region *find(const sheaf__j *j, const char *at)
     return i >= 0 && at <= j->region[i].end ? &j->region[i] : NULL;
 }
 
-bool sheaf__j_add_region(sheaf__j *j, const char *at, size_t size)
+void sheaf__j_add_region(sheaf__j *j, const char *at, size_t size)
 {
     const int64_t i = region_at(j, at) + 1;
     if (!SHEAF_GROW(&j->region, &j->region_capacity, j->regions + 1))
-        return false;
+        sheaf__j_no_memory(j);
     memmove(j->region + i + 1, j->region + i, (size_t)(j->regions - i) * sizeof *j->region);
     j->region[i] = (region){ .begin = at, .end = at + size };
     j->regions++;
-    return true;
 }
 
 /* Beside the others, or as a part of the one that it goes on with. */
-static bool add_piece(region *in, sheaf__jsource piece)
+void sheaf__j_set_source(sheaf__j *j, const char *at, size_t size, int64_t message)
 {
+    region *in = find(j, at);
     int64_t i = in->count;
-    while (i > 0 && in->piece[i - 1].at > piece.at) /* an older text of the block grows */
+    while (i > 0 && in->piece[i - 1].at > at) /* an older text of the block grows */
         i--;
     sheaf__jsource *before = i > 0 ? &in->piece[i - 1] : NULL;
-    if (before != NULL && before->message == piece.message &&
-        before->at + before->size == piece.at) {
-        before->size += piece.size;
-        return true;
+    if (before != NULL && before->message == message && before->at + before->size == at) {
+        before->size += size;
+        return;
     }
     if (!SHEAF_GROW(&in->piece, &in->capacity, in->count + 1))
-        return false;
+        sheaf__j_no_memory(j);
     memmove(in->piece + i + 1, in->piece + i, (size_t)(in->count - i) * sizeof *in->piece);
-    in->piece[i] = piece;
+    in->piece[i] = (sheaf__jsource){ at, size, message };
     in->count++;
-    return true;
 }
 
 /* ---- pieces ---- */
@@ -93,12 +91,12 @@ static int64_t first_piece(const region *r, const char *at)
     return low;
 }
 
-bool sheaf__j_copy_source(sheaf__j *j, const char *to, const char *at, size_t size)
+void sheaf__j_copy_source(sheaf__j *j, const char *to, const char *at, size_t size)
 {
     const region *from = find(j, at);
     if (from == NULL || from->count == 0)
-        return true;
-    region *into = find(j, to);
+        return;
+    const region *into = find(j, to);
     for (int64_t i = first_piece(from, at); i < from->count; i++) {
         const sheaf__jsource p = from->piece[i];
         const char *begin = p.at > at ? p.at : at,
@@ -108,12 +106,9 @@ bool sheaf__j_copy_source(sheaf__j *j, const char *to, const char *at, size_t si
         if (begin == end && p.size > 0 && size > 0)
             continue; /* it stands beside */
         const int64_t before = into->count;
-        if (!add_piece(into,
-                       (sheaf__jsource){ to + (begin - at), (size_t)(end - begin), p.message }))
-            return false;
+        sheaf__j_set_source(j, to + (begin - at), (size_t)(end - begin), p.message);
         i += from == into && to < at ? into->count - before : 0;
     }
-    return true;
 }
 
 int64_t sheaf__j_message_at(const sheaf__j *j, const char *at)
@@ -123,37 +118,29 @@ int64_t sheaf__j_message_at(const sheaf__j *j, const char *at)
     return from != NULL && i < from->count && from->piece[i].at <= at ? from->piece[i].message : -1;
 }
 
-bool sheaf__j_set_source(sheaf__j *j, const char *at, size_t size, int64_t message)
-{
-    return add_piece(find(j, at), (sheaf__jsource){ at, size, message });
-}
-
 /* ---- messages ---- */
 
-static bool add_strings(sheaf__j *j, const json_t *json, int64_t message)
+static void add_strings(sheaf__j *j, const json_t *json, int64_t message)
 {
     const char *key;
     json_t *value;
     size_t i;
-    bool good = true;
     if (json_is_string(json)) {
-        const char *at = json_string_value(json);
-        const size_t size = json_string_length(json);
-        good = sheaf__j_add_region(j, at, size) && sheaf__j_set_source(j, at, size, message);
+        sheaf__j_add_region(j, json_string_value(json), json_string_length(json));
+        sheaf__j_set_source(j, json_string_value(json), json_string_length(json), message);
     }
-    json_array_foreach((json_t *)json, i, value) good = good && add_strings(j, value, message);
-    json_object_foreach((json_t *)json, key,
-                        value) if (strcmp(key, "role") != 0 && strcmp(key, "type") != 0) good =
-        good && add_strings(j, value, message);
-    return good;
+    json_array_foreach((json_t *)json, i, value) add_strings(j, value, message);
+    json_object_foreach((json_t *)json, key, value)
+    {
+        if (strcmp(key, "role") != 0 && strcmp(key, "type") != 0)
+            add_strings(j, value, message);
+    }
 }
 
-bool sheaf__j_read_messages(sheaf__j *j, const json_t *messages)
+void sheaf__j_read_messages(sheaf__j *j, const json_t *messages)
 {
-    bool good = true;
-    for (size_t i = 0; i < json_array_size(messages) && good; i++)
-        good = add_strings(j, json_array_get(messages, i), (int64_t)i);
-    return good;
+    for (size_t i = 0; i < json_array_size(messages); i++)
+        add_strings(j, json_array_get(messages, i), (int64_t)i);
 }
 
 /* What of a text comes from messages, by place: malloc'd, NULL without memory. */
