@@ -120,16 +120,17 @@ sheaf_status *sheaf__beside_read(sheaf__beside *out, const char *folder)
 
 static sheaf__tokenizer_class class_named(const char *name, size_t size)
 {
-    static const char *const known[] = { "", "LlamaTokenizer", "GemmaTokenizer", "Qwen2Tokenizer",
-                                         "GPT2Tokenizer" };
-    /* MiniCPM-V's own, which add names to it; where they are of a byte-level file see below */
-    static const char *const derived[] = { "LlamaTokenizerWrapper", "MiniCPMVTokenizer" };
-    for (int i = 1; i < 5; i++)
-        if (strlen(known[i]) == size && memcmp(known[i], name, size) == 0)
+    /* The second and third are MiniCPM-V's own, which add names; where they are of a byte-level
+     * file see below. */
+    static const char *const known[] = {
+        [SHEAF__LLAMA_TOKENIZER] = "LlamaTokenizer LlamaTokenizerWrapper MiniCPMVTokenizer",
+        [SHEAF__GEMMA_TOKENIZER] = "GemmaTokenizer",
+        [SHEAF__QWEN2_TOKENIZER] = "Qwen2Tokenizer",
+        [SHEAF__GPT2_TOKENIZER] = "GPT2Tokenizer",
+    };
+    for (int i = SHEAF__LLAMA_TOKENIZER; i <= SHEAF__GPT2_TOKENIZER; i++)
+        if (sheaf__is_listed(known[i], name, size))
             return (sheaf__tokenizer_class)i;
-    for (int i = 0; i < 2; i++)
-        if (strlen(derived[i]) == size && memcmp(derived[i], name, size) == 0)
-            return SHEAF__LLAMA_TOKENIZER;
     return SHEAF__GENERIC;
 }
 

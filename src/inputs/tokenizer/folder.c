@@ -250,14 +250,9 @@ static sheaf_status *collect_added(opening *o)
 
 static const char *default_name(const opening *o, int which)
 {
-    static const char *const of_spm[SHEAF__NAMES] = {
-        [SHEAF__BOS] = "bos_token", [SHEAF__EOS] = "eos_token", [SHEAF__UNK] = "unk_token"
-    };
     if (o->class != SHEAF__GENERIC)
         return sheaf__class_name(o->class, which);
-    return o->spm == NULL || of_spm[which] == NULL
-               ? NULL
-               : json_string_value(json_object_get(o->spm, of_spm[which]));
+    return json_string_value(json_object_get(o->spm, sheaf__beside_names[which]));
 }
 
 static void find_names(opening *o)

@@ -291,25 +291,18 @@ static bool need_bool(sheaf_json_reader *r, const char *key)
 static sheaf_status *give_id(sheaf__tokenizer *t, sheaf__added_token *token, int64_t said,
                              int64_t *next)
 {
-    size_t size;
-    token->id = sheaf__vocab_find(&t->vocab, token->content, token->size);
-    if (token->id < 0)
-        token->id = (int32_t)(*next)++;
-    else
-        return token->id == said || said == SHEAF__ID_GIVEN
-                   ? NULL
-                   : sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "'id'"),
-                                                "%" PRId32 ", its id in the model", token->id),
-                                 "%" PRId64, said);
-    const char *other = sheaf__vocab_token(&t->vocab, token->id, &size);
+    const int32_t known = sheaf__vocab_find(&t->vocab, token->content, token->size);
+    token->id = known >= 0 ? known : (int32_t)(*next)++;
+    const char *other = known >= 0 ? NULL : sheaf__vocab_token(&t->vocab, token->id, NULL);
     if (other != NULL)
         return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "'id'"), "a free id"),
                            "%" PRId32 " is that of '%.80s'", token->id, other);
-    if (token->id != said && said != SHEAF__ID_GIVEN)
-        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "'id'"),
-                                          "%" PRId32 ", the next one", token->id),
-                           "%" PRId64, said);
-    return NULL;
+    if (token->id == said || said == SHEAF__ID_GIVEN)
+        return NULL;
+    sheaf_status *st = sheaf_fail(SHEAF_E_LAYOUT, "'id'");
+    sheaf_expected(st, "%" PRId32 ", %s", token->id,
+                   known >= 0 ? "its id in the model" : "the next one");
+    return sheaf_found(st, "%" PRId64, said);
 }
 
 static sheaf_status *read_added(sheaf__added_token *token, int64_t *said, const json_t *object)
@@ -384,13 +377,14 @@ static sheaf_status *index_added(sheaf__tokenizer *t)
         if (!token->normalized || t->normalizer.count == 0)
             continue;
         st = sheaf__normalize(&normal, &size, t, token->content, token->size);
-        if (st != NULL || (size == token->size && memcmp(normal, token->content, size) == 0)) {
-            if (st == NULL)
-                free(normal);
-            continue;
-        }
+        if (st != NULL)
+            break;
         token->normal = normal;
         token->normal_size = size;
+        if (size == token->size && memcmp(normal, token->content, size) == 0) {
+            free(normal);
+            token->normal = token->content;
+        }
         if (size == 0) /* `tokenizers` finds it everywhere, and divides texts at each character */
             st = sheaf_found(
                 sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "'%.80s'", token->content),
