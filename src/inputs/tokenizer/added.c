@@ -4,12 +4,6 @@
 #include "unicode.h"
 #include "base/base.h"
 
-typedef struct sheaf__trie_node {
-    int32_t child, sibling; /* 0: none */
-    int32_t id;             /* of the string that ends here; -1: none */
-    unsigned char byte;
-} sheaf__trie_node;
-
 void sheaf__added_release(sheaf__added *a)
 {
     for (int64_t i = 0; i < a->count; i++) {
@@ -19,8 +13,8 @@ void sheaf__added_release(sheaf__added *a)
     }
     free(a->token);
     sheaf__vocab_release(&a->names);
-    free(a->plain.node);
-    free(a->normalized.node);
+    free(a->plain.item);
+    free(a->normalized.item);
     *a = (sheaf__added){ 0 };
 }
 
@@ -53,46 +47,7 @@ sheaf_status *sheaf__added_put(sheaf__added *a)
     return st;
 }
 
-/* ---- the tries ---- */
-
-static int32_t child_of(const sheaf__trie *t, int32_t node, unsigned char byte)
-{
-    int32_t at = t->node[node].child;
-    while (at != 0 && t->node[at].byte != byte)
-        at = t->node[at].sibling;
-    return at;
-}
-
-static int32_t add_node(sheaf__trie *t, int32_t parent, unsigned char byte)
-{
-    if (!SHEAF_GROW(&t->node, &t->capacity, t->nodes + 1))
-        return -1;
-    const int32_t at = (int32_t)t->nodes++;
-    t->node[at] = (sheaf__trie_node){ .id = -1, .byte = byte };
-    if (at != 0) {
-        t->node[at].sibling = t->node[parent].child;
-        t->node[parent].child = at;
-    }
-    return at;
-}
-
-static bool add_string(sheaf__trie *t, const char *bytes, size_t size, int32_t id)
-{
-    int32_t at = 0;
-    if (t->nodes == 0 && add_node(t, 0, 0) < 0)
-        return false;
-    for (size_t i = 0; i < size; i++) {
-        const int32_t next = child_of(t, at, (unsigned char)bytes[i]);
-        at = next != 0 ? next : add_node(t, at, (unsigned char)bytes[i]);
-        if (at < 0)
-            return false;
-    }
-    if (size > 0) {
-        t->first[(unsigned char)bytes[0]] = true;
-        t->node[at].id = id;
-    }
-    return true;
-}
+/* ---- the lists ---- */
 
 static int by_id(const void *a, const void *b)
 {
@@ -100,34 +55,72 @@ static int by_id(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
+/* The order of a token's string and a text; a beginning of the text comes before it. */
+static int order(const sheaf__added_token *token, const char *text, size_t size)
+{
+    const size_t n = token->normal_size;
+    const int first = memcmp(token->normal, text, n < size ? n : size);
+    return first != 0 ? first : (n > size) - (n < size);
+}
+
+static int by_string(const void *a, const void *b)
+{
+    const sheaf__added_token *x = ((const struct sheaf__added_item *)a)->token,
+                             *y = ((const struct sheaf__added_item *)b)->token;
+    const int first = order(x, y->normal, y->normal_size);
+    return first != 0 ? first : by_id(x, y); /* the last of equals counts */
+}
+
+/* Of this one and those that it begins with, the longest that begins the text; -1: none. */
+static int64_t beginning(const sheaf__added_list *list, int64_t i, const char *text, size_t left)
+{
+    for (; i >= 0; i = list->item[i].shorter) {
+        const sheaf__added_token *token = list->item[i].token;
+        if (token->normal_size <= left && memcmp(token->normal, text, token->normal_size) == 0)
+            break;
+    }
+    return i;
+}
+
 sheaf_status *sheaf__added_index(sheaf__added *a)
 {
+    sheaf__added_list *const lists[] = { &a->plain, &a->normalized };
     if (a->count > 0)
         qsort(a->token, (size_t)a->count, sizeof *a->token, by_id);
     for (int64_t i = 0; i < a->count; i++) {
         const sheaf__added_token *token = &a->token[i];
-        sheaf__trie *trie = token->normalized ? &a->normalized : &a->plain;
-        if (!add_string(trie, token->normal, token->normal_size, token->id))
+        sheaf__added_list *list = lists[token->normalized];
+        if (!SHEAF_GROW(&list->item, &list->capacity, list->count + 1))
             return sheaf__no_memory("added tokens");
+        list->first[(unsigned char)token->normal[0]] = true;
+        list->item[list->count++].token = token;
+    }
+    for (int k = 0; k < 2; k++) {
+        if (lists[k]->count > 0)
+            qsort(lists[k]->item, (size_t)lists[k]->count, sizeof *lists[k]->item, by_string);
+        for (int64_t i = 0; i < lists[k]->count; i++) {
+            const sheaf__added_token *token = lists[k]->item[i].token;
+            lists[k]->item[i].shorter =
+                beginning(lists[k], i - 1, token->normal, token->normal_size);
+        }
     }
     return NULL;
 }
 
-/* The longest string that begins at `text`; its length, 0: none does. */
-static size_t longest(const sheaf__trie *t, const char *text, size_t left, int32_t *id)
+/* The longest token that begins at `text`; NULL: none does. */
+static const sheaf__added_token *longest(const sheaf__added_list *list, const char *text,
+                                         size_t left)
 {
-    size_t found = 0;
-    int32_t at = 0;
-    for (size_t i = 0; i < left; i++) {
-        at = child_of(t, at, (unsigned char)text[i]);
-        if (at == 0)
-            break;
-        if (t->node[at].id >= 0) {
-            *id = t->node[at].id;
-            found = i + 1;
-        }
+    int64_t low = 0, high = list->count;
+    while (low < high) {
+        const int64_t middle = low + (high - low) / 2;
+        if (order(list->item[middle].token, text, left) <= 0)
+            low = middle + 1;
+        else
+            high = middle;
     }
-    return found;
+    const int64_t found = beginning(list, low - 1, text, left);
+    return found < 0 ? NULL : list->item[found].token;
 }
 
 /* ---- the search ---- */
@@ -171,39 +164,26 @@ static void take_spaces(sheaf__added_match *m, const sheaf__added_token *token, 
     }
 }
 
-bool sheaf__added_next(sheaf__added_match *out, const sheaf__added *a, const sheaf__trie *trie,
-                       const char *text, size_t size, size_t from, size_t done,
-                       sheaf__is_plain *plain, const void *context)
+bool sheaf__added_next(sheaf__added_match *out, const sheaf__added_list *list, const char *text,
+                       size_t size, size_t from, size_t done, sheaf__is_plain *plain,
+                       const void *context)
 {
-    if (trie->nodes == 0)
-        return false;
-    for (size_t at = from; at < size;) {
-        int32_t id = -1;
-        if (!trie->first[(unsigned char)text[at]]) {
+    for (size_t at = from; list->count > 0 && at < size;) {
+        const sheaf__added_token *token =
+            list->first[(unsigned char)text[at]] ? longest(list, text + at, size - at) : NULL;
+        if (token == NULL) {
             at++;
             continue;
         }
-        const size_t length = longest(trie, text + at, size - at, &id);
-        if (length == 0) {
-            at++;
-            continue;
+        const size_t end = at + token->normal_size,
+                     until = token->special && plain != NULL ? plain(context, at, end) : 0;
+        *out = (sheaf__added_match){ at, end, end, token->id };
+        if (until == 0 && (!token->single_word || is_single_word(text, size, at, end))) {
+            take_spaces(out, token, text, size, done);
+            if (out->begin < out->end) /* else spaces that the token before took */
+                return true;
         }
-        const sheaf__added_token *token = sheaf__added_of(a, id);
-        const size_t text_until =
-            token->special && plain != NULL ? plain(context, at, at + length) : 0;
-        if (text_until > 0) {
-            at = text_until < at + length ? text_until : at + length;
-            continue;
-        }
-        if (token->single_word && !is_single_word(text, size, at, at + length)) {
-            at += length;
-            continue;
-        }
-        *out = (sheaf__added_match){ at, at + length, at + length, id };
-        take_spaces(out, token, text, size, done);
-        if (out->begin < out->end)
-            return true;
-        at += length; /* spaces that are a token, and that the token before took */
+        at = until > 0 && until < end ? until : end;
     }
     return false;
 }

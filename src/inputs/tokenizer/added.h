@@ -17,18 +17,21 @@ typedef struct sheaf__added_token {
     bool special, single_word, lstrip, rstrip, normalized;
 } sheaf__added_token;
 
-/* Strings to look for, longest first at each place. */
-typedef struct sheaf__trie {
-    struct sheaf__trie_node *node;
-    int64_t nodes, capacity;
-    bool first[256]; /* some string begins with this byte */
-} sheaf__trie;
+/* Tokens to look for, longest first at each place. */
+typedef struct sheaf__added_list {
+    struct sheaf__added_item {
+        const sheaf__added_token *token;
+        int64_t shorter; /* the longest that this one begins with; -1: none */
+    } * item;            /* by `normal`, ascending */
+    int64_t count, capacity;
+    bool first[256]; /* some begins with this byte */
+} sheaf__added_list;
 
 typedef struct sheaf__added {
     sheaf__added_token *token; /* by id, ascending, once opened */
     sheaf__vocab names;        /* their ids */
     int64_t count, capacity;
-    sheaf__trie plain, normalized; /* those that are looked for before and after normalizing */
+    sheaf__added_list plain, normalized; /* looked for before and after normalizing */
 } sheaf__added;
 
 void sheaf__added_release(sheaf__added *a);
@@ -37,7 +40,7 @@ const sheaf__added_token *sheaf__added_of(const sheaf__added *a, int32_t id);
 const sheaf__added_token *sheaf__added_find(const sheaf__added *a, const char *token, size_t size);
 /* sheaf__added_put - counts the token behind the last one. Errors: as in sheaf__vocab_add(). */
 sheaf_status *sheaf__added_put(sheaf__added *a);
-/* sheaf__added_index - sorts, and makes the two tries; each `normal` is there. */
+/* sheaf__added_index - sorts, and makes the two lists; each `normal` is there. */
 sheaf_status *sheaf__added_index(sheaf__added *a);
 
 /* sheaf__added_next - the next token in bytes [from, size) of `text`. `done` is where the token
@@ -49,6 +52,6 @@ typedef struct sheaf__added_match {
     size_t next;       /* where to look on */
     int32_t id;
 } sheaf__added_match;
-bool sheaf__added_next(sheaf__added_match *out, const sheaf__added *a, const sheaf__trie *trie,
-                       const char *text, size_t size, size_t from, size_t done,
-                       sheaf__is_plain *plain, const void *context);
+bool sheaf__added_next(sheaf__added_match *out, const sheaf__added_list *list, const char *text,
+                       size_t size, size_t from, size_t done, sheaf__is_plain *plain,
+                       const void *context);

@@ -97,8 +97,8 @@ static sheaf_status *divide_at_added(const void *state, sheaf__prepared *text,
     const bool plain = e->options->plain || e->options->plain_ranges > 0;
     sheaf__added_match m;
     size_t done = 0;
-    for (size_t at = 0; sheaf__added_next(&m, &e->t->added, &e->t->added.normalized, bytes, size,
-                                          at, done, plain ? is_plain : NULL, &in);
+    for (size_t at = 0; sheaf__added_next(&m, &e->t->added.normalized, bytes, size, at, done,
+                                          plain ? is_plain : NULL, &in);
          at = m.next) {
         sheaf__prepared_put(text, piece, piece->begin + done, piece->begin + m.begin, -1);
         sheaf__prepared_put(text, piece, piece->begin + m.begin, piece->begin + m.end, m.id);
@@ -109,7 +109,8 @@ static sheaf_status *divide_at_added(const void *state, sheaf__prepared *text,
 }
 
 /* Bytes [begin, end) of the text: its tokens of one kind, and what lies between them. */
-static sheaf_status *at_added(const encoding *e, const sheaf__trie *trie, size_t begin, size_t end,
+static sheaf_status *at_added(const encoding *e, const sheaf__added_list *list, size_t begin,
+                              size_t end,
                               sheaf_status *(*between)(const encoding *e, size_t begin, size_t end))
 {
     const place in = { e, NULL, begin };
@@ -117,9 +118,8 @@ static sheaf_status *at_added(const encoding *e, const sheaf__trie *trie, size_t
     sheaf__added_match m;
     sheaf_status *st = NULL;
     size_t done = 0;
-    for (size_t at = 0;
-         st == NULL && sheaf__added_next(&m, &e->t->added, trie, e->text + begin, end - begin, at,
-                                         done, plain ? is_plain : NULL, &in);
+    for (size_t at = 0; st == NULL && sheaf__added_next(&m, list, e->text + begin, end - begin, at,
+                                                        done, plain ? is_plain : NULL, &in);
          at = m.next) {
         st = between(e, begin + done, begin + m.begin);
         sheaf__emit_added(e->work, m.id, (sheaf__text_range){ begin + m.begin, begin + m.end });
@@ -144,7 +144,7 @@ static sheaf_status *encode_between(const encoding *e, size_t begin, size_t end)
         &t->normalizer, e->blanks ? t->blanks.normalizers : t->normalizer.count, text);
     if (e->blanks)
         return st != NULL ? st : encode_normalized(e);
-    if (st == NULL && t->added.normalized.nodes > 0)
+    if (st == NULL && t->added.normalized.count > 0)
         st = sheaf__prepared_split(text, e, divide_at_added);
     else if (st == NULL && text->aligned && text->now.pieces > 0)
         /* As `tokenizers` has it, which divides here in any case: a beginning that was taken away
@@ -156,11 +156,10 @@ static sheaf_status *encode_between(const encoding *e, size_t begin, size_t end)
 
 const char *sheaf__tokenizer_written(const sheaf__tokenizer *t, const char *text, size_t size)
 {
-    const sheaf__trie *const tries[] = { &t->added.plain, &t->added.normalized };
+    const sheaf__added_list *const lists[] = { &t->added.plain, &t->added.normalized };
     sheaf__added_match m;
     for (int i = 0; i < 2; i++)
-        for (size_t at = 0;
-             sheaf__added_next(&m, &t->added, tries[i], text, size, at, at, NULL, NULL);
+        for (size_t at = 0; sheaf__added_next(&m, lists[i], text, size, at, at, NULL, NULL);
              at = m.next) {
             const sheaf__added_token *token = sheaf__added_of(&t->added, m.id);
             if (token->special)
@@ -262,7 +261,7 @@ sheaf_status *sheaf__tokenizer_encode(int32_t **ids, sheaf__text_range **where, 
                    .size = size,
                    .options = options != NULL ? options : &none };
     e.aligned = where != NULL || t->needs_origin ||
-                (e.options->plain_ranges > 0 && t->added.normalized.nodes > 0);
+                (e.options->plain_ranges > 0 && t->added.normalized.count > 0);
     e.scanner = only_scanner(t);
     /* What normalizers made of a text knows by itself where it came from. */
     e.blanks = t->blanks.on && (where == NULL || t->blanks.normalizers == 0);

@@ -295,6 +295,6 @@ void sheaf__blanks_find(sheaf_tokenizer *t, const json_t *normalizers, const jso
         by_normalizers(&how, normalizers, pre) || by_metaspace(&how, normalizers, pre);
     /* A bar that is no token may become several, within which ids would end. Added tokens that are
      * looked for in normalized text need that text. */
-    if (found && sheaf__vocab_find(&t->vocab, bar, BAR) >= 0 && t->added.normalized.nodes == 0)
+    if (found && sheaf__vocab_find(&t->vocab, bar, BAR) >= 0 && t->added.normalized.count == 0)
         t->blanks = how;
 }
