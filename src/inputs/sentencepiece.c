@@ -99,15 +99,12 @@ int64_t sheaf__sentencepiece_pieces(const sheaf__sentencepiece *model)
     return model->file.count;
 }
 
-static int32_t named(const sheaf__sentencepiece *model, const sheaf__text_piece *name,
-                     const char *usual, int type)
+static int32_t named(const sheaf__sentencepiece *model, sheaf__text_piece name, int type)
 {
     for (int64_t i = 0; i < model->file.count; i++) {
         const sheaf__spm_piece *p = &model->file.piece[i];
-        if ((int)p->type == type &&
-            (name->at == NULL
-                 ? sheaf__spm_is(&p->text, usual)
-                 : p->text.size == name->size && memcmp(p->text.at, name->at, name->size) == 0))
+        if ((int)p->type == type && p->text.size == name.size &&
+            memcmp(p->text.at, name.at, name.size) == 0)
             return (int32_t)i;
     }
     return -1;
@@ -115,22 +112,22 @@ static int32_t named(const sheaf__sentencepiece *model, const sheaf__text_piece 
 
 int32_t sheaf__sentencepiece_bos(const sheaf__sentencepiece *model)
 {
-    return named(model, &model->file.bos_piece, "<s>", SHEAF__SPM_CONTROL);
+    return named(model, model->file.bos_piece, SHEAF__SPM_CONTROL);
 }
 
 int32_t sheaf__sentencepiece_eos(const sheaf__sentencepiece *model)
 {
-    return named(model, &model->file.eos_piece, "</s>", SHEAF__SPM_CONTROL);
+    return named(model, model->file.eos_piece, SHEAF__SPM_CONTROL);
 }
 
 int32_t sheaf__sentencepiece_unk(const sheaf__sentencepiece *model)
 {
-    return named(model, &model->file.unk_piece, "<unk>", SHEAF__SPM_UNKNOWN);
+    return named(model, model->file.unk_piece, SHEAF__SPM_UNKNOWN);
 }
 
 int32_t sheaf__sentencepiece_pad(const sheaf__sentencepiece *model)
 {
-    return named(model, &model->file.pad_piece, "<pad>", SHEAF__SPM_CONTROL);
+    return named(model, model->file.pad_piece, SHEAF__SPM_CONTROL);
 }
 
 /* ---- which one ---- */

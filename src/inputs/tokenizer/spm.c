@@ -8,14 +8,6 @@
 #include "vocab.h"
 #include "base/base.h"
 
-static void put_piece(sheaf_text *json, const sheaf__text_piece *s, const char *absent)
-{
-    if (s->at == NULL)
-        sheaf__text_json(json, absent);
-    else
-        sheaf__text_json_bytes(json, s->at, s->size);
-}
-
 static void put_merges(sheaf_text *json, const sheaf__vocab *vocab)
 {
     bool first = true;
@@ -37,48 +29,33 @@ static void put_merges(sheaf_text *json, const sheaf__vocab *vocab)
     }
 }
 
-static sheaf_status *put_bpe(sheaf_text *json, const sheaf__spm *m)
+static sheaf_status *put_file(sheaf_text *json, const sheaf__spm *m)
 {
     sheaf__vocab vocab = { 0 };
     sheaf_status *st = NULL;
-    sheaf__text_add(json, "{\"type\":\"BPE\",\"fuse_unk\":true,\"byte_fallback\":%s,\"unk_token\":",
-                    m->byte_fallback ? "true" : "false");
-    put_piece(json, &m->unk_piece, "<unk>");
-    sheaf__text_add(json, ",\"vocab\":{");
+    sheaf__text_add(
+        json,
+        "{\"normalizer\":{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},\"content\":"
+        "\"\xe2\x96\x81\"},\"decoder\":{\"type\":\"Sequence\",\"decoders\":[{\"type\":"
+        "\"Replace\",\"pattern\":{\"String\":\"\xe2\x96\x81\"},\"content\":\" \"}%s]},"
+        "\"model\":{\"type\":\"BPE\",\"fuse_unk\":true,\"byte_fallback\":%s,"
+        "\"unk_token\":",
+        m->byte_fallback ? ",{\"type\":\"ByteFallback\"},{\"type\":\"Fuse\"}" : "",
+        m->byte_fallback ? "true" : "false");
+    sheaf__text_json_bytes(json, m->unk_piece.at, m->unk_piece.size);
     for (int64_t i = 0; st == NULL && i < m->count; i++) {
         const sheaf__text_piece *text = &m->piece[i].text;
-        sheaf__text_add(json, i > 0 ? "," : "");
-        put_piece(json, text, "");
+        sheaf__text_add(json, i > 0 ? "," : ",\"vocab\":{");
+        sheaf__text_json_bytes(json, text->at, text->size);
         sheaf__text_add(json, ":%" PRId64, i);
         st = sheaf__vocab_add(&vocab, text->at, text->size, (uint64_t)i);
     }
     sheaf__text_add(json, "},\"merges\":[");
     if (st == NULL)
         put_merges(json, &vocab);
-    sheaf__text_add(json, "]}");
+    sheaf__text_add(json, "]}}");
     sheaf__vocab_release(&vocab);
     return st;
-}
-
-static sheaf_status *put_file(sheaf_text *json, const sheaf__spm *m)
-{
-    sheaf__text_add(json, "{\"normalizer\":{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},"
-                          "\"content\":\"\xe2\x96\x81\"},");
-    sheaf__text_add(json,
-                    "\"decoder\":{\"type\":\"Sequence\",\"decoders\":[{\"type\":\"Replace\","
-                    "\"pattern\":{\"String\":\"\xe2\x96\x81\"},\"content\":\" \"}%s]},",
-                    m->byte_fallback ? ",{\"type\":\"ByteFallback\"},{\"type\":\"Fuse\"}" : "");
-    sheaf__text_add(json, "\"model\":");
-    sheaf_status *st = put_bpe(json, m);
-    sheaf__text_add(json, "}");
-    return st;
-}
-
-/* ---- tokens ---- */
-
-static json_t *string(const sheaf__text_piece *s, const char *absent)
-{
-    return s->at == NULL ? json_string(absent) : json_stringn_nocheck(s->at, s->size);
 }
 
 static sheaf_status *list_tokens(json_t **out, const sheaf__spm *m)
@@ -88,22 +65,21 @@ static sheaf_status *list_tokens(json_t **out, const sheaf__spm *m)
     for (int64_t i = 0; good && i < m->count; i++) {
         const sheaf__spm_piece *p = &m->piece[i];
         if (p->type == SHEAF__SPM_CONTROL || p->type == SHEAF__SPM_USER_DEFINED)
-            good = json_array_append_new(extra,
-                                         json_pack("{s:o, s:b, s:b}", "content",
-                                                   string(&p->text, ""), "normalized", 0, "special",
-                                                   p->type == SHEAF__SPM_CONTROL)) == 0;
+            good = json_array_append_new(extra, json_pack("{s:s%, s:b, s:b}", "content", p->text.at,
+                                                          p->text.size, "normalized", 0, "special",
+                                                          p->type == SHEAF__SPM_CONTROL)) == 0;
     }
     const struct {
-        const char *key, *absent;
+        const char *key;
         int64_t id;
-        const sheaf__text_piece *text;
-    } named[] = { { "bos_token", "<s>", m->bos, &m->bos_piece },
-                  { "eos_token", "</s>", m->eos, &m->eos_piece },
-                  { "unk_token", "<unk>", m->unk, &m->unk_piece } };
+        sheaf__text_piece text;
+    } named[] = { { "bos_token", m->bos, m->bos_piece },
+                  { "eos_token", m->eos, m->eos_piece },
+                  { "unk_token", m->unk, m->unk_piece } };
     for (int i = 0; good && i < 3; i++)
         if (named[i].id >= 0)
-            good =
-                json_object_set_new(all, named[i].key, string(named[i].text, named[i].absent)) == 0;
+            good = json_object_set_new(all, named[i].key,
+                                       json_pack("s%", named[i].text.at, named[i].text.size)) == 0;
     if (!good) {
         json_decref(all);
         return sheaf__no_memory("tokenizer.model");

@@ -165,7 +165,15 @@ sheaf_status *sheaf__spm_read(sheaf__spm *m, const char *bytes, size_t size)
     span s = { begin, begin, begin + size };
     sheaf_status *st = NULL;
     uint64_t type = UNIGRAM;
-    *m = (sheaf__spm){ .bos = 1, .eos = 2, .prefix = true, .remove_extra = true, .escape = true };
+    *m = (sheaf__spm){ .bos = 1,
+                       .eos = 2,
+                       .unk_piece = { "<unk>", 5 },
+                       .bos_piece = { "<s>", 3 },
+                       .eos_piece = { "</s>", 4 },
+                       .pad_piece = { "<pad>", 5 },
+                       .prefix = true,
+                       .remove_extra = true,
+                       .escape = true };
     for (field f; st == NULL && s.at < s.end;) {
         st = next_field(&f, &s);
         if (st == NULL && f.wire == 2)
@@ -210,9 +218,4 @@ void sheaf__spm_release(sheaf__spm *m)
 {
     free(m->piece);
     m->piece = NULL;
-}
-
-bool sheaf__spm_is(const sheaf__text_piece *bytes, const char *text)
-{
-    return bytes->size == strlen(text) && memcmp(bytes->at, text, bytes->size) == 0;
 }

@@ -22,7 +22,7 @@ typedef struct sheaf__spm {
     sheaf__spm_piece *piece; /* owned */
     int64_t count, capacity;
     int64_t unk, bos, eos;
-    sheaf__text_piece unk_piece, bos_piece, eos_piece, pad_piece; /* .at NULL: not there */
+    sheaf__text_piece unk_piece, bos_piece, eos_piece, pad_piece;
     bool byte_fallback, suffix;        /* suffix: the bar stands behind a text, not before it */
     bool prefix, remove_extra, escape; /* how blanks are normalised */
     bool table, table_back;            /* characters are replaced by others; back: in decoding */
@@ -38,8 +38,6 @@ sheaf_status *sheaf__spm_no_table(const sheaf__spm *m);
 /* sheaf__spm_count - the pieces of a model of any type, which are not looked into; 0 when the bytes
  * are none. */
 int64_t sheaf__spm_count(const char *bytes, size_t size);
-/* sheaf__spm_is - are these the bytes? */
-bool sheaf__spm_is(const sheaf__text_piece *bytes, const char *text);
 
 /* sheaf__spm_convert - the tokenizer.json that transformers makes of it (spm.c): the steps are
  * those of TokenizersBackend, which are not those of sentencepiece: no blank is put before a text.
