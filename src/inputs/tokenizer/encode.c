@@ -280,18 +280,13 @@ sheaf_status *sheaf__normalize(char **out, size_t *size, const sheaf__tokenizer 
                                const char *text, size_t bytes)
 {
     sheaf__prepared prepared = { 0 };
+    sheaf_text all = { 0 };
     sheaf__prepared_begin(&prepared, text, bytes, 0, t->needs_origin);
     sheaf_status *st = sheaf__steps_run(&t->normalizer, t->normalizer.count, &prepared);
-    char *copy = st == NULL ? malloc(prepared.now.size + 1) : NULL;
-    if (st == NULL && copy == NULL)
-        st = sheaf__no_memory("an added token");
-    if (st == NULL) {
-        if (prepared.now.size > 0)
-            memcpy(copy, prepared.now.bytes, prepared.now.size);
-        copy[prepared.now.size] = '\0';
-        *out = copy;
-        *size = prepared.now.size;
-    }
+    *size = prepared.now.size;
+    sheaf__text_bytes(&all, prepared.now.bytes, *size);
+    TRY(st, sheaf__text_take(out, &all));
+    sheaf__text_release(&all);
     sheaf__matching_free(prepared.matching);
     sheaf__prepared_release(&prepared);
     return st;

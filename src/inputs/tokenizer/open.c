@@ -88,6 +88,7 @@ static sheaf_status *walk(json_t *to, sheaf__tokenizer_file *file, sheaf_json_sc
                                  : strcmp(key, "vocab") == 0  ? &file->vocab
                                  : strcmp(key, "merges") == 0 ? &file->merges
                                                               : NULL;
+        scan->nul = top && strcmp(key, "added_tokens") == 0; /* a token may have one */
         if (large != NULL ? large->begin != NULL : json_object_get(to, key) != NULL)
             st = sheaf_found(sheaf__scan_fail(scan, "each key once"), "'%.80s' again", key);
         else if (large != NULL)
@@ -133,7 +134,6 @@ sheaf_status *sheaf__tokenizer_read(sheaf__tokenizer_file *out, const char *text
     *out = (sheaf__tokenizer_file){ .parts = json_object() };
     sheaf_status *st = out->parts == NULL ? sheaf__no_memory(memory_for) : NULL;
     TRY(st, sheaf__scan_init(&scan, text, size, true));
-    scan.nul = true; /* a token may be one */
     TRY(st, walk(out->parts, out, &scan, true));
     TRY(st, sheaf__scan_end(&scan));
     TRY(st, check_keys(out->parts));
@@ -194,22 +194,6 @@ static sheaf_status *finish_open(sheaf_status *st, sheaf_json_reader *r)
     return r->st;
 }
 
-/* Steps and models read their own strings up to a NUL; tokens may have one. */
-static sheaf_status *check_nul(const json_t *object)
-{
-    const char *key;
-    json_t *value;
-    json_object_foreach((json_t *)object, key, value)
-    {
-        const json_t *text = json_is_object(value) ? json_object_get(value, "String") : value;
-        if (json_is_string(text) && strlen(json_string_value(text)) != json_string_length(text))
-            return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "'%.80s'", key),
-                                              "a string without NUL"),
-                               "\\u0000");
-    }
-    return NULL;
-}
-
 static sheaf_status *open_member(sheaf__steps *steps, int which, const json_t *value,
                                  sheaf__opening *how)
 {
@@ -217,7 +201,6 @@ static sheaf_status *open_member(sheaf__steps *steps, int which, const json_t *v
     sheaf_json_reader r = { .object = value };
     const sheaf__step_kind *kind = NULL;
     sheaf_status *st = find_kind(&kind, step_kinds[which], type);
-    TRY(st, check_nul(value));
     if (st == NULL && !SHEAF_GROW(&steps->step, &steps->capacity, steps->count + 1))
         st = sheaf__no_memory(memory_for);
     if (st != NULL)
@@ -270,8 +253,7 @@ static sheaf_status *open_model(sheaf__tokenizer *t, const sheaf__tokenizer_file
     if (strcmp(type, "BPE") != 0)
         return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "type"), "BPE"),
                            "'%.80s'", type);
-    sheaf_status *st = check_nul(options);
-    TRY(st, finish_open(sheaf__bpe_open(&t->model, &t->vocab, &r, file), &r));
+    sheaf_status *st = finish_open(sheaf__bpe_open(&t->model, &t->vocab, &r, file), &r);
     if (st == NULL)
         t->raw_model = sheaf__bpe_takes_raw(t->model);
     return sheaf_in(st, "%s", type);

@@ -11,11 +11,10 @@
  *   contractions | letters | digits | other characters | spaces
  */
 typedef struct sheaf__scanner {
-    bool any_case; /* contractions: 'S as well as 's */
-    bool
-        free_prefix; /* letters: after any one character but digit, \r and \n; else after a blank */
-    int digits;      /* of one match, at most; 0: any number, after a blank or not */
-    bool line_ends;  /* \r and \n belong to the characters before them */
+    /* Since Llama 3. Contractions: 'S as well as 's; letters: after any one character but a digit,
+     * \r and \n, else after a blank; \r and \n belong to the characters before them. */
+    bool newer;
+    int digits; /* of one match, at most; 0: any number, after a blank or not */
     uint8_t class_of[SHEAF__UNICODE_TABLE];
 } sheaf__scanner;
 

@@ -94,13 +94,12 @@ sheaf_status *sheaf__prepared_split(sheaf__prepared *p, const void *state, sheaf
         else
             st = split(state, p, &piece);
     }
-    sheaf__piece *list = p->now.piece; /* the bytes stay */
-    const int64_t capacity = p->now.piece_capacity;
+    const sheaf__layer now = p->now; /* whose bytes stay */
     p->now.piece = p->next.piece;
     p->now.piece_capacity = p->next.piece_capacity;
     p->now.pieces = p->next.pieces;
-    p->next.piece = list;
-    p->next.piece_capacity = capacity;
+    p->next.piece = now.piece;
+    p->next.piece_capacity = now.piece_capacity;
     return st;
 }
 

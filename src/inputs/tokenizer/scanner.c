@@ -13,15 +13,12 @@ const char sheaf__gpt2_pattern[] =
 
 static const struct {
     const char *pattern;
-    bool any_case, free_prefix;
     int digits;
-    bool line_ends;
 } known[] = {
-    { sheaf__gpt2_pattern, false, false, 0, false },
-    { BEFORE "{1,3}" BEHIND, true, true, 3, true }, /* Llama 3, and cl100k_base as it is written
-                                                       for `tokenizers` */
-    { BEFORE BEHIND, true, true, 1, true },         /* Qwen2 */
-    { BEFORE "+" BEHIND, true, true, INT_MAX, true },
+    { sheaf__gpt2_pattern, 0 },
+    { BEFORE "{1,3}" BEHIND, 3 }, /* Llama 3, and cl100k_base as it is written for `tokenizers` */
+    { BEFORE BEHIND, 1 },         /* Qwen2 */
+    { BEFORE "+" BEHIND, INT_MAX },
 };
 
 sheaf_status *sheaf__scanner_find(sheaf__scanner **out, const char *pattern)
@@ -33,11 +30,10 @@ sheaf_status *sheaf__scanner_find(sheaf__scanner **out, const char *pattern)
         sheaf__scanner *s = malloc(sizeof *s);
         if (s == NULL)
             return sheaf__no_memory("pattern");
-        s->any_case = known[i].any_case;
-        s->free_prefix = known[i].free_prefix;
+        s->newer = i > 0;
         s->digits = known[i].digits;
-        s->line_ends = known[i].line_ends;
-        sheaf__unicode_fill(s->class_of);
+        for (uint32_t code = 0; code < SHEAF__UNICODE_TABLE; code++)
+            s->class_of[code] = (uint8_t)sheaf__unicode_class(code);
         *out = s;
         return NULL;
     }
@@ -83,7 +79,7 @@ static size_t others(const sheaf__scanner *s, const char *text, size_t size, siz
     for (size_t next; at < size; at = next)
         if ((look(s, text, size, at, &next) & NOT_OTHER) != 0)
             break;
-    while (s->line_ends && at < size && (text[at] == '\r' || text[at] == '\n'))
+    while (s->newer && at < size && (text[at] == '\r' || text[at] == '\n'))
         at++;
     return at;
 }
@@ -99,7 +95,7 @@ static size_t spaces(const sheaf__scanner *s, const char *text, size_t size, siz
         if (text[at] == '\r' || text[at] == '\n')
             line = next;
     }
-    if (s->line_ends && line > 0)
+    if (s->newer && line > 0)
         return line;
     return at == size || last == begin ? at : last;
 }
@@ -108,14 +104,13 @@ static size_t spaces(const sheaf__scanner *s, const char *text, size_t size, siz
 static size_t contraction(const sheaf__scanner *s, const char *text, size_t left)
 {
     static const char ends[][3] = { "s", "t", "re", "ve", "m", "ll", "d" };
-    if (s->any_case && left >= 2 && memcmp(text, "\xc5\xbf", 2) == 0)
+    if (s->newer && left >= 2 && memcmp(text, "\xc5\xbf", 2) == 0)
         return 2;
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
         const size_t n = strlen(ends[i]);
         size_t same = 0;
-        while (
-            same < n && same < left &&
-            (text[same] == ends[i][same] || (s->any_case && (text[same] | 0x20) == ends[i][same])))
+        while (same < n && same < left &&
+               (text[same] == ends[i][same] || (s->newer && (text[same] | 0x20) == ends[i][same])))
             same++;
         if (same == n)
             return n;
@@ -137,7 +132,7 @@ size_t sheaf__scanner_next(const sheaf__scanner *s, const char *text, size_t siz
         return letters(s, text, size, next);
     const unsigned after = next < size ? look(s, text, size, next, &second) : SHEAF__SPACE;
     if ((after & SHEAF__LETTER) && (class & SHEAF__NUMBER) == 0 &&
-        (s->free_prefix ? c != '\r' && c != '\n' : c == ' '))
+        (s->newer ? c != '\r' && c != '\n' : c == ' '))
         return letters(s, text, size, second);
     if (class & SHEAF__NUMBER)
         return digits(s, text, size, at);

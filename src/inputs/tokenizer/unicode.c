@@ -143,12 +143,6 @@ unsigned sheaf__unicode_class(uint32_t code)
     }
 }
 
-void sheaf__unicode_fill(uint8_t table[SHEAF__UNICODE_TABLE])
-{
-    for (uint32_t code = 0; code < SHEAF__UNICODE_TABLE; code++)
-        table[code] = (uint8_t)sheaf__unicode_class(code);
-}
-
 bool sheaf__form_unknown(uint32_t c)
 {
     return c >= 0x7fd && SHEAF__IN_RANGES(newer_forms, c);

@@ -22,9 +22,7 @@ bool sheaf__in_ranges(const sheaf__code_range *r, size_t n, uint32_t code);
 
 /* sheaf__unicode_class - a set of the above, as regular expressions see it: Unicode 16. */
 unsigned sheaf__unicode_class(uint32_t code);
-/* sheaf__unicode_fill - the classes of the first characters. */
-enum { SHEAF__UNICODE_TABLE = 0x20000 };
-void sheaf__unicode_fill(uint8_t table[SHEAF__UNICODE_TABLE]);
+enum { SHEAF__UNICODE_TABLE = 0x20000 }; /* of classes of the first characters */
 
 /* sheaf__unicode_take - the character at `text`, which is UTF-8, with its length (may be NULL). */
 static inline uint32_t sheaf__unicode_take(const char *text, size_t left, size_t *length)
