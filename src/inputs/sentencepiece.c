@@ -193,19 +193,6 @@ static void normalize(sheaf_text *to, const sheaf__sentencepiece *m, const char 
 
 /* ---- encoding ---- */
 
-static sheaf_status *check_text(const char *text, size_t size)
-{
-    if (size > SHEAF__TEXT_MAX)
-        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_DATA, "text"), "at most %d bytes",
-                                          (int)SHEAF__TEXT_MAX),
-                           "%zu", size);
-    const size_t valid = sheaf__utf8_valid(text, size);
-    if (valid < size)
-        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_DATA, "text"), "UTF-8"),
-                           "byte 0x%02x at %zu", (unsigned char)text[valid], valid);
-    return NULL;
-}
-
 typedef struct joining {
     const sheaf__sentencepiece *m;
     const char *text;
@@ -259,7 +246,7 @@ sheaf_status *sheaf__sentencepiece_encode(int32_t **ids, int64_t *count,
                                           size_t size)
 {
     sheaf_text normal = { 0 };
-    sheaf_status *st = check_text(text, size);
+    sheaf_status *st = sheaf__check_text(text, size, SHEAF__TEXT_MAX);
     if (st != NULL)
         return st;
     normalize(&normal, model, text, size);

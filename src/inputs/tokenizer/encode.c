@@ -200,21 +200,6 @@ static const sheaf__scanner *only_scanner(const sheaf__tokenizer *t)
                                                        : NULL;
 }
 
-static sheaf_status *check_text(const char *text, size_t size)
-{
-    if (size > SHEAF_TOKENIZER_TEXT_MAX) {
-        sheaf_status *st = sheaf_expected(sheaf_fail(SHEAF_E_DATA, "text"), "at most %zu bytes",
-                                          SHEAF_TOKENIZER_TEXT_MAX);
-        return sheaf_try_this(sheaf_found(st, "%zu", size), "divide it into several texts");
-    }
-    const size_t valid = sheaf__utf8_valid(text, size);
-    if (valid == size)
-        return NULL;
-    return sheaf_found(
-        sheaf_expected(sheaf_fail(SHEAF_E_DATA, "byte %zu of the text", valid), "UTF-8"),
-        "byte 0x%02x", (unsigned char)text[valid]);
-}
-
 /* The caller gets the array itself, as long as it is; NULL: no memory. */
 static void *take_array(void *array, int64_t *capacity, int64_t count, size_t size)
 {
@@ -249,7 +234,7 @@ sheaf_status *sheaf__tokenizer_encode(int32_t **ids, sheaf__text_range **where, 
                                       const sheaf__encode_options *options)
 {
     static const sheaf__encode_options none = { 0 };
-    sheaf_status *st = check_text(text, size);
+    sheaf_status *st = sheaf__check_text(text, size, SHEAF_TOKENIZER_TEXT_MAX);
     if (st != NULL)
         return st;
     sheaf__work *work = sheaf__work_take(t->pool);

@@ -177,3 +177,18 @@ size_t sheaf__utf8_valid(const char *text, size_t size)
     }
     return size;
 }
+
+sheaf_status *sheaf__check_text(const char *text, size_t size, size_t most)
+{
+    if (size > most) {
+        sheaf_status *st = sheaf_fail(SHEAF_E_DATA, "text");
+        sheaf_found(sheaf_expected(st, "at most %zu bytes", most), "%zu", size);
+        return sheaf_try_this(st, "divide it into several texts");
+    }
+    const size_t valid = sheaf__utf8_valid(text, size);
+    if (valid == size)
+        return NULL;
+    sheaf_status *st = sheaf_fail(SHEAF_E_DATA, "byte %zu of the text", valid);
+    return sheaf_found(sheaf_expected(st, "UTF-8"), "byte 0x%02x at %zu",
+                       (unsigned char)text[valid], valid);
+}

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "base/base.h"
+#include "sheaf/status.h"
 
 enum {
     SHEAF__LETTER = 1, /* \p{L} */
@@ -44,6 +45,9 @@ size_t sheaf__unicode_put(char to[4], uint32_t code);
 size_t sheaf__utf8_ascii(const char *text, size_t size);
 /* sheaf__utf8_valid - the first byte that is no part of UTF-8; `size`: there is none. */
 size_t sheaf__utf8_valid(const char *text, size_t size);
+
+/* sheaf__check_text - SHEAF_E_DATA for a text of more bytes or that is not UTF-8. */
+sheaf_status *sheaf__check_text(const char *text, size_t size, size_t most);
 
 /* sheaf__form_unknown - does the crate of the normal forms not know this decomposition or mark yet?
  * (False for most that are neither.) */
