@@ -18,49 +18,37 @@ bool sheaf__rounds_well(const sheaf__context *c, const void *x, sheaf_dtype dtyp
     return sound;
 }
 
-/* Of one tensor that is trained; slices whose masters are not here are looked at where they are
- * computed with. */
+/* Of one tensor that is trained, as far as its masters are here, or is not (NULL). */
 static bool is_sound(const sheaf__context *c, const sheaf__trained *t)
 {
     bool sound = true;
-    for (int s = t->first; s < t->first + t->count && sound; s++)
-        sound = t->master[s] == NULL || sheaf__rounds_well(c, t->master[s], SHEAF_F32, t->numel[s]);
+    for (int s = 0; t != NULL && s < t->count && sound; s++)
+        sound = t->master[t->first + s] == NULL ||
+                sheaf__rounds_well(c, t->master[t->first + s], SHEAF_F32, t->numel[t->first + s]);
     return sound;
 }
 
-/* Is the master of this slice here? */
-static bool is_here(const sheaf__trained *t, int slice)
-{
-    return t != NULL && t->master[t->cut.nparts == 0 ? 0 : slice] != NULL;
-}
-
+/* What is trained is looked at where it is computed with, too. */
 static bool floats_are(const sheaf__context *c, const sheaf__trained *t, const float *x, int64_t n)
 {
-    bool here = t != NULL;
-    for (int s = 0; here && s < t->count; s++)
-        here = is_here(t, t->first + s);
-    return (t == NULL || is_sound(c, t)) &&
-           (here || x == NULL || sheaf__is_finite(x, n, SHEAF_F32));
+    return is_sound(c, t) && (x == NULL || sheaf__is_finite(x, n, SHEAF_F32));
 }
 
 /* Panels are padded with zeros; those that are compressed have nothing else. */
 static bool is_packed_well(const sheaf__packed *w)
 {
-    if (w->code != NULL)
+    if (w->code != NULL || w->ahead == NULL)
         return true;
-    const size_t bytes = w->ahead == NULL ? 0 : sheaf__packed_bytes(w->dtype, w->n, w->k);
+    const size_t bytes = sheaf__packed_bytes(w->dtype, w->n, w->k);
     return sheaf__is_finite(w->ahead, (int64_t)(bytes / sheaf_dtype_bytes(w->dtype)), w->dtype);
 }
 
 static bool panels_are(const sheaf__context *c, const sheaf__linear *l)
 {
-    bool sound = l->weight_trained == NULL || is_sound(c, l->weight_trained), here = true;
-    for (int s = l->first; s < l->first + l->count && sound; s++) {
-        here = here && is_here(l->weight_trained, s);
-        if (l->rows && !is_here(l->weight_trained, s))
-            sound = is_packed_well(&l->w[s]);
-    }
-    return sound && (l->rows || here || is_packed_well(&l->all));
+    bool sound = is_sound(c, l->weight_trained) && is_packed_well(&l->all);
+    for (int s = l->first; l->rows && s < l->first + l->count && sound; s++)
+        sound = is_packed_well(&l->w[s]);
+    return sound;
 }
 
 static bool table_is(const sheaf__model *m, const sheaf__table *t)
@@ -68,8 +56,7 @@ static bool table_is(const sheaf__model *m, const sheaf__table *t)
     int64_t rows = 0;
     for (int64_t s = m->context->own.begin; s < m->context->own.end; s++)
         rows += sheaf_cut_slice_rows(&t->cut, (int)s);
-    return (t->trained == NULL || is_sound(m->context, t->trained)) &&
-           (t->stored.print == NULL || t->stored.finite) &&
+    return is_sound(m->context, t->trained) && (t->stored.print == NULL || t->stored.finite) &&
            (t->rows == NULL || sheaf__is_finite(t->rows, rows * t->width, m->context->dtype));
 }
 
@@ -107,8 +94,7 @@ static unsound bad_in(const sheaf__model *m, const sheaf__held *held)
 static unsound bad_factor(const sheaf__model *m, const sheaf__factors *f)
 {
     const sheaf_dtype dtype = m->context->dtype;
-    bool a = f->a == NULL || is_sound(m->context, f->a),
-         b = f->b == NULL || is_sound(m->context, f->b);
+    bool a = is_sound(m->context, f->a), b = is_sound(m->context, f->b);
     for (int p = 0; f->a == NULL && p < f->parts; p++)
         for (int s = 0; s < SHEAF_MAX_SLICES; s++) {
             const sheaf__lora_part *part = &f->part[p];

@@ -166,8 +166,8 @@ sheaf_status *sheaf__trained_allocate(sheaf__trained_set *set)
     spread(set, set->sum[0], offsetof(sheaf__trained, grad), false);
     spread(set, groups_of(set) > 1 ? set->sum[0] : set->master, offsetof(sheaf__trained, weight),
            false);
-    sheaf__clear(set->context, set->master, set->kept,
-                 SHEAF_F32); /* the padding is hashed by nobody, but let it be defined */
+    /* The padding, too, though nothing hashes it. */
+    sheaf__clear(set->context, set->master, set->kept, SHEAF_F32);
     sheaf__clear(set->context, set->moment1, set->kept, SHEAF_F32);
     sheaf__clear(set->context, set->moment2, set->kept, SHEAF_F32);
     sheaf__clear(set->context, set->sum[0], set->numel, SHEAF_F32);
@@ -222,59 +222,28 @@ void sheaf__accumulators_close(sheaf__trained_set *set, sheaf__accumulators *sta
 struct squares {
     sheaf__trained_set *set;
     sheaf__trained **sorted;
-    double *own;
+    double *sum; /* [slices][count]: a rank's slices follow each other */
 };
 
 static void squares_of(void *arg, int64_t index, int worker)
 {
     struct squares *q = arg;
     const sheaf__trained *t = q->sorted[index];
-    double *out = q->own + index * SHEAF_MAX_SLICES;
     for (int s = t->first; s < t->first + t->count; s++)
-        out[s] = q->set->context->device->kernels->squares(t->grad[s], t->numel[s]);
-}
-
-/* Rank r sends its slices of all cut tensors; gathers those of all ranks into own[]. */
-static sheaf_status *share_squares(struct squares *q, int slices)
-{
-    sheaf__context *c = q->set->context;
-    size_t size[SHEAF_MAX_SLICES], total = 0;
-    for (int r = 0; r < c->ranks; r++) {
-        const sheaf_range of = sheaf_owner_slices(slices, c->ranks, r);
-        size[r] = (size_t)q->set->count * (size_t)(of.end - of.begin) * sizeof(double);
-        total += size[r];
-    }
-    double *all = malloc(total + 1), *at = all;
-    if (all == NULL)
-        return sheaf__no_memory("gradient norm");
-    for (int r = 0; r < c->rank; r++)
-        at += size[r] / sizeof *at;
-    for (int i = 0; i < q->set->count; i++)
-        for (int64_t s = c->own.begin; s < c->own.end; s++)
-            *at++ = q->own[i * SHEAF_MAX_SLICES + s];
-    sheaf_status *st = sheaf_comm_gather(c->comm, all, size);
-    at = all;
-    for (int r = 0; r < c->ranks && st == NULL; r++) {
-        const sheaf_range of = sheaf_owner_slices(slices, c->ranks, r);
-        for (int i = 0; i < q->set->count; i++)
-            for (int64_t s = of.begin; s < of.end; s++, at++)
-                if (q->sorted[i]->cut.nparts > 0)
-                    q->own[i * SHEAF_MAX_SLICES + s] = *at;
-    }
-    free(all);
-    return st;
+        q->sum[s * q->set->count + index] =
+            q->set->context->device->kernels->squares(t->grad[s], t->numel[s]);
 }
 
 /* The fixed tree on slice numbers, in double; empty slices contribute nothing. */
-static double tree_of(const double *x, const int64_t *numel, int begin, int end, bool *any)
+static double tree_of(const struct squares *q, int item, int begin, int end, bool *any)
 {
     if (end - begin == 1) {
-        *any = numel[begin] > 0;
-        return *any ? x[begin] : 0;
+        *any = q->sorted[item]->numel[begin] > 0;
+        return *any ? q->sum[begin * q->set->count + item] : 0;
     }
     bool left, right;
     const int mid = (begin + end) / 2;
-    const double a = tree_of(x, numel, begin, mid, &left), b = tree_of(x, numel, mid, end, &right);
+    const double a = tree_of(q, item, begin, mid, &left), b = tree_of(q, item, mid, end, &right);
     *any = left || right;
     return left && right ? a + b : left ? a : b;
 }
@@ -282,36 +251,32 @@ static double tree_of(const double *x, const int64_t *numel, int begin, int end,
 sheaf_status *sheaf__grad_norm(double *out, sheaf__trained_set *set)
 {
     sheaf__context *c = set->context;
-    *out = 0;
-    if (set->count == 0)
-        return NULL;
-    const bool dry = c->device->kind == SHEAF_DRY; /* what is exchanged counts */
-    struct squares q = { set, malloc((size_t)set->count * sizeof *q.sorted),
-                         calloc((size_t)set->count * SHEAF_MAX_SLICES, sizeof *q.own) };
-    sheaf_status *st = NULL;
-    if (q.sorted == NULL || q.own == NULL) {
-        st = sheaf__no_memory("gradient norm");
-        goto done;
-    }
-    memcpy(q.sorted, set->item, (size_t)set->count * sizeof *q.sorted);
-    qsort(q.sorted, (size_t)set->count, sizeof *q.sorted, sheaf__by_name_behind);
-    if (!dry)
-        sheaf__pool_run(c->device->pool, set->count, squares_of, &q);
-    sheaf__purpose_of(c, SHEAF__TRAFFIC_NORM);
-    if (c->comm != NULL)
-        st = share_squares(&q, c->slices);
-    sheaf__purpose_of(c, SHEAF__TRAFFIC_OTHER);
+    const size_t count = (size_t)set->count;
+    struct squares q = { set, calloc(count + 1, sizeof *q.sorted),
+                         calloc(count * (size_t)c->slices + 1, sizeof *q.sum) };
+    size_t size[SHEAF_MAX_SLICES];
     double total = 0;
-    for (int i = 0; i < set->count && st == NULL && !dry; i++) {
+    sheaf_status *st = q.sorted == NULL || q.sum == NULL ? sheaf__no_memory("gradient norm") : NULL;
+    if (st == NULL && count > 0) {
+        memcpy(q.sorted, set->item, count * sizeof *q.sorted);
+        qsort(q.sorted, count, sizeof *q.sorted, sheaf__by_name_behind);
+        if (c->device->kind != SHEAF_DRY) /* where what is exchanged counts all the same */
+            sheaf__pool_run(c->device->pool, set->count, squares_of, &q);
+        for (int r = 0; r < c->ranks; r++) {
+            const sheaf_range of = sheaf_owner_slices(c->slices, c->ranks, r);
+            size[r] = count * (size_t)(of.end - of.begin) * sizeof *q.sum;
+        }
+        sheaf__purpose_of(c, SHEAF__TRAFFIC_NORM);
+        st = c->comm == NULL ? NULL : sheaf_comm_gather(c->comm, q.sum, size);
+        sheaf__purpose_of(c, SHEAF__TRAFFIC_OTHER);
+    }
+    for (int i = 0; i < set->count && st == NULL; i++) {
         bool any;
-        const double *x = q.own + (size_t)i * SHEAF_MAX_SLICES;
-        total += q.sorted[i]->cut.nparts == 0 ? x[0]
-                                              : tree_of(x, q.sorted[i]->numel, 0, c->slices, &any);
+        total += q.sorted[i]->cut.nparts == 0 ? q.sum[i] : tree_of(&q, i, 0, c->slices, &any);
     }
     *out = sqrt(total);
-done:
     free(q.sorted);
-    free(q.own);
+    free(q.sum);
     return st;
 }
 
