@@ -430,7 +430,7 @@ static sheaf_status *note_leftovers(sheaf_catalog *c, const char *dir, const she
 static sheaf_status *read_dir(bool *damaged, sheaf_catalog *c, const char *dir,
                               const sheaf_dialect_hints *hints, bool config)
 {
-    sheaf__whole whole = { .catalog = c, .rank = -1 };
+    sheaf__whole whole = { .c = c, .rank = -1 };
     sheaf__names names = { 0 };
     bool weights = false, optimizer = false;
     sheaf_status *st = sheaf__list_dir(&names.at, &names.count, dir);

@@ -70,7 +70,7 @@ static sheaf_status *add_part(joining *j, const char *path, int rank)
     if (st != NULL)
         return st;
     j->count++;
-    const sheaf__whole whole = { .catalog = p->held, .rank = rank };
+    const sheaf__whole whole = { .c = p->held, .rank = rank };
     bool damaged = false;
     if (sheaf__path_kind(path) == SHEAF_PATH_DIR) {
         sheaf__names names = { 0 };

@@ -8,7 +8,7 @@
 /* ---- one file (whole_file.c) ---- */
 
 typedef struct sheaf__whole {
-    sheaf_catalog *catalog;
+    sheaf_catalog *c;
     sheaf_status *(*rename)(char **out, const char *stored); /* NULL: names stay */
     sheaf_kind kind;
     int rank;       /* of the pieces; -1 = whole */

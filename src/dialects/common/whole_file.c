@@ -42,24 +42,24 @@ static sheaf_status *take(taking *t, const char *stored, const sheaf_piece *piec
         return NULL;
     sheaf_status *st = w->rename != NULL ? w->rename(&renamed, stored) : NULL;
     const char *name = renamed != NULL ? renamed : stored;
-    sheaf_logical *tensor = st == NULL ? sheaf__catalog_find(w->catalog, name) : NULL;
+    sheaf_logical *tensor = st == NULL ? sheaf__catalog_find(w->c, name) : NULL;
     if (tensor != NULL) {
         const char *other =
-            tensor->npieces > 0 ? w->catalog->file[tensor->piece[0].file].path : "another file";
+            tensor->npieces > 0 ? w->c->file[tensor->piece[0].file].path : "another file";
         st =
-            sheaf__defect(w->catalog, "duplicate", t->path, name, "one tensor of this name",
+            sheaf__defect(w->c, "duplicate", t->path, name, "one tensor of this name",
                           strcmp(other, t->path) == 0 ? "" : "move the file of the wrong save away",
                           "it is in %s too%s%s", other,
                           strcmp(stored, name) != 0 ? "; here it is stored as " : "",
                           strcmp(stored, name) != 0 ? stored : "");
     } else if (st == NULL) {
-        st = sheaf__catalog_tensor(&tensor, w->catalog, name, piece->dtype, ndim, shape);
+        st = sheaf__catalog_tensor(&tensor, w->c, name, piece->dtype, ndim, shape);
         if (st == NULL) {
             tensor->kind = w->kind;
             if (!w->as_stored || sheaf_dtype_bytes(piece->dtype) > 0)
-                st = sheaf__catalog_piece(w->catalog, tensor, piece);
+                st = sheaf__catalog_piece(w->c, tensor, piece);
         }
-        st = sheaf__catalog_defect(w->catalog, t->path, st);
+        st = sheaf__catalog_defect(w->c, t->path, st);
     }
     free(renamed);
     return st;
@@ -90,7 +90,7 @@ static sheaf_status *check_divided(const taking *t, const sheaf_safetensors *fil
     json_decref(root);
     if (!inner)
         return sheaf__warning(
-            t->whole->catalog, "inferred", path, "", want, cure,
+            t->whole->c, "inferred", path, "", want, cure,
             "rank 0's parts of a save of torch.distributed.checkpoint, or all of one rank's: the file does not say");
     st = sheaf_fail(SHEAF_E_UNSUPPORTED, "one rank's parts, by DCP_SHARDING_INFO in its metadata");
     return sheaf_try_this(sheaf_expected(st, want), cure);
@@ -103,11 +103,11 @@ static sheaf_status *take_safetensors(taking *t, const char *path)
     if (st != NULL)
         return st;
     const char *format = sheaf__safetensors_metadata(file, "format");
-    st = sheaf__catalog_file(&t->file, t->whole->catalog, path, &file->mark);
+    st = sheaf__catalog_file(&t->file, t->whole->c, path, &file->mark);
     if (st == NULL && format != NULL &&
         (strcmp(format, "tf") == 0 || strcmp(format, "flax") == 0 || strcmp(format, "np") == 0))
         st = sheaf__defect(
-            t->whole->catalog, "unsupported", path, "", "metadata 'format': pt",
+            t->whole->c, "unsupported", path, "", "metadata 'format': pt",
             "other frameworks use other names and transpose weights: convert it with transformers",
             "%s", format);
     TRY(st, check_divided(t, file, path));
@@ -134,8 +134,8 @@ static sheaf_status *take_value(taking *t, const char *name, const sheaf_pickle 
         return take(t, *name != '\0' ? name : "tensor", &p, tensor->ndim, tensor->shape);
     }
     if (!sheaf__pickle_is(value, SHEAF_PICKLE_DICT) || depth >= MOST_DEPTH)
-        return sheaf__dialect_unread(NULL, t->whole->catalog, t->path,
-                                     *name != '\0' ? name : "tensor", value);
+        return sheaf__dialect_unread(NULL, t->whole->c, t->path, *name != '\0' ? name : "tensor",
+                                     value);
     sheaf_status *st = NULL;
     for (int64_t i = 0; st == NULL && i < sheaf__pickle_count(value); i++) {
         const sheaf_pickle *at = sheaf__pickle_key(value, i);
@@ -150,7 +150,7 @@ static sheaf_status *take_value(taking *t, const char *name, const sheaf_pickle 
         if (key != NULL)
             st = take_value(t, text, sheaf__pickle_value(value, i), depth + 1);
         else /* only texts are names */
-            st = sheaf__dialect_unread(NULL, t->whole->catalog, t->path, text,
+            st = sheaf__dialect_unread(NULL, t->whole->c, t->path, text,
                                        sheaf__pickle_value(value, i));
         free(text);
     }
@@ -176,7 +176,7 @@ static sheaf_status *take_torch(taking *t, const char *path)
     if (st != NULL)
         return st;
     t->torch = torch;
-    st = sheaf__catalog_file(&t->file, t->whole->catalog, path, &torch->mark);
+    st = sheaf__catalog_file(&t->file, t->whole->c, path, &torch->mark);
     TRY(st, take_value(t, "", weights_of(torch->doc->root), 0));
     sheaf__torch_close(torch);
     return st;
@@ -205,7 +205,7 @@ sheaf_status *sheaf__whole_file(bool *read, const sheaf__whole *whole, const cha
     sheaf_status *st = torch ? take_torch(&t, path) : take_safetensors(&t, path);
     *read = st == NULL;
     const bool absent = st != NULL && sheaf__path_kind(path) == SHEAF_PATH_NONE;
-    return sheaf__catalog_defect_as(whole->catalog, path, st, absent ? "missing" : NULL,
+    return sheaf__catalog_defect_as(whole->c, path, st, absent ? "missing" : NULL,
                                     absent ? "download or copy this file too"
                                     : st != NULL && sheaf_status_code(st) == SHEAF_E_FORMAT
                                         ? "download or copy this file again"

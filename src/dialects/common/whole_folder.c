@@ -111,7 +111,7 @@ static bool wants_indexed(void *context, const char *path, const char *name)
         return true;
     if (sheaf__ends_with(name, "rotary_emb.inv_freq") || x->st != NULL)
         return false;
-    x->st = sheaf__defect(x->whole.catalog, file == NULL ? "foreign" : "duplicate", path, name,
+    x->st = sheaf__defect(x->whole.c, file == NULL ? "foreign" : "duplicate", path, name,
                           file == NULL ? "a name of the index" : file, other_save, "%s",
                           file == NULL ? "a tensor that the index does not name"
                                        : "it lies in this file too");
@@ -132,7 +132,7 @@ static sheaf_status *read_mapped(indexed *x, json_t *files, bool *damaged, const
         sheaf_status *st = NULL;
         if (!safe_file_name(file)) {
             *damaged = true;
-            st = sheaf__defect(x->whole.catalog, "damaged", index, name,
+            st = sheaf__defect(x->whole.c, "damaged", index, name,
                                "the name of a file of weights in the same folder", "", "%s",
                                sheaf__json_show(shown, value));
         } else if (json_object_get(files, file) == NULL) {
@@ -155,7 +155,7 @@ static sheaf_status *note_promised(const indexed *x, const json_t *files, const 
 {
     const char *name;
     json_t *value;
-    sheaf_catalog *c = x->whole.catalog;
+    sheaf_catalog *c = x->whole.c;
     sheaf_status *st = NULL;
     json_object_foreach((json_t *)x->map, name, value)
     {
@@ -195,13 +195,13 @@ static sheaf_status *note_strangers(const sheaf__whole *whole, const json_t *fil
         if (end == NULL || !sheaf__ends_with(names->at[i], end))
             continue; /* the same weights in the other format */
         sheaf__path_in(path, dir, names->at[i]);
-        st = is.of != of.of ? sheaf__warning(whole->catalog, "stale", path, "",
-                                             "the files that the index names", "delete it",
-                                             "a shard of another save, of %" PRId64 " files", is.of)
-                            : sheaf__warning(whole->catalog, "foreign", path, "",
-                                             "the files that the index names",
-                                             "delete it, or copy the index again",
-                                             "a file that the index does not name");
+        st = is.of != of.of
+                 ? sheaf__warning(whole->c, "stale", path, "", "the files that the index names",
+                                  "delete it", "a shard of another save, of %" PRId64 " files",
+                                  is.of)
+                 : sheaf__warning(whole->c, "foreign", path, "", "the files that the index names",
+                                  "delete it, or copy the index again",
+                                  "a file that the index does not name");
     }
     return st;
 }
@@ -218,7 +218,7 @@ static sheaf_status *read_index(bool *damaged, const sheaf__whole *whole, const 
                             "an object that maps tensors to files");
     if (st != NULL) {
         *damaged = true;
-        st = sheaf__catalog_defect(whole->catalog, path, st);
+        st = sheaf__catalog_defect(whole->c, path, st);
     } else {
         x.whole.wants = wants_indexed;
         x.whole.context = &x;
@@ -313,17 +313,17 @@ static sheaf_status *read_shards(bool *damaged, const sheaf__whole *whole, const
             continue;
         if (is.of != of) {
             char path[SHEAF_PATH_SIZE];
-            st = sheaf__defect(whole->catalog, "stale", sheaf__path_in(path, dir, names->at[i]), "",
+            st = sheaf__defect(whole->c, "stale", sheaf__path_in(path, dir, names->at[i]), "",
                                "shards of one save", "move it away",
                                "one of %" PRId64 " files, beside others of %" PRId64, is.of, of);
             continue;
         }
         read++;
-        st = note_gaps(damaged, whole->catalog, dir, names, names->at[i], &is);
+        st = note_gaps(damaged, whole->c, dir, names, names->at[i], &is);
         TRY(st, read_one(damaged, whole, dir, names->at[i]));
     }
     if (st == NULL && read > 0)
-        st = sheaf__warning(whole->catalog, "missing", dir, "", "an index of the shards",
+        st = sheaf__warning(whole->c, "missing", dir, "", "an index of the shards",
                             "sheaf convert {} {+indexed} --to hf{config}",
                             "none; %" PRId64 " files were read by their names", read);
     return st;
@@ -342,7 +342,7 @@ sheaf_status *sheaf__whole_folder(bool *damaged, sheaf__whole *whole, const char
         sheaf_status *st = NULL;
         if (single && index)
             st = sheaf__defect(
-                whole->catalog, "duplicate", dir, "", "one of them", "move the stale one away",
+                whole->c, "duplicate", dir, "", "one of them", "move the stale one away",
                 "both %s and %s: one is left from another save", forms[i][0], forms[i][1]);
         if (single || index)
             return st != NULL ? st
@@ -368,10 +368,10 @@ sheaf_status *sheaf__whole_folder(bool *damaged, sheaf__whole *whole, const char
         return read_one(damaged, whole, dir, names->at[at]);
     *damaged = true;
     if (indexes == 0 && singles == 0)
-        return sheaf__defect(whole->catalog, "missing", dir, "",
+        return sheaf__defect(whole->c, "missing", dir, "",
                              "model.safetensors, or shards and their index",
                              "copy or download the weights too", "no weights in this folder");
-    return sheaf__defect(whole->catalog, "conflict", dir, "", "one model in a folder",
+    return sheaf__defect(whole->c, "conflict", dir, "", "one model in a folder",
                          "give the file itself instead of the folder",
                          "%" PRId64 " files, each of which could be it (%s, ...)",
                          indexes + singles, names->at[at]);

@@ -65,20 +65,19 @@ static sheaf_status *tell_files(dcp_reading *r)
         const dcp_file *f = &r->file[i];
         if (f->size < 0)
             st = sheaf__defect(
-                r->catalog, "missing", f->path, f->first, "every file that .metadata names",
+                r->c, "missing", f->path, f->first, "every file that .metadata names",
                 "copy it from where this checkpoint was written",
                 "no such file; %" PRId64 " chunks of tensors lie in it, the first of '%s'", f->lost,
                 f->first);
         else if (f->size < f->wanted)
-            st = sheaf__defect(r->catalog, "damaged", f->path, f->first,
+            st = sheaf__defect(r->c, "damaged", f->path, f->first,
                                "as many bytes as .metadata says", "copy it again",
                                "cut short: %" PRId64 " of %" PRId64 " bytes; %" PRId64
                                " chunks of tensors are not there, the first of '%s'",
                                f->size, f->wanted, f->lost, f->first);
         else if (f->size > f->wanted)
-            st = sheaf__warning(r->catalog, "conflict", f->path, "",
-                                "as many bytes as .metadata says", "",
-                                "%" PRId64 " bytes for %" PRId64, f->size, f->wanted);
+            st = sheaf__warning(r->c, "conflict", f->path, "", "as many bytes as .metadata says",
+                                "", "%" PRId64 " bytes for %" PRId64, f->size, f->wanted);
     }
     char **names = NULL;
     int64_t n = 0;
@@ -89,7 +88,7 @@ static sheaf_status *tell_files(dcp_reading *r)
         sheaf__path_in(path, r->dir, names[i]);
         if (is_items(names[i]) &&
             bsearch(&want, r->file, (size_t)r->nfiles, sizeof want, by_path) == NULL)
-            st = sheaf__warning(r->catalog, "foreign", path, "", "files that .metadata names", "",
+            st = sheaf__warning(r->c, "foreign", path, "", "files that .metadata names", "",
                                 "one that it does not name, perhaps of another save");
     }
     sheaf__names_free(names, n);
@@ -105,35 +104,34 @@ static sheaf_status *read_common(dcp_reading *r)
     sheaf_status *st = NULL;
     sheaf__path_in(common, r->dir, "common.pt");
     if (sheaf__path_kind(sheaf__path_in(json, r->dir, "metadata.json")) == SHEAF_PATH_FILE) {
-        st = sheaf__catalog_defect(r->catalog, json, sheaf__json_load(&object, json));
+        st = sheaf__catalog_defect(r->c, json, sheaf__json_load(&object, json));
         const char *backend =
             object == NULL ? NULL : json_string_value(json_object_get(object, "sharded_backend"));
         r->megatron = backend != NULL && strcmp(backend, "torch_dist") == 0;
         if (st == NULL && backend != NULL && !r->megatron)
-            st = sheaf__defect(r->catalog, "unsupported", json, "", "sharded_backend torch_dist",
-                               "", "sharded_backend %.40s", backend);
+            st = sheaf__defect(r->c, "unsupported", json, "", "sharded_backend torch_dist", "",
+                               "sharded_backend %.40s", backend);
     }
     if (st == NULL && sheaf__path_kind(common) == SHEAF_PATH_FILE) {
-        st = sheaf__catalog_defect(r->catalog, common, sheaf__torch_open(&r->common, common));
+        st = sheaf__catalog_defect(r->c, common, sheaf__torch_open(&r->common, common));
         if (r->common != NULL)
             sheaf__torch_close_file(r->common);
     } else if (st == NULL && r->megatron)
-        st = sheaf__not_there(r->catalog, "", "the args of the run", "%s", common);
+        st = sheaf__not_there(r->c, "", "the args of the run", "%s", common);
     if (st == NULL && r->common != NULL &&
         sheaf__pickle_get(r->common->doc->root, "args") != NULL) {
         r->megatron = true;
-        st = sheaf__megatron_args(&r->model, r->catalog,
-                                  sheaf__pickle_get(r->common->doc->root, "args"), common,
-                                  r->hints->config);
-        r->catalog->tp = (int)(r->model.tp < 65536 ? r->model.tp : 0);
-        r->catalog->pp = (int)(r->model.pp < 65536 ? r->model.pp : 0);
+        st = sheaf__megatron_args(&r->model, r->c, sheaf__pickle_get(r->common->doc->root, "args"),
+                                  common, r->hints->config);
+        r->c->tp = (int)(r->model.tp < 65536 ? r->model.tp : 0);
+        r->c->pp = (int)(r->model.pp < 65536 ? r->model.pp : 0);
     }
     if (st == NULL && r->common != NULL)
-        sheaf__pickle_int(&r->catalog->step, sheaf__pickle_get(r->common->doc->root, "iteration"));
+        sheaf__pickle_int(&r->c->step, sheaf__pickle_get(r->common->doc->root, "iteration"));
     if (st == NULL && r->megatron && r->model.layers == 0 && r->model.vocab == 0) {
-        st = sheaf__catalog_know(NULL, r->catalog, r->hints,
-                                 (const char *const[]){ r->dir, r->catalog->root, NULL });
-        TRY(st, sheaf__megatron_of_config(&r->model, r->catalog, common));
+        st = sheaf__catalog_know(NULL, r->c, r->hints,
+                                 (const char *const[]){ r->dir, r->c->root, NULL });
+        TRY(st, sheaf__megatron_of_config(&r->model, r->c, common));
     }
     json_decref(object);
     return st;
@@ -144,12 +142,12 @@ static sheaf_status *check_step(dcp_reading *r)
 {
     const char *rest;
     const int64_t said = sheaf__step_of_name(&rest, r->dir, "iter_");
-    if (r->catalog->step < 0)
-        r->catalog->step = said;
-    if (said < 0 || r->catalog->step == said)
+    if (r->c->step < 0)
+        r->c->step = said;
+    if (said < 0 || r->c->step == said)
         return NULL;
-    return sheaf__defect(r->catalog, "stale", r->dir, "", "the iteration in the folder's name", "",
-                         "iteration %" PRId64 " inside", r->catalog->step);
+    return sheaf__defect(r->c, "stale", r->dir, "", "the iteration in the folder's name", "",
+                         "iteration %" PRId64 " inside", r->c->step);
 }
 
 /* ---- all of it ---- */
@@ -170,14 +168,14 @@ static sheaf_status *read_values(dcp_reading *r)
 {
     static const char *const steps[] = { "iteration", "step", "global_step", "train_state.step",
                                          "trainer.global_step" };
-    for (size_t i = 0; r->catalog->step < 0 && i < sizeof steps / sizeof *steps; i++) {
+    for (size_t i = 0; r->c->step < 0 && i < sizeof steps / sizeof *steps; i++) {
         int64_t n;
         if (value(&n, r, steps[i]) && n >= 0)
-            r->catalog->step = n;
+            r->c->step = n;
     }
     int64_t vocab;
-    if (r->catalog->vocab < 0 && value(&vocab, r, "args.vocab_size") && vocab > 0)
-        r->catalog->vocab = vocab;
+    if (r->c->vocab < 0 && value(&vocab, r, "args.vocab_size") && vocab > 0)
+        r->c->vocab = vocab;
     return NULL;
 }
 
@@ -199,13 +197,13 @@ static sheaf_status *read_all(dcp_reading *r)
     st = sheaf__dcp_items(r);
     if (st == NULL && !r->megatron)
         sheaf__dcp_wrapper(r);
-    if (st == NULL && r->catalog->config == NULL)
-        st = sheaf__catalog_know(NULL, r->catalog, r->hints, (const char *const[]){ r->dir, NULL });
+    if (st == NULL && r->c->config == NULL)
+        st = sheaf__catalog_know(NULL, r->c, r->hints, (const char *const[]){ r->dir, NULL });
     TRY(st, read_values(r));
     TRY(st, check_step(r));
     TRY(st, sheaf__dcp_tensors(r));
     TRY(st, tell_files(r));
-    return st != NULL || r->megatron ? st : recognise(r->catalog);
+    return st != NULL || r->megatron ? st : recognise(r->c);
 }
 
 static void release(dcp_reading *r)
@@ -224,7 +222,7 @@ static void release(dcp_reading *r)
 static sheaf_status *dcp_read(sheaf_catalog *c, const char *path, const sheaf_dialect_hints *hints)
 {
     char dir[SHEAF_PATH_SIZE];
-    dcp_reading r = { .catalog = c, .hints = hints, .dir = dir };
+    dcp_reading r = { .c = c, .hints = hints, .dir = dir };
     if (!folder_of(dir, path))
         return sheaf_expected(sheaf_fail(SHEAF_E_IO, "%s", path),
                               "a folder with .metadata and __0_0.distcp");

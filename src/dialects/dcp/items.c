@@ -15,7 +15,7 @@ sheaf_status *sheaf__dcp_metadata(dcp_reading *r)
     size_t size = 0;
     if (sheaf__path_kind(sheaf__path_in(path, r->dir, ".metadata")) != SHEAF_PATH_FILE)
         return sheaf__defect(
-            r->catalog, "missing", path, "", "the list of all tensors, which a save writes last",
+            r->c, "missing", path, "", "the list of all tensors, which a save writes last",
             "copy it from where this checkpoint was written",
             "no such file: the save did not finish, or the file was left behind (its name begins with a dot)");
     sheaf_status *st = sheaf__file_read_all(&bytes, &size, path, MAX_METADATA);
@@ -23,7 +23,7 @@ sheaf_status *sheaf__dcp_metadata(dcp_reading *r)
     if (st == NULL && sheaf__pickle_get(r->meta->root, "state_dict_metadata") == NULL)
         st = sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "%s", path), "a Metadata object");
     free(bytes);
-    return sheaf__catalog_defect(r->catalog, path, st);
+    return sheaf__catalog_defect(r->c, path, st);
 }
 
 static int by_key(const void *a, const void *b)
@@ -186,8 +186,8 @@ static sheaf_status *read_chunk(sheaf_piece *out, dcp_reading *r, const dcp_item
     if (st == NULL && (t == NULL || !sheaf__same_shape(t->ndim, t->shape, ndim, sizes)))
         st = sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "the item at byte %" PRId64, item->begin),
                             "the chunk of '%s' that .metadata says", item->key);
-    TRY(st, sheaf__catalog_file(&file, r->catalog, f->path, &torch->mark));
-    TRY(st, sheaf__catalog_zip(r->catalog, file, item->begin, item->length));
+    TRY(st, sheaf__catalog_file(&file, r->c, f->path, &torch->mark));
+    TRY(st, sheaf__catalog_zip(r->c, file, item->begin, item->length));
     if (st == NULL) {
         *out = sheaf__piece_of(file, -1, torch, t);
         *dtype = t->dtype;
@@ -206,18 +206,17 @@ sheaf_status *sheaf__dcp_chunk(sheaf_piece *out, bool *found, dcp_reading *r, co
     *found = false;
     if (item == NULL || item->file < 0)
         return sheaf__defect(
-            r->catalog, "damaged", r->dir, key, "a place in a file of this folder for each chunk",
-            "", "%s", item == NULL ? "a chunk without a place in .metadata" : "another place");
+            r->c, "damaged", r->dir, key, "a place in a file of this folder for each chunk", "",
+            "%s", item == NULL ? "a chunk without a place in .metadata" : "another place");
     dcp_file *f = &r->file[item->file];
     if (item->changed)
-        return sheaf__defect(r->catalog, "unsupported", f->path, key,
-                             "items as torch.save() writes them", "",
-                             "items that were transformed");
+        return sheaf__defect(r->c, "unsupported", f->path, key, "items as torch.save() writes them",
+                             "", "items that were transformed");
     if (f->size < item->begin + item->length) {
         lose(f, key);
         return NULL;
     }
     sheaf_status *st = read_chunk(out, r, item, ndim, offsets, sizes, dtype);
     *found = st == NULL;
-    return sheaf__catalog_defect(r->catalog, f->path, sheaf_in(st, "'%s'", key));
+    return sheaf__catalog_defect(r->c, f->path, sheaf_in(st, "'%s'", key));
 }

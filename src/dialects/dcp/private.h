@@ -30,7 +30,7 @@ typedef struct dcp_path {
 } dcp_path;
 
 typedef struct dcp_reading {
-    sheaf_catalog *catalog;
+    sheaf_catalog *c;
     const sheaf_dialect_hints *hints;
     const char *dir;
     sheaf_pickle_doc *meta; /* .metadata */

@@ -204,7 +204,7 @@ static sheaf_status *walk_chunks(dcp_reading *r, const char *key, const char *na
         for (int k = 0; good && k < ndim; k++)
             good = offsets[k] <= shape[k] - sizes[k];
         if (!good) {
-            st = sheaf__defect(r->catalog, "damaged", r->dir, key, "chunks inside the tensor", "",
+            st = sheaf__defect(r->c, "damaged", r->dir, key, "chunks inside the tensor", "",
                                "another one in .metadata");
             continue;
         }
@@ -220,7 +220,7 @@ static sheaf_status *walk_chunks(dcp_reading *r, const char *key, const char *na
 static sheaf_status *add_plain(dcp_reading *r, const char *key, const char *name, int ndim,
                                const int64_t *shape, const sheaf_piece *piece)
 {
-    return sheaf__catalog_piece(r->catalog, sheaf__catalog_find(r->catalog, name), piece);
+    return sheaf__catalog_piece(r->c, sheaf__catalog_find(r->c, name), piece);
 }
 
 static sheaf_status *read_plain(dcp_reading *r, const char *key, const char *name, role is,
@@ -231,12 +231,12 @@ static sheaf_status *read_plain(dcp_reading *r, const char *key, const char *nam
     const sheaf_pickle *chunks;
     sheaf_logical *out;
     if (!tensor_of(&ndim, shape, &chunks, value))
-        return sheaf__defect(r->catalog, "damaged", r->dir, key, "a tensor's shape and chunks", "",
+        return sheaf__defect(r->c, "damaged", r->dir, key, "a tensor's shape and chunks", "",
                              "something else in .metadata");
-    if (sheaf__catalog_find(r->catalog, name) != NULL)
-        return sheaf__defect(r->catalog, "duplicate", r->dir, key, "one tensor of each name", "",
+    if (sheaf__catalog_find(r->c, name) != NULL)
+        return sheaf__defect(r->c, "duplicate", r->dir, key, "one tensor of each name", "",
                              "a second one");
-    sheaf_status *st = sheaf__catalog_tensor(&out, r->catalog, name, dtype_of(value), ndim, shape);
+    sheaf_status *st = sheaf__catalog_tensor(&out, r->c, name, dtype_of(value), ndim, shape);
     if (st == NULL) {
         out->kind = is == ROLE_MOMENT                             ? SHEAF_MOMENT
                     : strstr(name, ".lora_") != NULL              ? SHEAF_LORA
@@ -244,7 +244,7 @@ static sheaf_status *read_plain(dcp_reading *r, const char *key, const char *nam
                                                                   : SHEAF_WEIGHT;
         st = walk_chunks(r, key, name, ndim, shape, chunks, add_plain);
     }
-    return sheaf__catalog_defect(r->catalog, r->dir, st);
+    return sheaf__catalog_defect(r->c, r->dir, st);
 }
 
 /* ---- Megatron ---- */
@@ -282,7 +282,7 @@ static sheaf_status *add_megatron(dcp_reading *r, const char *key, const char *n
         st = sheaf__megatron_targets_of(&targets, &word, &r->model, name, layer, ndim - skip,
                                         shape + skip, 0, 1);
         if (st == NULL && word == SHEAF_MEGATRON_MAPPED)
-            st = sheaf__megatron_add(r->catalog, &targets, &one);
+            st = sheaf__megatron_add(r->c, &targets, &one);
         free(targets.at);
     }
     return st;
@@ -306,10 +306,10 @@ static sheaf_status *read_megatron(dcp_reading *r, const char *key, const sheaf_
         return NULL;
     }
     if (!tensor_of(&ndim, shape, &chunks, value))
-        return sheaf__defect(r->catalog, "damaged", r->dir, key, "a tensor's shape and chunks", "",
+        return sheaf__defect(r->c, "damaged", r->dir, key, "a tensor's shape and chunks", "",
                              "something else in .metadata");
     if (stacked && (ndim < 2 || shape[0] != r->model.layers))
-        return sheaf__defect(r->catalog, "shape", r->dir, key,
+        return sheaf__defect(r->c, "shape", r->dir, key,
                              "all layers of the model along the first axis", "",
                              "another number of them");
     sheaf_status *st =
@@ -320,13 +320,13 @@ static sheaf_status *read_megatron(dcp_reading *r, const char *key, const sheaf_
         return st;
     if (word != SHEAF_MEGATRON_MAPPED)
         return sheaf__defect(
-            r->catalog, word == SHEAF_MEGATRON_MISFIT ? "shape" : "unsupported", r->dir, key,
+            r->c, word == SHEAF_MEGATRON_MISFIT ? "shape" : "unsupported", r->dir, key,
             "tensors of a Llama model with the sizes in the args, or in the config where there are none",
             "", "%s",
             word == SHEAF_MEGATRON_MISFIT ? "another shape" : "a tensor that it does not have");
     if (strstr(name, "word_embeddings.weight") != NULL)
         r->model.padded = shape[0];
-    return sheaf__catalog_defect(r->catalog, r->dir,
+    return sheaf__catalog_defect(r->c, r->dir,
                                  walk_chunks(r, key, name, ndim, shape, chunks, add_megatron));
 }
 
@@ -336,10 +336,10 @@ static sheaf_status *tell_unread(dcp_reading *r)
 {
     sheaf_status *st = NULL;
     if (r->optimizer > 0)
-        st = sheaf__note(r->catalog, "unsupported", r->dir, "", "", "",
+        st = sheaf__note(r->c, "unsupported", r->dir, "", "", "",
                          "%" PRId64 " tensors of the optimizer are not read", r->optimizer);
     if (st == NULL && r->others > 0)
-        st = sheaf__warning(r->catalog, "foreign", r->dir, r->other,
+        st = sheaf__warning(r->c, "foreign", r->dir, r->other,
                             "tensors of the model or its optimizer", "",
                             "%" PRId64 " others are not read", r->others);
     return st;
@@ -373,6 +373,6 @@ sheaf_status *sheaf__dcp_tensors(dcp_reading *r)
         free(name);
     }
     if (st == NULL && r->megatron && r->model.layers > 0)
-        st = sheaf__megatron_complete(r->catalog, &r->model, r->dir);
+        st = sheaf__megatron_complete(r->c, &r->model, r->dir);
     return st == NULL ? tell_unread(r) : st;
 }

@@ -147,7 +147,7 @@ static sheaf_status *find_files(ds_reading *r)
                 r->file[r->nfiles++] = f;
         } else if (sheaf__ends_with(names[i], ".pt")) {
             char path[SHEAF_PATH_SIZE];
-            st = sheaf__note(r->catalog, "foreign", sheaf__path_in(path, r->tag, names[i]), "",
+            st = sheaf__note(r->c, "foreign", sheaf__path_in(path, r->tag, names[i]), "",
                              "files that DeepSpeed writes", "",
                              "a file of another name; it is not read");
         }
@@ -167,8 +167,8 @@ static sheaf_status *check_twice(ds_reading *r)
         ds_file *f = &r->file[i], *last = kept > 0 ? &r->file[kept - 1] : NULL;
         if (last != NULL && last->what == f->what && last->mp == f->mp && last->dp == f->dp &&
             last->layer == f->layer) {
-            TRY(st, sheaf__defect(r->catalog, "duplicate", f->path, "", "one file for each part",
-                                  "", "%s is the same part", last->path));
+            TRY(st, sheaf__defect(r->c, "duplicate", f->path, "", "one file for each part", "",
+                                  "%s is the same part", last->path));
             free(f->path);
             continue;
         }
@@ -186,13 +186,13 @@ static sheaf_status *check_stem(ds_reading *r, const ds_file *f)
     ds_file was;
     sheaf__torch_stem(stem, f->path);
     snprintf(name, sizeof name, "%s.pt", stem);
-    r->catalog->by_names = r->catalog->by_names || stem[0] == '\0';
+    r->c->by_names = r->c->by_names || stem[0] == '\0';
     if (stem[0] == '\0' || !read_name(&was, name) ||
         (was.what == f->what && was.mp == f->mp && was.dp == f->dp && was.layer == f->layer))
         return NULL;
-    return sheaf__defect(
-        r->catalog, "conflict", f->path, "", "a file that was saved under this name",
-        "give the parts back the names they were saved under", "it was saved as %s", name);
+    return sheaf__defect(r->c, "conflict", f->path, "", "a file that was saved under this name",
+                         "give the parts back the names they were saved under",
+                         "it was saved as %s", name);
 }
 
 /* Does a list or dict in the first levels hold more entries than any model needs? Bounds what the
@@ -224,7 +224,7 @@ static sheaf_status *open_one(ds_reading *r, ds_file *f)
         st = sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "%s", f->path), "at most %d tensors",
                             MAX_ENTRIES);
     }
-    return sheaf__catalog_defect(r->catalog, f->path, st);
+    return sheaf__catalog_defect(r->c, f->path, st);
 }
 
 static sheaf_status *open_files(ds_reading *r)
@@ -233,7 +233,7 @@ static sheaf_status *open_files(ds_reading *r)
     for (int64_t i = 0; st == NULL && i < r->nfiles; i++) {
         ds_file *f = &r->file[i];
         if (f->what == DS_EXPERT) {
-            st = sheaf__defect(r->catalog, "unsupported", f->path, "", "layers without experts", "",
+            st = sheaf__defect(r->c, "unsupported", f->path, "", "layers without experts", "",
                                "a file of experts (mixture of experts)");
             continue;
         }
@@ -273,7 +273,7 @@ static sheaf_status *agree(int64_t *out, ds_reading *r, const char *key, const c
         if (!says(&value, &r->file[i], key) || value == *out)
             continue;
         snprintf(expected, sizeof expected, "%s %" PRId64 ", as in the other parts", what, *out);
-        st = sheaf__defect(r->catalog, code, r->file[i].path, "", expected,
+        st = sheaf__defect(r->c, code, r->file[i].path, "", expected,
                            "put the part of the same save here", "%s %" PRId64, what, value);
     }
     return st;
@@ -292,12 +292,11 @@ static sheaf_status *check_step(ds_reading *r)
     sheaf_status *st = agree(&r->step, r, "global_steps", "stale", "step");
     const int64_t said = step_of_tag(r->tag);
     if (st == NULL && said >= 0 && r->step >= 0 && said != r->step)
-        st =
-            sheaf__defect(r->catalog, "stale", r->tag, "", "files of the step in the folder's name",
-                          "", "files of step %" PRId64, r->step);
+        st = sheaf__defect(r->c, "stale", r->tag, "", "files of the step in the folder's name", "",
+                           "files of step %" PRId64, r->step);
     if (r->step < 0)
         r->step = said;
-    r->catalog->step = r->step;
+    r->c->step = r->step;
     return st;
 }
 
@@ -329,22 +328,21 @@ static sheaf_status *check_sizes(ds_reading *r)
                                                                                  : 0;
     if (tp > r->tp || dp > r->dp)
         st = sheaf__defect(
-            r->catalog, "conflict", r->tag, "", "sizes that the number of files makes believable",
-            "", "%" PRId64 " model-parallel and %" PRId64 " data-parallel parts are stated", tp,
-            dp);
+            r->c, "conflict", r->tag, "", "sizes that the number of files makes believable", "",
+            "%" PRId64 " model-parallel and %" PRId64 " data-parallel parts are stated", tp, dp);
     if (st == NULL && most_mp >= r->tp && !layers) {
-        st = sheaf__defect(r->catalog, "conflict", r->tag, "", "as many parts as the files say", "",
+        st = sheaf__defect(r->c, "conflict", r->tag, "", "as many parts as the files say", "",
                            "mp_rank_%02d in a save of %d model-parallel parts", most_mp, r->tp);
         r->tp = most_mp + 1;
     }
     if (st == NULL && most_dp >= r->dp) {
-        st = sheaf__defect(r->catalog, "conflict", r->tag, "", "as many parts as the files say", "",
+        st = sheaf__defect(r->c, "conflict", r->tag, "", "as many parts as the files say", "",
                            "zero_pp_rank_%d in a save of %d data-parallel parts", most_dp, r->dp);
         r->dp = most_dp + 1;
     }
-    r->catalog->tp = r->tp;
-    r->catalog->dp = r->dp;
-    r->catalog->pp = pp > 0 && pp < SHEAF__MOST_RANKS ? (int)pp : 1;
+    r->c->tp = r->tp;
+    r->c->dp = r->dp;
+    r->c->pp = pp > 0 && pp < SHEAF__MOST_RANKS ? (int)pp : 1;
     if (layers)
         return st; /* mp_rank counts stages too then */
     for (int mp = 0; st == NULL && mp < r->tp; mp++) {
@@ -352,12 +350,11 @@ static sheaf_status *check_sizes(ds_reading *r)
             for (int d = 0; st == NULL && d < r->dp; d++)
                 st = sheaf__ds_file_of(r, DS_MODEL, mp, d) != NULL
                          ? NULL
-                         : sheaf__not_there(r->catalog, "", every,
+                         : sheaf__not_there(r->c, "", every,
                                             "%s/zero_pp_rank_%d_mp_rank_%02d_model_states.pt",
                                             r->tag, d, mp);
         else if (sheaf__ds_file_of(r, DS_MODEL, mp, -1) == NULL)
-            st = sheaf__not_there(r->catalog, "", every, "%s/mp_rank_%02d_model_states.pt", r->tag,
-                                  mp);
+            st = sheaf__not_there(r->c, "", every, "%s/mp_rank_%02d_model_states.pt", r->tag, mp);
     }
     return st;
 }
@@ -370,7 +367,7 @@ static sheaf_status *find_config(ds_reading *r)
     char above[SHEAF_PATH_SIZE], top[SHEAF_PATH_SIZE];
     sheaf__path_in(above, r->tag, "..");
     const char *const dirs[] = { r->tag, above, sheaf__path_in(top, above, ".."), NULL };
-    return sheaf__catalog_know(&r->schema, r->catalog, r->hints, dirs);
+    return sheaf__catalog_know(&r->schema, r->c, r->hints, dirs);
 }
 
 /* ---- all of it ---- */
@@ -396,9 +393,8 @@ static sheaf_status *read_all(ds_reading *r)
     if (st == NULL && sheaf__path_has(r->tag, "zero", SHEAF_PATH_DIR))
         st = sheaf__ds_universal(r);
     else if (st == NULL && r->nfiles == 0)
-        st = sheaf__defect(r->catalog, "missing", r->tag, "",
-                           "mp_rank_XX_model_states.pt and the like", "",
-                           "no such file in this folder");
+        st = sheaf__defect(r->c, "missing", r->tag, "", "mp_rank_XX_model_states.pt and the like",
+                           "", "no such file in this folder");
     else {
         TRY(st, check_sizes(r));
         TRY(st, sheaf__ds_parts(r));
@@ -410,7 +406,7 @@ static sheaf_status *read_all(ds_reading *r)
 static sheaf_status *deepspeed_read(sheaf_catalog *c, const char *path,
                                     const sheaf_dialect_hints *hints)
 {
-    ds_reading r = { .catalog = c, .hints = hints, .step = -1 };
+    ds_reading r = { .c = c, .hints = hints, .step = -1 };
     char dir[SHEAF_PATH_SIZE];
     sheaf_status *st = find_tag(&r, dir, path);
     TRY(st, find_files(&r));

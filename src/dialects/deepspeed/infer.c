@@ -209,7 +209,7 @@ sheaf_status *sheaf__ds_rule_make(ds_rule *out, bool *refused, ds_rules *rules, 
 
 sheaf_status *sheaf__ds_rules_tell(ds_rules *rules)
 {
-    sheaf_catalog *c = rules->r->catalog;
+    sheaf_catalog *c = rules->r->c;
     if (rules->by_config > 0)
         return sheaf__note(c, "inferred", rules->r->tag, "", "", "",
                            "universal_checkpoint_info is absent: how %" PRId64

@@ -16,15 +16,14 @@ static sheaf_status *add_rank(ds_reading *r, sheaf_logical *out, const sheaf_cat
     for (int64_t i = 0; st == NULL && i < local->npieces; i++) {
         const sheaf_piece *p = &local->piece[i];
         int file;
-        st = sheaf__catalog_file(&file, r->catalog, part->file[p->file].path,
-                                 &part->file[p->file].mark);
+        st = sheaf__catalog_file(&file, r->c, part->file[p->file].path, &part->file[p->file].mark);
         for (int64_t k = 0; st == NULL && k < moves->count; k++) {
             sheaf_piece moved;
             if (!sheaf__piece_move(&moved, p, local->told.ndim, moves->at[k].from,
                                    moves->at[k].size, moves->at[k].to))
                 continue;
             moved.file = file;
-            st = sheaf__catalog_piece(r->catalog, out, &moved);
+            st = sheaf__catalog_piece(r->c, out, &moved);
         }
     }
     return st;
@@ -35,7 +34,7 @@ static sheaf_status *tell_absent(ds_reading *r, const char *name)
 {
     for (int mp = 0; mp < r->tp; mp++)
         if (r->part[mp] != NULL && sheaf__catalog_find(r->part[mp], name) == NULL)
-            return sheaf__defect(r->catalog, "missing", r->part[mp]->root, name,
+            return sheaf__defect(r->c, "missing", r->part[mp]->root, name,
                                  "the tensors of the other parts", "",
                                  "no tensor of this name in mp_rank_%02d", mp);
     return NULL;
@@ -48,13 +47,12 @@ static sheaf_status *join_one(ds_reading *r, ds_rules *rules, const sheaf_logica
     sheaf_logical *out = NULL;
     ds_rule rule;
     bool refused;
-    if (moment && sheaf__catalog_find(r->catalog, base) == NULL)
+    if (moment && sheaf__catalog_find(r->c, base) == NULL)
         return NULL; /* its parameter was refused */
     sheaf_status *st = sheaf__ds_rule_make(&rule, &refused, rules, moment ? base : name);
     TRY(st, refused || moment ? NULL : tell_absent(r, name));
     if (st == NULL && !refused)
-        st =
-            sheaf__catalog_tensor(&out, r->catalog, name, first->told.dtype, rule.ndim, rule.shape);
+        st = sheaf__catalog_tensor(&out, r->c, name, first->told.dtype, rule.ndim, rule.shape);
     if (st == NULL && !refused) {
         out->kind = first->kind;
         out->replicated = rule.replicated;
@@ -66,7 +64,7 @@ static sheaf_status *join_one(ds_reading *r, ds_rules *rules, const sheaf_logica
             st = add_rank(r, out, r->part[mp], local, &rule.rank[mp]);
     }
     sheaf__ds_rule_release(&rule);
-    return sheaf__catalog_defect(r->catalog, r->tag, st);
+    return sheaf__catalog_defect(r->c, r->tag, st);
 }
 
 sheaf_status *sheaf__ds_join(ds_reading *r)
@@ -100,7 +98,7 @@ static sheaf_status *check_kind(ds_reading *r, const char *path, const char *nam
     sheaf__torch_stem(stem, path);
     for (int k = 0; k < 3; k++)
         if (k != kind && strcmp(stem, states[k]) == 0)
-            return sheaf__defect(r->catalog, "conflict", path, name,
+            return sheaf__defect(r->c, "conflict", path, name,
                                  "a file that was saved under this name",
                                  "give the files back the names they were saved under",
                                  "it was saved as %s.pt", stem);
@@ -141,7 +139,7 @@ static sheaf_status *shape_of_flat(ds_param *p, const ds_reading *r, const char 
             p->elements = -1;
     return p->elements == t->shape[0] || !found /* a config is held against all tensors later */
                ? NULL
-               : sheaf__defect(r->catalog, "shape", path, name,
+               : sheaf__defect(r->c, "shape", path, name,
                                sheaf__show_shape(want, p->ndim, p->shape), copy_again, "%s",
                                sheaf__show_shape(is, t->ndim, t->shape));
 }
@@ -155,10 +153,10 @@ static sheaf_status *add_state(ds_reading *r, const sheaf_torch *torch,
     ds_param known;
     char *full = sheaf__ds_state_name(kind, name);
     sheaf_status *st = full == NULL ? sheaf__no_memory(path) : NULL;
-    TRY(st, sheaf__catalog_file(&file, r->catalog, path, &torch->mark));
+    TRY(st, sheaf__catalog_file(&file, r->c, path, &torch->mark));
     TRY(st, shape_of_flat(&known, r, path, name, t));
     const bool flat = st == NULL && known.elements == t->shape[0] && known.elements >= 0;
-    TRY(st, sheaf__catalog_tensor(&out, r->catalog, full, t->dtype, flat ? known.ndim : t->ndim,
+    TRY(st, sheaf__catalog_tensor(&out, r->c, full, t->dtype, flat ? known.ndim : t->ndim,
                                   flat ? known.shape : t->shape));
     free(full);
     if (st != NULL)
@@ -169,7 +167,7 @@ static sheaf_status *add_state(ds_reading *r, const sheaf_torch *torch,
              : sheaf__piece_of(file, -1, torch, t);
     out->kind = kind > 0 ? SHEAF_MOMENT : SHEAF_WEIGHT;
     out->alone = !sheaf__is_vocabulary(name); /* a head may be tied to the table */
-    return sheaf__catalog_piece(r->catalog, out, &p);
+    return sheaf__catalog_piece(r->c, out, &p);
 }
 
 /* zero/NAME/STATE.pt as a tensor; a missing file is a defect for the weights, nothing for
@@ -181,8 +179,8 @@ static sheaf_status *read_state(ds_reading *r, const char *dir, const char *name
     snprintf(file, sizeof file, "%s.pt", states[kind]);
     if (!sheaf__has_file(dir, file))
         return kind > 0 ? NULL
-                        : sheaf__not_there(r->catalog, name, "the values of the parameter", "%s/%s",
-                                           dir, file);
+                        : sheaf__not_there(r->c, name, "the values of the parameter", "%s/%s", dir,
+                                           file);
     sheaf_status *st = sheaf__torch_open(&torch, sheaf__path_in(path, dir, file));
     if (st == NULL) {
         const sheaf_pickle *root = torch->doc->root;
@@ -193,7 +191,7 @@ static sheaf_status *read_state(ds_reading *r, const char *dir, const char *name
                        : sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "%s", path),
                                         "a dict with a tensor 'param'");
     }
-    st = sheaf__catalog_defect(r->catalog, path, st);
+    st = sheaf__catalog_defect(r->c, path, st);
     TRY(st, check_kind(r, path, name, kind));
     sheaf__torch_close(torch);
     return st;
@@ -202,16 +200,16 @@ static sheaf_status *read_state(ds_reading *r, const char *dir, const char *name
 /* fp32.pt, exp_avg.pt and exp_avg_sq.pt of a parameter are of one shape. */
 static sheaf_status *check_states(ds_reading *r, const char *dir, const char *name)
 {
-    const sheaf_logical *weight = sheaf__catalog_find(r->catalog, name);
+    const sheaf_logical *weight = sheaf__catalog_find(r->c, name);
     sheaf_status *st = NULL;
     for (int kind = 1; st == NULL && weight != NULL && kind < 3; kind++) {
         char want[128], is[128], *full = sheaf__ds_state_name(kind, name);
         if (full == NULL)
             return sheaf__no_memory(dir);
-        const sheaf_logical *t = sheaf__catalog_find(r->catalog, full);
+        const sheaf_logical *t = sheaf__catalog_find(r->c, full);
         if (t != NULL &&
             !sheaf__same_shape(t->told.ndim, t->told.shape, weight->told.ndim, weight->told.shape))
-            st = sheaf__defect(r->catalog, "shape", dir, full,
+            st = sheaf__defect(r->c, "shape", dir, full,
                                sheaf__show_shape(want, weight->told.ndim, weight->told.shape),
                                copy_again, "%s in %s.pt",
                                sheaf__show_shape(is, t->told.ndim, t->told.shape), states[kind]);
@@ -233,7 +231,7 @@ static sheaf_status *compare_shape(ds_reading *r, const char *zero, const sheaf_
     }
     if (empty || same)
         return NULL;
-    return sheaf__defect(r->catalog, "shape", zero, whole->told.name,
+    return sheaf__defect(r->c, "shape", zero, whole->told.name,
                          sheaf__show_shape(want, part->ndim, part->shape), copy_again, "%s",
                          sheaf__show_shape(is, whole->told.ndim, whole->told.shape));
 }
@@ -256,24 +254,22 @@ static sheaf_status *compare_module(ds_reading *r, const ds_file *f, const char 
         const sheaf_pickle_tensor *t = sheaf__ds_tensor(&name, f, module, i);
         if (name == NULL || t == NULL)
             continue;
-        const sheaf_logical *whole = sheaf__catalog_find(r->catalog, name);
+        const sheaf_logical *whole = sheaf__catalog_find(r->c, name);
         bool skip = whole != NULL || sheaf__pickle_path(root, "shared_params", name, NULL) != NULL;
         if (whole != NULL && whole->kind == SHEAF_WEIGHT) {
             st = compare_shape(r, zero, whole, t);
         } else if (!skip && sheaf__ds_listed(sheaf__pickle_get(root, "buffer_names"), name)) {
-            st = sheaf__ds_put(r->catalog, SHEAF_BUFFER, name, f, t);
+            st = sheaf__ds_put(r->c, SHEAF_BUFFER, name, f, t);
             skip = true;
         }
         for (int64_t k = 0; k < i && !skip; k++) { /* a tied name has the storage of another */
             const sheaf_pickle_tensor *o = sheaf__ds_tensor(&other, f, module, k);
             skip = o != NULL && o->storage == t->storage && o->offset == t->offset;
         }
-        if (!skip &&
-            !told_missing(r->catalog, name)) /* by another part's file, or without values */
-            st = sheaf__defect(r->catalog, "missing", zero, name,
-                               "a folder for each parameter in the model's file",
-                               "copy it from where this checkpoint was written",
-                               "none of this name");
+        if (!skip && !told_missing(r->c, name)) /* by another part's file, or without values */
+            st = sheaf__defect(
+                r->c, "missing", zero, name, "a folder for each parameter in the model's file",
+                "copy it from where this checkpoint was written", "none of this name");
     }
     return st;
 }
@@ -295,9 +291,9 @@ static sheaf_status *add_frozen(ds_reading *r)
     sheaf_status *st = NULL;
     for (int64_t i = 0; st == NULL && i < sheaf__pickle_count(shapes); i++) {
         const char *name = sheaf__pickle_text(sheaf__pickle_key(shapes, i));
-        if (name != NULL && sheaf__catalog_find(r->catalog, name) == NULL)
-            st = sheaf__catalog_defect(r->catalog, model->path,
-                                       sheaf__ds_frozen(r, r->catalog, model, shapes, i));
+        if (name != NULL && sheaf__catalog_find(r->c, name) == NULL)
+            st = sheaf__catalog_defect(r->c, model->path,
+                                       sheaf__ds_frozen(r, r->c, model, shapes, i));
     }
     return st;
 }
@@ -306,15 +302,15 @@ static sheaf_status *add_frozen(ds_reading *r)
 static sheaf_status *tell_flat(ds_reading *r, const char *zero)
 {
     int64_t weights = 0;
-    for (int64_t i = 0; i < r->catalog->count; i++) {
-        weights += r->catalog->tensor[i].kind == SHEAF_WEIGHT;
-        if (r->catalog->tensor[i].kind == SHEAF_WEIGHT && r->catalog->tensor[i].told.ndim > 1)
+    for (int64_t i = 0; i < r->c->count; i++) {
+        weights += r->c->tensor[i].kind == SHEAF_WEIGHT;
+        if (r->c->tensor[i].kind == SHEAF_WEIGHT && r->c->tensor[i].told.ndim > 1)
             return NULL;
     }
     return weights < 2
                ? NULL
                : sheaf__defect(
-                     r->catalog, "shape", zero, "",
+                     r->c, "shape", zero, "",
                      "the shapes of the parameters: param_shapes in a *_model_states.pt, or the model's config.json",
                      "give the config.json of the model with --config, or copy the *_model_states.pt files too",
                      "neither; ZeRO 3 left them flat");
@@ -338,8 +334,8 @@ sheaf_status *sheaf__ds_universal(ds_reading *r)
     for (int64_t i = 0; st == NULL && i < r->nfiles; i++)
         if (r->file[i].what == DS_MODEL && r->file[i].torch != NULL)
             st = compare_module(r, &r->file[i], zero);
-    r->catalog->tp = r->catalog->pp = r->catalog->dp = 1;
-    r->catalog->tensors_by_names = true;
+    r->c->tp = r->c->pp = r->c->dp = 1;
+    r->c->tensors_by_names = true;
     sheaf__names_free(names, n);
     return st;
 }

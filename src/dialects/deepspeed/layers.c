@@ -70,16 +70,15 @@ static sheaf_status *add_layer(ds_reading *r, const ds_file *f, layer_is is, int
         const char *key;
         const sheaf_pickle_tensor *t = sheaf__ds_tensor(&key, f, root, i);
         if (key != NULL && t == NULL)
-            st =
-                sheaf__dialect_unread(NULL, r->catalog, f->path, key, sheaf__pickle_value(root, i));
+            st = sheaf__dialect_unread(NULL, r->c, f->path, key, sheaf__pickle_value(root, i));
         if (key == NULL || t == NULL)
             continue;
         char *name = name_of(is, decoder, key);
         if (name == NULL)
             return sheaf__no_memory(f->path);
         st = sheaf__catalog_find(part, name) != NULL
-                 ? sheaf__defect(r->catalog, "duplicate", f->path, name, "one layer of this kind",
-                                 "", "a second one")
+                 ? sheaf__defect(r->c, "duplicate", f->path, name, "one layer of this kind", "",
+                                 "a second one")
                  : sheaf__ds_put(part,
                                  strstr(name, "rotary_emb.inv_freq") != NULL ? SHEAF_BUFFER
                                                                              : SHEAF_WEIGHT,
@@ -113,10 +112,9 @@ static sheaf_status *check_layers(ds_reading *r, const bool *decoder, int count)
         if (absent < 0 || (have == 0 && (n < first || n > last)))
             continue;
         st = r->tp > 1
-                 ? sheaf__not_there(r->catalog, "", every,
-                                    "%s/layer_%02d-model_%02d-model_states.pt", r->tag, n, absent)
-                 : sheaf__not_there(r->catalog, "", every, "%s/layer_%02d-model_states.pt", r->tag,
-                                    n);
+                 ? sheaf__not_there(r->c, "", every, "%s/layer_%02d-model_%02d-model_states.pt",
+                                    r->tag, n, absent)
+                 : sheaf__not_there(r->c, "", every, "%s/layer_%02d-model_states.pt", r->tag, n);
     }
     return st;
 }
@@ -141,11 +139,11 @@ sheaf_status *sheaf__ds_layers(ds_reading *r)
         free(decoder);
         return sheaf__no_memory(r->tag);
     }
-    r->catalog->tp = r->tp = ranks;
+    r->c->tp = r->tp = ranks;
     r->layered = true;
     sheaf_status *st = NULL;
     for (int mp = 0; st == NULL && mp < ranks; mp++)
-        st = sheaf__catalog_new(&r->part[mp], r->catalog->dialect, r->tag);
+        st = sheaf__catalog_new(&r->part[mp], r->c->dialect, r->tag);
     for (int64_t i = 0; st == NULL && i < r->nfiles; i++) { /* by layer, then rank */
         const ds_file *f = &r->file[i];
         if (f->what != DS_LAYER || f->torch == NULL)
@@ -158,15 +156,15 @@ sheaf_status *sheaf__ds_layers(ds_reading *r)
             decoder[now] = is == IS_DECODER;
         }
         if (is == IS_UNKNOWN)
-            st = sheaf__defect(r->catalog, "unsupported", f->path, "", "a layer of a Llama model",
-                               "", "a layer of another form");
+            st = sheaf__defect(r->c, "unsupported", f->path, "", "a layer of a Llama model", "",
+                               "a layer of another form");
         else
-            st = sheaf__catalog_defect(r->catalog, f->path, add_layer(r, f, is, decoders));
+            st = sheaf__catalog_defect(r->c, f->path, add_layer(r, f, is, decoders));
     }
     TRY(st, check_layers(r, decoder, layers));
     TRY(st,
         sheaf__note(
-            r->catalog, "inferred", r->tag, "", "", "",
+            r->c, "inferred", r->tag, "", "", "",
             "which layer is which, from what the files hold: %d decoder layers; masters and moments of a pipeline "
             "are not read, its weights are those rounded to the training dtype",
             decoders + (is == IS_DECODER)));

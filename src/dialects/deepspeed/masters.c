@@ -198,7 +198,7 @@ static sheaf_status *settle(plain *x, group *g, int64_t number)
     int64_t n = 0, sure = 0;
     if (!seek(g->tensor, g->at, &g->found, x, g, false))
         return x->masters == NULL ? NULL
-                                  : sheaf__defect(x->r->catalog, "conflict", x->f->path, "",
+                                  : sheaf__defect(x->r->c, "conflict", x->f->path, "",
                                                   "masters that round to the weights in `module`",
                                                   "copy this file again, from a save that finished",
                                                   "number %" PRId64 " of group %" PRId64
@@ -269,7 +269,7 @@ static sheaf_status *take(plain *x, const group *g, int64_t i)
 
 static sheaf_status *take_all(plain *x, const group *g, int64_t n)
 {
-    sheaf_catalog *c = x->r->catalog;
+    sheaf_catalog *c = x->r->c;
     sheaf_status *st = NULL;
     int64_t unsure = 0;
     for (int64_t k = 0; k < n; k++) {
@@ -347,6 +347,6 @@ sheaf_status *sheaf__ds_plain(ds_reading *r, sheaf_catalog *part, const ds_file 
 sheaf_status *sheaf__ds_tell_masters(ds_reading *r)
 {
     return sheaf__note(
-        r->catalog, "inferred", r->tag, "", "", "",
+        r->c, "inferred", r->tag, "", "", "",
         "weights are the float32 masters of the optimizer; `module` holds them rounded to the training dtype");
 }

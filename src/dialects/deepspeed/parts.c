@@ -62,15 +62,15 @@ static sheaf_status *add_module_tensor(ds_reading *r, sheaf_catalog *part, const
     if (t == NULL) {
         bool told;
         sheaf_status *st =
-            sheaf__dialect_unread(&told, r->catalog, f->path, name, sheaf__pickle_value(module, i));
+            sheaf__dialect_unread(&told, r->c, f->path, name, sheaf__pickle_value(module, i));
         return st != NULL || told ? st
-                                  : sheaf__note(r->catalog, "unsupported", f->path, name,
-                                                "a tensor", "", "something else in `module`");
+                                  : sheaf__note(r->c, "unsupported", f->path, name, "a tensor", "",
+                                                "something else in `module`");
     }
     if (l != NULL) {
         if (sharded || sheaf__same_shape(l->told.ndim, l->told.shape, t->ndim, t->shape))
             return NULL;
-        return sheaf__defect(r->catalog, "conflict", f->path, name, "the shape in param_shapes", "",
+        return sheaf__defect(r->c, "conflict", f->path, name, "the shape in param_shapes", "",
                              "another shape in `module`");
     }
     if (sheaf__pickle_path(root, "shared_params", name, NULL) != NULL)
@@ -81,11 +81,11 @@ static sheaf_status *add_module_tensor(ds_reading *r, sheaf_catalog *part, const
         !sheaf__ds_listed(sheaf__pickle_get(root, "buffer_names"), name)) {
         if (f->mp > 0)
             return NULL; /* one note, for rank 0 */
-        return sheaf__note(r->catalog, "inferred", f->path, name, "", "",
+        return sheaf__note(r->c, "inferred", f->path, name, "", "",
                            "tied: the same storage as '%s'", twin);
     }
     if (sharded && sheaf__elements(t->ndim, t->shape) == 0)
-        return sheaf__defect(r->catalog, "missing", f->path, name, "a shape in param_shapes", "",
+        return sheaf__defect(r->c, "missing", f->path, name, "a shape in param_shapes", "",
                              "only an empty stand-in in `module`");
     return sheaf__ds_put(part, kind_of(sheaf__pickle_get(root, "buffer_names"), name), name, f, t);
 }
@@ -188,7 +188,7 @@ static sheaf_status *add_aliases(ds_reading *r, sheaf_catalog *part, const ds_fi
         if (strcmp(name, "lm_head.weight") != 0)
             st = add_alias(part, name, source);
         else if (f->mp == 0)
-            st = sheaf__note(r->catalog, "inferred", f->path, name, "", "",
+            st = sheaf__note(r->c, "inferred", f->path, name, "", "",
                              "tied: shared_params says it is '%s'", source);
     }
     return st;
@@ -214,13 +214,12 @@ static sheaf_status *read_rank(ds_reading *r, int mp, bool any)
     const sheaf_pickle *root = f->torch->doc->root,
                        *frozen = sheaf__pickle_get(root, "frozen_param_shapes");
     if (sheaf__pickle_get(root, "module") == NULL)
-        return sheaf__defect(r->catalog, "foreign", f->path, "",
+        return sheaf__defect(r->c, "foreign", f->path, "",
                              "a model file of DeepSpeed, with `module`", "", "none");
-    sheaf_status *st = sheaf__catalog_new(&r->part[mp], r->catalog->dialect, f->path);
+    sheaf_status *st = sheaf__catalog_new(&r->part[mp], r->c->dialect, f->path);
     TRY(st, any ? sheaf__ds_zero(r, r->part[mp], f, mp) : NULL);
     for (int64_t i = 0; st == NULL && i < sheaf__pickle_count(frozen); i++)
-        st = sheaf__catalog_defect(r->catalog, f->path,
-                                   sheaf__ds_frozen(r, r->part[mp], f, frozen, i));
+        st = sheaf__catalog_defect(r->c, f->path, sheaf__ds_frozen(r, r->part[mp], f, frozen, i));
     TRY(st, add_module(r, r->part[mp], f, f->dp >= 0));
     TRY(st, !any ? sheaf__ds_plain(r, r->part[mp], f) : NULL);
     TRY(st, add_aliases(r, r->part[mp], f));
@@ -248,12 +247,12 @@ sheaf_status *sheaf__ds_parts(ds_reading *r)
     if (any)
         st = sheaf__ds_tell_masters(r);
     else if (sharded)
-        st = sheaf__defect(r->catalog, "missing", r->tag, "",
+        st = sheaf__defect(r->c, "missing", r->tag, "",
                            "the *_optim_states.pt files, in which ZeRO 3 keeps the weights",
                            "copy them from where this checkpoint was written", "none");
     else if (stated > 0)
         st = sheaf__warning(
-            r->catalog, "missing", r->tag, "",
+            r->c, "missing", r->tag, "",
             "the *_optim_states.pt files of ZeRO, with the float32 masters", "",
             "none; the weights of `module`, rounded to the training dtype, are used");
     for (int mp = 0; st == NULL && mp < r->tp; mp++)

@@ -19,7 +19,7 @@ typedef struct ds_file {
 } ds_file;
 
 typedef struct ds_reading {
-    sheaf_catalog *catalog; /* what is being made */
+    sheaf_catalog *c; /* what is being made */
     const sheaf_dialect_hints *hints;
     const char *tag; /* folder of the files */
     int64_t nfiles;
@@ -56,7 +56,7 @@ sheaf_status *sheaf__ds_tell_masters(ds_reading *r);
  * that `stored` is, of the module? -1: not comparable. */
 int sheaf__ds_sample(const sheaf_catalog *part, const sheaf_piece *master, int ndim,
                      const sheaf_piece *stored);
-/* sheaf__ds_join - what all parts hold, as logical tensors of r->catalog. */
+/* sheaf__ds_join - what all parts hold, as logical tensors of r->c. */
 sheaf_status *sheaf__ds_join(ds_reading *r);
 sheaf_status *sheaf__ds_universal(ds_reading *r);
 /* sheaf__ds_file_of - NULL when there is none. */

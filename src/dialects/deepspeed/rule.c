@@ -44,7 +44,7 @@ static sheaf_status *patterns_read(patterns *out, ds_rules *rules, const sheaf_p
             return sheaf__no_memory(rules->path);
         if (p->code == NULL) {
             sheaf_status *st = sheaf__defect(
-                rules->r->catalog, "damaged", rules->path, "", "a regular expression", "",
+                rules->r->c, "damaged", rules->path, "", "a regular expression", "",
                 "'%s' in universal_checkpoint_info", p->text == NULL ? "no text" : p->text);
             if (st != NULL)
                 return st;
@@ -121,7 +121,7 @@ static sheaf_status *find_info(ds_rules *rules)
             rules->info = info;
             rules->path = f->path;
         } else if (!sheaf__values_equal(info, rules->info)) {
-            st = sheaf__defect(rules->r->catalog, "conflict", f->path, "",
+            st = sheaf__defect(rules->r->c, "conflict", f->path, "",
                                "the same universal_checkpoint_info in every part",
                                "put the parts of one save together", "it differs from that of %s",
                                rules->path);
@@ -234,7 +234,7 @@ sheaf_status *sheaf__ds_refuse(ds_making *m, const char *code, const char *expec
 {
     char text[256];
     m->refused = true;
-    return sheaf__defect(m->rules->r->catalog, code, m->rules->path, m->name, expected, "", "%s",
+    return sheaf__defect(m->rules->r->c, code, m->rules->path, m->name, expected, "", "%s",
                          found != NULL ? found : show_shapes(text, m));
 }
 

@@ -246,7 +246,7 @@ static sheaf_status *group_stream(stream *s, zero *z, int kind, int64_t group, i
     if (missing == dp && kind > 0)
         s->n = 0;
     else if (missing == 0 && round_up(have, align) != round_up(total, align))
-        return sheaf__defect(z->r->catalog, "conflict", z->share[0].f->path, "",
+        return sheaf__defect(z->r->c, "conflict", z->share[0].f->path, "",
                              "as many elements as param_shapes of the model's file say", "",
                              "%" PRId64 " elements in group %" PRId64 " of %d parts for %" PRId64,
                              have, group, dp, total);
@@ -319,7 +319,7 @@ static sheaf_status *read_sharded(zero *z, int kind, int d, const stream *s,
         return st;
     if (s->n == 0 || at == s->count)
         return NULL;
-    return sheaf__defect(z->r->catalog, "conflict", z->share[d].f->path, "",
+    return sheaf__defect(z->r->c, "conflict", z->share[d].f->path, "",
                          "as many elements as param_shapes of the model's file say", "",
                          "%" PRId64 " elements for %" PRId64, s->count, at);
 }
@@ -364,7 +364,7 @@ static sheaf_status *check_steps(zero *z)
         if (z->share[d].f == NULL || !read_step(&step, z, d) || step == most)
             continue;
         snprintf(expected, sizeof expected, "%.0f optimizer steps, as in the other parts", most);
-        st = sheaf__defect(z->r->catalog, "stale", z->share[d].f->path, "", expected,
+        st = sheaf__defect(z->r->c, "stale", z->share[d].f->path, "", expected,
                            "put the part of the same save here", "%.0f optimizer steps", step);
     }
     return st;
@@ -398,13 +398,13 @@ static sheaf_status *check_module(zero *z, int model)
     }
     for (int d = 0; st == NULL && d < dp; d++)
         if (differ[d] > 0)
-            st = sheaf__finding(
-                z->r->catalog, 2 * differ[d] > seen[d] ? SHEAF_DEFECT : SHEAF_WARNING, "conflict",
-                z->share[d].f->path, "", "masters that round to the weights in the model's file",
-                "put the parts of one save together",
-                "others, in %" PRId64 " of %" PRId64
-                " samples: this part or %s is of another step or rank",
-                differ[d], seen[d], z->model->path);
+            st = sheaf__finding(z->r->c, 2 * differ[d] > seen[d] ? SHEAF_DEFECT : SHEAF_WARNING,
+                                "conflict", z->share[d].f->path, "",
+                                "masters that round to the weights in the model's file",
+                                "put the parts of one save together",
+                                "others, in %" PRId64 " of %" PRId64
+                                " samples: this part or %s is of another step or rank",
+                                differ[d], seen[d], z->model->path);
     free(seen);
     return st;
 }
@@ -420,7 +420,7 @@ static sheaf_status *tell_lost(zero *z)
             continue;
         snprintf(name, sizeof name, "zero_pp_rank_%d_mp_rank_%02d_optim_states.pt", d, z->mp);
         st = sheaf__defect(
-            z->r->catalog, "missing", f != NULL ? f->path : sheaf__path_in(path, z->r->tag, name),
+            z->r->c, "missing", f != NULL ? f->path : sheaf__path_in(path, z->r->tag, name),
             l->first, "every data-parallel part",
             "copy it from where this checkpoint was written; without any *_optim_states.pt file the rounded weights of "
             "stages 1 and 2 are read",
@@ -498,10 +498,10 @@ sheaf_status *sheaf__ds_zero(ds_reading *r, sheaf_catalog *part, const ds_file *
     const sheaf_pickle *groups = sheaf__pickle_get(model->torch->doc->root, "param_shapes");
     int file;
     if (z.stage == 0)
-        return sheaf__defect(r->catalog, "unsupported", r->tag, "", "masters of ZeRO 1, 2 or 3", "",
+        return sheaf__defect(r->c, "unsupported", r->tag, "", "masters of ZeRO 1, 2 or 3", "",
                              "optimizer files of another form");
     if (r->dp < 1 || sheaf__pickle_count(groups) == 0)
-        return sheaf__defect(r->catalog, "damaged", model->path, "", "param_shapes", "", "none");
+        return sheaf__defect(r->c, "damaged", model->path, "", "param_shapes", "", "none");
     sheaf_status *st = open_shares(&z);
     TRY(st, z.stage == 3 ? read_stage3(&z, groups) : read_stage2(&z, groups));
     TRY(st, check_steps(&z));
@@ -511,5 +511,5 @@ sheaf_status *sheaf__ds_zero(ds_reading *r, sheaf_catalog *part, const ds_file *
         st = check_module(&z, file);
     TRY(st, tell_lost(&z));
     free(z.share);
-    return sheaf__catalog_defect(r->catalog, model->path, st);
+    return sheaf__catalog_defect(r->c, model->path, st);
 }

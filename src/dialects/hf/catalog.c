@@ -34,9 +34,7 @@ static bool is_moment(void *context, const char *path, const char *name)
 /* optimizer.safetensors, as sheaf convert --optimizer leaves it; its metadata may tell the step. */
 static sheaf_status *read_moments(sheaf_catalog *c, const char *dir, const sheaf__names *names)
 {
-    const sheaf__whole whole = {
-        .catalog = c, .rank = -1, .kind = SHEAF_MOMENT, .wants = is_moment
-    };
+    const sheaf__whole whole = { .c = c, .rank = -1, .kind = SHEAF_MOMENT, .wants = is_moment };
     sheaf_safetensors *file = NULL;
     char path[SHEAF_PATH_SIZE];
     bool read = false;
@@ -69,7 +67,7 @@ static bool is_in_order(const sheaf__names *names)
 static sheaf_status *read_folder(bool *damaged, bool *in_order, sheaf_catalog *c, const char *path,
                                  const sheaf_dialect_hints *hints)
 {
-    sheaf__whole whole = { .catalog = c, .rank = -1, .as_stored = hints->as_stored };
+    sheaf__whole whole = { .c = c, .rank = -1, .as_stored = hints->as_stored };
     sheaf__names names = { 0 };
     sheaf_status *st = sheaf__catalog_find_config(c, hints, path, "config.json");
     if (st == NULL && hints->config_only) /* SAT's, where only that lies there */
@@ -88,7 +86,7 @@ static sheaf_status *read_folder(bool *damaged, bool *in_order, sheaf_catalog *c
 static sheaf_status *read_file(bool *damaged, sheaf_catalog *c, const char *path,
                                const sheaf_dialect_hints *hints)
 {
-    const sheaf__whole whole = { .catalog = c,
+    const sheaf__whole whole = { .c = c,
                                  .rank = -1,
                                  .as_stored = hints->as_stored,
                                  .buffers = hints->as_stored && hints->buffers };

@@ -25,7 +25,7 @@ typedef struct part {
 } part;
 
 typedef struct reading {
-    sheaf_catalog *catalog;
+    sheaf_catalog *c;
     const sheaf_dialect_hints *hints;
     const char *dir; /* iter_XXXXXXX */
     part *part;
@@ -130,7 +130,7 @@ static sheaf_status *find_parts(reading *r)
         if (moments)
             r->optimizer = true;
         else if (expert)
-            st = sheaf__defect(r->catalog, "unsupported", path, "", "a model without experts", "",
+            st = sheaf__defect(r->c, "unsupported", path, "", "a model without experts", "",
                                "a part of expert parallelism");
         else if ((p.path = strdup(path)) == NULL)
             st = sheaf__no_memory(path);
@@ -147,10 +147,10 @@ static sheaf_status *open_parts(reading *r)
     for (int64_t i = 0; st == NULL && i < r->nparts; i++) {
         part *p = &r->part[i];
         if (sheaf__path_kind(p->path) == SHEAF_PATH_NONE) {
-            st = sheaf__not_there(r->catalog, "", "the part's file", "%s", p->path);
+            st = sheaf__not_there(r->c, "", "the part's file", "%s", p->path);
             continue;
         }
-        st = sheaf__catalog_defect(r->catalog, p->path, sheaf__torch_open(&p->torch, p->path));
+        st = sheaf__catalog_defect(r->c, p->path, sheaf__torch_open(&p->torch, p->path));
         if (p->torch != NULL)
             sheaf__torch_close_file(p->torch);
     }
@@ -175,7 +175,7 @@ static sheaf_status *check_versions(reading *r)
                             sheaf__pickle_get(r->part[i].torch->doc->root, "checkpoint_version"));
         if (!(version >= 2))
             st = sheaf__defect(
-                r->catalog, "unsupported", r->part[i].path, "", "checkpoint_version 2 or later",
+                r->c, "unsupported", r->part[i].path, "", "checkpoint_version 2 or later",
                 "load and save it with a Megatron-LM that knows the old order of q, k and v",
                 "checkpoint_version %g, whose q, k and v lie in another order", version);
     }
@@ -204,10 +204,10 @@ static sheaf_status *check_step(reading *r)
         if (!iteration_of(&step, &r->part[i]) || step == want)
             continue;
         snprintf(expected, sizeof expected, "iteration %" PRId64, want);
-        st = sheaf__defect(r->catalog, "stale", r->part[i].path, "", expected,
+        st = sheaf__defect(r->c, "stale", r->part[i].path, "", expected,
                            "put the part of the same save here", "iteration %" PRId64, step);
     }
-    r->catalog->step = want;
+    r->c->step = want;
     return st;
 }
 
@@ -234,7 +234,7 @@ static sheaf_status *check_args(reading *r, const part *first)
             const sheaf_pickle *a = sheaf__pickle_get(args_of(first), keys[k]),
                                *b = sheaf__pickle_get(args_of(&r->part[i]), keys[k]);
             if ((a != NULL || b != NULL) && !sheaf__values_equal(a, b))
-                st = sheaf__defect(r->catalog, "conflict", r->part[i].path, "",
+                st = sheaf__defect(r->c, "conflict", r->part[i].path, "",
                                    "the args of the other parts",
                                    "put the parts of one save together",
                                    "another args.%s than in %s", keys[k], first->path);
@@ -272,7 +272,7 @@ static sheaf_status *check_ranks(reading *r)
     int64_t rank, other;
     sheaf_status *st = NULL;
     if (!ranks_are_told(r)) {
-        r->catalog->by_names = r->nparts > 1;
+        r->c->by_names = r->nparts > 1;
         return NULL;
     }
     for (int64_t i = 0; st == NULL && i < r->nparts; i++) {
@@ -283,13 +283,13 @@ static sheaf_status *check_ranks(reading *r)
                 before = &r->part[k];
         if (before != NULL && rank_in(&other, before))
             st = sheaf__defect(
-                r->catalog, other == rank ? "duplicate" : "conflict", p->path, "",
+                r->c, other == rank ? "duplicate" : "conflict", p->path, "",
                 "the part that another process saved, of a later rank",
                 other == rank ? "copy part by part again from where the checkpoint was written"
                               : "give the parts back their names",
                 "args.rank %" PRId64 ", where %s has %" PRId64, rank, before->path, other);
         else if (rank_in(&rank, p) && rank % r->tp != p->tp)
-            st = sheaf__defect(r->catalog, "conflict", p->path, "",
+            st = sheaf__defect(r->c, "conflict", p->path, "",
                                "the part of this tensor-parallel rank",
                                "give the parts back their names",
                                "args.rank %" PRId64 ", whose tensor-parallel rank is %" PRId64,
@@ -301,10 +301,10 @@ static sheaf_status *check_ranks(reading *r)
 static sheaf_status *miss(reading *r, int tp, int pp, bool staged)
 {
     static const char every[] = "every part of the save";
-    return staged ? sheaf__not_there(r->catalog, "", every,
-                                     "%s/mp_rank_%02d_%03d/model_optim_rng.pt", r->dir, tp, pp)
-                  : sheaf__not_there(r->catalog, "", every, "%s/mp_rank_%02d/model_optim_rng.pt",
-                                     r->dir, tp);
+    return staged ? sheaf__not_there(r->c, "", every, "%s/mp_rank_%02d_%03d/model_optim_rng.pt",
+                                     r->dir, tp, pp)
+                  : sheaf__not_there(r->c, "", every, "%s/mp_rank_%02d/model_optim_rng.pt", r->dir,
+                                     tp);
 }
 
 static part *part_of(const reading *r, int tp, int pp)
@@ -328,7 +328,7 @@ static sheaf_status *check_sizes(reading *r)
     r->tp = r->model.tp > 0 && r->model.tp < SHEAF__MOST_RANKS ? (int)r->model.tp : tp;
     r->pp = r->model.pp > 0 && r->model.pp < SHEAF__MOST_RANKS ? (int)r->model.pp : pp;
     if (tp > r->tp || pp > r->pp) {
-        st = sheaf__defect(r->catalog, "conflict", r->dir, "", "as many parts as the args say", "",
+        st = sheaf__defect(r->c, "conflict", r->dir, "", "as many parts as the args say", "",
                            "%d x %d parts in a save of %d tensor-parallel ranks and %d stages", tp,
                            pp, r->tp, r->pp);
         r->tp = tp > r->tp ? tp : r->tp;
@@ -338,8 +338,8 @@ static sheaf_status *check_sizes(reading *r)
         for (int t = 0; st == NULL && t < r->tp; t++)
             if (part_of(r, t, s) == NULL)
                 st = miss(r, t, s, staged || r->pp > 1);
-    r->catalog->tp = r->tp;
-    r->catalog->pp = r->pp;
+    r->c->tp = r->tp;
+    r->c->pp = r->pp;
     return st;
 }
 
@@ -380,7 +380,7 @@ static sheaf_status *walk(reading *r, const part *p, const sheaf_pickle *dict, c
         else if (sheaf__pickle_is(value, SHEAF_PICKLE_DICT) && depth < MAX_NESTED)
             st = walk(r, p, value, name, depth + 1, each, state);
         else if (each == add_tensor)
-            st = sheaf__dialect_unread(NULL, r->catalog, p->path, name, value);
+            st = sheaf__dialect_unread(NULL, r->c, p->path, name, value);
     }
     return st;
 }
@@ -427,9 +427,9 @@ static sheaf_status *count_layers(reading *r)
         if (r->layers[i] < 0)
             r->layers[i] = left / unknown;
     if (unknown == 0 && sum != r->model.layers)
-        return sheaf__defect(
-            r->catalog, "conflict", r->dir, "", "as many layers as args.num_layers says", "",
-            "%" PRId64 " layers in the stages, %" PRId64 " in the args", sum, r->model.layers);
+        return sheaf__defect(r->c, "conflict", r->dir, "", "as many layers as args.num_layers says",
+                             "", "%" PRId64 " layers in the stages, %" PRId64 " in the args", sum,
+                             r->model.layers);
     return NULL;
 }
 
@@ -448,17 +448,17 @@ static sheaf_status *add_tensor(reading *r, const part *p, const char *name,
     if (st == NULL && stacked && word == SHEAF_MEGATRON_MAPPED)
         word = SHEAF_MEGATRON_UNKNOWN;
     if (st == NULL && word == SHEAF_MEGATRON_UNKNOWN)
-        st = sheaf__defect(r->catalog, "unsupported", p->path, name, "tensors of a Llama model", "",
+        st = sheaf__defect(r->c, "unsupported", p->path, name, "tensors of a Llama model", "",
                            "a tensor that it does not have");
     else if (st == NULL && word == SHEAF_MEGATRON_MISFIT) {
         char shape[128];
-        st = sheaf__defect(r->catalog, "shape", p->path, name,
+        st = sheaf__defect(r->c, "shape", p->path, name,
                            "the part of this rank by the sizes in the args", "", "%s",
                            sheaf__show_shape(shape, t->ndim, t->shape));
     } else if (st == NULL && word == SHEAF_MEGATRON_MAPPED && r->model.padded >= 0 &&
                sheaf__is_vocabulary(targets.at[0].name) && t->shape[0] * r->tp != r->model.padded)
         /* rows of the other ranks would come to lie elsewhere */
-        st = sheaf__defect(r->catalog, "shape", p->path, name,
+        st = sheaf__defect(r->c, "shape", p->path, name,
                            "this rank's rows of the tables, as the args and the other parts "
                            "say",
                            "put the parts of one save together",
@@ -466,14 +466,14 @@ static sheaf_status *add_tensor(reading *r, const part *p, const char *name,
                            t->shape[0], r->tp, r->model.padded);
     else if (st == NULL && word == SHEAF_MEGATRON_MAPPED) {
         int file;
-        st = sheaf__catalog_file(&file, r->catalog, p->path, &p->torch->mark);
+        st = sheaf__catalog_file(&file, r->c, p->path, &p->torch->mark);
         const sheaf_piece piece = sheaf__piece_of(file, p->tp, p->torch, t);
-        TRY(st, sheaf__megatron_add(r->catalog, &targets, &piece));
+        TRY(st, sheaf__megatron_add(r->c, &targets, &piece));
         if (sheaf__is_vocabulary(targets.at[0].name) && r->model.padded < 0)
             r->model.padded = t->shape[0] * r->tp;
     }
     free(targets.at);
-    return sheaf__catalog_defect(r->catalog, p->path, st);
+    return sheaf__catalog_defect(r->c, p->path, st);
 }
 
 static sheaf_status *add_parts(reading *r)
@@ -488,7 +488,7 @@ static sheaf_status *add_parts(reading *r)
             if (chunk_of(p, v) != NULL)
                 st = walk(r, p, chunk_of(p, v), "", 0, add_tensor, &first);
             else
-                st = sheaf__defect(r->catalog, "missing", p->path, "",
+                st = sheaf__defect(r->c, "missing", p->path, "",
                                    "the model, or each of its virtual stages", "",
                                    "no virtual stage %d", v);
         }
@@ -507,7 +507,7 @@ static sheaf_status *tell_optimizer(reading *r)
     return path == NULL
                ? NULL
                : sheaf__note(
-                     r->catalog, "unsupported", path, "", "", "",
+                     r->c, "unsupported", path, "", "", "",
                      "the optimizer's state has no names: it is not read, the weights are those of the model");
 }
 
@@ -522,12 +522,11 @@ static sheaf_status *read_all(reading *r)
         if (args_of(&r->part[i]) != NULL)
             first = &r->part[i];
     if (st == NULL && first == NULL)
-        return sheaf__defect(r->catalog, "missing", r->dir, "", "a part with the args of the run",
-                             "", "none that can be read");
+        return sheaf__defect(r->c, "missing", r->dir, "", "a part with the args of the run", "",
+                             "none that can be read");
     TRY(st, check_versions(r));
     TRY(st, check_step(r));
-    TRY(st,
-        sheaf__megatron_args(&r->model, r->catalog, args_of(first), first->path, r->hints->config));
+    TRY(st, sheaf__megatron_args(&r->model, r->c, args_of(first), first->path, r->hints->config));
     TRY(st, check_sizes(r));
     TRY(st, check_args(r, first));
     TRY(st, check_ranks(r));
@@ -535,7 +534,7 @@ static sheaf_status *read_all(reading *r)
         st = count_layers(r);
         TRY(st, add_parts(r));
         TRY(st, tell_optimizer(r));
-        TRY(st, sheaf__megatron_complete(r->catalog, &r->model, r->dir));
+        TRY(st, sheaf__megatron_complete(r->c, &r->model, r->dir));
     }
     return st;
 }
@@ -544,7 +543,7 @@ static sheaf_status *megatron_read(sheaf_catalog *c, const char *path,
                                    const sheaf_dialect_hints *hints)
 {
     char dir[SHEAF_PATH_SIZE];
-    reading r = { .catalog = c, .hints = hints, .dir = dir };
+    reading r = { .c = c, .hints = hints, .dir = dir };
     if (!folder_of(dir, path))
         return sheaf_expected(sheaf_fail(SHEAF_E_IO, "%s", path), "%s, or a folder with mp_rank_00",
                               sheaf__iteration_tracker);

@@ -32,7 +32,7 @@ static bool peft_is(const char *path)
 /* With bias "all" PEFT writes the biases of a saved module three times: by their plain names, which
  * it reads, and as its wrapper calls its copy and the base's. */
 typedef struct copies {
-    const sheaf_catalog *catalog;
+    const sheaf_catalog *c;
     bool again;    /* first the plain names, then the wrapped ones without such a name */
     bool found;    /* any that is wrapped */
     char word[64]; /* that a wrapper of the model left in a name; "" = none */
@@ -59,7 +59,7 @@ static bool is_wanted(void *context, const char *path, const char *stored)
     if (!x->again || !wrapped) /* the plain ones at once, the others behind them */
         return !wrapped && !x->again;
     sheaf_status *st = sheaf__peft_name(&plain, stored);
-    const bool wanted = st != NULL || sheaf__catalog_find(x->catalog, plain) == NULL;
+    const bool wanted = st != NULL || sheaf__catalog_find(x->c, plain) == NULL;
     sheaf_status_free(st); /* without memory the reader, which needs the name too, says so */
     free(plain);
     return wanted;
@@ -67,8 +67,8 @@ static bool is_wanted(void *context, const char *path, const char *stored)
 
 static sheaf_status *read_file(bool *read, sheaf_catalog *c, const char *path)
 {
-    copies x = { .catalog = c };
-    sheaf__whole whole = { .catalog = c,
+    copies x = { .c = c };
+    sheaf__whole whole = { .c = c,
                            .rank = -1,
                            .rename = sheaf__peft_name,
                            .as_stored = c->as_stored,

@@ -7,7 +7,7 @@
 #include "dialects/sat/parts.h"
 
 typedef struct check {
-    sheaf_catalog *catalog;
+    sheaf_catalog *c;
     const sheaf__sat_set *set;
     const char *path;           /* of the config; NULL = none */
     json_t *json;               /* what it says; NULL = nothing readable */
@@ -19,8 +19,8 @@ typedef struct check {
 
 static void count_sorts(check *k)
 {
-    for (int64_t i = 0; i < k->catalog->count; i++) {
-        const sheaf_logical *t = &k->catalog->tensor[i];
+    for (int64_t i = 0; i < k->c->count; i++) {
+        const sheaf_logical *t = &k->c->tensor[i];
         sheaf_sat_rule rule;
         if (t->kind == SHEAF_LORA)
             k->factors++;
@@ -47,10 +47,10 @@ static sheaf_status *keep_encoder(check *k, const sheaf_encoder *e, bool image)
                  ", \"head_width\": %" PRId64 ", \"mlp_ratio\": %.17g}",
                  e->embed, e->layers, e->width, e->head_width,
                  ((double)e->ffn + 0.5) / (double)e->width) < 0)
-        return sheaf__no_memory(k->catalog->root);
-    sheaf_status *st = sheaf_hf_config_change(&k->catalog->config, "encoder_override", value);
-    TRY(st, image ? sheaf_hf_config_change(&k->catalog->config, "cross_image_pix", pixels) : NULL);
-    TRY(st, sheaf__note(k->catalog, "inferred", k->path, "",
+        return sheaf__no_memory(k->c->root);
+    sheaf_status *st = sheaf_hf_config_change(&k->c->config, "encoder_override", value);
+    TRY(st, image ? sheaf_hf_config_change(&k->c->config, "cross_image_pix", pixels) : NULL);
+    TRY(st, sheaf__note(k->c, "inferred", k->path, "",
                         "upstream's tower, of which files say nothing", "",
                         "by the tensors: %" PRId64 " blocks of width %" PRId64 ", MLP %" PRId64
                         ", heads of %" PRId64,
@@ -68,7 +68,7 @@ static sheaf_status *infer_encoder(check *k, sheaf_config *config)
     const bool image = json_object_get(k->json, "cross_image_pix") == NULL;
     if (image)
         config->encoder.image = 0;
-    family->sizes(config, k->catalog);
+    family->sizes(config, k->c);
     const sheaf_encoder *e = &config->encoder;
     const bool same = was.layers == e->layers && was.width == e->width && was.ffn == e->ffn &&
                       was.embed == e->embed && was.head_width == e->head_width &&
@@ -114,15 +114,15 @@ static sheaf_status *tell_class(check *k, const char *said, bool agent)
     snprintf(expected, sizeof expected, "the tensors of CogAgent's high-resolution tower (%s)",
              names);
     if (agent)
-        return sheaf__defect(k->catalog, "class", k->path, "",
-                             "a config of CogAgent, as the tensors are", class_cure(cure, true),
+        return sheaf__defect(k->c, "class", k->path, "", "a config of CogAgent, as the tensors are",
+                             class_cure(cure, true),
                              "model_config.json says %.100s, which would have lost %" PRId64
                              " tensors of the high-resolution tower "
                              "(%s; %" PRId64 " elements) and %" PRId64
                              " of cross-attention (%" PRId64 " elements)",
                              said, k->tower, names, k->tower_elements, k->cross, k->cross_elements);
     return sheaf__defect(
-        k->catalog, "class", k->path, "", expected,
+        k->c, "class", k->path, "", expected,
         k->cross > 0
             ? "go back to the parts from before that merge, and join them with sheaf convert"
             : class_cure(cure, false),
@@ -142,25 +142,25 @@ static sheaf_status *check_class(check *k, bool *agent, const char *wanted)
     char class[64], cure[128];
     *agent = k->tower > 0;
     if (k->tower + k->cross + k->text == 0)
-        return sheaf__defect(k->catalog, "class", k->catalog->root, "",
-                             "tensors of CogVLM or CogAgent", "sheaf verify {} --from deepspeed",
+        return sheaf__defect(k->c, "class", k->c->root, "", "tensors of CogVLM or CogAgent",
+                             "sheaf verify {} --from deepspeed",
                              "none: another program that uses DeepSpeed may have written it");
     const char *name = wanted != NULL ? wanted : said;
     sheaf_status *st =
         name == NULL && k->json != NULL && json_is_object(k->json)
-            ? sheaf_hf_config_change(&k->catalog->config, "model_class", class_of(class, *agent))
+            ? sheaf_hf_config_change(&k->c->config, "model_class", class_of(class, *agent))
             : NULL;
     if (st != NULL)
         return st;
     if (name == NULL) /* what is written from here says it */
-        return sheaf__note(k->catalog, "inferred", k->catalog->root, "",
+        return sheaf__note(k->c, "inferred", k->c->root, "",
                            "a model_config.json that names the class", "", "%s",
                            *agent         ? "by its tensors: CogAgent"
                            : k->cross > 0 ? "by its tensors: CogAgent without its tower"
                                           : "by its tensors: CogVLM");
     if (*agent && !is_agent(name) && !is_vlm(name)) /* of CogVLM the config's reader says so */
-        return sheaf__defect(k->catalog, "class", k->path, "",
-                             "a config of CogAgent, as the tensors are", class_cure(cure, true),
+        return sheaf__defect(k->c, "class", k->path, "", "a config of CogAgent, as the tensors are",
+                             class_cure(cure, true),
                              "model_config.json says %.100s, which no program here knows", name);
     if (*agent ? is_vlm(name) : is_agent(name) || (is_vlm(name) && k->cross > 0))
         return tell_class(k, name, *agent);
@@ -174,7 +174,7 @@ static sheaf_status *check_ways(check *k)
     const json_t *said = json_object_get(k->json, "model_parallel_size");
     sheaf_status *st = NULL;
     if (json_is_integer(said) && json_integer_value(said) != k->set->ways)
-        st = sheaf__warning(k->catalog, "conflict", k->path, "",
+        st = sheaf__warning(k->c, "conflict", k->path, "",
                             "the number of parts, by files and shapes",
                             "sheaf convert {} {+joined} --to sat --tp 1",
                             "model_parallel_size %" PRId64 ", %d parts",
@@ -183,7 +183,7 @@ static sheaf_status *check_ways(check *k)
         const sheaf__sat_part *p = &k->set->part[i];
         if (p->chosen && p->ways > 0 && p->ways != k->set->ways)
             st = sheaf__defect(
-                k->catalog, "conflict", p->path, "", "a part of the same save as the others", "",
+                k->c, "conflict", p->path, "", "a part of the same save as the others", "",
                 "mp_world_size %" PRId64 ", there are %d parts", p->ways, k->set->ways);
     }
     return st;
@@ -199,17 +199,17 @@ static sheaf_status *check_steps(check *k)
             f = f != NULL ? f : &k->set->folder[k->set->part[i].folder];
             inside = k->set->part[i].step > inside ? k->set->part[i].step : inside;
         }
-    k->catalog->step = f != NULL && f->step >= 0 ? f->step : inside;
+    k->c->step = f != NULL && f->step >= 0 ? f->step : inside;
     for (int i = 0; st == NULL && i < k->set->nparts; i++) {
         const sheaf__sat_part *p = &k->set->part[i];
         if (p->chosen && p->step >= 0 && p->step != inside)
-            st = sheaf__defect(k->catalog, "stale", p->path, "", "parts of one step", "",
+            st = sheaf__defect(k->c, "stale", p->path, "", "parts of one step", "",
                                "part %d is of step %" PRId64 ", another of step %" PRId64, p->rank,
                                p->step, inside);
     }
     if (st == NULL && f != NULL && f->step >= 0 && inside >= 0 && inside != f->step)
         st =
-            sheaf__warning(k->catalog, "conflict", f->dir, "", "the step that the files state", "",
+            sheaf__warning(k->c, "conflict", f->dir, "", "the step that the files state", "",
                            "a folder of step %" PRId64 ", files of step %" PRId64, f->step, inside);
     return st;
 }
@@ -225,8 +225,8 @@ static sheaf_status *count_factors(check *k, int64_t *layers, int64_t *differ, i
     *layers = *differ = 0;
     *rank = -1;
     *even = true;
-    for (int64_t i = 0; st == NULL && i < k->catalog->count; i++) {
-        const sheaf_logical *t = &k->catalog->tensor[i];
+    for (int64_t i = 0; st == NULL && i < k->c->count; i++) {
+        const sheaf_logical *t = &k->c->tensor[i];
         sheaf__sat_name what;
         if (t->kind != SHEAF_LORA || t->told.ndim != 2 || !sheaf__sat_name_of(&what, t->told.name))
             continue;
@@ -239,8 +239,8 @@ static sheaf_status *count_factors(check *k, int64_t *layers, int64_t *differ, i
         *rank = r;
         char other[512 + 16];
         snprintf(other, sizeof other, "%s.matrix_%c.%d", what.linear, is_b ? 'A' : 'B', what.part);
-        if (sheaf__catalog_find(k->catalog, other) == NULL)
-            st = sheaf__defect(k->catalog, "missing", k->catalog->root, other,
+        if (sheaf__catalog_find(k->c, other) == NULL)
+            st = sheaf__defect(k->c, "missing", k->c->root, other,
                                "both factors of an adapted layer", "", "one of them");
     }
     return st;
@@ -251,7 +251,7 @@ static sheaf_status *check_lora(check *k)
     const bool says = json_is_true(json_object_get(k->json, "use_lora"));
     if (k->factors == 0)
         return !says ? NULL
-                     : sheaf__warning(k->catalog, "missing", k->path, "",
+                     : sheaf__warning(k->c, "missing", k->path, "",
                                       "factors of LoRA, as use_lora is true", "",
                                       "none: SAT would go on with fresh ones without a word");
     int64_t layers, differ, rank;
@@ -261,13 +261,12 @@ static sheaf_status *check_lora(check *k)
         return st;
     const json_t *said = json_object_get(k->json, "lora_rank");
     if (!even || (json_is_integer(said) && json_integer_value(said) != rank)) {
-        st = sheaf__defect(k->catalog, "conflict", k->path, "",
-                           "one rank of LoRA, lora_rank in model_config.json", "",
-                           even ? "factors of rank %" PRId64 " where lora_rank is %" PRId64
-                                  ", by which they are scaled"
-                                : "factors of several ranks, %" PRId64
-                                  " among them; lora_rank is %" PRId64,
-                           rank, json_is_integer(said) ? (int64_t)json_integer_value(said) : -1);
+        st = sheaf__defect(
+            k->c, "conflict", k->path, "", "one rank of LoRA, lora_rank in model_config.json", "",
+            even ? "factors of rank %" PRId64 " where lora_rank is %" PRId64
+                   ", by which they are scaled"
+                 : "factors of several ranks, %" PRId64 " among them; lora_rank is %" PRId64,
+            rank, json_is_integer(said) ? (int64_t)json_integer_value(said) : -1);
         return st;
     }
     sheaf_text text = { 0 };
@@ -283,10 +282,9 @@ static sheaf_status *check_lora(check *k)
             "which is not quite the function that was trained); as one adapter such layers have up to %d times the rank",
             differ, k->set->ways, k->set->ways, rank, k->set->ways);
     if (text.failed)
-        st = sheaf__no_memory(k->catalog->root);
+        st = sheaf__no_memory(k->c->root);
     else
-        st = sheaf__warning(k->catalog, "unmerged", k->catalog->root, "",
-                            "weights with LoRA merged into them",
+        st = sheaf__warning(k->c, "unmerged", k->c->root, "", "weights with LoRA merged into them",
                             "sheaf merge {} {+merged}{config}", "%s", text.at);
     sheaf__text_release(&text);
     return st;
@@ -298,7 +296,7 @@ static sheaf_status *check_lora(check *k)
 static sheaf_status *parse(check *k, sheaf_config *config, bool agent)
 {
     const bool said_agent = is_agent(json_string_value(json_object_get(k->json, "model_class")));
-    const char *const said = k->catalog->config;
+    const char *const said = k->c->config;
     char class[64], *text = NULL;
     if (said_agent == agent && !k->insists)
         return sheaf_config_parse(config, said, strlen(said));
@@ -315,14 +313,14 @@ static sheaf_status *check_model(check *k, bool agent)
     sheaf_schema *schema = NULL;
     sheaf_status *st = parse(k, &config, agent);
     if (st != NULL)
-        return sheaf__catalog_defect(k->catalog, k->path, st);
+        return sheaf__catalog_defect(k->c, k->path, st);
     if (config.unknown_keys != NULL)
-        st = sheaf__note(k->catalog, "foreign", k->path, "", "", "",
+        st = sheaf__note(k->c, "foreign", k->path, "", "", "",
                          "keys that sheaf does not know and keeps: %s", config.unknown_keys);
-    k->catalog->vocab = k->catalog->padded_vocab = config.vocab;
+    k->c->vocab = k->c->padded_vocab = config.vocab;
     TRY(st, infer_encoder(k, &config));
-    TRY(st, sheaf__catalog_defect(k->catalog, k->path, sheaf_schema_new(&schema, &config, 1)));
-    TRY(st, schema != NULL ? sheaf__catalog_check_schema(k->catalog, schema, -1, false) : NULL);
+    TRY(st, sheaf__catalog_defect(k->c, k->path, sheaf_schema_new(&schema, &config, 1)));
+    TRY(st, schema != NULL ? sheaf__catalog_check_schema(k->c, schema, -1, false) : NULL);
     sheaf_schema_free(schema);
     sheaf_config_release(&config);
     return st;
@@ -332,33 +330,32 @@ static sheaf_status *load_config(check *k, const char *wanted)
 {
     size_t size = 0;
     if (k->path == NULL)
-        return sheaf__warning(k->catalog, "missing", k->catalog->root, "",
-                              "model_config.json, which rank 0 writes",
-                              sheaf__config_cure(k->catalog), "none");
-    sheaf_status *st =
-        sheaf__file_read_all(&k->catalog->config, &size, k->path, SHEAF_JSON_MAX_BYTES);
-    TRY(st, sheaf__json_parse(&k->json, k->catalog->config, size));
+        return sheaf__warning(k->c, "missing", k->c->root, "",
+                              "model_config.json, which rank 0 writes", sheaf__config_cure(k->c),
+                              "none");
+    sheaf_status *st = sheaf__file_read_all(&k->c->config, &size, k->path, SHEAF_JSON_MAX_BYTES);
+    TRY(st, sheaf__json_parse(&k->json, k->c->config, size));
     if (st != NULL) {
-        free(k->catalog->config);
-        k->catalog->config = NULL;
-        return sheaf__catalog_defect(k->catalog, k->path, st);
+        free(k->c->config);
+        k->c->config = NULL;
+        return sheaf__catalog_defect(k->c, k->path, st);
     }
-    k->catalog->config_path = strdup(k->path);
-    if (k->catalog->config_path == NULL)
-        return sheaf__no_memory(k->catalog->root);
+    k->c->config_path = strdup(k->path);
+    if (k->c->config_path == NULL)
+        return sheaf__no_memory(k->c->root);
     char class[64];
     const bool agent = is_agent(wanted);
     const char *said = json_string_value(json_object_get(k->json, "model_class"));
     if ((!agent && !is_vlm(wanted)) || agent == is_agent(said))
         return NULL;
     k->insists = true;
-    return sheaf_hf_config_change(&k->catalog->config, "model_class", class_of(class, agent));
+    return sheaf_hf_config_change(&k->c->config, "model_class", class_of(class, agent));
 }
 
 sheaf_status *sheaf__sat_check(sheaf_catalog *c, const sheaf__sat_set *set, const char *config_path,
                                const sheaf_dialect_hints *hints)
 {
-    check k = { .catalog = c, .set = set, .path = config_path };
+    check k = { .c = c, .set = set, .path = config_path };
     bool agent = false;
     count_sorts(&k);
     sheaf_status *st = load_config(&k, hints->model);
@@ -368,7 +365,7 @@ sheaf_status *sheaf__sat_check(sheaf_catalog *c, const sheaf__sat_set *set, cons
     if (st == NULL && c->count > 0 && k.tower + k.cross + k.text > 0)
         st = (c->model = strdup(sheaf__sat_family(agent)->name)) != NULL
                  ? NULL
-                 : sheaf__no_memory(k.catalog->root);
+                 : sheaf__no_memory(k.c->root);
     TRY(st, c->count > 0 && k.json != NULL ? check_model(&k, agent) : NULL);
     TRY(st, check_lora(&k));
     json_decref(k.json);

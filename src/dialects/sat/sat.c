@@ -18,7 +18,7 @@
 enum { LEAST_SPLIT_VOCAB = 1000 }; /* SAT keeps smaller tables whole on every rank */
 
 typedef struct reading {
-    sheaf_catalog *catalog;
+    sheaf_catalog *c;
     sheaf__sat_set *set;
     sheaf__sat_part **part; /* the chosen and readable ones, by rank */
     int nparts;
@@ -58,7 +58,7 @@ static sheaf_status *same_everywhere(bool *same, const reading *r, const sheaf__
         if (__builtin_mul_overflow(n, t->shape[i], &n) || n > INT32_MAX)
             return sheaf_fail(SHEAF_E_UNSUPPORTED, "tensor '%s': a LoRA factor of this size", name);
     char *one = malloc((size_t)n + 1), *two = malloc((size_t)n + 1);
-    sheaf_status *st = one == NULL || two == NULL ? sheaf__no_memory(r->catalog->root) : NULL;
+    sheaf_status *st = one == NULL || two == NULL ? sheaf__no_memory(r->c->root) : NULL;
     TRY(st, sheaf__torch_read(part->file, t, one, (size_t)n));
     for (int i = 0; st == NULL && *same && i < r->nparts; i++) {
         const sheaf_pickle_tensor *other = tensor_in(r->part[i], name);
@@ -98,7 +98,7 @@ static sheaf_status *wrong_shape(const reading *r, const sheaf__sat_part *part, 
                                  const char *expected, const sheaf_pickle_tensor *t)
 {
     char shape[128];
-    return sheaf__defect(r->catalog, "shape", part->path, name, expected, "", "%s in part %d",
+    return sheaf__defect(r->c, "shape", part->path, name, expected, "", "%s in part %d",
                          sheaf__show_shape(shape, t->ndim, t->shape), part->rank);
 }
 
@@ -115,7 +115,7 @@ static sheaf_status *add_pieces(reading *r, const sheaf__sat_part *part, const c
         return wrong_shape(r, part, name, "an axis that falls into its blocks", t);
     if (blocks > 0 && __builtin_mul_overflow(shape[axis], (int64_t)r->set->ways, &shape[axis]))
         return wrong_shape(r, part, name, "fewer rows", t);
-    sheaf_status *st = sheaf__catalog_tensor(&logical, r->catalog, name, t->dtype, t->ndim, shape);
+    sheaf_status *st = sheaf__catalog_tensor(&logical, r->c, name, t->dtype, t->ndim, shape);
     if (st != NULL)
         return st;
     if (!sheaf__same_shape(logical->told.ndim, logical->told.shape, t->ndim, shape))
@@ -126,16 +126,14 @@ static sheaf_status *add_pieces(reading *r, const sheaf__sat_part *part, const c
     sheaf_piece piece = sheaf__piece_of(file, part->rank, part->file, t);
     if (blocks == 0) {
         piece.digest = sheaf__torch_digest(part->file, t);
-        return sheaf__catalog_defect(r->catalog, part->path,
-                                     sheaf__catalog_piece(r->catalog, logical, &piece));
+        return sheaf__catalog_defect(r->c, part->path, sheaf__catalog_piece(r->c, logical, &piece));
     }
     const int64_t local = t->shape[axis] / blocks, first = piece.offset;
     piece.size[axis] = local;
     for (int j = 0; st == NULL && j < blocks; j++) {
         piece.begin[axis] = (j * (int64_t)r->set->ways + part->rank) * local;
         piece.offset = first + j * local * t->stride[axis] * (int64_t)sheaf_dtype_bytes(t->dtype);
-        st = sheaf__catalog_defect(r->catalog, part->path,
-                                   sheaf__catalog_piece(r->catalog, logical, &piece));
+        st = sheaf__catalog_defect(r->c, part->path, sheaf__catalog_piece(r->c, logical, &piece));
     }
     return st;
 }
@@ -147,8 +145,8 @@ static sheaf_status *stranger(reading *r, const sheaf__sat_part *part, const cha
     if (part != r->part[0])
         return NULL;
     const bool one = r->set->ways == 1;
-    return sheaf__finding(r->catalog, one ? SHEAF_WARNING : SHEAF_DEFECT, "foreign", part->path,
-                          name, "tensors of CogVLM or CogAgent", "", "%s",
+    return sheaf__finding(r->c, one ? SHEAF_WARNING : SHEAF_DEFECT, "foreign", part->path, name,
+                          "tensors of CogVLM or CogAgent", "", "%s",
                           one ? "a tensor that neither has; it is kept as it is"
                               : "a tensor that neither has, so how it is divided is not known");
 }
@@ -161,19 +159,18 @@ static sheaf_status *add_tensor(reading *r, const sheaf__sat_part *part, int fil
     sheaf__sat_name what;
     sheaf_sat_rule rule;
     if (name == NULL || !sheaf__sat_name_of(&what, name))
-        return sheaf__defect(r->catalog, "damaged", part->path, "", "names of tensors", "",
+        return sheaf__defect(r->c, "damaged", part->path, "", "names of tensors", "",
                              "a key of \"module\" that is no name");
     if (t == NULL) {
         bool told;
-        sheaf_status *st = sheaf__dialect_unread(&told, r->catalog, part->path, name, value);
-        return st != NULL || told
-                   ? st
-                   : sheaf__warning(r->catalog, "foreign", part->path, name, "a tensor", "",
-                                    "a value that is none and is left out");
+        sheaf_status *st = sheaf__dialect_unread(&told, r->c, part->path, name, value);
+        return st != NULL || told ? st
+                                  : sheaf__warning(r->c, "foreign", part->path, name, "a tensor",
+                                                   "", "a value that is none and is left out");
     }
     sheaf_status *st = rule_of(&rule, r, part, &what, name, t);
     if (st != NULL)
-        return sheaf__catalog_defect(r->catalog, part->path, st);
+        return sheaf__catalog_defect(r->c, part->path, st);
     const sheaf_kind kind = what.kind != SHEAF_SAT_PLAIN ? SHEAF_LORA
                             : rule.buffer                ? SHEAF_BUFFER
                                                          : SHEAF_WEIGHT;
@@ -196,7 +193,7 @@ static sheaf_status *tell_unreadable(reading *r, sheaf__sat_part *p)
 {
     sheaf_status *why = sheaf_in(p->why, "part %d", p->rank);
     p->why = NULL;
-    return sheaf__catalog_defect_as(r->catalog, p->path, why,
+    return sheaf__catalog_defect_as(r->c, p->path, why,
                                     sheaf_status_code(why) == SHEAF_E_LAYOUT ? "foreign" : NULL,
                                     "copy or download the file again");
 }
@@ -220,7 +217,7 @@ static sheaf_status *pick_parts(reading *r)
     sheaf_status *st = NULL;
     r->part = calloc((size_t)r->set->nparts + 1, sizeof *r->part);
     if (r->part == NULL)
-        return sheaf__no_memory(r->catalog->root);
+        return sheaf__no_memory(r->c->root);
     for (int i = 0; st == NULL && i < r->set->nparts; i++) {
         sheaf__sat_part *p = &r->set->part[i];
         if (p->chosen && p->rank < r->set->ways && p->file != NULL) {
@@ -252,7 +249,7 @@ static sheaf_status *add_parts(reading *r)
         const sheaf__sat_part *part = r->part[i];
         const int64_t n = sheaf__pickle_count(part->module);
         int file;
-        st = sheaf__catalog_file(&file, r->catalog, part->path, &part->file->mark);
+        st = sheaf__catalog_file(&file, r->c, part->path, &part->file->mark);
         for (int64_t k = 0; st == NULL && k < n; k++)
             st = add_tensor(r, part, file, k);
     }
@@ -263,12 +260,11 @@ static sheaf_status *add_parts(reading *r)
 static sheaf_status *check_copies(reading *r)
 {
     sheaf_status *st = NULL;
-    for (int64_t i = 0; st == NULL && i < r->catalog->count; i++) {
-        const sheaf_logical *t = &r->catalog->tensor[i];
+    for (int64_t i = 0; st == NULL && i < r->c->count; i++) {
+        const sheaf_logical *t = &r->c->tensor[i];
         if (t->replicated && t->npieces < r->nparts)
-            st = sheaf__warning(r->catalog, "missing", r->catalog->root, t->told.name,
-                                "a copy in each part", "", "%" PRId64 " copies in %d parts",
-                                t->npieces, r->nparts);
+            st = sheaf__warning(r->c, "missing", r->c->root, t->told.name, "a copy in each part",
+                                "", "%" PRId64 " copies in %d parts", t->npieces, r->nparts);
     }
     return st;
 }
@@ -276,7 +272,7 @@ static sheaf_status *check_copies(reading *r)
 static sheaf_status *sat_read(sheaf_catalog *c, const char *path, const sheaf_dialect_hints *hints)
 {
     sheaf__sat_set set = { 0 };
-    reading r = { .catalog = c, .set = &set };
+    reading r = { .c = c, .set = &set };
     sheaf_status *st = sheaf__sat_find(&set, c, path, hints->also);
     TRY(st, pick_parts(&r));
     const sheaf__sat_folder *folder = st == NULL ? config_folder(&r) : NULL;
