@@ -13,7 +13,6 @@
 #include "dialects/common/whole.h"
 #include "dialects/common/wrapped.h"
 #include "schema/schema.h"
-#include "schema/family.h"
 
 enum { MOST_CONFIG = 16 << 20, LISTED = 200 };
 
@@ -175,19 +174,30 @@ static sheaf_status *check_table(sheaf_catalog *c, sheaf_logical *t, int64_t voc
 
 /* ---- which model ---- */
 
-static const char *name_of(const void *self, int64_t i)
+static const char *in_catalog(const void *self, int64_t i)
 {
     return ((const sheaf_catalog *)self)->tensor[i].told.name;
 }
 
-static sheaf__tensor_names names_of(const sheaf_catalog *c)
+sheaf__tensor_names sheaf__catalog_names(const sheaf_catalog *c)
 {
-    return (sheaf__tensor_names){ name_of, c, c->count };
+    return (sheaf__tensor_names){ in_catalog, c, c->count };
+}
+
+static const char *in_source(const void *self, int64_t i)
+{
+    sheaf_source *source = (sheaf_source *)self;
+    return source->entry(source, i)->name;
+}
+
+sheaf__tensor_names sheaf__source_names(sheaf_source *source)
+{
+    return (sheaf__tensor_names){ in_source, source, source->count(source) };
 }
 
 const char *sheaf__family_of(const sheaf_catalog *c)
 {
-    const sheaf__tensor_names names = names_of(c);
+    const sheaf__tensor_names names = sheaf__catalog_names(c);
     const sheaf__family *family = sheaf__family_by_names(&names);
     return family == NULL ? NULL : family->name;
 }
@@ -347,7 +357,7 @@ static sheaf_status *check_config(sheaf_catalog *c, const sheaf_config *config,
     if (st != NULL)
         return sheaf__catalog_defect(c, c->config_path, st);
     c->vocab = config->vocab;
-    const sheaf__tensor_names names = names_of(c);
+    const sheaf__tensor_names names = sheaf__catalog_names(c);
     const char *variant = sheaf__other_variant(&names, config);
     if (by_tensors != NULL && !alike(by_tensors, config->family))
         st = note_class(c, schema, by_tensors);

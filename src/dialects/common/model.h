@@ -3,6 +3,7 @@
 #pragma once
 
 #include "dialects/common/dialects.h"
+#include "schema/family.h"
 #include "schema/schema.h"
 
 /* sheaf__catalog_take_config - the text of `path` into catalog->config; what is wrong with it
@@ -35,6 +36,9 @@ sheaf_status *sheaf__catalog_check_layers(sheaf_catalog *catalog);
 const char *sheaf__config_cure(const sheaf_catalog *catalog);
 /* sheaf__family_of - by the names of the tensors: "llama", "qwen2", "cogvlm", "cogagent"; NULL. */
 const char *sheaf__family_of(const sheaf_catalog *catalog);
+/* The names of all tensors. */
+sheaf__tensor_names sheaf__catalog_names(const sheaf_catalog *catalog);
+sheaf__tensor_names sheaf__source_names(sheaf_source *source);
 /* sheaf__tokenizer_rows - tokens that the tokenizer in `dir` knows, and the file that says so; -1
  * where there is none that can be read. Errors: SHEAF_E_MEMORY. */
 sheaf_status *sheaf__tokenizer_rows(int64_t *rows, char path[SHEAF_PATH_SIZE], const char *dir);

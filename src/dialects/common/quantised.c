@@ -3,6 +3,7 @@
 
 #include "base/base.h"
 #include "base/json.h"
+#include "dialects/common/model.h"
 #include "dialects/common/model_folder.h"
 #include "schema/config_keys.h"
 
@@ -49,17 +50,13 @@ static bool is_scale(const char *name)
 
 /* ---- a config that is stale ---- */
 
-static const char *name_of(const void *self, int64_t i)
-{
-    return ((const sheaf_catalog *)self)->tensor[i].told.name;
-}
-
 sheaf_status *sheaf__catalog_stale_quantization(sheaf_catalog *c)
 {
     char how[SHEAF__QUANTIZATION], *edited = NULL;
     bool inner;
+    const sheaf__tensor_names names = sheaf__catalog_names(c);
     if (c->count == 0 || !says_so(how, &inner, c->config) ||
-        sheaf__quantization_by_names(name_of, c, c->count) != NULL ||
+        sheaf__quantization_by_names(names.name, c, c->count) != NULL ||
         sheaf__catalog_finding(c, "unread") != NULL)
         return NULL;
     for (int64_t i = 0; i < c->count; i++)
@@ -86,22 +83,17 @@ static int by_text(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-static const char *source_name(const void *self, int64_t i)
-{
-    sheaf_source *source = (sheaf_source *)self;
-    return source->entry(source, i)->name;
-}
-
 sheaf_status *sheaf__quantised_find(sheaf__quantised *out, sheaf_source *source, const char *config)
 {
     char how[SHEAF__QUANTIZATION];
     bool inner;
-    const int64_t n = source->count(source);
+    const sheaf__tensor_names names = sheaf__source_names(source);
+    const int64_t n = names.count;
     *out = (sheaf__quantised){ 0 };
     if ((out->module = calloc((size_t)n + 1, sizeof *out->module)) == NULL)
         return sheaf__no_memory("list of tensors");
-    out->any = says_so(how, &inner, config) ||
-               sheaf__quantization_by_names(source_name, source, n) != NULL;
+    out->any =
+        says_so(how, &inner, config) || sheaf__quantization_by_names(names.name, source, n) != NULL;
     for (int64_t i = 0; i < n; i++) {
         const sheaf_source_entry *e = source->entry(source, i);
         const char *dot = strrchr(e->name, '.');

@@ -99,13 +99,12 @@ static sheaf_status *add_path(joining *j, const char *path)
     else if (sheaf__path_kind(path) == SHEAF_PATH_NONE)
         return sheaf__defect(j->c, "missing", path, "", "a folder or file", "", "nothing there");
     for (int64_t i = 0; st == NULL && i < names.count; i++) {
-        char *inner = NULL;
+        char inner[SHEAF_PATH_SIZE];
         if (strncmp(names.at[i], "tp_rank_", 8) != 0 || sheaf__ends_with(names.at[i], ".json"))
             continue;
         ranks = true;
-        st = sheaf__path_join(&inner, path, names.at[i]);
-        TRY(st, add_part(j, inner, rank_of_name(inner)));
-        free(inner);
+        sheaf__path_in(inner, path, names.at[i]);
+        st = add_part(j, inner, rank_of_name(inner));
     }
     sheaf__names_free(names.at, names.count);
     return st != NULL || ranks ? st : add_part(j, path, rank_of_name(path));
@@ -122,36 +121,27 @@ static const sheaf_logical *a_table(const sheaf_catalog *c)
     return NULL;
 }
 
-/* Is `path` one of the first `n` paths, or what the catalog was read from? Then by that name; else
- * NULL. */
-static const char *named_before(const joining *j, const char *const *paths, int n, const char *path)
-{
-    for (int i = 0; i < n; i++)
-        if (sheaf__path_same(paths[i], path))
-            return paths[i];
-    if (!j->from_nothing && sheaf__path_same(j->c->root, path))
-        return j->c->root;
-    for (int i = 0; i < j->c->nfiles; i++)
-        if (sheaf__path_same(j->c->file[i].path, path))
-            return j->c->root;
-    return NULL;
-}
-
-/* A part that is named twice would be taken for another's. */
+/* A part that is named twice, also as what the catalog was read from, would be taken for
+ * another's. */
 static sheaf_status *check_twice(bool *twice, joining *j, const char *const *paths)
 {
-    sheaf_status *st = NULL;
-    for (int i = 0; st == NULL && !*twice && paths[i] != NULL; i++) {
-        const char *before = named_before(j, paths, i, paths[i]);
-        *twice = before != NULL;
-        if (*twice && strcmp(before, paths[i]) == 0)
-            st = sheaf__defect(j->c, "duplicate", paths[i], "", "each part of a checkpoint once",
-                               "name it once", "it is given twice");
-        else if (*twice)
-            st = sheaf__defect(j->c, "duplicate", paths[i], "", "each part of a checkpoint once",
-                               "name it once", "it is given already, with %s", before);
+    for (int i = 0; paths[i] != NULL; i++) {
+        const char *before = NULL;
+        for (int k = 0; k < i && before == NULL; k++)
+            before = sheaf__path_same(paths[k], paths[i]) ? paths[k] : NULL;
+        if (before == NULL && !j->from_nothing && sheaf__path_same(j->c->root, paths[i]))
+            before = j->c->root;
+        for (int k = 0; k < j->c->nfiles && before == NULL; k++)
+            before = sheaf__path_same(j->c->file[k].path, paths[i]) ? j->c->root : NULL;
+        if (before == NULL)
+            continue;
+        *twice = true;
+        const bool so = strcmp(before, paths[i]) == 0;
+        return sheaf__defect(j->c, "duplicate", paths[i], "", "each part of a checkpoint once",
+                             "name it once", "it is given %s%s", so ? "twice" : "already, with ",
+                             so ? "" : before);
     }
-    return st;
+    return NULL;
 }
 
 /* Has the catalog all rows of its vocabulary, and does no name have a rank? Then no part is
@@ -161,14 +151,6 @@ static bool is_whole(const joining *j)
     const sheaf_logical *t = a_table(j->c);
     return !j->from_nothing && j->ways < 2 && j->vocab > 0 && t != NULL &&
            t->told.shape[0] >= j->vocab;
-}
-
-static sheaf_status *refuse_others(joining *j)
-{
-    return sheaf__defect(
-        j->c, "foreign", j->part[0].held->root, "", "one model, whose parts lie in one folder",
-        "give each model alone; an adapter goes into its base with sheaf merge",
-        "it is no part of %s, which lacks nothing: another model, or a copy", j->c->root);
 }
 
 /* ---- comparing ---- */
@@ -464,27 +446,6 @@ static sheaf_status *join_tensor(joining *j, const char *name)
     return sheaf__catalog_defect(j->c, p0->held->root, st);
 }
 
-/* What another rank has of a tensor that rank 0 lacks altogether would be left out without a
- * word. */
-static sheaf_status *check_first(joining *j)
-{
-    sheaf_status *st = NULL;
-    for (int r = 1; r < j->ways; r++) {
-        const sheaf_catalog *held = part_of(j, r)->held;
-        for (int64_t i = 0; st == NULL && i < held->count; i++) {
-            const char *name = held->tensor[i].told.name;
-            bool told = false;
-            for (int before = 0; !told && before < r; before++)
-                told = sheaf__catalog_find(part_of(j, before)->held, name) != NULL;
-            if (!told)
-                st = sheaf__defect(j->c, "missing", part_of(j, 0)->held->root, name,
-                                   "the same tensor in every part", "give the parts of one save",
-                                   "none in the part of rank 0; rank %d has one", r);
-        }
-    }
-    return st;
-}
-
 static sheaf_status *join_all(joining *j)
 {
     sheaf_status *st = NULL;
@@ -494,10 +455,21 @@ static sheaf_status *join_all(joining *j)
                                  "", "one part of each rank",
                                  "name the file of each rank once, as sources of sheaf convert",
                                  "%d parts of rank %d of %d", parts_with(j, r), r, j->ways);
-    const sheaf_catalog *first = part_of(j, 0)->held;
-    for (int64_t i = 0; st == NULL && i < first->count; i++)
-        st = join_tensor(j, first->tensor[i].told.name);
-    TRY(st, check_first(j));
+    for (int r = 0; r < j->ways; r++) {
+        const sheaf_catalog *held = part_of(j, r)->held;
+        for (int64_t i = 0; st == NULL && i < held->count; i++) {
+            const char *name = held->tensor[i].told.name;
+            bool before = false;
+            for (int k = 0; k < r && !before; k++)
+                before = sheaf__catalog_find(part_of(j, k)->held, name) != NULL;
+            if (r == 0)
+                st = join_tensor(j, name);
+            else if (!before) /* it would be left out without a word */
+                st = sheaf__defect(j->c, "missing", part_of(j, 0)->held->root, name,
+                                   "the same tensor in every part", "give the parts of one save",
+                                   "none in the part of rank 0; rank %d has one", r);
+        }
+    }
     j->c->tp = j->ways;
     const sheaf_logical *table = a_table(j->c);
     if (st == NULL && j->vocab < 0 && table != NULL) {
@@ -535,7 +507,10 @@ static sheaf_status *complete_all(joining *j)
     const int64_t count = j->c->count;
     bool completed = false;
     if (is_whole(j))
-        return refuse_others(j);
+        return sheaf__defect(
+            j->c, "foreign", j->part[0].held->root, "", "one model, whose parts lie in one folder",
+            "give each model alone; an adapter goes into its base with sheaf merge",
+            "it is no part of %s, which lacks nothing: another model, or a copy", j->c->root);
     for (int i = 0; st == NULL && i < j->count; i++)
         if (j->part[i].rank > 0 && parts_with(j, j->part[i].rank) > 1)
             return sheaf__defect(j->c, "duplicate", j->part[i].held->root, "",
@@ -565,9 +540,9 @@ static sheaf_status *complete_all(joining *j)
 static int64_t vocabulary_of(const sheaf_catalog *c)
 {
     sheaf_config config;
-    sheaf_status *st = c->config == NULL
-                           ? sheaf_fail(SHEAF_E_ARG, "config")
-                           : sheaf_config_parse(&config, c->config, strlen(c->config));
+    if (c->config == NULL)
+        return -1;
+    sheaf_status *st = sheaf_config_parse(&config, c->config, strlen(c->config));
     const int64_t vocab = st == NULL ? config.vocab : -1;
     if (st == NULL)
         sheaf_config_release(&config);

@@ -38,9 +38,6 @@ static bool is_float(sheaf_dtype d)
 
 /* ---- the two tables ---- */
 
-typedef sheaf_status *(*read_rows)(const void *from, const char *name, int64_t row, int64_t rows,
-                                   int64_t cols, void *dst);
-
 static sheaf_status *differs(const char *table, const char *found)
 {
     sheaf_status *st = sheaf_fail(SHEAF_E_LAYOUT, "'%s'", sheaf__head_name);
@@ -53,17 +50,16 @@ static sheaf_status *differs(const char *table, const char *found)
         sheaf__head_name);
 }
 
-static sheaf_status *compare_all(numbers *x, const void *from, read_rows read,
-                                 const sheaf_source_entry *table)
+static sheaf_status *compare_all(numbers *x, sheaf_source *from, const sheaf_source_entry *table)
 {
     const int64_t width = table->shape[1], most = width < CHUNK ? CHUNK / width : 1;
     sheaf_status *st = NULL;
     for (int64_t row = 0; st == NULL && row < table->shape[0]; row += most) {
         const int64_t n = table->shape[0] - row < most ? table->shape[0] - row : most;
-        st = read(from, table->name, row, n, width, x->stored);
+        st = from->read(from, table->name, row, n, 0, width, x->stored);
         if (st == NULL)
             x->kernels->convert(x->a, SHEAF_F32, x->stored, x->table, n * width);
-        TRY(st, read(from, sheaf__head_name, row, n, width, x->stored));
+        TRY(st, from->read(from, sheaf__head_name, row, n, 0, width, x->stored));
         if (st != NULL)
             return st;
         x->kernels->convert(x->b, SHEAF_F32, x->stored, x->head, n * width);
@@ -77,8 +73,8 @@ static sheaf_status *compare_all(numbers *x, const void *from, read_rows read,
     return st;
 }
 
-static sheaf_status *check(bool *copy, const void *from, read_rows read,
-                           const sheaf_source_entry *table, const sheaf_source_entry *head)
+static sheaf_status *check(bool *copy, sheaf_source *from, const sheaf_source_entry *table,
+                           const sheaf_source_entry *head)
 {
     *copy = false;
     if (table->ndim != 2 || !sheaf__same_shape(head->ndim, head->shape, 2, table->shape) ||
@@ -92,33 +88,32 @@ static sheaf_status *check(bool *copy, const void *from, read_rows read,
     numbers x = { sheaf__kernels_for(NULL),   table->dtype,    head->dtype,
                   { true, rounded, rounded }, space,           space + most,
                   space + 2 * most,           space + 3 * most };
-    sheaf_status *st = width > 0 ? compare_all(&x, from, read, table) : NULL;
+    sheaf_status *st = width > 0 ? compare_all(&x, from, table) : NULL;
     *copy = st == NULL && !(x.as[0] && x.table == x.head);
     free(space);
     return st;
 }
 
-static sheaf_status *of_source(const void *from, const char *name, int64_t row, int64_t rows,
-                               int64_t cols, void *dst)
-{
-    sheaf_source *source = (sheaf_source *)from;
-    return source->read(source, name, row, rows, 0, cols, dst);
-}
-
-static sheaf_status *of_catalog(const void *from, const char *name, int64_t row, int64_t rows,
-                                int64_t cols, void *dst)
-{
-    return sheaf__catalog_read(from, sheaf__catalog_find(from, name), row, rows, 0, cols, dst);
-}
-
 sheaf_status *sheaf__tied_head(bool *copy, sheaf_source *source, const char *table)
 {
     bool unused;
-    return check(copy != NULL ? copy : &unused, source, of_source, source->find(source, table),
+    return check(copy != NULL ? copy : &unused, source, source->find(source, table),
                  source->find(source, sheaf__head_name));
 }
 
 /* ---- of a catalog ---- */
+
+typedef struct reading {
+    sheaf_source source; /* first */
+    const sheaf_catalog *c;
+} reading;
+
+static sheaf_status *read_rows(sheaf_source *self, const char *name, int64_t row0, int64_t rows,
+                               int64_t col0, int64_t cols, void *dst)
+{
+    const sheaf_catalog *c = ((reading *)self)->c;
+    return sheaf__catalog_read(c, sheaf__catalog_find(c, name), row0, rows, col0, cols, dst);
+}
 
 static void drop(sheaf_catalog *c, sheaf_logical *t)
 {
@@ -138,7 +133,8 @@ sheaf_status *sheaf__catalog_tied_head(sheaf_catalog *c)
     if (!tied || head == NULL || table == NULL || sheaf__catalog_defects(c) > 0)
         return NULL;
     const char *path = sheaf__catalog_path_of(c, head);
-    sheaf_status *st = check(&copy, c, of_catalog, &table->told, &head->told);
+    reading r = { .source.read = read_rows, .c = c };
+    sheaf_status *st = check(&copy, &r.source, &table->told, &head->told);
     if (st != NULL && sheaf_status_code(st) == SHEAF_E_LAYOUT) {
         sheaf_status *noted = sheaf__defect(
             c, "conflict", path, sheaf__head_name, sheaf_status_expected(st),

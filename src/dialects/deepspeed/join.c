@@ -250,7 +250,7 @@ static sheaf_status *compare_module(ds_reading *r, const ds_file *f, const char 
     const sheaf_pickle *root = sheaf__ds_root(f), *module = sheaf__pickle_get(root, "module");
     sheaf_status *st = NULL;
     for (int64_t i = 0; st == NULL && i < sheaf__pickle_count(module); i++) {
-        const char *name, *other;
+        const char *name;
         const sheaf_pickle_tensor *t = sheaf__ds_tensor(&name, f, module, i);
         if (name == NULL || t == NULL)
             continue;
@@ -262,10 +262,7 @@ static sheaf_status *compare_module(ds_reading *r, const ds_file *f, const char 
             st = sheaf__ds_put(r->c, SHEAF_BUFFER, name, f, t);
             skip = true;
         }
-        for (int64_t k = 0; k < i && !skip; k++) { /* a tied name has the storage of another */
-            const sheaf_pickle_tensor *o = sheaf__ds_tensor(&other, f, module, k);
-            skip = o != NULL && o->storage == t->storage && o->offset == t->offset;
-        }
+        skip = skip || sheaf__ds_twin(f, module, i, t) != NULL;
         if (!skip && !told_missing(r->c, name)) /* by another part's file, or without values */
             st = sheaf__defect(
                 r->c, "missing", zero, name, "a folder for each parameter in the model's file",

@@ -130,18 +130,10 @@ sheaf_status *sheaf__ds_layers(ds_reading *r)
             layers = r->file[i].layer + 1 > layers ? r->file[i].layer + 1 : layers;
         }
     bool *decoder = calloc((size_t)layers + 1, sizeof *decoder);
-    for (int i = 0; i < r->tp; i++)
-        sheaf__catalog_free(r->part[i]);
-    free(r->part);
-    r->tp = 0;
     r->part = calloc((size_t)ranks + 1, sizeof *r->part);
-    if (decoder == NULL || r->part == NULL) {
-        free(decoder);
-        return sheaf__no_memory(r->tag);
-    }
-    r->c->tp = r->tp = ranks;
+    r->c->tp = r->tp = r->part != NULL ? ranks : 0;
     r->layered = true;
-    sheaf_status *st = NULL;
+    sheaf_status *st = decoder == NULL || r->part == NULL ? sheaf__no_memory(r->tag) : NULL;
     for (int mp = 0; st == NULL && mp < ranks; mp++)
         st = sheaf__catalog_new(&r->part[mp], r->c->dialect, r->tag);
     for (int64_t i = 0; st == NULL && i < r->nfiles; i++) { /* by layer, then rank */

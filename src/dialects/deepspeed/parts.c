@@ -33,8 +33,7 @@ static sheaf_kind kind_of(const sheaf_pickle *buffers, const char *name)
                                             : SHEAF_WEIGHT;
 }
 
-/* The entry before `i` with the same elements of the same storage: a tied name. */
-static const char *twin_of(const ds_file *f, const sheaf_pickle *module, int64_t i,
+const char *sheaf__ds_twin(const ds_file *f, const sheaf_pickle *module, int64_t i,
                            const sheaf_pickle_tensor *t)
 {
     for (int64_t k = 0; k < i; k++) {
@@ -76,7 +75,7 @@ static sheaf_status *add_module_tensor(ds_reading *r, sheaf_catalog *part, const
     if (sheaf__pickle_path(root, "shared_params", name, NULL) != NULL)
         return NULL; /* below */
     const char *twin =
-        sharded || sheaf__elements(t->ndim, t->shape) > 0 ? twin_of(f, module, i, t) : NULL;
+        sharded || sheaf__elements(t->ndim, t->shape) > 0 ? sheaf__ds_twin(f, module, i, t) : NULL;
     if (twin != NULL && sheaf__catalog_find(part, twin) != NULL &&
         !sheaf__ds_listed(sheaf__pickle_get(root, "buffer_names"), name)) {
         if (f->mp > 0)
@@ -131,7 +130,6 @@ sheaf_status *sheaf__ds_frozen(ds_reading *r, sheaf_catalog *part, const ds_file
         at += left;
         if (t == NULL || left <= 0)
             continue;
-        sheaf_piece box[SHEAF_RANGE_BOXES];
         const sheaf_piece whole = sheaf__piece_dense(0, 0, t->dtype, 0, t->ndim, t->shape);
         bool dense = true; /* row-major: a range of it is a range of the file */
         for (int k = 0; k < t->ndim; k++)
@@ -145,11 +143,7 @@ sheaf_status *sheaf__ds_frozen(ds_reading *r, sheaf_catalog *part, const ds_file
                                     .rank = model->mp,
                                     .dtype = t->dtype,
                                     .offset = sheaf__torch_offset(f->torch, t) };
-        const int nbox =
-            st == NULL ? sheaf__range_boxes(box, &first, param.ndim, param.shape, at - left, at)
-                       : 0;
-        for (int k = 0; st == NULL && k < nbox; k++)
-            st = sheaf__catalog_piece(part, l, &box[k]);
+        TRY(st, sheaf__ds_range(part, l, &first, at - left, at));
         if (st != NULL)
             return st;
     }
@@ -231,9 +225,6 @@ sheaf_status *sheaf__ds_parts(ds_reading *r)
 {
     bool any = false, sharded = false;
     int stated = 0;
-    r->part = calloc((size_t)r->tp + 1, sizeof *r->part);
-    if (r->part == NULL)
-        return sheaf__no_memory(r->tag);
     for (int64_t i = 0; i < r->nfiles; i++) {
         any |= r->file[i].what == DS_OPTIM;
         sharded |= r->file[i].what == DS_MODEL && r->file[i].dp >= 0;
@@ -243,14 +234,15 @@ sheaf_status *sheaf__ds_parts(ds_reading *r)
         if (r->file[i].what == DS_LAYER)
             return sheaf__ds_layers(r);
     }
-    sheaf_status *st = NULL;
+    r->part = calloc((size_t)r->tp + 1, sizeof *r->part);
+    sheaf_status *st = r->part == NULL ? sheaf__no_memory(r->tag) : NULL;
     if (any)
-        st = sheaf__ds_tell_masters(r);
-    else if (sharded)
+        TRY(st, sheaf__ds_tell_masters(r));
+    else if (sharded && st == NULL)
         st = sheaf__defect(r->c, "missing", r->tag, "",
                            "the *_optim_states.pt files, in which ZeRO 3 keeps the weights",
                            "copy them from where this checkpoint was written", "none");
-    else if (stated > 0)
+    else if (stated > 0 && st == NULL)
         st = sheaf__warning(
             r->c, "missing", r->tag, "",
             "the *_optim_states.pt files of ZeRO, with the float32 masters", "",

@@ -66,6 +66,17 @@ sheaf_status *sheaf__ds_put(sheaf_catalog *c, sheaf_kind kind, const char *name,
     return sheaf__catalog_piece(c, l, &p);
 }
 
+sheaf_status *sheaf__ds_range(sheaf_catalog *c, sheaf_logical *t, const sheaf_piece *first,
+                              int64_t begin, int64_t end)
+{
+    sheaf_piece box[SHEAF_RANGE_BOXES];
+    const int n = sheaf__range_boxes(box, first, t->told.ndim, t->told.shape, begin, end);
+    sheaf_status *st = NULL;
+    for (int i = 0; st == NULL && i < n; i++)
+        st = sheaf__catalog_piece(c, t, &box[i]);
+    return st;
+}
+
 char *sheaf__ds_state_name(int kind, const char *name)
 {
     char *full = NULL;
@@ -167,20 +178,15 @@ static sheaf_status *add_range(zero *z, sheaf_logical *t, const stream *s, int64
                 lose(&z->share[i], t->told.name);
             continue;
         }
-        sheaf_piece box[SHEAF_RANGE_BOXES];
         const sheaf_piece start = {
             .file = g->file,
             .rank = z->mp,
             .dtype = g->dtype,
             .offset = g->offset + (from - begin) * (int64_t)sheaf_dtype_bytes(g->dtype)
         };
-        const int n = sheaf__range_boxes(box, &start, t->told.ndim, t->told.shape,
-                                         first + from - at, first + to - at);
-        for (int k = 0; k < n; k++) {
-            sheaf_status *st = sheaf__catalog_piece(z->part, t, &box[k]);
-            if (st != NULL)
-                return st;
-        }
+        sheaf_status *st = sheaf__ds_range(z->part, t, &start, first + from - at, first + to - at);
+        if (st != NULL)
+            return st;
     }
     return NULL;
 }

@@ -162,17 +162,6 @@ static sheaf_status *check_missing(const sheaf_schema *schema, sheaf_source *sou
     return mention_prefix(advise(st, schema, first->name, NULL), source, first->name);
 }
 
-static const char *name_of(const void *self, int64_t i)
-{
-    sheaf_source *source = (sheaf_source *)self;
-    return source->entry(source, i)->name;
-}
-
-static sheaf__tensor_names names_of(sheaf_source *source)
-{
-    return (sheaf__tensor_names){ name_of, source, source->count(source) };
-}
-
 static sheaf_status *another_model(const char *said, const char *is)
 {
     sheaf_status *st = sheaf_fail(SHEAF_E_LAYOUT, "tensors of the model");
@@ -185,10 +174,10 @@ static sheaf_status *another_model(const char *said, const char *is)
  * it. */
 static sheaf_status *check_model(const sheaf_schema *schema, sheaf_source *source)
 {
-    const sheaf__tensor_names names = names_of(source);
+    const sheaf__tensor_names names = sheaf__source_names(source);
     const sheaf__family *family = sheaf__family_for(&schema->config),
                         *is = sheaf__family_by_names(&names);
-    const char *how = sheaf__quantization_by_names(name_of, source, source->count(source)),
+    const char *how = sheaf__quantization_by_names(names.name, source, names.count),
                *variant = sheaf__other_variant(&names, &schema->config),
                *said =
                    family->variant_of != NULL ? family->variant_of(&schema->config) : family->title;
