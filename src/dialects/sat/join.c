@@ -130,19 +130,18 @@ static bool is_first(const sheaf__sat_set *set, int part)
     return set->part[part].file != NULL;
 }
 
-/* The first part of the one group that can be meant; -1: none, -2: several. */
-static int only_group(const sheaf__sat_set *set)
+/* The first part, from `part` on, of a group that can be meant: a complete one, in the folder that
+ * was asked for; -1: none. */
+static int next_group(const sheaf__sat_set *set, int part)
 {
-    int found = -1;
-    for (int i = 0; i < set->nparts; i++) {
-        if (!is_first(set, i))
+    for (; part < set->nparts; part++) {
+        if (!is_first(set, part))
             continue;
-        const group g = group_of(set, &set->part[i]);
-        if (!g.complete || (set->anchor >= 0 && !g.anchored))
-            continue;
-        found = found == -1 ? i : -2;
+        const group g = group_of(set, &set->part[part]);
+        if (g.complete && (set->anchor < 0 || g.anchored))
+            return part;
     }
-    return found;
+    return -1;
 }
 
 static void add_word(sheaf_text *text, const char *word)
@@ -175,18 +174,13 @@ static sheaf_status *list_groups(const sheaf__sat_set *set, sheaf_catalog *c)
 {
     sheaf_status *st = NULL;
     int number = 0;
-    for (int i = 0; i < set->nparts && st == NULL; i++) {
-        if (!is_first(set, i))
-            continue;
-        const group g = group_of(set, &set->part[i]);
-        if (!g.complete || (set->anchor >= 0 && !g.anchored))
-            continue;
+    for (int i = next_group(set, 0); i >= 0 && st == NULL; i = next_group(set, i + 1)) {
         sheaf_text files = { 0 }, found = { 0 };
         for (int k = 0; k < set->nparts; k++)
             if (agree(set, &set->part[k], &set->part[i]))
                 add_word(&files, set->part[k].path);
         sheaf__text_add(&found, "several complete ones; number %d has %d parts:%s", ++number,
-                        g.ways, files.at != NULL ? files.at : "");
+                        group_of(set, &set->part[i]).ways, files.at != NULL ? files.at : "");
         st = note_choice(c, &found, &files, number, true);
     }
     return st;
@@ -486,8 +480,8 @@ sheaf_status *sheaf__sat_choose(sheaf__sat_set *set, sheaf_catalog *c)
     TRY(st, one_save(&several, set, c));
     if (st != NULL || several)
         return st;
-    const int first = only_group(set);
-    if (first == -2)
+    const int first = next_group(set, 0);
+    if (first >= 0 && next_group(set, first + 1) >= 0)
         return list_groups(set, c);
     if (first >= 0) {
         set->ways = group_of(set, &set->part[first]).ways;

@@ -305,40 +305,27 @@ static sheaf_status *put_box(const sheaf_sat_writer *w, int rank, int64_t i, int
     return st;
 }
 
-/* Divided along axis 0: runs of rows that belong to one part. */
-static sheaf_status *put_by_rows(const sheaf_sat_writer *w, int64_t i, int64_t row0, int64_t rows,
-                                 int64_t col0, int64_t cols, const char *src)
+/* What part `rank` holds of block `b` of the box: all of it where the tensor is a copy. */
+static sheaf_status *put_block(const sheaf_sat_writer *w, int rank, int64_t b, int64_t i,
+                               const int64_t from[2], const int64_t size[2], const char *src)
 {
     const item *t = &w->item[i];
-    const int64_t block = t->shape[0] / t->blocks, local = block / w->ways,
-                  apart = cols * (int64_t)sheaf_dtype_bytes(w->item[i].dtype);
-    sheaf_status *st = NULL;
-    for (int64_t at = row0; st == NULL && at < row0 + rows;) {
-        const int64_t part = at / block, rank = at % block / local, inside = at % local;
-        const int64_t n = local - inside < row0 + rows - at ? local - inside : row0 + rows - at;
-        st = put_box(w, (int)rank, i, part * local + inside, n, col0, cols, width_of(t),
-                     src + (at - row0) * apart, apart);
-        at += n;
+    const int64_t bytes = (int64_t)sheaf_dtype_bytes(t->dtype), apart = size[1] * bytes;
+    int64_t begin[2] = { from[0], from[1] }, to[2] = { from[0], from[1] },
+            n[2] = { size[0], size[1] }, width = width_of(t);
+    if (t->blocks > 0) {
+        const int a = t->axis;
+        const int64_t local = t->shape[a] / t->blocks / w->ways,
+                      first = (b * w->ways + rank) * local, end = first + local;
+        begin[a] = from[a] > first ? from[a] : first;
+        n[a] = (from[a] + size[a] < end ? from[a] + size[a] : end) - begin[a];
+        to[a] = begin[a] - first + b * local;
+        width = a == 1 ? t->blocks * local : width;
+        if (n[a] <= 0)
+            return NULL;
     }
-    return st;
-}
-
-/* Divided along axis 1: a band of columns for each part. */
-static sheaf_status *put_by_columns(const sheaf_sat_writer *w, int64_t i, int64_t row0,
-                                    int64_t rows, int64_t col0, int64_t cols, const char *src)
-{
-    const int64_t local = width_of(&w->item[i]) / w->ways,
-                  bytes = (int64_t)sheaf_dtype_bytes(w->item[i].dtype);
-    sheaf_status *st = NULL;
-    for (int64_t at = col0; st == NULL && at < col0 + cols;) {
-        const int64_t rank = at / local, n = (rank + 1) * local < col0 + cols
-                                                 ? (rank + 1) * local - at
-                                                 : col0 + cols - at;
-        st = put_box(w, (int)rank, i, row0, rows, at % local, n, local, src + (at - col0) * bytes,
-                     cols * bytes);
-        at += n;
-    }
-    return st;
+    return put_box(w, rank, i, to[0], n[0], to[1], n[1], width,
+                   src + (begin[0] - from[0]) * apart + (begin[1] - from[1]) * bytes, apart);
 }
 
 sheaf_status *sheaf_sat_put(sheaf_sat_writer *w, int64_t i, int64_t row0, int64_t rows,
@@ -350,15 +337,11 @@ sheaf_status *sheaf_sat_put(sheaf_sat_writer *w, int64_t i, int64_t row0, int64_
     if (row0 < 0 || rows < 0 || row0 > height_of(t) - rows || col0 < 0 || cols < 0 ||
         col0 > width_of(t) - cols)
         return sheaf_fail(SHEAF_E_ARG, "tensor '%s': a box outside of it", source_name(t));
-    if (rows == 0 || cols == 0)
-        return NULL;
-    if (t->blocks > 0)
-        return t->axis == 0 ? put_by_rows(w, i, row0, rows, col0, cols, src)
-                            : put_by_columns(w, i, row0, rows, col0, cols, src);
+    const int64_t from[2] = { row0, col0 }, size[2] = { rows, cols };
     sheaf_status *st = NULL;
-    const int64_t apart = cols * (int64_t)sheaf_dtype_bytes(w->item[i].dtype);
-    for (int rank = 0; st == NULL && rank < w->ways; rank++)
-        st = put_box(w, rank, i, row0, rows, col0, cols, width_of(t), src, apart);
+    for (int rank = 0; rows > 0 && cols > 0 && rank < w->ways; rank++)
+        for (int64_t b = 0; st == NULL && b < (t->blocks > 0 ? t->blocks : 1); b++)
+            st = put_block(w, rank, b, i, from, size, src);
     return st;
 }
 
