@@ -57,42 +57,40 @@ static const char *dict_of(const sheaf_pickle *path, int64_t i)
                                              : NULL;
 }
 
-/* Is the dict `first` one around the model's and the optimizer's, as {"app": {"model": ...,
- * "optim": ...}} has it, which PyTorch's own tutorial saves? An optimizer in it says so; without
- * one all dicts in it have a model's name. Else its dicts are modules of the model. */
-static bool holds_dicts(const dcp_reading *r, const sheaf_pickle *all, const char *first)
-{
-    bool usual = false, other = false;
-    for (int64_t i = 0; i < sheaf__pickle_count(all); i++) {
-        const char *key = sheaf__pickle_text(sheaf__pickle_key(all, i));
-        const sheaf_pickle *path = key == NULL ? NULL : sheaf__dcp_path(r, key);
-        const char *top = dict_of(path, 0), *second = dict_of(path, 1);
-        if (top == NULL || second == NULL || strcmp(top, first) != 0 ||
-            sheaf__pickle_get(sheaf__pickle_value(all, i), "chunks") == NULL)
-            continue;
-        if (is_optimizer(second))
-            return true;
-        usual |= is_usual(second);
-        other |= !is_usual(second);
-    }
-    return usual && !other && !is_usual(first);
-}
-
+/* A dict around the model's and the optimizer's, as {"app": {"model": ..., "optim": ...}} has it,
+ * which PyTorch's own tutorial saves: an optimizer in it says so; without one all dicts in it have
+ * a model's name. Else its dicts are modules of the model. */
 void sheaf__dcp_wrapper(dcp_reading *r)
 {
     enum { FEW = 64 }; /* dicts to ask: a save has a handful */
     const sheaf_pickle *all = sheaf__pickle_get(r->meta->root, "state_dict_metadata");
-    const char *asked = NULL;
-    for (int64_t i = 0, n = 0; r->wrapper == NULL && i < sheaf__pickle_count(all) && n < FEW; i++) {
+    struct {
+        const char *name;
+        bool optimizer, usual, other; /* what there is among its dicts */
+    } dict[FEW];
+    int n = 0, k;
+    for (int64_t i = 0; i < sheaf__pickle_count(all); i++) {
         const char *key = sheaf__pickle_text(sheaf__pickle_key(all, i));
-        const char *first = key == NULL ? NULL : dict_of(sheaf__dcp_path(r, key), 0);
-        if (first == NULL || is_optimizer(first) || (asked != NULL && strcmp(asked, first) == 0) ||
+        const sheaf_pickle *path = key == NULL ? NULL : sheaf__dcp_path(r, key);
+        const char *first = dict_of(path, 0), *second = dict_of(path, 1);
+        if (second == NULL || is_optimizer(first) ||
             sheaf__pickle_get(sheaf__pickle_value(all, i), "chunks") == NULL)
             continue;
-        asked = first;
-        n++;
-        r->wrapper = holds_dicts(r, all, first) ? first : NULL;
+        for (k = 0; k < n && strcmp(dict[k].name, first) != 0;)
+            k++;
+        if (k == FEW)
+            break;
+        if (k == n) {
+            memset(&dict[n], 0, sizeof *dict);
+            dict[n++].name = first;
+        }
+        dict[k].optimizer |= is_optimizer(second);
+        dict[k].usual |= is_usual(second);
+        dict[k].other |= !is_usual(second);
     }
+    for (k = 0; r->wrapper == NULL && k < n; k++)
+        if (dict[k].optimizer || (dict[k].usual && !dict[k].other && !is_usual(dict[k].name)))
+            r->wrapper = dict[k].name;
 }
 
 /* The dict that a tensor is in; NULL when there is none. `within`: it is in the one around all. */
@@ -168,12 +166,17 @@ static role name_of(char **name, const dcp_reading *r, const char *key)
 
 /* ---- tensors ---- */
 
-/* An entry of state_dict_metadata: shape and chunks; false when it is no tensor. */
-static bool tensor_of(int *ndim, int64_t *shape, const sheaf_pickle **chunks,
-                      const sheaf_pickle *value)
+/* An entry of state_dict_metadata: shape and chunks; false when it is no tensor, which is told. */
+static bool tensor_of(int *ndim, int64_t *shape, const sheaf_pickle **chunks, sheaf_status **st,
+                      dcp_reading *r, const char *key, const sheaf_pickle *value)
 {
     *chunks = sheaf__pickle_get(value, "chunks");
-    return *chunks != NULL && sheaf__pickle_shape(ndim, shape, sheaf__pickle_get(value, "size"));
+    const bool yes =
+        *chunks != NULL && sheaf__pickle_shape(ndim, shape, sheaf__pickle_get(value, "size"));
+    *st = yes ? NULL
+              : sheaf__defect(r->c, "damaged", r->dir, key, "a tensor's shape and chunks", "",
+                              "something else in .metadata");
+    return yes;
 }
 
 /* The dtype that .metadata says; F32 when it says none that is known. */
@@ -230,13 +233,13 @@ static sheaf_status *read_plain(dcp_reading *r, const char *key, const char *nam
     int64_t shape[SHEAF_PICKLE_MAX_DIMS];
     const sheaf_pickle *chunks;
     sheaf_logical *out;
-    if (!tensor_of(&ndim, shape, &chunks, value))
-        return sheaf__defect(r->c, "damaged", r->dir, key, "a tensor's shape and chunks", "",
-                             "something else in .metadata");
+    sheaf_status *st;
+    if (!tensor_of(&ndim, shape, &chunks, &st, r, key, value))
+        return st;
     if (sheaf__catalog_find(r->c, name) != NULL)
         return sheaf__defect(r->c, "duplicate", r->dir, key, "one tensor of each name", "",
                              "a second one");
-    sheaf_status *st = sheaf__catalog_tensor(&out, r->c, name, dtype_of(value), ndim, shape);
+    st = sheaf__catalog_tensor(&out, r->c, name, dtype_of(value), ndim, shape);
     if (st == NULL) {
         out->kind = is == ROLE_MOMENT                             ? SHEAF_MOMENT
                     : strstr(name, ".lora_") != NULL              ? SHEAF_LORA
@@ -296,6 +299,7 @@ static sheaf_status *read_megatron(dcp_reading *r, const char *key, const sheaf_
     sheaf__megatron_targets targets = { 0 };
     sheaf__megatron_word word;
     bool stacked;
+    sheaf_status *st;
     const char *name = strncmp(key, "model.", 6) == 0 ? key + 6 : key;
     const int64_t number = sheaf__megatron_layer(name, &stacked);
     if (strstr(name, "_extra_state") != NULL || strncmp(name, "rng_state", 9) == 0 ||
@@ -305,16 +309,14 @@ static sheaf_status *read_megatron(dcp_reading *r, const char *key, const sheaf_
         r->optimizer++;
         return NULL;
     }
-    if (!tensor_of(&ndim, shape, &chunks, value))
-        return sheaf__defect(r->c, "damaged", r->dir, key, "a tensor's shape and chunks", "",
-                             "something else in .metadata");
+    if (!tensor_of(&ndim, shape, &chunks, &st, r, key, value))
+        return st;
     if (stacked && (ndim < 2 || shape[0] != r->model.layers))
         return sheaf__defect(r->c, "shape", r->dir, key,
                              "all layers of the model along the first axis", "",
                              "another number of them");
-    sheaf_status *st =
-        sheaf__megatron_targets_of(&targets, &word, &r->model, name, stacked ? 0 : number,
-                                   ndim - (stacked ? 1 : 0), shape + (stacked ? 1 : 0), 0, 1);
+    st = sheaf__megatron_targets_of(&targets, &word, &r->model, name, stacked ? 0 : number,
+                                    ndim - (stacked ? 1 : 0), shape + (stacked ? 1 : 0), 0, 1);
     free(targets.at);
     if (st != NULL || word == SHEAF_MEGATRON_IGNORED)
         return st;

@@ -115,7 +115,7 @@ static sheaf_status *make_parts(ds_making *m, const sheaf_cut *cut)
     }
     sheaf_status *st =
         whole && units == cut->part[0].units
-            ? sheaf__ds_make_subs(m, cut->axis, cut->nparts, by_rank)
+            ? sheaf__ds_make_subs(m, cut->axis, cut->nparts, by_rank, -1)
             : sheaf__ds_refuse(m, "unsupported", "whole heads or columns in every part", NULL);
     free(by_rank);
     return st;

@@ -134,14 +134,17 @@ typedef struct pattern {
 } pattern;
 typedef struct patterns {
     pattern *at;
-    int64_t count;
+    int64_t count, capacity;
 } patterns;
+
+/* The lists of universal_checkpoint_info. */
+enum { UNSUPPORTED, REPLICATED, AVERAGE, HALVES, ROW, VOCABULARY, AFFINE, SUBS, LISTS };
 
 struct ds_rules {
     ds_reading *r;
     const sheaf_pickle *info; /* of the first rank that has one; NULL = nothing is stated */
     const char *path;         /* its file */
-    patterns affine, replicated, average, row, halves, subs, unsupported, vocabulary;
+    patterns list[LISTS];
     pcre2_match_data *data;
     pcre2_match_context *context;
     sheaf_schema *cuts; /* of the Llama family, for files that state nothing */
@@ -173,10 +176,16 @@ sheaf_status *sheaf__ds_refuse(ds_making *m, const char *code, const char *expec
                                const char *found);
 /* A copy in each rank. */
 sheaf_status *sheaf__ds_make_copies(ds_making *m);
-/* Ranks one after the other along an axis. `cut`: rows from there on are padding; -1 = none. */
-sheaf_status *sheaf__ds_make_cut(ds_making *m, int axis, int64_t cut);
-/* `nsubs` tensors end to end along `axis`, each divided on its own: width[sub * ranks + rank]. */
-sheaf_status *sheaf__ds_make_subs(ds_making *m, int axis, int64_t nsubs, const int64_t *width);
+/* `nsubs` tensors end to end along `axis`, each divided on its own: width[sub * ranks + rank];
+ * NULL: one, of which each rank has as much as it holds. `cut`: rows from there on are padding; -1
+ * = none. */
+sheaf_status *sheaf__ds_make_subs(ds_making *m, int axis, int64_t nsubs, const int64_t *width,
+                                  int64_t cut);
+/* One tensor, ranks one after the other. */
+static inline sheaf_status *sheaf__ds_make_cut(ds_making *m, int axis, int64_t cut)
+{
+    return sheaf__ds_make_subs(m, axis, 1, NULL, cut);
+}
 /* By what the files state. */
 sheaf_status *sheaf__ds_make_stated(ds_making *m);
 /* Have patterns taken longer than any that a program wrote? */

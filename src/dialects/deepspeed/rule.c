@@ -20,64 +20,36 @@ static void patterns_release(patterns *p)
     free(p->at);
 }
 
-/* Compiles a list of strings, or the keys of a dict (whose values are kept). Python's re.match:
- * from the beginning. */
-static sheaf_status *patterns_read(patterns *out, ds_rules *rules, const sheaf_pickle *list)
+/* Compiles more patterns: a list of strings, which all get `value`, or the keys of a dict. Python's
+ * re.match: from the beginning. */
+static sheaf_status *patterns_read(patterns *out, ds_rules *rules, const sheaf_pickle *list,
+                                   const sheaf_pickle *value)
 {
     const bool dict = sheaf__pickle_is(list, SHEAF_PICKLE_DICT);
-    const int64_t n = sheaf__pickle_count(list);
-    out->at = calloc((size_t)n + 1, sizeof *out->at);
-    if (out->at == NULL)
-        return sheaf__no_memory(rules->path);
-    for (int64_t i = 0; i < n; i++) {
-        pattern *p = &out->at[out->count];
+    sheaf_status *st = NULL;
+    for (int64_t i = 0; st == NULL && i < sheaf__pickle_count(list); i++) {
         int code = 0;
         size_t at;
+        if (!SHEAF_GROW(&out->at, &out->capacity, out->count + 1))
+            return sheaf__no_memory(rules->path);
+        pattern *p = &out->at[out->count];
         p->text =
             sheaf__pickle_text(dict ? sheaf__pickle_key(list, i) : sheaf__pickle_item(list, i));
-        p->value = dict ? sheaf__pickle_value(list, i) : NULL;
+        p->value = dict ? sheaf__pickle_value(list, i) : value;
         p->code = p->text == NULL || strlen(p->text) > MATCH_BYTES
                       ? NULL
                       : pcre2_compile((PCRE2_SPTR)p->text, PCRE2_ZERO_TERMINATED, PCRE2_ANCHORED,
                                       &code, &at, NULL);
         if (p->code == NULL && sheaf__regex_starved(code))
             return sheaf__no_memory(rules->path);
-        if (p->code == NULL) {
-            sheaf_status *st = sheaf__defect(
-                rules->r->c, "damaged", rules->path, "", "a regular expression", "",
-                "'%s' in universal_checkpoint_info", p->text == NULL ? "no text" : p->text);
-            if (st != NULL)
-                return st;
-            continue;
-        }
-        out->count++;
+        if (p->code != NULL)
+            out->count++;
+        else
+            st = sheaf__defect(rules->r->c, "damaged", rules->path, "", "a regular expression", "",
+                               "'%s' in universal_checkpoint_info",
+                               p->text == NULL ? "no text" : p->text);
     }
-    return NULL;
-}
-
-/* parameter_with_sub_params: [{patterns, shape, partition_dim}]; each pattern keeps its dict. */
-static sheaf_status *subs_read(patterns *out, ds_rules *rules, const sheaf_pickle *list)
-{
-    for (int64_t i = 0; i < sheaf__pickle_count(list); i++) {
-        const sheaf_pickle *one = sheaf__pickle_item(list, i);
-        patterns some = { 0 };
-        sheaf_status *st = patterns_read(&some, rules, sheaf__pickle_get(one, "patterns"));
-        pattern *more = st == NULL
-                            ? realloc(out->at, (size_t)(out->count + some.count + 1) * sizeof *more)
-                            : NULL;
-        TRY(st, more == NULL ? sheaf__no_memory(rules->path) : NULL);
-        if (st != NULL) {
-            patterns_release(&some);
-            return st;
-        }
-        out->at = more;
-        for (int64_t k = 0; k < some.count; k++) {
-            some.at[k].value = one;
-            out->at[out->count++] = some.at[k];
-        }
-        free(some.at);
-    }
-    return NULL;
+    return st;
 }
 
 bool sheaf__ds_exhausted(const ds_rules *rules)
@@ -85,8 +57,9 @@ bool sheaf__ds_exhausted(const ds_rules *rules)
     return rules->costly > MATCH_COSTLY || rules->calls > MATCH_CALLS;
 }
 
-static const pattern *match(ds_rules *rules, const patterns *list, const char *name)
+static const pattern *match(ds_rules *rules, int which, const char *name)
 {
+    const patterns *list = &rules->list[which];
     for (int64_t i = 0; i < list->count && !sheaf__ds_exhausted(rules); i++) {
         const int n = pcre2_match(list->at[i].code, (PCRE2_SPTR)name, strlen(name), 0, 0,
                                   rules->data, rules->context);
@@ -149,23 +122,24 @@ sheaf_status *sheaf__ds_rules_new(ds_rules **out, ds_reading *r)
         return st;
     sheaf__pickle_int(&rules->original_vocab,
                       sheaf__pickle_get(rules->info, "original_vocab_size"));
-    const struct {
-        patterns *out;
-        const char *key;
-    } lists[] = {
-        { &rules->replicated, "tp_replicated_parameter_patterns" },
-        { &rules->average, "parameter_to_average_patterns" },
-        { &rules->row, "parameter_with_row_parallelism_patterns" },
-        { &rules->halves, "parameter_with_2_sub_params_cat_dim_0" },
-        { &rules->unsupported, "autotp_unsupported_parameter_patterns" },
-        { &rules->vocabulary, "vocabulary_parameter_patterns" },
+    static const char *const keys[] = {
+        [UNSUPPORTED] = "autotp_unsupported_parameter_patterns",
+        [REPLICATED] = "tp_replicated_parameter_patterns",
+        [AVERAGE] = "parameter_to_average_patterns",
+        [HALVES] = "parameter_with_2_sub_params_cat_dim_0",
+        [ROW] = "parameter_with_row_parallelism_patterns",
+        [VOCABULARY] = "vocabulary_parameter_patterns",
     };
-    for (size_t i = 0; st == NULL && i < sizeof lists / sizeof *lists; i++)
-        st = patterns_read(lists[i].out, rules, sheaf__pickle_get(rules->info, lists[i].key));
-    TRY(st, patterns_read(&rules->affine, rules,
-                          sheaf__pickle_path(rules->info, "affine_map", "params", NULL)));
-    TRY(st, subs_read(&rules->subs, rules,
-                      sheaf__pickle_get(rules->info, "parameter_with_sub_params")));
+    for (size_t i = 0; st == NULL && i < sizeof keys / sizeof *keys; i++)
+        st = patterns_read(&rules->list[i], rules, sheaf__pickle_get(rules->info, keys[i]), NULL);
+    TRY(st, patterns_read(&rules->list[AFFINE], rules,
+                          sheaf__pickle_path(rules->info, "affine_map", "params", NULL), NULL));
+    /* [{patterns, shape, partition_dim}]: each pattern keeps its dict */
+    const sheaf_pickle *subs = sheaf__pickle_get(rules->info, "parameter_with_sub_params");
+    for (int64_t i = 0; st == NULL && i < sheaf__pickle_count(subs); i++) {
+        const sheaf_pickle *one = sheaf__pickle_item(subs, i);
+        st = patterns_read(&rules->list[SUBS], rules, sheaf__pickle_get(one, "patterns"), one);
+    }
     return st;
 }
 
@@ -173,11 +147,8 @@ void sheaf__ds_rules_free(ds_rules *rules)
 {
     if (rules == NULL)
         return;
-    patterns *const lists[] = { &rules->affine,      &rules->replicated, &rules->average,
-                                &rules->row,         &rules->halves,     &rules->subs,
-                                &rules->unsupported, &rules->vocabulary };
-    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
-        patterns_release(lists[i]);
+    for (int i = 0; i < LISTS; i++)
+        patterns_release(&rules->list[i]);
     sheaf_schema_free(rules->cuts);
     pcre2_match_data_free(rules->data);
     pcre2_match_context_free(rules->context);
@@ -275,58 +246,34 @@ sheaf_status *sheaf__ds_make_copies(ds_making *m)
     return st;
 }
 
-/* Can the parts lie one after the other along `axis`? Then rule->shape and `size` are theirs. */
-static sheaf_status *begin_cut(ds_making *m, int axis, int64_t size[SHEAF_CATALOG_MAX_DIMS])
-{
-    if (axis < 0 || axis >= m->rule->ndim || !sheaf__ds_same_but(m, axis))
-        return sheaf__ds_refuse(m, "conflict", "parts that differ along one axis at most", NULL);
-    const sheaf_source_entry *t = &sheaf__ds_some(m)->told;
-    memcpy(m->rule->shape, t->shape, sizeof m->rule->shape);
-    memcpy(size, t->shape, sizeof t->shape);
-    return NULL;
-}
-
-sheaf_status *sheaf__ds_make_cut(ds_making *m, int axis, int64_t cut)
-{
-    int64_t to[SHEAF_CATALOG_MAX_DIMS] = { 0 }, size[SHEAF_CATALOG_MAX_DIMS];
-    sheaf_status *st = begin_cut(m, axis, size);
-    if (st != NULL || m->refused)
-        return st;
-    for (int r = 0; st == NULL && r < m->rule->nranks; r++) {
-        const int64_t width = sheaf__ds_size(m, r, axis),
-                      left = cut >= 0 && cut - to[axis] < width ? cut - to[axis] : width;
-        size[axis] = left < 0 ? 0 : left;
-        st = add_move(m->rule, r, NULL, size, to);
-        if (!sheaf__ds_add(&to[axis], width))
-            return sheaf__ds_refuse(m, "damaged", "sizes", NULL);
-    }
-    m->rule->shape[axis] = cut >= 0 && cut < to[axis] ? cut : to[axis];
-    return st;
-}
-
-sheaf_status *sheaf__ds_make_subs(ds_making *m, int axis, int64_t nsubs, const int64_t *width)
+sheaf_status *sheaf__ds_make_subs(ds_making *m, int axis, int64_t nsubs, const int64_t *width,
+                                  int64_t cut)
 {
     const int n = m->rule->nranks;
     int64_t from[SHEAF_CATALOG_MAX_DIMS] = { 0 }, to[SHEAF_CATALOG_MAX_DIMS] = { 0 },
             size[SHEAF_CATALOG_MAX_DIMS];
-    sheaf_status *st = begin_cut(m, axis, size);
-    if (st != NULL || m->refused)
-        return st;
+    sheaf_status *st = NULL;
+    if (axis < 0 || axis >= m->rule->ndim || !sheaf__ds_same_but(m, axis))
+        return sheaf__ds_refuse(m, "conflict", "parts that differ along one axis at most", NULL);
+    memcpy(size, sheaf__ds_some(m)->told.shape, sizeof size);
+    memcpy(m->rule->shape, size, sizeof size);
     for (int64_t s = 0; st == NULL && s < nsubs; s++)
         for (int r = 0; st == NULL && r < n; r++) {
+            const int64_t wide = width != NULL ? width[s * n + r] : sheaf__ds_size(m, r, axis),
+                          stored = m->of[r] != NULL ? m->of[r]->told.shape[axis] : -1,
+                          left = cut >= 0 && cut - to[axis] < wide ? cut - to[axis] : wide;
             from[axis] = 0;
             for (int64_t k = 0; k < s; k++)
                 from[axis] += width[k * n + r];
-            size[axis] = width[s * n + r];
-            const int64_t stored = m->of[r] != NULL ? m->of[r]->told.shape[axis] : -1;
-            if (size[axis] < 0 || (stored >= 0 && size[axis] > stored - from[axis]) ||
-                (stored >= 0 && s + 1 == nsubs && from[axis] + size[axis] != stored))
+            if (wide < 0 || (stored >= 0 && wide > stored - from[axis]) ||
+                (stored >= 0 && s + 1 == nsubs && from[axis] + wide != stored))
                 return sheaf__ds_refuse(m, "conflict", "sub-parameters that fill each part", NULL);
+            size[axis] = left < 0 ? 0 : left;
             st = add_move(m->rule, r, from, size, to);
-            if (!sheaf__ds_add(&to[axis], size[axis]))
+            if (!sheaf__ds_add(&to[axis], wide))
                 return sheaf__ds_refuse(m, "damaged", "sizes", NULL);
         }
-    m->rule->shape[axis] = to[axis];
+    m->rule->shape[axis] = cut >= 0 && cut < to[axis] ? cut : to[axis];
     return st;
 }
 
@@ -341,7 +288,7 @@ static sheaf_status *make_halves(ds_making *m)
         width[r] = (rows + 1) / 2; /* as torch.chunk does */
         width[n + r] = rows - width[r];
     }
-    sheaf_status *st = sheaf__ds_make_subs(m, 0, 2, width);
+    sheaf_status *st = sheaf__ds_make_subs(m, 0, 2, width, -1);
     free(width);
     return st;
 }
@@ -382,7 +329,7 @@ static sheaf_status *make_stated_subs(ds_making *m, const pattern *p)
         }
     }
     sheaf_status *st =
-        good ? sheaf__ds_make_subs(m, (int)axis, n, width)
+        good ? sheaf__ds_make_subs(m, (int)axis, n, width, -1)
              : sheaf__ds_refuse(m, "unsupported", "sub-parameters whose widths are stated or even",
                                 "others");
     free(width);
@@ -495,22 +442,21 @@ static sheaf_status *make_stated(ds_making *m)
 {
     ds_rules *rules = m->rules;
     const char *name = m->name;
-    const pattern *p = match(rules, &rules->unsupported, name);
+    const pattern *p = match(rules, UNSUPPORTED, name);
     if (p != NULL)
         return sheaf__ds_refuse(m, "unsupported", "a tensor that AutoTP can convert",
                                 "one that it says it cannot");
-    if ((p = match(rules, &rules->affine, name)) != NULL)
+    if ((p = match(rules, AFFINE, name)) != NULL)
         return make_affine(m, p);
-    if (match(rules, &rules->replicated, name) != NULL ||
-        match(rules, &rules->average, name) != NULL)
+    if (match(rules, REPLICATED, name) != NULL || match(rules, AVERAGE, name) != NULL)
         return sheaf__ds_make_copies(m);
-    if (match(rules, &rules->halves, name) != NULL)
+    if (match(rules, HALVES, name) != NULL)
         return make_halves(m);
-    if ((p = match(rules, &rules->subs, name)) != NULL)
+    if ((p = match(rules, SUBS, name)) != NULL)
         return make_stated_subs(m, p);
-    if (match(rules, &rules->row, name) != NULL)
+    if (match(rules, ROW, name) != NULL)
         return sheaf__ds_make_cut(m, 1, -1);
-    const bool table = match(rules, &rules->vocabulary, name) != NULL;
+    const bool table = match(rules, VOCABULARY, name) != NULL;
     return sheaf__ds_make_cut(m, 0, table ? rules->original_vocab : -1);
 }
 

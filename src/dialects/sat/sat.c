@@ -123,16 +123,20 @@ static sheaf_status *add_pieces(reading *r, const sheaf__sat_part *part, const c
     logical->kind = kind;
     logical->replicated = blocks == 0 && r->set->ways > 1;
     logical->drifted = drifted;
-    sheaf_piece piece = sheaf__piece_of(file, part->rank, part->file, t);
-    if (blocks == 0) {
-        piece.digest = sheaf__torch_digest(part->file, t);
-        return sheaf__catalog_defect(r->c, part->path, sheaf__catalog_piece(r->c, logical, &piece));
-    }
-    const int64_t local = t->shape[axis] / blocks, first = piece.offset;
-    piece.size[axis] = local;
-    for (int j = 0; st == NULL && j < blocks; j++) {
-        piece.begin[axis] = (j * (int64_t)r->set->ways + part->rank) * local;
-        piece.offset = first + j * local * t->stride[axis] * (int64_t)sheaf_dtype_bytes(t->dtype);
+    const sheaf_piece all = sheaf__piece_of(file, part->rank, part->file, t);
+    const int64_t local = blocks > 0 ? t->shape[axis] / blocks : 0;
+    int64_t from[SHEAF_PICKLE_MAX_DIMS] = { 0 }, to[SHEAF_PICKLE_MAX_DIMS] = { 0 },
+            size[SHEAF_PICKLE_MAX_DIMS];
+    memcpy(size, all.size, sizeof size);
+    for (int j = 0; st == NULL && j < (blocks > 0 ? blocks : 1); j++) {
+        sheaf_piece piece = all;
+        if (blocks > 0) {
+            from[axis] = j * local;
+            size[axis] = local;
+            to[axis] = (j * (int64_t)r->set->ways + part->rank) * local;
+            sheaf__piece_move(&piece, &all, t->ndim, from, size, to);
+        } else
+            piece.digest = sheaf__torch_digest(part->file, t);
         st = sheaf__catalog_defect(r->c, part->path, sheaf__catalog_piece(r->c, logical, &piece));
     }
     return st;
