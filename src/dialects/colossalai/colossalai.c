@@ -1,17 +1,30 @@
-/* colossalai.c - recognising and reading; see colossalai.h.
+/* colossalai.c - what ColossalAI's booster saves, and what is left of a save that went wrong.
+ *
+ *   model-00001.safetensors ..., model.safetensors.index.json      gathered over the ranks; the
+ *                                                                  name has no "-of-"
+ *   model-stage-00001-shard-00001.safetensors ...                  with pipeline stages
+ *   tmp_index_files/                                               left by a killed save
+ *   pytorch_optim-00001.bin ..., pytorch_optim.bin.index.json,     moments by number, not by name
+ *     pytorch_optim_group.bin
+ *   modeling/, optimizer/, running_states.json                     folders of its training examples
+ *   tp_rank_00.safetensors ...                                     the ranks' own tensors, saved by
+ *                                                                  hand
+ *
+ * A model that was saved well is as a Hugging Face one. Versions 0.3.7 to 0.4.7 wrote rank 0's rows
+ * of the two vocabulary tables as if they were all; the other ranks' rows, given as further
+ * folders, complete them.
  *
  * Moments are stored by number. A parameter's number is its place in the optimizer's groups, one
  * group after the other. Which parameters a group holds is not stored: those with weight decay (all
  * but norms and biases) come first or last, or there is one group of all, each in the model's own
  * order. Number of members and every shape must fit one of these; nothing is guessed. */
-#include "dialects/colossalai/colossalai.h"
-
 #include <math.h>
 
 #include "base/base.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "catalog/boxes.h"
+#include "dialects/common/dialects.h"
 #include "dialects/common/model.h"
 #include "dialects/common/model_folder.h"
 #include "dialects/common/whole.h"
@@ -30,19 +43,19 @@ static bool numbered(const char *name, const char *begin, const char *end)
     return digits > 0 && strcmp(name + n + digits, end) == 0;
 }
 
-bool sheaf__colossalai_is_rank(const char *name)
+static bool is_rank(const char *name)
 {
     return numbered(name, "tp_rank_", ".safetensors") || numbered(name, "tp_rank_", ".bin") ||
            numbered(name, "tp_rank_", ".pt");
 }
 
-bool sheaf__colossalai_is_model(const char *name)
+static bool is_model(const char *name)
 {
     return numbered(name, "model-", ".safetensors") || numbered(name, "pytorch_model-", ".bin") ||
            strncmp(name, "model-stage-", 12) == 0 || strncmp(name, "pytorch_model-stage-", 20) == 0;
 }
 
-bool sheaf__colossalai_is_optimizer(const char *name)
+static bool is_optimizer(const char *name)
 {
     return strcmp(name, "pytorch_optim.bin.index.json") == 0 ||
            strcmp(name, "pytorch_optim_group.bin") == 0 ||
@@ -52,14 +65,14 @@ bool sheaf__colossalai_is_optimizer(const char *name)
 
 static bool is_ours(const char *name)
 {
-    return sheaf__colossalai_is_rank(name) || sheaf__colossalai_is_model(name) ||
-           sheaf__colossalai_is_optimizer(name) || strcmp(name, "tmp_index_files") == 0;
+    return is_rank(name) || is_model(name) || is_optimizer(name) ||
+           strcmp(name, "tmp_index_files") == 0;
 }
 
 static bool colossalai_is(const char *path)
 {
     if (sheaf__path_kind(path) != SHEAF_PATH_DIR)
-        return sheaf__colossalai_is_rank(sheaf__last_part(path));
+        return is_rank(sheaf__last_part(path));
     return sheaf__holds_file(path, is_ours) || (sheaf__has_file(path, "running_states.json") &&
                                                 sheaf__path_has(path, "modeling", SHEAF_PATH_NONE));
 }
@@ -394,8 +407,7 @@ static sheaf_status *read_optimizer(sheaf_catalog *c, const char *dir, const she
     TRY(st, find_names(&r));
     for (int64_t i = 0; st == NULL && i < names->count; i++) {
         char path[SHEAF_PATH_SIZE];
-        if (!sheaf__colossalai_is_optimizer(names->at[i]) ||
-            !sheaf__ends_with(names->at[i], ".bin") ||
+        if (!is_optimizer(names->at[i]) || !sheaf__ends_with(names->at[i], ".bin") ||
             strcmp(names->at[i], "pytorch_optim_group.bin") == 0)
             continue;
         st = take_file(&r, sheaf__path_in(path, dir, names->at[i]));
@@ -435,11 +447,10 @@ static sheaf_status *read_dir(bool *damaged, sheaf_catalog *c, const char *dir,
     bool weights = false, optimizer = false;
     sheaf_status *st = sheaf__list_dir(&names.at, &names.count, dir);
     for (int64_t i = 0; i < names.count; i++) {
-        const bool moments = sheaf__colossalai_is_optimizer(names.at[i]);
+        const bool moments = is_optimizer(names.at[i]);
         optimizer = optimizer || moments;
-        weights = weights || (!moments && !sheaf__colossalai_is_rank(names.at[i]) &&
-                              (sheaf__colossalai_is_model(names.at[i]) ||
-                               strncmp(names.at[i], "model.", 6) == 0 ||
+        weights = weights || (!moments && !is_rank(names.at[i]) &&
+                              (is_model(names.at[i]) || strncmp(names.at[i], "model.", 6) == 0 ||
                                strncmp(names.at[i], "pytorch_model", 13) == 0));
     }
     if (st == NULL && config && c->config == NULL)
@@ -509,7 +520,7 @@ static sheaf_status *read_also(bool *damaged, sheaf_catalog *c, const sheaf_dial
     sheaf_status *st = part == NULL ? sheaf__no_memory(c->root) : NULL;
     for (int64_t i = 0; st == NULL && i < n; i++) {
         if (sheaf__path_kind(hints->also[i]) == SHEAF_PATH_DIR &&
-            sheaf__holds_file(hints->also[i], sheaf__colossalai_is_optimizer))
+            sheaf__holds_file(hints->also[i], is_optimizer))
             st = read_dir(damaged, c, hints->also[i], hints, false);
         else
             part[parts++] = hints->also[i];
@@ -524,7 +535,7 @@ static sheaf_status *colossalai_read(sheaf_catalog *c, const char *path,
 {
     bool damaged = false;
     sheaf_status *st;
-    if (sheaf__holds_file(path, sheaf__colossalai_is_rank)) {
+    if (sheaf__holds_file(path, is_rank)) {
         st = read_ranks(c, path, hints);
         return st != NULL ? st : sheaf__catalog_check_model(c, false);
     }

@@ -5,7 +5,7 @@
 #include <inttypes.h>
 
 #include "base/file.h"
-#include "dialects/colossalai/colossalai.h"
+#include "dialects/common/dialects.h"
 #include "dialects/hf/hf.h"
 #include "tests/files.h"
 #include "tests/golden.h"
@@ -466,12 +466,21 @@ static void test_colossalai__padding_is_cut_off(void **state)
 
 static void test_colossalai__names_of_files_have_numbers(void **state)
 {
-    assert_true(sheaf__colossalai_is_rank("tp_rank_07.safetensors"));
-    assert_false(sheaf__colossalai_is_rank("tp_rank_.safetensors"));
-    assert_false(sheaf__colossalai_is_rank("tp_rank_07.safetensors.tmp"));
-    assert_true(sheaf__colossalai_is_model("model-00001.safetensors"));
-    assert_false(sheaf__colossalai_is_model("model-.safetensors"));
-    assert_false(sheaf__colossalai_is_optimizer("pytorch_optim-.bin"));
+    static const struct {
+        const char *name;
+        bool is;
+    } rows[] = { { "tp_rank_07.safetensors", true },      { "tp_rank_.safetensors", false },
+                 { "tp_rank_07.safetensors.tmp", false }, { "model-00001.safetensors", true },
+                 { "model-.safetensors", false },         { "pytorch_optim-.bin", false } };
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        char dir[500], path[700];
+        snprintf(dir, sizeof dir, "%s/%zu", at("names"), i);
+        CHECK_OK(sheaf__make_dirs(dir));
+        snprintf(path, sizeof path, "%s/%s", dir, rows[i].name);
+        put(path, "x");
+        if (sheaf__dialect_colossalai.is(dir) != rows[i].is)
+            fail_msg("%s", rows[i].name);
+    }
 }
 
 /* The step of a training folder, which may be its first. */

@@ -2,7 +2,7 @@
  * tells what should be there. */
 #include "tests/made_llama.h"
 
-#include "dialects/colossalai/colossalai.h"
+#include "dialects/common/dialects.h"
 #include "formats/pickle_inner.h"
 
 enum { PARAMETERS = 6 };

@@ -38,40 +38,33 @@ static void folder_free(sheaf_folder *f)
 
 /* ---- which tensor goes into which shard ---- */
 
+/* Gives those of the first `count` tensors that are in no shard yet the next one. */
+static void close_shard(sheaf_folder *f, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++)
+        if (f->place[i].shard < 0)
+            f->place[i].shard = f->nshards;
+    f->nshards++;
+}
+
 /* The rule of huggingface_hub: a tensor above the limit gets a shard of its own, which is numbered
  * when it is met; one that does not fit any more begins the next shard. */
 static void assign_shards(sheaf_folder *f, int64_t limit)
 {
-    int *order = NULL; /* shards are numbered in the order in which they are closed */
-    int open = -1, made = 0, closed = 0;
-    int64_t size = 0;
-    order = calloc((size_t)f->count + 1, sizeof *order);
-    if (order == NULL)
-        return;
+    int64_t size = -1; /* of those in no shard yet; -1: there are none */
     for (int64_t i = 0; i < f->count; i++) {
         place *p = &f->place[i];
-        if (limit > 0 && p->bytes > limit) {
-            order[made] = closed++;
-            p->shard = made++;
+        p->shard = limit > 0 && p->bytes > limit ? f->nshards++ : -1;
+        if (p->shard >= 0)
             continue;
+        if (limit > 0 && size >= 0 && size + p->bytes > limit) {
+            close_shard(f, i);
+            size = -1;
         }
-        if (open >= 0 && limit > 0 && size + p->bytes > limit) {
-            order[open] = closed++;
-            open = -1;
-        }
-        if (open < 0) {
-            open = made++;
-            size = 0;
-        }
-        p->shard = open;
-        size += p->bytes;
+        size = (size < 0 ? 0 : size) + p->bytes;
     }
-    if (open >= 0)
-        order[open] = closed++;
-    for (int64_t i = 0; i < f->count; i++)
-        f->place[i].shard = order[f->place[i].shard];
-    f->nshards = made > 0 ? made : 1; /* a model without tensors is one empty file */
-    free(order);
+    if (size >= 0 || f->nshards == 0) /* a model without tensors is one empty file */
+        close_shard(f, f->count);
 }
 
 static sheaf_status *make_places(sheaf_folder *f, const sheaf_safetensors_spec *specs,
@@ -90,7 +83,7 @@ static sheaf_status *make_places(sheaf_folder *f, const sheaf_safetensors_spec *
             return sheaf__no_memory(memory_for);
     }
     assign_shards(f, limit);
-    return f->nshards == 0 ? sheaf__no_memory(memory_for) : NULL;
+    return NULL;
 }
 
 static sheaf_status *shard_name(char **out, const sheaf_folder *f, int shard)

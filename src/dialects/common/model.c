@@ -118,40 +118,33 @@ static void cut_rows(sheaf_logical *t, int64_t rows)
     t->told.shape[0] = rows;
 }
 
-static sheaf_status *few_rows(sheaf_catalog *c, const sheaf_logical *t, int64_t vocab)
+sheaf_status *sheaf__catalog_check_rows(sheaf_catalog *c, sheaf_logical *t, int64_t vocab)
 {
     const int64_t rows = t->told.shape[0];
+    const char *path = sheaf__catalog_path_of(c, t), *name = t->told.name;
     int64_t padded = 0;
     char expected[80];
     const int ways = sheaf__vocabulary_ways(rows, vocab, &padded);
     snprintf(expected, sizeof expected, "%" PRId64 " rows, the vocabulary in the config", vocab);
-    if (ways == 0)
-        return sheaf__defect(c, "missing", sheaf__catalog_path_of(c, t), t->told.name, expected,
-                             "use a complete copy of the model", "%" PRId64 " rows", rows);
-    c->tp = ways;
-    c->padded_vocab = padded;
-    return sheaf__defect(
-        c, "missing", sheaf__catalog_path_of(c, t), t->told.name, expected,
-        "give what holds the other ranks' rows to sheaf convert too, as further sources; without it, an older save",
-        "%" PRId64 " rows: rank 0's part of a %d-way save, rows %" PRId64 "..%" PRId64
-        " are not in these files (%" PRId64 " rows when padded)",
-        rows, ways, rows, vocab - 1, padded);
-}
-
-sheaf_status *sheaf__catalog_check_rows(sheaf_catalog *c, sheaf_logical *t, int64_t vocab)
-{
-    const int64_t rows = t->told.shape[0];
-    char expected[80];
-    if (rows < vocab)
-        return few_rows(c, t, vocab);
-    snprintf(expected, sizeof expected, "%" PRId64 " rows, the vocabulary in the config", vocab);
+    if (ways > 0) {
+        c->tp = ways;
+        c->padded_vocab = padded;
+        return sheaf__defect(
+            c, "missing", path, name, expected,
+            "give what holds the other ranks' rows to sheaf convert too, as further sources; without it, an older save",
+            "%" PRId64 " rows: rank 0's part of a %d-way save, rows %" PRId64 "..%" PRId64
+            " are not in these files (%" PRId64 " rows when padded)",
+            rows, ways, rows, vocab - 1, padded);
+    }
     if (!sheaf__vocabulary_padded(rows, vocab))
-        return sheaf__defect(c, "shape", sheaf__catalog_path_of(c, t), t->told.name, expected,
-                             "if the further rows are tokens, correct vocab_size in config.json",
-                             "%" PRId64 " rows", rows);
+        return sheaf__defect(
+            c, rows < vocab ? "missing" : "shape", path, name, expected,
+            rows < vocab ? "use a complete copy of the model"
+                         : "if the further rows are tokens, correct vocab_size in config.json",
+            "%" PRId64 " rows", rows);
     c->padded_vocab = rows;
     cut_rows(t, vocab);
-    return sheaf__warning(c, "padded", sheaf__catalog_path_of(c, t), t->told.name, expected,
+    return sheaf__warning(c, "padded", sheaf__catalog_path_of(c, t), name, expected,
                           "sheaf convert {} {+unpadded} --to hf{config}",
                           "%" PRId64 " rows: %" PRId64 " of them are padding", rows, rows - vocab);
 }
@@ -252,16 +245,10 @@ static sheaf_status *check_tensor(checking *x, const sheaf_tensor *t)
                          sheaf__show_shape(found, is->told.ndim, is->told.shape));
 }
 
-/* A constant of text models that follows from the config; old programs saved it. */
-static bool follows(const char *name)
-{
-    return sheaf__ends_with(name, "rotary_emb.inv_freq") && !sheaf__sat_begins(name);
-}
-
 static sheaf_status *check_foreign(checking *x, const sheaf_logical *t)
 {
     if ((t->kind != SHEAF_WEIGHT && t->kind != SHEAF_BUFFER) ||
-        sheaf_schema_find(x->schema, t->told.name) != NULL || follows(t->told.name) ||
+        sheaf_schema_find(x->schema, t->told.name) != NULL || sheaf__is_old_buffer(t->told.name) ||
         sheaf__is_spare(&x->schema->config, t->told.name)) /* not held against the config */
         return NULL;
     if (x->schema->config.tied && strcmp(t->told.name, "lm_head.weight") == 0)

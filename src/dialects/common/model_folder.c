@@ -74,6 +74,21 @@ sheaf_status *sheaf_hf_specs(sheaf_safetensors_spec **out, int64_t *count,
     return NULL;
 }
 
+/* A new folder with a config in it. */
+static sheaf_status *begin(sheaf_folder **out, const char *dst, const char *config_name,
+                           const char *config_json, const sheaf_safetensors_spec *specs,
+                           int64_t count, const sheaf_folder_options *options)
+{
+    sheaf_folder *folder = NULL;
+    sheaf_status *st = sheaf__folder_begin(&folder, dst, specs, count, options);
+    TRY(st, sheaf__folder_text(folder, config_name, config_json));
+    if (st == NULL)
+        *out = folder;
+    else
+        sheaf__folder_abandon(folder);
+    return st;
+}
+
 sheaf_status *sheaf_hf_begin(sheaf_folder **out, const char *dst, const char *config_json,
                              const sheaf_safetensors_spec *specs, int64_t count,
                              const sheaf_folder_options *how)
@@ -82,14 +97,7 @@ sheaf_status *sheaf_hf_begin(sheaf_folder **out, const char *dst, const char *co
     options.stem = "model";
     if (options.shard_bytes == 0)
         options.shard_bytes = default_shard_bytes;
-    sheaf_folder *folder = NULL;
-    sheaf_status *st = sheaf__folder_begin(&folder, dst, specs, count, &options);
-    TRY(st, sheaf__folder_text(folder, "config.json", config_json));
-    if (st == NULL)
-        *out = folder;
-    else
-        sheaf__folder_abandon(folder);
-    return st;
+    return begin(out, dst, "config.json", config_json, specs, count, &options);
 }
 
 sheaf_status *sheaf_peft_begin(sheaf_folder **out, const char *dst, const char *config_json,
@@ -100,14 +108,7 @@ sheaf_status *sheaf_peft_begin(sheaf_folder **out, const char *dst, const char *
     const sheaf_folder_options options = { .stem = "adapter_model",
                                            .replace = replace,
                                            .base_print = known ? base_print : NULL };
-    sheaf_folder *folder = NULL;
-    sheaf_status *st = sheaf__folder_begin(&folder, dst, specs, count, &options);
-    TRY(st, sheaf__folder_text(folder, "adapter_config.json", config_json));
-    if (st == NULL)
-        *out = folder;
-    else
-        sheaf__folder_abandon(folder);
-    return st;
+    return begin(out, dst, "adapter_config.json", config_json, specs, count, &options);
 }
 
 const char *const sheaf_hf_extras[] = {

@@ -23,6 +23,10 @@ typedef struct sheaf__whole {
  * names in them are joined with dots). One that is there already becomes a finding. *read is false
  * when the file could not be read: then a finding says why. Errors: SHEAF_E_MEMORY. */
 sheaf_status *sheaf__whole_file(bool *read, const sheaf__whole *whole, const char *path);
+/* sheaf__is_old_buffer - a constant that follows from config.json, which files from before 2023
+ * hold?
+ */
+bool sheaf__is_old_buffer(const char *name);
 /* sheaf__is_torch_name - .bin, .pt, .pth */
 bool sheaf__is_torch_name(const char *name);
 

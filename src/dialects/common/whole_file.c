@@ -18,7 +18,7 @@ bool sheaf__is_torch_name(const char *name)
 
 /* A constant that follows from config.json; files from before 2023 hold it. (CogVLM's, "mixins...",
  * belongs to it.) */
-static bool is_old_buffer(const char *name)
+bool sheaf__is_old_buffer(const char *name)
 {
     return sheaf__ends_with(name, "rotary_emb.inv_freq") && !sheaf__sat_begins(name);
 }
@@ -37,7 +37,7 @@ static sheaf_status *take(taking *t, const char *stored, const sheaf_piece *piec
 {
     const sheaf__whole *w = t->whole;
     char *renamed = NULL;
-    if ((!w->buffers && is_old_buffer(stored)) ||
+    if ((!w->buffers && sheaf__is_old_buffer(stored)) ||
         (w->wants != NULL && !w->wants(w->context, t->path, stored)))
         return NULL;
     sheaf_status *st = w->rename != NULL ? w->rename(&renamed, stored) : NULL;

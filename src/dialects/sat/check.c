@@ -84,14 +84,6 @@ static bool is_said(const char *name, bool tower)
     const sheaf__family *family = sheaf__sat_family(tower);
     return name != NULL && (strstr(name, family->title) != NULL || strcmp(name, family->name) == 0);
 }
-static bool is_agent(const char *name)
-{
-    return is_said(name, true);
-}
-static bool is_vlm(const char *name)
-{
-    return is_said(name, false);
-}
 
 /* The value of model_class, and the command that sets it. */
 static const char *class_of(char text[64], bool tower)
@@ -158,11 +150,13 @@ static sheaf_status *check_class(check *k, bool *agent, const char *wanted)
                            *agent         ? "by its tensors: CogAgent"
                            : k->cross > 0 ? "by its tensors: CogAgent without its tower"
                                           : "by its tensors: CogVLM");
-    if (*agent && !is_agent(name) && !is_vlm(name)) /* of CogVLM the config's reader says so */
+    if (*agent && !is_said(name, true) &&
+        !is_said(name, false)) /* of CogVLM the config's reader says so */
         return sheaf__defect(k->c, "class", k->path, "", "a config of CogAgent, as the tensors are",
                              class_cure(cure, true),
                              "model_config.json says %.100s, which no program here knows", name);
-    if (*agent ? is_vlm(name) : is_agent(name) || (is_vlm(name) && k->cross > 0))
+    if (*agent ? is_said(name, false)
+               : is_said(name, true) || (is_said(name, false) && k->cross > 0))
         return tell_class(k, name, *agent);
     return NULL;
 }
@@ -295,7 +289,8 @@ static sheaf_status *check_lora(check *k)
 /* The config that the tensors ask for: the one of the file with the class they show. */
 static sheaf_status *parse(check *k, sheaf_config *config, bool agent)
 {
-    const bool said_agent = is_agent(json_string_value(json_object_get(k->json, "model_class")));
+    const bool said_agent =
+        is_said(json_string_value(json_object_get(k->json, "model_class")), true);
     const char *const said = k->c->config;
     char class[64], *text = NULL;
     if (said_agent == agent && !k->insists)
@@ -344,9 +339,9 @@ static sheaf_status *load_config(check *k, const char *wanted)
     if (k->c->config_path == NULL)
         return sheaf__no_memory(k->c->root);
     char class[64];
-    const bool agent = is_agent(wanted);
+    const bool agent = is_said(wanted, true);
     const char *said = json_string_value(json_object_get(k->json, "model_class"));
-    if ((!agent && !is_vlm(wanted)) || agent == is_agent(said))
+    if ((!agent && !is_said(wanted, false)) || agent == is_said(said, true))
         return NULL;
     k->insists = true;
     return sheaf_hf_config_change(&k->c->config, "model_class", class_of(class, agent));

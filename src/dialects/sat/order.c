@@ -20,35 +20,23 @@ static int saved_rank(const sheaf__sat_part *p)
 static bool is_permutation(sheaf__sat_part *const *part, const int *saved, int n)
 {
     for (int i = 0; i < n; i++) {
-        int takers = 0, places = 0;
-        if (saved[i] < 0 || saved[i] == part[i]->rank)
-            continue;
-        for (int k = 0; k < n; k++) {
-            const bool moved = saved[k] >= 0 && saved[k] != part[k]->rank;
-            takers += moved && saved[k] == saved[i];
-            places += moved && part[k]->rank == saved[i];
-        }
-        if (takers != 1 || places != 1)
+        int takers = 0;
+        for (int k = 0; k < n; k++)
+            takers += saved[k] != part[k]->rank && saved[k] == part[i]->rank;
+        if (saved[i] >= 0 && saved[i] != part[i]->rank && takers != 1)
             return false;
     }
     return true;
 }
 
-static void add_move(sheaf_text *text, const char *from, const char *to, const char *tail)
+static void add_move(sheaf_text *text, const char *from, const char *to, bool back)
 {
-    char *a = NULL, *b = NULL;
-    const bool first = text->size == 0;
-    if (asprintf(&a, "%s%s", from, *tail == '<' ? ".saved" : "") < 0 ||
-        asprintf(&b, "%s%s", to, *tail == '>' ? ".saved" : "") < 0) {
-        text->failed = true;
-    } else {
-        sheaf__text_add(text, first ? "mv " : " && mv ");
-        sheaf__text_word(text, a);
-        sheaf__text_add(text, " ");
-        sheaf__text_word(text, b);
-    }
-    free(a);
-    free(b);
+    char aside[SHEAF_PATH_SIZE + sizeof ".saved"];
+    snprintf(aside, sizeof aside, "%s.saved", from);
+    sheaf__text_add(text, text->size == 0 ? "mv " : " && mv ");
+    sheaf__text_word(text, back ? aside : from);
+    sheaf__text_add(text, " ");
+    sheaf__text_word(text, back ? to : aside);
 }
 
 /* Commands that give the parts their names back: all aside, then each to its place. */
@@ -56,11 +44,11 @@ static void tell_moves(sheaf_text *text, sheaf__sat_part *const *part, const int
 {
     for (int i = 0; i < n; i++)
         if (saved[i] >= 0 && saved[i] != part[i]->rank)
-            add_move(text, part[i]->path, part[i]->path, ">");
+            add_move(text, part[i]->path, NULL, false);
     for (int i = 0; i < n; i++)
         for (int k = 0; k < n; k++)
             if (saved[i] >= 0 && saved[i] != part[i]->rank && part[k]->rank == saved[i])
-                add_move(text, part[i]->path, part[k]->path, "<");
+                add_move(text, part[i]->path, part[k]->path, true);
 }
 
 static sheaf_status *tell_renamed(sheaf_catalog *c, sheaf__sat_part *const *part, const int *saved,
