@@ -244,20 +244,18 @@ static sheaf_status *read_config(sheaf__megatron *m, sheaf_catalog *c, const she
                                  const char *path, const char *config_path)
 {
     sheaf_config config = { 0 };
-    size_t size;
-    sheaf_status *st = sheaf__file_read_all(&c->config, &size, config_path, 1 << 24);
-    TRY(st, sheaf_config_parse(&config, c->config, size));
+    sheaf_status *st = sheaf__catalog_take_config(c, config_path);
+    if (st != NULL || c->config == NULL)
+        return st;
+    st = sheaf_config_parse(&config, c->config, strlen(c->config));
     if (st != NULL) {
-        free(c->config);
-        c->config = NULL;
+        sheaf__catalog_drop_config(c);
         return sheaf__catalog_defect(c, config_path, st);
     }
     st = hold_against(m, c, &config, args, path, config_path);
     c->model = strdup(sheaf_family_name(config.family));
-    c->config_path = strdup(config_path);
     sheaf_config_release(&config);
-    return TRY(st,
-               c->model == NULL || c->config_path == NULL ? sheaf__no_memory(config_path) : NULL);
+    return TRY(st, c->model == NULL ? sheaf__no_memory(config_path) : NULL);
 }
 
 /* The rows that the args' own rule pads a vocabulary to; -1 = they do not say it. */

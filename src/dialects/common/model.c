@@ -29,11 +29,17 @@ sheaf_status *sheaf__catalog_take_config(sheaf_catalog *c, const char *path)
         free(text);
         return sheaf__catalog_defect(c, path, st);
     }
-    free(c->config);
-    free(c->config_path);
+    sheaf__catalog_drop_config(c);
     c->config = text;
     c->config_path = strdup(path);
     return c->config_path == NULL ? sheaf__no_memory(path) : NULL;
+}
+
+void sheaf__catalog_drop_config(sheaf_catalog *c)
+{
+    free(c->config);
+    free(c->config_path);
+    c->config = c->config_path = NULL;
 }
 
 sheaf_status *sheaf__catalog_find_config(sheaf_catalog *c, const sheaf_dialect_hints *hints,

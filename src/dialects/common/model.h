@@ -9,6 +9,8 @@
 /* sheaf__catalog_take_config - the text of `path` into catalog->config; what is wrong with it
  * becomes a finding. */
 sheaf_status *sheaf__catalog_take_config(sheaf_catalog *catalog, const char *path);
+/* sheaf__catalog_drop_config - there is none: what was taken is no config. */
+void sheaf__catalog_drop_config(sheaf_catalog *catalog);
 /* sheaf__catalog_find_config - hints->config, else dir/name where there is one. */
 sheaf_status *sheaf__catalog_find_config(sheaf_catalog *catalog, const sheaf_dialect_hints *hints,
                                          const char *dir, const char *name);

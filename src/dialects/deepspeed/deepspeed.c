@@ -345,17 +345,15 @@ static sheaf_status *check_sizes(ds_reading *r)
     r->c->pp = pp > 0 && pp < SHEAF__MOST_RANKS ? (int)pp : 1;
     if (layers)
         return st; /* mp_rank counts stages too then */
-    for (int mp = 0; st == NULL && mp < r->tp; mp++) {
-        if (zero3)
-            for (int d = 0; st == NULL && d < r->dp; d++)
-                st = sheaf__ds_file_of(r, DS_MODEL, mp, d) != NULL
-                         ? NULL
-                         : sheaf__not_there(r->c, "", every,
-                                            "%s/zero_pp_rank_%d_mp_rank_%02d_model_states.pt",
-                                            r->tag, d, mp);
-        else if (sheaf__ds_file_of(r, DS_MODEL, mp, -1) == NULL)
-            st = sheaf__not_there(r->c, "", every, "%s/mp_rank_%02d_model_states.pt", r->tag, mp);
-    }
+    for (int mp = 0; mp < r->tp; mp++)
+        for (int d = zero3 ? 0 : -1; st == NULL && d < (zero3 ? r->dp : 0); d++) {
+            char share[32] = "";
+            if (zero3)
+                snprintf(share, sizeof share, "zero_pp_rank_%d_", d);
+            if (sheaf__ds_file_of(r, DS_MODEL, mp, d) == NULL)
+                st = sheaf__not_there(r->c, "", every, "%s/%smp_rank_%02d_model_states.pt", r->tag,
+                                      share, mp);
+        }
     return st;
 }
 

@@ -147,26 +147,26 @@ static bool box_of(int64_t begin[SHEAF_CATALOG_MAX_DIMS], int64_t size[SHEAF_CAT
     return true;
 }
 
-static sheaf_status *add(reading *r, const sheaf_torch *torch, const char *path, const char *name,
-                         int ndim, const int64_t *shape, const int64_t *begin, bool whole, int rank,
+static sheaf_status *add(reading *r, const sheaf_torch *torch, const char *name, int ndim,
+                         const int64_t *shape, const int64_t *begin, bool whole, int rank,
                          const sheaf_pickle_tensor *t)
 {
     sheaf_logical *out;
     int file;
-    sheaf_status *st = sheaf__catalog_file(&file, r->c, path, &torch->mark);
+    sheaf_status *st = sheaf__catalog_file(&file, r->c, torch->path, &torch->mark);
     TRY(st, sheaf__catalog_tensor(&out, r->c, name, t->dtype, ndim, shape));
     if (st != NULL)
         return st;
     if (!sheaf__same_shape(out->told.ndim, out->told.shape, ndim, shape))
-        return misfit(r, path, name, "a tensor of another shape than in the other files");
+        return misfit(r, torch->path, name, "a tensor of another shape than in the other files");
     out->replicated = whole && r->ranks > 1;
     sheaf_piece p = sheaf__piece_of(file, rank, torch, t);
     memcpy(p.begin, begin, sizeof p.begin);
     return sheaf__catalog_piece(r->c, out, &p);
 }
 
-static sheaf_status *read_tensor(reading *r, const sheaf_torch *torch, const char *path,
-                                 const char *name, const sheaf_pickle *value, int rank)
+static sheaf_status *read_tensor(reading *r, const sheaf_torch *torch, const char *name,
+                                 const sheaf_pickle *value, int rank)
 {
     const sheaf_pickle_tensor *t = sheaf__pickle_tensor(torch->doc, value);
     int64_t begin[SHEAF_CATALOG_MAX_DIMS] = { 0 }, size[SHEAF_CATALOG_MAX_DIMS] = { 0 },
@@ -174,9 +174,9 @@ static sheaf_status *read_tensor(reading *r, const sheaf_torch *torch, const cha
     bool copy = false, whole = true;
     int ndim;
     if (t != NULL)
-        return add(r, torch, path, name, t->ndim, t->shape, begin, true, rank, t);
+        return add(r, torch, name, t->ndim, t->shape, begin, true, rank, t);
     if (!sheaf__pickle_is_object(value, "torch._utils", "_rebuild_wrapper_subclass"))
-        return sheaf__dialect_unread(NULL, r->c, path, name, value);
+        return sheaf__dialect_unread(NULL, r->c, torch->path, name, value);
     const sheaf_pickle *fields = value->as.object->state; /* before it had slots, a dict */
     if (!sheaf__pickle_is(fields, SHEAF_PICKLE_DICT))
         fields = sheaf__pickle_item(fields, 1);
@@ -184,19 +184,19 @@ static sheaf_status *read_tensor(reading *r, const sheaf_torch *torch, const cha
     if (t == NULL ||
         !sheaf__pickle_shape(&ndim, shape, sheaf__pickle_item(value->as.object->args, 2)) ||
         ndim != t->ndim)
-        return sheaf__dialect_unread(NULL, r->c, path, name, value);
+        return sheaf__dialect_unread(NULL, r->c, torch->path, name, value);
     memcpy(size, shape, (size_t)ndim * sizeof *shape);
     if (!box_of(begin, size, &copy, &whole, r, torch->doc, sheaf__pickle_get(fields, "_spec"),
                 rank))
         return sheaf__defect(
-            r->c, "unsupported", path, name,
+            r->c, "unsupported", torch->path, name,
             "Shard along an axis, Replicate, and a mesh of as many ranks as there are files",
             "save it whole in the program that wrote it: full_tensor() of each DTensor",
             "other placements");
     if (memcmp(size, t->shape, (size_t)ndim * sizeof *size) != 0)
-        return misfit(r, path, name, "other sizes");
+        return misfit(r, torch->path, name, "other sizes");
     return copy && !whole ? NULL /* one more of the same rows */
-                          : add(r, torch, path, name, ndim, shape, begin, whole, rank, t);
+                          : add(r, torch, name, ndim, shape, begin, whole, rank, t);
 }
 
 /* The name inside the zip file is the one that it was saved under. */
@@ -227,7 +227,7 @@ static sheaf_status *read_file(reading *r, const char *name, int rank)
         const char *key = sheaf__pickle_text(sheaf__pickle_key(root, i));
         if (key != NULL)
             st = sheaf__catalog_defect(
-                r->c, path, read_tensor(r, torch, path, key, sheaf__pickle_value(root, i), rank));
+                r->c, path, read_tensor(r, torch, key, sheaf__pickle_value(root, i), rank));
     }
     sheaf__torch_close(torch);
     return st;
