@@ -17,7 +17,8 @@
 enum { MOST_PARTS = 256, COMPARE_BYTES = 1 << 20 };
 
 typedef struct part {
-    int rank; /* -1: not known yet */
+    int rank;    /* -1: not known yet */
+    bool padded; /* its table ends with zeros, as the last rank's does */
     sheaf_catalog *held;
 } part;
 
@@ -178,16 +179,6 @@ static sheaf_status *one_value(bool *yes, const joining *j, const sheaf_catalog 
     return NULL;
 }
 
-/* Does the end of the table hold zeros, as padding does? */
-static sheaf_status *zero_end(bool *zero, const joining *j, const sheaf_catalog *held,
-                              const sheaf_logical *t, int64_t rows)
-{
-    *zero = false;
-    return rows > 0 && rows <= t->told.shape[0]
-               ? one_value(zero, j, held, t, t->told.shape[0] - rows, true)
-               : NULL;
-}
-
 /* ---- which rank is which ---- */
 
 static int parts_with(const joining *j, int rank)
@@ -204,21 +195,15 @@ static sheaf_status *note_rank(joining *j, const part *p, const char *how)
                        p->rank, j->ways, how);
 }
 
-/* The last rank, where nothing names it, by its padding. */
-static sheaf_status *place_last(joining *j)
+static sheaf_status *find_padding(joining *j)
 {
     sheaf_status *st = NULL;
-    for (int i = 0; st == NULL && i < j->count; i++) {
+    for (int i = 0; st == NULL && i < j->count && j->vocab > 0 && j->ways > 1; i++) {
         part *p = &j->part[i];
         const sheaf_logical *t = a_table(p->held);
-        bool zero = false;
-        if (p->rank >= 0 || t == NULL || j->vocab <= 0 || parts_with(j, j->ways - 1) > 0)
-            continue;
-        st = zero_end(&zero, j, p->held, t, t->told.shape[0] * j->ways - j->vocab);
-        if (st != NULL || !zero)
-            continue;
-        p->rank = j->ways - 1;
-        st = note_rank(j, p, "the padding at the end of its table");
+        const int64_t rows = t == NULL ? 0 : t->told.shape[0] * j->ways - j->vocab;
+        if (rows > 0 && rows <= t->told.shape[0])
+            st = one_value(&p->padded, j, p->held, t, t->told.shape[0] - rows, true);
     }
     return st;
 }
@@ -227,7 +212,12 @@ static sheaf_status *place_last(joining *j)
 static sheaf_status *place_ranks(joining *j)
 {
     const int base = j->from_nothing ? 0 : 1; /* rank 0 is the catalog itself */
-    sheaf_status *st = j->ways < 2 ? NULL : place_last(j);
+    sheaf_status *st = find_padding(j);
+    for (int i = 0; st == NULL && i < j->count; i++)
+        if (j->part[i].rank < 0 && j->part[i].padded && parts_with(j, j->ways - 1) == 0) {
+            j->part[i].rank = j->ways - 1;
+            st = note_rank(j, &j->part[i], "the padding at the end of its table");
+        }
     for (int i = 0; st == NULL && i < j->count && j->ways > 1; i++) {
         part *p = &j->part[i];
         int left = -1, free_ranks = 0;
@@ -254,22 +244,17 @@ static sheaf_status *place_ranks(joining *j)
  * they changed names. */
 static sheaf_status *check_padding(joining *j)
 {
-    int padded = -1, many = 0;
-    bool last = false;
-    sheaf_status *st = NULL;
-    for (int i = 0; st == NULL && i < j->count; i++) {
-        const sheaf_logical *t = a_table(j->part[i].held);
-        const int64_t rows = t == NULL || j->vocab <= 0 ? 0 : t->told.shape[0] * j->ways - j->vocab;
-        bool zero = false;
-        if (rows > 0 && rows < t->told.shape[0])
-            st = zero_end(&zero, j, j->part[i].held, t, rows);
-        last = last || (zero && j->part[i].rank == j->ways - 1);
-        padded = zero ? i : padded;
-        many += zero;
-    }
-    if (st != NULL || last || many != 1 || parts_with(j, j->ways - 1) == 0)
-        return st;
-    const part *p = &j->part[padded];
+    const part *p = NULL;
+    int many = 0;
+    for (int i = 0; i < j->count; i++)
+        if (j->part[i].padded) {
+            p = &j->part[i];
+            many++;
+            if (p->rank == j->ways - 1)
+                return NULL;
+        }
+    if (many != 1 || parts_with(j, j->ways - 1) == 0)
+        return NULL;
     return sheaf__defect(
         j->c, "conflict", p->held->root, a_table(p->held)->told.name,
         "the padding of the vocabulary in the part of the last rank",
@@ -572,7 +557,7 @@ sheaf_status *sheaf__rank_parts_join(sheaf_catalog *c, const char *const *paths)
         count_ways(j);
     TRY(st, j->count > 0 ? place_ranks(j) : NULL);
     c->by_names = j->ways > 1;
-    TRY(st, j->count > 0 && j->ways > 1 ? check_padding(j) : NULL);
+    TRY(st, check_padding(j));
     if (j->count > 0)
         TRY(st, j->from_nothing ? join_all(j) : complete_all(j));
     for (int i = 0; i < j->count; i++)
