@@ -102,14 +102,15 @@ static settings read_args(const sheaf_pickle *args)
                llama3 = truth_of(args, "use_rope_scaling");
     const double interpolation = real_of(args, "rotary_seq_len_interpolation_factor", 1);
     return (settings){ .args = args,
-                   .eps = real_of(args, "norm_epsilon", real_of(args, "layernorm_epsilon", 1e-5)),
-                   .theta = real_of(args, "rotary_base", 10000),
-                   .interpolation = interpolation,
-                   .factor = llama3 ? real_of(args, "rope_scaling_factor", 8) : interpolation,
-                   .llama3 = llama3,
-                   .bias = bias,
-                   .qkv = bias || qkv,
-                   .qwen2 = qkv && !bias };
+                       .eps =
+                           real_of(args, "norm_epsilon", real_of(args, "layernorm_epsilon", 1e-5)),
+                       .theta = real_of(args, "rotary_base", 10000),
+                       .interpolation = interpolation,
+                       .factor = llama3 ? real_of(args, "rope_scaling_factor", 8) : interpolation,
+                       .llama3 = llama3,
+                       .bias = bias,
+                       .qkv = bias || qkv,
+                       .qwen2 = qkv && !bias };
 }
 
 static sheaf_status *check_wanted(sheaf_catalog *c, const settings *s, const char *path)

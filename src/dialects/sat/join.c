@@ -213,21 +213,14 @@ static sheaf_status *choose_each(bool *doubt, sheaf__sat_set *set, sheaf_catalog
     sheaf_status *st = NULL;
     *doubt = false;
     for (int r = 0; r < set->ways && st == NULL; r++) {
-        int part = -1, own = -1, n = 0;
-        for (int i = 0; i < set->nparts; i++)
-            if (set->anchor >= 0 && set->part[i].folder == set->anchor && set->part[i].rank == r &&
-                own < 0)
-                own = i;
-        if (own >= 0) {
-            set->part[own].chosen = true;
-            continue;
-        }
-        n = candidates(&part, set, like, r, set->ways, false);
-        if (n > 1)
-            n = candidates(&part, set, like, r, set->ways, true);
-        if (n == 1) {
+        int part = -1, all = 0;
+        for (int i = 0; set->anchor >= 0 && part < 0 && i < set->nparts; i++)
+            part = set->part[i].folder == set->anchor && set->part[i].rank == r ? i : -1;
+        if (part < 0)
+            all = candidates(&part, set, like, r, set->ways, false);
+        if (all > 1 ? candidates(&part, set, like, r, set->ways, true) == 1 : part >= 0)
             set->part[part].chosen = true;
-        } else if (candidates(&part, set, like, r, set->ways, false) > 1) {
+        else if (all > 1) {
             sheaf_text where = { 0 };
             *doubt = true;
             for (int i = 0; i < set->nparts; i++)
@@ -296,63 +289,44 @@ static bool near(const sheaf__sat_folder *a, const sheaf__sat_folder *b)
            sheaf__sat_minutes(&a->stamp, &b->stamp) <= SHEAF_SAT_NEAR_MINUTES;
 }
 
-/* Numbers the folders by save: neighbours in time, of one name and step. Gives how many there
- * are. */
-static int cluster(int *of, const sheaf__sat_set *set)
+/* Gives folder `i` this number, and those that are near it or near one of these. */
+static void number_from(sheaf__sat_set *set, int i, int number)
+{
+    set->folder[i].number = number;
+    for (int k = 0; k < set->nfolders; k++)
+        if (set->folder[k].number == 0 && near(&set->folder[i], &set->folder[k]))
+            number_from(set, k, number);
+}
+
+/* How many saves lie here, of neighbours in time, of one name and step each. */
+static int number_saves(sheaf__sat_set *set)
 {
     int n = 0;
     for (int i = 0; i < set->nfolders; i++)
-        of[i] = -1;
-    for (int i = 0; i < set->nfolders; i++) {
-        if (of[i] >= 0)
-            continue;
-        of[i] = n;
-        for (bool more = true; more;) {
-            more = false;
-            for (int a = 0; a < set->nfolders; a++)
-                for (int b = 0; b < set->nfolders; b++)
-                    if (of[a] == n && of[b] < 0 && near(&set->folder[a], &set->folder[b])) {
-                        of[b] = n;
-                        more = true;
-                    }
-        }
-        n++;
-    }
+        if (set->folder[i].number == 0)
+            number_from(set, i, ++n);
     return n;
 }
 
-static sheaf_status *list_saves(sheaf__sat_set *set, sheaf_catalog *c, const int *of, int n)
+/* Of several saves none is chosen: they are listed. */
+static sheaf_status *list_saves(sheaf__sat_set *set, sheaf_catalog *c, int n)
 {
     sheaf_status *st = NULL;
-    for (int k = 0; k < n && st == NULL; k++) {
+    for (int k = 1; k <= n && st == NULL; k++) {
         sheaf_text folders = { 0 }, found = { 0 };
         int parts = 0, ways = 0;
         for (int f = 0; f < set->nfolders; f++) {
-            if (of[f] != k)
+            if (set->folder[f].number != k)
                 continue;
             add_word(&folders, set->folder[f].save);
             ways = ways > 0 ? ways : ways_of_folder(set, f);
             for (int i = 0; i < set->nparts; i++)
                 parts += set->part[i].folder == f;
         }
-        sheaf__text_add(&found, "%d checkpoints lie here; number %d has %d of %d parts in:%s", n,
-                        k + 1, parts, ways, folders.at != NULL ? folders.at : "");
-        st = note_choice(c, &found, &folders, k + 1, parts == ways);
+        sheaf__text_add(&found, "%d checkpoints lie here; number %d has %d of %d parts in:%s", n, k,
+                        parts, ways, folders.at != NULL ? folders.at : "");
+        st = note_choice(c, &found, &folders, k, parts == ways);
     }
-    return st;
-}
-
-/* Of several saves none is chosen: they are listed. */
-static sheaf_status *one_save(bool *several, sheaf__sat_set *set, sheaf_catalog *c)
-{
-    int *of = calloc((size_t)set->nfolders + 1, sizeof *of);
-    *several = false;
-    if (of == NULL)
-        return sheaf__no_memory(c->root);
-    const int n = set->anchor >= 0 || set->named ? 1 : cluster(of, set);
-    *several = n > 1;
-    sheaf_status *st = n > 1 ? list_saves(set, c, of, n) : NULL;
-    free(of);
     return st;
 }
 
@@ -475,11 +449,11 @@ static sheaf_status *tell_left(const sheaf__sat_set *set, sheaf_catalog *c)
 sheaf_status *sheaf__sat_choose(sheaf__sat_set *set, sheaf_catalog *c)
 {
     const sheaf__sat_part *a = NULL, *b = NULL;
-    bool several = false, doubt = false;
+    bool doubt = false;
     sheaf_status *st = sheaf__sat_drop_same(set, c);
-    TRY(st, one_save(&several, set, c));
-    if (st != NULL || several)
-        return st;
+    const int saves = set->anchor >= 0 || set->named ? 1 : number_saves(set);
+    if (st != NULL || saves > 1)
+        return st != NULL ? st : list_saves(set, c, saves);
     const int first = next_group(set, 0);
     if (first >= 0 && next_group(set, first + 1) >= 0)
         return list_groups(set, c);

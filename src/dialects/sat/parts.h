@@ -34,6 +34,7 @@ typedef struct sheaf__sat_folder {
     sheaf__sat_stamp stamp;
     int64_t step;        /* -1 = "release" or none */
     int64_t vocab, ways; /* what the config says; 0 = nothing usable */
+    int number;          /* of the save that it is of, where several lie side by side */
 } sheaf__sat_folder;
 
 typedef struct sheaf__sat_part {
