@@ -73,7 +73,6 @@ void sheaf__catalog_free(sheaf_catalog *c)
     free(c->finding);
     free(c->slot);
     free(c->root);
-    free(c->model);
     free(c->config);
     free(c->config_path);
     free(c);

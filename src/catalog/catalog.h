@@ -80,7 +80,7 @@ typedef struct sheaf_catalog {
     /* Facts, filled by the reader; owned strings. */
     const sheaf_dialect *dialect; /* a constant */
     char *root;                   /* the folder (or file) that was read */
-    char *model;                  /* "llama", "cogvlm", ...; NULL = not recognised */
+    const char *model;            /* "llama", "cogvlm", ...: a constant; NULL = not recognised */
     char *config; /* text of config.json, model_config.json or what says as much; NULL = none */
     char *config_path;           /* where it lies; NULL = none, or it was put together */
     int tp, pp, dp;              /* parallel sizes; 0 = not known */

@@ -240,9 +240,9 @@ static sheaf_status *read_config(sheaf__megatron *m, sheaf_catalog *c, const set
         return sheaf__catalog_defect(c, config_path, st);
     }
     st = hold_against(m, c, &config, s, path, config_path);
-    c->model = strdup(sheaf_family_name(config.family));
+    c->model = sheaf_family_name(config.family);
     sheaf_config_release(&config);
-    return TRY(st, c->model == NULL ? sheaf__no_memory(config_path) : NULL);
+    return st;
 }
 
 /* The rows that the args' own rule pads a vocabulary to; -1 = they do not say it. */
@@ -359,10 +359,8 @@ sheaf_status *sheaf__megatron_args(sheaf__megatron *m, sheaf_catalog *c, const s
     TRY(st, config_path != NULL ? read_config(m, c, &s, path, config_path)
                                 : ask_tokenizer(m, c, args, path));
     TRY(st, c->config == NULL ? make_config(&c->config, m, &s) : NULL);
-    if (st == NULL && c->model == NULL) {
-        c->model = strdup(s.qwen2 ? "qwen2" : "llama");
-        st = c->model == NULL ? sheaf__no_memory(path) : NULL;
-    }
+    if (c->model == NULL)
+        c->model = s.qwen2 ? "qwen2" : "llama";
     return st;
 }
 

@@ -74,9 +74,7 @@ sheaf_status *sheaf__catalog_know(sheaf_schema **schema, sheaf_catalog *c,
     }
     if (st == NULL) {
         c->vocab = config.vocab;
-        c->model = strdup(sheaf_family_name(config.family));
-        if (c->model == NULL)
-            st = sheaf__no_memory(c->config_path);
+        c->model = sheaf_family_name(config.family);
     }
     TRY(st, schema != NULL ? sheaf_schema_new(schema, &config, 1) : NULL);
     sheaf_config_release(&config);
@@ -90,11 +88,9 @@ sheaf_status *sheaf__catalog_recognise(sheaf_catalog *c)
         return st;
     const sheaf_logical *table = sheaf__catalog_find(c, "model.embed_tokens.weight");
     if (c->model == NULL && table != NULL &&
-        sheaf__catalog_find(c, "model.layers.0.self_attn.q_proj.weight") != NULL &&
-        (c->model = strdup(sheaf__catalog_find(c, "model.layers.0.self_attn.q_proj.bias") != NULL
-                               ? "qwen2"
-                               : "llama")) == NULL)
-        return sheaf__no_memory(c->root);
+        sheaf__catalog_find(c, "model.layers.0.self_attn.q_proj.weight") != NULL)
+        c->model = sheaf__catalog_find(c, "model.layers.0.self_attn.q_proj.bias") != NULL ? "qwen2"
+                                                                                          : "llama";
     if (table != NULL && table->told.ndim == 2 && c->vocab < 0)
         c->vocab = table->told.shape[0];
     return NULL;
@@ -357,9 +353,8 @@ static sheaf_status *check_config(sheaf_catalog *c, const sheaf_config *config,
     else if (variant != NULL)
         st = note_class(c, schema, variant);
     else {
-        free(c->model);
-        c->model = strdup(sheaf_family_name(config->family));
-        st = c->model == NULL ? sheaf__no_memory(c->root) : take_prefix(c, schema);
+        c->model = sheaf_family_name(config->family);
+        st = take_prefix(c, schema);
         TRY(st, sheaf__catalog_check_schema(c, schema, config->vocab, damaged));
     }
     sheaf_schema_free(schema);
@@ -399,8 +394,8 @@ sheaf_status *sheaf__catalog_check_model(sheaf_catalog *c, bool damaged)
     if (st != NULL)
         return st;
     const char *by_tensors = sheaf__family_of(c);
-    if (by_tensors != NULL && c->model == NULL && (c->model = strdup(by_tensors)) == NULL)
-        return sheaf__no_memory(c->root);
+    if (c->model == NULL)
+        c->model = by_tensors;
     if (c->config == NULL && (by_tensors == NULL || c->count == 0))
         return NULL;
     if (c->config == NULL)

@@ -357,10 +357,8 @@ sheaf_status *sheaf__sat_check(sheaf_catalog *c, const sheaf__sat_set *set, cons
     TRY(st, check_steps(&k));
     TRY(st, check_ways(&k));
     TRY(st, c->count > 0 ? check_class(&k, &agent, hints->model) : NULL);
-    if (st == NULL && c->count > 0 && k.tower + k.cross + k.text > 0)
-        st = (c->model = strdup(sheaf__sat_family(agent)->name)) != NULL
-                 ? NULL
-                 : sheaf__no_memory(k.c->root);
+    if (c->count > 0 && k.tower + k.cross + k.text > 0)
+        c->model = sheaf__sat_family(agent)->name;
     TRY(st, c->count > 0 && k.json != NULL ? check_model(&k, agent) : NULL);
     TRY(st, check_lora(&k));
     json_decref(k.json);
