@@ -42,13 +42,10 @@ static sheaf_status *check_turns(const sheaf__record *record, const sheaf__compo
 static sheaf_status *take_mark(char **out, const sheaf__record *record,
                                const sheaf__compose_options *options)
 {
-    int64_t marks = 0, where = 0;
+    int64_t where;
+    const int64_t marks =
+        options->layout.patches > 0 ? sheaf__turn_marks(&where, record->turn, record->turns) : 0;
     *out = NULL;
-    for (int64_t i = 0; i < record->turns && options->layout.patches > 0; i++) {
-        const int64_t n = sheaf__picture_names(record->turn[i].query);
-        where = n > 0 ? i : where;
-        marks += n;
-    }
     if (marks == 0)
         return NULL;
     if (record->image != NULL && marks == 1 && where == 0) {

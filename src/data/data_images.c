@@ -59,15 +59,9 @@ static sheaf_status *check_count(const sheaf__data_images *images, int64_t row, 
     const sheaf__image_place *place = &images->place;
     if (embed % whole == 0 && embed / whole <= place->most)
         return NULL;
-    if (place->most > 1)
-        return sheaf_found(
-            sheaf_expected(
-                sheaf_fail(SHEAF_E_DATA, "row %" PRId64 ": the images' positions", row + 1),
-                "none or %" PRId64 " for each", whole),
-            "%" PRId64, embed);
-    sheaf_status *st = sheaf_expected(
-        sheaf_fail(SHEAF_E_DATA, "row %" PRId64 ": the image's positions", row + 1),
-        "none or %" PRId64 ": BOI, %" PRId64 " patches and EOI", whole, images->tower[0].patches);
+    sheaf_status *st = sheaf_fail(SHEAF_E_DATA, "row %" PRId64 ": the image's positions", row + 1);
+    sheaf_expected(st, "none or %" PRId64 "%s", whole,
+                   place->most > 1 ? " for each" : ": BOI, patches and EOI");
     return sheaf_found(st, "%" PRId64, embed);
 }
 

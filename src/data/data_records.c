@@ -134,11 +134,6 @@ static sheaf_status *no_image(const reader *in)
     return sheaf_found(st, "none");
 }
 
-static bool is_stopped(const reader *in)
-{
-    return in->options->stop != NULL && atomic_load(in->options->stop) != 0;
-}
-
 static void look(void *context, int64_t index, int worker)
 {
     reader *in = context;
@@ -146,7 +141,7 @@ static void look(void *context, int64_t index, int worker)
     const sheaf__record *record = &in->records.record[in->begin + index];
     (void)worker;
     *j = (job){ .bad = NULL };
-    if (is_stopped(in))
+    if (sheaf__data_stopped(in->options))
         return;
     if (record->image != NULL)
         j->bad =
@@ -239,7 +234,7 @@ static sheaf_status *take_round(reader *in)
     const int64_t left = in->records.count - in->begin, n = left < ROUND ? left : ROUND;
     sheaf_status *st = NULL;
     sheaf__pool_run(in->pool, n, look, in);
-    if (is_stopped(in))
+    if (sheaf__data_stopped(in->options))
         st = sheaf_try_this(sheaf_fail(SHEAF_E_STOPPED, "asked to stop while images were checked"),
                             "nothing was saved; give the same command again");
     for (int64_t i = 0; i < n; i++) {

@@ -88,6 +88,11 @@ static inline int64_t sheaf__data_used_by(const sheaf_data *data, int64_t row)
 {
     return data->used == NULL ? data->begin[row + 1] - data->begin[row] : data->used[row];
 }
+/* sheaf__data_stopped - is its reading asked to stop? */
+static inline bool sheaf__data_stopped(const sheaf_data_options *options)
+{
+    return options->stop != NULL && atomic_load(options->stop) != 0;
+}
 /* sheaf__data_limit - the most positions a row may have: --seq, or without it what the model was
  * made for. */
 int64_t sheaf__data_limit(const sheaf_data_options *options);

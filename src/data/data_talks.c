@@ -192,7 +192,8 @@ sheaf_status *sheaf__talks_read(sheaf__text_row *out, sheaf__text_record *record
 {
     talk t = { .talks = talks, .record = record };
     *out = (sheaf__text_row){ .behind = SHEAF__NO_LABEL };
-    sheaf_status *st = sheaf__text_record_shown(record, text, size, talks->fields);
+    *record = (sheaf__text_record){ .pictures = true, .pairs = true };
+    sheaf_status *st = sheaf__text_record_parse(record, text, size, talks->fields);
     TRY(st, sheaf__talk_pictures_read(&t.pictures, record->json, talks->folder,
                                       sheaf__pictures_viewing(talks->pictures)));
     TRY(st, take_messages(&t));

@@ -84,18 +84,12 @@ static sheaf_status *gather(bool *more, reader *in)
     return NULL;
 }
 
-/* A template may work long for each record. */
-static bool is_stopped(const reader *in)
-{
-    return in->options->stop != NULL && atomic_load(in->options->stop) != 0;
-}
-
 static void encode_one(void *context, int64_t index, int worker)
 {
     reader *in = context;
     job *j = &in->job[index];
     sheaf__text_record record;
-    if (is_stopped(in))
+    if (sheaf__data_stopped(in->options)) /* a template may work long for each record */
         return;
     if (in->talks != NULL) {
         j->st = sheaf__talks_read(&j->row, &record, in->talks, in->text + j->at, (size_t)j->size);
@@ -242,7 +236,7 @@ static void tell_progress(const reader *in, bool whole)
 
 static sheaf_status *check_stop(const reader *in)
 {
-    if (!is_stopped(in))
+    if (!sheaf__data_stopped(in->options))
         return NULL;
     return sheaf_found(sheaf_fail(SHEAF_E_STOPPED, "%s", in->path),
                        "a request to stop while its records were read");

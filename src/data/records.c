@@ -2,6 +2,7 @@
 #include "data/records.h"
 
 #include "base/base.h"
+#include "inputs/places.h"
 
 static size_t text_bytes(const char *text)
 {
@@ -56,4 +57,16 @@ sheaf_status *sheaf__record_in(sheaf_status *st, const sheaf__records *r, int64_
     const sheaf__record *record = &r->record[index];
     return record->place == 0 ? sheaf_in(st, "%s", record->image)
                               : sheaf_in(st, "%s %" PRId64, r->unit, record->place);
+}
+
+int64_t sheaf__turn_marks(int64_t *where, const sheaf__turn *turn, int64_t turns)
+{
+    int64_t marks = 0;
+    *where = 0;
+    for (int64_t i = 0; i < turns; i++) {
+        const int64_t n = sheaf__picture_names(turn[i].query);
+        *where = n > 0 ? i : *where;
+        marks += n;
+    }
+    return marks;
 }

@@ -60,6 +60,8 @@ sheaf_status *sheaf__records_read(sheaf__records *out, const char *path,
                                   sheaf__complaints *complaints);
 void sheaf__records_release(sheaf__records *records);
 
+/* sheaf__turn_marks - how many marks of pictures questions have; *where: the last that has one. */
+int64_t sheaf__turn_marks(int64_t *where, const sheaf__turn *turn, int64_t turns);
 /* sheaf__record_in - puts "line 7" (or the image's path) before a status about record `index`. */
 sheaf_status *sheaf__record_in(sheaf_status *st, const sheaf__records *records, int64_t index);
 

@@ -180,12 +180,8 @@ static sheaf_status *take_mark(draft *d, const json_t *record)
 {
     const char *list = sheaf__text_form_name(d->text.form);
     char name[NAME] = "prompt";
-    int64_t marks = 0, where = 0;
-    for (int64_t i = 0; i < d->turns; i++) {
-        const int64_t n = sheaf__picture_names(d->turn[i].query);
-        where = n > 0 ? i : where;
-        marks += n;
-    }
+    int64_t where;
+    const int64_t marks = sheaf__turn_marks(&where, d->turn, d->turns);
     if (marks == 0)
         return NULL;
     if (d->text.form != SHEAF__FORM_PROMPT) {

@@ -290,8 +290,8 @@ sheaf_status *sheaf__text_record_take(sheaf__text_record *out)
     }
 }
 
-static sheaf_status *parse(sheaf__text_record *out, const char *json, size_t size,
-                           const sheaf__fields *fields)
+sheaf_status *sheaf__text_record_parse(sheaf__text_record *out, const char *json, size_t size,
+                                       const sheaf__fields *fields)
 {
     for (size_t i = 0; i < size;) {
         const size_t n = sheaf__utf8_length(json + i, size - i);
@@ -320,14 +320,7 @@ sheaf_status *sheaf__text_record_read(sheaf__text_record *out, const char *json,
                                       const sheaf__fields *fields)
 {
     *out = (sheaf__text_record){ 0 };
-    return parse(out, json, size, fields);
-}
-
-sheaf_status *sheaf__text_record_shown(sheaf__text_record *out, const char *json, size_t size,
-                                       const sheaf__fields *fields)
-{
-    *out = (sheaf__text_record){ .pictures = true, .pairs = true };
-    return parse(out, json, size, fields);
+    return sheaf__text_record_parse(out, json, size, fields);
 }
 
 sheaf_status *sheaf__text_record_ask(sheaf__text_record *out, json_t *json, bool pictures)

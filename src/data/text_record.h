@@ -70,8 +70,8 @@ const char *sheaf__text_form_name(sheaf__text_form form);
  * SHEAF_E_DATA (column, or field), SHEAF_E_MEMORY. Release also after a failure. Thread-safe. */
 sheaf_status *sheaf__text_record_read(sheaf__text_record *out, const char *json, size_t size,
                                       const sheaf__fields *fields);
-/* sheaf__text_record_shown - the same of a record that may have pictures (talk_pictures.h). */
-sheaf_status *sheaf__text_record_shown(sheaf__text_record *out, const char *json, size_t size,
+/* sheaf__text_record_parse - the same of a struct that says what is asked of the record. */
+sheaf_status *sheaf__text_record_parse(sheaf__text_record *record, const char *json, size_t size,
                                        const sheaf__fields *fields);
 /* sheaf__text_record_take - the same of a record that was parsed: `json` is set, and what is asked
  * of it. */
