@@ -37,7 +37,7 @@ static sheaf_status *check_positions(const sheaf_data *data, const sheaf_data_op
     }
     if (count > 0 && options->seq == 0)
         return sheaf__data_too_long(options, count, data->images == NULL ? "row" : "record",
-                                    first + 1, positions_of(data, first), longest);
+                                    first + 1, positions_of(data, first), longest, false);
     if (count > 0)
         sheaf_warn(options->events,
                    "rows of up to %" PRId64 " positions, more than the model's %s of %" PRId64

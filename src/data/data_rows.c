@@ -20,7 +20,7 @@ int64_t sheaf__data_limit(const sheaf_data_options *options)
 
 sheaf_status *sheaf__data_too_long(const sheaf_data_options *options, int64_t count,
                                    const char *unit, int64_t first, int64_t first_tokens,
-                                   int64_t longest)
+                                   int64_t longest, bool texts)
 {
     const bool given = options->seq > 0;
     const char *limit = given ? "--seq" : sheaf_config_position_key(options->config),
@@ -33,15 +33,15 @@ sheaf_status *sheaf__data_too_long(const sheaf_data_options *options, int64_t co
     sheaf_found(st, "%" PRId64 " tokens; %" PRId64 " %s%s longer than %s, the longest has %" PRId64,
                 first_tokens, count, count > 1 && plural[0] == 'e' ? "" : unit,
                 count == 1 ? " is" : plural, limit, longest);
-    const char *never = options->on_long == SHEAF_LONG_CUT || options->on_long == SHEAF_LONG_SKIP
-                            ? "none is cut off or left out (--on-long is of texts)"
-                            : "none is ever cut off";
-    return given
-               ? sheaf_try_this(st, "--seq %" PRId64 ", or split these records: %s", longest, never)
-               : sheaf_try_this(st,
-                                "split these records: %s; --seq %" PRId64
-                                " goes beyond what the model was made for",
-                                never, longest);
+    const char *what = texts ? ", or say what becomes of them: --on-long cut or --on-long skip"
+                       : options->on_long == SHEAF_LONG_CUT || options->on_long == SHEAF_LONG_SKIP
+                           ? ": none is cut off or left out (--on-long is of texts)"
+                           : ": none is ever cut off";
+    return given ? sheaf_try_this(st, "--seq %" PRId64 ", or split these records%s", longest, what)
+                 : sheaf_try_this(st,
+                                  "split these records%s; --seq %" PRId64
+                                  " goes beyond what the model was made for",
+                                  what, longest);
 }
 
 static bool grow_rows(sheaf_data *d, unsigned with, int64_t capacity)

@@ -96,10 +96,11 @@ static inline bool sheaf__data_stopped(const sheaf_data_options *options)
 /* sheaf__data_limit - the most positions a row may have: --seq, or without it what the model was
  * made for. */
 int64_t sheaf__data_limit(const sheaf_data_options *options);
-/* SHEAF_E_DATA for rows that have more. `unit` is "line", "entry", "record" or "row" (from 1). */
+/* SHEAF_E_DATA for rows that have more. `unit` is "line", "entry", "record" or "row" (from 1);
+ * texts: they may be cut. */
 sheaf_status *sheaf__data_too_long(const sheaf_data_options *options, int64_t count,
                                    const char *unit, int64_t first, int64_t first_tokens,
-                                   int64_t longest);
+                                   int64_t longest, bool texts);
 sheaf_status *sheaf__data_no_memory(int64_t tokens);
 /* sheaf__data_reserve - room for one more row, and for so many tokens more of begin, token, and
  * what `with` names (LABEL: label_after too); of a model with images also embed and expert. */

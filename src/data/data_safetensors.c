@@ -262,8 +262,9 @@ static sheaf_status *check_length(const sheaf__tensors *in, const sheaf_data_opt
             first_tokens = n;
         }
     }
-    return count == 0 ? NULL
-                      : sheaf__data_too_long(options, count, "row", first, first_tokens, longest);
+    return count == 0
+               ? NULL
+               : sheaf__data_too_long(options, count, "row", first, first_tokens, longest, false);
 }
 
 /* ---- the file ---- */

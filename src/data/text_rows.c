@@ -56,26 +56,14 @@ sheaf_status *sheaf__row_writer_put(sheaf__row_writer *writer, sheaf__text_count
                                  : keep(writer->data, row, count);
 }
 
-static bool refuses(const sheaf_data_options *options)
-{
-    return options->on_long != SHEAF_LONG_CUT && options->on_long != SHEAF_LONG_SKIP;
-}
-
 sheaf_status *sheaf__text_counts_verdict(const sheaf__text_counts *c,
                                          const sheaf_data_options *options, const char *unit)
 {
-    if (c->too_long == 0 || !refuses(options))
-        return NULL;
-    sheaf_status *st = sheaf__data_too_long(options, c->too_long, unit, c->first_place,
-                                            c->first_tokens, c->longest_seen);
-    return sheaf_try_this(
-        st,
-        options->seq > 0
-            ? "--seq %" PRId64 ", or split these records, or say what becomes of them: --on-long "
-              "cut or --on-long skip"
-            : "split these records, or say what becomes of them: --on-long cut or --on-long skip; "
-              "--seq %" PRId64 " goes beyond what the model was made for",
-        c->longest_seen);
+    return c->too_long == 0 || options->on_long == SHEAF_LONG_CUT ||
+                   options->on_long == SHEAF_LONG_SKIP
+               ? NULL
+               : sheaf__data_too_long(options, c->too_long, unit, c->first_place, c->first_tokens,
+                                      c->longest_seen, true);
 }
 
 void sheaf__text_counts_note(const sheaf__text_counts *c, const sheaf_data_options *options,

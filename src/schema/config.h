@@ -35,6 +35,7 @@ typedef enum sheaf_rope_type {
     SHEAF_ROPE_YARN,
     SHEAF_ROPE_LONGROPE
 } sheaf_rope_type;
+enum { SHEAF_ROPE_TYPES = SHEAF_ROPE_LONGROPE + 1 };
 
 #define SHEAF_MAX_EOS 16
 #define SHEAF_MAX_LAYERS 4096     /* of a model of the Llama family */

@@ -21,15 +21,16 @@ void sheaf__config_real(sheaf_text *t, const char *key, double value)
     sheaf__text_add(t, "%s: %s\n", key, sheaf__number_json(number, value));
 }
 
+const char *const sheaf__rope_names[SHEAF_ROPE_TYPES] = {
+    [SHEAF_ROPE_DEFAULT] = "default", [SHEAF_ROPE_LINEAR] = "linear",
+    [SHEAF_ROPE_LLAMA3] = "llama3",   [SHEAF_ROPE_DYNAMIC] = "dynamic",
+    [SHEAF_ROPE_YARN] = "yarn",       [SHEAF_ROPE_LONGROPE] = "longrope",
+};
+
 void sheaf__config_rope(sheaf_text *t, const sheaf_config *c)
 {
-    static const char *const types[] = {
-        [SHEAF_ROPE_DEFAULT] = "default", [SHEAF_ROPE_LINEAR] = "linear",
-        [SHEAF_ROPE_LLAMA3] = "llama3",   [SHEAF_ROPE_DYNAMIC] = "dynamic",
-        [SHEAF_ROPE_YARN] = "yarn",       [SHEAF_ROPE_LONGROPE] = "longrope"
-    };
     sheaf__config_real(t, "rope_theta", c->rope.theta);
-    sheaf__text_add(t, "rope_scaling.rope_type: %s\n", types[c->rope.type]);
+    sheaf__text_add(t, "rope_scaling.rope_type: %s\n", sheaf__rope_names[c->rope.type]);
     sheaf__config_real(t, "rope_scaling.factor", c->rope.factor);
     sheaf__config_real(t, "rope_scaling.low_freq_factor", c->rope.low_freq_factor);
     sheaf__config_real(t, "rope_scaling.high_freq_factor", c->rope.high_freq_factor);

@@ -15,4 +15,5 @@ sheaf_status *sheaf__config_text(char **out, const sheaf_config *config);
 void sheaf__config_whole(sheaf_text *text, const char *key, int64_t value);
 void sheaf__config_yes_no(sheaf_text *text, const char *key, bool value);
 void sheaf__config_real(sheaf_text *text, const char *key, double value);
+extern const char *const sheaf__rope_names[SHEAF_ROPE_TYPES];
 void sheaf__config_rope(sheaf_text *text, const sheaf_config *config);

@@ -4,6 +4,7 @@
 #include "base/base.h"
 #include "families/llama/llama.h"
 #include "schema/config_keys.h"
+#include "schema/config_text.h"
 
 enum { MOST_POSITION = INT32_MAX };
 
@@ -17,12 +18,6 @@ typedef struct rope_spelling {
     double list[2][SHEAF_MAX_ROPE_PAIRS];
 } rope_spelling;
 
-static const char *const rope_names[] = {
-    [SHEAF_ROPE_DEFAULT] = "default", [SHEAF_ROPE_LINEAR] = "linear",
-    [SHEAF_ROPE_LLAMA3] = "llama3",   [SHEAF_ROPE_DYNAMIC] = "dynamic",
-    [SHEAF_ROPE_YARN] = "yarn",       [SHEAF_ROPE_LONGROPE] = "longrope",
-};
-enum { ROPE_NAMES = sizeof rope_names / sizeof *rope_names };
 static const char *const list_names[2] = { "short_factor", "long_factor" };
 
 static void read_rope_type(sheaf_json_reader *r, rope_spelling *rope, bool only_longrope)
@@ -35,8 +30,8 @@ static void read_rope_type(sheaf_json_reader *r, rope_spelling *rope, bool only_
         name = old != NULL ? old : "default";
     if (only_longrope && (strcmp(name, "su") == 0 || strcmp(name, "yarn") == 0))
         name = "longrope"; /* older names, as its class takes them */
-    for (int i = 0; i < ROPE_NAMES; i++)
-        if (strcmp(name, rope_names[i]) == 0 &&
+    for (int i = 0; i < SHEAF_ROPE_TYPES; i++)
+        if (strcmp(name, sheaf__rope_names[i]) == 0 &&
             (!only_longrope || i == SHEAF_ROPE_DEFAULT || i == SHEAF_ROPE_LONGROPE)) {
             rope->type = i;
             return;
@@ -47,7 +42,7 @@ static void read_rope_type(sheaf_json_reader *r, rope_spelling *rope, bool only_
         sheaf__json_fail(r, SHEAF_E_UNSUPPORTED, key, "default or longrope, as its class has them");
         return;
     }
-    const char *nearest = sheaf__nearest(name, rope_names, ROPE_NAMES);
+    const char *nearest = sheaf__nearest(name, sheaf__rope_names, SHEAF_ROPE_TYPES);
     sheaf_status *st = sheaf__json_fail(r, SHEAF_E_UNSUPPORTED, key,
                                         "default, linear, dynamic, yarn, longrope or llama3");
     if (nearest != NULL)
@@ -120,7 +115,7 @@ static void read_rope_object(sheaf_json_reader *all, const char *key, rope_spell
 static void missing(sheaf_json_reader *r, const char *key, const char *what, sheaf_rope_type type)
 {
     sheaf_found(sheaf__json_fail(r, SHEAF_E_FORMAT, key, "'%s', which rope type \"%s\" needs", what,
-                                 rope_names[type]),
+                                 sheaf__rope_names[type]),
                 "no such key");
 }
 
@@ -169,7 +164,7 @@ static void check_rope(sheaf_json_reader *r, const sheaf_config *c, const char *
     if (r->st == NULL && c->rope.type == SHEAF_ROPE_DYNAMIC && (int64_t)rotated < 4)
         sheaf_found(sheaf__json_fail(r, SHEAF_E_LAYOUT, "head_dim",
                                      "at least 4 rotated elements in a head for rope type \"%s\"",
-                                     rope_names[c->rope.type]),
+                                     sheaf__rope_names[c->rope.type]),
                     "%" PRId64, (int64_t)rotated);
 }
 
