@@ -16,7 +16,3 @@ static inline void sheaf__catalog_view(int64_t *rows, int64_t *cols, const sheaf
 sheaf_status *sheaf__piece_read(int64_t *elements, const sheaf_catalog *catalog,
                                 const sheaf_logical *tensor, const sheaf_piece *piece, int64_t row0,
                                 int64_t rows, int64_t col0, int64_t cols, void *dst);
-
-/* sheaf__catalog_twins - a finding "duplicate" for each file of a part that has another's values in
- * most divided tensors. */
-sheaf_status *sheaf__catalog_twins(sheaf_catalog *catalog);

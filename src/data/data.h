@@ -52,7 +52,7 @@ typedef struct sheaf_data_options {
      * memory. */
     const char *cache, *cache_beside;
     bool specials;          /* special tokens written in a text are tokens, not text */
-    bool pack;              /* they will be packed (pack.h): what cannot be is refused */
+    bool pack;              /* they will be packed (pack.c): what cannot be is refused */
     bool by_length;         /* micro-batches of rows of like length: order.c */
     int64_t micro_batch;    /* rows that are used together; images are held for a few such groups */
     int threads;            /* that may decode images at once; 0: every core of this process */
@@ -221,3 +221,12 @@ sheaf_status *sheaf_data_batch(const sheaf_batch *batch, const sheaf_data *data,
 /* sheaf_data_reads_files - do batches read tokens from a cache, so that a rank may fail alone?
  * NULL: no. */
 bool sheaf_data_reads_files(const sheaf_data *data);
+
+/* ---- rows that share a row of a batch (pack.c) ---- */
+
+/* sheaf_data_pack - the rows row[0..rows) of a data set that was opened with `pack`, as packed rows
+ * of at most its --seq positions: a data set that reads `of`, and is closed before it.
+ *   row  ascending; NULL: all
+ * Errors: SHEAF_E_MEMORY. */
+sheaf_status *sheaf_data_pack(sheaf_data **out, const sheaf_data *of, const int64_t *row,
+                              int64_t rows);

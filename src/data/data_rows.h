@@ -32,7 +32,7 @@ struct sheaf_data {
     /* token and trained lie in files (row_cache.h); NULL: in memory. Then `seen` and `used` are
      * NULL: all of a row. */
     struct sheaf__row_files *files;
-    /* Rows that share one row of a batch (pack.h): [pack_begin[p], pack_begin[p + 1]) of pack_row
+    /* Rows that share one row of a batch (pack.c): [pack_begin[p], pack_begin[p + 1]) of pack_row
      * and, beside each, its place among the `members` rows that take part. packs 0: they do not,
      * and "row" in data.h is one of these; else all that is not named here is another data set's */
     int64_t packs, members;

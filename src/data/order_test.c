@@ -1,7 +1,7 @@
 /* order_test.c - packed rows and the order of rows: worked by hand, and what must always hold. */
 #include <stdlib.h>
 
-#include "data/pack.h"
+#include "data/data.h"
 #include "ops/kernels.h"
 #include "tests/check.h"
 #include "tests/files.h"

@@ -1,5 +1,8 @@
-/* pack.c - see pack.h. */
-#include "data/pack.h"
+/* pack.c - rows of a data set that share one row of a batch.
+ *
+ * Each row goes, in the order of the file, into the first packed row that still has room for it
+ * (first fit). So the packs follow from the lengths of the rows and from --seq alone. */
+#include "data/data.h"
 
 #include <stdlib.h>
 
