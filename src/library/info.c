@@ -187,10 +187,10 @@ static json_t *progress_of(const char *text)
 
 static void put_checkpoint(info *t, sheaf_checkpoint *c, const char *path)
 {
-    json_t *progress = progress_of(sheaf_checkpoint_progress(c));
-    sheaf__json_put_int(&t->json, "step", sheaf_checkpoint_step(c));
-    sheaf__json_put_int(&t->json, "slices", sheaf_checkpoint_slices(c));
-    sheaf__json_put_int(&t->json, "contract", sheaf_checkpoint_contract(c));
+    json_t *progress = progress_of(c->manifest->progress);
+    sheaf__json_put_int(&t->json, "step", c->manifest->step);
+    sheaf__json_put_int(&t->json, "slices", c->manifest->slices);
+    sheaf__json_put_int(&t->json, "contract", c->manifest->contract);
     put_trained_by(t, c, path);
     char *text = NULL;
     put_odd(t, sheaf__json_text(&text, progress, JSON_SORT_KEYS));

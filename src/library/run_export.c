@@ -48,19 +48,18 @@ static sheaf_status *write_step(sheaf__run_exported *out, const sheaf__run_readi
     const sheaf_train_options *o = &r->options;
     const char *name = o->base_name != NULL && o->base_name[0] != '\0' ? o->base_name : out->base;
     sheaf_status *st = sheaf_checkpoint_open(&checkpoint, r->step);
-    TRY(st, sheaf_in(sheaf__run_check_base(sheaf_checkpoint_progress(checkpoint), &t->opened,
+    TRY(st, sheaf_in(sheaf__run_check_base(checkpoint->manifest->progress, &t->opened,
                                            &(sheaf__origin_from){ .model = out->base,
                                                                   .tokenizer = o->tokenizer,
                                                                   .out = r->out },
                                            NULL, false),
                      "%s", r->step));
     TRY(st, sheaf__checkpoint_source(&masters, checkpoint));
-    TRY(st, out->adapter
-                ? sheaf__export_adapter(how->dst, false, t->opened.lora, name, masters,
-                                        t->opened.weights, sheaf_checkpoint_progress(checkpoint))
-                : sheaf__export_model(how->dst, false, &t->opened, out->base, masters));
+    TRY(st, out->adapter ? sheaf__export_adapter(how->dst, false, t->opened.lora, name, masters,
+                                                 t->opened.weights, checkpoint->manifest->progress)
+                         : sheaf__export_model(how->dst, false, &t->opened, out->base, masters));
     if (st == NULL)
-        out->step = sheaf_checkpoint_step(checkpoint);
+        out->step = checkpoint->manifest->step;
     if (masters != NULL)
         masters->close(masters);
     sheaf_checkpoint_close(checkpoint);

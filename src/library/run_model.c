@@ -98,12 +98,12 @@ static sheaf_status *read_checkpoint(sheaf__run_reading *r)
     sheaf_status *st = sheaf__path_has(r->step, "manifest.json", SHEAF_PATH_FILE)
                            ? sheaf_checkpoint_open(&checkpoint, r->step)
                            : NULL;
-    const char *text = checkpoint == NULL ? "{}" : sheaf_checkpoint_progress(checkpoint);
+    const char *text = checkpoint == NULL ? "{}" : checkpoint->manifest->progress;
     st = sheaf__only_memory(st);
     TRY(st, sheaf__json_parse(&progress, text, strlen(text)));
     TRY(st, sheaf__run_copy(&r->fixed, json_string_value(json_object_get(progress, "settings"))));
     if (r->fixed != NULL)
-        r->contract = sheaf_checkpoint_contract(checkpoint);
+        r->contract = checkpoint->manifest->contract;
     json_decref(progress);
     sheaf_checkpoint_close(checkpoint);
     return st;
@@ -208,8 +208,8 @@ static sheaf_status *check_base(const sheaf__run_model *run, const sheaf_checkpo
                                       .tokenizer = run->r.options.tokenizer,
                                       .out = run->r.out };
     return sheaf_in(
-        sheaf__run_check_base(checkpoint == NULL ? NULL : sheaf_checkpoint_progress(checkpoint),
-                              opened, &from, path, result),
+        sheaf__run_check_base(checkpoint == NULL ? NULL : checkpoint->manifest->progress, opened,
+                              &from, path, result),
         "%s", path);
 }
 
@@ -245,7 +245,7 @@ static sheaf_status *write_adapter(sheaf__run_model *run, const sheaf__opened *b
     TRY(st, make_temporary(run));
     TRY(st, sheaf__path_join(&run->adapter, run->temporary, "adapter"));
     TRY(st, sheaf__export_adapter(run->adapter, true, base->lora, run->folder, masters, base->base,
-                                  sheaf_checkpoint_progress(checkpoint)));
+                                  checkpoint->manifest->progress));
     if (masters != NULL)
         masters->close(masters);
     sheaf_checkpoint_close(checkpoint);
@@ -291,7 +291,7 @@ static sheaf_status *export_step(sheaf__run_model *run, const sheaf__open_option
 
 static sheaf_status *lay_step(sheaf__opened *opened, sheaf__run_model *run)
 {
-    const char *path = sheaf_checkpoint_dir(run->step);
+    const char *path = run->step->dir;
     sheaf_source *stepped = NULL;
     sheaf_status *st = check_base(run, run->step, opened, path, false);
     TRY(st, sheaf_in(sheaf__checkpoint_source(&run->masters, run->step), "%s", path));

@@ -251,11 +251,8 @@ sheaf_status *sheaf__export_adapter(const char *dst, bool replace, const sheaf_l
     if (st == NULL) {
         origin from = { base, l.spec, sheaf__kernels_for(NULL), masters, l.name, l.fused };
         st = sheaf__folder_write_all(folder, rows, &from, CHUNK);
-        if (st == NULL)
-            st = sheaf__folder_commit(folder);
-        else
-            sheaf__folder_abandon(folder);
     }
+    st = sheaf__folder_end(folder, st);
     free(config);
     free(l.name);
     free(l.fused);
@@ -281,10 +278,7 @@ sheaf_status *sheaf__export_model(const char *dst, bool replace, const sheaf__op
         st = sheaf_hf_copy_extras(folder, model, NULL);
         TRY(st, sheaf__folder_write_all(folder, rows, &from, CHUNK));
     }
-    if (st == NULL)
-        st = sheaf__folder_commit(folder);
-    else
-        sheaf__folder_abandon(folder);
+    st = sheaf__folder_end(folder, st);
     if (stepped != NULL)
         stepped->close(stepped);
     free(config);
@@ -304,7 +298,7 @@ static sheaf_status *export_from(const char *dst, const char *checkpoint,
     TRY(st, sheaf__output_sweep(dst, events));
     TRY(st, o->method == SHEAF_METHOD_LORA
                 ? sheaf__export_adapter(dst, true, opened->lora, name, masters, opened->weights,
-                                        sheaf_checkpoint_progress(from))
+                                        from->manifest->progress)
                 : sheaf__export_model(dst, true, opened, o->model, masters));
     if (masters != NULL)
         masters->close(masters);

@@ -22,7 +22,7 @@
 
 sheaf_status *sheaf__progress_of(json_t **out, const sheaf_checkpoint *checkpoint)
 {
-    const char *text = sheaf_checkpoint_progress(checkpoint);
+    const char *text = checkpoint->manifest->progress;
     return sheaf_in(sheaf__json_parse(out, text, strlen(text)), "progress of the run");
 }
 
@@ -43,7 +43,7 @@ static sheaf_status *peek_rank(void *arg, sheaf_comm *comm)
     TRY(st, sheaf_checkpoints_latest(&latest, store, comm));
     json_t *progress = NULL;
     if (st == NULL && latest != NULL) {
-        p->step = sheaf_checkpoint_step(latest);
+        p->step = latest->manifest->step;
         st = sheaf__progress_of(&progress, latest);
     }
     const char *text = json_string_value(json_object_get(progress, "settings"));

@@ -282,7 +282,7 @@ static int contract_of(const char *out)
     char path[80];
     snprintf(path, sizeof path, "%s/checkpoints/step-00000001", out);
     CHECK_OK(sheaf_checkpoint_open(&c, at(path)));
-    const int contract = sheaf_checkpoint_contract(c);
+    const int contract = c->manifest->contract;
     sheaf_checkpoint_close(c);
     return contract;
 }
@@ -608,8 +608,8 @@ static void test_progress__next_sample_counts_rows(void **state)
     for (int64_t step = 1; step <= 3; step++) {
         sheaf_checkpoint *c = checkpoint_at("progress", step);
         json_t *progress = NULL;
-        CHECK_OK(sheaf__json_parse(&progress, sheaf_checkpoint_progress(c),
-                                   strlen(sheaf_checkpoint_progress(c))));
+        CHECK_OK(
+            sheaf__json_parse(&progress, c->manifest->progress, strlen(c->manifest->progress)));
         assert_int_equal(json_integer_value(json_object_get(progress, "step")), step);
         assert_int_equal(json_integer_value(json_object_get(progress, "next_sample")),
                          step * 2 * 5);

@@ -160,7 +160,7 @@ static sheaf_status *train_rank(void *arg, const sheaf__grid *grid)
     if (st != NULL)
         goto done;
     if (from != NULL) {
-        done = sheaf_checkpoint_step(from);
+        done = from->manifest->step;
         if ((st = sheaf__trained_publish(rank.model->trained)) != NULL)
             goto done;
         sheaf__model_refresh(rank.model);

@@ -212,7 +212,7 @@ static inline sheaf_status *tiny_load_rank(void *context, sheaf_comm *comm)
     if (st == NULL)
         st = sheaf_checkpoints_load_latest(&newest, store, comm, &t.state, run->check, NULL);
     if (st == NULL && newest != NULL) {
-        const int step = (int)sheaf_checkpoint_step(newest);
+        const int step = (int)newest->manifest->step;
         if (!tiny_equal(&t, step, ranks, rank))
             st = sheaf_fail(SHEAF_E_NUMBER, "the values of step %d are wrong", step);
         if (rank == 0)

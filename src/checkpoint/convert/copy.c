@@ -64,11 +64,6 @@ bool sheaf__dtype_convert(void *dst, sheaf_dtype to, const void *src, sheaf_dtyp
 
 /* ---- a source in another dtype ---- */
 
-static bool is_float(sheaf_dtype d)
-{
-    return d == SHEAF_F64 || d == SHEAF_F32 || d == SHEAF_BF16 || d == SHEAF_F16;
-}
-
 static sheaf_status *cast_read(sheaf_source *self, const char *name, int64_t row0, int64_t rows,
                                int64_t col0, int64_t cols, void *dst)
 {
@@ -115,7 +110,7 @@ sheaf_status *sheaf__cast_source(sheaf_source **out, sheaf_source *inner, const 
     TRY(st, dtype != NULL ? sheaf__quantised_find(&packed, inner, config) : NULL);
     for (int64_t i = 0; i < n && st == NULL; i++) {
         sheaf_source_entry e = *inner->entry(inner, i);
-        if (e.dtype == *dtype || !is_float(e.dtype) || sheaf__is_moment(e.name) ||
+        if (e.dtype == *dtype || !sheaf__dtype_can(e.dtype, *dtype) || sheaf__is_moment(e.name) ||
             sheaf__quantised_keeps(&packed, e.name))
             continue;
         e.dtype = *dtype;

@@ -92,10 +92,7 @@ static sheaf_status *fill_folder(sheaf__converter *k, listing *l, sheaf_folder *
 {
     TRY(st, copy_all(k, l, sheaf__copy_to_folder, folder));
     free(l->spec);
-    if (st == NULL)
-        return sheaf__folder_commit(folder);
-    sheaf__folder_abandon(folder);
-    return st;
+    return sheaf__folder_end(folder, st);
 }
 
 /* ---- Hugging Face ---- */

@@ -92,10 +92,7 @@ static sheaf_status *write_adapter(const sheaf__merge_adapter *a, const char *pr
                                               .done = &done,
                                               .total = total,
                                               .what = "bytes combined" }));
-    if (st == NULL)
-        st = sheaf__folder_commit(w.folder);
-    else
-        sheaf__folder_abandon(w.folder);
+    st = sheaf__folder_end(w.folder, st);
     free(w.entry);
     free(w.spec);
     free(json);

@@ -22,7 +22,6 @@ typedef struct sheaf__matcher {
     size_t ndrop;
     sheaf__alias *alias; /* of every tensor of the output, by name; NULL: the adapter knows them by
                             their own names */
-    const char **alias_of;  /* the same names in the plan's order, borrowed */
     sheaf_renames *renames; /* that made them; the adapter's names may be older than they, too */
     bool old_names;         /* some are */
     bool leaves_named;      /* sheaf__lora_leaves_named() */

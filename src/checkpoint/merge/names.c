@@ -52,7 +52,7 @@ sheaf_status *sheaf__merge_place(sheaf__merge_tensor **out, sheaf__matcher *m, c
 
 const char *sheaf__merge_alias(const sheaf__matcher *m, const sheaf__merge_tensor *t)
 {
-    return m->alias != NULL ? m->alias_of[t - m->plan->tensor] : t->name;
+    return m->alias != NULL ? t->alias : t->name;
 }
 
 void sheaf__merge_forget_names(sheaf__matcher *m)
@@ -60,10 +60,8 @@ void sheaf__merge_forget_names(sheaf__matcher *m)
     for (int64_t i = 0; m->alias != NULL && i < m->plan->count; i++)
         free(m->alias[i].name);
     free(m->alias);
-    free(m->alias_of);
     sheaf__renames_free(m->renames);
     m->alias = NULL;
-    m->alias_of = NULL;
     m->renames = NULL;
     m->old_names = false;
 }
@@ -129,14 +127,12 @@ static sheaf_status *make_aliases(bool *apart, sheaf__matcher *m, int group)
     *apart = true;
     if (st == NULL)
         m->alias = calloc((size_t)n + 1, sizeof *m->alias);
-    if (st == NULL)
-        m->alias_of = calloc((size_t)n + 1, sizeof *m->alias_of);
-    if (st == NULL && (m->alias == NULL || m->alias_of == NULL))
+    if (st == NULL && m->alias == NULL)
         st = sheaf__no_memory("merge");
     for (int64_t i = 0; i < n && st == NULL; i++) {
         m->alias[i].tensor = &m->plan->tensor[i];
         st = sheaf__renames_apply(&m->alias[i].name, m->renames, m->plan->tensor[i].name);
-        m->alias_of[i] = m->alias[i].name;
+        m->plan->tensor[i].alias = m->alias[i].name;
     }
     if (st != NULL)
         return st;

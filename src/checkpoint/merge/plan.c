@@ -1,4 +1,5 @@
 /* plan.c - see plan.h. */
+#include "checkpoint/merge/matcher.h"
 #include "checkpoint/merge/plan.h"
 
 #include "base/base.h"
@@ -271,7 +272,7 @@ static sheaf_status *set_types(sheaf__merge_plan *p, sheaf_dtype dtype)
     for (int64_t i = 0; i < p->count && st == NULL; i++) {
         sheaf__merge_tensor *t = &p->tensor[i];
         const sheaf_dtype was = t->base->dtype;
-        const bool number = (was == SHEAF_F32 || was == SHEAF_BF16 || was == SHEAF_F16) &&
+        const bool number = sheaf__merge_is_float(was) &&
                             !sheaf__quantised_keeps(&packed, t->name); /* copied as they are */
         t->out_dtype = dtype != SHEAF_BOOL && number ? dtype : was;
         st = set_tiles(t);

@@ -52,7 +52,8 @@ typedef struct sheaf__merge_step {
 
 /* Where one tensor of the output comes from. */
 typedef struct sheaf__merge_tensor {
-    const char *name; /* in the output; borrowed from the base or the plan */
+    const char *name;  /* in the output; borrowed from the base or the plan */
+    const char *alias; /* borrowed from the matcher that has aliases */
     const sheaf_source_entry *base;
     sheaf_source *whole_from; /* the adapter that has a tensor in place of the base's, or NULL */
     const sheaf_source_entry *whole;

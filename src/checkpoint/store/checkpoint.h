@@ -15,6 +15,7 @@
 
 #include "base/base.h"
 #include "base/events.h"
+#include "checkpoint/store/manifest.h"
 #include "comm/comm.h"
 #include "sheaf/cut.h"
 #include "sheaf/status.h"
@@ -44,7 +45,7 @@ typedef struct sheaf_state {
     const sheaf_state_tensor *tensor;
     const char *progress; /* a JSON object: counters, settings, seed, hashes of data and base; no
                              rank count, host, path or time. The same text on every rank. Loading
-                             ignores it: see sheaf_checkpoint_progress(). */
+                             ignores it: see manifest->progress. */
 } sheaf_state;
 
 /* ---- the folder of one run; collective ---- */
@@ -97,7 +98,12 @@ void sheaf_checkpoints_replace(sheaf_checkpoints *store, int64_t step);
 sheaf_status *sheaf_checkpoints_save(sheaf_checkpoints *store, sheaf_comm *comm,
                                      const sheaf_state *state);
 
-typedef struct sheaf_checkpoint sheaf_checkpoint;
+typedef struct sheaf_checkpoint {
+    char *dir;
+    sheaf_manifest *manifest;
+    char *text; /* of manifest.json */
+    size_t size;
+} sheaf_checkpoint;
 
 /* sheaf_checkpoints_latest - every rank calls it; *out is NULL when none was ever saved. Rank 0
  * chooses the newest complete one, says so, and tells which others it left aside and why
@@ -122,13 +128,6 @@ sheaf_status *sheaf_checkpoints_load_latest(
  * Errors: SHEAF_E_IO, SHEAF_E_FORMAT, SHEAF_E_UNSUPPORTED. */
 sheaf_status *sheaf_checkpoint_open(sheaf_checkpoint **out, const char *dir);
 void sheaf_checkpoint_close(sheaf_checkpoint *checkpoint);
-const char *sheaf_checkpoint_dir(const sheaf_checkpoint *checkpoint);
-int64_t sheaf_checkpoint_step(const sheaf_checkpoint *checkpoint);
-int sheaf_checkpoint_slices(const sheaf_checkpoint *checkpoint);
-int sheaf_checkpoint_contract(const sheaf_checkpoint *checkpoint);
-/* The JSON object that was saved, keys sorted, on one line. Borrowed. */
-const char *sheaf_checkpoint_progress(const sheaf_checkpoint *checkpoint);
-
 /* sheaf_checkpoint_load - local: reads the slices that `state` has buffers for, and every
  * replicated tensor, and checks the hash of each. state->step and ->progress are ignored;
  * names, shapes, cuts, slices and contract must be those of the checkpoint. On failure the

@@ -572,7 +572,7 @@ static void test_save__progress_must_be_an_object(void **state)
                                     (void *)"{\"b\": [1.5, null], \"a\": \"\\u00fc\"}"));
     sheaf_checkpoint *c = NULL;
     CHECK_OK(sheaf_checkpoint_open(&c, in_folder("step-00000001")));
-    assert_string_equal(sheaf_checkpoint_progress(c), "{\"a\": \"\\u00FC\", \"b\": [1.5, null]}");
+    assert_string_equal(c->manifest->progress, "{\"a\": \"\\u00FC\", \"b\": [1.5, null]}");
     sheaf_checkpoint_close(c);
 }
 
@@ -585,8 +585,8 @@ static void test_load__another_run_is_refused(void **state)
     fresh();
     save(1, 1);
     CHECK_OK(sheaf_checkpoint_open(&c, in_folder("step-00000001")));
-    assert_int_equal(sheaf_checkpoint_slices(c), 4);
-    assert_int_equal(sheaf_checkpoint_contract(c), 1);
+    assert_int_equal(c->manifest->slices, 4);
+    assert_int_equal(c->manifest->contract, 1);
     tiny_init(&t, -1, 0, 1, 0);
     t.state.slices = 8;
     CHECK_FAILS(sheaf_checkpoint_load(c, &t.state), SHEAF_E_ARG, "--slices");
@@ -715,7 +715,7 @@ static void test_load__the_one_before_a_damaged_one(void **state)
 
 static sheaf_status *not_this_run(void *context, const sheaf_checkpoint *c)
 {
-    return sheaf_fail(SHEAF_E_ARG, "%s", sheaf_checkpoint_progress(c));
+    return sheaf_fail(SHEAF_E_ARG, "%s", c->manifest->progress);
 }
 
 static void test_load__a_checkpoint_of_another_run_ends_the_search(void **state)

@@ -90,27 +90,6 @@ void sheaf_checkpoint_close(sheaf_checkpoint *c)
     free(c);
 }
 
-const char *sheaf_checkpoint_dir(const sheaf_checkpoint *c)
-{
-    return c->dir;
-}
-int64_t sheaf_checkpoint_step(const sheaf_checkpoint *c)
-{
-    return c->manifest->step;
-}
-int sheaf_checkpoint_slices(const sheaf_checkpoint *c)
-{
-    return c->manifest->slices;
-}
-int sheaf_checkpoint_contract(const sheaf_checkpoint *c)
-{
-    return c->manifest->contract;
-}
-const char *sheaf_checkpoint_progress(const sheaf_checkpoint *c)
-{
-    return c->manifest->progress;
-}
-
 /* ---- is it the checkpoint of this state? ---- */
 
 static sheaf_status *check_run(const sheaf_checkpoint *c, const sheaf_state *state)

@@ -229,7 +229,7 @@ sheaf_status *sheaf__own_catalog(sheaf_catalog **out, const char *dir, bool raw)
 sheaf_status *sheaf__checkpoint_source(sheaf_source **out, sheaf_checkpoint *checkpoint)
 {
     sheaf_catalog *catalog = NULL;
-    sheaf_status *st = sheaf__own_catalog(&catalog, sheaf_checkpoint_dir(checkpoint), true);
+    sheaf_status *st = sheaf__own_catalog(&catalog, checkpoint->dir, true);
     return st != NULL ? st : sheaf__catalog_source(out, catalog, true);
 }
 

@@ -12,13 +12,6 @@ struct sheaf_checkpoints {
     sheaf_checkpoints_options options;
 };
 
-struct sheaf_checkpoint {
-    char *dir;
-    sheaf_manifest *manifest;
-    char *text; /* of manifest.json */
-    size_t size;
-};
-
 /* sheaf__store_path - "DIR/step-00000010" (malloc'd). */
 sheaf_status *sheaf__store_path(char **out, const sheaf_checkpoints *store, int64_t step);
 /* sheaf__store_prune - removes complete ones but the `keep` newest. A failure is a warning:

@@ -381,14 +381,14 @@ static sheaf_status *compare_configs(differ *d)
     json_t *x = NULL, *y = NULL;
     sheaf_status *st = NULL;
     if (d->a.checkpoint != NULL && d->b.checkpoint != NULL) {
-        const char *p = sheaf_checkpoint_progress(d->a.checkpoint),
-                   *q = sheaf_checkpoint_progress(d->b.checkpoint);
-        st = compare_numbers(d, "slices", sheaf_checkpoint_slices(d->a.checkpoint),
-                             sheaf_checkpoint_slices(d->b.checkpoint));
-        TRY(st, compare_numbers(d, "step", sheaf_checkpoint_step(d->a.checkpoint),
-                                sheaf_checkpoint_step(d->b.checkpoint)));
-        TRY(st, compare_numbers(d, "contract", sheaf_checkpoint_contract(d->a.checkpoint),
-                                sheaf_checkpoint_contract(d->b.checkpoint)));
+        const char *p = d->a.checkpoint->manifest->progress,
+                   *q = d->b.checkpoint->manifest->progress;
+        st = compare_numbers(d, "slices", d->a.checkpoint->manifest->slices,
+                             d->b.checkpoint->manifest->slices);
+        TRY(st, compare_numbers(d, "step", d->a.checkpoint->manifest->step,
+                                d->b.checkpoint->manifest->step));
+        TRY(st, compare_numbers(d, "contract", d->a.checkpoint->manifest->contract,
+                                d->b.checkpoint->manifest->contract));
         TRY(st, sheaf__json_parse(&x, p, strlen(p)));
         TRY(st, sheaf__json_parse(&y, q, strlen(q)));
     } else if (d->a.config != NULL && d->b.config != NULL && same_config_form(&d->a, &d->b)) {

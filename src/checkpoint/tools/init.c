@@ -220,10 +220,7 @@ sheaf_status *sheaf_init(sheaf_weights_init_report *report,
         return sheaf_fail(SHEAF_E_UNSUPPORTED, "this processor has no AVX2, FMA and F16C");
     sheaf_status *st = begin(&m, options);
     TRY(st, make_all(&m, report, options));
-    if (st == NULL)
-        st = sheaf__folder_commit(m.folder);
-    else
-        sheaf__folder_abandon(m.folder);
+    st = sheaf__folder_end(m.folder, st);
     sheaf__over_release(&m.over);
     free(m.specs);
     sheaf_schema_free(m.schema);

@@ -317,3 +317,11 @@ void sheaf__folder_abandon(sheaf_folder *f)
     sheaf__output_abandon(f->output);
     folder_free(f);
 }
+
+sheaf_status *sheaf__folder_end(sheaf_folder *f, sheaf_status *st)
+{
+    if (st == NULL)
+        return sheaf__folder_commit(f);
+    sheaf__folder_abandon(f);
+    return st;
+}

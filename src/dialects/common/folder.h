@@ -44,6 +44,8 @@ sheaf_status *sheaf__folder_sync(sheaf_folder *folder);
  * its bytes. On failure nothing is left. */
 sheaf_status *sheaf__folder_commit(sheaf_folder *folder);
 void sheaf__folder_abandon(sheaf_folder *folder); /* accepts NULL */
+/* sheaf__folder_end - commits after NULL, else abandons: `st`, or what failed then. */
+sheaf_status *sheaf__folder_end(sheaf_folder *folder, sheaf_status *st);
 
 /* Rows [row0, row0 + rows) of tensor `index`, all columns, into dst. */
 typedef sheaf_status *(*sheaf_folder_rows)(void *context, int64_t index, int64_t row0, int64_t rows,
