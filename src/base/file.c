@@ -251,28 +251,16 @@ sheaf_status *sheaf__partial_path(char **out, const char *path, const char *word
 bool sheaf__path_is_partial(const char *path)
 {
     enum { DIGITS = 16 };
-    static const char *const word[] = { ".partial-", ".replaced-" };
+    char mark[DIGITS + 1];
     size_t n = strlen(path);
     while (n > 0 && path[n - 1] == '/')
         n--;
-    size_t begin = n;
-    while (begin > 0 && path[begin - 1] != '/')
-        begin--;
-    path += begin;
-    n -= begin;
-    if (n < DIGITS + 3 || path[n - DIGITS - 1] != '-')
+    const char *slash = memrchr(path, '/', n), *name = slash == NULL ? path : slash + 1;
+    n -= (size_t)(name - path);
+    if (n <= DIGITS)
         return false;
-    size_t number = n - DIGITS - 1;
-    while (number > 0 && strchr("0123456789.", path[number - 1]) != NULL)
-        number--;
-    bool named = false;
-    for (int i = 0; i < 2; i++) {
-        const size_t length = strlen(word[i]);
-        named = named || (number > length && memcmp(path + number - length, word[i], length) == 0);
-    }
-    char mark[DIGITS + 1];
-    snprintf(mark, sizeof mark, "%016" PRIx64, mark_of(path, n - DIGITS));
-    return named && memcmp(mark, path + n - DIGITS, DIGITS) == 0;
+    snprintf(mark, sizeof mark, "%016" PRIx64, mark_of(name, n - DIGITS));
+    return memcmp(mark, name + n - DIGITS, DIGITS) == 0; /* no other name has it */
 }
 
 sheaf_status *sheaf__list_dir(char ***out, int64_t *out_count, const char *path)

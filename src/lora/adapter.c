@@ -387,21 +387,9 @@ static const char *target_name(const sheaf_schema *schema, const char *module)
 static sheaf_status *spell_out(sheaf_lora *lora, const sheaf_schema *schema)
 {
     sheaf_lora_options *o = &lora->options;
-    sheaf_lora_names *to = &o->targets;
-    to->list = calloc((size_t)lora->nmodules + 1, sizeof *to->list);
-    if (to->list == NULL)
-        return sheaf__no_memory("LoRA options");
-    for (int i = 0; i < lora->nmodules; i++) {
-        const char *name = target_name(schema, lora->module[i].base->module);
-        bool known = false;
-        for (int j = 0; j < to->n && !known; j++)
-            known = strcmp(to->list[j], name) == 0;
-        if (known)
-            continue;
-        if ((to->list[to->n] = strdup(name)) == NULL)
+    for (int i = 0; i < lora->nmodules; i++)
+        if (!sheaf__lora_add_name(&o->targets, target_name(schema, lora->module[i].base->module)))
             return sheaf__no_memory("LoRA options");
-        to->n++;
-    }
     o->all_linear = false;
     return NULL;
 }

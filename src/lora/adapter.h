@@ -198,6 +198,10 @@ void sheaf_lora_spread(void *dst, const void *compact, const sheaf_lora_module *
 
 /* PEFT's defaults: rank 8, alpha 8, nothing targeted. Never fails today. */
 sheaf_status *sheaf__lora_options_default(sheaf_lora_options *out);
+/* sheaf__lora_has_name - is `name` in the list? sheaf__lora_add_name - it is then; false: there is
+ * no memory. */
+bool sheaf__lora_has_name(const sheaf_lora_names *names, const char *name);
+bool sheaf__lora_add_name(sheaf_lora_names *names, const char *name);
 sheaf_status *sheaf__lora_options_copy(sheaf_lora_options *out, const sheaf_lora_options *from);
 
 /* Each takes the text of a flag, in place of what was there; NULL or "" names nothing. A text with

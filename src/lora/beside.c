@@ -39,18 +39,6 @@ static bool whole_module(const sheaf_schema *schema, int64_t at,
     return true;
 }
 
-static sheaf_status *tell(sheaf_lora_options *o, const char *name)
-{
-    sheaf_lora_names *saved = &o->modules_to_save;
-    if (sheaf__lora_saves_tensor(o, name))
-        return NULL;
-    if (!SHEAF_GROW(&saved->list, NULL, saved->n + 1) ||
-        (saved->list[saved->n] = strdup(name)) == NULL)
-        return sheaf__no_memory("tensors trained beside the adapter");
-    saved->n++;
-    return NULL;
-}
-
 sheaf_status *sheaf_lora_save_also(sheaf_lora *lora, const sheaf_schema *schema,
                                    bool (*trains)(void *self, const sheaf_tensor *tensor),
                                    void *self)
@@ -63,10 +51,10 @@ sheaf_status *sheaf_lora_save_also(sheaf_lora *lora, const sheaf_schema *schema,
         const bool module = !sheaf__lora_adapts(lora, t->module, strlen(t->module)) &&
                             whole_module(schema, i, trains, self);
         char *name = NULL;
-        st = tell(&lora->options, module ? t->module : t->name);
-        if (st == NULL && asprintf(&name, SHEAF_PEFT_PREFIX "%s", t->name) < 0)
+        if (!sheaf__lora_add_name(&lora->options.modules_to_save, module ? t->module : t->name) ||
+            asprintf(&name, SHEAF_PEFT_PREFIX "%s", t->name) < 0)
             st = sheaf__no_memory("tensors trained beside the adapter");
-        if (st == NULL)
+        else
             sheaf__lora_save(lora, t, name);
     }
     return st;

@@ -290,22 +290,12 @@ static sheaf_status *set_shape(item *it, sheaf_combine how)
 
 /* ---- the config ---- */
 
-static bool has_word(char *const *list, int n, const char *word)
-{
-    for (int i = 0; i < n; i++)
-        if (strcmp(list[i], word) == 0)
-            return true;
-    return false;
-}
-
 /* As PEFT: the names of all, or "(one)|(other)" of expressions. */
 static sheaf_status *join_targets(sheaf_lora_options *out, const sheaf_lora_options *from, int n)
 {
-    size_t names = 1;
     int expressions = 0;
     sheaf_text text = { 0 };
     for (int i = 0; i < n; i++) {
-        names += (size_t)from[i].targets.n;
         out->all_linear |= from[i].all_linear;
         if (from[i].targets.regex != NULL)
             sheaf__text_add(&text, "%s(%s)", expressions++ > 0 ? "|" : "", from[i].targets.regex);
@@ -318,19 +308,10 @@ static sheaf_status *join_targets(sheaf_lora_options *out, const sheaf_lora_opti
         sheaf_expected(st, "lists of names in all adapters, or expressions in all");
         return sheaf_try_this(st, "merge the adapters in turn, without --combine");
     }
-    if (out->all_linear)
-        return NULL;
-    sheaf_lora_names *to = &out->targets;
-    to->list = calloc(names, sizeof *to->list);
-    if (to->list == NULL)
-        return sheaf__no_memory("combine");
-    for (int i = 0; i < n; i++)
+    for (int i = 0; i < n && !out->all_linear; i++)
         for (int k = 0; k < from[i].targets.n; k++)
-            if (!has_word(to->list, to->n, from[i].targets.list[k])) {
-                if ((to->list[to->n] = strdup(from[i].targets.list[k])) == NULL)
-                    return sheaf__no_memory("combine");
-                to->n++;
-            }
+            if (!sheaf__lora_add_name(&out->targets, from[i].targets.list[k]))
+                return sheaf__no_memory("combine");
     return NULL;
 }
 

@@ -99,10 +99,7 @@ bool sheaf__lora_saves(const sheaf_lora_options *o, const char *path)
 
 bool sheaf__lora_saves_tensor(const sheaf_lora_options *o, const char *name)
 {
-    for (int i = 0; i < o->modules_to_save.n; i++)
-        if (strcmp(o->modules_to_save.list[i], name) == 0)
-            return true;
-    return false;
+    return sheaf__lora_has_name(&o->modules_to_save, name);
 }
 
 static sheaf_status *excluded(bool *out, const sheaf_lora_options *o, const char *path)
@@ -162,11 +159,10 @@ sheaf_status *sheaf__lora_hit(sheaf_hit *out, const sheaf_lora_options *o, const
         return st;
     }
     /* An entry that is the whole path counts in any layer. */
-    for (int i = 0; i < o->targets.n; i++)
-        if (strcmp(o->targets.list[i], path) == 0) {
-            *out = SHEAF_HIT_TARGET;
-            return NULL;
-        }
+    if (sheaf__lora_has_name(&o->targets, path)) {
+        *out = SHEAF_HIT_TARGET;
+        return NULL;
+    }
     for (int i = 0; i < o->targets.n; i++)
         if (sheaf__ends_with_item(path, strlen(path), o->targets.list[i])) {
             st = sheaf__lora_layer_wanted(&yes, o, path);

@@ -27,6 +27,25 @@ static void clear_names(sheaf_lora_names *names)
     *names = (sheaf_lora_names){ 0 };
 }
 
+bool sheaf__lora_has_name(const sheaf_lora_names *names, const char *name)
+{
+    for (int i = 0; i < names->n; i++)
+        if (strcmp(names->list[i], name) == 0)
+            return true;
+    return false;
+}
+
+bool sheaf__lora_add_name(sheaf_lora_names *names, const char *name)
+{
+    if (sheaf__lora_has_name(names, name))
+        return true;
+    if (!SHEAF_GROW(&names->list, NULL, names->n + 1) ||
+        (names->list[names->n] = strdup(name)) == NULL)
+        return false;
+    names->n++;
+    return true;
+}
+
 static void clear_patterns(sheaf_patterns *patterns)
 {
     for (int i = 0; i < patterns->n; i++)

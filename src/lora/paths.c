@@ -140,8 +140,7 @@ sheaf_status *sheaf__lora_paths_hit(sheaf_hit *out, const sheaf_lora_options *o,
     for (int i = 0; i < o->targets.n && !yes; i++)
         yes = means(schema, o->targets.list[i], t);
     TRY(st, layer_wanted(&wanted, o, t));
-    for (int i = 0; i < o->targets.n; i++) /* a whole path counts in any layer */
-        wanted |= strcmp(o->targets.list[i], t->module) == 0;
+    wanted |= sheaf__lora_has_name(&o->targets, t->module); /* a whole path counts in any layer */
     if (st == NULL && yes && wanted)
         *out = SHEAF_HIT_TARGET;
     return st;

@@ -53,7 +53,7 @@ static sheaf_status *read_catalog(sheaf__converter *k)
     k->model = c->model == NULL ? NULL : strdup(c->model);
     if (k->root == NULL || (c->config != NULL && k->config == NULL) ||
         (c->model != NULL && k->model == NULL))
-        return sheaf__convert_no_memory(k);
+        return sheaf__no_memory(k->o->src);
     return NULL;
 }
 

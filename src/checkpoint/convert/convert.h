@@ -90,7 +90,6 @@ typedef struct sheaf__converter {
     int64_t total;
 } sheaf__converter;
 
-sheaf_status *sheaf__convert_no_memory(const sheaf__converter *k);
 /* sheaf__convert_count - adds the tensors of k->source to the report. */
 void sheaf__convert_count(sheaf__converter *k);
 /* sheaf__convert_inside - k->source: PEFT's LoRA of a checkpoint of the whole model, under the

@@ -3,7 +3,6 @@
 #include "base/base.h"
 #include "checkpoint/convert/convert.h"
 
-#include "base/lowest.h"
 #include "base/output.h"
 #include "catalog/catalog.h"
 #include "checkpoint/store/look.h"
@@ -28,7 +27,6 @@ typedef struct writer {
     int64_t njobs;
     char *buffer[MOST_THREADS];
     sheaf_hasher *hasher[MOST_THREADS];
-    sheaf__lowest failure;
 } writer;
 
 static const char memory_for[] = "out of memory for the slices";
@@ -128,8 +126,10 @@ static sheaf_status *stream_box(streaming *s, int64_t row0, int64_t rows, int64_
     return st;
 }
 
-static sheaf_status *stream_part(writer *w, const job *j, int worker)
+static sheaf_status *stream_part(void *context, int64_t row0, int64_t n, int64_t index, int worker)
 {
+    writer *w = context;
+    const job *j = &w->job[index];
     sheaf_manifest_tensor *t = &w->m->tensor[j->tensor];
     streaming s = { w, j, w->entry[j->tensor], (int64_t)sheaf_dtype_bytes(t->dtype), 0, worker };
     int64_t rows, cols;
@@ -149,16 +149,6 @@ static sheaf_status *stream_part(writer *w, const job *j, int worker)
     return st;
 }
 
-static void do_job(void *context, int64_t index, int worker)
-{
-    writer *w = context;
-    if (atomic_load(&w->failure.failed))
-        return;
-    sheaf_status *st = stream_part(w, &w->job[index], worker);
-    if (st != NULL)
-        sheaf__lowest_note(&w->failure, index, st);
-}
-
 static sheaf_status *stream_all(writer *w)
 {
     const int threads = w->how->threads < 1              ? 1
@@ -166,20 +156,14 @@ static sheaf_status *stream_all(writer *w)
                                                          : w->how->threads;
     sheaf__pool *pool = NULL;
     sheaf_status *st = NULL;
-    sheaf__lowest_begin(&w->failure);
     for (int i = 0; st == NULL && i < threads; i++) {
         w->buffer[i] = malloc(CHUNK);
         w->hasher[i] = sheaf__hasher_new();
         st = w->buffer[i] == NULL || w->hasher[i] == NULL ? sheaf__no_memory(memory_for) : NULL;
     }
     TRY(st, sheaf__pool_new(&pool, threads));
-    if (st == NULL)
-        sheaf__pool_run(pool, w->njobs, do_job, w);
+    TRY(st, sheaf__stream_rows(pool, w->njobs, 1, stream_part, w));
     sheaf__pool_free(pool);
-    sheaf_status *failed = sheaf__lowest_end(&w->failure);
-    if (st == NULL)
-        return failed;
-    sheaf_status_free(failed);
     return st;
 }
 

@@ -19,11 +19,6 @@
 #include "formats/safetensors.h"
 #include "lora/check_file.h"
 
-sheaf_status *sheaf__convert_no_memory(const sheaf__converter *k)
-{
-    return sheaf_fail(SHEAF_E_MEMORY, "%s: out of memory", k->o->src);
-}
-
 void sheaf__convert_count(sheaf__converter *k)
 {
     for (int64_t i = 0; i < k->source->count(k->source); i++) {
@@ -46,7 +41,7 @@ typedef struct listing {
 static sheaf_status *list_new(listing *l, const sheaf__converter *k)
 {
     *l = (listing){ calloc((size_t)k->source->count(k->source) + 1, sizeof *l->spec), 0 };
-    return l->spec == NULL ? sheaf__convert_no_memory(k) : NULL;
+    return l->spec == NULL ? sheaf__no_memory(k->o->src) : NULL;
 }
 
 static void list_add(listing *l, const sheaf_source_entry *e)
@@ -129,7 +124,7 @@ static sheaf_status *hf_config(char **out, const sheaf__converter *k)
     if (k->has_config)
         st = sheaf_hf_config_whole(out, k->config, &k->parsed, k->report->merged == 0);
     else if ((*out = strdup(k->config)) == NULL)
-        st = sheaf__convert_no_memory(k);
+        st = sheaf__no_memory(k->o->src);
     if (st == NULL && k->o->dtype != SHEAF_BOOL)
         st = sheaf_hf_config_with_dtype(&edited, *out, k->o->dtype);
     if (edited != NULL) {

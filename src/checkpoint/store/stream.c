@@ -97,7 +97,6 @@ typedef struct crew {
     job *job;
     int64_t count, capacity;
     char *buffer[MOST_THREADS];
-    sheaf__lowest failure;
 } crew;
 
 static sheaf_status *add_job(crew *c, job j)
@@ -128,23 +127,20 @@ static sheaf_status *list_tensor(crew *c, int64_t i)
     return st;
 }
 
-static void do_job(void *context, int64_t index, int worker)
+static sheaf_status *do_job(void *context, int64_t row0, int64_t rows, int64_t index, int worker)
 {
     crew *c = context;
     const job *j = &c->job[index];
     const sheaf_copying *k = c->k;
     const sheaf_source_entry *e = &k->entry[j->tensor];
-    if (atomic_load(&c->failure.failed))
-        return;
     sheaf_status *st = sheaf__stopped(k->stop, k->command);
     TRY(st,
         k->source->read(k->source, e->name, j->row0, j->rows, j->col0, j->cols, c->buffer[worker]));
     TRY(st, k->put(k->context, j->tensor, j->row0, j->rows, j->col0, j->cols, c->buffer[worker]));
-    if (st != NULL)
-        sheaf__lowest_note(&c->failure, index, st);
-    else
+    if (st == NULL)
         sheaf__copy_progress(k->events, k->what, k->done,
                              j->rows * j->cols * (int64_t)sheaf_dtype_bytes(e->dtype), k->total);
+    return st;
 }
 
 sheaf_status *sheaf__copy_to_folder(void *folder, int64_t index, int64_t row0, int64_t rows,
@@ -159,21 +155,14 @@ sheaf_status *sheaf__copy_all(const sheaf_copying *k)
     sheaf__pool *pool = NULL;
     const int threads = k->threads < 1 ? 1 : k->threads > MOST_THREADS ? MOST_THREADS : k->threads;
     sheaf_status *st = NULL;
-    sheaf__lowest_begin(&c.failure);
     for (int64_t i = 0; st == NULL && i < k->count; i++)
         st = k->entry[i].name != NULL ? list_tensor(&c, i) : NULL;
     for (int i = 0; st == NULL && i < threads; i++)
         if ((c.buffer[i] = malloc(COPY_BYTES)) == NULL)
             st = sheaf__no_memory("room to copy");
     TRY(st, sheaf__pool_new(&pool, threads));
-    if (st == NULL)
-        sheaf__pool_run(pool, c.count, do_job, &c);
+    TRY(st, sheaf__stream_rows(pool, c.count, 1, do_job, &c));
     sheaf__pool_free(pool);
-    sheaf_status *failed = sheaf__lowest_end(&c.failure);
-    if (st == NULL)
-        st = failed;
-    else
-        sheaf_status_free(failed);
     for (int i = 0; i < MOST_THREADS; i++)
         free(c.buffer[i]);
     free(c.job);
