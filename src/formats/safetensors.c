@@ -121,7 +121,7 @@ sheaf_status *sheaf__safetensors_check_box(const char *name, sheaf_dtype dtype, 
     if (row0 >= 0 && rows >= 0 && row0 <= height && rows <= height - row0 && col0 >= 0 &&
         cols >= 0 && col0 <= width && cols <= width - col0)
         return NULL;
-    sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "tensor '%s': box", name);
+    sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "tensor '%s': box outside of it", name);
     sheaf_expected(st, "inside [%" PRId64 ", %" PRId64 "]", height, width);
     return sheaf_found(st, "%" PRId64 " rows from %" PRId64 ", %" PRId64 " columns from %" PRId64,
                        rows, row0, cols, col0);

@@ -147,25 +147,22 @@ static sheaf_status *refuse(const sheaf_torch *file, const unsigned char head[HE
                        file->size);
 }
 
-sheaf_status *sheaf__torch_open(sheaf_torch **out, const char *path)
+/* The whole file, in either form. */
+static sheaf_status *read_whole(sheaf_torch *file)
 {
     unsigned char head[HEAD_BYTES];
-    sheaf_torch *file = NULL;
-    sheaf_status *st = open_file(&file, path);
+    sheaf_status *st = read_head(head, file, 0, file->size);
     if (st != NULL)
         return st;
-    st = read_head(head, file, 0, file->size);
-    if (st == NULL) {
-        file->legacy = sheaf__torch_is_legacy(head);
-        st = file->legacy                 ? sheaf__torch_read_legacy(file)
-             : memcmp(head, "PK", 2) == 0 ? read_zip(file, 0, file->size)
-                                          : refuse(file, head);
-    }
-    if (st != NULL)
-        sheaf__torch_close(file);
-    else
-        *out = file;
-    return st;
+    file->legacy = sheaf__torch_is_legacy(head);
+    return file->legacy                 ? sheaf__torch_read_legacy(file)
+           : memcmp(head, "PK", 2) == 0 ? read_zip(file, 0, file->size)
+                                        : refuse(file, head);
+}
+
+sheaf_status *sheaf__torch_open(sheaf_torch **out, const char *path)
+{
+    return sheaf__torch_open_at(out, path, 0, -1);
 }
 
 sheaf_status *sheaf__torch_open_at(sheaf_torch **out, const char *path, int64_t offset,
@@ -175,13 +172,14 @@ sheaf_status *sheaf__torch_open_at(sheaf_torch **out, const char *path, int64_t 
     sheaf_status *st = open_file(&file, path);
     if (st != NULL)
         return st;
-    if (offset < 0 || length < 0 || offset > file->size || length > file->size - offset) {
-        st = sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "%s: an item", path),
-                            "%" PRId64 " bytes at %" PRId64, length, offset);
-        sheaf_found(st, "a file of %" PRId64, file->size);
-    } else {
+    if (length == -1)
+        st = read_whole(file);
+    else if (offset < 0 || length < 0 || offset > file->size || length > file->size - offset)
+        st = sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "%s: an item", path),
+                                        "%" PRId64 " bytes at %" PRId64, length, offset),
+                         "a file of %" PRId64, file->size);
+    else
         st = sheaf_in(read_zip(file, offset, length), "item at byte %" PRId64, offset);
-    }
     if (st != NULL)
         sheaf__torch_close(file);
     else

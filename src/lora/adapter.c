@@ -441,18 +441,12 @@ sheaf_status *sheaf_lora_resolve(sheaf_lora **out, const sheaf_schema *schema,
         st = check_containers(schema, options);
     TRY(st, find_modules(lora, schema));
     TRY(st, find_saved(lora, schema));
-    const bool narrowed =
-        options->exclude.n > 0 || options->exclude.regex != NULL || options->nlayers > 0;
-    if (st == NULL && lora->nmodules == 0 && narrowed) {
+    if (st == NULL && lora->nmodules == 0) {
         st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "no layer is adapted"),
-                            "a target among the chosen layers that is not excluded");
-        sheaf_try_this(sheaf_found(st, "none that is left"),
-                       "exclude less, or choose other targets or layers");
-    } else if (st == NULL && lora->nmodules == 0) {
-        const char *asked = options->targets.regex != NULL ? options->targets.regex
-                            : options->targets.n > 0       ? options->targets.list[0]
-                                                           : "";
-        st = sheaf_in(sheaf__lora_no_module(schema, "target", asked), "no layer is adapted");
+                            "a target that is a layer of this model, among the chosen ones and not "
+                            "excluded");
+        sheaf_found(st, "none that is left");
+        sheaf_try_this(st, "exclude less, or choose other targets or layers");
     }
     if (st == NULL && !options->tolerant)
         st = check_patterns(lora, "rank", &options->rank_pattern);

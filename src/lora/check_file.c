@@ -4,6 +4,7 @@
 #include <ctype.h>
 
 #include "base/base.h"
+#include "catalog/boxes.h"
 #include "lora/match.h"
 #include "lora/names.h"
 
@@ -130,12 +131,13 @@ static sheaf_status *check_columns(const sheaf_source_entry *a, const sheaf_sour
     if (a->ndim < 2 || a->shape[0] < 1)
         return sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "'%s'", a->name),
                               "two axes or more, the first the rank");
-    if (b->ndim >= 2 && sheaf__lora_behind(b) == a->shape[0])
+    const int64_t columns = b->ndim < 2 ? 0 : sheaf__elements(b->ndim - 1, b->shape + 1);
+    if (columns == a->shape[0])
         return NULL;
     sheaf_status *st =
         sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "'%s'", b->name),
                        "one column for each row of A, whose rank is %" PRId64, a->shape[0]);
-    sheaf_found(st, "%" PRId64 " columns", b->ndim < 2 ? 0 : sheaf__lora_behind(b));
+    sheaf_found(st, "%" PRId64 " columns", columns);
     return sheaf_try_this(st, "are both of one adapter? Parts of several ranks cannot be one: join "
                               "the checkpoint that they came from");
 }

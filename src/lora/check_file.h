@@ -38,9 +38,6 @@ sheaf_status *sheaf_lora_check_modules(const sheaf_lora_options *options,
  * long. */
 sheaf_status *sheaf__lora_check_values(sheaf_source *adapter);
 
-/* sheaf__lora_behind - elements of all axes but the first. */
-int64_t sheaf__lora_behind(const sheaf_source_entry *entry);
-
 /* sheaf__lora_check_type - SHEAF_E_UNSUPPORTED for another than F32, BF16 and F16. */
 sheaf_status *sheaf__lora_check_type(const sheaf_source_entry *entry);
 /* sheaf__lora_find_part - the tensor of module PATH that ends so; NULL: none. */

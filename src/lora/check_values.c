@@ -1,16 +1,9 @@
 /* check_values.c - is every number of an adapter finite? */
 #include "base/base.h"
+#include "catalog/boxes.h"
 #include "lora/check_file.h"
 #include "lora/combine.h"
 #include "lora/names.h"
-
-int64_t sheaf__lora_behind(const sheaf_source_entry *e)
-{
-    int64_t n = 1;
-    for (int i = 1; i < e->ndim; i++)
-        n *= e->shape[i];
-    return n;
-}
 
 enum { BLOCK = 1 << 16 };
 
@@ -30,7 +23,8 @@ static int64_t first_wild(const void *at, sheaf_dtype dtype, int64_t n)
 
 static sheaf_status *check_tensor(sheaf_source *adapter, const sheaf_source_entry *e, void *buffer)
 {
-    const int64_t rows = e->ndim > 0 ? e->shape[0] : 1, cols = sheaf__lora_behind(e),
+    const int64_t rows = e->ndim > 0 ? e->shape[0] : 1,
+                  cols = sheaf__elements(e->ndim - 1, e->shape + 1),
                   last = e->ndim > 2 ? e->shape[e->ndim - 1] : 1;
     const int64_t wide = cols <= BLOCK               ? cols
                          : last > 0 && last <= BLOCK ? BLOCK / last * last

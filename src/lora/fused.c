@@ -1,6 +1,7 @@
 /* fused.c - B of fused layers, compact in memory and block-diagonal in files; see adapter.h. */
 #include "base/base.h"
 #include "catalog/over_source.h"
+#include "formats/safetensors.h"
 #include "lora/adapter.h"
 #include "lora/match.h"
 
@@ -111,10 +112,9 @@ static sheaf_status *fitted_read(sheaf_source *self, const char *name, int64_t r
         return file->read(file, name, row0, rows, col0, cols, dst);
     const sheaf_lora_module *m = &f->module[i];
     const size_t line = (size_t)cols * sheaf_dtype_bytes(f->over.own[i].dtype);
-    if (row0 < 0 || rows < 0 || row0 > m->b_shape[0] - rows || col0 < 0 || cols < 0 ||
-        col0 > m->rank - cols)
-        return sheaf_fail(SHEAF_E_ARG, "tensor '%s': a box outside of it", name);
-    sheaf_status *st = NULL;
+    const sheaf_source_entry *e = &f->over.own[i];
+    sheaf_status *st =
+        sheaf__safetensors_check_box(name, e->dtype, e->ndim, e->shape, row0, rows, col0, cols);
     for (int64_t at = row0; at < row0 + rows && st == NULL;) { /* the rows of a part at a time */
         const int p = part_of(m, at);
         int64_t n = 1;

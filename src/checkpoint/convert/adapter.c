@@ -7,6 +7,7 @@
 #include "checkpoint/convert/convert.h"
 #include "dialects/open.h"
 #include "dialects/peft/peft.h"
+#include "formats/safetensors.h"
 #include "lora/adapter.h"
 #include "lora/check_file.h"
 #include "lora/paths.h"
@@ -90,33 +91,25 @@ static sheaf_status *check_module(adapted *a, const sheaf_schema *schema,
 static sheaf_status *scale_numbers(void *numbers, sheaf_dtype dtype, double by, int64_t n,
                                    const char *name)
 {
-    enum { SOME = 1024 };
     const bool rounds = !is_power_of_two(by);
-    float x[SOME], y[SOME];
+    bool good = true;
     char *at = numbers;
-    for (int64_t done = 0; by != 1 && done < n; done += SOME) {
-        const int64_t some = n - done < SOME ? n - done : SOME;
-        double want[SOME];
-        bool good = sheaf__dtype_convert(x, SHEAF_F32, at, dtype, some);
-        for (int64_t i = 0; i < some; i++) {
-            want[i] = (double)x[i] * by;
-            y[i] = (float)want[i];
-        }
-        good = sheaf__dtype_convert(at, dtype, y, SHEAF_F32, some) && good;
-        good = sheaf__dtype_convert(y, SHEAF_F32, at, dtype, some) && good;
-        for (int64_t i = 0; i < some && good; i++)
-            good = isfinite(x[i]) ? isfinite(y[i]) && (rounds || (double)y[i] == want[i])
-                                  : !isfinite(y[i]);
-        if (!good)
-            return sheaf_try_this(
-                sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_NUMBER, "'%s'", name),
-                                           "numbers that can be multiplied by %.9g in %s", by,
-                                           sheaf_dtype_name(dtype)),
-                            "one that is too large or too small"),
-                "sheaf merge BASE ADAPTER MERGED, then sheaf convert MERGED DST --to sat");
-        at += some * (int64_t)sheaf_dtype_bytes(dtype);
+    for (int64_t i = 0; i < n && by != 1 && good; i++, at += sheaf_dtype_bytes(dtype)) {
+        float x = 0, y;
+        sheaf__dtype_convert(&x, SHEAF_F32, at, dtype, 1);
+        const double want = (double)x * by;
+        y = (float)want;
+        sheaf__dtype_convert(at, dtype, &y, SHEAF_F32, 1);
+        sheaf__dtype_convert(&y, SHEAF_F32, at, dtype, 1);
+        good = isfinite(x) ? isfinite(y) && (rounds || (double)y == want) : !isfinite(y);
     }
-    return NULL;
+    return good ? NULL
+                : sheaf_try_this(
+                      sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_NUMBER, "'%s'", name),
+                                                 "numbers that can be multiplied by %.9g in %s", by,
+                                                 sheaf_dtype_name(dtype)),
+                                  "one that is too large or too small"),
+                      "sheaf merge BASE ADAPTER MERGED, then sheaf convert MERGED DST --to sat");
 }
 
 static sheaf_status *read_factor(const adapted *a, int64_t i, int64_t row0, int64_t rows,
@@ -124,12 +117,11 @@ static sheaf_status *read_factor(const adapted *a, int64_t i, int64_t row0, int6
 {
     const factor *f = &a->factor[i];
     const sheaf_source_entry *e = &a->over.own[i];
-    if (row0 < 0 || rows < 0 || row0 > e->shape[0] - rows || col0 < 0 || cols < 0 ||
-        col0 > e->shape[1] - cols)
-        return sheaf_fail(SHEAF_E_ARG, "tensor '%s': a box outside of it", e->name);
     const char *name = f->b ? f->module->b_name : f->module->a_name;
     sheaf_status *st =
-        a->adapter->read(a->adapter, name, f->part * e->shape[0] + row0, rows, col0, cols, dst);
+        sheaf__safetensors_check_box(e->name, e->dtype, e->ndim, e->shape, row0, rows, col0, cols);
+    TRY(st,
+        a->adapter->read(a->adapter, name, f->part * e->shape[0] + row0, rows, col0, cols, dst));
     return st != NULL || !f->b ? st : scale_numbers(dst, e->dtype, f->by, rows * cols, name);
 }
 

@@ -152,30 +152,19 @@ sheaf_status *sheaf_checkpoints_lock(int *lock, const char *out_dir, const sheaf
     return st;
 }
 
-static sheaf_status *open_here(sheaf_checkpoints **out, const char *out_dir,
-                               const sheaf_checkpoints_options *options)
-{
-    sheaf_checkpoints *store = calloc(1, sizeof *store);
-    if (store == NULL)
-        return sheaf_fail(SHEAF_E_MEMORY, "%s: out of memory", out_dir);
-    store->lock = -1;
-    store->options = *options;
-    sheaf_status *st = sheaf__path_join(&store->dir, out_dir, "checkpoints");
-    if (st == NULL)
-        *out = store;
-    else
-        sheaf_checkpoints_close(store);
-    return st;
-}
-
 sheaf_status *sheaf_checkpoints_open(sheaf_checkpoints **out, sheaf_comm *comm, const char *out_dir,
                                      const sheaf_checkpoints_options *options)
 {
-    sheaf_checkpoints *store = NULL;
-    sheaf_status *st = open_here(&store, out_dir, options);
+    sheaf_checkpoints *store = calloc(1, sizeof *store);
+    sheaf_status *st = store == NULL ? sheaf__no_memory(out_dir) : NULL;
+    if (st == NULL) {
+        store->lock = -1;
+        store->options = *options;
+        st = sheaf__path_join(&store->dir, out_dir, "checkpoints");
+    }
     if (st == NULL && sheaf_comm_rank(comm) != 0)
         store->options.events = NULL; /* reported once */
-    if (st == NULL && sheaf_comm_rank(comm) == 0) {
+    else if (st == NULL) {
         st = make_folder(store->dir, out_dir);
         TRY(st, !options->locked ? take_lock(&store->lock, store->dir, options->events) : NULL);
         TRY(st, remove_unfinished(store));
