@@ -174,7 +174,7 @@ static sheaf_status *encode_all(const encoding *e)
     for (int64_t i = 0; st == NULL && i < e->t->post.count; i++) {
         const sheaf__step *post = &e->t->post.step[i];
         if (post->kind->post != NULL)
-            st = post->kind->post(post->state, &e->work->out, e->options->add_special);
+            post->kind->post(post->state, &e->work->out, e->options->add_special);
     }
     if (st == NULL && e->work->out.failed)
         st = sheaf__no_memory("ids of a text");
@@ -200,28 +200,20 @@ static const sheaf__scanner *only_scanner(const sheaf__tokenizer *t)
                                                        : NULL;
 }
 
-/* The caller gets the array itself, as long as it is; NULL: no memory. */
-static void *take_array(void *array, int64_t *capacity, int64_t count, size_t size)
-{
-    void *own = realloc(array, (size_t)(count > 0 ? count : 1) * size);
-    *capacity = own != NULL ? 0 : *capacity;
-    return own;
-}
-
+/* The caller gets the arrays themselves, as long as they are. */
 static sheaf_status *hand_out(int32_t **ids, sheaf__text_range **where, int64_t *count,
                               sheaf__ids_out *out)
 {
-    int32_t *id = take_array(out->id, &out->id_capacity, out->count, sizeof *id);
-    out->id = id != NULL ? NULL : out->id;
-    sheaf__text_range *range =
-        where == NULL ? NULL
-                      : take_array(out->where, &out->where_capacity, out->count, sizeof *range);
-    out->where = range != NULL ? NULL : out->where;
-    if (id == NULL || (where != NULL && range == NULL)) {
-        free(id);
-        free(range);
+    const size_t n = out->count > 0 ? (size_t)out->count : 1;
+    int32_t *id = realloc(out->id, n * sizeof *id);
+    sheaf__text_range *range = where == NULL ? NULL : realloc(out->where, n * sizeof *range);
+    out->id = id != NULL ? id : out->id;
+    out->where = range != NULL ? range : out->where;
+    out->id_capacity = out->where_capacity = 0;
+    if (id == NULL || (where != NULL && range == NULL))
         return sheaf__no_memory("ids of a text");
-    }
+    out->id = NULL;
+    out->where = NULL;
     if (where != NULL)
         *where = range;
     *ids = id;

@@ -53,7 +53,7 @@ typedef struct sheaf__step_kind {
     bool joins;     /* it makes one string of all */
     bool by_string; /* it sees each string as a whole */
     /* Of post-processors (NULL: nothing): puts the ids it adds around those of the text. */
-    sheaf_status *(*post)(const void *state, sheaf__ids_out *ids, bool add_special);
+    void (*post)(const void *state, sheaf__ids_out *ids, bool add_special);
 } sheaf__step_kind;
 
 /* ---- the model ---- */

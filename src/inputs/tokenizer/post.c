@@ -14,14 +14,13 @@ static void close_around(void *state)
     free(((around *)state)->id);
 }
 
-static sheaf_status *run(const void *state, sheaf__ids_out *ids, bool add_special)
+static void run(const void *state, sheaf__ids_out *ids, bool add_special)
 {
     const around *a = state;
     for (int64_t i = 0; add_special && i < a->before; i++)
         sheaf__ids_insert(ids, i, a->id[i]);
     for (int64_t i = a->before; add_special && i < a->count; i++)
         sheaf__ids_insert(ids, ids->count, a->id[i]);
-    return NULL;
 }
 
 static sheaf_status *add_id(around *a, sheaf_json_reader *r, const char *key, const json_t *id)

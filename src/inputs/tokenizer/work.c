@@ -67,30 +67,15 @@ sheaf__work *sheaf__work_take(struct sheaf__works *pool)
     return work;
 }
 
-/* Buffers of a text of many megabytes are not kept. */
-static void release_large(sheaf__work *work)
-{
-    enum { MOST = 16 << 20 };
-    const int64_t bytes = work->prepared.now.capacity + work->prepared.next.capacity;
-    if (bytes > MOST)
-        sheaf__prepared_release(&work->prepared);
-    if (work->barred_size > MOST || work->barred_from_size > MOST) {
-        free(work->barred);
-        free(work->barred_from);
-        work->barred = NULL;
-        work->barred_from = NULL;
-        work->barred_size = work->barred_from_size = 0;
-    }
-    if (work->scratch_size > MOST) {
-        free(work->scratch);
-        work->scratch = NULL;
-        work->scratch_size = 0;
-    }
-}
-
 void sheaf__work_give(struct sheaf__works *pool, sheaf__work *work)
 {
-    release_large(work);
+    enum { MOST = 64 << 20 };
+    if (work->prepared.now.capacity + work->prepared.next.capacity + work->barred_size +
+            work->barred_from_size + work->scratch_size >
+        MOST) { /* that of a text of many megabytes is not kept */
+        work_free(work);
+        return;
+    }
     pthread_mutex_lock(&pool->lock);
     work->next = pool->first;
     pool->first = work;
