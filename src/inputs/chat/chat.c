@@ -75,11 +75,9 @@ sheaf_status *sheaf__chat_run(sheaf__jinja_text *out, const sheaf__chat_template
 
 static sheaf_status *check_role(const sheaf__chat_template *t, const sheaf__message *m, int64_t i)
 {
-    static const char *const roles[] = { "system",    "user",     "assistant", "tool",
-                                         "developer", "function", "ipython" };
-    for (size_t k = 0; k < sizeof roles / sizeof *roles; k++)
-        if (is_role(m, roles[k]))
-            return NULL;
+    if (sheaf__is_listed("system user assistant tool developer function ipython", m->role,
+                         strlen(m->role)))
+        return NULL;
     sheaf_status *st = sheaf_fail(SHEAF_E_DATA, "message %" PRId64, i + 1);
     sheaf_expected(st, "role system, user, assistant or tool (chat template %s)", t->name);
     return sheaf_found(st, "role '%s'", m->role);

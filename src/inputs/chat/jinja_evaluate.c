@@ -291,11 +291,9 @@ static sheaf__jvalue name(sheaf__jrun *r, const sheaf__jnode *e)
         return *v;
     if (sheaf__j_function(e->name) != NULL)
         return (sheaf__jvalue){ SHEAF__J_FUNCTION, { .text = e->name } };
-    static const char *const others[] = { "self",      "varargs",   "kwargs",    "unk_token",
-                                          "sep_token", "pad_token", "cls_token", "mask_token" };
-    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
-        if (sheaf__j_is(e->name, others[i]))
-            sheaf__j_refuse(r->j, "the name %.*s", (int)e->name.size, e->name.at);
+    if (sheaf__is_listed("self varargs kwargs unk_token sep_token pad_token cls_token mask_token",
+                         e->name.at, e->name.size))
+        sheaf__j_refuse(r->j, "the name %.*s", (int)e->name.size, e->name.at);
     r->result->lacks_eos |= sheaf__j_is(e->name, "eos_token");
     return sheaf__j_undefined(e->name);
 }

@@ -342,21 +342,17 @@ static const struct {
     const char *names;
 } refused[] = {
     { SHEAF__J_TEXT,
-      " format isalpha isalnum isspace isupper islower partition rpartition center ljust "
-      "rjust zfill encode rindex translate swapcase casefold expandtabs " },
-    { SHEAF__J_DICT, " copy pop popitem update setdefault clear fromkeys " },
-    { SHEAF__J_LIST, " append extend insert pop remove reverse sort clear copy index count " },
-    { SHEAF__J_TUPLE, " index count " },
+      "format isalpha isalnum isspace isupper islower partition rpartition center ljust "
+      "rjust zfill encode rindex translate swapcase casefold expandtabs" },
+    { SHEAF__J_DICT, "copy pop popitem update setdefault clear fromkeys" },
+    { SHEAF__J_LIST, "append extend insert pop remove reverse sort clear copy index count" },
+    { SHEAF__J_TUPLE, "index count" },
 };
 
 static bool is_refused(sheaf__jvalue of, sheaf__jtext name)
 {
-    char word[24];
-    if (name.size + 3 > sizeof word)
-        return false;
-    snprintf(word, sizeof word, " %.*s ", (int)name.size, name.at);
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
-        if (refused[i].kind == of.kind && strstr(refused[i].names, word) != NULL)
+        if (refused[i].kind == of.kind && sheaf__is_listed(refused[i].names, name.at, name.size))
             return true;
     return false;
 }

@@ -265,28 +265,26 @@ static void lines_off(sheaf__text_piece *p, bool left, bool right)
         p->size--;
 }
 
+/* Behind the last `word` in it, if there is one. */
+static sheaf__text_piece behind_last(sheaf__text_piece p, const char *word)
+{
+    const size_t n = strlen(word);
+    for (const char *at; (at = memmem(p.at, p.size, word, n)) != NULL; p.at = at + n)
+        p.size -= (size_t)(at - p.at) + n;
+    return p;
+}
+
 /* Divides an answer into thoughts and the rest, as Qwen3's program splits and strips it. */
 static void divide_thoughts(sheaf__text_piece *thoughts, sheaf__text_piece *rest)
 {
-    static const char open[] = "<think>", close[] = "</think>";
-    *thoughts = (sheaf__text_piece){ rest->at, 0 };
+    static const char close[] = "</think>";
     const char *end = memmem(rest->at, rest->size, close, sizeof close - 1);
+    *thoughts = (sheaf__text_piece){ rest->at, end == NULL ? 0 : (size_t)(end - rest->at) };
     if (end == NULL)
         return;
-    thoughts->size = (size_t)(end - rest->at);
-    for (const char *next = end; next != NULL;) {
-        const char *after = next + sizeof close - 1;
-        rest->size -= (size_t)(after - rest->at);
-        rest->at = after;
-        next = memmem(after, rest->size, close, sizeof close - 1);
-    }
+    *rest = behind_last(*rest, close);
     lines_off(thoughts, false, true);
-    for (const char *begin;
-         (begin = memmem(thoughts->at, thoughts->size, open, sizeof open - 1)) != NULL;) {
-        const char *after = begin + sizeof open - 1;
-        thoughts->size -= (size_t)(after - thoughts->at);
-        thoughts->at = after;
-    }
+    *thoughts = behind_last(*thoughts, "<think>");
     lines_off(thoughts, true, true);
     lines_off(rest, true, false);
 }

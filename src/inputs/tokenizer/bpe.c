@@ -368,8 +368,3 @@ size_t sheaf__bpe_cut(const sheaf__bpe_model *b, const char *bytes, size_t size,
     }
     return size;
 }
-
-bool sheaf__bpe_takes_raw(const sheaf__bpe_model *b)
-{
-    return !b->byte_fallback;
-}

@@ -255,7 +255,7 @@ static sheaf_status *open_model(sheaf__tokenizer *t, const sheaf__tokenizer_file
                            "'%.80s'", type);
     sheaf_status *st = finish_open(sheaf__bpe_open(&t->model, &t->vocab, &r, file), &r);
     if (st == NULL)
-        t->raw_model = sheaf__bpe_takes_raw(t->model);
+        t->raw_model = !json_is_true(json_object_get(options, "byte_fallback"));
     return sheaf_in(st, "%s", type);
 }
 

@@ -82,7 +82,6 @@ sheaf_status *sheaf__bpe_encode(const sheaf__bpe_model *b, sheaf__work *work, co
 /* sheaf__bpe_cut - a piece that is not raw may be encoded in parts, of which this is the first: the
  * same ids. Its bytes, at least one character. `blanks`: each blank stands for a bar, U+2581. */
 size_t sheaf__bpe_cut(const sheaf__bpe_model *b, const char *bytes, size_t size, bool blanks);
-bool sheaf__bpe_takes_raw(const sheaf__bpe_model *b);
 
 /* ---- the lists of steps ---- */
 
@@ -126,7 +125,7 @@ struct sheaf_tokenizer {
     sheaf__steps normalizer, pre_tokenizer, decoder, post;
     sheaf__bpe_model *model;
     sheaf__blanks blanks;
-    bool raw_model;    /* sheaf__bpe_takes_raw() */
+    bool raw_model;    /* it takes bytes of the byte-level alphabet as they are */
     bool needs_origin; /* some step reads where its piece came from */
     bool has_decoder;
     int32_t bos, eos;          /* -1: none */

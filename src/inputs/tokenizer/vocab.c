@@ -20,8 +20,7 @@ static void place(sheaf__vocab *v, uint64_t hash, int64_t id)
     uint64_t i = hash & v->mask;
     while (v->slot[i].id_1 != 0)
         i = (i + 1) & v->mask;
-    v->slot[i] = (struct sheaf__vocab_slot){ (uint32_t)(hash >> 32), (uint32_t)id + 1,
-                                             v->token[id].at, v->token[id].size };
+    v->slot[i] = (struct sheaf__vocab_slot){ (uint32_t)(hash >> 32), (uint32_t)id + 1 };
 }
 
 static bool resize(sheaf__vocab *v, int64_t tokens)
@@ -101,10 +100,10 @@ int32_t sheaf__vocab_find(const sheaf__vocab *v, const char *token, size_t size)
         return -1;
     const uint64_t hash = XXH3_64bits(token, size);
     for (uint64_t i = hash & v->mask; v->slot[i].id_1 != 0; i = (i + 1) & v->mask) {
-        const struct sheaf__vocab_slot *slot = &v->slot[i];
-        if (slot->hash == hash >> 32 && slot->size == size &&
-            memcmp(v->bytes + slot->at, token, size) == 0)
-            return (int32_t)(slot->id_1 - 1);
+        const uint32_t id = v->slot[i].id_1 - 1;
+        if (v->slot[i].hash == hash >> 32 && v->token[id].size == size &&
+            memcmp(v->bytes + v->token[id].at, token, size) == 0)
+            return (int32_t)id;
     }
     return -1;
 }

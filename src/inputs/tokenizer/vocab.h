@@ -18,7 +18,6 @@ typedef struct sheaf__vocab {
     int64_t count;             /* tokens */
     struct sheaf__vocab_slot { /* open addressing */
         uint32_t hash, id_1;   /* its upper half; id + 1, 0: free */
-        uint32_t at, size;     /* of the token, which is then one place less to go to */
     } * slot;
     uint64_t mask;
 } sheaf__vocab;
