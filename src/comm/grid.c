@@ -8,26 +8,28 @@
 #include "comm/process.h"
 #include "comm/transport.h"
 
+enum { GROUP, STAGE, PEERS, KINDS }; /* beside that of all ranks */
+
 /* What a grid on threads is made of; lists hold NULL where a group has one rank. */
 typedef struct parts {
     const sheaf__grid_options *options;
     int ranks, stages; /* of a stage; of a group */
-    sheaf__threads *group[SHEAF_MAX_SLICES], *stage[SHEAF_MAX_SLICES], *peers[SHEAF_MAX_SLICES];
+    sheaf__threads *of[KINDS][SHEAF_MAX_SLICES];
     sheaf_status *(*body)(void *context, const sheaf__grid *grid);
     void *context;
 } parts;
 
 /* The groups of a rank, and its number in each. */
 typedef struct seat {
-    sheaf__threads *of[3];
-    int rank[3];
-    sheaf_status *why; /* what peers are told */
+    sheaf__threads *of[KINDS];
+    int rank[KINDS];
+    sheaf_status *why; /* for its peers */
 } seat;
 
 static void leave(void *argument)
 {
     seat *s = argument;
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < KINDS; i++)
         if (s->of[i] != NULL)
             sheaf__threads_leave(s->of[i], s->rank[i], sheaf_status_copy(s->why));
     sheaf_status_free(s->why);
@@ -43,13 +45,13 @@ static sheaf_status *rank_main(void *argument, sheaf_comm *all)
     const parts *p = argument;
     const int in_group = p->ranks * p->stages, world = sheaf_comm_rank(all),
               number = world / in_group, mine = world % in_group, stage = world / p->ranks;
-    seat s = { .of = { p->group[number], p->stage[stage], p->peers[mine] },
+    seat s = { .of = { p->of[GROUP][number], p->of[STAGE][stage], p->of[PEERS][mine] },
                .rank = { mine, world % p->ranks, number } };
     sheaf_status *volatile result = NULL;
     const sheaf__grid grid = { .all = all,
-                               .group = comm_of(&s, 0),
-                               .stage = p->stages > 1 ? comm_of(&s, 1) : comm_of(&s, 0),
-                               .peers = comm_of(&s, 2),
+                               .group = comm_of(&s, GROUP),
+                               .stage = comm_of(&s, p->stages > 1 ? STAGE : GROUP),
+                               .peers = comm_of(&s, PEERS),
                                .groups = p->options->groups,
                                .number = number };
     s.why = sheaf_fail(SHEAF_E_PEER, "rank %d: its thread ended before its work", world);
@@ -129,16 +131,13 @@ sheaf_status *sheaf__grid_run(const sheaf__grid_options *options,
     const int in_group = p.ranks * p.stages;
     if (options->transport == SHEAF_TRANSPORT_MPI && in_group * groups > 1)
         return run_processes(&p);
-    st = make(p.group, &p, groups, in_group);
+    st = make(p.of[GROUP], &p, groups, in_group);
     if (st == NULL && p.stages > 1)
-        st = make(p.stage, &p, groups * p.stages, p.ranks);
-    TRY(st, make(p.peers, &p, in_group, groups));
+        st = make(p.of[STAGE], &p, groups * p.stages, p.ranks);
+    TRY(st, make(p.of[PEERS], &p, in_group, groups));
     TRY(st, sheaf__run_threads(in_group * groups, options->messages, rank_main, &p));
-    for (int i = 0; i < SHEAF_MAX_SLICES; i++) {
-        sheaf__threads_free(p.group[i]);
-        sheaf__threads_free(p.stage[i]);
-        sheaf__threads_free(p.peers[i]);
-    }
+    for (int i = 0; i < KINDS * SHEAF_MAX_SLICES; i++)
+        sheaf__threads_free(p.of[i / SHEAF_MAX_SLICES][i % SHEAF_MAX_SLICES]);
     return st;
 }
 

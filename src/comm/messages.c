@@ -102,6 +102,14 @@ static void refresh(patience *p)
 
 /* ---- failures of the MPI itself ---- */
 
+/* From now on nothing is sent any more. */
+static sheaf_status *broken(mesh *m, sheaf_status *st)
+{
+    if (m->broken == NULL)
+        m->broken = sheaf_status_copy(st);
+    return st;
+}
+
 static sheaf_status *lose(mesh *m, int rank, int error, const char *doing)
 {
     char text[SHEAF__MPI_TEXT] = "";
@@ -110,10 +118,7 @@ static sheaf_status *lose(mesh *m, int rank, int error, const char *doing)
         sheaf_fail(SHEAF_E_PEER, "%s: %s",
                    sheaf__comm_name((char[SHEAF__RANK_NAME]){ 0 }, &m->comm, rank), doing);
     sheaf_expected(st, "a message");
-    sheaf_found(st, "%s", text);
-    if (m->broken == NULL)
-        m->broken = sheaf_status_copy(st);
-    return st;
+    return broken(m, sheaf_found(st, "%s", text));
 }
 
 static sheaf_status *wrong_size(mesh *m, int rank, uint64_t expected, uint64_t found)
@@ -122,10 +127,7 @@ static sheaf_status *wrong_size(mesh *m, int rank, uint64_t expected, uint64_t f
         sheaf_fail(SHEAF_E_PEER, "%s: what it sends to rank %d",
                    sheaf__comm_name((char[SHEAF__RANK_NAME]){ 0 }, &m->comm, rank), m->comm.rank);
     sheaf_expected(st, "%llu bytes", (unsigned long long)expected);
-    sheaf_found(st, "%llu bytes", (unsigned long long)found);
-    if (m->broken == NULL)
-        m->broken = sheaf_status_copy(st);
-    return st;
+    return broken(m, sheaf_found(st, "%llu bytes", (unsigned long long)found));
 }
 
 /* ---- a message ---- */
@@ -336,11 +338,8 @@ static sheaf_status *take(mesh *m, const sheaf__move *receive, int count, int ra
 
 static sheaf_status *begin_piece(mesh *m, int rank, bool sends, char *bytes, size_t size)
 {
-    if (!SHEAF_GROW(&m->piece, &m->capacity, m->pieces + 1)) {
-        if (m->broken == NULL)
-            m->broken = sheaf__no_memory("messages of a group");
-        return sheaf__no_memory("messages of a group");
-    }
+    if (!SHEAF_GROW(&m->piece, &m->capacity, m->pieces + 1))
+        return broken(m, sheaf__no_memory("messages of a group"));
     piece *p = &m->piece[m->pieces++];
     *p = (piece){ .size = size, .rank = rank, .sends = sends };
     const int error =

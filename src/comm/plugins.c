@@ -62,67 +62,49 @@ bool sheaf__launcher_hasty(void)
 
 /* ---- the module ---- */
 
-/* Where modules may lie, of the program and of the library it is linked with. */
-static void add_places(char *place[], int *count, const char *file)
-{
-    char *folder = NULL, *path = NULL;
-    sheaf_status_free(sheaf__path_parent(&folder, file));
-    static const char *const below[] = { "", "sheaf", "../" SHEAF_LIBDIR "/sheaf" };
-    for (size_t i = 0; folder != NULL && i < sizeof below / sizeof *below; i++) {
-        sheaf_status_free(sheaf__path_join(&path, folder, below[i]));
-        if (path != NULL)
-            place[(*count)++] = path;
-        path = NULL;
-    }
-    free(folder);
-}
+/* Where modules may lie, or in a folder below: what the user says, the folder of the program, and
+ * that of the library it is linked with. Empty: not known. */
+enum { FOLDERS = 3 };
 
-enum { MOST_PLACES = 8 };
-
-static int places(char *place[MOST_PLACES])
+static void find_folders(char folder[FOLDERS][PATH_MAX])
 {
     static const char here = 0;
-    char self[PATH_MAX];
     Dl_info library;
-    int count = 0;
-    const char *told = getenv("SHEAF_PLUGINS");
-    if (told != NULL && *told != '\0' && (place[count] = strdup(told)) != NULL)
-        count++;
-    const ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
-    if (n > 0) {
-        self[n] = '\0';
-        add_places(place, &count, self);
+    const char *named = getenv("SHEAF_PLUGINS");
+    memset(folder, 0, (size_t)FOLDERS * PATH_MAX);
+    snprintf(folder[0], PATH_MAX, "%s", named == NULL ? "" : named);
+    if (readlink("/proc/self/exe", folder[1], PATH_MAX - 1) < 0)
+        folder[1][0] = '\0';
+    if (dladdr(&here, &library) != 0 && library.dli_fname != NULL)
+        snprintf(folder[2], PATH_MAX, "%s", library.dli_fname);
+    for (int i = 1; i < FOLDERS; i++) {
+        char *end = strrchr(folder[i], '/');
+        *(end == NULL ? folder[i] : end) = '\0';
     }
-    if (dladdr(&here, &library) != 0 && library.dli_fname != NULL &&
-        strchr(library.dli_fname, '/') != NULL)
-        add_places(place, &count, library.dli_fname);
-    return count;
 }
 
-static char *in_places(char *const *place, int count, const char *mpi)
+static char *in_folders(char (*folder)[PATH_MAX], const char *mpi)
 {
-    for (int i = 0; i < count; i++) {
-        char *path = NULL;
-        if (asprintf(&path, "%s/sheaf-%s.so", place[i], mpi) < 0)
-            return NULL;
-        if (sheaf__path_kind(path) == SHEAF_PATH_FILE)
-            return path;
-        free(path);
-    }
+    static const char *const below[] = { "", "sheaf/", "../" SHEAF_LIBDIR "/sheaf/" };
+    for (int i = 0; i < FOLDERS; i++)
+        for (size_t k = 0; k < sizeof below / sizeof *below && folder[i][0] != '\0'; k++) {
+            char *path = NULL;
+            if (asprintf(&path, "%s/%ssheaf-%s.so", folder[i], below[k], mpi) < 0)
+                return NULL;
+            if (sheaf__path_kind(path) == SHEAF_PATH_FILE)
+                return path;
+            free(path);
+        }
     return NULL;
 }
 
-static sheaf_status *none(const char *mpi, char *const *place, int count)
+static sheaf_status *none(const char *mpi, char (*folder)[PATH_MAX])
 {
-    sheaf_text looked = { 0 };
     sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "--transport mpi");
-    for (int i = 0; i < count; i++)
-        sheaf__text_add(&looked, "%s%s", i == 0 ? "" : ", ", place[i]);
     sheaf_expected(st, mpi == NULL ? "sheaf-openmpi.so or sheaf-mpich.so%s" : "sheaf-%s.so",
                    mpi == NULL ? "" : mpi);
-    sheaf_found(st, "neither beside the program nor in the library's folder: %s",
-                looked.at == NULL ? "" : looked.at);
-    sheaf__text_release(&looked);
+    sheaf_found(st, "neither beside the program nor in the library's folder: %s %s %s", folder[0],
+                folder[1], folder[2]);
     return sheaf_try_this(
         st,
         "install libopenmpi-dev and openmpi-bin (or libmpich-dev and mpich), then build sheaf again; "
@@ -131,23 +113,19 @@ static sheaf_status *none(const char *mpi, char *const *place, int count)
 
 sheaf_status *sheaf__plugin_find(char **path, const char *mpi)
 {
-    char *place[MOST_PLACES];
-    const sheaf__launcher launcher = sheaf__launcher_look();
+    char folder[FOLDERS][PATH_MAX];
     *path = NULL;
     if (mpi != NULL && strchr(mpi, '/') != NULL) {
         *path = strdup(mpi);
         return *path == NULL ? sheaf__no_memory("--mpi") : NULL;
     }
     if (mpi == NULL || *mpi == '\0')
-        mpi = launcher.mpi;
-    const int count = places(place);
+        mpi = sheaf__launcher_look().mpi;
+    find_folders(folder);
     for (int i = 0; i < KNOWN && *path == NULL; i++)
         if (mpi == NULL || strcmp(mpi, known[i]) == 0)
-            *path = in_places(place, count, known[i]);
-    sheaf_status *st = *path == NULL ? none(mpi, place, count) : NULL;
-    for (int i = 0; i < count; i++)
-        free(place[i]);
-    return st;
+            *path = in_folders(folder, known[i]);
+    return *path == NULL ? none(mpi, folder) : NULL;
 }
 
 sheaf_status *sheaf__plugin_load(const sheaf__mpi **out, const char *path)

@@ -2,26 +2,22 @@
 #include "train/row_kinds.h"
 #include "base/status.h"
 
-/* What of an image the rows of a kind are; -1: tokens, or nothing. */
-static int tower_of(const sheaf__model *m, int kind)
+/* The tower of the images that rows of a kind are of, and its number; NULL: they are tokens, or
+ * none. */
+static const sheaf__tower *tower_of(sheaf__tower tower[SHEAF__MOST_TOWERS], int *t,
+                                    const sheaf__model *m, int kind)
 {
-    sheaf__tower tower[SHEAF__MOST_TOWERS];
-    const int t = (kind - SHEAF__STREAMS) / SHEAF__KINDS_OF_TOWER;
-    return kind < SHEAF__STREAMS || t >= sheaf__towers_of(tower, &m->schema->config) ? -1 : t;
+    *t = (kind - SHEAF__STREAMS) / SHEAF__KINDS_OF_TOWER;
+    return kind < SHEAF__STREAMS || *t >= sheaf__towers_of(tower, &m->schema->config) ? NULL
+                                                                                      : &tower[*t];
 }
 
 /* Rows of a kind of images with so many patches; 0 where rows are tokens. */
-static int64_t rows_of(const sheaf__model *m, int kind, int64_t images, int64_t patches)
+static int64_t rows_of(const sheaf__tower *w, int t, int kind, int64_t images, int64_t patches)
 {
-    sheaf__tower tower[SHEAF__MOST_TOWERS];
-    const int t = tower_of(m, kind);
-    if (t < 0)
-        return 0;
-    sheaf__towers_of(tower, &m->schema->config);
     if (kind == sheaf__rows_given(t)) /* where they are other rows than its patches */
-        return tower[t].ragged || tower[t].gives != tower[t].patches ? images * tower[t].gives : 0;
-    return kind == sheaf__rows_inside(t) ? patches + images * (tower[t].rows - tower[t].patches)
-                                         : patches;
+        return w->ragged || w->gives != w->patches ? images * w->gives : 0;
+    return kind == sheaf__rows_inside(t) ? patches + images * (w->rows - w->patches) : patches;
 }
 
 sheaf_status *sheaf__row_kinds_open(sheaf__row_kinds *out, sheaf__model *model,
@@ -33,10 +29,12 @@ sheaf_status *sheaf__row_kinds_open(sheaf__row_kinds *out, sheaf__model *model,
         model->options.lora->options.dropout <= 0)
         return NULL;
     for (int k = 0; k < SHEAF__ROW_KINDS && st == NULL; k++) {
-        const int t = tower_of(model, k);
+        sheaf__tower tower[SHEAF__MOST_TOWERS];
+        int t;
+        const sheaf__tower *w = tower_of(tower, &t, model, k);
         const size_t n = (size_t)(k < SHEAF__STREAMS ? tokens
-                                  : t < 0            ? 0
-                                          : rows_of(model, k, most->images, most->patches[t]));
+                                  : w == NULL        ? 0
+                                              : rows_of(w, t, k, most->images, most->patches[t]));
         if (n == 0)
             continue;
         st = sheaf__take(&out->sample[k], model->context, n * 8, SHEAF_MEM_INPUTS);
@@ -60,15 +58,14 @@ static void fill_images(sheaf__row_kinds *kinds, int k, const sheaf__model *mode
 {
     const int64_t embedded = sheaf__image_positions(&model->schema->config);
     sheaf__tower tower[SHEAF__MOST_TOWERS];
-    const int t = tower_of(model, k);
+    int t;
+    const sheaf__tower *w = tower_of(tower, &t, model, k);
     int64_t at = 0, next = 0, before = 0;
-    sheaf__towers_of(tower, &model->schema->config);
-    for (int64_t i = 0; i < images && t >= 0; i++) {
+    for (int64_t i = 0; i < images && w != NULL; i++) {
         const int64_t sample = tokens->sample[batch->image_row[i * embedded]],
-                      patches = tower[t].ragged
-                                    ? sheaf__picture_seen(batch->picture, images, i, &tower[t], t)
-                                    : tower[t].patches,
-                      end = at + rows_of(model, k, 1, patches);
+                      patches = w->ragged ? sheaf__picture_seen(batch->picture, images, i, w, t)
+                                          : w->patches,
+                      end = at + rows_of(w, t, k, 1, patches);
         next = i > 0 && sample == before ? next : 0;
         before = sample;
         for (; at < end; at++, next++) {

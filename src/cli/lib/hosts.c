@@ -28,8 +28,12 @@ static bool add(cli_hosts *h, int64_t *capacity, const char *at, size_t size, bo
     const char *slots = strstr(words, "slots="), *number = slots != NULL        ? slots + 6
                                                            : words[name] == ':' ? words + name + 1
                                                                                 : "0";
-    cli_host *one = &h->host[h->count++];
+    cli_host *one = &h->host[h->count];
     *one = (cli_host){ .name = strndup(at, name < size ? name : size), .slots = atoi(number) };
+    while (one->name != NULL && one->first < h->count &&
+           strcmp(h->host[one->first].name, one->name) != 0)
+        one->first++;
+    h->count++;
     if (is_list)
         one->words = words;
     else
@@ -90,12 +94,8 @@ void cli_hosts_slots(int slots[SHEAF_MAX_SLICES + 1], const cli_hosts *h)
     int n = 0;
     for (int i = 0; i < h->count && n < SHEAF_MAX_SLICES; i++) {
         slots[n] = 0;
-        for (int j = 0; j < h->count; j++)
-            if (strcmp(h->host[j].name, h->host[i].name) == 0) {
-                if (j < i)
-                    break; /* counted there */
-                slots[n] += slots_of(&h->host[j]);
-            }
+        for (int j = i; j < h->count && h->host[i].first == i; j++)
+            slots[n] += h->host[j].first == i ? slots_of(&h->host[j]) : 0;
         n += slots[n] > 0;
     }
     slots[n] = 0;
@@ -135,15 +135,6 @@ char *cli_hosts_words(const cli_hosts *hosts, int ranks)
 }
 
 /* ---- who answers ---- */
-
-/* The same name stands before: its number; else -1. */
-static int before(const cli_hosts *hosts, int i)
-{
-    for (int k = 0; k < i; k++)
-        if (strcmp(hosts->host[k].name, hosts->host[i].name) == 0)
-            return k;
-    return -1;
-}
 
 /* In a new process, with a group of its own: what it starts in turn is killed with it. */
 static void ask(const char *mpirun, bool is_open, const char *host, const char *self)
@@ -185,7 +176,7 @@ int cli_hosts_ask(cli_hosts *hosts, const char *mpi)
         goto done;
     self[n] = '\0';
     for (int i = 0; i < hosts->count; i++) /* all at once */
-        if (before(hosts, i) < 0 && (pid[i] = fork()) == 0)
+        if (hosts->host[i].first == i && (pid[i] = fork()) == 0)
             ask(mpirun, is_open, hosts->host[i].name, self);
     const double until = sheaf__seconds() + ANSWER_S;
     for (int i = 0; i < hosts->count; i++)
@@ -198,11 +189,8 @@ int cli_hosts_ask(cli_hosts *hosts, const char *mpi)
     for (int i = 0; i < hosts->count; i++)
         if (pid[i] > 0)
             waitpid(pid[i], NULL, 0);
-    for (int i = 0; i < hosts->count; i++) {
-        const int same = before(hosts, i);
-        hosts->host[i].lost =
-            lost < asked && (same < 0 ? hosts->host[i].lost : hosts->host[same].lost);
-    }
+    for (int i = 0; i < hosts->count; i++) /* the first of a name comes first */
+        hosts->host[i].lost = lost < asked && hosts->host[hosts->host[i].first].lost;
 done:
     sheaf_status_free(st);
     free(mpirun);

@@ -62,6 +62,7 @@ typedef struct cli_host {
     char *name;  /* as it is written there */
     char *words; /* "a:2", as --hosts has it; NULL: a line of a file */
     int slots;   /* 0: not said */
+    int first;   /* number of the first host of that name */
     bool lost;
 } cli_host;
 
