@@ -44,6 +44,7 @@ typedef struct peer {
     char *in, *out;    /* [MESSAGE] */
     sheaf__mpi_request receiving, sending;
     bool receives, sends;
+    bool sends_more, receives_more; /* than what came with the message */
     size_t got;
 } peer;
 
@@ -196,6 +197,7 @@ static int pack(const mesh *m, const sheaf__heading *mine, peer *to, int rank)
             memcpy(at, m->send[i].bytes, m->send[i].size);
             at += m->send[i].size;
         }
+    to->sends_more = !w.with_them && w.total > 0;
     memcpy(to->out, &w, sizeof w);
     return (int)(at - to->out);
 }
@@ -217,6 +219,7 @@ static sheaf_status *unpack(mesh *m, peer *from, int rank)
         from->heading.status = take_words(w.code, from->in + sizeof w, (size_t)w.words);
     from->total = w.total;
     from->bytes = w.with_them ? from->in + sizeof w + w.words : NULL;
+    from->receives_more = !w.with_them && w.total > 0;
     from->left = w.op == SHEAF__OP_LEFT;
     return NULL;
 }
@@ -384,17 +387,6 @@ static sheaf_status *wait_for_pieces(mesh *m)
     return NULL;
 }
 
-static bool flows(const mesh *m, int rank, bool sends)
-{
-    if (rank == m->comm.rank)
-        return false;
-    if (!sends)
-        return m->peer[rank].bytes == NULL && m->peer[rank].total > 0;
-    wire w;
-    memcpy(&w, m->peer[rank].out, sizeof w);
-    return !w.with_them && w.total > 0;
-}
-
 static sheaf_status *collect(sheaf_comm *comm, const sheaf__move *receive, int count)
 {
     mesh *m = comm->state;
@@ -405,9 +397,10 @@ static sheaf_status *collect(sheaf_comm *comm, const sheaf__move *receive, int c
     for (int sends = 0; sends < 2; sends++) /* what is received first: it has a place then */
         for (int i = 1; i < comm->ranks && st == NULL; i++) {
             const int r = (comm->rank + i) % comm->ranks;
-            if (flows(m, r, sends != 0))
-                st = sends ? begin_pieces(m, m->send, m->nsend, r, true)
-                           : begin_pieces(m, receive, count, r, false);
+            if (sends && m->peer[r].sends_more)
+                st = begin_pieces(m, m->send, m->nsend, r, true);
+            else if (!sends && m->peer[r].receives_more)
+                st = begin_pieces(m, receive, count, r, false);
         }
     return st == NULL ? wait_for_pieces(m) : st;
 }

@@ -85,7 +85,7 @@ static sheaf_status *take_flag(cli *cli, const cli_option *options, const char *
     const char *equals = strchr(word, '=');
     bool off;
     if (strcmp(word, "--json") == 0)
-        return NULL; /* cli_parse() has seen it */
+        return NULL; /* cli_main() has seen it */
     const cli_option *o = option_of(options, word, &off);
     if (o == NULL)
         return unknown_flag(cli, options, word);
@@ -254,9 +254,6 @@ static sheaf_status *check_build(const cli_command *command)
 sheaf_status *cli_parse(cli *cli, const cli_option *options, cli_paths *paths, int argc,
                         char **argv)
 {
-    /* Known first, so that a wrong flag before it is reported as JSON too. */
-    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++)
-        cli->json |= strcmp(argv[i], "--json") == 0;
     assert(count_of(options) <= CLI_MAX_OPTIONS);
     char **words = argv + 1; /* words are moved to the front as they are met */
     int count = 0;

@@ -14,39 +14,23 @@
 
 #define ENDING ".recipe"
 
-static const char memory_for[] = "path of a recipe";
-
-/* "DIR/name" with DIR the binary's folder. */
-static sheaf_status *beside_binary(char **out, const char *name)
-{
-    char binary[PATH_MAX];
-    const ssize_t n = readlink("/proc/self/exe", binary, sizeof binary - 1);
-    if (n <= 0)
-        return sheaf_expected(sheaf_fail(SHEAF_E_IO, "/proc/self/exe"), "a link to this program");
-    binary[n] = '\0';
-    char *dir = NULL;
-    sheaf_status *st = sheaf__path_parent(&dir, binary);
-    TRY(st, sheaf__path_join(out, dir, name));
-    free(dir);
-    return st;
-}
-
-/* The folder of the recipes that come with sheaf; *out NULL when there is none. */
-static sheaf_status *shipped_folder(char **out)
+/* The folder of the recipes that come with sheaf (malloc'd); NULL: there is none. */
+static char *shipped_folder(void)
 {
     static const char *const beside[] = { "../share/sheaf/recipes", "../../../recipes" };
     const char *own = getenv("SHEAF_RECIPES");
-    *out = NULL;
+    char binary[PATH_MAX] = "", *folder = NULL;
     if (own != NULL && *own != '\0')
-        return (*out = strdup(own)) == NULL ? sheaf__no_memory(memory_for) : NULL;
+        return strdup(own);
+    if (readlink("/proc/self/exe", binary, sizeof binary - 1) < 0 || strrchr(binary, '/') == NULL)
+        return NULL;
+    *strrchr(binary, '/') = '\0';
     for (size_t i = 0; i < sizeof beside / sizeof *beside; i++) {
-        sheaf_status *st = beside_binary(out, beside[i]);
-        if (st != NULL)
-            return st;
-        if (sheaf__path_kind(*out) == SHEAF_PATH_DIR)
+        if (asprintf(&folder, "%s/%s", binary, beside[i]) < 0)
             return NULL;
-        free(*out);
-        *out = NULL;
+        if (sheaf__path_kind(folder) == SHEAF_PATH_DIR)
+            return folder;
+        free(folder);
     }
     return NULL;
 }
@@ -54,35 +38,31 @@ static sheaf_status *shipped_folder(char **out)
 static sheaf_status *not_found(const char *name, const char *folder)
 {
     sheaf_status *st = sheaf_fail(SHEAF_E_IO, "%s", name);
-    sheaf_expected(st, "a file, or the name of a recipe that comes with sheaf");
+    sheaf_text list = { 0 };
     char **names = NULL;
     int64_t count = 0, n = 0;
+    sheaf_expected(st, "a file, or the name of a recipe that comes with sheaf");
     if (folder != NULL)
         sheaf_status_free(sheaf__list_dir(&names, &count, folder));
     for (int64_t i = 0; i < count; i++) { /* recipes to the front, without their ending */
-        if (!sheaf__ends_with(names[i], ENDING))
+        char *const one = names[i];
+        if (!sheaf__ends_with(one, ENDING))
             continue;
-        names[i][strlen(names[i]) - strlen(ENDING)] = '\0';
-        char *const other = names[n];
-        names[n++] = names[i];
-        names[i] = other;
+        one[strlen(one) - strlen(ENDING)] = '\0';
+        sheaf__text_add(&list, "%s%s", n == 0 ? "" : ", ", one);
+        names[i] = names[n];
+        names[n++] = one;
     }
     const char *near = n == 0 ? NULL : sheaf__nearest(name, (const char *const *)names, (int)n);
     if (near != NULL)
         sheaf_try_this(st, "did you mean %s", near);
-    else if (n > 0) {
-        sheaf_text text = { 0 };
-        char *list = NULL;
-        for (int64_t i = 0; i < n; i++)
-            sheaf__text_add(&text, "%s%s", i == 0 ? "" : ", ", names[i]);
-        sheaf_status_free(sheaf__text_take(&list, &text));
-        if (list != NULL)
-            sheaf_try_this(st, "one of: %s", list);
-        free(list);
-    } else
-        sheaf_try_this(
-            st,
-            "the path of a file, or SHEAF_RECIPES=DIR with DIR the folder recipes of sheaf's sources");
+    else if (list.at != NULL)
+        sheaf_try_this(st, "one of: %s", list.at);
+    else
+        sheaf_try_this(st,
+                       "the path of a file, or SHEAF_RECIPES=DIR with DIR the folder recipes of "
+                       "sheaf's sources");
+    sheaf__text_release(&list);
     sheaf__names_free(names, count);
     return sheaf_found(st, "nothing of that name%s%s", folder == NULL ? "" : " here or in ",
                        folder == NULL ? "" : folder);
@@ -90,25 +70,21 @@ static sheaf_status *not_found(const char *name, const char *folder)
 
 sheaf_status *cli_recipe_find(char **path, const char *name)
 {
-    *path = NULL;
-    const sheaf_path_kind kind =
-        sheaf__path_kind(name); /* a folder of that name may well be a run's */
-    if ((kind != SHEAF_PATH_NONE && kind != SHEAF_PATH_DIR) || strchr(name, '/') != NULL)
-        return (*path = strdup(name)) == NULL ? sheaf__no_memory(memory_for)
-                                              : NULL; /* what is wrong with it, reading tells */
-    char *folder = NULL;
-    sheaf_status *st = shipped_folder(&folder);
-    for (int i = 0; i < 2 && st == NULL && folder != NULL && *path == NULL; i++) {
+    const sheaf_path_kind kind = sheaf__path_kind(name); /* a folder may well be a run's */
+    const bool here =
+        (kind != SHEAF_PATH_NONE && kind != SHEAF_PATH_DIR) || strchr(name, '/') != NULL;
+    *path = here ? strdup(name) : NULL; /* what is wrong with it, reading tells */
+    if (here)
+        return *path == NULL ? sheaf__no_memory("--recipe") : NULL;
+    char *folder = shipped_folder();
+    for (int i = 0; i < 2 && folder != NULL && *path == NULL; i++)
         if (asprintf(path, "%s/%s%s", folder, name, i == 0 ? ENDING : "") < 0) {
             *path = NULL;
-            st = sheaf__no_memory(memory_for);
         } else if (sheaf__path_kind(*path) != SHEAF_PATH_FILE) {
             free(*path);
             *path = NULL;
         }
-    }
-    if (st == NULL && *path == NULL)
-        st = not_found(name, folder);
+    sheaf_status *st = *path == NULL ? not_found(name, folder) : NULL;
     free(folder);
     return st;
 }
