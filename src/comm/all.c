@@ -40,14 +40,6 @@ sheaf_status *sheaf__all_gather(sheaf_comm *all, void *bytes, size_t size)
     return all == NULL ? NULL : sheaf_comm_gather(all, bytes, sizes);
 }
 
-sheaf_status *sheaf__all_decide(sheaf_comm *all, bool *flag)
-{
-    uint8_t value = *flag;
-    sheaf_status *st = sheaf__all_broadcast(all, &value, sizeof value);
-    *flag = value != 0;
-    return st;
-}
-
 sheaf_status *sheaf__all_share(sheaf_comm *all, char **text)
 {
     const bool first = sheaf__all_first(all);

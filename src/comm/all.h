@@ -21,8 +21,6 @@ sheaf_status *sheaf__all_agree(sheaf_comm *all, sheaf_status *mine);
 sheaf_status *sheaf__all_broadcast(sheaf_comm *all, void *bytes, size_t size);
 /* sheaf__all_gather - `size` bytes of each, which it has put at its number, to all. */
 sheaf_status *sheaf__all_gather(sheaf_comm *all, void *bytes, size_t size);
-/* sheaf__all_decide - *flag of the first. */
-sheaf_status *sheaf__all_decide(sheaf_comm *all, bool *flag);
 /* sheaf__all_share - the first's text, which may be NULL, to all: *text of the others is replaced
  * and owned by the caller. */
 sheaf_status *sheaf__all_share(sheaf_comm *all, char **text);

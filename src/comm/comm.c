@@ -255,19 +255,6 @@ sheaf_status *sheaf_comm_gather(sheaf_comm *comm, void *all, const size_t *size)
 
 /* ---- select ---- */
 
-static sheaf_status *reserve_moves(sheaf_comm *comm, int64_t count)
-{
-    if (count <= comm->moves_capacity)
-        return NULL;
-    free(comm->moves);
-    comm->moves_capacity = 0;
-    comm->moves = malloc((size_t)count * sizeof *comm->moves);
-    if (comm->moves == NULL)
-        return sheaf__no_memory("the pieces of a select");
-    comm->moves_capacity = count;
-    return NULL;
-}
-
 /* Neighbouring rows of one owner go as one piece. Both lists have space for `nrows`. */
 static void select_moves(const sheaf_comm *comm, char *rows, size_t row_bytes, int64_t nrows,
                          const int32_t *owner, sheaf__move *send, int *nsend, sheaf__move *receive,
@@ -305,7 +292,8 @@ sheaf_status *sheaf_comm_select(sheaf_comm *comm, void *rows, size_t row_bytes, 
                                .size = (uint64_t)nrows * row_bytes,
                                .digest = sheaf__comm_digest(0, row_bytes) };
     sheaf_status *st = check_owners(comm, nrows, owner, &heading.digest);
-    TRY(st, reserve_moves(comm, 2 * nrows));
+    if (st == NULL && !SHEAF_GROW(&comm->moves, &comm->moves_capacity, 2 * nrows))
+        st = sheaf__no_memory("the pieces of a select");
     if (st != NULL)
         return st;
     int nsend, nreceive;

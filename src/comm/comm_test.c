@@ -9,7 +9,7 @@
 
 #include "base/status.h"
 #include "base/thread.h"
-#include "comm/messages.h"
+#include "comm/transport.h"
 #include "tests/comm_run.h"
 
 #define EXPECT(what, condition)                                                                    \

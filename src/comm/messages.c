@@ -1,9 +1,9 @@
-/* messages.c - see messages.h.
+/* messages.c - see transport.h.
  *
  * A message begins with a `wire`; then the failure's four lines, each ended by NUL; then the bytes
  * of all moves for its receiver, in order, where they are few. All processes run on processors of
  * one kind: numbers travel as they lie. */
-#include "comm/messages.h"
+#include "comm/transport.h"
 
 #include <sched.h>
 #include <time.h>

@@ -11,7 +11,7 @@
 #include "base/hash.h"
 #include "comm/all.h"
 #include "comm/doing.h"
-#include "comm/messages.h"
+#include "comm/transport.h"
 #include "comm/plugins.h"
 #include "comm/watch/self.h"
 

@@ -60,7 +60,7 @@ sheaf_status *sheaf__sums_agree(sheaf_comm *all, bool tiles)
 {
     if (all == NULL || sheaf__units_told())
         return NULL;
-    sheaf_status *st = sheaf__all_decide(all, &tiles);
+    sheaf_status *st = sheaf__all_broadcast(all, &tiles, sizeof tiles);
     if (st == NULL)
         sheaf__units_prefer(tiles);
     return st;

@@ -19,8 +19,21 @@ struct sheaf__stepper {
     int64_t *sample, *position; /* per token row, for dropout and noise; NULL without */
     float *half;                /* per token row, of noise; NULL without */
     sheaf__noise_in noise;
+    /* Of the rows at hand, and their numbers among all samples: two micro-batches of each group. */
+    int64_t *rows, *samples;
     bool follows; /* dry: the rows of the data, as a real run takes them */
 };
+
+static sheaf_status *take_rows(sheaf__stepper *s)
+{
+    const int groups = s->context->groups > 1 ? s->context->groups : 1;
+    const size_t rows = 2 * (size_t)s->run->micro_batch * (size_t)groups;
+    s->rows = calloc(2 * rows, sizeof *s->rows);
+    if (s->rows == NULL)
+        return sheaf__no_memory("rows of a step");
+    s->samples = s->rows + rows;
+    return NULL;
+}
 
 static sheaf_status *take_random(sheaf__stepper *s)
 {
@@ -59,6 +72,7 @@ sheaf_status *sheaf__stepper_new(sheaf__stepper **out, sheaf__model *model,
                                   .rerun = s->run->checkpointing,
                                   .noise = s->run->neftune_alpha > 0 ? &s->noise : NULL });
     TRY(st, take_random(s));
+    TRY(st, take_rows(s));
     s->noise = (sheaf__noise_in){ &s->runner.info, s->half };
     s->runner.head.smoothing = s->run->label_smoothing;
     s->runner.info = (sheaf__step_info){
@@ -80,6 +94,7 @@ void sheaf__stepper_free(sheaf__stepper *s)
     sheaf__give(s->context, s->sample);
     sheaf__give(s->context, s->position);
     sheaf__give(s->context, s->half);
+    free(s->rows);
     free(s);
 }
 
@@ -133,13 +148,12 @@ static void name_positions(sheaf__stepper *s, int64_t at, int64_t seq, int64_t r
     }
 }
 
-static void choose_rows(sheaf__stepper *s, int64_t done, int64_t micro, int64_t *row,
-                        int64_t *sample)
+static void choose_rows(sheaf__stepper *s, int64_t done, int64_t micro)
 {
-    const int64_t n = rows_of(s, done, micro, row, sample),
-                  seq = sheaf__runner_holds(&s->runner, row).seq;
+    const int64_t n = rows_of(s, done, micro, s->rows, s->samples),
+                  seq = sheaf__runner_holds(&s->runner, s->rows).seq;
     for (int64_t r = 0; r < n && s->sample != NULL; r++)
-        name_positions(s, r * seq, seq, row[r], sample[r]);
+        name_positions(s, r * seq, seq, s->rows[r], s->samples[r]);
 }
 
 /* Micro-batches that `group` runs, one accumulator after the other. */
@@ -155,7 +169,7 @@ static sheaf_range micros_of(const sheaf__stepper *s, int group)
 /* This micro-batch and the one after it, of the next step if need be. One rank's word is enough
  * where ranks share what they read: the first one's, which takes other groups to be as far. `row`
  * and `sample` have space for two of each group. */
-static void announce(sheaf__stepper *s, int64_t done, int64_t micro, int64_t *row, int64_t *sample)
+static void announce(sheaf__stepper *s, int64_t done, int64_t micro)
 {
     const sheaf__context *c = s->context;
     const int64_t at = micro - micros_of(s, c->group).begin;
@@ -168,22 +182,21 @@ static void announce(sheaf__stepper *s, int64_t done, int64_t micro, int64_t *ro
             continue;
         const bool last = of.begin + at + 1 >= of.end;
         if (of.begin + at < of.end)
-            count += rows_of(s, done, of.begin + at, row + count, sample + count);
+            count += rows_of(s, done, of.begin + at, s->rows + count, s->samples + count);
         if (of.begin < of.end)
             count += rows_of(s, last ? done + 1 : done, last ? of.begin : of.begin + at + 1,
-                             row + count, sample + count);
+                             s->rows + count, s->samples + count);
     }
-    sheaf_data_announce(s->subset.data, row, count);
+    sheaf_data_announce(s->subset.data, s->rows, count);
 }
 
 /* Label tokens of the whole step, before its first forward. */
-static void count_labels(sheaf__stepper *s, int64_t done, int64_t *row, int64_t *sample,
-                         sheaf__step_result *out)
+static void count_labels(sheaf__stepper *s, int64_t done, sheaf__step_result *out)
 {
     for (int64_t micro = 0; micro < s->run->accumulate; micro++) {
-        const int64_t n = rows_of(s, done, micro, row, sample);
-        out->labels += sheaf_data_labels(s->subset.data, row, n);
-        out->tokens += sheaf_data_tokens(s->subset.data, row, n);
+        const int64_t n = rows_of(s, done, micro, s->rows, s->samples);
+        out->labels += sheaf_data_labels(s->subset.data, s->rows, n);
+        out->tokens += sheaf_data_tokens(s->subset.data, s->rows, n);
     }
 }
 
@@ -192,14 +205,14 @@ static void count_labels(sheaf__stepper *s, int64_t done, int64_t *row, int64_t 
 /* Runs micro-batches [begin, end) of a step once more, up to the first that is not finite
  * somewhere, which `micro` then is; `row` are its rows. What was computed for this step is lost. */
 static sheaf_status *find_source(sheaf__bad *bad, int64_t *micro, sheaf__stepper *s, int64_t done,
-                                 int64_t begin, int64_t end, int64_t *row, int64_t *sample)
+                                 int64_t begin, int64_t end)
 {
     sheaf_status *st = NULL;
     *bad = (sheaf__bad){ 0 };
     s->runner.watch = bad;
     for (int64_t m = begin; m < end && st == NULL && bad->op == NULL; m++) {
-        choose_rows(s, done, m, row, sample);
-        st = sheaf__runner_run(&s->runner, row);
+        choose_rows(s, done, m);
+        st = sheaf__runner_run(&s->runner, s->rows);
         *micro = m;
     }
     s->runner.watch = NULL;
@@ -233,8 +246,8 @@ static sheaf_status *advise(sheaf_status *st, const sheaf__stepper *s, const cha
 }
 
 /* micro: the one whose loss it is, -1: the gradient of all of them. */
-static sheaf_status *not_finite(sheaf__stepper *s, int64_t done, int64_t micro, int64_t *row,
-                                int64_t *sample, const char *what, double value)
+static sheaf_status *not_finite(sheaf__stepper *s, int64_t done, int64_t micro, const char *what,
+                                double value)
 {
     const bool all = micro < 0;
     const char *weight = NULL, *gradient = NULL;
@@ -244,15 +257,15 @@ static sheaf_status *not_finite(sheaf__stepper *s, int64_t done, int64_t micro, 
     if (st == NULL && all)
         /* what is run again is added to it */
         st = sheaf__bad_trained(&gradient, s->model->trained, s->context->comm, true);
-    TRY(st, find_source(&bad, &micro, s, done, all ? 0 : micro,
-                        all ? s->run->accumulate : micro + 1, row, sample));
+    TRY(st,
+        find_source(&bad, &micro, s, done, all ? 0 : micro, all ? s->run->accumulate : micro + 1));
     if (st != NULL)
         return st;
     sheaf__text_add(&text, "%s", isnan(value) ? "nan" : value < 0 ? "-inf" : "inf");
     if (bad.op != NULL) {
         sheaf__text_add(&text, " in micro-batch %" PRId64 " of %" PRId64 " (", micro + 1,
                         s->run->accumulate);
-        sheaf__bad_rows(&text, row, s->run->micro_batch);
+        sheaf__bad_rows(&text, s->rows, s->run->micro_batch);
         sheaf__text_add(&text, " of the data, counted from 0)");
     } else if (gradient != NULL) {
         sheaf__text_add(&text, ": the gradient of '%s'; all that it is made of is finite",
@@ -270,7 +283,7 @@ static sheaf_status *not_finite(sheaf__stepper *s, int64_t done, int64_t micro, 
 
 /* The micro-batches of one accumulator; loss: of each. */
 static sheaf_status *run_accumulator(sheaf__stepper *s, int64_t done, sheaf_range micros,
-                                     int64_t *row, int64_t *sample, double *loss)
+                                     double *loss)
 {
     const bool dry = s->context->device->kind == SHEAF_DRY;
     sheaf_status *st = NULL;
@@ -278,16 +291,16 @@ static sheaf_status *run_accumulator(sheaf__stepper *s, int64_t done, sheaf_rang
         sheaf__costs before;
         sheaf__costs_of(&before, s->context);
         if (s->follows)
-            rows_of(s, done, micro, row, sample);
+            rows_of(s, done, micro, s->rows, s->samples);
         sheaf__doing_step(s->context->doing, done + 1, micro + 1);
         if (!dry) {
-            announce(s, done, micro, row, sample);
-            choose_rows(s, done, micro, row, sample);
+            announce(s, done, micro);
+            choose_rows(s, done, micro);
         }
-        st = sheaf__runner_run(&s->runner, dry && !s->follows ? NULL : row);
+        st = sheaf__runner_run(&s->runner, dry && !s->follows ? NULL : s->rows);
         loss[micro] = s->runner.head.loss_sum;
         if (st == NULL && !dry && !isfinite(loss[micro]))
-            st = not_finite(s, done, micro, row, sample, "loss", loss[micro]);
+            st = not_finite(s, done, micro, "loss", loss[micro]);
         if (dry && !s->follows && micro > micros.begin) { /* the accumulator's others are as this */
             sheaf__costs_repeat(s->context, &before, micros.end - 1 - micro);
             break;
@@ -341,8 +354,7 @@ static void add_update(const sheaf__context *c, double began, double waited)
 
 /* This group's micro-batches, accumulator by accumulator, and what peers found in theirs;
  * gradients end in the trained set. */
-static sheaf_status *run_accumulators(sheaf__stepper *s, int64_t done, int64_t *row,
-                                      int64_t *sample, sheaf__step_result *out)
+static sheaf_status *run_accumulators(sheaf__stepper *s, int64_t done, sheaf__step_result *out)
 {
     const int64_t n = s->run->accumulate, count = s->options.accumulators;
     const sheaf_range own = sheaf__share_of(count, s->context, s->context->group);
@@ -361,7 +373,7 @@ static sheaf_status *run_accumulators(sheaf__stepper *s, int64_t done, int64_t *
         if (!present[g] || g < own.begin || g >= own.end)
             continue;
         st = sheaf__accumulator_begin(s->model->trained, &stack, (int)g);
-        TRY(st, run_accumulator(s, done, micros, row, sample, loss));
+        TRY(st, run_accumulator(s, done, micros, loss));
     }
     const double began = time_of(s->context), waited = waiting_of(s->context);
     if (st == NULL) {
@@ -404,8 +416,7 @@ static sheaf_status *update(sheaf__stepper *s, int64_t updates, double lr,
 
 /* The norm of what the step found, before clipping. One that is not finite is the scale's business
  * where there is one, and a failure else. */
-static sheaf_status *judge(sheaf__step_result *out, sheaf__stepper *s, int64_t done, int64_t *row,
-                           int64_t *sample)
+static sheaf_status *judge(sheaf__step_result *out, sheaf__stepper *s, int64_t done)
 {
     sheaf__scaler *scaler = s->options.scaler;
     sheaf_status *st = sheaf__grad_norm(&out->grad_norm, s->model->trained);
@@ -415,8 +426,7 @@ static sheaf_status *judge(sheaf__step_result *out, sheaf__stepper *s, int64_t d
         out->grad_norm /= out->scale; /* a power of two */
     if (!isfinite(out->grad_norm)) {
         out->skipped = scaler != NULL && sheaf__scaler_overflow(scaler);
-        return out->skipped ? NULL
-                            : not_finite(s, done, -1, row, sample, "gradient norm", out->grad_norm);
+        return out->skipped ? NULL : not_finite(s, done, -1, "gradient norm", out->grad_norm);
     }
     if (scaler != NULL)
         sheaf__scaler_good(scaler);
@@ -429,22 +439,16 @@ sheaf_status *sheaf__stepper_run(sheaf__step_result *out, sheaf__stepper *s, int
     const bool dry = s->context->device->kind == SHEAF_DRY;
     const sheaf__scaler *scaler = s->options.scaler;
     const int64_t updates = done - (scaler == NULL ? 0 : scaler->skipped);
-    const int64_t space =
-        2 * s->run->micro_batch * (s->context->groups > 1 ? s->context->groups : 1);
-    int64_t *row = calloc((size_t)space * 2, sizeof *row), *sample = row + space;
     *out = (sheaf__step_result){ .scale = scaler == NULL ? 0 : scaler->scale };
-    if (row == NULL)
-        return sheaf__no_memory("rows of a step");
     if (!dry)
-        count_labels(s, done, row, sample, out);
-    sheaf_status *st = run_accumulators(s, done, row, sample, out);
+        count_labels(s, done, out);
+    sheaf_status *st = run_accumulators(s, done, out);
     sheaf__doing_step(s->context->doing, done + 1, 0);
     sheaf__doing_phase(s->context->doing, "update");
     const double began = time_of(s->context), waited = waiting_of(s->context);
-    TRY(st, judge(out, s, done, row, sample));
+    TRY(st, judge(out, s, done));
     if (st == NULL && !out->skipped)
         st = sheaf_in(update(s, updates, lr, out), "update");
     add_update(s->context, began, waited);
-    free(row);
     return st;
 }

@@ -523,5 +523,5 @@ int cmd_eval(cli *cli, int argc, char **argv)
     }
     TRY(st, run(cli, &w));
     sheaf__evaluator_close(e);
-    return cli_processes_report(&w.processes, cli, st);
+    return cli_processes_answer(&w.processes, cli, st, true);
 }

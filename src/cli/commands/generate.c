@@ -322,5 +322,5 @@ int cmd_generate(cli *cli, int argc, char **argv)
     if (st != NULL && cli_signals_stopped_by() != NULL && !s.processes.elsewhere &&
         sheaf_status_found(st)[0] == '\0')
         sheaf_found(st, "a request to stop");
-    return cli_processes_report(&s.processes, cli, cli_signals_explain(st));
+    return cli_processes_answer(&s.processes, cli, cli_signals_explain(st), true);
 }

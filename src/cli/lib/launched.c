@@ -190,16 +190,21 @@ void cli_meeting_over(void)
  * words, and the first one looks for what else died. */
 enum { MOMENT = 2 };
 
+static void unblock(int number)
+{
+    sigset_t it;
+    sigemptyset(&it);
+    sigaddset(&it, number);
+    sigprocmask(SIG_UNBLOCK, &it, NULL);
+}
+
 /* As the rank did: a process that ends by itself the launcher may take for one that was done, and
  * leave the others alone. */
 static void die_of(int number)
 {
-    sigset_t it;
     setrlimit(RLIMIT_CORE, &(struct rlimit){ 0 }); /* the rank has left one */
     signal(number, SIG_DFL);
-    sigemptyset(&it);
-    sigaddset(&it, number);
-    sigprocmask(SIG_UNBLOCK, &it, NULL);
+    unblock(number);
     raise(number);
     _exit(CLI_FAILED);
 }
@@ -257,12 +262,9 @@ static void end_anyway(int number)
 
 void cli_linger_end(void)
 {
-    sigset_t it;
     fflush(NULL);
     signal(SIGALRM, end_anyway);
-    sigemptyset(&it);
-    sigaddset(&it, SIGALRM);
-    sigprocmask(SIG_UNBLOCK, &it, NULL);
+    unblock(SIGALRM);
     alarm(FINISH_S);
 }
 

@@ -172,8 +172,3 @@ int cli_processes_answer(cli_processes *p, cli *cli, sheaf_status *st, bool yes)
     sheaf_status_free(st);
     return p->code;
 }
-
-int cli_processes_report(cli_processes *p, cli *cli, sheaf_status *st)
-{
-    return cli_processes_answer(p, cli, st, true);
-}

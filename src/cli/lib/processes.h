@@ -51,7 +51,6 @@ sheaf_status *cli_processes_alone(bool *elsewhere, const cli *cli);
  * is set, with that status, too. */
 sheaf_status *cli_processes_launch(bool *elsewhere, int *code, const cli_launch_options *options);
 
-/* cli_processes_report - cli_report(), or the code of those that did it elsewhere. The end of the
- * watch: no call of all processes comes after it. _answer: the same of cli_answer(). */
-int cli_processes_report(cli_processes *flags, cli *cli, sheaf_status *st);
+/* cli_processes_answer - cli_answer(), or the code of those that did it elsewhere. The end of the
+ * watch: no call of all processes comes after it. */
 int cli_processes_answer(cli_processes *flags, cli *cli, sheaf_status *st, bool yes);

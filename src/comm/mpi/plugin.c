@@ -88,11 +88,6 @@ static void explain(char text[SHEAF__MPI_TEXT], int error)
     snprintf(text, SHEAF__MPI_TEXT, "%.*s", SHEAF__MPI_TEXT - 1, all);
 }
 
-static int finish(void)
-{
-    return MPI_Finalize();
-}
-
 static void end_all(int code)
 {
     MPI_Abort(MPI_COMM_WORLD, code);
@@ -100,5 +95,6 @@ static void end_all(int code)
 
 __attribute__((visibility("default"))) extern const sheaf__mpi sheaf__mpi_plugin;
 const sheaf__mpi sheaf__mpi_plugin = {
-    SHEAF__MPI_VERSION, SHEAF_VERSION, start, library, send, receive, test, explain, finish, end_all
+    SHEAF__MPI_VERSION, SHEAF_VERSION, start, library, send, receive, test, explain,
+    MPI_Finalize,       end_all
 };

@@ -216,12 +216,6 @@ bool sheaf__line_send(int fd, const void *frame, size_t size)
     return true;
 }
 
-bool sheaf__line_wait(int fd, int ms)
-{
-    struct pollfd wait = { .fd = fd, .events = POLLIN };
-    return poll(&wait, 1, ms) == 1;
-}
-
 int sheaf__line_read(int fd, void *frame, size_t size, size_t *used)
 {
     while (*used < size) {

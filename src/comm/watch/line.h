@@ -33,8 +33,6 @@ int sheaf__line_accept(int fd);
 
 /* sheaf__line_send - a frame, within two seconds; false: the connection is of no use any more. */
 bool sheaf__line_send(int fd, const void *frame, size_t size);
-/* sheaf__line_wait - until something comes in, or it closes; false: `ms` have passed. */
-bool sheaf__line_wait(int fd, int ms);
 /* sheaf__line_read - takes in what is there of a frame, of which it has *used bytes: 1: it is
  * whole; 0: not yet; -1: the connection has closed. */
 int sheaf__line_read(int fd, void *frame, size_t size, size_t *used);

@@ -306,7 +306,7 @@ static bool is_welcome(sheaf__watch *w, peer *p)
     int got = 0;
     if (!send_frame(p, &f))
         return false;
-    while (got == 0 && sheaf__line_wait(p->fd, GREET_MS))
+    while (got == 0 && poll(&(struct pollfd){ .fd = p->fd, .events = POLLIN }, 1, GREET_MS) == 1)
         got = sheaf__line_read(p->fd, &p->in, sizeof p->in, &p->used);
     p->heard = sheaf__seconds();
     return got > 0 && greeted(w, p, WELCOME);
