@@ -317,43 +317,13 @@ static sheaf_status *open_group(sheaf_comm **out, const processes *p, const int 
                                                                  .crowded = crowded(p->comm) });
 }
 
-/* Where a text names a rank and its host, be it behind what all did: "saving step 2: rank 1 on n2:
- * ..."; NULL: nowhere. */
-static const char *named_rank(const char *where)
-{
-    for (const char *at = where; (at = strstr(at, "rank ")) != NULL; at++) {
-        const size_t digits = strspn(at + 5, "0123456789");
-        const bool begins = at == where || (at >= where + 2 && strncmp(at - 2, ": ", 2) == 0);
-        if (begins && digits > 0 && strncmp(at + 5 + digits, " on ", 4) == 0)
-            return at;
-    }
-    return NULL;
-}
-
-/* The rank in front of what all did. Consumes `st`. */
-static sheaf_status *rank_first(sheaf_status *st, const char *rank)
-{
-    const char *where = sheaf_status_where(st), *rest = strstr(rank, ": ");
-    if (rank == where || rest == NULL)
-        return st;
-    sheaf_status *out = sheaf_fail(sheaf_status_code(st), "%.*s%.*s%s", (int)(rest + 2 - rank),
-                                   rank, (int)(rank - where), where, rest + 2);
-    sheaf_expected(out, "%s", sheaf_status_expected(st));
-    sheaf_found(out, "%s", sheaf_status_found(st));
-    sheaf_try_this(out, "%s", sheaf_status_try(st));
-    sheaf_status_free(st);
-    return out;
-}
-
 sheaf_status *sheaf__process_name_own(const sheaf_comm *all, sheaf_status *st)
 {
     if (st == NULL || all == NULL || !sheaf__all_first(all))
         return st;
-    const char *rank = named_rank(sheaf_status_where(st));
-    if (rank != NULL)
-        return rank_first(st, rank);
     const sheaf_code code = sheaf_status_code(st);
-    return code == SHEAF_E_MEMORY || code == SHEAF_E_IO
+    const bool named = strstr(sheaf_status_where(st), "rank ") != NULL; /* what all did failed */
+    return !named && (code == SHEAF_E_MEMORY || code == SHEAF_E_IO)
                ? sheaf_in(st, "rank 0 on %s", sheaf__all_host(all, 0))
                : st;
 }

@@ -1,6 +1,7 @@
 /* rank.c - see rank.h. */
 #include "train/rank.h"
 
+#include "base/base.h"
 #include "catalog/boxes.h"
 #include "models/crew.h"
 #include "models/rope.h"
@@ -61,13 +62,11 @@ sheaf_status *sheaf__rank_open(sheaf__rank *out, sheaf_device_kind kind, const s
                                      .groups = o->dp,
                                      .group = world / o->tp,
                                      .peers = grid == NULL ? NULL : grid->peers };
-    if (grid == NULL && o->tp > 1)
-        st = sheaf_comm_dry_new(&out->dry[0], out->context.rank, o->tp);
-    if (st == NULL && grid == NULL && o->dp > 1)
-        st = sheaf_comm_dry_new(&out->dry[1], out->context.group, o->dp);
-    if (st != NULL)
-        return st;
     if (grid == NULL) {
+        if (o->tp > 1)
+            st = sheaf_comm_dry_new(&out->dry[0], out->context.rank, o->tp);
+        if (st == NULL && o->dp > 1)
+            st = sheaf_comm_dry_new(&out->dry[1], out->context.group, o->dp);
         out->context.comm = out->dry[0];
         out->context.peers = out->dry[1];
     }
@@ -80,13 +79,11 @@ sheaf_status *sheaf__rank_open(sheaf__rank *out, sheaf_device_kind kind, const s
                                          .backward = true,
                                          .positions = job->seq > judged ? job->seq : judged,
                                          .seed = o->seed };
-    sheaf__scaler_options scale;
-    if (o->dtype == SHEAF_F16) {
+    if (st == NULL && o->dtype == SHEAF_F16) {
+        sheaf__scaler_options scale;
         st = sheaf__scaler_options_read(&scale, o->loss_scale, o->loss_scale_init,
                                         o->loss_scale_window, o->loss_scale_hysteresis,
                                         o->loss_scale_min);
-        if (st != NULL)
-            return st;
         sheaf__scaler_init(&out->scaler, &scale);
     }
     const sheaf__step_options step = { .run = o,
@@ -94,7 +91,7 @@ sheaf_status *sheaf__rank_open(sheaf__rank *out, sheaf_device_kind kind, const s
                                        .each = job->each,
                                        .accumulators = sheaf__accumulators_of(o),
                                        .scaler = o->dtype == SHEAF_F16 ? &out->scaler : NULL };
-    st = sheaf__model_new(&out->model, &out->context, job->schema, &model);
+    TRY(st, sheaf__model_new(&out->model, &out->context, job->schema, &model));
     if (st == NULL && job->selection != NULL)
         sheaf__learning_set(out->model->trained, job->selection);
     if (st == NULL && job->base != NULL)

@@ -142,6 +142,8 @@ static sheaf_status *train_rank(void *arg, const sheaf__grid *grid)
                                             .writer = choose_writers(writer, o),
                                             .locked = r->folder.lock >= 0,
                                             .events = me == 0 ? r->hooks->events : NULL };
+    if (r->hooks->doing != NULL) /* a process has that of its rank alone */
+        sheaf__grid_tell(grid, &r->hooks->doing[sheaf__all_count(r->all) > 1 ? 0 : me]);
     sheaf_status *st = sheaf_checkpoints_open(&store, comm, o->out, &how);
     if (st != NULL)
         goto done;
@@ -257,15 +259,6 @@ static sheaf_status *prepare(sheaf__run *r, const ingredients *in, const char *r
     return sheaf__all_agree(r->all, st);
 }
 
-static sheaf_status *grid_rank(void *context, const sheaf__grid *grid)
-{
-    const sheaf__run *r = context;
-    const int number = sheaf__all_count(r->all) > 1 ? 0 : sheaf_comm_rank(grid->all);
-    sheaf__doing *doing = r->hooks->doing == NULL ? NULL : &r->hooks->doing[number];
-    sheaf__grid_tell(grid, doing);
-    return train_rank(context, grid);
-}
-
 sheaf_status *sheaf_train(sheaf_train_result *out, const sheaf_train_options *asked_for,
                           const char *settings, const char *recipe, const sheaf_train_hooks *hooks)
 {
@@ -315,7 +308,7 @@ sheaf_status *sheaf_train(sheaf_train_result *out, const sheaf_train_options *as
         st = sheaf__grid_run(
             &(sheaf__grid_options){
                 .processes = r.all, .transport = o->transport, .groups = o->dp, .ranks = o->tp },
-            grid_rank, &r);
+            train_rank, &r);
     }
     if (st == NULL && first)
         st = sheaf__out_held(&r.folder);

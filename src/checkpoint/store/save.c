@@ -138,6 +138,12 @@ static sheaf_status *identify(identity *out, saver *s)
     return st;
 }
 
+/* A failure says what was done before it says which rank failed. */
+static sheaf_status *agree(saver *s, sheaf_status *mine)
+{
+    return sheaf_comm_agree(s->comm, sheaf_in(mine, "saving step %" PRId64, s->state->step));
+}
+
 static sheaf_status *compare_identities(saver *s)
 {
     const int ranks = sheaf_comm_ranks(s->comm), me = sheaf_comm_rank(s->comm);
@@ -166,7 +172,7 @@ static sheaf_status *begin(saver *s)
         if (st == NULL)
             strcpy(s->partial, sheaf__output_dir(s->output));
     }
-    st = sheaf_comm_agree(s->comm, st);
+    st = agree(s, st);
     return st != NULL ? st : sheaf_comm_broadcast(s->comm, s->partial, sizeof s->partial, 0);
 }
 
@@ -258,8 +264,8 @@ static sheaf_status *gather(saver *s)
 {
     const size_t each = (size_t)(s->state->count + 1) * (size_t)s->state->slices * sizeof *s->all;
     s->all = calloc((size_t)sheaf_comm_ranks(s->comm), each);
-    sheaf_status *st = sheaf_comm_agree(
-        s->comm, s->all == NULL ? sheaf__no_memory("out of memory for the hashes") : NULL);
+    sheaf_status *st =
+        agree(s, s->all == NULL ? sheaf__no_memory("out of memory for the hashes") : NULL);
     if (st != NULL)
         return st;
     put_record(s);
@@ -343,12 +349,12 @@ sheaf_status *sheaf_checkpoints_save(sheaf_checkpoints *store, sheaf_comm *comm,
 {
     saver s = { .store = store, .comm = comm, .state = state };
     const bool first = sheaf_comm_rank(comm) == 0;
-    sheaf_status *st = sheaf_comm_agree(comm, prepare(&s));
-    TRY(st, sheaf_comm_agree(comm, compare_identities(&s)));
+    sheaf_status *st = agree(&s, prepare(&s));
+    TRY(st, agree(&s, compare_identities(&s)));
     TRY(st, begin(&s));
-    TRY(st, sheaf_comm_agree(comm, write_files(&s)));
+    TRY(st, agree(&s, write_files(&s)));
     TRY(st, gather(&s));
-    TRY(st, sheaf_comm_agree(comm, first ? commit(&s) : NULL));
+    TRY(st, agree(&s, first ? commit(&s) : NULL));
     sheaf__output_abandon(s.output); /* NULL once committed and on other ranks */
     if (st == NULL && first) {
         sheaf_note(store->options.events, "saved %s", s.path);
@@ -358,5 +364,5 @@ sheaf_status *sheaf_checkpoints_save(sheaf_checkpoints *store, sheaf_comm *comm,
     free(s.order);
     free(s.path);
     free(s.all);
-    return sheaf_in(st, "saving step %" PRId64, state->step);
+    return st;
 }
