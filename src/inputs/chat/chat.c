@@ -71,6 +71,14 @@ sheaf_status *sheaf__chat_run(sheaf__jinja_text *out, const sheaf__chat_template
                            : sheaf_in(st, "chat template %s", t->name);
 }
 
+sheaf_status *sheaf__unless_raised(sheaf_status *st)
+{
+    if (st == NULL || sheaf_status_code(st) != SHEAF_E_DATA)
+        return st;
+    sheaf_status_free(st);
+    return NULL;
+}
+
 /* ---- roles ---- */
 
 static sheaf_status *check_role(const sheaf__chat_template *t, const sheaf__message *m, int64_t i)

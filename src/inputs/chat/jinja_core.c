@@ -15,17 +15,6 @@ typedef struct sheaf__j_block {
     char at[];
 } block;
 
-void sheaf__j_fail(sheaf__j *j, sheaf_status *st)
-{
-    j->st = sheaf_in(st, "line %d", j->line);
-    longjmp(j->escape, 1);
-}
-
-void sheaf__j_no_memory(sheaf__j *j)
-{
-    sheaf__j_fail(j, sheaf__no_memory("chat template"));
-}
-
 static sheaf_status *message(sheaf_code code, const char *fmt, va_list args)
 {
     char words[256];

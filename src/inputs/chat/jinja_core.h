@@ -35,8 +35,15 @@ typedef struct sheaf__j {
     int depth, line; /* of the template, for messages */
 } sheaf__j;
 
-_Noreturn void sheaf__j_fail(sheaf__j *j, sheaf_status *st);
-_Noreturn void sheaf__j_no_memory(sheaf__j *j);
+static inline _Noreturn void sheaf__j_fail(sheaf__j *j, sheaf_status *st)
+{
+    j->st = sheaf_in(st, "line %d", j->line);
+    longjmp(j->escape, 1);
+}
+static inline _Noreturn void sheaf__j_no_memory(sheaf__j *j)
+{
+    sheaf__j_fail(j, sheaf__no_memory("chat template"));
+}
 /* What Jinja would raise as well; what is not done here. */
 _Noreturn void sheaf__j_raise(sheaf__j *j, const char *fmt, ...) SHEAF_PRINTF(2, 3);
 _Noreturn void sheaf__j_refuse(sheaf__j *j, const char *fmt, ...) SHEAF_PRINTF(2, 3);
@@ -346,10 +353,9 @@ sheaf__jvalue sheaf__j_filter(sheaf__jrun *r, sheaf__jtext name, sheaf__jvalue o
                               const sheaf__jarguments *args);
 bool sheaf__j_test(sheaf__jrun *r, sheaf__jtext name, sheaf__jvalue of,
                    const sheaf__jarguments *args);
-/* A list, stable in either direction, by an attribute or NULL; texts without regard to case unless
- * `cased`. */
-sheaf__jvalue sheaf__j_sorted(sheaf__j *j, const sheaf__jlist *items,
-                              const sheaf__jvalue *attribute, bool cased, bool down);
+/* A list by its keys, of which it has as many: stable in either direction. */
+sheaf__jvalue sheaf__j_sorted(sheaf__j *j, const sheaf__jlist *items, const sheaf__jlist *keys,
+                              bool down);
 sheaf__jvalue sheaf__j_json(sheaf__jcall *c);
 sheaf__jvalue sheaf__j_pairs(sheaf__j *j, const sheaf__jdict *dict); /* its items() */
 bool sheaf__j_compared(sheaf__j *j, sheaf__jtext sign, sheaf__jvalue a, sheaf__jvalue b);

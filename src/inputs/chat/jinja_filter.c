@@ -236,35 +236,25 @@ static sheaf__jvalue f_items(sheaf__jcall *c)
     return sheaf__j_as(SHEAF__J_GENERATOR, out.u.list);
 }
 
-sheaf__jvalue sheaf__j_sorted(sheaf__j *j, const sheaf__jlist *items,
-                              const sheaf__jvalue *attribute, bool cased, bool down)
+/* By an attribute or NULL; texts without regard to case unless `cased`, as Jinja sorts. */
+static sheaf__jvalue sorted(sheaf__j *j, const sheaf__jlist *items, const sheaf__jvalue *attribute,
+                            bool cased, bool down)
 {
-    sheaf__jvalue out = sheaf__j_list(j), keys = sheaf__j_list(j);
+    sheaf__jvalue keys = sheaf__j_list(j);
     for (size_t i = 0; i < items->count; i++) {
-        sheaf__jvalue key = of_entry(j, items->at[i], attribute);
-        if (key.kind == SHEAF__J_TEXT && !cased)
-            key = sheaf__j_case(j, key.u.text, 'l');
-        sheaf__j_append(j, out.u.list, items->at[i]);
-        sheaf__j_append(j, keys.u.list, key);
-        size_t at = i;
-        for (; at > 0; at--) {
-            const int order = sheaf__j_compare(j, key, keys.u.list->at[at - 1]);
-            if (down ? order <= 0 : order >= 0)
-                break;
-            keys.u.list->at[at] = keys.u.list->at[at - 1];
-            out.u.list->at[at] = out.u.list->at[at - 1];
-        }
-        keys.u.list->at[at] = key;
-        out.u.list->at[at] = items->at[i];
+        const sheaf__jvalue key = of_entry(j, items->at[i], attribute);
+        sheaf__j_append(j, keys.u.list,
+                        key.kind == SHEAF__J_TEXT && !cased ? sheaf__j_case(j, key.u.text, 'l')
+                                                            : key);
     }
-    return out;
+    return sheaf__j_sorted(j, items, keys.u.list, down);
 }
 
 static sheaf__jvalue f_sort(sheaf__jcall *c)
 {
     const sheaf__jlist items = sheaf__j_items(c->j, c->of);
-    return sheaf__j_sorted(c->j, &items, c->at[2], sheaf__j_bool_argument(c->at[1], false),
-                           sheaf__j_bool_argument(c->at[0], false));
+    return sorted(c->j, &items, c->at[2], sheaf__j_bool_argument(c->at[1], false),
+                  sheaf__j_bool_argument(c->at[0], false));
 }
 
 static sheaf__jvalue f_dictsort(sheaf__jcall *c)
@@ -272,8 +262,8 @@ static sheaf__jvalue f_dictsort(sheaf__jcall *c)
     const sheaf__jvalue pairs = f_items(c), first = sheaf__j_int(0);
     if (c->at[1] != NULL)
         sheaf__j_refuse(c->j, "dictsort by values");
-    return sheaf__j_sorted(c->j, pairs.u.list, &first, sheaf__j_bool_argument(c->at[0], false),
-                           sheaf__j_bool_argument(c->at[2], false));
+    return sorted(c->j, pairs.u.list, &first, sheaf__j_bool_argument(c->at[0], false),
+                  sheaf__j_bool_argument(c->at[2], false));
 }
 
 static sheaf__jvalue f_sum(sheaf__jcall *c)

@@ -30,14 +30,6 @@ static sheaf_status *look(sheaf__jinja_text *out, const sheaf__chat_template *t,
                                .generation_prompt = prompt, .bos = SHEAF__BOS, .eos = SHEAF__EOS });
 }
 
-sheaf_status *sheaf__unless_raised(sheaf_status *st)
-{
-    if (st == NULL || sheaf_status_code(st) != SHEAF_E_DATA)
-        return st;
-    sheaf_status_free(st);
-    return NULL;
-}
-
 /* "\2" and the like, as the mark of the end. */
 static sheaf_status *keep_end(sheaf__chat_template *t, const sheaf__jinja_text *text)
 {

@@ -1,0 +1,290 @@
+/* jinja_operate.c - operators, members, entries, slices and order of values, as Python has them. */
+#include "inputs/chat/jinja_core.h"
+
+#include <math.h>
+
+/* ---- arithmetic ---- */
+
+static sheaf__jvalue repeat(sheaf__j *j, sheaf__jvalue of, int64_t times)
+{
+    sheaf__jbuffer b = { 0 };
+    if (of.kind == SHEAF__J_TEXT) {
+        for (int64_t i = 0; i < times && of.u.text.size > 0; i++) {
+            sheaf__j_work(j, 1);
+            sheaf__j_put(j, &b, of.u.text.at, of.u.text.size);
+        }
+        return sheaf__j_taken(&b);
+    }
+    sheaf__jvalue out = sheaf__j_list(j);
+    out.kind = of.kind;
+    for (int64_t i = 0; i < times && of.u.list->count > 0; i++)
+        for (size_t k = 0; k < of.u.list->count; k++) {
+            sheaf__j_work(j, 1);
+            sheaf__j_append(j, out.u.list, of.u.list->at[k]);
+        }
+    return out;
+}
+
+static sheaf__jvalue joined(sheaf__j *j, sheaf__jvalue a, sheaf__jvalue b)
+{
+    sheaf__jbuffer text = { 0 };
+    if (a.kind == SHEAF__J_TEXT) {
+        sheaf__j_put(j, &text, a.u.text.at, a.u.text.size);
+        sheaf__j_put(j, &text, b.u.text.at, b.u.text.size);
+        return sheaf__j_taken(&text);
+    }
+    sheaf__jvalue out = sheaf__j_list(j);
+    out.kind = a.kind;
+    for (size_t i = 0; i < a.u.list->count + b.u.list->count; i++) {
+        sheaf__j_work(j, 1);
+        sheaf__j_append(j, out.u.list,
+                        i < a.u.list->count ? a.u.list->at[i] : b.u.list->at[i - a.u.list->count]);
+    }
+    return out;
+}
+
+/* a // b and a % b as Python has them: fmod() is exact, a / b is not. */
+typedef struct quotient {
+    double whole, rest;
+} quotient;
+
+static quotient divide(double a, double b)
+{
+    const double rest = fmod(a, b), whole = (a - rest) / b;
+    const bool past = rest != 0 && (rest < 0) != (b < 0);
+    quotient q = { past ? whole - 1 : whole, past ? rest + b : rest };
+    if (rest == 0)
+        q.rest = copysign(0, b);
+    const double below = floor(q.whole);
+    q.whole = q.whole == 0 ? copysign(0, a / b) : q.whole - below > 0.5 ? below + 1 : below;
+    return q;
+}
+
+static sheaf__jvalue reals(sheaf__j *j, sheaf__jtext sign, double a, double b)
+{
+    const bool divides = *sign.at == '/' || *sign.at == '%';
+    if (divides && b == 0)
+        sheaf__j_raise(j, "division by zero");
+    if (sheaf__j_is(sign, "+"))
+        return sheaf__j_float(a + b);
+    if (sheaf__j_is(sign, "-"))
+        return sheaf__j_float(a - b);
+    if (sheaf__j_is(sign, "*"))
+        return sheaf__j_float(a * b);
+    if (sheaf__j_is(sign, "/"))
+        return sheaf__j_float(a / b);
+    if (sheaf__j_is(sign, "//"))
+        return sheaf__j_float(divide(a, b).whole);
+    if (sheaf__j_is(sign, "%"))
+        return sheaf__j_float(divide(a, b).rest);
+    sheaf__j_refuse(j, "powers of numbers that are not whole");
+}
+
+static int64_t power(sheaf__j *j, int64_t a, int64_t b)
+{
+    int64_t out = 1;
+    for (; b > 0; b--) {
+        sheaf__j_work(j, 1);
+        if (__builtin_mul_overflow(out, a, &out))
+            sheaf__j_refuse(j, "a number beyond 64 bits");
+        if (out == 0 || (out == 1 && a == 1))
+            break;
+    }
+    return out;
+}
+
+static sheaf__jvalue wholes(sheaf__j *j, sheaf__jtext sign, int64_t a, int64_t b)
+{
+    int64_t out = 0;
+    bool over = false;
+    if (sheaf__j_is(sign, "/"))
+        return reals(j, sign, (double)a, (double)b);
+    if (sheaf__j_is(sign, "+")) {
+        over = __builtin_add_overflow(a, b, &out);
+    } else if (sheaf__j_is(sign, "-")) {
+        over = __builtin_sub_overflow(a, b, &out);
+    } else if (sheaf__j_is(sign, "*")) {
+        over = __builtin_mul_overflow(a, b, &out);
+    } else if (sheaf__j_is(sign, "**")) {
+        if (b < 0)
+            sheaf__j_refuse(j, "negative powers");
+        out = power(j, a, b);
+    } else {
+        if (b == 0)
+            sheaf__j_raise(j, "division by zero");
+        over = a == INT64_MIN && b == -1;
+        const int64_t rest = over ? 0 : a % b;
+        const bool down = rest != 0 && (rest < 0) != (b < 0); /* Python rounds down */
+        if (!over)
+            out = sheaf__j_is(sign, "%") ? rest + (down ? b : 0) : a / b - down;
+    }
+    if (over)
+        sheaf__j_refuse(j, "a number beyond 64 bits");
+    return sheaf__j_int(out);
+}
+
+sheaf__jvalue sheaf__j_binary(sheaf__j *j, sheaf__jtext sign, sheaf__jvalue a, sheaf__jvalue b)
+{
+    const bool numbers = sheaf__j_is_number(a) && sheaf__j_is_number(b);
+    if (sheaf__j_is(sign, "~")) {
+        const sheaf__jtext x = sheaf__j_str(j, a), y = sheaf__j_str(j, b);
+        return joined(j, sheaf__j_text(x.at, x.size), sheaf__j_text(y.at, y.size));
+    }
+    if (sheaf__j_is(sign, "%") && a.kind == SHEAF__J_TEXT)
+        sheaf__j_refuse(j, "%% as a format");
+    sheaf__j_defined(j, a);
+    sheaf__j_defined(j, b);
+    if (numbers && (a.kind == SHEAF__J_FLOAT || b.kind == SHEAF__J_FLOAT))
+        return reals(j, sign, sheaf__j_real(a), sheaf__j_real(b));
+    if (numbers)
+        return wholes(j, sign, sheaf__j_whole(a), sheaf__j_whole(b));
+    const bool row_a = a.kind == SHEAF__J_TEXT || sheaf__j_is_list(a);
+    const bool row_b = b.kind == SHEAF__J_TEXT || sheaf__j_is_list(b);
+    if (sheaf__j_is(sign, "+") && row_a && a.kind == b.kind)
+        return joined(j, a, b);
+    if (sheaf__j_is(sign, "*") && row_a && sheaf__j_is_number(b) && b.kind != SHEAF__J_FLOAT)
+        return repeat(j, a, sheaf__j_whole(b));
+    if (sheaf__j_is(sign, "*") && row_b && sheaf__j_is_number(a) && a.kind != SHEAF__J_FLOAT)
+        return repeat(j, b, sheaf__j_whole(a));
+    sheaf__j_raise(j, "unsupported operand types for %.*s: '%s' and '%s'", (int)sign.size, sign.at,
+                   sheaf__j_kind(a), sheaf__j_kind(b));
+}
+
+/* ---- members and entries ---- */
+
+sheaf__jvalue sheaf__j_member(sheaf__j *j, sheaf__jvalue of, sheaf__jtext name)
+{
+    sheaf__j_defined(j, of);
+    if (of.kind == SHEAF__J_LOOP)
+        return sheaf__j_loop_member(j, of.u.loop, name);
+    if (sheaf__j_is_method(of, name))
+        sheaf__j_refuse(j, "the method %.*s without a call", (int)name.size, name.at);
+    if (of.kind == SHEAF__J_DICT || of.kind == SHEAF__J_SPACE) {
+        const sheaf__jvalue *v = sheaf__j_get(j, of.u.dict, sheaf__j_text(name.at, name.size));
+        return v != NULL ? *v : sheaf__j_undefined(name);
+    }
+    if (of.kind == SHEAF__J_MACRO || of.kind == SHEAF__J_FUNCTION ||
+        (name.size > 1 && name.at[0] == '_' && name.at[1] == '_'))
+        sheaf__j_refuse(j, "members of a %s", sheaf__j_kind(of));
+    return sheaf__j_undefined(name);
+}
+
+/* The entry of a row of `count` at `index`, which counts from the end where negative; -1: none. */
+static int64_t place(int64_t index, size_t count)
+{
+    if (index < 0)
+        index += (int64_t)count;
+    return index < 0 || index >= (int64_t)count ? -1 : index;
+}
+
+sheaf__jvalue sheaf__j_item(sheaf__j *j, sheaf__jvalue of, sheaf__jvalue key)
+{
+    const bool whole = key.kind == SHEAF__J_INT || key.kind == SHEAF__J_BOOL;
+    sheaf__j_defined(j, of);
+    if (of.kind == SHEAF__J_VIEW)
+        sheaf__j_refuse(j, "an entry of a range or of a dict's view");
+    if (of.kind == SHEAF__J_DICT) {
+        const sheaf__jvalue *v = sheaf__j_get(j, of.u.dict, key);
+        if (v != NULL)
+            return *v;
+    }
+    if (key.kind == SHEAF__J_TEXT)
+        return sheaf__j_member(j, of, key.u.text);
+    if ((sheaf__j_is_list(of) || of.kind == SHEAF__J_TEXT) && whole) {
+        const sheaf__jlist items = sheaf__j_items(j, of);
+        const int64_t at = place(sheaf__j_whole(key), items.count);
+        if (at >= 0)
+            return items.at[at];
+    }
+    return sheaf__j_undefined(SHEAF__J_WORD("element"));
+}
+
+/* Bounds as slice.indices() has them. */
+static int64_t bound(sheaf__j *j, sheaf__jvalue v, int64_t absent, int64_t count, int64_t step)
+{
+    if (v.kind == SHEAF__J_NONE)
+        return absent;
+    if (v.kind != SHEAF__J_INT && v.kind != SHEAF__J_BOOL)
+        sheaf__j_raise(j, "slice indices must be integers or None");
+    int64_t at = sheaf__j_whole(v);
+    if (at < 0)
+        at = at < -count ? -1 : at + count;
+    const int64_t least = step < 0 ? -1 : 0, most = step < 0 ? count - 1 : count;
+    return at < least ? least : at > most ? most : at;
+}
+
+sheaf__jvalue sheaf__j_slice(sheaf__j *j, sheaf__jvalue of, const sheaf__jvalue bounds[3])
+{
+    sheaf__j_defined(j, of);
+    if (of.kind == SHEAF__J_VIEW)
+        sheaf__j_refuse(j, "a slice of a range or of a dict's view");
+    if (of.kind != SHEAF__J_TEXT && !sheaf__j_is_list(of))
+        return sheaf__j_undefined(SHEAF__J_WORD("slice"));
+    const sheaf__jlist items = sheaf__j_items(j, of);
+    const int64_t count = (int64_t)items.count;
+    const int64_t step = bounds[2].kind == SHEAF__J_NONE ? 1 : sheaf__j_whole(bounds[2]);
+    if (bounds[2].kind != SHEAF__J_NONE && bounds[2].kind != SHEAF__J_INT)
+        sheaf__j_raise(j, "slice indices must be integers or None");
+    if (step == 0)
+        sheaf__j_raise(j, "slice step cannot be zero");
+    const int64_t from = bound(j, bounds[0], step < 0 ? count - 1 : 0, count, step);
+    const int64_t to = bound(j, bounds[1], step < 0 ? -1 : count, count, step);
+    sheaf__jbuffer b = { 0 };
+    sheaf__jvalue out = sheaf__j_list(j);
+    out.kind = of.kind == SHEAF__J_TEXT ? SHEAF__J_LIST : of.kind;
+    for (int64_t i = from; step < 0 ? i > to : i < to;) {
+        sheaf__j_work(j, 1);
+        if (of.kind == SHEAF__J_TEXT)
+            sheaf__j_put(j, &b, items.at[i].u.text.at, items.at[i].u.text.size);
+        else
+            sheaf__j_append(j, out.u.list, items.at[i]);
+        if (step > count || step < -count)
+            break;
+        i += step;
+    }
+    return of.kind == SHEAF__J_TEXT ? sheaf__j_taken(&b) : out;
+}
+
+/* ---- order ---- */
+
+bool sheaf__j_compared(sheaf__j *j, sheaf__jtext sign, sheaf__jvalue a, sheaf__jvalue b)
+{
+    if (sheaf__j_is(sign, "=="))
+        return sheaf__j_equal(j, a, b);
+    if (sheaf__j_is(sign, "!="))
+        return !sheaf__j_equal(j, a, b);
+    if (sheaf__j_is(sign, "in"))
+        return sheaf__j_contains(j, b, a);
+    if (sheaf__j_is(sign, "not"))
+        return !sheaf__j_contains(j, b, a);
+    const double x = sheaf__j_is_number(a) ? sheaf__j_real(a) : 0;
+    const double y = sheaf__j_is_number(b) ? sheaf__j_real(b) : 0;
+    const int order = sheaf__j_compare(j, a, b);
+    if (x != x || y != y) /* nan has no order */
+        return false;
+    return sheaf__j_is(sign, "<")    ? order < 0
+           : sheaf__j_is(sign, "<=") ? order <= 0
+           : sheaf__j_is(sign, ">")  ? order > 0
+                                     : order >= 0;
+}
+
+sheaf__jvalue sheaf__j_sorted(sheaf__j *j, const sheaf__jlist *items, const sheaf__jlist *keys,
+                              bool down)
+{
+    sheaf__jvalue out = sheaf__j_list(j), by = sheaf__j_list(j);
+    for (size_t i = 0; i < items->count; i++) {
+        size_t at = i;
+        sheaf__j_append(j, out.u.list, items->at[i]);
+        sheaf__j_append(j, by.u.list, keys->at[i]);
+        for (; at > 0; at--) {
+            const int order = sheaf__j_compare(j, keys->at[i], by.u.list->at[at - 1]);
+            if (down ? order <= 0 : order >= 0)
+                break;
+            by.u.list->at[at] = by.u.list->at[at - 1];
+            out.u.list->at[at] = out.u.list->at[at - 1];
+        }
+        by.u.list->at[at] = keys->at[i];
+        out.u.list->at[at] = items->at[i];
+    }
+    return out;
+}
