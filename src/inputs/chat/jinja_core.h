@@ -354,11 +354,11 @@ sheaf__jvalue sheaf__j_filter(sheaf__jrun *r, sheaf__jtext name, sheaf__jvalue o
 bool sheaf__j_test(sheaf__jrun *r, sheaf__jtext name, sheaf__jvalue of,
                    const sheaf__jarguments *args);
 /* A list by its keys, of which it has as many: stable in either direction. */
-sheaf__jvalue sheaf__j_sorted(sheaf__j *j, const sheaf__jlist *items, const sheaf__jlist *keys,
-                              bool down);
+sheaf__jvalue sheaf__j_sort(sheaf__j *j, const sheaf__jlist *items, const sheaf__jlist *keys,
+                            bool down);
 sheaf__jvalue sheaf__j_json(sheaf__jcall *c);
 sheaf__jvalue sheaf__j_pairs(sheaf__j *j, const sheaf__jdict *dict); /* its items() */
-bool sheaf__j_compared(sheaf__j *j, sheaf__jtext sign, sheaf__jvalue a, sheaf__jvalue b);
+bool sheaf__j_relation(sheaf__j *j, sheaf__jtext sign, sheaf__jvalue a, sheaf__jvalue b);
 sheaf__jvalue sheaf__j_case(sheaf__j *j, sheaf__jtext text, char how); /* 'u', 'l', 't', 'c' */
 sheaf__jvalue sheaf__j_replace(sheaf__j *j, sheaf__jtext text, sheaf__jtext from, sheaf__jtext to,
                                int64_t most);

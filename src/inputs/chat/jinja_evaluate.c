@@ -59,7 +59,7 @@ static sheaf__jvalue comparison(sheaf__jrun *r, const sheaf__jnode *e)
     sheaf__jvalue a = sheaf__j_evaluate(r, e->a);
     for (const sheaf__jnode *with = e->args; with != NULL; with = with->next) {
         const sheaf__jvalue b = sheaf__j_evaluate(r, with->a);
-        if (!sheaf__j_compared(r->j, with->name, a, b))
+        if (!sheaf__j_relation(r->j, with->name, a, b))
             return sheaf__j_bool(false);
         a = b;
     }

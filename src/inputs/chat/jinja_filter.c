@@ -237,8 +237,8 @@ static sheaf__jvalue f_items(sheaf__jcall *c)
 }
 
 /* By an attribute or NULL; texts without regard to case unless `cased`, as Jinja sorts. */
-static sheaf__jvalue sorted(sheaf__j *j, const sheaf__jlist *items, const sheaf__jvalue *attribute,
-                            bool cased, bool down)
+static sheaf__jvalue sort_by(sheaf__j *j, const sheaf__jlist *items, const sheaf__jvalue *attribute,
+                             bool cased, bool down)
 {
     sheaf__jvalue keys = sheaf__j_list(j);
     for (size_t i = 0; i < items->count; i++) {
@@ -247,14 +247,14 @@ static sheaf__jvalue sorted(sheaf__j *j, const sheaf__jlist *items, const sheaf_
                         key.kind == SHEAF__J_TEXT && !cased ? sheaf__j_case(j, key.u.text, 'l')
                                                             : key);
     }
-    return sheaf__j_sorted(j, items, keys.u.list, down);
+    return sheaf__j_sort(j, items, keys.u.list, down);
 }
 
 static sheaf__jvalue f_sort(sheaf__jcall *c)
 {
     const sheaf__jlist items = sheaf__j_items(c->j, c->of);
-    return sorted(c->j, &items, c->at[2], sheaf__j_bool_argument(c->at[1], false),
-                  sheaf__j_bool_argument(c->at[0], false));
+    return sort_by(c->j, &items, c->at[2], sheaf__j_bool_argument(c->at[1], false),
+                   sheaf__j_bool_argument(c->at[0], false));
 }
 
 static sheaf__jvalue f_dictsort(sheaf__jcall *c)
@@ -262,8 +262,8 @@ static sheaf__jvalue f_dictsort(sheaf__jcall *c)
     const sheaf__jvalue pairs = f_items(c), first = sheaf__j_int(0);
     if (c->at[1] != NULL)
         sheaf__j_refuse(c->j, "dictsort by values");
-    return sorted(c->j, pairs.u.list, &first, sheaf__j_bool_argument(c->at[0], false),
-                  sheaf__j_bool_argument(c->at[2], false));
+    return sort_by(c->j, pairs.u.list, &first, sheaf__j_bool_argument(c->at[0], false),
+                   sheaf__j_bool_argument(c->at[2], false));
 }
 
 static sheaf__jvalue f_sum(sheaf__jcall *c)
@@ -423,7 +423,7 @@ bool sheaf__j_test(sheaf__jrun *r, sheaf__jtext name, sheaf__jvalue of,
         if (sheaf__is_listed(comparisons[i].names, name.at, name.size)) {
             const char *sign = comparisons[i].sign;
             sheaf__j_bind(&c, ".other!");
-            return sheaf__j_compared(r->j, (sheaf__jtext){ sign, strlen(sign) }, of, *c.at[0]);
+            return sheaf__j_relation(r->j, (sheaf__jtext){ sign, strlen(sign) }, of, *c.at[0]);
         }
     const bool odd = sheaf__j_is(name, "odd"), by = sheaf__j_is(name, "divisibleby");
     sheaf__j_bind(&c, by ? "num!" : "");

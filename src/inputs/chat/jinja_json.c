@@ -95,7 +95,7 @@ static void put_key(writer *w, sheaf__jvalue key)
 static void put_dict(writer *w, const sheaf__jdict *dict, int depth)
 {
     const sheaf__jlist keys =
-        w->sort ? *sheaf__j_sorted(w->j, &dict->keys, &dict->keys, false).u.list : dict->keys;
+        w->sort ? *sheaf__j_sort(w->j, &dict->keys, &dict->keys, false).u.list : dict->keys;
     put(w, SHEAF__J_WORD("{"));
     for (size_t i = 0; i < keys.count; i++) {
         if (i > 0)

@@ -477,7 +477,7 @@ static sheaf__jvalue today(sheaf__jcall *c)
     return sheaf__j_taken(&b);
 }
 
-static sheaf__jvalue not_done(sheaf__jcall *c)
+static sheaf__jvalue unsupported(sheaf__jcall *c)
 {
     sheaf__j_refuse(c->j, "the function %.*s()", (int)c->of.u.text.size, c->of.u.text.at);
 }
@@ -488,9 +488,9 @@ static const sheaf__jbuiltin functions[] = {
     { "namespace", "*", members, SHEAF__J_SPACE },
     { "raise_exception", "message", raise_exception },
     { "strftime_now", "format", today },
-    { "lipsum", "*", not_done },
-    { "cycler", "*", not_done },
-    { "joiner", "*", not_done },
+    { "lipsum", "*", unsupported },
+    { "cycler", "*", unsupported },
+    { "joiner", "*", unsupported },
     { NULL },
 };
 

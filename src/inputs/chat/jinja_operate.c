@@ -247,7 +247,7 @@ sheaf__jvalue sheaf__j_slice(sheaf__j *j, sheaf__jvalue of, const sheaf__jvalue 
 
 /* ---- order ---- */
 
-bool sheaf__j_compared(sheaf__j *j, sheaf__jtext sign, sheaf__jvalue a, sheaf__jvalue b)
+bool sheaf__j_relation(sheaf__j *j, sheaf__jtext sign, sheaf__jvalue a, sheaf__jvalue b)
 {
     if (sheaf__j_is(sign, "=="))
         return sheaf__j_equal(j, a, b);
@@ -268,8 +268,8 @@ bool sheaf__j_compared(sheaf__j *j, sheaf__jtext sign, sheaf__jvalue a, sheaf__j
                                      : order >= 0;
 }
 
-sheaf__jvalue sheaf__j_sorted(sheaf__j *j, const sheaf__jlist *items, const sheaf__jlist *keys,
-                              bool down)
+sheaf__jvalue sheaf__j_sort(sheaf__j *j, const sheaf__jlist *items, const sheaf__jlist *keys,
+                            bool down)
 {
     sheaf__jvalue out = sheaf__j_list(j), by = sheaf__j_list(j);
     for (size_t i = 0; i < items->count; i++) {

@@ -99,7 +99,7 @@ static void run_for(sheaf__jrun *r, const sheaf__jnode *n)
 }
 
 /* What the block writes, through its filters. */
-static sheaf__jvalue filtered(sheaf__jrun *r, const sheaf__jnode *n)
+static sheaf__jvalue filter_body(sheaf__jrun *r, const sheaf__jnode *n)
 {
     const sheaf__jvalue body = r->body;
     sheaf__jvalue value = r->body = written(r, n->body, r->scope);
@@ -177,12 +177,12 @@ static void execute(sheaf__jrun *r, const sheaf__jnode *n)
         break;
     case SHEAF__N_FOR: run_for(r, n); break;
     case SHEAF__N_SET: assign(r, n->a, sheaf__j_evaluate(r, n->b)); break;
-    case SHEAF__N_SET_BLOCK: assign(r, n->a, filtered(r, n)); break;
+    case SHEAF__N_SET_BLOCK: assign(r, n->a, filter_body(r, n)); break;
     case SHEAF__N_MACRO:
         sheaf__j_define(r, n->name, (sheaf__jvalue){ SHEAF__J_MACRO, { .macro = macro_of(r, n) } });
         break;
     case SHEAF__N_CALL_BLOCK: run_call_block(r, n); break;
-    case SHEAF__N_FILTER: put(r, filtered(r, n)); break;
+    case SHEAF__N_FILTER: put(r, filter_body(r, n)); break;
     case SHEAF__N_WITH: run_with(r, n); break;
     case SHEAF__N_GENERATION: run_generation(r, n); break;
     default: leave(r, n);

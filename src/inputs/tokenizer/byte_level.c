@@ -135,7 +135,7 @@ static void decode(const void *state, sheaf__decoding *d, const char *bytes, siz
     const size_t done = sheaf__text_lossy(&d->made, d->held.at, d->held.size, end);
     d->held.size -= done;
     memmove(d->held.at, d->held.at + done, d->held.size);
-    sheaf__decoded(d, d->made.at, d->made.size);
+    sheaf__decoding_put(d, d->made.at, d->made.size);
 }
 
 const sheaf__step_kind sheaf__byte_level_decoder = {

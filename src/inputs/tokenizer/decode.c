@@ -44,7 +44,7 @@ static void take(sheaf__decoding *d, const char *bytes, size_t size)
         sheaf__text_bytes(d->kind == NULL ? &d->held : &d->whole, bytes, size);
 }
 
-void sheaf__decoded(sheaf__decoding *d, const char *bytes, size_t size)
+void sheaf__decoding_put(sheaf__decoding *d, const char *bytes, size_t size)
 {
     d->out += size;
     d->grown = d->grown || d->out > sheaf__growth(*d->given);

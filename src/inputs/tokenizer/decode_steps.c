@@ -4,12 +4,12 @@
 #include "unicode.h"
 #include "base/base.h"
 
-/* Gives on all that is held but the last `kept` bytes. */
+/* Passes on all that is held but the last `kept` bytes. */
 static void give(sheaf__decoding *d, size_t kept)
 {
     if (d->held.failed)
         return;
-    sheaf__decoded(d, d->held.at, d->held.size - kept);
+    sheaf__decoding_put(d, d->held.at, d->held.size - kept);
     memmove(d->held.at, d->held.at + d->held.size - kept, kept);
     d->held.size = kept;
 }
@@ -37,11 +37,11 @@ static void decode_bytes(const void *state, sheaf__decoding *d, const char *byte
     }
     if (sheaf__utf8_valid(d->held.at, d->held.size) < d->held.size) /* each of a row is U+FFFD */
         for (; d->held.size > 0; d->held.size--)
-            sheaf__decoded(d, "\xef\xbf\xbd", 3);
+            sheaf__decoding_put(d, "\xef\xbf\xbd", 3);
     else if (d->held.size > 0)
         give(d, 0);
     if (!end)
-        sheaf__decoded(d, bytes, size);
+        sheaf__decoding_put(d, bytes, size);
 }
 
 const sheaf__step_kind sheaf__byte_fallback_decoder = {
@@ -52,7 +52,7 @@ const sheaf__step_kind sheaf__byte_fallback_decoder = {
 
 static void fuse(const void *state, sheaf__decoding *d, const char *bytes, size_t size, bool end)
 {
-    sheaf__decoded(d, bytes, size);
+    sheaf__decoding_put(d, bytes, size);
 }
 
 const sheaf__step_kind sheaf__fuse_decoder = {
@@ -134,7 +134,7 @@ static void decode_replace(const void *state, sheaf__decoding *d, const char *by
     sheaf__text_bytes(&d->made, at, (size_t)(stop - at) - kept);
     memmove(d->held.at, stop - kept, kept);
     d->held.size = kept;
-    sheaf__decoded(d, d->made.at, d->made.size);
+    sheaf__decoding_put(d, d->made.at, d->made.size);
 }
 
 const sheaf__step_kind sheaf__replace_decoder = { .name = "Replace",

@@ -5,9 +5,8 @@
 #include "pattern.h"
 
 /* byte_level.c */
-extern const sheaf__step_kind sheaf__byte_level_splitting;
-extern const sheaf__step_kind sheaf__byte_level_decoder;
-extern const sheaf__step_kind sheaf__byte_level_post;
+extern const sheaf__step_kind sheaf__byte_level_splitting, sheaf__byte_level_decoder,
+    sheaf__byte_level_post;
 /* split.c */
 extern const sheaf__step_kind sheaf__split, sheaf__digits;
 /* metaspace.c */
@@ -40,7 +39,7 @@ struct sheaf__decoding {
     const void *state;
     bool one;            /* what comes are parts of one string, whole characters */
     sheaf_text held;     /* what later strings may change, as the decoder uses it */
-    sheaf_text made;     /* space for what it gives on */
+    sheaf_text made;     /* space for what it passes on */
     sheaf_text whole;    /* the one string, for a decoder that sees strings as a whole */
     int64_t taken;       /* characters that Strip took off the beginning */
     size_t in, out;      /* bytes of all strings that came (of the first alone), and went on */
@@ -48,8 +47,8 @@ struct sheaf__decoding {
     bool grown;          /* more went on than sheaf__growth() of them */
 };
 
-/* sheaf__decoded - gives a string on, or the next part of the one string. */
-void sheaf__decoded(sheaf__decoding *d, const char *bytes, size_t size);
+/* sheaf__decoding_put - passes a string on, or the next part of the one string. */
+void sheaf__decoding_put(sheaf__decoding *d, const char *bytes, size_t size);
 
 /* ---- steps that change a text ---- */
 

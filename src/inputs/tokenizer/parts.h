@@ -48,7 +48,8 @@ typedef struct sheaf__step_kind {
     sheaf_status *(*run)(const void *state, sheaf__prepared *text);
     void (*close)(void *state);
     /* Of decoders: takes a string (or a part of the one string, where a decoder before joins them)
-     * and gives on what is certain by sheaf__decoded(). `end`: without one, when all have come. */
+     * and passes on what is certain by sheaf__decoding_put(). `end`: without one, when all have
+     * come. */
     void (*decode)(const void *state, sheaf__decoding *d, const char *bytes, size_t size, bool end);
     bool joins;     /* it makes one string of all */
     bool by_string; /* it sees each string as a whole */
