@@ -507,9 +507,10 @@ static void test_folder__is_refused_for_a_model_of_text(void **state)
         .vocab = 259, .bos = BOS, .eos = { EOS }, .neos = 1, .byte_vocab = true
     };
     sheaf_data *data = NULL;
-    CHECK_FAILS(open_with(&data, at("captcha"), &config, 0), SHEAF_E_UNSUPPORTED,
-                "a folder of images alone, which CogVLM and CogAgent read | of MiniCPM-V and "
-                "OmniLMM a file of records that name them: {\"image\": PATH");
+    CHECK_FAILS(
+        open_with(&data, at("captcha"), &config, 0), SHEAF_E_UNSUPPORTED,
+        "a folder with none | of images (a folder of them is for CogVLM and CogAgent) a file "
+        "of records that name them: {\"image\": PATH");
 }
 
 /* ---- tokenizer and template ---- */

@@ -5,7 +5,6 @@
 
 #include "base/base.h"
 #include "base/file.h"
-#include "data/records.h"
 
 static bool is_given(const char *text)
 {
@@ -46,18 +45,11 @@ static sheaf_status *add_file(sheaf__text_sources *s, const char *path)
 
 static sheaf_status *no_files(const char *path)
 {
-    sheaf__records images = { 0 };
-    sheaf_status_free(sheaf__records_read(&images, path, &(sheaf__records_options){ 0 }, NULL));
-    const bool any = images.looked_at > 0;
-    sheaf__records_release(&images);
     sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "%s", path);
     sheaf_expected(st, "a file, or a folder of .json or .jsonl files (also .gz, .zst)");
     sheaf_found(st, "a folder with none");
-    if (!any)
-        return st;
-    sheaf_found(st, "a folder of images alone, which CogVLM and CogAgent read");
-    return sheaf_try_this(st, "of MiniCPM-V and OmniLMM a file of records that name them: "
-                              "{\"image\": PATH, \"messages\": [...]} in a line for each");
+    return sheaf_try_this(st, "of images (a folder of them is for CogVLM and CogAgent) a file of "
+                              "records that name them: {\"image\": PATH, \"messages\": [...]}");
 }
 
 sheaf_status *sheaf__text_sources_files(sheaf__text_sources *out, const char *path)

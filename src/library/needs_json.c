@@ -57,10 +57,10 @@ static json_t *rank_json(const sheaf__inquiry *a, const sheaf_plan_rank *rank, i
                                      "peak", (json_int_t)rank->peak, "flops_per_step", rank->flops,
                                      "sent_per_step", sheaf_plan_sent(rank)));
     if (q->o.dp > 1)
-        json_object_update_new(one,
-                               json_pack("{s:i, s:f, s:f, s:f}", "group", r / q->o.tp, "sent_sums",
-                                         rank->sent, "sent_gradients", rank->sent_gradients,
-                                         "sent_weights", rank->sent_weights));
+        json_object_update_new(
+            one, json_pack("{s:i, s:f, s:f, s:f}", "group", r / q->o.tp, "sent_sums", rank->sent,
+                           "sent_gradients", (double)rank->exchange[SHEAF__TRAFFIC_GRADIENTS].sent,
+                           "sent_weights", (double)rank->exchange[SHEAF__TRAFFIC_WEIGHTS].sent));
     json_object_set_new(one, "exchange", exchange_json(rank->exchange));
     if (a->first != NULL)
         json_object_set_new(one, "exchange_first_step", exchange_json(a->first[r]));

@@ -40,7 +40,8 @@ size_t sheaf_plan_fullest(const sheaf_plan *plan)
 
 double sheaf_plan_sent(const sheaf_plan_rank *rank)
 {
-    return rank->sent + rank->sent_gradients + rank->sent_weights;
+    return rank->sent + (double)rank->exchange[SHEAF__TRAFFIC_GRADIENTS].sent +
+           (double)rank->exchange[SHEAF__TRAFFIC_WEIGHTS].sent;
 }
 
 /* ---- what each component holds ---- */
@@ -219,8 +220,6 @@ static sheaf_status *plan_rank(sheaf_plan_rank *out, sheaf_plan *plan, records *
         out->flops = after.flops - before.flops;
         out->sent = sheaf__costs_sent(&after) - sheaf__costs_sent(&before);
         exchanged(out->exchange, &before, &after);
-        out->sent_gradients = (double)out->exchange[SHEAF__TRAFFIC_GRADIENTS].sent;
-        out->sent_weights = (double)out->exchange[SHEAF__TRAFFIC_WEIGHTS].sent;
         sheaf__count_trained(&plan->trained, &plan->added, held.model);
         add_records(trained, held.model->trained);
     }
@@ -434,15 +433,13 @@ static sheaf_status *infer(sheaf_plan *out, const sheaf_plan_generation *g, cons
     *out = (sheaf_plan){ .parameters = sheaf__parameters(g->schema) };
     if (g->tp > g->schema->slices || g->place->stages > SHEAF_MAX_SLICES / g->tp ||
         groups_of(g) > SHEAF_MAX_SLICES / (g->place->stages * g->tp)) {
-        sheaf_status *st = sheaf_expected(
-            sheaf_fail(SHEAF_E_ARG, groups_of(g) > 1            ? "dp"
-                                    : g->tp > g->schema->slices ? "tp"
-                                                                : "place"),
-            "at most %d ranks in all, %d in a stage", SHEAF_MAX_SLICES, g->schema->slices);
-        return groups_of(g) > 1 ? sheaf_found(st, "%d groups of %d stages of %d", groups_of(g),
-                                              g->place->stages, g->tp)
-                                : sheaf_found(st, "%d stage%s of %d", g->place->stages,
-                                              g->place->stages == 1 ? "" : "s", g->tp);
+        sheaf_status *st = sheaf_fail(SHEAF_E_ARG, groups_of(g) > 1            ? "dp"
+                                                   : g->tp > g->schema->slices ? "tp"
+                                                                               : "place");
+        sheaf_expected(st, "at most %d ranks in all, %d in a stage", SHEAF_MAX_SLICES,
+                       g->schema->slices);
+        return sheaf_found(st, "%d groups of %d stages of %d", groups_of(g), g->place->stages,
+                           g->tp);
     }
     out->ranks = groups_of(g) * g->place->stages * g->tp;
     sheaf_status *st = NULL;

@@ -13,9 +13,8 @@ typedef struct sheaf_plan_rank {
     size_t peak;                   /* footprint of the rank's device */
     double flops;                  /* of one optimizer step, products only */
     double sent;                   /* bytes handed to other ranks of its group in one step */
-    /* and to its peers in other groups: sums of gradients, and weights that were updated here */
-    double sent_gradients, sent_weights;
-    /* The same by kind, with calls and exchanges; no seconds. */
+    /* The same by kind, with calls and exchanges, no seconds; with what goes to its peers in other
+     * groups: sums of gradients, and weights that were updated here. */
     sheaf__count exchange[SHEAF__TRAFFICS];
     /* What a run holds from its first step to its last: weights, trained, gradients, optimizer. */
     size_t component[SHEAF_PLAN_COMPONENTS][SHEAF_MEM_KINDS];

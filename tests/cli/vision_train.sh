@@ -128,7 +128,7 @@ runs "a --seq that no image fits into" 2 'at least [0-9]+ and the tokens of the 
 runs "a --seq that is short for a text" 3 'the value of --seq.*try: +--seq [0-9]+' \
     train --model "$model" "${words[@]}" --data "$work/llava.jsonl" "${lora[@]}" --seq 31 --out "$work/none"
 absent "none of these left anything" "$work/none"
-runs "a folder for a model of text" 3 'a folder of images alone, which CogVLM and CogAgent read' \
+runs "a folder for a model of text" 3 'of images .a folder of them is for CogVLM and CogAgent. a file' \
     eval --model "$llama/tiny_llama/hf" --data "$work/caps"
 
 # ---- going on ----
