@@ -44,8 +44,7 @@ static sheaf_status *open_splitting(void *state, sheaf_json_reader *r, sheaf__op
     sheaf__json_bool(r, "trim_offsets", true); /* of no effect here */
     if (!sheaf__json_bool(r, "use_regex", true))
         return NULL;
-    return sheaf__pattern_open(&b->pattern, sheaf__gpt2_pattern, strlen(sheaf__gpt2_pattern),
-                               false);
+    return sheaf__pattern_open(&b->pattern, sheaf__gpt2_pattern, false);
 }
 
 static sheaf_status *put_prefix(const void *state, sheaf__edit *e)

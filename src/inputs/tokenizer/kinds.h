@@ -9,13 +9,11 @@ extern const sheaf__step_kind sheaf__byte_level_splitting, sheaf__byte_level_dec
     sheaf__byte_level_post;
 /* split.c */
 extern const sheaf__step_kind sheaf__split, sheaf__digits;
-/* metaspace.c */
-extern const sheaf__step_kind sheaf__metaspace;
 /* forms.c */
 extern const sheaf__step_kind sheaf__nfc;
 /* normalize.c */
-extern const sheaf__step_kind sheaf__prepend, sheaf__replace;
-/* decode_steps.c */
+extern const sheaf__step_kind sheaf__prepend, sheaf__replace, sheaf__metaspace;
+/* decode.c */
 extern const sheaf__step_kind sheaf__byte_fallback_decoder, sheaf__fuse_decoder,
     sheaf__strip_decoder, sheaf__replace_decoder;
 /* post.c */

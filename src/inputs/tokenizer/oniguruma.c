@@ -166,9 +166,9 @@ static sheaf_status *next_part(reading *r)
     return NULL;
 }
 
-sheaf_status *sheaf__oniguruma_check(const char *pattern, size_t size)
+sheaf_status *sheaf__oniguruma_check(const char *pattern)
 {
-    reading r = { .at = pattern, .end = pattern + size, .whole = pattern };
+    reading r = { .at = pattern, .end = pattern + strlen(pattern), .whole = pattern };
     sheaf_status *st = NULL;
     while (st == NULL && r.at < r.end)
         st = next_part(&r);

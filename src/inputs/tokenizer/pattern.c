@@ -53,7 +53,7 @@ static sheaf__matching *matching_new(void)
     return m;
 }
 
-static sheaf_status *compile(sheaf__pattern *p, size_t size, bool literal)
+static sheaf_status *compile(sheaf__pattern *p, bool literal)
 {
     int code;
     size_t at;
@@ -63,7 +63,7 @@ static sheaf_status *compile(sheaf__pattern *p, size_t size, bool literal)
     pcre2_set_newline(context, PCRE2_NEWLINE_LF);
     /* As Oniguruma: ^ and $ are about lines. */
     const uint32_t how = PCRE2_UTF | (literal ? PCRE2_LITERAL : PCRE2_UCP | PCRE2_MULTILINE);
-    p->code = pcre2_compile((PCRE2_SPTR)p->text, size, how, &code, &at, context);
+    p->code = pcre2_compile((PCRE2_SPTR)p->text, PCRE2_ZERO_TERMINATED, how, &code, &at, context);
     pcre2_compile_context_free(context);
     if (p->code != NULL) {
         pcre2_jit_compile(p->code, PCRE2_JIT_COMPLETE); /* where it cannot, it is only slower */
@@ -78,23 +78,19 @@ static sheaf_status *compile(sheaf__pattern *p, size_t size, bool literal)
                        (char *)message, at);
 }
 
-sheaf_status *sheaf__pattern_open(sheaf__pattern **out, const char *pattern, size_t size,
-                                  bool literal)
+sheaf_status *sheaf__pattern_open(sheaf__pattern **out, const char *pattern, bool literal)
 {
     sheaf__pattern *p = calloc(1, sizeof *p);
-    sheaf_status *st = NULL;
-    if (p == NULL || (p->text = malloc(size + 1)) == NULL) {
-        free(p);
+    if (p == NULL)
         return sheaf__no_memory("pattern");
-    }
-    memcpy(p->text, pattern, size);
-    p->text[size] = '\0';
-    if (!literal && strlen(p->text) == size)
-        st = sheaf__scanner_find(&p->scanner, p->text);
+    p->text = strdup(pattern);
+    sheaf_status *st = p->text == NULL ? sheaf__no_memory("pattern") : NULL;
+    if (!literal)
+        TRY(st, sheaf__scanner_find(&p->scanner, p->text));
     if (p->scanner == NULL && !literal)
-        TRY(st, sheaf__oniguruma_check(p->text, size));
+        TRY(st, sheaf__oniguruma_check(p->text));
     if (p->scanner == NULL)
-        TRY(st, compile(p, size, literal));
+        TRY(st, compile(p, literal));
     if (st != NULL)
         sheaf__pattern_close(p);
     else

@@ -33,15 +33,13 @@ void sheaf__matching_free(sheaf__matching *m);
 typedef struct sheaf__pattern sheaf__pattern;
 /* sheaf__pattern_open - a regular expression, or with `literal` a string to be found as it is.
  * Errors: SHEAF_E_FORMAT, SHEAF_E_UNSUPPORTED, SHEAF_E_MEMORY. */
-sheaf_status *sheaf__pattern_open(sheaf__pattern **out, const char *pattern, size_t size,
-                                  bool literal);
+sheaf_status *sheaf__pattern_open(sheaf__pattern **out, const char *pattern, bool literal);
 void sheaf__pattern_close(sheaf__pattern *p);
 const sheaf__scanner *sheaf__pattern_scanner(const sheaf__pattern *p); /* NULL: PCRE2's */
 
 /* sheaf__oniguruma_check - SHEAF_E_UNSUPPORTED for a pattern of Oniguruma that PCRE2 reads
- * differently, with the place.
- *   pattern  ended by NUL */
-sheaf_status *sheaf__oniguruma_check(const char *pattern, size_t size);
+ * differently, with the place. */
+sheaf_status *sheaf__oniguruma_check(const char *pattern);
 
 /* All matches of a text, one after the other; all zero but the first three and `matching`. */
 typedef struct sheaf__matches {

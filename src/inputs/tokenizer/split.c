@@ -110,8 +110,7 @@ static sheaf_status *read_pattern(splitting *s, sheaf_json_reader *r)
         return sheaf__json_fail(r, SHEAF_E_UNSUPPORTED, "pattern",
                                 "an object with a Regex or a String"),
                NULL;
-    return sheaf__pattern_open(&s->pattern, json_string_value(text), json_string_length(text),
-                               regex == NULL);
+    return sheaf__pattern_open(&s->pattern, json_string_value(text), regex == NULL);
 }
 
 static sheaf_status *open_split(void *state, sheaf_json_reader *r, sheaf__opening *how)
@@ -147,7 +146,7 @@ static sheaf_status *open_digits(void *state, sheaf_json_reader *r, sheaf__openi
         sheaf__json_fail(r, SHEAF_E_FORMAT, "individual_digits", "true or false");
     s->behavior =
         sheaf__json_bool(r, "individual_digits", false) ? SHEAF__ISOLATED : SHEAF__CONTIGUOUS;
-    return sheaf__pattern_open(&s->pattern, digits, sizeof digits - 1, false);
+    return sheaf__pattern_open(&s->pattern, digits, false);
 }
 
 const sheaf__step_kind sheaf__digits = { "Digits",    "individual_digits", sizeof(splitting),

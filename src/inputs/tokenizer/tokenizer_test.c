@@ -369,8 +369,8 @@ static void test_pattern__known_ones_are_read_as_pcre2_reads_them(void **state)
         sheaf__pattern *ours = NULL, *theirs = NULL;
         sheaf__matching *matching = NULL;
         snprintf(other, sizeof other, "(?:%s)", known[k]);
-        CHECK_OK(sheaf__pattern_open(&ours, known[k], strlen(known[k]), false));
-        CHECK_OK(sheaf__pattern_open(&theirs, other, strlen(other), false));
+        CHECK_OK(sheaf__pattern_open(&ours, known[k], false));
+        CHECK_OK(sheaf__pattern_open(&theirs, other, false));
         assert_non_null(sheaf__pattern_scanner(ours));
         assert_null(sheaf__pattern_scanner(theirs));
         for (int round = 0; round < 8; round++)
@@ -418,7 +418,7 @@ static void test_pattern__what_oniguruma_reads_otherwise_is_refused(void **state
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         const char *pattern = cases[i].pattern;
-        sheaf_status *st = sheaf__oniguruma_check(pattern, strlen(pattern));
+        sheaf_status *st = sheaf__oniguruma_check(pattern);
         if (cases[i].found != NULL)
             CHECK_FAILS(st, SHEAF_E_UNSUPPORTED, cases[i].found);
         else
@@ -437,7 +437,7 @@ static void test_pattern__says_that_memory_is_short(void **state)
     for (bool done = false; !done; n++) {
         sheaf__pattern *p = NULL;
         deny_begin(n);
-        sheaf_status *st = sheaf__pattern_open(&p, pattern, strlen(pattern), false);
+        sheaf_status *st = sheaf__pattern_open(&p, pattern, false);
         deny_end();
         done = atomic_load(&deny_seen) < n;
         if (st != NULL)
