@@ -152,7 +152,7 @@ static const char *tokens_file(const tables *t, int64_t seq)
     for (int r = 0; r < ROWS; r++) {
         static float pixels[PIXELS], cross[CROSSED];
         sheaf_image image;
-        CHECK_OK(sheaf_image_load(&image, picture(r), NULL));
+        CHECK_OK(sheaf_image_load(&image, picture(r)));
         CHECK_OK(sheaf_image_prepare(pixels, &image, SIDE, SIDE, &sheaf_image_clip_scale));
         CHECK_OK(sheaf_image_prepare(cross, &image, CROSS, CROSS, &sheaf_image_clip_scale));
         CHECK_OK(sheaf__safetensors_write(w, 6, r * (int64_t)sizeof pixels, pixels, sizeof pixels));
@@ -272,7 +272,7 @@ static void test_pixels__are_the_same_in_any_order_from_many_threads(void **stat
     float *want = malloc(ROWS * (PIXELS + CROSSED) * sizeof *want);
     for (int64_t r = 0; r < ROWS; r++) {
         sheaf_image image;
-        CHECK_OK(sheaf_image_load(&image, picture((int)r), NULL));
+        CHECK_OK(sheaf_image_load(&image, picture((int)r)));
         CHECK_OK(sheaf_image_prepare(want + r * (PIXELS + CROSSED), &image, SIDE, SIDE,
                                      &sheaf_image_clip_scale));
         CHECK_OK(sheaf_image_prepare(want + r * (PIXELS + CROSSED) + PIXELS, &image, CROSS, CROSS,

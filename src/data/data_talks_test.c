@@ -91,7 +91,7 @@ static void check_pixels(const sheaf_data *d, int64_t row, const char *const *pa
         assert_int_equal(picture[i].of[0].height, size[i][1]);
         if (path[i] == NULL)
             continue;
-        CHECK_OK(sheaf_image_load(&image, path[i], NULL));
+        CHECK_OK(sheaf_image_load(&image, path[i]));
         CHECK_OK(sheaf_image_prepare(want, &image, size[i][0], size[i][1], scale));
         CHECK_BYTES(path[i], picture[i].of[0].pixels, want,
                     (size_t)(3 * size[i][0] * size[i][1]) * sizeof *want);

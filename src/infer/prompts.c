@@ -265,7 +265,7 @@ sheaf_status *sheaf__prompts_messages(sheaf__prompts *p, const sheaf__wording *w
 sheaf_status *sheaf__prompts_picture(const sheaf__picture *picture, const char *path)
 {
     sheaf_image image;
-    sheaf_status *st = sheaf_image_load(&image, path, NULL);
+    sheaf_status *st = sheaf_image_load(&image, path);
     if (st != NULL)
         return st;
     for (int t = 0; t < SHEAF__MOST_TOWERS && picture->of[t].pixels != NULL && st == NULL; t++)

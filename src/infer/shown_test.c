@@ -78,7 +78,7 @@ static void test_prompts__a_question_about_several_pictures(void **state)
     const sheaf__view *view = &room[1].of[0];
     float *want = malloc((size_t)(3 * view->width * view->height) * sizeof *want);
     assert_non_null(want);
-    CHECK_OK(sheaf_image_load(&image, images[1], NULL));
+    CHECK_OK(sheaf_image_load(&image, images[1]));
     CHECK_OK(sheaf_image_prepare(want, &image, view->width, view->height, &halves));
     CHECK_BYTES("overview of b.png", view->pixels, want,
                 (size_t)(3 * view->width * view->height) * sizeof *want);

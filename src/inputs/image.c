@@ -121,9 +121,9 @@ static sheaf_status *turn(sheaf_image *image, int orientation, const sheaf__imag
 /* ---- the whole ---- */
 
 sheaf_status *sheaf_image_decode(sheaf_image *out, const void *bytes, size_t size,
-                                 const sheaf_image_options *options)
+                                 int64_t max_pixels)
 {
-    sheaf__image_in in = { bytes, size, options == NULL ? 0 : options->max_pixels };
+    sheaf__image_in in = { bytes, size, max_pixels };
     if (in.max_pixels <= 0 || in.max_pixels > SHEAF_IMAGE_MAX_PIXELS)
         in.max_pixels = SHEAF_IMAGE_MAX_PIXELS;
     const magic *kind = is_text(&in) ? NULL : kind_of(&in);
@@ -144,27 +144,24 @@ sheaf_status *sheaf_image_decode_in_turn(sheaf_image *out, const void *bytes, si
                                          pthread_mutex_t *large)
 {
     if (large == NULL)
-        return sheaf_image_decode(out, bytes, size, NULL);
-    sheaf_status *st = sheaf_image_decode(
-        out, bytes, size, &(sheaf_image_options){ .max_pixels = SHEAF_IMAGE_COMMON_PIXELS });
+        return sheaf_image_decode(out, bytes, size, 0);
+    sheaf_status *st = sheaf_image_decode(out, bytes, size, SHEAF_IMAGE_COMMON_PIXELS);
     if (st == NULL || sheaf_status_code(st) != SHEAF_E_UNSUPPORTED)
         return st;
     sheaf_status_free(st);
     pthread_mutex_lock(large);
-    st = sheaf_image_decode(out, bytes, size, NULL);
+    st = sheaf_image_decode(out, bytes, size, 0);
     pthread_mutex_unlock(large);
     return st;
 }
 
-sheaf_status *sheaf_image_load(sheaf_image *out, const char *path,
-                               const sheaf_image_options *options)
+sheaf_status *sheaf_image_load(sheaf_image *out, const char *path)
 {
     char *bytes = NULL;
     size_t size = 0;
     sheaf_status *st = sheaf__file_read_all(&bytes, &size, path, SHEAF_IMAGE_MAX_FILE);
-    if (st != NULL) /* names the path */
-        return st;
-    st = sheaf_image_decode(out, bytes, size, options);
+    if (st == NULL) /* a failure before names the path */
+        st = sheaf_in(sheaf_image_decode(out, bytes, size, 0), "%s", path);
     free(bytes);
-    return sheaf_in(st, "%s", path);
+    return st;
 }

@@ -24,10 +24,6 @@ typedef struct sheaf_image {
     uint8_t *pixels; /* [height, width, 3] red, green, blue; owned */
 } sheaf_image;
 
-typedef struct sheaf_image_options {
-    int64_t max_pixels; /* 0 = SHEAF_IMAGE_MAX_PIXELS, which is also the most */
-} sheaf_image_options;
-
 /* What a model subtracts and divides by, per channel. */
 typedef struct sheaf_image_scale {
     float mean[3], std[3];
@@ -38,8 +34,7 @@ extern const sheaf_image_scale sheaf_image_clip_scale;
 
 /* sheaf_image_load - reads a picture and turns it upright as its EXIF orientation says.
  *
- *   out      untouched on failure; sheaf_image_release() it
- *   options  may be NULL
+ *   out  untouched on failure; sheaf_image_release() it
  *
  * Of an animation the first frame; transparency is dropped, not blended.
  * Memory while it works: the file, and 3 bytes a pixel; 3 more when the picture is turned; 2 more
@@ -47,11 +42,11 @@ extern const sheaf_image_scale sheaf_image_clip_scale;
  * Errors: SHEAF_E_IO; SHEAF_E_FORMAT for what is no picture or is damaged, saying what was found;
  * SHEAF_E_UNSUPPORTED for other kinds of pictures and for more pixels than allowed; SHEAF_E_MEMORY.
  * Thread-safe. */
-sheaf_status *sheaf_image_load(sheaf_image *out, const char *path,
-                               const sheaf_image_options *options);
-/* sheaf_image_decode - the same from a file's bytes. */
+sheaf_status *sheaf_image_load(sheaf_image *out, const char *path);
+/* sheaf_image_decode - the same from a file's bytes.
+ *   max_pixels  0: SHEAF_IMAGE_MAX_PIXELS, which is also the most */
 sheaf_status *sheaf_image_decode(sheaf_image *out, const void *bytes, size_t size,
-                                 const sheaf_image_options *options);
+                                 int64_t max_pixels);
 /* A picture with more pixels is large. */
 #define SHEAF_IMAGE_COMMON_PIXELS (1 << 24)
 /* sheaf_image_decode_in_turn - sheaf_image_decode() for threads that share a lock: side by side,

@@ -15,13 +15,6 @@ void sheaf__viewing_of(sheaf__viewing *out, const sheaf_config *config)
         sheaf__family_for(config)->pictures(&out->form, config);
 }
 
-static sheaf_status *changed(void)
-{
-    sheaf_status *st = sheaf_fail(SHEAF_E_DATA, "changed while the run went on");
-    sheaf_expected(st, "the bytes it had when it was checked");
-    return sheaf_try_this(sheaf_found(st, "others"), "put the file back; then go on with --resume");
-}
-
 /*   known  the hash that the file must have; NULL: any */
 static sheaf_status *decode(sheaf_image *out, sheaf_hash *hash, const sheaf_hash *known,
                             const char *path, const sheaf__viewing *viewing)
@@ -32,9 +25,13 @@ static sheaf_status *decode(sheaf_image *out, sheaf_hash *hash, const sheaf_hash
     if (st != NULL) /* names the path */
         return st;
     *hash = sheaf__hash(bytes, size);
-    st = known != NULL && !sheaf__hash_equal(*hash, *known)
-             ? changed()
-             : sheaf_image_decode_in_turn(out, bytes, size, viewing->large);
+    if (known == NULL || sheaf__hash_equal(*hash, *known)) {
+        st = sheaf_image_decode_in_turn(out, bytes, size, viewing->large);
+    } else {
+        st = sheaf_fail(SHEAF_E_DATA, "changed while the run went on");
+        sheaf_found(sheaf_expected(st, "the bytes it had when it was checked"), "others");
+        sheaf_try_this(st, "put the file back; then go on with --resume");
+    }
     free(bytes);
     return sheaf_in(st, "%s", path);
 }

@@ -314,14 +314,14 @@ static void read_torch(const uint8_t *bytes, size_t size)
 /* A picture that is read is as large as it says, and can be made a model's input. */
 static void read_image(const uint8_t *bytes, size_t size)
 {
-    const sheaf_image_options small = { .max_pixels = 1 << 18 };
+    enum { MOST_PIXELS = 1 << 18 };
     float *pixels = malloc(3 * 16 * 16 * sizeof *pixels);
     sheaf_image image = { 0 };
     if (pixels == NULL)
         abort();
-    sheaf_status *st = sheaf_image_decode(&image, bytes, size, &small);
+    sheaf_status *st = sheaf_image_decode(&image, bytes, size, MOST_PIXELS);
     if (st == NULL) {
-        if (image.width < 1 || image.height < 1 || image.width * image.height > small.max_pixels)
+        if (image.width < 1 || image.height < 1 || image.width * image.height > MOST_PIXELS)
             abort();
         st = sheaf_image_prepare(pixels, &image, 16, 16, &sheaf_image_clip_scale);
     }
