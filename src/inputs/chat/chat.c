@@ -27,31 +27,20 @@ static json_t *message_object(const sheaf__message *m)
     return NULL;
 }
 
-/* Takes `value`. */
-static bool put(json_t *to, const char *name, json_t *value)
-{
-    return json_object_set_new(to, name, value) == 0;
-}
-
-/* NULL: the program finds it undefined. */
-static bool put_text(json_t *to, const char *name, const char *text)
-{
-    return text == NULL || put(to, name, json_string(text));
-}
-
+/* A text that is NULL is left out: the program finds it undefined. */
 static json_t *variables(const sheaf__message *message, int64_t n,
                          const sheaf__chat_options *options, const char *date_string)
 {
-    json_t *messages = json_array(), *out = json_object(),
+    json_t *messages = json_array(),
            *tools = options->tools != NULL ? json_incref((json_t *)options->tools) : json_null();
-    bool good = put(out, "messages", messages);
+    bool good = true;
     for (int64_t i = 0; i < n && good; i++)
         good = json_array_append_new(messages, message_object(&message[i])) == 0;
-    good &= put(out, "tools", tools);
-    if (good && put(out, "documents", json_null()) &&
-        put(out, "add_generation_prompt", json_boolean(options->generation_prompt)) &&
-        put_text(out, "bos_token", options->bos) && put_text(out, "eos_token", options->eos) &&
-        put_text(out, "date_string", date_string))
+    json_t *out =
+        json_pack("{s:o, s:o, s:n, s:b, s:s*, s:s*, s:s*}", "messages", messages, "tools", tools,
+                  "documents", "add_generation_prompt", options->generation_prompt, "bos_token",
+                  options->bos, "eos_token", options->eos, "date_string", date_string);
+    if (good)
         return out;
     json_decref(out);
     return NULL;

@@ -51,15 +51,6 @@ static bool grow_ids(sheaf__vocab *v, int64_t ids)
     return true;
 }
 
-static bool grow_bytes(sheaf__vocab *v, size_t more)
-{
-    int64_t capacity = (int64_t)v->capacity;
-    if (!SHEAF_GROW(&v->bytes, &capacity, (int64_t)(v->size + more)))
-        return false;
-    v->capacity = (size_t)capacity;
-    return true;
-}
-
 static sheaf_status *fail_token(const char *token, size_t size, const char *expected)
 {
     return sheaf_expected(
@@ -83,7 +74,8 @@ sheaf_status *sheaf__vocab_add(sheaf__vocab *v, const char *token, size_t size, 
         return sheaf_found(fail_token(token, size, "each id once"),
                            "%" PRIu64 ", the id of '%.80s' too", id, v->bytes + v->token[id].at);
     if (v->size + size + 1 >= UINT32_MAX || !grow_ids(v, (int64_t)id + 1) ||
-        !grow_bytes(v, size + 1) || !resize(v, v->count + 1))
+        !SHEAF_GROW(&v->bytes, &v->capacity, (int64_t)(v->size + size + 1)) ||
+        !resize(v, v->count + 1))
         return sheaf__no_memory(memory_for);
     memcpy(v->bytes + v->size, token, size);
     v->bytes[v->size + size] = '\0';
@@ -129,8 +121,9 @@ sheaf_status *sheaf__vocab_read(sheaf__vocab *v, sheaf_json_scan *scan)
     bool more = true;
     sheaf_status *st = key == NULL ? sheaf__no_memory(memory_for) : NULL;
     /* As many tokens as there may be in real ones: a token takes some 20 bytes. */
-    if (st == NULL && (!grow_bytes(v, (size_t)(scan->end - scan->at) / 2) ||
-                       !resize(v, (scan->end - scan->at) / 20)))
+    if (st == NULL &&
+        (!SHEAF_GROW(&v->bytes, &v->capacity, (int64_t)v->size + (scan->end - scan->at) / 2) ||
+         !resize(v, (scan->end - scan->at) / 20)))
         st = sheaf__no_memory(memory_for);
     if (st == NULL && !sheaf__scan_take(scan, '{'))
         st = sheaf__scan_fail(scan, "an object of tokens with their ids");

@@ -9,12 +9,12 @@ enum { SHEAF__ID_MAX = (1 << 24) - 1 }; /* the largest id of a token */
 
 typedef struct sheaf__vocab {
     char *bytes; /* the tokens, each with a NUL after it */
-    size_t size, capacity;
+    size_t size;
     struct sheaf__vocab_token {
         uint32_t at, size; /* in `bytes`; `at` UINT32_MAX: the id names none */
     } * token;             /* [ids] */
     int64_t ids;           /* the largest id + 1 */
-    int64_t capacity_ids;
+    int64_t capacity, capacity_ids;
     int64_t count;             /* tokens */
     struct sheaf__vocab_slot { /* open addressing */
         uint32_t hash, id_1;   /* its upper half; id + 1, 0: free */
