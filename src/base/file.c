@@ -40,10 +40,8 @@ static bool is_hub_name(const char *path)
         strspn(slash + 1, HUB_LETTERS) < strlen(slash + 1) ||
         strspn(path, HUB_LETTERS) < (size_t)(slash - path))
         return false;
-    static const char *const ours[] = { "adapter", "model", "checkpoints" }; /* of a run */
-    for (size_t i = 0; i < sizeof ours / sizeof *ours; i++)
-        if (strcmp(slash + 1, ours[i]) == 0)
-            return false;
+    if (sheaf__is_listed("adapter model checkpoints", slash + 1, strlen(slash + 1)))
+        return false; /* of a run */
     char *org = strndup(path, (size_t)(slash - path));
     const bool here = org == NULL || sheaf__path_kind(org) != SHEAF_PATH_NONE;
     free(org);

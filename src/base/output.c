@@ -365,16 +365,11 @@ enum { LAST = 3 };
 /* When an entry is moved: 0 first, LAST last. */
 static int turn_of(const char *name)
 {
-    static const char index[] = ".index.json";
-    static const char *const config[] = { "config.json", "adapter_config.json",
-                                          "model_config.json" };
-    const size_t n = strlen(name), m = sizeof index - 1;
-    if (strcmp(name, "latest") == 0 || strcmp(name, "manifest.json") == 0)
+    if (sheaf__is_listed("latest manifest.json", name, strlen(name)))
         return LAST;
-    for (size_t i = 0; i < sizeof config / sizeof *config; i++)
-        if (strcmp(name, config[i]) == 0)
-            return 2;
-    return n > m && strcmp(name + n - m, index) == 0;
+    if (sheaf__is_listed("config.json adapter_config.json model_config.json", name, strlen(name)))
+        return 2;
+    return sheaf__ends_with(name, ".index.json") && *name != '.';
 }
 
 /* The error number. */

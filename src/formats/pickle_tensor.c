@@ -48,13 +48,11 @@ const char *sheaf__pickle_class_of(sheaf_dtype dtype)
 /* What the class of a storage says of its elements. */
 static bool read_class(sheaf_pickle_storage *storage, const sheaf_pickle *class)
 {
-    static const char *const modules[] = { "torch", "torch.storage", "torch.cuda" };
-    bool torch = false;
-    if (!sheaf__pickle_is(class, SHEAF_PICKLE_GLOBAL))
+    if (!sheaf__pickle_is(class, SHEAF_PICKLE_GLOBAL) ||
+        !sheaf__is_listed("torch torch.storage torch.cuda", class->as.global.module,
+                          strlen(class->as.global.module)))
         return false;
-    for (size_t i = 0; i < sizeof modules / sizeof *modules; i++)
-        torch |= strcmp(class->as.global.module, modules[i]) == 0;
-    for (size_t i = 0; torch && i < sizeof classes / sizeof *classes; i++)
+    for (size_t i = 0; i < sizeof classes / sizeof *classes; i++)
         if (strcmp(class->as.global.name, classes[i].name) == 0) {
             storage->dtype = classes[i].dtype;
             storage->unnamed = classes[i].unnamed != 0;

@@ -393,23 +393,18 @@ sheaf_status *sheaf_lora_combine(sheaf_source **out, sheaf_lora_options *options
 
 sheaf_status *sheaf_combine_parse(sheaf_combine *out, const char *text)
 {
-    static const char *const others[] = {
-        "svd",       "linear_svd",      "ties",          "ties_svd",        "dare_linear",
-        "dare_ties", "dare_linear_svd", "dare_ties_svd", "magnitude_prune", "magnitude_prune_svd"
-    };
+    static const char others[] =
+        "svd linear_svd ties ties_svd dare_linear dare_ties dare_linear_svd dare_ties_svd "
+        "magnitude_prune magnitude_prune_svd";
+    const bool other = sheaf__is_listed(others, text, strlen(text));
     sheaf_status *st;
     if (strcmp(text, "linear") == 0 || strcmp(text, "cat") == 0) {
         *out = *text == 'l' ? SHEAF_COMBINE_LINEAR : SHEAF_COMBINE_CAT;
         return NULL;
     }
-    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
-        if (strcmp(text, others[i]) == 0) {
-            st = sheaf_fail(SHEAF_E_UNSUPPORTED, "combination '%s'", text);
-            sheaf_expected(st, "linear or cat");
-            return sheaf_try_this(
-                st,
-                "combine with PEFT's add_weighted_adapter and save that adapter; sheaf merges it");
-        }
-    st = sheaf_fail(SHEAF_E_ARG, "combination '%s'", text);
-    return sheaf_expected(st, "linear or cat");
+    st = sheaf_fail(other ? SHEAF_E_UNSUPPORTED : SHEAF_E_ARG, "combination '%s'", text);
+    sheaf_expected(st, "linear or cat");
+    return other ? sheaf_try_this(st, "combine with PEFT's add_weighted_adapter and save that "
+                                      "adapter; sheaf merges it")
+                 : st;
 }

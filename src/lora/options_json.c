@@ -102,14 +102,6 @@ static bool is_off(const json_t *value)
     }
 }
 
-static bool listed(const char *key, const char *const *list, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        if (strcmp(key, list[i]) == 0)
-            return true;
-    return false;
-}
-
 /* What to refuse; NULL: nothing. A switch that is on, or settings, of a key that is not known may
  * be another kind of adapter; a number or a word is reported: *unknown. */
 static const char *what_is(bool *unknown, const char *key, const json_t *value)
@@ -316,10 +308,10 @@ static void read_bias(sheaf_json_reader *r, sheaf_lora_options *out)
  * they put into A and B; the adapter then fits that changed base only. */
 static void check_init(sheaf_json_reader *r)
 {
-    static const char *const keep_base[] = { "gaussian", "orthogonal", "eva" };
     const json_t *value = json_object_get(r->object, "init_lora_weights");
     if (r->st != NULL || !json_is_string(value) ||
-        listed(json_string_value(value), keep_base, sizeof keep_base / sizeof *keep_base))
+        sheaf__is_listed("gaussian orthogonal eva", json_string_value(value),
+                         json_string_length(value)))
         return;
     sheaf_status *st = sheaf__json_fail(
         r, SHEAF_E_UNSUPPORTED, "init_lora_weights",

@@ -97,29 +97,20 @@ static sheaf_status *join_if_equal(merger *m)
 
 /* ---- output ---- */
 
-/* `st` of an edit of *json, whose result takes its place. */
-static sheaf_status *replace(char **json, char **edited, sheaf_status *st)
-{
-    if (st == NULL) {
-        free(*json);
-        *json = *edited;
-    }
-    return st;
-}
-
 static sheaf_status *begin_output(merger *m, const sheaf_weights_merge_options *o)
 {
     const sheaf__merge_plan *p = &m->plan;
-    char *json = p->config != NULL ? strdup(p->config) : NULL, *to = NULL;
-    sheaf_status *st = NULL;
-    if (p->config != NULL && json == NULL)
-        return sheaf__no_memory("config.json");
+    char *json = p->config != NULL ? strdup(p->config) : NULL, *typed = NULL;
+    sheaf_status *st = p->config != NULL && json == NULL ? sheaf__no_memory("config.json") : NULL;
     if (json != NULL && m->report->untied)
-        st = replace(&json, &to, sheaf__merge_untie(&to, json, p));
-    if (st == NULL && json != NULL && o->dtype != SHEAF_BOOL)
-        st = replace(&json, &to, sheaf_hf_config_with_dtype(&to, json, o->dtype));
+        st = sheaf__merge_untie(&json, p);
+    if (st == NULL && json != NULL && o->dtype != SHEAF_BOOL) {
+        st = sheaf_hf_config_with_dtype(&typed, json, o->dtype);
+        free(json);
+        json = typed;
+    }
     if (st == NULL && json != NULL && p->resized > 0)
-        st = replace(&json, &to, sheaf__merge_set_vocabulary(&to, json, p));
+        st = sheaf__merge_set_vocabulary(&json, p);
     TRY(st, sheaf__merge_output_begin(&m->output, p, json, o));
     free(json);
     return st;

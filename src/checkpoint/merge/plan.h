@@ -219,11 +219,10 @@ sheaf_status *sheaf__merge_settle_ties(sheaf__merge_plan *plan, const sheaf__mer
 sheaf_status *sheaf__merge_check_tables(sheaf__merge_plan *plan);
 /* sheaf__merge_drop_names - all come out alike: each tensor is written once, the tie stays. */
 void sheaf__merge_drop_names(sheaf__merge_plan *plan);
-/* sheaf__merge_untie - the text of the config of what is written with every name. */
-sheaf_status *sheaf__merge_untie(char **out, const char *json, const sheaf__merge_plan *plan);
+/* sheaf__merge_untie - the text of a config becomes that of what is written with every name. */
+sheaf_status *sheaf__merge_untie(char **json, const sheaf__merge_plan *plan);
 /* sheaf__merge_set_vocabulary - its size, where the config has it: at the top or in text_config. */
-sheaf_status *sheaf__merge_set_vocabulary(char **out, const char *json,
-                                          const sheaf__merge_plan *plan);
+sheaf_status *sheaf__merge_set_vocabulary(char **json, const sheaf__merge_plan *plan);
 /* sheaf__merge_is_other - is it a name other than the first of its tensor? */
 bool sheaf__merge_is_other(const sheaf__merge_plan *plan, const sheaf__merge_tensor *tensor);
 

@@ -29,12 +29,8 @@ static const sheaf__merge_step *step_of(const sheaf__merge_tensor *t, int number
 
 static bool has_conv1d(const char *model_type)
 {
-    static const char *const types[] = { "gpt2", "openai-gpt",  "imagegpt", "decision_transformer",
-                                         "clvp", "clvp_decoder" };
-    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
-        if (strcmp(types[i], model_type) == 0)
-            return true;
-    return false;
+    static const char types[] = "gpt2 openai-gpt imagegpt decision_transformer clvp clvp_decoder";
+    return sheaf__is_listed(types, model_type, strlen(model_type));
 }
 
 /* Weights of the same last name that are not square tell, the first of several; then the kind of

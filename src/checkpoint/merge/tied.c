@@ -515,35 +515,37 @@ void sheaf__merge_drop_names(sheaf__merge_plan *p)
     p->nties = 0;
 }
 
-sheaf_status *sheaf__merge_untie(char **out, const char *json, const sheaf__merge_plan *p)
+/* Sets a key of the text of a config, at the top or in the object `inside`. */
+static sheaf_status *edit(char **json, const char *inside, const char *key, const char *value)
 {
-    char *inner = NULL;
-    if (p->ties->keeps_flag)
-        return (*out = strdup(json)) != NULL ? NULL : sheaf__no_memory("config.json");
-    sheaf_status *st = sheaf_hf_config_edit(&inner, json, "text_config", flag_key, "false");
-    TRY(st, sheaf_hf_config_set(out, inner, flag_key, "false"));
-    free(inner);
+    char *edited = NULL;
+    sheaf_status *st = inside != NULL ? sheaf_hf_config_edit(&edited, *json, inside, key, value)
+                                      : sheaf_hf_config_set(&edited, *json, key, value);
+    if (st == NULL) {
+        free(*json);
+        *json = edited;
+    }
     return st;
 }
 
-sheaf_status *sheaf__merge_set_vocabulary(char **out, const char *json, const sheaf__merge_plan *p)
+sheaf_status *sheaf__merge_untie(char **json, const sheaf__merge_plan *p)
 {
+    sheaf_status *st = p->ties->keeps_flag ? NULL : edit(json, "text_config", flag_key, "false");
+    TRY(st, p->ties->keeps_flag ? NULL : edit(json, NULL, flag_key, "false"));
+    return st;
+}
+
+sheaf_status *sheaf__merge_set_vocabulary(char **json, const sheaf__merge_plan *p)
+{
+    static const char key[] = "vocab_size";
     json_t *config = NULL;
-    char size[32], *inner = NULL;
+    char size[32];
     snprintf(size, sizeof size, "%" PRId64, p->resized);
-    sheaf_status *st = sheaf__json_parse(&config, json, strlen(json));
-    const bool in_text =
-        json_object_get(json_object_get(config, "text_config"), "vocab_size") != NULL;
-    const bool at_top = !in_text || json_object_get(config, "vocab_size") != NULL;
-    if (st == NULL && in_text)
-        st = sheaf_hf_config_edit(&inner, json, "text_config", "vocab_size", size);
-    if (st == NULL && at_top)
-        st = sheaf_hf_config_set(out, inner != NULL ? inner : json, "vocab_size", size);
-    else if (st == NULL) {
-        *out = inner;
-        inner = NULL;
-    }
-    free(inner);
+    sheaf_status *st = sheaf__json_parse(&config, *json, strlen(*json));
+    const bool in_text = json_object_get(json_object_get(config, "text_config"), key) != NULL;
+    const bool at_top = !in_text || json_object_get(config, key) != NULL;
+    TRY(st, in_text ? edit(json, "text_config", key, size) : NULL);
+    TRY(st, at_top ? edit(json, NULL, key, size) : NULL);
     json_decref(config);
     return st;
 }

@@ -216,20 +216,10 @@ static sheaf_status *compare_all(differ *d)
 /* Where something came from, not what it is. */
 static bool is_provenance(const char *key)
 {
-    static const char *const keys[] = { "base_model_name_or_path",
-                                        "_name_or_path",
-                                        "transformers_version",
-                                        "peft_version",
-                                        "revision",
-                                        "inference_mode",
-                                        "task_type",
-                                        "auto_mapping",
-                                        "use_cache",
-                                        "_attn_implementation_autoset" };
-    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
-        if (strcmp(key, keys[i]) == 0)
-            return true;
-    return false;
+    static const char keys[] = "base_model_name_or_path _name_or_path transformers_version "
+                               "peft_version revision inference_mode task_type auto_mapping "
+                               "use_cache _attn_implementation_autoset";
+    return sheaf__is_listed(keys, key, strlen(key));
 }
 
 static sheaf_status *report_key(differ *d, const char *key, const json_t *x, const json_t *y)
