@@ -83,9 +83,9 @@ typedef struct products {
     const sheaf__merge_tensor *t;
     sheaf_source *written;
     const sheaf_source_entry *entry;
-    int64_t width, wide; /* of a panel; of x, which repeats */
-    double **x; /* [nsteps + 1]: what step i and all before it multiply; some are the same */
-    double **g, **norm;     /* [nsteps][rank]: R x of the step, and the norms of R's rows */
+    int64_t width, wide;    /* of a panel; of x, which repeats */
+    double *x;              /* [nsteps + 1][wide]: what step i and all before it multiply */
+    double *g, *norm;       /* [ranks], one step after the other: R x, and the norms of R's rows */
     double unit, tiny;      /* relative rounding of the output, and its smallest step */
     bool exact, magnitudes; /* a mode that rounds at each step; DoRA */
     int64_t every, phase;   /* chunks whose number leaves `phase` are looked at */
@@ -124,20 +124,19 @@ static sheaf_status *right_products(products *p)
     for (int64_t col = 0; col < t->cols && st == NULL; col += t->panel) {
         st = sheaf__merge_rows_panel(m, col);
         const float *packed = m->right;
-        for (int i = 0; i < t->nsteps && st == NULL; i++) {
+        for (int64_t i = 0, at = 0; i < t->nsteps && st == NULL; at += t->step[i++].rank) {
             const int64_t rank = t->step[i].rank;
             for (int64_t j = 0; j < m->cols; j++)
                 for (int64_t k = 0; k < rank; k++) {
                     const double r = (double)packed[(j / 16 * rank + k) * 16 + j % 16];
-                    p->g[i][k] += r * p->x[i][(col + j) % p->wide];
-                    p->norm[i][k] += r * r;
+                    p->g[at + k] += r * p->x[i * p->wide + (col + j) % p->wide];
+                    p->norm[at + k] += r * r;
                 }
             packed += sheaf__lora_packed_floats(rank, m->cols);
         }
     }
-    for (int i = 0; i < t->nsteps; i++)
-        for (int64_t k = 0; k < t->step[i].rank; k++)
-            p->norm[i][k] = sqrt(p->norm[i][k]);
+    for (int64_t k = 0; k < t->ranks; k++)
+        p->norm[k] = sqrt(p->norm[k]);
     return st;
 }
 
@@ -156,13 +155,13 @@ static sheaf_status *row_sums(products *p, sheaf__merge_scratch *s, int64_t row0
         const int64_t at =
             p->wide == p->width ? 0 : col; /* x repeats, or is as wide as the tensor */
         for (int64_t i = 0; i < rows && st == NULL; i++)
-            sheaf__lora_dot(&sum[i * 3], &ignored, s->w + i * m.cols, p->x[0] + at, m.cols);
+            sheaf__lora_dot(&sum[i * 3], &ignored, s->w + i * m.cols, p->x + at, m.cols);
         TRY(st, sheaf__lora_read_view(p->written, p->entry, row0, rows, col, m.cols, s->stored));
         if (st == NULL)
             m.kernels->convert(s->w, SHEAF_F32, s->stored, p->entry->dtype, rows * m.cols);
         for (int64_t i = 0; i < rows && st == NULL; i++)
             sheaf__lora_dot(&sum[i * 3 + 1], &sum[i * 3 + 2], s->w + i * m.cols,
-                            p->x[p->t->nsteps] + at, m.cols);
+                            p->x + p->t->nsteps * p->wide + at, m.cols);
     }
     return st;
 }
@@ -178,6 +177,7 @@ static sheaf_status *one_chunk(void *context, int64_t row0, int64_t rows, int64_
     TRY(st, row_sums(p, s, row0, rows));
     double *sum = s->sums, *bound = s->sums + rows * 3, worst = 0;
     memset(bound, 0, (size_t)rows * sizeof *bound);
+    const double *g = p->g, *norms = p->norm;
     for (int k = 0; k < t->nsteps && st == NULL; k++) {
         const sheaf__merge_step *step = &t->step[k];
         st = sheaf__merge_left(s, &p->crew->rows, step, row0, rows);
@@ -185,8 +185,8 @@ static sheaf_status *one_chunk(void *context, int64_t row0, int64_t rows, int64_
             double change = 0, size = 0;
             for (int64_t r = 0; r < step->rank; r++) {
                 const double left = (double)s->left[i * step->rank + r] * (double)step->scale;
-                change += left * p->g[k][r];
-                size += fabs(left) * p->norm[k][r];
+                change += left * g[r];
+                size += fabs(left) * norms[r];
             }
             const double factor =
                 step->factor != NULL && !step->across ? (double)step->factor[row0 + i] : 1;
@@ -196,6 +196,8 @@ static sheaf_status *one_chunk(void *context, int64_t row0, int64_t rows, int64_
                         (((double)step->rank + 4) * 0x1p-24 + (p->exact ? p->unit : 0)) * size) *
                        fabs(factor);
         }
+        g += step->rank;
+        norms += step->rank;
     }
     for (int64_t i = 0; i < rows && st == NULL; i++) {
         const double norm = sqrt(sum[i * 3 + 2]), steps = t->nsteps;
@@ -217,43 +219,20 @@ static sheaf_status *one_chunk(void *context, int64_t row0, int64_t rows, int64_
 static sheaf_status *make_vectors(products *p)
 {
     const sheaf__merge_tensor *t = p->t;
-    sheaf_status *st = NULL;
-    for (int i = t->nsteps; i >= 0; i--) {
+    const int64_t n = (t->nsteps + 1) * p->wide;
+    p->x = calloc((size_t)(n + 2 * t->ranks), sizeof *p->x);
+    if (p->x == NULL)
+        return sheaf_fail(SHEAF_E_MEMORY, "'%s'", t->name);
+    p->g = p->x + n;
+    p->norm = p->g + t->ranks;
+    random_signs(p->x + n - p->wide, p->wide, t->name);
+    for (int i = t->nsteps - 1; i >= 0; i--) {
         const sheaf__merge_step *s = &t->step[i];
-        const bool divides = i < t->nsteps && s->across && s->factor != NULL;
-        if (i < t->nsteps && !divides) {
-            p->x[i] = p->x[i + 1];
-            continue;
-        }
-        p->x[i] = malloc((size_t)p->wide * sizeof **p->x);
-        if (p->x[i] == NULL)
-            return sheaf_fail(SHEAF_E_MEMORY, "'%s'", t->name);
-        if (i == t->nsteps)
-            random_signs(p->x[i], p->wide, t->name);
-        for (int64_t j = 0; j < p->wide && divides; j++)
-            p->x[i][j] = p->x[i + 1][j] * (double)s->factor[j];
+        double *x = p->x + i * p->wide, *next = x + p->wide;
+        for (int64_t j = 0; j < p->wide; j++)
+            x[j] = next[j] * (s->across && s->factor != NULL ? (double)s->factor[j] : 1);
     }
-    for (int i = 0; i < t->nsteps && st == NULL; i++) {
-        p->g[i] = calloc((size_t)t->step[i].rank, sizeof **p->g);
-        p->norm[i] = calloc((size_t)t->step[i].rank, sizeof **p->norm);
-        if (p->g[i] == NULL || p->norm[i] == NULL)
-            st = sheaf_fail(SHEAF_E_MEMORY, "'%s'", t->name);
-    }
-    return st != NULL ? st : right_products(p);
-}
-
-static void free_vectors(products *p)
-{
-    for (int i = 0; p->x != NULL && i <= p->t->nsteps; i++)
-        if (i == p->t->nsteps || p->x[i] != p->x[i + 1])
-            free(p->x[i]);
-    for (int i = 0; i < p->t->nsteps; i++) {
-        free(p->g != NULL ? p->g[i] : NULL);
-        free(p->norm != NULL ? p->norm[i] : NULL);
-    }
-    free(p->x);
-    free(p->g);
-    free(p->norm);
+    return right_products(p);
 }
 
 static sheaf_status *wrong_product(const sheaf__merge_tensor *t, double ratio)
@@ -285,14 +264,8 @@ static sheaf_status *check_products(sheaf__merge_crew *crew, const sheaf__merge_
             p.wide = t->cols;
     }
     crew->rows.t = t;
-    p.x = calloc((size_t)t->nsteps + 1, sizeof *p.x);
-    p.g = calloc((size_t)t->nsteps, sizeof *p.g);
-    p.norm = calloc((size_t)t->nsteps, sizeof *p.norm);
-    sheaf_status *st = p.x == NULL || p.g == NULL || p.norm == NULL
-                           ? sheaf_fail(SHEAF_E_MEMORY, "'%s'", t->name)
-                           : NULL;
-    if (st == NULL && p.entry == NULL)
-        st = sheaf_fail(SHEAF_E_IO, "'%s' is not in what was written", t->name);
+    sheaf_status *st =
+        p.entry != NULL ? NULL : sheaf_fail(SHEAF_E_IO, "'%s' is not in what was written", t->name);
     TRY(st, make_vectors(&p));
     int64_t chunk = SHEAF__MERGE_TILE / (p.width > 8 ? p.width : 8); /* four sums a row */
     chunk = chunk < t->chunk ? chunk : t->chunk;
@@ -302,7 +275,7 @@ static sheaf_status *check_products(sheaf__merge_crew *crew, const sheaf__merge_
     pthread_mutex_destroy(&p.lock);
     *worst = p.worst;
     *rows += p.rows;
-    free_vectors(&p);
+    free(p.x);
     return st != NULL || p.worst <= most_ratio ? st : wrong_product(t, p.worst);
 }
 
