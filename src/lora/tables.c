@@ -2,7 +2,7 @@
 #include "base/base.h"
 #include "formats/safetensors.h"
 #include "lora/adapter.h"
-#include "lora/names.h"
+#include "lora/check_file.h"
 #include "ops/kernels.h"
 #include "schema/family.h"
 
@@ -18,19 +18,11 @@ static bool is_known(const sheaf_lora *lora, const sheaf_tensor *t)
     return false;
 }
 
-/* *name: of the tensor in the file, NULL where it is not there as a table. */
-static sheaf_status *find_table(char **name, sheaf_source *adapter, const char *tensor)
+/* The table in the file; NULL: none. Of another shape it is refused as a foreign tensor. */
+static const sheaf_source_entry *find_table(sheaf_source *adapter, const char *tensor)
 {
-    if (asprintf(name, SHEAF_PEFT_PREFIX "%s", tensor) < 0) {
-        *name = NULL;
-        return sheaf__no_memory("tables of the adapter");
-    }
-    const sheaf_source_entry *e = adapter->find(adapter, *name);
-    if (e == NULL || e->ndim != 2) { /* of another shape it is refused as a foreign tensor */
-        free(*name);
-        *name = NULL;
-    }
-    return NULL;
+    const sheaf_source_entry *e = sheaf__lora_find_part(adapter, tensor, strlen(tensor), "");
+    return e != NULL && e->ndim == 2 ? e : NULL;
 }
 
 sheaf_status *sheaf__same_numbers(bool *same, sheaf_source *a, const char *a_name, sheaf_source *b,
@@ -60,38 +52,44 @@ sheaf_status *sheaf__same_numbers(bool *same, sheaf_source *a, const char *a_nam
     return st;
 }
 
-/* A model that ties both has one tensor for them; PEFT saves it twice. *table, *head: their names
- * in the file, or NULL. Afterwards *table is the one to take. */
-static sheaf_status *join(sheaf_lora *lora, sheaf_source *adapter, char **table, char **head)
+static sheaf_status *name_of(char **name, const sheaf_source_entry *e)
 {
-    bool same = true;
-    sheaf_status *st = *table != NULL && *head != NULL
-                           ? sheaf__same_numbers(&same, adapter, *table, adapter, *head)
-                           : NULL;
-    if (st == NULL && *table != NULL && *head != NULL)
-        same =
-            same && adapter->find(adapter, *table)->dtype == adapter->find(adapter, *head)->dtype;
-    if (st == NULL && !same) {
-        st = sheaf_fail(SHEAF_E_LAYOUT, "'%s' and '%s'", *table, *head);
-        sheaf_expected(st, "the same numbers, as the base ties them (tie_word_embeddings)");
-        sheaf_found(st, "two tensors that differ");
-        sheaf_try_this(st, "the base model this adapter was made for, which does not tie them");
-    }
-    if (st != NULL)
-        return st;
-    if (*table != NULL)
-        lora->twin_name = *head;
-    else
-        *table = *head;
-    *head = NULL;
-    return NULL;
+    *name = strdup(e->name);
+    return *name != NULL ? NULL : sheaf__no_memory("tables of the adapter");
 }
 
-static void take(const char **taken, sheaf_lora *lora, const sheaf_tensor *t, char **name)
+/* A model that ties both has one tensor for them; PEFT saves it twice. Afterwards *table is the one
+ * to take, or NULL. */
+static sheaf_status *join(sheaf_lora *lora, sheaf_source *adapter, const sheaf_source_entry **table,
+                          const sheaf_source_entry *head)
 {
-    sheaf__lora_save(lora, t, *name);
-    *taken = *name;
-    *name = NULL;
+    bool same = true;
+    if (*table == NULL || head == NULL) {
+        *table = *table != NULL ? *table : head;
+        return NULL;
+    }
+    sheaf_status *st = sheaf__same_numbers(&same, adapter, (*table)->name, adapter, head->name);
+    if (st != NULL || (same && (*table)->dtype == head->dtype))
+        return st != NULL ? st : name_of(&lora->twin_name, head);
+    st = sheaf_fail(SHEAF_E_LAYOUT, "'%s' and '%s'", (*table)->name, head->name);
+    sheaf_expected(st, "the same numbers, as the base ties them (tie_word_embeddings)");
+    sheaf_found(st, "two tensors that differ");
+    return sheaf_try_this(st, "the base model this adapter was made for, which does not tie them");
+}
+
+/* `e`, which may be NULL, joins what is saved in place of `t`. */
+static sheaf_status *take(const char **taken, sheaf_lora *lora, const sheaf_tensor *t,
+                          const sheaf_source_entry *e)
+{
+    char *name = NULL;
+    if (t == NULL || e == NULL)
+        return NULL;
+    sheaf_status *st = name_of(&name, e);
+    if (st != NULL)
+        return st;
+    sheaf__lora_save(lora, t, name);
+    *taken = name;
+    return NULL;
 }
 
 sheaf_status *sheaf_lora_take_tables(const char **taken, sheaf_lora *lora,
@@ -100,39 +98,13 @@ sheaf_status *sheaf_lora_take_tables(const char **taken, sheaf_lora *lora,
     const sheaf__family *family = sheaf__family_for(&schema->config);
     const sheaf_tensor *t = sheaf_schema_find(schema, family->table),
                        *h = sheaf_schema_find(schema, family->head);
-    char *table = NULL, *head = NULL;
+    const sheaf_source_entry *table = find_table(adapter, family->table),
+                             *head = find_table(adapter, family->head);
+    const bool ties = schema->config.tied && t != NULL && !is_known(lora, t);
     *taken = NULL;
-    sheaf_status *st = find_table(&table, adapter, family->table);
-    TRY(st, find_table(&head, adapter, family->head));
-    if (st == NULL && schema->config.tied && t != NULL && !is_known(lora, t))
-        st = join(lora, adapter, &table, &head);
-    if (st == NULL) {
-        if (h != NULL && head != NULL && !is_known(lora, h))
-            take(taken, lora, h, &head);
-        if (t != NULL && table != NULL && !is_known(lora, t))
-            take(taken, lora, t, &table);
-    }
-    free(table);
-    free(head);
-    return st;
-}
-
-/* The copy of a module's weight in the file, where it is another than the base's; else NULL. */
-static sheaf_status *other_copy(char **name, const sheaf_lora_module *m, sheaf_source *adapter,
-                                sheaf_source *base, const char *in_base)
-{
-    bool same = true;
-    *name = NULL;
-    char *copy = NULL;
-    if (asprintf(&copy, SHEAF_PEFT_PREFIX "%s.base_layer.weight", m->base->module) < 0)
-        return sheaf__no_memory("tables of the adapter");
-    sheaf_status *st = adapter->find(adapter, copy) == NULL || base->find(base, in_base) == NULL
-                           ? NULL
-                           : sheaf__same_numbers(&same, adapter, copy, base, in_base);
-    if (st == NULL && !same)
-        *name = copy;
-    else
-        free(copy);
+    sheaf_status *st = ties ? join(lora, adapter, &table, head) : NULL;
+    TRY(st, !ties && h != NULL && !is_known(lora, h) ? take(taken, lora, h, head) : NULL);
+    TRY(st, t != NULL && !is_known(lora, t) ? take(taken, lora, t, table) : NULL);
     return st;
 }
 
@@ -144,18 +116,19 @@ sheaf_status *sheaf_lora_take_copies(const char **taken, sheaf_lora *lora,
     const sheaf_tensor *head = sheaf_schema_find(schema, family->head);
     sheaf_status *st = NULL;
     for (int i = 0; i < lora->nmodules && st == NULL; i++) {
-        const sheaf_lora_module *m = &lora->module[i];
-        const bool is_head = m->base == head, is_table = strcmp(m->base->name, family->table) == 0;
-        char *name = NULL, *twin = NULL;
-        st = other_copy(&name, m, adapter, base, untied && is_head ? family->table : m->base->name);
-        if (name != NULL && untied && is_table && head != NULL && (twin = strdup(name)) == NULL)
-            st = sheaf__no_memory("tables of the adapter");
-        if (twin != NULL &&
+        const sheaf_tensor *t = lora->module[i].base;
+        const char *in_base = untied && t == head ? family->table : t->name;
+        const sheaf_source_entry *copy =
+            sheaf__lora_find_part(adapter, t->module, strlen(t->module), ".base_layer.weight");
+        bool same = copy == NULL || base->find(base, in_base) == NULL;
+        if (!same)
+            st = sheaf__same_numbers(&same, adapter, copy->name, base, in_base);
+        if (st != NULL || same)
+            continue;
+        if (untied && head != NULL && strcmp(t->name, family->table) == 0 &&
             !sheaf__lora_is_saved(lora, head)) /* PEFT's is the one tensor of both uses */
-            take(taken, lora, head, &twin);
-        if (name != NULL)
-            take(taken, lora, m->base, &name);
-        free(twin);
+            st = take(taken, lora, head, copy);
+        TRY(st, take(taken, lora, t, copy));
     }
     return st;
 }

@@ -130,13 +130,11 @@ static sheaf_status *check_tensor(const sheaf_manifest_tensor *stored, const she
         return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "'%s'", t->name),
                                           "F32, as training saves it"),
                            "%s", sheaf_dtype_name(stored->dtype));
-    if (stored->ndim != t->ndim || stored->shape[0] != t->shape[0] ||
-        (t->ndim == 2 && stored->shape[1] != t->shape[1])) {
+    if (!sheaf__same_shape(stored->ndim, stored->shape, t->ndim, t->shape)) {
+        char want[128], is[128];
         sheaf_status *st = sheaf_fail(SHEAF_E_LAYOUT, "'%s': shape", t->name);
-        sheaf_expected(st, "[%" PRId64 ", %" PRId64 "], %d axes", t->shape[0],
-                       t->ndim == 2 ? t->shape[1] : 1, t->ndim);
-        return sheaf_found(st, "[%" PRId64 ", %" PRId64 "], %d axes", stored->shape[0],
-                           stored->shape[1], stored->ndim);
+        sheaf_expected(st, "%s", sheaf__show_shape(want, t->ndim, t->shape));
+        return sheaf_found(st, "%s", sheaf__show_shape(is, stored->ndim, stored->shape));
     }
     return same_cut(&stored->cut, t->cut)
                ? NULL
