@@ -88,14 +88,18 @@ int64_t sheaf_data_labels(const sheaf_data *data, const int64_t *row, int64_t n)
     return sum;
 }
 
+static int64_t tokens_of(const sheaf_data *data, int64_t row)
+{
+    return data->seen == NULL ? sheaf__data_row_length(data, row) : data->seen[row];
+}
+
 int64_t sheaf_data_tokens(const sheaf_data *data, const int64_t *row, int64_t n)
 {
     int64_t sum = 0;
     for (int64_t i = 0; i < n; i++) {
         const parts p = parts_of(data, &row[i]);
         for (int64_t k = 0; k < p.n; k++)
-            sum +=
-                data->seen == NULL ? sheaf__data_row_length(data, p.row[k]) : data->seen[p.row[k]];
+            sum += tokens_of(data, p.row[k]);
     }
     return sum;
 }
@@ -110,8 +114,7 @@ sheaf_data_part sheaf_data_part_of(const sheaf_data *data, int64_t row, int64_t 
 {
     const int64_t record = parts_of(data, &row).row[i];
     sheaf_data_part part = { .positions = sheaf__data_used_by(data, record),
-                             .tokens = data->seen == NULL ? sheaf__data_row_length(data, record)
-                                                          : data->seen[record],
+                             .tokens = tokens_of(data, record),
                              .sample = index };
     if (data->packs > 0) {
         const uint64_t n = (uint64_t)data->members, epoch = (uint64_t)(index / data->packs),

@@ -84,19 +84,14 @@ static int64_t read_of(const sheaf__data_row *row)
     return n;
 }
 
-/* Rows that lie in files are as long as their tokens, and each has a label. */
-static sheaf_status *count_in_files(sheaf_data *data)
-{
-    for (int64_t r = 0; r < data->rows; r++)
-        if (sheaf__data_row_length(data, r) > data->longest)
-            data->longest = sheaf__data_row_length(data, r);
-    return NULL;
-}
-
 sheaf_status *sheaf__data_count(sheaf_data *data, bool prompts)
 {
-    if (data->files != NULL)
-        return count_in_files(data);
+    if (data->files != NULL) { /* they are as long as their tokens, and each has a label */
+        for (int64_t r = 0; r < data->rows; r++)
+            if (sheaf__data_row_length(data, r) > data->longest)
+                data->longest = sheaf__data_row_length(data, r);
+        return NULL;
+    }
     data->labels = calloc((size_t)data->rows, sizeof *data->labels);
     data->seen = calloc((size_t)data->rows, sizeof *data->seen);
     data->used = calloc((size_t)data->rows, sizeof *data->used);
@@ -246,13 +241,6 @@ static sheaf_status *check_order(const sheaf_data *data, const sheaf_data_option
     return sheaf_try_this(st, "leave it out: a micro-batch is padded to its own longest row");
 }
 
-/* How rows are put in order. */
-static void arrange(sheaf_data *data, const sheaf_data_options *o)
-{
-    data->group = o->by_length && o->micro_batch > 0 ? sheaf__data_group(o->micro_batch) : 0;
-    data->micro_batch = o->micro_batch;
-}
-
 sheaf_status *sheaf_data_open(sheaf_data **out, const char *path, const sheaf_data_options *options)
 {
     if (options->seq < 0)
@@ -289,7 +277,10 @@ sheaf_status *sheaf_data_open(sheaf_data **out, const char *path, const sheaf_da
         return st;
     }
     warn_of_unlabelled(data, path, options);
-    arrange(data, options);
+    data->micro_batch = options->micro_batch;
+    data->group = options->by_length && options->micro_batch > 0
+                      ? sheaf__data_group(options->micro_batch)
+                      : 0;
     *out = data;
     return NULL;
 }
@@ -325,16 +316,14 @@ void sheaf_data_close(sheaf_data *data)
 void sheaf_data_note_unused(const sheaf_data *data, const char *path, const char *prompt_template,
                             const char *date, const char *query, const sheaf_events *events)
 {
-    const bool worded = prompt_template != NULL && prompt_template[0] != '\0',
-               dated = date != NULL && date[0] != '\0', asked = query != NULL && query[0] != '\0';
-    if (worded && data != NULL && data->prompt_template == NULL)
-        sheaf_note(events,
-                   "--template %s has no effect: nothing in these data is put in a template",
-                   prompt_template);
-    if (dated && data != NULL && data->prompt_template == NULL)
-        sheaf_note(events, "--date %s has no effect: nothing in these data is put in a template",
-                   date);
-    if (asked && (path == NULL || sheaf__path_kind(path) == SHEAF_PATH_FILE))
+    const char *const option[] = { "--template", "--date" }, *const value[] = { prompt_template,
+                                                                                date };
+    for (int i = 0; i < 2 && data != NULL && data->prompt_template == NULL; i++)
+        if (value[i] != NULL && value[i][0] != '\0')
+            sheaf_note(events, "%s %s has no effect: nothing in these data is put in a template",
+                       option[i], value[i]);
+    if (query != NULL && query[0] != '\0' &&
+        (path == NULL || sheaf__path_kind(path) == SHEAF_PATH_FILE))
         sheaf_note(events, "--query has no effect: only the pictures of a folder are asked it");
 }
 

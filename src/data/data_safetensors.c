@@ -278,16 +278,13 @@ static sheaf_status *make_rows(sheaf__tensors *in)
     data->begin = malloc(((size_t)in->rows + 1) * sizeof *data->begin);
     data->token = malloc(total * sizeof *data->token);
     data->label = malloc(total * sizeof *data->label);
-    if (sheaf__safetensors_find(in->file, "attention_mask") != NULL)
-        data->mask = malloc(total);
     in->chunk = malloc(SHEAF__TENSORS_CHUNK * sizeof(int64_t));
-    const bool mask_failed =
-        sheaf__safetensors_find(in->file, "attention_mask") != NULL && data->mask == NULL;
-    const bool placed = sheaf__safetensors_find(in->file, "position_ids") != NULL;
-    if (placed)
-        data->position = malloc(total * sizeof *data->position);
-    if ((placed && data->position == NULL) || data->begin == NULL || data->token == NULL ||
-        data->label == NULL || mask_failed || in->chunk == NULL)
+    const bool masked = sheaf__safetensors_find(in->file, "attention_mask") != NULL,
+               placed = sheaf__safetensors_find(in->file, "position_ids") != NULL;
+    data->mask = masked ? malloc(total) : NULL;
+    data->position = placed ? malloc(total * sizeof *data->position) : NULL;
+    if ((placed && data->position == NULL) || (masked && data->mask == NULL) ||
+        data->begin == NULL || data->token == NULL || data->label == NULL || in->chunk == NULL)
         return sheaf__data_no_memory((int64_t)total);
     for (int64_t r = 0; r <= in->rows; r++)
         data->begin[r] = r * in->length;

@@ -138,11 +138,9 @@ static sheaf_status *hash_all(const sheaf__tensors *in, const pixels *p, float *
     sheaf_status *st = NULL;
     for (int64_t r = 0; r < in->rows && st == NULL; r++) {
         const bool placed = memchr(images->embed + r * in->length, 1, (size_t)in->length) != NULL;
-        if (p->by_row)
-            st = hash_images(&images->hash[r], p, room, r, r + 1, placed);
-        else if (placed)
-            st = hash_images(&images->hash[r], p, room, images->first[r], images->first[r + 1],
-                             true);
+        if (p->by_row || placed)
+            st = hash_images(&images->hash[r], p, room, p->by_row ? r : images->first[r],
+                             p->by_row ? r + 1 : images->first[r + 1], placed);
     }
     return st;
 }
