@@ -92,16 +92,6 @@ sheaf_status *sheaf__template_prompt(char **out, sheaf__template which, const sh
 
 /* ---- the answer ---- */
 
-static void take_stripped(sheaf_text *text)
-{
-    const char *at = text->at;
-    size_t size = text->size;
-    sheaf__utf8_strip(&at, &size);
-    memmove(text->at, at, size);
-    text->size = size;
-    text->at[size] = '\0';
-}
-
 sheaf_status *sheaf__template_answer(char **out, sheaf__template which, const char *decoded)
 {
     static const char eos[] = "</s>";
@@ -114,13 +104,12 @@ sheaf_status *sheaf__template_answer(char **out, sheaf__template which, const ch
             break;
         p = mark + strlen(eos);
     }
-    if (!text.failed && text.at != NULL) {
-        const char *from = text.at;
-        for (const char *at; (at = strstr(from, separator)) != NULL;)
-            from = at + strlen(separator);
-        text.size -= (size_t)(from - text.at);
-        memmove(text.at, from, text.size + 1);
-        take_stripped(&text);
-    }
-    return sheaf__text_take(out, &text);
+    const char *from = text.failed ? "" : text.at;
+    for (const char *at; (at = strstr(from, separator)) != NULL;)
+        from = at + strlen(separator);
+    size_t size = strlen(from);
+    sheaf__utf8_strip(&from, &size);
+    *out = text.failed ? NULL : strndup(from, size);
+    sheaf__text_release(&text);
+    return *out == NULL ? sheaf__no_memory("an answer") : NULL;
 }

@@ -144,9 +144,8 @@ static sheaf_status *read_rules(sheaf__spm *m, span s, bool back)
     sheaf_status *st = NULL;
     for (field f; st == NULL && s.at < s.end;) {
         st = next_field(&f, &s);
-        if (st == NULL && f.number == 2 && f.wire == 2 && f.inside.at < f.inside.end) {
+        if (st == NULL && f.number == 2 && f.wire == 2 && f.inside.at < f.inside.end)
             *(back ? &m->table_back : &m->table) = true;
-        }
         if (st != NULL || f.wire != 0 || back)
             continue;
         if (f.number == 3)
