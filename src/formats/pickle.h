@@ -143,9 +143,6 @@ const sheaf_pickle *sheaf__pickle_value(const sheaf_pickle *value, int64_t i);
 bool sheaf__pickle_is(const sheaf_pickle *value, sheaf_pickle_kind kind);
 /* sheaf__pickle_is_object - an instance of module.name; module NULL = any module. */
 bool sheaf__pickle_is_object(const sheaf_pickle *value, const char *module, const char *name);
-/* sheaf__pickle_fields - the dict that get() looks into for an object; itself for a dict; else
- * NULL. */
-const sheaf_pickle *sheaf__pickle_fields(const sheaf_pickle *value);
 /* sheaf__pickle_text - a string without NUL inside, borrowed; NULL for anything else. */
 const char *sheaf__pickle_text(const sheaf_pickle *value);
 /* Each is false, and leaves *out, when the value is no such number: ints take bools and numpy's

@@ -313,7 +313,8 @@ bool sheaf__pickle_is(const sheaf_pickle *value, sheaf_pickle_kind kind)
     return value != NULL && value->kind == kind;
 }
 
-const sheaf_pickle *sheaf__pickle_fields(const sheaf_pickle *value)
+/* The dict that sheaf__pickle_get() looks into for an object; itself for a dict; else NULL. */
+static const sheaf_pickle *fields_of(const sheaf_pickle *value)
 {
     if (sheaf__pickle_is(value, SHEAF_PICKLE_DICT))
         return value;
@@ -346,7 +347,7 @@ static const sheaf_pickle *find(const sheaf_pickle *dict, const char *key)
 
 const sheaf_pickle *sheaf__pickle_get(const sheaf_pickle *value, const char *key)
 {
-    const sheaf_pickle *got = find(sheaf__pickle_fields(value), key);
+    const sheaf_pickle *got = find(fields_of(value), key);
     if (got == NULL && sheaf__pickle_is(value, SHEAF_PICKLE_OBJECT))
         got = find(value->as.object->dict, key);
     return got;

@@ -37,9 +37,6 @@ sheaf_status *sheaf__checkpoint_source(sheaf_source **out, sheaf_checkpoint *che
 
 extern const sheaf_dialect sheaf__dialect_own; /* "sheaf" */
 
-/* sheaf__own_catalog - one folder of slices; `raw`: names as they are stored. */
-sheaf_status *sheaf__own_catalog(sheaf_catalog **out, const char *dir, bool raw);
-
 /* Hears of damages (sheaf_damages.found), and makes findings of those that are not reported yet. */
 typedef struct sheaf__own_damages {
     sheaf_catalog *catalog;

@@ -98,7 +98,8 @@ const char *sheaf__manifest_file(char buffer[32], int slices, int slice)
     return buffer;
 }
 
-void sheaf__manifest_box(int64_t shape[2], const sheaf_manifest_tensor *tensor, int slice)
+/* Shape of what `slice` holds of a tensor. Of more than two axes all but the last are one. */
+static void box_of(int64_t shape[2], const sheaf_manifest_tensor *tensor, int slice)
 {
     sheaf__safetensors_view(&shape[0], &shape[1], tensor->ndim, tensor->shape);
     if (tensor->cut.nparts > 0)
@@ -108,7 +109,7 @@ void sheaf__manifest_box(int64_t shape[2], const sheaf_manifest_tensor *tensor, 
 int64_t sheaf__manifest_bytes(const sheaf_manifest_tensor *t, int slice)
 {
     int64_t shape[2];
-    sheaf__manifest_box(shape, t, slice);
+    box_of(shape, t, slice);
     return shape[0] * shape[1] * (int64_t)sheaf_dtype_bytes(t->dtype);
 }
 
@@ -121,7 +122,7 @@ static sheaf_safetensors_spec spec_of(const sheaf_manifest_tensor *t, int slice)
 {
     sheaf_safetensors_spec s = { .name = t->name, .dtype = t->dtype, .ndim = t->ndim };
     if (t->ndim <= 2)
-        sheaf__manifest_box(s.shape, t, slice);
+        box_of(s.shape, t, slice);
     else
         memcpy(s.shape, t->shape, sizeof s.shape);
     return s;

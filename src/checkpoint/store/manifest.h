@@ -57,10 +57,7 @@ const sheaf_manifest_tensor *sheaf__manifest_find(const sheaf_manifest *manifest
 
 /* Name of the file of `slice`, of the replicated tensors when slice == slices. */
 const char *sheaf__manifest_file(char buffer[32], int slices, int slice);
-/* Shape of what `slice` holds of a tensor; elements are the product (0 for an empty slice). Of more
- * than two axes all but the last are one. */
-void sheaf__manifest_box(int64_t shape[2], const sheaf_manifest_tensor *tensor, int slice);
-/* Bytes of the same, and their hash. */
+/* Bytes of what `slice` holds of a tensor, and their hash. */
 int64_t sheaf__manifest_bytes(const sheaf_manifest_tensor *tensor, int slice);
 sheaf_hash *sheaf__manifest_hash(const sheaf_manifest_tensor *tensor, int slice);
 /* sheaf__manifest_agrees - is what the file of `slice` says of a tensor (NULL: nothing) what the

@@ -214,23 +214,16 @@ static sheaf_status *read_folder(sheaf_catalog *c, const char *dir, bool raw)
     return st;
 }
 
-sheaf_status *sheaf__own_catalog(sheaf_catalog **out, const char *dir, bool raw)
-{
-    sheaf_status *st = sheaf__catalog_new(out, &sheaf__dialect_own, dir);
-    TRY(st, read_folder(*out, dir, raw));
-    TRY(st, sheaf__catalog_check(*out));
-    if (st != NULL) {
-        sheaf__catalog_free(*out);
-        *out = NULL;
-    }
-    return st;
-}
-
 sheaf_status *sheaf__checkpoint_source(sheaf_source **out, sheaf_checkpoint *checkpoint)
 {
     sheaf_catalog *catalog = NULL;
-    sheaf_status *st = sheaf__own_catalog(&catalog, checkpoint->dir, true);
-    return st != NULL ? st : sheaf__catalog_source(out, catalog, true);
+    sheaf_status *st = sheaf__catalog_new(&catalog, &sheaf__dialect_own, checkpoint->dir);
+    TRY(st, read_folder(catalog, checkpoint->dir, true));
+    TRY(st, sheaf__catalog_check(catalog));
+    if (st == NULL)
+        return sheaf__catalog_source(out, catalog, true);
+    sheaf__catalog_free(catalog);
+    return st;
 }
 
 /* ---- the folder of a run ---- */

@@ -6,12 +6,7 @@
 #include "checkpoint/store/look.h"
 #include "dialects/common/folder.h"
 
-enum {
-    CHUNK_ELEMENTS = 1 << 18,
-    COPY_BYTES = 1 << 20,
-    MOST_THREADS = 64,
-    PROGRESS_BYTES = 64 << 20
-};
+enum { COPY_BYTES = 1 << 20, MOST_THREADS = 64, PROGRESS_BYTES = 64 << 20 };
 
 sheaf_status *sheaf__stopped(const atomic_int *stop, const char *command)
 {
@@ -19,14 +14,6 @@ sheaf_status *sheaf__stopped(const atomic_int *stop, const char *command)
                ? NULL
                : sheaf_found(sheaf_fail(SHEAF_E_STOPPED, "%s", command),
                              "a request to stop; nothing was left behind");
-}
-
-int64_t sheaf__stream_chunk(int64_t rows, int64_t cols)
-{
-    const int64_t chunk = CHUNK_ELEMENTS / (cols > 0 ? cols : 1);
-    if (chunk < 1)
-        return 1;
-    return chunk < rows ? chunk : rows > 0 ? rows : 1;
 }
 
 int64_t sheaf__stream_chunks(int64_t rows, int64_t chunk)

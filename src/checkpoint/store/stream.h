@@ -11,8 +11,6 @@
 /* sheaf__stopped - SHEAF_E_STOPPED of `command` once *stop, which may be NULL, is not 0. */
 sheaf_status *sheaf__stopped(const atomic_int *stop, const char *command);
 
-/* Rows of a chunk so that it holds about a quarter million elements. */
-int64_t sheaf__stream_chunk(int64_t rows, int64_t cols);
 int64_t sheaf__stream_chunks(int64_t rows, int64_t chunk);
 
 /* sheaf__stream_rows - body(context, row0, rows, index, worker) for each chunk of [0, rows).

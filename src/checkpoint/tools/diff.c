@@ -17,13 +17,14 @@
 #include "ops/math/round.h"
 #include "schema/config.h"
 
+enum { CHUNK = 1 << 18 }; /* elements */
+
 typedef struct differ {
     sheaf_look a, b;
     sheaf_weights_diff_report *report;
     const sheaf_weights_diff_options *how;
     bool no_moments; /* one side has none, and they are beside the other's model */
     void *x, *y;     /* a chunk of each */
-    size_t capacity;
 } differ;
 
 static void report(const differ *d, const sheaf_diff_item *item)
@@ -87,26 +88,15 @@ static void compare_elements(sheaf_diff_item *item, const differ *d, int64_t at,
     }
 }
 
-static sheaf_status *make_space(differ *d, size_t bytes)
-{
-    if (bytes <= d->capacity)
-        return NULL;
-    free(d->x);
-    free(d->y);
-    d->x = malloc(bytes);
-    d->y = malloc(bytes);
-    d->capacity = bytes;
-    return d->x != NULL && d->y != NULL ? NULL
-                                        : sheaf_fail(SHEAF_E_MEMORY, "%zu bytes to compare", bytes);
-}
-
 static sheaf_status *compare_values(differ *d, sheaf_diff_item *item, int64_t rows, int64_t cols)
 {
-    const int64_t chunk = sheaf__stream_chunk(rows, cols);
+    const int64_t most = CHUNK / cols, chunk = most < 1 ? 1 : most < rows ? most : rows;
     const size_t p = sheaf_dtype_bytes(item->a->dtype), q = sheaf_dtype_bytes(item->b->dtype);
     if (p == 0 || q == 0)
         return sheaf_fail(SHEAF_E_UNSUPPORTED, "'%s': elements smaller than a byte", item->name);
-    sheaf_status *st = make_space(d, (size_t)(chunk * cols) * (p > q ? p : q));
+    d->x = malloc((size_t)(chunk * cols) * p + 1);
+    d->y = malloc((size_t)(chunk * cols) * q + 1);
+    sheaf_status *st = d->x != NULL && d->y != NULL ? NULL : sheaf__no_memory(item->name);
     for (int64_t row = 0; row < rows && st == NULL; row += chunk) {
         const int64_t n = rows - row < chunk ? rows - row : chunk;
         st = sheaf__stopped(sheaf__control_stop(d->how->control), "diff");
@@ -116,6 +106,8 @@ static sheaf_status *compare_values(differ *d, sheaf_diff_item *item, int64_t ro
             (item->a->dtype != item->b->dtype || memcmp(d->x, d->y, (size_t)(n * cols) * p) != 0))
             compare_elements(item, d, row * cols, n * cols);
     }
+    free(d->x);
+    free(d->y);
     return st;
 }
 
@@ -424,7 +416,5 @@ sheaf_status *sheaf_diff(sheaf_weights_diff_report *report, const char *a, const
     TRY(st, compare_configs(&d));
     sheaf_look_close(&d.a);
     sheaf_look_close(&d.b);
-    free(d.x);
-    free(d.y);
     return st;
 }

@@ -97,7 +97,8 @@ static sheaf_status *read_spec(char **json, const char *spec)
 
 /* ---- values ---- */
 
-void sheaf__init_values(float *out, const sheaf_tensor *t, const sheaf_config *c, uint64_t seed,
+/* Numbers [first, first + n) of a tensor, in the order of its memory. */
+static void make_values(float *out, const sheaf_tensor *t, const sheaf_config *c, uint64_t seed,
                         int64_t first, int64_t n)
 {
     const float range = (float)c->initializer_range;
@@ -125,8 +126,7 @@ static sheaf_status *made_read(sheaf_source *self, const char *name, int64_t row
     if (values == NULL)
         return sheaf__no_memory("init");
     for (int64_t r = 0; r < rows; r++)
-        sheaf__init_values(values + r * cols, t, &m->config, m->seed, (row0 + r) * width + col0,
-                           cols);
+        make_values(values + r * cols, t, &m->config, m->seed, (row0 + r) * width + col0, cols);
     m->kernels->convert(dst, m->dtype, values, SHEAF_F32, rows * cols);
     free(values);
     return NULL;

@@ -16,10 +16,6 @@
 sheaf_status *sheaf_init(sheaf_weights_init_report *report,
                          const sheaf_weights_init_options *options);
 
-/* sheaf__init_values - numbers [first, first + n) of a tensor, in the order of its memory. */
-void sheaf__init_values(float *out, const sheaf_tensor *tensor, const sheaf_config *config,
-                        uint64_t seed, int64_t first, int64_t n);
-
 /* sheaf__init_spec_at - the i-th built-in name; NULL behind the last. */
 const sheaf__family_spec *sheaf__init_spec_at(int i);
 /* sheaf__init_config - the config.json of a built-in name (malloc'd), NULL in *out if there
