@@ -24,6 +24,42 @@ sheaf_piece sheaf__piece_of(int file, int rank, const sheaf_torch *torch,
     return p;
 }
 
+sheaf_status *sheaf__catalog_put(sheaf_catalog *c, sheaf_kind kind, const char *name,
+                                 const sheaf_torch *torch, const sheaf_pickle_tensor *t, int rank)
+{
+    int file;
+    sheaf_logical *l;
+    sheaf_status *st = sheaf__catalog_file(&file, c, torch->path, &torch->mark);
+    TRY(st, sheaf__catalog_tensor(&l, c, name, t->dtype, t->ndim, t->shape));
+    if (st != NULL)
+        return st;
+    const sheaf_piece p = sheaf__piece_of(file, rank, torch, t);
+    l->kind = kind;
+    return sheaf__catalog_piece(c, l, &p);
+}
+
+bool sheaf__torch_number(double *out, const sheaf_torch *torch, const sheaf_pickle *value)
+{
+    const sheaf_pickle_tensor *t = sheaf__pickle_tensor(torch->doc, value);
+    int fd = -1;
+    int64_t size;
+    float number;
+    if (t == NULL)
+        return sheaf__pickle_float(out, value);
+    if (t->dtype != SHEAF_F32 || sheaf__elements(t->ndim, t->shape) != 1)
+        return false;
+    sheaf_status *st = sheaf__file_open_read(&fd, &size, torch->path);
+    TRY(st, sheaf__file_read_at(fd, &number, sizeof number, sheaf__torch_offset(torch, t),
+                                torch->path));
+    if (fd >= 0)
+        close(fd);
+    const bool read = st == NULL;
+    sheaf_status_free(st);
+    if (read)
+        *out = number;
+    return read;
+}
+
 bool sheaf__piece_move(sheaf_piece *out, const sheaf_piece *piece, int ndim, const int64_t *from,
                        const int64_t *size, const int64_t *to)
 {

@@ -11,6 +11,14 @@
 sheaf_piece sheaf__piece_of(int file, int rank, const sheaf_torch *torch,
                             const sheaf_pickle_tensor *tensor);
 
+/* sheaf__catalog_put - a torch file's tensor, whole, as the tensor of this name, of rank `rank`. */
+sheaf_status *sheaf__catalog_put(sheaf_catalog *catalog, sheaf_kind kind, const char *name,
+                                 const sheaf_torch *torch, const sheaf_pickle_tensor *tensor,
+                                 int rank);
+
+/* sheaf__torch_number - a number, or a tensor of one float32: false where it is neither. */
+bool sheaf__torch_number(double *out, const sheaf_torch *torch, const sheaf_pickle *value);
+
 /* sheaf__piece_move - what of `piece` lies in the box [from, from + size), moved so that `from`
  * comes to lie at `to`. False when nothing of it lies there. */
 bool sheaf__piece_move(sheaf_piece *out, const sheaf_piece *piece, int ndim, const int64_t *from,

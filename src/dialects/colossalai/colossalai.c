@@ -177,28 +177,11 @@ static sheaf_status *find_names(reading *r)
 
 /* ---- values ---- */
 
-static bool number_of(double *out, const sheaf_torch *file, const sheaf_pickle *value)
-{
-    const sheaf_pickle_tensor *t = sheaf__pickle_tensor(file->doc, value);
-    float f;
-    if (t == NULL)
-        return sheaf__pickle_float(out, value);
-    for (int i = 0; i < t->ndim; i++)
-        if (t->shape[i] != 1)
-            return false;
-    sheaf_status *st = t->dtype == SHEAF_F32 ? sheaf__torch_read(file, t, &f, sizeof f)
-                                             : sheaf_fail(SHEAF_E_ARG, "step");
-    const bool read = st == NULL;
-    sheaf_status_free(st);
-    *out = read ? f : 0;
-    return read;
-}
-
 static sheaf_status *take_step(reading *r, const sheaf_torch *file, const sheaf_pickle *state)
 {
     double step;
-    if (!number_of(&step, file, sheaf__pickle_get(state, "step")) || !(step >= 0 && step < 1e15) ||
-        step != floor(step))
+    if (!sheaf__torch_number(&step, file, sheaf__pickle_get(state, "step")) ||
+        !(step >= 0 && step < 1e15) || step != floor(step))
         return NULL;
     if (r->c->step < 0)
         r->c->step = (int64_t)step;
@@ -211,7 +194,7 @@ static sheaf_status *take_step(reading *r, const sheaf_torch *file, const sheaf_
 }
 
 /* Moments by number, "exp_avg.7", until they are named. */
-static sheaf_status *take_state(reading *r, const sheaf_torch *file, int number, int64_t id,
+static sheaf_status *take_state(reading *r, const sheaf_torch *file, int64_t id,
                                 const sheaf_pickle *state)
 {
     sheaf_status *st = take_step(r, file, state);
@@ -219,21 +202,14 @@ static sheaf_status *take_state(reading *r, const sheaf_torch *file, int number,
         const sheaf_pickle_tensor *t =
             sheaf__pickle_tensor(file->doc, sheaf__pickle_get(state, keys[k]));
         char name[64];
-        sheaf_logical *logical = NULL;
         snprintf(name, sizeof name, "%s.%" PRId64, keys[k], id);
-        if (t == NULL || sheaf__catalog_find(r->c, name) != NULL) {
+        if (t == NULL || sheaf__catalog_find(r->c, name) != NULL)
             st = sheaf__defect(r->c, t == NULL ? "missing" : "duplicate", file->path, name,
                                "one such moment", "copy the files of one save again", "%s",
                                t == NULL ? "none" : "it is in another file too");
-            continue;
-        }
-        const sheaf_piece p = sheaf__piece_of(number, -1, file, t);
-        st = sheaf__catalog_tensor(&logical, r->c, name, t->dtype, t->ndim, t->shape);
-        if (st == NULL) {
-            logical->kind = SHEAF_MOMENT;
-            st = sheaf__catalog_piece(r->c, logical, &p);
-        }
-        st = sheaf__catalog_defect(r->c, file->path, st);
+        else
+            st = sheaf__catalog_defect(r->c, file->path,
+                                       sheaf__catalog_put(r->c, SHEAF_MOMENT, name, file, t, -1));
     }
     return st;
 }
@@ -241,17 +217,14 @@ static sheaf_status *take_state(reading *r, const sheaf_torch *file, int number,
 static sheaf_status *take_file(reading *r, const char *path)
 {
     sheaf_torch *file = NULL;
-    int number = 0;
     sheaf_status *st = sheaf__torch_open(&file, path);
-    TRY(st, sheaf__catalog_file(&number, r->c, path, &file->mark));
     if (st != NULL)
-        st = sheaf__catalog_defect(r->c, path, st);
-    const sheaf_pickle *root = file != NULL ? file->doc->root : NULL;
-    for (int64_t i = 0; st == NULL && root != NULL && i < sheaf__pickle_count(root); i++) {
+        return sheaf__catalog_defect(r->c, path, st);
+    const sheaf_pickle *root = file->doc->root;
+    for (int64_t i = 0; st == NULL && i < sheaf__pickle_count(root); i++) {
         int64_t id;
-        if (sheaf__pickle_is(root, SHEAF_PICKLE_DICT) &&
-            sheaf__pickle_int(&id, sheaf__pickle_key(root, i)))
-            st = take_state(r, file, number, id, sheaf__pickle_value(root, i));
+        if (sheaf__pickle_int(&id, sheaf__pickle_key(root, i)))
+            st = take_state(r, file, id, sheaf__pickle_value(root, i));
     }
     sheaf__torch_close(file);
     return st;

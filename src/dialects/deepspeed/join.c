@@ -259,7 +259,7 @@ static sheaf_status *compare_module(ds_reading *r, const ds_file *f, const char 
         if (whole != NULL && whole->kind == SHEAF_WEIGHT) {
             st = compare_shape(r, zero, whole, t);
         } else if (!skip && sheaf__ds_listed(sheaf__pickle_get(root, "buffer_names"), name)) {
-            st = sheaf__ds_put(r->c, SHEAF_BUFFER, name, f, t);
+            st = sheaf__catalog_put(r->c, SHEAF_BUFFER, name, f->torch, t, f->mp);
             skip = true;
         }
         skip = skip || sheaf__ds_twin(f, module, i, t) != NULL;

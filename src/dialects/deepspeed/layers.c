@@ -79,10 +79,10 @@ static sheaf_status *add_layer(ds_reading *r, const ds_file *f, layer_is is, int
         st = sheaf__catalog_find(part, name) != NULL
                  ? sheaf__defect(r->c, "duplicate", f->path, name, "one layer of this kind", "",
                                  "a second one")
-                 : sheaf__ds_put(part,
-                                 strstr(name, "rotary_emb.inv_freq") != NULL ? SHEAF_BUFFER
-                                                                             : SHEAF_WEIGHT,
-                                 name, f, t);
+                 : sheaf__catalog_put(part,
+                                      strstr(name, "rotary_emb.inv_freq") != NULL ? SHEAF_BUFFER
+                                                                                  : SHEAF_WEIGHT,
+                                      name, f->torch, t, f->mp);
         free(name);
     }
     return st;

@@ -86,7 +86,8 @@ static sheaf_status *add_module_tensor(ds_reading *r, sheaf_catalog *part, const
     if (sharded && sheaf__elements(t->ndim, t->shape) == 0)
         return sheaf__defect(r->c, "missing", f->path, name, "a shape in param_shapes", "",
                              "only an empty stand-in in `module`");
-    return sheaf__ds_put(part, kind_of(sheaf__pickle_get(root, "buffer_names"), name), name, f, t);
+    return sheaf__catalog_put(part, kind_of(sheaf__pickle_get(root, "buffer_names"), name), name,
+                              f->torch, t, f->mp);
 }
 
 static sheaf_status *add_module(ds_reading *r, sheaf_catalog *part, const ds_file *f, bool sharded)

@@ -75,9 +75,6 @@ const char *sheaf__ds_twin(const ds_file *f, const sheaf_pickle *module, int64_t
 /* sheaf__ds_range - elements [begin, end) of a tensor, which lie together from first->offset on. */
 sheaf_status *sheaf__ds_range(sheaf_catalog *c, sheaf_logical *t, const sheaf_piece *first,
                               int64_t begin, int64_t end);
-/* sheaf__ds_put - that tensor, whole, into a catalog in which it has no pieces yet. */
-sheaf_status *sheaf__ds_put(sheaf_catalog *c, sheaf_kind kind, const char *name, const ds_file *f,
-                            const sheaf_pickle_tensor *t);
 
 /* An entry of param_shapes or frozen_param_shapes. */
 typedef struct ds_param {

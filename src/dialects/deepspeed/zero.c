@@ -52,20 +52,6 @@ const sheaf_pickle *sheaf__ds_group(const sheaf_pickle *groups, int64_t g)
                                                        : NULL;
 }
 
-sheaf_status *sheaf__ds_put(sheaf_catalog *c, sheaf_kind kind, const char *name, const ds_file *f,
-                            const sheaf_pickle_tensor *t)
-{
-    int file;
-    sheaf_logical *l;
-    sheaf_status *st = sheaf__catalog_file(&file, c, f->path, &f->torch->mark);
-    TRY(st, sheaf__catalog_tensor(&l, c, name, t->dtype, t->ndim, t->shape));
-    if (st != NULL)
-        return st;
-    const sheaf_piece p = sheaf__piece_of(file, f->mp, f->torch, t);
-    l->kind = kind;
-    return sheaf__catalog_piece(c, l, &p);
-}
-
 sheaf_status *sheaf__ds_range(sheaf_catalog *c, sheaf_logical *t, const sheaf_piece *first,
                               int64_t begin, int64_t end)
 {
@@ -334,24 +320,11 @@ static sheaf_status *read_sharded(zero *z, int kind, int d, const stream *s,
 
 static bool read_step(double *out, const zero *z, int d)
 {
+    const sheaf_torch *torch = z->share[d].f->torch;
     const sheaf_pickle *state =
-        sheaf__pickle_get(z->share[d].f->torch->doc->root, "optimizer_state_dict");
-    state =
-        sheaf__pickle_get(state, z->stage == 3 ? "optimizer_state_dict" : "base_optimizer_state");
-    const sheaf_pickle *step = sheaf__pickle_get(group_state(state, 0), "step");
-    const sheaf_pickle_tensor *t = sheaf__pickle_tensor(z->share[d].f->torch->doc, step);
-    float value;
-    if (t == NULL)
-        return sheaf__pickle_float(out, step);
-    if (t->dtype != SHEAF_F32 || sheaf__elements(t->ndim, t->shape) != 1)
-        return false;
-    sheaf_status *st =
-        sheaf__file_read_at(z->part->file[z->share[d].file].fd, &value, sizeof value,
-                            sheaf__torch_offset(z->share[d].f->torch, t), z->share[d].f->path);
-    *out = value;
-    const bool read = st == NULL;
-    sheaf_status_free(st);
-    return read;
+        sheaf__pickle_path(torch->doc->root, "optimizer_state_dict",
+                           z->stage == 3 ? "optimizer_state_dict" : "base_optimizer_state", NULL);
+    return sheaf__torch_number(out, torch, sheaf__pickle_get(group_state(state, 0), "step"));
 }
 
 /* All parts made as many steps. The odd ones out are stale. */
