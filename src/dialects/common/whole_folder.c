@@ -349,23 +349,22 @@ sheaf_status *sheaf__whole_folder(bool *damaged, sheaf__whole *whole, const char
                    : single   ? read_one(damaged, whole, dir, forms[i][0])
                               : read_index(damaged, whole, dir, forms[i][1], names);
     }
-    int64_t indexes = 0, singles = 0, at = -1, shards = 0;
+    int64_t indexes = 0, singles = 0, shards = 0, index = -1, single = -1;
     shard_name is;
     for (int64_t i = 0; i < names->count; i++) {
         if (sheaf__is_weights_index(names->at[i]) && indexes++ == 0)
-            at = i;
-        else if (sheaf__is_weights(names->at[i]) && shard_of_name(&is, names->at[i]))
-            shards++;
+            index = i;
+        if (!sheaf__is_weights(names->at[i]))
+            continue;
+        shards += shard_of_name(&is, names->at[i]);
+        single = singles++ == 0 ? i : single;
     }
     if (indexes == 1)
-        return read_index(damaged, whole, dir, names->at[at], names);
+        return read_index(damaged, whole, dir, names->at[index], names);
     if (indexes == 0 && shards > 0)
         return read_shards(damaged, whole, dir, names);
-    for (int64_t i = 0; indexes == 0 && i < names->count; i++)
-        if (sheaf__is_weights(names->at[i]) && singles++ == 0)
-            at = i;
-    if (singles == 1)
-        return read_one(damaged, whole, dir, names->at[at]);
+    if (indexes == 0 && singles == 1)
+        return read_one(damaged, whole, dir, names->at[single]);
     *damaged = true;
     if (indexes == 0 && singles == 0)
         return sheaf__defect(whole->c, "missing", dir, "",
@@ -374,5 +373,5 @@ sheaf_status *sheaf__whole_folder(bool *damaged, sheaf__whole *whole, const char
     return sheaf__defect(whole->c, "conflict", dir, "", "one model in a folder",
                          "give the file itself instead of the folder",
                          "%" PRId64 " files, each of which could be it (%s, ...)",
-                         indexes + singles, names->at[at]);
+                         indexes > 0 ? indexes : singles, names->at[indexes > 0 ? index : single]);
 }

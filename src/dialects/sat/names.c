@@ -3,19 +3,16 @@
 #include <ctype.h>
 
 #include "base/base.h"
+#include "dialects/common/save.h"
 #include "dialects/sat/parts.h"
 
 int sheaf__sat_rank_of(const char *name)
 {
-    static const char head[] = "mp_rank_", tail[] = "_model_states.pt";
-    if (strncmp(name, head, sizeof head - 1) != 0)
-        return -1;
-    const char *number = name + sizeof head - 1;
-    const size_t digits = strspn(number, "0123456789");
-    if (digits < 1 || digits > 5 || strcmp(number + digits, tail) != 0 ||
-        atoi(number) >= SHEAF_SAT_MOST_RANKS)
-        return -1;
-    return atoi(number);
+    int rank;
+    return sheaf__take_word(&name, "mp_rank_") && sheaf__take_number(&rank, &name) &&
+                   strcmp(name, "_model_states.pt") == 0 && rank < SHEAF_SAT_MOST_RANKS
+               ? rank
+               : -1;
 }
 
 int64_t sheaf__sat_step_of(const char *text)

@@ -28,13 +28,6 @@ static bool is_factor(size_t *size, int *part, const char *name, const char *inf
     return true;
 }
 
-static bool ends(size_t *size, const char *name, const char *tail)
-{
-    const size_t n = strlen(name), m = strlen(tail);
-    *size = n - m;
-    return n > m && strcmp(name + n - m, tail) == 0;
-}
-
 bool sheaf__sat_name_of(sheaf__sat_name *out, const char *name)
 {
     char weight[512];
@@ -52,8 +45,9 @@ bool sheaf__sat_name_of(sheaf__sat_name *out, const char *name)
         out->known = sheaf__sat_rule_of(&out->rule, weight);
         return true;
     }
-    const bool is_weight = ends(&size, name, ".original.weight");
-    if (is_weight || ends(&size, name, ".original.bias")) {
+    const bool is_weight = sheaf__ends_with(name, ".original.weight");
+    if (is_weight || sheaf__ends_with(name, ".original.bias")) {
+        size = strlen(name) - strlen(is_weight ? ".original.weight" : ".original.bias");
         out->adapted = true;
         copy_name(out->linear, name, size, "");
         copy_name(out->logical, name, size, is_weight ? ".weight" : ".bias");
