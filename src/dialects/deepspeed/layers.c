@@ -9,59 +9,51 @@
 #include "dialects/common/dialects.h"
 #include "dialects/deepspeed/private.h"
 
-typedef enum layer_is {
-    IS_UNKNOWN,
-    IS_EMBEDDING,
-    IS_DECODER,
-    IS_NORM,
-    IS_HEAD,
-    IS_NORM_AND_HEAD
-} layer_is;
+typedef enum layer_is { IS_UNKNOWN, IS_DECODER, IS_AROUND } layer_is;
 
 static const sheaf_pickle_tensor *get(const ds_file *f, const char *name)
 {
     return sheaf__pickle_tensor(f->torch->doc, sheaf__pickle_get(f->torch->doc->root, name));
 }
 
-/* `after`: decoder layers came before. */
+/* The Hugging Face name of an entry of a layer around the decoder layers, or `after` them; NULL: it
+ * is none. */
+static const char *name_around(const ds_file *f, bool after, const char *key)
+{
+    static const struct {
+        bool after;
+        const char *key;
+        int ndim; /* 0: any */
+        const char *name;
+    } known[] = { { false, "weight", 2, "model.embed_tokens.weight" },
+                  { false, "embed_tokens.weight", 0, "model.embed_tokens.weight" },
+                  { false, "word_embeddings.weight", 0, "model.embed_tokens.weight" },
+                  { true, "weight", 1, "model.norm.weight" },
+                  { true, "norm.weight", 0, "model.norm.weight" },
+                  { true, "weight", 2, "lm_head.weight" },
+                  { true, "lm_head.weight", 0, "lm_head.weight" } };
+    const sheaf_pickle_tensor *t = key != NULL ? get(f, key) : NULL;
+    for (size_t i = 0; t != NULL && i < sizeof known / sizeof *known; i++)
+        if (known[i].after == after && strcmp(known[i].key, key) == 0 &&
+            (known[i].ndim == 0 || known[i].ndim == t->ndim))
+            return known[i].name;
+    return NULL;
+}
+
 static layer_is what_is(const ds_file *f, bool after)
 {
+    const sheaf_pickle *root = f->torch->doc->root;
+    const int64_t n = sheaf__pickle_count(root);
     if (get(f, "self_attn.q_proj.weight") != NULL && get(f, "mlp.down_proj.weight") != NULL)
         return IS_DECODER;
-    const sheaf_pickle_tensor *weight = get(f, "weight");
-    const int64_t n = sheaf__pickle_count(f->torch->doc->root);
-    if (!after)
-        return n == 1 && ((weight != NULL && weight->ndim == 2) ||
-                          get(f, "embed_tokens.weight") != NULL ||
-                          get(f, "word_embeddings.weight") != NULL)
-                   ? IS_EMBEDDING
-                   : IS_UNKNOWN;
-    if (n == 2 && get(f, "norm.weight") != NULL && get(f, "lm_head.weight") != NULL)
-        return IS_NORM_AND_HEAD;
-    if (n == 1 && ((weight != NULL && weight->ndim == 1) || get(f, "norm.weight") != NULL))
-        return IS_NORM;
-    return n == 1 && ((weight != NULL && weight->ndim == 2) || get(f, "lm_head.weight") != NULL)
-               ? IS_HEAD
-               : IS_UNKNOWN;
+    bool known = n == 1 || (n == 2 && get(f, "norm.weight") != NULL);
+    for (int64_t i = 0; i < n && known; i++)
+        known = name_around(f, after, sheaf__pickle_text(sheaf__pickle_key(root, i))) != NULL;
+    return known ? IS_AROUND : IS_UNKNOWN;
 }
 
-/* The Hugging Face name of an entry; malloc'd. */
-static char *name_of(layer_is is, int decoder, const char *key)
-{
-    char *name = NULL;
-    if (is == IS_DECODER) {
-        if (asprintf(&name, "model.layers.%d.%s", decoder, key) < 0)
-            return NULL;
-        return name;
-    }
-    const bool head =
-        is == IS_HEAD || (is == IS_NORM_AND_HEAD && strcmp(key, "lm_head.weight") == 0);
-    return strdup(is == IS_EMBEDDING ? "model.embed_tokens.weight"
-                  : head             ? "lm_head.weight"
-                                     : "model.norm.weight");
-}
-
-static sheaf_status *add_layer(ds_reading *r, const ds_file *f, layer_is is, int decoder)
+/* `decoder`: the number of a decoder layer; -1: it is one around them. */
+static sheaf_status *add_layer(ds_reading *r, const ds_file *f, bool after, int decoder)
 {
     const sheaf_pickle *root = sheaf__ds_root(f);
     sheaf_catalog *part = r->part[f->mp];
@@ -73,8 +65,9 @@ static sheaf_status *add_layer(ds_reading *r, const ds_file *f, layer_is is, int
             st = sheaf__dialect_unread(NULL, r->c, f->path, key, sheaf__pickle_value(root, i));
         if (key == NULL || t == NULL)
             continue;
-        char *name = name_of(is, decoder, key);
-        if (name == NULL)
+        char *name = NULL;
+        if (decoder >= 0 ? asprintf(&name, "model.layers.%d.%s", decoder, key) < 0
+                         : (name = strdup(name_around(f, after, key))) == NULL)
             return sheaf__no_memory(f->path);
         st = sheaf__catalog_find(part, name) != NULL
                  ? sheaf__defect(r->c, "duplicate", f->path, name, "one layer of this kind", "",
@@ -122,7 +115,6 @@ static sheaf_status *check_layers(ds_reading *r, const bool *decoder, int count)
 sheaf_status *sheaf__ds_layers(ds_reading *r)
 {
     int ranks = 0, layers = 0, decoders = 0, now = -1;
-    layer_is is = IS_UNKNOWN;
     bool after = false;
     for (int64_t i = 0; i < r->nfiles; i++)
         if (r->file[i].what == DS_LAYER) {
@@ -141,17 +133,18 @@ sheaf_status *sheaf__ds_layers(ds_reading *r)
         if (f->what != DS_LAYER || f->torch == NULL)
             continue;
         if (f->layer != now) {
+            decoders += now >= 0 && decoder[now];
             now = f->layer;
-            decoders += is == IS_DECODER;
-            is = what_is(f, after);
-            after |= is == IS_DECODER;
-            decoder[now] = is == IS_DECODER;
         }
+        const layer_is is = what_is(f, after);
+        after |= is == IS_DECODER;
+        decoder[now] |= is == IS_DECODER;
         if (is == IS_UNKNOWN)
             st = sheaf__defect(r->c, "unsupported", f->path, "", "a layer of a Llama model", "",
                                "a layer of another form");
         else
-            st = sheaf__catalog_defect(r->c, f->path, add_layer(r, f, is, decoders));
+            st = sheaf__catalog_defect(r->c, f->path,
+                                       add_layer(r, f, after, is == IS_DECODER ? decoders : -1));
     }
     TRY(st, check_layers(r, decoder, layers));
     TRY(st,
@@ -159,7 +152,7 @@ sheaf_status *sheaf__ds_layers(ds_reading *r)
             r->c, "inferred", r->tag, "", "", "",
             "which layer is which, from what the files hold: %d decoder layers; masters and moments of a pipeline "
             "are not read, its weights are those rounded to the training dtype",
-            decoders + (is == IS_DECODER)));
+            decoders + (now >= 0 && decoder[now])));
     free(decoder);
     return st;
 }
