@@ -20,6 +20,7 @@ enum { MAX_CHUNKS = 256, MAX_NESTED = 8 };
 typedef struct part {
     int tp, pp;
     bool staged;        /* the name has a stage */
+    int64_t rank;       /* of the process that saved it, as args.rank says; -1 = not said */
     char *path;         /* of model_optim_rng.pt, owned */
     sheaf_torch *torch; /* NULL: missing or damaged */
 } part;
@@ -141,11 +142,17 @@ static sheaf_status *find_parts(reading *r)
     return st;
 }
 
+static const sheaf_pickle *args_of(const part *p)
+{
+    return p->torch == NULL ? NULL : sheaf__pickle_get(p->torch->doc->root, "args");
+}
+
 static sheaf_status *open_parts(reading *r)
 {
     sheaf_status *st = NULL;
     for (int64_t i = 0; st == NULL && i < r->nparts; i++) {
         part *p = &r->part[i];
+        p->rank = -1;
         if (sheaf__path_kind(p->path) == SHEAF_PATH_NONE) {
             st = sheaf__not_there(r->c, "", "the part's file", "%s", p->path);
             continue;
@@ -153,13 +160,10 @@ static sheaf_status *open_parts(reading *r)
         st = sheaf__catalog_defect(r->c, p->path, sheaf__torch_open(&p->torch, p->path));
         if (p->torch != NULL)
             sheaf__torch_close_file(p->torch);
+        if (!sheaf__pickle_int(&p->rank, sheaf__pickle_get(args_of(p), "rank")) || p->rank < 0)
+            p->rank = -1;
     }
     return st;
-}
-
-static const sheaf_pickle *args_of(const part *p)
-{
-    return p->torch == NULL ? NULL : sheaf__pickle_get(p->torch->doc->root, "args");
 }
 
 /* ---- what the parts agree on ---- */
@@ -242,25 +246,20 @@ static sheaf_status *check_args(reading *r, const part *first)
     return st;
 }
 
-static bool rank_in(int64_t *rank, const part *p)
-{
-    return p->torch != NULL && sheaf__pickle_int(rank, sheaf__pickle_get(args_of(p), "rank")) &&
-           *rank >= 0;
-}
-
 /* Do parts that can be read say one rank, or none? Converters leave them so: then it tells
  * nothing. */
 static bool ranks_are_told(const reading *r)
 {
-    int64_t first = -1, rank;
+    const part *first = NULL;
     bool several = false;
     for (int64_t i = 0; i < r->nparts; i++) {
-        if (r->part[i].torch == NULL)
+        const part *p = &r->part[i];
+        if (p->torch == NULL)
             continue;
-        if (!rank_in(&rank, &r->part[i]))
+        if (p->rank < 0)
             return false;
-        several = several || (first >= 0 && rank != first);
-        first = rank;
+        first = first != NULL ? first : p;
+        several = several || p->rank != first->rank;
     }
     return several;
 }
@@ -269,31 +268,32 @@ static bool ranks_are_told(const reading *r)
  * stages are later ones. */
 static sheaf_status *check_ranks(reading *r)
 {
-    int64_t rank, other;
     sheaf_status *st = NULL;
     if (!ranks_are_told(r)) {
         r->c->by_names = r->nparts > 1;
         return NULL;
     }
     for (int64_t i = 0; st == NULL && i < r->nparts; i++) {
-        const part *p = &r->part[i], *before = NULL;
-        for (int64_t k = 0; before == NULL && rank_in(&rank, p) && k < i; k++)
-            if (rank_in(&other, &r->part[k]) &&
-                (other == rank || (r->part[k].tp == p->tp && other > rank)))
-                before = &r->part[k];
-        if (before != NULL && rank_in(&other, before))
-            st = sheaf__defect(
-                r->c, other == rank ? "duplicate" : "conflict", p->path, "",
-                "the part that another process saved, of a later rank",
-                other == rank ? "copy part by part again from where the checkpoint was written"
-                              : "give the parts back their names",
-                "args.rank %" PRId64 ", where %s has %" PRId64, rank, before->path, other);
-        else if (rank_in(&rank, p) && rank % r->tp != p->tp)
+        const part *p = &r->part[i], *other = NULL;
+        if (p->rank < 0)
+            continue;
+        for (int64_t k = 0; other == NULL && k < i; k++)
+            if (r->part[k].rank == p->rank || (r->part[k].tp == p->tp && r->part[k].rank > p->rank))
+                other = &r->part[k];
+        if (other != NULL)
+            st = sheaf__defect(r->c, other->rank == p->rank ? "duplicate" : "conflict", p->path, "",
+                               "the part that another process saved, of a later rank",
+                               other->rank == p->rank
+                                   ? "copy part by part again from where the checkpoint was written"
+                                   : "give the parts back their names",
+                               "args.rank %" PRId64 ", where %s has %" PRId64, p->rank, other->path,
+                               other->rank);
+        else if (p->rank % r->tp != p->tp)
             st = sheaf__defect(r->c, "conflict", p->path, "",
                                "the part of this tensor-parallel rank",
                                "give the parts back their names",
                                "args.rank %" PRId64 ", whose tensor-parallel rank is %" PRId64,
-                               rank, rank % r->tp);
+                               p->rank, p->rank % r->tp);
     }
     return st;
 }
