@@ -465,42 +465,26 @@ static sheaf_status *read_training(bool *damaged, sheaf_catalog *c, const char *
 static sheaf_status *read_ranks(sheaf_catalog *c, const char *path,
                                 const sheaf_dialect_hints *hints)
 {
-    int64_t n = 0;
-    char dir[SHEAF_PATH_SIZE];
-    while (hints->also != NULL && hints->also[n] != NULL)
-        n++;
-    const char **all = calloc((size_t)n + 2, sizeof *all);
-    if (all == NULL)
-        return sheaf__no_memory(path);
-    all[0] = path;
-    for (int64_t i = 0; i < n; i++)
-        all[i + 1] = hints->also[i];
-    if (sheaf__path_kind(path) != SHEAF_PATH_DIR)
-        path = sheaf__path_above(dir, path);
-    sheaf_status *st = sheaf__catalog_find_config(c, hints, path, "config.json");
-    TRY(st, sheaf__rank_parts_join(c, all));
-    free(all);
-    return st;
+    char above[SHEAF_PATH_SIZE];
+    const bool folder = sheaf__path_kind(path) == SHEAF_PATH_DIR;
+    sheaf_status *st = sheaf__catalog_find_config(
+        c, hints, folder ? path : sheaf__path_above(above, path), "config.json");
+    return TRY(st, sheaf__rank_parts_join(c, path, hints->also, NULL));
+}
+
+static bool is_optimizers(const char *path)
+{
+    return sheaf__path_kind(path) == SHEAF_PATH_DIR && sheaf__holds_file(path, is_optimizer);
 }
 
 /* Further folders: an optimizer's, or other ranks' parts. */
 static sheaf_status *read_also(bool *damaged, sheaf_catalog *c, const sheaf_dialect_hints *hints)
 {
-    int64_t n = 0, parts = 0;
-    while (hints->also[n] != NULL)
-        n++;
-    const char **part = calloc((size_t)n + 1, sizeof *part);
-    sheaf_status *st = part == NULL ? sheaf__no_memory(c->root) : NULL;
-    for (int64_t i = 0; st == NULL && i < n; i++) {
-        if (sheaf__path_kind(hints->also[i]) == SHEAF_PATH_DIR &&
-            sheaf__holds_file(hints->also[i], is_optimizer))
-            st = read_dir(damaged, c, hints->also[i], hints, false);
-        else
-            part[parts++] = hints->also[i];
-    }
-    TRY(st, parts > 0 ? sheaf__rank_parts_join(c, part) : NULL);
-    free(part);
-    return st;
+    sheaf_status *st = NULL;
+    for (const char *const *also = hints->also; st == NULL && *also != NULL; also++)
+        if (is_optimizers(*also))
+            st = read_dir(damaged, c, *also, hints, false);
+    return TRY(st, sheaf__rank_parts_join(c, NULL, hints->also, is_optimizers));
 }
 
 static sheaf_status *colossalai_read(sheaf_catalog *c, const char *path,

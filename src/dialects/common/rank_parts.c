@@ -30,7 +30,9 @@ typedef struct joining {
     part part[MOST_PARTS];
     sheaf_schema *cuts;
     bool from_nothing; /* the catalog was empty: the parts are all there is */
-    char *one, *two;   /* COMPARE_BYTES each */
+    int npaths;
+    const char *path[MOST_PARTS];
+    char row[COMPARE_BYTES];
 } joining;
 
 /* ---- names ---- */
@@ -124,21 +126,21 @@ static const sheaf_logical *a_table(const sheaf_catalog *c)
 
 /* A part that is named twice, also as what the catalog was read from, would be taken for
  * another's. */
-static sheaf_status *check_twice(bool *twice, joining *j, const char *const *paths)
+static sheaf_status *check_twice(bool *twice, joining *j)
 {
-    for (int i = 0; paths[i] != NULL; i++) {
-        const char *before = NULL;
+    for (int i = 0; i < j->npaths; i++) {
+        const char *before = NULL, *path = j->path[i];
         for (int k = 0; k < i && before == NULL; k++)
-            before = sheaf__path_same(paths[k], paths[i]) ? paths[k] : NULL;
-        if (before == NULL && !j->from_nothing && sheaf__path_same(j->c->root, paths[i]))
+            before = sheaf__path_same(j->path[k], path) ? j->path[k] : NULL;
+        if (before == NULL && !j->from_nothing && sheaf__path_same(j->c->root, path))
             before = j->c->root;
         for (int k = 0; k < j->c->nfiles && before == NULL; k++)
-            before = sheaf__path_same(j->c->file[k].path, paths[i]) ? j->c->root : NULL;
+            before = sheaf__path_same(j->c->file[k].path, path) ? j->c->root : NULL;
         if (before == NULL)
             continue;
         *twice = true;
-        const bool so = strcmp(before, paths[i]) == 0;
-        return sheaf__defect(j->c, "duplicate", paths[i], "", "each part of a checkpoint once",
+        const bool so = strcmp(before, path) == 0;
+        return sheaf__defect(j->c, "duplicate", path, "", "each part of a checkpoint once",
                              "name it once", "it is given %s%s", so ? "twice" : "already, with ",
                              so ? "" : before);
     }
@@ -157,24 +159,24 @@ static bool is_whole(const joining *j)
 /* ---- comparing ---- */
 
 /* Has each element from row `row0` on one value: zero, or that of the first? */
-static sheaf_status *one_value(bool *yes, const joining *j, const sheaf_catalog *held,
+static sheaf_status *one_value(bool *yes, joining *j, const sheaf_catalog *held,
                                const sheaf_logical *t, int64_t row0, bool zero)
 {
     const int64_t bytes = (int64_t)sheaf_dtype_bytes(t->told.dtype);
+    char one[16] = { 0 };
     int64_t rows, cols;
     sheaf__catalog_view(&rows, &cols, t);
     *yes = bytes > 0;
-    memset(j->one, 0, (size_t)bytes);
     for (int64_t r = row0; *yes && r < rows; r++)
         for (int64_t k = 0; *yes && k < cols; k += COMPARE_BYTES / bytes) {
             const int64_t w = cols - k < COMPARE_BYTES / bytes ? cols - k : COMPARE_BYTES / bytes;
-            sheaf_status *st = sheaf__catalog_read(held, t, r, 1, k, w, j->two);
+            sheaf_status *st = sheaf__catalog_read(held, t, r, 1, k, w, j->row);
             if (st != NULL)
                 return st;
             if (!zero && r == row0 && k == 0)
-                memcpy(j->one, j->two, (size_t)bytes);
+                memcpy(one, j->row, (size_t)bytes);
             for (int64_t i = 0; *yes && i < w; i++)
-                *yes = memcmp(j->one, j->two + i * bytes, (size_t)bytes) == 0;
+                *yes = memcmp(one, j->row + i * bytes, (size_t)bytes) == 0;
         }
     return NULL;
 }
@@ -535,36 +537,45 @@ static int64_t vocabulary_of(const sheaf_catalog *c)
     return vocab;
 }
 
-sheaf_status *sheaf__rank_parts_join(sheaf_catalog *c, const char *const *paths)
+static sheaf_status *join(joining *j)
 {
-    joining *j = calloc(1, sizeof *j);
-    sheaf_status *st = j == NULL ? sheaf__no_memory(c->root) : NULL;
-    if (st != NULL)
-        return st;
-    j->c = c;
-    j->from_nothing = c->count == 0;
-    j->vocab = vocabulary_of(c);
-    j->one = malloc(COMPARE_BYTES);
-    j->two = malloc(COMPARE_BYTES);
-    if (j->one == NULL || j->two == NULL)
-        st = sheaf__no_memory(c->root);
-    TRY(st, sheaf__partition_new(&j->cuts, NULL));
     bool twice = false;
-    TRY(st, check_twice(&twice, j, paths));
-    for (; st == NULL && !twice && *paths != NULL; paths++)
-        st = add_path(j, *paths);
+    sheaf_status *st = sheaf__partition_new(&j->cuts, NULL);
+    TRY(st, check_twice(&twice, j));
+    for (int i = 0; st == NULL && !twice && i < j->npaths; i++)
+        st = add_path(j, j->path[i]);
     if (st == NULL)
         count_ways(j);
     TRY(st, j->count > 0 ? place_ranks(j) : NULL);
-    c->by_names = j->ways > 1;
+    j->c->by_names = j->ways > 1;
     TRY(st, check_padding(j));
     if (j->count > 0)
         TRY(st, j->from_nothing ? join_all(j) : complete_all(j));
     for (int i = 0; i < j->count; i++)
         sheaf__catalog_free(j->part[i].held);
     sheaf_schema_free(j->cuts);
-    free(j->one);
-    free(j->two);
+    return st;
+}
+
+sheaf_status *sheaf__rank_parts_join(sheaf_catalog *c, const char *first, const char *const *also,
+                                     bool (*is_other)(const char *path))
+{
+    joining *j = calloc(1, sizeof *j);
+    if (j == NULL)
+        return sheaf__no_memory(c->root);
+    j->c = c;
+    j->from_nothing = c->count == 0;
+    j->vocab = vocabulary_of(c);
+    if (first != NULL)
+        j->path[j->npaths++] = first;
+    for (; also != NULL && *also != NULL && j->npaths < MOST_PARTS; also++)
+        if (is_other == NULL || !is_other(*also))
+            j->path[j->npaths++] = *also;
+    sheaf_status *st = also != NULL && *also != NULL
+                           ? sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "%s", *also),
+                                            "at most %d parts", MOST_PARTS)
+                           : NULL;
+    TRY(st, j->npaths > 0 ? join(j) : NULL);
     free(j);
     return st;
 }

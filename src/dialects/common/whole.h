@@ -50,7 +50,8 @@ bool sheaf__is_weights_index(const char *name);
 /* sheaf__shard_of - of how many shards a file is one, by its name; 0 = it does not say. */
 int64_t sheaf__shard_of(const char *path);
 
-/* sheaf__rank_parts_join - the tensors of single ranks in `paths` (folders and files; ends with
- * NULL) into the catalog: completes tables of which it has rank 0's rows, or joins all where it is
- * empty. */
-sheaf_status *sheaf__rank_parts_join(sheaf_catalog *catalog, const char *const *paths);
+/* sheaf__rank_parts_join - the tensors of single ranks in `first` (NULL: none) and `also` (folders
+ * and files, ends with NULL, or NULL; but those that `is_other` names) into the catalog: completes
+ * tables of which it has rank 0's rows, or joins all where it is empty. */
+sheaf_status *sheaf__rank_parts_join(sheaf_catalog *catalog, const char *first,
+                                     const char *const *also, bool (*is_other)(const char *path));

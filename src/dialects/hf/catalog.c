@@ -124,7 +124,7 @@ static sheaf_status *hf_read(sheaf_catalog *c, const char *path, const sheaf_dia
                            ? read_folder(&damaged, &in_order, c, path, hints)
                            : read_file(&damaged, c, path, hints);
     if (st == NULL && hints->also != NULL && *hints->also != NULL)
-        st = sheaf__rank_parts_join(c, hints->also);
+        st = sheaf__rank_parts_join(c, NULL, hints->also, NULL);
     if (st != NULL)
         return st;
     c->as_stored = hints->config_only || (hints->as_stored && in_order && !is_pickled(c));
