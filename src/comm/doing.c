@@ -44,11 +44,7 @@ void sheaf__doing_number(sheaf__doing *d, const char *what, int64_t number)
 
 static void take(char *to, size_t size, const char *text)
 {
-    size_t n = text == NULL ? 0 : strlen(text);
-    n = n < size ? n : size - 1;
-    if (n > 0)
-        memcpy(to, text, n);
-    to[n] = '\0';
+    snprintf(to, size, "%s", text == NULL ? "" : text);
 }
 
 void sheaf__doing_tell(sheaf__told *out, const sheaf__doing *d)

@@ -4,7 +4,6 @@
 #include <pthread.h>
 
 #include "base/base.h"
-#include "comm/doing.h"
 #include "comm/process.h"
 #include "comm/transport.h"
 

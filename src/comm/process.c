@@ -7,10 +7,7 @@
 
 #include "base/base.h"
 #include "base/thread.h"
-#include "base/file.h"
 #include "base/hash.h"
-#include "comm/all.h"
-#include "comm/doing.h"
 #include "comm/transport.h"
 #include "comm/plugins.h"
 #include "comm/watch/self.h"

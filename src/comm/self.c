@@ -1,8 +1,6 @@
 /* self.c - transports of one rank that waits for no other: that of a group of one, and the
  * planner's, whose rank stands for a group: no bytes move, no buffer is touched, and calls are
  * counted (counters.h). */
-#include <stdlib.h>
-
 #include "comm/transport.h"
 
 static sheaf_status *post(sheaf_comm *comm, const sheaf__heading *mine, const sheaf__move *send,

@@ -320,15 +320,6 @@ static void count_unsent(sheaf_comm *comm, const combine *c, int64_t n, sheaf__o
     }
 }
 
-/* Of the planner: the exchanges that messages need, one more than segments, of which the first was
- * counted. */
-static sheaf_status *only_count(sheaf_comm *comm, int64_t n, sheaf__op op)
-{
-    const int64_t most = SEGMENT * comm->ranks, segments = n == 0 ? 1 : (n + most - 1) / most;
-    sheaf__comm_count(comm, op)->exchanges += (uint64_t)segments;
-    return NULL;
-}
-
 static sheaf_status *combine_all(sheaf_comm *comm, const combine *c, float *out, float *const *own,
                                  int nown, int64_t n, const sheaf_comm_adder *how,
                                  sheaf__heading *heading)
@@ -345,8 +336,11 @@ static sheaf_status *combine_all(sheaf_comm *comm, const combine *c, float *out,
     sheaf_status *st = sheaf__comm_enter(comm, heading, lend, counts_only ? 0 : nown + 1);
     if (st != NULL)
         return st;
-    if (counts_only)
-        return only_count(comm, n, op);
+    if (counts_only) { /* messages need one exchange more than segments; the first was counted */
+        const int64_t most = SEGMENT * comm->ranks;
+        sheaf__comm_count(comm, op)->exchanges += (uint64_t)(n == 0 ? 1 : (n + most - 1) / most);
+        return NULL;
+    }
     if (comm->ranks > 1)
         return combine_in_place(comm, c, n, how, op);
     combine_block(c, out, (const float *const *)own, n); /* one operand, or none */

@@ -9,7 +9,6 @@
  * meeting m + 2 has passed meeting m + 1, to which all others came, having read what
  * they wanted of meeting m: one wait per exchange is enough where no bytes move.
  * Bytes are copied by the receiver, between the wait in post and the one in collect. */
-#include <assert.h>
 #include <limits.h>
 #include <pthread.h>
 #include <signal.h>

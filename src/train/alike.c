@@ -7,8 +7,6 @@
 #include <sys/utsname.h>
 
 #include "base/base.h"
-#include "comm/all.h"
-#include "train/origin.h"
 #include "train/run.h"
 
 void sheaf__alike_line(sheaf_text *t, const char *name, const char *value)
@@ -85,16 +83,15 @@ sheaf_status *sheaf__alike_lines(sheaf_comm *all, const char *mine)
 {
     char *first = strdup(mine);
     sheaf__line_change d;
+    char value[SHEAF__LINE_VALUE];
     sheaf_status *st = first == NULL ? sheaf__no_memory("what processes compare") : NULL;
     st = sheaf__all_agree(all, st);
     TRY(st, sheaf__all_share(all, &first));
     if (st == NULL && sheaf__lines_differ(&d, first, mine, '\t')) {
         st = sheaf_fail(SHEAF_E_ARG, "%.*s", (int)d.key, d.line);
-        sheaf_expected(st, "%.*s, as in the first process, on %s",
-                       d.was == NULL ? 4 : sheaf__line_size(d.was), d.was == NULL ? "none" : d.was,
+        sheaf_expected(st, "%s, as in the first process, on %s", sheaf__line_value(value, d.was),
                        sheaf__all_host(all, 0));
-        sheaf_found(st, "%.*s", d.is == NULL ? 4 : sheaf__line_size(d.is),
-                    d.is == NULL ? "none" : d.is);
+        sheaf_found(st, "%s", sheaf__line_value(value, d.is));
         sheaf_try_this(st,
                        "give all processes the same: they may see other folders, or another sheaf");
     }

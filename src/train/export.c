@@ -140,15 +140,20 @@ sheaf_status *sheaf__stepped_source(sheaf_source **out, sheaf_source *masters, s
 
 /* ---- what is written ---- */
 
-/* Where the tensors being written come from. Those of an adapter: the checkpoint's masters, for
- * what was trained, and the base for the rest. Those of a model: `base` alone, by their names. */
+/* The tensors that are written. Those of an adapter come from the checkpoint's masters, for what
+ * was trained, and from the base for the rest; those of a model from `base` alone, by their names.
+ */
+typedef struct listed {
+    sheaf_safetensors_spec *spec;
+    int64_t count;
+    const char **name;               /* of an adapter: in the checkpoint and in the base */
+    const sheaf_lora_module **fused; /* the layer whose compact B it is, else NULL */
+} listed;
+
 typedef struct origin {
-    sheaf_source *base;
-    const sheaf_safetensors_spec *spec;
+    const listed *l;
+    sheaf_source *base, *masters; /* masters: of an adapter */
     const sheaf__kernels *kernels;
-    sheaf_source *masters;                 /* and for an adapter: */
-    const char *const *name;               /* [specs] in the checkpoint and in the base */
-    const sheaf_lora_module *const *fused; /* [specs] the layer whose compact B it is, else NULL */
 } origin;
 
 /* The folder's B of a fused layer, from the compact one. */
@@ -169,10 +174,10 @@ static sheaf_status *spread_rows(const origin *o, const sheaf_source_entry *e,
 static sheaf_status *rows(void *self, int64_t index, int64_t row0, int64_t n, void *dst)
 {
     const origin *o = self;
-    const sheaf_safetensors_spec *spec = &o->spec[index];
+    const sheaf_safetensors_spec *spec = &o->l->spec[index];
     const int64_t cols = spec->ndim > 1 ? spec->shape[spec->ndim - 1] : 1;
-    const char *name = o->masters == NULL ? spec->name : o->name[index];
-    const sheaf_lora_module *fused = o->masters == NULL ? NULL : o->fused[index];
+    const char *name = o->masters == NULL ? spec->name : o->l->name[index];
+    const sheaf_lora_module *fused = o->masters == NULL ? NULL : o->l->fused[index];
     char master[600];
     snprintf(master, sizeof master, "master/%s", name);
     const sheaf_source_entry *e = o->masters == NULL ? NULL : o->masters->find(o->masters, master);
@@ -197,15 +202,6 @@ static sheaf_status *rows(void *self, int64_t index, int64_t row0, int64_t n, vo
 }
 
 enum { CHUNK = 1 << 20 }; /* bytes at a time */
-
-/* The tensors of an adapter: their names in the checkpoint, and the layer of what is spread
- * there. */
-typedef struct listed {
-    sheaf_safetensors_spec *spec;
-    const char **name;
-    const sheaf_lora_module **fused;
-    int64_t count;
-} listed;
 
 static sheaf_status *list_adapter(listed *l, const sheaf_lora *lora)
 {
@@ -249,7 +245,7 @@ sheaf_status *sheaf__export_adapter(const char *dst, bool replace, const sheaf_l
     TRY(st, sheaf__origin_weights(print, progress));
     TRY(st, sheaf_peft_begin(&folder, dst, config, print, l.spec, l.count, replace));
     if (st == NULL) {
-        origin from = { base, l.spec, sheaf__kernels_for(NULL), masters, l.name, l.fused };
+        origin from = { &l, base, masters, sheaf__kernels_for(NULL) };
         st = sheaf__folder_write_all(folder, rows, &from, CHUNK);
     }
     st = sheaf__folder_end(folder, st);
@@ -263,18 +259,17 @@ sheaf_status *sheaf__export_adapter(const char *dst, bool replace, const sheaf_l
 sheaf_status *sheaf__export_model(const char *dst, bool replace, const sheaf__opened *opened,
                                   const char *model, sheaf_source *masters)
 {
-    sheaf_safetensors_spec *spec = NULL;
-    int64_t count = 0;
+    listed l = { 0 };
     char *config = NULL;
     sheaf_folder *folder = NULL;
     sheaf_source *stepped = NULL;
     sheaf_status *st = sheaf__stepped_source(&stepped, masters, opened->base);
-    TRY(st, sheaf_hf_specs(&spec, &count, opened->schema, opened->base, SHEAF_F32));
+    TRY(st, sheaf_hf_specs(&l.spec, &l.count, opened->schema, opened->base, SHEAF_F32));
     TRY(st, sheaf_hf_config_whole(&config, opened->config.json, &opened->config, false));
-    TRY(st, sheaf_hf_begin(&folder, dst, config, spec, count,
+    TRY(st, sheaf_hf_begin(&folder, dst, config, l.spec, l.count,
                            &(sheaf_folder_options){ .replace = replace }));
     if (st == NULL) {
-        origin from = { .base = stepped, .spec = spec, .kernels = sheaf__kernels_for(NULL) };
+        origin from = { &l, stepped, NULL, sheaf__kernels_for(NULL) };
         st = sheaf_hf_copy_extras(folder, model, NULL);
         TRY(st, sheaf__folder_write_all(folder, rows, &from, CHUNK));
     }
@@ -282,7 +277,7 @@ sheaf_status *sheaf__export_model(const char *dst, bool replace, const sheaf__op
     if (stepped != NULL)
         stepped->close(stepped);
     free(config);
-    free(spec);
+    free(l.spec);
     return st;
 }
 

@@ -3,7 +3,6 @@
 #include "train/options.h"
 
 #include "base/base.h"
-#include "lora/adapter.h"
 
 void sheaf_train_options_default(sheaf_train_options *options)
 {

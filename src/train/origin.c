@@ -3,7 +3,6 @@
 
 #include <sys/stat.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "base/base.h"
 #include "base/file.h"
@@ -270,15 +269,12 @@ static sheaf_status *differs(const sheaf__origin_words *w, const char *part, con
 static sheaf_status *check_config(const char *was, const char *is, const sheaf__origin_words *w)
 {
     sheaf__line_change d;
-    char part[160], value[2][200];
+    char part[160], value[2][SHEAF__LINE_VALUE];
     if (!sheaf__lines_differ(&d, was, is, ':'))
         return NULL;
-    const char *of[2] = { d.was, d.is };
     snprintf(part, sizeof part, "config, %.*s", (int)d.key, d.line);
-    for (int i = 0; i < 2; i++)
-        snprintf(value[i], sizeof value[i], "%.*s", of[i] == NULL ? 4 : sheaf__line_size(of[i]),
-                 of[i] == NULL ? "none" : of[i]);
-    return differs(w, part, value[0], value[1], d.more);
+    return differs(w, part, sheaf__line_value(value[0], d.was), sheaf__line_value(value[1], d.is),
+                   d.more);
 }
 
 /* Which tensors, where run.json tells of those that the run began with. */
@@ -375,6 +371,13 @@ static const char *value_of(const char *text, const char *key, size_t n, char se
 int sheaf__line_size(const char *value)
 {
     return value == NULL ? 0 : (int)strcspn(value, "\n");
+}
+
+const char *sheaf__line_value(char out[SHEAF__LINE_VALUE], const char *value)
+{
+    snprintf(out, SHEAF__LINE_VALUE, "%.*s", value == NULL ? 4 : sheaf__line_size(value),
+             value == NULL ? "none" : value);
+    return out;
 }
 
 bool sheaf__lines_differ(sheaf__line_change *out, const char *was, const char *is, char separator)

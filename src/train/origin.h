@@ -85,3 +85,7 @@ typedef struct sheaf__line_change {
 bool sheaf__lines_differ(sheaf__line_change *out, const char *was, const char *is, char separator);
 /* sheaf__line_size - bytes of a value; 0 of NULL. */
 int sheaf__line_size(const char *value);
+/* sheaf__line_value - the value as a text of its own, cut where it is long; "none" for NULL.
+ * Returns out. */
+enum { SHEAF__LINE_VALUE = 200 };
+const char *sheaf__line_value(char out[SHEAF__LINE_VALUE], const char *value);

@@ -6,7 +6,6 @@
 #include "base/base.h"
 #include "base/file.h"
 #include "base/random.h"
-#include "data/data.h"
 
 int64_t sheaf__subset_rows(const sheaf__subset *subset)
 {

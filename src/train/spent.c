@@ -5,7 +5,6 @@
 
 #include "base/base.h"
 #include "base/clock.h"
-#include "comm/all.h"
 #include "train/rank.h"
 
 /* The group or the peers of a rank, and which rank of all each of them is. */

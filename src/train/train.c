@@ -4,12 +4,10 @@
 #include "base/base.h"
 #include "base/clock.h"
 #include "comm/doing.h"
-#include "comm/grid.h"
 #include "comm/process.h"
 #include "lora/sizes.h"
 #include "models/placement.h"
 #include "train/alike.h"
-#include "train/rank.h"
 #include "train/export.h"
 #include "train/run.h"
 

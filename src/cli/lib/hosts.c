@@ -1,7 +1,6 @@
 /* hosts.c - see launch.h. */
 #include "launch.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <signal.h>

@@ -3,7 +3,6 @@
 
 #include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -16,7 +15,6 @@
 #include "base/file.h"
 #include "base/temporary.h"
 #include "comm/plugins.h"
-#include "comm/process.h"
 #include "launched.h"
 #include "signals.h"
 

@@ -8,7 +8,6 @@
 #include <stdatomic.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
-#include <sys/types.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>

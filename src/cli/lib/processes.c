@@ -2,7 +2,6 @@
 #include "processes.h"
 
 #include "base/base.h"
-#include "comm/doing.h"
 #include "comm/plugins.h"
 #include "comm/process.h"
 #include "library/train_settings.h"

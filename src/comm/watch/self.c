@@ -3,7 +3,6 @@
 
 #include <signal.h>
 #include <sys/stat.h>
-#include <sys/types.h>
 #include <time.h>
 #include <unistd.h>
 
