@@ -74,7 +74,7 @@ static bool failed(const sheaf__heading *heading)
 
 /* The rank whose failure explains the others': the lowest that has a reason of its own. A
  * reason that only repeats a peer's, or none at all (it left), is second best.
- * -1: nobody failed. */
+ * -1: none failed. */
 static int first_failed(const sheaf_comm *comm)
 {
     int repeats = -1, silent = -1;
@@ -331,7 +331,7 @@ static bool any_op(const sheaf_comm *comm, sheaf__op op, bool is)
     return false;
 }
 
-/* All are at agree, or somebody has left for good. */
+/* All are at agree, or one has left for good. */
 static sheaf_status *conclude(sheaf_comm *comm, sheaf_status *mine)
 {
     /* Failed ranks may have skipped calls: count on from the same number. */

@@ -47,7 +47,7 @@ static void take(char *to, size_t size, const char *text)
     snprintf(to, size, "%s", text == NULL ? "" : text);
 }
 
-void sheaf__doing_tell(sheaf__told *out, const sheaf__doing *d)
+void sheaf__doing_report(sheaf__report *out, const sheaf__doing *d)
 {
     memset(out, 0, sizeof *out);
     out->rank = SHEAF__LOAD(d->rank);
@@ -73,7 +73,7 @@ void sheaf__doing_tell(sheaf__told *out, const sheaf__doing *d)
 /* ---- shown ---- */
 
 /* Where in the run: step, micro-batch, layer, op. */
-static void add_place(sheaf_text *out, const sheaf__told *t)
+static void add_place(sheaf_text *out, const sheaf__report *t)
 {
     const char *before = "; ";
     if (t->step > 0) {
@@ -94,7 +94,7 @@ static void add_place(sheaf_text *out, const sheaf__told *t)
         sheaf__text_add(out, "%s%s", before, t->item);
 }
 
-void sheaf__told_show(sheaf_text *out, const sheaf__told *t)
+void sheaf__report_show(sheaf_text *out, const sheaf__report *t)
 {
     sheaf__text_add(out, "rank %d (host %s): ", (int)t->rank, t->host);
     if (t->call[0] != '\0')

@@ -1,4 +1,4 @@
-/* doing.h - what each rank is doing, for those who must say why a run does not go on.
+/* doing.h - what each rank is doing, for the message of a run that does not go on.
  *
  * A record belongs to one rank. That rank alone writes it, with stores that wait for nothing;
  * a watching thread may read it at any moment, and gets a value of each field
@@ -44,8 +44,8 @@ typedef struct sheaf__doing {
     atomic_bool idle;               /* it waits for who uses the program: that is no hang */
 } sheaf__doing;
 
-/* The same as one rank told it, to be kept, sent and shown. All zero: nothing is known. */
-typedef struct sheaf__told {
+/* A copy of one record, to be kept, sent and shown. All zero: nothing is known. */
+typedef struct sheaf__report {
     int32_t rank, layer;
     int64_t step, micro;
     uint64_t calls, ticks;
@@ -53,7 +53,7 @@ typedef struct sheaf__told {
     int64_t for_ms;      /* since when, before now */
     int32_t idle, group; /* a sheaf__circle */
     char host[64], call[16], phase[24], op[64], item[SHEAF__ITEM];
-} sheaf__told;
+} sheaf__report;
 
 /* sheaf__doing_now - milliseconds since some fixed moment; coarse and cheap. */
 static inline int64_t sheaf__doing_now(void)
@@ -75,7 +75,7 @@ static inline void sheaf__doing_tick(sheaf__doing *d)
     SHEAF__STORE(d->ticks, SHEAF__LOAD(d->ticks) + 1);
 }
 
-/* What follows accepts NULL, which stands for a rank that nobody watches.
+/* What follows accepts NULL, which stands for a rank that is not watched.
  * sheaf__doing_call, _back - a call of one of its groups begins, and has returned; number: of this
  * call in that group, the same on all its ranks. */
 static inline void sheaf__doing_call(sheaf__doing *d, const char *call, sheaf__circle group,
@@ -134,8 +134,8 @@ static inline void sheaf__doing_step(sheaf__doing *d, int64_t step, int64_t micr
     sheaf__doing_tick(d);
 }
 
-/* sheaf__doing_tell - what the record says now. */
-void sheaf__doing_tell(sheaf__told *out, const sheaf__doing *doing);
-/* sheaf__told_show - "rank 1 (host n2): in sum, call 17 (with its group), for 12 s; step 3,
+/* sheaf__doing_report - what the record says now. */
+void sheaf__doing_report(sheaf__report *out, const sheaf__doing *doing);
+/* sheaf__report_show - "rank 1 (host n2): in sum, call 17 (with its group), for 12 s; step 3,
  * micro-batch 2, layer 5, backward of attention". */
-void sheaf__told_show(sheaf_text *out, const sheaf__told *told);
+void sheaf__report_show(sheaf_text *out, const sheaf__report *report);

@@ -58,11 +58,11 @@ static void test_doing__calls_are_told_while_they_last(void **state)
 }
 
 /* Until the next call. */
-static const char *shown(const sheaf__told *told)
+static const char *shown(const sheaf__report *report)
 {
     static char line[512];
     sheaf_text text = { 0 };
-    sheaf__told_show(&text, told);
+    sheaf__report_show(&text, report);
     snprintf(line, sizeof line, "%s", text.at);
     sheaf__text_release(&text);
     return line;
@@ -71,45 +71,45 @@ static const char *shown(const sheaf__told *told)
 static void test_doing__shown(void **state)
 {
     sheaf__doing d;
-    sheaf__told told;
+    sheaf__report report;
     sheaf__doing_begin(&d, 3);
     memcpy(d.host, "n2", 3);
-    sheaf__doing_tell(&told, &d);
-    assert_string_equal(shown(&told), "rank 3 (host n2): in no call, after call 0, for 0 s");
+    sheaf__doing_report(&report, &d);
+    assert_string_equal(shown(&report), "rank 3 (host n2): in no call, after call 0, for 0 s");
     sheaf__doing_step(&d, 12, 2);
     sheaf__doing_op(&d, "backward", "attention", 5);
     sheaf__doing_call(&d, "sum", SHEAF__ITS_GROUP, 1);
-    sheaf__doing_tell(&told, &d);
-    told.for_ms = 61999;
-    assert_string_equal(shown(&told),
+    sheaf__doing_report(&report, &d);
+    report.for_ms = 61999;
+    assert_string_equal(shown(&report),
                         "rank 3 (host n2): in sum, call 1 (with its group), for 61 s; step 12, "
                         "micro-batch 2, layer 5, backward of attention");
     sheaf__doing_back(&d);
     sheaf__doing_phase(&d, "saving");
     sheaf__doing_step(&d, 12, 0);
-    sheaf__doing_tell(&told, &d);
-    assert_string_equal(shown(&told),
+    sheaf__doing_report(&report, &d);
+    assert_string_equal(shown(&report),
                         "rank 3 (host n2): in no call, after call 1, for 0 s; step 12, saving");
-    assert_int_equal(told.ticks, 6);
+    assert_int_equal(report.ticks, 6);
     sheaf__doing_step(&d, 0, 0);
     sheaf__doing_number(&d, "row", 17);
-    sheaf__doing_tell(&told, &d);
-    assert_string_equal(shown(&told),
+    sheaf__doing_report(&report, &d);
+    assert_string_equal(shown(&report),
                         "rank 3 (host n2): in no call, after call 1, for 0 s; saving, row 17");
     sheaf__doing_phase(&d, NULL);
     sheaf__doing_item(&d, "a\033[2Jb"); /* as a file may name it */
-    sheaf__doing_tell(&told, &d);
-    assert_string_equal(shown(&told),
+    sheaf__doing_report(&report, &d);
+    assert_string_equal(shown(&report),
                         "rank 3 (host n2): in no call, after call 1, for 0 s; a?[2Jb");
     char longest[2 * SHEAF__ITEM];
     memset(longest, 'x', sizeof longest);
     longest[sizeof longest - 1] = '\0';
     sheaf__doing_item(&d, longest);
-    sheaf__doing_tell(&told, &d);
-    assert_int_equal(strlen(told.item), SHEAF__ITEM - 1);
+    sheaf__doing_report(&report, &d);
+    assert_int_equal(strlen(report.item), SHEAF__ITEM - 1);
     sheaf__doing_item(&d, NULL);
-    sheaf__doing_tell(&told, &d);
-    assert_string_equal(told.item, "");
+    sheaf__doing_report(&report, &d);
+    assert_string_equal(report.item, "");
     sheaf__doing_item(NULL, "nobody watches");
     sheaf__doing_idle(NULL, true);
     sheaf__doing_call(NULL, "sum", SHEAF__ITS_GROUP, 1);

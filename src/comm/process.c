@@ -31,7 +31,7 @@ typedef struct sheaf__processes {
     int number, count;
     unsigned runs;
     bool broken;
-    sheaf_status *why; /* of its own failure, which the others are told as it leaves */
+    sheaf_status *why; /* of its own failure, which the others get as it leaves */
     void (*finishing)(void);
     place place[SHEAF_MAX_SLICES];
     const char *host[SHEAF_MAX_SLICES];
@@ -107,10 +107,10 @@ void sheaf__process_settle(const sheaf_comm *all, int total, const sheaf_events 
     const bool pinned = total == 0 && sheaf__process_pin(all);
     const int threads = sheaf__process_threads(all, total);
     for (int i = 0; i < count; i++) {
-        bool told = false;
+        bool listed = false;
         for (int k = 0; k < i; k++)
-            told |= strcmp(sheaf__all_host(all, k), sheaf__all_host(all, i)) == 0;
-        if (!told)
+            listed |= strcmp(sheaf__all_host(all, k), sheaf__all_host(all, i)) == 0;
+        if (!listed)
             sheaf__text_add(&hosts, "%s%s", i == 0 ? "" : ", ", sheaf__all_host(all, i));
     }
     if (sheaf__all_first(all))

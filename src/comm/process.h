@@ -46,7 +46,7 @@ typedef struct sheaf__process_join {
 sheaf_status *sheaf__process_start(sheaf__process_join *how, const char *mpi);
 
 /* sheaf__process_failed - this process ends by this failure: as the program ends, those of the
- * others that did not fail with it are told what it was, at their next exchange. */
+ * others that did not fail with it learn what it was, at their next exchange. */
 void sheaf__process_failed(sheaf_comm *all, const sheaf_status *why);
 /* sheaf__process_awaited - may others wait for this one, which has not met them? */
 bool sheaf__process_awaited(const sheaf__process_join *join);

@@ -72,7 +72,7 @@ struct sheaf_comm {
     size_t staging_capacity; /* floats */
     const int *world;        /* [ranks] their numbers among all of the run; NULL: the same */
     const char *const *host; /* [ranks] of processes: where they run; NULL: here */
-    sheaf__doing *doing;     /* where its calls are told; NULL: nowhere */
+    sheaf__doing *doing;     /* where its calls are recorded; NULL: nowhere */
     struct sheaf__processes *processes; /* of a group of all processes: process.c */
     sheaf__circle group;                /* what this group is there */
 };
@@ -132,7 +132,7 @@ sheaf__threads *sheaf__threads_new(int ranks, bool messages, int all);
 void sheaf__threads_free(sheaf__threads *group);
 /* sheaf__threads_comm - what the thread that is to be `rank` calls with. */
 sheaf_comm *sheaf__threads_comm(sheaf__threads *group, int rank);
-/* sheaf__threads_leave - `rank` makes no more calls; why: what its peers are told, NULL: it came to
+/* sheaf__threads_leave - `rank` makes no more calls; why: what its peers get, NULL: it came to
  * its end. Consumes it. Call it exactly once for each rank. */
 void sheaf__threads_leave(sheaf__threads *group, int rank, sheaf_status *why);
 
@@ -150,7 +150,7 @@ typedef struct sheaf__messages_options {
         *host;    /* [ranks] where they run: the texts are borrowed; NULL: not known yet */
     int tag;      /* this and the next one are the group's own */
     size_t piece; /* bytes of a message at most, below 2^31: an MPI counts in int; 0: 16 MB */
-    bool crowded; /* more processes than cores: whoever waits gives its core away at once */
+    bool crowded; /* more processes than cores: one that waits gives its core away at once */
 } sheaf__messages_options;
 
 /* sheaf__messages_open - of a group; ends with sheaf__messages_leave(), then _close(). */

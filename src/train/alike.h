@@ -1,5 +1,5 @@
 /* alike.h - the processes of a run must agree in all that decides about its bytes: they are
- * compared before the first step, and a difference is told with rank and host. */
+ * compared before the first step, and a difference is reported with rank and host. */
 #pragma once
 
 #include "base/text.h"

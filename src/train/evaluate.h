@@ -16,7 +16,7 @@ typedef struct sheaf__evaluate_options {
     int64_t micro_batch; /* rows at a time, at least 1 */
     const int64_t *row;  /* [rows] those that are read, in this order; NULL: all */
     int64_t rows;
-    bool padded; /* every row has sheaf_data_seq() positions, all of them told to `take`; else the
+    bool padded; /* every row has sheaf_data_seq() positions, all of them given to `take`; else the
                     longest of a micro-batch decides, and only positions with a label are computed.
                     All ranks alike */
     /* With `padded`: logits of one position after the other, rows as they are read: [vocab]

@@ -120,9 +120,9 @@ static bool out_of_patience(const sheaf__run *r, const sheaf__judged *judged)
     return r->options->patience > 0 && judged->worse >= r->options->patience;
 }
 
-/* The end: a step that no evaluation was due after is judged too. What is found there is told and
- * may be the best, but is not part of the state: a run that goes on from here to more steps is the
- * same as one that had them from the start. */
+/* The end: a step that no evaluation was due after is judged too. What is found there is reported
+ * and may be the best, but is not part of the state: a run that goes on from here to more steps is
+ * the same as one that had them from the start. */
 static sheaf_status *evaluate_end(sheaf__run *r, const sheaf__rank *rank, sheaf_comm *comm,
                                   const sheaf__saved *s, int64_t done)
 {
@@ -178,7 +178,7 @@ static void report(const sheaf__run *r, const sheaf__rank *rank, const sheaf__st
     r->result->loss_scale = rank->scaler.scale;
 }
 
-/* The first rank: is one that others wait for to be told? */
+/* The first rank: is there one that others wait for? */
 static void look_for_slow(const sheaf__run *r, sheaf__saved *s, double seconds,
                           const sheaf_event_rank *spent)
 {
@@ -189,7 +189,7 @@ static void look_for_slow(const sheaf__run *r, sheaf__saved *s, double seconds,
     sheaf__text_release(&text);
 }
 
-/* A step, and what it took every rank; told by the first. */
+/* A step, and what it took every rank; reported by the first. */
 static sheaf_status *take_step(sheaf__run *r, sheaf__rank *rank, sheaf_comm *comm, sheaf__saved *s,
                                int64_t done, double lr)
 {

@@ -45,7 +45,7 @@ typedef struct sheaf__runner {
     sheaf__tape *last; /* that one */
     int32_t *known;    /* on the dry device: tokens and labels of the rows that it was given */
     double reading;    /* seconds in which rows and images were read, so far */
-    sheaf__bad *watch; /* where a run says what was not finite; NULL: nobody looks */
+    sheaf__bad *watch; /* where a run says what was not finite; NULL: it is not looked for */
 } sheaf__runner;
 
 /* sheaf__runner_open - `out` stays where it is: tapes point into it. Release it also after a

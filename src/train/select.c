@@ -221,7 +221,7 @@ static sheaf_status *grow(char ***list, int *n, const char *text, size_t size, c
     return sheaf_in(sheaf__pattern_check(pattern), "--%s", flag);
 }
 
-/* Does a pattern name anything? A range that the model is too small for is told, not refused:
+/* Does a pattern name anything? A range that the model is too small for is noted, not refused:
  * a recipe for the 63 layers of the real tower also fits a model with three. */
 static sheaf_status *check_used(const bool found[2], const sheaf_schema *schema, const char *flag,
                                 const char *pattern, const sheaf_events *events)

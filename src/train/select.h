@@ -23,7 +23,7 @@ typedef struct sheaf__selection {
 /* sheaf__select - from method, train and lr_scale of the options. Method head
  * without patterns means the output head (of a tied model the embedding table).
  *   lora    whose factors are trained too, for the check of lr_scale; NULL without
- *   events  told of a range like {46..54} that this model is too small for; may be NULL
+ *   events  a note of a range like {46..54} that this model is too small for; may be NULL
  * Errors: SHEAF_E_ARG for a pattern that matches nothing, with the nearest name, for a list that
  * cannot be read, and for scales that are 0 for all that is trained. */
 sheaf_status *sheaf__select(sheaf__selection *out, const sheaf_schema *schema,

@@ -89,8 +89,7 @@ sheaf_status *sheaf__spent_share(sheaf_event_rank *list, const sheaf__grid *grid
                                             : sheaf__all_gather(grid->all, list, sizeof *list);
 }
 
-/* What is left over of the run: what was saved after the last step, memory, and who was told what.
- */
+/* What is left over of the run: what was saved after the last step, memory, and bytes by rank. */
 static void finish(sheaf__spent *s)
 {
     const sheaf__device *device = s->rank->device;
@@ -194,9 +193,9 @@ static void judge(sheaf_text *text, sheaf__slow *s, int ranks, const sheaf_comm 
             wait += s->wait[r] / (ranks - 1);
         }
     if (s->busy[slowest] < MORE * busy || wait < WAITING * s->seconds ||
-        wait < 2 * s->wait[slowest] || (s->told == slowest + 1 && s->quiet > 0))
+        wait < 2 * s->wait[slowest] || (s->named == slowest + 1 && s->quiet > 0))
         return;
-    s->told = slowest + 1;
+    s->named = slowest + 1;
     s->quiet = WINDOWS_QUIET * s->window;
     sheaf__text_add(text, "rank %d", slowest);
     if (all != NULL)

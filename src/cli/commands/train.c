@@ -196,11 +196,11 @@ int cmd_train(cli *cli, int argc, char **argv)
     sheaf__run_settings run = { 0 };
     sheaf_train_result result = { 0 };
     start begun = { .cli = cli, .argc = argc, .argv = argv };
-    const sheaf__watch_hooks watch = { .end = cli_end, .begun = cli_meeting_over, .self = cli };
+    const sheaf__watch_hooks watch = { .end = cli_end, .begun = cli_joined, .self = cli };
     sheaf_status *st = sheaf__run_settings_open(&run, &cli->settings, false);
     sheaf_train_options *o = begun.o = run.options;
     TRY(st, cli_parse(cli, run.table, NULL, argc, argv));
-    cli_linger();
+    cli_split_rank();
     if (st == NULL && o->restarts > 0 && !cli_is_supervised()) {
         int code = CLI_DONE;
         look_back(&run);

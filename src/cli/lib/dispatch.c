@@ -126,7 +126,7 @@ static int run_command(cli *cli, const cli_command *command, int argc, char **ar
         sheaf_status_free(cli_processes_alone(&elsewhere, cli));
     const int code = elsewhere ? CLI_DONE : command->run(cli, argc, argv);
     cli_release(cli);
-    cli_linger_code(code);
+    cli_finish_code(code);
     return code;
 }
 
@@ -158,7 +158,7 @@ static void show_event(void *context, const sheaf_event *event)
 
 int cli_main(int argc, char **argv, FILE *out, FILE *err)
 {
-    sheaf__process_join join = { .joining = cli_meeting_clock, .finishing = cli_linger_end };
+    sheaf__process_join join = { .joining = cli_join_timeout, .finishing = cli_finish_timeout };
     cli cli = { .out = out, .err = err, .events = { show_event, err }, .join = &join };
     if (argc < 2) {
         list_commands(err);
@@ -176,6 +176,6 @@ int cli_main(int argc, char **argv, FILE *out, FILE *err)
     const cli_command *command = find_command(argv[1]);
     if (command == NULL)
         return unknown_command(&cli, argv[1]);
-    cli_meeting_begin(cli.json);
+    cli_join_json(cli.json);
     return run_command(&cli, command, argc - 1, argv + 1);
 }

@@ -128,7 +128,7 @@ void cli_end(void *self, const char *text)
     leave();
 }
 
-/* ---- the others come ---- */
+/* ---- joining the others ---- */
 
 /* The first says it; the others after it, and where nothing ended them by then. */
 enum { LONGEST_S = 300, TURN_S = 2, TURNS = 3, MOST_S = 1 << 30 };
@@ -152,7 +152,7 @@ static void on_alarm(int number)
     leave();
 }
 
-void cli_meeting_clock(void)
+void cli_join_timeout(void)
 {
     const struct sigaction action = { .sa_handler = on_alarm };
     const unsigned within = seconds();
@@ -173,12 +173,12 @@ void cli_meeting_clock(void)
     alarm(within + TURN_S * (unsigned)(number < TURNS ? number : TURNS));
 }
 
-void cli_meeting_begin(bool json)
+void cli_join_json(bool json)
 {
     in_json = json;
 }
 
-void cli_meeting_over(void)
+void cli_joined(void)
 {
     alarm(0);
 }
@@ -223,7 +223,7 @@ static void wait_for(pid_t rank)
     die_of(WTERMSIG(status));
 }
 
-void cli_linger(void)
+void cli_split_rank(void)
 {
     sigset_t all, before;
     const pid_t self = getpid();
@@ -239,7 +239,7 @@ void cli_linger(void)
     sigprocmask(SIG_SETMASK, &before, NULL); /* where no process can be made: as before */
 }
 
-void cli_linger_fail(void)
+void cli_fail_by_signal(void)
 {
     if (sheaf__launcher_hasty()) /* which leaves the others alone when one ends with a code */
         die_of(SIGKILL);
@@ -259,7 +259,7 @@ static void end_anyway(int number)
     _exit(atomic_load(&ending));
 }
 
-void cli_linger_end(void)
+void cli_finish_timeout(void)
 {
     fflush(NULL);
     signal(SIGALRM, end_anyway);
@@ -267,7 +267,7 @@ void cli_linger_end(void)
     alarm(FINISH_S);
 }
 
-void cli_linger_code(int code)
+void cli_finish_code(int code)
 {
     atomic_store(&ending, code);
 }

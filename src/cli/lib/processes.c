@@ -121,7 +121,7 @@ static sheaf_status *watch(cli_processes *p, cli *cli, int in_group)
     if (count == 1)
         return NULL;
     atexit(end_watch);
-    hooks = (sheaf__watch_hooks){ .end = cli_end, .begun = cli_meeting_over, .self = cli };
+    hooks = (sheaf__watch_hooks){ .end = cli_end, .begun = cli_joined, .self = cli };
     sheaf_status *st = sheaf__watched_open(
         &watched,
         &(sheaf__watch_options){ .all = p->all,
@@ -149,7 +149,7 @@ sheaf_status *cli_processes_begin(cli_processes *p, cli *cli, const cli_processe
         return cli_processes_alone(&p->elsewhere, cli);
     if (!launched)
         return processes == 1 ? NULL : start(p, how, processes);
-    cli_linger();
+    cli_split_rank();
     st = sheaf__process_start(cli->join, p->mpi);
     p->all = cli_all(cli);
     if (st == NULL && !sheaf__all_first(p->all))

@@ -151,7 +151,7 @@ int cli_answer(cli *cli, sheaf_status *st, bool yes)
     }
     cli_launch_note_code(cli_all(cli), code);
     if (code != CLI_DONE && is_awaited(cli))
-        cli_linger_fail();
+        cli_fail_by_signal();
     return code;
 }
 

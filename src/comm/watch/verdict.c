@@ -8,7 +8,7 @@ enum { FINISHING = 6 }; /* times as long */
 /* Do a and b both belong to the group in whose call a is? */
 static bool together(const sheaf__ranks *r, int a, int b)
 {
-    switch (r->told[a].group) {
+    switch (r->report[a].group) {
     case SHEAF__ITS_GROUP:
     case SHEAF__ITS_STAGE: return a / r->in_group == b / r->in_group;
     case SHEAF__ITS_PEERS: return a % r->in_group == b % r->in_group;
@@ -19,7 +19,7 @@ static bool together(const sheaf__ranks *r, int a, int b)
 /* Calls of a group have the same number on all its ranks. */
 bool sheaf__waits_for(const sheaf__ranks *r, int a, int b)
 {
-    const sheaf__told *x = &r->told[a], *y = &r->told[b];
+    const sheaf__report *x = &r->report[a], *y = &r->report[b];
     if (a == b || !r->known[a] || x->call[0] == '\0' || !together(r, a, b))
         return false;
     return !r->known[b] || y->made[x->group] < x->made[x->group];
@@ -42,7 +42,7 @@ bool sheaf__apart(const sheaf__ranks *r, int least_ms, int *a, int *b)
 {
     bool stuck[SHEAF_MAX_SLICES];
     for (int i = 0; i < r->count; i++)
-        stuck[i] = r->known[i] && r->told[i].call[0] != '\0' && r->told[i].for_ms >= least_ms;
+        stuck[i] = r->known[i] && r->report[i].call[0] != '\0' && r->report[i].for_ms >= least_ms;
     for (bool fewer = true; fewer;) {
         fewer = false;
         for (int i = 0; i < r->count; i++) {
@@ -67,7 +67,8 @@ bool sheaf__apart(const sheaf__ranks *r, int least_ms, int *a, int *b)
 double sheaf__patience(const sheaf__ranks *r, double hang_after)
 {
     for (int i = 0; i < r->count; i++)
-        if (r->known[i] && r->told[i].call[0] == '\0' && strcmp(r->told[i].phase, "finishing") == 0)
+        if (r->known[i] && r->report[i].call[0] == '\0' &&
+            strcmp(r->report[i].phase, "finishing") == 0)
             return FINISHING * hang_after;
     return hang_after;
 }
@@ -79,7 +80,7 @@ static void show_apart(sheaf_text *out, const sheaf__ranks *r)
         sheaf__text_add(out,
                         "sheaf: rank %d (host %s) and rank %d (host %s) do not make the same "
                         "call, and wait for each other\n",
-                        a, r->told[a].host, b, r->told[b].host);
+                        a, r->report[a].host, b, r->report[b].host);
 }
 
 static void show_waiting(sheaf_text *out, const sheaf__ranks *r, int rank)
@@ -101,7 +102,7 @@ static void show_others(sheaf_text *out, const sheaf__ranks *r, int but)
             continue;
         }
         sheaf__text_add(out, "  ");
-        sheaf__told_show(out, &r->told[i]);
+        sheaf__report_show(out, &r->report[i]);
         if (but != 0)
             show_waiting(out, r, i);
         sheaf__text_add(out, "\n");
@@ -114,7 +115,7 @@ static void show_blocking(sheaf_text *out, const sheaf__ranks *r)
     for (int i = 0; i < r->count; i++)
         if (sheaf__blocking(r, i))
             sheaf__text_add(out, "%s %d (host %s)", n++ == 0 ? ": others wait for rank" : ", rank",
-                            i, r->told[i].host);
+                            i, r->report[i].host);
 }
 
 static const char *words_of(sheaf__verdict_kind kind)
@@ -150,7 +151,7 @@ void sheaf__verdict_text(sheaf_text *out, sheaf__verdict_kind kind, const sheaf_
         sheaf__text_add(out, "\n");
         if (r->known[rank]) {
             sheaf__text_add(out, "  last:     ");
-            sheaf__told_show(out, &r->told[rank]);
+            sheaf__report_show(out, &r->report[rank]);
             sheaf__text_add(out, "\n");
         }
     }

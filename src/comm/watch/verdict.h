@@ -19,7 +19,7 @@ typedef enum sheaf__verdict_kind {
 typedef struct sheaf__ranks {
     int count, in_group; /* T * D; T */
     bool known[SHEAF_MAX_SLICES];
-    sheaf__told told[SHEAF_MAX_SLICES];
+    sheaf__report report[SHEAF_MAX_SLICES];
 } sheaf__ranks;
 
 /* sheaf__waits_for - does rank a wait in a call for rank b, which has not come to it? */

@@ -1,6 +1,6 @@
 /* watch.c - see watch.h: the watching thread. The first process hears of all ranks, judges, and
- * tells what happened, once. Any other holds a connection to the first, and ends when that one says
- * so or is not heard any more. All but opening and closing happens in the thread. */
+ * reports what happened, once. Any other holds a connection to the first, and ends when that one
+ * says so or is not heard any more. All but opening and closing happens in the thread. */
 #include "comm/watch/watch.h"
 
 #include <errno.h>
@@ -35,7 +35,7 @@ typedef struct frame {
             int32_t process;
             sheaf__self self;
         } hello;            /* and WELCOME */
-        sheaf__told beat;   /* what the rank of the sender does */
+        sheaf__report beat; /* what the rank of the sender does */
         sheaf__self victim; /* of END: is to be killed; pid 0: none */
     };
 } frame;
@@ -76,14 +76,14 @@ static bool is_first(const sheaf__watch *w)
 /* ---- what is known of ranks ---- */
 
 /* The records of this process: of all ranks where it is alone, of its own where not. */
-static const sheaf__told *look_at_own(sheaf__watch *w)
+static const sheaf__report *look_at_own(sheaf__watch *w)
 {
     const bool alone = w->o.processes == 1;
     uint64_t busy = 0;
-    sheaf__told *own = &w->ranks.told[alone ? 0 : w->o.process];
+    sheaf__report *own = &w->ranks.report[alone ? 0 : w->o.process];
     for (int i = 0; i < (alone ? w->o.ranks : 1); i++) {
-        sheaf__doing_tell(&own[i], &w->o.doing[i]);
-        w->ranks.known[own + i - w->ranks.told] = true;
+        sheaf__doing_report(&own[i], &w->o.doing[i]);
+        w->ranks.known[own + i - w->ranks.report] = true;
         if (own[i].call[0] == '\0' && own[i].op[0] == '\0')
             busy = sheaf__self_busy();
     }
@@ -91,17 +91,17 @@ static const sheaf__told *look_at_own(sheaf__watch *w)
     return own;
 }
 
-static void take_told(sheaf__watch *w, int rank, const sheaf__told *from)
+static void take_report(sheaf__watch *w, int rank, const sheaf__report *from)
 {
-    sheaf__told *told = &w->ranks.told[rank];
+    sheaf__report *report = &w->ranks.report[rank];
     if (rank >= w->o.ranks)
         return;
-    *told = *from;
-    told->host[sizeof told->host - 1] = told->call[sizeof told->call - 1] = '\0';
-    told->phase[sizeof told->phase - 1] = told->op[sizeof told->op - 1] = '\0';
-    told->item[sizeof told->item - 1] = '\0';
-    if (told->group < 0 || told->group >= SHEAF__CIRCLES)
-        told->group = SHEAF__ANY_RANKS;
+    *report = *from;
+    report->host[sizeof report->host - 1] = report->call[sizeof report->call - 1] = '\0';
+    report->phase[sizeof report->phase - 1] = report->op[sizeof report->op - 1] = '\0';
+    report->item[sizeof report->item - 1] = '\0';
+    if (report->group < 0 || report->group >= SHEAF__CIRCLES)
+        report->group = SHEAF__ANY_RANKS;
     w->ranks.known[rank] = true;
 }
 
@@ -195,8 +195,8 @@ static void judge_hang(sheaf__watch *w, double now)
     bool idle = false;
     int a, b;
     for (int i = 0; i < w->o.ranks; i++) {
-        progress += w->ranks.told[i].ticks;
-        idle |= w->ranks.told[i].idle != 0;
+        progress += w->ranks.report[i].ticks;
+        idle |= w->ranks.report[i].idle != 0;
     }
     if (idle || progress != w->progress || w->progressed == 0) {
         w->progress = progress;
@@ -249,10 +249,10 @@ static void take_frame(sheaf__watch *w, peer *p)
     } else if (p->in.kind == BYE) {
         p->bye = true;
     } else if (p->in.kind == BEAT) {
-        take_told(w, p->process, &p->in.beat);
+        take_report(w, p->process, &p->in.beat);
     } else if (p->in.kind == END && !is_first(w)) {
         kill_here(w, &p->in.victim);
-        /* a launcher that sees this process end may kill the first before it has told why */
+        /* a launcher that sees this process end may kill the first before it has said why */
         poll(NULL, 0, LAST_WORDS_MS);
         w->o.hooks->end(w->o.hooks->self, NULL);
     }
@@ -508,7 +508,7 @@ static sheaf_status *begin_records(sheaf__watched *out, const sheaf__watch_optio
     return NULL;
 }
 
-/* Where the first process listens, told to all. */
+/* All learn where the first process listens. */
 static sheaf_status *meet(int *listens, sheaf__line_place *place, const sheaf__watch_options *o)
 {
     uint64_t machine[SHEAF_MAX_SLICES];

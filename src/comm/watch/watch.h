@@ -1,12 +1,13 @@
-/* watch.h - tells when a run cannot go on: a process that died, one that is stopped or whose host
- * is gone, ranks that wait for each other for ever. No rank could tell it: they wait.
+/* watch.h - the watchdog: reports when a run cannot go on: a process that died, one that is stopped
+ * or whose host is gone, ranks that wait for each other for ever. No rank could report it: they
+ * wait.
  *
  * One small thread in each process. With several processes each holds a connection to the first,
- * beside the transport, and sends every second what its ranks are doing. A connection that closes
- * without a goodbye is a process that died; one that is silent for `heartbeat` seconds was stopped,
- * or its host is gone; beats without any progress for `hang_after` seconds are a hang. A rank that
- * is slow makes progress, and is left alone. The first process tells what happened, once, and all
- * end; what is left of a silent process is killed by those on its machine.
+ * beside the transport, and sends four times a second what its ranks are doing. A connection that
+ * closes without a goodbye is a process that died; one that is silent for `heartbeat` seconds was
+ * stopped, or its host is gone; beats without any progress for `hang_after` seconds are a hang. A
+ * rank that is slow makes progress, and is left alone. The first process reports what happened,
+ * once, and all end; what is left of a silent process is killed by those on its machine.
  *
  * With one process it looks for hangs alone. Progress is an op of the tape or a call that ends;
  * where a rank does neither (it loads, writes, tokenizes), processor time that its process takes.

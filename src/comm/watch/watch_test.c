@@ -221,32 +221,32 @@ static void test_watch__who_waits_for_whom(void **state)
     for (int i = 0; i < 4; i++) {
         const sheaf__circle circle = i < 2 ? SHEAF__ITS_GROUP : SHEAF__ITS_PEERS;
         r.known[i] = true;
-        r.told[i].made[SHEAF__ITS_GROUP] = r.told[i].made[SHEAF__ITS_PEERS] = 5;
-        r.told[i].for_ms = 1000 * i;
-        strcpy(r.told[i].call, i == 3 ? "" : "sum");
-        r.told[i].group = (int32_t)circle;
+        r.report[i].made[SHEAF__ITS_GROUP] = r.report[i].made[SHEAF__ITS_PEERS] = 5;
+        r.report[i].for_ms = 1000 * i;
+        strcpy(r.report[i].call, i == 3 ? "" : "sum");
+        r.report[i].group = (int32_t)circle;
     }
-    r.told[3].made[SHEAF__ITS_PEERS] = 4;
+    r.report[3].made[SHEAF__ITS_PEERS] = 4;
     assert_false(sheaf__waits_for(&r, 0, 1)); /* in the same call */
     assert_false(sheaf__waits_for(&r, 0, 3)); /* of another group */
     assert_false(sheaf__waits_for(&r, 2, 3)); /* no peer */
     assert_false(sheaf__waits_for(&r, 3, 0)); /* in no call */
     assert_false(sheaf__apart(&r, 0, &a, &b));
-    r.told[0].made[SHEAF__ITS_PEERS] = 4;
+    r.report[0].made[SHEAF__ITS_PEERS] = 4;
     assert_true(sheaf__waits_for(&r, 2, 0)); /* however many calls it has made with others */
     assert_false(sheaf__waits_for(&r, 1, 0));
     assert_true(sheaf__blocking(&r, 0));
     assert_false(sheaf__blocking(&r, 3)); /* nobody waits for it */
-    r.told[0].group = SHEAF__ALL_RANKS;
+    r.report[0].group = SHEAF__ALL_RANKS;
     assert_false(sheaf__waits_for(&r, 0, 3)); /* it is where 0 is */
-    r.told[0].made[SHEAF__ALL_RANKS] = 1;
+    r.report[0].made[SHEAF__ALL_RANKS] = 1;
     assert_true(sheaf__waits_for(&r, 0, 3));
     assert_false(sheaf__blocking(&r, 0));
     assert_true(sheaf__blocking(&r, 3));
     assert_true(sheaf__patience(&r, 10) == 10);
-    strcpy(r.told[0].phase, "finishing"); /* but it is in a call */
+    strcpy(r.report[0].phase, "finishing"); /* but it is in a call */
     assert_true(sheaf__patience(&r, 10) == 10);
-    strcpy(r.told[3].phase, "finishing");
+    strcpy(r.report[3].phase, "finishing");
     assert_true(sheaf__patience(&r, 10) == 60 && sheaf__patience(&r, 0) == 0);
     r.known[1] = false;
     assert_true(sheaf__waits_for(&r, 0, 1));
