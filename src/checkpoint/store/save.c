@@ -138,10 +138,12 @@ static sheaf_status *identify(identity *out, saver *s)
     return st;
 }
 
-/* A failure says what was done before it says which rank failed. */
+static const char saving[] = "saving step";
+
+/* A failure says what was done before others hear of it, so that the rank stands first. */
 static sheaf_status *agree(saver *s, sheaf_status *mine)
 {
-    return sheaf_comm_agree(s->comm, sheaf_in(mine, "saving step %" PRId64, s->state->step));
+    return sheaf_comm_agree(s->comm, sheaf_in(mine, "%s %" PRId64, saving, s->state->step));
 }
 
 static sheaf_status *compare_identities(saver *s)
@@ -364,5 +366,7 @@ sheaf_status *sheaf_checkpoints_save(sheaf_checkpoints *store, sheaf_comm *comm,
     free(s.order);
     free(s.path);
     free(s.all);
-    return st;
+    return st == NULL || strstr(sheaf_status_where(st), saving) != NULL /* as ranks agreed */
+               ? st
+               : sheaf_in(st, "%s %" PRId64, saving, state->step);
 }
