@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/json.h"
+#include "base/json_write.h"
 #include "data/complaints.h"
 #include "data/json_items.h"
 #include "data/text_record.h"
@@ -14,7 +15,8 @@
 /* ---- written ---- */
 
 /* A picture as it is called in the file's folder. */
-static sheaf_status *write_path(sheaf_text *text, const char *folder, const char *path)
+static sheaf_status *put_path(sheaf_json_writer *j, const char *key, const char *folder,
+                              const char *path)
 {
     char *name = NULL;
     if (!sheaf__is_utf8(path))
@@ -22,47 +24,41 @@ static sheaf_status *write_path(sheaf_text *text, const char *folder, const char
                               "a path in UTF-8: JSON has no others");
     sheaf_status *st = sheaf__path_from(&name, folder, path);
     if (st == NULL)
-        sheaf__text_json(text, name);
+        sheaf__json_put_text(j, key, name);
     free(name);
     return st;
 }
 
 /* Pictures that wait stand in no question yet. */
-static sheaf_status *write_pictures(sheaf_text *text, const sheaf__dialogue *d, const char *file)
+static sheaf_status *write_down(char **out, const sheaf__dialogue *d, const char *file)
 {
+    sheaf_json_writer j = { 0 };
     char *folder = NULL;
     const int64_t shown = d->shown.count - d->waiting;
     sheaf_status *st = sheaf__path_parent(&folder, file);
     TRY(st, sheaf__dialogue_whole(&folder));
-    for (int64_t i = 0; i < shown && st == NULL; i++) {
-        sheaf__text_add(text, "%s", i == 0 ? ", \"images\": [" : ", ");
-        st = write_path(text, folder, d->shown.viewed[i].path);
-    }
-    sheaf__text_add(text, "%s", shown > 0 ? "]" : "");
-    if (d->image != NULL && st == NULL) {
-        sheaf__text_add(text, ", \"image\": ");
-        st = write_path(text, folder, d->image);
-    }
-    free(folder);
-    return st;
-}
-
-static sheaf_status *write_down(char **out, const sheaf__dialogue *d, const char *file)
-{
-    sheaf_text text = { 0 };
-    sheaf__text_add(&text, "{\"messages\": [");
+    sheaf__json_begin(&j);
+    sheaf__json_open(&j, "messages", '[');
     for (int64_t i = 0; i < d->count; i++) {
-        sheaf__text_add(&text, "%s{\"role\": \"%s\", \"content\": ", i == 0 ? "" : ", ",
-                        d->said[i].role);
-        sheaf__text_json(&text, d->said[i].content);
-        sheaf__text_add(&text, "}");
+        sheaf__json_open(&j, NULL, '{');
+        sheaf__json_put_text(&j, "role", d->said[i].role);
+        sheaf__json_put_text(&j, "content", d->said[i].content);
+        sheaf__json_close(&j, '}');
     }
-    sheaf__text_add(&text, "]");
-    sheaf_status *st = write_pictures(&text, d, file);
-    sheaf__text_add(&text, "}\n");
-    if (st == NULL)
-        return sheaf__text_take(out, &text);
-    sheaf__text_release(&text);
+    sheaf__json_close(&j, ']');
+    if (shown > 0)
+        sheaf__json_open(&j, "images", '[');
+    for (int64_t i = 0; i < shown; i++)
+        TRY(st, put_path(&j, NULL, folder, d->shown.viewed[i].path));
+    if (shown > 0)
+        sheaf__json_close(&j, ']');
+    if (d->image != NULL)
+        TRY(st, put_path(&j, "image", folder, d->image));
+    sheaf__json_end(&j);
+    sheaf__text_add(&j.text, "\n");
+    TRY(st, sheaf__text_take(out, &j.text));
+    sheaf__text_release(&j.text);
+    free(folder);
     return st;
 }
 

@@ -399,8 +399,7 @@ sheaf_status *sheaf__generate(sheaf__continuation *out, sheaf__model *model,
                 .history = malloc((size_t)length * sizeof *b.history),
                 .sight = count == 1 ? options->sight : NULL,
                 .past = count == 1 ? options->past : NULL,
-                .scratch =
-                    malloc((vocab + sheaf__sampling_scratch((int64_t)vocab)) * sizeof(float)) };
+                .scratch = malloc(2 * vocab * sizeof(float)) };
     sheaf_status *st = NULL;
     if (options->past != NULL && count != 1)
         sheaf__past_release(options->past, model);

@@ -34,11 +34,11 @@ typedef struct sheaf__prompts {
 /* sheaf__prompts_read - every record, and every image, is looked at. `rows`: the data are open
  * already (these, where they are .safetensors), were looked at and warned of; NULL: they are not.
  * Files hold: *.txt a prompt a line; else JSON Lines or a JSON array, or a folder of such files, of
- * texts, of objects in any form of sheaf__asks(), with pictures as data/talk_pictures.h has them,
- * or with "tokens" ([ids]); for CogVLM and CogAgent the files and folders of data/records.h;
- * .safetensors. Errors: SHEAF_E_ARG for options that do not go together; SHEAF_E_DATA naming line
- * and field (with images: all bad records); an id outside the table; those of the images and of
- * sheaf__wording_prompt(). Release also after a failure. */
+ * texts, of objects in any form that data sets have (data/text_record.h), with pictures as
+ * data/talk_pictures.h has them, or with "tokens" ([ids]); for CogVLM and CogAgent the files and
+ * folders of data/records.h; .safetensors. Errors: SHEAF_E_ARG for options that do not go together;
+ * SHEAF_E_DATA naming line and field (with images: all bad records); an id outside the table; those
+ * of the images and of sheaf__wording_prompt(). Release also after a failure. */
 sheaf_status *sheaf__prompts_read(sheaf__prompts *out, const sheaf__wording *wording,
                                   const sheaf_prompts_options *from, const sheaf_data *rows);
 void sheaf__prompts_release(sheaf__prompts *prompts);
@@ -89,26 +89,3 @@ sheaf_status *sheaf__prompts_load(void *self, int64_t prompt, const sheaf__pictu
                                   int64_t n);
 /* sheaf__prompts_picture - a file, over the pixels of `picture` at the sizes it says. */
 sheaf_status *sheaf__prompts_picture(const sheaf__picture *picture, const char *path);
-
-/* What a record asks, in any form that data sets have (data/text_record.h): the messages up to the
- * one to answer, and the answer to compare with. */
-typedef struct sheaf__asked {
-    sheaf__message *said; /* [n]; the last is to be answered. Borrowed from the record */
-    int64_t n;
-    const char *expected;      /* NULL: none */
-    bool text;                 /* a prompt, which is no conversation: the last of them */
-    sheaf__text_record record; /* `ignored` is of each form */
-} sheaf__asked;
-
-/* sheaf__asks - has a record a form of these? Others hold tokens, or nothing that is read. */
-bool sheaf__asks(const json_t *record);
-/* sheaf__asked_read - `record` and `system` (NULL: none), which goes before messages that have no
- * system message, must outlive *out. `pictures`: others read
- * those. Of several forms in one record the first counts. Release also after a failure.
- * Errors: those of sheaf__text_record_list() and sheaf__text_record_ask(); SHEAF_E_DATA for a NUL,
- * and for tokens beside a text. */
-sheaf_status *sheaf__asked_read(sheaf__asked *out, json_t *record, const char *system,
-                                bool pictures);
-/* sheaf__text_whole - SHEAF_E_DATA where `text`, kept as a C string, would end early at a NUL. */
-sheaf_status *sheaf__text_whole(const char *text, size_t size, const char *what);
-void sheaf__asked_release(sheaf__asked *asked);

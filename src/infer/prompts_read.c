@@ -12,6 +12,109 @@
 #include "schema/family.h"
 #include "infer/wording.h"
 
+/* ---- what a record asks, in any form that data sets have ---- */
+
+/* The messages up to the one to answer, and the answer to compare with. */
+typedef struct request {
+    sheaf__message *said; /* [n]; the last is to be answered. Borrowed from the record */
+    int64_t n;
+    const char *expected;      /* NULL: none */
+    bool text;                 /* a prompt, which is no conversation: the last of them */
+    sheaf__text_record record; /* `ignored` is of each form */
+} request;
+
+static bool has(const json_t *record, const char *name)
+{
+    return json_object_get(record, name) != NULL;
+}
+
+static bool is_list(const json_t *record)
+{
+    return has(record, "messages") || has(record, "conversations");
+}
+
+/* Others hold tokens, or nothing that is read. */
+static bool asks(const json_t *record)
+{
+    return is_list(record) || has(record, "instruction") || has(record, "prompt");
+}
+
+/* Kept as a C string it would end early at a NUL. */
+static sheaf_status *whole_text(const char *text, size_t size, const char *what)
+{
+    return text == NULL || strlen(text) == size
+               ? NULL
+               : sheaf_expected(sheaf_fail(SHEAF_E_DATA, "%s", what), "text without NUL (\\u0000)");
+}
+
+/* An answer at the end is the one to compare with, but an empty one, which training refuses, is
+ * none. Prompts and answers are kept as C strings. */
+static sheaf_status *take_expected(request *out, const char *field)
+{
+    const sheaf__message *last = &out->said[out->n - 1];
+    sheaf__text_piece answer = { last->content, last->size };
+    if (out->n < 2 || strcmp(last->role, SHEAF__ASSISTANT) != 0)
+        return NULL;
+    sheaf__utf8_strip(&answer.at, &answer.size);
+    out->expected = answer.size == 0 ? NULL : last->content;
+    out->n--;
+    return whole_text(last->content, last->size, field);
+}
+
+/* `record` and `system`, which goes before messages that have none, must outlive *out. Release also
+ * after a failure. Of forms that training reads the first counts, as there; tokens beside them
+ * would be a guess. */
+static sheaf_status *read_request(request *out, json_t *record, const char *system, bool pictures)
+{
+    const sheaf__text_record *r = &out->record;
+    *out = (request){ 0 };
+    if (has(record, "tokens") && asks(record))
+        return sheaf_try_this(
+            sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_DATA, "field 'tokens'"),
+                                       "a prompt as text or as tokens, one of the two"),
+                        "both in one record"),
+            "take one of them out: which is to be answered is not said");
+    sheaf_status *st = is_list(record)
+                           ? sheaf__text_record_list(&out->record, record, pictures, false)
+                           : sheaf__text_record_ask(&out->record, record, pictures);
+    if (st == NULL && r->tools != NULL)
+        st = sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "'tools'"),
+                            "no tools: prompts are asked without them");
+    if (st == NULL && (out->said = malloc((size_t)(r->messages + 2) * sizeof *out->said)) == NULL)
+        st = sheaf__no_memory("prompts");
+    if (st != NULL)
+        return st;
+    out->text = r->messages == 0;
+    if (system != NULL && (out->text || strcmp(r->message[0].role, SHEAF__SYSTEM) != 0))
+        out->said[out->n++] = (sheaf__message){ SHEAF__SYSTEM, system, strlen(system) };
+    if (!out->text) {
+        sheaf__text_said(out->said + out->n, r);
+        out->n += r->messages;
+        return take_expected(out, sheaf__text_form_name(r->form));
+    }
+    out->said[out->n++] = (sheaf__message){ SHEAF__USER, r->prompt, r->prompt_size };
+    out->expected = r->text_size == 0 ? NULL : r->text;
+    TRY(st, whole_text(r->prompt, r->prompt_size, "field 'prompt'"));
+    TRY(st, whole_text(r->text, r->text_size, "field 'completion'"));
+    return st;
+}
+
+static void release_request(request *r)
+{
+    free(r->said);
+    sheaf__text_record_release(&r->record);
+}
+
+sheaf_status *sheaf__prompts_messages(sheaf__prompts *p, const sheaf__wording *w, json_t *record,
+                                      const char *system, const char *const *image, int64_t images)
+{
+    request a;
+    sheaf_status *st = read_request(&a, record, system, w->placed);
+    TRY(st, sheaf__prompts_add(p, w, a.said, a.n, false, a.expected, image, images));
+    release_request(&a);
+    return st;
+}
+
 /* ---- lines, in any form ---- */
 
 /* A file of them on its way. */
@@ -41,14 +144,14 @@ static sheaf_status *add_asked(lines *l, json_t *record)
     const char *system = l->from->system;
     sheaf__viewing viewing;
     sheaf__talk_pictures pictures = { 0 };
-    sheaf__asked a = { 0 };
+    request a = { 0 };
     char *expected = NULL;
     sheaf_status *st = NULL;
     if (w->placed) {
         sheaf__viewing_of(&viewing, w->config);
         st = sheaf__talk_pictures_read(&pictures, record, l->folder, &viewing);
     }
-    TRY(st, sheaf__asked_read(&a, record, system, w->placed));
+    TRY(st, read_request(&a, record, system, w->placed));
     ignore(l, a.record.ignored, a.record.lost);
     TRY(st, sheaf__wording_expected(&expected, w, w->templated || !a.text, a.expected));
     if (expected != NULL)
@@ -59,7 +162,7 @@ static sheaf_status *add_asked(lines *l, json_t *record)
         st = sheaf__prompts_add(p, w, a.said, a.n, a.text, a.expected, NULL, 0);
     sheaf__talk_pictures_release(&pictures);
     free(expected);
-    sheaf__asked_release(&a);
+    release_request(&a);
     return st;
 }
 
@@ -77,8 +180,7 @@ static sheaf_status *add_tokens(lines *l, json_t *record)
     if (completion != NULL && !json_is_null(completion) && expected == NULL)
         return sheaf__bad_field("completion", "a string", "%s",
                                 sheaf__json_show(shown, completion));
-    sheaf_status *st =
-        sheaf__text_whole(expected, json_string_length(completion), "field 'completion'");
+    sheaf_status *st = whole_text(expected, json_string_length(completion), "field 'completion'");
     ignore(l, sheaf__text_other_field(record, known, 2), NULL);
     return st == NULL
                ? sheaf__prompts_add_ids(l->prompts, json_object_get(record, "tokens"), expected)
@@ -89,12 +191,12 @@ static sheaf_status *add_json(lines *l, json_t *record)
 {
     if (json_is_string(record)) {
         const char *text = json_string_value(record);
-        sheaf_status *st = sheaf__text_whole(text, json_string_length(record), "record");
+        sheaf_status *st = whole_text(text, json_string_length(record), "record");
         return st == NULL
                    ? sheaf__prompts_add_text(l->prompts, l->wording, text, l->from->system, NULL, 0)
                    : st;
     }
-    if (sheaf__asks(record))
+    if (asks(record))
         return add_asked(l, record);
     if (json_is_array(json_object_get(record, "tokens")))
         return add_tokens(l, record);
@@ -183,7 +285,7 @@ static sheaf_status *add_plain(sheaf__prompts *p, const sheaf__wording *w,
         if (n == 0)
             continue;
         line[n] = '\0'; /* also behind the last: file_read_all() */
-        sheaf_status *bad = sheaf__text_whole(line, n, "prompt");
+        sheaf_status *bad = whole_text(line, n, "prompt");
         if (bad == NULL && !sheaf__is_utf8(line))
             bad = sheaf_expected(sheaf_fail(SHEAF_E_DATA, "prompt"), "UTF-8");
         if (bad == NULL)

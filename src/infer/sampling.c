@@ -7,12 +7,6 @@
 #include "base/random.h"
 #include "ops/math/math.h"
 
-/* Marks of the penalty, and later the ranking, one word for each id. */
-size_t sheaf__sampling_scratch(int64_t vocab)
-{
-    return (size_t)vocab;
-}
-
 /* Which ids there were, in `scratch`. */
 static const unsigned char *mark_seen(int64_t vocab, const int64_t *ids, int64_t n, float *scratch)
 {

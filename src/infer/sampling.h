@@ -26,11 +26,9 @@ typedef struct sheaf__sampling {
 /* The purpose of sheaf__random_u32; ASCII "sampling". */
 #define SHEAF__PURPOSE_SAMPLING UINT64_C(0x73616d706c696e67)
 
-/* sheaf__sampling_scratch - floats of scratch the functions below need for `vocab`. */
-size_t sheaf__sampling_scratch(int64_t vocab);
-
 /* sheaf__sampling_process - the steps before the draw, in place.
  *   logits   [vocab]; what is removed becomes -inf; all are where one is NaN: the model is broken
+ *   scratch  [vocab]
  *   ids      [n] prompt and output so far, without padding (sat: the output alone); each distinct
  *            one gets l > 0 ? l / c : l * c once; ids outside [0, vocab) are passed over
  * Of equal logits at the edge of top-p those with the larger id stay (the stable

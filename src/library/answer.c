@@ -121,25 +121,20 @@ static sheaf_status *find_past(sheaf__generate_options *how, const sheaf__answer
                                sheaf__model *model)
 {
     const int64_t look = w->count == 1 ? w->prompt->look : 0;
-    sheaf_status *st = NULL;
     if (w->m == NULL)
         return NULL;
     sheaf__rank_past *p = sheaf__model_past(w->m, model->context);
     how->past = &p->past;
     if (look == 0)
         return NULL;
-    if (p->images < w->prompt->pictures) {
+    if (p->look != look) {
         sheaf__sight_release(&p->sight, model);
-        p->images = 0;
-        st = sheaf__sight_new(&p->sight, model, w->prompt->pictures);
+        p->look = 0;
+        sheaf_status *st = sheaf__sight_new(&p->sight, model, w->prompt->pictures);
+        if (st != NULL)
+            return st;
+        p->look = look;
     }
-    if (st != NULL) {
-        sheaf__sight_release(&p->sight, model);
-        return st;
-    }
-    p->images = p->images < w->prompt->pictures ? w->prompt->pictures : p->images;
-    p->sight.full = p->sight.full && p->look == look;
-    p->look = look;
     how->sight = &p->sight;
     return NULL;
 }

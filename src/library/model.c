@@ -235,8 +235,7 @@ static sheaf_status *forget(void *self, sheaf__model *model)
     const sheaf_model *m = self;
     sheaf__rank_past *p = sheaf__model_past(m, model->context);
     sheaf__past_release(&p->past, model);
-    if (p->images > 0)
-        sheaf__sight_release(&p->sight, model);
+    sheaf__sight_release(&p->sight, model);
     return NULL;
 }
 

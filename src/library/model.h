@@ -33,8 +33,7 @@ void sheaf__model_ranks_close(sheaf__model_ranks *ranks);
 typedef struct sheaf__rank_past {
     sheaf__past past;
     sheaf__sight sight; /* of the pictures with the number `look` */
-    int64_t look;
-    int64_t images; /* that there is space for in `sight` */
+    int64_t look;       /* 0: of none */
 } sheaf__rank_past;
 
 struct sheaf_model {
