@@ -1,8 +1,16 @@
 /* dialogue.c - see dialogue.h. */
 #include "infer/dialogue.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include "base/base.h"
 #include "base/file.h"
+#include "base/json.h"
+#include "base/json_write.h"
+#include "data/complaints.h"
+#include "data/json_items.h"
+#include "data/text_record.h"
 #include "infer/prompts.h"
 #include "schema/family.h"
 
@@ -20,7 +28,8 @@ static void forget(sheaf__dialogue *d, int64_t from)
 
 /* ---- the picture ---- */
 
-sheaf_status *sheaf__dialogue_whole(char **path)
+/* A path (malloc'd) that holds wherever the process goes, in place of *path. */
+static sheaf_status *whole_path(char **path)
 {
     char *whole = NULL;
     sheaf_status *st = sheaf__path_whole(&whole, *path);
@@ -46,8 +55,8 @@ static sheaf_status *load_picture(sheaf__picture **out, const sheaf_config *conf
     return st;
 }
 
-sheaf_status *sheaf__dialogue_pieces(sheaf__dialogue *d, int64_t fresh,
-                                     const sheaf__viewing *viewing)
+/* The pieces of all pictures with their pixels, which are read of the last `fresh` ones. */
+static sheaf_status *read_pieces(sheaf__dialogue *d, int64_t fresh, const sheaf__viewing *viewing)
 {
     const sheaf__talk_pictures *all = &d->shown;
     sheaf__picture *like = NULL;
@@ -84,8 +93,8 @@ static sheaf_status *add_look(sheaf__dialogue *d, const char *path, int64_t numb
     sheaf_status *st = sheaf__talk_pictures_add(&d->shown, path, &viewing);
     if (st != NULL)
         return st;
-    st = sheaf__dialogue_whole(&d->shown.viewed[d->shown.count - 1].path);
-    TRY(st, sheaf__dialogue_pieces(d, 1, &viewing));
+    st = whole_path(&d->shown.viewed[d->shown.count - 1].path);
+    TRY(st, read_pieces(d, 1, &viewing));
     if (st != NULL) {
         sheaf__viewed_release(&d->shown.viewed[--d->shown.count]);
         return st;
@@ -168,7 +177,8 @@ void sheaf__dialogue_release(sheaf__dialogue *d)
     *d = (sheaf__dialogue){ .wording = d->wording };
 }
 
-sheaf_status *sheaf__dialogue_add(sheaf__dialogue *d, const char *role, const char *content)
+/* `role` is one of the constants. */
+static sheaf_status *add(sheaf__dialogue *d, const char *role, const char *content)
 {
     char *own = strdup(content);
     if (own == NULL || !SHEAF_GROW(&d->said, NULL, d->count + 1)) {
@@ -186,7 +196,7 @@ sheaf_status *sheaf__dialogue_system(sheaf__dialogue *d, const char *text)
         return st;
     forget(d, 0);
     d->waiting = d->shown.count;
-    return text == NULL || text[0] == '\0' ? NULL : sheaf__dialogue_add(d, SHEAF__SYSTEM, text);
+    return text == NULL || text[0] == '\0' ? NULL : add(d, SHEAF__SYSTEM, text);
 }
 
 static sheaf_status *other_marks(const sheaf__dialogue *d, int64_t marks)
@@ -272,12 +282,281 @@ sheaf_status *sheaf__dialogue_keep(sheaf__dialogue *d, const char *query, const 
     const int64_t before = d->count;
     char *question = NULL;
     sheaf_status *st = with_pictures(&question, d, query);
-    TRY(st, sheaf__dialogue_add(d, SHEAF__USER, question));
-    TRY(st, sheaf__dialogue_add(d, SHEAF__ASSISTANT, answer));
+    TRY(st, add(d, SHEAF__USER, question));
+    TRY(st, add(d, SHEAF__ASSISTANT, answer));
     if (st != NULL)
         forget(d, before);
     else
         d->waiting = 0;
     free(question);
     return st;
+}
+
+/* ---- as a file: written ---- */
+
+/* A picture as it is called in the file's folder. */
+static sheaf_status *put_path(sheaf_json_writer *j, const char *key, const char *folder,
+                              const char *path)
+{
+    char *name = NULL;
+    if (!sheaf__is_utf8(path))
+        return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s", path),
+                              "a path in UTF-8: JSON has no others");
+    sheaf_status *st = sheaf__path_from(&name, folder, path);
+    if (st == NULL)
+        sheaf__json_put_text(j, key, name);
+    free(name);
+    return st;
+}
+
+/* Pictures that wait stand in no question yet. */
+static sheaf_status *write_down(char **out, const sheaf__dialogue *d, const char *file)
+{
+    sheaf_json_writer j = { 0 };
+    char *folder = NULL;
+    const int64_t shown = d->shown.count - d->waiting;
+    sheaf_status *st = sheaf__path_parent(&folder, file);
+    TRY(st, whole_path(&folder));
+    sheaf__json_begin(&j);
+    sheaf__json_open(&j, "messages", '[');
+    for (int64_t i = 0; i < d->count; i++) {
+        sheaf__json_open(&j, NULL, '{');
+        sheaf__json_put_text(&j, "role", d->said[i].role);
+        sheaf__json_put_text(&j, "content", d->said[i].content);
+        sheaf__json_close(&j, '}');
+    }
+    sheaf__json_close(&j, ']');
+    if (shown > 0)
+        sheaf__json_open(&j, "images", '[');
+    for (int64_t i = 0; i < shown; i++)
+        TRY(st, put_path(&j, NULL, folder, d->shown.viewed[i].path));
+    if (shown > 0)
+        sheaf__json_close(&j, ']');
+    if (d->image != NULL)
+        TRY(st, put_path(&j, "image", folder, d->image));
+    sheaf__json_end(&j);
+    sheaf__text_add(&j.text, "\n");
+    TRY(st, sheaf__text_take(out, &j.text));
+    sheaf__text_release(&j.text);
+    free(folder);
+    return st;
+}
+
+static sheaf_status *hash_of(sheaf_hash *out, const char *path)
+{
+    char *text = NULL;
+    size_t size = 0;
+    sheaf_status *st = sheaf__file_read_all(&text, &size, path, (size_t)1 << 30);
+    if (st == NULL)
+        *out = sheaf__hash(text, size);
+    free(text);
+    return st;
+}
+
+/* Another chat may go on with the same file: what it saved is not this one's to replace. */
+static sheaf_status *check_own(const sheaf__dialogue *d, const char *path)
+{
+    sheaf_hash now;
+    sheaf_status *st = hash_of(&now, path);
+    if (st != NULL || sheaf__hash_equal(now, d->held))
+        return st;
+    st = sheaf_fail(SHEAF_E_DATA, "%s", path);
+    sheaf_expected(st, "what this conversation saved there, or was loaded from");
+    sheaf_found(st, "something that another one wrote meanwhile");
+    return sheaf_try_this(st, "another name");
+}
+
+static sheaf_status *save(sheaf__dialogue *d, const char *path)
+{
+    char *text = NULL, *own = strdup(path);
+    sheaf_status *st = own == NULL ? sheaf__no_memory(path) : NULL;
+    if (st == NULL && (d->file == NULL || strcmp(d->file, path) != 0) &&
+        sheaf__path_kind(path) != SHEAF_PATH_NONE)
+        st = sheaf_try_this(
+            sheaf_found(
+                sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s", path),
+                               "a file that does not exist, or the one of this conversation"),
+                "something there already"),
+            "another name");
+    else if (st == NULL && sheaf__path_kind(path) != SHEAF_PATH_NONE)
+        st = check_own(d, path);
+    if (st == NULL && d->count == 0)
+        st = sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s", path), "something to save"),
+                         "nothing was said yet");
+    TRY(st, write_down(&text, d, path));
+    TRY(st, sheaf__file_write_whole(path, text, strlen(text)));
+    const sheaf_hash held = sheaf__hash(text == NULL ? "" : text, text == NULL ? 0 : strlen(text));
+    free(text);
+    if (st == NULL) {
+        free(d->file);
+        d->file = own;
+        d->held = held;
+    } else {
+        free(own);
+    }
+    return st;
+}
+
+/* Its folder is locked, so that nothing comes between the look at the file and the new one. */
+sheaf_status *sheaf__dialogue_save(sheaf__dialogue *d, const char *path)
+{
+    enum { MOST_MS = 5000 };
+    char *dir = NULL;
+    sheaf_status *st = sheaf__path_parent(&dir, path);
+    const int lock = st == NULL ? open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+    if (lock >= 0)
+        sheaf__file_lock(lock, MOST_MS); /* without one where the file system has none */
+    TRY(st, save(d, path));
+    if (lock >= 0)
+        close(lock);
+    free(dir);
+    return st;
+}
+
+/* ---- read again ---- */
+
+/* The picture of a model that reads one, where its path says, seen from the file. */
+static sheaf_status *look_at_one(sheaf__dialogue *d, const json_t *record, const char *file,
+                                 int64_t number)
+{
+    const json_t *one = json_object_get(record, "image"), *many = json_object_get(record, "images"),
+                 *image = one == NULL ? many : one;
+    char shown[96], *folder = NULL, *path = NULL;
+    if (one != NULL && many != NULL)
+        return sheaf__bad_field("images", "either \"image\" or \"images\"", "both in one record");
+    if (json_is_array(image) && json_array_size(image) < 2)
+        image = json_array_get(image, 0);
+    const char *name = json_string_value(image), *field = one == NULL ? "images" : "image";
+    if (image == NULL || json_is_null(image) || (name != NULL && name[0] == '\0'))
+        return NULL;
+    if (name == NULL || strlen(name) != json_string_length(image))
+        return sheaf__bad_field(field, "a path: this model reads one picture", "%s",
+                                sheaf__json_show(shown, image));
+    sheaf_status *st = sheaf__path_parent(&folder, file);
+    if (st == NULL && name[0] != '/')
+        st = sheaf__path_join(&path, folder, name);
+    TRY(st, sheaf__dialogue_look(d, path == NULL ? name : path, number));
+    free(folder);
+    free(path);
+    return st;
+}
+
+static sheaf_status *read_pictures(sheaf__dialogue *d, const json_t *record, const char *file,
+                                   const sheaf__viewing *viewing)
+{
+    char *folder = NULL;
+    sheaf_status *st = sheaf__path_parent(&folder, file);
+    TRY(st, sheaf__talk_pictures_read(&d->shown, record, folder, viewing));
+    for (int64_t i = 0; i < d->shown.count && st == NULL; i++)
+        st = whole_path(&d->shown.viewed[i].path);
+    free(folder);
+    return st;
+}
+
+/* In the order of the text, where all are "<image>". */
+static sheaf_status *put_in_order(sheaf__talk_pictures *p, const int64_t *order)
+{
+    sheaf__viewed *viewed = malloc(((size_t)p->count + 1) * sizeof *viewed);
+    if (viewed == NULL)
+        return sheaf__no_memory("conversation");
+    for (int64_t i = 0; i < p->count; i++) {
+        viewed[i] = p->viewed[order[i]];
+        const sheaf__sliced *s = &viewed[i].pieces;
+        p->shown[i] =
+            (sheaf__shown){ .name = SHEAF__PICTURE_HERE, .columns = s->columns, .rows = s->rows };
+    }
+    free(p->viewed);
+    p->viewed = viewed;
+    p->own_names = false;
+    p->unread = NULL; /* it is the record's, which goes */
+    return NULL;
+}
+
+/* Writes "<image>" where each picture stands, whatever the file calls it: in front of the first
+ * question where none is named. */
+static sheaf_status *place_pictures(sheaf__dialogue *d)
+{
+    const sheaf__picture_form form = { .mark = { [SHEAF__MARK_BEGIN] = {
+                                                     .token = SHEAF__PICTURE_HERE } } };
+    sheaf__placed placed;
+    sheaf__talk_pictures_from(&d->shown, d->said, d->count);
+    for (int64_t i = 0; i < d->shown.count; i++) /* names alone, not yet what they stand for */
+        d->shown.shown[i].columns = 0;
+    sheaf_status *st =
+        sheaf__talk_pictures_place(&placed, &form, d->said, d->count, &d->shown, false);
+    if (st != NULL)
+        sheaf_try_this(st,
+                       "in users' messages the name of each picture once (\"%s\", or its own, "
+                       "\"<image_00>\"), or no name at all",
+                       SHEAF__PICTURE_HERE);
+    else
+        st = put_in_order(&d->shown, placed.order);
+    for (int64_t i = 0; i < d->count && st == NULL; i++) {
+        if (placed.owned[i] == NULL)
+            continue;
+        free((char *)d->said[i].content);
+        d->said[i] = placed.message[i];
+        placed.owned[i] = NULL;
+    }
+    sheaf__placed_release(&placed);
+    return st;
+}
+
+static sheaf_status *load_all(sheaf__dialogue *d, const sheaf__text_record *m, const char *file,
+                              int64_t number)
+{
+    const bool placed = d->wording->placed, system = strcmp(m->message[0].role, SHEAF__SYSTEM) == 0;
+    sheaf__viewing viewing;
+    sheaf_status *st = system ? sheaf__wording_system(d->wording) : NULL;
+    if (placed)
+        sheaf__viewing_of(&viewing, d->wording->config);
+    TRY(st,
+        placed ? read_pictures(d, m->json, file, &viewing) : look_at_one(d, m->json, file, number));
+    for (int64_t i = 0; i < m->messages && st == NULL; i++)
+        st = add(d,
+                 i < system              ? SHEAF__SYSTEM
+                 : (i - system) % 2 == 0 ? SHEAF__USER
+                                         : SHEAF__ASSISTANT,
+                 m->message[i].content);
+    if (st != NULL || !placed)
+        return st;
+    d->look = number;
+    st = place_pictures(d);
+    return st == NULL && d->shown.count > 0 ? read_pieces(d, d->shown.count, &viewing) : st;
+}
+
+sheaf_status *sheaf__dialogue_load(sheaf__dialogue *d, const char *path, int64_t number)
+{
+    sheaf__dialogue loaded = { .wording = d->wording };
+    sheaf__text_record m = { 0 };
+    sheaf__message *said = NULL;
+    json_t *record = NULL;
+    sheaf_status *st = hash_of(&loaded.held, path);
+    TRY(st, sheaf__json_load(&record, path));
+    if (st != NULL)
+        return st;
+    sheaf__record_tidy(record);
+    st = sheaf__text_record_list(&m, record, true, false);
+    if (st == NULL && (said = malloc((size_t)m.messages * sizeof *said)) == NULL)
+        st = sheaf__no_memory("conversation");
+    if (st == NULL) {
+        sheaf__text_said(said, &m);
+        st = sheaf__wording_turns(said, m.messages);
+    }
+    if (st == NULL && strcmp(said[m.messages - 1].role, SHEAF__USER) == 0)
+        st = sheaf_expected(sheaf_fail(SHEAF_E_DATA, "message %" PRId64, m.messages),
+                            "an answer after the last question");
+    TRY(st, load_all(&loaded, &m, path, number));
+    if (st == NULL && (loaded.file = strdup(path)) == NULL)
+        st = sheaf__no_memory("conversation");
+    free(said);
+    sheaf__text_record_release(&m);
+    json_decref(record);
+    if (st != NULL) {
+        sheaf__dialogue_release(&loaded);
+        return sheaf_in(st, "%s", path);
+    }
+    sheaf__dialogue_release(d);
+    *d = loaded;
+    return NULL;
 }

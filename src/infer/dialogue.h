@@ -68,11 +68,3 @@ sheaf_status *sheaf__dialogue_save(sheaf__dialogue *d, const char *path);
  * failure nothing changes. Errors: SHEAF_E_DATA that names the message or the field; those of the
  * pictures. */
 sheaf_status *sheaf__dialogue_load(sheaf__dialogue *d, const char *path, int64_t number);
-
-/* Private to both: a message more, `role` being one of the constants; a path (malloc'd) that holds
- * wherever the process goes, in place of *path; the pieces of all pictures with their pixels, which
- * are read of the last `fresh` ones. */
-sheaf_status *sheaf__dialogue_add(sheaf__dialogue *d, const char *role, const char *content);
-sheaf_status *sheaf__dialogue_whole(char **path);
-sheaf_status *sheaf__dialogue_pieces(sheaf__dialogue *d, int64_t fresh,
-                                     const sheaf__viewing *viewing);

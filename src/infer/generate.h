@@ -91,11 +91,6 @@ sheaf_status *sheaf__generate(sheaf__continuation *out, sheaf__model *model,
                               const sheaf__prompt *prompt, int64_t count,
                               const sheaf__generate_options *options);
 
-/* sheaf__share_answers - after each group made its share of `out` (sheaf__share_of()), with status
- * `st`, which is consumed: all have all, also what there was when one was stopped; SHEAF_E_STOPPED
- * on all then. Collective among peers, but for a rank that failed otherwise. */
-sheaf_status *sheaf__share_answers(sheaf__continuation *out, const sheaf__context *context,
-                                   int64_t count, int64_t best, sheaf_status *st);
 /* sheaf__image_needed - what a prompt without one is answered where the model looks at one in every
  * layer. */
 sheaf_status *sheaf__image_needed(sheaf_code code, const char *what, const sheaf_config *config);

@@ -28,9 +28,6 @@ typedef struct sheaf__question {
 /* sheaf__question_open - the model's config and the data. Close also after a failure; it can be
  * opened again with other options. */
 sheaf_status *sheaf__question_open(sheaf__question *question, const sheaf_events *events);
-/* sheaf__question_images - what each row holds without data, into question->each: as images_text
- * says of the opened model. Errors: SHEAF_E_ARG. */
-sheaf_status *sheaf__question_images(sheaf__question *question, const sheaf_events *events);
 /* sheaf__question_look - counts images, padding and positions of a row again, after the micro-batch
  * changed. */
 void sheaf__question_look(sheaf__question *question, const sheaf_events *events);
