@@ -136,8 +136,8 @@ typedef struct sheaf_model_generate_options {
                               texts, as the family's own program has it */
     bool sat_order; /* of steps: SwissArmyTransformer's in place of transformers' (docs/generate.md)
                      */
-    const sheaf_events *events; /* progress over prompts, and what was chosen; NULL: the model's
-                                   events hear of the latter */
+    const sheaf_events *events; /* progress over prompts, and what was chosen; NULL: the
+                                   latter goes to the model's events */
 } sheaf_model_generate_options;
 
 /* One of several prompts. One of the first three is given. */
@@ -276,7 +276,7 @@ typedef struct sheaf_chat_options {
 SHEAF_API sheaf_status *sheaf_chat_begin(sheaf_chat **out, sheaf_model *model,
                                          const sheaf_chat_options *options);
 /* sheaf_chat_serve - of the others: answers what the first asks until it ends. Where the control of
- * answers->control asks to stop, the first hears that this process is to end. Returns what the
+ * answers->control asks to stop, the first one's sheaf_chat_wait() says so. Returns what the
  * first ended with; SHEAF_E_PEER where it is gone. */
 SHEAF_API sheaf_status *sheaf_chat_serve(sheaf_chat *chat);
 /* sheaf_chat_wait - of the first, now and then while nothing is asked: *over: another process is

@@ -86,7 +86,7 @@ typedef struct sheaf_render_options {
     const char *chat_template; /* by name (docs/templates.md); NULL: the one stored there */
     const char *date;          /* that a template writes; NULL: the template's own, else today's */
     bool generation_prompt;    /* end with what makes a model answer */
-    /* Hears of each record, in order; a status ends it. */
+    /* Called with each record, in order; a status ends it. */
     sheaf_status *(*take)(void *context, const sheaf_rendered *record);
     void *context;
     const sheaf_events *events; /* may be NULL */

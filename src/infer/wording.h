@@ -60,7 +60,7 @@ typedef struct sheaf__wording_options {
     bool today;            /* and today's where it has none; else to lay out is an error */
     bool specials;         /* as above */
     int64_t max_length;
-    /* told which template it is, where there is a choice; may be NULL */
+    /* notes which template it is, where there is a choice; may be NULL */
     const sheaf_events *events;
 } sheaf__wording_options;
 

@@ -139,7 +139,7 @@ static sheaf_status *find_past(sheaf__generate_options *how, const sheaf__answer
     return NULL;
 }
 
-/* Whoever listens hears of the first group alone. */
+/* Callbacks get the first group's answers: groups share prompts where there are none. */
 static bool divides(const sheaf__answering *w)
 {
     return w->count > 1 && w->a->on_token == NULL && w->a->on_text == NULL;

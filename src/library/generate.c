@@ -39,7 +39,7 @@ static sheaf_status *read_tokens(sheaf__prompts *prompts, const sheaf_model_prom
     return st;
 }
 
-/* What is asked, as one more of *prompts. */
+/* One more of *prompts. */
 static sheaf_status *read_prompt(sheaf__prompts *prompts, const sheaf_model *m,
                                  const sheaf_model_prompt *p, const char *system)
 {

@@ -1,5 +1,5 @@
 /* generation_config.h - generation_config.json of a model: which tokens end an answer, and how it
- * is sampled where nobody says otherwise. */
+ * is sampled where no option says otherwise. */
 #pragma once
 
 #include "base/events.h"

@@ -256,7 +256,7 @@ void sheaf_model_close(sheaf_model *m)
     free(m);
 }
 
-/* ---- how it is asked ---- */
+/* ---- options of answers ---- */
 
 static sheaf_status *check_options(const sheaf_model_generate_options *o)
 {

@@ -1,9 +1,10 @@
 /* run_model.h - a model as eval, generate and chat take it: also the output folder of a training
  * run, or one checkpoint in it, which mean the run's base with what it trained.
  *
- *   OUT                               its result, OUT/adapter or OUT/model; before the run is done
- * its newest checkpoint OUT/checkpoints/step-00000010     the adapter, or the tensors that were
- * trained, as they were after that step
+ *   OUT                            its result, OUT/adapter or OUT/model; before the run is done
+ *                                  its newest checkpoint
+ *   OUT/checkpoints/step-00000010  the adapter, or the tensors that were trained, as they were
+ *                                  after that step
  *
  * Tokenizer, template and query are the run's where no flag gives them. The base is the one that
  * OUT/settings names, unless --model names it and --adapter the run. */

@@ -42,8 +42,8 @@ static bool is_press(int number)
 
 static void on_interrupt(int number)
 {
-    if (atomic_fetch_add(&asked.stop, is_press(number) ? 1 : 2) >
-        2) { /* it was asked often enough */
+    const int before = atomic_fetch_add(&asked.stop, is_press(number) ? 1 : 2);
+    if (before > 2) { /* impatient */
         signal(number, SIG_DFL);
         raise(number);
     }
@@ -203,7 +203,7 @@ static bool is_about_question(const sheaf_status *st)
     return code == SHEAF_E_DATA || code == SHEAF_E_UNSUPPORTED || code == SHEAF_E_ARG;
 }
 
-/* What was said is lost where a full disk ends the chat. */
+/* A full disk does not end the chat: that would lose the conversation. */
 static void keep(session *t)
 {
     sheaf_status *st = t->save == NULL ? NULL : sheaf_chat_save(t->chat, t->save);
@@ -375,7 +375,7 @@ static bool obey(session *t, const char *line)
     return true;
 }
 
-/* mpirun and srun may have been told not to pass anything on, or had nothing. */
+/* mpirun and srun may be set to pass no input on, or had none. */
 static sheaf_status *no_input(const session *t)
 {
     const char *launcher = cli_processes_launcher();
