@@ -8,7 +8,13 @@
 #include "pickle_inner.h"
 #include "base/base.h"
 
-enum { HIGHEST_PROTOCOL = 5, BIG_MOST = 1 << 16, SMALLEST_LIMIT = 64 << 10, LIMIT_PER_BYTE = 96 };
+enum {
+    HIGHEST_PROTOCOL = 5,
+    BIG_MOST = 1 << 16,
+    SMALLEST_LIMIT = 64 << 10,
+    LIMIT_PER_BYTE = 96,
+    MOST_MEMORY = 1 << 30
+};
 
 typedef struct machine {
     sheaf_pickle_doc *doc;
@@ -555,17 +561,15 @@ static sheaf_status *run(machine *r)
 }
 
 sheaf_status *sheaf__pickle_parse(sheaf_pickle_doc **out, size_t *used, const void *bytes,
-                                  size_t size, const sheaf_pickle_options *options)
+                                  size_t size)
 {
     machine r = { .bytes = bytes, .size = size };
-    const size_t most =
-        options != NULL && options->max_memory > 0 ? options->max_memory : (size_t)1 << 30;
     sheaf_status *st = sheaf__pickle_new(&r.doc);
     if (st != NULL)
         return st;
-    r.doc->arena->limit = most;
-    if (most > SMALLEST_LIMIT && size < (most - SMALLEST_LIMIT) / LIMIT_PER_BYTE)
-        r.doc->arena->limit = size * LIMIT_PER_BYTE + SMALLEST_LIMIT;
+    r.doc->arena->limit = size < (MOST_MEMORY - SMALLEST_LIMIT) / LIMIT_PER_BYTE
+                              ? size * LIMIT_PER_BYTE + SMALLEST_LIMIT
+                              : MOST_MEMORY;
     st = run(&r);
     if (st == NULL) {
         sheaf_pickle *root = r.stack.at[0];

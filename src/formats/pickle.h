@@ -112,17 +112,12 @@ typedef struct sheaf_pickle_doc {
     struct sheaf_pickle_arena *arena;
 } sheaf_pickle_doc;
 
-typedef struct sheaf_pickle_options {
-    size_t max_memory; /* for values; 0 = 1 GiB. Never more than 96 times the pickle's bytes + 64
-                          KiB */
-} sheaf_pickle_options;
-
 /* sheaf__pickle_parse - a pickle. `used` NULL: it fills `bytes` to the last; else more may follow,
- * and *used is its length. `options` may be NULL. Errors: SHEAF_E_FORMAT with the byte where it
- * goes wrong, SHEAF_E_UNSAFE with the name that would have been called, SHEAF_E_UNSUPPORTED
- * (protocol 0 or 1), SHEAF_E_MEMORY. */
+ * and *used is its length. Its values take at most 96 times its bytes and 64 KiB, and 1 GiB.
+ * Errors: SHEAF_E_FORMAT with the byte where it goes wrong, SHEAF_E_UNSAFE with the name that would
+ * have been called, SHEAF_E_UNSUPPORTED (protocol 0 or 1), SHEAF_E_MEMORY. */
 sheaf_status *sheaf__pickle_parse(sheaf_pickle_doc **out, size_t *used, const void *bytes,
-                                  size_t size, const sheaf_pickle_options *options);
+                                  size_t size);
 void sheaf__pickle_free(sheaf_pickle_doc *doc);
 
 /* ---- looking at values; every function takes NULL for the value and answers "no" ---- */

@@ -15,14 +15,14 @@
 static sheaf_pickle_doc *parse(const char *bytes, size_t size)
 {
     sheaf_pickle_doc *doc = NULL;
-    CHECK_OK(sheaf__pickle_parse(&doc, NULL, bytes, size, NULL));
+    CHECK_OK(sheaf__pickle_parse(&doc, NULL, bytes, size));
     return doc;
 }
 
 static sheaf_status *parse_only(const char *bytes, size_t size)
 {
     sheaf_pickle_doc *doc = NULL;
-    sheaf_status *st = sheaf__pickle_parse(&doc, NULL, bytes, size, NULL);
+    sheaf_status *st = sheaf__pickle_parse(&doc, NULL, bytes, size);
     sheaf__pickle_free(doc);
     return st;
 }
@@ -560,19 +560,6 @@ static void test_parse__memory_is_bounded_by_the_bytes(void **state)
     CHECK_FAILS(parse_only(text.at, text.size), SHEAF_E_FORMAT, "bytes of memory");
     sheaf__text_release(&text);
     free(zeros);
-    sheaf_pickle_doc *doc = NULL;
-    CHECK_FAILS(sheaf__pickle_parse(&doc, NULL, P("]]]]]aaaa"),
-                                    &(sheaf_pickle_options){ .max_memory = 100 }),
-                SHEAF_E_FORMAT, "100 bytes");
-    doc = parse(P("]]]]]aaaa"));
-    const size_t used = doc->arena->used; /* which is enough, and a byte less is not */
-    sheaf__pickle_free(doc);
-    CHECK_OK(sheaf__pickle_parse(&doc, NULL, P("]]]]]aaaa"),
-                                 &(sheaf_pickle_options){ .max_memory = used }));
-    sheaf__pickle_free(doc);
-    CHECK_FAILS(sheaf__pickle_parse(&doc, NULL, P("]]]]]aaaa"),
-                                    &(sheaf_pickle_options){ .max_memory = used - 1 }),
-                SHEAF_E_FORMAT, "bytes of memory");
 }
 
 /* Ten thousand tensors in one storage, as many storages, and equal ones told apart by what they

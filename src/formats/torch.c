@@ -57,7 +57,7 @@ static sheaf_status *read_pickle(sheaf_torch *file, const sheaf_zip *zip)
     }
     sheaf_status *st =
         sheaf__zip_read(&text, &size, zip, entry, file->fd, SHEAF_TORCH_MAX_PICKLE, file->path);
-    TRY(st, sheaf_in(sheaf__pickle_parse(&file->doc, NULL, text, size, NULL), "%s", file->path));
+    TRY(st, sheaf_in(sheaf__pickle_parse(&file->doc, NULL, text, size), "%s", file->path));
     free(text);
     return st;
 }

@@ -44,10 +44,10 @@ static sheaf_status *read_one(sheaf_pickle_doc **out, window *w, size_t *at)
 {
     for (;;) {
         size_t used = 0;
-        sheaf_status *st =
-            *at < w->size ? sheaf__pickle_parse(out, &used, w->bytes + *at, w->size - *at, NULL)
-                          : sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "pickle"),
-                                           "one more; the file is cut short");
+        sheaf_status *st = *at < w->size
+                               ? sheaf__pickle_parse(out, &used, w->bytes + *at, w->size - *at)
+                               : sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "pickle"),
+                                                "one more; the file is cut short");
         if (st == NULL) {
             *at += used;
             return NULL;

@@ -230,7 +230,7 @@ static void test_open_at__items_of_a_distributed_checkpoint(void **state)
         if (sheaf__path_kind(path) != SHEAF_PATH_FILE)
             continue;
         CHECK_OK(sheaf__file_read_all(&bytes, &size, path, SHEAF_TORCH_MAX_PICKLE));
-        CHECK_OK(sheaf__pickle_parse(&doc, NULL, bytes, size, NULL));
+        CHECK_OK(sheaf__pickle_parse(&doc, NULL, bytes, size));
         const sheaf_pickle *data = sheaf__pickle_get(doc->root, "storage_data");
         for (int64_t k = 0; k < sheaf__pickle_count(data); k++, items++)
             check_item(folder, doc->root, sheaf__pickle_key(data, k), sheaf__pickle_value(data, k));

@@ -247,7 +247,7 @@ static void read_pickle(const uint8_t *bytes, size_t size)
     char *again = NULL;
     size_t again_size = 0;
     int steps = 10000;
-    sheaf_status *st = sheaf__pickle_parse(&doc, NULL, bytes, size, NULL);
+    sheaf_status *st = sheaf__pickle_parse(&doc, NULL, bytes, size);
     if (st == NULL) {
         for (int64_t i = 0; i < doc->ntensors; i++)
             check_tensor(doc, &doc->tensor[i]);

@@ -19,7 +19,7 @@ sheaf_status *sheaf__dcp_metadata(dcp_reading *r)
             "copy it from where this checkpoint was written",
             "no such file: the save did not finish, or the file was left behind (its name begins with a dot)");
     sheaf_status *st = sheaf__file_read_all(&bytes, &size, path, MAX_METADATA);
-    TRY(st, sheaf__pickle_parse(&r->meta, NULL, bytes, size, NULL));
+    TRY(st, sheaf__pickle_parse(&r->meta, NULL, bytes, size));
     if (st == NULL && sheaf__pickle_get(r->meta->root, "state_dict_metadata") == NULL)
         st = sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "%s", path), "a Metadata object");
     free(bytes);

@@ -369,7 +369,7 @@ static void change_doc(sheaf_pickle_doc *doc, const uint32_t n[4], bool *consist
 bool fuzz_change_pickle(fuzz_bytes *b, const uint32_t n[4], bool *consistent)
 {
     sheaf_pickle_doc *doc = NULL;
-    sheaf_status *st = sheaf__pickle_parse(&doc, NULL, b->at, b->size, NULL);
+    sheaf_status *st = sheaf__pickle_parse(&doc, NULL, b->at, b->size);
     if (st != NULL) {
         sheaf_status_free(st);
         return false;
