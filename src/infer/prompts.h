@@ -71,11 +71,6 @@ sheaf_status *sheaf__prompts_add_turns(sheaf__prompts *prompts, const sheaf__wor
 sheaf_status *sheaf__prompts_add_ids(sheaf__prompts *prompts, const json_t *list,
                                      const char *expected);
 sheaf_status *sheaf__prompts_add_list(sheaf__prompts *prompts, const char *list);
-/* sheaf__prompts_rows - every row up to its first label is a prompt; the text of its labels, where
- * there are any and the model has text, is what is expected. Rows without labels are prompts as a
- * whole. Borrows `data`. Errors: SHEAF_E_UNSUPPORTED for packed rows, and for padding inside. */
-sheaf_status *sheaf__prompts_rows(sheaf__prompts *prompts, const sheaf__wording *wording,
-                                  const sheaf_data *data);
 /* sheaf__prompts_check_picture - what cannot be loaded is better known before a token is made. */
 sheaf_status *sheaf__prompts_check_picture(const char *path);
 
