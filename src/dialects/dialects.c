@@ -58,8 +58,8 @@ static bool is_held(const sheaf_catalog *c)
     return true;
 }
 
-/* Weights of a model that sheaf has must be of what its readers widen. One that it has not is told
- * elsewhere. */
+/* Weights of a model that sheaf has must be of what its readers widen. One that it has not is
+ * reported elsewhere. */
 static sheaf_status *check_dtypes(sheaf_catalog *c)
 {
     sheaf_status *st = NULL;

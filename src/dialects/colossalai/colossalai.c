@@ -328,8 +328,8 @@ static sheaf_status *check_index(const reading *r, const sheaf__names *names)
 {
     static const char index[] = "pytorch_optim.bin.index.json";
     char path[SHEAF_PATH_SIZE];
-    json_t *root = NULL, *told = json_object();
-    if (told == NULL)
+    json_t *root = NULL, *listed = json_object();
+    if (listed == NULL)
         return sheaf__no_memory(r->dir);
     sheaf__path_in(path, r->dir, index);
     sheaf_status *st = sheaf__names_has(names, index)
@@ -341,13 +341,14 @@ static sheaf_status *check_index(const reading *r, const sheaf__names *names)
     {
         const char *file = json_string_value(value);
         if (st != NULL || file == NULL || sheaf__names_has(names, file) ||
-            json_object_get(told, file) != NULL)
+            json_object_get(listed, file) != NULL)
             continue;
         st = sheaf__defect(r->c, "missing", path, "", "every file that the index names",
                            "copy the other files of this save too", "no %.200s", file);
-        TRY(st, json_object_set_new(told, file, json_true()) != 0 ? sheaf__no_memory(path) : NULL);
+        TRY(st,
+            json_object_set_new(listed, file, json_true()) != 0 ? sheaf__no_memory(path) : NULL);
     }
-    json_decref(told);
+    json_decref(listed);
     json_decref(root);
     return st;
 }

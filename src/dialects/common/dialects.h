@@ -48,7 +48,7 @@ sheaf_status *sheaf__dialect_check(sheaf_catalog *catalog, const sheaf_dialect_h
  * NULL when there is none. */
 sheaf_status *sheaf__dialect_denied(const char *path, const sheaf_catalog *catalog);
 /* sheaf__dialect_unread - a value at `name` of a PyTorch file that is no tensor here: a finding
- * "unread" where it is, or holds, one for its program. *told (may be NULL) says whether there was
- * one. */
-sheaf_status *sheaf__dialect_unread(bool *told, sheaf_catalog *catalog, const char *path,
+ * "unread" where it is, or holds, one for its program. *noted (may be NULL) says whether there
+ * was one. */
+sheaf_status *sheaf__dialect_unread(bool *noted, sheaf_catalog *catalog, const char *path,
                                     const char *name, const sheaf_pickle *value);

@@ -101,17 +101,18 @@ static sheaf_status *begin_shard(sheaf_folder *f, int shard, const sheaf_safeten
                                              { SHEAF__BASE_PRINT, (char *)base_print } };
     const int64_t npairs = base_print != NULL ? 2 : 1;
     int64_t n = 0;
-    char *name = NULL, *path = NULL;
+    char *name = NULL, path[SHEAF_PATH_SIZE];
     for (int64_t i = 0; i < f->count; i++)
         if (f->place[i].shard == shard) {
             f->place[i].index = n;
             some[n++] = specs[i];
         }
     sheaf_status *st = shard_name(&name, f, shard);
-    TRY(st, sheaf__path_join(&path, sheaf__folder_dir(f), name));
-    TRY(st, sheaf__safetensors_begin(&f->writer[shard], path, some, n, pairs, npairs));
+    if (st == NULL)
+        st = sheaf__safetensors_begin(&f->writer[shard],
+                                      sheaf__path_in(path, sheaf__folder_dir(f), name), some, n,
+                                      pairs, npairs);
     free(name);
-    free(path);
     return st;
 }
 

@@ -182,13 +182,13 @@ static sheaf_status *take_torch(taking *t, const char *path)
     return st;
 }
 
-sheaf_status *sheaf__dialect_unread(bool *told, sheaf_catalog *c, const char *path,
+sheaf_status *sheaf__dialect_unread(bool *noted, sheaf_catalog *c, const char *path,
                                     const char *name, const sheaf_pickle *value)
 {
     char buffer[SHEAF_PICKLE_UNREAD_MOST];
     const char *is = sheaf__pickle_unread(value, buffer, &c->looks);
-    if (told != NULL)
-        *told = is != NULL;
+    if (noted != NULL)
+        *noted = is != NULL;
     return is == NULL
                ? NULL
                : sheaf__defect(

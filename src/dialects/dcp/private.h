@@ -50,12 +50,12 @@ typedef struct dcp_reading {
     char *other;               /* one of the latter */
 } dcp_reading;
 
-/* sheaf__dcp_metadata - fills `meta`; NULL where it cannot be had (told).
+/* sheaf__dcp_metadata - fills `meta`; NULL where it cannot be had, with a finding.
  * sheaf__dcp_items - then item, file and path of what it says. */
 sheaf_status *sheaf__dcp_metadata(dcp_reading *r);
 sheaf_status *sheaf__dcp_items(dcp_reading *r);
 /* sheaf__dcp_chunk - the chunk of a tensor as a piece of it; *found false when it is not there
- * (told). */
+ * (with a finding). */
 sheaf_status *sheaf__dcp_chunk(sheaf_piece *out, bool *found, dcp_reading *r, const char *key,
                                int ndim, const int64_t *offsets, const int64_t *sizes,
                                sheaf_dtype *dtype);

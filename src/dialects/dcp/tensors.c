@@ -166,7 +166,8 @@ static role name_of(char **name, const dcp_reading *r, const char *key)
 
 /* ---- tensors ---- */
 
-/* An entry of state_dict_metadata: shape and chunks; false when it is no tensor, which is told. */
+/* An entry of state_dict_metadata: shape and chunks; false, with a finding, when it is no
+ * tensor. */
 static bool tensor_of(int *ndim, int64_t *shape, const sheaf_pickle **chunks, sheaf_status **st,
                       dcp_reading *r, const char *key, const sheaf_pickle *value)
 {

@@ -59,12 +59,12 @@ static sheaf_status *add_module_tensor(ds_reading *r, sheaf_catalog *part, const
     if (name == NULL || sheaf__pickle_is(sheaf__pickle_value(module, i), SHEAF_PICKLE_NONE))
         return NULL;
     if (t == NULL) {
-        bool told;
+        bool noted;
         sheaf_status *st =
-            sheaf__dialect_unread(&told, r->c, f->path, name, sheaf__pickle_value(module, i));
-        return st != NULL || told ? st
-                                  : sheaf__note(r->c, "unsupported", f->path, name, "a tensor", "",
-                                                "something else in `module`");
+            sheaf__dialect_unread(&noted, r->c, f->path, name, sheaf__pickle_value(module, i));
+        return st != NULL || noted ? st
+                                   : sheaf__note(r->c, "unsupported", f->path, name, "a tensor", "",
+                                                 "something else in `module`");
     }
     if (l != NULL) {
         if (sharded || sheaf__same_shape(l->told.ndim, l->told.shape, t->ndim, t->shape))

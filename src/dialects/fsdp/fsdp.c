@@ -237,12 +237,12 @@ static sheaf_status *tell_missing(reading *r)
 {
     enum { LISTED = 64 };
     sheaf_status *st = NULL;
-    for (int rank = 0, told = 0; st == NULL && rank < r->ranks && told < LISTED; rank++) {
+    for (int rank = 0, listed = 0; st == NULL && rank < r->ranks && listed < LISTED; rank++) {
         if (r->here[rank])
             continue;
         st = sheaf__not_there(r->c, "", "a file of every rank", "%s/model_world_size_%d_rank_%d.pt",
                               r->dir, r->ranks, rank);
-        told++;
+        listed++;
     }
     return st;
 }

@@ -166,11 +166,11 @@ static sheaf_status *add_tensor(reading *r, const sheaf__sat_part *part, int fil
         return sheaf__defect(r->c, "damaged", part->path, "", "names of tensors", "",
                              "a key of \"module\" that is no name");
     if (t == NULL) {
-        bool told;
-        sheaf_status *st = sheaf__dialect_unread(&told, r->c, part->path, name, value);
-        return st != NULL || told ? st
-                                  : sheaf__warning(r->c, "foreign", part->path, name, "a tensor",
-                                                   "", "a value that is none and is left out");
+        bool noted;
+        sheaf_status *st = sheaf__dialect_unread(&noted, r->c, part->path, name, value);
+        return st != NULL || noted ? st
+                                   : sheaf__warning(r->c, "foreign", part->path, name, "a tensor",
+                                                    "", "a value that is none and is left out");
     }
     sheaf_status *st = rule_of(&rule, r, part, &what, name, t);
     if (st != NULL)

@@ -266,14 +266,12 @@ static sheaf_status *describe_part(const sheaf_sat_writer *w, sheaf_pickle_doc *
 static sheaf_status *begin_part(sheaf_sat_writer *w, int rank, const char *dir)
 {
     sheaf_pickle_doc *doc = NULL;
-    char *path = NULL, name[64];
+    char path[SHEAF_PATH_SIZE], name[64];
     sheaf_status *st = sheaf__pickle_new(&doc);
     TRY(st, describe_part(w, doc));
     snprintf(name, sizeof name, "mp_rank_%02d_model_states.pt", rank);
-    TRY(st, sheaf__path_join(&path, dir, name));
-    TRY(st, sheaf__torch_begin(&w->part[rank], path, doc));
+    TRY(st, sheaf__torch_begin(&w->part[rank], sheaf__path_in(path, dir, name), doc));
     sheaf__pickle_free(doc);
-    free(path);
     return st;
 }
 
@@ -356,24 +354,22 @@ const char *sheaf_sat_name(const sheaf_sat_writer *w, int64_t i)
     return i >= 0 && i < w->count ? source_name(&w->item[i]) : NULL;
 }
 
-static sheaf_status *step_folder(char **dir, const sheaf_sat_writer *w)
+static const char *step_folder(char dir[SHEAF_PATH_SIZE], const sheaf_sat_writer *w)
 {
     char name[32];
     snprintf(name, sizeof name, "%" PRId64, w->step);
-    return sheaf__path_join(dir, sheaf_sat_dir(w), name);
+    return sheaf__path_in(dir, sheaf_sat_dir(w), name);
 }
 
 static sheaf_status *begin_parts(sheaf_sat_writer *w, const char *dst, bool replace)
 {
-    char *dir = NULL;
+    char dir[SHEAF_PATH_SIZE];
     w->part = calloc((size_t)w->ways, sizeof *w->part);
     sheaf_status *st = w->part == NULL ? sheaf__no_memory(memory_for) : NULL;
     TRY(st, sheaf__output_begin(&w->output, dst, replace));
-    TRY(st, step_folder(&dir, w));
-    TRY(st, sheaf__make_dir(dir));
+    TRY(st, sheaf__make_dir(step_folder(dir, w)));
     for (int rank = 0; st == NULL && rank < w->ways; rank++)
         st = begin_part(w, rank, dir);
-    free(dir);
     return st;
 }
 
@@ -452,17 +448,15 @@ const char *sheaf_sat_dir(const sheaf_sat_writer *w)
 
 sheaf_status *sheaf_sat_finish(sheaf_sat_writer *w)
 {
-    char *dir = NULL;
+    char dir[SHEAF_PATH_SIZE];
     sheaf_status *st = NULL;
     for (int rank = 0; st == NULL && rank < w->ways; rank++) {
         sheaf_torch_writer *part = w->part[rank];
         w->part[rank] = NULL;
         st = sheaf__torch_finish(part);
     }
-    TRY(st, step_folder(&dir, w));
-    TRY(st, sheaf__dir_sync(dir));
+    TRY(st, sheaf__dir_sync(step_folder(dir, w)));
     TRY(st, write_small(w));
-    free(dir);
     w->finished = st == NULL;
     return st;
 }
