@@ -169,27 +169,6 @@ static sheaf_status *check_table(sheaf_catalog *c, sheaf_logical *t, int64_t voc
 
 /* ---- which model ---- */
 
-static const char *in_catalog(const void *self, int64_t i)
-{
-    return ((const sheaf_catalog *)self)->tensor[i].told.name;
-}
-
-sheaf__tensor_names sheaf__catalog_names(const sheaf_catalog *c)
-{
-    return (sheaf__tensor_names){ in_catalog, c, c->count };
-}
-
-static const char *in_source(const void *self, int64_t i)
-{
-    sheaf_source *source = (sheaf_source *)self;
-    return source->entry(source, i)->name;
-}
-
-sheaf__tensor_names sheaf__source_names(sheaf_source *source)
-{
-    return (sheaf__tensor_names){ in_source, source, source->count(source) };
-}
-
 const char *sheaf__family_of(const sheaf_catalog *c)
 {
     const sheaf__tensor_names names = sheaf__catalog_names(c);

@@ -38,9 +38,6 @@ sheaf_status *sheaf__catalog_check_layers(sheaf_catalog *catalog);
 const char *sheaf__config_cure(const sheaf_catalog *catalog);
 /* sheaf__family_of - by the names of the tensors: "llama", "qwen2", "cogvlm", "cogagent"; NULL. */
 const char *sheaf__family_of(const sheaf_catalog *catalog);
-/* The names of all tensors. */
-sheaf__tensor_names sheaf__catalog_names(const sheaf_catalog *catalog);
-sheaf__tensor_names sheaf__source_names(sheaf_source *source);
 /* sheaf__tokenizer_rows - tokens that the tokenizer in `dir` knows, and the file that says so; -1
  * where there is none that can be read. Errors: SHEAF_E_MEMORY. */
 sheaf_status *sheaf__tokenizer_rows(int64_t *rows, char path[SHEAF_PATH_SIZE], const char *dir);
@@ -59,3 +56,24 @@ sheaf_status *sheaf__tied_head(bool *copy, sheaf_source *source, const char *tab
 /* sheaf__catalog_tied_head - the same of a catalog whose config ties them, as a note says that the
  * check of the model left: another head becomes a defect, a rounded one is left out. */
 sheaf_status *sheaf__catalog_tied_head(sheaf_catalog *catalog);
+
+/* ---- the names of all tensors ---- */
+
+static inline const char *sheaf__name_in_catalog(const void *self, int64_t i)
+{
+    return ((const sheaf_catalog *)self)->tensor[i].told.name;
+}
+static inline sheaf__tensor_names sheaf__catalog_names(const sheaf_catalog *c)
+{
+    return (sheaf__tensor_names){ sheaf__name_in_catalog, c, c->count };
+}
+
+static inline const char *sheaf__name_in_source(const void *self, int64_t i)
+{
+    sheaf_source *source = (sheaf_source *)self;
+    return source->entry(source, i)->name;
+}
+static inline sheaf__tensor_names sheaf__source_names(sheaf_source *source)
+{
+    return (sheaf__tensor_names){ sheaf__name_in_source, source, source->count(source) };
+}

@@ -1,8 +1,22 @@
-/* elsewhere.c - where else a part of a rank lies, for a hint; see parts.h. */
+/* elsewhere.c - the folder around a save, and where else a part of a rank lies; see parts.h. */
 #include "base/base.h"
 #include "base/file.h"
 #include "dialects/common/save.h"
 #include "dialects/sat/parts.h"
+
+const char *sheaf__sat_full_path(char full[SHEAF_PATH_SIZE], const char *path)
+{
+    if (realpath(path, full) == NULL)
+        snprintf(full, SHEAF_PATH_SIZE, "%s", path);
+    return full;
+}
+
+const char *sheaf__sat_parent(char parent[SHEAF_PATH_SIZE], const sheaf__sat_folder *f)
+{
+    char full[SHEAF_PATH_SIZE];
+    const bool plain = strcmp(sheaf__last_part(f->save), f->name) == 0;
+    return sheaf__path_above(parent, plain ? f->save : sheaf__sat_full_path(full, f->save));
+}
 
 /* A part of this rank in SAVE/tag? */
 static bool has_part(const char *save, const char *tag, int rank)

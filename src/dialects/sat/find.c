@@ -42,13 +42,6 @@ static bool has_config(const char *dir)
     return sheaf__path_has(dir, "model_config.json", SHEAF_PATH_NONE);
 }
 
-static const char *full_path(char full[SHEAF_PATH_SIZE], const char *path)
-{
-    if (realpath(path, full) == NULL)
-        snprintf(full, SHEAF_PATH_SIZE, "%s", path);
-    return full;
-}
-
 /* The subfolder of SAVE with parts whose name is a step, and the first of them: the one that
  * `latest` names, or the greatest; "": none. */
 static sheaf_status *newest_step(char out[SHEAF_SAT_STEP_SIZE], char first[SHEAF_PATH_SIZE],
@@ -113,7 +106,7 @@ static sheaf_status *is_step_folder(bool *yes, const char *dir)
     char full[SHEAF_PATH_SIZE], above[SHEAF_PATH_SIZE], part[SHEAF_PATH_SIZE];
     bool other = false;
     sheaf_status *st = holds_parts(yes, part, dir);
-    full_path(full, dir);
+    sheaf__sat_full_path(full, dir);
     if (!*yes || has_config(dir) || has_config(sheaf__path_above(above, full)))
         return st;
     *yes = sheaf__sat_step_of(sheaf__last_part(full)) != -2;
@@ -173,7 +166,7 @@ static sheaf_status *describe(sheaf__sat_folder *f, const char *save, const char
     const int64_t step = sheaf__sat_step_of(tag);
     *f = (sheaf__sat_folder){ .step = step >= 0 ? step : -1 };
     snprintf(f->save, sizeof f->save, "%s", save);
-    snprintf(f->name, sizeof f->name, "%s", sheaf__last_part(full_path(full, save)));
+    snprintf(f->name, sizeof f->name, "%s", sheaf__last_part(sheaf__sat_full_path(full, save)));
     snprintf(f->tag, sizeof f->tag, "%s", tag);
     if (*tag != '\0')
         sheaf__path_in(f->dir, save, tag);
@@ -265,7 +258,7 @@ static sheaf_status *add_step_folder(sheaf__sat_set *set, sheaf_catalog *c, cons
                                      const char *only)
 {
     char full[SHEAF_PATH_SIZE], save[SHEAF_PATH_SIZE];
-    const char *tag = sheaf__last_part(full_path(full, dir));
+    const char *tag = sheaf__last_part(sheaf__sat_full_path(full, dir));
     if (has_config(dir) || sheaf__sat_step_of(tag) == -2)
         return add_folder(set, c, dir, "", only);
     /* "20" and "./20" name their parent well; "." does not. */
@@ -300,13 +293,6 @@ static sheaf_status *add_siblings(sheaf__sat_set *set, sheaf_catalog *c, const c
     }
     sheaf__names_free(names, n);
     return st;
-}
-
-const char *sheaf__sat_parent(char parent[SHEAF_PATH_SIZE], const sheaf__sat_folder *f)
-{
-    char full[SHEAF_PATH_SIZE];
-    const bool plain = strcmp(sheaf__last_part(f->save), f->name) == 0;
-    return sheaf__path_above(parent, plain ? f->save : full_path(full, f->save));
 }
 
 static sheaf_status *look_beside(sheaf__sat_set *set, sheaf_catalog *c)

@@ -82,6 +82,8 @@ sheaf__sat_stamp sheaf__sat_stamp_of(const char *name);
 /* sheaf__sat_minutes - between two stamps of unknown years, the shorter way round the year. */
 int64_t sheaf__sat_minutes(const sheaf__sat_stamp *a, const sheaf__sat_stamp *b);
 
+/* sheaf__sat_full_path - from the root, links followed; `path` itself where it cannot be told. */
+const char *sheaf__sat_full_path(char full[SHEAF_PATH_SIZE], const char *path);
 /* sheaf__sat_parent - the folder that SAVE is in, also where it was given as "." or a link. */
 const char *sheaf__sat_parent(char parent[SHEAF_PATH_SIZE], const sheaf__sat_folder *folder);
 
