@@ -8,6 +8,7 @@
 #include "sheaf/control.h"
 #include "sheaf/dtype.h"
 #include "sheaf/events.h"
+#include "sheaf/generate.h"
 #include "sheaf/options.h"
 #include "sheaf/status.h"
 
@@ -56,6 +57,13 @@ typedef struct sheaf_model_evaluate_options {
     sheaf_bf16_sums bf16_sums;
     int slices;      /* parts every tensor falls into, a power of two; 0: the run's, else 8 */
     const char *isa; /* kernels: "ref", "avx2", "avx512", "avx512bf16" or "amx"; NULL: the best */
+    const char *save_logits; /* file of all logits: .safetensors, float32 [rows, length,
+                                vocabulary], by any number of groups; must not exist. NULL */
+    /* Prompts that it answers too, once the rows are read: out[i] answers prompt i, each to be
+     * freed, by options as of sheaf_prompts_begin(). NULL */
+    sheaf_prompts *prompts;
+    const sheaf_model_generate_options *answers;
+    sheaf_answer **out;
 } sheaf_model_evaluate_options;
 
 typedef struct sheaf_model_evaluate_report {
@@ -70,6 +78,12 @@ typedef struct sheaf_model_evaluate_report {
  * data; SHEAF_E_MEMORY when the planner says that memory does not suffice. */
 SHEAF_API sheaf_status *sheaf_model_evaluate(sheaf_model_evaluate_report *report,
                                              const sheaf_model_evaluate_options *options);
+/* sheaf_model_evaluate_open - the same of a model that is open, by its processes; it is loaded for
+ * the data where that was put off. Of the options those that say how a model is opened are the
+ * model's, but tokenizer, prompt_template and date, which are given again. */
+SHEAF_API sheaf_status *sheaf_model_evaluate_open(sheaf_model_evaluate_report *report,
+                                                  sheaf_model *model,
+                                                  const sheaf_model_evaluate_options *options);
 
 #ifdef __cplusplus
 }

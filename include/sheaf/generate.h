@@ -54,6 +54,8 @@ typedef struct sheaf_model_open_options {
     /* The processes that open it together, each with its rank (the command's --transport mpi): all
      * make the same calls, but where something else is said. NULL: this one is alone. */
     struct sheaf_comm *processes;
+    const char *evaluates; /* the path of data, where sheaf_model_evaluate_open() on them is all
+                              that is asked of it: what else it answers by is not read. NULL */
 } sheaf_model_open_options;
 
 /* sheaf_model_open - loads it; its ranks are threads, which wait until they are asked. Needs a
@@ -214,9 +216,9 @@ SHEAF_API sheaf_status *sheaf_prompts_look(sheaf_prompt_facts *facts, const shea
 /* sheaf_prompts_image - the path of image `k`, from 0, of prompt `i`; borrowed; NULL: no more. */
 SHEAF_API const char *sheaf_prompts_image(const sheaf_prompts *prompts, int64_t i, int64_t k);
 /* sheaf_prompts_match - does the answer say what the record of prompt `i` does, apart from blanks
- * at both ends, and from how thoughts are set off? */
+ * at both ends, from how thoughts are set off, and with any_case from capital letters? */
 SHEAF_API bool sheaf_prompts_match(const sheaf_prompts *prompts, int64_t i,
-                                   const sheaf_answer *answer);
+                                   const sheaf_answer *answer, bool any_case);
 /* sheaf_prompts_begin - how they are answered, and the model is loaded for them.
  *   options  as of sheaf_model_generate_all(); kept
  * Errors: SHEAF_E_DATA for a prompt that is longer than the model was made for, unless max_length

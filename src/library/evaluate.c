@@ -1,203 +1,269 @@
-/* evaluate.c - loss and accuracy of a model on data: see evaluation.h. */
+/* evaluate.c - loss and accuracy of a model, or a training run, on data: sheaf/evaluate.h.
+ *
+ * What decides the loss is the run's where nothing else is given: type of activations, slices,
+ * tokenizer, template, date, query, the order of bfloat16 sums, and of texts what is learned,
+ * whether special tokens in them are tokens, and what becomes of those that are too long. */
+#include "sheaf/evaluate.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include "base/base.h"
-#include "library/evaluation.h"
-
 #include "base/inside.h"
+#include "base/output.h"
 #include "comm/process.h"
+#include "formats/safetensors.h"
 #include "inputs/template.h"
+#include "library/model.h"
 #include "library/take.h"
-#include "library/train_settings.h"
-#include "models/crew.h"
 #include "plan/fits.h"
+#include "train/evaluate.h"
 
-/* Rows of tokens have no words. */
-static bool needs_words(const sheaf__evaluator *e)
-{
-    return e->words || sheaf__family_for(&e->opened.config)->towers != NULL;
-}
+typedef struct work {
+    sheaf_model *m;
+    sheaf_model_evaluate_options o; /* what the run or a default decides is filled in */
+    sheaf_data *rows;
+    sheaf__evaluation result;
+    _Atomic(sheaf_status *) failed; /* of who takes the logits */
+    atomic_int enough;
+    /* with o.save_logits: */
+    sheaf_file file;     /* open in all processes that write */
+    int64_t at;          /* where in it the logits begin */
+    bool created, begun; /* by this process; by all */
+    char *partial;       /* its path */
+} work;
 
-static void take_from_run(sheaf__evaluator *e)
-{
-    const sheaf_train_options *run = &e->run.r.options;
-    e->o.dtype = sheaf__run_model_dtype(&e->run, e->o.dtype, &e->opened.config, e->notes);
-    sheaf__sums_note(e->o.bf16_sums, e->o.dtype, e->notes);
-    e->o.bf16_sums = sheaf__sums_of(e->o.bf16_sums, e->run.r.options.sums, e->o.dtype);
-    e->of_run = sheaf__run_model_words(&e->run, &e->o.tokenizer, &e->o.prompt_template, &e->o.date,
-                                       &e->o.query);
-    if (e->o.loss_on == SHEAF_LOSS_UNNAMED)
-        e->o.loss_on = run->loss_on;
-    if (e->o.specials == 0)
-        e->o.specials = run->specials ? 1 : -1;
-    if (e->o.on_long == SHEAF_LONG_UNNAMED)
-        e->o.on_long = run->on_long;
-    /* else a length only refuses */
-    if (e->o.seq == 0 && (e->o.on_long == SHEAF_LONG_CUT || e->o.on_long == SHEAF_LONG_SKIP))
-        e->o.seq = run->seq;
-}
+/* ---- a file of logits: under another name until all are there ---- */
 
-sheaf_status *sheaf__evaluator_open(sheaf__evaluator *e)
+static sheaf_status *check_logits(const char *path)
 {
-    e->o.tp = e->o.tp > 0 ? e->o.tp : 1;
-    e->o.micro_batch = e->o.micro_batch > 0 ? e->o.micro_batch : 4;
-    sheaf_status *st = sheaf__run_model_open(&e->opened, &e->run,
-                                             &(sheaf__open_options){ .all = e->all,
-                                                                     .model = e->o.model,
-                                                                     .config = e->o.config,
-                                                                     .slices = e->o.slices,
-                                                                     .adapter = e->o.adapter,
-                                                                     .events = e->notes });
-    TRY(st, sheaf__run_model_ranks(&e->run, e->o.slices, e->o.tp));
-    if (st != NULL)
-        return st;
-    e->given_template = e->o.prompt_template;
-    e->given_date = e->o.date;
-    e->given_query = e->o.query;
-    take_from_run(e);
-    const bool words = needs_words(e);
-    return sheaf__wording_open(
-        &e->wording, &e->opened.config,
-        &(sheaf__wording_options){
-            .folder = words ? e->run.folder : NULL,
-            .tokenizer = words ? e->o.tokenizer : NULL,
-            .version = words ? e->o.prompt_template : NULL,
-            .of_run = e->of_run,
-            .date = words ? e->o.date : NULL,
-            .specials = e->o.specials > 0,
-            .events = sheaf__ends_with(e->o.data, ".safetensors") && !e->words ? NULL : e->notes });
-}
-
-static sheaf_status *open_rows(sheaf__evaluator *e)
-{
-    sheaf_status *st = sheaf_data_open(
-        &e->rows, e->o.data,
-        &(sheaf_data_options){ .config = &e->opened.config,
-                               .seq = e->o.seq,
-                               .events = e->o.events,
-                               .folder = e->run.folder,
-                               .tokenizer = e->o.tokenizer,
-                               .prompt_template = e->wording.images
-                                                      ? sheaf__wording_template(&e->wording)
-                                                      : e->o.prompt_template,
-                               .of_run = e->of_run,
-                               .date = e->o.date,
-                               .query = e->o.query,
-                               .loss_on = e->o.loss_on,
-                               .on_long = e->o.on_long,
-                               .on_bad = e->o.on_bad,
-                               .fields = e->o.fields,
-                               .specials = e->o.specials > 0,
-                               .cache = e->o.data_cache,
-                               .micro_batch = e->o.micro_batch,
-                               .threads = e->o.threads,
-                               .stop = e->stop });
-    if (st == NULL) /* of an answer a template tells where it begins, also to rows of tokens */
-        sheaf_data_note_unused(e->rows, e->o.data, e->words ? NULL : e->given_template,
-                               e->words ? NULL : e->given_date, e->given_query, e->o.events);
-    return st;
-}
-
-sheaf_status *sheaf__evaluator_layout(sheaf_plan_generation *out, sheaf__placement *place,
-                                      const sheaf__evaluator *e, int64_t count)
-{
-    *out = (sheaf_plan_generation){ .schema = e->opened.schema,
-                                    .lora = e->opened.lora,
-                                    .place = place,
-                                    .tp = e->o.tp,
-                                    .groups = e->o.dp,
-                                    .threads = e->o.threads,
-                                    .dtype = e->o.dtype,
-                                    .batch = e->o.micro_batch < count ? e->o.micro_batch : count };
-    return sheaf_in(sheaf__placement_read(place, e->o.place, e->opened.schema), "place");
-}
-
-static sheaf_status *check_memory(const sheaf__evaluator *e)
-{
-    sheaf__placement place;
-    sheaf_plan_generation asked;
-    double share;
-    if (!sheaf__process_asks(e->all, &share))
+    struct stat about;
+    if (path == NULL || lstat(path, &about) != 0)
         return NULL;
-    sheaf_status *st = sheaf__evaluator_layout(&asked, &place, e, sheaf_data_rows(e->rows));
-    asked.seq = sheaf_data_seq(e->rows);
-    TRY(st, sheaf_fits_evaluate(
-                &asked, e->rows, e->o.take != NULL,
-                &(sheaf_fits_how){ .force = e->o.force, .share = share, .events = e->o.events }));
+    return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--save-logits %s", path),
+                                      "a file that does not exist"),
+                       "something there already");
+}
+
+static sheaf_status *create_logits(work *w)
+{
+    const sheaf_safetensors_spec spec = {
+        .name = "logits",
+        .dtype = SHEAF_F32,
+        .ndim = 3,
+        .shape = { sheaf_data_rows(w->rows), sheaf_data_seq(w->rows), w->m->opened.config.vocab }
+    };
+    char *header = NULL;
+    size_t size = 0;
+    int64_t bytes = 0;
+    sheaf_status *st = sheaf__safetensors_plan(&header, &size, &w->at, &spec, 1, NULL, 0);
+    TRY(st, sheaf__safetensors_bytes(&bytes, &spec));
+    TRY(st, sheaf__partial_path(&w->partial, w->o.save_logits, "partial", 0));
+    TRY(st, sheaf__file_create(&w->file, w->partial));
+    w->created = st == NULL;
+    TRY(st, sheaf__file_reserve(&w->file, w->at + bytes));
+    TRY(st, sheaf__file_write_at(&w->file, header, size, 0));
+    free(header);
     return st;
 }
 
-static sheaf_status *take(void *self, int64_t row, int64_t position, const float *logits)
+/* `st`: of all before, consumed. */
+static sheaf_status *close_logits(work *w, sheaf_status *st)
 {
-    const sheaf__evaluator *e = self;
+    if (w->file.path == NULL)
+        return st;
+    TRY(st, sheaf__file_sync(&w->file));
+    sheaf_status *closed = sheaf__file_close(&w->file);
+    if (st == NULL)
+        return closed;
+    sheaf_status_free(closed);
+    return st;
+}
+
+/* A file that has failed is gone. */
+static sheaf_status *drop_logits(work *w, sheaf_status *st)
+{
+    st = close_logits(w, st);
+    if (st != NULL && w->created)
+        unlink(w->partial);
+    return st;
+}
+
+/* The first rank of every group writes; of processes each has the file open. */
+static sheaf_status *begin_logits(work *w)
+{
+    sheaf_comm *all = w->m->all;
+    const bool first = sheaf__all_first(all);
+    sheaf_status *st = sheaf__all_agree(all, first ? create_logits(w) : NULL);
+    TRY(st, sheaf__all_share(all, &w->partial));
+    TRY(st, sheaf__all_broadcast(all, &w->at, sizeof w->at));
+    if (st == NULL && !first &&
+        sheaf__all_number(all) % (w->m->placement.stages * w->m->o.tp) == 0) {
+        st = sheaf__file_open_write(&w->file, w->partial);
+        if (st != NULL)
+            sheaf_try_this(st, "an output on a file system that all hosts share");
+    }
+    st = sheaf__all_agree(all, st);
+    w->begun = st == NULL;
+    return w->begun ? NULL : drop_logits(w, st);
+}
+
+/* `st`: of all that came before, consumed. */
+static sheaf_status *finish_logits(work *w, sheaf_status *st)
+{
+    sheaf_comm *all = w->m->all;
+    if (!w->begun)
+        return st;
+    sheaf__doing_phase(sheaf_comm_doing(all), "finishing");
+    st = sheaf__all_agree(all, close_logits(w, st));
+    if (st == NULL && sheaf__all_first(all)) {
+        st = check_logits(w->o.save_logits); /* nothing is replaced, whatever came meanwhile */
+        TRY(st, sheaf__rename_new(w->partial, w->o.save_logits));
+    }
+    return drop_logits(w, sheaf__all_agree(all, st));
+}
+
+static sheaf_status *hand_on(work *w, int64_t row, int64_t position, const float *logits)
+{
+    const int64_t vocab = w->m->opened.config.vocab;
+    if (w->o.save_logits != NULL)
+        return sheaf__file_write_at(&w->file, logits, (size_t)vocab * 4,
+                                    w->at + (row * sheaf_data_seq(w->rows) + position) * vocab * 4);
     sheaf__numbers before = sheaf__callback_begin();
-    sheaf_status *st = e->o.take(e->o.context, row, position, logits, e->opened.config.vocab);
+    sheaf_status *st = w->o.take(w->o.context, row, position, logits, vocab);
     sheaf__numbers_restore(&before);
     return st;
 }
 
+/* A failure stops all ranks between two rows, as a request does: they wait for each other. */
+static sheaf_status *take(void *self, int64_t row, int64_t position, const float *logits)
+{
+    work *w = self;
+    const atomic_int *stop = sheaf__control_stop(w->o.control);
+    if (stop != NULL && atomic_load(stop) != 0)
+        atomic_store(&w->enough, 1);
+    if (atomic_load(&w->enough) != 0)
+        return NULL;
+    sheaf_status *none = NULL, *st = hand_on(w, row, position, logits);
+    if (st != NULL && !atomic_compare_exchange_strong(&w->failed, &none, st))
+        sheaf_status_free(st); /* another group's came first */
+    if (st != NULL)
+        atomic_store(&w->enough, 1);
+    return NULL;
+}
+
+/* ---- the evaluation ---- */
+
+static sheaf_status *open_rows(work *w)
+{
+    sheaf_model_evaluate_options *o = &w->o;
+    const sheaf_model *m = w->m;
+    const sheaf_train_options *run = &m->run.r.options;
+    const bool answers = o->prompts != NULL;
+    const char *version = o->prompt_template, *date = o->date, *query = o->query;
+    const bool of_run = sheaf__run_model_words(&m->run, &o->tokenizer, &version, &date, &query);
+    if (o->loss_on == SHEAF_LOSS_UNNAMED)
+        o->loss_on = run->loss_on;
+    if (o->on_long == SHEAF_LONG_UNNAMED)
+        o->on_long = run->on_long;
+    /* else a length only refuses */
+    if (o->seq == 0 && (o->on_long == SHEAF_LONG_CUT || o->on_long == SHEAF_LONG_SKIP))
+        o->seq = run->seq;
+    sheaf_status *st = sheaf_data_open(
+        &w->rows, o->data,
+        &(sheaf_data_options){
+            .config = &m->opened.config,
+            .seq = o->seq,
+            .events = o->events,
+            .folder = m->run.folder,
+            .tokenizer = o->tokenizer,
+            .prompt_template = m->wording.images ? sheaf__wording_template(&m->wording) : version,
+            .of_run = of_run,
+            .date = date,
+            .query = query,
+            .loss_on = o->loss_on,
+            .on_long = o->on_long,
+            .on_bad = o->on_bad,
+            .fields = o->fields,
+            .specials = o->specials == 0 ? run->specials : o->specials > 0,
+            .cache = o->data_cache,
+            .micro_batch = o->micro_batch,
+            .threads = m->o.threads,
+            .stop = sheaf__control_stop(o->control) });
+    if (st == NULL) /* of an answer a template tells where it begins, also to rows of tokens */
+        sheaf_data_note_unused(w->rows, o->data, answers ? NULL : o->prompt_template,
+                               answers ? NULL : o->date, o->query, o->events);
+    return st;
+}
+
+static sheaf_status *check_memory(const work *w)
+{
+    const sheaf_model *m = w->m;
+    double share;
+    if (!sheaf__process_asks(m->all, &share))
+        return NULL;
+    const int64_t rows = sheaf_data_rows(w->rows);
+    const sheaf_plan_generation asked = sheaf__model_layout(
+        m, w->o.micro_batch < rows ? w->o.micro_batch : rows, sheaf_data_seq(w->rows));
+    return sheaf_fits_evaluate(
+        &asked, w->rows, w->o.take != NULL || w->o.save_logits != NULL,
+        &(sheaf_fits_how){ .force = m->o.force, .share = share, .events = w->o.events });
+}
+
 static sheaf_status *on_rank(void *self, sheaf__model *model)
 {
-    sheaf__evaluator *e = self;
-    const bool first = sheaf__is_first(model->context), logits = e->o.take != NULL,
+    work *w = self;
+    const bool logits = w->o.take != NULL || w->o.save_logits != NULL,
                takes = logits && sheaf__is_first_of_group(model->context);
     sheaf__evaluation result;
-    sheaf_status *st = e->before == NULL ? NULL : e->before(e->self, model);
-    if (e->before != NULL)
-        st = sheaf__agree_groups(model->context, st);
-    TRY(st, sheaf__evaluate(&result, model, e->rows,
-                            &(sheaf__evaluate_options){ .micro_batch = e->o.micro_batch,
-                                                        .padded = logits,
-                                                        .take = takes ? take : NULL,
-                                                        .self = e,
-                                                        .stop = e->stop,
-                                                        .events = first ? e->o.events : NULL }));
+    sheaf_status *st =
+        sheaf__evaluate(&result, model, w->rows,
+                        &(sheaf__evaluate_options){
+                            .micro_batch = w->o.micro_batch,
+                            .padded = logits,
+                            .take = takes ? take : NULL,
+                            .self = w,
+                            .stop = logits ? &w->enough : sheaf__control_stop(w->o.control),
+                            .events = sheaf__is_first(model->context) ? w->o.events : NULL });
     if (st == NULL && sheaf__crew_keeps(model->context))
-        e->result = result;
-    return st == NULL && e->after != NULL ? e->after(e->self, model) : st;
+        w->result = result;
+    return st;
 }
 
-sheaf_status *sheaf__evaluator_run(sheaf__evaluator *e)
+static sheaf_status *evaluate(work *w)
 {
-    sheaf_status *st = open_rows(e);
-    TRY(st, check_memory(e));
-    if (st == NULL) {
-        e->positions = sheaf_data_seq(e->rows);
-        st = e->ready == NULL ? NULL : e->ready(e->self);
+    sheaf_model *m = w->m;
+    w->o.micro_batch = w->o.micro_batch > 0 ? w->o.micro_batch : 4;
+    sheaf_status *st = check_logits(w->o.save_logits);
+    TRY(st, open_rows(w));
+    TRY(st, check_memory(w));
+    int64_t positions = st == NULL ? sheaf_data_seq(w->rows) : 0;
+    if (w->o.prompts != NULL) {
+        const int64_t later = sheaf__prompts_positions(w->o.prompts, w->o.answers->max_new);
+        positions = later > positions ? later : positions;
     }
-    st = sheaf__together_evaluate(st, e);
-    if (st != NULL)
-        return st;
-    return sheaf__crew_run(&e->opened,
-                           &(sheaf__crew_options){ .all = e->all,
-                                                   .transport = e->transport,
-                                                   .ranks = e->o.tp,
-                                                   .groups = e->o.dp,
-                                                   .place = e->o.place,
-                                                   .threads = e->o.threads,
-                                                   .dtype = e->o.dtype,
-                                                   .isa = e->o.isa,
-                                                   .sums = e->o.bf16_sums == SHEAF_SUMS_TILES
-                                                               ? SHEAF__TILES
-                                                               : SHEAF__PAIRS,
-                                                   .positions = e->positions,
-                                                   .events = e->o.events },
-                           on_rank, e);
+    st = sheaf__together_evaluate(st, m, &w->o, w->rows, positions);
+    TRY(st, sheaf__model_load_for(m, positions));
+    if (w->o.save_logits != NULL)
+        TRY(st, begin_logits(w));
+    TRY(st, sheaf__model_ranks_do(m->ranks, on_rank, w));
+    sheaf_status *failed = atomic_exchange(&w->failed, NULL);
+    if (failed != NULL) {
+        sheaf_status_free(st);
+        st = failed;
+    }
+    if (w->o.prompts != NULL) {
+        TRY(st, sheaf_prompts_begin(w->o.prompts, w->o.answers));
+        TRY(st, sheaf_prompts_answer(w->o.out, w->o.prompts));
+    }
+    return finish_logits(w, st);
 }
-
-void sheaf__evaluator_close(sheaf__evaluator *e)
-{
-    sheaf_data_close(e->rows);
-    sheaf__wording_close(&e->wording);
-    sheaf__opened_close(&e->opened);
-    sheaf__run_model_release(&e->run);
-}
-
-/* ---- of another program ---- */
 
 static sheaf_status *check(const sheaf_model_evaluate_options *o)
 {
     static const char what[] = "sheaf_model_evaluate_options";
-    const bool sound = o->model != NULL && o->data != NULL && o->tp >= 0 && o->dp >= 0 &&
-                       o->threads >= 0 && o->micro_batch >= 0 && o->seq >= 0 && o->specials >= -1 &&
+    const bool sound = o->data != NULL && o->tp >= 0 && o->dp >= 0 && o->threads >= 0 &&
+                       o->micro_batch >= 0 && o->seq >= 0 && o->specials >= -1 &&
                        o->specials <= 1 && o->slices >= 0;
     if (sound && o->dp > 1 && o->take != NULL) /* which would be called by several at once */
         return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, what), "dp 1 beside take"), "%d",
@@ -214,25 +280,60 @@ static sheaf_status *check(const sheaf_model_evaluate_options *o)
     return st == NULL ? sheaf__take_type(what, o->dtype) : st;
 }
 
+sheaf_status *sheaf_model_evaluate_open(sheaf_model_evaluate_report *report, sheaf_model *model,
+                                        const sheaf_model_evaluate_options *options)
+{
+    SHEAF__INSIDE;
+    work w = { .m = model };
+    sheaf_status *st =
+        sheaf__take_options(&w.o, sizeof w.o, options, "sheaf_model_evaluate_options");
+    TRY(st, sheaf__take_report(report, "sheaf_model_evaluate_report"));
+    TRY(st, check(&w.o));
+    TRY(st, evaluate(&w));
+    if (st == NULL)
+        sheaf__give_report(report,
+                           &(sheaf_model_evaluate_report){ .loss = w.result.loss,
+                                                           .tokens = w.result.tokens,
+                                                           .correct = w.result.correct },
+                           sizeof *report);
+    sheaf_data_close(w.rows);
+    free(w.partial);
+    return st;
+}
+
 sheaf_status *sheaf_model_evaluate(sheaf_model_evaluate_report *report,
                                    const sheaf_model_evaluate_options *options)
 {
     SHEAF__INSIDE;
-    sheaf__evaluator e = { 0 };
-    sheaf_status *st =
-        sheaf__take_options(&e.o, sizeof e.o, options, "sheaf_model_evaluate_options");
+    sheaf_model_evaluate_options o;
+    sheaf_model *model = NULL;
+    sheaf_status *st = sheaf__take_options(&o, sizeof o, options, "sheaf_model_evaluate_options");
     TRY(st, sheaf__take_report(report, "sheaf_model_evaluate_report"));
-    TRY(st, check(&e.o));
-    e.stop = sheaf__control_stop(e.o.control);
-    e.notes = e.o.events;
-    TRY(st, sheaf__evaluator_open(&e));
-    TRY(st, sheaf__evaluator_run(&e));
-    if (st == NULL)
-        sheaf__give_report(report,
-                           &(sheaf_model_evaluate_report){ .loss = e.result.loss,
-                                                           .tokens = e.result.tokens,
-                                                           .correct = e.result.correct },
-                           sizeof *report);
-    sheaf__evaluator_close(&e);
+    if (st == NULL && o.model == NULL)
+        st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "sheaf_model_evaluate_options"), "a model");
+    TRY(st, check(&o));
+    TRY(st, sheaf_model_open(&model,
+                             &(sheaf_model_open_options){ .size = sizeof(sheaf_model_open_options),
+                                                          .model = o.model,
+                                                          .adapter = o.adapter,
+                                                          .config = o.config,
+                                                          .tokenizer = o.tokenizer,
+                                                          .prompt_template = o.prompt_template,
+                                                          .dtype = o.dtype,
+                                                          .tp = o.tp,
+                                                          .threads = o.threads,
+                                                          .place = o.place,
+                                                          .force = o.force,
+                                                          .events = o.events,
+                                                          .late = true,
+                                                          .slices = o.slices,
+                                                          .bf16_sums = o.bf16_sums,
+                                                          .isa = o.isa,
+                                                          .dp = o.dp,
+                                                          .date = o.date,
+                                                          .specials = o.specials,
+                                                          .evaluates = o.data }));
+    TRY(st, sheaf_model_evaluate_open(report, model, &o));
+    sheaf_model_close(model);
     return st;
 }

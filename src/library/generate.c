@@ -220,11 +220,20 @@ const char *sheaf_prompts_image(const sheaf_prompts *p, int64_t i, int64_t k)
     return k < about->nviewed ? about->viewed[k].path : k == 0 ? about->image : NULL;
 }
 
-bool sheaf_prompts_match(const sheaf_prompts *p, int64_t i, const sheaf_answer *answer)
+int64_t sheaf__prompts_positions(const sheaf_prompts *p, int64_t max_new)
+{
+    int64_t longest = 1;
+    for (int64_t i = 0; i < p->all.count; i++)
+        longest = p->all.prompt[i].n > longest ? p->all.prompt[i].n : longest;
+    return longest + max_new;
+}
+
+bool sheaf_prompts_match(const sheaf_prompts *p, int64_t i, const sheaf_answer *answer,
+                         bool any_case)
 {
     return i >= 0 && i < p->all.count &&
            sheaf__wording_same(&p->wording, sheaf_answer_text(answer), p->all.about[i].expected,
-                               false);
+                               any_case);
 }
 
 static int64_t positions_of(const sheaf__prompt *p)

@@ -47,6 +47,7 @@ static sheaf_status *prepare(sheaf_model *m, sheaf_model_open_options *o)
         return st;
     const bool of_run = sheaf__run_model_words(&m->run, &o->tokenizer, &o->prompt_template,
                                                &o->date, &(const char *){ "" });
+    const bool words = o->evaluates == NULL || sheaf__family_for(&m->opened.config)->towers != NULL;
     const int64_t most = m->opened.config.max_position;
     if (o->positions_fit && o->positions > most)
         o->positions = most;
@@ -56,19 +57,24 @@ static sheaf_status *prepare(sheaf_model *m, sheaf_model_open_options *o)
     sheaf__sums_note(o->bf16_sums, o->dtype, o->events);
     o->bf16_sums = sheaf__sums_of(o->bf16_sums, m->run.r.options.sums, o->dtype);
     const bool specials = o->specials == 0 ? m->run.r.options.specials : o->specials > 0;
-    st = sheaf__wording_open(&m->wording, &m->opened.config,
-                             &(sheaf__wording_options){ .folder = m->run.folder,
-                                                        .tokenizer = o->tokenizer,
-                                                        .version = o->prompt_template,
-                                                        .of_run = of_run,
-                                                        .date = o->date,
-                                                        .specials = specials,
-                                                        .today = sheaf__all_count(m->all) <= 1,
-                                                        .max_length = m->positions,
-                                                        .events = o->events });
-    TRY(st, sheaf__generation_config_read(&m->generation, m->run.folder, o->events));
+    st = sheaf__wording_open(
+        &m->wording, &m->opened.config,
+        &(sheaf__wording_options){ .folder = words ? m->run.folder : NULL,
+                                   .tokenizer = words ? o->tokenizer : NULL,
+                                   .version = words ? o->prompt_template : NULL,
+                                   .of_run = of_run,
+                                   .date = words ? o->date : NULL,
+                                   .specials = specials,
+                                   .today = o->evaluates == NULL && sheaf__all_count(m->all) <= 1,
+                                   .max_length = m->positions,
+                                   .events = o->evaluates != NULL &&
+                                                     sheaf__ends_with(o->evaluates, ".safetensors")
+                                                 ? NULL
+                                                 : o->events });
+    if (o->evaluates == NULL)
+        TRY(st, sheaf__generation_config_read(&m->generation, m->run.folder, o->events));
     TRY(st, sheaf_in(sheaf__placement_read(&m->placement, o->place, m->opened.schema), "place"));
-    if (st == NULL)
+    if (st == NULL && o->evaluates == NULL)
         sheaf__generation_config_stops(&m->wording, &m->generation);
     return st;
 }
@@ -125,13 +131,9 @@ sheaf_status *sheaf_model_look(sheaf_model_facts *to, const sheaf_model *m)
 
 /* ---- the weights ---- */
 
-static sheaf_status *fits(const sheaf_model *m, int64_t batch, int64_t seq, int64_t prompt,
-                          int64_t images, const int64_t patches[SHEAF__MOST_TOWERS])
+sheaf_plan_generation sheaf__model_layout(const sheaf_model *m, int64_t batch, int64_t seq)
 {
-    double share;
-    if (!sheaf__process_asks(m->all, &share))
-        return NULL;
-    sheaf_plan_generation asked = { .schema = m->opened.schema,
+    return (sheaf_plan_generation){ .schema = m->opened.schema,
                                     .lora = m->opened.lora,
                                     .place = &m->placement,
                                     .tp = m->o.tp,
@@ -139,9 +141,18 @@ static sheaf_status *fits(const sheaf_model *m, int64_t batch, int64_t seq, int6
                                     .threads = m->o.threads,
                                     .dtype = m->o.dtype,
                                     .batch = batch,
-                                    .seq = seq,
-                                    .prompt = prompt,
-                                    .images = images };
+                                    .seq = seq };
+}
+
+static sheaf_status *fits(const sheaf_model *m, int64_t batch, int64_t seq, int64_t prompt,
+                          int64_t images, const int64_t patches[SHEAF__MOST_TOWERS])
+{
+    double share;
+    if (!sheaf__process_asks(m->all, &share))
+        return NULL;
+    sheaf_plan_generation asked = sheaf__model_layout(m, batch, seq);
+    asked.prompt = prompt;
+    asked.images = images;
     memcpy(asked.patches, patches, sizeof asked.patches);
     return sheaf_fits_generate(
         &asked, &(sheaf_fits_how){ .force = m->o.force, .share = share, .events = m->o.events });
@@ -182,6 +193,23 @@ sheaf_status *sheaf_model_load(sheaf_model *m)
             m->positions = sheaf_plan_seq(&m->opened.config);
         st = fits(m, 1, m->positions, 0, m->wording.images, own);
         TRY(st, load(m, 1));
+    }
+    pthread_mutex_unlock(&m->loading);
+    return sheaf__all_agree(m->all, st);
+}
+
+sheaf_status *sheaf__model_load_for(sheaf_model *m, int64_t positions)
+{
+    sheaf_status *st = NULL;
+    pthread_mutex_lock(&m->loading);
+    if (m->ranks == NULL) {
+        m->positions = positions > m->positions ? positions : m->positions;
+        st = load(m, 0);
+    } else if (positions > m->positions) {
+        st = sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_DATA, "rows"),
+                                        "at most %" PRId64 " positions, as the model was opened",
+                                        (int64_t)m->positions),
+                         "%" PRId64, positions);
     }
     pthread_mutex_unlock(&m->loading);
     return sheaf__all_agree(m->all, st);

@@ -10,6 +10,8 @@
 #include "library/generation_config.h"
 #include "library/run_model.h"
 #include "models/crew.h"
+#include "plan/plan.h"
+#include "sheaf/evaluate.h"
 #include "sheaf/generate.h"
 
 /* The ranks of a loaded model, waiting for something to do together. */
@@ -119,6 +121,22 @@ sheaf_status *sheaf__no_prompt(const sheaf_model_generate_options *o, bool syste
 sheaf_status *sheaf__prompts_reach(const sheaf_config *config, const sheaf__prompts *prompts,
                                    int64_t max_new, int64_t max_length, const sheaf_events *events);
 
-/* sheaf__together_ask - as sheaf__together_evaluate(), of processes that answer these prompts. */
+/* sheaf__model_layout - so many sequences of `seq` positions as this model computes them. */
+sheaf_plan_generation sheaf__model_layout(const sheaf_model *model, int64_t batch, int64_t seq);
+/* sheaf__model_load_for - loads it, where it is not loaded, for so many positions of a sequence.
+ * Errors: SHEAF_E_DATA where it is loaded for fewer. */
+sheaf_status *sheaf__model_load_for(sheaf_model *model, int64_t positions);
+/* sheaf__prompts_positions - of the longest prompt and an answer of `max_new` tokens. */
+int64_t sheaf__prompts_positions(const sheaf_prompts *prompts, int64_t max_new);
+
+/* sheaf__together_evaluate - processes that evaluate a model together have the same in hand, which
+ * is proven before they load it: version and kind of machine, what is asked for, the model's config
+ * and its tensors (names, types, shapes, first and last rows), all of the adapter, the tokenizer,
+ * and the data. Collective of all, whatever came before in this one: `st`, which is consumed. The
+ * status of all, naming the rank and host that failed or has something else. */
+sheaf_status *sheaf__together_evaluate(sheaf_status *st, const sheaf_model *model,
+                                       const sheaf_model_evaluate_options *options,
+                                       const sheaf_data *rows, int64_t positions);
+/* sheaf__together_ask - the same of processes that answer these prompts. */
 sheaf_status *sheaf__together_ask(sheaf_status *st, const sheaf_model *model,
                                   const sheaf__prompts *prompts, const sheaf__asking *asking);

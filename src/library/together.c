@@ -1,6 +1,5 @@
-/* together.c - processes have the same in hand: see evaluation.h. */
+/* together.c - processes have the same in hand: see model.h. */
 #include "base/base.h"
-#include "library/evaluation.h"
 #include "library/model.h"
 
 #include "infer/batch_images.h"
@@ -71,23 +70,23 @@ static void add_answers(sheaf_text *t, const sheaf__asking *a)
     sheaf__text_add(t, "\n");
 }
 
-sheaf_status *sheaf__together_evaluate(sheaf_status *st, const sheaf__evaluator *e)
+sheaf_status *sheaf__together_evaluate(sheaf_status *st, const sheaf_model *m,
+                                       const sheaf_model_evaluate_options *o,
+                                       const sheaf_data *rows, int64_t positions)
 {
     sheaf_text t = { 0 };
-    if (sheaf__all_count(e->all) == 1)
+    if (sheaf__all_count(m->all) == 1)
         return st;
-    TRY(st, add_model(&t, &e->opened, e->run.folder, e->o.tokenizer, e->o.dtype, e->o.bf16_sums));
+    TRY(st, add_model(&t, &m->opened, m->run.folder, o->tokenizer, m->o.dtype, m->o.bf16_sums));
     sheaf__text_add(&t,
                     "the flags\ttp %d, dp %d, slices %d, dtype %s, micro-batch %" PRId64
-                    ", positions %" PRId64 ", place %s, logits %d, answers %d\n",
-                    e->o.tp, e->o.dp, e->opened.schema == NULL ? 0 : e->opened.schema->slices,
-                    sheaf_dtype_name(e->o.dtype), e->o.micro_batch, e->positions,
-                    e->o.place == NULL ? "" : e->o.place, e->o.take != NULL, e->asking != NULL);
-    if (st == NULL && e->asking != NULL)
-        add_answers(&t, e->asking);
+                    ", positions %" PRId64 ", place %s, logits %d\n",
+                    m->o.tp, m->o.dp, m->opened.schema->slices, sheaf_dtype_name(m->o.dtype),
+                    o->micro_batch, positions, m->o.place == NULL ? "" : m->o.place,
+                    o->take != NULL || o->save_logits != NULL);
     if (st == NULL)
-        sheaf__alike_line(&t, "the data", sheaf_data_hash(e->rows));
-    return compare(e->all, st, &t);
+        sheaf__alike_line(&t, "the data", sheaf_data_hash(rows));
+    return compare(m->all, st, &t);
 }
 
 /* Images, as the towers see them: files of one name may differ. */

@@ -12,7 +12,7 @@
 static const double LEAST = 1e-6; /* logits divided by it are finite */
 static const cli_choice orders[] = { { "transformers", 0 }, { "sat", 1 }, { 0 } };
 
-static void append(cli_option *table, const cli_option *rows, size_t bytes)
+void ask_append(cli_option *table, const cli_option *rows, size_t bytes)
 {
     while (table->name != NULL)
         table++;
@@ -46,7 +46,7 @@ void ask_model_table(cli_option *table, sheaf_model_open_options *m)
         { "isa", CLI_TEXT | CLI_HIDDEN, &m->isa, "ref, avx2, avx512, avx512bf16 or amx" },
         { 0 },
     };
-    append(table, rows, sizeof rows);
+    ask_append(table, rows, sizeof rows);
 }
 
 void ask_table(cli_option *table, ask_flags *f, sheaf_model_open_options *m, int64_t max_new)
@@ -94,7 +94,7 @@ void ask_table(cli_option *table, ask_flags *f, sheaf_model_open_options *m, int
           "with --json: each piece of text too as it comes, {\"piece\": TEXT} in a line" },
         { 0 },
     };
-    append(table, rows, sizeof rows);
+    ask_append(table, rows, sizeof rows);
 }
 
 sheaf_status *ask_open(sheaf_model **out, sheaf_model_facts *facts, const cli *cli,
@@ -136,6 +136,17 @@ sheaf_status *ask_options(sheaf_model_generate_options *out, const cli *cli,
 }
 
 /* ---- results ---- */
+
+void ask_images_json(json_t *to, const sheaf_prompts *prompts, int64_t prompt)
+{
+    json_t *images = json_array();
+    const char *image;
+    for (int64_t k = 0; (image = sheaf_prompts_image(prompts, prompt, k)) != NULL; k++)
+        json_array_append_new(images, ask_json(image));
+    if (json_array_size(images) > 1)
+        json_object_set(to, "images", images);
+    json_decref(images);
+}
 
 json_t *ask_json(const char *text)
 {

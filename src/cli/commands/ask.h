@@ -7,6 +7,10 @@
 #include "cli/lib/cli.h"
 #include "sheaf/generate.h"
 
+/* ask_append - rows of so many bytes, the last of them zero, to a table that ends with a zero
+ * entry.
+ */
+void ask_append(cli_option *table, const cli_option *rows, size_t bytes);
 /* ask_model_table - as ask_table(): which model, and how it is loaded. */
 void ask_model_table(cli_option *table, sheaf_model_open_options *model);
 
@@ -43,6 +47,8 @@ json_t *ask_answer_json(const sheaf_answer *answer);
 /* ask_json - `text` as a JSON string, null without one. What is no UTF-8 in it, a path, becomes
  * U+FFFD. */
 json_t *ask_json(const char *text);
+/* ask_images_json - "images" of an answer to this prompt: the paths, where there are several. */
+void ask_images_json(json_t *to, const sheaf_prompts *prompts, int64_t prompt);
 json_t *ask_json_real(double value); /* what is not finite is null */
 
 #define ASK_SLICES "parts every tensor falls into, a power of two (default the run's, else 8)"

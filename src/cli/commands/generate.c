@@ -50,19 +50,15 @@ static json_t *record_json(const work *w, int64_t i)
 {
     const sheaf_prompt_facts prompt = facts_of(w, i);
     const char *image = sheaf_prompts_image(w->prompts, i, 0);
-    json_t *one = ask_answer_json(w->out[i]), *images = json_array();
+    json_t *one = ask_answer_json(w->out[i]);
     json_object_set_new(one, "prompt", ask_json(prompt.text));
     if (image != NULL)
         json_object_set_new(one, "image", ask_json(image));
-    for (int64_t k = 0; (image = sheaf_prompts_image(w->prompts, i, k)) != NULL; k++)
-        json_array_append_new(images, ask_json(image));
-    if (json_array_size(images) > 1)
-        json_object_set(one, "images", images);
-    json_decref(images);
+    ask_images_json(one, w->prompts, i);
     if (prompt.expected != NULL) {
         json_object_set_new(one, "expected", ask_json(prompt.expected));
         json_object_set_new(one, "match",
-                            json_boolean(sheaf_prompts_match(w->prompts, i, w->out[i])));
+                            json_boolean(sheaf_prompts_match(w->prompts, i, w->out[i], false)));
     }
     return one;
 }
@@ -185,7 +181,7 @@ static void print_results(const work *w, bool stopped)
     for (int64_t i = 0; i < w->count; i++) {
         begun += tokens_of(w, i) > 0;
         compared += !stopped && facts_of(w, i).expected != NULL;
-        equal += sheaf_prompts_match(w->prompts, i, w->out[i]);
+        equal += sheaf_prompts_match(w->prompts, i, w->out[i], false);
     }
     const double share = compared == 0 ? 0 : (double)equal / (double)compared;
     if (w->cli->json && (begun > 0 || !stopped))
