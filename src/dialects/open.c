@@ -15,7 +15,7 @@ static sheaf_status *find_dialect(const sheaf_dialect **out, const char *path,
     const bool own =
         h->own != NULL && (h->from != NULL ? strcmp(h->from, h->own->name) == 0 : h->own->is(path));
     *out = own ? h->own : h->from != NULL ? sheaf__dialect_named(h->from) : sheaf__dialect_of(path);
-    if (*out == NULL && h->from == NULL) /* is() has no word for lack of memory: once more */
+    if (*out == NULL && h->from == NULL) /* is() cannot report lack of memory: once more */
         *out = sheaf__dialect_of(path);
     if (*out == NULL && h->config_only && sheaf__path_kind(path) == SHEAF_PATH_DIR)
         *out = &sheaf__dialect_hf;

@@ -13,7 +13,7 @@
  * seen; SHEAF_E_ARG for a hints->from that is no dialect. */
 sheaf_status *sheaf__open(sheaf_catalog **out, const char *path, const sheaf_dialect_hints *hints);
 
-/* sheaf__open_config - the model that the catalog's config speaks of. Errors: SHEAF_E_LAYOUT where
+/* sheaf__open_config - the model that the catalog's config describes. Errors: SHEAF_E_LAYOUT where
  * there is none; those of sheaf_config_parse(). */
 sheaf_status *sheaf__open_config(sheaf_config *out, const sheaf_catalog *catalog);
 

@@ -205,8 +205,8 @@ sheaf_status *sheaf__folder_text(sheaf_folder *f, const char *name, const char *
     return sheaf__output_write(f->output, name, text, strlen(text));
 }
 
-/* Nobody may read or write the copy who may not the original. Where a file system has no modes it
- * stays as made. */
+/* Only those who may read or write the original may do so with the copy. Where a file system has no
+ * modes it stays as made. */
 static void keep_private(const sheaf_file *to, int from)
 {
     struct stat original, copy;

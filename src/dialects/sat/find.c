@@ -100,7 +100,7 @@ static sheaf_status *is_parent(bool *yes, const char *dir)
 }
 
 /* Is `dir` the folder of one step of SAT: parts in it, and either model_config.json in or above it
- * or a number for a name and nothing in the first part that tells of DeepSpeed alone? */
+ * or a number for a name and nothing in the first part that only DeepSpeed writes? */
 static sheaf_status *is_step_folder(bool *yes, const char *dir)
 {
     char full[SHEAF_PATH_SIZE], above[SHEAF_PATH_SIZE], part[SHEAF_PATH_SIZE];

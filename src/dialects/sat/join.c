@@ -206,7 +206,7 @@ static int candidates(int *part, const sheaf__sat_set *set, const sheaf__sat_par
     return n;
 }
 
-/* Marks what can be chosen without doubt; ranks with several candidates are told. */
+/* Marks what can be chosen without doubt; a finding for each rank with several candidates. */
 static sheaf_status *choose_each(bool *doubt, sheaf__sat_set *set, sheaf_catalog *c)
 {
     const sheaf__sat_part *like = first_readable(set, set->anchor);

@@ -46,7 +46,7 @@ typedef struct sheaf__sat_part {
     const sheaf_pickle *module; /* the dict of names and tensors */
     int64_t step, ways;         /* "iteration", "mp_world_size" in the file; -1 and 0: not said */
     uint64_t names;             /* digest of names, dtypes and shapes */
-    uint64_t copies;            /* digest of the tensors of which each rank has a copy */
+    uint64_t copies;            /* digest of the replicated tensors */
     bool chosen;
 } sheaf__sat_part;
 
