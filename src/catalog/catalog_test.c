@@ -181,7 +181,7 @@ static void test_boxes__outside_of_a_tensor_or_covered_twice(void **state)
     for (size_t i = 0; i < ARRAY_LEN(outside); i++)
         CHECK_FAILS(sheaf__catalog_read(c, t, outside[i][0], outside[i][1], outside[i][2],
                                         outside[i][3], buffer),
-                    SHEAF_E_ARG, "box | inside [");
+                    SHEAF_E_ARG, "box outside of it | inside [");
     CHECK_OK(sheaf__catalog_piece(c, t, &whole));
     CHECK_FAILS(sheaf__catalog_read(c, t, 0, 4, 0, 3, buffer), SHEAF_E_LAYOUT,
                 "each element once | 24 elements in the files for 12");
