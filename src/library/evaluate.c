@@ -262,9 +262,8 @@ static sheaf_status *evaluate(work *w)
 static sheaf_status *check(const sheaf_model_evaluate_options *o)
 {
     static const char what[] = "sheaf_model_evaluate_options";
-    const bool sound = o->data != NULL && o->tp >= 0 && o->dp >= 0 && o->threads >= 0 &&
-                       o->micro_batch >= 0 && o->seq >= 0 && o->specials >= -1 &&
-                       o->specials <= 1 && o->slices >= 0;
+    const bool sound = o->data != NULL && o->micro_batch >= 0 && o->seq >= 0 && o->specials >= -1 &&
+                       o->specials <= 1;
     if (sound && o->dp > 1 && o->take != NULL) /* which would be called by several at once */
         return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, what), "dp 1 beside take"), "%d",
                            o->dp);
@@ -272,12 +271,10 @@ static sheaf_status *check(const sheaf_model_evaluate_options *o)
         return sheaf_expected(sheaf_fail(SHEAF_E_ARG, what),
                               "a model, data, specials from -1 to 1, and no other number below 0");
     sheaf_status *st = sheaf__take_count(what, "seq", o->seq, SHEAF__MOST_POSITIONS);
-    TRY(st, sheaf__take_count(what, "threads", o->threads, SHEAF__MOST_THREADS));
     TRY(st, sheaf__take_count(what, "loss_on", o->loss_on, SHEAF_LOSS_ALL));
     TRY(st, sheaf__take_count(what, "on_long", o->on_long, SHEAF_LONG_SKIP));
     TRY(st, sheaf__take_count(what, "on_bad", o->on_bad, SHEAF_BAD_SKIP));
-    TRY(st, sheaf__take_count(what, "bf16_sums", o->bf16_sums, SHEAF_SUMS_TILES));
-    return st == NULL ? sheaf__take_type(what, o->dtype) : st;
+    return st;
 }
 
 sheaf_status *sheaf_model_evaluate_open(sheaf_model_evaluate_report *report, sheaf_model *model,
@@ -288,6 +285,7 @@ sheaf_status *sheaf_model_evaluate_open(sheaf_model_evaluate_report *report, she
     sheaf_status *st =
         sheaf__take_options(&w.o, sizeof w.o, options, "sheaf_model_evaluate_options");
     TRY(st, sheaf__take_report(report, "sheaf_model_evaluate_report"));
+    w.o.dp = model->o.dp;
     TRY(st, check(&w.o));
     TRY(st, evaluate(&w));
     if (st == NULL)
