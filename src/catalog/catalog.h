@@ -51,11 +51,12 @@ static inline bool sheaf__is_moment(const char *name)
 typedef struct sheaf_logical {
     sheaf_source_entry told; /* name (owned), dtype, shape */
     sheaf_kind kind;
-    bool replicated; /* every part has a copy: its pieces, which lie together, are those of its rank
-                      */
-    bool drifted; /* copies that training moved apart, one below the other: a piece for each part */
-    bool
-        alone; /* with tensors_by_names: in a file of its own, and no other tensor has its values */
+    /* every part has a copy: its pieces, which lie together, are those of its rank */
+    bool replicated;
+    /* copies that training moved apart, one below the other: a piece for each part */
+    bool drifted;
+    /* with tensors_by_names: in a file of its own, and no other tensor has its values */
+    bool alone;
     int64_t npieces, capacity;
     sheaf_piece *piece;
 } sheaf_logical;

@@ -11,8 +11,8 @@
 
 typedef struct sheaf__megatron {
     int64_t layers, hidden, ffn, heads, groups, head_dim; /* 0 = not said */
-    int64_t vocab,
-        padded;       /* rows of the tables: true ones, -1 = not known; as stored, -1 = not said */
+    int64_t vocab;                                        /* rows of the tables; -1 = not known */
+    int64_t padded;                                       /* as stored; -1 = not said */
     int64_t multiple; /* that rows are padded to, times tp; 0 = not said */
     int64_t tp, pp;   /* 0 = not said */
     bool tied;

@@ -11,13 +11,12 @@ typedef struct sheaf_sat_write_options {
     const char *config; /* text of the model's config; kept but for model_type, which is not SAT's,
                            the sizes of parallelism, and for what it says of LoRA */
     int ways;           /* parts, 1 .. SHEAF_SAT_MOST_WAYS; 0 = 1 */
-    int64_t
-        lora_rank; /* 0: no factors, use_lora becomes false. Else every layer X of which the source
-                      has X.matrix_A.0 is written with X.matrix_A.p [rank, in] and X.matrix_B.p [out
-                      / parts, rank] of all its parts p, its weight as X.original.weight; use_lora
-                      becomes true, and the class one that has LoRA */
-    int64_t step;  /* names the folder; less than 1: 1, as SAT's own merge does */
-    bool replace;  /* see sheaf__output_begin() */
+    /* 0: no factors, use_lora becomes false. Else every layer X whose X.matrix_A.0 the source has
+     * is written with X.matrix_A.p [rank, in] and X.matrix_B.p [out / parts, rank] of all its parts
+     * p, its weight as X.original.weight; use_lora becomes true, and the class one that has LoRA */
+    int64_t lora_rank;
+    int64_t step; /* names the folder; less than 1: 1, as SAT's own merge does */
+    bool replace; /* see sheaf__output_begin() */
 } sheaf_sat_write_options;
 
 typedef struct sheaf_sat_writer sheaf_sat_writer;
