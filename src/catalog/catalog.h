@@ -90,9 +90,9 @@ typedef struct sheaf_catalog {
     int64_t copies;              /* tensors of which each part has one; by sheaf__catalog_ranks() */
     bool copies_vary;            /* one of them is not the same element throughout */
     bool copies_contradict;      /* the parts are of several runs or steps, as a finding says */
-    bool by_names;         /* which rank's a part is, is told by names of files and folders alone */
-    bool tensors_by_names; /* which tensor a file holds is told so */
-    bool as_stored;        /* names and shapes are the files', and were not held against a config */
+    bool by_names;               /* names of files and folders alone say which rank's a part is */
+    bool tensors_by_names;       /* and which tensor a file holds */
+    bool as_stored; /* names and shapes are the files', and were not held against a config */
 
     int64_t count, capacity;
     sheaf_logical *tensor; /* in the order found; after sheaf__catalog_sort(), by name */
@@ -191,7 +191,7 @@ void sheaf__catalog_keep(sheaf_catalog *catalog, unsigned kinds);
 sheaf_status *sheaf__catalog_check(sheaf_catalog *catalog);
 /* sheaf__catalog_ranks - are the parts of one run? By their copies of common tensors, by what their
  * files say of them or by samples: a finding "foreign" for each part that is not, "conflict" where
- * it cannot be told which are meant, a warning "replica" where copies drifted. Called by
+ * the right ones cannot be known, a warning "replica" where copies drifted. Called by
  * sheaf__dialect_check() after sheaf__catalog_check(). */
 sheaf_status *sheaf__catalog_ranks(sheaf_catalog *catalog);
 /* sheaf__catalog_rank_notes - a note for what files cannot tell of their parts: which rank's each

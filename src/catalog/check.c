@@ -139,7 +139,7 @@ typedef struct part {
     int64_t both, same; /* tensors that both have */
     uint64_t sum;       /* of all samples, in whatever order */
     int64_t tensors;    /* that had one which is not constant */
-    bool told;
+    bool reported;
 } part;
 
 typedef struct sample {
@@ -273,7 +273,7 @@ static sheaf_status *tell(twins *w, int a, int b, bool names)
     const char *expected = "values of its own in tensors that are divided",
                *cure = "copy part by part again from where the checkpoint was written";
     char which[96], whose[40] = "";
-    of->told = true;
+    of->reported = true;
     if (w->part[a].rank >= 0)
         snprintf(whose, sizeof whose, "part %d, ", w->part[a].rank);
     if (names)
@@ -295,7 +295,7 @@ static sheaf_status *tell_twins(twins *w)
             st = tell(w, w->part[b].twin, b, false);
     for (int b = 1; st == NULL && b < w->c->nfiles; b++)
         for (int a = 0;
-             st == NULL && a < b && !w->part[b].told && w->part[b].tensors >= LEAST_ALIKE; a++)
+             st == NULL && a < b && !w->part[b].reported && w->part[b].tensors >= LEAST_ALIKE; a++)
             if (w->part[a].sum == w->part[b].sum && w->part[a].tensors == w->part[b].tensors)
                 st = tell(w, a, b, true);
     return st;

@@ -84,9 +84,9 @@ sheaf_status *sheaf__complaints_verdict(sheaf__complaints *c, const char *path, 
         st = sheaf_fail(SHEAF_E_DATA, "%s: %" PRId64 " of %" PRId64 " records are bad", path,
                         c->count, records);
         sheaf_found(st, "%s", c->list.failed ? "(no memory to list them)" : c->list.at);
-        const bool told = c->cure.size > 0 && !c->cure.failed;
+        const bool cured = c->cure.size > 0 && !c->cure.failed;
         sheaf_try_this(st, "%s%srepair these records or take them out: none is left out silently",
-                       told ? c->cure.at : "", told ? "; " : "");
+                       cured ? c->cure.at : "", cured ? "; " : "");
     }
     sheaf__complaints_release(c);
     return st;

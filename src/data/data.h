@@ -12,7 +12,7 @@
  *                 a model whose vocabulary is bytes tokens are bos, the bytes and eos
  * Every record is checked before the first is used, and every image decoded; of the bad ones
  * the first 20 are named by line or entry and field, of a tensor the first by row. Nothing is
- * cut off unless `on_long` says so, which is told with the count, and no row has more positions
+ * cut off unless `on_long` says so, which a warning counts, and no row has more positions
  * than --seq or, without it, than the model was made for.
  *
  * After sheaf_data_open() nothing that can be seen changes any more: all functions may be

@@ -2,7 +2,7 @@
  * the forms, inputs/template.h the prompts, inputs/layout.h where a sequence has what).
  *
  * A row holds its sequence without the padding. Records of a round are looked at side by side, the
- * image and the text; all bad ones are told together. */
+ * image and the text; all bad ones are reported together. */
 #include "base/base.h"
 #include "base/thread.h"
 #include "inputs/sentencepiece.h"

@@ -53,10 +53,10 @@ typedef struct reader {
     int64_t size, capacity;
     job *job;
     int64_t jobs, job_capacity;
-    /* what is told at the end */
+    /* for the notes at the end */
     sheaf__row_cache_facts facts;
     sheaf__complaints complaints;
-    bool known; /* of the file that is read: a record told what it needs */
+    bool known; /* this file's first good record has shown what it needs */
     sheaf__ignored ignored, lost, written;
 } reader;
 
@@ -143,7 +143,7 @@ static sheaf_status *check_form(reader *in, const job *j)
     return sheaf__bad_field(sheaf__text_form_name(j->form), expected, "another form");
 }
 
-/* Bad records are told together; other failures end the reading. */
+/* Bad records are reported together; other failures end the reading. */
 static sheaf_status *take(reader *in, job *j)
 {
     bool keep = false;

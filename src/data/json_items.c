@@ -86,7 +86,7 @@ static sheaf_status *read_error(sheaf__json_items *it)
 
 /* ---- opening ---- */
 
-/* A picture, an archive, UTF-16: a complaint about each of its lines would help nobody. */
+/* A picture, an archive, UTF-16: one failure, not one for each line. */
 static sheaf_status *no_text(const sheaf__json_items *it, int first)
 {
     sheaf_status *st = sheaf_fail(SHEAF_E_FORMAT, "%s", it->path);

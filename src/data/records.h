@@ -73,7 +73,7 @@ typedef struct sheaf__records_reader {
     const sheaf__records_options *options;
     sheaf__complaints *complaints;
     sheaf__fields fields; /* as options->fields says */
-    bool told;            /* of a field of a label that is not read */
+    bool reported;        /* a field of a label is not read, and a note says so */
 } sheaf__records_reader;
 
 /* Puts `path` before its own failures, but not before complaints. */

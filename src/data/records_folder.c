@@ -1,6 +1,6 @@
 /* records_folder.c - a folder of images whose names are the answers (upstream:
  * utils/utils/dataset.py), or beside which labels lie (upstream's SFT data: images/REST.jpg and
- * labels/REST.json, or one labels_...): then these are the records. Which form a path has is told
+ * labels/REST.json, or one labels_...): then these are the records. The form of a path is found
  * here too. */
 #include "data/records.h"
 
@@ -77,7 +77,7 @@ static void pass(walk *w, const char *path)
 
 static sheaf_status *read_folder(walk *w, const char *path, int depth);
 
-/* `path` is owned. A link that leads nowhere counts as what its name says: that is told later. */
+/* `path` is owned. A link that leads nowhere counts as what its name says; reading it fails. */
 static sheaf_status *read_entry(walk *w, char *path, const char *name, int depth)
 {
     struct stat about;

@@ -313,8 +313,8 @@ sheaf_status *sheaf__records_take_label(sheaf__records_reader *in, const char *i
     TRY(st, sheaf_in(sheaf__record_parse(&record, text, size, &in->fields), "%s", label));
     TRY(st, sheaf_in(fill(&r, &d, record), "%s", label));
     TRY(st, sheaf__records_put(in->out, 0, image, d.turn, d.turns));
-    if (st == NULL && !in->told && d.text.ignored[0] != '\0') {
-        in->told = true;
+    if (st == NULL && !in->reported && d.text.ignored[0] != '\0') {
+        in->reported = true;
         sheaf_warn(in->options->events, "%s: field '%s' is not used", label, d.text.ignored);
     }
     release(&d);

@@ -15,7 +15,7 @@
 #include "data/data_rows.h"
 #include "data/text_rows.h"
 
-/* What is told of the records that rows were made from. */
+/* The records that rows were made from, for the notes. */
 typedef struct sheaf__row_cache_facts {
     sheaf__text_counts counts;
     int64_t records;

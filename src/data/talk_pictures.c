@@ -63,11 +63,11 @@ static sheaf_status *add_path(sheaf__talk_pictures *p, const char *name, const j
     if (!json_is_string(path) || json_string_length(path) != strlen(json_string_value(path)) ||
         json_string_length(path) == 0)
         return bad_image(path, in->field);
-    const char *told;
-    sheaf_status *st = sheaf__picture_path(&told, json_string_value(path), in->field);
-    if (st == NULL && in->folder != NULL && told[0] != '/')
-        st = sheaf__path_join(&whole, in->folder, told);
-    TRY(st, add(p, name, whole == NULL ? told : whole, in->viewing));
+    const char *stated;
+    sheaf_status *st = sheaf__picture_path(&stated, json_string_value(path), in->field);
+    if (st == NULL && in->folder != NULL && stated[0] != '/')
+        st = sheaf__path_join(&whole, in->folder, stated);
+    TRY(st, add(p, name, whole == NULL ? stated : whole, in->viewing));
     if (st != NULL && whole != NULL && sheaf_status_code(st) == SHEAF_E_IO &&
         sheaf__path_kind(whole) == SHEAF_PATH_NONE)
         sheaf_try_this(st, "paths are seen from the folder of the file; give absolute ones or "

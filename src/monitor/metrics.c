@@ -20,14 +20,14 @@ static sheaf_status *io_error(const char *path, const char *doing, int error)
 
 /* ---- what stays of an earlier run ---- */
 
-/* What a whole line tells of: step 0 if it is none. */
-typedef struct told {
+/* The content of a whole line: step 0 if it is none of ours. */
+typedef struct line {
     int64_t step;
     bool evaluation;
-} told;
+} line;
 
 /* Errors: SHEAF_E_MEMORY. */
-static sheaf_status *read_line(told *out, const char *line, size_t size)
+static sheaf_status *read_line(line *out, const char *line, size_t size)
 {
     json_t *object = NULL;
     sheaf_status *st = sheaf__json_parse(&object, line, size);
@@ -50,20 +50,20 @@ static sheaf_status *kept_bytes(int64_t *bytes, int64_t *lines, FILE *file, int6
     int64_t step = 0, evaluation = 0, damaged = 0;
     sheaf_status *st = NULL;
     while ((size = getline(&text, &room, file)) > 0 && text[size - 1] == '\n') {
-        told line;
-        if ((st = read_line(&line, text, (size_t)size - 1)) != NULL)
+        line now;
+        if ((st = read_line(&now, text, (size_t)size - 1)) != NULL)
             break;
-        if (line.step == 0) {
+        if (now.step == 0) {
             damaged += size;
             continue;
         }
-        const bool stays = line.evaluation ? line.step >= step && line.step > evaluation &&
-                                                 line.step <= keep_evaluations
-                                           : line.step > step && line.step <= keep_steps;
+        const bool stays = now.evaluation ? now.step >= step && now.step > evaluation &&
+                                                now.step <= keep_evaluations
+                                          : now.step > step && now.step <= keep_steps;
         if (!stays)
             break;
-        *(line.evaluation ? &evaluation : &step) = line.step;
-        *lines += !line.evaluation;
+        *(now.evaluation ? &evaluation : &step) = now.step;
+        *lines += !now.evaluation;
         *bytes += damaged + size;
         damaged = 0;
     }

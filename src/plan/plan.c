@@ -275,7 +275,7 @@ static size_t host_bytes(const sheaf_schema *schema, int nranks, records trained
            trained.slices * OF_HELD + devices / 256;
 }
 
-/* Where there are data, they have told. */
+/* A data set has refused what does not fit already. */
 static sheaf_status *check_seq(const sheaf_config *config, int64_t seq, int64_t images)
 {
     const int64_t image = sheaf__image_positions(config);

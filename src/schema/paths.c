@@ -37,13 +37,13 @@ static void add_literal(sheaf_text *text, const char *from, size_t size)
 void sheaf__paths_pattern(sheaf_text *text, const char *const *paths, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) {
-        bool told = false;
+        bool listed = false;
         int64_t more = 0;
-        for (int64_t k = 0; k < i && !told; k++)
-            told = alike(paths[k], paths[i]);
-        for (int64_t k = i + 1; k < n && !told; k++)
+        for (int64_t k = 0; k < i && !listed; k++)
+            listed = alike(paths[k], paths[i]);
+        for (int64_t k = i + 1; k < n && !listed; k++)
             more += alike(paths[k], paths[i]);
-        if (told)
+        if (listed)
             continue;
         const split at = split_of(paths[i]);
         sheaf__text_add(text, "%s", i > 0 ? "|" : "");
