@@ -11,3 +11,10 @@
 #else
 #define SHEAF__CPU_HAS(feature) (__builtin_cpu_supports(feature) != 0)
 #endif
+
+/* The part of AVX-512 that our kernels use. */
+static inline bool sheaf__cpu_has_avx512(void)
+{
+    return SHEAF__CPU_HAS("avx512f") && SHEAF__CPU_HAS("avx512bw") && SHEAF__CPU_HAS("avx512dq") &&
+           SHEAF__CPU_HAS("avx512vl");
+}

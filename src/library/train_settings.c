@@ -58,7 +58,7 @@ const char *sheaf__sums_name(sheaf_dtype dtype, sheaf_bf16_sums sums)
 
 sheaf_status *sheaf__sums_agree(sheaf_comm *all, bool tiles)
 {
-    if (all == NULL || sheaf__units_told())
+    if (all == NULL || sheaf__units_are_set())
         return NULL;
     sheaf_status *st = sheaf__all_broadcast(all, &tiles, sizeof tiles);
     if (st == NULL)

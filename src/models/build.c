@@ -385,7 +385,7 @@ void sheaf__stage(const sheaf__pass *pass, sheaf__tape *tape, const char *stage,
                   int stream, sheaf__value *value)
 {
     if (pass->stages != NULL && value != NULL)
-        pass->stages->told(pass->stages->self, tape, stage, layer, stream, value);
+        pass->stages->on_value(pass->stages->self, tape, stage, layer, stream, value);
 }
 
 /* ---- release ---- */

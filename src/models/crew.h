@@ -15,8 +15,8 @@ typedef struct sheaf__crew_options {
     int64_t positions;          /* length of the rotary table */
     int64_t sequences;          /* generated together at most; see sheaf__model_options */
     const char *place;          /* layers placed over stages of `ranks` ranks each, as
-                                   sheaf__placement_read()          takes it; NULL = one stage */
-    const sheaf_events *events; /* told when the ranks share the heads unevenly; may be NULL */
+                                   sheaf__placement_read() takes it; NULL = one stage */
+    const sheaf_events *events; /* reports heads shared unevenly among ranks; may be NULL */
 } sheaf__crew_options;
 
 /* sheaf__crew_run - with `ranks` ranks, or with that many in each stage, in each group: opens a

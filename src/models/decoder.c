@@ -263,7 +263,7 @@ static streams mlp(const pass *p, int index, streams h)
     return y;
 }
 
-static streams told(const pass *p, const char *stage, int layer, streams h)
+static streams staged(const pass *p, const char *stage, int layer, streams h)
 {
     for (int i = 0; i < SHEAF__STREAMS; i++)
         sheaf__stage(p->of, p->tape, stage, layer, i, h.x[i]);
@@ -276,10 +276,10 @@ static sheaf__value *record_layers(const pass *p, sheaf__value *x)
     streams h = split(p, x);
     for (int64_t i = p->m->first_layer; i < p->m->end_layer; i++) {
         sheaf__tape_segment_begin(p->tape, (int)i);
-        h = told(p, "attention", (int)i, self_attention(p, (int)i, h));
+        h = staged(p, "attention", (int)i, self_attention(p, (int)i, h));
         if (p->m->layer[i].has_cross)
-            h = told(p, "cross_attention", (int)i, cross_attention(p, (int)i, h));
-        h = told(p, "mlp", (int)i, mlp(p, (int)i, h));
+            h = staged(p, "cross_attention", (int)i, cross_attention(p, (int)i, h));
+        h = staged(p, "mlp", (int)i, mlp(p, (int)i, h));
         sheaf__tape_segment_end(p->tape);
     }
     return join(p, h);

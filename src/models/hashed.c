@@ -65,7 +65,7 @@ typedef struct box {
     const char *bytes;
 } box;
 
-/* Units [first, last) of the tensor, which lie in the box: those that nobody had are hashed. */
+/* Units [first, last) of the tensor, which lie in the box: those not hashed yet are hashed. */
 static void claim(uint64_t sum[2], const box *b, int64_t first, int64_t last)
 {
     item *t = b->t;

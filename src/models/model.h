@@ -142,11 +142,11 @@ typedef struct sheaf__sight {
                   ranks alike */
 } sheaf__sight;
 
-/* Hears of values on the way, for tests and for looking into a model: told when they are recorded,
- * in both streams where rows are in two (see SHEAF__TEXT), so that it may pin them. */
+/* Observes values on the way, for tests and for looking into a model: called when they are
+ * recorded, in both streams where rows are in two (see SHEAF__TEXT), so that it may pin them. */
 typedef struct sheaf__stages {
-    void (*told)(void *self, sheaf__tape *tape, const char *stage, int layer, int stream,
-                 sheaf__value *value);
+    void (*on_value)(void *self, sheaf__tape *tape, const char *stage, int layer, int stream,
+                     sheaf__value *value);
     void *self;
 } sheaf__stages;
 

@@ -189,7 +189,7 @@ static sheaf_status *check_config(const sheaf_config *c, const sheaf__open_optio
         "layers with cross-attention (is_decoder) in a config of CogVLM, which has no tower");
 }
 
-/* A tower that is missing as a whole is told as one loss. */
+/* A tower that is missing as a whole is reported as one loss. */
 static sheaf_status *check_tower(const sheaf__opened *o, const char *where, sheaf_component is)
 {
     const sheaf__family *family = sheaf__family_for(&o->config);

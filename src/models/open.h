@@ -42,9 +42,9 @@ typedef struct sheaf__open_options {
     bool hashed;       /* fingerprint of the base, its config and its files */
     bool for_training; /* LoRA in the model's own files, not merged yet, is refused: SAT's are else
                           merged as they are read */
-    const sheaf_events *events; /* told of what was decided; may be NULL */
+    const sheaf_events *events; /* get what was decided; may be NULL */
     /* a new adapter to make, when adapter is NULL; NULL = none. Without targets it gets the
-     * family's: q_proj and v_proj as PEFT, "sat" as SAT; events are told */
+     * family's: q_proj and v_proj as PEFT, "sat" as SAT; reported to events */
     const sheaf_lora_options *fresh;
 } sheaf__open_options;
 

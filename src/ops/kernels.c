@@ -27,19 +27,13 @@ static bool has_avx2(void)
            (c & bit_F16C);
 }
 
-static bool has_avx512(void)
-{
-    return SHEAF__CPU_HAS("avx512f") && SHEAF__CPU_HAS("avx512bw") && SHEAF__CPU_HAS("avx512dq") &&
-           SHEAF__CPU_HAS("avx512vl");
-}
-
 const sheaf__kernels *sheaf__kernels_for(const char *isa)
 {
     /* The reference is plain C, but compiled for the least machine that trains. */
     if (!has_avx2())
         return NULL;
     if (isa == NULL)
-        return has_avx512() ? &avx512 : &avx2;
+        return sheaf__cpu_has_avx512() ? &avx512 : &avx2;
     if (strcmp(isa, "ref") == 0)
         return &ref;
     if (strcmp(isa, "avx2") == 0)
@@ -48,7 +42,7 @@ const sheaf__kernels *sheaf__kernels_for(const char *isa)
         return sheaf__units_have_tiles() ? &avx512 : NULL;
     if (strcmp(isa, "avx512bf16") == 0)
         return sheaf__units_have_pairs() ? &avx512 : NULL;
-    return strcmp(isa, "avx512") == 0 && has_avx512() ? &avx512 : NULL;
+    return strcmp(isa, "avx512") == 0 && sheaf__cpu_has_avx512() ? &avx512 : NULL;
 }
 #else
 const sheaf__kernels *sheaf__kernels_for(const char *isa)

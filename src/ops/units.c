@@ -2,7 +2,6 @@
 #include "ops/units.h"
 
 #include "base/cpu.h"
-#include "ops/kernels.h"
 
 #ifndef SHEAF_NO_X86
 #include <cpuid.h>
@@ -39,7 +38,7 @@ void sheaf__units_measure(double rate[SHEAF__RATES], bool pairs, bool tiles)
 #else
 bool sheaf__units_have_pairs(void)
 {
-    return sheaf__kernels_for("avx512") != NULL && SHEAF__CPU_HAS("avx512bf16");
+    return sheaf__cpu_has_avx512() && SHEAF__CPU_HAS("avx512bf16");
 }
 
 static bool permitted(void)
@@ -87,7 +86,7 @@ bool sheaf__units_lack_permission(void)
 static struct {
     pthread_once_t tiles_once, pairs_once;
     bool tiles, pairs;
-    atomic_int told; /* 1: pairs, 2: tiles, as sheaf__units_prefer() was */
+    atomic_int preferred; /* by sheaf__units_prefer(): 1 pairs, 2 tiles, 0 not set */
 } processor_pays = { PTHREAD_ONCE_INIT, PTHREAD_ONCE_INIT, false, false, 0 };
 
 static void measure_tiles(void)
@@ -107,17 +106,18 @@ static void measure_pairs(void)
 
 void sheaf__units_prefer(bool tiles)
 {
-    processor_pays.told = tiles ? 2 : 1;
+    processor_pays.preferred = tiles ? 2 : 1;
 }
-bool sheaf__units_told(void)
+
+bool sheaf__units_are_set(void)
 {
-    return processor_pays.told != 0;
+    return processor_pays.preferred != 0;
 }
 
 bool sheaf__units_prefer_tiles(void)
 {
-    if (processor_pays.told != 0)
-        return processor_pays.told == 2;
+    if (processor_pays.preferred != 0)
+        return processor_pays.preferred == 2;
     if (!sheaf__units_have_tiles())
         return false;
     pthread_once(&processor_pays.tiles_once, measure_tiles);

@@ -26,12 +26,12 @@ bool sheaf__units_lack_permission(void);
 sheaf__units sheaf__units_for(const char *isa);
 
 /* sheaf__units_prefer_tiles - does this machine compute the order `tiles` faster than `pairs`?
- * Measured, unless it was told. */
+ * Measured, unless sheaf__units_prefer() has set it. */
 bool sheaf__units_prefer_tiles(void);
 /* sheaf__units_prefer - from now on the answer is `tiles`, as of another process that this one
  * computes with. */
 void sheaf__units_prefer(bool tiles);
-bool sheaf__units_told(void); /* was it? */
+bool sheaf__units_are_set(void); /* by sheaf__units_prefer() */
 
 /* sheaf__units_measure - products of two elements a second, from registers, of one thread with
  * AVX-512: by fma on float32, and where they are there by vdpbf16ps and by tiles (else 0). Takes

@@ -11,7 +11,7 @@
 #define ROUNDS 200 /* the best one counts: others may have been interrupted */
 #define CHAINS 12  /* sums at once: enough for two pipes of six cycles */
 
-/* Stops the compiler from leaving out what nobody reads. */
+/* Keeps the compiler from removing computations whose result is unused. */
 #define USED(x) __asm__ volatile("" : "+v"(x))
 
 static void turn_fma(void)

@@ -16,10 +16,11 @@ sheaf__value *sheaf__record_choice(sheaf__tape *tape, sheaf__value *logits, int6
 /* sheaf__record_mixture - the sum, zero. flows: some share of it will want a gradient. */
 sheaf__value *sheaf__record_mixture(sheaf__tape *tape, int64_t rows, int64_t cols, bool flows);
 /* sheaf__record_taken - the rows of x that took expert `expert`: a value of which as many are
- * there; memory is that of all rows. *which: their numbers, for sheaf__record_share(). summed
- * something of the expert is trained: sums over these rows are to be those over all rows in which
- * the others are zero. Their blocks are told, and of bfloat16 they stand in the order in which a
- * chain by pairs meets them in all rows. Not for the order `tiles`. */
+ * there; memory is that of all rows. *which: their numbers, for sheaf__record_share().
+ *   summed  something of the expert is trained: sums over these rows are to be those over all rows
+ *           in which the others are zero. The value has their blocks, and of bfloat16 they stand in
+ *           the order in which a chain by pairs meets them in all rows. Not for the order `tiles`.
+ */
 sheaf__value *sheaf__record_taken(sheaf__tape *tape, sheaf__value **which, sheaf__value *x,
                                   sheaf__value *weights, int64_t expert, bool summed);
 /* sheaf__record_share - adds what expert `expert` made: of the rows `which`, or with NULL of all.

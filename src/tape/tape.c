@@ -370,8 +370,8 @@ sheaf_status *sheaf__tape_compile(sheaf__tape *tape, bool backward, bool rerun)
 
 static sheaf_status *allocate(sheaf__tape *tape, const sheaf__value *value, void **out)
 {
-    const bool foretold = value->blocks != NULL && value->blocks->foretold;
-    const int64_t rows = foretold ? sheaf__rows_there(value) : value->rows;
+    const bool known = value->blocks != NULL && value->blocks->known_ahead;
+    const int64_t rows = known ? sheaf__rows_there(value) : value->rows;
     const size_t bytes = (size_t)rows * (size_t)value->cols * sheaf_dtype_bytes(value->dtype);
     return sheaf_in(sheaf__device_alloc(out, tape->context->device, bytes, SHEAF_MEM_ACTIVATIONS),
                     "%s", value->name);
@@ -483,7 +483,7 @@ static void count_work(const sheaf__context *c, const step *s, const mark *befor
     for (int a = 0; a < args_of(s); a++) {
         const sheaf__value *v = arg_of(s, a).value;
         bytes += (double)v->rows * (double)v->cols * (double)sheaf_dtype_bytes(v->dtype);
-        if (v->there != NULL && (v->blocks == NULL || !v->blocks->foretold))
+        if (v->there != NULL && (v->blocks == NULL || !v->blocks->known_ahead))
             flops = 0;
     }
     const sheaf__work_way way = s->backward ? SHEAF__WORK_BACKWARD

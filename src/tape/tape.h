@@ -21,7 +21,7 @@ typedef struct sheaf__context {
     int rank, ranks, slices;
     sheaf_range own;            /* slices this rank owns */
     sheaf_dtype dtype;          /* activations and compute copies: F32, BF16 or F16 */
-    struct sheaf__doing *doing; /* where it is told which op runs; NULL: nowhere */
+    struct sheaf__doing *doing; /* gets which op runs; NULL: nothing does */
     bool own_process;           /* each rank is a process */
     sheaf__work *work;          /* where runs of ops are counted and measured; NULL: nowhere */
     /* Of a model whose layers are placed over stages; comm, rank and ranks are then those of one
@@ -84,8 +84,8 @@ static inline sheaf_range sheaf__share_of(int64_t all, const sheaf__context *c, 
  * are of one block, which sums over rows take by itself. n 0: nothing was chosen yet. */
 typedef struct sheaf__row_blocks {
     int64_t n, *begin;
-    /* An op before says how many rows there are, on dry as far as it knows the labels. */
-    bool foretold;
+    /* An earlier op says how many rows there are, on dry as far as it knows the labels. */
+    bool known_ahead;
 } sheaf__row_blocks;
 
 /* Rows of a value whose gradient something reads; an op that makes the gradient may leave zeros, or
@@ -101,7 +101,7 @@ typedef struct sheaf__value {
     int layer;        /* for messages, -1 = outside layers */
     int64_t rows, cols;
     /* Of rows that a run chooses: how many of the first are there; NULL: all. Where they are
-     * foretold, memory is taken for these; else for all, and on dry all are there. */
+     * known ahead, memory is taken for these; else for all, and on dry all are there. */
     const int64_t *there;
     const sheaf__row_blocks *blocks; /* of such rows, where something sums over them; else NULL */
     sheaf__grad_rows grad_rows;      /* list NULL: all */

@@ -4,7 +4,8 @@
  * Rows are taken in whole units of 32, counted from the first: a unit with a row that is read stays
  * whole. So sums over rows (gradients of weights) are, to the byte, those over all rows in which
  * the gradients of the others are zero: an ascending chain, a chain by pairs and one by chunks of
- * 32 (docs/contract.md, 1.1) meet what is left in the same places, and blocks of 256 are told.
+ * 32 (docs/contract.md, 1.1) meet what is left in the same places, and where blocks of 256 begin is
+ * known.
  * Which rows those are is known when the tape runs; memory is taken for those. The dry device
  * counts them where it knows the labels, else as many as there can be (sheaf__head_run.most,
  * `pick`). */

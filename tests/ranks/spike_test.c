@@ -83,7 +83,7 @@ static sheaf_status *rank_body(void *arg, sheaf_comm *comm)
     };
     sheaf__head_run head = { .label = r->labels,
                              .gradient_scale = 1.0f / (float)(r->batch * r->seq) };
-    const sheaf__stages listener = { .told = hear_nothing };
+    const sheaf__stages listener = { .on_value = hear_nothing };
     sheaf__accumulators accumulators = { 0 };
     double norm = 0;
     if (st == NULL)

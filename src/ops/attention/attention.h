@@ -12,14 +12,13 @@
  * key index; p = round(e / sum); o = round(sum over keys of p * v, in blocks of 256 keys counted
  * from key 0, + 0.0f). Backward. D = dot(do, o) in 16 lanes; p32 = e / sum, unrounded; dp = do . v;
  * ds = round(scale * p32 * (dp - D)), from left to right, with a cap times (1 - t * t) before it is
- * rounded, t = s / cap; dq = sum over keys of
- * ds * k in blocks of 256 keys counted from key 0; dk = sum ds * q and
- * dv = sum p * do, where p is the rounded one: a key head's query heads ascending, each
- * over its queries in blocks of 256 counted from query 0, all blocks added to
- * one running sum. Every dq, dk, dv has + 0.0f added before it is rounded to dtype.
- * Products over head_dim, keys and queries follow the numeric contract; in
- * bfloat16 (float16 is widened and summed as float32) in the order of device->sums, where pairs are
- * (2i, 2i + 1) of the index that is summed, and chunks 32 of it, counted as above.
+ * rounded, t = s / cap; dq = sum over keys of ds * k in blocks of 256 keys counted from key 0; dk =
+ * sum ds * q and dv = sum p * do, where p is the rounded one: a key head's query heads ascending,
+ * each over its queries in blocks of 256 counted from query 0, all blocks added to one running sum.
+ * Every dq, dk, dv has + 0.0f added before it is rounded to dtype. Products over head_dim, keys and
+ * queries follow the numeric contract; in bfloat16 (float16 is widened and summed as float32) in
+ * the order of device->sums, where pairs are (2i, 2i + 1) of the index that is summed, and chunks
+ * 32 of it, counted as above.
  *
  * What a query does not see contributes nothing: its term is left out of the
  * chain, the lane and the maximum. Kernels may multiply it by +0 instead, or
@@ -62,9 +61,8 @@ typedef struct sheaf__attention {
     int64_t ldq, ldk, ldv, ldo;
     bool by_head;
     int64_t kv_rows; /* rows between sequences in k and v (keys, or the cache's length) */
-    /* [segments + 1] ascending from 0 to batch * queries, each b * queries among them; needs
-     * queries
-     * == keys == kv_rows and not `full`. NULL: every b is a sequence */
+    /* [segments + 1] ascending from 0 to batch * queries, each b * queries among them; needs equal
+     * queries, keys and kv_rows, and not `full`. NULL: every b is a sequence */
     const int64_t *segment;
     int64_t segments;
 } sheaf__attention;
