@@ -124,7 +124,7 @@ check "but no terminal" sh -c "! LC_ALL=C grep -qaP '[\\x00-\\x08\\x0b\\x0c\\x0e
 for TERM in dumb xterm; do
     export TERM
     rm -rf "$work/typed-run"
-    script -qec "'$sheaf' init tiny-bytes '$work/typed-run'" /dev/null </dev/null >"$work/$TERM"
+    script -qec "'$sheaf' train --model '$llama/tiny_llama/hf' --data '$work/tokens.safetensors' --out '$work/typed-run' --steps 2 --lora-rank 1" /dev/null </dev/null >"$work/$TERM"
 done
 check "an xterm sees a line that is rewritten" grep -q $'\e\[K' "$work/xterm"
 check "a dumb terminal sees lines" sh -c "tr -d '\n' <'$work/dumb' | sed 's/\r\$//' | LC_ALL=C tr -d '\r' | LC_ALL=C grep -qvaP '[\\x00-\\x1f\\x7f]'"
