@@ -73,13 +73,13 @@ void sheaf__dcp_wrapper(dcp_reading *r)
         const char *key = sheaf__pickle_text(sheaf__pickle_key(all, i));
         const sheaf_pickle *path = key == NULL ? NULL : sheaf__dcp_path(r, key);
         const char *first = dict_of(path, 0), *second = dict_of(path, 1);
-        if (second == NULL || is_optimizer(first) ||
+        if (first == NULL || second == NULL || is_optimizer(first) ||
             sheaf__pickle_get(sheaf__pickle_value(all, i), "chunks") == NULL)
             continue;
         for (k = 0; k < n && strcmp(dict[k].name, first) != 0;)
             k++;
         if (k == FEW)
-            break;
+            continue;
         if (k == n) {
             memset(&dict[n], 0, sizeof *dict);
             dict[n++].name = first;
@@ -97,7 +97,8 @@ void sheaf__dcp_wrapper(dcp_reading *r)
 static const char *top_of(bool *within, const dcp_reading *r, const sheaf_pickle *path)
 {
     const char *first = dict_of(path, 0), *second = dict_of(path, 1);
-    *within = second != NULL && r->wrapper != NULL && strcmp(first, r->wrapper) == 0;
+    *within =
+        first != NULL && second != NULL && r->wrapper != NULL && strcmp(first, r->wrapper) == 0;
     return *within ? second : first;
 }
 
