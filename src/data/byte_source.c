@@ -98,19 +98,19 @@ static sheaf_status *recognise(sheaf__byte_source *s)
 
 /* ---- opening ---- */
 
-/* zlib's reader of files passes on what gzip did not pack. */
 static sheaf_status *start(sheaf__byte_source *s)
 {
+    z_stream *z = s->packing == GZIP ? calloc(1, sizeof *z) : NULL;
     s->window = malloc(WINDOW);
-    if (s->packing == ZSTD) {
-        s->raw = malloc(RAW);
-        s->unpacker = ZSTD_createDStream();
-    } else if ((s->unpacker = gzdopen(s->fd, "rb")) != NULL) {
-        gzbuffer(s->unpacker, RAW);
+    s->raw = s->packing == PLAIN ? NULL : malloc(RAW);
+    if (z != NULL && inflateInit2(z, 15 + 16) != Z_OK) {
+        free(z);
+        z = NULL;
     }
-    if (s->window == NULL || s->unpacker == NULL || (s->packing == ZSTD && s->raw == NULL))
+    s->unpacker = s->packing == ZSTD ? (void *)ZSTD_createDStream() : z;
+    if (s->window == NULL || (s->packing != PLAIN && (s->raw == NULL || s->unpacker == NULL)))
         return sheaf__no_memory(s->path);
-    s->inside = true;
+    s->inside = s->packing != PLAIN;
     s->at = s->end = s->window;
     return NULL;
 }
@@ -129,9 +129,11 @@ void sheaf__byte_source_close(sheaf__byte_source *s)
 {
     if (s->packing == ZSTD)
         ZSTD_freeDStream(s->unpacker);
-    if (s->packing != ZSTD && s->unpacker != NULL)
-        gzclose(s->unpacker); /* and the file */
-    else if (s->path != NULL && s->fd >= 0)
+    else if (s->unpacker != NULL) {
+        inflateEnd(s->unpacker);
+        free(s->unpacker);
+    }
+    if (s->path != NULL && s->fd >= 0)
         close(s->fd);
     free(s->window);
     free(s->raw);
@@ -164,50 +166,76 @@ static sheaf_status *window_too_large(const sheaf__byte_source *s)
     return st;
 }
 
-static sheaf_status *read_gzip(size_t *made, sheaf__byte_source *s)
+/* Unpacks into the window what it can of the raw bytes: *made bytes. */
+static sheaf_status *inflate_some(size_t *made, sheaf__byte_source *s)
 {
-    int code = Z_OK;
-    const int n = gzread(s->unpacker, s->window, WINDOW), error = errno;
-    gzerror(s->unpacker, &code);
-    s->offset = gzoffset(s->unpacker);
-    *made = n > 0 ? (size_t)n : 0;
-    return code == Z_OK || code == Z_STREAM_END ? NULL
-           : code == Z_ERRNO                    ? sheaf__io_fail(error, s->path, "reading")
-           : code == Z_MEM_ERROR                ? sheaf__no_memory(s->path)
-           : code == Z_BUF_ERROR                ? damaged(s, cut_short)
-                                                : damaged(s, "damage");
+    z_stream *z = s->unpacker;
+    if (!s->inside) { /* another member, or the zeros that some tapes append; zlib's own reader of
+                         files would end before anything else without a word */
+        if (s->raw[s->raw_at] == 0) {
+            s->raw_at++;
+            return NULL;
+        }
+        inflateReset(z);
+        s->inside = true;
+    }
+    z->next_in = s->raw + s->raw_at;
+    z->avail_in = (unsigned)(s->raw_end - s->raw_at);
+    z->next_out = (unsigned char *)s->window;
+    z->avail_out = WINDOW;
+    const int code = inflate(z, Z_NO_FLUSH);
+    s->raw_at = s->raw_end - z->avail_in;
+    *made = WINDOW - z->avail_out;
+    if (code == Z_MEM_ERROR)
+        return sheaf__no_memory(s->path);
+    if (code == Z_STREAM_END)
+        s->inside = false;
+    else if (code != Z_OK && code != Z_BUF_ERROR)
+        return damaged(s, z->msg == NULL ? "damage" : z->msg);
+    return NULL;
 }
 
-static sheaf_status *read_zstd(size_t *made, sheaf__byte_source *s)
+static sheaf_status *zstd_some(size_t *made, sheaf__byte_source *s)
 {
     ZSTD_outBuffer out = { s->window, WINDOW, 0 };
-    for (bool end = false; out.pos == 0;) {
-        if (s->raw_at == s->raw_end && end)
-            return damaged(s, cut_short);
-        if (s->raw_at == s->raw_end) {
-            const int64_t left = s->size - s->offset;
-            s->raw_at = 0;
-            s->raw_end = left < RAW ? (size_t)left : RAW;
-            end = s->raw_end == 0; /* what the unpacker still holds may fill a window more */
-            if (end && !s->inside)
-                return NULL;
-            sheaf_status *st = sheaf__file_read_at(s->fd, s->raw, s->raw_end, s->offset, s->path);
-            if (st != NULL)
-                return st;
-            s->offset += (int64_t)s->raw_end;
-        }
-        ZSTD_inBuffer in = { s->raw, s->raw_end, s->raw_at };
-        const size_t code = ZSTD_decompressStream(s->unpacker, &out, &in);
-        s->raw_at = in.pos;
-        if (ZSTD_getErrorCode(code) == ZSTD_error_frameParameter_windowTooLarge)
-            return window_too_large(s);
-        if (ZSTD_isError(code))
-            return damaged(s, ZSTD_getErrorName(code));
-        s->inside = code != 0;
-        if (end && !s->inside)
-            break;
-    }
+    ZSTD_inBuffer in = { s->raw, s->raw_end, s->raw_at };
+    const size_t code = ZSTD_decompressStream(s->unpacker, &out, &in);
+    s->raw_at = in.pos;
     *made = out.pos;
+    if (ZSTD_getErrorCode(code) == ZSTD_error_frameParameter_windowTooLarge)
+        return window_too_large(s);
+    if (ZSTD_isError(code))
+        return damaged(s, ZSTD_getErrorName(code));
+    s->inside = code != 0;
+    return NULL;
+}
+
+/* At most `size` bytes of the file, fewer only at its end. */
+static sheaf_status *read_file(size_t *n, sheaf__byte_source *s, void *to, size_t size)
+{
+    const int64_t left = s->size - s->offset;
+    *n = left < (int64_t)size ? (size_t)left : size;
+    sheaf_status *st = sheaf__file_read_at(s->fd, to, *n, s->offset, s->path);
+    s->offset += (int64_t)*n;
+    return st;
+}
+
+static sheaf_status *unpack(size_t *made, sheaf__byte_source *s)
+{
+    for (bool end = false; *made == 0;) {
+        if (s->raw_at == s->raw_end && end)
+            return s->inside ? damaged(s, cut_short) : NULL;
+        if (s->raw_at == s->raw_end) {
+            s->raw_at = 0;
+            sheaf_status *st = read_file(&s->raw_end, s, s->raw, RAW);
+            end = s->raw_end == 0; /* what the unpacker still holds may fill a window more */
+            if (st != NULL || (end && !s->inside))
+                return st;
+        }
+        sheaf_status *st = s->packing == ZSTD ? zstd_some(made, s) : inflate_some(made, s);
+        if (st != NULL)
+            return st;
+    }
     return NULL;
 }
 
@@ -216,7 +244,7 @@ sheaf_status *sheaf__byte_source_fill(sheaf__byte_source *s)
     size_t n = 0;
     if (s->ended)
         return NULL;
-    sheaf_status *st = s->packing == ZSTD ? read_zstd(&n, s) : read_gzip(&n, s);
+    sheaf_status *st = s->packing == PLAIN ? read_file(&n, s, s->window, WINDOW) : unpack(&n, s);
     s->at = s->window;
     s->end = s->window + n;
     s->ended = st != NULL || n == 0;

@@ -17,10 +17,10 @@ typedef struct sheaf__byte_source {
     int64_t size, offset; /* of the file; read so far */
     int packing;
     char *window;
-    unsigned char *raw; /* [.. raw_end) of a file that zstd packed */
+    unsigned char *raw; /* [.. raw_end) of a packed file */
     size_t raw_at, raw_end;
     void *unpacker;
-    bool inside; /* of a frame */
+    bool inside; /* of a member or frame */
 } sheaf__byte_source;
 
 /* sheaf__byte_source_open - errors (with the path before): SHEAF_E_IO; SHEAF_E_UNSUPPORTED for
