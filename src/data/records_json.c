@@ -43,11 +43,24 @@ static void release(draft *d)
 
 /* ---- images ---- */
 
+static sheaf_status *check_text(const char *text, size_t size, const char *name)
+{
+    if (size > SHEAF__TEXT_MAX)
+        return sheaf__bad_field(name, "at most 1048576 bytes", "%zu", size);
+    return text == NULL || strlen(text) == size
+               ? NULL
+               : sheaf__bad_field(name, "text without NUL (\\u0000)", "one at byte %zu",
+                                  strlen(text));
+}
+
 static sheaf_status *take_image(draft *d, const json_t *value, const char *name)
 {
     const char *path = json_string_value(value);
     if (path == NULL)
         return sheaf__bad_field(name, "a string", "%s", sheaf__text_kind(value));
+    sheaf_status *st = check_text(path, json_string_length(value), name);
+    if (st != NULL)
+        return st;
     if (*path == '\0')
         return sheaf__bad_field(name, "the path of an image", "an empty string");
     if (++d->images > 1)
@@ -129,16 +142,6 @@ static sheaf_status *take_part(void *self, const sheaf__text_record *r, const js
     return NULL;
 }
 
-static sheaf_status *check_text(const char *text, size_t size, const char *name)
-{
-    if (size > SHEAF__TEXT_MAX)
-        return sheaf__bad_field(name, "at most 1048576 bytes", "%zu", size);
-    return text == NULL || strlen(text) == size
-               ? NULL
-               : sheaf__bad_field(name, "text without NUL (\\u0000)", "one at byte %zu",
-                                  strlen(text));
-}
-
 /* Messages in turn, the user first: text_messages.c sees to that. No template has a place for what
  * stands beside them. */
 static sheaf_status *take_turns(draft *d)
@@ -210,8 +213,21 @@ static sheaf_status *take_mark(draft *d, const json_t *record)
 /* What is said of an image and answers no question: --query is the question. */
 static sheaf_status *take_caption(json_reader *r, draft *d, const json_t *list)
 {
+    static const char *const known[] = { "captions", "image", "images" }, *const forms[] = {
+        "messages", "conversations", "prompt"
+    };
     const json_t *one = json_array_get(list, 0);
     const char *query = r->in->options->query;
+    sheaf_status *st = d->text.asked ? NULL : sheaf__text_preference(d->text.json);
+    if (st != NULL)
+        return st;
+    for (size_t i = 0; i < sizeof forms / sizeof *forms; i++)
+        if (json_object_get(d->text.json, forms[i]) != NULL)
+            return sheaf__bad_field("captions", "one of the forms of a record",
+                                    "captions beside '%s'", forms[i]);
+    d->text.lost = sheaf__talk_pictures_spelled(d->text.json) ? SHEAF__PICTURE_SPELLED : NULL;
+    snprintf(d->text.ignored, sizeof d->text.ignored, "%s",
+             sheaf__text_other_field(d->text.json, known, 3));
     if (json_array_size(list) != 1)
         return sheaf__bad_field("captions", "a list of one caption", "%s of %zu",
                                 sheaf__text_kind(list), json_array_size(list));
@@ -220,8 +236,7 @@ static sheaf_status *take_caption(json_reader *r, draft *d, const json_t *list)
             sheaf__bad_field("captions", "a question beside it, that captions answer", "none"),
             "--query 'Describe the image.', which all of them are answers to");
     sheaf__text_piece answer = { NULL };
-    sheaf_status *st =
-        sheaf__text_string(&answer, json_object_get(one, "content"), "captions[0].content");
+    st = sheaf__text_string(&answer, json_object_get(one, "content"), "captions[0].content");
     d->text.form = SHEAF__FORM_PROMPT;
     return TRY(st, sheaf__text_put_pair(&d->text, (sheaf__text_piece){ query, strlen(query) },
                                         answer, "captions[0].content"));
