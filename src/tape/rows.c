@@ -118,10 +118,11 @@ static void move_rows(void *arg, int64_t begin, int64_t end, int worker)
         const int64_t at = r / p->n * (p->before + p->n + p->after) + p->before + r % p->n,
                       wide = p->list == NULL ? at : p->list[at];
         char *to = sheaf__at(m->to, (m->gather ? r : wide) * m->cols, t);
-        const char *from = sheaf__at(m->from, (m->gather ? wide : r) * m->cols, t);
+        const char *from =
+            m->from == NULL ? NULL : sheaf__at(m->from, (m->gather ? wide : r) * m->cols, t);
         if (m->row != NULL)
             k->round(to, t, m->row, m->cols);
-        else if (m->from == NULL)
+        else if (from == NULL)
             memset(to, 0, bytes);
         else if (m->add)
             k->accumulate(to, from, m->cols, t);
