@@ -244,6 +244,8 @@ static sheaf_status *evaluate(work *w)
     }
     st = sheaf__together_evaluate(st, m, &w->o, w->rows, positions);
     TRY(st, sheaf__model_load_for(m, positions));
+    if (w->o.prompts != NULL) /* what they lack is said before the rows are evaluated */
+        TRY(st, sheaf_prompts_begin(w->o.prompts, w->o.answers));
     if (w->o.save_logits != NULL)
         TRY(st, begin_logits(w));
     TRY(st, sheaf__model_ranks_do(m->ranks, on_rank, w));
@@ -252,10 +254,8 @@ static sheaf_status *evaluate(work *w)
         sheaf_status_free(st);
         st = failed;
     }
-    if (w->o.prompts != NULL) {
-        TRY(st, sheaf_prompts_begin(w->o.prompts, w->o.answers));
+    if (w->o.prompts != NULL)
         TRY(st, sheaf_prompts_answer(w->o.out, w->o.prompts));
-    }
     return finish_logits(w, st);
 }
 
@@ -263,13 +263,15 @@ static sheaf_status *check(const sheaf_model_evaluate_options *o)
 {
     static const char what[] = "sheaf_model_evaluate_options";
     const bool sound = o->data != NULL && o->micro_batch >= 0 && o->seq >= 0 && o->specials >= -1 &&
-                       o->specials <= 1;
+                       o->specials <= 1 &&
+                       (o->prompts == NULL || (o->answers != NULL && o->out != NULL));
     if (sound && o->dp > 1 && o->take != NULL) /* which would be called by several at once */
         return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, what), "dp 1 beside take"), "%d",
                            o->dp);
     if (!sound)
         return sheaf_expected(sheaf_fail(SHEAF_E_ARG, what),
-                              "a model, data, specials from -1 to 1, and no other number below 0");
+                              "a model, data, specials from -1 to 1, no other number below 0, and "
+                              "answers and out beside prompts");
     sheaf_status *st = sheaf__take_count(what, "seq", o->seq, SHEAF__MOST_POSITIONS);
     TRY(st, sheaf__take_count(what, "loss_on", o->loss_on, SHEAF_LOSS_ALL));
     TRY(st, sheaf__take_count(what, "on_long", o->on_long, SHEAF_LONG_SKIP));

@@ -63,6 +63,7 @@ typedef struct sheaf__inquiry {
     sheaf__run_settings own; /* of a program that gives a struct */
     char *base, *config;
     const sheaf_events *events;
+    sheaf_train_options *filled; /* the caller's, which hears what was asked; or NULL */
     sheaf_plan_options how;
     int slot[SHEAF_MAX_SLICES + 1]; /* how.slots, as many as the ranks asked for at least */
     sheaf__question q;

@@ -43,6 +43,7 @@ static sheaf_status *ask_run(sheaf__inquiry *a, const sheaf_run_train_options *o
     sheaf_train_options *t = run->options;
     const int groups = t->dp;
     a->events = o.events;
+    a->filled = o.given != NULL ? o.given->options : NULL;
     q->flags = o.given != NULL;
     q->place_text = a->how.place;
     q->max_new = a->how.max_new;
@@ -230,8 +231,8 @@ sheaf_status *sheaf_run_plan_with(sheaf_needs **out, const sheaf_run_train_optio
     if (a.how.table == SHEAF_PLAN_NO_TABLE)
         TRY(st, sheaf__question_open(&a.q, a.events));
     st = answer(out, &a, st);
-    if (st == NULL && options->given != NULL && a.how.table == SHEAF_PLAN_NO_TABLE) {
-        *options->given->options = a.q.o;
+    if (st == NULL && a.filled != NULL && a.how.table == SHEAF_PLAN_NO_TABLE) {
+        *a.filled = a.q.o;
         sheaf__balance_note(a.q.opened.schema, a.q.o.tp, a.events);
     }
     release(&a);

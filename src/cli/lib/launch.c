@@ -25,6 +25,8 @@ extern char **environ;
 typedef struct words {
     const char **at; /* borrowed words; ends with NULL */
     int64_t count, capacity;
+    char **name; /* [names] of variables, owned */
+    int64_t names, room;
     char processes[16];
     bool failed;
 } words;
@@ -67,8 +69,14 @@ static void add_environment(words *w)
     static const char *const kept[] = { "LD_LIBRARY_PATH=", "OMP_", "SHEAF_" };
     for (char **e = environ; *e != NULL; e++)
         for (size_t i = 0; i < sizeof kept / sizeof *kept; i++)
-            if (strncmp(*e, kept[i], strlen(kept[i])) == 0)
-                add_two(w, "-x", *e);
+            if (strncmp(*e, kept[i], strlen(kept[i])) == 0) {
+                if (!SHEAF_GROW(&w->name, &w->room, w->names + 1) ||
+                    (w->name[w->names] = strndup(*e, strcspn(*e, "="))) == NULL) {
+                    w->failed = true;
+                    return;
+                }
+                add_two(w, "-x", w->name[w->names++]); /* a value may hold what mpirun parses */
+            }
     add_two(w, "-x", CLI_NOTE); /* which is set for mpirun alone: see become() */
 }
 
@@ -352,6 +360,9 @@ sheaf_status *cli_launch(cli_launch_result *out, const cli_launch_options *o)
         unlink(note);
         close(fd);
     }
+    while (w.names > 0)
+        free(w.name[--w.names]);
+    free(w.name);
     free(w.at);
     free(mpirun);
     return st;
