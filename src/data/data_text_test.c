@@ -354,6 +354,11 @@ static void test_text__packed_files_are_the_same_data(void **state)
     size_t n = gzip_of(packed, sizeof packed, "{\"text\": \"one two\"}\n{\"te"); /* two members */
     n += gzip_of(packed + n, sizeof packed - n, "xt\": \"three\"}\n");
     check_packed(hash, packed, n);
+    n = gzip_of(packed, sizeof packed, "{\"text\": \"one two\"}\n");
+    memcpy(packed + n, "{\"text\": \"three\"}\n", 18); /* not packed: nothing is left out */
+    CHECK_FAILS(sheaf_data_open(&data, file_with("packed.jsonl", packed, n + 18), &options),
+                SHEAF_E_FORMAT, "gzip packed");
+    n = gzip_of(packed, sizeof packed, two);
     ZSTD_CCtx *zstd = ZSTD_createCCtx();
     ZSTD_CCtx_setParameter(zstd, ZSTD_c_checksumFlag, 1);
     n = ZSTD_compress2(zstd, packed, sizeof packed, two, strlen(two));

@@ -367,6 +367,12 @@ static void test_json__each_bad_record_is_told_by_line_and_field(void **state)
           "\"text\", \"text\": \"<image>\"}]}, {\"role\": \"assistant\", \"content\": \"c\"}], "
           "\"image\": \"pics/1.jpg\"}",
           "field 'messages[0].content' | one image: CogVLM" },
+        { "{\"captions\": [{\"content\": \"c\"}], \"kto_tag\": false, \"image\": \"pics/1.jpg\"}",
+          "kto_tag" },
+        { "{\"captions\": [{\"content\": \"c\"}], \"prompt\": \"p\", \"image\": \"pics/1.jpg\"}",
+          "captions beside 'prompt'" },
+        { "{\"captions\": [{\"content\": \"c\"}], \"image\": \"pics/1.jpg\\u0000b\"}",
+          "without NUL" },
         { "{\"captions\": [{\"role\": \"caption\", \"content\": \"c\"}], \"image\": \"pics/1.jpg\"}",
           "field 'captions' | a question beside it, that captions answer | none | --query" },
         { "{\"conversations\": [" HUMAN "]}", "field 'conversations' | an answer at the end" },
