@@ -57,9 +57,10 @@ for signal in INT TERM HUP; do
     stopped "eval --save-logits" $signal "$work/hit" eval --model "$work/small" --data "$work/many.jsonl" --save-logits "$work/hit/logits.safetensors" --micro-batch 1
 done
 stopped "eval --save-logits of two ranks" TERM "$work/hit" eval --model "$work/small" --data "$work/many.jsonl" --tp 2 --save-logits "$work/hit/logits.safetensors" --micro-batch 1
+for i in 1 2 3 4; do cat "$work/many.jsonl"; done >"$work/more.jsonl" # not over before this shell has its turn
 twice() {
     local pid
-    "$sheaf" eval --model "$work/small" --data "$work/many.jsonl" --save-logits "$work/hit/logits.safetensors" --micro-batch 1500 2>/dev/null &
+    "$sheaf" eval --model "$work/small" --data "$work/more.jsonl" --save-logits "$work/hit/logits.safetensors" --micro-batch 1500 2>/dev/null &
     pid=$!
     until compgen -G "$work/hit/*.partial-*" >/dev/null || ! kill -0 $pid 2>/dev/null; do :; done
     kill -INT $pid
