@@ -232,58 +232,82 @@ static sheaf_status *write_files(saver *s)
 
 /* ---- 3: hashes of all ranks, manifest, rename ---- */
 
-/* What a rank has written: the size of the file of each of its slices, in the place of a hash, then
- * for each tensor a hash of each of its slices, or one where it is replicated. */
-static sheaf_hash *record_of(const saver *s, int rank)
-{
-    return s->all + (s->state->count + 1) * s->state->slices * rank;
-}
-
-static void put_record(const saver *s)
+/* A record holds a hash of every replicated tensor, then for each slice that its rank writes the
+ * size of the file, in the place of a hash, and a hash of every cut tensor's part. */
+static size_t record_size(const saver *s, int rank)
 {
     const sheaf_manifest *m = s->manifest;
-    sheaf_hash *record = record_of(s, sheaf_comm_rank(s->comm));
-    for (int slice = 0; slice < m->slices; slice++)
-        record[slice].high = writes(s, slice) ? (uint64_t)m->bytes[slice] : 0;
+    int64_t cut = 0, slices = 0;
     for (int64_t i = 0; i < m->count; i++)
-        for (int slice = 0; slice < m->slices; slice++)
-            record[(i + 1) * m->slices + slice] = *sheaf__manifest_hash(&m->tensor[i], slice);
+        cut += m->tensor[i].cut.nparts > 0;
+    for (int slice = 0; slice < m->slices; slice++)
+        slices += writer_of(s, slice) == rank;
+    return (size_t)(m->count - cut + slices * (1 + cut));
 }
 
-/* Takes what each rank wrote; copies of replicated tensors are compared before. */
-static void take_records(saver *s)
+/* Fills the record of `rank` from the manifest, or the manifest from what it has of slices. */
+static void pass_record(const saver *s, sheaf_hash *record, int rank, bool fill)
 {
     const sheaf_manifest *m = s->manifest;
+    for (int64_t i = 0; i < m->count; i++)
+        if (m->tensor[i].cut.nparts == 0) {
+            if (fill)
+                *record = m->tensor[i].hash;
+            record++;
+        }
     for (int slice = 0; slice < m->slices; slice++) {
-        const sheaf_hash *record = record_of(s, writer_of(s, slice));
-        m->bytes[slice] = (int64_t)record[slice].high;
-        for (int64_t i = 0; i < m->count; i++)
-            *sheaf__manifest_hash(&m->tensor[i], slice) = record[(i + 1) * m->slices + slice];
+        if (writer_of(s, slice) != rank)
+            continue;
+        if (fill)
+            record->high = (uint64_t)m->bytes[slice];
+        else
+            m->bytes[slice] = (int64_t)record->high;
+        record++;
+        for (int64_t i = 0; i < m->count; i++) {
+            if (m->tensor[i].cut.nparts == 0)
+                continue;
+            sheaf_hash *hash = sheaf__manifest_hash(&m->tensor[i], slice);
+            *(fill ? record : hash) = *(fill ? hash : record);
+            record++;
+        }
     }
 }
 
 static sheaf_status *gather(saver *s)
 {
-    const size_t each = (size_t)(s->state->count + 1) * (size_t)s->state->slices * sizeof *s->all;
-    s->all = calloc((size_t)sheaf_comm_ranks(s->comm), each);
+    const int ranks = sheaf_comm_ranks(s->comm), me = sheaf_comm_rank(s->comm);
+    size_t *bytes = calloc((size_t)ranks, sizeof *bytes), total = 0, before = 0;
+    for (int r = 0; r < ranks; r++) {
+        before = r == me ? total : before;
+        total += record_size(s, r);
+    }
+    s->all = calloc(total + 1, sizeof *s->all);
     sheaf_status *st =
-        agree(s, s->all == NULL ? sheaf__no_memory("out of memory for the hashes") : NULL);
-    if (st != NULL)
-        return st;
-    put_record(s);
-    return sheaf__all_gather(s->comm, s->all, each);
+        agree(s, bytes == NULL || s->all == NULL ? sheaf__no_memory("out of memory for the hashes")
+                                                 : NULL);
+    for (int r = 0; r < ranks && st == NULL; r++)
+        bytes[r] = record_size(s, r) * sizeof *s->all;
+    if (st == NULL) {
+        pass_record(s, s->all + before, me, true);
+        st = sheaf_comm_gather(s->comm, s->all, bytes);
+    }
+    free(bytes);
+    return st;
 }
 
 /* Copies of one tensor that differ mean that a rank has left the common path: what it would
  * save is not the state of any run. */
-static sheaf_status *compare_copies(const saver *s, int rank)
+static sheaf_status *compare_copies(const saver *s, const sheaf_hash *record, int rank)
 {
     char a[33], b[33];
+    int64_t n = 0; /* replicated tensors before */
     for (int64_t i = 0; i < s->state->count; i++) {
         const sheaf_manifest_tensor *t = &s->manifest->tensor[i];
-        const int64_t at = (i + 1) * s->state->slices;
-        const sheaf_hash first = record_of(s, 0)[at], is = record_of(s, rank)[at];
-        if (t->cut.nparts > 0 || sheaf__hash_equal(first, is))
+        if (t->cut.nparts > 0)
+            continue;
+        const sheaf_hash first = s->all[n], is = record[n];
+        n++;
+        if (sheaf__hash_equal(first, is))
             continue;
         sheaf_status *st =
             sheaf_fail(SHEAF_E_NUMBER, "'%s': the copies of ranks 0 and %d differ", t->name, rank);
@@ -297,10 +321,13 @@ static sheaf_status *compare_copies(const saver *s, int rank)
 
 static sheaf_status *collect(saver *s)
 {
+    sheaf_hash *record = s->all;
     sheaf_status *st = NULL;
-    for (int r = 1; r < sheaf_comm_ranks(s->comm) && st == NULL; r++)
-        st = compare_copies(s, r);
-    take_records(s);
+    for (int r = 0; r < sheaf_comm_ranks(s->comm); r++) {
+        TRY(st, compare_copies(s, record, r));
+        pass_record(s, record, r, false);
+        record += record_size(s, r);
+    }
     sheaf__manifest_join(s->manifest);
     return st;
 }
