@@ -75,7 +75,7 @@ static void be(int me, int listens, const sheaf__line_place *place, what w, int 
     while ((w == HANGS || w == DIES || w == STOPS || w == STOPS_UNHEARD) &&
            sheaf__seconds() - begin < 60)
         doze(0.1);
-    doze(w == SLOW && me == victim ? 1.5 : 0.5);
+    doze(w == WAITS || (w == SLOW && me == victim) ? 1.5 : 0.5);
     sheaf__watch_close(watch);
     _exit(0);
 }
