@@ -15,7 +15,7 @@ static size_t certain(const char *text, size_t size)
 /* A text that ends the answer, of [0, nstop]; NULL: none. */
 static const char *stop_at(const sheaf__answer_stream *s, int64_t i)
 {
-    return i < s->nstop ? s->stop[i] : s->laid_out ? s->wording->end_text : NULL;
+    return i < s->nstop ? s->stop[i] : s->laid_out ? s->codec->end_text : NULL;
 }
 
 /* Where the first of the texts that end the answer begins; `size` where none is. */
@@ -55,7 +55,7 @@ static size_t sayable(const char **from, sheaf__answer_stream *s, const char *te
     if (!s->laid_out)
         return size;
     bool more;
-    const sheaf__text_piece inner = sheaf__wording_inner(&more, s->wording, text, size);
+    const sheaf__text_piece inner = sheaf__codec_answer_span(&more, s->codec, text, size);
     *from = inner.at;
     return more ? 0 : inner.size;
 }
@@ -64,13 +64,13 @@ static size_t sayable(const char **from, sheaf__answer_stream *s, const char *te
 static sheaf_status *listen(sheaf__answer_stream *s, const int32_t *ids, int64_t n)
 {
     sheaf_status *st =
-        s->stream != NULL ? NULL : sheaf__token_stream_new(&s->stream, s->wording->tokenizer, true);
+        s->stream != NULL ? NULL : sheaf__token_stream_new(&s->stream, s->codec->tokenizer, true);
     for (; s->taken < n && st == NULL; s->taken++) {
         const char *text;
         size_t size;
         st = sheaf__token_stream_push(&text, &size, s->stream, ids[s->taken]);
         if (st == NULL)
-            sheaf__wording_without_nul(&s->heard, text, size);
+            sheaf__codec_add_without_nul(&s->heard, text, size);
     }
     return st == NULL && s->heard.failed ? sheaf__no_memory("an answer") : st;
 }
@@ -85,7 +85,7 @@ static sheaf_status *look_ahead(sheaf__answer_stream *s)
     sheaf_status *st = sheaf__token_stream_rest(&rest, &size, s->stream);
     if (st != NULL || size == 0)
         return st;
-    sheaf__wording_without_nul(&s->heard, rest, size);
+    sheaf__codec_add_without_nul(&s->heard, rest, size);
     if (s->heard.failed)
         return sheaf__no_memory("an answer");
     s->over = s->over || find_stop(s, s->heard.at, s->heard.size) < s->heard.size;
@@ -100,9 +100,8 @@ sheaf_status *sheaf__answer_stream_more(char **out, sheaf__answer_stream *s, con
     const char *from, *all = "";
     sheaf_text more = { 0 };
     size_t sure = 0;
-    sheaf_status *st = s->wording->tokenizer != NULL
-                           ? listen(s, ids, n)
-                           : sheaf__wording_decode(&text, s->wording, ids, n);
+    sheaf_status *st = s->codec->tokenizer != NULL ? listen(s, ids, n)
+                                                   : sheaf__codec_decode(&text, s->codec, ids, n);
     if (st == NULL && s->stream != NULL)
         st = look_ahead(s);
     if (st != NULL)
@@ -129,12 +128,12 @@ sheaf_status *sheaf__answer_stream_end(char **out, char **answer, sheaf__answer_
     char *text = NULL;
     sheaf_text more = { 0 };
     *answer = NULL;
-    sheaf_status *st = sheaf__wording_decode(&text, s->wording, ids, n);
+    sheaf_status *st = sheaf__codec_decode(&text, s->codec, ids, n);
     if (st != NULL)
         return st;
     if (text != NULL) {
         text[find_stop(s, text, strlen(text))] = '\0';
-        st = sheaf__wording_answer(answer, s->wording, s->laid_out, text);
+        st = sheaf__codec_answer(answer, s->codec, s->laid_out, text);
         free(text);
     }
     if (st != NULL || out == NULL)

@@ -2,12 +2,12 @@
  * a text that ends the answer. */
 #pragma once
 
-#include "infer/wording.h"
+#include "infer/codec.h"
 
 /* All zero but the first four at first. */
 typedef struct sheaf__answer_stream {
-    const sheaf__wording *wording;
-    bool laid_out;           /* the prompt, by a template, as all of a wording that is templated */
+    const sheaf__codec *codec;
+    bool laid_out;           /* the prompt, by a template, as all of a codec that is templated */
     const char *const *stop; /* [nstop] texts that end the answer, none empty; borrowed */
     int64_t nstop;
     bool over;  /* one of them is there: no further token changes the answer */

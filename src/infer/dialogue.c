@@ -89,7 +89,7 @@ static sheaf_status *read_pieces(sheaf__dialogue *d, int64_t fresh, const sheaf_
 static sheaf_status *add_look(sheaf__dialogue *d, const char *path, int64_t number)
 {
     sheaf__viewing viewing;
-    sheaf__viewing_of(&viewing, d->wording->config);
+    sheaf__viewing_of(&viewing, d->codec->config);
     sheaf_status *st = sheaf__talk_pictures_add(&d->shown, path, &viewing);
     if (st != NULL)
         return st;
@@ -108,12 +108,12 @@ static sheaf_status *add_look(sheaf__dialogue *d, const char *path, int64_t numb
 static sheaf_status *take_back(sheaf__dialogue *d, int64_t number)
 {
     sheaf__talk_pictures *p = &d->shown;
-    if (d->wording->placed ? d->waiting == 0 : d->picture == NULL)
+    if (d->codec->placed ? d->waiting == 0 : d->picture == NULL)
         return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "no picture"),
                                           "one that could be taken back%s",
-                                          d->wording->placed ? ": that no question has shown" : ""),
+                                          d->codec->placed ? ": that no question has shown" : ""),
                            "none");
-    if (!d->wording->placed)
+    if (!d->codec->placed)
         sheaf__dialogue_reset(d);
     for (; d->waiting > 0; d->waiting--) {
         d->pieces -= sheaf__sliced_count(&p->viewed[p->count - 1].pieces);
@@ -129,16 +129,16 @@ static sheaf_status *take_back(sheaf__dialogue *d, int64_t number)
     return NULL;
 }
 
-sheaf_status *sheaf__dialogue_look(sheaf__dialogue *d, const char *path, int64_t number)
+sheaf_status *sheaf__dialogue_picture(sheaf__dialogue *d, const char *path, int64_t number)
 {
-    const sheaf_config *config = d->wording->config;
+    const sheaf_config *config = d->codec->config;
     sheaf__picture *picture = NULL;
     char *image = NULL;
     if (path == NULL)
         return take_back(d, number);
-    if (d->wording->placed)
+    if (d->codec->placed)
         return add_look(d, path, number);
-    if (!d->wording->images)
+    if (!d->codec->images)
         return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "%s", path),
                                           "no image: %s has no vision tower",
                                           sheaf_family_name(config->family)),
@@ -174,7 +174,7 @@ void sheaf__dialogue_release(sheaf__dialogue *d)
     sheaf__talk_pictures_release(&d->shown);
     free(d->image);
     free(d->file);
-    *d = (sheaf__dialogue){ .wording = d->wording };
+    *d = (sheaf__dialogue){ .codec = d->codec };
 }
 
 /* `role` is one of the constants. */
@@ -191,7 +191,7 @@ static sheaf_status *add(sheaf__dialogue *d, const char *role, const char *conte
 
 sheaf_status *sheaf__dialogue_system(sheaf__dialogue *d, const char *text)
 {
-    sheaf_status *st = text == NULL || text[0] == '\0' ? NULL : sheaf__wording_system(d->wording);
+    sheaf_status *st = text == NULL || text[0] == '\0' ? NULL : sheaf__codec_check_system(d->codec);
     if (st != NULL)
         return st;
     forget(d, 0);
@@ -217,7 +217,7 @@ static sheaf_status *other_marks(const sheaf__dialogue *d, int64_t marks)
 static sheaf_status *with_pictures(char **out, const sheaf__dialogue *d, const char *query)
 {
     sheaf_text text = { 0 };
-    const int64_t marks = d->wording->placed ? sheaf__text_count(query, SHEAF__PICTURE_HERE) : 0;
+    const int64_t marks = d->codec->placed ? sheaf__text_count(query, SHEAF__PICTURE_HERE) : 0;
     if (marks > 0 && marks != d->waiting)
         return other_marks(d, marks);
     for (int64_t i = 0; i < d->waiting && marks == 0; i++)
@@ -229,12 +229,13 @@ static sheaf_status *with_pictures(char **out, const sheaf__dialogue *d, const c
 static sheaf_status *put_question(sheaf__prompt *out, void **block, const sheaf__dialogue *d,
                                   const sheaf__message *said, int64_t n)
 {
-    if (!d->wording->placed)
-        return sheaf__wording_said(out, block, d->wording, said, n, d->picture != NULL);
+    if (!d->codec->placed)
+        return sheaf__codec_messages(out, block, d->codec, said, n, d->picture != NULL);
     int64_t *order = malloc(((size_t)d->shown.count + 1) * sizeof *order);
     sheaf_status *st =
-        order == NULL ? sheaf__no_memory("conversation")
-                      : sheaf__wording_shown(out, block, order, d->wording, said, n, &d->shown);
+        order == NULL
+            ? sheaf__no_memory("conversation")
+            : sheaf__codec_messages_with_pictures(out, block, order, d->codec, said, n, &d->shown);
     free(order);
     return st;
 }
@@ -243,7 +244,7 @@ sheaf_status *sheaf__dialogue_ask(sheaf__prompt *out, void **block, const sheaf_
                                   const char *query)
 {
     const int64_t first = systems(d),
-                  before = sheaf__wording_remembers(d->wording) ? d->count : first;
+                  before = sheaf__codec_keeps_turns(d->codec) ? d->count : first;
     char *question = NULL;
     sheaf_status *st = with_pictures(&question, d, query);
     sheaf__message *said = st == NULL ? malloc((size_t)(before + 1) * sizeof *said) : NULL;
@@ -257,7 +258,7 @@ sheaf_status *sheaf__dialogue_ask(sheaf__prompt *out, void **block, const sheaf_
     st = put_question(out, block, d, said, before + 1);
     if (st == NULL) {
         out->picture = d->picture;
-        out->pictures = d->wording->placed ? d->pieces : d->picture != NULL;
+        out->pictures = d->codec->placed ? d->pieces : d->picture != NULL;
         out->look = d->picture != NULL ? d->look : 0;
     }
     free(question);
@@ -277,7 +278,7 @@ sheaf_status *sheaf__dialogue_ask_alone(sheaf__prompt *out, void **block, const 
     return st == NULL ? sheaf__dialogue_ask(out, block, &fresh, query) : st;
 }
 
-sheaf_status *sheaf__dialogue_keep(sheaf__dialogue *d, const char *query, const char *answer)
+sheaf_status *sheaf__dialogue_add_turn(sheaf__dialogue *d, const char *query, const char *answer)
 {
     const int64_t before = d->count;
     char *question = NULL;
@@ -435,7 +436,7 @@ static sheaf_status *look_at_one(sheaf__dialogue *d, const json_t *record, const
     sheaf_status *st = sheaf__path_parent(&folder, file);
     if (st == NULL && name[0] != '/')
         st = sheaf__path_join(&path, folder, name);
-    TRY(st, sheaf__dialogue_look(d, path == NULL ? name : path, number));
+    TRY(st, sheaf__dialogue_picture(d, path == NULL ? name : path, number));
     free(folder);
     free(path);
     return st;
@@ -505,11 +506,11 @@ static sheaf_status *place_pictures(sheaf__dialogue *d)
 static sheaf_status *load_all(sheaf__dialogue *d, const sheaf__text_record *m, const char *file,
                               int64_t number)
 {
-    const bool placed = d->wording->placed, system = strcmp(m->message[0].role, SHEAF__SYSTEM) == 0;
+    const bool placed = d->codec->placed, system = strcmp(m->message[0].role, SHEAF__SYSTEM) == 0;
     sheaf__viewing viewing;
-    sheaf_status *st = system ? sheaf__wording_system(d->wording) : NULL;
+    sheaf_status *st = system ? sheaf__codec_check_system(d->codec) : NULL;
     if (placed)
-        sheaf__viewing_of(&viewing, d->wording->config);
+        sheaf__viewing_of(&viewing, d->codec->config);
     TRY(st,
         placed ? read_pictures(d, m->json, file, &viewing) : look_at_one(d, m->json, file, number));
     for (int64_t i = 0; i < m->messages && st == NULL; i++)
@@ -527,7 +528,7 @@ static sheaf_status *load_all(sheaf__dialogue *d, const sheaf__text_record *m, c
 
 sheaf_status *sheaf__dialogue_load(sheaf__dialogue *d, const char *path, int64_t number)
 {
-    sheaf__dialogue loaded = { .wording = d->wording };
+    sheaf__dialogue loaded = { .codec = d->codec };
     sheaf__text_record m = { 0 };
     sheaf__message *said = NULL;
     json_t *record = NULL;
@@ -541,7 +542,7 @@ sheaf_status *sheaf__dialogue_load(sheaf__dialogue *d, const char *path, int64_t
         st = sheaf__no_memory("conversation");
     if (st == NULL) {
         sheaf__text_said(said, &m);
-        st = sheaf__wording_turns(said, m.messages);
+        st = sheaf__codec_check_turns(said, m.messages);
     }
     if (st == NULL && strcmp(said[m.messages - 1].role, SHEAF__USER) == 0)
         st = sheaf_expected(sheaf_fail(SHEAF_E_DATA, "message %" PRId64, m.messages),

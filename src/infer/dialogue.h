@@ -1,5 +1,5 @@
 /* dialogue.h - what was said so far, about one picture or none, and the same as a file. Where
- * pictures stand in conversations (a wording that is `placed`) there may be several: each stands in
+ * pictures stand in conversations (a codec that is `placed`) there may be several: each stands in
  * front of the question that follows it, or where that says "<image>".
  *
  * Each prompt holds all of it anew, as far as the template has a place for it, so its length bounds
@@ -13,15 +13,15 @@
 
 #include "base/hash.h"
 #include "data/talk_pictures.h"
-#include "infer/wording.h"
+#include "infer/codec.h"
 
 /* The place of a picture in what a user says. */
 #define SHEAF__PICTURE_HERE "<image>"
 
 typedef struct sheaf__dialogue {
-    const sheaf__wording *wording; /* borrowed; templated */
-    sheaf__message *said;          /* [count] owned texts; a system message, if there is one, first,
-                                   then user and assistant by turns */
+    const sheaf__codec *codec; /* borrowed; templated */
+    sheaf__message *said;      /* [count] owned texts; a system message, if there is one, first,
+                               then user and assistant by turns */
     int64_t count;
     sheaf__picture *picture; /* with its pixels behind it; NULL without */
     char *image;             /* its whole path */
@@ -34,11 +34,11 @@ typedef struct sheaf__dialogue {
     sheaf_hash held; /* what it held then */
 } sheaf__dialogue;
 
-/* sheaf__dialogue_look - another picture; what was said is forgotten, but for the system message;
- * placed: one more, and nothing is. NULL: none; placed: those that wait are taken back.
+/* sheaf__dialogue_picture - another picture; what was said is forgotten, but for the system
+ * message; placed: one more, and nothing is. NULL: none; placed: those that wait are taken back.
  * `number` is its own (sheaf__prompt.look). On failure nothing changes. Errors: those of the
  * picture; SHEAF_E_ARG where there is none to take back. */
-sheaf_status *sheaf__dialogue_look(sheaf__dialogue *d, const char *path, int64_t number);
+sheaf_status *sheaf__dialogue_picture(sheaf__dialogue *d, const char *path, int64_t number);
 /* sheaf__dialogue_system - the system message, or none (NULL or empty); what was said is forgotten.
  * Errors: SHEAF_E_UNSUPPORTED for a template without a place for it. */
 sheaf_status *sheaf__dialogue_system(sheaf__dialogue *d, const char *text);
@@ -47,7 +47,7 @@ void sheaf__dialogue_reset(sheaf__dialogue *d);
 void sheaf__dialogue_release(sheaf__dialogue *d);
 
 /* sheaf__dialogue_ask - the prompt of a question; free() *block after its use. The picture
- * of *out is the dialogue's. Errors: those of sheaf__wording_said(); placed: SHEAF_E_DATA for
+ * of *out is the dialogue's. Errors: those of sheaf__codec_messages(); placed: SHEAF_E_DATA for
  * another number of "<image>" than of pictures that wait, but for none. */
 sheaf_status *sheaf__dialogue_ask(sheaf__prompt *out, void **block, const sheaf__dialogue *d,
                                   const char *query);
@@ -55,8 +55,8 @@ sheaf_status *sheaf__dialogue_ask(sheaf__prompt *out, void **block, const sheaf_
  * the same. */
 sheaf_status *sheaf__dialogue_ask_alone(sheaf__prompt *out, void **block, const sheaf__dialogue *d,
                                         const char *query);
-/* sheaf__dialogue_keep - the turn is over. */
-sheaf_status *sheaf__dialogue_keep(sheaf__dialogue *d, const char *query, const char *answer);
+/* sheaf__dialogue_add_turn - the turn is over. */
+sheaf_status *sheaf__dialogue_add_turn(sheaf__dialogue *d, const char *query, const char *answer);
 
 /* sheaf__dialogue_save - to a new file, or in place of the one it was saved to or loaded from,
  * which is as it was until the new one is complete; without pictures that wait. Errors: SHEAF_E_ARG

@@ -1,7 +1,7 @@
 /* generate.c - see generate.h. */
 #include "comm/doing.h"
 #include "infer/batch_images.h"
-#include "infer/past.h"
+#include "infer/prefix_cache.h"
 #include "models/rope.h"
 
 #include <math.h>
@@ -21,7 +21,7 @@ typedef struct batch {
     int64_t *keys;           /* [n] positions filled so far */
     sheaf__kept own;         /* where nothing is kept between calls */
     const sheaf__kept *kept;
-    sheaf__past *past;              /* of the options, where there is one prompt */
+    sheaf__prefix_cache *prefix;    /* of the options, where there is one prompt */
     int32_t *ids, *position, *pick; /* rows of the next run */
     sheaf__batch_images image;
     bool *done;
@@ -234,19 +234,19 @@ static sheaf_status *find_cache(batch *b)
 {
     b->begin = 0;
     b->kept = &b->own;
-    if (b->past == NULL)
+    if (b->prefix == NULL)
         return sheaf__kept_new(&b->own, b->model, b->n, b->length);
-    b->kept = &b->past->kept;
-    return sheaf__past_begin(&b->begin, b->past, b->model, b->prompt, b->length);
+    b->kept = &b->prefix->kept;
+    return sheaf__prefix_cache_begin(&b->begin, b->prefix, b->model, b->prompt, b->length);
 }
 
 /* The rows of the last run are in the cache. */
 static void note_past(const batch *b, bool whole)
 {
-    if (b->past != NULL && whole)
-        sheaf__past_read(b->past, b->prompt);
-    else if (b->past != NULL)
-        sheaf__past_more(b->past, b->ids[0], b->position[0]);
+    if (b->prefix != NULL && whole)
+        sheaf__prefix_cache_set(b->prefix, b->prompt);
+    else if (b->prefix != NULL)
+        sheaf__prefix_cache_add(b->prefix, b->ids[0], b->position[0]);
 }
 
 static sheaf_status *read_prompts(batch *b, sheaf__rows_in *in, sheaf__head_run *head)
@@ -474,11 +474,11 @@ sheaf_status *sheaf__generate(sheaf__continuation *out, sheaf__model *model,
                 .done = malloc((size_t)most),
                 .history = malloc((size_t)length * sizeof *b.history),
                 .sight = count == 1 ? options->sight : NULL,
-                .past = count == 1 ? options->past : NULL,
+                .prefix = count == 1 ? options->prefix : NULL,
                 .scratch = malloc(2 * vocab * sizeof(float)) };
     sheaf_status *st = NULL;
-    if (options->past != NULL && count != 1)
-        sheaf__past_release(options->past, model);
+    if (options->prefix != NULL && count != 1)
+        sheaf__prefix_cache_release(options->prefix, model);
     if (b.keys == NULL || b.ids == NULL || b.position == NULL || b.pick == NULL || b.done == NULL ||
         b.history == NULL || b.scratch == NULL)
         st = sheaf_fail(SHEAF_E_MEMORY, "generation of %lld sequences", (long long)most);

@@ -25,8 +25,8 @@ typedef struct sheaf__continuation {
     float *best_logprob; /* [max_new, best] */
 } sheaf__continuation;
 
-/* What is kept between calls: infer/past.h. */
-typedef struct sheaf__past sheaf__past;
+/* What is kept between calls: infer/prefix_cache.h. */
+typedef struct sheaf__prefix_cache sheaf__prefix_cache;
 
 typedef struct sheaf__generate_options {
     sheaf__sampling sampling;
@@ -61,7 +61,7 @@ typedef struct sheaf__generate_options {
     sheaf__sight *sight;
     /* Kept from call to call, on each rank its own: what was read of the one prompt there is. Of
      * several it is given back. NULL: nothing is kept. */
-    sheaf__past *past;
+    sheaf__prefix_cache *prefix;
     const sheaf_events *events;
 } sheaf__generate_options;
 

@@ -34,8 +34,8 @@ static void free_about(const sheaf__prompt_about *about)
     free(about->picture);
 }
 
-sheaf_status *sheaf__prompts_put(sheaf__prompts *p, const sheaf__prompt *prompt,
-                                 const sheaf__prompt_about *about)
+sheaf_status *sheaf__prompts_append(sheaf__prompts *p, const sheaf__prompt *prompt,
+                                    const sheaf__prompt_about *about)
 {
     int64_t capacity = p->capacity; /* of both */
     if (!SHEAF_GROW(&p->about, &capacity, p->count + 1) ||
@@ -56,16 +56,16 @@ static sheaf_status *add(sheaf__prompts *p, const sheaf__prompt *prompt, void *b
     const sheaf__prompt_about about = {
         copy(&lost, text), copy(&lost, expected), copy(&lost, image), block, NULL, 0, NULL
     };
-    sheaf_status *st = sheaf__prompts_put(p, prompt, &about);
+    sheaf_status *st = sheaf__prompts_append(p, prompt, &about);
     return st == NULL && lost ? sheaf__no_memory("prompts") : st;
 }
 
-sheaf_status *sheaf__prompts_add_turns(sheaf__prompts *p, const sheaf__wording *w,
+sheaf_status *sheaf__prompts_add_turns(sheaf__prompts *p, const sheaf__codec *w,
                                        const sheaf__turn *turn, int64_t turns, const char *image)
 {
     sheaf__prompt prompt;
     void *block;
-    sheaf_status *st = sheaf__wording_prompt(&prompt, &block, w, turn, turns, image != NULL);
+    sheaf_status *st = sheaf__codec_prompt(&prompt, &block, w, turn, turns, image != NULL);
     return st == NULL ? add(p, &prompt, block, turn[turns - 1].query, turn[turns - 1].answer, image)
                       : st;
 }
@@ -102,19 +102,21 @@ static sheaf_status *take_pictures(sheaf__prompt_about *about, sheaf__prompt *pr
     return st;
 }
 
-sheaf_status *sheaf__prompts_shown(sheaf__prompts *p, const sheaf__wording *w,
-                                   const sheaf__message *said, int64_t n, const char *expected,
-                                   sheaf__talk_pictures *pictures)
+sheaf_status *sheaf__prompts_add_pictures(sheaf__prompts *p, const sheaf__codec *w,
+                                          const sheaf__message *said, int64_t n,
+                                          const char *expected, sheaf__talk_pictures *pictures)
 {
     sheaf__talk_pictures_from(pictures, said, n);
     int64_t *order = malloc(((size_t)pictures->count + 1) * sizeof *order);
     sheaf__prompt prompt;
     sheaf__prompt_about about = { 0 };
     bool lost = false;
-    sheaf_status *st = order == NULL ? sheaf__no_memory("prompts") : sheaf__wording_turns(said, n);
+    sheaf_status *st =
+        order == NULL ? sheaf__no_memory("prompts") : sheaf__codec_check_turns(said, n);
     if (st == NULL && (n == 0 || strcmp(said[n - 1].role, SHEAF__USER) != 0))
         st = sheaf_expected(sheaf_fail(SHEAF_E_DATA, "messages"), "a user's at the end");
-    TRY(st, sheaf__wording_shown(&prompt, &about.block, order, w, said, n, pictures));
+    TRY(st,
+        sheaf__codec_messages_with_pictures(&prompt, &about.block, order, w, said, n, pictures));
     if (st == NULL && pictures->count > 0)
         st = take_pictures(&about, &prompt, pictures, order);
     if (st == NULL) {
@@ -128,15 +130,15 @@ sheaf_status *sheaf__prompts_shown(sheaf__prompts *p, const sheaf__wording *w,
     if (st == NULL && lost)
         st = sheaf__no_memory("prompts");
     if (st == NULL)
-        return sheaf__prompts_put(p, &prompt, &about);
+        return sheaf__prompts_append(p, &prompt, &about);
     free_about(&about);
     return st;
 }
 
 /* The same with pictures by their paths. */
-static sheaf_status *add_shown(sheaf__prompts *p, const sheaf__wording *w,
-                               const sheaf__message *said, int64_t n, const char *expected,
-                               const char *const *image, int64_t images)
+static sheaf_status *add_shown(sheaf__prompts *p, const sheaf__codec *w, const sheaf__message *said,
+                               int64_t n, const char *expected, const char *const *image,
+                               int64_t images)
 {
     sheaf__viewing viewing;
     sheaf__talk_pictures pictures = { 0 };
@@ -145,7 +147,7 @@ static sheaf_status *add_shown(sheaf__prompts *p, const sheaf__wording *w,
     for (int64_t i = 0; i < images && st == NULL; i++)
         st = sheaf__talk_pictures_add(&pictures, image[i], &viewing);
     if (st == NULL)
-        return sheaf__prompts_shown(p, w, said, n, expected, &pictures);
+        return sheaf__prompts_add_pictures(p, w, said, n, expected, &pictures);
     sheaf__talk_pictures_release(&pictures);
     return st;
 }
@@ -155,8 +157,8 @@ sheaf_status *sheaf__prompts_check_picture(const char *path)
     return sheaf__prompts_picture(&(sheaf__picture){ 0 }, path);
 }
 
-/* Of a wording that is not `placed`: at most one, which can be read. */
-static sheaf_status *check_images(const sheaf__wording *w, const char *const *image, int64_t images)
+/* Of a codec that is not `placed`: at most one, which can be read. */
+static sheaf_status *check_images(const sheaf__codec *w, const char *const *image, int64_t images)
 {
     if (images > 1)
         return sheaf_try_this(
@@ -168,7 +170,7 @@ static sheaf_status *check_images(const sheaf__wording *w, const char *const *im
     return images > 0 ? sheaf__prompts_check_picture(image[0]) : NULL;
 }
 
-sheaf_status *sheaf__prompts_add(sheaf__prompts *p, const sheaf__wording *w,
+sheaf_status *sheaf__prompts_add(sheaf__prompts *p, const sheaf__codec *w,
                                  const sheaf__message *said, int64_t n, bool text,
                                  const char *expected, const char *const *image, int64_t images)
 {
@@ -176,14 +178,14 @@ sheaf_status *sheaf__prompts_add(sheaf__prompts *p, const sheaf__wording *w,
     void *block;
     if (w->placed)
         return add_shown(p, w, said, n, expected, image, images);
-    sheaf_status *st = text ? sheaf__wording_text(&prompt, &block, w, said, n, images > 0)
-                            : sheaf__wording_said(&prompt, &block, w, said, n, images > 0);
+    sheaf_status *st = text ? sheaf__codec_text(&prompt, &block, w, said, n, images > 0)
+                            : sheaf__codec_messages(&prompt, &block, w, said, n, images > 0);
     p->laid_out |= !text && w->chat != NULL;
     TRY(st, add(p, &prompt, block, said[n - 1].content, expected, images > 0 ? image[0] : NULL));
     return st == NULL ? check_images(w, image, images) : st;
 }
 
-sheaf_status *sheaf__prompts_add_text(sheaf__prompts *p, const sheaf__wording *w, const char *text,
+sheaf_status *sheaf__prompts_add_text(sheaf__prompts *p, const sheaf__codec *w, const char *text,
                                       const char *system, const char *const *image, int64_t images)
 {
     const sheaf__message said[] = { { SHEAF__SYSTEM, system, system == NULL ? 0 : strlen(system) },

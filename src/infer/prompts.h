@@ -6,7 +6,7 @@
 #include "data/data.h"
 #include "data/talk_pictures.h"
 #include "infer/generate.h"
-#include "infer/wording.h"
+#include "infer/codec.h"
 #include "data/text_record.h"
 
 /* What is known of a prompt beside its tokens; all owned. */
@@ -15,7 +15,7 @@ typedef struct sheaf__prompt_about {
     char *expected; /* the answer of a record, NULL without */
     char *image;    /* path, NULL without */
     void *block;    /* what ids, position, embed and expert lie in */
-    /* Of a wording that is `placed`: its pictures as they stand in the text, and their pieces. */
+    /* Of a codec that is `placed`: its pictures as they stand in the text, and their pieces. */
     sheaf__viewed *viewed;
     int64_t nviewed;
     sheaf__picture *picture;
@@ -38,35 +38,35 @@ typedef struct sheaf__prompts {
  * data/talk_pictures.h has them, or with "tokens" ([ids]); for CogVLM and CogAgent the files and
  * folders of data/records.h; .safetensors. Errors: SHEAF_E_ARG for options that do not go together;
  * SHEAF_E_DATA naming line and field (with images: all bad records); an id outside the table; those
- * of the images and of sheaf__wording_prompt(). Release also after a failure. */
-sheaf_status *sheaf__prompts_read(sheaf__prompts *out, const sheaf__wording *wording,
+ * of the images and of sheaf__codec_prompt(). Release also after a failure. */
+sheaf_status *sheaf__prompts_read(sheaf__prompts *out, const sheaf__codec *codec,
                                   const sheaf_prompts_options *from, const sheaf_data *rows);
 void sheaf__prompts_release(sheaf__prompts *prompts);
 
-/* sheaf__prompts_shown - one more, of messages and pictures, which it takes; of a wording that is
- * `placed`. */
-sheaf_status *sheaf__prompts_shown(sheaf__prompts *prompts, const sheaf__wording *wording,
-                                   const sheaf__message *said, int64_t n, const char *expected,
-                                   sheaf__talk_pictures *pictures);
+/* sheaf__prompts_add_pictures - one more, of messages and pictures, which it takes; of a codec that
+ * is `placed`. */
+sheaf_status *sheaf__prompts_add_pictures(sheaf__prompts *prompts, const sheaf__codec *codec,
+                                          const sheaf__message *said, int64_t n,
+                                          const char *expected, sheaf__talk_pictures *pictures);
 /* sheaf__prompts_pieces - the pieces of pictures as a list (free() it) of their sizes, without
  * pixels; *n of them. */
 sheaf_status *sheaf__prompts_pieces(sheaf__picture **out, int64_t *n, const sheaf__viewed *viewed,
                                     int64_t pictures);
 /* One more, with pictures image[0..images): a conversation of which said[n - 1] is to be answered
- * (`text`: which is a text, laid out only where the wording is templated), a text, the messages of
+ * (`text`: which is a text, laid out only where the codec is templated), a text, the messages of
  * a record (data/text_record.h), turns of CogVLM's and CogAgent's templates (the last answer is
  * expected), or ids, as a list or as text, "1,2,3". `expected` is the answer to compare with; it
  * and `system` may be NULL. Errors: SHEAF_E_UNSUPPORTED for more pictures than the model reads. */
-sheaf_status *sheaf__prompts_add(sheaf__prompts *prompts, const sheaf__wording *wording,
+sheaf_status *sheaf__prompts_add(sheaf__prompts *prompts, const sheaf__codec *codec,
                                  const sheaf__message *said, int64_t n, bool text,
                                  const char *expected, const char *const *image, int64_t images);
-sheaf_status *sheaf__prompts_add_text(sheaf__prompts *prompts, const sheaf__wording *wording,
+sheaf_status *sheaf__prompts_add_text(sheaf__prompts *prompts, const sheaf__codec *codec,
                                       const char *text, const char *system,
                                       const char *const *image, int64_t images);
-sheaf_status *sheaf__prompts_messages(sheaf__prompts *prompts, const sheaf__wording *wording,
+sheaf_status *sheaf__prompts_messages(sheaf__prompts *prompts, const sheaf__codec *codec,
                                       json_t *record, const char *system, const char *const *image,
                                       int64_t images);
-sheaf_status *sheaf__prompts_add_turns(sheaf__prompts *prompts, const sheaf__wording *wording,
+sheaf_status *sheaf__prompts_add_turns(sheaf__prompts *prompts, const sheaf__codec *codec,
                                        const sheaf__turn *turn, int64_t turns, const char *image);
 sheaf_status *sheaf__prompts_add_ids(sheaf__prompts *prompts, const json_t *list,
                                      const char *expected);
@@ -74,9 +74,9 @@ sheaf_status *sheaf__prompts_add_list(sheaf__prompts *prompts, const char *list)
 /* sheaf__prompts_check_picture - what cannot be loaded is better known before a token is made. */
 sheaf_status *sheaf__prompts_check_picture(const char *path);
 
-/* sheaf__prompts_put - one more; takes what `about` owns in any case. */
-sheaf_status *sheaf__prompts_put(sheaf__prompts *prompts, const sheaf__prompt *prompt,
-                                 const sheaf__prompt_about *about);
+/* sheaf__prompts_append - one more; takes what `about` owns in any case. */
+sheaf_status *sheaf__prompts_append(sheaf__prompts *prompts, const sheaf__prompt *prompt,
+                                    const sheaf__prompt_about *about);
 
 /* sheaf__prompts_load - the image of a prompt, as sheaf__generate_options.load; self is the
  * prompts. Thread-safe. */

@@ -10,7 +10,7 @@
 #include "data/text_sources.h"
 #include "infer/prompts.h"
 #include "schema/family.h"
-#include "infer/wording.h"
+#include "infer/codec.h"
 
 /* ---- what a record asks, in any form that data sets have ---- */
 
@@ -105,7 +105,7 @@ static void release_request(request *r)
     sheaf__text_record_release(&r->record);
 }
 
-sheaf_status *sheaf__prompts_messages(sheaf__prompts *p, const sheaf__wording *w, json_t *record,
+sheaf_status *sheaf__prompts_messages(sheaf__prompts *p, const sheaf__codec *w, json_t *record,
                                       const char *system, const char *const *image, int64_t images)
 {
     request a;
@@ -120,7 +120,7 @@ sheaf_status *sheaf__prompts_messages(sheaf__prompts *p, const sheaf__wording *w
 /* A file of them on its way. */
 typedef struct lines {
     sheaf__prompts *prompts;
-    const sheaf__wording *wording;
+    const sheaf__codec *codec;
     const sheaf_prompts_options *from;
     sheaf__json_items items;
     sheaf__complaints complaints;
@@ -140,7 +140,7 @@ static void ignore(lines *l, const char *field, const char *lost)
 static sheaf_status *add_asked(lines *l, json_t *record)
 {
     sheaf__prompts *p = l->prompts;
-    const sheaf__wording *w = l->wording;
+    const sheaf__codec *w = l->codec;
     const char *system = l->from->system;
     sheaf__viewing viewing;
     sheaf__talk_pictures pictures = { 0 };
@@ -153,11 +153,11 @@ static sheaf_status *add_asked(lines *l, json_t *record)
     }
     TRY(st, read_request(&a, record, system, w->placed));
     ignore(l, a.record.ignored, a.record.lost);
-    TRY(st, sheaf__wording_expected(&expected, w, w->templated || !a.text, a.expected));
+    TRY(st, sheaf__codec_expected(&expected, w, w->templated || !a.text, a.expected));
     if (expected != NULL)
         a.expected = expected;
     if (st == NULL && w->placed)
-        st = sheaf__prompts_shown(p, w, a.said, a.n, a.expected, &pictures);
+        st = sheaf__prompts_add_pictures(p, w, a.said, a.n, a.expected, &pictures);
     else if (st == NULL)
         st = sheaf__prompts_add(p, w, a.said, a.n, a.text, a.expected, NULL, 0);
     sheaf__talk_pictures_release(&pictures);
@@ -193,7 +193,7 @@ static sheaf_status *add_json(lines *l, json_t *record)
         const char *text = json_string_value(record);
         sheaf_status *st = whole_text(text, json_string_length(record), "record");
         return st == NULL
-                   ? sheaf__prompts_add_text(l->prompts, l->wording, text, l->from->system, NULL, 0)
+                   ? sheaf__prompts_add_text(l->prompts, l->codec, text, l->from->system, NULL, 0)
                    : st;
     }
     if (asks(record))
@@ -235,11 +235,11 @@ static sheaf_status *add_file(lines *l, const char *path)
 }
 
 /* A file, or the files of a folder. */
-static sheaf_status *add_lines(sheaf__prompts *p, const sheaf__wording *w,
+static sheaf_status *add_lines(sheaf__prompts *p, const sheaf__codec *w,
                                const sheaf_prompts_options *from)
 {
     lines l = { .prompts = p,
-                .wording = w,
+                .codec = w,
                 .from = from,
                 .complaints = { .skip = from->on_bad == SHEAF_BAD_SKIP, .events = from->events } };
     sheaf__text_sources sources = { 0 };
@@ -269,7 +269,7 @@ static bool holds_objects(const char *text)
 }
 
 /* A prompt a line of `text`, as it stands; empty lines are none. */
-static sheaf_status *add_plain(sheaf__prompts *p, const sheaf__wording *w,
+static sheaf_status *add_plain(sheaf__prompts *p, const sheaf__codec *w,
                                const sheaf_prompts_options *from, char *text, const char *behind)
 {
     int64_t number = 0;
@@ -302,7 +302,7 @@ static sheaf_status *add_plain(sheaf__prompts *p, const sheaf__wording *w,
 
 /* ---- of CogVLM and CogAgent ---- */
 
-static sheaf_status *add_records(sheaf__prompts *p, const sheaf__wording *w,
+static sheaf_status *add_records(sheaf__prompts *p, const sheaf__codec *w,
                                  const sheaf_prompts_options *from, bool looked_at)
 {
     sheaf__records records = { 0 };
@@ -429,16 +429,16 @@ static sheaf_status *copy_context(sheaf__prompt *out, void **block, const one_ro
 /* The labels from the first one on, up to the end of the answer, which says too whether a template
  * laid the row out. */
 static sheaf_status *expected_text(char **out, bool *laid_out, const one_row *r,
-                                   const sheaf__wording *w)
+                                   const sheaf__codec *w)
 {
     int64_t first = 0, n = 0;
     while (first < r->seq && r->batch.labels[first] < 0)
         first++;
     const int32_t *label = r->batch.labels + first;
-    while (first + n < r->seq && label[n] >= 0 && !sheaf__wording_ends(w, label[n], true))
+    while (first + n < r->seq && label[n] >= 0 && !sheaf__codec_is_stop(w, label[n], true))
         n++;
     *laid_out = first + n < r->seq && w->end >= 0 && label[n] == w->end;
-    sheaf_status *st = first == r->seq ? NULL : sheaf__wording_decode(out, w, label, n);
+    sheaf_status *st = first == r->seq ? NULL : sheaf__codec_decode(out, w, label, n);
     char *end =
         st == NULL && *out != NULL && w->end_text != NULL ? strstr(*out, w->end_text) : NULL;
     if (end != NULL) {
@@ -448,7 +448,7 @@ static sheaf_status *expected_text(char **out, bool *laid_out, const one_row *r,
     return st;
 }
 
-static sheaf_status *add_row(sheaf__prompts *out, one_row *r, const sheaf__wording *w,
+static sheaf_status *add_row(sheaf__prompts *out, one_row *r, const sheaf__codec *w,
                              const sheaf_data *data, int64_t row)
 {
     const sheaf_batch_images images = sheaf_data_images(data, &row, 1);
@@ -463,14 +463,14 @@ static sheaf_status *add_row(sheaf__prompts *out, one_row *r, const sheaf__wordi
     TRY(st, copy_context(&prompt, &about.block, r, w->config, data, row));
     prompt.laid_out = laid_out;
     if (st == NULL)
-        return sheaf__prompts_put(out, &prompt, &about);
+        return sheaf__prompts_append(out, &prompt, &about);
     free(about.expected);
     return st;
 }
 
 /* Every row up to its first label is a prompt; the text of its labels, where there are any and the
  * model has text, is what is expected. Rows without labels are prompts as a whole. */
-static sheaf_status *add_rows(sheaf__prompts *out, const sheaf__wording *w, const sheaf_data *data)
+static sheaf_status *add_rows(sheaf__prompts *out, const sheaf__codec *w, const sheaf_data *data)
 {
     one_row r;
     if (sheaf_data_is_packed(data)) {
@@ -507,7 +507,7 @@ static void warn_of_written(const sheaf__prompts *p, const sheaf_events *events)
             count, p->count, first);
 }
 
-static sheaf_status *read_rows(sheaf__prompts *p, const sheaf__wording *w,
+static sheaf_status *read_rows(sheaf__prompts *p, const sheaf__codec *w,
                                const sheaf_prompts_options *from, const sheaf_data *rows)
 {
     const sheaf_data_options how = { .config = w->config, .events = from->events, .prompts = true };
@@ -516,7 +516,7 @@ static sheaf_status *read_rows(sheaf__prompts *p, const sheaf__wording *w,
     return st;
 }
 
-static sheaf_status *read_file(sheaf__prompts *p, const sheaf__wording *w,
+static sheaf_status *read_file(sheaf__prompts *p, const sheaf__codec *w,
                                const sheaf_prompts_options *from, bool looked_at)
 {
     if (sheaf__ends_with(from->data, ".txt") && sheaf__path_kind(from->data) == SHEAF_PATH_FILE) {
@@ -538,7 +538,7 @@ static sheaf_status *read_file(sheaf__prompts *p, const sheaf__wording *w,
                : add_lines(p, w, from);
 }
 
-sheaf_status *sheaf__prompts_read(sheaf__prompts *out, const sheaf__wording *w,
+sheaf_status *sheaf__prompts_read(sheaf__prompts *out, const sheaf__codec *w,
                                   const sheaf_prompts_options *from, const sheaf_data *rows)
 {
     sheaf_prompts_options o = *from;
@@ -563,6 +563,6 @@ sheaf_status *sheaf__prompts_read(sheaf__prompts *out, const sheaf__wording *w,
         warn_of_written(out, o.events);
     const bool texts = o.tokens == NULL && w->templated;
     if (st == NULL)
-        sheaf__wording_note_date(w, texts || out->laid_out, from->events);
+        sheaf__codec_note_date(w, texts || out->laid_out, from->events);
     return st;
 }

@@ -21,10 +21,10 @@ static sheaf_status *read_lines(sheaf__prompts *p, const char *lines, size_t siz
     const int fd = mkstemp(path);
     assert_true(fd >= 0 && write(fd, lines, size) == (ssize_t)size);
     close(fd);
-    sheaf__wording w;
-    CHECK_OK(sheaf__wording_open(&w, &config, &(sheaf__wording_options){ 0 }));
+    sheaf__codec w;
+    CHECK_OK(sheaf__codec_open(&w, &config, &(sheaf__codec_options){ 0 }));
     sheaf_status *st = sheaf__prompts_read(p, &w, &(sheaf_prompts_options){ .data = path }, NULL);
-    sheaf__wording_close(&w);
+    sheaf__codec_close(&w);
     unlink(path);
     return st;
 }
@@ -134,8 +134,8 @@ static void test_prompts__from_the_command_line(void **state)
 {
     sheaf_config config = bytes();
     sheaf__prompts p;
-    sheaf__wording w;
-    CHECK_OK(sheaf__wording_open(&w, &config, &(sheaf__wording_options){ 0 }));
+    sheaf__codec w;
+    CHECK_OK(sheaf__codec_open(&w, &config, &(sheaf__codec_options){ 0 }));
     CHECK_OK(sheaf__prompts_read(&p, &w, &(sheaf_prompts_options){ .tokens = "1,2,258" }, NULL));
     assert_int_equal(p.prompt[0].n, 3);
     assert_int_equal(p.prompt[0].ids[2], 258);
@@ -168,7 +168,7 @@ static void test_prompts__from_the_command_line(void **state)
     w.bos = -1;
     CHECK_FAILS(sheaf__prompts_read(&p, &w, &(sheaf_prompts_options){ .text = "" }, NULL),
                 SHEAF_E_DATA, "at least one token");
-    sheaf__wording_close(&w);
+    sheaf__codec_close(&w);
 }
 
 /* Up to the first special token; NUL and what is not UTF-8 become U+FFFD, byte by byte. */
@@ -177,10 +177,10 @@ static void test_decode__bytes_become_text(void **state)
     static const int32_t ids[] = { 'a',  0xC3, 0xA9, 0,    0xF0, 0x9F, 0x98, 0x80,
                                    0xED, 0xA0, 0x80, 0xE2, 0x82, EOS,  'b' };
     const sheaf_config config = bytes();
-    sheaf__wording w;
+    sheaf__codec w;
     char *text = NULL;
-    CHECK_OK(sheaf__wording_open(&w, &config, &(sheaf__wording_options){ 0 }));
-    CHECK_OK(sheaf__wording_decode(&text, &w, ids, ARRAY_LEN(ids)));
+    CHECK_OK(sheaf__codec_open(&w, &config, &(sheaf__codec_options){ 0 }));
+    CHECK_OK(sheaf__codec_decode(&text, &w, ids, ARRAY_LEN(ids)));
 #define BAD "\xEF\xBF\xBD"
     assert_string_equal(text, "a\xC3\xA9" BAD "\xF0\x9F\x98\x80" BAD BAD BAD BAD BAD);
     free(text);

@@ -68,7 +68,7 @@ void sheaf_answer_free(sheaf_answer *answer)
 
 /* A rank that answers. */
 typedef struct member {
-    const sheaf__answering *w;
+    const sheaf__answer_job *w;
     sheaf__doing *doing;
     bool first;
     sheaf__answer_stream *stream; /* [count] */
@@ -82,7 +82,8 @@ static int64_t text_tokens(const sheaf__continuation *so_far)
 }
 
 /* The caller may wait, as for a reader of what it prints. */
-static void say(const sheaf__asking *a, sheaf__doing *doing, int64_t prompt, const char *text)
+static void say(const sheaf__answer_options *a, sheaf__doing *doing, int64_t prompt,
+                const char *text)
 {
     sheaf__numbers before = sheaf__callback_begin();
     sheaf__doing_idle(doing, true);
@@ -96,7 +97,7 @@ static void say(const sheaf__asking *a, sheaf__doing *doing, int64_t prompt, con
 static bool hear(void *self, int64_t prompt, const sheaf__continuation *so_far)
 {
     member *r = self;
-    const sheaf__asking *a = r->w->a;
+    const sheaf__answer_options *a = r->w->a;
     const bool speaks = r->first && a->on_text != NULL && r->failed == NULL;
     char *more = NULL;
     if (r->first && a->on_token != NULL) {
@@ -117,14 +118,14 @@ static bool hear(void *self, int64_t prompt, const sheaf__continuation *so_far)
 }
 
 /* What this rank keeps; of pictures with a number, space for what is seen of them. */
-static sheaf_status *find_past(sheaf__generate_options *how, const sheaf__answering *w,
+static sheaf_status *find_past(sheaf__generate_options *how, const sheaf__answer_job *w,
                                sheaf__model *model)
 {
     const int64_t look = w->count == 1 ? w->prompt->look : 0;
     if (w->m == NULL)
         return NULL;
-    sheaf__rank_past *p = sheaf__model_past(w->m, model->context);
-    how->past = &p->past;
+    sheaf__rank_cache *p = sheaf__model_rank_cache(w->m, model->context);
+    how->prefix = &p->prefix;
     if (look == 0)
         return NULL;
     if (p->look != look) {
@@ -140,25 +141,25 @@ static sheaf_status *find_past(sheaf__generate_options *how, const sheaf__answer
 }
 
 /* Callbacks get the first group's answers: groups share prompts where there are none. */
-static bool divides(const sheaf__answering *w)
+static bool divides(const sheaf__answer_job *w)
 {
     return w->count > 1 && w->a->on_token == NULL && w->a->on_text == NULL;
 }
 
 static sheaf_status *generate(member *r, sheaf__continuation *out, sheaf__model *model)
 {
-    const sheaf__answering *w = r->w;
-    const sheaf__asking *a = w->a;
+    const sheaf__answer_job *w = r->w;
+    const sheaf__answer_options *a = w->a;
     const bool listens = r->first && (a->on_token != NULL || a->on_text != NULL);
     int64_t stop[SHEAF_MAX_EOS + 2];
     int nstop, nturn;
-    sheaf__wording_stops(stop, &nstop, &nturn, a->wording);
+    sheaf__codec_stops(stop, &nstop, &nturn, a->codec);
     sheaf__generate_options how = a->generate;
     how.stop = stop;
     how.nstop = nstop;
     how.nturn = nturn;
     how.divided = divides(w);
-    how.heard = listens || a->nstop > 0 || a->wording->end_text != NULL ? hear : NULL;
+    how.heard = listens || a->nstop > 0 || a->codec->end_text != NULL ? hear : NULL;
     how.listener = r;
     if (!r->first)
         how.events = NULL;
@@ -176,7 +177,7 @@ static sheaf_status *generate(member *r, sheaf__continuation *out, sheaf__model 
 }
 
 /* Space for all answers of a rank, in one block. */
-static sheaf_status *make_room(sheaf__continuation **out, const sheaf__answering *w, bool logprobs)
+static sheaf_status *make_room(sheaf__continuation **out, const sheaf__answer_job *w, bool logprobs)
 {
     const int64_t n = w->a->generate.max_new, best = n * w->a->generate.best,
                   each = logprobs ? 2 * n + 2 * best : n; /* numbers of one */
@@ -202,7 +203,7 @@ static sheaf_status *make_room(sheaf__continuation **out, const sheaf__answering
 /* Answers as text; the rest of each is handed out. */
 static sheaf_status *finish(const member *r, const sheaf__continuation *said)
 {
-    const sheaf__answering *w = r->w;
+    const sheaf__answer_job *w = r->w;
     const bool speaks = r->first && w->a->on_text != NULL;
     sheaf_status *st = NULL;
     for (int64_t i = 0; i < w->count && st == NULL; i++) {
@@ -219,9 +220,9 @@ static sheaf_status *finish(const member *r, const sheaf__continuation *said)
     return st;
 }
 
-sheaf_status *sheaf__answering_on_rank(void *self, sheaf__model *model)
+sheaf_status *sheaf__answer_on_rank(void *self, sheaf__model *model)
 {
-    const sheaf__answering *w = self;
+    const sheaf__answer_job *w = self;
     const bool keeps = sheaf__crew_keeps(model->context),
                shares = divides(w) && model->context->peers != NULL;
     member r = { .w = w,
@@ -234,8 +235,8 @@ sheaf_status *sheaf__answering_on_rank(void *self, sheaf__model *model)
         st = sheaf__no_memory("answers");
     for (int64_t i = 0; i < w->count && r.stream != NULL; i++)
         r.stream[i] =
-            (sheaf__answer_stream){ .wording = w->a->wording,
-                                    .laid_out = w->prompt[i].laid_out || w->a->wording->templated,
+            (sheaf__answer_stream){ .codec = w->a->codec,
+                                    .laid_out = w->prompt[i].laid_out || w->a->codec->templated,
                                     .stop = w->a->stop,
                                     .nstop = w->a->nstop };
     st = sheaf__agree_groups(model->context, st);
@@ -251,13 +252,13 @@ sheaf_status *sheaf__answering_on_rank(void *self, sheaf__model *model)
 }
 
 sheaf_status *sheaf__model_answer(sheaf_answer **out, sheaf_model *m, const sheaf__prompt *prompt,
-                                  int64_t count, const sheaf__asking *a)
+                                  int64_t count, const sheaf__answer_options *a)
 {
-    sheaf__answering w = { .m = m, .a = a, .prompt = prompt, .count = count, .out = out };
+    sheaf__answer_job w = { .m = m, .a = a, .prompt = prompt, .count = count, .out = out };
     for (int64_t i = 0; i < count; i++)
         out[i] = NULL;
     sheaf_status *st = sheaf__model_ready(m, prompt, count, a);
-    TRY(st, sheaf__model_ranks_do(m->ranks, sheaf__answering_on_rank, &w));
+    TRY(st, sheaf__model_ranks_do(m->ranks, sheaf__answer_on_rank, &w));
     for (int64_t i = 0; i < count && st != NULL; i++) {
         sheaf_answer_free(out[i]);
         out[i] = NULL;

@@ -8,14 +8,14 @@
 #include "comm/all.h"
 #include "infer/dialogue.h"
 #include "library/model.h"
-#include "library/take.h"
+#include "library/structs.h"
 #include "schema/family.h"
 
 struct sheaf_chat {
-    sheaf_model *model;     /* borrowed */
-    sheaf__wording wording; /* always by a template */
+    sheaf_model *model; /* borrowed */
+    sheaf__codec codec; /* always by a template */
     sheaf__dialogue talk;
-    sheaf__asking how; /* of sheaf_chat_begin(); without a wording: there was none */
+    sheaf__answer_options how; /* of sheaf_chat_begin(); without a codec: there was none */
     int64_t answers;
     /* of several processes: */
     int64_t sent;             /* the newest pictures that all have, by their number; 0: none */
@@ -30,11 +30,11 @@ sheaf_status *sheaf_chat_open(sheaf_chat **out, sheaf_model *m, const char *imag
     if (c == NULL)
         return sheaf__no_memory("a chat");
     c->model = m;
-    c->talk.wording = &c->wording;
+    c->talk.codec = &c->codec;
     /* the first alone lays prompts out: there are no clocks that could differ */
-    sheaf_status *st = sheaf__wording_today(&m->wording);
-    TRY(st, sheaf__wording_converse(&c->wording, &m->wording, m->o.events));
-    TRY(st, sheaf__wording_needed(&c->wording));
+    sheaf_status *st = sheaf__codec_set_today(&m->codec);
+    TRY(st, sheaf__codec_open_chat(&c->codec, &m->codec, m->o.events));
+    TRY(st, sheaf__codec_check_tokenizer(&c->codec));
     if (st == NULL && image != NULL)
         st = sheaf_chat_look(c, image);
     if (st == NULL)
@@ -74,10 +74,10 @@ static sheaf_status *check_save(const char *path, const char *load)
 static sheaf_status *take_files(sheaf_chat *c, const sheaf_chat_options *o)
 {
     sheaf_status *st = o->load == NULL ? NULL : sheaf_in(sheaf_chat_load(c, o->load), "--load");
-    if (st == NULL && o->nimages > 1 && !c->wording.placed)
+    if (st == NULL && o->nimages > 1 && !c->codec.placed)
         st = sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "--image"),
                                         "one: %s reads no more in a conversation",
-                                        sheaf_family_name(c->wording.config->family)),
+                                        sheaf_family_name(c->codec.config->family)),
                          "%" PRId64, o->nimages);
     for (int64_t i = 0; i < o->nimages && st == NULL; i++)
         st = sheaf_chat_look(c, o->images[i]);
@@ -87,18 +87,18 @@ static sheaf_status *take_files(sheaf_chat *c, const sheaf_chat_options *o)
 }
 
 /* The options of an answer; NULL: those that it began with. */
-static sheaf_status *take_asking(sheaf__asking *out, const sheaf_chat *c,
+static sheaf_status *take_asking(sheaf__answer_options *out, const sheaf_chat *c,
                                  const sheaf_model_generate_options *options)
 {
     sheaf_model_generate_options o;
-    if (options == NULL && c->how.wording != NULL) {
+    if (options == NULL && c->how.codec != NULL) {
         *out = c->how;
         return NULL;
     }
-    sheaf_status *st = sheaf__take_options(&o, sizeof o, options, "sheaf_model_generate_options");
+    sheaf_status *st = sheaf__struct_read(&o, sizeof o, options, "sheaf_model_generate_options");
     TRY(st, sheaf__no_prompt(&o, true, "the chat has them"));
-    TRY(st, sheaf__model_asking(out, c->model, &o, true));
-    out->wording = &c->wording;
+    TRY(st, sheaf__model_answer_options(out, c->model, &o, true));
+    out->codec = &c->codec;
     return st;
 }
 
@@ -109,15 +109,15 @@ sheaf_status *sheaf_chat_begin(sheaf_chat **out, sheaf_model *m, const sheaf_cha
     sheaf_chat_options o;
     sheaf_chat *c = NULL;
     *out = NULL;
-    sheaf_status *st = sheaf__take_options(&o, sizeof o, options, "sheaf_chat_options");
+    sheaf_status *st = sheaf__struct_read(&o, sizeof o, options, "sheaf_chat_options");
     TRY(st, sheaf_chat_open(&c, m, NULL));
     if (st == NULL && sheaf__all_first(m->all))
         st = take_files(c, &o);
     TRY(st, take_asking(&c->how, c, o.answers));
-    st = sheaf__together_ask(st, m, &none, c == NULL ? NULL : &c->how);
-    if (st == NULL && !sheaf__wording_remembers(&c->wording))
+    st = sheaf__consistency_generate(st, m, &none, c == NULL ? NULL : &c->how);
+    if (st == NULL && !sheaf__codec_keeps_turns(&c->codec))
         sheaf_note(m->o.events, "template %s: every question is asked alone",
-                   sheaf__wording_template(&c->wording));
+                   sheaf__codec_template(&c->codec));
     TRY(st, sheaf_model_load(m));
     if (st == NULL)
         *out = c;
@@ -131,7 +131,7 @@ void sheaf_chat_close(sheaf_chat *c)
     if (c == NULL)
         return;
     sheaf__dialogue_release(&c->talk);
-    sheaf__wording_close(&c->wording);
+    sheaf__codec_close(&c->codec);
     free(c->received);
     free(c);
 }
@@ -139,7 +139,7 @@ void sheaf_chat_close(sheaf_chat *c)
 sheaf_status *sheaf_chat_look(sheaf_chat *c, const char *image)
 {
     SHEAF__INSIDE;
-    return sheaf__dialogue_look(&c->talk, image, atomic_fetch_add(&c->model->looks, 1) + 1);
+    return sheaf__dialogue_picture(&c->talk, image, atomic_fetch_add(&c->model->looks, 1) + 1);
 }
 
 void sheaf_chat_reset(sheaf_chat *c)
@@ -338,7 +338,7 @@ sheaf_status *sheaf_chat_end(sheaf_chat *c, sheaf_status *st)
 
 static sheaf_status *follow(sheaf_chat *c, order *o)
 {
-    sheaf__asking a = c->how;
+    sheaf__answer_options a = c->how;
     sheaf_answer *said = NULL;
     int32_t *block = NULL;
     sheaf_status *st = share(&block, c, o, false);
@@ -377,7 +377,7 @@ sheaf_status *sheaf_chat_serve(sheaf_chat *c)
 /* ---- questions ---- */
 
 static sheaf_status *make_prompt(sheaf__prompt *prompt, void **block, const sheaf_chat *c,
-                                 const char *question, const sheaf__asking *a, bool alone)
+                                 const char *question, const sheaf__answer_options *a, bool alone)
 {
     sheaf_status *st = alone ? sheaf__dialogue_ask_alone(prompt, block, &c->talk, question)
                              : sheaf__dialogue_ask(prompt, block, &c->talk, question);
@@ -386,12 +386,12 @@ static sheaf_status *make_prompt(sheaf__prompt *prompt, void **block, const shea
 
 /* `st`, why a question cannot be put, with what helps. */
 static sheaf_status *advise(sheaf_status *st, const sheaf_chat *c, const char *question,
-                            const sheaf__asking *a)
+                            const sheaf__answer_options *a)
 {
     sheaf__prompt prompt;
     void *block = NULL;
     if (sheaf_status_code(st) == SHEAF_E_UNSUPPORTED &&
-        sheaf__family_for(c->wording.config)->image.needed)
+        sheaf__family_for(c->codec.config)->image.needed)
         return sheaf_try_this(st, "/image FILE");
     if (sheaf_status_code(st) != SHEAF_E_DATA)
         return st;
@@ -407,7 +407,7 @@ sheaf_status *sheaf_chat_ask(sheaf_answer **out, sheaf_chat *c, const char *ques
                              const sheaf_model_generate_options *options)
 {
     SHEAF__INSIDE;
-    sheaf__asking a;
+    sheaf__answer_options a;
     sheaf__prompt prompt;
     void *block = NULL;
     *out = NULL;
@@ -423,7 +423,7 @@ sheaf_status *sheaf_chat_ask(sheaf_answer **out, sheaf_chat *c, const char *ques
     free(block);
     if (st != NULL)
         return st;
-    st = sheaf__dialogue_keep(&c->talk, question, (*out)->text);
+    st = sheaf__dialogue_add_turn(&c->talk, question, (*out)->text);
     c->answers++;
     if (st != NULL) {
         sheaf_answer_free(*out);

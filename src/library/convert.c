@@ -8,7 +8,7 @@
 #include "dialects/common/dialects.h"
 #include "models/open.h"
 #include "library/run_export.h"
-#include "library/take.h"
+#include "library/structs.h"
 #include "schema/family.h"
 #include "sheaf/checkpoint.h"
 #include "sheaf/cut.h"
@@ -17,7 +17,7 @@
 
 static sheaf_status *merge_step(sheaf_weights_convert_report *r,
                                 const sheaf_weights_convert_options *how,
-                                const sheaf__run_exported *e, const char *adapter)
+                                const sheaf__run_export_result *e, const char *adapter)
 {
     sheaf_weights_merge_report merged;
     sheaf_status *st =
@@ -46,7 +46,7 @@ static sheaf_status *by_way_of(sheaf_weights_convert_report *r,
                                sheaf__run_export_options *from)
 {
     char *between = NULL;
-    sheaf__run_exported e = { 0 };
+    sheaf__run_export_result e = { 0 };
     sheaf_status *st = sheaf__run_export_beside(&between, how->dst);
     from->dst = between;
     TRY(st, sheaf__run_export(&e, from));
@@ -64,7 +64,7 @@ static sheaf_status *by_way_of(sheaf_weights_convert_report *r,
     TRY(st, e.adapter && !to->own_lora ? merge_step(r, how, &e, between) : sheaf_convert(r, &next));
     r->step = e.step;
     sheaf__run_export_remove(between);
-    sheaf__run_exported_release(&e);
+    sheaf__run_export_result_release(&e);
     free(between);
     return st;
 }
@@ -97,10 +97,10 @@ static sheaf_status *convert_run(sheaf_weights_convert_report *r,
         r->from = "sheaf";
         return st;
     }
-    sheaf__run_exported e;
+    sheaf__run_export_result e;
     sheaf_status *st = sheaf__run_export(&e, &from);
     r->step = e.step;
-    sheaf__run_exported_release(&e);
+    sheaf__run_export_result_release(&e);
     return st != NULL ? st : sheaf__run_export_count(&r->tensors, &r->bytes, how->dst);
 }
 
@@ -137,12 +137,12 @@ static sheaf_status *check(const sheaf_weights_convert_options *o)
     sheaf_status *st = NULL;
     if (o->src == NULL || o->dst == NULL || o->to == NULL)
         st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, what), "src, dst and to");
-    TRY(st, sheaf__take_type(what, o->dtype));
-    TRY(st, sheaf__take_count(what, "tp", o->tp, SHEAF__MOST_PARTS));
-    TRY(st, sheaf__take_count(what, "slices", o->slices, SHEAF_MAX_SLICES));
-    TRY(st, sheaf__take_count(what, "step", o->step, INT64_MAX));
-    TRY(st, sheaf__take_count(what, "shard_bytes", o->shard_bytes, INT64_MAX));
-    return st == NULL ? sheaf__take_count(what, "threads", o->threads, SHEAF__MOST_THREADS) : st;
+    TRY(st, sheaf__check_dtype(what, o->dtype));
+    TRY(st, sheaf__check_count(what, "tp", o->tp, SHEAF__MOST_PARTS));
+    TRY(st, sheaf__check_count(what, "slices", o->slices, SHEAF_MAX_SLICES));
+    TRY(st, sheaf__check_count(what, "step", o->step, INT64_MAX));
+    TRY(st, sheaf__check_count(what, "shard_bytes", o->shard_bytes, INT64_MAX));
+    return st == NULL ? sheaf__check_count(what, "threads", o->threads, SHEAF__MOST_THREADS) : st;
 }
 
 sheaf_status *sheaf_weights_convert(sheaf_weights_convert_report *report,
@@ -151,12 +151,12 @@ sheaf_status *sheaf_weights_convert(sheaf_weights_convert_report *report,
     SHEAF__INSIDE;
     sheaf_weights_convert_options o;
     sheaf_weights_convert_report r;
-    sheaf_status *st = sheaf__take_options(&o, sizeof o, options, "sheaf_weights_convert_options");
-    TRY(st, sheaf__take_report(report, "sheaf_weights_convert_report"));
+    sheaf_status *st = sheaf__struct_read(&o, sizeof o, options, "sheaf_weights_convert_options");
+    TRY(st, sheaf__struct_check(report, "sheaf_weights_convert_report"));
     TRY(st, check(&o));
     o.threads = sheaf__cores(o.threads);
     TRY(st, convert(&r, &o));
     if (st == NULL)
-        sheaf__give_report(report, &r, sizeof r);
+        sheaf__struct_fill(report, &r, sizeof r);
     return st;
 }

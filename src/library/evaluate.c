@@ -15,7 +15,7 @@
 #include "formats/safetensors.h"
 #include "inputs/template.h"
 #include "library/model.h"
-#include "library/take.h"
+#include "library/structs.h"
 #include "plan/fits.h"
 #include "train/evaluate.h"
 
@@ -161,7 +161,8 @@ static sheaf_status *open_rows(work *w)
     const sheaf_train_options *run = &m->run.r.options;
     const bool answers = o->prompts != NULL;
     const char *version = o->prompt_template, *date = o->date, *query = o->query;
-    const bool of_run = sheaf__run_model_words(&m->run, &o->tokenizer, &version, &date, &query);
+    const bool of_run =
+        sheaf__run_model_text_defaults(&m->run, &o->tokenizer, &version, &date, &query);
     if (o->loss_on == SHEAF_LOSS_UNNAMED)
         o->loss_on = run->loss_on;
     if (o->on_long == SHEAF_LONG_UNNAMED)
@@ -171,25 +172,25 @@ static sheaf_status *open_rows(work *w)
         o->seq = run->seq;
     sheaf_status *st = sheaf_data_open(
         &w->rows, o->data,
-        &(sheaf_data_options){
-            .config = &m->opened.config,
-            .seq = o->seq,
-            .events = o->events,
-            .folder = m->run.folder,
-            .tokenizer = o->tokenizer,
-            .prompt_template = m->wording.images ? sheaf__wording_template(&m->wording) : version,
-            .of_run = of_run,
-            .date = date,
-            .query = query,
-            .loss_on = o->loss_on,
-            .on_long = o->on_long,
-            .on_bad = o->on_bad,
-            .fields = o->fields,
-            .specials = o->specials == 0 ? run->specials : o->specials > 0,
-            .cache = o->data_cache,
-            .micro_batch = o->micro_batch,
-            .threads = m->o.threads,
-            .stop = sheaf__control_stop(o->control) });
+        &(sheaf_data_options){ .config = &m->opened.config,
+                               .seq = o->seq,
+                               .events = o->events,
+                               .folder = m->run.folder,
+                               .tokenizer = o->tokenizer,
+                               .prompt_template =
+                                   m->codec.images ? sheaf__codec_template(&m->codec) : version,
+                               .of_run = of_run,
+                               .date = date,
+                               .query = query,
+                               .loss_on = o->loss_on,
+                               .on_long = o->on_long,
+                               .on_bad = o->on_bad,
+                               .fields = o->fields,
+                               .specials = o->specials == 0 ? run->specials : o->specials > 0,
+                               .cache = o->data_cache,
+                               .micro_batch = o->micro_batch,
+                               .threads = m->o.threads,
+                               .stop = sheaf__control_stop(o->control) });
     if (st == NULL) /* of an answer a template tells where it begins, also to rows of tokens */
         sheaf_data_note_unused(w->rows, o->data, answers ? NULL : o->prompt_template,
                                answers ? NULL : o->date, o->query, o->events);
@@ -207,7 +208,7 @@ static sheaf_status *check_memory(const work *w)
         m, w->o.micro_batch < rows ? w->o.micro_batch : rows, sheaf_data_seq(w->rows));
     return sheaf_fits_evaluate(
         &asked, w->rows, w->o.take != NULL || w->o.save_logits != NULL,
-        &(sheaf_fits_how){ .force = m->o.force, .share = share, .events = w->o.events });
+        &(sheaf_fits_options){ .force = m->o.force, .share = share, .events = w->o.events });
 }
 
 static sheaf_status *on_rank(void *self, sheaf__model *model)
@@ -242,7 +243,7 @@ static sheaf_status *evaluate(work *w)
         const int64_t later = sheaf__prompts_positions(w->o.prompts, w->o.answers->max_new);
         positions = later > positions ? later : positions;
     }
-    st = sheaf__together_evaluate(st, m, &w->o, w->rows, positions);
+    st = sheaf__consistency_evaluate(st, m, &w->o, w->rows, positions);
     TRY(st, sheaf__model_load_for(m, positions));
     if (w->o.prompts != NULL) /* what they lack is said before the rows are evaluated */
         TRY(st, sheaf_prompts_begin(w->o.prompts, w->o.answers));
@@ -272,10 +273,10 @@ static sheaf_status *check(const sheaf_model_evaluate_options *o)
         return sheaf_expected(sheaf_fail(SHEAF_E_ARG, what),
                               "a model, data, specials from -1 to 1, no other number below 0, and "
                               "answers and out beside prompts");
-    sheaf_status *st = sheaf__take_count(what, "seq", o->seq, SHEAF__MOST_POSITIONS);
-    TRY(st, sheaf__take_count(what, "loss_on", o->loss_on, SHEAF_LOSS_ALL));
-    TRY(st, sheaf__take_count(what, "on_long", o->on_long, SHEAF_LONG_SKIP));
-    TRY(st, sheaf__take_count(what, "on_bad", o->on_bad, SHEAF_BAD_SKIP));
+    sheaf_status *st = sheaf__check_count(what, "seq", o->seq, SHEAF__MOST_POSITIONS);
+    TRY(st, sheaf__check_count(what, "loss_on", o->loss_on, SHEAF_LOSS_ALL));
+    TRY(st, sheaf__check_count(what, "on_long", o->on_long, SHEAF_LONG_SKIP));
+    TRY(st, sheaf__check_count(what, "on_bad", o->on_bad, SHEAF_BAD_SKIP));
     return st;
 }
 
@@ -285,13 +286,13 @@ sheaf_status *sheaf_model_evaluate_open(sheaf_model_evaluate_report *report, she
     SHEAF__INSIDE;
     work w = { .m = model };
     sheaf_status *st =
-        sheaf__take_options(&w.o, sizeof w.o, options, "sheaf_model_evaluate_options");
-    TRY(st, sheaf__take_report(report, "sheaf_model_evaluate_report"));
+        sheaf__struct_read(&w.o, sizeof w.o, options, "sheaf_model_evaluate_options");
+    TRY(st, sheaf__struct_check(report, "sheaf_model_evaluate_report"));
     w.o.dp = model->o.dp;
     TRY(st, check(&w.o));
     TRY(st, evaluate(&w));
     if (st == NULL)
-        sheaf__give_report(report,
+        sheaf__struct_fill(report,
                            &(sheaf_model_evaluate_report){ .loss = w.result.loss,
                                                            .tokens = w.result.tokens,
                                                            .correct = w.result.correct },
@@ -307,8 +308,8 @@ sheaf_status *sheaf_model_evaluate(sheaf_model_evaluate_report *report,
     SHEAF__INSIDE;
     sheaf_model_evaluate_options o;
     sheaf_model *model = NULL;
-    sheaf_status *st = sheaf__take_options(&o, sizeof o, options, "sheaf_model_evaluate_options");
-    TRY(st, sheaf__take_report(report, "sheaf_model_evaluate_report"));
+    sheaf_status *st = sheaf__struct_read(&o, sizeof o, options, "sheaf_model_evaluate_options");
+    TRY(st, sheaf__struct_check(report, "sheaf_model_evaluate_report"));
     if (st == NULL && o.model == NULL)
         st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "sheaf_model_evaluate_options"), "a model");
     TRY(st, check(&o));

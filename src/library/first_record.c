@@ -3,12 +3,12 @@
 #include "library/session.h"
 
 #include "data/data.h"
-#include "infer/wording.h"
+#include "infer/codec.h"
 
 enum { SEGMENTS = 12, SAME = 8, FRONT = 64, BACK = 24 }; /* what is shown, at most, in tokens */
 
 typedef struct shown {
-    const sheaf__wording *wording;
+    const sheaf__codec *codec;
     const int32_t *row; /* its tokens begin here */
     sheaf_text text;
     int segments;
@@ -25,14 +25,14 @@ static void put_text(sheaf_text *to, const char *text)
     }
 }
 
-static sheaf_status *decode(char **out, const sheaf__wording *w, const int32_t *ids, int64_t n)
+static sheaf_status *decode(char **out, const sheaf__codec *w, const int32_t *ids, int64_t n)
 {
     return w->tokenizer != NULL ? sheaf__tokenizer_decode(out, NULL, w->tokenizer, ids, n, false)
-                                : sheaf__wording_decode(out, w, ids, n);
+                                : sheaf__codec_decode(out, w, ids, n);
 }
 
 /* Bytes have no text for what stands above them. */
-static bool has_text(const sheaf__wording *w, int32_t id)
+static bool has_text(const sheaf__codec *w, int32_t id)
 {
     return w->tokenizer != NULL || w->model != NULL || (w->config->byte_vocab && id < 256);
 }
@@ -41,8 +41,8 @@ static bool has_text(const sheaf__wording *w, int32_t id)
 static char *text_of(const shown *s, const int32_t *ids, int64_t n)
 {
     char *text = NULL;
-    if (ids[0] >= 0 && has_text(s->wording, ids[0]))
-        sheaf_status_free(decode(&text, s->wording, ids, n));
+    if (ids[0] >= 0 && has_text(s->codec, ids[0]))
+        sheaf_status_free(decode(&text, s->codec, ids, n));
     return text;
 }
 
@@ -75,7 +75,7 @@ static void put_ids(shown *s, const int32_t *ids, int64_t n)
         for (end = i + 1; end < n && ids[end] == ids[i];)
             end++;
         if (end - i < SAME &&
-            (i == 0 || has_text(s->wording, ids[i]) == has_text(s->wording, ids[i - 1])))
+            (i == 0 || has_text(s->codec, ids[i]) == has_text(s->codec, ids[i - 1])))
             continue;
         put_run(s, ids + begin, i - begin);
         begin = i;
@@ -148,11 +148,11 @@ void sheaf__first_record_note(const sheaf__job *job, const sheaf_events *events)
     const sheaf_train_options *o = job->options;
     const bool given = o->tokenizer != NULL && o->tokenizer[0] != '\0';
     const char *name = sheaf_data_template(job->train.data);
-    sheaf__wording wording;
-    shown s = { .wording = &wording };
-    sheaf_status *st = sheaf__wording_open(
-        &wording, &job->schema->config,
-        &(sheaf__wording_options){ .folder = o->model, .tokenizer = given ? o->tokenizer : NULL });
+    sheaf__codec codec;
+    shown s = { .codec = &codec };
+    sheaf_status *st = sheaf__codec_open(
+        &codec, &job->schema->config,
+        &(sheaf__codec_options){ .folder = o->model, .tokenizer = given ? o->tokenizer : NULL });
     sheaf_status_free(st); /* then there are ids */
     st = show(&s, job->train.data, job->train.row == NULL ? 0 : job->train.row[0]);
     if (st == NULL && s.text.size > 0 && !s.text.failed)
@@ -163,5 +163,5 @@ void sheaf__first_record_note(const sheaf__job *job, const sheaf_events *events)
                    name == NULL ? "" : name, s.text.at);
     sheaf_status_free(st);
     sheaf__text_release(&s.text);
-    sheaf__wording_close(&wording);
+    sheaf__codec_close(&codec);
 }

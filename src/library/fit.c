@@ -38,7 +38,7 @@ static sheaf_status *attempt(bool *fits, search *s, int64_t micro_batch)
     if (o->micro_batch != micro_batch) {
         o->micro_batch = micro_batch;
         o->accumulate = s->rows / micro_batch;
-        sheaf__question_look(s->q, s->events);
+        sheaf__question_count(s->q, s->events);
     }
     sheaf_status *st = sheaf__question_answer(s->plan, s->q);
     *fits = st == NULL && need_of(s->plan, s->slots) <= s->memory;
@@ -288,7 +288,7 @@ static sheaf_status *try_larger(sheaf__fit *out, const search *found)
     sheaf_status *st =
         largest(&out->larger_micro_batch, &s, o.micro_batch + 1, most < 1000000 ? most : 1000000);
     q->o = o;
-    sheaf__question_look(q, found->events);
+    sheaf__question_count(q, found->events);
     return st;
 }
 

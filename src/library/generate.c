@@ -9,7 +9,7 @@
 #include "infer/prompts.h"
 #include "library/model.h"
 #include "library/question.h"
-#include "library/take.h"
+#include "library/structs.h"
 
 static sheaf_status *read_messages(sheaf__prompts *prompts, const sheaf_model *m,
                                    const sheaf_model_prompt *p, const char *system,
@@ -22,7 +22,7 @@ static sheaf_status *read_messages(sheaf__prompts *prompts, const sheaf_model *m
     json_t *record = json_pack("{s:o}", "messages", list);
     st = record == NULL
              ? sheaf__no_memory("messages")
-             : sheaf__prompts_messages(prompts, &m->wording, record, system, image, images);
+             : sheaf__prompts_messages(prompts, &m->codec, record, system, image, images);
     json_decref(record);
     return st;
 }
@@ -61,11 +61,11 @@ static sheaf_status *read_prompt(sheaf__prompts *prompts, const sheaf_model *m,
         return read_tokens(prompts, p);
     if (p->messages != NULL)
         return read_messages(prompts, m, p, system, image, images);
-    return sheaf__prompts_add_text(prompts, &m->wording, p->text, system, image, images);
+    return sheaf__prompts_add_text(prompts, &m->codec, p->text, system, image, images);
 }
 
 static sheaf_status *ask(sheaf_answer **out, sheaf_model *m, const sheaf__prompts *prompts,
-                         sheaf__asking *a)
+                         sheaf__answer_options *a)
 {
     sheaf_status *st = NULL;
     for (int64_t i = 0; i < prompts->count && st == NULL; i++) {
@@ -85,13 +85,13 @@ static sheaf_status *answer_all(sheaf_answer **out, sheaf_model *m,
                                 const sheaf_model_prompt *prompt, int64_t count,
                                 const sheaf_model_generate_options *o)
 {
-    sheaf__asking a;
+    sheaf__answer_options a;
     sheaf__prompts prompts = { .config = &m->opened.config };
-    sheaf_status *st = sheaf__model_asking(&a, m, o, count > 0 && prompt->tokens == NULL);
+    sheaf_status *st = sheaf__model_answer_options(&a, m, o, count > 0 && prompt->tokens == NULL);
     for (int64_t i = 0; i < count && st == NULL; i++) {
         sheaf_model_prompt p;
-        st = sheaf__take_options(&p, sizeof p, (const char *)prompt + (size_t)i * prompt->size,
-                                 "sheaf_model_prompt");
+        st = sheaf__struct_read(&p, sizeof p, (const char *)prompt + (size_t)i * prompt->size,
+                                "sheaf_model_prompt");
         TRY(st, read_prompt(&prompts, m, &p, o->system));
         if (count > 1)
             st = sheaf_in(st, "prompt %" PRId64, i + 1);
@@ -107,7 +107,7 @@ sheaf_status *sheaf_model_generate(sheaf_answer **out, sheaf_model *m,
     SHEAF__INSIDE;
     sheaf_model_generate_options o;
     *out = NULL;
-    sheaf_status *st = sheaf__take_options(&o, sizeof o, options, "sheaf_model_generate_options");
+    sheaf_status *st = sheaf__struct_read(&o, sizeof o, options, "sheaf_model_generate_options");
     const sheaf_model_prompt prompt = { .size = sizeof prompt,
                                         .text = o.text,
                                         .tokens = o.tokens,
@@ -137,7 +137,7 @@ sheaf_status *sheaf_model_generate_all(sheaf_answer **out, sheaf_model *m,
     sheaf_model_generate_options o;
     for (int64_t i = 0; i < count; i++)
         out[i] = NULL;
-    sheaf_status *st = sheaf__take_options(&o, sizeof o, options, "sheaf_model_generate_options");
+    sheaf_status *st = sheaf__struct_read(&o, sizeof o, options, "sheaf_model_generate_options");
     TRY(st, sheaf__no_prompt(&o, false, "the prompts have them"));
     if (st == NULL && count < 1)
         st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "prompts"), "at least one");
@@ -148,11 +148,11 @@ sheaf_status *sheaf_model_generate_all(sheaf_answer **out, sheaf_model *m,
 /* ---- prompts of a file ---- */
 
 struct sheaf_prompts {
-    sheaf_model *model;     /* borrowed */
-    sheaf__wording wording; /* the model's, with the limit of the options */
+    sheaf_model *model; /* borrowed */
+    sheaf__codec codec; /* the model's, with the limit of the options */
     sheaf__prompts all;
-    bool texts;        /* else tokens */
-    sheaf__asking how; /* after sheaf_prompts_begin() */
+    bool texts;                /* else tokens */
+    sheaf__answer_options how; /* after sheaf_prompts_begin() */
 };
 
 sheaf_status *sheaf_prompts_open(sheaf_prompts **out, sheaf_model *m,
@@ -162,18 +162,18 @@ sheaf_status *sheaf_prompts_open(sheaf_prompts **out, sheaf_model *m,
     sheaf_prompts_options o;
     sheaf_prompts *p = calloc(1, sizeof *p);
     *out = NULL;
-    sheaf_status *st = sheaf__take_options(&o, sizeof o, options, "sheaf_prompts_options");
+    sheaf_status *st = sheaf__struct_read(&o, sizeof o, options, "sheaf_prompts_options");
     if (st == NULL && p == NULL)
         st = sheaf__no_memory("prompts");
     if (st == NULL) {
         sheaf_data_note_unused(NULL, o.data, NULL, NULL, o.query, o.events);
-        sheaf__run_model_words(&m->run, &(const char *){ "" }, &(const char *){ "" },
-                               &(const char *){ "" }, &o.query);
+        sheaf__run_model_text_defaults(&m->run, &(const char *){ "" }, &(const char *){ "" },
+                                       &(const char *){ "" }, &o.query);
         p->model = m;
-        p->wording = m->wording;
+        p->codec = m->codec;
         if (o.max_length > 0)
-            p->wording.max_length = o.max_length;
-        st = sheaf__prompts_read(&p->all, &p->wording, &o, NULL);
+            p->codec.max_length = o.max_length;
+        st = sheaf__prompts_read(&p->all, &p->codec, &o, NULL);
         p->texts = o.tokens == NULL && p->all.rows == NULL;
     }
     st = sheaf__all_agree(m->all, st);
@@ -198,7 +198,7 @@ int64_t sheaf_prompts_count(const sheaf_prompts *p)
 
 sheaf_status *sheaf_prompts_look(sheaf_prompt_facts *to, const sheaf_prompts *p, int64_t i)
 {
-    sheaf_status *st = sheaf__take_report(to, "sheaf_prompt_facts");
+    sheaf_status *st = sheaf__struct_check(to, "sheaf_prompt_facts");
     if (st == NULL && (i < 0 || i >= p->all.count))
         st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "prompt"), "0 to %" PRId64, p->all.count - 1);
     if (st != NULL)
@@ -206,9 +206,9 @@ sheaf_status *sheaf_prompts_look(sheaf_prompt_facts *to, const sheaf_prompts *p,
     const sheaf_prompt_facts facts = {
         .text = p->all.about[i].text,
         .expected = p->all.about[i].expected,
-        .laid_out = p->wording.templated || p->all.prompt[i].laid_out,
+        .laid_out = p->codec.templated || p->all.prompt[i].laid_out,
     };
-    sheaf__give_report(to, &facts, sizeof facts);
+    sheaf__struct_fill(to, &facts, sizeof facts);
     return NULL;
 }
 
@@ -232,8 +232,8 @@ bool sheaf_prompts_match(const sheaf_prompts *p, int64_t i, const sheaf_answer *
                          bool any_case)
 {
     return i >= 0 && i < p->all.count &&
-           sheaf__wording_same(&p->wording, sheaf_answer_text(answer), p->all.about[i].expected,
-                               any_case);
+           sheaf__codec_answers_equal(&p->codec, sheaf_answer_text(answer),
+                                      p->all.about[i].expected, any_case);
 }
 
 static int64_t positions_of(const sheaf__prompt *p)
@@ -274,15 +274,15 @@ sheaf_status *sheaf_prompts_begin(sheaf_prompts *p, const sheaf_model_generate_o
     SHEAF__INSIDE;
     sheaf_model_generate_options o;
     sheaf_model *m = p->model;
-    sheaf__asking *a = &p->how;
-    sheaf_status *st = sheaf__take_options(&o, sizeof o, options, "sheaf_model_generate_options");
+    sheaf__answer_options *a = &p->how;
+    sheaf_status *st = sheaf__struct_read(&o, sizeof o, options, "sheaf_model_generate_options");
     TRY(st, sheaf__no_prompt(&o, true, "the prompts have them"));
-    TRY(st, sheaf__model_asking(a, m, &o, p->texts));
+    TRY(st, sheaf__model_answer_options(a, m, &o, p->texts));
     a->generate.load = sheaf__prompts_load;
     a->generate.self = &p->all;
     TRY(st, sheaf__prompts_reach(&m->opened.config, &p->all, a->generate.max_new,
                                  a->generate.max_length, a->generate.events));
-    st = sheaf__together_ask(st, m, &p->all, a);
+    st = sheaf__consistency_generate(st, m, &p->all, a);
     return st == NULL ? sheaf__model_ready(m, p->all.prompt, p->all.count, a) : st;
 }
 

@@ -140,10 +140,10 @@ sheaf_status *sheaf__generation_config_read(sheaf__generation_config *g, const c
     return st;
 }
 
-void sheaf__generation_config_stops(sheaf__wording *w, const sheaf__generation_config *g)
+void sheaf__generation_config_stops(sheaf__codec *w, const sheaf__generation_config *g)
 {
     if (g->neos >= 0)
-        sheaf__wording_end_at(w, g->eos, g->neos);
+        sheaf__codec_set_stops(w, g->eos, g->neos);
 }
 
 void sheaf__generation_config_family(sheaf__generation_config *g, const sheaf__picture_form *form)

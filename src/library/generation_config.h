@@ -4,7 +4,7 @@
 
 #include "base/events.h"
 #include "infer/sampling.h"
-#include "infer/wording.h"
+#include "infer/codec.h"
 #include "sheaf/generate.h"
 
 /* What the file does not say is below 0. */
@@ -26,7 +26,7 @@ typedef struct sheaf__generation_config {
 sheaf_status *sheaf__generation_config_read(sheaf__generation_config *out, const char *folder,
                                             const sheaf_events *events);
 /* sheaf__generation_config_stops - an answer ends at the file's ids, where it has some. */
-void sheaf__generation_config_stops(sheaf__wording *w, const sheaf__generation_config *g);
+void sheaf__generation_config_stops(sheaf__codec *w, const sheaf__generation_config *g);
 
 /* sheaf__generation_config_family - what the file leaves open is as the family's own program asks
  * (sheaf__picture_form): of prompts that are texts. */

@@ -8,10 +8,10 @@
 #include "base/json.h"
 #include "base/json_write.h"
 #include "checkpoint/store/checkpoint.h"
-#include "checkpoint/store/look.h"
+#include "checkpoint/store/probe.h"
 #include "dialects/hf/hf.h"
 #include "library/run_model.h"
-#include "library/take.h"
+#include "library/structs.h"
 #include "library/verify_all.h"
 #include "lora/adapter.h"
 #include "models/open.h"
@@ -67,7 +67,7 @@ static void put_entries(info *t, const sheaf_source_entry *const *list, int64_t 
     int64_t elements = 0, bits = 0, of[SHEAF_DTYPE_COUNT] = { 0 };
     for (int64_t i = 0; i < n; i++) {
         int64_t rows, cols;
-        sheaf__look_view(&rows, &cols, list[i]);
+        sheaf__entry_view(&rows, &cols, list[i]);
         elements += rows * cols;
         bits += rows * cols * sheaf_dtype_bits(list[i]->dtype);
         of[list[i]->dtype]++;
@@ -116,7 +116,7 @@ static trained count_trained(sheaf_source *source, const sheaf_schema *schema, b
         int64_t rows, cols;
         if (masters && !is)
             continue;
-        sheaf__look_view(&rows, &cols, e);
+        sheaf__entry_view(&rows, &cols, e);
         sum.count += rows * cols;
         sum.bytes += rows * cols * sheaf_dtype_bits(e->dtype) / 8;
         sum.added += schema == NULL || sheaf_schema_find(schema, e->name + (is ? n : 0)) == NULL
@@ -329,14 +329,14 @@ static sheaf_status *put_metrics(info *t, const char *path)
 
 /* ---- kinds ---- */
 
-static void put_model(info *t, const sheaf_look *look, const sheaf_catalog *catalog)
+static void put_model(info *t, const sheaf_probe *probe, const sheaf_catalog *catalog)
 {
     sheaf_config c;
-    if (look->config == NULL) {
+    if (probe->config == NULL) {
         put_odd(t, sheaf_fail(SHEAF_E_LAYOUT, "no config.json"));
         return;
     }
-    sheaf_status *st = sheaf_config_read(&c, look->config);
+    sheaf_status *st = sheaf_config_read(&c, probe->config);
     const sheaf_finding *unsupported =
         catalog != NULL ? sheaf__catalog_finding(catalog, "unsupported") : NULL;
     if (st != NULL && unsupported != NULL) { /* it may know the model by its tensors */
@@ -363,7 +363,7 @@ static void put_model(info *t, const sheaf_look *look, const sheaf_catalog *cata
     st = sheaf_schema_new(&schema, &c, 8);
     if (st == NULL) {
         sheaf__json_put_int(&t->json, "parameters", sheaf__parameters(schema));
-        st = sheaf_hf_check(look->source, schema);
+        st = sheaf_hf_check(probe->source, schema);
     }
     put_odd(t, st);
     if (c.unknown_keys != NULL)
@@ -372,14 +372,14 @@ static void put_model(info *t, const sheaf_look *look, const sheaf_catalog *cata
     sheaf_config_release(&c);
 }
 
-static void put_adapter(info *t, const sheaf_look *look)
+static void put_adapter(info *t, const sheaf_probe *probe)
 {
     sheaf_lora_options o;
-    if (look->config == NULL) {
+    if (probe->config == NULL) {
         put_odd(t, sheaf_fail(SHEAF_E_LAYOUT, "no adapter_config.json"));
         return;
     }
-    sheaf_status *st = sheaf_lora_options_read(&o, look->config, NULL);
+    sheaf_status *st = sheaf_lora_options_read(&o, probe->config, NULL);
     if (st != NULL) {
         put_odd(t, st);
         return;
@@ -404,8 +404,8 @@ static void put_adapter(info *t, const sheaf_look *look)
         sheaf__json_put_text(&t->json, "unknown_keys", o.unknown_keys);
     const bool there = o.base_name != NULL && sheaf__path_kind(o.base_name) ==
                                                   SHEAF_PATH_DIR; /* it may be a name on a hub */
-    if (look->source != NULL)
-        put_trained(t, look->source, there ? o.base_name : NULL, NULL, false);
+    if (probe->source != NULL)
+        put_trained(t, probe->source, there ? o.base_name : NULL, NULL, false);
     sheaf_lora_options_release(&o);
 }
 
@@ -440,18 +440,18 @@ static void put_catalog(info *t, const sheaf_verify_report *r, bool sizes)
 
 static sheaf_status *put_path(info *t, const char *path)
 {
-    sheaf_look look;
+    sheaf_probe probe;
     sheaf_verify_report report = { 0 };
     const sheaf_weights_verify_options quick = { .quick = true };
     const char *slash = strrchr(path, '/');
     if (strcmp(slash == NULL ? path : slash + 1, "metrics.jsonl") == 0 &&
         sheaf__path_kind(path) == SHEAF_PATH_FILE)
         return put_metrics(t, path);
-    sheaf_status *st = sheaf_look_open(&look, path, false);
+    sheaf_status *st = sheaf_probe_open(&probe, path, false);
     sheaf_status *bad = sheaf__verify_all(&report, path, &quick);
     const bool foreign =
         report.catalog != NULL &&
-        (st != NULL || (look.kind == SHEAF_WEIGHTS_MODEL && !report.catalog->dialect->plain));
+        (st != NULL || (probe.kind == SHEAF_WEIGHTS_MODEL && !report.catalog->dialect->plain));
     if (st != NULL && foreign) {
         sheaf_status_free(st);
         st = NULL;
@@ -461,25 +461,25 @@ static sheaf_status *put_path(info *t, const char *path)
         sheaf_verify_release(&report);
         return st;
     }
-    const char *kind = foreign ? "checkpoint" : sheaf_look_kind_name(look.kind);
+    const char *kind = foreign ? "checkpoint" : sheaf_probe_kind_name(probe.kind);
     sheaf__json_put_text(&t->json, "path", path);
     sheaf__json_put_text(&t->json, "kind", kind);
     if (report.catalog != NULL)
         put_catalog(t, &report, foreign);
     if (foreign)
         st = put_tensors(t, NULL, report.catalog);
-    else if (look.kind == SHEAF_WEIGHTS_MODEL)
-        put_model(t, &look, report.catalog);
-    else if (look.kind == SHEAF_WEIGHTS_ADAPTER)
-        put_adapter(t, &look);
-    else if (look.kind == SHEAF_WEIGHTS_CHECKPOINT)
-        put_checkpoint(t, look.checkpoint, path);
-    else if (look.kind == SHEAF_WEIGHTS_RUN)
+    else if (probe.kind == SHEAF_WEIGHTS_MODEL)
+        put_model(t, &probe, report.catalog);
+    else if (probe.kind == SHEAF_WEIGHTS_ADAPTER)
+        put_adapter(t, &probe);
+    else if (probe.kind == SHEAF_WEIGHTS_CHECKPOINT)
+        put_checkpoint(t, probe.checkpoint, path);
+    else if (probe.kind == SHEAF_WEIGHTS_RUN)
         put_run(t, path);
-    if (!foreign && look.source != NULL)
-        st = put_tensors(t, look.source, NULL);
+    if (!foreign && probe.source != NULL)
+        st = put_tensors(t, probe.source, NULL);
     sheaf_verify_release(&report);
-    sheaf_look_close(&look);
+    sheaf_probe_close(&probe);
     return st;
 }
 
@@ -488,7 +488,7 @@ sheaf_status *sheaf_path_info(char **json, const char *path, const sheaf_path_in
     SHEAF__INSIDE;
     sheaf_path_info_options o;
     info t = { 0 };
-    sheaf_status *st = sheaf__take_options(&o, sizeof o, options, "sheaf_path_info_options");
+    sheaf_status *st = sheaf__struct_read(&o, sizeof o, options, "sheaf_path_info_options");
     *json = NULL;
     if (st == NULL && path == NULL)
         st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "sheaf_path_info"), "a path");

@@ -9,13 +9,13 @@
 #include "base/memory.h"
 #include "ops/kernels.h"
 #include "ops/units.h"
-#include "library/take.h"
+#include "library/structs.h"
 
 sheaf_status *sheaf_machine_info(sheaf_machine_facts *facts)
 {
     SHEAF__INSIDE;
     sheaf_machine_facts m = { .cores = sheaf__cores(0) };
-    sheaf_status *st = sheaf__take_report(facts, "sheaf_machine_facts");
+    sheaf_status *st = sheaf__struct_check(facts, "sheaf_machine_facts");
     const sheaf__kernels *kernels = sheaf__kernels_for(NULL);
     const sheaf__units units = sheaf__units_for(NULL);
     char memory[64];
@@ -41,6 +41,6 @@ sheaf_status *sheaf_machine_info(sheaf_machine_facts *facts)
     const int64_t left = sheaf__memory_look("").left;
     m.available = left == INT64_MAX ? 0 : left;
     if (st == NULL)
-        sheaf__give_report(facts, &m, sizeof m);
+        sheaf__struct_fill(facts, &m, sizeof m);
     return st;
 }

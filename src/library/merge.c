@@ -9,7 +9,7 @@
 #include "checkpoint/merge/merge.h"
 #include "models/open.h"
 #include "library/run_export.h"
-#include "library/take.h"
+#include "library/structs.h"
 #include "sheaf/checkpoint.h"
 
 /* Adapters that are written for the time of the merge. */
@@ -35,7 +35,7 @@ static void release_steps(steps *s)
 static sheaf_status *write_step(steps *s, int i, const char *path,
                                 const sheaf_weights_merge_options *how)
 {
-    sheaf__run_exported e = { 0 };
+    sheaf__run_export_result e = { 0 };
     char *beside = NULL;
     sheaf_status *st = sheaf__run_export_beside(&beside, how->dst);
     if (st == NULL && asprintf(&s->written[i], "%s-%d", beside, i) < 0) {
@@ -53,7 +53,7 @@ static sheaf_status *write_step(steps *s, int i, const char *path,
         s->config = e.config;
         e.base = e.config = NULL;
     }
-    sheaf__run_exported_release(&e);
+    sheaf__run_export_result_release(&e);
     free(beside);
     return st;
 }
@@ -62,7 +62,7 @@ static sheaf_status *write_step(steps *s, int i, const char *path,
 static sheaf_status *write_whole(sheaf_weights_merge_report *r, const char *path,
                                  const sheaf_weights_merge_options *how)
 {
-    sheaf__run_exported e = { 0 };
+    sheaf__run_export_result e = { 0 };
     if (how->nadapters > 1 || how->combine != NULL || how->mode != SHEAF_MERGE_ROUND_ONCE ||
         how->dtype != SHEAF_BOOL) {
         sheaf_status *st =
@@ -76,7 +76,7 @@ static sheaf_status *write_whole(sheaf_weights_merge_report *r, const char *path
                                                                            .config = how->config,
                                                                            .dst = how->dst,
                                                                            .events = how->events });
-    sheaf__run_exported_release(&e);
+    sheaf__run_export_result_release(&e);
     *r = (sheaf_weights_merge_report){ 0 };
     return st != NULL ? st : sheaf__run_export_count(&r->tensors, &r->bytes, how->dst);
 }
@@ -223,8 +223,8 @@ static sheaf_status *check(const sheaf_weights_merge_options *o)
             return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s: weights", what),
                                               "nadapters finite numbers"),
                                "%g", o->weights[i]);
-    sheaf_status *st = sheaf__take_count(what, "tp", o->tp, SHEAF__MOST_PARTS);
-    return st == NULL ? sheaf__take_count(what, "threads", o->threads, SHEAF__MOST_THREADS) : st;
+    sheaf_status *st = sheaf__check_count(what, "tp", o->tp, SHEAF__MOST_PARTS);
+    return st == NULL ? sheaf__check_count(what, "threads", o->threads, SHEAF__MOST_THREADS) : st;
 }
 
 sheaf_status *sheaf_weights_merge(sheaf_weights_merge_report *report,
@@ -238,16 +238,16 @@ sheaf_status *sheaf_weights_merge(sheaf_weights_merge_report *report,
     double ones[SHEAF_MERGE_ADAPTERS];
     for (int i = 0; i < SHEAF_MERGE_ADAPTERS; i++)
         ones[i] = 1;
-    sheaf_status *st = sheaf__take_options(&o, sizeof o, options, what);
-    TRY(st, sheaf__take_report(report, "sheaf_weights_merge_report"));
+    sheaf_status *st = sheaf__struct_read(&o, sizeof o, options, what);
+    TRY(st, sheaf__struct_check(report, "sheaf_weights_merge_report"));
     TRY(st, check(&o));
-    TRY(st, sheaf__take_type(what, o.dtype));
+    TRY(st, sheaf__check_dtype(what, o.dtype));
     if (st == NULL && o.combine != NULL)
         st = sheaf_in(sheaf_combine_parse(&combine, o.combine), "combine");
     o.weights = o.weights == NULL ? ones : o.weights;
     o.threads = sheaf__cores(o.threads);
     TRY(st, merge(&r, &o));
     if (st == NULL)
-        sheaf__give_report(report, &r, sizeof r);
+        sheaf__struct_fill(report, &r, sizeof r);
     return st;
 }

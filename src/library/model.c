@@ -6,7 +6,7 @@
 #include "comm/process.h"
 #include "infer/batch_images.h"
 #include "library/question.h"
-#include "library/take.h"
+#include "library/structs.h"
 #include "library/train_settings.h"
 #include "plan/fits.h"
 #include "sheaf/generate.h"
@@ -20,10 +20,10 @@ sheaf_status *sheaf__model_check_open(const sheaf_model_open_options *o, bool pl
         return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "sheaf_model_open_options"),
                               "a model%s, and no number below 0", planning ? ", or a config" : "");
     static const char what[] = "sheaf_model_open_options";
-    sheaf_status *st = sheaf__take_count(what, "positions", o->positions, SHEAF__MOST_POSITIONS);
-    TRY(st, sheaf__take_count(what, "threads", o->threads, SHEAF__MOST_THREADS));
-    TRY(st, sheaf__take_count(what, "bf16_sums", o->bf16_sums, SHEAF_SUMS_TILES));
-    return st == NULL ? sheaf__take_type(what, o->dtype) : st;
+    sheaf_status *st = sheaf__check_count(what, "positions", o->positions, SHEAF__MOST_POSITIONS);
+    TRY(st, sheaf__check_count(what, "threads", o->threads, SHEAF__MOST_THREADS));
+    TRY(st, sheaf__check_count(what, "bf16_sums", o->bf16_sums, SHEAF_SUMS_TILES));
+    return st == NULL ? sheaf__check_dtype(what, o->dtype) : st;
 }
 
 static sheaf_status *copy_text(const char **out, const char *text)
@@ -45,8 +45,8 @@ static sheaf_status *prepare(sheaf_model *m, sheaf_model_open_options *o)
     TRY(st, sheaf__run_model_ranks(&m->run, o->slices, o->tp));
     if (st != NULL)
         return st;
-    const bool of_run = sheaf__run_model_words(&m->run, &o->tokenizer, &o->prompt_template,
-                                               &o->date, &(const char *){ "" });
+    const bool of_run = sheaf__run_model_text_defaults(&m->run, &o->tokenizer, &o->prompt_template,
+                                                       &o->date, &(const char *){ "" });
     const bool words = o->evaluates == NULL || sheaf__family_for(&m->opened.config)->towers != NULL;
     const int64_t most = m->opened.config.max_position;
     if (o->positions_fit && o->positions > most)
@@ -57,25 +57,25 @@ static sheaf_status *prepare(sheaf_model *m, sheaf_model_open_options *o)
     sheaf__sums_note(o->bf16_sums, o->dtype, o->events);
     o->bf16_sums = sheaf__sums_of(o->bf16_sums, m->run.r.options.sums, o->dtype);
     const bool specials = o->specials == 0 ? m->run.r.options.specials : o->specials > 0;
-    st = sheaf__wording_open(
-        &m->wording, &m->opened.config,
-        &(sheaf__wording_options){ .folder = words ? m->run.folder : NULL,
-                                   .tokenizer = words ? o->tokenizer : NULL,
-                                   .version = words ? o->prompt_template : NULL,
-                                   .of_run = of_run,
-                                   .date = words ? o->date : NULL,
-                                   .specials = specials,
-                                   .today = o->evaluates == NULL && sheaf__all_count(m->all) <= 1,
-                                   .max_length = m->positions,
-                                   .events = o->evaluates != NULL &&
-                                                     sheaf__ends_with(o->evaluates, ".safetensors")
-                                                 ? NULL
-                                                 : o->events });
+    st = sheaf__codec_open(
+        &m->codec, &m->opened.config,
+        &(sheaf__codec_options){ .folder = words ? m->run.folder : NULL,
+                                 .tokenizer = words ? o->tokenizer : NULL,
+                                 .version = words ? o->prompt_template : NULL,
+                                 .of_run = of_run,
+                                 .date = words ? o->date : NULL,
+                                 .specials = specials,
+                                 .today = o->evaluates == NULL && sheaf__all_count(m->all) <= 1,
+                                 .max_length = m->positions,
+                                 .events = o->evaluates != NULL &&
+                                                   sheaf__ends_with(o->evaluates, ".safetensors")
+                                               ? NULL
+                                               : o->events });
     if (o->evaluates == NULL)
         TRY(st, sheaf__generation_config_read(&m->generation, m->run.folder, o->events));
     TRY(st, sheaf_in(sheaf__placement_read(&m->placement, o->place, m->opened.schema), "place"));
     if (st == NULL && o->evaluates == NULL)
-        sheaf__generation_config_stops(&m->wording, &m->generation);
+        sheaf__generation_config_stops(&m->codec, &m->generation);
     return st;
 }
 
@@ -85,7 +85,7 @@ sheaf_status *sheaf_model_open(sheaf_model **out, const sheaf_model_open_options
     sheaf_model_open_options o;
     sheaf_model *m = NULL;
     *out = NULL;
-    sheaf_status *st = sheaf__take_options(&o, sizeof o, options, "sheaf_model_open_options");
+    sheaf_status *st = sheaf__struct_read(&o, sizeof o, options, "sheaf_model_open_options");
     TRY(st, sheaf__model_check_open(&o, false));
     if (st == NULL && (m = calloc(1, sizeof *m)) == NULL)
         st = sheaf__no_memory(o.model);
@@ -112,7 +112,7 @@ sheaf_status *sheaf_model_open(sheaf_model **out, const sheaf_model_open_options
 
 sheaf_status *sheaf_model_look(sheaf_model_facts *to, const sheaf_model *m)
 {
-    const sheaf__wording *w = &m->wording;
+    const sheaf__codec *w = &m->codec;
     const sheaf_config *config = &m->opened.config;
     const sheaf_model_facts facts = { .family = sheaf_family_name(config->family),
                                       .bf16_sums = sheaf__sums_name(m->o.dtype, m->o.bf16_sums),
@@ -123,9 +123,9 @@ sheaf_status *sheaf_model_look(sheaf_model_facts *to, const sheaf_model *m)
                                                   : w->placed
                                                       ? sheaf__family_for(config)->image.most
                                                       : 1 };
-    sheaf_status *st = sheaf__take_report(to, "sheaf_model_facts");
+    sheaf_status *st = sheaf__struct_check(to, "sheaf_model_facts");
     if (st == NULL)
-        sheaf__give_report(to, &facts, sizeof facts);
+        sheaf__struct_fill(to, &facts, sizeof facts);
     return st;
 }
 
@@ -155,7 +155,8 @@ static sheaf_status *fits(const sheaf_model *m, int64_t batch, int64_t seq, int6
     asked.images = images;
     memcpy(asked.patches, patches, sizeof asked.patches);
     return sheaf_fits_generate(
-        &asked, &(sheaf_fits_how){ .force = m->o.force, .share = share, .events = m->o.events });
+        &asked,
+        &(sheaf_fits_options){ .force = m->o.force, .share = share, .events = m->o.events });
 }
 
 static sheaf_status *load(sheaf_model *m, int64_t batch)
@@ -175,10 +176,10 @@ static sheaf_status *load(sheaf_model *m, int64_t batch)
         .events = m->o.events
     };
     const int ranks = m->o.dp * m->placement.stages * m->o.tp;
-    if (m->past == NULL && (m->past = calloc((size_t)ranks, sizeof *m->past)) == NULL)
+    if (m->cache == NULL && (m->cache = calloc((size_t)ranks, sizeof *m->cache)) == NULL)
         return sheaf_fail(SHEAF_E_MEMORY, "%d ranks", ranks);
     for (int r = 0; r < ranks; r++)
-        m->past[r].past.least = m->positions;
+        m->cache[r].prefix.least = m->positions;
     return sheaf__model_ranks_open(&m->ranks, &m->opened, &crew);
 }
 
@@ -191,7 +192,7 @@ sheaf_status *sheaf_model_load(sheaf_model *m)
     if (m->ranks == NULL) {
         if (m->positions == 0)
             m->positions = sheaf_plan_seq(&m->opened.config);
-        st = fits(m, 1, m->positions, 0, m->wording.images, own);
+        st = fits(m, 1, m->positions, 0, m->codec.images, own);
         TRY(st, load(m, 1));
     }
     pthread_mutex_unlock(&m->loading);
@@ -223,7 +224,7 @@ static sheaf_status *serve(void *batch, sheaf__model *model)
 
 /* m->loading is held. */
 static sheaf_status *make_ready(sheaf_model *m, const sheaf__prompt *prompt, int64_t count,
-                                const sheaf__asking *a)
+                                const sheaf__answer_options *a)
 {
     int64_t longest = 1, batch = a->generate.batch < count ? a->generate.batch : count,
             patches[SHEAF__MOST_TOWERS];
@@ -245,7 +246,7 @@ static sheaf_status *make_ready(sheaf_model *m, const sheaf__prompt *prompt, int
 }
 
 sheaf_status *sheaf__model_ready(sheaf_model *m, const sheaf__prompt *prompt, int64_t count,
-                                 const sheaf__asking *a)
+                                 const sheaf__answer_options *a)
 {
     pthread_mutex_lock(&m->loading);
     sheaf_status *st = make_ready(m, prompt, count, a);
@@ -253,16 +254,16 @@ sheaf_status *sheaf__model_ready(sheaf_model *m, const sheaf__prompt *prompt, in
     return st;
 }
 
-sheaf__rank_past *sheaf__model_past(const sheaf_model *m, const sheaf__context *c)
+sheaf__rank_cache *sheaf__model_rank_cache(const sheaf_model *m, const sheaf__context *c)
 {
-    return &m->past[(c->group * m->placement.stages + c->stage) * m->o.tp + c->rank];
+    return &m->cache[(c->group * m->placement.stages + c->stage) * m->o.tp + c->rank];
 }
 
 static sheaf_status *forget(void *self, sheaf__model *model)
 {
     const sheaf_model *m = self;
-    sheaf__rank_past *p = sheaf__model_past(m, model->context);
-    sheaf__past_release(&p->past, model);
+    sheaf__rank_cache *p = sheaf__model_rank_cache(m, model->context);
+    sheaf__prefix_cache_release(&p->prefix, model);
     sheaf__sight_release(&p->sight, model);
     return NULL;
 }
@@ -274,10 +275,10 @@ void sheaf_model_close(sheaf_model *m)
     if (m->ranks != NULL)
         sheaf_status_free(sheaf__model_ranks_do(m->ranks, forget, m));
     sheaf__model_ranks_close(m->ranks);
-    sheaf__wording_close(&m->wording);
+    sheaf__codec_close(&m->codec);
     sheaf__opened_close(&m->opened);
     sheaf__run_model_release(&m->run);
-    free(m->past);
+    free(m->cache);
     free((char *)m->o.place);
     free((char *)m->o.isa);
     pthread_mutex_destroy(&m->loading);
@@ -289,7 +290,7 @@ void sheaf_model_close(sheaf_model *m)
 static sheaf_status *check_options(const sheaf_model_generate_options *o)
 {
     const char *const what = "sheaf_model_generate_options";
-    sheaf_status *st = sheaf__take_count(what, "max_new", o->max_new, 10000000);
+    sheaf_status *st = sheaf__check_count(what, "max_new", o->max_new, 10000000);
     if (st != NULL)
         return st;
     if (o->top_k < -1 || o->max_length < 0 || o->nstop < 0 || o->top_logprobs < 0 || o->batch < 0)
@@ -310,18 +311,19 @@ static sheaf_status *check_options(const sheaf_model_generate_options *o)
     return NULL;
 }
 
-sheaf_status *sheaf__model_asking(sheaf__asking *out, const sheaf_model *m,
-                                  const sheaf_model_generate_options *o, bool texts)
+sheaf_status *sheaf__model_answer_options(sheaf__answer_options *out, const sheaf_model *m,
+                                          const sheaf_model_generate_options *o, bool texts)
 {
     const int64_t vocab = m->opened.config.vocab,
                   own = o->model_defaults && m->generation.max_new > 0 ? m->generation.max_new : 64;
     sheaf_status *st = check_options(o);
     if (st == NULL && o->nstop > 0) /* else no text would ever end it */
-        st = sheaf_in(sheaf__wording_needed(&m->wording), "sheaf_model_generate_options: stop");
+        st =
+            sheaf_in(sheaf__codec_check_tokenizer(&m->codec), "sheaf_model_generate_options: stop");
     if (st != NULL)
         return st;
-    *out = (sheaf__asking){
-        .wording = &m->wording,
+    *out = (sheaf__answer_options){
+        .codec = &m->codec,
         .generate = { .sampling = { .greedy = o->temperature == 0,
                                     .sat = o->sat_order,
                                     .temperature = (float)o->temperature,
@@ -346,15 +348,15 @@ sheaf_status *sheaf__model_asking(sheaf__asking *out, const sheaf_model *m,
     if (!o->model_defaults)
         return NULL;
     sheaf__generation_config g = m->generation;
-    if (texts && o->program_defaults && m->wording.placed && o->sampled == 0)
-        sheaf__generation_config_family(&g, &m->wording.speech.form);
+    if (texts && o->program_defaults && m->codec.placed && o->sampled == 0)
+        sheaf__generation_config_family(&g, &m->codec.speech.form);
     sheaf__generation_config_sampling(&out->generate.sampling, &g, o,
                                       o->events != NULL ? o->events : m->o.events);
     return NULL;
 }
 
 sheaf_status *sheaf__model_room(const sheaf_model *m, const sheaf__prompt *prompt,
-                                const sheaf__asking *a)
+                                const sheaf__answer_options *a)
 {
     const int64_t positions = m->positions;
     if (positions == 0 || a->generate.max_length > 0 ||

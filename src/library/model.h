@@ -4,7 +4,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "infer/past.h"
+#include "infer/prefix_cache.h"
 #include "infer/prompts.h"
 #include "infer/answer_stream.h"
 #include "library/generation_config.h"
@@ -32,17 +32,17 @@ sheaf_status *sheaf__model_ranks_do(sheaf__model_ranks *ranks,
 void sheaf__model_ranks_close(sheaf__model_ranks *ranks);
 
 /* What one rank keeps from answer to answer. */
-typedef struct sheaf__rank_past {
-    sheaf__past past;
+typedef struct sheaf__rank_cache {
+    sheaf__prefix_cache prefix;
     sheaf__sight sight; /* of the pictures with the number `look` */
     int64_t look;       /* 0: of none */
-} sheaf__rank_past;
+} sheaf__rank_cache;
 
 struct sheaf_model {
     sheaf_comm *all; /* its processes: those of `o` */
     sheaf__opened opened;
     sheaf__run_model run;
-    sheaf__wording wording;
+    sheaf__codec codec;
     sheaf__generation_config generation;
     /* Of prompt and answer, at most; 0: what is asked first decides. */
     _Atomic int64_t positions;
@@ -52,7 +52,7 @@ struct sheaf_model {
     /* Several threads may ask first: one loads it, the others wait. */
     pthread_mutex_t loading;
     sheaf__model_ranks *ranks; /* NULL until then */
-    sheaf__rank_past *past;    /* [dp * stages * tp] */
+    sheaf__rank_cache *cache;  /* [dp * stages * tp] */
     _Atomic int64_t looks;     /* pictures that have a number */
 };
 
@@ -62,12 +62,12 @@ struct sheaf_answer {
     char *text;
 };
 
-/* sheaf__model_past - what this rank keeps. */
-sheaf__rank_past *sheaf__model_past(const sheaf_model *model, const sheaf__context *context);
+/* sheaf__model_rank_cache - what this rank keeps. */
+sheaf__rank_cache *sheaf__model_rank_cache(const sheaf_model *model, const sheaf__context *context);
 
 /* How prompts are answered, and what becomes of the answers. */
-typedef struct sheaf__asking {
-    const sheaf__wording *wording;    /* of the answers */
+typedef struct sheaf__answer_options {
+    const sheaf__codec *codec;        /* of the answers */
     sheaf__generate_options generate; /* stop, heard and what is kept are set by each rank */
     bool logprobs;
     const char *const *stop; /* [nstop] texts that end an answer */
@@ -77,40 +77,39 @@ typedef struct sheaf__asking {
     void (*on_text)(void *context, int64_t prompt, const char *text);
     void *context; /* of both */
     bool partial;  /* stopped, what was said so far is the answer */
-} sheaf__asking;
+} sheaf__answer_options;
 
 /* Prompts that ranks of the caller answer. */
-typedef struct sheaf__answering {
-    const sheaf__asking *a;
+typedef struct sheaf__answer_job {
+    const sheaf__answer_options *a;
     const sheaf__prompt *prompt; /* [count] */
     int64_t count;
     sheaf_answer **out; /* [count], NULL at first; the caller's to free, also after a failure */
     sheaf_model *m;     /* whose ranks keep what they read; NULL: nothing is kept */
-} sheaf__answering;
+} sheaf__answer_job;
 
-/* sheaf__answering_on_rank - collective: the work of each rank; one of each process fills `out`. */
-sheaf_status *sheaf__answering_on_rank(void *answering, sheaf__model *model);
+/* sheaf__answer_on_rank - collective: the work of each rank; one of each process fills `out`. */
+sheaf_status *sheaf__answer_on_rank(void *answering, sheaf__model *model);
 
 /* sheaf__model_answer - out[i] answers prompt[i]; loads the model where that was put off. All of
  * `out` is NULL after a failure. Errors: those of sheaf__generate(), and of loading. */
 sheaf_status *sheaf__model_answer(sheaf_answer **out, sheaf_model *m, const sheaf__prompt *prompt,
-                                  int64_t count, const sheaf__asking *asking);
+                                  int64_t count, const sheaf__answer_options *options);
 /* sheaf__model_ready - loaded, for such prompts where no positions were given. Errors: those of
  * loading, and of sheaf__model_room() where another thread's prompts decided since. */
 sheaf_status *sheaf__model_ready(sheaf_model *m, const sheaf__prompt *prompt, int64_t count,
-                                 const sheaf__asking *asking);
-/* sheaf__model_asking - the options but for prompts, checked; what is 0 there is the model's own
- * with model_defaults.
- *   texts  the prompts are some, and no tokens */
-sheaf_status *sheaf__model_asking(sheaf__asking *out, const sheaf_model *m,
-                                  const sheaf_model_generate_options *o, bool texts);
+                                 const sheaf__answer_options *options);
+/* sheaf__model_answer_options - the options but for prompts, checked; what is 0 there is the
+ * model's own with model_defaults. texts  the prompts are some, and no tokens */
+sheaf_status *sheaf__model_answer_options(sheaf__answer_options *out, const sheaf_model *m,
+                                          const sheaf_model_generate_options *o, bool texts);
 /* sheaf__model_check_open - is there a model, or when planning a config, and does each number lie
  * where it can? */
 sheaf_status *sheaf__model_check_open(const sheaf_model_open_options *o, bool planning);
 /* sheaf__model_room - errors: SHEAF_E_DATA when prompt and answer are longer than the model was
  * opened for. */
 sheaf_status *sheaf__model_room(const sheaf_model *m, const sheaf__prompt *prompt,
-                                const sheaf__asking *asking);
+                                const sheaf__answer_options *options);
 
 /* sheaf__no_prompt - SHEAF_E_ARG for options that hold a prompt, or with `system` a system message.
  */
@@ -129,14 +128,15 @@ sheaf_status *sheaf__model_load_for(sheaf_model *model, int64_t positions);
 /* sheaf__prompts_positions - of the longest prompt and an answer of `max_new` tokens. */
 int64_t sheaf__prompts_positions(const sheaf_prompts *prompts, int64_t max_new);
 
-/* sheaf__together_evaluate - processes that evaluate a model together have the same in hand, which
- * is proven before they load it: version and kind of machine, what is asked for, the model's config
- * and its tensors (names, types, shapes, first and last rows), all of the adapter, the tokenizer,
- * and the data. Collective of all, whatever came before in this one: `st`, which is consumed. The
- * status of all, naming the rank and host that failed or has something else. */
-sheaf_status *sheaf__together_evaluate(sheaf_status *st, const sheaf_model *model,
-                                       const sheaf_model_evaluate_options *options,
-                                       const sheaf_data *rows, int64_t positions);
-/* sheaf__together_ask - the same of processes that answer these prompts. */
-sheaf_status *sheaf__together_ask(sheaf_status *st, const sheaf_model *model,
-                                  const sheaf__prompts *prompts, const sheaf__asking *asking);
+/* sheaf__consistency_evaluate - processes that evaluate a model together have the same in hand,
+ * which is proven before they load it: version and kind of machine, what is asked for, the model's
+ * config and its tensors (names, types, shapes, first and last rows), all of the adapter, the
+ * tokenizer, and the data. Collective of all, whatever came before in this one: `st`, which is
+ * consumed. The status of all, naming the rank and host that failed or has something else. */
+sheaf_status *sheaf__consistency_evaluate(sheaf_status *st, const sheaf_model *model,
+                                          const sheaf_model_evaluate_options *options,
+                                          const sheaf_data *rows, int64_t positions);
+/* sheaf__consistency_generate - the same of processes that answer these prompts. */
+sheaf_status *sheaf__consistency_generate(sheaf_status *st, const sheaf_model *model,
+                                          const sheaf__prompts *prompts,
+                                          const sheaf__answer_options *options);

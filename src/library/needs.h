@@ -58,7 +58,7 @@ typedef struct sheaf__data_work {
 } sheaf__data_work;
 
 /* A question, what it borrows from, and what was found beside the plan; begins as zeros. */
-typedef struct sheaf__inquiry {
+typedef struct sheaf__plan_request {
     sheaf__settings state;
     sheaf__run_settings own; /* of a program that gives a struct */
     char *base, *config;
@@ -72,11 +72,11 @@ typedef struct sheaf__inquiry {
     sheaf__timing timing;
     int64_t timed_steps;                    /* of the run; 0: not known */
     sheaf__count (*first)[SHEAF__TRAFFICS]; /* [ranks] of the first step; or NULL */
-} sheaf__inquiry;
+} sheaf__plan_request;
 
 /* sheaf__needs_json - the object of `sheaf plan --json` (malloc'd). */
-sheaf_status *sheaf__needs_json(char **out, const sheaf__inquiry *a, const sheaf_plan *plan);
+sheaf_status *sheaf__needs_json(char **out, const sheaf__plan_request *a, const sheaf_plan *plan);
 /* sheaf__needs_table - with how.table; asks the question anew for each of its cells. */
-sheaf_status *sheaf__needs_table(char **out, sheaf__inquiry *a);
+sheaf_status *sheaf__needs_table(char **out, sheaf__plan_request *a);
 /* sheaf__needs_sizes - of the adapter that a run will write; false: none is made. */
-bool sheaf__needs_sizes(sheaf__lora_sizes *out, const sheaf__inquiry *a);
+bool sheaf__needs_sizes(sheaf__lora_sizes *out, const sheaf__plan_request *a);

@@ -37,7 +37,7 @@ static json_t *exchange_json(const sheaf__count *of)
     return all;
 }
 
-static json_t *rank_json(const sheaf__inquiry *a, const sheaf_plan_rank *rank, int r)
+static json_t *rank_json(const sheaf__plan_request *a, const sheaf_plan_rank *rank, int r)
 {
     const sheaf__question *q = &a->q;
     json_t *one = json_object();
@@ -69,7 +69,7 @@ static json_t *rank_json(const sheaf__inquiry *a, const sheaf_plan_rank *rank, i
 
 /* ---- the adapter ---- */
 
-bool sheaf__needs_sizes(sheaf__lora_sizes *out, const sheaf__inquiry *a)
+bool sheaf__needs_sizes(sheaf__lora_sizes *out, const sheaf__plan_request *a)
 {
     const sheaf__opened *o = &a->q.opened;
     if (a->q.place_text != NULL || o->lora == NULL)
@@ -87,7 +87,7 @@ static json_int_t copies_hold(const sheaf_plan *plan, sheaf_memory kind)
     return (json_int_t)bytes;
 }
 
-static void add_sizes(json_t *to, const sheaf__inquiry *a, const sheaf_plan *plan)
+static void add_sizes(json_t *to, const sheaf__plan_request *a, const sheaf_plan *plan)
 {
     sheaf__lora_sizes sizes;
     if (!sheaf__needs_sizes(&sizes, a))
@@ -109,7 +109,7 @@ static void add_sizes(json_t *to, const sheaf__inquiry *a, const sheaf_plan *pla
 /* ---- what fits, and how long it takes ---- */
 
 /* What is proposed, or what is missing. */
-static void add_fit(json_t *to, const sheaf__inquiry *a)
+static void add_fit(json_t *to, const sheaf__plan_request *a)
 {
     const sheaf_train_options *o = &a->q.o;
     const sheaf__fit *fit = &a->fit;
@@ -194,7 +194,7 @@ static sheaf_status *give(char **out, json_t *object)
     return st;
 }
 
-sheaf_status *sheaf__needs_json(char **out, const sheaf__inquiry *a, const sheaf_plan *plan)
+sheaf_status *sheaf__needs_json(char **out, const sheaf__plan_request *a, const sheaf_plan *plan)
 {
     const sheaf__question *q = &a->q;
     const char *sums = sheaf__sums_name(q->o.dtype, q->o.sums);
@@ -233,7 +233,7 @@ typedef struct column {
     json_t *of[SHEAF_MAX_SLICES][2];
 } column;
 
-static sheaf_status *fill_column(column *c, sheaf__inquiry *a, int most)
+static sheaf_status *fill_column(column *c, sheaf__plan_request *a, int most)
 {
     sheaf__question *q = &a->q;
     sheaf_plan plan;
@@ -253,7 +253,7 @@ static sheaf_status *fill_column(column *c, sheaf__inquiry *a, int most)
 }
 
 /* Settings of LoRA and patterns go with their methods. */
-sheaf_status *sheaf__needs_table(char **out, sheaf__inquiry *a)
+sheaf_status *sheaf__needs_table(char **out, sheaf__plan_request *a)
 {
     column all[] = { { SHEAF_METHOD_LORA, "lora", { { 0 } } },
                      { SHEAF_METHOD_HEAD, "head", { { 0 } } },

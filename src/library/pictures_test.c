@@ -3,7 +3,7 @@
  * loads pictures is given room for all of a prompt's. */
 #include "tests/check.h"
 
-#include "infer/past.h"
+#include "infer/prefix_cache.h"
 #include "library/timing.h"
 #include "models/crew.h"
 #include "models/open.h"
@@ -105,7 +105,7 @@ static sheaf_status *on_rank(void *self, sheaf__model *model)
     };
     sheaf__prompt loaded[PROMPTS];
     sheaf__picture sizes[PICTURES];
-    sheaf__past past = { .least = LONGEST + NEW };
+    sheaf__prefix_cache prefix = { .least = LONGEST + NEW };
     sheaf__sight sight = { 0 };
     for (int w = 0; w < WAYS; w++)
         for (int i = 0; i < PROMPTS; i++)
@@ -124,7 +124,7 @@ static sheaf_status *on_rank(void *self, sheaf__model *model)
     how.self = a;
     TRY(st, sheaf__generate(out[2], model, loaded, PROMPTS, &how));
     how.load = NULL;
-    how.past = &past;
+    how.prefix = &prefix;
     how.sight = &sight;
     TRY(st, sheaf__sight_new(&sight, model, PICTURES));
     for (int i = 0; i < PROMPTS && st == NULL; i++) { /* the last two have the same pictures */
@@ -135,7 +135,7 @@ static sheaf_status *on_rank(void *self, sheaf__model *model)
             p.picture = a->picture + 1; /* which is not looked at */
         st = sheaf__generate(&out[3][i], model, &p, 1, &how);
     }
-    sheaf__past_release(&past, model);
+    sheaf__prefix_cache_release(&prefix, model);
     sheaf__sight_release(&sight, model);
     return st;
 }

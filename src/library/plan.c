@@ -6,7 +6,7 @@
 #include "library/model.h"
 #include "library/needs.h"
 #include "library/session.h"
-#include "library/take.h"
+#include "library/structs.h"
 #include "models/placement.h"
 
 struct sheaf_needs {
@@ -16,7 +16,7 @@ struct sheaf_needs {
     sheaf_text adapter;
 };
 
-static void release(sheaf__inquiry *a)
+static void release(sheaf__plan_request *a)
 {
     sheaf__question_close(&a->q);
     sheaf__run_settings_close(&a->own);
@@ -29,13 +29,13 @@ static void release(sheaf__inquiry *a)
 /* ---- what is asked ---- */
 
 /* The settings and what else is asked; the question is not open yet. */
-static sheaf_status *ask_run(sheaf__inquiry *a, const sheaf_run_train_options *options,
+static sheaf_status *ask_run(sheaf__plan_request *a, const sheaf_run_train_options *options,
                              const sheaf_plan_options *how)
 {
     sheaf_run_train_options o;
     sheaf__question *q = &a->q;
-    sheaf_status *st = sheaf__take_options(&o, sizeof o, options, "sheaf_run_train_options");
-    TRY(st, sheaf__take_options(&a->how, sizeof a->how, how, "sheaf_plan_options"));
+    sheaf_status *st = sheaf__struct_read(&o, sizeof o, options, "sheaf_run_train_options");
+    TRY(st, sheaf__struct_read(&a->how, sizeof a->how, how, "sheaf_plan_options"));
     TRY(st, sheaf__train_take(&a->own, &a->state, &o, true));
     if (st != NULL)
         return st;
@@ -66,12 +66,12 @@ static sheaf_status *ask_run(sheaf__inquiry *a, const sheaf_run_train_options *o
     return st;
 }
 
-static sheaf_status *ask_model(sheaf__inquiry *a, const sheaf_model_open_options *options,
+static sheaf_status *ask_model(sheaf__plan_request *a, const sheaf_model_open_options *options,
                                int64_t batch, int64_t max_new)
 {
     sheaf_model_open_options o;
     sheaf__question *q = &a->q;
-    sheaf_status *st = sheaf__take_options(&o, sizeof o, options, "sheaf_model_open_options");
+    sheaf_status *st = sheaf__struct_read(&o, sizeof o, options, "sheaf_model_open_options");
     sheaf_train_options_default(&q->o);
     TRY(st, sheaf__model_check_open(&o, true));
     TRY(st, sheaf__run_model_base(&a->base, &a->config, o.model));
@@ -96,7 +96,7 @@ static sheaf_status *ask_model(sheaf__inquiry *a, const sheaf_model_open_options
 
 /* ---- what the data mean ---- */
 
-static void count_work(sheaf__inquiry *a)
+static void count_work(sheaf__plan_request *a)
 {
     const sheaf__subset *set = &a->q.sets.train;
     const sheaf_train_options *o = &a->q.o;
@@ -113,7 +113,7 @@ static void count_work(sheaf__inquiry *a)
     w->all_tokens = (double)w->tokens * (double)w->steps * (double)rows / (double)w->rows;
 }
 
-static sheaf_status *try_speed(sheaf__inquiry *a)
+static sheaf_status *try_speed(sheaf__plan_request *a)
 {
     enum { SECONDS = 60 };
     sheaf__data_work *w = &a->work;
@@ -123,7 +123,7 @@ static sheaf_status *try_speed(sheaf__inquiry *a)
     return st;
 }
 
-static sheaf_status *find_time(sheaf__inquiry *a)
+static sheaf_status *find_time(sheaf__plan_request *a)
 {
     const sheaf_train_options *o = &a->q.o;
     a->timed_steps = a->work.rows > 0 ? a->work.steps : a->q.whole ? 0 : o->steps;
@@ -135,7 +135,7 @@ static sheaf_status *find_time(sheaf__inquiry *a)
 }
 
 /* What the first step of the run exchanges, byte for byte. */
-static sheaf_status *count_first(sheaf__inquiry *a, const sheaf_plan *plan)
+static sheaf_status *count_first(sheaf__plan_request *a, const sheaf_plan *plan)
 {
     const sheaf__job job = sheaf__question_job(&a->q);
     a->first = calloc((size_t)plan->ranks, sizeof *a->first);
@@ -147,7 +147,7 @@ static sheaf_status *count_first(sheaf__inquiry *a, const sheaf_plan *plan)
 
 /* ---- the answer ---- */
 
-static void find_facts(sheaf_needs *needs, const sheaf__inquiry *a)
+static void find_facts(sheaf_needs *needs, const sheaf__plan_request *a)
 {
     const sheaf_plan *p = &needs->plan;
     const bool fits = a->how.memory == 0 || a->fit.fits;
@@ -167,7 +167,7 @@ static void find_facts(sheaf_needs *needs, const sheaf__inquiry *a)
 }
 
 /* Where the slots of all hosts are too few, each takes its share of the ranks, rounded up. */
-static void take_slots(sheaf__inquiry *a)
+static void take_slots(sheaf__plan_request *a)
 {
     const sheaf__question *q = &a->q;
     const int ranks = q->o.tp * (q->place_text == NULL ? q->o.dp : q->place.stages);
@@ -181,7 +181,7 @@ static void take_slots(sheaf__inquiry *a)
 }
 
 /* Of a question that is open. */
-static sheaf_status *find_needs(sheaf_needs *needs, sheaf__inquiry *a)
+static sheaf_status *find_needs(sheaf_needs *needs, sheaf__plan_request *a)
 {
     sheaf__question *q = &a->q;
     const sheaf_plan_options *how = &a->how;
@@ -207,7 +207,7 @@ static sheaf_status *find_needs(sheaf_needs *needs, sheaf__inquiry *a)
 }
 
 /* `st`: of asking, consumed. */
-static sheaf_status *answer(sheaf_needs **out, sheaf__inquiry *a, sheaf_status *st)
+static sheaf_status *answer(sheaf_needs **out, sheaf__plan_request *a, sheaf_status *st)
 {
     sheaf_needs *needs = st == NULL ? calloc(1, sizeof *needs) : NULL;
     if (st == NULL && needs == NULL)
@@ -225,7 +225,7 @@ sheaf_status *sheaf_run_plan_with(sheaf_needs **out, const sheaf_run_train_optio
                                   const sheaf_plan_options *how)
 {
     SHEAF__INSIDE;
-    sheaf__inquiry a = { 0 };
+    sheaf__plan_request a = { 0 };
     *out = NULL;
     sheaf_status *st = ask_run(&a, options, how);
     if (a.how.table == SHEAF_PLAN_NO_TABLE)
@@ -247,7 +247,7 @@ sheaf_status *sheaf_run_plan(sheaf_needs **out, const sheaf_run_train_options *o
 sheaf_status *sheaf_model_plan(sheaf_needs **out, const sheaf_model_open_options *options)
 {
     SHEAF__INSIDE;
-    sheaf__inquiry a = { 0 };
+    sheaf__plan_request a = { 0 };
     *out = NULL;
     sheaf_status *st = answer(out, &a, ask_model(&a, options, 1, 0));
     release(&a);
@@ -270,15 +270,15 @@ const char *sheaf_needs_json(const sheaf_needs *needs)
 
 sheaf_status *sheaf_needs_look(sheaf_needs_facts *facts, const sheaf_needs *needs)
 {
-    sheaf_status *st = sheaf__take_report(facts, "sheaf_needs_facts");
+    sheaf_status *st = sheaf__struct_check(facts, "sheaf_needs_facts");
     if (st == NULL)
-        sheaf__give_report(facts, &needs->facts, sizeof *facts);
+        sheaf__struct_fill(facts, &needs->facts, sizeof *facts);
     return st;
 }
 
 sheaf_status *sheaf_needs_rank(sheaf_needs_rank_facts *facts, const sheaf_needs *needs, int rank)
 {
-    sheaf_status *st = sheaf__take_report(facts, "sheaf_needs_rank_facts");
+    sheaf_status *st = sheaf__struct_check(facts, "sheaf_needs_rank_facts");
     if (st != NULL)
         return st;
     if (rank < 0 || rank >= needs->plan.ranks)
@@ -286,7 +286,7 @@ sheaf_status *sheaf_needs_rank(sheaf_needs_rank_facts *facts, const sheaf_needs 
             sheaf_expected(sheaf_fail(SHEAF_E_ARG, "rank"), "0 to %d", needs->plan.ranks - 1), "%d",
             rank);
     const sheaf_plan_rank *r = &needs->plan.rank[rank];
-    sheaf__give_report(
+    sheaf__struct_fill(
         facts,
         &(sheaf_needs_rank_facts){ .peak = r->peak, .flops = r->flops, .sent = sheaf_plan_sent(r) },
         sizeof *facts);
@@ -334,24 +334,24 @@ static sheaf_status *take_timing(sheaf_timing_options *out, const sheaf_timing_f
                                  const sheaf_timing_options *how)
 {
     static const char of[] = "sheaf_timing_options";
-    sheaf_status *st = sheaf__take_report(facts, "sheaf_timing_facts");
-    TRY(st, sheaf__take_options(out, sizeof *out, how, of));
+    sheaf_status *st = sheaf__struct_check(facts, "sheaf_timing_facts");
+    TRY(st, sheaf__struct_read(out, sizeof *out, how, of));
     if (st == NULL && out->batch != 0)
-        st = sheaf__take_count(of, "batch", out->batch, SHEAF__MOST_ROWS);
+        st = sheaf__check_count(of, "batch", out->batch, SHEAF__MOST_ROWS);
     if (st == NULL && out->max_new != 0)
-        st = sheaf__take_count(of, "max_new", out->max_new, SHEAF__MOST_POSITIONS);
+        st = sheaf__check_count(of, "max_new", out->max_new, SHEAF__MOST_POSITIONS);
     return st;
 }
 
 /* `st`: of asking, consumed. */
-static sheaf_status *time_question(sheaf_timing_facts *facts, const sheaf__inquiry *a,
+static sheaf_status *time_question(sheaf_timing_facts *facts, const sheaf__plan_request *a,
                                    sheaf_status *st)
 {
     sheaf__timing found;
     TRY(st, sheaf__timing_find(&found, &a->q, a->events));
     if (st == NULL) {
         const sheaf_timing_facts got = facts_of(&found);
-        sheaf__give_report(facts, &got, sizeof got);
+        sheaf__struct_fill(facts, &got, sizeof got);
     }
     return st;
 }
@@ -359,8 +359,8 @@ static sheaf_status *time_question(sheaf_timing_facts *facts, const sheaf__inqui
 sheaf_status *sheaf_run_timing(sheaf_timing_facts *facts, const sheaf_run_train_options *options)
 {
     SHEAF__INSIDE;
-    sheaf__inquiry a = { 0 };
-    sheaf_status *st = sheaf__take_report(facts, "sheaf_timing_facts");
+    sheaf__plan_request a = { 0 };
+    sheaf_status *st = sheaf__struct_check(facts, "sheaf_timing_facts");
     TRY(st, ask_run(&a, options, NULL));
     TRY(st, sheaf__question_open(&a.q, a.events));
     st = time_question(facts, &a, st);
@@ -372,7 +372,7 @@ sheaf_status *sheaf_model_timing(sheaf_timing_facts *facts, const sheaf_model_op
                                  const sheaf_timing_options *how)
 {
     SHEAF__INSIDE;
-    sheaf__inquiry a = { 0 };
+    sheaf__plan_request a = { 0 };
     sheaf_timing_options h = { 0 };
     sheaf_status *st = take_timing(&h, facts, how);
     TRY(st, ask_model(&a, options, h.batch, h.max_new));

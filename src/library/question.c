@@ -56,7 +56,7 @@ static double padding_of(const sheaf__question *q)
                                  q->whole || samples >= 1e15 ? 0 : (int64_t)samples);
 }
 
-void sheaf__question_look(sheaf__question *q, const sheaf_events *events)
+void sheaf__question_count(sheaf__question *q, const sheaf_events *events)
 {
     if (q->sets.train.data != NULL) {
         q->seq = sheaf__subset_longest(&q->sets.train);
@@ -212,7 +212,7 @@ sheaf_status *sheaf__question_open(sheaf__question *q, const sheaf_events *event
     if (st == NULL && !generates && (!q->whole || q->o.lr == 0))
         st = sheaf__rates_check(&q->o, events);
     if (st == NULL)
-        sheaf__question_look(q, events);
+        sheaf__question_count(q, events);
     return st;
 }
 

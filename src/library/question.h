@@ -28,9 +28,9 @@ typedef struct sheaf__question {
 /* sheaf__question_open - the model's config and the data. Close also after a failure; it can be
  * opened again with other options. */
 sheaf_status *sheaf__question_open(sheaf__question *question, const sheaf_events *events);
-/* sheaf__question_look - counts images, padding and positions of a row again, after the micro-batch
- * changed. */
-void sheaf__question_look(sheaf__question *question, const sheaf_events *events);
+/* sheaf__question_count - counts images, padding and positions of a row again, after the
+ * micro-batch changed. */
+void sheaf__question_count(sheaf__question *question, const sheaf_events *events);
 /* sheaf__question_job - the run that is asked about; borrows from the question. */
 sheaf__job sheaf__question_job(const sheaf__question *question);
 /* sheaf__question_generation - the generation that is asked about, borrowed from the question: with

@@ -6,7 +6,7 @@
 #include "base/base.h"
 #include "base/file.h"
 #include "base/output.h"
-#include "checkpoint/store/look.h"
+#include "checkpoint/store/probe.h"
 #include "library/run_model.h"
 #include "sheaf/checkpoint.h"
 #include "train/export.h"
@@ -20,7 +20,7 @@ sheaf_status *sheaf__run_export_is(bool *is, bool *adapter, const char *path)
     return st;
 }
 
-static sheaf_status *find_base(sheaf__run_exported *out, const sheaf__run_reading *r,
+static sheaf_status *find_base(sheaf__run_export_result *out, const sheaf__run_reading *r,
                                const sheaf__run_export_options *how)
 {
     const char *base = how->base != NULL ? how->base : r->options.model;
@@ -40,8 +40,8 @@ static sheaf_status *find_base(sheaf__run_exported *out, const sheaf__run_readin
                       : st;
 }
 
-static sheaf_status *write_step(sheaf__run_exported *out, const sheaf__run_reading *r,
-                                const sheaf__run_trained *t, const sheaf__run_export_options *how)
+static sheaf_status *write_step(sheaf__run_export_result *out, const sheaf__run_reading *r,
+                                const sheaf__run_base *t, const sheaf__run_export_options *how)
 {
     sheaf_checkpoint *checkpoint = NULL;
     sheaf_source *masters = NULL;
@@ -66,12 +66,12 @@ static sheaf_status *write_step(sheaf__run_exported *out, const sheaf__run_readi
     return st;
 }
 
-sheaf_status *sheaf__run_export(sheaf__run_exported *out, const sheaf__run_export_options *how)
+sheaf_status *sheaf__run_export(sheaf__run_export_result *out, const sheaf__run_export_options *how)
 {
     sheaf__run_reading r = { 0 };
-    sheaf__run_trained trained = { 0 };
+    sheaf__run_base trained = { 0 };
     bool is = false;
-    *out = (sheaf__run_exported){ 0 };
+    *out = (sheaf__run_export_result){ 0 };
     sheaf_status *st = sheaf__run_read(&r, &is, how->path, true);
     if (st == NULL && !is)
         st = sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "%s", how->path),
@@ -79,14 +79,14 @@ sheaf_status *sheaf__run_export(sheaf__run_exported *out, const sheaf__run_expor
     TRY(st, find_base(out, &r, how));
     TRY(st, sheaf__output_outside(how->dst, how->path));
     TRY(st, sheaf__output_outside(how->dst, out->base));
-    TRY(st, sheaf__run_trained_open(&trained, &r, out->base, out->config));
+    TRY(st, sheaf__run_base_open(&trained, &r, out->base, out->config));
     out->adapter = r.options.method == SHEAF_METHOD_LORA;
     if (st == NULL) {
         sheaf_note(how->events, "%s, on %s", r.step, out->base);
         out->family = trained.opened.config.family;
         st = write_step(out, &r, &trained, how);
     }
-    sheaf__run_trained_release(&trained);
+    sheaf__run_base_release(&trained);
     sheaf__run_reading_release(&r);
     return st;
 }
@@ -104,11 +104,11 @@ sheaf_status *sheaf__run_export_count(int64_t *tensors, int64_t *bytes, const ch
     return st;
 }
 
-void sheaf__run_exported_release(sheaf__run_exported *e)
+void sheaf__run_export_result_release(sheaf__run_export_result *e)
 {
     free(e->base);
     free(e->config);
-    *e = (sheaf__run_exported){ 0 };
+    *e = (sheaf__run_export_result){ 0 };
 }
 
 void sheaf__run_export_remove(const char *path)

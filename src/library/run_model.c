@@ -11,7 +11,7 @@
 #include "base/json.h"
 #include "base/temporary.h"
 #include "checkpoint/store/checkpoint.h"
-#include "checkpoint/store/look.h"
+#include "checkpoint/store/probe.h"
 #include "train/rank.h"
 #include "train/export.h"
 #include "library/train_settings.h"
@@ -79,7 +79,7 @@ static sheaf_status *read_settings(sheaf__run_reading *r)
     if (st == NULL && r->fixed == NULL)
         st = sheaf__settings_resume(&r->state, r->table, all, path);
     else if (st == NULL && !r->alone)
-        st = sheaf__settings_beside(&r->state, r->table, all, path);
+        st = sheaf__settings_resume_rest(&r->state, r->table, all, path);
     TRY(st, sheaf__train_settings_resumed(&r->state, r->table, &r->options));
     r->options.base_name = r->options.model; /* as it was given */
     TRY(st, sheaf__run_paths_find(&r->state, r->table, &r->options, r->out, false));
@@ -118,7 +118,7 @@ sheaf_status *sheaf__run_read(sheaf__run_reading *r, bool *is, const char *path,
     sheaf_status *st = run ? sheaf__run_copy(&r->out, path) : find_out(&r->out, path);
     TRY(st, run ? sheaf__step_newest(&r->step, &r->held, path) : sheaf__run_copy(&r->step, path));
     if (st == NULL && r->step != NULL && r->held == NULL)
-        r->held = sheaf__step_hold(r->step);
+        r->held = sheaf__step_open(r->step);
     if (st == NULL && r->step != NULL)
         st = read_checkpoint(r);
     r->alone = r->out == NULL && r->fixed != NULL;
@@ -253,8 +253,8 @@ static sheaf_status *write_adapter(sheaf__run_model *run, const sheaf__opened *b
 }
 
 /* As the run made it: fresh or from an adapter, with the base tensors it trained beside. */
-sheaf_status *sheaf__run_trained_open(sheaf__run_trained *t, const sheaf__run_reading *r,
-                                      const char *model, const char *config)
+sheaf_status *sheaf__run_base_open(sheaf__run_base *t, const sheaf__run_reading *r,
+                                   const char *model, const char *config)
 {
     const sheaf_train_options *o = &r->options;
     sheaf__open_options how;
@@ -270,7 +270,7 @@ sheaf_status *sheaf__run_trained_open(sheaf__run_trained *t, const sheaf__run_re
                : st;
 }
 
-void sheaf__run_trained_release(sheaf__run_trained *t)
+void sheaf__run_base_release(sheaf__run_base *t)
 {
     sheaf__selection_release(&t->selection);
     sheaf_lora_options_release(&t->fresh);
@@ -279,11 +279,11 @@ void sheaf__run_trained_release(sheaf__run_trained *t)
 
 static sheaf_status *export_step(sheaf__run_model *run, const sheaf__open_options *how)
 {
-    sheaf__run_trained trained = { 0 };
+    sheaf__run_base trained = { 0 };
     sheaf_status *st =
-        sheaf__run_trained_open(&trained, &run->r, run->folder, config_of(&run->r, how));
+        sheaf__run_base_open(&trained, &run->r, run->folder, config_of(&run->r, how));
     TRY(st, write_adapter(run, &trained.opened));
-    sheaf__run_trained_release(&trained);
+    sheaf__run_base_release(&trained);
     return st;
 }
 
@@ -467,8 +467,8 @@ static void name(const char **what, const char *of_run)
         *what = of_run;
 }
 
-bool sheaf__run_model_words(const sheaf__run_model *run, const char **tokenizer,
-                            const char **version, const char **date, const char **query)
+bool sheaf__run_model_text_defaults(const sheaf__run_model *run, const char **tokenizer,
+                                    const char **version, const char **date, const char **query)
 {
     const sheaf_train_options *o = &run->r.options;
     const bool own = *version == NULL;

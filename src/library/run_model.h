@@ -58,10 +58,10 @@ sheaf_status *sheaf__run_model_open(sheaf__opened *out, sheaf__run_model *run,
  * settings.
  */
 sheaf_status *sheaf__run_model_base(char **model, char **config, const char *path);
-/* sheaf__run_model_words - gives what no flag gave (NULL) the run's words, borrowed. The run's date
- * goes with its template. Is the template the run's, not a flag's? */
-bool sheaf__run_model_words(const sheaf__run_model *run, const char **tokenizer,
-                            const char **version, const char **date, const char **query);
+/* sheaf__run_model_text_defaults - gives what no flag gave (NULL) the run's words, borrowed. The
+ * run's date goes with its template. Is the template the run's, not a flag's? */
+bool sheaf__run_model_text_defaults(const sheaf__run_model *run, const char **tokenizer,
+                                    const char **version, const char **date, const char **query);
 /* sheaf__own_dtype - of a model's activations where nothing names it: as its config says, or
  * float32; noted, but float32 by its config. */
 sheaf_dtype sheaf__own_dtype(const sheaf_config *config, const sheaf_events *events);
@@ -88,14 +88,14 @@ void sheaf__run_reading_release(sheaf__run_reading *reading);
 sheaf_status *sheaf__run_copy(char **to, const char *from);
 
 /* A model as the run opened it. Release all of it also after a failure. */
-typedef struct sheaf__run_trained {
+typedef struct sheaf__run_base {
     sheaf__opened opened;
     sheaf__selection selection;
     sheaf_lora_options fresh;
-} sheaf__run_trained;
-sheaf_status *sheaf__run_trained_open(sheaf__run_trained *out, const sheaf__run_reading *reading,
-                                      const char *model, const char *config);
-void sheaf__run_trained_release(sheaf__run_trained *trained);
+} sheaf__run_base;
+sheaf_status *sheaf__run_base_open(sheaf__run_base *out, const sheaf__run_reading *reading,
+                                   const char *model, const char *config);
+void sheaf__run_base_release(sheaf__run_base *trained);
 
 /* sheaf__run_check_base - is it the base with which the run began that left `progress`? (NULL:
  * which left no checkpoint.) All of it is read, unless the run knows these very files. `path` is

@@ -3,7 +3,7 @@
 
 #include "base/base.h"
 #include "base/inside.h"
-#include "library/take.h"
+#include "library/structs.h"
 
 sheaf_status *sheaf_schema_read(sheaf_schema **out, const char *path, int slices)
 {
@@ -29,7 +29,7 @@ int64_t sheaf_schema_count(const sheaf_schema *schema)
 sheaf_status *sheaf_schema_tensor(sheaf_tensor_facts *facts, const sheaf_schema *schema,
                                   int64_t index)
 {
-    sheaf_status *st = sheaf__take_report(facts, "sheaf_tensor_facts");
+    sheaf_status *st = sheaf__struct_check(facts, "sheaf_tensor_facts");
     if (st == NULL && (index < 0 || index >= schema->count))
         st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "sheaf_schema_tensor"), "0 to %lld",
                             (long long)schema->count - 1);
@@ -38,6 +38,6 @@ sheaf_status *sheaf_schema_tensor(sheaf_tensor_facts *facts, const sheaf_schema 
     const sheaf_tensor *t = &schema->tensor[index];
     sheaf_tensor_facts is = { .name = t->name, .layer = t->layer, .ndim = t->ndim, .cut = t->cut };
     memcpy(is.shape, t->shape, sizeof is.shape);
-    sheaf__give_report(facts, &is, sizeof is);
+    sheaf__struct_fill(facts, &is, sizeof is);
     return NULL;
 }

@@ -87,7 +87,7 @@ static sheaf_status *check_resumed(const session *s, const struct sheaf__job *jo
     sheaf__train_settings(table, &was, false);
     sheaf_status *st = stored == NULL
                            ? sheaf__no_memory("settings of the run")
-                           : sheaf__settings_take(&state, table, stored, s->how->run->options->out);
+                           : sheaf__settings_read(&state, table, stored, s->how->run->options->out);
     if (st == NULL) {
         was.steps = sheaf__subset_steps(&job->train, &was);
         sheaf__rates_resumed(job->options, &was, s->done, events);
@@ -113,9 +113,9 @@ static sheaf_status *planned(void *self, const struct sheaf__job *job, size_t *f
     session *s = self;
     const sheaf_events events = { forward_event, self };
     s->steps = job->options->steps;
-    sheaf_fits_how how = { .force = s->how->run->options->force,
-                           .events = &events,
-                           .footprint = footprint };
+    sheaf_fits_options how = { .force = s->how->run->options->force,
+                               .events = &events,
+                               .footprint = footprint };
     sheaf_status *st = check_rates(s, job, &events);
     if (st != NULL)
         return st;

@@ -230,7 +230,7 @@ sheaf_status *sheaf__settings_hold(sheaf__settings *state, char *text)
     return NULL;
 }
 
-sheaf_status *sheaf__settings_take(sheaf__settings *state, const sheaf__setting *options,
+sheaf_status *sheaf__settings_read(sheaf__settings *state, const sheaf__setting *options,
                                    char *text, const char *name)
 {
     line of[SHEAF__MAX_SETTINGS];
@@ -325,8 +325,8 @@ static sheaf_status *read_stored(line of[SHEAF__MAX_SETTINGS], sheaf__settings *
     return st;
 }
 
-sheaf_status *sheaf__settings_beside(sheaf__settings *state, const sheaf__setting *options,
-                                     const char *text, const char *name)
+sheaf_status *sheaf__settings_resume_rest(sheaf__settings *state, const sheaf__setting *options,
+                                          const char *text, const char *name)
 {
     line of[SHEAF__MAX_SETTINGS];
     sheaf_status *st = read_stored(of, state, options, text, name);

@@ -114,11 +114,11 @@ bool sheaf__settings_named(const sheaf__settings *state, const sheaf__setting *t
 sheaf_status *sheaf__settings_required(const sheaf__settings *state, const sheaf__setting *table,
                                        bool needed_too);
 
-/* sheaf__settings_take - `key: value` lines fill the settings that the caller did not give. Takes
+/* sheaf__settings_read - `key: value` lines fill the settings that the caller did not give. Takes
  * `text` (malloc'd), also after a failure; `name` is for messages. */
-sheaf_status *sheaf__settings_take(sheaf__settings *state, const sheaf__setting *table, char *text,
+sheaf_status *sheaf__settings_read(sheaf__settings *state, const sheaf__setting *table, char *text,
                                    const char *name);
-/* sheaf__settings_line - `name: value`, quoted where sheaf__settings_take() would read another
+/* sheaf__settings_line - `name: value`, quoted where sheaf__settings_read() would read another
  * value. `value`: one line, not empty. */
 void sheaf__settings_line(sheaf_text *text, const char *name, const char *value);
 /* sheaf__settings_text - every setting of the table as a recipe (malloc'd); with `only_fixed` just
@@ -136,9 +136,10 @@ sheaf_status *sheaf__settings_unnamed(const sheaf__settings *state, const sheaf_
                                       const char *name, const char *means);
 /* sheaf__settings_too_old - SHEAF_E_UNSUPPORTED: a run that does not name `name`. */
 sheaf_status *sheaf__settings_too_old(const char *name);
-/* sheaf__settings_beside - of such a text only what is not FIXED: all else was stored elsewhere. */
-sheaf_status *sheaf__settings_beside(sheaf__settings *state, const sheaf__setting *table,
-                                     const char *text, const char *name);
+/* sheaf__settings_resume_rest - of such a text only what is not FIXED: all else was stored
+ * elsewhere. */
+sheaf_status *sheaf__settings_resume_rest(sheaf__settings *state, const sheaf__setting *table,
+                                          const char *text, const char *name);
 
 /* The settings of a training run: the flags of `sheaf train` and `sheaf plan`
  * (library/train_settings.h), and where their values are. */

@@ -6,7 +6,7 @@
 #include "data/text_record.h"
 #include "inputs/chat/stored.h"
 #include "inputs/tokenizer/tokenizer.h"
-#include "library/take.h"
+#include "library/structs.h"
 
 /* ---- tokens ---- */
 
@@ -28,7 +28,7 @@ sheaf_status *sheaf_tokenizer_encode(int32_t **ids, sheaf_text_range **where, in
 {
     SHEAF__INSIDE;
     sheaf_encode_options o;
-    sheaf_status *st = sheaf__take_options(&o, sizeof o, options, "sheaf_encode_options");
+    sheaf_status *st = sheaf__struct_read(&o, sizeof o, options, "sheaf_encode_options");
     return st != NULL
                ? st
                : sheaf__tokenizer_encode(ids, where, count, t, text, size,
@@ -160,7 +160,7 @@ sheaf_status *sheaf_render(const char *path, const sheaf_render_options *options
     SHEAF__INSIDE;
     sheaf_render_options o;
     rendering r = { .o = &o };
-    sheaf_status *st = sheaf__take_options(&o, sizeof o, options, "sheaf_render_options");
+    sheaf_status *st = sheaf__struct_read(&o, sizeof o, options, "sheaf_render_options");
     if (st == NULL && (o.tokenizer == NULL || o.take == NULL))
         st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "sheaf_render_options"),
                             "a tokenizer, and who takes the records");

@@ -191,8 +191,8 @@ static sheaf_status *measure(generation *g, const sheaf__question *q, const shea
     TRY(st, sheaf__made_source(&opened.weights, opened.schema));
     g->asked.schema = opened.schema;
     g->asked.place = &place;
-    TRY(st,
-        sheaf_fits_generate(&g->asked, &(sheaf_fits_how){ .force = o->force, .events = events }));
+    TRY(st, sheaf_fits_generate(&g->asked,
+                                &(sheaf_fits_options){ .force = o->force, .events = events }));
     TRY(st, sheaf__crew_run(&opened,
                             &(sheaf__crew_options){
                                 .ranks = o->tp,

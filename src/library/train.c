@@ -3,7 +3,7 @@
 #include "base/events.h"
 #include "base/inside.h"
 #include "library/session.h"
-#include "library/take.h"
+#include "library/structs.h"
 
 /* What hears of the run. */
 typedef struct listener {
@@ -67,7 +67,7 @@ sheaf_status *sheaf__train_take(sheaf__run_settings *run, sheaf__settings *state
         return st;
     char *text = strdup(from->settings);
     return text == NULL ? sheaf__no_memory("settings")
-                        : sheaf__settings_take(state, run->table, text, "settings");
+                        : sheaf__settings_read(state, run->table, text, "settings");
 }
 
 sheaf_status *sheaf_run_train(sheaf_run_train_report *report,
@@ -78,10 +78,10 @@ sheaf_status *sheaf_run_train(sheaf_run_train_report *report,
     sheaf__settings state = { 0 };
     sheaf__run_settings run = { 0 };
     sheaf_train_result r = { 0 };
-    sheaf_status *st = sheaf__take_options(&o, sizeof o, options, "sheaf_run_train_options");
+    sheaf_status *st = sheaf__struct_read(&o, sizeof o, options, "sheaf_run_train_options");
     listener l = { .o = &o };
     const sheaf_events events = { hear, &l };
-    TRY(st, sheaf__take_report(report, "sheaf_run_train_report"));
+    TRY(st, sheaf__struct_check(report, "sheaf_run_train_report"));
     TRY(st, sheaf__train_take(&run, &state, &o, false));
     TRY(st, sheaf__settings_required(&state, run.table, !run.options->resume));
     TRY(st, sheaf__session_run(&r, &(sheaf__session_options){ .run = &run,
@@ -89,7 +89,7 @@ sheaf_status *sheaf_run_train(sheaf_run_train_report *report,
                                                               .control = o.control,
                                                               .enough = &l.enough }));
     if (st == NULL)
-        sheaf__give_report(
+        sheaf__struct_fill(
             report,
             &(sheaf_run_train_report){ .step = r.step,
                                        .first = r.first,

@@ -109,7 +109,7 @@ static sheaf_status *run(trial *t, const sheaf_events *events)
 {
     const sheaf_train_options *o = t->job.options;
     sheaf_status *st =
-        sheaf_fits_train(&t->job, &(sheaf_fits_how){ .force = o->force, .events = events });
+        sheaf_fits_train(&t->job, &(sheaf_fits_options){ .force = o->force, .events = events });
     TRY(st,
         sheaf__grid_run(&(sheaf__grid_options){ .groups = o->dp, .ranks = o->tp }, trial_rank, t));
     return st;

@@ -2,14 +2,14 @@
 #include "base/base.h"
 #include "base/thread.h"
 #include "base/inside.h"
-#include "library/take.h"
+#include "library/structs.h"
 #include "library/verify_all.h"
 #include "sheaf/checkpoint.h"
 #include "base/file.h"
 #include "checkpoint/merge/merge.h"
 #include "checkpoint/tools/verify.h"
 #include "dialects/open.h"
-#include "infer/wording.h"
+#include "infer/codec.h"
 #include "models/open.h"
 #include "library/generation_config.h"
 
@@ -19,12 +19,12 @@ sheaf_status *sheaf_weights_verify(sheaf_verification **out, const char *path,
     SHEAF__INSIDE;
     sheaf_weights_verify_options o;
     sheaf_verification *v = NULL;
-    sheaf_status *st = sheaf__take_options(&o, sizeof o, options, "sheaf_weights_verify_options");
+    sheaf_status *st = sheaf__struct_read(&o, sizeof o, options, "sheaf_weights_verify_options");
     *out = NULL;
     if (st == NULL && path == NULL)
         st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "sheaf_weights_verify"), "a path");
-    TRY(st, sheaf__take_count("sheaf_weights_verify_options", "threads", o.threads,
-                              SHEAF__MOST_THREADS));
+    TRY(st, sheaf__check_count("sheaf_weights_verify_options", "threads", o.threads,
+                               SHEAF__MOST_THREADS));
     if (st == NULL && (v = calloc(1, sizeof *v)) == NULL)
         st = sheaf__no_memory(path);
     o.threads = sheaf__cores(o.threads);
@@ -40,9 +40,9 @@ sheaf_status *sheaf_verification_info(sheaf_verification_facts *facts, const she
 {
     const sheaf_verify_report *r = &v->report;
     const sheaf_catalog *c = r->catalog;
-    sheaf_status *st = sheaf__take_report(facts, "sheaf_verification_facts");
+    sheaf_status *st = sheaf__struct_check(facts, "sheaf_verification_facts");
     if (st == NULL)
-        sheaf__give_report(facts,
+        sheaf__struct_fill(facts,
                            &(sheaf_verification_facts){ .path = c->root,
                                                         .dialect = c->dialect->name,
                                                         .model = c->model,
@@ -61,7 +61,7 @@ sheaf_status *sheaf_verification_info(sheaf_verification_facts *facts, const she
                                                         .read = r->read,
                                                         .sound = sheaf_verify_sound(r),
                                                         .full = r->full,
-                                                        .partial = r->untold,
+                                                        .partial = r->ranks_unknown,
                                                         .adapter = c->dialect->adapter,
                                                         .title = c->dialect->title,
                                                         .dtypes = r->of },
@@ -74,7 +74,7 @@ sheaf_status *sheaf_weights_joint(bool *joint, const char *const *paths, int cou
 {
     SHEAF__INSIDE;
     sheaf_weights_verify_options o;
-    sheaf_status *st = sheaf__take_options(&o, sizeof o, options, "sheaf_weights_verify_options");
+    sheaf_status *st = sheaf__struct_read(&o, sizeof o, options, "sheaf_weights_verify_options");
     *joint = false;
     return st == NULL ? sheaf_verify_joint(joint, paths, count, &o) : st;
 }
@@ -149,10 +149,10 @@ static sheaf_status *tell(sheaf_catalog *c, const char *folder, sheaf_status *ba
 
 static sheaf_status *open_wording(const sheaf_config *config, const char *folder, bool strict)
 {
-    sheaf__wording w;
-    sheaf_status *st = sheaf__wording_open(
-        &w, config, &(sheaf__wording_options){ .folder = folder, .strict = strict });
-    sheaf__wording_close(&w);
+    sheaf__codec w;
+    sheaf_status *st = sheaf__codec_open(
+        &w, config, &(sheaf__codec_options){ .folder = folder, .strict = strict });
+    sheaf__codec_close(&w);
     return st;
 }
 

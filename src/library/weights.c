@@ -2,32 +2,32 @@
 #include "base/base.h"
 #include "base/thread.h"
 #include "base/inside.h"
-#include "checkpoint/store/look.h"
+#include "checkpoint/store/probe.h"
 #include "checkpoint/tools/verify.h"
 #include "checkpoint/tools/init.h"
 #include "catalog/boxes.h"
-#include "library/take.h"
+#include "library/structs.h"
 #include "sheaf/checkpoint.h"
 
 struct sheaf_weights {
-    sheaf_look look;
+    sheaf_probe probe;
     sheaf_weights_facts facts;
 };
 
 /* What is not recognised by itself, or whose config lies elsewhere. */
-static sheaf_status *open_told(sheaf_look *look, const char *path, const sheaf_weights_options *o)
+static sheaf_status *open_told(sheaf_probe *probe, const char *path, const sheaf_weights_options *o)
 {
     sheaf_catalog *c = NULL;
     sheaf_status *st = sheaf__any_read(
         &c, path, &(sheaf_dialect_hints){ .from = o->dialect, .config = o->config });
     if (st != NULL)
         return st;
-    look->dialect = c->dialect->name;
-    if (c->config_path != NULL && (look->config = strdup(c->config_path)) == NULL) {
+    probe->dialect = c->dialect->name;
+    if (c->config_path != NULL && (probe->config = strdup(c->config_path)) == NULL) {
         sheaf__catalog_free(c);
         return sheaf__no_memory(path);
     }
-    return sheaf__catalog_source(&look->source, c, false);
+    return sheaf__catalog_source(&probe->source, c, false);
 }
 
 static size_t bytes_of(const sheaf_source_entry *e)
@@ -38,10 +38,10 @@ static size_t bytes_of(const sheaf_source_entry *e)
 
 static void count(sheaf_weights *w)
 {
-    w->facts = (sheaf_weights_facts){ .kind = w->look.kind,
-                                      .dialect = w->look.dialect,
-                                      .config = w->look.config,
-                                      .tied = w->look.tied,
+    w->facts = (sheaf_weights_facts){ .kind = w->probe.kind,
+                                      .dialect = w->probe.dialect,
+                                      .config = w->probe.config,
+                                      .tied = w->probe.tied,
                                       .tensors = sheaf_weights_count(w) };
     for (int64_t i = 0; i < w->facts.tensors; i++) {
         const sheaf_source_entry *e = sheaf_weights_entry(w, i);
@@ -55,15 +55,15 @@ sheaf_status *sheaf_weights_open(sheaf_weights **out, const char *path,
 {
     SHEAF__INSIDE;
     sheaf_weights_options o;
-    sheaf_status *st = sheaf__take_options(&o, sizeof o, options, "sheaf_weights_options");
+    sheaf_status *st = sheaf__struct_read(&o, sizeof o, options, "sheaf_weights_options");
     sheaf_weights *w = NULL;
     *out = NULL;
     if (st == NULL && path == NULL)
         st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "sheaf_weights_open"), "a path");
     if (st == NULL && (w = calloc(1, sizeof *w)) == NULL)
         st = sheaf__no_memory(path);
-    TRY(st, o.dialect == NULL && o.config == NULL ? sheaf_look_open(&w->look, path, false)
-                                                  : open_told(&w->look, path, &o));
+    TRY(st, o.dialect == NULL && o.config == NULL ? sheaf_probe_open(&w->probe, path, false)
+                                                  : open_told(&w->probe, path, &o));
     if (st != NULL) {
         sheaf_weights_close(w);
         return st;
@@ -76,33 +76,33 @@ sheaf_status *sheaf_weights_open(sheaf_weights **out, const char *path,
 void sheaf_weights_close(sheaf_weights *w)
 {
     if (w != NULL)
-        sheaf_look_close(&w->look);
+        sheaf_probe_close(&w->probe);
     free(w);
 }
 
 sheaf_status *sheaf_weights_info(sheaf_weights_facts *facts, const sheaf_weights *w)
 {
-    sheaf_status *st = sheaf__take_report(facts, "sheaf_weights_facts");
+    sheaf_status *st = sheaf__struct_check(facts, "sheaf_weights_facts");
     if (st == NULL)
-        sheaf__give_report(facts, &w->facts, sizeof w->facts);
+        sheaf__struct_fill(facts, &w->facts, sizeof w->facts);
     return st;
 }
 
 int64_t sheaf_weights_count(const sheaf_weights *w)
 {
-    sheaf_source *source = w->look.source;
+    sheaf_source *source = w->probe.source;
     return source == NULL ? 0 : source->count(source);
 }
 
 const sheaf_source_entry *sheaf_weights_entry(const sheaf_weights *w, int64_t index)
 {
-    sheaf_source *source = w->look.source;
+    sheaf_source *source = w->probe.source;
     return index < 0 || index >= sheaf_weights_count(w) ? NULL : source->entry(source, index);
 }
 
 const sheaf_source_entry *sheaf_weights_find(const sheaf_weights *w, const char *name)
 {
-    sheaf_source *source = w->look.source;
+    sheaf_source *source = w->probe.source;
     return source == NULL || name == NULL ? NULL : source->find(source, name);
 }
 
@@ -113,7 +113,7 @@ sheaf_status *sheaf_weights_read(void *dst, size_t bytes, const sheaf_weights *w
     int64_t all, columns;
     if (e == NULL)
         return sheaf_fail(SHEAF_E_ARG, "no tensor '%s'", name == NULL ? "" : name);
-    sheaf__look_view(&all, &columns, e);
+    sheaf__entry_view(&all, &columns, e);
     if (row0 < 0 || row0 > all || rows < -1 || rows > all - row0)
         return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "'%s'", name), "rows within %lld",
                                           (long long)all),
@@ -128,7 +128,7 @@ sheaf_status *sheaf_weights_read(void *dst, size_t bytes, const sheaf_weights *w
                            "%zu", bytes);
     return rows == 0 || columns == 0
                ? NULL
-               : w->look.source->read(w->look.source, name, row0, rows, 0, columns, dst);
+               : w->probe.source->read(w->probe.source, name, row0, rows, 0, columns, dst);
 }
 
 /* ---- compare and begin ---- */
@@ -139,13 +139,13 @@ sheaf_status *sheaf_weights_diff(sheaf_weights_diff_report *report, const char *
     SHEAF__INSIDE;
     sheaf_weights_diff_options o;
     sheaf_weights_diff_report r;
-    sheaf_status *st = sheaf__take_options(&o, sizeof o, options, "sheaf_weights_diff_options");
-    TRY(st, sheaf__take_report(report, "sheaf_weights_diff_report"));
+    sheaf_status *st = sheaf__struct_read(&o, sizeof o, options, "sheaf_weights_diff_options");
+    TRY(st, sheaf__struct_check(report, "sheaf_weights_diff_report"));
     if (st == NULL && (a == NULL || b == NULL))
         st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "sheaf_weights_diff"), "two paths");
     TRY(st, sheaf_diff(&r, a, b, &o));
     if (st == NULL)
-        sheaf__give_report(report, &r, sizeof r);
+        sheaf__struct_fill(report, &r, sizeof r);
     return st;
 }
 
@@ -156,15 +156,15 @@ sheaf_status *sheaf_weights_init(sheaf_weights_init_report *report,
     static const char what[] = "sheaf_weights_init_options";
     sheaf_weights_init_options o;
     sheaf_weights_init_report r;
-    sheaf_status *st = sheaf__take_options(&o, sizeof o, options, what);
-    TRY(st, sheaf__take_report(report, "sheaf_weights_init_report"));
-    TRY(st, sheaf__take_type(what, o.dtype));
-    TRY(st, sheaf__take_count(what, "threads", o.threads, SHEAF__MOST_THREADS));
+    sheaf_status *st = sheaf__struct_read(&o, sizeof o, options, what);
+    TRY(st, sheaf__struct_check(report, "sheaf_weights_init_report"));
+    TRY(st, sheaf__check_dtype(what, o.dtype));
+    TRY(st, sheaf__check_count(what, "threads", o.threads, SHEAF__MOST_THREADS));
     if (st == NULL && (o.spec == NULL || o.dst == NULL))
         st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, what), "spec and dst");
     o.threads = sheaf__cores(o.threads);
     TRY(st, sheaf_init(&r, &o));
     if (st == NULL)
-        sheaf__give_report(report, &r, sizeof r);
+        sheaf__struct_fill(report, &r, sizeof r);
     return st;
 }

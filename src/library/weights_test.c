@@ -1,7 +1,7 @@
 /* weights_test.c - the library's functions for checkpoints, and structs of other versions. */
 #include <math.h>
 
-#include "library/take.h"
+#include "library/structs.h"
 #include "sheaf/sheaf.h"
 #include "tests/files.h"
 
@@ -31,11 +31,11 @@ typedef struct known {
 static void test_options__an_older_program_knows_fewer_fields(void **state)
 {
     known from = { .size = offsetof(known, b), .a = 7, .b = "not looked at", .c = 9 }, to;
-    CHECK_OK(sheaf__take_options(&to, sizeof to, &from, "known"));
+    CHECK_OK(sheaf__struct_read(&to, sizeof to, &from, "known"));
     assert_int_equal(to.a, 7);
     assert_null(to.b);
     assert_int_equal(to.c, 0);
-    CHECK_OK(sheaf__take_options(&to, sizeof to, NULL, "known"));
+    CHECK_OK(sheaf__struct_read(&to, sizeof to, NULL, "known"));
     assert_int_equal(to.a, 0);
 }
 
@@ -46,16 +46,16 @@ static void test_options__a_later_program_may_not_use_what_is_not_known(void **s
         int later;
     } from = { .known = { .size = sizeof from, .c = 9 } };
     known to;
-    CHECK_OK(sheaf__take_options(&to, sizeof to, &from, "known"));
+    CHECK_OK(sheaf__struct_read(&to, sizeof to, &from, "known"));
     assert_int_equal(to.c, 9);
     from.later = 1;
-    CHECK_FAILS(sheaf__take_options(&to, sizeof to, &from, "known"), SHEAF_E_ARG, "later version");
+    CHECK_FAILS(sheaf__struct_read(&to, sizeof to, &from, "known"), SHEAF_E_ARG, "later version");
 }
 
 static void test_options__without_a_size_are_refused(void **state)
 {
     known from = { .a = 1 }, to;
-    CHECK_FAILS(sheaf__take_options(&to, sizeof to, &from, "known"), SHEAF_E_ARG, "SHEAF_INIT");
+    CHECK_FAILS(sheaf__struct_read(&to, sizeof to, &from, "known"), SHEAF_E_ARG, "SHEAF_INIT");
     CHECK_FAILS(sheaf_weights_diff(&(sheaf_weights_diff_report){ 0 }, ".", ".", NULL), SHEAF_E_ARG,
                 "SHEAF_INIT");
 }
@@ -67,15 +67,15 @@ static void test_report__is_filled_as_far_as_the_program_knows_it(void **state)
         known known;
         int later;
     } to = { .known = { .size = offsetof(known, c), .c = 5 }, .later = 5 };
-    sheaf__give_report(&to, &from, sizeof from);
+    sheaf__struct_fill(&to, &from, sizeof from);
     assert_int_equal(to.known.a, 7);
     assert_int_equal(to.known.c, 5); /* beyond its size */
     to.known.size = sizeof to;
-    sheaf__give_report(&to, &from, sizeof from);
+    sheaf__struct_fill(&to, &from, sizeof from);
     assert_int_equal(to.known.c, 9);
     assert_int_equal(to.later, 0);
     assert_int_equal(to.known.size, sizeof to);
-    sheaf__give_report(NULL, &from, sizeof from);
+    sheaf__struct_fill(NULL, &from, sizeof from);
 }
 
 /* ---- tensors ---- */

@@ -10,7 +10,7 @@
 #include "plan/plan.h"
 #include "tests/files.h"
 #include "tests/golden.h"
-#include "train/spent.h"
+#include "train/usage.h"
 #include "train/train.h"
 #include "base/status.h"
 
@@ -342,7 +342,7 @@ static void test_run__tells_of_every_rank_what_the_plan_says(void **state)
         assert_int_equal(t.steps, STEPS);
         assert_int_equal(result.ranks, tp * dp);
         for (int r = 0; r < tp * dp; r++) {
-            const sheaf__spent_all *all = &result.rank[r];
+            const sheaf__usage_total *all = &result.rank[r];
             uint64_t to = 0;
             for (int64_t done = 0; done < STEPS; done++) {
                 sheaf__count plan[SHEAF__TRAFFICS], sum = { 0 };
@@ -363,7 +363,7 @@ static void test_run__tells_of_every_rank_what_the_plan_says(void **state)
             assert_true(to >= all->sum.sent && all->sum.save > 0);
             assert_true(all->most[SHEAF_MEM_WEIGHTS] > 0);
         }
-        const int slowest = sheaf__spent_slowest(result.rank, tp * dp);
+        const int slowest = sheaf__usage_slowest(result.rank, tp * dp);
         assert_in_range(slowest, 0, tp * dp - 1);
         sheaf_train_result_release(&result);
         close_asked(a);
@@ -374,12 +374,12 @@ static void test_run__tells_of_every_rank_what_the_plan_says(void **state)
 /* By hand: two steps of three ranks. */
 static void test_slowest__computes_or_reads_longest(void **state)
 {
-    sheaf__spent_all list[3] = { { .sum = { .compute = 2, .wait = 1 }, .steps = 2 },
-                                 { .sum = { .compute = 1, .wait = 0, .read = 2 }, .steps = 2 },
-                                 { .sum = { .compute = 2.4, .wait = 0.6 }, .steps = 2 } };
+    sheaf__usage_total list[3] = { { .sum = { .compute = 2, .wait = 1 }, .steps = 2 },
+                                   { .sum = { .compute = 1, .wait = 0, .read = 2 }, .steps = 2 },
+                                   { .sum = { .compute = 2.4, .wait = 0.6 }, .steps = 2 } };
     sheaf_text text = { 0 };
-    assert_int_equal(sheaf__spent_slowest(list, 3), 1);
-    sheaf__spent_why(&text, list, 3);
+    assert_int_equal(sheaf__usage_slowest(list, 3), 1);
+    sheaf__usage_why(&text, list, 3);
     assert_string_equal(text.at,
                         "slowest: rank 1 computes 1.5 s a step, reading included, and waits 0 s; "
                         "the others compute 1.1 s and wait 0.4 s");

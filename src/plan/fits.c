@@ -3,19 +3,19 @@
 
 #include "base/number.h"
 
-static double share_of(const sheaf_fits_how *how)
+static double share_of(const sheaf_fits_options *how)
 {
     return how->share > 0 ? how->share : 1;
 }
 
 /* What the ranks on this machine take. */
-static double bytes_here(const sheaf_plan *plan, const sheaf_fits_how *how)
+static double bytes_here(const sheaf_plan *plan, const sheaf_fits_options *how)
 {
     return (double)plan->process * share_of(how);
 }
 
 /* The kind that most of these bytes are of. */
-static sheaf_memory most_of(const sheaf_plan *plan, const sheaf_fits_how *how, double *bytes)
+static sheaf_memory most_of(const sheaf_plan *plan, const sheaf_fits_options *how, double *bytes)
 {
     sheaf_memory most = SHEAF_MEM_WEIGHTS;
     *bytes = 0;
@@ -57,7 +57,7 @@ static const char *less_of(sheaf_memory kind, const sheaf_plan *plan, bool wide)
 /* planned: what sheaf_plan_...() returned; not enough addresses even to count are not enough
  * memory. */
 static sheaf_status *judge(sheaf_status *planned, const sheaf_plan *plan, const char *what,
-                           sheaf_dtype dtype, const sheaf_fits_how *how)
+                           sheaf_dtype dtype, const sheaf_fits_options *how)
 {
     if (planned != NULL) {
         if (!how->force || sheaf_status_code(planned) != SHEAF_E_MEMORY)
@@ -91,7 +91,7 @@ static sheaf_status *judge(sheaf_status *planned, const sheaf_plan *plan, const 
         less_of(kind, plan, sheaf_dtype_bytes(dtype) > 2));
 }
 
-sheaf_status *sheaf_fits_train(const sheaf__job *job, const sheaf_fits_how *how)
+sheaf_status *sheaf_fits_train(const sheaf__job *job, const sheaf_fits_options *how)
 {
     sheaf_plan plan;
     sheaf_status *st = sheaf_plan_train(&plan, job, (size_t)job->data_bytes);
@@ -103,7 +103,7 @@ sheaf_status *sheaf_fits_train(const sheaf__job *job, const sheaf_fits_how *how)
     return NULL;
 }
 
-sheaf_status *sheaf_fits_generate(const sheaf_plan_generation *asked, const sheaf_fits_how *how)
+sheaf_status *sheaf_fits_generate(const sheaf_plan_generation *asked, const sheaf_fits_options *how)
 {
     sheaf_plan plan;
     sheaf_status *st = sheaf_plan_generate(&plan, asked);
@@ -111,7 +111,7 @@ sheaf_status *sheaf_fits_generate(const sheaf_plan_generation *asked, const shea
 }
 
 sheaf_status *sheaf_fits_evaluate(const sheaf_plan_generation *asked, const sheaf_data *data,
-                                  bool padded, const sheaf_fits_how *how)
+                                  bool padded, const sheaf_fits_options *how)
 {
     sheaf_plan plan;
     sheaf_status *st = sheaf_plan_evaluate(&plan, asked, data, padded);

@@ -52,7 +52,7 @@ static sheaf_status *train_with(const sheaf__memory *memory, bool force, const s
                              .seq = sheaf_data_longest(t.data),
                              .data_bytes = sheaf_data_memory(t.data) };
     return sheaf_fits_train(
-        &job, &(sheaf_fits_how){ .force = force, .events = events, .memory = memory });
+        &job, &(sheaf_fits_options){ .force = force, .events = events, .memory = memory });
 }
 
 static sheaf_plan_generation asked(int64_t prompt, int64_t seq)
@@ -70,13 +70,13 @@ static sheaf_plan_generation asked(int64_t prompt, int64_t seq)
 static sheaf_status *answer_with(const sheaf__memory *memory)
 {
     const sheaf_plan_generation g = asked(30, 40);
-    return sheaf_fits_generate(&g, &(sheaf_fits_how){ .memory = memory });
+    return sheaf_fits_generate(&g, &(sheaf_fits_options){ .memory = memory });
 }
 
 static sheaf_status *evaluate_with(const sheaf__memory *memory)
 {
     const sheaf_plan_generation g = asked(0, 12);
-    return sheaf_fits_evaluate(&g, t.data, false, &(sheaf_fits_how){ .memory = memory });
+    return sheaf_fits_evaluate(&g, t.data, false, &(sheaf_fits_options){ .memory = memory });
 }
 
 static int64_t needed_by(sheaf_status *(*with)(const sheaf__memory *))
@@ -135,12 +135,12 @@ static void test_fits__what_is_so_already_is_no_advice(void **state)
     sheaf_plan_generation g = asked(30, 40);
     t.o.dtype = g.dtype = SHEAF_BF16;
     CHECK_FAILS(train_with(&m, false, NULL), SHEAF_E_MEMORY, "weights | a machine with more");
-    CHECK_FAILS(sheaf_fits_generate(&g, &(sheaf_fits_how){ .memory = &m }), SHEAF_E_MEMORY,
+    CHECK_FAILS(sheaf_fits_generate(&g, &(sheaf_fits_options){ .memory = &m }), SHEAF_E_MEMORY,
                 "weights | a machine with more");
     t.o.micro_batch = 1000;
     CHECK_FAILS(train_with(&m, false, NULL), SHEAF_E_MEMORY, "shorter rows or --checkpointing;");
     g.batch = 10000;
-    CHECK_FAILS(sheaf_fits_generate(&g, &(sheaf_fits_how){ .memory = &m }), SHEAF_E_MEMORY,
+    CHECK_FAILS(sheaf_fits_generate(&g, &(sheaf_fits_options){ .memory = &m }), SHEAF_E_MEMORY,
                 "or shorter ones (--max-new);");
     t.o = kept;
 }
@@ -153,7 +153,7 @@ static void test_fits__of_ranks_elsewhere_nothing_is_needed(void **state)
     g.tp = 3;
     CHECK_OK(sheaf_plan_generate(&plan, &g));
     sheaf__memory m = { .left = (int64_t)(plan.process / 4) + 1 };
-    const sheaf_fits_how how = { .memory = &m, .share = 0.25 };
+    const sheaf_fits_options how = { .memory = &m, .share = 0.25 };
     CHECK_OK(sheaf_fits_generate(&g, &how));
     m.left -= 2;
     CHECK_FAILS(sheaf_fits_generate(&g, &how), SHEAF_E_MEMORY, "memory for these answers");
@@ -186,9 +186,9 @@ static void test_fits__tells_what_each_rank_takes(void **state)
     };
     t.o.tp = 2;
     CHECK_OK(sheaf_plan_train(&plan, &job, 0));
-    sheaf_fits_how how = { .memory = &little, .footprint = footprint };
+    sheaf_fits_options how = { .memory = &little, .footprint = footprint };
     CHECK_FAILS(sheaf_fits_train(&job, &how), SHEAF_E_MEMORY, "memory for this run");
-    how = (sheaf_fits_how){ .memory = &m, .force = true, .footprint = footprint };
+    how = (sheaf_fits_options){ .memory = &m, .force = true, .footprint = footprint };
     CHECK_OK(sheaf_fits_train(&job, &how));
     for (int r = 0; r < SHEAF_MAX_SLICES; r++)
         assert_int_equal(footprint[r], 0);

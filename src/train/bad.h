@@ -20,6 +20,6 @@ sheaf_status *sheaf__bad_trained(const char **name, const sheaf__trained_set *se
 
 /* sheaf__bad_rows - "row 3" or "rows 3, 5, ...": those of a micro-batch that are no padding. */
 void sheaf__bad_rows(sheaf_text *text, const int64_t *row, int64_t count);
-/* sheaf__bad_say - "the first value that is not finite is in layer 1, 'x'; the weight 'w' ...".
- * weight NULL: all are finite. */
-void sheaf__bad_say(sheaf_text *text, const sheaf__bad *bad, const char *weight);
+/* sheaf__bad_describe - "the first value that is not finite is in layer 1, 'x'; the weight 'w'
+ * ...". weight NULL: all are finite. */
+void sheaf__bad_describe(sheaf_text *text, const sheaf__bad *bad, const char *weight);

@@ -80,7 +80,7 @@ static sheaf_status *warn_of(course *c)
     sheaf__bad_rows(&text, c->row, c->rows);
     sheaf__text_add(&text, " (counted from 0) is not finite%s",
                     bad.op != NULL || weight != NULL ? ": " : "");
-    sheaf__bad_say(&text, &bad, weight);
+    sheaf__bad_describe(&text, &bad, weight);
     sheaf__text_bytes(&text, "", 0);
     if (st == NULL && text.at != NULL)
         sheaf_warn(c->options->events, "%s", text.at);

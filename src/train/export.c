@@ -2,7 +2,7 @@
 #include "train/export.h"
 
 #include "base/base.h"
-#include "checkpoint/store/look.h"
+#include "checkpoint/store/probe.h"
 #include "checkpoint/store/checkpoint.h"
 #include "catalog/boxes.h"
 #include "dialects/hf/hf.h"

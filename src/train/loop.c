@@ -85,7 +85,7 @@ typedef struct verdict {
 
 /* judged: gets what was found. */
 static sheaf_status *evaluate(verdict *out, sheaf__run *r, const sheaf__rank *rank,
-                              sheaf_comm *comm, sheaf__judged *judged, int64_t done)
+                              sheaf_comm *comm, sheaf__eval_state *evals, int64_t done)
 {
     const bool first = sheaf_comm_rank(comm) == 0;
     const sheaf_events events = { pass_on, r };
@@ -109,42 +109,42 @@ static sheaf_status *evaluate(verdict *out, sheaf__run *r, const sheaf__rank *ra
     }
     if (st != NULL)
         return sheaf_in(st, "evaluation after step %" PRId64, done);
-    out->best = sheaf__judged_add(judged, done, found.loss, r->options->min_delta);
+    out->best = sheaf__eval_state_add(evals, done, found.loss, r->options->min_delta);
     if (first)
         report_evaluation(r, &found, done, out->best, sheaf__seconds() - began);
     return NULL;
 }
 
-static bool out_of_patience(const sheaf__run *r, const sheaf__judged *judged)
+static bool out_of_patience(const sheaf__run *r, const sheaf__eval_state *evals)
 {
-    return r->options->patience > 0 && judged->worse >= r->options->patience;
+    return r->options->patience > 0 && evals->worse >= r->options->patience;
 }
 
 /* The end: a step that no evaluation was due after is judged too. What is found there is reported
  * and may be the best, but is not part of the state: a run that goes on from here to more steps is
  * the same as one that had them from the start. */
 static sheaf_status *evaluate_end(sheaf__run *r, const sheaf__rank *rank, sheaf_comm *comm,
-                                  const sheaf__saved *s, int64_t done)
+                                  const sheaf__run_state *s, int64_t done)
 {
-    sheaf__judged judged = s->judged;
+    sheaf__eval_state evals = s->evals;
     sheaf_status *st = NULL;
     verdict found = { 0 };
     if (!sheaf__evaluates(r->options))
         return NULL;
-    if (judged.last != done)
-        st = evaluate(&found, r, rank, comm, &judged, done);
+    if (evals.last != done)
+        st = evaluate(&found, r, rank, comm, &evals, done);
     if (found.stopped)
         return stopped(r, done);
     if (st == NULL && sheaf_comm_rank(comm) == 0) {
-        r->result->best_step = judged.best;
-        r->result->best_loss = judged.best_loss;
+        r->result->best_step = evals.best;
+        r->result->best_loss = evals.best_loss;
         r->result->early = done < r->options->steps;
         if (r->result->early)
             sheaf_note(r->hooks->events,
                        "%" PRId64 " evaluations without a better loss: it ends after step %" PRId64
                        " of %" PRId64,
-                       judged.worse, done, r->options->steps);
-        st = sheaf__judged_write(&judged, r->options->out);
+                       evals.worse, done, r->options->steps);
+        st = sheaf__eval_state_write(&evals, r->options->out);
     }
     return sheaf_comm_agree(comm, st);
 }
@@ -152,7 +152,7 @@ static sheaf_status *evaluate_end(sheaf__run *r, const sheaf__rank *rank, sheaf_
 /* ---- the loop ---- */
 
 static void report(const sheaf__run *r, const sheaf__rank *rank, const sheaf__step_result *step,
-                   int64_t done, double lr, double seconds, const sheaf_event_rank *spent)
+                   int64_t done, double lr, double seconds, const sheaf_event_rank *usage)
 {
     const sheaf_event event = { .kind = SHEAF_EVENT_STEP,
                                 .step = { .step = done,
@@ -165,7 +165,7 @@ static void report(const sheaf__run *r, const sheaf__rank *rank, const sheaf__st
                                           .memory = rank->device->peak,
                                           .skipped = step->skipped,
                                           .loss_scale = step->scale },
-                                .rank = spent,
+                                .rank = usage,
                                 .ranks = r->options->tp * r->options->dp };
     sheaf_emit(r->hooks->events, &event);
     if (!isnan(step->loss) || done == r->result->first + 1)
@@ -179,33 +179,33 @@ static void report(const sheaf__run *r, const sheaf__rank *rank, const sheaf__st
 }
 
 /* The first rank: is there one that others wait for? */
-static void look_for_slow(const sheaf__run *r, sheaf__saved *s, double seconds,
-                          const sheaf_event_rank *spent)
+static void look_for_slow(const sheaf__run *r, sheaf__run_state *s, double seconds,
+                          const sheaf_event_rank *usage)
 {
     sheaf_text text = { 0 };
-    sheaf__slow_step(&text, &s->slow, spent, r->options->tp * r->options->dp, seconds, r->all);
+    sheaf__slow_step(&text, &s->slow, usage, r->options->tp * r->options->dp, seconds, r->all);
     if (text.at != NULL)
         sheaf_warn(r->hooks->events, "%s", text.at);
     sheaf__text_release(&text);
 }
 
 /* A step, and what it took every rank; reported by the first. */
-static sheaf_status *take_step(sheaf__run *r, sheaf__rank *rank, sheaf_comm *comm, sheaf__saved *s,
-                               int64_t done, double lr)
+static sheaf_status *take_step(sheaf__run *r, sheaf__rank *rank, sheaf_comm *comm,
+                               sheaf__run_state *s, int64_t done, double lr)
 {
-    sheaf_event_rank spent[SHEAF_MAX_SLICES];
+    sheaf_event_rank usage[SHEAF_MAX_SLICES];
     sheaf__step_result step;
     const double began = sheaf__seconds();
-    sheaf__spent_begin(&s->spent);
+    sheaf__usage_begin(&s->usage);
     sheaf_status *st = sheaf__stepper_run(&step, rank->stepper, done, lr);
     if (st != NULL)
         return st;
-    sheaf__spent_end(&spent[sheaf_comm_rank(comm)], &s->spent);
+    sheaf__usage_end(&usage[sheaf_comm_rank(comm)], &s->usage);
     const double seconds = sheaf__seconds() - began;
-    st = sheaf__spent_share(spent, s->spent.grid);
+    st = sheaf__usage_share(usage, s->usage.grid);
     if (st == NULL && sheaf_comm_rank(comm) == 0) {
-        report(r, rank, &step, done + 1, lr, seconds, spent);
-        look_for_slow(r, s, seconds, spent);
+        report(r, rank, &step, done + 1, lr, seconds, usage);
+        look_for_slow(r, s, seconds, usage);
     }
     return st;
 }
@@ -213,7 +213,7 @@ static sheaf_status *take_step(sheaf__run *r, sheaf__rank *rank, sheaf_comm *com
 /* Rank 0: OUT is not there any more; to save, which fails, is all that is left. */
 static bool is_lost(sheaf__run *r, sheaf_comm *comm)
 {
-    sheaf_status *st = sheaf_comm_rank(comm) == 0 ? sheaf__out_held(&r->folder) : NULL;
+    sheaf_status *st = sheaf_comm_rank(comm) == 0 ? sheaf__out_check_held(&r->folder) : NULL;
     sheaf_status_free(st);
     return st != NULL;
 }
@@ -261,35 +261,36 @@ static sheaf_status *export_step(const sheaf__run *r, sheaf_comm *comm, int64_t 
     return sheaf_comm_agree(comm, st);
 }
 
-static sheaf_status *tell_best(const sheaf__run *r, sheaf_comm *comm, const sheaf__saved *s)
+static sheaf_status *tell_best(const sheaf__run *r, sheaf_comm *comm, const sheaf__run_state *s)
 {
-    return sheaf_comm_agree(
-        comm, sheaf_comm_rank(comm) == 0 ? sheaf__judged_write(&s->judged, r->options->out) : NULL);
+    return sheaf_comm_agree(comm, sheaf_comm_rank(comm) == 0
+                                      ? sheaf__eval_state_write(&s->evals, r->options->out)
+                                      : NULL);
 }
 
-static bool evaluation_due(const sheaf__run *r, const sheaf__saved *s, int64_t done)
+static bool evaluation_due(const sheaf__run *r, const sheaf__run_state *s, int64_t done)
 {
     return sheaf__evaluates(r->options) && is_due(r->options->eval_every, done) &&
-           s->judged.last < done;
+           s->evals.last < done;
 }
 
 /* A stop came in the way of the evaluation that was due when this step was saved: its checkpoint
  * becomes that of a run which was not stopped. */
 static sheaf_status *make_up(verdict *out, sheaf__run *r, sheaf__rank *rank,
-                             sheaf_checkpoints *store, sheaf_comm *comm, sheaf__saved *s,
+                             sheaf_checkpoints *store, sheaf_comm *comm, sheaf__run_state *s,
                              int64_t done)
 {
-    sheaf_status *st = evaluate(out, r, rank, comm, &s->judged, done);
+    sheaf_status *st = evaluate(out, r, rank, comm, &s->evals, done);
     if (st != NULL || out->stopped)
         return st;
     sheaf_checkpoints_replace(store, done);
-    st = sheaf__saved_write(r, store, comm, s, done);
+    st = sheaf__run_state_write(r, store, comm, s, done);
     sheaf_checkpoints_replace(store, 0);
     return st == NULL && out->best ? tell_best(r, comm, s) : st;
 }
 
 sheaf_status *sheaf__loop(sheaf__run *r, sheaf__rank *rank, sheaf_checkpoints *store,
-                          sheaf_comm *comm, sheaf__saved *s, int64_t done)
+                          sheaf_comm *comm, sheaf__run_state *s, int64_t done)
 {
     const sheaf_train_options *o = r->options;
     const sheaf_schedule schedule = sheaf_train_options_schedule(o);
@@ -300,7 +301,7 @@ sheaf_status *sheaf__loop(sheaf__run *r, sheaf__rank *rank, sheaf_checkpoints *s
     if (st == NULL && evaluation_due(r, s, done))
         st = make_up(&found, r, rank, store, comm, s, done);
     stop = found.stopped;
-    while (done < o->steps && !stop && !out_of_patience(r, &s->judged) && st == NULL) {
+    while (done < o->steps && !stop && !out_of_patience(r, &s->evals) && st == NULL) {
         const double lr = /* a step that is skipped does not count */
             sheaf_schedule_rate(&schedule, o->lr, done - rank->scaler.skipped);
         bool save_now = false;
@@ -313,12 +314,12 @@ sheaf_status *sheaf__loop(sheaf__run *r, sheaf__rank *rank, sheaf_checkpoints *s
         done++;
         found = (verdict){ 0 };
         if (evaluation_due(r, s, done))
-            st = evaluate(&found, r, rank, comm, &s->judged, done);
+            st = evaluate(&found, r, rank, comm, &s->evals, done);
         TRY(st, asked(r, comm, &save_now, &stop));
         stop = stop || found.stopped;
         if (st == NULL && (save_now || stop || found.best || is_due(o->save_every, done) ||
                            is_due(o->export_every, done))) {
-            st = sheaf__saved_write(r, store, comm, s, done);
+            st = sheaf__run_state_write(r, store, comm, s, done);
             saved_at = done;
         }
         if (st == NULL && found.best)
@@ -327,8 +328,8 @@ sheaf_status *sheaf__loop(sheaf__run *r, sheaf__rank *rank, sheaf_checkpoints *s
             st = export_step(r, comm, done, false);
     }
     if (st == NULL && saved_at != done)
-        st = sheaf__saved_write(r, store, comm, s, done);
-    if (st == NULL && stop && (done < o->steps || found.stopped) && !out_of_patience(r, &s->judged))
+        st = sheaf__run_state_write(r, store, comm, s, done);
+    if (st == NULL && stop && (done < o->steps || found.stopped) && !out_of_patience(r, &s->evals))
         return stopped(r, done);
     if (st == NULL)
         warn_of_nothing(r, rank, done);

@@ -251,12 +251,12 @@ sheaf_status *sheaf__out_prepare(sheaf__out_folder *f, const char *recipe)
     TRY(st, sheaf__path_join(&path, o->out, "settings"));
     TRY(st, sheaf__file_write_whole(path, recipe, strlen(recipe)));
     if (st != NULL && f->lock >= 0 && !o->resume && !f->anew)
-        sheaf__out_leave_no_trace(f);
+        sheaf__out_undo(f);
     free(path);
     return st;
 }
 
-sheaf_status *sheaf__out_held(const sheaf__out_folder *f)
+sheaf_status *sheaf__out_check_held(const sheaf__out_folder *f)
 {
     const char *out = f->options->out;
     char *lock = NULL;
@@ -302,7 +302,7 @@ void sheaf__out_sweep(const sheaf__out_folder *f)
     sheaf__names_free(name, count);
 }
 
-void sheaf__out_leave_no_trace(const sheaf__out_folder *f)
+void sheaf__out_undo(const sheaf__out_folder *f)
 {
     static const char *const made[] = { "checkpoints/lock", "checkpoints", "settings" };
     bool gone = true;

@@ -23,19 +23,19 @@ sheaf_status *sheaf__out_check(sheaf__out_folder *folder);
 /* sheaf__out_prepare - checks again, makes it, takes its lock, and writes OUT/settings: a run that
  * finds another one there leaves that one's as they are. */
 sheaf_status *sheaf__out_prepare(sheaf__out_folder *folder, const char *recipe);
-/* sheaf__out_held - before anything is written: OUT may have been moved or removed, or the file
- * system that it is on unmounted, and what lies at its name now is no folder of this run. Errors:
- * SHEAF_E_IO where it is, or where its lock is another one. */
-sheaf_status *sheaf__out_held(const sheaf__out_folder *folder);
+/* sheaf__out_check_held - before anything is written: OUT may have been moved or removed, or the
+ * file system that it is on unmounted, and what lies at its name now is no folder of this run.
+ * Errors: SHEAF_E_IO where it is, or where its lock is another one. */
+sheaf_status *sheaf__out_check_held(const sheaf__out_folder *folder);
 /* sheaf__out_release - the lock: all is written. */
 void sheaf__out_release(sheaf__out_folder *folder);
 /* sheaf__out_sweep - removes what a killed run left of the files that it was writing beside its
  * checkpoints. The lock must be held. */
 void sheaf__out_sweep(const sheaf__out_folder *folder);
-/* sheaf__out_leave_no_trace - a new run that fails before anything of it began can be tried again:
+/* sheaf__out_undo - a new run that fails before anything of it began can be tried again:
  * of OUT goes what this run made, and no folder with something else in it. The lock is still held.
  */
-void sheaf__out_leave_no_trace(const sheaf__out_folder *folder);
+void sheaf__out_undo(const sheaf__out_folder *folder);
 
 /* sheaf__progress_of - what the training loop saved in it. */
 sheaf_status *sheaf__progress_of(json_t **out, const sheaf_checkpoint *checkpoint);

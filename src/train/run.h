@@ -1,4 +1,4 @@
-/* run.h - what the files of a run share: train.c is the whole of it, saved.c is what its
+/* run.h - what the files of a run share: train.c is the whole of it, run_state.c is what its
  * checkpoints hold and how a run goes on from one, loop.c takes the steps. */
 #pragma once
 
@@ -10,7 +10,7 @@
 #include "train/origin.h"
 #include "train/out_folder.h"
 #include "train/rank.h"
-#include "train/spent.h"
+#include "train/usage.h"
 #include "train/train.h"
 
 /* What the ranks of one run share; only `result` is written, by rank 0. */
@@ -34,58 +34,59 @@ typedef struct sheaf__run {
 /* What the evaluations of a run have said so far: which step was best, and how long ago.
  * It is the same on every rank and part of a checkpoint, so that a run which goes on stops where
  * one that was never stopped does. All zero: nothing was evaluated yet. */
-typedef struct sheaf__judged {
+typedef struct sheaf__eval_state {
     int64_t last; /* step of the last evaluation that was due */
     int64_t best; /* of the lowest loss, the first of equal ones; 0: none was finite */
     double best_loss;
     int64_t worse; /* evaluations, the last included, since one that was clearly better */
-} sheaf__judged;
+} sheaf__eval_state;
 
-/* sheaf__judged_add - an evaluation after `step`; true where its loss is the lowest so far. Clearly
- * better is lower than the best by more than min_delta, as in transformers' EarlyStoppingCallback;
- * a loss that is not finite is neither. */
-bool sheaf__judged_add(sheaf__judged *judged, int64_t step, double loss, double min_delta);
-/* sheaf__judged_text - for the progress of a checkpoint: a JSON object. */
-void sheaf__judged_text(sheaf_text *text, const sheaf__judged *judged);
-/* sheaf__judged_write - OUT/best.json, outside of the checkpoints: {"step": 20, "eval_loss": 1.5,
- * "checkpoint": "checkpoints/step-00000020"}; without a best step none is there afterwards. */
-sheaf_status *sheaf__judged_write(const sheaf__judged *judged, const char *out);
-/* sheaf__judged_read - of that object; NULL: nothing was evaluated yet. */
-void sheaf__judged_read(sheaf__judged *out, const json_t *object);
+/* sheaf__eval_state_add - an evaluation after `step`; true where its loss is the lowest so far.
+ * Clearly better is lower than the best by more than min_delta, as in transformers'
+ * EarlyStoppingCallback; a loss that is not finite is neither. */
+bool sheaf__eval_state_add(sheaf__eval_state *evals, int64_t step, double loss, double min_delta);
+/* sheaf__eval_state_text - for the progress of a checkpoint: a JSON object. */
+void sheaf__eval_state_text(sheaf_text *text, const sheaf__eval_state *evals);
+/* sheaf__eval_state_write - OUT/best.json, outside of the checkpoints: {"step": 20,
+ * "eval_loss": 1.5, "checkpoint": "checkpoints/step-00000020"}; without a best step none is there
+ * afterwards. */
+sheaf_status *sheaf__eval_state_write(const sheaf__eval_state *evals, const char *out);
+/* sheaf__eval_state_read - of that object; NULL: nothing was evaluated yet. */
+void sheaf__eval_state_read(sheaf__eval_state *out, const json_t *object);
 
 /* One rank's view of the state that checkpoints hold. */
-typedef struct sheaf__saved {
+typedef struct sheaf__run_state {
     const sheaf__scaler *scaler;       /* the rank's */
     const sheaf__trained_set *trained; /* the rank's */
     sheaf_state state;
     sheaf_state_tensor *tensor;
     char **name; /* owned */
-    sheaf__judged judged;
-    sheaf__spent spent; /* what the rank has spent; no part of a checkpoint */
+    sheaf__eval_state evals;
+    sheaf__usage usage; /* what the rank has spent; no part of a checkpoint */
     sheaf__slow slow;   /* which rank the others wait for: the first rank's */
-} sheaf__saved;
+} sheaf__run_state;
 
-/* sheaf__saved_init - `rank` is borrowed. Release also after a failure. */
-sheaf_status *sheaf__saved_init(sheaf__saved *saved, const sheaf__rank *rank,
-                                const sheaf_train_options *options, int contract);
-void sheaf__saved_release(sheaf__saved *saved);
-/* sheaf__saved_write - a checkpoint after `done` steps. Collective. Errors: those of
+/* sheaf__run_state_init - `rank` is borrowed. Release also after a failure. */
+sheaf_status *sheaf__run_state_init(sheaf__run_state *saved, const sheaf__rank *rank,
+                                    const sheaf_train_options *options, int contract);
+void sheaf__run_state_release(sheaf__run_state *saved);
+/* sheaf__run_state_write - a checkpoint after `done` steps. Collective. Errors: those of
  * sheaf_checkpoints_save(); SHEAF_E_NUMBER for weights that are not finite, of which none is saved
  * or takes the place of others. */
-sheaf_status *sheaf__saved_write(sheaf__run *run, sheaf_checkpoints *store, sheaf_comm *comm,
-                                 sheaf__saved *saved, int64_t done);
-/* sheaf__saved_eval_hash - of data for evaluations that have a file of their own; else NULL. */
-const char *sheaf__saved_eval_hash(const sheaf__run *run);
+sheaf_status *sheaf__run_state_write(sheaf__run *run, sheaf_checkpoints *store, sheaf_comm *comm,
+                                     sheaf__run_state *saved, int64_t done);
+/* sheaf__run_state_eval_hash - of data for evaluations that have a file of their own; else NULL. */
+const char *sheaf__run_state_eval_hash(const sheaf__run *run);
 
 /* sheaf__resume_from - loads the newest checkpoint, which must be one of this run; *from NULL:
  * there is none yet. Collective. */
 sheaf_status *sheaf__resume_from(sheaf_checkpoint **from, sheaf__run *run, sheaf_checkpoints *store,
-                                 sheaf_comm *comm, sheaf__rank *rank, sheaf__saved *saved);
-/* sheaf__resume_known - where there is no checkpoint to go on from: is the base the one that OUT's
- * run.json remembers? */
-sheaf_status *sheaf__resume_known(const sheaf__run *run);
+                                 sheaf_comm *comm, sheaf__rank *rank, sheaf__run_state *saved);
+/* sheaf__resume_check_base - where there is no checkpoint to go on from: is the base the one that
+ * OUT's run.json remembers? */
+sheaf_status *sheaf__resume_check_base(const sheaf__run *run);
 
 /* sheaf__loop - the steps that are left, evaluations, and a checkpoint at the end. Collective.
  * Errors: SHEAF_E_STOPPED, and those of a step. */
 sheaf_status *sheaf__loop(sheaf__run *run, sheaf__rank *rank, sheaf_checkpoints *store,
-                          sheaf_comm *comm, sheaf__saved *saved, int64_t done);
+                          sheaf_comm *comm, sheaf__run_state *saved, int64_t done);

@@ -14,7 +14,7 @@
 #include "formats/safetensors.h"
 #include "models/crew.h"
 #include "train/evaluate.h"
-#include "train/spent.h"
+#include "train/usage.h"
 #include "train/train.h"
 
 enum { LENGTH = 6, VOCAB = 13, MOST_STEPS = 4 };

@@ -169,27 +169,27 @@ static void test_judged__best_and_patience(void **state)
         { 4.95, true, 2 }, { 4.5, true, 0 },        { 4.45, true, 1 },
         { 9, false, 2 },   { -INFINITY, false, 3 }, { 4.3, true, 0 },
     };
-    sheaf__judged j = { 0 };
+    sheaf__eval_state j = { 0 };
     for (size_t i = 0; i < ARRAY_LEN(told); i++) {
-        assert_int_equal(sheaf__judged_add(&j, 10 * (int64_t)i + 10, told[i].loss, .1),
+        assert_int_equal(sheaf__eval_state_add(&j, 10 * (int64_t)i + 10, told[i].loss, .1),
                          told[i].best);
         assert_int_equal(j.worse, told[i].worse);
         assert_int_equal(j.last, 10 * i + 10);
     }
     assert_true(j.best == 90 && j.best_loss == 4.3);
     sheaf_text text = { 0 };
-    sheaf__judged_text(&text, &j);
+    sheaf__eval_state_text(&text, &j);
     json_t *object = json_loads(text.at, 0, NULL);
-    sheaf__judged again;
-    sheaf__judged_read(&again, object);
+    sheaf__eval_state again;
+    sheaf__eval_state_read(&again, object);
     assert_true(again.last == 90 && again.best == 90 && again.best_loss == 4.3 && again.worse == 0);
     json_decref(object);
     sheaf__text_release(&text);
     /* a gain of min_delta itself is none, as abs(metric - best) > threshold has it */
-    assert_true(sheaf__judged_add(&j, 100, 4.25, .0625) && j.worse == 1);
-    assert_true(sheaf__judged_add(&j, 110, 4.1875, .0625) && j.worse == 2);
-    assert_true(sheaf__judged_add(&j, 120, 4.0625, .0625) && j.worse == 0);
-    sheaf__judged_read(&again, NULL);
+    assert_true(sheaf__eval_state_add(&j, 100, 4.25, .0625) && j.worse == 1);
+    assert_true(sheaf__eval_state_add(&j, 110, 4.1875, .0625) && j.worse == 2);
+    assert_true(sheaf__eval_state_add(&j, 120, 4.0625, .0625) && j.worse == 0);
+    sheaf__eval_state_read(&again, NULL);
     assert_true(again.last == 0 && again.best == 0 && again.worse == 0);
 }
 

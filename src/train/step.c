@@ -272,7 +272,7 @@ static sheaf_status *not_finite(sheaf__stepper *s, int64_t done, int64_t micro, 
                         gradient);
     }
     sheaf__text_add(&text, bad.op != NULL || weight != NULL ? ": " : "");
-    sheaf__bad_say(&text, &bad, weight);
+    sheaf__bad_describe(&text, &bad, weight);
     sheaf__text_bytes(&text, "", 0);
     st = sheaf_fail(SHEAF_E_NUMBER, "step %" PRId64 ": %s", done + 1, what);
     sheaf_expected(st, "a finite number");

@@ -7,7 +7,7 @@
 #include "comm/process.h"
 #include "lora/sizes.h"
 #include "models/placement.h"
-#include "train/alike.h"
+#include "train/consistency.h"
 #include "train/export.h"
 #include "train/run.h"
 
@@ -85,14 +85,14 @@ static sheaf_status *know_origin(sheaf__run *r, sheaf_comm *comm, sheaf_status *
         sheaf__hashed_stop(r->opened->hashed);
     }
     st = sheaf_comm_agree(comm, st);
-    return st == NULL ? sheaf__alike_weights(r->all, &r->origin) : st;
+    return st == NULL ? sheaf__consistency_weights(r->all, &r->origin) : st;
 }
 
 /* Rank 0, where there is a checkpoint to go on from, none yet, or a new run begins. */
 static sheaf_status *tell_origin(sheaf__run *r, bool from)
 {
     char *record = NULL;
-    sheaf_status *st = r->options->resume && !from ? sheaf__resume_known(r) : NULL;
+    sheaf_status *st = r->options->resume && !from ? sheaf__resume_check_base(r) : NULL;
     if (st == NULL && r->hooks->base != NULL)
         st = sheaf__origin_record(&record, &r->origin);
     if (st == NULL && r->hooks->base != NULL)
@@ -110,10 +110,10 @@ static const int *choose_writers(int writer[SHEAF_MAX_SLICES], const sheaf_train
 }
 
 /* What each rank spent, into the result. */
-static sheaf_status *account(sheaf__run *r, sheaf_comm *comm, sheaf__saved *s)
+static sheaf_status *account(sheaf__run *r, sheaf_comm *comm, sheaf__run_state *s)
 {
-    sheaf__spent_all *list = NULL;
-    sheaf_status *st = sheaf__spent_gather(&list, &s->spent);
+    sheaf__usage_total *list = NULL;
+    sheaf_status *st = sheaf__usage_gather(&list, &s->usage);
     if (st == NULL && sheaf_comm_rank(comm) == 0) {
         r->result->rank = list;
         r->result->ranks = sheaf_comm_ranks(comm);
@@ -132,7 +132,7 @@ static sheaf_status *train_rank(void *arg, const sheaf__grid *grid)
     sheaf_checkpoints *store = NULL;
     sheaf_checkpoint *from = NULL;
     sheaf__rank rank = { 0 };
-    sheaf__saved s = { 0 };
+    sheaf__run_state s = { 0 };
     int64_t done = 0;
     bool begun = o->resume;
     int writer[SHEAF_MAX_SLICES];
@@ -150,8 +150,8 @@ static sheaf_status *train_rank(void *arg, const sheaf__grid *grid)
     sheaf__doing_phase(sheaf_comm_doing(comm), "loading");
     st = sheaf__rank_open(&rank, SHEAF_CPU, grid, me, &r->job);
     rank.context.doing = sheaf_comm_doing(comm);
-    TRY(st, sheaf__saved_init(&s, &rank, o, r->contract));
-    s.spent = (sheaf__spent){ .rank = &rank, .grid = grid };
+    TRY(st, sheaf__run_state_init(&s, &rank, o, r->contract));
+    s.usage = (sheaf__usage){ .rank = &rank, .grid = grid };
     s.slow.window = SILENCES * o->heartbeat;
     if ((st = know_origin(r, comm, st)) != NULL)
         goto done;
@@ -173,9 +173,9 @@ static sheaf_status *train_rank(void *arg, const sheaf__grid *grid)
         r->result->first = r->result->step = done;
         st = tell_origin(r, from != NULL);
         if (st == NULL && r->hooks->begin != NULL)
-            st = r->hooks->begin(r->hooks->self, done, s.judged.last);
+            st = r->hooks->begin(r->hooks->self, done, s.evals.last);
         if (st == NULL && sheaf__evaluates(o))
-            st = sheaf__judged_write(&s.judged, o->out);
+            st = sheaf__eval_state_write(&s.evals, o->out);
         if (st == NULL && o->resume)
             sheaf_note(r->hooks->events,
                        from == NULL ? "no checkpoint yet: starting from the base model"
@@ -186,11 +186,11 @@ static sheaf_status *train_rank(void *arg, const sheaf__grid *grid)
     TRY(st, sheaf__loop(r, &rank, store, comm, &s, done));
     TRY(st, account(r, comm, &s));
 done:
-    sheaf__saved_release(&s);
+    sheaf__run_state_release(&s);
     sheaf__rank_close(&rank);
     sheaf_checkpoint_close(from);
     if (st != NULL && me == 0 && store != NULL && !begun && !r->folder.anew)
-        sheaf__out_leave_no_trace(&r->folder);
+        sheaf__out_undo(&r->folder);
     sheaf_checkpoints_close(store);
     return st;
 }
@@ -251,7 +251,7 @@ static sheaf_status *prepare(sheaf__run *r, const ingredients *in, const char *r
                                 &(sheaf__origin_from){
                                     .model = o->model, .tokenizer = o->tokenizer, .out = o->out }));
     st = sheaf__all_agree(r->all, st);
-    TRY(st, sheaf__alike_begin(r, &in->sets));
+    TRY(st, sheaf__consistency_begin(r, &in->sets));
     if (st == NULL && sheaf__all_first(r->all))
         st = sheaf__out_prepare(&r->folder, recipe);
     return sheaf__all_agree(r->all, st);
@@ -309,7 +309,7 @@ sheaf_status *sheaf_train(sheaf_train_result *out, const sheaf_train_options *as
             train_rank, &r);
     }
     if (st == NULL && first)
-        st = sheaf__out_held(&r.folder);
+        st = sheaf__out_check_held(&r.folder);
     if (st == NULL && first)
         st = sheaf__export(&out->result, &out->checkpoint, o, &in.opened, out->step,
                            o->use_best && out->best_step > 0 ? out->best_step : out->step,

@@ -12,8 +12,8 @@
 #include "train/options.h"
 #include "base/control.h"
 
-struct sheaf__job;       /* rank.h */
-struct sheaf__spent_all; /* spent.h */
+struct sheaf__job;         /* rank.h */
+struct sheaf__usage_total; /* usage.h */
 
 typedef struct sheaf_train_hooks {
     sheaf_comm *all; /* the processes of the run; NULL: this one is alone */
@@ -61,10 +61,11 @@ typedef struct sheaf_train_result {
     int64_t eval_tokens;
     int64_t best_step; /* 0: none */
     double best_loss;
-    bool early;                    /* --patience was over */
-    char *result;                  /* OUT/adapter or OUT/model; owned */
-    char *checkpoint;              /* folder of the last checkpoint; owned */
-    struct sheaf__spent_all *rank; /* [ranks] what each spent since `first`; owned; NULL: no step */
+    bool early;       /* --patience was over */
+    char *result;     /* OUT/adapter or OUT/model; owned */
+    char *checkpoint; /* folder of the last checkpoint; owned */
+    struct sheaf__usage_total
+        *rank; /* [ranks] what each spent since `first`; owned; NULL: no step */
     int ranks;
 } sheaf_train_result;
 

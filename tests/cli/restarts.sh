@@ -49,7 +49,7 @@ check "comes again, so it is not tried" test "$(again)" = 0
 { "$faulty" "${flags[@]}" --tp 2 --out "$work/unheard" --restarts 9 --inject 1:sum:110:kill 2>&1 >/dev/null; echo $? >"$work/code"; } | true
 check "nobody reads its messages: it goes on" test "$(cat "$work/code")" = 0
 check "to the bytes of the undisturbed run, once more" equal "$work/one" "$work/unheard"
-"$sheaf" "${flags[@]}" --out "$work/untold" --restarts 9 >/dev/full 2>"$work/stderr"
+"$sheaf" "${flags[@]}" --out "$work/ranks_unknown" --restarts 9 >/dev/full 2>"$work/stderr"
 check "a result that cannot be told is an error" test $? -eq 3
 check "for which a run that is done is not begun again" test "$(again)" = 0
 

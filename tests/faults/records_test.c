@@ -73,8 +73,8 @@ static void put_prompts(void)
 static sheaf_status *read_prompts(void)
 {
     sheaf__prompts p = { 0 };
-    sheaf__wording w;
-    sheaf_status *st = sheaf__wording_open(&w, &bytes, &(sheaf__wording_options){ 0 });
+    sheaf__codec w;
+    sheaf_status *st = sheaf__codec_open(&w, &bytes, &(sheaf__codec_options){ 0 });
     if (st == NULL)
         st = sheaf__prompts_read(&p, &w, &(sheaf_prompts_options){ .data = at("prompts.jsonl") },
                                  NULL);
@@ -86,7 +86,7 @@ static sheaf_status *read_prompts(void)
             note(" %d", p.prompt[i].ids[k]);
     }
     sheaf__prompts_release(&p);
-    sheaf__wording_close(&w);
+    sheaf__codec_close(&w);
     return st;
 }
 
@@ -94,15 +94,15 @@ static sheaf_status *decode(void)
 {
     static const int32_t ids[] = { 'a', 0xC3, 0xA9, 0xFF, 0xF0, 0x9F, 0x98, 0x80, 257, 'b' };
     char *text = NULL;
-    sheaf__wording w;
-    sheaf_status *st = sheaf__wording_open(&w, &bytes, &(sheaf__wording_options){ 0 });
+    sheaf__codec w;
+    sheaf_status *st = sheaf__codec_open(&w, &bytes, &(sheaf__codec_options){ 0 });
     if (st == NULL)
-        st = sheaf__answer_stream_end(NULL, &text, &(sheaf__answer_stream){ .wording = &w }, ids,
+        st = sheaf__answer_stream_end(NULL, &text, &(sheaf__answer_stream){ .codec = &w }, ids,
                                       ARRAY_LEN(ids));
     if (st == NULL)
         note("%s", text);
     free(text);
-    sheaf__wording_close(&w);
+    sheaf__codec_close(&w);
     return st;
 }
 

@@ -131,13 +131,12 @@ static void read_prompts(const uint8_t *bytes, size_t size)
 {
     sheaf_config config = byte_config();
     sheaf__prompts prompts;
-    sheaf__wording wording;
-    sheaf_status_free(sheaf__wording_open(&wording, &config, &(sheaf__wording_options){ 0 }));
+    sheaf__codec codec;
+    sheaf_status_free(sheaf__codec_open(&codec, &config, &(sheaf__codec_options){ 0 }));
     sheaf_status_free(sheaf__prompts_read(
-        &prompts, &wording, &(sheaf_prompts_options){ .data = as_file(bytes, size, "jsonl") },
-        NULL));
+        &prompts, &codec, &(sheaf_prompts_options){ .data = as_file(bytes, size, "jsonl") }, NULL));
     sheaf__prompts_release(&prompts);
-    sheaf__wording_close(&wording);
+    sheaf__codec_close(&codec);
     sheaf_config_release(&config);
 }
 

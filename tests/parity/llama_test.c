@@ -14,7 +14,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
-#include "checkpoint/store/look.h"
+#include "checkpoint/store/probe.h"
 #include "formats/safetensors.h"
 #include "infer/generate.h"
 #include "models/crew.h"

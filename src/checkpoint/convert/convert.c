@@ -5,7 +5,7 @@
 
 #include "base/file.h"
 #include "base/output.h"
-#include "checkpoint/store/look.h"
+#include "checkpoint/store/probe.h"
 #include "dialects/common/whole.h"
 #include "dialects/common/dialects.h"
 #include "dialects/peft/peft.h"

@@ -5,7 +5,7 @@
 
 #include "base/output.h"
 #include "catalog/catalog.h"
-#include "checkpoint/store/look.h"
+#include "checkpoint/store/probe.h"
 #include "checkpoint/store/manifest.h"
 #include "checkpoint/store/stream.h"
 #include "formats/safetensors.h"
@@ -133,7 +133,7 @@ static sheaf_status *stream_part(void *context, int64_t row0, int64_t n, int64_t
     sheaf_manifest_tensor *t = &w->m->tensor[j->tensor];
     streaming s = { w, j, w->entry[j->tensor], (int64_t)sheaf_dtype_bytes(t->dtype), 0, worker };
     int64_t rows, cols;
-    sheaf__look_view(&rows, &cols, s.e);
+    sheaf__entry_view(&rows, &cols, s.e);
     sheaf_status *st = NULL;
     if (t->cut.nparts == 0)
         st = stream_box(&s, 0, rows, 0, cols);

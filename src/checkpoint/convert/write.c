@@ -10,7 +10,7 @@
 #include "base/json.h"
 #include "base/output.h"
 #include "base/json_write.h"
-#include "checkpoint/store/look.h"
+#include "checkpoint/store/probe.h"
 #include "checkpoint/store/stream.h"
 #include "dialects/hf/hf.h"
 #include "dialects/peft/peft.h"
@@ -54,18 +54,18 @@ typedef sheaf_status *put(void *context, int64_t index, int64_t row0, int64_t ro
 
 static sheaf_status *copy_all(sheaf__converter *k, const listing *l, put *to, void *context)
 {
-    return sheaf__copy_all(&(sheaf_copying){ .source = k->source,
-                                             .entry = l->spec,
-                                             .count = l->count,
-                                             .put = to,
-                                             .context = context,
-                                             .threads = k->o->threads,
-                                             .stop = sheaf__control_stop(k->o->control),
-                                             .command = "convert",
-                                             .events = k->o->events,
-                                             .done = &k->done,
-                                             .total = k->total,
-                                             .what = "bytes converted" });
+    return sheaf__copy_all(&(sheaf_copy_job){ .source = k->source,
+                                              .entry = l->spec,
+                                              .count = l->count,
+                                              .put = to,
+                                              .context = context,
+                                              .threads = k->o->threads,
+                                              .stop = sheaf__control_stop(k->o->control),
+                                              .command = "convert",
+                                              .events = k->o->events,
+                                              .done = &k->done,
+                                              .total = k->total,
+                                              .what = "bytes converted" });
 }
 
 static sheaf_status *put_in_file(void *context, int64_t index, int64_t row0, int64_t rows,

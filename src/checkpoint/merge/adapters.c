@@ -81,17 +81,17 @@ static sheaf_status *write_adapter(const sheaf__merge_adapter *a, const char *pr
     TRY(st, sheaf_lora_options_json(&json, &a->options));
     TRY(st, sheaf__output_sweep(o->dst, o->events));
     TRY(st, sheaf_peft_begin(&w.folder, o->dst, json, print, w.spec, n, false));
-    TRY(st, sheaf__copy_all(&(sheaf_copying){ .source = source,
-                                              .entry = w.entry,
-                                              .count = n,
-                                              .put = put,
-                                              .context = &w,
-                                              .stop = sheaf__control_stop(o->control),
-                                              .command = "merge",
-                                              .events = o->events,
-                                              .done = &done,
-                                              .total = total,
-                                              .what = "bytes combined" }));
+    TRY(st, sheaf__copy_all(&(sheaf_copy_job){ .source = source,
+                                               .entry = w.entry,
+                                               .count = n,
+                                               .put = put,
+                                               .context = &w,
+                                               .stop = sheaf__control_stop(o->control),
+                                               .command = "merge",
+                                               .events = o->events,
+                                               .done = &done,
+                                               .total = total,
+                                               .what = "bytes combined" }));
     st = sheaf__folder_end(w.folder, st);
     free(w.entry);
     free(w.spec);

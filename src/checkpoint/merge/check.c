@@ -23,11 +23,11 @@ static const sheaf_source_entry *entry_of(sheaf_source *written, const sheaf__me
     return written->find(written, t->name);
 }
 
-static sheaf_status *compare_rows(sheaf__merge_crew *crew, sheaf_source *written, int64_t row0,
-                                  int64_t rows)
+static sheaf_status *compare_rows(sheaf__merge_workers *workers, sheaf_source *written,
+                                  int64_t row0, int64_t rows)
 {
-    const sheaf__merge_rows *m = &crew->rows;
-    sheaf__merge_scratch *s = &crew->scratch[0];
+    const sheaf__merge_rows *m = &workers->rows;
+    sheaf__merge_scratch *s = &workers->scratch[0];
     const size_t size = sheaf_dtype_bytes(m->t->out_dtype), bytes = (size_t)(rows * m->cols) * size;
     const sheaf_source_entry *e = entry_of(written, m->t);
     sheaf__lora_change change;
@@ -35,7 +35,7 @@ static sheaf_status *compare_rows(sheaf__merge_crew *crew, sheaf_source *written
     if (e == NULL)
         return sheaf_fail(SHEAF_E_IO, "'%s' is not in what was written", m->t->name);
     if (sheaf__merge_touched(m->t))
-        st = sheaf__merge_tile(&change, s, &crew->rows, row0, rows);
+        st = sheaf__merge_tile(&change, s, &workers->rows, row0, rows);
     else
         st = sheaf__lora_read_view(m->base, m->t->base, row0, rows, m->col0, m->cols, s->out);
     TRY(st, sheaf__lora_read_view(written, e, row0, rows, m->col0, m->cols, s->w));
@@ -47,39 +47,39 @@ static sheaf_status *compare_rows(sheaf__merge_crew *crew, sheaf_source *written
     return sheaf_try_this(st, "this output is not kept; suspect memory or disk of this machine");
 }
 
-static sheaf_status *check_tensor(sheaf__merge_crew *crew, const sheaf__merge_tensor *t,
+static sheaf_status *check_tensor(sheaf__merge_workers *workers, const sheaf__merge_tensor *t,
                                   sheaf_source *written, int64_t *checked)
 {
     const int64_t some = t->cols == 1 ? t->chunk : 1; /* of vectors a run of elements */
     const int64_t picks[3] = { 0, (t->rows - some) / 2, t->rows - some };
-    crew->rows.t = t;
+    workers->rows.t = t;
     sheaf_status *st = NULL;
     for (int64_t col = 0; col < t->cols && st == NULL; col += t->panel) {
-        st = sheaf__stopped(crew->stop, "merge");
-        TRY(st, sheaf__merge_rows_panel(&crew->rows, col));
+        st = sheaf__stopped(workers->stop, "merge");
+        TRY(st, sheaf__merge_rows_panel(&workers->rows, col));
         for (int i = 0; i < 3 && st == NULL; i++)
             if (i == 0 || picks[i] != picks[i - 1]) {
-                st = compare_rows(crew, written, picks[i], some);
+                st = compare_rows(workers, written, picks[i], some);
                 *checked += col == 0 ? some : 0;
             }
     }
     return st;
 }
 
-sheaf_status *sheaf__merge_check_rows(sheaf__merge_crew *crew, const sheaf__merge_plan *plan,
+sheaf_status *sheaf__merge_check_rows(sheaf__merge_workers *workers, const sheaf__merge_plan *plan,
                                       sheaf_source *written, sheaf_weights_merge_report *report)
 {
     sheaf_status *st = NULL;
     for (int64_t i = 0; i < plan->count && st == NULL; i++)
         if (plan->tensor[i].rows > 0 && plan->tensor[i].panel > 0)
-            st = check_tensor(crew, &plan->tensor[i], written, &report->rows_checked);
+            st = check_tensor(workers, &plan->tensor[i], written, &report->rows_checked);
     return st;
 }
 
 /* ---- products ---- */
 
 typedef struct products {
-    sheaf__merge_crew *crew;
+    sheaf__merge_workers *workers;
     const sheaf__merge_tensor *t;
     sheaf_source *written;
     const sheaf_source_entry *entry;
@@ -119,7 +119,7 @@ static void random_signs(double *x, int64_t n, const char *name)
 static sheaf_status *right_products(products *p)
 {
     const sheaf__merge_tensor *t = p->t;
-    sheaf__merge_rows *m = &p->crew->rows;
+    sheaf__merge_rows *m = &p->workers->rows;
     sheaf_status *st = NULL;
     for (int64_t col = 0; col < t->cols && st == NULL; col += t->panel) {
         st = sheaf__merge_rows_panel(m, col);
@@ -144,7 +144,7 @@ static sheaf_status *right_products(products *p)
  * written. */
 static sheaf_status *row_sums(products *p, sheaf__merge_scratch *s, int64_t row0, int64_t rows)
 {
-    sheaf__merge_rows m = p->crew->rows; /* with this thread's panel */
+    sheaf__merge_rows m = p->workers->rows; /* with this thread's panel */
     double *sum = s->sums, ignored = 0;
     sheaf_status *st = NULL;
     memset(sum, 0, (size_t)(rows * 3) * sizeof *sum);
@@ -170,8 +170,8 @@ static sheaf_status *one_chunk(void *context, int64_t row0, int64_t rows, int64_
 {
     products *p = context;
     const sheaf__merge_tensor *t = p->t;
-    sheaf__merge_scratch *s = &p->crew->scratch[worker];
-    sheaf_status *st = sheaf__stopped(p->crew->stop, "merge");
+    sheaf__merge_scratch *s = &p->workers->scratch[worker];
+    sheaf_status *st = sheaf__stopped(p->workers->stop, "merge");
     if (st == NULL && index % p->every != p->phase)
         return NULL;
     TRY(st, row_sums(p, s, row0, rows));
@@ -180,7 +180,7 @@ static sheaf_status *one_chunk(void *context, int64_t row0, int64_t rows, int64_
     const double *g = p->g, *norms = p->norm;
     for (int k = 0; k < t->nsteps && st == NULL; k++) {
         const sheaf__merge_step *step = &t->step[k];
-        st = sheaf__merge_left(s, &p->crew->rows, step, row0, rows);
+        st = sheaf__merge_left(s, &p->workers->rows, step, row0, rows);
         for (int64_t i = 0; i < rows && st == NULL; i++) {
             double change = 0, size = 0;
             for (int64_t r = 0; r < step->rank; r++) {
@@ -245,10 +245,10 @@ static sheaf_status *wrong_product(const sheaf__merge_tensor *t, double ratio)
         "this output is not kept; suspect memory or disk of this machine, and report it if it comes again");
 }
 
-static sheaf_status *check_products(sheaf__merge_crew *crew, const sheaf__merge_tensor *t,
+static sheaf_status *check_products(sheaf__merge_workers *workers, const sheaf__merge_tensor *t,
                                     sheaf_source *written, double *worst, int64_t *rows)
 {
-    products p = { .crew = crew,
+    products p = { .workers = workers,
                    .t = t,
                    .written = written,
                    .entry = entry_of(written, t),
@@ -256,14 +256,14 @@ static sheaf_status *check_products(sheaf__merge_crew *crew, const sheaf__merge_
     const int64_t last = t->ndim > 2 ? t->shape[t->ndim - 1] : 1;
     p.unit = unit_of(t->out_dtype);
     p.tiny = t->out_dtype == SHEAF_F16 ? 0x1p-25 : 0x1p-130;
-    p.exact = crew->rows.mode != SHEAF_MERGE_ROUND_ONCE;
+    p.exact = workers->rows.mode != SHEAF_MERGE_ROUND_ONCE;
     p.width = p.wide = t->cols < SHEAF__MERGE_TILE ? t->cols : SHEAF__MERGE_TILE / last * last;
     for (int i = 0; i < t->nsteps; i++) {
         p.magnitudes |= t->step[i].factor != NULL;
         if (t->step[i].factor != NULL && t->step[i].across)
             p.wide = t->cols;
     }
-    crew->rows.t = t;
+    workers->rows.t = t;
     sheaf_status *st =
         p.entry != NULL ? NULL : sheaf_fail(SHEAF_E_IO, "'%s' is not in what was written", t->name);
     TRY(st, make_vectors(&p));
@@ -271,7 +271,7 @@ static sheaf_status *check_products(sheaf__merge_crew *crew, const sheaf__merge_
     chunk = chunk < t->chunk ? chunk : t->chunk;
     p.every = sheaf__stream_chunks(t->rows, chunk) > FEW_CHUNKS ? SPARSE : 1;
     p.phase = (int64_t)(sheaf__name_key(t->name) % (uint64_t)p.every);
-    TRY(st, sheaf__stream_rows(crew->pool, t->rows, chunk, one_chunk, &p));
+    TRY(st, sheaf__stream_rows(workers->pool, t->rows, chunk, one_chunk, &p));
     pthread_mutex_destroy(&p.lock);
     *worst = p.worst;
     *rows += p.rows;
@@ -288,8 +288,9 @@ static bool has_product(const sheaf__merge_tensor *t)
     return yes;
 }
 
-sheaf_status *sheaf__merge_check_products(sheaf__merge_crew *crew, const sheaf__merge_plan *plan,
-                                          sheaf_source *written, sheaf_weights_merge_report *report)
+sheaf_status *sheaf__merge_check_products(sheaf__merge_workers *workers,
+                                          const sheaf__merge_plan *plan, sheaf_source *written,
+                                          sheaf_weights_merge_report *report)
 {
     sheaf_status *st = NULL;
     for (int64_t i = 0; i < plan->count && st == NULL; i++) {
@@ -297,7 +298,7 @@ sheaf_status *sheaf__merge_check_products(sheaf__merge_crew *crew, const sheaf__
         double worst = 0;
         if (!has_product(t))
             continue;
-        st = check_products(crew, t, written, &worst, &report->products_checked);
+        st = check_products(workers, t, written, &worst, &report->products_checked);
         if (worst >= report->worst_product) {
             report->worst_product = worst;
             snprintf(report->worst_tensor, sizeof report->worst_tensor, "%s", t->name);

@@ -368,7 +368,7 @@ sheaf_status *sheaf__merge_match(sheaf__merge_plan *plan, const sheaf__merge_ada
     for (int64_t i = 0; i < plan->count && st == NULL; i++) {
         sheaf__merge_tensor *t = &plan->tensor[i];
         if (!adapter->made && m.ndrop == 0 && m.add == NULL && !m.old_names)
-            st = sheaf__merge_check_asked(&m, t, t->made || sheaf__merge_is_other(plan, t));
+            st = sheaf__merge_check_required(&m, t, t->made || sheaf__merge_is_other(plan, t));
     }
     sheaf__merge_forget_names(&m);
     return sheaf_in(st, "%s", adapter->path);

@@ -35,10 +35,10 @@ typedef struct sheaf__matcher {
 /* sheaf__merge_settle_squares - which square weights are stored as GPT-2's Conv1D, [in, out]? After
  * all were matched. */
 void sheaf__merge_settle_squares(sheaf__matcher *m);
-/* sheaf__merge_check_asked - what adapter_config.json asks of one tensor of the base must be in the
- * file; of names whose tensor has another it may be under that one. Errors: SHEAF_E_LAYOUT. */
-sheaf_status *sheaf__merge_check_asked(sheaf__matcher *m, const sheaf__merge_tensor *t,
-                                       bool may_lack);
+/* sheaf__merge_check_required - what adapter_config.json asks of one tensor of the base must be in
+ * the file; of names whose tensor has another it may be under that one. Errors: SHEAF_E_LAYOUT. */
+sheaf_status *sheaf__merge_check_required(sheaf__matcher *m, const sheaf__merge_tensor *t,
+                                          bool may_lack);
 
 /* ---- which names the adapter's are (names.c) ---- */
 

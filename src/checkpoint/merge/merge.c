@@ -16,7 +16,7 @@ enum { MOST_THREADS = 16 };
 
 typedef struct merger {
     sheaf__merge_plan plan;
-    sheaf__merge_crew crew;
+    sheaf__merge_workers workers;
     sheaf__merge_scratch other; /* for comparing two tensors */
     sheaf__merge_output output;
     sheaf_weights_merge_report *report;
@@ -30,7 +30,7 @@ typedef struct merger {
 static void merger_close(merger *m)
 {
     sheaf__merge_output_abandon(&m->output);
-    sheaf__merge_crew_release(&m->crew);
+    sheaf__merge_workers_release(&m->workers);
     sheaf__merge_scratch_release(&m->other);
     free(m->change);
     sheaf__merge_plan_close(&m->plan);
@@ -38,27 +38,29 @@ static void merger_close(merger *m)
 
 /* ---- the threads, and what each works in ---- */
 
-sheaf_status *sheaf__merge_crew_init(sheaf__merge_crew *crew, const sheaf__merge_plan *plan,
-                                     const sheaf_weights_merge_options *o)
+sheaf_status *sheaf__merge_workers_init(sheaf__merge_workers *workers,
+                                        const sheaf__merge_plan *plan,
+                                        const sheaf_weights_merge_options *o)
 {
-    crew->stop = sheaf__control_stop(o->control);
-    crew->threads = o->threads < 1 ? 1 : o->threads > MOST_THREADS ? MOST_THREADS : o->threads;
-    crew->rows.other_copy = &crew->other_copy;
-    crew->scratch = calloc((size_t)crew->threads, sizeof *crew->scratch);
-    sheaf_status *st = crew->scratch == NULL ? sheaf__no_memory("merge") : NULL;
-    TRY(st, sheaf__merge_rows_init(&crew->rows, plan->base, o->mode, (sheaf_peft_cpu)o->peft_cpu));
-    for (int i = 0; i < crew->threads && st == NULL; i++)
-        st = sheaf__merge_scratch_init(&crew->scratch[i]);
-    return st != NULL ? st : sheaf__pool_new(&crew->pool, crew->threads);
+    workers->stop = sheaf__control_stop(o->control);
+    workers->threads = o->threads < 1 ? 1 : o->threads > MOST_THREADS ? MOST_THREADS : o->threads;
+    workers->rows.other_copy = &workers->other_copy;
+    workers->scratch = calloc((size_t)workers->threads, sizeof *workers->scratch);
+    sheaf_status *st = workers->scratch == NULL ? sheaf__no_memory("merge") : NULL;
+    TRY(st,
+        sheaf__merge_rows_init(&workers->rows, plan->base, o->mode, (sheaf_peft_cpu)o->peft_cpu));
+    for (int i = 0; i < workers->threads && st == NULL; i++)
+        st = sheaf__merge_scratch_init(&workers->scratch[i]);
+    return st != NULL ? st : sheaf__pool_new(&workers->pool, workers->threads);
 }
 
-void sheaf__merge_crew_release(sheaf__merge_crew *crew)
+void sheaf__merge_workers_release(sheaf__merge_workers *workers)
 {
-    for (int i = 0; crew->scratch != NULL && i < crew->threads; i++)
-        sheaf__merge_scratch_release(&crew->scratch[i]);
-    free(crew->scratch);
-    sheaf__merge_rows_release(&crew->rows);
-    sheaf__pool_free(crew->pool);
+    for (int i = 0; workers->scratch != NULL && i < workers->threads; i++)
+        sheaf__merge_scratch_release(&workers->scratch[i]);
+    free(workers->scratch);
+    sheaf__merge_rows_release(&workers->rows);
+    sheaf__pool_free(workers->pool);
 }
 
 /* ---- a tied table ---- */
@@ -70,18 +72,18 @@ static bool changed(const sheaf__merge_tensor *t)
 
 static sheaf_status *same_panel(bool *same, merger *m, sheaf__merge_rows *other, int64_t col)
 {
-    sheaf__merge_rows *rows = &m->crew.rows;
+    sheaf__merge_rows *rows = &m->workers.rows;
     sheaf__lora_change ignored;
     sheaf_status *st = sheaf__merge_rows_panel(rows, col);
     TRY(st, sheaf__merge_rows_panel(other, col));
     for (int64_t row = 0; row < rows->t->rows && *same && st == NULL; row += rows->t->chunk) {
         const int64_t n =
             rows->t->rows - row < rows->t->chunk ? rows->t->rows - row : rows->t->chunk;
-        st = sheaf__stopped(m->crew.stop, "merge");
-        TRY(st, sheaf__merge_tile(&ignored, &m->crew.scratch[0], rows, row, n));
+        st = sheaf__stopped(m->workers.stop, "merge");
+        TRY(st, sheaf__merge_tile(&ignored, &m->workers.scratch[0], rows, row, n));
         TRY(st, sheaf__merge_tile(&ignored, &m->other, other, row, n));
         if (st == NULL)
-            *same = memcmp(m->crew.scratch[0].out, m->other.out,
+            *same = memcmp(m->workers.scratch[0].out, m->other.out,
                            (size_t)(n * rows->cols) * sheaf_dtype_bytes(rows->t->out_dtype)) == 0;
     }
     return st;
@@ -95,12 +97,12 @@ static sheaf_status *same_result(bool *same, merger *m, sheaf__merge_tensor *fir
     if (*same || !changed(first) || !changed(other) || first->rows != other->rows ||
         first->panel != other->panel || first->chunk != other->chunk)
         return NULL;
-    sheaf__merge_rows rows = { .other_copy = &m->crew.other_copy };
+    sheaf__merge_rows rows = { .other_copy = &m->workers.other_copy };
     *same = true;
-    sheaf_status *st = sheaf__merge_norms(&m->crew, other);
-    TRY(st, sheaf__merge_norms(&m->crew, first));
-    TRY(st, sheaf__merge_rows_init(&rows, p->base, m->crew.rows.mode, m->crew.rows.cpu));
-    m->crew.rows.t = first;
+    sheaf_status *st = sheaf__merge_norms(&m->workers, other);
+    TRY(st, sheaf__merge_norms(&m->workers, first));
+    TRY(st, sheaf__merge_rows_init(&rows, p->base, m->workers.rows.mode, m->workers.rows.cpu));
+    m->workers.rows.t = first;
     rows.t = other;
     for (int64_t col = 0; col < first->cols && *same && st == NULL; col += first->panel)
         st = same_panel(same, m, &rows, col);
@@ -164,18 +166,18 @@ static sheaf_status *copy_untouched(merger *m)
         entry[i] = *t->base;
         m->report->tensors++;
     }
-    sheaf_status *st = sheaf__copy_all(&(sheaf_copying){ .source = m->plan.base,
-                                                         .entry = entry,
-                                                         .count = m->plan.count,
-                                                         .put = put_copy,
-                                                         .context = m,
-                                                         .threads = m->crew.threads,
-                                                         .stop = m->crew.stop,
-                                                         .command = "merge",
-                                                         .events = m->events,
-                                                         .done = &m->done,
-                                                         .total = m->total,
-                                                         .what = "bytes merged" });
+    sheaf_status *st = sheaf__copy_all(&(sheaf_copy_job){ .source = m->plan.base,
+                                                          .entry = entry,
+                                                          .count = m->plan.count,
+                                                          .put = put_copy,
+                                                          .context = m,
+                                                          .threads = m->workers.threads,
+                                                          .stop = m->workers.stop,
+                                                          .command = "merge",
+                                                          .events = m->events,
+                                                          .done = &m->done,
+                                                          .total = m->total,
+                                                          .what = "bytes merged" });
     free(entry);
     return st;
 }
@@ -185,7 +187,7 @@ static sheaf_status *copy_untouched(merger *m)
 static sheaf_status *write_tile(merger *m, const sheaf__merge_scratch *s, int64_t row0,
                                 int64_t rows)
 {
-    const sheaf__merge_rows *r = &m->crew.rows;
+    const sheaf__merge_rows *r = &m->workers.rows;
     const sheaf__merge_tensor *t = r->t;
     if (t->ndim <= 2)
         return sheaf__merge_put(&m->output, m->at, row0, rows, r->col0, r->cols, s->out);
@@ -203,10 +205,10 @@ static sheaf_status *write_tile(merger *m, const sheaf__merge_scratch *s, int64_
 static sheaf_status *one_chunk(void *context, int64_t row0, int64_t rows, int64_t index, int worker)
 {
     merger *m = context;
-    sheaf__merge_scratch *s = &m->crew.scratch[worker];
+    sheaf__merge_scratch *s = &m->workers.scratch[worker];
     sheaf__lora_change change;
-    sheaf_status *st = sheaf__stopped(m->crew.stop, "merge");
-    TRY(st, sheaf__merge_tile(&change, s, &m->crew.rows, row0, rows));
+    sheaf_status *st = sheaf__stopped(m->workers.stop, "merge");
+    TRY(st, sheaf__merge_tile(&change, s, &m->workers.rows, row0, rows));
     TRY(st, write_tile(m, s, row0, rows));
     if (st != NULL)
         return st;
@@ -214,9 +216,10 @@ static sheaf_status *one_chunk(void *context, int64_t row0, int64_t rows, int64_
     sum->changed += change.changed;
     sum->change += change.change;
     sum->base += change.base;
-    sheaf__copy_progress(
-        m->events, "bytes merged", &m->done,
-        rows * m->crew.rows.cols * (int64_t)sheaf_dtype_bytes(m->crew.rows.t->out_dtype), m->total);
+    sheaf__copy_progress(m->events, "bytes merged", &m->done,
+                         rows * m->workers.rows.cols *
+                             (int64_t)sheaf_dtype_bytes(m->workers.rows.t->out_dtype),
+                         m->total);
     return NULL;
 }
 
@@ -239,7 +242,7 @@ static void count_tensor(merger *m, const sheaf__merge_tensor *t, const sheaf__l
     }
     report->change_norm += change->change; /* the root is taken at the end */
     report->base_norm += change->changed > 0 ? change->base : 0;
-    if (atomic_exchange(&m->crew.other_copy, false))
+    if (atomic_exchange(&m->workers.other_copy, false))
         sheaf_note(
             m->events,
             "%s: the adapter's own copy of this table differs from the base's and was used, as PEFT does",
@@ -259,12 +262,12 @@ static sheaf_status *one_tensor(merger *m)
     const int64_t chunks = sheaf__stream_chunks(t->rows, t->chunk);
     if (!sheaf__merge_touched(t))
         return NULL;
-    m->crew.rows.t = t;
-    sheaf_status *st = sheaf__merge_norms(&m->crew, t);
+    m->workers.rows.t = t;
+    sheaf_status *st = sheaf__merge_norms(&m->workers, t);
     memset(m->change, 0, (size_t)chunks * sizeof *m->change);
     for (int64_t col = 0; col < t->cols && st == NULL; col += t->panel) {
-        st = sheaf__merge_rows_panel(&m->crew.rows, col);
-        TRY(st, sheaf__stream_rows(m->crew.pool, t->rows, t->chunk, one_chunk, m));
+        st = sheaf__merge_rows_panel(&m->workers.rows, col);
+        TRY(st, sheaf__stream_rows(m->workers.pool, t->rows, t->chunk, one_chunk, m));
     }
     sheaf__lora_change change = { 0 };
     for (int64_t i = 0; i < chunks && st == NULL; i++) {
@@ -307,8 +310,8 @@ static sheaf_status *check_output(merger *m, const char *dst)
 {
     sheaf_source *written = NULL;
     sheaf_status *st = sheaf__merge_output_open(&written, &m->output);
-    TRY(st, sheaf__merge_check_rows(&m->crew, &m->plan, written, m->report));
-    TRY(st, sheaf__merge_check_products(&m->crew, &m->plan, written, m->report));
+    TRY(st, sheaf__merge_check_rows(&m->workers, &m->plan, written, m->report));
+    TRY(st, sheaf__merge_check_products(&m->workers, &m->plan, written, m->report));
     if (written != NULL)
         written->close(written);
     return sheaf_in(st, "%s", dst);
@@ -328,14 +331,14 @@ static sheaf_status *finish(merger *m, const char *dst)
         sheaf_status_free(sync.st);
     else
         st = sync.st;
-    TRY(st, sheaf__stopped(m->crew.stop, "merge"));
+    TRY(st, sheaf__stopped(m->workers.stop, "merge"));
     return st != NULL ? st : sheaf__merge_output_commit(&m->output);
 }
 
 /* Which order was taken where it counts, and where PEFT's is not known. */
 static void report_order(const merger *m)
 {
-    const sheaf__merge_rows *r = &m->crew.rows;
+    const sheaf__merge_rows *r = &m->workers.rows;
     const sheaf__merge_step *odd = NULL;
     int64_t high = 0, unknown = 0;
     for (int64_t i = 0; i < m->plan.count && r->mode != SHEAF_MERGE_ROUND_ONCE; i++)
@@ -374,7 +377,7 @@ static void warn_of_older(const merger *m)
 static sheaf_status *merger_open(merger *m, const sheaf_weights_merge_options *o)
 {
     sheaf_status *st = sheaf__merge_plan_open(&m->plan, o);
-    TRY(st, sheaf__merge_crew_init(&m->crew, &m->plan, o));
+    TRY(st, sheaf__merge_workers_init(&m->workers, &m->plan, o));
     TRY(st, sheaf__merge_scratch_init(&m->other));
     TRY(st, join_if_equal(m));
     m->report->untied = st == NULL && m->plan.nties > 0;

@@ -3,7 +3,7 @@
 
 #include "base/base.h"
 #include "checkpoint/merge/plan.h"
-#include "checkpoint/store/look.h"
+#include "checkpoint/store/probe.h"
 #include "checkpoint/store/stream.h"
 
 enum {
@@ -12,7 +12,7 @@ enum {
 };
 
 typedef struct norms {
-    sheaf__merge_crew *crew;
+    sheaf__merge_workers *workers;
     int step;
     double *squares; /* of all columns */
     double *part;    /* [GROUP, columns of the panel] */
@@ -26,7 +26,7 @@ typedef struct norms {
  * multiply-add. */
 static void add_as_torch(norms *n, const float *w, int64_t row0, int64_t rows)
 {
-    const sheaf__merge_rows *m = &n->crew->rows;
+    const sheaf__merge_rows *m = &n->workers->rows;
     const int64_t cols = m->cols, body = m->t->cols / LANES * LANES;
     for (int64_t i = 0; i < rows; i++, w += cols) {
         float *lane = m->t->step[n->step].across ? n->lane + m->col0 : n->lane + (row0 + i) * LANES;
@@ -45,7 +45,7 @@ static void add_as_torch(norms *n, const float *w, int64_t row0, int64_t rows)
 
 static float norm_as_torch(const norms *n, int64_t i)
 {
-    const sheaf__merge_tensor *t = n->crew->rows.t;
+    const sheaf__merge_tensor *t = n->workers->rows.t;
     if (t->step[n->step].across)
         return sqrtf(n->lane[i]);
     const float *lane = n->lane + i * LANES;
@@ -59,11 +59,11 @@ static float norm_as_torch(const norms *n, int64_t i)
 static sheaf_status *one_chunk(void *context, int64_t row0, int64_t rows, int64_t index, int worker)
 {
     norms *n = context;
-    sheaf__merge_rows *m = &n->crew->rows;
-    sheaf__merge_scratch *s = &n->crew->scratch[worker];
+    sheaf__merge_rows *m = &n->workers->rows;
+    sheaf__merge_scratch *s = &n->workers->scratch[worker];
     const int64_t cols = m->cols;
     row0 += n->group;
-    sheaf_status *st = sheaf__stopped(n->crew->stop, "merge");
+    sheaf_status *st = sheaf__stopped(n->workers->stop, "merge");
     TRY(st, sheaf__merge_sum(s, m, row0, rows, n->step));
     if (st != NULL)
         return st;
@@ -81,20 +81,20 @@ static sheaf_status *one_chunk(void *context, int64_t row0, int64_t rows, int64_
 
 static sheaf_status *one_panel(norms *n)
 {
-    const sheaf__merge_rows *m = &n->crew->rows;
+    const sheaf__merge_rows *m = &n->workers->rows;
     const sheaf__merge_tensor *t = m->t;
     const int64_t chunk = t->chunk;
     sheaf_status *st = NULL;
     n->group = 0;
     if (!t->step[n->step].across)
-        return sheaf__stream_rows(n->crew->pool, t->rows, chunk, one_chunk, n);
+        return sheaf__stream_rows(n->workers->pool, t->rows, chunk, one_chunk, n);
     for (int64_t row = 0; n->lane != NULL && row < t->rows && st == NULL;
          row += chunk) /* a column's order is that of the rows */
         st = one_chunk(n, row, t->rows - row < chunk ? t->rows - row : chunk, 0, 0);
     for (; n->lane == NULL && n->group < t->rows && st == NULL; n->group += GROUP * chunk) {
         const int64_t rows =
             t->rows - n->group < GROUP * chunk ? t->rows - n->group : GROUP * chunk;
-        st = sheaf__stream_rows(n->crew->pool, rows, chunk, one_chunk, n);
+        st = sheaf__stream_rows(n->workers->pool, rows, chunk, one_chunk, n);
         for (int64_t g = 0; g < sheaf__stream_chunks(rows, chunk); g++)
             for (int64_t j = 0; j < m->cols; j++)
                 n->squares[m->col0 + j] += n->part[g * m->cols + j];
@@ -103,18 +103,18 @@ static sheaf_status *one_panel(norms *n)
 }
 
 /* Magnitudes in any shape, [out] or [1, out, 1, 1], are one run of numbers. */
-static sheaf_status *read_magnitudes(float *out, sheaf__merge_crew *crew,
+static sheaf_status *read_magnitudes(float *out, sheaf__merge_workers *workers,
                                      const sheaf__merge_step *s, int64_t n)
 {
     const sheaf_source_entry *e = s->magnitude;
     int64_t rows, cols;
-    sheaf__look_view(&rows, &cols, e);
+    sheaf__entry_view(&rows, &cols, e);
     void *stored = malloc((size_t)n * 4 + 1);
     if (stored == NULL)
         return sheaf_fail(SHEAF_E_MEMORY, "'%s'", e->name);
     sheaf_status *st = s->adapter->read(s->adapter, e->name, 0, rows, 0, cols, stored);
     if (st == NULL)
-        crew->rows.kernels->convert(out, SHEAF_F32, stored, e->dtype, n);
+        workers->rows.kernels->convert(out, SHEAF_F32, stored, e->dtype, n);
     free(stored);
     return st;
 }
@@ -123,7 +123,7 @@ static sheaf_status *make_space(norms *w, const sheaf__merge_tensor *t, bool acr
 {
     const size_t n = (size_t)(across ? t->cols : t->rows);
     if (!across ||
-        w->crew->rows.mode != SHEAF_MERGE_ROUND_ONCE) { /* down a long column doubles are closer,
+        w->workers->rows.mode != SHEAF_MERGE_ROUND_ONCE) { /* down a long column doubles are closer,
                                                            and run on all cores */
         w->lane = calloc(n * (across ? 1 : LANES) + 1, sizeof *w->lane);
         return w->lane == NULL ? sheaf_fail(SHEAF_E_MEMORY, "'%s'", t->name) : NULL;
@@ -134,19 +134,19 @@ static sheaf_status *make_space(norms *w, const sheaf__merge_tensor *t, bool acr
                                                  : NULL;
 }
 
-static sheaf_status *one_step(sheaf__merge_crew *crew, sheaf__merge_tensor *t, int number)
+static sheaf_status *one_step(sheaf__merge_workers *workers, sheaf__merge_tensor *t, int number)
 {
     sheaf__merge_step *s = &t->step[number];
     const int64_t n = s->across ? t->cols : t->rows;
-    norms work = { .crew = crew, .step = number };
+    norms work = { .workers = workers, .step = number };
     float *factor = malloc((size_t)n * sizeof *factor + 1);
     sheaf_status *st = factor == NULL ? sheaf_fail(SHEAF_E_MEMORY, "'%s'", t->name)
                                       : make_space(&work, t, s->across);
     for (int64_t col = 0; col < t->cols && st == NULL; col += t->panel) {
-        st = sheaf__merge_rows_panel(&crew->rows, col);
+        st = sheaf__merge_rows_panel(&workers->rows, col);
         TRY(st, one_panel(&work));
     }
-    TRY(st, read_magnitudes(factor, crew, s, n));
+    TRY(st, read_magnitudes(factor, workers, s, n));
     for (int64_t i = 0; i < n && st == NULL; i++)
         factor[i] /= work.lane != NULL ? norm_as_torch(&work, i) : (float)sqrt(work.squares[i]);
     free(work.lane);
@@ -159,12 +159,12 @@ static sheaf_status *one_step(sheaf__merge_crew *crew, sheaf__merge_tensor *t, i
     return st;
 }
 
-sheaf_status *sheaf__merge_norms(sheaf__merge_crew *crew, sheaf__merge_tensor *t)
+sheaf_status *sheaf__merge_norms(sheaf__merge_workers *workers, sheaf__merge_tensor *t)
 {
     sheaf_status *st = NULL;
-    crew->rows.t = t;
+    workers->rows.t = t;
     for (int i = 0; i < t->nsteps && st == NULL; i++)
         if (t->step[i].magnitude != NULL && t->step[i].factor == NULL) /* not yet, by a tie */
-            st = one_step(crew, t, i);
+            st = one_step(workers, t, i);
     return st;
 }

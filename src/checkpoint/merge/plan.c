@@ -6,7 +6,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/output.h"
-#include "checkpoint/store/look.h"
+#include "checkpoint/store/probe.h"
 #include "dialects/common/quantised.h"
 #include "dialects/hf/hf.h"
 #include "dialects/open.h"

@@ -117,8 +117,8 @@ static bool is_spare(const sheaf__merge_plan *p, const char *name)
     return false;
 }
 
-sheaf_status *sheaf__merge_check_asked(sheaf__matcher *m, const sheaf__merge_tensor *t,
-                                       bool may_lack)
+sheaf_status *sheaf__merge_check_required(sheaf__matcher *m, const sheaf__merge_tensor *t,
+                                          bool may_lack)
 {
     const sheaf_lora_options *o = &m->adapter->options;
     const bool mine = t->whole != NULL && t->whole_number == m->number && t->saved;

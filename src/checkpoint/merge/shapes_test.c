@@ -751,18 +751,18 @@ static void test_check__products_see_a_wrong_weight(void **state)
                                                   .dst = at("out"),
                                                   .threads = 2 };
     sheaf__merge_plan plan;
-    sheaf__merge_crew crew = { 0 };
+    sheaf__merge_workers workers = { 0 };
     sheaf_source *written;
     sheaf_weights_merge_report report = { 0 };
     CHECK_OK(sheaf__merge_plan_open(&plan, &options));
-    CHECK_OK(sheaf__merge_crew_init(&crew, &plan, &options));
+    CHECK_OK(sheaf__merge_workers_init(&workers, &plan, &options));
     CHECK_OK(open_stored(&written, at("base")));
-    CHECK_FAILS(sheaf__merge_check_products(&crew, &plan, written, &report), SHEAF_E_NUMBER,
+    CHECK_FAILS(sheaf__merge_check_products(&workers, &plan, written, &report), SHEAF_E_NUMBER,
                 "times the rounding expected");
-    CHECK_FAILS(sheaf__merge_check_rows(&crew, &plan, written, &report), SHEAF_E_IO,
+    CHECK_FAILS(sheaf__merge_check_rows(&workers, &plan, written, &report), SHEAF_E_IO,
                 "read back as computed");
     written->close(written);
-    sheaf__merge_crew_release(&crew);
+    sheaf__merge_workers_release(&workers);
     sheaf__merge_plan_close(&plan);
 }
 

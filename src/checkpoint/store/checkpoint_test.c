@@ -5,7 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "checkpoint/store/look.h"
+#include "checkpoint/store/probe.h"
 #include "checkpoint/store/checkpoint.h"
 #include "checkpoint/tools/verify.h"
 #include "checkpoint/store/manifest.h"
@@ -446,9 +446,9 @@ static void test_keep__what_is_read_stays(void **state)
     assert_false(exists(path));
     free(path);
     bool read = true; /* one that is being removed */
-    const int fd = sheaf__step_take(&read, in_folder("step-00000003"));
+    const int fd = sheaf__step_lock(&read, in_folder("step-00000003"));
     assert_false(read);
-    assert_null(sheaf__step_hold(in_folder("step-00000003")));
+    assert_null(sheaf__step_open(in_folder("step-00000003")));
     close(fd);
 }
 

@@ -1,6 +1,6 @@
-/* own_catalog.c - see look.h. It lies here and not among the dialects because the manifest is this
+/* own_catalog.c - see probe.h. It lies here and not among the dialects because the manifest is this
  * room's. Names: "master/NAME" of training is NAME, "exp_avg/NAME" is the moment "exp_avg.NAME". */
-#include "checkpoint/store/look.h"
+#include "checkpoint/store/probe.h"
 
 #include "base/base.h"
 #include "base/file.h"
@@ -196,7 +196,7 @@ static sheaf_status *read_folder(sheaf_catalog *c, const char *dir, bool raw)
 {
     sheaf_checkpoint *checkpoint = NULL;
     if (c->held == NULL)
-        c->held = sheaf__step_hold(dir);
+        c->held = sheaf__step_open(dir);
     sheaf__own_damages found = { c, dir, NULL };
     sheaf_damages damages = { .found = sheaf__own_found, .context = &found };
     sheaf_status *st = sheaf__only_memory(sheaf__checkpoint_open_manifest(&checkpoint, dir));

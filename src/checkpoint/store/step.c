@@ -36,7 +36,7 @@ static bool is_held(int fd, int how)
     return flock(fd, how | LOCK_NB) != 0 && errno == EWOULDBLOCK;
 }
 
-DIR *sheaf__step_hold(const char *path)
+DIR *sheaf__step_open(const char *path)
 {
     DIR *held = opendir(path);
     if (held != NULL && !is_held(dirfd(held), LOCK_SH) && sheaf__path_holds(path, dirfd(held)))
@@ -46,7 +46,7 @@ DIR *sheaf__step_hold(const char *path)
     return NULL;
 }
 
-int sheaf__step_take(bool *read, const char *path)
+int sheaf__step_lock(bool *read, const char *path)
 {
     const int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     *read = fd >= 0 && is_held(fd, LOCK_EX);
@@ -76,7 +76,7 @@ sheaf_status *sheaf__step_newest(char **path, DIR **held, const char *out)
     *held = NULL;
     for (int i = 0;; i++) {
         sheaf_status *st = find_newest(path, out);
-        if (st != NULL || *path == NULL || (*held = sheaf__step_hold(*path)) != NULL ||
+        if (st != NULL || *path == NULL || (*held = sheaf__step_open(*path)) != NULL ||
             i == TRIES || (access(*path, R_OK | X_OK) != 0 && errno == EACCES))
             return st; /* or one that cannot be held: it says itself why not */
         free(*path);   /* removed, or being removed: there is a newer one */

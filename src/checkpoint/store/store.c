@@ -340,7 +340,7 @@ static sheaf_status *remove_step(const sheaf_checkpoints *store, const char *pat
 {
     char *gone = NULL;
     bool read;
-    const int fd = sheaf__step_take(&read, path);
+    const int fd = sheaf__step_lock(&read, path);
     sheaf_status *st = read ? NULL : sheaf__partial_path(&gone, path, "partial", 0);
     TRY(st, !read ? sheaf__rename(path, gone) : NULL);
     if (fd >= 0)

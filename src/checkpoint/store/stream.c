@@ -3,7 +3,7 @@
 
 #include "base/base.h"
 #include "base/lowest.h"
-#include "checkpoint/store/look.h"
+#include "checkpoint/store/probe.h"
 #include "dialects/common/folder.h"
 
 enum { COPY_BYTES = 1 << 20, MOST_THREADS = 64, PROGRESS_BYTES = 64 << 20 };
@@ -56,7 +56,7 @@ sheaf_status *sheaf__stream_rows(sheaf__pool *pool, int64_t rows, int64_t chunk,
 int64_t sheaf__entry_bytes(const sheaf_source_entry *e)
 {
     int64_t rows, cols;
-    sheaf__look_view(&rows, &cols, e);
+    sheaf__entry_view(&rows, &cols, e);
     return rows * cols * sheaf_dtype_bits(e->dtype) / 8;
 }
 
@@ -80,7 +80,7 @@ typedef struct job {
 } job;
 
 typedef struct crew {
-    const sheaf_copying *k;
+    const sheaf_copy_job *k;
     job *job;
     int64_t count, capacity;
     char *buffer[MOST_THREADS];
@@ -100,7 +100,7 @@ static sheaf_status *list_tensor(crew *c, int64_t i)
     const int64_t bytes = (int64_t)sheaf_dtype_bytes(e->dtype);
     int64_t rows, cols;
     sheaf_status *st = NULL;
-    sheaf__look_view(&rows, &cols, e);
+    sheaf__entry_view(&rows, &cols, e);
     if (bytes == 0)
         return sheaf_fail(SHEAF_E_UNSUPPORTED, "tensor '%s': elements below a byte", e->name);
     if (rows == 0 || cols == 0)
@@ -118,7 +118,7 @@ static sheaf_status *do_job(void *context, int64_t row0, int64_t rows, int64_t i
 {
     crew *c = context;
     const job *j = &c->job[index];
-    const sheaf_copying *k = c->k;
+    const sheaf_copy_job *k = c->k;
     const sheaf_source_entry *e = &k->entry[j->tensor];
     sheaf_status *st = sheaf__stopped(k->stop, k->command);
     TRY(st,
@@ -136,7 +136,7 @@ sheaf_status *sheaf__copy_to_folder(void *folder, int64_t index, int64_t row0, i
     return sheaf__folder_write(folder, index, row0, rows, col0, cols, src);
 }
 
-sheaf_status *sheaf__copy_all(const sheaf_copying *k)
+sheaf_status *sheaf__copy_all(const sheaf_copy_job *k)
 {
     crew c = { .k = k };
     sheaf__pool *pool = NULL;

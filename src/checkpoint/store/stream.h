@@ -23,7 +23,7 @@ sheaf_status *sheaf__stream_rows(sheaf__pool *pool, int64_t rows, int64_t chunk,
 
 /* ---- all bytes of a list of tensors ---- */
 
-typedef struct sheaf_copying {
+typedef struct sheaf_copy_job {
     sheaf_source *source;
     const sheaf_source_entry *entry; /* [count], of the source; without a name: passed over */
     int64_t count;
@@ -39,13 +39,13 @@ typedef struct sheaf_copying {
     _Atomic int64_t *done; /* bytes, over several calls */
     int64_t total;
     const char *what; /* of the progress: "bytes converted" */
-} sheaf_copying;
+} sheaf_copy_job;
 
 /* sheaf__copy_to_folder - a `put` whose context is a sheaf_folder of the same tensors. */
 sheaf_status *sheaf__copy_to_folder(void *folder, int64_t index, int64_t row0, int64_t rows,
                                     int64_t col0, int64_t cols, const void *src);
 /* sheaf__copy_all - every byte of every tensor once, in the order of the list. */
-sheaf_status *sheaf__copy_all(const sheaf_copying *copying);
+sheaf_status *sheaf__copy_all(const sheaf_copy_job *copying);
 /* sheaf__copy_progress - adds to *done, and emits an event now and then. */
 void sheaf__copy_progress(const sheaf_events *events, const char *what, _Atomic int64_t *done,
                           int64_t bytes, int64_t total);

@@ -20,7 +20,7 @@
 enum { CHUNK = 1 << 18 }; /* elements */
 
 typedef struct differ {
-    sheaf_look a, b;
+    sheaf_probe a, b;
     sheaf_weights_diff_report *report;
     const sheaf_weights_diff_options *how;
     bool no_moments; /* one side has none, and they are beside the other's model */
@@ -156,7 +156,7 @@ static sheaf_status *compare_tensor(differ *d, const char *name, const sheaf_sou
         item.kind = SHEAF_DIFF_SHAPE;
     } else {
         int64_t rows, cols;
-        sheaf__look_view(&rows, &cols, a);
+        sheaf__entry_view(&rows, &cols, a);
         item.elements = rows * cols;
         item.kind = a->dtype != b->dtype ? SHEAF_DIFF_DTYPE : SHEAF_DIFF_VALUES;
         st = cols > 0 ? compare_values(d, &item, rows, cols) : NULL;
@@ -172,11 +172,11 @@ static sheaf_status *compare_tensor(differ *d, const char *name, const sheaf_sou
 }
 
 /* The tensor a side means by `name`. */
-static const sheaf_source_entry *find_meant(const sheaf_look *look, const char *name)
+static const sheaf_source_entry *find_meant(const sheaf_probe *probe, const char *name)
 {
-    const sheaf_source_entry *e = look->source->find(look->source, name);
-    if (e == NULL && look->tied && strcmp(name, "lm_head.weight") == 0)
-        e = look->source->find(look->source, "model.embed_tokens.weight");
+    const sheaf_source_entry *e = probe->source->find(probe->source, name);
+    if (e == NULL && probe->tied && strcmp(name, "lm_head.weight") == 0)
+        e = probe->source->find(probe->source, "model.embed_tokens.weight");
     return e;
 }
 
@@ -277,7 +277,7 @@ static sheaf_status *compare_numbers(differ *d, const char *key, int64_t x, int6
 }
 
 /* Do the configs speak of the same keys? SAT's and Hugging Face's do not. */
-static bool same_config_form(const sheaf_look *a, const sheaf_look *b)
+static bool same_config_form(const sheaf_probe *a, const sheaf_probe *b)
 {
     const sheaf_dialect *x = sheaf__dialect_named(a->dialect),
                         *y = sheaf__dialect_named(b->dialect);
@@ -334,7 +334,7 @@ static sheaf_status *compare_ropes(bool *same, const sheaf_config *a, const shea
 
 /* transformers 4 and 5 spell the rotary embedding and the dtype with other keys: where both configs
  * mean the same by them, they leave the comparison. */
-static void drop_spellings(json_t *x, json_t *y, const sheaf_look *a, const sheaf_look *b)
+static void drop_spellings(json_t *x, json_t *y, const sheaf_probe *a, const sheaf_probe *b)
 {
     static const char *const rope[] = { "rope_theta", "rope_scaling", "rope_parameters" };
     static const char *const dtype[] = { "dtype", "torch_dtype" };
@@ -391,9 +391,9 @@ static sheaf_status *compare_configs(differ *d)
     return st;
 }
 
-static sheaf_status *refuse_run(const sheaf_look *look, const char *path)
+static sheaf_status *refuse_run(const sheaf_probe *probe, const char *path)
 {
-    if (look->kind != SHEAF_WEIGHTS_RUN)
+    if (probe->kind != SHEAF_WEIGHTS_RUN)
         return NULL;
     sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "%s", path);
     sheaf_expected(st, "a model, an adapter, a checkpoint or a .safetensors file");
@@ -406,15 +406,15 @@ sheaf_status *sheaf_diff(sheaf_weights_diff_report *report, const char *a, const
 {
     differ d = { .report = report, .how = options };
     *report = (sheaf_weights_diff_report){ .same = true };
-    sheaf_status *st = sheaf_look_open(&d.a, a, true);
-    TRY(st, sheaf_look_open(&d.b, b, true));
+    sheaf_status *st = sheaf_probe_open(&d.a, a, true);
+    TRY(st, sheaf_probe_open(&d.b, b, true));
     TRY(st, refuse_run(&d.a, a));
     TRY(st, refuse_run(&d.b, b));
     if (st == NULL)
         look_for_moments(&d);
     TRY(st, compare_all(&d));
     TRY(st, compare_configs(&d));
-    sheaf_look_close(&d.a);
-    sheaf_look_close(&d.b);
+    sheaf_probe_close(&d.a);
+    sheaf_probe_close(&d.b);
     return st;
 }

@@ -34,26 +34,26 @@ static void test_checkpoint__every_box_of_every_kind_of_cut(void **state)
 {
     CHECK_OK(tiny_save(&(tiny_run){ .out = folder, .seed = 3, .step = 3, .ranks = 3 }));
     char *dir = path_in("checkpoints/step-00000003");
-    sheaf_look look;
-    CHECK_OK(sheaf_look_open(&look, dir, false));
-    assert_int_equal(look.kind, SHEAF_WEIGHTS_CHECKPOINT);
-    assert_int_equal(look.source->count(look.source), TINY_TENSORS);
+    sheaf_probe probe;
+    CHECK_OK(sheaf_probe_open(&probe, dir, false));
+    assert_int_equal(probe.kind, SHEAF_WEIGHTS_CHECKPOINT);
+    assert_int_equal(probe.source->count(probe.source), TINY_TENSORS);
     for (int k = 0; k < TINY_TENSORS; k++) {
         const int64_t *shape = tiny_kinds[k].shape;
-        const sheaf_source_entry *e = look.source->find(look.source, tiny_kinds[k].name);
+        const sheaf_source_entry *e = probe.source->find(probe.source, tiny_kinds[k].name);
         assert_true(e != NULL && e->dtype == SHEAF_F32 && e->ndim == tiny_kinds[k].ndim &&
                     e->shape[0] == shape[0]);
         for (int64_t r0 = 0; r0 < shape[0]; r0++)
             for (int64_t r1 = r0 + 1; r1 <= shape[0]; r1++)
                 for (int64_t c0 = 0; c0 < shape[1]; c0++)
                     for (int64_t c1 = c0 + 1; c1 <= shape[1]; c1++)
-                        check_box(look.source, k, 3, r0, r1 - r0, c0, c1 - c0);
+                        check_box(probe.source, k, 3, r0, r1 - r0, c0, c1 - c0);
     }
-    assert_null(look.source->find(look.source, "master/none"));
-    sheaf_look_close(&look);
-    CHECK_OK(sheaf_look_open(&look, folder, false));
-    assert_int_equal(look.kind, SHEAF_WEIGHTS_RUN);
-    sheaf_look_close(&look);
+    assert_null(probe.source->find(probe.source, "master/none"));
+    sheaf_probe_close(&probe);
+    CHECK_OK(sheaf_probe_open(&probe, folder, false));
+    assert_int_equal(probe.kind, SHEAF_WEIGHTS_RUN);
+    sheaf_probe_close(&probe);
     free(dir);
 }
 

@@ -196,18 +196,18 @@ static sheaf_status *make_all(maker *m, sheaf_weights_init_report *report,
     report->tensors = m->count;
     report->dtype = m->dtype;
     report->bytes = report->parameters * (int64_t)sheaf_dtype_bytes(m->dtype);
-    TRY(st, sheaf__copy_all(&(sheaf_copying){ .source = &m->over.source,
-                                              .entry = m->over.own,
-                                              .count = m->count,
-                                              .put = sheaf__copy_to_folder,
-                                              .context = m->folder,
-                                              .threads = o->threads,
-                                              .stop = sheaf__control_stop(o->control),
-                                              .command = "init",
-                                              .events = o->events,
-                                              .done = &done,
-                                              .total = report->bytes,
-                                              .what = "bytes made" }));
+    TRY(st, sheaf__copy_all(&(sheaf_copy_job){ .source = &m->over.source,
+                                               .entry = m->over.own,
+                                               .count = m->count,
+                                               .put = sheaf__copy_to_folder,
+                                               .context = m->folder,
+                                               .threads = o->threads,
+                                               .stop = sheaf__control_stop(o->control),
+                                               .command = "init",
+                                               .events = o->events,
+                                               .done = &done,
+                                               .total = report->bytes,
+                                               .what = "bytes made" }));
     return st;
 }
 

@@ -8,7 +8,7 @@
 #include "base/base.h"
 #include "base/control.h"
 #include "base/file.h"
-#include "checkpoint/store/look.h"
+#include "checkpoint/store/probe.h"
 #include "checkpoint/store/store.h"
 #include "checkpoint/store/stream.h"
 #include "catalog/boxes.h"
@@ -49,7 +49,7 @@ typedef struct verifier {
     int64_t ntasks, capacity;
     counts *seen;   /* of each tensor */
     int64_t *first; /* of each tensor: its first piece in `zeros`; behind them their number */
-    _Atomic unsigned char *zeros; /* of each piece, as sheaf__look_for_numbers() has it */
+    _Atomic unsigned char *zeros; /* of each piece, as sheaf__find_nonzero() has it */
     char **buffer;                /* [threads] CHUNK each */
     sheaf_status **st;            /* [ntasks] what a task met; reported in order */
     sheaf_checkpoint *own;        /* of sheaf's own dialect */
@@ -198,7 +198,7 @@ static int by_place(const void *a, const void *b)
 static void look_at(verifier *v, const task *t, const void *data, size_t bytes, sheaf_dtype dtype)
 {
     count_special(&v->seen[t->tensor], data, bytes, dtype);
-    sheaf__look_for_numbers(&v->zeros[v->first[t->tensor] + t->piece], data, bytes);
+    sheaf__find_nonzero(&v->zeros[v->first[t->tensor] + t->piece], data, bytes);
 }
 
 static sheaf_status *read_piece(verifier *v, const task *t, char *buffer)
@@ -461,7 +461,7 @@ sheaf_status *sheaf_verify(sheaf_verify_report *report, const char *path,
         return st;
     if (report->catalog->dialect->adapter && (st = sheaf__verify_adapter(report->catalog)) != NULL)
         return st;
-    st = sheaf__catalog_rank_notes(&report->untold, report->catalog);
+    st = sheaf__catalog_rank_notes(&report->ranks_unknown, report->catalog);
     return st != NULL || options->quick ? st
                                         : sheaf_verify_catalog(report, report->catalog, options);
 }

@@ -7,7 +7,7 @@
 
 #include <stdatomic.h>
 
-#include "checkpoint/store/look.h"
+#include "checkpoint/store/probe.h"
 #include "dialects/common/dialects.h"
 #include "lora/adapter.h"
 #include "sheaf/checkpoint.h"
@@ -19,7 +19,7 @@ typedef struct sheaf_verify_report {
     int64_t of[SHEAF_DTYPE_COUNT];    /* weights and buffers by dtype */
     int64_t read;                     /* bytes that were read */
     bool full;
-    bool untold; /* notes say what of the parts cannot be told from files */
+    bool ranks_unknown; /* notes say what of the parts cannot be told from files */
 } sheaf_verify_report;
 
 /* sheaf_verify - everything about the checkpoint at `path`; release the report in any case. Errors:
@@ -46,11 +46,11 @@ sheaf_status *sheaf__verify_adapter(sheaf_catalog *catalog);
 sheaf_status *sheaf__verify_alone(sheaf_catalog *catalog, const sheaf_lora_options *options);
 
 /* Weights that are zero are what a download leaves that made room and did not fill it. */
-enum { SHEAF__NOT_READ, SHEAF__ALL_ZERO, SHEAF__HAS_NUMBERS };
+enum { SHEAF__NOT_READ, SHEAF__ALL_ZERO, SHEAF__HAS_NONZERO };
 
-/* sheaf__look_for_numbers - *seen becomes SHEAF__HAS_NUMBERS where a byte of `data` is not zero,
+/* sheaf__find_nonzero - *seen becomes SHEAF__HAS_NONZERO where a byte of `data` is not zero,
  * else SHEAF__ALL_ZERO unless it has numbers already. */
-void sheaf__look_for_numbers(_Atomic unsigned char *seen, const void *data, size_t bytes);
+void sheaf__find_nonzero(_Atomic unsigned char *seen, const void *data, size_t bytes);
 
 /* sheaf__verify_zeros - findings "zeros" for a catalog that was read; seen[first[t] + k] is of
  * piece k of tensor t. */

@@ -10,13 +10,13 @@
 #include "catalog/private.h"
 #include "dialects/common/vocabulary.h"
 
-void sheaf__look_for_numbers(_Atomic unsigned char *seen, const void *data, size_t bytes)
+void sheaf__find_nonzero(_Atomic unsigned char *seen, const void *data, size_t bytes)
 {
     const char *at = data;
-    if (bytes == 0 || atomic_load(seen) == SHEAF__HAS_NUMBERS)
+    if (bytes == 0 || atomic_load(seen) == SHEAF__HAS_NONZERO)
         return;
     if (at[0] != 0 || memcmp(at, at + 1, bytes - 1) != 0)
-        atomic_store(seen, SHEAF__HAS_NUMBERS);
+        atomic_store(seen, SHEAF__HAS_NONZERO);
     else {
         unsigned char not_read = SHEAF__NOT_READ;
         atomic_compare_exchange_strong(seen, &not_read, SHEAF__ALL_ZERO);
@@ -130,8 +130,8 @@ static sheaf_status *tell_end(sheaf_catalog *c, const place *p)
     for (row = rows - 1; st == NULL && row >= rows / 2; row--) {
         _Atomic unsigned char is = SHEAF__NOT_READ;
         st = sheaf__piece_read(&got, c, t, &t->piece[0], row, 1, 0, cols, data);
-        sheaf__look_for_numbers(&is, data, (size_t)bytes);
-        if (is == SHEAF__HAS_NUMBERS)
+        sheaf__find_nonzero(&is, data, (size_t)bytes);
+        if (is == SHEAF__HAS_NONZERO)
             break;
     }
     free(data);
@@ -153,7 +153,7 @@ sheaf_status *sheaf__verify_zeros(sheaf_catalog *c, const _Atomic unsigned char 
         bool any = false, all = true;
         for (int64_t k = 0; k < t->npieces; k++) {
             const unsigned char is = atomic_load(&seen[first[i] + k]);
-            any = any || is == SHEAF__HAS_NUMBERS;
+            any = any || is == SHEAF__HAS_NONZERO;
             all = all && is == SHEAF__ALL_ZERO;
             if (is != SHEAF__NOT_READ && t->kind == SHEAF_WEIGHT)
                 p[n++] = (place){ t, t->piece[k].file, t->piece[k].offset, is == SHEAF__ALL_ZERO };

@@ -16,7 +16,7 @@
 #include "library/train_settings.h"
 #include "comm/watch/watch.h"
 #include "plan/plan.h"
-#include "train/spent.h"
+#include "train/usage.h"
 
 const char cmd_train_usage[] =
     "usage: sheaf train MODEL DATA -o OUT --steps N | --epochs X [FLAG...]\n"
@@ -27,7 +27,7 @@ const char cmd_train_usage[] =
 
 /* Where one rank sent to and received from: bytes, and bytes a second of the time that it
  * exchanged, all its peers together. */
-static json_t *peers_json(const sheaf__spent_all *one, int ranks, int me)
+static json_t *peers_json(const sheaf__usage_total *one, int ranks, int me)
 {
     json_t *list = json_array();
     for (int p = 0; p < ranks; p++)
@@ -41,7 +41,7 @@ static json_t *peers_json(const sheaf__spent_all *one, int ranks, int me)
     return list;
 }
 
-static json_t *rank_json(const sheaf__spent_all *one, int ranks, int me)
+static json_t *rank_json(const sheaf__usage_total *one, int ranks, int me)
 {
     json_t *memory = json_object(), *exchange = json_object();
     for (int k = 0; k < SHEAF_MEM_KINDS; k++)
@@ -72,7 +72,7 @@ static void add_ranks(json_t *to, const sheaf_train_result *r)
         json_array_append_new(list, rank_json(&r->rank[i], r->ranks, i));
     json_object_set_new(to, "ranks", list);
     if (r->ranks > 1)
-        json_object_set_new(to, "slowest", json_integer(sheaf__spent_slowest(r->rank, r->ranks)));
+        json_object_set_new(to, "slowest", json_integer(sheaf__usage_slowest(r->rank, r->ranks)));
 }
 
 static void print_spent(const cli *cli, const sheaf_train_result *r)
@@ -81,14 +81,14 @@ static void print_spent(const cli *cli, const sheaf_train_result *r)
     sheaf__print(cli->out, "of a step in ms:  compute      wait  exchange      read  MiB sent;  of "
                            "the run:  saving s  MiB at most\n");
     for (int i = 0; i < r->ranks; i++) {
-        const sheaf__spent_all *one = &r->rank[i];
+        const sheaf__usage_total *one = &r->rank[i];
         const double steps = (double)one->steps, ms = 1e3 / steps;
         sheaf__print(cli->out, "  rank %-10d%8.2f%10.2f%10.2f%10.2f%10.3f%23.2f%13.1f\n", i,
                      one->sum.compute * ms, one->sum.wait * ms, one->sum.exchange * ms,
                      one->sum.read * ms, (double)one->sum.sent / 1048576 / steps, one->sum.save,
                      (double)one->sum.memory / 1048576);
     }
-    sheaf__spent_why(&why, r->rank, r->ranks);
+    sheaf__usage_why(&why, r->rank, r->ranks);
     if (why.at != NULL)
         sheaf__print(cli->out, "%s\n", why.at);
     sheaf__text_release(&why);

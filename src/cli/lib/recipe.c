@@ -106,7 +106,7 @@ sheaf_status *cli_recipe_read(cli *cli, const cli_option *options, const char *n
         free(path);
         return sheaf_in(st, "--recipe");
     }
-    st = sheaf__settings_take(&cli->settings, options, text, path);
+    st = sheaf__settings_read(&cli->settings, options, text, path);
     if (st != NULL)
         cli_yaml_translate(st, path);
     free(path);

@@ -571,9 +571,9 @@ static void test_harm__states_of_a_universal_checkpoint_that_are_no_values_are_n
         put(dir, "global_step3_universal");
         snprintf(dir, sizeof dir, "%s/uni%d", scratch.dir, swapped);
         sheaf_catalog *c = read_made(&sheaf__dialect_deepspeed, dir, NULL);
-        bool untold = false;
-        CHECK_OK(sheaf__catalog_rank_notes(&untold, c));
-        assert_true(untold);
+        bool ranks_unknown = false;
+        CHECK_OK(sheaf__catalog_rank_notes(&ranks_unknown, c));
+        assert_true(ranks_unknown);
         CHECK_FINDING(c, SHEAF_NOTE, "inferred", "files of one shape that were swapped");
         if (swapped == 3)
             CHECK_SOUND(c);

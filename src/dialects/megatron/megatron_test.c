@@ -804,9 +804,9 @@ static void test_harm__processes_tell_copies_and_stages(void **state)
 {
     made_model *m = made_llama(37, 12, 24, 4, 12, 4, 4, true);
     const how told = { 2, 4, 1, false, false, 38, 7, 7, true, 3, 0 },
-              untold = { 2, 4, 1, false, false, 38, 7, 7, true, 3, -1 };
+              ranks_unknown = { 2, 4, 1, false, false, 38, 7, 7, true, 3, -1 };
     for (int harm = 0; harm < 6; harm++) {
-        const how *h = harm >= 3 ? &untold : &told;
+        const how *h = harm >= 3 ? &ranks_unknown : &told;
         const char *dir = made_folder(m, h);
         char a[700], b[700];
         part_path(a, dir, h, 1, 1);

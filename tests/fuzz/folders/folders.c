@@ -24,7 +24,7 @@
 #include "base/file.h"
 #include "base/random.h"
 #include "checkpoint/convert/convert.h"
-#include "checkpoint/store/look.h"
+#include "checkpoint/store/probe.h"
 #include "checkpoint/tools/verify.h"
 #include "dialects/hf/hf.h"
 #include "dialects/open.h"
@@ -96,7 +96,7 @@ static sheaf_status *digest_source(uint64_t *out, sheaf_source *s)
     for (int64_t i = 0; st == NULL && i < s->count(s); i++) {
         const sheaf_source_entry *e = s->entry(s, i);
         int64_t rows, cols;
-        sheaf__look_view(&rows, &cols, e);
+        sheaf__entry_view(&rows, &cols, e);
         const size_t bytes = (size_t)(rows * cols) * sheaf_dtype_bytes(e->dtype);
         char *data = malloc(bytes + 1);
         if (data == NULL)
@@ -112,7 +112,7 @@ static sheaf_status *digest_source(uint64_t *out, sheaf_source *s)
 
 /* ---- what is called sound ---- */
 
-static sheaf_status *check_model(sheaf_look *look)
+static sheaf_status *check_model(sheaf_probe *look)
 {
     char *text = NULL;
     size_t size;
@@ -150,15 +150,15 @@ static sheaf_status *check_adapter(const char *path)
 /* *held: the config was held against the tensors. */
 static sheaf_status *load(uint64_t *tensors, const char *path, bool adapter, bool held)
 {
-    sheaf_look look = { 0 };
-    sheaf_status *st = sheaf_look_open(&look, path, false);
+    sheaf_probe look = { 0 };
+    sheaf_status *st = sheaf_probe_open(&look, path, false);
     if (st == NULL && adapter)
         st = check_adapter(path);
     if (st == NULL && held)
         st = check_model(&look);
     if (st == NULL && look.source != NULL)
         st = digest_source(tensors, look.source);
-    sheaf_look_close(&look);
+    sheaf_probe_close(&look);
     return st;
 }
 
@@ -274,9 +274,9 @@ static void give_time(int seconds)
 
 static void look_at(const world *w)
 {
-    sheaf_look look = { 0 };
-    sheaf_status_free(sheaf_look_open(&look, w->path, false));
-    sheaf_look_close(&look);
+    sheaf_probe look = { 0 };
+    sheaf_status_free(sheaf_probe_open(&look, w->path, false));
+    sheaf_probe_close(&look);
 }
 
 static void check_folder(const world *w, const seed *s, bool consistent, const char *scratch)

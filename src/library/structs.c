@@ -1,17 +1,17 @@
-/* take.c - see take.h, and sheaf/version.h. */
-#include "library/take.h"
+/* structs.c - see structs.h, and sheaf/version.h. */
+#include "library/structs.h"
 
 #include "base/base.h"
 #include "sheaf/version.h"
 
-sheaf_status *sheaf__take_options(void *to, size_t known, const void *from, const char *what)
+sheaf_status *sheaf__struct_read(void *to, size_t known, const void *from, const char *what)
 {
     size_t size;
     memset(to, 0, known);
     if (from == NULL)
         return NULL;
     memcpy(&size, from, sizeof size);
-    sheaf_status *st = sheaf__take_report(from, what);
+    sheaf_status *st = sheaf__struct_check(from, what);
     if (st != NULL)
         return st;
     for (size_t i = known; i < size; i++)
@@ -25,7 +25,7 @@ sheaf_status *sheaf__take_options(void *to, size_t known, const void *from, cons
     return NULL;
 }
 
-sheaf_status *sheaf__take_report(const void *to, const char *what)
+sheaf_status *sheaf__struct_check(const void *to, const char *what)
 {
     size_t size = sizeof size + 1;
     if (to != NULL)
@@ -38,7 +38,7 @@ sheaf_status *sheaf__take_report(const void *to, const char *what)
                           "SHEAF_INIT(&it) before it is filled");
 }
 
-void sheaf__give_report(void *to, const void *from, size_t known)
+void sheaf__struct_fill(void *to, const void *from, size_t known)
 {
     size_t size;
     if (to == NULL)
@@ -49,7 +49,7 @@ void sheaf__give_report(void *to, const void *from, size_t known)
            (size < known ? size : known) - sizeof size);
 }
 
-sheaf_status *sheaf__take_type(const char *what, sheaf_dtype dtype)
+sheaf_status *sheaf__check_dtype(const char *what, sheaf_dtype dtype)
 {
     if (dtype == SHEAF_BOOL || dtype == SHEAF_F32 || dtype == SHEAF_BF16 || dtype == SHEAF_F16)
         return NULL;
@@ -58,7 +58,7 @@ sheaf_status *sheaf__take_type(const char *what, sheaf_dtype dtype)
         "%d", (int)dtype);
 }
 
-sheaf_status *sheaf__take_count(const char *what, const char *field, int64_t value, int64_t most)
+sheaf_status *sheaf__check_count(const char *what, const char *field, int64_t value, int64_t most)
 {
     if (value >= 0 && value <= most)
         return NULL;

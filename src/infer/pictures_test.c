@@ -1,4 +1,4 @@
-/* shown_test.c - prompts and dialogues whose pictures stand in the conversation: places, pieces,
+/* pictures_test.c - prompts and dialogues whose pictures stand in the conversation: places, pieces,
  * pixels, and the same from a file. */
 #include "tests/check.h"
 #include "tests/files.h"
@@ -57,10 +57,10 @@ static void check_prompt(const sheaf__prompt *p, const char *want)
 static void test_prompts__a_question_about_several_pictures(void **state)
 {
     sheaf_config c = config_of("minicpmv");
-    sheaf__wording w;
+    sheaf__codec w;
     sheaf__prompts p;
     put_pictures();
-    CHECK_OK(sheaf__wording_open(&w, &c, &(sheaf__wording_options){ 0 }));
+    CHECK_OK(sheaf__codec_open(&w, &c, &(sheaf__codec_options){ 0 }));
     const char *const images[] = { at("a.png"), at("b.png") };
     CHECK_OK(sheaf__prompts_read(
         &p, &w, &(sheaf_prompts_options){ .text = "Q", .images = images, .nimages = 2 }, NULL));
@@ -92,7 +92,7 @@ static void test_prompts__a_question_about_several_pictures(void **state)
                     NULL),
                 SHEAF_E_DATA, "1 of 2 that do not");
     sheaf__prompts_release(&p);
-    sheaf__wording_close(&w);
+    sheaf__codec_close(&w);
     sheaf_config_release(&c);
 }
 
@@ -101,7 +101,7 @@ static void test_prompts__a_question_about_several_pictures(void **state)
 static void test_prompts__records_with_pictures(void **state)
 {
     sheaf_config c = config_of("minicpmv");
-    sheaf__wording w;
+    sheaf__codec w;
     sheaf__prompts p;
     put_pictures();
     put(at("asked.jsonl"),
@@ -114,7 +114,7 @@ static void test_prompts__records_with_pictures(void **state)
         "{\"instruction\": \"I\", \"history\": [[\"q\", \"r\"]], \"image\": \"a.png\"}\n"
         "{\"prompt\": [{\"role\": \"user\", \"content\": \"Q\"}], \"completion\": [{\"role\": "
         "\"assistant\", \"content\": \"B\"}], \"image\": \"a.png\"}\n");
-    CHECK_OK(sheaf__wording_open(&w, &c, &(sheaf__wording_options){ 0 }));
+    CHECK_OK(sheaf__codec_open(&w, &c, &(sheaf__codec_options){ 0 }));
     char folder[512];
     snprintf(folder, sizeof folder, "%.*s", (int)(strlen(at("x")) - 2), at("x"));
     for (int i = 0; i < 2; i++) {
@@ -137,7 +137,7 @@ static void test_prompts__records_with_pictures(void **state)
         sheaf__prompts_release(&p);
     }
     unlink(at("asked.jsonl"));
-    sheaf__wording_close(&w);
+    sheaf__codec_close(&w);
     sheaf_config_release(&c);
 }
 
@@ -152,10 +152,10 @@ static void test_prompts__a_lost_picture_is_told(void **state)
           "line 1: field 'image' | no picture beside \"tokens\" | one | \"prompt\" or" },
     };
     sheaf_config c = config_of("minicpmv");
-    sheaf__wording w;
+    sheaf__codec w;
     sheaf__prompts p;
     put_pictures();
-    CHECK_OK(sheaf__wording_open(&w, &c, &(sheaf__wording_options){ 0 }));
+    CHECK_OK(sheaf__codec_open(&w, &c, &(sheaf__codec_options){ 0 }));
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         put(at("asked.jsonl"), cases[i].text);
         CHECK_FAILS(sheaf__prompts_read(
@@ -164,7 +164,7 @@ static void test_prompts__a_lost_picture_is_told(void **state)
         sheaf__prompts_release(&p);
     }
     unlink(at("asked.jsonl"));
-    sheaf__wording_close(&w);
+    sheaf__codec_close(&w);
     sheaf_config_release(&c);
 }
 
@@ -211,19 +211,19 @@ static void test_prompts__fields_that_are_not_read_are_told(void **state)
     put_pictures();
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         sheaf_config c = config_of(cases[i].family);
-        sheaf__wording w;
+        sheaf__codec w;
         sheaf__prompts p;
         char told[200] = "";
         const sheaf_events events = { keep_warning, told };
         put(at("asked.jsonl"), cases[i].text);
-        CHECK_OK(sheaf__wording_open(&w, &c, &(sheaf__wording_options){ 0 }));
+        CHECK_OK(sheaf__codec_open(&w, &c, &(sheaf__codec_options){ 0 }));
         CHECK_OK(sheaf__prompts_read(
             &p, &w, &(sheaf_prompts_options){ .data = at("asked.jsonl"), .events = &events },
             NULL));
         if (cases[i].want[0] == '\0' ? told[0] != '\0' : strstr(told, cases[i].want) == NULL)
             fail_msg("case %zu: '%s'", i, told);
         sheaf__prompts_release(&p);
-        sheaf__wording_close(&w);
+        sheaf__codec_close(&w);
         sheaf_config_release(&c);
     }
     unlink(at("asked.jsonl"));
@@ -233,21 +233,21 @@ static void test_prompts__fields_that_are_not_read_are_told(void **state)
 static void test_prompts__complaints_count_one_file(void **state)
 {
     sheaf_config c = config_of("minicpmv");
-    sheaf__wording w;
+    sheaf__codec w;
     sheaf__prompts p;
     char folder[512];
     snprintf(folder, sizeof folder, "%s", at("files"));
     assert_int_equal(mkdir(folder, 0700), 0);
     put(at("files/a.jsonl"), "\"a\"\n\"b\"\n\"c\"\n");
     put(at("files/b.jsonl"), "\"a\"\n7\n8\n");
-    CHECK_OK(sheaf__wording_open(&w, &c, &(sheaf__wording_options){ 0 }));
+    CHECK_OK(sheaf__codec_open(&w, &c, &(sheaf__codec_options){ 0 }));
     CHECK_FAILS(sheaf__prompts_read(&p, &w, &(sheaf_prompts_options){ .data = folder }, NULL),
                 SHEAF_E_DATA, "b.jsonl: 2 of 3 records are bad");
     sheaf__prompts_release(&p);
     unlink(at("files/a.jsonl"));
     unlink(at("files/b.jsonl"));
     rmdir(folder);
-    sheaf__wording_close(&w);
+    sheaf__codec_close(&w);
     sheaf_config_release(&c);
 }
 
@@ -267,20 +267,20 @@ static void check_question(const sheaf__dialogue *d, const char *query, const ch
 static void test_dialogue__pictures_join_the_conversation(void **state)
 {
     sheaf_config c = config_of("minicpmv");
-    sheaf__wording w;
-    sheaf__dialogue d = { .wording = &w }, again = { .wording = &w };
+    sheaf__codec w;
+    sheaf__dialogue d = { .codec = &w }, again = { .codec = &w };
     put_pictures();
-    CHECK_OK(sheaf__wording_open(&w, &c, &(sheaf__wording_options){ 0 }));
-    CHECK_OK(sheaf__dialogue_look(&d, at("a.png"), 1));
+    CHECK_OK(sheaf__codec_open(&w, &c, &(sheaf__codec_options){ 0 }));
+    CHECK_OK(sheaf__dialogue_picture(&d, at("a.png"), 1));
     check_question(&d, "Q", "{256}<用户>" NUMBER(0) WHOLE "\nQ<AI>", 1);
-    CHECK_OK(sheaf__dialogue_keep(&d, "Q", "A"));
+    CHECK_OK(sheaf__dialogue_add_turn(&d, "Q", "A"));
     check_question(&d, "R", "{256}<用户>" NUMBER(0) WHOLE "\nQ<AI>A<用户>R<AI>", 1);
-    CHECK_OK(sheaf__dialogue_look(&d, at("b.png"), 2));
-    CHECK_FAILS(sheaf__dialogue_look(&d, at("none.png"), 3), SHEAF_E_IO, "none.png");
+    CHECK_OK(sheaf__dialogue_picture(&d, at("b.png"), 2));
+    CHECK_FAILS(sheaf__dialogue_picture(&d, at("none.png"), 3), SHEAF_E_IO, "none.png");
     static const char both[] =
         "{256}<用户>" NUMBER(0) WHOLE "\nQ<AI>A<用户>in " NUMBER(1) WHOLE SLICE "\n" SLICE "?<AI>";
     check_question(&d, "in <image>?", both, 4);
-    CHECK_OK(sheaf__dialogue_keep(&d, "in <image>?", "B"));
+    CHECK_OK(sheaf__dialogue_add_turn(&d, "in <image>?", "B"));
     unlink(at("talk.json"));
     CHECK_OK(sheaf__dialogue_save(&d, at("talk.json")));
     CHECK_OK(sheaf__dialogue_load(&again, at("talk.json"), 4));
@@ -300,23 +300,22 @@ static void test_dialogue__pictures_join_the_conversation(void **state)
         &d, "Q", "{256}<用户>" NUMBER(0) WHOLE "\n" NUMBER(1) WHOLE SLICE "\n" SLICE "\nQ<AI>", 4);
     sheaf__dialogue_release(&d);
     sheaf__dialogue_release(&again);
-    sheaf__wording_close(&w);
+    sheaf__codec_close(&w);
     sheaf_config_release(&c);
 }
 
 /* An empty dialogue with a model of `family`. */
-static void open_dialogue(sheaf__dialogue *d, sheaf__wording *w, sheaf_config *c,
-                          const char *family)
+static void open_dialogue(sheaf__dialogue *d, sheaf__codec *w, sheaf_config *c, const char *family)
 {
     *c = config_of(family);
-    *d = (sheaf__dialogue){ .wording = w };
-    CHECK_OK(sheaf__wording_open(w, c, &(sheaf__wording_options){ 0 }));
+    *d = (sheaf__dialogue){ .codec = w };
+    CHECK_OK(sheaf__codec_open(w, c, &(sheaf__codec_options){ 0 }));
 }
 
-static void close_dialogue(sheaf__dialogue *d, sheaf__wording *w, sheaf_config *c)
+static void close_dialogue(sheaf__dialogue *d, sheaf__codec *w, sheaf_config *c)
 {
     sheaf__dialogue_release(d);
-    sheaf__wording_close(w);
+    sheaf__codec_close(w);
     sheaf_config_release(c);
 }
 
@@ -324,7 +323,7 @@ static void close_dialogue(sheaf__dialogue *d, sheaf__wording *w, sheaf_config *
 static void test_dialogue__a_file_that_names_no_place(void **state)
 {
     sheaf_config c;
-    sheaf__wording w;
+    sheaf__codec w;
     sheaf__dialogue d;
     put_pictures();
     FILE *f = fopen(at("one.json"), "w");
@@ -387,11 +386,11 @@ static void test_dialogue__every_form_of_pictures_is_loaded(void **state)
           "{\"messages\": [" ASKED("Q") SAID("A") "]}\n", "{256}<用户>Q<AI>A<用户>R<AI>", 0 },
     };
     sheaf_config c = config_of("minicpmv");
-    sheaf__wording w;
+    sheaf__codec w;
     put_pictures();
-    CHECK_OK(sheaf__wording_open(&w, &c, &(sheaf__wording_options){ 0 }));
+    CHECK_OK(sheaf__codec_open(&w, &c, &(sheaf__codec_options){ 0 }));
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-        sheaf__dialogue d = { .wording = &w };
+        sheaf__dialogue d = { .codec = &w };
         put(at("form.json"), rows[i].record);
         CHECK_OK(sheaf__dialogue_load(&d, at("form.json"), 1));
         check_question(&d, "R", rows[i].prompt, rows[i].pieces);
@@ -403,7 +402,7 @@ static void test_dialogue__every_form_of_pictures_is_loaded(void **state)
         check_question(&d, "R", rows[i].prompt, rows[i].pieces);
         sheaf__dialogue_release(&d);
     }
-    sheaf__wording_close(&w);
+    sheaf__codec_close(&w);
     sheaf_config_release(&c);
 }
 
@@ -418,13 +417,13 @@ static void test_dialogue__is_loaded_from_anywhere(void **state)
     CHECK_OK(sheaf__make_dirs(at("talks")));
     for (int i = 0; i < 2; i++) {
         sheaf_config c = config_of(families[i]);
-        sheaf__wording w;
-        CHECK_OK(sheaf__wording_open(
-            &w, &c, &(sheaf__wording_options){ .version = i == 0 ? NULL : "chat" }));
-        sheaf__dialogue d = { .wording = &w };
+        sheaf__codec w;
+        CHECK_OK(sheaf__codec_open(&w, &c,
+                                   &(sheaf__codec_options){ .version = i == 0 ? NULL : "chat" }));
+        sheaf__dialogue d = { .codec = &w };
         assert_int_equal(chdir(at(".")), 0);
-        CHECK_OK(sheaf__dialogue_look(&d, "a.png", 1));
-        CHECK_OK(sheaf__dialogue_keep(&d, "Q", "A"));
+        CHECK_OK(sheaf__dialogue_picture(&d, "a.png", 1));
+        CHECK_OK(sheaf__dialogue_add_turn(&d, "Q", "A"));
         unlink("talks/t.json");
         CHECK_OK(sheaf__dialogue_save(&d, "talks/t.json"));
         char *text = content("talks/t.json");
@@ -440,7 +439,7 @@ static void test_dialogue__is_loaded_from_anywhere(void **state)
         CHECK_OK(sheaf__dialogue_save(&d, at("t.json")));
         CHECK_OK(sheaf__dialogue_load(&d, at("t.json"), 5));
         sheaf__dialogue_release(&d);
-        sheaf__wording_close(&w);
+        sheaf__codec_close(&w);
         sheaf_config_release(&c);
     }
     assert_int_equal(chdir(here), 0);
@@ -451,13 +450,13 @@ static void test_dialogue__is_loaded_from_anywhere(void **state)
 static void test_dialogue__pictures_that_wait_are_not_saved(void **state)
 {
     sheaf_config c;
-    sheaf__wording w;
+    sheaf__codec w;
     sheaf__dialogue d;
     put_pictures();
     open_dialogue(&d, &w, &c, "omnilmm");
-    CHECK_OK(sheaf__dialogue_look(&d, at("a.png"), 1));
-    CHECK_OK(sheaf__dialogue_keep(&d, "Q", "A"));
-    CHECK_OK(sheaf__dialogue_look(&d, at("b.png"), 2));
+    CHECK_OK(sheaf__dialogue_picture(&d, at("a.png"), 1));
+    CHECK_OK(sheaf__dialogue_add_turn(&d, "Q", "A"));
+    CHECK_OK(sheaf__dialogue_picture(&d, at("b.png"), 2));
     unlink(at("wait.json"));
     CHECK_OK(sheaf__dialogue_save(&d, at("wait.json")));
     assert_int_equal(d.pieces, 2);
@@ -470,7 +469,7 @@ static void test_dialogue__pictures_that_wait_are_not_saved(void **state)
 static void test_dialogue__a_field_of_the_file_is_not_kept(void **state)
 {
     sheaf_config c;
-    sheaf__wording w;
+    sheaf__codec w;
     sheaf__dialogue d;
     sheaf__prompt p;
     void *block = NULL;
@@ -487,7 +486,7 @@ static void test_dialogue__one_picture_is_refused_by_its_field(void **state)
 {
     static const char *const fields[] = { "image", "images" };
     sheaf_config c;
-    sheaf__wording w;
+    sheaf__codec w;
     sheaf__dialogue d;
     sheaf__prompts p;
     put_pictures();
@@ -537,11 +536,11 @@ static void test_dialogue__says_where_pictures_do_not_stand(void **state)
           "bad.json: field 'images' | either" },
     };
     sheaf_config c;
-    sheaf__wording w;
+    sheaf__codec w;
     sheaf__dialogue d;
     put_pictures();
     open_dialogue(&d, &w, &c, "minicpmv");
-    CHECK_OK(sheaf__dialogue_keep(&d, "Q", "A"));
+    CHECK_OK(sheaf__dialogue_add_turn(&d, "Q", "A"));
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         put(at("bad.json"), rows[i].record);
         CHECK_FAILS(sheaf__dialogue_load(&d, at("bad.json"), 1), SHEAF_E_DATA, rows[i].says);
@@ -553,25 +552,25 @@ static void test_dialogue__says_where_pictures_do_not_stand(void **state)
 static void test_dialogue__pictures_are_taken_back(void **state)
 {
     sheaf_config c;
-    sheaf__wording w;
+    sheaf__codec w;
     sheaf__dialogue d;
     sheaf__prompt p;
     void *block = NULL;
     put_pictures();
     open_dialogue(&d, &w, &c, "minicpmv");
-    CHECK_FAILS(sheaf__dialogue_look(&d, NULL, 1), SHEAF_E_ARG, "that no question has shown");
-    CHECK_OK(sheaf__dialogue_look(&d, at("a.png"), 2));
-    CHECK_OK(sheaf__dialogue_look(&d, NULL, 3));
+    CHECK_FAILS(sheaf__dialogue_picture(&d, NULL, 1), SHEAF_E_ARG, "that no question has shown");
+    CHECK_OK(sheaf__dialogue_picture(&d, at("a.png"), 2));
+    CHECK_OK(sheaf__dialogue_picture(&d, NULL, 3));
     check_question(&d, "Q", "{256}<用户>Q<AI>", 0);
-    CHECK_OK(sheaf__dialogue_look(&d, at("b.png"), 4));
-    CHECK_OK(sheaf__dialogue_keep(&d, "Q", "A"));
-    CHECK_OK(sheaf__dialogue_look(&d, at("a.png"), 5));
-    CHECK_OK(sheaf__dialogue_look(&d, at("a.png"), 6));
-    CHECK_OK(sheaf__dialogue_look(&d, NULL, 7));
+    CHECK_OK(sheaf__dialogue_picture(&d, at("b.png"), 4));
+    CHECK_OK(sheaf__dialogue_add_turn(&d, "Q", "A"));
+    CHECK_OK(sheaf__dialogue_picture(&d, at("a.png"), 5));
+    CHECK_OK(sheaf__dialogue_picture(&d, at("a.png"), 6));
+    CHECK_OK(sheaf__dialogue_picture(&d, NULL, 7));
     static const char want[] = "{256}<用户>" NUMBER(0) WHOLE SLICE "\n" SLICE "\nQ<AI>A<用户>R<AI>";
     check_question(&d, "R", want, 3);
     assert_int_equal(d.look, 7);
-    CHECK_OK(sheaf__dialogue_look(&d, at("a.png"), 8));
+    CHECK_OK(sheaf__dialogue_picture(&d, at("a.png"), 8));
     static const char more[] =
         "{256}<用户>" NUMBER(0) WHOLE SLICE "\n" SLICE "\nQ<AI>A<用户>" NUMBER(1) WHOLE "\nR<AI>";
     check_question(&d, "R", more, 4);
@@ -585,7 +584,7 @@ static void test_dialogue__pictures_are_taken_back(void **state)
 static void test_dialogue__a_question_without_its_pictures(void **state)
 {
     sheaf_config c;
-    sheaf__wording w;
+    sheaf__codec w;
     sheaf__dialogue d;
     sheaf__prompt p;
     void *block = NULL;
@@ -594,8 +593,8 @@ static void test_dialogue__a_question_without_its_pictures(void **state)
     CHECK_FAILS(
         sheaf__dialogue_ask(&p, &block, &d, "<image>?"), SHEAF_E_DATA,
         "question | no '<image>', as no picture waits for a question | 1 of them | /image FILE");
-    CHECK_OK(sheaf__dialogue_look(&d, at("a.png"), 1));
-    CHECK_OK(sheaf__dialogue_look(&d, at("a.png"), 2));
+    CHECK_OK(sheaf__dialogue_picture(&d, at("a.png"), 1));
+    CHECK_OK(sheaf__dialogue_picture(&d, at("a.png"), 2));
     CHECK_FAILS(sheaf__dialogue_ask(&p, &block, &d, "<image>?"), SHEAF_E_DATA,
                 "waits for a question (2), or nowhere: then they stand in front | 1 of them");
     check_question(&d, "<image> <image>", "{256}<用户>" NUMBER(0) WHOLE " " NUMBER(1) WHOLE "<AI>",

@@ -1,5 +1,5 @@
-/* spent.c - see spent.h. */
-#include "train/spent.h"
+/* usage.c - see usage.h. */
+#include "train/usage.h"
 
 #include <unistd.h>
 
@@ -48,14 +48,14 @@ static uint64_t process_bytes(void)
     return resident * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
-void sheaf__spent_begin(sheaf__spent *s)
+void sheaf__usage_begin(sheaf__usage *s)
 {
     s->then = exchanged(s->grid);
     s->reading = sheaf__stepper_reading(s->rank->stepper);
     s->began = sheaf__seconds();
 }
 
-void sheaf__spent_end(sheaf_event_rank *one, sheaf__spent *s)
+void sheaf__usage_end(sheaf_event_rank *one, sheaf__usage *s)
 {
     const double seconds = sheaf__seconds() - s->began;
     const sheaf__count now = exchanged(s->grid), of = sheaf__count_since(&now, &s->then);
@@ -83,14 +83,14 @@ void sheaf__spent_end(sheaf_event_rank *one, sheaf__spent *s)
     sum->process = one->process > sum->process ? one->process : sum->process;
 }
 
-sheaf_status *sheaf__spent_share(sheaf_event_rank *list, const sheaf__grid *grid)
+sheaf_status *sheaf__usage_share(sheaf_event_rank *list, const sheaf__grid *grid)
 {
     return sheaf_comm_ranks(grid->all) == 1 ? NULL
                                             : sheaf__all_gather(grid->all, list, sizeof *list);
 }
 
 /* What is left over of the run: what was saved after the last step, memory, and bytes by rank. */
-static void finish(sheaf__spent *s)
+static void finish(sheaf__usage *s)
 {
     const sheaf__device *device = s->rank->device;
     circle of[2];
@@ -114,10 +114,10 @@ static void finish(sheaf__spent *s)
     }
 }
 
-sheaf_status *sheaf__spent_gather(sheaf__spent_all **out, sheaf__spent *s)
+sheaf_status *sheaf__usage_gather(sheaf__usage_total **out, sheaf__usage *s)
 {
     const int ranks = sheaf_comm_ranks(s->grid->all);
-    sheaf__spent_all *list = calloc((size_t)ranks, sizeof *list);
+    sheaf__usage_total *list = calloc((size_t)ranks, sizeof *list);
     sheaf_status *st =
         sheaf_comm_agree(s->grid->all, list == NULL ? sheaf__no_memory("what ranks spent") : NULL);
     if (st == NULL) {
@@ -134,17 +134,17 @@ sheaf_status *sheaf__spent_gather(sheaf__spent_all **out, sheaf__spent *s)
 }
 
 /* Seconds of a step. */
-static double busy(const sheaf__spent_all *one)
+static double busy(const sheaf__usage_total *one)
 {
     return one->steps == 0 ? 0 : (one->sum.compute + one->sum.read) / (double)one->steps;
 }
 
-static double waiting(const sheaf__spent_all *one)
+static double waiting(const sheaf__usage_total *one)
 {
     return one->steps == 0 ? 0 : one->sum.wait / (double)one->steps;
 }
 
-int sheaf__spent_slowest(const sheaf__spent_all *list, int ranks)
+int sheaf__usage_slowest(const sheaf__usage_total *list, int ranks)
 {
     int slowest = 0;
     for (int r = 1; r < ranks; r++)
@@ -153,10 +153,10 @@ int sheaf__spent_slowest(const sheaf__spent_all *list, int ranks)
     return slowest;
 }
 
-void sheaf__spent_why(sheaf_text *text, const sheaf__spent_all *list, int ranks)
+void sheaf__usage_why(sheaf_text *text, const sheaf__usage_total *list, int ranks)
 {
-    const int slowest = sheaf__spent_slowest(list, ranks);
-    const sheaf__spent_all *it = &list[slowest];
+    const int slowest = sheaf__usage_slowest(list, ranks);
+    const sheaf__usage_total *it = &list[slowest];
     double others = 0, wait = 0;
     for (int r = 0; r < ranks; r++)
         if (r != slowest) {

@@ -1,18 +1,18 @@
-/* wording_open.c - which tokenizer and which template a model's texts have: see wording.h. */
+/* codec_open.c - which tokenizer and which template a model's texts have: see codec.h. */
 #include "base/base.h"
 #include "base/file.h"
-#include "infer/wording.h"
+#include "infer/codec.h"
 #include "inputs/sentencepiece.h"
 #include "schema/family.h"
 
 /* Token ids go without the folder's own; one that is given is meant. */
-static bool goes_without(const sheaf__wording_options *o, const sheaf_status *st)
+static bool goes_without(const sheaf__codec_options *o, const sheaf_status *st)
 {
     return st != NULL && o->tokenizer == NULL && !o->strict &&
            sheaf_status_code(st) != SHEAF_E_MEMORY;
 }
 
-static void warn_unused(const sheaf__wording_options *o, sheaf_status *st)
+static void warn_unused(const sheaf__codec_options *o, sheaf_status *st)
 {
     const char *expected = sheaf_status_expected(st), *found = sheaf_status_found(st),
                *cure = sheaf_status_try(st);
@@ -23,7 +23,7 @@ static void warn_unused(const sheaf__wording_options *o, sheaf_status *st)
 }
 
 /* A sentencepiece model as CogVLM's program reads it, or the tokenizer of a model of text. */
-static sheaf_status *find_tokenizer(sheaf__wording *w, const sheaf__wording_options *o, bool text)
+static sheaf_status *find_tokenizer(sheaf__codec *w, const sheaf__codec_options *o, bool text)
 {
     const char *path = o->tokenizer;
     sheaf_status *st = NULL;
@@ -46,14 +46,14 @@ static sheaf_status *find_tokenizer(sheaf__wording *w, const sheaf__wording_opti
     return NULL;
 }
 
-static sheaf_status *take_date(sheaf__wording *w, const sheaf__wording_options *o)
+static sheaf_status *take_date(sheaf__codec *w, const sheaf__codec_options *o)
 {
     sheaf_status *st = sheaf__chat_template_set_date(w->chat, o->date);
     w->today = o->today && sheaf__chat_template_wants_date(w->chat);
     return st == NULL && w->today ? sheaf__chat_template_set_today(w->chat) : st;
 }
 
-sheaf_status *sheaf__wording_today(sheaf__wording *w)
+sheaf_status *sheaf__codec_set_today(sheaf__codec *w)
 {
     if (w->chat == NULL || !sheaf__chat_template_wants_date(w->chat))
         return NULL;
@@ -61,7 +61,7 @@ sheaf_status *sheaf__wording_today(sheaf__wording *w)
     return sheaf__chat_template_set_today(w->chat);
 }
 
-void sheaf__wording_note_date(const sheaf__wording *w, bool used, const sheaf_events *events)
+void sheaf__codec_note_date(const sheaf__codec *w, bool used, const sheaf_events *events)
 {
     if (used && w->chat != NULL && w->today)
         sheaf_note(events, "chat template %s writes a date: today's, %s (--date changes it)",
@@ -71,7 +71,7 @@ void sheaf__wording_note_date(const sheaf__wording *w, bool used, const sheaf_ev
 }
 
 /* The mark that ends an answer; a tokenizer that has no token for it spells it out. */
-static void find_end(sheaf__wording *w)
+static void find_end(sheaf__codec *w)
 {
     const char *end = sheaf__chat_template_stop(w->chat, w->stored.eos);
     w->end = end == NULL || w->tokenizer == NULL ? -1 : sheaf__tokenizer_find(w->tokenizer, end);
@@ -79,7 +79,7 @@ static void find_end(sheaf__wording *w)
 }
 
 /* How it is spoken with, once both are there. */
-static void find_speech(sheaf__wording *w)
+static void find_speech(sheaf__codec *w)
 {
     w->speech.tokenizer = w->tokenizer;
     w->speech.chat = w->chat;
@@ -92,7 +92,7 @@ static void find_speech(sheaf__wording *w)
 }
 
 /* Of a model of text: the template that is named, else the tokenizer's. */
-static sheaf_status *find_chat(sheaf__wording *w, const char *name, bool of_run)
+static sheaf_status *find_chat(sheaf__codec *w, const char *name, bool of_run)
 {
     sheaf_status *st = NULL;
     if (name != NULL && of_run)
@@ -115,7 +115,7 @@ static bool is_old_template(const char *name)
 
 /* Texts are laid out by a template that is named; the tokenizer's own is for conversations, and
  * where it is none that we know they say so. */
-static sheaf_status *open_text(sheaf__wording *w, const sheaf__wording_options *o)
+static sheaf_status *open_text(sheaf__codec *w, const sheaf__codec_options *o)
 {
     const char *name = o->version;
     sheaf_status *st = find_tokenizer(w, o, !w->config->byte_vocab);
@@ -132,7 +132,7 @@ static sheaf_status *open_text(sheaf__wording *w, const sheaf__wording_options *
 }
 
 /* The family's own template where none is named and the tokenizer stores none that is known. */
-static sheaf_status *own_chat(sheaf__wording *w, const sheaf__wording_options *o)
+static sheaf_status *own_chat(sheaf__codec *w, const sheaf__codec_options *o)
 {
     const sheaf__picture_form *form = &w->speech.form;
     sheaf_status *st =
@@ -147,7 +147,7 @@ static sheaf_status *own_chat(sheaf__wording *w, const sheaf__wording_options *o
 }
 
 /* Of a family whose pictures stand in conversations: its prompts always are some. */
-static sheaf_status *open_placed(sheaf__wording *w, const sheaf__wording_options *o)
+static sheaf_status *open_placed(sheaf__codec *w, const sheaf__codec_options *o)
 {
     sheaf_status *st = open_text(w, o);
     sheaf__family_for(w->config)->pictures(&w->speech.form, w->config);
@@ -170,7 +170,7 @@ static sheaf_status *open_placed(sheaf__wording *w, const sheaf__wording_options
     return st;
 }
 
-static sheaf_status *find_template(sheaf__wording *w, const sheaf__wording_options *o)
+static sheaf_status *find_template(sheaf__codec *w, const sheaf__codec_options *o)
 {
     bool from_model = false;
     w->templated = true;
@@ -186,17 +186,17 @@ static sheaf_status *find_template(sheaf__wording *w, const sheaf__wording_optio
     return NULL;
 }
 
-static sheaf_status *open_any(sheaf__wording *out, const sheaf_config *config,
-                              const sheaf__wording_options *options)
+static sheaf_status *open_any(sheaf__codec *out, const sheaf_config *config,
+                              const sheaf__codec_options *options)
 {
-    *out = (sheaf__wording){ .config = config,
-                             .max_length = options->max_length,
-                             .bos = config->bos,
-                             .eos = config->neos > 0 ? config->eos[0] : -1,
-                             .images = sheaf__family_for(config)->towers != NULL,
-                             .dated = options->date != NULL && options->date[0] != '\0',
-                             .specials = options->specials,
-                             .end = -1 };
+    *out = (sheaf__codec){ .config = config,
+                           .max_length = options->max_length,
+                           .bos = config->bos,
+                           .eos = config->neos > 0 ? config->eos[0] : -1,
+                           .images = sheaf__family_for(config)->towers != NULL,
+                           .dated = options->date != NULL && options->date[0] != '\0',
+                           .specials = options->specials,
+                           .end = -1 };
     const char *name = options->version;
     /* a vocabulary of bytes knows both kinds of templates; without a tokenizer any may be named */
     const bool placed = sheaf__family_for(config)->pictures != NULL,
@@ -209,25 +209,25 @@ static sheaf_status *open_any(sheaf__wording *out, const sheaf_config *config,
     return st == NULL ? find_tokenizer(out, options, false) : st;
 }
 
-sheaf_status *sheaf__wording_open(sheaf__wording *out, const sheaf_config *config,
-                                  const sheaf__wording_options *options)
+sheaf_status *sheaf__codec_open(sheaf__codec *out, const sheaf_config *config,
+                                const sheaf__codec_options *options)
 {
     sheaf_status *st = open_any(out, config, options);
-    sheaf__wording_end_at(out, config->eos, config->neos);
+    sheaf__codec_set_stops(out, config->eos, config->neos);
     return st;
 }
 
-sheaf_status *sheaf__wording_converse(sheaf__wording *out, const sheaf__wording *w,
-                                      const sheaf_events *events)
+sheaf_status *sheaf__codec_open_chat(sheaf__codec *out, const sheaf__codec *w,
+                                     const sheaf_events *events)
 {
     *out = *w;
     out->borrowed = true;
     if (w->templated || w->tokenizer == NULL || w->chat != NULL)
-        sheaf__wording_note_date(w, true, events);
+        sheaf__codec_note_date(w, true, events);
     if (w->templated || sheaf__family_for(w->config)->pictures != NULL)
         return NULL;
     if (w->tokenizer == NULL)
-        return find_template(out, &(sheaf__wording_options){ .events = events });
+        return find_template(out, &(sheaf__codec_options){ .events = events });
     out->templated = true;
     if (w->chat == NULL) { /* why not? */
         sheaf_status *st = find_chat(out, NULL, false);
@@ -245,7 +245,7 @@ sheaf_status *sheaf__wording_converse(sheaf__wording *out, const sheaf__wording 
     return NULL;
 }
 
-void sheaf__wording_close(sheaf__wording *w)
+void sheaf__codec_close(sheaf__codec *w)
 {
     if (!w->borrowed) {
         sheaf__sentencepiece_close(w->model);
@@ -253,5 +253,5 @@ void sheaf__wording_close(sheaf__wording *w)
         sheaf__chat_template_free(w->chat);
         sheaf__stored_chat_release(&w->stored);
     }
-    *w = (sheaf__wording){ 0 };
+    *w = (sheaf__codec){ 0 };
 }

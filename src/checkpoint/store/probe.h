@@ -1,4 +1,4 @@
-/* look.h - what is at a path, and its tensors as one source.
+/* probe.h - what is at a path, and its tensors as one source.
  *
  * The contents of a folder say what it is: adapter_config.json or adapter_model.safetensors
  * (PEFT), manifest.json (a training checkpoint of sheaf), checkpoints/ (the --out of a
@@ -10,25 +10,25 @@
 #include "dialects/common/dialects.h"
 #include "sheaf/checkpoint.h"
 
-typedef struct sheaf_look {
+typedef struct sheaf_probe {
     sheaf_weights_kind kind;
     sheaf_source *source; /* NULL for a run */
     char *config;         /* path of config.json or adapter_config.json, NULL if there is none */
     sheaf_checkpoint *checkpoint; /* of SHEAF_WEIGHTS_CHECKPOINT */
     bool tied;                    /* a model whose config ties lm_head to embed_tokens */
     const char *dialect;          /* "hf", "sat", ...; a literal */
-} sheaf_look;
+} sheaf_probe;
 
-/* sheaf_look_open - all: with what else a model's folder holds, factors of LoRA that is not merged
+/* sheaf_probe_open - all: with what else a model's folder holds, factors of LoRA that is not merged
  * and the moments of an optimizer ("exp_avg.NAME"). Errors: SHEAF_E_IO when nothing is there; those
  * of the dialect; the first defect of a checkpoint that is not whole. */
-sheaf_status *sheaf_look_open(sheaf_look *out, const char *path, bool all);
-void sheaf_look_close(sheaf_look *look);
-const char *sheaf_look_kind_name(sheaf_weights_kind kind); /* "model", "adapter", ... */
+sheaf_status *sheaf_probe_open(sheaf_probe *out, const char *path, bool all);
+void sheaf_probe_close(sheaf_probe *probe);
+const char *sheaf_probe_kind_name(sheaf_weights_kind kind); /* "model", "adapter", ... */
 
 /* How a source's read() sees a tensor: two axes as they are; one axis as n rows of 1; of
  * more, all but the last together are rows. */
-void sheaf__look_view(int64_t *rows, int64_t *cols, const sheaf_source_entry *entry);
+void sheaf__entry_view(int64_t *rows, int64_t *cols, const sheaf_source_entry *entry);
 
 /* sheaf__checkpoint_source - the undivided tensors of a checkpoint, which must stay open. */
 sheaf_status *sheaf__checkpoint_source(sheaf_source **out, sheaf_checkpoint *checkpoint);

@@ -1,17 +1,17 @@
-/* wording.c - texts and conversations to tokens, and tokens to texts: see wording.h. */
-#include "infer/wording.h"
+/* codec.c - texts and conversations to tokens, and tokens to texts: see codec.h. */
+#include "infer/codec.h"
 
 #include "base/base.h"
 #include "data/compose.h"
 #include "data/text_encode.h"
 #include "schema/family.h"
 
-static bool speaks(const sheaf__wording *w)
+static bool speaks(const sheaf__codec *w)
 {
     return w->model != NULL || w->tokenizer != NULL || w->config->byte_vocab;
 }
 
-sheaf_status *sheaf__wording_needed(const sheaf__wording *w)
+sheaf_status *sheaf__codec_check_tokenizer(const sheaf__codec *w)
 {
     if (speaks(w))
         return NULL;
@@ -27,7 +27,7 @@ sheaf_status *sheaf__wording_needed(const sheaf__wording *w)
         "--tokenizer FILE, the tokenizer of this model; sheaf generate also takes token ids: --tokens 1,2,3");
 }
 
-static sheaf_status *check_sight(const sheaf__wording *w, bool image)
+static sheaf_status *check_sight(const sheaf__codec *w, bool image)
 {
     const char *family = sheaf_family_name(w->config->family);
     if (image && !w->images)
@@ -41,7 +41,7 @@ static sheaf_status *check_sight(const sheaf__wording *w, bool image)
 }
 
 /* What leaves no space within max_length, or is nothing. */
-static sheaf_status *check_length(const sheaf__wording *w, int64_t n)
+static sheaf_status *check_length(const sheaf__codec *w, int64_t n)
 {
     if (n == 0)
         return sheaf_expected(sheaf_fail(SHEAF_E_DATA, "prompt"), "at least one token");
@@ -53,7 +53,7 @@ static sheaf_status *check_length(const sheaf__wording *w, int64_t n)
                           "a max_length above %" PRId64 ", by as many as the answer may have", n);
 }
 
-static sheaf_status *encode(sheaf__prompt *out, void **block, const sheaf__wording *w,
+static sheaf_status *encode(sheaf__prompt *out, void **block, const sheaf__codec *w,
                             const char *text, size_t size)
 {
     int32_t *ids = NULL;
@@ -78,7 +78,7 @@ static sheaf_status *encode(sheaf__prompt *out, void **block, const sheaf__wordi
 }
 
 /* Ids of a vocabulary of bytes are sound; those of a tokenizer lie below its number of pieces. */
-static sheaf_status *plain(sheaf__prompt *out, void **block, const sheaf__wording *w,
+static sheaf_status *plain(sheaf__prompt *out, void **block, const sheaf__codec *w,
                            const char *text)
 {
     if (w->tokenizer != NULL)
@@ -106,7 +106,7 @@ static sheaf_status *plain(sheaf__prompt *out, void **block, const sheaf__wordin
     return st;
 }
 
-static sheaf_status *laid_out(sheaf__prompt *out, void **block, const sheaf__wording *w,
+static sheaf_status *laid_out(sheaf__prompt *out, void **block, const sheaf__codec *w,
                               const sheaf__turn *turn, int64_t turns, bool image)
 {
     const sheaf__record record = { .image = image ? "image" : NULL, .turn = turn, .turns = turns };
@@ -134,11 +134,11 @@ static sheaf_status *laid_out(sheaf__prompt *out, void **block, const sheaf__wor
     return NULL;
 }
 
-sheaf_status *sheaf__wording_prompt(sheaf__prompt *out, void **block, const sheaf__wording *w,
-                                    const sheaf__turn *turn, int64_t turns, bool image)
+sheaf_status *sheaf__codec_prompt(sheaf__prompt *out, void **block, const sheaf__codec *w,
+                                  const sheaf__turn *turn, int64_t turns, bool image)
 {
     sheaf_status *st = check_sight(w, image);
-    TRY(st, sheaf__wording_needed(w));
+    TRY(st, sheaf__codec_check_tokenizer(w));
     if (st != NULL)
         return st;
     return w->templated ? laid_out(out, block, w, turn, turns, image)
@@ -163,7 +163,7 @@ static sheaf_status *check_turn(const sheaf__message *said, int64_t i)
                : sheaf_expected(sheaf_fail(SHEAF_E_DATA, "content"), "text without NUL (\\u0000)");
 }
 
-sheaf_status *sheaf__wording_turns(const sheaf__message *said, int64_t n)
+sheaf_status *sheaf__codec_check_turns(const sheaf__message *said, int64_t n)
 {
     sheaf_status *st = NULL;
     for (int64_t i = 0; i < n && st == NULL; i++)
@@ -172,7 +172,7 @@ sheaf_status *sheaf__wording_turns(const sheaf__message *said, int64_t n)
 }
 
 /* Ids and, behind them, which are places of pictures. */
-static sheaf_status *take_said(sheaf__prompt *out, void **block, const sheaf__wording *w,
+static sheaf_status *take_said(sheaf__prompt *out, void **block, const sheaf__codec *w,
                                const sheaf__said *said)
 {
     const size_t n = (size_t)said->count;
@@ -197,7 +197,7 @@ static sheaf_status *take_said(sheaf__prompt *out, void **block, const sheaf__wo
 }
 
 /* Bytes know no special tokens: what the template writes is text to them too. */
-static sheaf_status *rendered_bytes(sheaf__prompt *out, void **block, const sheaf__wording *w,
+static sheaf_status *rendered_bytes(sheaf__prompt *out, void **block, const sheaf__codec *w,
                                     const sheaf__message *said, int64_t n)
 {
     sheaf__rendered text = { 0 };
@@ -214,7 +214,7 @@ static sheaf_status *rendered_bytes(sheaf__prompt *out, void **block, const shea
     return st;
 }
 
-static sheaf_status *render(sheaf__prompt *out, void **block, const sheaf__wording *w,
+static sheaf_status *render(sheaf__prompt *out, void **block, const sheaf__codec *w,
                             const sheaf__message *said, int64_t n)
 {
     sheaf__said all = { 0 };
@@ -231,13 +231,13 @@ static sheaf_status *render(sheaf__prompt *out, void **block, const sheaf__wordi
     return st;
 }
 
-sheaf_status *sheaf__wording_shown(sheaf__prompt *out, void **block, int64_t *order,
-                                   const sheaf__wording *w, const sheaf__message *said, int64_t n,
-                                   const sheaf__talk_pictures *pictures)
+sheaf_status *sheaf__codec_messages_with_pictures(sheaf__prompt *out, void **block, int64_t *order,
+                                                  const sheaf__codec *w, const sheaf__message *said,
+                                                  int64_t n, const sheaf__talk_pictures *pictures)
 {
     sheaf__placed placed = { 0 };
     sheaf__said all = { 0 };
-    sheaf_status *st = sheaf__wording_needed(w);
+    sheaf_status *st = sheaf__codec_check_tokenizer(w);
     if (st == NULL && !w->placed)
         st = sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "pictures in a text"),
                             "a tokenizer, or a config, that knows the marks of pictures");
@@ -252,7 +252,7 @@ sheaf_status *sheaf__wording_shown(sheaf__prompt *out, void **block, int64_t *or
 }
 
 /* Turns of the templates that have no other messages. */
-static sheaf_status *as_turns(sheaf__prompt *out, void **block, const sheaf__wording *w,
+static sheaf_status *as_turns(sheaf__prompt *out, void **block, const sheaf__codec *w,
                               const sheaf__message *said, int64_t n, bool image)
 {
     const int64_t turns = (n + 1) / 2;
@@ -262,22 +262,22 @@ static sheaf_status *as_turns(sheaf__prompt *out, void **block, const sheaf__wor
     for (int64_t i = 0; i < turns; i++)
         turn[i] =
             (sheaf__turn){ said[2 * i].content, 2 * i + 1 < n ? said[2 * i + 1].content : NULL };
-    sheaf_status *st = sheaf__wording_prompt(out, block, w, turn, turns, image);
+    sheaf_status *st = sheaf__codec_prompt(out, block, w, turn, turns, image);
     free(turn);
     return st;
 }
 
-sheaf_status *sheaf__wording_said(sheaf__prompt *out, void **block, const sheaf__wording *w,
-                                  const sheaf__message *said, int64_t n, bool image)
+sheaf_status *sheaf__codec_messages(sheaf__prompt *out, void **block, const sheaf__codec *w,
+                                    const sheaf__message *said, int64_t n, bool image)
 {
     const bool system = n > 0 && strcmp(said[0].role, SHEAF__SYSTEM) == 0;
-    sheaf_status *st = sheaf__wording_turns(said, n);
+    sheaf_status *st = sheaf__codec_check_turns(said, n);
     if (st == NULL && w->chat != NULL)
         st = check_sight(w, image);
     if (st == NULL && w->chat != NULL)
-        st = sheaf__wording_needed(w);
+        st = sheaf__codec_check_tokenizer(w);
     if (st == NULL && w->chat == NULL && system)
-        st = sheaf__wording_system(w);
+        st = sheaf__codec_check_system(w);
     if (st != NULL)
         return st;
     if (n == 0 || strcmp(said[n - 1].role, SHEAF__USER) != 0)
@@ -288,23 +288,24 @@ sheaf_status *sheaf__wording_said(sheaf__prompt *out, void **block, const sheaf_
                                           "none"),
                               "--template NAME");
     if (w->placed)
-        return sheaf__wording_shown(out, block, NULL, w, said, n, &(sheaf__talk_pictures){ 0 });
+        return sheaf__codec_messages_with_pictures(out, block, NULL, w, said, n,
+                                                   &(sheaf__talk_pictures){ 0 });
     return w->chat != NULL ? render(out, block, w, said, n)
                            : as_turns(out, block, w, said, n, image);
 }
 
-sheaf_status *sheaf__wording_text(sheaf__prompt *out, void **block, const sheaf__wording *w,
-                                  const sheaf__message *said, int64_t n, bool image)
+sheaf_status *sheaf__codec_text(sheaf__prompt *out, void **block, const sheaf__codec *w,
+                                const sheaf__message *said, int64_t n, bool image)
 {
     if (w->templated)
-        return sheaf__wording_said(out, block, w, said, n, image);
-    return n > 1 ? sheaf__wording_system(w)
-                 : sheaf__wording_prompt(out, block, w, &(sheaf__turn){ said->content, NULL }, 1,
-                                         image);
+        return sheaf__codec_messages(out, block, w, said, n, image);
+    return n > 1 ? sheaf__codec_check_system(w)
+                 : sheaf__codec_prompt(out, block, w, &(sheaf__turn){ said->content, NULL }, 1,
+                                       image);
 }
 
 /* Does the template take a system message? */
-static sheaf_status *try_system(const sheaf__wording *w)
+static sheaf_status *try_system(const sheaf__codec *w)
 {
     const sheaf__message said[] = { { SHEAF__SYSTEM, "a", 1 }, { SHEAF__USER, "b", 1 } };
     sheaf__rendered text = { 0 };
@@ -318,7 +319,7 @@ static sheaf_status *try_system(const sheaf__wording *w)
     return st;
 }
 
-sheaf_status *sheaf__wording_system(const sheaf__wording *w)
+sheaf_status *sheaf__codec_check_system(const sheaf__codec *w)
 {
     if (w->chat != NULL && w->templated)
         return try_system(w);
@@ -328,12 +329,12 @@ sheaf_status *sheaf__wording_system(const sheaf__wording *w)
                         : sheaf_try_this(sheaf_found(st, "no template"), "--template NAME");
 }
 
-bool sheaf__wording_remembers(const sheaf__wording *w)
+bool sheaf__codec_keeps_turns(const sheaf__codec *w)
 {
     return w->templated && (w->chat != NULL || sheaf__template_has_history(w->version));
 }
 
-const char *sheaf__wording_template(const sheaf__wording *w)
+const char *sheaf__codec_template(const sheaf__codec *w)
 {
     return !w->templated     ? NULL
            : w->chat != NULL ? sheaf__chat_template_name(w->chat)
@@ -360,7 +361,7 @@ static sheaf_status *decode_bytes(char **out, const int32_t *ids, int64_t n)
     return sheaf__text_take(out, &text);
 }
 
-void sheaf__wording_without_nul(sheaf_text *text, const char *bytes, size_t size)
+void sheaf__codec_add_without_nul(sheaf_text *text, const char *bytes, size_t size)
 {
     while (size > 0) {
         const size_t n = strnlen(bytes, size);
@@ -374,14 +375,14 @@ void sheaf__wording_without_nul(sheaf_text *text, const char *bytes, size_t size
 }
 
 /* NUL cannot stand in a C string. */
-static sheaf_status *decode_text(char **out, const sheaf__wording *w, const int32_t *ids, int64_t n)
+static sheaf_status *decode_text(char **out, const sheaf__codec *w, const int32_t *ids, int64_t n)
 {
     char *text = NULL;
     size_t size = 0;
     sheaf_status *st = sheaf__tokenizer_decode(&text, &size, w->tokenizer, ids, n, true);
     if (st == NULL && strlen(text) < size) {
         sheaf_text whole = { 0 };
-        sheaf__wording_without_nul(&whole, text, size);
+        sheaf__codec_add_without_nul(&whole, text, size);
         free(text);
         return sheaf__text_take(out, &whole);
     }
@@ -389,8 +390,7 @@ static sheaf_status *decode_text(char **out, const sheaf__wording *w, const int3
     return st;
 }
 
-sheaf_status *sheaf__wording_decode(char **out, const sheaf__wording *w, const int32_t *ids,
-                                    int64_t n)
+sheaf_status *sheaf__codec_decode(char **out, const sheaf__codec *w, const int32_t *ids, int64_t n)
 {
     *out = NULL;
     if (w->model != NULL)
@@ -410,7 +410,7 @@ static bool is_among(const int64_t *ids, int n, int64_t id)
     return false;
 }
 
-void sheaf__wording_end_at(sheaf__wording *w, const int64_t *id, int n)
+void sheaf__codec_set_stops(sheaf__codec *w, const int64_t *id, int n)
 {
     const int64_t taught = w->tokenizer == NULL || w->stored.eos == NULL
                                ? -1
@@ -423,8 +423,8 @@ void sheaf__wording_end_at(sheaf__wording *w, const int64_t *id, int n)
         w->stop[w->nstop++] = taught;
 }
 
-void sheaf__wording_stops(int64_t stop[SHEAF_MAX_EOS + 2], int *nstop, int *nturn,
-                          const sheaf__wording *w)
+void sheaf__codec_stops(int64_t stop[SHEAF_MAX_EOS + 2], int *nstop, int *nturn,
+                        const sheaf__codec *w)
 {
     memcpy(stop, w->stop, (size_t)w->nstop * sizeof *stop);
     *nstop = w->nstop;
@@ -436,15 +436,15 @@ void sheaf__wording_stops(int64_t stop[SHEAF_MAX_EOS + 2], int *nstop, int *ntur
     }
 }
 
-bool sheaf__wording_ends(const sheaf__wording *w, int64_t id, bool laid_out)
+bool sheaf__codec_is_stop(const sheaf__codec *w, int64_t id, bool laid_out)
 {
     return is_among(w->stop, w->nstop, id) || (laid_out && w->end >= 0 && id == w->end);
 }
 
 /* ---- its text, and when two are equal ---- */
 
-sheaf__text_piece sheaf__wording_inner(bool *more, const sheaf__wording *w, const char *text,
-                                       size_t size)
+sheaf__text_piece sheaf__codec_answer_span(bool *more, const sheaf__codec *w, const char *text,
+                                           size_t size)
 {
     sheaf__text_piece inner = { text, size };
     *more = false;
@@ -456,21 +456,21 @@ sheaf__text_piece sheaf__wording_inner(bool *more, const sheaf__wording *w, cons
     return inner;
 }
 
-sheaf_status *sheaf__wording_answer(char **out, const sheaf__wording *w, bool laid_out,
-                                    const char *text)
+sheaf_status *sheaf__codec_answer(char **out, const sheaf__codec *w, bool laid_out,
+                                  const char *text)
 {
     bool more;
     sheaf__text_piece answer = { text, strlen(text) };
     if (w->templated && w->chat == NULL)
         return sheaf__template_answer(out, w->version, text);
     if (laid_out)
-        answer = sheaf__wording_inner(&more, w, text, answer.size);
+        answer = sheaf__codec_answer_span(&more, w, text, answer.size);
     *out = strndup(answer.at, answer.size);
     return *out == NULL ? sheaf__no_memory("an answer") : NULL;
 }
 
-sheaf_status *sheaf__wording_expected(char **out, const sheaf__wording *w, bool laid_out,
-                                      const char *text)
+sheaf_status *sheaf__codec_expected(char **out, const sheaf__codec *w, bool laid_out,
+                                    const char *text)
 {
     int32_t *ids = NULL;
     int64_t n = 0, end = 0;
@@ -479,9 +479,9 @@ sheaf_status *sheaf__wording_expected(char **out, const sheaf__wording *w, bool 
         return NULL;
     sheaf_status *st = sheaf__tokenizer_encode(&ids, NULL, &n, w->tokenizer, text, strlen(text),
                                                &(sheaf__encode_options){ 0 });
-    while (st == NULL && end < n && !sheaf__wording_ends(w, ids[end], laid_out))
+    while (st == NULL && end < n && !sheaf__codec_is_stop(w, ids[end], laid_out))
         end++;
-    TRY(st, sheaf__wording_decode(out, w, ids, end));
+    TRY(st, sheaf__codec_decode(out, w, ids, end));
     free(ids);
     return st;
 }
@@ -503,7 +503,7 @@ static bool same(sheaf__text_piece a, sheaf__text_piece b, bool any_case)
     return true;
 }
 
-bool sheaf__wording_same(const sheaf__wording *w, const char *a, const char *b, bool any_case)
+bool sheaf__codec_answers_equal(const sheaf__codec *w, const char *a, const char *b, bool any_case)
 {
     if (a == NULL || b == NULL)
         return false;

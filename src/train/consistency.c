@@ -1,31 +1,32 @@
-/* alike.c - see alike.h.
+/* consistency.c - see consistency.h.
  *
  * The first process shares a text of lines NAME, tab, VALUE; each other one compares it with its
  * own. */
-#include "train/alike.h"
+#include "train/consistency.h"
 
 #include <sys/utsname.h>
 
 #include "base/base.h"
 #include "train/run.h"
 
-void sheaf__alike_line(sheaf_text *t, const char *name, const char *value)
+void sheaf__consistency_line(sheaf_text *t, const char *name, const char *value)
 {
     sheaf__text_add(t, "%s\t%s\n", name, value == NULL || *value == '\0' ? "none" : value);
 }
 
-void sheaf__alike_common(sheaf_text *t, const sheaf__origin *origin, sheaf_dtype dtype,
-                         sheaf_bf16_sums sums)
+void sheaf__consistency_common(sheaf_text *t, const sheaf__origin *origin, sheaf_dtype dtype,
+                               sheaf_bf16_sums sums)
 {
     struct utsname machine;
-    sheaf__alike_line(t, "the version of sheaf", SHEAF_VERSION);
-    sheaf__alike_line(t, "the kind of processor",
-                      uname(&machine) == 0 ? machine.machine : "unknown");
+    sheaf__consistency_line(t, "the version of sheaf", SHEAF_VERSION);
+    sheaf__consistency_line(t, "the kind of processor",
+                            uname(&machine) == 0 ? machine.machine : "unknown");
     if (dtype == SHEAF_BF16)
-        sheaf__alike_line(t, "the order of sums", sums == SHEAF_SUMS_TILES ? "tiles" : "pairs");
-    sheaf__alike_line(t, "the base model", origin->first_and_last);
-    sheaf__alike_line(t, "the tokenizer", origin->tokenizer);
-    sheaf__alike_line(t, "the adapter", origin->adapter);
+        sheaf__consistency_line(t, "the order of sums",
+                                sums == SHEAF_SUMS_TILES ? "tiles" : "pairs");
+    sheaf__consistency_line(t, "the base model", origin->first_and_last);
+    sheaf__consistency_line(t, "the tokenizer", origin->tokenizer);
+    sheaf__consistency_line(t, "the adapter", origin->adapter);
 }
 
 /* "lr: 0.003" of the settings becomes "--lr", tab, "0.003". */
@@ -71,15 +72,16 @@ static sheaf_status *describe(char **out, const sheaf__run *r, const sheaf__sets
     sheaf__text_add(&t, "the version of the numeric contract\t%d\n", r->contract);
     add_settings(&t, r->settings);
     add_flags(&t, o);
-    sheaf__alike_common(&t, &r->origin, o->dtype, o->sums);
-    sheaf__alike_line(&t, "the data", sheaf_data_hash(sets->data));
-    sheaf__alike_line(&t, "the data of evaluations", eval == NULL ? NULL : sheaf_data_hash(eval));
+    sheaf__consistency_common(&t, &r->origin, o->dtype, o->sums);
+    sheaf__consistency_line(&t, "the data", sheaf_data_hash(sets->data));
+    sheaf__consistency_line(&t, "the data of evaluations",
+                            eval == NULL ? NULL : sheaf_data_hash(eval));
     return sheaf__text_take(out, &t);
 }
 
 /* ---- comparing ---- */
 
-sheaf_status *sheaf__alike_lines(sheaf_comm *all, const char *mine)
+sheaf_status *sheaf__consistency_lines(sheaf_comm *all, const char *mine)
 {
     char *first = strdup(mine);
     sheaf__line_change d;
@@ -99,22 +101,22 @@ sheaf_status *sheaf__alike_lines(sheaf_comm *all, const char *mine)
     return sheaf__all_agree(all, st);
 }
 
-sheaf_status *sheaf__alike_begin(const sheaf__run *r, const sheaf__sets *sets)
+sheaf_status *sheaf__consistency_begin(const sheaf__run *r, const sheaf__sets *sets)
 {
     char *mine = NULL;
     if (sheaf__all_count(r->all) == 1)
         return NULL;
     sheaf_status *st = sheaf__all_agree(r->all, describe(&mine, r, sets));
-    TRY(st, sheaf__alike_lines(r->all, mine));
+    TRY(st, sheaf__consistency_lines(r->all, mine));
     free(mine);
     return st;
 }
 
-sheaf_status *sheaf__alike_weights(sheaf_comm *all, const sheaf__origin *origin)
+sheaf_status *sheaf__consistency_weights(sheaf_comm *all, const sheaf__origin *origin)
 {
     char mine[80];
     if (sheaf__all_count(all) == 1)
         return NULL;
     snprintf(mine, sizeof mine, "the base model\t%s\n", origin->weights);
-    return sheaf__alike_lines(all, mine);
+    return sheaf__consistency_lines(all, mine);
 }

@@ -1,4 +1,4 @@
-/* saved.c - what a checkpoint of a run holds; see run.h. */
+/* run_state.c - what a checkpoint of a run holds; see run.h. */
 #include <math.h>
 
 #include "base/base.h"
@@ -11,7 +11,7 @@
 
 /* ---- what evaluations said ---- */
 
-bool sheaf__judged_add(sheaf__judged *j, int64_t step, double loss, double min_delta)
+bool sheaf__eval_state_add(sheaf__eval_state *j, int64_t step, double loss, double min_delta)
 {
     const bool better = isfinite(loss) && (j->best == 0 || loss < j->best_loss),
                clearly = better && (j->best == 0 || j->best_loss - loss > min_delta);
@@ -24,7 +24,7 @@ bool sheaf__judged_add(sheaf__judged *j, int64_t step, double loss, double min_d
     return better;
 }
 
-void sheaf__judged_text(sheaf_text *text, const sheaf__judged *j)
+void sheaf__eval_state_text(sheaf_text *text, const sheaf__eval_state *j)
 {
     sheaf__text_add(text,
                     "{\"last\": %" PRId64 ", \"best\": %" PRId64 ", \"best_loss\": %.17g, "
@@ -32,15 +32,16 @@ void sheaf__judged_text(sheaf_text *text, const sheaf__judged *j)
                     j->last, j->best, j->best_loss, j->worse);
 }
 
-void sheaf__judged_read(sheaf__judged *out, const json_t *object)
+void sheaf__eval_state_read(sheaf__eval_state *out, const json_t *object)
 {
-    *out = (sheaf__judged){ .last = json_integer_value(json_object_get(object, "last")),
-                            .best = json_integer_value(json_object_get(object, "best")),
-                            .best_loss = json_number_value(json_object_get(object, "best_loss")),
-                            .worse = json_integer_value(json_object_get(object, "worse")) };
+    *out =
+        (sheaf__eval_state){ .last = json_integer_value(json_object_get(object, "last")),
+                             .best = json_integer_value(json_object_get(object, "best")),
+                             .best_loss = json_number_value(json_object_get(object, "best_loss")),
+                             .worse = json_integer_value(json_object_get(object, "worse")) };
 }
 
-sheaf_status *sheaf__judged_write(const sheaf__judged *j, const char *out)
+sheaf_status *sheaf__eval_state_write(const sheaf__eval_state *j, const char *out)
 {
     char *path = NULL;
     sheaf_text text = { 0 };
@@ -62,22 +63,22 @@ sheaf_status *sheaf__judged_write(const sheaf__judged *j, const char *out)
 
 /* ---- what is saved ---- */
 
-void sheaf__saved_release(sheaf__saved *s)
+void sheaf__run_state_release(sheaf__run_state *s)
 {
     for (int64_t i = 0; s->name != NULL && i < s->state.count; i++)
         free(s->name[i]);
     free(s->name);
     free(s->tensor);
     free((char *)s->state.progress);
-    *s = (sheaf__saved){ 0 };
+    *s = (sheaf__run_state){ 0 };
 }
 
-sheaf_status *sheaf__saved_init(sheaf__saved *s, const sheaf__rank *rank,
-                                const sheaf_train_options *o, int contract)
+sheaf_status *sheaf__run_state_init(sheaf__run_state *s, const sheaf__rank *rank,
+                                    const sheaf_train_options *o, int contract)
 {
     const sheaf__trained_set *set = rank->model->trained;
     static const char *const group[3] = { "master", "exp_avg", "exp_avg_sq" };
-    *s = (sheaf__saved){
+    *s = (sheaf__run_state){
         .scaler = &rank->scaler,
         .trained = set,
         .state = { .slices = o->slices, .contract = contract, .count = 3 * (int64_t)set->count }
@@ -106,7 +107,7 @@ sheaf_status *sheaf__saved_init(sheaf__saved *s, const sheaf__rank *rank,
     return NULL;
 }
 
-const char *sheaf__saved_eval_hash(const sheaf__run *r)
+const char *sheaf__run_state_eval_hash(const sheaf__run *r)
 {
     const sheaf__job *job = &r->job;
     const char *path = r->options->eval_data;
@@ -115,7 +116,7 @@ const char *sheaf__saved_eval_hash(const sheaf__run *r)
                : sheaf_data_hash(job->eval.data);
 }
 
-static sheaf_status *progress_text(char **out, const sheaf__run *r, const sheaf__saved *s,
+static sheaf_status *progress_text(char **out, const sheaf__run *r, const sheaf__run_state *s,
                                    int64_t done)
 {
     sheaf_text text = { 0 };
@@ -125,11 +126,11 @@ static sheaf_status *progress_text(char **out, const sheaf__run *r, const sheaf_
         &text, ", \"base\": \"%s\", \"origin\": %s, \"data\": \"%s\", \"next_sample\": %" PRId64,
         r->origin.first_and_last, r->origin_text, sheaf_data_hash(r->job.train.data),
         done * r->options->accumulate * r->options->micro_batch);
-    if (sheaf__saved_eval_hash(r) != NULL)
-        sheaf__text_add(&text, ", \"eval_data\": \"%s\"", sheaf__saved_eval_hash(r));
+    if (sheaf__run_state_eval_hash(r) != NULL)
+        sheaf__text_add(&text, ", \"eval_data\": \"%s\"", sheaf__run_state_eval_hash(r));
     if (sheaf__evaluates(r->options)) {
         sheaf__text_add(&text, ", \"evaluation\": ");
-        sheaf__judged_text(&text, &s->judged);
+        sheaf__eval_state_text(&text, &s->evals);
     }
     if (r->options->dtype == SHEAF_F16) {
         sheaf__text_add(&text, ", \"loss_scale\": ");
@@ -140,7 +141,7 @@ static sheaf_status *progress_text(char **out, const sheaf__run *r, const sheaf_
 }
 
 /* What the last update made is looked at by no step yet. Collective. */
-static sheaf_status *check_weights(const sheaf__saved *s, sheaf_comm *comm, int64_t done)
+static sheaf_status *check_weights(const sheaf__run_state *s, sheaf_comm *comm, int64_t done)
 {
     const char *name;
     sheaf_status *st = sheaf__bad_trained(&name, s->trained, comm, false);
@@ -152,8 +153,8 @@ static sheaf_status *check_weights(const sheaf__saved *s, sheaf_comm *comm, int6
     return sheaf_try_this(st, "nothing was saved; " SHEAF__BEGIN_ANEW);
 }
 
-sheaf_status *sheaf__saved_write(sheaf__run *r, sheaf_checkpoints *store, sheaf_comm *comm,
-                                 sheaf__saved *s, int64_t done)
+sheaf_status *sheaf__run_state_write(sheaf__run *r, sheaf_checkpoints *store, sheaf_comm *comm,
+                                     sheaf__run_state *s, int64_t done)
 {
     const double began = sheaf__seconds();
     free((char *)s->state.progress);
@@ -164,14 +165,14 @@ sheaf_status *sheaf__saved_write(sheaf__run *r, sheaf_checkpoints *store, sheaf_
     TRY(st, progress_text(&text, r, s, done));
     s->state.progress = text;
     s->state.step = done;
-    sheaf_checkpoints_protect(store, s->judged.best);
+    sheaf_checkpoints_protect(store, s->evals.best);
     if (st == NULL && sheaf_comm_rank(comm) == 0)
-        st = sheaf__out_held(&r->folder);
+        st = sheaf__out_check_held(&r->folder);
     if (st == NULL && sheaf_comm_rank(comm) == 0 && r->hooks->before_save != NULL)
         st = r->hooks->before_save(r->hooks->self);
     st = sheaf_comm_agree(comm, st);
     TRY(st, sheaf_checkpoints_save(store, comm, &s->state));
-    s->spent.saving += sheaf__seconds() - began;
+    s->usage.saving += sheaf__seconds() - began;
     return st;
 }
 
@@ -219,8 +220,8 @@ static sheaf_status *same_settings(const char *was, const char *is)
 typedef struct look {
     sheaf__run *r;
     sheaf_checkpoints *store;
-    sheaf__judged *judged; /* out: what it says of evaluations */
-    sheaf__scaler *scaler; /* out: and of the scale of the loss */
+    sheaf__eval_state *evals; /* out: what it says of evaluations */
+    sheaf__scaler *scaler;    /* out: and of the scale of the loss */
 } look;
 
 /* Is it a checkpoint of this run? */
@@ -235,23 +236,24 @@ static sheaf_status *is_ours(void *arg, const sheaf_checkpoint *from)
     const char *settings = json_string_value(json_object_get(progress, "settings"));
     st = sheaf__origin_check(&r->origin, progress, &of_resume);
     TRY(st, same_data(progress, "data", "the data", sheaf_data_hash(r->job.train.data)));
-    TRY(st, same_data(progress, "eval_data", "the data of evaluations", sheaf__saved_eval_hash(r)));
+    TRY(st,
+        same_data(progress, "eval_data", "the data of evaluations", sheaf__run_state_eval_hash(r)));
     TRY(st, same_settings(settings, r->settings));
-    sheaf__judged_read(l->judged, json_object_get(progress, "evaluation"));
+    sheaf__eval_state_read(l->evals, json_object_get(progress, "evaluation"));
     sheaf__scaler_read(l->scaler, json_object_get(progress, "loss_scale"));
-    sheaf_checkpoints_protect(l->store, l->judged->best);
+    sheaf_checkpoints_protect(l->store, l->evals->best);
     json_decref(progress);
     return st;
 }
 
 sheaf_status *sheaf__resume_from(sheaf_checkpoint **from, sheaf__run *r, sheaf_checkpoints *store,
-                                 sheaf_comm *comm, sheaf__rank *rank, sheaf__saved *s)
+                                 sheaf_comm *comm, sheaf__rank *rank, sheaf__run_state *s)
 {
     return sheaf_checkpoints_load_latest(from, store, comm, &s->state, is_ours,
-                                         &(look){ r, store, &s->judged, &rank->scaler });
+                                         &(look){ r, store, &s->evals, &rank->scaler });
 }
 
-sheaf_status *sheaf__resume_known(const sheaf__run *r)
+sheaf_status *sheaf__resume_check_base(const sheaf__run *r)
 {
     return sheaf__origin_check(&r->origin, NULL, &of_resume);
 }

@@ -1,5 +1,5 @@
-/* look.c - see look.h. */
-#include "checkpoint/store/look.h"
+/* probe.c - see probe.h. */
+#include "checkpoint/store/probe.h"
 
 #include "base/base.h"
 #include "base/file.h"
@@ -8,7 +8,7 @@
 #include "formats/safetensors.h"
 #include "formats/torch.h"
 
-void sheaf__look_view(int64_t *rows, int64_t *cols, const sheaf_source_entry *e)
+void sheaf__entry_view(int64_t *rows, int64_t *cols, const sheaf_source_entry *e)
 {
     sheaf__safetensors_view(rows, cols, e->ndim, e->shape);
 }
@@ -33,22 +33,22 @@ static sheaf_weights_kind kind_of_folder(const char *dir)
     return SHEAF_WEIGHTS_MODEL;
 }
 
-static void read_tied(sheaf_look *look, const sheaf_catalog *c)
+static void read_tied(sheaf_probe *probe, const sheaf_catalog *c)
 {
     sheaf_config config;
     sheaf_status *st = sheaf__open_config(&config, c);
     if (st == NULL) {
-        look->tied = config.tied;
+        probe->tied = config.tied;
         sheaf_config_release(&config);
     }
     /* A config sheaf cannot read is for the caller to report; the tensors are there. */
     sheaf_status_free(st);
 }
 
-static sheaf_status *open_tensors(sheaf_look *look, const char *path, bool all)
+static sheaf_status *open_tensors(sheaf_probe *probe, const char *path, bool all)
 {
-    const bool adapter = look->kind == SHEAF_WEIGHTS_ADAPTER,
-               bare = look->kind == SHEAF_WEIGHTS_FILE && !sheaf__torch_is(path);
+    const bool adapter = probe->kind == SHEAF_WEIGHTS_ADAPTER,
+               bare = probe->kind == SHEAF_WEIGHTS_FILE && !sheaf__torch_is(path);
     const sheaf_dialect_hints hints = { .from = bare ? sheaf__dialect_hf.name : NULL,
                                         .want = adapter ? SHEAF_WANT_ADAPTER : SHEAF_WANT_ANY,
                                         .as_stored = true,
@@ -58,32 +58,32 @@ static sheaf_status *open_tensors(sheaf_look *look, const char *path, bool all)
     sheaf_status *st = sheaf__any_read(&c, path, &hints);
     if (st != NULL)
         return st;
-    look->dialect = c->dialect->name;
+    probe->dialect = c->dialect->name;
     if (!adapter && !bare)
-        read_tied(look, c);
-    if (c->config_path != NULL && !bare && (look->config = strdup(c->config_path)) == NULL)
+        read_tied(probe, c);
+    if (c->config_path != NULL && !bare && (probe->config = strdup(c->config_path)) == NULL)
         st = sheaf__no_memory(path);
     if (st == NULL)
-        return sheaf__catalog_source(&look->source, c, adapter || all);
+        return sheaf__catalog_source(&probe->source, c, adapter || all);
     sheaf__catalog_free(c);
     return st;
 }
 
-static sheaf_status *open_folder(sheaf_look *look, const char *path, bool all)
+static sheaf_status *open_folder(sheaf_probe *probe, const char *path, bool all)
 {
-    look->kind = kind_of_folder(path);
-    if (look->kind != SHEAF_WEIGHTS_CHECKPOINT && look->kind != SHEAF_WEIGHTS_RUN)
-        return open_tensors(look, path, all);
-    look->dialect = sheaf__dialect_own.name;
-    if (look->kind == SHEAF_WEIGHTS_RUN)
+    probe->kind = kind_of_folder(path);
+    if (probe->kind != SHEAF_WEIGHTS_CHECKPOINT && probe->kind != SHEAF_WEIGHTS_RUN)
+        return open_tensors(probe, path, all);
+    probe->dialect = sheaf__dialect_own.name;
+    if (probe->kind == SHEAF_WEIGHTS_RUN)
         return NULL;
-    sheaf_status *st = sheaf_checkpoint_open(&look->checkpoint, path);
-    return st != NULL ? st : sheaf__checkpoint_source(&look->source, look->checkpoint);
+    sheaf_status *st = sheaf_checkpoint_open(&probe->checkpoint, path);
+    return st != NULL ? st : sheaf__checkpoint_source(&probe->source, probe->checkpoint);
 }
 
-sheaf_status *sheaf_look_open(sheaf_look *out, const char *path, bool all)
+sheaf_status *sheaf_probe_open(sheaf_probe *out, const char *path, bool all)
 {
-    *out = (sheaf_look){ 0 };
+    *out = (sheaf_probe){ 0 };
     const sheaf_path_kind kind = sheaf__path_kind(path);
     sheaf_status *st;
     if (kind == SHEAF_PATH_DIR)
@@ -96,20 +96,20 @@ sheaf_status *sheaf_look_open(sheaf_look *out, const char *path, bool all)
         sheaf__path_hub(sheaf_found(st, "%s", sheaf__path_what(path)), path);
     }
     if (st != NULL)
-        sheaf_look_close(out);
+        sheaf_probe_close(out);
     return st;
 }
 
-void sheaf_look_close(sheaf_look *look)
+void sheaf_probe_close(sheaf_probe *probe)
 {
-    if (look->source != NULL)
-        look->source->close(look->source);
-    sheaf_checkpoint_close(look->checkpoint);
-    free(look->config);
-    *look = (sheaf_look){ 0 };
+    if (probe->source != NULL)
+        probe->source->close(probe->source);
+    sheaf_checkpoint_close(probe->checkpoint);
+    free(probe->config);
+    *probe = (sheaf_probe){ 0 };
 }
 
-const char *sheaf_look_kind_name(sheaf_weights_kind kind)
+const char *sheaf_probe_kind_name(sheaf_weights_kind kind)
 {
     static const char *const names[] = { "model", "adapter", "checkpoint", "run", "file" };
     return names[kind];

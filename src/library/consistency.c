@@ -1,4 +1,4 @@
-/* together.c - processes have the same in hand: see model.h. */
+/* consistency.c - processes have the same in hand: see model.h. */
 #include "base/base.h"
 #include "library/model.h"
 
@@ -8,7 +8,7 @@
 #include "comm/all.h"
 #include "schema/config_text.h"
 #include "schema/family.h"
-#include "train/alike.h"
+#include "train/consistency.h"
 
 static const char memory_for[] = "what processes compare";
 
@@ -18,7 +18,7 @@ static void add_hash(sheaf_text *t, const char *name, const char *text)
     char hash[33] = "";
     if (text != NULL)
         sheaf__hash_text(hash, sheaf__hash(text, strlen(text)));
-    sheaf__alike_line(t, name, hash);
+    sheaf__consistency_line(t, name, hash);
 }
 
 static sheaf_status *add_model(sheaf_text *t, const sheaf__opened *opened, const char *folder,
@@ -30,7 +30,7 @@ static sheaf_status *add_model(sheaf_text *t, const sheaf__opened *opened, const
     TRY(st, sheaf__origin_begin(&origin, opened,
                                 &(sheaf__origin_from){ .model = folder, .tokenizer = tokenizer }));
     add_hash(t, "the model's config", config);
-    sheaf__alike_common(t, &origin, dtype, sums);
+    sheaf__consistency_common(t, &origin, dtype, sums);
     add_hash(t, "the adapter's config", origin.adapter_config);
     sheaf__origin_release(&origin);
     free(config);
@@ -43,16 +43,16 @@ static sheaf_status *compare(sheaf_comm *all, sheaf_status *st, sheaf_text *t)
     if (st == NULL && t->failed)
         st = sheaf__no_memory(memory_for);
     st = sheaf__all_agree(all, st);
-    TRY(st, sheaf__alike_lines(all, t->at));
+    TRY(st, sheaf__consistency_lines(all, t->at));
     sheaf__text_release(t);
     return st;
 }
 
 /* Also by generation_config.json and the tokenizer, which are files of each host's own. */
-static void add_answers(sheaf_text *t, const sheaf__asking *a)
+static void add_answers(sheaf_text *t, const sheaf__answer_options *a)
 {
     const sheaf__sampling *s = &a->generate.sampling;
-    const sheaf__wording *w = a->wording;
+    const sheaf__codec *w = a->codec;
     sheaf__text_add(t,
                     "how answers are made\tmax-new %" PRId64 ", max-length %" PRId64
                     ", greedy %d, sat %d, seed %" PRIu64 ", temperature %a, top-k %" PRId64
@@ -70,9 +70,9 @@ static void add_answers(sheaf_text *t, const sheaf__asking *a)
     sheaf__text_add(t, "\n");
 }
 
-sheaf_status *sheaf__together_evaluate(sheaf_status *st, const sheaf_model *m,
-                                       const sheaf_model_evaluate_options *o,
-                                       const sheaf_data *rows, int64_t positions)
+sheaf_status *sheaf__consistency_evaluate(sheaf_status *st, const sheaf_model *m,
+                                          const sheaf_model_evaluate_options *o,
+                                          const sheaf_data *rows, int64_t positions)
 {
     sheaf_text t = { 0 };
     if (sheaf__all_count(m->all) == 1)
@@ -85,12 +85,12 @@ sheaf_status *sheaf__together_evaluate(sheaf_status *st, const sheaf_model *m,
                     o->micro_batch, positions, m->o.place == NULL ? "" : m->o.place,
                     o->take != NULL || o->save_logits != NULL);
     if (st == NULL)
-        sheaf__alike_line(&t, "the data", sheaf_data_hash(rows));
+        sheaf__consistency_line(&t, "the data", sheaf_data_hash(rows));
     return compare(m->all, st, &t);
 }
 
 /* Images, as the towers see them: files of one name may differ. */
-static sheaf_status *add_images(sheaf_hasher *hasher, const sheaf__asking *a,
+static sheaf_status *add_images(sheaf_hasher *hasher, const sheaf__answer_options *a,
                                 const sheaf__prompt *prompt, int64_t index,
                                 const sheaf_config *config)
 {
@@ -112,8 +112,8 @@ static sheaf_status *add_images(sheaf_hasher *hasher, const sheaf__asking *a,
     return st;
 }
 
-static sheaf_status *hash_prompts(char out[33], const sheaf__prompts *p, const sheaf__asking *a,
-                                  const sheaf_config *config)
+static sheaf_status *hash_prompts(char out[33], const sheaf__prompts *p,
+                                  const sheaf__answer_options *a, const sheaf_config *config)
 {
     sheaf_status *st = NULL;
     sheaf_hasher *hasher = sheaf__hasher_new();
@@ -135,7 +135,7 @@ static sheaf_status *hash_prompts(char out[33], const sheaf__prompts *p, const s
     return st;
 }
 
-static void add_asking(sheaf_text *t, const sheaf_model *m, const sheaf__asking *a)
+static void add_asking(sheaf_text *t, const sheaf_model *m, const sheaf__answer_options *a)
 {
     sheaf__text_add(t,
                     "the flags\ttp %d, dp %d, slices %d, dtype %s, place %s, batch %" PRId64
@@ -148,8 +148,9 @@ static void add_asking(sheaf_text *t, const sheaf_model *m, const sheaf__asking 
     add_answers(t, a);
 }
 
-sheaf_status *sheaf__together_ask(sheaf_status *st, const sheaf_model *m,
-                                  const sheaf__prompts *prompts, const sheaf__asking *a)
+sheaf_status *sheaf__consistency_generate(sheaf_status *st, const sheaf_model *m,
+                                          const sheaf__prompts *prompts,
+                                          const sheaf__answer_options *a)
 {
     sheaf_text t = { 0 };
     char hash[33] = "";
@@ -160,7 +161,8 @@ sheaf_status *sheaf__together_ask(sheaf_status *st, const sheaf_model *m,
         add_asking(&t, m, a);
         st = hash_prompts(hash, prompts, a, &m->opened.config);
     }
-    sheaf__alike_line(&t, "the template", st == NULL ? sheaf__wording_template(a->wording) : NULL);
-    sheaf__alike_line(&t, "the prompts", hash);
+    sheaf__consistency_line(&t, "the template",
+                            st == NULL ? sheaf__codec_template(a->codec) : NULL);
+    sheaf__consistency_line(&t, "the prompts", hash);
     return compare(m->all, st, &t);
 }

@@ -1,4 +1,4 @@
-/* wording_test.c - which tokenizer and template it is, prompts with and without an image,
+/* codec_test.c - which tokenizer and template it is, prompts with and without an image,
  * answers. */
 #include "tests/check.h"
 
@@ -48,50 +48,49 @@ static void test_open__which_template_it_is(void **state)
     };
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         sheaf_config config = config_of(rows[i].family);
-        sheaf__wording own, w;
+        sheaf__codec own, w;
         config.json = rows[i].json;
-        CHECK_OK(sheaf__wording_open(&own, &config,
-                                     &(sheaf__wording_options){ .version = rows[i].given }));
+        CHECK_OK(
+            sheaf__codec_open(&own, &config, &(sheaf__codec_options){ .version = rows[i].given }));
         w = own;
         if (rows[i].conversation)
-            CHECK_OK(sheaf__wording_converse(&w, &own, NULL));
+            CHECK_OK(sheaf__codec_open_chat(&w, &own, NULL));
         if (w.templated != rows[i].templated || w.version != rows[i].want)
             fail_msg("row %d: %s", (int)i, sheaf__template_name(w.version));
-        sheaf__wording_close(&w);
+        sheaf__codec_close(&w);
     }
     const sheaf_config config = config_of(SHEAF_COGVLM);
-    sheaf__wording w;
-    CHECK_FAILS(sheaf__wording_open(&w, &config, &(sheaf__wording_options){ .version = "chatt" }),
+    sheaf__codec w;
+    CHECK_FAILS(sheaf__codec_open(&w, &config, &(sheaf__codec_options){ .version = "chatt" }),
                 SHEAF_E_ARG, "chat");
-    sheaf__wording_close(&w);
+    sheaf__codec_close(&w);
 }
 
-static sheaf_status *answer_of(char **text, const sheaf__wording *w, const int32_t *ids, int64_t n)
+static sheaf_status *answer_of(char **text, const sheaf__codec *w, const int32_t *ids, int64_t n)
 {
-    sheaf__answer_stream s = { .wording = w, .laid_out = w->templated };
+    sheaf__answer_stream s = { .codec = w, .laid_out = w->templated };
     return sheaf__answer_stream_end(NULL, text, &s, ids, n);
 }
 
 static void test_open__a_tokenizer_is_given_found_or_missing(void **state)
 {
     sheaf_config config = config_of(SHEAF_COGVLM);
-    sheaf__wording w;
+    sheaf__codec w;
     config.byte_vocab = false;
-    CHECK_OK(
-        sheaf__wording_open(&w, &config, &(sheaf__wording_options){ .folder = "/nonexistent" }));
-    CHECK_FAILS(sheaf__wording_needed(&w), SHEAF_E_UNSUPPORTED, "--tokenizer FILE");
+    CHECK_OK(sheaf__codec_open(&w, &config, &(sheaf__codec_options){ .folder = "/nonexistent" }));
+    CHECK_FAILS(sheaf__codec_check_tokenizer(&w), SHEAF_E_UNSUPPORTED, "--tokenizer FILE");
     sheaf__prompt prompt;
     void *block;
-    CHECK_FAILS(sheaf__wording_prompt(&prompt, &block, &w, &(sheaf__turn){ "q", NULL }, 1, true),
+    CHECK_FAILS(sheaf__codec_prompt(&prompt, &block, &w, &(sheaf__turn){ "q", NULL }, 1, true),
                 SHEAF_E_UNSUPPORTED, "--tokenizer FILE");
     char *text;
     CHECK_OK(answer_of(&text, &w, (int32_t[]){ 1 }, 1));
     assert_null(text);
-    sheaf__wording_close(&w);
+    sheaf__codec_close(&w);
     CHECK_FAILS(
-        sheaf__wording_open(&w, &config, &(sheaf__wording_options){ .tokenizer = "/nonexistent" }),
+        sheaf__codec_open(&w, &config, &(sheaf__codec_options){ .tokenizer = "/nonexistent" }),
         SHEAF_E_IO, "/nonexistent");
-    sheaf__wording_close(&w);
+    sheaf__codec_close(&w);
 
     char path[1200];
     const char *source = getenv("SHEAF_SOURCE_ROOT");
@@ -100,22 +99,21 @@ static void test_open__a_tokenizer_is_given_found_or_missing(void **state)
     config.vocab = 100000;
     config.bos = -1;
     config.neos = 0;
-    CHECK_OK(sheaf__wording_open(&w, &config, &(sheaf__wording_options){ .tokenizer = path }));
+    CHECK_OK(sheaf__codec_open(&w, &config, &(sheaf__codec_options){ .tokenizer = path }));
     assert_int_equal(w.bos, 1); /* the tokenizer's, as the config has none */
     assert_int_equal(w.eos, 2);
-    CHECK_OK(sheaf__wording_needed(&w));
+    CHECK_OK(sheaf__codec_check_tokenizer(&w));
     const int64_t pieces = sheaf__sentencepiece_pieces(w.model);
-    sheaf__wording_close(&w);
+    sheaf__codec_close(&w);
     for (config.vocab = pieces + 1; config.vocab >= pieces - 1;
          config.vocab--) { /* each piece has a row of the table */
         if (config.vocab >= pieces)
-            CHECK_OK(
-                sheaf__wording_open(&w, &config, &(sheaf__wording_options){ .tokenizer = path }));
+            CHECK_OK(sheaf__codec_open(&w, &config, &(sheaf__codec_options){ .tokenizer = path }));
         else
             CHECK_FAILS(
-                sheaf__wording_open(&w, &config, &(sheaf__wording_options){ .tokenizer = path }),
+                sheaf__codec_open(&w, &config, &(sheaf__codec_options){ .tokenizer = path }),
                 SHEAF_E_LAYOUT, "pieces, the model's vocabulary");
-        sheaf__wording_close(&w);
+        sheaf__codec_close(&w);
     }
 }
 
@@ -126,11 +124,11 @@ static void test_prompt__an_image_and_a_question(void **state)
     static const char words[] = " [INST] a<EOI>b [/INST] ";
     enum { N = 1 + PATCHES + 2 + sizeof words - 1 };
     const sheaf_config config = config_of(SHEAF_COGVLM);
-    sheaf__wording w;
+    sheaf__codec w;
     sheaf__prompt p;
     void *block;
-    CHECK_OK(sheaf__wording_open(&w, &config, &(sheaf__wording_options){ .version = "chat" }));
-    CHECK_OK(sheaf__wording_prompt(&p, &block, &w, &(sheaf__turn){ "a<EOI>b", NULL }, 1, true));
+    CHECK_OK(sheaf__codec_open(&w, &config, &(sheaf__codec_options){ .version = "chat" }));
+    CHECK_OK(sheaf__codec_prompt(&p, &block, &w, &(sheaf__turn){ "a<EOI>b", NULL }, 1, true));
     assert_int_equal(p.n, N);
     assert_int_equal(p.ids[0], BOS);
     for (int i = 0; i < N; i++) {
@@ -143,14 +141,14 @@ static void test_prompt__an_image_and_a_question(void **state)
     assert_int_equal(p.position[PATCHES + 2], 3);
     assert_int_equal(p.position[N - 1], N - PATCHES);
     free(block);
-    CHECK_OK(sheaf__wording_prompt(&p, &block, &w, &(sheaf__turn){ "a", NULL }, 1, false));
+    CHECK_OK(sheaf__codec_prompt(&p, &block, &w, &(sheaf__turn){ "a", NULL }, 1, false));
     assert_null(p.embed);
     assert_null(p.expert);
     free(block);
     w.max_length = N;
-    CHECK_FAILS(sheaf__wording_prompt(&p, &block, &w, &(sheaf__turn){ "a<EOI>b", NULL }, 1, true),
+    CHECK_FAILS(sheaf__codec_prompt(&p, &block, &w, &(sheaf__turn){ "a<EOI>b", NULL }, 1, true),
                 SHEAF_E_DATA, "6 for the image (4 patches)");
-    sheaf__wording_close(&w);
+    sheaf__codec_close(&w);
 }
 
 static void test_prompt__what_a_model_cannot_see(void **state)
@@ -165,14 +163,14 @@ static void test_prompt__what_a_model_cannot_see(void **state)
     };
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         const sheaf_config config = config_of(rows[i].family);
-        sheaf__wording w;
+        sheaf__codec w;
         sheaf__prompt p;
         void *block;
-        CHECK_OK(sheaf__wording_open(&w, &config, &(sheaf__wording_options){ 0 }));
+        CHECK_OK(sheaf__codec_open(&w, &config, &(sheaf__codec_options){ 0 }));
         CHECK_FAILS(
-            sheaf__wording_prompt(&p, &block, &w, &(sheaf__turn){ "a", NULL }, 1, rows[i].image),
+            sheaf__codec_prompt(&p, &block, &w, &(sheaf__turn){ "a", NULL }, 1, rows[i].image),
             SHEAF_E_UNSUPPORTED, rows[i].part);
-        sheaf__wording_close(&w);
+        sheaf__codec_close(&w);
     }
 }
 
@@ -180,18 +178,18 @@ static void test_prompt__what_a_model_cannot_see(void **state)
 static void test_prompt__without_bos(void **state)
 {
     sheaf_config config = config_of(SHEAF_LLAMA);
-    sheaf__wording w;
+    sheaf__codec w;
     sheaf__prompt p;
     void *block;
     config.bos = -1;
-    CHECK_OK(sheaf__wording_open(&w, &config, &(sheaf__wording_options){ .version = "base" }));
-    CHECK_OK(sheaf__wording_prompt(&p, &block, &w, &(sheaf__turn){ "ab", NULL }, 1, false));
+    CHECK_OK(sheaf__codec_open(&w, &config, &(sheaf__codec_options){ .version = "base" }));
+    CHECK_OK(sheaf__codec_prompt(&p, &block, &w, &(sheaf__turn){ "ab", NULL }, 1, false));
     assert_int_equal(p.n, 2);
     assert_int_equal(p.ids[0], 'a');
     free(block);
-    CHECK_FAILS(sheaf__wording_prompt(&p, &block, &w, &(sheaf__turn){ "", NULL }, 1, false),
+    CHECK_FAILS(sheaf__codec_prompt(&p, &block, &w, &(sheaf__turn){ "", NULL }, 1, false),
                 SHEAF_E_DATA, "at least one token");
-    sheaf__wording_close(&w);
+    sheaf__codec_close(&w);
 }
 
 static void test_answer__of_a_template_is_what_follows_it(void **state)
@@ -205,19 +203,19 @@ static void test_answer__of_a_template_is_what_follows_it(void **state)
     };
     const sheaf_config config = config_of(SHEAF_LLAMA);
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-        sheaf__wording w;
+        sheaf__codec w;
         int32_t ids[64];
         char *text;
         const int64_t n = (int64_t)strlen(rows[i].tokens);
         for (int64_t k = 0; k < n; k++)
             ids[k] = rows[i].tokens[k];
         ids[n] = EOS;
-        CHECK_OK(sheaf__wording_open(&w, &config,
-                                     &(sheaf__wording_options){ .version = rows[i].version }));
+        CHECK_OK(
+            sheaf__codec_open(&w, &config, &(sheaf__codec_options){ .version = rows[i].version }));
         CHECK_OK(answer_of(&text, &w, ids, n + 1));
         assert_string_equal(text, rows[i].want);
         free(text);
-        sheaf__wording_close(&w);
+        sheaf__codec_close(&w);
     }
 }
 
@@ -240,10 +238,10 @@ static void test_same_answer__with_and_without_case(void **state)
         { "\xE3\x80\x80two", "two\xC2\xA0", true, true }, /* blanks are those of Python */
         { NULL, "ab", false, false },
     };
-    const sheaf__wording w = { 0 };
+    const sheaf__codec w = { 0 };
     for (size_t i = 0; i < ARRAY_LEN(rows); i++)
-        if (sheaf__wording_same(&w, rows[i].a, rows[i].b, false) != rows[i].exact ||
-            sheaf__wording_same(&w, rows[i].a, rows[i].b, true) != rows[i].nocase)
+        if (sheaf__codec_answers_equal(&w, rows[i].a, rows[i].b, false) != rows[i].exact ||
+            sheaf__codec_answers_equal(&w, rows[i].a, rows[i].b, true) != rows[i].nocase)
             fail_msg("'%s' and '%s'", rows[i].a, rows[i].b);
 }
 
@@ -266,16 +264,16 @@ static void test_dialogue__turns_are_kept_where_the_template_has_a_place(void **
     };
     const sheaf_config config = config_of(SHEAF_COGVLM);
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-        sheaf__wording w;
+        sheaf__codec w;
         sheaf__prompt p;
         void *block;
-        CHECK_OK(sheaf__wording_open(&w, &config,
-                                     &(sheaf__wording_options){ .version = rows[i].version }));
-        sheaf__dialogue c = { .wording = &w };
+        CHECK_OK(
+            sheaf__codec_open(&w, &config, &(sheaf__codec_options){ .version = rows[i].version }));
+        sheaf__dialogue c = { .codec = &w };
         CHECK_OK(sheaf__dialogue_ask(&p, &block, &c, "q"));
         check_ids(&p, rows[i].first);
         free(block);
-        CHECK_OK(sheaf__dialogue_keep(&c, "q", "a"));
+        CHECK_OK(sheaf__dialogue_add_turn(&c, "q", "a"));
         CHECK_OK(sheaf__dialogue_ask(&p, &block, &c, "r"));
         check_ids(&p, rows[i].second);
         free(block);
@@ -284,7 +282,7 @@ static void test_dialogue__turns_are_kept_where_the_template_has_a_place(void **
         check_ids(&p, rows[i].first);
         free(block);
         sheaf__dialogue_release(&c);
-        sheaf__wording_close(&w);
+        sheaf__codec_close(&w);
     }
 }
 
@@ -293,14 +291,14 @@ static void test_dialogue__another_picture_begins_anew(void **state)
     const sheaf_config config = config_of(SHEAF_COGAGENT);
     char *picture = strdup(at("picture.png"));
     put_picture(picture, 9, 5, 7);
-    sheaf__wording w;
+    sheaf__codec w;
     sheaf__prompt p;
     void *block;
-    CHECK_OK(sheaf__wording_open(&w, &config, &(sheaf__wording_options){ .version = "chat" }));
-    sheaf__dialogue c = { .wording = &w };
-    CHECK_OK(sheaf__dialogue_look(&c, picture, 7));
-    CHECK_OK(sheaf__dialogue_keep(&c, "q", "a"));
-    CHECK_FAILS(sheaf__dialogue_look(&c, at("none.png"), 8), SHEAF_E_IO, "none.png");
+    CHECK_OK(sheaf__codec_open(&w, &config, &(sheaf__codec_options){ .version = "chat" }));
+    sheaf__dialogue c = { .codec = &w };
+    CHECK_OK(sheaf__dialogue_picture(&c, picture, 7));
+    CHECK_OK(sheaf__dialogue_add_turn(&c, "q", "a"));
+    CHECK_FAILS(sheaf__dialogue_picture(&c, at("none.png"), 8), SHEAF_E_IO, "none.png");
     assert_int_equal(c.count, 2);
     assert_int_equal(c.look, 7);
     CHECK_OK(sheaf__dialogue_ask(&p, &block, &c, "r"));
@@ -310,16 +308,16 @@ static void test_dialogue__another_picture_begins_anew(void **state)
     assert_non_null(p.embed);
     assert_int_equal(p.look, 7);
     free(block);
-    CHECK_OK(sheaf__dialogue_look(&c, picture, 9));
+    CHECK_OK(sheaf__dialogue_picture(&c, picture, 9));
     assert_int_equal(c.count, 0);
     assert_non_null(c.picture);
-    CHECK_OK(sheaf__dialogue_keep(&c, "q", "a"));
-    CHECK_OK(sheaf__dialogue_look(&c, NULL, 10));
+    CHECK_OK(sheaf__dialogue_add_turn(&c, "q", "a"));
+    CHECK_OK(sheaf__dialogue_picture(&c, NULL, 10));
     assert_int_equal(c.count, 0);
     assert_null(c.picture);
-    CHECK_FAILS(sheaf__dialogue_look(&c, NULL, 11), SHEAF_E_ARG, "no picture");
+    CHECK_FAILS(sheaf__dialogue_picture(&c, NULL, 11), SHEAF_E_ARG, "no picture");
     sheaf__dialogue_release(&c);
-    sheaf__wording_close(&w);
+    sheaf__codec_close(&w);
     free(picture);
 }
 
@@ -348,11 +346,11 @@ static void test_spoken__a_token_says_what_is_certain(void **state)
         { EOS, "" },
     };
     const sheaf_config config = config_of(SHEAF_LLAMA);
-    sheaf__wording w;
+    sheaf__codec w;
     int32_t ids[ARRAY_LEN(rows)];
     char *more, *answer;
-    CHECK_OK(sheaf__wording_open(&w, &config, &(sheaf__wording_options){ .version = "chat" }));
-    sheaf__answer_stream s = { .wording = &w, .laid_out = w.templated };
+    CHECK_OK(sheaf__codec_open(&w, &config, &(sheaf__codec_options){ .version = "chat" }));
+    sheaf__answer_stream s = { .codec = &w, .laid_out = w.templated };
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         ids[i] = rows[i].id;
         CHECK_OK(sheaf__answer_stream_more(&more, &s, ids, (int64_t)i + 1));
@@ -371,18 +369,18 @@ static void test_spoken__a_token_says_what_is_certain(void **state)
     free(more);
     free(answer);
     sheaf__answer_stream_release(&s);
-    sheaf__wording_close(&w);
+    sheaf__codec_close(&w);
 }
 
 static void test_spoken__an_answer_that_was_not_said_is_said_again(void **state)
 {
     static const char tokens[] = "no [/INST] yes";
     const sheaf_config config = config_of(SHEAF_LLAMA);
-    sheaf__wording w;
+    sheaf__codec w;
     int32_t ids[sizeof tokens];
     char *more, *answer;
-    CHECK_OK(sheaf__wording_open(&w, &config, &(sheaf__wording_options){ .version = "chat" }));
-    sheaf__answer_stream s = { .wording = &w, .laid_out = w.templated };
+    CHECK_OK(sheaf__codec_open(&w, &config, &(sheaf__codec_options){ .version = "chat" }));
+    sheaf__answer_stream s = { .codec = &w, .laid_out = w.templated };
     for (size_t i = 0; i < sizeof tokens - 1; i++)
         ids[i] = tokens[i];
     CHECK_OK(sheaf__answer_stream_more(&more, &s, ids, 2));
@@ -393,7 +391,7 @@ static void test_spoken__an_answer_that_was_not_said_is_said_again(void **state)
     free(more);
     free(answer);
     sheaf__answer_stream_release(&s);
-    sheaf__wording_close(&w);
+    sheaf__codec_close(&w);
 }
 
 /* Each row: texts that end an answer, what the tokens are, and what comes of them one by one; `|`
@@ -412,10 +410,10 @@ static void test_spoken__texts_that_end_an_answer_are_never_said(void **state)
         { { NULL }, "ab", "a|b", "ab" },
     };
     const sheaf_config config = config_of(SHEAF_LLAMA);
-    sheaf__wording w;
-    CHECK_OK(sheaf__wording_open(&w, &config, &(sheaf__wording_options){ .version = NULL }));
+    sheaf__codec w;
+    CHECK_OK(sheaf__codec_open(&w, &config, &(sheaf__codec_options){ .version = NULL }));
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-        sheaf__answer_stream s = { .wording = &w, .stop = rows[i].stop };
+        sheaf__answer_stream s = { .codec = &w, .stop = rows[i].stop };
         sheaf__answer_stream silent = s;
         const int64_t n = (int64_t)strlen(rows[i].tokens);
         int32_t ids[16];
@@ -443,7 +441,7 @@ static void test_spoken__texts_that_end_an_answer_are_never_said(void **state)
         free(answer);
         sheaf__answer_stream_release(&s);
     }
-    sheaf__wording_close(&w);
+    sheaf__codec_close(&w);
 }
 
 /* ---- as a file ---- */
@@ -461,12 +459,12 @@ static void test_dialogue__is_saved_and_goes_on(void **state)
     const sheaf_config config = config_of(SHEAF_LLAMA);
     char *path = strdup(at("talk.json")), *text;
     size_t size;
-    sheaf__wording w;
+    sheaf__codec w;
     sheaf__prompt p[2];
     void *block[2];
-    CHECK_OK(sheaf__wording_open(&w, &config, &(sheaf__wording_options){ .version = "chat" }));
-    sheaf__dialogue c = { .wording = &w }, d = { .wording = &w };
-    CHECK_OK(sheaf__dialogue_keep(&c, "q \"1\"\n", "a\xC3\xA9"));
+    CHECK_OK(sheaf__codec_open(&w, &config, &(sheaf__codec_options){ .version = "chat" }));
+    sheaf__dialogue c = { .codec = &w }, d = { .codec = &w };
+    CHECK_OK(sheaf__dialogue_add_turn(&c, "q \"1\"\n", "a\xC3\xA9"));
     CHECK_OK(sheaf__dialogue_save(&c, path));
     CHECK_OK(sheaf__file_read_all(&text, &size, path, 1000));
     assert_string_equal(text,
@@ -481,14 +479,14 @@ static void test_dialogue__is_saved_and_goes_on(void **state)
     CHECK_BYTES("prompt", p[0].ids, p[1].ids, (size_t)p[0].n * sizeof *p[0].ids);
     free(block[0]);
     free(block[1]);
-    CHECK_OK(sheaf__dialogue_keep(&d, "r", "b"));
+    CHECK_OK(sheaf__dialogue_add_turn(&d, "r", "b"));
     CHECK_OK(sheaf__dialogue_save(&d, path)); /* the file it was loaded from */
     CHECK_OK(sheaf__dialogue_save(&d, path));
     CHECK_OK(sheaf__dialogue_load(&c, path, 1));
     assert_int_equal(c.count, 4);
     sheaf__dialogue_release(&c);
     sheaf__dialogue_release(&d);
-    sheaf__wording_close(&w);
+    sheaf__codec_close(&w);
     free(path);
 }
 
@@ -527,17 +525,17 @@ static void test_dialogue__says_what_a_file_is_not(void **state)
         { "{\"messages\": []}\n{\"messages\": []}", "line 2", SHEAF_E_FORMAT },
     };
     const sheaf_config config = config_of(SHEAF_LLAMA);
-    sheaf__wording w;
-    CHECK_OK(sheaf__wording_open(&w, &config, &(sheaf__wording_options){ .version = "chat" }));
-    sheaf__dialogue c = { .wording = &w };
-    CHECK_OK(sheaf__dialogue_keep(&c, "q", "a"));
+    sheaf__codec w;
+    CHECK_OK(sheaf__codec_open(&w, &config, &(sheaf__codec_options){ .version = "chat" }));
+    sheaf__dialogue c = { .codec = &w };
+    CHECK_OK(sheaf__dialogue_add_turn(&c, "q", "a"));
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         write_text(at("bad.json"), rows[i].text);
         CHECK_FAILS(sheaf__dialogue_load(&c, at("bad.json"), 1), rows[i].code, rows[i].says);
         assert_int_equal(c.count, 2);
     }
     sheaf__dialogue_release(&c);
-    sheaf__wording_close(&w);
+    sheaf__codec_close(&w);
 }
 
 int main(void)

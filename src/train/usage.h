@@ -1,4 +1,4 @@
-/* spent.h - what each rank of a run has spent: measured seconds, bytes and memory, of every step
+/* usage.h - what each rank of a run has spent: measured seconds, bytes and memory, of every step
  * and of the whole run. */
 #pragma once
 
@@ -12,39 +12,39 @@
 struct sheaf__rank;
 
 /* The whole run of one rank. */
-typedef struct sheaf__spent_all {
+typedef struct sheaf__usage_total {
     sheaf_event_rank sum; /* of its steps, and what was saved; memory and process: the most */
     int64_t steps;
     double seconds;                         /* of these steps */
     sheaf__count exchange[SHEAF__TRAFFICS]; /* all calls of the run, evaluations too */
     uint64_t held[SHEAF_MEM_KINDS], most[SHEAF_MEM_KINDS]; /* bytes at the end, and at most */
     uint64_t to[SHEAF_MAX_SLICES], from[SHEAF_MAX_SLICES]; /* bytes by rank of all */
-} sheaf__spent_all;
+} sheaf__usage_total;
 
 /* One rank's account; `rank` and `grid` are borrowed, the rest is zero to begin with. */
-typedef struct sheaf__spent {
+typedef struct sheaf__usage {
     const struct sheaf__rank *rank;
     const sheaf__grid *grid;
     double began, reading; /* of the step at hand */
     sheaf__count then;     /* exchanged before it */
     double saving;         /* seconds of checkpoints since the last step's line */
-    sheaf__spent_all all;
-} sheaf__spent;
+    sheaf__usage_total all;
+} sheaf__usage;
 
-/* sheaf__spent_begin, _end - around a step. one: what it took this rank. */
-void sheaf__spent_begin(sheaf__spent *spent);
-void sheaf__spent_end(sheaf_event_rank *one, sheaf__spent *spent);
+/* sheaf__usage_begin, _end - around a step. one: what it took this rank. */
+void sheaf__usage_begin(sheaf__usage *usage);
+void sheaf__usage_end(sheaf_event_rank *one, sheaf__usage *usage);
 
-/* sheaf__spent_share - what a step took every rank: list[ranks], of which the caller has filled in
+/* sheaf__usage_share - what a step took every rank: list[ranks], of which the caller has filled in
  * its own entry. One exchange. Collective. */
-sheaf_status *sheaf__spent_share(sheaf_event_rank *list, const sheaf__grid *grid);
-/* sheaf__spent_gather - the whole run, by rank; the list is the caller's to free. Collective. */
-sheaf_status *sheaf__spent_gather(sheaf__spent_all **out, sheaf__spent *spent);
+sheaf_status *sheaf__usage_share(sheaf_event_rank *list, const sheaf__grid *grid);
+/* sheaf__usage_gather - the whole run, by rank; the list is the caller's to free. Collective. */
+sheaf_status *sheaf__usage_gather(sheaf__usage_total **out, sheaf__usage *usage);
 
-/* sheaf__spent_slowest - the rank that computes and reads longest: for it the others wait. */
-int sheaf__spent_slowest(const sheaf__spent_all *list, int ranks);
-/* sheaf__spent_why - that in words, on one line without its end. */
-void sheaf__spent_why(sheaf_text *text, const sheaf__spent_all *list, int ranks);
+/* sheaf__usage_slowest - the rank that computes and reads longest: for it the others wait. */
+int sheaf__usage_slowest(const sheaf__usage_total *list, int ranks);
+/* sheaf__usage_why - that in words, on one line without its end. */
+void sheaf__usage_why(sheaf_text *text, const sheaf__usage_total *list, int ranks);
 
 /* ---- a rank for which the others wait, named while a run goes on ---- */
 

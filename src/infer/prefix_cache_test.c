@@ -1,8 +1,8 @@
-/* past_test.c - a prompt in a batch, and one whose beginning was read before, have the bits they
- * have alone; what is told of probabilities is what transformers computes. */
+/* prefix_cache_test.c - a prompt in a batch, and one whose beginning was read before, have the bits
+ * they have alone; what is told of probabilities is what transformers computes. */
 #include "tests/made_sat.h"
 
-#include "infer/past.h"
+#include "infer/prefix_cache.h"
 #include "models/crew.h"
 #include "base/status.h"
 
@@ -172,7 +172,7 @@ static sheaf_status *in_turns(void *self, sheaf__model *model)
 {
     turns *t = self, own;
     const bool first = sheaf__is_first(model->context);
-    sheaf__past past = { .least = t->least };
+    sheaf__prefix_cache prefix = { .least = t->least };
     int32_t ids[MOST] = { 0 };
     int64_t known = 0;
     sheaf_status *st = NULL;
@@ -191,11 +191,11 @@ static sheaf_status *in_turns(void *self, sheaf__model *model)
                                                              .best = BEST,
                                                              .number = (int64_t)i,
                                                              .max_length = MOST,
-                                                             .past = keep ? &past : NULL });
+                                                             .prefix = keep ? &prefix : NULL });
             to->flops[i][keep] = model->context->device->flops - before;
             memcpy(ids + calls[i].n, out.ids, NEW * sizeof *ids);
         }
-        known = past.n;
+        known = prefix.n;
         assert_int_equal(known, calls[i].n + NEW - 1);
     }
     /* answers that max_length cuts short take no more space than it says */
@@ -208,11 +208,11 @@ static sheaf_status *in_turns(void *self, sheaf__model *model)
                                                          .max_length = MOST,
                                                          .batch = 1,
                                                          .best = BEST,
-                                                         .past = keep ? &past : NULL });
+                                                         .prefix = keep ? &prefix : NULL });
         assert_int_equal(out.n, 3);
-        assert_int_equal(past.length, MOST);
+        assert_int_equal(prefix.length, MOST);
     }
-    sheaf__past_release(&past, model);
+    sheaf__prefix_cache_release(&prefix, model);
     return st;
 }
 
@@ -267,7 +267,7 @@ typedef struct seeing {
 static sheaf_status *in_sight(void *self, sheaf__model *model)
 {
     seeing *s = self;
-    sheaf__past past = { .least = ROWS + NEW };
+    sheaf__prefix_cache prefix = { .least = ROWS + NEW };
     sheaf__tower tower[SHEAF__MOST_TOWERS];
     const int towers = sheaf__towers_of(tower, &model->schema->config);
     sheaf__picture *picture = sheaf__picture_room_like(NULL, 1, tower, towers);
@@ -292,9 +292,10 @@ static sheaf_status *in_sight(void *self, sheaf__model *model)
                                       .pictures = 1,
                                       .look = looks[i].look };
             int64_t reused = 0;
-            if (keep && past.n > 0) {
-                sheaf__past copy = past; /* asked alone, it changes only what it forgets */
-                st = sheaf__past_begin(&reused, &copy, model, &p, p.n + NEW);
+            if (keep && prefix.n > 0) {
+                sheaf__prefix_cache copy =
+                    prefix; /* asked alone, it changes only what it forgets */
+                st = sheaf__prefix_cache_begin(&reused, &copy, model, &p, p.n + NEW);
             }
             if (keep)
                 assert_int_equal(reused, looks[i].reused);
@@ -303,10 +304,10 @@ static sheaf_status *in_sight(void *self, sheaf__model *model)
                                                                 .max_new = NEW,
                                                                 .batch = 1,
                                                                 .best = BEST,
-                                                                .past = keep ? &past : NULL }));
+                                                                .prefix = keep ? &prefix : NULL }));
         }
     }
-    sheaf__past_release(&past, model);
+    sheaf__prefix_cache_release(&prefix, model);
     free(picture);
     return st;
 }

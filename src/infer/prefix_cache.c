@@ -1,0 +1,106 @@
+/* prefix_cache.c - see prefix_cache.h. */
+#include "infer/prefix_cache.h"
+
+#include "base/base.h"
+#include "models/rope.h"
+
+static int32_t position_at(const sheaf__prompt *p, int64_t j)
+{
+    return p->position == NULL ? (int32_t)j : p->position[j];
+}
+
+static uint8_t kind_at(const sheaf__prompt *p, int64_t j)
+{
+    return (uint8_t)((p->embed != NULL && p->embed[j]) | (p->expert != NULL && p->expert[j]) << 1);
+}
+
+static int64_t equal_rows(const sheaf__prefix_cache *prefix, const sheaf__prompt *p)
+{
+    const int64_t most = prefix->n < p->n ? prefix->n : p->n;
+    int64_t n = 0;
+    while (n < most && prefix->ids[n] == p->ids[n] && prefix->position[n] == position_at(p, n) &&
+           prefix->kind[n] == kind_at(p, n))
+        n++;
+    return n;
+}
+
+/* Rows of the prompt up to the last one of its picture: they are computed together, or not. */
+static int64_t seen_rows(const sheaf__prompt *p)
+{
+    int64_t n = p->embed == NULL && p->expert == NULL ? 0 : p->n;
+    while (n > 0 && kind_at(p, n - 1) == 0)
+        n--;
+    return n;
+}
+
+/* The last row is computed in any case: its logits are what is asked for. */
+static int64_t usable_rows(const sheaf__prefix_cache *prefix, const sheaf__prompt *p)
+{
+    const bool looks = p->embed != NULL || p->pictures > 0;
+    if (prefix->picture != p->look || (looks && p->look == 0))
+        return 0;
+    const int64_t equal = equal_rows(prefix, p), n = equal < p->n ? equal : p->n - 1;
+    return n < seen_rows(p) ? 0 : n;
+}
+
+static sheaf_status *take_space(sheaf__prefix_cache *prefix, sheaf__model *model, int64_t length)
+{
+    const size_t rows = (size_t)length;
+    sheaf__prefix_cache_release(prefix, model);
+    prefix->ids = malloc(rows * sizeof *prefix->ids);
+    prefix->position = malloc(rows * sizeof *prefix->position);
+    prefix->kind = malloc(rows);
+    sheaf_status *st = sheaf__kept_new(&prefix->kept, model, 1, length);
+    if (st == NULL && (prefix->ids == NULL || prefix->position == NULL || prefix->kind == NULL))
+        st = sheaf_fail(SHEAF_E_MEMORY, "what was read, %lld positions", (long long)length);
+    if (st == NULL)
+        prefix->length = length;
+    else
+        sheaf__prefix_cache_release(prefix, model);
+    return st;
+}
+
+sheaf_status *sheaf__prefix_cache_begin(int64_t *reused, sheaf__prefix_cache *prefix,
+                                        sheaf__model *model, const sheaf__prompt *prompt,
+                                        int64_t length)
+{
+    *reused = 0;
+    if (length > prefix->length) {
+        sheaf_status *st =
+            take_space(prefix, model, length > prefix->least ? length : prefix->least);
+        if (st != NULL)
+            return st;
+    }
+    *reused = sheaf__rope_turns(&model->schema->config, prefix->n, prompt->n)
+                  ? 0 /* kept keys have the angles of another length */
+                  : usable_rows(prefix, prompt);
+    prefix->n = *reused;
+    prefix->picture = prompt->look;
+    return NULL;
+}
+
+void sheaf__prefix_cache_set(sheaf__prefix_cache *prefix, const sheaf__prompt *p)
+{
+    for (int64_t j = prefix->n; j < p->n; j++) {
+        prefix->ids[j] = p->ids[j];
+        prefix->position[j] = position_at(p, j);
+        prefix->kind[j] = kind_at(p, j);
+    }
+    prefix->n = p->n;
+}
+
+void sheaf__prefix_cache_add(sheaf__prefix_cache *prefix, int32_t id, int32_t position)
+{
+    prefix->ids[prefix->n] = id;
+    prefix->position[prefix->n] = position;
+    prefix->kind[prefix->n++] = 0;
+}
+
+void sheaf__prefix_cache_release(sheaf__prefix_cache *prefix, sheaf__model *model)
+{
+    sheaf__kept_release(&prefix->kept, model);
+    free(prefix->ids);
+    free(prefix->position);
+    free(prefix->kind);
+    *prefix = (sheaf__prefix_cache){ .least = prefix->least };
+}
