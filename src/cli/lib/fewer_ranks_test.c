@@ -63,6 +63,9 @@ static void test_restarts__hosts_that_are_left(void **state)
     CHECK_OK(cli_hosts_read(&hosts, NULL, NULL));
     assert_int_equal(hosts.count, 0);
     CHECK_FAILS(cli_hosts_read(&hosts, NULL, "/nowhere/hosts"), SHEAF_E_IO, "/nowhere/hosts");
+    CHECK_FAILS(cli_hosts_read(&hosts, ",,", NULL), SHEAF_E_ARG, "--hosts ',,'");
+    put(path, "# none yet\n\n");
+    CHECK_FAILS(cli_hosts_read(&hosts, NULL, path), SHEAF_E_ARG, "--hostfile");
 }
 
 int main(void)

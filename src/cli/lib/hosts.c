@@ -65,12 +65,16 @@ sheaf_status *cli_hosts_read(cli_hosts *out, const char *list, const char *file)
     sheaf_status *st = is_list ? NULL : sheaf__file_read_all(&text, &size, file, MOST_BYTES);
     if (st != NULL)
         return st;
-    const bool done = split(out, is_list ? list : text, is_list);
+    if (!split(out, is_list ? list : text, is_list)) {
+        cli_hosts_release(out);
+        st = sheaf__no_memory("the list of hosts");
+    } else if (out->count == 0) {
+        st = is_list ? sheaf_fail(SHEAF_E_ARG, "--hosts '%s'", list)
+                     : sheaf_fail(SHEAF_E_ARG, "--hostfile %s", file);
+        sheaf_found(sheaf_expected(st, "the name of one host at least"), "none");
+    }
     free(text);
-    if (done)
-        return NULL;
-    cli_hosts_release(out);
-    return sheaf__no_memory("the list of hosts");
+    return st;
 }
 
 void cli_hosts_release(cli_hosts *hosts)

@@ -315,6 +315,15 @@ static sheaf_status *conclude(cli_launch_result *out, int status, const char *mp
                                                                           : NULL;
 }
 
+/* mpirun says nothing of a list without hosts. */
+static sheaf_status *find(char **mpirun, bool *is_open, const cli_launch_options *o)
+{
+    cli_hosts hosts;
+    sheaf_status *st = cli_hosts_read(&hosts, o->hosts, o->hostfile);
+    cli_hosts_release(&hosts);
+    return st != NULL || o->processes == 0 ? st : cli_launch_mpirun(mpirun, is_open, o->mpi);
+}
+
 sheaf_status *cli_launch(cli_launch_result *out, const cli_launch_options *o)
 {
     char *mpirun = NULL, self[PATH_MAX];
@@ -330,7 +339,7 @@ sheaf_status *cli_launch(cli_launch_result *out, const cli_launch_options *o)
                                           "a launcher that numbers its processes"),
                            "neither OMPI_COMM_WORLD_RANK, PMIX_RANK nor PMI_RANK");
     self[n] = '\0';
-    sheaf_status *st = alone ? NULL : cli_launch_mpirun(&mpirun, &is_open, o->mpi);
+    sheaf_status *st = find(&mpirun, &is_open, o);
     if (alone)
         add_program(&w, self, o);
     else if (st == NULL)

@@ -26,8 +26,9 @@ typedef struct cli_launch_result {
     char verdict;  /* a cli_verdict_kind of launched.h; 0: none */
 } cli_launch_result;
 
-/* cli_launch - waits for their end. Errors: SHEAF_E_UNSUPPORTED: no module, or no mpirun;
- * SHEAF_E_PEER: an end that no process explained; SHEAF_E_STOPPED: before they had begun. */
+/* cli_launch - waits for their end. Errors: SHEAF_E_UNSUPPORTED: no module, or no mpirun; those of
+ * cli_hosts_read(); SHEAF_E_PEER: an end that no process explained; SHEAF_E_STOPPED: before they
+ * had begun. */
 sheaf_status *cli_launch(cli_launch_result *out, const cli_launch_options *options);
 
 /* cli_launch_mpirun - that of the MPI whose module sheaf has: its path, which the caller frees.
@@ -72,7 +73,8 @@ typedef struct cli_hosts {
 } cli_hosts;
 
 /* cli_hosts_read - from the words of --hosts ("a:2,b:2"), or where they are empty from the file of
- * --hostfile, a host a line ("a slots=2", "a:2", "#"). Neither: no host. */
+ * --hostfile, a host a line ("a slots=2", "a:2", "#"). Neither: no host. Errors: SHEAF_E_ARG: a
+ * list or a file without one; SHEAF_E_IO. */
 sheaf_status *cli_hosts_read(cli_hosts *out, const char *list, const char *file);
 void cli_hosts_release(cli_hosts *hosts);
 
