@@ -88,9 +88,9 @@ static inline sheaf_catalog *read_made(const sheaf_dialect *dialect, const char 
 static inline void *bytes_of(const sheaf_catalog *c, const sheaf_logical *t, int64_t *size)
 {
     int64_t rows = 1, cols = 1;
-    for (int i = 0; i < t->told.ndim; i++)
-        *(i > 0 && i == t->told.ndim - 1 ? &cols : &rows) *= t->told.shape[i];
-    *size = rows * cols * (int64_t)sheaf_dtype_bytes(t->told.dtype);
+    for (int i = 0; i < t->entry.ndim; i++)
+        *(i > 0 && i == t->entry.ndim - 1 ? &cols : &rows) *= t->entry.shape[i];
+    *size = rows * cols * (int64_t)sheaf_dtype_bytes(t->entry.dtype);
     void *buffer = malloc((size_t)*size + 1);
     assert_non_null(buffer);
     CHECK_OK(sheaf__catalog_read(c, t, 0, rows, 0, cols, buffer));
@@ -110,12 +110,12 @@ static inline int64_t check_against(const sheaf_catalog *c, const char *path, bo
         int64_t size;
         if (t == NULL)
             fail_msg("%s: no '%s'", c->root, e->name);
-        if (t->told.ndim != e->ndim || t->told.dtype != e->dtype)
+        if (t->entry.ndim != e->ndim || t->entry.dtype != e->dtype)
             fail_msg("%s: '%s' of another form", c->root, e->name);
         for (int k = 0; k < e->ndim; k++)
-            if (rows && k == 0 ? t->told.shape[k] < e->shape[k] : t->told.shape[k] != e->shape[k])
+            if (rows && k == 0 ? t->entry.shape[k] < e->shape[k] : t->entry.shape[k] != e->shape[k])
                 fail_msg("%s: '%s' axis %d: %" PRId64 " for %" PRId64, c->root, e->name, k,
-                         t->told.shape[k], e->shape[k]);
+                         t->entry.shape[k], e->shape[k]);
         char *got = bytes_of(c, t, &size), *want = malloc((size_t)e->bytes + 1);
         assert_true(want != NULL && size >= e->bytes);
         CHECK_OK(sheaf__safetensors_read(file, e, 0, want, e->bytes));
@@ -269,12 +269,12 @@ static inline void check_made(const sheaf_catalog *c, const made_model *m, const
         int64_t size, begin[2] = { 0, 0 }, all[2] = { t->shape[0], t->ndim == 2 ? t->shape[1] : 1 };
         snprintf(name, sizeof name, "%s%s", prefix, t->name);
         const sheaf_logical *l = sheaf__catalog_find(c, name);
-        if (l == NULL || l->told.ndim != t->ndim || l->told.shape[0] != t->shape[0] ||
-            (t->ndim == 2 && l->told.shape[1] != t->shape[1]))
+        if (l == NULL || l->entry.ndim != t->ndim || l->entry.shape[0] != t->shape[0] ||
+            (t->ndim == 2 && l->entry.shape[1] != t->shape[1]))
             fail_msg("%s: '%s' is missing or of another shape", c->root, name);
         assert_int_equal(l->kind, seed == 0 ? SHEAF_WEIGHT : SHEAF_MOMENT);
         float *got = bytes_of(c, l, &size), *want = made_slice(t, begin, all, seed);
-        assert_int_equal(l->told.dtype, SHEAF_F32);
+        assert_int_equal(l->entry.dtype, SHEAF_F32);
         CHECK_BYTES(name, got, want, size);
         free(got);
         free(want);

@@ -49,7 +49,7 @@ void sheaf__catalog_free(sheaf_catalog *c)
     if (c == NULL)
         return;
     for (int64_t i = 0; i < c->count; i++) {
-        free((char *)c->tensor[i].told.name);
+        free((char *)c->tensor[i].entry.name);
         free(c->tensor[i].piece);
     }
     for (int i = 0; i < c->nfiles; i++) {
@@ -162,7 +162,7 @@ sheaf_status *sheaf__catalog_zip(sheaf_catalog *c, int file, int64_t begin, int6
 static int64_t slot_of(const sheaf_catalog *c, const char *name)
 {
     int64_t at = (int64_t)(hash_of(name) & (uint64_t)(c->slots - 1));
-    while (c->slot[at] != 0 && strcmp(c->tensor[c->slot[at] - 1].told.name, name) != 0)
+    while (c->slot[at] != 0 && strcmp(c->tensor[c->slot[at] - 1].entry.name, name) != 0)
         at = (at + 1) & (c->slots - 1);
     return at;
 }
@@ -176,7 +176,7 @@ static sheaf_status *rehash(sheaf_catalog *c, int64_t slots)
     c->slot = slot;
     c->slots = slots;
     for (int64_t i = 0; i < c->count; i++)
-        c->slot[slot_of(c, c->tensor[i].told.name)] = i + 1;
+        c->slot[slot_of(c, c->tensor[i].entry.name)] = i + 1;
     return NULL;
 }
 
@@ -211,8 +211,8 @@ sheaf_status *sheaf__catalog_tensor(sheaf_logical **out, sheaf_catalog *c, const
     if (copy == NULL)
         return sheaf__no_memory(c->root);
     sheaf_logical *t = &c->tensor[c->count++];
-    *t = (sheaf_logical){ .told = { copy, dtype, ndim, { 0 } } };
-    memcpy(t->told.shape, shape, (size_t)ndim * sizeof *shape);
+    *t = (sheaf_logical){ .entry = { copy, dtype, ndim, { 0 } } };
+    memcpy(t->entry.shape, shape, (size_t)ndim * sizeof *shape);
     c->slot[slot_of(c, copy)] = c->count;
     *out = t;
     return NULL;
@@ -237,7 +237,7 @@ void sheaf__catalog_keep(sheaf_catalog *c, unsigned kinds)
         }
     }
     for (int64_t i = n; i < c->count; i++) {
-        free((char *)c->tensor[i].told.name);
+        free((char *)c->tensor[i].entry.name);
         free(c->tensor[i].piece);
     }
     c->count = n;
@@ -277,11 +277,11 @@ sheaf_status *sheaf__catalog_piece(sheaf_catalog *c, sheaf_logical *t, const she
 {
     const sheaf_catalog_file *file = &c->file[p->file];
     int64_t elements = 1;
-    for (int i = 0; i < t->told.ndim; i++) {
-        if (p->begin[i] < 0 || p->size[i] < 0 || p->begin[i] > t->told.shape[i] - p->size[i]) {
-            sheaf_status *st =
-                sheaf_fail(SHEAF_E_LAYOUT, "%s: tensor '%s', axis %d", file->path, t->told.name, i);
-            sheaf_expected(st, "a part inside [0, %" PRId64 ")", t->told.shape[i]);
+    for (int i = 0; i < t->entry.ndim; i++) {
+        if (p->begin[i] < 0 || p->size[i] < 0 || p->begin[i] > t->entry.shape[i] - p->size[i]) {
+            sheaf_status *st = sheaf_fail(SHEAF_E_LAYOUT, "%s: tensor '%s', axis %d", file->path,
+                                          t->entry.name, i);
+            sheaf_expected(st, "a part inside [0, %" PRId64 ")", t->entry.shape[i]);
             return sheaf_found(st, "%" PRId64 " from %" PRId64, p->size[i], p->begin[i]);
         }
         elements *= p->size[i]; /* no more than the tensor's */
@@ -290,10 +290,10 @@ sheaf_status *sheaf__catalog_piece(sheaf_catalog *c, sheaf_logical *t, const she
         return NULL;
     if (sheaf_dtype_bytes(p->dtype) == 0)
         return sheaf_fail(SHEAF_E_UNSUPPORTED, "%s: tensor '%s': elements below a byte", file->path,
-                          t->told.name);
-    const int64_t end = piece_end(p, t->told.ndim);
+                          t->entry.name);
+    const int64_t end = piece_end(p, t->entry.ndim);
     if (end < 0 || end > file->mark.size) {
-        sheaf_status *st = sheaf_fail(SHEAF_E_FORMAT, "%s: tensor '%s'", file->path, t->told.name);
+        sheaf_status *st = sheaf_fail(SHEAF_E_FORMAT, "%s: tensor '%s'", file->path, t->entry.name);
         sheaf_expected(st, "data up to byte %" PRId64, end);
         return sheaf_found(st, "a file of %" PRId64 " bytes", file->mark.size);
     }
@@ -302,7 +302,7 @@ sheaf_status *sheaf__catalog_piece(sheaf_catalog *c, sheaf_logical *t, const she
     if (bytes > file->mark.size && c->expanded > MOST_EXPANDED &&
         c->expanded / 64 > file->mark.size) {
         sheaf_status *st =
-            sheaf_fail(SHEAF_E_UNSUPPORTED, "%s: tensor '%s'", file->path, t->told.name);
+            sheaf_fail(SHEAF_E_UNSUPPORTED, "%s: tensor '%s'", file->path, t->entry.name);
         sheaf_expected(st, "tensors that are at most 64 times their file, or %d MiB",
                        MOST_EXPANDED >> 20);
         sheaf_found(st, "%" PRId64 " bytes, expanded from a file of %" PRId64, c->expanded,

@@ -49,7 +49,7 @@ static inline bool sheaf__is_moment(const char *name)
 }
 
 typedef struct sheaf_logical {
-    sheaf_source_entry told; /* name (owned), dtype, shape */
+    sheaf_source_entry entry; /* name (owned), dtype, shape */
     sheaf_kind kind;
     /* every part has a copy: its pieces, which lie together, are those of its rank */
     bool replicated;

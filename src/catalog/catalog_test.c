@@ -45,7 +45,7 @@ static sheaf_catalog *new_catalog(int *file)
 static void add_boxes(sheaf_catalog *c, sheaf_logical **t, const char *name, int file,
                       sheaf_piece box, int axis, int64_t *next)
 {
-    if (axis < (*t)->told.ndim) {
+    if (axis < (*t)->entry.ndim) {
         const int64_t begin = box.begin[axis], end = begin + box.size[axis];
         for (int64_t at = begin, size; at < end; at += size) {
             size = 1 + below(end - at);
@@ -56,7 +56,7 @@ static void add_boxes(sheaf_catalog *c, sheaf_logical **t, const char *name, int
         return;
     }
     int order[SHEAF_CATALOG_MAX_DIMS]; /* which axis runs fastest, next fastest, ... */
-    const int ndim = (*t)->told.ndim;
+    const int ndim = (*t)->entry.ndim;
     for (int i = 0; i < ndim; i++)
         order[i] = ndim - 1 - i;
     for (int i = 0; i < ndim; i++) {
@@ -82,7 +82,7 @@ static float expected_at(const sheaf_logical *t, const int64_t *index)
         const sheaf_piece *p = &t->piece[k];
         int64_t at = p->offset / 4;
         bool inside = true;
-        for (int i = 0; i < t->told.ndim; i++) {
+        for (int i = 0; i < t->entry.ndim; i++) {
             inside &= index[i] >= p->begin[i] && index[i] < p->begin[i] + p->size[i];
             at += (index[i] - p->begin[i]) * p->stride[i];
         }
@@ -100,12 +100,12 @@ static void check_box(const sheaf_catalog *c, const sheaf_logical *t, int64_t ro
     for (int64_t r = 0; r < rows; r++)
         for (int64_t k = 0; k < cols; k++) {
             int64_t index[SHEAF_CATALOG_MAX_DIMS] = { 0 }, row = row0 + r;
-            const int last = t->told.ndim - 1;
-            if (t->told.ndim > 1)
+            const int last = t->entry.ndim - 1;
+            if (t->entry.ndim > 1)
                 index[last] = col0 + k;
-            for (int i = t->told.ndim > 1 ? last - 1 : last; i >= 0; i--) {
-                index[i] = row % t->told.shape[i];
-                row /= t->told.shape[i];
+            for (int i = t->entry.ndim > 1 ? last - 1 : last; i >= 0; i--) {
+                index[i] = row % t->entry.shape[i];
+                row /= t->entry.shape[i];
             }
             if (got[r * cols + k] != expected_at(t, index))
                 fail_msg("row %d, column %d: %g instead of %g", (int)(row0 + r), (int)(col0 + k),
@@ -201,7 +201,7 @@ static void add_rows(sheaf_catalog *c, sheaf_logical *t, int file, int rank, int
                      int64_t rows, int64_t first)
 {
     sheaf_piece p = sheaf__piece_dense(file, rank, SHEAF_F32, first * 4, 2,
-                                       (int64_t[]){ rows, t->told.shape[1] });
+                                       (int64_t[]){ rows, t->entry.shape[1] });
     p.begin[0] = row0;
     CHECK_OK(sheaf__catalog_piece(c, t, &p));
 }
@@ -313,7 +313,7 @@ static void test_tensor__of_no_elements_has_a_shape_that_can_be_held(void **stat
                     "its shape cannot be held");
     }
     CHECK_OK(sheaf__catalog_tensor(&t, c, "w", SHEAF_F32, 3, (int64_t[]){ 0, half, 2 }));
-    const sheaf_piece p = sheaf__piece_dense(file, 0, SHEAF_F32, 0, 3, t->told.shape);
+    const sheaf_piece p = sheaf__piece_dense(file, 0, SHEAF_F32, 0, 3, t->entry.shape);
     CHECK_OK(sheaf__catalog_piece(c, t, &p));
     assert_int_equal(t->npieces, 0);
     sheaf__catalog_free(c);
@@ -490,7 +490,7 @@ static void test_names__many(void **state)
     CHECK_OK(sheaf__catalog_sort(c));
     for (int i = 0; i < 5000; i++) {
         snprintf(name, sizeof name, "tensor.%d", (i * 7919) % 5000);
-        assert_int_equal(sheaf__catalog_find(c, name)->told.shape[0], i + 1);
+        assert_int_equal(sheaf__catalog_find(c, name)->entry.shape[0], i + 1);
     }
     assert_null(sheaf__catalog_find(c, "tensor.5000"));
     sheaf__catalog_free(c);

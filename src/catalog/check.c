@@ -30,8 +30,8 @@ static int cut_axis(const sheaf_logical *t)
 {
     int axis = -1;
     for (int64_t k = 0; k < t->npieces; k++)
-        for (int i = 0; i < t->told.ndim; i++)
-            if (t->piece[k].size[i] != t->told.shape[i]) {
+        for (int i = 0; i < t->entry.ndim; i++)
+            if (t->piece[k].size[i] != t->entry.shape[i]) {
                 if (axis >= 0 && axis != i)
                     return -1;
                 axis = i;
@@ -58,17 +58,17 @@ static sheaf_status *note_missing(sheaf_catalog *c, const sheaf_logical *t, int6
             at = t->piece[k].begin[axis] + t->piece[k].size[axis];
         }
     if (axis >= 0)
-        tell_range(&ranges, at, t->told.shape[axis]);
+        tell_range(&ranges, at, t->entry.shape[axis]);
     const char *path = sheaf__catalog_path_of(c, t);
     sheaf_status *st;
     if (ranges.failed)
         st = sheaf__no_memory(c->root);
     else if (ranges.size > 0)
-        st = sheaf__defect(c, "missing", path, t->told.name, "every part of the tensor", "",
+        st = sheaf__defect(c, "missing", path, t->entry.name, "every part of the tensor", "",
                            "%s %s of %" PRId64 " are not in these files",
-                           axis == 0 ? "rows" : "columns", ranges.at, t->told.shape[axis]);
+                           axis == 0 ? "rows" : "columns", ranges.at, t->entry.shape[axis]);
     else
-        st = sheaf__defect(c, "missing", path, t->told.name, "every part of the tensor", "",
+        st = sheaf__defect(c, "missing", path, t->entry.name, "every part of the tensor", "",
                            "%" PRId64 " of %" PRId64 " elements are not in these files",
                            want - have, want);
     sheaf__text_release(&ranges);
@@ -77,22 +77,22 @@ static sheaf_status *note_missing(sheaf_catalog *c, const sheaf_logical *t, int6
 
 static sheaf_status *note_copy(sheaf_catalog *c, const sheaf_logical *t, const sheaf_piece *p)
 {
-    return sheaf__defect(c, "shape", c->file[p->file].path, t->told.name,
+    return sheaf__defect(c, "shape", c->file[p->file].path, t->entry.name,
                          "a whole copy in every part", "", "a part of it in part %d", p->rank);
 }
 
 static sheaf_status *check_tensor(sheaf_catalog *c, sheaf_logical *t)
 {
-    const int ndim = t->told.ndim;
-    const int64_t want = sheaf__elements(ndim, t->told.shape);
+    const int ndim = t->entry.ndim;
+    const int64_t want = sheaf__elements(ndim, t->entry.shape);
     int64_t have = 0;
     if (!t->replicated && t->npieces > 1)
         qsort(t->piece, (size_t)t->npieces, sizeof *t->piece, by_begin);
     for (int64_t k = 0; k < t->npieces; k++) {
         const sheaf_piece *p = &t->piece[k];
-        if (p->dtype != t->told.dtype)
-            return sheaf__defect(c, "dtype", c->file[p->file].path, t->told.name,
-                                 sheaf_dtype_name(t->told.dtype), "", "a part in %s",
+        if (p->dtype != t->entry.dtype)
+            return sheaf__defect(c, "dtype", c->file[p->file].path, t->entry.name,
+                                 sheaf_dtype_name(t->entry.dtype), "", "a part in %s",
                                  sheaf_dtype_name(p->dtype));
         if (t->replicated && k > 0 && p->rank != t->piece[k - 1].rank) { /* the next copy */
             if (have != want)
@@ -105,7 +105,7 @@ static sheaf_status *check_tensor(sheaf_catalog *c, sheaf_logical *t)
                 (t->replicated && t->piece[j].rank != p->rank))
                 break;
             if (overlap(p, &t->piece[j], ndim))
-                return sheaf__defect(c, "conflict", c->file[t->piece[j].file].path, t->told.name,
+                return sheaf__defect(c, "conflict", c->file[t->piece[j].file].path, t->entry.name,
                                      "one place for each element", "", "another place in %s",
                                      c->file[p->file].path);
         }
@@ -222,7 +222,7 @@ static sheaf_status *take_samples(twins *w, int64_t tensor)
         w->last[p->file] = tensor;
         w->part[p->file].rank = p->rank;
         w->sample[w->samples].file = p->file;
-        st = take_sample(&w->sample[w->samples].digest, w->c, p, t->told.ndim, 2);
+        st = take_sample(&w->sample[w->samples].digest, w->c, p, t->entry.ndim, 2);
         w->samples += st == NULL;
     }
     if (w->samples > begin + 1)
@@ -326,7 +326,7 @@ static bool is_trained(const sheaf_catalog *c, const uint64_t *digest, const she
     char *name = NULL;
     if (t->kind == SHEAF_MOMENT)
         return true;
-    if (asprintf(&name, "exp_avg.%s", t->told.name) < 0)
+    if (asprintf(&name, "exp_avg.%s", t->entry.name) < 0)
         return false;
     const sheaf_logical *moment = sheaf__catalog_find(c, name);
     free(name);
@@ -336,10 +336,10 @@ static bool is_trained(const sheaf_catalog *c, const uint64_t *digest, const she
 static sheaf_status *tell_copy(sheaf_catalog *c, const sheaf_logical *a, const sheaf_logical *b)
 {
     return sheaf__defect(
-        c, "duplicate", c->file[b->piece[0].file].path, b->told.name,
+        c, "duplicate", c->file[b->piece[0].file].path, b->entry.name,
         "values of its own in a tensor that was trained",
         "copy the files of both tensors again from where the checkpoint was written",
-        "the values of '%s', in %s: one of the two is a copy under a wrong name", a->told.name,
+        "the values of '%s', in %s: one of the two is a copy under a wrong name", a->entry.name,
         c->file[a->piece[0].file].path);
 }
 
@@ -352,10 +352,10 @@ static sheaf_status *tell_copies(sheaf_catalog *c, uint64_t *digest, sample *sor
         if (!t->alone || t->npieces != 1 || sheaf_dtype_bytes(t->piece[0].dtype) == 0)
             continue;
         st = sheaf__catalog_defect(
-            c, c->root, take_sample(&digest[i], c, &t->piece[0], t->told.ndim, LEAST_VALUES));
+            c, c->root, take_sample(&digest[i], c, &t->piece[0], t->entry.ndim, LEAST_VALUES));
         /* a moment beside a moment of its kind */
         if (digest[i] != 0 && t->kind == SHEAF_MOMENT)
-            digest[i] = sheaf__fnv(digest[i], t->told.name, strcspn(t->told.name, ".")) | 1;
+            digest[i] = sheaf__fnv(digest[i], t->entry.name, strcspn(t->entry.name, ".")) | 1;
         if (digest[i] != 0)
             sorted[n++] = (sample){ (int)i, digest[i] };
     }

@@ -8,7 +8,7 @@
 /* Rows and columns of a tensor's view: one axis is rows of 1, of more all but the last are rows. */
 static inline void sheaf__catalog_view(int64_t *rows, int64_t *cols, const sheaf_logical *t)
 {
-    sheaf__safetensors_view(rows, cols, t->told.ndim, t->told.shape);
+    sheaf__safetensors_view(rows, cols, t->entry.ndim, t->entry.shape);
 }
 
 /* A box of the view out of one piece alone; *elements is how many it gave. The rest of dst is

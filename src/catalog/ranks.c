@@ -68,7 +68,7 @@ static bool is_copied(const sheaf_logical *t)
 {
     return (t->replicated || t->drifted) && t->npieces > 1 &&
            (t->kind == SHEAF_WEIGHT || t->kind == SHEAF_LORA) &&
-           sheaf_dtype_bytes(t->told.dtype) > 0;
+           sheaf_dtype_bytes(t->entry.dtype) > 0;
 }
 
 /* ---- parts and tensors ---- */
@@ -135,7 +135,7 @@ static sheaf_status *read_sample(int64_t *n, copies *k, int64_t tensor, int rank
     rows = t->drifted ? below : rows; /* side by side along axis 0 */
     const int64_t w = cols < SAMPLE ? cols : SAMPLE, most = w > 0 ? SAMPLE / w : 0,
                   h = rows < most ? rows : most;
-    const uint64_t place = sheaf__fnv(SHEAF__FNV, t->told.name, strlen(t->told.name));
+    const uint64_t place = sheaf__fnv(SHEAF__FNV, t->entry.name, strlen(t->entry.name));
     *n = 0;
     if (w < 1 || h < 1)
         return NULL;
@@ -145,7 +145,7 @@ static sheaf_status *read_sample(int64_t *n, copies *k, int64_t tensor, int rank
     for (int64_t i = first; i < t->npieces && t->piece[i].rank == rank; i++) {
         int64_t some = 0;
         sheaf_status *st =
-            t->piece[i].dtype != t->told.dtype
+            t->piece[i].dtype != t->entry.dtype
                 ? NULL
                 : sheaf__piece_read(&some, k->c, t, &t->piece[i], row, h, col, w, k->raw);
         got += st == NULL ? some : 0;
@@ -165,7 +165,7 @@ static bool is_constant(const char *raw, int64_t n, size_t each)
 static sheaf_status *digests_of(bool *usable, copies *k, int64_t tensor)
 {
     const sheaf_logical *t = &k->c->tensor[tensor];
-    const size_t each = sheaf_dtype_bytes(t->told.dtype);
+    const size_t each = sheaf_dtype_bytes(t->entry.dtype);
     bool known = true;
     *usable = true;
     for (int r = 0; r < k->count; r++)
@@ -273,8 +273,8 @@ static double likeness(double *apart, const float *x, const float *y, int64_t n)
 static bool is_matrix(const sheaf_logical *t)
 {
     int wide = 0;
-    for (int d = 0; d < t->told.ndim; d++)
-        wide += t->told.shape[d] > 1;
+    for (int d = 0; d < t->entry.ndim; d++)
+        wide += t->entry.shape[d] > 1;
     return wide > 1;
 }
 
@@ -302,7 +302,7 @@ static sheaf_status *weigh(copies *k, int64_t tensor)
         sheaf_status *st = read_sample(&n, k, tensor, k->part[k->first[g]].rank);
         if (st != NULL)
             return st;
-        usable = n > 0 && as_floats(k->sample + (size_t)g * SAMPLE, k->raw, t->told.dtype, n);
+        usable = n > 0 && as_floats(k->sample + (size_t)g * SAMPLE, k->raw, t->entry.dtype, n);
     }
     k->many = k->many || (n > 0 && (!usable || differ_much(k, n)));
     for (int a = 1, i = 0; usable && a < k->groups; a++)

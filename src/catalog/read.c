@@ -101,7 +101,7 @@ static sheaf_status *read_row(reading *r, const sheaf_piece *p, int last, int64_
 static sheaf_status *read_rows(reading *r, const sheaf_logical *t, const sheaf_piece *p,
                                int64_t row0, int64_t rows, int64_t col0, int64_t cols)
 {
-    const int last = t->told.ndim - 1;
+    const int last = t->entry.ndim - 1;
     const int64_t c0 = most(col0, p->begin[last]),
                   c1 = least(col0 + cols, p->begin[last] + p->size[last]);
     int64_t under[SHEAF_CATALOG_MAX_DIMS] = { 0 },
@@ -109,7 +109,7 @@ static sheaf_status *read_rows(reading *r, const sheaf_logical *t, const sheaf_p
     int64_t n = 1;
     for (int i = last - 1; i >= 0; i--) {
         under[i] = n;
-        n *= t->told.shape[i];
+        n *= t->entry.shape[i];
     }
     if (c0 >= c1)
         return NULL;
@@ -149,11 +149,11 @@ sheaf_status *sheaf__piece_read(int64_t *elements, const sheaf_catalog *c, const
     sheaf_status *st = sheaf__catalog_open(&r.fd, r.file);
     if (st != NULL)
         return st;
-    if (t->told.ndim == 0)
+    if (t->entry.ndim == 0)
         st = run(&r, p->offset, 0, 1);
-    else if (t->told.ndim == 1)
+    else if (t->entry.ndim == 1)
         st = read_rows(&r, t, p, 0, 1, row0, rows); /* one row of many columns */
-    else if (t->told.ndim == 2 && p->stride[0] == 1 && p->stride[1] != 1)
+    else if (t->entry.ndim == 2 && p->stride[0] == 1 && p->stride[1] != 1)
         st = read_transposed(&r, p, row0, rows, col0, cols);
     else
         st = read_rows(&r, t, p, row0, rows, col0, cols);
@@ -166,25 +166,25 @@ sheaf_status *sheaf__catalog_read(const sheaf_catalog *c, const sheaf_logical *t
                                   int64_t rows, int64_t col0, int64_t cols, void *dst)
 {
     int64_t got = 0;
-    sheaf_status *bad = sheaf__safetensors_check_box(t->told.name, t->told.dtype, t->told.ndim,
-                                                     t->told.shape, row0, rows, col0, cols);
+    sheaf_status *bad = sheaf__safetensors_check_box(t->entry.name, t->entry.dtype, t->entry.ndim,
+                                                     t->entry.shape, row0, rows, col0, cols);
     if (bad != NULL || rows == 0 || cols == 0)
         return bad;
     for (int64_t i = 0; i < t->npieces; i++) {
         const sheaf_piece *p = &t->piece[i];
         int64_t n = 0;
         sheaf_status *st = NULL;
-        if (p->dtype != t->told.dtype || (t->replicated && p->rank != t->piece[0].rank))
+        if (p->dtype != t->entry.dtype || (t->replicated && p->rank != t->piece[0].rank))
             break;
         st = sheaf__piece_read(&n, c, t, p, row0, rows, col0, cols, dst);
         if (st != NULL)
-            return sheaf_in(st, "tensor '%s'", t->told.name);
+            return sheaf_in(st, "tensor '%s'", t->entry.name);
         got += n;
     }
     if (got == rows * cols)
         return NULL;
     sheaf_status *st = sheaf_fail(SHEAF_E_LAYOUT, "tensor '%s', rows %" PRId64 " to %" PRId64,
-                                  t->told.name, row0, row0 + rows - 1);
+                                  t->entry.name, row0, row0 + rows - 1);
     sheaf_expected(st, "each element once");
     return sheaf_found(st, "%" PRId64 " elements in the files for %" PRId64, got, rows * cols);
 }
@@ -227,7 +227,7 @@ static sheaf_status *same_bytes(bool *same, const reader *a, const reader *b)
     *same = true;
     if (rows == 0 || cols == 0)
         return NULL;
-    const int64_t bytes = (int64_t)sheaf_dtype_bytes(b->t->told.dtype);
+    const int64_t bytes = (int64_t)sheaf_dtype_bytes(b->t->entry.dtype);
     const int64_t wide = least(cols, COMPARE_BYTES / bytes),
                   tall = most(1, COMPARE_BYTES / bytes / wide);
     char *one = malloc(COMPARE_BYTES), *two = malloc(COMPARE_BYTES);
@@ -248,7 +248,7 @@ sheaf_status *sheaf__catalog_same(bool *same, const sheaf_catalog *c, const shea
                                   int64_t row0, int64_t col0, const sheaf_catalog *other,
                                   const sheaf_logical *part)
 {
-    *same = whole->told.dtype == part->told.dtype && sheaf_dtype_bytes(part->told.dtype) > 0;
+    *same = whole->entry.dtype == part->entry.dtype && sheaf_dtype_bytes(part->entry.dtype) > 0;
     return *same ? same_bytes(same, &(reader){ c, whole, -1, row0, col0 },
                               &(reader){ other, part, -1, 0, 0 })
                  : NULL;
@@ -265,7 +265,7 @@ static sheaf_status *compare_copies(sheaf_catalog *c, sheaf_logical *t)
         if (st != NULL)
             return sheaf__catalog_defect(c, c->file[t->piece[i].file].path, st);
         if (!same)
-            st = sheaf__warning(c, "replica", c->file[t->piece[i].file].path, t->told.name,
+            st = sheaf__warning(c, "replica", c->file[t->piece[i].file].path, t->entry.name,
                                 "the same values in every part", "",
                                 "part %d differs from part %d; the values of part %d are used",
                                 t->piece[i].rank, t->piece[0].rank, t->piece[0].rank);
@@ -302,7 +302,7 @@ static const sheaf_source_entry *source_find(sheaf_source *self, const char *nam
 {
     const catalog_source *s = (catalog_source *)self;
     const sheaf_logical *t = sheaf__catalog_find(s->catalog, name);
-    return t != NULL && shown(s, t) ? &t->told : NULL;
+    return t != NULL && shown(s, t) ? &t->entry : NULL;
 }
 
 static int64_t source_count(sheaf_source *self)
@@ -313,7 +313,7 @@ static int64_t source_count(sheaf_source *self)
 static const sheaf_source_entry *source_entry(sheaf_source *self, int64_t i)
 {
     const catalog_source *s = (catalog_source *)self;
-    return &s->catalog->tensor[s->index[i]].told;
+    return &s->catalog->tensor[s->index[i]].entry;
 }
 
 static sheaf_status *source_read(sheaf_source *self, const char *name, int64_t row0, int64_t rows,

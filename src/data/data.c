@@ -350,7 +350,7 @@ static bool row_sees(const sheaf__data_row *row, int64_t id)
     return false;
 }
 
-sheaf_status *sheaf_data_sees(bool *out, const sheaf_data *data, int64_t id)
+sheaf_status *sheaf_data_has_token(bool *out, const sheaf_data *data, int64_t id)
 {
     sheaf_status *st = NULL;
     *out = false;

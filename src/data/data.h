@@ -66,10 +66,11 @@ typedef struct sheaf_data_options {
  * fits into, SHEAF_E_STOPPED, SHEAF_E_MEMORY. *out untouched on failure. */
 sheaf_status *sheaf_data_open(sheaf_data **out, const char *path,
                               const sheaf_data_options *options);
-/* sheaf_data_made - rows of made-up tokens that are all learned, with an image in each where the
- * model reads them; seq must leave room for it. Files are not touched. Errors: SHEAF_E_MEMORY. */
-sheaf_status *sheaf_data_made(sheaf_data **out, const sheaf_config *config, int64_t rows,
-                              int64_t seq);
+/* sheaf_data_synthetic - rows of made-up tokens that are all learned, with an image in each where
+ * the model reads them; seq must leave room for it. Files are not touched. Errors: SHEAF_E_MEMORY.
+ */
+sheaf_status *sheaf_data_synthetic(sheaf_data **out, const sheaf_config *config, int64_t rows,
+                                   int64_t seq);
 void sheaf_data_close(sheaf_data *data);
 
 int64_t sheaf_data_rows(const sheaf_data *data);
@@ -82,9 +83,9 @@ int64_t sheaf_data_seq(const sheaf_data *data); /* --seq, or the length of the l
  * nothing. */
 int64_t sheaf_data_used(const sheaf_data *data, const int64_t *row, int64_t n);
 int64_t sheaf_data_longest(const sheaf_data *data); /* the same of all rows */
-/* sheaf_data_sees - is a token of this id anywhere where it is seen or has a label? The rows may
- * not be packed. Errors: those of reading them. */
-sheaf_status *sheaf_data_sees(bool *out, const sheaf_data *data, int64_t id);
+/* sheaf_data_has_token - is a token of this id anywhere where it is seen or has a label? The rows
+ * may not be packed. Errors: those of reading them. */
+sheaf_status *sheaf_data_has_token(bool *out, const sheaf_data *data, int64_t id);
 /* sheaf_data_is_packed - do records share a row, without seeing each other and with positions that
  * restart? So it is in what sheaf_data_pack() made, where a "row" is such a packed one, and in rows
  * of a file whose position_ids restart. NULL: no. */

@@ -1,5 +1,5 @@
 /* data_text.c - texts in JSON Lines or JSON arrays become rows, on all cores; of some families they
- * have pictures (data_talks.h).
+ * have pictures (data_conversations.h).
  *
  * Records are gathered into rounds of some megabytes; the records of a round are parsed and encoded
  * side by side, then taken in the order of the file. So memory is bounded by a round and what is
@@ -10,7 +10,7 @@
 #include "base/json.h"
 #include "data/complaints.h"
 #include "data/data_rows.h"
-#include "data/data_talks.h"
+#include "data/data_conversations.h"
 #include "data/json_items.h"
 #include "data/row_cache.h"
 #include "ops/pool.h"
@@ -35,7 +35,7 @@ typedef struct job {
 typedef struct reader {
     const sheaf_data_options *options;
     sheaf__text_sources sources;
-    sheaf__talks *talks; /* records have pictures; NULL: none have */
+    sheaf__conversations *conversations; /* records have pictures; NULL: none have */
     sheaf__fields fields;
     sheaf__row_writer rows;
     const char *cache; /* folder of caches; NULL: rows stay in memory */
@@ -65,7 +65,7 @@ typedef struct reader {
 static sheaf_status *gather(bool *more, reader *in)
 {
     const int64_t most = (int64_t)ROUND_BYTES * in->threads,
-                  records = in->talks != NULL ? ROUND_PICTURES : ROUND_RECORDS;
+                  records = in->conversations != NULL ? ROUND_PICTURES : ROUND_RECORDS;
     sheaf_status *st = NULL;
     in->size = in->jobs = 0;
     *more = true;
@@ -91,8 +91,9 @@ static void encode_one(void *context, int64_t index, int worker)
     sheaf__text_record record;
     if (sheaf__data_stopped(in->options)) /* a template may work long for each record */
         return;
-    if (in->talks != NULL) {
-        j->st = sheaf__talks_read(&j->row, &record, in->talks, in->text + j->at, (size_t)j->size);
+    if (in->conversations != NULL) {
+        j->st = sheaf__conversations_read(&j->row, &record, in->conversations, in->text + j->at,
+                                          (size_t)j->size);
     } else {
         j->st = sheaf__text_record_read(&record, in->text + j->at, (size_t)j->size, &in->fields);
         j->form = record.form;
@@ -106,7 +107,8 @@ static void encode_one(void *context, int64_t index, int worker)
 static sheaf_status *encode_all(reader *in)
 {
     sheaf_status *st = NULL;
-    if (in->threads > 1 && in->jobs > 1 && (in->talks != NULL || in->size >= SIDE_BY_SIDE)) {
+    if (in->threads > 1 && in->jobs > 1 &&
+        (in->conversations != NULL || in->size >= SIDE_BY_SIDE)) {
         if (in->pool == NULL)
             st = sheaf__pool_new(&in->pool, in->threads);
         if (st == NULL)
@@ -154,8 +156,9 @@ static sheaf_status *take(reader *in, job *j)
     else
         bad = j->st;
     j->st = NULL;
-    if (bad == NULL && in->talks != NULL)
-        bad = sheaf__talks_fit(&keep, in->talks, &in->facts.counts, &j->row, j->place);
+    if (bad == NULL && in->conversations != NULL)
+        bad = sheaf__conversations_fit(&keep, in->conversations, &in->facts.counts, &j->row,
+                                       j->place);
     if (bad != NULL) {
         bad = sheaf_in(bad, "%s %" PRId64, in->items.unit, j->place);
         if (in->sources.paths > 1)
@@ -168,8 +171,9 @@ static sheaf_status *take(reader *in, job *j)
     in->facts.counts.left_out += j->row.left_out;
     in->facts.counts.written += j->row.written != NULL;
     sheaf__ignored_keep(&in->written, j->row.written, in->items.unit, j->place);
-    if (in->talks != NULL)
-        return keep ? sheaf__talks_put(in->talks, &in->facts.counts, &j->row) : NULL;
+    if (in->conversations != NULL)
+        return keep ? sheaf__conversations_put(in->conversations, &in->facts.counts, &j->row)
+                    : NULL;
     return sheaf__row_writer_put(&in->rows, &in->facts.counts, in->options, &j->row, j->place,
                                  in->items.unit);
 }
@@ -209,7 +213,7 @@ static sheaf_status *look_at_first(reader *in)
         j++;
         bad = sheaf__text_record_read(&record, in->text + j->at, (size_t)j->size, &in->fields);
     }
-    const bool talks = record.form != SHEAF__FORM_NONE && record.messages > 0,
+    const bool conversations = record.form != SHEAF__FORM_NONE && record.messages > 0,
                object = json_is_object(record.json), speaks = in->sources.encoder.config != NULL;
     sheaf__text_record_release(&record);
     in->known = bad == NULL || !in->complaints.skip;
@@ -221,10 +225,10 @@ static sheaf_status *look_at_first(reader *in)
         return sheaf_in(bad, "%s: %s %" PRId64, in->path, in->items.unit, j->place);
     sheaf_status_free(bad);
     sheaf_status *st = speaks ? NULL : sheaf__text_sources_open(&in->sources, in->options);
-    return st == NULL && talks ? sheaf__text_sources_chat(&in->sources, in->options) : st;
+    return st == NULL && conversations ? sheaf__text_sources_chat(&in->sources, in->options) : st;
 }
 
-static void tell_progress(const reader *in, bool whole)
+static void report_progress(const reader *in, bool whole)
 {
     const int64_t done = in->bytes_before + in->items.source.offset;
     if (in->sources.bytes > (int64_t)ROUND_BYTES * in->threads)
@@ -260,7 +264,7 @@ static sheaf_status *read_file(reader *in, int64_t file)
     in->path = in->sources.path[file];
     in->form = SHEAF__FORM_NONE;
     sheaf_status *st = sheaf__json_items_open(&in->items, in->path);
-    in->known = in->talks != NULL;
+    in->known = in->conversations != NULL;
     while (st == NULL && more && in->complaints.fatal == NULL) {
         st = gather(&more, in);
         if (st == NULL && !in->known)
@@ -268,7 +272,7 @@ static sheaf_status *read_file(reader *in, int64_t file)
         TRY(st, encode_all(in));
         TRY(st, check_stop(in));
         st = take_all(in, st);
-        tell_progress(in, false);
+        report_progress(in, false);
     }
     if (st == NULL && in->complaints.fatal == NULL)
         st = check_unchanged(in, file);
@@ -295,8 +299,8 @@ static sheaf_status *verdict(reader *in, const char *path)
 {
     sheaf__text_counts *c = &in->facts.counts;
     const char *unit = in->sources.paths > 1 ? "record" : in->items.unit;
-    sheaf_status *st = sheaf__talks_advise(
-        in->talks, sheaf__complaints_verdict(&in->complaints, path, in->facts.records));
+    sheaf_status *st = sheaf__conversations_advise(
+        in->conversations, sheaf__complaints_verdict(&in->complaints, path, in->facts.records));
     c->bad = in->complaints.left_out;
     TRY(st, sheaf_in(sheaf__text_counts_verdict(c, in->options, unit), "%s", path));
     if (st == NULL && c->rows == 0)
@@ -319,14 +323,14 @@ static void release(reader *in)
     sheaf__complaints_release(&in->complaints);
     sheaf__text_sources_release(&in->sources);
     sheaf__fields_release(&in->fields);
-    sheaf__talks_close(in->talks);
+    sheaf__conversations_close(in->conversations);
     sheaf__pool_free(in->pool);
     free(in->text);
     free(in->job);
 }
 
 /* What lies in a folder may be meant as data: part-2.jsonl.xz, PART-2.JSONL, a folder of more. */
-static void tell_passed(const reader *in, const char *path)
+static void warn_of_unread_entries(const reader *in, const char *path)
 {
     const sheaf__text_sources *s = &in->sources;
     if (s->passed > 0)
@@ -345,7 +349,7 @@ static sheaf_status *choose_cache(reader *in)
     const sheaf_data_options *o = in->options;
     const bool given = o->cache != NULL && o->cache[0] != '\0';
     in->cache = given ? o->cache : in->sources.bytes >= LARGE ? o->cache_beside : NULL;
-    if (in->talks != NULL)
+    if (in->conversations != NULL)
         in->cache = NULL;
     return in->cache == NULL ? NULL : sheaf__text_key(in->key, &in->sources, o);
 }
@@ -399,10 +403,10 @@ static sheaf_status *read_all(reader *in, const char *path)
     if (st == NULL && in->sources.encoder.config == NULL) /* no record at all */
         st = sheaf__text_sources_open(&in->sources, in->options);
     if (st == NULL)
-        tell_progress(in, true);
+        report_progress(in, true);
     TRY(st, verdict(in, path));
-    if (st == NULL && in->talks != NULL)
-        return sheaf__talks_keep(in->talks);
+    if (st == NULL && in->conversations != NULL)
+        return sheaf__conversations_keep(in->conversations);
     if (st == NULL && in->cache != NULL)
         st = finish_cache(in);
     else if (st == NULL && in->sources.chat != NULL)
@@ -423,10 +427,11 @@ sheaf_status *sheaf__data_read_text(sheaf_data *data, const char *path,
     sheaf_status *st = sheaf__fields_read(&in.fields, options->fields);
     TRY(st, sheaf__text_sources_files(&in.sources, path));
     if (st == NULL && sheaf__family_for(options->config)->pictures != NULL) {
-        st = sheaf__talks_open(&in.talks, data, path, &in.sources, &in.fields, options);
+        st = sheaf__conversations_open(&in.conversations, data, path, &in.sources, &in.fields,
+                                       options);
         path = in.sources.path[0]; /* the one file of a folder */
     } else if (st == NULL) {
-        tell_passed(&in, path);
+        warn_of_unread_entries(&in, path);
     }
     TRY(st, choose_cache(&in));
     if (st == NULL && in.cache != NULL)

@@ -298,7 +298,7 @@ static sheaf_status *take_left(sheaf__records_reader *in, walk *w)
 }
 
 /* What else lies there may be meant as data, and so may labels beside the folder. */
-static sheaf_status *tell_passed(const sheaf__records_reader *in, const walk *w)
+static sheaf_status *warn_of_unread_entries(const sheaf__records_reader *in, const walk *w)
 {
     char *parent = NULL, *labels = NULL;
     size_t end = strlen(in->path);
@@ -360,7 +360,7 @@ static sheaf_status *read_images(sheaf__records_reader *in)
     for (int64_t i = 0; i < w.images.count && st == NULL; i++)
         st = take_path(in, &w, w.images.at[i]);
     TRY(st, take_left(in, &w));
-    TRY(st, tell_passed(in, &w));
+    TRY(st, warn_of_unread_entries(in, &w));
     release(&w);
     return st;
 }

@@ -4,7 +4,7 @@
 #include "base/base.h"
 #include "base/file.h"
 #include "data/json_items.h"
-#include "data/talk_pictures.h"
+#include "data/record_pictures.h"
 #include "data/text_inner.h"
 #include "data/text_rows.h"
 #include "inputs/places.h"
@@ -170,7 +170,7 @@ static sheaf_status *take_turns(draft *d)
 static sheaf_status *no_image(const json_t *record)
 {
     static const char expected[] = "the path of the image that the text marks by <image>";
-    const char *meant = sheaf__talk_pictures_meant(record);
+    const char *meant = sheaf__record_pictures_meant(record);
     sheaf_status *st =
         meant == NULL
             ? sheaf__bad_field("image", expected, "no such field")
@@ -218,14 +218,14 @@ static sheaf_status *take_caption(json_reader *r, draft *d, const json_t *list)
     };
     const json_t *one = json_array_get(list, 0);
     const char *query = r->in->options->query;
-    sheaf_status *st = d->text.asked ? NULL : sheaf__text_preference(d->text.json);
+    sheaf_status *st = d->text.answer_optional ? NULL : sheaf__text_preference(d->text.json);
     if (st != NULL)
         return st;
     for (size_t i = 0; i < sizeof forms / sizeof *forms; i++)
         if (json_object_get(d->text.json, forms[i]) != NULL)
             return sheaf__bad_field("captions", "one of the forms of a record",
                                     "captions beside '%s'", forms[i]);
-    d->text.lost = sheaf__talk_pictures_spelled(d->text.json) ? SHEAF__PICTURE_SPELLED : NULL;
+    d->text.lost = sheaf__record_pictures_spelled(d->text.json) ? SHEAF__PICTURE_SPELLED : NULL;
     snprintf(d->text.ignored, sizeof d->text.ignored, "%s",
              sheaf__text_other_field(d->text.json, known, 3));
     if (json_array_size(list) != 1)
@@ -244,7 +244,7 @@ static sheaf_status *take_caption(json_reader *r, draft *d, const json_t *list)
 
 static sheaf_status *fill(json_reader *r, draft *d, json_t *record)
 {
-    d->text = (sheaf__text_record){ .asked = r->in->options->answers_optional,
+    d->text = (sheaf__text_record){ .answer_optional = r->in->options->answers_optional,
                                     .pictures = true,
                                     .pairs = true,
                                     .no_system = true,

@@ -109,7 +109,7 @@ static sheaf_status *render(sheaf__rendered *out, const sheaf__text_encoder *e,
     sheaf__message *message = malloc((size_t)record->messages * sizeof *message);
     if (message == NULL)
         return sheaf__no_memory("data set");
-    sheaf__text_said(message, record);
+    sheaf__text_chat_messages(message, record);
     for (int64_t i = 0; i < record->messages; i++)
         message[i].unlearnt = !record->message[i].trained ||
                               (e->loss_on == SHEAF_LOSS_LAST && i + 1 < record->messages);

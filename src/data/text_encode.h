@@ -32,7 +32,7 @@ typedef struct sheaf__text_row {
     int64_t left_out;    /* messages that the template writes nowhere */
     const char *written; /* the first special token that is learned as text, of the tokenizer; or
                             NULL */
-    /* With pictures (data_talks.h). */
+    /* With pictures (data_conversations.h). */
     int32_t *label;                /* [count] */
     int32_t behind;                /* label behind the last */
     uint8_t *place;                /* [count] 1: of a picture's rows */

@@ -4,7 +4,7 @@
 
 #include "base/file.h"
 #include "data/data_rows.h"
-#include "inputs/tokenizer/beside.h"
+#include "inputs/tokenizer/tokenizer_config.h"
 
 enum { ROWS = 4 }; /* a new number where the same texts give other rows than before */
 
@@ -25,13 +25,13 @@ static void add_hash(sheaf_hasher *to, sheaf_hash hash)
  * accents. The rest of that file changes no row, and more often than they do. */
 static sheaf_status *add_class(sheaf_hasher *to, const char *folder)
 {
-    sheaf__beside beside;
-    sheaf_status *st = sheaf__beside_read(&beside, folder);
+    sheaf__tokenizer_config beside;
+    sheaf_status *st = sheaf__tokenizer_config_read(&beside, folder);
     if (st != NULL)
         return st;
     add_text(to, beside.declared);
     add_text(to, beside.model_type);
-    sheaf__beside_release(&beside);
+    sheaf__tokenizer_config_release(&beside);
     return NULL;
 }
 

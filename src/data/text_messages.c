@@ -333,9 +333,9 @@ sheaf_status *sheaf__text_beside(sheaf__text_record *r, const json_t *record)
 {
     const json_t *system = json_object_get(record, "system");
     sheaf__text_piece content;
-    if (has_tools(record, "functions") && r->asked && r->ignored[0] == '\0')
+    if (has_tools(record, "functions") && r->answer_optional && r->ignored[0] == '\0')
         snprintf(r->ignored, sizeof r->ignored, "functions");
-    if (has_tools(record, "functions") && !r->asked)
+    if (has_tools(record, "functions") && !r->answer_optional)
         return sheaf__bad_field("functions", "none: tools stand in \"tools\"", "some");
     sheaf_status *st = take_tools(r);
     if (st != NULL || system == NULL || json_is_null(system))
@@ -355,7 +355,7 @@ sheaf_status *sheaf__text_end(const sheaf__text_record *r, const char *name,
     bool trained = false;
     for (int64_t i = 0; i < r->messages; i++)
         trained = trained || r->message[i].trained;
-    if (r->asked)
+    if (r->answer_optional)
         return NULL;
     if (r->messages > 0 && strcmp(r->message[r->messages - 1].role, "assistant") != 0)
         return sheaf__bad_field(name, "an answer at the end, to be trained",

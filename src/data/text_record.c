@@ -4,7 +4,7 @@
 #include "base/base.h"
 #include "data/complaints.h"
 #include "data/json_items.h"
-#include "data/talk_pictures.h"
+#include "data/record_pictures.h"
 #include "data/text_inner.h"
 
 /* ---- instruction, input and output ---- */
@@ -68,14 +68,14 @@ static sheaf_status *take_question(sheaf__text_piece *out, sheaf__text_record *r
 /* An answer that may be missing, and is. */
 static bool lacks(const sheaf__text_record *r, const json_t *answer)
 {
-    return r->asked && (answer == NULL || json_is_null(answer));
+    return r->answer_optional && (answer == NULL || json_is_null(answer));
 }
 
 sheaf_status *sheaf__text_put_pair(sheaf__text_record *r, sheaf__text_piece question,
                                    sheaf__text_piece answer, const char *name)
 {
     const bool blank = sheaf__text_blank(answer.at, answer.size);
-    if (blank && !r->asked)
+    if (blank && !r->answer_optional)
         return sheaf__bad_field(name, "an answer",
                                 answer.size == 0 ? "an empty string" : "nothing but blanks");
     sheaf_status *st = sheaf__text_room(r, 2);
@@ -141,7 +141,7 @@ static sheaf_status *take_pair(sheaf__text_record *r, const json_t *record)
         return sheaf__bad_field("answer", "either \"completion\" or \"answer\"", "both");
     sheaf_status *st = string_field(&prompt, record, "prompt", true);
     if (!lacks(r, answer))
-        TRY(st, string_field(&completion, record, name, r->asked || r->pairs));
+        TRY(st, string_field(&completion, record, name, r->answer_optional || r->pairs));
     if (st == NULL && r->pairs)
         return sheaf__text_put_pair(r, prompt, completion, name);
     if (st == NULL) {
@@ -207,7 +207,7 @@ sheaf_status *sheaf__text_preference(const json_t *record)
                               "pair's \"chosen\" as \"completion\" or as the last message");
 }
 
-static sheaf_status *choose_form(sheaf__text_form *out, const json_t *record, bool asked)
+static sheaf_status *choose_form(sheaf__text_form *out, const json_t *record, bool answer_optional)
 {
     static const char expected[] =
         "an object, {\"prompt\": ..., \"completion\": ...} or {\"text\": ...}, or with \"messages\", "
@@ -220,7 +220,7 @@ static sheaf_status *choose_form(sheaf__text_form *out, const json_t *record, bo
     for (int f = SHEAF__FORM_TEXT; f > SHEAF__FORM_NONE; f--)
         if (json_object_get(record, forms[f].name) != NULL)
             *out = (sheaf__text_form)f;
-    sheaf_status *st = asked ? NULL : sheaf__text_preference(record);
+    sheaf_status *st = answer_optional ? NULL : sheaf__text_preference(record);
     if (st != NULL)
         return st;
     if (*out == SHEAF__FORM_MESSAGES && json_object_get(record, "conversations") != NULL)
@@ -228,7 +228,7 @@ static sheaf_status *choose_form(sheaf__text_form *out, const json_t *record, bo
                                 "both in one record");
     if (pair && (*out == SHEAF__FORM_NONE || *out == SHEAF__FORM_TEXT))
         *out = SHEAF__FORM_PROMPT;
-    if (*out == SHEAF__FORM_PROMPT && json_object_get(record, "text") != NULL && !asked)
+    if (*out == SHEAF__FORM_PROMPT && json_object_get(record, "text") != NULL && !answer_optional)
         return sheaf__bad_field("text", "either \"text\", or \"prompt\" and \"completion\"",
                                 "both in one record");
     if (*out == SHEAF__FORM_NONE)
@@ -267,15 +267,15 @@ static void find_ignored(sheaf__text_record *r, json_t *record)
         known[n++] = "answer";
     known[n++] = "image";
     known[n++] = "images";
-    r->lost = r->pictures ? NULL : sheaf__talk_pictures_field(record);
-    if (r->lost == NULL && sheaf__talk_pictures_spelled(record))
+    r->lost = r->pictures ? NULL : sheaf__record_pictures_field(record);
+    if (r->lost == NULL && sheaf__record_pictures_spelled(record))
         r->lost = SHEAF__PICTURE_SPELLED;
     snprintf(r->ignored, sizeof r->ignored, "%s", sheaf__text_other_field(record, known, n));
 }
 
 sheaf_status *sheaf__text_record_take(sheaf__text_record *out)
 {
-    sheaf_status *st = choose_form(&out->form, out->json, out->asked);
+    sheaf_status *st = choose_form(&out->form, out->json, out->answer_optional);
     if (st != NULL)
         return st;
     find_ignored(out, out->json);
@@ -323,16 +323,18 @@ sheaf_status *sheaf__text_record_read(sheaf__text_record *out, const char *json,
     return sheaf__text_record_parse(out, json, size, fields);
 }
 
-sheaf_status *sheaf__text_record_ask(sheaf__text_record *out, json_t *json, bool pictures)
+sheaf_status *sheaf__text_record_prompt(sheaf__text_record *out, json_t *json, bool pictures)
 {
-    *out = (sheaf__text_record){ .asked = true, .pictures = pictures, .json = json_incref(json) };
+    *out = (sheaf__text_record){ .answer_optional = true,
+                                 .pictures = pictures,
+                                 .json = json_incref(json) };
     return sheaf__text_record_take(out);
 }
 
 sheaf_status *sheaf__text_record_list(sheaf__text_record *out, json_t *json, bool pictures,
                                       bool any_parts)
 {
-    *out = (sheaf__text_record){ .asked = true,
+    *out = (sheaf__text_record){ .answer_optional = true,
                                  .pictures = pictures,
                                  .any_order = true,
                                  .any_parts = any_parts,
@@ -343,7 +345,7 @@ sheaf_status *sheaf__text_record_list(sheaf__text_record *out, json_t *json, boo
     return sheaf__text_record_take(out);
 }
 
-void sheaf__text_said(sheaf__message *out, const sheaf__text_record *r)
+void sheaf__text_chat_messages(sheaf__message *out, const sheaf__text_record *r)
 {
     for (int64_t i = 0; i < r->messages; i++)
         out[i] = (sheaf__message){ .role = r->message[i].role,

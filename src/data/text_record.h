@@ -45,9 +45,9 @@ typedef struct sheaf__text_record {
     const json_t *tools;       /* descriptions, a list; or NULL */
     const char *prompt, *text; /* prompt NULL: all of `text` is trained */
     size_t prompt_size, text_size;
-    bool asked;     /* its last answer may be missing */
-    bool pictures;  /* "image" and "images" are read, by others */
-    bool any_order; /* whose turn it is others check, and empty answers are some */
+    bool answer_optional; /* its last answer may be missing */
+    bool pictures;        /* "image" and "images" are read, by others */
+    bool any_order;       /* whose turn it is others check, and empty answers are some */
     bool pairs;     /* a prompt and its completion are two messages, and a whole text is none */
     bool no_system; /* templates have no place for a system's message */
     bool any_parts; /* a content may be a list of parts of any type */
@@ -76,16 +76,16 @@ sheaf_status *sheaf__text_record_parse(sheaf__text_record *record, const char *j
 /* sheaf__text_record_take - the same of a record that was parsed: `json` is set, and what is asked
  * of it. */
 sheaf_status *sheaf__text_record_take(sheaf__text_record *record);
-/* sheaf__text_record_ask - the same of a record that was parsed, for inference: the answer at the
- * end may be missing (`text` is then NULL, the last message a user's), and "text" beside "prompt"
- * is not read. */
-sheaf_status *sheaf__text_record_ask(sheaf__text_record *out, json_t *json, bool pictures);
+/* sheaf__text_record_prompt - the same of a record that was parsed, for inference: the answer at
+ * the end may be missing (`text` is then NULL, the last message a user's), and "text" beside
+ * "prompt" is not read. */
+sheaf_status *sheaf__text_record_prompt(sheaf__text_record *out, json_t *json, bool pictures);
 /* sheaf__text_record_list - the messages of a record of messages or conversations, in any order.
  *   any_parts  contents that are lists of other parts than texts are left to `json` of a message */
 sheaf_status *sheaf__text_record_list(sheaf__text_record *out, json_t *json, bool pictures,
                                       bool any_parts);
-/* sheaf__text_said - out[record->messages]: as a chat template takes them. */
-void sheaf__text_said(sheaf__message *out, const sheaf__text_record *record);
+/* sheaf__text_chat_messages - out[record->messages]: as a chat template takes them. */
+void sheaf__text_chat_messages(sheaf__message *out, const sheaf__text_record *record);
 /* sheaf__text_other_field - the first field that is none of known[n], which a NULL may end, nor
  * "id"; "": none. Borrowed from the record. */
 const char *sheaf__text_other_field(json_t *record, const char *const *known, int n);

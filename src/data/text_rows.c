@@ -3,7 +3,7 @@
 
 #include "base/base.h"
 #include "data/row_cache.h"
-#include "data/talk_pictures.h"
+#include "data/record_pictures.h"
 
 static sheaf_status *keep(sheaf_data *data, const sheaf__text_row *row, int64_t count)
 {

@@ -160,7 +160,7 @@ sheaf_status *sheaf__text_sources_chat(sheaf__text_sources *s, const sheaf_data_
         return NULL;
     if (is_given(options->prompt_template) || s->stored.program != NULL)
         st = options->of_run && is_given(options->prompt_template)
-                 ? sheaf__chat_template_settled(&s->chat, options->prompt_template, &s->stored)
+                 ? sheaf__chat_template_of_run(&s->chat, options->prompt_template, &s->stored)
                  : sheaf__chat_template_choose(&s->chat, options->prompt_template, &s->stored);
     s->encoder.chat = s->chat;
     if (st == NULL && s->chat != NULL)

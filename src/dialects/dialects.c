@@ -67,17 +67,17 @@ static sheaf_status *check_dtypes(sheaf_catalog *c)
         return NULL;
     for (int64_t i = 0; st == NULL && i < c->count; i++) {
         const sheaf_logical *t = &c->tensor[i];
-        const sheaf_dtype d = t->told.dtype;
+        const sheaf_dtype d = t->entry.dtype;
         const char *path = sheaf__catalog_path_of(c, t);
         if (t->kind != SHEAF_WEIGHT || d == SHEAF_F32 || d == SHEAF_BF16 || d == SHEAF_F16)
             continue;
         st =
             d == SHEAF_F64
-                ? sheaf__warning(c, "dtype", path, t->told.name, "F32, BF16 or F16",
+                ? sheaf__warning(c, "dtype", path, t->entry.name, "F32, BF16 or F16",
                                  "sheaf convert {} {+float32} --to hf --dtype float32{config}",
                                  "F64, which can be converted but not run")
                 : sheaf__defect(
-                      c, "unsupported", path, t->told.name, "F32, BF16 or F16",
+                      c, "unsupported", path, t->entry.name, "F32, BF16 or F16",
                       "quantized weights and other dtypes are not read; use the model in one of those",
                       "%s", sheaf_dtype_name(d));
     }

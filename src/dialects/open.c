@@ -62,8 +62,8 @@ static sheaf_status *name_file(sheaf_status *st, const char *path)
 static sheaf_status *name_latest(sheaf_status *st, const char *path)
 {
     char *latest = NULL, folder[SHEAF_PATH_SIZE];
-    sheaf_status *bad = sheaf__tracked(&latest, path, "latest");
-    const bool named = latest != NULL || (bad == NULL && sheaf__tracked_iteration(folder, path));
+    sheaf_status *bad = sheaf__tracker_read(&latest, path, "latest");
+    const bool named = latest != NULL || (bad == NULL && sheaf__tracker_iteration(folder, path));
     if (latest != NULL)
         sheaf__path_in(folder, path, latest);
     if (named && sheaf__path_kind(folder) == SHEAF_PATH_NONE)

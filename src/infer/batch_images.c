@@ -122,12 +122,12 @@ sheaf_status *sheaf__batch_images_check(const sheaf__model *m, const sheaf__prom
     const sheaf_config *c = &m->schema->config;
     const int64_t rows = embedded(p), images = sheaf__prompt_images(p, c, options),
                   whole = images * sheaf__image_positions(c);
-    sheaf_status *st = !sheaf__model_sees(m) || p->picture == NULL
+    sheaf_status *st = !sheaf__model_has_images(m) || p->picture == NULL
                            ? NULL
                            : check_pictures(c, p, index, options->load != NULL);
     if (st != NULL)
         return st;
-    if (!sheaf__model_sees(m) ? p->picture != NULL || rows > 0 : rows != whole)
+    if (!sheaf__model_has_images(m) ? p->picture != NULL || rows > 0 : rows != whole)
         return sheaf_found(
             sheaf_expected(sheaf_fail(SHEAF_E_DATA, "prompt %lld", (long long)index + 1),
                            "%lld positions of an image", (long long)whole),

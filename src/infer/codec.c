@@ -173,7 +173,7 @@ sheaf_status *sheaf__codec_check_turns(const sheaf__message *said, int64_t n)
 
 /* Ids and, behind them, which are places of pictures. */
 static sheaf_status *take_said(sheaf__prompt *out, void **block, const sheaf__codec *w,
-                               const sheaf__said *said)
+                               const sheaf__chat_ids *said)
 {
     const size_t n = (size_t)said->count;
     sheaf_status *st = check_length(w, said->count);
@@ -217,36 +217,36 @@ static sheaf_status *rendered_bytes(sheaf__prompt *out, void **block, const shea
 static sheaf_status *render(sheaf__prompt *out, void **block, const sheaf__codec *w,
                             const sheaf__message *said, int64_t n)
 {
-    sheaf__said all = { 0 };
+    sheaf__chat_ids all = { 0 };
     sheaf_status *st =
         w->tokenizer == NULL
             ? rendered_bytes(out, block, w, said, n)
-            : sheaf__say(&all, &w->speech,
-                         &(sheaf__placed){ .message = (sheaf__message *)said, .messages = n },
-                         true);
+            : sheaf__chat_encode(
+                  &all, &w->chat_encoder,
+                  &(sheaf__placed){ .message = (sheaf__message *)said, .messages = n }, true);
     if (w->tokenizer != NULL)
         TRY(st, take_said(out, block, w, &all));
     out->laid_out = st == NULL;
-    sheaf__said_release(&all);
+    sheaf__chat_ids_release(&all);
     return st;
 }
 
 sheaf_status *sheaf__codec_messages_with_pictures(sheaf__prompt *out, void **block, int64_t *order,
                                                   const sheaf__codec *w, const sheaf__message *said,
-                                                  int64_t n, const sheaf__talk_pictures *pictures)
+                                                  int64_t n, const sheaf__record_pictures *pictures)
 {
     sheaf__placed placed = { 0 };
-    sheaf__said all = { 0 };
+    sheaf__chat_ids all = { 0 };
     sheaf_status *st = sheaf__codec_check_tokenizer(w);
     if (st == NULL && !w->placed)
         st = sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "pictures in a text"),
                             "a tokenizer, or a config, that knows the marks of pictures");
-    TRY(st, sheaf__talk_pictures_place(&placed, &w->speech.form, said, n, pictures, true));
-    TRY(st, sheaf__say(&all, &w->speech, &placed, true));
+    TRY(st, sheaf__record_pictures_place(&placed, &w->chat_encoder.form, said, n, pictures, true));
+    TRY(st, sheaf__chat_encode(&all, &w->chat_encoder, &placed, true));
     TRY(st, take_said(out, block, w, &all));
     for (int64_t i = 0; i < pictures->count && st == NULL; i++)
         order[i] = placed.order[i];
-    sheaf__said_release(&all);
+    sheaf__chat_ids_release(&all);
     sheaf__placed_release(&placed);
     return st;
 }
@@ -289,7 +289,7 @@ sheaf_status *sheaf__codec_messages(sheaf__prompt *out, void **block, const shea
                               "--template NAME");
     if (w->placed)
         return sheaf__codec_messages_with_pictures(out, block, NULL, w, said, n,
-                                                   &(sheaf__talk_pictures){ 0 });
+                                                   &(sheaf__record_pictures){ 0 });
     return w->chat != NULL ? render(out, block, w, said, n)
                            : as_turns(out, block, w, said, n, image);
 }

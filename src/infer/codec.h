@@ -9,11 +9,11 @@
 
 #include "base/events.h"
 #include "base/text.h"
-#include "data/talk_pictures.h"
+#include "data/record_pictures.h"
 #include "infer/generate.h"
 #include "inputs/chat/stored.h"
 #include "inputs/sentencepiece.h"
-#include "inputs/speech.h"
+#include "inputs/chat_encoder.h"
 #include "inputs/template.h"
 #include "inputs/tokenizer/tokenizer.h"
 #include "schema/config.h"
@@ -38,12 +38,12 @@ typedef struct sheaf__codec {
     const char *end_text;            /* where that is no token: the text that does; NULL = none */
     int64_t stop[SHEAF_MAX_EOS + 1]; /* [nstop] ids that end any answer */
     int nstop;
-    int64_t max_length;   /* of prompt and answer in positions, 0 = no limit */
-    int64_t bos, eos;     /* the config's, else the tokenizer's; -1 = none */
-    bool specials;        /* special tokens that people write are tokens, not text */
-    sheaf__speech speech; /* of `chat`, with a tokenizer or where `placed` */
-    bool placed;          /* pictures stand in conversations, by the family's form */
-    bool borrowed;        /* what it points to is another codec's */
+    int64_t max_length;               /* of prompt and answer in positions, 0 = no limit */
+    int64_t bos, eos;                 /* the config's, else the tokenizer's; -1 = none */
+    bool specials;                    /* special tokens that people write are tokens, not text */
+    sheaf__chat_encoder chat_encoder; /* of `chat`, with a tokenizer or where `placed` */
+    bool placed;                      /* pictures stand in conversations, by the family's form */
+    bool borrowed;                    /* what it points to is another codec's */
 } sheaf__codec;
 
 typedef struct sheaf__codec_options {
@@ -114,7 +114,7 @@ sheaf_status *sheaf__codec_text(sheaf__prompt *out, void **block, const sheaf__c
 sheaf_status *sheaf__codec_messages_with_pictures(sheaf__prompt *out, void **block, int64_t *order,
                                                   const sheaf__codec *codec,
                                                   const sheaf__message *said, int64_t n,
-                                                  const sheaf__talk_pictures *pictures);
+                                                  const sheaf__record_pictures *pictures);
 /* sheaf__codec_check_turns - errors: SHEAF_E_DATA for messages that are not user and assistant by
  * turns, perhaps after a system message, or that hold a NUL; they name the message, from 1. */
 sheaf_status *sheaf__codec_check_turns(const sheaf__message *said, int64_t n);

@@ -79,15 +79,15 @@ static void find_end(sheaf__codec *w)
 }
 
 /* How it is spoken with, once both are there. */
-static void find_speech(sheaf__codec *w)
+static void set_chat_encoder(sheaf__codec *w)
 {
-    w->speech.tokenizer = w->tokenizer;
-    w->speech.chat = w->chat;
-    w->speech.specials = w->specials;
-    w->speech.bos = w->stored.bos;
-    w->speech.eos = w->stored.eos;
-    w->speech.bos_id = (int32_t)w->bos;
-    w->speech.eos_id = (int32_t)w->eos;
+    w->chat_encoder.tokenizer = w->tokenizer;
+    w->chat_encoder.chat = w->chat;
+    w->chat_encoder.specials = w->specials;
+    w->chat_encoder.bos = w->stored.bos;
+    w->chat_encoder.eos = w->stored.eos;
+    w->chat_encoder.bos_id = (int32_t)w->bos;
+    w->chat_encoder.eos_id = (int32_t)w->eos;
     find_end(w);
 }
 
@@ -96,11 +96,11 @@ static sheaf_status *find_chat(sheaf__codec *w, const char *name, bool of_run)
 {
     sheaf_status *st = NULL;
     if (name != NULL && of_run)
-        st = sheaf__chat_template_settled(&w->chat, name, &w->stored);
+        st = sheaf__chat_template_of_run(&w->chat, name, &w->stored);
     else if (name != NULL || w->stored.program != NULL)
         st = sheaf__chat_template_choose(&w->chat, name, &w->stored);
     if (st == NULL && w->chat != NULL)
-        find_speech(w);
+        set_chat_encoder(w);
     return st;
 }
 
@@ -134,7 +134,7 @@ static sheaf_status *open_text(sheaf__codec *w, const sheaf__codec_options *o)
 /* The family's own template where none is named and the tokenizer stores none that is known. */
 static sheaf_status *own_chat(sheaf__codec *w, const sheaf__codec_options *o)
 {
-    const sheaf__picture_form *form = &w->speech.form;
+    const sheaf__picture_form *form = &w->chat_encoder.form;
     sheaf_status *st =
         sheaf__chat_template_find(&w->chat, w->config->byte_vocab ? form->byte_chat : form->chat);
     if (st == NULL)
@@ -142,7 +142,7 @@ static sheaf_status *own_chat(sheaf__codec *w, const sheaf__codec_options *o)
                    sheaf__chat_template_name(w->chat));
     if (st != NULL)
         return st;
-    find_speech(w);
+    set_chat_encoder(w);
     return take_date(w, o);
 }
 
@@ -150,7 +150,7 @@ static sheaf_status *own_chat(sheaf__codec *w, const sheaf__codec_options *o)
 static sheaf_status *open_placed(sheaf__codec *w, const sheaf__codec_options *o)
 {
     sheaf_status *st = open_text(w, o);
-    sheaf__family_for(w->config)->pictures(&w->speech.form, w->config);
+    sheaf__family_for(w->config)->pictures(&w->chat_encoder.form, w->config);
     if (st != NULL || (w->tokenizer == NULL && !w->config->byte_vocab))
         return st;
     if (w->chat == NULL)
@@ -158,7 +158,7 @@ static sheaf_status *open_placed(sheaf__codec *w, const sheaf__codec_options *o)
     if (st != NULL)
         return st;
     w->templated = true;
-    st = sheaf__speech_marks(&w->speech, w->config);
+    st = sheaf__chat_encoder_marks(&w->chat_encoder, w->config);
     if (st != NULL && o->tokenizer == NULL && sheaf_status_code(st) == SHEAF_E_LAYOUT &&
         w->config->byte_vocab) { /* token ids go without */
         sheaf_warn(o->events, "pictures cannot stand in texts: %s: expected %s",

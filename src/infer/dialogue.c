@@ -58,7 +58,7 @@ static sheaf_status *load_picture(sheaf__picture **out, const sheaf_config *conf
 /* The pieces of all pictures with their pixels, which are read of the last `fresh` ones. */
 static sheaf_status *read_pieces(sheaf__dialogue *d, int64_t fresh, const sheaf__viewing *viewing)
 {
-    const sheaf__talk_pictures *all = &d->shown;
+    const sheaf__record_pictures *all = &d->shown;
     sheaf__picture *like = NULL;
     int64_t n = 0;
     sheaf_status *st = sheaf__prompts_pieces(&like, &n, all->viewed, all->count);
@@ -90,7 +90,7 @@ static sheaf_status *add_look(sheaf__dialogue *d, const char *path, int64_t numb
 {
     sheaf__viewing viewing;
     sheaf__viewing_of(&viewing, d->codec->config);
-    sheaf_status *st = sheaf__talk_pictures_add(&d->shown, path, &viewing);
+    sheaf_status *st = sheaf__record_pictures_add(&d->shown, path, &viewing);
     if (st != NULL)
         return st;
     st = whole_path(&d->shown.viewed[d->shown.count - 1].path);
@@ -107,7 +107,7 @@ static sheaf_status *add_look(sheaf__dialogue *d, const char *path, int64_t numb
 /* Pictures that wait; of a model that reads one, that. */
 static sheaf_status *take_back(sheaf__dialogue *d, int64_t number)
 {
-    sheaf__talk_pictures *p = &d->shown;
+    sheaf__record_pictures *p = &d->shown;
     if (d->codec->placed ? d->waiting == 0 : d->picture == NULL)
         return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "no picture"),
                                           "one that could be taken back%s",
@@ -171,7 +171,7 @@ void sheaf__dialogue_release(sheaf__dialogue *d)
     forget(d, 0);
     free(d->said);
     free(d->picture);
-    sheaf__talk_pictures_release(&d->shown);
+    sheaf__record_pictures_release(&d->shown);
     free(d->image);
     free(d->file);
     *d = (sheaf__dialogue){ .codec = d->codec };
@@ -447,7 +447,7 @@ static sheaf_status *read_pictures(sheaf__dialogue *d, const json_t *record, con
 {
     char *folder = NULL;
     sheaf_status *st = sheaf__path_parent(&folder, file);
-    TRY(st, sheaf__talk_pictures_read(&d->shown, record, folder, viewing));
+    TRY(st, sheaf__record_pictures_read(&d->shown, record, folder, viewing));
     for (int64_t i = 0; i < d->shown.count && st == NULL; i++)
         st = whole_path(&d->shown.viewed[i].path);
     free(folder);
@@ -455,7 +455,7 @@ static sheaf_status *read_pictures(sheaf__dialogue *d, const json_t *record, con
 }
 
 /* In the order of the text, where all are "<image>". */
-static sheaf_status *put_in_order(sheaf__talk_pictures *p, const int64_t *order)
+static sheaf_status *put_in_order(sheaf__record_pictures *p, const int64_t *order)
 {
     sheaf__viewed *viewed = malloc(((size_t)p->count + 1) * sizeof *viewed);
     if (viewed == NULL)
@@ -463,8 +463,9 @@ static sheaf_status *put_in_order(sheaf__talk_pictures *p, const int64_t *order)
     for (int64_t i = 0; i < p->count; i++) {
         viewed[i] = p->viewed[order[i]];
         const sheaf__sliced *s = &viewed[i].pieces;
-        p->shown[i] =
-            (sheaf__shown){ .name = SHEAF__PICTURE_HERE, .columns = s->columns, .rows = s->rows };
+        p->shown[i] = (sheaf__chat_picture){ .name = SHEAF__PICTURE_HERE,
+                                             .columns = s->columns,
+                                             .rows = s->rows };
     }
     free(p->viewed);
     p->viewed = viewed;
@@ -480,11 +481,11 @@ static sheaf_status *place_pictures(sheaf__dialogue *d)
     const sheaf__picture_form form = { .mark = { [SHEAF__MARK_BEGIN] = {
                                                      .token = SHEAF__PICTURE_HERE } } };
     sheaf__placed placed;
-    sheaf__talk_pictures_from(&d->shown, d->said, d->count);
+    sheaf__record_pictures_from(&d->shown, d->said, d->count);
     for (int64_t i = 0; i < d->shown.count; i++) /* names alone, not yet what they stand for */
         d->shown.shown[i].columns = 0;
     sheaf_status *st =
-        sheaf__talk_pictures_place(&placed, &form, d->said, d->count, &d->shown, false);
+        sheaf__record_pictures_place(&placed, &form, d->said, d->count, &d->shown, false);
     if (st != NULL)
         sheaf_try_this(st,
                        "in users' messages the name of each picture once (\"%s\", or its own, "
@@ -541,7 +542,7 @@ sheaf_status *sheaf__dialogue_load(sheaf__dialogue *d, const char *path, int64_t
     if (st == NULL && (said = malloc((size_t)m.messages * sizeof *said)) == NULL)
         st = sheaf__no_memory("conversation");
     if (st == NULL) {
-        sheaf__text_said(said, &m);
+        sheaf__text_chat_messages(said, &m);
         st = sheaf__codec_check_turns(said, m.messages);
     }
     if (st == NULL && strcmp(said[m.messages - 1].role, SHEAF__USER) == 0)

@@ -12,7 +12,7 @@
 #pragma once
 
 #include "base/hash.h"
-#include "data/talk_pictures.h"
+#include "data/record_pictures.h"
 #include "infer/codec.h"
 
 /* The place of a picture in what a user says. */
@@ -27,7 +27,7 @@ typedef struct sheaf__dialogue {
     char *image;             /* its whole path */
     /* Placed: all of them, by whole paths and called "<image>"; `picture` are their `pieces` then,
      * and the last `waiting` of them stand in no question yet. */
-    sheaf__talk_pictures shown;
+    sheaf__record_pictures shown;
     int64_t pieces, waiting;
     int64_t look;    /* its number */
     char *file;      /* the one that sheaf__dialogue_load() read or _save() wrote last; NULL */
@@ -64,7 +64,7 @@ sheaf_status *sheaf__dialogue_add_turn(sheaf__dialogue *d, const char *query, co
  * else wrote that file since. */
 sheaf_status *sheaf__dialogue_save(sheaf__dialogue *d, const char *path);
 /* sheaf__dialogue_load - in place of what was said; the pictures are those of the file, or none:
- * placed in any form of data/talk_pictures.h, each where its name stands, else one by its path. On
- * failure nothing changes. Errors: SHEAF_E_DATA that names the message or the field; those of the
- * pictures. */
+ * placed in any form of data/record_pictures.h, each where its name stands, else one by its path.
+ * On failure nothing changes. Errors: SHEAF_E_DATA that names the message or the field; those of
+ * the pictures. */
 sheaf_status *sheaf__dialogue_load(sheaf__dialogue *d, const char *path, int64_t number);

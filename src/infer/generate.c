@@ -19,15 +19,15 @@ typedef struct batch {
     int64_t longest, length; /* of the prompts; of the cache */
     int64_t begin;           /* rows of the one prompt there is that were read before */
     int64_t *keys;           /* [n] positions filled so far */
-    sheaf__kept own;         /* where nothing is kept between calls */
-    const sheaf__kept *kept;
+    sheaf__kv_cache own;     /* where nothing is kept between calls */
+    const sheaf__kv_cache *kv_cache;
     sheaf__prefix_cache *prefix;    /* of the options, where there is one prompt */
     int32_t *ids, *position, *pick; /* rows of the next run */
     sheaf__batch_images image;
     bool *done;
-    int64_t *history;    /* scratch of one sequence's ids */
-    float *scratch;      /* of sampling */
-    sheaf__sight *sight; /* of the options, where there is one prompt */
+    int64_t *history;                /* scratch of one sequence's ids */
+    float *scratch;                  /* of sampling */
+    sheaf__image_cache *image_cache; /* of the options, where there is one prompt */
 } batch;
 
 static bool stops(const sheaf__generate_options *o, bool laid_out, int64_t id)
@@ -126,14 +126,14 @@ static int32_t position_of(const sheaf__prompt *p, int64_t j)
 /* Are the towers done with the pictures there are? */
 static bool seen_before(const batch *b)
 {
-    return b->sight != NULL && b->sight->full;
+    return b->image_cache != NULL && b->image_cache->full;
 }
 
 /* The images of a batch, where the towers are. Files may be read: a rank may fail alone. */
 static sheaf_status *fill_images(batch *b)
 {
     sheaf_status *st = NULL;
-    if (!sheaf__model_sees(b->model) || seen_before(b) || b->begin > 0)
+    if (!sheaf__model_has_images(b->model) || seen_before(b) || b->begin > 0)
         return NULL;
     if (b->model->begins)
         st = sheaf__batch_images_fill(&b->image, b->model, b->prompt, b->first, b->n, b->options);
@@ -157,7 +157,7 @@ static void lay_out_prompts(batch *b)
         b->out[b->first + i].n = 0;
         b->done[i] = false;
     }
-    if (sheaf__model_sees(b->model) && b->begin == 0)
+    if (sheaf__model_has_images(b->model) && b->begin == 0)
         sheaf__batch_images_lay_out(&b->image, &b->model->schema->config, b->prompt + b->first,
                                     b->n, b->longest, b->options);
 }
@@ -217,11 +217,11 @@ static sheaf_status *record(sheaf__tape **tape, batch *b, int64_t queries, sheaf
                          .in = in,
                          .info = info,
                          .head = head,
-                         .kept = b->kept,
+                         .kv_cache = b->kv_cache,
                          .images = images == NULL ? 0 : b->image.count,
                          .image_rows = images == NULL ? 0 : b->image.rows,
                          .images_in = images,
-                         .sight = b->sight,
+                         .image_cache = b->image_cache,
                          .image_rows_unread = last_is_text(b) };
     if (images != NULL)
         memcpy(pass.patches, b->image.patches, sizeof pass.patches);
@@ -233,10 +233,10 @@ static sheaf_status *record(sheaf__tape **tape, batch *b, int64_t queries, sheaf
 static sheaf_status *find_cache(batch *b)
 {
     b->begin = 0;
-    b->kept = &b->own;
+    b->kv_cache = &b->own;
     if (b->prefix == NULL)
-        return sheaf__kept_new(&b->own, b->model, b->n, b->length);
-    b->kept = &b->prefix->kept;
+        return sheaf__kv_cache_new(&b->own, b->model, b->n, b->length);
+    b->kv_cache = &b->prefix->kv_cache;
     return sheaf__prefix_cache_begin(&b->begin, b->prefix, b->model, b->prompt, b->length);
 }
 
@@ -261,8 +261,8 @@ static sheaf_status *read_prompts(batch *b, sheaf__rows_in *in, sheaf__head_run 
     TRY(st, record(&tape, b, b->longest - b->begin, in, head, b->begin > 0 ? NULL : &images));
     TRY(st, sheaf__tape_run(tape));
     sheaf__tape_free(tape);
-    if (st == NULL && b->sight != NULL && b->begin == 0 && b->image.count > 0)
-        b->sight->full = true;
+    if (st == NULL && b->image_cache != NULL && b->begin == 0 && b->image.count > 0)
+        b->image_cache->full = true;
     if (st == NULL)
         note_past(b, true);
     return st;
@@ -274,7 +274,7 @@ static bool turns(const batch *b)
     const sheaf_config *config = &b->model->schema->config;
     bool any = false;
     for (int64_t i = 0; i < b->n; i++)
-        any |= !b->done[i] && sheaf__rope_turns(config, b->keys[i] - 1, b->keys[i]);
+        any |= !b->done[i] && sheaf__rope_changes(config, b->keys[i] - 1, b->keys[i]);
     return any && sheaf__family_for(config)->reads_again;
 }
 
@@ -329,7 +329,7 @@ static sheaf_status *run_batch(batch *b)
         if (!b->done[i])
             b->out[b->first + i].ending = SHEAF_ENDS_STOPPED;
     sheaf__tape_free(decode);
-    sheaf__kept_release(&b->own, b->model);
+    sheaf__kv_cache_release(&b->own, b->model);
     return st;
 }
 
@@ -473,7 +473,7 @@ sheaf_status *sheaf__generate(sheaf__continuation *out, sheaf__model *model,
                 .pick = malloc((size_t)most * 4),
                 .done = malloc((size_t)most),
                 .history = malloc((size_t)length * sizeof *b.history),
-                .sight = count == 1 ? options->sight : NULL,
+                .image_cache = count == 1 ? options->image_cache : NULL,
                 .prefix = count == 1 ? options->prefix : NULL,
                 .scratch = malloc(2 * vocab * sizeof(float)) };
     sheaf_status *st = NULL;
@@ -484,7 +484,7 @@ sheaf_status *sheaf__generate(sheaf__continuation *out, sheaf__model *model,
         st = sheaf_fail(SHEAF_E_MEMORY, "generation of %lld sequences", (long long)most);
     for (int64_t i = 0; i < count && st == NULL; i++)
         st = sheaf__batch_images_check(model, &prompt[i], i, options);
-    if (st == NULL && sheaf__model_sees(model))
+    if (st == NULL && sheaf__model_has_images(model))
         st = sheaf__batch_images_open(&b.image, most * longest);
     for (int64_t i = 0; i < count && divided; i++)
         out[i].n = 0;

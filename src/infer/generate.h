@@ -58,7 +58,7 @@ typedef struct sheaf__generate_options {
     /* Kept from call to call, on each rank its own, for one prompt about the same pictures, with
      * room for them: it is filled, and used when it is full. Empty it (full = false) on all ranks
      * for others. NULL: the towers run in each call. */
-    sheaf__sight *sight;
+    sheaf__image_cache *image_cache;
     /* Kept from call to call, on each rank its own: what was read of the one prompt there is. Of
      * several it is given back. NULL: nothing is kept. */
     sheaf__prefix_cache *prefix;

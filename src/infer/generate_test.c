@@ -3,7 +3,7 @@
 #include "tests/made_sat.h"
 
 #include "infer/generate.h"
-#include "models/crew.h"
+#include "models/team.h"
 
 enum { PATCHES = 4, SIDE = 28, LENGTH = 10, NEW = 4, PICTURES = 3, MOST_RANKS = 8 };
 
@@ -92,8 +92,8 @@ static sheaf_status *run(trial *t, made *m, sheaf_schema *schema, const char *pl
     t->broken = broken;
     t->ranks = ranks;
     ask(&t->asked, m->agent);
-    return sheaf__crew_run(&opened,
-                           &(sheaf__crew_options){ .ranks = ranks,
+    return sheaf__team_run(&opened,
+                           &(sheaf__team_options){ .ranks = ranks,
                                                    .threads = 1,
                                                    .dtype = SHEAF_F32,
                                                    .positions = LENGTH + NEW,
@@ -206,9 +206,9 @@ static void test_generate__lengths_and_numbers_of_sequences(void **state)
         .config = m.config, .schema = schema, .base = &m.source, .weights = &m.source
     };
     ask(&t->asked, true);
-    CHECK_OK(sheaf__crew_run(
+    CHECK_OK(sheaf__team_run(
         &opened,
-        &(sheaf__crew_options){
+        &(sheaf__team_options){
             .ranks = 1, .threads = 1, .dtype = SHEAF_F32, .positions = LENGTH + NEW },
         three_ways, t));
     for (int i = 0; i < PICTURES;
@@ -259,8 +259,8 @@ static sheaf_status *ask_again(void *self, sheaf__model *model)
     };
     again *a = self;
     const int world = model->context->stage * a->ranks + model->context->rank;
-    sheaf__sight sight;
-    sheaf_status *st = sheaf__sight_new(&sight, model, 1);
+    sheaf__image_cache image_cache;
+    sheaf_status *st = sheaf__image_cache_new(&image_cache, model, 1);
     for (int i = 0; i < CALLS && st == NULL; i++) {
         shown from = { a, call[i].picture };
         sheaf__continuation out = { a->ids[world][i], 0 };
@@ -270,14 +270,14 @@ static sheaf_status *ask_again(void *self, sheaf__model *model)
             .batch = 1,
             .load = look,
             .self = &from,
-            .sight = call[i].keep ? &sight : NULL
+            .image_cache = call[i].keep ? &image_cache : NULL
         };
         if (call[i].keep)
-            sight.full = call[i].full;
+            image_cache.full = call[i].full;
         st = sheaf__generate(&out, model, &a->asked.prompt[1], 1, &how);
-        assert_true(!call[i].keep || sight.full);
+        assert_true(!call[i].keep || image_cache.full);
     }
-    sheaf__sight_release(&sight, model);
+    sheaf__image_cache_release(&image_cache, model);
     return st;
 }
 
@@ -298,8 +298,8 @@ static void test_generate__what_was_seen_is_used_again(void **state)
                 a->ranks = arrangements[k].ranks;
                 ask(&a->asked, true);
                 CHECK_OK(
-                    sheaf__crew_run(&opened,
-                                    &(sheaf__crew_options){ .ranks = a->ranks,
+                    sheaf__team_run(&opened,
+                                    &(sheaf__team_options){ .ranks = a->ranks,
                                                             .threads = 1,
                                                             .dtype = half ? SHEAF_BF16 : SHEAF_F32,
                                                             .positions = LENGTH + NEW,
@@ -385,9 +385,9 @@ static void test_generate__refuses_images_that_the_family_does_not_take(void **s
             .config = m.config, .schema = schema, .base = &m.source, .weights = &m.source
         };
         ask(&a, true);
-        CHECK_OK(sheaf__crew_run(
+        CHECK_OK(sheaf__team_run(
             &opened,
-            &(sheaf__crew_options){
+            &(sheaf__team_options){
                 .ranks = 1, .threads = 1, .dtype = SHEAF_F32, .positions = LENGTH + NEW },
             show, &a));
         sheaf_schema_free(schema);

@@ -50,7 +50,7 @@ static sheaf_status *take_space(sheaf__prefix_cache *prefix, sheaf__model *model
     prefix->ids = malloc(rows * sizeof *prefix->ids);
     prefix->position = malloc(rows * sizeof *prefix->position);
     prefix->kind = malloc(rows);
-    sheaf_status *st = sheaf__kept_new(&prefix->kept, model, 1, length);
+    sheaf_status *st = sheaf__kv_cache_new(&prefix->kv_cache, model, 1, length);
     if (st == NULL && (prefix->ids == NULL || prefix->position == NULL || prefix->kind == NULL))
         st = sheaf_fail(SHEAF_E_MEMORY, "what was read, %lld positions", (long long)length);
     if (st == NULL)
@@ -71,7 +71,7 @@ sheaf_status *sheaf__prefix_cache_begin(int64_t *reused, sheaf__prefix_cache *pr
         if (st != NULL)
             return st;
     }
-    *reused = sheaf__rope_turns(&model->schema->config, prefix->n, prompt->n)
+    *reused = sheaf__rope_changes(&model->schema->config, prefix->n, prompt->n)
                   ? 0 /* kept keys have the angles of another length */
                   : usable_rows(prefix, prompt);
     prefix->n = *reused;
@@ -98,7 +98,7 @@ void sheaf__prefix_cache_add(sheaf__prefix_cache *prefix, int32_t id, int32_t po
 
 void sheaf__prefix_cache_release(sheaf__prefix_cache *prefix, sheaf__model *model)
 {
-    sheaf__kept_release(&prefix->kept, model);
+    sheaf__kv_cache_release(&prefix->kv_cache, model);
     free(prefix->ids);
     free(prefix->position);
     free(prefix->kind);

@@ -8,8 +8,8 @@
 #include "infer/generate.h"
 
 struct sheaf__prefix_cache {
-    int64_t least;    /* set by the owner: space is taken for so many positions, or more */
-    sheaf__kept kept; /* space for `length` positions */
+    int64_t least;            /* set by the owner: space is taken for so many positions, or more */
+    sheaf__kv_cache kv_cache; /* space for `length` positions */
     int64_t length;
     int64_t n; /* rows that are there */
     int32_t *ids, *position;

@@ -3,7 +3,7 @@
 #include "tests/made_sat.h"
 
 #include "infer/prefix_cache.h"
-#include "models/crew.h"
+#include "models/team.h"
 #include "base/status.h"
 
 enum { PROMPTS = 5, LONGEST = 37, NEW = 9, BEST = 3, SIDE = 28, PATCHES = 4 };
@@ -56,9 +56,9 @@ static sheaf_status *in_batches(void *self, sheaf__model *model)
     sheaf_status *st = sheaf__generate(out, model, b->prompt, PROMPTS, &b->how);
     if (st != NULL || !few)
         return st;
-    sheaf__model_serves(model, sheaf__packed_few(c->device));
+    sheaf__model_set_sequences(model, sheaf__packed_few(c->device));
     assert_non_null(model->head.all.code);
-    sheaf__model_serves(model, sheaf__packed_few(c->device) + 1);
+    sheaf__model_set_sequences(model, sheaf__packed_few(c->device) + 1);
     assert_null(model->head.all.code);
     st = sheaf__generate(more, model, b->prompt, PROMPTS, &b->how);
     if (st == NULL)
@@ -86,9 +86,9 @@ static void test_generate__a_prompt_in_a_batch_has_the_bits_it_has_alone(void **
         for (size_t w = 0; w < ARRAY_LEN(ways); w++) {
             b.how.batch = ways[w].batch;
             b.out = w == 0 ? alone : out;
-            CHECK_OK(sheaf__crew_run(
+            CHECK_OK(sheaf__team_run(
                 &opened,
-                &(sheaf__crew_options){ .ranks = ways[w].ranks,
+                &(sheaf__team_options){ .ranks = ways[w].ranks,
                                         .threads = 2,
                                         .dtype = k % 2 == 0 ? SHEAF_F32 : SHEAF_BF16,
                                         .positions = LONGEST + NEW,
@@ -129,8 +129,8 @@ static void test_generate__probabilities_are_those_of_transformers(void **state)
     said got;
     open_tiny(&opened, "tiny_llama");
     CHECK_OK(
-        sheaf__crew_run(&opened,
-                        &(sheaf__crew_options){
+        sheaf__team_run(&opened,
+                        &(sheaf__team_options){
                             .ranks = 1, .threads = 1, .dtype = SHEAF_F32, .positions = LONGEST },
                         first_case, &got));
     for (size_t i = 0; i < ARRAY_LEN(recorded); i++) {
@@ -224,8 +224,8 @@ static void test_past__answers_are_those_without_it(void **state)
         turns *t = calloc(1, sizeof *t);
         t->least = k < 2 ? MOST : 40;
         open_tiny(&opened, models[k % 2]);
-        CHECK_OK(sheaf__crew_run(&opened,
-                                 &(sheaf__crew_options){ .ranks = k < 2 ? 1 : 3,
+        CHECK_OK(sheaf__team_run(&opened,
+                                 &(sheaf__team_options){ .ranks = k < 2 ? 1 : 3,
                                                          .threads = 2,
                                                          .dtype = k == 1 ? SHEAF_BF16 : SHEAF_F32,
                                                          .positions = MOST },
@@ -323,9 +323,9 @@ static void test_past__a_picture_is_used_again_as_long_as_it_is_the_same(void **
         sheaf__opened opened = {
             .config = m.config, .schema = schema, .base = &m.source, .weights = &m.source
         };
-        CHECK_OK(sheaf__crew_run(
+        CHECK_OK(sheaf__team_run(
             &opened,
-            &(sheaf__crew_options){
+            &(sheaf__team_options){
                 .ranks = 1, .threads = 1, .dtype = SHEAF_F32, .positions = ROWS + NEW },
             in_sight, s));
         CHECK_BYTES("answers", s->with, s->without, sizeof s->with);

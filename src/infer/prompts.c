@@ -91,9 +91,9 @@ sheaf_status *sheaf__prompts_pieces(sheaf__picture **out, int64_t *n, const shea
 
 /* Pictures in order of their places, and their pieces. */
 static sheaf_status *take_pictures(sheaf__prompt_about *about, sheaf__prompt *prompt,
-                                   sheaf__talk_pictures *pictures, const int64_t *order)
+                                   sheaf__record_pictures *pictures, const int64_t *order)
 {
-    sheaf_status *st = sheaf__talk_pictures_take(&about->viewed, pictures, order);
+    sheaf_status *st = sheaf__record_pictures_take(&about->viewed, pictures, order);
     if (st != NULL)
         return st;
     about->nviewed = pictures->count;
@@ -104,9 +104,9 @@ static sheaf_status *take_pictures(sheaf__prompt_about *about, sheaf__prompt *pr
 
 sheaf_status *sheaf__prompts_add_pictures(sheaf__prompts *p, const sheaf__codec *w,
                                           const sheaf__message *said, int64_t n,
-                                          const char *expected, sheaf__talk_pictures *pictures)
+                                          const char *expected, sheaf__record_pictures *pictures)
 {
-    sheaf__talk_pictures_from(pictures, said, n);
+    sheaf__record_pictures_from(pictures, said, n);
     int64_t *order = malloc(((size_t)pictures->count + 1) * sizeof *order);
     sheaf__prompt prompt;
     sheaf__prompt_about about = { 0 };
@@ -126,7 +126,7 @@ sheaf_status *sheaf__prompts_add_pictures(sheaf__prompts *p, const sheaf__codec 
         p->laid_out = true;
     }
     free(order);
-    sheaf__talk_pictures_release(pictures);
+    sheaf__record_pictures_release(pictures);
     if (st == NULL && lost)
         st = sheaf__no_memory("prompts");
     if (st == NULL)
@@ -141,14 +141,14 @@ static sheaf_status *add_shown(sheaf__prompts *p, const sheaf__codec *w, const s
                                int64_t images)
 {
     sheaf__viewing viewing;
-    sheaf__talk_pictures pictures = { 0 };
+    sheaf__record_pictures pictures = { 0 };
     sheaf_status *st = NULL;
     sheaf__viewing_of(&viewing, w->config);
     for (int64_t i = 0; i < images && st == NULL; i++)
-        st = sheaf__talk_pictures_add(&pictures, image[i], &viewing);
+        st = sheaf__record_pictures_add(&pictures, image[i], &viewing);
     if (st == NULL)
         return sheaf__prompts_add_pictures(p, w, said, n, expected, &pictures);
-    sheaf__talk_pictures_release(&pictures);
+    sheaf__record_pictures_release(&pictures);
     return st;
 }
 

@@ -4,7 +4,7 @@
 #include <jansson.h>
 
 #include "data/data.h"
-#include "data/talk_pictures.h"
+#include "data/record_pictures.h"
 #include "infer/generate.h"
 #include "infer/codec.h"
 #include "data/text_record.h"
@@ -35,7 +35,7 @@ typedef struct sheaf__prompts {
  * already (these, where they are .safetensors), were looked at and warned of; NULL: they are not.
  * Files hold: *.txt a prompt a line; else JSON Lines or a JSON array, or a folder of such files, of
  * texts, of objects in any form that data sets have (data/text_record.h), with pictures as
- * data/talk_pictures.h has them, or with "tokens" ([ids]); for CogVLM and CogAgent the files and
+ * data/record_pictures.h has them, or with "tokens" ([ids]); for CogVLM and CogAgent the files and
  * folders of data/records.h; .safetensors. Errors: SHEAF_E_ARG for options that do not go together;
  * SHEAF_E_DATA naming line and field (with images: all bad records); an id outside the table; those
  * of the images and of sheaf__codec_prompt(). Release also after a failure. */
@@ -47,7 +47,7 @@ void sheaf__prompts_release(sheaf__prompts *prompts);
  * is `placed`. */
 sheaf_status *sheaf__prompts_add_pictures(sheaf__prompts *prompts, const sheaf__codec *codec,
                                           const sheaf__message *said, int64_t n,
-                                          const char *expected, sheaf__talk_pictures *pictures);
+                                          const char *expected, sheaf__record_pictures *pictures);
 /* sheaf__prompts_pieces - the pieces of pictures as a list (free() it) of their sizes, without
  * pixels; *n of them. */
 sheaf_status *sheaf__prompts_pieces(sheaf__picture **out, int64_t *n, const sheaf__viewed *viewed,

@@ -5,7 +5,7 @@
 #include "base/json.h"
 #include "data/json_items.h"
 #include "data/records.h"
-#include "data/talk_pictures.h"
+#include "data/record_pictures.h"
 #include "data/text_rows.h"
 #include "data/text_sources.h"
 #include "infer/prompts.h"
@@ -76,7 +76,7 @@ static sheaf_status *read_request(request *out, json_t *record, const char *syst
             "take one of them out: which is to be answered is not said");
     sheaf_status *st = is_list(record)
                            ? sheaf__text_record_list(&out->record, record, pictures, false)
-                           : sheaf__text_record_ask(&out->record, record, pictures);
+                           : sheaf__text_record_prompt(&out->record, record, pictures);
     if (st == NULL && r->tools != NULL)
         st = sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "'tools'"),
                             "no tools: prompts are asked without them");
@@ -88,7 +88,7 @@ static sheaf_status *read_request(request *out, json_t *record, const char *syst
     if (system != NULL && (out->text || strcmp(r->message[0].role, SHEAF__SYSTEM) != 0))
         out->said[out->n++] = (sheaf__message){ SHEAF__SYSTEM, system, strlen(system) };
     if (!out->text) {
-        sheaf__text_said(out->said + out->n, r);
+        sheaf__text_chat_messages(out->said + out->n, r);
         out->n += r->messages;
         return take_expected(out, sheaf__text_form_name(r->form));
     }
@@ -143,13 +143,13 @@ static sheaf_status *add_asked(lines *l, json_t *record)
     const sheaf__codec *w = l->codec;
     const char *system = l->from->system;
     sheaf__viewing viewing;
-    sheaf__talk_pictures pictures = { 0 };
+    sheaf__record_pictures pictures = { 0 };
     request a = { 0 };
     char *expected = NULL;
     sheaf_status *st = NULL;
     if (w->placed) {
         sheaf__viewing_of(&viewing, w->config);
-        st = sheaf__talk_pictures_read(&pictures, record, l->folder, &viewing);
+        st = sheaf__record_pictures_read(&pictures, record, l->folder, &viewing);
     }
     TRY(st, read_request(&a, record, system, w->placed));
     ignore(l, a.record.ignored, a.record.lost);
@@ -160,7 +160,7 @@ static sheaf_status *add_asked(lines *l, json_t *record)
         st = sheaf__prompts_add_pictures(p, w, a.said, a.n, a.expected, &pictures);
     else if (st == NULL)
         st = sheaf__prompts_add(p, w, a.said, a.n, a.text, a.expected, NULL, 0);
-    sheaf__talk_pictures_release(&pictures);
+    sheaf__record_pictures_release(&pictures);
     free(expected);
     release_request(&a);
     return st;
@@ -170,7 +170,7 @@ static sheaf_status *add_tokens(lines *l, json_t *record)
 {
     static const char *const known[] = { "tokens", "completion" };
     char shown[96];
-    const char *field = sheaf__talk_pictures_field(record);
+    const char *field = sheaf__record_pictures_field(record);
     const json_t *completion = json_object_get(record, "completion");
     const char *expected = json_string_value(completion);
     if (field != NULL)
@@ -290,7 +290,7 @@ static sheaf_status *add_plain(sheaf__prompts *p, const sheaf__codec *w,
             bad = sheaf_expected(sheaf_fail(SHEAF_E_DATA, "prompt"), "UTF-8");
         if (bad == NULL)
             bad = sheaf__prompts_add_text(p, w, line, from->system, NULL, 0);
-        if (bad == NULL && sheaf__talk_pictures_spells(line))
+        if (bad == NULL && sheaf__record_pictures_spells(line))
             sheaf__ignored_keep(&lost, SHEAF__PICTURE_SPELLED, "line", number);
         sheaf__complain(&complaints, sheaf_in(bad, "line %" PRId64, number));
     }

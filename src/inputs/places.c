@@ -8,7 +8,7 @@ enum { NAME_MOST = 64 }; /* bytes of a name, where they must not be counted to t
 typedef struct placing {
     sheaf__placed *out;
     const sheaf__picture_form *form;
-    const sheaf__shown *shown;
+    const sheaf__chat_picture *shown;
     int64_t pictures;
     const sheaf__place_options *options;
     bool *used;       /* [pictures] */
@@ -41,7 +41,7 @@ static void put_piece(placing *p, sheaf__mark begin, sheaf__mark end)
     put_mark(p, end);
 }
 
-static void put_slices(placing *p, const sheaf__shown *picture)
+static void put_slices(placing *p, const sheaf__chat_picture *picture)
 {
     const bool together = p->form->together;
     if (together)
@@ -59,7 +59,7 @@ static void put_slices(placing *p, const sheaf__shown *picture)
 
 static void put_picture(placing *p, int64_t which)
 {
-    const sheaf__shown *picture = &p->shown[which];
+    const sheaf__chat_picture *picture = &p->shown[which];
     const bool sliced = picture->columns > 0;
     p->used[which] = true;
     p->out->order[p->out->pictures++] = which;
@@ -237,7 +237,7 @@ static sheaf_status *check_used(const placing *p)
 
 sheaf_status *sheaf__place_pictures(sheaf__placed *out, const sheaf__picture_form *form,
                                     const sheaf__message *message, int64_t messages,
-                                    const sheaf__shown *shown, int64_t pictures,
+                                    const sheaf__chat_picture *shown, int64_t pictures,
                                     const sheaf__place_options *options)
 {
     placing p = { .out = out,

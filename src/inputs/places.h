@@ -17,11 +17,11 @@
 #include "schema/family.h"
 
 /* A picture of a conversation. */
-typedef struct sheaf__shown {
+typedef struct sheaf__chat_picture {
     const char *name;      /* that stands for it in texts; NULL: it stands in front */
     int64_t message;       /* that it came with, a user's */
     int64_t columns, rows; /* of its slices; 0: it has none */
-} sheaf__shown;
+} sheaf__chat_picture;
 
 typedef struct sheaf__place_options {
     bool lines; /* a line of its own for each: upstream's where pictures have names of their own */
@@ -50,7 +50,7 @@ typedef struct sheaf__placed {
  * stand in the text; SHEAF_E_MEMORY. */
 sheaf_status *sheaf__place_pictures(sheaf__placed *out, const sheaf__picture_form *form,
                                     const sheaf__message *message, int64_t messages,
-                                    const sheaf__shown *shown, int64_t pictures,
+                                    const sheaf__chat_picture *shown, int64_t pictures,
                                     const sheaf__place_options *options);
 void sheaf__placed_release(sheaf__placed *placed);
 

@@ -129,14 +129,14 @@ static sheaf_status *find_past(sheaf__generate_options *how, const sheaf__answer
     if (look == 0)
         return NULL;
     if (p->look != look) {
-        sheaf__sight_release(&p->sight, model);
+        sheaf__image_cache_release(&p->image_cache, model);
         p->look = 0;
-        sheaf_status *st = sheaf__sight_new(&p->sight, model, w->prompt->pictures);
+        sheaf_status *st = sheaf__image_cache_new(&p->image_cache, model, w->prompt->pictures);
         if (st != NULL)
             return st;
         p->look = look;
     }
-    how->sight = &p->sight;
+    how->image_cache = &p->image_cache;
     return NULL;
 }
 
@@ -223,7 +223,7 @@ static sheaf_status *finish(const member *r, const sheaf__continuation *said)
 sheaf_status *sheaf__answer_on_rank(void *self, sheaf__model *model)
 {
     const sheaf__answer_job *w = self;
-    const bool keeps = sheaf__crew_keeps(model->context),
+    const bool keeps = sheaf__team_keeps_result(model->context),
                shares = divides(w) && model->context->peers != NULL;
     member r = { .w = w,
                  .doing = model->context->doing,

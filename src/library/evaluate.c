@@ -226,7 +226,7 @@ static sheaf_status *on_rank(void *self, sheaf__model *model)
                             .self = w,
                             .stop = logits ? &w->enough : sheaf__control_stop(w->o.control),
                             .events = sheaf__is_first(model->context) ? w->o.events : NULL });
-    if (st == NULL && sheaf__crew_keeps(model->context))
+    if (st == NULL && sheaf__team_keeps_result(model->context))
         w->result = result;
     return st;
 }

@@ -91,7 +91,7 @@ static sheaf_status *put_tensors(info *t, sheaf_source *source, const sheaf_cata
     if (list == NULL)
         return sheaf__no_memory("list of tensors");
     for (int64_t i = 0; i < n; i++)
-        list[i] = source != NULL ? source->entry(source, i) : &catalog->tensor[i].told;
+        list[i] = source != NULL ? source->entry(source, i) : &catalog->tensor[i].entry;
     put_entries(t, list, n);
     free(list);
     return NULL;

@@ -161,7 +161,7 @@ static sheaf_status *fits(const sheaf_model *m, int64_t batch, int64_t seq, int6
 
 static sheaf_status *load(sheaf_model *m, int64_t batch)
 {
-    const sheaf__crew_options crew = {
+    const sheaf__team_options team = {
         .all = m->all,
         .transport = m->all != NULL ? SHEAF_TRANSPORT_MPI : SHEAF_TRANSPORT_THREADS,
         .ranks = m->o.tp,
@@ -180,7 +180,7 @@ static sheaf_status *load(sheaf_model *m, int64_t batch)
         return sheaf_fail(SHEAF_E_MEMORY, "%d ranks", ranks);
     for (int r = 0; r < ranks; r++)
         m->cache[r].prefix.least = m->positions;
-    return sheaf__model_ranks_open(&m->ranks, &m->opened, &crew);
+    return sheaf__model_ranks_open(&m->ranks, &m->opened, &team);
 }
 
 sheaf_status *sheaf_model_load(sheaf_model *m)
@@ -218,7 +218,7 @@ sheaf_status *sheaf__model_load_for(sheaf_model *m, int64_t positions)
 
 static sheaf_status *serve(void *batch, sheaf__model *model)
 {
-    sheaf__model_serves(model, *(const int64_t *)batch);
+    sheaf__model_set_sequences(model, *(const int64_t *)batch);
     return NULL;
 }
 
@@ -264,7 +264,7 @@ static sheaf_status *forget(void *self, sheaf__model *model)
     const sheaf_model *m = self;
     sheaf__rank_cache *p = sheaf__model_rank_cache(m, model->context);
     sheaf__prefix_cache_release(&p->prefix, model);
-    sheaf__sight_release(&p->sight, model);
+    sheaf__image_cache_release(&p->image_cache, model);
     return NULL;
 }
 
@@ -349,7 +349,7 @@ sheaf_status *sheaf__model_answer_options(sheaf__answer_options *out, const shea
         return NULL;
     sheaf__generation_config g = m->generation;
     if (texts && o->program_defaults && m->codec.placed && o->sampled == 0)
-        sheaf__generation_config_family(&g, &m->codec.speech.form);
+        sheaf__generation_config_family(&g, &m->codec.chat_encoder.form);
     sheaf__generation_config_sampling(&out->generate.sampling, &g, o,
                                       o->events != NULL ? o->events : m->o.events);
     return NULL;

@@ -9,7 +9,7 @@
 #include "infer/answer_stream.h"
 #include "library/generation_config.h"
 #include "library/run_model.h"
-#include "models/crew.h"
+#include "models/team.h"
 #include "plan/plan.h"
 #include "sheaf/evaluate.h"
 #include "sheaf/generate.h"
@@ -17,12 +17,12 @@
 /* The ranks of a loaded model, waiting for something to do together. */
 typedef struct sheaf__model_ranks sheaf__model_ranks;
 
-/* sheaf__model_ranks_open - sheaf__crew_run() in a thread of its own; returns once all ranks have
+/* sheaf__model_ranks_open - sheaf__team_run() in a thread of its own; returns once all ranks have
  * loaded the model, or with why not. Everything in *options and `opened` is borrowed until it is
  * closed.
  */
 sheaf_status *sheaf__model_ranks_open(sheaf__model_ranks **out, const sheaf__opened *opened,
-                                      const sheaf__crew_options *options);
+                                      const sheaf__team_options *options);
 /* sheaf__model_ranks_do - `work` on every rank; the status that they agreed on. One call at a time:
  * others wait. */
 sheaf_status *sheaf__model_ranks_do(sheaf__model_ranks *ranks,
@@ -34,8 +34,8 @@ void sheaf__model_ranks_close(sheaf__model_ranks *ranks);
 /* What one rank keeps from answer to answer. */
 typedef struct sheaf__rank_cache {
     sheaf__prefix_cache prefix;
-    sheaf__sight sight; /* of the pictures with the number `look` */
-    int64_t look;       /* 0: of none */
+    sheaf__image_cache image_cache; /* of the pictures with the number `look` */
+    int64_t look;                   /* 0: of none */
 } sheaf__rank_cache;
 
 struct sheaf_model {

@@ -5,7 +5,7 @@
 
 #include "infer/prefix_cache.h"
 #include "library/timing.h"
-#include "models/crew.h"
+#include "models/team.h"
 #include "models/open.h"
 #include "base/status.h"
 
@@ -106,7 +106,7 @@ static sheaf_status *on_rank(void *self, sheaf__model *model)
     sheaf__prompt loaded[PROMPTS];
     sheaf__picture sizes[PICTURES];
     sheaf__prefix_cache prefix = { .least = LONGEST + NEW };
-    sheaf__sight sight = { 0 };
+    sheaf__image_cache image_cache = { 0 };
     for (int w = 0; w < WAYS; w++)
         for (int i = 0; i < PROMPTS; i++)
             out[w][i] = into(&a->out[world][w][i]);
@@ -125,18 +125,18 @@ static sheaf_status *on_rank(void *self, sheaf__model *model)
     TRY(st, sheaf__generate(out[2], model, loaded, PROMPTS, &how));
     how.load = NULL;
     how.prefix = &prefix;
-    how.sight = &sight;
-    TRY(st, sheaf__sight_new(&sight, model, PICTURES));
+    how.image_cache = &image_cache;
+    TRY(st, sheaf__image_cache_new(&image_cache, model, PICTURES));
     for (int i = 0; i < PROMPTS && st == NULL; i++) { /* the last two have the same pictures */
         sheaf__prompt p = a->prompt[i];
         p.look = p.pictures;
-        sight.full = i == PROMPTS - 1;
+        image_cache.full = i == PROMPTS - 1;
         if (i == PROMPTS - 1)
             p.picture = a->picture + 1; /* which is not looked at */
         st = sheaf__generate(&out[3][i], model, &p, 1, &how);
     }
     sheaf__prefix_cache_release(&prefix, model);
-    sheaf__sight_release(&sight, model);
+    sheaf__image_cache_release(&image_cache, model);
     return st;
 }
 
@@ -156,8 +156,8 @@ static void run(asked *a, const char *family, const char *place, int ranks, shea
     const sheaf__opened opened = {
         .config = a->config, .schema = schema, .base = source, .weights = source
     };
-    CHECK_OK(sheaf__crew_run(&opened,
-                             &(sheaf__crew_options){ .ranks = ranks,
+    CHECK_OK(sheaf__team_run(&opened,
+                             &(sheaf__team_options){ .ranks = ranks,
                                                      .threads = ranks,
                                                      .dtype = dtype,
                                                      .positions = LONGEST + NEW,

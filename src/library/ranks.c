@@ -9,7 +9,7 @@
 
 struct sheaf__model_ranks {
     const sheaf__opened *opened;
-    sheaf__crew_options options;
+    sheaf__team_options options;
     pthread_t thread;
     pthread_mutex_t turn; /* held by who asks */
     pthread_mutex_t lock; /* of all below */
@@ -37,7 +37,7 @@ static void finish(sheaf__model_ranks *c, sheaf_status *st, bool first)
 static sheaf_status *on_rank(void *self, sheaf__model *model)
 {
     sheaf__model_ranks *c = self;
-    const bool first = sheaf__crew_keeps(model->context);
+    const bool first = sheaf__team_keeps_result(model->context);
     int64_t did = 0;
     pthread_mutex_lock(&c->lock);
     if (first)
@@ -62,7 +62,7 @@ static sheaf_status *on_rank(void *self, sheaf__model *model)
 static void *run(void *self)
 {
     sheaf__model_ranks *c = self;
-    sheaf_status *st = sheaf__crew_run(c->opened, &c->options, on_rank, c);
+    sheaf_status *st = sheaf__team_run(c->opened, &c->options, on_rank, c);
     pthread_mutex_lock(&c->lock);
     c->over = true;
     if (c->why == NULL)
@@ -82,7 +82,7 @@ static sheaf_status *take_why(sheaf__model_ranks *c)
 }
 
 sheaf_status *sheaf__model_ranks_open(sheaf__model_ranks **out, const sheaf__opened *opened,
-                                      const sheaf__crew_options *options)
+                                      const sheaf__team_options *options)
 {
     sheaf__placement place;
     sheaf_status *st =

@@ -77,7 +77,7 @@ static sheaf_status *render(rendering *r, const char *line, size_t size)
     if (st == NULL && (message = malloc((size_t)c.messages * sizeof *message)) == NULL)
         st = sheaf__no_memory("text of a record");
     if (st == NULL) {
-        sheaf__text_said(message, &c);
+        sheaf__text_chat_messages(message, &c);
         st =
             sheaf__chat_render(&text, r->template, message, c.messages,
                                &(sheaf__chat_options){ .answers = true,

@@ -7,7 +7,7 @@
 #include "data/data_rows.h"
 #include "infer/generate.h"
 #include "library/train_settings.h"
-#include "models/crew.h"
+#include "models/team.h"
 #include "plan/fits.h"
 
 enum { MOST_TOKENS = 32, SECONDS = 4 }; /* that are measured */
@@ -193,8 +193,8 @@ static sheaf_status *measure(generation *g, const sheaf__question *q, const shea
     g->asked.place = &place;
     TRY(st, sheaf_fits_generate(&g->asked,
                                 &(sheaf_fits_options){ .force = o->force, .events = events }));
-    TRY(st, sheaf__crew_run(&opened,
-                            &(sheaf__crew_options){
+    TRY(st, sheaf__team_run(&opened,
+                            &(sheaf__team_options){
                                 .ranks = o->tp,
                                 .threads = o->threads,
                                 .dtype = o->dtype,
@@ -263,7 +263,7 @@ static sheaf_status *find_answers(sheaf__timing *out, const sheaf__question *q,
         st = g.prompt == NULL ? sheaf__no_memory("prompts") : NULL;
     }
     TRY(st, sheaf_plan_generate(&unused, &whole));
-    TRY(st, sheaf_data_made(&made, &q->opened.config, out->batch, whole.prompt));
+    TRY(st, sheaf_data_synthetic(&made, &q->opened.config, out->batch, whole.prompt));
     if (st == NULL) {
         take_prompts(g.prompt, made);
         g.data = made;

@@ -121,7 +121,8 @@ sheaf_status *sheaf__trial_data(sheaf__subset *out, sheaf_data **made, const she
     *out = q->sets.train;
     if (out->data != NULL)
         return NULL;
-    sheaf_status *st = sheaf_data_made(made, &q->opened.config, q->o.micro_batch * q->o.dp, q->seq);
+    sheaf_status *st =
+        sheaf_data_synthetic(made, &q->opened.config, q->o.micro_batch * q->o.dp, q->seq);
     *out = (sheaf__subset){ .data = *made };
     return st;
 }

@@ -163,17 +163,17 @@ static sheaf_status *check_rank(const sheaf_lora_options *o, const sheaf_source_
 typedef struct checking {
     const sheaf_lora_options *options;
     sheaf_source *adapter;
-    sheaf_lora_tell *tell;
+    sheaf_lora_report *report;
     void *self;
     bool shapes; /* layers are to have the same, too */
 } checking;
 
-static sheaf_status *tell(const checking *x, const char *code, const char *tensor,
-                          sheaf_status *wrong)
+static sheaf_status *report(const checking *x, const char *code, const char *tensor,
+                            sheaf_status *wrong)
 {
     if (wrong == NULL || sheaf_status_code(wrong) == SHEAF_E_MEMORY)
         return wrong;
-    return x->tell(x->self, code, tensor, wrong);
+    return x->report(x->self, code, tensor, wrong);
 }
 
 /* PATH + end is not in the adapter. */
@@ -182,7 +182,7 @@ static sheaf_status *lacks(const checking *x, const char *path, size_t length, c
     char *name = NULL;
     if (asprintf(&name, SHEAF_PEFT_PREFIX "%.*s%s", (int)length, path, end) < 0)
         return sheaf__no_memory("adapter");
-    sheaf_status *st = tell(x, "missing", name, sheaf_lora_missing(path, length, end));
+    sheaf_status *st = report(x, "missing", name, sheaf_lora_missing(path, length, end));
     free(name);
     return st;
 }
@@ -202,8 +202,8 @@ static sheaf_status *check_factor(const checking *x, const sheaf_source_entry *e
     if (part != SHEAF_PART_A && part != SHEAF_PART_TABLE_A)
         return NULL;
     const sheaf_source_entry *b = sheaf__lora_find_part(x->adapter, path, length, b_end);
-    sheaf_status *st =
-        b == NULL ? lacks(x, path, length, b_end) : tell(x, "shape", b->name, check_columns(e, b));
+    sheaf_status *st = b == NULL ? lacks(x, path, length, b_end)
+                                 : report(x, "shape", b->name, check_columns(e, b));
     if (st == NULL && o->dora &&
         sheaf__lora_find_part(x->adapter, path, length, ".lora_magnitude_vector") == NULL)
         st = lacks(x, path, length, ".lora_magnitude_vector");
@@ -211,7 +211,7 @@ static sheaf_status *check_factor(const checking *x, const sheaf_source_entry *e
         sheaf__lora_find_part(x->adapter, path, length, ".lora_B.bias") == NULL)
         st = lacks(x, path, length, ".lora_B.bias");
     return st != NULL || e->ndim < 2 ? st
-                                     : tell(x, "shape", e->name, check_rank(o, e, path, length));
+                                     : report(x, "shape", e->name, check_rank(o, e, path, length));
 }
 
 /* Rows of one table. Of tables that are tied PEFT saves the rows once: another's, the same, stand
@@ -238,7 +238,7 @@ static sheaf_status *check_rows(const checking *x, const sheaf_lora_tokens *toke
                        "%" PRId64 " rows, as adapter_config.json names in trainable_token_indices",
                        tokens->nrows);
         sheaf_found(wrong, "%" PRId64, e->ndim > 0 ? e->shape[0] : 0);
-        st = tell(x, "shape", e->name, wrong);
+        st = report(x, "shape", e->name, wrong);
     }
     const char *const module = tokens->module != NULL ? tokens->module : "model.embed_tokens";
     return st != NULL || there || tokens->nrows == 0
@@ -247,7 +247,7 @@ static sheaf_status *check_rows(const checking *x, const sheaf_lora_tokens *toke
 }
 
 sheaf_status *sheaf_lora_check_parts(const sheaf_lora_options *o, sheaf_source *adapter,
-                                     sheaf_lora_tell *teller, void *self)
+                                     sheaf_lora_report *teller, void *self)
 {
     const checking x = { o, adapter, teller, self };
     const int64_t n = adapter->count(adapter);
@@ -257,15 +257,15 @@ sheaf_status *sheaf_lora_check_parts(const sheaf_lora_options *o, sheaf_source *
         bool yes = false;
         st = is_asked_for(&yes, o, adapter, e);
         if (st == NULL && !yes)
-            st = tell(&x, "foreign", e->name, not_asked(e->name));
+            st = report(&x, "foreign", e->name, not_asked(e->name));
     }
     for (int i = 0; i < o->ntokens && st == NULL; i++)
         st = check_rows(&x, &o->tokens[i]);
     for (int64_t i = 0; i < n && st == NULL; i++)
         st = check_factor(&x, adapter->entry(adapter, i));
     for (int64_t i = 0; i < n && st == NULL; i++)
-        st = tell(&x, "unsupported", adapter->entry(adapter, i)->name,
-                  sheaf__lora_check_type(adapter->entry(adapter, i)));
+        st = report(&x, "unsupported", adapter->entry(adapter, i)->name,
+                    sheaf__lora_check_type(adapter->entry(adapter, i)));
     return st;
 }
 
@@ -377,7 +377,7 @@ static sheaf_status *check_target(const checking *x, const char *item)
     sheaf_found(st, "none");
     sheaf_try_this(st, "use a complete copy of the adapter; where the model has no module of this "
                        "name, take it out of target_modules");
-    return tell(x, "missing", item, st);
+    return report(x, "missing", item, st);
 }
 
 enum { DIRECT = 1, FURTHER_IN = 2 };
@@ -412,7 +412,7 @@ static int siblings(sheaf_source *adapter, const char *name, const char *number,
 }
 
 /* A place that holds experts in one of the layers alone is of another kind there. */
-static bool alike(sheaf_source *adapter, const char *name, const char *number, int64_t to)
+static bool is_same_kind(sheaf_source *adapter, const char *name, const char *number, int64_t to)
 {
     const int here = siblings(adapter, name, number, strtoll(number, NULL, 10)),
               there = siblings(adapter, name, number, to);
@@ -426,7 +426,7 @@ static sheaf_status *check_neighbour(const checking *x, const sheaf_source_entry
     const char *path;
     size_t length;
     bool yes = false;
-    if (to < 0 || !alike(x->adapter, e->name, number, to))
+    if (to < 0 || !is_same_kind(x->adapter, e->name, number, to))
         return NULL;
     char *other = in_layer(e->name, number, to);
     if (other == NULL)
@@ -436,12 +436,12 @@ static sheaf_status *check_neighbour(const checking *x, const sheaf_source_entry
     sheaf_status *st = twin == NULL ? targeted(&yes, x->options, path, length) : NULL;
     if (twin != NULL && x->shapes &&
         !sheaf__same_shape(twin->ndim, twin->shape, e->ndim, e->shape)) {
-        st = tell(x, "shape", other, sheaf_fail(SHEAF_E_LAYOUT, "'%s'", other));
+        st = report(x, "shape", other, sheaf_fail(SHEAF_E_LAYOUT, "'%s'", other));
     } else if (st == NULL && yes) {
         st = sheaf_lora_missing(path, length, ".lora_A.weight");
         sheaf_try_this(st, "use a complete copy of the adapter; it is right only for a model whose "
                            "layers differ, which sheaf verify BASE ADAPTER tells");
-        st = tell(x, "missing", other, st);
+        st = report(x, "missing", other, st);
     }
     free(other);
     return st;
@@ -465,7 +465,7 @@ static sheaf_status *check_layers(const checking *x)
 }
 
 sheaf_status *sheaf_lora_check_alone(const sheaf_lora_options *o, sheaf_source *adapter,
-                                     sheaf_lora_tell *teller, void *self)
+                                     sheaf_lora_report *teller, void *self)
 {
     const checking x = { o, adapter, teller, self };
     sheaf_status *st = NULL;

@@ -15,16 +15,16 @@ sheaf_status *sheaf_lora_check_file(const sheaf_lora_options *options, sheaf_sou
 
 /* Gets what is wrong with a tensor, by the code that verify has for it; frees `wrong`. A status it
  * returns ends the check. */
-typedef sheaf_status *sheaf_lora_tell(void *self, const char *code, const char *tensor,
-                                      sheaf_status *wrong);
+typedef sheaf_status *sheaf_lora_report(void *self, const char *code, const char *tensor,
+                                        sheaf_status *wrong);
 /* sheaf_lora_check_parts - the same but for the numbers, and all that is wrong. Reads no values. */
 sheaf_status *sheaf_lora_check_parts(const sheaf_lora_options *options, sheaf_source *adapter,
-                                     sheaf_lora_tell *tell, void *self);
+                                     sheaf_lora_report *report, void *self);
 /* sheaf_lora_check_alone - what a base would tell better: a target that no module of the adapter
  * is, a module that a layer lacks though its neighbour has it in the same place. Entries ascend by
  * name. */
 sheaf_status *sheaf_lora_check_alone(const sheaf_lora_options *options, sheaf_source *adapter,
-                                     sheaf_lora_tell *tell, void *self);
+                                     sheaf_lora_report *report, void *self);
 
 /* sheaf_lora_check_modules - n adapters of one base, without the base: a module that one of them
  * has and another's options ask for must be in that one too (SHEAF_E_LAYOUT, in path[i]). Layers

@@ -16,11 +16,11 @@ sheaf_status *sheaf__build_find(const sheaf_tensor **out, const sheaf__model *m,
                        "none");
 }
 
-static sheaf_status *hold(sheaf__model *m, sheaf__held held)
+static sheaf_status *add_module(sheaf__model *m, sheaf__module module)
 {
-    if (!SHEAF_GROW(&m->held, &m->held_capacity, m->nheld + 1))
+    if (!SHEAF_GROW(&m->module, &m->module_capacity, m->nmodules + 1))
         return sheaf__no_memory("parts of a model");
-    m->held[m->nheld++] = held;
+    m->module[m->nmodules++] = module;
     return NULL;
 }
 
@@ -41,7 +41,7 @@ static sheaf_status *take_floats(float **out, sheaf__model *m, const char *name,
     return take(m, out, name, (size_t)n * sizeof(float), SHEAF_MEM_WEIGHTS);
 }
 
-sheaf_status *sheaf__build_retake(sheaf__model *m, void *block, size_t bytes, sheaf_memory kind)
+sheaf_status *sheaf__build_reallocate(sheaf__model *m, void *block, size_t bytes, sheaf_memory kind)
 {
     int64_t i = 0;
     while (m->block[i].at != *(void **)block)
@@ -267,7 +267,7 @@ sheaf_status *sheaf__build_linear(sheaf__model *m, sheaf__linear *l, const sheaf
         l->out = t->cut.part[piece].units * t->cut.part[piece].rows_per_unit;
     const bool trained = is_saved(m, t);
     sheaf_status *st = lay_out_slices(m, l, t, piece);
-    TRY(st, hold(m, (sheaf__held){ SHEAF__LINEAR, l, t, bias, piece }));
+    TRY(st, add_module(m, (sheaf__module){ SHEAF__LINEAR, l, t, bias, piece }));
     TRY(st, take_panels(m, l, t, trained ? SHEAF_MEM_TRAINED : SHEAF_MEM_WEIGHTS));
     if (st == NULL && bias != NULL)
         st = take_floats(&l->bias, m, t->name, l->rows ? l->out : l->owned);
@@ -285,7 +285,7 @@ sheaf_status *sheaf__build_norm(sheaf__model *m, sheaf__norm *norm, const sheaf_
                                 double eps, bool once)
 {
     *norm = (sheaf__norm){ .name = t->name, .width = t->shape[0], .eps = (float)eps, .once = once };
-    sheaf_status *st = hold(m, (sheaf__held){ SHEAF__RMSNORM, norm, t, NULL, 0 });
+    sheaf_status *st = add_module(m, (sheaf__module){ SHEAF__RMSNORM, norm, t, NULL, 0 });
     TRY(st, take_floats(&norm->weight, m, t->name, norm->width));
     if (st == NULL && is_saved(m, t))
         st = add_trained(&norm->trained, m, t, t->shape[0], 1);
@@ -309,7 +309,7 @@ sheaf_status *sheaf__build_layernorm(sheaf__model *m, sheaf__layernorm *norm, co
     norm->tree = like.tree;
     memcpy(norm->begin, like.begin, sizeof norm->begin);
     memcpy(norm->extent, like.extent, sizeof norm->extent);
-    TRY(st, hold(m, (sheaf__held){ SHEAF__LAYERNORM, norm, t, bias, 0 }));
+    TRY(st, add_module(m, (sheaf__module){ SHEAF__LAYERNORM, norm, t, bias, 0 }));
     TRY(st, take_floats(&norm->weight, m, t->name, norm->owned));
     TRY(st, take_floats(&norm->bias, m, t->name, norm->owned));
     if (st == NULL && norm->plain && m->context->device->kind != SHEAF_DRY)
@@ -326,7 +326,7 @@ sheaf_status *sheaf__build_vector(sheaf__model *m, sheaf__vector *v, const sheaf
 {
     const int64_t numel = sheaf__elements(t->ndim, t->shape);
     *v = (sheaf__vector){ .name = t->name, .rows = numel / width, .width = width };
-    sheaf_status *st = hold(m, (sheaf__held){ SHEAF__VECTOR, v, t, NULL, 0 });
+    sheaf_status *st = add_module(m, (sheaf__module){ SHEAF__VECTOR, v, t, NULL, 0 });
     TRY(st, take_floats(&v->data, m, t->name, numel));
     if (st == NULL && is_saved(m, t))
         st = add_trained(&v->trained, m, t, v->rows, width);
@@ -345,7 +345,7 @@ sheaf_status *sheaf__build_table(sheaf__model *m, sheaf__table *table, const she
         table->panels = m->trained->divided;
         return NULL;
     }
-    sheaf_status *st = hold(m, (sheaf__held){ SHEAF__TABLE, table, t, NULL, 0 });
+    sheaf_status *st = add_module(m, (sheaf__module){ SHEAF__TABLE, table, t, NULL, 0 });
     TRY(st, build_lora(m, &table->lora, t, 0));
     if (st != NULL)
         return st;
@@ -371,7 +371,7 @@ sheaf_status *sheaf__build_rope(sheaf__model *m, sheaf__rope_table *t, int64_t r
     t->positions = m->options.positions;
     t->rot = rot;
     float **const numbers[] = { &t->cos, &t->sin, &t->other_cos, &t->other_sin };
-    const bool two = t == &m->rope && sheaf__rope_looks(&m->schema->config);
+    const bool two = t == &m->rope && sheaf__rope_follows_length(&m->schema->config);
     sheaf_status *st = NULL;
     for (int i = 0; i < (two ? 4 : 2); i++)
         TRY(st, take_floats(numbers[i], m, "rotary table", t->positions * (rot / 2)));
@@ -398,7 +398,7 @@ void sheaf__build_free(sheaf__model *m)
          i++)
         free(m->lora[i].part);
     free(m->lora);
-    free(m->held);
+    free(m->module);
     free(m->block);
 }
 

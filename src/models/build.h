@@ -1,19 +1,19 @@
 /* build.h - the parts a model is made of, from the schema's tensors: memory, cuts, LoRA and
- * what is trained. Each part is noted in model->held, which load, refresh and free walk. */
+ * what is trained. Each part is noted in model->module, which load, refresh and free walk. */
 #pragma once
 
 #include "models/model.h"
 
-typedef enum sheaf__held_kind {
+typedef enum sheaf__module_kind {
     SHEAF__LINEAR,
     SHEAF__RMSNORM,
     SHEAF__LAYERNORM,
     SHEAF__VECTOR,
     SHEAF__TABLE,
-} sheaf__held_kind;
+} sheaf__module_kind;
 
-struct sheaf__held {
-    sheaf__held_kind kind;
+struct sheaf__module {
+    sheaf__module_kind kind;
     void *part;                        /* a sheaf__linear, ... inside the model */
     const sheaf_tensor *weight, *bias; /* bias may be NULL */
     int piece;                         /* which part of a fused weight */
@@ -55,11 +55,13 @@ sheaf_status *sheaf__named_layernorm(sheaf__model *m, sheaf__layernorm *norm, co
 sheaf_status *sheaf__named_vector(sheaf__model *m, sheaf__vector *v, const char *prefix,
                                   const char *name, int64_t width);
 
-/* sheaf__rounds_well - are n numbers of `dtype` finite in the compute dtype? */
-bool sheaf__rounds_well(const sheaf__context *context, const void *x, sheaf_dtype dtype, int64_t n);
+/* sheaf__fits_compute_dtype - are n numbers of `dtype` finite in the compute dtype? */
+bool sheaf__fits_compute_dtype(const sheaf__context *context, const void *x, sheaf_dtype dtype,
+                               int64_t n);
 
-/* sheaf__build_retake - a block of the model (at *block) becomes one of `bytes`. */
-sheaf_status *sheaf__build_retake(sheaf__model *m, void *block, size_t bytes, sheaf_memory kind);
+/* sheaf__build_reallocate - a block of the model (at *block) becomes one of `bytes`. */
+sheaf_status *sheaf__build_reallocate(sheaf__model *m, void *block, size_t bytes,
+                                      sheaf_memory kind);
 void sheaf__build_free(sheaf__model *m);
 
 /* ---- the pass ---- */

@@ -1,6 +1,6 @@
 /* compress_test.c - which weights of a loaded model are compressed, and that all hold what the
  * files do: read once, or twice where numbers do not allow it. */
-#include "models/crew.h"
+#include "models/team.h"
 
 #include "models/build.h"
 #include "ops/math/round.h"
@@ -82,9 +82,9 @@ static sheaf_status *look(void *self, sheaf__model *model)
 {
     const trial *t = self;
     const bool few = t->sequences > 0 && t->sequences <= sheaf__packed_few(model->context->device);
-    for (int i = 0; i < model->nheld; i++) {
-        const sheaf__linear *l = model->held[i].part;
-        if (model->held[i].kind != SHEAF__LINEAR)
+    for (int i = 0; i < model->nmodules; i++) {
+        const sheaf__linear *l = model->module[i].part;
+        if (model->module[i].kind != SHEAF__LINEAR)
             continue;
         const bool compressed = few && (t->plain == NULL || strcmp(l->name, t->plain) != 0);
         for (int s = l->first; s < l->first + l->count; s++) {
@@ -129,8 +129,8 @@ static void test_compress__layers_hold_what_the_files_do(void **state)
                          .alter = cases[i].alter };
         trial t = { &from, cases[i].name, cases[i].sequences };
         opened.weights = &from.source;
-        CHECK_OK(sheaf__crew_run(&opened,
-                                 &(sheaf__crew_options){ .ranks = cases[i].ranks,
+        CHECK_OK(sheaf__team_run(&opened,
+                                 &(sheaf__team_options){ .ranks = cases[i].ranks,
                                                          .threads = 2,
                                                          .dtype = SHEAF_BF16,
                                                          .positions = 8,

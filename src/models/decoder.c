@@ -134,7 +134,7 @@ static streams self_attention(const pass *p, int index, streams h)
     k = turned(p, l, k, &l->norm_k, &l->whole_k, &l->expert[SHEAF__TEXT].k);
     sheaf__value *o =
         sheaf__record_attention(p->tape, q, k, v, &heads, p->of->in,
-                                p->of->kept == NULL ? NULL : &p->of->kept->self[index]);
+                                p->of->kv_cache == NULL ? NULL : &p->of->kv_cache->self[index]);
     o = wanted_of(p, index, o);
     h.x[SHEAF__TEXT] = wanted_of(p, index, h.x[SHEAF__TEXT]);
     return residual(
@@ -167,9 +167,9 @@ static streams cross_attention(const pass *p, int index, streams h)
         sheaf__record_columns(p->tape, kv, p->image_memory,
                               (sheaf__linear *const[]){ &l->cross_k, &l->cross_v }, 2,
                               &p->of->info[sheaf__rows_after(beside)]);
-    sheaf__value *o =
-        sheaf__record_full_attention(p->tape, join(p, q), kv[0], kv[1], &heads, tower.gives,
-                                     p->of->kept == NULL ? NULL : &p->of->kept->cross[index]);
+    sheaf__value *o = sheaf__record_full_attention(
+        p->tape, join(p, q), kv[0], kv[1], &heads, tower.gives,
+        p->of->kv_cache == NULL ? NULL : &p->of->kv_cache->cross[index]);
     return residual(p, split(p, o), (sheaf__linear *const[]){ &l->cross_o, &l->cross_o }, NULL, h);
 }
 
@@ -182,7 +182,7 @@ static bool expert_trains(const sheaf__mixture *mix, int64_t i)
 static bool mixture_flows(const sheaf__mixture *mix, const sheaf__value *weights)
 {
     bool flows = weights->needs_grad;
-    for (int64_t i = 0; i < mix->experts; i++)
+    for (int64_t i = 0; i < mix->num_experts; i++)
         flows = flows || expert_trains(mix, i);
     return flows;
 }
@@ -213,10 +213,10 @@ static sheaf__value *mixture(const pass *p, sheaf__mixture *mix, sheaf__value *x
     const sheaf__step_info *info = &p->of->info[SHEAF__TEXT];
     sheaf__value *logits;
     sheaf__record_columns(p->tape, &logits, x, (sheaf__linear *const[]){ &mix->router }, 1, info);
-    sheaf__value *weights = sheaf__record_choice(p->tape, logits, mix->chosen);
+    sheaf__value *weights = sheaf__record_choice(p->tape, logits, mix->top_k);
     sheaf__value *sum =
         sheaf__record_mixture(p->tape, x->rows, x->cols, mixture_flows(mix, weights));
-    for (int64_t i = 0; i < mix->experts; i++) {
+    for (int64_t i = 0; i < mix->num_experts; i++) {
         sheaf__value *gate_up[2], *which = NULL;
         sheaf__value *in = sees_all(p, mix, i) ? x
                                                : sheaf__record_taken(p->tape, &which, x, weights, i,

@@ -5,7 +5,7 @@
 #include "tape/hand.h"
 #include "tape/rows.h"
 
-bool sheaf__rounds_well(const sheaf__context *c, const void *x, sheaf_dtype dtype, int64_t n)
+bool sheaf__fits_compute_dtype(const sheaf__context *c, const void *x, sheaf_dtype dtype, int64_t n)
 {
     enum { PART = 1024 };
     uint32_t part[PART];
@@ -24,7 +24,8 @@ static bool is_sound(const sheaf__context *c, const sheaf__trained *t)
     bool sound = true;
     for (int s = 0; t != NULL && s < t->count && sound; s++)
         sound = t->master[t->first + s] == NULL ||
-                sheaf__rounds_well(c, t->master[t->first + s], SHEAF_F32, t->numel[t->first + s]);
+                sheaf__fits_compute_dtype(c, t->master[t->first + s], SHEAF_F32,
+                                          t->numel[t->first + s]);
     return sound;
 }
 
@@ -68,14 +69,14 @@ static unsound unsound_of(bool weight, bool bias)
     return !weight ? WEIGHT : !bias ? BIAS : NEITHER;
 }
 
-static unsound bad_in(const sheaf__model *m, const sheaf__held *held)
+static unsound bad_in(const sheaf__model *m, const sheaf__module *module)
 {
     const sheaf__context *c = m->context;
-    const sheaf__linear *l = held->part;
-    const sheaf__layernorm *n = held->part;
-    const sheaf__norm *r = held->part;
-    const sheaf__vector *v = held->part;
-    switch (held->kind) {
+    const sheaf__linear *l = module->part;
+    const sheaf__layernorm *n = module->part;
+    const sheaf__norm *r = module->part;
+    const sheaf__vector *v = module->part;
+    switch (module->kind) {
     case SHEAF__LINEAR:
         return unsound_of(panels_are(c, l),
                           floats_are(c, l->bias_trained, l->bias, l->rows ? l->out : l->owned));
@@ -85,7 +86,7 @@ static unsound bad_in(const sheaf__model *m, const sheaf__held *held)
     case SHEAF__RMSNORM: return unsound_of(floats_are(c, r->trained, r->weight, r->width), true);
     case SHEAF__VECTOR:
         return unsound_of(floats_are(c, v->trained, v->data, v->rows * v->width), true);
-    case SHEAF__TABLE: return unsound_of(table_is(m, held->part), true);
+    case SHEAF__TABLE: return unsound_of(table_is(m, module->part), true);
     }
     return NEITHER;
 }
@@ -140,14 +141,15 @@ sheaf_status *sheaf__model_bad_weight(const char **name, const sheaf__model *m)
 {
     const sheaf__context *c = m->context;
     const int modules = m->options.lora == NULL ? 0 : m->options.lora->nmodules,
-              all = m->nheld + modules;
+              all = m->nmodules + modules;
     unsound what = NEITHER;
     int at = 0;
     *name = NULL;
     if (c->device->kind == SHEAF_DRY)
         return NULL;
     for (; at < all; at++) {
-        what = at < m->nheld ? bad_in(m, &m->held[at]) : bad_factor(m, &m->lora[at - m->nheld]);
+        what = at < m->nmodules ? bad_in(m, &m->module[at])
+                                : bad_factor(m, &m->lora[at - m->nmodules]);
         if (what != NEITHER)
             break;
     }
@@ -155,10 +157,10 @@ sheaf_status *sheaf__model_bad_weight(const char **name, const sheaf__model *m)
     sheaf_status *st = c->comm == NULL ? NULL : sheaf_comm_max(c->comm, &first, 1);
     const bool bias = (int)-first % 2 == 1;
     at = (int)-first / 2;
-    if (st == NULL && at < m->nheld)
-        *name = bias ? m->held[at].bias->name : m->held[at].weight->name;
+    if (st == NULL && at < m->nmodules)
+        *name = bias ? m->module[at].bias->name : m->module[at].weight->name;
     else if (st == NULL && at < all)
-        *name = bias ? m->options.lora->module[at - m->nheld].b_name
-                     : m->options.lora->module[at - m->nheld].a_name;
+        *name = bias ? m->options.lora->module[at - m->nmodules].b_name
+                     : m->options.lora->module[at - m->nmodules].a_name;
     return st == NULL && c->stages > 1 ? of_all_stages(name, m) : st;
 }

@@ -57,7 +57,7 @@ static void note_rows(box *b, const void *read, int64_t r, int64_t n)
     for (int64_t i = 0; i < n; i++)
         b->print[r + i] = sheaf__row_print(sheaf__at(read, i * b->cols, b->stored),
                                            (size_t)b->cols * sheaf_dtype_bytes(b->stored));
-    if (!sheaf__rounds_well(b->c, read, b->stored, n * b->cols))
+    if (!sheaf__fits_compute_dtype(b->c, read, b->stored, n * b->cols))
         b->infinite = true;
 }
 
@@ -175,16 +175,16 @@ static sheaf_status *keep_panels(sheaf__model *m, sheaf_source *base, sheaf__lin
     sheaf_status *st = NULL;
     l->all.dtype = as;
     if (larger && l->all.ahead != NULL)
-        st = sheaf__build_retake(m, &l->all.ahead, sheaf__packed_bytes(as, l->all.n, l->all.k),
-                                 SHEAF_MEM_WEIGHTS);
+        st = sheaf__build_reallocate(m, &l->all.ahead, sheaf__packed_bytes(as, l->all.n, l->all.k),
+                                     SHEAF_MEM_WEIGHTS);
     for (int s = l->first; s < l->first + l->count && st == NULL; s++) {
         sheaf__packed *w = &l->w[s];
         w->dtype = as;
         if (!l->rows)
             w->ahead = l->all.ahead;
         else if (larger && w->ahead != NULL)
-            st = sheaf__build_retake(m, &w->ahead, sheaf__packed_bytes(as, w->n, w->k),
-                                     SHEAF_MEM_WEIGHTS);
+            st = sheaf__build_reallocate(m, &w->ahead, sheaf__packed_bytes(as, w->n, w->k),
+                                         SHEAF_MEM_WEIGHTS);
     }
     return st;
 }
@@ -226,7 +226,7 @@ static void compress(const sheaf__model *m, sheaf__linear *l)
 }
 
 /* Slices of a layer's outputs are parts of what is packed as one. */
-static void tell_parts(sheaf__linear *l)
+static void set_parts(sheaf__linear *l)
 {
     for (int s = l->first; s < l->first + l->count && !l->rows; s++)
         l->w[s].code = l->all.code;
@@ -252,62 +252,62 @@ static sheaf_status *load_panels(sheaf__model *m, sheaf_source *base, sheaf__lin
     TRY(st, read_panels(m, base, l));
     if (!as_wanted(l) && st == NULL)
         st = read_panels(m, base, l);
-    tell_parts(l);
+    set_parts(l);
     return st;
 }
 
 static void expand(void *arg, int64_t index, int worker)
 {
     sheaf__packed *w[SHEAF_MAX_SLICES];
-    const sheaf__held *held = (const sheaf__held *)arg + index;
-    sheaf__linear *l = held->part;
-    for (int i = held->kind == SHEAF__LINEAR ? packed_of(w, l) - 1 : -1; i >= 0; i--)
+    const sheaf__module *module = (const sheaf__module *)arg + index;
+    sheaf__linear *l = module->part;
+    for (int i = module->kind == SHEAF__LINEAR ? packed_of(w, l) - 1 : -1; i >= 0; i--)
         sheaf__packed_expand(w[i]);
-    if (held->kind == SHEAF__LINEAR)
-        tell_parts(l);
+    if (module->kind == SHEAF__LINEAR)
+        set_parts(l);
 }
 
-void sheaf__model_serves(sheaf__model *m, int64_t sequences)
+void sheaf__model_set_sequences(sheaf__model *m, int64_t sequences)
 {
     if (sequences > sheaf__packed_few(m->context->device))
-        sheaf__pool_run(m->context->device->pool, m->nheld, expand, m->held);
+        sheaf__pool_run(m->context->device->pool, m->nmodules, expand, m->module);
 }
 
 static sheaf_status *load_bias(sheaf__model *m, sheaf_source *base, sheaf__linear *l,
-                               const sheaf__held *held)
+                               const sheaf__module *module)
 {
     /* Biases of the parts of a fused weight are one tensor, cut as it is, or one each. */
-    const bool apart = held->weight->cut.nparts > held->bias->cut.nparts && !l->rows;
+    const bool apart = module->weight->cut.nparts > module->bias->cut.nparts && !l->rows;
     sheaf_range first = { l->logical0, 0 };
     if (apart) {
-        sheaf_status *st = sheaf_cut_rows(&first, &held->bias->cut, 0, l->first);
+        sheaf_status *st = sheaf_cut_rows(&first, &module->bias->cut, 0, l->first);
         if (st != NULL)
             return st;
-    } else if (l->bias_trained != NULL && held->piece > 0) { /* the first piece read them */
+    } else if (l->bias_trained != NULL && module->piece > 0) { /* the first piece read them */
         return NULL;
     }
-    return load_floats(m, base, held->bias->name, l->bias_trained, l->bias,
+    return load_floats(m, base, module->bias->name, l->bias_trained, l->bias,
                        l->rows ? 0 : first.begin, l->rows ? l->out : l->owned, 1, false);
 }
 
 static sheaf_status *load_linear(sheaf__model *m, sheaf_source *base, sheaf__linear *l,
-                                 const sheaf__held *held)
+                                 const sheaf__module *module)
 {
     sheaf_status *st = NULL;
-    if (l->weight_trained != NULL && held->piece == 0)
+    if (l->weight_trained != NULL && module->piece == 0)
         st = read_trained(m->context, base, l->name, l->weight_trained);
     else if (l->weight_trained == NULL)
         st = load_panels(m, base, l);
-    return st != NULL || l->bias == NULL ? st : load_bias(m, base, l, held);
+    return st != NULL || l->bias == NULL ? st : load_bias(m, base, l, module);
 }
 
 static sheaf_status *load_layernorm(sheaf__model *m, sheaf_source *base, sheaf__layernorm *n,
-                                    const sheaf__held *held)
+                                    const sheaf__module *module)
 {
-    sheaf_status *st = load_floats(m, base, held->weight->name, n->weight_trained, n->weight,
+    sheaf_status *st = load_floats(m, base, module->weight->name, n->weight_trained, n->weight,
                                    n->logical0, n->owned, 1, n->one);
-    if (held->bias != NULL)
-        TRY(st, load_floats(m, base, held->bias->name, n->bias_trained, n->bias, n->logical0,
+    if (module->bias != NULL)
+        TRY(st, load_floats(m, base, module->bias->name, n->bias_trained, n->bias, n->logical0,
                             n->owned, 1, false));
     return st;
 }
@@ -332,20 +332,20 @@ static sheaf_status *load_table(sheaf__model *m, sheaf_source *base, sheaf__tabl
     return st;
 }
 
-static sheaf_status *load_held(sheaf__model *m, sheaf_source *base, const sheaf__held *held)
+static sheaf_status *load_module(sheaf__model *m, sheaf_source *base, const sheaf__module *module)
 {
-    sheaf__norm *norm = held->part;
-    sheaf__vector *vector = held->part;
-    switch (held->kind) {
-    case SHEAF__LINEAR: return load_linear(m, base, held->part, held);
+    sheaf__norm *norm = module->part;
+    sheaf__vector *vector = module->part;
+    switch (module->kind) {
+    case SHEAF__LINEAR: return load_linear(m, base, module->part, module);
     case SHEAF__RMSNORM:
         return load_floats(m, base, norm->name, norm->trained, norm->weight, 0, norm->width, 1,
                            norm->one);
-    case SHEAF__LAYERNORM: return load_layernorm(m, base, held->part, held);
+    case SHEAF__LAYERNORM: return load_layernorm(m, base, module->part, module);
     case SHEAF__VECTOR:
         return load_floats(m, base, vector->name, vector->trained, vector->data, 0, vector->rows,
                            vector->width, false);
-    case SHEAF__TABLE: return load_table(m, base, held->part);
+    case SHEAF__TABLE: return load_table(m, base, module->part);
     }
     return NULL;
 }
@@ -461,8 +461,8 @@ sheaf_status *sheaf__model_load(sheaf__model *m, sheaf_source *base, sheaf_sourc
     if (m->context->device->kind == SHEAF_DRY)
         return NULL;
     sheaf_status *st = NULL;
-    for (int i = 0; i < m->nheld && st == NULL; i++)
-        st = load_held(m, base, &m->held[i]);
+    for (int i = 0; i < m->nmodules && st == NULL; i++)
+        st = load_module(m, base, &m->module[i]);
     TRY(st, load_frequencies(m, base));
     TRY(st, load_lora(m, adapter));
     if (st == NULL) {

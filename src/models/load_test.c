@@ -197,8 +197,10 @@ static sheaf_status *load_norm(float *weight, sheaf_dtype dtype, sheaf_source *f
     sheaf_schema schema = { .config.rope = { .theta = 10000, .partial = 1 } };
     sheaf__context context = { .ranks = 1, .slices = 1, .own = { 0, 1 }, .dtype = dtype };
     sheaf__norm norm = { .name = "norm", .width = LONG, .weight = weight };
-    sheaf__held held = { .kind = SHEAF__RMSNORM, .part = &norm };
-    sheaf__model model = { .context = &context, .schema = &schema, .held = &held, .nheld = 1 };
+    sheaf__module module = { .kind = SHEAF__RMSNORM, .part = &norm };
+    sheaf__model model = {
+        .context = &context, .schema = &schema, .module = &module, .nmodules = 1
+    };
     CHECK_OK(sheaf__device_open(&context.device, SHEAF_CPU, 2, NULL, 0));
     sheaf_status *st = sheaf__model_load(&model, from, NULL);
     sheaf__device_close(context.device);

@@ -87,13 +87,13 @@ void sheaf__model_free(sheaf__model *m)
 
 void sheaf__model_refresh(sheaf__model *m)
 {
-    for (int i = 0; i < m->nheld; i++)
-        switch (m->held[i].kind) {
-        case SHEAF__LINEAR: sheaf__linear_refresh(m->context, m->held[i].part); break;
-        case SHEAF__RMSNORM: sheaf__norm_refresh(m->context, m->held[i].part); break;
-        case SHEAF__LAYERNORM: sheaf__layernorm_refresh(m->context, m->held[i].part); break;
-        case SHEAF__VECTOR: sheaf__vector_refresh(m->context, m->held[i].part); break;
-        case SHEAF__TABLE: sheaf__table_refresh(m->context, m->held[i].part); break;
+    for (int i = 0; i < m->nmodules; i++)
+        switch (m->module[i].kind) {
+        case SHEAF__LINEAR: sheaf__linear_refresh(m->context, m->module[i].part); break;
+        case SHEAF__RMSNORM: sheaf__norm_refresh(m->context, m->module[i].part); break;
+        case SHEAF__LAYERNORM: sheaf__layernorm_refresh(m->context, m->module[i].part); break;
+        case SHEAF__VECTOR: sheaf__vector_refresh(m->context, m->module[i].part); break;
+        case SHEAF__TABLE: sheaf__table_refresh(m->context, m->module[i].part); break;
         }
 }
 
@@ -107,22 +107,22 @@ static void see(sheaf__value **image, sheaf__value **memory, sheaf__model *m, sh
                 const sheaf__pass *pass)
 {
     const sheaf__family *family = sheaf__family_for(&m->schema->config);
-    const sheaf__sight *sight = pass->sight;
+    const sheaf__image_cache *image_cache = pass->image_cache;
     sheaf__tower tower[SHEAF__MOST_TOWERS];
     const int towers = sheaf__towers_of(tower, &m->schema->config);
-    const bool full = sight != NULL && sight->full;
+    const bool full = image_cache != NULL && image_cache->full;
     sheaf__value *given[SHEAF__MOST_TOWERS] = { NULL };
     for (int i = 0; i < towers; i++) {
-        if (full && sight->given[i] != NULL)
-            given[i] = sheaf__record_recall(tape, sight->given[i], what_gives(&tower[i]),
+        if (full && image_cache->given[i] != NULL)
+            given[i] = sheaf__record_recall(tape, image_cache->given[i], what_gives(&tower[i]),
                                             pass->images * tower[i].gives, tower[i].columns);
         else if (!full)
             given[i] = family->see(m, tape, pass, i);
         *(tower[i].beside ? memory : image) = given[i];
     }
-    for (int i = 0; i < towers && sight != NULL && !full; i++)
+    for (int i = 0; i < towers && image_cache != NULL && !full; i++)
         if (given[i] != NULL)
-            sheaf__record_store(tape, given[i], sight->given[i]);
+            sheaf__record_store(tape, given[i], image_cache->given[i]);
 }
 
 /* What cross-attention looks at on every stage, of a model with layers placed over stages. */
@@ -176,13 +176,14 @@ static sheaf_status *take_cache(sheaf__cache *cache, sheaf__model *m, int64_t ba
     return st == NULL ? sheaf__take(&cache->v, m->context, bytes, SHEAF_MEM_CACHE) : st;
 }
 
-sheaf_status *sheaf__kept_new(sheaf__kept *out, sheaf__model *m, int64_t batch, int64_t length)
+sheaf_status *sheaf__kv_cache_new(sheaf__kv_cache *out, sheaf__model *m, int64_t batch,
+                                  int64_t length)
 {
     const int64_t layers = m->schema->config.layers;
     sheaf__tower beside;
     sheaf__tower_beside(&beside, &m->schema->config);
-    *out = (sheaf__kept){ calloc((size_t)layers + 1, sizeof *out->self),
-                          calloc((size_t)layers + 1, sizeof *out->cross), layers };
+    *out = (sheaf__kv_cache){ calloc((size_t)layers + 1, sizeof *out->self),
+                              calloc((size_t)layers + 1, sizeof *out->cross), layers };
     sheaf_status *st = out->self == NULL || out->cross == NULL ? sheaf__no_memory("cache") : NULL;
     for (int64_t i = m->first_layer; i < m->end_layer && st == NULL; i++) {
         st = take_cache(&out->self[i], m, batch, length, m->layer[i].expert[SHEAF__TEXT].k.owned);
@@ -193,29 +194,29 @@ sheaf_status *sheaf__kept_new(sheaf__kept *out, sheaf__model *m, int64_t batch, 
                     (long long)batch);
 }
 
-void sheaf__kept_release(sheaf__kept *kept, sheaf__model *m)
+void sheaf__kv_cache_release(sheaf__kv_cache *kv_cache, sheaf__model *m)
 {
-    for (int64_t i = 0; i < kept->layers; i++) {
-        sheaf__cache *const cache[] = { kept->self == NULL ? NULL : &kept->self[i],
-                                        kept->cross == NULL ? NULL : &kept->cross[i] };
+    for (int64_t i = 0; i < kv_cache->layers; i++) {
+        sheaf__cache *const cache[] = { kv_cache->self == NULL ? NULL : &kv_cache->self[i],
+                                        kv_cache->cross == NULL ? NULL : &kv_cache->cross[i] };
         for (int j = 0; j < 2; j++)
             if (cache[j] != NULL) {
                 sheaf__give(m->context, cache[j]->k);
                 sheaf__give(m->context, cache[j]->v);
             }
     }
-    free(kept->self);
-    free(kept->cross);
-    *kept = (sheaf__kept){ 0 };
+    free(kv_cache->self);
+    free(kv_cache->cross);
+    *kv_cache = (sheaf__kv_cache){ 0 };
 }
 
-sheaf_status *sheaf__sight_new(sheaf__sight *out, sheaf__model *m, int64_t images)
+sheaf_status *sheaf__image_cache_new(sheaf__image_cache *out, sheaf__model *m, int64_t images)
 {
     const size_t bytes = sheaf_dtype_bytes(m->context->dtype);
     sheaf__tower tower[SHEAF__MOST_TOWERS];
     const int towers = sheaf__towers_of(tower, &m->schema->config);
     sheaf_status *st = NULL;
-    *out = (sheaf__sight){ 0 };
+    *out = (sheaf__image_cache){ 0 };
     for (int i = 0; i < towers && m->begins && st == NULL; i++)
         if (tower[i].gives > 0)
             st = sheaf__take(&out->given[i], m->context,
@@ -224,9 +225,9 @@ sheaf_status *sheaf__sight_new(sheaf__sight *out, sheaf__model *m, int64_t image
     return sheaf_in(st, "what is seen of %lld pictures", (long long)images);
 }
 
-void sheaf__sight_release(sheaf__sight *sight, sheaf__model *m)
+void sheaf__image_cache_release(sheaf__image_cache *image_cache, sheaf__model *m)
 {
     for (int i = 0; i < SHEAF__MOST_TOWERS; i++)
-        sheaf__give(m->context, sight->given[i]);
-    *sight = (sheaf__sight){ 0 };
+        sheaf__give(m->context, image_cache->given[i]);
+    *image_cache = (sheaf__image_cache){ 0 };
 }

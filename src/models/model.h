@@ -24,7 +24,7 @@ typedef struct sheaf__expert {
 
 /* In place of an MLP: experts, of which each row takes those that the router likes most. */
 typedef struct sheaf__mixture {
-    int64_t experts, chosen;
+    int64_t num_experts, top_k;
     sheaf__linear router;
     struct {
         sheaf__linear gate, up, down;
@@ -86,7 +86,7 @@ typedef struct sheaf__model_options {
 } sheaf__model_options;
 
 /* One thing that is loaded and refreshed: see build.h. */
-typedef struct sheaf__held sheaf__held;
+typedef struct sheaf__module sheaf__module;
 /* One block of its device memory, but those of what is trained, and the tensor that it is for. */
 typedef struct sheaf__block {
     const char *name;
@@ -117,30 +117,30 @@ typedef struct sheaf__model {
     float times;  /* the same, in float32 (tape/scaled.h) */
     float branch; /* what a layer adds to the residual stream is multiplied by it; 0: it is not */
     float divide; /* the head reads rows divided by it; 0: as they are */
-    sheaf__rope_table rope;      /* of the layers that turn */
-    sheaf__rope_table local;     /* of those with a window, where they have their own */
-    sheaf__towers *towers;       /* may be NULL on a stage without them; see sheaf__model_sees() */
+    sheaf__rope_table rope;  /* of the layers that turn */
+    sheaf__rope_table local; /* of those with a window, where they have their own */
+    sheaf__towers *towers; /* may be NULL on a stage without them; see sheaf__model_has_images() */
     sheaf__trained_set *trained; /* empty when nothing is trained */
     sheaf__factors *lora;        /* [options.lora->nmodules] */
-    sheaf__held *held;           /* in the order of building */
+    sheaf__module *module;       /* in the order of building */
     sheaf__block *block;
-    int64_t held_capacity, nblocks, block_capacity;
-    int nheld;
+    int64_t module_capacity, nblocks, block_capacity;
+    int nmodules;
 } sheaf__model;
 
 /* Keys and values of earlier tokens, and of the images: what generation keeps between runs. */
-typedef struct sheaf__kept {
+typedef struct sheaf__kv_cache {
     sheaf__cache *self, *cross; /* one per layer; cross: k NULL where a layer has none */
     int64_t layers;
-} sheaf__kept;
+} sheaf__kv_cache;
 
 /* What the towers made of the pictures of one sequence, kept by each rank that has them. */
-typedef struct sheaf__sight {
+typedef struct sheaf__image_cache {
     /* rows of each, NULL where nothing reads them; compute dtype */
     void *given[SHEAF__MOST_TOWERS];
     bool full; /* a run has filled it: the next ones leave the towers out. Set by the caller, on all
                   ranks alike */
-} sheaf__sight;
+} sheaf__image_cache;
 
 /* Observes values on the way, for tests and for looking into a model: called when they are
  * recorded, in both streams where rows are in two (see SHEAF__TEXT), so that it may pin them. */
@@ -157,20 +157,20 @@ typedef struct sheaf__pass {
     /* [SHEAF__ROW_KINDS]; of a model without images only that of SHEAF__TEXT is read */
     const sheaf__step_info *info;
     sheaf__head_run *head;
-    const sheaf__kept *kept; /* NULL: nothing is kept */
+    const sheaf__kv_cache *kv_cache; /* NULL: nothing is kept */
     int64_t images; /* whose rows are among these tokens; 0 without, and after the first run */
     int64_t patches[SHEAF__MOST_TOWERS]; /* of all of them, by tower */
     int64_t image_rows;                  /* rows that use the visual experts */
     const sheaf__images_in *images_in;
-    const sheaf__sight *sight; /* of these images, or NULL: filled, or used when it is full; their
-                                  pixels are not read then */
-    bool image_rows_unread;    /* the head reads none of them: their last MLP is left out */
+    const sheaf__image_cache *image_cache; /* of these images, or NULL: filled, or used when it is
+                                  full; their pixels are not read then */
+    bool image_rows_unread;       /* the head reads none of them: their last MLP is left out */
     const sheaf__noise_in *noise; /* on the embedding's rows; NULL: none */
     const sheaf__stages *stages;  /* may be NULL */
 } sheaf__pass;
 
-/* sheaf__model_sees - does it read images, on whichever stage the towers are? */
-static inline bool sheaf__model_sees(const sheaf__model *model)
+/* sheaf__model_has_images - does it read images, on whichever stage the towers are? */
+static inline bool sheaf__model_has_images(const sheaf__model *model)
 {
     return sheaf__image_positions(&model->schema->config) > 0;
 }
@@ -185,9 +185,9 @@ sheaf_status *sheaf__model_new(sheaf__model **out, sheaf__context *context,
  * (seed, tensor name, logical index). */
 sheaf_status *sheaf__model_load(sheaf__model *model, sheaf_source *base, sheaf_source *adapter);
 void sheaf__model_free(sheaf__model *model);
-/* sheaf__model_serves - `sequences` will be generated together: where weights are compressed for
- * fewer, they no longer are. Same results. */
-void sheaf__model_serves(sheaf__model *model, int64_t sequences);
+/* sheaf__model_set_sequences - `sequences` will be generated together: where weights are compressed
+ * for fewer, they no longer are. Same results. */
+void sheaf__model_set_sequences(sheaf__model *model, int64_t sequences);
 /* sheaf__model_refresh - compute copies from the masters, after an update or a resume; those of a
  * divided set from what sheaf__trained_publish() left. */
 void sheaf__model_refresh(sheaf__model *model);
@@ -197,12 +197,13 @@ sheaf_status *sheaf__model_bad_weight(const char **name, const sheaf__model *mod
 /* sheaf__model_record - the whole pass onto `tape`. */
 void sheaf__model_record(sheaf__model *model, sheaf__tape *tape, const sheaf__pass *pass);
 
-/* sheaf__kept_new - caches of `length` positions for `batch` sequences; release also after a
+/* sheaf__kv_cache_new - caches of `length` positions for `batch` sequences; release also after a
  * failure. */
-sheaf_status *sheaf__kept_new(sheaf__kept *out, sheaf__model *model, int64_t batch, int64_t length);
-void sheaf__kept_release(sheaf__kept *kept, sheaf__model *model);
+sheaf_status *sheaf__kv_cache_new(sheaf__kv_cache *out, sheaf__model *model, int64_t batch,
+                                  int64_t length);
+void sheaf__kv_cache_release(sheaf__kv_cache *kv_cache, sheaf__model *model);
 
-/* sheaf__sight_new - empty, for so many images; on ranks without the towers nothing is taken.
+/* sheaf__image_cache_new - empty, for so many images; on ranks without the towers nothing is taken.
  * Release also after a failure. */
-sheaf_status *sheaf__sight_new(sheaf__sight *out, sheaf__model *model, int64_t images);
-void sheaf__sight_release(sheaf__sight *sight, sheaf__model *model);
+sheaf_status *sheaf__image_cache_new(sheaf__image_cache *out, sheaf__model *model, int64_t images);
+void sheaf__image_cache_release(sheaf__image_cache *image_cache, sheaf__model *model);

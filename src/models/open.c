@@ -156,7 +156,7 @@ static sheaf_status *no_tower(const char *where, const char *expected, const cha
 }
 
 /* Which settings of pictures count, where the files of the model say different things. */
-static void tell_disagreement(const sheaf_config *c, const sheaf__open_options *how)
+static void warn_of_disagreement(const sheaf_config *c, const sheaf__open_options *how)
 {
     const sheaf__family *family = sheaf__family_for(c);
     char *path = NULL;
@@ -455,7 +455,7 @@ sheaf_status *sheaf__open_model(sheaf__opened *out, const sheaf__open_options *h
         st = lay_print(out, !how->hashed, how->all);
     TRY(st, check_config(&out->config, how));
     if (st == NULL)
-        tell_disagreement(&out->config, how);
+        warn_of_disagreement(&out->config, how);
     TRY(st, adapter_options(&options, &read, &out->config, how));
     if (st == NULL && options != NULL) {
         untied = sheaf_lora_unties(options, &out->config);

@@ -161,7 +161,7 @@ static void fill_pairs(void *arg, int64_t begin, int64_t end, int worker)
             f->attention, f->context->device->kernels, f->table->dtype, SHEAF_F32);
 }
 
-bool sheaf__rope_looks(const sheaf_config *config)
+bool sheaf__rope_follows_length(const sheaf_config *config)
 {
     return config->rope.type == SHEAF_ROPE_DYNAMIC || config->rope.type == SHEAF_ROPE_LONGROPE;
 }
@@ -199,7 +199,7 @@ void sheaf__rope_fill(sheaf__rope_table *t, const sheaf_config *config,
     for (int64_t j = 0; j < t->rot / 2; j++)
         sheaf__rope_fill_pair(t, j, sheaf__rope_frequency(config, j, t->rot, 0), attention, kernels,
                               dtype, SHEAF_F32);
-    if (sheaf__rope_looks(config)) {
+    if (sheaf__rope_follows_length(config)) {
         t->config = config;
         t->dtype = dtype;
         t->lengthen = lengthen;
@@ -214,7 +214,7 @@ void sheaf__rope_fill_plain(sheaf__rope_table *t, double theta, const sheaf__ker
                               SHEAF_F32);
 }
 
-bool sheaf__rope_turns(const sheaf_config *config, int64_t before, int64_t after)
+bool sheaf__rope_changes(const sheaf_config *config, int64_t before, int64_t after)
 {
     return same_length(config, before) != same_length(config, after);
 }

@@ -11,8 +11,8 @@ float sheaf__rope_frequency(const sheaf_config *config, int64_t j, int64_t rot, 
  * (`angle`); the others in float32. */
 void sheaf__rope_fill_pair(sheaf__rope_table *table, int64_t j, float frequency, float attention,
                            const sheaf__kernels *kernels, sheaf_dtype dtype, sheaf_dtype angle);
-/* sheaf__rope_looks - is it a type whose angles depend on how long a sequence is? */
-bool sheaf__rope_looks(const sheaf_config *config);
+/* sheaf__rope_follows_length - is it a type whose angles depend on how long a sequence is? */
+bool sheaf__rope_follows_length(const sheaf_config *config);
 /* sheaf__rope_fill - cos and sin of every position, rounded to dtype. Of types that look at the
  * length the table also learns to follow it (table->lengthen), which needs space for a second one;
  * config is borrowed then. */
@@ -21,6 +21,6 @@ void sheaf__rope_fill(sheaf__rope_table *table, const sheaf_config *config,
 /* sheaf__rope_fill_plain - the same of the default type, with this theta. */
 void sheaf__rope_fill_plain(sheaf__rope_table *table, double theta, const sheaf__kernels *kernels,
                             sheaf_dtype dtype);
-/* sheaf__rope_turns - do the angles of earlier positions change between these lengths, so
+/* sheaf__rope_changes - do the angles of earlier positions change between these lengths, so
  * that kept keys are no longer what the model would compute? */
-bool sheaf__rope_turns(const sheaf_config *config, int64_t before, int64_t after);
+bool sheaf__rope_changes(const sheaf_config *config, int64_t before, int64_t after);

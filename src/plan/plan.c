@@ -4,7 +4,7 @@
 #include "base/base.h"
 #include "catalog/boxes.h"
 #include "models/build.h"
-#include "models/crew.h"
+#include "models/team.h"
 
 const char *sheaf_plan_kind(sheaf_memory kind)
 {
@@ -266,7 +266,7 @@ static size_t host_bytes(const sheaf_schema *schema, int nranks, records trained
     };
     /* Of a mixture's layers the most is a layer's own; others lie in what a layer takes anyway. */
     const size_t tensors =
-        (size_t)schema->count + (size_t)(3 * schema->config.mixed * schema->config.layers);
+        (size_t)schema->count + (size_t)(3 * schema->config.num_experts * schema->config.layers);
     const size_t pictures = sheaf__image_positions(&schema->config) > 0
                                 ? (size_t)1 << 20
                                 : 0; /* of the libraries that read them */
@@ -317,7 +317,7 @@ sheaf_status *sheaf_plan_train(sheaf_plan *out, const sheaf__job *job, size_t da
 /* ---- generation ---- */
 
 /* One run of `queries` tokens of each sequence, some with an image. */
-static sheaf_status *run_tokens(sheaf__model *m, const sheaf__kept *kept, int64_t batch,
+static sheaf_status *run_tokens(sheaf__model *m, const sheaf__kv_cache *kv_cache, int64_t batch,
                                 int64_t queries, int64_t keys, int64_t images,
                                 const int64_t patches[SHEAF__MOST_TOWERS])
 {
@@ -335,7 +335,7 @@ static sheaf_status *run_tokens(sheaf__model *m, const sheaf__kept *kept, int64_
                          .in = &in,
                          .info = info,
                          .head = &head,
-                         .kept = kept,
+                         .kv_cache = kv_cache,
                          .images = images,
                          .images_in = &images_in,
                          .image_rows = images * sheaf__image_experts(&m->schema->config) };
@@ -352,15 +352,15 @@ static sheaf_status *run_tokens(sheaf__model *m, const sheaf__kept *kept, int64_
 static sheaf_status *run_generation(sheaf__model *model, const sheaf_plan_generation *g)
 {
     const int64_t prompt = g->prompt > 0 ? g->prompt : g->seq;
-    sheaf__kept kept = { 0 };
+    sheaf__kv_cache kv_cache = { 0 };
     const bool counts = g->work != NULL && model->context->rank == 0;
-    sheaf_status *st = sheaf__kept_new(&kept, model, g->batch, g->seq);
+    sheaf_status *st = sheaf__kv_cache_new(&kv_cache, model, g->batch, g->seq);
     model->context->work = counts ? &g->work->prompts : NULL;
-    TRY(st, run_tokens(model, &kept, g->batch, prompt, prompt, g->images, g->patches));
+    TRY(st, run_tokens(model, &kv_cache, g->batch, prompt, prompt, g->images, g->patches));
     model->context->work = counts ? &g->work->token : NULL;
-    TRY(st, run_tokens(model, &kept, g->batch, 1,
+    TRY(st, run_tokens(model, &kv_cache, g->batch, 1,
                        g->work == NULL ? g->seq : (prompt + g->seq + 1) / 2, 0, g->patches));
-    sheaf__kept_release(&kept, model);
+    sheaf__kv_cache_release(&kv_cache, model);
     return st;
 }
 

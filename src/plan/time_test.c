@@ -39,7 +39,7 @@ static void count(sheaf__work *work, sheaf_method method, bool checkpointing)
                                                                 .slices = o.slices,
                                                                 .fresh = lora ? &fresh : NULL }));
     CHECK_OK(sheaf__select(&selection, opened.schema, opened.lora, &o, NULL));
-    CHECK_OK(sheaf_data_made(&data, &opened.config, ROWS, SEQ));
+    CHECK_OK(sheaf_data_synthetic(&data, &opened.config, ROWS, SEQ));
     CHECK_OK(sheaf_plan_step(unused, work,
                              &(sheaf__job){ .options = &o,
                                             .schema = opened.schema,

@@ -106,7 +106,7 @@ typedef struct sheaf_config {
     uint64_t full_layers[SHEAF_MAX_LAYERS / 64]; /* but those whose bit is set */
     int64_t max_position;
     /* Mixtral: experts of a layer, and how many of them a token takes; else 0. */
-    int64_t mixed, chosen;
+    int64_t num_experts, top_k;
     /* CogVLM and CogAgent; all zero for others. */
     int64_t patches;        /* of an image, P */
     int64_t experts;        /* layers from the first on that have visual experts */

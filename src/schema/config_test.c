@@ -244,7 +244,7 @@ static void test_mixture__of_mixtral(void **state)
 {
     static const struct {
         const char *changes;
-        int64_t mixed, chosen;
+        int64_t num_experts, top_k;
     } rows[] = {
         { "{}", 0, 0 },
         { "{\"num_experts_per_tok\":2}", 0, 0 },
@@ -257,7 +257,7 @@ static void test_mixture__of_mixtral(void **state)
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         sheaf_config c;
         CHECK_OK(parse_with(&c, rows[i].changes));
-        if (c.mixed != rows[i].mixed || c.chosen != rows[i].chosen)
+        if (c.num_experts != rows[i].num_experts || c.top_k != rows[i].top_k)
             fail_msg("%s", rows[i].changes);
         sheaf_config_release(&c);
     }

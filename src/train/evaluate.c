@@ -5,7 +5,7 @@
 
 #include "base/base.h"
 #include "comm/doing.h"
-#include "models/crew.h"
+#include "models/team.h"
 #include "train/bad.h"
 
 /* What one micro-batch gave. */
@@ -118,7 +118,7 @@ static sheaf_status *run_micro(course *c, int64_t micro)
         c->row[i] = c->first + i < c->all && (i < n || micro + 1 < c->own.end)
                         ? row_at(c, c->first + i)
                         : -1;
-    if (sheaf__crew_keeps(c->model->context))
+    if (sheaf__team_keeps_result(c->model->context))
         sheaf_data_announce(c->data, c->row, 2 * n);
     TRY(st, sheaf__runner_run(&c->runner, c->row));
     c->found[micro] =

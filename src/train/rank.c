@@ -3,7 +3,7 @@
 
 #include "base/base.h"
 #include "catalog/boxes.h"
-#include "models/crew.h"
+#include "models/team.h"
 #include "models/rope.h"
 
 int sheaf__accumulators_of(const sheaf_train_options *o)
@@ -130,7 +130,7 @@ sheaf_status *sheaf__pads(bool *out, const sheaf__job *job, const sheaf_data *da
     *out = false;
     return padding == 0 || !trains_table(job, sheaf_schema_get(job->schema, SHEAF_EMBED, -1, false))
                ? NULL
-               : sheaf_data_sees(out, data, padding - 1);
+               : sheaf_data_has_token(out, data, padding - 1);
 }
 
 int sheaf__contract_of(const sheaf__job *job, bool pads)
@@ -141,7 +141,7 @@ int sheaf__contract_of(const sheaf__job *job, bool pads)
         return 6;
     if (pads)
         return 5;
-    if (sheaf__rope_looks(&job->schema->config))
+    if (sheaf__rope_follows_length(&job->schema->config))
         return 4;
     if (o->dtype == SHEAF_F16 || o->label_smoothing > 0 || o->neftune_alpha > 0 ||
         o->eval_split > 0 || o->pack || o->by_length)

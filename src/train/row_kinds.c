@@ -25,7 +25,7 @@ sheaf_status *sheaf__row_kinds_open(sheaf__row_kinds *out, sheaf__model *model,
 {
     sheaf_status *st = NULL;
     *out = (sheaf__row_kinds){ 0 };
-    if (!sheaf__model_sees(model) || model->options.lora == NULL ||
+    if (!sheaf__model_has_images(model) || model->options.lora == NULL ||
         model->options.lora->options.dropout <= 0)
         return NULL;
     for (int k = 0; k < SHEAF__ROW_KINDS && st == NULL; k++) {

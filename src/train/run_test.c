@@ -12,7 +12,7 @@
 #include "checkpoint/store/checkpoint.h"
 #include "checkpoint/tools/init.h"
 #include "formats/safetensors.h"
-#include "models/crew.h"
+#include "models/team.h"
 #include "train/evaluate.h"
 #include "train/usage.h"
 #include "train/train.h"
@@ -492,8 +492,8 @@ static judged evaluate(const char *model, const char *path, int64_t micro_batch,
     CHECK_OK(sheaf_data_open(&data, path, &(sheaf_data_options){ .config = &opened.config }));
     judged j = { data, micro_batch, { 0 } };
     CHECK_OK(
-        sheaf__crew_run(&opened,
-                        &(sheaf__crew_options){
+        sheaf__team_run(&opened,
+                        &(sheaf__team_options){
                             .ranks = ranks, .threads = 1, .dtype = SHEAF_F32, .positions = LENGTH },
                         judge, &j));
     sheaf_data_close(data);

@@ -33,7 +33,7 @@ static sheaf_status *take_batch(sheaf__runner *r)
 {
     const sheaf_config *config = &r->model->schema->config;
     const size_t n = (size_t)r->options.rows * (size_t)r->options.seq;
-    const bool sees = sheaf__model_sees(r->model),
+    const bool sees = sheaf__model_has_images(r->model),
                looks = r->model->begins; /* where the towers are */
     sheaf__tower tower[SHEAF__MOST_TOWERS];
     const int towers = sheaf__towers_of(tower, config);
@@ -96,9 +96,9 @@ static sheaf_status *record(sheaf__tape **out, sheaf__runner *r, sheaf_batch_ima
                          .images = holds.images,
                          .image_rows = holds.image_rows,
                          .images_in = &r->images,
-                         .kept = r->options.kept,
+                         .kv_cache = r->options.kv_cache,
                          .image_rows_unread =
-                             r->options.kept != NULL ||
+                             r->options.kv_cache != NULL ||
                              (r->options.backward && !sheaf_data_labels_images(r->data)),
                          .noise = r->options.noise,
                          .stages = r->options.stages };
@@ -136,7 +136,7 @@ sheaf_status *sheaf__runner_open(sheaf__runner *r, sheaf__model *model, const sh
     *r = (sheaf__runner){ .model = model, .data = data, .options = *options };
     r->batch.whole = !options->longest;
     r->holds.seq = options->seq;
-    if (is_dry(r) && sheaf__model_sees(model))
+    if (is_dry(r) && sheaf__model_has_images(model))
         r->holds = assumed(r);
     sheaf_status *st = take_batch(r);
     if (st == NULL && options->backward)
@@ -196,7 +196,7 @@ sheaf_status *sheaf__runner_run(sheaf__runner *r, const int64_t *row)
     } else {
         r->head.most = holds.read;
     }
-    if (sheaf__model_sees(r->model) || sheaf_data_reads_files(r->data))
+    if (sheaf__model_has_images(r->model) || sheaf_data_reads_files(r->data))
         st = sheaf__agree_all(r->model->context, st); /* files are read: a rank may fail alone */
     if (st == NULL) {
         sheaf__row_kinds_fill(&r->kinds, r->model, &r->info, is_dry(r) ? NULL : &r->batch, holds,

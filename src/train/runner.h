@@ -14,7 +14,8 @@ typedef struct sheaf__runner_options {
     const sheaf__stages *stages;    /* may be NULL */
     const sheaf_batch_images *each; /* on dry, without data: images of each row; NULL: one, of the
                                        towers' own size */
-    const sheaf__kept *kept; /* of prompts that are read: where keys and values go; else NULL */
+    const sheaf__kv_cache
+        *kv_cache; /* of prompts that are read: where keys and values go; else NULL */
 } sheaf__runner_options;
 
 /* One is recorded in less than a thousandth of the time that a step takes; kept are those that come

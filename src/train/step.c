@@ -5,7 +5,7 @@
 
 #include "base/base.h"
 #include "comm/doing.h"
-#include "models/crew.h"
+#include "models/team.h"
 #include "ops/math/math.h"
 #include "train/bad.h"
 
@@ -174,7 +174,7 @@ static void announce(sheaf__stepper *s, int64_t done, int64_t micro)
     const sheaf__context *c = s->context;
     const int64_t at = micro - micros_of(s, c->group).begin;
     int64_t count = 0;
-    if (!sheaf__crew_keeps(c))
+    if (!sheaf__team_keeps_result(c))
         return;
     for (int g = 0; g < (c->groups > 1 ? c->groups : 1); g++) {
         const sheaf_range of = micros_of(s, g);

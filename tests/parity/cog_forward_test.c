@@ -5,7 +5,7 @@
 
 #include "checkpoint/convert/convert.h"
 #include "infer/generate.h"
-#include "models/crew.h"
+#include "models/team.h"
 
 /* ---- forward ---- */
 
@@ -304,8 +304,8 @@ static void test_generation__greedy_tokens(void **state)
         sheaf__picture_place(picture, rows, (float *[]){ pixels, cross }, tower, towers);
         for (size_t k = 0; k < ARRAY_LEN(ranks_to_try); k++) {
             answers a = { prompt, rows, max_new, &opened.config, out };
-            CHECK_OK(sheaf__crew_run(&opened,
-                                     &(sheaf__crew_options){ .ranks = ranks_to_try[k],
+            CHECK_OK(sheaf__team_run(&opened,
+                                     &(sheaf__team_options){ .ranks = ranks_to_try[k],
                                                              .threads = 2,
                                                              .dtype = SHEAF_F32,
                                                              .positions = length + max_new },

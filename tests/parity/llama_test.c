@@ -17,7 +17,7 @@
 #include "checkpoint/store/probe.h"
 #include "formats/safetensors.h"
 #include "infer/generate.h"
-#include "models/crew.h"
+#include "models/team.h"
 #include "tests/golden.h"
 #include "train/evaluate.h"
 #include "train/train.h"
@@ -154,8 +154,8 @@ static forward run_forward_of(const char *hf, const char *config, const char *ad
     forward f = { .data = data, .seq = sheaf_data_seq(data), .vocab = opened.config.vocab };
     f.logits = calloc((size_t)(sheaf_data_rows(data) * f.seq * f.vocab), sizeof *f.logits);
     CHECK_OK(
-        sheaf__crew_run(&opened,
-                        &(sheaf__crew_options){
+        sheaf__team_run(&opened,
+                        &(sheaf__team_options){
                             .ranks = ranks, .threads = 2, .dtype = SHEAF_F32, .positions = f.seq },
                         forward_rank, &f));
     sheaf_data_close(data);
@@ -505,9 +505,9 @@ static void check_generation(const char *dir, const char *hf, const char *adapte
             out[i] = (sheaf__continuation){ buffer[i], 0 };
         }
         for (int ranks = 1; ranks <= 3; ranks += 2) {
-            CHECK_OK(sheaf__crew_run(
+            CHECK_OK(sheaf__team_run(
                 &opened,
-                &(sheaf__crew_options){
+                &(sheaf__team_options){
                     .ranks = ranks, .threads = 2, .dtype = SHEAF_F32, .positions = 1024 },
                 generate_rank, &g));
             for (int64_t i = 0; i < g.count; i++)

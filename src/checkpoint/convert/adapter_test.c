@@ -23,9 +23,9 @@ static sheaf_status *convert(const char *src, const char *adapter, const char *d
 static void *read_logical(const sheaf_catalog *c, const sheaf_logical *t, size_t *bytes)
 {
     int64_t rows = 1, cols = 1;
-    for (int d = 0; d < t->told.ndim; d++)
-        *(d > 0 && d == t->told.ndim - 1 ? &cols : &rows) *= t->told.shape[d];
-    *bytes = (size_t)(rows * cols) * sheaf_dtype_bytes(t->told.dtype);
+    for (int d = 0; d < t->entry.ndim; d++)
+        *(d > 0 && d == t->entry.ndim - 1 ? &cols : &rows) *= t->entry.shape[d];
+    *bytes = (size_t)(rows * cols) * sheaf_dtype_bytes(t->entry.dtype);
     void *data = malloc(*bytes + 1);
     CHECK_OK(sheaf__catalog_read(c, t, 0, rows, 0, cols, data));
     return data;
@@ -38,17 +38,18 @@ static int64_t same_kind(const sheaf_catalog *a, const sheaf_catalog *b, sheaf_k
     for (int64_t i = 0; i < b->count; i++)
         others += b->tensor[i].kind == kind;
     for (int64_t i = 0; i < a->count; i++) {
-        const sheaf_logical *x = &a->tensor[i], *y = sheaf__catalog_find(b, x->told.name);
+        const sheaf_logical *x = &a->tensor[i], *y = sheaf__catalog_find(b, x->entry.name);
         if (x->kind != kind)
             continue;
         n++;
-        if (y == NULL || y->kind != kind || y->told.dtype != x->told.dtype ||
-            y->told.ndim != x->told.ndim ||
-            memcmp(x->told.shape, y->told.shape, (size_t)x->told.ndim * sizeof *x->told.shape) != 0)
-            fail_msg("%s: is not in both alike", x->told.name);
+        if (y == NULL || y->kind != kind || y->entry.dtype != x->entry.dtype ||
+            y->entry.ndim != x->entry.ndim ||
+            memcmp(x->entry.shape, y->entry.shape,
+                   (size_t)x->entry.ndim * sizeof *x->entry.shape) != 0)
+            fail_msg("%s: is not in both alike", x->entry.name);
         size_t size, other;
         void *one = read_logical(a, x, &size), *two = read_logical(b, y, &other);
-        CHECK_BYTES(x->told.name, one, two, size);
+        CHECK_BYTES(x->entry.name, one, two, size);
         free(one);
         free(two);
     }
@@ -60,10 +61,10 @@ static int64_t same_kind(const sheaf_catalog *a, const sheaf_catalog *b, sheaf_k
 static void same_parts(const sheaf_catalog *a, const sheaf_catalog *b)
 {
     for (int64_t i = 0; i < a->count; i++) {
-        const sheaf_logical *x = &a->tensor[i], *y = sheaf__catalog_find(b, x->told.name);
+        const sheaf_logical *x = &a->tensor[i], *y = sheaf__catalog_find(b, x->entry.name);
         assert_non_null(y);
         if (x->npieces != y->npieces || x->replicated != y->replicated)
-            fail_msg("%s: in %d and %d pieces", x->told.name, (int)x->npieces, (int)y->npieces);
+            fail_msg("%s: in %d and %d pieces", x->entry.name, (int)x->npieces, (int)y->npieces);
     }
 }
 
@@ -266,8 +267,8 @@ static void check_factor(const sheaf_catalog *c, const wish *how, const char *mo
     const sheaf_logical *t = sheaf__catalog_find(c, name);
     if (t == NULL)
         fail_msg("no %s", name);
-    assert_int_equal(t->told.shape[which == 'A' ? 0 : 1], how->rank);
-    const int64_t n = t->told.shape[0] * t->told.shape[1];
+    assert_int_equal(t->entry.shape[which == 'A' ? 0 : 1], how->rank);
+    const int64_t n = t->entry.shape[0] * t->entry.shape[1];
     char *x = read_logical(c, t, &bytes);
     for (int64_t i = 0; i < n; i++) {
         uint32_t want = 0, got = 0;
@@ -404,7 +405,7 @@ static void test_adapter__whole_tensors_replace_the_bases(void **state)
             const sheaf_logical *t = sheaf__catalog_find(c, saved[i]);
             char peft[300];
             size_t bytes;
-            assert_true(t != NULL && t->told.dtype == SHEAF_BF16);
+            assert_true(t != NULL && t->entry.dtype == SHEAF_BF16);
             snprintf(peft, sizeof peft, "base_model.model.%s", saved[i]);
             uint16_t *x = read_logical(c, t, &bytes);
             for (size_t k = 0; k < bytes / 2; k++) {

@@ -167,7 +167,7 @@ static sheaf_status *open_source(sheaf__converter *k)
                    k->o->src);
         for (int64_t i = 0; i < c->count; i++) /* a fused weight has several parts */
             k->report->merged += c->tensor[i].kind == SHEAF_LORA &&
-                                 sheaf__ends_with(c->tensor[i].told.name, ".matrix_A.0");
+                                 sheaf__ends_with(c->tensor[i].entry.name, ".matrix_A.0");
     }
     k->catalog = NULL; /* owned by the source, also after a failure */
     if (factors == 0 || !sat)

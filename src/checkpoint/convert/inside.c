@@ -23,19 +23,19 @@ static sheaf_status *spell(const sheaf__converter *k, sheaf_catalog *c)
     sheaf_status *st = NULL;
     for (int64_t i = 0; st == NULL && i < c->count; i++) {
         char *name = NULL;
-        const char *stored = c->tensor[i].told.name;
-        if (!sheaf__is_loras(stored, true))
+        const char *stored = c->tensor[i].entry.name;
+        if (!sheaf__is_lora_tensor(stored, true))
             return refused(k, stored, "a tensor of another kind of adapter");
         st = sheaf__peft_name(&name, stored);
         if (st != NULL)
             return st;
         free((char *)stored);
-        c->tensor[i].told.name = name;
+        c->tensor[i].entry.name = name;
     }
     st = sheaf__catalog_sort(c);
     for (int64_t i = 1; st == NULL && i < c->count; i++)
-        if (strcmp(c->tensor[i - 1].told.name, c->tensor[i].told.name) == 0)
-            st = refused(k, c->tensor[i].told.name, "it in several adapters");
+        if (strcmp(c->tensor[i - 1].entry.name, c->tensor[i].entry.name) == 0)
+            st = refused(k, c->tensor[i].entry.name, "it in several adapters");
     return st;
 }
 
@@ -45,10 +45,10 @@ static sheaf_status *spell(const sheaf__converter *k, sheaf_catalog *c)
 static char *module_of(int64_t *rank, const sheaf_logical *t)
 {
     static const char *const ends[] = { ".lora_A.weight", ".lora_embedding_A" };
-    const char *name = t->told.name + strlen("base_model.model.");
+    const char *name = t->entry.name + strlen("base_model.model.");
     for (int i = 0; i < 2; i++)
-        if (sheaf__ends_with(name, ends[i]) && t->told.ndim > 0) {
-            *rank = t->told.shape[0];
+        if (sheaf__ends_with(name, ends[i]) && t->entry.ndim > 0) {
+            *rank = t->entry.shape[0];
             return strndup(name, strlen(name) - strlen(ends[i]));
         }
     return NULL;
@@ -66,7 +66,7 @@ static sheaf_status *made_config(char **out, const sheaf_catalog *c, double alph
     int64_t all = 0, rank;
     bool dora = false, bias = false;
     for (int64_t i = 0; i < c->count; i++) {
-        const char *name = c->tensor[i].told.name + strlen("base_model.model.");
+        const char *name = c->tensor[i].entry.name + strlen("base_model.model.");
         char *module = module_of(&rank, &c->tensor[i]);
         dora = dora || strstr(name, ".lora_magnitude_vector") != NULL;
         bias = bias || sheaf__ends_with(name, ".lora_B.bias");
@@ -118,8 +118,8 @@ static sheaf_status *find_config(sheaf__converter *k, const sheaf_catalog *c)
             config != NULL ? "leave --lora-alpha out, or move the config away if it is another's"
                            : "--lora-alpha, with the lora_alpha of the run that wrote it");
     for (int64_t i = 0; st == NULL && config == NULL && i < c->count; i++)
-        if (strstr(c->tensor[i].told.name, ".trainable_tokens_delta") != NULL)
-            st = refused(k, c->tensor[i].told.name,
+        if (strstr(c->tensor[i].entry.name, ".trainable_tokens_delta") != NULL)
+            st = refused(k, c->tensor[i].entry.name,
                          "rows of tokens that adapter_config.json alone numbers");
     free(k->config);
     k->config = NULL;

@@ -98,7 +98,7 @@ static sheaf_status *refuse_own_lora(const sheaf_catalog *c, const char *path)
         if (c->tensor[i].kind == SHEAF_LORA) {
             sheaf_status *st = sheaf_fail(SHEAF_E_LAYOUT, "%s", path);
             sheaf_expected(st, "a base whose own LoRA is merged");
-            sheaf_found(st, "LoRA that is not merged, '%s'", c->tensor[i].told.name);
+            sheaf_found(st, "LoRA that is not merged, '%s'", c->tensor[i].entry.name);
             char *cure = NULL;
             sheaf_status *unmade = sheaf__cure(
                 &cure, c,

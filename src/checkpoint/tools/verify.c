@@ -126,7 +126,7 @@ static sheaf_status *add_task(verifier *v, task t, int64_t bytes)
 static bool is_dense(const sheaf_logical *t, const sheaf_piece *p)
 {
     int64_t stride = 1;
-    for (int i = t->told.ndim - 1; i >= 0; i--) {
+    for (int i = t->entry.ndim - 1; i >= 0; i--) {
         if (p->size[i] != 1 && p->stride[i] != stride)
             return false;
         stride *= p->size[i];
@@ -139,8 +139,8 @@ static sheaf_status *list_piece(verifier *v, int64_t index, int64_t k)
     const sheaf_logical *t = &v->c->tensor[index];
     const sheaf_piece *p = &t->piece[k];
     const int64_t bytes = (int64_t)sheaf_dtype_bytes(p->dtype);
-    const int64_t elements = sheaf__elements(t->told.ndim, p->size);
-    if (p->dtype != t->told.dtype || bytes == 0)
+    const int64_t elements = sheaf__elements(t->entry.ndim, p->size);
+    if (p->dtype != t->entry.dtype || bytes == 0)
         return NULL; /* the reader reported it */
     const bool dense = is_dense(t, p);
     int64_t units = elements, each = bytes;
@@ -219,7 +219,7 @@ static sheaf_status *read_rows(verifier *v, const task *t, char *buffer)
 {
     const sheaf_logical *l = &v->c->tensor[t->tensor];
     int64_t rows, cols, got;
-    const int64_t bytes = (int64_t)sheaf_dtype_bytes(l->told.dtype);
+    const int64_t bytes = (int64_t)sheaf_dtype_bytes(l->entry.dtype);
     sheaf__catalog_view(&rows, &cols, l);
     const int64_t wide = cols * bytes > CHUNK ? CHUNK / bytes : cols;
     sheaf_status *st = NULL;
@@ -230,7 +230,7 @@ static sheaf_status *read_rows(verifier *v, const task *t, char *buffer)
         st =
             sheaf__piece_read(&got, v->c, l, &l->piece[t->piece], t->begin, t->count, k, w, buffer);
         if (st == NULL)
-            look_at(v, t, buffer, size, l->told.dtype);
+            look_at(v, t, buffer, size, l->entry.dtype);
     }
     return st;
 }
@@ -296,7 +296,7 @@ static sheaf_status *report_task(verifier *v, const task *t, sheaf_status *st)
     if (!sheaf__catalog_is_finding(st))
         return st;
     const char *tensor =
-        t->kind != READ_PIECE && t->kind != READ_ROWS ? "" : c->tensor[t->tensor].told.name;
+        t->kind != READ_PIECE && t->kind != READ_ROWS ? "" : c->tensor[t->tensor].entry.name;
     const char *path = t->kind == CHECK_SLICE ? c->root : c->file[t->file].path,
                *cure = sheaf_status_try(st), *is = sheaf_status_found(st);
     sheaf_status *noted =
@@ -314,7 +314,7 @@ static sheaf_status *report_special(verifier *v)
         const int64_t nan = atomic_load(&v->seen[i].nan), inf = atomic_load(&v->seen[i].inf);
         const sheaf_logical *t = &v->c->tensor[i];
         if (nan + inf > 0)
-            st = sheaf__defect(v->c, "not-finite", sheaf__catalog_path_of(v->c, t), t->told.name,
+            st = sheaf__defect(v->c, "not-finite", sheaf__catalog_path_of(v->c, t), t->entry.name,
                                "finite numbers", "go back to an earlier checkpoint",
                                "%" PRId64 " NaN and %" PRId64 " Inf", nan, inf);
     }
@@ -430,15 +430,15 @@ static void count_tensors(sheaf_verify_report *r)
 {
     for (int64_t i = 0; i < r->catalog->count; i++) {
         const sheaf_logical *t = &r->catalog->tensor[i];
-        const int64_t elements = sheaf__elements(t->told.ndim, t->told.shape);
+        const int64_t elements = sheaf__elements(t->entry.ndim, t->entry.shape);
         r->factors += t->kind == SHEAF_LORA;
         r->moments += t->kind == SHEAF_MOMENT;
         if (t->kind != SHEAF_WEIGHT && t->kind != SHEAF_BUFFER)
             continue;
         r->tensors++;
         r->elements += elements;
-        r->bytes += elements * sheaf_dtype_bits(t->told.dtype) / 8;
-        r->of[t->told.dtype]++;
+        r->bytes += elements * sheaf_dtype_bits(t->entry.dtype) / 8;
+        r->of[t->entry.dtype]++;
     }
 }
 

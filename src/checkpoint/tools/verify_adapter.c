@@ -24,14 +24,14 @@ static sheaf_status *tell(void *self, const char *code, const char *tensor, shea
 }
 
 typedef sheaf_status *check(const sheaf_lora_options *options, sheaf_source *adapter,
-                            sheaf_lora_tell *tell, void *self);
+                            sheaf_lora_report *tell, void *self);
 
 static sheaf_status *run(check *of, sheaf_catalog *c, const sheaf_lora_options *options)
 {
     sheaf__over_source list = { 0 }; /* the tensors without their values */
     sheaf_status *st = sheaf__over_init(&list, c->count);
     for (int64_t i = 0; i < c->count && st == NULL; i++)
-        st = sheaf__over_add(&list, strdup(c->tensor[i].told.name), c->tensor[i].told);
+        st = sheaf__over_add(&list, strdup(c->tensor[i].entry.name), c->tensor[i].entry);
     TRY(st, sheaf__catalog_sort(c));
     sheaf__over_sort(&list);
     TRY(st, of(options, &list.source, tell, c));

@@ -64,18 +64,18 @@ static bool is_norm(const sheaf_source_entry *t)
 /* Biases of positions are tables too, and a table of one row is a vector. */
 static bool is_matrix(const sheaf_logical *t)
 {
-    return t->told.ndim > 1 && strstr(t->told.name, "bias") == NULL &&
-           sheaf__elements(t->told.ndim, t->told.shape) > t->told.shape[t->told.ndim - 1];
+    return t->entry.ndim > 1 && strstr(t->entry.name, "bias") == NULL &&
+           sheaf__elements(t->entry.ndim, t->entry.shape) > t->entry.shape[t->entry.ndim - 1];
 }
 
 /* Norms and tables by themselves. */
 static sheaf_status *tell_single(sheaf_catalog *c, const place *p)
 {
     const sheaf_logical *t = p->tensor;
-    if (is_norm(&t->told) && !adds_one(c))
-        return tell(c, SHEAF_WARNING, c->file[p->file].path, t->told.name, "a norm of zeros");
-    if (is_matrix(t) && (sheaf__is_vocabulary(t->told.name) || strstr(t->told.name, "embed")))
-        return tell(c, SHEAF_WARNING, c->file[p->file].path, t->told.name, "a table of zeros");
+    if (is_norm(&t->entry) && !adds_one(c))
+        return tell(c, SHEAF_WARNING, c->file[p->file].path, t->entry.name, "a norm of zeros");
+    if (is_matrix(t) && (sheaf__is_vocabulary(t->entry.name) || strstr(t->entry.name, "embed")))
+        return tell(c, SHEAF_WARNING, c->file[p->file].path, t->entry.name, "a table of zeros");
     return NULL;
 }
 
@@ -109,8 +109,8 @@ static sheaf_status *tell_runs(sheaf_catalog *c, const place *p, int64_t n)
                  whole  ? "all of the file"
                  : ends ? "up to the end of the file"
                         : "in the middle of the file",
-                 p[i + run - 1].tensor->told.name);
-        st = tell(c, SHEAF_WARNING, c->file[p[i].file].path, p[i].tensor->told.name, found);
+                 p[i + run - 1].tensor->entry.name);
+        st = tell(c, SHEAF_WARNING, c->file[p[i].file].path, p[i].tensor->entry.name, found);
     }
     return st;
 }
@@ -122,7 +122,7 @@ static sheaf_status *tell_end(sheaf_catalog *c, const place *p)
     const sheaf_logical *t = p->tensor;
     int64_t rows, cols, got, row;
     sheaf__catalog_view(&rows, &cols, t);
-    const int64_t bytes = cols * (int64_t)sheaf_dtype_bytes(t->told.dtype);
+    const int64_t bytes = cols * (int64_t)sheaf_dtype_bytes(t->entry.dtype);
     if (p->zero || !is_matrix(t) || t->npieces != 1 || rows < 4 || bytes > MOST_ROW)
         return NULL;
     char *data = calloc(1, (size_t)bytes + 1);
@@ -137,7 +137,7 @@ static sheaf_status *tell_end(sheaf_catalog *c, const place *p)
     free(data);
     return st != NULL || row >= rows / 2
                ? st
-               : tell(c, SHEAF_WARNING, c->file[p->file].path, t->told.name,
+               : tell(c, SHEAF_WARNING, c->file[p->file].path, t->entry.name,
                       "the last tensor of the file, zero in its second half");
 }
 

@@ -242,9 +242,9 @@ static sheaf_logical *moment(const reading *r, int key, int64_t id)
 /* Could this be the moment of that parameter? Rows of a vocabulary are looked at later. */
 static bool fits(const sheaf_logical *t, const sheaf_safetensors_spec *s)
 {
-    bool same = t->told.ndim == s->ndim;
+    bool same = t->entry.ndim == s->ndim;
     for (int d = 0; same && d < s->ndim; d++)
-        same = t->told.shape[d] == s->shape[d] || (d == 0 && sheaf__is_vocabulary(s->name));
+        same = t->entry.shape[d] == s->shape[d] || (d == 0 && sheaf__is_vocabulary(s->name));
     return same;
 }
 
@@ -279,9 +279,9 @@ static sheaf_status *rename_all(reading *r)
             st = sheaf__text_take(&name, &text);
             if (st != NULL)
                 continue;
-            free((char *)t->told
+            free((char *)t->entry
                      .name); /* its slot in the table of names goes stale until the sort below */
-            t->told.name = name;
+            t->entry.name = name;
         }
     return st != NULL ? st : sheaf__catalog_sort(r->c);
 }
@@ -291,8 +291,8 @@ static sheaf_status *check_tables(reading *r)
     sheaf_status *st = NULL;
     for (int64_t i = 0; st == NULL && i < r->c->count; i++) {
         sheaf_logical *t = &r->c->tensor[i];
-        if (t->kind == SHEAF_MOMENT && sheaf__is_vocabulary(t->told.name) &&
-            t->told.shape[0] != r->schema->config.vocab)
+        if (t->kind == SHEAF_MOMENT && sheaf__is_vocabulary(t->entry.name) &&
+            t->entry.shape[0] != r->schema->config.vocab)
             st = sheaf__catalog_check_rows(r->c, t, r->schema->config.vocab);
     }
     return st;
@@ -305,12 +305,12 @@ static sheaf_status *check_numbers(reading *r)
     sheaf_status *st = NULL;
     for (int64_t i = 0; st == NULL && r->count > 0 && i < r->c->count; i++) {
         const sheaf_logical *t = &r->c->tensor[i];
-        const char *digits = t->kind == SHEAF_MOMENT ? strrchr(t->told.name, '.') : NULL;
+        const char *digits = t->kind == SHEAF_MOMENT ? strrchr(t->entry.name, '.') : NULL;
         if (digits != NULL && strspn(digits + 1, "0123456789") == strlen(digits + 1) &&
             strtoll(digits + 1, NULL, 10) >= r->count)
             st = sheaf__defect(
                 r->c, "foreign", t->npieces > 0 ? r->c->file[t->piece[0].file].path : r->dir,
-                t->told.name, "the parameters of the groups", "copy the files of one save again",
+                t->entry.name, "the parameters of the groups", "copy the files of one save again",
                 "one more, where the groups have %" PRId64, r->count);
     }
     for (int64_t id = 0; st == NULL && r->at == NULL && id < r->count; id++)

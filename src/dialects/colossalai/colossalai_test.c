@@ -40,8 +40,8 @@ static void equals(const char *name, const sheaf_catalog *c, const char *expecte
         const sheaf_logical *t = sheaf__catalog_find(c, e->name);
         if (t == NULL && !all)
             continue;
-        if (t == NULL || t->told.ndim != e->ndim ||
-            memcmp(t->told.shape, e->shape, sizeof e->shape) != 0 || t->told.dtype != SHEAF_F32 ||
+        if (t == NULL || t->entry.ndim != e->ndim ||
+            memcmp(t->entry.shape, e->shape, sizeof e->shape) != 0 || t->entry.dtype != SHEAF_F32 ||
             e->dtype != SHEAF_F32)
             fail_msg("%s: %s", name, e->name);
         const int64_t rows = e->shape[0], cols = e->ndim == 2 ? e->shape[1] : 1;
@@ -156,7 +156,7 @@ static void check_table(const sheaf_catalog *c, const char *name, int64_t vocab)
     const sheaf_logical *t = sheaf__catalog_find(c, name);
     float row[WIDTH];
     assert_non_null(t);
-    assert_int_equal(t->told.shape[0], vocab);
+    assert_int_equal(t->entry.shape[0], vocab);
     for (int64_t r = 0; r < vocab; r++) {
         CHECK_OK(sheaf__catalog_read(c, t, r, 1, 0, WIDTH, row));
         for (int k = 0; k < WIDTH; k++)
@@ -329,8 +329,8 @@ static void test_colossalai__ranks_are_joined_as_the_schema_cuts(void **state)
         if (whole[i].rows == 0) {
             assert_null(t);
             assert_non_null(finding(c, "unsupported", whole[i].name));
-        } else if (t == NULL || t->told.shape[0] != whole[i].rows ||
-                   (whole[i].cols > 0 && t->told.shape[1] != whole[i].cols))
+        } else if (t == NULL || t->entry.shape[0] != whole[i].rows ||
+                   (whole[i].cols > 0 && t->entry.shape[1] != whole[i].cols))
             fail_msg("%s", whole[i].name);
     }
     remove_catalog(&c);
@@ -529,16 +529,16 @@ static void same_catalogs(const char *name, const sheaf_catalog *a, const sheaf_
 {
     assert_int_equal(a->count, b->count);
     for (int64_t i = 0; i < a->count; i++) {
-        const sheaf_logical *t = &a->tensor[i], *u = sheaf__catalog_find(b, t->told.name);
+        const sheaf_logical *t = &a->tensor[i], *u = sheaf__catalog_find(b, t->entry.name);
         char x[512], y[512];
-        if (u == NULL || memcmp(t->told.shape, u->told.shape, sizeof t->told.shape) != 0)
-            fail_msg("%s: %s", name, t->told.name);
-        const int64_t rows = t->told.shape[0], cols = t->told.ndim == 2 ? t->told.shape[1] : 1,
+        if (u == NULL || memcmp(t->entry.shape, u->entry.shape, sizeof t->entry.shape) != 0)
+            fail_msg("%s: %s", name, t->entry.name);
+        const int64_t rows = t->entry.shape[0], cols = t->entry.ndim == 2 ? t->entry.shape[1] : 1,
                       w = cols < 64 ? cols : 64;
         for (int64_t r = 0; r < rows; r++) {
             CHECK_OK(sheaf__catalog_read(a, t, r, 1, 0, w, x));
             CHECK_OK(sheaf__catalog_read(b, u, r, 1, 0, w, y));
-            CHECK_BYTES(t->told.name, x, y, w * 4);
+            CHECK_BYTES(t->entry.name, x, y, w * 4);
         }
     }
 }
@@ -570,8 +570,8 @@ static void look_around(golden_set *set, const char *folder)
                 show(c);
             assert_true(sound(c));
             for (int64_t k = 0; k < c->count; k++) /* none is left with a number for a name */
-                assert_true(strstr(c->tensor[k].told.name, "weight") != NULL ||
-                            strstr(c->tensor[k].told.name, "bias") != NULL);
+                assert_true(strstr(c->tensor[k].entry.name, "weight") != NULL ||
+                            strstr(c->tensor[k].entry.name, "bias") != NULL);
             char expected[900];
             snprintf(expected, sizeof expected, "%s/full_train/final_adam_state_part.safetensors",
                      set->base);

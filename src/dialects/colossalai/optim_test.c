@@ -229,7 +229,7 @@ static void test_names__follow_from_groups_and_shapes(void **state)
         } else {
             CHECK_SOUND(c);
             CHECK_FINDING(c, SHEAF_NOTE, "inferred", cases[i].order);
-            assert_true(t != NULL && t->told.shape[0] == 13);
+            assert_true(t != NULL && t->entry.shape[0] == 13);
             assert_true((finding(c, SHEAF_WARNING, "padded", "51 of them") != NULL) ==
                         (cases[i].rows == 64));
         }

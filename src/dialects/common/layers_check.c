@@ -39,16 +39,16 @@ static sheaf_status *check_next(sheaf_catalog *c, const sheaf_logical *t, const 
                                 int64_t layers)
 {
     char name[NAME_MOST], want[128], found[128];
-    snprintf(name, sizeof name, "%.*slayers.%" PRId64 "%s", (int)is->prefix, t->told.name,
+    snprintf(name, sizeof name, "%.*slayers.%" PRId64 "%s", (int)is->prefix, t->entry.name,
              (is->layer + 1) % layers, is->rest);
     const sheaf_logical *next = sheaf__catalog_find(c, name);
-    sheaf__show_shape(want, t->told.ndim, t->told.shape);
+    sheaf__show_shape(want, t->entry.ndim, t->entry.shape);
     if (next == NULL)
         return note(c, "missing", name, "in every layer what is in one", "no tensor of this name");
-    return sheaf__same_shape(t->told.ndim, t->told.shape, next->told.ndim, next->told.shape)
+    return sheaf__same_shape(t->entry.ndim, t->entry.shape, next->entry.ndim, next->entry.shape)
                ? NULL
                : note(c, "shape", name, want,
-                      sheaf__show_shape(found, next->told.ndim, next->told.shape));
+                      sheaf__show_shape(found, next->entry.ndim, next->entry.shape));
 }
 
 static sheaf_status *check_width(sheaf_catalog *c, const char *prefix, size_t size,
@@ -61,10 +61,10 @@ static sheaf_status *check_width(sheaf_catalog *c, const char *prefix, size_t si
         return needed ? note(c, "missing", name, "this tensor, which every Llama has",
                              "no tensor of this name")
                       : NULL;
-    if (t->told.ndim == ndim && t->told.shape[ndim - 1] == width)
+    if (t->entry.ndim == ndim && t->entry.shape[ndim - 1] == width)
         return NULL;
     snprintf(want, sizeof want, "%" PRId64 " columns, as wide as the layers are", width);
-    return note(c, "shape", name, want, sheaf__show_shape(found, t->told.ndim, t->told.shape));
+    return note(c, "shape", name, want, sheaf__show_shape(found, t->entry.ndim, t->entry.shape));
 }
 
 sheaf_status *sheaf__catalog_check_layers(sheaf_catalog *c)
@@ -76,17 +76,17 @@ sheaf_status *sheaf__catalog_check_layers(sheaf_catalog *c)
     if (family == NULL || (strcmp(family, "llama") != 0 && strcmp(family, "qwen2") != 0))
         return NULL;
     for (int64_t i = 0; i < c->count; i++)
-        if (c->tensor[i].kind == SHEAF_WEIGHT && split(&is, c->tensor[i].told.name)) {
+        if (c->tensor[i].kind == SHEAF_WEIGHT && split(&is, c->tensor[i].entry.name)) {
             layers = is.layer + 1 > layers ? is.layer + 1 : layers;
-            if (strcmp(is.rest, ".self_attn.q_proj.weight") == 0 && c->tensor[i].told.ndim == 2) {
-                width = c->tensor[i].told.shape[1];
-                name = c->tensor[i].told.name;
+            if (strcmp(is.rest, ".self_attn.q_proj.weight") == 0 && c->tensor[i].entry.ndim == 2) {
+                width = c->tensor[i].entry.shape[1];
+                name = c->tensor[i].entry.name;
                 one = is;
             }
         }
     sheaf_status *st = NULL;
     for (int64_t i = 0; st == NULL && i < c->count; i++)
-        if (c->tensor[i].kind == SHEAF_WEIGHT && split(&is, c->tensor[i].told.name))
+        if (c->tensor[i].kind == SHEAF_WEIGHT && split(&is, c->tensor[i].entry.name))
             st = check_next(c, &c->tensor[i], &is, layers);
     if (st != NULL || name == NULL)
         return st;

@@ -394,7 +394,7 @@ void sheaf__megatron_release(sheaf__megatron *m)
 
 /* ---- what was stored ---- */
 
-static sheaf_status *tell_padding(sheaf_catalog *c, const sheaf__megatron *m, const char *path)
+static sheaf_status *report_padding(sheaf_catalog *c, const sheaf__megatron *m, const char *path)
 {
     if (m->vocab < 0)
         return sheaf__warning(
@@ -435,7 +435,7 @@ sheaf_status *sheaf__megatron_complete(sheaf_catalog *c, const sheaf__megatron *
     sheaf_schema *schema = NULL;
     c->vocab = m->vocab;
     c->padded_vocab = m->padded;
-    sheaf_status *st = tell_padding(c, m, path);
+    sheaf_status *st = report_padding(c, m, path);
     if (st != NULL || c->config == NULL)
         return st;
     st = sheaf_config_parse(&config, c->config, strlen(c->config));

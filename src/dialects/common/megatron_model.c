@@ -272,7 +272,8 @@ sheaf_status *sheaf__megatron_add(sheaf_catalog *c, const sheaf__megatron_target
         sheaf_logical *out;
         sheaf_piece moved;
         st = sheaf__catalog_tensor(&out, c, t->name, piece->dtype, t->ndim, t->shape);
-        if (st == NULL && !sheaf__same_shape(out->told.ndim, out->told.shape, t->ndim, t->shape)) {
+        if (st == NULL &&
+            !sheaf__same_shape(out->entry.ndim, out->entry.shape, t->ndim, t->shape)) {
             st = sheaf__defect(c, "shape", c->file[piece->file].path, t->name,
                                "the shape of the other parts", "", "another one");
             continue;

@@ -53,8 +53,8 @@ sheaf_status *sheaf__catalog_find_config(sheaf_catalog *c, const sheaf_dialect_h
     return sheaf__catalog_take_config(c, sheaf__path_in(path, dir, name));
 }
 
-sheaf_status *sheaf__catalog_know(sheaf_schema **schema, sheaf_catalog *c,
-                                  const sheaf_dialect_hints *hints, const char *const *dirs)
+sheaf_status *sheaf__catalog_read_model(sheaf_schema **schema, sheaf_catalog *c,
+                                        const sheaf_dialect_hints *hints, const char *const *dirs)
 {
     sheaf_config config = { 0 };
     sheaf_status *st = NULL;
@@ -91,8 +91,8 @@ sheaf_status *sheaf__catalog_recognise(sheaf_catalog *c)
         sheaf__catalog_find(c, "model.layers.0.self_attn.q_proj.weight") != NULL)
         c->model = sheaf__catalog_find(c, "model.layers.0.self_attn.q_proj.bias") != NULL ? "qwen2"
                                                                                           : "llama";
-    if (table != NULL && table->told.ndim == 2 && c->vocab < 0)
-        c->vocab = table->told.shape[0];
+    if (table != NULL && table->entry.ndim == 2 && c->vocab < 0)
+        c->vocab = table->entry.shape[0];
     return NULL;
 }
 
@@ -117,13 +117,13 @@ static void cut_rows(sheaf_logical *t, int64_t rows)
             t->piece[kept++] = p;
     }
     t->npieces = kept;
-    t->told.shape[0] = rows;
+    t->entry.shape[0] = rows;
 }
 
 sheaf_status *sheaf__catalog_check_rows(sheaf_catalog *c, sheaf_logical *t, int64_t vocab)
 {
-    const int64_t rows = t->told.shape[0];
-    const char *path = sheaf__catalog_path_of(c, t), *name = t->told.name;
+    const int64_t rows = t->entry.shape[0];
+    const char *path = sheaf__catalog_path_of(c, t), *name = t->entry.name;
     int64_t padded = 0;
     char expected[80];
     const int ways = sheaf__vocabulary_ways(rows, vocab, &padded);
@@ -154,14 +154,14 @@ sheaf_status *sheaf__catalog_check_rows(sheaf_catalog *c, sheaf_logical *t, int6
 /* A table, and with its rows those of its moments. */
 static sheaf_status *check_table(sheaf_catalog *c, sheaf_logical *t, int64_t vocab)
 {
-    const int64_t rows = t->told.shape[0];
+    const int64_t rows = t->entry.shape[0];
     sheaf_status *st = sheaf__catalog_check_rows(c, t, vocab);
     for (int k = 0; st == NULL && k < 2; k++) {
         char name[512];
-        const int n = snprintf(name, sizeof name, "%s%s", sheaf__moment_words[k], t->told.name);
+        const int n = snprintf(name, sizeof name, "%s%s", sheaf__moment_words[k], t->entry.name);
         sheaf_logical *m = n > 0 && (size_t)n < sizeof name ? sheaf__catalog_find(c, name) : NULL;
-        if (t->told.shape[0] < rows && m != NULL && m->kind == SHEAF_MOMENT &&
-            m->told.ndim == t->told.ndim && m->told.shape[0] == rows)
+        if (t->entry.shape[0] < rows && m != NULL && m->kind == SHEAF_MOMENT &&
+            m->entry.ndim == t->entry.ndim && m->entry.shape[0] == rows)
             cut_rows(m, vocab);
     }
     return st;
@@ -177,7 +177,7 @@ const char *sheaf__family_of(const sheaf_catalog *c)
 }
 
 /* Families that their tensors alone do not tell apart. */
-static bool alike(const char *by_tensors, sheaf_family family)
+static bool are_indistinguishable(const char *by_tensors, sheaf_family family)
 {
     const char *by_config = sheaf_family_name(family);
     const sheaf__family *f = sheaf__family_at((int)family);
@@ -211,11 +211,11 @@ static sheaf_status *check_tensor(checking *x, const sheaf_tensor *t)
     }
     if (t->buffer)
         is->kind = SHEAF_BUFFER;
-    if (sheaf__same_shape(is->told.ndim, is->told.shape, t->ndim, t->shape))
+    if (sheaf__same_shape(is->entry.ndim, is->entry.shape, t->ndim, t->shape))
         return NULL;
     const bool columns =
-        is->told.ndim == t->ndim && t->ndim > 0 &&
-        sheaf__same_shape(t->ndim - 1, is->told.shape + 1, t->ndim - 1, t->shape + 1);
+        is->entry.ndim == t->ndim && t->ndim > 0 &&
+        sheaf__same_shape(t->ndim - 1, is->entry.shape + 1, t->ndim - 1, t->shape + 1);
     if ((t->role == SHEAF_EMBED || t->role == SHEAF_HEAD || sheaf__is_vocabulary(t->name)) &&
         columns && t->shape[0] == x->vocab)
         return check_table(c, is, x->vocab);
@@ -223,24 +223,25 @@ static sheaf_status *check_tensor(checking *x, const sheaf_tensor *t)
         return NULL;
     return sheaf__defect(c, "shape", sheaf__catalog_path_of(c, is), t->name,
                          sheaf__show_shape(want, t->ndim, t->shape), sheaf__config_cure(c), "%s",
-                         sheaf__show_shape(found, is->told.ndim, is->told.shape));
+                         sheaf__show_shape(found, is->entry.ndim, is->entry.shape));
 }
 
 static sheaf_status *check_foreign(checking *x, const sheaf_logical *t)
 {
     if ((t->kind != SHEAF_WEIGHT && t->kind != SHEAF_BUFFER) ||
-        sheaf_schema_find(x->schema, t->told.name) != NULL || sheaf__is_old_buffer(t->told.name) ||
-        sheaf__is_spare(&x->schema->config, t->told.name)) /* not held against the config */
+        sheaf_schema_find(x->schema, t->entry.name) != NULL ||
+        sheaf__is_old_buffer(t->entry.name) ||
+        sheaf__is_spare(&x->schema->config, t->entry.name)) /* not held against the config */
         return NULL;
-    if (x->schema->config.tied && strcmp(t->told.name, "lm_head.weight") == 0)
-        return sheaf__note(x->c, "inferred", sheaf__catalog_path_of(x->c, t), t->told.name, "", "",
+    if (x->schema->config.tied && strcmp(t->entry.name, "lm_head.weight") == 0)
+        return sheaf__note(x->c, "inferred", sheaf__catalog_path_of(x->c, t), t->entry.name, "", "",
                            "stored although tied to the table of embeddings");
     sheaf_sat_rule rule;
     if ((x->c->dialect->own_lora &&
-         !sheaf__sat_rule_of(&rule, t->told.name)) || /* noted when read */
+         !sheaf__sat_rule_of(&rule, t->entry.name)) || /* noted when read */
         ++x->foreign > LISTED)
         return NULL;
-    return sheaf__defect(x->c, "foreign", sheaf__catalog_path_of(x->c, t), t->told.name,
+    return sheaf__defect(x->c, "foreign", sheaf__catalog_path_of(x->c, t), t->entry.name,
                          "only tensors that the config asks for", sheaf__config_cure(x->c),
                          "a tensor that this model does not have");
 }
@@ -253,7 +254,7 @@ static sheaf_status *take_prefix(sheaf_catalog *c, const sheaf_schema *schema)
         const size_t n = strlen(prefixes[k]);
         int64_t fits = 0, twice = 0, count = 0;
         for (int64_t i = 0; i < c->count; i++) {
-            const char *name = c->tensor[i].told.name;
+            const char *name = c->tensor[i].entry.name;
             const bool has = strncmp(name, prefixes[k], n) == 0;
             count += c->tensor[i].kind != SHEAF_MOMENT;
             fits += has && sheaf_schema_find(schema, name + n) != NULL;
@@ -263,8 +264,8 @@ static sheaf_status *take_prefix(sheaf_catalog *c, const sheaf_schema *schema)
             continue;
         for (int64_t i = 0; i < c->count; i++) {
             const sheaf_logical *t = &c->tensor[i];
-            char *name =
-                (char *)(t->kind == SHEAF_MOMENT ? sheaf__moment_base(t->told.name) : t->told.name);
+            char *name = (char *)(t->kind == SHEAF_MOMENT ? sheaf__moment_base(t->entry.name)
+                                                          : t->entry.name);
             if (strncmp(name, prefixes[k], n) == 0)
                 memmove(name, name + n, strlen(name) - n + 1);
         }
@@ -305,8 +306,8 @@ static sheaf_status *note_class(sheaf_catalog *c, const sheaf_schema *schema,
     sheaf_text text = { 0 };
     int64_t lost = 0;
     for (int64_t i = 0; i < c->count; i++)
-        if (sheaf_schema_find(schema, c->tensor[i].told.name) == NULL && lost++ < 5)
-            sheaf__text_add(&text, "%s%s", lost > 1 ? ", " : "", c->tensor[i].told.name);
+        if (sheaf_schema_find(schema, c->tensor[i].entry.name) == NULL && lost++ < 5)
+            sheaf__text_add(&text, "%s%s", lost > 1 ? ", " : "", c->tensor[i].entry.name);
     sheaf_status *st = text.failed ? sheaf__no_memory(c->root) : NULL;
     TRY(st, sheaf__defect(
                 c, "class", c->config_path != NULL ? c->config_path : c->root, "",
@@ -327,7 +328,7 @@ static sheaf_status *check_config(sheaf_catalog *c, const sheaf_config *config,
     c->vocab = config->vocab;
     const sheaf__tensor_names names = sheaf__catalog_names(c);
     const char *variant = sheaf__other_variant(&names, config);
-    if (by_tensors != NULL && !alike(by_tensors, config->family))
+    if (by_tensors != NULL && !are_indistinguishable(by_tensors, config->family))
         st = note_class(c, schema, by_tensors);
     else if (variant != NULL)
         st = note_class(c, schema, variant);

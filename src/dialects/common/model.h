@@ -14,11 +14,11 @@ void sheaf__catalog_drop_config(sheaf_catalog *catalog);
 /* sheaf__catalog_find_config - hints->config, else dir/name where there is one. */
 sheaf_status *sheaf__catalog_find_config(sheaf_catalog *catalog, const sheaf_dialect_hints *hints,
                                          const char *dir, const char *name);
-/* sheaf__catalog_know - for states of training: --config, or config.json in the first of `dirs`
- * (ends with NULL) that has one, says the model and its vocabulary; `schema` (may be NULL) gets its
- * tensors, NULL where no config says them. What is wrong with it becomes a finding. */
-sheaf_status *sheaf__catalog_know(sheaf_schema **schema, sheaf_catalog *catalog,
-                                  const sheaf_dialect_hints *hints, const char *const *dirs);
+/* sheaf__catalog_read_model - for states of training: --config, or config.json in the first of
+ * `dirs` (ends with NULL) that has one, says the model and its vocabulary; `schema` (may be NULL)
+ * gets its tensors, NULL where no config says them. What is wrong with it becomes a finding. */
+sheaf_status *sheaf__catalog_read_model(sheaf_schema **schema, sheaf_catalog *catalog,
+                                        const sheaf_dialect_hints *hints, const char *const *dirs);
 /* sheaf__catalog_recognise - what the names of whole tensors say the model is, where no config
  * does; its vocabulary. */
 sheaf_status *sheaf__catalog_recognise(sheaf_catalog *catalog);
@@ -61,7 +61,7 @@ sheaf_status *sheaf__catalog_tied_head(sheaf_catalog *catalog);
 
 static inline const char *sheaf__name_in_catalog(const void *self, int64_t i)
 {
-    return ((const sheaf_catalog *)self)->tensor[i].told.name;
+    return ((const sheaf_catalog *)self)->tensor[i].entry.name;
 }
 static inline sheaf__tensor_names sheaf__catalog_names(const sheaf_catalog *c)
 {

@@ -60,7 +60,7 @@ sheaf_status *sheaf__catalog_stale_quantization(sheaf_catalog *c)
         sheaf__catalog_finding(c, "unread") != NULL)
         return NULL;
     for (int64_t i = 0; i < c->count; i++)
-        if (is_packed(c->tensor[i].told.dtype) || is_scale(c->tensor[i].told.name))
+        if (is_packed(c->tensor[i].entry.dtype) || is_scale(c->tensor[i].entry.name))
             return NULL;
     sheaf_status *st =
         sheaf_hf_config_edit(&edited, c->config, inner ? "text_config" : NULL, key, NULL);

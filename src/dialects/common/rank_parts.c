@@ -118,8 +118,8 @@ static sheaf_status *add_path(joining *j, const char *path)
 static const sheaf_logical *a_table(const sheaf_catalog *c)
 {
     for (int64_t i = 0; i < c->count; i++)
-        if (c->tensor[i].kind == SHEAF_WEIGHT && c->tensor[i].told.ndim == 2 &&
-            sheaf__is_vocabulary(c->tensor[i].told.name))
+        if (c->tensor[i].kind == SHEAF_WEIGHT && c->tensor[i].entry.ndim == 2 &&
+            sheaf__is_vocabulary(c->tensor[i].entry.name))
             return &c->tensor[i];
     return NULL;
 }
@@ -153,7 +153,7 @@ static bool is_whole(const joining *j)
 {
     const sheaf_logical *t = a_table(j->c);
     return !j->from_nothing && j->ways < 2 && j->vocab > 0 && t != NULL &&
-           t->told.shape[0] >= j->vocab;
+           t->entry.shape[0] >= j->vocab;
 }
 
 /* ---- comparing ---- */
@@ -162,7 +162,7 @@ static bool is_whole(const joining *j)
 static sheaf_status *one_value(bool *yes, joining *j, const sheaf_catalog *held,
                                const sheaf_logical *t, int64_t row0, bool zero)
 {
-    const int64_t bytes = (int64_t)sheaf_dtype_bytes(t->told.dtype);
+    const int64_t bytes = (int64_t)sheaf_dtype_bytes(t->entry.dtype);
     char one[16] = { 0 };
     int64_t rows, cols;
     sheaf__catalog_view(&rows, &cols, t);
@@ -203,9 +203,9 @@ static sheaf_status *find_padding(joining *j)
     for (int i = 0; st == NULL && i < j->count && j->vocab > 0 && j->ways > 1; i++) {
         part *p = &j->part[i];
         const sheaf_logical *t = a_table(p->held);
-        const int64_t rows = t == NULL ? 0 : t->told.shape[0] * j->ways - j->vocab;
-        if (rows > 0 && rows <= t->told.shape[0])
-            st = one_value(&p->padded, j, p->held, t, t->told.shape[0] - rows, true);
+        const int64_t rows = t == NULL ? 0 : t->entry.shape[0] * j->ways - j->vocab;
+        if (rows > 0 && rows <= t->entry.shape[0])
+            st = one_value(&p->padded, j, p->held, t, t->entry.shape[0] - rows, true);
     }
     return st;
 }
@@ -258,7 +258,7 @@ static sheaf_status *check_padding(joining *j)
     if (many != 1 || parts_with(j, j->ways - 1) == 0)
         return NULL;
     return sheaf__defect(
-        j->c, "conflict", p->held->root, a_table(p->held)->told.name,
+        j->c, "conflict", p->held->root, a_table(p->held)->entry.name,
         "the padding of the vocabulary in the part of the last rank",
         "give the parts back their names",
         "it ends the table of the part that is named rank %d of %d: the parts changed names",
@@ -277,7 +277,7 @@ static sheaf_status *take_pieces(joining *j, sheaf_logical *to, const part *p,
         st = sheaf__catalog_file(&piece.file, j->c, held->file[piece.file].path,
                                  &held->file[piece.file].mark);
         piece.rank = p->rank;
-        for (int d = 0; d < to->told.ndim; d++)
+        for (int d = 0; d < to->entry.ndim; d++)
             piece.begin[d] += begin[d];
         TRY(st, sheaf__catalog_piece(j->c, to, &piece));
     }
@@ -296,15 +296,15 @@ static const part *part_of(const joining *j, int rank)
 static sheaf_status *complete_table(joining *j, const char *name)
 {
     sheaf_logical *t = sheaf__catalog_find(j->c, name);
-    const int64_t rows = t->told.shape[0];
-    t->told.shape[0] = rows * j->ways;
+    const int64_t rows = t->entry.shape[0];
+    t->entry.shape[0] = rows * j->ways;
     for (int r = 1; r < j->ways; r++) {
         const part *p = part_of(j, r);
         const sheaf_logical *more = p != NULL ? sheaf__catalog_find(p->held, name) : NULL;
         const int64_t begin[SHEAF_CATALOG_MAX_DIMS] = { rows * r };
         sheaf_status *st = NULL;
-        if (more == NULL || more->told.ndim != 2 || more->told.shape[0] != rows ||
-            more->told.shape[1] != t->told.shape[1] || more->told.dtype != t->told.dtype)
+        if (more == NULL || more->entry.ndim != 2 || more->entry.shape[0] != rows ||
+            more->entry.shape[1] != t->entry.shape[1] || more->entry.dtype != t->entry.dtype)
             st = sheaf__defect(j->c, "missing", p != NULL ? p->held->root : j->c->root, name,
                                "the rows of every rank", "give the part of that rank too",
                                "no part of rank %d of %d with rows %" PRId64 "..%" PRId64, r,
@@ -325,25 +325,26 @@ static sheaf_status *compare_part(joining *j, const part *p)
     sheaf_status *st = NULL;
     for (int64_t i = 0; st == NULL && i < p->held->count; i++) {
         const sheaf_logical *is = &p->held->tensor[i],
-                            *whole = sheaf__catalog_find(j->c, is->told.name);
-        const int axis = axis_of(j, is->told.name, is->told.ndim);
+                            *whole = sheaf__catalog_find(j->c, is->entry.name);
+        const int axis = axis_of(j, is->entry.name, is->entry.ndim);
         bool same = true;
         int64_t row0 = 0, col0 = 0;
-        if (whole == NULL || axis == -2 || whole->told.ndim != is->told.ndim || is->told.ndim < 1 ||
-            is->told.ndim > 2)
+        if (whole == NULL || axis == -2 || whole->entry.ndim != is->entry.ndim ||
+            is->entry.ndim < 1 || is->entry.ndim > 2)
             continue;
-        const bool divided = axis >= 0 && is->told.shape[axis] * j->ways == whole->told.shape[axis];
-        const bool other_axis = is->told.ndim == 1 || axis < 0 ||
-                                is->told.shape[1 - axis] == whole->told.shape[1 - axis];
-        const bool all = memcmp(is->told.shape, whole->told.shape, sizeof is->told.shape) == 0;
-        if ((!all && !(divided && other_axis)) || (all && sheaf__is_vocabulary(is->told.name)))
+        const bool divided =
+            axis >= 0 && is->entry.shape[axis] * j->ways == whole->entry.shape[axis];
+        const bool other_axis = is->entry.ndim == 1 || axis < 0 ||
+                                is->entry.shape[1 - axis] == whole->entry.shape[1 - axis];
+        const bool all = memcmp(is->entry.shape, whole->entry.shape, sizeof is->entry.shape) == 0;
+        if ((!all && !(divided && other_axis)) || (all && sheaf__is_vocabulary(is->entry.name)))
             continue;
-        if (sheaf__is_vocabulary(is->told.name) && p->rank != 0)
+        if (sheaf__is_vocabulary(is->entry.name) && p->rank != 0)
             continue; /* what the catalog has of it came from here */
-        *(axis == 1 ? &col0 : &row0) = all ? 0 : is->told.shape[axis] * p->rank;
+        *(axis == 1 ? &col0 : &row0) = all ? 0 : is->entry.shape[axis] * p->rank;
         st = sheaf__catalog_same(&same, j->c, whole, row0, col0, p->held, is);
         compared++;
-        first = !same && differ++ == 0 ? is->told.name : first;
+        first = !same && differ++ == 0 ? is->entry.name : first;
     }
     if (st != NULL || differ == 0)
         return st;
@@ -362,12 +363,12 @@ static sheaf_status *check_divided(bool *whole, joining *j, const char *name)
     const sheaf_logical *first = sheaf__catalog_find(held, name);
     bool one = false;
     sheaf_status *st = NULL;
-    *whole = sheaf__elements(first->told.ndim, first->told.shape) > 0 &&
-             sheaf_dtype_bytes(first->told.dtype) > 0;
+    *whole = sheaf__elements(first->entry.ndim, first->entry.shape) > 0 &&
+             sheaf_dtype_bytes(first->entry.dtype) > 0;
     for (int r = 1; st == NULL && *whole && r < j->ways; r++) {
         const sheaf_catalog *other = part_of(j, r)->held;
         const sheaf_logical *t = sheaf__catalog_find(other, name);
-        *whole = memcmp(t->told.shape, first->told.shape, sizeof t->told.shape) == 0;
+        *whole = memcmp(t->entry.shape, first->entry.shape, sizeof t->entry.shape) == 0;
         if (*whole)
             st = sheaf__catalog_same(whole, held, first, 0, 0, other, t);
     }
@@ -382,28 +383,29 @@ static sheaf_status *join_tensor(joining *j, const char *name)
     const part *p0 = part_of(j, 0);
     const sheaf_logical *first = sheaf__catalog_find(p0->held, name);
     int64_t shape[SHEAF_CATALOG_MAX_DIMS] = { 0 }, begin[SHEAF_CATALOG_MAX_DIMS] = { 0 };
-    const int axis = axis_of(j, name, first->told.ndim);
+    const int axis = axis_of(j, name, first->entry.ndim);
     int uneven = 0;
     if (axis == -2)
         return sheaf__defect(j->c, "unsupported", p0->held->root, name,
                              "a tensor of the Llama family", "",
                              "nothing tells how this one is divided");
-    memcpy(shape, first->told.shape, sizeof first->told.shape);
+    memcpy(shape, first->entry.shape, sizeof first->entry.shape);
     for (int r = 1; r < j->ways; r++) {
         const sheaf_logical *t = sheaf__catalog_find(part_of(j, r)->held, name);
         bool fits =
-            t != NULL && t->told.ndim == first->told.ndim && t->told.dtype == first->told.dtype;
-        for (int d = 0; fits && d < first->told.ndim; d++)
-            fits = d == axis || t->told.shape[d] == first->told.shape[d];
+            t != NULL && t->entry.ndim == first->entry.ndim && t->entry.dtype == first->entry.dtype;
+        for (int d = 0; fits && d < first->entry.ndim; d++)
+            fits = d == axis || t->entry.shape[d] == first->entry.shape[d];
         if (!fits)
             return sheaf__defect(j->c, t == NULL ? "missing" : "shape", part_of(j, r)->held->root,
                                  name, "the same tensor in every part",
                                  "give the parts of one save", "%s in the part of rank %d",
                                  t == NULL ? "none" : "one that does not fit", r);
-        if (axis >= 0 && __builtin_add_overflow(shape[axis], t->told.shape[axis], &shape[axis]))
+        if (axis >= 0 && __builtin_add_overflow(shape[axis], t->entry.shape[axis], &shape[axis]))
             return sheaf_fail(SHEAF_E_UNSUPPORTED, "%s: too large", name);
-        uneven =
-            axis >= 0 && uneven == 0 && t->told.shape[axis] != first->told.shape[axis] ? r : uneven;
+        uneven = axis >= 0 && uneven == 0 && t->entry.shape[axis] != first->entry.shape[axis]
+                     ? r
+                     : uneven;
     }
     sheaf_logical *to = NULL;
     sheaf_status *st = NULL;
@@ -411,8 +413,8 @@ static sheaf_status *join_tensor(joining *j, const char *name)
         st = sheaf__warning(j->c, "shape", part_of(j, uneven)->held->root, name,
                             "parts of one size", "give the config.json of this model with --config",
                             "%" PRId64 " %s in the part of rank 0, %" PRId64 " in that of rank %d",
-                            first->told.shape[axis], axis == 0 ? "rows" : "columns",
-                            sheaf__catalog_find(part_of(j, uneven)->held, name)->told.shape[axis],
+                            first->entry.shape[axis], axis == 0 ? "rows" : "columns",
+                            sheaf__catalog_find(part_of(j, uneven)->held, name)->entry.shape[axis],
                             uneven);
     bool whole = false;
     TRY(st, axis >= 0 ? check_divided(&whole, j, name) : NULL);
@@ -421,14 +423,14 @@ static sheaf_status *join_tensor(joining *j, const char *name)
                            "another part of the tensor in each file",
                            "join the files by the rule of the program that wrote them",
                            "the same values in all of them: it was not divided");
-    TRY(st, sheaf__catalog_tensor(&to, j->c, name, first->told.dtype, first->told.ndim, shape));
+    TRY(st, sheaf__catalog_tensor(&to, j->c, name, first->entry.dtype, first->entry.ndim, shape));
     if (st == NULL)
         to->replicated = axis < 0;
     for (int r = 0; st == NULL && r < j->ways; r++) {
         const sheaf_logical *t = sheaf__catalog_find(part_of(j, r)->held, name);
         st = take_pieces(j, to, part_of(j, r), t, begin);
         if (axis >= 0)
-            begin[axis] += t->told.shape[axis];
+            begin[axis] += t->entry.shape[axis];
     }
     return sheaf__catalog_defect(j->c, p0->held->root, st);
 }
@@ -445,7 +447,7 @@ static sheaf_status *join_all(joining *j)
     for (int r = 0; r < j->ways; r++) {
         const sheaf_catalog *held = part_of(j, r)->held;
         for (int64_t i = 0; st == NULL && i < held->count; i++) {
-            const char *name = held->tensor[i].told.name;
+            const char *name = held->tensor[i].entry.name;
             bool before = false;
             for (int k = 0; k < r && !before; k++)
                 before = sheaf__catalog_find(part_of(j, k)->held, name) != NULL;
@@ -460,13 +462,13 @@ static sheaf_status *join_all(joining *j)
     j->c->tp = j->ways;
     const sheaf_logical *table = a_table(j->c);
     if (st == NULL && j->vocab < 0 && table != NULL) {
-        j->c->padded_vocab = table->told.shape[0];
+        j->c->padded_vocab = table->entry.shape[0];
         st = sheaf__warning(
-            j->c, "padded", j->c->root, table->told.name, "the true size of the vocabulary",
+            j->c, "padded", j->c->root, table->entry.name, "the true size of the vocabulary",
             "give the path of the model's config.json with --config",
             "no config: all %" PRId64 " rows are kept, the last of which may be padding; nothing "
             "tells whether ranks follow rank %d",
-            table->told.shape[0], j->ways - 1);
+            table->entry.shape[0], j->ways - 1);
     }
     return st;
 }
@@ -480,8 +482,9 @@ static void count_ways(joining *j)
     const sheaf_logical *t = a_table(j->from_nothing && j->count > 0 ? j->part[0].held : j->c);
     for (int i = 0; i < j->count; i++)
         j->ways = j->part[i].rank >= j->ways ? j->part[i].rank + 1 : j->ways;
-    const int by_rows =
-        t != NULL && j->vocab > 0 ? sheaf__vocabulary_ways(t->told.shape[0], j->vocab, &padded) : 0;
+    const int by_rows = t != NULL && j->vocab > 0
+                            ? sheaf__vocabulary_ways(t->entry.shape[0], j->vocab, &padded)
+                            : 0;
     if (by_rows > j->ways)
         j->ways = by_rows;
     if (j->ways < 2 && j->from_nothing)
@@ -506,9 +509,9 @@ static sheaf_status *complete_all(joining *j)
                                  j->part[i].rank);
     for (int64_t i = 0; st == NULL && i < count; i++) {
         const sheaf_logical *t = &j->c->tensor[i];
-        if (t->kind == SHEAF_WEIGHT && t->told.ndim == 2 && sheaf__is_vocabulary(t->told.name) &&
-            j->vocab > 0 && sheaf__vocabulary_part(t->told.shape[0], j->vocab, j->ways)) {
-            st = complete_table(j, t->told.name);
+        if (t->kind == SHEAF_WEIGHT && t->entry.ndim == 2 && sheaf__is_vocabulary(t->entry.name) &&
+            j->vocab > 0 && sheaf__vocabulary_part(t->entry.shape[0], j->vocab, j->ways)) {
+            st = complete_table(j, t->entry.name);
             completed = true;
         }
     }

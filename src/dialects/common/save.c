@@ -58,7 +58,7 @@ int64_t sheaf__step_of_name(const char **rest, const char *path, const char *bef
 
 /* ---- trackers ---- */
 
-sheaf_status *sheaf__tracked(char **out, const char *dir, const char *name)
+sheaf_status *sheaf__tracker_read(char **out, const char *dir, const char *name)
 {
     char path[SHEAF_PATH_SIZE], *text = NULL;
     size_t size = 0;
@@ -78,10 +78,10 @@ sheaf_status *sheaf__tracked(char **out, const char *dir, const char *name)
     return NULL;
 }
 
-bool sheaf__tracked_iteration(char folder[SHEAF_PATH_SIZE], const char *dir)
+bool sheaf__tracker_iteration(char folder[SHEAF_PATH_SIZE], const char *dir)
 {
     char *word = NULL, name[40] = "";
-    sheaf_status_free(sheaf__tracked(&word, dir, sheaf__iteration_tracker));
+    sheaf_status_free(sheaf__tracker_read(&word, dir, sheaf__iteration_tracker));
     if (word == NULL)
         return false;
     word[strcspn(word, " \t\r\n")] = '\0';
@@ -97,8 +97,8 @@ bool sheaf__tracked_iteration(char folder[SHEAF_PATH_SIZE], const char *dir)
 
 /* ---- what is not there ---- */
 
-sheaf_status *sheaf__not_there(sheaf_catalog *c, const char *tensor, const char *expected,
-                               const char *path, ...)
+sheaf_status *sheaf__missing_file(sheaf_catalog *c, const char *tensor, const char *expected,
+                                  const char *path, ...)
 {
     char whole[SHEAF_PATH_SIZE];
     va_list args;

@@ -18,16 +18,17 @@ bool sheaf__take_number(int *out, const char **at);
  * comes after it; -1: none. */
 int64_t sheaf__step_of_name(const char **rest, const char *path, const char *before);
 
-/* sheaf__tracked - the text of dir/name, as DeepSpeed's and SAT's `latest`, without blanks around
- * it (malloc'd); NULL where there is none that can be read. Errors: SHEAF_E_MEMORY. */
-sheaf_status *sheaf__tracked(char **out, const char *dir, const char *name);
-/* sheaf__tracked_iteration - the folder that Megatron's tracker in `dir` names; false without one,
+/* sheaf__tracker_read - the text of dir/name, as DeepSpeed's and SAT's `latest`, without blanks
+ * around it (malloc'd); NULL where there is none that can be read. Errors: SHEAF_E_MEMORY. */
+sheaf_status *sheaf__tracker_read(char **out, const char *dir, const char *name);
+/* sheaf__tracker_iteration - the folder that Megatron's tracker in `dir` names; false without one,
  * or where it says neither a number nor "release". */
-bool sheaf__tracked_iteration(char folder[SHEAF_PATH_SIZE], const char *dir);
+bool sheaf__tracker_iteration(char folder[SHEAF_PATH_SIZE], const char *dir);
 extern const char sheaf__iteration_tracker[];
 
-/* sheaf__not_there - a finding "missing" for a file that a save consists of; its path by printf. */
-sheaf_status *sheaf__not_there(sheaf_catalog *catalog, const char *tensor, const char *expected,
-                               const char *path, ...) SHEAF_PRINTF(4, 5);
+/* sheaf__missing_file - a finding "missing" for a file that a save consists of; its path by printf.
+ */
+sheaf_status *sheaf__missing_file(sheaf_catalog *catalog, const char *tensor, const char *expected,
+                                  const char *path, ...) SHEAF_PRINTF(4, 5);
 /* sheaf__holds_file - is it a file, or a folder with a file, whose name `is`? */
 bool sheaf__holds_file(const char *path, bool (*is)(const char *name));

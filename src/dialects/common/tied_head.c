@@ -117,7 +117,7 @@ static sheaf_status *read_rows(sheaf_source *self, const char *name, int64_t row
 
 static void drop(sheaf_catalog *c, sheaf_logical *t)
 {
-    free((char *)t->told.name);
+    free((char *)t->entry.name);
     free(t->piece);
     memmove(t, t + 1, (size_t)(&c->tensor[--c->count] - t) * sizeof *t);
 }
@@ -134,7 +134,7 @@ sheaf_status *sheaf__catalog_tied_head(sheaf_catalog *c)
         return NULL;
     const char *path = sheaf__catalog_path_of(c, head);
     reading r = { .source.read = read_rows, .c = c };
-    sheaf_status *st = check(&copy, &r.source, &table->told, &head->told);
+    sheaf_status *st = check(&copy, &r.source, &table->entry, &head->entry);
     if (st != NULL && sheaf_status_code(st) == SHEAF_E_LAYOUT) {
         sheaf_status *noted = sheaf__defect(
             c, "conflict", path, sheaf__head_name, sheaf_status_expected(st),

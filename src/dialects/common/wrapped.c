@@ -19,7 +19,7 @@ enum { MOST_CONFIG = 16 << 20 };
 
 static char *base_of(const sheaf_logical *t)
 {
-    return (char *)(t->kind == SHEAF_MOMENT ? sheaf__moment_base(t->told.name) : t->told.name);
+    return (char *)(t->kind == SHEAF_MOMENT ? sheaf__moment_base(t->entry.name) : t->entry.name);
 }
 
 /* Two tensors of one name become a finding; the tables of names are made anew. */
@@ -27,8 +27,8 @@ static sheaf_status *renamed(sheaf_catalog *c)
 {
     sheaf_status *st = sheaf__catalog_sort(c);
     for (int64_t i = 1; st == NULL && i < c->count; i++)
-        if (strcmp(c->tensor[i - 1].told.name, c->tensor[i].told.name) == 0)
-            st = sheaf__defect(c, "duplicate", c->root, c->tensor[i].told.name,
+        if (strcmp(c->tensor[i - 1].entry.name, c->tensor[i].entry.name) == 0)
+            st = sheaf__defect(c, "duplicate", c->root, c->tensor[i].entry.name,
                                "one tensor of this name", "",
                                "a second one, under the name that a wrapper gave it");
     return st;
@@ -105,7 +105,7 @@ static bool beside(const sheaf_catalog *c, const char *name)
     return false;
 }
 
-bool sheaf__is_loras(const char *name, bool rows)
+bool sheaf__is_lora_tensor(const char *name, bool rows)
 {
     return strstr(name, ".lora_") != NULL || strstr(name, ".modules_to_save.") != NULL ||
            (rows && strstr(name, ".trainable_tokens_delta") != NULL);
@@ -114,7 +114,7 @@ bool sheaf__is_loras(const char *name, bool rows)
 static bool is_adapters(const sheaf_catalog *c, const char *name, bool layers)
 {
     static const char whole[] = "base_model.", model[] = "base_model.model.";
-    return sheaf__is_loras(name, true) || (layers && !has_part(name) && beside(c, name)) ||
+    return sheaf__is_lora_tensor(name, true) || (layers && !has_part(name) && beside(c, name)) ||
            (strncmp(name, whole, strlen(whole)) == 0 && strncmp(name, model, strlen(model)) != 0);
 }
 
@@ -166,10 +166,10 @@ static bool is_single(const sheaf_catalog *c, const char *config)
     const char *first = NULL;
     size_t length = 0, n;
     for (int64_t i = 0; i < c->count; i++) {
-        const char *name = c->tensor[i].told.name;
+        const char *name = c->tensor[i].entry.name;
         if (c->tensor[i].kind != SHEAF_LORA)
             continue;
-        if (!sheaf__is_loras(name, config != NULL))
+        if (!sheaf__is_lora_tensor(name, config != NULL))
             return false;
         const char *adapter = adapter_of(&n, name);
         if (first != NULL && (n != length || strncmp(adapter, first, n) != 0))
@@ -217,14 +217,14 @@ static sheaf_status *make_cure(char **out, const sheaf_catalog *c)
     return st != NULL ? st : n < 0 ? sheaf__no_memory(c->root) : NULL;
 }
 
-static sheaf_status *tell_unmerged(sheaf_catalog *c)
+static sheaf_status *report_unmerged(sheaf_catalog *c)
 {
     const char *first = NULL;
     char *cure = NULL;
     int64_t n = 0;
     for (int64_t i = 0; i < c->count; i++)
         if (c->tensor[i].kind == SHEAF_LORA)
-            first = n++ == 0 ? c->tensor[i].told.name : first;
+            first = n++ == 0 ? c->tensor[i].entry.name : first;
     if (n == 0 || sheaf__catalog_finding(c, "unmerged") != NULL)
         return NULL;
     sheaf_status *st = make_cure(&cure, c);
@@ -240,19 +240,19 @@ static sheaf_status *take_adapter(sheaf_catalog *c)
 {
     bool layers = false, lora = false;
     for (int64_t i = 0; i < c->count; i++) {
-        layers = layers || has_part(c->tensor[i].told.name);
+        layers = layers || has_part(c->tensor[i].entry.name);
         lora = lora || c->tensor[i].kind == SHEAF_LORA ||
-               strstr(c->tensor[i].told.name, ".lora_") != NULL;
+               strstr(c->tensor[i].entry.name, ".lora_") != NULL;
     }
     if (!layers && !lora)
         return NULL;
     for (int64_t i = 0; i < c->count; i++)
-        if (c->tensor[i].kind == SHEAF_WEIGHT && is_adapters(c, c->tensor[i].told.name, layers))
+        if (c->tensor[i].kind == SHEAF_WEIGHT && is_adapters(c, c->tensor[i].entry.name, layers))
             c->tensor[i].kind = SHEAF_LORA;
     for (int64_t i = 0; i < c->count; i++)
         spell(base_of(&c->tensor[i]));
     sheaf_status *st = renamed(c);
-    return st != NULL ? st : tell_unmerged(c);
+    return st != NULL ? st : report_unmerged(c);
 }
 
 /* ---- the model inside ---- */
@@ -291,14 +291,14 @@ static sheaf_status *put_in_front(sheaf_catalog *c)
         return st;
     const int n = (int)strcspn(f->table, ".") + 1;
     for (int64_t i = 0; i < c->count; i++) {
-        const char *name = c->tensor[i].told.name, *base = base_of(&c->tensor[i]);
+        const char *name = c->tensor[i].entry.name, *base = base_of(&c->tensor[i]);
         char *whole = NULL;
         if (strcmp(base, f->head) == 0)
             continue;
         if (asprintf(&whole, "%.*s%.*s%s", (int)(base - name), name, n, f->table, base) < 0)
             return sheaf__no_memory(c->root);
         free((char *)name);
-        c->tensor[i].told.name = whole;
+        c->tensor[i].entry.name = whole;
     }
     st = sheaf__note(c, "inferred", c->root, "", "names as the model has them", "",
                      "names without '%.*s', which is put in front", n, f->table);

@@ -9,9 +9,9 @@
 enum { SHEAF__PLAIN_NAME = 600 };
 const char *sheaf__plain_name(char out[SHEAF__PLAIN_NAME], const char *name);
 
-/* sheaf__is_loras - is a tensor of an adapter one that LoRA has: a factor, a saved module, with
- * `rows` those that trainable_token_indices names? */
-bool sheaf__is_loras(const char *name, bool rows);
+/* sheaf__is_lora_tensor - is a tensor of an adapter one that LoRA has: a factor, a saved module,
+ * with `rows` those that trainable_token_indices names? */
+bool sheaf__is_lora_tensor(const char *name, bool rows);
 
 /* sheaf__adapter_config_of - the adapter_config.json in a checkpoint's folder or the one around it;
  * NULL: there is none. Free it. */

@@ -42,7 +42,7 @@ static bool folder_of(char dir[SHEAF_PATH_SIZE], const char *path)
         return (strcmp(name, ".metadata") == 0 || is_items(name)) &&
                has_items(sheaf__path_above(dir, path));
     snprintf(dir, SHEAF_PATH_SIZE, "%s", path);
-    return has_items(dir) || (sheaf__tracked_iteration(dir, path) && has_items(dir));
+    return has_items(dir) || (sheaf__tracker_iteration(dir, path) && has_items(dir));
 }
 
 static bool dcp_is(const char *path)
@@ -58,7 +58,7 @@ static int by_path(const void *a, const void *b)
     return strcmp(((const dcp_file *)a)->path, ((const dcp_file *)b)->path);
 }
 
-static sheaf_status *tell_files(dcp_reading *r)
+static sheaf_status *report_files(dcp_reading *r)
 {
     sheaf_status *st = NULL;
     for (int64_t i = 0; st == NULL && i < r->nfiles; i++) {
@@ -117,7 +117,7 @@ static sheaf_status *read_common(dcp_reading *r)
         if (r->common != NULL)
             sheaf__torch_close_file(r->common);
     } else if (st == NULL && r->megatron)
-        st = sheaf__not_there(r->c, "", "the args of the run", "%s", common);
+        st = sheaf__missing_file(r->c, "", "the args of the run", "%s", common);
     if (st == NULL && r->common != NULL &&
         sheaf__pickle_get(r->common->doc->root, "args") != NULL) {
         r->megatron = true;
@@ -129,8 +129,8 @@ static sheaf_status *read_common(dcp_reading *r)
     if (st == NULL && r->common != NULL)
         sheaf__pickle_int(&r->c->step, sheaf__pickle_get(r->common->doc->root, "iteration"));
     if (st == NULL && r->megatron && r->model.layers == 0 && r->model.vocab == 0) {
-        st = sheaf__catalog_know(NULL, r->c, r->hints,
-                                 (const char *const[]){ r->dir, r->c->root, NULL });
+        st = sheaf__catalog_read_model(NULL, r->c, r->hints,
+                                       (const char *const[]){ r->dir, r->c->root, NULL });
         TRY(st, sheaf__megatron_of_config(&r->model, r->c, common));
     }
     json_decref(object);
@@ -183,8 +183,8 @@ static sheaf_status *recognise(sheaf_catalog *c)
 {
     sheaf_status *st = sheaf__catalog_recognise(c);
     const sheaf_logical *table = sheaf__catalog_find(c, "model.embed_tokens.weight");
-    if (table != NULL && table->told.ndim == 2 && table->told.shape[0] > c->vocab)
-        c->padded_vocab = table->told.shape[0];
+    if (table != NULL && table->entry.ndim == 2 && table->entry.shape[0] > c->vocab)
+        c->padded_vocab = table->entry.shape[0];
     return st;
 }
 
@@ -198,11 +198,11 @@ static sheaf_status *read_all(dcp_reading *r)
     if (st == NULL && !r->megatron)
         sheaf__dcp_wrapper(r);
     if (st == NULL && r->c->config == NULL)
-        st = sheaf__catalog_know(NULL, r->c, r->hints, (const char *const[]){ r->dir, NULL });
+        st = sheaf__catalog_read_model(NULL, r->c, r->hints, (const char *const[]){ r->dir, NULL });
     TRY(st, read_values(r));
     TRY(st, check_step(r));
     TRY(st, sheaf__dcp_tensors(r));
-    TRY(st, tell_files(r));
+    TRY(st, report_files(r));
     return st != NULL || r->megatron ? st : recognise(r->c);
 }
 

@@ -336,7 +336,7 @@ static sheaf_status *read_megatron(dcp_reading *r, const char *key, const sheaf_
 
 /* ---- all of it ---- */
 
-static sheaf_status *tell_unread(dcp_reading *r)
+static sheaf_status *report_unread(dcp_reading *r)
 {
     sheaf_status *st = NULL;
     if (r->optimizer > 0)
@@ -378,5 +378,5 @@ sheaf_status *sheaf__dcp_tensors(dcp_reading *r)
     }
     if (st == NULL && r->megatron && r->model.layers > 0)
         st = sheaf__megatron_complete(r->c, &r->model, r->dir);
-    return st == NULL ? tell_unread(r) : st;
+    return st == NULL ? report_unread(r) : st;
 }

@@ -90,7 +90,7 @@ static bool by_latest(char dir[SHEAF_PATH_SIZE], const char *path)
     bool named = false;
     for (int i = 0; i < 2 && !named; i++) {
         char *tag = NULL;
-        sheaf_status_free(sheaf__tracked(&tag, path, names[i]));
+        sheaf_status_free(sheaf__tracker_read(&tag, path, names[i]));
         named = tag != NULL && *tag != '\0' && strchr(tag, '/') == NULL && strcmp(tag, ".") != 0 &&
                 strcmp(tag, "..") != 0;
         if (named)
@@ -351,8 +351,8 @@ static sheaf_status *check_sizes(ds_reading *r)
             if (zero3)
                 snprintf(share, sizeof share, "zero_pp_rank_%d_", d);
             if (sheaf__ds_file_of(r, DS_MODEL, mp, d) == NULL)
-                st = sheaf__not_there(r->c, "", every, "%s/%smp_rank_%02d_model_states.pt", r->tag,
-                                      share, mp);
+                st = sheaf__missing_file(r->c, "", every, "%s/%smp_rank_%02d_model_states.pt",
+                                         r->tag, share, mp);
         }
     return st;
 }
@@ -365,7 +365,7 @@ static sheaf_status *find_config(ds_reading *r)
     char above[SHEAF_PATH_SIZE], top[SHEAF_PATH_SIZE];
     sheaf__path_in(above, r->tag, "..");
     const char *const dirs[] = { r->tag, above, sheaf__path_in(top, above, ".."), NULL };
-    return sheaf__catalog_know(&r->schema, r->c, r->hints, dirs);
+    return sheaf__catalog_read_model(&r->schema, r->c, r->hints, dirs);
 }
 
 /* ---- all of it ---- */

@@ -385,7 +385,7 @@ static void test_made__wrapped_names_are_divided_as_their_own(void **state)
             for (int k = 0; k < m->count; k++)
                 assert_non_null(sheaf__catalog_find(c, m->tensor[k].name));
             for (int k = 0; k < m->count && ways[i].stage == 0; k++)
-                assert_int_equal(sheaf__catalog_find(c, m->tensor[k].name)->told.shape[0],
+                assert_int_equal(sheaf__catalog_find(c, m->tensor[k].name)->entry.shape[0],
                                  m->tensor[k].shape[0]);
             sheaf__catalog_free(c);
         }
@@ -413,8 +413,8 @@ static void test_made__masters_that_fit_several_weights_are_not_taken(void **sta
                       bf16 ? "3 that fit several" : "its moments are not read");
         const sheaf_dtype rounded = bf16 ? SHEAF_BF16 : SHEAF_F32;
         for (size_t i = 0; i < ARRAY_LEN(unsure); i++)
-            assert_int_equal(sheaf__catalog_find(c, unsure[i])->told.dtype, rounded);
-        assert_int_equal(sheaf__catalog_find(c, "lm_head.weight")->told.dtype, SHEAF_F32);
+            assert_int_equal(sheaf__catalog_find(c, unsure[i])->entry.dtype, rounded);
+        assert_int_equal(sheaf__catalog_find(c, "lm_head.weight")->entry.dtype, SHEAF_F32);
         assert_int_equal(c->count, m->count + (bf16 ? 2 * 9 : 0));
         sheaf__catalog_free(c);
     }
@@ -694,8 +694,8 @@ static void test_made__without_optimizer_files_the_rounded_weights_are_used(void
     CHECK_SOUND(c);
     CHECK_FINDING(c, SHEAF_WARNING, "missing", "rounded to the training dtype");
     assert_int_equal(c->count, m->count);
-    assert_int_equal(sheaf__catalog_find(c, "lm_head.weight")->told.dtype, SHEAF_BF16);
-    assert_int_equal(sheaf__catalog_find(c, "lm_head.weight")->told.shape[0], 37);
+    assert_int_equal(sheaf__catalog_find(c, "lm_head.weight")->entry.dtype, SHEAF_BF16);
+    assert_int_equal(sheaf__catalog_find(c, "lm_head.weight")->entry.shape[0], 37);
     sheaf__catalog_free(c);
     made_free(m);
 }
@@ -807,7 +807,7 @@ static void check_numbered(const sheaf_catalog *c, const char *name, int64_t row
 {
     const sheaf_logical *l = sheaf__catalog_find(c, name);
     int64_t size;
-    if (l == NULL || l->told.ndim != 2 || l->told.shape[0] != rows || l->told.shape[1] != 3) {
+    if (l == NULL || l->entry.ndim != 2 || l->entry.shape[0] != rows || l->entry.shape[1] != 3) {
         print_findings(c);
         fail_msg("'%s' is missing or of another shape", name);
     }
@@ -921,7 +921,7 @@ static void check_fused(const sheaf_catalog *c, const char *name, int64_t rows)
 {
     const sheaf_logical *l = sheaf__catalog_find(c, name);
     int64_t size;
-    if (l == NULL || l->told.shape[0] != rows) {
+    if (l == NULL || l->entry.shape[0] != rows) {
         print_findings(c);
         fail_msg("'%s' is missing or of another shape", name);
     }
@@ -1010,9 +1010,9 @@ static void test_made__what_is_not_stated_is_inferred_or_refused(void **state)
 {
     sheaf_catalog *c = read_made(&sheaf__dialect_deepspeed, small_folder(2, fill_unstated), NULL);
     check_numbered(c, "model.layers.0.self_attn.q_proj.weight", 4);
-    assert_int_equal(sheaf__catalog_find(c, "model.layers.0.self_attn.q_proj.bias")->told.shape[0],
+    assert_int_equal(sheaf__catalog_find(c, "model.layers.0.self_attn.q_proj.bias")->entry.shape[0],
                      4);
-    assert_int_equal(sheaf__catalog_find(c, "model.layers.0.self_attn.o_proj.bias")->told.shape[0],
+    assert_int_equal(sheaf__catalog_find(c, "model.layers.0.self_attn.o_proj.bias")->entry.shape[0],
                      3);
     check_numbered(c, "model.embed_tokens.weight", 2);
     check_numbered(c, "lm_head.weight", 4);

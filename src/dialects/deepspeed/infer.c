@@ -44,7 +44,7 @@ static sheaf_status *all_same(bool *same, const ds_making *m)
  * shape, -2 otherwise. A vocabulary may be padded: then the sum is more along axis 0. */
 static int axis_by_config(const sheaf_tensor *want, const ds_making *m, bool table)
 {
-    const sheaf_source_entry *t = &sheaf__ds_some(m)->told;
+    const sheaf_source_entry *t = &sheaf__ds_some(m)->entry;
     if (want->ndim != t->ndim)
         return -2;
     for (int axis = -1; axis < t->ndim; axis++) {
@@ -182,7 +182,7 @@ static sheaf_status *make(ds_making *m)
     const int n = m->rule->nranks;
     if (first == NULL)
         return sheaf__ds_refuse(m, "missing", "a tensor", "none");
-    m->rule->ndim = first->told.ndim;
+    m->rule->ndim = first->entry.ndim;
     if (!sheaf__ds_same_but(m, -1) && m->rule->ndim == 0)
         return sheaf__ds_refuse(m, "conflict", "one shape", NULL);
     sheaf_status *st = n == 1 || m->rule->ndim == 0 ? sheaf__ds_make_copies(m)
@@ -207,7 +207,7 @@ sheaf_status *sheaf__ds_rule_make(ds_rule *out, bool *refused, ds_rules *rules, 
     return st;
 }
 
-sheaf_status *sheaf__ds_rules_tell(ds_rules *rules)
+sheaf_status *sheaf__ds_rules_report(ds_rules *rules)
 {
     sheaf_catalog *c = rules->r->c;
     if (rules->by_config > 0)

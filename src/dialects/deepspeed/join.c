@@ -19,7 +19,7 @@ static sheaf_status *add_rank(ds_reading *r, sheaf_logical *out, const sheaf_cat
         st = sheaf__catalog_file(&file, r->c, part->file[p->file].path, &part->file[p->file].mark);
         for (int64_t k = 0; st == NULL && k < moves->count; k++) {
             sheaf_piece moved;
-            if (!sheaf__piece_move(&moved, p, local->told.ndim, moves->at[k].from,
+            if (!sheaf__piece_move(&moved, p, local->entry.ndim, moves->at[k].from,
                                    moves->at[k].size, moves->at[k].to))
                 continue;
             moved.file = file;
@@ -30,7 +30,7 @@ static sheaf_status *add_rank(ds_reading *r, sheaf_logical *out, const sheaf_cat
 }
 
 /* Ranks that have no tensor of this name although they are here. */
-static sheaf_status *tell_absent(ds_reading *r, const char *name)
+static sheaf_status *report_absent(ds_reading *r, const char *name)
 {
     for (int mp = 0; mp < r->tp; mp++)
         if (r->part[mp] != NULL && sheaf__catalog_find(r->part[mp], name) == NULL)
@@ -42,7 +42,7 @@ static sheaf_status *tell_absent(ds_reading *r, const char *name)
 
 static sheaf_status *join_one(ds_reading *r, ds_rules *rules, const sheaf_logical *first)
 {
-    const char *name = first->told.name, *base = sheaf__moment_base(name);
+    const char *name = first->entry.name, *base = sheaf__moment_base(name);
     const bool moment = first->kind == SHEAF_MOMENT;
     sheaf_logical *out = NULL;
     ds_rule rule;
@@ -50,9 +50,9 @@ static sheaf_status *join_one(ds_reading *r, ds_rules *rules, const sheaf_logica
     if (moment && sheaf__catalog_find(r->c, base) == NULL)
         return NULL; /* its parameter was refused */
     sheaf_status *st = sheaf__ds_rule_make(&rule, &refused, rules, moment ? base : name);
-    TRY(st, refused || moment ? NULL : tell_absent(r, name));
+    TRY(st, refused || moment ? NULL : report_absent(r, name));
     if (st == NULL && !refused)
-        st = sheaf__catalog_tensor(&out, r->c, name, first->told.dtype, rule.ndim, rule.shape);
+        st = sheaf__catalog_tensor(&out, r->c, name, first->entry.dtype, rule.ndim, rule.shape);
     if (st == NULL && !refused) {
         out->kind = first->kind;
         out->replicated = rule.replicated;
@@ -60,7 +60,7 @@ static sheaf_status *join_one(ds_reading *r, ds_rules *rules, const sheaf_logica
     for (int mp = 0; st == NULL && !refused && mp < r->tp; mp++) {
         const sheaf_logical *local =
             r->part[mp] == NULL ? NULL : sheaf__catalog_find(r->part[mp], name);
-        if (local != NULL && local->told.ndim == rule.ndim)
+        if (local != NULL && local->entry.ndim == rule.ndim)
             st = add_rank(r, out, r->part[mp], local, &rule.rank[mp]);
     }
     sheaf__ds_rule_release(&rule);
@@ -76,11 +76,11 @@ sheaf_status *sheaf__ds_join(ds_reading *r)
             bool done = false; /* by a rank before */
             for (int k = 0; k < mp && !done; k++)
                 done = r->part[k] != NULL &&
-                       sheaf__catalog_find(r->part[k], r->part[mp]->tensor[i].told.name) != NULL;
+                       sheaf__catalog_find(r->part[k], r->part[mp]->tensor[i].entry.name) != NULL;
             if (!done)
                 st = join_one(r, rules, &r->part[mp]->tensor[i]);
         }
-    TRY(st, sheaf__ds_rules_tell(rules));
+    TRY(st, sheaf__ds_rules_report(rules));
     sheaf__ds_rules_free(rules);
     return st;
 }
@@ -179,8 +179,8 @@ static sheaf_status *read_state(ds_reading *r, const char *dir, const char *name
     snprintf(file, sizeof file, "%s.pt", states[kind]);
     if (!sheaf__has_file(dir, file))
         return kind > 0 ? NULL
-                        : sheaf__not_there(r->c, name, "the values of the parameter", "%s/%s", dir,
-                                           file);
+                        : sheaf__missing_file(r->c, name, "the values of the parameter", "%s/%s",
+                                              dir, file);
     sheaf_status *st = sheaf__torch_open(&torch, sheaf__path_in(path, dir, file));
     if (st == NULL) {
         const sheaf_pickle *root = torch->doc->root;
@@ -207,12 +207,12 @@ static sheaf_status *check_states(ds_reading *r, const char *dir, const char *na
         if (full == NULL)
             return sheaf__no_memory(dir);
         const sheaf_logical *t = sheaf__catalog_find(r->c, full);
-        if (t != NULL &&
-            !sheaf__same_shape(t->told.ndim, t->told.shape, weight->told.ndim, weight->told.shape))
+        if (t != NULL && !sheaf__same_shape(t->entry.ndim, t->entry.shape, weight->entry.ndim,
+                                            weight->entry.shape))
             st = sheaf__defect(r->c, "shape", dir, full,
-                               sheaf__show_shape(want, weight->told.ndim, weight->told.shape),
+                               sheaf__show_shape(want, weight->entry.ndim, weight->entry.shape),
                                copy_again, "%s in %s.pt",
-                               sheaf__show_shape(is, t->told.ndim, t->told.shape), states[kind]);
+                               sheaf__show_shape(is, t->entry.ndim, t->entry.shape), states[kind]);
         free(full);
     }
     return st;
@@ -224,16 +224,16 @@ static sheaf_status *compare_shape(ds_reading *r, const char *zero, const sheaf_
                                    const sheaf_pickle_tensor *part)
 {
     char want[128], is[128];
-    bool same = whole->told.ndim == part->ndim, empty = false;
+    bool same = whole->entry.ndim == part->ndim, empty = false;
     for (int d = 0; d < part->ndim; d++) {
-        same = same && (d == 0 || part->shape[d] <= whole->told.shape[d]);
+        same = same && (d == 0 || part->shape[d] <= whole->entry.shape[d]);
         empty = empty || part->shape[d] == 0; /* as ZeRO 3 leaves them */
     }
     if (empty || same)
         return NULL;
-    return sheaf__defect(r->c, "shape", zero, whole->told.name,
+    return sheaf__defect(r->c, "shape", zero, whole->entry.name,
                          sheaf__show_shape(want, part->ndim, part->shape), copy_again, "%s",
-                         sheaf__show_shape(is, whole->told.ndim, whole->told.shape));
+                         sheaf__show_shape(is, whole->entry.ndim, whole->entry.shape));
 }
 
 static bool told_missing(const sheaf_catalog *c, const char *name)
@@ -296,12 +296,12 @@ static sheaf_status *add_frozen(ds_reading *r)
 }
 
 /* No model is all vectors: these are flat, and nothing says their shapes. */
-static sheaf_status *tell_flat(ds_reading *r, const char *zero)
+static sheaf_status *report_flat(ds_reading *r, const char *zero)
 {
     int64_t weights = 0;
     for (int64_t i = 0; i < r->c->count; i++) {
         weights += r->c->tensor[i].kind == SHEAF_WEIGHT;
-        if (r->c->tensor[i].kind == SHEAF_WEIGHT && r->c->tensor[i].told.ndim > 1)
+        if (r->c->tensor[i].kind == SHEAF_WEIGHT && r->c->tensor[i].entry.ndim > 1)
             return NULL;
     }
     return weights < 2
@@ -327,7 +327,7 @@ sheaf_status *sheaf__ds_universal(ds_reading *r)
         TRY(st, check_states(r, dir, names[i]));
     }
     TRY(st, add_frozen(r));
-    TRY(st, tell_flat(r, zero));
+    TRY(st, report_flat(r, zero));
     for (int64_t i = 0; st == NULL && i < r->nfiles; i++)
         if (r->file[i].what == DS_MODEL && r->file[i].torch != NULL)
             st = compare_module(r, &r->file[i], zero);

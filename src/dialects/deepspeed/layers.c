@@ -105,9 +105,9 @@ static sheaf_status *check_layers(ds_reading *r, const bool *decoder, int count)
         if (absent < 0 || (have == 0 && (n < first || n > last)))
             continue;
         st = r->tp > 1
-                 ? sheaf__not_there(r->c, "", every, "%s/layer_%02d-model_%02d-model_states.pt",
-                                    r->tag, n, absent)
-                 : sheaf__not_there(r->c, "", every, "%s/layer_%02d-model_states.pt", r->tag, n);
+                 ? sheaf__missing_file(r->c, "", every, "%s/layer_%02d-model_%02d-model_states.pt",
+                                       r->tag, n, absent)
+                 : sheaf__missing_file(r->c, "", every, "%s/layer_%02d-model_states.pt", r->tag, n);
     }
     return st;
 }

@@ -123,26 +123,26 @@ static const sheaf_pickle_tensor *moment_of(const plain *x, int64_t id, int k)
 static bool piece_at(sheaf_piece *out, const plain *x, const sheaf_pickle_tensor *t, int64_t at,
                      const sheaf_logical *l)
 {
-    const int64_t n = sheaf__elements(l->told.ndim, l->told.shape);
+    const int64_t n = sheaf__elements(l->entry.ndim, l->entry.shape);
     if (t == NULL)
         return false;
     if (at < 0) {
         *out = sheaf__piece_of(x->file, x->f->mp, x->f->torch, t);
-        return sheaf__same_shape(t->ndim, t->shape, l->told.ndim, l->told.shape);
+        return sheaf__same_shape(t->ndim, t->shape, l->entry.ndim, l->entry.shape);
     }
     if (t->ndim != 1 || (t->shape[0] > 1 && t->stride[0] != 1) || n > t->shape[0] - at)
         return false;
     *out = sheaf__piece_dense(x->file, x->f->mp, t->dtype,
                               sheaf__torch_offset(x->f->torch, t) +
                                   at * (int64_t)sheaf_dtype_bytes(t->dtype),
-                              l->told.ndim, l->told.shape);
+                              l->entry.ndim, l->entry.shape);
     return true;
 }
 
 /* The first and the last row of a master round to what the module stores. */
 static bool rounds(const plain *x, const sheaf_piece *master, const sheaf_logical *l)
 {
-    const int ndim = l->told.ndim;
+    const int ndim = l->entry.ndim;
     sheaf_piece last = *master;
     int64_t from[SHEAF_CATALOG_MAX_DIMS] = { 0 }, size[SHEAF_CATALOG_MAX_DIMS];
     memcpy(size, master->size, sizeof size);
@@ -151,7 +151,7 @@ static bool rounds(const plain *x, const sheaf_piece *master, const sheaf_logica
         size[0] = 1;
         sheaf__piece_move(&last, master, ndim, from, size, from);
     }
-    return sheaf__elements(ndim, l->told.shape) == 0 ||
+    return sheaf__elements(ndim, l->entry.shape) == 0 ||
            (sheaf__ds_sample(x->part, master, ndim, &l->piece[0]) != 0 &&
             sheaf__ds_sample(x->part, &last, ndim, &l->piece[0]) != 0);
 }
@@ -177,7 +177,7 @@ static bool seek(int64_t *tensor, int64_t *place, int64_t *found, const plain *x
     for (int64_t k = 0; k < x->count && left > 0; k++) {
         const int64_t j = back ? x->count - 1 - k : k;
         const sheaf_logical *l = &x->part->tensor[j];
-        const int64_t size = g->flat != NULL ? sheaf__elements(l->told.ndim, l->told.shape) : 1;
+        const int64_t size = g->flat != NULL ? sheaf__elements(l->entry.ndim, l->entry.shape) : 1;
         const int64_t from = back ? left - size : total - left;
         sheaf_piece piece;
         if (x->used[j] || l->kind == SHEAF_BUFFER || l->npieces > 1 || size < 1 || size > left ||
@@ -244,7 +244,7 @@ static sheaf_status *take(plain *x, const group *g, int64_t i)
     sheaf_piece p;
     sheaf_status *st = NULL;
     if (x->masters != NULL && fits(&p, x, g, i, at, l)) {
-        l->told.dtype = p.dtype;
+        l->entry.dtype = p.dtype;
         l->npieces = 0;
         st = sheaf__catalog_piece(x->part, l, &p);
     }
@@ -255,9 +255,9 @@ static sheaf_status *take(plain *x, const group *g, int64_t i)
         l = &x->part->tensor[index];
         if (!piece_at(&p, x, t, at, l))
             continue;
-        if (asprintf(&name, "%s%s", sheaf__moment_words[k], l->told.name) < 0)
+        if (asprintf(&name, "%s%s", sheaf__moment_words[k], l->entry.name) < 0)
             return sheaf__no_memory(x->r->tag);
-        st = sheaf__catalog_tensor(&moment, x->part, name, t->dtype, l->told.ndim, p.size);
+        st = sheaf__catalog_tensor(&moment, x->part, name, t->dtype, l->entry.ndim, p.size);
         free(name);
         if (st != NULL)
             return st;
@@ -293,7 +293,7 @@ static sheaf_status *take_all(plain *x, const group *g, int64_t n)
         return sheaf__note(
             c, "inferred", x->f->path, "", "", "",
             "the names of the moments, from the order and the shapes of the parameters");
-    st = sheaf__ds_tell_masters(x->r);
+    st = sheaf__ds_report_masters(x->r);
     return st != NULL || unsure == 0
                ? st
                : sheaf__warning(
@@ -344,7 +344,7 @@ sheaf_status *sheaf__ds_plain(ds_reading *r, sheaf_catalog *part, const ds_file 
     return st;
 }
 
-sheaf_status *sheaf__ds_tell_masters(ds_reading *r)
+sheaf_status *sheaf__ds_report_masters(ds_reading *r)
 {
     return sheaf__note(
         r->c, "inferred", r->tag, "", "", "",

@@ -67,7 +67,7 @@ static sheaf_status *add_module_tensor(ds_reading *r, sheaf_catalog *part, const
                                                  "something else in `module`");
     }
     if (l != NULL) {
-        if (sharded || sheaf__same_shape(l->told.ndim, l->told.shape, t->ndim, t->shape))
+        if (sharded || sheaf__same_shape(l->entry.ndim, l->entry.shape, t->ndim, t->shape))
             return NULL;
         return sheaf__defect(r->c, "conflict", f->path, name, "the shape in param_shapes", "",
                              "another shape in `module`");
@@ -161,7 +161,7 @@ static sheaf_status *add_alias(sheaf_catalog *part, const char *name, const char
         return NULL;
     const sheaf_logical copy = *from;
     sheaf_status *st =
-        sheaf__catalog_tensor(&to, part, name, copy.told.dtype, copy.told.ndim, copy.told.shape);
+        sheaf__catalog_tensor(&to, part, name, copy.entry.dtype, copy.entry.ndim, copy.entry.shape);
     if (st == NULL)
         to->kind = copy.kind;
     for (int64_t i = 0; st == NULL && i < copy.npieces; i++)
@@ -238,7 +238,7 @@ sheaf_status *sheaf__ds_parts(ds_reading *r)
     r->part = calloc((size_t)r->tp + 1, sizeof *r->part);
     sheaf_status *st = r->part == NULL ? sheaf__no_memory(r->tag) : NULL;
     if (any)
-        TRY(st, sheaf__ds_tell_masters(r));
+        TRY(st, sheaf__ds_report_masters(r));
     else if (sharded && st == NULL)
         st = sheaf__defect(r->c, "missing", r->tag, "",
                            "the *_optim_states.pt files, in which ZeRO 3 keeps the weights",

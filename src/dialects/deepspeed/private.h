@@ -48,10 +48,10 @@ sheaf_status *sheaf__ds_frozen(ds_reading *r, sheaf_catalog *part, const ds_file
 sheaf_status *sheaf__ds_layers(ds_reading *r);
 sheaf_status *sheaf__ds_zero(ds_reading *r, sheaf_catalog *part, const ds_file *model, int mp);
 /* sheaf__ds_plain - the optimizer of stage 0: of 16-bit models its masters, in the place of the
- * module's tensors in `part`, and of all its moments. sheaf__ds_tell_masters - notes that masters
+ * module's tensors in `part`, and of all its moments. sheaf__ds_report_masters - notes that masters
  * are the weights. */
 sheaf_status *sheaf__ds_plain(ds_reading *r, sheaf_catalog *part, const ds_file *f);
-sheaf_status *sheaf__ds_tell_masters(ds_reading *r);
+sheaf_status *sheaf__ds_report_masters(ds_reading *r);
 /* sheaf__ds_sample - do the first elements of a piece of the masters round to those of the tensor
  * that `stored` is, of the module? -1: not comparable. */
 int sheaf__ds_sample(const sheaf_catalog *part, const sheaf_piece *master, int ndim,
@@ -119,8 +119,8 @@ void sheaf__ds_rules_free(ds_rules *rules);
  * joined. */
 sheaf_status *sheaf__ds_rule_make(ds_rule *out, bool *refused, ds_rules *rules, const char *name);
 void sheaf__ds_rule_release(ds_rule *rule);
-/* sheaf__ds_rules_tell - a finding for what was inferred. */
-sheaf_status *sheaf__ds_rules_tell(ds_rules *rules);
+/* sheaf__ds_rules_report - a finding for what was inferred. */
+sheaf_status *sheaf__ds_rules_report(ds_rules *rules);
 
 /* ---- between rule.c, which follows what files state, and infer.c ---- */
 

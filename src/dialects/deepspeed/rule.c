@@ -193,9 +193,9 @@ static const char *show_shapes(char text[256], const ds_making *m)
         at += (size_t)snprintf(text + at, 256 - at, "%s", r > 0 ? ", " : "");
         if (t == NULL)
             at += (size_t)snprintf(text + at, 256 - at, "missing");
-        for (int i = 0; t != NULL && i < t->told.ndim && at < 200; i++)
+        for (int i = 0; t != NULL && i < t->entry.ndim && at < 200; i++)
             at += (size_t)snprintf(text + at, 256 - at, "%s%" PRId64 "%s", i == 0 ? "[" : ", ",
-                                   t->told.shape[i], i + 1 == t->told.ndim ? "]" : "");
+                                   t->entry.shape[i], i + 1 == t->entry.ndim ? "]" : "");
     }
     return text;
 }
@@ -219,16 +219,16 @@ const sheaf_logical *sheaf__ds_some(const ds_making *m)
 
 int64_t sheaf__ds_size(const ds_making *m, int rank, int axis)
 {
-    return (m->of[rank] != NULL ? m->of[rank] : sheaf__ds_some(m))->told.shape[axis];
+    return (m->of[rank] != NULL ? m->of[rank] : sheaf__ds_some(m))->entry.shape[axis];
 }
 
 bool sheaf__ds_same_but(const ds_making *m, int axis)
 {
-    const sheaf_source_entry *a = &sheaf__ds_some(m)->told;
+    const sheaf_source_entry *a = &sheaf__ds_some(m)->entry;
     for (int r = 0; r < m->rules->r->tp; r++)
         for (int i = 0; m->of[r] != NULL && i < a->ndim; i++)
-            if (m->of[r]->told.ndim != a->ndim ||
-                (i != axis && m->of[r]->told.shape[i] != a->shape[i]))
+            if (m->of[r]->entry.ndim != a->ndim ||
+                (i != axis && m->of[r]->entry.shape[i] != a->shape[i]))
                 return false;
     return true;
 }
@@ -239,7 +239,7 @@ sheaf_status *sheaf__ds_make_copies(ds_making *m)
     if (!sheaf__ds_same_but(m, -1))
         return sheaf__ds_refuse(m, "conflict", "a copy of one shape in every part", NULL);
     rule->replicated = true;
-    memcpy(rule->shape, sheaf__ds_some(m)->told.shape, sizeof rule->shape);
+    memcpy(rule->shape, sheaf__ds_some(m)->entry.shape, sizeof rule->shape);
     sheaf_status *st = NULL;
     for (int r = 0; st == NULL && r < rule->nranks; r++)
         st = add_move(rule, r, NULL, rule->shape, NULL);
@@ -255,12 +255,12 @@ sheaf_status *sheaf__ds_make_subs(ds_making *m, int axis, int64_t nsubs, const i
     sheaf_status *st = NULL;
     if (axis < 0 || axis >= m->rule->ndim || !sheaf__ds_same_but(m, axis))
         return sheaf__ds_refuse(m, "conflict", "parts that differ along one axis at most", NULL);
-    memcpy(size, sheaf__ds_some(m)->told.shape, sizeof size);
+    memcpy(size, sheaf__ds_some(m)->entry.shape, sizeof size);
     memcpy(m->rule->shape, size, sizeof size);
     for (int64_t s = 0; st == NULL && s < nsubs; s++)
         for (int r = 0; st == NULL && r < n; r++) {
             const int64_t wide = width != NULL ? width[s * n + r] : sheaf__ds_size(m, r, axis),
-                          stored = m->of[r] != NULL ? m->of[r]->told.shape[axis] : -1,
+                          stored = m->of[r] != NULL ? m->of[r]->entry.shape[axis] : -1,
                           left = cut >= 0 && cut - to[axis] < wide ? cut - to[axis] : wide;
             from[axis] = 0;
             for (int64_t k = 0; k < s; k++)
@@ -371,7 +371,7 @@ static sheaf_status *affine_rank(ds_rule *rule, bool *good, const sheaf_pickle *
             mine = sheaf__pickle_value(ranks, i);
     *good = sheaf__pickle_shape(&ndim, shard, sheaf__pickle_get(mine, "shard_shape")) &&
             ndim == rule->ndim &&
-            (of == NULL || memcmp(shard, of->told.shape, (size_t)ndim * sizeof *shard) == 0);
+            (of == NULL || memcmp(shard, of->entry.shape, (size_t)ndim * sizeof *shard) == 0);
     pieces = sheaf__pickle_get(mine, "pieces");
     *good = *good && sheaf__pickle_count(pieces) <= MAX_PIECES;
     for (int64_t i = 0; *good && i < sheaf__pickle_count(pieces); i++) {

@@ -56,7 +56,7 @@ sheaf_status *sheaf__ds_range(sheaf_catalog *c, sheaf_logical *t, const sheaf_pi
                               int64_t begin, int64_t end)
 {
     sheaf_piece box[SHEAF_RANGE_BOXES];
-    const int n = sheaf__range_boxes(box, first, t->told.ndim, t->told.shape, begin, end);
+    const int n = sheaf__range_boxes(box, first, t->entry.ndim, t->entry.shape, begin, end);
     sheaf_status *st = NULL;
     for (int i = 0; st == NULL && i < n; i++)
         st = sheaf__catalog_piece(c, t, &box[i]);
@@ -161,7 +161,7 @@ static sheaf_status *add_range(zero *z, sheaf_logical *t, const stream *s, int64
             continue;
         if (g->file < 0) {
             if (tell)
-                lose(&z->share[i], t->told.name);
+                lose(&z->share[i], t->entry.name);
             continue;
         }
         const sheaf_piece start = {
@@ -364,7 +364,7 @@ static sheaf_status *check_module(zero *z, int model)
         const sheaf_pickle_tensor *t = sheaf__ds_tensor(&name, z->model, module, i);
         const sheaf_logical *l = name == NULL ? NULL : sheaf__catalog_find(z->part, name);
         if (t == NULL || l == NULL || t->ndim == 0 ||
-            !sheaf__same_shape(t->ndim, t->shape, l->told.ndim, l->told.shape))
+            !sheaf__same_shape(t->ndim, t->shape, l->entry.ndim, l->entry.shape))
             continue;
         const sheaf_piece stored = sheaf__piece_of(model, z->mp, z->model->torch, t);
         for (int64_t k = 0; k < l->npieces; k++)
@@ -388,7 +388,7 @@ static sheaf_status *check_module(zero *z, int model)
     return st;
 }
 
-static sheaf_status *tell_lost(zero *z)
+static sheaf_status *report_lost(zero *z)
 {
     sheaf_status *st = NULL;
     for (int d = 0; st == NULL && d < z->r->dp; d++) {
@@ -488,7 +488,7 @@ sheaf_status *sheaf__ds_zero(ds_reading *r, sheaf_catalog *part, const ds_file *
         st = sheaf__catalog_file(&file, part, model->path, &model->torch->mark);
     if (st == NULL && z.stage < 3)
         st = check_module(&z, file);
-    TRY(st, tell_lost(&z));
+    TRY(st, report_lost(&z));
     free(z.share);
     return sheaf__catalog_defect(r->c, model->path, st);
 }

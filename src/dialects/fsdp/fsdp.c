@@ -157,7 +157,7 @@ static sheaf_status *add(reading *r, const sheaf_torch *torch, const char *name,
     TRY(st, sheaf__catalog_tensor(&out, r->c, name, t->dtype, ndim, shape));
     if (st != NULL)
         return st;
-    if (!sheaf__same_shape(out->told.ndim, out->told.shape, ndim, shape))
+    if (!sheaf__same_shape(out->entry.ndim, out->entry.shape, ndim, shape))
         return misfit(r, torch->path, name, "a tensor of another shape than in the other files");
     out->replicated = whole && r->ranks > 1;
     sheaf_piece p = sheaf__piece_of(file, rank, torch, t);
@@ -233,15 +233,15 @@ static sheaf_status *read_file(reading *r, const char *name, int rank)
     return st;
 }
 
-static sheaf_status *tell_missing(reading *r)
+static sheaf_status *report_missing(reading *r)
 {
     enum { LISTED = 64 };
     sheaf_status *st = NULL;
     for (int rank = 0, listed = 0; st == NULL && rank < r->ranks && listed < LISTED; rank++) {
         if (r->here[rank])
             continue;
-        st = sheaf__not_there(r->c, "", "a file of every rank", "%s/model_world_size_%d_rank_%d.pt",
-                              r->dir, r->ranks, rank);
+        st = sheaf__missing_file(r->c, "", "a file of every rank",
+                                 "%s/model_world_size_%d_rank_%d.pt", r->dir, r->ranks, rank);
         listed++;
     }
     return st;
@@ -256,7 +256,8 @@ static sheaf_status *read_all(reading *r, const sheaf_dialect_hints *hints)
     int64_t n = 0, others = 0;
     sheaf_status *st = sheaf__list_dir(&names, &n, r->dir);
     sheaf__path_in(config, r->dir, "huggingface");
-    TRY(st, sheaf__catalog_know(NULL, r->c, hints, (const char *const[]){ config, r->dir, NULL }));
+    TRY(st, sheaf__catalog_read_model(NULL, r->c, hints,
+                                      (const char *const[]){ config, r->dir, NULL }));
     TRY(st, find_ranks(r, names, n));
     for (int64_t i = 0; st == NULL && i < n; i++) {
         int ranks, rank;
@@ -266,7 +267,7 @@ static sheaf_status *read_all(reading *r, const sheaf_dialect_hints *hints)
         r->here[rank] = true;
         st = read_file(r, names[i], rank);
     }
-    TRY(st, tell_missing(r));
+    TRY(st, report_missing(r));
     if (st == NULL && others > 0)
         st = sheaf__note(r->c, "unsupported", r->dir, "", "", "",
                          "%" PRId64 " files of the optimizer are not read", others);

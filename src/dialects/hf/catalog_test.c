@@ -26,10 +26,10 @@ static void same_as(const char *name, sheaf_catalog *c, sheaf_source *want)
     assert_int_equal(c->count, want->count(want));
     for (int64_t i = 0; i < c->count; i++) {
         const sheaf_logical *t = &c->tensor[i];
-        const sheaf_source_entry *e = want->find(want, t->told.name);
-        if (e == NULL || e->dtype != t->told.dtype || e->ndim != t->told.ndim ||
-            memcmp(e->shape, t->told.shape, sizeof e->shape) != 0)
-            fail_msg("%s: '%s'", name, t->told.name);
+        const sheaf_source_entry *e = want->find(want, t->entry.name);
+        if (e == NULL || e->dtype != t->entry.dtype || e->ndim != t->entry.ndim ||
+            memcmp(e->shape, t->entry.shape, sizeof e->shape) != 0)
+            fail_msg("%s: '%s'", name, t->entry.name);
         const int64_t rows = e->ndim == 0 ? 1 : e->shape[0], cols = e->ndim == 2 ? e->shape[1] : 1;
         const size_t bytes = (size_t)(rows * cols) * sheaf_dtype_bytes(e->dtype);
         char *a = malloc(bytes + 1), *b = malloc(bytes + 1);
@@ -89,14 +89,15 @@ static void test_hf__half_precision_files(void **state)
             snprintf(whole, sizeof whole, "%.*s.safetensors", (int)(strlen(path) - 9), path);
             sheaf_catalog *all = read_at(golden(whole), NULL);
             for (int64_t k = 0; k < c->count; k++) {
-                const sheaf_logical *t = &c->tensor[k], *u = sheaf__catalog_find(all, t->told.name);
+                const sheaf_logical *t = &c->tensor[k],
+                                    *u = sheaf__catalog_find(all, t->entry.name);
                 assert_non_null(u);
-                const int64_t rows = t->told.shape[0],
-                              cols = t->told.ndim == 2 ? t->told.shape[1] : 1;
+                const int64_t rows = t->entry.shape[0],
+                              cols = t->entry.ndim == 2 ? t->entry.shape[1] : 1;
                 char *a = malloc((size_t)(rows * cols) * 2), *b = malloc((size_t)(rows * cols) * 2);
                 CHECK_OK(sheaf__catalog_read(c, t, 0, rows, 0, cols, a));
                 CHECK_OK(sheaf__catalog_read(all, u, 0, rows, 0, cols, b));
-                CHECK_BYTES(t->told.name, a, b, rows * cols * 2);
+                CHECK_BYTES(t->entry.name, a, b, rows * cols * 2);
                 free(a);
                 free(b);
             }
@@ -283,7 +284,7 @@ static void test_hf__variants_and_bare_files(void **state)
     sheaf__catalog_free(c);
     c = read_at(in(dir, "model.bf16.safetensors"), NULL);
     CHECK_SOUND(c);
-    assert_int_equal(c->tensor[0].told.dtype, SHEAF_BF16);
+    assert_int_equal(c->tensor[0].entry.dtype, SHEAF_BF16);
     sheaf__catalog_free(c);
 }
 
@@ -501,7 +502,7 @@ static void test_peft__factors_have_the_names_that_peft_saves(void **state)
                 (const char *const[]){ "base_model.model.x.lora_A.default.weight" }, 1, SHEAF_F32);
     sheaf_catalog *c = read_at(dir, NULL);
     assert_int_equal(c->tensor[0].kind, SHEAF_LORA);
-    assert_string_equal(c->tensor[0].told.name, "base_model.model.x.lora_A.weight");
+    assert_string_equal(c->tensor[0].entry.name, "base_model.model.x.lora_A.weight");
     sheaf__catalog_free(c);
     CHECK_OK(sheaf__remove_tree(in(dir, "adapter_config.json")));
     c = read_at(dir, NULL);

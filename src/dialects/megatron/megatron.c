@@ -75,7 +75,7 @@ static bool folder_of(char dir[SHEAF_PATH_SIZE], const char *path)
     for (int up = 0; up < 2 && !has_parts(dir); up++) {
         if (sheaf__path_kind(dir) != SHEAF_PATH_DIR || is_part(sheaf__last_part(dir)))
             sheaf__path_above(next, dir);
-        else if (up > 0 || !sheaf__tracked_iteration(next, dir))
+        else if (up > 0 || !sheaf__tracker_iteration(next, dir))
             return false;
         memcpy(dir, next, sizeof next);
     }
@@ -154,7 +154,7 @@ static sheaf_status *open_parts(reading *r)
         part *p = &r->part[i];
         p->rank = -1;
         if (sheaf__path_kind(p->path) == SHEAF_PATH_NONE) {
-            st = sheaf__not_there(r->c, "", "the part's file", "%s", p->path);
+            st = sheaf__missing_file(r->c, "", "the part's file", "%s", p->path);
             continue;
         }
         st = sheaf__catalog_defect(r->c, p->path, sheaf__torch_open(&p->torch, p->path));
@@ -301,10 +301,10 @@ static sheaf_status *check_ranks(reading *r)
 static sheaf_status *miss(reading *r, int tp, int pp, bool staged)
 {
     static const char every[] = "every part of the save";
-    return staged ? sheaf__not_there(r->c, "", every, "%s/mp_rank_%02d_%03d/model_optim_rng.pt",
-                                     r->dir, tp, pp)
-                  : sheaf__not_there(r->c, "", every, "%s/mp_rank_%02d/model_optim_rng.pt", r->dir,
-                                     tp);
+    return staged ? sheaf__missing_file(r->c, "", every, "%s/mp_rank_%02d_%03d/model_optim_rng.pt",
+                                        r->dir, tp, pp)
+                  : sheaf__missing_file(r->c, "", every, "%s/mp_rank_%02d/model_optim_rng.pt",
+                                        r->dir, tp);
 }
 
 static part *part_of(const reading *r, int tp, int pp)
@@ -497,7 +497,7 @@ static sheaf_status *add_parts(reading *r)
 }
 
 /* The optimizer's masters and moments have no names there. */
-static sheaf_status *tell_optimizer(reading *r)
+static sheaf_status *note_optimizer(reading *r)
 {
     const char *path = r->optimizer ? r->dir : NULL;
     for (int64_t i = 0; path == NULL && i < r->nparts; i++)
@@ -533,7 +533,7 @@ static sheaf_status *read_all(reading *r)
     if (st == NULL && r->model.layers > 0) {
         st = count_layers(r);
         TRY(st, add_parts(r));
-        TRY(st, tell_optimizer(r));
+        TRY(st, note_optimizer(r));
         TRY(st, sheaf__megatron_complete(r->c, &r->model, r->dir));
     }
     return st;

@@ -485,7 +485,7 @@ static void test_made__args_become_a_config(void **state)
                 !config.tied && !config.qkv_bias);
     CHECK_FINDING(c, SHEAF_WARNING, "padded", "all 40 rows are kept");
     assert_true(c->vocab == -1 && c->padded_vocab == 40);
-    assert_int_equal(sheaf__catalog_find(c, "lm_head.weight")->told.shape[0], 40);
+    assert_int_equal(sheaf__catalog_find(c, "lm_head.weight")->entry.shape[0], 40);
     sheaf_config_release(&config);
     sheaf__catalog_free(c);
     made_free(m);
@@ -542,7 +542,7 @@ static void test_made__a_tokenizer_tells_padding_from_rows(void **state)
         sheaf_catalog *c = read_made(&sheaf__dialect_megatron, dir, NULL);
         CHECK_SOUND(c);
         CHECK_FINDING(c, rows[i].severity, rows[i].code, "");
-        if (c->vocab != rows[i].vocab || sheaf__catalog_find(c, "lm_head.weight")->told.shape[0] !=
+        if (c->vocab != rows[i].vocab || sheaf__catalog_find(c, "lm_head.weight")->entry.shape[0] !=
                                              (rows[i].vocab > 0 ? rows[i].vocab : 40))
             fail_msg("row %zu: vocabulary %" PRId64, i, c->vocab);
         sheaf__catalog_free(c);

@@ -95,7 +95,7 @@ static sheaf_status *read_folder(sheaf_catalog *c, const char *dir)
     sheaf_status *st = read_file(&read, c, sheaf__path_in(path, dir, files[old]));
     for (int64_t i = 0; i < c->count; i++)
         c->tensor[i].kind =
-            strstr(c->tensor[i].told.name, ".lora_") != NULL ? SHEAF_LORA : SHEAF_WEIGHT;
+            strstr(c->tensor[i].entry.name, ".lora_") != NULL ? SHEAF_LORA : SHEAF_WEIGHT;
     return st;
 }
 

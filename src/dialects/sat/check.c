@@ -24,12 +24,12 @@ static void count_sorts(check *k)
         sheaf_sat_rule rule;
         if (t->kind == SHEAF_LORA)
             k->factors++;
-        else if (sheaf__sat_rule_of(&rule, t->told.name)) {
+        else if (sheaf__sat_rule_of(&rule, t->entry.name)) {
             k->tower += rule.tower;
             k->cross += rule.cross;
             k->text += !rule.tower && !rule.cross;
-            k->tower_elements += rule.tower ? sheaf__elements(t->told.ndim, t->told.shape) : 0;
-            k->cross_elements += rule.cross ? sheaf__elements(t->told.ndim, t->told.shape) : 0;
+            k->tower_elements += rule.tower ? sheaf__elements(t->entry.ndim, t->entry.shape) : 0;
+            k->cross_elements += rule.cross ? sheaf__elements(t->entry.ndim, t->entry.shape) : 0;
         }
     }
 }
@@ -99,7 +99,7 @@ static const char *class_cure(char text[128], bool tower)
     return text;
 }
 
-static sheaf_status *tell_class(check *k, const char *said, bool agent)
+static sheaf_status *report_class(check *k, const char *said, bool agent)
 {
     const char *names = sheaf__sat_family(true)->tower_names;
     char cure[128], expected[160];
@@ -157,7 +157,7 @@ static sheaf_status *check_class(check *k, bool *agent, const char *wanted)
                              "model_config.json says %.100s, which no program here knows", name);
     if (*agent ? is_said(name, false)
                : is_said(name, true) || (is_said(name, false) && k->cross > 0))
-        return tell_class(k, name, *agent);
+        return report_class(k, name, *agent);
     return NULL;
 }
 
@@ -222,11 +222,12 @@ static sheaf_status *count_factors(check *k, int64_t *layers, int64_t *differ, i
     for (int64_t i = 0; st == NULL && i < k->c->count; i++) {
         const sheaf_logical *t = &k->c->tensor[i];
         sheaf__sat_name what;
-        if (t->kind != SHEAF_LORA || t->told.ndim != 2 || !sheaf__sat_name_of(&what, t->told.name))
+        if (t->kind != SHEAF_LORA || t->entry.ndim != 2 ||
+            !sheaf__sat_name_of(&what, t->entry.name))
             continue;
         const bool is_b = what.kind == SHEAF_SAT_B;
         const bool each = is_b == (what.rule.axis == 1) && !t->replicated && k->set->ways > 1;
-        const int64_t r = t->told.shape[is_b] / (each ? k->set->ways : 1);
+        const int64_t r = t->entry.shape[is_b] / (each ? k->set->ways : 1);
         *layers += is_b && what.part == 0;
         *differ += each && what.part == 0;
         *even = *even && (*rank < 0 || *rank == r);

@@ -74,7 +74,7 @@ static sheaf_status *is_save(bool *yes, const char *dir)
 {
     char *latest, step[SHEAF_SAT_STEP_SIZE], part[SHEAF_PATH_SIZE];
     bool other = false;
-    sheaf_status *st = sheaf__tracked(&latest, dir, "latest");
+    sheaf_status *st = sheaf__tracker_read(&latest, dir, "latest");
     TRY(st, newest_step(step, part, dir, latest));
     *yes = st == NULL && step[0] != '\0';
     if (*yes && !has_config(dir))
@@ -238,7 +238,7 @@ static sheaf_status *note_missing_step(sheaf_catalog *c, const char *save, const
 static sheaf_status *add_save(sheaf__sat_set *set, sheaf_catalog *c, const char *save)
 {
     char *latest = NULL, tag[SHEAF_SAT_STEP_SIZE], part[SHEAF_PATH_SIZE];
-    sheaf_status *st = sheaf__tracked(&latest, save, "latest");
+    sheaf_status *st = sheaf__tracker_read(&latest, save, "latest");
     TRY(st, newest_step(tag, part, save, latest));
     if (st == NULL && tag[0] == '\0')
         st = sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "%s", save),

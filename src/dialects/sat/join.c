@@ -332,7 +332,7 @@ static sheaf_status *list_saves(sheaf__sat_set *set, sheaf_catalog *c, int n)
 
 /* ---- what was chosen ---- */
 
-static sheaf_status *tell_joined(sheaf__sat_set *set, sheaf_catalog *c, bool by_copies)
+static sheaf_status *report_joined(sheaf__sat_set *set, sheaf_catalog *c, bool by_copies)
 {
     sheaf_text cure = { 0 }, which = { 0 };
     int first = -1;
@@ -375,8 +375,8 @@ static sheaf_status *tell_joined(sheaf__sat_set *set, sheaf_catalog *c, bool by_
 enum { NAMED = 16 }; /* missing parts before they are counted only */
 
 /* One that is nowhere among the folders: where it may lie. */
-static sheaf_status *tell_part(const sheaf__sat_set *set, sheaf_catalog *c, const char *dir,
-                               int rank)
+static sheaf_status *report_part(const sheaf__sat_set *set, sheaf_catalog *c, const char *dir,
+                                 int rank)
 {
     sheaf_text text = { 0 }, cure = { 0 };
     char expected[40], path[40], *save = NULL;
@@ -401,7 +401,7 @@ static sheaf_status *tell_part(const sheaf__sat_set *set, sheaf_catalog *c, cons
     return st;
 }
 
-static sheaf_status *tell_missing(const sheaf__sat_set *set, sheaf_catalog *c, bool doubt)
+static sheaf_status *report_missing(const sheaf__sat_set *set, sheaf_catalog *c, bool doubt)
 {
     sheaf_status *st = NULL;
     int missing = 0;
@@ -413,7 +413,7 @@ static sheaf_status *tell_missing(const sheaf__sat_set *set, sheaf_catalog *c, b
         if (there || missing++ >= NAMED)
             continue;
         const sheaf__sat_folder *f = &set->folder[set->anchor >= 0 ? set->anchor : 0];
-        st = tell_part(set, c, f->dir, r);
+        st = report_part(set, c, f->dir, r);
     }
     if (st == NULL && missing > NAMED)
         st = sheaf__defect(c, "missing", c->root, "", "", "", "%d more parts", missing - NAMED);
@@ -421,7 +421,7 @@ static sheaf_status *tell_missing(const sheaf__sat_set *set, sheaf_catalog *c, b
 }
 
 /* Parts in the folders of the chosen ones that were left over. */
-static sheaf_status *tell_left(const sheaf__sat_set *set, sheaf_catalog *c)
+static sheaf_status *report_left(const sheaf__sat_set *set, sheaf_catalog *c)
 {
     sheaf_status *st = NULL;
     for (int i = 0; i < set->nparts && st == NULL; i++) {
@@ -466,7 +466,7 @@ sheaf_status *sheaf__sat_choose(sheaf__sat_set *set, sheaf_catalog *c)
         st = choose_each(&doubt, set, c);
         TRY(st, !set->named && contradict(&a, &b, set) ? refuse_foreign(set, c, a, b) : NULL);
     }
-    TRY(st, tell_joined(set, c, first >= 0));
-    TRY(st, tell_missing(set, c, doubt));
-    return st != NULL ? st : tell_left(set, c);
+    TRY(st, report_joined(set, c, first >= 0));
+    TRY(st, report_missing(set, c, doubt));
+    return st != NULL ? st : report_left(set, c);
 }

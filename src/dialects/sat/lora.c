@@ -26,7 +26,7 @@ static const sheaf_logical *factor_of(const sheaf_catalog *c, const char *linear
     char name[560];
     snprintf(name, sizeof name, "%s.matrix_%c.%d", linear, which, part);
     const sheaf_logical *t = sheaf__catalog_find(c, name);
-    return t != NULL && t->kind == SHEAF_LORA && t->told.ndim == 2 ? t : NULL;
+    return t != NULL && t->kind == SHEAF_LORA && t->entry.ndim == 2 ? t : NULL;
 }
 
 static const sheaf_logical *weight_of(const sheaf_catalog *c, const char *linear)
@@ -50,9 +50,9 @@ static bool is_apart(const sheaf_sat_lora *lora, const sheaf_logical *t)
 
 static sheaf_status *wrong(const sheaf_logical *t, int64_t rows, int64_t cols)
 {
-    sheaf_status *st = sheaf_fail(SHEAF_E_LAYOUT, "'%s'", t->told.name);
+    sheaf_status *st = sheaf_fail(SHEAF_E_LAYOUT, "'%s'", t->entry.name);
     sheaf_expected(st, "[%" PRId64 ", %" PRId64 "], by its weight and the rank", rows, cols);
-    return sheaf_found(st, "[%" PRId64 ", %" PRId64 "]", t->told.shape[0], t->told.shape[1]);
+    return sheaf_found(st, "[%" PRId64 ", %" PRId64 "]", t->entry.shape[0], t->entry.shape[1]);
 }
 
 static sheaf_status *check_part(const sheaf_sat_lora *lora, sheaf_sat_lora_linear *l, int p)
@@ -63,21 +63,21 @@ static sheaf_status *check_part(const sheaf_sat_lora *lora, sheaf_sat_lora_linea
         return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "'%s'", l->name),
                                           "matrix_A.%d and matrix_B.%d", p, p),
                            "not both of them");
-    if (!arithmetic(a->told.dtype) || a->told.dtype != b->told.dtype)
-        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "'%s'", a->told.name),
+    if (!arithmetic(a->entry.dtype) || a->entry.dtype != b->entry.dtype)
+        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "'%s'", a->entry.name),
                                           "factors in one of F32, BF16, F16"),
-                           "%s and %s", sheaf_dtype_name(a->told.dtype),
-                           sheaf_dtype_name(b->told.dtype));
+                           "%s and %s", sheaf_dtype_name(a->entry.dtype),
+                           sheaf_dtype_name(b->entry.dtype));
     const bool a_apart = l->axis == 0 && is_apart(lora, a),
                b_apart = l->axis == 1 && is_apart(lora, b);
     const int64_t ra = lora->rank * (a_apart ? lora->ways : 1),
                   rb = lora->rank * (b_apart ? lora->ways : 1);
-    if (a->told.shape[0] != ra || a->told.shape[1] != l->in)
+    if (a->entry.shape[0] != ra || a->entry.shape[1] != l->in)
         return wrong(a, ra, l->in);
-    if (b->told.shape[0] != l->out / l->parts || b->told.shape[1] != rb)
+    if (b->entry.shape[0] != l->out / l->parts || b->entry.shape[1] != rb)
         return wrong(b, l->out / l->parts, rb);
     l->apart = l->apart || a_apart || b_apart;
-    l->dtype = a->told.dtype;
+    l->dtype = a->entry.dtype;
     return NULL;
 }
 
@@ -90,17 +90,17 @@ static sheaf_status *describe(const sheaf_sat_lora *lora, sheaf_sat_lora_linear 
                                   .parts = what->rule.parts };
     if (l->name == NULL)
         return sheaf_fail(SHEAF_E_MEMORY, "'%s'", what->linear);
-    if (!what->known || w == NULL || w->told.ndim != 2 || !arithmetic(w->told.dtype))
+    if (!what->known || w == NULL || w->entry.ndim != 2 || !arithmetic(w->entry.dtype))
         return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "'%s'", what->linear),
                                           "a linear layer of the model, in F32, BF16 or F16"),
                            "%s",
                            w == NULL      ? "no such weight"
                            : !what->known ? "no layer of CogVLM or CogAgent"
-                                          : sheaf_dtype_name(w->told.dtype));
+                                          : sheaf_dtype_name(w->entry.dtype));
     if (l->parts == 0)
         l->parts = 1; /* of a layer that SAT does not divide */
-    l->out = w->told.shape[0];
-    l->in = w->told.shape[1];
+    l->out = w->entry.shape[0];
+    l->in = w->entry.shape[1];
     const int64_t along = l->axis == 0 ? l->out / l->parts : l->in;
     if (l->out % l->parts != 0 || along % lora->ways != 0 || l->out < 1 || l->in < 1 ||
         l->out > INT32_MAX || l->in > INT32_MAX)
@@ -135,9 +135,10 @@ static sheaf_status *find_rank(sheaf_sat_lora *lora)
          i++) { /* a factor that is never one of each part */
         const sheaf_logical *t = &c->tensor[i];
         sheaf__sat_name what;
-        if (t->kind == SHEAF_LORA && t->told.ndim == 2 && sheaf__sat_name_of(&what, t->told.name) &&
+        if (t->kind == SHEAF_LORA && t->entry.ndim == 2 &&
+            sheaf__sat_name_of(&what, t->entry.name) &&
             what.kind == (what.rule.axis == 0 ? SHEAF_SAT_B : SHEAF_SAT_A))
-            lora->rank = t->told.shape[what.kind == SHEAF_SAT_B];
+            lora->rank = t->entry.shape[what.kind == SHEAF_SAT_B];
     }
     if (lora->rank < 1 || lora->rank > MOST_RANK)
         return sheaf_found(
@@ -162,14 +163,14 @@ static sheaf_status *find_linears(sheaf_sat_lora *lora)
         return sheaf__no_memory(c->root);
     st = find_rank(lora);
     for (int64_t i = 0; st == NULL && i < c->count; i++) {
-        if (c->tensor[i].kind != SHEAF_LORA || !sheaf__sat_name_of(&what, c->tensor[i].told.name))
+        if (c->tensor[i].kind != SHEAF_LORA || !sheaf__sat_name_of(&what, c->tensor[i].entry.name))
             continue;
         /* Each layer is described at its first B; without one its factors are incomplete. */
         if (what.kind == SHEAF_SAT_B && what.part == 0)
             st = describe(lora, &lora->linear[lora->count++], &what);
         else if (factor_of(c, what.linear, 'B', 0) == NULL)
             st = sheaf_found(
-                sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "'%s'", c->tensor[i].told.name),
+                sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "'%s'", c->tensor[i].entry.name),
                                "its matrix_B.0 too"),
                 "none");
     }
@@ -247,7 +248,7 @@ static sheaf_status *row_of_a(const sheaf_sat_lora *lora, const sheaf_sat_lora_l
     if (c0 >= c1)
         return NULL;
     const int64_t from =
-        a->told.shape[0] > lora->rank ? k * lora->rank + i : i; /* its own A, or the copy */
+        a->entry.shape[0] > lora->rank ? k * lora->rank + i : i; /* its own A, or the copy */
     return sheaf__catalog_read(lora->catalog, a, from, 1, c0, c1 - c0, dst + (c0 - col0) * bytes);
 }
 
@@ -260,7 +261,7 @@ static sheaf_status *row_of_b(const sheaf_sat_lora *lora, const sheaf_sat_lora_l
                   block = l->out / l->parts;
     const int64_t p = row / block;
     const sheaf_logical *b = factor_of(lora->catalog, l->name, 'B', (int)p);
-    const int64_t k = l->axis == 0 ? row % block / (block / slices) : 0, wide = b->told.shape[1];
+    const int64_t k = l->axis == 0 ? row % block / (block / slices) : 0, wide = b->entry.shape[1];
     const int64_t begin = (p * slices + k) * lora->rank, c0 = most(col0, begin),
                   c1 = least(col0 + cols, begin + wide);
     memset(dst, 0, (size_t)(cols * bytes));
@@ -336,7 +337,7 @@ static sheaf_status *merged_rows(const sheaf_sat_lora *lora, const sheaf_sat_lor
                                  int64_t row0, int64_t rows, void *dst)
 {
     const sheaf_logical *weight = weight_of(lora->catalog, l->name);
-    const sheaf_dtype dtype = weight->told.dtype;
+    const sheaf_dtype dtype = weight->entry.dtype;
     const int64_t in = l->in, rank = l->adapter_rank;
     const sheaf__kernels *kernels = sheaf__kernels_for(NULL);
     if (row0 < 0 || rows < 0 || row0 > l->out - rows)

@@ -314,7 +314,7 @@ static void check_adapter(const char *path)
         CHECK_OK(merged->read(merged, weight, 0, l->out, 0, l->in, m));
         CHECK_OK(adapter->read(adapter, a_name, 0, rank, 0, l->in, a));
         CHECK_OK(adapter->read(adapter, b_name, 0, l->out, 0, rank, b));
-        const sheaf_dtype dtype = base->told.dtype;
+        const sheaf_dtype dtype = base->entry.dtype;
         const double step = dtype == SHEAF_F32 ? 0x1p-22 : dtype == SHEAF_F16 ? 0x1p-9 : 0x1p-6;
         for (int64_t o = 0; o < l->out; o++)
             for (int64_t k = 0; k < l->in; k++) {

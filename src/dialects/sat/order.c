@@ -40,7 +40,7 @@ static void add_move(sheaf_text *text, const char *from, const char *to, bool ba
 }
 
 /* Commands that give the parts their names back: all aside, then each to its place. */
-static void tell_moves(sheaf_text *text, sheaf__sat_part *const *part, const int *saved, int n)
+static void list_moves(sheaf_text *text, sheaf__sat_part *const *part, const int *saved, int n)
 {
     for (int i = 0; i < n; i++)
         if (saved[i] >= 0 && saved[i] != part[i]->rank)
@@ -51,8 +51,8 @@ static void tell_moves(sheaf_text *text, sheaf__sat_part *const *part, const int
                 add_move(text, part[i]->path, part[k]->path, true);
 }
 
-static sheaf_status *tell_renamed(sheaf_catalog *c, sheaf__sat_part *const *part, const int *saved,
-                                  int n)
+static sheaf_status *report_renamed(sheaf_catalog *c, sheaf__sat_part *const *part,
+                                    const int *saved, int n)
 {
     sheaf_text found = { 0 }, cure = { 0 };
     const char *path = NULL;
@@ -65,7 +65,7 @@ static sheaf_status *tell_renamed(sheaf_catalog *c, sheaf__sat_part *const *part
             path = path != NULL ? path : part[i]->path;
         }
     if (path != NULL && is_permutation(part, saved, n))
-        tell_moves(&cure, part, saved, n);
+        list_moves(&cure, part, saved, n);
     else if (path != NULL)
         sheaf__text_add(&cure, "copy part by part again from where the checkpoint was written");
     sheaf_status *st = NULL;
@@ -91,7 +91,7 @@ sheaf_status *sheaf__sat_check_order(sheaf_catalog *c, sheaf__sat_part *const *p
         saved[i] = saved_rank(part[i]);
         c->by_names = c->by_names || saved[i] < 0;
     }
-    sheaf_status *st = tell_renamed(c, part, saved, n);
+    sheaf_status *st = report_renamed(c, part, saved, n);
     free(saved);
     return st;
 }

@@ -28,7 +28,8 @@ static sheaf_status *digest_all(uint64_t *out, sheaf__sat_part *p)
 }
 
 /* Could they be? What was read of both when they were opened is the same. */
-static bool alike(const sheaf__sat_set *set, const sheaf__sat_part *a, const sheaf__sat_part *b)
+static bool could_be_equal(const sheaf__sat_set *set, const sheaf__sat_part *a,
+                           const sheaf__sat_part *b)
 {
     return a->rank == b->rank && a->folder != b->folder && a->file != NULL && b->file != NULL &&
            a->file->size == b->file->size && a->names == b->names && a->copies == b->copies &&
@@ -80,7 +81,7 @@ sheaf_status *sheaf__sat_drop_same(sheaf__sat_set *set, sheaf_catalog *c)
             const bool itself = is_itself(set, &set->part[a], &set->part[b]);
             if (itself)
                 yes = true;
-            else if (alike(set, &set->part[a], &set->part[b]))
+            else if (could_be_equal(set, &set->part[a], &set->part[b]))
                 st = same(&yes, &set->part[a], &set->part[b]);
             if (st != NULL || !yes)
                 continue;

@@ -118,7 +118,7 @@ static sheaf_status *add_pieces(reading *r, const sheaf__sat_part *part, const c
     sheaf_status *st = sheaf__catalog_tensor(&logical, r->c, name, t->dtype, t->ndim, shape);
     if (st != NULL)
         return st;
-    if (!sheaf__same_shape(logical->told.ndim, logical->told.shape, t->ndim, shape))
+    if (!sheaf__same_shape(logical->entry.ndim, logical->entry.shape, t->ndim, shape))
         return wrong_shape(r, part, name, "the shape it has in the other parts", t);
     logical->kind = kind;
     logical->replicated = blocks == 0 && r->set->ways > 1;
@@ -193,7 +193,7 @@ static int by_rank(const void *a, const void *b)
 }
 
 /* Takes p->why. */
-static sheaf_status *tell_unreadable(reading *r, sheaf__sat_part *p)
+static sheaf_status *report_unreadable(reading *r, sheaf__sat_part *p)
 {
     sheaf_status *why = sheaf_in(p->why, "part %d", p->rank);
     p->why = NULL;
@@ -228,7 +228,7 @@ static sheaf_status *pick_parts(reading *r)
             st = open_again(p);
             r->part[r->nparts++] = p;
         } else if (p->chosen && p->file == NULL)
-            st = tell_unreadable(r, p);
+            st = report_unreadable(r, p);
     }
     if (r->nparts > 0)
         qsort(r->part, (size_t)r->nparts, sizeof *r->part, by_rank);
@@ -267,7 +267,7 @@ static sheaf_status *check_copies(reading *r)
     for (int64_t i = 0; st == NULL && i < r->c->count; i++) {
         const sheaf_logical *t = &r->c->tensor[i];
         if (t->replicated && t->npieces < r->nparts)
-            st = sheaf__warning(r->c, "missing", r->c->root, t->told.name, "a copy in each part",
+            st = sheaf__warning(r->c, "missing", r->c->root, t->entry.name, "a copy in each part",
                                 "", "%" PRId64 " copies in %d parts", t->npieces, r->nparts);
     }
     return st;

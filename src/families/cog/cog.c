@@ -172,7 +172,7 @@ static int towers(sheaf__tower out[SHEAF__MOST_TOWERS], const sheaf_config *c)
 static const sheaf_source_entry *entry_of(const sheaf_catalog *c, const char *name, int ndim)
 {
     const sheaf_logical *t = sheaf__catalog_find(c, name);
-    return t != NULL && t->told.ndim == ndim ? &t->told : NULL;
+    return t != NULL && t->entry.ndim == ndim ? &t->entry : NULL;
 }
 
 /* Of the high-resolution tower, whose sizes upstream's code fixes and files do not state: by the
@@ -202,8 +202,8 @@ static void sizes(sheaf_config *config, const sheaf_catalog *c)
     int64_t layers = 0;
     for (int64_t i = 0; i < c->count; i++) {
         static const char block[] = TOWER "blocks.";
-        if (strncmp(c->tensor[i].told.name, block, sizeof block - 1) == 0) {
-            const int64_t n = strtoll(c->tensor[i].told.name + sizeof block - 1, NULL, 10) + 1;
+        if (strncmp(c->tensor[i].entry.name, block, sizeof block - 1) == 0) {
+            const int64_t n = strtoll(c->tensor[i].entry.name + sizeof block - 1, NULL, 10) + 1;
             layers = n > layers ? n : layers;
         }
     }

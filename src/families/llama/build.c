@@ -65,13 +65,13 @@ static sheaf_status *mixed(sheaf__model *m, sheaf__linear *l, int layer, const c
 
 static sheaf_status *mixture(sheaf__model *m, sheaf__layer *l, int layer)
 {
-    const int64_t n = m->schema->config.mixed;
+    const int64_t n = m->schema->config.num_experts;
     sheaf__mixture *mix = calloc(1, sizeof *mix + (size_t)n * sizeof *mix->expert);
     if (mix == NULL)
         return sheaf_fail(SHEAF_E_MEMORY, "experts of layer %d", layer);
     l->mixture = mix;
-    mix->experts = n;
-    mix->chosen = m->schema->config.chosen;
+    mix->num_experts = n;
+    mix->top_k = m->schema->config.top_k;
     sheaf_status *st = mixed(m, &mix->router, layer, "gate", 0, 0);
     for (int i = 0; i < n && st == NULL; i++) {
         sheaf__linear *const part[] = { &mix->expert[i].gate, &mix->expert[i].down,

@@ -145,12 +145,12 @@ static void read_sizes(sheaf_json_reader *r, sheaf_config *c)
  * default. */
 static void read_mixture(sheaf_json_reader *r, sheaf_config *c)
 {
-    c->mixed = sheaf__json_int(r, "num_local_experts", 1, MOST_EXPERTS, 8);
-    c->chosen = sheaf__json_int(r, "num_experts_per_tok", 1, MOST_EXPERTS, 2);
-    if (r->st == NULL && c->chosen > c->mixed)
+    c->num_experts = sheaf__json_int(r, "num_local_experts", 1, MOST_EXPERTS, 8);
+    c->top_k = sheaf__json_int(r, "num_experts_per_tok", 1, MOST_EXPERTS, 2);
+    if (r->st == NULL && c->top_k > c->num_experts)
         sheaf_found(sheaf__json_fail(r, SHEAF_E_LAYOUT, "num_experts_per_tok",
-                                     "at most num_local_experts, %" PRId64, c->mixed),
-                    "%" PRId64, c->chosen);
+                                     "at most num_local_experts, %" PRId64, c->num_experts),
+                    "%" PRId64, c->top_k);
     if (sheaf__json_bool(r, "output_router_logits", false))
         sheaf_try_this(sheaf__json_fail(r, SHEAF_E_UNSUPPORTED, "output_router_logits",
                                         "false: the router's own loss is not there"),
@@ -429,9 +429,9 @@ void sheaf__llama_text(sheaf_text *t, const sheaf_config *c)
     }
     sheaf__config_whole(t, "sliding_window", c->window);
     sheaf__config_whole(t, "max_window_layers", c->window_from_layer);
-    if (c->mixed > 0) {
-        sheaf__config_whole(t, "num_local_experts", c->mixed);
-        sheaf__config_whole(t, "num_experts_per_tok", c->chosen);
+    if (c->num_experts > 0) {
+        sheaf__config_whole(t, "num_local_experts", c->num_experts);
+        sheaf__config_whole(t, "num_experts_per_tok", c->top_k);
     }
     for (int64_t i = 0; i < c->layers; i++) {
         if (sheaf__layer_in(c->full_layers, i))

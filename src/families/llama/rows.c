@@ -38,10 +38,10 @@ static sheaf_status *add_mixture(const builder *b, int layer)
 {
     const sheaf_config *c = &b->schema->config;
     const int64_t e = c->hidden, f = c->ffn;
-    sheaf_status *st =
-        add(b, layer,
-            (sheaf__tensor_row){ SHEAF__MIXTURE "gate.weight", { c->mixed, e }, SHEAF_LINEAR });
-    for (int64_t i = 0; i < c->mixed; i++)
+    sheaf_status *st = add(
+        b, layer,
+        (sheaf__tensor_row){ SHEAF__MIXTURE "gate.weight", { c->num_experts, e }, SHEAF_LINEAR });
+    for (int64_t i = 0; i < c->num_experts; i++)
         for (int w = 1; w <= 3; w++) {
             char name[64];
             snprintf(name, sizeof name, SHEAF__MIXTURE "experts.%" PRId64 ".w%d.weight", i, w);

@@ -144,5 +144,5 @@ sheaf__jvalue sheaf__j_case(sheaf__j *j, sheaf__jtext text, char how)
             put_lower(j, &b, text, begin, end);
         first = how == 't' && !is_cased(c);
     }
-    return sheaf__j_taken(&b);
+    return sheaf__j_buffer_text(&b);
 }

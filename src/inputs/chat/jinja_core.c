@@ -256,7 +256,7 @@ void sheaf__j_put_for(sheaf__j *j, sheaf__jbuffer *b, const char *bytes, size_t 
         sheaf__j_set_source(j, b->at + b->size - size, size, message);
 }
 
-sheaf__jvalue sheaf__j_taken(const sheaf__jbuffer *b)
+sheaf__jvalue sheaf__j_buffer_text(const sheaf__jbuffer *b)
 {
     return sheaf__j_text(b->size == 0 ? "" : b->at, b->size);
 }
@@ -597,5 +597,5 @@ sheaf__jtext sheaf__j_str(sheaf__j *j, sheaf__jvalue v)
     if (v.kind == SHEAF__J_UNDEFINED)
         return SHEAF__J_WORD("");
     put_repr(j, &b, v);
-    return sheaf__j_taken(&b).u.text;
+    return sheaf__j_buffer_text(&b).u.text;
 }

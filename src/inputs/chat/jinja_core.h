@@ -146,7 +146,7 @@ void sheaf__j_append(sheaf__j *j, sheaf__jlist *list, sheaf__jvalue value);
 sheaf__jvalue *sheaf__j_get(sheaf__j *j, const sheaf__jdict *dict, sheaf__jvalue key);
 void sheaf__j_set(sheaf__j *j, sheaf__jdict *dict, sheaf__jvalue key, sheaf__jvalue value);
 void sheaf__j_put(sheaf__j *j, sheaf__jbuffer *b, const char *at, size_t size);
-sheaf__jvalue sheaf__j_taken(const sheaf__jbuffer *b);
+sheaf__jvalue sheaf__j_buffer_text(const sheaf__jbuffer *b);
 
 void sheaf__j_put_for(sheaf__j *j, sheaf__jbuffer *b, const char *bytes, size_t size,
                       const char *at); /* that stand for what is at `at`: its upper case */

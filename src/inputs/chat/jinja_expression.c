@@ -132,7 +132,7 @@ static sheaf__jnode *parse_string(sheaf__jparser *p)
     }
     for (; p->at->kind == SHEAF__T_TEXT; p->at++) /* neighbours are one string */
         sheaf__j_put(p->j, &b, p->at->text.at, p->at->text.size);
-    n->value = sheaf__j_taken(&b);
+    n->value = sheaf__j_buffer_text(&b);
     return n;
 }
 

@@ -40,7 +40,7 @@ static sheaf__jvalue f_title(sheaf__jcall *c)
         sheaf__j_put(c->j, &b, first.u.text.at, first.u.text.size);
         sheaf__j_put(c->j, &b, rest.u.text.at, rest.u.text.size);
     }
-    return sheaf__j_taken(&b);
+    return sheaf__j_buffer_text(&b);
 }
 static sheaf__jvalue f_string(sheaf__jcall *c)
 {
@@ -80,7 +80,7 @@ static sheaf__jvalue f_indent(sheaf__jcall *c)
             sheaf__j_put(c->j, &b, before.at, before.size);
         sheaf__j_put(c->j, &b, p, (size_t)(to - p));
         if (stop == NULL)
-            return sheaf__j_taken(&b);
+            return sheaf__j_buffer_text(&b);
         sheaf__j_put(c->j, &b, "\n", 1);
         p = stop + 1;
     }
@@ -224,7 +224,7 @@ static sheaf__jvalue f_join(sheaf__jcall *c)
         sheaf__j_put(c->j, &b, between.at, i > 0 ? between.size : 0);
         sheaf__j_put(c->j, &b, text.at, text.size);
     }
-    return sheaf__j_taken(&b);
+    return sheaf__j_buffer_text(&b);
 }
 
 static sheaf__jvalue f_items(sheaf__jcall *c)

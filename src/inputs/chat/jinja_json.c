@@ -171,5 +171,5 @@ sheaf__jvalue sheaf__j_json(sheaf__jcall *c)
     }
     read_separators(&w, c->at[2]);
     put_value(&w, c->of, 0);
-    return sheaf__j_taken(&b);
+    return sheaf__j_buffer_text(&b);
 }

@@ -233,7 +233,7 @@ static void take_string(lexer *l)
     }
     if (p >= l->end)
         fail(l, "an end of the string");
-    add(l, SHEAF__T_TEXT, sheaf__j_taken(&b).u.text);
+    add(l, SHEAF__T_TEXT, sheaf__j_buffer_text(&b).u.text);
     go_to(l, p + 1);
 }
 

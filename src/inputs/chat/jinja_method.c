@@ -185,7 +185,7 @@ sheaf__jvalue sheaf__j_replace(sheaf__j *j, sheaf__jtext text, sheaf__jtext from
         text.at = at + from.size;
     }
     sheaf__j_put(j, &b, text.at, text.size);
-    return sheaf__j_taken(&b);
+    return sheaf__j_buffer_text(&b);
 }
 
 static sheaf__jvalue m_replace(sheaf__jcall *c)
@@ -235,7 +235,7 @@ static sheaf__jvalue m_join(sheaf__jcall *c)
         sheaf__j_put(c->j, &b, between.at, i > 0 ? between.size : 0);
         sheaf__j_put(c->j, &b, text.at, text.size);
     }
-    return sheaf__j_taken(&b);
+    return sheaf__j_buffer_text(&b);
 }
 
 /* removeprefix, removesuffix; how: at the end */
@@ -474,7 +474,7 @@ static sheaf__jvalue today(sheaf__jcall *c)
     snprintf(r->result->date, sizeof r->result->date, "%s", text);
     sheaf__jbuffer b = { 0 };
     sheaf__j_put(c->j, &b, text, strlen(text));
-    return sheaf__j_taken(&b);
+    return sheaf__j_buffer_text(&b);
 }
 
 static sheaf__jvalue unsupported(sheaf__jcall *c)

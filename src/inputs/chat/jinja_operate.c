@@ -13,7 +13,7 @@ static sheaf__jvalue repeat(sheaf__j *j, sheaf__jvalue of, int64_t times)
             sheaf__j_work(j, 1);
             sheaf__j_put(j, &b, of.u.text.at, of.u.text.size);
         }
-        return sheaf__j_taken(&b);
+        return sheaf__j_buffer_text(&b);
     }
     sheaf__jvalue out = sheaf__j_list(j);
     out.kind = of.kind;
@@ -31,7 +31,7 @@ static sheaf__jvalue joined(sheaf__j *j, sheaf__jvalue a, sheaf__jvalue b)
     if (a.kind == SHEAF__J_TEXT) {
         sheaf__j_put(j, &text, a.u.text.at, a.u.text.size);
         sheaf__j_put(j, &text, b.u.text.at, b.u.text.size);
-        return sheaf__j_taken(&text);
+        return sheaf__j_buffer_text(&text);
     }
     sheaf__jvalue out = sheaf__j_list(j);
     out.kind = a.kind;
@@ -242,7 +242,7 @@ sheaf__jvalue sheaf__j_slice(sheaf__j *j, sheaf__jvalue of, const sheaf__jvalue 
             break;
         i += step;
     }
-    return of.kind == SHEAF__J_TEXT ? sheaf__j_taken(&b) : out;
+    return of.kind == SHEAF__J_TEXT ? sheaf__j_buffer_text(&b) : out;
 }
 
 /* ---- order ---- */

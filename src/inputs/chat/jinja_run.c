@@ -47,7 +47,7 @@ static sheaf__jvalue written(sheaf__jrun *r, const sheaf__jnode *body, sheaf__js
     execute_all(r, body);
     r->out = out;
     r->scope = before;
-    return sheaf__j_taken(&b);
+    return sheaf__j_buffer_text(&b);
 }
 
 /* The entries that the loop's condition lets through. */
@@ -251,7 +251,7 @@ static sheaf__jvalue call_macro(sheaf__jrun *r, const sheaf__jmacro *macro,
     r->loops = loops;
     r->j->line = line;
     r->j->depth--;
-    return sheaf__j_taken(&b);
+    return sheaf__j_buffer_text(&b);
 }
 
 /* ---- all of it ---- */

@@ -4,7 +4,7 @@
 #include "base/base.h"
 #include "base/file.h"
 #include "base/json.h"
-#include "inputs/tokenizer/beside.h"
+#include "inputs/tokenizer/tokenizer_config.h"
 
 static const size_t MOST = (size_t)1 << 20; /* bytes of a program */
 static const char CONFIG[] = "tokenizer_config.json", JINJA[] = "chat_template.jinja";
@@ -74,16 +74,16 @@ static sheaf_status *read_jinja(sheaf__stored_chat *out, const char *folder)
 sheaf_status *sheaf__stored_chat_read(sheaf__stored_chat *out, const char *path)
 {
     char *folder = NULL;
-    sheaf__beside names = { 0 };
+    sheaf__tokenizer_config names = { 0 };
     *out = (sheaf__stored_chat){ 0 };
     sheaf_status *st = sheaf__path_kind(path) == SHEAF_PATH_DIR ? keep(&folder, path)
                                                                 : sheaf__path_parent(&folder, path);
-    TRY(st, sheaf__beside_read(&names, folder));
-    TRY(st, keep(&out->bos, sheaf__beside_text(names.name[SHEAF__BOS])));
-    TRY(st, keep(&out->eos, sheaf__beside_text(names.name[SHEAF__EOS])));
+    TRY(st, sheaf__tokenizer_config_read(&names, folder));
+    TRY(st, keep(&out->bos, sheaf__tokenizer_config_text(names.name[SHEAF__BOS])));
+    TRY(st, keep(&out->eos, sheaf__tokenizer_config_text(names.name[SHEAF__EOS])));
     TRY(st, sheaf_in(read_program(out, names.config), "%s/%s", folder, CONFIG));
     TRY(st, read_jinja(out, folder));
-    sheaf__beside_release(&names);
+    sheaf__tokenizer_config_release(&names);
     free(folder);
     return st;
 }
@@ -160,8 +160,8 @@ sheaf_status *sheaf__chat_template_choose(sheaf__chat_template **out, const char
     return sheaf_try_this(st, "--template NAME");
 }
 
-sheaf_status *sheaf__chat_template_settled(sheaf__chat_template **out, const char *name,
-                                           const sheaf__stored_chat *stored)
+sheaf_status *sheaf__chat_template_of_run(sheaf__chat_template **out, const char *name,
+                                          const sheaf__stored_chat *stored)
 {
     *out = NULL;
     sheaf_status *st = stored->program == NULL

@@ -38,7 +38,7 @@ sheaf_status *sheaf__stored_chat_open(sheaf__tokenizer **out, sheaf__stored_chat
  * where neither is there. *out borrows from `stored`. */
 sheaf_status *sheaf__chat_template_choose(sheaf__chat_template **out, const char *given,
                                           const sheaf__stored_chat *stored);
-/* sheaf__chat_template_settled - the one that a run's settings name: the tokenizer's own program
+/* sheaf__chat_template_of_run - the one that a run's settings name: the tokenizer's own program
  * where that still has this name, as in the run. Errors: as sheaf__chat_template_choose(). */
-sheaf_status *sheaf__chat_template_settled(sheaf__chat_template **out, const char *name,
-                                           const sheaf__stored_chat *stored);
+sheaf_status *sheaf__chat_template_of_run(sheaf__chat_template **out, const char *name,
+                                          const sheaf__stored_chat *stored);

@@ -1,5 +1,5 @@
-/* classes.c - see beside.h: the steps that classes of transformers build themselves. */
-#include "beside.h"
+/* classes.c - see tokenizer_config.h: the steps that classes of transformers build themselves. */
+#include "tokenizer_config.h"
 #include "base/base.h"
 
 #define BAR "\xe2\x96\x81" /* what stands for a blank: U+2581 */
@@ -31,7 +31,7 @@ static const char gpt2[] = "{\"normalizer\":null,\"pre_tokenizer\":" BYTE_LEVEL(
     "%s", "true") ",\"decoder\":" BYTE_LEVEL("true", "true") "," MODEL("false") "}}";
 
 sheaf_status *sheaf__class_build(json_t *parts, sheaf__tokenizer_class class,
-                                 const sheaf__beside *s, const char *unknown)
+                                 const sheaf__tokenizer_config *s, const char *unknown)
 {
     sheaf_text text = { 0 };
     json_t *made = NULL;

@@ -2,14 +2,14 @@
  *
  * As AutoTokenizer of transformers 5.23 does it: tokenizer.json counts before tokenizer.model. Some
  * classes take nothing but the vocabulary and the merges of it and build the steps themselves
- * (beside.h); then named special tokens, those of added_tokens_decoder and additional ones become
- * added tokens, and what is put around a text is what tokenizer.json says, else add_bos_token and
- * add_eos_token. A file that is named itself is read as `tokenizers` reads it, and only the names
- * beside it count. */
+ * (tokenizer_config.h); then named special tokens, those of added_tokens_decoder and additional
+ * ones become added tokens, and what is put around a text is what tokenizer.json says, else
+ * add_bos_token and add_eos_token. A file that is named itself is read as `tokenizers` reads it,
+ * and only the names beside it count. */
 #include "base/base.h"
 #include "base/file.h"
 #include "parts.h"
-#include "beside.h"
+#include "tokenizer_config.h"
 #include "spm_file.h"
 
 enum { FILE_MAX = 512 << 20 };
@@ -17,7 +17,7 @@ enum { FILE_MAX = 512 << 20 };
 static const char memory_for[] = "tokenizer";
 
 typedef struct opening {
-    sheaf__beside settings;
+    sheaf__tokenizer_config settings;
     sheaf__tokenizer_class class;
     sheaf__tokenizer_file file; /* the tokenizer.json, or what a tokenizer.model becomes */
     json_t *spm;                /* of the tokenizer.model, owned; NULL: there is a tokenizer.json */
@@ -46,7 +46,7 @@ static json_t *find_token(json_t *list, const char *content)
  * that is not normalized. */
 static sheaf_status *put_token(json_t *list, const json_t *token, bool special)
 {
-    const char *content = sheaf__beside_text(token);
+    const char *content = sheaf__tokenizer_config_text(token);
     if (content == NULL || content[0] == '\0')
         return NULL;
     json_t *to = find_token(list, content);
@@ -124,7 +124,7 @@ static sheaf_status *put_listed(opening *o, json_t *decoder)
         json_object_foreach(listed, key, token)
         {
             list[n++] = (numbered){ strtoll(key, NULL, 10), token };
-            if (st == NULL && sheaf__beside_text(token) == NULL)
+            if (st == NULL && sheaf__tokenizer_config_text(token) == NULL)
                 st = sheaf_expected(sheaf_fail(SHEAF_E_FORMAT,
                                                "tokenizer_config.json: added_tokens_decoder: '%s'",
                                                key),
@@ -133,7 +133,8 @@ static sheaf_status *put_listed(opening *o, json_t *decoder)
     if (st == NULL)
         qsort(list, n, sizeof *list, by_id);
     for (size_t i = 0; st == NULL && i < n; i++) {
-        st = put_token(o->added, list[i].token, is_named(o, sheaf__beside_text(list[i].token)));
+        st = put_token(o->added, list[i].token,
+                       is_named(o, sheaf__tokenizer_config_text(list[i].token)));
         TRY(st, put_token(decoder, list[i].token, false));
     }
     free(list);
@@ -155,7 +156,7 @@ static sheaf_status *put_plain(opening *o, const char *content)
  * has a name, that it is special. */
 static sheaf_status *put_one(opening *o, const json_t *token, bool named)
 {
-    const char *content = sheaf__beside_text(token);
+    const char *content = sheaf__tokenizer_config_text(token);
     json_t *there = find_token(o->added, content);
     if (content != NULL && o->class == SHEAF__QWEN2_TOKENIZER)
         return put_plain(o, content);
@@ -181,7 +182,7 @@ static sheaf_status *put_list(opening *o, const json_t *list)
 static bool is_token_key(const char *key)
 {
     for (int i = 0; i < SHEAF__NAMES; i++)
-        if (strcmp(key, sheaf__beside_names[i]) == 0)
+        if (strcmp(key, sheaf__named_tokens[i]) == 0)
             return false;
     return sheaf__ends_with(key, "_token");
 }
@@ -197,7 +198,7 @@ static sheaf_status *put_extra(opening *o)
     sheaf_status *st = NULL;
     json_object_foreach(o->settings.config, key, value)
     {
-        if (st == NULL && is_token_key(key) && sheaf__beside_text(value) != NULL)
+        if (st == NULL && is_token_key(key) && sheaf__tokenizer_config_text(value) != NULL)
             st = put_one(o, value, true);
     }
     if (st == NULL && json_is_object(extra))
@@ -237,7 +238,8 @@ static sheaf_status *collect_added(opening *o)
         if (!listed)
             st = put_token(decoder, token, false);
         if (st == NULL && (o->class == SHEAF__GENERIC || !listed))
-            st = put_token(o->added, token, is_named(o, sheaf__beside_text(token)) && !listed);
+            st = put_token(o->added, token,
+                           is_named(o, sheaf__tokenizer_config_text(token)) && !listed);
     }
     TRY(st, put_listed(o, decoder));
     TRY(st, put_named(o, decoder));
@@ -252,13 +254,13 @@ static const char *default_name(const opening *o, int which)
 {
     if (o->class != SHEAF__GENERIC)
         return sheaf__class_name(o->class, which);
-    return json_string_value(json_object_get(o->spm, sheaf__beside_names[which]));
+    return json_string_value(json_object_get(o->spm, sheaf__named_tokens[which]));
 }
 
 static void find_names(opening *o)
 {
     for (int i = 0; i < SHEAF__NAMES; i++) {
-        o->name[i] = sheaf__beside_text(o->settings.name[i]);
+        o->name[i] = sheaf__tokenizer_config_text(o->settings.name[i]);
         if (o->name[i] == NULL && !o->settings.none[i])
             o->name[i] = default_name(o, i);
     }
@@ -277,7 +279,7 @@ static sheaf_status *check_known(const opening *o)
     const char *declared = o->settings.declared;
     if (o->class != SHEAF__GENERIC || declared == NULL ||
         strncmp(declared, "CodeLlamaTokenizer", 18) != 0 ||
-        sheaf__beside_is_file_only(&o->settings))
+        sheaf__tokenizer_config_is_file_only(&o->settings))
         return NULL;
     sheaf_status *st = sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "tokenizer_class"),
                                       "a class that takes the steps of its file, or whose own are "
@@ -340,7 +342,7 @@ static sheaf_status *change_parts(opening *o)
  * it. */
 static sheaf_status *finish(sheaf__tokenizer *t, opening *o)
 {
-    const sheaf__beside *s = &o->settings;
+    const sheaf__tokenizer_config *s = &o->settings;
     t->bos = id_of(t, o->name[SHEAF__BOS]);
     t->eos = id_of(t, o->name[SHEAF__EOS]);
     if (o->spm == NULL)
@@ -391,7 +393,7 @@ static sheaf_status *open_text(sheaf__tokenizer **out, opening *o, const char *n
                changed = !(json && as_it_is);
     sheaf_status *st = json ? sheaf__tokenizer_read(&o->file, o->text, o->size) : NULL;
     if (st == NULL && changed) {
-        o->class = sheaf__beside_class(&o->settings, o->file.parts);
+        o->class = sheaf__tokenizer_config_class(&o->settings, o->file.parts);
         st = check_known(o);
     }
     if (!json)
@@ -412,7 +414,7 @@ static sheaf_status *open_text(sheaf__tokenizer **out, opening *o, const char *n
 
 static void release(opening *o)
 {
-    sheaf__beside_release(&o->settings);
+    sheaf__tokenizer_config_release(&o->settings);
     json_decref(o->file.parts);
     json_decref(o->spm);
     json_decref(o->added);
@@ -449,7 +451,7 @@ sheaf_status *sheaf__tokenizer_open(sheaf__tokenizer **out, const char *path)
         st = sheaf__file_read_all(&o.text, &o.size, name, FILE_MAX);
         st = st == NULL ? NULL : sheaf__path_hub(st, path);
     }
-    TRY(st, sheaf__beside_read(&o.settings, is_folder ? path : folder));
+    TRY(st, sheaf__tokenizer_config_read(&o.settings, is_folder ? path : folder));
     TRY(st, sheaf_in(open_text(out, &o, name, !is_folder), "%s", name));
     release(&o);
     free(file);

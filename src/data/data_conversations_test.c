@@ -1,5 +1,5 @@
-/* data_talks_test.c - conversations with pictures as rows: tokens, labels, pictures in their order
- * and sizes, and what is refused. */
+/* data_conversations_test.c - conversations with pictures as rows: tokens, labels, pictures in
+ * their order and sizes, and what is refused. */
 #include "tests/check.h"
 #include "tests/files.h"
 #include "tests/pictures.h"
@@ -26,11 +26,11 @@ static sheaf_config config_of(const char *family)
 
 static const char *write_data(const char *text)
 {
-    FILE *f = fopen(at("talks.json"), "w");
+    FILE *f = fopen(at("conversations.json"), "w");
     assert_non_null(f);
     fputs(text, f);
     fclose(f);
-    return at("talks.json");
+    return at("conversations.json");
 }
 
 static sheaf_status *open_data(sheaf_data **out, const sheaf_config *c, const char *text,
@@ -210,7 +210,7 @@ static void test_open__names_what_is_bad(void **state)
         { TALK("{\"<image_00>\": \"a.png\"}", "<image_01>"), SHEAF_E_DATA,
           "line 1: message 1 | names of the pictures that were given (1), each once" },
         { TALK("[\"a.png\", \"b.png\"]", "<image>"), SHEAF_E_DATA, "1 of 2 that do not" },
-        { TALK("\"talks.json\"", "Q"), SHEAF_E_FORMAT, "JPEG, PNG or WebP" },
+        { TALK("\"conversations.json\"", "Q"), SHEAF_E_FORMAT, "JPEG, PNG or WebP" },
         { "{\"image\": \"a.png\", \"text\": \"T\"}", SHEAF_E_DATA, "a conversation, or a prompt" },
         { TALK("\"https://a.b/c.png\"", "Q"), SHEAF_E_DATA,
           "line 1: field 'image' | the path of a file: nothing is fetched" },
@@ -324,13 +324,14 @@ static const char *write_tensors(const int32_t *id, const int32_t *label, int64_
 static void test_hash__that_of_the_same_row_in_tensors(void **state)
 {
     sheaf_config c = config_of("minicpmv");
-    sheaf_data *talk, *tensors;
-    CHECK_OK(open_data(&talk, &c, "{\"prompt\": \"P\", \"completion\": \"C\"}",
+    sheaf_data *conversation, *tensors;
+    CHECK_OK(open_data(&conversation, &c, "{\"prompt\": \"P\", \"completion\": \"C\"}",
                        (sheaf_data_options){ 0 }));
-    CHECK_OK(sheaf_data_open(&tensors, write_tensors(talk->token, talk->label, talk->begin[1]),
-                             &(sheaf_data_options){ .config = &c }));
-    assert_string_equal(sheaf_data_hash(talk), sheaf_data_hash(tensors));
-    sheaf_data_close(talk);
+    CHECK_OK(sheaf_data_open(
+        &tensors, write_tensors(conversation->token, conversation->label, conversation->begin[1]),
+        &(sheaf_data_options){ .config = &c }));
+    assert_string_equal(sheaf_data_hash(conversation), sheaf_data_hash(tensors));
+    sheaf_data_close(conversation);
     sheaf_data_close(tensors);
     sheaf_config_release(&c);
 }

@@ -1,10 +1,10 @@
-/* crew.h - a model loaded on T ranks for inference: evaluation and generation. */
+/* team.h - a model loaded on T ranks for inference: evaluation and generation. */
 #pragma once
 
 #include "models/model.h"
 #include "models/open.h"
 
-typedef struct sheaf__crew_options {
+typedef struct sheaf__team_options {
     sheaf_comm *all;           /* the processes; NULL: this one is alone */
     sheaf_transport transport; /* MPI: each rank is a process, which has joined the others */
     int ranks, threads;        /* threads in all, 0 = every core at hand */
@@ -17,17 +17,17 @@ typedef struct sheaf__crew_options {
     const char *place;          /* layers placed over stages of `ranks` ranks each, as
                                    sheaf__placement_read() takes it; NULL = one stage */
     const sheaf_events *events; /* reports heads shared unevenly among ranks; may be NULL */
-} sheaf__crew_options;
+} sheaf__team_options;
 
-/* sheaf__crew_run - with `ranks` ranks, or with that many in each stage, in each group: opens a
+/* sheaf__team_run - with `ranks` ranks, or with that many in each stage, in each group: opens a
  * device and loads the model on every rank, then calls body on each; the first failure by rank
  * number. opened->schema decides the slices. */
-sheaf_status *sheaf__crew_run(const sheaf__opened *opened, const sheaf__crew_options *options,
+sheaf_status *sheaf__team_run(const sheaf__opened *opened, const sheaf__team_options *options,
                               sheaf_status *(*body)(void *self, sheaf__model *model), void *self);
 
-/* sheaf__crew_keeps - does this rank hold what the program it belongs to gets? The first of all;
- * of ranks that are processes each. */
-bool sheaf__crew_keeps(const sheaf__context *context);
+/* sheaf__team_keeps_result - does this rank hold what the program it belongs to gets? The first of
+ * all; of ranks that are processes each. */
+bool sheaf__team_keeps_result(const sheaf__context *context);
 
 /* sheaf__threads_of - compute threads of `rank` when `total` (0 = all cores this process may
  * use) are shared by `ranks`: an even share, at least one each. A rank that is a process has its

@@ -1,4 +1,4 @@
-/* beside.h - private: what lies beside a tokenizer: tokenizer_config.json,
+/* tokenizer_config.h - private: what lies beside a tokenizer: tokenizer_config.json,
  * special_tokens_map.json, added_tokens.json and the model_type of config.json. */
 #pragma once
 
@@ -26,9 +26,9 @@ enum {
     SHEAF__NAMES
 };
 
-extern const char *const sheaf__beside_names[SHEAF__NAMES]; /* "bos_token" ... */
+extern const char *const sheaf__named_tokens[SHEAF__NAMES]; /* "bos_token" ... */
 
-typedef struct sheaf__beside {
+typedef struct sheaf__tokenizer_config {
     json_t *config;                     /* owned, with what special_tokens_map.json adds */
     json_t *added;                      /* owned; added_tokens.json, or NULL */
     const json_t *name[SHEAF__NAMES];   /* a string or an object; NULL: not said */
@@ -36,20 +36,21 @@ typedef struct sheaf__beside {
     char *declared, *model_type;        /* owned; may be NULL */
     int add_bos, add_eos, prefix_space; /* 1, 0; -1: not said */
     bool legacy;
-} sheaf__beside;
+} sheaf__tokenizer_config;
 
-/* sheaf__beside_read - those of `folder`; files that are not there say nothing. */
-sheaf_status *sheaf__beside_read(sheaf__beside *out, const char *folder);
-void sheaf__beside_release(sheaf__beside *s);
-/* sheaf__beside_class - which class AutoTokenizer of transformers 5.23 takes. `parts`: the
- * members of the tokenizer.json, or NULL for a tokenizer.model. */
-sheaf__tokenizer_class sheaf__beside_class(const sheaf__beside *s, const json_t *parts);
-/* sheaf__beside_text - the text of a named token; NULL: none. */
-const char *sheaf__beside_text(const json_t *name);
+/* sheaf__tokenizer_config_read - those of `folder`; files that are not there say nothing. */
+sheaf_status *sheaf__tokenizer_config_read(sheaf__tokenizer_config *out, const char *folder);
+void sheaf__tokenizer_config_release(sheaf__tokenizer_config *s);
+/* sheaf__tokenizer_config_class - which class AutoTokenizer of transformers 5.23 takes. `parts`:
+ * the members of the tokenizer.json, or NULL for a tokenizer.model. */
+sheaf__tokenizer_class sheaf__tokenizer_config_class(const sheaf__tokenizer_config *s,
+                                                     const json_t *parts);
+/* sheaf__tokenizer_config_text - the text of a named token; NULL: none. */
+const char *sheaf__tokenizer_config_text(const json_t *name);
 
-/* sheaf__beside_is_file_only - a model_type whose tokenizer.json counts as it stands, whatever
- * class is declared. */
-bool sheaf__beside_is_file_only(const sheaf__beside *s);
+/* sheaf__tokenizer_config_is_file_only - a model_type whose tokenizer.json counts as it stands,
+ * whatever class is declared. */
+bool sheaf__tokenizer_config_is_file_only(const sheaf__tokenizer_config *s);
 
 /* ---- the steps that classes of transformers build themselves (classes.c) ---- */
 
@@ -57,7 +58,7 @@ bool sheaf__beside_is_file_only(const sheaf__beside *s);
  * class that is not GENERIC, for which nothing is done.
  *   unknown  the named unknown token, or NULL */
 sheaf_status *sheaf__class_build(json_t *parts, sheaf__tokenizer_class class,
-                                 const sheaf__beside *s, const char *unknown);
+                                 const sheaf__tokenizer_config *s, const char *unknown);
 
 /* sheaf__class_name - the named token, SHEAF__BOS and so on, that the class has where the folder
  * names none; NULL: none. */

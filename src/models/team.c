@@ -1,5 +1,5 @@
-/* crew.c - see crew.h. */
-#include "models/crew.h"
+/* team.c - see team.h. */
+#include "models/team.h"
 
 #include "base/status.h"
 #include "base/thread.h"
@@ -8,13 +8,13 @@
 #include "comm/process.h"
 #include "models/placement.h"
 
-typedef struct crew {
+typedef struct team {
     const sheaf__opened *opened;
-    const sheaf__crew_options *options;
+    const sheaf__team_options *options;
     sheaf_status *(*body)(void *self, sheaf__model *model);
     void *self;
     sheaf__placement place;
-} crew;
+} team;
 
 int sheaf__threads_of(const sheaf_comm *processes, int total, int ranks, int rank)
 {
@@ -25,16 +25,16 @@ int sheaf__threads_of(const sheaf_comm *processes, int total, int ranks, int ran
     return share < 1 ? 1 : share;
 }
 
-bool sheaf__crew_keeps(const sheaf__context *context)
+bool sheaf__team_keeps_result(const sheaf__context *context)
 {
     return sheaf__is_first(context) || context->own_process;
 }
 
-static sheaf_status *crew_rank(void *arg, const sheaf__grid *grid)
+static sheaf_status *team_rank(void *arg, const sheaf__grid *grid)
 {
     sheaf_comm *all = grid->all;
-    const crew *c = arg;
-    const sheaf__crew_options *o = c->options;
+    const team *c = arg;
+    const sheaf__team_options *o = c->options;
     const int world = sheaf_comm_rank(all), rank = world % o->ranks,
               stage = world / o->ranks % c->place.stages, slices = c->opened->schema->slices;
     sheaf__device *device = NULL;
@@ -77,10 +77,10 @@ static sheaf_status *crew_rank(void *arg, const sheaf__grid *grid)
     return st;
 }
 
-sheaf_status *sheaf__crew_run(const sheaf__opened *opened, const sheaf__crew_options *options,
+sheaf_status *sheaf__team_run(const sheaf__opened *opened, const sheaf__team_options *options,
                               sheaf_status *(*body)(void *self, sheaf__model *model), void *self)
 {
-    crew c = { .opened = opened, .options = options, .body = body, .self = self };
+    team c = { .opened = opened, .options = options, .body = body, .self = self };
     if (options->ranks > opened->schema->slices) {
         sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "tp");
         sheaf_expected(st, "at most %d, the number of slices", opened->schema->slices);
@@ -98,5 +98,5 @@ sheaf_status *sheaf__crew_run(const sheaf__opened *opened, const sheaf__crew_opt
                                 .groups = options->groups > 0 ? options->groups : 1,
                                 .stages = c.place.stages,
                                 .ranks = options->ranks },
-        crew_rank, &c);
+        team_rank, &c);
 }

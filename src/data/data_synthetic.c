@@ -1,5 +1,5 @@
-/* data_made.c - rows of made-up tokens, and images of one colour where a model reads them: as much
- * work as any others, for whoever measures a step that there are no data for. */
+/* data_synthetic.c - rows of made-up tokens, and images of one colour where a model reads them: as
+ * much work as any others, for whoever measures a step that there are no data for. */
 #include "base/base.h"
 #include "data/data_images.h"
 #include "data/data_rows.h"
@@ -70,8 +70,8 @@ static sheaf_status *fill(sheaf_data *data, int64_t rows, int64_t seq)
     return NULL;
 }
 
-sheaf_status *sheaf_data_made(sheaf_data **out, const sheaf_config *config, int64_t rows,
-                              int64_t seq)
+sheaf_status *sheaf_data_synthetic(sheaf_data **out, const sheaf_config *config, int64_t rows,
+                                   int64_t seq)
 {
     sheaf_data *data = calloc(1, sizeof *data);
     if (data == NULL)

@@ -1,23 +1,23 @@
-/* data_talks.c - see data_talks.h: rows of conversations with pictures. Of the pictures only paths,
- * hashes and sizes stay; they are read again when a step needs them, or before it does
- * (data_pictures.h). A record that is bad is named: upstream takes another one at random.
+/* data_conversations.c - see data_conversations.h: rows of conversations with pictures. Of the
+ * pictures only paths, hashes and sizes stay; they are read again when a step needs them, or before
+ * it does (data_pictures.h). A record that is bad is named: upstream takes another one at random.
  */
-#include "data/data_talks.h"
+#include "data/data_conversations.h"
 
 #include "base/base.h"
 #include "base/file.h"
 #include "data/complaints.h"
 #include "data/data_images.h"
 #include "data/data_pictures.h"
-#include "data/talk_pictures.h"
-#include "inputs/speech.h"
+#include "data/record_pictures.h"
+#include "inputs/chat_encoder.h"
 
-struct sheaf__talks {
+struct sheaf__conversations {
     sheaf_data *data;
     const sheaf_data_options *options;
     const sheaf__fields *fields;
     sheaf__chat_template *own; /* the family's, where none is named or stored */
-    sheaf__speech speech;
+    sheaf__chat_encoder chat_encoder;
     char *folder;   /* that paths of pictures start from */
     int64_t across; /* the least --seq that cuts no picture, where one was too small; 0: none */
     sheaf__pictures *pictures;
@@ -25,7 +25,7 @@ struct sheaf__talks {
 
 /* ---- what they are read with ---- */
 
-static sheaf_status *choose_chat(sheaf__talks *t, sheaf__text_sources *sources)
+static sheaf_status *choose_chat(sheaf__conversations *t, sheaf__text_sources *sources)
 {
     const sheaf_data_options *o = t->options;
     const sheaf__picture_form *form = &sheaf__pictures_viewing(t->pictures)->form;
@@ -43,12 +43,12 @@ static sheaf_status *choose_chat(sheaf__talks *t, sheaf__text_sources *sources)
                        "(--template changes it)",
                        sheaf__chat_template_name(chat));
     }
-    t->speech.chat = chat;
+    t->chat_encoder.chat = chat;
     t->data->prompt_template = chat == NULL ? NULL : sheaf__chat_template_name(chat);
     return st;
 }
 
-static sheaf_status *open_sources(sheaf__talks *t, sheaf__text_sources *sources)
+static sheaf_status *open_sources(sheaf__conversations *t, sheaf__text_sources *sources)
 {
     const sheaf_data_options *o = t->options;
     sheaf_status *st = sheaf__text_sources_open(sources, o);
@@ -56,7 +56,7 @@ static sheaf_status *open_sources(sheaf__talks *t, sheaf__text_sources *sources)
     if (st != NULL)
         return st;
     const sheaf__text_encoder *e = &sources->encoder;
-    sheaf__speech *s = &t->speech;
+    sheaf__chat_encoder *s = &t->chat_encoder;
     const int64_t bos = e->tokenizer == NULL ? o->config->bos : sheaf__tokenizer_bos(e->tokenizer);
     s->tokenizer = e->tokenizer;
     s->bos = e->bos;
@@ -64,7 +64,7 @@ static sheaf_status *open_sources(sheaf__talks *t, sheaf__text_sources *sources)
     s->bos_id = (int32_t)bos;
     s->eos_id = e->eos_id;
     s->specials = e->specials;
-    return sheaf__speech_marks(s, o->config);
+    return sheaf__chat_encoder_marks(s, o->config);
 }
 
 static sheaf_status *check_one(const sheaf__text_sources *sources, const char *path)
@@ -80,11 +80,12 @@ static sheaf_status *check_one(const sheaf__text_sources *sources, const char *p
                           sources->path[0]);
 }
 
-sheaf_status *sheaf__talks_open(sheaf__talks **out, sheaf_data *data, const char *path,
-                                sheaf__text_sources *sources, const sheaf__fields *fields,
-                                const sheaf_data_options *options)
+sheaf_status *sheaf__conversations_open(sheaf__conversations **out, sheaf_data *data,
+                                        const char *path, sheaf__text_sources *sources,
+                                        const sheaf__fields *fields,
+                                        const sheaf_data_options *options)
 {
-    sheaf__talks *t = *out = calloc(1, sizeof *t);
+    sheaf__conversations *t = *out = calloc(1, sizeof *t);
     if (t == NULL)
         return sheaf__data_no_memory(0);
     t->data = data;
@@ -96,12 +97,12 @@ sheaf_status *sheaf__talks_open(sheaf__talks **out, sheaf_data *data, const char
     return TRY(st, sheaf__path_parent(&t->folder, sources->path[0]));
 }
 
-sheaf_status *sheaf__talks_keep(sheaf__talks *t)
+sheaf_status *sheaf__conversations_keep(sheaf__conversations *t)
 {
     return sheaf__pictures_keep(t->pictures, t->data, t->options->micro_batch);
 }
 
-void sheaf__talks_close(sheaf__talks *t)
+void sheaf__conversations_close(sheaf__conversations *t)
 {
     if (t == NULL)
         return;
@@ -113,24 +114,24 @@ void sheaf__talks_close(sheaf__talks *t)
 }
 
 /* A record on its way. */
-typedef struct talk {
-    const sheaf__talks *talks;
+typedef struct conversation {
+    const sheaf__conversations *conversations;
     sheaf__text_record *record;
     sheaf__message *message; /* [messages] */
     int64_t messages;
-    sheaf__talk_pictures pictures;
-} talk;
+    sheaf__record_pictures pictures;
+} conversation;
 
 /* ---- messages ---- */
 
-static sheaf_status *take_messages(talk *t)
+static sheaf_status *take_messages(conversation *t)
 {
     t->messages = t->record->messages;
     t->message = malloc((size_t)t->messages * sizeof *t->message + 1);
     if (t->message == NULL)
         return sheaf__data_no_memory(0);
-    sheaf__text_said(t->message, t->record);
-    sheaf__talk_pictures_from(&t->pictures, t->message, t->messages);
+    sheaf__text_chat_messages(t->message, t->record);
+    sheaf__record_pictures_from(&t->pictures, t->message, t->messages);
     return NULL;
 }
 
@@ -138,28 +139,28 @@ static sheaf_status *take_messages(talk *t)
 
 static bool counts(const void *self, int64_t message)
 {
-    const talk *t = self;
-    if (t->talks->options->loss_on == SHEAF_LOSS_LAST && message != t->messages - 1)
+    const conversation *t = self;
+    if (t->conversations->options->loss_on == SHEAF_LOSS_LAST && message != t->messages - 1)
         return false;
     return t->record->message[message].trained;
 }
 
-static sheaf_status *label_row(sheaf__text_row *out, const talk *t, sheaf__said *said)
+static sheaf_status *label_row(sheaf__text_row *out, const conversation *t, sheaf__chat_ids *said)
 {
     bool any = false;
     out->label = malloc(((size_t)said->count + 1) * sizeof *out->label);
     if (out->label == NULL)
         return sheaf__data_no_memory(0);
-    sheaf__said_targets(out->label, &out->behind, SHEAF__NO_LABEL, &t->talks->speech, said, counts,
-                        t);
+    sheaf__chat_ids_targets(out->label, &out->behind, SHEAF__NO_LABEL,
+                            &t->conversations->chat_encoder, said, counts, t);
     for (int64_t i = 0; i < said->count; i++) {
-        if (t->talks->options->loss_on == SHEAF_LOSS_ALL && !said->row[i])
+        if (t->conversations->options->loss_on == SHEAF_LOSS_ALL && !said->row[i])
             out->label[i] = said->id[i];
         any |= i > 0 && out->label[i] != SHEAF__NO_LABEL;
     }
     if (!any)
         return sheaf__text_nothing_learned(t->record,
-                                           t->talks->options->loss_on == SHEAF_LOSS_LAST);
+                                           t->conversations->options->loss_on == SHEAF_LOSS_LAST);
     out->id = said->id;
     out->place = said->row;
     out->count = said->count;
@@ -170,35 +171,36 @@ static sheaf_status *label_row(sheaf__text_row *out, const talk *t, sheaf__said 
     return NULL;
 }
 
-static sheaf_status *make_row(sheaf__text_row *out, talk *t)
+static sheaf_status *make_row(sheaf__text_row *out, conversation *t)
 {
-    const sheaf__talks *r = t->talks;
+    const sheaf__conversations *r = t->conversations;
     sheaf__placed placed;
-    sheaf__said said = { 0 };
-    sheaf_status *st = sheaf__talk_pictures_place(&placed, &r->speech.form, t->message, t->messages,
-                                                  &t->pictures, false);
-    TRY(st, sheaf__say(&said, &r->speech, &placed, false));
+    sheaf__chat_ids said = { 0 };
+    sheaf_status *st = sheaf__record_pictures_place(&placed, &r->chat_encoder.form, t->message,
+                                                    t->messages, &t->pictures, false);
+    TRY(st, sheaf__chat_encode(&said, &r->chat_encoder, &placed, false));
     TRY(st, label_row(out, t, &said));
-    TRY(st, sheaf__talk_pictures_take(&out->picture, &t->pictures, placed.order));
+    TRY(st, sheaf__record_pictures_take(&out->picture, &t->pictures, placed.order));
     if (st == NULL)
         out->pictures = placed.pictures;
-    sheaf__said_release(&said);
+    sheaf__chat_ids_release(&said);
     sheaf__placed_release(&placed);
     return st;
 }
 
-sheaf_status *sheaf__talks_read(sheaf__text_row *out, sheaf__text_record *record,
-                                const sheaf__talks *talks, const char *text, size_t size)
+sheaf_status *sheaf__conversations_read(sheaf__text_row *out, sheaf__text_record *record,
+                                        const sheaf__conversations *conversations, const char *text,
+                                        size_t size)
 {
-    talk t = { .talks = talks, .record = record };
+    conversation t = { .conversations = conversations, .record = record };
     *out = (sheaf__text_row){ .behind = SHEAF__NO_LABEL };
     *record = (sheaf__text_record){ .pictures = true, .pairs = true };
-    sheaf_status *st = sheaf__text_record_parse(record, text, size, talks->fields);
-    TRY(st, sheaf__talk_pictures_read(&t.pictures, record->json, talks->folder,
-                                      sheaf__pictures_viewing(talks->pictures)));
+    sheaf_status *st = sheaf__text_record_parse(record, text, size, conversations->fields);
+    TRY(st, sheaf__record_pictures_read(&t.pictures, record->json, conversations->folder,
+                                        sheaf__pictures_viewing(conversations->pictures)));
     TRY(st, take_messages(&t));
     TRY(st, make_row(out, &t));
-    sheaf__talk_pictures_release(&t.pictures);
+    sheaf__record_pictures_release(&t.pictures);
     free(t.message);
     if (st != NULL)
         sheaf__text_row_release(out);
@@ -207,7 +209,8 @@ sheaf_status *sheaf__talks_read(sheaf__text_row *out, sheaf__text_record *record
 
 /* ---- the data set ---- */
 
-sheaf_status *sheaf__talks_put(sheaf__talks *t, sheaf__text_counts *c, sheaf__text_row *row)
+sheaf_status *sheaf__conversations_put(sheaf__conversations *t, sheaf__text_counts *c,
+                                       sheaf__text_row *row)
 {
     sheaf_data *d = t->data;
     const size_t n = (size_t)row->count;
@@ -227,7 +230,7 @@ sheaf_status *sheaf__talks_put(sheaf__talks *t, sheaf__text_counts *c, sheaf__te
     return NULL;
 }
 
-static sheaf_status *across(sheaf__talks *t, const sheaf__text_row *row, int64_t limit)
+static sheaf_status *across(sheaf__conversations *t, const sheaf__text_row *row, int64_t limit)
 {
     int64_t last = row->count;
     while (!row->place[last - 1])
@@ -240,8 +243,8 @@ static sheaf_status *across(sheaf__talks *t, const sheaf__text_row *row, int64_t
 }
 
 /* A picture is never cut: its rows belong together. */
-sheaf_status *sheaf__talks_fit(bool *keep, sheaf__talks *t, sheaf__text_counts *c,
-                               sheaf__text_row *row, int64_t place)
+sheaf_status *sheaf__conversations_fit(bool *keep, sheaf__conversations *t, sheaf__text_counts *c,
+                                       sheaf__text_row *row, int64_t place)
 {
     *keep = sheaf__text_counts_fits(c, row->count, place);
     if (*keep)
@@ -259,7 +262,7 @@ sheaf_status *sheaf__talks_fit(bool *keep, sheaf__talks *t, sheaf__text_counts *
     return NULL;
 }
 
-sheaf_status *sheaf__talks_advise(const sheaf__talks *t, sheaf_status *st)
+sheaf_status *sheaf__conversations_advise(const sheaf__conversations *t, sheaf_status *st)
 {
     if (st == NULL || t == NULL || sheaf_status_code(st) != SHEAF_E_DATA || t->across == 0)
         return st;

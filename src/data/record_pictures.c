@@ -1,5 +1,5 @@
-/* talk_pictures.c - see talk_pictures.h. */
-#include "data/talk_pictures.h"
+/* record_pictures.c - see record_pictures.h. */
+#include "data/record_pictures.h"
 
 #include "base/base.h"
 #include "base/file.h"
@@ -25,7 +25,7 @@ static sheaf_status *bad_image(const json_t *found, const char *field)
                             "%s", sheaf__json_show(text, found));
 }
 
-static sheaf_status *add(sheaf__talk_pictures *p, const char *name, const char *path,
+static sheaf_status *add(sheaf__record_pictures *p, const char *name, const char *path,
                          const sheaf__viewing *viewing)
 {
     if (!SHEAF_GROW(&p->shown, NULL, p->count + 1) || !SHEAF_GROW(&p->viewed, NULL, p->count + 1))
@@ -34,12 +34,13 @@ static sheaf_status *add(sheaf__talk_pictures *p, const char *name, const char *
     if (st != NULL)
         return st;
     const sheaf__sliced *s = &p->viewed[p->count].pieces;
-    p->shown[p->count++] = (sheaf__shown){ .name = name, .columns = s->columns, .rows = s->rows };
+    p->shown[p->count++] =
+        (sheaf__chat_picture){ .name = name, .columns = s->columns, .rows = s->rows };
     return NULL;
 }
 
-sheaf_status *sheaf__talk_pictures_add(sheaf__talk_pictures *p, const char *path,
-                                       const sheaf__viewing *viewing)
+sheaf_status *sheaf__record_pictures_add(sheaf__record_pictures *p, const char *path,
+                                         const sheaf__viewing *viewing)
 {
     return add(p, "<image>", path, viewing);
 }
@@ -56,7 +57,7 @@ sheaf_status *sheaf__picture_path(const char **out, const char *given, const cha
                             "%.60s%s", given, strlen(given) > 60 ? "..." : "");
 }
 
-static sheaf_status *add_path(sheaf__talk_pictures *p, const char *name, const json_t *path,
+static sheaf_status *add_path(sheaf__record_pictures *p, const char *name, const json_t *path,
                               const place *in)
 {
     char *whole = NULL;
@@ -76,7 +77,7 @@ static sheaf_status *add_path(sheaf__talk_pictures *p, const char *name, const j
     return st;
 }
 
-static sheaf_status *add_named(sheaf__talk_pictures *p, json_t *images, const place *in)
+static sheaf_status *add_named(sheaf__record_pictures *p, json_t *images, const place *in)
 {
     const char *name;
     json_t *path;
@@ -95,7 +96,7 @@ static sheaf_status *add_named(sheaf__talk_pictures *p, json_t *images, const pl
     return st;
 }
 
-const char *sheaf__talk_pictures_meant(const json_t *record)
+const char *sheaf__record_pictures_meant(const json_t *record)
 {
     static const char *const names[] = { "image",   "images",      "img",        "imgs",
                                          "picture", "pictures",    "image_path", "image_file",
@@ -112,7 +113,7 @@ const char *sheaf__talk_pictures_meant(const json_t *record)
     return NULL;
 }
 
-bool sheaf__talk_pictures_spells(const char *text)
+bool sheaf__record_pictures_spells(const char *text)
 {
     const char *at = strstr(text, "<img>");
     return at != NULL && strstr(at, "</img>") != NULL;
@@ -121,7 +122,7 @@ bool sheaf__talk_pictures_spells(const char *text)
 /* Also of a list of parts, or of messages that are no answers. */
 static bool spells(const json_t *value)
 {
-    if (json_is_string(value) && sheaf__talk_pictures_spells(json_string_value(value)))
+    if (json_is_string(value) && sheaf__record_pictures_spells(json_string_value(value)))
         return true;
     for (size_t i = 0; i < json_array_size(value); i++) {
         static const char *const keys[] = { "content", "value", "text" };
@@ -135,7 +136,7 @@ static bool spells(const json_t *value)
     return false;
 }
 
-bool sheaf__talk_pictures_spelled(const json_t *record)
+bool sheaf__record_pictures_spelled(const json_t *record)
 {
     static const char *const asks[] = { "prompt", "instruction", "input", "messages",
                                         "conversations" };
@@ -145,7 +146,7 @@ bool sheaf__talk_pictures_spelled(const json_t *record)
     return false;
 }
 
-const char *sheaf__talk_pictures_field(const json_t *record)
+const char *sheaf__record_pictures_field(const json_t *record)
 {
     static const char *const names[] = { "image", "images" };
     for (size_t i = 0; i < 2; i++) {
@@ -158,13 +159,13 @@ const char *sheaf__talk_pictures_field(const json_t *record)
     return NULL;
 }
 
-sheaf_status *sheaf__talk_pictures_read(sheaf__talk_pictures *out, const json_t *record,
-                                        const char *folder, const sheaf__viewing *viewing)
+sheaf_status *sheaf__record_pictures_read(sheaf__record_pictures *out, const json_t *record,
+                                          const char *folder, const sheaf__viewing *viewing)
 {
     json_t *one = json_object_get(record, "image"), *many = json_object_get(record, "images"),
            *images = one == NULL ? many : one;
     const place in = { one == NULL ? "images" : "image", folder, viewing };
-    *out = (sheaf__talk_pictures){ .unread = sheaf__talk_pictures_meant(record) };
+    *out = (sheaf__record_pictures){ .unread = sheaf__record_pictures_meant(record) };
     if (one != NULL && many != NULL)
         return sheaf__bad_field("images", "either \"image\" or \"images\"", "both in one record");
     if (images == NULL || json_is_null(images) ||
@@ -185,8 +186,8 @@ sheaf_status *sheaf__talk_pictures_read(sheaf__talk_pictures *out, const json_t 
     return st;
 }
 
-void sheaf__talk_pictures_from(sheaf__talk_pictures *p, const sheaf__message *message,
-                               int64_t messages)
+void sheaf__record_pictures_from(sheaf__record_pictures *p, const sheaf__message *message,
+                                 int64_t messages)
 {
     int64_t first = 0;
     while (first < messages && strcmp(message[first].role, "user") != 0)
@@ -195,9 +196,9 @@ void sheaf__talk_pictures_from(sheaf__talk_pictures *p, const sheaf__message *me
         p->shown[i].message = first;
 }
 
-sheaf_status *sheaf__talk_pictures_place(sheaf__placed *out, const sheaf__picture_form *form,
-                                         const sheaf__message *message, int64_t messages,
-                                         const sheaf__talk_pictures *p, bool number_all)
+sheaf_status *sheaf__record_pictures_place(sheaf__placed *out, const sheaf__picture_form *form,
+                                           const sheaf__message *message, int64_t messages,
+                                           const sheaf__record_pictures *p, bool number_all)
 {
     return sheaf__place_pictures(out, form, message, messages, p->shown, p->count,
                                  &(sheaf__place_options){ .lines = p->own_names,
@@ -205,8 +206,8 @@ sheaf_status *sheaf__talk_pictures_place(sheaf__placed *out, const sheaf__pictur
                                                           .unread = p->unread });
 }
 
-sheaf_status *sheaf__talk_pictures_take(sheaf__viewed **out, sheaf__talk_pictures *p,
-                                        const int64_t *order)
+sheaf_status *sheaf__record_pictures_take(sheaf__viewed **out, sheaf__record_pictures *p,
+                                          const int64_t *order)
 {
     sheaf__viewed *list = *out = calloc((size_t)p->count + 1, sizeof *list);
     if (list == NULL)
@@ -218,11 +219,11 @@ sheaf_status *sheaf__talk_pictures_take(sheaf__viewed **out, sheaf__talk_picture
     return NULL;
 }
 
-void sheaf__talk_pictures_release(sheaf__talk_pictures *p)
+void sheaf__record_pictures_release(sheaf__record_pictures *p)
 {
     for (int64_t i = 0; i < p->count; i++)
         sheaf__viewed_release(&p->viewed[i]);
     free(p->viewed);
     free(p->shown);
-    *p = (sheaf__talk_pictures){ 0 };
+    *p = (sheaf__record_pictures){ 0 };
 }

@@ -1,9 +1,9 @@
-/* speech_test.c - texts with pictures are upstream's, byte for byte; marks become their tokens and
- * nothing that people wrote does; what an answer teaches. */
+/* chat_encoder_test.c - texts with pictures are upstream's, byte for byte; marks become their
+ * tokens and nothing that people wrote does; what an answer teaches. */
 #include "tests/check.h"
 #include "tests/files.h"
 
-#include "inputs/speech.h"
+#include "inputs/chat_encoder.h"
 
 static const sheaf__picture_form v2_0 = {
     .mark = { { "<image>", NULL },
@@ -45,7 +45,7 @@ static const struct {
     sheaf__place_options how;
     sheaf__message message[3];
     int64_t messages;
-    sheaf__shown shown[3];
+    sheaf__chat_picture shown[3];
     int64_t pictures;
     const char *want[3];
     int64_t order[3];
@@ -176,11 +176,12 @@ static void test_places__texts_are_upstreams(void **state)
 
 static void test_places__say_what_does_not_fit(void **state)
 {
-    static const sheaf__shown one = { "<image>", 0, 0, 0 },
-                              both[] = { { "<image_00>", 0, 0, 0 }, { "<image_01>", 0, 0, 0 } };
+    static const sheaf__chat_picture one = { "<image>", 0, 0, 0 },
+                                     both[] = { { "<image_00>", 0, 0, 0 },
+                                                { "<image_01>", 0, 0, 0 } };
     static const struct {
         sheaf__message message;
-        const sheaf__shown *shown;
+        const sheaf__chat_picture *shown;
         int64_t pictures;
         sheaf__place_options how;
         const char *want;
@@ -260,12 +261,13 @@ static void check_ids(const int32_t *got, int64_t n, const char *want)
 }
 
 /* Says one conversation with a picture, as training data or as a prompt. */
-static void say(sheaf__said *out, sheaf__speech *s, const sheaf__message *m, int64_t n, bool prompt)
+static void say(sheaf__chat_ids *out, sheaf__chat_encoder *s, const sheaf__message *m, int64_t n,
+                bool prompt)
 {
-    const sheaf__shown one = { "<image>", 0, 0, 0 };
+    const sheaf__chat_picture one = { "<image>", 0, 0, 0 };
     sheaf__placed p;
     CHECK_OK(sheaf__place_pictures(&p, &s->form, m, n, &one, 1, &(sheaf__place_options){ 0 }));
-    CHECK_OK(sheaf__say(out, s, &p, prompt));
+    CHECK_OK(sheaf__chat_encode(out, s, &p, prompt));
     sheaf__placed_release(&p);
 }
 
@@ -274,12 +276,12 @@ static void test_say__bytes_and_marks_of_the_config(void **state)
     const sheaf__message m[] = { USER("<image>a</s>"), ANSWER("b<im_patch>"), USER("c"),
                                  ANSWER("d") };
     sheaf_config config = byte_config();
-    sheaf__speech s = { .bos_id = 256, .eos_id = 257 };
+    sheaf__chat_encoder s = { .bos_id = 256, .eos_id = 257 };
     sheaf__chat_template *chat;
-    sheaf__said said;
+    sheaf__chat_ids said;
     int32_t target[256], behind;
     CHECK_OK(sheaf__chat_template_find(&chat, "zephyr"));
-    CHECK_OK(sheaf__speech_marks(&s, &config));
+    CHECK_OK(sheaf__chat_encoder_marks(&s, &config));
     s.chat = chat;
     say(&said, &s, m, 4, false);
     check_ids(said.id, said.count,
@@ -287,19 +289,19 @@ static void test_say__bytes_and_marks_of_the_config(void **state)
               "<|user|>\nc{257}\n<|assistant|>\nd{257}\n");
     for (int64_t i = 0; i < said.count; i++)
         assert_int_equal(said.row[i], said.id[i] == 259);
-    sheaf__said_targets(target, &behind, '.', &s, &said, NULL, NULL);
+    sheaf__chat_ids_targets(target, &behind, '.', &s, &said, NULL, NULL);
     check_ids(target, said.count,
               "..................................."
               "b<im_patch>{257}...........................d{257}.");
     assert_int_equal(behind, '.');
-    sheaf__said_release(&said);
+    sheaf__chat_ids_release(&said);
     say(&said, &s, m, 1, true);
     check_ids(said.id, said.count,
               "{256}<|user|>\n{260}{259}{259}{261}a</s>{257}\n<|assistant|>\n");
-    sheaf__said_release(&said);
+    sheaf__chat_ids_release(&said);
     sheaf__chat_template_free(chat);
     config.json = "{\"im_start_token\": 260, \"im_patch_token\": 255, \"im_end_token\": 261}";
-    CHECK_FAILS(sheaf__speech_marks(&s, &config), SHEAF_E_LAYOUT,
+    CHECK_FAILS(sheaf__chat_encoder_marks(&s, &config), SHEAF_E_LAYOUT,
                 "im_patch_token: the id of <im_patch>, from 256 to 261");
 }
 
@@ -308,17 +310,17 @@ static void test_say__marks_move_with_a_trimmed_text(void **state)
 {
     const sheaf__message m[] = { USER("  a <image></s> ") };
     const sheaf_config config = byte_config();
-    sheaf__speech s = { .bos_id = 256, .eos_id = 257 };
+    sheaf__chat_encoder s = { .bos_id = 256, .eos_id = 257 };
     sheaf__chat_template *chat;
-    sheaf__said said;
+    sheaf__chat_ids said;
     CHECK_OK(sheaf__chat_template_find(&chat, "llama3"));
-    CHECK_OK(sheaf__speech_marks(&s, &config));
+    CHECK_OK(sheaf__chat_encoder_marks(&s, &config));
     s.chat = chat;
     say(&said, &s, m, 1, false);
     check_ids(
         said.id, said.count,
         "{256}<|start_header_id|>user<|end_header_id|>\n\na {260}{259}{259}{261}</s><|eot_id|>");
-    sheaf__said_release(&said);
+    sheaf__chat_ids_release(&said);
     sheaf__chat_template_free(chat);
 }
 
@@ -327,18 +329,18 @@ static void test_targets__an_answer_without_an_end_teaches_eos(void **state)
 {
     const sheaf__message m[] = { USER("<image>"), ANSWER("b"), USER("c"), ANSWER("d") };
     const sheaf_config config = byte_config();
-    sheaf__speech s = { .bos_id = -1, .eos_id = 257 };
+    sheaf__chat_encoder s = { .bos_id = -1, .eos_id = 257 };
     sheaf__chat_template *chat;
-    sheaf__said said;
+    sheaf__chat_ids said;
     int32_t target[128], behind;
     CHECK_OK(sheaf__chat_template_find(&chat, "minicpm"));
-    CHECK_OK(sheaf__speech_marks(&s, &config));
+    CHECK_OK(sheaf__chat_encoder_marks(&s, &config));
     s.chat = chat;
     say(&said, &s, m, 4, false);
     check_ids(said.id, said.count, "<用户>{260}{259}{259}{261}<AI>b<用户>c<AI>d{257}");
-    sheaf__said_targets(target, &behind, '.', &s, &said, NULL, NULL);
+    sheaf__chat_ids_targets(target, &behind, '.', &s, &said, NULL, NULL);
     check_ids(target, said.count, "................b{257}............d{257}");
-    sheaf__said_release(&said);
+    sheaf__chat_ids_release(&said);
     sheaf__chat_template_free(chat);
 }
 
@@ -375,14 +377,16 @@ static void test_say__a_tokenizer_reads_marks_as_tokens(void **state)
     sheaf_config config = byte_config();
     sheaf__tokenizer *t;
     sheaf__chat_template *chat;
-    sheaf__said said;
+    sheaf__chat_ids said;
     config.byte_vocab = false;
     static const char tokens[] = SPECIAL(96, "<im_start>") SPECIAL(97, "<im_patch>")
         SPECIAL(98, "<im_end>") SPECIAL(99, "<s>") SPECIAL(100, "</s>");
     CHECK_OK(sheaf__tokenizer_open(&t, write_tokenizer(tokens + 1)));
     CHECK_OK(sheaf__chat_template_find(&chat, "zephyr"));
-    sheaf__speech s = { .tokenizer = t, .bos = "<s>", .eos = "</s>", .bos_id = 99, .eos_id = 100 };
-    CHECK_OK(sheaf__speech_marks(&s, &config));
+    sheaf__chat_encoder s = {
+        .tokenizer = t, .bos = "<s>", .eos = "</s>", .bos_id = 99, .eos_id = 100
+    };
+    CHECK_OK(sheaf__chat_encoder_marks(&s, &config));
     s.chat = chat;
     s.form.system = "S";
     say(&said, &s, m, 1, false);
@@ -400,11 +404,11 @@ static void test_say__a_tokenizer_reads_marks_as_tokens(void **state)
     for (int64_t i = 0; i < said.count; i++)
         assert_int_equal(said.row[i], said.id[i] == 97);
     free(ids);
-    sheaf__said_release(&said);
+    sheaf__chat_ids_release(&said);
     sheaf__tokenizer_close(t);
     CHECK_OK(sheaf__tokenizer_open(&t, write_tokenizer("")));
     s.tokenizer = t;
-    CHECK_FAILS(sheaf__speech_marks(&s, &config), SHEAF_E_UNSUPPORTED,
+    CHECK_FAILS(sheaf__chat_encoder_marks(&s, &config), SHEAF_E_UNSUPPORTED,
                 "a tokenizer with the token <im_start>");
     sheaf__tokenizer_close(t);
     sheaf__chat_template_free(chat);

@@ -1,20 +1,20 @@
-/* beside.c - see beside.h. */
-#include "beside.h"
+/* tokenizer_config.c - see tokenizer_config.h. */
+#include "tokenizer_config.h"
 
 #include "base/base.h"
 #include "base/file.h"
 
-const char *const sheaf__beside_names[SHEAF__NAMES] = { "bos_token", "eos_token", "unk_token",
+const char *const sheaf__named_tokens[SHEAF__NAMES] = { "bos_token", "eos_token", "unk_token",
                                                         "sep_token", "pad_token", "cls_token",
                                                         "mask_token" };
 
-void sheaf__beside_release(sheaf__beside *s)
+void sheaf__tokenizer_config_release(sheaf__tokenizer_config *s)
 {
     json_decref(s->config);
     json_decref(s->added);
     free(s->declared);
     free(s->model_type);
-    *s = (sheaf__beside){ 0 };
+    *s = (sheaf__tokenizer_config){ 0 };
 }
 
 /* *out NULL: there is no such file. */
@@ -39,7 +39,7 @@ static sheaf_status *copy_string(char **out, const json_t *value)
 }
 
 /* special_tokens_map.json counts where tokenizer_config.json has no added_tokens_decoder. */
-static sheaf_status *merge_map(sheaf__beside *s, const char *folder)
+static sheaf_status *merge_map(sheaf__tokenizer_config *s, const char *folder)
 {
     json_t *map = NULL;
     if (json_object_get(s->config, "added_tokens_decoder") != NULL)
@@ -57,28 +57,28 @@ static int flag(const json_t *config, const char *key)
     return json_is_boolean(value) ? json_is_true(value) : -1;
 }
 
-const char *sheaf__beside_text(const json_t *name)
+const char *sheaf__tokenizer_config_text(const json_t *name)
 {
     return json_string_value(json_is_object(name) ? json_object_get(name, "content") : name);
 }
 
-static sheaf_status *read_names(sheaf__beside *s)
+static sheaf_status *read_names(sheaf__tokenizer_config *s)
 {
     for (int i = 0; i < SHEAF__NAMES; i++) {
-        const json_t *name = json_object_get(s->config, sheaf__beside_names[i]);
+        const json_t *name = json_object_get(s->config, sheaf__named_tokens[i]);
         s->none[i] = json_is_null(name);
         if (name == NULL || s->none[i])
             continue;
-        if (sheaf__beside_text(name) == NULL)
+        if (sheaf__tokenizer_config_text(name) == NULL)
             return sheaf_expected(
-                sheaf_fail(SHEAF_E_FORMAT, "tokenizer_config.json: '%s'", sheaf__beside_names[i]),
+                sheaf_fail(SHEAF_E_FORMAT, "tokenizer_config.json: '%s'", sheaf__named_tokens[i]),
                 "a token: a string, or an object with its content");
         s->name[i] = name;
     }
     return NULL;
 }
 
-static sheaf_status *read_model_type(sheaf__beside *s, const char *folder)
+static sheaf_status *read_model_type(sheaf__tokenizer_config *s, const char *folder)
 {
     json_t *config = NULL;
     sheaf_status *st = load(&config, folder, "config.json");
@@ -89,7 +89,7 @@ static sheaf_status *read_model_type(sheaf__beside *s, const char *folder)
     return st;
 }
 
-static sheaf_status *read_all(sheaf__beside *s, const char *folder)
+static sheaf_status *read_all(sheaf__tokenizer_config *s, const char *folder)
 {
     sheaf_status *st = load(&s->config, folder, "tokenizer_config.json");
     if (st == NULL && s->config == NULL && (s->config = json_object()) == NULL)
@@ -107,12 +107,12 @@ static sheaf_status *read_all(sheaf__beside *s, const char *folder)
     return NULL;
 }
 
-sheaf_status *sheaf__beside_read(sheaf__beside *out, const char *folder)
+sheaf_status *sheaf__tokenizer_config_read(sheaf__tokenizer_config *out, const char *folder)
 {
-    *out = (sheaf__beside){ 0 };
+    *out = (sheaf__tokenizer_config){ 0 };
     sheaf_status *st = sheaf_in(read_all(out, folder), "%s", folder);
     if (st != NULL)
-        sheaf__beside_release(out);
+        sheaf__tokenizer_config_release(out);
     return st;
 }
 
@@ -189,7 +189,8 @@ static bool has_type(const json_t *step, const char *wanted)
     return false;
 }
 
-sheaf__tokenizer_class sheaf__beside_class(const sheaf__beside *s, const json_t *parts)
+sheaf__tokenizer_class sheaf__tokenizer_config_class(const sheaf__tokenizer_config *s,
+                                                     const json_t *parts)
 {
     const int at = registered_for(s->model_type);
     if (s->declared == NULL)
@@ -209,7 +210,7 @@ sheaf__tokenizer_class sheaf__beside_class(const sheaf__beside *s, const json_t 
     return registered[at].wrong ? registered[at].class : declared;
 }
 
-bool sheaf__beside_is_file_only(const sheaf__beside *s)
+bool sheaf__tokenizer_config_is_file_only(const sheaf__tokenizer_config *s)
 {
     const int at = registered_for(s->model_type);
     return at >= 0 && registered[at].class == SHEAF__GENERIC;

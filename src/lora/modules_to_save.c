@@ -1,4 +1,4 @@
-/* beside.c - base tensors that are trained whole beside the factors. */
+/* modules_to_save.c - base tensors that are trained whole beside the factors. */
 #include "base/base.h"
 #include "lora/adapter.h"
 #include "lora/match.h"

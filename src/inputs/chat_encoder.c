@@ -1,5 +1,5 @@
-/* speech.c - see speech.h. */
-#include "inputs/speech.h"
+/* chat_encoder.c - see chat_encoder.h. */
+#include "inputs/chat_encoder.h"
 
 #include "base/base.h"
 #include "base/json.h"
@@ -21,27 +21,27 @@ static sheaf_status *no_mark(const char *token, const char *key, const sheaf_con
     return sheaf_try_this(st, "the tokenizer of this model: --tokenizer PATH");
 }
 
-sheaf_status *sheaf__speech_marks(sheaf__speech *speech, const sheaf_config *config)
+sheaf_status *sheaf__chat_encoder_marks(sheaf__chat_encoder *encoder, const sheaf_config *config)
 {
     json_t *object = NULL;
     sheaf_status *st = NULL;
-    sheaf__family_for(config)->pictures(&speech->form, config);
-    if (speech->tokenizer == NULL && config->json != NULL)
+    sheaf__family_for(config)->pictures(&encoder->form, config);
+    if (encoder->tokenizer == NULL && config->json != NULL)
         st = sheaf__json_parse(&object, config->json, strlen(config->json));
     for (int i = 0; i < SHEAF__MARKS && st == NULL; i++) {
-        const char *token = speech->form.mark[i].token, *key = speech->form.mark[i].key;
-        speech->mark[i] = -1;
+        const char *token = encoder->form.mark[i].token, *key = encoder->form.mark[i].key;
+        encoder->mark[i] = -1;
         if (token == NULL)
             continue;
-        const json_t *said = speech->tokenizer == NULL ? json_object_get(object, key) : NULL;
-        int64_t id = speech->tokenizer != NULL ? sheaf__tokenizer_find(speech->tokenizer, token)
-                     : json_is_integer(said)   ? json_integer_value(said)
-                                               : -1;
-        const int64_t least = speech->tokenizer == NULL ? 256 : 0;
+        const json_t *said = encoder->tokenizer == NULL ? json_object_get(object, key) : NULL;
+        int64_t id = encoder->tokenizer != NULL ? sheaf__tokenizer_find(encoder->tokenizer, token)
+                     : json_is_integer(said)    ? json_integer_value(said)
+                                                : -1;
+        const int64_t least = encoder->tokenizer == NULL ? 256 : 0;
         if (id < least || id >= config->vocab)
-            st = no_mark(token, speech->tokenizer == NULL ? key : NULL, config);
+            st = no_mark(token, encoder->tokenizer == NULL ? key : NULL, config);
         else
-            speech->mark[i] = (int32_t)id;
+            encoder->mark[i] = (int32_t)id;
     }
     json_decref(object);
     return st;
@@ -82,7 +82,8 @@ static void move_marks(sheaf__placed_mark *mark, const sheaf__placed *p,
 
 /* ---- bytes ---- */
 
-static int32_t byte_special(size_t *length, const sheaf__speech *s, const char *text, size_t size)
+static int32_t byte_special(size_t *length, const sheaf__chat_encoder *s, const char *text,
+                            size_t size)
 {
     const size_t b = sizeof BYTE_BOS - 1, e = sizeof BYTE_EOS - 1;
     const bool bos = size >= b && memcmp(text, BYTE_BOS, b) == 0,
@@ -91,13 +92,13 @@ static int32_t byte_special(size_t *length, const sheaf__speech *s, const char *
     return bos ? s->bos_id : eos ? s->eos_id : -1;
 }
 
-static void put(sheaf__said *out, int32_t id, size_t begin, size_t end)
+static void put(sheaf__chat_ids *out, int32_t id, size_t begin, size_t end)
 {
     out->id[out->count] = id;
     out->where[out->count++] = (sheaf__text_range){ begin, end };
 }
 
-static sheaf_status *encode_bytes(sheaf__said *out, const sheaf__speech *s,
+static sheaf_status *encode_bytes(sheaf__chat_ids *out, const sheaf__chat_encoder *s,
                                   const sheaf__placed_mark *mark, int64_t marks)
 {
     const sheaf__rendered *text = &out->text;
@@ -156,7 +157,7 @@ static sheaf_status *plain_ranges(sheaf__text_range **out, int64_t *count,
     return NULL;
 }
 
-static sheaf_status *other_tokens(const sheaf__speech *s, sheaf__mark mark)
+static sheaf_status *other_tokens(const sheaf__chat_encoder *s, sheaf__mark mark)
 {
     sheaf_status *st = sheaf_fail(SHEAF_E_LAYOUT, "tokenizer");
     sheaf_expected(st, "%s in a text to be the token of that name", s->form.mark[mark].token);
@@ -164,7 +165,7 @@ static sheaf_status *other_tokens(const sheaf__speech *s, sheaf__mark mark)
     return sheaf_try_this(st, "the tokenizer of this model: --tokenizer PATH");
 }
 
-static sheaf_status *encode(sheaf__said *out, const sheaf__speech *s,
+static sheaf_status *encode(sheaf__chat_ids *out, const sheaf__chat_encoder *s,
                             const sheaf__placed_mark *mark, int64_t marks)
 {
     if (s->tokenizer == NULL)
@@ -184,7 +185,7 @@ static sheaf_status *encode(sheaf__said *out, const sheaf__speech *s,
 
 /* ---- the whole ---- */
 
-static sheaf_status *put_bos(sheaf__said *out, const sheaf__speech *s)
+static sheaf_status *put_bos(sheaf__chat_ids *out, const sheaf__chat_encoder *s)
 {
     const bool wanted = s->form.bos || s->tokenizer == NULL;
     if (!wanted || s->bos_id < 0 || (out->count > 0 && out->id[0] == s->bos_id))
@@ -205,7 +206,7 @@ static sheaf_status *put_bos(sheaf__said *out, const sheaf__speech *s)
 }
 
 /* Marks are the tokens of their names; which of them are rows of a picture. */
-static sheaf_status *find_rows(sheaf__said *out, const sheaf__speech *s,
+static sheaf_status *find_rows(sheaf__chat_ids *out, const sheaf__chat_encoder *s,
                                const sheaf__placed_mark *mark, int64_t marks)
 {
     const sheaf__text_range *where = out->where;
@@ -226,8 +227,8 @@ static sheaf_status *find_rows(sheaf__said *out, const sheaf__speech *s,
     return NULL;
 }
 
-static sheaf_status *render(sheaf__rendered *out, const sheaf__speech *s, const sheaf__placed *p,
-                            bool prompt)
+static sheaf_status *render(sheaf__rendered *out, const sheaf__chat_encoder *s,
+                            const sheaf__placed *p, bool prompt)
 {
     const bool bytes = s->tokenizer == NULL, first = p->messages > 0;
     const bool system =
@@ -257,10 +258,10 @@ static sheaf_status *render(sheaf__rendered *out, const sheaf__speech *s, const 
     return st;
 }
 
-sheaf_status *sheaf__say(sheaf__said *out, const sheaf__speech *s, const sheaf__placed *p,
-                         bool prompt)
+sheaf_status *sheaf__chat_encode(sheaf__chat_ids *out, const sheaf__chat_encoder *s,
+                                 const sheaf__placed *p, bool prompt)
 {
-    *out = (sheaf__said){ 0 };
+    *out = (sheaf__chat_ids){ 0 };
     sheaf__placed_mark *mark = malloc(((size_t)p->marks + 1) * sizeof *mark);
     sheaf_status *st = mark == NULL ? sheaf__no_memory("conversation") : NULL;
     TRY(st, render(&out->text, s, p, prompt));
@@ -273,13 +274,13 @@ sheaf_status *sheaf__say(sheaf__said *out, const sheaf__speech *s, const sheaf__
     return st;
 }
 
-void sheaf__said_release(sheaf__said *s)
+void sheaf__chat_ids_release(sheaf__chat_ids *s)
 {
     free(s->id);
     free(s->where);
     free(s->row);
     sheaf__rendered_release(&s->text);
-    *s = (sheaf__said){ 0 };
+    *s = (sheaf__chat_ids){ 0 };
 }
 
 /* ---- what is learned ---- */
@@ -294,10 +295,10 @@ static bool has_end(const sheaf__rendered *text, int64_t answer)
     return end < text->span[answer].end;
 }
 
-void sheaf__said_targets(int32_t *target, int32_t *behind, int32_t none,
-                         const sheaf__speech *speech, const sheaf__said *said,
-                         bool (*message_counts)(const void *self, int64_t message),
-                         const void *self)
+void sheaf__chat_ids_targets(int32_t *target, int32_t *behind, int32_t none,
+                             const sheaf__chat_encoder *encoder, const sheaf__chat_ids *said,
+                             bool (*message_counts)(const void *self, int64_t message),
+                             const void *self)
 {
     for (int64_t i = 0; i < said->count; i++)
         target[i] = none;
@@ -315,6 +316,6 @@ void sheaf__said_targets(int32_t *target, int32_t *behind, int32_t none,
                 target[at] = said->id[at];
         if (!counts || has_end(&said->text, k))
             continue;
-        *(at < said->count ? &target[at] : behind) = speech->eos_id >= 0 ? speech->eos_id : none;
+        *(at < said->count ? &target[at] : behind) = encoder->eos_id >= 0 ? encoder->eos_id : none;
     }
 }

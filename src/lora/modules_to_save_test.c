@@ -1,5 +1,5 @@
-/* beside_test.c - tensors trained whole beside the factors: which, under which names, and read back
- * the same. */
+/* modules_to_save_test.c - tensors trained whole beside the factors: which, under which names, and
+ * read back the same. */
 #include "tests/check.h"
 #include "tests/files.h"
 
