@@ -170,19 +170,15 @@ bool sheaf__peer_is_out(const char *word);
 extern const sheaf__choice sheaf__loss_choices[]; /* answers, last, all as sheaf_loss_on */
 extern const sheaf__choice sheaf__long_choices[]; /* error, cut, skip as sheaf_on_long */
 extern const sheaf__choice sheaf__bad_choices[];  /* error, skip as sheaf_on_bad */
-#define SHEAF__BAD_HELP                                                                             \
-    "what becomes of a data set with bad records: an error, or they are left out, counted and the " \
-    "first named (default error)"
-#define SHEAF__FIELDS_HELP                                                                         \
-    "names that the records have for fields: question=prompt,answer=completion"
+#define SHEAF__BAD_HELP                                                                            \
+    "bad records: an error (default), or skipped; their number and the first one are reported"
+#define SHEAF__FIELDS_HELP "other names of fields in the records: question=prompt,answer=completion"
 #define SHEAF__LOSS_HELP                                                                           \
-    "of texts: what is learned, all answers (default), the last of a conversation, or everything"
+    "what is learned of a text: all answers (default), the last of a conversation, or everything"
 #define SHEAF__LONG_HELP                                                                           \
-    "texts longer than --seq: an error (default), cut there, or left out; told with the count"
-#define SHEAF__SPECIALS_HELP                                                                       \
-    "special tokens that are written in texts are tokens; without it they are text"
+    "texts longer than --seq: an error (default), cut, or skipped; their number is reported"
+#define SHEAF__SPECIALS_HELP "special tokens written in texts are read as tokens, not as plain text"
 #define SHEAF__CACHE_HELP                                                                          \
-    "keep tokenised texts in this folder and find them again; default: none, or OUT/cache for large data"
+    "folder that caches tokenised texts; default: none, or OUT/cache for large data"
 extern const sheaf__choice sheaf__sums_choices[]; /* pairs, tiles as sheaf_bf16_sums */
-#define SHEAF__SUMS_HELP                                                                           \
-    "bfloat16: order of the sums, part of the result; default: what is fastest here"
+#define SHEAF__SUMS_HELP "bfloat16: order of sums, part of the result; default: the fastest here"

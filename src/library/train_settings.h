@@ -31,13 +31,13 @@ sheaf_status *sheaf__transport_check(const sheaf__settings *state, const sheaf__
 
 extern const sheaf__choice sheaf__transport_choices[]; /* threads, mpi as sheaf_transport */
 #define SHEAF__TRANSPORT_HELP                                                                      \
-    "how ranks talk: as threads of one process, or as processes, also of several machines"
-#define SHEAF__MPI_HELP "openmpi, mpich, or the path of a module; default: what is there"
+    "ranks are threads of one process, or processes (MPI), also on several machines"
+#define SHEAF__MPI_HELP                                                                            \
+    "with --transport mpi: openmpi, mpich, or the path of a plug-in; default: what is installed"
 #define SHEAF__HOSTS_HELP "with --transport mpi: hosts and how many ranks each takes, as in a:2,b:2"
-#define SHEAF__HOSTFILE_HELP "the same as a file, as that MPI's mpirun takes it"
+#define SHEAF__HOSTFILE_HELP "the same as a file, in the form that the MPI's mpirun reads"
 #define SHEAF__HEARTBEAT_HELP                                                                      \
-    "several processes: one that is silent for so long is given up, with the run; 0 = only after " \
-    "--hang-after"
+    "several processes: the run fails when one is silent for so long; 0 = only after --hang-after"
 /* sheaf__sums_name - for results; NULL unless `dtype` is bfloat16. */
 const char *sheaf__sums_name(sheaf_dtype dtype, sheaf_bf16_sums sums);
 /* sheaf__sums_agree - processes on machines of several kinds take what the first one computes

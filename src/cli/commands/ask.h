@@ -51,5 +51,6 @@ json_t *ask_json(const char *text);
 void ask_images_json(json_t *to, const sheaf_prompts *prompts, int64_t prompt);
 json_t *ask_json_real(double value); /* what is not finite is null */
 
-#define ASK_SLICES "parts every tensor falls into, a power of two (default the run's, else 8)"
-#define ASK_FORCE "begin even where the planner says that memory does not suffice"
+#define ASK_SLICES                                                                                 \
+    "slices that every tensor is divided into, a power of two (default the run's, else 8)"
+#define ASK_FORCE "start even if the planner says that memory does not suffice"

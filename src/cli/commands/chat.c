@@ -14,14 +14,12 @@
 #include "commands.h"
 
 const char cmd_chat_usage[] =
-    "usage: sheaf chat MODEL [--adapter DIR] [--image FILE]... [--system TEXT]\n"
-    "                  [--load FILE] [--save FILE] [--tp T]\n"
-    "Answers the lines of its input, one after the other. A line that begins with / is a\n"
-    "command: /help lists them; // begins a question with /. Ctrl-C ends the answer, and outside\n"
-    "of an answer the chat. OmniLMM and MiniCPM-V read several pictures: they stand in front of\n"
-    "the next question, or where that says <image>. Without flags of sampling it is as the model's\n"
-    "generation_config.json says, else, of these two, as upstream's chat() samples, else the most\n"
-    "probable token is taken, as with --greedy.\n";
+    "usage: sheaf chat MODEL [--image FILE]... [FLAG...]\n"
+    "Answers the lines of its input, one after the other. A line that begins with / is a command:\n"
+    "/help lists them; // begins a question with /. Ctrl-C ends the answer, and between answers the\n"
+    "chat. OmniLMM and MiniCPM-V read several pictures: they stand before the next question, or\n"
+    "where it says <image>. Sampling that no flag sets is what the model's generation_config.json\n"
+    "says; without one, these two models sample as their own chat() does, others are --greedy.\n";
 
 typedef struct settings {
     const char *save, *load;
@@ -299,15 +297,14 @@ static const struct {
     bool images;                                         /* for models that see */
     const char *says_placed;                             /* where pictures stand in conversations */
 } commands[] = {
-    { "/image [FILE]", "shows another picture, or none; what was said is forgotten", look, true,
-      "shows one more picture, to the next question or where that says <image>; without FILE those "
-      "that no question has shown are taken back" },
-    { "/system [TEXT]",
-      "says what stands before all questions, or nothing; what was said is forgotten", instruct },
-    { "/reset", "forgets what was said; pictures stay", reset },
-    { "/save [FILE]", "saves what was said, now and after each answer", save },
-    { "/load FILE", "goes on with what was saved", load },
-    { "/help", "lists these", help },
+    { "/image [FILE]", "shows another picture, or none; clears the conversation", look, true,
+      "adds a picture to the next question, before it or where it says <image>; without FILE takes "
+      "back those that no question has shown" },
+    { "/system [TEXT]", "sets the system message, or none; clears the conversation", instruct },
+    { "/reset", "clears the conversation; pictures stay", reset },
+    { "/save [FILE]", "saves the conversation, now and after each answer", save },
+    { "/load FILE", "continues a saved conversation", load },
+    { "/help", "lists these commands", help },
     { "/quit", "ends the chat; Ctrl-C ends an answer", NULL },
 };
 enum { COMMANDS = sizeof commands / sizeof *commands, NAME = 64 };
@@ -474,13 +471,13 @@ int cmd_chat(cli *cli, int argc, char **argv)
     settings s = { 0 };
     cli_option table[CLI_MAX_OPTIONS] = {
         { "image", CLI_TEXTS | CLI_UNSAVED | CLI_COMMON, &s.image,
-          "picture that questions are about; several times where the model reads several", "FILE",
-          .heading = "conversation" },
+          "picture that questions are about; may be given several times if the model reads several",
+          "FILE", .heading = "conversation" },
         { "save", CLI_PATH | CLI_COMMON, &s.save,
-          "save what was said after each answer, as JSON: a new file, or the one of --load",
+          "save the conversation as JSON after each answer: a new file, or the one of --load",
           "FILE" },
         { "load", CLI_PATH | CLI_COMMON, &s.load,
-          "go on with what was saved, and with its pictures", "FILE" },
+          "continue a saved conversation, with its pictures", "FILE" },
         { 0 },
     };
     ask_model_table(table, &s.model);

@@ -9,11 +9,11 @@
 
 const char cmd_convert_usage[] =
     "usage: sheaf convert SRC... DST --to DIALECT [FLAG...]\n"
-    "Joins, divides, unpads or changes the form of a checkpoint of any program that\n"
-    "docs/dialects.md lists. Further SRCs hold parts of the same checkpoint. DST must not exist;\n"
-    "it appears only once it is complete. What is not whole is refused and named, never filled up.\n"
-    "SRC may be a run of sheaf train, or one of its checkpoints: --to peft gives its adapter, --to hf or\n"
-    "sat the model with what was trained.\n";
+    "Joins, splits, unpads or changes the form of a checkpoint of any program that docs/dialects.md\n"
+    "lists. Several SRCs are parts of one checkpoint. DST must not exist; it appears only once it is\n"
+    "complete. A checkpoint with parts missing is refused, and they are named. SRC may be a run of\n"
+    "sheaf train or one of its checkpoints: --to peft writes its adapter, --to hf or sat the model\n"
+    "with what was trained.\n";
 
 static void print_report(cli *cli, const sheaf_weights_convert_options *how,
                          const sheaf_weights_convert_report *r, double seconds)
@@ -60,30 +60,30 @@ int cmd_convert(cli *cli, int argc, char **argv)
     const cli_option options[] = {
         { "to", CLI_TEXT | CLI_REQUIRED, &how.to, "form to write: hf, sat, peft or sheaf",
           "DIALECT" },
-        { "adapter", CLI_PATH, &how.adapter,
-          "sat: a PEFT adapter of SRC, to be written as SAT's LoRA", "DIR" },
+        { "adapter", CLI_PATH, &how.adapter, "sat: PEFT adapter of SRC, to write as SAT's LoRA",
+          "DIR" },
         { "lora-alpha", CLI_NUMBER, &how.lora_alpha,
-          "peft: lora_alpha of PEFT's LoRA inside SRC, where no adapter_config.json lies beside it",
+          "peft: lora_alpha of LoRA inside SRC that has no adapter_config.json beside it",
           .min = 0 },
         { "base", CLI_PATH, &how.base,
-          "of a checkpoint of training: the model it was trained on (default as the run's settings name it)",
+          "the model that SRC, a checkpoint of a run, was trained on (default as the run's settings name it)",
           "DIR" },
-        { "from", CLI_TEXT, &how.from, "form of SRC, where it is not recognised", "DIALECT" },
+        { "from", CLI_TEXT, &how.from, "form of SRC, if it is not recognised", "DIALECT" },
         { "tp", CLI_INT, &how.tp, "sat: parts to write (default 1)", .min = 1, .max = 1024 },
         { "slices", CLI_INT, &how.slices, "sheaf: slices to write (default 8)", .min = 1,
           .max = 64 },
         { "dtype", CLI_CHOICE, &how.dtype, "type of the written weights (default as in SRC)",
           .choices = cli_dtypes },
-        { "step", CLI_COUNT, &how.step, "step to note in DST; 0 = as in SRC", .min = 0 },
-        { "optimizer", CLI_FLAG, &how.optimizer, "the optimizer's moments too: hf, sheaf" },
-        { "config", CLI_PATH, &how.config, "the model's config, where SRC has none", "FILE" },
+        { "step", CLI_COUNT, &how.step, "step number to write to DST; 0 = as in SRC", .min = 0 },
+        { "optimizer", CLI_FLAG, &how.optimizer, "hf, sheaf: write the optimizer's moments too" },
+        { "config", CLI_PATH, &how.config, "the model's config.json, if SRC has none", "FILE" },
         { "model-class", CLI_TEXT, &how.model_class,
-          "sat: CogVLMModel or CogAgentModel, where the config names the wrong one", "CLASS" },
+          "sat: CogVLMModel or CogAgentModel, if the config names the wrong one", "CLASS" },
         { "drop-unread", CLI_FLAG, &how.drop_unread,
           "leave out tensors of kinds that are not read (quantized, sparse, ...)" },
-        { "shard-mb", CLI_COUNT, &shard_mb, "hf: megabytes of a shard at most (default 50000)",
-          .min = 1 },
-        { "threads", CLI_INT, &how.threads, "threads; 0 = every core at hand", .max = 4096 },
+        { "shard-mb", CLI_COUNT, &shard_mb,
+          "hf: largest size of a shard, in megabytes (default 50000)", .min = 1 },
+        { "threads", CLI_INT, &how.threads, "threads; 0 = all cores", .max = 4096 },
         { 0 },
     };
     cli_paths paths;

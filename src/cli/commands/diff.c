@@ -9,9 +9,9 @@
 const char cmd_diff_usage[] =
     "usage: sheaf diff A B [FLAG...]\n"
     "Compares two models, adapters, checkpoints or .safetensors files tensor by tensor.\n"
-    "Shards, slices and the order in files do not matter: undivided tensors are compared,\n"
-    "with LoRA that is not merged, and with the moments of an optimizer where both have some.\n"
-    "Exit code 0 when all bytes of all tensors agree and the configs mean the same, 1 if not.\n";
+    "Undivided tensors are compared, whatever the shards, slices or order in files, also LoRA that\n"
+    "is not merged, and the optimizer's moments if both have them. Exit code 0 when all bytes of all\n"
+    "tensors agree and the configs mean the same, 1 if not.\n";
 
 typedef struct telling {
     cli *cli;
@@ -171,7 +171,7 @@ int cmd_diff(cli *cli, int argc, char **argv)
     bool tolerant = false;
     const cli_option options[] = {
         { "atol", CLI_NUMBER, &t.atol,
-          "answer yes also when no element differs by more than this" },
+          "exit code 0 also when no element differs by more than this" },
         { 0 },
     };
     cli_paths paths;

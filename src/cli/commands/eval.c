@@ -13,11 +13,11 @@
 #include "sheaf/evaluate.h"
 
 const char cmd_eval_usage[] =
-    "usage: sheaf eval MODEL DATA [--adapter DIR] [--match] [--tp T] [--save-logits FILE]\n"
-    "Mean loss per label token and the share of label tokens that are the model's first\n"
-    "choice. With --match every record is also answered, greedily, and the answers that are\n"
-    "equal to the record's counted. With --save-logits also every logit, float32 [rows, length,\n"
-    "vocabulary].\n";
+    "usage: sheaf eval MODEL DATA [FLAG...]\n"
+    "Computes the mean loss per label token, and the accuracy: the share of label tokens that the\n"
+    "model finds most probable. --match also generates an answer to each record, greedily, and\n"
+    "counts those that equal the record's. --save-logits also writes all logits, float32\n"
+    "[rows, length, vocabulary].\n";
 
 enum { WORST = 5 }; /* mismatches that are shown */
 
@@ -264,40 +264,39 @@ int cmd_eval(cli *cli, int argc, char **argv)
     ask_model_table(table, &w.model);
     const cli_option rows[] = {
         { "data", CLI_PATH | CLI_REQUIRED | CLI_COMMON | CLI_WORD, &o->data,
-          "JSON Lines or a JSON array, a folder of images, or .safetensors with input_ids and labels",
+          "examples: JSON Lines or a JSON array, a folder of images, or .safetensors with input_ids and labels; also as the second word",
           "PATH", .heading = "data" },
         { "match", CLI_FLAG | CLI_COMMON, &w.match,
-          "also answer every record and count the answers that are right" },
+          "also answer every record, and count the answers that are right" },
         { "exact-match", CLI_FLAG | CLI_HIDDEN, &w.match, "the same" },
         { "max-new", CLI_COUNT | CLI_COMMON, &w.max_new, "most tokens of an answer", .min = 1,
           .max = 1e7 },
         { "tokenizer", CLI_PATH, &o->tokenizer,
-          "folder, tokenizer.json or tokenizer.model; default: the model's folder, else bytes",
+          "folder, tokenizer.json or tokenizer.model; default: in the model's folder, else bytes",
           "PATH" },
         { "template", CLI_TEXT | CLI_COMMON, &o->prompt_template,
-          "name of the chat template; of CogVLM and CogAgent base, chat, vqa or chat_old; default: the model's",
+          "chat template by name (CogVLM and CogAgent: base, chat, vqa, chat_old); default: the model's own",
           "NAME" },
         { "date", CLI_TEXT, &o->date,
-          "the date that a chat template writes (Llama 3.1 and 3.2, SmolLM3): YYYY-MM-DD, or a text where the template takes one; default: the run's, else the template's own",
+          "date that the chat template writes (Llama 3.1 and 3.2, SmolLM3): YYYY-MM-DD, or a text where the template takes one; default: the run's, else the template's own",
           "DATE" },
-        { "query", CLI_TEXT, &o->query, "asked of every image of a folder (default CAPTCHA:)",
+        { "query", CLI_TEXT, &o->query, "question about each image of a folder (default CAPTCHA:)",
           "TEXT" },
         { "loss-on", CLI_CHOICE, &o->loss_on, SHEAF__LOSS_HELP, .choices = sheaf__loss_choices },
         { "specials", CLI_FLAG, &w.specials, SHEAF__SPECIALS_HELP },
-        { "data-cache", CLI_PATH, &o->data_cache,
-          "keep tokenised texts in this folder and find them again", "DIR" },
+        { "data-cache", CLI_PATH, &o->data_cache, "folder that caches tokenised texts", "DIR" },
         { "on-long", CLI_CHOICE, &o->on_long, SHEAF__LONG_HELP, .choices = sheaf__long_choices },
         { "on-bad", CLI_CHOICE, &o->on_bad, SHEAF__BAD_HELP, .choices = sheaf__bad_choices },
         { "fields", CLI_TEXT, &o->fields, SHEAF__FIELDS_HELP, "THEIRS=OURS,..." },
-        { "dp", CLI_INT | CLI_COMMON, &w.model.dp,
-          "groups of --tp ranks, each with the whole model, that share the rows", "D", 1,
-          SHEAF_MAX_SLICES, .heading = "ranks" },
+        { "dp", CLI_INT, &w.model.dp,
+          "data-parallel groups of --tp ranks each, which share the rows", "D", 1, SHEAF_MAX_SLICES,
+          .heading = "ranks" },
         { "micro-batch", CLI_COUNT | CLI_COMMON, &o->micro_batch, "rows of one forward", .min = 1,
           .max = 1e6, .heading = "batching" },
         { "seq", CLI_COUNT | CLI_COMMON, &o->seq, "longest row in tokens; 0 = as long as the data",
           .max = 1e8 },
         { "save-logits", CLI_PATH | CLI_COMMON, &o->save_logits,
-          "write every logit to this .safetensors file", "FILE", .heading = "result" },
+          "write all logits to this .safetensors file", "FILE", .heading = "result" },
         { 0 },
     };
     ask_append(table, rows, sizeof rows);

@@ -10,11 +10,11 @@
 #include "sheaf/cut.h"
 
 const char cmd_generate_usage[] =
-    "usage: sheaf generate MODEL [--adapter DIR] (--prompt TEXT [--image FILE...] | --tokens 1,2,3 | --data PATH)\n"
-    "                      --max-new N [--greedy | --temperature X --top-k N --top-p X] [--tp T]\n"
-    "Continues one prompt, or every prompt of a file or a folder of images. The tokens are the\n"
-    "same at any number of ranks, and in any batch. Where a record has an answer, the model's is\n"
-    "compared with it. Without flags of sampling it is as the model's generation_config.json says.\n";
+    "usage: sheaf generate MODEL --prompt TEXT [--image FILE]... [FLAG...]\n"
+    "       sheaf generate MODEL --data PATH [FLAG...]\n"
+    "Continues one prompt, or each prompt of a file or folder of images. The tokens are the same at\n"
+    "any number of ranks and in any batch. Where a record has an answer, the model's is compared\n"
+    "with it. Sampling that no flag sets is what the model's generation_config.json says.\n";
 
 typedef struct settings {
     const char *prompt, *tokens, *data, *prompts, *query, *fields;
@@ -280,26 +280,26 @@ int cmd_generate(cli *cli, int argc, char **argv)
 {
     settings s = { .batch = 32 };
     cli_option table[CLI_MAX_OPTIONS] = {
-        { "prompt", CLI_TEXT | CLI_COMMON, &s.prompt, "text to continue, or question", "TEXT",
-          .min = 1, .heading = "prompts" },
+        { "prompt", CLI_TEXT | CLI_COMMON, &s.prompt,
+          "text to continue, or question for a model that chats", "TEXT", .min = 1,
+          .heading = "prompts" },
         { "image", CLI_TEXTS | CLI_UNSAVED | CLI_COMMON, &s.image,
-          "picture that the prompt asks about; several times where the model reads several", "FILE",
-          .advice = "--data FILE: a record's \"images\" lists as many as there are" },
+          "picture that the prompt is about; may be given several times if the model reads several",
+          "FILE", .advice = "--data FILE: a record's \"images\" lists as many as there are" },
         { "tokens", CLI_TEXT | CLI_COMMON, &s.tokens, "token ids to continue", "1,2,3" },
-        { "prompts", CLI_PATH, &s.prompts,
-          "JSON Lines of texts, or of objects with prompt, messages or tokens", "FILE" },
+        { "prompts", CLI_PATH, &s.prompts, "another name of --data", "FILE" },
         { "data", CLI_PATH | CLI_COMMON, &s.data,
-          "prompts: as --prompts, a folder of images, or .safetensors whose rows are cut at the first label",
+          "prompts: JSON Lines of texts or of objects with prompt, messages or tokens, a folder of images, or .safetensors, each row up to its first label",
           "PATH" },
         { "on-bad", CLI_CHOICE, &s.on_bad, SHEAF__BAD_HELP, .choices = sheaf__bad_choices },
         { "fields", CLI_TEXT, &s.fields, SHEAF__FIELDS_HELP, "THEIRS=OURS,..." },
-        { "query", CLI_TEXT, &s.query, "asked of every image of a folder (default CAPTCHA:)",
+        { "query", CLI_TEXT, &s.query, "question about each image of a folder (default CAPTCHA:)",
           "TEXT" },
-        { "batch", CLI_COUNT | CLI_COMMON, &s.batch, "prompts run together", .min = 1, .max = 4096,
-          .heading = "ranks" },
+        { "batch", CLI_COUNT | CLI_COMMON, &s.batch, "prompts computed together", .min = 1,
+          .max = 4096, .heading = "ranks" },
         { "dp", CLI_INT, &s.model.dp,
-          "groups of --tp ranks, each with the whole model, that share the prompts of --data", "D",
-          1, SHEAF_MAX_SLICES },
+          "data-parallel groups of --tp ranks each, which share the prompts of --data", "D", 1,
+          SHEAF_MAX_SLICES },
         { 0 },
     };
     ask_model_table(table, &s.model);

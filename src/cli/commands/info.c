@@ -11,9 +11,9 @@
 const char cmd_info_usage[] =
     "usage: sheaf info PATH... [FLAG...]\n"
     "       sheaf info --machine\n"
-    "Says what a folder or file holds: a model or checkpoint of any program (docs/dialects.md), a\n"
-    "PEFT adapter, the folder of a run, or a .safetensors file; its tensors and types, and what is\n"
-    "odd about it. No data is read: sheaf verify reads all of it.\n";
+    "Shows what a folder or file holds: a model or checkpoint of any program (docs/dialects.md), a\n"
+    "PEFT adapter, a run of sheaf train, or a .safetensors file; its tensors, types and oddities. No\n"
+    "tensor data is read: sheaf verify reads all of it.\n";
 
 typedef struct output {
     cli *cli;
@@ -201,7 +201,7 @@ int cmd_info(cli *cli, int argc, char **argv)
     bool machine = false;
     const cli_option options[] = {
         { "tensors", CLI_FLAG, &t.tensors, "list every tensor" },
-        { "machine", CLI_FLAG, &machine, "what this machine offers" },
+        { "machine", CLI_FLAG, &machine, "processor, memory and MPI of this machine" },
         { 0 },
     };
     cli_paths paths;

@@ -9,11 +9,11 @@ const char cmd_init_usage[] =
     "usage: sheaf init SPEC DST [FLAG...]\n"
     "Makes the Hugging Face folder DST with random weights. SPEC is a config.json, SAT's\n"
     "model_config.json (of CogVLM or CogAgent), a folder that has one, or a built-in name:\n"
-    "  tiny-bytes   byte vocabulary, hidden 128, 4 layers: 0.8 million parameters\n"
-    "  small-bytes  byte vocabulary, hidden 256, 6 layers: 4.5 million parameters\n"
-    "  mini         hidden 512, 8 layers, vocabulary 8192: 32 million parameters\n"
-    "  tiny1b-4l    hidden 2048, 4 layers, vocabulary 32000: 307 million parameters\n"
-    "  cogvlm-tiny  CogVLM, byte vocabulary, images of 56 x 56: 2.4 million parameters\n"
+    "  tiny-bytes     byte vocabulary, hidden 128, 4 layers: 0.8 million parameters\n"
+    "  small-bytes    byte vocabulary, hidden 256, 6 layers: 4.5 million parameters\n"
+    "  mini           hidden 512, 8 layers, vocabulary 8192: 32 million parameters\n"
+    "  tiny1b-4l      hidden 2048, 4 layers, vocabulary 32000: 307 million parameters\n"
+    "  cogvlm-tiny    CogVLM, byte vocabulary, images of 56 x 56: 2.4 million parameters\n"
     "  cogagent-tiny  CogAgent, the same with a second tower: 2.7 million parameters\n"
     "  omnilmm-tiny   OmniLMM, byte vocabulary, images of 84 x 84: 1.1 million parameters\n"
     "  minicpmv-tiny  MiniCPM-V 2.6, byte vocabulary, patches of 14: 1.1 million parameters;\n"
@@ -28,10 +28,10 @@ int cmd_init(cli *cli, int argc, char **argv)
     SHEAF_INIT(&how);
     SHEAF_INIT(&report);
     const cli_option options[] = {
-        { "seed", CLI_SEED, &how.seed, "start of all randomness" },
-        { "dtype", CLI_CHOICE, &how.dtype, "type of the weights (default what SPEC says)",
+        { "seed", CLI_SEED, &how.seed, "seed of all random numbers" },
+        { "dtype", CLI_CHOICE, &how.dtype, "type of the weights (default as in SPEC)",
           .choices = cli_dtypes },
-        { "threads", CLI_INT, &how.threads, "threads; 0 = every core at hand", .max = 4096 },
+        { "threads", CLI_INT, &how.threads, "threads; 0 = all cores", .max = 4096 },
         { 0 },
     };
     cli_paths paths;

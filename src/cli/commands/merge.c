@@ -10,16 +10,15 @@
 
 const char cmd_merge_usage[] =
     "usage: sheaf merge BASE ADAPTER... DST [FLAG...]\n"
-    "       sheaf merge --adapter-only --combine linear|cat ADAPTER... DST [FLAG...]\n"
     "       sheaf merge SAVE DST [FLAG...]\n"
-    "Adds LoRA adapters (PEFT folders), one after another, to the weights of BASE (Hugging\n"
-    "Face folder of any architecture, or a checkpoint of a program that docs/dialects.md lists)\n"
-    "and writes the whole model to DST, which appears only once it is complete, read back and\n"
-    "checked. Sums are made in float32 and rounded once. SAVE is an SAT checkpoint with LoRA of\n"
-    "its own, merged as SAT does it; DST then has as many parts. ADAPTER, or SAVE, may be a run of sheaf\n"
-    "train or one of its checkpoints, with whatever it trained.\n"
-    "Memory stays small whatever the size of the model. Kinds of adapters that sheaf does\n"
-    "not know are refused by name.\n";
+    "       sheaf merge --adapter-only --combine linear|cat ADAPTER... DST [FLAG...]\n"
+    "Adds LoRA adapters (PEFT folders), one after another, to the weights of BASE and writes the\n"
+    "whole model to DST, which appears only once it is complete, read back and checked. Sums are\n"
+    "made in float32 and rounded once; a few megabytes of memory suffice for a model of any size.\n"
+    "  BASE     Hugging Face folder of any architecture, or a checkpoint (docs/dialects.md)\n"
+    "  ADAPTER  also a run of sheaf train or one of its checkpoints, whatever it trained\n"
+    "  SAVE     such a run or checkpoint, or an SAT checkpoint that has its LoRA in it, merged as\n"
+    "           SAT does; DST then has as many parts\n";
 
 static void print_json(FILE *to, const sheaf_weights_merge_report *r,
                        const sheaf_weights_merge_options *how)
@@ -171,29 +170,30 @@ int cmd_merge(cli *cli, int argc, char **argv)
     words w = { 0 };
     const cli_option options[] = {
         { "as-peft", CLI_FLAG, &w.as_peft,
-          "the bits of PEFT's merge_and_unload(); tied tables all the same each by name (docs/merge.md)" },
+          "the bits of PEFT's merge_and_unload(); tied tables aside (docs/merge.md)" },
         { "as-peft-safe", CLI_FLAG, &w.safe,
           "the bits of merge_and_unload(safe_merge=True): the change is rounded before it is added" },
         { "peft-cpu", CLI_CHOICE, &how.peft_cpu,
-          "with --as-peft: PEFT's processor, whose order of sums counts above rank 192 (default this one)",
+          "with --as-peft: the processor that PEFT runs on; it matters above rank 192 (default this one)",
           .choices = cpus },
         { "combine", CLI_TEXT, &how.combine,
-          "make one adapter of all first, as PEFT's add_weighted_adapter: linear or cat", "HOW" },
+          "combine the adapters into one first, as PEFT's add_weighted_adapter does: linear or cat",
+          "HOW" },
         { "weights", CLI_TEXT, &w.weights,
-          "with --combine: one number for each adapter (default 1 each)", "X,Y,..." },
+          "with --combine: a weight for each adapter (default 1 each)", "X,Y,..." },
         { "adapter-only", CLI_FLAG, &how.adapter_only,
-          "with --combine and no BASE: write the combined adapter" },
+          "with --combine, without BASE: write the combined adapter" },
         { "dtype", CLI_CHOICE, &how.dtype, "type of the written weights (default as in BASE)",
           .choices = cli_dtypes },
         { "to", CLI_TEXT, &how.to,
-          "form to write (default hf): sat as sheaf convert --to sat makes it of the merged model, in one pass",
+          "form to write (default hf); sat gives what sheaf convert --to sat makes of the merged model, in one pass",
           "hf|sat" },
         { "tp", CLI_INT, &how.tp,
-          "with --to sat: parts to write (default 1; of SAVE, as many as it has)", .min = 1,
+          "with --to sat: parts to write (default 1, of SAVE as many as it has)", .min = 1,
           .max = 1024 },
         { "config", CLI_PATH, &how.config, "the base's config.json, where its folder has none",
           "FILE" },
-        { "threads", CLI_INT, &how.threads, "threads; 0 = every core at hand", .max = 4096 },
+        { "threads", CLI_INT, &how.threads, "threads; 0 = all cores", .max = 4096 },
         { 0 },
     };
     cli_paths paths;

@@ -10,17 +10,13 @@
 #include "cli/lib/processes.h"
 
 const char cmd_plan_usage[] =
-    "usage: sheaf plan MODEL [DATA] [flags of train]\n"
-    "       sheaf plan --config config.json [flags of train]\n"
-    "Bytes per rank by kind, operations and communication of one training step, from the\n"
-    "model's config alone: the real step runs on a device without memory. With --memory,\n"
-    "the first setting that fits the machine, or with --transport mpi a host: fewer ranks\n"
-    "first, then with --checkpointing, then with smaller micro-batches, then with shorter\n"
-    "rows; or by how much it misses. With --data also steps and tokens, and with --trial\n"
-    "hours, from a minute of real steps. With --time, how long a step takes, from seconds\n"
-    "of measuring. With --table, every number of ranks, as Markdown: of this setting, or of all three methods.\n"
-    "With --place, generation: --micro-batch sequences of --seq tokens, --max-new of them the\n"
-    "answer's, layers on stages.\n";
+    "usage: sheaf plan MODEL [DATA] [FLAG...]\n"
+    "       sheaf plan --config config.json [FLAG...]\n"
+    "Computes bytes per rank by kind, operations and communication of one step of sheaf train with\n"
+    "the same flags, from the model's config alone: the real step runs on a device without memory.\n"
+    "With data also steps and tokens. --memory looks for a setting that fits, in this order: more\n"
+    "ranks, each also with --checkpointing; smaller micro-batches; shorter rows; or says how much\n"
+    "memory is missing.\n";
 
 /* ---- flags ---- */
 
@@ -129,8 +125,7 @@ static sheaf_status *check_flags(const cli_plan *q, const cli_option *flags)
 /* Of train's flags the short help keeps those that change memory and time. */
 static void show_less(cli_option *table)
 {
-    static const char *const rest[] = { "out",      "resume", "save-every", "lr",
-                                        "schedule", "epochs", "eval-data",  "eval-every" };
+    static const char *const rest[] = { "out", "resume", "lr", "epochs", "eval-data" };
     for (cli_option *o = table; o->name != NULL; o++)
         for (size_t i = 0; i < sizeof rest / sizeof *rest; i++)
             if (strcmp(o->name, rest[i]) == 0)
@@ -147,26 +142,25 @@ static int add_flags(cli_option *table, cli_plan *q, const char **memory)
                                          { 0 } };
     const cli_option own[] = {
         { "memory", CLI_TEXT | CLI_UNSAVED | CLI_COMMON, memory,
-          "what this machine may use, 24G or in MiB, or with --transport mpi one rank or host of --hosts: find a setting that fits",
+          "find a setting that fits this much memory of the machine, 24G or a number of MiB; with --transport mpi of a rank, or of a host of --hosts",
           "SIZE", .heading = "question" },
         { "by", CLI_CHOICE | CLI_UNSAVED, &q->by,
-          "lines of the answer: kind of memory, or part of the model", .choices = by },
+          "lines of the table: kinds of memory, or parts of the model", .choices = by },
         { "table", CLI_CHOICE | CLI_UNSAVED | CLI_COMMON, &q->ask.table,
-          "the fullest rank at every number of ranks: this setting, or all methods",
+          "the fullest rank at every number of ranks, as Markdown: of this setting, or of all three methods",
           .choices = tables },
         { "place", CLI_TEXT | CLI_UNSAVED | CLI_COMMON, &q->ask.place,
-          "generation instead of training, with layers over stages of --tp ranks each: 1, 2, by memory 24,12, or 0-10,11-31",
+          "plan generation instead of training: --micro-batch sequences of --seq tokens, layers on stages of --tp ranks: 1, 2, by memory 24,12, or 0-10,11-31",
           "P", 1 },
         { "trial", CLI_FLAG | CLI_UNSAVED | CLI_COMMON, &q->ask.trial,
-          "load the model, take steps for a minute and say how long the run would take" },
+          "run real steps for a minute, and say how long the whole run takes" },
         { "max-new", CLI_COUNT | CLI_UNSAVED, &q->ask.max_new,
-          "with --place: of the --seq positions, those of the answer; 0 = none is said", "N",
-          .max = 1e8 },
+          "with --place: how many of the --seq tokens are the answer's", "N", .max = 1e8 },
         { "images", CLI_TEXT | CLI_UNSAVED, &q->ask.images,
-          "without --data: pictures of each row, perhaps with their size in pixels: 2, 2:1344x896 (1)",
+          "without --data: pictures of each row, and their size in pixels: 2, 2:1344x896 (default 1)",
           "N" },
         { "time", CLI_FLAG | CLI_UNSAVED | CLI_COMMON, &q->ask.time,
-          "how long a step takes, or with --place prompts and tokens: measures some seconds of a model of three layers" },
+          "how long a step takes, or with --place a prompt and a token: measured in seconds on three layers" },
         { 0 },
     };
     memcpy(table, own, sizeof own);

@@ -7,10 +7,10 @@
 #include "sheaf/text.h"
 
 const char cmd_render_usage[] =
-    "usage: sheaf render --tokenizer PATH [--template NAME] FILE [FLAG...]\n"
-    "Prints for each record of FILE, JSON Lines or one JSON array (- is standard input), one line of\n"
-    "JSON: the text that its chat template makes of it, the spans of this text that a model must\n"
-    "learn to write, and the content of each message. Offsets are bytes of UTF-8, and characters.\n";
+    "usage: sheaf render --tokenizer PATH [--template NAME] FILE|- [FLAG...]\n"
+    "Prints a line of JSON for each record of FILE, JSON Lines or a JSON array (- is standard\n"
+    "input): the text that the chat template makes of it, the spans of this text that a model\n"
+    "learns, and the content of each message. Offsets count bytes of UTF-8, and characters.\n";
 
 /* Characters before `end`, of which `*chars` stand before `*at`: spans come in order. */
 static int64_t characters(const sheaf_rendered *r, size_t *at, int64_t *chars, size_t end)
@@ -93,14 +93,14 @@ int cmd_render(cli *cli, int argc, char **argv)
     o.events = &cli->events;
     const cli_option options[] = {
         { "tokenizer", CLI_PATH | CLI_REQUIRED, &o.tokenizer,
-          "folder of the tokenizer, or a file in it" },
+          "folder of a model, or a file of its tokenizer" },
         { "template", CLI_TEXT, &o.chat_template,
-          "chat template by name (default the one that is stored)" },
+          "chat template by name (default the one in the folder)" },
         { "date", CLI_TEXT, &o.date,
-          "the date that the template writes (Llama 3.1 and 3.2, SmolLM3): YYYY-MM-DD, or a text where the template takes one; default: the template's own, else today's",
+          "date that the template writes (Llama 3.1 and 3.2, SmolLM3): YYYY-MM-DD, or a text where the template takes one; default: the template's own, else today's",
           "DATE" },
         { "generation-prompt", CLI_FLAG, &o.generation_prompt,
-          "end with what makes a model answer" },
+          "end with the beginning of an answer" },
         { 0 },
     };
     cli_paths paths;

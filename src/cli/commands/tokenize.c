@@ -10,9 +10,8 @@
 const char cmd_tokenize_usage[] =
     "usage: sheaf tokenize --tokenizer PATH [--lines] [FLAG...] FILE|-\n"
     "Prints the token ids of the text in FILE (- is standard input) as a JSON array; with --lines\n"
-    "one array for each line, without its line feed. PATH is the folder of a model, a tokenizer.json\n"
-    "or a tokenizer.model. --decode turns such arrays back into texts. With --json each text is an\n"
-    "object: its ids and, for each, the bytes of the text that it stands for.\n";
+    "an array for each line, without its line feed. --decode turns such arrays back into texts. With\n"
+    "--json each text is an object: its ids, and the range of bytes that each of them stands for.\n";
 
 typedef struct tokenizing {
     cli *cli;
@@ -212,12 +211,12 @@ int cmd_tokenize(cli *cli, int argc, char **argv)
     const cli_option options[] = {
         { "tokenizer", CLI_PATH | CLI_REQUIRED, &path,
           "folder of a model, tokenizer.json or tokenizer.model" },
-        { "lines", CLI_FLAG, &t.lines, "each line is a text" },
+        { "lines", CLI_FLAG, &t.lines, "each line of FILE is a text of its own" },
         { "specials", CLI_FLAG, &t.how.specials,
-          "special tokens that are written in the text are tokens, not text" },
+          "special tokens written in the text are read as tokens, not as plain text" },
         { "add-special", CLI_FLAG, &t.how.add_special,
-          "add what the model expects around a text, as a beginning of sequence" },
-        { "decode", CLI_FLAG, &t.decode, "arrays of ids to texts" },
+          "add the tokens that the model expects around a text, such as a beginning of sequence" },
+        { "decode", CLI_FLAG, &t.decode, "the other way: arrays of ids to texts" },
         { "skip-special", CLI_FLAG, &t.skip_special, "with --decode: leave out special tokens" },
         { 0 },
     };

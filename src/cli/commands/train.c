@@ -23,7 +23,7 @@ const char cmd_train_usage[] =
     "       sheaf train --resume -o OUT [--tp T]\n"
     "Fine-tunes a model with LoRA, in parts or in full, on any number of ranks; the\n"
     "result is the same bytes whatever their number. OUT then holds metrics.jsonl,\n"
-    "checkpoints, and adapter/ (PEFT form) or model/ (Hugging Face form).\n";
+    "checkpoints, and adapter/ (PEFT format) or model/ (Hugging Face format).\n";
 
 /* Where one rank sent to and received from: bytes, and bytes a second of the time that it
  * exchanged, all its peers together. */

@@ -6,10 +6,9 @@
 
 const char cmd_translate_usage[] =
     "usage: sheaf translate FILE.yaml > NAME.recipe\n"
-    "Prints the settings of a LLaMA-Factory or Axolotl file as a recipe of sheaf. What has no place\n"
-    "in it is listed on standard error: keys that are not known, and those that would change the\n"
-    "result and sheaf does not have. Exit code 1 when there are such. Complete the recipe and give\n"
-    "it to sheaf train --recipe.\n";
+    "Prints the settings of a LLaMA-Factory or Axolotl file as a recipe for sheaf train --recipe.\n"
+    "Keys that are unknown, or that would change the result but have no counterpart in sheaf, are\n"
+    "listed on standard error; the exit code is then 1.\n";
 
 static void print(const cli *cli, const sheaf_translation *t, const char *recipe)
 {

@@ -7,11 +7,11 @@
 
 const char cmd_verify_usage[] =
     "usage: sheaf verify PATH... [FLAG...]\n"
-    "Says what a checkpoint of any program is, and what is wrong with it: each part that is\n"
-    "missing, foreign, stale, double, damaged, of the wrong shape or in conflict, copies that\n"
-    "differ between ranks, NaN and Inf; and for each the command that cures it. All bytes are\n"
-    "read. Several PATHs that are parts of one checkpoint, none of them whole, are one, as for\n"
-    "sheaf convert; an adapter after a model is held against it. Exit code 0 when it is sound, 1 when it is not, 3 when it could not be looked at.\n";
+    "Checks a checkpoint of any program (docs/dialects.md): names each part that is missing,\n"
+    "foreign, stale, double, damaged, of the wrong shape or in conflict, copies that differ between\n"
+    "ranks, NaN and Inf, and for each the command that repairs it. All bytes are read. PATHs that\n"
+    "are parts of one checkpoint are checked as one; an adapter behind a model is checked against\n"
+    "it. Exit code 0: sound, 1: not sound, 3: it could not be read.\n";
 
 enum { SHOWN = 12 };
 
@@ -125,12 +125,12 @@ int cmd_verify(cli *cli, int argc, char **argv)
     sheaf_weights_verify_options how;
     SHEAF_INIT(&how);
     const cli_option options[] = {
-        { "quick", CLI_FLAG, &how.quick, "structure only: no data is read" },
-        { "config", CLI_PATH, &how.config, "the model's config, where the folder has none",
+        { "quick", CLI_FLAG, &how.quick, "structure only: no tensor data is read" },
+        { "config", CLI_PATH, &how.config, "the model's config.json, if its folder has none",
           "FILE" },
         { "from", CLI_TEXT, &how.dialect,
-          "the dialect, where it is not recognised (docs/dialects.md)", "DIALECT" },
-        { "threads", CLI_INT, &how.threads, "threads; 0 = every core at hand", .max = 4096 },
+          "form of PATH (docs/dialects.md), if it is not recognised", "DIALECT" },
+        { "threads", CLI_INT, &how.threads, "threads; 0 = all cores", .max = 4096 },
         { 0 },
     };
     cli_paths paths;

@@ -22,7 +22,7 @@ void cli_processes_table(cli_option *table, cli_processes *p, bool talks)
         { "heartbeat", SHEAF__IS_TIME | CLI_UNSAVED, &p->heartbeat, SHEAF__HEARTBEAT_HELP, "TIME",
           .heading = "failure" },
         { "hang-after", SHEAF__IS_TIME | CLI_UNSAVED, &p->hang_after,
-          "several processes: all end, and it is said who waits for whom, when none gets on for so "
+          "several processes: end all, and name who waits for whom, when none progresses for so "
           "long; 0 = never",
           "TIME" },
         { 0 },
