@@ -24,7 +24,7 @@ bool sheaf__settings_named(const sheaf__settings *state, const sheaf__setting *o
     return state->given[i] || state->from_file[i];
 }
 
-/* "model", "model and data", "model, data and steps or epochs" */
+/* "--data", "--model and --data", "--data and --steps (or --epochs)"; a line of help for each. */
 static void list_missing(sheaf_text *names, sheaf_text *help, const sheaf__setting *const *missing,
                          int n)
 {
@@ -33,8 +33,9 @@ static void list_missing(sheaf_text *names, sheaf_text *help, const sheaf__setti
         sheaf__text_add(names, "%s--%s", i == 0 ? "" : i + 1 == n ? " and " : ", ", o->name);
         if (n > 1 && o->instead != NULL)
             sheaf__text_add(names, " (or --%s)", o->instead);
-        sheaf__text_add(help, "%s%.*s", i == 0 ? "" : "; ",
-                        (int)(n > 1 ? strcspn(o->help, ";") : strlen(o->help)), o->help);
+        if (n > 1)
+            sheaf__text_add(help, "%s--%s: ", i == 0 ? "" : "\n            ", o->name);
+        sheaf__text_add(help, "%.*s", (int)strcspn(o->help, ";"), o->help);
     }
 }
 

@@ -64,7 +64,7 @@ for flag in "--packing --pack \$" "--bf16 --dtype bfloat16 \$" "--disable_gradie
     runs "train ${flag%% *}" 2 "try: +sheaf calls it ${flag#* }" train "${flag%% *}" 1
 done
 runs "generate -p" 2 'try: +sheaf calls it --prompt $' generate -p a
-runs "generate --packing is none of its flags" 2 'try: +sheaf generate --help lists them' generate --packing 1
+runs "generate --packing is none of its flags" 2 'try: +sheaf generate --help all lists them' generate --packing 1
 printf 'packing: true\n' >"$work/peers.recipe"
 runs "of a recipe" 2 'try: +sheaf calls it pack $' train --recipe "$work/peers.recipe"
 printf 'learning_rate: 1e-4\n' >"$work/peers.recipe"

@@ -264,7 +264,7 @@ int cmd_eval(cli *cli, int argc, char **argv)
     ask_model_table(table, &w.model);
     const cli_option rows[] = {
         { "data", CLI_PATH | CLI_REQUIRED | CLI_COMMON | CLI_WORD, &o->data,
-          "examples: JSON Lines or a JSON array, a folder of images, or .safetensors with input_ids and labels; also as the second word",
+          "examples as JSON Lines or a JSON array, a folder of images, or .safetensors with input_ids and labels; also as the second word",
           "PATH", .heading = "data" },
         { "match", CLI_FLAG | CLI_COMMON, &w.match,
           "also answer every record, and count the answers that are right" },

@@ -281,8 +281,8 @@ int cmd_generate(cli *cli, int argc, char **argv)
     settings s = { .batch = 32 };
     cli_option table[CLI_MAX_OPTIONS] = {
         { "prompt", CLI_TEXT | CLI_COMMON, &s.prompt,
-          "text to continue, or question for a model that chats", "TEXT", .min = 1,
-          .heading = "prompts" },
+          "text to continue; with --template, or of a run that has one, a question", "TEXT",
+          .min = 1, .heading = "prompts" },
         { "image", CLI_TEXTS | CLI_UNSAVED | CLI_COMMON, &s.image,
           "picture that the prompt is about; may be given several times if the model reads several",
           "FILE", .advice = "--data FILE: a record's \"images\" lists as many as there are" },

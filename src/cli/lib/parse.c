@@ -35,7 +35,7 @@ static sheaf_status *unknown_flag(const cli *cli, const cli_option *options, con
     if (near == NULL && strncmp(bare, "no-", 3) == 0)
         near = sheaf__nearest(bare + 3, names, n);
     return near != NULL ? sheaf_try_this(st, "--%s", near)
-                        : sheaf_try_this(st, "sheaf %s --help lists them", cli->command->name);
+                        : sheaf_try_this(st, "sheaf %s --help all lists them", cli->command->name);
 }
 
 /* The option that a flag names, or NULL; *off: as "--no-NAME". */
