@@ -81,12 +81,14 @@ sheaf_status *sheaf_train_peek(char **settings, int64_t *step, const char *out)
 
 /* ---- may a run begin here? ---- */
 
-static sheaf_status *out_is_taken(const char *out)
+static sheaf_status *out_is_taken(const char *out, sheaf_path_kind by)
 {
     sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "--out %s", out);
     sheaf_expected(st, "a folder that does not exist or is empty, for a new run");
-    sheaf_found(st, "a folder with files in it");
-    return sheaf_try_this(st, "go on with that run: --resume; or choose another --out");
+    sheaf_found(st, "%s", by == SHEAF_PATH_DIR ? "a folder with files in it" : "a file");
+    return sheaf_try_this(st, by == SHEAF_PATH_DIR
+                                  ? "go on with that run: --resume; or choose another --out"
+                                  : "another --out");
 }
 
 /* A file that this process's own lines go to, as in: sheaf train --out o1 > o1/train.log. */
@@ -143,11 +145,11 @@ static sheaf_status *check_folder(sheaf__out_folder *f, char **name, int64_t cou
 {
     peek left = { .out = f->options->out, .locked = f->lock >= 0 };
     if (!came_to_nothing(f->options->out, name, count))
-        return out_is_taken(f->options->out);
+        return out_is_taken(f->options->out, SHEAF_PATH_DIR);
     sheaf_status *st = sheaf_comm_run_threads(1, peek_rank, &left); /* asks for the lock */
     free(left.settings);
     f->anew = left.step == 0;
-    return st != NULL || f->anew ? st : out_is_taken(f->options->out);
+    return st != NULL || f->anew ? st : out_is_taken(f->options->out, SHEAF_PATH_DIR);
 }
 
 /* Tokenised data, which an earlier try may have left: they are found again. */
@@ -219,7 +221,9 @@ sheaf_status *sheaf__out_check(sheaf__out_folder *f)
     } else if (o->resume) {
         st = sheaf_fail(SHEAF_E_ARG, "--resume --out %s", o->out);
         sheaf_expected(st, "the folder of a run");
-        sheaf_found(st, "nothing there");
+        sheaf_found(st, kind == SHEAF_PATH_NONE ? "nothing there" : "a file");
+    } else if (kind != SHEAF_PATH_NONE) {
+        st = out_is_taken(o->out, kind);
     }
     return st;
 }

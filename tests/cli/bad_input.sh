@@ -140,6 +140,7 @@ check "leaves it alone" grep -q mine "$work/taken/file"
 runs "init into a folder that exists" 2 'taken' init "$model/config.json" "$work/taken"
 runs "a run into the output of another" '3|2' 'resume|exists' train --model "$model" --data "$data" --method lora --steps 1 --out "$work/taken"
 runs "which is told before the data are looked at" 2 'taken.*try: +go on with that run: --resume' train --model "$model" --data "$work/nothing.safetensors" --method lora --steps 1 --out "$work/taken"
+runs "nor into a file" 2 'found: +a file.*try: +another --out' train --model "$model" --data "$work/nothing.safetensors" --steps 1 --out "$work/taken/file"
 echo file >"$work/plain"
 runs "an output below a file" 3 'plain' train --model "$model" --data "$data" --method lora --steps 1 --out "$work/plain/out"
 
