@@ -64,7 +64,7 @@ sheaf_status *sheaf__scan_fail(const sheaf_json_scan *scan, const char *expected
     sheaf_status *st = fail_here(SHEAF_E_FORMAT, scan);
     sheaf_expected(st, "%s", expected);
     if (scan->at == scan->end)
-        return sheaf_found(st, "its end");
+        return sheaf_found(st, "the end of the text");
     const unsigned char c = (unsigned char)*scan->at;
     if (c < 0x20 || c == 0x7f)
         return sheaf_found(st, "byte 0x%02x", c);

@@ -21,7 +21,7 @@ static void test_parse__refuses_with_a_position(void **state)
     static const struct {
         const char *text, *part;
     } rows[] = {
-        { "", "line 1, column 1 | a JSON value | its end" },
+        { "", "line 1, column 1 | a JSON value | the end of the text" },
         { "{\"a\": 1,\n \"b\": }", "line 2, column 7 | a JSON value | }" },
         { "{\"a\": 1,\n\n \"a\": 2}", "line 3, column 6 | each key once | a duplicate, 'a'" },
         { "{\"x\": [{\"a\": 1, \"b\": 2, \"a\": 1}]}", "a duplicate, 'a'" },
@@ -114,12 +114,13 @@ static void test_line__any_value_with_nul_in_strings(void **state)
     static const struct {
         const char *text, *part;
     } bad[] = {
-        { "{\"a\": 1", "not a record | one JSON object; at column 8: ',' or '}' | its end" },
+        { "{\"a\": 1",
+          "not a record | one JSON object; at column 8: ',' or '}' | the end of the text" },
         { "{\"a\": 1} {\"b\": 2}", "at column 10: nothing after the JSON but blanks | {\"b\": 2}" },
         { "{\"a\": 1, \"a\": 2}", "at column 14: each key once | a duplicate, 'a'" },
         { "{\"a\\u0000\": 1}", "strings without NUL" }, /* a key */
         { "\"\xff\"", "at column 2: UTF-8 | byte 0xff" },
-        { "", "at column 1: a JSON value | its end" },
+        { "", "at column 1: a JSON value | the end of the text" },
     };
     json_t *value = NULL;
     for (size_t i = 0; i < ARRAY_LEN(bad); i++)

@@ -231,7 +231,8 @@ static sheaf_status *look_at_first(reader *in)
 static void report_progress(const reader *in, bool whole)
 {
     const int64_t done = in->bytes_before + in->items.source.offset;
-    if (in->sources.bytes > (int64_t)ROUND_BYTES * in->threads)
+    if (in->sources.bytes > (int64_t)ROUND_BYTES * in->threads &&
+        (whole || done < in->sources.bytes))
         sheaf_emit(in->options->events, &(sheaf_event){ .kind = SHEAF_EVENT_PROGRESS,
                                                         .text = "bytes of text",
                                                         .done = whole ? in->sources.bytes : done,

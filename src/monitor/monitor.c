@@ -196,9 +196,9 @@ static void add_pace(sheaf_monitor *m, progress *line, const sheaf_event *event,
                  pace = (double)(event->done - m->first_done) / seconds;
     if (seconds < 0.2 || event->done <= m->first_done)
         return;
-    char left[SHEAF__NUMBER];
+    char left[SHEAF__NUMBER], rate[SHEAF__NUMBER];
     if (bytes)
-        sheaf__text_add(&line->text, "  %.2f GB/s", pace / 1e9);
+        sheaf__text_add(&line->text, "  %s/s", sheaf__number_bytes(rate, (uint64_t)pace));
     end_field(line, RATE);
     if (event->done < event->total)
         sheaf__text_add(&line->text, "  %s left",

@@ -407,7 +407,7 @@ static void test_progress__bytes_have_a_pace(void **state)
     const char *pace = strstr(second, "  ");
     assert_non_null(pace);
     const double rate = strtod(pace, NULL);
-    assert_true(rate > 0 && rate <= 4.01 && strstr(pace, " GB/s  ") != NULL &&
+    assert_true(rate > 0 && rate <= 4.01 && strstr(pace, " GiB/s  ") != NULL &&
                 strstr(pace, " left\n") != NULL);
 }
 
