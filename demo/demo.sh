@@ -2,8 +2,8 @@
 # demo.sh - `./run demo`: the whole path on made-up words, in one to three minutes on two cores.
 #
 # A small Llama learns in full to repeat a word; an adapter then teaches it Pig
-# Latin. The adapter's training is killed on 2 ranks and goes on with 3; a run on
-# 1 rank that nobody disturbed gives the same file.
+# Latin. The adapter's training is killed on 2 ranks and goes on with 3; an
+# undisturbed run on 1 rank gives the same file.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 sheaf=build/sheaf
@@ -95,5 +95,5 @@ printf '   %-72s %s\n' \
     "merged into the model: $merged % exact" "$work/merged" \
     "asked: $prompts words that no training file has, $answers different answers" "$work/pig-heldout.jsonl" \
     "killed on 2 ranks, resumed on 3: the adapter is, byte for byte," "$work/lora/adapter" \
-    "that of a run on 1 rank that nobody disturbed" "$work/undisturbed/adapter"
+    "that of an undisturbed run on 1 rank" "$work/undisturbed/adapter"
 now_you $sheaf generate --model "$work/merged" --prompt "$(head -n 1 "$work/pig-heldout.jsonl" | cut -d'"' -f4)" --max-new 16 --greedy
