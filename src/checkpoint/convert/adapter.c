@@ -17,17 +17,17 @@ typedef struct factor {
     const sheaf_lora_module *module;
     bool b;
     int part;
-    double by; /* of B: the adapter's scale over SAT's */
+    double by; /* of B: the adapter's scale divided by SAT's */
 } factor;
 
 typedef struct adapted {
-    sheaf__over_source over; /* first; its own are the factors, beside what the base has */
+    sheaf__over_source over; /* first member; its own tensors are the factors, beside the base's */
     sheaf_source *adapter;
     sheaf_lora *lora;
-    factor *factor; /* side by side with over.own */
+    factor *factor; /* parallel to over.own */
 } adapted;
 
-/* ---- what SAT can say ---- */
+/* ---- what SAT can express ---- */
 
 static sheaf_status *cannot(const sheaf_lora_module *m)
 {
@@ -86,8 +86,8 @@ static sheaf_status *check_module(adapted *a, const sheaf_schema *schema,
 
 /* ---- as a source ---- */
 
-/* n numbers of `dtype` times `by`: a power of two exactly; others, in float32 alone, are rounded
- * once. */
+/* Multiplies n numbers of `dtype` by `by`: exactly for a power of two; other factors, in float32
+ * only, round once. */
 static sheaf_status *scale_numbers(void *numbers, sheaf_dtype dtype, double by, int64_t n,
                                    const char *name)
 {
@@ -125,7 +125,7 @@ static sheaf_status *read_factor(const adapted *a, int64_t i, int64_t row0, int6
     return st != NULL || !f->b ? st : scale_numbers(dst, e->dtype, f->by, rows * cols, name);
 }
 
-/* The adapter's name of a tensor that it holds whole, or NULL. */
+/* The adapter's name of a tensor that it replaces, or NULL. */
 static const char *saved_name(const adapted *a, const char *name)
 {
     for (int i = 0; i < a->lora->nsaved; i++)
@@ -170,7 +170,7 @@ static void adapted_close(sheaf_source *self)
     free(a);
 }
 
-/* ---- making it ---- */
+/* ---- construction ---- */
 
 static sheaf_status *open_adapter(adapted *a, const sheaf_schema *schema, const char *dir,
                                   const sheaf_events *events)

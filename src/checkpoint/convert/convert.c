@@ -65,7 +65,7 @@ static int64_t count_kind(const sheaf_catalog *c, sheaf_kind kind)
     return n;
 }
 
-/* Is there what own_lora wants merged? */
+/* Does the checkpoint have LoRA that SAT's own merge must add? */
 static sheaf_status *check_own_lora(const sheaf__converter *k)
 {
     const int64_t factors = count_kind(k->catalog, SHEAF_LORA);
@@ -81,7 +81,7 @@ static sheaf_status *check_own_lora(const sheaf__converter *k)
     return sheaf_try_this(st, "name the adapter's folder between the two");
 }
 
-/* The model that the config speaks of, where sheaf knows it. */
+/* The model that the config describes, if sheaf knows it. */
 static sheaf_status *read_model(sheaf__converter *k, int slices)
 {
     if (k->config == NULL || k->dialect->adapter)
@@ -130,8 +130,8 @@ static void report_kept(const sheaf__converter *k)
                    k->o->src, kept);
 }
 
-/* Weights, buffers and what moments are wanted; LoRA that lies beside them is merged as SAT's own
- * merge does. */
+/* Weights, buffers and the requested moments; SAT's unmerged LoRA is merged as SAT's own merge
+ * does. */
 static sheaf_status *open_source(sheaf__converter *k)
 {
     sheaf_source *inner = NULL;
@@ -240,7 +240,7 @@ static bool is_adapter(const char *dir)
     return sheaf__path_has(dir, "adapter_config.json", SHEAF_PATH_FILE);
 }
 
-/* An adapter is no part of its base: it would be passed over. */
+/* An adapter is not a part of its base: the catalog would ignore it. */
 static sheaf_status *check_also(const sheaf_weights_convert_options *o)
 {
     for (const char *const *also = o->also; also != NULL && *also != NULL; also++)

@@ -1,9 +1,9 @@
 /* convert.h - a checkpoint of any dialect becomes one of another: joined, divided, unpadded, in
  * another dtype.
  *
- * Tensors stream from the pieces that were found to the places that are wanted, some megabytes for
- * each thread; that nothing is missing is proven before the first byte is written, and the output
- * appears by one rename. */
+ * Tensors stream from the pieces of the catalog to the files of the target, in buffers of some
+ * megabytes for each thread. A missing piece is an error before the first byte is written; the
+ * output appears by one rename. */
 #pragma once
 
 #include <stdatomic.h>
@@ -14,43 +14,42 @@
 #include "sheaf/checkpoint.h"
 #include "sheaf/source.h"
 
-/* sheaf_convert - sheaf_weights_convert() of what is no run, by one thread where options->threads
- * is 0. Warnings and notes of the reader go to events. */
+/* sheaf_convert - sheaf_weights_convert() for sources that are not runs; options->threads 0 means
+ * one thread. Warnings and notes of the reader go to events. */
 sheaf_status *sheaf_convert(sheaf_weights_convert_report *report,
                             const sheaf_weights_convert_options *options);
 
-/* ---- sources of a conversion, and where one goes ---- */
+/* ---- sources and targets of a conversion ---- */
 
-/* sheaf__dtype_can - is there a rounding from one to the other? F64, F32, BF16, F16 to F32, BF16,
- * F16; equal ones. */
+/* sheaf__dtype_can - can values of `from` be rounded to `to`? F64, F32, BF16, F16 to F32, BF16,
+ * F16; equal dtypes. */
 bool sheaf__dtype_can(sheaf_dtype from, sheaf_dtype to);
-/* sheaf__dtype_convert - n numbers, rounded once, to nearest even; NaN stays NaN, denormals count.
- * False when a finite number became infinite. */
+/* sheaf__dtype_convert - n numbers, rounded once, to nearest even; NaN stays NaN, denormals are
+ * kept. False when a finite number became infinite. */
 bool sheaf__dtype_convert(void *dst, sheaf_dtype to, const void *src, sheaf_dtype from, int64_t n);
 
 /* sheaf__cast_source - `inner` (owned from now on, also after a failure) with floating-point
- * tensors in `dtype`; NULL keeps dtypes. Moments and quantized weights keep theirs, and what they
- * are read with; `config`, which may be NULL, is the model's and may say that they are.
- * Thread-safe. */
+ * tensors in `dtype`; NULL keeps dtypes. Moments, quantized weights and their scales and zero
+ * points keep theirs; `config` (may be NULL) is the model's, which may say that its weights are
+ * quantized. Thread-safe. */
 sheaf_status *sheaf__cast_source(sheaf_source **out, sheaf_source *inner, const sheaf_dtype *dtype,
                                  const char *config);
 
-/* sheaf__adapted_source - what `base` has, tensors that the adapter holds whole in their places (in
- * the base's dtype), and X.matrix_A.p, X.matrix_B.p for part p of each adapted layer X, in the
+/* sheaf__adapted_source - the tensors of `base`, with those that the adapter replaces (in the
+ * base's dtype), and X.matrix_A.p, X.matrix_B.p for part p of each adapted layer X, in the
  * adapter's dtype.
  *   rank    out: r, the same for all layers
  *   base    owned from now on, also after a failure
  *   schema  of the model; must outlive the source
- * SAT's scale is 1 / r. Where the adapter's is 2^k / r, B is multiplied by 2^k, which changes no
- * digit.
- * Errors: those of reading the adapter; SHEAF_E_UNSUPPORTED for what SAT cannot say, with the way
- * by a merge. */
+ * SAT's scale is 1 / r. Where the adapter's is 2^k / r, B is multiplied by 2^k, which is exact.
+ * Errors: those of reading the adapter; SHEAF_E_UNSUPPORTED for what SAT cannot express, with the
+ * advice to merge. */
 sheaf_status *sheaf__adapted_source(sheaf_source **out, int64_t *rank, sheaf_source *base,
                                     const sheaf_schema *schema, const char *adapter,
                                     const sheaf_events *events);
 
-/* A source as sheaf's own folder: a file for each slice, one for what is not cut, and the manifest;
- * what reads, verifies and compares training checkpoints reads it. */
+/* A source written as sheaf's own checkpoint: a file for each slice, one for replicated tensors,
+ * and the manifest, as training checkpoints have them. */
 typedef struct sheaf_slices_write {
     sheaf_source *source;
     const sheaf_schema *schema; /* cut for `slices`; NULL: nothing is cut */
@@ -64,48 +63,47 @@ typedef struct sheaf_slices_write {
     int64_t total;
 } sheaf_slices_write;
 
-/* sheaf__slices_write - complete at `dst`, or nothing. Moments ("exp_avg.NAME") are cut as NAME
- * is. */
+/* sheaf__slices_write - writes `dst` completely or not at all. Moments ("exp_avg.NAME") are cut as
+ * NAME is. */
 sheaf_status *sheaf__slices_write(const char *dst, const sheaf_slices_write *how);
 
-/* ---- a conversion under way ---- */
+/* ---- the state of a conversion ---- */
 
 enum { SHEAF__CONVERT_SLICES = 8 }; /* where --slices does not say */
 
 typedef struct sheaf__converter {
     const sheaf_weights_convert_options *o;
     sheaf_weights_convert_report *report;
-    sheaf_catalog *catalog;       /* until a source owns it */
-    char *root, *config;          /* of the catalog, which may be gone */
+    sheaf_catalog *catalog;       /* until a source takes it over */
+    char *root, *config;          /* copies of the catalog's */
     const sheaf_dialect *dialect; /* of the catalog */
     char *model;                  /* NULL = not recognised */
     int64_t step;
     int64_t lora_rank; /* of the adapter; 0 = none */
-    bool has_config;   /* `parsed` and `schema` are there */
+    bool has_config;   /* `parsed` and `schema` are set */
     sheaf_config parsed;
     sheaf_schema *schema;
-    sheaf_source *source; /* weights and buffers, in the wanted dtype, and moments where wanted */
-    int64_t nweights, nmoments; /* of these */
+    sheaf_source *source;       /* weights, buffers, requested moments, in the requested dtype */
+    int64_t nweights, nmoments; /* numbers of its tensors */
     _Atomic int64_t done;
     int64_t total;
 } sheaf__converter;
 
 /* sheaf__convert_count - adds the tensors of k->source to the report. */
 void sheaf__convert_count(sheaf__converter *k);
-/* sheaf__convert_inside - k->source: PEFT's LoRA of a checkpoint of the whole model, under the
- * names that an adapter has; k->config: its adapter_config.json, found beside the checkpoint or
- * made of
- * --lora-alpha, names and shapes. */
+/* sheaf__convert_inside - k->source: the PEFT LoRA tensors of a checkpoint of the whole model,
+ * under an adapter's names; k->config: its adapter_config.json, found beside the checkpoint or made
+ * from --lora-alpha, names and shapes. */
 sheaf_status *sheaf__convert_inside(sheaf__converter *k);
 
-/* The writers of the targets. Each makes the output whole or leaves none. */
+/* The writers of the targets. Each writes the whole output or leaves none. */
 sheaf_status *sheaf__convert_to_hf(sheaf__converter *k);
 sheaf_status *sheaf__convert_to_sat(sheaf__converter *k);
 sheaf_status *sheaf__convert_to_sheaf(sheaf__converter *k);
 sheaf_status *sheaf__convert_to_peft(sheaf__converter *k);
 
-/* sheaf__convert_cast - k->source: `inner` (owned from now on, also after a failure) in the dtype
- * that is asked for. */
+/* sheaf__convert_cast - k->source: `inner` (owned from now on, also after a failure) in the
+ * requested dtype. */
 static inline sheaf_status *sheaf__convert_cast(sheaf__converter *k, sheaf_source *inner)
 {
     return sheaf__cast_source(&k->source, inner, k->o->dtype == SHEAF_BOOL ? NULL : &k->o->dtype,

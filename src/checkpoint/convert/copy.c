@@ -19,8 +19,8 @@ static uint16_t to_bfloat(uint32_t f)
                                            : sheaf__bf16(sheaf__float(f));
 }
 
-/* A double in float32; `odd`: what is lost leaves the last bit set, so that a second rounding comes
- * out as one would. */
+/* A double as float32; `odd`: rounds to odd (lost bits set the last bit), so that a second rounding
+ * gives the result of a single one. */
 static float single(double d, bool odd)
 {
     const float f = (float)d;
@@ -42,7 +42,7 @@ bool sheaf__dtype_convert(void *dst, sheaf_dtype to, const void *src, sheaf_dtyp
         memcpy(dst, src, (size_t)n * sheaf_dtype_bytes(from));
         return true;
     }
-    const unsigned before = sheaf__mode_set(SHEAF__MERGE_MODE); /* denormals count */
+    const unsigned before = sheaf__mode_set(SHEAF__MERGE_MODE); /* denormals are kept */
     const uint16_t infinite = to == SHEAF_F16 ? 0x7c00 : 0x7f80;
     int64_t lost = 0;
     for (int64_t i = 0; i < n; i++) {

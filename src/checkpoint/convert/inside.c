@@ -1,8 +1,8 @@
-/* inside.c - the LoRA of PEFT that lies in a checkpoint of the whole model, as an adapter's folder.
+/* inside.c - PEFT's LoRA tensors in a checkpoint of the whole model, as an adapter's folder.
  *
- * A checkpoint has the factors and not their scale. adapter_config.json beside it says it, which
- * Hugging Face's Trainer puts there; else --lora-alpha does, and the rest of the config follows
- * from the names and shapes. */
+ * A checkpoint has the factors but not their scale. That is in the adapter_config.json which
+ * Hugging Face's Trainer writes beside it, or comes from --lora-alpha; the rest of the config
+ * follows from names and shapes. */
 #include "base/base.h"
 #include "checkpoint/convert/convert.h"
 
@@ -17,7 +17,7 @@ static sheaf_status *refused(const sheaf__converter *k, const char *name, const 
                        "%s", what);
 }
 
-/* The adapter's tensors under the names that PEFT saves; of two adapters they would be the same. */
+/* The adapter's tensors under the names that PEFT saves, which two adapters would share. */
 static sheaf_status *spell(const sheaf__converter *k, sheaf_catalog *c)
 {
     sheaf_status *st = NULL;

@@ -20,7 +20,7 @@ typedef struct job {
 typedef struct writer {
     const sheaf_slices_write *how;
     sheaf_manifest *m;
-    const sheaf_source_entry **entry; /* side by side with m->tensor */
+    const sheaf_source_entry **entry; /* parallel to m->tensor */
     sheaf_safetensors_writer **file;  /* [S + 1] */
     sheaf_output *output;
     job *job;
@@ -99,8 +99,7 @@ typedef struct streaming {
     int worker;
 } streaming;
 
-/* Rows [row0, row0 + rows), columns [col0, col0 + cols) of the whole tensor, as the next ones of
- * the part. */
+/* Appends rows [row0, row0 + rows), columns [col0, col0 + cols) of the whole tensor to the part. */
 static sheaf_status *stream_box(streaming *s, int64_t row0, int64_t rows, int64_t col0,
                                 int64_t cols)
 {

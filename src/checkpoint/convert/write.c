@@ -1,8 +1,8 @@
 /* write.c - the writers of the targets of a conversion: Hugging Face, SAT, sheaf's own, PEFT; see
  * convert.h.
  *
- * Each orders the tensors as its form wants them, opens the form's writer, and lets
- * sheaf__copy_all() stream. */
+ * Each orders the tensors for its form, opens the form's writer and streams with sheaf__copy_all().
+ */
 #include "base/base.h"
 #include "checkpoint/convert/convert.h"
 
@@ -80,8 +80,8 @@ static sheaf_status *put_in_parts(void *context, int64_t index, int64_t row0, in
     return sheaf_sat_put(context, index, row0, rows, col0, cols, src);
 }
 
-/* The tensors of `l`, which is freed, into a folder, which is complete then; none after a failure,
- * also one before this. */
+/* Writes the tensors of `l`, which is freed, to a folder and completes it; no folder is left after
+ * a failure, also an earlier one. */
 static sheaf_status *fill_folder(sheaf__converter *k, listing *l, sheaf_folder *folder,
                                  sheaf_status *st)
 {
@@ -182,7 +182,7 @@ static sheaf_status *begin_folder(sheaf_folder **out, sheaf__converter *k,
     return st;
 }
 
-/* A folder of an optimizer alone: what is in it, named. */
+/* The status for a folder that holds only optimizer state: it names what is there. */
 static sheaf_status *write_moments_alone(sheaf__converter *k)
 {
     sheaf_output *output = NULL;
@@ -233,8 +233,8 @@ sheaf_status *sheaf__convert_to_sat(sheaf__converter *k)
 
 /* ---- sheaf's own ---- */
 
-/* In the place of what a training loop keeps: the model's config. Not where it came from: equal
- * models are equal files. */
+/* A training checkpoint has the loop's progress here, a converted model its config. No source path:
+ * equal models give equal files. */
 static sheaf_status *own_progress(char **out, const sheaf__converter *k)
 {
     sheaf_json_writer j = { 0 };
@@ -299,7 +299,7 @@ static sheaf_status *write_sat_adapter(sheaf__converter *k)
     return st;
 }
 
-/* Of another kind than LoRA, or of LoRA that sheaf does not know, it is copied as it is. */
+/* An adapter of another kind, or a variant of LoRA that sheaf does not know, is copied as it is. */
 static sheaf_status *check_adapter(sheaf_source *adapter, const char *config,
                                    const sheaf_weights_convert_options *o)
 {

@@ -40,7 +40,7 @@ static sheaf_status *put(void *context, int64_t index, int64_t row0, int64_t row
     return sheaf__folder_write(w->folder, index, row0 * e->shape[1] + col0, rows * cols, 0, 1, src);
 }
 
-/* Of adapters that are of one base, as far as is known; "": not known of all. */
+/* The fingerprint of the base that the adapters share; "" unless all of them state it. */
 static sheaf_status *find_base(const char **print, const sheaf__merge_plan *p)
 {
     const sheaf__merge_adapter *known = NULL;

@@ -1,10 +1,10 @@
-/* base.c - bases that are none: an adapter in the base's place, weights that are quantized. */
+/* base.c - bases that cannot be merged into: an adapter in place of the base, quantized weights. */
 #include "base/base.h"
 #include "checkpoint/merge/plan.h"
 #include "dialects/common/dialects.h"
 #include "schema/config_keys.h"
 
-/* ---- an adapter in the base's place ---- */
+/* ---- an adapter in place of the base ---- */
 
 static void add_word(sheaf_text *text, const char *word)
 {

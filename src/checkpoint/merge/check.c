@@ -1,11 +1,10 @@
-/* check.c - is what was written what should be there? See plan.h.
+/* check.c - is the output right? See plan.h.
  *
- * Two looks that fail differently: rows read back and computed again must have the same
- * bits (memory, disk), and products with a random vector must agree with those of base
- * and adapter kept apart, in double (formulas, orientation, scale), in a sample of large tensors.
- * With x of random signs the rounding errors e of one row give a sum of e_j x_j that passes t times
- * the root of the sum of their squared bounds with probability 2 exp(-t^2 / 2), whatever they are.
- */
+ * Two checks for different faults: rows read back must equal rows computed again bit for bit
+ * (memory, disk), and products with a random vector must agree with those of base plus unmerged
+ * adapter in double (formulas, orientation, scale), in a sample of large tensors. With x of random
+ * signs the rounding errors e of one row give a sum of e_j x_j that passes t times the root of the
+ * sum of their squared bounds with probability 2 exp(-t^2 / 2), whatever they are. */
 #include <math.h>
 #include <pthread.h>
 
@@ -14,7 +13,7 @@
 #include "checkpoint/merge/plan.h"
 #include "checkpoint/store/stream.h"
 
-static const double most_ratio = 8; /* 1 in 10^13 rows by chance */
+static const double most_ratio = 8; /* a false alarm in 1 of 10^13 rows */
 
 /* ---- rows read back ---- */
 
@@ -88,14 +87,14 @@ typedef struct products {
     double *g, *norm;       /* [ranks], one step after the other: R x, and the norms of R's rows */
     double unit, tiny;      /* relative rounding of the output, and its smallest step */
     bool exact, magnitudes; /* a mode that rounds at each step; DoRA */
-    int64_t every, phase;   /* chunks whose number leaves `phase` are looked at */
+    int64_t every, phase;   /* chunks with number % every == phase are checked */
     pthread_mutex_t lock;
     double worst;
-    int64_t rows; /* that were looked at */
+    int64_t rows; /* checked */
 } products;
 
 /* Reading all of base and output once more would take as long as the merge. A wrong formula,
- * orientation or scale shows in any row, so of a large tensor every eighth chunk is looked at,
+ * orientation or scale shows in any row, so every eighth chunk of a large tensor is checked,
  * beginning with a random one. */
 enum { SPARSE = 8, FEW_CHUNKS = 4 * SPARSE };
 
@@ -144,7 +143,7 @@ static sheaf_status *right_products(products *p)
  * written. */
 static sheaf_status *row_sums(products *p, sheaf__merge_scratch *s, int64_t row0, int64_t rows)
 {
-    sheaf__merge_rows m = p->workers->rows; /* with this thread's panel */
+    sheaf__merge_rows m = p->workers->rows; /* with this thread's own panel */
     double *sum = s->sums, ignored = 0;
     sheaf_status *st = NULL;
     memset(sum, 0, (size_t)(rows * 3) * sizeof *sum);
@@ -191,7 +190,8 @@ static sheaf_status *one_chunk(void *context, int64_t row0, int64_t rows, int64_
             const double factor =
                 step->factor != NULL && !step->across ? (double)step->factor[row0 + i] : 1;
             sum[i * 3] = (sum[i * 3] + change) * factor;
-            /* float32 chains of the product, and a change that is rounded by itself */
+            /* rounding of the product's float32 chains, and of the change where it is rounded on
+             * its own */
             bound[i] = (bound[i] +
                         (((double)step->rank + 4) * 0x1p-24 + (p->exact ? p->unit : 0)) * size) *
                        fabs(factor);
@@ -279,7 +279,7 @@ static sheaf_status *check_products(sheaf__merge_workers *workers, const sheaf__
     return st != NULL || p.worst <= most_ratio ? st : wrong_product(t, p.worst);
 }
 
-/* A tensor whose rows are put in place, and not added to, has been compared row by row. */
+/* A tensor whose rows are replaced, not added to, has been compared row by row. */
 static bool has_product(const sheaf__merge_tensor *t)
 {
     bool yes = t->nsteps > 0 && t->rows > 0 && t->cols > 0;

@@ -1,8 +1,8 @@
 /* match.c - which tensor of the model each tensor of an adapter belongs to.
  *
  * The tensors of an adapter name their modules, so no schema is needed. sheaf_lora_check_file() has
- * seen that each is one that the config asks for and whole by itself; that the base lacks nothing
- * of what the config asks for is settle.c's business. */
+ * checked each against the adapter's config; settle.c checks that the base has all modules that the
+ * config names. */
 #include "base/base.h"
 #include "catalog/boxes.h"
 #include "checkpoint/merge/matcher.h"
@@ -68,7 +68,7 @@ static sheaf_status *refuse_second(const sheaf__merge_tensor *t, const sheaf_sou
         st, "if the last one shall win, merge one adapter and then the other into the result");
 }
 
-/* A table whose vocabulary was resized before training is taken as the adapter has it. */
+/* A table whose vocabulary was resized before training has the adapter's size. */
 static bool is_resized(const sheaf_source_entry *e, const sheaf__merge_tensor *t)
 {
     return e->ndim == t->ndim && e->shape[0] > 0 &&
@@ -104,7 +104,7 @@ static sheaf_status *replace(sheaf__matcher *m, sheaf__merge_tensor *t, const sh
     return NULL;
 }
 
-/* First pass: tensors in place of the base's. */
+/* First pass: tensors that replace the base's. */
 static sheaf_status *match_whole(sheaf__matcher *m, const sheaf_source_entry *e,
                                  sheaf_lora_part kind, const char *path)
 {
@@ -244,8 +244,8 @@ static int by_row(const void *x, const void *y)
     return (a > b) - (a < b);
 }
 
-/* Rows past the last one are those of a vocabulary that was resized, where none is left out: what
- * is not there cannot be made up. */
+/* Rows beyond the base's last come from a resized vocabulary; all of them must be in the adapter,
+ * as nothing else has their values. */
 static void grow(sheaf__merge_tensor *t, const sheaf__merge_step *s)
 {
     int64_t n = 0;
@@ -293,7 +293,7 @@ static sheaf_status *match_rows(sheaf__matcher *m, const sheaf_source_entry *e, 
     return NULL;
 }
 
-/* Second pass: what changes tensors. */
+/* Second pass: changes to tensors. */
 static sheaf_status *match_change(sheaf__matcher *m, const sheaf_source_entry *e,
                                   sheaf_lora_part kind, const char *path)
 {
@@ -306,7 +306,7 @@ static sheaf_status *match_change(sheaf__matcher *m, const sheaf_source_entry *e
     }
 }
 
-/* All tensors of the adapter, each with the path that its name has, by one of the passes. */
+/* Runs one of the passes over all tensors of the adapter, each with the module path in its name. */
 static sheaf_status *
 match_each(sheaf__matcher *m, sheaf_status *(*pass)(sheaf__matcher *m, const sheaf_source_entry *e,
                                                     sheaf_lora_part kind, const char *path))

@@ -1,4 +1,4 @@
-/* merge.c - see merge.h. plan.c decides, rows.c computes, check.c looks again; this streams. */
+/* merge.c - see merge.h. plan.c decides, rows.c computes, check.c verifies; this file streams. */
 #include "checkpoint/merge/merge.h"
 
 #include <math.h>
@@ -21,7 +21,7 @@ typedef struct merger {
     sheaf__merge_output output;
     sheaf_weights_merge_report *report;
     const sheaf_events *events;
-    int64_t at;                 /* the tensor at hand */
+    int64_t at;                 /* the current tensor */
     sheaf__lora_change *change; /* one a chunk of it */
     _Atomic int64_t done;       /* bytes */
     int64_t total;
@@ -36,7 +36,7 @@ static void merger_close(merger *m)
     sheaf__merge_plan_close(&m->plan);
 }
 
-/* ---- the threads, and what each works in ---- */
+/* ---- the threads and their buffers ---- */
 
 sheaf_status *sheaf__merge_workers_init(sheaf__merge_workers *workers,
                                         const sheaf__merge_plan *plan,
@@ -110,7 +110,7 @@ static sheaf_status *same_result(bool *same, merger *m, sheaf__merge_tensor *fir
     return st;
 }
 
-/* Names that all come out equal are one tensor again, and the tie stays. */
+/* Names whose tensors all turn out equal are one tensor again, and stay tied. */
 static sheaf_status *join_if_equal(merger *m)
 {
     sheaf__merge_plan *p = &m->plan;
@@ -145,7 +145,7 @@ static sheaf_status *begin_output(merger *m, const sheaf_weights_merge_options *
     return st;
 }
 
-/* ---- what is only copied ---- */
+/* ---- copied tensors ---- */
 
 static sheaf_status *put_copy(void *context, int64_t index, int64_t row0, int64_t rows,
                               int64_t col0, int64_t cols, const void *src)
@@ -182,7 +182,7 @@ static sheaf_status *copy_untouched(merger *m)
     return st;
 }
 
-/* ---- what is computed ---- */
+/* ---- computed tensors ---- */
 
 static sheaf_status *write_tile(merger *m, const sheaf__merge_scratch *s, int64_t row0,
                                 int64_t rows)
@@ -240,7 +240,7 @@ static void count_tensor(merger *m, const sheaf__merge_tensor *t, const sheaf__l
         report->elements_adapted += t->rows * t->cols;
         report->elements_kept += t->rows * t->cols - change->changed;
     }
-    report->change_norm += change->change; /* the root is taken at the end */
+    report->change_norm += change->change; /* squared until the end */
     report->base_norm += change->changed > 0 ? change->base : 0;
     if (atomic_exchange(&m->workers.other_copy, false))
         sheaf_note(
@@ -296,11 +296,11 @@ static void *sync_shards(void *context)
     return NULL;
 }
 
-/* The disk works while what was written is looked at. */
+/* The disk syncs while the output is checked. */
 static void start_sync(syncing *s)
 {
     sigset_t all, before;
-    sigfillset(&all); /* signals are for the thread that the program knows */
+    sigfillset(&all); /* signals go to the program's own threads */
     pthread_sigmask(SIG_SETMASK, &all, &before);
     s->started = sheaf__thread_start(&s->thread, sync_shards, s) == 0;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
@@ -335,7 +335,7 @@ static sheaf_status *finish(merger *m, const char *dst)
     return st != NULL ? st : sheaf__merge_output_commit(&m->output);
 }
 
-/* Which order was taken where it counts, and where PEFT's is not known. */
+/* Notes which order of sums was used where it matters, and where PEFT's is not known. */
 static void report_order(const merger *m)
 {
     const sheaf__merge_rows *r = &m->workers.rows;
@@ -395,8 +395,8 @@ static sheaf_status *merger_open(merger *m, const sheaf_weights_merge_options *o
     return st;
 }
 
-/* Small changes are lost between the steps of a half type: what is merged is then not what was
- * trained. */
+/* Changes below the spacing of a 16-bit type are lost: the merged model is then not the trained
+ * one. */
 static void warn_of_loss(const merger *m)
 {
     const sheaf_weights_merge_report *r = m->report;

@@ -1,4 +1,4 @@
-/* names.c - which tensor of the base an adapter means by a name; see matcher.h. */
+/* names.c - finds the tensor of the base that a name in the adapter refers to; see matcher.h. */
 #include "base/base.h"
 #include "checkpoint/merge/matcher.h"
 #include "lora/names.h"
@@ -66,7 +66,7 @@ void sheaf__merge_forget_names(sheaf__matcher *m)
     m->old_names = false;
 }
 
-/* Has every adapted module of the adapter a weight in the base? */
+/* Does the base have a weight for every module of the adapter? */
 static sheaf_status *all_placed(bool *yes, sheaf__matcher *m)
 {
     sheaf_source *source = m->adapter->source;
@@ -91,8 +91,8 @@ static sheaf_status *all_placed(bool *yes, sheaf__matcher *m)
     return st;
 }
 
-/* "transformer.h.0" is "h.0" in files of the bare model, and "layers.0" is "model.layers.0" where
- * only the adapter was made for it. Such a difference is accepted when it explains all names. */
+/* "transformer.h.0" is "h.0" in files of the bare model; an adapter of the bare model has
+ * "layers.0" for "model.layers.0". Such a difference is accepted if it explains all names. */
 static sheaf_status *try_prefixes(bool *yes, sheaf__matcher *m, const sheaf_events *events)
 {
     static const char *const before[] = { "transformer.",    "model.",    "base_model.",
@@ -119,7 +119,7 @@ static sheaf_status *try_prefixes(bool *yes, sheaf__matcher *m, const sheaf_even
     return st;
 }
 
-/* All names by one group; *apart: no two become the same. */
+/* Renames all tensors by one group of rules; *apart: no two get the same name. */
 static sheaf_status *make_aliases(bool *apart, sheaf__matcher *m, int group)
 {
     const int64_t n = m->plan->count;

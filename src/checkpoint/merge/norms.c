@@ -16,9 +16,8 @@ typedef struct norms {
     int step;
     double *squares; /* of all columns */
     double *part;    /* [GROUP, columns of the panel] */
-    float *lane;     /* in place of both, where the order is torch's: [rows, LANES], or one of each
-                        column */
-    int64_t group;   /* first row of it */
+    float *lane;     /* instead of both, in torch's order: [rows, LANES], or one sum per column */
+    int64_t group;   /* its first row */
 } norms;
 
 /* The order of torch 2.x on CPUs: column c of a row goes to sum c % LANES, the sums are added in
@@ -51,7 +50,7 @@ static float norm_as_torch(const norms *n, int64_t i)
     const float *lane = n->lane + i * LANES;
     float sum = lane[0];
     for (int k = 1; k < LANES && t->cols % LANES == 0;
-         k++) /* else done before the rest of the row */
+         k++) /* otherwise summed before the rest of the row */
         sum += lane[k];
     return sqrtf(sum);
 }
@@ -89,7 +88,7 @@ static sheaf_status *one_panel(norms *n)
     if (!t->step[n->step].across)
         return sheaf__stream_rows(n->workers->pool, t->rows, chunk, one_chunk, n);
     for (int64_t row = 0; n->lane != NULL && row < t->rows && st == NULL;
-         row += chunk) /* a column's order is that of the rows */
+         row += chunk) /* a column is summed in the order of its rows */
         st = one_chunk(n, row, t->rows - row < chunk ? t->rows - row : chunk, 0, 0);
     for (; n->lane == NULL && n->group < t->rows && st == NULL; n->group += GROUP * chunk) {
         const int64_t rows =
@@ -102,7 +101,7 @@ static sheaf_status *one_panel(norms *n)
     return st;
 }
 
-/* Magnitudes in any shape, [out] or [1, out, 1, 1], are one run of numbers. */
+/* Magnitudes of any shape, [out] or [1, out, 1, 1], are read as one flat array. */
 static sheaf_status *read_magnitudes(float *out, sheaf__merge_workers *workers,
                                      const sheaf__merge_step *s, int64_t n)
 {
@@ -123,8 +122,8 @@ static sheaf_status *make_space(norms *w, const sheaf__merge_tensor *t, bool acr
 {
     const size_t n = (size_t)(across ? t->cols : t->rows);
     if (!across ||
-        w->workers->rows.mode != SHEAF_MERGE_ROUND_ONCE) { /* down a long column doubles are closer,
-                                                           and run on all cores */
+        w->workers->rows.mode != SHEAF_MERGE_ROUND_ONCE) { /* for a long column doubles are closer,
+                                                              and all cores can run */
         w->lane = calloc(n * (across ? 1 : LANES) + 1, sizeof *w->lane);
         return w->lane == NULL ? sheaf_fail(SHEAF_E_MEMORY, "'%s'", t->name) : NULL;
     }
@@ -164,7 +163,7 @@ sheaf_status *sheaf__merge_norms(sheaf__merge_workers *workers, sheaf__merge_ten
     sheaf_status *st = NULL;
     workers->rows.t = t;
     for (int i = 0; i < t->nsteps && st == NULL; i++)
-        if (t->step[i].magnitude != NULL && t->step[i].factor == NULL) /* not yet, by a tie */
+        if (t->step[i].magnitude != NULL && t->step[i].factor == NULL) /* a tie may add it later */
             st = one_step(workers, t, i);
     return st;
 }

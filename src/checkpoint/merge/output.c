@@ -11,7 +11,9 @@
 static sheaf_status *begin_sat(sheaf__merge_output *out, const sheaf__merge_plan *plan,
                                const char *config, const sheaf_weights_merge_options *o)
 {
-    sheaf__over_source list = { 0 }; /* what SAT's writer asks of the tensors; it reads none */
+    sheaf__over_source list = {
+        0
+    }; /* the tensors as SAT's writer lists them; it does not read their data */
     const sheaf_sat_write_options how = { .config = config, .ways = o->tp };
     out->index = calloc((size_t)plan->count + 1, sizeof *out->index);
     sheaf_status *st = sheaf__over_init(&list, plan->count);
@@ -19,7 +21,8 @@ static sheaf_status *begin_sat(sheaf__merge_output *out, const sheaf__merge_plan
     for (int64_t i = 0; st == NULL && i < plan->count; i++)
         st = sheaf__over_add(&list, strdup(plan->specs[i].name), plan->specs[i]);
     TRY(st, sheaf_sat_begin(&out->sat, o->dst, &list.source, &how));
-    for (int64_t i = 0; st == NULL && i < sheaf_sat_count(out->sat); i++) /* it has exactly these */
+    for (int64_t i = 0; st == NULL && i < sheaf_sat_count(out->sat);
+         i++) /* exactly these tensors */
         out->index[sheaf__over_find(&list, sheaf_sat_name(out->sat, i))] = i;
     sheaf__over_release(&list);
     return st;
@@ -27,7 +30,7 @@ static sheaf_status *begin_sat(sheaf__merge_output *out, const sheaf__merge_plan
 
 /* ---- the tokenizer ---- */
 
-/* Does the adapter replace a table of tokens, or rows of one? */
+/* Does the adapter replace an embedding table, or rows of one? */
 static bool changes_tokens(const sheaf__merge_plan *p, int number)
 {
     bool yes = p->resized > 0;
@@ -41,7 +44,8 @@ static bool changes_tokens(const sheaf__merge_plan *p, int number)
     return yes;
 }
 
-/* New tokens are in the tokenizer that lies beside the adapter; NULL: the base's goes along. */
+/* The folder of the adapter whose tokenizer has the new tokens; NULL: the base's tokenizer is
+ * copied. */
 static const char *find_tokenizer(const sheaf__merge_plan *p, const sheaf_events *events)
 {
     const char *path = NULL;

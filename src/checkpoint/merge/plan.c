@@ -37,7 +37,7 @@ static sheaf_status *list_base(sheaf__merge_plan *p)
     return NULL;
 }
 
-/* Of a model that is known; else NULL. tied: NULL: as the config says. */
+/* The schema of a known model, else NULL. tied NULL: as the config says. */
 static sheaf_status *known_schema(sheaf_schema **out, const sheaf__merge_plan *p, const bool *tied)
 {
     sheaf_config config = { 0 };
@@ -53,8 +53,8 @@ static sheaf_status *known_schema(sheaf_schema **out, const sheaf__merge_plan *p
     return st;
 }
 
-/* A model whose schema is known must be whole; any other is taken as it is. Before that: tables
- * that the files may lack are computed, as an adapter may hold them with their module. */
+/* A base whose schema is known must be complete; others are not checked. First, tables that files
+ * may lack are computed: an adapter may hold them with their module. */
 static sheaf_status *hold_against_schema(sheaf__merge_plan *p, bool check,
                                          const sheaf_events *events)
 {
@@ -66,7 +66,7 @@ static sheaf_status *hold_against_schema(sheaf__merge_plan *p, bool check,
     return st;
 }
 
-/* Of a base that was opened, p->config is there. */
+/* The base is open, p->config is set. */
 static sheaf_status *read_config(sheaf__merge_plan *p, const sheaf_weights_merge_options *o)
 {
     json_t *object = NULL;
@@ -91,7 +91,7 @@ static sheaf_status *read_config(sheaf__merge_plan *p, const sheaf_weights_merge
     return st;
 }
 
-/* LoRA of its own would be left out without a word. */
+/* Its own unmerged LoRA would be dropped silently. */
 static sheaf_status *refuse_own_lora(const sheaf_catalog *c, const char *path)
 {
     for (int64_t i = 0; i < c->count; i++)
@@ -113,8 +113,8 @@ static sheaf_status *refuse_own_lora(const sheaf_catalog *c, const char *path)
     return NULL;
 }
 
-/* The text of the config: the output of another program's checkpoint has Hugging Face's form, and a
- * config that says what it is. */
+/* The text of the config: from another program's checkpoint the output is in Hugging Face's form,
+ * with a config that describes it. */
 static sheaf_status *take_config(sheaf__merge_plan *p, const sheaf_catalog *c,
                                  const sheaf_weights_merge_options *o)
 {
@@ -203,7 +203,7 @@ sheaf_status *sheaf__merge_combine(sheaf__merge_plan *p, const sheaf_weights_mer
         sources[i] = p->read[i].source;
         options[i] = p->read[i].options;
     }
-    if (o->base == NULL) { /* else each is held against it */
+    if (o->base == NULL) { /* else each is checked against the base */
         sheaf_status *st =
             sheaf_lora_check_modules(options, sources, o->adapters, p->nread, o->events);
         if (st != NULL)
@@ -244,7 +244,7 @@ static sheaf_status *set_tiles(sheaf__merge_tensor *t)
                   most = size > 4 ? SHEAF__MERGE_TILE * 4 / size : SHEAF__MERGE_TILE;
     int64_t panel = most;
     if (t->ranks > 0 &&
-        SHEAF__MERGE_RIGHT / t->ranks < panel + 16) /* packed panels are filled up to 16 columns */
+        SHEAF__MERGE_RIGHT / t->ranks < panel + 16) /* packed panels are padded to 16 columns */
         panel = SHEAF__MERGE_RIGHT / t->ranks / 16 * 16;
     const int64_t last = last_axis(t->base);
     panel = panel / last * last;
@@ -253,8 +253,7 @@ static sheaf_status *set_tiles(sheaf__merge_tensor *t)
         return sheaf_found(sheaf_expected(st, "at most %d elements", SHEAF__MERGE_TILE), "%" PRId64,
                            last);
     }
-    t->panel =
-        t->cols < panel ? t->cols : panel; /* 0: empty, or too wide to be looked at in tiles */
+    t->panel = t->cols < panel ? t->cols : panel; /* 0: empty, or too wide for tiles */
     t->chunk = t->panel > 0 ? most / t->panel : 1;
     if (t->ranks > 0 && SHEAF__MERGE_LEFT / t->ranks < t->chunk)
         t->chunk = SHEAF__MERGE_LEFT / t->ranks;
@@ -289,7 +288,7 @@ sheaf_status *sheaf__merge_check_dst(const sheaf_weights_merge_options *o)
     return st != NULL ? st : sheaf__output_check(o->dst); /* before hours of work */
 }
 
-/* As before any adapter was matched. */
+/* Resets the plan to the state before any adapter was matched. */
 static void clear_steps(sheaf__merge_plan *p)
 {
     for (int64_t i = 0; i < p->count; i++) {
@@ -306,8 +305,7 @@ static sheaf_status *match_all(sheaf__merge_plan *p, const sheaf_weights_merge_o
 {
     sheaf_status *st = sheaf__merge_open_adapters(p, o);
     for (int i = 0; i < p->nread && st == NULL && o->combine != NULL; i++) {
-        st = sheaf__merge_match(p, &p->read[i], i,
-                                NULL); /* each of them must be one that fits by itself */
+        st = sheaf__merge_match(p, &p->read[i], i, NULL); /* each must fit on its own, too */
         clear_steps(p);
     }
     TRY(st, o->combine != NULL ? sheaf__merge_combine(p, o) : NULL);
@@ -337,7 +335,7 @@ sheaf_status *sheaf_merge_fits(bool *held, const char *base, const char *adapter
     sheaf__merge_plan p = { 0 };
     sheaf_status *st = open_base(&p, &o);
     *held = st == NULL;
-    st = sheaf__only_memory(st); /* else the base's own fault */
+    st = sheaf__only_memory(st); /* otherwise the base's own error */
     if (*held)
         st = match_all(&p, &o);
     sheaf__merge_plan_close(&p);
@@ -346,7 +344,7 @@ sheaf_status *sheaf_merge_fits(bool *held, const char *base, const char *adapter
 
 /* ---- the order of the output ---- */
 
-/* As transformers divides a model into shards, where its schema is known; by name otherwise. */
+/* In transformers' order of shards if the schema is known, else by name. */
 static sheaf_status *order_as_schema(sheaf__merge_plan *p)
 {
     sheaf_schema *schema = NULL;

@@ -192,7 +192,7 @@ sheaf_status *sheaf__merge_start(sheaf__merge_scratch *s, sheaf__merge_rows *m, 
         return st;
     m->kernels->convert(s->was, out, s->stored, base, n);
     if (t->whole != NULL) {
-        void *whole = s->d; /* as wide as any type that is computed with */
+        void *whole = s->d; /* the widest type that is computed with */
         st = sheaf__lora_read_view(t->whole_from, t->whole, row0, rows, m->col0, m->cols, whole);
         if (st != NULL)
             return st;
@@ -283,7 +283,7 @@ static sheaf_status *put_rows(sheaf__merge_scratch *s, const sheaf__merge_rows *
     return st;
 }
 
-/* One step. *later: a plain sum that is the last one is left in s->d for the rounding to add. */
+/* One step. *later: the last one, if it is a plain sum, is left in s->d for the rounding to add. */
 static sheaf_status *take_step(sheaf__merge_scratch *s, const sheaf__merge_rows *m, int number,
                                const float *packed, int64_t row0, int64_t rows, bool *later)
 {
@@ -330,7 +330,7 @@ static sheaf_status *take_steps(sheaf__merge_scratch *s, sheaf__merge_rows *m, i
     return st;
 }
 
-/* A value that was finite must stay so: 65504 is soon passed in float16. */
+/* A finite value must stay finite: float16 ends at 65504. */
 static sheaf_status *check_finite(const sheaf__merge_scratch *s, const sheaf__merge_rows *m,
                                   int64_t row0, int64_t n)
 {

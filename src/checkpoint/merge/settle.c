@@ -1,5 +1,5 @@
-/* settle.c - what an adapter's tensors tell only once all are matched: which way round its square
- * weights lie, and whether the file has all that adapter_config.json asks for. See matcher.h. */
+/* settle.c - decisions once all tensors of an adapter are matched: the orientation of square
+ * weights, and whether the file has all that adapter_config.json requires. See matcher.h. */
 #include "base/base.h"
 #include "checkpoint/merge/matcher.h"
 
@@ -33,8 +33,8 @@ static bool has_conv1d(const char *model_type)
     return sheaf__is_listed(types, model_type, strlen(model_type));
 }
 
-/* Weights of the same last name that are not square tell, the first of several; then the kind of
- * model; then the flag. */
+/* Decided by the first non-square weight with the same last name; else by the kind of model; else
+ * by the flag. */
 static bool is_across(const sheaf__matcher *m, const sheaf__merge_tensor *t)
 {
     const char *name = last_name(t->name);
@@ -51,7 +51,7 @@ static bool is_across(const sheaf__matcher *m, const sheaf__merge_tensor *t)
 
 void sheaf__merge_settle_squares(sheaf__matcher *m)
 {
-    enum { KNOWN = 16 }; /* what was found of some names: experts are many and have few */
+    enum { KNOWN = 16 }; /* cache by last name: experts are many, their names few */
     struct {
         const char *name;
         bool across;
@@ -75,7 +75,7 @@ void sheaf__merge_settle_squares(sheaf__matcher *m)
 
 /* ---- the config against the tensors ---- */
 
-/* Has the output a tensor whose name begins so? */
+/* Does the output have a tensor with this prefix? */
 static bool has_name(const void *self, const char *begin)
 {
     const sheaf__matcher *m = self;
@@ -85,7 +85,7 @@ static bool has_name(const void *self, const char *begin)
     return false;
 }
 
-/* No training changes them, so an adapter may name their modules and not hold them. */
+/* Tensors without a gradient: an adapter may name their modules and not hold them. */
 static bool is_never_trained(const sheaf__matcher *m, const char *name)
 {
     const sheaf__family *family;
@@ -95,8 +95,7 @@ static bool is_never_trained(const sheaf__matcher *m, const char *name)
     return false;
 }
 
-/* Of layers behind the last, which files hold for programs that predict several tokens at once
- * (MTP); transformers leaves them out. */
+/* Layers behind the last, for multi-token prediction (MTP), which transformers leaves out. */
 static bool is_spare(const sheaf__merge_plan *p, const char *name)
 {
     static const char *const before[] = { "",
@@ -142,7 +141,8 @@ sheaf_status *sheaf__merge_check_required(sheaf__matcher *m, const sheaf__merge_
     } else if (!lacks && strcmp(dot, ".weight") == 0 && t->ndim >= 2 && !saved && !o->all_linear) {
         sheaf_hit hit;
         st = sheaf__lora_hit(&hit, o, module);
-        /* transformers 5 holds the experts as bare parameters, which no target_modules reach */
+        /* in transformers 5 experts are parameters, not modules: target_modules cannot match them
+         */
         const bool fused = !m->experts && strstr(name, ".experts.") != NULL;
         if (st == NULL && hit == SHEAF_HIT_TARGET && !fused && step_of(t, m->number) == NULL)
             st = sheaf_lora_missing(name, (size_t)(dot - name), ".lora_A.weight");

@@ -1,8 +1,8 @@
 /* tied.c - see plan.h.
  *
- * Each name is a tensor here, made of what the base holds under another one, until nothing tells
- * them apart: what an adapter does to one of them it does not do to the others, but for trained
- * rows and PEFT's copies of the base, which are all names', and ensure_weight_tying. */
+ * Each name is a tensor of its own here, with the values that the base stores under another name,
+ * until all turn out equal: a change to one name does not change the others, except for trained
+ * rows, PEFT's copies of the base, and ensure_weight_tying. */
 #include "base/base.h"
 #include "checkpoint/merge/plan.h"
 
@@ -15,9 +15,9 @@ enum { MOST_NAME = 256 };
 
 static const char flag_key[] = "tie_word_embeddings";
 
-/* ---- what the config says ---- */
+/* ---- ties in the config ---- */
 
-/* *yes, *no: of a config or one of the configs in it. */
+/* *yes, *no: whether the config, or a nested one, has the flag true, or false. */
 static void read_flags(bool *yes, bool *no, const json_t *config)
 {
     const char *key;
@@ -38,7 +38,7 @@ static const char *class_of(const json_t *config)
     return json_string_value(json_array_get(json_object_get(config, "architectures"), 0));
 }
 
-/* Of sheaf's own families, whose programs transformers need not have. */
+/* The ties of sheaf's own families, which transformers may lack. */
 static sheaf_status *take_family(sheaf__merge_plan *p, const char *class)
 {
     const sheaf__family *family = sheaf__family_named(p->model_type);
@@ -75,11 +75,11 @@ static sheaf_status *take_row(sheaf__merge_plan *p, const json_t *config)
     return p->ties == NULL ? take_family(p, class) : NULL;
 }
 
-/* ---- where the names of an architecture are in these files ---- */
+/* ---- the architecture's names in these files ---- */
 
 typedef struct member {
     char name[MOST_NAME];             /* as transformers has it */
-    const char *file;                 /* as the files do, or would; NULL: it has no place */
+    const char *file;                 /* as the files have or would have it; NULL: no such tensor */
     const sheaf_source_entry *stored; /* NULL: not in the files */
     bool made, tied, twice;
 } member;
@@ -87,10 +87,10 @@ typedef struct member {
 typedef struct spelling {
     int group;             /* of renames; -1: none */
     char lacks[MOST_NAME]; /* in front of names, and not in the files */
-    char first[MOST_NAME]; /* what the files have in front of the first of its parts */
+    char first[MOST_NAME]; /* prefix in the files before its first part */
 } spelling;
 
-/* Could a file's tensor be this one? */
+/* Can a stored name stand for this one? */
 static bool alike(const sheaf__merge_tensor *t, const char *name, const sheaf_source_entry *like)
 {
     const char *a = strrchr(t->name, '.'), *b = strrchr(name, '.');
@@ -130,8 +130,8 @@ static sheaf_status *by_renames(const sheaf_source_entry **out, int group,
     return st;
 }
 
-/* The tensor of the files that transformers calls so; NULL: none. The first of a model that is
- * found tells how its files spell names. */
+/* The stored tensor with this name in transformers; NULL: none. The first one found shows how the
+ * files spell names. */
 static sheaf_status *locate(const sheaf_source_entry **out, spelling *s, sheaf__merge_plan *p,
                             const char *name, const sheaf_source_entry *like)
 {
@@ -159,7 +159,7 @@ static sheaf_status *locate(const sheaf_source_entry **out, spelling *s, sheaf__
     return st;
 }
 
-/* What the files would call a tensor that they lack; malloc'd. */
+/* The name that a missing tensor would have in the files; malloc'd. */
 static sheaf_status *spell(char **out, const spelling *s, const char *name)
 {
     sheaf_renames *renames = NULL;
@@ -168,7 +168,7 @@ static sheaf_status *spell(char **out, const spelling *s, const char *name)
     *out = NULL;
     if (s->lacks[0] != '\0' && strncmp(name, s->lacks, strlen(s->lacks)) == 0)
         name += strlen(s->lacks);
-    if (s->group >= 0) { /* behind the part that the table is in, if it becomes the name by that */
+    if (s->group >= 0) { /* after the table's prefix, if that gives the name */
         st = sheaf__renames_new(&renames, s->group);
         TRY(st, asprintf(out, "%s.%s", s->first, name) < 0 ? sheaf__no_memory(name) : NULL);
         TRY(st, sheaf__renames_apply(&memory, renames, *out));
@@ -187,7 +187,7 @@ static sheaf_status *spell(char **out, const spelling *s, const char *name)
 
 /* ---- the tensors of one group ---- */
 
-/* "name=name=name": as many members, none of which is in the files under two names. */
+/* Parses "name=name=name" into members; no two members are the same stored tensor. */
 static sheaf_status *find_members(member *m, int *n, spelling *s, sheaf__merge_plan *p,
                                   const char *group, size_t length)
 {
@@ -206,7 +206,7 @@ static sheaf_status *find_members(member *m, int *n, spelling *s, sheaf__merge_p
         (*n)++;
         at += one + 1;
     }
-    /* the first may have been looked for before it was known how the files spell names */
+    /* the first may have been searched before the spelling was known */
     if (st == NULL && like != NULL && m[0].stored == NULL)
         st = locate(&m[0].stored, s, p, m[0].name, like);
     if (m[0].stored != NULL)
@@ -221,8 +221,8 @@ static sheaf_status *refuse_two(const member *m, const sheaf_source_entry *leade
     return sheaf_try_this(st, "set tie_word_embeddings to false in config.json if they are two");
 }
 
-/* Is it the tensor `leader` under another name? One that is stored is where the values are the
- * same, as for transformers 5; unless the config says what it is. */
+/* Is it the tensor `leader` under another name? If it is stored, equal values decide, as in
+ * transformers 5, unless the config does. */
 static sheaf_status *decide(member *m, const spelling *s, sheaf__merge_plan *p,
                             const sheaf_source_entry *leader)
 {
@@ -255,7 +255,7 @@ static void add_made(sheaf__merge_plan *p, const member *m, const sheaf_source_e
     t->made = true;
 }
 
-/* Of the head "X.weight"; NULL: it has none. */
+/* The bias of the head "X.weight"; NULL: none. */
 static sheaf__merge_tensor *bias_of(sheaf__merge_plan *p, const char *weight)
 {
     char name[512];
@@ -363,8 +363,8 @@ static void take_whole(sheaf__merge_tensor *to, const sheaf__merge_tensor *from)
     to->shape[0] = to->rows = from->rows;
 }
 
-/* Trained rows are all names' in PEFT, and with ensure_weight_tying everything is; otherwise what
- * an adapter does to one name leaves the others as they were. */
+/* In PEFT trained rows apply to all tied names, with ensure_weight_tying all changes do; otherwise
+ * a change to one name leaves the others. */
 static sheaf_status *settle(const sheaf__merge_tensor *first, sheaf__merge_tensor *other, bool keep,
                             int number)
 {
@@ -372,7 +372,7 @@ static sheaf_status *settle(const sheaf__merge_tensor *first, sheaf__merge_tenso
     for (int i = 0; i < other->nsteps && keep; i++)
         if (other->step[i].number == number)
             other->step[i].rounded =
-                true; /* the table's rule, so that equal factors give equal bits */
+                true; /* as for the table, so that equal factors give equal bits */
     if (is_named(other, number))
         return NULL;
     for (int i = 0; i < first->nsteps && st == NULL; i++)
@@ -387,7 +387,7 @@ static sheaf_status *settle(const sheaf__merge_tensor *first, sheaf__merge_tenso
     return st;
 }
 
-/* PEFT's copy of the base under one name stands for all that the adapter does not name. */
+/* PEFT's copy of the base under one name stands for all tied names that the adapter lacks. */
 static void take_copies(sheaf__merge_plan *p, const sheaf__merge_tie *tie, int number)
 {
     sheaf__merge_tensor *const first = sheaf__merge_find(p, tie->first),
@@ -432,7 +432,7 @@ static sheaf_status *refuse_unknown(const sheaf__merge_plan *p, const sheaf__mer
             "to false in the base's config.json");
 }
 
-/* A table or a head, as far as names and sizes tell. */
+/* An embedding table or a head, judged by name and size. */
 static bool may_be_tied(const sheaf__merge_plan *p, const sheaf__merge_tensor *t)
 {
     for (int i = 0; i < t->nsteps; i++)
@@ -473,7 +473,7 @@ static sheaf_status *refuse_size(const sheaf__merge_plan *p, const char *name)
         st, "the base this adapter was made for, its vocabulary resized as it was before training");
 }
 
-/* A table of another size is another vocabulary, which all that has rows of it must share. */
+/* A resized table is a resized vocabulary, which all tensors with a row per token must share. */
 static sheaf_status *check_resized(sheaf__merge_plan *p)
 {
     int64_t was = 0;

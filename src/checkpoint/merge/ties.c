@@ -7,7 +7,7 @@
 #define TIED .unsaid = true
 #define KEEPS .keeps_flag = true
 
-/* Of BERT and RoBERTa and what was made after them: behind "TABLE=". */
+/* BERT, RoBERTa and their successors: what follows "TABLE=". */
 #define PREDICTIONS                                                                                \
     "cls.predictions.decoder.weight cls.predictions.bias=cls.predictions.decoder.bias"
 #define DECODER "lm_head.decoder.weight lm_head.bias=lm_head.decoder.bias"
@@ -323,7 +323,7 @@ static const sheaf__ties table[] = {
 };
 /* clang-format on */
 
-/* Classes of transformers whose names end so have no head over the vocabulary, but for those in the
+/* transformers' classes with these suffixes have no head over the vocabulary, except those in the
  * table. */
 static const char without_head[] =
     "Model Encoder Decoder ForSequenceClassification ForTokenClassification ForImageClassification "

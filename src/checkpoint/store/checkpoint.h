@@ -1,7 +1,7 @@
 /* checkpoint.h - training checkpoints: atomic, and the same bytes at any number of ranks.
  *
- *   OUT/checkpoints/lock                    held by the run that writes here
- *   OUT/checkpoints/step-00000010/          appears complete, by one rename
+ *   OUT/checkpoints/lock locked by the run that writes here
+ *   OUT/checkpoints/step-00000010/ complete when it appears, by one rename
  *       slice_000.safetensors ...           one per slice, empty ones too
  *       replicated.safetensors
  *       manifest.json                       hashes, sizes, progress; written last
@@ -22,12 +22,12 @@
 
 /* ---- the state ---- */
 
-/* What a training run saves: float32 tensors in slices, and a JSON text.
+/* The state that a training run saves: float32 tensors in slices, and a JSON text.
  *
  * The names are the caller's ("master/NAME", "exp_avg/NAME", "exp_avg_sq/NAME"),
- * distinct, in any order. Of a cut tensor a rank hands over the slices it owns,
- * each dense and row-major: the rows (axis 0) or columns (axis 1) of the slice, of
- * all parts one after the other. Every rank hands over all of a replicated tensor. */
+ * distinct, in any order. Of a cut tensor a rank passes the slices it owns, each dense and
+ * row-major: the rows (axis 0) or columns (axis 1) of the slice, part after part. Every rank passes
+ * all of a replicated tensor. */
 typedef struct sheaf_state_tensor {
     const char *name;
     int ndim;             /* 1 or 2 */
@@ -53,18 +53,17 @@ typedef struct sheaf_state {
 typedef struct sheaf_checkpoints sheaf_checkpoints;
 
 typedef struct sheaf_checkpoints_options {
-    int keep;          /* complete ones to keep, the newest; 0 = all */
+    int keep;          /* how many of the newest complete ones to keep; 0 = all */
     const int *writer; /* [S] the rank that writes each slice, the same on all ranks,
                           borrowed until close; NULL: its owner */
     bool locked;       /* the caller holds the lock, on rank 0, until it has closed the store */
-    /* what was found, removed, saved: events of rank 0 alone; may be NULL */
+    /* notes on checkpoints found, removed, saved: on rank 0 only; may be NULL */
     const sheaf_events *events;
 } sheaf_checkpoints_options;
 
-/* sheaf_checkpoints_lock - local, of one process: makes OUT/checkpoints and takes its lock, for
- * what is done in OUT before there are ranks and after. *lock, for close(): -1 where the file
- * system has no locks, and after a failure. Errors: SHEAF_E_ARG when another run holds it;
- * SHEAF_E_IO. */
+/* sheaf_checkpoints_lock - local, in one process: makes OUT/checkpoints and takes its lock, for
+ * work in OUT before ranks start and after they end. *lock, for close(): -1 where the file system
+ * has no locks, and after a failure. Errors: SHEAF_E_ARG if another run holds it; SHEAF_E_IO. */
 sheaf_status *sheaf_checkpoints_lock(int *lock, const char *out_dir, const sheaf_events *events);
 
 /* sheaf__checkpoints_busy - does a run hold the lock of OUT/checkpoints now? False too where the
@@ -79,12 +78,12 @@ sheaf_status *sheaf_checkpoints_open(sheaf_checkpoints **out, sheaf_comm *comm, 
 /* sheaf_checkpoints_close - local. Accepts NULL. */
 void sheaf_checkpoints_close(sheaf_checkpoints *store);
 
-/* sheaf_checkpoints_protect - local: the one of this step is not removed, however many newer ones
- * there are; 0: none. Rank 0 removes. */
+/* sheaf_checkpoints_protect - local: never remove the checkpoint of this step, however many newer
+ * ones there are; 0: none. Rank 0 removes. */
 void sheaf_checkpoints_protect(sheaf_checkpoints *store, int64_t step);
 
-/* sheaf_checkpoints_replace - local, on all ranks: the one of this step may be exchanged by the
- * next save, as it was saved before all that belongs to the step was known; 0: none. */
+/* sheaf_checkpoints_replace - local, on all ranks: the next save may replace the checkpoint of this
+ * step, which was saved before the step's evaluation; 0: none. */
 void sheaf_checkpoints_replace(sheaf_checkpoints *store, int64_t step);
 
 /* sheaf_checkpoints_save - every rank calls it with its part of one state. When it returns
@@ -105,19 +104,18 @@ typedef struct sheaf_checkpoint {
     size_t size;
 } sheaf_checkpoint;
 
-/* sheaf_checkpoints_latest - every rank calls it; *out is NULL when none was ever saved. Rank 0
- * chooses the newest complete one, says so, and tells which others it left aside and why
- * (no manifest, damaged manifest, file missing or of another size).
- * Errors: SHEAF_E_FORMAT when there are some and none is complete; SHEAF_E_IO. */
+/* sheaf_checkpoints_latest - every rank calls it; *out is NULL if none was ever saved. Rank 0
+ * chooses the newest complete one, and notes it and the newer ones that it skips with the reason
+ * (no manifest, damaged manifest, file missing or of another size). Errors: SHEAF_E_FORMAT when
+ * there are some and none is complete; SHEAF_E_IO. */
 sheaf_status *sheaf_checkpoints_latest(sheaf_checkpoint **out, sheaf_checkpoints *store,
                                        sheaf_comm *comm);
 
 /* sheaf_checkpoints_load_latest - latest and load in one: every rank calls it with its buffers.
- * One whose data turns out to be damaged is left aside like an incomplete one, and the one
- * before it is loaded. When the newest was sound, older ones beyond `keep` are removed as after a
- * save. check(context, checkpoint) is called on every rank before a load (is
- * it a checkpoint of this run?) and its status ends the search; it may be NULL.
- * Errors: those of latest, load and check. */
+ * One whose data is damaged is skipped like an incomplete one, and the one before it is loaded.
+ * When the newest was sound, older ones beyond `keep` are removed as after a save. check(context,
+ * checkpoint) is called on every rank before a load (is it a checkpoint of this run?) and its
+ * status ends the search; it may be NULL. Errors: those of latest, load and check. */
 sheaf_status *sheaf_checkpoints_load_latest(
     sheaf_checkpoint **out, sheaf_checkpoints *store, sheaf_comm *comm, const sheaf_state *state,
     sheaf_status *(*check)(void *context, const sheaf_checkpoint *checkpoint), void *context);
@@ -136,10 +134,10 @@ void sheaf_checkpoint_close(sheaf_checkpoint *checkpoint);
  * SHEAF_E_UNSUPPORTED for another contract, SHEAF_E_FORMAT for damage, SHEAF_E_IO. */
 sheaf_status *sheaf_checkpoint_load(sheaf_checkpoint *checkpoint, const sheaf_state *state);
 
-/* ---- is it whole? ---- */
+/* ---- damage ---- */
 
-/* Where damages go. found(context, file, tensor, expected, is) hears of each; tensor is "" for a
- * whole file, file is a name in the folder. */
+/* Receiver of damage reports. found(context, file, tensor, expected, is) is called for each; tensor
+ * is "" for a whole file, file is a name in the folder. */
 typedef struct sheaf_damages {
     int64_t count;
     void (*found)(void *context, const char *file, const char *tensor, const char *expected,
@@ -147,11 +145,10 @@ typedef struct sheaf_damages {
     void *context;
 } sheaf_damages;
 
-/* sheaf_checkpoint_examine - local: holds what is in `dir` against its manifest, every byte of it:
- * files missing, foreign or of another size, headers, and each tensor by its hash where it must
- * lie. With `quick` no tensor is read. In a file that is cut short or another one's, each tensor
- * that is not there is reported. A manifest that is damaged itself is the only damage reported.
- * Errors only where it cannot go on: SHEAF_E_MEMORY. */
+/* sheaf_checkpoint_examine - local: checks every byte in `dir` against its manifest: files missing,
+ * foreign or of another size, headers, and each tensor by its hash at its computed offset. With
+ * `quick` no tensor is read. In a truncated or foreign file each missing tensor is reported. If the
+ * manifest itself is damaged, only that is reported. Errors: SHEAF_E_MEMORY. */
 sheaf_status *sheaf_checkpoint_examine(sheaf_damages *damages, const char *dir, bool quick);
 
 /* ---- the folder of one step ---- */
@@ -160,16 +157,17 @@ enum { SHEAF__STEP_NAME = 32 };
 
 const char *sheaf__step_name(char name[SHEAF__STEP_NAME], int64_t step);
 /* sheaf__step_of - is `name` "step-" and a number, and nothing after it? *step is untouched
- * otherwise. With `ours` only as sheaf__step_name() writes it, 8 digits or more: what a run may
- * resume from or remove. Without, any number: a folder that is only read may have been renamed. */
+ * otherwise. With `ours` only as sheaf__step_name() writes it, 8 digits or more: folders that a run
+ * may resume from or remove. Without, any number: a folder that is only read may have been renamed.
+ */
 bool sheaf__step_of(int64_t *step, const char *name, bool ours);
 
-/* sheaf__step_open - the folder of a step is not removed before closedir(). NULL: it is being
- * removed, or cannot be opened. */
+/* sheaf__step_open - opens the folder of a step with a shared lock, so that it is not removed
+ * before closedir(). NULL: it is being removed, or cannot be opened. */
 DIR *sheaf__step_open(const char *path);
-/* sheaf__step_lock - for who removes it: *read: somebody holds it. The caller closes what is given,
- * after it has given the folder another name; -1: it cannot be opened. */
+/* sheaf__step_lock - opens the folder with an exclusive lock, to remove it; *read: a reader has it
+ * open. The caller renames the folder, then closes the descriptor; -1: it cannot be opened. */
 int sheaf__step_lock(bool *read, const char *path);
-/* sheaf__step_newest - the newest of OUT/checkpoints (malloc'd), held; *path NULL: there is none.
- * Takes no lock of the run. Errors: SHEAF_E_IO, SHEAF_E_MEMORY. */
+/* sheaf__step_newest - the newest in OUT/checkpoints (malloc'd), opened by sheaf__step_open();
+ * *path NULL: none. Does not take the run's lock. Errors: SHEAF_E_IO, SHEAF_E_MEMORY. */
 sheaf_status *sheaf__step_newest(char **path, DIR **held, const char *out);

@@ -1,8 +1,8 @@
-/* damage.c - what of a checkpoint is not as its manifest says.
+/* damage.c - compares the files of a checkpoint with its manifest.
  *
- * Nothing in the files is believed: the writer's bytes are a function of the manifest, so
- * size, header and the place of every tensor are known beforehand. A tensor is looked for where
- * it must lie, whatever the header says; one damage never hides another. */
+ * Headers are not trusted: the bytes of a file are a function of the manifest, so its size, header
+ * and tensor offsets are known. A tensor is read at its computed offset, whatever the header says,
+ * so one damage never hides another. */
 #include <unistd.h>
 
 #include "base/base.h"
@@ -10,7 +10,7 @@
 #include "checkpoint/store/store.h"
 #include "formats/safetensors.h"
 
-/* One file at hand. */
+/* The current file. */
 typedef struct examined {
     const sheaf_checkpoint *checkpoint;
     sheaf_damages *damages;
@@ -30,7 +30,7 @@ static void add_damage(sheaf_damages *d, const char *file, const char *tensor, c
         d->found(d->context, file, tensor, expected, is);
 }
 
-/* Reports a status as a damage and frees it; one that is no damage is handed back. */
+/* Reports a status as damage and frees it; returns a status that is not damage. */
 static sheaf_status *report(sheaf_damages *d, const char *file, const char *tensor,
                             sheaf_status *st)
 {
@@ -45,7 +45,7 @@ static sheaf_status *report(sheaf_damages *d, const char *file, const char *tens
 
 /* ---- one file ---- */
 
-/* What the file should begin with, and where its tensors should lie. */
+/* The expected header of the file, and the offsets of its tensors. */
 static sheaf_status *plan(examined *e, char **header, size_t *size)
 {
     const sheaf_manifest *m = e->checkpoint->manifest;

@@ -37,7 +37,7 @@ static sheaf_status *path_of(char **out, const sheaf_checkpoint *c, int slice)
     return sheaf__path_join(out, c->dir, sheaf__manifest_file(name, c->manifest->slices, slice));
 }
 
-/* Is the file of `slice` there, and as long as it was? */
+/* Does the file of `slice` exist with the manifest's size? */
 static sheaf_status *check_file(const sheaf_checkpoint *c, int slice)
 {
     char *path = NULL;
@@ -90,7 +90,7 @@ void sheaf_checkpoint_close(sheaf_checkpoint *c)
     free(c);
 }
 
-/* ---- is it the checkpoint of this state? ---- */
+/* ---- does the checkpoint fit the state? ---- */
 
 static sheaf_status *check_run(const sheaf_checkpoint *c, const sheaf_state *state)
 {
@@ -191,7 +191,7 @@ static sheaf_status *read_part(float *dst, const sheaf_safetensors *file,
     return st != NULL ? st : check_part(dst, file->path, t, slice);
 }
 
-/* Does the state want the file of `slice`? */
+/* Does the state have buffers for the file of `slice`? */
 static bool wants(const sheaf_state_tensor *t, int slices, int slice)
 {
     const bool cut = t->cut != NULL && t->cut->nparts > 0;

@@ -98,7 +98,7 @@ const char *sheaf__manifest_file(char buffer[32], int slices, int slice)
     return buffer;
 }
 
-/* Shape of what `slice` holds of a tensor. Of more than two axes all but the last are one. */
+/* Shape of a tensor's part in `slice`. Of more than two axes all but the last are merged. */
 static void box_of(int64_t shape[2], const sheaf_manifest_tensor *tensor, int slice)
 {
     sheaf__safetensors_view(&shape[0], &shape[1], tensor->ndim, tensor->shape);
@@ -321,7 +321,7 @@ static sheaf_status *read_cut(sheaf_manifest_tensor *t, int slices, const json_t
     return NULL;
 }
 
-/* Can a file hold so much? */
+/* Does the size fit a file? */
 static bool shape_fits(const sheaf_manifest_tensor *t)
 {
     int64_t elements = 1;

@@ -1,5 +1,5 @@
-/* own_catalog.c - see probe.h. It lies here and not among the dialects because the manifest is this
- * room's. Names: "master/NAME" of training is NAME, "exp_avg/NAME" is the moment "exp_avg.NAME". */
+/* own_catalog.c - see probe.h. It is not among the dialects because the manifest belongs to this
+ * room. Names: "master/NAME" of training is NAME, "exp_avg/NAME" is the moment "exp_avg.NAME". */
 #include "checkpoint/store/probe.h"
 
 #include "base/base.h"
@@ -123,7 +123,7 @@ static sheaf_status *take_slice(reading *r, int slice)
     return st;
 }
 
-/* A converted model keeps its config among the progress. */
+/* A converted model has its config in the progress. */
 static sheaf_status *take_progress(reading *r)
 {
     const char *text = r->checkpoint->manifest->progress;
@@ -181,7 +181,7 @@ void sheaf__own_found(void *context, const char *file, const char *tensor, const
     free(path);
 }
 
-/* By it a full verification finds the folder, even where no tensor can be placed. */
+/* With it full verification finds the folder even if no tensor can be placed. */
 static sheaf_status *note_manifest(sheaf_catalog *c, const char *dir)
 {
     int number;
@@ -200,7 +200,7 @@ static sheaf_status *read_folder(sheaf_catalog *c, const char *dir, bool raw)
     sheaf__own_damages found = { c, dir, NULL };
     sheaf_damages damages = { .found = sheaf__own_found, .context = &found };
     sheaf_status *st = sheaf__only_memory(sheaf__checkpoint_open_manifest(&checkpoint, dir));
-    TRY(st, sheaf_checkpoint_examine(&damages, dir, true)); /* which tells what is wrong */
+    TRY(st, sheaf_checkpoint_examine(&damages, dir, true)); /* which reports what is wrong */
     if (st == NULL)
         st = found.st;
     else
@@ -228,7 +228,7 @@ sheaf_status *sheaf__checkpoint_source(sheaf_source **out, sheaf_checkpoint *che
 
 /* ---- the folder of a run ---- */
 
-/* A save that was never finished; one under way is none. */
+/* An unfinished save, unless a run is writing it now. */
 static sheaf_status *note_unfinished(sheaf_catalog *c, const char *dir)
 {
     char **names = NULL;
@@ -248,11 +248,11 @@ static sheaf_status *note_unfinished(sheaf_catalog *c, const char *dir)
     return st;
 }
 
-/* The newest of OUT/checkpoints, and a word on what is unfinished there. */
+/* The newest of OUT/checkpoints, and notes on unfinished saves there. */
 static sheaf_status *read_run(sheaf_catalog *c, const char *path)
 {
     char *dir = NULL, *newest = NULL;
-    const bool writing = sheaf__checkpoints_busy(path); /* before what it may leave is looked for */
+    const bool writing = sheaf__checkpoints_busy(path); /* before the search for leftovers */
     sheaf_status *st = sheaf__path_join(&dir, path, "checkpoints");
     TRY(st, !writing ? note_unfinished(c, dir) : NULL);
     TRY(st, sheaf__step_newest(&newest, &c->held, path));

@@ -13,7 +13,7 @@ void sheaf__entry_view(int64_t *rows, int64_t *cols, const sheaf_source_entry *e
     sheaf__safetensors_view(rows, cols, e->ndim, e->shape);
 }
 
-/* ---- telling what is there ---- */
+/* ---- recognition ---- */
 
 static sheaf_weights_kind kind_of_folder(const char *dir)
 {
@@ -41,7 +41,7 @@ static void read_tied(sheaf_probe *probe, const sheaf_catalog *c)
         probe->tied = config.tied;
         sheaf_config_release(&config);
     }
-    /* A config sheaf cannot read is for the caller to report; the tensors are there. */
+    /* A config that sheaf cannot read is the caller's error to report; the tensors can be read. */
     sheaf_status_free(st);
 }
 

@@ -1,9 +1,9 @@
-/* save.c - one checkpoint from the parts that the ranks hold.
+/* save.c - writes one checkpoint from the parts of all ranks.
  *
  * Ranks agree before each phase, so one rank's failure ends it for all:
  *   1  every rank checks its part; rank 0 makes the partial folder
  *   2  every rank writes and syncs the files of its slices, hashing on the way;
- *      nothing is exchanged here
+ *      nothing is communicated here
  *   3  the hashes are gathered; rank 0 compares what must be equal, writes the
  *      manifest, renames the folder and syncs its parent
  *   4  all agree; rank 0 removes what is older than --keep */
@@ -16,7 +16,7 @@
 #include "comm/all.h"
 #include "formats/safetensors.h"
 
-/* What a rank tells the others before anything is written. */
+/* The message of a rank to the others before anything is written. */
 typedef struct identity {
     sheaf_hash layout, progress;
 } identity;
@@ -26,10 +26,10 @@ typedef struct saver {
     sheaf_comm *comm;
     const sheaf_state *state;
     const sheaf_state_tensor **order; /* tensors by name */
-    /* names, shapes and cuts from the start; hashes of this rank, then of all */
+    /* first names, shapes and cuts; then the hashes of this rank; then of all */
     sheaf_manifest *manifest;
     char *path;             /* the final one */
-    char partial[PATH_MAX]; /* rank 0's folder, known to all */
+    char partial[PATH_MAX]; /* rank 0's folder, broadcast */
     sheaf_output *output;   /* rank 0 alone */
     sheaf_hash *all;        /* gathered records */
 } saver;
@@ -51,7 +51,7 @@ static bool writes(const saver *s, int slice)
     return writer_of(s, slice) == sheaf_comm_rank(s->comm);
 }
 
-/* ---- 1: what is to be saved ---- */
+/* ---- 1: checks ---- */
 
 static sheaf_status *check_tensor(const saver *s, const sheaf_state_tensor *t)
 {
@@ -88,7 +88,7 @@ static sheaf_status *sort_names(saver *s)
     return NULL;
 }
 
-/* The manifest but for hashes and sizes. */
+/* The manifest without hashes and sizes. */
 static sheaf_status *draft(saver *s)
 {
     const sheaf_state *state = s->state;
@@ -122,7 +122,7 @@ static sheaf_status *prepare(saver *s)
     return st;
 }
 
-/* The text of the draft tells of names, shapes, cuts, slices, contract and step. */
+/* The hash of the draft covers names, shapes, cuts, slices, contract and step. */
 static sheaf_status *identify(identity *out, saver *s)
 {
     char *text = NULL, *progress = s->manifest->progress;
@@ -140,7 +140,7 @@ static sheaf_status *identify(identity *out, saver *s)
 
 static const char saving[] = "saving step";
 
-/* A failure says what was done before others hear of it, so that the rank stands first. */
+/* Context is added before the agreement, so that the rank comes first in the message. */
 static sheaf_status *agree(saver *s, sheaf_status *mine)
 {
     return sheaf_comm_agree(s->comm, sheaf_in(mine, "%s %" PRId64, saving, s->state->step));
@@ -295,8 +295,7 @@ static sheaf_status *gather(saver *s)
     return st;
 }
 
-/* Copies of one tensor that differ mean that a rank has left the common path: what it would
- * save is not the state of any run. */
+/* If copies of one tensor differ, a rank has diverged: no consistent state exists to save. */
 static sheaf_status *compare_copies(const saver *s, const sheaf_hash *record, int rank)
 {
     char a[33], b[33];
@@ -332,14 +331,14 @@ static sheaf_status *collect(saver *s)
     return st;
 }
 
-/* A complete one of this step: equal is as good as saved, another is not ours to replace unless it
- * is damaged, as then nothing goes on from it. */
+/* A complete checkpoint of this step exists: an equal one counts as saved, another is replaced only
+ * if it is damaged, as no run can resume from it. */
 static sheaf_status *meet_existing(bool *equal, const saver *s, const char *text, size_t size)
 {
     sheaf_checkpoint *there = NULL;
     *equal = false;
     sheaf_status *st = sheaf__only_memory(sheaf_checkpoint_open(&there, s->path));
-    if (there == NULL) /* nothing there, or damaged: exchanged for the new one */
+    if (there == NULL) /* absent or damaged: replaced by the new one */
         return st;
     const bool same = there->size == size && memcmp(there->text, text, size) == 0;
     sheaf_damages damages = { 0 };

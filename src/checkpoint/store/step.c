@@ -30,7 +30,7 @@ const char *sheaf__step_name(char name[SHEAF__STEP_NAME], int64_t step)
     return name;
 }
 
-/* Is the lock held that `how` cannot be had beside? On a file system without locks none is. */
+/* Is a lock held that excludes `how`? Never on a file system without locks. */
 static bool is_held(int fd, int how)
 {
     return flock(fd, how | LOCK_NB) != 0 && errno == EWOULDBLOCK;
@@ -78,8 +78,8 @@ sheaf_status *sheaf__step_newest(char **path, DIR **held, const char *out)
         sheaf_status *st = find_newest(path, out);
         if (st != NULL || *path == NULL || (*held = sheaf__step_open(*path)) != NULL ||
             i == TRIES || (access(*path, R_OK | X_OK) != 0 && errno == EACCES))
-            return st; /* or one that cannot be held: it says itself why not */
-        free(*path);   /* removed, or being removed: there is a newer one */
+            return st; /* or it cannot be opened: its reader reports why */
+        free(*path);   /* it is being removed, so there is a newer one */
         *path = NULL;
         usleep(1000);
     }

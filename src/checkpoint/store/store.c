@@ -1,4 +1,4 @@
-/* store.c - OUT/checkpoints: its lock, which steps it holds, the newest, the oldest. */
+/* store.c - OUT/checkpoints: lock, list of steps, choice of the newest, removal of the oldest. */
 #include "checkpoint/store/store.h"
 
 #include <errno.h>
@@ -53,7 +53,7 @@ static sheaf_status *is_locked(const char *path)
     return sheaf_try_this(st, "wait for it, stop it, or give another --out");
 }
 
-/* Who looks whether a run goes on (step.c) holds it for a moment. */
+/* A test whether a run is active (step.c) holds the lock for a moment. */
 enum { LOOK_MS = 100 };
 
 static sheaf_status *take_lock(int *lock, const char *dir, const sheaf_events *events)
@@ -80,7 +80,7 @@ static sheaf_status *take_lock(int *lock, const char *dir, const sheaf_events *e
                 "%s: this file system has no locks (%s): another run that writes here at the "
                 "same time would not be noticed",
                 path, strerror(errno));
-    } else if (!sheaf__path_holds(path, *lock)) /* a run that came to nothing took it away */
+    } else if (!sheaf__path_holds(path, *lock)) /* a failed run removed the file */
         st = is_locked(path);
     free(path);
     return st;
@@ -98,7 +98,7 @@ bool sheaf__checkpoints_busy(const char *out_dir)
     return busy;
 }
 
-/* What a killed run left; the lock says that no process is writing it any more. */
+/* Leftovers of a killed run: with the lock held, no process writes them any more. */
 static sheaf_status *remove_unfinished(const sheaf_checkpoints *store)
 {
     char **names = NULL;
@@ -125,7 +125,7 @@ static sheaf_status *remove_unfinished(const sheaf_checkpoints *store)
     return st;
 }
 
-/* The folders must outlast a crash of the machine as the checkpoint in them does. */
+/* The folders must survive a crash of the machine like the checkpoint in them. */
 static sheaf_status *make_folder(const char *dir, const char *out_dir)
 {
     char *parent = NULL;
@@ -207,7 +207,7 @@ static void leave_aside(const sheaf_checkpoints *store, const char *path, const 
                found);
 }
 
-/* Something was saved here once: to begin again from nothing is for the user to decide. */
+/* Checkpoints exist: only the user may decide to start from nothing. */
 static sheaf_status *none_usable(const sheaf_checkpoints *store, int64_t count)
 {
     sheaf_status *st = sheaf_fail(SHEAF_E_FORMAT, "%s", store->dir);
@@ -286,7 +286,7 @@ sheaf_status *sheaf_checkpoints_latest(sheaf_checkpoint **out, sheaf_checkpoints
     return choose(out, store, comm, INT64_MAX);
 }
 
-/* Loads on all ranks. *damaged: it failed, and damage is all that any rank met. */
+/* Loads on all ranks. *damaged: it failed, and every failing rank found damage. */
 static sheaf_status *load_all(bool *damaged, sheaf_comm *comm, sheaf_checkpoint *c,
                               const sheaf_state *state)
 {
@@ -334,8 +334,8 @@ sheaf_status *sheaf_checkpoints_load_latest(
 
 /* ---- the oldest ---- */
 
-/* Renamed first: a folder with a final name is always whole. One that is read stays for the next
- * time. */
+/* Renamed first: a folder with a final name is always whole. One that is being read is removed
+ * later. */
 static sheaf_status *remove_step(const sheaf_checkpoints *store, const char *path)
 {
     char *gone = NULL;
@@ -363,7 +363,7 @@ void sheaf__store_prune(const sheaf_checkpoints *store)
         sheaf_status *bad = st != NULL ? NULL : sheaf_checkpoint_open(&checkpoint, path);
         if (checkpoint != NULL && ++complete > store->options.keep && steps[i] != store->protect)
             st = remove_step(store, path);
-        sheaf_status_free(bad); /* a damaged one is neither counted nor removed */
+        sheaf_status_free(bad); /* damaged ones are neither counted nor removed */
         sheaf_checkpoint_close(checkpoint);
         free(path);
     }

@@ -64,8 +64,7 @@ void sheaf__copy_progress(const sheaf_events *events, const char *what, _Atomic 
                           int64_t bytes, int64_t total)
 {
     const int64_t now = atomic_fetch_add(done, bytes) + bytes;
-    const bool ends =
-        now == total && total >= PROGRESS_BYTES; /* of little there is nothing to say */
+    const bool ends = now == total && total >= PROGRESS_BYTES; /* no progress for small amounts */
     if (now / PROGRESS_BYTES == (now - bytes) / PROGRESS_BYTES && !ends)
         return;
     const sheaf_event event = { .kind = SHEAF_EVENT_PROGRESS,

@@ -1,4 +1,4 @@
-/* stream.h - a tensor's rows, or all bytes of many, some at a time, on several threads. */
+/* stream.h - streams the rows of a tensor, or all bytes of many, in chunks on several threads. */
 #pragma once
 
 #include <stdatomic.h>
@@ -14,8 +14,7 @@ sheaf_status *sheaf__stopped(const atomic_int *stop, const char *command);
 int64_t sheaf__stream_chunks(int64_t rows, int64_t chunk);
 
 /* sheaf__stream_rows - body(context, row0, rows, index, worker) for each chunk of [0, rows).
- * After a failure the rest is passed over; returns the failure of the lowest chunk that
- * had one. */
+ * After a failure the rest is skipped; returns the failure of the lowest chunk. */
 sheaf_status *sheaf__stream_rows(sheaf__pool *pool, int64_t rows, int64_t chunk,
                                  sheaf_status *(*body)(void *context, int64_t row0, int64_t rows,
                                                        int64_t index, int worker),
@@ -25,9 +24,9 @@ sheaf_status *sheaf__stream_rows(sheaf__pool *pool, int64_t rows, int64_t chunk,
 
 typedef struct sheaf_copy_job {
     sheaf_source *source;
-    const sheaf_source_entry *entry; /* [count], of the source; without a name: passed over */
+    const sheaf_source_entry *entry; /* [count], of the source; without a name: skipped */
     int64_t count;
-    /* put - a box of the view (sheaf_source.read) of entry[index], dense. Called from several
+    /* put - a box of the view (sheaf_source.read) of entry[index], dense. Called by several
      * threads. */
     sheaf_status *(*put)(void *context, int64_t index, int64_t row0, int64_t rows, int64_t col0,
                          int64_t cols, const void *src);

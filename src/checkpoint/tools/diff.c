@@ -1,8 +1,8 @@
-/* diff.c - see verify.h. What is compared are undivided tensors by name: shards, slices and the
- * order in files do not matter. A tied lm_head that one side does not store is its embed_tokens.
- * Factors of LoRA that is not merged are tensors like others. So are moments of an optimizer where
- * both sides have some, and in a checkpoint of sheaf's own or a bare file, where they lie among the
- * tensors; those that lie beside the model of one side alone are counted, and not compared. */
+/* diff.c - see verify.h. Compares undivided tensors by name: shards, slices and the order in files
+ * do not matter. A tied lm_head that one side does not store is its embed_tokens. Factors of LoRA
+ * that is not merged are tensors like others. So are moments of an optimizer where both sides have
+ * some, and in a checkpoint of sheaf's own or a bare file, where they lie among the tensors; those
+ * that lie beside the model of one side alone are counted, and not compared. */
 #include "checkpoint/tools/verify.h"
 
 #include <math.h>
@@ -23,7 +23,7 @@ typedef struct differ {
     sheaf_probe a, b;
     sheaf_weights_diff_report *report;
     const sheaf_weights_diff_options *how;
-    bool no_moments; /* one side has none, and they are beside the other's model */
+    bool no_moments; /* only one side has them, stored beside its model */
     void *x, *y;     /* a chunk of each */
 } differ;
 
@@ -38,7 +38,7 @@ static void report(const differ *d, const sheaf_diff_item *item)
 
 /* ---- values ---- */
 
-/* Element i as a number; false for types that are none. */
+/* Element i as a number; false for other types. */
 static bool number(double *out, const void *data, int64_t i, sheaf_dtype dtype)
 {
     const int64_t size = (int64_t)sheaf_dtype_bytes(dtype);
@@ -66,8 +66,8 @@ static bool number(double *out, const void *data, int64_t i, sheaf_dtype dtype)
     }
 }
 
-/* Two elements of one type may differ in bytes and be the same number (0 and -0, two NaNs,
- * large integers that round alike): they differ all the same, by 0. */
+/* Elements with different bytes may be equal numbers (0 and -0, two NaNs, large integers that round
+ * to one double): they count as different, by 0. */
 static void compare_elements(sheaf_diff_item *item, const differ *d, int64_t at, int64_t n)
 {
     const sheaf_dtype p = item->a->dtype, q = item->b->dtype;
@@ -171,7 +171,7 @@ static sheaf_status *compare_tensor(differ *d, const char *name, const sheaf_sou
     return NULL;
 }
 
-/* The tensor a side means by `name`. */
+/* The tensor of one side for `name`. */
 static const sheaf_source_entry *find_meant(const sheaf_probe *probe, const char *name)
 {
     const sheaf_source_entry *e = probe->source->find(probe->source, name);
@@ -205,7 +205,7 @@ static sheaf_status *compare_all(differ *d)
 
 /* ---- configs ---- */
 
-/* Where something came from, not what it is. */
+/* Keys about origin, not content. */
 static bool is_provenance(const char *key)
 {
     static const char keys[] = "base_model_name_or_path _name_or_path transformers_version "
@@ -276,7 +276,7 @@ static sheaf_status *compare_numbers(differ *d, const char *key, int64_t x, int6
     return st;
 }
 
-/* Do the configs speak of the same keys? SAT's and Hugging Face's do not. */
+/* Do the configs have the same kind of keys? SAT's and Hugging Face's do not. */
 static bool same_config_form(const sheaf_probe *a, const sheaf_probe *b)
 {
     const sheaf_dialect *x = sheaf__dialect_named(a->dialect),
@@ -284,8 +284,8 @@ static bool same_config_form(const sheaf_probe *a, const sheaf_probe *b)
     return x == y || (x != NULL && y != NULL && x->hf_config && y->hf_config);
 }
 
-/* What says how the files are divided and how SAT trained them, and not what the model is. LoRA
- * that is not merged shows in the tensors. */
+/* Keys about the partition and SAT's training, not about the model. Unmerged LoRA shows in the
+ * tensors. */
 static sheaf_status *drop_division(json_t *config)
 {
     static const char *const keys[] = { "model_parallel_size", "pre_seq_len",
@@ -310,7 +310,7 @@ static sheaf_status *drop_division(json_t *config)
     return NULL;
 }
 
-/* Sizes of a tower of which SAT's files say nothing: one side may have them written down. */
+/* Sizes of a tower that SAT's own files do not state: one side may have them. */
 static void drop_override(json_t *x, json_t *y)
 {
     if (json_object_get(x, "encoder_override") == NULL ||
@@ -332,8 +332,8 @@ static sheaf_status *compare_ropes(bool *same, const sheaf_config *a, const shea
     return st;
 }
 
-/* transformers 4 and 5 spell the rotary embedding and the dtype with other keys: where both configs
- * mean the same by them, they leave the comparison. */
+/* transformers 4 and 5 spell the rotary embedding and the dtype with other keys: they are not
+ * compared if both configs mean the same. */
 static void drop_spellings(json_t *x, json_t *y, const sheaf_probe *a, const sheaf_probe *b)
 {
     static const char *const rope[] = { "rope_theta", "rope_scaling", "rope_parameters" };

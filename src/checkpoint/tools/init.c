@@ -10,9 +10,9 @@
 #include "dialects/hf/hf.h"
 #include "ops/kernels.h"
 
-/* The new model as a source whose values are computed when they are read. */
+/* The new model as a source that computes its values on reading. */
 typedef struct maker {
-    sheaf__over_source over; /* first; it has its own tensors alone */
+    sheaf__over_source over; /* first member; it has only its own tensors */
     sheaf_config config;
     sheaf_schema *schema;
     sheaf_safetensors_spec *specs;
@@ -132,7 +132,7 @@ static sheaf_status *made_read(sheaf_source *self, const char *name, int64_t row
     return NULL;
 }
 
-/* generation_config.json holds what generate() of transformers would otherwise guess. */
+/* generation_config.json has the ids that transformers' generate() would otherwise guess. */
 static sheaf_status *write_generation(maker *m)
 {
     const sheaf_config *c = &m->config;

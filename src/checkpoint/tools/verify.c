@@ -22,16 +22,16 @@ enum {
 };
 
 typedef enum task_kind {
-    READ_PIECE,  /* some elements of a dense piece */
-    READ_ROWS,   /* some rows of a piece with strides, by the tensor's view */
-    CHECK_FILE,  /* the checksums of a PyTorch file, or of one that lies in another file */
+    READ_PIECE,  /* elements of a dense piece */
+    READ_ROWS,   /* rows of a strided piece, in the tensor's view */
+    CHECK_FILE,  /* the checksums of a PyTorch file, also of one inside another file */
     CHECK_SLICE, /* the hashes in one of sheaf's own files */
 } task_kind;
 
 typedef struct task {
     task_kind kind;
     int file;
-    int64_t offset;        /* for the order */
+    int64_t offset;        /* to sort by */
     int64_t tensor, piece; /* of the catalog */
     int64_t begin, count;  /* elements or rows; bytes of a file, -1: all; the slice in `begin` */
     int64_t bytes;         /* of the work */
@@ -51,7 +51,7 @@ typedef struct verifier {
     int64_t *first; /* of each tensor: its first piece in `zeros`; behind them their number */
     _Atomic unsigned char *zeros; /* of each piece, as sheaf__find_nonzero() has it */
     char **buffer;                /* [threads] CHUNK each */
-    sheaf_status **st;            /* [ntasks] what a task met; reported in order */
+    sheaf_status **st;            /* [ntasks] status of each task; reported in order */
     sheaf_checkpoint *own;        /* of sheaf's own dialect */
     pthread_mutex_t lock;         /* of the findings, which slices add to */
     _Atomic int64_t done;
@@ -226,7 +226,7 @@ static sheaf_status *read_rows(verifier *v, const task *t, char *buffer)
     for (int64_t k = 0; st == NULL && k < cols; k += wide) {
         const int64_t w = cols - k < wide ? cols - k : wide;
         const size_t size = (size_t)(t->count * w * bytes);
-        memset(buffer, 0, size); /* what is not in the piece */
+        memset(buffer, 0, size); /* elements outside of the piece */
         st =
             sheaf__piece_read(&got, v->c, l, &l->piece[t->piece], t->begin, t->count, k, w, buffer);
         if (st == NULL)
@@ -343,8 +343,7 @@ static sheaf_status *list_all(verifier *v)
     sheaf_status *st = NULL;
     if (v->c->dialect->manifest)
         st = open_own(v);
-    for (int64_t i = 0; st == NULL && i < v->c->count;
-         i++) /* copies are read when they are compared */
+    for (int64_t i = 0; st == NULL && i < v->c->count; i++) /* copies are read for the comparison */
         for (int64_t k = 0;
              st == NULL && k < (v->c->tensor[i].replicated && v->c->tensor[i].npieces > 1
                                     ? 1
@@ -472,8 +471,8 @@ void sheaf_verify_release(sheaf_verify_report *report)
     *report = (sheaf_verify_report){ 0 };
 }
 
-/* Parts in several folders can be had, but no program finds them where they lie; doubles can be
- * converted, and not run. */
+/* Parts in several folders can be collected, but no program finds them there; doubles can be
+ * converted, but not run. */
 bool sheaf_verify_sound(const sheaf_verify_report *report)
 {
     const sheaf_catalog *c = report->catalog;
@@ -487,8 +486,7 @@ bool sheaf_verify_sound(const sheaf_verify_report *report)
 
 /* ---- several folders as one checkpoint ---- */
 
-/* What was read of `path`, or NULL where it could not be looked at, which is reported when it is
- * verified. */
+/* The catalog of `path`, or NULL if it could not be read, which its verification reports. */
 static sheaf_status *look(sheaf_catalog **out, const char *path,
                           const sheaf_weights_verify_options *o, const char *const *also)
 {

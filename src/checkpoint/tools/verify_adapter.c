@@ -1,12 +1,11 @@
-/* verify_adapter.c - see verify.h. Shapes against a base model are for who has one: merge,
- * eval, train. */
+/* verify_adapter.c - see verify.h. merge, eval and train check shapes against the base model. */
 #include "base/base.h"
 #include "catalog/over_source.h"
 #include "checkpoint/tools/verify.h"
 
 #include "lora/check_file.h"
 
-/* Once for each tensor and code: two neighbours of a layer may miss the same. */
+/* Once for each tensor and code: two tensors of a layer may lack the same one. */
 static sheaf_status *tell(void *self, const char *code, const char *tensor, sheaf_status *wrong)
 {
     sheaf_catalog *c = self;
@@ -36,7 +35,7 @@ static sheaf_status *run(check *of, sheaf_catalog *c, const sheaf_lora_options *
     sheaf__over_sort(&list);
     TRY(st, of(options, &list.source, tell, c));
     sheaf__over_release(&list);
-    return st != NULL && sheaf_status_code(st) == SHEAF_E_ARG /* an expression that is none */
+    return st != NULL && sheaf_status_code(st) == SHEAF_E_ARG /* an invalid regular expression */
                ? sheaf__catalog_defect(c, c->config_path, st)
                : st;
 }
@@ -44,7 +43,7 @@ static sheaf_status *run(check *of, sheaf_catalog *c, const sheaf_lora_options *
 static bool is_told(const sheaf_catalog *c)
 {
     bool told = c->config == NULL || c->config_path == NULL;
-    for (int64_t i = 0; i < c->nfindings && !told; i++) /* it is no JSON */
+    for (int64_t i = 0; i < c->nfindings && !told; i++) /* not JSON */
         told = c->finding[i].severity == SHEAF_DEFECT &&
                strcmp(c->finding[i].path, c->config_path) == 0;
     return told;

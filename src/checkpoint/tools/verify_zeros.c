@@ -1,8 +1,7 @@
 /* verify_zeros.c - see verify.h.
  *
- * Some matrices of a sound model may be zero (those of blocks that were added, biases often are).
- * All of them, norms, tables of embeddings, neighbours in a file, all of a file and its end are
- * not. */
+ * Some tensors of a sound model may be zero (added blocks, biases). Not so: all of them, norms,
+ * embedding tables, neighbours in a file, a whole file or its end. */
 #include "base/base.h"
 #include "checkpoint/tools/verify.h"
 
@@ -45,7 +44,7 @@ static sheaf_status *tell(sheaf_catalog *c, sheaf_severity severity, const char 
                           "download or copy the file again, unless they are meant", "%s", found);
 }
 
-/* Norms of these models add 1 to their weights, which are 0 at the beginning. */
+/* Norms of these models add 1 to their weights, which start at 0. */
 static bool adds_one(const sheaf_catalog *c)
 {
     static const char *const words[] = { "gemma", "qwen3_next", "qwen3_5", "nemotron" };
@@ -61,14 +60,14 @@ static bool is_norm(const sheaf_source_entry *t)
            (strcasestr(t->name, "norm") != NULL || strstr(t->name, "ln_") != NULL);
 }
 
-/* Biases of positions are tables too, and a table of one row is a vector. */
+/* Position biases are tables too; a table of one row is a vector. */
 static bool is_matrix(const sheaf_logical *t)
 {
     return t->entry.ndim > 1 && strstr(t->entry.name, "bias") == NULL &&
            sheaf__elements(t->entry.ndim, t->entry.shape) > t->entry.shape[t->entry.ndim - 1];
 }
 
-/* Norms and tables by themselves. */
+/* Norms and tables, one by one. */
 static sheaf_status *tell_single(sheaf_catalog *c, const place *p)
 {
     const sheaf_logical *t = p->tensor;
@@ -79,7 +78,7 @@ static sheaf_status *tell_single(sheaf_catalog *c, const place *p)
     return NULL;
 }
 
-/* From `i` on, as many neighbours in one file as are zero. */
+/* How many neighbours in one file are zero, from `i` on. */
 static int64_t run_of(const place *p, int64_t n, int64_t i)
 {
     int64_t k = i;
@@ -115,7 +114,7 @@ static sheaf_status *tell_runs(sheaf_catalog *c, const place *p, int64_t n)
     return st;
 }
 
-/* Of the last tensor of each file: is its second half zero? Padding is less. */
+/* Is the second half of a file's last tensor zero? Padding is shorter. */
 static sheaf_status *tell_end(sheaf_catalog *c, const place *p)
 {
     enum { MOST_ROW = 64 << 20 };
