@@ -2,6 +2,8 @@
  * model learns to write. */
 #include "inputs/chat/chat.h"
 
+#include <ctype.h>
+
 #include "base/base.h"
 #include "inputs/chat/named.h"
 
@@ -12,6 +14,10 @@ static bool is_role(const sheaf__message *m, const char *role)
     return strcmp(m->role, role) == 0;
 }
 
+/* Fields of thoughts: the first that a message has is handed on under the first two names. */
+static const char *const thoughts[] = { "reasoning_content", "thinking", "reasoning" };
+enum { THOUGHTS = sizeof thoughts / sizeof *thoughts };
+
 static json_t *message_object(const sheaf__message *m)
 {
     json_t *one = json_object();
@@ -21,6 +27,15 @@ static json_t *message_object(const sheaf__message *m)
             json_object_set_new(one, "content", json_stringn_nocheck(m->content, m->size)) != 0;
     if (m->json != NULL)
         failed |= json_object_update_missing(one, (json_t *)m->json) != 0;
+    for (int k = 0; k < THOUGHTS && !failed; k++) {
+        json_t *given = json_object_get(one, thoughts[k]);
+        if (given == NULL || json_is_null(given))
+            continue;
+        if (json_object_get(one, "thinking") == NULL)
+            failed |= json_object_set(one, "thinking", given) != 0;
+        failed |= json_object_set(one, "reasoning_content", given) != 0;
+        break;
+    }
     if (!failed)
         return one;
     json_decref(one);
@@ -80,20 +95,39 @@ static sheaf_status *check_role(const sheaf__chat_template *t, const sheaf__mess
     return sheaf_found(st, "role '%s'", m->role);
 }
 
+static bool is_name(char c)
+{
+    return c == '_' || isalnum((unsigned char)c);
+}
+
+/* Does the program name the field, and not as a part of another name? */
+static bool names(const sheaf__chat_template *t, const char *field)
+{
+    const size_t n = strlen(field);
+    for (const char *at = t->source; (at = strstr(at, field)) != NULL; at += n)
+        if ((at == t->source || !is_name(at[-1])) && !is_name(at[n]))
+            return true;
+    return false;
+}
+
+static bool has_some(const json_t *value)
+{
+    return value != NULL && !json_is_null(value) &&
+           (!json_is_array(value) || json_array_size(value) > 0) &&
+           (!json_is_string(value) || json_string_length(value) > 0);
+}
+
 /* What a message has beside its content would be lost where the program does not look at it. */
 static sheaf_status *check_fields(const sheaf__chat_template *t, const sheaf__message *m, int64_t i)
 {
-    static const char *const fields[] = { "tool_calls", "function_call", "reasoning_content",
-                                          "reasoning", "thinking" };
-    for (size_t k = 0; k < sizeof fields / sizeof *fields; k++) {
-        const json_t *value = json_object_get(m->json, fields[k]);
-        if (value == NULL || json_is_null(value) ||
-            (json_is_array(value) && json_array_size(value) == 0) ||
-            (json_is_string(value) && json_string_length(value) == 0) ||
-            strstr(t->source, fields[k]) != NULL)
+    static const char *const calls[] = { "tool_calls", "function_call" };
+    const bool thinks = names(t, thoughts[0]) || names(t, thoughts[1]);
+    for (int k = 0; k < 2 + THOUGHTS; k++) {
+        const char *field = k < 2 ? calls[k] : thoughts[k - 2];
+        if (!has_some(json_object_get(m->json, field)) || (k >= 2 && thinks) || names(t, field))
             continue;
         sheaf_status *st =
-            sheaf_fail(SHEAF_E_UNSUPPORTED, "message %" PRId64 ": '%s'", i + 1, fields[k]);
+            sheaf_fail(SHEAF_E_UNSUPPORTED, "message %" PRId64 ": '%s'", i + 1, field);
         sheaf_expected(st, "%s",
                        k < 2 ? "no calls of tools"
                              : "thoughts in the content, between <think> and </think>");
@@ -183,19 +217,23 @@ typedef struct search {
     const sheaf__message *message;
     int64_t n;
     const sheaf__chat_options *options;
-    char *lead; /* what stands between a question and its answer, or NULL */
+    char *lead; /* what stands between a user's question and its answer, or NULL */
     size_t lead_size;
 } search;
 
 /* ---- places in a text ---- */
 
-/* The last piece of a message; NULL: none. */
+/* The last piece of a message before those of later ones, as a program may quote it in these; NULL:
+ * none. */
 static const sheaf__jpiece *last_piece(const sheaf__jinja_text *text, int64_t message)
 {
-    for (int64_t i = text->pieces - 1; i >= 0; i--)
+    const sheaf__jpiece *last = NULL;
+    for (int64_t i = 0; i < text->pieces; i++)
         if (text->piece[i].message == message)
-            return &text->piece[i];
-    return NULL;
+            last = &text->piece[i];
+        else if (text->piece[i].message > message && last != NULL)
+            break;
+    return last;
 }
 
 static bool is_blank(char c)
@@ -203,12 +241,20 @@ static bool is_blank(char c)
     return c == ' ' || c == '\n' || c == '\t' || c == '\r';
 }
 
+/* Where the turn of the loop ends that writes up to `end`; the end of the text: none does. */
+static size_t turn_end(const sheaf__jinja_text *text, size_t begin, size_t end)
+{
+    size_t stop = text->size;
+    for (int64_t i = text->cuts - 1; i >= 0 && text->cut[i] >= end; i--)
+        if (text->cut[i] > begin)
+            stop = text->cut[i];
+    return stop;
+}
+
 size_t sheaf__chat_answer_end(const sheaf__jinja_text *text, size_t begin, size_t end, size_t limit)
 {
-    size_t stop = limit;
-    for (int64_t i = text->cuts - 1; i >= 0 && text->cut[i] >= end; i--)
-        if (text->cut[i] > begin && text->cut[i] < stop)
-            stop = text->cut[i];
+    size_t stop = turn_end(text, begin, end);
+    stop = stop < limit ? stop : limit;
     while (stop > end && is_blank(text->text[stop - 1]))
         stop--;
     return stop;
@@ -233,6 +279,18 @@ static bool continues(const search *s, size_t at, const char *with, size_t size)
     return s->text->size - at >= size && memcmp(s->text->text + at, with, size) == 0;
 }
 
+static sheaf_status *keep_lead(search *s, const char *lead, size_t size)
+{
+    char *copy = malloc(size + 1);
+    if (copy == NULL)
+        return sheaf__no_memory("chat template");
+    memcpy(copy, lead, size);
+    free(s->lead);
+    s->lead = copy;
+    s->lead_size = size;
+    return NULL;
+}
+
 /* By what a prompt for it is. */
 static sheaf_status *begin_by_prompt(size_t *begin, search *s, int64_t i)
 {
@@ -242,23 +300,17 @@ static sheaf_status *begin_by_prompt(size_t *begin, search *s, int64_t i)
     sheaf_status *st = sheaf__chat_run(&prompt, s->t, s->message, i, &asked);
     const sheaf__jpiece *in_prompt = last_piece(&prompt, i - 1),
                         *in_text = last_piece(s->text, i - 1);
-    if (st == NULL && in_prompt != NULL && in_text != NULL) {
-        s->lead_size = prompt.size - in_prompt->end;
-        free(s->lead);
-        s->lead = malloc(s->lead_size + 1);
-        if (s->lead == NULL)
-            st = sheaf__no_memory("chat template");
-        else
-            memcpy(s->lead, prompt.text + in_prompt->end, s->lead_size);
-    }
-    if (st == NULL && continues(s, 0, prompt.text, prompt.size)) {
+    const char *lead = in_prompt != NULL && in_text != NULL ? prompt.text + in_prompt->end : NULL;
+    const size_t size = lead != NULL ? prompt.size - in_prompt->end : 0;
+    if (st == NULL && continues(s, 0, prompt.text, prompt.size))
         *begin = prompt.size;
-    } else if (st == NULL && !s->t->unsteady && s->options->tools == NULL && s->lead != NULL &&
-               in_text != NULL && continues(s, in_text->end, s->lead, s->lead_size)) {
-        *begin = in_text->end + s->lead_size; /* a system message moves to the last question */
-    } else if (st == NULL) {
+    else if (st == NULL && !s->t->unsteady && s->options->tools == NULL && lead != NULL &&
+             continues(s, in_text->end, lead, size))
+        *begin = in_text->end + size; /* a system message moves to the last question */
+    else if (st == NULL)
         st = changes(s, i, "what is before it is written otherwise once it is there");
-    }
+    if (lead != NULL && is_role(&s->message[i - 1], "user"))
+        TRY(st, keep_lead(s, lead, size));
     sheaf__jinja_text_release(&prompt);
     return st;
 }
@@ -277,75 +329,128 @@ static sheaf_status *find_begin(size_t *begin, search *s, int64_t i)
 
 /* ---- what it says ---- */
 
-static size_t said(const sheaf__jinja_text *text, int64_t message)
+/* Bytes of a message in a part of a text, whose first may begin before it. */
+static size_t said(const sheaf__jinja_text *text, int64_t message, size_t begin, size_t end)
 {
     size_t n = 0;
     for (int64_t i = 0; i < text->pieces; i++)
-        if (text->piece[i].message == message)
+        if (text->piece[i].message == message && text->piece[i].end > begin &&
+            text->piece[i].end <= end)
             n += text->piece[i].end - text->piece[i].begin;
     return n;
 }
 
-/* Thoughts of an answer that are cut where another message follows. */
-static sheaf_status *check_whole(const search *s, int64_t i)
+/* Bytes of the strings in a value. */
+static size_t strings_of(const json_t *json)
 {
-    const size_t here = said(s->text, i);
-    if (i + 1 == s->n || here >= s->message[i].size)
+    const char *key;
+    json_t *value;
+    size_t n = json_string_length(json), i;
+    json_array_foreach((json_t *)json, i, value) n += strings_of(value);
+    json_object_foreach((json_t *)json, key, value) n += strings_of(value);
+    return n;
+}
+
+/* Where an answer ends whose turn goes on with later messages: where it would without them, if it
+ * ends alike. */
+static size_t end_in_turn(const search *s, const sheaf__jinja_text *alone, int64_t i, size_t begin)
+{
+    const sheaf__jpiece *last = last_piece(alone, i);
+    size_t end = alone->size;
+    while (end > 0 && is_blank(alone->text[end - 1]))
+        end--;
+    if (end >= begin && continues(s, 0, alone->text, end))
+        return end;
+    return last == NULL ? begin : last->end;
+}
+
+/* Compares with the text that ends with the answer: thoughts may be cut where others follow. */
+static sheaf_status *check_whole(size_t *end, const search *s, int64_t i, size_t begin, bool shared)
+{
+    const sheaf__message *m = &s->message[i];
+    const size_t here = said(s->text, i, begin, *end);
+    if (i + 1 == s->n || (!shared && here >= (m->json != NULL ? strings_of(m->json) : m->size)))
         return NULL;
     sheaf__jinja_text alone = { 0 };
     sheaf_status *st = sheaf__chat_run(&alone, s->t, s->message, i + 1, s->options);
-    if (st == NULL && said(&alone, i) > here)
+    if (st == NULL && shared)
+        *end = end_in_turn(s, &alone, i, begin);
+    if (st == NULL && (said(&alone, i, 0, alone.size) > said(s->text, i, begin, *end) ||
+                       (shared && (*end > alone.size || !continues(s, 0, alone.text, *end)))))
         st = changes(s, i, "a part of it is cut as other messages follow");
     sheaf__jinja_text_release(&alone);
     return st;
+}
+
+/* Behind the mark of the end that follows `end`, if it does. */
+static size_t behind_mark(const search *s, size_t end, size_t limit)
+{
+    const char *mark =
+        s->t->end != NULL && strcmp(s->t->end, SHEAF__EOS) == 0 ? s->options->eos : s->t->end;
+    size_t at = end;
+    while (at < limit && is_blank(s->text->text[at]))
+        at++;
+    return mark != NULL && continues(s, at, mark, strlen(mark)) ? at + strlen(mark) : end;
 }
 
 static sheaf_status *add_answer(search *s, int64_t i)
 {
     size_t begin = 0;
     sheaf_status *st = find_begin(&begin, s, i);
-    TRY(st, check_whole(s, i));
     if (st != NULL)
         return st;
-    size_t end = begin, limit = s->text->size;
+    const size_t size = s->text->size;
+    size_t end = begin, limit = size, turn = turn_end(s->text, begin, begin);
+    bool found = false;
     for (int64_t k = 0; k < s->text->pieces; k++) {
         const sheaf__jpiece *p = &s->text->piece[k];
-        if (p->message == i && p->begin >= begin)
-            end = p->end;
-        else if (p->message > i && p->begin >= begin && p->begin < limit)
+        if (p->end < begin)
+            continue;
+        if (p->message == i && (found ? p->end <= turn : limit == size)) { /* later ones quote it */
+            found = true;
+            turn = turn_end(s->text, begin, p->end);
+            end = p->end > begin ? p->end : begin;
+        } else if (p->message > i && p->begin < limit) {
             limit = p->begin;
+        }
     }
-    if (s->text->cuts > 0 && s->text->cut[s->text->cuts - 1] >= end)
+    const bool in_loop = s->text->cuts > 0 && s->text->cut[s->text->cuts - 1] >= end,
+               shared = in_loop && limit < turn;
+    if (!in_loop)
+        end = behind_mark(s, end, limit);
+    else if (!shared)
         end = sheaf__chat_answer_end(s->text, begin, end, limit);
-    else if (s->t->end != NULL) {
-        const char *mark = strcmp(s->t->end, SHEAF__EOS) == 0 ? s->options->eos : s->t->end;
-        size_t at = end;
-        while (at < limit && is_blank(s->text->text[at]))
-            at++;
-        end = mark != NULL && continues(s, at, mark, strlen(mark)) ? at + strlen(mark) : end;
-    }
-    s->out->span[s->out->spans++] = (sheaf_span){ begin, end, i, SHEAF_SPAN_ANSWER };
-    return NULL;
+    if ((st = check_whole(&end, s, i, begin, shared)) == NULL)
+        s->out->span[s->out->spans++] = (sheaf_span){ begin, end, i, SHEAF_SPAN_ANSWER };
+    return st;
 }
 
 /* ---- {% generation %} ---- */
 
-/* A mark is of the message that speaks in it; of an answer that says nothing the next one. */
+/* Whose a mark is: of the answer that speaks in it, or last before it, as marks may divide one; of
+ * an answer that says nothing the next one; else of whoever speaks last. */
+static int64_t mark_of(const search *s, const sheaf__jpiece *mark)
+{
+    int64_t last = -1;
+    for (int64_t p = 0; p < s->text->pieces && s->text->piece[p].begin <= mark->end; p++) {
+        const sheaf__jpiece *piece = &s->text->piece[p];
+        last = piece->message;
+        if (piece->begin >= mark->begin && piece->end <= mark->end &&
+            is_role(&s->message[last], "assistant"))
+            return last;
+    }
+    for (int64_t i = last < 0 ? 0 : last; i < s->n; i++)
+        if (is_role(&s->message[i], "assistant"))
+            return i;
+    return last < 0 ? s->n - 1 : last;
+}
+
 static void take_marks(search *s)
 {
-    int64_t next = 0;
     for (int64_t k = 0; k < s->text->marks; k++) {
         const sheaf__jpiece *mark = &s->text->mark[k];
-        int64_t i = next;
-        while (i < s->n && !is_role(&s->message[i], "assistant"))
-            i++;
-        for (int64_t p = 0; p < s->text->pieces; p++)
-            if (s->text->piece[p].begin >= mark->begin && s->text->piece[p].end <= mark->end) {
-                i = s->text->piece[p].message;
-                break;
-            }
-        next = i + 1;
-        if (i < s->n && !s->message[i].unlearnt)
+        const int64_t i = mark_of(s, mark);
+        if (!s->message[i].unlearnt)
             s->out->span[s->out->spans++] =
                 (sheaf_span){ mark->begin, mark->end, i, SHEAF_SPAN_ANSWER };
     }

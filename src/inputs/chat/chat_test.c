@@ -180,6 +180,20 @@ static void test_chat__the_list_of_names_is_that_of_the_table(void **state)
 }
 
 /* What is learnt is [..], what is text (..). */
+static void mark(sheaf_text *out, const sheaf__rendered *r)
+{
+    for (size_t at = 0; at <= r->size; at++) {
+        for (int64_t s = r->spans - 1; s >= 0; s--)
+            if (r->span[s].end == at && r->span[s].begin < at)
+                sheaf__text_add(out, r->span[s].kind == SHEAF_SPAN_ANSWER ? "]" : ")");
+        for (int64_t s = 0; s < r->spans; s++)
+            if (r->span[s].begin == at)
+                sheaf__text_add(out, "%.*s", r->span[s].end == at ? 2 : 1,
+                                r->span[s].kind == SHEAF_SPAN_ANSWER ? "[]" : "()");
+        sheaf__text_bytes(out, r->text + at, at < r->size);
+    }
+}
+
 static void test_chat__spans_worked_by_hand(void **state)
 {
     static const struct {
@@ -212,17 +226,7 @@ static void test_chat__spans_worked_by_hand(void **state)
         sheaf__rendered r = { 0 };
         sheaf_text marked = { 0 };
         CHECK_OK(render(&r, t, messages, false));
-        for (size_t at = 0; at <= r.size; at++) {
-            for (int64_t s = r.spans - 1; s >= 0; s--)
-                if (r.span[s].end == at && r.span[s].begin < at)
-                    sheaf__text_add(&marked, r.span[s].kind == SHEAF_SPAN_ANSWER ? "]" : ")");
-            for (int64_t s = 0; s < r.spans; s++)
-                if (r.span[s].begin == at)
-                    sheaf__text_add(&marked, r.span[s].kind == SHEAF_SPAN_ANSWER ? "["
-                                             : r.span[s].end == at               ? "()"
-                                                                                 : "(");
-            sheaf__text_bytes(&marked, r.text + at, at < r.size);
-        }
+        mark(&marked, &r);
         assert_string_equal(marked.at, cases[i].want);
         assert_int_equal(r.left_out, strcmp(cases[i].name, "mistral-v3") == 0);
         sheaf__text_release(&marked);
@@ -699,6 +703,99 @@ static void test_stored__answers_that_change_are_refused(void **state)
     free(qwen3);
 }
 
+/* Programs that write a part of a message in the turn of another, or divide a mark; u and a without
+ * more are a question and an answer. */
+static void test_stored__answers_end_where_others_speak(void **state)
+{
+#define ROLE "{{ '<' + m.role + '>' }}"
+#define ASK "{% if add_generation_prompt %}<assistant>{% endif %}"
+#define CALLS_F "{'role': 'assistant', 'tool_calls': [{'function': {'name': 'f'}}]}"
+    static const struct {
+        const char *program, *messages, *want; /* NULL: refused */
+    } cases[] = {
+        /* the name of a call in the turn of its result */
+        { "{% set ns = namespace(name='') %}{% for m in messages %}{% if m.tool_calls %}<assistant>"
+          "{% set ns.name = m.tool_calls[0].function.name %}{{ ns.name }}!{% elif m.role == 'tool' "
+          "%}<{{ ns.name }}>{{ m.content }};{% else %}" ROLE "{{ m.content }};{% endif %}"
+          "{% endfor %}" ASK,
+          "[u, " CALLS_F ", {'role': 'tool', 'content': 'T'}, a]",
+          "<user>(Q);<assistant>[(f)!]<(f)>(T);<assistant>[(A);]" },
+        /* the result in the turn of the call */
+        { "{% for m in messages %}{% if m.tool_calls %}<assistant>{{ m.tool_calls[0].function.name "
+          "}}!{{ messages[loop.index].content ~ m.tool_calls[0].function.name if not loop.last "
+          "}}{% elif m.role != 'tool' %}" ROLE "{{ m.content }};{% endif %}{% endfor %}" ASK,
+          "[u, " CALLS_F ", {'role': 'tool', 'content': 'T'}, a]",
+          "<user>(Q);<assistant>[(f)!](T)(f)<assistant>[(A);]" },
+        /* what was asked and answered before, with each question */
+        { "{% for m in messages %}" ROLE "{{ m.content }}{% if m.role == 'user' %}{% for n in "
+          "messages[:loop.index0] %}{{ n.content }}{% endfor %}{% endif %};{% endfor %}" ASK,
+          "[u, a, u, a]", "<user>(Q);<assistant>[(A);]<user>(Q)(Q)(A);<assistant>[(A);]" },
+        { "{% for m in messages %}" ROLE "{{ m.content }}{% if m.role == 'user' and not loop.first "
+          "%}{{ messages[0].content }}{% endif %};{% endfor %}" ASK,
+          "[u, a, u, a]", "<user>(Q);<assistant>[(A);]<user>(Q)(Q);<assistant>[(A);]" },
+        /* what follows an answer is no lead of another */
+        { "{% for m in messages %}{{ '<%s>' | replace('%s', m.role) }}{{ m.content|lower }};"
+          "{% endfor %}{% if add_generation_prompt and messages[-1].role == 'user' %}<assistant>"
+          "{% endif %}",
+          "[u, a, a, u, a]",
+          "<user>(q);<assistant>[(a);][<assistant>(a);]<user>(q);<assistant>[(a);]" },
+        /* the end has a mark of its own */
+        { "{% for m in messages %}" ROLE "{% if m.role == 'user' %}{{ m.content }}{% else %}"
+          "{% generation %}{{ m.content }}{% endgeneration %}.{% endif %}{% endfor %}"
+          "{% generation %}{{ eos_token }}{% endgeneration %}",
+          "[u, a, {'role': 'user', 'content': ''}, {'role': 'assistant'}]",
+          "<user>(Q)<assistant>[(A)].<user>()<assistant>[].[</s>]" },
+        /* thoughts under each name; a program that has one of them as a part of another name */
+        { "{% for m in messages %}" ROLE "{{ m.reasoning_content }}|{{ m.thinking }}|{{ m.content "
+          "}};{% endfor %}" ASK,
+          "[u, {'role': 'assistant', 'content': 'A', 'reasoning': 'T'}]",
+          "<user>||(Q);<assistant>[(T)|(T)|(A);]" },
+        { "{% for m in messages %}" ROLE "{{ '' if enable_thinking else m.content }}{% endfor %}",
+          "[u, {'role': 'assistant', 'content': 'A', 'thinking': 'T'}]", NULL },
+        /* thoughts in a field that others cut, though the content is longer */
+        { "{% for m in messages %}" ROLE "{{ m.thinking if loop.last }}{{ m.content }};{% endfor "
+          "%}" ASK,
+          "[u, {'role': 'assistant', 'content': 'A', 'thinking': 'T'}, u, a]", NULL },
+    };
+    json_t *u = json_pack("{s:s, s:s}", "role", "user", "content", "Q"),
+           *a = json_pack("{s:s, s:s}", "role", "assistant", "content", "A");
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        char list[512], *to = list;
+        for (const char *at = cases[i].messages; *at != '\0'; at++)
+            if (strchr("ua", *at) != NULL && strchr("[ ", at[-1]) != NULL)
+                to += sprintf(to, "%d", *at == 'u');
+            else
+                *to++ = *at == '\'' ? '"' : *at;
+        *to = '\0';
+        json_t *messages = json_loads(list, 0, NULL);
+        assert_non_null(messages);
+        for (size_t k = 0; k < json_array_size(messages); k++) {
+            const json_t *one = json_array_get(messages, k);
+            if (json_is_integer(one))
+                json_array_set(messages, k, json_integer_value(one) == 1 ? u : a);
+        }
+        sheaf__chat_template *t = stored(cases[i].program);
+        sheaf__rendered r = { 0 };
+        sheaf_text marked = { 0 };
+        sheaf_status *st = render(&r, t, messages, false);
+        if (cases[i].want == NULL) {
+            assert_non_null(st);
+            const sheaf_code code = sheaf_status_code(st);
+            CHECK_FAILS(st, code, "message 2");
+        } else {
+            CHECK_OK(st);
+            mark(&marked, &r);
+            assert_string_equal(marked.at, cases[i].want);
+        }
+        sheaf__text_release(&marked);
+        sheaf__rendered_release(&r);
+        sheaf__chat_template_free(t);
+        json_decref(messages);
+    }
+    json_decref(u);
+    json_decref(a);
+}
+
 /* ---- programs in the style of models of 2025 and 2026 (tests/data/templates/programs.py) ---- */
 
 /* Would a part of the conversation be lost? */
@@ -857,6 +954,7 @@ int main(void)
         cmocka_unit_test(test_stored__any_program_is_run),
         cmocka_unit_test(test_stored__what_cannot_be_run_is_named_with_its_line),
         cmocka_unit_test(test_stored__answers_that_change_are_refused),
+        cmocka_unit_test(test_stored__answers_end_where_others_speak),
         cmocka_unit_test(test_stored__programs_of_newer_models_as_transformers_has_them),
         cmocka_unit_test(test_stored__long_conversations_are_no_reason_to_refuse),
     };
