@@ -56,5 +56,6 @@ int main(int argc, char **argv)
     }
     printf("%" PRId64 " steps, %" PRId64 " of %" PRId64 " parameters trained\n", report.step,
            report.trained, report.parameters);
+    sheaf_run_train_report_release(&report);
     return 0;
 }

@@ -4,7 +4,7 @@
 #
 #   check_library.sh SOURCE_ROOT LIBSHEAF.A
 #
-# The first two are read from the sources (tests and src/cli excepted, comments
+# The first two are read from the sources (tests, src/driver and src/cli excepted, comments
 # removed); the last from the symbols of the built library: writable data that
 # is not constant after relocation would be state shared by all callers. abort()
 # counts like assert() (our own mistakes only) and is allowed; so is clearing
@@ -24,7 +24,7 @@ while IFS= read -r file; do
         printf 'not ok - %s prints, exits or sets errno: %s\n' "${file#"$root"/}" "$(printf '%s' "$hits" | head -n 1)"
         bad=1
     fi
-done < <(find "$root/src" \( -name '*.c' -o -name '*.cc' \) ! -name '*_test.c' ! -path '*/src/cli/*' | LC_ALL=C sort)
+done < <(find "$root/src" \( -name '*.c' -o -name '*.cc' \) ! -name '*_test.c' ! -path '*/src/cli/*' ! -path '*/src/driver/*' | LC_ALL=C sort)
 [ "$found" -ge 10 ] || { printf 'not ok - found only %d library sources\n' "$found"; bad=1; }
 [ $bad -ne 0 ] || printf 'ok - %d library sources neither print nor exit\n' "$found"
 
@@ -94,7 +94,7 @@ fi
 
 # Text of others must not steer a terminal: src/base/print.h. cli/lib/help.c prints words of ours alone, and counts them.
 # cli/manual.c writes the same words for the build.
-raw=$(grep -nE '(^|[^A-Za-z0-9_])v?f?printf[[:space:]]*\(' $(find "$root/src/cli" "$root/src/monitor" -name '*.c') | grep -vE '_test\.c:|/(help|manual)\.c:' || true)
+raw=$(grep -nE '(^|[^A-Za-z0-9_])v?f?printf[[:space:]]*\(' $(find "$root/src/cli" "$root/src/driver" "$root/src/monitor" -name '*.c') | grep -vE '_test\.c:|/(help|manual)\.c:' || true)
 if [ -n "$raw" ]; then
     printf 'not ok - not printed by sheaf__print(): %s\n' "$(printf '%s' "$raw" | head -n 1)"
     bad=1

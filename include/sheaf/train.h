@@ -46,7 +46,8 @@ typedef struct sheaf_run_train_options {
     void *context;
     const sheaf_events *events; /* notes, warnings, progress and steps; may be NULL */
     sheaf_control *control;     /* asks to save or to stop; may be NULL */
-    /* The flags of the command, in place of all fields before the callback; else NULL. */
+    /* The flags of the command and its driver, in place of all fields before the callback; else
+     * NULL. */
     const struct sheaf__run_settings *given;
 } sheaf_run_train_options;
 
@@ -60,11 +61,13 @@ typedef struct sheaf_run_train_report {
     double padding;              /* share of the positions that is padding, 0 to 1 */
     int64_t parameters, trained; /* elements of the base; those that were trained */
     bool adapter;                /* the result is OUT/adapter; else OUT/model */
-    bool evaluated;              /* the model was judged while this went on: eval_loss is told */
+    bool evaluated;              /* there were evaluations: eval_loss is of the last one */
     bool early;                  /* it ended before the last step, as nothing got better */
     double eval_loss;            /* of the last evaluation, mean over its label tokens */
     int64_t best_step;           /* the step whose evaluation had the lowest loss; 0: none */
     double best_loss;
+    char *json; /* all figures, and what each rank spent: the object of `sheaf train --json` */
+    char *text; /* the same in some lines, for people */
 } sheaf_run_train_report;
 
 /* sheaf_run_train - begins a run, or goes on with one, to its end; blocks meanwhile. Needs a
@@ -73,6 +76,8 @@ typedef struct sheaf_run_train_report {
  * not finite; SHEAF_E_STOPPED when it was asked to stop: its state was saved. */
 SHEAF_API sheaf_status *sheaf_run_train(sheaf_run_train_report *report,
                                         const sheaf_run_train_options *options);
+/* sheaf_run_train_report_release - frees its texts; of one that was only begun, too. */
+SHEAF_API void sheaf_run_train_report_release(sheaf_run_train_report *report);
 
 #ifdef __cplusplus
 }

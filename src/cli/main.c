@@ -52,7 +52,7 @@ static void run_with_stack(call *c)
 
 int main(int argc, char **argv)
 {
-    call c = { argc, argv, CLI_FAILED };
+    call c = { argc, argv, DRIVER_FAILED };
     signal(SIGXFSZ, SIG_IGN); /* a write past `ulimit -f` fails, and what was begun is removed */
     if (occupy_streams())
         run_with_stack(&c);

@@ -19,9 +19,9 @@ static void walk(const cli_command *command,
     char name[64], flag[] = "--help", *words[] = { name, flag, NULL };
     cli cli = { .out = to, .err = stderr, .command = command, .explain = explain };
     snprintf(name, sizeof name, "%s", command->name);
-    if (command->run(&cli, 2, words) != CLI_DONE)
-        exit(CLI_FAILED);
-    cli_release(&cli);
+    if (command->run(&cli, 2, words) != DRIVER_DONE)
+        exit(DRIVER_FAILED);
+    driver_release(&cli);
 }
 
 static bool is_flag(const cli_option *o)
@@ -384,7 +384,7 @@ static void fish(FILE *to)
 int main(int argc, char **argv)
 {
     if (argc == 3 && strcmp(argv[1], "man") == 0)
-        return pages(argv[2]) ? CLI_DONE : CLI_FAILED;
+        return pages(argv[2]) ? DRIVER_DONE : DRIVER_FAILED;
     if (argc == 2 && strcmp(argv[1], "bash") == 0)
         bash(stdout);
     else if (argc == 2 && strcmp(argv[1], "zsh") == 0)
@@ -392,6 +392,6 @@ int main(int argc, char **argv)
     else if (argc == 2 && strcmp(argv[1], "fish") == 0)
         fish(stdout);
     else
-        return CLI_USAGE;
-    return fflush(stdout) == 0 ? CLI_DONE : CLI_FAILED;
+        return DRIVER_USAGE;
+    return fflush(stdout) == 0 ? DRIVER_DONE : DRIVER_FAILED;
 }

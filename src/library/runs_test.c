@@ -71,6 +71,22 @@ static void test_train__stopped_and_gone_on_with_gives_the_same_adapter(void **s
     assert_true(rest.step == 4 && rest.first == 2 && rest.loss == whole.loss);
     assert_int_equal(lines_of(at("part"), "metrics.jsonl"), 4);
     check_same(at("whole/adapter"), at("part/adapter"));
+    assert_non_null(strstr(rest.json, "\"resumed_at\":2,"));
+    assert_non_null(strstr(rest.text, "4 steps done, last loss "));
+    sheaf_run_train_report_release(&whole);
+    sheaf_run_train_report_release(&rest);
+}
+
+/* A program that was compiled before the report had texts has none to release. */
+static void test_train__gives_texts_to_who_knows_them(void **state)
+{
+    sheaf_run_train_options how = run_of(at("before"), 1);
+    sheaf_run_train_report report;
+    SHEAF_INIT(&report);
+    report.size = offsetof(sheaf_run_train_report, json);
+    report.json = report.text = (char *)&how;
+    CHECK_OK(sheaf_run_train(&report, &how));
+    assert_true(report.step == 1 && report.json == (char *)&how && report.text == (char *)&how);
 }
 
 /* At a rate that is far too high nothing gets better for long. */
@@ -85,6 +101,7 @@ static void test_train__tells_what_evaluations_said(void **state)
     assert_true(report.evaluated && report.eval_loss > report.best_loss);
     assert_true(report.early && report.best_step >= 1 && report.step == report.best_step + 2);
     assert_int_equal(lines_of(at("judged"), "metrics.jsonl"), 2 * report.step);
+    sheaf_run_train_report_release(&report);
 }
 
 static void test_train__a_control_stops_it(void **state)
@@ -777,6 +794,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_train__stopped_and_gone_on_with_gives_the_same_adapter),
         cmocka_unit_test(test_train__tells_what_evaluations_said),
+        cmocka_unit_test(test_train__gives_texts_to_who_knows_them),
         cmocka_unit_test(test_train__a_control_stops_it),
         cmocka_unit_test(test_train__a_step_that_ends_it_leaves_the_control),
         cmocka_unit_test(test_train__says_what_cannot_be),

@@ -17,6 +17,7 @@
 
 typedef struct session {
     const sheaf__session_options *how;
+    const sheaf__run_driver *by;
     sheaf__process_join *join;
     sheaf_comm *group;          /* the processes of the run; NULL: this one is alone */
     char *stored, *fixed, *all; /* settings of the run as it began (NULL: it begins now); of this
@@ -36,7 +37,7 @@ static void forward_event(void *self, const sheaf_event *event)
         return;
     if (monitor != NULL)
         sheaf_emit(sheaf_monitor_events(monitor), event);
-    if (monitor == NULL || s->how->progress == NULL)
+    if (monitor == NULL || s->by->progress == NULL)
         sheaf_emit(s->how->events, event);
 }
 
@@ -144,12 +145,12 @@ static sheaf_status *begin(void *self, int64_t keep_steps, int64_t keep_evaluati
                                    .threads = o->threads,
                                    .transport =
                                        o->transport == SHEAF_TRANSPORT_MPI ? "mpi" : "threads",
-                                   .nwords = s->how->nwords,
-                                   .word = s->how->word,
+                                   .nwords = s->by->nwords,
+                                   .word = s->by->word,
                                    .base = s->base };
     char *provenance = NULL;
     sheaf_status *st = sheaf_monitor_open(
-        &s->monitor, &(sheaf_monitor_options){ .progress = s->how->progress,
+        &s->monitor, &(sheaf_monitor_options){ .progress = s->by->progress,
                                                .metrics = path,
                                                .keep_steps = keep_steps,
                                                .keep_evaluations = keep_evaluations });
@@ -262,7 +263,9 @@ static sheaf_status *settle(session *s)
 sheaf_status *sheaf__session_run(sheaf_train_result *result, const sheaf__session_options *how)
 {
     sheaf__process_join own = { 0 };
-    session s = { .how = how, .join = how->join != NULL ? how->join : &own };
+    static const sheaf__run_driver none = { 0 };
+    const sheaf__run_driver *by = how->run->driver != NULL ? how->run->driver : &none;
+    session s = { .how = how, .by = by, .join = by->join != NULL ? by->join : &own };
     const sheaf_events events = { forward_event, &s };
     sheaf__watched watched = { 0 };
     sheaf_train_hooks hooks = { .begin = begin,
@@ -272,16 +275,16 @@ sheaf_status *sheaf__session_run(sheaf_train_result *result, const sheaf__sessio
                                 .events = &events,
                                 .before_save = before_save,
                                 .self = &s,
-                                .spent = how->spent,
+                                .spent = by->spent,
                                 .control = how->control,
                                 .enough = how->enough };
     *result = (sheaf_train_result){ 0 };
     sheaf_status *st = settle(&s);
-    if (st == NULL && how->ready != NULL)
-        st = how->ready(how->self);
+    if (st == NULL && by->ready != NULL)
+        st = by->ready(by->self);
     TRY(st, sheaf_monitor_open(&s.early,
                                &(sheaf_monitor_options){
-                                   .progress = sheaf__all_first(s.group) ? how->progress : NULL }));
+                                   .progress = sheaf__all_first(s.group) ? by->progress : NULL }));
     TRY(st,
         sheaf__watched_open(&watched, &(sheaf__watch_options){
                                           .all = s.group,
@@ -289,7 +292,7 @@ sheaf_status *sheaf__session_run(sheaf_train_result *result, const sheaf__sessio
                                           .in_group = how->run->options->tp,
                                           .heartbeat = how->run->options->heartbeat,
                                           .hang_after = how->run->options->hang_after,
-                                          .hooks = how->watch,
+                                          .hooks = by->watch,
                                           .stop = sheaf__control_stop(how->control),
                                           .events = &events }));
     hooks.doing = watched.doing;

@@ -9,15 +9,11 @@
 #include "train/train.h"
 #include "sheaf/train.h"
 
-typedef struct sheaf__session_options {
-    const sheaf__run_settings *run; /* those that were not given are filled from the run that goes
-                                       on */
-    FILE *progress;             /* a line of progress, as monitor/monitor.h has it; NULL: none */
-    const sheaf_events *events; /* hear of everything; with `progress` of what comes before it */
-    int nwords;                 /* the command line, for run.json */
+/* What the command has that runs it (src/driver), beside its flags. */
+typedef struct sheaf__run_driver {
+    FILE *progress; /* a line of progress, as monitor/monitor.h has it; NULL: none */
+    int nwords;     /* the command line, for run.json */
     const char *const *word;
-    sheaf_control *control;             /* asked to save or stop; may be NULL */
-    const atomic_int *enough;           /* as signals->stop, of this run alone; may be NULL */
     sheaf_status *(*ready)(void *self); /* called once the settings are known to be sound; may be
                                            NULL */
     void *self;
@@ -25,6 +21,14 @@ typedef struct sheaf__session_options {
     struct sheaf__process_join *join; /* comm/process.h; NULL: nothing has to be known of it */
     const struct sheaf__watch_hooks
         *watch; /* comm/watch/watch.h; NULL: nothing can end the program */
+} sheaf__run_driver;
+
+typedef struct sheaf__session_options {
+    const sheaf__run_settings *run; /* those that were not given are filled from the run that goes
+                                       on */
+    const sheaf_events *events; /* hear of everything; with `progress` of what comes before it */
+    sheaf_control *control;     /* asked to save or stop; may be NULL */
+    const atomic_int *enough;   /* as control->stop, of this run alone */
 } sheaf__session_options;
 
 /* sheaf__session_run - begins a run, or goes on with the one in options->out where its settings
@@ -45,6 +49,13 @@ void sheaf__first_record_note(const sheaf__job *job, const sheaf_events *events)
  * Errors: SHEAF_E_ARG with the flag. */
 sheaf_status *sheaf__adapter_settings(const sheaf__settings *state, const sheaf__setting *table,
                                       sheaf_train_options *options, const sheaf_events *events);
+
+/* sheaf__train_json, sheaf__train_text - the result as the object of `sheaf train --json`, and as
+ * lines for people (malloc'd). Errors: SHEAF_E_MEMORY. */
+sheaf_status *sheaf__train_json(char **out, const sheaf_train_result *result,
+                                const sheaf_train_options *options);
+sheaf_status *sheaf__train_text(char **out, const sheaf_train_result *result,
+                                const sheaf_train_options *options);
 
 /* sheaf__train_take - `run` holds the defaults, what *from gives and the lines of its settings;
  * nothing where from->given has them. Close `run` and release `state` also after a failure. Errors:

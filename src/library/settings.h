@@ -148,6 +148,8 @@ typedef struct sheaf__run_settings {
     sheaf__setting table[SHEAF__MAX_SETTINGS];
     int count;                           /* of them, without the zero entry */
     struct sheaf_train_options *options; /* train/options.h; owned */
+    /* What runs it (library/session.h); NULL: a program that embeds sheaf. Borrowed. */
+    const struct sheaf__run_driver *driver;
 } sheaf__run_settings;
 
 /* sheaf__run_settings_open - the defaults. The caller may append flags of its own and a new end to

@@ -70,44 +70,67 @@ sheaf_status *sheaf__train_take(sheaf__run_settings *run, sheaf__settings *state
                         : sheaf__settings_read(state, run->table, text, "settings");
 }
 
+/* What the program knows of the report; texts where it knows to release them. Of several processes
+ * the first has all the figures. */
+static sheaf_status *give_report(sheaf_run_train_report *report, const sheaf_train_result *r,
+                                 const sheaf_train_options *o)
+{
+    const size_t with_texts = offsetof(sheaf_run_train_report, text) + sizeof report->text;
+    sheaf_run_train_report all = { .step = r->step,
+                                   .first = r->first,
+                                   .loss = r->loss,
+                                   .seconds = r->seconds,
+                                   .tokens = r->tokens,
+                                   .padding = r->padding,
+                                   .parameters = r->parameters,
+                                   .trained = r->trained,
+                                   .adapter = o->method == SHEAF_METHOD_LORA,
+                                   .evaluated = r->evaluated,
+                                   .early = r->early,
+                                   .eval_loss = r->eval_loss,
+                                   .best_step = r->best_step,
+                                   .best_loss = r->best_loss };
+    sheaf_status *st = NULL;
+    if (report != NULL && report->size >= with_texts && r->result != NULL) {
+        st = sheaf__train_json(&all.json, r, o);
+        TRY(st, sheaf__train_text(&all.text, r, o));
+    }
+    if (st == NULL)
+        sheaf__struct_fill(report, &all, sizeof all);
+    else
+        sheaf_run_train_report_release(&all);
+    return st;
+}
+
 sheaf_status *sheaf_run_train(sheaf_run_train_report *report,
                               const sheaf_run_train_options *options)
 {
     SHEAF__INSIDE;
     sheaf_run_train_options o;
     sheaf__settings state = { 0 };
-    sheaf__run_settings run = { 0 };
+    sheaf__run_settings own = { 0 };
     sheaf_train_result r = { 0 };
     sheaf_status *st = sheaf__struct_read(&o, sizeof o, options, "sheaf_run_train_options");
+    const sheaf__run_settings *run = o.given != NULL ? o.given : &own;
     listener l = { .o = &o };
     const sheaf_events events = { hear, &l };
     TRY(st, sheaf__struct_check(report, "sheaf_run_train_report"));
-    TRY(st, sheaf__train_take(&run, &state, &o, false));
-    TRY(st, sheaf__settings_required(&state, run.table, !run.options->resume));
-    TRY(st, sheaf__session_run(&r, &(sheaf__session_options){ .run = &run,
+    TRY(st, sheaf__train_take(&own, &state, &o, false));
+    TRY(st, sheaf__settings_required(run->state, run->table, !run->options->resume));
+    TRY(st, sheaf__session_run(&r, &(sheaf__session_options){ .run = run,
                                                               .events = &events,
                                                               .control = o.control,
                                                               .enough = &l.enough }));
-    if (st == NULL)
-        sheaf__struct_fill(
-            report,
-            &(sheaf_run_train_report){ .step = r.step,
-                                       .first = r.first,
-                                       .loss = r.loss,
-                                       .seconds = r.seconds,
-                                       .tokens = r.tokens,
-                                       .padding = r.padding,
-                                       .parameters = r.parameters,
-                                       .trained = r.trained,
-                                       .adapter = run.options->method == SHEAF_METHOD_LORA,
-                                       .evaluated = r.evaluated,
-                                       .early = r.early,
-                                       .eval_loss = r.eval_loss,
-                                       .best_step = r.best_step,
-                                       .best_loss = r.best_loss },
-            sizeof *report);
+    TRY(st, give_report(report, &r, run->options));
     sheaf_train_result_release(&r);
-    sheaf__run_settings_close(&run);
+    sheaf__run_settings_close(&own);
     sheaf__settings_release(&state);
     return st;
+}
+
+void sheaf_run_train_report_release(sheaf_run_train_report *report)
+{
+    free(report->json);
+    free(report->text);
+    report->json = report->text = NULL;
 }

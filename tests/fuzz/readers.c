@@ -145,7 +145,7 @@ static void read_prompts(const uint8_t *bytes, size_t size)
 static char *settings_after(const char *path, const char *stored)
 {
     static const cli_command command = { .name = "train", .usage = "" };
-    struct cli cli = { .out = stdout, .err = stderr, .command = &command };
+    cli cli = { .out = stdout, .err = stderr, .command = &command };
     cli_option table[CLI_MAX_OPTIONS];
     sheaf_train_options options;
     char *text = NULL;
@@ -157,7 +157,7 @@ static char *settings_after(const char *path, const char *stored)
     if (st == NULL)
         st = sheaf__settings_text(&text, table, false);
     sheaf_status_free(st);
-    cli_release(&cli);
+    driver_release(&cli);
     return text;
 }
 

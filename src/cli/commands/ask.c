@@ -1,8 +1,6 @@
 /* ask.c - see ask.h. */
 #include "ask.h"
 
-#include <math.h>
-
 #include "base/base.h"
 #include "cli/lib/cli.h"
 #include "sheaf/cut.h"
@@ -147,26 +145,10 @@ void ask_images_json(json_t *to, const sheaf_prompts *prompts, int64_t prompt)
     json_t *images = json_array();
     const char *image;
     for (int64_t k = 0; (image = sheaf_prompts_image(prompts, prompt, k)) != NULL; k++)
-        json_array_append_new(images, ask_json(image));
+        json_array_append_new(images, sheaf__json_utf8(image));
     if (json_array_size(images) > 1)
         json_object_set(to, "images", images);
     json_decref(images);
-}
-
-json_t *ask_json(const char *text)
-{
-    if (text == NULL || sheaf__is_utf8(text))
-        return text == NULL ? json_null() : json_string(text);
-    sheaf_text whole = { 0 };
-    sheaf__text_utf8(&whole, text);
-    json_t *value = whole.failed ? json_null() : json_string(whole.at);
-    sheaf__text_release(&whole);
-    return value;
-}
-
-json_t *ask_json_real(double value)
-{
-    return isfinite(value) ? json_real(value) : json_null();
 }
 
 static json_t *logprobs_json(const sheaf_answer *answer)
@@ -178,11 +160,11 @@ static json_t *logprobs_json(const sheaf_answer *answer)
     for (int64_t i = 0; i < n; i++) {
         const int32_t *top = sheaf_answer_top(answer, i, &best, &of);
         json_t *one = json_pack("{s:I, s:o, s:[]}", "token", (json_int_t)tokens[i], "logprob",
-                                ask_json_real((double)logprob[i]), "best");
+                                sheaf__json_finite((double)logprob[i]), "best");
         for (int64_t j = 0; j < best; j++)
             json_array_append_new(json_object_get(one, "best"),
                                   json_pack("{s:I, s:o}", "token", (json_int_t)top[j], "logprob",
-                                            ask_json_real((double)of[j])));
+                                            sheaf__json_finite((double)of[j])));
         json_array_append_new(list, one);
     }
     return list;
@@ -191,7 +173,7 @@ static json_t *logprobs_json(const sheaf_answer *answer)
 void ask_piece(const cli *cli, const char *text)
 {
     if (cli->json) {
-        json_t *object = json_pack("{s:o}", "piece", ask_json(text));
+        json_t *object = json_pack("{s:o}", "piece", sheaf__json_utf8(text));
         json_dumpf(object, cli->out, JSON_COMPACT);
         json_decref(object);
         fputc('\n', cli->out);
@@ -212,8 +194,8 @@ json_t *ask_answer_json(const sheaf_answer *answer)
     int64_t n;
     const int32_t *tokens = sheaf_answer_tokens(answer, &n);
     json_t *one =
-        json_pack("{s:[], s:o, s:s}", "tokens", "text", ask_json(sheaf_answer_text(answer)), "end",
-                  ends[sheaf_answer_ending(answer)]);
+        json_pack("{s:[], s:o, s:s}", "tokens", "text", sheaf__json_utf8(sheaf_answer_text(answer)),
+                  "end", ends[sheaf_answer_ending(answer)]);
     for (int64_t i = 0; i < n; i++)
         json_array_append_new(json_object_get(one, "tokens"), json_integer(tokens[i]));
     if (sheaf_answer_logprobs(answer) != NULL)

@@ -2,7 +2,7 @@
  */
 #pragma once
 
-#include <jansson.h>
+#include "base/json.h"
 
 #include "cli/lib/cli.h"
 #include "sheaf/generate.h"
@@ -44,12 +44,8 @@ void ask_piece(const cli *cli, const char *text);
 bool ask_streams(const cli *cli, const ask_flags *flags);
 /* ask_answer_json - "tokens", "text", "end" and, where they were asked for, "logprobs". */
 json_t *ask_answer_json(const sheaf_answer *answer);
-/* ask_json - `text` as a JSON string, null without one. What is no UTF-8 in it, a path, becomes
- * U+FFFD. */
-json_t *ask_json(const char *text);
 /* ask_images_json - "images" of an answer to this prompt: the paths, where there are several. */
 void ask_images_json(json_t *to, const sheaf_prompts *prompts, int64_t prompt);
-json_t *ask_json_real(double value); /* what is not finite is null */
 
 #define ASK_SLICES                                                                                 \
     "slices that every tensor is divided into, a power of two (default the run's, else 8)"

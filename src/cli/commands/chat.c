@@ -9,8 +9,8 @@
 #include "base/base.h"
 #include "base/control.h"
 #include "base/print.h"
-#include "cli/lib/processes.h"
-#include "cli/lib/signals.h"
+#include "driver/processes.h"
+#include "driver/signals.h"
 #include "commands.h"
 
 const char cmd_chat_usage[] =
@@ -26,7 +26,7 @@ typedef struct settings {
     sheaf__texts image;
     sheaf_model_open_options model;
     ask_flags ask;
-    cli_processes processes;
+    driver_processes processes;
 } settings;
 
 /* ---- Ctrl-C: a handler reaches nothing but static memory ---- */
@@ -56,7 +56,7 @@ static sheaf_status *listen_to_signals(const cli *cli, bool several)
     for (size_t i = 0; i < count; i++) {
         const bool others = is_press(handled[i]) && cli->nowhere != NULL;
         struct sigaction action = { .sa_flags = 0 };
-        if (handled[i] == SIGHUP && cli_under_nohup())
+        if (handled[i] == SIGHUP && driver_under_nohup())
             continue;
         action.sa_handler = handled[i] == SIGPIPE || others ? SIG_IGN : on_interrupt;
         sigemptyset(&action.sa_mask);
@@ -175,7 +175,7 @@ static void speak(void *self, int64_t prompt, const char *text)
 static void print_json(const session *t, const char *query, const sheaf_answer *answer)
 {
     json_t *object = ask_answer_json(answer);
-    json_object_set_new(object, "prompt", ask_json(query));
+    json_object_set_new(object, "prompt", sheaf__json_utf8(query));
     json_object_set_new(object, "stopped",
                         json_boolean(sheaf_answer_ending(answer) == SHEAF_ENDS_STOPPED));
     if (t->facts.bf16_sums != NULL)
@@ -232,7 +232,7 @@ static sheaf_status *answer(session *t, const char *query)
     }
     sheaf_answer_free(said);
     keep(t);
-    return cli_written(t->cli);
+    return driver_written(t->cli);
 }
 
 /* ---- commands ---- */
@@ -375,7 +375,7 @@ static bool obey(session *t, const char *line)
 /* mpirun and srun may be set to pass no input on, or had none. */
 static sheaf_status *no_input(const session *t)
 {
-    const char *launcher = cli_processes_launcher();
+    const char *launcher = driver_processes_launcher();
     if (t->in.any || !t->in.over || launcher == NULL || t->s->processes.all == NULL)
         return NULL;
     sheaf_status *st = sheaf_fail(SHEAF_E_IO, "standard input");
@@ -482,20 +482,20 @@ int cmd_chat(cli *cli, int argc, char **argv)
     };
     ask_model_table(table, &s.model);
     ask_table(table, &s.ask, &s.model, 512);
-    cli_processes_table(table, &s.processes, true);
+    driver_processes_table(table, &s.processes, true);
     s.ask.max_length = 2048;
     session t = { .cli = cli, .s = &s };
     sheaf_status *st = cli_parse(cli, table, NULL, argc, argv);
     if (st == NULL && s.ask.max_length < 2)
         st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--max-length"),
                             "2 or more: it bounds what a conversation may need");
-    TRY(st, cli_processes_begin(&s.processes, cli,
-                                &(cli_processes_how){ .table = table,
-                                                      .argc = argc,
-                                                      .argv = argv,
-                                                      .ranks = s.model.tp,
-                                                      .place = s.model.place,
-                                                      .talks = true }));
+    TRY(st, driver_processes_begin(&s.processes, cli,
+                                   &(driver_processes_how){ .table = table,
+                                                            .argc = argc,
+                                                            .argv = argv,
+                                                            .ranks = s.model.tp,
+                                                            .place = s.model.place,
+                                                            .talks = true }));
     if (st == NULL && s.processes.all != NULL) /* before a large model is loaded */
         st = listen_to_signals(cli, true);
     s.model.events = &cli->events;
@@ -507,5 +507,5 @@ int cmd_chat(cli *cli, int argc, char **argv)
         st = run(&t, table);
     }
     sheaf_model_close(t.model);
-    return cli_processes_answer(&s.processes, cli, st, !t.refused || t.terminal);
+    return driver_processes_answer(&s.processes, cli, st, !t.refused || t.terminal);
 }

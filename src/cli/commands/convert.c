@@ -4,7 +4,7 @@
 #include "base/print.h"
 #include "commands.h"
 #include "base/number.h"
-#include "cli/lib/signals.h"
+#include "driver/signals.h"
 #include "sheaf/checkpoint.h"
 
 const char cmd_convert_usage[] =
@@ -90,7 +90,7 @@ int cmd_convert(cli *cli, int argc, char **argv)
     sheaf_progress *progress = NULL;
     sheaf_status *st = cli_parse(cli, options, &paths, argc, argv);
     TRY(st, cli_progress(&progress, &how.events, cli));
-    TRY(st, cli_signals_control(&how.control));
+    TRY(st, driver_signals_control(&how.control));
     const double begin = sheaf__seconds();
     if (st == NULL) {
         how.src = paths.word[0];
@@ -98,10 +98,10 @@ int cmd_convert(cli *cli, int argc, char **argv)
         paths.word[paths.count - 1] = NULL; /* which ends the list of `also` */
         how.also = paths.count > 2 ? (const char *const *)paths.word + 1 : NULL;
         how.shard_bytes = shard_mb * 1000000;
-        st = cli_signals_explain(sheaf_weights_convert(&report, &how));
+        st = driver_signals_explain(sheaf_weights_convert(&report, &how));
     }
     sheaf_progress_close(progress);
     if (st == NULL)
         print_report(cli, &how, &report, sheaf__seconds() - begin);
-    return cli_report(cli, st);
+    return driver_report(cli, st);
 }

@@ -194,5 +194,5 @@ int cmd_diff(cli *cli, int argc, char **argv)
         summary(&t, &report);
     else
         sheaf__text_release(&t.json.text);
-    return cli_answer(cli, st, report.same || (tolerant && !t.beyond));
+    return driver_answer(cli, st, report.same || (tolerant && !t.beyond));
 }

@@ -6,8 +6,8 @@
 #include "base/base.h"
 #include "base/file.h"
 #include "base/print.h"
-#include "cli/lib/processes.h"
-#include "cli/lib/signals.h"
+#include "driver/processes.h"
+#include "driver/signals.h"
 #include "commands.h"
 #include "sheaf/cut.h"
 #include "sheaf/evaluate.h"
@@ -29,7 +29,7 @@ typedef struct work {
     const cli *cli;
     sheaf_model_open_options model;
     sheaf_model_evaluate_options o;
-    cli_processes processes;
+    driver_processes processes;
     bool match, max_new_given, specials;
     int64_t max_new;
     /* found: */
@@ -116,8 +116,9 @@ static json_t *mismatches_json(const work *w)
         const int64_t prompt = w->worst[i].prompt;
         const char *image = sheaf_prompts_image(w->prompts, prompt, 0);
         json_t *one = json_pack("{s:I, s:o, s:o, s:o}", "record", (json_int_t)prompt + 1, "image",
-                                ask_json(image), "expected", ask_json(facts_of(w, prompt).expected),
-                                "text", ask_json(sheaf_answer_text(w->out[prompt])));
+                                sheaf__json_utf8(image), "expected",
+                                sheaf__json_utf8(facts_of(w, prompt).expected), "text",
+                                sheaf__json_utf8(sheaf_answer_text(w->out[prompt])));
         ask_images_json(one, w->prompts, prompt);
         json_array_append_new(list, one);
     }
@@ -154,7 +155,7 @@ static void print_result(const work *w)
             print_mismatches(w);
         return;
     }
-    json_t *object = json_pack("{s:o, s:I, s:f}", "loss", ask_json_real(r->loss), "tokens",
+    json_t *object = json_pack("{s:o, s:I, s:f}", "loss", sheaf__json_finite(r->loss), "tokens",
                                (json_int_t)r->tokens, "accuracy", accuracy);
     if (w->compared > 0)
         json_object_update_new(
@@ -214,9 +215,9 @@ static sheaf_status *run(const cli *cli, work *w)
         TRY(st, read_prompts(w, m));
     if (st == NULL && w->o.save_logits != NULL) { /* else a signal may end the process */
         if (w->o.control == NULL)
-            st = cli_signals_control(&w->o.control);
+            st = driver_signals_control(&w->o.control);
         TRY(st, sheaf__partial_path(&partial, w->o.save_logits, "partial", 0));
-        cli_signals_unfinished(partial);
+        driver_signals_unfinished(partial);
     }
     answers.max_new = w->max_new;
     answers.max_length = INT64_MAX; /* rows that are too long were refused, or asked for */
@@ -234,14 +235,14 @@ static sheaf_status *run(const cli *cli, work *w)
         print_result(w);
     if (st != NULL && sheaf_status_code(st) == SHEAF_E_STOPPED)
         sheaf_found(st, "a request to stop; nothing was left behind");
-    cli_signals_unfinished(NULL);
+    driver_signals_unfinished(NULL);
     for (int64_t i = 0; i < w->count && w->out != NULL; i++)
         sheaf_answer_free(w->out[i]);
     free(w->out);
     free(partial);
     sheaf_prompts_close(w->prompts);
     sheaf_model_close(m);
-    return cli_signals_explain(st);
+    return driver_signals_explain(st);
 }
 
 /* Before all else; of several processes the first looks, later. */
@@ -300,15 +301,15 @@ int cmd_eval(cli *cli, int argc, char **argv)
         { 0 },
     };
     ask_append(table, rows, sizeof rows);
-    cli_processes_table(table, &w.processes, false);
+    driver_processes_table(table, &w.processes, false);
     sheaf_status *st = cli_parse(cli, table, NULL, argc, argv);
-    TRY(st, cli_processes_begin(&w.processes, cli,
-                                &(cli_processes_how){ .table = table,
-                                                      .argc = argc,
-                                                      .argv = argv,
-                                                      .ranks = w.model.tp * w.model.dp,
-                                                      .in_group = w.model.tp,
-                                                      .place = w.model.place }));
+    TRY(st, driver_processes_begin(&w.processes, cli,
+                                   &(driver_processes_how){ .table = table,
+                                                            .argc = argc,
+                                                            .argv = argv,
+                                                            .ranks = w.model.tp * w.model.dp,
+                                                            .in_group = w.model.tp,
+                                                            .place = w.model.place }));
     TRY(st, check_logits(&w));
     if (st == NULL) {
         w.max_new_given = sheaf__settings_given(&cli->settings, table, "max-new");
@@ -319,8 +320,8 @@ int cmd_eval(cli *cli, int argc, char **argv)
         w.model.date = o->date;
         w.model.late = true;
         w.model.processes = w.processes.all;
-        o->control = w.processes.stop == NULL ? NULL : cli_signals();
+        o->control = w.processes.stop == NULL ? NULL : driver_signals();
         st = run(cli, &w);
     }
-    return cli_processes_answer(&w.processes, cli, st, true);
+    return driver_processes_answer(&w.processes, cli, st, true);
 }

@@ -4,8 +4,8 @@
 #include "base/base.h"
 #include "base/print.h"
 #include "ask.h"
-#include "cli/lib/processes.h"
-#include "cli/lib/signals.h"
+#include "driver/processes.h"
+#include "driver/signals.h"
 #include "commands.h"
 #include "sheaf/cut.h"
 
@@ -23,7 +23,7 @@ typedef struct settings {
     int64_t batch;
     sheaf_model_open_options model;
     ask_flags ask;
-    cli_processes processes;
+    driver_processes processes;
 } settings;
 
 typedef struct work {
@@ -51,12 +51,12 @@ static json_t *record_json(const work *w, int64_t i)
     const sheaf_prompt_facts prompt = facts_of(w, i);
     const char *image = sheaf_prompts_image(w->prompts, i, 0);
     json_t *one = ask_answer_json(w->out[i]);
-    json_object_set_new(one, "prompt", ask_json(prompt.text));
+    json_object_set_new(one, "prompt", sheaf__json_utf8(prompt.text));
     if (image != NULL)
-        json_object_set_new(one, "image", ask_json(image));
+        json_object_set_new(one, "image", sheaf__json_utf8(image));
     ask_images_json(one, w->prompts, i);
     if (prompt.expected != NULL) {
-        json_object_set_new(one, "expected", ask_json(prompt.expected));
+        json_object_set_new(one, "expected", sheaf__json_utf8(prompt.expected));
         json_object_set_new(one, "match",
                             json_boolean(sheaf_prompts_match(w->prompts, i, w->out[i], false)));
     }
@@ -224,11 +224,11 @@ static sheaf_status *answer(work *w, sheaf_model *m, sheaf_model_generate_option
     o->batch = s->batch;
     o->on_text = s->data == NULL && ask_streams(w->cli, &s->ask) ? speak : NULL;
     o->context = w;
-    o->control = cli_signals();
+    o->control = driver_signals();
     sheaf_status *st = read_prompts(w, m, o->events);
     TRY(st, sheaf_prompts_begin(w->prompts, o));
     if (st == NULL && s->processes.stop == NULL)
-        st = cli_signals_install_stops();
+        st = driver_signals_install_stops();
     if (st == NULL && (w->out = calloc((size_t)w->count, sizeof *w->out)) == NULL)
         st = sheaf_fail(SHEAF_E_MEMORY, "%" PRId64 " answers", w->count);
     return st == NULL ? sheaf_prompts_answer(w->out, w->prompts) : st;
@@ -304,19 +304,19 @@ int cmd_generate(cli *cli, int argc, char **argv)
     };
     ask_model_table(table, &s.model);
     ask_table(table, &s.ask, &s.model, 64);
-    cli_processes_table(table, &s.processes, false);
+    driver_processes_table(table, &s.processes, false);
     sheaf_status *st = cli_parse(cli, table, NULL, argc, argv);
     TRY(st, check_files(&s));
-    TRY(st, cli_processes_begin(&s.processes, cli,
-                                &(cli_processes_how){ .table = table,
-                                                      .argc = argc,
-                                                      .argv = argv,
-                                                      .ranks = s.model.tp * s.model.dp,
-                                                      .in_group = s.model.tp,
-                                                      .place = s.model.place }));
+    TRY(st, driver_processes_begin(&s.processes, cli,
+                                   &(driver_processes_how){ .table = table,
+                                                            .argc = argc,
+                                                            .argv = argv,
+                                                            .ranks = s.model.tp * s.model.dp,
+                                                            .in_group = s.model.tp,
+                                                            .place = s.model.place }));
     TRY(st, run(cli, table, &s));
-    if (st != NULL && cli_signals_stopped_by() != NULL && !s.processes.elsewhere &&
+    if (st != NULL && driver_signals_stopped_by() != NULL && !s.processes.elsewhere &&
         sheaf_status_found(st)[0] == '\0')
         sheaf_found(st, "a request to stop");
-    return cli_processes_answer(&s.processes, cli, cli_signals_explain(st), true);
+    return driver_processes_answer(&s.processes, cli, driver_signals_explain(st), true);
 }

@@ -221,5 +221,5 @@ int cmd_info(cli *cli, int argc, char **argv)
         cli_json_end(cli->out, &t.json);
     }
     sheaf__text_release(&t.json.text);
-    return cli_report(cli, st);
+    return driver_report(cli, st);
 }

@@ -2,7 +2,7 @@
 #include "base/base.h"
 #include "base/print.h"
 #include "commands.h"
-#include "cli/lib/signals.h"
+#include "driver/signals.h"
 #include "sheaf/checkpoint.h"
 
 const char cmd_init_usage[] =
@@ -38,12 +38,12 @@ int cmd_init(cli *cli, int argc, char **argv)
     sheaf_progress *progress = NULL;
     sheaf_status *st = cli_parse(cli, options, &paths, argc, argv);
     TRY(st, cli_progress(&progress, &how.events, cli));
-    TRY(st, cli_signals_control(&how.control));
+    TRY(st, driver_signals_control(&how.control));
     if (st == NULL) {
         how.spec = paths.word[0];
         how.dst = paths.word[1];
     }
-    TRY(st, cli_signals_explain(sheaf_weights_init(&report, &how)));
+    TRY(st, driver_signals_explain(sheaf_weights_init(&report, &how)));
     sheaf_progress_close(progress);
     if (st == NULL && cli->json) {
         sheaf_json_writer j = { 0 };
@@ -58,5 +58,5 @@ int cmd_init(cli *cli, int argc, char **argv)
         sheaf__print(cli->out, "%s: %" PRId64 " tensors, %" PRId64 " parameters, %s\n", how.dst,
                      report.tensors, report.parameters, sheaf_dtype_torch_name(report.dtype));
     }
-    return cli_report(cli, st);
+    return driver_report(cli, st);
 }

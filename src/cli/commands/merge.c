@@ -5,7 +5,7 @@
 #include "base/file.h"
 #include "base/print.h"
 #include "commands.h"
-#include "cli/lib/signals.h"
+#include "driver/signals.h"
 #include "sheaf/checkpoint.h"
 
 const char cmd_merge_usage[] =
@@ -201,12 +201,12 @@ int cmd_merge(cli *cli, int argc, char **argv)
     sheaf_status *st = cli_parse(cli, options, &paths, argc, argv);
     TRY(st, settle(&how, &w, &paths));
     TRY(st, cli_progress(&progress, &how.events, cli));
-    TRY(st, cli_signals_control(&how.control));
-    TRY(st, cli_signals_explain(sheaf_weights_merge(&report, &how)));
+    TRY(st, driver_signals_control(&how.control));
+    TRY(st, driver_signals_explain(sheaf_weights_merge(&report, &how)));
     sheaf_progress_close(progress);
     if (st == NULL && cli->json)
         print_json(cli->out, &report, &how);
     else if (st == NULL)
         print_report(cli->out, &report, &how);
-    return cli_report(cli, st);
+    return driver_report(cli, st);
 }

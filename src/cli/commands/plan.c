@@ -6,8 +6,8 @@
 #include "plan_print.h"
 #include "base/base.h"
 #include "base/print.h"
-#include "cli/lib/launch.h"
-#include "cli/lib/processes.h"
+#include "driver/launch.h"
+#include "driver/processes.h"
 
 const char cmd_plan_usage[] =
     "usage: sheaf plan MODEL [DATA] [FLAG...]\n"
@@ -62,15 +62,15 @@ static sheaf_status *read_memory(uint64_t *bytes, const char *text)
 static sheaf_status *find_slots(const int **out, int slots[SHEAF_MAX_SLICES + 1],
                                 const cli_option *table)
 {
-    cli_hosts hosts = { 0 };
+    driver_hosts hosts = { 0 };
     char *transport = sheaf__setting_show(sheaf__setting_find(table, "transport"));
     const bool processes = transport != NULL && strcmp(transport, "mpi") == 0;
     free(transport);
     if (!processes)
         return NULL;
-    sheaf_status *st = cli_hosts_read(&hosts, word(table, "hosts"), word(table, "hostfile"));
-    cli_hosts_slots(slots, &hosts);
-    cli_hosts_release(&hosts);
+    sheaf_status *st = driver_hosts_read(&hosts, word(table, "hosts"), word(table, "hostfile"));
+    driver_hosts_slots(slots, &hosts);
+    driver_hosts_release(&hosts);
     *out = slots;
     return st;
 }
@@ -209,7 +209,7 @@ int cmd_plan(cli *cli, int argc, char **argv)
     const char *memory = NULL;
     int slots[SHEAF_MAX_SLICES + 1];
     bool fits = true;
-    cli_processes processes = { 0 };
+    driver_processes processes = { 0 };
     sheaf_status *st = sheaf__run_settings_open(&run, &cli->settings, true);
     if (st == NULL)
         add_flags(run.table + run.count, &q, &memory);
@@ -220,8 +220,8 @@ int cmd_plan(cli *cli, int argc, char **argv)
         st = read_memory(&q.ask.memory, memory);
     TRY(st, check_flags(&q, run.table));
     TRY(st, find_slots(&q.ask.slots, slots, run.table));
-    TRY(st, cli_processes_alone(&processes.elsewhere, cli));
+    TRY(st, driver_processes_alone(&processes.elsewhere, cli));
     TRY(st, answer(&fits, &q, &run, cli));
     sheaf__run_settings_close(&run);
-    return cli_processes_answer(&processes, cli, st, fits);
+    return driver_processes_answer(&processes, cli, st, fits);
 }

@@ -66,7 +66,7 @@ static sheaf_status *print_record(void *self, const sheaf_rendered *r)
     free(quoted);
     if (!cli_json_end(cli->out, &j) && !ferror(cli->out))
         return sheaf__no_memory("text of a record");
-    return cli_written(cli);
+    return driver_written(cli);
 }
 
 /* Standard input, which may be a pipe, as a file that has no name and ends with *file; `path` names
@@ -116,5 +116,5 @@ int cmd_render(cli *cli, int argc, char **argv)
     TRY(st, sheaf_render(path, &o));
     if (input != NULL)
         fclose(input);
-    return cli_report(cli, st);
+    return driver_report(cli, st);
 }

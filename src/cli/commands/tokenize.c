@@ -229,8 +229,8 @@ int cmd_tokenize(cli *cli, int argc, char **argv)
                             "neither --specials nor --add-special beside it");
     TRY(st, sheaf_tokenizer_open(&t.tokenizer, path));
     TRY(st, tokenize(&t, paths.word[0]));
-    TRY(st, cli_written(cli));
+    TRY(st, driver_written(cli));
     sheaf_tokenizer_close(t.tokenizer);
     sheaf__text_release(&t.out);
-    return cli_report(cli, st);
+    return driver_report(cli, st);
 }

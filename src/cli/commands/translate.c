@@ -56,5 +56,5 @@ int cmd_translate(cli *cli, int argc, char **argv)
     free(recipe);
     sheaf_translation_free(t);
     cli_yaml_release(&yaml);
-    return cli_answer(cli, st, whole);
+    return driver_answer(cli, st, whole);
 }

@@ -3,7 +3,7 @@
 #include "base/print.h"
 #include "commands.h"
 #include "findings.h"
-#include "cli/lib/signals.h"
+#include "driver/signals.h"
 
 const char cmd_verify_usage[] =
     "usage: sheaf verify PATH... [FLAG...]\n"
@@ -138,13 +138,13 @@ int cmd_verify(cli *cli, int argc, char **argv)
     bool sound = true;
     sheaf_status *st = cli_parse(cli, options, &paths, argc, argv);
     TRY(st, cli_progress(&progress, &how.events, cli));
-    TRY(st, cli_signals_control(&how.control));
-    TRY(st, cli_signals_explain(verify(&t, &sound, &paths, &how)));
+    TRY(st, driver_signals_control(&how.control));
+    TRY(st, driver_signals_explain(verify(&t, &sound, &paths, &how)));
     sheaf_progress_close(progress);
     if (st == NULL && cli->json)
         print_json(&t, sound);
     for (int i = 0; i < t.count; i++)
         sheaf_verification_free(t.verified[i]);
     free(t.verified);
-    return cli_answer(cli, st, sound);
+    return driver_answer(cli, st, sound);
 }

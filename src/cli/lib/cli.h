@@ -12,7 +12,7 @@
  *     sheaf_status *st = cli_parse(cli, options, &paths, argc, argv);
  *     if (st == NULL)
  *         st = sheaf_weights_convert(...);
- *     return cli_report(cli, st);
+ *     return driver_report(cli, st);
  *
  * --json and --help belong to every subcommand and stand in no table. Results
  * go to cli->out, everything else to cli->err. */
@@ -21,11 +21,9 @@
 #include "base/base.h"
 #include "base/events.h"
 #include "base/json_write.h"
-#include "library/settings.h"
+#include "driver/driver.h"
 #include "sheaf/progress.h"
 #include "sheaf/status.h"
-
-enum { CLI_DONE = 0, CLI_NO = 1, CLI_USAGE = 2, CLI_FAILED = 3 }; /* exit codes */
 
 /* The words of library/settings.h, which the commands' tables are made of. */
 enum {
@@ -62,31 +60,8 @@ typedef struct cli_paths {
     const char *last; /* NULL when count is 0 */
 } cli_paths;
 
-typedef struct cli cli;
-typedef struct cli_command {
-    const char *name, *summary, *usage;
-    int (*run)(cli *cli, int argc, char **argv); /* argv[0] is the subcommand's name */
-    int min_words, max_words;                    /* of cli_paths; -1 = any number */
-    bool computes;                               /* needs AVX2 and FMA, where the build has them */
-    bool trains;                                 /* or infers: not in a build without x86 */
-    bool divides;                                /* its work over processes: --transport mpi */
-} cli_command;
-
-struct cli {
-    FILE *out, *err;
-    FILE *nowhere; /* in place of both, where another process speaks; NULL: this one does */
-    FILE *aside;   /* then: for what the other cannot know */
-    const cli_command *command;
-    bool together;   /* it is one of several processes that --transport mpi divides work over */
-    const char *mpi; /* and --mpi's word, or NULL */
-    struct sheaf__process_join *join; /* how it meets them, and their group (comm/process.h) */
-    bool json;
-    sheaf_events events; /* notes, warnings and progress as lines on err */
-    bool helped;         /* --help was answered; nothing is left to do */
-    /* what answers --help; NULL: cli_help() */
-    void (*explain)(const cli_command *command, const cli_option *options, FILE *to);
-    sheaf__settings settings; /* which options were given, and texts they point into */
-};
+typedef driver_command cli_command;
+typedef driver cli; /* as a command calls it */
 
 /* cli_parse - fills the values of `options` from argv. Flags and words may be
  * mixed; "--" ends flags. If the table has an option "recipe" and it was given,
@@ -94,30 +69,15 @@ struct cli {
  * and (for a command that computes) the CPU.
  *   options  ends with a zero entry; values hold the defaults beforehand
  *   paths    out, may be NULL for a command that takes no words
- * Errors: SHEAF_E_ARG; after --help a status that cli_report() turns into 0. */
+ * Errors: SHEAF_E_ARG; after --help a status that driver_report() turns into 0. */
 sheaf_status *cli_parse(cli *cli, const cli_option *options, cli_paths *paths, int argc,
                         char **argv);
 
-/* cli_all - the processes that it has met; NULL: it is alone. */
-struct sheaf_comm *cli_all(const cli *cli);
 /* cli_progress - opens lines of progress on cli->err, and gives their events. */
 sheaf_status *cli_progress(sheaf_progress **out, const sheaf_events **events, const cli *cli);
 /* cli_say - what a model says, on standard output: a terminal gets it as sheaf__print_lines() shows
  * it, a pipe or a file exactly. */
 void cli_say(const cli *cli, const char *text);
-/* cli_written - NULL while standard output takes what it is given; else SHEAF_E_IO, of nothing but
- * "standard output": a command that prints many records asks after each. */
-sheaf_status *cli_written(const cli *cli);
-/* cli_report - prints the status to cli->err (with --json also an object with key
- * "error" to cli->out), frees it, flushes; returns the exit code. */
-int cli_report(cli *cli, sheaf_status *st);
-/* cli_answer - the same for a command whose answer may be no. */
-int cli_answer(cli *cli, sheaf_status *st, bool yes);
-int cli_exit_code(const sheaf_status *st);
-/* cli_error_json, cli_error_text - its text as cli_report() prints it. The caller
- * frees it; NULL: no memory. */
-char *cli_error_json(const sheaf_status *st);
-char *cli_error_text(const sheaf_status *st);
 
 extern const cli_choice cli_dtypes[]; /* float32, bfloat16, float16 as sheaf_dtype */
 
@@ -150,9 +110,6 @@ int cli_help_rows(cli_help_row rows[CLI_MAX_OPTIONS], const cli_option *options)
 #define CLI_HELP_TEXT 1024
 void cli_flag_text(char text[CLI_FLAG_TEXT], const cli_option *option);
 void cli_help_text(char text[CLI_HELP_TEXT], const cli_option *option);
-void cli_release(cli *cli);
-/* cli_hush - from now on nothing is printed: the first process does. */
-void cli_hush(cli *cli);
 
 /* The commands, in the order `sheaf help` lists them; ends with name NULL. */
 extern const cli_command cli_commands[];

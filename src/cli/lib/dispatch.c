@@ -2,11 +2,6 @@
 #include "base/base.h"
 #include "base/print.h"
 #include "cli.h"
-#include "comm/plugins.h"
-#include "comm/process.h"
-#include "launched.h"
-#include "processes.h"
-#include "signals.h"
 #include "yaml.h"
 
 static const cli_command *find_command(const char *name)
@@ -80,7 +75,7 @@ static int unknown_command(cli *cli, const char *name)
         sheaf_try_this(st, "sheaf %s", near);
     else
         sheaf_try_this(st, "sheaf help lists them");
-    return cli_report(cli, cli_yaml_translate(st, name));
+    return driver_report(cli, cli_yaml_translate(st, name));
 }
 
 static bool is_one_of(const char *word, const char *const *list)
@@ -92,44 +87,6 @@ static bool is_one_of(const char *word, const char *const *list)
 
 static const char *const help_words[] = { "help", "--help", "-h", NULL };
 
-/* The value of a flag of which nothing is checked yet; NULL: it is not there. */
-static const char *word_of(const char *flag, int argc, char **argv)
-{
-    const size_t n = strlen(flag);
-    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++)
-        if (strncmp(argv[i], flag, n) == 0 && (argv[i][n] == '=' || argv[i][n] == '\0'))
-            return argv[i][n] == '=' ? argv[i] + n + 1 : i + 1 < argc ? argv[i + 1] : NULL;
-    return NULL;
-}
-
-/* Known before anything can be wrong, as the others wait for one that is not there. */
-static void look_for_others(cli *cli, const cli_command *command, int argc, char **argv)
-{
-    const sheaf__launcher launcher = sheaf__launcher_look();
-    const char *transport = word_of("--transport", argc, argv);
-    const bool several = launcher.processes > 1;
-    cli->together =
-        command->divides && several && transport != NULL && strcmp(transport, "mpi") == 0;
-    cli->mpi = word_of("--mpi", argc, argv);
-    if (several && launcher.number > 0)
-        cli_hush(cli);
-}
-
-static int run_command(cli *cli, const cli_command *command, int argc, char **argv)
-{
-    bool elsewhere = false;
-    cli->command = command;
-    look_for_others(cli, command, argc, argv);
-    if (sheaf__launcher_look().name == NULL) /* else all would speak */
-        cli_signals_end(command->name, cli->json);
-    if (!command->divides)
-        sheaf_status_free(cli_processes_alone(&elsewhere, cli));
-    const int code = elsewhere ? CLI_DONE : command->run(cli, argc, argv);
-    cli_release(cli);
-    cli_finish_code(code);
-    return code;
-}
-
 static int help(cli *cli, int argc, char **argv)
 {
     while (argc > 1 && (is_one_of(argv[1], help_words) || strcmp(argv[1], "--json") == 0)) {
@@ -138,13 +95,13 @@ static int help(cli *cli, int argc, char **argv)
     }
     if (argc < 2) {
         list_commands(cli->out);
-        return cli_report(cli, NULL);
+        return driver_report(cli, NULL);
     }
     const cli_command *command = find_command(argv[1]);
     if (command == NULL)
         return unknown_command(cli, argv[1]);
     char flag[] = "--help", *words[] = { argv[1], flag, NULL };
-    return run_command(cli, command, 2, words);
+    return driver_run(cli, command, 2, words);
 }
 
 static void show_event(void *context, const sheaf_event *event)
@@ -158,24 +115,22 @@ static void show_event(void *context, const sheaf_event *event)
 
 int cli_main(int argc, char **argv, FILE *out, FILE *err)
 {
-    sheaf__process_join join = { .joining = cli_join_timeout, .finishing = cli_finish_timeout };
-    cli cli = { .out = out, .err = err, .events = { show_event, err }, .join = &join };
+    cli cli = { .out = out, .err = err, .events = { show_event, err } };
     if (argc < 2) {
         list_commands(err);
-        return CLI_USAGE;
+        return DRIVER_USAGE;
     }
     for (int i = 1; i < argc && strcmp(argv[i], "--") != 0;
          i++) /* known before anything can be wrong */
         cli.json |= strcmp(argv[i], "--json") == 0;
     if (is_one_of(argv[1], (const char *const[]){ "--version", "-V", "version", NULL })) {
         sheaf__print(out, cli.json ? "{\"version\": \"%s\"}\n" : "sheaf %s\n", SHEAF_VERSION);
-        return cli_report(&cli, NULL);
+        return driver_report(&cli, NULL);
     }
     if (is_one_of(argv[1], help_words))
         return help(&cli, argc - 1, argv + 1);
     const cli_command *command = find_command(argv[1]);
     if (command == NULL)
         return unknown_command(&cli, argv[1]);
-    cli_join_json(cli.json);
-    return run_command(&cli, command, argc - 1, argv + 1);
+    return driver_run(&cli, command, argc - 1, argv + 1);
 }

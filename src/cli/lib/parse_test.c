@@ -48,7 +48,7 @@ static const cli_command command = { "try", "a try", "usage: sheaf try A B\n", N
 
 #define ARGS(...) ((const char *[]){ "try", __VA_ARGS__ })
 #define PARSE(s, paths, st, ...)                                                                   \
-    struct cli cli_ = { .out = stdout, .err = stderr, .command = &command };                       \
+    cli cli_ = { .out = stdout, .err = stderr, .command = &command };                              \
     parse(s, paths, st, &cli_, (int)ARRAY_LEN(ARGS(__VA_ARGS__)), ARGS(__VA_ARGS__))
 
 static void test_flags__every_kind_in_both_forms(void **state)
@@ -78,7 +78,7 @@ static void test_flags__every_kind_in_both_forms(void **state)
 static void test_flags__all_words_are_still_there(void **state)
 {
     const cli_option options[] = { { "tp", CLI_INT, &(int){ 1 }, "ranks", .max = 64 }, { 0 } };
-    struct cli cli = { .out = stdout, .err = stderr, .command = &command };
+    cli cli = { .out = stdout, .err = stderr, .command = &command };
     char words[][8] = { "try", "--tp", "3", "a", "b" };
     char *argv[] = { words[0], words[1], words[2], words[3], words[4], NULL };
     static const char *const want[] = { "try", "a", "b", "--tp", "3" };
@@ -86,7 +86,7 @@ static void test_flags__all_words_are_still_there(void **state)
     CHECK_OK(cli_parse(&cli, options, &paths, 5, argv));
     for (int i = 0; i < 5; i++)
         assert_string_equal(argv[i], want[i]);
-    cli_release(&cli);
+    driver_release(&cli);
 }
 
 static void test_flags__double_dash_ends_them(void **state)
@@ -396,10 +396,10 @@ static void test_docs__name_no_flag_that_no_command_has(void **state)
 
 static void test_exit__code_follows_status(void **state)
 {
-    assert_int_equal(cli_exit_code(NULL), 0);
+    assert_int_equal(driver_exit_code(NULL), 0);
     for (sheaf_code code = SHEAF_E_ARG; code <= SHEAF_E_UNSAFE; code++) {
         sheaf_status *st = sheaf_fail(code, "x");
-        assert_int_equal(cli_exit_code(st), code == SHEAF_E_ARG ? 2 : 3);
+        assert_int_equal(driver_exit_code(st), code == SHEAF_E_ARG ? 2 : 3);
         sheaf_status_free(st);
     }
 }
@@ -408,23 +408,23 @@ static void test_report__json_error_and_a_full_disk(void **state)
 {
     char *out, *err;
     size_t nout, nerr;
-    struct cli cli = { .json = true };
+    cli cli = { .json = true };
     cli.out = open_memstream(&out, &nout);
     cli.err = open_memstream(&err, &nerr);
     sheaf_status *st = sheaf_found(sheaf_fail(SHEAF_E_LAYOUT, "a \"b\""), "x");
-    assert_int_equal(cli_report(&cli, st), 3);
+    assert_int_equal(driver_report(&cli, st), 3);
     assert_string_equal(
         out, "{\"error\": {\"code\": \"layout\", \"where\": \"a \\\"b\\\"\", \"expected\": \"\", "
              "\"found\": \"x\", \"try\": \"\"}}\n");
     fflush(cli.err);
     assert_non_null(strstr(err, "sheaf: a \"b\""));
-    assert_int_equal(cli_answer(&cli, NULL, false), 1);
-    assert_int_equal(cli_answer(&cli, NULL, true), 0);
+    assert_int_equal(driver_answer(&cli, NULL, false), 1);
+    assert_int_equal(driver_answer(&cli, NULL, true), 0);
     fclose(cli.out);
     cli.out = fopen("/dev/full", "w");
     assert_non_null(cli.out);
     fprintf(cli.out, "result\n");
-    assert_int_equal(cli_report(&cli, NULL), 3);
+    assert_int_equal(driver_report(&cli, NULL), 3);
     fclose(cli.out);
     fclose(cli.err);
     free(out);

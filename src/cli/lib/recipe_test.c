@@ -41,7 +41,7 @@ static sheaf_status *with_recipe(cli *cli, cli_option *options, settings *s, con
     assert_true(write(fd, text, strlen(text)) == (ssize_t)strlen(text));
     close(fd);
     table(options, s);
-    *cli = (struct cli){ .out = stdout, .err = stderr, .command = &command };
+    *cli = (driver){ .out = stdout, .err = stderr, .command = &command };
     char *argv[16] = { (char *)"try", (char *)"--recipe", path };
     for (int i = 0; i < argc; i++)
         argv[3 + i] = args[i];
@@ -64,7 +64,7 @@ static void test_recipe__all_forms_of_a_line(void **state)
     assert_string_equal(s.targets, ".*\\.(q|k)_proj # 'x'");
     assert_string_equal(s.model, "a#b c");
     assert_int_equal(s.steps, 7);
-    cli_release(&cli);
+    driver_release(&cli);
 }
 
 static void test_recipe__a_flag_wins(void **state)
@@ -77,9 +77,9 @@ static void test_recipe__a_flag_wins(void **state)
     assert_int_equal(s.tp, 5);
     assert_false(s.shuffle);
     assert_true(s.lr == 2);
-    cli_release(&cli);
+    driver_release(&cli);
     CHECK_FAILS(with_recipe(&cli, options, &s, "tp: 99\n", 2, args), SHEAF_E_ARG, ":1: 'tp'");
-    cli_release(&cli);
+    driver_release(&cli);
 }
 
 static const struct {
@@ -111,7 +111,7 @@ static void test_recipe__bad_lines_are_named(void **state)
         settings s;
         cli_option options[CLI_MAX_OPTIONS];
         CHECK_FAILS(with_recipe(&cli, options, &s, bad[i].text, 0, NULL), SHEAF_E_ARG, bad[i].part);
-        cli_release(&cli);
+        driver_release(&cli);
     }
 }
 
@@ -152,7 +152,7 @@ static void test_settings__written_text_reads_back_to_the_same_values(void **sta
         assert_string_equal(text, again);
         free(text);
         free(again);
-        cli_release(&cli);
+        driver_release(&cli);
     }
 }
 
@@ -204,7 +204,7 @@ static void test_settings__resume_takes_stored_values_and_refuses_changes(void *
             assert_string_equal(s.model, i == 2 ? "elsewhere" : "here");
             assert_true(s.lr == 0.25);
         }
-        cli_release(&cli);
+        driver_release(&cli);
     }
 }
 

@@ -120,7 +120,7 @@ static sheaf_status *read_recipe(cli *cli, cli_option *table, sheaf_train_option
         argv[n++] = more[i];
     sheaf_train_options_default(o);
     sheaf__train_settings(table, o, false);
-    *cli = (struct cli){ .out = stdout, .err = stderr, .command = &command };
+    *cli = (driver){ .out = stdout, .err = stderr, .command = &command };
     sheaf_status *st = cli_parse(cli, table, NULL, n, argv);
     return st != NULL ? st : sheaf__train_settings_check(&cli->settings, table, o);
 }
@@ -232,7 +232,7 @@ static void test_recipes__each_is_read_and_fits_the_real_models(void **state)
             fail_msg("%s: no model for it here", names[i]);
         for (size_t k = 0; k < ARRAY_LEN(counts); k++)
             found += strcmp(counts[k].name, names[i]) == 0;
-        cli_release(&cli);
+        driver_release(&cli);
     }
     assert_int_equal(found, ARRAY_LEN(counts)); /* none of those listed above is missing */
     sheaf__names_free(names, count);
@@ -271,7 +271,7 @@ static void test_recipes__sats_settings(void **state)
         CHECK_NEAR("not held", sheaf_schedule_rate(&s, o.lr, 100),
                    1e-6 * ((cos(pi * (101 - w) / (double)o.steps) + 1) * 4.5 + 1), 1e-20);
         CHECK_NEAR("last", sheaf_schedule_rate(&s, o.lr, o.steps - 1), demo[i].last, 1e-20);
-        cli_release(&cli);
+        driver_release(&cli);
     }
 }
 
@@ -304,7 +304,7 @@ static void test_recipes__minicpmvs_settings(void **state)
         CHECK_NEAR("half of the warm-up", sheaf_schedule_rate(&s, o.lr, 50), 5e-7, 1e-21);
         CHECK_NEAR("last", sheaf_schedule_rate(&s, o.lr, 9999),
                    0.5e-6 * (1 + cos(pi * 9899 / 9900.0)), 1e-20);
-        cli_release(&cli);
+        driver_release(&cli);
     }
 }
 

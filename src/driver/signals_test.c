@@ -4,7 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "signals.h"
+#include "driver/signals.h"
 #include "tests/check.h"
 
 /* Raises the signals in a child, which exits with the bits it polled after the last one
@@ -14,11 +14,11 @@ static int child(const int *number, int n)
     const pid_t pid = fork();
     if (pid == 0) {
         int bits = 0, before = 0;
-        sheaf_status_free(cli_signals_install());
+        sheaf_status_free(driver_signals_install());
         for (int i = 0; i < n; i++) {
             before = bits;
             raise(number[i]);
-            bits = sheaf__control_poll(cli_signals());
+            bits = sheaf__control_poll(driver_signals());
         }
         _exit(bits + 10 * before);
     }
@@ -67,18 +67,18 @@ static void test_signals__the_second_interrupt_removes_what_is_unfinished(void *
             char path[] = "/tmp/sheaf-signals.XXXXXX";
             const int fd = mkstemp(path);
             assert_true(fd >= 0 && close(fd) == 0);
-            cli_signals_unfinished(path);
+            driver_signals_unfinished(path);
             if (told == 0)
-                cli_signals_unfinished(NULL);
+                driver_signals_unfinished(NULL);
             assert_int_equal(child(interrupt, n), n == 2 ? -SIGINT : 2);
             assert_int_equal(access(path, F_OK) != 0, n == 2 && told);
             unlink(path);
         }
-    cli_signals_unfinished(NULL);
+    driver_signals_unfinished(NULL);
 }
 
-/* A child that such a signal ends, after cli_signals_end() or also after what takes signals over:
- * its exit code, minus the number of a signal that ended it, and all that it said. */
+/* A child that such a signal ends, after driver_signals_end() or also after what takes signals
+ * over: its exit code, minus the number of a signal that ended it, and all that it said. */
 static int last_words(char said[512], int number, bool json, bool taken_over)
 {
     int to[2], status;
@@ -87,11 +87,11 @@ static int last_words(char said[512], int number, bool json, bool taken_over)
     if (pid == 0) {
         dup2(to[1], STDOUT_FILENO);
         dup2(to[1], STDERR_FILENO);
-        cli_signals_end("info", json);
+        driver_signals_end("info", json);
         if (taken_over)
-            sheaf_status_free(cli_signals_install_stops());
+            sheaf_status_free(driver_signals_install_stops());
         raise(number);
-        _exit(sheaf__control_poll(cli_signals()));
+        _exit(sheaf__control_poll(driver_signals()));
     }
     close(to[1]);
     size_t n = 0;
@@ -122,15 +122,15 @@ static void test_signals__what_has_nothing_to_save_ends_at_once(void **state)
 
 static void test_signals__the_name_is_for_the_last_line(void **state)
 {
-    sheaf_control *flags = cli_signals();
+    sheaf_control *flags = driver_signals();
     assert_int_equal(sheaf__control_poll(NULL), 0);
-    assert_null(cli_signals_stopped_by());
+    assert_null(driver_signals_stopped_by());
     sheaf__control_note(flags, SIGUSR1);
-    assert_null(cli_signals_stopped_by());
+    assert_null(driver_signals_stopped_by());
     sheaf__control_note(flags, SIGTERM);
-    assert_string_equal(cli_signals_stopped_by(), "SIGTERM");
+    assert_string_equal(driver_signals_stopped_by(), "SIGTERM");
     sheaf__control_note(flags, SIGINT);
-    assert_string_equal(cli_signals_stopped_by(), "SIGINT");
+    assert_string_equal(driver_signals_stopped_by(), "SIGINT");
 }
 
 int main(void)

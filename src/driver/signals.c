@@ -1,14 +1,14 @@
 /* signals.c - see signals.h. A handler can reach nothing but static memory. */
-#include "signals.h"
+#include "driver/signals.h"
 
 #include <errno.h>
 #include <signal.h>
 #include <unistd.h>
 
-#include "cli.h"
+#include "driver/driver.h"
 #include "base/base.h"
 #include "comm/plugins.h"
-#include "launched.h"
+#include "driver/launched.h"
 
 static sheaf_control asked;
 static atomic_int interrupts;
@@ -22,7 +22,7 @@ static const char *name_of(int number)
                                : "SIGTERM";
 }
 
-void cli_signals_remove_unfinished(void)
+void driver_signals_remove_unfinished(void)
 {
     const char *path = atomic_load(&unfinished);
     if (path != NULL)
@@ -33,7 +33,7 @@ static void on_signal(int number)
 {
     const int error = errno;
     if (number == SIGINT && atomic_fetch_add(&interrupts, 1) > 0) {
-        cli_signals_remove_unfinished();
+        driver_signals_remove_unfinished();
         signal(SIGINT, SIG_DFL); /* impatient: taken when this handler returns */
         raise(SIGINT);
     }
@@ -48,7 +48,7 @@ static struct {
 } last_words[] = { { .number = SIGTERM }, { .number = SIGINT }, { .number = SIGHUP } };
 enum { LAST_WORDS = sizeof last_words / sizeof *last_words };
 
-void cli_write_all(int fd, const char *text)
+void driver_write_all(int fd, const char *text)
 {
     for (size_t left = text == NULL ? 0 : strlen(text); left > 0;) {
         const ssize_t n = write(fd, text, left);
@@ -63,18 +63,18 @@ void cli_write_all(int fd, const char *text)
 
 static void on_end(int number)
 {
-    cli_signals_remove_unfinished();
+    driver_signals_remove_unfinished();
     for (int i = 0; i < LAST_WORDS; i++)
         if (last_words[i].number == number) {
-            cli_write_all(STDOUT_FILENO, last_words[i].json);
+            driver_write_all(STDOUT_FILENO, last_words[i].json);
             if (isatty(STDERR_FILENO)) /* below a progress line, and the ^C that is shown */
-                cli_write_all(STDERR_FILENO, "\n");
-            cli_write_all(STDERR_FILENO, last_words[i].text);
+                driver_write_all(STDERR_FILENO, "\n");
+            driver_write_all(STDERR_FILENO, last_words[i].text);
         }
-    _exit(CLI_FAILED);
+    _exit(DRIVER_FAILED);
 }
 
-bool cli_under_nohup(void)
+bool driver_under_nohup(void)
 {
     struct sigaction before;
     return sigaction(SIGHUP, NULL, &before) == 0 && before.sa_handler == SIG_IGN;
@@ -90,7 +90,7 @@ static sheaf_status *install(size_t count, void (*handler)(int number))
             action.sa_flags = SA_RESETHAND | SA_NODEFER;
         action.sa_handler = handled[i] == SIGPIPE || handled[i] == SIGXFSZ ? SIG_IGN : handler;
         sigemptyset(&action.sa_mask);
-        if (handled[i] == SIGHUP && cli_under_nohup())
+        if (handled[i] == SIGHUP && driver_under_nohup())
             continue;
         if (sigaction(handled[i], &action, NULL) != 0)
             return sheaf__found_errno(sheaf_fail(SHEAF_E_IO, "installing signal handlers"), errno);
@@ -100,17 +100,17 @@ static sheaf_status *install(size_t count, void (*handler)(int number))
 
 enum { STOPS = 3, UNLAUNCHED = 6, ALL = 7 };
 
-sheaf_status *cli_signals_install(void)
+sheaf_status *driver_signals_install(void)
 {
     return install(sheaf__launcher_look().name != NULL ? ALL : UNLAUNCHED, on_signal);
 }
 
-sheaf_status *cli_signals_install_stops(void)
+sheaf_status *driver_signals_install_stops(void)
 {
     return install(STOPS, on_signal);
 }
 
-void cli_signals_end(const char *command, bool json)
+void driver_signals_end(const char *command, bool json)
 {
     for (int i = 0; i < LAST_WORDS; i++) {
         sheaf_status *st =
@@ -118,38 +118,38 @@ void cli_signals_end(const char *command, bool json)
         sheaf_found(st, "a request to stop");
         free(last_words[i].text);
         free(last_words[i].json);
-        last_words[i].text = cli_error_text(st);
-        last_words[i].json = json ? cli_error_json(st) : NULL;
+        last_words[i].text = driver_error_text(st);
+        last_words[i].json = json ? driver_error_json(st) : NULL;
         sheaf_status_free(st);
     }
     sheaf_status_free(install(STOPS, on_end)); /* else they end it as ever */
 }
 
-sheaf_control *cli_signals(void)
+sheaf_control *driver_signals(void)
 {
     return &asked;
 }
 
-void cli_signals_unfinished(const char *path)
+void driver_signals_unfinished(const char *path)
 {
     atomic_store(&unfinished, path);
 }
 
-const char *cli_signals_stopped_by(void)
+const char *driver_signals_stopped_by(void)
 {
-    const int came = atomic_load(&asked.stop), sent = came == 0 ? 0 : cli_launch_stopped_by();
+    const int came = atomic_load(&asked.stop), sent = came == 0 ? 0 : driver_launch_stopped_by();
     return came == 0 ? NULL : name_of(sent != 0 ? sent : came);
 }
 
-sheaf_status *cli_signals_control(sheaf_control **control)
+sheaf_status *driver_signals_control(sheaf_control **control)
 {
     *control = &asked;
-    return cli_signals_install();
+    return driver_signals_install();
 }
 
-sheaf_status *cli_signals_explain(sheaf_status *st)
+sheaf_status *driver_signals_explain(sheaf_status *st)
 {
-    const char *by = cli_signals_stopped_by();
+    const char *by = driver_signals_stopped_by();
     return st != NULL && by != NULL && sheaf_status_code(st) == SHEAF_E_STOPPED
                ? sheaf_in(st, "%s", by)
                : st;

@@ -1,27 +1,29 @@
 /* processes.c - see processes.h. */
-#include "processes.h"
+#include "driver/processes.h"
 
 #include "base/base.h"
 #include "comm/plugins.h"
 #include "comm/process.h"
 #include "library/train_settings.h"
 #include "comm/watch/watch.h"
-#include "launched.h"
+#include "driver/launched.h"
 #include "ops/units.h"
-#include "signals.h"
+#include "driver/signals.h"
 
-void cli_processes_table(cli_option *table, cli_processes *p, bool talks)
+void driver_processes_table(sheaf__setting *table, driver_processes *p, bool talks)
 {
-    const unsigned hidden = talks ? CLI_HIDDEN : 0;
-    const cli_option rows[] = {
-        { "transport", CLI_CHOICE, &p->transport, SHEAF__TRANSPORT_HELP,
+    const unsigned hidden = talks ? SHEAF__IS_HIDDEN : 0;
+    const sheaf__setting rows[] = {
+        { "transport", SHEAF__IS_CHOICE, &p->transport, SHEAF__TRANSPORT_HELP,
           .choices = sheaf__transport_choices, .heading = "ranks" },
-        { "mpi", CLI_TEXT | CLI_UNSAVED, &p->mpi, SHEAF__MPI_HELP, "NAME" },
-        { "hosts", CLI_TEXT | CLI_UNSAVED | hidden, &p->hosts, SHEAF__HOSTS_HELP, "LIST" },
-        { "hostfile", CLI_PATH | CLI_UNSAVED | hidden, &p->hostfile, SHEAF__HOSTFILE_HELP, "FILE" },
-        { "heartbeat", SHEAF__IS_TIME | CLI_UNSAVED, &p->heartbeat, SHEAF__HEARTBEAT_HELP, "TIME",
-          .heading = "failure" },
-        { "hang-after", SHEAF__IS_TIME | CLI_UNSAVED, &p->hang_after,
+        { "mpi", SHEAF__IS_TEXT | SHEAF__IS_UNSAVED, &p->mpi, SHEAF__MPI_HELP, "NAME" },
+        { "hosts", SHEAF__IS_TEXT | SHEAF__IS_UNSAVED | hidden, &p->hosts, SHEAF__HOSTS_HELP,
+          "LIST" },
+        { "hostfile", SHEAF__IS_PATH | SHEAF__IS_UNSAVED | hidden, &p->hostfile,
+          SHEAF__HOSTFILE_HELP, "FILE" },
+        { "heartbeat", SHEAF__IS_TIME | SHEAF__IS_UNSAVED, &p->heartbeat, SHEAF__HEARTBEAT_HELP,
+          "TIME", .heading = "failure" },
+        { "hang-after", SHEAF__IS_TIME | SHEAF__IS_UNSAVED, &p->hang_after,
           "several processes: end all, and name who waits for whom, when none progresses for so "
           "long; 0 = never",
           "TIME" },
@@ -47,12 +49,12 @@ static int stages_of(const char *place)
     return stages < 1 || stages > SHEAF_MAX_SLICES ? 1 : (int)stages;
 }
 
-const char *cli_processes_launcher(void)
+const char *driver_processes_launcher(void)
 {
     return sheaf__launcher_look().name;
 }
 
-sheaf_status *cli_processes_alone(bool *elsewhere, const cli *cli)
+sheaf_status *driver_processes_alone(bool *elsewhere, const driver *d)
 {
     const sheaf__launcher launcher = sheaf__launcher_look();
     if (launcher.processes < 2)
@@ -60,47 +62,48 @@ sheaf_status *cli_processes_alone(bool *elsewhere, const cli *cli)
     *elsewhere = launcher.number > 0;
     if (*elsewhere)
         return sheaf_fail(SHEAF_E_STOPPED, "the work of the first process");
-    sheaf_warn(&cli->events,
-               cli->command->divides
+    sheaf_warn(&d->events,
+               d->command->divides
                    ? "this is the first of %d processes that %s began: it does all of it, and the "
                      "others do nothing; --transport mpi divides the work of sheaf %s over them"
                    : "this is the first of %d processes that %s began: it does all of it, as sheaf "
                      "%s does not divide its work over processes, and the others do nothing",
-               launcher.processes, launcher.name, cli->command->name);
+               launcher.processes, launcher.name, d->command->name);
     return NULL;
 }
 
-sheaf_status *cli_processes_launch(bool *elsewhere, int *code, const cli_launch_options *o)
+sheaf_status *driver_processes_launch(bool *elsewhere, int *code, const driver_launch_options *o)
 {
-    cli_launch_result end;
-    sheaf_status *st = cli_launch(&end, o);
+    driver_launch_result end;
+    sheaf_status *st = driver_launch(&end, o);
     *code = end.code;
     *elsewhere = st == NULL;
     return st != NULL ? st : sheaf_fail(SHEAF_E_STOPPED, "the work of other processes");
 }
 
-static sheaf_status *start(cli_processes *p, const cli_processes_how *how, int processes)
+static sheaf_status *start(driver_processes *p, const driver_processes_how *how, int processes)
 {
     if (how->talks)
         return sheaf_try_this(
             sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--transport mpi"),
                            "processes that share the work, started by mpirun or srun"),
             "mpirun -n %d sheaf %s --transport mpi ...", processes, how->argv[0]);
-    return cli_processes_launch(&p->elsewhere, &p->code,
-                                &(cli_launch_options){ .processes = processes,
-                                                       .mpi = p->mpi,
-                                                       .hosts = p->hosts,
-                                                       .hostfile = p->hostfile,
-                                                       .argc = how->argc,
-                                                       .argv = how->argv });
+    return driver_processes_launch(&p->elsewhere, &p->code,
+                                   &(driver_launch_options){ .processes = processes,
+                                                             .mpi = p->mpi,
+                                                             .hosts = p->hosts,
+                                                             .hostfile = p->hostfile,
+                                                             .argc = how->argc,
+                                                             .argv = how->argv });
 }
 
 /* With threads nothing is watched. */
-static sheaf_status *check_watch(const cli *cli, const cli_processes *p, const cli_option *table)
+static sheaf_status *check_watch(const driver *d, const driver_processes *p,
+                                 const sheaf__setting *table)
 {
     static const char *const flags[] = { "heartbeat", "hang-after" };
     for (int i = 0; i < 2 && p->transport != SHEAF_TRANSPORT_MPI; i++)
-        if (sheaf__settings_given(&cli->settings, table, flags[i]))
+        if (sheaf__settings_given(&d->settings, table, flags[i]))
             return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--%s", flags[i]),
                                   "--transport mpi beside it");
     return NULL;
@@ -115,13 +118,13 @@ static void end_watch(void)
     sheaf__watched_close(&watched);
 }
 
-static sheaf_status *watch(cli_processes *p, cli *cli, int in_group)
+static sheaf_status *watch(driver_processes *p, driver *d, int in_group)
 {
     const int count = sheaf__all_count(p->all);
     if (count == 1)
         return NULL;
     atexit(end_watch);
-    hooks = (sheaf__watch_hooks){ .end = cli_end, .begun = cli_joined, .self = cli };
+    hooks = (sheaf__watch_hooks){ .end = driver_end, .begun = driver_joined, .self = d };
     sheaf_status *st = sheaf__watched_open(
         &watched,
         &(sheaf__watch_options){ .all = p->all,
@@ -133,41 +136,42 @@ static sheaf_status *watch(cli_processes *p, cli *cli, int in_group)
                                  .stop = p->stop,
                                  .cure = "start it again; an output that has its name is whole",
                                  .phase = "reading",
-                                 .events = &cli->events });
+                                 .events = &d->events });
     return sheaf__all_agree(p->all, st);
 }
 
-sheaf_status *cli_processes_begin(cli_processes *p, cli *cli, const cli_processes_how *how)
+sheaf_status *driver_processes_begin(driver_processes *p, driver *d,
+                                     const driver_processes_how *how)
 {
     const int processes = how->ranks * stages_of(how->place);
     const bool launched = sheaf__launcher_look().name != NULL;
-    sheaf_status *st = sheaf__transport_check(&cli->settings, how->table, p->transport);
-    TRY(st, check_watch(cli, p, how->table));
+    sheaf_status *st = sheaf__transport_check(&d->settings, how->table, p->transport);
+    TRY(st, check_watch(d, p, how->table));
     if (st != NULL)
         return st;
     if (p->transport == SHEAF_TRANSPORT_THREADS)
-        return cli_processes_alone(&p->elsewhere, cli);
+        return driver_processes_alone(&p->elsewhere, d);
     if (!launched)
         return processes == 1 ? NULL : start(p, how, processes);
-    cli_split_rank();
-    st = sheaf__process_start(cli->join, p->mpi);
-    p->all = cli_all(cli);
+    driver_split_rank();
+    st = sheaf__process_start(d->join, p->mpi);
+    p->all = driver_all(d);
     if (st == NULL && !sheaf__all_first(p->all))
-        cli_hush(cli);
+        driver_hush(d);
     TRY(st, sheaf__process_check(p->all, processes));
-    if (st == NULL && cli->command->computes)
+    if (st == NULL && d->command->computes)
         st = sheaf__sums_agree(p->all, sheaf__units_prefer_tiles());
-    TRY(st, sheaf__all_agree(p->all, cli_signals_install()));
-    p->stop = sheaf__control_stop(cli_signals());
-    return st == NULL ? watch(p, cli, how->in_group * stages_of(how->place)) : st;
+    TRY(st, sheaf__all_agree(p->all, driver_signals_install()));
+    p->stop = sheaf__control_stop(driver_signals());
+    return st == NULL ? watch(p, d, how->in_group * stages_of(how->place)) : st;
 }
 
-int cli_processes_answer(cli_processes *p, cli *cli, sheaf_status *st, bool yes)
+int driver_processes_answer(driver_processes *p, driver *d, sheaf_status *st, bool yes)
 {
     end_watch();
     st = sheaf__process_name_own(p->all, st);
     if (!p->elsewhere)
-        return cli_answer(cli, st, yes);
+        return driver_answer(d, st, yes);
     sheaf_status_free(st);
     return p->code;
 }

@@ -1,6 +1,6 @@
 /* launched.c - see launched.h. What the watching thread does here takes no lock that a waiting rank
  * could hold: no stdio, no exit handlers. */
-#include "launched.h"
+#include "driver/launched.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -15,18 +15,18 @@
 #include "base/base.h"
 #include "comm/plugins.h"
 #include "comm/process.h"
-#include "cli.h"
-#include "signals.h"
+#include "driver/driver.h"
+#include "driver/signals.h"
 
 /* ---- the note ---- */
 
-char cli_note_read(int note, cli_note at)
+char driver_note_read(int note, driver_note at)
 {
     char mark = 0;
     return pread(note, &mark, 1, at) == 1 ? mark : 0;
 }
 
-void cli_note_write(int note, cli_note at, char with)
+void driver_note_write(int note, driver_note at, char with)
 {
     const bool kept = note >= 0 && lseek(note, at, SEEK_SET) == at && write(note, &with, 1) == 1;
     (void)kept; /* else mpirun's code counts, and the signal that came */
@@ -35,46 +35,46 @@ void cli_note_write(int note, cli_note at, char with)
 /* -1: it was not launched, or on another host. */
 static int open_note(void)
 {
-    const char *path = getenv(CLI_NOTE);
+    const char *path = getenv(DRIVER_NOTE);
     return path == NULL ? -1 : open(path, O_RDWR | O_CLOEXEC);
 }
 
-static void mark(cli_note at, char with)
+static void mark(driver_note at, char with)
 {
     const int note = open_note();
-    cli_note_write(note, at, with);
+    driver_note_write(note, at, with);
     if (note >= 0)
         close(note);
 }
 
-static char marked(cli_note at)
+static char marked(driver_note at)
 {
     const int note = open_note();
-    const char mark = cli_note_read(note, at);
+    const char mark = driver_note_read(note, at);
     if (note >= 0)
         close(note);
     return mark;
 }
 
-int cli_launch_stopped_by(void)
+int driver_launch_stopped_by(void)
 {
-    return marked(CLI_NOTE_STOPPED_BY);
+    return marked(DRIVER_NOTE_STOPPED_BY);
 }
 
 /* Once they have met, they fail as one. */
-void cli_launch_note_code(const sheaf_comm *all, int code)
+void driver_launch_note_code(const sheaf_comm *all, int code)
 {
     if (all != NULL ? sheaf__all_first(all) : sheaf__launcher_look().number == 0)
-        mark(CLI_NOTE_CODE, (char)('0' + code));
-    else if (all != NULL && code != CLI_DONE)
-        mark(CLI_NOTE_CODE_ELSE, (char)('0' + code));
+        mark(DRIVER_NOTE_CODE, (char)('0' + code));
+    else if (all != NULL && code != DRIVER_DONE)
+        mark(DRIVER_NOTE_CODE_ELSE, (char)('0' + code));
 }
 
 /* Of ranks the first one to write counts: what the others find is its consequence. */
-static void note_verdict(cli_verdict_kind kind)
+static void note_verdict(driver_verdict_kind kind)
 {
-    if (marked(CLI_NOTE_VERDICT) == 0)
-        mark(CLI_NOTE_VERDICT, (char)kind);
+    if (marked(DRIVER_NOTE_VERDICT) == 0)
+        mark(DRIVER_NOTE_VERDICT, (char)kind);
 }
 
 /* Errors of the system that may pass: not a file that is missing, nor a disk that is full. */
@@ -88,12 +88,12 @@ static bool may_pass(const sheaf_status *st)
     return false;
 }
 
-void cli_verdict(const sheaf_status *st)
+void driver_verdict(const sheaf_status *st)
 {
     const sheaf_code code = st == NULL ? SHEAF_E_ARG : sheaf_status_code(st);
     const bool again =
         code == SHEAF_E_PEER || code == SHEAF_E_MEMORY || (code == SHEAF_E_IO && may_pass(st));
-    note_verdict(again ? CLI_AGAIN : CLI_FINAL);
+    note_verdict(again ? DRIVER_AGAIN : DRIVER_FINAL);
 }
 
 /* ---- an end while ranks still wait ---- */
@@ -102,29 +102,29 @@ void cli_verdict(const sheaf_status *st)
 static void print_json(const char *text)
 {
     sheaf_status *st = sheaf_fail(SHEAF_E_PEER, "%.*s", (int)strcspn(text, "\n"), text);
-    char *line = cli_error_json(st);
+    char *line = driver_error_json(st);
     sheaf_status_free(st);
-    cli_write_all(STDOUT_FILENO, line);
+    driver_write_all(STDOUT_FILENO, line);
     free(line);
 }
 
 static void leave(void)
 {
-    cli_signals_remove_unfinished();
-    mark(CLI_NOTE_ENDED, 1);
-    _exit(CLI_FAILED);
+    driver_signals_remove_unfinished();
+    mark(DRIVER_NOTE_ENDED, 1);
+    _exit(DRIVER_FAILED);
 }
 
-void cli_end(void *self, const char *text)
+void driver_end(void *self, const char *text)
 {
-    const cli *cli = self;
+    const driver *d = self;
     if (text != NULL) {
-        cli_write_all(STDERR_FILENO, text);
-        if (cli->json)
+        driver_write_all(STDERR_FILENO, text);
+        if (d->json)
             print_json(text);
-        note_verdict(CLI_AGAIN);
+        note_verdict(DRIVER_AGAIN);
     }
-    cli_launch_note_code(cli_all(cli), CLI_FAILED);
+    driver_launch_note_code(driver_all(d), DRIVER_FAILED);
     leave();
 }
 
@@ -146,13 +146,13 @@ static unsigned seconds(void)
 static void on_alarm(int number)
 {
     (void)number;
-    cli_write_all(STDOUT_FILENO, json_line);
-    cli_write_all(STDERR_FILENO, in_words);
-    cli_launch_note_code(NULL, CLI_FAILED);
+    driver_write_all(STDOUT_FILENO, json_line);
+    driver_write_all(STDERR_FILENO, in_words);
+    driver_launch_note_code(NULL, DRIVER_FAILED);
     leave();
 }
 
-void cli_join_timeout(void)
+void driver_join_timeout(void)
 {
     const struct sigaction action = { .sa_handler = on_alarm };
     const unsigned within = seconds();
@@ -167,18 +167,18 @@ void cli_join_timeout(void)
     sheaf_expected(st, "all together within %u s (SHEAF_MEET_WITHIN)", within);
     sheaf_found(st, "one at least that did not come: it was stopped, or its host is lost; all end");
     sheaf_try_this(st, "each host must be up, and reach the others");
-    in_words = cli_error_text(st);
-    json_line = in_json && number == 0 ? cli_error_json(st) : NULL;
+    in_words = driver_error_text(st);
+    json_line = in_json && number == 0 ? driver_error_json(st) : NULL;
     sheaf_status_free(st);
     alarm(within + TURN_S * (unsigned)(number < TURNS ? number : TURNS));
 }
 
-void cli_join_json(bool json)
+void driver_join_json(bool json)
 {
     in_json = json;
 }
 
-void cli_joined(void)
+void driver_joined(void)
 {
     alarm(0);
 }
@@ -205,7 +205,7 @@ static void die_of(int number)
     signal(number, SIG_DFL);
     unblock(number);
     raise(number);
-    _exit(CLI_FAILED);
+    _exit(DRIVER_FAILED);
 }
 
 /* The launcher's signals go to both, as one session: the rank is the one that minds them. */
@@ -214,7 +214,7 @@ static void wait_for(pid_t rank)
     int status = 0;
     while (waitpid(rank, &status, 0) < 0)
         if (errno != EINTR)
-            _exit(CLI_FAILED);
+            _exit(DRIVER_FAILED);
     if (!WIFSIGNALED(status))
         _exit(WEXITSTATUS(status));
     struct timespec left = { .tv_sec = MOMENT };
@@ -223,7 +223,7 @@ static void wait_for(pid_t rank)
     die_of(WTERMSIG(status));
 }
 
-void cli_split_rank(void)
+void driver_split_rank(void)
 {
     sigset_t all, before;
     const pid_t self = getpid();
@@ -235,11 +235,11 @@ void cli_split_rank(void)
     if (rank > 0)
         wait_for(rank);
     if (rank == 0 && (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != self))
-        _exit(CLI_FAILED);                   /* nothing of a run is left over */
+        _exit(DRIVER_FAILED);                /* nothing of a run is left over */
     sigprocmask(SIG_SETMASK, &before, NULL); /* where no process can be made: as before */
 }
 
-void cli_fail_by_signal(void)
+void driver_fail_by_signal(void)
 {
     if (sheaf__launcher_hasty()) /* which leaves the others alone when one ends with a code */
         die_of(SIGKILL);
@@ -251,7 +251,7 @@ void cli_fail_by_signal(void)
  * process for a peer that had gone on to the launcher's barrier. */
 enum { FINISH_S = 10 };
 
-static atomic_int ending = CLI_FAILED; /* until the code of the command is known */
+static atomic_int ending = DRIVER_FAILED; /* until the code of the command is known */
 
 static void end_anyway(int number)
 {
@@ -259,7 +259,7 @@ static void end_anyway(int number)
     _exit(atomic_load(&ending));
 }
 
-void cli_finish_timeout(void)
+void driver_finish_timeout(void)
 {
     fflush(NULL);
     signal(SIGALRM, end_anyway);
@@ -267,7 +267,7 @@ void cli_finish_timeout(void)
     alarm(FINISH_S);
 }
 
-void cli_finish_code(int code)
+void driver_finish_code(int code)
 {
     atomic_store(&ending, code);
 }

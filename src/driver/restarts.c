@@ -1,5 +1,5 @@
 /* restarts.c - see launch.h. */
-#include "launch.h"
+#include "driver/launch.h"
 
 #include <signal.h>
 #include <unistd.h>
@@ -9,37 +9,37 @@
 #include "base/file.h"
 #include "base/print.h"
 #include "comm/plugins.h"
-#include "launched.h"
+#include "driver/launched.h"
 #include "train/rank.h"
 #include "train/train.h"
 
 typedef struct supervised {
-    cli *cli;
+    driver *driver;
     const sheaf_train_options *o;
     int argc;
     char **argv;
-    int tp, dp;      /* of the next run; 0: as the words say */
-    cli_hosts hosts; /* all that were given */
-    char *left;      /* those of the next run; NULL: all */
+    int tp, dp;         /* of the next run; 0: as the words say */
+    driver_hosts hosts; /* all that were given */
+    char *left;         /* those of the next run; NULL: all */
 } supervised;
 
-bool cli_is_supervised(void)
+bool driver_is_supervised(void)
 {
-    const char *path = getenv(CLI_NOTE);
+    const char *path = getenv(DRIVER_NOTE);
     return path != NULL && *path != '\0';
 }
 
 /* In the environment of a run that is begun again: --max-time is of all its tries together. */
 static const char spent_before[] = "SHEAF_SPENT_BEFORE";
 
-double cli_spent_before(void)
+double driver_spent_before(void)
 {
     const char *text = getenv(spent_before);
     const double s = text == NULL ? 0 : strtod(text, NULL);
     return s > 0 ? s : 0;
 }
 
-void cli_fewer_ranks(int *tp, int *dp, int left, int accumulators)
+void driver_fewer_ranks(int *tp, int *dp, int left, int accumulators)
 {
     int d = *dp;
     while (d > 1 && (d > left || accumulators % d != 0))
@@ -70,7 +70,7 @@ static int left_out(const supervised *s, int i)
 }
 
 /* One run, to its end. */
-static sheaf_status *run(cli_launch_result *out, const supervised *s, bool resume, double began)
+static sheaf_status *run(driver_launch_result *out, const supervised *s, bool resume, double began)
 {
     const sheaf_train_options *o = s->o;
     const int ranks = s->tp > 0 ? s->tp * s->dp : o->tp * o->dp;
@@ -92,15 +92,15 @@ static sheaf_status *run(cli_launch_result *out, const supervised *s, bool resum
     }
     snprintf(spent, sizeof spent, "%.3f", sheaf__seconds() - began);
     setenv(spent_before, spent, 1);
-    fflush(s->cli->out);
+    fflush(s->driver->out);
     const bool mpi = o->transport == SHEAF_TRANSPORT_MPI && ranks > 1;
-    sheaf_status *st =
-        cli_launch(out, &(cli_launch_options){ .processes = mpi ? ranks : 0,
-                                               .mpi = o->mpi,
-                                               .hosts = s->left != NULL ? s->left : o->hosts,
-                                               .hostfile = s->left != NULL ? NULL : o->hostfile,
-                                               .argc = n,
-                                               .argv = words });
+    sheaf_status *st = driver_launch(
+        out, &(driver_launch_options){ .processes = mpi ? ranks : 0,
+                                       .mpi = o->mpi,
+                                       .hosts = s->left != NULL ? s->left : o->hosts,
+                                       .hostfile = s->left != NULL ? NULL : o->hostfile,
+                                       .argc = n,
+                                       .argv = words });
     free(words);
     return st;
 }
@@ -108,13 +108,13 @@ static sheaf_status *run(cli_launch_result *out, const supervised *s, bool resum
 /* ---- and again? ---- */
 
 /* Is its end worth another run? One without a verdict was killed. */
-static bool worth_another(const cli_launch_result *end, const sheaf_status *st)
+static bool worth_another(const driver_launch_result *end, const sheaf_status *st)
 {
-    if (end->stopped || (st == NULL && end->code <= CLI_USAGE))
+    if (end->stopped || (st == NULL && end->code <= DRIVER_USAGE))
         return false;
     if (st != NULL) /* whatever its processes made of that */
         return sheaf_status_code(st) == SHEAF_E_PEER;
-    return end->verdict != 0 ? end->verdict == CLI_AGAIN : end->killed_by != SIGINT;
+    return end->verdict != 0 ? end->verdict == DRIVER_AGAIN : end->killed_by != SIGINT;
 }
 
 /* The hosts that answer; one that is back is used again. */
@@ -124,12 +124,13 @@ static sheaf_status *choose_hosts(supervised *s)
     free(s->left);
     s->left = NULL;
     s->tp = s->dp = 0;
-    if (s->hosts.count == 0 || cli_hosts_ask(&s->hosts, s->o->mpi) == 0)
+    if (s->hosts.count == 0 || driver_hosts_ask(&s->hosts, s->o->mpi) == 0)
         return NULL;
-    cli_fewer_ranks(&tp, &dp, cli_hosts_left(&s->hosts, tp * dp), sheaf__accumulators_of(s->o));
+    driver_fewer_ranks(&tp, &dp, driver_hosts_left(&s->hosts, tp * dp),
+                       sheaf__accumulators_of(s->o));
     s->tp = tp;
     s->dp = dp;
-    s->left = cli_hosts_words(&s->hosts, s->o->tp * s->o->dp);
+    s->left = driver_hosts_words(&s->hosts, s->o->tp * s->o->dp);
     return s->left == NULL ? sheaf__no_memory("--restarts") : NULL;
 }
 
@@ -143,9 +144,9 @@ static int64_t newest(const char *out)
     return step;
 }
 
-static void say(const supervised *s, const cli_launch_result *end, int64_t n, int64_t step)
+static void say(const supervised *s, const driver_launch_result *end, int64_t n, int64_t step)
 {
-    FILE *err = s->cli->err;
+    FILE *err = s->driver->err;
     sheaf__print(err, "restart %" PRId64 " of %" PRId64 ": the run %s %d; it goes on ", n,
                  s->o->restarts, end->killed_by > 0 ? "was killed by signal" : "ended with code",
                  end->killed_by > 0 ? end->killed_by : end->code);
@@ -169,17 +170,17 @@ static sheaf_status *supervise(int *code, supervised *s)
     int64_t before = -1;
     unsigned pause = 1;
     for (int64_t n = 0;; n++) {
-        cli_launch_result end;
+        driver_launch_result end;
         sheaf_status *st = run(&end, s, resume, began);
         const bool again = worth_another(&end, st);
         *code = end.code;
         if (end.killed_by > 0 && (!again || n == s->o->restarts))
-            sheaf__print(s->cli->err, "sheaf: the run was killed by signal %d%s\n", end.killed_by,
-                         n == s->o->restarts ? ", and no restart is left" : "");
+            sheaf__print(s->driver->err, "sheaf: the run was killed by signal %d%s\n",
+                         end.killed_by, n == s->o->restarts ? ", and no restart is left" : "");
         if (!again || n == s->o->restarts)
             return st;
         if (st != NULL)
-            sheaf_status_print(st, s->cli->err);
+            sheaf_status_print(st, s->driver->err);
         sheaf_status_free(st);
         if ((st = choose_hosts(s)) != NULL)
             return st;
@@ -193,10 +194,10 @@ static sheaf_status *supervise(int *code, supervised *s)
     }
 }
 
-sheaf_status *cli_supervise(int *code, cli *cli, const sheaf_train_options *o, int argc,
-                            char **argv)
+sheaf_status *driver_supervise(int *code, driver *d, const sheaf_train_options *o, int argc,
+                               char **argv)
 {
-    supervised s = { .cli = cli, .o = o, .argc = argc, .argv = argv };
+    supervised s = { .driver = d, .o = o, .argc = argc, .argv = argv };
     const char *launcher = sheaf__launcher_look().name;
     if (launcher != NULL) {
         sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "--restarts");
@@ -207,9 +208,9 @@ sheaf_status *cli_supervise(int *code, cli *cli, const sheaf_train_options *o, i
                               "that runs it again with --resume",
                               launcher);
     }
-    sheaf_status *st = cli_hosts_read(&s.hosts, o->hosts, o->hostfile);
+    sheaf_status *st = driver_hosts_read(&s.hosts, o->hosts, o->hostfile);
     TRY(st, supervise(code, &s));
     free(s.left);
-    cli_hosts_release(&s.hosts);
+    driver_hosts_release(&s.hosts);
     return st;
 }

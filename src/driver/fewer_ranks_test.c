@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-#include "launch.h"
+#include "driver/launch.h"
 #include "tests/files.h"
 
 static void test_restarts__fewer_ranks(void **state)
@@ -19,7 +19,7 @@ static void test_restarts__fewer_ranks(void **state)
     };
     for (size_t i = 0; i < ARRAY_LEN(by_hand); i++) {
         int tp = by_hand[i].tp, dp = by_hand[i].dp;
-        cli_fewer_ranks(&tp, &dp, by_hand[i].left, by_hand[i].accumulators);
+        driver_fewer_ranks(&tp, &dp, by_hand[i].left, by_hand[i].accumulators);
         assert_int_equal(tp, by_hand[i].want_tp);
         assert_int_equal(dp, by_hand[i].want_dp);
     }
@@ -29,15 +29,15 @@ static void test_restarts__fewer_ranks(void **state)
 static void leaves(const char *list, const char *file, int lost, int ranks, const char *words,
                    int left)
 {
-    cli_hosts hosts;
-    CHECK_OK(cli_hosts_read(&hosts, list, file));
+    driver_hosts hosts;
+    CHECK_OK(driver_hosts_read(&hosts, list, file));
     if (lost >= 0)
         hosts.host[lost].lost = true;
-    char *got = cli_hosts_words(&hosts, ranks);
+    char *got = driver_hosts_words(&hosts, ranks);
     assert_string_equal(got, words);
-    assert_int_equal(cli_hosts_left(&hosts, ranks), left);
+    assert_int_equal(driver_hosts_left(&hosts, ranks), left);
     free(got);
-    cli_hosts_release(&hosts);
+    driver_hosts_release(&hosts);
 }
 
 static void test_restarts__hosts_that_are_left(void **state)
@@ -55,17 +55,17 @@ static void test_restarts__hosts_that_are_left(void **state)
     put(path, "n1\nn2\n");
     leaves("", path, 0, 4, "n2:2", 2); /* their share */
     put(path, "n1 slots=2\nn2 slots=3\nn3:1\n");
-    cli_hosts hosts;
-    CHECK_OK(cli_hosts_read(&hosts, NULL, path));
+    driver_hosts hosts;
+    CHECK_OK(driver_hosts_read(&hosts, NULL, path));
     assert_string_equal(hosts.host[0].name, "n1");
     assert_string_equal(hosts.host[2].name, "n3");
-    cli_hosts_release(&hosts);
-    CHECK_OK(cli_hosts_read(&hosts, NULL, NULL));
+    driver_hosts_release(&hosts);
+    CHECK_OK(driver_hosts_read(&hosts, NULL, NULL));
     assert_int_equal(hosts.count, 0);
-    CHECK_FAILS(cli_hosts_read(&hosts, NULL, "/nowhere/hosts"), SHEAF_E_IO, "/nowhere/hosts");
-    CHECK_FAILS(cli_hosts_read(&hosts, ",,", NULL), SHEAF_E_ARG, "--hosts ',,'");
+    CHECK_FAILS(driver_hosts_read(&hosts, NULL, "/nowhere/hosts"), SHEAF_E_IO, "/nowhere/hosts");
+    CHECK_FAILS(driver_hosts_read(&hosts, ",,", NULL), SHEAF_E_ARG, "--hosts ',,'");
     put(path, "# none yet\n\n");
-    CHECK_FAILS(cli_hosts_read(&hosts, NULL, path), SHEAF_E_ARG, "--hostfile");
+    CHECK_FAILS(driver_hosts_read(&hosts, NULL, path), SHEAF_E_ARG, "--hostfile");
 }
 
 int main(void)

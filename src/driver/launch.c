@@ -1,5 +1,5 @@
 /* launch.c - see launch.h. */
-#include "launch.h"
+#include "driver/launch.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -15,8 +15,8 @@
 #include "base/file.h"
 #include "base/temporary.h"
 #include "comm/plugins.h"
-#include "launched.h"
-#include "signals.h"
+#include "driver/launched.h"
+#include "driver/signals.h"
 
 extern char **environ;
 
@@ -77,10 +77,10 @@ static void add_environment(words *w)
                 }
                 add_two(w, "-x", w->name[w->names++]); /* a value may hold what mpirun parses */
             }
-    add_two(w, "-x", CLI_NOTE); /* which is set for mpirun alone: see become() */
+    add_two(w, "-x", DRIVER_NOTE); /* which is set for mpirun alone: see become() */
 }
 
-static void add_program(words *w, const char *program, const cli_launch_options *o)
+static void add_program(words *w, const char *program, const driver_launch_options *o)
 {
     add(w, program);
     for (int i = 0; i < o->argc; i++)
@@ -88,7 +88,7 @@ static void add_program(words *w, const char *program, const cli_launch_options 
 }
 
 static void command_of(words *w, const char *mpirun, bool is_open, const char *program,
-                       const cli_launch_options *o)
+                       const driver_launch_options *o)
 {
     snprintf(w->processes, sizeof w->processes, "%d", o->processes);
     add(w, mpirun);
@@ -131,7 +131,7 @@ static char *on_path(const char *name)
     return NULL;
 }
 
-sheaf_status *cli_launch_mpirun(char **path, bool *is_open, const char *mpi)
+sheaf_status *driver_launch_mpirun(char **path, bool *is_open, const char *mpi)
 {
     static const char *const names[2][3] = { { "mpirun.mpich", "mpiexec.hydra", "mpirun" },
                                              { "mpirun.openmpi", "orterun", "mpirun" } };
@@ -163,7 +163,7 @@ static void become(const words *w, bool is_mpirun, const char *note, pid_t paren
         setpgid(0, 0); /* a Ctrl-C is for the caller, which passes it on in its own way */
     if (prctl(PR_SET_PDEATHSIG, is_mpirun ? SIGTERM : SIGKILL) != 0 || getppid() != parent)
         _exit(127);
-    setenv(CLI_NOTE, note, 1);
+    setenv(DRIVER_NOTE, note, 1);
     static const int taken[] = { SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGPIPE, SIGXFSZ };
     for (size_t i = 0; i < sizeof taken / sizeof *taken; i++)
         signal(taken[i], SIG_DFL);
@@ -208,7 +208,7 @@ static int children_of(pid_t parent, pid_t *child, int most)
     return count;
 }
 
-void cli_launch_kill(const pid_t *mpirun, int mpiruns)
+void driver_launch_kill(const pid_t *mpirun, int mpiruns)
 {
     pid_t way[1024];
     int count = 0;
@@ -236,23 +236,24 @@ static int watch(bool *stopped, pid_t child, int stop_signal, int note)
     int status = 0;
     pid_t ended;
     while ((ended = waitpid(child, &status, WNOHANG)) == 0 || (ended < 0 && errno == EINTR)) {
-        const int asked = sheaf__control_poll(cli_signals());
+        const int asked = sheaf__control_poll(driver_signals());
         if (asked & SHEAF__ASKED_SAVE)
             kill(child, SIGUSR1);
         if ((asked & SHEAF__ASKED_STOP) && !*stopped) {
-            cli_note_write(note, CLI_NOTE_STOPPED_BY, (char)atomic_load(&cli_signals()->stop));
+            driver_note_write(note, DRIVER_NOTE_STOPPED_BY,
+                              (char)atomic_load(&driver_signals()->stop));
             kill(child, stop_signal);
             *stopped = true;
         }
-        if (ended_at == 0 && cli_note_read(note, CLI_NOTE_ENDED) != 0)
+        if (ended_at == 0 && driver_note_read(note, DRIVER_NOTE_ENDED) != 0)
             ended_at = sheaf__seconds();
         if (!killed && ended_at > 0 && sheaf__seconds() - ended_at > PATIENCE_S) {
-            cli_launch_kill(&child, 1);
+            driver_launch_kill(&child, 1);
             killed = true;
         }
         nanosleep(&nap, NULL);
     }
-    return ended > 0 && !killed ? status : CLI_FAILED << 8; /* as of exit(CLI_FAILED) */
+    return ended > 0 && !killed ? status : DRIVER_FAILED << 8; /* as of exit(DRIVER_FAILED) */
 }
 
 /* Waits for all that an mpirun leaves as it is killed, which ends by itself soon, and kills after
@@ -289,42 +290,42 @@ static sheaf_status *cut_short(const char *mpirun)
 /* What came of it. Where the first process is on another host, another one here has failed with it,
  * or mpirun hands its code on; one that sheaf does not give, 1 (which may be mpirun's own) or that
  * of a signal, means nothing here but that it failed. mpirun NULL: there was none. */
-static sheaf_status *conclude(cli_launch_result *out, int status, const char *mpirun, int note)
+static sheaf_status *conclude(driver_launch_result *out, int status, const char *mpirun, int note)
 {
-    const char first = cli_note_read(note, CLI_NOTE_CODE),
-               other = cli_note_read(note, CLI_NOTE_CODE_ELSE);
+    const char first = driver_note_read(note, DRIVER_NOTE_CODE),
+               other = driver_note_read(note, DRIVER_NOTE_CODE_ELSE);
     const bool killed = WIFSIGNALED(status);
-    out->verdict = cli_note_read(note, CLI_NOTE_VERDICT);
+    out->verdict = driver_note_read(note, DRIVER_NOTE_VERDICT);
     out->code = first != 0   ? first - '0'
                 : other != 0 ? other - '0'
                 : killed     ? -1
                              : WEXITSTATUS(status);
-    const bool known = first != 0 || other != 0 || out->code == CLI_DONE ||
-                       out->code == CLI_USAGE || out->code == CLI_FAILED;
+    const bool known = first != 0 || other != 0 || out->code == DRIVER_DONE ||
+                       out->code == DRIVER_USAGE || out->code == DRIVER_FAILED;
     if (!known)
-        out->code = CLI_FAILED;
+        out->code = DRIVER_FAILED;
     if (mpirun == NULL) {
         out->killed_by = killed ? WTERMSIG(status) : 0;
         return NULL;
     }
     if (out->stopped)
-        return known || cli_note_read(note, CLI_NOTE_ENDED) != 0
+        return known || driver_note_read(note, DRIVER_NOTE_ENDED) != 0
                    ? NULL
                    : sheaf_fail(SHEAF_E_STOPPED, "asked to stop before the processes had begun");
-    return killed || (!known && cli_note_read(note, CLI_NOTE_ENDED) == 0) ? cut_short(mpirun)
-                                                                          : NULL;
+    return killed || (!known && driver_note_read(note, DRIVER_NOTE_ENDED) == 0) ? cut_short(mpirun)
+                                                                                : NULL;
 }
 
 /* mpirun says nothing of a list without hosts. */
-static sheaf_status *find(char **mpirun, bool *is_open, const cli_launch_options *o)
+static sheaf_status *find(char **mpirun, bool *is_open, const driver_launch_options *o)
 {
-    cli_hosts hosts;
-    sheaf_status *st = cli_hosts_read(&hosts, o->hosts, o->hostfile);
-    cli_hosts_release(&hosts);
-    return st != NULL || o->processes == 0 ? st : cli_launch_mpirun(mpirun, is_open, o->mpi);
+    driver_hosts hosts;
+    sheaf_status *st = driver_hosts_read(&hosts, o->hosts, o->hostfile);
+    driver_hosts_release(&hosts);
+    return st != NULL || o->processes == 0 ? st : driver_launch_mpirun(mpirun, is_open, o->mpi);
 }
 
-sheaf_status *cli_launch(cli_launch_result *out, const cli_launch_options *o)
+sheaf_status *driver_launch(driver_launch_result *out, const driver_launch_options *o)
 {
     char *mpirun = NULL, self[PATH_MAX];
     static char note[PATH_MAX]; /* which a handler of signals reads */
@@ -333,8 +334,8 @@ sheaf_status *cli_launch(cli_launch_result *out, const cli_launch_options *o)
     bool is_open = false;
     const bool alone = o->processes == 0;
     const ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
-    *out = (cli_launch_result){ .code = CLI_FAILED };
-    if ((!alone && getenv(CLI_NOTE) != NULL) || n <= 0)
+    *out = (driver_launch_result){ .code = DRIVER_FAILED };
+    if ((!alone && getenv(DRIVER_NOTE) != NULL) || n <= 0)
         return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "--transport mpi"),
                                           "a launcher that numbers its processes"),
                            "neither OMPI_COMM_WORLD_RANK, PMIX_RANK nor PMI_RANK");
@@ -346,16 +347,16 @@ sheaf_status *cli_launch(cli_launch_result *out, const cli_launch_options *o)
         command_of(&w, mpirun, is_open, self, o);
     if (st == NULL && w.failed)
         st = sheaf__no_memory("the command of a process");
-    TRY(st, cli_signals_install());
+    TRY(st, driver_signals_install());
     TRY(st, sheaf__temporary_make(note, sizeof note, &fd, "note", false));
-    cli_note_write(fd, CLI_NOTE_VERDICT,
-                   0);                  /* has its block on the disk, which may be full later */
+    driver_note_write(fd, DRIVER_NOTE_VERDICT,
+                      0);               /* has its block on the disk, which may be full later */
     prctl(PR_SET_CHILD_SUBREAPER, 1UL); /* what an mpirun leaves as it is killed is this one's */
     const pid_t parent = getpid(), child = st == NULL ? fork() : -1;
     if (child == 0)
         become(&w, !alone, note, parent);
     if (fd >= 0) /* an impatient second Ctrl-C ends this process at once */
-        cli_signals_unfinished(note);
+        driver_signals_unfinished(note);
     if (st == NULL && child < 0)
         st = sheaf__found_errno(sheaf_fail(SHEAF_E_IO, "starting %s", w.at[0]), errno);
     if (st == NULL) {
@@ -365,7 +366,7 @@ sheaf_status *cli_launch(cli_launch_result *out, const cli_launch_options *o)
     }
     sheaf__segments_sweep(SHEAF__SEGMENTS);
     if (fd >= 0) {
-        cli_signals_unfinished(NULL);
+        driver_signals_unfinished(NULL);
         unlink(note);
         close(fd);
     }

@@ -1,5 +1,5 @@
 /* hosts.c - see launch.h. */
-#include "launch.h"
+#include "driver/launch.h"
 
 #include <fcntl.h>
 #include <limits.h>
@@ -16,7 +16,7 @@ enum { ANSWER_S = 15, MOST_BYTES = 1 << 20 };
 
 /* ---- the list ---- */
 
-static bool add(cli_hosts *h, int64_t *capacity, const char *at, size_t size, bool is_list)
+static bool add(driver_hosts *h, int64_t *capacity, const char *at, size_t size, bool is_list)
 {
     const size_t name = strcspn(at, ": \t,\n\r");
     char *words = strndup(at, size);
@@ -27,8 +27,8 @@ static bool add(cli_hosts *h, int64_t *capacity, const char *at, size_t size, bo
     const char *slots = strstr(words, "slots="), *number = slots != NULL        ? slots + 6
                                                            : words[name] == ':' ? words + name + 1
                                                                                 : "0";
-    cli_host *one = &h->host[h->count];
-    *one = (cli_host){ .name = strndup(at, name < size ? name : size), .slots = atoi(number) };
+    driver_host *one = &h->host[h->count];
+    *one = (driver_host){ .name = strndup(at, name < size ? name : size), .slots = atoi(number) };
     while (one->name != NULL && one->first < h->count &&
            strcmp(h->host[one->first].name, one->name) != 0)
         one->first++;
@@ -40,7 +40,7 @@ static bool add(cli_hosts *h, int64_t *capacity, const char *at, size_t size, bo
     return one->name != NULL;
 }
 
-static bool split(cli_hosts *h, const char *text, bool is_list)
+static bool split(driver_hosts *h, const char *text, bool is_list)
 {
     const char *ends = is_list ? "," : "\n\r";
     int64_t capacity = 0;
@@ -54,19 +54,19 @@ static bool split(cli_hosts *h, const char *text, bool is_list)
     return true;
 }
 
-sheaf_status *cli_hosts_read(cli_hosts *out, const char *list, const char *file)
+sheaf_status *driver_hosts_read(driver_hosts *out, const char *list, const char *file)
 {
     char *text = NULL;
     size_t size = 0;
     const bool is_list = list != NULL && *list != '\0';
-    *out = (cli_hosts){ 0 };
+    *out = (driver_hosts){ 0 };
     if (!is_list && (file == NULL || *file == '\0'))
         return NULL;
     sheaf_status *st = is_list ? NULL : sheaf__file_read_all(&text, &size, file, MOST_BYTES);
     if (st != NULL)
         return st;
     if (!split(out, is_list ? list : text, is_list)) {
-        cli_hosts_release(out);
+        driver_hosts_release(out);
         st = sheaf__no_memory("the list of hosts");
     } else if (out->count == 0) {
         st = is_list ? sheaf_fail(SHEAF_E_ARG, "--hosts '%s'", list)
@@ -77,22 +77,22 @@ sheaf_status *cli_hosts_read(cli_hosts *out, const char *list, const char *file)
     return st;
 }
 
-void cli_hosts_release(cli_hosts *hosts)
+void driver_hosts_release(driver_hosts *hosts)
 {
     for (int i = 0; i < hosts->count; i++) {
         free(hosts->host[i].name);
         free(hosts->host[i].words);
     }
     free(hosts->host);
-    *hosts = (cli_hosts){ 0 };
+    *hosts = (driver_hosts){ 0 };
 }
 
-static int slots_of(const cli_host *host)
+static int slots_of(const driver_host *host)
 {
     return host->slots < 1 ? 1 : host->slots > SHEAF_MAX_SLICES ? SHEAF_MAX_SLICES : host->slots;
 }
 
-void cli_hosts_slots(int slots[SHEAF_MAX_SLICES + 1], const cli_hosts *h)
+void driver_hosts_slots(int slots[SHEAF_MAX_SLICES + 1], const driver_hosts *h)
 {
     int n = 0;
     for (int i = 0; i < h->count && n < SHEAF_MAX_SLICES; i++) {
@@ -104,7 +104,7 @@ void cli_hosts_slots(int slots[SHEAF_MAX_SLICES + 1], const cli_hosts *h)
     slots[n] = 0;
 }
 
-int cli_hosts_left(const cli_hosts *hosts, int ranks)
+int driver_hosts_left(const driver_hosts *hosts, int ranks)
 {
     int64_t all = 0, left = 0;
     for (int i = 0; i < hosts->count; i++) {
@@ -117,7 +117,7 @@ int cli_hosts_left(const cli_hosts *hosts, int ranks)
     return (int)(left < ranks ? left : ranks);
 }
 
-char *cli_hosts_words(const cli_hosts *hosts, int ranks)
+char *driver_hosts_words(const driver_hosts *hosts, int ranks)
 {
     sheaf_text text = { 0 };
     char *words = NULL;
@@ -125,7 +125,7 @@ char *cli_hosts_words(const cli_hosts *hosts, int ranks)
     for (int i = 0; i < hosts->count; i++)
         all += slots_of(&hosts->host[i]);
     for (int i = 0; i < hosts->count; i++) {
-        const cli_host *h = &hosts->host[i];
+        const driver_host *h = &hosts->host[i];
         const int slots = slots_of(h);
         if (h->lost)
             continue;
@@ -167,14 +167,14 @@ static bool answered(pid_t *pid, double until)
     return yes;
 }
 
-int cli_hosts_ask(cli_hosts *hosts, const char *mpi)
+int driver_hosts_ask(driver_hosts *hosts, const char *mpi)
 {
     char *mpirun = NULL, self[PATH_MAX];
     bool is_open = false;
     int lost = 0, asked = 0;
     pid_t *pid = calloc((size_t)hosts->count + 1, sizeof *pid);
     const ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
-    sheaf_status *st = cli_launch_mpirun(&mpirun, &is_open, mpi);
+    sheaf_status *st = driver_launch_mpirun(&mpirun, &is_open, mpi);
     if (st != NULL || n <= 0 || pid == NULL)
         goto done;
     self[n] = '\0';
@@ -188,7 +188,7 @@ int cli_hosts_ask(cli_hosts *hosts, const char *mpi)
             lost += hosts->host[i].lost;
             asked++;
         }
-    cli_launch_kill(pid, hosts->count);
+    driver_launch_kill(pid, hosts->count);
     for (int i = 0; i < hosts->count; i++)
         if (pid[i] > 0)
             waitpid(pid[i], NULL, 0);

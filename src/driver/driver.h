@@ -1,0 +1,61 @@
+/* driver.h - what the one process that people and scripts see owns: terminal, output, settings and
+ * how the command ends. Where ranks are processes it starts them (launch.h, processes.h), and hears
+ * of signals for them (signals.h); every other process prints nothing. */
+#pragma once
+
+#include "base/base.h"
+#include "base/events.h"
+#include "library/settings.h"
+#include "sheaf/status.h"
+
+enum { DRIVER_DONE = 0, DRIVER_NO = 1, DRIVER_USAGE = 2, DRIVER_FAILED = 3 }; /* exit codes */
+
+typedef struct driver driver;
+typedef struct driver_command {
+    const char *name, *summary, *usage;
+    int (*run)(driver *d, int argc, char **argv); /* argv[0] is the command's name */
+    int min_words, max_words;                     /* beside flags; -1 = any number */
+    bool computes;                                /* needs AVX2 and FMA, where the build has them */
+    bool trains;                                  /* or infers: not in a build without x86 */
+    bool divides;                                 /* its work over processes: --transport mpi */
+} driver_command;
+
+struct driver {
+    FILE *out, *err;
+    FILE *nowhere; /* in place of both, where another process speaks; NULL: this one does */
+    FILE *aside;   /* then: for what the other cannot know */
+    const driver_command *command;
+    bool together;   /* it is one of several processes that --transport mpi divides work over */
+    const char *mpi; /* and --mpi's word, or NULL */
+    struct sheaf__process_join *join; /* how it meets them, and their group (comm/process.h) */
+    bool json;
+    sheaf_events events; /* notes, warnings and progress as lines on err */
+    bool helped;         /* --help was answered; nothing is left to do */
+    /* what answers --help; NULL: the command's usage and flags */
+    void (*explain)(const driver_command *command, const sheaf__setting *options, FILE *to);
+    sheaf__settings settings; /* which options were given, and texts they point into */
+};
+
+/* driver_run - a command from its words to its exit code, by a driver that has its streams. */
+int driver_run(driver *d, const driver_command *command, int argc, char **argv);
+
+/* driver_all - the processes that it has met; NULL: it is alone. */
+struct sheaf_comm *driver_all(const driver *d);
+/* driver_release - what parsing and reporting hold. */
+void driver_release(driver *d);
+/* driver_hush - from now on nothing is printed: the first process does. */
+void driver_hush(driver *d);
+
+/* driver_written - NULL while standard output takes what it is given; else SHEAF_E_IO, of nothing
+ * but "standard output": a command that prints many records asks after each. */
+sheaf_status *driver_written(const driver *d);
+/* driver_report - prints the status to d->err (with --json also an object with key "error" to
+ * d->out), frees it, flushes; returns the exit code. */
+int driver_report(driver *d, sheaf_status *st);
+/* driver_answer - the same for a command whose answer may be no. */
+int driver_answer(driver *d, sheaf_status *st, bool yes);
+int driver_exit_code(const sheaf_status *st);
+/* driver_error_json, driver_error_text - its text as driver_report() prints it. The caller frees
+ * it; NULL: no memory. */
+char *driver_error_json(const sheaf_status *st);
+char *driver_error_text(const sheaf_status *st);

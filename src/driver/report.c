@@ -1,0 +1,164 @@
+/* report.c - how a subcommand ends: what the user reads, and the exit code. */
+#include <errno.h>
+#include <unistd.h>
+
+#include "base/base.h"
+#include "base/json_write.h"
+#include "base/print.h"
+#include "comm/plugins.h"
+#include "comm/process.h"
+#include "driver/launched.h"
+
+int driver_exit_code(const sheaf_status *st)
+{
+    if (st == NULL)
+        return DRIVER_DONE;
+    return sheaf_status_code(st) == SHEAF_E_ARG ? DRIVER_USAGE : DRIVER_FAILED;
+}
+
+static const char *code_name(sheaf_code code)
+{
+    switch (code) {
+    case SHEAF_E_ARG: return "usage";
+    case SHEAF_E_MEMORY: return "memory";
+    case SHEAF_E_IO: return "io";
+    case SHEAF_E_FORMAT: return "format";
+    case SHEAF_E_LAYOUT: return "layout";
+    case SHEAF_E_UNSUPPORTED: return "unsupported";
+    case SHEAF_E_DATA: return "data";
+    case SHEAF_E_NUMBER: return "number";
+    case SHEAF_E_PEER: return "peer";
+    case SHEAF_E_STOPPED: return "stopped";
+    case SHEAF_E_UNSAFE: return "unsafe";
+    case SHEAF_E_CHANGED: return "changed";
+    }
+    return "other";
+}
+
+char *driver_error_json(const sheaf_status *st)
+{
+    const char *const key[] = { "code", "where", "expected", "found", "try" };
+    const char *const value[] = { code_name(sheaf_status_code(st)), sheaf_status_where(st),
+                                  sheaf_status_expected(st), sheaf_status_found(st),
+                                  sheaf_status_try(st) };
+    sheaf_json_writer j = { 0 };
+    sheaf__json_begin(&j);
+    sheaf__json_open(&j, "error", '{');
+    for (int i = 0; i < 5; i++)
+        sheaf__json_put_text(&j, key[i], value[i]);
+    sheaf__json_close(&j, '}');
+    sheaf__json_end(&j);
+    sheaf__text_add(&j.text, "\n");
+    char *line = NULL;
+    sheaf_status_free(sheaf__text_take(&line, &j.text));
+    return line;
+}
+
+char *driver_error_text(const sheaf_status *st)
+{
+    char *text = NULL;
+    size_t size = 0;
+    FILE *to = open_memstream(&text, &size);
+    if (to == NULL)
+        return NULL;
+    sheaf_status_print(st, to);
+    fclose(to);
+    return text;
+}
+
+static const char output[] = "standard output";
+
+sheaf_status *driver_written(const driver *d)
+{
+    return ferror(d->out) ? sheaf__found_errno(sheaf_fail(SHEAF_E_IO, output), errno) : NULL;
+}
+
+sheaf_comm *driver_all(const driver *d)
+{
+    return d->join == NULL ? NULL : d->join->all;
+}
+
+static bool is_awaited(const driver *d)
+{
+    return d->together && d->join != NULL && sheaf__process_awaited(d->join);
+}
+
+/* A file that is missing here may be there where the first process is, and where they cannot meet
+ * it does not hear of it. */
+static sheaf_status *print_aside(const driver *d, sheaf_status *st)
+{
+    char host[64] = "";
+    if (st == NULL || d->aside == NULL || driver_all(d) != NULL ||
+        (sheaf_status_code(st) != SHEAF_E_IO && !is_awaited(d)))
+        return st;
+    gethostname(host, sizeof host - 1);
+    st = sheaf_in(st, "rank %d on %s", sheaf__launcher_look().number, host);
+    sheaf_status_print(st, d->aside);
+    return st;
+}
+
+/* The others know nothing of a failure that this process found alone, and may wait for it before
+ * they have met: it meets them to report it. */
+static void send_to_others(const driver *d, const sheaf_status *st)
+{
+    if (st == NULL || !d->together)
+        return;
+    if (is_awaited(d))
+        sheaf_status_free(sheaf__process_start(d->join, d->mpi));
+    sheaf__process_failed(driver_all(d), st);
+}
+
+int driver_answer(driver *d, sheaf_status *st, bool yes)
+{
+    int code = st != NULL ? driver_exit_code(st) : yes ? DRIVER_DONE : DRIVER_NO;
+    if (!d->helped)
+        send_to_others(d, st);
+    if (d->helped) {
+        code = DRIVER_DONE;
+    } else if (st != NULL && sheaf__all_first(driver_all(d))) {
+        fflush(d->out);
+        char *line = d->json ? driver_error_json(st) : NULL;
+        if (line != NULL)
+            fputs(line, d->out);
+        free(line);
+        sheaf_status_print(st, d->err);
+    }
+    if (!d->helped)
+        st = print_aside(d, st);
+    const bool reported = st != NULL && strcmp(sheaf_status_where(st), output) == 0;
+    sheaf_status_free(st);
+    /* Results that never arrived are not results: a full disk behind > shows here. */
+    if (fflush(d->out) != 0 || ferror(d->out)) {
+        if (!reported)
+            sheaf__print(d->err, "sheaf: %s\n  found:    %s\n", output, strerror(errno));
+        code = DRIVER_FAILED;
+    }
+    driver_launch_note_code(driver_all(d), code);
+    if (code != DRIVER_DONE && is_awaited(d))
+        driver_fail_by_signal();
+    return code;
+}
+
+int driver_report(driver *d, sheaf_status *st)
+{
+    return driver_answer(d, st, true);
+}
+
+void driver_release(driver *d)
+{
+    sheaf__settings_release(&d->settings);
+    if (d->nowhere != NULL)
+        fclose(d->nowhere);
+    d->nowhere = NULL;
+}
+
+void driver_hush(driver *d)
+{
+    if (d->nowhere == NULL)
+        d->nowhere = fopen("/dev/null", "we");
+    if (d->nowhere == NULL)
+        return;
+    d->aside = d->err;
+    d->out = d->err = d->nowhere;
+    d->events = (sheaf_events){ 0 };
+}

@@ -1,0 +1,50 @@
+/* run.c - a command as one of several processes, or alone. */
+#include "base/base.h"
+#include "comm/plugins.h"
+#include "comm/process.h"
+#include "driver/driver.h"
+#include "driver/launched.h"
+#include "driver/processes.h"
+#include "driver/signals.h"
+
+/* The value of a flag of which nothing is checked yet; NULL: it is not there. */
+static const char *word_of(const char *flag, int argc, char **argv)
+{
+    const size_t n = strlen(flag);
+    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++)
+        if (strncmp(argv[i], flag, n) == 0 && (argv[i][n] == '=' || argv[i][n] == '\0'))
+            return argv[i][n] == '=' ? argv[i] + n + 1 : i + 1 < argc ? argv[i + 1] : NULL;
+    return NULL;
+}
+
+/* Known before anything can be wrong, as the others wait for one that is not there. */
+static void look_for_others(driver *d, const driver_command *command, int argc, char **argv)
+{
+    const sheaf__launcher launcher = sheaf__launcher_look();
+    const char *transport = word_of("--transport", argc, argv);
+    const bool several = launcher.processes > 1;
+    d->together = command->divides && several && transport != NULL && strcmp(transport, "mpi") == 0;
+    d->mpi = word_of("--mpi", argc, argv);
+    if (several && launcher.number > 0)
+        driver_hush(d);
+}
+
+int driver_run(driver *d, const driver_command *command, int argc, char **argv)
+{
+    sheaf__process_join join = { .joining = driver_join_timeout,
+                                 .finishing = driver_finish_timeout };
+    bool elsewhere = false;
+    d->command = command;
+    d->join = &join;
+    driver_join_json(d->json);
+    look_for_others(d, command, argc, argv);
+    if (sheaf__launcher_look().name == NULL) /* else all would speak */
+        driver_signals_end(command->name, d->json);
+    if (!command->divides)
+        sheaf_status_free(driver_processes_alone(&elsewhere, d));
+    const int code = elsewhere ? DRIVER_DONE : command->run(d, argc, argv);
+    driver_release(d);
+    driver_finish_code(code);
+    d->join = NULL;
+    return code;
+}
