@@ -41,11 +41,14 @@ void cli_facts_print(FILE *to, const sheaf_verification_facts *f)
 {
     sheaf_text types = { 0 };
     char bytes[SHEAF__NUMBER];
+    const bool adapter = f->tensors == 0 && f->lora > 0;
     types_text(&types, f);
     cli_fact_line(to, "dialect", f->title);
-    cli_fact_line(to, "model", f->model != NULL ? f->model : "not recognised");
+    if (f->model != NULL || !adapter)
+        cli_fact_line(to, "model", f->model != NULL ? f->model : "not recognised");
     print_sizes(to, f);
-    cli_fact_line(to, "dtype", types.size > 0 && !types.failed ? types.at : "none");
+    if (!adapter)
+        cli_fact_line(to, "dtype", types.size > 0 && !types.failed ? types.at : "none");
     if (f->step >= 0)
         sheaf__print(to, "  %-14s %" PRId64 "\n", "step", f->step);
     if (f->vocab >= 0)
@@ -54,8 +57,9 @@ void cli_facts_print(FILE *to, const sheaf_verification_facts *f)
         sheaf__print(to, ", padded to %" PRId64 " rows", f->padded_vocab);
     if (f->vocab >= 0)
         sheaf__print(to, "\n");
-    sheaf__print(to, "  %-14s %" PRId64 " with %" PRId64 " elements, %s\n", "tensors", f->tensors,
-                 f->elements, sheaf__number_bytes(bytes, (uint64_t)f->bytes));
+    if (!adapter)
+        sheaf__print(to, "  %-14s %" PRId64 " with %" PRId64 " elements, %s\n", "tensors",
+                     f->tensors, f->elements, sheaf__number_bytes(bytes, (uint64_t)f->bytes));
     if (f->lora > 0)
         sheaf__print(to, "  %-14s %" PRId64 " tensors\n", "LoRA", f->lora);
     if (f->moments > 0)

@@ -227,11 +227,13 @@ static bool resuming(const cli_option *options)
     return o != NULL && *(const bool *)o->value;
 }
 
-/* What is missing is reported with the command's first line of usage. */
+/* What is missing is reported with the usage of the command, or of --resume. */
 static sheaf_status *check_required(const cli *cli, const cli_option *options)
 {
     sheaf_status *st = sheaf__settings_required(&cli->settings, options, !resuming(options));
     const char *usage = cli->command->usage + strlen("usage: ");
+    if (st != NULL && resuming(options))
+        return sheaf_try_this(st, "sheaf %s --resume -o OUT", cli->command->name);
     return st == NULL ? NULL : sheaf_try_this(st, "%.*s", (int)strcspn(usage, "\n"), usage);
 }
 
