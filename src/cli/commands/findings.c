@@ -123,7 +123,7 @@ static void print_one(FILE *to, const sheaf_finding *f)
         sheaf__print(to, "  try:      %s\n", f->cure);
 }
 
-enum { WHOLE = 2, NAMES = 3 }; /* of findings with one cause: told in full, and by name alone */
+enum { WHOLE = 2, NAMES = 3 }; /* of findings with one cause: printed in full, or by name alone */
 
 /* Findings that differ in their tensors alone, or in what was found, mostly have one cause. */
 static bool alike(const sheaf_finding *a, const sheaf_finding *b)
@@ -136,14 +136,14 @@ static bool alike(const sheaf_finding *a, const sheaf_finding *b)
 
 /* A finding and those like it that come after; marks them. */
 static void print_alike(FILE *to, const sheaf_finding *all, int64_t count, int64_t first,
-                        bool *told)
+                        bool *printed)
 {
     int64_t n = 0;
     for (int64_t i = first; i < count; i++) {
         const sheaf_finding *f = &all[i];
-        if (told[i] || (i > first && !alike(f, &all[first])))
+        if (printed[i] || (i > first && !alike(f, &all[first])))
             continue;
-        told[i] = true;
+        printed[i] = true;
         if (n++ < WHOLE)
             print_one(to, f);
         else if (n <= WHOLE + NAMES)
@@ -160,23 +160,23 @@ static void print_alike(FILE *to, const sheaf_finding *all, int64_t count, int64
 void cli_findings_print(FILE *to, const sheaf_finding *all, int64_t count, int64_t most)
 {
     static const sheaf_severity order[] = { SHEAF_DEFECT, SHEAF_WARNING, SHEAF_NOTE };
-    bool *told = calloc((size_t)count + 1, sizeof *told);
+    bool *printed = calloc((size_t)count + 1, sizeof *printed);
     int64_t shown = 0, rest = 0;
     for (int s = 0; s < 3; s++)
         for (int64_t i = 0; i < count; i++) {
-            if (all[i].severity != order[s] || (told != NULL && told[i]))
+            if (all[i].severity != order[s] || (printed != NULL && printed[i]))
                 continue;
             if (shown == most)
                 rest++;
-            else if (told != NULL)
-                print_alike(to, all, count, i, told);
+            else if (printed != NULL)
+                print_alike(to, all, count, i, printed);
             else
                 print_one(to, &all[i]);
             shown += shown < most;
         }
     if (rest > 0)
-        sheaf__print(to, "and %" PRId64 " more: --json tells all\n", rest);
-    free(told);
+        sheaf__print(to, "and %" PRId64 " more: --json lists all\n", rest);
+    free(printed);
 }
 
 void cli_findings_json(sheaf_json_writer *j, const sheaf_verification *v)
