@@ -3,8 +3,8 @@
 
 #include "base/base.h"
 
-/* Bytes of `text` that later tokens cannot change: without the last three U+FFFD, each of which may
- * be a byte of a character whose others are still to come. */
+/* Bytes of `text` that later tokens cannot change: all but up to three final U+FFFD, each of which
+ * may be a byte of an incomplete character. */
 static size_t certain(const char *text, size_t size)
 {
     for (int i = 0; i < 3 && size >= 3 && memcmp(text + size - 3, "\xEF\xBF\xBD", 3) == 0; i++)
@@ -12,13 +12,13 @@ static size_t certain(const char *text, size_t size)
     return size;
 }
 
-/* A text that ends the answer, of [0, nstop]; NULL: none. */
+/* Stop text `i` of [0, nstop]; NULL: none. */
 static const char *stop_at(const sheaf__answer_stream *s, int64_t i)
 {
     return i < s->nstop ? s->stop[i] : s->laid_out ? s->codec->end_text : NULL;
 }
 
-/* Where the first of the texts that end the answer begins; `size` where none is. */
+/* Offset of the first stop text; `size` if there is none. */
 static size_t find_stop(const sheaf__answer_stream *s, const char *text, size_t size)
 {
     size_t at = size;
@@ -31,7 +31,7 @@ static size_t find_stop(const sheaf__answer_stream *s, const char *text, size_t 
     return at;
 }
 
-/* Without what may be the beginning of one of them. */
+/* The size without a possible beginning of a stop text. */
 static size_t before_stop(const sheaf__answer_stream *s, const char *text, size_t size)
 {
     size_t held = 0;
@@ -45,7 +45,7 @@ static size_t before_stop(const sheaf__answer_stream *s, const char *text, size_
     return size - held;
 }
 
-/* What of `text` is said, of which `sure` bytes are certain; *from: where it begins. */
+/* The answer within `text`, of which `sure` bytes are certain; *from: where it begins. */
 static size_t sayable(const char **from, sheaf__answer_stream *s, const char *text, size_t sure)
 {
     const size_t stop = find_stop(s, text, sure);
@@ -60,7 +60,7 @@ static size_t sayable(const char **from, sheaf__answer_stream *s, const char *te
     return more ? 0 : inner.size;
 }
 
-/* New ids through the tokenizer's stream, which gives what is certain. */
+/* Feeds new ids to the tokenizer's stream, which returns certain text only. */
 static sheaf_status *listen(sheaf__answer_stream *s, const int32_t *ids, int64_t n)
 {
     sheaf_status *st =
@@ -75,7 +75,7 @@ static sheaf_status *listen(sheaf__answer_stream *s, const int32_t *ids, int64_t
     return st == NULL && s->heard.failed ? sheaf__no_memory("an answer") : st;
 }
 
-/* A text that ends the answer may be there before it is certain: bytes wait for others. */
+/* A stop text can be complete before the bytes are certain. */
 static sheaf_status *look_ahead(sheaf__answer_stream *s)
 {
     const char *rest;

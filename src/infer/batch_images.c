@@ -11,7 +11,7 @@ static int64_t embedded(const sheaf__prompt *p)
     return rows;
 }
 
-/* At least one where they are loaded: a prompt with too few rows is refused for that. */
+/* At least one if they are loaded: a prompt with too few rows is refused later. */
 int64_t sheaf__prompt_images(const sheaf__prompt *p, const sheaf_config *config,
                              const sheaf__generate_options *options)
 {
@@ -25,7 +25,7 @@ int64_t sheaf__prompt_images(const sheaf__prompt *p, const sheaf_config *config,
     return images < 1 ? 1 : images < most ? images : most;
 }
 
-/* Into which tower t cuts the images of a prompt. */
+/* Patches of tower t for the images of a prompt. */
 static int64_t patches_of(const sheaf__prompt *p, const sheaf__tower *tower, int t, int64_t images)
 {
     int64_t patches = 0, most = 0;
@@ -64,7 +64,7 @@ int64_t sheaf__prompts_images(int64_t patches[SHEAF__MOST_TOWERS], const sheaf__
     return with * most;
 }
 
-/* Are they without any pixels? */
+/* Do none of them have pixels? */
 static bool are_loaded(const sheaf__prompt *p, int towers)
 {
     for (int64_t k = 0; k < p->pictures && p->picture != NULL; k++)
@@ -74,7 +74,7 @@ static bool are_loaded(const sheaf__prompt *p, int towers)
     return true;
 }
 
-/* ---- what is refused ---- */
+/* ---- checks ---- */
 
 /* Does the family take so many images, of these sizes? */
 static sheaf_status *check_pictures(const sheaf_config *c, const sheaf__prompt *p, int64_t index,
@@ -192,7 +192,7 @@ void sheaf__batch_images_lay_out(sheaf__batch_images *out, const sheaf_config *c
     out->rows = count[SHEAF__IMAGE];
 }
 
-/* Space for all of them, in place of the last batch's. */
+/* Space for all of them; frees that of the last batch. */
 static sheaf_status *make_room(sheaf__batch_images *images, const sheaf_config *c,
                                const sheaf__prompt *prompt, int64_t n,
                                const sheaf__generate_options *options)

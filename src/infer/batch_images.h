@@ -1,4 +1,4 @@
-/* batch_images.h - the images of the prompts that run together. */
+/* batch_images.h - the images of a batch of prompts. */
 #pragma once
 
 #include "infer/generate.h"
@@ -7,27 +7,30 @@ typedef struct sheaf__batch_images {
     int64_t count, rows; /* images of the batch, rows of the image stream */
     int64_t patches[SHEAF__MOST_TOWERS];
     int32_t *row, *stream[2]; /* as in sheaf__images_in */
-    sheaf__picture *picture;  /* [count], with their pixels behind them */
+    sheaf__picture *picture;  /* [count], followed by their pixels */
 } sheaf__batch_images;
 
-/* sheaf__prompt_images - how many a prompt has: its own, or those that are loaded. */
+/* sheaf__prompt_images - number of images of a prompt: its own, or those that options->load reads.
+ */
 int64_t sheaf__prompt_images(const sheaf__prompt *prompt, const sheaf_config *config,
                              const sheaf__generate_options *options);
-/* sheaf__prompts_images - the most images, and patches of them, that `batch` of these prompts hold.
+/* sheaf__prompts_images - the most images, and patches of them, in any batch of these prompts.
  */
 int64_t sheaf__prompts_images(int64_t patches[SHEAF__MOST_TOWERS], const sheaf__prompt *prompt,
                               int64_t count, int64_t batch, const sheaf_config *config);
-/* sheaf__batch_images_check - is every image whole and of a size that the towers take, and one
- * there where the model looks at one? Errors: SHEAF_E_DATA naming prompt `index`. */
+/* sheaf__batch_images_check - does every image have pixels of a size that the towers take, and has
+ * a prompt one where the model requires it? Errors: SHEAF_E_DATA naming prompt `index`. */
 sheaf_status *sheaf__batch_images_check(const sheaf__model *model, const sheaf__prompt *prompt,
                                         int64_t index, const sheaf__generate_options *options);
-/* sheaf__batch_images_open - for batches of at most so many rows. Release also after a failure. */
+/* sheaf__batch_images_open - for batches of at most `rows` prompts. Release also after a failure.
+ */
 sheaf_status *sheaf__batch_images_open(sheaf__batch_images *out, int64_t rows);
-/* sheaf__batch_images_lay_out - which rows are the images', n sequences of `longest` rows each. */
+/* sheaf__batch_images_lay_out - sets the rows of the images in n sequences of `longest` rows each.
+ */
 void sheaf__batch_images_lay_out(sheaf__batch_images *images, const sheaf_config *config,
                                  const sheaf__prompt *prompt, int64_t n, int64_t longest,
                                  const sheaf__generate_options *options);
-/* sheaf__batch_images_fill - their pixels: of prompt[first..first + n). */
+/* sheaf__batch_images_fill - loads the pixels of prompt[first..first + n). */
 sheaf_status *sheaf__batch_images_fill(sheaf__batch_images *images, const sheaf__model *model,
                                        const sheaf__prompt *prompt, int64_t first, int64_t n,
                                        const sheaf__generate_options *options);

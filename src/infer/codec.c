@@ -40,7 +40,7 @@ static sheaf_status *check_sight(const sheaf__codec *w, bool image)
     return NULL;
 }
 
-/* What leaves no space within max_length, or is nothing. */
+/* Errors: empty prompts, and those that leave no space within max_length. */
 static sheaf_status *check_length(const sheaf__codec *w, int64_t n)
 {
     if (n == 0)
@@ -77,7 +77,7 @@ static sheaf_status *encode(sheaf__prompt *out, void **block, const sheaf__codec
     return NULL;
 }
 
-/* Ids of a vocabulary of bytes are sound; those of a tokenizer lie below its number of pieces. */
+/* Ids of a byte vocabulary are valid; those of a tokenizer are below its number of pieces. */
 static sheaf_status *plain(sheaf__prompt *out, void **block, const sheaf__codec *w,
                            const char *text)
 {
@@ -196,7 +196,7 @@ static sheaf_status *take_said(sheaf__prompt *out, void **block, const sheaf__co
     return NULL;
 }
 
-/* Bytes know no special tokens: what the template writes is text to them too. */
+/* A byte vocabulary has no special tokens: those of the template are text, too. */
 static sheaf_status *rendered_bytes(sheaf__prompt *out, void **block, const sheaf__codec *w,
                                     const sheaf__message *said, int64_t n)
 {
@@ -251,7 +251,7 @@ sheaf_status *sheaf__codec_messages_with_pictures(sheaf__prompt *out, void **blo
     return st;
 }
 
-/* Turns of the templates that have no other messages. */
+/* Turns, for templates without other messages. */
 static sheaf_status *as_turns(sheaf__prompt *out, void **block, const sheaf__codec *w,
                               const sheaf__message *said, int64_t n, bool image)
 {
@@ -309,7 +309,7 @@ static sheaf_status *try_system(const sheaf__codec *w)
 {
     const sheaf__message said[] = { { SHEAF__SYSTEM, "a", 1 }, { SHEAF__USER, "b", 1 } };
     sheaf__rendered text = { 0 };
-    const bool bytes = w->placed && w->tokenizer == NULL; /* which have ids for both */
+    const bool bytes = w->placed && w->tokenizer == NULL; /* which has ids for both */
     sheaf_status *st =
         sheaf__chat_render(&text, w->chat, said, 2,
                            &(sheaf__chat_options){ .generation_prompt = true,
@@ -341,7 +341,7 @@ const char *sheaf__codec_template(const sheaf__codec *w)
                              : sheaf__template_name(w->version);
 }
 
-/* ---- tokens back to texts ---- */
+/* ---- decoding ---- */
 
 static sheaf_status *decode_bytes(char **out, const int32_t *ids, int64_t n)
 {
@@ -374,7 +374,7 @@ void sheaf__codec_add_without_nul(sheaf_text *text, const char *bytes, size_t si
     }
 }
 
-/* NUL cannot stand in a C string. */
+/* A C string cannot contain a NUL. */
 static sheaf_status *decode_text(char **out, const sheaf__codec *w, const int32_t *ids, int64_t n)
 {
     char *text = NULL;
@@ -441,7 +441,7 @@ bool sheaf__codec_is_stop(const sheaf__codec *w, int64_t id, bool laid_out)
     return is_among(w->stop, w->nstop, id) || (laid_out && w->end >= 0 && id == w->end);
 }
 
-/* ---- its text, and when two are equal ---- */
+/* ---- its text, and equality ---- */
 
 sheaf__text_piece sheaf__codec_answer_span(bool *more, const sheaf__codec *w, const char *text,
                                            size_t size)

@@ -1,10 +1,11 @@
-/* codec.h - how a model's texts become tokens and its tokens text: tokenizer and prompt template.
+/* codec.h - encodes texts and conversations as tokens and decodes tokens: tokenizer and prompt
+ * template.
  *
- * Models of text have the tokenizer of their folder, as transformers chooses it, or one that is
- * given; where the config says so the bytes of a text are its tokens. Vision-language models have a
- * sentencepiece file and templates of their own (inputs/template.h). These, models for which a
- * template is named and conversations get their prompts from a template; others continue the text.
- * What people write is text, also where it looks like a special token. */
+ * Text models use a given tokenizer or that of their folder, as transformers chooses it; if the
+ * config says so, tokens are the bytes of the text. CogVLM and CogAgent have a sentencepiece file
+ * and templates of their own (inputs/template.h). Their prompts, conversations, and all prompts if
+ * a template is named, are laid out by a template; other prompts are plain text to continue.
+ * Special tokens in users' texts are text. */
 #pragma once
 
 #include "base/events.h"
@@ -24,93 +25,91 @@
 
 typedef struct sheaf__codec {
     const sheaf_config *config; /* borrowed */
-    /* One of them, or neither: bytes, or nothing at all, see sheaf__codec_check_tokenizer(). */
+    /* One of them, or neither: bytes, or no tokenizer, see sheaf__codec_check_tokenizer(). */
     sheaf__sentencepiece *model;
     sheaf__tokenizer *tokenizer;
     sheaf__stored_chat stored;  /* with the tokenizer */
     bool images;                /* the model has a vision tower */
-    bool templated;             /* texts are laid out too, not conversations alone */
+    bool templated;             /* plain texts are laid out too, not only conversations */
     sheaf__chat_template *chat; /* of conversations; NULL: `version`, where templated */
     sheaf__template version;
-    bool dated;                      /* a date was given */
-    bool today;                      /* `chat` writes today's */
-    int32_t end;                     /* the token that ends an answer by `chat`; -1 = none */
-    const char *end_text;            /* where that is no token: the text that does; NULL = none */
+    bool dated;           /* a date was given */
+    bool today;           /* `chat` writes today's */
+    int32_t end;          /* the token that ends an answer by `chat`; -1 = none */
+    const char *end_text; /* if that is not a token: the text that ends it; NULL = none */
     int64_t stop[SHEAF_MAX_EOS + 1]; /* [nstop] ids that end any answer */
     int nstop;
     int64_t max_length;               /* of prompt and answer in positions, 0 = no limit */
     int64_t bos, eos;                 /* the config's, else the tokenizer's; -1 = none */
-    bool specials;                    /* special tokens that people write are tokens, not text */
+    bool specials;                    /* special tokens in users' texts are tokens */
     sheaf__chat_encoder chat_encoder; /* of `chat`, with a tokenizer or where `placed` */
-    bool placed;                      /* pictures stand in conversations, by the family's form */
-    bool borrowed;                    /* what it points to is another codec's */
+    bool placed;   /* pictures have places in conversations, as the family defines */
+    bool borrowed; /* its pointers belong to another codec */
 } sheaf__codec;
 
 typedef struct sheaf__codec_options {
-    const char *folder;    /* of the model, where a tokenizer is looked for; may be NULL */
+    const char *folder;    /* the model's, searched for a tokenizer; may be NULL */
     const char *tokenizer; /* a file, or a folder; NULL = as above */
     const char *version;   /* of the template by name; NULL = for images the config's
                               "text_processor_version", else base; of text the one that the
                               tokenizer stores */
-    bool of_run;           /* a run's settings name it, no flag does: then it is held to the program
-                              that the tokenizer stores, where that is it */
-    const char *date;      /* that a chat template writes; NULL = its own */
-    bool strict;           /* what is wrong with the folder's tokenizer is an error, not a warning
-                              after which token ids go without */
-    bool today;            /* and today's where it has none; else to lay out is an error */
-    bool specials;         /* as above */
+    bool of_run; /* named by a run's settings, not by a flag: then the tokenizer's stored template
+                    must still be the same */
+    const char *date; /* date for the chat template; NULL = its own */
+    bool strict;   /* a faulty tokenizer in the folder is an error, not a warning, though token ids
+                      need none */
+    bool today;    /* use today's date if the template has none; else laying out is an error */
+    bool specials; /* as above */
     int64_t max_length;
-    /* notes which template it is, where there is a choice; may be NULL */
+    /* notes the choice of the template; may be NULL */
     const sheaf_events *events;
 } sheaf__codec_options;
 
 /* sheaf__codec_open - errors: those of template and tokenizer; SHEAF_E_LAYOUT for a tokenizer
- * with more pieces than the model has rows. No tokenizer at all is none:
- * sheaf__codec_check_tokenizer() says so. Close also after a failure. */
+ * with more pieces than the model has rows. A missing tokenizer is not an error here: see
+ * sheaf__codec_check_tokenizer(). Close also after a failure. */
 sheaf_status *sheaf__codec_open(sheaf__codec *out, const sheaf_config *config,
                                 const sheaf__codec_options *options);
 void sheaf__codec_close(sheaf__codec *codec);
-/* sheaf__codec_open_chat - the same for a conversation, which is always by a template; without one
- * that is named or stored, `chat` for a vocabulary of bytes. `codec` is borrowed as long as *out
- * is used. events  as of the options. Errors: those of the template; SHEAF_E_ARG where there is
- * none. */
+/* sheaf__codec_open_chat - the same for a conversation, which needs a template; if none is named or
+ * stored, `chat` for a byte vocabulary. `codec` is borrowed while *out is used; events as in the
+ * options. Errors: those of the template; SHEAF_E_ARG if there is none. */
 sheaf_status *sheaf__codec_open_chat(sheaf__codec *out, const sheaf__codec *codec,
                                      const sheaf_events *events);
 
-/* sheaf__codec_set_today - today's date where the template writes one and none was given, for a
- * codec that was opened without. */
+/* sheaf__codec_set_today - sets today's date if the template writes one and none was given, for a
+ * codec opened without `today`. */
 sheaf_status *sheaf__codec_set_today(sheaf__codec *codec);
-/* sheaf__codec_note_date - notes that today's date is written, or that one that was given is not.
+/* sheaf__codec_note_date - notes that today's date is written, or that a given date is not used.
  *   used  prompts are laid out */
 void sheaf__codec_note_date(const sheaf__codec *codec, bool used, const sheaf_events *events);
 
-/* sheaf__codec_check_tokenizer - NULL when text can be read, else SHEAF_E_UNSUPPORTED with what to
- * give. */
+/* sheaf__codec_check_tokenizer - NULL if text can be encoded, else SHEAF_E_UNSUPPORTED with the
+ * missing flag. */
 sheaf_status *sheaf__codec_check_tokenizer(const sheaf__codec *codec);
 
 /* sheaf__codec_prompt - turn[turns - 1].query, after the turns before it, is to be answered.
- *   out    its ids, position, embed and expert lie in *block (free() it); picture is left NULL
+ *   out its ids, position, embed and expert are in *block (free() it); picture is left NULL
  *   image  an image stands before the text
  * Errors: SHEAF_E_DATA for a prompt that leaves no space within max_length, for an empty one, for
- * turns that the template has no place for and for what the tokenizer refuses; SHEAF_E_UNSUPPORTED
- * for an image the model cannot see, none where it must, and without a tokenizer. */
+ * turns that the template does not support and for errors of the tokenizer; SHEAF_E_UNSUPPORTED for
+ * an image without a vision tower, for a missing required image, and without a tokenizer. */
 sheaf_status *sheaf__codec_prompt(sheaf__prompt *out, void **block, const sheaf__codec *codec,
                                   const sheaf__turn *turn, int64_t turns, bool image);
 
 /* sheaf__codec_messages - a prompt of messages, the last of which, a user's, is to be answered:
  * user and assistant by turns, perhaps a system message before them. Errors: as
- * sheaf__codec_prompt(); those of sheaf__codec_check_system(); SHEAF_E_ARG for more than a question
- * where there is no template.
+ * sheaf__codec_prompt(); those of sheaf__codec_check_system(); SHEAF_E_ARG for more than one
+ * question without a template.
  */
 sheaf_status *sheaf__codec_messages(sheaf__prompt *out, void **block, const sheaf__codec *codec,
                                     const sheaf__message *said, int64_t n, bool image);
-/* sheaf__codec_text - the same of one text, perhaps with a system message before it, which is
- * laid out only where the codec is templated. */
+/* sheaf__codec_text - the same for a single text, perhaps after a system message, laid out only if
+ * the codec is templated. */
 sheaf_status *sheaf__codec_text(sheaf__prompt *out, void **block, const sheaf__codec *codec,
                                 const sheaf__message *said, int64_t n, bool image);
-/* sheaf__codec_messages_with_pictures - the same of messages with pictures, of a codec that is
- * `placed`: of out embed says where they are, in the order of order[0..pictures->count) (each a
- * number of theirs). sheaf__codec_messages() is this without pictures. */
+/* sheaf__codec_messages_with_pictures - the same for messages with pictures and a codec that is
+ * `placed`: out->embed marks their places, which hold pictures number order[0..pictures->count). */
 sheaf_status *sheaf__codec_messages_with_pictures(sheaf__prompt *out, void **block, int64_t *order,
                                                   const sheaf__codec *codec,
                                                   const sheaf__message *said, int64_t n,
@@ -118,36 +117,36 @@ sheaf_status *sheaf__codec_messages_with_pictures(sheaf__prompt *out, void **blo
 /* sheaf__codec_check_turns - errors: SHEAF_E_DATA for messages that are not user and assistant by
  * turns, perhaps after a system message, or that hold a NUL; they name the message, from 1. */
 sheaf_status *sheaf__codec_check_turns(const sheaf__message *said, int64_t n);
-/* sheaf__codec_check_system - NULL when prompts have a place for a system message, else
- * SHEAF_E_UNSUPPORTED with what to give. */
+/* sheaf__codec_check_system - NULL if the template has a place for a system message, else
+ * SHEAF_E_UNSUPPORTED with a flag that helps. */
 sheaf_status *sheaf__codec_check_system(const sheaf__codec *codec);
-/* sheaf__codec_keeps_turns - does a prompt hold the turns before? */
+/* sheaf__codec_keeps_turns - does a prompt contain the earlier turns? */
 bool sheaf__codec_keeps_turns(const sheaf__codec *codec);
 /* sheaf__codec_template - the template's name; NULL: there is none. */
 const char *sheaf__codec_template(const sheaf__codec *codec);
 
-/* sheaf__codec_decode - text (malloc'd) of tokens; of bytes up to the first special one, what is
- * not UTF-8 becomes U+FFFD. *out is NULL for a model without text. */
+/* sheaf__codec_decode - the text (malloc'd) of tokens; a byte vocabulary stops at the first special
+ * token, and invalid UTF-8 becomes U+FFFD. *out is NULL for a model without text. */
 sheaf_status *sheaf__codec_decode(char **out, const sheaf__codec *codec, const int32_t *ids,
                                   int64_t n);
 /* sheaf__codec_add_without_nul - appends text in which a NUL is U+FFFD: texts are C strings here.
  */
 void sheaf__codec_add_without_nul(sheaf_text *text, const char *bytes, size_t size);
 
-/* Where an answer ends, what its text is, and when two are equal.
- *   sheaf__codec_set_stops - these ids end any answer, in place of the config's; besides, the one
- * that training writes behind texts does.
+/* The end of an answer, its text, and equality of two.
+ *   sheaf__codec_set_stops - sets the ids that end any answer, in place of the config's; the token
+ *   that training appends to texts stays one.
  *   sheaf__codec_stops - as sheaf__generate_options has them: stop[nstop + nturn].
  *   sheaf__codec_is_stop - is `id` one of them?
- *   sheaf__codec_answer - the answer in text that was decoded, without the token that ended it:
- * of a prompt that is laid out (as all are where the codec is templated) without blanks around,
- * and without the thoughts that a template writes where an answer has none.
- *   sheaf__codec_answer_span - that of a text so far; *more: it may be the beginning of no
- * thoughts. sheaf__codec_expected - what the model answers that says what a record does, where
- * special tokens in texts are tokens (malloc'd): they are not in it, and the first that ends an
- * answer ends it. NULL: `text` as it is. sheaf__codec_answers_equal - equal, apart from blanks at
- * both ends, and from how thoughts are set off where the template sets them off; any_case: also
- * apart from the case of letters of ASCII. NULL equals nothing. */
+ *   sheaf__codec_answer - the answer in decoded text, without the token that ended it: for a
+ *   laid-out prompt (always, if the codec is templated) without blanks at both ends and without the
+ *   empty block of thoughts that a template writes.
+ *   sheaf__codec_answer_span - the same within an incomplete text; *more: it may be the beginning
+ *   of an empty block of thoughts. sheaf__codec_expected - a record's answer as a model would give
+ *   it, if special tokens in texts are tokens (malloc'd): without them, and cut at the first that
+ *   ends an answer. NULL: `text` unchanged. sheaf__codec_answers_equal - equal, ignoring blanks at
+ *   both ends and, if the template has thoughts, the blanks around them; any_case: also ignoring
+ *   ASCII case. NULL equals nothing. */
 void sheaf__codec_set_stops(sheaf__codec *codec, const int64_t *id, int n);
 void sheaf__codec_stops(int64_t stop[SHEAF_MAX_EOS + 2], int *nstop, int *nturn,
                         const sheaf__codec *codec);

@@ -1,11 +1,12 @@
-/* codec_open.c - which tokenizer and which template a model's texts have: see codec.h. */
+/* codec_open.c - chooses a model's tokenizer and template: see codec.h. */
 #include "base/base.h"
 #include "base/file.h"
 #include "infer/codec.h"
 #include "inputs/sentencepiece.h"
 #include "schema/family.h"
 
-/* Token ids go without the folder's own; one that is given is meant. */
+/* Token ids need no tokenizer, so a faulty one in the folder is a warning; a given one must work.
+ */
 static bool goes_without(const sheaf__codec_options *o, const sheaf_status *st)
 {
     return st != NULL && o->tokenizer == NULL && !o->strict &&
@@ -22,7 +23,7 @@ static void warn_unused(const sheaf__codec_options *o, sheaf_status *st)
     sheaf_status_free(st);
 }
 
-/* A sentencepiece model as CogVLM's program reads it, or the tokenizer of a model of text. */
+/* A sentencepiece model as CogVLM's program reads it, or the tokenizer of a text model. */
 static sheaf_status *find_tokenizer(sheaf__codec *w, const sheaf__codec_options *o, bool text)
 {
     const char *path = o->tokenizer;
@@ -78,7 +79,7 @@ static void find_end(sheaf__codec *w)
     w->end_text = w->end >= 0 || end == NULL || end[0] == '\0' ? NULL : end;
 }
 
-/* How it is spoken with, once both are there. */
+/* Encoding by tokenizer and template, once both are open. */
 static void set_chat_encoder(sheaf__codec *w)
 {
     w->chat_encoder.tokenizer = w->tokenizer;
@@ -91,7 +92,7 @@ static void set_chat_encoder(sheaf__codec *w)
     find_end(w);
 }
 
-/* Of a model of text: the template that is named, else the tokenizer's. */
+/* For a text model: the named template, else the tokenizer's. */
 static sheaf_status *find_chat(sheaf__codec *w, const char *name, bool of_run)
 {
     sheaf_status *st = NULL;
@@ -113,8 +114,8 @@ static bool is_old_template(const char *name)
     return is;
 }
 
-/* Texts are laid out by a template that is named; the tokenizer's own is for conversations, and
- * where it is none that we know they say so. */
+/* Plain texts are laid out only by a named template; the tokenizer's own is for conversations,
+ * where one that cannot be used is reported. */
 static sheaf_status *open_text(sheaf__codec *w, const sheaf__codec_options *o)
 {
     const char *name = o->version;
@@ -131,7 +132,7 @@ static sheaf_status *open_text(sheaf__codec *w, const sheaf__codec_options *o)
     return NULL;
 }
 
-/* The family's own template where none is named and the tokenizer stores none that is known. */
+/* The family's own template if none is named and the tokenizer stores none that works. */
 static sheaf_status *own_chat(sheaf__codec *w, const sheaf__codec_options *o)
 {
     const sheaf__picture_form *form = &w->chat_encoder.form;
@@ -146,7 +147,7 @@ static sheaf_status *own_chat(sheaf__codec *w, const sheaf__codec_options *o)
     return take_date(w, o);
 }
 
-/* Of a family whose pictures stand in conversations: its prompts always are some. */
+/* For a family with pictures in conversations: all prompts are conversations. */
 static sheaf_status *open_placed(sheaf__codec *w, const sheaf__codec_options *o)
 {
     sheaf_status *st = open_text(w, o);
@@ -160,7 +161,7 @@ static sheaf_status *open_placed(sheaf__codec *w, const sheaf__codec_options *o)
     w->templated = true;
     st = sheaf__chat_encoder_marks(&w->chat_encoder, w->config);
     if (st != NULL && o->tokenizer == NULL && sheaf_status_code(st) == SHEAF_E_LAYOUT &&
-        w->config->byte_vocab) { /* token ids go without */
+        w->config->byte_vocab) { /* token ids need none */
         sheaf_warn(o->events, "pictures cannot stand in texts: %s: expected %s",
                    sheaf_status_where(st), sheaf_status_expected(st));
         sheaf_status_free(st);
@@ -198,7 +199,7 @@ static sheaf_status *open_any(sheaf__codec *out, const sheaf_config *config,
                            .specials = options->specials,
                            .end = -1 };
     const char *name = options->version;
-    /* a vocabulary of bytes knows both kinds of templates; without a tokenizer any may be named */
+    /* a byte vocabulary works with both kinds of templates; without a tokenizer any may be named */
     const bool placed = sheaf__family_for(config)->pictures != NULL,
                old = !placed && name != NULL && config->byte_vocab && is_old_template(name);
     if (placed)
@@ -229,7 +230,7 @@ sheaf_status *sheaf__codec_open_chat(sheaf__codec *out, const sheaf__codec *w,
     if (w->tokenizer == NULL)
         return find_template(out, &(sheaf__codec_options){ .events = events });
     out->templated = true;
-    if (w->chat == NULL) { /* why not? */
+    if (w->chat == NULL) { /* the reason */
         sheaf_status *st = find_chat(out, NULL, false);
         return st != NULL
                    ? st /* which lists the names */

@@ -28,7 +28,7 @@ static void forget(sheaf__dialogue *d, int64_t from)
 
 /* ---- the picture ---- */
 
-/* A path (malloc'd) that holds wherever the process goes, in place of *path. */
+/* Makes *path absolute (malloc'd), as the process may change its folder. */
 static sheaf_status *whole_path(char **path)
 {
     char *whole = NULL;
@@ -55,7 +55,8 @@ static sheaf_status *load_picture(sheaf__picture **out, const sheaf_config *conf
     return st;
 }
 
-/* The pieces of all pictures with their pixels, which are read of the last `fresh` ones. */
+/* The pieces of all pictures with their pixels; those of the last `fresh` ones are read from files.
+ */
 static sheaf_status *read_pieces(sheaf__dialogue *d, int64_t fresh, const sheaf__viewing *viewing)
 {
     const sheaf__record_pictures *all = &d->shown;
@@ -104,7 +105,7 @@ static sheaf_status *add_look(sheaf__dialogue *d, const char *path, int64_t numb
     return NULL;
 }
 
-/* Pictures that wait; of a model that reads one, that. */
+/* The number of pictures that wait; for a model that reads one picture, whether it has one. */
 static sheaf_status *take_back(sheaf__dialogue *d, int64_t number)
 {
     sheaf__record_pictures *p = &d->shown;
@@ -158,7 +159,7 @@ sheaf_status *sheaf__dialogue_picture(sheaf__dialogue *d, const char *path, int6
     return NULL;
 }
 
-/* ---- what was said ---- */
+/* ---- the conversation ---- */
 
 void sheaf__dialogue_reset(sheaf__dialogue *d)
 {
@@ -213,7 +214,7 @@ static sheaf_status *other_marks(const sheaf__dialogue *d, int64_t marks)
     return marks > d->waiting ? sheaf_try_this(st, "/image FILE, which shows one more") : st;
 }
 
-/* A question with the pictures that wait in front, unless it says where they stand. */
+/* A question with the pictures that wait in front of it, unless it has their names. */
 static sheaf_status *with_pictures(char **out, const sheaf__dialogue *d, const char *query)
 {
     sheaf_text text = { 0 };
@@ -293,9 +294,9 @@ sheaf_status *sheaf__dialogue_add_turn(sheaf__dialogue *d, const char *query, co
     return st;
 }
 
-/* ---- as a file: written ---- */
+/* ---- writing the file ---- */
 
-/* A picture as it is called in the file's folder. */
+/* A picture's path relative to the file's folder. */
 static sheaf_status *put_path(sheaf_json_writer *j, const char *key, const char *folder,
                               const char *path)
 {
@@ -310,7 +311,7 @@ static sheaf_status *put_path(sheaf_json_writer *j, const char *key, const char 
     return st;
 }
 
-/* Pictures that wait stand in no question yet. */
+/* Pictures that wait belong to no question yet. */
 static sheaf_status *write_down(char **out, const sheaf__dialogue *d, const char *file)
 {
     sheaf_json_writer j = { 0 };
@@ -354,7 +355,7 @@ static sheaf_status *hash_of(sheaf_hash *out, const char *path)
     return st;
 }
 
-/* Another chat may go on with the same file: what it saved is not this one's to replace. */
+/* Another chat may use the same file: its save must not be overwritten. */
 static sheaf_status *check_own(const sheaf__dialogue *d, const char *path)
 {
     sheaf_hash now;
@@ -398,7 +399,7 @@ static sheaf_status *save(sheaf__dialogue *d, const char *path)
     return st;
 }
 
-/* Its folder is locked, so that nothing comes between the look at the file and the new one. */
+/* The folder is locked between the check of the old file and the rename of the new one. */
 sheaf_status *sheaf__dialogue_save(sheaf__dialogue *d, const char *path)
 {
     enum { MOST_MS = 5000 };
@@ -406,7 +407,7 @@ sheaf_status *sheaf__dialogue_save(sheaf__dialogue *d, const char *path)
     sheaf_status *st = sheaf__path_parent(&dir, path);
     const int lock = st == NULL ? open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
     if (lock >= 0)
-        sheaf__file_lock(lock, MOST_MS); /* without one where the file system has none */
+        sheaf__file_lock(lock, MOST_MS); /* without a lock where the file system has none */
     TRY(st, save(d, path));
     if (lock >= 0)
         close(lock);
@@ -414,9 +415,9 @@ sheaf_status *sheaf__dialogue_save(sheaf__dialogue *d, const char *path)
     return st;
 }
 
-/* ---- read again ---- */
+/* ---- reading the file ---- */
 
-/* The picture of a model that reads one, where its path says, seen from the file. */
+/* The picture of a model that reads one, by its path relative to the file. */
 static sheaf_status *look_at_one(sheaf__dialogue *d, const json_t *record, const char *file,
                                  int64_t number)
 {
@@ -470,19 +471,19 @@ static sheaf_status *put_in_order(sheaf__record_pictures *p, const int64_t *orde
     free(p->viewed);
     p->viewed = viewed;
     p->own_names = false;
-    p->unread = NULL; /* it is the record's, which goes */
+    p->unread = NULL; /* it belongs to the record, which is freed */
     return NULL;
 }
 
-/* Writes "<image>" where each picture stands, whatever the file calls it: in front of the first
- * question where none is named. */
+/* Writes "<image>" in place of each picture's name; in front of the first question if there are no
+ * names. */
 static sheaf_status *place_pictures(sheaf__dialogue *d)
 {
     const sheaf__picture_form form = { .mark = { [SHEAF__MARK_BEGIN] = {
                                                      .token = SHEAF__PICTURE_HERE } } };
     sheaf__placed placed;
     sheaf__record_pictures_from(&d->shown, d->said, d->count);
-    for (int64_t i = 0; i < d->shown.count; i++) /* names alone, not yet what they stand for */
+    for (int64_t i = 0; i < d->shown.count; i++) /* names only, not yet placeholders */
         d->shown.shown[i].columns = 0;
     sheaf_status *st =
         sheaf__record_pictures_place(&placed, &form, d->said, d->count, &d->shown, false);

@@ -8,7 +8,7 @@
 
 #include "base/base.h"
 
-/* One batch of prompts on its way. */
+/* The state of one batch of prompts. */
 typedef struct batch {
     sheaf__model *model;
     sheaf__context *c;
@@ -16,10 +16,10 @@ typedef struct batch {
     const sheaf__prompt *prompt;
     sheaf__continuation *out;
     int64_t first, n;        /* prompts [first, first + n) */
-    int64_t longest, length; /* of the prompts; of the cache */
-    int64_t begin;           /* rows of the one prompt there is that were read before */
+    int64_t longest, length; /* of the prompts; positions of the cache */
+    int64_t begin;           /* rows of a single prompt that are cached */
     int64_t *keys;           /* [n] positions filled so far */
-    sheaf__kv_cache own;     /* where nothing is kept between calls */
+    sheaf__kv_cache own;     /* if nothing is kept between calls */
     const sheaf__kv_cache *kv_cache;
     sheaf__prefix_cache *prefix;    /* of the options, where there is one prompt */
     int32_t *ids, *position, *pick; /* rows of the next run */
@@ -80,7 +80,7 @@ static sheaf_status *not_numbers(int64_t prompt, int64_t token, const float *log
         "counts such numbers of each tensor, and --dtype float32 holds the largest");
 }
 
-/* The sampler changes a copy: the head's block may be read again. */
+/* The sampler changes a copy: other readers may need the head's block. */
 static sheaf_status *take(void *self, int64_t row0, const int32_t *row, int64_t n,
                           const float *logits)
 {
@@ -91,7 +91,7 @@ static sheaf_status *take(void *self, int64_t row0, const int32_t *row, int64_t 
         sheaf__continuation *out = &b->out[which];
         if (b->done[row0 + i])
             continue;
-        /* no probability comes of infinity */
+        /* infinity gives no probability */
         if (!sheaf__is_finite(logits + i * vocab, vocab, SHEAF_F32))
             return not_numbers(which + 1, out->n + 1, logits + i * vocab, vocab);
         int64_t known = 0;
@@ -100,9 +100,8 @@ static sheaf_status *take(void *self, int64_t row0, const int32_t *row, int64_t 
         for (int64_t j = 0; j < out->n; j++)
             b->history[known++] = out->ids[j];
         memcpy(b->scratch, logits + i * vocab, (size_t)vocab * sizeof(float));
-        const int64_t prompt = b->options->sampling.sat
-                                   ? b->prompt[which].n
-                                   : 0; /* there only new tokens are penalised */
+        const int64_t prompt =
+            b->options->sampling.sat ? b->prompt[which].n : 0; /* SAT penalises only new tokens */
         const int64_t id = sheaf__sampling_next(
             b->scratch, vocab, b->history + prompt, known - prompt, &b->options->sampling,
             (uint64_t)(b->options->number + which), (uint64_t)out->n, b->scratch + vocab);
@@ -123,7 +122,7 @@ static int32_t position_of(const sheaf__prompt *p, int64_t j)
                                : p->position[p->n - 1] + (int32_t)(j - p->n + 1);
 }
 
-/* Are the towers done with the pictures there are? */
+/* Is the output of the towers cached? */
 static bool seen_before(const batch *b)
 {
     return b->image_cache != NULL && b->image_cache->full;
@@ -140,8 +139,8 @@ static sheaf_status *fill_images(batch *b)
     return sheaf__agree_all(b->c, st);
 }
 
-/* Prompts stand at the left end of [0, longest), and what fills up the shorter ones behind them,
- * where the first answers come to be. Rows that were read before are left out. */
+/* Prompts are left-aligned in [0, longest), padding follows the shorter ones; new tokens overwrite
+ * it. Cached rows are left out. */
 static void lay_out_prompts(batch *b)
 {
     const int64_t rows = b->longest - b->begin;
@@ -162,7 +161,7 @@ static void lay_out_prompts(batch *b)
                                     b->n, b->longest, b->options);
 }
 
-/* A sequence that is done stays where it is; its result is not read. */
+/* A finished sequence repeats its position; its result is ignored. */
 static void lay_out_next(batch *b)
 {
     for (int64_t i = 0; i < b->n; i++) {
@@ -182,7 +181,7 @@ static bool all_done(const batch *b)
     return true;
 }
 
-/* Was this asked to stop, on any rank? */
+/* Was a stop requested on any rank? */
 static sheaf_status *stopped(const batch *b)
 {
     if (b->options->stop_now == NULL)
@@ -204,7 +203,7 @@ static bool last_is_text(const batch *b)
     return true;
 }
 
-/* images NULL: the tokens that follow, which have none. */
+/* images NULL: single new tokens, which have none. */
 static sheaf_status *record(sheaf__tape **tape, batch *b, int64_t queries, sheaf__rows_in *in,
                             sheaf__head_run *head, const sheaf__images_in *images)
 {
@@ -268,7 +267,8 @@ static sheaf_status *read_prompts(batch *b, sheaf__rows_in *in, sheaf__head_run 
     return st;
 }
 
-/* Does a sequence grow now to a length with other angles, in a family that then reads all again? */
+/* Does a sequence grow to a length with other rotary angles, so that the family must read all
+ * tokens again? */
 static bool turns(const batch *b)
 {
     const sheaf_config *config = &b->model->schema->config;
@@ -278,8 +278,8 @@ static bool turns(const batch *b)
     return any && sheaf__family_for(config)->reads_again;
 }
 
-/* All tokens of every sequence, in place of the last ones alone: what the next run keeps is of the
- * lengths they have now. */
+/* Runs all tokens of every sequence instead of the last ones, so that the cache has the angles of
+ * the current lengths. */
 static sheaf_status *read_again(batch *b, sheaf__head_run *head)
 {
     int64_t longest = b->keys[0];
@@ -333,7 +333,7 @@ static sheaf_status *run_batch(batch *b)
     return st;
 }
 
-/* Of which weight that comes. */
+/* Names a weight that is not finite. */
 static sheaf_status *name_weight(sheaf_status *st, const sheaf__model *model)
 {
     const char *weight = NULL;
@@ -354,7 +354,7 @@ static sheaf_status *name_weight(sheaf_status *st, const sheaf__model *model)
 
 /* ---- groups that each answered a share of the prompts ---- */
 
-/* Moves an answer's numbers into a block, or out of one; returns their bytes. */
+/* Copies an answer's numbers into a block, or out of one; returns their bytes. */
 static size_t move(char *block, const sheaf__continuation *one, int64_t best, bool out)
 {
     const size_t n = (size_t)one->n, many = n * (size_t)best;
@@ -367,12 +367,12 @@ static size_t move(char *block, const sheaf__continuation *one, int64_t best, bo
     return at;
 }
 
-/* All answers, those of a group after those of the one before it. */
+/* All answers, group after group. */
 static sheaf_status *gather(sheaf__continuation *out, const sheaf__context *c, int64_t count,
                             int64_t best)
 {
     size_t size[SHEAF_MAX_SLICES], total = 0;
-    int64_t *length = malloc((2 * (size_t)count + 1) * sizeof *length); /* and why it ended */
+    int64_t *length = malloc((2 * (size_t)count + 1) * sizeof *length); /* then why it ended */
     if (length == NULL)
         return sheaf__no_memory("answers of other groups");
     for (int64_t i = 0; i < count; i++) {
@@ -408,9 +408,9 @@ static sheaf_status *gather(sheaf__continuation *out, const sheaf__context *c, i
     return st;
 }
 
-/* After each group made its share of `out`, with status `st`, which is consumed: all have all, also
- * what there was when one was stopped; SHEAF_E_STOPPED on all then. Collective among peers, but for
- * a rank that failed otherwise. */
+/* Exchanges the groups' shares of `out`, also incomplete ones after a stop, which all then return
+ * as SHEAF_E_STOPPED; `st` is this group's status, consumed. Collective among peers, except for a
+ * rank that failed otherwise. */
 static sheaf_status *share_answers(sheaf__continuation *out, const sheaf__context *c, int64_t count,
                                    int64_t best, sheaf_status *st)
 {
@@ -426,7 +426,7 @@ static sheaf_status *share_answers(sheaf__continuation *out, const sheaf__contex
     return st == NULL && over ? sheaf_fail(SHEAF_E_STOPPED, "generation") : st;
 }
 
-/* ---- all of it ---- */
+/* ---- sheaf__generate ---- */
 
 static void free_batch(batch *b)
 {
@@ -440,7 +440,7 @@ static void free_batch(batch *b)
     free(b->scratch);
 }
 
-/* Rows of the longest sequence: its last token is not run. */
+/* Rows of the longest sequence: its last token is not an input. */
 static int64_t rows_of(const sheaf__generate_options *o, int64_t longest)
 {
     const int64_t all = longest + o->max_new;

@@ -24,7 +24,7 @@ static int64_t equal_rows(const sheaf__prefix_cache *prefix, const sheaf__prompt
     return n;
 }
 
-/* Rows of the prompt up to the last one of its picture: they are computed together, or not. */
+/* Rows of the prompt up to the last one of its pictures: cached together or not at all. */
 static int64_t seen_rows(const sheaf__prompt *p)
 {
     int64_t n = p->embed == NULL && p->expert == NULL ? 0 : p->n;
@@ -33,7 +33,7 @@ static int64_t seen_rows(const sheaf__prompt *p)
     return n;
 }
 
-/* The last row is computed in any case: its logits are what is asked for. */
+/* The last row is always computed, for its logits. */
 static int64_t usable_rows(const sheaf__prefix_cache *prefix, const sheaf__prompt *p)
 {
     const bool looks = p->embed != NULL || p->pictures > 0;
@@ -72,7 +72,7 @@ sheaf_status *sheaf__prefix_cache_begin(int64_t *reused, sheaf__prefix_cache *pr
             return st;
     }
     *reused = sheaf__rope_changes(&model->schema->config, prefix->n, prompt->n)
-                  ? 0 /* kept keys have the angles of another length */
+                  ? 0 /* cached keys have the angles of another length */
                   : usable_rows(prefix, prompt);
     prefix->n = *reused;
     prefix->picture = prompt->look;

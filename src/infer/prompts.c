@@ -48,7 +48,7 @@ sheaf_status *sheaf__prompts_append(sheaf__prompts *p, const sheaf__prompt *prom
     return NULL;
 }
 
-/* Takes `block`, which holds what `prompt` points to. */
+/* Takes over `block`, the memory of `prompt`. */
 static sheaf_status *add(sheaf__prompts *p, const sheaf__prompt *prompt, void *block,
                          const char *text, const char *expected, const char *image)
 {
@@ -135,7 +135,7 @@ sheaf_status *sheaf__prompts_add_pictures(sheaf__prompts *p, const sheaf__codec 
     return st;
 }
 
-/* The same with pictures by their paths. */
+/* The same with the pictures' paths. */
 static sheaf_status *add_shown(sheaf__prompts *p, const sheaf__codec *w, const sheaf__message *said,
                                int64_t n, const char *expected, const char *const *image,
                                int64_t images)
@@ -157,7 +157,7 @@ sheaf_status *sheaf__prompts_check_picture(const char *path)
     return sheaf__prompts_picture(&(sheaf__picture){ 0 }, path);
 }
 
-/* Of a codec that is not `placed`: at most one, which can be read. */
+/* For a codec that is not `placed`: at most one picture, which can be read. */
 static sheaf_status *check_images(const sheaf__codec *w, const char *const *image, int64_t images)
 {
     if (images > 1)

@@ -1,4 +1,5 @@
-/* prompts.h - prompts from a text, a list of ids or a file, as tokens; with their images' paths. */
+/* prompts.h - tokens of prompts from a text, a list of ids or a file, and the paths of their
+ * images. */
 #pragma once
 
 #include <jansson.h>
@@ -9,12 +10,12 @@
 #include "infer/codec.h"
 #include "data/text_record.h"
 
-/* What is known of a prompt beside its tokens; all owned. */
+/* The rest of a prompt; all owned. */
 typedef struct sheaf__prompt_about {
     char *text;     /* as given, NULL for ids */
     char *expected; /* the answer of a record, NULL without */
     char *image;    /* path, NULL without */
-    void *block;    /* what ids, position, embed and expert lie in */
+    void *block;    /* memory of ids, position, embed and expert */
     /* Of a codec that is `placed`: its pictures as they stand in the text, and their pieces. */
     sheaf__viewed *viewed;
     int64_t nviewed;
@@ -26,37 +27,38 @@ typedef struct sheaf__prompts {
     int64_t count, capacity;
     sheaf__prompt *prompt;
     sheaf__prompt_about *about;
-    bool laid_out;          /* some are conversations, by a chat template */
-    const sheaf_data *rows; /* the data set whose rows they are; NULL: they are none */
-    sheaf_data *own;        /* that, where it was opened for them */
+    bool laid_out;          /* some are conversations, laid out by a chat template */
+    const sheaf_data *rows; /* the data set whose rows they are; NULL: none */
+    sheaf_data *own;        /* the same, if it was opened for them */
 } sheaf__prompts;
 
-/* sheaf__prompts_read - every record, and every image, is looked at. `rows`: the data are open
- * already (these, where they are .safetensors), were looked at and warned of; NULL: they are not.
- * Files hold: *.txt a prompt a line; else JSON Lines or a JSON array, or a folder of such files, of
- * texts, of objects in any form that data sets have (data/text_record.h), with pictures as
- * data/record_pictures.h has them, or with "tokens" ([ids]); for CogVLM and CogAgent the files and
- * folders of data/records.h; .safetensors. Errors: SHEAF_E_ARG for options that do not go together;
- * SHEAF_E_DATA naming line and field (with images: all bad records); an id outside the table; those
- * of the images and of sheaf__codec_prompt(). Release also after a failure. */
+/* sheaf__prompts_read - reads and checks every record and image. `rows`: the open data set if the
+ * same data were read already, with their warnings; else NULL. Files hold: *.txt a prompt a line;
+ * else JSON Lines or a JSON array, or a folder of such files, of texts, of objects in any form that
+ * data sets have (data/text_record.h), with pictures as data/record_pictures.h has them, or with
+ * "tokens" ([ids]); for CogVLM and CogAgent the files and folders of data/records.h; .safetensors.
+ * Errors: SHEAF_E_ARG for options that exclude each other; SHEAF_E_DATA naming line and field (with
+ * images: all bad records); an id outside the table; those of the images and of
+ * sheaf__codec_prompt(). Release also after a failure. */
 sheaf_status *sheaf__prompts_read(sheaf__prompts *out, const sheaf__codec *codec,
                                   const sheaf_prompts_options *from, const sheaf_data *rows);
 void sheaf__prompts_release(sheaf__prompts *prompts);
 
-/* sheaf__prompts_add_pictures - one more, of messages and pictures, which it takes; of a codec that
- * is `placed`. */
+/* sheaf__prompts_add_pictures - appends messages with pictures, which it takes over; for a codec
+ * that is `placed`. */
 sheaf_status *sheaf__prompts_add_pictures(sheaf__prompts *prompts, const sheaf__codec *codec,
                                           const sheaf__message *said, int64_t n,
                                           const char *expected, sheaf__record_pictures *pictures);
-/* sheaf__prompts_pieces - the pieces of pictures as a list (free() it) of their sizes, without
- * pixels; *n of them. */
+/* sheaf__prompts_pieces - a list (free() it) of the *n pieces of the pictures: sizes without
+ * pixels. */
 sheaf_status *sheaf__prompts_pieces(sheaf__picture **out, int64_t *n, const sheaf__viewed *viewed,
                                     int64_t pictures);
-/* One more, with pictures image[0..images): a conversation of which said[n - 1] is to be answered
- * (`text`: which is a text, laid out only where the codec is templated), a text, the messages of
- * a record (data/text_record.h), turns of CogVLM's and CogAgent's templates (the last answer is
- * expected), or ids, as a list or as text, "1,2,3". `expected` is the answer to compare with; it
- * and `system` may be NULL. Errors: SHEAF_E_UNSUPPORTED for more pictures than the model reads. */
+/* sheaf__prompts_add... - append a prompt with pictures image[0..images): a conversation that ends
+ * with the question said[n - 1] (`text`: a single text, laid out only if the codec is templated), a
+ * text, the messages of a record (data/text_record.h), turns of CogVLM's and CogAgent's templates
+ * (the last answer is expected), or ids, as a list or as text, "1,2,3". `expected` is the answer to
+ * compare with; it and `system` may be NULL. Errors: SHEAF_E_UNSUPPORTED for more pictures than the
+ * model reads. */
 sheaf_status *sheaf__prompts_add(sheaf__prompts *prompts, const sheaf__codec *codec,
                                  const sheaf__message *said, int64_t n, bool text,
                                  const char *expected, const char *const *image, int64_t images);
@@ -71,16 +73,17 @@ sheaf_status *sheaf__prompts_add_turns(sheaf__prompts *prompts, const sheaf__cod
 sheaf_status *sheaf__prompts_add_ids(sheaf__prompts *prompts, const json_t *list,
                                      const char *expected);
 sheaf_status *sheaf__prompts_add_list(sheaf__prompts *prompts, const char *list);
-/* sheaf__prompts_check_picture - what cannot be loaded is better known before a token is made. */
+/* sheaf__prompts_check_picture - fails early, before any generation, for an image that cannot be
+ * read. */
 sheaf_status *sheaf__prompts_check_picture(const char *path);
 
-/* sheaf__prompts_append - one more; takes what `about` owns in any case. */
+/* sheaf__prompts_append - appends a prompt; takes over what `about` owns, also on failure. */
 sheaf_status *sheaf__prompts_append(sheaf__prompts *prompts, const sheaf__prompt *prompt,
                                     const sheaf__prompt_about *about);
 
-/* sheaf__prompts_load - the image of a prompt, as sheaf__generate_options.load; self is the
+/* sheaf__prompts_load - reads the images of a prompt, as sheaf__generate_options.load; self is the
  * prompts. Thread-safe. */
 sheaf_status *sheaf__prompts_load(void *self, int64_t prompt, const sheaf__picture *picture,
                                   int64_t n);
-/* sheaf__prompts_picture - a file, over the pixels of `picture` at the sizes it says. */
+/* sheaf__prompts_picture - reads a file into the pixels of `picture`, whose size is set. */
 sheaf_status *sheaf__prompts_picture(const sheaf__picture *picture, const char *path);

@@ -1,5 +1,4 @@
-/* prompts_read.c - prompts from files of records, or as they are given: sheaf__prompts_read() of
- * prompts.h. */
+/* prompts_read.c - sheaf__prompts_read() of prompts.h: prompts from options or files of records. */
 #include "base/base.h"
 #include "base/file.h"
 #include "base/json.h"
@@ -12,15 +11,15 @@
 #include "schema/family.h"
 #include "infer/codec.h"
 
-/* ---- what a record asks, in any form that data sets have ---- */
+/* ---- the prompt of a record, in any form of data sets ---- */
 
-/* The messages up to the one to answer, and the answer to compare with. */
+/* The messages up to the one to answer, and the expected answer. */
 typedef struct request {
-    sheaf__message *said; /* [n]; the last is to be answered. Borrowed from the record */
+    sheaf__message *said; /* [n], the last one is the question; borrowed from the record */
     int64_t n;
     const char *expected;      /* NULL: none */
-    bool text;                 /* a prompt, which is no conversation: the last of them */
-    sheaf__text_record record; /* `ignored` is of each form */
+    bool text;                 /* a plain prompt, the last of them, not a conversation */
+    sheaf__text_record record; /* `ignored` is allowed in each form */
 } request;
 
 static bool has(const json_t *record, const char *name)
@@ -33,13 +32,13 @@ static bool is_list(const json_t *record)
     return has(record, "messages") || has(record, "conversations");
 }
 
-/* Others hold tokens, or nothing that is read. */
+/* Others have tokens, or no known form. */
 static bool asks(const json_t *record)
 {
     return is_list(record) || has(record, "instruction") || has(record, "prompt");
 }
 
-/* Kept as a C string it would end early at a NUL. */
+/* A NUL would end the C string early. */
 static sheaf_status *whole_text(const char *text, size_t size, const char *what)
 {
     return text == NULL || strlen(text) == size
@@ -47,8 +46,8 @@ static sheaf_status *whole_text(const char *text, size_t size, const char *what)
                : sheaf_expected(sheaf_fail(SHEAF_E_DATA, "%s", what), "text without NUL (\\u0000)");
 }
 
-/* An answer at the end is the one to compare with, but an empty one, which training refuses, is
- * none. Prompts and answers are kept as C strings. */
+/* A final answer is the expected one, unless it is empty, which training refuses. Prompts and
+ * answers are C strings. */
 static sheaf_status *take_expected(request *out, const char *field)
 {
     const sheaf__message *last = &out->said[out->n - 1];
@@ -61,9 +60,9 @@ static sheaf_status *take_expected(request *out, const char *field)
     return whole_text(last->content, last->size, field);
 }
 
-/* `record` and `system`, which goes before messages that have none, must outlive *out. Release also
- * after a failure. Of forms that training reads the first counts, as there; tokens beside them
- * would be a guess. */
+/* `record` and `system` (for messages without a system message) must outlive *out. Release also
+ * after a failure. If a record has several forms, the first counts, as in training; tokens beside
+ * them are ambiguous. */
 static sheaf_status *read_request(request *out, json_t *record, const char *system, bool pictures)
 {
     const sheaf__text_record *r = &out->record;
@@ -117,17 +116,17 @@ sheaf_status *sheaf__prompts_messages(sheaf__prompts *p, const sheaf__codec *w, 
 
 /* ---- lines, in any form ---- */
 
-/* A file of them on its way. */
+/* The state of reading a file. */
 typedef struct lines {
     sheaf__prompts *prompts;
     const sheaf__codec *codec;
     const sheaf_prompts_options *from;
     sheaf__json_items items;
     sheaf__complaints complaints;
-    char *folder; /* that pictures are relative to */
+    char *folder; /* pictures are relative to it */
     int64_t count;
     sheaf__ignored ignored, lost;
-    sheaf__fields fields; /* as from->fields says */
+    sheaf__fields fields; /* of from->fields */
 } lines;
 
 static void ignore(lines *l, const char *field, const char *lost)
@@ -136,7 +135,7 @@ static void ignore(lines *l, const char *field, const char *lost)
     sheaf__ignored_keep(&l->lost, lost, l->items.unit, l->items.place);
 }
 
-/* What a record asks, with its pictures where they stand in conversations. */
+/* The prompt of a record, with its pictures at their places. */
 static sheaf_status *add_asked(lines *l, json_t *record)
 {
     sheaf__prompts *p = l->prompts;
@@ -216,7 +215,7 @@ static void add_line(lines *l)
     sheaf__complain(&l->complaints, sheaf_in(st, "%s %" PRId64, items->unit, items->place));
 }
 
-/* All bad records are told together; other failures end the reading. */
+/* All bad records are reported together; other failures end the reading. */
 static sheaf_status *add_file(lines *l, const char *path)
 {
     bool more = true;
@@ -258,7 +257,7 @@ static sheaf_status *add_lines(sheaf__prompts *p, const sheaf__codec *w,
 
 /* ---- plain lines ---- */
 
-/* Named as text, but JSON Lines or an array of objects by its first bytes, which say what it is? */
+/* Is it JSON Lines or an array of objects by its first bytes, in spite of the name *.txt? */
 static bool holds_objects(const char *text)
 {
     static const char blanks[] = " \t\r\n";
@@ -268,7 +267,7 @@ static bool holds_objects(const char *text)
     return *text == '{';
 }
 
-/* A prompt a line of `text`, as it stands; empty lines are none. */
+/* Each line of `text` is a prompt, unchanged; empty lines are skipped. */
 static sheaf_status *add_plain(sheaf__prompts *p, const sheaf__codec *w,
                                const sheaf_prompts_options *from, char *text, const char *behind)
 {
@@ -284,7 +283,7 @@ static sheaf_status *add_plain(sheaf__prompts *p, const sheaf__codec *w,
         number++;
         if (n == 0)
             continue;
-        line[n] = '\0'; /* also behind the last: file_read_all() */
+        line[n] = '\0'; /* also after the last: file_read_all() */
         sheaf_status *bad = whole_text(line, n, "prompt");
         if (bad == NULL && !sheaf__is_utf8(line))
             bad = sheaf_expected(sheaf_fail(SHEAF_E_DATA, "prompt"), "UTF-8");
@@ -325,7 +324,7 @@ static sheaf_status *add_records(sheaf__prompts *p, const sheaf__codec *w,
                                                      .total = records.count });
         if (bad == NULL)
             bad = sheaf__prompts_add_turns(p, w, r->turn, r->turns, r->image);
-        else if (r->place == 0) { /* of a folder the path is all there is to say */
+        else if (r->place == 0) { /* an image of a folder has only its path */
             sheaf__complain(&complaints, bad);
             continue;
         }
@@ -339,7 +338,7 @@ static sheaf_status *add_records(sheaf__prompts *p, const sheaf__codec *w,
 
 /* ---- rows of .safetensors ---- */
 
-/* One row of a data set, and space for it. */
+/* Buffers for one row of a data set. */
 typedef struct one_row {
     sheaf_batch batch;
     int64_t seq, begin, context; /* tokens [begin, context) are the prompt; before them padding */
@@ -347,7 +346,7 @@ typedef struct one_row {
     int64_t expert_rows;
 } one_row;
 
-/* All arrays in one block, which begins with the tokens. */
+/* All arrays are in one block, which begins with the tokens. */
 static sheaf_status *make_row(one_row *r, const sheaf_data *data)
 {
     const size_t n = (size_t)sheaf_data_seq(data);
@@ -364,8 +363,7 @@ static sheaf_status *make_row(one_row *r, const sheaf_data *data)
     return NULL;
 }
 
-/* Labels are of the token behind them. Rows with an image have places for it, which padding before
- * them would move. */
+/* A label is the next token. Padding before the places of an image would move them. */
 static sheaf_status *find_context(one_row *r)
 {
     int64_t n = 0;
@@ -373,7 +371,7 @@ static sheaf_status *find_context(one_row *r)
         n++;
     r->begin = 0;
     r->context = n + 1;
-    if (n == r->seq) /* without labels all of the row is the question */
+    if (n == r->seq) /* without labels the whole row is the question */
         for (r->context = r->seq; r->context > 1 && r->batch.mask[r->context - 1] == 0;)
             r->context--;
     while (r->image_rows == 0 && r->begin < r->context - 1 && r->batch.mask[r->begin] == 0)
@@ -388,12 +386,12 @@ static sheaf_status *find_context(one_row *r)
     return NULL;
 }
 
-/* Sizes of its images, ids, position, embed and expert of the prompt, in one block. */
+/* Allocates the prompt's ids, position, embed, expert and the sizes of its images in one block. */
 static sheaf_status *copy_context(sheaf__prompt *out, void **block, const one_row *r,
                                   const sheaf_config *config, const sheaf_data *data, int64_t row)
 {
     const size_t n = (size_t)(r->context - r->begin);
-    int64_t rows = 0; /* of images before the answer */
+    int64_t rows = 0; /* number of images before the answer */
     while (rows < r->image_rows && r->batch.image_row[rows] < r->context)
         rows++;
     const bool any = r->image_rows > 0,
@@ -406,7 +404,7 @@ static sheaf_status *copy_context(sheaf__prompt *out, void **block, const one_ro
     uint8_t *embed = (uint8_t *)(ids + 2 * n), *expert = embed + n;
     memcpy(ids, r->batch.tokens + r->begin, n * 4);
     const int32_t shift = r->begin > 0 ? r->batch.position[r->begin] : 0;
-    for (size_t i = 0; i < n; i++) /* padding before it shifts no position */
+    for (size_t i = 0; i < n; i++) /* padding in front does not shift positions */
         ids[n + i] = r->batch.position[r->begin + (int64_t)i] - shift;
     memset(embed, 0, 2 * n);
     for (int64_t i = 0; i < rows; i++)
@@ -426,8 +424,8 @@ static sheaf_status *copy_context(sheaf__prompt *out, void **block, const one_ro
     return NULL;
 }
 
-/* The labels from the first one on, up to the end of the answer, which says too whether a template
- * laid the row out. */
+/* The labels from the first one to the end of the answer, which also shows whether a template laid
+ * out the row. */
 static sheaf_status *expected_text(char **out, bool *laid_out, const one_row *r,
                                    const sheaf__codec *w)
 {
@@ -468,8 +466,8 @@ static sheaf_status *add_row(sheaf__prompts *out, one_row *r, const sheaf__codec
     return st;
 }
 
-/* Every row up to its first label is a prompt; the text of its labels, where there are any and the
- * model has text, is what is expected. Rows without labels are prompts as a whole. */
+/* A row up to its first label is a prompt; the text of its labels, if any and if the model has
+ * text, is the expected answer. A row without labels is a prompt as a whole. */
 static sheaf_status *add_rows(sheaf__prompts *out, const sheaf__codec *w, const sheaf_data *data)
 {
     one_row r;
@@ -487,9 +485,9 @@ static sheaf_status *add_rows(sheaf__prompts *out, const sheaf__codec *w, const 
     return st;
 }
 
-/* ---- all of it ---- */
+/* ---- sheaf__prompts_read ---- */
 
-/* What was learned by --specials, or inside a template, these prompts do not say. */
+/* A model trained with --specials, or inside a template, expects special tokens, not their text. */
 static void warn_of_written(const sheaf__prompts *p, const sheaf_events *events)
 {
     const char *first = NULL;

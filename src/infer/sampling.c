@@ -7,7 +7,7 @@
 #include "base/random.h"
 #include "ops/math/math.h"
 
-/* Which ids there were, in `scratch`. */
+/* Marks the ids that occurred, in `scratch`. */
 static const unsigned char *mark_seen(int64_t vocab, const int64_t *ids, int64_t n, float *scratch)
 {
     unsigned char *seen = (unsigned char *)scratch;
@@ -18,14 +18,14 @@ static const unsigned char *mark_seen(int64_t vocab, const int64_t *ids, int64_t
     return seen;
 }
 
-/* Weight against the largest; its equals, infinities too, weigh 1. */
+/* Weight relative to the largest; equal values, also infinities, weigh 1. */
 static double weight(float logit, float max)
 {
     return logit == max ? 1.0 : (double)sheaf__exp(logit - max);
 }
 
-/* ---- ids by falling logit, as far as they are needed: a heap in front, and behind it what
- * was taken from it, the largest last. Vocabularies are large, and most cuts leave little. */
+/* ---- ids by descending logit, as far as needed: a heap, followed by the ids popped from it, the
+ * largest last. Vocabularies are large, and most cuts keep few. */
 typedef struct ranking {
     const float *logits;
     int32_t *order;
@@ -68,7 +68,7 @@ static void take_next(ranking *r)
     sift(r, 0);
 }
 
-/* The n-th largest, n from 0; takes what is missing. */
+/* The n-th largest, n from 0; pops as many as needed. */
 static int32_t nth(ranking *r, int64_t n)
 {
     while (r->all - r->left <= n)
@@ -85,17 +85,18 @@ static int64_t count_largest(ranking *r, int64_t k)
     return r->all - r->left;
 }
 
-/* How many of the `from` largest have mass >= p (`beyond`: > p) of theirs together. */
+/* How many of the `from` largest reach a share >= p (`beyond`: > p) of their total mass. */
 static int64_t count_mass(ranking *r, int64_t from, double p, bool beyond)
 {
     const float max = r->logits[nth(r, 0)];
     double total = 0, mass = 0;
     int64_t kept = 0;
-    /* those outside the heap, or all: `from` is one of the two, in no matter what order */
+    /* those popped, or all: `from` is one of the two; the order does not matter */
     for (int64_t i = r->all - from; i < r->all; i++)
         total += weight(r->logits[r->order[i]], max);
-    while (kept < from && (mass < p * total ||
-                           (beyond && mass == p * total))) /* at least once: the largest weighs 1 */
+    while (kept < from &&
+           (mass < p * total ||
+            (beyond && mass == p * total))) /* runs at least once: the largest weighs 1 */
         mass += weight(r->logits[nth(r, kept++)], max);
     return kept;
 }
@@ -131,7 +132,7 @@ static void divide(float *logits, int64_t vocab, const int64_t *ids, int64_t n,
     const bool temperature = how->temperature != 0 && how->temperature != 1 && !how->greedy;
     const float by = how->repetition_penalty;
     const unsigned char *seen = penalty ? mark_seen(vocab, ids, n, scratch) : NULL;
-    if (penalty && how->sat && temperature) { /* one quotient, as there */
+    if (penalty && how->sat && temperature) { /* one division, as in SAT */
         for (int64_t i = 0; i < vocab; i++)
             logits[i] /= seen[i] ? by * how->temperature : how->temperature;
         return;
@@ -204,7 +205,7 @@ int64_t sheaf__sampling_draw(const float *logits, int64_t vocab, uint32_t u)
     for (int64_t i = 0; i < vocab; i++)
         if (logits[i] > -INFINITY)
             total += weight(logits[i], logits[largest]);
-    const double goal = (double)u * 0x1p-32 * total; /* below total, which the sum reaches */
+    const double goal = (double)u * 0x1p-32 * total; /* below the total, which the sum reaches */
     for (int64_t i = 0; i < vocab; i++)
         if (logits[i] > -INFINITY) {
             sum += weight(logits[i], logits[largest]);

@@ -1,24 +1,24 @@
-/* sampling.h - from a row of logits to the next token.
+/* sampling.h - samples the next token from a row of logits.
  *
  * In the order of transformers' logits processors: repetition penalty,
- * temperature, top-k, top-p, softmax, draw; the penalty also acts when greedy, the
- * others do not. The result is a function of the row, the ids and the numbers
- * below alone: sums run in one fixed order on one thread, and the random number is
- * counter-based, so all ranks that hold the same row pick the same token. */
+ * temperature, top-k, top-p, softmax, draw; the penalty also applies when greedy, the others do
+ * not. The result is a function of the row, the ids and the numbers below alone: sums run in one
+ * fixed order on one thread, and the random number is counter-based, so all ranks that hold the
+ * same row pick the same token. */
 #pragma once
 
 #include "base/base.h"
 
-/* Zero in any field means: leave that step out. */
+/* Zero in any field skips that step. */
 typedef struct sheaf__sampling {
     bool greedy;
-    bool sat; /* SwissArmyTransformer's order instead (base_strategy.py): logits are divided
-                 by temperature * penalty (also those below 0), the penalty is of new tokens only,
-                 top-p acts only where top-k does, and keeps while what was kept is at most p */
-    float temperature;        /* divides the logits, > 0 */
-    int64_t top_k;            /* keep the k largest, and what equals the smallest of them */
-    float top_p;              /* then the fewest of the largest whose mass is at least p; in
-                                 (0, 1], 1 keeps all; one stays in any case */
+    bool sat; /* SwissArmyTransformer's order instead (base_strategy.py): logits are divided by
+                 temperature * penalty (also those below 0), only new tokens are penalised, top-p
+                 applies only with top-k, and keeps ids while the mass kept so far is at most p */
+    float temperature; /* divides the logits, > 0 */
+    int64_t top_k;     /* keep the k largest, and all equal to the smallest of them */
+    float top_p; /* then the fewest of the largest with a mass of at least p; in (0, 1], 1 keeps
+                    all; one always stays */
     float repetition_penalty; /* > 0; 1 changes nothing */
     uint64_t seed;
 } sheaf__sampling;
@@ -27,12 +27,12 @@ typedef struct sheaf__sampling {
 #define SHEAF__PURPOSE_SAMPLING UINT64_C(0x73616d706c696e67)
 
 /* sheaf__sampling_process - the steps before the draw, in place.
- *   logits   [vocab]; what is removed becomes -inf; all are where one is NaN: the model is broken
+ *   logits [vocab]; removed ids become -inf; all do if one is NaN: the model is broken
  *   scratch  [vocab]
  *   ids      [n] prompt and output so far, without padding (sat: the output alone); each distinct
- *            one gets l > 0 ? l / c : l * c once; ids outside [0, vocab) are passed over
- * Of equal logits at the edge of top-p those with the larger id stay (the stable
- * ascending sort of the reference removes smaller ids first). */
+ *            one gets l > 0 ? l / c : l * c once; ids outside [0, vocab) are ignored Of equal
+ *            logits at the edge of top-p those with the larger id stay (the stable ascending sort
+ *            of the reference removes smaller ids first). */
 void sheaf__sampling_process(float *logits, int64_t vocab, const int64_t *ids, int64_t n,
                              const sheaf__sampling *how, float *scratch);
 
@@ -40,8 +40,8 @@ void sheaf__sampling_process(float *logits, int64_t vocab, const int64_t *ids, i
  * float32, 16 lanes; no logit is NaN. The log of an id's probability is
  * logits[id] - max - this. */
 float sheaf__sampling_log_sum(float *max, const float *logits, int64_t vocab);
-/* sheaf__sampling_best - the `best` largest, falling, of equals the smaller id first; no logit is
- * NaN, best <= vocab. */
+/* sheaf__sampling_best - the `best` largest, descending, of equals the smaller id first; no logit
+ * is NaN, best <= vocab. */
 void sheaf__sampling_best(int32_t *ids, int64_t best, const float *logits, int64_t vocab);
 
 /* sheaf__sampling_greedy - the first index of the maximum; -1 if all are -inf. */
@@ -51,10 +51,10 @@ int64_t sheaf__sampling_greedy(const float *logits, int64_t vocab);
  * ids 0..i exceeds u / 2^32 of the whole, in double. -1 as above. */
 int64_t sheaf__sampling_draw(const float *logits, int64_t vocab, uint32_t u);
 
-/* sheaf__sampling_next - all of it: the next id of sequence `sample` (its number in the whole
- * run), which has got `step` new tokens so far. The random number is
- * sheaf__random_u32(seed, SHEAF__PURPOSE_SAMPLING, 0, sample, step, 0).
- * Returns -1 when a logit is NaN or none is above -inf: the model is broken. */
+/* sheaf__sampling_next - all steps: the next id of sequence `sample` (its number in the whole run),
+ * which has `step` new tokens so far. The random number is sheaf__random_u32(seed,
+ * SHEAF__PURPOSE_SAMPLING, 0, sample, step, 0). Returns -1 when a logit is NaN or none is above
+ * -inf: the model is broken. */
 int64_t sheaf__sampling_next(float *logits, int64_t vocab, const int64_t *ids, int64_t n,
                              const sheaf__sampling *how, uint64_t sample, uint64_t step,
                              float *scratch);

@@ -8,7 +8,7 @@
 #include "models/team.h"
 #include "train/bad.h"
 
-/* What one micro-batch gave. */
+/* The result of one micro-batch. */
 typedef struct found {
     double loss;
     int64_t tokens, correct;
@@ -19,10 +19,10 @@ typedef struct course {
     const sheaf__evaluate_options *options;
     sheaf__model *model;
     const sheaf_data *data;
-    int64_t all, batch, rest, micros, groups, rounds; /* all: rows that are read */
+    int64_t all, batch, rest, micros, groups, rounds; /* all rows to read */
     sheaf_range own;
     sheaf__runner runner;
-    int64_t first, rows; /* it holds the rows numbered [first, first + rows); 0: it is not open */
+    int64_t first, rows; /* rows [first, first + rows) are loaded; 0: not open */
     int64_t *row;
     found *found; /* [micros] */
     bool warned;
@@ -40,13 +40,13 @@ static sheaf_status *take_logits(void *self, int64_t row0, const int32_t *row, i
     const int64_t seq = c->runner.batch.seq;
     sheaf_status *st = NULL;
     for (int64_t i = 0; i < n && st == NULL; i++, logits += c->model->schema->config.vocab)
-        if (row[i] / seq < c->rows && c->options->take != NULL) /* else padding of a last batch */
+        if (row[i] / seq < c->rows && c->options->take != NULL) /* else padding of the last batch */
             st = c->options->take(c->options->self, row_at(c, c->first + row[i] / seq),
                                   row[i] % seq, logits);
     return st;
 }
 
-/* Asked of all ranks alike: one of them may see it first. */
+/* All ranks must agree: one of them may see the request first. */
 static sheaf_status *asked_to_stop(const course *c)
 {
     const atomic_int *stop = c->options->stop;
@@ -58,8 +58,8 @@ static sheaf_status *asked_to_stop(const course *c)
     return sheaf__agree_groups(c->model->context, st);
 }
 
-/* A loss that is not finite is the result; where it began is said once. Of layers that are placed
- * over stages the weights alone are looked at. */
+/* A loss that is not finite is the result; its origin is reported once. With layers placed over
+ * stages only the weights are checked. */
 static sheaf_status *warn_of(course *c)
 {
     sheaf__runner *runner = &c->runner;
@@ -70,7 +70,7 @@ static sheaf_status *warn_of(course *c)
     sheaf_status *st = sheaf__model_bad_weight(&weight, c->model);
     sheaf_status *(*const take)(void *, int64_t, const int32_t *, int64_t, const float *) =
         runner->head.take;
-    runner->head.take = NULL; /* it has heard of these rows */
+    runner->head.take = NULL; /* these rows were reported */
     runner->watch = &bad;
     if (st == NULL && c->model->context->stages <= 1)
         st = sheaf__runner_run(runner, c->row);
@@ -114,7 +114,7 @@ static sheaf_status *run_micro(course *c, int64_t micro)
     sheaf_status *st = c->rows == n ? NULL : open_runner(c, n);
     c->first = micro * c->batch;
     sheaf__doing_number(c->model->context->doing, "row", row_at(c, c->first) + 1);
-    for (int64_t i = 0; i < 2 * n; i++) /* these, and what is to be ready then */
+    for (int64_t i = 0; i < 2 * n; i++) /* these rows, and the buffers for them */
         c->row[i] = c->first + i < c->all && (i < n || micro + 1 < c->own.end)
                         ? row_at(c, c->first + i)
                         : -1;
@@ -126,7 +126,7 @@ static sheaf_status *run_micro(course *c, int64_t micro)
     return st == NULL && !c->warned && !isfinite(c->found[micro].loss) ? warn_of(c) : st;
 }
 
-/* All groups ask at the same time whether they are to stop; one of them may be done by then. */
+/* All groups check for a stop at the same time; one of them may be done by then. */
 static sheaf_status *run_course(course *c)
 {
     sheaf_status *st = NULL;
@@ -144,8 +144,8 @@ static sheaf_status *run_course(course *c)
     return st;
 }
 
-/* What peers found in theirs. Of a loss that another group found not finite the first says where
- * it began. */
+/* Exchanges the results of all groups. If another group's loss is not finite, the first reports its
+ * origin. */
 static sheaf_status *share(course *c)
 {
     const sheaf__context *context = c->model->context;

@@ -13,20 +13,20 @@ typedef struct sheaf__evaluation {
 } sheaf__evaluation;
 
 typedef struct sheaf__evaluate_options {
-    int64_t micro_batch; /* rows at a time, at least 1 */
-    const int64_t *row;  /* [rows] those that are read, in this order; NULL: all */
+    int64_t micro_batch; /* at least 1 */
+    const int64_t *row;  /* [rows] rows to read, in this order; NULL: all */
     int64_t rows;
-    bool padded; /* every row has sheaf_data_seq() positions, all of them given to `take`; else the
-                    longest of a micro-batch decides, and only positions with a label are computed.
-                    All ranks alike */
-    /* With `padded`: logits of one position after the other, rows as they are read: [vocab]
-     * float32. Called on every rank; may be NULL. */
+    bool padded; /* every row has sheaf_data_seq() positions, all passed to `take`; else rows are as
+                    long as the longest of their micro-batch, and only positions with a label are
+                    computed. The same on all ranks */
+    /* With `padded`: gets the logits [vocab] float32 of each position in order. Called on every
+     * rank; may be NULL. */
     sheaf_status *(*take)(void *self, int64_t row, int64_t position, const float *logits);
     void *self;
     const atomic_int *stop;     /* not 0: SHEAF_E_STOPPED; the same on all ranks; may be NULL */
     const sheaf_events *events; /* progress; NULL on all ranks but one */
 } sheaf__evaluate_options;
 
-/* sheaf__evaluate - collective. The same numbers on every rank and at any number of ranks. */
+/* sheaf__evaluate - collective. Gives the same numbers on every rank and at any number of ranks. */
 sheaf_status *sheaf__evaluate(sheaf__evaluation *out, sheaf__model *model, const sheaf_data *data,
                               const sheaf__evaluate_options *options);

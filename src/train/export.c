@@ -9,7 +9,7 @@
 #include "dialects/peft/peft.h"
 #include "train/origin.h"
 
-/* ---- the numbers of a tensor, one after the other ---- */
+/* ---- reading a tensor as a flat array ---- */
 
 static int64_t width_of(const sheaf_source_entry *e)
 {
@@ -80,7 +80,7 @@ static const sheaf_source_entry *entry(sheaf_source *self, int64_t i)
     return ((stepped *)self)->base->entry(((stepped *)self)->base, i);
 }
 
-/* A box of the base's view: rows that lie one after the other are read together. */
+/* A box of the base's view: consecutive rows are read together. */
 static sheaf_status *read_box(sheaf_source *self, const char *name, int64_t row0, int64_t rows,
                               int64_t col0, int64_t cols, void *dst)
 {
@@ -138,10 +138,10 @@ sheaf_status *sheaf__stepped_source(sheaf_source **out, sheaf_source *masters, s
     return NULL;
 }
 
-/* ---- what is written ---- */
+/* ---- the output ---- */
 
-/* The tensors that are written. Those of an adapter come from the checkpoint's masters, for what
- * was trained, and from the base for the rest; those of a model from `base` alone, by their names.
+/* The tensors to write. Those of an adapter come from the checkpoint's masters, or from the base if
+ * they were not trained; those of a model from `base` alone.
  */
 typedef struct listed {
     sheaf_safetensors_spec *spec;
@@ -156,7 +156,7 @@ typedef struct origin {
     const sheaf__kernels *kernels;
 } origin;
 
-/* The folder's B of a fused layer, from the compact one. */
+/* The expanded B of a fused layer, from the compact one. */
 static sheaf_status *spread_rows(const origin *o, const sheaf_source_entry *e,
                                  const sheaf_lora_module *m, int64_t row0, int64_t n, void *dst)
 {
@@ -195,7 +195,7 @@ static sheaf_status *rows(void *self, int64_t index, int64_t row0, int64_t n, vo
         return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "'%s'", name),
                                           "it in the checkpoint or in the base"),
                            "nothing of that name");
-    sheaf_source_entry named = *e; /* an adapter's own name is another */
+    sheaf_source_entry named = *e; /* the name in the adapter differs */
     named.name = source == o->base ? name : e->name;
     return sheaf__source_numbers(dst, spec->dtype, source, &named, row0 * cols, n * cols,
                                  o->kernels);
@@ -324,7 +324,7 @@ sheaf_status *sheaf__export_step(const sheaf_train_options *o, const sheaf__open
     return st;
 }
 
-/* The best step's checkpoint was lost after the run had saved it; the last one's is whole. */
+/* The best step's checkpoint is lost; the last one is whole. */
 static sheaf_status *best_is_lost(sheaf_status *st, const char *checkpoint, const char *out)
 {
     sheaf_damages damages = { 0 };

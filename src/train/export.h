@@ -1,4 +1,4 @@
-/* export.h - what a finished run leaves for others: a PEFT adapter or a Hugging Face model. */
+/* export.h - the result of a run: a PEFT adapter or a Hugging Face model. */
 #pragma once
 
 #include "models/open.h"
@@ -7,7 +7,7 @@
 #include "train/options.h"
 
 /* sheaf__export - reads the masters from the checkpoint of step `from` in options->out, tensor by
- * tensor in bounded memory, and writes OUT/adapter or OUT/model (replaced as a whole if there).
+ * tensor in bounded memory, and writes OUT/adapter or OUT/model (atomically replaced if it exists).
  *   result, checkpoint  out: paths of that folder and of the checkpoint of `step`, malloc'd
  * A full model keeps each tensor's stored dtype; an adapter is float32, as PEFT saves it. */
 sheaf_status *sheaf__export(char **result, char **checkpoint, const sheaf_train_options *options,
@@ -15,40 +15,37 @@ sheaf_status *sheaf__export(char **result, char **checkpoint, const sheaf_train_
                             const sheaf_events *events);
 
 /* sheaf__export_step - the same form at OUT/exports/step-N, from the checkpoint of that step.
- * `only_missing`: one that is there stays. */
+ * `only_missing`: an existing one stays. */
 sheaf_status *sheaf__export_step(const sheaf_train_options *options, const sheaf__opened *opened,
                                  int64_t step, bool only_missing, const sheaf_events *events);
 
 /* sheaf__export_adapter - the adapter alone; `replace` false: dst must not exist, or be an empty
  * folder. Masters are named "master/NAME", those of saved tensors by the base's name, and may be
- * flat: of a tensor with more than two axes only the order of its numbers counts. B of fused layers
- * is compact there and spread here. A saved tensor that has no master is that of
- * `base`: the weights that the run began with. The file carries the fingerprint of the base that
- * `progress`, of the checkpoint, has (train/origin.h). */
+ * flat: for a tensor with more than two axes only the order of its numbers counts. B of fused
+ * layers is compact in masters and expanded in the file. A saved tensor without a master comes from
+ * `base`, the initial weights. The file has the fingerprint of the base from the checkpoint's
+ * `progress` (train/origin.h). */
 sheaf_status *sheaf__export_adapter(const char *dst, bool replace, const sheaf_lora *lora,
                                     const char *model, sheaf_source *masters, sheaf_source *base,
                                     const char *progress);
 
-/* sheaf__export_model - the model that methods head and full leave: opened->base, with the masters
- * of the checkpoint in place of its tensors. What lies beside the weights is copied from the folder
- * `model`. */
+/* sheaf__export_model - the model of methods head and full: opened->base with tensors replaced by
+ * the masters of the checkpoint. The other files are copied from the folder `model`. */
 sheaf_status *sheaf__export_model(const char *dst, bool replace, const sheaf__opened *opened,
                                   const char *model, sheaf_source *masters);
 
-/* ---- a model as it was after a step ---- */
+/* ---- the model after a step ---- */
 
-/* sheaf__stepped_source - names, shapes and dtypes are the base's, and so is every tensor that has
- * no master; a master is rounded to the dtype in which the base stores the tensor, as in the model
- * that a run leaves.
+/* sheaf__stepped_source - the base with tensors replaced by their masters, rounded to the dtype in
+ * which the base stores them, as in the result of a run.
  *
- *   masters  "master/NAME", which may be flat: of a tensor with more than two axes only the order
- *            of its numbers counts. Both sources are borrowed until the new one is closed. Other
- *            tensors in it (moments) are passed over
- * Errors: SHEAF_E_LAYOUT for a master that the base has no tensor for, or one of another size. */
+ *   masters "master/NAME", which may be flat, as above. Both sources are borrowed until the new one
+ *   is closed. Other tensors in it (moments) are ignored Errors: SHEAF_E_LAYOUT for a master
+ *   without a tensor of its size in the base. */
 sheaf_status *sheaf__stepped_source(sheaf_source **out, sheaf_source *masters, sheaf_source *base);
 
-/* sheaf__source_numbers - n numbers from number `first` on of a tensor of `source`, in its order,
- * as `dtype`. */
+/* sheaf__source_numbers - n numbers of a tensor of `source` from index `first` on, in its order, as
+ * `dtype`. */
 sheaf_status *sheaf__source_numbers(void *dst, sheaf_dtype dtype, sheaf_source *source,
                                     const sheaf_source_entry *entry, int64_t first, int64_t n,
                                     const sheaf__kernels *kernels);

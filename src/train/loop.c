@@ -43,15 +43,15 @@ static bool has_enough(const sheaf__run *r)
     return r->hooks->enough != NULL && atomic_load(r->hooks->enough) != 0;
 }
 
-/* On rank 0: a stop that is asked for meanwhile ends an evaluation. The end of --max-time does not:
- * a time that is shorter than an evaluation would never get past it. */
+/* On rank 0: a requested stop ends an evaluation. The end of --max-time does not: with a time
+ * shorter than an evaluation a run would never get past it. */
 static void look_up(sheaf__run *r)
 {
     if (has_enough(r) || (r->hooks->control != NULL && atomic_load(&r->hooks->control->stop) != 0))
         atomic_store(&r->interrupt, 1);
 }
 
-/* The line of progress that says "all of them" comes with the result. */
+/* The last progress line comes with the result. */
 static void pass_on(void *self, const sheaf_event *event)
 {
     sheaf__run *r = self;
@@ -80,10 +80,10 @@ static void report_evaluation(sheaf__run *r, const sheaf__evaluation *found, int
 
 typedef struct verdict {
     bool best;    /* this step is the best so far */
-    bool stopped; /* nothing was found: a stop came in the way, on all ranks alike */
+    bool stopped; /* interrupted by a stop, on all ranks */
 } verdict;
 
-/* judged: gets what was found. */
+/* evals: gets the result. */
 static sheaf_status *evaluate(verdict *out, sheaf__run *r, const sheaf__rank *rank,
                               sheaf_comm *comm, sheaf__eval_state *evals, int64_t done)
 {
@@ -120,9 +120,9 @@ static bool out_of_patience(const sheaf__run *r, const sheaf__eval_state *evals)
     return r->options->patience > 0 && evals->worse >= r->options->patience;
 }
 
-/* The end: a step that no evaluation was due after is judged too. What is found there is reported
- * and may be the best, but is not part of the state: a run that goes on from here to more steps is
- * the same as one that had them from the start. */
+/* The end: the last step is evaluated even if no evaluation was due. The result is reported and may
+ * be the best, but is not part of the state: a run that is resumed for more steps equals one that
+ * had them from the start. */
 static sheaf_status *evaluate_end(sheaf__run *r, const sheaf__rank *rank, sheaf_comm *comm,
                                   const sheaf__run_state *s, int64_t done)
 {
@@ -178,7 +178,7 @@ static void report(const sheaf__run *r, const sheaf__rank *rank, const sheaf__st
     r->result->loss_scale = rank->scaler.scale;
 }
 
-/* The first rank: is there one that others wait for? */
+/* On the first rank: is there a rank that others wait for? */
 static void look_for_slow(const sheaf__run *r, sheaf__run_state *s, double seconds,
                           const sheaf_event_rank *usage)
 {
@@ -189,7 +189,7 @@ static void look_for_slow(const sheaf__run *r, sheaf__run_state *s, double secon
     sheaf__text_release(&text);
 }
 
-/* A step, and what it took every rank; reported by the first. */
+/* A step, with the usage of every rank, which the first reports. */
 static sheaf_status *take_step(sheaf__run *r, sheaf__rank *rank, sheaf_comm *comm,
                                sheaf__run_state *s, int64_t done, double lr)
 {
@@ -210,7 +210,7 @@ static sheaf_status *take_step(sheaf__run *r, sheaf__rank *rank, sheaf_comm *com
     return st;
 }
 
-/* Rank 0: OUT is not there any more; to save, which fails, is all that is left. */
+/* Rank 0: OUT is gone; the only thing left is to save, which fails. */
 static bool is_lost(sheaf__run *r, sheaf_comm *comm)
 {
     sheaf_status *st = sheaf_comm_rank(comm) == 0 ? sheaf__out_check_held(&r->folder) : NULL;
@@ -218,7 +218,7 @@ static bool is_lost(sheaf__run *r, sheaf_comm *comm)
     return st != NULL;
 }
 
-/* It is saved as it is, and not an error: more steps may follow. */
+/* Saved all the same, not an error: more steps may follow. */
 static void warn_of_nothing(const sheaf__run *r, const sheaf__rank *rank, int64_t done)
 {
     const int64_t steps = done - r->result->first;
@@ -237,7 +237,7 @@ static void warn_of_nothing(const sheaf__run *r, const sheaf__rank *rank, int64_
                    steps);
 }
 
-/* Signals, and the end of a time, reach one rank first: all must decide alike. */
+/* Signals and the end of --max-time reach one rank first: all must take the same decision. */
 static sheaf_status *asked(sheaf__run *r, sheaf_comm *comm, bool *to_save, bool *to_stop)
 {
     int bits = sheaf__control_poll(r->hooks->control) |
@@ -249,8 +249,8 @@ static sheaf_status *asked(sheaf__run *r, sheaf_comm *comm, bool *to_save, bool 
     return st;
 }
 
-/* Rank 0 writes, the others wait: with --export-every what was trained so far, in the form of the
- * result. */
+/* Rank 0 writes, the others wait: with --export-every the current model in the form of the result.
+ */
 static sheaf_status *export_step(const sheaf__run *r, sheaf_comm *comm, int64_t done,
                                  bool only_missing)
 {
@@ -274,8 +274,8 @@ static bool evaluation_due(const sheaf__run *r, const sheaf__run_state *s, int64
            s->evals.last < done;
 }
 
-/* A stop came in the way of the evaluation that was due when this step was saved: its checkpoint
- * becomes that of a run which was not stopped. */
+/* A stop interrupted the evaluation that was due when this step was saved: the checkpoint is
+ * replaced by that of an uninterrupted run. */
 static sheaf_status *make_up(verdict *out, sheaf__run *r, sheaf__rank *rank,
                              sheaf_checkpoints *store, sheaf_comm *comm, sheaf__run_state *s,
                              int64_t done)

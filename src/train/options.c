@@ -1,5 +1,4 @@
-/* options.c - defaults of a run, its flags in the words of lora/adapter.h, and what they say of its
- * learning rates. */
+/* options.c - defaults of a run, its LoRA options, and checks of its learning rates. */
 #include "train/options.h"
 
 #include "base/base.h"
@@ -82,10 +81,10 @@ sheaf_status *sheaf__train_options_open(sheaf__open_options *out, sheaf_lora_opt
 
 /* ---- learning rates ---- */
 
-/* Of so few the first step, which a warm-up begins at a rate of 0, is a third or more. */
+/* Of so few steps the first, whose rate a warm-up sets to 0, is a third or more. */
 enum { FEW = 3 };
 
-/* What makes the rate rise late. */
+/* The cause of a late rise of the rate. */
 static void name_rise(char name[64], const sheaf_train_options *o, const sheaf_schedule *s)
 {
     if (sheaf_schedule_is_sat(s->kind) && sheaf_schedule_rises(s) == s->held_steps &&
@@ -97,7 +96,7 @@ static void name_rise(char name[64], const sheaf_train_options *o, const sheaf_s
         snprintf(name, 64, "--warmup %" PRId64, o->warmup);
 }
 
-/* What makes more steps of which the rate is above 0. */
+/* Advice for more steps with a rate above 0. */
 static void name_cure(char cure[160], const sheaf_train_options *o)
 {
     snprintf(cure, 160, "fewer warm-up steps, or more steps");

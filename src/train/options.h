@@ -1,5 +1,5 @@
-/* options.h - what a fine-tuning run was asked to do: the flags of `sheaf train`
- * (src/library/train_settings.c holds their table) as one struct.
+/* options.h - the options of a fine-tuning run: the flags of `sheaf train` (their table is in
+ * src/library/train_settings.c) as one struct.
  *
  * Strings are borrowed: from argv, a recipe, or the caller's literals. An empty
  * or NULL string means "not given". Zero is a value here; start from
@@ -20,40 +20,40 @@ enum { SHEAF__DEFAULT_SLICES = 8 };
 typedef enum sheaf_method { SHEAF_METHOD_LORA, SHEAF_METHOD_HEAD, SHEAF_METHOD_FULL } sheaf_method;
 
 typedef struct sheaf_train_options {
-    /* where from, where to */
+    /* inputs and output */
     const char *model;  /* folder of the base model */
     const char *config; /* its config.json, where the folder has none */
     const char *data;
-    const char *tokenizer; /* of texts: its file or folder; default the model's folder */
+    const char *tokenizer; /* for texts: file or folder; default the model's folder */
     /* base, chat, vqa, chat_old; default the config's, else base. Of texts: a chat template;
      * default the tokenizer's */
     const char *prompt_template;
-    const char *date;       /* that a chat template writes; default the template's own */
+    const char *date;       /* for the chat template; default the template's own */
     const char *query;      /* asked of every image of a folder */
-    sheaf_loss_on loss_on;  /* of texts: what is learned, */
-    sheaf_on_bad on_bad;    /* what becomes of bad records */
-    const char *fields;     /* of records, by other names (data/fields.h); NULL: none */
-    sheaf_on_long on_long;  /* and what becomes of one that is too long */
+    sheaf_loss_on loss_on;  /* for texts: the tokens to learn */
+    sheaf_on_bad on_bad;    /* bad records: an error or skipped */
+    const char *fields;     /* other names for fields of records (data/fields.h); NULL: none */
+    sheaf_on_long on_long;  /* records that are too long: an error, cut or skipped */
     bool specials;          /* special tokens that are written in texts are tokens */
-    bool pack, by_length;   /* rows that share one; micro-batches of rows of like length */
+    bool pack, by_length;   /* several records in a row; micro-batches of rows of similar length */
     const char *data_cache; /* folder of tokenised texts; NULL: of large data OUT/cache */
     const char *out;
     const char *adapter;   /* PEFT adapter to start from */
-    const char *folder;    /* where the run began: its relative paths count from there */
-    const char *base_name; /* the model as it was first given, for the result's adapter_config.json;
-                              NULL = model */
+    const char *folder;    /* where the run began: its relative paths start there */
+    const char *base_name; /* the model's path as given, for the result's adapter_config.json; NULL
+                              = model */
 
     /* how many devices; never changes a byte of the result */
     int tp, dp;
     sheaf_transport transport;
-    const char *mpi; /* which MPI the transport is; NULL: the launcher's, or what is there */
-    const char *hosts, *hostfile; /* where its processes are started; NULL: here */
+    const char *mpi;              /* which MPI library; NULL: the launcher's, or the one found */
+    const char *hosts, *hostfile; /* hosts to start processes on; NULL: this one */
     int threads;                  /* compute threads in all, 0 = every core this process may use */
     bool checkpointing;           /* recompute activations instead of keeping them */
     /* "ref", "avx2", "avx512", "avx512bf16", "amx"; NULL = the best here (for tests) */
     const char *isa;
 
-    /* what is trained */
+    /* the trained tensors */
     int slices; /* S */
     sheaf_method method;
     const char *train; /* tensor-name patterns (select.h), comma separated: trained beside LoRA, or
@@ -72,7 +72,7 @@ typedef struct sheaf_train_options {
     int lora_bias;               /* SHEAF_BIAS_NONE, _ALL, _LORA_ONLY */
     const char *modules_to_save; /* "a,b": trained in full beside LoRA */
 
-    /* how */
+    /* the steps */
     int64_t steps;       /* optimizer steps in all; 0: as `epochs` says */
     double epochs;       /* passes over the rows that are trained on, in place of steps; 0 = none */
     int64_t micro_batch; /* rows of one forward */
@@ -103,48 +103,47 @@ typedef struct sheaf_train_options {
     bool resume;
 
     /* while it trains */
-    const char *eval_data; /* of evaluations; or */
-    double eval_split;     /* this share of the data, which is then not trained on; 0 = none */
+    const char *eval_data; /* data for evaluations; or */
+    double eval_split;     /* this share of the data, held out from training; 0 = none */
     int64_t eval_every;    /* steps between evaluations, 0 = only at the end */
-    int64_t patience;      /* evaluations that may pass without a better loss, 0 = any number */
-    double min_delta;      /* by how much a loss must be lower for patience to begin anew */
+    int64_t patience;      /* evaluations without a better loss before the run ends, 0 = no limit */
+    double min_delta;      /* least decrease of the loss that resets patience */
     bool use_best;         /* the result is the best step's, not the last one's */
     double max_time;       /* seconds after which it saves and stops, 0 = never */
 
-    /* when it cannot go on (comm/watch/watch.h) */
+    /* failures (comm/watch/watch.h) */
     double heartbeat;  /* seconds of silence after which a process counts as dead, 0 = hang_after */
     double hang_after; /* seconds without progress, 0 = never */
-    int64_t restarts;  /* how often the run is begun again */
+    int64_t restarts;  /* how often the run is restarted */
 
     /* the command's own */
     const char *recipe;
-    bool force; /* begin what memory does not suffice for */
+    bool force; /* start even if memory does not suffice */
     bool json;
 } sheaf_train_options;
 
 void sheaf_train_options_default(sheaf_train_options *options);
 
-/* The schedule they ask for. */
+/* The schedule in the options. */
 sheaf_schedule sheaf_train_options_schedule(const sheaf_train_options *options);
 
-/* sheaf_train_options_lora - the LoRA part as lora/adapter.h wants it (owned by the caller,
- * sheaf_lora_options_release()). With --adapter the adapter's own config decides instead:
- * read it with sheaf_lora_options_read().
- * Errors: SHEAF_E_ARG naming the flag. */
+/* sheaf_train_options_lora - the LoRA options for lora/adapter.h (owned by the caller,
+ * sheaf_lora_options_release()). With --adapter the adapter's own config decides instead: read it
+ * with sheaf_lora_options_read(). Errors: SHEAF_E_ARG naming the flag. */
 sheaf_status *sheaf_train_options_lora(sheaf_lora_options *out, const sheaf_train_options *options);
 
-/* sheaf__train_options_open - how the model of a run is opened: its folder and slices, and by
- * method lora the adapter it starts from or a new one. What it is opened for is the caller's to
- * say. fresh  out: the new adapter, which `out` points to; release also where there is none Errors:
- * those of sheaf_train_options_lora(). */
+/* sheaf__train_options_open - how to open the model of a run: its folder and slices, and with
+ * method lora the adapter it starts from or a new one. The caller sets the purpose. `fresh` gets
+ * the new adapter, which `out` points to; always release it. Errors: those of
+ * sheaf_train_options_lora(). */
 sheaf_status *sheaf__train_options_open(sheaf__open_options *out, sheaf_lora_options *fresh,
                                         const sheaf_train_options *options);
 
-/* sheaf__rates_check - of a run whose steps are known. Warns of a warm-up that takes all of it, or
- * most of a few steps. Errors: SHEAF_E_ARG where every rate is 0. */
+/* sheaf__rates_check - for a run with a known number of steps: warns of a warm-up that takes all of
+ * it, or most of a few steps. Errors: SHEAF_E_ARG if every rate is 0. */
 sheaf_status *sheaf__rates_check(const sheaf_train_options *options, const sheaf_events *events);
 
-/* sheaf__rates_resumed - the run goes on after `done` steps, with other options than it `was` begun
- * with: warns of steps that are done already, and of a schedule that was another one so far. */
+/* sheaf__rates_resumed - for a run that is resumed after `done` steps with other options than
+ * `was`: warns if the steps are done already, and if the schedule changes. */
 void sheaf__rates_resumed(const sheaf_train_options *options, const sheaf_train_options *was,
                           int64_t done, const sheaf_events *events);

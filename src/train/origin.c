@@ -21,7 +21,7 @@ static int64_t nanoseconds(const struct timespec *t)
     return (int64_t)t->tv_sec * second + t->tv_nsec;
 }
 
-/* *newest: the later of its times. An empty stamp equals none: of what cannot be looked at. */
+/* *newest: the later of its times. An empty stamp, of a file without access, equals no other. */
 static sheaf_status *stamp_of(char **out, int64_t *newest, const char *path)
 {
     struct stat s;
@@ -66,8 +66,8 @@ static bool same_files(const sheaf__origin *o)
     return same;
 }
 
-/* May the stamps stand for what was read? Not of a file that changed meanwhile, nor of one that is
- * so new that a change need not show in its times. */
+/* Do the stamps identify the bytes read? Not if a file changed meanwhile, or is so new that a
+ * change may not show in its times. */
 static sheaf_status *stamps_hold(bool *hold, const sheaf__origin *o)
 {
     sheaf_status *st = NULL;
@@ -83,9 +83,9 @@ static sheaf_status *stamps_hold(bool *hold, const sheaf__origin *o)
     return st;
 }
 
-/* ---- what it is ---- */
+/* ---- fingerprints ---- */
 
-/* run.json is the command's; one that cannot be read is as good as none. */
+/* The command writes run.json; one that cannot be read is ignored. */
 static sheaf_status *read_known(sheaf__origin *o, const char *out)
 {
     char *path = NULL;
@@ -134,7 +134,7 @@ static sheaf_status *hash_adapter(sheaf__origin *o)
     if (o->opened->adapter == NULL)
         return NULL;
     sheaf_lora_options options = o->opened->lora->options;
-    options.base_name = NULL; /* where the base lay */
+    options.base_name = NULL; /* the base's path then */
     sheaf_status *st = sheaf_lora_options_json(&o->adapter_config, &options);
     TRY(st, sheaf__hashed_new(&o->adapter_print, o->opened->adapter, NULL));
     TRY(st, sheaf__hashed_all(o->adapter_print, 1));
@@ -253,7 +253,7 @@ sheaf_status *sheaf__origin_record(char **out, const sheaf__origin *o)
     return st;
 }
 
-/* ---- is it the same? ---- */
+/* ---- comparison ---- */
 
 static sheaf_status *differs(const sheaf__origin_words *w, const char *part, const char *was,
                              const char *is, int64_t more)
@@ -277,7 +277,7 @@ static sheaf_status *check_config(const char *was, const char *is, const sheaf__
                    d.more);
 }
 
-/* Which tensors, where run.json tells of those that the run began with. */
+/* Names the tensors that differ, if run.json has their fingerprints. */
 static sheaf_status *hash_differs(const sheaf__origin *o, const sheaf__origin_words *w,
                                   const char *key, const char *tensors, const sheaf__hashed *print,
                                   const char *whole, const char *was, const char *is)

@@ -18,7 +18,7 @@
 #include "data/row_cache.h"
 #include "train/train.h"
 
-/* ---- what an earlier run left ---- */
+/* ---- an earlier run ---- */
 
 sheaf_status *sheaf__progress_of(json_t **out, const sheaf_checkpoint *checkpoint)
 {
@@ -62,8 +62,7 @@ sheaf_status *sheaf_train_peek(char **settings, int64_t *step, const char *out)
     size_t size;
     sheaf_status *st = sheaf__path_join(&path, out, "settings");
     const bool stored = st == NULL && sheaf__path_kind(path) == SHEAF_PATH_FILE;
-    /* A folder without a run is left as it is. Of processes that were started together the first
-     * takes the lock. */
+    /* A folder without a run stays unchanged. Of several processes the first takes the lock. */
     if (st == NULL && sheaf__path_has(out, "checkpoints", SHEAF_PATH_DIR) &&
         (sheaf__launcher_look().number == 0 || !stored))
         st = sheaf_comm_run_threads(1, peek_rank, &p);
@@ -91,7 +90,8 @@ static sheaf_status *out_is_taken(const char *out, sheaf_path_kind by)
                                   : "another --out");
 }
 
-/* A file that this process's own lines go to, as in: sheaf train --out o1 > o1/train.log. */
+/* A file that this process's output is redirected to, as in: sheaf train --out o1 > o1/train.log.
+ */
 static bool is_own_log(const char *out, const char *name)
 {
     struct stat file, own;
@@ -105,7 +105,7 @@ static bool is_own_log(const char *out, const char *name)
     return is;
 }
 
-/* Is nothing in OUT/checkpoints but the lock, which a run takes before it writes anything else? */
+/* Does OUT/checkpoints have only the lock, which a run takes before it writes anything else? */
 static bool holds_lock_alone(const char *out)
 {
     char *path = NULL, **name = NULL;
@@ -119,7 +119,7 @@ static bool holds_lock_alone(const char *out)
     return alone;
 }
 
-/* Is nothing in a folder but what a run makes before its first step is done? */
+/* Does a folder have only what a run makes before its first step ends? */
 static bool came_to_nothing(const char *out, char **name, int64_t count)
 {
     static const char *const made[] = { "checkpoints", "metrics.jsonl", "run.json", "settings" };
@@ -139,20 +139,20 @@ static bool came_to_nothing(const char *out, char **name, int64_t count)
     return ours && !other && !steps;
 }
 
-/* A new run needs a folder of its own, or that of one which was ended in its first step; it must be
- * over. */
+/* A new run needs a folder of its own, or that of a run which ended in its first step and is no
+ * longer active. */
 static sheaf_status *check_folder(sheaf__out_folder *f, char **name, int64_t count)
 {
     peek left = { .out = f->options->out, .locked = f->lock >= 0 };
     if (!came_to_nothing(f->options->out, name, count))
         return out_is_taken(f->options->out, SHEAF_PATH_DIR);
-    sheaf_status *st = sheaf_comm_run_threads(1, peek_rank, &left); /* asks for the lock */
+    sheaf_status *st = sheaf_comm_run_threads(1, peek_rank, &left); /* tests the lock */
     free(left.settings);
     f->anew = left.step == 0;
     return st != NULL || f->anew ? st : out_is_taken(f->options->out, SHEAF_PATH_DIR);
 }
 
-/* Tokenised data, which an earlier try may have left: they are found again. */
+/* Tokenised data, perhaps of an earlier try, which are used again. */
 static bool is_own_cache(const char *out, const char *name)
 {
     char *path = NULL;
@@ -165,8 +165,8 @@ static bool is_own_cache(const char *out, const char *name)
     return is;
 }
 
-/* Tokenised data in OUT by another name would make it a folder with files in it, which takes no new
- * run: all is read and tokenised by then. Or they lie where the run's own files will. */
+/* Tokenised data elsewhere in OUT would make it a folder with files, refused for a new run only
+ * after all is tokenised, or collide with the run's own files. */
 static sheaf_status *check_cache(const sheaf_train_options *o)
 {
     char *inside = NULL, *cache = NULL, *own = NULL;
@@ -190,7 +190,7 @@ static sheaf_status *check_cache(const sheaf_train_options *o)
     return st;
 }
 
-/* What a run leaves that is killed while its hosts look whether they share OUT. */
+/* A leftover of a run that was killed while its hosts checked whether they share OUT. */
 static bool is_left_proof(const char *name)
 {
     return strncmp(name, "seen-", 5) == 0 && sheaf__path_is_partial(name);
@@ -228,16 +228,16 @@ sheaf_status *sheaf__out_check(sheaf__out_folder *f)
     return st;
 }
 
-/* The lock; and now that no other run can begin here, is there still none? */
+/* Takes the lock, then checks again that no other run has begun here. */
 static sheaf_status *take(sheaf__out_folder *f)
 {
     const bool anew = f->anew;
     sheaf_status *st =
         sheaf_checkpoints_lock(&f->lock, f->options->out, f->events); /* which makes OUT */
-    if (st == NULL) /* one that cannot be read by its owner is not followed */
+    if (st == NULL) /* not listed if its owner cannot read it */
         f->dir = open(f->options->out, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     TRY(st, sheaf__out_check(f));
-    f->anew = anew; /* what was just made is no run that was ended */
+    f->anew = anew; /* the new folder is not an ended run */
     return st;
 }
 
@@ -245,7 +245,7 @@ sheaf_status *sheaf__out_prepare(sheaf__out_folder *f, const char *recipe)
 {
     const sheaf_train_options *o = f->options;
     char *path = NULL;
-    sheaf_status *st = sheaf__out_check(f); /* again: looking at the data takes its time */
+    sheaf_status *st = sheaf__out_check(f); /* again: reading the data takes time */
     f->made = sheaf__path_kind(o->out) == SHEAF_PATH_NONE;
     if (st == NULL && f->anew)
         sheaf_note(f->events,
@@ -338,7 +338,7 @@ static char *parent_of(char *path)
     return parent;
 }
 
-/* Number of folders, OUT and its parents, that do not exist yet. */
+/* How many of OUT and its parents do not exist yet. */
 static int missing_folders(const char *out)
 {
     int count = 0;
@@ -349,7 +349,7 @@ static int missing_folders(const char *out)
     return count;
 }
 
-/* Removes them again, but for one that is not empty any more. */
+/* Removes them again, unless one is no longer empty. */
 static void remove_folders(const char *out, int count)
 {
     char *at = strdup(out);
@@ -358,8 +358,8 @@ static void remove_folders(const char *out, int count)
     free(at);
 }
 
-/* OUT/seen-TOKEN.partial-PID-MARK. It lies in OUT, which is made for it: a process that is killed
- * meanwhile leaves one folder, which the next run sweeps. */
+/* OUT/seen-TOKEN.partial-PID-MARK. It is in OUT, which is made for it: a process killed meanwhile
+ * leaves one folder, which the next run sweeps. */
 static sheaf_status *write_proof(char **path, char name[NAME], const char *out)
 {
     uint64_t token[2];
@@ -377,8 +377,8 @@ static sheaf_status *write_proof(char **path, char name[NAME], const char *out)
     return sheaf_in(st, "--out %s", out);
 }
 
-/* NFS caches for up to a minute that a name does not exist, but not across opening its folder: the
- * innermost parent of OUT that exists. */
+/* NFS caches for up to a minute that a name does not exist, unless its folder is opened: opens the
+ * innermost existing parent of OUT. */
 static void look_anew(const char *out)
 {
     char *at = strdup(out);

@@ -1,5 +1,5 @@
-/* rank.h - everything one rank of a training run holds: device, model, step. Made the
- * same way for training (cpu) and for planning (dry). */
+/* rank.h - the state of one rank of a training run: device, model, step. Created the same way for
+ * training (cpu) and for planning (dry). */
 #pragma once
 
 #include "comm/grid.h"
@@ -9,18 +9,18 @@
 #include "train/sets.h"
 #include "train/step.h"
 
-/* What all ranks share; everything borrowed. */
+/* Shared by all ranks; everything is borrowed. */
 typedef struct sheaf__job {
     const sheaf_train_options *options;
     const sheaf_schema *schema;
     const sheaf_lora *lora; /* NULL unless method lora */
     const sheaf__selection *selection;
-    /* what is trained on, when planning only asked what it holds; data NULL: unknown */
+    /* rows to train on, of which planning reads only the sizes; data NULL: unknown */
     sheaf__subset train;
-    sheaf__subset eval;           /* what evaluations read; data NULL: none, or unknown */
+    sheaf__subset eval;           /* rows of evaluations; data NULL: none, or unknown */
     sheaf_source *base, *adapter; /* NULL when planning; adapter NULL: fresh factors */
-    int64_t seq;                  /* the most positions of a row that is trained on */
-    /* Images of each row where planning knows no data; NULL: one, of the towers' own size. */
+    int64_t seq;                  /* most positions of a training row */
+    /* Images of each row when planning without data; NULL: one, at the towers' own size. */
     const sheaf_batch_images *each;
     int64_t data_bytes; /* of the data in memory, 0 = unknown */
 } sheaf__job;
@@ -31,30 +31,30 @@ typedef struct sheaf__rank {
     sheaf__model *model;
     sheaf__stepper *stepper;
     sheaf__scaler scaler; /* of a run in float16 */
-    sheaf_comm *dry[2];   /* of a rank by itself: its group, its peers */
+    sheaf_comm *dry[2];   /* of a rank alone: its group, its peers */
 } sheaf__rank;
 
-/* sheaf__rank_open - `out` stays where it is. grid NULL: number `rank` of all the job's ranks by
- * itself, planned or measured. Release with sheaf__rank_close also after a failure. */
+/* sheaf__rank_open - `out` must not move. grid NULL: rank number `rank` of the job alone, for
+ * planning or measuring. Release with sheaf__rank_close also after a failure. */
 sheaf_status *sheaf__rank_open(sheaf__rank *out, sheaf_device_kind kind, const sheaf__grid *grid,
                                int rank, const sheaf__job *job);
 void sheaf__rank_close(sheaf__rank *rank);
 
-/* sheaf__evaluates - do they ask for evaluations while training? */
+/* sheaf__evaluates - do the options have evaluations during training? */
 bool sheaf__evaluates(const sheaf_train_options *options);
 /* sheaf__parameters - elements of a whole model, without buffers. */
 int64_t sheaf__parameters(const sheaf_schema *schema);
-/* sheaf__count_trained - elements that are trained, and those among them that the base does not
- * have (LoRA's factors). */
+/* sheaf__count_trained - trained elements, and those of them that are not in the base (LoRA's
+ * factors). */
 void sheaf__count_trained(int64_t *trained, int64_t *added, const sheaf__model *model);
-/* Gradient accumulators, G: as asked, else 1 for method full and 4 for the others
- * (docs/contract.md, section 1.6). */
+/* Gradient accumulators, G: as set, else 1 for method full and 4 for the others (docs/contract.md,
+ * section 1.6). */
 int sheaf__accumulators_of(const sheaf_train_options *options);
 
-enum { SHEAF__CONTRACT = 6 }; /* the newest version, which docs/contract.md is */
+enum { SHEAF__CONTRACT = 6 }; /* the newest version, that of docs/contract.md */
 
-/* sheaf__pads - does the run train the embedding, or factors beside it, on rows in which the token
- * of its padding row is seen? Errors: those of reading the data. */
+/* sheaf__pads - does the run train the embedding, or its factors, on rows that contain the token of
+ * its padding row? Errors: those of reading the data. */
 sheaf_status *sheaf__pads(bool *out, const sheaf__job *job, const sheaf_data *data);
-/* sheaf__contract_of - the first version that has all that a run uses. `pads` as above. */
+/* sheaf__contract_of - the lowest version with all that the run uses. `pads` as above. */
 int sheaf__contract_of(const sheaf__job *job, bool pads);

@@ -2,8 +2,8 @@
 #include "train/row_kinds.h"
 #include "base/status.h"
 
-/* The tower of the images that rows of a kind are of, and its number; NULL: they are tokens, or
- * none. */
+/* The tower whose images have rows of this kind, and its number; NULL: rows are tokens, or there
+ * are none. */
 static const sheaf__tower *tower_of(sheaf__tower tower[SHEAF__MOST_TOWERS], int *t,
                                     const sheaf__model *m, int kind)
 {
@@ -12,10 +12,10 @@ static const sheaf__tower *tower_of(sheaf__tower tower[SHEAF__MOST_TOWERS], int 
                                                                                       : &tower[*t];
 }
 
-/* Rows of a kind of images with so many patches; 0 where rows are tokens. */
+/* Rows of this kind for images with so many patches; 0 if rows are tokens. */
 static int64_t rows_of(const sheaf__tower *w, int t, int kind, int64_t images, int64_t patches)
 {
-    if (kind == sheaf__rows_given(t)) /* where they are other rows than its patches */
+    if (kind == sheaf__rows_given(t)) /* if its rows are not its patches */
         return w->ragged || w->gives != w->patches ? images * w->gives : 0;
     return kind == sheaf__rows_inside(t) ? patches + images * (w->rows - w->patches) : patches;
 }
@@ -52,7 +52,7 @@ static void fill_stream(sheaf__row_kinds *k, int stream, const sheaf__step_info 
     }
 }
 
-/* Rows of one image after the other; those of a sequence's images are counted on. */
+/* Rows image after image; the count continues over the images of a sequence. */
 static void fill_images(sheaf__row_kinds *kinds, int k, const sheaf__model *model,
                         const sheaf__step_info *tokens, const sheaf_batch *batch, int64_t images)
 {

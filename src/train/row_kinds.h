@@ -1,6 +1,6 @@
-/* row_kinds.h - which sample and place each row of a linear layer stands for, where rows are not
- * the tokens of the sequences in their order: of the two streams, and of images. What dropout draws
- * depends on these alone. */
+/* row_kinds.h - sample and position of each row of a linear layer whose rows are not the tokens of
+ * the sequences in order: the two streams, and images. The random numbers of dropout depend on
+ * these alone. */
 #pragma once
 
 #include "models/model.h"
@@ -8,17 +8,17 @@
 
 typedef struct sheaf__row_kinds {
     sheaf__step_info of[SHEAF__ROW_KINDS]; /* what tapes read */
-    /* on the device; NULL where the tokens' own serve */
+    /* on the device; NULL if the tokens' own apply */
     int64_t *sample[SHEAF__ROW_KINDS], *position[SHEAF__ROW_KINDS];
 } sheaf__row_kinds;
 
-/* sheaf__row_kinds_open - for micro-batches of so many tokens and at most so many images; takes
- * memory only where a model that sees images is trained with dropout. Release also after a failure.
+/* sheaf__row_kinds_open - for micro-batches of so many tokens and at most so many images; allocates
+ * only if a model with images is trained with dropout. Release also after a failure.
  */
 sheaf_status *sheaf__row_kinds_open(sheaf__row_kinds *out, sheaf__model *model,
                                     const sheaf_batch_images *most, int64_t tokens);
-/* sheaf__row_kinds_fill - for the batch that runs next; tokens: of its rows * seq tokens. The
- * rows of a sample's images are counted from 0 in each kind. batch NULL on the dry device. */
+/* sheaf__row_kinds_fill - for the next batch; tokens: info of its rows * seq tokens. The rows of a
+ * sample's images count from 0 in each kind. batch NULL on the dry device. */
 void sheaf__row_kinds_fill(sheaf__row_kinds *kinds, const sheaf__model *model,
                            const sheaf__step_info *tokens, const sheaf_batch *batch,
                            sheaf_batch_images holds, int64_t tokens_in_all);

@@ -1,4 +1,4 @@
-/* run_state.c - what a checkpoint of a run holds; see run.h. */
+/* run_state.c - saves the state of a run and resumes from it; see run.h. */
 #include <math.h>
 
 #include "base/base.h"
@@ -9,7 +9,7 @@
 #include "train/bad.h"
 #include "train/run.h"
 
-/* ---- what evaluations said ---- */
+/* ---- evaluations ---- */
 
 bool sheaf__eval_state_add(sheaf__eval_state *j, int64_t step, double loss, double min_delta)
 {
@@ -61,7 +61,7 @@ sheaf_status *sheaf__eval_state_write(const sheaf__eval_state *j, const char *ou
     return st;
 }
 
-/* ---- what is saved ---- */
+/* ---- saving ---- */
 
 void sheaf__run_state_release(sheaf__run_state *s)
 {
@@ -140,7 +140,7 @@ static sheaf_status *progress_text(char **out, const sheaf__run *r, const sheaf_
     return sheaf_in(sheaf__text_take(out, &text), "progress of the run");
 }
 
-/* What the last update made is looked at by no step yet. Collective. */
+/* No later step has checked the last update yet. Collective. */
 static sheaf_status *check_weights(const sheaf__run_state *s, sheaf_comm *comm, int64_t done)
 {
     const char *name;
@@ -176,7 +176,7 @@ sheaf_status *sheaf__run_state_write(sheaf__run *r, sheaf_checkpoints *store, sh
     return st;
 }
 
-/* ---- going on ---- */
+/* ---- resuming ---- */
 
 static const sheaf__origin_words of_resume = {
     .code = SHEAF_E_ARG,
@@ -185,7 +185,7 @@ static const sheaf__origin_words of_resume = {
     .cure = "give the original, or start a new run with another --out",
 };
 
-/* now_is NULL: there are none. */
+/* now_is NULL: absent now. */
 static sheaf_status *same_data(const json_t *progress, const char *key, const char *what,
                                const char *now_is)
 {
@@ -216,12 +216,12 @@ static sheaf_status *same_settings(const char *was, const char *is)
                                       sheaf__line_size(d.is), d.is);
 }
 
-/* A run that looks for its checkpoint on one rank. */
+/* The search of one rank for the run's checkpoint. */
 typedef struct look {
     sheaf__run *r;
     sheaf_checkpoints *store;
-    sheaf__eval_state *evals; /* out: what it says of evaluations */
-    sheaf__scaler *scaler;    /* out: and of the scale of the loss */
+    sheaf__eval_state *evals; /* out: state of evaluations */
+    sheaf__scaler *scaler;    /* out: scale of the loss */
 } look;
 
 /* Is it a checkpoint of this run? */

@@ -12,7 +12,7 @@ static bool is_dry(const sheaf__runner *r)
     return r->model->context->device->kind == SHEAF_DRY;
 }
 
-/* What is held where no data say. */
+/* The content of a micro-batch without data. */
 static sheaf_batch_images assumed(const sheaf__runner *r)
 {
     const sheaf_config *config = &r->model->schema->config;
@@ -74,7 +74,7 @@ static sheaf_status *take_batch(sheaf__runner *r)
     return NULL;
 }
 
-/* Brings the tape at `i` to the front. */
+/* Moves the tape at `i` to the front. */
 static sheaf__tape *use(sheaf__runner *r, int i)
 {
     const sheaf__runner_tape used = r->tape[i];
@@ -145,7 +145,7 @@ sheaf_status *sheaf__runner_open(sheaf__runner *r, sheaf__model *model, const sh
                               .position = r->batch.position,
                               .key_mask = r->batch.mask,
                               .mask_ld = options->seq,
-                              .keys = options->seq }; /* lengths change with each run */
+                              .keys = options->seq }; /* lengths differ in each run */
     if (!is_dry(r)) { /* which counts whole rows, as if one sequence filled each */
         r->in.segment = r->batch.segment;
         r->batch.segments = &r->in.segments;
@@ -165,7 +165,7 @@ sheaf_batch_images sheaf__runner_holds(const sheaf__runner *r, const int64_t *ro
     return holds;
 }
 
-/* Which rank owns a token or a label decides who sends. */
+/* The owners of tokens and labels determine who sends. */
 static sheaf_status *know(sheaf__runner *r, const int64_t *row, int64_t seq)
 {
     const size_t n = (size_t)r->options.rows * (size_t)r->options.seq;

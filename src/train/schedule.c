@@ -28,8 +28,8 @@ static int64_t warmup_steps(const sheaf_schedule *s)
     return s->warmup_ratio > 0 ? (int64_t)ceil((double)s->steps * s->warmup_ratio) : s->warmup;
 }
 
-/* Of each rule some step has a rate above 0 only if its first, its second or its first that is not
- * held has. */
+/* By each rule a step has a rate above 0 only if the first, the second or the first after
+ * held_steps has. */
 bool sheaf_schedule_learns(const sheaf_schedule *schedule)
 {
     const int64_t done[] = { 0, 1, schedule->held_steps };

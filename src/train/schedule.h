@@ -1,13 +1,13 @@
-/* schedule.h - how the learning rate changes over a run, by one of two rules, in double and with
- * our own cosine, so that every machine gets the same rate.
+/* schedule.h - the learning rate of each step, by one of two rules, in double and with our own
+ * cosine, so that every machine gets the same rate.
  *
  * The Trainer's (constant, linear, cosine): the rate of a step is lr * factor(s), s the number of
- * steps already done. During warm-up the factor rises from 0: the first of W warm-up steps learns
- * nothing, as in the schedulers of Hugging Face (get_*_schedule_with_warmup).
+ * steps already done. During warm-up the factor rises from 0: the first of W warm-up steps has rate
+ * 0, as in the schedulers of Hugging Face (get_*_schedule_with_warmup).
  *
  * SAT's (sat-constant, sat-linear, sat-cosine; its sat/training/learning_rates.py): steps count
- * from 1, the fall is spread over all N steps and not over those after warm-up, the cosine ends at
- * a share of lr, and the first steps of a fine-tuning are held down whatever W is. */
+ * from 1, the decay is spread over all N steps, not only those after warm-up, the cosine ends at a
+ * share of lr, and the first steps of a fine-tuning have a reduced rate whatever W is. */
 #pragma once
 
 #include "base/base.h"
@@ -26,11 +26,11 @@ typedef struct sheaf_schedule {
     sheaf_schedule_kind kind;
     int64_t warmup;      /* W, steps; 0 where there is a ratio */
     int64_t steps;       /* N, of the whole run, warm-up included */
-    double warmup_ratio; /* when above 0, W = this * N instead: rounded up by the Trainer's rule, as
-                            it is by SAT's */
+    double warmup_ratio; /* when above 0, W = this * N instead: rounded up by the Trainer's rule,
+                            unrounded by SAT's */
     /* SAT's rule only */
     double decay_ratio; /* where the cosine ends, as a share of lr; above 0 */
-    int64_t held_steps; /* "auto warm-up": the first steps, which learn at most held_rate * lr */
+    int64_t held_steps; /* "auto warm-up": first steps, whose rate is at most held_rate * lr */
     double held_rate;
 } sheaf_schedule;
 
@@ -54,9 +54,9 @@ double sheaf_schedule_factor(const sheaf_schedule *schedule, int64_t done);
  *                    decay_ratio */
 double sheaf_schedule_rate(const sheaf_schedule *schedule, double lr, int64_t done);
 
-/* sheaf_schedule_learns - has any of its steps a rate above 0? */
+/* sheaf_schedule_learns - does any of its steps have a rate above 0? */
 bool sheaf_schedule_learns(const sheaf_schedule *schedule);
-/* sheaf_schedule_rises - steps before the rate comes to lr: W, or those that SAT's rule holds. */
+/* sheaf_schedule_rises - steps before the rate reaches lr: W, or SAT's held_steps. */
 int64_t sheaf_schedule_rises(const sheaf_schedule *schedule);
 
 /* "constant", "sat-cosine", ... */

@@ -126,7 +126,7 @@ size_t sheaf__pattern_length(const char *list)
     return n;
 }
 
-/* ---- what they choose ---- */
+/* ---- selection ---- */
 
 #define FACTOR_PREFIX "base_model.model." /* PEFT's, before the module's path */
 
@@ -157,7 +157,7 @@ bool sheaf__selected(void *self, const sheaf_tensor *tensor)
     return chosen(self, tensor, false);
 }
 
-/* ---- how a member learns ---- */
+/* ---- learning rate and decay ---- */
 
 static const char *bare_name(const char *name)
 {
@@ -182,7 +182,7 @@ void sheaf__learning_set(sheaf__trained_set *set, const sheaf__selection *s)
     }
 }
 
-/* ---- reading the lists ---- */
+/* ---- parsing the lists ---- */
 
 static sheaf_status *no_match(const sheaf_schema *schema, const char *flag, const char *pattern)
 {
@@ -221,8 +221,8 @@ static sheaf_status *grow(char ***list, int *n, const char *text, size_t size, c
     return sheaf_in(sheaf__pattern_check(pattern), "--%s", flag);
 }
 
-/* Does a pattern name anything? A range that the model is too small for is noted, not refused:
- * a recipe for the 63 layers of the real tower also fits a model with three. */
+/* Does a pattern match anything? A range beyond the model's layers is a note, not an error: a
+ * recipe for the 63 layers of the real tower also works for a model with three. */
 static sheaf_status *check_used(const bool found[2], const sheaf_schema *schema, const char *flag,
                                 const char *pattern, const sheaf_events *events)
 {
@@ -345,8 +345,8 @@ static sheaf_status *read_scales(sheaf__selection *s, const sheaf_schema *schema
     return st;
 }
 
-/* Scales of 0 hold tensors still; not all that are trained. B begins as zeros, and A has no
- * gradient while it is: A alone learns only where `continued`, an adapter, has a B. */
+/* A scale of 0 freezes a tensor; not all may be frozen. B starts as zeros, and A has no gradient
+ * while B is zero: A alone learns only if `continued`, an adapter, has a B. */
 static sheaf_status *check_scales(const sheaf__selection *s, const sheaf_schema *schema,
                                   const sheaf_lora *lora, const char *continued)
 {

@@ -1,4 +1,4 @@
-/* sets.h - the rows that a run trains on, and those that it is judged by. */
+/* sets.h - the rows that a run trains on, and those of its evaluations. */
 #pragma once
 
 #include <stdatomic.h>
@@ -14,35 +14,35 @@ typedef struct sheaf__subset {
 } sheaf__subset;
 
 int64_t sheaf__subset_rows(const sheaf__subset *subset);
-/* sheaf__subset_row - the row behind global sample number `index`, as sheaf_data_sample_of() has it
- * for all rows: each epoch visits each row of the subset once. */
+/* sheaf__subset_row - the row of global sample number `index`, like sheaf_data_sample_of() for all
+ * rows: each epoch visits each row of the subset once. */
 int64_t sheaf__subset_row(const sheaf__subset *subset, int64_t index, uint64_t seed, bool shuffle);
-/* sheaf__subset_longest - positions that its longest row uses. */
+/* sheaf__subset_longest - positions of its longest row. */
 int64_t sheaf__subset_longest(const sheaf__subset *subset);
 
 typedef struct sheaf__sets {
-    sheaf_data *data, *eval_data; /* the files; the second NULL without --eval-data */
-    sheaf_data *packed;           /* with --pack: what is trained on, in packed rows; else NULL */
+    sheaf_data *data, *eval_data; /* the data sets; the second NULL without --eval-data */
+    sheaf_data *packed;           /* with --pack: the training data in packed rows; else NULL */
     sheaf__subset train, eval;    /* eval.data NULL: no evaluation */
-    int64_t *held;                /* the rows of both, where one file was split */
+    int64_t *held;                /* row numbers of both, if one data set was split */
 } sheaf__sets;
 
-/* sheaf__sets_open - reads --data and --eval-data, or holds --eval-split of the rows out: the first
- * ceil(share * n) of the permutation of n rows by (seed xor "held"), epoch 0. With --pack the rows
- * that are left are packed; those that evaluations read never are. Release also after a failure.
+/* sheaf__sets_open - reads --data and --eval-data, or holds out --eval-split of the rows: the first
+ * ceil(share * n) of the permutation of n rows by (seed xor "held"), epoch 0. With --pack the
+ * training rows are packed; evaluation rows never are. Release also after a failure.
  *   stop  not 0: SHEAF_E_STOPPED; may be NULL
- * Errors: those of sheaf_data_open(); SHEAF_E_DATA where one of the two subsets would be empty or
- * have no label. */
+ * Errors: those of sheaf_data_open(); SHEAF_E_DATA if one of the two subsets is empty or has no
+ * label. */
 sheaf_status *sheaf__sets_open(sheaf__sets *out, const sheaf_train_options *options,
                                const sheaf_config *config, const sheaf_events *events,
                                const atomic_int *stop);
 void sheaf__sets_close(sheaf__sets *sets);
-/* sheaf__sets_memory - bytes that they hold. */
+/* sheaf__sets_memory - memory in bytes. */
 int64_t sheaf__sets_memory(const sheaf__sets *sets);
-/* sheaf__subset_steps - --steps, or with --epochs the fewest steps that read that many times the
- * rows that are trained on: a step that begins in one epoch goes on in the next. */
+/* sheaf__subset_steps - --steps, or with --epochs the fewest steps that read the training rows that
+ * many times: a step may span two epochs. */
 int64_t sheaf__subset_steps(const sheaf__subset *train, const sheaf_train_options *options);
-/* sheaf__subset_padding - which share of the positions of `samples` samples is padding (0: of an
- * epoch). */
+/* sheaf__subset_padding - share of padding in the positions of `samples` samples (0: of an epoch).
+ */
 double sheaf__subset_padding(const sheaf__subset *subset, const sheaf_train_options *options,
                              int64_t samples);

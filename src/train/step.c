@@ -19,7 +19,7 @@ struct sheaf__stepper {
     int64_t *sample, *position; /* per token row, for dropout and noise; NULL without */
     float *half;                /* per token row, of noise; NULL without */
     sheaf__noise_in noise;
-    /* Of the rows at hand, and their numbers among all samples: two micro-batches of each group. */
+    /* The current rows, and their numbers among all samples: two micro-batches of each group. */
     int64_t *rows, *samples;
     bool follows; /* dry: the rows of the data, as a real run takes them */
 };
@@ -126,8 +126,8 @@ static int64_t rows_of(const sheaf__stepper *s, int64_t done, int64_t micro, int
     return n;
 }
 
-/* What dropout and noise count by, over the positions of one row: each of its records on its own,
- * and the padding with the last. */
+/* Sample and position for dropout and noise over one row: each of its records on its own, padding
+ * with the last. */
 static void name_positions(sheaf__stepper *s, int64_t at, int64_t seq, int64_t row, int64_t index)
 {
     const sheaf_data *data = s->subset.data;
@@ -166,9 +166,9 @@ static sheaf_range micros_of(const sheaf__stepper *s, int group)
     return (sheaf_range){ n * own.begin / count, n * own.end / count };
 }
 
-/* This micro-batch and the one after it, of the next step if need be. One rank's word is enough
- * where ranks share what they read: the first one's, which takes other groups to be as far. `row`
- * and `sample` have space for two of each group. */
+/* Prefetches this micro-batch and the next, also of the next step. If ranks share a cache, only the
+ * first one prefetches, and assumes that other groups are as far. `row` and `sample` have space for
+ * two of each group. */
 static void announce(sheaf__stepper *s, int64_t done, int64_t micro)
 {
     const sheaf__context *c = s->context;
@@ -202,8 +202,8 @@ static void count_labels(sheaf__stepper *s, int64_t done, sheaf__step_result *ou
 
 /* ---- a number that is not finite ---- */
 
-/* Runs micro-batches [begin, end) of a step once more, up to the first that is not finite
- * somewhere, which `micro` then is; `row` are its rows. What was computed for this step is lost. */
+/* Runs micro-batches [begin, end) of a step again, up to the first with a value that is not finite:
+ * `micro`, with the rows `row`. Discards the gradients of this step. */
 static sheaf_status *find_source(sheaf__bad *bad, int64_t *micro, sheaf__stepper *s, int64_t done,
                                  int64_t begin, int64_t end)
 {
@@ -255,7 +255,7 @@ static sheaf_status *not_finite(sheaf__stepper *s, int64_t done, int64_t micro, 
     sheaf_text text = { 0 };
     sheaf_status *st = sheaf__model_bad_weight(&weight, s->model);
     if (st == NULL && all)
-        /* what is run again is added to it */
+        /* the second run adds to it */
         st = sheaf__bad_trained(&gradient, s->model->trained, s->context->comm, true);
     TRY(st,
         find_source(&bad, &micro, s, done, all ? 0 : micro, all ? s->run->accumulate : micro + 1));
@@ -301,7 +301,8 @@ static sheaf_status *run_accumulator(sheaf__stepper *s, int64_t done, sheaf_rang
         loss[micro] = s->runner.head.loss_sum;
         if (st == NULL && !dry && !isfinite(loss[micro]))
             st = not_finite(s, done, micro, "loss", loss[micro]);
-        if (dry && !s->follows && micro > micros.begin) { /* the accumulator's others are as this */
+        if (dry && !s->follows &&
+            micro > micros.begin) { /* the accumulator's other members are like this one */
             sheaf__costs_repeat(s->context, &before, micros.end - 1 - micro);
             break;
         }
@@ -328,7 +329,7 @@ static sheaf_status *add_losses(double *sum, const sheaf__stepper *s, double *lo
     return st;
 }
 
-/* Of the clock of context->work, and seconds in calls so far; 0 where nothing is measured. */
+/* Time by the clock of context->work, and seconds in calls so far; 0 if nothing is measured. */
 static double time_of(const sheaf__context *c)
 {
     return c->work == NULL ? 0 : sheaf__work_now(c->work);
@@ -343,7 +344,7 @@ static double waiting_of(const sheaf__context *c)
     return sheaf__costs_waiting(&costs);
 }
 
-/* What comes once a step, whatever the number of micro-batches. */
+/* The work once per step, whatever the number of micro-batches. */
 static void add_update(const sheaf__context *c, double began, double waited)
 {
     if (c->work == NULL)
@@ -352,7 +353,7 @@ static void add_update(const sheaf__context *c, double began, double waited)
     c->work->update_waiting += waiting_of(c) - waited;
 }
 
-/* This group's micro-batches, accumulator by accumulator, and what peers found in theirs;
+/* Runs this group's micro-batches, accumulator by accumulator, and exchanges losses with peers;
  * gradients end in the trained set. */
 static sheaf_status *run_accumulators(sheaf__stepper *s, int64_t done, sheaf__step_result *out)
 {
@@ -387,7 +388,7 @@ static sheaf_status *run_accumulators(sheaf__stepper *s, int64_t done, sheaf__st
     return st;
 }
 
-/* updates: those before this one, which steps that were skipped are not. */
+/* updates: the number before this one, without skipped steps. */
 static sheaf_status *update(sheaf__stepper *s, int64_t updates, double lr,
                             const sheaf__step_result *step)
 {
@@ -414,8 +415,8 @@ static sheaf_status *update(sheaf__stepper *s, int64_t updates, double lr,
     return st;
 }
 
-/* The norm of what the step found, before clipping. One that is not finite is the scale's business
- * where there is one, and a failure else. */
+/* The gradient norm before clipping. If it is not finite, the loss scale falls; without one it is
+ * an error. */
 static sheaf_status *judge(sheaf__step_result *out, sheaf__stepper *s, int64_t done)
 {
     sheaf__scaler *scaler = s->options.scaler;

@@ -1,5 +1,5 @@
 /* step.h - one optimizer step: micro-batches forward and backward, gradient norm,
- * clipping, AdamW. The same code on the dry device is the memory planner. */
+ * clipping, AdamW. On the dry device the same code is the memory planner. */
 #pragma once
 
 #include "models/model.h"
@@ -10,7 +10,7 @@
 /* Pointers are borrowed. */
 typedef struct sheaf__step_options {
     const sheaf_train_options *run;
-    int64_t seq;                    /* the most positions of a row */
+    int64_t seq;                    /* most positions of a row */
     const sheaf_batch_images *each; /* as in sheaf__runner_options */
     int accumulators;               /* G of docs/contract.md, section 1.6; groups divide it */
     sheaf__scaler *scaler;          /* NULL: losses are not scaled */
@@ -20,22 +20,22 @@ typedef struct sheaf__step_result {
     double loss, grad_norm; /* the norm before clipping */
     int64_t labels, tokens; /* label tokens; tokens with mask 1 */
     double scale;           /* of the loss; 0: none */
-    bool skipped;           /* its gradients overflowed: nothing has changed but the scale */
+    bool skipped;           /* its gradients overflowed: only the scale has changed */
 } sheaf__step_result;
 
 typedef struct sheaf__stepper sheaf__stepper;
 
-/* sheaf__stepper_new - records the tape and takes the buffers of a batch. Collective in
- * nothing. subset->data may be NULL on the dry device, which reads no rows of it. */
+/* sheaf__stepper_new - records the tape and allocates the buffers of a batch. Not collective.
+ * subset->data may be NULL on the dry device, which reads no rows. */
 sheaf_status *sheaf__stepper_new(sheaf__stepper **out, sheaf__model *model,
                                  const sheaf__subset *subset, const sheaf__step_options *options);
 void sheaf__stepper_free(sheaf__stepper *stepper);
-/* sheaf__stepper_hold - on the dry device: what every micro-batch of the steps to come holds. */
+/* sheaf__stepper_hold - on the dry device: sets the content of every micro-batch of later steps. */
 void sheaf__stepper_hold(sheaf__stepper *stepper, sheaf_batch_images holds);
-/* sheaf__stepper_follow - on the dry device: the steps to come read their rows, as those of a run
- * do, so that what is exchanged is counted exactly. There are data. */
+/* sheaf__stepper_follow - on the dry device: later steps read their rows, like those of a run, so
+ * that exchanges are counted exactly. Requires data. */
 void sheaf__stepper_follow(sheaf__stepper *stepper);
-/* sheaf__stepper_reading - seconds in which rows and images were read, so far. */
+/* sheaf__stepper_reading - seconds spent reading rows and images so far. */
 double sheaf__stepper_reading(const sheaf__stepper *stepper);
 /* sheaf__stepper_run - step number `done` (steps done before, from 0) with learning rate lr.
  * Collective. Errors: SHEAF_E_NUMBER when a loss is not finite, or the norm and scaling does not

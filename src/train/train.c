@@ -11,7 +11,7 @@
 #include "train/export.h"
 #include "train/run.h"
 
-/* Heartbeats of steps in which a slow rank shows. */
+/* Window of the check for a slow rank, in heartbeats. */
 #define SILENCES 3
 
 /* The share is PEFT's: of base and adapter together. */
@@ -71,11 +71,11 @@ static void note_sets(const sheaf__run *r)
                    sheaf__subset_rows(&r->job.eval), sheaf_data_rows(r->job.eval.data));
 }
 
-/* The base is loaded: what no rank had to read is hashed too, and then all ranks know what the run
- * begins from. */
+/* After the base is loaded: hashes what no rank had to read, so that all ranks know the run's
+ * origin. */
 static sheaf_status *know_origin(sheaf__run *r, sheaf_comm *comm, sheaf_status *st)
 {
-    const bool alone = sheaf__all_count(r->all) > 1; /* it knows what it read itself */
+    const bool alone = sheaf__all_count(r->all) > 1; /* each process hashes on its own */
     TRY(st, sheaf__hashed_rest(r->opened->hashed));
     st = sheaf_comm_agree(comm, st);
     if (st == NULL && (alone || sheaf_comm_rank(comm) == 0)) {
@@ -88,7 +88,8 @@ static sheaf_status *know_origin(sheaf__run *r, sheaf_comm *comm, sheaf_status *
     return st == NULL ? sheaf__consistency_weights(r->all, &r->origin) : st;
 }
 
-/* Rank 0, where there is a checkpoint to go on from, none yet, or a new run begins. */
+/* On rank 0: passes the origin to the hook, and without a checkpoint first checks the base of a
+ * resumed run. */
 static sheaf_status *tell_origin(sheaf__run *r, bool from)
 {
     char *record = NULL;
@@ -101,7 +102,7 @@ static sheaf_status *tell_origin(sheaf__run *r, bool from)
     return st;
 }
 
-/* Group s mod D writes slice s, which of a state that is divided it alone has. */
+/* Group s mod D writes slice s, as with a divided state only that group has it. */
 static const int *choose_writers(int writer[SHEAF_MAX_SLICES], const sheaf_train_options *o)
 {
     for (int s = 0; s < o->slices; s++)
@@ -109,7 +110,7 @@ static const int *choose_writers(int writer[SHEAF_MAX_SLICES], const sheaf_train
     return o->dp > 1 ? writer : NULL;
 }
 
-/* What each rank spent, into the result. */
+/* The usage of each rank, into the result. */
 static sheaf_status *account(sheaf__run *r, sheaf_comm *comm, sheaf__run_state *s)
 {
     sheaf__usage_total *list = NULL;
@@ -197,7 +198,7 @@ done:
 
 /* ---- the whole run ---- */
 
-/* What a run is made of, from its flags. */
+/* The objects of a run, from its flags. */
 typedef struct ingredients {
     sheaf__opened opened;
     sheaf__selection selection;
@@ -221,7 +222,7 @@ static sheaf_status *open_model(ingredients *in, const sheaf_train_options *o,
     return st;
 }
 
-/* The first process reads the data, and what it tokenised is there for the others. */
+/* The first process reads the data, so that the others find its tokenised texts. */
 static sheaf_status *open_sets(ingredients *in, const sheaf__run *r)
 {
     const sheaf_train_hooks *hooks = r->hooks;
@@ -235,7 +236,7 @@ static sheaf_status *open_sets(ingredients *in, const sheaf__run *r)
     return st;
 }
 
-/* All that decides about the run is known: what it needs is asked for, and OUT is written. */
+/* All inputs are known: checks the memory needed, and writes OUT. */
 static sheaf_status *prepare(sheaf__run *r, const ingredients *in, const char *recipe)
 {
     const sheaf_train_options *o = r->options;
@@ -264,7 +265,7 @@ sheaf_status *sheaf_train(sheaf_train_result *out, const sheaf_train_options *as
     *out = (sheaf_train_result){ 0 };
     hooks = hooks == NULL ? &none : hooks;
     ingredients in = { 0 };
-    sheaf_train_options with = *asked_for; /* and the steps that --epochs comes to */
+    sheaf_train_options with = *asked_for; /* and the steps of --epochs */
     const sheaf_train_options *o = &with;
     const bool first = sheaf__all_first(hooks->all);
     sheaf__run r = { .options = o,

@@ -17,66 +17,64 @@ struct sheaf__usage_total; /* usage.h */
 
 typedef struct sheaf_train_hooks {
     sheaf_comm *all; /* the processes of the run; NULL: this one is alone */
-    /* Called once everything was checked and OUT exists, before the first step; lines of
-     * metrics beyond keep_steps belong to steps that will be done again, those of evaluations
-     * beyond keep_evaluations likewise. May be NULL. */
+    /* Called once everything was checked and OUT exists, before the first step; metrics lines after
+     * keep_steps, and those of evaluations after keep_evaluations, will be written again. May be
+     * NULL. */
     sheaf_status *(*begin)(void *self, int64_t keep_steps, int64_t keep_evaluations);
-    /* Called before `begin`: what the run began from, a JSON object (train/origin.h) for the key
-     * "base" of OUT/run.json, where a run that goes on looks for it. May be NULL: then all of the
-     * base is hashed each time. */
+    /* Called before `begin` with the run's origin, a JSON object (train/origin.h) for the key
+     * "base" of OUT/run.json, where a resumed run reads it. May be NULL: then all of the base is
+     * hashed each time. */
     sheaf_status *(*base)(void *self, const char *json);
-    /* Called once the data were read, before OUT is written: the prompt template of their texts,
-     * NULL where none is used. May put other texts in the place of those that sheaf_train() was
-     * given; they stay the caller's. May be NULL. */
+    /* Called once the data were read, before OUT is written, with the prompt template of their
+     * texts, NULL if none is used. May replace the texts passed to sheaf_train(), by texts of the
+     * caller. May be NULL. */
     sheaf_status *(*chosen)(void *self, const char *prompt_template, const char **settings,
                             const char **recipe);
-    /* Called once all that decides about memory is known, before OUT is written: a failure ends the
-     * run. footprint: [ranks], 0: bytes that the device of each will take and may hold from the
-     * start. May be NULL. */
+    /* Called once the memory can be planned, before OUT is written; a failure ends the run.
+     * footprint: out, [ranks] bytes that each device will need and may reserve, or 0. May be NULL.
+     */
     sheaf_status *(*planned)(void *self, const struct sheaf__job *job, size_t *footprint);
     const sheaf_events *events;           /* steps and notes; may be NULL */
     sheaf_status *(*before_save)(void *); /* metrics to disk before a checkpoint; may be NULL */
     void *self;
-    sheaf_control *control;   /* asked to save or stop; may be NULL */
-    const atomic_int *enough; /* as signals->stop, of this run alone; may be NULL */
-    double spent;             /* seconds of max_time that an earlier try of the same run took */
-    /* What the ranks are doing (comm/doing.h): a record of each rank of this process, begun by the
-     * caller; may be NULL. */
+    sheaf_control *control;   /* requests to save or stop; may be NULL */
+    const atomic_int *enough; /* like control's stop, for this run alone; may be NULL */
+    double spent;             /* seconds of max_time used by earlier tries of the run */
+    /* The current activity (comm/doing.h) of each rank of this process, begun by the caller; may be
+     * NULL. */
     struct sheaf__doing *doing;
 } sheaf_train_hooks;
 
 typedef struct sheaf_train_result {
     int64_t step;  /* steps done in all */
-    int64_t first; /* steps that were done when this run began */
+    int64_t first; /* steps done before this run began */
     double loss, seconds;
     int64_t tokens;
-    bool learned;      /* a step since `first` moved what is trained */
-    int64_t skipped;   /* float16: steps of the whole run that were left out */
-    double loss_scale; /* after the last step; 0: losses are not scaled */
-    int64_t parameters, trained,
-        added;      /* elements of the base, those trained, those of them that are no base's */
-    double padding; /* share of the positions that is padding, 0 to 1 */
-    bool evaluated; /* at least once: of the last evaluation */
+    bool learned;                       /* a step since `first` changed a trained tensor */
+    int64_t skipped;                    /* float16: skipped steps of the whole run */
+    double loss_scale;                  /* after the last step; 0: losses are not scaled */
+    int64_t parameters, trained, added; /* elements of the base; trained; of them not in the base */
+    double padding;                     /* share of the positions that is padding, 0 to 1 */
+    bool evaluated;                     /* at least once: of the last evaluation */
     double eval_loss, eval_accuracy;
     int64_t eval_tokens;
     int64_t best_step; /* 0: none */
     double best_loss;
-    bool early;       /* --patience was over */
-    char *result;     /* OUT/adapter or OUT/model; owned */
-    char *checkpoint; /* folder of the last checkpoint; owned */
-    struct sheaf__usage_total
-        *rank; /* [ranks] what each spent since `first`; owned; NULL: no step */
+    bool early;                      /* --patience was over */
+    char *result;                    /* OUT/adapter or OUT/model; owned */
+    char *checkpoint;                /* folder of the last checkpoint; owned */
+    struct sheaf__usage_total *rank; /* [ranks] usage since `first`; owned; NULL: no step */
     int ranks;
 } sheaf_train_result;
 
-/* What lies in OUT: settings text (malloc'd, NULL when there is none) and the step of the
- * newest complete checkpoint (0 when there is none; a process that was started after the first of
- * several does not look for it). Errors: SHEAF_E_IO, and the lock's. */
+/* sheaf_train_peek - the settings text in OUT (malloc'd, NULL if there is none) and the step of the
+ * newest complete checkpoint (0 if there is none; only the first of several processes looks for
+ * it). Errors: SHEAF_E_IO, and the lock's. */
 sheaf_status *sheaf_train_peek(char **settings, int64_t *step, const char *out);
 
 /* sheaf_train - runs to the end, or until a signal asks to stop (SHEAF_E_STOPPED, state
- * saved). settings: sheaf__settings_text() of what may not change, stored in every checkpoint;
- * recipe: all settings, written beside the run. hooks: NULL for none. */
+ * saved). settings: sheaf__settings_text() of the fixed settings, stored in every checkpoint;
+ * recipe: all settings, written to OUT. hooks: NULL for none. */
 sheaf_status *sheaf_train(sheaf_train_result *out, const sheaf_train_options *options,
                           const char *settings, const char *recipe, const sheaf_train_hooks *hooks);
 void sheaf_train_result_release(sheaf_train_result *result);

@@ -7,7 +7,7 @@
 #include "base/clock.h"
 #include "train/rank.h"
 
-/* The group or the peers of a rank, and which rank of all each of them is. */
+/* The group or the peers of a rank, as numbers among all ranks. */
 typedef struct circle {
     sheaf_comm *comm; /* NULL: none */
     int first, stride;
@@ -21,7 +21,7 @@ static void circles_of(circle of[2], const sheaf__grid *grid)
     of[1] = (circle){ grid->peers, me % ranks, ranks };
 }
 
-/* Without the calls among all ranks: they are no part of a step's work. */
+/* Without the calls among all ranks, which are not a step's work. */
 static sheaf__count exchanged(const sheaf__grid *grid)
 {
     sheaf__count sum = { 0 };
@@ -89,7 +89,7 @@ sheaf_status *sheaf__usage_share(sheaf_event_rank *list, const sheaf__grid *grid
                                             : sheaf__all_gather(grid->all, list, sizeof *list);
 }
 
-/* What is left over of the run: what was saved after the last step, memory, and bytes by rank. */
+/* Adds the rest of the run: saving after the last step, memory, and bytes by rank. */
 static void finish(sheaf__usage *s)
 {
     const sheaf__device *device = s->rank->device;
@@ -171,12 +171,12 @@ void sheaf__usage_why(sheaf_text *text, const sheaf__usage_total *list, int rank
         waiting(it), others, wait);
 }
 
-/* ---- a rank that others wait for ---- */
+/* ---- a slow rank ---- */
 
 enum { LEAST_STEPS = 2, WINDOWS_QUIET = 20 };
 
-/* How much more a slow rank computes, and how much of the time it makes the others wait: what a
- * busy machine or an uneven cut do to ranks is less. */
+/* How much longer a slow rank computes, and how much of the time it makes the others wait: above
+ * the effects of a busy machine or an uneven cut. */
 #define MORE 1.5
 #define WAITING 0.2
 

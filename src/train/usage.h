@@ -1,5 +1,5 @@
-/* usage.h - what each rank of a run has spent: measured seconds, bytes and memory, of every step
- * and of the whole run. */
+/* usage.h - resources used by each rank of a run: measured seconds, bytes and memory, for every
+ * step and the whole run. */
 #pragma once
 
 #include "base/events.h"
@@ -13,54 +13,54 @@ struct sheaf__rank;
 
 /* The whole run of one rank. */
 typedef struct sheaf__usage_total {
-    sheaf_event_rank sum; /* of its steps, and what was saved; memory and process: the most */
+    sheaf_event_rank sum; /* of its steps and saves; memory and process: the maximum */
     int64_t steps;
     double seconds;                         /* of these steps */
-    sheaf__count exchange[SHEAF__TRAFFICS]; /* all calls of the run, evaluations too */
-    uint64_t held[SHEAF_MEM_KINDS], most[SHEAF_MEM_KINDS]; /* bytes at the end, and at most */
+    sheaf__count exchange[SHEAF__TRAFFICS]; /* all calls of the run, evaluations included */
+    uint64_t held[SHEAF_MEM_KINDS], most[SHEAF_MEM_KINDS]; /* bytes at the end, and the maximum */
     uint64_t to[SHEAF_MAX_SLICES], from[SHEAF_MAX_SLICES]; /* bytes by rank of all */
 } sheaf__usage_total;
 
-/* One rank's account; `rank` and `grid` are borrowed, the rest is zero to begin with. */
+/* The usage of one rank; `rank` and `grid` are borrowed, the rest starts at zero. */
 typedef struct sheaf__usage {
     const struct sheaf__rank *rank;
     const sheaf__grid *grid;
-    double began, reading; /* of the step at hand */
-    sheaf__count then;     /* exchanged before it */
+    double began, reading; /* of the current step */
+    sheaf__count then;     /* exchanged before the step */
     double saving;         /* seconds of checkpoints since the last step's line */
     sheaf__usage_total all;
 } sheaf__usage;
 
-/* sheaf__usage_begin, _end - around a step. one: what it took this rank. */
+/* sheaf__usage_begin, _end - around a step. one: this rank's usage in the step. */
 void sheaf__usage_begin(sheaf__usage *usage);
 void sheaf__usage_end(sheaf_event_rank *one, sheaf__usage *usage);
 
-/* sheaf__usage_share - what a step took every rank: list[ranks], of which the caller has filled in
- * its own entry. One exchange. Collective. */
+/* sheaf__usage_share - gathers the usage of all ranks in a step: list[ranks], of which the caller
+ * has set its own entry. One exchange. Collective. */
 sheaf_status *sheaf__usage_share(sheaf_event_rank *list, const sheaf__grid *grid);
 /* sheaf__usage_gather - the whole run, by rank; the list is the caller's to free. Collective. */
 sheaf_status *sheaf__usage_gather(sheaf__usage_total **out, sheaf__usage *usage);
 
-/* sheaf__usage_slowest - the rank that computes and reads longest: for it the others wait. */
+/* sheaf__usage_slowest - the rank that computes and reads longest, so that the others wait. */
 int sheaf__usage_slowest(const sheaf__usage_total *list, int ranks);
-/* sheaf__usage_why - that in words, on one line without its end. */
+/* sheaf__usage_why - the same as a sentence, without a line feed. */
 void sheaf__usage_why(sheaf_text *text, const sheaf__usage_total *list, int ranks);
 
-/* ---- a rank for which the others wait, named while a run goes on ---- */
+/* ---- reports of a slow rank during a run ---- */
 
-/* What each rank has spent since the last judgement. All zero but `window` to begin with. */
+/* Usage of each rank since the last check. All but `window` start at zero. */
 typedef struct sheaf__slow {
-    double window; /* seconds of steps that a judgement takes */
+    double window; /* seconds of steps for a check */
     double seconds, busy[SHEAF_MAX_SLICES], wait[SHEAF_MAX_SLICES];
     int64_t steps;
-    int named;    /* the rank that was named last, counted from 1; 0: none */
-    double quiet; /* seconds of steps until the same is named again */
+    int named;    /* last reported rank, from 1; 0: none */
+    double quiet; /* seconds of steps until it is reported again */
 } sheaf__slow;
 
-/* sheaf__slow_step - a step took so many seconds, and the ranks so much of it. Once `window`
- * seconds and two steps have come together: a rank that computes and reads half as long again as
- * the others do on average, while these wait for a fifth of the time, is named in `text` as a
- * sentence, else `text` is left as it is. The same rank is named again after 20 windows.
- *   all  the processes, whose hosts are named; NULL: one */
+/* sheaf__slow_step - adds a step of so many seconds with the usage of all ranks. After `window`
+ * seconds and two steps, a rank that computes and reads 1.5 times as long as the others on average,
+ * while they wait for a fifth of the time, is reported in `text` as a sentence; else `text` is
+ * unchanged. The same rank is reported again after 20 windows.
+ *   all the processes, for the names of hosts; NULL: one */
 void sheaf__slow_step(sheaf_text *text, sheaf__slow *slow, const sheaf_event_rank *list, int ranks,
                       double seconds, const sheaf_comm *all);
