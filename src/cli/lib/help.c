@@ -141,12 +141,10 @@ void cli_help(const cli_command *command, const cli_option *options, bool all, F
         common += (rows[i].option->kind & CLI_COMMON) != 0;
     all |= common == 0;
     fprintf(to, "%s", command->usage);
-    bool recipe = false;
     const char *heading = "";
     for (int i = 0; i < n; i++) {
         const cli_option *o = rows[i].option;
         char flag[CLI_FLAG_TEXT], text[CLI_HELP_TEXT];
-        recipe |= strcmp(o->name, "recipe") == 0;
         if (!all && !(o->kind & CLI_COMMON))
             continue;
         if (strcmp(heading, rows[i].heading) != 0)
@@ -160,7 +158,7 @@ void cli_help(const cli_command *command, const cli_option *options, bool all, F
     one_option(to, "--help", all ? "this text" : "this text; --help all: every flag");
     if (!all)
         fprintf(to, "\n%d more flags: sheaf %s --help all\n", n - common, command->name);
-    if (recipe)
+    if (sheaf__setting_find(options, "recipe") != NULL)
         fprintf(to,
                 "\nA recipe is a text file of `key: value` lines; its keys are the flags' names. "
                 "A flag wins over it.\n");

@@ -169,10 +169,9 @@ static sheaf_status *check_words(const cli *cli, char *const *word, int count)
     const cli_command *c = cli->command;
     if (count >= c->min_words && (c->max_words < 0 || count <= c->max_words))
         return NULL;
-    const char *end = strchr(c->usage, '\n');
+    const char *usage = c->usage + strlen("usage: ");
     sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "sheaf %s", c->name);
-    const char *line = strncmp(c->usage, "usage: ", 7) == 0 ? c->usage + 7 : c->usage;
-    sheaf_expected(st, "%.*s", end != NULL ? (int)(end - line) : (int)strlen(line), line);
+    sheaf_expected(st, "%.*s", (int)strcspn(usage, "\n"), usage);
     if (count == 0)
         return sheaf_found(st, "nothing beside flags");
     return count == 1
