@@ -14,12 +14,12 @@ typedef struct sheaf__compose_options {
     const sheaf__sentencepiece *model; /* NULL: the bytes of a text are its ids */
     sheaf__sequence_options layout; /* patches are used for records with an image only; a max_length
                                        of 0 is as long as the record needs */
-    bool no_answer;                 /* inference: the last turn's answer is left away */
+    bool no_answer;                 /* for inference: without the last turn's answer */
 } sheaf__compose_options;
 
-/* sheaf__compose - an answer that is longer than max_length loses its end, as upstream: out->cut.
- * Errors: SHEAF_E_DATA for what does not fit into it, for "<image>" in a question without an image
- * or not once in the first, and for turns before the last with a template that has no place for
- * them; those of the tokenizer. *out untouched on failure. Thread-safe. */
+/* sheaf__compose - an answer beyond max_length is truncated, as upstream: out->cut. Errors:
+ * SHEAF_E_DATA for a prompt that does not fit, for "<image>" in a question without an image or not
+ * once in the first, and for several turns with a template that has no place for them; the
+ * tokenizer's. *out untouched on failure. Thread-safe. */
 sheaf_status *sheaf__compose(sheaf__sequence *out, const sheaf__record *record,
                              const sheaf__compose_options *options);

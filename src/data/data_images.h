@@ -1,7 +1,7 @@
 /* data_images.h - private: the images of a data set, and which positions of a row are theirs.
  *
- * A .safetensors file for a model with images tells of them as the family says (sheaf__image_file).
- * By masks, as [rows, length] of 0 or 1:
+ * A .safetensors file for a model with images describes them in the family's form
+ * (sheaf__image_file). By masks, as [rows, length] of 0 or 1:
  *   image_embed_mask    BOI, patches, EOI (or token_type_ids, the same under another name)
  *   vision_expert_mask  positions that use the visual experts; without it BOI and patches
  *   image_rope_mask     patches; only read where position_ids are absent
@@ -13,7 +13,7 @@
 #include "base/hash.h"
 #include "data/data.h"
 
-/* Of one image as one tower reads it, in pixels. */
+/* One image as one tower reads it, in pixels. */
 typedef struct sheaf__image_size {
     int32_t height, width;
 } sheaf__image_size;
@@ -24,45 +24,45 @@ typedef struct sheaf__data_images {
     sheaf__image_place place; /* the family's */
     /* [tokens] 1 at the images' positions; where visual experts are used */
     uint8_t *embed, *expert;
-    bool labelled;           /* some position with `expert` predicts a label */
+    bool labelled;           /* a position with `expert` predicts a label */
     int64_t *first;          /* [rows + 1] images of row r are [first[r], first[r + 1]) of all */
     sheaf__image_size *size; /* [images * towers], by tower; NULL: all have the towers' own */
     int32_t *expert_rows;    /* [rows] */
-    sheaf_hash *hash;        /* [rows] of its images, whatever holds them */
+    sheaf_hash *hash;        /* [rows] of its images, whatever file holds them */
     /* Reads the images of a row, in order of their places, over the pixels of as many pictures,
      * which have the images' sizes; thread-safe. */
     sheaf_status *(*load)(void *self, int64_t row, const sheaf__picture *picture);
-    /* NULL where nothing is gained by knowing early. */
+    /* Prefetches; NULL: not supported. */
     void (*announce)(void *self, const int64_t *row, int64_t n);
     void (*close)(void *self);
     void *self;
-    int64_t memory; /* bytes that self holds, at most */
+    int64_t memory; /* upper bound on the bytes of `self` */
 } sheaf__data_images;
 
 /* sheaf__data_images_new - *out NULL for a config without images. */
 sheaf_status *sheaf__data_images_new(sheaf__data_images **out, const sheaf_config *config);
 void sheaf__data_images_free(sheaf__data_images *images);
-/* sheaf__data_images_rows_new - arrays for data->tokens positions and data->rows rows, cleared;
- * embed and expert only where there are none yet. */
+/* sheaf__data_images_rows_new - zeroed arrays for data->tokens positions and data->rows rows; embed
+ * and expert only where they are NULL. */
 sheaf_status *sheaf__data_images_rows_new(sheaf_data *data);
-/* sheaf__data_images_check - are the images of every row whole, within --seq, and is there one
- * where the model cannot do without? Counts first and expert_rows. */
+/* sheaf__data_images_check - are the images of every row complete and within --seq, and does each
+ * row have one where the model needs one? Sets first and expert_rows. */
 sheaf_status *sheaf__data_images_check(sheaf_data *data, const sheaf_config *config);
-/* sheaf__data_images_of - how many a row has. */
+/* sheaf__data_images_of - the number of images of a row. */
 static inline int64_t sheaf__data_images_of(const sheaf__data_images *images, int64_t row)
 {
     return images->first[row + 1] - images->first[row];
 }
-/* sheaf__data_images_size - of the image-th of all for a tower. */
+/* sheaf__data_images_size - of image number `image` of the data set, for a tower. */
 sheaf__image_size sheaf__data_images_size(const sheaf__data_images *images, int64_t image,
                                           int tower);
-/* sheaf__data_images_patches - of all images of a row together. */
+/* sheaf__data_images_patches - the patches of all images of a row. */
 int64_t sheaf__data_images_patches(const sheaf__data_images *images, int64_t row, int tower);
 /* sheaf__data_images_rows - image_row and stream of a batch. */
 void sheaf__data_images_rows(const sheaf_batch *batch, const sheaf_data *data, const int64_t *row,
                              int64_t n);
-/* sheaf__data_images_memory - bytes they hold, positions not counted. */
+/* sheaf__data_images_memory - bytes held, without arrays of positions. */
 int64_t sheaf__data_images_memory(const sheaf_data *data);
-/* sheaf__data_images_positions - position ids from the patches: a counter that stands still at a
- * patch after a patch. */
+/* sheaf__data_images_positions - position ids from the patches: a counter that does not advance
+ * from patch to patch. */
 void sheaf__data_images_positions(int32_t *position, const uint8_t *patch, int64_t n);

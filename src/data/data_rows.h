@@ -1,4 +1,4 @@
-/* data_rows.h - private: how a data set lies in memory, shared by its readers. */
+/* data_rows.h - private: the layout of a data set in memory, shared by its readers. */
 #pragma once
 
 #include "data/data.h"
@@ -12,32 +12,32 @@ struct sheaf_data {
     int64_t *begin; /* [capacity + 1] */
     int32_t *token;
     int32_t *label;         /* [tokens]; NULL: the token itself where `trained` is 1 */
-    int32_t *label_after;   /* [rows] that the last position predicts; NULL: none does */
+    int32_t *label_after;   /* [rows] the label that the last position predicts; NULL: none */
     uint8_t *mask;          /* [tokens]; NULL: all 1 */
     bool pads_seen;         /* see sheaf_batch.whole */
     uint8_t *trained;       /* [tokens], only without `label`; NULL: 1 from trained_from[row] on */
     int32_t *trained_from;  /* [capacity] */
     int32_t *labels, *seen; /* [rows] labels after the shift; positions with mask 1 */
-    int32_t *used;          /* [rows] positions up to the last with mask 1, a label or an image */
-    int32_t *read;          /* [rows] as sheaf_data_read_most() counts them */
-    int64_t longest;        /* of `used` */
-    int32_t *position;      /* [tokens]; NULL: 0, 1, ... */
-    bool joined;            /* a row may hold several records: one begins wherever `position` does
-                               not go on by one. Then `mask` is NULL */
-    struct sheaf__data_images *images; /* NULL: of a model without */
+    int32_t *used;     /* [rows] length up to the last position with mask 1, a label or an image */
+    int32_t *read;     /* [rows] as sheaf_data_read_most() counts them */
+    int64_t longest;   /* of `used` */
+    int32_t *position; /* [tokens]; NULL: 0, 1, ... */
+    bool joined; /* a row may hold several records: one begins wherever `position` does not increase
+                    by one. Then `mask` is NULL */
+    struct sheaf__data_images *images; /* NULL: the model reads none */
     int64_t seq;
     int64_t vocab, pad;
     char hash[33];
     const char *prompt_template; /* NULL: none was used */
-    /* token and trained lie in files (row_cache.h); NULL: in memory. Then `seen` and `used` are
-     * NULL: all of a row. */
+    /* token and trained are read from files (row_cache.h), and `seen` and `used` are NULL: all of a
+     * row. NULL: they are in memory. */
     struct sheaf__row_files *files;
     /* Rows that share one row of a batch (pack.c): [pack_begin[p], pack_begin[p + 1]) of pack_row
-     * and, beside each, its place among the `members` rows that take part. packs 0: they do not,
-     * and "row" in data.h is one of these; else all that is not named here is another data set's */
+     * and, beside each, its place among the `members` rows that take part. packs 0: not packed, and
+     * a "row" of data.h is one of these; else all other members are another data set's */
     int64_t packs, members;
     int64_t *pack_begin, *pack_row, *pack_place;
-    int64_t group, micro_batch; /* of order.c: rows that are sorted together; 0: none are */
+    int64_t group, micro_batch; /* of order.c: rows that are sorted together; 0: no sorting */
 };
 
 /* The tokens of a row, in memory or read from a file. */
@@ -64,7 +64,8 @@ static inline int32_t sheaf__data_label_at(const sheaf__data_row *row, int64_t p
     return trained ? row->token[position] : SHEAF__NO_LABEL;
 }
 
-/* sheaf__data_target_at - what position `position` of a row predicts: the label behind it. */
+/* sheaf__data_target_at - the label that position `position` of a row predicts: that of the next
+ * position. */
 static inline int32_t sheaf__data_target_at(const sheaf__data_row *row, int64_t position)
 {
     const sheaf_data *data = row->data;
@@ -83,31 +84,31 @@ static inline int64_t sheaf__data_row_length(const sheaf_data *data, int64_t row
 {
     return data->begin[row + 1] - data->begin[row];
 }
-/* sheaf__data_used_by - positions of a row, as `used` has them. */
+/* sheaf__data_used_by - used positions of a row. */
 static inline int64_t sheaf__data_used_by(const sheaf_data *data, int64_t row)
 {
     return data->used == NULL ? data->begin[row + 1] - data->begin[row] : data->used[row];
 }
-/* sheaf__data_stopped - is its reading asked to stop? */
+/* sheaf__data_stopped - was the reader asked to stop? */
 static inline bool sheaf__data_stopped(const sheaf_data_options *options)
 {
     return options->stop != NULL && atomic_load(options->stop) != 0;
 }
-/* sheaf__data_limit - the most positions a row may have: --seq, or without it what the model was
- * made for. */
+/* sheaf__data_limit - the most positions a row may have: --seq, or without it the model's limit. */
 int64_t sheaf__data_limit(const sheaf_data_options *options);
-/* SHEAF_E_DATA for rows that have more. `unit` is "line", "entry", "record" or "row" (from 1);
- * texts: they may be cut. */
+/* SHEAF_E_DATA for rows beyond the limit. `unit` is "line", "entry", "record" or "row" (from 1);
+ * texts: --on-long applies to them. */
 sheaf_status *sheaf__data_too_long(const sheaf_data_options *options, int64_t count,
                                    const char *unit, int64_t first, int64_t first_tokens,
                                    int64_t longest, bool texts);
 sheaf_status *sheaf__data_no_memory(int64_t tokens);
-/* sheaf__data_reserve - room for one more row, and for so many tokens more of begin, token, and
- * what `with` names (LABEL: label_after too); of a model with images also embed and expert. */
+/* sheaf__data_reserve - room for one more row and `tokens` more tokens in begin, token and the
+ * arrays that `with` names (LABEL: label_after too); of a model with images also embed and
+ * expert. */
 enum { SHEAF__WITH_LABEL = 1, SHEAF__WITH_TRAINED = 2, SHEAF__WITH_POSITION = 4 };
 sheaf_status *sheaf__data_reserve(sheaf_data *data, int64_t tokens, unsigned with);
 
-/* ---- the readers, one for each form that a data set may have ---- */
+/* ---- the readers, one for each form of data set ---- */
 
 /* Each puts `path` before its own errors. */
 sheaf_status *sheaf__data_read_text(sheaf_data *data, const char *path,
@@ -116,19 +117,19 @@ sheaf_status *sheaf__data_read_safetensors(sheaf_data *data, const char *path,
                                            const sheaf_data_options *options);
 sheaf_status *sheaf__data_read_records(sheaf_data *data, const char *path,
                                        const sheaf_data_options *options);
-/* sheaf__data_count - counts of each row; refuses a data set that trains nothing, but for prompts.
- */
+/* sheaf__data_count - fills the counts of each row; refuses a data set without labels, except for
+ * prompts. */
 sheaf_status *sheaf__data_count(sheaf_data *data, bool prompts);
 
-/* ---- which rows come one after the other (order.c) ---- */
+/* ---- the order of rows (order.c) ---- */
 
 /* An epoch visits every row once, in the order of the file or permuted by (seed, epoch). With
  * `by_length` the rows of that order are taken in groups of some tens of micro-batches; within a
  * group they are sorted, longest first (of equals the one that comes first in the data), cut into
- * micro-batches, and these are permuted by (seed, epoch, group): so a micro-batch has rows of like
- * length, and the lengths of steps still change at random. */
+ * micro-batches, and these are permuted by (seed, epoch, group): so a micro-batch has rows of
+ * similar length, and the lengths of steps still vary at random. */
 enum { SHEAF__GROUP_MOST = 1024 }; /* rows */
 
-/* sheaf__data_group - rows that are sorted together: a multiple of the micro-batch, or 0 where one
- * is too large to gain. */
+/* sheaf__data_group - rows that are sorted together: a multiple of the micro-batch, or 0 where the
+ * micro-batch is too large. */
 int64_t sheaf__data_group(int64_t micro_batch);

@@ -1,13 +1,13 @@
 /* data_tensors.h - private: a .safetensors file of rows while it is read, and the forms in which
- * such files tell where images are (sheaf__image_file). */
+ * such files give the places of images (sheaf__image_file). */
 #pragma once
 
 #include "data/data_images.h"
 #include "data/data_rows.h"
 #include "formats/safetensors.h"
 
-/* An image that was found: where its rows begin, and which item of which tensor its pixels are, by
- * tower. */
+/* An image of the file: where its rows begin, and the tensor (by tower) and the item of it that
+ * hold its pixels. */
 typedef struct sheaf__found_image {
     int64_t row, begin;
     const sheaf_safetensors_entry *pixels[SHEAF__MOST_TOWERS];
@@ -15,15 +15,15 @@ typedef struct sheaf__found_image {
 } sheaf__found_image;
 
 typedef struct sheaf__tensors {
-    sheaf_safetensors *file; /* NULL once its images keep it */
+    sheaf_safetensors *file; /* NULL once the images own it */
     sheaf_data *data;
     const sheaf_config *config;
     int64_t rows, length;
-    bool prompts;              /* as sheaf_data_options has it */
-    uint8_t *mask;             /* where a mask that is read goes */
-    void *chunk;               /* SHEAF__TENSORS_CHUNK int64 */
-    sheaf__found_image *image; /* [images] ascending by row and begin; of the form with masks one
-                                  that stands for all */
+    bool prompts;  /* of sheaf_data_options */
+    uint8_t *mask; /* destination of sheaf__tensors_mask() */
+    void *chunk;   /* SHEAF__TENSORS_CHUNK int64 */
+    sheaf__found_image
+        *image; /* [images] ascending by row and begin; in the form with masks one entry for all */
     int64_t images;
 } sheaf__tensors;
 
@@ -52,10 +52,10 @@ bool sheaf__tensors_image_known(const sheaf__tensors *in, const char *name);
 /* sheaf__tensors_image_check - are the images' tensors of the right shapes? Before rows are read.
  */
 sheaf_status *sheaf__tensors_image_check(const sheaf__tensors *in);
-/* sheaf__tensors_image_places - embed, expert, positions and sizes, when the tokens are read. */
+/* sheaf__tensors_image_places - embed, expert, positions and sizes; after the tokens are read. */
 sheaf_status *sheaf__tensors_image_places(sheaf__tensors *in);
-/* sheaf__tensors_image_keep - takes the file over, from which images are read when they are needed,
- * and hashes every one of them. */
+/* sheaf__tensors_image_keep - takes ownership of the file, reads images from it on demand, and
+ * hashes each of them now. */
 sheaf_status *sheaf__tensors_image_keep(sheaf__tensors *in);
 
 /* Of the form with masks. */
@@ -72,6 +72,6 @@ sheaf_status *sheaf__pixels_check_type(const sheaf_safetensors_entry *entry);
 /* sheaf__pixels_read - item `item` of `n` numbers each. Thread-safe. */
 sheaf_status *sheaf__pixels_read(float *dst, const sheaf_safetensors *file,
                                  const sheaf_safetensors_entry *entry, int64_t item, int64_t n);
-/* sheaf__pixels_check - are the numbers of this item, as they were read, finite? */
+/* sheaf__pixels_check - are the numbers of this item finite? */
 sheaf_status *sheaf__pixels_check(const float *pixels, const sheaf_safetensors_entry *entry,
                                   int64_t item, int64_t n);

@@ -1,7 +1,7 @@
 /* record_pictures.h - the pictures that a record of a conversation names:
  *
  *   "image": PATH                         "<image>" in a user's message stands for it
- *   "image": {"<image_00>": PATH, ...}    each stands where its name does, as upstream has it
+ *   "image": {"<image_00>": PATH, ...}    each stands where its name does, as upstream
  *   "image": [PATH, ...]                  "<image>" stands for each in turn
  *
  * "images" is the same. */
@@ -14,42 +14,41 @@
 
 typedef struct sheaf__record_pictures {
     sheaf__chat_picture
-        *shown; /* [count], as they are listed; names are borrowed from the record */
+        *shown; /* [count], in the record's order; names are borrowed from the record */
     sheaf__viewed *viewed;
     int64_t count;
-    bool own_names;     /* each has its own: upstream gives it a line */
-    const char *unread; /* of a record without: a field that was perhaps meant; borrowed, or NULL */
+    bool own_names;     /* each picture has its own name: upstream gives it a line */
+    const char *unread; /* of a record without pictures: a field that perhaps means one; borrowed,
+                           or NULL */
 } sheaf__record_pictures;
 
-/* sheaf__record_pictures_read - paths are relative to `folder` (NULL: to where the process is).
- * Errors: SHEAF_E_DATA with the field; those of sheaf__view_file(). Release also after a failure.
- */
+/* sheaf__record_pictures_read - paths are relative to `folder` (NULL: the working directory).
+ * Errors: SHEAF_E_DATA with the field; those of sheaf__view_file(). Release also after a
+ * failure. */
 sheaf_status *sheaf__record_pictures_read(sheaf__record_pictures *out, const json_t *record,
                                           const char *folder, const sheaf__viewing *viewing);
 /* sheaf__picture_path - the path of a file that a record's field gives, without "file://". Errors:
- * SHEAF_E_DATA for an address and for bytes as text. */
+ * SHEAF_E_DATA for a URL and for encoded bytes. */
 sheaf_status *sheaf__picture_path(const char **out, const char *given, const char *field);
-/* sheaf__record_pictures_add - one more that "<image>" stands for. */
+/* sheaf__record_pictures_add - appends a picture that "<image>" stands for. */
 sheaf_status *sheaf__record_pictures_add(sheaf__record_pictures *pictures, const char *path,
                                          const sheaf__viewing *viewing);
-/* sheaf__record_pictures_from - all came with the first user's of these messages. */
+/* sheaf__record_pictures_from - sets the first user message as that of all pictures. */
 void sheaf__record_pictures_from(sheaf__record_pictures *pictures, const sheaf__message *message,
                                  int64_t messages);
-/* sheaf__record_pictures_place - in the places that messages have for them:
- * sheaf__place_pictures().
- */
+/* sheaf__record_pictures_place - puts the pictures into the messages: sheaf__place_pictures(). */
 sheaf_status *sheaf__record_pictures_place(sheaf__placed *out, const sheaf__picture_form *form,
                                            const sheaf__message *message, int64_t messages,
                                            const sheaf__record_pictures *pictures, bool number_all);
-/* sheaf__record_pictures_take - all of them, in this order [count], as a list of the caller's (each
- * to be released, and free() it). Errors: SHEAF_E_MEMORY. */
+/* sheaf__record_pictures_take - moves all of them out, in this order [count]; the caller releases
+ * each and frees the list. Errors: SHEAF_E_MEMORY. */
 sheaf_status *sheaf__record_pictures_take(sheaf__viewed **out, sheaf__record_pictures *pictures,
                                           const int64_t *order);
-/* sheaf__record_pictures_meant - a field of a record that was perhaps meant to be "image" or
- * "images", of one that has neither; NULL. Borrowed from the record. */
+/* sheaf__record_pictures_meant - a field that perhaps means "image" or "images", in a record that
+ * has neither; NULL: none. Borrowed from the record. */
 const char *sheaf__record_pictures_meant(const json_t *record);
-/* sheaf__record_pictures_spelled - does a question of a record spell a picture out,
- * "<img>a.png</img>", as programs of other families have it? It is read as text. */
+/* sheaf__record_pictures_spelled - does a question contain a picture as "<img>a.png</img>", the
+ * form of other families' programs? It is read as text. */
 bool sheaf__record_pictures_spelled(const json_t *record);
 bool sheaf__record_pictures_spells(const char *text); /* the same of one text */
 #define SHEAF__PICTURE_SPELLED "<img>"

@@ -18,7 +18,7 @@
  *     {"type": "image"} without a path stands for it; a record may have none. Each list may have
  *     the words of the other. "<image>" in a user's text is the mark of the image: it is taken
  *     out, the image being first always; without an image it is an error
- * Every record is looked at; the bad ones are collected, so that one reading tells all of them. */
+ * Every record is checked; errors are collected, so that one pass reports all of them. */
 #pragma once
 
 #include "base/base.h"
@@ -38,7 +38,7 @@ typedef struct sheaf__record {
 typedef struct sheaf__records {
     int64_t count, capacity;
     sheaf__record *record;
-    int64_t looked_at; /* bad ones too */
+    int64_t looked_at; /* records that were checked, bad ones included */
     int64_t memory;    /* bytes held */
     const char *unit;  /* "line", "entry", "image" */
 } sheaf__records;
@@ -46,21 +46,22 @@ typedef struct sheaf__records {
 typedef struct sheaf__records_options {
     const char *query;          /* of a folder; NULL: "CAPTCHA:" */
     const char *fields;         /* as sheaf_data_options has it */
-    bool answers_optional;      /* for inference; a name without an answer is fine then, too */
+    bool answers_optional;      /* for inference; file names need no answer either */
     const sheaf_events *events; /* may be NULL */
 } sheaf__records_options;
 
-/* sheaf__records_read - good records only; the others are in `complaints`, to which a caller may
- * add what it finds (an image that cannot be decoded, a text too long) before it asks for the
- * verdict. NULL: a bad record is this function's failure. Errors: SHEAF_E_IO, SHEAF_E_FORMAT (a
- * JSON array that is broken as a whole), SHEAF_E_DATA (no records), SHEAF_E_MEMORY. Release also
- * after a failure. */
+/* sheaf__records_read - good records only; the errors of others go to `complaints`, to which a
+ * caller may add its own (an image that cannot be decoded, a text too long) before it takes the
+ * verdict. NULL: the first bad record is this function's failure. Errors: SHEAF_E_IO,
+ * SHEAF_E_FORMAT (a JSON array that is broken as a whole), SHEAF_E_DATA (no records),
+ * SHEAF_E_MEMORY. Release also after a failure. */
 sheaf_status *sheaf__records_read(sheaf__records *out, const char *path,
                                   const sheaf__records_options *options,
                                   sheaf__complaints *complaints);
 void sheaf__records_release(sheaf__records *records);
 
-/* sheaf__turn_marks - how many marks of pictures questions have; *where: the last that has one. */
+/* sheaf__turn_marks - number of picture marks in the questions; *where: the last question with
+ * one. */
 int64_t sheaf__turn_marks(int64_t *where, const sheaf__turn *turn, int64_t turns);
 /* sheaf__record_in - puts "line 7" (or the image's path) before a status about record `index`. */
 sheaf_status *sheaf__record_in(sheaf_status *st, const sheaf__records *records, int64_t index);
@@ -72,8 +73,8 @@ typedef struct sheaf__records_reader {
     const char *path; /* of the data set */
     const sheaf__records_options *options;
     sheaf__complaints *complaints;
-    sheaf__fields fields; /* as options->fields says */
-    bool reported;        /* a field of a label is not read, and a note says so */
+    sheaf__fields fields; /* parsed options->fields */
+    bool reported;        /* the note on an unread field of a label was given */
 } sheaf__records_reader;
 
 /* Puts `path` before its own failures, but not before complaints. */

@@ -1,13 +1,12 @@
-/* text_encode.h - a record of text as a row: ids, and which of them are learned.
+/* text_encode.h - a record of text as a row: ids and labels.
  *
- * A conversation is put in the chat template and encoded as one text, as transformers'
- * apply_chat_template() does; the template writes bos and the ends of turns itself. Learned are the
- * tokens with at least one byte of an answer, its end of turn included: a token that stands across
- * the boundary counts for the answer, as in transformers' return_assistant_tokens_mask.
- * prompt and completion are encoded as one text too, without a template, with what the tokenizer
- * adds in front (bos) and eos behind; a token across the boundary is learned. A text is learned
- * whole.
- * Special tokens that are written in a text are text, unless `specials` says otherwise. */
+ * A conversation is rendered by the chat template and encoded as one text, as transformers'
+ * apply_chat_template() does; the template writes bos and the ends of turns itself. A token is a
+ * label if at least one of its bytes belongs to an answer or its end of turn, as in transformers'
+ * return_assistant_tokens_mask. prompt and completion are encoded as one text too, without a
+ * template, between what the tokenizer adds in front (bos) and eos; a token across the boundary is
+ * a label. Of a text all tokens are labels. Special tokens that are written in a text are text,
+ * unless `specials` says otherwise. */
 #pragma once
 
 #include "data/data.h"
@@ -19,24 +18,24 @@ typedef struct sheaf__text_encoder {
     const sheaf_config *config;        /* borrowed, as what follows */
     const sheaf__tokenizer *tokenizer; /* NULL: the bytes of a text are its ids */
     const sheaf__chat_template *chat;  /* NULL: conversations cannot be read */
-    const char *bos, *eos; /* the tokenizer's, as the template writes them; NULL: none */
+    const char *bos, *eos; /* the tokenizer's tokens as text, for the template; NULL: none */
     int32_t eos_id;        /* behind texts; -1: none */
     sheaf_loss_on loss_on;
     bool specials;
 } sheaf__text_encoder;
 
 typedef struct sheaf__text_row {
-    int32_t *id;      /* [count], malloc'd as all lists here */
-    uint8_t *trained; /* [count]; NULL: `label` says it */
+    int32_t *id;      /* [count], malloc'd like all arrays here */
+    uint8_t *trained; /* [count]; NULL: see `label` */
     int64_t count;
-    int64_t left_out;    /* messages that the template writes nowhere */
-    const char *written; /* the first special token that is learned as text, of the tokenizer; or
-                            NULL */
+    int64_t left_out;    /* messages that the template does not write */
+    const char *written; /* the first special token that is encoded as text, borrowed from the
+                            tokenizer; or NULL */
     /* With pictures (data_conversations.h). */
     int32_t *label;                /* [count] */
-    int32_t behind;                /* label behind the last */
-    uint8_t *place;                /* [count] 1: of a picture's rows */
-    struct sheaf__viewed *picture; /* [pictures], as they stand in the text */
+    int32_t behind;                /* the label after the last token */
+    uint8_t *place;                /* [count] 1: a row of a picture */
+    struct sheaf__viewed *picture; /* [pictures] in the order of the text */
     int64_t pictures;
 } sheaf__text_row;
 
@@ -44,7 +43,7 @@ typedef struct sheaf__text_row {
  * template), those of template and tokenizer. *out is empty after a failure. Thread-safe. */
 sheaf_status *sheaf__text_encode(sheaf__text_row *out, const sheaf__text_encoder *encoder,
                                  const sheaf__text_record *record);
-/* sheaf__text_leave_second - of ids that begin with a bos for none of the text and with one that
- * the text writes itself, one; *n of them. */
+/* sheaf__text_leave_second - drops one of two bos at the beginning, where the tokenizer adds one
+ * and the text has its own; sets *n. */
 void sheaf__text_leave_second(int32_t *id, sheaf__text_range *where, int64_t *n);
 void sheaf__text_row_release(sheaf__text_row *row);

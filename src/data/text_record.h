@@ -1,16 +1,18 @@
-/* text_record.h - one record of a text data set, in any of the forms people have.
+/* text_record.h - one record of a text data set, in any of the common forms.
  *
- *   messages       {"messages": [{"role": "user", "content": Q}, {"role": "assistant", "content":
- * A}]} conversations  {"conversations": [{"from": "human", "value": Q}, {"from": "gpt", "value":
- * A}]} instruction    {"instruction": I, "input": X or none, "output": A}; I and X are one
- * question, with a line break between; "system" and "history": [[Q, A], ...] may stand beside
+ *   messages       {"messages": [{"role": "user", "content": Q},
+ *                                {"role": "assistant", "content": A}]}
+ *   conversations  {"conversations": [{"from": "human", "value": Q}, {"from": "gpt", "value": A}]}
+ *   instruction    {"instruction": I, "input": X or none, "output": A}; I and X are one question,
+ *                  with a line break between; "system" and "history": [[Q, A], ...] are optional
  *   prompt         {"prompt": P, "completion": C} (or "answer"): strings, or lists of messages
  *   text           {"text": T}
+ *
  * A "system" message comes first or not at all; then user and assistant take turns, the user first
- * and the assistant last. Behind an assistant's "tool_calls" stand the "tool" messages with their
+ * and the assistant last. An assistant's "tool_calls" are followed by "tool" messages with the
  * results, and the assistant again; "tools" beside the list describes them. A content may be a list
- * of parts of type text. An assistant's "weight": 0 (OpenAI's) is read and not trained.
- * A field that is null is none. Texts are borrowed from the JSON, which the record holds. */
+ * of parts of type text. An assistant's message with "weight": 0 (OpenAI's) has no labels. A field
+ * that is null counts as absent. Texts are borrowed from the JSON, which the record holds. */
 #pragma once
 
 #include <jansson.h>
@@ -33,8 +35,8 @@ typedef struct sheaf__text_message {
     const char *role; /* "system", "user", "assistant" or "tool" */
     const char *content;
     size_t size;
-    bool trained;       /* an answer to be learned */
-    const json_t *json; /* the message, where it has calls of tools, thoughts or a name; or NULL */
+    bool trained;       /* an answer with labels */
+    const json_t *json; /* the message, where it has tool calls, thoughts or a name; or NULL */
 } sheaf__text_message;
 
 typedef struct sheaf__text_record {
@@ -45,53 +47,52 @@ typedef struct sheaf__text_record {
     const json_t *tools;       /* descriptions, a list; or NULL */
     const char *prompt, *text; /* prompt NULL: all of `text` is trained */
     size_t prompt_size, text_size;
-    bool answer_optional; /* its last answer may be missing */
-    bool pictures;        /* "image" and "images" are read, by others */
-    bool any_order;       /* whose turn it is others check, and empty answers are some */
-    bool pairs;     /* a prompt and its completion are two messages, and a whole text is none */
+    bool answer_optional; /* the last answer may be missing */
+    bool pictures;        /* the caller reads "image" and "images" */
+    bool any_order;       /* the caller checks the order of roles; empty answers are accepted */
+    bool pairs;     /* a prompt and its completion are two messages; a plain text is refused */
     bool no_system; /* templates have no place for a system's message */
     bool any_parts; /* a content may be a list of parts of any type */
-    /* Takes a part of a content that is no text; NULL: such are refused. `messages` are those
-     * before it. */
+    /* Called for a part of a content that is not text; NULL: such parts are refused. r->messages
+     * counts the messages before it. */
     sheaf_status *(*part)(void *self, const struct sheaf__text_record *r, const json_t *part,
                           const char *type, const char *name);
     void *part_self;
-    char ignored[64]; /* name of a field that is not read, or "" */
-    /* of a picture that is not read: its field, or SHEAF__PICTURE_SPELLED; NULL: none */
+    char ignored[64]; /* name of an unread field, or "" */
+    /* field of an unread picture, or SHEAF__PICTURE_SPELLED; NULL: none */
     const char *lost;
     json_t *json;
-    char **owned; /* texts that were put together */
+    char **owned; /* assembled texts */
     int64_t nowned;
 } sheaf__text_record;
 
 /* The word for a form, "messages". */
 const char *sheaf__text_form_name(sheaf__text_form form);
-/* sheaf__text_record_read - fields that have other names: `fields`; NULL: none. Errors:
- * SHEAF_E_DATA (column, or field), SHEAF_E_MEMORY. Release also after a failure. Thread-safe. */
+/* sheaf__text_record_read - `fields` renames fields; NULL: no renames. Errors: SHEAF_E_DATA
+ * (column, or field), SHEAF_E_MEMORY. Release also after a failure. Thread-safe. */
 sheaf_status *sheaf__text_record_read(sheaf__text_record *out, const char *json, size_t size,
                                       const sheaf__fields *fields);
-/* sheaf__text_record_parse - the same of a struct that says what is asked of the record. */
+/* sheaf__text_record_parse - the same for a struct whose options are set. */
 sheaf_status *sheaf__text_record_parse(sheaf__text_record *record, const char *json, size_t size,
                                        const sheaf__fields *fields);
-/* sheaf__text_record_take - the same of a record that was parsed: `json` is set, and what is asked
- * of it. */
+/* sheaf__text_record_take - the same for a parsed record: `json` and the options are set. */
 sheaf_status *sheaf__text_record_take(sheaf__text_record *record);
-/* sheaf__text_record_prompt - the same of a record that was parsed, for inference: the answer at
- * the end may be missing (`text` is then NULL, the last message a user's), and "text" beside
- * "prompt" is not read. */
+/* sheaf__text_record_prompt - the same for inference, from a parsed record: the answer at the end
+ * may be missing (`text` is then NULL, the last message a user's), and "text" beside "prompt" is
+ * ignored. */
 sheaf_status *sheaf__text_record_prompt(sheaf__text_record *out, json_t *json, bool pictures);
 /* sheaf__text_record_list - the messages of a record of messages or conversations, in any order.
- *   any_parts  contents that are lists of other parts than texts are left to `json` of a message */
+ *   any_parts  contents with parts other than text stay in the message's `json` */
 sheaf_status *sheaf__text_record_list(sheaf__text_record *out, json_t *json, bool pictures,
                                       bool any_parts);
-/* sheaf__text_chat_messages - out[record->messages]: as a chat template takes them. */
+/* sheaf__text_chat_messages - fills out[record->messages] for a chat template. */
 void sheaf__text_chat_messages(sheaf__message *out, const sheaf__text_record *record);
-/* sheaf__text_other_field - the first field that is none of known[n], which a NULL may end, nor
- * "id"; "": none. Borrowed from the record. */
+/* sheaf__text_other_field - the first field other than "id" and known[n], which a NULL may end
+ * earlier; "": none. Borrowed from the record. */
 const char *sheaf__text_other_field(json_t *record, const char *const *known, int n);
-/* sheaf__text_preference - SHEAF_E_DATA for a record with an answer that must not be learned: pairs
- * of DPO, ORPO and reward models, and one of KTO that is marked as bad. */
+/* sheaf__text_preference - SHEAF_E_DATA for a record with an answer that must not be trained: pairs
+ * of DPO, ORPO and reward models, and bad answers of KTO. */
 sheaf_status *sheaf__text_preference(const json_t *record);
-/* sheaf__text_nothing_learned - SHEAF_E_DATA: why a row of `r` teaches nothing. */
+/* sheaf__text_nothing_learned - SHEAF_E_DATA: why the row of `r` has no label. */
 sheaf_status *sheaf__text_nothing_learned(const sheaf__text_record *r, bool only_last);
 void sheaf__text_record_release(sheaf__text_record *record);

@@ -1,5 +1,5 @@
-/* text_rows.h - private: rows of text on their way into a data set: what is too long is cut, left
- * out or refused, as --on-long says, and counted. */
+/* text_rows.h - private: rows of text for a data set or a cache: rows that are too long are
+ * truncated, skipped or refused, as --on-long says, and counted. */
 #pragma once
 
 #include "data/data_rows.h"
@@ -9,41 +9,42 @@ typedef struct sheaf__text_counts {
     int64_t limit; /* the most positions of a row */
     int64_t rows, longest;
     int64_t too_long, first_place, first_tokens, longest_seen; /* longer than the limit */
-    int64_t cut, emptied; /* of these: kept without their end; without an answer after it */
-    int64_t left_out;     /* messages that the template writes nowhere */
-    int64_t written;      /* records that write special tokens as text */
+    int64_t cut, emptied; /* of these: truncated; left without an answer by that */
+    int64_t left_out;     /* messages that the template does not write */
+    int64_t written;      /* records with special tokens encoded as text */
     int64_t bad;          /* records that --on-bad skip left out */
 } sheaf__text_counts;
 
-/* The first field that is not read, or the first special token that is written as text. */
+/* The first unread field, or the first special token encoded as text. */
 typedef struct sheaf__ignored {
     char field[64], where[40]; /* "line 7" */
 } sheaf__ignored;
 
-/* sheaf__ignored_keep - `field` of the record at `place`, if it is the first; "": none. */
+/* sheaf__ignored_keep - keeps `field` of the record at `place`, if it is the first one; "":
+ * none. */
 void sheaf__ignored_keep(sheaf__ignored *ignored, const char *field, const char *unit,
                          int64_t place);
 void sheaf__ignored_warn(const sheaf__ignored *ignored, const sheaf_events *events);
-/* sheaf__lost_warn - of the first picture that is not read, as sheaf__text_record has it. */
+/* sheaf__lost_warn - warns of the first unread picture, sheaf__text_record.lost. */
 void sheaf__lost_warn(const sheaf__ignored *lost, const sheaf_config *config,
                       const sheaf_events *events);
 
 struct sheaf__row_cache_writer;
 typedef struct sheaf__row_writer {
     sheaf_data *data;
-    struct sheaf__row_cache_writer *cache; /* rows go there; NULL: into `data` */
+    struct sheaf__row_cache_writer *cache; /* destination of the rows; NULL: `data` */
 } sheaf__row_writer;
 
 /* sheaf__row_writer_put - errors: SHEAF_E_MEMORY. */
 sheaf_status *sheaf__row_writer_put(sheaf__row_writer *writer, sheaf__text_counts *counts,
                                     const sheaf_data_options *options, const sheaf__text_row *row,
                                     int64_t place, const char *unit);
-/* sheaf__text_counts_fits - is a row of `count` tokens short enough? Else it is counted. */
+/* sheaf__text_counts_fits - does a row of `count` tokens fit? If not, counts it. */
 bool sheaf__text_counts_fits(sheaf__text_counts *counts, int64_t count, int64_t place);
 /* sheaf__text_counts_verdict - SHEAF_E_DATA for records that are too long, by --on-long error. */
 sheaf_status *sheaf__text_counts_verdict(const sheaf__text_counts *counts,
                                          const sheaf_data_options *options, const char *unit);
-/* sheaf__text_counts_note - what was cut or left out of `records`, and how many write special
- * tokens; `written`: the first, where that is known. */
+/* sheaf__text_counts_note - notes what was truncated or left out of `records`, and special tokens
+ * encoded as text; `written`: the first of them, where known. */
 void sheaf__text_counts_note(const sheaf__text_counts *counts, const sheaf_data_options *options,
                              int64_t records, const sheaf__ignored *written);

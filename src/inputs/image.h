@@ -1,10 +1,10 @@
 /* image.h - pictures from files to the numbers a vision model reads.
  *
- * JPEG, PNG and WebP, known by their content, become 8-bit RGB as Pillow's
- * ImageOps.exif_transpose(Image.open(path)).convert("RGB") gives it; the resize is
- * Pillow's bicubic, bit for bit; the normalisation is torchvision's ToTensor and Normalize.
- * docs/images.md says what is read, the limits, and where this refuses what Pillow accepts.
- * No floating-point function of libm takes part: every machine gives the same bytes. */
+ * JPEG, PNG and WebP, recognised by their content, become 8-bit RGB as Pillow's
+ * ImageOps.exif_transpose(Image.open(path)).convert("RGB") gives it; the resize is Pillow's
+ * bicubic, bit for bit; the normalisation is torchvision's ToTensor and Normalize. docs/images.md
+ * lists what is read, the limits, and what is refused although Pillow accepts it. No floating-point
+ * function of libm takes part: every machine gives the same bytes. */
 #pragma once
 
 #include <pthread.h>
@@ -12,11 +12,11 @@
 #include "base/base.h"
 #include "sheaf/status.h"
 
-/* Pillow's bound: more pixels are an error there as well. */
+/* Pillow's bound: more pixels are an error in Pillow too. */
 #define SHEAF_IMAGE_MAX_PIXELS 178956970
-/* A width or height above it is an error. */
+/* A larger width or height is an error. */
 #define SHEAF_IMAGE_MAX_SIDE 65535
-/* The most that a picture's file may have. */
+/* The most bytes of a picture's file. */
 #define SHEAF_IMAGE_MAX_FILE ((size_t)256 << 20)
 
 typedef struct sheaf_image {
@@ -24,7 +24,7 @@ typedef struct sheaf_image {
     uint8_t *pixels; /* [height, width, 3] red, green, blue; owned */
 } sheaf_image;
 
-/* What a model subtracts and divides by, per channel. */
+/* Mean and standard deviation that pixels are normalised by, per channel. */
 typedef struct sheaf_image_scale {
     float mean[3], std[3];
 } sheaf_image_scale;
@@ -36,12 +36,11 @@ extern const sheaf_image_scale sheaf_image_clip_scale;
  *
  *   out  untouched on failure; sheaf_image_release() it
  *
- * Of an animation the first frame; transparency is dropped, not blended.
- * Memory while it works: the file, and 3 bytes a pixel; 3 more when the picture is turned; 2 more
- * per channel for a progressive JPEG, 4 more for a lossless WebP.
- * Errors: SHEAF_E_IO; SHEAF_E_FORMAT for what is no picture or is damaged, saying what was found;
- * SHEAF_E_UNSUPPORTED for other kinds of pictures and for more pixels than allowed; SHEAF_E_MEMORY.
- * Thread-safe. */
+ * Decodes the first frame of an animation; drops transparency without blending. Memory meanwhile:
+ * the file, and 3 bytes a pixel; 3 more when the picture is turned; 2 more per channel for a
+ * progressive JPEG, 4 more for a lossless WebP. Errors: SHEAF_E_IO; SHEAF_E_FORMAT for a damaged
+ * file or one that is no picture, with what was found; SHEAF_E_UNSUPPORTED for other image formats
+ * and for more pixels than allowed; SHEAF_E_MEMORY. Thread-safe. */
 sheaf_status *sheaf_image_load(sheaf_image *out, const char *path);
 /* sheaf_image_decode - the same from a file's bytes.
  *   max_pixels  0: SHEAF_IMAGE_MAX_PIXELS, which is also the most */
@@ -49,9 +48,9 @@ sheaf_status *sheaf_image_decode(sheaf_image *out, const void *bytes, size_t siz
                                  int64_t max_pixels);
 /* A picture with more pixels is large. */
 #define SHEAF_IMAGE_COMMON_PIXELS (1 << 24)
-/* sheaf_image_decode_in_turn - sheaf_image_decode() for threads that share a lock: side by side,
- * but large pictures, at 3 bytes a pixel and more, one at a time, with `large` held. NULL: no other
- * thread decodes. */
+/* sheaf_image_decode_in_turn - sheaf_image_decode() for threads that share a lock: in parallel, but
+ * one large picture at a time, with `large` held, as each takes 3 bytes a pixel and more. NULL: no
+ * other thread decodes. */
 sheaf_status *sheaf_image_decode_in_turn(sheaf_image *out, const void *bytes, size_t size,
                                          pthread_mutex_t *large);
 /* sheaf_image_release - all zero is fine. */
@@ -73,8 +72,8 @@ sheaf_status *sheaf_image_resize(uint8_t *out, const sheaf_image *image, int64_t
 void sheaf_image_normalise(float *out, const uint8_t *pixels, int64_t count,
                            const sheaf_image_scale *scale);
 
-/* sheaf_image_prepare - resized to width x height, whatever its shape was, and normalised: what a
- * vision tower reads.
+/* sheaf_image_prepare - resizes to width x height, ignoring the aspect ratio, and normalises: the
+ * input of a vision tower.
  *
  *   out  [3, height, width]
  *

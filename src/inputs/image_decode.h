@@ -1,4 +1,4 @@
-/* image_decode.h - between image.c, which knows a picture's kind, and the decoders of each. */
+/* image_decode.h - between image.c, which recognises the format, and the decoders. */
 #pragma once
 
 #include "inputs/image.h"
@@ -9,9 +9,9 @@ typedef struct sheaf__image_in {
     int64_t max_pixels; /* not 0 */
 } sheaf__image_in;
 
-/* Each reads bytes that begin like its format, and does not turn the picture. *out is all zero
- * before, and released by the caller also after a failure; *orientation is 1 before, and stays so
- * when nothing or nonsense is said. */
+/* Each decodes bytes that begin like its format, and does not rotate the picture. The caller zeroes
+ * *out before and releases it also after a failure, and sets *orientation to 1, which stays if the
+ * file has none or an invalid one. */
 sheaf_status *sheaf__image_jpeg(sheaf_image *out, int *orientation, const sheaf__image_in *in);
 sheaf_status *sheaf__image_png(sheaf_image *out, int *orientation, const sheaf__image_in *in);
 sheaf_status *sheaf__image_webp(sheaf_image *out, int *orientation, const sheaf__image_in *in);
@@ -19,9 +19,9 @@ sheaf_status *sheaf__image_webp(sheaf_image *out, int *orientation, const sheaf_
 /* sheaf__image_new - checks the size against the limits and allocates out->pixels, not cleared. */
 sheaf_status *sheaf__image_new(sheaf_image *out, int64_t width, int64_t height,
                                const sheaf__image_in *in);
-/* sheaf__image_damaged - by what the library of the format says, for people. */
+/* sheaf__image_damaged - the error with the message of the format's library. */
 sheaf_status *sheaf__image_damaged(const char *kind, const char *library, const char *said);
-/* sheaf__image_cut_short - the file ends, at this one of `rows` (0: before they are known). */
+/* sheaf__image_cut_short - the file ends at `row` of `rows` (0: before they are known). */
 sheaf_status *sheaf__image_cut_short(const sheaf__image_in *in, int64_t row, int64_t rows);
 /* sheaf__image_orientation - from EXIF data (a TIFF header and its first directory), with or
  * without "Exif\0\0" before it. */

@@ -2,10 +2,9 @@
  * Vicuna's tokenizers do (Hugging Face LlamaTokenizer, legacy behaviour).
  *
  * Text is always plain text: "<s>", "</s>", "<EOI>" in it become ordinary pieces, never ids of
- * control or user-defined pieces. Each piece of text begins with the model's dummy prefix.
- * After opening nothing changes any more. All functions may be called from many threads.
- * The tokenizer.model of a model of text is read as transformers reads it (tokenizer/spm_file.h).
- */
+ * control or user-defined pieces. Each text begins with the model's dummy prefix. Immutable after
+ * opening; all functions are thread-safe. For text models tokenizer.model is read as in
+ * transformers (tokenizer/spm_file.h). */
 #pragma once
 
 #include "base/base.h"
@@ -14,13 +13,11 @@
 
 typedef struct sheaf__sentencepiece sheaf__sentencepiece;
 
-enum {
-    SHEAF__TEXT_MAX = 1 << 20
-}; /* bytes of one text; the ids of the longest context take less */
+enum { SHEAF__TEXT_MAX = 1 << 20 }; /* bytes of one text, more than the longest context */
 
-/* sheaf__sentencepiece_open - errors: SHEAF_E_IO; SHEAF_E_FORMAT for what is no sound model, with
- * the byte; SHEAF_E_UNSUPPORTED for a model that has user-defined or unused pieces, that is not BPE
- * or that replaces characters (nmt_nfkc); SHEAF_E_MEMORY. *out is untouched on failure. */
+/* sheaf__sentencepiece_open - errors: SHEAF_E_IO; SHEAF_E_FORMAT for an invalid model, with the
+ * byte; SHEAF_E_UNSUPPORTED for a model that has user-defined or unused pieces, that is not BPE or
+ * that replaces characters (nmt_nfkc); SHEAF_E_MEMORY. *out is untouched on failure. */
 sheaf_status *sheaf__sentencepiece_open(sheaf__sentencepiece **out, const char *path);
 void sheaf__sentencepiece_close(sheaf__sentencepiece *model);
 
@@ -31,7 +28,7 @@ sheaf_status *sheaf__choose_tokenizer(sheaf__sentencepiece **out, const char *gi
                                       const char *folder, const sheaf_config *config);
 
 int64_t sheaf__sentencepiece_pieces(const sheaf__sentencepiece *model);
-/* Ids of the special pieces, -1 where the model has none. (CogVLM pads with unk then.) */
+/* Ids of the special pieces, -1 where the model has none. (Without pad CogVLM pads with unk.) */
 int32_t sheaf__sentencepiece_bos(const sheaf__sentencepiece *model);
 int32_t sheaf__sentencepiece_eos(const sheaf__sentencepiece *model);
 int32_t sheaf__sentencepiece_unk(const sheaf__sentencepiece *model);

@@ -1,27 +1,28 @@
-/* slices.h - a picture as MiniCPM-V sees it: whole, and in slices where it is large.
+/* slices.h - a picture as MiniCPM-V reads it: whole, and in slices if it is large.
  *
- * The whole is resized to an area of about resolution x resolution pixels that keeps its shape (the
- * overview). One of more pixels is also laid on a grid of columns x rows slices, each of about that
- * area: of all grids with about as many slices as that takes, the one nearest in shape. All sides
- * are multiples of the tower's patch. Upstream's slice_image(), bit for bit; docs/images.md. */
+ * The whole is resized to about resolution x resolution pixels with the same aspect ratio (the
+ * overview). A picture with more pixels is also divided into a grid of columns x rows slices of
+ * about that area each: of the grids with about the necessary number of slices, the one with the
+ * nearest aspect ratio. All sides are multiples of the tower's patch. Upstream's slice_image(), bit
+ * for bit; docs/images.md. */
 #pragma once
 
 #include "inputs/image.h"
 
 typedef struct sheaf__slicing {
     int64_t resolution, patch; /* 448, 14 */
-    int64_t most;              /* slices; below 2: the overview alone */
+    int64_t most;              /* slices at most; below 2: the overview alone */
 } sheaf__slicing;
 
-/* Of one picture. Its pieces: the overview, then the slices, row by row. */
+/* The pieces of one picture: the overview, then the slices, row by row. */
 typedef struct sheaf__sliced {
     int64_t width, height;             /* of the overview */
-    int64_t columns, rows;             /* of slices; 0: there are none */
+    int64_t columns, rows;             /* the grid of slices; 0: none */
     int64_t slice_width, slice_height; /* of each */
 } sheaf__sliced;
 
-/* sheaf__slice - of a picture of this size, whose sides are from 1 to SHEAF_IMAGE_MAX_SIDE. Errors:
- * SHEAF_E_UNSUPPORTED for one so long that the overview or the slices would have a larger side. */
+/* sheaf__slice - for a picture of this size, each side from 1 to SHEAF_IMAGE_MAX_SIDE. Errors:
+ * SHEAF_E_UNSUPPORTED if the overview or the slices would have a larger side. */
 sheaf_status *sheaf__slice(sheaf__sliced *out, int64_t width, int64_t height,
                            const sheaf__slicing *how);
 
@@ -43,6 +44,6 @@ static inline int64_t sheaf__sliced_pixels(const sheaf__sliced *s)
     return s->width * s->height + s->columns * s->rows * s->slice_width * s->slice_height;
 }
 
-/* sheaf__slice_image - the pieces, one behind the other, each [height, width, 3]; `s` is of this
- * picture. Errors: SHEAF_E_MEMORY. */
+/* sheaf__slice_image - the pieces one after the other, each [height, width, 3]; `s` is from
+ * sheaf__slice() for this picture. Errors: SHEAF_E_MEMORY. */
 sheaf_status *sheaf__slice_image(uint8_t *out, const sheaf_image *image, const sheaf__sliced *s);

@@ -1,4 +1,4 @@
-/* viewing.h - how a model sees a picture's file: into which pieces it falls, and their numbers. */
+/* viewing.h - a picture's file as a model's towers read it: its pieces and their pixels. */
 #pragma once
 
 #include "base/hash.h"
@@ -7,14 +7,14 @@
 #include "schema/family.h"
 
 typedef struct sheaf__viewing {
-    sheaf__picture_form form;               /* all zero where the family has none */
-    sheaf__tower tower[SHEAF__MOST_TOWERS]; /* of several each sees all of the picture */
+    sheaf__picture_form form;               /* all zero if the family has none */
+    sheaf__tower tower[SHEAF__MOST_TOWERS]; /* each tower reads the whole picture */
     int towers;
-    /* of those who look at once (see sheaf_image_decode_in_turn()); NULL: one does */
+    /* lock of parallel readers (see sheaf_image_decode_in_turn()); NULL: a single one */
     pthread_mutex_t *large;
 } sheaf__viewing;
 
-/* One picture: its file as it was looked at, and its pieces, of which one may be all there is. */
+/* One picture: its file with the hash at the first reading, and its pieces, at least one. */
 typedef struct sheaf__viewed {
     char *path; /* owned */
     sheaf_hash hash;
@@ -30,11 +30,11 @@ sheaf_status *sheaf__view_divide(sheaf__sliced *out, int64_t width, int64_t heig
  * the path. */
 sheaf_status *sheaf__view_file(sheaf__viewed *out, const char *path, const sheaf__viewing *viewing);
 void sheaf__viewed_release(sheaf__viewed *viewed);
-/* sheaf__view_size - bytes of all pieces, for all towers. */
+/* sheaf__view_size - size in bytes of all pieces, for all towers. */
 size_t sheaf__view_size(const sheaf__viewed *viewed, const sheaf__viewing *viewing);
-/* sheaf__view_bytes - reads the file again: the bytes of all pieces, one behind the other, each
- * [height, width, 3]. sheaf__view_show - their pixels, over as many of `picture` as there are
- * pieces. sheaf__view_pixels - both. Errors: as above; SHEAF_E_DATA for a file that changed. */
+/* sheaf__view_bytes - reads the file again: the bytes of all pieces one after the other, each
+ * [height, width, 3]. sheaf__view_show - normalises them into picture[0..pieces).
+ * sheaf__view_pixels - both. Errors: as above; SHEAF_E_DATA for a file that changed. */
 sheaf_status *sheaf__view_bytes(uint8_t *out, const sheaf__viewed *viewed,
                                 const sheaf__viewing *viewing);
 void sheaf__view_show(const sheaf__picture *picture, const uint8_t *bytes,

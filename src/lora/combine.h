@@ -1,6 +1,6 @@
-/* combine.h - several adapters as one: PEFT's add_weighted_adapter, for the ways that need
- * no decomposition. The result is a sheaf_source that computes what it is asked for, in
- * float32 and with PEFT's bits. */
+/* combine.h - several adapters as one: PEFT's add_weighted_adapter, for the combinations that need
+ * no decomposition. The result is a sheaf_source that computes tensors on reading, in float32 and
+ * with PEFT's bits. */
 #pragma once
 
 #include "lora/adapter.h"
@@ -13,12 +13,12 @@ typedef enum sheaf_combine {
                              ranks add up */
 } sheaf_combine;
 
-/* sheaf_combine_parse - "linear" or "cat". Errors: SHEAF_E_UNSUPPORTED for PEFT's other ways, by
- * name; SHEAF_E_ARG. */
+/* sheaf_combine_parse - "linear" or "cat". Errors: SHEAF_E_UNSUPPORTED for PEFT's other
+ * combinations, by name; SHEAF_E_ARG. */
 sheaf_status *sheaf_combine_parse(sheaf_combine *out, const char *text);
 
 /* sheaf_lora_combine - *out and *options are the new adapter: alpha = r, so its scale is 1.
- *   out      close it before what it reads from; options: sheaf_lora_options_release()
+ *   out      close it before its sources; options: sheaf_lora_options_release()
  *   sources, from, weights  n of each; sources of adapters as sheaf__open_source() gives them,
  * borrowed Errors: SHEAF_E_UNSUPPORTED for what cannot be combined (modules saved whole, DoRA,
  * ...); SHEAF_E_LAYOUT when shapes or, with LINEAR, ranks differ. */
@@ -26,7 +26,7 @@ sheaf_status *sheaf_lora_combine(sheaf_source **out, sheaf_lora_options *options
                                  sheaf_source *const *sources, const sheaf_lora_options *from,
                                  const double *weights, int n, sheaf_combine how);
 
-/* sheaf__lora_read_view - a box of a tensor whose rows are its first axis and whose columns all
- * behind it; of more than two axes `col0` and `cols` are whole rows of the last one. */
+/* sheaf__lora_read_view - a box of a tensor whose rows are its first axis and whose columns are all
+ * other axes; with more than two axes `col0` and `cols` are multiples of the last one. */
 sheaf_status *sheaf__lora_read_view(sheaf_source *source, const sheaf_source_entry *e, int64_t row0,
                                     int64_t rows, int64_t col0, int64_t cols, void *dst);

@@ -1,22 +1,22 @@
 /* delta.h - B A, as a merge adds it to a weight.
  *
- * d[i, j] is an ascending chain of fused multiply-adds over the rank, from 0, in
- * float32: what PEFT's product is on a CPU, bit for bit, for ranks up to 192. Above
- * that its library sums chains over blocks of the rank, see below. Denormals
- * are kept, as they are there. */
+ * d[i, j] is an ascending chain of fused multiply-adds over the rank, from 0, in float32: what
+ * PEFT's product is on a CPU, bit for bit, for ranks up to 192. Above that its library sums chains
+ * over blocks of the rank, see below. Denormals are kept, as in PEFT. */
 #pragma once
 
 #include "base/base.h"
 #include "sheaf/dtype.h"
 
 /* sheaf__lora_element - an element of d: a row of b [rows, rank] and a column of a [rank, cols],
- * whose elements lie `apart`. With 0 < block < rank each block of the rank is a chain of its own,
- * the last maybe shorter, and the chains are added in ascending order; otherwise there is one. */
+ * whose elements are `apart` floats apart. With 0 < block < rank each block of the rank is a chain
+ * of its own, the last may be shorter, and the chains are added in ascending order; otherwise there
+ * is one chain. */
 float sheaf__lora_element(const float *b, const float *a, int64_t apart, int64_t rank,
                           int64_t block);
 
-/* d [rows, cols], dense, of b and of `packed`, a's panels; needs AVX2 and FMA where the build has
- * them. */
+/* d [rows, cols], dense, from b and `packed`, the panels of a; needs AVX2 and FMA where the build
+ * has them. */
 void sheaf__lora_delta(float *d, const float *b, const float *packed, int64_t rows, int64_t cols,
                        int64_t rank, int64_t block);
 /* The same for processors with AVX-512F. */
@@ -24,27 +24,27 @@ void sheaf__lora_delta_avx512(float *d, const float *b, const float *packed, int
                               int64_t cols, int64_t rank, int64_t block);
 typedef void sheaf__lora_product(float *d, const float *b, const float *packed, int64_t rows,
                                  int64_t cols, int64_t rank, int64_t block);
-/* sheaf__lora_delta_for - the one that goes with these kernels (kernels->isa). */
+/* sheaf__lora_delta_for - the product for these kernels (kernels->isa). */
 sheaf__lora_product *sheaf__lora_delta_for(const char *isa);
 /* Panels of 16 columns, each [rank, 16], the last filled up with zeros. */
 int64_t sheaf__lora_packed_floats(int64_t rank, int64_t cols);
-/* sheaf__lora_pack_row - row k of a; the last panel's rest is left as it is (zero it first). */
+/* sheaf__lora_pack_row - row k of a; does not write the rest of the last panel (zero it first). */
 void sheaf__lora_pack_row(float *packed, const float *row, int64_t k, int64_t rank, int64_t cols);
 
 /* w[i] += d[i] * scale: one rounding for the product, one for the sum. */
 void sheaf__lora_add(float *w, const float *d, float scale, int64_t n);
 
-/* What became of some elements. */
+/* How some elements changed. */
 typedef struct sheaf__lora_change {
     int64_t changed;     /* elements with other bits */
-    double change, base; /* sums of squares, of the differences and of what was; float32 inside
+    double change, base; /* sums of squares of the differences and of the old values; float32 inside
                             blocks of 4096 */
-    bool finite;         /* all that was written */
+    bool finite;         /* all new values */
 } sheaf__lora_change;
 
 /* sheaf__lora_finish - out = round(v + d * scale) in dtype (F32, BF16, F16), as sheaf__lora_add()
- * adds; d NULL: out = round(v). `was`: what stood there, in dtype too. A NaN is written as 0x7fc0..
- */
+ * adds; d NULL: out = round(v). `was`: the old values, in dtype too. A NaN is written as
+ * 0x7fc0.. */
 void sheaf__lora_finish(sheaf__lora_change *change, void *out, sheaf_dtype dtype, const float *v,
                         const float *d, float scale, const void *was, int64_t n);
 
@@ -52,23 +52,23 @@ void sheaf__lora_finish(sheaf__lora_change *change, void *out, sheaf_dtype dtype
  * w[i]. */
 void sheaf__lora_dot(double *dot, double *squares, const float *w, const double *x, int64_t n);
 
-/* ---- the order of PEFT's sums, by the processor that it runs on ---- */
+/* ---- the order of PEFT's sums, by processor ---- */
 
 typedef enum sheaf_peft_cpu {
-    SHEAF_PEFT_CPU_THIS,  /* the one that asks */
+    SHEAF_PEFT_CPU_THIS,  /* the one in use */
     SHEAF_PEFT_CPU_INTEL, /* Intel with AVX-512: PyTorch 2.15, ranks 1 to 2048 */
     SHEAF_PEFT_CPU_AMD,   /* AMD with AVX-512: PyTorch 2.13, ranks 16 to 2048 */
-    SHEAF_PEFT_CPU_OTHER, /* not known at any rank; summed as on AMD */
+    SHEAF_PEFT_CPU_OTHER, /* not measured; summed as on AMD */
 } sheaf_peft_cpu;
 
-/* sheaf__peft_cpu - THIS becomes the kind of the processor this runs on. */
+/* sheaf__peft_cpu - resolves THIS to the processor in use. */
 sheaf_peft_cpu sheaf__peft_cpu(sheaf_peft_cpu cpu);
 const char *sheaf__peft_cpu_name(sheaf_peft_cpu cpu);
 
-/* sheaf__peft_block - how many steps a chain has; the last one may have less. `kernel`: of a
- * convolution whose kernel has more than one element. */
+/* sheaf__peft_block - steps of a chain; the last one may have fewer. `kernel`: for a convolution
+ * whose kernel has more than one element. */
 int64_t sheaf__peft_block(sheaf_peft_cpu cpu, int64_t rank, bool kernel);
-/* sheaf__peft_known - was this order seen for products [out, rank] [rank, in] of such a size,
- * whatever PyTorch's number of threads? `channels`: of a convolution's inputs where its kernel has
- * more than one element, else 0. */
+/* sheaf__peft_known - was this order measured for products [out, rank] [rank, in] of such a size,
+ * for all numbers of PyTorch's threads? `channels`: input channels of a convolution whose kernel
+ * has more than one element, else 0. */
 bool sheaf__peft_known(sheaf_peft_cpu cpu, int64_t rank, int64_t out, int64_t in, int64_t channels);

@@ -1,17 +1,17 @@
-/* match.h - the rules by which PEFT matches module paths. */
+/* match.h - PEFT's rules for matching module paths. */
 #pragma once
 
 #include "lora/adapter.h"
 #include "sheaf/status.h"
 
-/* sheaf__regex_match - Python's re.fullmatch (whole) or re.match on one pattern made of
- * up to three texts put end to end. *group, if asked for, is group 1 as a number, -1 if
- * it did not take part. Errors: SHEAF_E_ARG when the pattern is unsound, or so slow that
- * it was given up. */
+/* sheaf__regex_match - Python's re.fullmatch (whole) or re.match on one pattern made of up to three
+ * texts put end to end. *group (may be NULL) is group 1 as a number, -1 if it did not take part.
+ * Errors: SHEAF_E_ARG for an invalid pattern, or one that exceeds the limits of the matcher. */
 sheaf_status *sheaf__regex_match(bool *out, int64_t *group, const char *before, const char *pattern,
                                  const char *after, const char *subject, bool whole);
 
-/* Are the first `length` characters of `path` equal to `item`, or end with "." and it? */
+/* Are the first `length` characters of `path` equal to `item`, or do they end with "." and
+ * `item`? */
 bool sheaf__ends_with_item(const char *path, size_t length, const char *item);
 
 /* sheaf__lora_layer_wanted - by layers_to_transform and layers_pattern, from the number in
@@ -21,43 +21,43 @@ sheaf_status *sheaf__lora_layer_wanted(bool *out, const sheaf_lora_options *opti
 
 typedef enum sheaf_hit { SHEAF_HIT_NONE, SHEAF_HIT_EXCLUDED, SHEAF_HIT_TARGET } sheaf_hit;
 
-/* sheaf__lora_hit - check_target_module_exists() of PEFT for the module `path`; all-linear
- * is not its business. */
+/* sheaf__lora_hit - check_target_module_exists() of PEFT for the module `path`; without
+ * all-linear. */
 sheaf_status *sheaf__lora_hit(sheaf_hit *out, const sheaf_lora_options *options, const char *path);
 /* sheaf__lora_pattern_value - the first pattern of the list that matches `path`, else `absent`. */
 sheaf_status *sheaf__lora_pattern_value(double *out, const sheaf_patterns *patterns,
                                         const char *path, double absent);
-/* sheaf__lora_is_plain - a key without anything special but dots, and perhaps ^ before it: no need
- * to compile it. */
+/* sheaf__lora_is_plain - a key without special characters other than dots and a leading ^: it need
+ * not be compiled. */
 bool sheaf__lora_is_plain(const char *key);
 /* sheaf__lora_tokens - the rows that trainable_token_indices names of the table at this path; NULL:
  * none. */
 const sheaf_lora_tokens *sheaf__lora_tokens(const sheaf_lora_options *options, const char *path,
                                             size_t length);
-/* sheaf__lora_saves - is `path`, or a module around it, one of modules_to_save? (plain
- * end of text, as PEFT compares: "norm" also names input_layernorm) */
+/* sheaf__lora_saves - is `path`, or a module around it, one of modules_to_save? (By the end of the
+ * text, as PEFT compares: "norm" also names input_layernorm.) */
 bool sheaf__lora_saves(const sheaf_lora_options *options, const char *path);
-/* sheaf__lora_saves_tensor - does modules_to_save give this full name of a tensor? */
+/* sheaf__lora_saves_tensor - does modules_to_save contain this full name of a tensor? */
 bool sheaf__lora_saves_tensor(const sheaf_lora_options *options, const char *name);
-/* sheaf__lora_saves_bias - is this full name of a tensor a bias that `bias` keeps? "all" is every
- * parameter of a bias' name, "X.bias" and "X_bias"; "lora_only" only what torch's layers call so,
- * "X.bias", where the caller knows X to be adapted. */
+/* sheaf__lora_saves_bias - does the option `bias` save this tensor? "all" saves every "X.bias" and
+ * "X_bias"; "lora_only" only "X.bias", the name in torch's layers, and the caller checks that X is
+ * adapted. */
 bool sheaf__lora_saves_bias(const sheaf_lora_options *options, const char *name);
-/* sheaf__lora_named_bias - is it an "X_bias" that only `bias` keeps, "all"? PEFT trains these up to
- * 0.18, and leaves them as they are in 0.21: a file has all of them, or none. */
+/* sheaf__lora_named_bias - is it an "X_bias" that only bias "all" saves? PEFT up to 0.18 trains
+ * these, 0.21 does not: a file has all of them, or none. */
 bool sheaf__lora_named_bias(const sheaf_lora_options *options, const char *name);
-/* sheaf__lora_leaves_named - has this file none of them? Then the base's stay. */
+/* sheaf__lora_leaves_named - does this file have none of them? Then the base's are used. */
 bool sheaf__lora_leaves_named(const sheaf_lora_options *options, sheaf_source *adapter);
 
 /* ---- names that transformers gives tensors on load ----
  *
- * An adapter is saved with the names in memory; a base keeps those of its files. A group is what
- * one kind of model is renamed by: one that explains all names of an adapter is the right one. */
+ * An adapter is saved with the names in memory; a base keeps those of its files. A group holds the
+ * rules for one kind of model; the right group explains all names of an adapter. */
 
 typedef struct sheaf_renames sheaf_renames;
 
 int sheaf__renames_groups(void);
-/* sheaf__renames_new - one group, ready to be used. */
+/* sheaf__renames_new - compiles one group. */
 sheaf_status *sheaf__renames_new(sheaf_renames **out, int group);
 /* sheaf__renames_apply - the name in memory (malloc'd) of a tensor that is called `name` in
  * files. */

@@ -1,5 +1,5 @@
-/* build.h - the parts a model is made of, from the schema's tensors: memory, cuts, LoRA and
- * what is trained. Each part is noted in model->module, which load, refresh and free walk. */
+/* build.h - the parts a model is made of, from the schema's tensors: memory, cuts, LoRA and what is
+ * trained. Each part is noted in model->module, which load, refresh and free iterate over. */
 #pragma once
 
 #include "models/model.h"
@@ -16,20 +16,20 @@ struct sheaf__module {
     sheaf__module_kind kind;
     void *part;                        /* a sheaf__linear, ... inside the model */
     const sheaf_tensor *weight, *bias; /* bias may be NULL */
-    int piece;                         /* which part of a fused weight */
+    int piece;                         /* index of the part of a fused weight */
 };
 
-/* The tensor of this name; a status when the schema has none (which a schema of its family has). */
+/* The tensor of this name. Errors: SHEAF_E_LAYOUT if the schema has none. */
 sheaf_status *sheaf__build_find(const sheaf_tensor **out, const sheaf__model *m, const char *name);
 
-/* sheaf__build_dtype - in which type a matrix is kept: the compute dtype, but where that is float32
- * and the config says that the files hold 16 bits, what is frozen stays as it is stored. */
+/* sheaf__build_dtype - the dtype of a matrix in memory: the compute dtype; but frozen matrices stay
+ * in 16 bits where the config says that they are stored so and the compute dtype is float32. */
 sheaf_dtype sheaf__build_dtype(const sheaf__model *m, const sheaf_tensor *t);
 
 /* A linear layer; bias may be NULL, `piece` of a fused weight (0 otherwise). */
 sheaf_status *sheaf__build_linear(sheaf__model *m, sheaf__linear *l, const sheaf_tensor *weight,
                                   const sheaf_tensor *bias, int piece);
-/* once: see sheaf__norm. */
+/* `once`: see sheaf__norm. */
 sheaf_status *sheaf__build_norm(sheaf__model *m, sheaf__norm *norm, const sheaf_tensor *weight,
                                 double eps, bool once);
 /* bias NULL: an RMSNorm, `plain` (tape/vision.h). */
@@ -55,18 +55,18 @@ sheaf_status *sheaf__named_layernorm(sheaf__model *m, sheaf__layernorm *norm, co
 sheaf_status *sheaf__named_vector(sheaf__model *m, sheaf__vector *v, const char *prefix,
                                   const char *name, int64_t width);
 
-/* sheaf__fits_compute_dtype - are n numbers of `dtype` finite in the compute dtype? */
+/* sheaf__fits_compute_dtype - do n numbers of `dtype` stay finite in the compute dtype? */
 bool sheaf__fits_compute_dtype(const sheaf__context *context, const void *x, sheaf_dtype dtype,
                                int64_t n);
 
-/* sheaf__build_reallocate - a block of the model (at *block) becomes one of `bytes`. */
+/* sheaf__build_reallocate - replaces the block of the model at *block by one of `bytes`. */
 sheaf_status *sheaf__build_reallocate(sheaf__model *m, void *block, size_t bytes,
                                       sheaf_memory kind);
 void sheaf__build_free(sheaf__model *m);
 
 /* ---- the pass ---- */
 
-/* sheaf__stage - tells pass->stages of a value. */
+/* sheaf__stage - passes a value to pass->stages. */
 void sheaf__stage(const sheaf__pass *pass, sheaf__tape *tape, const char *stage, int layer,
                   int stream, sheaf__value *value);
 /* sheaf__decoder_record - from embedded rows to logits. */

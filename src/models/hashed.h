@@ -1,12 +1,11 @@
 /* hashed.h - the fingerprint of stored tensors: every byte of them, hashed while a model is loaded.
  *
  * A source that wraps another one and hashes what is read through it, one unit at a time. A unit is
- * a row of a tensor's view (sheaf/source.h); of a matrix that is cut along its columns,
- * each of the parts of a row that 8 slices hold; a tensor of at most one axis as a whole. In a run
- * of at most 8 slices, as by default, a rank reads whole units, however many ranks there are, so
- * that nothing but vectors is read a second time; and a unit counts once, however many ranks read
- * it. Definition, every hash being XXH3-128 with seed 0 in its canonical form, integers little
- * endian:
+ * a row of a tensor's view (sheaf/source.h); in a matrix that is cut along its columns, each of the
+ * 8 parts that slices divide a row into; a tensor of at most one axis is one unit. In a run of at
+ * most 8 slices, as by default, a rank reads whole units, however many ranks there are, so that
+ * only vectors are read twice; a unit counts once, however many ranks read it. Definition, every
+ * hash being XXH3-128 with seed 0 in its canonical form, integers little endian:
  *
  *   unit      hash of (number of the unit in its tensor, u64; hash of its bytes)
  *   tensor    hash of (name of the dtype; axes, i64; shape, i64 each; sum of the units' first
@@ -23,30 +22,30 @@
 
 typedef struct sheaf__hashed sheaf__hashed;
 
-/* sheaf__hashed_new - of the tensors of `inner` that a model of `config` has; NULL: of all there
- * are. `inner` is borrowed. */
+/* sheaf__hashed_new - of the tensors of `inner` that a model of `config` has; NULL: all tensors.
+ * `inner` is borrowed. */
 sheaf_status *sheaf__hashed_new(sheaf__hashed **out, sheaf_source *inner,
                                 const sheaf_config *config);
 void sheaf__hashed_free(sheaf__hashed *hashed); /* accepts NULL */
 
 /* The tensors of `inner`, all of them; reading hashes. Borrowed; closing it does nothing. */
 sheaf_source *sheaf__hashed_source(sheaf__hashed *hashed);
-/* sheaf__hashed_stop - from now on reading hashes nothing. No thread may be reading. */
+/* sheaf__hashed_stop - turns hashing off. No thread may be reading. */
 void sheaf__hashed_stop(sheaf__hashed *hashed);
 
-/* sheaf__hashed_share - of several processes this one hashes its share alone, about what a rank of
- * that number owns. Before anything is read. sheaf__hashed_gather - once each has hashed its own:
- * collective of all processes, after which each has all. */
+/* sheaf__hashed_share - this process hashes only its share, about what the rank of that number
+ * owns; call it before anything is read. sheaf__hashed_gather - collective over all processes,
+ * after each hashed its share: then each has all hashes. */
 void sheaf__hashed_share(sheaf__hashed *hashed, sheaf_comm *all);
 sheaf_status *sheaf__hashed_gather(sheaf__hashed *hashed);
 
-/* sheaf__hashed_rest - reads and hashes what was not read yet. As many threads as like may call it:
- * they share the work; once all of them have returned, all is hashed. */
+/* sheaf__hashed_rest - reads and hashes what was not read yet. Several threads may call it to share
+ * the work; when all have returned, everything is hashed. */
 sheaf_status *sheaf__hashed_rest(sheaf__hashed *hashed);
-/* sheaf__hashed_all - the same with that many threads of its own, 0 = every core at hand. */
+/* sheaf__hashed_all - the same with its own `threads` threads, 0 = all available cores. */
 sheaf_status *sheaf__hashed_all(sheaf__hashed *hashed, int threads);
 
-/* When all is hashed: */
+/* After everything is hashed: */
 sheaf_status *sheaf__hashed_weights(char out[33], const sheaf__hashed *hashed);
 int64_t sheaf__hashed_count(const sheaf__hashed *hashed);
 /* sheaf__hashed_tensor - the hash of tensor `index`, and its name, borrowed; ascending by name. */

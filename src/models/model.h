@@ -22,7 +22,7 @@ typedef struct sheaf__expert {
     sheaf__linear q, k, v, o, gate, up, down;
 } sheaf__expert;
 
-/* In place of an MLP: experts, of which each row takes those that the router likes most. */
+/* A mixture of experts in place of an MLP: the router selects top_k experts for each row. */
 typedef struct sheaf__mixture {
     int64_t num_experts, top_k;
     sheaf__linear router;
@@ -32,9 +32,9 @@ typedef struct sheaf__mixture {
 } sheaf__mixture;
 
 enum { SHEAF__TEXT, SHEAF__IMAGE, SHEAF__STREAMS };
-/* What the rows of a linear layer are: those of a stream, or an image's: inside a tower of the
- * family's list (the class row first), its patches after that, and the rows that are given for it
- * (a resampler's). */
+/* What the rows of a linear layer stand for: the rows of a stream, or those of images: inside a
+ * tower (the class row first), its patches behind the tower, and the rows that it passes on (a
+ * resampler's). */
 enum {
     SHEAF__KINDS_OF_TOWER = 3,
     SHEAF__ROW_KINDS = SHEAF__STREAMS + SHEAF__KINDS_OF_TOWER * SHEAF__MOST_TOWERS
@@ -52,18 +52,18 @@ static inline int sheaf__rows_given(int tower)
     return SHEAF__STREAMS + SHEAF__KINDS_OF_TOWER * tower + 2;
 }
 
-/* What a family has none of has no name. Its builder says what a layer is; decoder.c reads it. */
+/* The family's builder fills it, decoder.c reads it; parts that the family lacks have no name. */
 typedef struct sheaf__layer {
     sheaf__norm norm_in, norm_post; /* before attention, before the MLP */
-    sheaf__layernorm norm_after[2]; /* of what attention and the MLP add to the residual stream */
-    sheaf__norm norm_q, norm_k;     /* of each head */
-    sheaf__layernorm whole_q, whole_k; /* of all heads together, cut as they are */
-    sheaf__rope_table *rope;           /* NULL: nothing turns */
-    bool gelu;                         /* gates by gelu, not silu */
-    int64_t window;                    /* keys that a query sees, 0 = all */
-    sheaf__expert
-        expert[SHEAF__STREAMS]; /* of an image's tokens, in layers that have it; else the text's */
-    sheaf__mixture *mixture;    /* NULL: an MLP */
+    sheaf__layernorm
+        norm_after[2]; /* on the outputs of attention and the MLP, before the residual sum */
+    sheaf__norm norm_q, norm_k;           /* of each head */
+    sheaf__layernorm whole_q, whole_k;    /* over all heads, cut as these are */
+    sheaf__rope_table *rope;              /* NULL: no rotary embedding */
+    bool gelu;                            /* gate with gelu, not silu */
+    int64_t window;                       /* sliding window in keys, 0 = none */
+    sheaf__expert expert[SHEAF__STREAMS]; /* for image rows, in layers that have a visual expert */
+    sheaf__mixture *mixture;              /* NULL: an MLP */
     bool has_expert, has_cross;
     sheaf__norm norm_cross;
     sheaf__linear cross_q, cross_k, cross_v, cross_o;
@@ -72,27 +72,27 @@ typedef struct sheaf__layer {
 typedef struct sheaf__model_options {
     const sheaf_lora *lora; /* adapter to train or use, NULL = none; borrowed */
     bool train_lora;        /* its factors (and saved tensors) are trained */
-    /* Which base tensors are trained besides (methods full, head); NULL = none. */
+    /* Which base tensors are trained as well (methods full, head); NULL = none. */
     bool (*trains)(void *self, const sheaf_tensor *tensor);
     void *self;
-    bool divided;      /* groups share what is trained (tape/trained.h) */
-    bool backward;     /* a backward pass will run: pack for it */
+    bool divided;      /* trained tensors are divided over groups (tape/trained.h) */
+    bool backward;     /* pack weights for a backward pass too */
     int64_t positions; /* length of the rotary table */
-    int64_t sequences; /* that are generated together at most, or 0: for so few, weights may be held
+    int64_t sequences; /* most sequences generated together, 0: unknown; for few, weights may be
                           compressed (ops/matmul/matmul.h) */
-    uint64_t seed;     /* of fresh LoRA factors */
+    uint64_t seed;     /* of new LoRA factors */
     /* which layers lie on which stage, NULL = all here; borrowed. Only for inference */
     const sheaf__placement *place;
 } sheaf__model_options;
 
-/* One thing that is loaded and refreshed: see build.h. */
+/* One module that is loaded and refreshed: see build.h. */
 typedef struct sheaf__module sheaf__module;
-/* One block of its device memory, but those of what is trained, and the tensor that it is for. */
+/* One block of device memory, of a tensor that is not trained. */
 typedef struct sheaf__block {
     const char *name;
     void *at;
 } sheaf__block;
-/* The vision towers, as their family keeps them. */
+/* The vision towers; the family defines the struct. */
 typedef struct sheaf__towers sheaf__towers;
 
 /* The trained tensors of one LoRA module, which the parts of a fused layer share. */
@@ -113,12 +113,12 @@ typedef struct sheaf__model {
         ends; /* this stage has the embedding and the towers; the final norm and the head */
     sheaf__norm norm;
     sheaf__linear head;
-    float scale;  /* the embedding's rows are multiplied by it, rounded as they are; 0: not */
-    float times;  /* the same, in float32 (tape/scaled.h) */
-    float branch; /* what a layer adds to the residual stream is multiplied by it; 0: it is not */
-    float divide; /* the head reads rows divided by it; 0: as they are */
-    sheaf__rope_table rope;  /* of the layers that turn */
-    sheaf__rope_table local; /* of those with a window, where they have their own */
+    float scale;             /* factor on the embedding's rows, in their dtype; 0: none */
+    float times;             /* the same, in float32 (tape/scaled.h) */
+    float branch;            /* factor on what a layer adds to the residual stream; 0: none */
+    float divide;            /* divisor of the rows that the head reads; 0: none */
+    sheaf__rope_table rope;  /* of the layers with a rotary embedding */
+    sheaf__rope_table local; /* of layers with a window, where they have their own */
     sheaf__towers *towers; /* may be NULL on a stage without them; see sheaf__model_has_images() */
     sheaf__trained_set *trained; /* empty when nothing is trained */
     sheaf__factors *lora;        /* [options.lora->nmodules] */
@@ -128,71 +128,70 @@ typedef struct sheaf__model {
     int nmodules;
 } sheaf__model;
 
-/* Keys and values of earlier tokens, and of the images: what generation keeps between runs. */
+/* The KV cache: keys and values of earlier tokens and of images, between runs of a generation. */
 typedef struct sheaf__kv_cache {
     sheaf__cache *self, *cross; /* one per layer; cross: k NULL where a layer has none */
     int64_t layers;
 } sheaf__kv_cache;
 
-/* What the towers made of the pictures of one sequence, kept by each rank that has them. */
+/* The towers' output for the pictures of one sequence, on each rank that has the towers. */
 typedef struct sheaf__image_cache {
-    /* rows of each, NULL where nothing reads them; compute dtype */
+    /* rows by tower in the compute dtype, NULL where nothing reads them */
     void *given[SHEAF__MOST_TOWERS];
-    bool full; /* a run has filled it: the next ones leave the towers out. Set by the caller, on all
-                  ranks alike */
+    bool full; /* filled by a run: the next ones skip the towers. Set by the caller, on all ranks */
 } sheaf__image_cache;
 
-/* Observes values on the way, for tests and for looking into a model: called when they are
- * recorded, in both streams where rows are in two (see SHEAF__TEXT), so that it may pin them. */
+/* Observes intermediate values, for tests and inspection: called when they are recorded, for each
+ * stream (see SHEAF__TEXT), so that it may pin them. */
 typedef struct sheaf__stages {
     void (*on_value)(void *self, sheaf__tape *tape, const char *stage, int layer, int stream,
                      sheaf__value *value);
     void *self;
 } sheaf__stages;
 
-/* What is run. Borrowed pointers are read when the tape runs. */
+/* A pass to record. Borrowed pointers are read when the tape runs. */
 typedef struct sheaf__pass {
     int64_t batch, queries; /* sequences, and tokens of each */
     const sheaf__rows_in *in;
     /* [SHEAF__ROW_KINDS]; of a model without images only that of SHEAF__TEXT is read */
     const sheaf__step_info *info;
     sheaf__head_run *head;
-    const sheaf__kv_cache *kv_cache; /* NULL: nothing is kept */
-    int64_t images; /* whose rows are among these tokens; 0 without, and after the first run */
+    const sheaf__kv_cache *kv_cache; /* NULL: no cache */
+    int64_t images;                  /* whose rows are among these tokens; 0 after the first run */
     int64_t patches[SHEAF__MOST_TOWERS]; /* of all of them, by tower */
     int64_t image_rows;                  /* rows that use the visual experts */
     const sheaf__images_in *images_in;
-    const sheaf__image_cache *image_cache; /* of these images, or NULL: filled, or used when it is
-                                  full; their pixels are not read then */
-    bool image_rows_unread;       /* the head reads none of them: their last MLP is left out */
+    const sheaf__image_cache *image_cache; /* of these images, or NULL: filled, or read in place of
+                                              their pixels when it is full */
+    bool image_rows_unread;       /* the head reads no image rows: their last MLP is skipped */
     const sheaf__noise_in *noise; /* on the embedding's rows; NULL: none */
     const sheaf__stages *stages;  /* may be NULL */
 } sheaf__pass;
 
-/* sheaf__model_has_images - does it read images, on whichever stage the towers are? */
+/* sheaf__model_has_images - does the model read images, whichever stage has the towers? */
 static inline bool sheaf__model_has_images(const sheaf__model *model)
 {
     return sheaf__image_positions(&model->schema->config) > 0;
 }
 
-/* sheaf__model_new - allocates everything on the device; on dry that is all there is. Errors:
- * SHEAF_E_UNSUPPORTED for heads that are wider than attention takes. */
+/* sheaf__model_new - allocates everything on the device. Errors: SHEAF_E_UNSUPPORTED for heads that
+ * are wider than attention takes. */
 sheaf_status *sheaf__model_new(sheaf__model **out, sheaf__context *context,
                                const sheaf_schema *schema, const sheaf__model_options *options);
 /* sheaf__model_load - reads the owned slices. `base` is borrowed for as long as the model lives:
- * rows of a frozen vocabulary table are read from it when a token needs them. adapter NULL: fresh
- * LoRA factors (A uniform in +-1/sqrt(in), B zero; of a table A zero, B normal), each a function of
- * (seed, tensor name, logical index). */
+ * rows of a frozen vocabulary table are read from it on demand. adapter NULL: new LoRA factors (A
+ * uniform in +-1/sqrt(in), B zero; of a table A zero, B normal), each a function of (seed, tensor
+ * name, logical index). */
 sheaf_status *sheaf__model_load(sheaf__model *model, sheaf_source *base, sheaf_source *adapter);
 void sheaf__model_free(sheaf__model *model);
-/* sheaf__model_set_sequences - `sequences` will be generated together: where weights are compressed
- * for fewer, they no longer are. Same results. */
+/* sheaf__model_set_sequences - `sequences` will be generated together: expands weights that are
+ * compressed for fewer. Same results. */
 void sheaf__model_set_sequences(sheaf__model *model, int64_t sequences);
-/* sheaf__model_refresh - compute copies from the masters, after an update or a resume; those of a
- * divided set from what sheaf__trained_publish() left. */
+/* sheaf__model_refresh - updates the compute copies from the masters, after a step or a resume; of
+ * a divided set from what sheaf__trained_publish() left. */
 void sheaf__model_refresh(sheaf__model *model);
-/* sheaf__model_bad_weight - the first tensor, in the order of building, of which some rank holds
- * a number that is not finite; its name, borrowed, or NULL. Collective. */
+/* sheaf__model_bad_weight - the name of the first tensor, in the order of building, with a number
+ * that is not finite on any rank; borrowed, or NULL. Collective. */
 sheaf_status *sheaf__model_bad_weight(const char **name, const sheaf__model *model);
 /* sheaf__model_record - the whole pass onto `tape`. */
 void sheaf__model_record(sheaf__model *model, sheaf__tape *tape, const sheaf__pass *pass);
@@ -203,7 +202,7 @@ sheaf_status *sheaf__kv_cache_new(sheaf__kv_cache *out, sheaf__model *model, int
                                   int64_t length);
 void sheaf__kv_cache_release(sheaf__kv_cache *kv_cache, sheaf__model *model);
 
-/* sheaf__image_cache_new - empty, for so many images; on ranks without the towers nothing is taken.
- * Release also after a failure. */
+/* sheaf__image_cache_new - empty, for `images` images; allocates nothing on ranks without the
+ * towers. Release also after a failure. */
 sheaf_status *sheaf__image_cache_new(sheaf__image_cache *out, sheaf__model *model, int64_t images);
 void sheaf__image_cache_release(sheaf__image_cache *image_cache, sheaf__model *model);

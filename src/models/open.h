@@ -16,35 +16,36 @@ typedef struct sheaf__opened {
     sheaf_lora *lora;      /* NULL without an adapter, fresh or read */
     sheaf_source *adapter; /* NULL when there is none to read */
     sheaf_source *weights; /* base, with the adapter's full tensors (modules_to_save, biases) in
-                              place of its own; same as base without an adapter */
-    sheaf__hashed *hashed; /* asked for: base is its source, which hashes what is read; else NULL */
+                              place of the base's; same as base without an adapter */
+    sheaf__hashed
+        *hashed; /* where requested: base is its source, which hashes what is read; else NULL */
     sheaf_source *stored;  /* what `hashed` reads from; else NULL */
-    char base_print[33];   /* fingerprint of its base that the adapter carries, to be compared once
-                              all is loaded; "" where there is none */
+    char base_print[33];   /* fingerprint of the base stored in the adapter, to be compared after
+                              loading; "": none */
     char *model, *carrier; /* paths of the base and of that adapter, where there is one */
-    char *config_text; /* asked for with it: sheaf__config_text() of the config as it lies there */
-    char **file;       /* [nfiles] paths of the files that hold the base's tensors */
-    int64_t nfiles;    /* 0: not known */
+    char *config_text;     /* with `hashed`: sheaf__config_text() of the stored config */
+    char **file;           /* [nfiles] paths of the files that hold the base's tensors */
+    int64_t nfiles;        /* 0: not known */
 } sheaf__opened;
 
 typedef struct sheaf__open_options {
-    sheaf_comm *all;    /* the processes; NULL: this one is alone */
+    sheaf_comm *all;    /* the processes; NULL: a single process */
     const char *model;  /* folder, or a single .safetensors file */
     const char *config; /* its config.json where the folder has none; NULL = the folder's */
     bool config_only;   /* weights are not needed (planning) */
     int slices;
-    int64_t layers;      /* of each stack, at most: a shorter model, to be measured; 0: all. With
+    int64_t layers;      /* at most, in each stack: a shorter model for measurements; 0: all. With
                             config_only */
     const char *adapter; /* PEFT folder, NULL = none */
-    bool new_run;        /* what `fresh` excludes must be there, too */
-    bool base_known;   /* that the adapter is the base's; else opened->base_print is to be compared,
-                          which turns `hashed` on */
-    bool hashed;       /* fingerprint of the base, its config and its files */
-    bool for_training; /* LoRA in the model's own files, not merged yet, is refused: SAT's are else
-                          merged as they are read */
-    const sheaf_events *events; /* get what was decided; may be NULL */
-    /* a new adapter to make, when adapter is NULL; NULL = none. Without targets it gets the
-     * family's: q_proj and v_proj as PEFT, "sat" as SAT; reported to events */
+    bool new_run;        /* modules that `fresh` excludes must exist */
+    bool base_known;     /* the adapter is known to be the base's; else opened->base_print is to be
+                            compared, which turns `hashed` on */
+    bool hashed;         /* compute the fingerprint of the base, its config and its files */
+    bool for_training;   /* refuse unmerged LoRA in the model's own files; else SAT's is merged on
+                            reading */
+    const sheaf_events *events; /* get notes on decisions; may be NULL */
+    /* options of a new adapter, when adapter is NULL; NULL = none. Without targets it gets the
+     * family's default, with a note: q_proj and v_proj as PEFT, "sat" as SAT */
     const sheaf_lora_options *fresh;
 } sheaf__open_options;
 
@@ -52,16 +53,16 @@ typedef struct sheaf__open_options {
 sheaf_status *sheaf__open_model(sheaf__opened *out, const sheaf__open_options *options);
 void sheaf__opened_close(sheaf__opened *opened);
 
-/* sheaf__adapters_base - is this the base whose fingerprint each of n adapters carries? It is
- * opened, and all of it read, only where one does. `config`: of the base, where its folder has
- * none, or NULL. A base that sheaf does not run has none to compare: a warning. Errors:
+/* sheaf__adapters_base - is this the base whose fingerprint is stored in each of n adapters? Opens
+ * and reads the base only where one stores a fingerprint. `config`: of the base, where its folder
+ * has none, or NULL. A base that sheaf does not run has no fingerprint: a warning. Errors:
  * SHEAF_E_LAYOUT. */
 sheaf_status *sheaf__adapters_base(const char *base, const char *config,
                                    const char *const *adapters, int n, const sheaf_events *events);
-/* sheaf__opened_compare - the same of the base that was opened, whose fingerprint is `is`. */
+/* sheaf__opened_compare - the same for the opened base, whose fingerprint is `is`. */
 sheaf_status *sheaf__opened_compare(const sheaf__opened *opened, const char *is);
-/* sheaf__opened_check - the same, by what was read since it was opened: what no rank read is read
- * now. Collective of all ranks, once they have loaded. */
+/* sheaf__opened_check - the same, with the hashes of loading; first reads what no rank has read.
+ * Collective over all ranks, after loading. */
 sheaf_status *sheaf__opened_check(const sheaf__opened *opened, sheaf_comm *all);
 
 /* sheaf__fingerprint - 32 hex digits from names, dtypes, shapes and the first and last row of

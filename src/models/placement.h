@@ -1,4 +1,4 @@
-/* placement.h - layers placed serially over stages: which lie where. Inference only.
+/* placement.h - the pipeline stage of each layer. Inference only.
  *
  * The owner of a tensor is then a function of (layer, slice) on a grid of stages and ranks: stage s
  * holds the layers [begin[s], begin[s + 1]) of the decoder, cut into slices over its ranks. The
@@ -23,6 +23,7 @@ typedef struct sheaf__placement {
 sheaf_status *sheaf__placement_read(sheaf__placement *out, const char *text,
                                     const sheaf_schema *schema);
 
-/* sheaf__balance_note - one note when some rank has no head of a kind, or ranks differ by more than
- * one. Such a size works and gives the same bytes; ranks wait for the fullest. */
+/* sheaf__balance_note - a note when some rank has no head of a kind, or ranks differ by more than
+ * one head. Such a number of ranks works and gives the same bytes, but ranks wait for the one with
+ * most heads. */
 void sheaf__balance_note(const sheaf_schema *schema, int ranks, const sheaf_events *events);

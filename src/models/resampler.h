@@ -4,7 +4,7 @@
  *   z = LN_kv(kv x);  q = q(LN_q(query) + P);  k = k(z + P');  v = v z
  *   y = LN_post(out(attention(q, k, v))) proj
  *
- * kv is there where the tower is not as wide as the text, else z = LN_kv(x). P are positions of the
+ * kv exists where the widths of tower and text differ, else z = LN_kv(x). P are positions of the
  * queries, P' those of the patches; `proj` is stored [in, out]. */
 #pragma once
 
@@ -13,9 +13,9 @@
 
 typedef struct sheaf__resampler {
     sheaf__vector query, positions;       /* positions.name NULL: the files have none */
-    sheaf__linear kv, q, k, v, out, proj; /* kv.name NULL: x goes on as it is */
+    sheaf__linear kv, q, k, v, out, proj; /* kv.name NULL: none */
     sheaf__layernorm norm_q, norm_kv, norm_post;
-    /* The queries as one picture, each a patch of a pixel: where their positions are taken. */
+    /* The queries as a picture with a patch for each, to take their positions from. */
     sheaf__picture grid;
     sheaf__images_in grid_in;
 } sheaf__resampler;
@@ -23,11 +23,11 @@ typedef struct sheaf__resampler {
 /* sheaf__pass_pictures - the pictures of a pass as a tower sees them. */
 sheaf__pictures sheaf__pass_pictures(const sheaf__model *m, const sheaf__pass *pass, int tower);
 
-/* sheaf__resampler_build - of config.resampler, from the tensors that `prefix` begins; its table of
- * positions where the schema has one. */
+/* sheaf__resampler_build - of config.resampler, from the tensors whose names begin with `prefix`;
+ * with a table of positions where the schema has one. */
 sheaf_status *sheaf__resampler_build(sheaf__model *m, sheaf__resampler *r, const char *prefix);
 /* sheaf__resampler_record - x [pictures->patches, the tower's width] to [images * queries, hidden].
- * keys: how patches get their positions; with a bicubic kind they come from r->positions. */
+ * `keys`: kind of the patches' positions; bicubic kinds take them from r->positions. */
 sheaf__value *sheaf__resampler_record(sheaf__model *m, sheaf__resampler *r, sheaf__tape *tape,
                                       const sheaf__pass *pass, sheaf__value *x,
                                       const sheaf__pictures *pictures, sheaf__position_kind keys);

@@ -6,45 +6,44 @@
 #include "schema/schema.h"
 #include "sheaf/source.h"
 
-/* sheaf_hf_specs - the tensors of a model in the order in which transformers divides them
- * into shards (calloc'd; names borrowed from the schema).
- *   stored  NULL, or where dtypes are taken from; otherwise all get `dtype` */
+/* sheaf_hf_specs - the tensors of a model in the order in which transformers divides them into
+ * shards (calloc'd; names borrowed from the schema).
+ *   stored  source of the dtypes; NULL: all get `dtype` */
 sheaf_status *sheaf_hf_specs(sheaf_safetensors_spec **out, int64_t *count,
                              const sheaf_schema *schema, sheaf_source *stored, sheaf_dtype dtype);
 
 /* sheaf_hf_begin - a new model folder at `dst`; write with sheaf__folder_write(), end with
  * sheaf__folder_commit() or _abandon(). Shards of at most how->shard_bytes (0: 50 GB) as
- * transformers would cut them; config.json holds `config_json`. The stem is not asked for. */
+ * transformers would cut them; config.json holds `config_json`. Ignores how->stem. */
 sheaf_status *sheaf_hf_begin(sheaf_folder **out, const char *dst, const char *config_json,
                              const sheaf_safetensors_spec *specs, int64_t count,
                              const sheaf_folder_options *how);
 /* sheaf_hf_extras - names of files that belong to a model beside its config and weights; ends with
  * NULL. */
 extern const char *const sheaf_hf_extras[];
-/* sheaf_hf_has_tokenizer - does one lie in the folder? */
+/* sheaf_hf_has_tokenizer - does the folder have a tokenizer? */
 bool sheaf_hf_has_tokenizer(const char *dir);
 /* sheaf_hf_copy_extras - generation_config.json, the files of tokenizer and image processor, and
- * the Python files of a model whose configs say auto_map, from another folder (or the folder of a
- * file): those that are there.
- *   tokenizer  the folder that all files of the tokenizer come from instead; NULL: none */
+ * the Python files of a model whose configs have auto_map, from another folder (or the folder of a
+ * file), as far as they exist.
+ *   tokenizer  another folder for all files of the tokenizer; NULL: none */
 sheaf_status *sheaf_hf_copy_extras(sheaf_folder *folder, const char *from, const char *tokenizer);
 
 /* sheaf_hf_config_set - `json`, the text of an object, with the value of one key replaced or the
  * key added; all else keeps its spelling. `value` is JSON, as "\"bfloat16\"". */
 sheaf_status *sheaf_hf_config_set(char **out, const char *json, const char *key, const char *value);
-/* sheaf_hf_config_change - the same, in the place of the text (malloc'd). */
+/* sheaf_hf_config_change - the same, replacing the text (malloc'd). */
 sheaf_status *sheaf_hf_config_change(char **json, const char *key, const char *value);
-/* sheaf_hf_config_edit - the text with another value of a key, or without it (value NULL), of the
- * object `part` of it (NULL: its own). Where it has no such key, or no such object, as it is; of an
- * object that is there a value is added. */
+/* sheaf_hf_config_edit - the text with another value of a key, or without the key (value NULL), in
+ * its object `part` (NULL: the top level). Unchanged without that object, or without a key to
+ * remove; a missing key is added. */
 sheaf_status *sheaf_hf_config_edit(char **out, const char *json, const char *part, const char *key,
                                    const char *value);
-/* sheaf_hf_config_with_dtype - the text with dtype (5.x) or torch_dtype (4.x) set, whichever it
- * uses. */
+/* sheaf_hf_config_with_dtype - the text with its dtype (5.x) or torch_dtype (4.x) set. */
 sheaf_status *sheaf_hf_config_with_dtype(char **out, const char *json, sheaf_dtype dtype);
-/* sheaf_hf_config_whole - the text for a folder whose tensors are whole: SAT's, of CogVLM and
- * CogAgent, names its model_type and a parallel size of 1, and says that no LoRA is in it unless
- * `adapted`. Others stay as they are. */
+/* sheaf_hf_config_whole - the text for a folder of undivided tensors: in SAT's, of CogVLM and
+ * CogAgent, sets model_type and a parallel size of 1, and use_lora to false unless `adapted`.
+ * Others are unchanged. */
 sheaf_status *sheaf_hf_config_whole(char **out, const char *json, const sheaf_config *config,
                                     bool adapted);
 

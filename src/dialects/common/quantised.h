@@ -3,13 +3,13 @@
 
 #include "catalog/catalog.h"
 
-/* sheaf__catalog_stale_quantization - a quantization_config over weights in floats, without scales
- * beside them (those of a KV cache), is taken out of the catalog's config, with a warning
- * "conflict". */
+/* sheaf__catalog_stale_quantization - removes a quantization_config from the catalog's config, with
+ * a warning "conflict", if the weights are floats without scales (other than those of a KV
+ * cache). */
 sheaf_status *sheaf__catalog_stale_quantization(sheaf_catalog *catalog);
 
-/* The tensors of a source that mean something else in another type: packed numbers and what they
- * are read with (scales, tables, zero points). None of a source without quantized weights. */
+/* The tensors of a source whose dtype must not change: packed numbers with their scales, tables and
+ * zero points. None in a source without quantized weights. */
 typedef struct sheaf__quantised {
     char **module; /* of each packed tensor, sorted; owned */
     int64_t count;

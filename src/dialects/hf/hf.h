@@ -1,7 +1,7 @@
 /* hf.h - Hugging Face model folders: config.json, model.safetensors or shards with an index.
  *
  * Every tensor is whole in one file; nothing is divided. sheaf__open() opens such folders,
- * sheaf_hf_check() proves that the tensors are the model's, but for those that can be computed. */
+ * sheaf_hf_check() checks that the tensors are the model's, except those that can be computed. */
 #pragma once
 
 #include "base/events.h"
@@ -9,15 +9,14 @@
 #include "schema/schema.h"
 #include "sheaf/source.h"
 
-/* sheaf_hf_check - has the source exactly the tensors of the schema, with their shapes, in float32,
- * bfloat16 or float16? A tied head that is stored too must equal the table (it is read to
- * compare); its values are then those of the table.
- * Errors: SHEAF_E_LAYOUT; says when it looks like one part of a divided model. */
+/* sheaf_hf_check - does the source have exactly the tensors of the schema, with their shapes, in
+ * float32, bfloat16 or float16? A stored tied head must equal the table, which is compared. Errors:
+ * SHEAF_E_LAYOUT; says when it looks like one part of a divided model. */
 sheaf_status *sheaf_hf_check(sheaf_source *source, const sheaf_schema *schema);
 
-/* sheaf_hf_compute - has `*source` give the buffers of `schema` too that it lacks (tables of
- * positions), as the files of the same model hold them, in the type of its table of embeddings.
- * Where it lacks none nothing changes. Takes the source, which the new one closes; on failure it
- * stays the caller's. `schema` is not kept; each name is an event. Errors: SHEAF_E_MEMORY. */
+/* sheaf_hf_compute - adds the buffers of `schema` that `*source` lacks (tables of positions), with
+ * the values of the published files, in the dtype of the embedding table. The new source owns and
+ * closes the old one; on failure *source is unchanged. Does not keep `schema`; notes each name.
+ * Errors: SHEAF_E_MEMORY. */
 sheaf_status *sheaf_hf_compute(sheaf_source **source, const sheaf_schema *schema,
                                const sheaf_events *events);

@@ -1,11 +1,11 @@
-/* parts.h - the files of a SAT checkpoint, found and opened; between the files of the dialect.
+/* parts.h - the files of a SAT checkpoint, found and opened; shared by the files of the dialect.
  *
  *   SAVE/latest                                   the step in decimal, or "release"; no newline
  *   SAVE/model_config.json                        written by rank 0 alone
  *   SAVE/STEP/mp_rank_00_model_states.pt ...      one for each model-parallel rank
  *
  * Each rank appends its own clock, "-MM-DD-HH-MM", to the name of SAVE, so that the parts of one
- * save may lie in folders that differ in the stamp alone, and folder with rank 0 alone has the
+ * save may lie in folders that differ in the stamp alone, and only the folder of rank 0 has the
  * config. */
 #pragma once
 
@@ -16,7 +16,7 @@
 
 #define SHEAF_SAT_MOST_RANKS 1024 /* what a file's name may say */
 #define SHEAF_SAT_MOST_PARTS 4096 /* files looked at in one reading */
-#define SHEAF_SAT_NEAR_MINUTES 2  /* clocks of the ranks of one start */
+#define SHEAF_SAT_NEAR_MINUTES 2  /* most difference between the clocks of a start's ranks */
 #define SHEAF_SAT_STEP_SIZE 24    /* of the name of a step: at most 18 digits */
 
 typedef struct sheaf__sat_stamp {
@@ -33,18 +33,18 @@ typedef struct sheaf__sat_folder {
     char tag[SHEAF_SAT_STEP_SIZE]; /* STEP as it is spelled, "" = none */
     sheaf__sat_stamp stamp;
     int64_t step;        /* -1 = "release" or none */
-    int64_t vocab, ways; /* what the config says; 0 = nothing usable */
-    int number;          /* of the save that it is of, where several lie side by side */
+    int64_t vocab, ways; /* by the config; 0 = unknown */
+    int number;          /* of its save, where there are several */
 } sheaf__sat_folder;
 
 typedef struct sheaf__sat_part {
     int folder, rank;
     char *path;
-    sheaf_torch *file; /* without a descriptor until it is chosen. NULL: unreadable, and a finding
-                          says so then */
+    sheaf_torch *file; /* without a descriptor until it is chosen. NULL: unreadable, a finding once
+                          it is chosen */
     sheaf_status *why; /* then: the reason */
     const sheaf_pickle *module; /* the dict of names and tensors */
-    int64_t step, ways;         /* "iteration", "mp_world_size" in the file; -1 and 0: not said */
+    int64_t step, ways;         /* "iteration", "mp_world_size" in the file; -1 and 0: unknown */
     uint64_t names;             /* digest of names, dtypes and shapes */
     uint64_t copies;            /* digest of the replicated tensors */
     bool chosen;
@@ -55,17 +55,17 @@ typedef struct sheaf__sat_set {
     int64_t folders_capacity, parts_capacity;
     sheaf__sat_folder *folder;
     sheaf__sat_part *part;
-    int anchor;  /* the folder that was asked for; -1: their parent, or several */
-    bool named;  /* the folders were named one by one: no look at stamps */
-    int ways;    /* model-parallel size; 0 = not known */
+    int anchor;  /* the folder given by the user; -1: their parent, or several */
+    bool named;  /* the folders were given one by one: ignore stamps */
+    int ways;    /* model-parallel size; 0 = unknown */
     bool joined; /* parts of several folders were chosen */
 } sheaf__sat_set;
 
 void sheaf__sat_set_release(sheaf__sat_set *set);
 
 /* sheaf__sat_find - folders and parts for `path` and those in `also` (NULL: none), siblings with
- * near stamps only where parts are missing; then chooses. What is wrong becomes findings. Errors:
- * SHEAF_E_IO, SHEAF_E_MEMORY; SHEAF_E_UNSUPPORTED where there is no SAT checkpoint. */
+ * near stamps only where parts are missing; then chooses. Errors of the checkpoint become findings.
+ * Errors: SHEAF_E_IO, SHEAF_E_MEMORY; SHEAF_E_UNSUPPORTED where there is no SAT checkpoint. */
 sheaf_status *sheaf__sat_find(sheaf__sat_set *set, sheaf_catalog *catalog, const char *path,
                               const char *const *also);
 
@@ -74,45 +74,46 @@ bool sheaf__sat_is(const char *path);
 
 /* sheaf__sat_rank_of - the N of "mp_rank_NN_model_states.pt", or -1. */
 int sheaf__sat_rank_of(const char *name);
-/* sheaf__sat_step_of - the step that a folder's name or `latest` says: 0 or more, -1 for "release",
- * -2 for neither. */
+/* sheaf__sat_step_of - the step in a folder's name or `latest`: 0 or more, -1 for "release", -2 for
+ * neither. */
 int64_t sheaf__sat_step_of(const char *text);
 /* sheaf__sat_stamp_of - of a folder's name. */
 sheaf__sat_stamp sheaf__sat_stamp_of(const char *name);
-/* sheaf__sat_minutes - between two stamps of unknown years, the shorter way round the year. */
+/* sheaf__sat_minutes - minutes between two stamps of unknown years, the shorter way round the
+ * year. */
 int64_t sheaf__sat_minutes(const sheaf__sat_stamp *a, const sheaf__sat_stamp *b);
 
-/* sheaf__sat_full_path - from the root, links followed; `path` itself where it cannot be told. */
+/* sheaf__sat_full_path - absolute, with links resolved; `path` itself on failure. */
 const char *sheaf__sat_full_path(char full[SHEAF_PATH_SIZE], const char *path);
-/* sheaf__sat_parent - the folder that SAVE is in, also where it was given as "." or a link. */
+/* sheaf__sat_parent - the parent folder of SAVE, also if SAVE was given as "." or a link. */
 const char *sheaf__sat_parent(char parent[SHEAF_PATH_SIZE], const sheaf__sat_folder *folder);
 
-/* sheaf__sat_elsewhere - *save is the first folder with such a part of the same step (malloc'd;
- * NULL: none); adds ", part 3 of step 10 lies in ..." to `text` for each other place, near the
- * anchor, with a part of this rank: steps beside it, folders with other stamps. */
+/* sheaf__sat_elsewhere - looks near the anchor for parts of this rank, in other steps and in
+ * folders with other stamps: *save is the first folder with one of the same step (malloc'd; NULL:
+ * none); adds "; a part 3 of step 10 lies in ..." to `text` for each. */
 sheaf_status *sheaf__sat_elsewhere(sheaf_text *text, char **save, const sheaf__sat_set *set,
                                    int rank);
 
 /* ---- one part (part.c) ---- */
 
-/* sheaf__sat_by_deepspeed - was this file written by another program that uses DeepSpeed? SAT,
- * which uses it too, adds "iteration", and names that only its models have. Not when it
- * cannot be read. Errors: SHEAF_E_MEMORY. */
+/* sheaf__sat_by_deepspeed - was this file written by another program that uses DeepSpeed? SAT's
+ * files have "iteration" and names that only its models have. False if it cannot be read. Errors:
+ * SHEAF_E_MEMORY. */
 sheaf_status *sheaf__sat_by_deepspeed(bool *yes, const char *path);
 
-/* sheaf__sat_part_open - fills part->file and what follows from it, or part->why. Errors:
+/* sheaf__sat_part_open - fills part->file and the members derived from it, or part->why. Errors:
  * SHEAF_E_MEMORY. */
 sheaf_status *sheaf__sat_part_open(sheaf__sat_part *part);
 void sheaf__sat_part_release(sheaf__sat_part *part);
 /* sheaf__sat_ways_by_shape - model-parallel size by the width of a norm and the rows of q, k and v,
- * or by the rows of the head and the vocabulary (0: not known); 0 = cannot tell. */
+ * or by the rows of the head and the vocabulary (0: unknown); 0 = unknown. */
 int sheaf__sat_ways_by_shape(const sheaf__sat_part *part, int64_t vocab);
-/* sheaf__sat_digest - of a tensor's place and bytes: equal digests speak for equal tensors. Uses
- * the file's checksums where there are any, else reads. Errors: SHEAF_E_IO. */
+/* sheaf__sat_digest - a digest of a tensor's dtype, layout and bytes, equal for equal tensors. Uses
+ * the file's checksums if there are any, else reads. Errors: SHEAF_E_IO. */
 sheaf_status *sheaf__sat_digest(uint64_t *out, const sheaf_torch *file,
                                 const sheaf_pickle_tensor *tensor);
 
-/* What a name in a file stands for. */
+/* The meaning of a name in a file. */
 typedef enum sheaf__sat_kind { SHEAF_SAT_PLAIN, SHEAF_SAT_A, SHEAF_SAT_B } sheaf__sat_kind;
 typedef struct sheaf__sat_name {
     sheaf__sat_kind kind;
@@ -124,27 +125,28 @@ typedef struct sheaf__sat_name {
     char linear[512];    /* X, "" for plain names that were not adapted */
 } sheaf__sat_name;
 
-/* sheaf__sat_name_of - false when the name is too long to be one. */
+/* sheaf__sat_name_of - false for a name that is too long. */
 bool sheaf__sat_name_of(sheaf__sat_name *out, const char *name);
 
 /* ---- which parts belong together (join.c) ---- */
 
-/* sheaf__sat_drop_same - of files of one rank and step in several folders that hold the same, one
- * is kept. Errors: SHEAF_E_MEMORY. */
+/* sheaf__sat_drop_same - keeps one of several equal files of a rank and step in different folders.
+ * Errors: SHEAF_E_MEMORY. */
 sheaf_status *sheaf__sat_drop_same(sheaf__sat_set *set, sheaf_catalog *catalog);
 /* sheaf__sat_choose - marks the parts of one checkpoint, sets ways and joined. */
 sheaf_status *sheaf__sat_choose(sheaf__sat_set *set, sheaf_catalog *catalog);
-/* sheaf__sat_complete - has the anchor alone all its parts, its config, and no doubt about them? */
+/* sheaf__sat_complete - does the anchor alone have all its parts and its config, without
+ * ambiguity? */
 bool sheaf__sat_complete(const sheaf__sat_set *set);
 
-/* ---- what came of it (check.c, order.c) ---- */
+/* ---- checks of the result (check.c, order.c) ---- */
 
-/* sheaf__sat_check - class, config, schema, steps, LoRA: findings; sets model, config and vocab of
+/* sheaf__sat_check - checks class, config, schema, steps and LoRA; sets model, config and vocab of
  * the catalog. Errors: SHEAF_E_MEMORY. */
 sheaf_status *sheaf__sat_check(sheaf_catalog *catalog, const sheaf__sat_set *set,
                                const char *config_path, const sheaf_dialect_hints *hints);
 
-/* sheaf__sat_check_order - a finding where parts (by rank) do not lie under the names they were
- * saved under; sets catalog->by_names where files do not tell. Errors: SHEAF_E_MEMORY. */
+/* sheaf__sat_check_order - a finding if parts (by rank) were renamed since they were saved; sets
+ * catalog->by_names if the files do not store their names. Errors: SHEAF_E_MEMORY. */
 sheaf_status *sheaf__sat_check_order(sheaf_catalog *catalog, sheaf__sat_part *const *part,
                                      int nparts);

@@ -8,8 +8,8 @@
  *   filters and tests of jinja_filter.c, methods of jinja_method.c
  *   range, dict, namespace, raise_exception, strftime_now
  *
- * What it does not do is refused by name when it is reached: what comes out is what Jinja gives, or
- * nothing. A template is a program of strangers: work, memory and depth are bounded (jinja_core.h).
+ * Anything else is refused by name when it is reached: the output equals Jinja's, or there is an
+ * error. Templates are untrusted programs: work, memory and depth are bounded (jinja_core.h).
  * strftime_now() writes the date that it is given (date.h). */
 #pragma once
 
@@ -21,9 +21,9 @@
 
 typedef struct sheaf__jinja sheaf__jinja;
 
-/* sheaf__jinja_parse - *out is to be freed, and NULL after a failure. Errors, with the line:
- * SHEAF_E_FORMAT for what is no template, SHEAF_E_UNSUPPORTED for statements that are refused and
- * for what is too large; SHEAF_E_MEMORY. */
+/* sheaf__jinja_parse - free *out, which is NULL after a failure. Errors, with the line:
+ * SHEAF_E_FORMAT for a syntax error, SHEAF_E_UNSUPPORTED for refused statements and for a template
+ * that is too large; SHEAF_E_MEMORY. */
 sheaf_status *sheaf__jinja_parse(sheaf__jinja **out, const char *text, size_t size);
 void sheaf__jinja_free(sheaf__jinja *program);
 
@@ -39,19 +39,19 @@ typedef struct sheaf__jpiece {
 typedef struct sheaf__jinja_text {
     char *text; /* ended by NUL */
     size_t size;
-    sheaf__jpiece *piece; /* [pieces] by place: what comes from `messages`, roles apart */
+    sheaf__jpiece *piece; /* [pieces] ascending: bytes that come from `messages`, except roles */
     int64_t pieces;
-    sheaf__jpiece *mark; /* [marks] by place: what {% generation %} blocks wrote; message -1 */
+    sheaf__jpiece *mark; /* [marks] ascending: output of {% generation %} blocks; message -1 */
     int64_t marks;
-    size_t *cut; /* [cuts]: where a turn of an outermost loop ended */
+    size_t *cut; /* [cuts]: ends of the iterations of outermost loops */
     int64_t cuts, cut_capacity;
-    bool lacks_eos;              /* it reads eos_token, which is not defined */
-    char date[SHEAF__DATE_SIZE]; /* what strftime_now() wrote last, or "" */
+    bool lacks_eos;              /* the program reads eos_token, which is not defined */
+    char date[SHEAF__DATE_SIZE]; /* last output of strftime_now(), or "" */
 } sheaf__jinja_text;
 
-/* sheaf__jinja_render - `variables` is an object; today  NULL: strftime_now() is refused. *out is
+/* sheaf__jinja_render - `variables` is an object; `today` NULL: strftime_now() is refused. *out is
  * empty after a failure. Errors, with the line: SHEAF_E_DATA where the template raises an
- * exception, as it does in Jinja; SHEAF_E_UNSUPPORTED for what is not done here, and beyond the
+ * exception, as it does in Jinja; SHEAF_E_UNSUPPORTED for unsupported features, and beyond the
  * bounds; SHEAF_E_MEMORY. Thread-safe. */
 sheaf_status *sheaf__jinja_render(sheaf__jinja_text *out, const sheaf__jinja *program,
                                   const json_t *variables, const sheaf__date *today);

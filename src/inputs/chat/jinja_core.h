@@ -1,7 +1,7 @@
 /* jinja_core.h - private: memory, failures, values and the tree of a template.
  *
- * All memory of a parse or a run comes from one arena, which is freed as a whole; so a failure
- * leaves by longjmp() to the entry (sheaf__j_fail), and nothing on the way has anything to undo. */
+ * All memory of a parse or a run comes from one arena, which is freed as a whole; so a failure is a
+ * longjmp() to the entry (sheaf__j_fail) that skips no clean-up. */
 #pragma once
 
 #include <jansson.h>
@@ -10,16 +10,16 @@
 #include "base/base.h"
 #include "inputs/chat/jinja.h"
 
-/* The bounds of one parse or run. Those of memory and steps grow with what a run is given, so that
- * a long conversation is no reason to refuse a template. */
+/* The bounds of one parse or run. Those of memory and steps grow with the input, so that long
+ * conversations are not refused. */
 enum {
     SHEAF__J_MEMORY = 32 << 20, /* bytes */
-    SHEAF__J_MEMORY_EACH = 32,  /* more for each byte of the variables */
+    SHEAF__J_MEMORY_EACH = 32,  /* in addition for each byte of the variables */
     SHEAF__J_STEPS = 2000000,   /* nodes visited; long texts and lists count by their size */
     SHEAF__J_STEPS_EACH = 16,
-    SHEAF__J_VALUE = 64,       /* bytes that a value counts beside its text */
-    SHEAF__J_DEPTH = 400,      /* calls within calls of the evaluator */
-    SHEAF__J_NESTING = 150,    /* brackets and blocks within each other */
+    SHEAF__J_VALUE = 64,       /* bytes charged for a value without its text */
+    SHEAF__J_DEPTH = 400,      /* nested calls of the evaluator */
+    SHEAF__J_NESTING = 150,    /* nested brackets and blocks */
     SHEAF__J_SOURCE = 1 << 20, /* bytes of a template */
     SHEAF__J_RANGE = 100000,   /* entries of range(), as in Jinja's sandbox */
 };
@@ -44,12 +44,12 @@ static inline _Noreturn void sheaf__j_no_memory(sheaf__j *j)
 {
     sheaf__j_fail(j, sheaf__no_memory("chat template"));
 }
-/* What Jinja would raise as well; what is not done here. */
+/* An exception, as in Jinja; a refusal of an unsupported feature. */
 _Noreturn void sheaf__j_raise(sheaf__j *j, const char *fmt, ...) SHEAF_PRINTF(2, 3);
 _Noreturn void sheaf__j_refuse(sheaf__j *j, const char *fmt, ...) SHEAF_PRINTF(2, 3);
 void *sheaf__j_take(sheaf__j *j, size_t size); /* zeroed */
 void sheaf__j_work(sheaf__j *j, size_t units);
-void sheaf__j_down(sheaf__j *j); /* a level, which j->depth-- leaves */
+void sheaf__j_down(sheaf__j *j); /* enters a level; j->depth-- leaves it */
 void sheaf__j_release(sheaf__j *j);
 
 /* ---- values ---- */
@@ -68,7 +68,8 @@ typedef enum sheaf__jkind {
     SHEAF__J_MACRO,
     SHEAF__J_LOOP,
     SHEAF__J_FUNCTION,  /* of the globals: text names it */
-    SHEAF__J_GENERATOR, /* list: what map, select and their like give; true, and gone over once */
+    SHEAF__J_GENERATOR, /* list: result of map, select and the like; true in a test, iterable once
+                         */
     SHEAF__J_VIEW,      /* list: of a dict, or a range */
 } sheaf__jkind;
 
@@ -83,7 +84,7 @@ typedef struct sheaf__jvalue {
         bool truth;
         int64_t whole;
         double real;
-        sheaf__jtext text; /* of UNDEFINED: what is not defined */
+        sheaf__jtext text; /* of UNDEFINED: the undefined name */
         struct sheaf__jlist *list;
         struct sheaf__jdict *dict; /* of SPACE too */
         struct sheaf__jmacro *macro;
@@ -109,7 +110,7 @@ typedef struct sheaf__jloop {
 
 typedef struct sheaf__jmacro {
     const struct sheaf__jnode *node;
-    struct sheaf__jscope *scope; /* in which it was defined */
+    struct sheaf__jscope *scope; /* of its definition */
 } sheaf__jmacro;
 
 typedef struct sheaf__jbuffer { /* a growing text in the arena */
@@ -120,7 +121,7 @@ typedef struct sheaf__jbuffer { /* a growing text in the arena */
 typedef struct sheaf__jsource {
     const char *at;
     size_t size;
-    int64_t message; /* from 0: whose text this is */
+    int64_t message; /* from 0: the message that the text belongs to */
 } sheaf__jsource;
 
 #define SHEAF__J_WORD(s) ((sheaf__jtext){ (s), sizeof(s) - 1 })
@@ -138,7 +139,8 @@ sheaf__jvalue sheaf__j_dict(sheaf__j *j);
 sheaf__jvalue sheaf__j_pair(sheaf__j *j, sheaf__jvalue a, sheaf__jvalue b);
 sheaf__jvalue sheaf__j_as(sheaf__jkind kind, sheaf__jlist *list);
 sheaf__jvalue sheaf__j_of_json(sheaf__j *j, const json_t *json);
-/* Charges what going over a value once costs: its text or its entries, without what these hold. */
+/* Charges the steps of iterating over a value once: its text or its entries, without their
+ * contents. */
 void sheaf__j_read(sheaf__j *j, sheaf__jvalue v);
 
 void sheaf__j_append(sheaf__j *j, sheaf__jlist *list, sheaf__jvalue value);
@@ -149,7 +151,7 @@ void sheaf__j_put(sheaf__j *j, sheaf__jbuffer *b, const char *at, size_t size);
 sheaf__jvalue sheaf__j_buffer_text(const sheaf__jbuffer *b);
 
 void sheaf__j_put_for(sheaf__j *j, sheaf__jbuffer *b, const char *bytes, size_t size,
-                      const char *at); /* that stand for what is at `at`: its upper case */
+                      const char *at); /* with the source of the bytes at `at`, as for upper case */
 
 /* Where bytes come from (jinja_source.c). */
 void sheaf__j_read_messages(sheaf__j *j, const json_t *messages);
@@ -160,20 +162,22 @@ int64_t sheaf__j_message_at(const sheaf__j *j, const char *at); /* -1: none */
 sheaf__jpiece *sheaf__j_pieces(const sheaf__j *j, const char *at, size_t size, int64_t *n);
 void sheaf__j_release_regions(sheaf__j *j);
 
-void sheaf__j_defined(sheaf__j *j, sheaf__jvalue v); /* raises where it is not */
+void sheaf__j_defined(sheaf__j *j, sheaf__jvalue v); /* raises if it is undefined */
 bool sheaf__j_truth(sheaf__jvalue v);
 bool sheaf__j_is_list(sheaf__jvalue v);   /* or a tuple */
 bool sheaf__j_is_number(sheaf__jvalue v); /* or a truth value, as in Python */
 double sheaf__j_real(sheaf__jvalue v);    /* of a number */
 int64_t sheaf__j_whole(sheaf__jvalue v);  /* of an int or a truth value */
 bool sheaf__j_equal(sheaf__j *j, sheaf__jvalue a, sheaf__jvalue b);
-int sheaf__j_compare(sheaf__j *j, sheaf__jvalue a, sheaf__jvalue b); /* raises for other kinds */
+int sheaf__j_compare(sheaf__j *j, sheaf__jvalue a,
+                     sheaf__jvalue b); /* raises for unordered kinds */
 bool sheaf__j_contains(sheaf__j *j, sheaf__jvalue in, sheaf__jvalue what);
 const char *sheaf__j_kind(sheaf__jvalue v); /* Python's name of it */
-/* What a loop goes over: entries, keys, characters; raises for what cannot be gone over. */
+/* What a loop iterates over: entries, keys, characters; raises for other kinds. */
 sheaf__jlist sheaf__j_items(sheaf__j *j, sheaf__jvalue v);
 size_t sheaf__j_characters(sheaf__jtext text);
-size_t sheaf__j_character(const char *at, size_t left); /* its bytes; stray ones are one each */
+size_t sheaf__j_character(const char *at,
+                          size_t left); /* its length in bytes; an invalid byte has length 1 */
 /* Python's str() and repr(). */
 sheaf__jtext sheaf__j_str(sheaf__j *j, sheaf__jvalue v);
 void sheaf__j_put_float(sheaf__j *j, sheaf__jbuffer *b, double real);
@@ -219,7 +223,7 @@ typedef enum sheaf__jnode_kind {
     SHEAF__N_BREAK,
     SHEAF__N_CONTINUE,
     SHEAF__E_CONST,    /* value */
-    SHEAF__E_BODY,     /* what the block that is being filtered wrote */
+    SHEAF__E_BODY,     /* output of the filtered block */
     SHEAF__E_NAME,     /* name */
     SHEAF__E_ITEM,     /* a[b] */
     SHEAF__E_MEMBER,   /* a.name */
@@ -260,17 +264,18 @@ typedef struct sheaf__jparser {
     bool marks;
 } sheaf__jparser;
 
-/* Of expressions. A tuple without brackets where commas follow; `choice`: may be a if b else c. */
+/* Parsers of expressions. A tuple needs no brackets; `choice`: allow a if b else c. */
 sheaf__jnode *sheaf__j_parse_tuple(sheaf__jparser *p, bool choice);
 sheaf__jnode *sheaf__j_parse_expression(sheaf__jparser *p);
 sheaf__jnode *sheaf__j_parse_filters(sheaf__jparser *p, sheaf__jnode *of);
 sheaf__jnode *sheaf__j_node(sheaf__jparser *p, sheaf__jnode_kind kind);
-/* A new E_ARGUMENT behind the last one of a list. */
+/* Appends a new E_ARGUMENT to a list. */
 sheaf__jnode *sheaf__j_append_node(sheaf__jparser *p, sheaf__jnode ***last);
 void sheaf__j_deeper(sheaf__jparser *p);
 bool sheaf__j_at(const sheaf__jparser *p, const char *sign); /* an operator or bracket */
 bool sheaf__j_at_name(const sheaf__jparser *p, const char *name);
-bool sheaf__j_at_one(const sheaf__jparser *p, const char *list); /* either, of a list with blanks */
+bool sheaf__j_at_one(const sheaf__jparser *p,
+                     const char *list); /* one of a list, separated by blanks */
 bool sheaf__j_skip(sheaf__jparser *p, const char *sign);
 bool sheaf__j_skip_name(sheaf__jparser *p, const char *name);
 void sheaf__j_expect(sheaf__jparser *p, const char *sign);
@@ -292,14 +297,14 @@ typedef struct sheaf__jarguments {
 typedef struct sheaf__jrun {
     sheaf__j *j;
     sheaf__jscope *scope;
-    sheaf__jbuffer *out, *whole; /* what is written into; of all of the text */
-    sheaf__jvalue body;          /* what E_BODY stands for */
+    sheaf__jbuffer *out, *whole; /* the current output; the output of the whole template */
+    sheaf__jvalue body;          /* value of E_BODY */
     /* jinja_run.c's, for jinja_evaluate.c below it; `caller` may be NULL */
     sheaf__jvalue (*call_macro)(struct sheaf__jrun *r, const sheaf__jmacro *macro,
                                 const sheaf__jarguments *args, const sheaf__jmacro *caller);
     const sheaf__date *today; /* of strftime_now(), or NULL */
     sheaf__jinja_text *result;
-    int loops; /* that the statement stands in */
+    int loops; /* around the statement */
     enum { SHEAF__J_ON, SHEAF__J_BREAK, SHEAF__J_CONTINUE } leaving;
 } sheaf__jrun;
 
@@ -318,7 +323,7 @@ typedef struct sheaf__jcall {
     sheaf__j *j;
     sheaf__jvalue of;
     const sheaf__jarguments *args;
-    const sheaf__jvalue *at[4]; /* the arguments in the order of their names; NULL: not given */
+    const sheaf__jvalue *at[4]; /* the arguments in the order of the row's names; NULL: not given */
     int how;                    /* of the row */
 } sheaf__jcall;
 
@@ -326,13 +331,14 @@ typedef struct sheaf__jcall {
 typedef struct sheaf__jbuiltin {
     const char *name, *arguments; /* for sheaf__j_bind() */
     sheaf__jvalue (*run)(sheaf__jcall *c);
-    int how;           /* which one of several that `run` does */
-    sheaf__jkind kind; /* of a method: of what */
-    bool reads;        /* all of the value: charged by its size */
+    int how;           /* variant, where `run` serves several rows */
+    sheaf__jkind kind; /* of a method: its receiver */
+    bool reads;        /* reads the whole value: charged by its size */
 } sheaf__jbuiltin;
 
-/* sheaf__j_bind - fills c->at by names with blanks between them; "!" behind one: it must be given;
- * "." before one: by its place alone; "*" in all: any, c->at stays. Raises for other arguments. */
+/* sheaf__j_bind - fills c->at by names, separated by blanks; "!" behind a name: required; "."
+ * before it: positional only; "*" alone: any arguments, c->at is not filled. Raises for other
+ * arguments. */
 void sheaf__j_bind(sheaf__jcall *c, const char *names);
 /* NULL: there is no such row. */
 const sheaf__jbuiltin *sheaf__j_builtin(const sheaf__jbuiltin *list, sheaf__jkind kind,
@@ -353,7 +359,7 @@ sheaf__jvalue sheaf__j_filter(sheaf__jrun *r, sheaf__jtext name, sheaf__jvalue o
                               const sheaf__jarguments *args);
 bool sheaf__j_test(sheaf__jrun *r, sheaf__jtext name, sheaf__jvalue of,
                    const sheaf__jarguments *args);
-/* A list by its keys, of which it has as many: stable in either direction. */
+/* Sorts items by keys, one for each; stable in both directions. */
 sheaf__jvalue sheaf__j_sort(sheaf__j *j, const sheaf__jlist *items, const sheaf__jlist *keys,
                             bool down);
 sheaf__jvalue sheaf__j_json(sheaf__jcall *c);
@@ -364,5 +370,5 @@ sheaf__jvalue sheaf__j_replace(sheaf__j *j, sheaf__jtext text, sheaf__jtext from
                                int64_t most);
 sheaf__jvalue sheaf__j_strip(sheaf__j *j, sheaf__jtext text, const sheaf__jvalue *chars, bool left,
                              bool right);
-/* Where `what` stands first; what is read on the way there is charged. */
+/* The first occurrence of `what`; charges the bytes read. */
 const char *sheaf__j_search(sheaf__j *j, sheaf__jtext in, sheaf__jtext what);

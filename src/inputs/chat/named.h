@@ -1,4 +1,4 @@
-/* named.h - private to this part: the named programs, and what is known of a program. */
+/* named.h - private to this part: the named programs, and the properties of a program. */
 #pragma once
 
 #include "inputs/chat/chat.h"
@@ -14,21 +14,21 @@ extern const char sheaf__named_names[]; /* "llama2, ... or plain" */
 
 struct sheaf__chat_template {
     const char *name;
-    const char *file; /* that stores it; NULL: one of ours */
+    const char *file; /* that stores it; NULL: our own template */
     sheaf__jinja *program;
     char *source;
-    char *end;       /* the mark that ends an answer, SHEAF__EOS for the eos; or NULL */
-    bool unsteady;   /* it may write earlier messages otherwise once others follow */
+    char *end;       /* the mark at the end of an answer, SHEAF__EOS for the eos; or NULL */
+    bool unsteady;   /* may change earlier messages once others follow */
     bool thinks;     /* answers may begin with a block of thoughts */
-    bool divides;    /* and thoughts are written apart from the rest */
-    bool clock;      /* it asks for today: strftime_now() */
+    bool divides;    /* and the template writes thoughts apart from the rest */
+    bool clock;      /* calls strftime_now() */
     bool takes_date; /* date_string, any text */
-    char *own_date;  /* that it writes where date_string is not given; or NULL */
-    char *date;      /* that was given; or NULL */
-    sheaf__date day; /* that `date` was written of; year 0: none */
+    char *own_date;  /* the default of date_string; or NULL */
+    char *date;      /* as set; or NULL */
+    sheaf__date day; /* the day of `date`; year 0: none */
 };
 
-/* What stands for the tokens when a program is looked at. */
+/* Stand-ins for the tokens when a program is probed. */
 #define SHEAF__BOS "\1"
 #define SHEAF__EOS "\2"
 
@@ -37,11 +37,10 @@ struct sheaf__chat_template {
 sheaf_status *sheaf__chat_run(sheaf__jinja_text *out, const sheaf__chat_template *t,
                               const sheaf__message *message, int64_t n,
                               const sheaf__chat_options *options);
-/* sheaf__unless_raised - what the program raises is no failure, as it may for some conversations.
- */
+/* sheaf__unless_raised - drops an exception of the program, which may refuse some conversations. */
 sheaf_status *sheaf__unless_raised(sheaf_status *st);
-/* sheaf__chat_answer_end - where what ends an answer ends: behind what the program writes for the
- * same message, blanks apart.
- *   begin, end  of what the answer says; limit  where the next message's text begins, or the end */
+/* sheaf__chat_answer_end - the end of an answer with its end mark: behind the program's output for
+ * the same message, without trailing blanks.
+ *   begin, end  of the answer's content; limit  where the next message's text begins, or the end */
 size_t sheaf__chat_answer_end(const sheaf__jinja_text *text, size_t begin, size_t end,
                               size_t limit);

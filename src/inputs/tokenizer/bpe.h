@@ -3,10 +3,10 @@
 
 #include "parts.h"
 
-/* A pair of tokens that stand side by side become one. */
+/* A pair of adjacent tokens becomes one. */
 typedef struct sheaf__merge {
     uint32_t left, right; /* ids; left UINT32_MAX: the slot is free */
-    uint32_t rank, id;    /* the least rank goes first; what they become */
+    uint32_t rank, id;    /* the lowest rank is merged first; id of the result */
 } sheaf__merge;
 
 enum { SHEAF__BPE_BAR = 128 };
@@ -16,25 +16,24 @@ struct sheaf__bpe_model {
     sheaf__merge *slot; /* open addressing */
     uint64_t mask;
     int64_t merges;
-    uint64_t
-        *may; /* bits, sixteen a merge: of all pairs that are one, those at their hash are set */
-    int may_shift;            /* of a hash, for its bit */
-    int32_t byte_id[256];     /* of the character that stands for the byte; -1: none */
+    uint64_t *may;            /* a Bloom filter of the merges, sixteen bits for each */
+    int may_shift;            /* shift of a hash to its bit */
+    int32_t byte_id[256];     /* id of the character for the byte; -1: none */
     int32_t fallback_id[256]; /* of "<0x00>" ...; -1: none */
     char *unk;                /* NULL: none */
-    int32_t unk_id;           /* -1: there is no such token */
+    int32_t unk_id;           /* -1: no such token */
     bool fuse_unk, byte_fallback, ignore_merges;
-    /* [0x110000] of the token that is this character, its id + 1; 0: none is. (Only the pages of
+    /* [0x110000] id + 1 of the token of this character; 0: none. (Only pages of
      * characters in use take memory.) */
     uint32_t *character;
-    /* Where a text falls into words that no merge joins: between two characters that are tokens, of
-     * which no merge has one at the end of its left side and the other at the beginning of its
-     * right side (a bit of `joined`; some have it for another pair). With `lone_bytes` what is no
-     * token becomes its bytes, which no merge has: it stands alone. */
+    /* A text can be divided between two characters that are tokens if no merge has the first at the
+     * end of its left side and the second at the beginning of its right side. `joined` is a hashed
+     * set of the pairs with such a merge, with false positives. With `lone_bytes` a character that
+     * is no token becomes bytes without merges, and a text can be divided around it. */
     uint64_t joined[0x100000 / 64];
     bool lone_bytes;
-    /* The same at once for ASCII and, as SHEAF__BPE_BAR, U+2581: bit `right` of row `left`. (While
-     * merges are read: the bits are of those that merges join.) */
+    /* A table of the same for ASCII and, as SHEAF__BPE_BAR, U+2581: bit `right` of row `left`.
+     * (Inverted while merges are read.) */
     uint64_t apart[SHEAF__BPE_BAR + 1][SHEAF__BPE_BAR / 64 + 1];
 };
 
@@ -49,7 +48,7 @@ static inline uint64_t sheaf__joint(uint32_t before, uint32_t after)
     return sheaf__pair_hash(before, after) >> 40 & 0xfffff;
 }
 
-/* sheaf__bpe_row - of a character in sheaf__bpe_model.apart; more than SHEAF__BPE_BAR: none. */
+/* sheaf__bpe_row - row of a character in sheaf__bpe_model.apart; above SHEAF__BPE_BAR: none. */
 static inline uint32_t sheaf__bpe_row(uint32_t code)
 {
     return code < SHEAF__BPE_BAR ? code : code == 0x2581 ? SHEAF__BPE_BAR : UINT32_MAX;
@@ -64,15 +63,15 @@ static inline bool sheaf__bpe_apart(const sheaf__bpe_model *b, uint32_t before, 
     return (b->joined[bit / 64] >> bit % 64 & 1) == 0;
 }
 
-/* sheaf__may_merge - false: no merge has the pair. Fewer bytes are looked at than by
- * sheaf__merge_find(), so that they are at hand. */
+/* sheaf__may_merge - false: no merge has the pair. Reads fewer bytes than sheaf__merge_find(),
+ * which stay in the cache. */
 static inline bool sheaf__may_merge(const sheaf__bpe_model *b, uint64_t hash)
 {
     const uint64_t bit = hash >> b->may_shift;
     return (b->may[bit / 64] >> bit % 64 & 1) != 0;
 }
 
-/* sheaf__merge_find - NULL: the pair stays two. */
+/* sheaf__merge_find - NULL: no merge. */
 static inline const sheaf__merge *sheaf__merge_find(const sheaf__bpe_model *b, uint32_t left,
                                                     uint32_t right)
 {
@@ -85,24 +84,24 @@ static inline const sheaf__merge *sheaf__merge_find(const sheaf__bpe_model *b, u
     }
 }
 
-/* ---- words of many symbols, of any vocabulary ---- */
+/* ---- words of many symbols ---- */
 
 typedef struct sheaf__symbol {
     uint32_t id;
-    uint32_t end;       /* of its bytes in the word; they begin where the one before it ends */
+    uint32_t end;       /* of its bytes in the word; they begin at the end of the previous symbol */
     int32_t prev, next; /* -1: none */
 } sheaf__symbol;
 
-/* A pair that may become one: least rank first, of equals the first in the word. */
+/* A candidate pair: lowest rank first, then first in the word. */
 typedef struct sheaf__candidate {
     uint32_t rank;
     int32_t at; /* the left symbol */
     uint32_t id;
 } sheaf__candidate;
 
-/* sheaf__merge_many - joins pairs until none is left; the number of symbols then.
+/* sheaf__merge_many - merges pairs until none is left; returns the number of symbols.
  *   space  [3 * count]
- *   find   rank and id of the pair that begins at out->at; false: it stays two */
+ *   find   rank and id of the pair that begins at out->at; false: no merge */
 int32_t sheaf__merge_many(sheaf__symbol *s, int32_t count, sheaf__candidate *space,
                           bool (*find)(sheaf__candidate *out, const void *self,
                                        const sheaf__symbol *s),

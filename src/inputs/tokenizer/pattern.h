@@ -1,5 +1,5 @@
-/* pattern.h - private: patterns that texts are divided by: the known ones by hand, all others by
- * PCRE2. */
+/* pattern.h - private: patterns that texts are divided by: hand-written scanners for known ones,
+ * PCRE2 for all others. */
 #pragma once
 
 #include "base/base.h"
@@ -14,7 +14,7 @@ typedef struct sheaf__scanner {
     /* Since Llama 3. Contractions: 'S as well as 's; letters: after any one character but a digit,
      * \r and \n, else after a blank; \r and \n belong to the characters before them. */
     bool newer;
-    int digits; /* of one match, at most; 0: any number, after a blank or not */
+    int digits; /* of one match, at most; 0: any number, with an optional blank before */
     uint8_t class_of[SHEAF__UNICODE_TABLE];
 } sheaf__scanner;
 
@@ -26,13 +26,13 @@ size_t sheaf__scanner_next(const sheaf__scanner *s, const char *text, size_t siz
 
 extern const char sheaf__gpt2_pattern[];
 
-/* What PCRE2 needs for one thread. */
+/* PCRE2's data for one thread. */
 typedef struct sheaf__matching sheaf__matching;
 void sheaf__matching_free(sheaf__matching *m);
 
 typedef struct sheaf__pattern sheaf__pattern;
-/* sheaf__pattern_open - a regular expression, or with `literal` a string to be found as it is.
- * Errors: SHEAF_E_FORMAT, SHEAF_E_UNSUPPORTED, SHEAF_E_MEMORY. */
+/* sheaf__pattern_open - a regular expression, or with `literal` a fixed string. Errors:
+ * SHEAF_E_FORMAT, SHEAF_E_UNSUPPORTED, SHEAF_E_MEMORY. */
 sheaf_status *sheaf__pattern_open(sheaf__pattern **out, const char *pattern, bool literal);
 void sheaf__pattern_close(sheaf__pattern *p);
 const sheaf__scanner *sheaf__pattern_scanner(const sheaf__pattern *p); /* NULL: PCRE2's */
@@ -47,9 +47,9 @@ typedef struct sheaf__matches {
     const char *text; /* borrowed */
     size_t size, at, last_end;
     bool any, begun;
-    const char *shown;          /* the text as PCRE2 is given it */
-    sheaf__matching **matching; /* made when it is needed; of one text at a time */
+    const char *shown;          /* the text for PCRE2 */
+    sheaf__matching **matching; /* created on demand; for one text at a time */
 } sheaf__matches;
-/* sheaf__matches_next - *found false: there is none any more. Errors: SHEAF_E_DATA when the search
- * takes too long; SHEAF_E_MEMORY. */
+/* sheaf__matches_next - *found false: no more matches. Errors: SHEAF_E_DATA when the search takes
+ * too long; SHEAF_E_MEMORY. */
 sheaf_status *sheaf__matches_next(sheaf__matches *m, bool *found, size_t *begin, size_t *end);

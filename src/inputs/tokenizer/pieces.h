@@ -1,20 +1,19 @@
-/* pieces.h - private: the ids of the pieces of a text, by the model or by words that came before.
- */
+/* pieces.h - private: encodes the pieces of a text, by the model or from a cache of words. */
 #pragma once
 
 #include "parts.h"
 
-/* ---- words that came before: each at one of two places that follow from its bytes, where it makes
- * room for a later one ---- */
+/* ---- the cache of words: each has two possible places by its hash; a later word replaces it
+ * ---- */
 
 enum { SHEAF__WORD_BYTES = 24, SHEAF__WORD_IDS = 20, SHEAF__WORD_PLACES = 1 << 16 };
 
-typedef struct sheaf__word { /* two lines of a processor's cache; most words need but the first */
+typedef struct sheaf__word { /* two cache lines; most words need only the first */
     uint64_t key[3];         /* its bytes, and zeros */
-    uint8_t size, count;     /* of bytes, 0: nothing is here; of ids */
-    uint8_t end[6];          /* where ids end in the word */
+    uint8_t size, count;     /* bytes, 0: free; ids */
+    uint8_t end[6];          /* ends of the ids in the word */
     int32_t id[SHEAF__WORD_IDS];
-    uint8_t more_end[16]; /* of those behind the sixth */
+    uint8_t more_end[16]; /* of the ids after the sixth */
 } sheaf__word;
 
 static inline uint8_t *sheaf__word_end(sheaf__word *w, int64_t i)
@@ -61,7 +60,7 @@ static inline void sheaf__word_prefetch(const sheaf__word_cache *cache, uint64_t
     __builtin_prefetch(&cache->place[((hash >> 40) ^ 1) % SHEAF__WORD_PLACES]);
 }
 
-/* sheaf__word_find - where the word is, or (*found false) may be put. */
+/* sheaf__word_find - the word's place, or (*found false) the place to store it. */
 static inline sheaf__word *sheaf__word_find(sheaf__word_cache *cache, const uint64_t key[3],
                                             size_t size, uint64_t h, bool *found)
 {
@@ -78,18 +77,18 @@ static inline sheaf__word *sheaf__word_find(sheaf__word_cache *cache, const uint
     return first->size == 0 || (second->size != 0 && (h & 1) != 0) ? first : second;
 }
 
-/* ---- what one call of encode needs, kept by the tokenizer for the next call (work.c) ---- */
+/* ---- the workspace of one encode call, reused by later calls (work.c) ---- */
 
 struct sheaf__work {
     sheaf__prepared prepared;
     sheaf__ids_out out;
-    /* The piece at hand: its bytes, and where they came from. */
+    /* The current piece: its bytes and their origin. */
     const char *bytes;
     size_t size;
-    const sheaf__span *from; /* of its bytes; NULL: they lie in the user's text from `origin` on */
+    const sheaf__span *from; /* origins of its bytes; NULL: the user's text from `origin` on */
     size_t origin;
     int64_t emitted;               /* ids of it so far */
-    uint8_t ends[SHEAF__WORD_IDS]; /* where the first of them end in it, if it is a word */
+    uint8_t ends[SHEAF__WORD_IDS]; /* ends of the first ids in it, if it is a word */
     sheaf__word_cache *cache;
     char *barred; /* a long word with bars for blanks */
     int64_t barred_size;
@@ -100,20 +99,20 @@ struct sheaf__work {
     sheaf__work *next; /* in the pool */
 };
 
-/* sheaf__work_take - one that no other thread has; NULL: no memory. sheaf__work_give - back. */
+/* sheaf__work_take - an idle workspace; NULL: no memory. sheaf__work_give - returns it. */
 sheaf__work *sheaf__work_take(struct sheaf__works *pool);
 void sheaf__work_give(struct sheaf__works *pool, sheaf__work *work);
 
-/* sheaf__work_scratch - for a model, until its encode returns. NULL: no memory. */
+/* sheaf__work_scratch - scratch for a model until its encode returns. NULL: no memory. */
 void *sheaf__work_scratch(sheaf__work *work, size_t size);
 
-/* sheaf__emit_word - the ids of the piece at hand, a word that came before. */
+/* sheaf__emit_word - emits the ids of the current piece from the cached word. */
 void sheaf__emit_word(sheaf__work *work, sheaf__word *word);
 
 /* ---- pieces ---- */
 
-/* Pieces on their way to the model. What is known of a word begins to be loaded some words ahead,
- * as the words that came before fill more than a processor's cache. */
+/* A queue of pieces before the model. The cache of words exceeds the processor's, so the entry of a
+ * word is prefetched some words ahead. */
 typedef struct sheaf__piece_here {
     const char *bytes;
     size_t size, origin;     /* as in sheaf__work */
@@ -121,7 +120,7 @@ typedef struct sheaf__piece_here {
     uint64_t key[3], hash;
 } sheaf__piece_here;
 
-/* What makes ids of the piece that is in `w`. */
+/* Encodes the piece in `w`. */
 typedef sheaf_status *sheaf__encoder(const sheaf__tokenizer *t, sheaf__work *w, bool raw);
 
 sheaf_status *sheaf__encode_by_model(const sheaf__tokenizer *t, sheaf__work *w, bool raw);
@@ -135,7 +134,7 @@ typedef struct sheaf__queue {
     sheaf__piece_here piece[8];
 } sheaf__queue;
 
-/* sheaf__queue_begin - for pieces that the model takes as they are. */
+/* sheaf__queue_begin - for pieces that go to the model unchanged. */
 static inline void sheaf__queue_begin(sheaf__queue *q, const sheaf__tokenizer *t, sheaf__work *w,
                                       bool raw)
 {
@@ -146,7 +145,7 @@ static inline void sheaf__queue_begin(sheaf__queue *q, const sheaf__tokenizer *t
     q->count = 0;
 }
 
-/* sheaf__queue_end - makes ids of all that are in the queue, which then is empty. */
+/* sheaf__queue_end - encodes and removes all pieces of the queue. */
 sheaf_status *sheaf__queue_end(sheaf__queue *q);
 
 /* sheaf__queue_put - one more piece; `readable` bytes may be read at `bytes`. */
@@ -167,18 +166,18 @@ static inline sheaf_status *sheaf__queue_put(sheaf__queue *q, const char *bytes,
     return st;
 }
 
-/* sheaf__steps_run - the first `count` of them. */
+/* sheaf__steps_run - runs the first `count` steps. */
 sheaf_status *sheaf__steps_run(const sheaf__steps *steps, int64_t count, sheaf__prepared *text);
-/* sheaf__emit_added - an added token that stands at `where`. */
+/* sheaf__emit_added - emits an added token at `where`. */
 void sheaf__emit_added(sheaf__work *w, int32_t id, sheaf__text_range where);
-/* sheaf__encode_pieces - those of w->prepared. */
+/* sheaf__encode_pieces - encodes the pieces of w->prepared. */
 sheaf_status *sheaf__encode_pieces(const sheaf__tokenizer *t, sheaf__work *w);
 
-/* sheaf__blanks_find - how `t`, which is open, ends with its bars: t->blanks.
+/* sheaf__blanks_find - sets t->blanks of an open tokenizer.
  *   normalizers, pre  its steps of both kinds, as tokenizer.json has them */
 void sheaf__blanks_find(sheaf_tokenizer *t, const json_t *normalizers, const json_t *pre);
-/* sheaf__encode_blanks - bytes [begin, begin + size) of the user's text or of what normalizers made
- * of it, as t->blanks has it: they become words with bars one at a time, and those that came before
- * never do. Behind `bytes`, `readable` may be read. */
+/* sheaf__encode_blanks - bytes [begin, begin + size) of the user's text or of normalized text, by
+ * t->blanks: a word gets its bars only if it is not in the cache. `readable` bytes may be read at
+ * `bytes`. */
 sheaf_status *sheaf__encode_blanks(const sheaf__tokenizer *t, sheaf__work *w, const char *bytes,
                                    size_t size, size_t readable, size_t begin);

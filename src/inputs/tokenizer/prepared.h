@@ -1,7 +1,7 @@
-/* prepared.h - private: a text on its way to the model, divided into pieces.
+/* prepared.h - private: a text between the steps before the model, divided into pieces.
  *
  * Offsets follow `tokenizers`: each byte knows the bytes of the user's text that it came from, and
- * what is put in shares those of the byte before it. */
+ * inserted bytes share the origin of the byte before them. */
 #pragma once
 
 #include "base/base.h"
@@ -14,7 +14,7 @@ typedef struct sheaf__span { /* of the user's text, whose size fits */
 typedef struct sheaf__piece {
     size_t begin, end; /* bytes of the prepared text */
     uint32_t origin;   /* where in the user's text it begins */
-    int32_t id;        /* the added token that stands here; -1: it is text */
+    int32_t id;        /* an added token; -1: text */
 } sheaf__piece;
 
 /* One state of the text: bytes and pieces. */
@@ -28,53 +28,54 @@ typedef struct sheaf__layer {
 } sheaf__layer;
 
 typedef struct sheaf__prepared {
-    sheaf__layer now, next; /* what steps read, and what they write */
+    sheaf__layer now, next; /* read and written by a step */
     bool aligned;
-    bool raw;    /* ByteLevel came last and left the bytes to the model: parts.h */
-    bool failed; /* no memory, or */
-    bool grown;  /* more than `most` bytes came of it, sheaf__growth() */
+    bool raw;    /* the last step was ByteLevel, which left raw bytes to the model: parts.h */
+    bool failed; /* no memory */
+    bool grown;  /* the text exceeds `most` bytes, sheaf__growth() */
     size_t most;
-    struct sheaf__matching *matching; /* what PCRE2 needs for one thread: pattern.h */
+    struct sheaf__matching *matching; /* PCRE2's data for one thread: pattern.h */
 } sheaf__prepared;
 
 enum { SHEAF__PREPARED_SPARE = 32 };
 
-/* sheaf__growth - the bytes that the steps of a tokenizer may make of a text of `size`, far more
- * than those of published ones do. sheaf__grown - the error of a step, by its name. */
+/* sheaf__growth - the most bytes that the steps of a tokenizer may produce from a text of `size`,
+ * far more than those of published ones do. sheaf__grown - the error of a step, by its name. */
 size_t sheaf__growth(size_t size);
 sheaf_status *sheaf__grown(const char *step, size_t most);
-/* sheaf__prepared_begin - one piece, a text that begins at `origin` of the user's. */
+/* sheaf__prepared_begin - starts with one piece, a text from `origin` of the user's text on. */
 void sheaf__prepared_begin(sheaf__prepared *p, const char *bytes, size_t size, uint32_t origin,
                            bool aligned);
 void sheaf__prepared_release(sheaf__prepared *p);
 
-/* sheaf__prepared_split - divides every piece that is text: `split` calls sheaf__prepared_put() for
- * each part of it, in order; parts without a byte are left out, and so is what it does not put. */
+/* sheaf__prepared_split - divides every text piece: `split` calls sheaf__prepared_put() for each
+ * part in order; empty parts and bytes outside the parts are dropped. */
 typedef sheaf_status *sheaf__splitter(const void *state, sheaf__prepared *p,
                                       const sheaf__piece *piece);
 sheaf_status *sheaf__prepared_split(sheaf__prepared *p, const void *state, sheaf__splitter *split);
 void sheaf__prepared_put(sheaf__prepared *p, const sheaf__piece *of, size_t begin, size_t end,
                          int32_t id);
 
-/* sheaf__prepared_rewrite - replaces the bytes of every piece that is text: `rewrite` goes through
- * them with the functions below; what it has not taken at its end is gone. */
+/* sheaf__prepared_rewrite - replaces the bytes of every text piece: `rewrite` walks through them
+ * with the functions below; bytes that it does not take are dropped. */
 typedef struct sheaf__edit {
     sheaf__prepared *p;
     const char *bytes; /* of the piece */
-    size_t size, at;   /* `at`: the first byte that was not taken */
+    size_t size, at;   /* `at`: the first byte that is not taken yet */
     size_t first;      /* of the piece in p->now */
     uint32_t origin;
 } sheaf__edit;
 typedef sheaf_status *sheaf__rewriter(const void *state, sheaf__edit *edit);
 sheaf_status *sheaf__prepared_rewrite(sheaf__prepared *p, const void *state,
                                       sheaf__rewriter *rewrite);
-/* sheaf__edit_keep - takes `size` bytes as they are. */
+/* sheaf__edit_keep - copies `size` bytes. */
 void sheaf__edit_keep(sheaf__edit *e, size_t size);
-/* sheaf__edit_skip - takes `size` bytes and leaves them out. */
+/* sheaf__edit_skip - drops `size` bytes. */
 void sheaf__edit_skip(sheaf__edit *e, size_t size);
-/* sheaf__edit_replace - takes `take` bytes; `bytes`, one character, stand for the first character
- * of them. (In `tokenizers`: a change of 0, or below with more than one character taken.) */
+/* sheaf__edit_replace - replaces `take` bytes; `bytes`, one character, stand for the first
+ * character of them. (In `tokenizers`: a change of 0, or below with more than one character
+ * taken.) */
 void sheaf__edit_replace(sheaf__edit *e, size_t take, const char *bytes, size_t size);
-/* sheaf__edit_insert - puts in characters that share the origin of the byte before `at`. (A change
+/* sheaf__edit_insert - inserts characters that share the origin of the byte before `at`. (A change
  * above 0.) */
 void sheaf__edit_insert(sheaf__edit *e, const char *bytes, size_t size);

@@ -23,9 +23,9 @@ typedef struct sheaf__spm {
     int64_t count, capacity;
     int64_t unk, bos, eos;
     sheaf__text_piece unk_piece, bos_piece, eos_piece, pad_piece;
-    bool byte_fallback, suffix;        /* suffix: the bar stands behind a text, not before it */
+    bool byte_fallback, suffix;        /* suffix: the bar is after a text, not before it */
     bool prefix, remove_extra, escape; /* how blanks are normalised */
-    bool table, table_back;            /* characters are replaced by others; back: in decoding */
+    bool table, table_back;            /* tables that replace characters; back: in decoding */
 } sheaf__spm;
 
 /* sheaf__spm_read - borrows `bytes`. Errors: SHEAF_E_FORMAT with the byte, SHEAF_E_UNSUPPORTED for
@@ -35,16 +35,15 @@ void sheaf__spm_release(sheaf__spm *m);
 /* sheaf__spm_no_table - SHEAF_E_UNSUPPORTED for a model that replaces characters of a text. */
 sheaf_status *sheaf__spm_no_table(const sheaf__spm *m);
 
-/* sheaf__spm_count - the pieces of a model of any type, which are not looked into; 0 when the bytes
- * are none. */
+/* sheaf__spm_count - the number of pieces of a model of any type; 0 for other bytes. */
 int64_t sheaf__spm_count(const char *bytes, size_t size);
 
-/* sheaf__spm_convert - the tokenizer.json that transformers makes of it (spm.c): the steps are
- * those of TokenizersBackend, which are not those of sentencepiece: no blank is put before a text.
+/* sheaf__spm_convert - the tokenizer.json that transformers makes of it (spm.c), with the steps of
+ * TokenizersBackend, which unlike sentencepiece put no blank before a text.
  *   json    appended to
  *   tokens  out: its control and user-defined pieces as added tokens; and bos_token, eos_token and
  *           unk_token: an object (json_decref)
- *   own_steps  its class has steps of its own: what the file says of them does not count
+ *   own_steps  its class has its own steps: the file's are ignored
  * Errors: SHEAF_E_FORMAT with the byte, SHEAF_E_UNSUPPORTED, SHEAF_E_MEMORY. */
 sheaf_status *sheaf__spm_convert(sheaf_text *json, json_t **tokens, const char *bytes, size_t size,
                                  bool own_steps);

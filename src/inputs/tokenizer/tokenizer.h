@@ -1,8 +1,7 @@
 /* tokenizer.h - text to token ids and back with the tokenizer of a Hugging Face model folder.
  *
  * Ids are those of the `tokenizers` library, for every text that is UTF-8 (docs/tokenizers.md).
- * After opening nothing changes any more: all functions that take a const tokenizer may be called
- * from many threads. */
+ * Immutable after opening: functions that take a const tokenizer are thread-safe. */
 #pragma once
 
 #include "base/base.h"
@@ -12,8 +11,8 @@ typedef sheaf_tokenizer sheaf__tokenizer;
 
 /* sheaf__tokenizer_open - `path` is a folder (which of its files counts is decided as transformers
  * does), a tokenizer.json or a tokenizer.model. *out untouched on failure. Errors: SHEAF_E_IO;
- * SHEAF_E_FORMAT for what is no sound tokenizer; SHEAF_E_UNSUPPORTED for a part or an option that
- * is not known, by its name; SHEAF_E_MEMORY. */
+ * SHEAF_E_FORMAT for an invalid tokenizer; SHEAF_E_UNSUPPORTED for an unknown part or option, by
+ * its name; SHEAF_E_MEMORY. */
 sheaf_status *sheaf__tokenizer_open(sheaf__tokenizer **out, const char *path);
 void sheaf__tokenizer_close(sheaf__tokenizer *t); /* accepts NULL */
 
@@ -27,49 +26,49 @@ const char *sheaf__tokenizer_token(const sheaf__tokenizer *t, int32_t id);
  * tokenizer; -1: none. */
 int32_t sheaf__tokenizer_bos(const sheaf__tokenizer *t);
 int32_t sheaf__tokenizer_eos(const sheaf__tokenizer *t);
-/* sheaf__tokenizer_written - the first special token that a text writes, borrowed; NULL: none. */
+/* sheaf__tokenizer_written - the first special token in a text, borrowed; NULL: none. */
 const char *sheaf__tokenizer_written(const sheaf__tokenizer *t, const char *text, size_t size);
 
 typedef sheaf_text_range sheaf__text_range;
 
 typedef struct sheaf__encode_options {
     bool add_special; /* what the post-processor adds (bos ...) */
-    bool plain;       /* special tokens that are written in the text are text */
-    /* They are text only where they touch one of these ranges (what people wrote, inside a
-     * template); ascending, not overlapping. */
+    bool plain;       /* special tokens in the text are encoded as text */
+    /* Only those that overlap one of these ranges (what people wrote, inside a template) are text;
+     * ascending, disjoint. */
     const sheaf__text_range *plain_range;
     int64_t plain_ranges;
 } sheaf__encode_options;
 
 /* sheaf__tokenizer_encode - *ids is malloc'd, also when *count is 0. *where (`where` may be NULL)
  * is malloc'd too: for each id the bytes of `text` that it stands for, whole characters; begin ==
- * end for what stands for none, as an added bos. `options` may be NULL: all zero. Text may contain
+ * end for an id without text, as an added bos. `options` may be NULL: all zero. Text may contain
  * NUL. Errors: SHEAF_E_DATA for text that is not UTF-8 (with the byte) or over
  * SHEAF_TOKENIZER_TEXT_MAX; SHEAF_E_MEMORY. */
 sheaf_status *sheaf__tokenizer_encode(int32_t **ids, sheaf__text_range **where, int64_t *count,
                                       const sheaf__tokenizer *t, const char *text, size_t size,
                                       const sheaf__encode_options *options);
 /* sheaf__tokenizer_decode - *text is malloc'd, UTF-8, and ends with a NUL that *size (`size` may be
- * NULL) does not count. Ids that name no token are left out, as `tokenizers` does; bytes that are
- * no UTF-8 become U+FFFD. Errors: SHEAF_E_DATA for a negative id; SHEAF_E_MEMORY. */
+ * NULL) does not count. Unknown ids are skipped, as in `tokenizers`; invalid UTF-8 becomes U+FFFD.
+ * Errors: SHEAF_E_DATA for a negative id; SHEAF_E_MEMORY. */
 sheaf_status *sheaf__tokenizer_decode(char **text, size_t *size, const sheaf__tokenizer *t,
                                       const int32_t *ids, int64_t n, bool skip_special);
 
-/* A text that comes token by token. Never half a character; what push and finish give, joined, is
- * what sheaf__tokenizer_decode() gives for all ids. */
+/* A streaming decoder. It never returns half a character; the concatenation of all results equals
+ * sheaf__tokenizer_decode() of all ids. */
 typedef struct sheaf__token_stream sheaf__token_stream;
 /* sheaf__token_stream_new - borrows `t`. Errors: SHEAF_E_MEMORY. */
 sheaf_status *sheaf__token_stream_new(sheaf__token_stream **out, const sheaf__tokenizer *t,
                                       bool skip_special);
 /* sheaf__token_stream_push - *text, with its *size (may be NULL), is borrowed until the next call:
- * what is certain now, possibly nothing. Errors as in sheaf__tokenizer_decode(). */
+ * the text that is certain now, possibly empty. Errors as in sheaf__tokenizer_decode(). */
 sheaf_status *sheaf__token_stream_push(const char **text, size_t *size, sheaf__token_stream *stream,
                                        int32_t id);
-/* sheaf__token_stream_rest - what finish would give; the stream goes on. *text is borrowed until
- * the next call. */
+/* sheaf__token_stream_rest - the text that finish would return, without finishing. *text is
+ * borrowed until the next call. */
 sheaf_status *sheaf__token_stream_rest(const char **text, size_t *size,
                                        sheaf__token_stream *stream);
-/* sheaf__token_stream_finish - the rest; the stream then begins anew. */
+/* sheaf__token_stream_finish - the rest; resets the stream. */
 sheaf_status *sheaf__token_stream_finish(const char **text, size_t *size,
                                          sheaf__token_stream *stream);
 void sheaf__token_stream_free(sheaf__token_stream *stream); /* accepts NULL */

@@ -1,5 +1,5 @@
-/* unicode.h - private: characters, as the Rust crates behind `tokenizers` 0.23 see them, each of
- * which brings Unicode tables of its own age. utf8proc has the tables, of Unicode 14 or newer;
+/* unicode.h - private: characters, as classified by the Rust crates behind `tokenizers` 0.23, each
+ * with tables of another Unicode version. utf8proc has the tables, of Unicode 14 or newer;
  * bench/tokenizers_live.py compares all code points. */
 #pragma once
 
@@ -13,7 +13,7 @@ enum {
     SHEAF__WORD = 8,   /* \w */
 };
 
-/* SHEAF__IN_RANGES - is the character in one of an array of ranges, which ascend? */
+/* SHEAF__IN_RANGES - is the character in one of an ascending array of ranges? */
 typedef struct sheaf__code_range {
     uint32_t first, last;
 } sheaf__code_range;
@@ -21,9 +21,9 @@ typedef struct sheaf__code_range {
     sheaf__in_ranges(ranges, sizeof(ranges) / sizeof *(ranges), code)
 bool sheaf__in_ranges(const sheaf__code_range *r, size_t n, uint32_t code);
 
-/* sheaf__unicode_class - a set of the above, as regular expressions see it: Unicode 16. */
+/* sheaf__unicode_class - a set of the above, for regular expressions: Unicode 16. */
 unsigned sheaf__unicode_class(uint32_t code);
-enum { SHEAF__UNICODE_TABLE = 0x20000 }; /* of classes of the first characters */
+enum { SHEAF__UNICODE_TABLE = 0x20000 }; /* characters in tables of classes */
 
 /* sheaf__unicode_take - the character at `text`, which is UTF-8, with its length (may be NULL). */
 static inline uint32_t sheaf__unicode_take(const char *text, size_t left, size_t *length)
@@ -49,9 +49,9 @@ size_t sheaf__utf8_valid(const char *text, size_t size);
 /* sheaf__check_text - SHEAF_E_DATA for a text of more bytes or that is not UTF-8. */
 sheaf_status *sheaf__check_text(const char *text, size_t size, size_t most);
 
-/* sheaf__form_unknown - does the crate of the normal forms not know this decomposition or mark yet?
- * (False for most that are neither.) */
+/* sheaf__form_unknown - is this decomposition or mark newer than the crate for normal forms? (False
+ * for most characters that are neither.) */
 bool sheaf__form_unknown(uint32_t c);
-/* sheaf__unicode_stand_in - a character that an older Unicode sees as Unicode 16 sees `code` (14.0,
- * and PCRE2's \s): of the same category, script and length; `code` itself for most. */
+/* sheaf__unicode_stand_in - a character that Unicode 14.0 and PCRE2's \s treat like `code` in
+ * Unicode 16: of the same category, script and length; `code` itself for most. */
 uint32_t sheaf__unicode_stand_in(uint32_t code);
