@@ -72,7 +72,7 @@ static inline sheaf__value *source_of(sheaf__tape *tape, int64_t rows, int64_t c
         sheaf__tape_value(tape, "source", rows, cols, sheaf__tape_context(tape)->dtype);
     *(end_params *)op->params = (end_params){ x, data, grad, ld, col };
     x->needs_grad = !frozen;
-    sheaf__op_arg(op, x, SHEAF__MAKE | (frozen ? 0 : SHEAF__GIVES));
+    sheaf__op_arg(op, x, SHEAF__MAKE | (frozen ? 0 : SHEAF__GRAD_READ));
     return x;
 }
 
@@ -98,5 +98,5 @@ static inline void sink_of(sheaf__tape *tape, sheaf__value *x, const float *weig
     sheaf__op *op = sheaf__tape_op(tape, "sink", sink_forward, x->needs_grad ? sink_backward : NULL,
                                    sizeof(end_params));
     *(end_params *)op->params = (end_params){ x, weight, data, ld, col };
-    sheaf__op_arg(op, x, SHEAF__READ | SHEAF__TAKES);
+    sheaf__op_arg(op, x, SHEAF__READ | SHEAF__GRAD_WRITE);
 }

@@ -43,6 +43,6 @@ int sheaf__control_poll(sheaf_control *control)
 {
     if (control == NULL)
         return 0;
-    const int save = atomic_exchange(&control->save, 0) ? SHEAF__ASKED_SAVE : 0;
-    return save | (atomic_load(&control->stop) ? SHEAF__ASKED_STOP : 0);
+    const int save = atomic_exchange(&control->save, 0) ? SHEAF__CONTROL_SAVE : 0;
+    return save | (atomic_load(&control->stop) ? SHEAF__CONTROL_STOP : 0);
 }

@@ -6,7 +6,7 @@
 
 #include "sheaf/control.h"
 
-enum { SHEAF__ASKED_SAVE = 1, SHEAF__ASKED_STOP = 2 };
+enum { SHEAF__CONTROL_SAVE = 1, SHEAF__CONTROL_STOP = 2 };
 
 /* All zero: nothing was asked. */
 struct sheaf_control {

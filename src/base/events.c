@@ -4,15 +4,15 @@
 #include <stdarg.h>
 #include <stdlib.h>
 
-#include "base/inside.h"
+#include "base/numeric_env.h"
 
 void sheaf_emit(const sheaf_events *events, const sheaf_event *event)
 {
     if (events == NULL || events->emit == NULL)
         return;
-    sheaf__numbers before = sheaf__callback_begin();
+    sheaf__numeric_env before = sheaf__callback_env();
     events->emit(events->context, event);
-    sheaf__numbers_restore(&before);
+    sheaf__numeric_env_restore(&before);
 }
 
 static void emit_text(const sheaf_events *events, sheaf_event_kind kind, const char *fmt,

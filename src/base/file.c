@@ -166,7 +166,7 @@ static void add_parts(sheaf_text *text, const char *path)
         }
 }
 
-sheaf_status *sheaf__path_whole(char **out, const char *path)
+sheaf_status *sheaf__path_absolute(char **out, const char *path)
 {
     sheaf_text text = { 0 };
     char *here = path[0] == '/' ? NULL : getcwd(NULL, 0);
@@ -198,7 +198,7 @@ static sheaf_status *climb(char **out, const char *folder, const char *path)
     return sheaf__text_take(out, &text);
 }
 
-sheaf_status *sheaf__path_from(char **out, const char *folder, const char *path)
+sheaf_status *sheaf__path_relative(char **out, const char *folder, const char *path)
 {
     const size_t n = strcmp(folder, "/") == 0 ? 0 : strlen(folder);
     char *parent = NULL, *whole = NULL;

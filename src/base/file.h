@@ -50,13 +50,13 @@ const char *sheaf__path_above(char path[SHEAF_PATH_SIZE], const char *of);
 bool sheaf__path_has(const char *dir, const char *name, sheaf_path_kind kind);
 /* sheaf__path_parent - the folder that `path` is in, "." if it names none (malloc'd). */
 sheaf_status *sheaf__path_parent(char **out, const char *path);
-/* sheaf__path_whole - `path` from the root: behind the working folder, without "." and doubled
+/* sheaf__path_absolute - `path` from the root: behind the working folder, without "." and doubled
  * slashes (malloc'd). A working folder that is gone leaves it as it is. */
-sheaf_status *sheaf__path_whole(char **out, const char *path);
-/* sheaf__path_from - a whole path as it is called in `folder` (malloc'd): behind it, with ".."
+sheaf_status *sheaf__path_absolute(char **out, const char *path);
+/* sheaf__path_relative - a whole path as it is called in `folder` (malloc'd): behind it, with ".."
  * where it lies elsewhere, as it is where that cannot be told. Links in the part that both share
  * are followed only for "..". */
-sheaf_status *sheaf__path_from(char **out, const char *folder, const char *path);
+sheaf_status *sheaf__path_relative(char **out, const char *folder, const char *path);
 /* sheaf__partial_path - "PATH.WORD-PID-MARK" or, with `try` above 0, "PATH.WORD-PID.TRY-MARK"
  * (malloc'd): the name of what is not finished. MARK is 16 digits that follow from the name before
  * them, so that no other name is taken for ours. WORD is "partial" or "replaced".

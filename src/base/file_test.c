@@ -69,14 +69,14 @@ static void test_paths__whole_and_seen_from_a_folder(void **state)
     char *got = NULL, *here = getcwd(NULL, 0), *want = NULL, *folder = strdup(at("x/y"));
     assert_non_null(here);
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-        CHECK_OK(sheaf__path_from(&got, rows[i].folder, rows[i].path));
+        CHECK_OK(sheaf__path_relative(&got, rows[i].folder, rows[i].path));
         assert_string_equal(got, rows[i].from);
         free(got);
     }
-    CHECK_OK(sheaf__path_whole(&got, "/a//./b/../c.png"));
+    CHECK_OK(sheaf__path_absolute(&got, "/a//./b/../c.png"));
     assert_string_equal(got, "/a/b/../c.png");
     free(got);
-    CHECK_OK(sheaf__path_whole(&got, "./a/./b"));
+    CHECK_OK(sheaf__path_absolute(&got, "./a/./b"));
     CHECK_OK(sheaf__path_join(&want, here, "a/b"));
     assert_string_equal(got, want);
     free(got);
@@ -84,12 +84,12 @@ static void test_paths__whole_and_seen_from_a_folder(void **state)
     /* beside it, and through a link to its parent, which lies elsewhere */
     CHECK_OK(sheaf__make_dirs(folder));
     CHECK_OK(sheaf__make_dirs(at("z")));
-    CHECK_OK(sheaf__path_from(&got, folder, at("z/c.png")));
+    CHECK_OK(sheaf__path_relative(&got, folder, at("z/c.png")));
     assert_string_equal(got, "../../z/c.png");
     free(got);
     assert_int_equal(symlink("x/y", at("link")), 0);
-    CHECK_OK(sheaf__path_whole(&want, at("link")));
-    CHECK_OK(sheaf__path_from(&got, want, at("z/c.png")));
+    CHECK_OK(sheaf__path_absolute(&want, at("link")));
+    CHECK_OK(sheaf__path_relative(&got, want, at("z/c.png")));
     assert_string_equal(got, "../../z/c.png");
     free(got);
     free(want);

@@ -68,8 +68,8 @@ static inline void sheaf__wake(_Atomic uint32_t *word, int count)
 #define SHEAF__STACK_BYTES ((size_t)1 << 20)
 
 /* sheaf__thread_start - pthread_create() with a stack of at least SHEAF__STACK_BYTES: without it a
- * thread gets what `ulimit -s` says, be it 16 KB. It begins as inside.h says. 0, or the error's
- * number. */
+ * thread gets what `ulimit -s` says, be it 16 KB. It begins as numeric_env.h says. 0, or the
+ * error's number. */
 int sheaf__thread_start(pthread_t *out, void *(*run)(void *), void *context);
 /* sheaf__cores - `asked` where it is above 0; else the processors that the scheduler lets the
  * process have, 1 where it does not say. */

@@ -35,15 +35,15 @@ sheaf__traffic sheaf_comm_purpose(sheaf_comm *comm, sheaf__traffic purpose)
     return before;
 }
 
-void sheaf_comm_tell(sheaf_comm *comm, sheaf__doing *doing, sheaf__circle group)
+void sheaf_comm_record(sheaf_comm *comm, sheaf__activity *activity, sheaf__group_kind group)
 {
-    comm->doing = doing;
+    comm->activity = activity;
     comm->group = group;
 }
 
-sheaf__doing *sheaf_comm_doing(const sheaf_comm *comm)
+sheaf__activity *sheaf_comm_activity(const sheaf_comm *comm)
 {
-    return comm == NULL ? NULL : comm->doing;
+    return comm == NULL ? NULL : comm->activity;
 }
 
 void sheaf__comm_release(sheaf_comm *comm)
@@ -202,14 +202,14 @@ sheaf_status *sheaf__comm_enter(sheaf_comm *comm, sheaf__heading *heading, const
                                 int count)
 {
     comm->call++;
-    sheaf__doing_call(comm->doing, op_names[heading->op], comm->group, comm->call);
+    sheaf__activity_call(comm->activity, op_names[heading->op], comm->group, comm->call);
     sheaf__comm_count(comm, heading->op)->calls++;
     return sheaf__comm_again(comm, heading, send, count);
 }
 
 sheaf_status *sheaf__comm_left(sheaf_comm *comm, sheaf_status *st)
 {
-    sheaf__doing_back(comm->doing);
+    sheaf__activity_return(comm->activity);
     return st;
 }
 
@@ -354,7 +354,7 @@ static sheaf_status *conclude(sheaf_comm *comm, sheaf_status *mine)
 sheaf_status *sheaf_comm_agree(sheaf_comm *comm, sheaf_status *mine)
 {
     const sheaf__heading heading = { .call = ++comm->call, .op = SHEAF__OP_AGREE, .status = mine };
-    sheaf__doing_call(comm->doing, op_names[SHEAF__OP_AGREE], comm->group, comm->call);
+    sheaf__activity_call(comm->activity, op_names[SHEAF__OP_AGREE], comm->group, comm->call);
     sheaf__comm_count(comm, SHEAF__OP_AGREE)->calls++;
     for (;;) {
         sheaf_status *st = post(comm, &heading, NULL, 0);

@@ -15,7 +15,7 @@
 
 #include "base/base.h"
 #include "comm/counters.h"
-#include "comm/doing.h"
+#include "comm/activity.h"
 #include "sheaf/owner.h"
 #include "sheaf/status.h"
 
@@ -79,11 +79,11 @@ sheaf_status *sheaf_comm_run_threads(int ranks,
                                      sheaf_status *(*body)(void *context, sheaf_comm *comm),
                                      void *context);
 
-/* sheaf_comm_tell - from now on its calls are written into this rank's record (doing.h; borrowed;
- * NULL: no longer) as those of `group`. */
-void sheaf_comm_tell(sheaf_comm *comm, sheaf__doing *doing, sheaf__circle group);
-/* sheaf_comm_doing - that record; NULL where there is none, or no comm. */
-sheaf__doing *sheaf_comm_doing(const sheaf_comm *comm);
+/* sheaf_comm_record - from now on its calls are written into this rank's record (activity.h;
+ * borrowed; NULL: no longer) as those of `group`. */
+void sheaf_comm_record(sheaf_comm *comm, sheaf__activity *activity, sheaf__group_kind group);
+/* sheaf_comm_activity - that record; NULL where there is none, or no comm. */
+sheaf__activity *sheaf_comm_activity(const sheaf_comm *comm);
 
 /* sheaf_comm_counters - what this rank's calls have cost so far (counters.h). */
 sheaf__counters *sheaf_comm_counters(sheaf_comm *comm);

@@ -409,12 +409,13 @@ static void *large_rank(void *ranks)
     sheaf_comm *comm = NULL;
     const int *mine = ranks;
     here = mine[1];
-    sheaf_status *st = sheaf__messages_open(&comm, &(sheaf__messages_options){ .mpi = &mpi,
-                                                                               .rank = mine[1],
-                                                                               .ranks = mine[0],
-                                                                               .process = process,
-                                                                               .piece = PIECE,
-                                                                               .crowded = true });
+    sheaf_status *st =
+        sheaf__messages_open(&comm, &(sheaf__messages_options){ .mpi = &mpi,
+                                                                .rank = mine[1],
+                                                                .ranks = mine[0],
+                                                                .process = process,
+                                                                .piece = PIECE,
+                                                                .oversubscribed = true });
     TRY(st, large_body(comm));
     pthread_mutex_lock(&post.lock);
     post.over |= st != NULL;

@@ -140,13 +140,13 @@ sheaf_status *sheaf__grid_run(const sheaf__grid_options *options,
     return st;
 }
 
-void sheaf__grid_tell(const sheaf__grid *grid, sheaf__doing *doing)
+void sheaf__grid_record(const sheaf__grid *grid, sheaf__activity *activity)
 {
-    sheaf_comm_tell(grid->all, doing, SHEAF__ALL_RANKS);
+    sheaf_comm_record(grid->all, activity, SHEAF__ALL_RANKS);
     if (grid->group != NULL)
-        sheaf_comm_tell(grid->group, doing, SHEAF__ITS_GROUP);
+        sheaf_comm_record(grid->group, activity, SHEAF__ITS_GROUP);
     if (grid->stage != NULL && grid->stage != grid->group)
-        sheaf_comm_tell(grid->stage, doing, SHEAF__ITS_STAGE);
+        sheaf_comm_record(grid->stage, activity, SHEAF__ITS_STAGE);
     if (grid->peers != NULL)
-        sheaf_comm_tell(grid->peers, doing, SHEAF__ITS_PEERS);
+        sheaf_comm_record(grid->peers, activity, SHEAF__ITS_PEERS);
 }

@@ -38,6 +38,6 @@ sheaf_status *sheaf__grid_run(const sheaf__grid_options *options,
                               sheaf_status *(*body)(void *context, const sheaf__grid *grid),
                               void *context);
 
-/* sheaf__grid_tell - this rank's calls in all of its groups are written into its record; see
- * sheaf_comm_tell(). */
-void sheaf__grid_tell(const sheaf__grid *grid, sheaf__doing *doing);
+/* sheaf__grid_record - this rank's calls in all of its groups are written into its record; see
+ * sheaf_comm_record(). */
+void sheaf__grid_record(const sheaf__grid *grid, sheaf__activity *activity);

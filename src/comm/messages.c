@@ -57,7 +57,7 @@ typedef struct mesh {
     size_t most;  /* bytes of a piece */
     piece *piece; /* of the exchange at hand; kept between calls */
     int64_t pieces, capacity;
-    bool crowded, left;
+    bool oversubscribed, left;
     sheaf_status *broken; /* a connection is lost: nothing is sent any more */
     const sheaf__move *send;
     int nsend;
@@ -76,13 +76,13 @@ typedef struct patience {
 } patience;
 
 /* Sleeps an eighth of the time that was waited so far: little is lost, and nothing is burnt. */
-static void rest(patience *p, bool crowded)
+static void rest(patience *p, bool oversubscribed)
 {
     const double now = sheaf__seconds();
     if (p->since == 0)
         p->since = now;
     const double waited = now - p->since;
-    if (!crowded && waited < SPIN) {
+    if (!oversubscribed && waited < SPIN) {
         sheaf__pause();
         return;
     }
@@ -285,7 +285,7 @@ static sheaf_status *wait_for_messages(mesh *m)
         if (moved)
             refresh(&p);
         else
-            rest(&p, m->crowded);
+            rest(&p, m->oversubscribed);
     }
 }
 
@@ -376,7 +376,7 @@ static sheaf_status *wait_for_pieces(mesh *m)
         if (error != 0)
             return lose(m, p->rank, error, p->sends ? "sending to it" : "receiving from it");
         if (!done) {
-            rest(&patience, m->crowded);
+            rest(&patience, m->oversubscribed);
             continue;
         }
         if (!p->sends && (size_t)got != p->size)
@@ -435,7 +435,7 @@ sheaf_status *sheaf__messages_open(sheaf_comm **out, const sheaf__messages_optio
     m->mpi = o->mpi;
     m->tag = o->tag;
     m->most = o->piece > 0 ? o->piece : PIECE;
-    m->crowded = o->crowded;
+    m->oversubscribed = o->oversubscribed;
     m->comm.world = m->process;
     m->comm.host = o->host == NULL ? NULL : m->host;
     bool failed = false;
@@ -493,17 +493,17 @@ sheaf_status *sheaf__messages_close(sheaf_comm *const *comm, int groups)
         if (comm[k] != NULL && !((mesh *)comm[k]->state)->left)
             sheaf__messages_leave(comm[k], NULL);
     while (waits && st == NULL) {
-        bool moved = false, crowded = false;
+        bool moved = false, oversubscribed = false;
         waits = false;
         for (int k = 0; k < groups && st == NULL; k++)
             if (comm[k] != NULL) {
-                crowded = ((mesh *)comm[k]->state)->crowded;
+                oversubscribed = ((mesh *)comm[k]->state)->oversubscribed;
                 st = see_off(comm[k]->state, &waits, &moved);
             }
         if (moved)
             refresh(&p);
         else if (waits && st == NULL)
-            rest(&p, crowded);
+            rest(&p, oversubscribed);
     }
     for (int k = 0; k < groups && st == NULL; k++) /* else the MPI may still write into them */
         if (comm[k] != NULL)

@@ -54,7 +54,7 @@ sheaf__launcher sheaf__launcher_look(void)
                               .number = number };
 }
 
-bool sheaf__launcher_hasty(void)
+bool sheaf__launcher_kills_all(void)
 {
     const sheaf__launcher l = sheaf__launcher_look();
     return l.processes > 1 && l.mpi != NULL && strcmp(l.mpi, known[1]) == 0 &&

@@ -13,9 +13,9 @@ typedef struct sheaf__launcher {
 
 /* sheaf__launcher_look - what the environment says. */
 sheaf__launcher sheaf__launcher_look(void);
-/* sheaf__launcher_hasty - does it kill all processes when one is killed, at once, so that no other
- * can say which it was? */
-bool sheaf__launcher_hasty(void);
+/* sheaf__launcher_kills_all - does it kill all processes when one is killed, at once, so that no
+ * other can say which it was? */
+bool sheaf__launcher_kills_all(void);
 
 /* sheaf__plugin_find - where the module of an MPI is.
  *   mpi  "openmpi", "mpich", a path, or NULL: that of the launcher, else what is there

@@ -120,7 +120,7 @@ void sheaf__process_settle(const sheaf_comm *all, int total, const sheaf_events 
     sheaf__text_release(&hosts);
 }
 
-bool sheaf__process_asks(const sheaf_comm *all, double *share)
+bool sheaf__process_checks_memory(const sheaf_comm *all, double *share)
 {
     int number;
     const int here = neighbours(all, &number, false);
@@ -128,10 +128,10 @@ bool sheaf__process_asks(const sheaf_comm *all, double *share)
     return number == 0;
 }
 
-void sheaf__process_tell(sheaf_comm *all, sheaf__doing *doing)
+void sheaf__process_record(sheaf_comm *all, sheaf__activity *activity)
 {
     if (all != NULL)
-        sheaf_comm_tell(all, doing, SHEAF__ALL_PROCESSES);
+        sheaf_comm_record(all, activity, SHEAF__ALL_PROCESSES);
 }
 
 /* ---- joining ---- */
@@ -207,11 +207,11 @@ static sheaf_status *join(processes *p, const sheaf__launcher *launcher, sheaf__
         return sheaf_found(sheaf_fail(SHEAF_E_PEER, "starting the MPI"), "%s", text);
     }
     p->mpi->library(text);
-    const bool apart = launcher->processes > 1 && count != launcher->processes;
-    if (apart || count > SHEAF_MAX_SLICES) {
+    const bool mismatch = launcher->processes > 1 && count != launcher->processes;
+    if (mismatch || count > SHEAF_MAX_SLICES) {
         p->mpi->finish();
-        how->apart = apart;
-        return apart ? not_together(launcher, count, text) : too_many(count);
+        how->mismatch = mismatch;
+        return mismatch ? not_together(launcher, count, text) : too_many(count);
     }
     p->number = number;
     p->count = count;
@@ -229,7 +229,7 @@ static sheaf_status *meet(processes *p)
                                                                    .rank = p->number,
                                                                    .ranks = p->count,
                                                                    .process = process,
-                                                                   .crowded = true });
+                                                                   .oversubscribed = true });
     p->place[p->number] = here();
     TRY(st, sheaf__all_gather(p->comm, p->place, sizeof *p->place));
     for (int i = 0; i < p->count; i++)
@@ -249,7 +249,7 @@ void sheaf__process_failed(sheaf_comm *all, const sheaf_status *why)
 
 bool sheaf__process_awaited(const sheaf__process_join *join)
 {
-    return sheaf__launcher_look().processes > 1 && join->all == NULL && !join->apart;
+    return sheaf__launcher_look().processes > 1 && join->all == NULL && !join->mismatch;
 }
 
 sheaf_status *sheaf__process_start(sheaf__process_join *how, const char *mpi)
@@ -285,7 +285,7 @@ sheaf_status *sheaf__process_start(sheaf__process_join *how, const char *mpi)
 
 /* ---- ranks ---- */
 
-static bool crowded(const sheaf_comm *all)
+static bool oversubscribed(const sheaf_comm *all)
 {
     int number;
     return sheaf__process_local(all, &number) > sheaf__cores(0);
@@ -305,13 +305,14 @@ static sheaf_status *open_group(sheaf_comm **out, const processes *p, const int 
         }
     if (count == 1)
         return NULL;
-    return sheaf__messages_open(out, &(sheaf__messages_options){ .mpi = p->mpi,
-                                                                 .rank = mine,
-                                                                 .ranks = count,
-                                                                 .process = process,
-                                                                 .host = host,
-                                                                 .tag = tag,
-                                                                 .crowded = crowded(p->comm) });
+    return sheaf__messages_open(
+        out, &(sheaf__messages_options){ .mpi = p->mpi,
+                                         .rank = mine,
+                                         .ranks = count,
+                                         .process = process,
+                                         .host = host,
+                                         .tag = tag,
+                                         .oversubscribed = oversubscribed(p->comm) });
 }
 
 sheaf_status *sheaf__process_name_own(const sheaf_comm *all, sheaf_status *st)

@@ -20,12 +20,12 @@ bool sheaf__process_pin(const sheaf_comm *all);
  * `threads`, of all on a machine, says how many compute; events hear where the processes are.
  * Before one starts threads. */
 void sheaf__process_settle(const sheaf_comm *all, int threads, const sheaf_events *events);
-/* sheaf__process_asks - does this process ask whether memory suffices, for all that are on its
- * machine? *share: of all ranks, those that are there. */
-bool sheaf__process_asks(const sheaf_comm *all, double *share);
-/* sheaf__process_tell - from now on calls of all processes are written into `doing`; see
- * sheaf_comm_tell(). */
-void sheaf__process_tell(sheaf_comm *all, sheaf__doing *doing);
+/* sheaf__process_checks_memory - does this process ask whether memory suffices, for all that are on
+ * its machine? *share: of all ranks, those that are there. */
+bool sheaf__process_checks_memory(const sheaf_comm *all, double *share);
+/* sheaf__process_record - from now on calls of all processes are written into `activity`; see
+ * sheaf_comm_record(). */
+void sheaf__process_record(sheaf_comm *all, sheaf__activity *activity);
 
 /* sheaf__process_name_own - where several processes are, and this is the first: names it in a
  * failure of its own, of what its machine has, as sheaf_comm_agree() names any other. */
@@ -37,7 +37,7 @@ typedef struct sheaf__process_join {
     void (*finishing)(void); /* as the program ends, once the others have been left and only the MPI
                                 is to be ended */
     sheaf_comm *all; /* out: their group; NULL: this process is alone. Borrowed, to the end */
-    bool apart;      /* out: what started it and its MPI do not belong together */
+    bool mismatch;   /* out: what started it and its MPI do not belong together */
 } sheaf__process_join;
 
 /* sheaf__process_start - loads the module and joins the others, once in the life of a process: an

@@ -14,7 +14,7 @@
 #include <signal.h>
 
 #include "base/base.h"
-#include "base/patience.h"
+#include "base/spin.h"
 #include "base/thread.h"
 #include "comm/transport.h"
 
@@ -28,7 +28,7 @@ typedef struct posting {
 typedef struct member {
     _Alignas(64) posting posting[2];
     uint64_t meetings; /* its own count; the same on all ranks that meet */
-    sheaf__patience patience;
+    sheaf__spin patience;
     _Atomic uint64_t left_from; /* first meeting it does not come to */
     sheaf__heading left;        /* what peers read from then on */
     struct sheaf__threads *group;
@@ -84,10 +84,10 @@ static bool is_open(void *of)
     return atomic_load(&closed->g->gate) / GENERATION != closed->generation;
 }
 
-static void sleep_until_opened(group *g, uint32_t generation, sheaf__patience *patience)
+static void sleep_until_opened(group *g, uint32_t generation, sheaf__spin *patience)
 {
     closed_gate gate = { g, generation };
-    if (g->cores && sheaf__patience_look(patience, is_open, &gate))
+    if (g->cores && sheaf__spin_wait(patience, is_open, &gate))
         return;
     for (int i = 0; i < YIELDS; i++) {
         if (is_open(&gate))

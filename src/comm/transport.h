@@ -14,7 +14,7 @@
 
 #include "base/base.h"
 #include "comm/comm.h"
-#include "comm/doing.h"
+#include "comm/activity.h"
 #include "comm/mpi/plugin.h"
 
 typedef enum sheaf__op {
@@ -68,13 +68,13 @@ struct sheaf_comm {
     sheaf__counters counters;
     sheaf__move *moves; /* scratch of select, kept between calls */
     int64_t moves_capacity;
-    float *staging;          /* scratch of sums by messages, kept between calls */
-    size_t staging_capacity; /* floats */
-    const int *world;        /* [ranks] their numbers among all of the run; NULL: the same */
-    const char *const *host; /* [ranks] of processes: where they run; NULL: here */
-    sheaf__doing *doing;     /* where its calls are recorded; NULL: nowhere */
+    float *staging;            /* scratch of sums by messages, kept between calls */
+    size_t staging_capacity;   /* floats */
+    const int *world;          /* [ranks] their numbers among all of the run; NULL: the same */
+    const char *const *host;   /* [ranks] of processes: where they run; NULL: here */
+    sheaf__activity *activity; /* where its calls are recorded; NULL: nowhere */
     struct sheaf__processes *processes; /* of a group of all processes: process.c */
-    sheaf__circle group;                /* what this group is there */
+    sheaf__group_kind group;            /* what this group is there */
 };
 
 /* sheaf__comm_enter - begins a call: numbers it, posts, compares. NULL: all ranks made the
@@ -150,7 +150,7 @@ typedef struct sheaf__messages_options {
         *host;    /* [ranks] where they run: the texts are borrowed; NULL: not known yet */
     int tag;      /* this and the next one are the group's own */
     size_t piece; /* bytes of a message at most, below 2^31: an MPI counts in int; 0: 16 MB */
-    bool crowded; /* more processes than cores: one that waits gives its core away at once */
+    bool oversubscribed; /* more processes than cores: one that waits gives its core away at once */
 } sheaf__messages_options;
 
 /* sheaf__messages_open - of a group; ends with sheaf__messages_leave(), then _close(). */

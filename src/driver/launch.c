@@ -237,9 +237,9 @@ static int watch(bool *stopped, pid_t child, int stop_signal, int note)
     pid_t ended;
     while ((ended = waitpid(child, &status, WNOHANG)) == 0 || (ended < 0 && errno == EINTR)) {
         const int asked = sheaf__control_poll(driver_signals());
-        if (asked & SHEAF__ASKED_SAVE)
+        if (asked & SHEAF__CONTROL_SAVE)
             kill(child, SIGUSR1);
-        if ((asked & SHEAF__ASKED_STOP) && !*stopped) {
+        if ((asked & SHEAF__CONTROL_STOP) && !*stopped) {
             driver_note_write(note, DRIVER_NOTE_STOPPED_BY,
                               (char)atomic_load(&driver_signals()->stop));
             kill(child, stop_signal);

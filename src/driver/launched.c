@@ -227,7 +227,7 @@ void driver_split_rank(void)
 {
     sigset_t all, before;
     const pid_t self = getpid();
-    if (!sheaf__launcher_hasty())
+    if (!sheaf__launcher_kills_all())
         return;
     sigfillset(&all);
     sigprocmask(SIG_SETMASK, &all, &before);
@@ -241,7 +241,7 @@ void driver_split_rank(void)
 
 void driver_fail_by_signal(void)
 {
-    if (sheaf__launcher_hasty()) /* which leaves the others alone when one ends with a code */
+    if (sheaf__launcher_kills_all()) /* which leaves the others alone when one ends with a code */
         die_of(SIGKILL);
 }
 

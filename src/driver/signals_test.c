@@ -114,7 +114,7 @@ static void test_signals__what_has_nothing_to_save_ends_at_once(void **state)
         "{\"error\": {\"code\": \"stopped\", \"where\": \"SIGINT: info\", \"expected\": \"\", \"found\": \"a request to stop\", \"try\": \"\"}}\n"
         "sheaf: SIGINT: info\n  found:    a request to stop\n");
     assert_int_equal(last_words(said, SIGHUP, false, false), 3);
-    assert_int_equal(last_words(said, SIGINT, false, true), SHEAF__ASKED_STOP);
+    assert_int_equal(last_words(said, SIGINT, false, true), SHEAF__CONTROL_STOP);
     assert_string_equal(said, "");
     assert_int_equal(last_words(said, SIGPIPE, false, true), -SIGPIPE);
     assert_int_equal(last_words(said, SIGUSR1, false, true), -SIGUSR1);

@@ -31,7 +31,7 @@ static void test_descriptor__says_what_others_ask(void **state)
                     f->text != NULL && f->rows != NULL && f->components != NULL &&
                     f->lora_targets != NULL && f->head != NULL && f->table != NULL &&
                     f->build != NULL);
-        assert_true((f->towers == NULL) == (f->see == NULL) &&
+        assert_true((f->towers == NULL) == (f->encode == NULL) &&
                     (f->towers == NULL) == (f->place == NULL));
         assert_true(f->classes == NULL ||
                     (f->sat_rule != NULL && f->sat_begin != NULL && f->classes[0] != NULL &&

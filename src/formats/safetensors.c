@@ -3,7 +3,7 @@
 
 #include <unistd.h>
 
-#include "filled.h"
+#include "fill.h"
 #include "base/base.h"
 
 enum { LENGTH_BYTES = 8 };
@@ -93,7 +93,7 @@ sheaf_status *sheaf__safetensors_read(const sheaf_safetensors *file,
                                       const sheaf_safetensors_entry *entry, int64_t begin,
                                       void *dst, int64_t bytes)
 {
-    sheaf_status *st = sheaf__inside(file->path, entry->name, begin, bytes, entry->bytes);
+    sheaf_status *st = sheaf__check_range(file->path, entry->name, begin, bytes, entry->bytes);
     TRY(st, sheaf_in(sheaf__file_read_at(file->fd, dst, (size_t)bytes, entry->offset + begin,
                                          file->path),
                      "tensor '%s'", entry->name));

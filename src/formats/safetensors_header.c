@@ -4,7 +4,7 @@
 #include "safetensors.h"
 
 /* A tensor as the JSON tells it. */
-typedef struct told {
+typedef struct header_tensor {
     char *name;
     int64_t order; /* of appearance: of two with one name the later counts */
     sheaf_dtype dtype;
@@ -15,11 +15,11 @@ typedef struct told {
     bool overflow, torn;
     bool vast; /* no elements, but the other axes multiply beyond what can be counted */
     bool dropped;
-} told;
+} header_tensor;
 
 typedef struct reading {
     sheaf_json_scan scan;
-    told *tensor;
+    header_tensor *tensor;
     int64_t count, capacity;
     sheaf_safetensors_pair *pair;
     int64_t npairs, pairs_capacity;
@@ -30,7 +30,7 @@ static const char memory_for[] = "out of memory for the header";
 
 /* ---- one tensor's object ---- */
 
-static sheaf_status *take_dtype(sheaf_json_scan *scan, told *t)
+static sheaf_status *take_dtype(sheaf_json_scan *scan, header_tensor *t)
 {
     const sheaf_json_scan start = *scan;
     char *name = NULL;
@@ -49,7 +49,7 @@ static sheaf_status *take_dtype(sheaf_json_scan *scan, told *t)
     return NULL;
 }
 
-static sheaf_status *take_shape(sheaf_json_scan *scan, told *t)
+static sheaf_status *take_shape(sheaf_json_scan *scan, header_tensor *t)
 {
     if (!sheaf__scan_take(scan, '['))
         return sheaf__scan_fail(scan, "shape, a list");
@@ -75,7 +75,7 @@ static sheaf_status *take_shape(sheaf_json_scan *scan, told *t)
     return NULL;
 }
 
-static sheaf_status *take_offsets(sheaf_json_scan *scan, told *t)
+static sheaf_status *take_offsets(sheaf_json_scan *scan, header_tensor *t)
 {
     bool more = false;
     if (!sheaf__scan_take(scan, '['))
@@ -87,11 +87,11 @@ static sheaf_status *take_offsets(sheaf_json_scan *scan, told *t)
     return sheaf_in(st, "data_offsets");
 }
 
-static sheaf_status *take_tensor(sheaf_json_scan *scan, told *t)
+static sheaf_status *take_tensor(sheaf_json_scan *scan, header_tensor *t)
 {
     static const char *const field[] = { "dtype", "shape", "data_offsets" };
-    static sheaf_status *(*const take[])(sheaf_json_scan *, told *) = { take_dtype, take_shape,
-                                                                        take_offsets };
+    static sheaf_status *(*const take[])(
+        sheaf_json_scan *, header_tensor *) = { take_dtype, take_shape, take_offsets };
     bool seen[3] = { false, false, false };
     if (!sheaf__scan_take(scan, '{'))
         return sheaf__scan_fail(scan, "an object with dtype, shape and data_offsets");
@@ -174,8 +174,8 @@ static sheaf_status *take_all(reading *r)
             free(name);
             st = sheaf__no_memory(memory_for);
         } else {
-            told *t = &r->tensor[r->count];
-            *t = (told){ .name = name, .order = r->count };
+            header_tensor *t = &r->tensor[r->count];
+            *t = (header_tensor){ .name = name, .order = r->count };
             r->count++;
             st = sheaf_in(take_tensor(scan, t), "tensor '%.200s'", name);
         }
@@ -188,14 +188,14 @@ static sheaf_status *take_all(reading *r)
 
 static int by_name_then_order(const void *pa, const void *pb)
 {
-    const told *a = pa, *b = pb;
+    const header_tensor *a = pa, *b = pb;
     const int c = strcmp(a->name, b->name);
     return c != 0 ? c : a->order < b->order ? -1 : 1;
 }
 
 static int by_offset(const void *pa, const void *pb)
 {
-    const told *a = pa, *b = pb;
+    const header_tensor *a = pa, *b = pb;
     if (a->dropped != b->dropped)
         return a->dropped ? 1 : -1;
     if (a->begin != b->begin)
@@ -233,7 +233,7 @@ static void drop_duplicates(reading *r, int64_t *kept)
     qsort(r->tensor, (size_t)r->count, sizeof *r->tensor, by_offset);
 }
 
-static sheaf_status *check_tensor(const told *t, uint64_t start)
+static sheaf_status *check_tensor(const header_tensor *t, uint64_t start)
 {
     sheaf_status *st;
     if (t->begin != start) {
@@ -323,7 +323,7 @@ static sheaf_status *hand_over(sheaf_safetensors_header *out, reading *r, int64_
     if (out->entry == NULL || out->by_name == NULL)
         return sheaf__no_memory(memory_for);
     for (int64_t i = 0; i < kept; i++) {
-        told *t = &r->tensor[i];
+        header_tensor *t = &r->tensor[i];
         sheaf_safetensors_entry *e = &out->entry[i];
         *e = (sheaf_safetensors_entry){ .name = t->name,
                                         .dtype = t->dtype,

@@ -2,14 +2,14 @@
  *
  * The header is the official writer's: tensors by descending dtype, then by name; the
  * metadata first; padded with spaces to a multiple of 8. */
-#include "filled.h"
+#include "fill.h"
 #include "safetensors.h"
 #include "base/base.h"
 
 enum { LENGTH_BYTES = 8, ALIGNMENT = 8 };
 
 struct sheaf_safetensors_writer {
-    sheaf__filled_file file;
+    sheaf__fill_file file;
     int64_t size;                 /* of the whole file */
     sheaf_safetensors_spec *spec; /* as declared, names owned; side by side with file.tensor */
 };
@@ -78,7 +78,7 @@ static sheaf_status *add_tensors(sheaf_text *text, sheaf_safetensors_writer *w,
     *total = 0;
     for (int64_t i = 0; i < w->file.count; i++) {
         const sheaf_safetensors_spec *s = sorted[i];
-        sheaf__filled *t = &w->file.tensor[s - w->spec];
+        sheaf__fill *t = &w->file.tensor[s - w->spec];
         t->offset = *total;
         if (__builtin_add_overflow(*total, t->bytes, total))
             return sheaf_fail(SHEAF_E_ARG, "tensor '%s': the file would be larger than 2^63 bytes",
@@ -142,7 +142,7 @@ static void writer_free(sheaf_safetensors_writer *w)
 static sheaf_status *copy_specs(sheaf_safetensors_writer *w, const sheaf_safetensors_spec *specs)
 {
     for (int64_t i = 0; i < w->file.count; i++) {
-        sheaf__filled *t = &w->file.tensor[i];
+        sheaf__fill *t = &w->file.tensor[i];
         sheaf_status *st = sheaf__safetensors_bytes(&t->bytes, &specs[i]);
         if (st != NULL)
             return st;
@@ -226,7 +226,7 @@ int64_t sheaf__safetensors_size(const sheaf_safetensors_writer *w)
 sheaf_status *sheaf__safetensors_write(sheaf_safetensors_writer *w, int64_t index, int64_t begin,
                                        const void *src, int64_t bytes)
 {
-    return sheaf__filled_write(&w->file, index, begin, src, bytes);
+    return sheaf__fill_write(&w->file, index, begin, src, bytes);
 }
 
 sheaf_status *sheaf__safetensors_write_box(sheaf_safetensors_writer *w, int64_t index, int64_t row0,
@@ -251,7 +251,7 @@ sheaf_status *sheaf__safetensors_write_box(sheaf_safetensors_writer *w, int64_t 
 
 sheaf_status *sheaf__safetensors_finish(sheaf_safetensors_writer *w)
 {
-    sheaf_status *st = sheaf__filled_close(&w->file, sheaf__filled_check(&w->file));
+    sheaf_status *st = sheaf__fill_close(&w->file, sheaf__fill_check(&w->file));
     writer_free(w);
     return st;
 }
@@ -260,6 +260,6 @@ void sheaf__safetensors_abandon(sheaf_safetensors_writer *w)
 {
     if (w == NULL)
         return;
-    sheaf_status_free(sheaf__filled_close(&w->file, sheaf_fail(SHEAF_E_STOPPED, "abandoned")));
+    sheaf_status_free(sheaf__fill_close(&w->file, sheaf_fail(SHEAF_E_STOPPED, "abandoned")));
     writer_free(w);
 }

@@ -6,13 +6,13 @@
  * end. */
 #include "base/base.h"
 #include "formats/torch.h"
-#include "filled.h"
+#include "fill.h"
 #include "zip.h"
 
 enum { BEFORE = 2, AFTER = 1, NAME_BYTES = 48 }; /* entries around those of the tensors */
 
 struct sheaf_torch_writer {
-    sheaf__filled_file file;
+    sheaf__fill_file file;
     int64_t entries;
     _Atomic uint32_t *parts; /* of the CRC-32 of each tensor */
     sheaf_zip_entry *entry;  /* entry BEFORE + i is tensor i */
@@ -74,7 +74,7 @@ static sheaf_status *place(sheaf_torch_writer *w, const sheaf_pickle_doc *doc, s
             return st;
         at = e->offset + e->bytes;
         if (i >= BEFORE && i < BEFORE + w->file.count) {
-            sheaf__filled *t = &w->file.tensor[i - BEFORE];
+            sheaf__fill *t = &w->file.tensor[i - BEFORE];
             t->name = e->name;
             t->offset = e->offset;
             t->bytes = e->bytes;
@@ -153,7 +153,7 @@ sheaf_status *sheaf__torch_begin(sheaf_torch_writer **out, const char *path,
 sheaf_status *sheaf__torch_write(sheaf_torch_writer *w, int64_t index, int64_t begin,
                                  const void *src, int64_t bytes)
 {
-    sheaf_status *st = sheaf__filled_write(&w->file, index, begin, src, bytes);
+    sheaf_status *st = sheaf__fill_write(&w->file, index, begin, src, bytes);
     if (st == NULL && bytes > 0)
         w->parts[index] ^=
             sheaf__crc32_part(src, (size_t)bytes, w->file.tensor[index].bytes - begin - bytes);
@@ -178,11 +178,11 @@ static sheaf_status *write_headers(sheaf_torch_writer *w)
 
 sheaf_status *sheaf__torch_finish(sheaf_torch_writer *w)
 {
-    sheaf_status *st = sheaf__filled_check(&w->file);
+    sheaf_status *st = sheaf__fill_check(&w->file);
     for (int64_t i = 0; i < w->file.count; i++)
         w->entry[BEFORE + i].crc = sheaf__crc32_whole(w->parts[i], w->entry[BEFORE + i].bytes);
     TRY(st, write_headers(w));
-    st = sheaf__filled_close(&w->file, st);
+    st = sheaf__fill_close(&w->file, st);
     writer_free(w);
     return st;
 }
@@ -191,6 +191,6 @@ void sheaf__torch_abandon(sheaf_torch_writer *w)
 {
     if (w == NULL)
         return;
-    sheaf_status_free(sheaf__filled_close(&w->file, sheaf_fail(SHEAF_E_STOPPED, "abandoned")));
+    sheaf_status_free(sheaf__fill_close(&w->file, sheaf_fail(SHEAF_E_STOPPED, "abandoned")));
     writer_free(w);
 }

@@ -32,7 +32,7 @@ static void forget(sheaf__dialogue *d, int64_t from)
 static sheaf_status *whole_path(char **path)
 {
     char *whole = NULL;
-    sheaf_status *st = sheaf__path_whole(&whole, *path);
+    sheaf_status *st = sheaf__path_absolute(&whole, *path);
     if (st != NULL)
         return st;
     free(*path);
@@ -144,7 +144,7 @@ sheaf_status *sheaf__dialogue_picture(sheaf__dialogue *d, const char *path, int6
                                           "no image: %s has no vision tower",
                                           sheaf_family_name(config->family)),
                            "one");
-    sheaf_status *st = sheaf__path_whole(&image, path);
+    sheaf_status *st = sheaf__path_absolute(&image, path);
     TRY(st, load_picture(&picture, config, path));
     if (st != NULL) {
         free(image);
@@ -304,7 +304,7 @@ static sheaf_status *put_path(sheaf_json_writer *j, const char *key, const char 
     if (!sheaf__is_utf8(path))
         return sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s", path),
                               "a path in UTF-8: JSON has no others");
-    sheaf_status *st = sheaf__path_from(&name, folder, path);
+    sheaf_status *st = sheaf__path_relative(&name, folder, path);
     if (st == NULL)
         sheaf__json_put_text(j, key, name);
     free(name);

@@ -1,5 +1,5 @@
 /* generate.c - see generate.h. */
-#include "comm/doing.h"
+#include "comm/activity.h"
 #include "infer/batch_images.h"
 #include "infer/prefix_cache.h"
 #include "models/rope.h"
@@ -188,7 +188,7 @@ static sheaf_status *stopped(const batch *b)
         return NULL;
     int flag = atomic_load(b->options->stop_now) != 0;
     sheaf_status *st =
-        sheaf__everyone(b->c) == NULL ? NULL : sheaf_comm_any(sheaf__everyone(b->c), &flag);
+        sheaf__model_comm(b->c) == NULL ? NULL : sheaf_comm_any(sheaf__model_comm(b->c), &flag);
     return st == NULL && flag ? sheaf_fail(SHEAF_E_STOPPED, "generation") : st;
 }
 
@@ -494,7 +494,7 @@ sheaf_status *sheaf__generate(sheaf__continuation *out, sheaf__model *model,
         for (int64_t i = 0; i < b.n; i++)
             b.longest = prompt[b.first + i].n > b.longest ? prompt[b.first + i].n : b.longest;
         b.length = rows_of(options, b.longest);
-        sheaf__doing_number(b.c->doing, "prompt", options->number + b.first + 1);
+        sheaf__activity_number(b.c->activity, "prompt", options->number + b.first + 1);
         st = b.first > own.begin ? stopped(&b) : NULL;
         if (st != NULL)
             break;
@@ -505,6 +505,6 @@ sheaf_status *sheaf__generate(sheaf__continuation *out, sheaf__model *model,
                                                     .total = own.end - own.begin });
     }
     free_batch(&b);
-    sheaf__doing_item(b.c->doing, NULL);
+    sheaf__activity_item(b.c->activity, NULL);
     return divided ? share_answers(out, model->context, count, options->best, st) : st;
 }

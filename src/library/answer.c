@@ -2,7 +2,7 @@
  */
 #include "base/base.h"
 #include "library/model.h"
-#include "base/inside.h"
+#include "base/numeric_env.h"
 
 /* ---- answers ---- */
 
@@ -69,7 +69,7 @@ void sheaf_answer_free(sheaf_answer *answer)
 /* A rank that answers. */
 typedef struct member {
     const sheaf__answer_job *w;
-    sheaf__doing *doing;
+    sheaf__activity *activity;
     bool first;
     sheaf__answer_stream *stream; /* [count] */
     sheaf_status *failed;         /* the first failure of a callback */
@@ -82,14 +82,14 @@ static int64_t text_tokens(const sheaf__continuation *so_far)
 }
 
 /* The caller may wait, as for a reader of what it prints. */
-static void say(const sheaf__answer_options *a, sheaf__doing *doing, int64_t prompt,
+static void say(const sheaf__answer_options *a, sheaf__activity *activity, int64_t prompt,
                 const char *text)
 {
-    sheaf__numbers before = sheaf__callback_begin();
-    sheaf__doing_idle(doing, true);
+    sheaf__numeric_env before = sheaf__callback_env();
+    sheaf__activity_idle(activity, true);
     a->on_text(a->context, prompt, text);
-    sheaf__doing_idle(doing, false);
-    sheaf__numbers_restore(&before);
+    sheaf__activity_idle(activity, false);
+    sheaf__numeric_env_restore(&before);
 }
 
 /* Hands tokens and text out; whether the answer is over is a function of the tokens, the same on
@@ -101,14 +101,14 @@ static bool hear(void *self, int64_t prompt, const sheaf__continuation *so_far)
     const bool speaks = r->first && a->on_text != NULL && r->failed == NULL;
     char *more = NULL;
     if (r->first && a->on_token != NULL) {
-        sheaf__numbers before = sheaf__callback_begin();
+        sheaf__numeric_env before = sheaf__callback_env();
         a->on_token(a->context, so_far->ids[so_far->n - 1]);
-        sheaf__numbers_restore(&before);
+        sheaf__numeric_env_restore(&before);
     }
     sheaf_status *st = sheaf__answer_stream_more(speaks ? &more : NULL, &r->stream[prompt],
                                                  so_far->ids, text_tokens(so_far));
     if (more != NULL && more[0] != '\0')
-        say(a, r->doing, prompt, more);
+        say(a, r->activity, prompt, more);
     free(more);
     if (r->failed == NULL)
         r->failed = st;
@@ -214,7 +214,7 @@ static sheaf_status *finish(const member *r, const sheaf__continuation *said)
                  : sheaf__answer_stream_end(speaks ? &rest : NULL, &w->out[i]->text, &r->stream[i],
                                             said[i].ids, text_tokens(&said[i]));
         if (st == NULL && rest != NULL && rest[0] != '\0')
-            say(w->a, r->doing, i, rest);
+            say(w->a, r->activity, i, rest);
         free(rest);
     }
     return st;
@@ -226,7 +226,7 @@ sheaf_status *sheaf__answer_on_rank(void *self, sheaf__model *model)
     const bool keeps = sheaf__team_keeps_result(model->context),
                shares = divides(w) && model->context->peers != NULL;
     member r = { .w = w,
-                 .doing = model->context->doing,
+                 .activity = model->context->activity,
                  .first = sheaf__is_first(model->context),
                  .stream = calloc((size_t)w->count, sizeof *r.stream) };
     sheaf__continuation *said = NULL;

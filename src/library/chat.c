@@ -4,7 +4,7 @@
 
 #include "base/base.h"
 #include "base/file.h"
-#include "base/inside.h"
+#include "base/numeric_env.h"
 #include "comm/all.h"
 #include "infer/dialogue.h"
 #include "library/model.h"
@@ -24,7 +24,7 @@ struct sheaf_chat {
 
 sheaf_status *sheaf_chat_open(sheaf_chat **out, sheaf_model *m, const char *image)
 {
-    SHEAF__INSIDE;
+    SHEAF__NUMERIC_ENV;
     sheaf_chat *c = calloc(1, sizeof *c);
     *out = NULL;
     if (c == NULL)
@@ -104,7 +104,7 @@ static sheaf_status *take_asking(sheaf__answer_options *out, const sheaf_chat *c
 
 sheaf_status *sheaf_chat_begin(sheaf_chat **out, sheaf_model *m, const sheaf_chat_options *options)
 {
-    SHEAF__INSIDE;
+    SHEAF__NUMERIC_ENV;
     const sheaf__prompts none = { 0 };
     sheaf_chat_options o;
     sheaf_chat *c = NULL;
@@ -138,7 +138,7 @@ void sheaf_chat_close(sheaf_chat *c)
 
 sheaf_status *sheaf_chat_look(sheaf_chat *c, const char *image)
 {
-    SHEAF__INSIDE;
+    SHEAF__NUMERIC_ENV;
     return sheaf__dialogue_picture(&c->talk, image, atomic_fetch_add(&c->model->looks, 1) + 1);
 }
 
@@ -149,7 +149,7 @@ void sheaf_chat_reset(sheaf_chat *c)
 
 sheaf_status *sheaf_chat_system(sheaf_chat *c, const char *text)
 {
-    SHEAF__INSIDE;
+    SHEAF__NUMERIC_ENV;
     return sheaf__dialogue_system(&c->talk, text);
 }
 
@@ -160,13 +160,13 @@ static sheaf_status *missing(const char *what)
 
 sheaf_status *sheaf_chat_save(sheaf_chat *c, const char *path)
 {
-    SHEAF__INSIDE;
+    SHEAF__NUMERIC_ENV;
     return path == NULL ? missing("a path") : sheaf__dialogue_save(&c->talk, path);
 }
 
 sheaf_status *sheaf_chat_load(sheaf_chat *c, const char *path)
 {
-    SHEAF__INSIDE;
+    SHEAF__NUMERIC_ENV;
     if (path == NULL)
         return missing("a path");
     return sheaf__dialogue_load(&c->talk, path, atomic_fetch_add(&c->model->looks, 1) + 1);
@@ -312,7 +312,7 @@ static sheaf_status *anyone(sheaf_comm *all, bool *over, bool mine)
 
 sheaf_status *sheaf_chat_wait(sheaf_chat *c, bool *over)
 {
-    SHEAF__INSIDE;
+    SHEAF__NUMERIC_ENV;
     order o = { .kind = WAIT };
     *over = false;
     if (sheaf__all_count(c->model->all) == 1)
@@ -323,7 +323,7 @@ sheaf_status *sheaf_chat_wait(sheaf_chat *c, bool *over)
 
 sheaf_status *sheaf_chat_end(sheaf_chat *c, sheaf_status *st)
 {
-    SHEAF__INSIDE;
+    SHEAF__NUMERIC_ENV;
     order o = { .kind = END };
     if (sheaf__all_count(c->model->all) == 1)
         return st;
@@ -354,7 +354,7 @@ static sheaf_status *follow(sheaf_chat *c, order *o)
 
 sheaf_status *sheaf_chat_serve(sheaf_chat *c)
 {
-    SHEAF__INSIDE;
+    SHEAF__NUMERIC_ENV;
     sheaf_comm *all = c->model->all;
     const atomic_int *stop = c->how.generate.stop_now;
     order o = { .kind = WAIT };
@@ -406,7 +406,7 @@ static sheaf_status *advise(sheaf_status *st, const sheaf_chat *c, const char *q
 sheaf_status *sheaf_chat_ask(sheaf_answer **out, sheaf_chat *c, const char *question,
                              const sheaf_model_generate_options *options)
 {
-    SHEAF__INSIDE;
+    SHEAF__NUMERIC_ENV;
     sheaf__answer_options a;
     sheaf__prompt prompt;
     void *block = NULL;

@@ -2,7 +2,7 @@
 #include "base/base.h"
 #include "base/thread.h"
 #include "base/file.h"
-#include "base/inside.h"
+#include "base/numeric_env.h"
 #include "checkpoint/convert/convert.h"
 #include "checkpoint/merge/merge.h"
 #include "dialects/common/dialects.h"
@@ -148,7 +148,7 @@ static sheaf_status *check(const sheaf_weights_convert_options *o)
 sheaf_status *sheaf_weights_convert(sheaf_weights_convert_report *report,
                                     const sheaf_weights_convert_options *options)
 {
-    SHEAF__INSIDE;
+    SHEAF__NUMERIC_ENV;
     sheaf_weights_convert_options o;
     sheaf_weights_convert_report r;
     sheaf_status *st = sheaf__struct_read(&o, sizeof o, options, "sheaf_weights_convert_options");

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "base/base.h"
-#include "base/inside.h"
+#include "base/numeric_env.h"
 #include "base/output.h"
 #include "comm/process.h"
 #include "formats/safetensors.h"
@@ -114,7 +114,7 @@ static sheaf_status *finish_logits(work *w, sheaf_status *st)
     sheaf_comm *all = w->m->all;
     if (!w->begun)
         return st;
-    sheaf__doing_phase(sheaf_comm_doing(all), "finishing");
+    sheaf__activity_phase(sheaf_comm_activity(all), "finishing");
     st = sheaf__all_agree(all, close_logits(w, st));
     if (st == NULL && sheaf__all_first(all)) {
         st = check_logits(w->o.save_logits); /* nothing is replaced, whatever came meanwhile */
@@ -129,9 +129,9 @@ static sheaf_status *hand_on(work *w, int64_t row, int64_t position, const float
     if (w->o.save_logits != NULL)
         return sheaf__file_write_at(&w->file, logits, (size_t)vocab * 4,
                                     w->at + (row * sheaf_data_seq(w->rows) + position) * vocab * 4);
-    sheaf__numbers before = sheaf__callback_begin();
+    sheaf__numeric_env before = sheaf__callback_env();
     sheaf_status *st = w->o.take(w->o.context, row, position, logits, vocab);
-    sheaf__numbers_restore(&before);
+    sheaf__numeric_env_restore(&before);
     return st;
 }
 
@@ -201,7 +201,7 @@ static sheaf_status *check_memory(const work *w)
 {
     const sheaf_model *m = w->m;
     double share;
-    if (!sheaf__process_asks(m->all, &share))
+    if (!sheaf__process_checks_memory(m->all, &share))
         return NULL;
     const int64_t rows = sheaf_data_rows(w->rows);
     const sheaf_plan_generation asked = sheaf__model_layout(
@@ -283,7 +283,7 @@ static sheaf_status *check(const sheaf_model_evaluate_options *o)
 sheaf_status *sheaf_model_evaluate_open(sheaf_model_evaluate_report *report, sheaf_model *model,
                                         const sheaf_model_evaluate_options *options)
 {
-    SHEAF__INSIDE;
+    SHEAF__NUMERIC_ENV;
     work w = { .m = model };
     sheaf_status *st =
         sheaf__struct_read(&w.o, sizeof w.o, options, "sheaf_model_evaluate_options");
@@ -305,7 +305,7 @@ sheaf_status *sheaf_model_evaluate_open(sheaf_model_evaluate_report *report, she
 sheaf_status *sheaf_model_evaluate(sheaf_model_evaluate_report *report,
                                    const sheaf_model_evaluate_options *options)
 {
-    SHEAF__INSIDE;
+    SHEAF__NUMERIC_ENV;
     sheaf_model_evaluate_options o;
     sheaf_model *model = NULL;
     sheaf_status *st = sheaf__struct_read(&o, sizeof o, options, "sheaf_model_evaluate_options");

@@ -2,10 +2,10 @@
 #include <jansson.h>
 
 #include "base/base.h"
-#include "base/inside.h"
+#include "base/numeric_env.h"
 #include "base/json.h"
 #include "comm/all.h"
-#include "comm/doing.h"
+#include "comm/activity.h"
 #include "infer/prompts.h"
 #include "library/model.h"
 #include "library/question.h"
@@ -104,7 +104,7 @@ static sheaf_status *answer_all(sheaf_answer **out, sheaf_model *m,
 sheaf_status *sheaf_model_generate(sheaf_answer **out, sheaf_model *m,
                                    const sheaf_model_generate_options *options)
 {
-    SHEAF__INSIDE;
+    SHEAF__NUMERIC_ENV;
     sheaf_model_generate_options o;
     *out = NULL;
     sheaf_status *st = sheaf__struct_read(&o, sizeof o, options, "sheaf_model_generate_options");
@@ -133,7 +133,7 @@ sheaf_status *sheaf_model_generate_all(sheaf_answer **out, sheaf_model *m,
                                        const sheaf_model_prompt *prompt, int64_t count,
                                        const sheaf_model_generate_options *options)
 {
-    SHEAF__INSIDE;
+    SHEAF__NUMERIC_ENV;
     sheaf_model_generate_options o;
     for (int64_t i = 0; i < count; i++)
         out[i] = NULL;
@@ -158,7 +158,7 @@ struct sheaf_prompts {
 sheaf_status *sheaf_prompts_open(sheaf_prompts **out, sheaf_model *m,
                                  const sheaf_prompts_options *options)
 {
-    SHEAF__INSIDE;
+    SHEAF__NUMERIC_ENV;
     sheaf_prompts_options o;
     sheaf_prompts *p = calloc(1, sizeof *p);
     *out = NULL;
@@ -271,7 +271,7 @@ sheaf_status *sheaf__prompts_reach(const sheaf_config *config, const sheaf__prom
 
 sheaf_status *sheaf_prompts_begin(sheaf_prompts *p, const sheaf_model_generate_options *options)
 {
-    SHEAF__INSIDE;
+    SHEAF__NUMERIC_ENV;
     sheaf_model_generate_options o;
     sheaf_model *m = p->model;
     sheaf__answer_options *a = &p->how;
@@ -288,10 +288,11 @@ sheaf_status *sheaf_prompts_begin(sheaf_prompts *p, const sheaf_model_generate_o
 
 sheaf_status *sheaf_prompts_answer(sheaf_answer **out, sheaf_prompts *p)
 {
-    SHEAF__INSIDE;
+    SHEAF__NUMERIC_ENV;
     sheaf_model *m = p->model;
-    sheaf__doing_idle(sheaf_comm_doing(m->all), false);
+    sheaf__activity_idle(sheaf_comm_activity(m->all), false);
     sheaf_status *st = sheaf__model_answer(out, m, p->all.prompt, p->all.count, &p->how);
-    sheaf__doing_idle(sheaf_comm_doing(m->all), true); /* what is printed may wait for its reader */
+    sheaf__activity_idle(sheaf_comm_activity(m->all),
+                         true); /* what is printed may wait for its reader */
     return st;
 }

@@ -4,7 +4,7 @@
 
 #include "base/base.h"
 #include "base/file.h"
-#include "base/inside.h"
+#include "base/numeric_env.h"
 #include "base/json.h"
 #include "base/json_write.h"
 #include "checkpoint/store/checkpoint.h"
@@ -485,7 +485,7 @@ static sheaf_status *put_path(info *t, const char *path)
 
 sheaf_status *sheaf_path_info(char **json, const char *path, const sheaf_path_info_options *options)
 {
-    SHEAF__INSIDE;
+    SHEAF__NUMERIC_ENV;
     sheaf_path_info_options o;
     info t = { 0 };
     sheaf_status *st = sheaf__struct_read(&o, sizeof o, options, "sheaf_path_info_options");

@@ -2,7 +2,7 @@
  * result, and are its own again when a call returns; what it gave to be called may change them. */
 #include <locale.h>
 
-#include "base/inside.h"
+#include "base/numeric_env.h"
 #include "base/thread.h"
 #include "schema/config.h"
 #include "sheaf/sheaf.h"
@@ -123,10 +123,10 @@ static void test_inside__is_the_same_in_every_thread(void **state)
     assert_true(chosen != (locale_t)0);
     uselocale(chosen);
     fesetround(FE_UPWARD);
-    sheaf__numbers before = sheaf__numbers_inside();
+    sheaf__numeric_env before = sheaf__numeric_env_enter();
     const locale_t inside = uselocale((locale_t)0);
     const int rounding = fegetround();
-    sheaf__numbers_restore(&before);
+    sheaf__numeric_env_restore(&before);
     const int error = sheaf__thread_start(&thread, look, &of_thread);
     if (error == 0)
         pthread_join(thread, NULL);

@@ -5,7 +5,7 @@
 
 #include "base/base.h"
 #include "base/thread.h"
-#include "base/inside.h"
+#include "base/numeric_env.h"
 #include "base/memory.h"
 #include "ops/kernels.h"
 #include "ops/units.h"
@@ -13,7 +13,7 @@
 
 sheaf_status *sheaf_machine_info(sheaf_machine_facts *facts)
 {
-    SHEAF__INSIDE;
+    SHEAF__NUMERIC_ENV;
     sheaf_machine_facts m = { .cores = sheaf__cores(0) };
     sheaf_status *st = sheaf__struct_check(facts, "sheaf_machine_facts");
     const sheaf__kernels *kernels = sheaf__kernels_for(NULL);

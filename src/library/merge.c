@@ -4,7 +4,7 @@
 #include "base/base.h"
 #include "base/thread.h"
 #include "base/file.h"
-#include "base/inside.h"
+#include "base/numeric_env.h"
 #include "checkpoint/convert/convert.h"
 #include "checkpoint/merge/merge.h"
 #include "models/open.h"
@@ -230,7 +230,7 @@ static sheaf_status *check(const sheaf_weights_merge_options *o)
 sheaf_status *sheaf_weights_merge(sheaf_weights_merge_report *report,
                                   const sheaf_weights_merge_options *options)
 {
-    SHEAF__INSIDE;
+    SHEAF__NUMERIC_ENV;
     static const char what[] = "sheaf_weights_merge_options";
     sheaf_weights_merge_options o;
     sheaf_weights_merge_report r;

@@ -2,7 +2,7 @@
 #include "library/model.h"
 
 #include "base/base.h"
-#include "base/inside.h"
+#include "base/numeric_env.h"
 #include "comm/process.h"
 #include "infer/batch_images.h"
 #include "library/question.h"
@@ -81,7 +81,7 @@ static sheaf_status *prepare(sheaf_model *m, sheaf_model_open_options *o)
 
 sheaf_status *sheaf_model_open(sheaf_model **out, const sheaf_model_open_options *options)
 {
-    SHEAF__INSIDE;
+    SHEAF__NUMERIC_ENV;
     sheaf_model_open_options o;
     sheaf_model *m = NULL;
     *out = NULL;
@@ -148,7 +148,7 @@ static sheaf_status *fits(const sheaf_model *m, int64_t batch, int64_t seq, int6
                           int64_t images, const int64_t patches[SHEAF__MOST_TOWERS])
 {
     double share;
-    if (!sheaf__process_asks(m->all, &share))
+    if (!sheaf__process_checks_memory(m->all, &share))
         return NULL;
     sheaf_plan_generation asked = sheaf__model_layout(m, batch, seq);
     asked.prompt = prompt;
@@ -185,7 +185,7 @@ static sheaf_status *load(sheaf_model *m, int64_t batch)
 
 sheaf_status *sheaf_model_load(sheaf_model *m)
 {
-    SHEAF__INSIDE;
+    SHEAF__NUMERIC_ENV;
     static const int64_t own[SHEAF__MOST_TOWERS]; /* an image of the towers' own size */
     sheaf_status *st = NULL;
     pthread_mutex_lock(&m->loading);

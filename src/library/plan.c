@@ -2,7 +2,7 @@
 #include "sheaf/plan.h"
 
 #include "base/base.h"
-#include "base/inside.h"
+#include "base/numeric_env.h"
 #include "library/model.h"
 #include "library/needs.h"
 #include "library/session.h"
@@ -224,7 +224,7 @@ static sheaf_status *answer(sheaf_needs **out, sheaf__plan_request *a, sheaf_sta
 sheaf_status *sheaf_run_plan_with(sheaf_needs **out, const sheaf_run_train_options *options,
                                   const sheaf_plan_options *how)
 {
-    SHEAF__INSIDE;
+    SHEAF__NUMERIC_ENV;
     sheaf__plan_request a = { 0 };
     *out = NULL;
     sheaf_status *st = ask_run(&a, options, how);
@@ -246,7 +246,7 @@ sheaf_status *sheaf_run_plan(sheaf_needs **out, const sheaf_run_train_options *o
 
 sheaf_status *sheaf_model_plan(sheaf_needs **out, const sheaf_model_open_options *options)
 {
-    SHEAF__INSIDE;
+    SHEAF__NUMERIC_ENV;
     sheaf__plan_request a = { 0 };
     *out = NULL;
     sheaf_status *st = answer(out, &a, ask_model(&a, options, 1, 0));
@@ -358,7 +358,7 @@ static sheaf_status *time_question(sheaf_timing_facts *facts, const sheaf__plan_
 
 sheaf_status *sheaf_run_timing(sheaf_timing_facts *facts, const sheaf_run_train_options *options)
 {
-    SHEAF__INSIDE;
+    SHEAF__NUMERIC_ENV;
     sheaf__plan_request a = { 0 };
     sheaf_status *st = sheaf__struct_check(facts, "sheaf_timing_facts");
     TRY(st, ask_run(&a, options, NULL));
@@ -371,7 +371,7 @@ sheaf_status *sheaf_run_timing(sheaf_timing_facts *facts, const sheaf_run_train_
 sheaf_status *sheaf_model_timing(sheaf_timing_facts *facts, const sheaf_model_open_options *options,
                                  const sheaf_timing_options *how)
 {
-    SHEAF__INSIDE;
+    SHEAF__NUMERIC_ENV;
     sheaf__plan_request a = { 0 };
     sheaf_timing_options h = { 0 };
     sheaf_status *st = take_timing(&h, facts, how);

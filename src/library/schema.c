@@ -2,12 +2,12 @@
 #include "schema/schema.h"
 
 #include "base/base.h"
-#include "base/inside.h"
+#include "base/numeric_env.h"
 #include "library/structs.h"
 
 sheaf_status *sheaf_schema_read(sheaf_schema **out, const char *path, int slices)
 {
-    SHEAF__INSIDE;
+    SHEAF__NUMERIC_ENV;
     sheaf_config config;
     *out = NULL;
     if (path == NULL || slices < 1 || slices > SHEAF_MAX_SLICES || (slices & (slices - 1)) != 0)

@@ -122,7 +122,7 @@ static sheaf_status *planned(void *self, const struct sheaf__job *job, size_t *f
         return st;
     if (s->stored == NULL && sheaf__all_first(s->group))
         sheaf__first_record_note(job, &events);
-    if (!sheaf__process_asks(s->group, &how.share)) {
+    if (!sheaf__process_checks_memory(s->group, &how.share)) {
         if (how.force) /* then nothing is held */
             return NULL;
         how.memory = &asked_by_another;
@@ -295,7 +295,7 @@ sheaf_status *sheaf__session_run(sheaf_train_result *result, const sheaf__sessio
                                           .hooks = by->watch,
                                           .stop = sheaf__control_stop(how->control),
                                           .events = &events }));
-    hooks.doing = watched.doing;
+    hooks.activity = watched.activity;
     hooks.all = s.group;
     TRY(st, sheaf_train(result, how->run->options, s.fixed, s.all, &hooks));
     sheaf__watched_close(&watched);

@@ -1,6 +1,6 @@
 /* text.c - tokenizers, and conversations by their chat template: sheaf/text.h. */
 #include "base/base.h"
-#include "base/inside.h"
+#include "base/numeric_env.h"
 #include "data/complaints.h"
 #include "data/json_items.h"
 #include "data/text_record.h"
@@ -12,7 +12,7 @@
 
 sheaf_status *sheaf_tokenizer_open(sheaf_tokenizer **out, const char *path)
 {
-    SHEAF__INSIDE;
+    SHEAF__NUMERIC_ENV;
     *out = NULL;
     return sheaf__tokenizer_open(out, path);
 }
@@ -26,7 +26,7 @@ sheaf_status *sheaf_tokenizer_encode(int32_t **ids, sheaf_text_range **where, in
                                      const sheaf_tokenizer *t, const char *text, size_t size,
                                      const sheaf_encode_options *options)
 {
-    SHEAF__INSIDE;
+    SHEAF__NUMERIC_ENV;
     sheaf_encode_options o;
     sheaf_status *st = sheaf__struct_read(&o, sizeof o, options, "sheaf_encode_options");
     return st != NULL
@@ -39,7 +39,7 @@ sheaf_status *sheaf_tokenizer_encode(int32_t **ids, sheaf_text_range **where, in
 sheaf_status *sheaf_tokenizer_decode(char **text, size_t *size, const sheaf_tokenizer *t,
                                      const int32_t *ids, int64_t count, bool skip_special)
 {
-    SHEAF__INSIDE;
+    SHEAF__NUMERIC_ENV;
     return sheaf__tokenizer_decode(text, size, t, ids, count, skip_special);
 }
 
@@ -56,12 +56,12 @@ typedef struct rendering {
 
 static sheaf_status *give(rendering *r, const sheaf__rendered *text)
 {
-    sheaf__numbers before = sheaf__callback_begin();
+    sheaf__numeric_env before = sheaf__callback_env();
     sheaf_status *st = r->o->take(
         r->o->context, &(sheaf_rendered){ text->text, text->size, text->span, text->spans,
                                           sheaf__chat_template_name(r->template),
                                           sheaf__chat_template_date(r->template) });
-    sheaf__numbers_restore(&before);
+    sheaf__numeric_env_restore(&before);
     r->taken = st != NULL;
     return st;
 }
@@ -157,7 +157,7 @@ static void warn(const rendering *r, int64_t records, const char *what, const ch
 
 sheaf_status *sheaf_render(const char *path, const sheaf_render_options *options)
 {
-    SHEAF__INSIDE;
+    SHEAF__NUMERIC_ENV;
     sheaf_render_options o;
     rendering r = { .o = &o };
     sheaf_status *st = sheaf__struct_read(&o, sizeof o, options, "sheaf_render_options");

@@ -163,8 +163,8 @@ static sheaf_status *time_model(void *self, sheaf__model *model)
         TRY(st, answer(&plain[0], model, g, 1, false));
         TRY(st, answer(&plain[1], model, g, g->max_new, false));
         over = sheaf__is_first(c) && turn > 0 && sheaf__work_now(&prompts) - began >= SECONDS;
-        if (sheaf__everyone(c) != NULL)
-            TRY(st, sheaf_comm_any(sheaf__everyone(c), &over));
+        if (sheaf__model_comm(c) != NULL)
+            TRY(st, sheaf_comm_any(sheaf__model_comm(c), &over));
     }
     add_work(&token, &prompts, -1);
     if (sheaf__is_first(c) && st == NULL) {

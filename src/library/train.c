@@ -1,7 +1,7 @@
 /* train.c - a run of another program's: sheaf/train.h. */
 #include "base/base.h"
 #include "base/events.h"
-#include "base/inside.h"
+#include "base/numeric_env.h"
 #include "library/session.h"
 #include "library/structs.h"
 
@@ -17,10 +17,10 @@ static void hear(void *self, const sheaf_event *event)
     sheaf_emit(l->o->events, event);
     if (event->kind != SHEAF_EVENT_STEP || l->o->step == NULL)
         return;
-    sheaf__numbers before = sheaf__callback_begin();
+    sheaf__numeric_env before = sheaf__callback_env();
     if (!l->o->step(l->o->context, &event->step))
         atomic_store(&l->enough, 1);
-    sheaf__numbers_restore(&before);
+    sheaf__numeric_env_restore(&before);
 }
 
 /* As the flag would: what it refuses is refused. */
@@ -105,7 +105,7 @@ static sheaf_status *give_report(sheaf_run_train_report *report, const sheaf_tra
 sheaf_status *sheaf_run_train(sheaf_run_train_report *report,
                               const sheaf_run_train_options *options)
 {
-    SHEAF__INSIDE;
+    SHEAF__NUMERIC_ENV;
     sheaf_run_train_options o;
     sheaf__settings state = { 0 };
     sheaf__run_settings own = { 0 };

@@ -2,7 +2,7 @@
 #include <strings.h>
 
 #include "base/base.h"
-#include "base/inside.h"
+#include "base/numeric_env.h"
 #include "inputs/chat/chat.h"
 #include "library/train_settings.h"
 #include "library/translate_rules.h"
@@ -277,7 +277,7 @@ static const sheaf__translate_program *program_of(const sheaf_foreign_setting *s
 sheaf_status *sheaf_translation_new(sheaf_translation **out, const sheaf_foreign_setting *setting,
                                     int64_t count)
 {
-    SHEAF__INSIDE;
+    SHEAF__NUMERIC_ENV;
     const sheaf__translate_program *from = program_of(setting, count);
     *out = NULL;
     if (from == NULL)

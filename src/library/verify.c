@@ -1,7 +1,7 @@
 /* verify.c - what is wrong with a checkpoint: sheaf/checkpoint.h. */
 #include "base/base.h"
 #include "base/thread.h"
-#include "base/inside.h"
+#include "base/numeric_env.h"
 #include "library/structs.h"
 #include "library/verify_all.h"
 #include "sheaf/checkpoint.h"
@@ -16,7 +16,7 @@
 sheaf_status *sheaf_weights_verify(sheaf_verification **out, const char *path,
                                    const sheaf_weights_verify_options *options)
 {
-    SHEAF__INSIDE;
+    SHEAF__NUMERIC_ENV;
     sheaf_weights_verify_options o;
     sheaf_verification *v = NULL;
     sheaf_status *st = sheaf__struct_read(&o, sizeof o, options, "sheaf_weights_verify_options");
@@ -72,7 +72,7 @@ sheaf_status *sheaf_verification_info(sheaf_verification_facts *facts, const she
 sheaf_status *sheaf_weights_joint(bool *joint, const char *const *paths, int count,
                                   const sheaf_weights_verify_options *options)
 {
-    SHEAF__INSIDE;
+    SHEAF__NUMERIC_ENV;
     sheaf_weights_verify_options o;
     sheaf_status *st = sheaf__struct_read(&o, sizeof o, options, "sheaf_weights_verify_options");
     *joint = false;

@@ -1,7 +1,7 @@
 /* weights.c - the tensors at a path, compared and begun: sheaf/checkpoint.h. */
 #include "base/base.h"
 #include "base/thread.h"
-#include "base/inside.h"
+#include "base/numeric_env.h"
 #include "checkpoint/store/probe.h"
 #include "checkpoint/tools/verify.h"
 #include "checkpoint/tools/init.h"
@@ -53,7 +53,7 @@ static void count(sheaf_weights *w)
 sheaf_status *sheaf_weights_open(sheaf_weights **out, const char *path,
                                  const sheaf_weights_options *options)
 {
-    SHEAF__INSIDE;
+    SHEAF__NUMERIC_ENV;
     sheaf_weights_options o;
     sheaf_status *st = sheaf__struct_read(&o, sizeof o, options, "sheaf_weights_options");
     sheaf_weights *w = NULL;
@@ -136,7 +136,7 @@ sheaf_status *sheaf_weights_read(void *dst, size_t bytes, const sheaf_weights *w
 sheaf_status *sheaf_weights_diff(sheaf_weights_diff_report *report, const char *a, const char *b,
                                  const sheaf_weights_diff_options *options)
 {
-    SHEAF__INSIDE;
+    SHEAF__NUMERIC_ENV;
     sheaf_weights_diff_options o;
     sheaf_weights_diff_report r;
     sheaf_status *st = sheaf__struct_read(&o, sizeof o, options, "sheaf_weights_diff_options");
@@ -152,7 +152,7 @@ sheaf_status *sheaf_weights_diff(sheaf_weights_diff_report *report, const char *
 sheaf_status *sheaf_weights_init(sheaf_weights_init_report *report,
                                  const sheaf_weights_init_options *options)
 {
-    SHEAF__INSIDE;
+    SHEAF__NUMERIC_ENV;
     static const char what[] = "sheaf_weights_init_options";
     sheaf_weights_init_options o;
     sheaf_weights_init_report r;

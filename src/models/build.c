@@ -30,7 +30,7 @@ static sheaf_status *take(sheaf__model *m, void *out, const char *name, size_t b
 {
     if (!SHEAF_GROW(&m->block, &m->block_capacity, m->nblocks + 1))
         return sheaf__no_memory("parts of a model");
-    sheaf_status *st = sheaf__take(out, m->context, bytes, kind);
+    sheaf_status *st = sheaf__alloc(out, m->context, bytes, kind);
     if (st == NULL)
         m->block[m->nblocks++] = (sheaf__block){ name, *(void **)out };
     return st;
@@ -46,8 +46,8 @@ sheaf_status *sheaf__build_reallocate(sheaf__model *m, void *block, size_t bytes
     int64_t i = 0;
     while (m->block[i].at != *(void **)block)
         i++;
-    sheaf__give(m->context, m->block[i].at);
-    sheaf_status *st = sheaf__take(block, m->context, bytes, kind);
+    sheaf__free(m->context, m->block[i].at);
+    sheaf_status *st = sheaf__alloc(block, m->context, bytes, kind);
     m->block[i].at = *(void **)block;
     return st;
 }
@@ -393,7 +393,7 @@ void sheaf__stage(const sheaf__pass *pass, sheaf__tape *tape, const char *stage,
 void sheaf__build_free(sheaf__model *m)
 {
     for (int64_t i = 0; i < m->nblocks; i++)
-        sheaf__give(m->context, m->block[i].at);
+        sheaf__free(m->context, m->block[i].at);
     for (int i = 0; m->lora != NULL && m->options.lora != NULL && i < m->options.lora->nmodules;
          i++)
         free(m->lora[i].part);

@@ -12,9 +12,9 @@
  * stream, and nothing is split or joined. A model may have a factor for all that is added in the
  * first and third line, and a divisor for what the head reads. */
 #include "models/build.h"
-#include "tape/hand.h"
+#include "tape/transfer.h"
 #include "tape/mixture.h"
-#include "tape/wanted.h"
+#include "tape/head_rows.h"
 
 typedef struct pass {
     sheaf__model *m;
@@ -23,7 +23,7 @@ typedef struct pass {
     int64_t rows[SHEAF__STREAMS];
     sheaf__value *image_memory; /* what cross-attention looks at, or NULL */
     /* Rows that the head reads: behind the last attention there are no others. NULL: all. */
-    const sheaf__wanted *wanted;
+    const sheaf__head_rows *wanted;
 } pass;
 
 typedef struct streams {
@@ -99,8 +99,9 @@ static bool is_last(const pass *p, int index)
 /* In the last layer, of x the rows that the head reads. */
 static sheaf__value *wanted_of(const pass *p, int index, sheaf__value *x)
 {
-    return p->wanted != NULL && is_last(p, index) ? sheaf__record_wanted_rows(p->tape, p->wanted, x)
-                                                  : x;
+    return p->wanted != NULL && is_last(p, index)
+               ? sheaf__record_index_select(p->tape, p->wanted, x)
+               : x;
 }
 
 static streams self_attention(const pass *p, int index, streams h)
@@ -213,22 +214,23 @@ static sheaf__value *mixture(const pass *p, sheaf__mixture *mix, sheaf__value *x
     const sheaf__step_info *info = &p->of->info[SHEAF__TEXT];
     sheaf__value *logits;
     sheaf__record_columns(p->tape, &logits, x, (sheaf__linear *const[]){ &mix->router }, 1, info);
-    sheaf__value *weights = sheaf__record_choice(p->tape, logits, mix->top_k);
+    sheaf__value *weights = sheaf__record_router(p->tape, logits, mix->top_k);
     sheaf__value *sum =
         sheaf__record_mixture(p->tape, x->rows, x->cols, mixture_flows(mix, weights));
     for (int64_t i = 0; i < mix->num_experts; i++) {
         sheaf__value *gate_up[2], *which = NULL;
-        sheaf__value *in = sees_all(p, mix, i) ? x
-                                               : sheaf__record_taken(p->tape, &which, x, weights, i,
-                                                                     expert_trains(mix, i));
+        sheaf__value *in =
+            sees_all(p, mix, i)
+                ? x
+                : sheaf__record_expert_rows(p->tape, &which, x, weights, i, expert_trains(mix, i));
         sheaf__record_columns(p->tape, gate_up, in,
                               (sheaf__linear *const[]){ &mix->expert[i].gate, &mix->expert[i].up },
                               2, info);
         sheaf__value *y = sheaf__record_swiglu(p->tape, gate_up[0], gate_up[1], false);
         y = sheaf__record_rows(p->tape, y, &mix->expert[i].down, NULL, info);
-        sheaf__record_share(p->tape, sum, y, which, weights, i);
+        sheaf__record_add_expert(p->tape, sum, y, which, weights, i);
     }
-    sheaf__record_mixed(p->tape, sum, h);
+    sheaf__record_mixture_end(p->tape, sum, h);
     return sum;
 }
 
@@ -293,8 +295,8 @@ static sheaf__value *record_stages(const pass *p, sheaf__value *x, int64_t rows)
     for (int s = 0; s < c->stages; s++) {
         x = s == c->stage ? record_layers(p, x) : NULL;
         if (s + 1 < c->stages || c->head_stage != s)
-            x = sheaf__record_hand(p->tape, x, s, "rows of a stage", rows,
-                                   p->m->schema->config.hidden);
+            x = sheaf__record_transfer(p->tape, x, s, "rows of a stage", rows,
+                                       p->m->schema->config.hidden);
     }
     return x;
 }
@@ -332,14 +334,14 @@ void sheaf__decoder_record(sheaf__model *m, sheaf__tape *tape, sheaf__value *x,
 {
     const int64_t rows = of->batch * of->queries;
     pass p = { m, tape, of, { rows - of->image_rows, of->image_rows }, image_memory, NULL };
-    sheaf__wanted wanted;
+    sheaf__head_rows wanted;
     if (reads_some(&p)) {
-        wanted = sheaf__record_wanted(tape, rows, of->head);
+        wanted = sheaf__record_head_rows(tape, rows, of->head);
         p.wanted = &wanted;
     }
     x = m->context->stages > 1 ? record_stages(&p, x, rows) : record_layers(&p, x);
     if (!m->ends) {
-        sheaf__record_far_head(tape, rows, m->schema->config.vocab, of->head);
+        sheaf__record_remote_head(tape, rows, m->schema->config.vocab, of->head);
         return;
     }
     x = sheaf__record_rmsnorm(tape, x, &m->norm);

@@ -2,7 +2,7 @@
 #include "base/base.h"
 #include "models/build.h"
 
-#include "tape/hand.h"
+#include "tape/transfer.h"
 #include "tape/rows.h"
 
 bool sheaf__fits_compute_dtype(const sheaf__context *c, const void *x, sheaf_dtype dtype, int64_t n)
@@ -132,7 +132,7 @@ static sheaf_status *of_all_stages(const char **name, const sheaf__model *m)
         return st;
     if (*name != NULL)
         snprintf(text, sizeof text, "%s", *name);
-    st = sheaf__hand(c, text, sizeof text, (int)-first);
+    st = sheaf__transfer(c, text, sizeof text, (int)-first);
     *name = known_name(m, text);
     return st;
 }

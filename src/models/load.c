@@ -30,7 +30,7 @@ typedef struct box {
     sheaf__linear *spread;
     void *dst; /* or dense rows [rows, cols] of dtype `to` */
     sheaf_dtype to;
-    uint64_t *print;      /* or nowhere, and of each row its sheaf__row_print(); */
+    uint64_t *print;      /* or nowhere, and of each row its sheaf__row_hash(); */
     atomic_bool infinite; /* then: a number that is not finite in the compute dtype was read */
     sheaf__lowest failed; /* row groups */
 } box;
@@ -55,8 +55,8 @@ static box box_of(sheaf__context *c, sheaf_source *source, const char *name, she
 static void note_rows(box *b, const void *read, int64_t r, int64_t n)
 {
     for (int64_t i = 0; i < n; i++)
-        b->print[r + i] = sheaf__row_print(sheaf__at(read, i * b->cols, b->stored),
-                                           (size_t)b->cols * sheaf_dtype_bytes(b->stored));
+        b->print[r + i] = sheaf__row_hash(sheaf__at(read, i * b->cols, b->stored),
+                                          (size_t)b->cols * sheaf_dtype_bytes(b->stored));
     if (!sheaf__fits_compute_dtype(b->c, read, b->stored, n * b->cols))
         b->infinite = true;
 }
@@ -218,7 +218,7 @@ static void compress(const sheaf__model *m, sheaf__linear *l)
     sheaf__packed *w[SHEAF_MAX_SLICES];
     const sheaf__context *c = m->context;
     const int64_t cols = l->rows ? l->owned : l->in, sequences = m->options.sequences;
-    const bool pays = c->dtype == SHEAF_BF16 && !l->turned && sequences > 0 &&
+    const bool pays = c->dtype == SHEAF_BF16 && !l->transposed && sequences > 0 &&
                       sequences <= sheaf__packed_few(c->device) &&
                       (size_t)(cols * GROUP) * sizeof(float) <= SHEAF__THREAD_SCRATCH;
     for (int i = packed_of(w, l) - 1; i >= 0 && pays; i--)
@@ -467,7 +467,7 @@ sheaf_status *sheaf__model_load(sheaf__model *m, sheaf_source *base, sheaf_sourc
     TRY(st, load_lora(m, adapter));
     if (st == NULL) {
         if (m->trained != NULL)
-            sheaf__trained_take(m->trained);
+            sheaf__trained_from_weights(m->trained);
         sheaf__model_refresh(m);
     }
     return st;

@@ -3,7 +3,7 @@
 #include "models/build.h"
 
 #include "ops/attention/attention.h"
-#include "tape/hand.h"
+#include "tape/transfer.h"
 #include "tape/scaled.h"
 
 static int64_t share_of(int64_t width, int64_t heads)
@@ -117,7 +117,7 @@ static void see(sheaf__value **image, sheaf__value **memory, sheaf__model *m, sh
             given[i] = sheaf__record_recall(tape, image_cache->given[i], what_gives(&tower[i]),
                                             pass->images * tower[i].gives, tower[i].columns);
         else if (!full)
-            given[i] = family->see(m, tape, pass, i);
+            given[i] = family->encode(m, tape, pass, i);
         *(tower[i].beside ? memory : image) = given[i];
     }
     for (int i = 0; i < towers && image_cache != NULL && !full; i++)
@@ -132,8 +132,8 @@ static sheaf__value *hand(sheaf__model *m, sheaf__tape *tape, sheaf__value *memo
     sheaf__tower tower;
     if (sheaf__tower_beside(&tower, &m->schema->config) < 0)
         return NULL;
-    return sheaf__record_hand(tape, memory, 0, what_gives(&tower), pass->images * tower.gives,
-                              tower.columns);
+    return sheaf__record_transfer(tape, memory, 0, what_gives(&tower), pass->images * tower.gives,
+                                  tower.columns);
 }
 
 void sheaf__model_record(sheaf__model *m, sheaf__tape *tape, const sheaf__pass *pass)
@@ -172,8 +172,8 @@ static sheaf_status *take_cache(sheaf__cache *cache, sheaf__model *m, int64_t ba
 {
     const size_t bytes = (size_t)(batch * length * width) * sheaf_dtype_bytes(m->context->dtype);
     cache->length = length;
-    sheaf_status *st = sheaf__take(&cache->k, m->context, bytes, SHEAF_MEM_CACHE);
-    return st == NULL ? sheaf__take(&cache->v, m->context, bytes, SHEAF_MEM_CACHE) : st;
+    sheaf_status *st = sheaf__alloc(&cache->k, m->context, bytes, SHEAF_MEM_CACHE);
+    return st == NULL ? sheaf__alloc(&cache->v, m->context, bytes, SHEAF_MEM_CACHE) : st;
 }
 
 sheaf_status *sheaf__kv_cache_new(sheaf__kv_cache *out, sheaf__model *m, int64_t batch,
@@ -201,8 +201,8 @@ void sheaf__kv_cache_release(sheaf__kv_cache *kv_cache, sheaf__model *m)
                                         kv_cache->cross == NULL ? NULL : &kv_cache->cross[i] };
         for (int j = 0; j < 2; j++)
             if (cache[j] != NULL) {
-                sheaf__give(m->context, cache[j]->k);
-                sheaf__give(m->context, cache[j]->v);
+                sheaf__free(m->context, cache[j]->k);
+                sheaf__free(m->context, cache[j]->v);
             }
     }
     free(kv_cache->self);
@@ -219,15 +219,15 @@ sheaf_status *sheaf__image_cache_new(sheaf__image_cache *out, sheaf__model *m, i
     *out = (sheaf__image_cache){ 0 };
     for (int i = 0; i < towers && m->begins && st == NULL; i++)
         if (tower[i].gives > 0)
-            st = sheaf__take(&out->given[i], m->context,
-                             (size_t)(images * tower[i].gives * tower[i].columns) * bytes,
-                             SHEAF_MEM_CACHE);
+            st = sheaf__alloc(&out->given[i], m->context,
+                              (size_t)(images * tower[i].gives * tower[i].columns) * bytes,
+                              SHEAF_MEM_CACHE);
     return sheaf_in(st, "what is seen of %lld pictures", (long long)images);
 }
 
 void sheaf__image_cache_release(sheaf__image_cache *image_cache, sheaf__model *m)
 {
     for (int i = 0; i < SHEAF__MOST_TOWERS; i++)
-        sheaf__give(m->context, image_cache->given[i]);
+        sheaf__free(m->context, image_cache->given[i]);
     *image_cache = (sheaf__image_cache){ 0 };
 }

@@ -45,7 +45,7 @@ sheaf_status *sheaf__resampler_build(sheaf__model *m, sheaf__resampler *r, const
         sheaf__named_linear(m, &r->out, prefix, "attn.out_proj.weight", "attn.out_proj.bias", 0));
     TRY(st, sheaf__named_layernorm(m, &r->norm_post, prefix, "ln_post", eps));
     TRY(st, sheaf__named_linear(m, &r->proj, prefix, "proj", NULL, 0));
-    r->proj.turned = true;
+    r->proj.transposed = true;
     const int64_t side = sheaf__square_side(r->query.rows);
     r->grid.of[0] = (sheaf__view){ .height = side, .width = side };
     r->grid_in.picture = &r->grid;

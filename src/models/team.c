@@ -3,7 +3,7 @@
 
 #include "base/status.h"
 #include "base/thread.h"
-#include "comm/doing.h"
+#include "comm/activity.h"
 #include "comm/grid.h"
 #include "comm/process.h"
 #include "models/placement.h"
@@ -39,9 +39,9 @@ static sheaf_status *team_rank(void *arg, const sheaf__grid *grid)
               stage = world / o->ranks % c->place.stages, slices = c->opened->schema->slices;
     sheaf__device *device = NULL;
     sheaf__model *model = NULL;
-    sheaf__doing *doing = sheaf_comm_doing(o->all);
-    sheaf__grid_tell(grid, doing);
-    sheaf__doing_phase(doing, "loading");
+    sheaf__activity *activity = sheaf_comm_activity(o->all);
+    sheaf__grid_record(grid, activity);
+    sheaf__activity_phase(activity, "loading");
     sheaf_status *st = sheaf__device_open(
         &device, SHEAF_CPU, sheaf__threads_of(o->all, o->threads, sheaf_comm_ranks(all), world),
         o->isa, 0);
@@ -60,7 +60,7 @@ static sheaf_status *team_rank(void *arg, const sheaf__grid *grid)
                                .groups = grid->groups,
                                .group = grid->number,
                                .peers = grid->peers,
-                               .doing = doing };
+                               .activity = activity };
     const sheaf__model_options options = { .lora = c->opened->lora,
                                            .positions = o->positions,
                                            .sequences = o->sequences,

@@ -11,7 +11,7 @@
 #include <signal.h>
 
 #include "base/base.h"
-#include "base/patience.h"
+#include "base/spin.h"
 #include "base/thread.h"
 
 /* `state`: 1 while a job is open, plus 2 for each worker inside it, plus the number
@@ -25,7 +25,7 @@ typedef struct worker {
     struct sheaf__pool *pool;
     pthread_t thread;
     int number;
-    sheaf__patience patience;
+    sheaf__spin patience;
 } worker;
 
 struct sheaf__pool {
@@ -87,9 +87,9 @@ static bool has_rung(void *of)
     return atomic_load(&last->pool->bell) != last->heard;
 }
 
-static void wait_for_bell(sheaf__pool *pool, uint32_t heard, sheaf__patience *patience)
+static void wait_for_bell(sheaf__pool *pool, uint32_t heard, sheaf__spin *patience)
 {
-    if (sheaf__patience_look(patience, has_rung, &(last_bell){ pool, heard }))
+    if (sheaf__spin_wait(patience, has_rung, &(last_bell){ pool, heard }))
         return;
     atomic_fetch_add(&pool->sleepers, 1);
     while (atomic_load(&pool->bell) == heard)
@@ -133,7 +133,7 @@ static bool is_done(void *of)
 static void close_job(sheaf__pool *pool)
 {
     const uint64_t state = atomic_fetch_sub(&pool->state, OPEN) - OPEN;
-    if ((uint32_t)state == 0 || sheaf__patience_look(&pool->worker[0].patience, is_done, pool))
+    if ((uint32_t)state == 0 || sheaf__spin_wait(&pool->worker[0].patience, is_done, pool))
         return;
     while (!is_done(pool)) {
         const uint32_t done = atomic_load(&pool->done);

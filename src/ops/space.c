@@ -203,7 +203,7 @@ static bool take_anywhere(sheaf__space *space, size_t size, size_t unit, size_t 
     return take_at_top(space, size, unit, begin);
 }
 
-sheaf__take sheaf__space_take(sheaf__space *space, size_t bytes, int tag, size_t *begin)
+sheaf__alloc sheaf__space_take(sheaf__space *space, size_t bytes, int tag, size_t *begin)
 {
     const size_t size = sheaf__space_size(bytes);
     if (size == 0)

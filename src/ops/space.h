@@ -31,7 +31,7 @@ typedef struct sheaf__space {
     size_t blocks, used_capacity;
 } sheaf__space;
 
-typedef enum sheaf__take { SHEAF__TAKEN, SHEAF__NO_SPACE, SHEAF__NO_RECORD } sheaf__take;
+typedef enum sheaf__alloc { SHEAF__TAKEN, SHEAF__NO_SPACE, SHEAF__NO_RECORD } sheaf__alloc;
 
 void sheaf__space_init(sheaf__space *space, size_t capacity);
 void sheaf__space_release(sheaf__space *space);
@@ -40,7 +40,7 @@ void sheaf__space_release(sheaf__space *space);
 size_t sheaf__space_size(size_t bytes);
 /* sheaf__space_take - first hole that fits. NO_SPACE: the range is full; NO_RECORD:
  * malloc failed. Nothing changes unless TAKEN. */
-sheaf__take sheaf__space_take(sheaf__space *space, size_t bytes, int tag, size_t *begin);
+sheaf__alloc sheaf__space_take(sheaf__space *space, size_t bytes, int tag, size_t *begin);
 /* sheaf__space_give - returns the occupied bytes and the tag; cannot fail. An
  * offset that is not in use is our own mistake (assert). */
 size_t sheaf__space_give(sheaf__space *space, size_t begin, int *tag);

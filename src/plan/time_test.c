@@ -4,7 +4,7 @@
 #include "models/open.h"
 #include "plan/plan.h"
 #include "plan/time.h"
-#include "tape/wanted.h"
+#include "tape/head_rows.h"
 #include "tests/files.h"
 
 /* ---- the count of work ---- */
@@ -128,7 +128,7 @@ static void test_time__operations_of_generation(void **state)
     const sheaf__work *pass[] = { &passes.prompts, &passes.token };
     const double rows[] = { BATCH * PROMPT, BATCH },
                  pairs[] = { BATCH * PROMPT * (PROMPT + 1) / 2, BATCH * KEYS },
-                 left_out[] = { BATCH * (PROMPT - SHEAF__WANTED_UNIT), 0 };
+                 left_out[] = { BATCH * (PROMPT - SHEAF__HEAD_ROWS_UNIT), 0 };
     for (int i = 0; i < 2; i++) { /* of the first of two ranks */
         CHECK_NEAR("products", flops_of(pass[i], SHEAF__WORK_PRODUCTS, SHEAF__WORK_FORWARD),
                    rows[i] * WEIGHTS * LAYERS - left_out[i] * BEHIND, 0);

@@ -4,7 +4,7 @@
 #include "schema/config_keys.h"
 
 #include "base/file.h"
-#include "base/inside.h"
+#include "base/numeric_env.h"
 #include "schema/family.h"
 
 const char *sheaf_config_position_key(const sheaf_config *config)
@@ -257,7 +257,7 @@ static const sheaf__family *reader_of(const json_t *root)
 
 sheaf_status *sheaf_config_parse(sheaf_config *out, const char *text, size_t size)
 {
-    SHEAF__INSIDE;
+    SHEAF__NUMERIC_ENV;
     sheaf_config c = { 0 };
     sheaf_text unknown = { 0 };
     json_t *root = NULL;

@@ -187,7 +187,7 @@ typedef struct sheaf__family_spec {
 } sheaf__family_spec;
 
 typedef struct sheaf__variant {
-    const char *title, *tells; /* in sentences; as the family's */
+    const char *title, *signature; /* in sentences; as the family's */
 } sheaf__variant;
 
 typedef struct sheaf__family {
@@ -222,7 +222,7 @@ typedef struct sheaf__family {
     /* What the names of its tensors have, in words that all hold: "begin:inside", some name has
      * `begin` in it and `inside` behind that; "a|b", one of both; "!a", none has. NULL: tensors do
      * not tell it from another. The last of the table that they tell is it. */
-    const char *tells;
+    const char *signature;
     /* Sizes of which a config says nothing, by the tensors that were found; NULL: it says all. */
     void (*sizes)(sheaf_config *c, const struct sheaf_catalog *found);
     const char *tower_names; /* of a tower beside: what its tensors are called, in a message */
@@ -273,8 +273,8 @@ typedef struct sheaf__family {
     sheaf_status *(*build)(struct sheaf__model *m);
     /* What tower `tower` of the list gives for the images of a pass; NULL where nothing reads it.
      */
-    struct sheaf__value *(*see)(struct sheaf__model *m, struct sheaf__tape *tape,
-                                const struct sheaf__pass *pass, int tower);
+    struct sheaf__value *(*encode)(struct sheaf__model *m, struct sheaf__tape *tape,
+                                   const struct sheaf__pass *pass, int tower);
     /* Writes image rows over their places in the embedded sequence. */
     void (*place)(struct sheaf__model *m, struct sheaf__tape *tape, struct sheaf__value *x,
                   struct sheaf__value *image, const struct sheaf__pass *pass);

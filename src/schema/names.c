@@ -2,7 +2,7 @@
 #include "base/base.h"
 #include "schema/family.h"
 
-/* "begin:inside" of sheaf__family.tells. */
+/* "begin:inside" of sheaf__family.signature. */
 static bool any(const sheaf__tensor_names *names, char *word)
 {
     char *inside = strchr(word, ':');
@@ -15,10 +15,10 @@ static bool any(const sheaf__tensor_names *names, char *word)
     return false;
 }
 
-static bool holds(const sheaf__tensor_names *names, const char *tells)
+static bool holds(const sheaf__tensor_names *names, const char *signature)
 {
     char text[512], *rest = NULL, *other;
-    snprintf(text, sizeof text, "%s", tells);
+    snprintf(text, sizeof text, "%s", signature);
     for (char *word = strtok_r(text, " ", &rest); word != NULL; word = strtok_r(NULL, " ", &rest)) {
         const bool without = *word == '!';
         bool found = false;
@@ -35,7 +35,7 @@ const sheaf__family *sheaf__family_by_names(const sheaf__tensor_names *names)
 {
     const sheaf__family *family, *found = NULL;
     for (int i = 0; (family = sheaf__family_at(i)) != NULL; i++)
-        if (family->tells != NULL && holds(names, family->tells))
+        if (family->signature != NULL && holds(names, family->signature))
             found = family;
     return found;
 }
@@ -44,9 +44,9 @@ const char *sheaf__other_variant(const sheaf__tensor_names *names, const sheaf_c
 {
     const sheaf__family *family = sheaf__family_for(config);
     const sheaf__variant *is = family->variants;
-    if (is == NULL || !holds(names, family->tells))
+    if (is == NULL || !holds(names, family->signature))
         return NULL;
-    while (is->title != NULL && !holds(names, is->tells))
+    while (is->title != NULL && !holds(names, is->signature))
         is++;
     return is->title == NULL || strcmp(is->title, family->variant_of(config)) == 0 ? NULL
                                                                                    : is->title;

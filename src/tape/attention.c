@@ -198,13 +198,13 @@ static sheaf_status *backward(sheaf__tape *tape, sheaf__op *op)
     sheaf__picture_at *at;
     sheaf_status *st = sheaf__pictures_layout(&at, c, &p->of);
     for (int i = 0; i < 3; i++)
-        TRY(st, sheaf__take_gradient(&grad[i], c, to[i]));
+        TRY(st, sheaf__gradient_begin(&grad[i], c, to[i]));
     for (int i = 1; i < 3 && st == NULL && sees_own(p); i++)
         sheaf__clear(c, grad[i], to[i]->rows * to[i]->cols, c->dtype);
     if (st == NULL)
         back_all(c, p, at, grad);
     for (int i = 0; i < 3; i++)
-        sheaf__give_gradient(c, to[i], grad[i], st == NULL);
+        sheaf__gradient_end(c, to[i], grad[i], st == NULL);
     free(at);
     return st;
 }
@@ -221,8 +221,8 @@ static sheaf__value *record(sheaf__tape *tape, attention_params how, bool flows)
     p->o = sheaf__tape_value(tape, "attention output", how.q->rows, how.q->cols, how.q->dtype);
     p->o->needs_grad = flows;
     for (int i = 0; i < 3 && from[i] != NULL; i++)
-        sheaf__op_arg(op, from[i], SHEAF__READ | SHEAF__KEEP | SHEAF__TAKES);
-    sheaf__op_arg(op, p->o, SHEAF__MAKE | SHEAF__KEEP | SHEAF__GIVES);
+        sheaf__op_arg(op, from[i], SHEAF__READ | SHEAF__KEEP | SHEAF__GRAD_WRITE);
+    sheaf__op_arg(op, p->o, SHEAF__MAKE | SHEAF__KEEP | SHEAF__GRAD_READ);
     if (flows) {
         p->stats = sheaf__tape_value(tape, "softmax statistics", how.q->rows,
                                      how.heads.kv_heads * how.heads.group * 2, SHEAF_F32);

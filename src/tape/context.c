@@ -88,7 +88,7 @@ sheaf_status *sheaf__sum_among(sheaf__context *context, sheaf_comm *comm, const 
     return sheaf_comm_sum(comm, tree, roots[0], roots, rows, cols, &adder);
 }
 
-sheaf_status *sheaf__take(void *out, sheaf__context *context, size_t bytes, sheaf_memory kind)
+sheaf_status *sheaf__alloc(void *out, sheaf__context *context, size_t bytes, sheaf_memory kind)
 {
     void *block = NULL;
     sheaf_status *st = sheaf__device_alloc(&block, context->device, bytes, kind);
@@ -96,7 +96,7 @@ sheaf_status *sheaf__take(void *out, sheaf__context *context, size_t bytes, shea
     return st;
 }
 
-void sheaf__give(sheaf__context *context, void *block)
+void sheaf__free(sheaf__context *context, void *block)
 {
     sheaf__device_free(context->device, block);
 }

@@ -13,7 +13,7 @@ sheaf_status *sheaf__op_each(sheaf__tape *tape, const sheaf__op *op, bool backwa
 {
     enum { ELEMENTS = 1 << 14 };
     sheaf__op_run run = { sheaf__tape_context(tape), op->params, backward };
-    const int64_t rows = sheaf__rows_there(op->over);
+    const int64_t rows = sheaf__rows_present(op->over);
     sheaf__rows(run.c, op->grain > 0 ? rows : rows * op->over->cols,
                 op->grain > 0 ? op->grain : ELEMENTS, op->body[backward], &run);
     return NULL;

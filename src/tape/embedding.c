@@ -301,7 +301,7 @@ static sheaf_status *lora_backward(sheaf__tape *tape, sheaf__op *op)
     sheaf_status *st = sheaf__batch_new(&b, l.c);
     if (st != NULL)
         return st;
-    st = sheaf__take_scratch(&g, l.c, rows * lora->rank);
+    st = sheaf__alloc_scratch(&g, l.c, rows * lora->rank);
     if (st == NULL) {
         sheaf__batch_job(
             b, rows, lora->rank, g, lora->rank, l.c->dtype,
@@ -315,10 +315,10 @@ static sheaf_status *lora_backward(sheaf__tape *tape, sheaf__op *op)
         l.g = g;
         sheaf__rows(l.c, lora->rank, 1, scatter_inner, &l);
     }
-    sheaf__give(l.c, g);
+    sheaf__free(l.c, g);
     sheaf__batch_free(b);
     if (st == NULL)
-        sheaf__hand_on(l.c, p->x, p->y);
+        sheaf__pass_gradient(l.c, p->x, p->y);
     return st;
 }
 

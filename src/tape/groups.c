@@ -12,7 +12,7 @@ enum { PART = 256, CHUNK = 1 << 15 };
 
 /* The accumulators of a group are a complete subtree, as groups divide their number. A group that
  * had no micro-batch gives nothing. */
-sheaf_status *sheaf__accumulators_meet(sheaf__trained_set *set, int count, const bool *present)
+sheaf_status *sheaf__accumulators_reduce(sheaf__trained_set *set, int count, const bool *present)
 {
     sheaf__context *c = set->context;
     sheaf_tree tree;
@@ -59,7 +59,7 @@ static int64_t stretch_begin(const sheaf__trained_set *set)
     return begin;
 }
 
-void sheaf__trained_take(sheaf__trained_set *set)
+void sheaf__trained_from_weights(sheaf__trained_set *set)
 {
     if (!is_divided(set))
         return;

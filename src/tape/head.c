@@ -5,11 +5,11 @@
 
 #include "base/base.h"
 #include "ops/math/math.h"
-#include "tape/hand.h"
+#include "tape/transfer.h"
 #include "tape/layers.h"
 #include "tape/linear_inner.h"
 #include "tape/rows.h"
-#include "tape/wanted.h"
+#include "tape/head_rows.h"
 
 typedef struct head_params {
     sheaf__linear *head;
@@ -55,7 +55,7 @@ static void give_block(block *b)
     void *const held[] = { b->row, b->label,  b->x,    b->h,          b->logits, b->dlogits, b->dx,
                            b->max, b->target, b->sums, b->logit_sums, b->first,  b->all };
     for (size_t i = 0; i < sizeof held / sizeof *held; i++)
-        sheaf__give(b->c, held[i]);
+        sheaf__free(b->c, held[i]);
 }
 
 static bool smooths(const sheaf__head_run *run)
@@ -79,7 +79,7 @@ static int64_t candidates_of(const sheaf__head_run *run, int64_t rows)
 static int64_t most_rows(const head_params *p, bool dry)
 {
     const int64_t n =
-        p->run->pick != NULL ? p->run->npick : sheaf__wanted_count(p->x->rows, p->run, dry);
+        p->run->pick != NULL ? p->run->npick : sheaf__head_rows_count(p->x->rows, p->run, dry);
     return n < 1 ? 1 : n < SHEAF__HEAD_BLOCK ? n : SHEAF__HEAD_BLOCK;
 }
 
@@ -113,7 +113,7 @@ static sheaf_status *take_block(block *b, bool training, bool gathered)
     sheaf_status *st = NULL;
     for (size_t i = 0; i < sizeof need / sizeof *need && st == NULL; i++)
         if (need[i].wanted)
-            st = sheaf__take(need[i].out, c, need[i].bytes, SHEAF_MEM_SCRATCH);
+            st = sheaf__alloc(need[i].out, c, need[i].bytes, SHEAF_MEM_SCRATCH);
     b->over = training && writes_over(b);
     if (b->over)
         b->dlogits = b->logits;
@@ -206,7 +206,7 @@ static sheaf_status *block_logits(block *b)
                                  .grad_fresh = true };
     b->h_value = (sheaf__value){ .rows = b->n, .cols = rank, .dtype = t, .data = b->h };
     sheaf__value y = { .rows = b->n, .cols = l->owned, .dtype = SHEAF_F32, .data = b->logits };
-    sheaf_status *st = sheaf__columns_ahead(b->c, &y, &b->x_value, &b->h_value, b->p->head);
+    sheaf_status *st = sheaf__columns_forward(b->c, &y, &b->x_value, &b->h_value, b->p->head);
     if (st == NULL && l->cap > 0)
         sheaf__rows(b->c, b->n, 16, cap_rows, b);
     return st;
@@ -312,9 +312,9 @@ static sheaf_status *block_gradients(block *b)
     if (l->cap > 0)
         sheaf__rows(c, b->n, 16, cap_back_rows, b);
     sheaf__value y = { .rows = b->n, .cols = l->owned, .dtype = c->dtype, .grad = b->dlogits };
-    sheaf__purpose_of(c, SHEAF__TRAFFIC_BACKWARD);
-    sheaf_status *st = sheaf__columns_back(c, &y, &b->x_value, &b->h_value, b->p->head);
-    sheaf__purpose_of(c, SHEAF__TRAFFIC_FORWARD);
+    sheaf__set_purpose(c, SHEAF__TRAFFIC_BACKWARD);
+    sheaf_status *st = sheaf__columns_backward(c, &y, &b->x_value, &b->h_value, b->p->head);
+    sheaf__set_purpose(c, SHEAF__TRAFFIC_FORWARD);
     if (st == NULL && b->p->x->needs_grad)
         sheaf__scatter(c, b->p->dx->data, b->dx, sheaf__row_map_listed(b->at), b->n, l->in, false);
     return st;
@@ -325,15 +325,16 @@ static sheaf_status *give_rows(sheaf__context *c, const sheaf__head_run *run, in
                                const int32_t *row, int64_t n, float *logits, int64_t vocab)
 {
     sheaf_status *st =
-        c->stages > 1 ? sheaf__hand(c, logits, (size_t)(n * vocab) * sizeof(float), c->head_stage)
-                      : NULL;
+        c->stages > 1
+            ? sheaf__transfer(c, logits, (size_t)(n * vocab) * sizeof(float), c->head_stage)
+            : NULL;
     return st == NULL ? run->take(run->self, done, row, n, logits) : st;
 }
 
 static sheaf_status *give_loss(sheaf__context *c, sheaf__head_run *run)
 {
     double loss[3] = { run->loss_sum, (double)run->labels, (double)run->correct };
-    sheaf_status *st = sheaf__hand(c, loss, sizeof loss, c->head_stage);
+    sheaf_status *st = sheaf__transfer(c, loss, sizeof loss, c->head_stage);
     run->loss_sum = loss[0];
     run->labels = (int64_t)loss[1];
     run->correct = (int64_t)loss[2];
@@ -380,7 +381,7 @@ static sheaf_status *run_block(sheaf__tape *tape, block *b, bool training, int64
                   false);
     sheaf_status *st = block_logits(b);
     if (st == NULL)
-        sheaf__tape_look(tape, b->logits, b->n * b->p->head->owned, SHEAF_F32);
+        sheaf__tape_check_values(tape, b->logits, b->n * b->p->head->owned, SHEAF_F32);
     if (st == NULL && run->label != NULL) {
         st = block_statistics(b);
         TRY(st, block_targets(b));
@@ -444,7 +445,7 @@ static sheaf_status *head_forward(sheaf__tape *tape, sheaf__op *op)
     run->loss_sum = 0;
     run->labels = run->correct = 0;
     if (p->dx != NULL)
-        sheaf__clear(c, p->dx->data, sheaf__rows_there(p->x) * p->x->cols, c->dtype);
+        sheaf__clear(c, p->dx->data, sheaf__rows_present(p->x) * p->x->cols, c->dtype);
     const int64_t candidates = candidates_of(run, p->x->rows);
     int64_t done = 0;
     for (int64_t i = 0; i < candidates && st == NULL;) {
@@ -473,11 +474,11 @@ static sheaf_status *far_forward(sheaf__tape *tape, sheaf__op *op)
                   most = candidates < SHEAF__HEAD_BLOCK ? candidates : SHEAF__HEAD_BLOCK;
     const bool dry = c->device->kind == SHEAF_DRY, takes = run->take != NULL;
     block b = { .c = c };
-    sheaf_status *st =
-        takes ? sheaf__take(&b.all, c, (size_t)(most * p->vocab) * sizeof(float), SHEAF_MEM_SCRATCH)
-              : NULL;
-    TRY(st, sheaf__take(&b.row, c, SHEAF__HEAD_BLOCK * sizeof *b.row, SHEAF_MEM_SCRATCH));
-    TRY(st, sheaf__take(&b.label, c, SHEAF__HEAD_BLOCK * sizeof *b.label, SHEAF_MEM_SCRATCH));
+    sheaf_status *st = takes ? sheaf__alloc(&b.all, c, (size_t)(most * p->vocab) * sizeof(float),
+                                            SHEAF_MEM_SCRATCH)
+                             : NULL;
+    TRY(st, sheaf__alloc(&b.row, c, SHEAF__HEAD_BLOCK * sizeof *b.row, SHEAF_MEM_SCRATCH));
+    TRY(st, sheaf__alloc(&b.label, c, SHEAF__HEAD_BLOCK * sizeof *b.label, SHEAF_MEM_SCRATCH));
     for (int64_t i = 0, done = 0; i < candidates && st == NULL && takes && !dry; done += b.n) {
         i = next_block(&b, run, i, candidates, false);
         if (b.n > 0)
@@ -488,7 +489,7 @@ static sheaf_status *far_forward(sheaf__tape *tape, sheaf__op *op)
     return st;
 }
 
-void sheaf__record_far_head(sheaf__tape *tape, int64_t rows, int64_t vocab, sheaf__head_run *run)
+void sheaf__record_remote_head(sheaf__tape *tape, int64_t rows, int64_t vocab, sheaf__head_run *run)
 {
     sheaf__op *op =
         sheaf__tape_op(tape, "logits of another stage", far_forward, NULL, sizeof(far_params));
@@ -516,7 +517,7 @@ void sheaf__record_head(sheaf__tape *tape, sheaf__value *x, sheaf__linear *head,
     op->kind = SHEAF__WORK_HEAD;
     op->inner = "logits";
     *p = (head_params){ head, run, flows, x, NULL, place };
-    sheaf__op_arg(op, x, SHEAF__READ | SHEAF__TAKES);
+    sheaf__op_arg(op, x, SHEAF__READ | SHEAF__GRAD_WRITE);
     if (place != NULL)
         sheaf__op_arg(op, place, SHEAF__READ);
     if (x->needs_grad) {

@@ -21,7 +21,7 @@ typedef struct sheaf__head_run {
     const int32_t *known; /* the same on the dry device, where `label` is no memory; NULL: every row
                              is labelled */
     /* On the dry device, without `known`: rows that lie in one unit with a labelled one
-     * (tape/wanted.h), at most; 0: not known, all. */
+     * (tape/head_rows.h), at most; 0: not known, all. */
     int64_t most;
     float gradient_scale; /* 1 / label tokens of the step */
     double smoothing;     /* share of each label that is spread over the vocabulary; 0 = none */
@@ -41,9 +41,10 @@ typedef struct sheaf__head_run {
 } sheaf__head_run;
 
 /* sheaf__record_head - x [rows, hidden]; `run` is borrowed and read when the tape runs. place
- * [rows] int32: which row of x each row is, where x has not all (tape/wanted.h); NULL: x has. */
+ * [rows] int32: which row of x each row is, where x has not all (tape/head_rows.h); NULL: x has. */
 void sheaf__record_head(sheaf__tape *tape, sheaf__value *x, sheaf__linear *head,
                         sheaf__head_run *run, sheaf__value *place);
-/* sheaf__record_far_head - the same where another stage holds the head: `take` hears the same
+/* sheaf__record_remote_head - the same where another stage holds the head: `take` hears the same
  * logits, the loss is the same. rows: of x there. Only without a backward pass. */
-void sheaf__record_far_head(sheaf__tape *tape, int64_t rows, int64_t vocab, sheaf__head_run *run);
+void sheaf__record_remote_head(sheaf__tape *tape, int64_t rows, int64_t vocab,
+                               sheaf__head_run *run);

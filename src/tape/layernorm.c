@@ -18,7 +18,7 @@ typedef struct norm_params {
 
 static int64_t rows_of(const norm_params *p)
 {
-    return sheaf__rows_there(p->x);
+    return sheaf__rows_present(p->x);
 }
 
 typedef struct norm_args {
@@ -175,7 +175,7 @@ static sheaf_status *sum_rows(norm_args *a)
 static sheaf_status *cut_pass(norm_args *a)
 {
     const int64_t rows = rows_of(a->p);
-    sheaf_status *st = sheaf__take(
+    sheaf_status *st = sheaf__alloc(
         &a->part, a->c, (size_t)(a->p->norm->count * (a->back ? 2 : 1) * rows) * sizeof(float),
         SHEAF_MEM_SCRATCH);
     if (a->back)
@@ -189,7 +189,7 @@ static sheaf_status *cut_pass(norm_args *a)
     }
     if (st == NULL)
         sheaf__rows(a->c, rows, GRAIN, a->back ? cut_back_rows : normalise_rows, a);
-    sheaf__give(a->c, a->part);
+    sheaf__free(a->c, a->part);
     return st;
 }
 
@@ -236,7 +236,7 @@ static sheaf_status *norm_backward(sheaf__tape *tape, sheaf__op *op)
     else if (p->x->needs_grad)
         sheaf__rows(a.c, rows_of(p), GRAIN, whole_back_rows, &a);
     if (st == NULL)
-        sheaf__hand_on(a.c, p->residual, p->y);
+        sheaf__pass_gradient(a.c, p->residual, p->y);
     return st;
 }
 
@@ -262,7 +262,7 @@ sheaf__value *sheaf__record_layernorm(sheaf__tape *tape, sheaf__value *x, sheaf_
     sheaf__op_arg(op, p->mean, SHEAF__MAKE | keep);
     sheaf__op_arg(op, p->rstd, SHEAF__MAKE | keep);
     if (residual != NULL)
-        sheaf__op_arg(op, residual, SHEAF__READ | SHEAF__TAKES);
+        sheaf__op_arg(op, residual, SHEAF__READ | SHEAF__GRAD_WRITE);
     return p->y;
 }
 

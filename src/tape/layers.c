@@ -106,10 +106,10 @@ static sheaf_status *heads_weight_gradient(sheaf__context *c, const norm_params 
     heads_args a = { c, p, NULL, NULL };
     float *part[SHEAF_MAX_SLICES], *spare = NULL, *total = NULL;
     sheaf_status *st =
-        sheaf__take(&a.part, c, (size_t)(like->count * width) * sizeof(float), SHEAF_MEM_SCRATCH);
-    TRY(st, sheaf__take(&spare, c, (size_t)width * sizeof(float), SHEAF_MEM_SCRATCH));
-    TRY(st, sheaf__take(&a.rstd, c, (size_t)((p->heads + 1) * p->x->rows) * sizeof(float),
-                        SHEAF_MEM_SCRATCH));
+        sheaf__alloc(&a.part, c, (size_t)(like->count * width) * sizeof(float), SHEAF_MEM_SCRATCH);
+    TRY(st, sheaf__alloc(&spare, c, (size_t)width * sizeof(float), SHEAF_MEM_SCRATCH));
+    TRY(st, sheaf__alloc(&a.rstd, c, (size_t)((p->heads + 1) * p->x->rows) * sizeof(float),
+                         SHEAF_MEM_SCRATCH));
     if (st == NULL) {
         sheaf__rows(c, p->heads, 1, transpose_scales, &a);
         sheaf__rows(c, like->count * blocks, 1, weight_items, &a);
@@ -119,9 +119,9 @@ static sheaf_status *heads_weight_gradient(sheaf__context *c, const norm_params 
     }
     if (st == NULL)
         sheaf__add(c, p->norm->trained->grad[0], total, width);
-    sheaf__give(c, a.rstd);
-    sheaf__give(c, spare);
-    sheaf__give(c, a.part);
+    sheaf__free(c, a.rstd);
+    sheaf__free(c, spare);
+    sheaf__free(c, a.part);
     return st;
 }
 
@@ -266,7 +266,7 @@ static void record_rope(sheaf__tape *tape, rope_params how)
     sheaf__op *op = sheaf__tape_op(tape, "rotary embedding", rope_forward,
                                    how.x->needs_grad ? rope_backward : NULL, sizeof how);
     *(rope_params *)op->params = how;
-    sheaf__op_turns(op, how.x, how.x->needs_grad);
+    sheaf__op_changes(op, how.x, how.x->needs_grad);
 }
 
 void sheaf__record_rope(sheaf__tape *tape, sheaf__value *x, sheaf__rope_table *table, int64_t heads,
@@ -320,7 +320,7 @@ sheaf__value *sheaf__record_swiglu(sheaf__tape *tape, sheaf__value *gate, sheaf_
     sheaf__value *h = sheaf__tape_like(tape, gate, name, gate->cols, gate->dtype);
     *(activation_params *)op->params = (activation_params){ gelu, true, gate, up, h };
     op->cheap = op->remakes = true;
-    sheaf__op_arg(op, gate, SHEAF__READ | SHEAF__KEEP | SHEAF__TAKES | SHEAF__OVER);
+    sheaf__op_arg(op, gate, SHEAF__READ | SHEAF__KEEP | SHEAF__GRAD_WRITE | SHEAF__OVER);
     return sheaf__op_makes(op, h, up, SHEAF__KEEP | SHEAF__OVER);
 }
 

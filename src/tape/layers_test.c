@@ -99,7 +99,7 @@ static void test_embedding__adds_gradients_in_the_order_of_tokens(void **state)
     CHECK_OK(sheaf__tape_new(&tape, &c));
     sheaf__value *x = sheaf__record_embedding(tape, &table, TOKENS, &in);
     sheaf__op_arg(sheaf__tape_op(tape, "loss", nothing, give_gradients, 0), x,
-                  SHEAF__READ | SHEAF__TAKES);
+                  SHEAF__READ | SHEAF__GRAD_WRITE);
     CHECK_OK(sheaf__tape_compile(tape, true, false));
     CHECK_OK(sheaf__tape_run(tape));
     for (int i = 0; i < WORDS * WIDTH; i++) {
@@ -153,7 +153,7 @@ static void test_embedding__with_factors_beside_it(void **state)
     sheaf__value *x = sheaf__record_embedding(tape, &table, TOKENS, &in),
                  *y = sheaf__record_embedding_lora(tape, x, &table, &in);
     sheaf__op_arg(sheaf__tape_op(tape, "loss", nothing, give_gradients, 0), y,
-                  SHEAF__READ | SHEAF__TAKES);
+                  SHEAF__READ | SHEAF__GRAD_WRITE);
     y->pinned = true;
     CHECK_OK(sheaf__tape_compile(tape, true, false));
     CHECK_OK(sheaf__tape_run(tape));
@@ -217,7 +217,7 @@ static void compare_sums(sheaf__context *c, const sheaf__value *y, const int32_t
     enum { BYTES = ALL * OUT * 4 };
     static char some[BYTES], all[BYTES];
     float got[OUT * IN] = { 0 }, want[OUT * IN] = { 0 }, row[OUT];
-    const int64_t n = sheaf__rows_there(y);
+    const int64_t n = sheaf__rows_present(y);
     const sheaf__value every = { .rows = ALL, .dtype = c->dtype };
     sheaf__batch *b;
     memset(all, 0, sizeof all);
@@ -248,7 +248,7 @@ static void test_mixture__sums_over_its_rows_are_those_over_all(void **state)
                      *x = sheaf__tape_value(tape, "x", ALL, IN, dtype), *which;
         sheaf__op_arg(sheaf__tape_op(tape, "weights", give_weights, NULL, 0), w, SHEAF__MAKE);
         sheaf__op_arg(sheaf__tape_op(tape, "x", give_inputs, NULL, 0), x, SHEAF__MAKE);
-        sheaf__value *y = sheaf__record_taken(tape, &which, x, w, 0, true);
+        sheaf__value *y = sheaf__record_expert_rows(tape, &which, x, w, 0, true);
         x->pinned = true;
         y->pinned = true;
         which->pinned = true;
@@ -344,7 +344,7 @@ static void test_choice__largest_first_and_the_first_of_equals(void **state)
         CHECK_OK(sheaf__tape_new(&tape, &c));
         sheaf__value *x = sheaf__tape_value(tape, "logits", 5, EXPERTS, SHEAF_F32);
         sheaf__op_arg(sheaf__tape_op(tape, "logits", give_logits, NULL, 0), x, SHEAF__MAKE);
-        sheaf__value *w = sheaf__record_choice(tape, x, chosen);
+        sheaf__value *w = sheaf__record_router(tape, x, chosen);
         w->pinned = true;
         CHECK_OK(sheaf__tape_compile(tape, false, false));
         CHECK_OK(sheaf__tape_run(tape));
@@ -401,20 +401,20 @@ static void test_mixture__an_expert_sees_the_rows_that_took_it(void **state)
         x->needs_grad = true;
         sheaf__op_arg(sheaf__tape_op(tape, "logits", give_logits, NULL, 0), logits, SHEAF__MAKE);
         sheaf__op_arg(sheaf__tape_op(tape, "x", give_rows, keep_back, 0), x,
-                      SHEAF__MAKE | SHEAF__GIVES);
-        sheaf__value *w = sheaf__record_choice(tape, logits, 2),
+                      SHEAF__MAKE | SHEAF__GRAD_READ);
+        sheaf__value *w = sheaf__record_router(tape, logits, 2),
                      *sum = sheaf__record_mixture(tape, 5, WIDE, true),
-                     *y = sheaf__record_taken(tape, &which, x, w, e, false);
-        sheaf__record_share(tape, sum, y, which, w, e);
+                     *y = sheaf__record_expert_rows(tape, &which, x, w, e, false);
+        sheaf__record_add_expert(tape, sum, y, which, w, e);
         sheaf__op_arg(sheaf__tape_op(tape, "loss", nothing, give_ones, 0), sum,
-                      SHEAF__READ | SHEAF__TAKES);
+                      SHEAF__READ | SHEAF__GRAD_WRITE);
         w->pinned = true;
         sum->pinned = true;
         which->pinned = true;
-        assert_int_equal(sheaf__rows_there(y), 5); /* on dry it stays so */
+        assert_int_equal(sheaf__rows_present(y), 5); /* on dry it stays so */
         CHECK_OK(sheaf__tape_compile(tape, true, false));
         CHECK_OK(sheaf__tape_run(tape));
-        assert_int_equal(sheaf__rows_there(y), taken[e].count);
+        assert_int_equal(sheaf__rows_present(y), taken[e].count);
         for (int i = 0; i < taken[e].count; i++)
             assert_int_equal(((const int32_t *)which->data)[i], taken[e].row[i]);
         for (int r = 0; r < 4; r++)

@@ -53,7 +53,7 @@ sheaf_status *sheaf__batch_weight_gradient(sheaf__batch *b, float *grad, int64_t
                                 .form = SHEAF__B_KN,
                                 .b = x,
                                 .ldb = ldx,
-                                .k = sheaf__rows_there(rows) };
+                                .k = sheaf__rows_present(rows) };
     sheaf__product *job = sheaf__batch_job(b, m, n, grad, n, SHEAF_F32, whole);
     job->add = true;
     if (of == NULL || of->n == 0)
@@ -205,7 +205,7 @@ sheaf_status *sheaf__batch_finish_tree(sheaf__context *c, sheaf__batch *b, const
     float *root[SHEAF_MAX_SLICES] = { 0 };
     sheaf_status *st = NULL;
     for (int i = 0; i < (own == 0 ? 1 : own) && st == NULL; i++)
-        st = sheaf__take(&root[i], c, (size_t)(m * n) * sizeof(float), SHEAF_MEM_EXCHANGE);
+        st = sheaf__alloc(&root[i], c, (size_t)(m * n) * sizeof(float), SHEAF_MEM_EXCHANGE);
     if (st == NULL) {
         job.roots = root;
         if (own > 0)
@@ -217,28 +217,28 @@ sheaf_status *sheaf__batch_finish_tree(sheaf__context *c, sheaf__batch *b, const
                     &(finish_args){ c->device->kernels, y, n, root[0], n, 1, bias, residual, n, n,
                                     c->dtype });
     for (int i = 0; i < SHEAF_MAX_SLICES; i++)
-        sheaf__give(c, root[i]);
+        sheaf__free(c, root[i]);
     b->nterms = 0;
     return st;
 }
 
 /* ---- LoRA's inner values ---- */
 
-void sheaf__lora_back_give(sheaf__context *c, sheaf__lora_back *l)
+void sheaf__lora_back_free(sheaf__context *c, sheaf__lora_back *l)
 {
     for (int i = 0; i < SHEAF_MAX_SLICES; i++)
-        sheaf__give(c, l->part[i]);
-    sheaf__give(c, l->spare);
-    sheaf__give(c, l->g);
+        sheaf__free(c, l->part[i]);
+    sheaf__free(c, l->spare);
+    sheaf__free(c, l->g);
 }
 
-sheaf_status *sheaf__lora_back_take(sheaf__context *c, sheaf__lora_back *l, int count, int64_t m)
+sheaf_status *sheaf__lora_back_alloc(sheaf__context *c, sheaf__lora_back *l, int count, int64_t m)
 {
     const size_t n = (size_t)(m * l->width), half = sheaf_dtype_bytes(c->dtype);
-    sheaf_status *st = sheaf__take(&l->g, c, n * half, SHEAF_MEM_SCRATCH);
+    sheaf_status *st = sheaf__alloc(&l->g, c, n * half, SHEAF_MEM_SCRATCH);
     for (int i = 0; i < count && st == NULL; i++)
-        st = sheaf__take(&l->part[i], c, n * sizeof(float), SHEAF_MEM_SCRATCH);
-    return st == NULL ? sheaf__take(&l->spare, c, n * sizeof(float), SHEAF_MEM_SCRATCH) : st;
+        st = sheaf__alloc(&l->part[i], c, n * sizeof(float), SHEAF_MEM_SCRATCH);
+    return st == NULL ? sheaf__alloc(&l->spare, c, n * sizeof(float), SHEAF_MEM_SCRATCH) : st;
 }
 
 int sheaf__lora_slice(const sheaf__linear *l)

@@ -47,7 +47,7 @@ typedef struct sheaf__linear {
     bool whole;       /* every rank holds and computes all of it, as slice 0 (columns only) */
     /* y = x w for w [out, in] as it is stored, not x w^T: x has `out` columns, y `in`. A whole
      * layer, without bias and LoRA */
-    bool turned;
+    bool transposed;
     int first, count;                 /* owned slices */
     int64_t begin[SHEAF_MAX_SLICES];  /* by slice: column in the owned part of the cut axis */
     int64_t extent[SHEAF_MAX_SLICES]; /* by slice, 0 = empty */
@@ -74,7 +74,8 @@ typedef struct sheaf__step_info {
 #define SHEAF__MAX_TOGETHER 3
 
 /* sheaf__record_columns - outputs of `n` <= 3 layers that share the input x; y[i] has
- * linear[i]->owned columns (`in` where it is turned). info is borrowed and read when the tape runs.
+ * linear[i]->owned columns (`in` where it is transposed). info is borrowed and read when the tape
+ * runs.
  */
 void sheaf__record_columns(sheaf__tape *tape, sheaf__value **y, sheaf__value *x,
                            sheaf__linear *const *linear, int n, const sheaf__step_info *info);
@@ -88,14 +89,14 @@ sheaf__value *sheaf__record_rows(sheaf__tape *tape, sheaf__value *x, sheaf__line
 sheaf__value *sheaf__record_own_columns(sheaf__tape *tape, sheaf__value *x,
                                         const sheaf__linear *linear);
 
-/* sheaf__columns_ahead, sheaf__columns_back - what recorded columns of one layer do, for values
- * that the caller holds. Ahead: y (in its dtype, rounded to the compute dtype) and h of x. Back:
- * reads y->grad, x->data, h->data; adds to the weight gradients; writes x->grad when x->needs_grad
- * (adds when it is not fresh). No dropout. */
-sheaf_status *sheaf__columns_ahead(sheaf__context *context, sheaf__value *y, sheaf__value *x,
-                                   sheaf__value *h, sheaf__linear *linear);
-sheaf_status *sheaf__columns_back(sheaf__context *context, sheaf__value *y, sheaf__value *x,
-                                  sheaf__value *h, sheaf__linear *linear);
+/* sheaf__columns_forward, sheaf__columns_backward - what recorded columns of one layer do, for
+ * values that the caller holds. Ahead: y (in its dtype, rounded to the compute dtype) and h of x.
+ * Back: reads y->grad, x->data, h->data; adds to the weight gradients; writes x->grad when
+ * x->needs_grad (adds when it is not fresh). No dropout. */
+sheaf_status *sheaf__columns_forward(sheaf__context *context, sheaf__value *y, sheaf__value *x,
+                                     sheaf__value *h, sheaf__linear *linear);
+sheaf_status *sheaf__columns_backward(sheaf__context *context, sheaf__value *y, sheaf__value *x,
+                                      sheaf__value *h, sheaf__linear *linear);
 
 /* sheaf__linear_refresh - compute copies of what is trained, from the masters. */
 void sheaf__linear_refresh(sheaf__context *context, sheaf__linear *linear);

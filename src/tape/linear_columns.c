@@ -38,12 +38,12 @@ static int first_of(const columns_params *p, int i)
 /* Columns of y: turned, a weight is read the other way round. */
 static int64_t columns_of(const sheaf__linear *l)
 {
-    return l->turned ? l->in : l->owned;
+    return l->transposed ? l->in : l->owned;
 }
 
 static sheaf_status *columns_ahead(sheaf__context *c, const columns_params *p)
 {
-    const int64_t m = sheaf__rows_there(p->x), in = p->x->cols;
+    const int64_t m = sheaf__rows_present(p->x), in = p->x->cols;
     sheaf__batch *b;
     sheaf_status *st = m == 0 ? NULL : sheaf__batch_new(&b, c);
     if (st != NULL || m == 0)
@@ -69,8 +69,8 @@ static sheaf_status *columns_ahead(sheaf__context *c, const columns_params *p)
             continue;
         sheaf__product *job = sheaf__batch_job(
             b, m, n, p->y[i]->data, n, p->y[i]->dtype,
-            l->turned ? sheaf__term_packed(p->x->data, in, SHEAF__B_BACK, &l->w[0], in)
-                      : sheaf__term_packed(p->x->data, in, SHEAF__B_AHEAD, &l->all, in));
+            l->transposed ? sheaf__term_packed(p->x->data, in, SHEAF__B_BACK, &l->w[0], in)
+                          : sheaf__term_packed(p->x->data, in, SHEAF__B_AHEAD, &l->all, in));
         job->bias = l->bias;
         job->round_to = c->dtype;
         if (l->lora != NULL)
@@ -93,7 +93,7 @@ static sheaf_status *columns_forward(sheaf__tape *tape, sheaf__op *op)
 static sheaf_status *columns_lora_inner(sheaf__context *c, const columns_params *p,
                                         sheaf__lora_back *l, sheaf__batch *b)
 {
-    const int64_t m = sheaf__rows_there(p->x);
+    const int64_t m = sheaf__rows_present(p->x);
     const sheaf__linear *first = p->linear[0];
     for (int i = 0; i < p->n; i++)
         for (int s = first->first; s < first->first + first->count && own_lora(p, i) != NULL; s++) {
@@ -142,13 +142,13 @@ static sheaf_status *columns_slice_gradients(sheaf__context *c, const columns_pa
     float *dw =
         layer->weight_trained == NULL ? NULL : layer->weight_trained->grad[s] + layer->weight_at[s];
     if (st == NULL && dw != NULL)
-        st = layer->turned ? sheaf__batch_weight_gradient(b, dw, in, layer->in, p->x->data, in, dy,
-                                                          layer->in, p->x)
-                           : sheaf__batch_weight_gradient(b, dw, layer->extent[s], in, dy,
-                                                          layer->owned, p->x->data, in, p->x);
+        st = layer->transposed ? sheaf__batch_weight_gradient(b, dw, in, layer->in, p->x->data, in,
+                                                              dy, layer->in, p->x)
+                               : sheaf__batch_weight_gradient(b, dw, layer->extent[s], in, dy,
+                                                              layer->owned, p->x->data, in, p->x);
     if (st == NULL && layer->bias_trained != NULL)
         sheaf__column_sums(c, layer->bias_trained->grad[s] + layer->bias_at[s], dy, layer->owned,
-                           sheaf__rows_there(p->x), layer->extent[s]);
+                           sheaf__rows_present(p->x), layer->extent[s]);
     return st;
 }
 
@@ -199,7 +199,7 @@ static sheaf_status *columns_dx(sheaf__context *c, const columns_params *p,
         for (int i = 0; i < p->n; i++) {
             const sheaf__linear *layer = p->linear[i];
             b->term[b->nterms++] =
-                layer->turned
+                layer->transposed
                     ? sheaf__term_packed(from->dy[i], layer->in, SHEAF__B_AHEAD, &layer->w[0],
                                          layer->in)
                     : sheaf__term_packed(sheaf__at(from->dy[i], layer->begin[s], c->dtype),
@@ -218,7 +218,7 @@ static sheaf_status *columns_dx(sheaf__context *c, const columns_params *p,
 static sheaf_status *take_rows(void **to, sheaf__context *c, const void *from, sheaf__row_map map,
                                int64_t rows, int64_t cols)
 {
-    sheaf_status *st = sheaf__take_scratch(to, c, rows * cols);
+    sheaf_status *st = sheaf__alloc_scratch(to, c, rows * cols);
     if (st == NULL)
         sheaf__gather(c, *to, from, map, rows, cols, false);
     return st;
@@ -233,7 +233,7 @@ static sheaf_status *columns_some_rows(sheaf__context *c, const columns_params *
     const sheaf__row_map map = sheaf__row_map_listed(*p->x->grad_rows.list);
     dx_rows some = { .m = count };
     void *dx = NULL;
-    sheaf_status *st = sheaf__take_scratch(&dx, c, count * in);
+    sheaf_status *st = sheaf__alloc_scratch(&dx, c, count * in);
     for (int i = 0; i < p->n && st == NULL; i++)
         st = take_rows(&some.dy[i], c, all->dy[i], map, count, columns_of(p->linear[i]));
     if (st == NULL && all->g != NULL)
@@ -242,9 +242,9 @@ static sheaf_status *columns_some_rows(sheaf__context *c, const columns_params *
     if (st == NULL)
         sheaf__scatter_gradient(c, p->x, dx, map, count);
     for (int i = 0; i < p->n; i++)
-        sheaf__give(c, some.dy[i]);
-    sheaf__give(c, some.g);
-    sheaf__give(c, dx);
+        sheaf__free(c, some.dy[i]);
+    sheaf__free(c, some.g);
+    sheaf__free(c, dx);
     return st;
 }
 
@@ -252,7 +252,7 @@ static sheaf_status *columns_input_gradient(sheaf__context *c, const columns_par
                                             const sheaf__lora_back *l, sheaf__batch *b)
 {
     const sheaf__linear *first = p->linear[0];
-    const int64_t m = sheaf__rows_there(p->x);
+    const int64_t m = sheaf__rows_present(p->x);
     const int lora_slice = sheaf__lora_slice(first);
     dx_rows all = { .m = m };
     for (int i = 0; i < p->n; i++)
@@ -262,9 +262,9 @@ static sheaf_status *columns_input_gradient(sheaf__context *c, const columns_par
     if (p->x->grad_fresh && p->x->grad_rows.list != NULL && p->x->grad_rows.count < m)
         return columns_some_rows(c, p, l, &all, b);
     void *dx;
-    sheaf_status *st = sheaf__take_gradient(&dx, c, p->x);
+    sheaf_status *st = sheaf__gradient_begin(&dx, c, p->x);
     TRY(st, columns_dx(c, p, l, &all, b, dx));
-    sheaf__give_gradient(c, p->x, dx, st == NULL);
+    sheaf__gradient_end(c, p->x, dx, st == NULL);
     return st;
 }
 
@@ -272,13 +272,13 @@ static sheaf_status *columns_input_gradient(sheaf__context *c, const columns_par
 static sheaf_status *columns_dropped_gradient(sheaf__context *c, const columns_params *p,
                                               const sheaf__lora_back *l, sheaf__batch *b)
 {
-    const int64_t m = sheaf__rows_there(p->x), in = p->x->cols;
+    const int64_t m = sheaf__rows_present(p->x), in = p->x->cols;
     for (int i = 0; i < p->n; i++) {
         const sheaf__lora_part *lora = own_lora(p, i);
         if (p->xd[i] == NULL || lora == NULL)
             continue;
         void *part;
-        sheaf_status *st = sheaf__take_scratch(&part, c, m * in);
+        sheaf_status *st = sheaf__alloc_scratch(&part, c, m * in);
         if (st != NULL)
             return st;
         sheaf__batch_job(b, m, in, part, in, c->dtype,
@@ -287,7 +287,7 @@ static sheaf_status *columns_dropped_gradient(sheaf__context *c, const columns_p
         sheaf__batch_run(c, b);
         sheaf__lora_drop(c, part, part, m, in, 0, lora, p->info, c->dtype);
         sheaf__accumulate(c, p->x->grad, part, m * in, c->dtype);
-        sheaf__give(c, part);
+        sheaf__free(c, part);
     }
     return NULL;
 }
@@ -300,24 +300,24 @@ static sheaf_status *columns_back(sheaf__context *c, const columns_params *p, sh
         l.at[i] = l.width;
         l.width += own_lora(p, i) == NULL ? 0 : p->linear[i]->lora->rank;
     }
-    const int64_t m = sheaf__rows_there(p->x);
+    const int64_t m = sheaf__rows_present(p->x);
     sheaf__batch *b;
     if (m == 0)
-        return sheaf__tape_remake(tape, p->x);
+        return sheaf__tape_recompute(tape, p->x);
     sheaf_status *st = sheaf__batch_new(&b, c);
     if (st != NULL)
         return st;
     if (l.width > 0) {
-        st = sheaf__lora_back_take(c, &l, p->linear[0]->count, m);
+        st = sheaf__lora_back_alloc(c, &l, p->linear[0]->count, m);
         TRY(st, columns_lora_inner(c, p, &l, b));
     }
     if (st == NULL && p->x->needs_grad)
         st = columns_input_gradient(c, p, &l, b);
     if (st == NULL && p->x->needs_grad)
         st = columns_dropped_gradient(c, p, &l, b);
-    TRY(st, sheaf__tape_remake(tape, p->x));
+    TRY(st, sheaf__tape_recompute(tape, p->x));
     TRY(st, columns_weight_gradients(c, p, &l, b));
-    sheaf__lora_back_give(c, &l);
+    sheaf__lora_back_free(c, &l);
     sheaf__batch_free(b);
     return st;
 }
@@ -327,15 +327,15 @@ static sheaf_status *columns_backward(sheaf__tape *tape, sheaf__op *op)
     return columns_back(sheaf__tape_context(tape), op->params, tape);
 }
 
-sheaf_status *sheaf__columns_ahead(sheaf__context *c, sheaf__value *y, sheaf__value *x,
-                                   sheaf__value *h, sheaf__linear *linear)
+sheaf_status *sheaf__columns_forward(sheaf__context *c, sheaf__value *y, sheaf__value *x,
+                                     sheaf__value *h, sheaf__linear *linear)
 {
     return columns_ahead(
         c, &(columns_params){ .linear = { linear }, .n = 1, .x = x, .y = { y }, .h = { h } });
 }
 
-sheaf_status *sheaf__columns_back(sheaf__context *c, sheaf__value *y, sheaf__value *x,
-                                  sheaf__value *h, sheaf__linear *linear)
+sheaf_status *sheaf__columns_backward(sheaf__context *c, sheaf__value *y, sheaf__value *x,
+                                      sheaf__value *h, sheaf__linear *linear)
 {
     return columns_back(
         c, &(columns_params){ .linear = { linear }, .n = 1, .x = x, .y = { y }, .h = { h } }, NULL);
@@ -357,12 +357,12 @@ void sheaf__record_columns(sheaf__tape *tape, sheaf__value **y, sheaf__value *x,
                   (l->lora != NULL && l->lora->a != NULL && !sheaf__linear_drops(l, info));
     }
     const bool flows = trains || x->needs_grad;
-    sheaf__op_arg(op, x, SHEAF__READ | SHEAF__TAKES | (keep_x ? SHEAF__KEEP : 0));
+    sheaf__op_arg(op, x, SHEAF__READ | SHEAF__GRAD_WRITE | (keep_x ? SHEAF__KEEP : 0));
     for (int i = 0; i < n; i++) {
         const sheaf__linear *l = linear[i];
         y[i] = p->y[i] = sheaf__tape_like(tape, x, l->name, columns_of(l), x->dtype);
         y[i]->needs_grad = flows;
-        sheaf__op_arg(op, y[i], SHEAF__MAKE | SHEAF__GIVES);
+        sheaf__op_arg(op, y[i], SHEAF__MAKE | SHEAF__GRAD_READ);
         assert(l->lora == NULL || l->lora->first == NULL || first_of(p, i) != i);
         if (first_of(p, i) != i) {
             p->h[i] = p->h[first_of(p, i)];

@@ -69,8 +69,8 @@ typedef struct sheaf__lora_back {
  */
 int sheaf__lora_slice(const sheaf__linear *l);
 /* Memory for `count` owned slices and m rows; given back also after a failure. */
-sheaf_status *sheaf__lora_back_take(sheaf__context *c, sheaf__lora_back *l, int count, int64_t m);
-void sheaf__lora_back_give(sheaf__context *c, sheaf__lora_back *l);
+sheaf_status *sheaf__lora_back_alloc(sheaf__context *c, sheaf__lora_back *l, int count, int64_t m);
+void sheaf__lora_back_free(sheaf__context *c, sheaf__lora_back *l);
 /* dst = round(scale * src), columns col.. of both, row strides ld. */
 void sheaf__scaled_round(sheaf__context *c, void *dst, const float *src, int64_t rows, int64_t ld,
                          int64_t col, int64_t cols, float scale);

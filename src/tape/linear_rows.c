@@ -24,7 +24,7 @@ static sheaf_status *rows_lora_inner(sheaf__context *c, const rows_params *p, sh
 {
     const sheaf__linear *layer = p->linear;
     const sheaf__lora_part *lora = layer->lora;
-    const int64_t m = sheaf__rows_there(p->x);
+    const int64_t m = sheaf__rows_present(p->x);
     const void *x = p->xd != NULL ? p->xd->data : p->x->data;
     for (int s = layer->first; s < layer->first + layer->count; s++) {
         if (layer->extent[s] == 0)
@@ -48,7 +48,7 @@ static sheaf_status *rows_forward(sheaf__tape *tape, sheaf__op *op)
     sheaf__context *c = sheaf__tape_context(tape);
     const rows_params *p = op->params;
     const sheaf__linear *layer = p->linear;
-    const int64_t m = sheaf__rows_there(p->x);
+    const int64_t m = sheaf__rows_present(p->x);
     sheaf__lora_back l = { .width = layer->lora == NULL ? 0 : layer->lora->rank };
     sheaf__batch *b;
     sheaf_status *st = m == 0 ? NULL : sheaf__batch_new(&b, c);
@@ -58,7 +58,7 @@ static sheaf_status *rows_forward(sheaf__tape *tape, sheaf__op *op)
         sheaf__lora_drop(c, p->xd->data, p->x->data, m, layer->owned, layer->logical0, layer->lora,
                          p->info, c->dtype);
     if (layer->lora != NULL) {
-        st = sheaf__lora_back_take(c, &l, layer->count, m);
+        st = sheaf__lora_back_alloc(c, &l, layer->count, m);
         TRY(st, rows_lora_inner(c, p, &l, b));
     }
     sheaf__batch_begin_tree(b);
@@ -75,7 +75,7 @@ static sheaf_status *rows_forward(sheaf__tape *tape, sheaf__op *op)
     }
     TRY(st, sheaf__batch_finish_tree(c, b, &layer->tree, false, m, layer->out, p->y->data,
                                      layer->bias, p->residual == NULL ? NULL : p->residual->data));
-    sheaf__lora_back_give(c, &l);
+    sheaf__lora_back_free(c, &l);
     sheaf__batch_free(b);
     return st;
 }
@@ -105,7 +105,8 @@ static sheaf_status *rows_weight_gradients(sheaf__context *c, const rows_params 
         return st;
     sheaf__batch_run(c, b);
     if (layer->bias_trained != NULL)
-        sheaf__column_sums(c, layer->bias_trained->grad[0], dy, out, sheaf__rows_there(p->x), out);
+        sheaf__column_sums(c, layer->bias_trained->grad[0], dy, out, sheaf__rows_present(p->x),
+                           out);
     return NULL;
 }
 
@@ -113,12 +114,12 @@ static sheaf_status *rows_input_gradient(sheaf__context *c, const rows_params *p
                                          sheaf__batch *b)
 {
     const sheaf__linear *layer = p->linear;
-    const int64_t m = sheaf__rows_there(p->x);
+    const int64_t m = sheaf__rows_present(p->x);
     sheaf__value x = *p->x;
     for (int dropped = 0; dropped <= (p->xd != NULL); dropped++) {
         void *dx;
         x.grad_fresh &= !dropped; /* the second is added to the first */
-        sheaf_status *st = sheaf__take_gradient(&dx, c, &x);
+        sheaf_status *st = sheaf__gradient_begin(&dx, c, &x);
         if (st != NULL)
             return st;
         for (int s = layer->first; s < layer->first + layer->count; s++) {
@@ -141,7 +142,7 @@ static sheaf_status *rows_input_gradient(sheaf__context *c, const rows_params *p
         if (dropped)
             sheaf__lora_drop(c, dx, dx, m, layer->owned, layer->logical0, layer->lora, p->info,
                              c->dtype);
-        sheaf__give_gradient(c, &x, dx, true);
+        sheaf__gradient_end(c, &x, dx, true);
     }
     return NULL;
 }
@@ -151,14 +152,14 @@ static sheaf_status *rows_backward(sheaf__tape *tape, sheaf__op *op)
     sheaf__context *c = sheaf__tape_context(tape);
     const rows_params *p = op->params;
     const sheaf__lora_part *lora = p->linear->lora;
-    const int64_t m = sheaf__rows_there(p->y);
+    const int64_t m = sheaf__rows_present(p->y);
     void *g = NULL;
     sheaf__batch *b;
-    sheaf_status *st = m == 0 ? sheaf__tape_remake(tape, p->x) : sheaf__batch_new(&b, c);
+    sheaf_status *st = m == 0 ? sheaf__tape_recompute(tape, p->x) : sheaf__batch_new(&b, c);
     if (st != NULL || m == 0)
         return st;
     if (lora != NULL)
-        st = sheaf__take_scratch(&g, c, m * lora->rank);
+        st = sheaf__alloc_scratch(&g, c, m * lora->rank);
     if (lora != NULL && st == NULL) {
         sheaf__batch_job(b, m, lora->rank, g, lora->rank, c->dtype,
                          sheaf__term_of(p->y->grad, p->linear->out, SHEAF__B_KN, lora->b_copy[0],
@@ -168,12 +169,12 @@ static sheaf_status *rows_backward(sheaf__tape *tape, sheaf__op *op)
     }
     if (st == NULL && p->x->needs_grad)
         st = rows_input_gradient(c, p, g, b);
-    TRY(st, sheaf__tape_remake(tape, p->x));
+    TRY(st, sheaf__tape_recompute(tape, p->x));
     TRY(st, rows_weight_gradients(c, p, g, b));
-    sheaf__give(c, g);
+    sheaf__free(c, g);
     sheaf__batch_free(b);
     if (st == NULL)
-        sheaf__hand_on(c, p->residual, p->y);
+        sheaf__pass_gradient(c, p->residual, p->y);
     return st;
 }
 
@@ -190,10 +191,10 @@ sheaf__value *sheaf__record_rows(sheaf__tape *tape, sheaf__value *x, sheaf__line
                         (linear->lora != NULL && linear->lora->a != NULL && !drops);
     p->y = sheaf__tape_like(tape, x, linear->name, linear->out, x->dtype);
     p->y->needs_grad = flows;
-    sheaf__op_arg(op, x, SHEAF__READ | SHEAF__TAKES | (keep_x ? SHEAF__KEEP : 0));
-    sheaf__op_arg(op, p->y, SHEAF__MAKE | SHEAF__GIVES);
+    sheaf__op_arg(op, x, SHEAF__READ | SHEAF__GRAD_WRITE | (keep_x ? SHEAF__KEEP : 0));
+    sheaf__op_arg(op, p->y, SHEAF__MAKE | SHEAF__GRAD_READ);
     if (residual != NULL)
-        sheaf__op_arg(op, residual, SHEAF__READ | SHEAF__TAKES);
+        sheaf__op_arg(op, residual, SHEAF__READ | SHEAF__GRAD_WRITE);
     if (linear->lora != NULL && linear->lora->b != NULL) {
         p->h = sheaf__tape_like(tape, x, "lora inner value", linear->lora->rank, x->dtype);
         sheaf__op_arg(op, p->h, SHEAF__MAKE | SHEAF__KEEP);
@@ -235,8 +236,9 @@ static sheaf_status *own_backward(sheaf__tape *tape, sheaf__op *op)
         bytes[r] = (size_t)((p->begin[r + 1] - p->begin[r]) * rows * size);
     char *all = NULL;
     void *dx = p->x->grad;
-    sheaf_status *st = sheaf__take(&all, c, (size_t)(rows * p->x->cols * size), SHEAF_MEM_EXCHANGE);
-    TRY(st, sheaf__take_gradient(&dx, c, p->x));
+    sheaf_status *st =
+        sheaf__alloc(&all, c, (size_t)(rows * p->x->cols * size), SHEAF_MEM_EXCHANGE);
+    TRY(st, sheaf__gradient_begin(&dx, c, p->x));
     if (st == NULL)
         sheaf__copy(c, all + p->begin[c->rank] * rows * size, p->y->grad, rows * p->y->cols, false);
     if (c->comm != NULL)
@@ -246,8 +248,8 @@ static sheaf_status *own_backward(sheaf__tape *tape, sheaf__op *op)
         sheaf__copy_box(c, (char *)dx + p->begin[r] * size, p->x->cols,
                         all + p->begin[r] * rows * size, cols, rows, cols);
     }
-    sheaf__give(c, all);
-    sheaf__give_gradient(c, p->x, dx, st == NULL);
+    sheaf__free(c, all);
+    sheaf__gradient_end(c, p->x, dx, st == NULL);
     return st;
 }
 

@@ -6,7 +6,7 @@
 
 #include "base/elementary.h"
 #include "tape/rows.h"
-#include "tape/wanted.h"
+#include "tape/head_rows.h"
 
 enum { PART = 256 };
 
@@ -14,7 +14,7 @@ enum { PART = 256 };
 
 typedef struct choice_params {
     sheaf__value *logits, *weights;
-    int64_t chosen;
+    int64_t top_k;
 } choice_params;
 
 /* p = softmax(x), in place; NaN stays NaN. */
@@ -31,11 +31,11 @@ static void softmax(float *x, int64_t n)
         x[i] /= sum;
 }
 
-/* Marks the `chosen` largest of w by a minus sign, gives their sum. */
-static float choose(float *w, int64_t n, int64_t chosen)
+/* Marks the `top_k` largest of w by a minus sign, gives their sum. */
+static float choose(float *w, int64_t n, int64_t top_k)
 {
     float sum = 0;
-    for (int64_t k = 0; k < chosen; k++) {
+    for (int64_t k = 0; k < top_k; k++) {
         int64_t best = -1;
         for (int64_t i = 0; i < n; i++)
             if (!signbit(w[i]) && (best < 0 || w[i] > w[best]))
@@ -58,7 +58,7 @@ static void choice_rows(void *arg, int64_t begin, int64_t end, int worker)
         softmax(w, n);
         for (int64_t i = 0; i < n; i++)
             w[i] = fabsf(w[i]); /* of NaN too: the sign is the mark */
-        const float sum = choose(w, n, p->chosen);
+        const float sum = choose(w, n, p->top_k);
         for (int64_t i = 0; i < n; i++)
             w[i] = signbit(w[i]) ? -w[i] / sum : 0;
     }
@@ -82,16 +82,16 @@ static void choice_back_rows(void *arg, int64_t begin, int64_t end, int worker)
     }
 }
 
-sheaf__value *sheaf__record_choice(sheaf__tape *tape, sheaf__value *logits, int64_t chosen)
+sheaf__value *sheaf__record_router(sheaf__tape *tape, sheaf__value *logits, int64_t top_k)
 {
     sheaf__op *op = sheaf__tape_each(tape, "choice of experts", sizeof(choice_params), logits, 32,
                                      choice_rows, logits->needs_grad ? choice_back_rows : NULL);
     sheaf__value *weights =
         sheaf__tape_like(tape, logits, "weights of experts", logits->cols, SHEAF_F32);
-    *(choice_params *)op->params = (choice_params){ logits, weights, chosen };
+    *(choice_params *)op->params = (choice_params){ logits, weights, top_k };
     weights->needs_grad = logits->needs_grad;
-    sheaf__op_arg(op, logits, SHEAF__READ | SHEAF__TAKES);
-    sheaf__op_arg(op, weights, SHEAF__MAKE | SHEAF__KEEP | SHEAF__GIVES);
+    sheaf__op_arg(op, logits, SHEAF__READ | SHEAF__GRAD_WRITE);
+    sheaf__op_arg(op, weights, SHEAF__MAKE | SHEAF__KEEP | SHEAF__GRAD_READ);
     return weights;
 }
 
@@ -154,14 +154,14 @@ static sheaf_status *list_forward(sheaf__tape *tape, sheaf__op *op)
     for (int64_t r = 0; r < p->weights->rows; r++)
         if (((const float *)p->weights->data)[r * p->weights->cols + p->expert] != 0)
             which[p->count++] = (int32_t)r;
-    p->blocks.n = p->begin == NULL ? 0 : sheaf__lay_blocks(p->begin, which, p->count);
+    p->blocks.n = p->begin == NULL ? 0 : sheaf__blocks_fill(p->begin, which, p->count);
     for (int64_t k = 0; k < p->blocks.n && c->dtype == SHEAF_BF16; k++)
         order_by_pairs(which + p->begin[k], p->begin[k + 1] - p->begin[k]);
     return NULL;
 }
 
-sheaf__value *sheaf__record_taken(sheaf__tape *tape, sheaf__value **which, sheaf__value *x,
-                                  sheaf__value *weights, int64_t expert, bool summed)
+sheaf__value *sheaf__record_expert_rows(sheaf__tape *tape, sheaf__value **which, sheaf__value *x,
+                                        sheaf__value *weights, int64_t expert, bool summed)
 {
     sheaf__op *op =
         sheaf__tape_op(tape, "rows of an expert", list_forward, NULL, sizeof(list_params));
@@ -171,13 +171,13 @@ sheaf__value *sheaf__record_taken(sheaf__tape *tape, sheaf__value **which, sheaf
                         .weights = weights,
                         .expert = expert,
                         .count = x->rows,
-                        .begin = summed ? sheaf__hold_blocks(tape, x->rows) : NULL };
+                        .begin = summed ? sheaf__blocks_alloc(tape, x->rows) : NULL };
     p->blocks.begin = p->begin;
     (*which)->there = &p->count;
     sheaf__op_arg(op, weights, SHEAF__READ);
     sheaf__op_arg(op, *which, SHEAF__MAKE);
-    return sheaf__record_wanted_rows(
-        tape, &(sheaf__wanted){ *which, NULL, &p->count, summed ? &p->blocks : NULL }, x);
+    return sheaf__record_index_select(
+        tape, &(sheaf__head_rows){ *which, NULL, &p->count, summed ? &p->blocks : NULL }, x);
 }
 
 typedef struct share_params {
@@ -274,8 +274,8 @@ static sheaf_status *share_backward(sheaf__tape *tape, sheaf__op *op)
     return sheaf__op_each(tape, op, true);
 }
 
-void sheaf__record_share(sheaf__tape *tape, sheaf__value *sum, sheaf__value *y, sheaf__value *which,
-                         sheaf__value *weights, int64_t expert)
+void sheaf__record_add_expert(sheaf__tape *tape, sheaf__value *sum, sheaf__value *y,
+                              sheaf__value *which, sheaf__value *weights, int64_t expert)
 {
     const bool flows = y->needs_grad || weights->needs_grad;
     sheaf__op *op = sheaf__tape_each(tape, "share of an expert", sizeof(share_params), y, 32,
@@ -283,11 +283,11 @@ void sheaf__record_share(sheaf__tape *tape, sheaf__value *sum, sheaf__value *y, 
     if (flows)
         op->backward = share_backward;
     *(share_params *)op->params = (share_params){ sum, y, which, weights, expert };
-    sheaf__op_arg(op, sum, SHEAF__CHANGE | SHEAF__TURNS);
-    sheaf__op_arg(op, y, SHEAF__READ | SHEAF__TAKES | (weights->needs_grad ? SHEAF__KEEP : 0));
+    sheaf__op_arg(op, sum, SHEAF__CHANGE | SHEAF__GRAD_CHANGE);
+    sheaf__op_arg(op, y, SHEAF__READ | SHEAF__GRAD_WRITE | (weights->needs_grad ? SHEAF__KEEP : 0));
     if (which != NULL)
         sheaf__op_arg(op, which, SHEAF__READ | SHEAF__KEEP);
-    sheaf__op_arg(op, weights, SHEAF__READ | SHEAF__KEEP | SHEAF__TAKES);
+    sheaf__op_arg(op, weights, SHEAF__READ | SHEAF__KEEP | SHEAF__GRAD_WRITE);
 }
 
 static sheaf_status *mixed_forward(sheaf__tape *tape, sheaf__op *op)
@@ -306,10 +306,10 @@ static sheaf_status *mixed_backward(sheaf__tape *tape, sheaf__op *op)
     return NULL;
 }
 
-void sheaf__record_mixed(sheaf__tape *tape, sheaf__value *sum, sheaf__value *residual)
+void sheaf__record_mixture_end(sheaf__tape *tape, sheaf__value *sum, sheaf__value *residual)
 {
     sheaf__op *op = sheaf__tape_op(tape, "sum of experts", mixed_forward,
                                    residual->needs_grad ? mixed_backward : NULL, 0);
-    sheaf__op_arg(op, sum, SHEAF__CHANGE | SHEAF__TURNS);
-    sheaf__op_arg(op, residual, SHEAF__READ | SHEAF__TAKES);
+    sheaf__op_arg(op, sum, SHEAF__CHANGE | SHEAF__GRAD_CHANGE);
+    sheaf__op_arg(op, residual, SHEAF__READ | SHEAF__GRAD_WRITE);
 }

@@ -11,21 +11,22 @@
 
 #include "tape/tape.h"
 
-/* sheaf__record_choice - weights [rows, experts], float32. */
-sheaf__value *sheaf__record_choice(sheaf__tape *tape, sheaf__value *logits, int64_t chosen);
+/* sheaf__record_router - weights [rows, experts], float32. */
+sheaf__value *sheaf__record_router(sheaf__tape *tape, sheaf__value *logits, int64_t top_k);
 /* sheaf__record_mixture - the sum, zero. flows: some share of it will want a gradient. */
 sheaf__value *sheaf__record_mixture(sheaf__tape *tape, int64_t rows, int64_t cols, bool flows);
-/* sheaf__record_taken - the rows of x that took expert `expert`: a value of which as many are
- * there; memory is that of all rows. *which: their numbers, for sheaf__record_share().
+/* sheaf__record_expert_rows - the rows of x that took expert `expert`: a value of which as many are
+ * there; memory is that of all rows. *which: their numbers, for sheaf__record_add_expert().
  *   summed  something of the expert is trained: sums over these rows are to be those over all rows
  *           in which the others are zero. The value has their blocks, and of bfloat16 they stand in
  *           the order in which a chain by pairs meets them in all rows. Not for the order `tiles`.
  */
-sheaf__value *sheaf__record_taken(sheaf__tape *tape, sheaf__value **which, sheaf__value *x,
-                                  sheaf__value *weights, int64_t expert, bool summed);
-/* sheaf__record_share - adds what expert `expert` made: of the rows `which`, or with NULL of all.
+sheaf__value *sheaf__record_expert_rows(sheaf__tape *tape, sheaf__value **which, sheaf__value *x,
+                                        sheaf__value *weights, int64_t expert, bool summed);
+/* sheaf__record_add_expert - adds what expert `expert` made: of the rows `which`, or with NULL of
+ * all.
  */
-void sheaf__record_share(sheaf__tape *tape, sheaf__value *sum, sheaf__value *y, sheaf__value *which,
-                         sheaf__value *weights, int64_t expert);
-/* sheaf__record_mixed - adds the residual; the sum is then what the layer gives. */
-void sheaf__record_mixed(sheaf__tape *tape, sheaf__value *sum, sheaf__value *residual);
+void sheaf__record_add_expert(sheaf__tape *tape, sheaf__value *sum, sheaf__value *y,
+                              sheaf__value *which, sheaf__value *weights, int64_t expert);
+/* sheaf__record_mixture_end - adds the residual; the sum is then what the layer gives. */
+void sheaf__record_mixture_end(sheaf__tape *tape, sheaf__value *sum, sheaf__value *residual);

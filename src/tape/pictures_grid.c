@@ -379,7 +379,7 @@ static sheaf_status *grid_backward(sheaf__tape *tape, sheaf__op *op)
     if (p->grid.table != NULL && p->grid.table->trained != NULL)
         st = with_grid(c, p, p->x->cols, COLUMNS, sum_columns);
     if (st == NULL)
-        sheaf__hand_on(c, p->x, p->y);
+        sheaf__pass_gradient(c, p->x, p->y);
     return st;
 }
 

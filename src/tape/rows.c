@@ -181,12 +181,12 @@ sheaf_status *sheaf__sum_mapped(sheaf__context *c, float *grad, const void *wide
                                 int64_t rows, int64_t cols)
 {
     void *dense = NULL;
-    sheaf_status *st = sheaf__take_scratch(&dense, c, rows * cols);
+    sheaf_status *st = sheaf__alloc_scratch(&dense, c, rows * cols);
     if (st != NULL)
         return st;
     sheaf__gather(c, dense, wide, p, rows, cols, false);
     sheaf__column_sums(c, grad, dense, cols, rows, cols);
-    sheaf__give(c, dense);
+    sheaf__free(c, dense);
     return NULL;
 }
 
@@ -234,29 +234,29 @@ sheaf_status *sheaf__sum_partials(sheaf__context *c, const sheaf_tree *tree, flo
     return c->ranks == 1 ? NULL : sheaf__sum_among(c, c->comm, tree, root, rows, cols);
 }
 
-sheaf_status *sheaf__take_scratch(void *out, sheaf__context *c, int64_t n)
+sheaf_status *sheaf__alloc_scratch(void *out, sheaf__context *c, int64_t n)
 {
-    return sheaf__take(out, c, (size_t)n * sheaf_dtype_bytes(c->dtype), SHEAF_MEM_SCRATCH);
+    return sheaf__alloc(out, c, (size_t)n * sheaf_dtype_bytes(c->dtype), SHEAF_MEM_SCRATCH);
 }
 
-sheaf_status *sheaf__take_gradient(void **dx, sheaf__context *c, const sheaf__value *x)
+sheaf_status *sheaf__gradient_begin(void **dx, sheaf__context *c, const sheaf__value *x)
 {
     *dx = x->grad;
     return x->needs_grad && x->grad_fresh
                ? NULL
-               : sheaf__take_scratch(dx, c, sheaf__rows_there(x) * x->cols);
+               : sheaf__alloc_scratch(dx, c, sheaf__rows_present(x) * x->cols);
 }
 
-void sheaf__give_gradient(sheaf__context *c, const sheaf__value *x, void *dx, bool good)
+void sheaf__gradient_end(sheaf__context *c, const sheaf__value *x, void *dx, bool good)
 {
     if (dx == x->grad)
         return;
     if (good && x->needs_grad)
-        sheaf__accumulate(c, x->grad, dx, sheaf__rows_there(x) * x->cols, x->dtype);
-    sheaf__give(c, dx);
+        sheaf__accumulate(c, x->grad, dx, sheaf__rows_present(x) * x->cols, x->dtype);
+    sheaf__free(c, dx);
 }
 
-void sheaf__hand_on(const sheaf__context *c, sheaf__value *to, sheaf__value *from)
+void sheaf__pass_gradient(const sheaf__context *c, sheaf__value *to, sheaf__value *from)
 {
     if (to == NULL || !to->needs_grad)
         return;
@@ -265,6 +265,6 @@ void sheaf__hand_on(const sheaf__context *c, sheaf__value *to, sheaf__value *fro
         to->grad = from->grad;
         from->grad = swap;
     } else {
-        sheaf__accumulate(c, to->grad, from->grad, sheaf__rows_there(from) * to->cols, to->dtype);
+        sheaf__accumulate(c, to->grad, from->grad, sheaf__rows_present(from) * to->cols, to->dtype);
     }
 }

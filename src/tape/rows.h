@@ -76,13 +76,13 @@ void sheaf__copy_box(const sheaf__context *context, void *dst, int64_t ld_dst, c
 sheaf_status *sheaf__sum_partials(sheaf__context *context, const sheaf_tree *tree,
                                   float *const *part, int first, float *spare, int64_t rows,
                                   int64_t cols, float **total);
-/* sheaf__take_scratch - scratch memory for n elements of the compute dtype. */
-sheaf_status *sheaf__take_scratch(void *out, sheaf__context *context, int64_t n);
-/* sheaf__take_gradient - where an op that writes, and does not add, leaves the gradient of x: its
- * place if that is fresh, else as much scratch memory. sheaf__give_gradient - adds what lies there
+/* sheaf__alloc_scratch - scratch memory for n elements of the compute dtype. */
+sheaf_status *sheaf__alloc_scratch(void *out, sheaf__context *context, int64_t n);
+/* sheaf__gradient_begin - where an op that writes, and does not add, leaves the gradient of x: its
+ * place if that is fresh, else as much scratch memory. sheaf__gradient_end - adds what lies there
  * (unless the op failed), and gives the memory back. */
-sheaf_status *sheaf__take_gradient(void **dx, sheaf__context *context, const sheaf__value *x);
-void sheaf__give_gradient(sheaf__context *context, const sheaf__value *x, void *dx, bool good);
-/* sheaf__hand_on - the gradient of `to` (NULL, or without one: nothing) gets that of `from`, which
- * dies in this step: where nothing was there yet the buffers change places. */
-void sheaf__hand_on(const sheaf__context *context, sheaf__value *to, sheaf__value *from);
+sheaf_status *sheaf__gradient_begin(void **dx, sheaf__context *context, const sheaf__value *x);
+void sheaf__gradient_end(sheaf__context *context, const sheaf__value *x, void *dx, bool good);
+/* sheaf__pass_gradient - the gradient of `to` (NULL, or without one: nothing) gets that of `from`,
+ * which dies in this step: where nothing was there yet the buffers change places. */
+void sheaf__pass_gradient(const sheaf__context *context, sheaf__value *to, sheaf__value *from);

@@ -47,7 +47,7 @@ static sheaf_status *scaled_backward(sheaf__tape *tape, sheaf__op *op)
     const scaled_params *p = op->params;
     if (p->h != NULL && p->h->needs_grad)
         sheaf__copy(sheaf__tape_context(tape), p->h->grad, p->y->grad,
-                    sheaf__rows_there(p->x) * p->x->cols, !p->h->grad_fresh);
+                    sheaf__rows_present(p->x) * p->x->cols, !p->h->grad_fresh);
     return p->turns ? sheaf__op_each(tape, op, true) : NULL;
 }
 
@@ -60,9 +60,9 @@ static sheaf__op *record(sheaf__tape *tape, const char *name, scaled_params how)
     if (flows)
         op->backward = scaled_backward;
     if (how.h != NULL)
-        sheaf__op_arg(op, how.h, SHEAF__READ | SHEAF__TAKES);
+        sheaf__op_arg(op, how.h, SHEAF__READ | SHEAF__GRAD_WRITE);
     if (how.x == how.y)
-        sheaf__op_turns(op, how.x, flows);
+        sheaf__op_changes(op, how.x, flows);
     return op;
 }
 

@@ -17,8 +17,8 @@ typedef struct sheaf__stored_rows {
     bool finite;       /* all owned rows, in the compute dtype */
 } sheaf__stored_rows;
 
-/* sheaf__row_print - the hash of a row's bytes: the lower half of XXH3-128. */
-uint64_t sheaf__row_print(const void *row, size_t bytes);
+/* sheaf__row_hash - the hash of a row's bytes: the lower half of XXH3-128. */
+uint64_t sheaf__row_hash(const void *row, size_t bytes);
 
 /* sheaf__stored_row - x = row `row`, rounded to the compute dtype; an owned one. Thread-safe.
  *   scratch  as many bytes as a row takes in the files

@@ -64,7 +64,7 @@ static void set_up(problem *p, sheaf_dtype stored, sheaf_dtype dtype, int thread
         for (int i = 0; i < WIDTH; i++)
             p->files.number[r][i] = sinf((float)(r * WIDTH + i));
         CHECK_OK(read_rows(&p->files.source, "table", r, 1, 0, WIDTH, row));
-        p->print[r] = sheaf__row_print(row, WIDTH * sheaf_dtype_bytes(stored));
+        p->print[r] = sheaf__row_hash(row, WIDTH * sheaf_dtype_bytes(stored));
     }
     p->table = (sheaf__table){ .name = "table",
                                .vocab = WORDS,

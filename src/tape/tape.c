@@ -6,7 +6,7 @@
 #include "tape/tape.h"
 
 #include "base/base.h"
-#include "comm/doing.h"
+#include "comm/activity.h"
 
 enum { STEP_ARGS = 2 * SHEAF__MAX_ARGS };
 
@@ -27,7 +27,7 @@ struct sheaf__tape {
     int64_t nsteps;
     sheaf__value **dead; /* values whose data dies after a step, grouped by step */
     int64_t ndead, dead_capacity;
-    void **held; /* sheaf__tape_hold() */
+    void **held; /* sheaf__tape_host_memory() */
     int64_t nheld, held_capacity;
     int segment, nsegments, layer;
     const step *now; /* the step that runs */
@@ -144,18 +144,18 @@ sheaf__value *sheaf__op_makes(sheaf__op *op, sheaf__value *y, sheaf__value *x, u
 {
     y->needs_grad = op->backward != NULL;
     if (x != NULL)
-        sheaf__op_arg(op, x, SHEAF__READ | SHEAF__TAKES | keep);
-    sheaf__op_arg(op, y, SHEAF__MAKE | SHEAF__GIVES);
+        sheaf__op_arg(op, x, SHEAF__READ | SHEAF__GRAD_WRITE | keep);
+    sheaf__op_arg(op, y, SHEAF__MAKE | SHEAF__GRAD_READ);
     return y;
 }
 
-void sheaf__op_turns(sheaf__op *op, sheaf__value *x, bool flows)
+void sheaf__op_changes(sheaf__op *op, sheaf__value *x, bool flows)
 {
-    sheaf__op_arg(op, x, SHEAF__CHANGE | (x->needs_grad ? SHEAF__TURNS : SHEAF__GIVES));
+    sheaf__op_arg(op, x, SHEAF__CHANGE | (x->needs_grad ? SHEAF__GRAD_CHANGE : SHEAF__GRAD_READ));
     x->needs_grad = flows;
 }
 
-void *sheaf__tape_hold(sheaf__tape *tape, size_t bytes)
+void *sheaf__tape_host_memory(sheaf__tape *tape, size_t bytes)
 {
     void *block = calloc(1, bytes + 1);
     if (block == NULL || !SHEAF_GROW(&tape->held, &tape->held_capacity, tape->nheld + 1)) {
@@ -242,7 +242,7 @@ static sheaf__op *maker_within(const sheaf__tape *tape, int64_t i)
     sheaf__op *before = i > 0 ? tape->op[i - 1] : NULL;
     if (before == NULL || !op->reads_late || !before->remakes || before->segment != op->segment)
         return NULL;
-    const unsigned wanted = SHEAF__KEEP | SHEAF__TAKES;
+    const unsigned wanted = SHEAF__KEEP | SHEAF__GRAD_WRITE;
     const sheaf__value *x = op->arg[0].value;
     bool can = x->maker == before && x->readers == 1 && !x->pinned &&
                (op->arg[0].use & wanted) == wanted && x->needs_grad && can_make_again(before);
@@ -371,7 +371,7 @@ sheaf_status *sheaf__tape_compile(sheaf__tape *tape, bool backward, bool rerun)
 static sheaf_status *allocate(sheaf__tape *tape, const sheaf__value *value, void **out)
 {
     const bool known = value->blocks != NULL && value->blocks->known_ahead;
-    const int64_t rows = known ? sheaf__rows_there(value) : value->rows;
+    const int64_t rows = known ? sheaf__rows_present(value) : value->rows;
     const size_t bytes = (size_t)rows * (size_t)value->cols * sheaf_dtype_bytes(value->dtype);
     return sheaf_in(sheaf__device_alloc(out, tape->context->device, bytes, SHEAF_MEM_ACTIVATIONS),
                     "%s", value->name);
@@ -413,7 +413,7 @@ static sheaf_status *reserve(sheaf__tape *tape, const step *s)
             st = allocate(tape, value, &value->data);
             value->live_data = st == NULL;
         }
-        if (s->backward && (use & SHEAF__TAKES) && value->needs_grad)
+        if (s->backward && (use & SHEAF__GRAD_WRITE) && value->needs_grad)
             st = reserve_grad(tape, s, value, use);
         if (st != NULL)
             return st;
@@ -437,7 +437,7 @@ static void give_back(sheaf__tape *tape, const step *s)
             value->remade = false;
             value->data = NULL;
         }
-        if (!(arg_of(s, a).use & SHEAF__GIVES) || !value->live_grad)
+        if (!(arg_of(s, a).use & SHEAF__GRAD_READ) || !value->live_grad)
             continue;
         sheaf__device_free(tape->context->device, value->grad);
         value->live_grad = false;
@@ -449,14 +449,15 @@ static void give_back(sheaf__tape *tape, const step *s)
  * key have a maximum of -inf; only what flows on counts. */
 static int bad_argument(const step *s)
 {
-    const unsigned forward = SHEAF__MAKE | SHEAF__CHANGE, backward = SHEAF__TAKES | SHEAF__TURNS;
+    const unsigned forward = SHEAF__MAKE | SHEAF__CHANGE,
+                   backward = SHEAF__GRAD_WRITE | SHEAF__GRAD_CHANGE;
     for (int a = 0; a < args_of(s); a++) {
         const sheaf__value *v = arg_of(s, a).value;
         const unsigned use = arg_of(s, a).use;
         const bool looked_at = s->backward ? (use & backward) && v->live_grad
                                            : (use & forward) && v->live_data && !v->statistic;
         if (looked_at && !sheaf__is_finite(s->backward ? v->grad : v->data,
-                                           sheaf__rows_there(v) * v->cols, v->dtype))
+                                           sheaf__rows_present(v) * v->cols, v->dtype))
             return a;
     }
     return -1;
@@ -506,24 +507,24 @@ static void note_bad(sheaf__tape *tape, const step *s, int argument)
 }
 
 /* As its first argument, which a step forward of such an op only reads. */
-void sheaf__tape_look(sheaf__tape *tape, const void *data, int64_t n, sheaf_dtype dtype)
+void sheaf__tape_check_values(sheaf__tape *tape, const void *data, int64_t n, sheaf_dtype dtype)
 {
     if (tape->bad != NULL && !sheaf__is_finite(data, n, dtype))
         note_bad(tape, tape->now, 0);
 }
 
-sheaf_status *sheaf__tape_remake(sheaf__tape *tape, sheaf__value *x)
+sheaf_status *sheaf__tape_recompute(sheaf__tape *tape, sheaf__value *x)
 {
     const step *s = tape == NULL ? NULL : tape->now;
     if (s == NULL || s->maker == NULL || s->op->arg[0].value != x)
         return NULL;
-    if (tape->bad != NULL && !sheaf__is_finite(x->grad, sheaf__rows_there(x) * x->cols, x->dtype))
+    if (tape->bad != NULL && !sheaf__is_finite(x->grad, sheaf__rows_present(x) * x->cols, x->dtype))
         note_bad(tape, s, 0);
-    sheaf__doing_op(tape->context->doing, "backward", s->maker->name, s->maker->layer);
+    sheaf__activity_op(tape->context->activity, "backward", s->maker->name, s->maker->layer);
     x->remade = true;
     sheaf_status *st = s->maker->backward(tape, s->maker);
     x->data = x->grad;
-    sheaf__doing_op(tape->context->doing, "backward", s->op->name, s->op->layer);
+    sheaf__activity_op(tape->context->activity, "backward", s->op->name, s->op->layer);
     return st;
 }
 
@@ -535,16 +536,16 @@ static sheaf_status *run_steps(sheaf__tape *tape, int64_t *bad)
     drop_values(tape); /* those that are pinned, of the run before */
     for (int64_t i = 0; i < tape->nsteps; i++) {
         const step *s = &tape->steps[i];
-        sheaf__doing_op(tape->context->doing,
-                        s->backward ? "backward"
-                        : s->again  ? "forward again"
-                                    : "forward",
-                        s->op->name, s->op->layer);
+        sheaf__activity_op(tape->context->activity,
+                           s->backward ? "backward"
+                           : s->again  ? "forward again"
+                                       : "forward",
+                           s->op->name, s->op->layer);
         const mark begun = tape->context->work == NULL ? (mark){ 0 } : mark_of(tape->context);
         tape->now = s;
         sheaf_status *st = reserve(tape, s);
-        sheaf__purpose_of(tape->context,
-                          s->backward ? SHEAF__TRAFFIC_BACKWARD : SHEAF__TRAFFIC_FORWARD);
+        sheaf__set_purpose(tape->context,
+                           s->backward ? SHEAF__TRAFFIC_BACKWARD : SHEAF__TRAFFIC_FORWARD);
         TRY(st, (s->backward ? s->op->backward : s->op->forward)(tape, s->op));
         if (st != NULL) {
             drop_values(tape);
@@ -557,14 +558,14 @@ static sheaf_status *run_steps(sheaf__tape *tape, int64_t *bad)
         if (tape->context->work != NULL)
             count_work(tape->context, s, &begun);
     }
-    sheaf__doing_phase(tape->context->doing, NULL);
+    sheaf__activity_phase(tape->context->activity, NULL);
     return NULL;
 }
 
 static sheaf_status *run(sheaf__tape *tape, int64_t *bad)
 {
     sheaf_status *st = run_steps(tape, bad);
-    sheaf__purpose_of(tape->context, SHEAF__TRAFFIC_OTHER);
+    sheaf__set_purpose(tape->context, SHEAF__TRAFFIC_OTHER);
     return st;
 }
 
@@ -573,12 +574,12 @@ sheaf_status *sheaf__tape_run(sheaf__tape *tape)
     return run(tape, NULL);
 }
 
-sheaf_status *sheaf__tape_watch(sheaf__bad *out, sheaf__tape *tape)
+sheaf_status *sheaf__tape_run_checked(sheaf__nonfinite *out, sheaf__tape *tape)
 {
     const sheaf__context *c = tape->context;
     const int64_t none = tape->nsteps * STEP_ARGS;
     int64_t bad = none;
-    *out = (sheaf__bad){ .layer = -1 };
+    *out = (sheaf__nonfinite){ .layer = -1 };
     if (c->device->kind == SHEAF_DRY)
         return NULL;
     sheaf_status *st = run(tape, &bad);
@@ -591,7 +592,7 @@ sheaf_status *sheaf__tape_watch(sheaf__bad *out, sheaf__tape *tape)
     const step *s = &tape->steps[bad / STEP_ARGS];
     const int argument = (int)(bad % STEP_ARGS);
     const bool inner = s->op->inner != NULL && argument == 0 && !s->backward;
-    *out = (sheaf__bad){ s->op->name, inner ? s->op->inner : arg_of(s, argument).value->name,
-                         s->op->layer, s->backward };
+    *out = (sheaf__nonfinite){ s->op->name, inner ? s->op->inner : arg_of(s, argument).value->name,
+                               s->op->layer, s->backward };
     return NULL;
 }

@@ -19,11 +19,11 @@ typedef struct sheaf__context {
     sheaf__device *device;
     sheaf_comm *comm;
     int rank, ranks, slices;
-    sheaf_range own;            /* slices this rank owns */
-    sheaf_dtype dtype;          /* activations and compute copies: F32, BF16 or F16 */
-    struct sheaf__doing *doing; /* gets which op runs; NULL: nothing does */
-    bool own_process;           /* each rank is a process */
-    sheaf__work *work;          /* where runs of ops are counted and measured; NULL: nowhere */
+    sheaf_range own;                  /* slices this rank owns */
+    sheaf_dtype dtype;                /* activations and compute copies: F32, BF16 or F16 */
+    struct sheaf__activity *activity; /* gets which op runs; NULL: nothing does */
+    bool own_process;                 /* each rank is a process */
+    sheaf__work *work; /* where runs of ops are counted and measured; NULL: nowhere */
     /* Of a model whose layers are placed over stages; comm, rank and ranks are then those of one
      * stage. */
     int stages;            /* 0 or 1: not placed */
@@ -35,15 +35,15 @@ typedef struct sheaf__context {
     sheaf_comm *peers;
 } sheaf__context;
 
-/* sheaf__purpose_of - what its exchanges are for from now on. */
-static inline void sheaf__purpose_of(const sheaf__context *c, sheaf__traffic purpose)
+/* sheaf__set_purpose - what its exchanges are for from now on. */
+static inline void sheaf__set_purpose(const sheaf__context *c, sheaf__traffic purpose)
 {
     sheaf_comm_purpose(c->comm, purpose);
     sheaf_comm_purpose(c->world, purpose);
 }
 
-/* sheaf__everyone - the group of all ranks that run the model; NULL when that is one. */
-static inline sheaf_comm *sheaf__everyone(const sheaf__context *c)
+/* sheaf__model_comm - the group of all ranks that run the model; NULL when that is one. */
+static inline sheaf_comm *sheaf__model_comm(const sheaf__context *c)
 {
     return c->stages > 1 ? c->world : c->comm;
 }
@@ -51,7 +51,7 @@ static inline sheaf_comm *sheaf__everyone(const sheaf__context *c)
 /* sheaf__agree_all - sheaf_comm_agree() among them; alone, `st` itself. */
 static inline sheaf_status *sheaf__agree_all(const sheaf__context *c, sheaf_status *st)
 {
-    return sheaf__everyone(c) == NULL ? st : sheaf_comm_agree(sheaf__everyone(c), st);
+    return sheaf__model_comm(c) == NULL ? st : sheaf_comm_agree(sheaf__model_comm(c), st);
 }
 
 /* sheaf__agree_groups - the same among all ranks of all groups: within each, then among peers. */
@@ -120,20 +120,20 @@ typedef struct sheaf__value {
     struct sheaf__op *maker; /* NULL: none yet */
 } sheaf__value;
 
-/* sheaf__rows_there - the rows that ops compute. */
-static inline int64_t sheaf__rows_there(const sheaf__value *v)
+/* sheaf__rows_present - the rows that ops compute. */
+static inline int64_t sheaf__rows_present(const sheaf__value *v)
 {
     return v->there == NULL ? v->rows : *v->there;
 }
 
 enum {
-    SHEAF__READ = 1,   /* forward reads data */
-    SHEAF__MAKE = 2,   /* forward creates data */
-    SHEAF__CHANGE = 4, /* forward changes data in place */
-    SHEAF__KEEP = 8,   /* backward reads data */
-    SHEAF__GIVES = 16, /* backward reads the gradient; it is dead afterwards */
-    SHEAF__TAKES = 32, /* backward writes (grad_fresh) or adds to the gradient */
-    SHEAF__TURNS = 64, /* backward changes the gradient in place */
+    SHEAF__READ = 1,         /* forward reads data */
+    SHEAF__MAKE = 2,         /* forward creates data */
+    SHEAF__CHANGE = 4,       /* forward changes data in place */
+    SHEAF__KEEP = 8,         /* backward reads data */
+    SHEAF__GRAD_READ = 16,   /* backward reads the gradient; it is dead afterwards */
+    SHEAF__GRAD_WRITE = 32,  /* backward writes (grad_fresh) or adds to the gradient */
+    SHEAF__GRAD_CHANGE = 64, /* backward changes the gradient in place */
     SHEAF__OVER = 128, /* backward may write the gradient over the data, element by element: with
                           KEEP and TAKES */
 };
@@ -172,9 +172,10 @@ struct sheaf__op {
      * there, leaves the result where the gradient was if the value is to be remade. */
     bool remakes;
     /* Its backward pass makes the gradient of the first argument before it reads the data, and
-     * calls sheaf__tape_remake() in between. */
+     * calls sheaf__tape_recompute() in between. */
     bool reads_late;
-    const char *inner; /* of what it computes within, which sheaf__tape_look() is shown; or NULL */
+    const char
+        *inner; /* of what it computes within, which sheaf__tape_check_values() is shown; or NULL */
     bool made_again, within; /* while steps are laid out */
     int segment;             /* -1 = none */
 };
@@ -203,41 +204,41 @@ sheaf__op *sheaf__tape_each(sheaf__tape *tape, const char *name, size_t params_b
  * What is for a backward pass does not count where the op has none.
  *   keep  what the backward pass needs of x beside, as SHEAF__KEEP */
 sheaf__value *sheaf__op_makes(sheaf__op *op, sheaf__value *y, sheaf__value *x, unsigned keep);
-/* sheaf__op_turns - of an op that changes x in place, and its gradient where the op that made x
+/* sheaf__op_changes - of an op that changes x in place, and its gradient where the op that made x
  * wants that; flows: x has a gradient from here on. */
-void sheaf__op_turns(sheaf__op *op, sheaf__value *x, bool flows);
-/* sheaf__tape_hold - host memory of zeros for an op whose parameters grow with its rows; the
+void sheaf__op_changes(sheaf__op *op, sheaf__value *x, bool flows);
+/* sheaf__tape_host_memory - host memory of zeros for an op whose parameters grow with its rows; the
  * tape's, NULL after a failure. */
-void *sheaf__tape_hold(sheaf__tape *tape, size_t bytes);
+void *sheaf__tape_host_memory(sheaf__tape *tape, size_t bytes);
 /* Between begin and end lies a segment that backward may re-run instead of keeping
  * its values. `layer` also names the ops for messages. */
 void sheaf__tape_segment_begin(sheaf__tape *tape, int layer);
 void sheaf__tape_segment_end(sheaf__tape *tape);
 
-/* sheaf__tape_remake - in the backward pass of an op that reads x late: x->data is there
+/* sheaf__tape_recompute - in the backward pass of an op that reads x late: x->data is there
  * afterwards. Where the op before it made x, and remakes, that op's backward pass runs now, and the
  * data of x takes the place of its gradient. So what is cheap is made again while its operands are
  * in the cache anyway, and needs no memory of its own. tape NULL: x is the caller's, and there. */
-sheaf_status *sheaf__tape_remake(sheaf__tape *tape, sheaf__value *x);
+sheaf_status *sheaf__tape_recompute(sheaf__tape *tape, sheaf__value *x);
 
 /* sheaf__tape_compile - backward: lay out a training step; rerun: re-run segments. */
 sheaf_status *sheaf__tape_compile(sheaf__tape *tape, bool backward, bool rerun);
 /* sheaf__tape_run - one pass over all steps. All but pinned values is given back. */
 sheaf_status *sheaf__tape_run(sheaf__tape *tape);
 /* The first step of a run after which a value, or the gradient of one, holds NaN or infinity. */
-typedef struct sheaf__bad {
+typedef struct sheaf__nonfinite {
     const char *op, *value; /* static text; NULL: all is finite */
     int layer;              /* -1: outside layers */
     bool backward;          /* the gradient of the value */
-} sheaf__bad;
+} sheaf__nonfinite;
 /* sheaf__is_finite - are all of n elements? */
 bool sheaf__is_finite(const void *data, int64_t n, sheaf_dtype dtype);
-/* sheaf__tape_watch - sheaf__tape_run() that looks at all it computes, over all ranks. Slow.
+/* sheaf__tape_run_checked - sheaf__tape_run() that looks at all it computes, over all ranks. Slow.
  * Collective. */
-sheaf_status *sheaf__tape_watch(sheaf__bad *out, sheaf__tape *tape);
-/* sheaf__tape_look - within a step forward: n elements of what the op's `inner` names, where the
- * run looks at all. */
-void sheaf__tape_look(sheaf__tape *tape, const void *data, int64_t n, sheaf_dtype dtype);
+sheaf_status *sheaf__tape_run_checked(sheaf__nonfinite *out, sheaf__tape *tape);
+/* sheaf__tape_check_values - within a step forward: n elements of what the op's `inner` names,
+ * where the run looks at all. */
+void sheaf__tape_check_values(sheaf__tape *tape, const void *data, int64_t n, sheaf_dtype dtype);
 /* Runs body over rows on the device's threads; nothing on dry. */
 void sheaf__rows(const sheaf__context *context, int64_t rows, int64_t grain, sheaf__body *body,
                  void *arg);
@@ -271,5 +272,5 @@ sheaf_status *sheaf__sum_among(sheaf__context *context, sheaf_comm *comm, const 
                                float *const *roots, int64_t rows, int64_t cols);
 
 /* A buffer of device memory freed in one line; data NULL when not allocated. */
-sheaf_status *sheaf__take(void *out, sheaf__context *context, size_t bytes, sheaf_memory kind);
-void sheaf__give(sheaf__context *context, void *block);
+sheaf_status *sheaf__alloc(void *out, sheaf__context *context, size_t bytes, sheaf_memory kind);
+void sheaf__free(sheaf__context *context, void *block);

@@ -59,7 +59,7 @@ static sheaf_status *backward(sheaf__tape *tape, sheaf__op *op)
         if (p->y->remade)
             dy[i] = p->by * x + p->plus;
     }
-    sheaf_status *st = op->reads_late ? sheaf__tape_remake(tape, p->x) : NULL;
+    sheaf_status *st = op->reads_late ? sheaf__tape_recompute(tape, p->x) : NULL;
     if (op->reads_late && st == NULL)
         p->seen->found = p->x->data == NULL ? -1 : ((float *)p->x->data)[0];
     return st;
@@ -75,7 +75,7 @@ static sheaf__op *record(sheaf__tape *tape, seen *seen, sheaf__value *x, sheaf__
     *(params *)op->params = (params){ seen, x, *y, by, plus };
     if (x != NULL)
         sheaf__op_arg(op, x, use);
-    sheaf__op_arg(op, *y, SHEAF__MAKE | SHEAF__GIVES);
+    sheaf__op_arg(op, *y, SHEAF__MAKE | SHEAF__GRAD_READ);
     return op;
 }
 
@@ -83,10 +83,10 @@ static void change(sheaf__tape *tape, seen *seen, sheaf__value *x, float plus)
 {
     sheaf__op *op = sheaf__tape_op(tape, "change", forward, backward, sizeof(params));
     *(params *)op->params = (params){ seen, x, x, 1, plus };
-    sheaf__op_arg(op, x, SHEAF__CHANGE | SHEAF__TURNS);
+    sheaf__op_arg(op, x, SHEAF__CHANGE | SHEAF__GRAD_CHANGE);
 }
 
-static const unsigned reads = SHEAF__READ | SHEAF__TAKES, keeps = reads | SHEAF__KEEP;
+static const unsigned reads = SHEAF__READ | SHEAF__GRAD_WRITE, keeps = reads | SHEAF__KEEP;
 
 typedef struct machine {
     sheaf__device *device;
@@ -214,7 +214,7 @@ static void test_over__a_failure_leaves_nothing(void **state)
     machine m;
     seen s[2] = { 0 };
     sheaf__value *x, *y;
-    sheaf__bad bad;
+    sheaf__nonfinite bad;
     open_machine(&m);
     record(m.tape, &s[0], NULL, &x, 0, 0, 0);
     record(m.tape, &s[1], x, &y, 2, 0, keeps | SHEAF__OVER);
@@ -225,7 +225,7 @@ static void test_over__a_failure_leaves_nothing(void **state)
     assert_non_null(st);
     sheaf_status_free(st);
     assert_int_equal(m.device->in_use[SHEAF_MEM_ACTIVATIONS], 0);
-    CHECK_OK(sheaf__tape_watch(&bad, m.tape));
+    CHECK_OK(sheaf__tape_run_checked(&bad, m.tape));
     assert_null(bad.op);
     run_and_close(&m, false);
     assert_true(s[1].over);
@@ -365,7 +365,7 @@ static void test_remakes__bad_gradients_are_found_within(void **state)
 {
     for (int step = 0; step < 2; step++) {
         late l = { 0 };
-        sheaf__bad bad;
+        sheaf__nonfinite bad;
         record_late(&l, NOTHING);
         l.y->name = "y";
         l.x->name = "x";
@@ -373,7 +373,7 @@ static void test_remakes__bad_gradients_are_found_within(void **state)
         if (step == 1) /* the gradient of y is worth, that of x twice as much */
             ((params *)l.z->maker->params)->by = 1;
         CHECK_OK(sheaf__tape_compile(l.m.tape, true, false));
-        CHECK_OK(sheaf__tape_watch(&bad, l.m.tape));
+        CHECK_OK(sheaf__tape_run_checked(&bad, l.m.tape));
         worth = 1;
         assert_non_null(bad.op);
         assert_string_equal(bad.value, step == 0 ? "y" : "x");

@@ -31,7 +31,7 @@ static sheaf__value *record_times(sheaf__tape *tape, sheaf__value **value, sheaf
                                  .in = OUT, /* the names of a layer that computes x w^T */
                                  .out = IN,
                                  .whole = true,
-                                 .turned = true,
+                                 .transposed = true,
                                  .count = 1,
                                  .extent = { IN },
                                  .owned = IN,

@@ -32,11 +32,11 @@ void sheaf__trained_set_free(sheaf__trained_set *set)
         free(set->item[i]);
     }
     free(set->item);
-    sheaf__give(set->context, set->master);
-    sheaf__give(set->context, set->moment1);
-    sheaf__give(set->context, set->moment2);
+    sheaf__free(set->context, set->master);
+    sheaf__free(set->context, set->moment1);
+    sheaf__free(set->context, set->moment2);
     for (int i = 0; i < set->nsums; i++)
-        sheaf__give(set->context, set->sum[i]);
+        sheaf__free(set->context, set->sum[i]);
     free(set);
 }
 
@@ -152,11 +152,11 @@ sheaf_status *sheaf__trained_allocate(sheaf__trained_set *set)
         set->common -= sheaf__trained_stretch(set, g);
     set->kept = set->common + sheaf__trained_stretch(set, set->context->group % groups_of(set));
     const size_t bytes = (size_t)set->kept * sizeof(float);
-    sheaf_status *st = sheaf__take(&set->master, set->context, bytes, SHEAF_MEM_TRAINED);
-    TRY(st, sheaf__take(&set->moment1, set->context, bytes, SHEAF_MEM_OPTIMIZER));
-    TRY(st, sheaf__take(&set->moment2, set->context, bytes, SHEAF_MEM_OPTIMIZER));
-    TRY(st, sheaf__take(&set->sum[0], set->context, (size_t)set->numel * sizeof(float),
-                        SHEAF_MEM_GRADIENTS));
+    sheaf_status *st = sheaf__alloc(&set->master, set->context, bytes, SHEAF_MEM_TRAINED);
+    TRY(st, sheaf__alloc(&set->moment1, set->context, bytes, SHEAF_MEM_OPTIMIZER));
+    TRY(st, sheaf__alloc(&set->moment2, set->context, bytes, SHEAF_MEM_OPTIMIZER));
+    TRY(st, sheaf__alloc(&set->sum[0], set->context, (size_t)set->numel * sizeof(float),
+                         SHEAF_MEM_GRADIENTS));
     if (st != NULL)
         return sheaf_in(st, "trained tensors");
     set->nsums = 1;
@@ -199,8 +199,8 @@ sheaf_status *sheaf__accumulator_begin(sheaf__trained_set *set, sheaf__accumulat
          top--)
         join_top(set, stack);
     if (stack->depth == set->nsums) {
-        sheaf_status *st = sheaf__take(&set->sum[set->nsums], set->context,
-                                       (size_t)set->numel * sizeof(float), SHEAF_MEM_GRADIENTS);
+        sheaf_status *st = sheaf__alloc(&set->sum[set->nsums], set->context,
+                                        (size_t)set->numel * sizeof(float), SHEAF_MEM_GRADIENTS);
         if (st != NULL)
             return sheaf_in(st, "sum of gradient accumulator %d", g);
         set->nsums++;
@@ -266,9 +266,9 @@ sheaf_status *sheaf__grad_norm(double *out, sheaf__trained_set *set)
             const sheaf_range of = sheaf_owner_slices(c->slices, c->ranks, r);
             size[r] = count * (size_t)(of.end - of.begin) * sizeof *q.sum;
         }
-        sheaf__purpose_of(c, SHEAF__TRAFFIC_NORM);
+        sheaf__set_purpose(c, SHEAF__TRAFFIC_NORM);
         st = c->comm == NULL ? NULL : sheaf_comm_gather(c->comm, q.sum, size);
-        sheaf__purpose_of(c, SHEAF__TRAFFIC_OTHER);
+        sheaf__set_purpose(c, SHEAF__TRAFFIC_OTHER);
     }
     for (int i = 0; i < set->count && st == NULL; i++) {
         bool any;

@@ -65,9 +65,10 @@ bool sheaf__trained_keeps(const sheaf__trained_set *set, const sheaf__trained *t
 /* sheaf__trained_stretch - floats of what `group` keeps of this rank's slices, replicated tensors
  * aside. */
 int64_t sheaf__trained_stretch(const sheaf__trained_set *set, int group);
-/* sheaf__trained_take - of a divided set: the masters from the weights, which all ranks have read.
+/* sheaf__trained_from_weights - of a divided set: the masters from the weights, which all ranks
+ * have read.
  */
-void sheaf__trained_take(sheaf__trained_set *set);
+void sheaf__trained_from_weights(sheaf__trained_set *set);
 /* sheaf__trained_publish - of a divided set: the weights from the masters of all peers. Collective
  * among them. */
 sheaf_status *sheaf__trained_publish(sheaf__trained_set *set);
@@ -89,10 +90,11 @@ typedef struct sheaf__accumulators {
 } sheaf__accumulators;
 sheaf_status *sheaf__accumulator_begin(sheaf__trained_set *set, sheaf__accumulators *stack, int g);
 void sheaf__accumulators_close(sheaf__trained_set *set, sheaf__accumulators *stack);
-/* sheaf__accumulators_meet - after the close: the sums of all groups meet in the tree, and all have
- * the total. present[G]: accumulators that were begun, in whatever group. Collective among peers.
+/* sheaf__accumulators_reduce - after the close: the sums of all groups meet in the tree, and all
+ * have the total. present[G]: accumulators that were begun, in whatever group. Collective among
+ * peers.
  */
-sheaf_status *sheaf__accumulators_meet(sheaf__trained_set *set, int count, const bool *present);
+sheaf_status *sheaf__accumulators_reduce(sheaf__trained_set *set, int count, const bool *present);
 
 /* sheaf__grad_norm - global L2 norm: squares in double per tensor and slice, tree over
  * slices, tensors in name order, replicated ones once. Collective. */

@@ -200,7 +200,7 @@ static sheaf_status *meet_body(void *context, const sheaf__grid *grid)
     }
     if (st == NULL) {
         sheaf__accumulators_close(set, &stack);
-        st = sheaf__accumulators_meet(set, g->count, present);
+        st = sheaf__accumulators_reduce(set, g->count, present);
     }
     for (int64_t i = 0; i < N && st == NULL; i++) {
         float want = 0;
@@ -281,7 +281,7 @@ static sheaf_status *divide_body(void *context, const sheaf__grid *grid)
     TRY(st, fill(&set, t, &c, true));
     TRY(st, fill(&alone, want, &own, false));
     if (st == NULL)
-        sheaf__trained_take(set);
+        sheaf__trained_from_weights(set);
     for (int n = 0; n < 2 && st == NULL; n++) {
         step(set, t);
         step(alone, want);

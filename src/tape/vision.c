@@ -70,7 +70,7 @@ static void record_positions(sheaf__tape *tape, sheaf__value *x, int64_t images,
     *(positions_params *)op->params = (positions_params){ images, positions, x };
     if (flows)
         op->backward = positions_backward;
-    sheaf__op_turns(op, x, flows);
+    sheaf__op_changes(op, x, flows);
 }
 
 sheaf__value *sheaf__record_tokens(sheaf__tape *tape, sheaf__value *patches, int64_t images,
@@ -168,11 +168,11 @@ void sheaf__record_place_images(sheaf__tape *tape, sheaf__value *x, sheaf__value
                                    flows ? images_backward : NULL, sizeof(image_params));
     *(image_params *)op->params =
         (image_params){ images, v->rows / images, boi, eoi, in, x, v, turns };
-    sheaf__op_turns(op, x, flows);
+    sheaf__op_changes(op, x, flows);
     if (flows && !turns)
         x->grad_rows = (sheaf__grad_rows){ &in->image_row,
                                            v->rows + images * ((boi != NULL) + (eoi != NULL)) };
-    sheaf__op_arg(op, v, SHEAF__READ | SHEAF__TAKES);
+    sheaf__op_arg(op, v, SHEAF__READ | SHEAF__GRAD_WRITE);
 }
 
 /* ---- two streams ---- */
@@ -212,7 +212,7 @@ static sheaf_status *streams_backward(sheaf__tape *tape, sheaf__op *op)
 
 static void record_streams(sheaf__tape *tape, const char *name, stream_params how, bool flows)
 {
-    const unsigned reads = SHEAF__READ | SHEAF__TAKES, makes = SHEAF__MAKE | SHEAF__GIVES;
+    const unsigned reads = SHEAF__READ | SHEAF__GRAD_WRITE, makes = SHEAF__MAKE | SHEAF__GRAD_READ;
     sheaf__op *op =
         sheaf__tape_op(tape, name, streams_forward, flows ? streams_backward : NULL, sizeof how);
     *(stream_params *)op->params = how;

@@ -37,7 +37,7 @@ void sheaf__bad_rows(sheaf_text *text, const int64_t *row, int64_t count)
         sheaf__text_add(text, ", ...");
 }
 
-void sheaf__bad_describe(sheaf_text *text, const sheaf__bad *bad, const char *weight)
+void sheaf__bad_describe(sheaf_text *text, const sheaf__nonfinite *bad, const char *weight)
 {
     if (bad->op != NULL) {
         sheaf__text_add(text, "the first %s that is not finite is ",

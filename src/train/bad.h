@@ -22,4 +22,4 @@ sheaf_status *sheaf__bad_trained(const char **name, const sheaf__trained_set *se
 void sheaf__bad_rows(sheaf_text *text, const int64_t *row, int64_t count);
 /* sheaf__bad_describe - "the first value that is not finite is in layer 1, 'x'; the weight 'w'
  * ...". weight NULL: all are finite. */
-void sheaf__bad_describe(sheaf_text *text, const sheaf__bad *bad, const char *weight);
+void sheaf__bad_describe(sheaf_text *text, const sheaf__nonfinite *bad, const char *weight);

@@ -4,7 +4,7 @@
 #include <math.h>
 
 #include "base/base.h"
-#include "comm/doing.h"
+#include "comm/activity.h"
 #include "models/team.h"
 #include "train/bad.h"
 
@@ -64,7 +64,7 @@ static sheaf_status *warn_of(course *c)
 {
     sheaf__runner *runner = &c->runner;
     const char *weight = NULL;
-    sheaf__bad bad = { 0 };
+    sheaf__nonfinite bad = { 0 };
     sheaf_text text = { 0 };
     c->warned = true;
     sheaf_status *st = sheaf__model_bad_weight(&weight, c->model);
@@ -113,7 +113,7 @@ static sheaf_status *run_micro(course *c, int64_t micro)
     const int64_t n = micro == c->micros - 1 && c->rest > 0 ? c->rest : c->batch;
     sheaf_status *st = c->rows == n ? NULL : open_runner(c, n);
     c->first = micro * c->batch;
-    sheaf__doing_number(c->model->context->doing, "row", row_at(c, c->first) + 1);
+    sheaf__activity_number(c->model->context->activity, "row", row_at(c, c->first) + 1);
     for (int64_t i = 0; i < 2 * n; i++) /* these rows, and the buffers for them */
         c->row[i] = c->first + i < c->all && (i < n || micro + 1 < c->own.end)
                         ? row_at(c, c->first + i)
@@ -194,7 +194,7 @@ sheaf_status *sheaf__evaluate(sheaf__evaluation *out, sheaf__model *model, const
         out->correct += c.found[i].correct;
     }
     out->loss = out->tokens == 0 ? 0 : out->loss / (double)out->tokens;
-    sheaf__doing_item(context->doing, NULL);
+    sheaf__activity_item(context->activity, NULL);
     if (c.rows > 0)
         sheaf__runner_release(&c.runner);
     free(c.row);

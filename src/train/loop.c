@@ -3,7 +3,7 @@
 
 #include "base/base.h"
 #include "base/clock.h"
-#include "comm/doing.h"
+#include "comm/activity.h"
 #include "comm/all.h"
 #include "train/evaluate.h"
 #include "train/export.h"
@@ -241,11 +241,11 @@ static void warn_of_nothing(const sheaf__run *r, const sheaf__rank *rank, int64_
 static sheaf_status *asked(sheaf__run *r, sheaf_comm *comm, bool *to_save, bool *to_stop)
 {
     int bits = sheaf__control_poll(r->hooks->control) |
-               (is_over(r) || has_enough(r) ? SHEAF__ASKED_STOP : 0) |
-               (is_lost(r, comm) ? SHEAF__ASKED_SAVE : 0);
+               (is_over(r) || has_enough(r) ? SHEAF__CONTROL_STOP : 0) |
+               (is_lost(r, comm) ? SHEAF__CONTROL_SAVE : 0);
     sheaf_status *st = sheaf_comm_any(comm, &bits);
-    *to_save = (bits & SHEAF__ASKED_SAVE) != 0;
-    *to_stop = (bits & SHEAF__ASKED_STOP) != 0;
+    *to_save = (bits & SHEAF__CONTROL_SAVE) != 0;
+    *to_stop = (bits & SHEAF__CONTROL_STOP) != 0;
     return st;
 }
 
@@ -255,7 +255,7 @@ static sheaf_status *export_step(const sheaf__run *r, sheaf_comm *comm, int64_t 
                                  bool only_missing)
 {
     sheaf_status *st = NULL;
-    sheaf__doing_phase(sheaf_comm_doing(comm), "exporting");
+    sheaf__activity_phase(sheaf_comm_activity(comm), "exporting");
     if (sheaf_comm_rank(comm) == 0)
         st = sheaf__export_step(r->options, r->opened, done, only_missing, r->hooks->events);
     return sheaf_comm_agree(comm, st);

@@ -37,8 +37,8 @@ sheaf_status *sheaf__row_kinds_open(sheaf__row_kinds *out, sheaf__model *model,
                                               : rows_of(w, t, k, most->images, most->patches[t]));
         if (n == 0)
             continue;
-        st = sheaf__take(&out->sample[k], model->context, n * 8, SHEAF_MEM_INPUTS);
-        TRY(st, sheaf__take(&out->position[k], model->context, n * 8, SHEAF_MEM_INPUTS));
+        st = sheaf__alloc(&out->sample[k], model->context, n * 8, SHEAF_MEM_INPUTS);
+        TRY(st, sheaf__alloc(&out->position[k], model->context, n * 8, SHEAF_MEM_INPUTS));
     }
     return st;
 }
@@ -102,8 +102,8 @@ void sheaf__row_kinds_fill(sheaf__row_kinds *kinds, const sheaf__model *model,
 void sheaf__row_kinds_release(sheaf__row_kinds *kinds, sheaf__model *model)
 {
     for (int k = 0; k < SHEAF__ROW_KINDS; k++) {
-        sheaf__give(model->context, kinds->sample[k]);
-        sheaf__give(model->context, kinds->position[k]);
+        sheaf__free(model->context, kinds->sample[k]);
+        sheaf__free(model->context, kinds->position[k]);
     }
     *kinds = (sheaf__row_kinds){ 0 };
 }

@@ -5,7 +5,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/json.h"
-#include "comm/doing.h"
+#include "comm/activity.h"
 #include "train/bad.h"
 #include "train/run.h"
 
@@ -160,7 +160,7 @@ sheaf_status *sheaf__run_state_write(sheaf__run *r, sheaf_checkpoints *store, sh
     free((char *)s->state.progress);
     s->state.progress = NULL;
     char *text = NULL;
-    sheaf__doing_phase(sheaf_comm_doing(comm), "saving");
+    sheaf__activity_phase(sheaf_comm_activity(comm), "saving");
     sheaf_status *st = check_weights(s, comm, done);
     TRY(st, progress_text(&text, r, s, done));
     s->state.progress = text;

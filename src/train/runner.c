@@ -3,9 +3,9 @@
 
 #include "base/base.h"
 #include "base/clock.h"
-#include "tape/wanted.h"
+#include "tape/head_rows.h"
 
-_Static_assert((int)SHEAF_DATA_READ_UNIT == (int)SHEAF__WANTED_UNIT, "what the plan counts by");
+_Static_assert((int)SHEAF_DATA_READ_UNIT == (int)SHEAF__HEAD_ROWS_UNIT, "what the plan counts by");
 
 static bool is_dry(const sheaf__runner *r)
 {
@@ -57,13 +57,13 @@ static sheaf_status *take_batch(sheaf__runner *r)
     sheaf_status *st = NULL;
     for (size_t i = 0; i < sizeof need / sizeof *need && st == NULL; i++)
         if (need[i].bytes > 0)
-            st = sheaf__take(need[i].out, r->model->context, need[i].bytes, SHEAF_MEM_INPUTS);
+            st = sheaf__alloc(need[i].out, r->model->context, need[i].bytes, SHEAF_MEM_INPUTS);
     for (int t = 0; t < towers && looks && r->room.images > 0 && st == NULL; t++) {
         r->batch.room[t] = tower[t].ragged ? r->room.patches[t] * tower[t].channels *
                                                  tower[t].patch * tower[t].patch
                                            : r->room.images * sheaf__tower_numbers(&tower[t]);
-        st = sheaf__take(&r->pixels[t], r->model->context, (size_t)r->batch.room[t] * 4,
-                         SHEAF_MEM_INPUTS);
+        st = sheaf__alloc(&r->pixels[t], r->model->context, (size_t)r->batch.room[t] * 4,
+                          SHEAF_MEM_INPUTS);
     }
     if (st != NULL || !looks || towers == 0 || r->room.images == 0 || is_dry(r))
         return st;
@@ -205,7 +205,7 @@ sheaf_status *sheaf__runner_run(sheaf__runner *r, const int64_t *row)
     }
     if (st != NULL)
         return st;
-    return r->watch != NULL ? sheaf__tape_watch(r->watch, r->last) : sheaf__tape_run(r->last);
+    return r->watch != NULL ? sheaf__tape_run_checked(r->watch, r->last) : sheaf__tape_run(r->last);
 }
 
 void sheaf__runner_release(sheaf__runner *r)
@@ -216,9 +216,9 @@ void sheaf__runner_release(sheaf__runner *r)
                            r->batch.mask,      r->batch.segment,  r->batch.image_row,
                            r->batch.stream[0], r->batch.stream[1] };
     for (size_t i = 0; r->model != NULL && i < sizeof held / sizeof *held; i++)
-        sheaf__give(r->model->context, held[i]);
+        sheaf__free(r->model->context, held[i]);
     for (int t = 0; r->model != NULL && t < SHEAF__MOST_TOWERS; t++)
-        sheaf__give(r->model->context, r->pixels[t]);
+        sheaf__free(r->model->context, r->pixels[t]);
     free(r->batch.picture);
     free(r->known);
     if (r->model != NULL)

@@ -41,10 +41,10 @@ typedef struct sheaf__runner {
     sheaf__head_run head;                         /* set by the caller, except for labels */
     sheaf__runner_tape tape[SHEAF__RUNNER_TAPES]; /* the one that ran last comes first */
     int ntapes;
-    sheaf__tape *last; /* the tape that ran last */
-    int32_t *known;    /* on the dry device: tokens and labels of the rows passed to it */
-    double reading;    /* seconds spent reading rows and images so far */
-    sheaf__bad *watch; /* gets the first value that is not finite; NULL: not checked */
+    sheaf__tape *last;       /* the tape that ran last */
+    int32_t *known;          /* on the dry device: tokens and labels of the rows passed to it */
+    double reading;          /* seconds spent reading rows and images so far */
+    sheaf__nonfinite *watch; /* gets the first value that is not finite; NULL: not checked */
 } sheaf__runner;
 
 /* sheaf__runner_open - `out` must not move: tapes point into it. Release it also after a failure.

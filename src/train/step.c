@@ -4,7 +4,7 @@
 #include <math.h>
 
 #include "base/base.h"
-#include "comm/doing.h"
+#include "comm/activity.h"
 #include "models/team.h"
 #include "ops/math/math.h"
 #include "train/bad.h"
@@ -43,11 +43,11 @@ static sheaf_status *take_random(sheaf__stepper *s)
                noisy = s->run->neftune_alpha > 0;
     sheaf_status *st = NULL;
     if (drops || noisy)
-        st = sheaf__take(&s->sample, s->context, n * 8, SHEAF_MEM_INPUTS);
+        st = sheaf__alloc(&s->sample, s->context, n * 8, SHEAF_MEM_INPUTS);
     if (st == NULL && (drops || noisy))
-        st = sheaf__take(&s->position, s->context, n * 8, SHEAF_MEM_INPUTS);
+        st = sheaf__alloc(&s->position, s->context, n * 8, SHEAF_MEM_INPUTS);
     if (st == NULL && noisy)
-        st = sheaf__take(&s->half, s->context, n * sizeof *s->half, SHEAF_MEM_INPUTS);
+        st = sheaf__alloc(&s->half, s->context, n * sizeof *s->half, SHEAF_MEM_INPUTS);
     return st;
 }
 
@@ -91,9 +91,9 @@ void sheaf__stepper_free(sheaf__stepper *s)
     if (s == NULL)
         return;
     sheaf__runner_release(&s->runner);
-    sheaf__give(s->context, s->sample);
-    sheaf__give(s->context, s->position);
-    sheaf__give(s->context, s->half);
+    sheaf__free(s->context, s->sample);
+    sheaf__free(s->context, s->position);
+    sheaf__free(s->context, s->half);
     free(s->rows);
     free(s);
 }
@@ -204,11 +204,11 @@ static void count_labels(sheaf__stepper *s, int64_t done, sheaf__step_result *ou
 
 /* Runs micro-batches [begin, end) of a step again, up to the first with a value that is not finite:
  * `micro`, with the rows `row`. Discards the gradients of this step. */
-static sheaf_status *find_source(sheaf__bad *bad, int64_t *micro, sheaf__stepper *s, int64_t done,
-                                 int64_t begin, int64_t end)
+static sheaf_status *find_source(sheaf__nonfinite *bad, int64_t *micro, sheaf__stepper *s,
+                                 int64_t done, int64_t begin, int64_t end)
 {
     sheaf_status *st = NULL;
-    *bad = (sheaf__bad){ 0 };
+    *bad = (sheaf__nonfinite){ 0 };
     s->runner.watch = bad;
     for (int64_t m = begin; m < end && st == NULL && bad->op == NULL; m++) {
         choose_rows(s, done, m);
@@ -251,7 +251,7 @@ static sheaf_status *not_finite(sheaf__stepper *s, int64_t done, int64_t micro, 
 {
     const bool all = micro < 0;
     const char *weight = NULL, *gradient = NULL;
-    sheaf__bad bad = { 0 };
+    sheaf__nonfinite bad = { 0 };
     sheaf_text text = { 0 };
     sheaf_status *st = sheaf__model_bad_weight(&weight, s->model);
     if (st == NULL && all)
@@ -292,7 +292,7 @@ static sheaf_status *run_accumulator(sheaf__stepper *s, int64_t done, sheaf_rang
         sheaf__costs_of(&before, s->context);
         if (s->follows)
             rows_of(s, done, micro, s->rows, s->samples);
-        sheaf__doing_step(s->context->doing, done + 1, micro + 1);
+        sheaf__activity_step(s->context->activity, done + 1, micro + 1);
         if (!dry) {
             announce(s, done, micro);
             choose_rows(s, done, micro);
@@ -379,7 +379,7 @@ static sheaf_status *run_accumulators(sheaf__stepper *s, int64_t done, sheaf__st
     const double began = time_of(s->context), waited = waiting_of(s->context);
     if (st == NULL) {
         sheaf__accumulators_close(s->model->trained, &stack);
-        st = sheaf__accumulators_meet(s->model->trained, (int)count, present);
+        st = sheaf__accumulators_reduce(s->model->trained, (int)count, present);
     }
     TRY(st, add_losses(&sum, s, loss));
     add_update(s->context, began, waited);
@@ -444,8 +444,8 @@ sheaf_status *sheaf__stepper_run(sheaf__step_result *out, sheaf__stepper *s, int
     if (!dry)
         count_labels(s, done, out);
     sheaf_status *st = run_accumulators(s, done, out);
-    sheaf__doing_step(s->context->doing, done + 1, 0);
-    sheaf__doing_phase(s->context->doing, "update");
+    sheaf__activity_step(s->context->activity, done + 1, 0);
+    sheaf__activity_phase(s->context->activity, "update");
     const double began = time_of(s->context), waited = waiting_of(s->context);
     TRY(st, judge(out, s, done));
     if (st == NULL && !out->skipped)

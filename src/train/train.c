@@ -3,7 +3,7 @@
 
 #include "base/base.h"
 #include "base/clock.h"
-#include "comm/doing.h"
+#include "comm/activity.h"
 #include "comm/process.h"
 #include "lora/sizes.h"
 #include "models/placement.h"
@@ -141,16 +141,16 @@ static sheaf_status *train_rank(void *arg, const sheaf__grid *grid)
                                             .writer = choose_writers(writer, o),
                                             .locked = r->folder.lock >= 0,
                                             .events = me == 0 ? r->hooks->events : NULL };
-    if (r->hooks->doing != NULL) /* a process has that of its rank alone */
-        sheaf__grid_tell(grid, &r->hooks->doing[sheaf__all_count(r->all) > 1 ? 0 : me]);
+    if (r->hooks->activity != NULL) /* a process has that of its rank alone */
+        sheaf__grid_record(grid, &r->hooks->activity[sheaf__all_count(r->all) > 1 ? 0 : me]);
     sheaf_status *st = sheaf_checkpoints_open(&store, comm, o->out, &how);
     if (st != NULL)
         goto done;
     if (me == 0)
         sheaf__out_sweep(&r->folder);
-    sheaf__doing_phase(sheaf_comm_doing(comm), "loading");
+    sheaf__activity_phase(sheaf_comm_activity(comm), "loading");
     st = sheaf__rank_open(&rank, SHEAF_CPU, grid, me, &r->job);
-    rank.context.doing = sheaf_comm_doing(comm);
+    rank.context.activity = sheaf_comm_activity(comm);
     TRY(st, sheaf__run_state_init(&s, &rank, o, r->contract));
     s.usage = (sheaf__usage){ .rank = &rank, .grid = grid };
     s.slow.window = SILENCES * o->heartbeat;

@@ -40,9 +40,9 @@ typedef struct sheaf_train_hooks {
     sheaf_control *control;   /* requests to save or stop; may be NULL */
     const atomic_int *enough; /* like control's stop, for this run alone; may be NULL */
     double spent;             /* seconds of max_time used by earlier tries of the run */
-    /* The current activity (comm/doing.h) of each rank of this process, begun by the caller; may be
-     * NULL. */
-    struct sheaf__doing *doing;
+    /* The current activity (comm/activity.h) of each rank of this process, begun by the caller; may
+     * be NULL. */
+    struct sheaf__activity *activity;
 } sheaf_train_hooks;
 
 typedef struct sheaf_train_result {

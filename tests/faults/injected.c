@@ -1,6 +1,6 @@
 /* injected.c - a fault at an exchange of the command of the tests: before the n-th call of some
  * kind, one rank dies, is stopped, fails, loses its connections, makes another call, comes late or
- * never. The linker (--wrap) puts this before sheaf__grid_run() and sheaf__process_tell(), where
+ * never. The linker (--wrap) puts this before sheaf__grid_run() and sheaf__process_record(), where
  * groups of ranks come to be; their transports, whichever they are, are wrapped there.
  *
  * SHEAF_INJECT=RANK:CALL:N:FAULT; the command has the flag --inject for it. CALL is as messages
@@ -89,8 +89,8 @@ static void cut(void)
 static sheaf_status *stray(const injected *f, const sheaf_comm *comm)
 {
     sheaf_status *st = NULL;
-    if (comm->doing != NULL) /* it has not come to the call that it would make here */
-        SHEAF__STORE(comm->doing->made[comm->group], comm->call - 1);
+    if (comm->activity != NULL) /* it has not come to the call that it would make here */
+        SHEAF__STORE(comm->activity->made[comm->group], comm->call - 1);
     for (int i = 0; i < GROUPS && st == NULL; i++)
         if (f->wrapped[i].comm != NULL && f->wrapped[i].comm != comm)
             st = sheaf_comm_barrier(f->wrapped[i].comm);
@@ -117,12 +117,12 @@ static void starve(void)
 
 static bool is_at(const sheaf_comm *comm, const char *name)
 {
-    const char *phase = comm->doing == NULL ? NULL : SHEAF__LOAD(comm->doing->phase);
-    if (comm->doing == NULL)
+    const char *phase = comm->activity == NULL ? NULL : SHEAF__LOAD(comm->activity->phase);
+    if (comm->activity == NULL)
         return false;
     if (strcmp(name, "evaluating") == 0) /* no micro-batch of a step */
         return comm->counters.purpose == SHEAF__TRAFFIC_FORWARD &&
-               SHEAF__LOAD(comm->doing->micro) == 0;
+               SHEAF__LOAD(comm->activity->micro) == 0;
     return phase != NULL && strcmp(phase, name) == 0;
 }
 
@@ -272,12 +272,12 @@ sheaf_status *__wrap_sheaf__grid_run(const sheaf__grid_options *options,
 }
 
 /* Of a training run only its ranks' own calls count. */
-void __real_sheaf__process_tell(sheaf_comm *all, sheaf__doing *doing);
-void __wrap_sheaf__process_tell(sheaf_comm *all, sheaf__doing *doing);
-void __wrap_sheaf__process_tell(sheaf_comm *all, sheaf__doing *doing)
+void __real_sheaf__process_record(sheaf_comm *all, sheaf__activity *activity);
+void __wrap_sheaf__process_record(sheaf_comm *all, sheaf__activity *activity);
+void __wrap_sheaf__process_record(sheaf_comm *all, sheaf__activity *activity)
 {
-    __real_sheaf__process_tell(all, doing);
-    if (doing != NULL && plan.any && !plan.trains && plan.rank == sheaf__all_number(all) &&
+    __real_sheaf__process_record(all, activity);
+    if (activity != NULL && plan.any && !plan.trains && plan.rank == sheaf__all_number(all) &&
         plan.wrapped[ALL_PROCESSES].comm == NULL)
         wrap(&plan, ALL_PROCESSES, all);
 }

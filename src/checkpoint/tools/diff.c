@@ -9,7 +9,7 @@
 
 #include "base/base.h"
 #include "base/control.h"
-#include "base/inside.h"
+#include "base/numeric_env.h"
 #include "base/json.h"
 #include "checkpoint/store/stream.h"
 #include "dialects/common/dialects.h"
@@ -31,9 +31,9 @@ static void report(const differ *d, const sheaf_diff_item *item)
 {
     if (d->how->on_item == NULL)
         return;
-    sheaf__numbers before = sheaf__callback_begin();
+    sheaf__numeric_env before = sheaf__callback_env();
     d->how->on_item(d->how->context, item);
-    sheaf__numbers_restore(&before);
+    sheaf__numeric_env_restore(&before);
 }
 
 /* ---- values ---- */

@@ -38,7 +38,7 @@ bool sheaf__blocking(const sheaf__ranks *r, int rank)
 
 /* Those that wait for none of these do not belong to them: what is left in the end waits in a
  * circle. */
-bool sheaf__apart(const sheaf__ranks *r, int least_ms, int *a, int *b)
+bool sheaf__deadlock(const sheaf__ranks *r, int least_ms, int *a, int *b)
 {
     bool stuck[SHEAF_MAX_SLICES];
     for (int i = 0; i < r->count; i++)
@@ -64,7 +64,7 @@ bool sheaf__apart(const sheaf__ranks *r, int least_ms, int *a, int *b)
     return false;
 }
 
-double sheaf__patience(const sheaf__ranks *r, double hang_after)
+double sheaf__hang_limit(const sheaf__ranks *r, double hang_after)
 {
     for (int i = 0; i < r->count; i++)
         if (r->known[i] && r->report[i].call[0] == '\0' &&
@@ -76,7 +76,7 @@ double sheaf__patience(const sheaf__ranks *r, double hang_after)
 static void show_apart(sheaf_text *out, const sheaf__ranks *r)
 {
     int a = 0, b = 0;
-    if (sheaf__apart(r, 0, &a, &b))
+    if (sheaf__deadlock(r, 0, &a, &b))
         sheaf__text_add(out,
                         "sheaf: rank %d (host %s) and rank %d (host %s) do not make the same "
                         "call, and wait for each other\n",
@@ -125,7 +125,7 @@ static const char *words_of(sheaf__verdict_kind kind)
     case SHEAF__LOST: return "has lost its connection: it died, or the network failed";
     case SHEAF__STOPPED: return "is silent: it was stopped, or its host is gone; it is killed";
     case SHEAF__HANGS:
-    case SHEAF__APART: break;
+    case SHEAF__DEADLOCK: break;
     }
     return "hangs";
 }
@@ -133,7 +133,7 @@ static const char *words_of(sheaf__verdict_kind kind)
 void sheaf__verdict_text(sheaf_text *out, sheaf__verdict_kind kind, const sheaf__ranks *r, int rank,
                          double s, const sheaf__self *self, const char *cure)
 {
-    if (kind == SHEAF__APART) {
+    if (kind == SHEAF__DEADLOCK) {
         show_apart(out, r);
     } else if (kind == SHEAF__HANGS) {
         sheaf__text_add(out, "sheaf: the run hangs: no rank got on for %.0f s", s);

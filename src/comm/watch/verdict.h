@@ -3,7 +3,7 @@
 #pragma once
 
 #include "base/base.h"
-#include "comm/doing.h"
+#include "comm/activity.h"
 #include "comm/watch/self.h"
 #include "sheaf/owner.h"
 
@@ -12,7 +12,7 @@ typedef enum sheaf__verdict_kind {
     SHEAF__LOST,     /* the same, but it lives, or may live on another machine */
     SHEAF__STOPPED,  /* it is silent */
     SHEAF__HANGS,    /* all are there and none gets on */
-    SHEAF__APART,    /* the same, as they do not make the same call */
+    SHEAF__DEADLOCK, /* the same, as they do not make the same call */
 } sheaf__verdict_kind;
 
 /* What is known of all ranks. */
@@ -27,12 +27,12 @@ bool sheaf__waits_for(const sheaf__ranks *ranks, int a, int b);
 /* sheaf__blocking - is `rank` one that others wait for and that waits for none? */
 bool sheaf__blocking(const sheaf__ranks *ranks, int rank);
 
-/* sheaf__apart - do ranks wait for each other in a circle, as they do not make the same calls? Each
- * of these has been in its call for `least_ms`; *a waits for *b, both of the circle. */
-bool sheaf__apart(const sheaf__ranks *ranks, int least_ms, int *a, int *b);
-/* sheaf__patience - seconds without progress that are a hang, where `hang_after` is what a user
+/* sheaf__deadlock - do ranks wait for each other in a circle, as they do not make the same calls?
+ * Each of these has been in its call for `least_ms`; *a waits for *b, both of the circle. */
+bool sheaf__deadlock(const sheaf__ranks *ranks, int least_ms, int *a, int *b);
+/* sheaf__hang_limit - seconds without progress that are a hang, where `hang_after` is what a user
  * said: more while a rank is "finishing", as a system may write for long what it has kept back. */
-double sheaf__patience(const sheaf__ranks *ranks, double hang_after);
+double sheaf__hang_limit(const sheaf__ranks *ranks, double hang_after);
 
 /* sheaf__verdict_text - the message.
  *   rank  the one that died or is silent (0: what another one knows of the first); -1: all hang

@@ -82,7 +82,7 @@ static const sheaf__report *look_at_own(sheaf__watch *w)
     uint64_t busy = 0;
     sheaf__report *own = &w->ranks.report[alone ? 0 : w->o.process];
     for (int i = 0; i < (alone ? w->o.ranks : 1); i++) {
-        sheaf__doing_report(&own[i], &w->o.doing[i]);
+        sheaf__activity_report(&own[i], &w->o.activity[i]);
         w->ranks.known[own + i - w->ranks.report] = true;
         if (own[i].call[0] == '\0' && own[i].op[0] == '\0')
             busy = sheaf__self_busy();
@@ -100,7 +100,7 @@ static void take_report(sheaf__watch *w, int rank, const sheaf__report *from)
     report->host[sizeof report->host - 1] = report->call[sizeof report->call - 1] = '\0';
     report->phase[sizeof report->phase - 1] = report->op[sizeof report->op - 1] = '\0';
     report->item[sizeof report->item - 1] = '\0';
-    if (report->group < 0 || report->group >= SHEAF__CIRCLES)
+    if (report->group < 0 || report->group >= SHEAF__GROUP_KINDS)
         report->group = SHEAF__ANY_RANKS;
     w->ranks.known[rank] = true;
 }
@@ -205,11 +205,11 @@ static void judge_hang(sheaf__watch *w, double now)
     }
     const double still = now - w->progressed;
     const bool all = all_heard(w, now);
-    if (all && sheaf__apart(&w->ranks, APART_MS, &a, &b))
-        end_all(w, SHEAF__APART, NULL, now);
+    if (all && sheaf__deadlock(&w->ranks, APART_MS, &a, &b))
+        end_all(w, SHEAF__DEADLOCK, NULL, now);
     /* a silent process is about to be reported as that, and killed */
     if (w->o.hang_after > 0 &&
-        still >= sheaf__patience(&w->ranks, w->o.hang_after) + (all ? 0 : SILENT_S))
+        still >= sheaf__hang_limit(&w->ranks, w->o.hang_after) + (all ? 0 : SILENT_S))
         end_all(w, SHEAF__HANGS, NULL, now);
 }
 
@@ -497,14 +497,14 @@ static sheaf_status *begin_records(sheaf__watched *out, const sheaf__watch_optio
 {
     const bool alone = sheaf__all_count(o->all) == 1;
     const int count = alone ? o->ranks : 1;
-    out->doing = aligned_alloc(_Alignof(sheaf__doing), (size_t)count * sizeof *out->doing);
-    if (out->doing == NULL)
+    out->activity = aligned_alloc(_Alignof(sheaf__activity), (size_t)count * sizeof *out->activity);
+    if (out->activity == NULL)
         return sheaf__no_memory("watching the ranks");
     for (int i = 0; i < count; i++) {
-        sheaf__doing_begin(&out->doing[i], alone ? i : sheaf__all_number(o->all));
-        sheaf__doing_phase(&out->doing[i], o->phase);
+        sheaf__activity_init(&out->activity[i], alone ? i : sheaf__all_number(o->all));
+        sheaf__activity_phase(&out->activity[i], o->phase);
     }
-    sheaf__process_tell(o->all, out->doing);
+    sheaf__process_record(o->all, out->activity);
     return NULL;
 }
 
@@ -541,7 +541,7 @@ static sheaf_status *open_watch(sheaf__watched *out, const sheaf__watch_options 
         return st;
     how.process = sheaf__all_number(o->all);
     how.processes = sheaf__all_count(o->all);
-    how.doing = out->doing;
+    how.activity = out->activity;
     st = meet(&listens, &place, o);
     TRY(st, sheaf__watch_open(&out->watch, listens, &place, &how));
     st = sheaf__all_agree(o->all, st);
@@ -570,7 +570,7 @@ sheaf_status *sheaf__watched_open(sheaf__watched *out, const sheaf__watch_option
 void sheaf__watched_close(sheaf__watched *watched)
 {
     sheaf__watch_close(watched->watch);
-    sheaf__process_tell(watched->all, NULL);
-    free(watched->doing);
+    sheaf__process_record(watched->all, NULL);
+    free(watched->activity);
     *watched = (sheaf__watched){ 0 };
 }

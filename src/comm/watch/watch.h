@@ -39,17 +39,18 @@ typedef struct sheaf__watch_options {
     const sheaf__watch_hooks *hooks; /* NULL: nothing can end the program, nothing is watched */
     const atomic_int *stop;          /* a signal asked to stop; may be NULL */
     const char *cure;  /* what to try when all has ended; NULL: as of a training run */
-    const char *phase; /* of comm/doing.h, to begin with; may be NULL */
+    const char *phase; /* of comm/activity.h, to begin with; may be NULL */
     const sheaf_events *events;
     /* Of sheaf__watch_open() alone: */
-    int process, processes; /* this one's number; how many there are */
-    sheaf__doing *doing;    /* of this process's ranks, borrowed */
+    int process, processes;    /* this one's number; how many there are */
+    sheaf__activity *activity; /* of this process's ranks, borrowed */
 } sheaf__watch_options;
 
 typedef struct sheaf__watched {
     sheaf_comm *all;
     sheaf__watch *watch;
-    sheaf__doing *doing; /* of the ranks of this process: all, or with several processes one */
+    sheaf__activity
+        *activity; /* of the ranks of this process: all, or with several processes one */
 } sheaf__watched;
 
 /* sheaf__watched_open - work whose processes and ranks are watched. Collective over the processes.

@@ -42,14 +42,14 @@ static void be(int me, int listens, const sheaf__line_place *place, what w, int 
 {
     static const sheaf__watch_hooks hooks = { .end = end };
     sheaf__watch *watch = NULL;
-    sheaf__doing doing;
-    sheaf__doing_begin(&doing, me);
+    sheaf__activity activity;
+    sheaf__activity_init(&activity, me);
     CHECK_OK(sheaf__watch_open(&watch, listens, place,
                                &(sheaf__watch_options){ .process = me,
                                                         .processes = PROCESSES,
                                                         .ranks = PROCESSES,
                                                         .in_group = PROCESSES,
-                                                        .doing = &doing,
+                                                        .activity = &activity,
                                                         .heartbeat = w == STOPS           ? 1.5
                                                                      : w == STOPS_UNHEARD ? 0
                                                                                           : 60,
@@ -59,14 +59,14 @@ static void be(int me, int listens, const sheaf__line_place *place, what w, int 
                                                                                            : 0,
                                                         .cure = w == DIES ? "a cure" : NULL,
                                                         .hooks = &hooks }));
-    sheaf__doing_idle(&doing, w == WAITS && me == victim);
+    sheaf__activity_idle(&activity, w == WAITS && me == victim);
     doze(0.3); /* all have met */
-    sheaf__doing_step(&doing, 7, 2);
-    sheaf__doing_op(&doing, "forward", "attention", 5);
+    sheaf__activity_step(&activity, 7, 2);
+    sheaf__activity_op(&activity, "forward", "attention", 5);
     if (me == victim && w != SLOW)
         doze(0.7); /* the others are in the call, and all have said so */
     else
-        sheaf__doing_call(&doing, "sum", SHEAF__ALL_RANKS, 1);
+        sheaf__activity_call(&activity, "sum", SHEAF__ALL_RANKS, 1);
     if (me == victim && w == DIES)
         raise(SIGKILL);
     if (me == victim && (w == STOPS || w == STOPS_UNHEARD))
@@ -219,7 +219,7 @@ static void test_watch__who_waits_for_whom(void **state)
     sheaf__ranks r = { .count = 4, .in_group = 2 };
     int a = -1, b = -1;
     for (int i = 0; i < 4; i++) {
-        const sheaf__circle circle = i < 2 ? SHEAF__ITS_GROUP : SHEAF__ITS_PEERS;
+        const sheaf__group_kind circle = i < 2 ? SHEAF__ITS_GROUP : SHEAF__ITS_PEERS;
         r.known[i] = true;
         r.report[i].made[SHEAF__ITS_GROUP] = r.report[i].made[SHEAF__ITS_PEERS] = 5;
         r.report[i].for_ms = 1000 * i;
@@ -231,7 +231,7 @@ static void test_watch__who_waits_for_whom(void **state)
     assert_false(sheaf__waits_for(&r, 0, 3)); /* of another group */
     assert_false(sheaf__waits_for(&r, 2, 3)); /* no peer */
     assert_false(sheaf__waits_for(&r, 3, 0)); /* in no call */
-    assert_false(sheaf__apart(&r, 0, &a, &b));
+    assert_false(sheaf__deadlock(&r, 0, &a, &b));
     r.report[0].made[SHEAF__ITS_PEERS] = 4;
     assert_true(sheaf__waits_for(&r, 2, 0)); /* however many calls it has made with others */
     assert_false(sheaf__waits_for(&r, 1, 0));
@@ -243,17 +243,17 @@ static void test_watch__who_waits_for_whom(void **state)
     assert_true(sheaf__waits_for(&r, 0, 3));
     assert_false(sheaf__blocking(&r, 0));
     assert_true(sheaf__blocking(&r, 3));
-    assert_true(sheaf__patience(&r, 10) == 10);
+    assert_true(sheaf__hang_limit(&r, 10) == 10);
     strcpy(r.report[0].phase, "finishing"); /* but it is in a call */
-    assert_true(sheaf__patience(&r, 10) == 10);
+    assert_true(sheaf__hang_limit(&r, 10) == 10);
     strcpy(r.report[3].phase, "finishing");
-    assert_true(sheaf__patience(&r, 10) == 60 && sheaf__patience(&r, 0) == 0);
+    assert_true(sheaf__hang_limit(&r, 10) == 60 && sheaf__hang_limit(&r, 0) == 0);
     r.known[1] = false;
     assert_true(sheaf__waits_for(&r, 0, 1));
     /* 0 waits for 2 among all ranks, 2 for 0 among its peers. */
-    assert_true(sheaf__apart(&r, 0, &a, &b));
+    assert_true(sheaf__deadlock(&r, 0, &a, &b));
     assert_true((a == 0 && b == 2) || (a == 2 && b == 0));
-    assert_false(sheaf__apart(&r, 1000, &a, &b)); /* 0 has just begun to */
+    assert_false(sheaf__deadlock(&r, 1000, &a, &b)); /* 0 has just begun to */
 }
 
 /* Where all processes are on one host no other can reach the port; else it is that of the interface
@@ -293,13 +293,16 @@ static void test_watch__strangers(void **state)
     int listens = -1, code = 0;
     sheaf__line_place place, wrong;
     sheaf__watch *watch = NULL, *stranger = NULL;
-    sheaf__doing doing[2];
+    sheaf__activity activity[2];
     static const sheaf__watch_hooks hooks = { .end = end };
-    sheaf__watch_options o = {
-        .processes = 2, .ranks = 2, .in_group = 2, .doing = doing, .heartbeat = 60, .hooks = &hooks
-    };
-    sheaf__doing_begin(&doing[0], 0);
-    sheaf__doing_begin(&doing[1], 1);
+    sheaf__watch_options o = { .processes = 2,
+                               .ranks = 2,
+                               .in_group = 2,
+                               .activity = activity,
+                               .heartbeat = 60,
+                               .hooks = &hooks };
+    sheaf__activity_init(&activity[0], 0);
+    sheaf__activity_init(&activity[1], 1);
     CHECK_OK(sheaf__line_listen(&listens, &place, true));
     assert_int_equal(pipe(told), 0);
     const pid_t pid = fork();
@@ -320,7 +323,7 @@ static void test_watch__strangers(void **state)
     for (size_t i = 0; i < ARRAY_LEN(crowd); i++)
         crowd[i] = sheaf__line_connect(&place, 0);
     o.process = 1;
-    o.doing = &doing[1];
+    o.activity = &activity[1];
     CHECK_OK(sheaf__watch_open(&watch, -1, &place, &o));
     for (size_t i = 0; i < ARRAY_LEN(crowd); i++)
         close(crowd[i]);

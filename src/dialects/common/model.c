@@ -182,7 +182,7 @@ static bool are_indistinguishable(const char *by_tensors, sheaf_family family)
     const char *by_config = sheaf_family_name(family);
     const sheaf__family *f = sheaf__family_at((int)family);
     const bool text = family == SHEAF_LLAMA || family == SHEAF_QWEN2 ||
-                      (f->form != NULL && f->tells == NULL); /* biases are said by the config */
+                      (f->form != NULL && f->signature == NULL); /* biases are said by the config */
     return strcmp(by_tensors, by_config) == 0 ||
            (text && (strcmp(by_tensors, "llama") == 0 || strcmp(by_tensors, "qwen2") == 0));
 }

@@ -370,7 +370,8 @@ static sheaf__value *see_memory(sheaf__model *m, sheaf__tape *tape, const sheaf_
     return sheaf__record_grid(tape, x, pass->images, &t->tower.extra);
 }
 
-sheaf__value *sheaf__cog_see(sheaf__model *m, sheaf__tape *tape, const sheaf__pass *pass, int tower)
+sheaf__value *sheaf__cog_encode(sheaf__model *m, sheaf__tape *tape, const sheaf__pass *pass,
+                                int tower)
 {
     return tower == IMAGE ? see_image(m, tape, pass) : see_memory(m, tape, pass);
 }

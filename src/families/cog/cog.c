@@ -225,7 +225,7 @@ static const char *const cogagent_classes[] = { "CogAgentModel", "FineTuneTrainC
     .decays = decays, .sat_layers = &sat_layers, .head = "mixins.lm.lm_head.weight",               \
     .table = "transformer.word_embeddings.weight", .sat_begin = "mixins.", .idle = idle,           \
     .buffer = buffer, .frequencies = "mixins.rotary.rotary_emb.inv_freq",                          \
-    .build = sheaf__cog_build, .see = sheaf__cog_see, .place = sheaf__cog_place,                   \
+    .build = sheaf__cog_build, .encode = sheaf__cog_encode, .place = sheaf__cog_place,             \
     .release = sheaf__cog_release
 
 const sheaf__family sheaf__family_cogvlm = {
@@ -236,7 +236,7 @@ const sheaf__family sheaf__family_cogvlm = {
     .specs = cogvlm_specs,
     .spec_config = cogvlm_spec,
     .image = { .before = 1, .after = 1, .most = 1, .experts = true, .one_position = true },
-    .tells = TELLS,
+    .signature = TELLS,
     LIKE_COG,
 };
 
@@ -254,7 +254,7 @@ const sheaf__family sheaf__family_cogagent = {
                .one_position = true,
                .needed = true },
     /* of a model that lost its tower, cross-attention tells */
-    .tells = TELLS " mixins.encoder.:|cross_attention:weight",
+    .signature = TELLS " mixins.encoder.:|cross_attention:weight",
     .sizes = sizes,
     .tower_names = "mixins.encoder.*, mixins.eva.pos_embed",
     LIKE_COG,

@@ -52,8 +52,8 @@ static sheaf_status *qk_norms(sheaf__model *m, sheaf__layer *l, int i)
 }
 
 /* A layer of the mixture of layer `layer`. */
-static sheaf_status *mixed(sheaf__model *m, sheaf__linear *l, int layer, const char *format, int i,
-                           int w)
+static sheaf_status *mixture_linear(sheaf__model *m, sheaf__linear *l, int layer,
+                                    const char *format, int i, int w)
 {
     char inside[64], name[128];
     const sheaf_tensor *t = NULL;
@@ -72,12 +72,12 @@ static sheaf_status *mixture(sheaf__model *m, sheaf__layer *l, int layer)
     l->mixture = mix;
     mix->num_experts = n;
     mix->top_k = m->schema->config.top_k;
-    sheaf_status *st = mixed(m, &mix->router, layer, "gate", 0, 0);
+    sheaf_status *st = mixture_linear(m, &mix->router, layer, "gate", 0, 0);
     for (int i = 0; i < n && st == NULL; i++) {
         sheaf__linear *const part[] = { &mix->expert[i].gate, &mix->expert[i].down,
                                         &mix->expert[i].up };
         for (int w = 1; w <= 3 && st == NULL; w++)
-            st = mixed(m, part[w - 1], layer, "experts.%d.w%d", i, w);
+            st = mixture_linear(m, part[w - 1], layer, "experts.%d.w%d", i, w);
     }
     return st;
 }

@@ -13,7 +13,7 @@ static const sheaf__component_rule components[] = {
 /* Targets are PEFT's, but for Phi-3, where it names none. */
 #define KIN(ID, NAME, TITLE, CLASS, FORM, TARGETS, TELLS)                                          \
     .id = ID, .name = NAME, .title = TITLE, .architecture = CLASS, .form = &(FORM),                \
-    .lora_targets = TARGETS, .tells = TELLS, .position_key = "max_position_embeddings",            \
+    .lora_targets = TARGETS, .signature = TELLS, .position_key = "max_position_embeddings",        \
     .read = sheaf__llama_config, .text = sheaf__llama_text, .rows = sheaf__llama_rows,             \
     .components = components, .head = "lm_head.weight", .table = "model.embed_tokens.weight",      \
     .build = sheaf__llama_build

@@ -248,8 +248,8 @@ static sheaf__value *record_block(sheaf__tape *tape, sheaf__value *x, sheaf__tow
     return after ? sheaf__record_layernorm(tape, h, &b->norm2, x) : h;
 }
 
-sheaf__value *sheaf__tower_see(sheaf__model *m, sheaf__tape *tape, const sheaf__pass *pass,
-                               int tower)
+sheaf__value *sheaf__tower_encode(sheaf__model *m, sheaf__tape *tape, const sheaf__pass *pass,
+                                  int tower)
 {
     const sheaf_config *c = &m->schema->config;
     const sheaf_vit *v = &c->vit;

@@ -1,5 +1,5 @@
-/* wanted.c - see wanted.h. */
-#include "tape/wanted.h"
+/* head_rows.c - see head_rows.h. */
+#include "tape/head_rows.h"
 
 #include <string.h>
 
@@ -9,18 +9,19 @@ enum { BLOCK = 256 }; /* rows of a sum that are added by themselves */
 
 typedef struct list_params {
     const sheaf__head_run *run;
-    sheaf__wanted wanted;
+    sheaf__head_rows wanted;
     int64_t count;
     sheaf__row_blocks blocks;
     int64_t *begin; /* of the blocks, and the end; NULL on dry */
 } list_params;
 
-int64_t *sheaf__hold_blocks(sheaf__tape *tape, int64_t rows)
+int64_t *sheaf__blocks_alloc(sheaf__tape *tape, int64_t rows)
 {
-    return sheaf__tape_hold(tape, (size_t)((rows + BLOCK - 1) / BLOCK + 1) * sizeof(int64_t));
+    return sheaf__tape_host_memory(tape,
+                                   (size_t)((rows + BLOCK - 1) / BLOCK + 1) * sizeof(int64_t));
 }
 
-int64_t sheaf__lay_blocks(int64_t *begin, const int32_t *which, int64_t count)
+int64_t sheaf__blocks_fill(int64_t *begin, const int32_t *which, int64_t count)
 {
     int64_t n = 0;
     for (int64_t i = 0; i < count; i++)
@@ -42,25 +43,25 @@ static void mark_units(int32_t *place, int64_t rows, const sheaf__head_run *run)
     memset(place, 0xff, (size_t)rows * sizeof *place);
     for (int64_t i = 0; i < candidates; i++) {
         const int64_t row = run->pick == NULL ? i : run->pick[i],
-                      unit = row / SHEAF__WANTED_UNIT * SHEAF__WANTED_UNIT;
+                      unit = row / SHEAF__HEAD_ROWS_UNIT * SHEAF__HEAD_ROWS_UNIT;
         for (int64_t r = unit;
-             is_read(run, run->label, row) && r < unit + SHEAF__WANTED_UNIT && r < rows; r++)
+             is_read(run, run->label, row) && r < unit + SHEAF__HEAD_ROWS_UNIT && r < rows; r++)
             place[r] = 0;
     }
 }
 
-int64_t sheaf__wanted_count(int64_t rows, const sheaf__head_run *run, bool dry)
+int64_t sheaf__head_rows_count(int64_t rows, const sheaf__head_run *run, bool dry)
 {
     const int32_t *label = dry ? run->known : run->label;
     int64_t n = 0;
-    const int64_t most = run->pick != NULL ? run->npick * SHEAF__WANTED_UNIT : run->most;
+    const int64_t most = run->pick != NULL ? run->npick * SHEAF__HEAD_ROWS_UNIT : run->most;
     if (run->pick != NULL || (dry && label == NULL && !run->all_rows && most > 0))
         return most < rows ? most : rows;
     if (label == NULL || run->all_rows)
         return rows;
     for (int64_t unit = 0, end; unit < rows; unit = end) {
         bool stays = false;
-        end = unit + SHEAF__WANTED_UNIT < rows ? unit + SHEAF__WANTED_UNIT : rows;
+        end = unit + SHEAF__HEAD_ROWS_UNIT < rows ? unit + SHEAF__HEAD_ROWS_UNIT : rows;
         for (int64_t r = unit; r < end; r++)
             stays |= is_read(run, label, r);
         n += stays ? end - unit : 0;
@@ -75,7 +76,7 @@ static sheaf_status *list_forward(sheaf__tape *tape, sheaf__op *op)
     int32_t *which = p->wanted.which->data, *place = p->wanted.place->data;
     p->count = p->blocks.n = 0;
     if (sheaf__tape_context(tape)->device->kind == SHEAF_DRY) {
-        p->count = sheaf__wanted_count(rows, p->run, true);
+        p->count = sheaf__head_rows_count(rows, p->run, true);
         return NULL;
     }
     mark_units(place, rows, p->run);
@@ -85,11 +86,12 @@ static sheaf_status *list_forward(sheaf__tape *tape, sheaf__op *op)
         which[p->count] = (int32_t)r;
         place[r] = (int32_t)p->count++;
     }
-    p->blocks.n = sheaf__lay_blocks(p->begin, which, p->count);
+    p->blocks.n = sheaf__blocks_fill(p->begin, which, p->count);
     return NULL;
 }
 
-sheaf__wanted sheaf__record_wanted(sheaf__tape *tape, int64_t rows, const sheaf__head_run *run)
+sheaf__head_rows sheaf__record_head_rows(sheaf__tape *tape, int64_t rows,
+                                         const sheaf__head_run *run)
 {
     const bool dry = sheaf__tape_context(tape)->device->kind == SHEAF_DRY; /* lays no blocks */
     sheaf__op *op =
@@ -97,11 +99,11 @@ sheaf__wanted sheaf__record_wanted(sheaf__tape *tape, int64_t rows, const sheaf_
     list_params *p = op->params;
     p->run = run;
     p->count = rows;
-    p->begin = dry ? NULL : sheaf__hold_blocks(tape, rows);
+    p->begin = dry ? NULL : sheaf__blocks_alloc(tape, rows);
     p->blocks = (sheaf__row_blocks){ 0, p->begin, true };
-    p->wanted = (sheaf__wanted){ sheaf__tape_value(tape, op->name, rows, 1, SHEAF_F32),
-                                 sheaf__tape_value(tape, "places of rows", rows, 1, SHEAF_F32),
-                                 &p->count, &p->blocks };
+    p->wanted = (sheaf__head_rows){ sheaf__tape_value(tape, op->name, rows, 1, SHEAF_F32),
+                                    sheaf__tape_value(tape, "places of rows", rows, 1, SHEAF_F32),
+                                    &p->count, &p->blocks };
     /* Whole numbers in the space of floats. */
     p->wanted.which->statistic = p->wanted.place->statistic = true;
     sheaf__op_arg(op, p->wanted.which, SHEAF__MAKE);
@@ -117,7 +119,7 @@ static sheaf_status *taken_forward(sheaf__tape *tape, sheaf__op *op)
 {
     const taken_params *p = op->params;
     sheaf__gather(sheaf__tape_context(tape), p->y->data, p->x->data,
-                  sheaf__row_map_listed(p->which->data), sheaf__rows_there(p->y), p->x->cols,
+                  sheaf__row_map_listed(p->which->data), sheaf__rows_present(p->y), p->x->cols,
                   false);
     return NULL;
 }
@@ -127,12 +129,12 @@ static sheaf_status *taken_backward(sheaf__tape *tape, sheaf__op *op)
     const sheaf__context *c = sheaf__tape_context(tape);
     const taken_params *p = op->params;
     sheaf__scatter_gradient(c, p->x, p->y->grad, sheaf__row_map_listed(p->which->data),
-                            sheaf__rows_there(p->y));
+                            sheaf__rows_present(p->y));
     return NULL;
 }
 
-sheaf__value *sheaf__record_wanted_rows(sheaf__tape *tape, const sheaf__wanted *wanted,
-                                        sheaf__value *x)
+sheaf__value *sheaf__record_index_select(sheaf__tape *tape, const sheaf__head_rows *wanted,
+                                         sheaf__value *x)
 {
     sheaf__op *op = sheaf__tape_op(tape, wanted->which->name, taken_forward,
                                    x->needs_grad ? taken_backward : NULL, sizeof(taken_params));

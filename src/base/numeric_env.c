@@ -1,5 +1,5 @@
-/* inside.c - see inside.h, and thread.h. */
-#include "base/inside.h"
+/* numeric_env.c - see numeric_env.h, and thread.h. */
+#include "base/numeric_env.h"
 
 #include <errno.h>
 #include <sched.h>
@@ -7,23 +7,23 @@
 
 #include "base/thread.h"
 
-sheaf__numbers sheaf__numbers_inside(void)
+sheaf__numeric_env sheaf__numeric_env_enter(void)
 {
-    sheaf__numbers before = { .own = newlocale(LC_ALL_MASK, "C", (locale_t)0) };
+    sheaf__numeric_env before = { .own = newlocale(LC_ALL_MASK, "C", (locale_t)0) };
     before.locale = uselocale(before.own); /* 0, for want of memory: as it is */
     fegetenv(&before.mode);
     fesetenv(FE_DFL_ENV);
     return before;
 }
 
-sheaf__numbers sheaf__callback_begin(void)
+sheaf__numeric_env sheaf__callback_env(void)
 {
-    sheaf__numbers before = { .locale = uselocale(LC_GLOBAL_LOCALE) };
+    sheaf__numeric_env before = { .locale = uselocale(LC_GLOBAL_LOCALE) };
     fegetenv(&before.mode);
     return before;
 }
 
-void sheaf__numbers_restore(sheaf__numbers *before)
+void sheaf__numeric_env_restore(sheaf__numeric_env *before)
 {
     fesetenv(&before->mode);
     uselocale(before->locale);
@@ -41,7 +41,7 @@ typedef struct beginning {
 /* A thread begins with the mode of the one that started it, and the locale of the program. */
 static void *begin(void *self)
 {
-    SHEAF__INSIDE;
+    SHEAF__NUMERIC_ENV;
     const beginning b = *(beginning *)self;
     free(self);
     return b.run(b.context);

@@ -1,9 +1,9 @@
-/* hand.c - see hand.h. */
-#include "tape/hand.h"
+/* transfer.c - see transfer.h. */
+#include "tape/transfer.h"
 
 #include "tape/rows.h"
 
-sheaf_status *sheaf__hand(sheaf__context *c, void *bytes, size_t size, int stage)
+sheaf_status *sheaf__transfer(sheaf__context *c, void *bytes, size_t size, int stage)
 {
     return sheaf_comm_broadcast(c->world, bytes, size, stage * c->ranks);
 }
@@ -17,9 +17,9 @@ typedef struct hand_params {
 static sheaf_status *hand_forward(sheaf__tape *tape, sheaf__op *op)
 {
     const hand_params *p = op->params;
-    return sheaf__hand(sheaf__tape_context(tape), p->x->data,
-                       (size_t)(p->x->rows * p->x->cols) * sheaf_dtype_bytes(p->x->dtype),
-                       p->stage);
+    return sheaf__transfer(sheaf__tape_context(tape), p->x->data,
+                           (size_t)(p->x->rows * p->x->cols) * sheaf_dtype_bytes(p->x->dtype),
+                           p->stage);
 }
 
 static sheaf_status *store_forward(sheaf__tape *tape, sheaf__op *op)
@@ -46,8 +46,8 @@ static sheaf__value *record(sheaf__tape *tape, const char *name, sheaf__op_fn *f
 }
 
 /* The stage's other ranks get the bytes that they have. */
-sheaf__value *sheaf__record_hand(sheaf__tape *tape, sheaf__value *x, int stage, const char *name,
-                                 int64_t rows, int64_t cols)
+sheaf__value *sheaf__record_transfer(sheaf__tape *tape, sheaf__value *x, int stage,
+                                     const char *name, int64_t rows, int64_t cols)
 {
     const unsigned use = x == NULL ? SHEAF__MAKE : SHEAF__CHANGE;
     if (x == NULL)

@@ -1,27 +1,27 @@
-/* doing.c - see doing.h. */
-#include "comm/doing.h"
+/* activity.c - see activity.h. */
+#include "comm/activity.h"
 
 #include <unistd.h>
 
 #include "base/base.h"
 
-const char *const sheaf__circle_names[SHEAF__CIRCLES] = {
+const char *const sheaf__group_names[SHEAF__GROUP_KINDS] = {
     [SHEAF__ALL_RANKS] = "all ranks",         [SHEAF__ITS_GROUP] = "its group",
     [SHEAF__ITS_STAGE] = "its stage",         [SHEAF__ITS_PEERS] = "its peers",
     [SHEAF__ALL_PROCESSES] = "all processes",
 };
 
-void sheaf__doing_begin(sheaf__doing *doing, int rank)
+void sheaf__activity_init(sheaf__activity *activity, int rank)
 {
-    memset(doing, 0, sizeof *doing);
-    if (gethostname(doing->host, sizeof doing->host - 1) != 0)
-        memcpy(doing->host, "?", 2);
-    SHEAF__STORE(doing->rank, rank);
-    SHEAF__STORE(doing->layer, -1);
-    SHEAF__STORE(doing->since, sheaf__doing_now());
+    memset(activity, 0, sizeof *activity);
+    if (gethostname(activity->host, sizeof activity->host - 1) != 0)
+        memcpy(activity->host, "?", 2);
+    SHEAF__STORE(activity->rank, rank);
+    SHEAF__STORE(activity->layer, -1);
+    SHEAF__STORE(activity->since, sheaf__activity_now());
 }
 
-void sheaf__doing_item(sheaf__doing *d, const char *item)
+void sheaf__activity_item(sheaf__activity *d, const char *item)
 {
     if (d == NULL || atomic_flag_test_and_set_explicit(&d->naming, memory_order_acquire))
         return;
@@ -30,16 +30,16 @@ void sheaf__doing_item(sheaf__doing *d, const char *item)
         SHEAF__STORE(d->item[i], item[i] >= ' ' && item[i] < 0x7f ? item[i] : '?');
     SHEAF__STORE(d->item[i], '\0');
     atomic_flag_clear_explicit(&d->naming, memory_order_release);
-    sheaf__doing_tick(d);
+    sheaf__activity_tick(d);
 }
 
-void sheaf__doing_number(sheaf__doing *d, const char *what, int64_t number)
+void sheaf__activity_number(sheaf__activity *d, const char *what, int64_t number)
 {
     char text[SHEAF__ITEM];
     if (d == NULL)
         return;
     snprintf(text, sizeof text, "%s %" PRId64, what, number);
-    sheaf__doing_item(d, text);
+    sheaf__activity_item(d, text);
 }
 
 static void take(char *to, size_t size, const char *text)
@@ -47,7 +47,7 @@ static void take(char *to, size_t size, const char *text)
     snprintf(to, size, "%s", text == NULL ? "" : text);
 }
 
-void sheaf__doing_report(sheaf__report *out, const sheaf__doing *d)
+void sheaf__activity_report(sheaf__report *out, const sheaf__activity *d)
 {
     memset(out, 0, sizeof *out);
     out->rank = SHEAF__LOAD(d->rank);
@@ -56,14 +56,14 @@ void sheaf__doing_report(sheaf__report *out, const sheaf__doing *d)
     out->micro = SHEAF__LOAD(d->micro);
     out->calls = SHEAF__LOAD(d->calls);
     out->ticks = SHEAF__LOAD(d->ticks);
-    for (int i = 0; i < SHEAF__CIRCLES; i++)
+    for (int i = 0; i < SHEAF__GROUP_KINDS; i++)
         out->made[i] = SHEAF__LOAD(d->made[i]);
     out->idle = SHEAF__LOAD(d->idle);
     out->group = SHEAF__LOAD(d->group);
     for (int i = 0; i < SHEAF__ITEM - 1; i++)
         if ((out->item[i] = SHEAF__LOAD(d->item[i])) == '\0')
             break;
-    out->for_ms = sheaf__doing_now() - SHEAF__LOAD(d->since);
+    out->for_ms = sheaf__activity_now() - SHEAF__LOAD(d->since);
     take(out->host, sizeof out->host, d->host);
     take(out->call, sizeof out->call, SHEAF__LOAD(d->call));
     take(out->phase, sizeof out->phase, SHEAF__LOAD(d->phase));
@@ -100,7 +100,7 @@ void sheaf__report_show(sheaf_text *out, const sheaf__report *t)
     if (t->call[0] != '\0')
         sheaf__text_add(out, "in %s, call %" PRIu64, t->call, t->calls);
     if (t->call[0] != '\0' && t->group != SHEAF__ANY_RANKS)
-        sheaf__text_add(out, " (with %s)", sheaf__circle_names[t->group]);
+        sheaf__text_add(out, " (with %s)", sheaf__group_names[t->group]);
     if (t->call[0] == '\0')
         sheaf__text_add(out, "in no call, after call %" PRIu64, t->calls);
     sheaf__text_add(out, ", for %" PRId64 " s", t->for_ms / 1000);

@@ -1,15 +1,15 @@
-/* patience_test.c */
-#include "base/patience.h"
+/* spin_test.c */
+#include "base/spin.h"
 
 #include "tests/check.h"
 
 /* Begins a wait and ends it: what is waited for comes before look `comes`, -1: never. Returns how
  * often the thread was ready to look. */
-static uint32_t wait_once(sheaf__patience *p, int64_t comes)
+static uint32_t wait_once(sheaf__spin *p, int64_t comes)
 {
-    const uint32_t most = sheaf__patience_begin(p);
+    const uint32_t most = sheaf__spin_begin(p);
     const bool came = comes >= 0 && comes < most;
-    sheaf__patience_end(p, came, came ? (uint32_t)comes : most);
+    sheaf__spin_end(p, came, came ? (uint32_t)comes : most);
     return most;
 }
 
@@ -17,12 +17,12 @@ static uint32_t wait_once(sheaf__patience *p, int64_t comes)
  * to see that looking pays, and from then on no wait ends in sleep. */
 static void test_patience__finds_out_that_looking_pays(void **state)
 {
-    for (int64_t gap = 1; gap < SHEAF__LOOKS_MOST; gap = 2 * gap + 1) {
-        sheaf__patience p = { 0 };
+    for (int64_t gap = 1; gap < SHEAF__SPIN_MOST; gap = 2 * gap + 1) {
+        sheaf__spin p = { 0 };
         int slept = 0;
         for (int i = 0; i < 100; i++)
             wait_once(&p, -1);
-        for (int i = 0; i < SHEAF__LOOKS_AGAIN; i++) /* the next long look is among these */
+        for (int i = 0; i < SHEAF__SPIN_PROBE; i++) /* the next long look is among these */
             wait_once(&p, gap);
         for (int i = 0; i < 1000; i++)
             slept += wait_once(&p, gap) <= gap;
@@ -33,7 +33,7 @@ static void test_patience__finds_out_that_looking_pays(void **state)
 /* A wait that is longer than all looks costs half of what was learnt, no more. */
 static void test_patience__one_long_wait_does_not_end_it(void **state)
 {
-    sheaf__patience p = { 0 };
+    sheaf__spin p = { 0 };
     wait_once(&p, 1000);
     for (int i = 0; i < 200; i++) {
         wait_once(&p, -1);
@@ -43,24 +43,24 @@ static void test_patience__one_long_wait_does_not_end_it(void **state)
 
 static void test_patience__does_not_look_for_what_never_comes(void **state)
 {
-    sheaf__patience p = { 0 };
+    sheaf__spin p = { 0 };
     int64_t looks = 0;
-    assert_int_equal(wait_once(&p, 3999), SHEAF__LOOKS_MOST);
+    assert_int_equal(wait_once(&p, 3999), SHEAF__SPIN_MOST);
     for (int i = 1; i < 10; i++)
         wait_once(&p, -1);
-    for (int i = 0; i < 64 * SHEAF__LOOKS_AGAIN; i++)
+    for (int i = 0; i < 64 * SHEAF__SPIN_PROBE; i++)
         looks += wait_once(&p, -1);
     CHECK_NEAR("looks", (double)looks,
-               64.0 * (SHEAF__LOOKS_MOST + (SHEAF__LOOKS_AGAIN - 1) * SHEAF__LOOKS_LEAST), 0);
+               64.0 * (SHEAF__SPIN_MOST + (SHEAF__SPIN_PROBE - 1) * SHEAF__SPIN_LEAST), 0);
 }
 
 /* Never more than the most, whatever a wait took. */
 static void test_patience__stays_within_bounds(void **state)
 {
-    sheaf__patience p = { 0 };
+    sheaf__spin p = { 0 };
     for (int i = 0; i < 1000; i++) {
-        const uint32_t most = wait_once(&p, i % 5 == 4 ? -1 : (i * 37) % SHEAF__LOOKS_MOST);
-        assert_in_range(most, SHEAF__LOOKS_LEAST, SHEAF__LOOKS_MOST);
+        const uint32_t most = wait_once(&p, i % 5 == 4 ? -1 : (i * 37) % SHEAF__SPIN_MOST);
+        assert_in_range(most, SHEAF__SPIN_LEAST, SHEAF__SPIN_MOST);
     }
 }
 
@@ -77,14 +77,14 @@ static bool has_come(void *of)
 
 static void test_patience__looks_until_it_has_come(void **state)
 {
-    sheaf__patience p = { 0 };
-    coming soon = { .at = 700 }, late = { .at = SHEAF__LOOKS_MOST };
-    assert_true(sheaf__patience_look(&p, has_come, &soon));
+    sheaf__spin p = { 0 };
+    coming soon = { .at = 700 }, late = { .at = SHEAF__SPIN_MOST };
+    assert_true(sheaf__spin_wait(&p, has_come, &soon));
     assert_int_equal(soon.looked, 701);
-    assert_false(sheaf__patience_look(&p, has_come, &late));
+    assert_false(sheaf__spin_wait(&p, has_come, &late));
     assert_int_equal(late.looked, 2800); /* four times as often as it last had to */
     late.looked = 0;
-    assert_false(sheaf__patience_look(&p, has_come, &late));
+    assert_false(sheaf__spin_wait(&p, has_come, &late));
     assert_int_equal(late.looked, 1400);
 }
 

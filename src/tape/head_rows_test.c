@@ -1,13 +1,13 @@
-/* wanted_test.c - rows that the head reads: which they are, that sums over them have the bytes of
- * sums over all rows, and that the others get a gradient of zero. */
+/* head_rows_test.c - rows that the head reads: which they are, that sums over them have the bytes
+ * of sums over all rows, and that the others get a gradient of zero. */
 #include "tests/check.h"
 
 #include "ops/math/round.h"
 #include "tape/linear_inner.h"
 #include "tape/rows.h"
-#include "tape/wanted.h"
+#include "tape/head_rows.h"
 
-enum { ALL = 1003, IN = 3, OUT = 5, UNIT = SHEAF__WANTED_UNIT };
+enum { ALL = 1003, IN = 3, OUT = 5, UNIT = SHEAF__HEAD_ROWS_UNIT };
 
 static sheaf__context context_of(sheaf_dtype dtype)
 {
@@ -60,7 +60,7 @@ static sheaf_status *give_x(sheaf__tape *tape, sheaf__op *op)
 /* A tape with the rows of x that the head reads. */
 typedef struct taken {
     sheaf__tape *tape;
-    sheaf__wanted wanted;
+    sheaf__head_rows wanted;
     sheaf__value *x, *y;
 } taken;
 
@@ -70,12 +70,12 @@ static taken take_rows(sheaf__context *c, const sheaf__head_run *run)
     CHECK_OK(sheaf__tape_new(&t.tape, c));
     t.x = sheaf__tape_value(t.tape, "x", ALL, IN, c->dtype);
     sheaf__op_arg(sheaf__tape_op(t.tape, "x", give_x, NULL, 0), t.x, SHEAF__MAKE);
-    t.wanted = sheaf__record_wanted(t.tape, ALL, run);
-    t.y = sheaf__record_wanted_rows(t.tape, &t.wanted, t.x);
+    t.wanted = sheaf__record_head_rows(t.tape, ALL, run);
+    t.y = sheaf__record_index_select(t.tape, &t.wanted, t.x);
     sheaf__value *const pinned[] = { t.x, t.y, t.wanted.which, t.wanted.place };
     for (size_t i = 0; i < ARRAY_LEN(pinned); i++)
         pinned[i]->pinned = true;
-    assert_int_equal(sheaf__rows_there(t.y), ALL); /* until it runs */
+    assert_int_equal(sheaf__rows_present(t.y), ALL); /* until it runs */
     CHECK_OK(sheaf__tape_compile(t.tape, false, false));
     CHECK_OK(sheaf__tape_run(t.tape));
     return t;
@@ -103,7 +103,7 @@ static void check_rows(const taken *t, const bool *read)
                                 IN * sizeof(float));
         n += stays;
     }
-    assert_int_equal(sheaf__rows_there(t->y), n);
+    assert_int_equal(sheaf__rows_present(t->y), n);
 }
 
 static void test_wanted__are_whole_units_with_a_row_that_is_read(void **state)
@@ -142,7 +142,7 @@ static void compare_sums(sheaf__context *c, const taken *t, int way)
     for (int64_t r = 0; r < ALL; r++)
         if (has_label(way, r))
             put_row(c, all, r, 2 * r, OUT);
-    for (int64_t i = 0; i < sheaf__rows_there(t->y); i++)
+    for (int64_t i = 0; i < sheaf__rows_present(t->y); i++)
         if (has_label(way, which[i]))
             put_row(c, some, i, 2 * which[i], OUT);
     CHECK_OK(sheaf__batch_new(&b, c));
@@ -170,7 +170,7 @@ static void test_wanted__sums_over_them_are_those_over_all_rows(void **state)
             c.device->sums = orders[i].sums;
             label_rows(label, way);
             taken t = take_rows(&c, &run);
-            if (sheaf__rows_there(t.y) > 0)
+            if (sheaf__rows_present(t.y) > 0)
                 compare_sums(&c, &t, way);
             release(&t, &c);
         }
@@ -185,7 +185,7 @@ static void test_wanted__any_number_of_rows(void **state)
     sheaf__context c = context_of(SHEAF_F32);
     sheaf__tape *tape;
     CHECK_OK(sheaf__tape_new(&tape, &c));
-    const sheaf__wanted wanted = sheaf__record_wanted(tape, MANY, &run);
+    const sheaf__head_rows wanted = sheaf__record_head_rows(tape, MANY, &run);
     wanted.which->pinned = true;
     CHECK_OK(sheaf__tape_compile(tape, false, false));
     CHECK_OK(sheaf__tape_run(tape));
@@ -217,7 +217,7 @@ static void test_wanted__a_plan_counts_what_is_known(void **state)
         sheaf__tape *tape;
         CHECK_OK(sheaf__device_open(&c.device, SHEAF_DRY, 1, NULL, 0));
         CHECK_OK(sheaf__tape_new(&tape, &c));
-        const sheaf__wanted wanted = sheaf__record_wanted(tape, ALL, &cases[i].run);
+        const sheaf__head_rows wanted = sheaf__record_head_rows(tape, ALL, &cases[i].run);
         CHECK_OK(sheaf__tape_compile(tape, false, false));
         CHECK_OK(sheaf__tape_run(tape));
         assert_int_equal(*wanted.count, cases[i].want);
@@ -244,7 +244,7 @@ static sheaf_status *nothing(sheaf__tape *tape, sheaf__op *op)
 static sheaf_status *give_numbers(sheaf__tape *tape, sheaf__op *op)
 {
     const sheaf__value *y = op->arg[0].value;
-    for (int64_t i = 0; i < sheaf__rows_there(y) * y->cols; i++)
+    for (int64_t i = 0; i < sheaf__rows_present(y) * y->cols; i++)
         ((float *)y->grad)[i] = (float)(i + 1);
     return NULL;
 }
@@ -270,14 +270,14 @@ static void test_wanted__others_get_no_gradient(void **state)
         sheaf__value *x = sheaf__tape_value(tape, "x", ALL, IN, SHEAF_F32);
         x->needs_grad = true;
         sheaf__op_arg(sheaf__tape_op(tape, "x", give_x, keep_back, 0), x,
-                      SHEAF__MAKE | SHEAF__GIVES);
-        const sheaf__wanted wanted = sheaf__record_wanted(tape, ALL, &run);
-        sheaf__value *y = sheaf__record_wanted_rows(tape, &wanted, x);
+                      SHEAF__MAKE | SHEAF__GRAD_READ);
+        const sheaf__head_rows wanted = sheaf__record_head_rows(tape, ALL, &run);
+        sheaf__value *y = sheaf__record_index_select(tape, &wanted, x);
         sheaf__op_arg(sheaf__tape_op(tape, "loss", nothing, give_numbers, 0), y,
-                      SHEAF__READ | SHEAF__TAKES);
+                      SHEAF__READ | SHEAF__GRAD_WRITE);
         if (added)
             sheaf__op_arg(sheaf__tape_op(tape, "more", nothing, add_ones, 0), x,
-                          SHEAF__READ | SHEAF__TAKES);
+                          SHEAF__READ | SHEAF__GRAD_WRITE);
         wanted.place->pinned = true;
         CHECK_OK(sheaf__tape_compile(tape, true, false));
         CHECK_OK(sheaf__tape_run(tape));

@@ -1,12 +1,12 @@
-/* doing_test.c - a record says what its rank is doing while it does it, in all its groups. */
+/* activity_test.c - a record says what its rank is doing while it does it, in all its groups. */
 #include "tests/check.h"
 
 #include <unistd.h>
 
 #include "comm/comm.h"
-#include "comm/doing.h"
+#include "comm/activity.h"
 
-static sheaf__doing record[3];
+static sheaf__activity record[3];
 
 /* Waits for the others to be in `call`: a minute at most. */
 static bool all_are_in(const char *call, int but)
@@ -31,8 +31,8 @@ static sheaf_status *body(void *context, sheaf_comm *comm)
     char all[3] = { 0 };
     int flag = 0;
     bool seen = true;
-    sheaf__doing_begin(&record[me], me);
-    sheaf_comm_tell(comm, &record[me], SHEAF__ALL_RANKS);
+    sheaf__activity_init(&record[me], me);
+    sheaf_comm_record(comm, &record[me], SHEAF__ALL_RANKS);
     sheaf_status *st = sheaf_comm_barrier(comm); /* nobody reads a record before it is begun */
     const char *const call[] = { "barrier", "gather", "any", "broadcast", "agree" };
     for (int i = 0; i < 5 && st == NULL; i++) {
@@ -70,52 +70,52 @@ static const char *shown(const sheaf__report *report)
 
 static void test_doing__shown(void **state)
 {
-    sheaf__doing d;
+    sheaf__activity d;
     sheaf__report report;
-    sheaf__doing_begin(&d, 3);
+    sheaf__activity_init(&d, 3);
     memcpy(d.host, "n2", 3);
-    sheaf__doing_report(&report, &d);
+    sheaf__activity_report(&report, &d);
     assert_string_equal(shown(&report), "rank 3 (host n2): in no call, after call 0, for 0 s");
-    sheaf__doing_step(&d, 12, 2);
-    sheaf__doing_op(&d, "backward", "attention", 5);
-    sheaf__doing_call(&d, "sum", SHEAF__ITS_GROUP, 1);
-    sheaf__doing_report(&report, &d);
+    sheaf__activity_step(&d, 12, 2);
+    sheaf__activity_op(&d, "backward", "attention", 5);
+    sheaf__activity_call(&d, "sum", SHEAF__ITS_GROUP, 1);
+    sheaf__activity_report(&report, &d);
     report.for_ms = 61999;
     assert_string_equal(shown(&report),
                         "rank 3 (host n2): in sum, call 1 (with its group), for 61 s; step 12, "
                         "micro-batch 2, layer 5, backward of attention");
-    sheaf__doing_back(&d);
-    sheaf__doing_phase(&d, "saving");
-    sheaf__doing_step(&d, 12, 0);
-    sheaf__doing_report(&report, &d);
+    sheaf__activity_return(&d);
+    sheaf__activity_phase(&d, "saving");
+    sheaf__activity_step(&d, 12, 0);
+    sheaf__activity_report(&report, &d);
     assert_string_equal(shown(&report),
                         "rank 3 (host n2): in no call, after call 1, for 0 s; step 12, saving");
     assert_int_equal(report.ticks, 6);
-    sheaf__doing_step(&d, 0, 0);
-    sheaf__doing_number(&d, "row", 17);
-    sheaf__doing_report(&report, &d);
+    sheaf__activity_step(&d, 0, 0);
+    sheaf__activity_number(&d, "row", 17);
+    sheaf__activity_report(&report, &d);
     assert_string_equal(shown(&report),
                         "rank 3 (host n2): in no call, after call 1, for 0 s; saving, row 17");
-    sheaf__doing_phase(&d, NULL);
-    sheaf__doing_item(&d, "a\033[2Jb"); /* as a file may name it */
-    sheaf__doing_report(&report, &d);
+    sheaf__activity_phase(&d, NULL);
+    sheaf__activity_item(&d, "a\033[2Jb"); /* as a file may name it */
+    sheaf__activity_report(&report, &d);
     assert_string_equal(shown(&report),
                         "rank 3 (host n2): in no call, after call 1, for 0 s; a?[2Jb");
     char longest[2 * SHEAF__ITEM];
     memset(longest, 'x', sizeof longest);
     longest[sizeof longest - 1] = '\0';
-    sheaf__doing_item(&d, longest);
-    sheaf__doing_report(&report, &d);
+    sheaf__activity_item(&d, longest);
+    sheaf__activity_report(&report, &d);
     assert_int_equal(strlen(report.item), SHEAF__ITEM - 1);
-    sheaf__doing_item(&d, NULL);
-    sheaf__doing_report(&report, &d);
+    sheaf__activity_item(&d, NULL);
+    sheaf__activity_report(&report, &d);
     assert_string_equal(report.item, "");
-    sheaf__doing_item(NULL, "nobody watches");
-    sheaf__doing_idle(NULL, true);
-    sheaf__doing_call(NULL, "sum", SHEAF__ITS_GROUP, 1);
-    sheaf__doing_back(NULL);
-    sheaf__doing_op(NULL, "forward", NULL, 0);
-    sheaf__doing_step(NULL, 1, 1);
+    sheaf__activity_item(NULL, "nobody watches");
+    sheaf__activity_idle(NULL, true);
+    sheaf__activity_call(NULL, "sum", SHEAF__ITS_GROUP, 1);
+    sheaf__activity_return(NULL);
+    sheaf__activity_op(NULL, "forward", NULL, 0);
+    sheaf__activity_step(NULL, 1, 1);
 }
 
 int main(void)

@@ -1,12 +1,12 @@
-/* filled.c - see filled.h. */
-#include "formats/filled.h"
+/* fill.c - see fill.h. */
+#include "formats/fill.h"
 
 #include <assert.h>
 
 #include "base/base.h"
 
-sheaf_status *sheaf__inside(const char *path, const char *name, int64_t begin, int64_t bytes,
-                            int64_t whole)
+sheaf_status *sheaf__check_range(const char *path, const char *name, int64_t begin, int64_t bytes,
+                                 int64_t whole)
 {
     if (begin >= 0 && bytes >= 0 && begin <= whole && bytes <= whole - begin)
         return NULL;
@@ -22,12 +22,12 @@ static uint64_t sum_of_positions(int64_t begin, int64_t n)
     return b * m + (m % 2 == 0 ? m / 2 * (m - 1) : m * ((m - 1) / 2));
 }
 
-sheaf_status *sheaf__filled_write(sheaf__filled_file *f, int64_t index, int64_t begin,
-                                  const void *src, int64_t bytes)
+sheaf_status *sheaf__fill_write(sheaf__fill_file *f, int64_t index, int64_t begin, const void *src,
+                                int64_t bytes)
 {
     assert(index >= 0 && index < f->count);
-    sheaf__filled *t = &f->tensor[index];
-    sheaf_status *st = sheaf__inside(f->file.path, t->name, begin, bytes, t->bytes);
+    sheaf__fill *t = &f->tensor[index];
+    sheaf_status *st = sheaf__check_range(f->file.path, t->name, begin, bytes, t->bytes);
     TRY(st, sheaf_in(sheaf__file_write_at(&f->file, src, (size_t)bytes, t->offset + begin),
                      "tensor '%s'", t->name));
     if (st != NULL)
@@ -37,10 +37,10 @@ sheaf_status *sheaf__filled_write(sheaf__filled_file *f, int64_t index, int64_t 
     return NULL;
 }
 
-sheaf_status *sheaf__filled_check(const sheaf__filled_file *f)
+sheaf_status *sheaf__fill_check(const sheaf__fill_file *f)
 {
     for (int64_t i = 0; i < f->count; i++) {
-        const sheaf__filled *t = &f->tensor[i];
+        const sheaf__fill *t = &f->tensor[i];
         const int64_t written = t->written;
         if (written == t->bytes && t->positions == sum_of_positions(0, written))
             continue;
@@ -53,7 +53,7 @@ sheaf_status *sheaf__filled_check(const sheaf__filled_file *f)
     return NULL;
 }
 
-sheaf_status *sheaf__filled_close(sheaf__filled_file *f, sheaf_status *st)
+sheaf_status *sheaf__fill_close(sheaf__fill_file *f, sheaf_status *st)
 {
     TRY(st, sheaf__file_sync(&f->file));
     if (st != NULL)

@@ -1,5 +1,5 @@
-/* remake_test.c - ops whose result a backward pass leaves where its gradient was: the same bytes,
- * and the same gradients, as if the result had been kept. */
+/* recompute_test.c - ops whose result a backward pass leaves where its gradient was: the same
+ * bytes, and the same gradients, as if the result had been kept. */
 #include <string.h>
 
 #include "tests/tape_ends.h"
@@ -40,7 +40,7 @@ static sheaf_status *reader_backward(sheaf__tape *tape, sheaf__op *op)
     const sheaf__context *c = sheaf__tape_context(tape);
     const reader_params *p = op->params;
     c->device->kernels->round(p->x->grad, c->dtype, p->give, MANY);
-    CHECK_OK(sheaf__tape_remake(tape, p->x));
+    CHECK_OK(sheaf__tape_recompute(tape, p->x));
     p->to->kept = p->x->data != p->x->grad;
     widen(c, p->to->found, p->x->data);
     return NULL;
@@ -80,7 +80,7 @@ static void run(result *to, maker kind, sheaf_dtype dtype, int threads, bool lat
         sheaf__tape_op(tape, "reader", reader_forward, reader_backward, sizeof(reader_params));
     *(reader_params *)reader->params = (reader_params){ made, give, to };
     reader->reads_late = late;
-    sheaf__op_arg(reader, made, SHEAF__READ | SHEAF__KEEP | SHEAF__TAKES);
+    sheaf__op_arg(reader, made, SHEAF__READ | SHEAF__KEEP | SHEAF__GRAD_WRITE);
     CHECK_OK(sheaf__tape_compile(tape, true, false));
     CHECK_OK(sheaf__tape_run(tape));
     memcpy(to->weight, norm.trained->grad[0], sizeof to->weight);

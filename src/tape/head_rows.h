@@ -1,0 +1,40 @@
+/* head_rows.h - the rows that the output head reads: what comes after the last attention is
+ * computed of them alone, as nothing else looks at the other rows.
+ *
+ * Rows are taken in whole units of 32, counted from the first: a unit with a row that is read stays
+ * whole. So sums over rows (gradients of weights) are, to the byte, those over all rows in which
+ * the gradients of the others are zero: an ascending chain, a chain by pairs and one by chunks of
+ * 32 (docs/contract.md, 1.1) meet what is left in the same places, and where blocks of 256 begin is
+ * known.
+ * Which rows those are is known when the tape runs; memory is taken for those. The dry device
+ * counts them where it knows the labels, else as many as there can be (sheaf__head_run.most,
+ * `pick`). */
+#pragma once
+
+#include "tape/head.h"
+
+enum { SHEAF__HEAD_ROWS_UNIT = 32 };
+
+/* sheaf__blocks_alloc - room for where blocks of so many rows begin, and the end; the tape's.
+ * sheaf__blocks_fill - of `count` chosen rows, ascending: returns how many blocks they are of. */
+int64_t *sheaf__blocks_alloc(sheaf__tape *tape, int64_t rows);
+int64_t sheaf__blocks_fill(int64_t *begin, const int32_t *which, int64_t count);
+
+typedef struct sheaf__head_rows {
+    /* [rows] int32: the number of each row that is there, ascending; where among them each row is,
+     * -1: it is not */
+    sheaf__value *which, *place;
+    const int64_t *count;
+    const sheaf__row_blocks *blocks;
+} sheaf__head_rows;
+
+/* sheaf__record_head_rows - of `rows` rows those that the head of `run` reads: picked ones, those
+ * with a label, or all. `run` is borrowed and read when the tape runs. */
+sheaf__head_rows sheaf__record_head_rows(sheaf__tape *tape, int64_t rows,
+                                         const sheaf__head_run *run);
+/* sheaf__head_rows_count - how many those are; on dry where the labels are known, else the most
+ * there can be. Of picked rows the most there can be, too. */
+int64_t sheaf__head_rows_count(int64_t rows, const sheaf__head_run *run, bool dry);
+/* sheaf__record_index_select - those rows of x; the gradient of the others is zero. */
+sheaf__value *sheaf__record_index_select(sheaf__tape *tape, const sheaf__head_rows *wanted,
+                                         sheaf__value *x);
