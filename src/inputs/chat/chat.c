@@ -329,25 +329,39 @@ static sheaf_status *find_begin(size_t *begin, search *s, int64_t i)
 
 /* ---- what it says ---- */
 
-/* Bytes of a message in a part of a text, whose first may begin before it. */
+/* Bytes that are no blanks, which programs trim. */
+static size_t letters(const char *text, size_t size)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < size; i++)
+        n += !is_blank(text[i]);
+    return n;
+}
+
+/* Letters of a message in a part of a text, whose first may begin before it. */
 static size_t said(const sheaf__jinja_text *text, int64_t message, size_t begin, size_t end)
 {
     size_t n = 0;
     for (int64_t i = 0; i < text->pieces; i++)
         if (text->piece[i].message == message && text->piece[i].end > begin &&
             text->piece[i].end <= end)
-            n += text->piece[i].end - text->piece[i].begin;
+            n += letters(text->text + text->piece[i].begin,
+                         text->piece[i].end - text->piece[i].begin);
     return n;
 }
 
-/* Bytes of the strings in a value. */
-static size_t strings_of(const json_t *json)
+/* Of what the strings in a value say. */
+static size_t letters_of(const json_t *json)
 {
     const char *key;
     json_t *value;
-    size_t n = json_string_length(json), i;
-    json_array_foreach((json_t *)json, i, value) n += strings_of(value);
-    json_object_foreach((json_t *)json, key, value) n += strings_of(value);
+    size_t n = letters(json_string_value(json), json_string_length(json)), i;
+    json_array_foreach((json_t *)json, i, value) n += letters_of(value);
+    json_object_foreach((json_t *)json, key, value)
+    {
+        if (!sheaf__is_listed("role from type", key, strlen(key)))
+            n += letters_of(value);
+    }
     return n;
 }
 
@@ -368,8 +382,8 @@ static size_t end_in_turn(const search *s, const sheaf__jinja_text *alone, int64
 static sheaf_status *check_whole(size_t *end, const search *s, int64_t i, size_t begin, bool shared)
 {
     const sheaf__message *m = &s->message[i];
-    const size_t here = said(s->text, i, begin, *end);
-    if (i + 1 == s->n || (!shared && here >= (m->json != NULL ? strings_of(m->json) : m->size)))
+    const size_t whole = m->json != NULL ? letters_of(m->json) : letters(m->content, m->size);
+    if (i + 1 == s->n || (!shared && said(s->text, i, begin, *end) >= whole))
         return NULL;
     sheaf__jinja_text alone = { 0 };
     sheaf_status *st = sheaf__chat_run(&alone, s->t, s->message, i + 1, s->options);
@@ -478,7 +492,7 @@ static sheaf_status *add_answers(sheaf__rendered *out, const sheaf__jinja_text *
     how.generation_prompt = false;
     sheaf_status *st =
         options->generation_prompt && !marked ? sheaf__chat_run(&bare, t, message, n, &how) : NULL;
-    if (bare.text != NULL)
+    if (bare.text != NULL && continues(&s, 0, bare.text, bare.size))
         s.text = &bare;
     if (st == NULL && marked)
         take_marks(&s);

@@ -712,6 +712,7 @@ static void test_stored__answers_end_where_others_speak(void **state)
 #define CALLS_F "{'role': 'assistant', 'tool_calls': [{'function': {'name': 'f'}}]}"
     static const struct {
         const char *program, *messages, *want; /* NULL: refused */
+        bool prompt;
     } cases[] = {
         /* the name of a call in the turn of its result */
         { "{% set ns = namespace(name='') %}{% for m in messages %}{% if m.tool_calls %}<assistant>"
@@ -752,6 +753,10 @@ static void test_stored__answers_end_where_others_speak(void **state)
           "<user>||(Q);<assistant>[(T)|(T)|(A);]" },
         { "{% for m in messages %}" ROLE "{{ '' if enable_thinking else m.content }}{% endfor %}",
           "[u, {'role': 'assistant', 'content': 'A', 'thinking': 'T'}]", NULL },
+        /* a prompt behind the text changes what is before it */
+        { "{% for m in messages %}" ROLE "{{ m.content }}{{ '!' * 99 if not add_generation_prompt "
+          "}};{% endfor %}" ASK,
+          "[u, a]", "<user>(Q);<assistant>[(A);]<assistant>", true },
         /* thoughts in a field that others cut, though the content is longer */
         { "{% for m in messages %}" ROLE "{{ m.thinking if loop.last }}{{ m.content }};{% endfor "
           "%}" ASK,
@@ -777,7 +782,7 @@ static void test_stored__answers_end_where_others_speak(void **state)
         sheaf__chat_template *t = stored(cases[i].program);
         sheaf__rendered r = { 0 };
         sheaf_text marked = { 0 };
-        sheaf_status *st = render(&r, t, messages, false);
+        sheaf_status *st = render(&r, t, messages, cases[i].prompt);
         if (cases[i].want == NULL) {
             assert_non_null(st);
             const sheaf_code code = sheaf_status_code(st);

@@ -321,6 +321,7 @@ sheaf__jtext sheaf__j_text_argument(sheaf__j *j, const sheaf__jvalue *v, sheaf__
 typedef struct sheaf__jcall {
     sheaf__jrun *r;
     sheaf__j *j;
+    sheaf__jtext name; /* of what is called */
     sheaf__jvalue of;
     const sheaf__jarguments *args;
     const sheaf__jvalue *at[4]; /* the arguments in the order of the row's names; NULL: not given */
@@ -337,8 +338,8 @@ typedef struct sheaf__jbuiltin {
 } sheaf__jbuiltin;
 
 /* sheaf__j_bind - fills c->at by names, separated by blanks; "!" behind a name: required; "."
- * before it: positional only; "*" alone: any arguments, c->at is not filled. Raises for other
- * arguments. */
+ * before it: positional only; "*" alone: any arguments, c->at is not filled. Refuses
+ * other arguments. */
 void sheaf__j_bind(sheaf__jcall *c, const char *names);
 /* NULL: there is no such row. */
 const sheaf__jbuiltin *sheaf__j_builtin(const sheaf__jbuiltin *list, sheaf__jkind kind,

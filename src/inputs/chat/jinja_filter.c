@@ -418,7 +418,7 @@ static const struct {
 bool sheaf__j_test(sheaf__jrun *r, sheaf__jtext name, sheaf__jvalue of,
                    const sheaf__jarguments *args)
 {
-    sheaf__jcall c = { .r = r, .j = r->j, .args = args };
+    sheaf__jcall c = { .r = r, .j = r->j, .name = name, .args = args };
     for (size_t i = 0; i < sizeof comparisons / sizeof *comparisons; i++)
         if (sheaf__is_listed(comparisons[i].names, name.at, name.size)) {
             const char *sign = comparisons[i].sign;

@@ -179,7 +179,8 @@ sheaf__jvalue sheaf__j_replace(sheaf__j *j, sheaf__jtext text, sheaf__jtext from
     if (from.size == 0)
         sheaf__j_refuse(j, "replace of nothing");
     for (const char *at; most != 0 && (at = sheaf__j_search(j, text, from)) != NULL; most--) {
-        sheaf__j_put(j, &b, text.at, (size_t)(at - text.at));
+        if (at > text.at)
+            sheaf__j_put(j, &b, text.at, (size_t)(at - text.at));
         sheaf__j_put(j, &b, to.at, to.size);
         text.size -= (size_t)(at - text.at) + from.size;
         text.at = at + from.size;

@@ -177,6 +177,17 @@ static int64_t place(int64_t index, size_t count)
     return index < 0 || index >= (int64_t)count ? -1 : index;
 }
 
+/* The text behind its first characters. */
+static sheaf__jtext behind(sheaf__jtext text, int64_t characters)
+{
+    for (; characters > 0 && text.size > 0; characters--) {
+        const size_t n = sheaf__j_character(text.at, text.size);
+        text.at += n;
+        text.size -= n;
+    }
+    return text;
+}
+
 sheaf__jvalue sheaf__j_item(sheaf__j *j, sheaf__jvalue of, sheaf__jvalue key)
 {
     const bool whole = key.kind == SHEAF__J_INT || key.kind == SHEAF__J_BOOL;
@@ -190,7 +201,13 @@ sheaf__jvalue sheaf__j_item(sheaf__j *j, sheaf__jvalue of, sheaf__jvalue key)
     }
     if (key.kind == SHEAF__J_TEXT)
         return sheaf__j_member(j, of, key.u.text);
-    if ((sheaf__j_is_list(of) || of.kind == SHEAF__J_TEXT) && whole) {
+    if (of.kind == SHEAF__J_TEXT && whole) {
+        sheaf__j_read(j, of);
+        const int64_t at = place(sheaf__j_whole(key), sheaf__j_characters(of.u.text));
+        const sheaf__jtext rest = behind(of.u.text, at);
+        if (at >= 0)
+            return sheaf__j_text(rest.at, sheaf__j_character(rest.at, rest.size));
+    } else if (sheaf__j_is_list(of) && whole) {
         const sheaf__jlist items = sheaf__j_items(j, of);
         const int64_t at = place(sheaf__j_whole(key), items.count);
         if (at >= 0)
@@ -213,6 +230,17 @@ static int64_t bound(sheaf__j *j, sheaf__jvalue v, int64_t absent, int64_t count
     return at < least ? least : at > most ? most : at;
 }
 
+/* A part of a text as it stands. */
+static sheaf__jvalue slice_text(sheaf__j *j, sheaf__jvalue of, const sheaf__jvalue bounds[3])
+{
+    sheaf__j_read(j, of);
+    const int64_t count = (int64_t)sheaf__j_characters(of.u.text);
+    const int64_t from = bound(j, bounds[0], 0, count, 1),
+                  to = bound(j, bounds[1], count, count, 1);
+    const sheaf__jtext text = behind(of.u.text, from), rest = behind(text, to - from);
+    return sheaf__j_text(text.at, text.size - rest.size);
+}
+
 sheaf__jvalue sheaf__j_slice(sheaf__j *j, sheaf__jvalue of, const sheaf__jvalue bounds[3])
 {
     sheaf__j_defined(j, of);
@@ -220,6 +248,9 @@ sheaf__jvalue sheaf__j_slice(sheaf__j *j, sheaf__jvalue of, const sheaf__jvalue 
         sheaf__j_refuse(j, "a slice of a range or of a dict's view");
     if (of.kind != SHEAF__J_TEXT && !sheaf__j_is_list(of))
         return sheaf__j_undefined(SHEAF__J_WORD("slice"));
+    if (of.kind == SHEAF__J_TEXT && (bounds[2].kind == SHEAF__J_NONE ||
+                                     (bounds[2].kind == SHEAF__J_INT && bounds[2].u.whole == 1)))
+        return slice_text(j, of, bounds);
     const sheaf__jlist items = sheaf__j_items(j, of);
     const int64_t count = (int64_t)items.count;
     const int64_t step = bounds[2].kind == SHEAF__J_NONE ? 1 : sheaf__j_whole(bounds[2]);

@@ -87,7 +87,7 @@ void sheaf__j_bind(sheaf__jcall *c, const char *names)
         p += size + strspn(p + size, "! ");
     }
     if (args->at.count > n || known < args->named.keys.count)
-        sheaf__j_raise(c->j, "arguments that are not taken here");
+        sheaf__j_refuse(c->j, "these arguments of %.*s", (int)c->name.size, c->name.at);
 }
 
 const sheaf__jbuiltin *sheaf__j_builtin(const sheaf__jbuiltin *list, sheaf__jkind kind,
@@ -103,6 +103,7 @@ sheaf__jvalue sheaf__j_call(const sheaf__jbuiltin *what, sheaf__jrun *r, sheaf__
                             const sheaf__jarguments *args)
 {
     sheaf__jcall c = { .r = r, .j = r->j, .of = of, .args = args, .how = what->how };
+    c.name = (sheaf__jtext){ what->name, strlen(what->name) };
     sheaf__j_down(r->j);
     sheaf__j_bind(&c, what->arguments);
     if (what->reads)

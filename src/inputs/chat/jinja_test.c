@@ -123,6 +123,7 @@ static void test_jinja__work_memory_and_depth_are_bounded(void **state)
         { "{% include 'x' %}", "statement include" },
         { "{{ s|nosuch }}", "filter nosuch" },
         { "{{ s is nosuch }}", "test nosuch" },
+        { "{{ 'a'.find('a', 1) }}", "arguments of find" },
         { "{{ [].append(1) }}", "method" },
         { "{{ s.__class__ }}", "" },
         { "{{ (('a' * 99999) * 99).rfind('a' * 9999) }}", "" },
@@ -220,6 +221,16 @@ static void test_jinja__what_goes_over_a_value_is_charged_by_its_size(void **sta
     each(cheap, false);
 }
 
+/* Nor do they count as such: each was refused for its memory once. */
+static void test_jinja__parts_of_a_long_text_are_no_copies(void **state)
+{
+    CHECK_OK(
+        run("{% set l = 'é' * 90000 %}{% for i in range(40) %}{{ l[i] ~ l[-i:] ~ l[:-9]|length "
+            "}}{% endfor %}"));
+    CHECK_OK(run("{% if 'aé€b'[1:-1] != 'é€' or 'é€'[-1] != '€' or 'é'[1:] or 'é€'[:-2] or "
+                 "'é'[-9:9] != 'é' or 'é'[1] is defined or 'é€'[1:0] %}{{ 1 / 0 }}{% endif %}"));
+}
+
 /* As Python 3.11 writes them. */
 static void test_jinja__case_beyond_ascii(void **state)
 {
@@ -258,6 +269,7 @@ int main(void)
         cmocka_unit_test(test_jinja__gives_what_jinja_gave),
         cmocka_unit_test(test_jinja__work_memory_and_depth_are_bounded),
         cmocka_unit_test(test_jinja__what_goes_over_a_value_is_charged_by_its_size),
+        cmocka_unit_test(test_jinja__parts_of_a_long_text_are_no_copies),
         cmocka_unit_test(test_jinja__case_beyond_ascii),
         cmocka_unit_test(test_jinja__failures_name_the_line),
     };
