@@ -11,12 +11,12 @@ typedef struct compared {
     const sheaf_train_options *o;
     const sheaf_schema *schema;
     const sheaf_lora *is; /* the adapter's */
-    /* What --lora-rank and --lora-alpha would say of it. */
+    /* Its values of --lora-rank and --lora-alpha. */
     int64_t rank;
     double alpha;
 } compared;
 
-/* By a flag of the command. An empty text says nothing. */
+/* Given by a flag. An empty text is not given. */
 static bool said(const compared *c, const char *name)
 {
     const sheaf__setting *o = sheaf__setting_find(c->table, name);
@@ -25,13 +25,13 @@ static bool said(const compared *c, const char *name)
     return sheaf__settings_given(c->state, c->table, name) && text != NULL && text[0] != '\0';
 }
 
-/* By a flag, or by a recipe, which may be of adapters that begin with it. */
+/* Given by a flag or a recipe, which may be for new adapters. */
 static bool named(const compared *c, const char *name)
 {
     return sheaf__settings_named(c->state, c->table, name);
 }
 
-/* `is`: the adapter's value, as the flag would say it; NULL: which it cannot. */
+/* `is`: the adapter's value in the flag's form; NULL: not expressible. */
 static sheaf_status *differs(const compared *c, const char *name, const char *is)
 {
     char *said_so = sheaf__setting_show(sheaf__setting_find(c->table, name));
@@ -48,7 +48,7 @@ static sheaf_status *differs(const compared *c, const char *name, const char *is
                           name);
 }
 
-/* A recipe's lines of LoRA are passed over, which is said; they stay in the settings as they are.
+/* A recipe's lines of LoRA are ignored, with a note; they stay in the settings.
  */
 static void note_recipe(const compared *c, const sheaf_events *events)
 {
@@ -78,7 +78,7 @@ static double alpha_of(const sheaf_lora_module *module)
     return module->alpha;
 }
 
-/* What most modules have. A file has other numbers of fused layers: those of all parts together. */
+/* The value of most modules. For fused layers a file has the sum over all parts. */
 static double usual(const sheaf_lora *lora, double (*of)(const sheaf_lora_module *), double absent)
 {
     double value = absent;
@@ -125,17 +125,17 @@ static sheaf_status *check_numbers(const compared *c)
     return NULL;
 }
 
-/* ---- lists, by the modules that they mean ---- */
+/* ---- lists, compared by the modules that they select ---- */
 
-/* Of modules that no pattern names, where no flag says more: whatever the adapter has is right. */
+/* Modules without a pattern and without a flag: the adapter's value is right. */
 #define ANY_RANK 65536
 #define ANY_ALPHA 1e-300
 
-/* What flags say of lists is so in *out, which begins as the adapter has it. */
+/* Replaces the lists in *out, a copy of the adapter's options, by those of flags. */
 static sheaf_status *say_lists(sheaf_lora_options *out, const compared *c)
 {
     const sheaf_train_options *o = c->o;
-    const bool all = said(c, "lora-targets"); /* then all three are what flags say */
+    const bool all = said(c, "lora-targets"); /* then all three come from flags */
     const bool exclude = said(c, "lora-exclude"), layers = said(c, "lora-layers"),
                ranks = said(c, "lora-rank-pattern"), alphas = said(c, "lora-alpha-pattern");
     sheaf_status *st = NULL;
@@ -188,7 +188,7 @@ static bool same_alphas(const compared *c, const sheaf_lora *other)
     return same;
 }
 
-/* An adapter lists what --train named among them. */
+/* An adapter also lists the tensors of --train there. */
 static bool same_saved(const compared *c, const sheaf_lora *other)
 {
     const bool trains = c->o->train != NULL && c->o->train[0] != '\0';
@@ -201,7 +201,7 @@ static bool same_saved(const compared *c, const sheaf_lora *other)
     return same;
 }
 
-/* The adapter's options, but for what flags say of its lists, mean the same for this model. */
+/* Do the adapter's options with the lists of flags mean the same for this model? */
 static sheaf_status *check_lists(const compared *c)
 {
     static const struct {
@@ -226,7 +226,7 @@ static sheaf_status *check_lists(const compared *c)
     return st;
 }
 
-/* Only what a flag could say: settings are read back. */
+/* Only values that a flag can have: settings are read back. */
 static void take(sheaf_train_options *o, const compared *c)
 {
     const sheaf_lora_options *is = &c->is->options;

@@ -1,4 +1,5 @@
-/* answer.c - the ranks of a model answer prompts: sheaf__model_answer(), and what an answer tells.
+/* answer.c - the ranks of a model answer prompts: sheaf__model_answer(), and the fields of an
+ * answer.
  */
 #include "base/base.h"
 #include "library/model.h"
@@ -66,7 +67,7 @@ void sheaf_answer_free(sheaf_answer *answer)
 
 /* ---- on the ranks ---- */
 
-/* A rank that answers. */
+/* The state of one rank. */
 typedef struct member {
     const sheaf__answer_job *w;
     sheaf__activity *activity;
@@ -75,13 +76,13 @@ typedef struct member {
     sheaf_status *failed;         /* the first failure of a callback */
 } member;
 
-/* Tokens so far but the one that ends the answer. */
+/* Tokens so far without the one that ends the answer. */
 static int64_t text_tokens(const sheaf__continuation *so_far)
 {
     return so_far->n - (so_far->ending == SHEAF_ENDS_TOKEN);
 }
 
-/* The caller may wait, as for a reader of what it prints. */
+/* The callback may block, as on a slow reader of its output. */
 static void say(const sheaf__answer_options *a, sheaf__activity *activity, int64_t prompt,
                 const char *text)
 {
@@ -92,7 +93,7 @@ static void say(const sheaf__answer_options *a, sheaf__activity *activity, int64
     sheaf__numeric_env_restore(&before);
 }
 
-/* Hands tokens and text out; whether the answer is over is a function of the tokens, the same on
+/* Calls back with tokens and text; the end of the answer is a function of the tokens, the same on
  * every rank. */
 static bool hear(void *self, int64_t prompt, const sheaf__continuation *so_far)
 {
@@ -117,7 +118,7 @@ static bool hear(void *self, int64_t prompt, const sheaf__continuation *so_far)
     return r->stream[prompt].over;
 }
 
-/* What this rank keeps; of pictures with a number, space for what is seen of them. */
+/* Connects the caches of this rank; for numbered pictures allocates the output of the towers. */
 static sheaf_status *find_past(sheaf__generate_options *how, const sheaf__answer_job *w,
                                sheaf__model *model)
 {
@@ -140,7 +141,7 @@ static sheaf_status *find_past(sheaf__generate_options *how, const sheaf__answer
     return NULL;
 }
 
-/* Callbacks get the first group's answers: groups share prompts where there are none. */
+/* Callbacks get the first group's answers; groups share the prompts only without callbacks. */
 static bool divides(const sheaf__answer_job *w)
 {
     return w->count > 1 && w->a->on_token == NULL && w->a->on_text == NULL;
@@ -180,7 +181,7 @@ static sheaf_status *generate(member *r, sheaf__continuation *out, sheaf__model 
 static sheaf_status *make_room(sheaf__continuation **out, const sheaf__answer_job *w, bool logprobs)
 {
     const int64_t n = w->a->generate.max_new, best = n * w->a->generate.best,
-                  each = logprobs ? 2 * n + 2 * best : n; /* numbers of one */
+                  each = logprobs ? 2 * n + 2 * best : n; /* numbers of one answer */
     const bool fits = n <= INT64_MAX / 64 / (w->a->generate.best + 1) / w->count;
     sheaf__continuation *c =
         fits ? malloc((size_t)w->count * (sizeof *c + (size_t)each * sizeof *c->ids)) : NULL;
@@ -200,7 +201,7 @@ static sheaf_status *make_room(sheaf__continuation **out, const sheaf__answer_jo
     return NULL;
 }
 
-/* Answers as text; the rest of each is handed out. */
+/* Decodes the answers; calls back with the rest of each text. */
 static sheaf_status *finish(const member *r, const sheaf__continuation *said)
 {
     const sheaf__answer_job *w = r->w;

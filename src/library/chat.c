@@ -15,11 +15,11 @@ struct sheaf_chat {
     sheaf_model *model; /* borrowed */
     sheaf__codec codec; /* always by a template */
     sheaf__dialogue talk;
-    sheaf__answer_options how; /* of sheaf_chat_begin(); without a codec: there was none */
+    sheaf__answer_options how; /* options of sheaf_chat_begin(); without a codec: not begun */
     int64_t answers;
     /* of several processes: */
-    int64_t sent;             /* the newest pictures that all have, by their number; 0: none */
-    sheaf__picture *received; /* those, in all but the first */
+    int64_t sent;             /* number of the newest pictures that all processes have; 0: none */
+    sheaf__picture *received; /* these pictures, in all processes but the first */
 };
 
 sheaf_status *sheaf_chat_open(sheaf_chat **out, sheaf_model *m, const char *image)
@@ -31,7 +31,7 @@ sheaf_status *sheaf_chat_open(sheaf_chat **out, sheaf_model *m, const char *imag
         return sheaf__no_memory("a chat");
     c->model = m;
     c->talk.codec = &c->codec;
-    /* the first alone lays prompts out: there are no clocks that could differ */
+    /* only the first lays out prompts, so clocks cannot differ */
     sheaf_status *st = sheaf__codec_set_today(&m->codec);
     TRY(st, sheaf__codec_open_chat(&c->codec, &m->codec, m->o.events));
     TRY(st, sheaf__codec_check_tokenizer(&c->codec));
@@ -44,7 +44,7 @@ sheaf_status *sheaf_chat_open(sheaf_chat **out, sheaf_model *m, const char *imag
     return st;
 }
 
-/* Can a file be made there? Else the first answer would find out. */
+/* Can the file be created? Better known before the first answer. */
 static sheaf_status *check_save(const char *path, const char *load)
 {
     char *folder = NULL;
@@ -70,7 +70,7 @@ static sheaf_status *check_save(const char *path, const char *load)
     return st;
 }
 
-/* Files and pictures are the first process's. */
+/* Only the first process has files and pictures. */
 static sheaf_status *take_files(sheaf_chat *c, const sheaf_chat_options *o)
 {
     sheaf_status *st = o->load == NULL ? NULL : sheaf_in(sheaf_chat_load(c, o->load), "--load");
@@ -86,7 +86,7 @@ static sheaf_status *take_files(sheaf_chat *c, const sheaf_chat_options *o)
     return st == NULL && o->save != NULL ? check_save(o->save, o->load) : st;
 }
 
-/* The options of an answer; NULL: those that it began with. */
+/* The options of an answer; NULL: those of sheaf_chat_begin(). */
 static sheaf_status *take_asking(sheaf__answer_options *out, const sheaf_chat *c,
                                  const sheaf_model_generate_options *options)
 {
@@ -188,16 +188,15 @@ const char *sheaf_chat_said(const sheaf_chat *c, int64_t i, const char **role)
 
 /* ---- several processes ----
  *
- * The first has the input, the files, the pictures and what was said. It sends the others each
- * prompt as tokens, and they answer it with the first; nothing else of it is theirs, so that hosts
- * need not see the same pictures and files. Each call of the first meets sheaf_chat_serve() in all
- * others. */
+ * The first has the input, the files, the pictures and the conversation. It sends each prompt to
+ * the others as tokens, and they answer it with the first, so that hosts need not see the same
+ * pictures and files. Each call of the first is matched by sheaf_chat_serve() in all others. */
 
 enum { WAIT, ASK, END };
 
-/* What the first sends. Of the prompt pointers say only which arrays it has. */
+/* The message of the first. Pointers in the prompt only mark the arrays that follow. */
 typedef struct order {
-    int64_t kind, number; /* of the prompt in the conversation */
+    int64_t kind, number; /* number of the prompt in the conversation */
     int64_t sends;        /* the pixels of its pictures follow */
     sheaf__prompt prompt;
 } order;
@@ -235,7 +234,7 @@ static void unpack(sheaf__prompt *p, const int32_t *ids, const sheaf__picture *p
     p->laid_out = true;
 }
 
-/* Room for the pictures, in those that follow. Sizes are sent without pointers. */
+/* Allocates the pictures in the other processes. Sizes are sent without pointers. */
 static sheaf_status *make_room(sheaf_chat *c, const sheaf__prompt *p, bool mine,
                                const sheaf__tower *tower, int towers)
 {
@@ -257,8 +256,8 @@ static sheaf_status *make_room(sheaf_chat *c, const sheaf__prompt *p, bool mine,
     return st;
 }
 
-/* The prompt of `o`, from the first to all: *block holds what it points to. Space is there in all,
- * or none begins. */
+/* Broadcasts the prompt of `o` from the first: *block is its memory. If one process cannot allocate
+ * it, all fail. */
 static sheaf_status *share(int32_t **block, sheaf_chat *c, order *o, bool mine)
 {
     sheaf_comm *all = c->model->all;
@@ -286,7 +285,7 @@ static sheaf_status *share(int32_t **block, sheaf_chat *c, order *o, bool mine)
     return st;
 }
 
-/* All answer this prompt from now on: sheaf__model_answer() and an agreement follow. */
+/* All processes answer this prompt: sheaf__model_answer() and an agreement follow. */
 static sheaf_status *send(sheaf_chat *c, const sheaf__prompt *p)
 {
     order o = { .kind = ASK,
@@ -367,7 +366,8 @@ sheaf_status *sheaf_chat_serve(sheaf_chat *c)
         else if (st == NULL && o.kind == ASK)
             st = follow(c, &o);
         if (st != NULL && sheaf_status_code(st) != SHEAF_E_PEER) {
-            sheaf_status_free(st); /* the first has it, too, and says whether it goes on */
+            sheaf_status_free(
+                st); /* the first has the same status and decides whether the chat continues */
             st = NULL;
         }
     }
@@ -384,7 +384,7 @@ static sheaf_status *make_prompt(sheaf__prompt *prompt, void **block, const shea
     return st == NULL ? sheaf__model_room(c->model, prompt, a) : st;
 }
 
-/* `st`, why a question cannot be put, with what helps. */
+/* Adds advice to `st`, the error of a question. */
 static sheaf_status *advise(sheaf_status *st, const sheaf_chat *c, const char *question,
                             const sheaf__answer_options *a)
 {

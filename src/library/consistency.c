@@ -1,4 +1,4 @@
-/* consistency.c - processes have the same in hand: see model.h. */
+/* consistency.c - do all processes have the same inputs? See model.h. */
 #include "base/base.h"
 #include "library/model.h"
 
@@ -12,7 +12,7 @@
 
 static const char memory_for[] = "what processes compare";
 
-/* A text of several lines, or a long one, by its hash. */
+/* Adds the hash of a text that is long or has several lines. */
 static void add_hash(sheaf_text *t, const char *name, const char *text)
 {
     char hash[33] = "";
@@ -37,7 +37,7 @@ static sheaf_status *add_model(sheaf_text *t, const sheaf__opened *opened, const
     return st;
 }
 
-/* `st`: of what *t says, and of all that came before it. */
+/* `st`: errors in making *t, and earlier ones. */
 static sheaf_status *compare(sheaf_comm *all, sheaf_status *st, sheaf_text *t)
 {
     if (st == NULL && t->failed)
@@ -48,7 +48,7 @@ static sheaf_status *compare(sheaf_comm *all, sheaf_status *st, sheaf_text *t)
     return st;
 }
 
-/* Also by generation_config.json and the tokenizer, which are files of each host's own. */
+/* They also depend on generation_config.json and the tokenizer, files of each host. */
 static void add_answers(sheaf_text *t, const sheaf__answer_options *a)
 {
     const sheaf__sampling *s = &a->generate.sampling;
@@ -89,7 +89,7 @@ sheaf_status *sheaf__consistency_evaluate(sheaf_status *st, const sheaf_model *m
     return compare(m->all, st, &t);
 }
 
-/* Images, as the towers see them: files of one name may differ. */
+/* The pixels of images: files of the same name may differ. */
 static sheaf_status *add_images(sheaf_hasher *hasher, const sheaf__answer_options *a,
                                 const sheaf__prompt *prompt, int64_t index,
                                 const sheaf_config *config)
@@ -157,7 +157,7 @@ sheaf_status *sheaf__consistency_generate(sheaf_status *st, const sheaf_model *m
     if (sheaf__all_count(m->all) == 1)
         return st;
     TRY(st, add_model(&t, &m->opened, m->run.folder, NULL, m->o.dtype, m->o.bf16_sums));
-    if (st == NULL) { /* else the failure is all that processes learn */
+    if (st == NULL) { /* otherwise only the failure is reported */
         add_asking(&t, m, a);
         st = hash_prompts(hash, prompts, a, &m->opened.config);
     }

@@ -39,8 +39,7 @@ static sheaf_status *merge_step(sheaf_weights_convert_report *r,
     return st;
 }
 
-/* What a checkpoint of training becomes in two steps: by way of the adapter or the model, which
- * goes again. */
+/* Converts a checkpoint of training in two steps: through a temporary adapter or model. */
 static sheaf_status *by_way_of(sheaf_weights_convert_report *r,
                                const sheaf_weights_convert_options *how, const sheaf_dialect *to,
                                sheaf__run_export_options *from)
@@ -104,8 +103,7 @@ static sheaf_status *convert_run(sheaf_weights_convert_report *r,
     return st != NULL ? st : sheaf__run_export_count(&r->tensors, &r->bytes, how->dst);
 }
 
-/* *is: SRC is a run or a checkpoint of training, and is to become something that others read: not
- * only moved as it is. */
+/* *is: SRC is a run or a checkpoint of training, and the target is another program's form. */
 static sheaf_status *is_run(bool *is, bool *adapter, const sheaf_weights_convert_options *how)
 {
     const sheaf_dialect *to = sheaf__dialect_named(how->to);

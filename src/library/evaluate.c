@@ -1,8 +1,8 @@
 /* evaluate.c - loss and accuracy of a model, or a training run, on data: sheaf/evaluate.h.
  *
- * What decides the loss is the run's where nothing else is given: type of activations, slices,
- * tokenizer, template, date, query, the order of bfloat16 sums, and of texts what is learned,
- * whether special tokens in them are tokens, and what becomes of those that are too long. */
+ * Settings that affect the loss default to the run's: type of activations, slices, tokenizer,
+ * template, date, query, the order of bfloat16 sums, and for texts loss_on, specials and on_long.
+ */
 #include "sheaf/evaluate.h"
 
 #include <sys/stat.h>
@@ -21,19 +21,19 @@
 
 typedef struct work {
     sheaf_model *m;
-    sheaf_model_evaluate_options o; /* what the run or a default decides is filled in */
+    sheaf_model_evaluate_options o; /* with the run's settings or defaults */
     sheaf_data *rows;
     sheaf__evaluation result;
-    _Atomic(sheaf_status *) failed; /* of who takes the logits */
+    _Atomic(sheaf_status *) failed; /* of the logits callback */
     atomic_int enough;
     /* with o.save_logits: */
-    sheaf_file file;     /* open in all processes that write */
-    int64_t at;          /* where in it the logits begin */
-    bool created, begun; /* by this process; by all */
+    sheaf_file file;     /* open in all writing processes */
+    int64_t at;          /* offset of the logits in it */
+    bool created, begun; /* errors of this process; of all */
     char *partial;       /* its path */
 } work;
 
-/* ---- a file of logits: under another name until all are there ---- */
+/* ---- a file of logits, renamed once it is complete ---- */
 
 static sheaf_status *check_logits(const char *path)
 {
@@ -67,7 +67,7 @@ static sheaf_status *create_logits(work *w)
     return st;
 }
 
-/* `st`: of all before, consumed. */
+/* `st`: earlier status, consumed. */
 static sheaf_status *close_logits(work *w, sheaf_status *st)
 {
     if (w->file.path == NULL)
@@ -80,7 +80,7 @@ static sheaf_status *close_logits(work *w, sheaf_status *st)
     return st;
 }
 
-/* A file that has failed is gone. */
+/* Removes the file after a failure. */
 static sheaf_status *drop_logits(work *w, sheaf_status *st)
 {
     st = close_logits(w, st);
@@ -89,7 +89,7 @@ static sheaf_status *drop_logits(work *w, sheaf_status *st)
     return st;
 }
 
-/* The first rank of every group writes; of processes each has the file open. */
+/* The first rank of every group writes; each process has the file open. */
 static sheaf_status *begin_logits(work *w)
 {
     sheaf_comm *all = w->m->all;
@@ -108,7 +108,7 @@ static sheaf_status *begin_logits(work *w)
     return w->begun ? NULL : drop_logits(w, st);
 }
 
-/* `st`: of all that came before, consumed. */
+/* `st`: earlier status, consumed. */
 static sheaf_status *finish_logits(work *w, sheaf_status *st)
 {
     sheaf_comm *all = w->m->all;
@@ -117,7 +117,7 @@ static sheaf_status *finish_logits(work *w, sheaf_status *st)
     sheaf__activity_phase(sheaf_comm_activity(all), "finishing");
     st = sheaf__all_agree(all, close_logits(w, st));
     if (st == NULL && sheaf__all_first(all)) {
-        st = check_logits(w->o.save_logits); /* nothing is replaced, whatever came meanwhile */
+        st = check_logits(w->o.save_logits); /* never replaces a file, also one created meanwhile */
         TRY(st, sheaf__rename_new(w->partial, w->o.save_logits));
     }
     return drop_logits(w, sheaf__all_agree(all, st));
@@ -135,7 +135,7 @@ static sheaf_status *hand_on(work *w, int64_t row, int64_t position, const float
     return st;
 }
 
-/* A failure stops all ranks between two rows, as a request does: they wait for each other. */
+/* A failure stops all ranks between two rows, like a request, so that none waits for it. */
 static sheaf_status *take(void *self, int64_t row, int64_t position, const float *logits)
 {
     work *w = self;
@@ -146,7 +146,7 @@ static sheaf_status *take(void *self, int64_t row, int64_t position, const float
         return NULL;
     sheaf_status *none = NULL, *st = hand_on(w, row, position, logits);
     if (st != NULL && !atomic_compare_exchange_strong(&w->failed, &none, st))
-        sheaf_status_free(st); /* another group's came first */
+        sheaf_status_free(st); /* another group failed first */
     if (st != NULL)
         atomic_store(&w->enough, 1);
     return NULL;
@@ -191,7 +191,7 @@ static sheaf_status *open_rows(work *w)
                                .micro_batch = o->micro_batch,
                                .threads = m->o.threads,
                                .stop = sheaf__control_stop(o->control) });
-    if (st == NULL) /* of an answer a template tells where it begins, also to rows of tokens */
+    if (st == NULL) /* the template also shows where an answer begins in rows of tokens */
         sheaf_data_note_unused(w->rows, o->data, answers ? NULL : o->prompt_template,
                                answers ? NULL : o->date, o->query, o->events);
     return st;
@@ -245,7 +245,7 @@ static sheaf_status *evaluate(work *w)
     }
     st = sheaf__consistency_evaluate(st, m, &w->o, w->rows, positions);
     TRY(st, sheaf__model_load_for(m, positions));
-    if (w->o.prompts != NULL) /* what they lack is said before the rows are evaluated */
+    if (w->o.prompts != NULL) /* errors in them are reported before rows are evaluated */
         TRY(st, sheaf_prompts_begin(w->o.prompts, w->o.answers));
     if (w->o.save_logits != NULL)
         TRY(st, begin_logits(w));
@@ -266,7 +266,7 @@ static sheaf_status *check(const sheaf_model_evaluate_options *o)
     const bool sound = o->data != NULL && o->micro_batch >= 0 && o->seq >= 0 && o->specials >= -1 &&
                        o->specials <= 1 &&
                        (o->prompts == NULL || (o->answers != NULL && o->out != NULL));
-    if (sound && o->dp > 1 && o->take != NULL) /* which would be called by several at once */
+    if (sound && o->dp > 1 && o->take != NULL) /* several groups would call it at once */
         return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, what), "dp 1 beside take"), "%d",
                            o->dp);
     if (!sound)

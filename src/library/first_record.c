@@ -5,7 +5,7 @@
 #include "data/data.h"
 #include "infer/codec.h"
 
-enum { SEGMENTS = 12, SAME = 8, FRONT = 64, BACK = 24 }; /* what is shown, at most, in tokens */
+enum { SEGMENTS = 12, SAME = 8, FRONT = 64, BACK = 24 }; /* most tokens shown */
 
 typedef struct shown {
     const sheaf__codec *codec;
@@ -31,7 +31,7 @@ static sheaf_status *decode(char **out, const sheaf__codec *w, const int32_t *id
                                 : sheaf__codec_decode(out, w, ids, n);
 }
 
-/* Bytes have no text for what stands above them. */
+/* Ids beyond the bytes have no text. */
 static bool has_text(const sheaf__codec *w, int32_t id)
 {
     return w->tokenizer != NULL || w->model != NULL || (w->config->byte_vocab && id < 256);
@@ -46,7 +46,7 @@ static char *text_of(const shown *s, const int32_t *ids, int64_t n)
     return text;
 }
 
-/* Behind the token before, as decoders drop the blank that begins a text (Llama 2's). */
+/* Decoded after the previous token, as decoders drop a leading blank (Llama 2's). */
 static void put_run(shown *s, const int32_t *ids, int64_t n)
 {
     if (n == 0)
@@ -67,7 +67,7 @@ static void put_run(shown *s, const int32_t *ids, int64_t n)
     free(text);
 }
 
-/* The same token again and again, as the places of a picture have it, is counted. */
+/* Repeated tokens, as in the places of a picture, are counted. */
 static void put_ids(shown *s, const int32_t *ids, int64_t n)
 {
     int64_t begin = 0, end;
@@ -107,7 +107,7 @@ static void put_segment(shown *s, const int32_t *ids, int64_t n, bool learnt)
     sheaf__text_add(&s->text, "%s", learnt ? "<<<" : "");
 }
 
-/* label[t] is of token t + 1, and where it is another token that one is learnt. */
+/* label[t] belongs to token t + 1; if it differs, the label is learnt. */
 static void put_row(shown *s, const int32_t *token, const int32_t *label, int64_t n)
 {
     int64_t begin = 0;
@@ -153,7 +153,7 @@ void sheaf__first_record_note(const sheaf__job *job, const sheaf_events *events)
     sheaf_status *st = sheaf__codec_open(
         &codec, &job->schema->config,
         &(sheaf__codec_options){ .folder = o->model, .tokenizer = given ? o->tokenizer : NULL });
-    sheaf_status_free(st); /* then there are ids */
+    sheaf_status_free(st); /* shows ids then */
     st = show(&s, job->train.data, job->train.row == NULL ? 0 : job->train.row[0]);
     if (st == NULL && s.text.size > 0 && !s.text.failed)
         sheaf_note(events,

@@ -3,7 +3,7 @@
 
 #include "base/base.h"
 
-/* One setting after another. */
+/* The search for a setting. */
 typedef struct search {
     sheaf__question *q;
     sheaf_plan *plan;
@@ -11,12 +11,12 @@ typedef struct search {
     size_t memory;
     const int *slots; /* see sheaf__fit_find() */
     int64_t rows;     /* of a step */
-    int all;          /* ranks that there can be */
+    int all;          /* most ranks */
     int most;         /* of a group or stage */
 } search;
 
-/* What the fullest memory has to hold: all of the process; or the ranks of a host, which follow
- * each other, with their part of what lies beside them, as train counts it. */
+/* Bytes in the fullest memory: the whole process; or the consecutive ranks of a host, with their
+ * share of the memory outside devices, as train counts it. */
 static size_t need_of(const sheaf_plan *plan, const int *slots)
 {
     size_t most = 0;
@@ -45,8 +45,8 @@ static sheaf_status *attempt(bool *fits, search *s, int64_t micro_batch)
     return st;
 }
 
-/* The largest micro-batch from `least` to `most` that fits and divides a step's rows: what is
- * needed grows with it. 0: none. */
+/* The largest micro-batch from `least` to `most` that fits and divides a step's rows; memory grows
+ * with it. 0: none. */
 static sheaf_status *largest(int64_t *out, search *s, int64_t least, int64_t most)
 {
     int64_t *divisor = NULL, n = 0, low = 0, high;
@@ -73,12 +73,12 @@ static sheaf_status *largest(int64_t *out, search *s, int64_t least, int64_t mos
             high = middle;
     }
     if (low > 0 && st == NULL)
-        st = attempt(&fits, s, *out = divisor[low - 1]); /* the plan of just that one */
+        st = attempt(&fits, s, *out = divisor[low - 1]); /* the plan of that one */
     free(divisor);
     return st;
 }
 
-/* Ranks of a group or of a stage, at most: more of them need more of a memory that all share. */
+/* Most ranks of a group or of a stage: in a shared memory more ranks need more. */
 static int most_of(const search *s)
 {
     const sheaf__question *q = s->q;
@@ -88,7 +88,7 @@ static int most_of(const search *s)
     return q->o.slices < each ? q->o.slices : each;
 }
 
-/* Slices of a rank, and heads of keys in them. */
+/* Slices of a rank, and key heads in them. */
 typedef struct load {
     int64_t slices, heads;
 } load;
@@ -101,7 +101,7 @@ static load load_of(const sheaf__question *q, int tp, int rank)
     return (load){ own.end - own.begin, heads * own.end / slices - heads * own.begin / slices };
 }
 
-/* Has each of tp - 1 ranks its like among tp, which holds as much? Then these need no less. */
+/* Does each of tp - 1 ranks have an equal among tp? Then tp ranks need no less. */
 static bool holds_as_much(const sheaf__question *q, int tp)
 {
     for (int r = 0; r < tp - 1; r++) {
@@ -116,14 +116,14 @@ static bool holds_as_much(const sheaf__question *q, int tp)
     return true;
 }
 
-/* Ranks upwards, each without and with checkpointing: `micro_batch` as it is, or the largest below
+/* Tries ranks upwards, each without and with checkpointing, at `micro_batch` or the largest below
  * it. */
 static sheaf_status *over_ranks(bool *fits, search *s, int64_t micro_batch, bool below)
 {
     sheaf_train_options *o = &s->q->o;
     const int first = o->tp;
     const bool checkpointing = o->checkpointing, trains = s->q->place_text == NULL;
-    const bool apart = s->slots != NULL && *s->slots == 0; /* each on a host of its own */
+    const bool apart = s->slots != NULL && *s->slots == 0; /* each on its own host */
     sheaf_status *st = NULL;
     for (int tp = first; tp <= s->most && st == NULL; tp++) {
         if (apart && tp > first && tp < s->most && holds_as_much(s->q, tp))
@@ -146,8 +146,8 @@ static sheaf_status *over_ranks(bool *fits, search *s, int64_t micro_batch, bool
     return st;
 }
 
-/* The same with groups upwards, which share masters and moments. Where none fits it is as asked
- * again. */
+/* The same with groups upwards, which share masters and moments. Restores the request if none fits.
+ */
 static sheaf_status *over_groups(bool *fits, search *s, int64_t micro_batch, bool below)
 {
     sheaf_train_options *o = &s->q->o;
@@ -171,7 +171,7 @@ static sheaf_status *over_groups(bool *fits, search *s, int64_t micro_batch, boo
     return st;
 }
 
-/* All ranks, one row at a time: the longest rows that fit. */
+/* All ranks and one row at a time: finds the longest rows that fit. */
 static sheaf_status *shorten(bool *fits, search *s)
 {
     sheaf__question *q = s->q;
@@ -180,7 +180,7 @@ static sheaf_status *shorten(bool *fits, search *s)
     int64_t low = 0, high = (asked + step - 1) / step; /* multiples; `high` does not fit */
     sheaf_status *st = NULL;
     *fits = false;
-    q->sets.train = q->sets.eval = (sheaf__subset){ 0 }; /* their rows are longer */
+    q->sets.train = q->sets.eval = (sheaf__subset){ 0 }; /* rows of images are longer */
     while (low + 1 < high && st == NULL) {
         const int64_t middle = low + (high - low) / 2;
         bool here = false;
@@ -197,14 +197,14 @@ static sheaf_status *shorten(bool *fits, search *s)
         q->sets.train = train;
         q->sets.eval = eval;
     }
-    TRY(st, attempt(fits, s, q->o.micro_batch)); /* the plan of just that one */
+    TRY(st, attempt(fits, s, q->o.micro_batch)); /* the plan of that one */
     q->sets.train = train;
     q->sets.eval = eval;
     return st;
 }
 
-/* What is needed with other options and the same data, whose rows are opened already. False: they
- * do not go together. */
+/* Memory needed with other options and the same open data. False: the options exclude each other.
+ */
 static bool try_help(size_t *need, const sheaf__question *q, const sheaf_train_options *change,
                      const int *slots)
 {
@@ -242,7 +242,7 @@ static void try_change(sheaf__fit *out, const search *s, const char *flags,
         out->help[out->nhelps++] = help;
 }
 
-/* Nothing fits: what would need less? */
+/* Nothing fits: finds what would need less. */
 static void tell_helps(sheaf__fit *out, const search *s)
 {
     const sheaf_train_options o = s->q->o;
@@ -275,8 +275,7 @@ static void tell_helps(sheaf__fit *out, const search *s)
         try_change(out, s, "--accumulators 4 --dp 4", with);
 }
 
-/* With what was found: would more rows at once fit too? Fewer passes are faster, where each group
- * still has one. */
+/* Would more rows at once fit as well? Fewer passes are faster, if each group still has one. */
 static sheaf_status *try_larger(sheaf__fit *out, const search *found)
 {
     sheaf__question *q = found->q;

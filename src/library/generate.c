@@ -1,4 +1,4 @@
-/* generate.c - prompts of a program, one or many: sheaf/generate.h. */
+/* generate.c - one or many prompts of a program: sheaf/generate.h. */
 #include <jansson.h>
 
 #include "base/base.h"
@@ -39,7 +39,7 @@ static sheaf_status *read_tokens(sheaf__prompts *prompts, const sheaf_model_prom
     return st;
 }
 
-/* One more of *prompts. */
+/* Appends one to *prompts. */
 static sheaf_status *read_prompt(sheaf__prompts *prompts, const sheaf_model *m,
                                  const sheaf_model_prompt *p, const char *system)
 {
@@ -80,7 +80,7 @@ static sheaf_status *ask(sheaf_answer **out, sheaf_model *m, const sheaf__prompt
     return sheaf__model_answer(out, m, prompts->prompt, prompts->count, a);
 }
 
-/* `o`: without prompts. */
+/* `o`: must have no prompts. */
 static sheaf_status *answer_all(sheaf_answer **out, sheaf_model *m,
                                 const sheaf_model_prompt *prompt, int64_t count,
                                 const sheaf_model_generate_options *o)
@@ -149,7 +149,7 @@ sheaf_status *sheaf_model_generate_all(sheaf_answer **out, sheaf_model *m,
 
 struct sheaf_prompts {
     sheaf_model *model; /* borrowed */
-    sheaf__codec codec; /* the model's, with the limit of the options */
+    sheaf__codec codec; /* copy of the model's, with the limit of the options */
     sheaf__prompts all;
     bool texts;                /* else tokens */
     sheaf__answer_options how; /* after sheaf_prompts_begin() */
@@ -292,7 +292,6 @@ sheaf_status *sheaf_prompts_answer(sheaf_answer **out, sheaf_prompts *p)
     sheaf_model *m = p->model;
     sheaf__activity_idle(sheaf_comm_activity(m->all), false);
     sheaf_status *st = sheaf__model_answer(out, m, p->all.prompt, p->all.count, &p->how);
-    sheaf__activity_idle(sheaf_comm_activity(m->all),
-                         true); /* what is printed may wait for its reader */
+    sheaf__activity_idle(sheaf_comm_activity(m->all), true); /* printing may block on its reader */
     return st;
 }

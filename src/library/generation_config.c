@@ -8,10 +8,10 @@
 #include "base/file.h"
 #include "base/json.h"
 
-/* What transformers would do and is not done here, unless it has this value or is null. */
+/* Settings that are not implemented, unless they have this value or are null. */
 static const struct {
     const char *key;
-    double harmless; /* NAN: any value but null, false and an empty list matters */
+    double harmless; /* NAN: only null, false and an empty list are accepted */
 } not_done[] = {
     { "num_beams", 1 },
     { "min_p", 0 },
@@ -69,7 +69,7 @@ static void warn(const json_t *file, const char *name, const sheaf_events *event
         if (matters(value, not_done[i].harmless))
             warn_of(name, not_done[i].key, value, "", events);
     }
-    /* max_new_tokens goes before it, there too */
+    /* max_new_tokens has priority, in transformers too */
     if (matters(length, NAN) && !json_is_integer(json_object_get(file, "max_new_tokens")))
         warn_of(name, "max_length", length, ": --max-new and --max-length bound an answer", events);
     /* the others hold the same numbers in another order */
@@ -99,7 +99,7 @@ static void take_eos(sheaf__generation_config *g, sheaf_json_reader *r)
     }
 }
 
-/* The ids that end an answer are not read from config.json: it is opened with the model. */
+/* Not the ids that end an answer: the model has read those of config.json. */
 static sheaf_status *take(sheaf__generation_config *g, const json_t *file)
 {
     sheaf_json_reader r = { .object = file };
@@ -157,14 +157,14 @@ void sheaf__generation_config_family(sheaf__generation_config *g, const sheaf__p
         g->repetition_penalty < 0 ? form->repetition_penalty : g->repetition_penalty;
 }
 
-/* ---- how it is sampled ---- */
+/* ---- sampling ---- */
 
 static double first_named(double option, double file, double otherwise)
 {
     return option > 0 ? option : file >= 0 ? file : otherwise;
 }
 
-/* Notes what the file decided. */
+/* Notes the settings that the file decided. */
 static void note(const sheaf__sampling *s, const sheaf__generation_config *g,
                  const sheaf_model_generate_options *o, const sheaf_events *events)
 {
@@ -193,14 +193,14 @@ void sheaf__generation_config_sampling(sheaf__sampling *out, const sheaf__genera
 {
     const bool asked = o->temperature > 0 || o->top_p > 0 || o->top_k != 0,
                sampled = o->sampled != 0 ? o->sampled > 0 : asked || g->do_sample > 0;
-    /* transformers' own default of top_k acts only where the model asks to be sampled: who gives
-     * flags of sampling gives those that are meant */
+    /* transformers' default of top_k applies only if the file has do_sample, not to flags of
+     * sampling */
     const int64_t top_k = !asked && g->do_sample > 0 ? 50 : 0;
     const double temperature = first_named(o->temperature, g->temperature, 1);
     out->greedy = !sampled || temperature == 0;
     out->temperature = (float)temperature;
     out->top_k = o->top_k > 0 ? o->top_k : o->top_k < 0 ? 0 : g->top_k >= 0 ? g->top_k : top_k;
-    /* 0 keeps the most probable one, there too; here it would leave the cut out */
+    /* 0 keeps the most probable one in transformers too; here it would skip the step */
     const double top_p = first_named(o->top_p, g->top_p, 1);
     out->top_p = top_p < FLT_MIN ? FLT_MIN : (float)top_p;
     out->repetition_penalty = (float)first_named(o->repetition_penalty, g->repetition_penalty, 1);

@@ -1,4 +1,4 @@
-/* info.c - what lies at a path, as JSON: sheaf_path_info() of sheaf/checkpoint.h. */
+/* info.c - describes a path as JSON: sheaf_path_info() of sheaf/checkpoint.h. */
 #include <jansson.h>
 #include <math.h>
 
@@ -21,11 +21,11 @@
 
 typedef struct info {
     sheaf_json_writer json;
-    sheaf_text odd; /* entries of the list of what is odd about it */
+    sheaf_text odd; /* the list "odd" */
     bool tensors;
 } info;
 
-/* What is odd, in the words of a status; frees it. */
+/* Adds a status to "odd" as text; frees it. */
 static void put_odd(info *t, sheaf_status *st)
 {
     if (st == NULL)
@@ -97,10 +97,10 @@ static sheaf_status *put_tensors(info *t, sheaf_source *source, const sheaf_cata
     return NULL;
 }
 
-/* ---- what is trained ---- */
+/* ---- trained parameters ---- */
 
-/* Elements and bytes of what was trained: of a checkpoint the masters, of an adapter all. Of them
- * `added`: what the base has not. */
+/* Elements and bytes of trained tensors: the masters of a checkpoint, or all of an adapter;
+ * `added`: those not in the base. */
 typedef struct trained {
     int64_t count, bytes, added;
 } trained;
@@ -126,7 +126,7 @@ static trained count_trained(sheaf_source *source, const sheaf_schema *schema, b
     return sum;
 }
 
-/* model, config: where the base may be; where it is not, there is no share to tell. */
+/* model, config: where the base may be; without it there is no share. */
 static void put_trained(info *t, sheaf_source *source, const char *model, const char *config,
                         bool masters)
 {
@@ -151,13 +151,13 @@ static void put_trained(info *t, sheaf_source *source, const char *model, const 
     sheaf__opened_close(&base);
 }
 
-/* How many parameters a checkpoint of the run, or step, at `path` trains. */
+/* The number of parameters that the run, or step, at `path` trains. */
 static void put_trained_by(info *t, sheaf_checkpoint *checkpoint, const char *path)
 {
     char *model, *config;
     sheaf_source *source = NULL;
     sheaf_status_free(
-        sheaf__run_model_base(&model, &config, path)); /* what is not known of a run is left out */
+        sheaf__run_model_base(&model, &config, path)); /* unknown facts are left out */
     sheaf_status *st = sheaf__checkpoint_source(&source, checkpoint);
     if (st == NULL) {
         put_trained(t, source, model, config, true);
@@ -170,7 +170,7 @@ static void put_trained_by(info *t, sheaf_checkpoint *checkpoint, const char *pa
 
 /* ---- checkpoints ---- */
 
-/* What a checkpoint keeps beside its tensors, without an evaluation that there was none of. */
+/* The progress of a checkpoint, without "evaluation" if there was none. */
 static json_t *progress_of(const char *text)
 {
     json_t *progress = json_loads(text, 0, NULL), *judged = json_object_get(progress, "evaluation");
@@ -200,7 +200,7 @@ static void put_checkpoint(info *t, sheaf_checkpoint *c, const char *path)
     json_decref(progress);
 }
 
-/* The complete checkpoints of a run, and what the newest one says. */
+/* The complete checkpoints of a run, and the progress of the newest. */
 static void put_saved(info *t, const char *dir, const char *path_of_run)
 {
     char **names = NULL;
@@ -213,7 +213,7 @@ static void put_saved(info *t, const char *dir, const char *path_of_run)
         if (!sheaf__step_of(&step, names[i], false))
             continue;
         char *path = NULL;
-        sheaf_checkpoint *c = NULL; /* whatever else lies beside its manifest */
+        sheaf_checkpoint *c = NULL; /* whatever else is in the folder */
         sheaf_status *st = sheaf__path_join(&path, dir, names[i]);
         TRY(st, sheaf_checkpoint_open(&c, path));
         free(path);
@@ -232,9 +232,9 @@ static void put_saved(info *t, const char *dir, const char *path_of_run)
     sheaf__names_free(names, n);
 }
 
-/* ---- how far it is ---- */
+/* ---- progress of a run ---- */
 
-/* Of the newest start in run.json: how many steps the run has in all; 0: it does not say. */
+/* All steps of the run, from the newest start in run.json; 0: not stated. */
 static int64_t steps_of(const char *path)
 {
     json_t *root = NULL;
@@ -339,7 +339,7 @@ static void put_model(info *t, const sheaf_probe *probe, const sheaf_catalog *ca
     sheaf_status *st = sheaf_config_read(&c, probe->config);
     const sheaf_finding *unsupported =
         catalog != NULL ? sheaf__catalog_finding(catalog, "unsupported") : NULL;
-    if (st != NULL && unsupported != NULL) { /* it may know the model by its tensors */
+    if (st != NULL && unsupported != NULL) { /* it may recognise the model by its tensors */
         sheaf_status_free(st);
         st = sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "%s", unsupported->path),
                                         "%s", unsupported->expected),
@@ -409,7 +409,7 @@ static void put_adapter(info *t, const sheaf_probe *probe)
     sheaf_lora_options_release(&o);
 }
 
-/* What the catalog of any dialect says, beside what the kind has to say. */
+/* Facts from the catalog of any dialect, beside those of the kind. */
 static void put_catalog(info *t, const sheaf_verify_report *r, bool sizes)
 {
     const sheaf_catalog *c = r->catalog;

@@ -1,4 +1,4 @@
-/* machine.c - what this machine offers: sheaf/machine.h. */
+/* machine.c - describes this machine: sheaf/machine.h. */
 #include "sheaf/machine.h"
 
 #include <sys/utsname.h>

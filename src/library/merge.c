@@ -1,4 +1,4 @@
-/* merge.c - adapters, or what runs trained, into their base: sheaf/checkpoint.h. */
+/* merge.c - merges adapters, or results of runs, into their base: sheaf/checkpoint.h. */
 #include <math.h>
 
 #include "base/base.h"
@@ -12,7 +12,7 @@
 #include "library/structs.h"
 #include "sheaf/checkpoint.h"
 
-/* Adapters that are written for the time of the merge. */
+/* Temporary adapters of the merge. */
 typedef struct steps {
     const char *adapters[SHEAF_MERGE_ADAPTERS];
     char *written[SHEAF_MERGE_ADAPTERS];
@@ -58,7 +58,7 @@ static sheaf_status *write_step(steps *s, int i, const char *path,
     return st;
 }
 
-/* The base with the tensors of a step, as the run would leave it. */
+/* The base with the tensors of a step, like the run's result. */
 static sheaf_status *write_whole(sheaf_weights_merge_report *r, const char *path,
                                  const sheaf_weights_merge_options *how)
 {
@@ -81,7 +81,7 @@ static sheaf_status *write_whole(sheaf_weights_merge_report *r, const char *path
     return st != NULL ? st : sheaf__run_export_count(&r->tensors, &r->bytes, how->dst);
 }
 
-/* Runs and checkpoints among the adapters become folders of adapters; `merge CKPT DST` takes the
+/* Exports runs and checkpoints among the adapters to folders of adapters; `merge CKPT DST` uses the
  * run's own base. */
 static sheaf_status *take_steps(steps *s, sheaf_weights_merge_options *how,
                                 sheaf_weights_merge_report *r)
@@ -127,7 +127,7 @@ static sheaf_status *check_own(const sheaf_weights_merge_options *o)
         "sheaf convert %s %s --to hf, which merges it too", o->base, o->dst);
 }
 
-/* LoRA that lies in the checkpoint itself. */
+/* LoRA inside the checkpoint itself. */
 static sheaf_status *merge_own(sheaf_weights_merge_report *out,
                                const sheaf_weights_merge_options *o)
 {
@@ -153,8 +153,7 @@ static sheaf_status *merge_own(sheaf_weights_merge_report *out,
     return st;
 }
 
-/* Are adapters that were given those of the base? Of what runs trained it was asked when it was
- * written. */
+/* Do the given adapters belong to the base? Those of runs were checked when they were exported. */
 static sheaf_status *check_base(const sheaf_weights_merge_options *how, const steps *taken)
 {
     const char *given[SHEAF_MERGE_ADAPTERS];

@@ -1,4 +1,4 @@
-/* model.c - a model that answers: sheaf/generate.h. */
+/* model.c - a model for generation: sheaf/generate.h. */
 #include "library/model.h"
 
 #include "base/base.h"
@@ -32,7 +32,7 @@ static sheaf_status *copy_text(const char **out, const char *text)
     return text != NULL && *out == NULL ? sheaf__no_memory(text) : NULL;
 }
 
-/* All but the weights. */
+/* Opens all but the weights. */
 static sheaf_status *prepare(sheaf_model *m, sheaf_model_open_options *o)
 {
     sheaf_status *st = sheaf__run_model_open(&m->opened, &m->run,
@@ -186,7 +186,7 @@ static sheaf_status *load(sheaf_model *m, int64_t batch)
 sheaf_status *sheaf_model_load(sheaf_model *m)
 {
     SHEAF__NUMERIC_ENV;
-    static const int64_t own[SHEAF__MOST_TOWERS]; /* an image of the towers' own size */
+    static const int64_t own[SHEAF__MOST_TOWERS]; /* an image at the towers' own size */
     sheaf_status *st = NULL;
     pthread_mutex_lock(&m->loading);
     if (m->ranks == NULL) {
@@ -234,7 +234,7 @@ static sheaf_status *make_ready(sheaf_model *m, const sheaf__prompt *prompt, int
     const int64_t images = sheaf__prompts_images(patches, prompt, count, batch, &m->opened.config);
     for (int64_t i = 0; i < count && st == NULL && m->ranks != NULL; i++)
         st = sheaf__model_room(m, &prompt[i], a);
-    if (st != NULL || (m->ranks != NULL && batch == 1)) /* that was known when it was loaded */
+    if (st != NULL || (m->ranks != NULL && batch == 1)) /* that was checked when it was loaded */
         return st;
     st = sheaf__all_agree(m->all,
                           fits(m, batch, longest + a->generate.max_new, longest, images, patches));
@@ -285,7 +285,7 @@ void sheaf_model_close(sheaf_model *m)
     free(m);
 }
 
-/* ---- options of answers ---- */
+/* ---- options ---- */
 
 static sheaf_status *check_options(const sheaf_model_generate_options *o)
 {
@@ -317,7 +317,7 @@ sheaf_status *sheaf__model_answer_options(sheaf__answer_options *out, const shea
     const int64_t vocab = m->opened.config.vocab,
                   own = o->model_defaults && m->generation.max_new > 0 ? m->generation.max_new : 64;
     sheaf_status *st = check_options(o);
-    if (st == NULL && o->nstop > 0) /* else no text would ever end it */
+    if (st == NULL && o->nstop > 0) /* else no text would ever match */
         st =
             sheaf_in(sheaf__codec_check_tokenizer(&m->codec), "sheaf_model_generate_options: stop");
     if (st != NULL)

@@ -1,4 +1,4 @@
-/* model.h - private: a loaded model, as generate.h and chat hand it out. */
+/* model.h - private: the loaded model of generate.h and chat. */
 #pragma once
 
 #include <pthread.h>
@@ -14,28 +14,28 @@
 #include "sheaf/evaluate.h"
 #include "sheaf/generate.h"
 
-/* The ranks of a loaded model, waiting for something to do together. */
+/* The ranks of a loaded model, waiting for collective work. */
 typedef struct sheaf__model_ranks sheaf__model_ranks;
 
-/* sheaf__model_ranks_open - sheaf__team_run() in a thread of its own; returns once all ranks have
- * loaded the model, or with why not. Everything in *options and `opened` is borrowed until it is
+/* sheaf__model_ranks_open - starts sheaf__team_run() in a thread of its own; returns once all ranks
+ * have loaded the model, or an error. Everything in *options and `opened` is borrowed until it is
  * closed.
  */
 sheaf_status *sheaf__model_ranks_open(sheaf__model_ranks **out, const sheaf__opened *opened,
                                       const sheaf__team_options *options);
-/* sheaf__model_ranks_do - `work` on every rank; the status that they agreed on. One call at a time:
- * others wait. */
+/* sheaf__model_ranks_do - runs `work` on every rank; returns the agreed status. Concurrent calls
+ * wait. */
 sheaf_status *sheaf__model_ranks_do(sheaf__model_ranks *ranks,
                                     sheaf_status *(*work)(void *self, sheaf__model *model),
                                     void *self);
 /* sheaf__model_ranks_close - accepts NULL. */
 void sheaf__model_ranks_close(sheaf__model_ranks *ranks);
 
-/* What one rank keeps from answer to answer. */
+/* The caches of one rank between answers. */
 typedef struct sheaf__rank_cache {
     sheaf__prefix_cache prefix;
-    sheaf__image_cache image_cache; /* of the pictures with the number `look` */
-    int64_t look;                   /* 0: of none */
+    sheaf__image_cache image_cache; /* output of the towers for the pictures `look` */
+    int64_t look;                   /* 0: none */
 } sheaf__rank_cache;
 
 struct sheaf_model {
@@ -44,16 +44,15 @@ struct sheaf_model {
     sheaf__run_model run;
     sheaf__codec codec;
     sheaf__generation_config generation;
-    /* Of prompt and answer, at most; 0: what is asked first decides. */
+    /* Most positions of prompt and answer; 0: the first prompts decide. */
     _Atomic int64_t positions;
-    sheaf_model_open_options
-        o; /* place and isa are owned; tp, dp, dtype and bf16_sums are filled */
+    sheaf_model_open_options o; /* place and isa are owned; tp, dp, dtype and bf16_sums are set */
     sheaf__placement placement;
-    /* Several threads may ask first: one loads it, the others wait. */
+    /* Several threads may send the first prompts: one loads it, the others wait. */
     pthread_mutex_t loading;
-    sheaf__model_ranks *ranks; /* NULL until then */
+    sheaf__model_ranks *ranks; /* NULL until it is loaded */
     sheaf__rank_cache *cache;  /* [dp * stages * tp] */
-    _Atomic int64_t looks;     /* pictures that have a number */
+    _Atomic int64_t looks;     /* last number given to pictures */
 };
 
 struct sheaf_answer {
@@ -62,81 +61,81 @@ struct sheaf_answer {
     char *text;
 };
 
-/* sheaf__model_rank_cache - what this rank keeps. */
+/* sheaf__model_rank_cache - the caches of this rank. */
 sheaf__rank_cache *sheaf__model_rank_cache(const sheaf_model *model, const sheaf__context *context);
 
-/* How prompts are answered, and what becomes of the answers. */
+/* How prompts are answered, and the callbacks. */
 typedef struct sheaf__answer_options {
     const sheaf__codec *codec;        /* of the answers */
-    sheaf__generate_options generate; /* stop, heard and what is kept are set by each rank */
+    sheaf__generate_options generate; /* stop, heard and caches are set by each rank */
     bool logprobs;
     const char *const *stop; /* [nstop] texts that end an answer */
     int64_t nstop;
-    /* As tokens and texts come, by the first rank; may be NULL. */
+    /* Called for new tokens and text by the first rank; may be NULL. */
     void (*on_token)(void *context, int32_t token);
     void (*on_text)(void *context, int64_t prompt, const char *text);
     void *context; /* of both */
-    bool partial;  /* stopped, what was said so far is the answer */
+    bool partial;  /* when stopped, the text so far is the answer */
 } sheaf__answer_options;
 
-/* Prompts that ranks of the caller answer. */
+/* The work of the ranks for some prompts. */
 typedef struct sheaf__answer_job {
     const sheaf__answer_options *a;
     const sheaf__prompt *prompt; /* [count] */
     int64_t count;
     sheaf_answer **out; /* [count], NULL at first; the caller's to free, also after a failure */
-    sheaf_model *m;     /* whose ranks keep what they read; NULL: nothing is kept */
+    sheaf_model *m;     /* whose caches are used; NULL: none */
 } sheaf__answer_job;
 
-/* sheaf__answer_on_rank - collective: the work of each rank; one of each process fills `out`. */
+/* sheaf__answer_on_rank - collective: answers the prompts; one rank of each process fills `out`. */
 sheaf_status *sheaf__answer_on_rank(void *answering, sheaf__model *model);
 
-/* sheaf__model_answer - out[i] answers prompt[i]; loads the model where that was put off. All of
- * `out` is NULL after a failure. Errors: those of sheaf__generate(), and of loading. */
+/* sheaf__model_answer - out[i] answers prompt[i]; first loads the model if necessary. All of `out`
+ * is NULL after a failure. Errors: those of sheaf__generate(), and of loading. */
 sheaf_status *sheaf__model_answer(sheaf_answer **out, sheaf_model *m, const sheaf__prompt *prompt,
                                   int64_t count, const sheaf__answer_options *options);
-/* sheaf__model_ready - loaded, for such prompts where no positions were given. Errors: those of
- * loading, and of sheaf__model_room() where another thread's prompts decided since. */
+/* sheaf__model_ready - loads it, with positions for these prompts if none were given. Errors: those
+ * of loading, and of sheaf__model_room() if another thread's prompts decided meanwhile. */
 sheaf_status *sheaf__model_ready(sheaf_model *m, const sheaf__prompt *prompt, int64_t count,
                                  const sheaf__answer_options *options);
-/* sheaf__model_answer_options - the options but for prompts, checked; what is 0 there is the
- * model's own with model_defaults. texts  the prompts are some, and no tokens */
+/* sheaf__model_answer_options - checks the options except for prompts; with model_defaults zeros
+ * are replaced by the model's own. texts the prompts are texts, not tokens */
 sheaf_status *sheaf__model_answer_options(sheaf__answer_options *out, const sheaf_model *m,
                                           const sheaf_model_generate_options *o, bool texts);
-/* sheaf__model_check_open - is there a model, or when planning a config, and does each number lie
- * where it can? */
+/* sheaf__model_check_open - is there a model, or when planning a config, and is each number in its
+ * range? */
 sheaf_status *sheaf__model_check_open(const sheaf_model_open_options *o, bool planning);
-/* sheaf__model_room - errors: SHEAF_E_DATA when prompt and answer are longer than the model was
- * opened for. */
+/* sheaf__model_room - errors: SHEAF_E_DATA if prompt and answer have more positions than the model
+ * was opened with. */
 sheaf_status *sheaf__model_room(const sheaf_model *m, const sheaf__prompt *prompt,
                                 const sheaf__answer_options *options);
 
-/* sheaf__no_prompt - SHEAF_E_ARG for options that hold a prompt, or with `system` a system message.
+/* sheaf__no_prompt - SHEAF_E_ARG for options with a prompt, or if `system` with a system message.
  */
 sheaf_status *sheaf__no_prompt(const sheaf_model_generate_options *o, bool system, const char *why);
-/* sheaf__prompts_reach - refuses prompts that alone are longer than the model was made for, unless
- * max_length (0: not given) allows them by name; warns where prompts and answers may grow past it.
+/* sheaf__prompts_reach - refuses prompts longer than the model was made for, unless max_length (0:
+ * not given) allows them; warns if prompts with answers may exceed it.
  */
 sheaf_status *sheaf__prompts_reach(const sheaf_config *config, const sheaf__prompts *prompts,
                                    int64_t max_new, int64_t max_length, const sheaf_events *events);
 
-/* sheaf__model_layout - so many sequences of `seq` positions as this model computes them. */
+/* sheaf__model_layout - the plan's request for `batch` sequences of `seq` positions. */
 sheaf_plan_generation sheaf__model_layout(const sheaf_model *model, int64_t batch, int64_t seq);
-/* sheaf__model_load_for - loads it, where it is not loaded, for so many positions of a sequence.
- * Errors: SHEAF_E_DATA where it is loaded for fewer. */
+/* sheaf__model_load_for - loads it, unless it is loaded, for so many positions of a sequence.
+ * Errors: SHEAF_E_DATA if it is loaded with fewer. */
 sheaf_status *sheaf__model_load_for(sheaf_model *model, int64_t positions);
 /* sheaf__prompts_positions - of the longest prompt and an answer of `max_new` tokens. */
 int64_t sheaf__prompts_positions(const sheaf_prompts *prompts, int64_t max_new);
 
-/* sheaf__consistency_evaluate - processes that evaluate a model together have the same in hand,
- * which is proven before they load it: version and kind of machine, what is asked for, the model's
- * config and its tensors (names, types, shapes, first and last rows), all of the adapter, the
- * tokenizer, and the data. Collective of all, whatever came before in this one: `st`, which is
- * consumed. The status of all, naming the rank and host that failed or has something else. */
+/* sheaf__consistency_evaluate - checks before loading that all processes have the same inputs:
+ * version and kind of machine, options, the model's config and its tensors (names, types, shapes,
+ * first and last rows), all of the adapter, the tokenizer, and the data. Collective, also after a
+ * failure `st` in this process, which is consumed. Returns the status of all, naming the rank and
+ * host that failed or differs. */
 sheaf_status *sheaf__consistency_evaluate(sheaf_status *st, const sheaf_model *model,
                                           const sheaf_model_evaluate_options *options,
                                           const sheaf_data *rows, int64_t positions);
-/* sheaf__consistency_generate - the same of processes that answer these prompts. */
+/* sheaf__consistency_generate - the same for processes that answer these prompts. */
 sheaf_status *sheaf__consistency_generate(sheaf_status *st, const sheaf_model *model,
                                           const sheaf__prompts *prompts,
                                           const sheaf__answer_options *options);

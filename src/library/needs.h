@@ -1,8 +1,8 @@
-/* needs.h - private: what a run, or a model that answers, is asked for and would need.
+/* needs.h - private: request and result of a plan, for a run or for generation.
  *
- * fit.c finds the setting nearest to the one asked for that fits into given memory: of a machine
- * whose ranks are all there, as threads of one process, or of one of several hosts. plan.c answers,
- * needs_json.c writes the answer down. */
+ * fit.c finds the setting nearest to the request that fits into given memory: of one machine with
+ * all ranks as threads of one process, or of one of several hosts. plan.c makes the plan,
+ * needs_json.c writes it as JSON. */
 #pragma once
 
 #include "library/question.h"
@@ -11,7 +11,7 @@
 #include "lora/sizes.h"
 #include "sheaf/plan.h"
 
-/* What else may be changed, tried alone and with everything else as small as it gets. */
+/* Another change that would help, tried alone with everything else at its smallest. */
 typedef struct sheaf__fit_help {
     const char *flags; /* static */
     size_t need;       /* bytes then */
@@ -21,26 +21,26 @@ enum { SHEAF__FIT_HELPS = 5 };
 
 typedef struct sheaf__fit {
     bool fits;
-    size_t need; /* bytes of what shares the memory; where nothing fits, of the smallest setting */
-    /* A larger micro-batch that fits too, with as many rows a step; 0: none, or not asked. */
+    size_t need; /* bytes needed in the memory; if nothing fits, by the smallest setting */
+    /* A larger micro-batch that fits too, with as many rows a step; 0: none, or not searched. */
     int64_t larger_micro_batch;
-    int nhelps; /* where nothing fits */
+    int nhelps; /* if nothing fits */
     sheaf__fit_help help[SHEAF__FIT_HELPS];
 } sheaf__fit;
 
 /* sheaf__fit_find - tries settings in this order, and stops at the first that fits:
- *   1. as asked: ranks upwards from --tp (where more of them share one memory, only --tp), each
- *      without and with --checkpointing; then, of methods that share their state, with twice the
- *      groups and again, as --accumulators allow
+ *   1. as requested: ranks upwards from --tp (if they share one memory, only --tp), each without
+ *   and with --checkpointing; then, for methods whose groups share their state, with twice the
+ *   groups repeatedly, as --accumulators allow
  *   2. smaller micro-batches, with as many rows a step (--accumulate grows): ranks upwards, each
  *      without and with --checkpointing, the largest micro-batch of those that fit
  *   3. shorter rows, at every rank with --checkpointing and one row at a time: the longest multiple
  *      of 64 (of 8 below 64) that fits. Not of models with images
  * For generation (question->place_text) only ranks are changed.
  *
- *   plan      of the setting that was found; where nothing fits, of the smallest that was tried
- *   question  opened; its options then are that setting. Data, where there are any, stay as they
- *             are: what is longer than new rows must be cut
+ *   plan of the setting found; if nothing fits, of the smallest one tried
+ *   question open; its options are set to that setting. Data stay unchanged: rows longer than the
+ *   new limit must be cut
  *   memory    bytes
  *   slots     as in sheaf_plan_options; no more ranks than these are tried
  *
@@ -48,7 +48,7 @@ typedef struct sheaf__fit {
 sheaf_status *sheaf__fit_find(sheaf__fit *out, sheaf_plan *plan, sheaf__question *question,
                               size_t memory, const int *slots, const sheaf_events *events);
 
-/* What the data mean for a run. */
+/* Sizes of a run, from its data. */
 typedef struct sheaf__data_work {
     int64_t rows, tokens, labels; /* of an epoch */
     int64_t epoch_steps, steps;   /* of an epoch; of the run, or of an epoch where none are given */
@@ -57,13 +57,13 @@ typedef struct sheaf__data_work {
     double hours;                 /* of the run at its speed */
 } sheaf__data_work;
 
-/* A question, what it borrows from, and what was found beside the plan; begins as zeros. */
+/* A question, its inputs, and the results beside the plan; starts as zeros. */
 typedef struct sheaf__plan_request {
     sheaf__settings state;
-    sheaf__run_settings own; /* of a program that gives a struct */
+    sheaf__run_settings own; /* of a program that passes a struct */
     char *base, *config;
     const sheaf_events *events;
-    sheaf_train_options *filled; /* the caller's, which hears what was asked; or NULL */
+    sheaf_train_options *filled; /* the caller's copy of the options used; or NULL */
     sheaf_plan_options how;
     int slot[SHEAF_MAX_SLICES + 1]; /* how.slots, as many as the ranks asked for at least */
     sheaf__question q;
@@ -76,7 +76,7 @@ typedef struct sheaf__plan_request {
 
 /* sheaf__needs_json - the object of `sheaf plan --json` (malloc'd). */
 sheaf_status *sheaf__needs_json(char **out, const sheaf__plan_request *a, const sheaf_plan *plan);
-/* sheaf__needs_table - with how.table; asks the question anew for each of its cells. */
+/* sheaf__needs_table - with how.table: plans each of its cells. */
 sheaf_status *sheaf__needs_table(char **out, sheaf__plan_request *a);
-/* sheaf__needs_sizes - of the adapter that a run will write; false: none is made. */
+/* sheaf__needs_sizes - sizes of the adapter that a run will write; false: no adapter. */
 bool sheaf__needs_sizes(sheaf__lora_sizes *out, const sheaf__plan_request *a);

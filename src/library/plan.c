@@ -26,9 +26,9 @@ static void release(sheaf__plan_request *a)
     free(a->config);
 }
 
-/* ---- what is asked ---- */
+/* ---- the request ---- */
 
-/* The settings and what else is asked; the question is not open yet. */
+/* The settings and options; the question is not open yet. */
 static sheaf_status *ask_run(sheaf__plan_request *a, const sheaf_run_train_options *options,
                              const sheaf_plan_options *how)
 {
@@ -94,7 +94,7 @@ static sheaf_status *ask_model(sheaf__plan_request *a, const sheaf_model_open_op
     return st == NULL ? sheaf__question_open(q, o.events) : st;
 }
 
-/* ---- what the data mean ---- */
+/* ---- sizes from the data ---- */
 
 static void count_work(sheaf__plan_request *a)
 {
@@ -145,7 +145,7 @@ static sheaf_status *count_first(sheaf__plan_request *a, const sheaf_plan *plan)
     return st;
 }
 
-/* ---- the answer ---- */
+/* ---- the plan ---- */
 
 static void find_facts(sheaf_needs *needs, const sheaf__plan_request *a)
 {
@@ -166,7 +166,7 @@ static void find_facts(sheaf_needs *needs, const sheaf__plan_request *a)
                                         .adapter = needs->adapter.at };
 }
 
-/* Where the slots of all hosts are too few, each takes its share of the ranks, rounded up. */
+/* If the hosts have too few slots, each takes its share of the ranks, rounded up. */
 static void take_slots(sheaf__plan_request *a)
 {
     const sheaf__question *q = &a->q;
@@ -180,7 +180,7 @@ static void take_slots(sheaf__plan_request *a)
     a->how.slots = a->slot;
 }
 
-/* Of a question that is open. */
+/* The question is open. */
 static sheaf_status *find_needs(sheaf_needs *needs, sheaf__plan_request *a)
 {
     sheaf__question *q = &a->q;
@@ -206,7 +206,7 @@ static sheaf_status *find_needs(sheaf_needs *needs, sheaf__plan_request *a)
     return st;
 }
 
-/* `st`: of asking, consumed. */
+/* `st`: of making the request, consumed. */
 static sheaf_status *answer(sheaf_needs **out, sheaf__plan_request *a, sheaf_status *st)
 {
     sheaf_needs *needs = st == NULL ? calloc(1, sizeof *needs) : NULL;
@@ -329,7 +329,7 @@ static sheaf_timing_facts facts_of(const sheaf__timing *found)
     return f;
 }
 
-/* Are they a report and options that can be, before anything is read? */
+/* Checks report and options before anything is read. */
 static sheaf_status *take_timing(sheaf_timing_options *out, const sheaf_timing_facts *facts,
                                  const sheaf_timing_options *how)
 {
@@ -343,7 +343,7 @@ static sheaf_status *take_timing(sheaf_timing_options *out, const sheaf_timing_f
     return st;
 }
 
-/* `st`: of asking, consumed. */
+/* `st`: of making the request, consumed. */
 static sheaf_status *time_question(sheaf_timing_facts *facts, const sheaf__plan_request *a,
                                    sheaf_status *st)
 {

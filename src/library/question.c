@@ -25,13 +25,13 @@ void sheaf__question_close(sheaf__question *q)
     q->fresh = (sheaf_lora_options){ 0 };
 }
 
-/* What positions of a row are called where they are given. */
+/* The name of the setting for positions of a row. */
 static const char *seq_name(const sheaf__question *q)
 {
     return q->flags ? "--seq" : q->place_text != NULL ? "positions" : "seq";
 }
 
-/* The images of a micro-batch: as the data say, or as is assumed. */
+/* The images of a micro-batch: from the data, or assumed. */
 static void count_images(sheaf__question *q, const sheaf_events *events)
 {
     sheaf_batch_images fewest, most = { .images = q->each.images * q->o.micro_batch };
@@ -67,7 +67,7 @@ void sheaf__question_count(sheaf__question *q, const sheaf_events *events)
 
 /* ---- pictures of rows without data: `sheaf plan --images` ---- */
 
-/* What is asked of each row; width 0: of the tower's own size. */
+/* The pictures of each row; width 0: at the tower's own size. */
 typedef struct asked {
     int64_t count, width, height;
 } asked;
@@ -116,7 +116,7 @@ static sheaf_status *check_count(const sheaf_config *config, int64_t count)
     return NULL;
 }
 
-/* The pieces that pictures of a size fall into. */
+/* The pieces of pictures of a size. */
 static sheaf_status *divide(sheaf_batch_images *each, const sheaf_config *config, const asked *a,
                             const sheaf_events *events)
 {
@@ -151,7 +151,7 @@ static sheaf_status *divide(sheaf_batch_images *each, const sheaf_config *config
     return NULL;
 }
 
-/* What each row holds without data, into q->each: as images_text says of the opened model. */
+/* Sets q->each, the content of a row without data, from images_text. */
 static sheaf_status *find_images(sheaf__question *q, const sheaf_events *events)
 {
     const sheaf_config *config = &q->opened.config;
@@ -228,7 +228,7 @@ sheaf__job sheaf__question_job(const sheaf__question *q)
                          .each = q->sets.data == NULL ? &q->each : NULL };
 }
 
-/* Of generation, tokens of a prompt: there must be room for one, and for the model's image. */
+/* For generation, tokens of a prompt: there must be room for one, and for the model's image. */
 static sheaf_status *find_prompt(int64_t *prompt, const sheaf__question *q, int64_t answer)
 {
     const int64_t rows = q->o.micro_batch > 0 ? q->o.micro_batch : 1,

@@ -1,4 +1,5 @@
-/* question.h - what a setting of training, or of generation, would need. */
+/* question.h - a question to the planner: what does a setting of training, or of generation, need?
+ */
 #pragma once
 
 #include "models/open.h"
@@ -6,41 +7,41 @@
 #include "train/options.h"
 
 typedef struct sheaf__question {
-    sheaf_train_options o;  /* given; the rest is filled when it is opened */
-    const char *place_text; /* given. NULL: a training step; else generation */
-    int64_t max_new;        /* given. Of generation, tokens of the answer; 0: not said */
-    bool flags; /* given. By flags of the command, which messages name; else settings and fields */
-    bool whole; /* given. No steps: padding is that of an epoch */
-    /* given. Without data: pictures of each row, "N" or "N:WIDTHxHEIGHT"; NULL: one */
+    sheaf_train_options o;  /* input; the rest is set when it is opened */
+    const char *place_text; /* input. NULL: a training step; else generation */
+    int64_t max_new;        /* input. For generation: tokens of the answer; 0: not given */
+    bool flags; /* input. Messages name flags of the command; else settings and fields */
+    bool whole; /* input. Without steps: padding is that of an epoch */
+    /* input. Without data: pictures of each row, "N" or "N:WIDTHxHEIGHT"; NULL: one */
     const char *images_text;
     sheaf__opened opened;
     sheaf__selection selection;
     sheaf_lora_options fresh;
     sheaf__sets sets;
     int64_t data_bytes, seq;
-    int64_t images;          /* of the rows of a micro-batch: at most */
+    int64_t images;          /* of the rows of a micro-batch, at most */
     sheaf_batch_images each; /* of each row, without data */
-    bool warned;             /* that images are assumed */
+    bool warned;             /* of assumed images */
     double padding;          /* share of the positions, with data */
     sheaf__placement place;
 } sheaf__question;
 
-/* sheaf__question_open - the model's config and the data. Close also after a failure; it can be
- * opened again with other options. */
+/* sheaf__question_open - opens the model's config and the data. Close also after a failure; it can
+ * be opened again with other options. */
 sheaf_status *sheaf__question_open(sheaf__question *question, const sheaf_events *events);
 /* sheaf__question_count - counts images, padding and positions of a row again, after the
  * micro-batch changed. */
 void sheaf__question_count(sheaf__question *question, const sheaf_events *events);
-/* sheaf__question_job - the run that is asked about; borrows from the question. */
+/* sheaf__question_job - the run in question; borrows from the question. */
 sheaf__job sheaf__question_job(const sheaf__question *question);
-/* sheaf__question_generation - the generation that is asked about, borrowed from the question: with
- * max_new > 0 prompts have the positions less those of the answer. Errors: SHEAF_E_ARG where that
- * leaves no room for one, or for the model's image. */
+/* sheaf__question_generation - the generation in question, borrowed: with max_new > 0 prompts have
+ * the positions less those of the answer. Errors: SHEAF_E_ARG if that leaves no room for a prompt,
+ * or for the model's image. */
 sheaf_status *sheaf__question_generation(sheaf_plan_generation *out,
                                          const sheaf__question *question, int64_t max_new);
 sheaf_status *sheaf__question_answer(sheaf_plan *plan, const sheaf__question *question);
 void sheaf__question_close(sheaf__question *question);
 
-/* sheaf__warn_positions - that so many are more than the model was made for. */
+/* sheaf__warn_positions - warns that the model was made for fewer positions. */
 void sheaf__warn_positions(const sheaf_config *config, const char *what, int64_t positions,
                            const sheaf_events *events);

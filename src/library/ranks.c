@@ -1,4 +1,4 @@
-/* ranks.c - the ranks of a loaded model, waiting for something to do together: see model.h. */
+/* ranks.c - the ranks of a loaded model, waiting for collective work: see model.h. */
 #include "library/model.h"
 
 #include <pthread.h>
@@ -11,19 +11,19 @@ struct sheaf__model_ranks {
     const sheaf__opened *opened;
     sheaf__team_options options;
     pthread_t thread;
-    pthread_mutex_t turn; /* held by who asks */
-    pthread_mutex_t lock; /* of all below */
+    pthread_mutex_t turn; /* held by the caller */
+    pthread_mutex_t lock; /* for all members below */
     pthread_cond_t changed;
-    int64_t asked;           /* calls so far; each rank compares with those it has done */
-    int ranks, loaded, done; /* done: ranks that have done the last call */
-    bool closing, over;      /* over: no rank is there any more */
-    pthread_t telling;       /* of the first rank, once it is loaded: it calls back */
-    sheaf_status *why;       /* they went, or what came of the last call */
+    int64_t asked;           /* calls so far; each rank compares with its own count */
+    int ranks, loaded, done; /* done: ranks that finished the last call */
+    bool closing, over;      /* over: all ranks have ended */
+    pthread_t telling;       /* of the first rank once loaded, which runs callbacks */
+    sheaf_status *why;       /* why they ended, or the result of the last call */
     sheaf_status *(*work)(void *self, sheaf__model *model);
     void *self;
 };
 
-/* The first rank's status stays for the caller; the others' say the same. */
+/* The caller gets the first rank's status; the others' are equal. */
 static void finish(sheaf__model_ranks *c, sheaf_status *st, bool first)
 {
     if (first)
@@ -94,7 +94,7 @@ sheaf_status *sheaf__model_ranks_open(sheaf__model_ranks **out, const sheaf__ope
     c->opened = opened;
     c->options = *options;
     c->ranks = options->ranks * place.stages * (options->groups > 0 ? options->groups : 1);
-    if (c->ranks == sheaf__all_count(c->options.all)) /* of which one is here */
+    if (c->ranks == sheaf__all_count(c->options.all)) /* of which one is in this process */
         c->ranks = 1;
     pthread_mutex_init(&c->turn, NULL);
     pthread_mutex_init(&c->lock, NULL);

@@ -61,8 +61,8 @@ static sheaf_status *find_out(char **out, const char *step)
     return st;
 }
 
-/* What may not change is what the checkpoint holds, with which its tensors were trained; a file
- * beside it may say anything. Paths, and what may change, are in that file alone. */
+/* Fixed settings come from the checkpoint, whose tensors were trained with them; those in
+ * OUT/settings could be edited. Paths, and settings that may change, are only in that file. */
 static sheaf_status *read_settings(sheaf__run_reading *r)
 {
     char *path = NULL, *all = NULL, *progress = NULL;
@@ -89,8 +89,8 @@ static sheaf_status *read_settings(sheaf__run_reading *r)
     return st;
 }
 
-/* What the checkpoint at r->step itself tells; nothing where it is none of training, or damaged:
- * whoever wants it as a checkpoint says what is wrong. */
+/* Reads the settings of the checkpoint at r->step; nothing if it is damaged or not of training:
+ * opening it reports that. */
 static sheaf_status *read_checkpoint(sheaf__run_reading *r)
 {
     sheaf_checkpoint *checkpoint = NULL;
@@ -213,7 +213,7 @@ static sheaf_status *check_base(const sheaf__run_model *run, const sheaf_checkpo
         "%s", path);
 }
 
-/* Signals that end the process wait while the folder is there. */
+/* Signals that end the process are blocked while the folder exists. */
 static sheaf_status *make_temporary(sheaf__run_model *run)
 {
     sigset_t ends;
@@ -252,7 +252,7 @@ static sheaf_status *write_adapter(sheaf__run_model *run, const sheaf__opened *b
     return st;
 }
 
-/* As the run made it: fresh or from an adapter, with the base tensors it trained beside. */
+/* As in the run: a new adapter or one it started from, and the trained base tensors. */
 sheaf_status *sheaf__run_base_open(sheaf__run_base *t, const sheaf__run_reading *r,
                                    const char *model, const char *config)
 {
@@ -311,7 +311,7 @@ static sheaf_status *check_result(const sheaf__opened *opened, const sheaf__run_
     sheaf_status *st = sheaf__step_newest(&step, &held, run->r.out);
     if (st == NULL && step != NULL)
         sheaf_status_free(
-            sheaf_checkpoint_open(&checkpoint, step)); /* a damaged one tells nothing */
+            sheaf_checkpoint_open(&checkpoint, step)); /* a damaged one has no settings */
     TRY(st, check_base(run, checkpoint, opened, run->r.out, true));
     sheaf_checkpoint_close(checkpoint);
     if (held != NULL)
@@ -322,7 +322,7 @@ static sheaf_status *check_result(const sheaf__opened *opened, const sheaf__run_
 
 /* ---- both ---- */
 
-/* The base as the settings name it. */
+/* The base named by the settings. */
 static sheaf_status *take_base(sheaf__run_model *run)
 {
     const char *model = run->r.options.model, *out = run->r.out;
@@ -340,8 +340,7 @@ static sheaf_status *take_base(sheaf__run_model *run)
     return run->base == NULL ? sheaf__no_memory(out) : NULL;
 }
 
-/* The run has its result, or has an adapter that becomes a folder, or tensors that are laid over
- * the base. */
+/* The run has a result, or an adapter to export to a folder, or tensors that replace the base's. */
 static sheaf_status *take_result(sheaf__run_model *run, const sheaf__open_options *how)
 {
     const bool lora = run->r.options.method == SHEAF_METHOD_LORA;
@@ -366,7 +365,7 @@ static sheaf_status *take_result(sheaf__run_model *run, const sheaf__open_option
     return st;
 }
 
-/* A later version adds, rounds or draws in another way. */
+/* A later version computes other bytes. */
 static sheaf_status *check_contract(const sheaf__run_reading *r)
 {
     if (r->contract <= SHEAF__CONTRACT)
@@ -418,7 +417,7 @@ static sheaf_status *find_run(sheaf__run_model *run, const sheaf__open_options *
     return st;
 }
 
-/* What is open is still read: whoever ends this process, nothing is left behind. */
+/* Open files stay readable, so the folder is removed now: a killed process leaves nothing. */
 static void remove_temporary(sheaf__run_model *run)
 {
     if (run->temporary == NULL)
@@ -448,7 +447,7 @@ sheaf_status *sheaf__run_model_open(sheaf__opened *out, sheaf__run_model *run,
     if (run->adapter != NULL)
         replaced.adapter = run->adapter;
     replaced.hashed = result || run->step != NULL;
-    replaced.base_known = run->adapter != NULL; /* held against the run itself */
+    replaced.base_known = run->adapter != NULL; /* checked against the run itself */
     if (run->step != NULL) { /* which is no adapter, and was trained on a base without one */
         replaced.adapter = NULL;
         replaced.config = run->config;

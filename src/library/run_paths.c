@@ -11,7 +11,7 @@ static bool is_relative(const char *path)
     return path != NULL && path[0] != '\0' && path[0] != '/';
 }
 
-/* Names of files and folders that a run reads. */
+/* The settings that are paths. */
 static bool is_path(const sheaf__setting *o)
 {
     return (o->kind & SHEAF__IS_KIND) == SHEAF__IS_PATH && (o->kind & SHEAF__IS_CONTENT) &&
@@ -42,7 +42,7 @@ sheaf_status *sheaf__run_paths_begin(sheaf__settings *state, const sheaf__settin
     return NULL;
 }
 
-/* *found: `value` seen from `folder`, or NULL where nothing lies there. */
+/* *found: `value` relative to `folder`, or NULL if nothing is there. */
 static sheaf_status *look(char **found, const char *folder, const char *value)
 {
     *found = NULL;
@@ -74,7 +74,7 @@ static sheaf_status *nowhere(const sheaf__setting *x, const char *value, const c
     return st;
 }
 
-/* In OUT, or in a folder that OUT is in: the next one first. */
+/* Searches OUT and its parents, innermost first. */
 static sheaf_status *look_beside(char **found, const char *out, const char *value)
 {
     char *folder = realpath(out, NULL);

@@ -69,7 +69,7 @@ void sheaf__settings_release(sheaf__settings *state)
     *state = (sheaf__settings){ 0 };
 }
 
-/* Cuts `line` in place into key and value; *key NULL for a line that says nothing. */
+/* Splits `line` in place into key and value; *key is NULL for an empty line. */
 static sheaf_status *split_line(char **key, char **value, char *line, const char *from)
 {
     *key = NULL;
@@ -128,7 +128,7 @@ static sheaf_status *split_line(char **key, char **value, char *line, const char
                                                 : "nothing after a closing single quote");
 }
 
-/* What sheaf wrote down itself. */
+/* For settings that sheaf stored itself. */
 static sheaf_status *unknown_stored(const char *key, const char *from)
 {
     sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "%s: '%s'", from, key);
@@ -172,15 +172,14 @@ static const sheaf__setting *key_option(const sheaf__setting *options, char *key
     return o != NULL && (o->kind & SHEAF__IS_UNSAVED) ? NULL : o;
 }
 
-/* A line of a text that names a setting. */
+/* A parsed line of a text. */
 typedef struct line {
-    char *value; /* NULL: none does */
+    char *value; /* NULL: no such line */
     int number;
     bool off; /* by the "no-" form of a flag */
 } line;
 
-/* The lines of `text`, which is changed in place, by the settings that they name. `stored`: sheaf
- * wrote it. */
+/* Parses the lines of `text` in place, indexed by setting. `stored`: sheaf wrote it. */
 static sheaf_status *read_lines(line of[SHEAF__MAX_SETTINGS], const sheaf__setting *options,
                                 char *text, const char *name, bool stored)
 {
@@ -210,7 +209,7 @@ static sheaf_status *read_lines(line of[SHEAF__MAX_SETTINGS], const sheaf__setti
     return NULL;
 }
 
-/* The option gets the line's value. */
+/* Sets the option to the line's value. */
 static sheaf_status *set_line(const sheaf__setting *o, const line *l, const char *name)
 {
     char from[4200];
@@ -247,7 +246,7 @@ sheaf_status *sheaf__settings_read(sheaf__settings *state, const sheaf__setting 
         } unused;
         if (of[i].value == NULL)
             continue;
-        if (state->given[i]) /* a flag wins; the line must be sound all the same */
+        if (state->given[i]) /* a flag wins, but the line must be valid */
             o.value = &unused;
         st = set_line(&o, &of[i], name);
         state->from_file[i] |= !state->given[i];
@@ -356,7 +355,9 @@ sheaf_status *sheaf__settings_resume(sheaf__settings *state, const sheaf__settin
             state->from_file[i] = true;
         } else if (named && (o->kind & SHEAF__IS_SILENT) && of[i].value == NULL)
             state->unnamed[i] = true;
-        else if (named && (o->kind & SHEAF__IS_FIXED)) /* nor is what it was begun without given */
+        else if (named &&
+                 (o->kind &
+                  SHEAF__IS_FIXED)) /* a setting that the run began without was not given */
             st = refuse_change(o, of[i].value == NULL ? "" : of[i].value);
     }
     for (const sheaf__setting *o = options; any && o->name != NULL && st == NULL; o++)

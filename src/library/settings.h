@@ -1,5 +1,5 @@
-/* settings.h - named settings of a struct: one table gives the flags of a command, their help, the
- * keys of a recipe, and the text that a run writes down.
+/* settings.h - named settings of a struct: one table for the flags of a command, their help, the
+ * keys of a recipe, and the settings that a run stores.
  *
  *     const sheaf__setting table[] = {
  *         { "steps", SHEAF__IS_COUNT, &o.steps, "optimizer steps in all", .min = 1 },
@@ -12,7 +12,7 @@
 #include "base/base.h"
 #include "sheaf/status.h"
 
-/* What a setting's value is; the pointer's type follows. */
+/* The kind of a setting's value, which implies the pointer's type. */
 enum {
     SHEAF__IS_FLAG = 1, /* bool: --x, --no-x, --x=true, --x=false */
     SHEAF__IS_INT,      /* int, within [min, max] */
@@ -20,31 +20,29 @@ enum {
     SHEAF__IS_SEED,     /* uint64_t, any */
     SHEAF__IS_NUMBER,   /* double, finite, within [min, max] */
     SHEAF__IS_CHOICE,   /* int or enum: one of `choices` */
-    SHEAF__IS_TEXT, /* const char *, borrowed from where it was given; empty means not given, unless
-                       min is 1 */
-    SHEAF__IS_PATH, /* the same; must not be empty */
-    SHEAF__IS_TIME, /* double, seconds: 90, 90s, 15m, 2h30m, 1d12h */
-    SHEAF__IS_TEXTS, /* sheaf__texts: given as often as wanted, never empty; UNSAVED */
-    /* const char *: the one value there is, which runs write down; not a flag, and a recipe may
-     * only say the same */
+    SHEAF__IS_TEXT,  /* const char *, borrowed from its source; empty means not given, unless min is
+                        1 */
+    SHEAF__IS_PATH,  /* the same; must not be empty */
+    SHEAF__IS_TIME,  /* double, seconds: 90, 90s, 15m, 2h30m, 1d12h */
+    SHEAF__IS_TEXTS, /* sheaf__texts: may be repeated, never empty; UNSAVED */
+    /* const char *: a constant that runs store; not a flag, and a recipe may only repeat it */
     SHEAF__IS_ONE_VALUE,
     SHEAF__IS_KIND = 0xff,
-    /* and how it behaves */
+    /* properties */
     SHEAF__IS_REQUIRED = 0x100,
-    SHEAF__IS_FIXED = 0x200, /* may not change when a run is resumed */
-    SHEAF__IS_CONTENT =
-        0x400, /* names something that may not change, but its name may (a folder) */
+    SHEAF__IS_FIXED = 0x200,   /* may not change when a run is resumed */
+    SHEAF__IS_CONTENT = 0x400, /* names content that may not change, though its path may */
     SHEAF__IS_UNSAVED = 0x800, /* not a setting of the run: no recipe key, not written down */
     SHEAF__IS_HIDDEN = 0x1000, /* not in help */
-    SHEAF__IS_NEEDED = 0x2000, /* required too, but a run that goes on (--resume) has it stored */
-    /* Not written down while it is zero, off, unset or the first choice, which then is the default:
-     * settings that came after runs which do not name them, and go on to the same bytes. */
+    SHEAF__IS_NEEDED = 0x2000, /* required too, unless a resumed run has it stored */
+    /* Not stored while it is zero, off, unset or the first choice, which must be the default:
+     * settings that older runs do not have. */
     SHEAF__IS_LATE = 0x4000,
-    /* FIXED, and not always written down: to name for a run what it does anyway changes nothing
+    /* FIXED, but not always stored: naming the value that a run uses anyway is allowed
      * (sheaf__settings_unnamed()). */
     SHEAF__IS_SILENT = 0x8000,
-    SHEAF__IS_COMMON = 0x10000, /* in the short help, which a table with such rows has */
-    /* The words beside flags, in the order of the table: sheaf train MODEL DATA. */
+    SHEAF__IS_COMMON = 0x10000, /* in the short help, for tables with such rows */
+    /* Positional arguments, in the order of the table: sheaf train MODEL DATA. */
     SHEAF__IS_WORD = 0x20000,
     SHEAF__IS_CONSTANT = SHEAF__IS_ONE_VALUE | SHEAF__IS_FIXED | SHEAF__IS_HIDDEN,
 };
@@ -63,8 +61,8 @@ typedef struct sheaf__setting {
     double min, max;              /* INT, COUNT, NUMBER; max 0 = no upper limit. TEXT: see there */
     bool above, below;            /* NUMBER: more than min, less than max */
     const sheaf__choice *choices; /* ends with name NULL */
-    const char *advice;  /* what to try instead of a value that is refused; NULL = nothing */
-    const char *instead; /* NEEDED: unless this one is given; NULL = none */
+    const char *advice;           /* advice for a refused value; NULL = none */
+    const char *instead;          /* NEEDED: not needed if this one is given; NULL = none */
     const char
         *heading; /* in help, of this row and those after it; NULL = that of the row before */
     char letter;  /* "-o" for it; 0 = none */
@@ -78,26 +76,26 @@ typedef struct sheaf__texts {
 
 #define SHEAF__MAX_SETTINGS 112
 
-/* What is known of a table's settings beside their values. All zero at first; release also after a
+/* The state of a table's settings beside their values. Starts as zeros; release also after a
  * failure. */
 typedef struct sheaf__settings {
     bool given[SHEAF__MAX_SETTINGS];     /* by the caller: a flag on the command line */
     bool from_file[SHEAF__MAX_SETTINGS]; /* by the recipe or by resumed settings */
     bool unnamed[SHEAF__MAX_SETTINGS];   /* SILENT and given, and not by the resumed settings */
-    bool resumed;                        /* sheaf__settings_resume() took stored ones over */
+    bool resumed;                        /* sheaf__settings_resume() applied stored ones */
     char *held[24];                      /* texts that values point into */
     int nheld;
 } sheaf__settings;
 
 void sheaf__settings_release(sheaf__settings *state);
-/* sheaf__settings_hold - `text` (malloc'd) lives as long as `state`: a value may point into it.
- * Takes it also after a failure. */
+/* sheaf__settings_hold - keeps `text` (malloc'd) until `state` is released, as values may point
+ * into it. Takes it over also after a failure. */
 sheaf_status *sheaf__settings_hold(sheaf__settings *state, char *text);
 
-/* sheaf__setting_set - gives one setting a value from text; `from` ("--tp", "recipe.txt:3") is for
- * the message. Errors: SHEAF_E_ARG with what is allowed. */
+/* sheaf__setting_set - sets one setting from text; `from` ("--tp", "recipe.txt:3") is for the
+ * message. Errors: SHEAF_E_ARG with the allowed values. */
 sheaf_status *sheaf__setting_set(const sheaf__setting *setting, const char *text, const char *from);
-/* sheaf__setting_show - the value as text that sheaf__setting_set() reads back to the same value
+/* sheaf__setting_show - the value as text, from which sheaf__setting_set() gets the same value
  * (malloc'd); an unset text gives "". */
 char *sheaf__setting_show(const sheaf__setting *setting);
 /* sheaf__setting_silent - is it LATE and at its default? */
@@ -106,68 +104,66 @@ bool sheaf__setting_silent(const sheaf__setting *setting);
 const sheaf__setting *sheaf__setting_find(const sheaf__setting *table, const char *name);
 bool sheaf__settings_given(const sheaf__settings *state, const sheaf__setting *table,
                            const char *name);
-/* sheaf__settings_named - given, or in a recipe or in settings that are resumed. */
+/* sheaf__settings_named - given, or in a recipe or in resumed settings. */
 bool sheaf__settings_named(const sheaf__settings *state, const sheaf__setting *table,
                            const char *name);
-/* sheaf__settings_required - REQUIRED and, with needed_too, NEEDED settings that nothing gave, all
- * in one message. */
+/* sheaf__settings_required - the error for missing REQUIRED and, with needed_too, NEEDED settings,
+ * all in one message. */
 sheaf_status *sheaf__settings_required(const sheaf__settings *state, const sheaf__setting *table,
                                        bool needed_too);
 
-/* sheaf__settings_read - `key: value` lines fill the settings that the caller did not give. Takes
- * `text` (malloc'd), also after a failure; `name` is for messages. */
+/* sheaf__settings_read - sets the settings that the caller did not give from `key: value` lines.
+ * Takes over `text` (malloc'd), also after a failure; `name` is for messages. */
 sheaf_status *sheaf__settings_read(sheaf__settings *state, const sheaf__setting *table, char *text,
                                    const char *name);
-/* sheaf__settings_line - `name: value`, quoted where sheaf__settings_read() would read another
- * value. `value`: one line, not empty. */
+/* sheaf__settings_line - appends `name: value`, quoted if sheaf__settings_read() requires it.
+ * `value`: one line, not empty. */
 void sheaf__settings_line(sheaf_text *text, const char *name, const char *value);
 /* sheaf__settings_text - every setting of the table as a recipe (malloc'd); with `only_fixed` just
- * those that are FIXED, in table order: the same bytes whatever the machine, the paths and the
- * number of ranks. */
+ * the FIXED ones, in table order: the same bytes on any machine, with any paths and ranks. */
 sheaf_status *sheaf__settings_text(char **out, const sheaf__setting *table, bool only_fixed);
-/* sheaf__settings_resume - takes over settings stored by sheaf__settings_text(): those that neither
- * the caller nor a recipe gave get the stored value; a given one that differs is refused when it is
- * FIXED. `name` is for messages. */
+/* sheaf__settings_resume - applies settings stored by sheaf__settings_text() that neither the
+ * caller nor a recipe gave; a given FIXED one that differs is refused. `name` is for messages. */
 sheaf_status *sheaf__settings_resume(sheaf__settings *state, const sheaf__setting *table,
                                      const char *text, const char *name);
-/* sheaf__settings_unnamed - after it, of the SILENT setting `name` where the stored settings do not
- * name it, which means `means`. Errors: SHEAF_E_ARG where another value was given. */
+/* sheaf__settings_unnamed - after it, for the SILENT setting `name` if it was not stored, which
+ * means `means`. Errors: SHEAF_E_ARG if another value was given. */
 sheaf_status *sheaf__settings_unnamed(const sheaf__settings *state, const sheaf__setting *table,
                                       const char *name, const char *means);
-/* sheaf__settings_too_old - SHEAF_E_UNSUPPORTED: a run that does not name `name`. */
+/* sheaf__settings_too_old - SHEAF_E_UNSUPPORTED for a run without the setting `name`. */
 sheaf_status *sheaf__settings_too_old(const char *name);
-/* sheaf__settings_resume_rest - of such a text only what is not FIXED: all else was stored
- * elsewhere. */
+/* sheaf__settings_resume_rest - applies only the settings that are not FIXED: the others were
+ * stored elsewhere. */
 sheaf_status *sheaf__settings_resume_rest(sheaf__settings *state, const sheaf__setting *table,
                                           const char *text, const char *name);
 
 /* The settings of a training run: the flags of `sheaf train` and `sheaf plan`
- * (library/train_settings.h), and where their values are. */
+ * (library/train_settings.h), and their values. */
 typedef struct sheaf__run_settings {
     sheaf__settings *state; /* borrowed */
     sheaf__setting table[SHEAF__MAX_SETTINGS];
-    int count;                           /* of them, without the zero entry */
+    int count;                           /* rows without the zero entry */
     struct sheaf_train_options *options; /* train/options.h; owned */
     /* What runs it (library/session.h); NULL: a program that embeds sheaf. Borrowed. */
     const struct sheaf__run_driver *driver;
 } sheaf__run_settings;
 
-/* sheaf__run_settings_open - the defaults. The caller may append flags of its own and a new end to
- * the table. `planning`: neither data nor OUT is required. Errors: SHEAF_E_MEMORY; close it then
- * too. */
+/* sheaf__run_settings_open - sets the defaults. The caller may append flags of its own and a new
+ * end to the table. `planning`: neither data nor OUT is required. Errors: SHEAF_E_MEMORY; close it
+ * then too. */
 sheaf_status *sheaf__run_settings_open(sheaf__run_settings *run, sheaf__settings *state,
                                        bool planning);
 void sheaf__run_settings_close(sheaf__run_settings *run);
 
-/* sheaf__peer_advise - says in `st` what does here what `word`, a flag without its dashes that the
- * table has not ("=VALUE" may follow), does in other programs, or by another spelling; `dashes`
- * before a name of ours. false: it is not known. */
+/* sheaf__peer_advise - adds to `st` the setting that corresponds to `word`, a flag of another
+ * program or spelling without its dashes ("=VALUE" may follow); `dashes` precede our names. false:
+ * not known. */
 bool sheaf__peer_advise(sheaf_status *st, const sheaf__setting *table, const char *word,
                         const char *dashes);
-/* Is it what they call --out? */
+/* sheaf__peer_is_out - does it mean --out in other programs? */
 bool sheaf__peer_is_out(const char *word);
 
-/* ---- values and help of settings that several commands have ---- */
+/* ---- values and help of settings of several commands ---- */
 
 extern const sheaf__choice sheaf__loss_choices[]; /* answers, last, all as sheaf_loss_on */
 extern const sheaf__choice sheaf__long_choices[]; /* error, cut, skip as sheaf_on_long */

@@ -49,9 +49,9 @@ typedef struct rendering {
     const sheaf_render_options *o;
     sheaf__stored_chat stored;
     sheaf__chat_template *template;
-    bool taken;       /* a status is that of `take` */
-    int64_t left_out; /* records of which a message is not in the text */
-    int64_t unlearnt; /* or of which an answer cannot be learnt */
+    bool taken;       /* the status of `take` */
+    int64_t left_out; /* records with a message that is not in the text */
+    int64_t unlearnt; /* records with an answer that cannot be learnt */
 } rendering;
 
 static sheaf_status *give(rendering *r, const sheaf__rendered *text)
@@ -111,7 +111,7 @@ static sheaf_status *render_all(rendering *r, const char *path)
         records++;
         sheaf_status *bad = render(r, items.text, items.size);
         if (r->taken || (bad != NULL && sheaf_status_code(bad) == SHEAF_E_ARG))
-            st = bad; /* of all records: the tokenizer lacks a token that the template writes */
+            st = bad; /* for all records: the tokenizer lacks a token that the template writes */
         else
             sheaf__complain(&complaints, sheaf_in(bad, "%s %" PRId64, items.unit, items.place));
     }
@@ -122,14 +122,14 @@ static sheaf_status *render_all(rendering *r, const char *path)
     return st;
 }
 
-/* bos and eos that no file names the tokenizer's class does, where there is a tokenizer. */
+/* bos and eos come from files, else from the tokenizer's class, if there is a tokenizer. */
 static sheaf_status *complete(sheaf__stored_chat *stored, const char *path)
 {
     sheaf__tokenizer *t = NULL;
     if (stored->bos != NULL && stored->eos != NULL)
         return NULL;
     sheaf_status *st =
-        sheaf__only_memory(sheaf__tokenizer_open(&t, path)); /* it may need neither */
+        sheaf__only_memory(sheaf__tokenizer_open(&t, path)); /* the template may need neither */
     if (t != NULL)
         st = sheaf__stored_chat_complete(stored, t);
     sheaf__tokenizer_close(t);

@@ -1,11 +1,11 @@
-/* train.c - a run of another program's: sheaf/train.h. */
+/* train.c - a training run for a program: sheaf/train.h. */
 #include "base/base.h"
 #include "base/events.h"
 #include "base/numeric_env.h"
 #include "library/session.h"
 #include "library/structs.h"
 
-/* What hears of the run. */
+/* The callbacks of the run. */
 typedef struct listener {
     const sheaf_run_train_options *o;
     atomic_int enough; /* o->step says so; not the control, which is of other runs too */
@@ -23,7 +23,7 @@ static void hear(void *self, const sheaf_event *event)
     sheaf__numeric_env_restore(&before);
 }
 
-/* As the flag would: what it refuses is refused. */
+/* Sets a field through its flag, with the same checks. */
 static sheaf_status *give(const sheaf__run_settings *run, const char *name, const char *text)
 {
     const sheaf__setting *o = sheaf__setting_find(run->table, name);
@@ -42,7 +42,7 @@ static sheaf_status *give_number(const sheaf__run_settings *run, const char *nam
     return give(run, name, value == 0 ? NULL : text);
 }
 
-/* The struct's fields, as flags would give them. */
+/* Sets the struct's fields like flags. */
 static sheaf_status *give_fields(const sheaf__run_settings *run, const sheaf_run_train_options *o)
 {
     sheaf_status *st = give(run, "out", o->out);

@@ -1,4 +1,4 @@
-/* translate.c - settings of another trainer as a recipe: sheaf/recipe.h. */
+/* translate.c - translates settings of another trainer to a recipe: sheaf/recipe.h. */
 #include <strings.h>
 
 #include "base/base.h"
@@ -14,8 +14,8 @@ struct sheaf_translation {
     int64_t count;
     sheaf__setting table[SHEAF__MAX_SETTINGS]; /* of train, over `options` */
     sheaf_train_options options;
-    bool counts_steps; /* the file says max_steps, which counts before epochs */
-    bool rises_never;  /* its schedule is one without warm-up, whatever it says of that */
+    bool counts_steps; /* the file has max_steps, which overrides epochs */
+    bool rises_never;  /* its schedule ignores warm-up settings */
     sheaf_text recipe; /* lines */
     char **lost;       /* [nlost] */
     int64_t nlost;
@@ -36,7 +36,7 @@ static bool is_off(const char *value)
     return false;
 }
 
-/* What `words` has for a value: malloc'd; NULL without memory. *known: it is named there. */
+/* The translation of a value by `words`: malloc'd; NULL without memory. *known: it is listed. */
 static char *word_for(const char *words, const char *value, bool *known)
 {
     *known = false;
@@ -64,7 +64,7 @@ static void lose(sheaf_translation *t, const sheaf_foreign_setting *e, const cha
         t->nlost++;
 }
 
-/* The value of a setting in the recipe, to the end of the line; NULL: it is not there. */
+/* The value of a setting in the recipe, to the end of the line; NULL: absent. */
 static const char *given(const sheaf_translation *t, const char *setting)
 {
     const size_t n = strlen(setting);
@@ -77,8 +77,7 @@ static const char *given(const sheaf_translation *t, const char *setting)
     return NULL;
 }
 
-/* A later line must not give it again. Of the two settings of warm-up one may be 0, which says
- * nothing. */
+/* A setting must not be given twice, but one of the two warm-up settings may be 0. */
 static bool has(const sheaf_translation *t, const char *setting, const char *value)
 {
     const bool steps = strcmp(setting, "warmup") == 0, ratio = strcmp(setting, "warmup-ratio") == 0;
@@ -96,7 +95,7 @@ static const char *value_of(const sheaf_translation *t, const char *key)
     return NULL;
 }
 
-/* Does `setting` take this value? Else it is listed with those that it takes. */
+/* Is the value valid for `setting`? Else lists it with the allowed values. */
 static bool is_taken(sheaf_translation *t, const sheaf_foreign_setting *e, const char *setting,
                      const char *value)
 {
@@ -128,8 +127,8 @@ static void drop_underscores(char *value)
     *to = '\0';
 }
 
-/* max_steps counts before epochs, and below 1 not at all; a part of a warm-up step is a share of
- * all steps, as transformers 5 has it. NULL: it is in no recipe. */
+/* max_steps overrides epochs, unless below 1; warm-up steps below 1 are a share of all steps, as in
+ * transformers 5. NULL: not in the recipe. */
 static const char *setting_of(const sheaf_translation *t, const char *setting, const char *value)
 {
     const double x = strtod(value, NULL);
@@ -167,7 +166,7 @@ static void put(sheaf_translation *t, const sheaf_foreign_setting *e,
     if (line.failed)
         t->failed = true;
     else if (same != NULL && begins(line.at + strlen(setting) + 1, same, strcspn(same, "\n") + 1)) {
-        /* as packing and neat_packing say the same */
+        /* as packing and neat_packing mean the same */
     } else if (has(t, setting, value)) {
         lose(t, e, "gives again what another key gave");
     } else if (is_taken(t, e, setting, value)) {
@@ -219,7 +218,7 @@ static void copy(sheaf_translation *t, const sheaf_foreign_setting *e,
     free(value);
 }
 
-/* What the program does where its file says nothing. */
+/* Defaults of the program that differ from sheaf's. */
 static void add_defaults(sheaf_translation *t)
 {
     bool titled = false;

@@ -1,17 +1,17 @@
-/* translate_rules.h - what the settings of other trainers are in a recipe of sheaf. */
+/* translate_rules.h - rules from settings of other trainers to a recipe. */
 #pragma once
 
 #include <stdbool.h>
 
 typedef enum sheaf__translate_kind {
-    TRANSLATE_COPY,    /* the value by `words`; "" and none in the recipe */
-    TRANSLATE_ONLY,    /* all of a list must be among `words`, which then change nothing */
-    TRANSLATE_IGNORED, /* changes no result: how it logs, shows, or uses memory */
+    TRANSLATE_COPY,    /* the value translated by `words`; "" is left out */
+    TRANSLATE_ONLY,    /* all of a list must be among `words`, and are then ignored */
+    TRANSLATE_IGNORED, /* does not change the result: logging, display, memory */
 } sheaf__translate_kind;
 
-/* "from=to|from=to"; "off=..." for false and what is like it; "*=..." for any other value; without
- * a match the value itself is copied. "from=to#why": a comment above the line; "from=!why":
- * refused, for this reason ("": there is no such thing). */
+/* "from=to|from=to"; "off=..." for false and its synonyms; "*=..." for any other value; without a
+ * match the value itself is copied. "from=to#why": a comment above the line; "from=!why": refused,
+ * for this reason ("": there is no such thing). */
 typedef struct sheaf__translate_rule {
     const char *keys; /* theirs, as sheaf__translate_is() has them */
     sheaf__translate_kind kind;
@@ -20,16 +20,16 @@ typedef struct sheaf__translate_rule {
     const char *note; /* written beside it; NULL */
 } sheaf__translate_rule;
 
-/* What a program does where its file says nothing, and sheaf would do otherwise. */
+/* A default of a program that differs from sheaf's. */
 typedef struct sheaf__translate_default {
     const char *setting;
     const char *value;  /* NULL: twice the rank */
-    const char *unless; /* their key that counts even without a value, or with none we take; NULL */
+    const char *unless; /* their key that disables the default, even without a value; NULL */
 } sheaf__translate_default;
 
 typedef struct sheaf__translate_program {
     const char *name;
-    const char *signs;                      /* keys that its files alone have */
+    const char *signs;                      /* keys that only its files have */
     const sheaf__translate_rule *rule;      /* ends with keys NULL; the first that matches counts */
     const sheaf__translate_default *always; /* ends with setting NULL */
 } sheaf__translate_program;

@@ -1,4 +1,4 @@
-/* trial.c - steps of a training setting are taken: see timing.h. */
+/* trial.c - runs steps of a training setting: see timing.h. */
 #include "base/base.h"
 #include "library/timing.h"
 
@@ -8,7 +8,7 @@
 #include "plan/fits.h"
 #include "catalog/boxes.h"
 
-enum { MOST = 1000, MOST_SHORT = 32, FEWEST_SHORT = 4 }; /* steps that tell the speed of a model */
+enum { MOST = 1000, MOST_SHORT = 32, FEWEST_SHORT = 4 }; /* steps to measure a model */
 /* Seconds of a short model: its steps end after the least when the two fastest agree. */
 #define LEAST_SECONDS 2.0
 #define MOST_SECONDS 12.0
@@ -19,7 +19,7 @@ typedef struct trial {
     sheaf__trial *out;
     double seconds;
     bool is_short, processor;
-    double fastest, second; /* seconds of an operation; 0: not yet */
+    double fastest, second; /* seconds of a step; 0: not yet */
 } trial;
 
 bool sheaf__trial_by_processor(const sheaf_train_options *o)
@@ -64,7 +64,7 @@ static bool is_over(const trial *t, int64_t steps, double seconds)
            (t->out->steps > 0 && seconds >= MOST_SECONDS);
 }
 
-/* The first rank's clock decides for all. */
+/* The first rank's clock decides. */
 static sheaf_status *take_steps(trial *t, sheaf__rank *rank, sheaf_comm *comm)
 {
     const sheaf_train_options *o = t->job.options;
@@ -147,8 +147,7 @@ static sheaf_status *open_model(sheaf__opened *opened, sheaf__selection *selecti
     how.config_only = t->is_short;
     how.layers = t->is_short ? SHEAF__SHORT_LAYERS : 0;
     if (t->is_short)
-        fresh.nlayers =
-            0; /* of the whole model: what is adapted of the others is priced by these */
+        fresh.nlayers = 0; /* of the whole model, for the rates of adapted layers */
     TRY(st, sheaf__open_model(opened, &how));
     TRY(st, sheaf__select(selection, opened->schema, opened->lora, o, NULL));
     if (st == NULL && t->is_short)

@@ -1,4 +1,4 @@
-/* verify.c - what is wrong with a checkpoint: sheaf/checkpoint.h. */
+/* verify.c - verifies a checkpoint: sheaf/checkpoint.h. */
 #include "base/base.h"
 #include "base/thread.h"
 #include "base/numeric_env.h"
@@ -102,9 +102,9 @@ void sheaf_verification_free(sheaf_verification *v)
     free(v);
 }
 
-/* ---- what lies beside the weights: verify_all.h ---- */
+/* ---- files beside the weights: verify_all.h ---- */
 
-/* The file of the folder that a status is about, malloc'd; NULL: it names none. */
+/* The file of the folder in a status, malloc'd; NULL: none. */
 static sheaf_status *find_file(char **out, const char *folder, const sheaf_status *about)
 {
     static const char *const names[] = { "tokenizer.json",         "tokenizer.model",
@@ -124,8 +124,8 @@ static sheaf_status *find_file(char **out, const char *folder, const sheaf_statu
     return st;
 }
 
-/* What is wrong with a file beside the weights, as a finding; takes `bad`. What may not be read is
- * not damaged. */
+/* Turns the error of a file beside the weights into a finding; takes over `bad`. A file without
+ * permission is not damaged. */
 static sheaf_status *tell(sheaf_catalog *c, const char *folder, sheaf_status *bad)
 {
     char *file = NULL;
@@ -203,7 +203,7 @@ static sheaf_status *check_tokenizer(sheaf_catalog *c, const sheaf_config *confi
 
 /* ---- an adapter and its base ---- */
 
-/* What merge says of them; where no base is at hand, what an adapter tells alone. */
+/* Checks of merge with the base; without a base, those of an adapter alone. */
 static sheaf_status *check_adapter(sheaf_catalog *c, const sheaf_weights_verify_options *how)
 {
     sheaf_lora_options options;
@@ -218,7 +218,7 @@ static sheaf_status *check_adapter(sheaf_catalog *c, const sheaf_weights_verify_
     if (base != NULL && !how->quick && sheaf__path_kind(base) == SHEAF_PATH_DIR)
         wrong = sheaf_merge_fits(&held, base, c->root);
     const bool told = wrong != NULL && sheaf_status_code(wrong) != SHEAF_E_UNSUPPORTED;
-    if (!told && (!held || wrong != NULL)) /* none, or one that is not merged into */
+    if (!told && (!held || wrong != NULL)) /* none, or one that merge does not support */
         st = sheaf__verify_alone(c, &options);
     if (wrong != NULL && sheaf_status_code(wrong) == SHEAF_E_LAYOUT)
         st = sheaf__catalog_defect(c, c->root, sheaf_in(wrong, "with the base %s", base));
@@ -229,14 +229,14 @@ static sheaf_status *check_adapter(sheaf_catalog *c, const sheaf_weights_verify_
             c, c->root,
             sheaf__adapters_base(base, NULL, (const char *const[]){ c->root }, 1, how->events));
     else
-        sheaf_status_free(wrong); /* told already */
+        sheaf_status_free(wrong); /* reported already */
     sheaf_lora_options_release(&options);
     return st;
 }
 
 /* ---- the whole ---- */
 
-/* Only a model whose config sheaf knows is asked. */
+/* Only models whose config sheaf knows. */
 static sheaf_status *check_beside(sheaf_catalog *c, const char *folder)
 {
     sheaf__generation_config generation;
@@ -244,7 +244,7 @@ static sheaf_status *check_beside(sheaf_catalog *c, const char *folder)
     sheaf_status *st = sheaf__open_config(&config, c);
     if (st != NULL && sheaf_status_code(st) == SHEAF_E_MEMORY)
         return st;
-    if (st != NULL) { /* told by the reader, where it matters */
+    if (st != NULL) { /* the reader reports it where it matters */
         sheaf_status_free(st);
         return NULL;
     }

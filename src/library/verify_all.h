@@ -1,10 +1,9 @@
-/* verify_all.h - what verify looks at: the checkpoint itself (checkpoint/tools/verify.h), and what
- * lies beside it in its folder and is opened with it: tokenizer, chat template,
- * generation_config.json. An adapter is held against its base, where there is one.
+/* verify_all.h - verifies a checkpoint (checkpoint/tools/verify.h) and the other files of its
+ * folder that are opened with it: tokenizer, chat template, generation_config.json. An adapter is
+ * checked against its base, if there is one.
  *
- * Those files are read as a model that is asked reads them (sheaf_model_open()), so that what is
- * sound opens. Where only the tokenizer is of a kind that sheaf does not read, token ids still do:
- * a note. */
+ * Those files are read by the code of sheaf_model_open(), so that a sound folder opens. A tokenizer
+ * of a kind that sheaf does not read is a note, as token ids still work. */
 #pragma once
 
 #include "checkpoint/tools/verify.h"

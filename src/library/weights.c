@@ -1,4 +1,4 @@
-/* weights.c - the tensors at a path, compared and begun: sheaf/checkpoint.h. */
+/* weights.c - opens, compares and initialises weights: sheaf/checkpoint.h. */
 #include "base/base.h"
 #include "base/thread.h"
 #include "base/numeric_env.h"
@@ -14,7 +14,7 @@ struct sheaf_weights {
     sheaf_weights_facts facts;
 };
 
-/* What is not recognised by itself, or whose config lies elsewhere. */
+/* Opens a path with a given dialect or config. */
 static sheaf_status *open_told(sheaf_probe *probe, const char *path, const sheaf_weights_options *o)
 {
     sheaf_catalog *c = NULL;
@@ -131,7 +131,7 @@ sheaf_status *sheaf_weights_read(void *dst, size_t bytes, const sheaf_weights *w
                : w->probe.source->read(w->probe.source, name, row0, rows, 0, columns, dst);
 }
 
-/* ---- compare and begin ---- */
+/* ---- diff and init ---- */
 
 sheaf_status *sheaf_weights_diff(sheaf_weights_diff_report *report, const char *a, const char *b,
                                  const sheaf_weights_diff_options *options)

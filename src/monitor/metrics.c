@@ -18,9 +18,9 @@ static sheaf_status *io_error(const char *path, const char *doing, int error)
     return sheaf__found_errno(sheaf_fail(SHEAF_E_IO, "%s: %s", path, doing), error);
 }
 
-/* ---- what stays of an earlier run ---- */
+/* ---- lines kept from an earlier run ---- */
 
-/* The content of a whole line: step 0 if it is none of ours. */
+/* The content of a whole line: step 0 if it is not ours. */
 typedef struct line {
     int64_t step;
     bool evaluation;
@@ -38,9 +38,9 @@ static sheaf_status *read_line(line *out, const char *line, size_t size)
     return sheaf__only_memory(st);
 }
 
-/* Bytes of the leading lines that stay, and how many of them are of steps. An evaluation's line
- * follows that of its step. One that is damaged stays where good ones follow. A line at a time: the
- * file of a long run is larger than memory that a run may want for it. */
+/* Bytes of the leading lines to keep, and how many of them are steps. An evaluation's line follows
+ * that of its step. A damaged line before good ones is kept. Reads line by line: the file of a long
+ * run may be large. */
 static sheaf_status *kept_bytes(int64_t *bytes, int64_t *lines, FILE *file, int64_t keep_steps,
                                 int64_t keep_evaluations)
 {
@@ -99,8 +99,7 @@ sheaf_status *sheaf__metrics_open(sheaf_metrics *metrics, const char *path, int6
     int64_t lines = 0, end = 0;
     sheaf_status *st = NULL;
     struct stat about;
-    if (lstat(path, &about) == 0 &&
-        S_ISLNK(about.st_mode)) /* its target would be cut and written */
+    if (lstat(path, &about) == 0 && S_ISLNK(about.st_mode)) /* its target would be truncated */
         return sheaf_try_this(sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s", path),
                                                          "a file of this run, or nothing"),
                                           "a symbolic link"),
@@ -157,7 +156,7 @@ static void add_ranks(sheaf_json_writer *j, const sheaf_event_rank *rank, int ra
 static void add_line(sheaf_text *text, const sheaf_event_step *step, const sheaf_event_rank *rank,
                      int ranks)
 {
-    /* to a tenth: a measurement has no more digits to keep */
+    /* to a tenth: the measurement is not more precise */
     const double per_s =
         step->seconds > 0 ? round((double)step->tokens / step->seconds * 10) / 10 : 0;
     sheaf_json_writer j = { *text };
@@ -205,7 +204,7 @@ static int write_pending(sheaf_metrics *metrics)
         if (n <= 0) {
             const int error = n < 0 ? errno : ENOSPC;
             if (ftruncate(metrics->fd, (off_t)metrics->end) != 0)
-                return errno; /* a half line stays; it is overwritten when writing works again */
+                return errno; /* a half line stays until it is overwritten */
             return error;
         }
         at += n;
@@ -280,12 +279,12 @@ static sheaf_status *read_end(char **out, const char *path)
     }
     text[size - begin] = '\0';
     for (char *at = text; (at = memchr(at, '\0', (size_t)(text + size - begin - at))) != NULL;)
-        *at = '?'; /* a file system's zeros: a line that is none */
+        *at = '?'; /* zeros of a file system after a crash: not a line */
     char *last = strrchr(text, '\n'), *first = begin > 0 ? strchr(text, '\n') : NULL;
     if (last != NULL)
         last[1] = '\0';
     else
-        text[0] = '\0'; /* one that is being written */
+        text[0] = '\0'; /* a line that is being written */
     if (first != NULL)
         memmove(text, first + 1, strlen(first + 1) + 1);
     *out = text;
@@ -298,7 +297,7 @@ static double number(const json_t *line, const char *key)
     return json_is_number(value) ? json_number_value(value) : NAN;
 }
 
-/* false: no line of ours. Lines are taken from the last one backwards. */
+/* Returns false for a line that is not ours. Lines are read backwards. */
 static bool take_line(sheaf__metrics_last *out, const json_t *line, int *steps, double *tokens,
                       double *seconds)
 {

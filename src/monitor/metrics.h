@@ -1,11 +1,11 @@
-/* metrics.h - private: the file metrics.jsonl; its form stands in monitor.h. */
+/* metrics.h - private: the file metrics.jsonl; its format is in monitor.h. */
 #pragma once
 
 #include "base/events.h"
 #include "base/text.h"
 
-/* Lines that could not be written (a full disk) wait in `pending` and are tried again
- * with the next one: a passing trouble leaves no hole and no half line. */
+/* Lines that could not be written (a full disk) wait in `pending` and are retried with the next
+ * one: a temporary failure leaves no gap and no half line. */
 typedef struct sheaf_metrics {
     int fd;       /* -1: closed */
     int64_t end;  /* bytes of whole lines in the file */
@@ -19,16 +19,16 @@ typedef struct sheaf_metrics {
  * of a crash, anything else. */
 sheaf_status *sheaf__metrics_open(sheaf_metrics *metrics, const char *path, int64_t keep_steps,
                                   int64_t keep_evaluations);
-/* sheaf__metrics_step - rank: [ranks] what it took each; NULL: not known. */
+/* sheaf__metrics_step - rank: [ranks] usage of each; NULL: not known. */
 void sheaf__metrics_step(sheaf_metrics *metrics, const sheaf_event_step *step,
                          const sheaf_event_rank *rank, int ranks);
 void sheaf__metrics_evaluation(sheaf_metrics *metrics, const sheaf_event_evaluation *evaluation);
-/* sheaf__metrics_sync - SHEAF_E_IO when lines still wait or the disk refuses. */
+/* sheaf__metrics_sync - SHEAF_E_IO if lines are still pending or the sync fails. */
 sheaf_status *sheaf__metrics_sync(sheaf_metrics *metrics);
 /* sheaf__metrics_close - does not sync. Harmless on a closed one. */
 void sheaf__metrics_close(sheaf_metrics *metrics);
 
-/* What the file says last. */
+/* The end of the file. */
 typedef struct sheaf__metrics_last {
     int64_t step;                          /* 0: none is done */
     double loss;                           /* NaN: not finite */
@@ -38,6 +38,7 @@ typedef struct sheaf__metrics_last {
 } sheaf__metrics_last;
 
 /* sheaf__metrics_read - the end of the file, also while a run writes it. Errors: SHEAF_E_IO, and
- * SHEAF_E_FORMAT where its last whole line is none of metrics.jsonl: `out` then is of those before.
+ * SHEAF_E_FORMAT if its last whole line is not one of metrics.jsonl: `out` then is from the lines
+ * before.
  */
 sheaf_status *sheaf__metrics_read(sheaf__metrics_last *out, const char *path);

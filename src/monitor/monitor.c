@@ -14,8 +14,7 @@
 
 enum { PLAIN_MS = 10000, TERMINAL_MS = 100 };
 
-/* What a progress line tells, the most useful first: a terminal that is too narrow for all of it
- * goes without the last ones. */
+/* The fields of a progress line, the most useful first: a narrow terminal drops the last ones. */
 typedef enum use { KEPT, LOSS, SKIPPED, RATE, GRADIENT, LEARNING_RATE, MEMORY } use;
 
 typedef struct progress {
@@ -28,7 +27,7 @@ typedef struct progress {
 } progress;
 
 struct sheaf_monitor {
-    pthread_mutex_t lock; /* of all below */
+    pthread_mutex_t lock; /* for all members below */
     sheaf_events events;
     sheaf_metrics metrics;
     FILE *out;
@@ -36,10 +35,10 @@ struct sheaf_monitor {
     int interval_ms;
     int64_t shown_ms;    /* when a progress line was last shown; 0 = never */
     double step_seconds; /* smoothed, for the time left */
-    char counting[48];   /* what the progress at hand counts, and where and when it began */
+    char counting[48];   /* what the current progress counts, and where and when it began */
     int64_t first_ms, first_done;
     progress line; /* the newest */
-    bool drawn;    /* it is what stands on the terminal */
+    bool drawn;    /* it is shown on the terminal */
 };
 
 static int64_t now_ms(void)
@@ -49,7 +48,7 @@ static int64_t now_ms(void)
 
 /* ---- lines on the stream ---- */
 
-/* The text so far, from the field before, is of this use. */
+/* Ends a field: the text since the previous one. */
 static void end_field(progress *p, use use)
 {
     p->field[p->fields].end = p->text.size;
@@ -67,7 +66,7 @@ static void put_fields(sheaf_text *to, const progress *p, use least)
     }
 }
 
-/* Cut only where what is kept alone is too long: a wrapped line could not be rewritten. */
+/* Truncates only if the fields kept are too long: a wrapped line could not be rewritten. */
 static void draw(sheaf_monitor *m)
 {
     struct winsize size = { 0 };
@@ -87,7 +86,7 @@ static void draw(sheaf_monitor *m)
     fflush(m->out);
 }
 
-/* A line of its own; what stands on the terminal moves below it. */
+/* A line of its own, above the progress line of the terminal. */
 static void say(sheaf_monitor *m, const char *label, const char *text)
 {
     if (m->out == NULL)
@@ -101,8 +100,8 @@ static void say(sheaf_monitor *m, const char *label, const char *text)
         fflush(m->out);
 }
 
-/* Shows `line` if it is time for one, or if it must be seen; else it is shown with the next line
- * that is said, or at the end. Takes its text. */
+/* Shows `line` if it is due or must be shown; else with the next note, or at the end. Takes over
+ * its text. */
 static void show(sheaf_monitor *m, progress *line, bool must)
 {
     const int64_t now = now_ms();
@@ -123,7 +122,7 @@ static void show(sheaf_monitor *m, progress *line, bool must)
 
 /* ---- events ---- */
 
-/* Where lines are kept, a short run has some too. */
+/* Output that is not a terminal has some lines of a short run, too. */
 static bool ends_tenth(const sheaf_event_step *s)
 {
     return s->steps > 0 && 10 * s->step / s->steps > 10 * (s->step - 1) / s->steps;
@@ -167,7 +166,7 @@ static void show_step(sheaf_monitor *m, const sheaf_event_step *s)
     show(m, &line, s->step == s->steps || (!m->terminal && ends_tenth(s)));
 }
 
-/* It stays, as a line of its own. */
+/* A line of its own, which stays. */
 static void say_evaluation(sheaf_monitor *m, const sheaf_event_evaluation *e)
 {
     char time[SHEAF__NUMBER];
@@ -182,7 +181,7 @@ static void say_evaluation(sheaf_monitor *m, const sheaf_event_evaluation *e)
     sheaf__text_release(&line);
 }
 
-/* How fast, since the first event that counts this, and how long it will take at that pace. */
+/* Speed since the first event of this progress, and the time left. */
 static void add_pace(sheaf_monitor *m, progress *line, const sheaf_event *event, bool bytes)
 {
     const int64_t now = now_ms();
@@ -244,7 +243,7 @@ static void take(void *context, const sheaf_event *event)
     pthread_mutex_unlock(&m->lock);
 }
 
-/* ---- life ---- */
+/* ---- open and close ---- */
 
 sheaf_status *sheaf_monitor_open(sheaf_monitor **out, const sheaf_monitor_options *options)
 {

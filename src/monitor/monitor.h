@@ -1,4 +1,4 @@
-/* monitor.h - events turned into lines: progress for people, metrics.jsonl for programs.
+/* monitor.h - writes events as lines: progress for people, metrics.jsonl for programs.
  *
  * One monitor belongs to rank 0; its sink may be called from several threads.
  *
@@ -10,8 +10,8 @@
  *   {"step": 1, "loss": 6.45, "grad_norm": 0.86, "lr": 0.02, "tokens": 63,
  *    "tokens_per_s": 812.5}
  * and "skipped": true where a step was. Numbers round-trip; what is not finite is
- * null. A step appears once: when a run resumes, lines of later steps go first. Where the model is
- * judged while it trains, the line of the step before is followed by one with other keys:
+ * null. A step appears once: when a run resumes, lines of later steps are removed first. An
+ * evaluation is a line after that of its step, with other keys:
  *   {"step": 20, "eval_loss": 5.31, "eval_accuracy": 0.125, "eval_tokens": 4096} */
 #pragma once
 

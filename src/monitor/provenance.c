@@ -40,7 +40,7 @@ static void add_entry(sheaf_text *text, const sheaf_provenance *run)
     *text = j.text;
 }
 
-/* The entries that are there, each on its line, and the base (malloc'd, NULL without one).
+/* The existing entries, each on its line, and the base (malloc'd, NULL without one).
  * SHEAF_E_FORMAT: not such a file. */
 static sheaf_status *keep_entries(sheaf_text *text, char **base, const char *path)
 {

@@ -1,13 +1,13 @@
-/* provenance.h - OUT/run.json: who ran this, when, where, on how much.
+/* provenance.h - OUT/run.json: command, time, host and resources of each start of a run.
  *
  *   {"runs": [{"started": "2026-11-21T08:00:00Z", "step": 0, "steps": 40, "host": "node7", "pid":
  * 17, "version": "0.1.0", "cpu": "...", "ranks": 2, "threads": 8, "carrier": "threads", "command":
  * ["sheaf", "train", ...]}, ...]}
  *
- * A key "base" beside "runs" keeps what the run began from (train/origin.h).
+ * A key "base" beside "runs" has the run's origin (train/origin.h).
  *
- * One entry for each start and each resume, the newest last. All that may differ between two
- * runs with equal checkpoints stands here and in metrics.jsonl, and nowhere else. */
+ * One entry for each start and each resume, the newest last. All that may differ between two runs
+ * with equal checkpoints is here and in metrics.jsonl, and nowhere else. */
 #pragma once
 
 #include <stdint.h>
@@ -21,11 +21,10 @@ typedef struct sheaf_provenance {
     const char *transport;
     int nwords;
     const char *const *word; /* of the command line */
-    const char *base;        /* JSON, for the key "base"; NULL: what the file has */
+    const char *base;        /* JSON, for the key "base"; NULL: keeps that of the file */
 } sheaf_provenance;
 
-/* sheaf_provenance_add - adds an entry to the file at `path`, atomically. A file that cannot
- * be understood is replaced, with a warning: it must not keep a run from going on.
- * Errors: SHEAF_E_IO, SHEAF_E_MEMORY. */
+/* sheaf_provenance_add - adds an entry to the file at `path`, atomically. A malformed file is
+ * replaced, with a warning: it must not prevent a run. Errors: SHEAF_E_IO, SHEAF_E_MEMORY. */
 sheaf_status *sheaf_provenance_add(const char *path, const sheaf_provenance *run,
                                    const sheaf_events *events);

@@ -8,13 +8,13 @@ static double share_of(const sheaf_fits_options *how)
     return how->share > 0 ? how->share : 1;
 }
 
-/* What the ranks on this machine take. */
+/* Bytes of the ranks on this machine. */
 static double bytes_here(const sheaf_plan *plan, const sheaf_fits_options *how)
 {
     return (double)plan->process * share_of(how);
 }
 
-/* The kind that most of these bytes are of. */
+/* The kind with most of these bytes. */
 static sheaf_memory most_of(const sheaf_plan *plan, const sheaf_fits_options *how, double *bytes)
 {
     sheaf_memory most = SHEAF_MEM_WEIGHTS;
@@ -31,7 +31,7 @@ static sheaf_memory most_of(const sheaf_plan *plan, const sheaf_fits_options *ho
     return most;
 }
 
-/* wide: not of 16 bits an element already. */
+/* wide: more than 16 bits an element. */
 static const char *less_of(sheaf_memory kind, const sheaf_plan *plan, bool wide)
 {
     const bool training = plan->trained > 0;
@@ -54,8 +54,8 @@ static const char *less_of(sheaf_memory kind, const sheaf_plan *plan, bool wide)
     }
 }
 
-/* planned: what sheaf_plan_...() returned; not enough addresses even to count are not enough
- * memory. */
+/* planned: the status of sheaf_plan_...(); too little address space to plan is too little memory.
+ */
 static sheaf_status *judge(sheaf_status *planned, const sheaf_plan *plan, const char *what,
                            sheaf_dtype dtype, const sheaf_fits_options *how)
 {

@@ -44,7 +44,7 @@ double sheaf_plan_sent(const sheaf_plan_rank *rank)
            (double)rank->exchange[SHEAF__TRAFFIC_WEIGHTS].sent;
 }
 
-/* ---- what each component holds ---- */
+/* ---- memory by component ---- */
 
 static void count_components(sheaf_plan_rank *out, const sheaf__model *model)
 {
@@ -104,8 +104,8 @@ static void note_rank(sheaf_plan_rank *out, const sheaf__model *model)
 }
 
 /* Micro-batches with the fewest images that the data can give, with few, and with the most. Images
- * cost two streams of rows once, and more or less for each; so no other number needs more than
- * these. Returns how many there are. */
+ * cost two streams of rows once, and a linear amount each, so no other number needs more. Returns
+ * their count. */
 static int choose_images(sheaf_batch_images of[3], const sheaf__subset *subset, int64_t rows)
 {
     const int64_t longest = sheaf__subset_longest(subset);
@@ -130,7 +130,7 @@ static int choose_images(sheaf_batch_images of[3], const sheaf__subset *subset, 
     return n;
 }
 
-/* before: what came before the last of the steps. */
+/* before: counts before the last of the steps. */
 static sheaf_status *run_steps(sheaf__costs *before, sheaf__rank *held, const sheaf__job *job)
 {
     sheaf__step_result unused;
@@ -177,7 +177,7 @@ static sheaf_status *run_evaluation(sheaf__model *model, const sheaf__subset *su
     return st;
 }
 
-/* What a run evaluates between its steps. */
+/* The evaluations of a run. */
 static sheaf_status *run_judging(const sheaf__rank *held, const sheaf__job *job)
 {
     const sheaf__subset *eval = &job->eval;
@@ -189,7 +189,7 @@ static sheaf_status *run_judging(const sheaf__rank *held, const sheaf__job *job)
                : NULL;
 }
 
-/* What is trained, as all ranks record it: tensors, and slices of them that have something. */
+/* Trained tensors, and their slices that are not empty, as all ranks record them. */
 typedef struct records {
     size_t tensors, slices;
 } records;
@@ -248,11 +248,11 @@ sheaf_status *sheaf_plan_step(sheaf__count exchange[SHEAF__TRAFFICS], sheaf__wor
     return st;
 }
 
-/* What a process holds beside its devices, measured over small and large settings, models of four
+/* Memory of a process outside its devices, measured over small and large settings, models of four
  * to 64 layers, one to 64 slices and up to 16 ranks (tests/soak_plan.sh has some of them): on every
- * rank records of tensors and of the ops that read them, of what is trained its own, with a list of
- * all slices and the places of those that are held; allocator arenas and stacks of threads, buffers
- * of the files being written; and a 256th of the rest, so that the answer errs on the safe side. */
+ * rank records of tensors and of the ops that read them, of its trained tensors with a list of all
+ * slices and the offsets of its own; allocator arenas, stacks of threads, buffers of files being
+ * written; and a 256th of the rest, to err on the safe side. */
 static size_t host_bytes(const sheaf_schema *schema, int nranks, records trained, size_t devices,
                          size_t data_bytes)
 {
@@ -264,7 +264,7 @@ static size_t host_bytes(const sheaf_schema *schema, int nranks, records trained
         OF_TRAINED_EACH = 80, /* slice of the model */
         OF_HELD = 1408
     };
-    /* Of a mixture's layers the most is a layer's own; others lie in what a layer takes anyway. */
+    /* A mixture has three more layers for each expert; other layers are in the measured bytes. */
     const size_t tensors =
         (size_t)schema->count + (size_t)(3 * schema->config.num_experts * schema->config.layers);
     const size_t pictures = sheaf__image_positions(&schema->config) > 0
@@ -275,7 +275,7 @@ static size_t host_bytes(const sheaf_schema *schema, int nranks, records trained
            trained.slices * OF_HELD + devices / 256;
 }
 
-/* A data set has refused what does not fit already. */
+/* A data set has already refused rows that do not fit. */
 static sheaf_status *check_seq(const sheaf_config *config, int64_t seq, int64_t images)
 {
     const int64_t image = sheaf__image_positions(config);
@@ -322,7 +322,7 @@ static sheaf_status *run_tokens(sheaf__model *m, const sheaf__kv_cache *kv_cache
                                 const int64_t patches[SHEAF__MOST_TOWERS])
 {
     static const sheaf__step_info info[SHEAF__ROW_KINDS] = { { .training = false } };
-    static const int32_t last[1] = { 0 }; /* on dry nothing is read */
+    static const int32_t last[1] = { 0 }; /* the dry device reads nothing */
     static const sheaf__images_in images_in = { 0 };
     const sheaf__rows_in in = { .mask_ld = keys, .keys = keys };
     sheaf__head_run head = { .all_rows = true, .pick = last, .npick = batch, .take = unheard };
@@ -369,7 +369,7 @@ static int groups_of(const sheaf_plan_generation *g)
     return g->groups > 1 ? g->groups : 1;
 }
 
-/* Rank `world` of all: calls of its groups count and move nothing. */
+/* Rank `world` of all: its groups only count calls. */
 static sheaf_status *infer_rank(sheaf_plan_rank *out, const sheaf_plan_generation *g,
                                 const sheaf_data *data, bool padded, int world)
 {
@@ -413,7 +413,7 @@ static sheaf_status *infer_rank(sheaf_plan_rank *out, const sheaf_plan_generatio
     return st;
 }
 
-/* Images of a batch lie beside the device, on every rank. */
+/* Images of a batch are outside the device, on every rank. */
 static size_t pictures_of(const sheaf_plan_generation *g)
 {
     sheaf__tower tower[SHEAF__MOST_TOWERS];
@@ -426,7 +426,7 @@ static size_t pictures_of(const sheaf_plan_generation *g)
     return (size_t)numbers * sizeof(float);
 }
 
-/* data NULL: generation; else what is evaluated. */
+/* data NULL: generation; else evaluation. */
 static sheaf_status *infer(sheaf_plan *out, const sheaf_plan_generation *g, const sheaf_data *data,
                            bool padded)
 {

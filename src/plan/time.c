@@ -8,8 +8,8 @@ static double part(double of, double whole)
     return whole > 0 ? of / whole : 0;
 }
 
-/* Of ops that run again as of those that run once, where a short model has none of them; and of a
- * kind that it lacks as of products, or of values alone. */
+/* Rates that a short model lacks: recomputed ops have the rate of forward ones, other kinds that of
+ * products, or of values. */
 static const sheaf__work_sum *rate(const sheaf__work *measured, int kind, int way, int counted)
 {
     const sheaf__work_sum *own = &measured->sum[kind][way][counted],

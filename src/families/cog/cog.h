@@ -1,9 +1,9 @@
-/* cog.h - what the descriptors of CogVLM and CogAgent (cog.c) are made of. */
+/* cog.h - the parts of the descriptors of CogVLM and CogAgent (cog.c). */
 #pragma once
 
 #include "families/common/families.h"
 
-/* sheaf__cog_claims - does the config name a model's class as SAT does, and no other program? */
+/* sheaf__cog_claims - does the config name a model's class as only SAT does? */
 bool sheaf__cog_claims(const json_t *object);
 void sheaf__cog_config(sheaf_json_reader *r, sheaf_config *c, sheaf_text *unknown);
 void sheaf__cog_text(sheaf_text *text, const sheaf_config *c);

@@ -1,4 +1,4 @@
-/* families.h - the descriptors: rows of the table in families.c; and what several of them say. */
+/* families.h - the descriptors: rows of the table in families.c; and a tower that several share. */
 #pragma once
 
 #include "schema/family.h"
@@ -8,8 +8,8 @@ extern const sheaf__family sheaf__family_llama, sheaf__family_mistral, sheaf__fa
     sheaf__family_mixtral, sheaf__family_gemma2, sheaf__family_gemma3, sheaf__family_cogvlm,
     sheaf__family_cogagent, sheaf__family_omnilmm, sheaf__family_minicpmv;
 
-/* sheaf__vit_tower - the tower of config.vit, whose rows stand in the sequence; a family changes
- * what differs. class_rows: before the patches of an image. */
+/* sheaf__vit_tower - the tower of config.vit, whose rows are in the sequence; a family changes what
+ * differs. class_rows: rows before the patches of an image. */
 static inline sheaf__tower sheaf__vit_tower(const sheaf_config *c, int64_t class_rows,
                                             int64_t gives)
 {

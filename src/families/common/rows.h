@@ -14,24 +14,24 @@ typedef enum sheaf__split {
 } sheaf__split;
 
 typedef struct sheaf__tensor_row {
-    const char *name; /* what comes behind the prefix */
-    int64_t shape[4]; /* 0 ends it */
+    const char *name; /* the name after the prefix */
+    int64_t shape[4]; /* ends with 0 */
     sheaf_role role;
     sheaf__split split;
-    int64_t units; /* of the cut axis, or of each of its parts; 0: each row is one */
+    int64_t units; /* of the cut axis, or of each of its parts; 0: each row is a unit */
     bool zero, buffer;
     const sheaf_part *part; /* of a fused weight, where they differ in size; else NULL */
 } sheaf__tensor_row;
 
-/* sheaf__rows_add - behind the tensors of the schema; `prefix` begins each name. layer -1: outside
+/* sheaf__rows_add - appends tensors to the schema; `prefix` begins each name. layer -1: outside
  * layers. */
 sheaf_status *sheaf__rows_add(sheaf_schema *schema, const char *prefix, int layer,
                               const sheaf__tensor_row *rows, size_t n);
 
-/* sheaf__rows_size - SHEAF_E_LAYOUT for a value of a config that is not 1 to `most`. */
+/* sheaf__rows_size - SHEAF_E_LAYOUT for a config value that is not 1 to `most`. */
 sheaf_status *sheaf__rows_size(const char *name, int64_t value, int64_t most);
-/* sheaf__resampler_rows - those of a resampler of config.resampler, to config.hidden from a tower
- * of width `from`, whose rows are projected where that is another; table: the positions of its
- * queries are in the files. */
+/* sheaf__resampler_rows - the tensors of config.resampler, from a tower of width `from`, with a
+ * projection if the widths differ, to config.hidden; table: the positions of its queries are in the
+ * files. */
 sheaf_status *sheaf__resampler_rows(sheaf_schema *schema, const char *prefix, int64_t from,
                                     bool table);

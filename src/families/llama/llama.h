@@ -1,10 +1,10 @@
-/* llama.h - Llama, and all families whose decoder is Llama's but for what a form says: those of
- * text alone are in kin.c, others in folders of their own. */
+/* llama.h - Llama, and the families whose decoder differs from Llama's as described by a form: text
+ * models are in kin.c, others in folders of their own. */
 #pragma once
 
 #include "families/common/families.h"
 
-#define SHEAF__MIXTURE "block_sparse_moe." /* begins the names of a mixture, inside a layer */
+#define SHEAF__MIXTURE "block_sparse_moe." /* prefix of a mixture's names inside a layer */
 
 /* ---- how a family differs from Llama ---- */
 
@@ -16,15 +16,15 @@ typedef enum sheaf__bias_rule {
 
 /* Which layers see a window of sliding_window keys. */
 typedef enum sheaf__window_rule {
-    SHEAF__WINDOW_NEVER,      /* the class has none and does not look at the keys */
+    SHEAF__WINDOW_NEVER,      /* the class has none and ignores the keys */
     SHEAF__WINDOW_ALL,        /* every layer */
     SHEAF__WINDOW_FROM_LAYER, /* with use_sliding_window: layer_types, or from max_window_layers on
                                */
-    SHEAF__WINDOW_PATTERN,    /* layer_types, or all but every so-manieth */
+    SHEAF__WINDOW_PATTERN,    /* layer_types, or all but every n-th */
     SHEAF__WINDOW_NO_ROPE,    /* with use_sliding_window: layer_types, or those without rope */
 } sheaf__window_rule;
 
-/* RMSNorm of queries and keys before they turn. */
+/* RMSNorm of queries and keys before the rotary embedding. */
 typedef enum sheaf__qk_norm {
     SHEAF__QK_PLAIN,
     SHEAF__QK_PER_HEAD, /* over a head, one weight for all heads */
@@ -32,42 +32,43 @@ typedef enum sheaf__qk_norm {
 } sheaf__qk_norm;
 
 typedef struct sheaf__llama_form {
-    /* What the class in transformers takes for an absent key. */
+    /* Defaults of the class in transformers for absent keys. */
     int64_t max_position;
     double eps, theta; /* 0: 1e-6, 10000 */
     int64_t head_dim;  /* 0: hidden_size / num_attention_heads */
-    bool kv_heads;     /* num_key_value_heads: as num_attention_heads; else it must be said */
+    bool kv_heads; /* num_key_value_heads defaults to num_attention_heads; else it is required */
     bool tied;
-    int64_t window, original; /* original_max_position_embeddings, a key of its own; 0: not its */
+    int64_t window,
+        original; /* original_max_position_embeddings as a key of its own; 0: no such key */
     /* Keys of the config. */
     sheaf__bias_rule bias;
     bool mlp_bias; /* mlp_bias may be true */
     sheaf__window_rule windows;
-    bool no_rope;                    /* no_rope_layers or no_rope_layer_interval name layers */
-    int64_t pattern;                 /* sliding_window_pattern; of SHEAF__WINDOW_PATTERN */
-    bool pattern_said;               /* it is a key */
-    double local_theta;              /* of layers with a window; 0: they have no rotary embedding of
-                                        their own */
-    double query_scalar;             /* query_pre_attn_scalar; 0: not its */
+    bool no_rope;      /* no_rope_layers or no_rope_layer_interval name layers */
+    int64_t pattern;   /* sliding_window_pattern for SHEAF__WINDOW_PATTERN */
+    bool pattern_said; /* it is a key of the config */
+    double
+        local_theta; /* rope theta of layers with a window; 0: no rotary embedding of their own */
+    double query_scalar;             /* query_pre_attn_scalar; 0: no such key */
     double attention_cap, logit_cap; /* attn_, final_logit_softcapping; 0: null */
-    bool attention_caps;             /* its class looks at the first */
+    bool attention_caps;             /* its class reads the first */
     bool only_longrope;              /* rope types: default and longrope, also called su and yarn */
-    bool partial;                    /* partial_rotary_factor: a part of each head may turn */
-    const char *ignored; /* keys without a rule that all share, divided by blanks: its class never
-                            reads them, or by its own; NULL: none */
-    const char *prefix;  /* before all names of tensors; or NULL */
-    const char *code;    /* auto_map may name this class, which transformers has too; or NULL */
+    bool partial;        /* partial_rotary_factor: only a part of each head may be rotated */
+    const char *ignored; /* keys, separated by blanks, that its class ignores or reads by a rule of
+                            its own; NULL: none */
+    const char *prefix;  /* prefix of all tensor names; or NULL */
+    const char *code;    /* class that auto_map may name, as transformers has it too; or NULL */
     /* Tensors and passes. */
     bool fused;        /* q, k and v are one weight, gate and up another */
     bool norms_after;  /* norms stand behind attention and MLP, none before */
     bool norms_around; /* norms stand before and behind both */
-    bool norm_one;     /* y = (1 + w) * n: weights begin as zero */
-    bool gelu;         /* gates by hidden_activation, gelu of tanh; else by hidden_act, silu */
+    bool norm_one;     /* y = (1 + w) * n: weights start at zero */
+    bool gelu;         /* gate is hidden_activation, gelu with tanh; else hidden_act, silu */
     bool embed_scaled; /* the embedding's rows are multiplied by sqrt(hidden_size) */
     bool norm_once;    /* round(w * n), not round(w * round(n)) */
     bool rope_float32; /* cos and sin meet queries and keys in float32, not rounded */
     sheaf__qk_norm qk_norm;
-    bool mixture;    /* in place of the MLP: experts, some of which a router chooses for each row */
+    bool mixture;    /* instead of the MLP: experts, of which a router chooses some for each row */
     int64_t padding; /* 1 + pad_token_id where the key is absent; 0: null */
 } sheaf__llama_form;
 

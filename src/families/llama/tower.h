@@ -1,5 +1,5 @@
 /* tower.h - a vision transformer with a resampler behind it, before a decoder of Llama's kin
- * (OmniLMM, MiniCPM-V): what its tensors are called, and how it is built and recorded.
+ * (OmniLMM, MiniCPM-V): names of its tensors, building and recording.
  *
  *   tower      x = [class;] patches + positions
  *              x += proj(attention(qkv LN1 x));  x += fc2(gelu(fc1 LN2 x));  or norms behind:
@@ -13,18 +13,18 @@
 #include "tape/pictures.h"
 
 typedef struct sheaf__tower_names {
-    const char *tower, *resampler; /* what their names begin with */
+    const char *tower, *resampler; /* prefixes of their names */
     const char *patch[2], *class_token /* NULL: none */, *positions, *norm;
     bool table;        /* positions are a table [rows, width], not [1, rows, width] */
     const char *block; /* "blocks.%lld." */
     const char *norm1, *norm2, *q[2], *k[2], *v[2], *proj[2]; /* weight and bias; NULL: none */
-    bool fused; /* q, k and v are one weight, and where k has a bias one bias */
+    bool fused; /* q, k and v are one weight, and one bias if k has one */
     bool norms_after;
-    bool tanh;                       /* GELU by it */
+    bool tanh;                       /* GELU with tanh */
     sheaf__position_kind grid, keys; /* of the tower's positions; of the resampler's keys */
-    const char *size_key;            /* of the config: of a side of the pictures it learned from */
+    const char *size_key;            /* config key: side of the pictures it was trained on */
     bool drops;              /* "drop_vision_last_layer": the last block may be left out of files */
-    const char *queries_key; /* of the config: how many queries the resampler has */
+    const char *queries_key; /* config key: number of the resampler's queries */
     bool queries;            /* the positions of the resampler's queries are in the files */
 } sheaf__tower_names;
 
@@ -47,32 +47,32 @@ typedef struct sheaf__tower_keys {
 } sheaf__tower_keys;
 enum { SHEAF__TOWER_MOST_SIDE = 1 << 10 }; /* patches */
 
-/* sheaf__tower_config - config.vit, as large as the pictures it learned from: all blocks, and a
- * position for each patch. */
+/* sheaf__tower_config - config.vit, at the size of the pictures it was trained on: all blocks, and
+ * a position for each patch. */
 void sheaf__tower_config(sheaf_json_reader *r, sheaf_vit *v, const sheaf__tower_keys *keys);
-/* sheaf__tower_is_named - is `key` the name of timm's tower `name`, with anything behind it? Else a
- * failure that expects `expected`. */
+/* sheaf__tower_is_named - does `key` begin with the name of timm's tower `name`? If not, fails with
+ * `expected`. */
 bool sheaf__tower_is_named(sheaf_json_reader *r, const char *key, const char *name,
                            const char *expected);
 /* sheaf__resampler_config - config.resampler, after config.hidden; `queries` is the key of their
- * number. square: why that is a square number; NULL: it need not be. */
+ * number. square: why that must be a square number, or NULL. */
 void sheaf__resampler_config(sheaf_json_reader *r, sheaf_config *c, const char *queries,
                              const char *square);
 
-/* ---- fields of the descriptor of a family whose decoder is Llama's, behind such a tower ---- */
+/* ---- fields of the descriptor of a family with such a tower before a decoder of Llama's kin ----
+ */
 
 /* sheaf__tower_rows - of decoder, tower and resampler. */
 sheaf_status *sheaf__tower_rows(sheaf_schema *schema);
-/* sheaf__tower_build - m->towers; on the stage that begins with all its parts. Called by
- * sheaf__llama_build(). */
+/* sheaf__tower_build - m->towers; all parts are on the first stage. Called by sheaf__llama_build().
+ */
 sheaf_status *sheaf__tower_build(sheaf__model *m);
 void sheaf__tower_release(sheaf__model *m);
 sheaf__value *sheaf__tower_encode(sheaf__model *m, sheaf__tape *tape, const sheaf__pass *pass,
                                   int tower);
 void sheaf__tower_place(sheaf__model *m, sheaf__tape *tape, sheaf__value *x, sheaf__value *image,
                         const sheaf__pass *pass);
-/* sheaf__tower_spare - the tower's last block, which is not run: its number is that behind those
- * that are. */
+/* sheaf__tower_spare - is it a tensor of the tower's last block, which is not run? */
 bool sheaf__tower_spare(const char *name, const sheaf_config *c);
 bool sheaf__tower_idle(const char *name, bool (*has)(const void *self, const char *begin),
                        const void *self);
