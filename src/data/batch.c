@@ -5,7 +5,7 @@
 #include "data/data_rows.h"
 #include "ops/kernels.h"
 
-/* The rows that one of data.h stands for: itself, or those that are packed together. */
+/* The rows behind a row of data.h: itself, or the members of a packed row. */
 typedef struct parts {
     const int64_t *row;
     int64_t n;
@@ -36,14 +36,14 @@ bool sheaf_data_is_packed(const sheaf_data *data)
     return data != NULL && (data->packs > 0 || data->joined);
 }
 
-/* How often one of `rows` rows can come in n samples that begin where a micro-batch of n does: once
- * an epoch. */
+/* How often one of `rows` rows can occur in n samples that begin at a micro-batch of n: once an
+ * epoch. */
 static int64_t times_of(int64_t n, int64_t rows)
 {
     return rows % n == 0 ? 1 : n % rows == 0 ? n / rows : n / rows + 2;
 }
 
-/* Without memory to count, as if every row were the fullest. */
+/* Without memory for the counts it assumes the fullest row everywhere. */
 int64_t sheaf_data_read_most(const sheaf_data *data, int64_t n, int64_t rows)
 {
     if (data->packs > 0 || data->read == NULL || rows < 1)
@@ -141,7 +141,7 @@ static sheaf_status *fill(const sheaf_batch *batch, const sheaf_data *data, int6
     sheaf__data_row of = { 0 };
     sheaf_status *st = row < 0 ? NULL : sheaf__data_row_open(&of, data, row);
     const int64_t length = row < 0 || st != NULL ? 0 : sheaf__data_row_length(data, row);
-    int64_t seen = length; /* behind it lies the file's own padding */
+    int64_t seen = length; /* after it comes the file's own padding */
     while (batch->whole && data->pads_seen && seen > 0 && !sheaf__data_mask_at(data, row, seen - 1))
         seen--;
     for (int64_t t = 0; t < room; t++, at++) {
@@ -183,7 +183,7 @@ static void put_records(const sheaf_batch *batch, const sheaf_data *data, int64_
     put_segment(batch, at + begin, n - begin);
 }
 
-/* A packed row: each of its rows without a padding of its own, and the padding of all. */
+/* A packed row: its rows without their own padding, then the padding. */
 static sheaf_status *fill_packed(const sheaf_batch *batch, const sheaf_data *data,
                                  const int64_t *row, int64_t seq, int64_t at)
 {

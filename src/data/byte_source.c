@@ -13,7 +13,7 @@
 enum { WINDOW = 1 << 20, RAW = 1 << 18 };
 enum { PLAIN, GZIP, ZSTD };
 
-/* ---- what a file is ---- */
+/* ---- recognising a file ---- */
 
 static const struct {
     const char *mark;
@@ -70,7 +70,7 @@ static sheaf_status *refuse(const char *path, size_t which)
     return st;
 }
 
-/* A frame, or one to be skipped: pzstd writes such a one, with a size, in front of each. */
+/* A frame, or a skippable one: pzstd writes one, with a size, in front of each. */
 static bool is_zstd(const char *mark)
 {
     return memcmp(mark, "\x28\xb5\x2f\xfd", 4) == 0 ||
@@ -152,7 +152,7 @@ static sheaf_status *damaged(const sheaf__byte_source *s, const char *why)
                        s->offset - (int64_t)(s->raw_end - s->raw_at), s->size);
 }
 
-/* The memory that unpacking takes is the packer's choice, up to 2 GiB. */
+/* The packer chooses the memory that unpacking takes, up to 2 GiB. */
 static sheaf_status *window_too_large(const sheaf__byte_source *s)
 {
     sheaf_text file = { 0 };
@@ -171,7 +171,7 @@ static sheaf_status *inflate_some(size_t *made, sheaf__byte_source *s)
 {
     z_stream *z = s->unpacker;
     if (!s->inside) { /* another member, or the zeros that some tapes append; zlib's own reader of
-                         files would end before anything else without a word */
+                         files would silently stop at anything else */
         if (s->raw[s->raw_at] == 0) {
             s->raw_at++;
             return NULL;
@@ -228,7 +228,7 @@ static sheaf_status *unpack(size_t *made, sheaf__byte_source *s)
         if (s->raw_at == s->raw_end) {
             s->raw_at = 0;
             sheaf_status *st = read_file(&s->raw_end, s, s->raw, RAW);
-            end = s->raw_end == 0; /* what the unpacker still holds may fill a window more */
+            end = s->raw_end == 0; /* the unpacker's own buffer may fill one more window */
             if (st != NULL || (end && !s->inside))
                 return st;
         }

@@ -40,7 +40,7 @@ void sheaf__complain(sheaf__complaints *c, sheaf_status *st)
         sheaf_status_free(st);
 }
 
-/* Those that were counted beyond the list. */
+/* Adds the number of errors beyond the list. */
 static void count_rest(sheaf__complaints *c)
 {
     if (c->count > SHEAF__COMPLAINTS_LISTED)
@@ -48,7 +48,7 @@ static void count_rest(sheaf__complaints *c)
                         c->count - SHEAF__COMPLAINTS_LISTED);
 }
 
-/* A warning is one line: what the list begins lines with becomes a semicolon. */
+/* A warning is one line: line breaks of the list become semicolons. */
 static void warn_of_left_out(sheaf__complaints *c, const char *path, int64_t records)
 {
     sheaf_text line = { 0 };

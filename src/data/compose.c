@@ -37,8 +37,8 @@ static sheaf_status *check_turns(const sheaf__record *record, const sheaf__compo
 }
 
 /* The question with the mark of the image, which stands in front of all text: *out is a copy
- * without it, NULL where no question has one. Records have lost theirs before (records_json.c). To
- * a model without pictures it is text. */
+ * without it, NULL where no question has one. records_json.c removes it from records. For a model
+ * without pictures it is text. */
 static sheaf_status *take_mark(char **out, const sheaf__record *record,
                                const sheaf__compose_options *options)
 {

@@ -1,4 +1,4 @@
-/* data.c - see data.h. What is common to both forms: order, batches, counts, hash. */
+/* data.c - see data.h. What all forms share: counts, hash, checks. */
 #include "base/base.h"
 #include "data/row_cache.h"
 #include "data/data.h"
@@ -12,7 +12,7 @@
 #include "data/data_images.h"
 #include "data/data_rows.h"
 
-/* Of the furthest position that counts, from 1: patches of an image share one. */
+/* The largest position in use, from 1: patches of an image share one. */
 static int64_t positions_of(const sheaf_data *data, int64_t row)
 {
     const int64_t used = sheaf__data_used_by(data, row);
@@ -23,7 +23,7 @@ static int64_t positions_of(const sheaf_data *data, int64_t row)
     return most;
 }
 
-/* Rotary embeddings go on for ever, so that what was asked for by name may be done. */
+/* Rotary embeddings have no limit, so an explicit --seq may exceed the model's. */
 static sheaf_status *check_positions(const sheaf_data *data, const sheaf_data_options *options)
 {
     const int64_t made_for =
@@ -54,8 +54,7 @@ static bool in_image(const sheaf_data *data, int64_t row, int64_t position)
     return data->images != NULL && (data->images->embed[i] || data->images->expert[i]);
 }
 
-/* What stands behind is a file's own padding, which nothing looks at and nothing is learned
- * from. */
+/* The rest is a file's own padding, without attention and labels. */
 static int64_t used_of(const sheaf_data *data, const sheaf__data_row *row)
 {
     const int64_t number = row->number;
@@ -68,8 +67,8 @@ static int64_t used_of(const sheaf_data *data, const sheaf__data_row *row)
     return n;
 }
 
-/* Positions in units with a label, wherever among SHEAF_DATA_READ_UNIT positions the row begins:
- * each stretch of labels, and what its ends may have beside them. */
+/* Upper bound on the positions in units with a label, for any start of the row within a unit of
+ * SHEAF_DATA_READ_UNIT positions: each run of labels, and the rest of the units at its ends. */
 static int64_t read_of(const sheaf__data_row *row)
 {
     enum { BESIDE = 2 * (SHEAF_DATA_READ_UNIT - 1) };
@@ -86,7 +85,7 @@ static int64_t read_of(const sheaf__data_row *row)
 
 sheaf_status *sheaf__data_count(sheaf_data *data, bool prompts)
 {
-    if (data->files != NULL) { /* they are as long as their tokens, and each has a label */
+    if (data->files != NULL) { /* rows have no padding, and each has a label */
         for (int64_t r = 0; r < data->rows; r++)
             if (sheaf__data_row_length(data, r) > data->longest)
                 data->longest = sheaf__data_row_length(data, r);
@@ -126,7 +125,7 @@ sheaf_status *sheaf__data_count(sheaf_data *data, bool prompts)
 
 enum { HASHED = 1024 }; /* positions handed to the hash at a time */
 
-/* Positions and images, where there are any: text alone keeps the hash it always had. */
+/* Positions and images, where there are any: the hash of plain text stays as it was. */
 static void hash_images(sheaf_hasher *hasher, const sheaf_data *data, int64_t row)
 {
     const int64_t begin = data->begin[row], n = sheaf__data_row_length(data, row);
@@ -179,14 +178,14 @@ static sheaf_status *hash(sheaf_data *data)
     return st;
 }
 
-/* Rows with pictures, and those of tensors, are not kept. */
+/* Rows with pictures and rows of tensors are not cached. */
 static void note_unused_cache(const sheaf_data_options *o, const char *why)
 {
     if (o->cache != NULL && o->cache[0] != '\0')
         sheaf_note(o->events, "--data-cache %s has no effect: %s", o->cache, why);
 }
 
-/* Of a model with images, or of another one. */
+/* Texts with pictures, or without. */
 static sheaf_status *read_texts(sheaf_data *data, const char *path,
                                 const sheaf_data_options *options)
 {
@@ -197,7 +196,7 @@ static sheaf_status *read_texts(sheaf_data *data, const char *path,
                : sheaf__data_read_text(data, path, options);
 }
 
-/* A tokenizer that nothing is read with: it must be one, and it is said. */
+/* An unused tokenizer: it must be valid, and a note says that it has no effect. */
 static sheaf_status *check_unused_tokenizer(const sheaf_data_options *o)
 {
     sheaf__sentencepiece *model = NULL;
@@ -229,7 +228,7 @@ static void warn_of_unlabelled(const sheaf_data *data, const char *path,
                    path, count, data->rows, first);
 }
 
-/* Before anything is read: pictures take a while. */
+/* Before reading, as pictures take a while. */
 static sheaf_status *check_order(const sheaf_data *data, const sheaf_data_options *o)
 {
     if ((!o->pack && !o->by_length) || data->images == NULL)
@@ -289,7 +288,7 @@ void sheaf_data_close(sheaf_data *data)
 {
     if (data == NULL)
         return;
-    if (data->packs > 0) { /* the rest is another's */
+    if (data->packs > 0) { /* the rest is another data set's */
         free(data->pack_begin);
         free(data->pack_row);
         free(data->pack_place);

@@ -1,7 +1,6 @@
-/* data_conversations.c - see data_conversations.h: rows of conversations with pictures. Of the
- * pictures only paths, hashes and sizes stay; they are read again when a step needs them, or before
- * it does (data_pictures.h). A record that is bad is named: upstream takes another one at random.
- */
+/* data_conversations.c - see data_conversations.h: rows of conversations with pictures. Only paths,
+ * hashes and sizes of pictures stay in memory; files are read again when a step needs them, or
+ * ahead of it (data_pictures.h). A bad record is reported: upstream replaces it by a random one. */
 #include "data/data_conversations.h"
 
 #include "base/base.h"
@@ -19,11 +18,11 @@ struct sheaf__conversations {
     sheaf__chat_template *own; /* the family's, where none is named or stored */
     sheaf__chat_encoder chat_encoder;
     char *folder;   /* that paths of pictures start from */
-    int64_t across; /* the least --seq that cuts no picture, where one was too small; 0: none */
+    int64_t across; /* the least --seq that cuts no picture, if the given one cuts some; else 0 */
     sheaf__pictures *pictures;
 };
 
-/* ---- what they are read with ---- */
+/* ---- tokenizer and template ---- */
 
 static sheaf_status *choose_chat(sheaf__conversations *t, sheaf__text_sources *sources)
 {
@@ -113,7 +112,7 @@ void sheaf__conversations_close(sheaf__conversations *t)
     free(t);
 }
 
-/* A record on its way. */
+/* A record that is being encoded. */
 typedef struct conversation {
     const sheaf__conversations *conversations;
     sheaf__text_record *record;
@@ -242,7 +241,7 @@ static sheaf_status *across(sheaf__conversations *t, const sheaf__text_row *row,
                        last);
 }
 
-/* A picture is never cut: its rows belong together. */
+/* A picture is never cut. */
 sheaf_status *sheaf__conversations_fit(bool *keep, sheaf__conversations *t, sheaf__text_counts *c,
                                        sheaf__text_row *row, int64_t place)
 {

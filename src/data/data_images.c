@@ -52,7 +52,7 @@ sheaf_status *sheaf__data_images_rows_new(sheaf_data *data)
     return made ? NULL : sheaf__data_no_memory(data->tokens);
 }
 
-/* The positions of the images of a row, of which each takes `whole`. */
+/* Checks the number of image positions of a row: each image takes `whole`. */
 static sheaf_status *check_count(const sheaf__data_images *images, int64_t row, int64_t embed,
                                  int64_t whole)
 {
@@ -106,7 +106,7 @@ sheaf_status *sheaf__data_images_check(sheaf_data *data, const sheaf_config *con
     sheaf_status *st = NULL;
     if (data->images == NULL)
         return NULL;
-    if (data->images->first == NULL) /* a reader that knows no images */
+    if (data->images->first == NULL) /* a reader without images */
         st = sheaf__data_images_rows_new(data);
     for (int64_t r = 0; r < data->rows && st == NULL; r++)
         st = check_row(data, config, r);
@@ -133,7 +133,7 @@ void sheaf__data_images_rows(const sheaf_batch *batch, const sheaf_data *data, c
     }
 }
 
-/* ---- how many, and of which sizes ---- */
+/* ---- numbers and sizes ---- */
 
 sheaf__image_size sheaf__data_images_size(const sheaf__data_images *images, int64_t image,
                                           int tower)
@@ -184,8 +184,8 @@ void sheaf_data_images_room(sheaf_batch_images *out, const sheaf_data *data,
         out->patches[t] *= n;
 }
 
-/* Most of n samples that are one of `count` rows out of `rows`: whole epochs, and the end and the
- * beginning of two others. */
+/* The most of n samples that can be among `count` rows out of `rows`: whole epochs, and the end and
+ * the beginning of two others. */
 static int64_t at_most(int64_t n, int64_t count, int64_t rows)
 {
     const int64_t epochs = n / rows, rest = n % rows, ends = rest < 2 * count ? rest : 2 * count;
@@ -193,7 +193,7 @@ static int64_t at_most(int64_t n, int64_t count, int64_t rows)
     return sum < n ? sum : n;
 }
 
-/* What one row has at least and at most. */
+/* Minimum and maximum over the rows. */
 typedef struct row_range {
     int64_t with;         /* rows with an image */
     int64_t fewest, most; /* images of a row that has any; of any row */
@@ -252,8 +252,8 @@ void sheaf__data_images_positions(int32_t *position, const uint8_t *patch, int64
 
 /* ---- pixels ---- */
 
-/* The sizes of a row's images over `picture`; of a ragged tower their pixels lie one behind the
- * other in `next`, up to `room` numbers. */
+/* The sizes of a row's images into `picture`; of a ragged tower their pixels lie one after the
+ * other in `next`, up to `room` floats. */
 static sheaf_status *lay_out(sheaf__picture *picture, float *next[SHEAF__MOST_TOWERS],
                              int64_t room[SHEAF__MOST_TOWERS], const sheaf__data_images *images,
                              int64_t row)
@@ -326,7 +326,7 @@ void sheaf_data_row_sizes(sheaf__picture *out, int64_t n, const sheaf_data *data
     }
 }
 
-/* Of a row all images are read, or none. */
+/* Either all images of a row are read, or none. */
 sheaf_status *sheaf_data_row_pixels(const sheaf__picture *picture, int64_t n,
                                     const sheaf_data *data, int64_t row)
 {

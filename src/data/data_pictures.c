@@ -7,15 +7,15 @@
 #include "base/thread.h"
 #include "data/data_rows.h"
 
-enum { MOST_WORKERS = 4 }; /* that decode ahead, beside the compute threads */
+enum { MOST_WORKERS = 4 }; /* threads that decode ahead, beside the compute threads */
 
 typedef struct slot {
     enum { EMPTY, LOADING, READY } state;
     int64_t row;
-    int users;      /* that read its bytes now */
+    int users;      /* threads that read its bytes */
     uint64_t stamp; /* of its last use */
     uint8_t *bytes; /* of a row's pictures; made when first used */
-    size_t room;    /* for so many */
+    size_t room;    /* bytes allocated */
 } slot;
 
 struct sheaf__pictures {
@@ -32,7 +32,7 @@ struct sheaf__pictures {
     slot *slot;
     int64_t slots;
     uint64_t stamp;
-    int64_t *wanted; /* [slots] rows announced, next_wanted .. nwanted are to be done */
+    int64_t *wanted; /* [slots] announced rows; next_wanted .. nwanted are to do */
     int64_t nwanted, next_wanted;
     pthread_t worker[MOST_WORKERS];
     int workers;
@@ -110,7 +110,7 @@ static slot *claim(sheaf__pictures *p, int64_t row)
     return best;
 }
 
-/* Fills a slot that is LOADING; the lock is given away meanwhile. */
+/* Fills a slot that is LOADING; releases the lock meanwhile. */
 static sheaf_status *fill(sheaf__pictures *p, slot *s)
 {
     pthread_mutex_unlock(&p->lock);
@@ -123,7 +123,7 @@ static sheaf_status *fill(sheaf__pictures *p, slot *s)
 
 /* ---- ahead of the step ---- */
 
-/* What fails here fails again for the one who needs the row, who then says so. */
+/* Ignores failures: they occur again, and are reported, when the row is needed. */
 static void *work(void *arg)
 {
     sheaf__pictures *p = arg;
@@ -142,7 +142,7 @@ static void *work(void *arg)
     return NULL;
 }
 
-/* As many as can be had; without any, every rank decodes what it needs. */
+/* Starts as many as possible; without any, every rank decodes its own rows. */
 static void start(sheaf__pictures *p)
 {
     const int half = p->threads / 2, want = half < 1              ? 1
@@ -240,8 +240,7 @@ sheaf_status *sheaf__pictures_put(sheaf__pictures *p, sheaf__viewed *viewed, int
     return NULL;
 }
 
-/* Of pictures that are seen as a whole at the towers' sizes the file's bytes are all that counts.
- */
+/* If the towers read whole pictures at their own sizes, the hash of a file is enough. */
 static void describe_whole(const sheaf__pictures *p, sheaf__data_images *images)
 {
     for (int64_t r = 0; r < p->rows; r++)

@@ -1,8 +1,8 @@
-/* data_records.c - folders of images and JSON records for CogVLM and CogAgent (data/records.h has
- * the forms, inputs/template.h the prompts, inputs/layout.h where a sequence has what).
+/* data_records.c - folders of images and JSON records for CogVLM and CogAgent (forms:
+ * data/records.h, prompts: inputs/template.h, sequences: inputs/layout.h).
  *
- * A row holds its sequence without the padding. Records of a round are looked at side by side, the
- * image and the text; all bad ones are reported together. */
+ * A row holds its sequence without the padding. Records of a round, with image and text, are
+ * checked in parallel; all errors are reported together. */
 #include "base/base.h"
 #include "base/thread.h"
 #include "inputs/sentencepiece.h"
@@ -11,13 +11,13 @@
 #include "data/data_rows.h"
 #include "ops/pool.h"
 
-enum { ROUND = 256 }; /* records that are looked at side by side */
+enum { ROUND = 256 }; /* records that are checked in parallel */
 
 typedef struct job {
     sheaf__viewed picture; /* .path NULL: none */
     sheaf__sequence text;
     sheaf_status *bad;
-    bool named; /* by the picture's path */
+    bool named; /* errors name the picture's path */
 } job;
 
 typedef struct reader {
@@ -152,7 +152,7 @@ static void look(void *context, int64_t index, int worker)
     TRY(j->bad, sheaf__compose(&j->text, record, &in->how));
 }
 
-/* Of a folder the path is all there is to say. */
+/* In a folder the path names the record. */
 static sheaf_status *placed(const reader *in, const job *j, sheaf_status *st, int64_t index)
 {
     return in->records.record[index].place == 0 && j->named
@@ -186,7 +186,7 @@ static void drop(job *j)
     sheaf__sequence_release(&j->text);
 }
 
-/* Nothing with an image could be in it, and each record would say so in its own way. */
+/* A --seq that no record with an image fits into is one error, not one for each record. */
 static sheaf_status *check_seq(const reader *in, int64_t images)
 {
     const int64_t patches = in->how.layout.patches, seq = in->data->seq;
@@ -298,7 +298,7 @@ sheaf_status *sheaf__data_read_records(sheaf_data *data, const char *path,
     sheaf_status *st = sheaf__records_read(&in->records, path, &how, &in->complaints);
     TRY(st, sheaf_in(choose_words(in), "%s", path));
     if (st != NULL && in->complaints.count > 0 && !in->complaints.skip) {
-        /* the file is no data set at all: that comes before a tokenizer for it */
+        /* an error of the file comes before a missing tokenizer */
         sheaf_status_free(st);
         st = sheaf__complaints_verdict(&in->complaints, path, in->records.looked_at);
     }

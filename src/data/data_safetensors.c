@@ -1,16 +1,15 @@
 /* data_safetensors.c - pre-tokenised rows.
  *
- * input_ids, labels and optionally attention_mask and position_ids, each [rows, length],
- * int32 or int64 (masks BOOL, too), labels_shifted in place of labels; for a model with images also
- * what data_images.h lists; and nothing else, but for families whose files hold all sorts of
- * things: an input that is not known here may change the meaning of the others. A row's own padding
- * is kept as it is (it shows in saved logits); only positions at the end with mask 0 and no label
- * may fall outside --seq. */
+ * input_ids, labels and optionally attention_mask and position_ids, each [rows, length], int32 or
+ * int64 (masks BOOL, too), labels_shifted in place of labels; for a model with images also what
+ * data_images.h lists; and nothing else, except for families whose files hold further tensors: an
+ * unknown input may change the meaning of the others. A row's own padding is kept (it affects saved
+ * logits); only trailing positions with mask 0 and no label may exceed --seq. */
 #include "base/base.h"
 #include "data/data_rows.h"
 #include "data/data_tensors.h"
 
-/* ---- which tensors there are ---- */
+/* ---- the tensors ---- */
 
 static sheaf_status *check_entry(const sheaf_safetensors_entry *entry, const char *name, bool mask)
 {
@@ -63,7 +62,7 @@ static bool is_known(const sheaf__tensors *in, const char *name)
     return sheaf__tensors_image_known(in, name);
 }
 
-/* A tensor that is needed here? Labels may be shifted already, and prompts have none. */
+/* Is this tensor required? Labels may be shifted already, and prompts have none. */
 static bool is_needed(const sheaf__tensors *in, int k)
 {
     return k == IDS || (k == LABELS && !in->prompts &&
@@ -132,7 +131,8 @@ static sheaf_status *take_label(sheaf__tensors *in, const char *name, int64_t in
     return check_label(in, name, index, value);
 }
 
-/* The label of position t stands there, not behind it. Where there are labels too, they agree. */
+/* labels_shifted: position t holds the label that it predicts. It must agree with labels, if there
+ * are any. */
 static sheaf_status *take_shifted(sheaf__tensors *in, const char *name, int64_t index,
                                   int64_t value)
 {
@@ -173,7 +173,7 @@ static sheaf_status *take_position(sheaf__tensors *in, const char *name, int64_t
     return NULL;
 }
 
-/* A position that attends to nothing has nothing to predict from. */
+/* A hidden position cannot predict anything. */
 static sheaf_status *check_hidden(const sheaf__tensors *in)
 {
     const sheaf_data *data = in->data;
@@ -208,9 +208,9 @@ static sheaf_status *refuse_restart(const sheaf__tensors *in, int64_t index, int
         pictures ? "" : "leave attention_mask out, with labels of -100 at padding; or ");
 }
 
-/* Records that share a row, as transformers has them: without a mask each position that does not go
- * on by one begins another, which does not see those before it. Beside a mask, and among pictures,
- * the original programs let them see each other, which is not meant. */
+/* Records that share a row, as transformers has them: without a mask each position that does not
+ * increase by one begins another record, without attention to those before it. With a mask, or with
+ * pictures, the original programs do not separate them, which is surely not intended. */
 static sheaf_status *find_records(const sheaf__tensors *in, const sheaf_events *events)
 {
     sheaf_data *data = in->data;
@@ -239,7 +239,7 @@ static sheaf_status *find_records(const sheaf__tensors *in, const sheaf_events *
     return NULL;
 }
 
-/* Tokens of a row up to the last that is seen or trained. */
+/* Tokens of a row up to the last with mask 1 or a label. */
 static int64_t needed(const sheaf__tensors *in, int64_t row)
 {
     const sheaf_data *data = in->data;
@@ -293,7 +293,7 @@ static sheaf_status *make_rows(sheaf__tensors *in)
     return NULL;
 }
 
-/* Statuses of read() name the file already; those of the checks do not. */
+/* Statuses of read() name the file; those of the checks do not. */
 static sheaf_status *read_rows(sheaf__tensors *in, const char *path,
                                const sheaf_data_options *options)
 {

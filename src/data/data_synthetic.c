@@ -1,5 +1,5 @@
-/* data_synthetic.c - rows of made-up tokens, and images of one colour where a model reads them: as
- * much work as any others, for whoever measures a step that there are no data for. */
+/* data_synthetic.c - rows of synthetic tokens, and images of one colour where a model reads them:
+ * as much work as real ones, to measure steps without data. */
 #include "base/base.h"
 #include "data/data_images.h"
 #include "data/data_rows.h"
@@ -28,7 +28,7 @@ static sheaf_status *place_rows(sheaf_data *data, int64_t experts)
     return st;
 }
 
-/* Behind the first token of each row; what its rows predict is not learned. */
+/* After the first token of each row; its rows have no labels. */
 static sheaf_status *place_images(sheaf_data *data, const sheaf_config *config)
 {
     sheaf__data_images *images = data->images;

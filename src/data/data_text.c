@@ -1,9 +1,9 @@
-/* data_text.c - texts in JSON Lines or JSON arrays become rows, on all cores; of some families they
- * have pictures (data_conversations.h).
+/* data_text.c - texts in JSON Lines or JSON arrays become rows, on all cores; for some families
+ * they have pictures (data_conversations.h).
  *
  * Records are gathered into rounds of some megabytes; the records of a round are parsed and encoded
- * side by side, then taken in the order of the file. So memory is bounded by a round and what is
- * kept of it, and neither rows nor complaints show the number of threads. */
+ * in parallel, then taken in the order of the file. So memory is bounded by a round and its rows,
+ * and neither rows nor errors depend on the number of threads. */
 #include "base/base.h"
 #include "base/thread.h"
 #include "base/file.h"
@@ -15,7 +15,7 @@
 #include "data/row_cache.h"
 #include "ops/pool.h"
 
-/* What is larger is kept on disk where there is a place for it. */
+/* Larger data are cached on disk if there is a folder for it. */
 static const int64_t LARGE = 32 << 20;
 
 enum { ROUND_BYTES = 1 << 20, ROUND_RECORDS = 1 << 16, SIDE_BY_SIDE = 1 << 16 };
@@ -35,7 +35,7 @@ typedef struct job {
 typedef struct reader {
     const sheaf_data_options *options;
     sheaf__text_sources sources;
-    sheaf__conversations *conversations; /* records have pictures; NULL: none have */
+    sheaf__conversations *conversations; /* for records with pictures; NULL: there are none */
     sheaf__fields fields;
     sheaf__row_writer rows;
     const char *cache; /* folder of caches; NULL: rows stay in memory */
@@ -89,7 +89,7 @@ static void encode_one(void *context, int64_t index, int worker)
     reader *in = context;
     job *j = &in->job[index];
     sheaf__text_record record;
-    if (sheaf__data_stopped(in->options)) /* a template may work long for each record */
+    if (sheaf__data_stopped(in->options)) /* a template may run long for each record */
         return;
     if (in->conversations != NULL) {
         j->st = sheaf__conversations_read(&j->row, &record, in->conversations, in->text + j->at,
@@ -122,7 +122,7 @@ static sheaf_status *encode_all(reader *in)
 
 /* ---- taking its rows ---- */
 
-/* prompt and completion and whole texts may stand side by side where they always did. */
+/* prompts with completions may be mixed with plain texts, for compatibility. */
 static bool go_together(const reader *in, sheaf__text_form a, sheaf__text_form b)
 {
     return a == b ||
@@ -197,8 +197,8 @@ static sheaf_status *take_all(reader *in, sheaf_status *st)
 
 /* ---- a file ---- */
 
-/* The first record tells whether a chat template is needed. What is no record at all says more
- * about the file than the model's lack of a tokenizer does. */
+/* The first record decides whether a chat template is needed. An error of that record is reported
+ * before a missing tokenizer. */
 static sheaf_status *look_at_first(reader *in)
 {
     if (in->jobs == 0)
@@ -217,7 +217,7 @@ static sheaf_status *look_at_first(reader *in)
                object = json_is_object(record.json), speaks = in->sources.encoder.config != NULL;
     sheaf__text_record_release(&record);
     in->known = bad == NULL || !in->complaints.skip;
-    if (!in->known) { /* none of these jobs comes to the tokenizer */
+    if (!in->known) { /* none of these jobs needs the tokenizer */
         sheaf_status_free(bad);
         return NULL;
     }
@@ -247,7 +247,7 @@ static sheaf_status *check_stop(const reader *in)
                        "a request to stop while its records were read");
 }
 
-/* Rows in a cache are found again by what the files were when the key was made. */
+/* The key of a cache is made from the files before they are read, so they must not change. */
 static sheaf_status *check_unchanged(reader *in, int64_t file)
 {
     sheaf_file_mark now;
@@ -330,7 +330,7 @@ static void release(reader *in)
     free(in->job);
 }
 
-/* What lies in a folder may be meant as data: part-2.jsonl.xz, PART-2.JSONL, a folder of more. */
+/* Unread entries of a folder may be meant as data: part-2.jsonl.xz, PART-2.JSONL, a subfolder. */
 static void warn_of_unread_entries(const reader *in, const char *path)
 {
     const sheaf__text_sources *s = &in->sources;
@@ -355,7 +355,7 @@ static sheaf_status *choose_cache(reader *in)
     return in->cache == NULL ? NULL : sheaf__text_key(in->key, &in->sources, o);
 }
 
-/* A cache holds the name of a template. */
+/* A cache stores the name of the template. */
 static sheaf_status *name_template(sheaf_data *data, const char *name)
 {
     if (*name == '\0')
@@ -374,7 +374,7 @@ static sheaf_status *use_cache(bool *found, reader *in)
     return st == NULL && *found ? name_template(in->rows.data, in->facts.prompt_template) : st;
 }
 
-/* What was written is read as it will be the next time. */
+/* Reads the new cache as the next run will. */
 static sheaf_status *finish_cache(reader *in)
 {
     bool found = false;

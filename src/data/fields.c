@@ -74,7 +74,7 @@ void sheaf__fields_release(sheaf__fields *fields)
     *fields = (sheaf__fields){ 0 };
 }
 
-/* All are taken out before one is put in: two may change their names. */
+/* Removes all before it adds one, as two fields may swap their names. */
 static sheaf_status *rename_all(const sheaf__fields *f, json_t *object, bool inside)
 {
     json_t *value[SHEAF__MOST_FIELDS] = { NULL };

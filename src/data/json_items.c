@@ -33,7 +33,7 @@ static void put_back(sheaf__json_items *it, int c)
         return;
     it->line -= c == '\n';
     it->column -= c != '\n';
-    it->source.at--; /* a window is only left when the next byte is asked for */
+    it->source.at--; /* a window is only replaced on the next read */
 }
 
 static bool is_blank(int c)
@@ -76,7 +76,7 @@ static sheaf_status *keep(sheaf__json_items *it, int c)
     return keep_bytes(it, &(char){ (char)c }, 1);
 }
 
-/* The reading itself failed: that comes before what is said of the characters. */
+/* A failure to read comes before errors of the text. */
 static sheaf_status *read_error(sheaf__json_items *it)
 {
     sheaf_status *st = it->failed;
@@ -135,7 +135,7 @@ void sheaf__json_items_close(sheaf__json_items *it)
 
 /* ---- lines ---- */
 
-/* The next line with something in it, without the blanks around. */
+/* The next line that is not blank, without the blanks around it. */
 static sheaf_status *next_line(bool *more, sheaf__json_items *it)
 {
     sheaf__byte_source *s = &it->source;
@@ -191,14 +191,13 @@ static sheaf_status *keep_string(sheaf__json_items *it)
         st = keep(it, c);
         if (st == NULL && c == '\\' && (c = next_byte(it)) != END) {
             st = keep(it, c);
-            c = 0; /* a quote here is none */
+            c = 0; /* not the closing quote */
         }
     }
     return st;
 }
 
-/* A value from its first character on: what stands between brackets, or up to a comma, bracket or
- * blank. */
+/* The rest of a value: up to its closing bracket, or to a comma, bracket or blank. */
 static sheaf_status *keep_value(sheaf__json_items *it, int c)
 {
     sheaf_status *st = NULL;

@@ -1,4 +1,4 @@
-/* order.c - which rows come one after the other; see data_rows.h. */
+/* order.c - the order of rows; see data_rows.h. */
 #include "data/data_rows.h"
 
 #include <stdlib.h>
@@ -99,7 +99,7 @@ int64_t sheaf_data_sample_of(const sheaf_data *data, const int64_t *row, int64_t
 
 double sheaf_data_padding(const sheaf_data *data, const sheaf_data_order *how)
 {
-    enum { MOST = 1 << 20 }; /* rows that are looked at: enough to tell */
+    enum { MOST = 1 << 20 }; /* rows of a sufficient sample */
     const int64_t all = how->row == NULL ? sheaf_data_rows(data) : how->rows, n = how->micro_batch,
                   most = all < MOST ? all : MOST;
     const int64_t rows = how->samples > 0 && how->samples < most ? how->samples : most;
@@ -108,7 +108,7 @@ double sheaf_data_padding(const sheaf_data *data, const sheaf_data_order *how)
     double used = 0, positions = 0;
     g.known = false;
     for (int64_t first = 0; first < rows;
-         first += n) { /* the last one goes on into the next epoch */
+         first += n) { /* the last one may extend into the next epoch */
         int64_t longest = how->seq;
         for (int64_t i = first; i < first + n && i - first < MOST; i++) {
             const int64_t row = sample(&g, &o, i), of_row = sheaf_data_used(data, &row, 1);

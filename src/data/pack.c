@@ -1,7 +1,7 @@
 /* pack.c - rows of a data set that share one row of a batch.
  *
  * Each row goes, in the order of the file, into the first packed row that still has room for it
- * (first fit). So the packs follow from the lengths of the rows and from --seq alone. */
+ * (first fit). So packs depend only on the lengths of the rows and on --seq. */
 #include "data/data.h"
 
 #include <stdlib.h>
@@ -27,7 +27,7 @@ static sheaf_status *open_rooms(rooms *r, int64_t rows, int64_t seq)
     return NULL;
 }
 
-/* The first with room for `length`, which some empty one always has. */
+/* The first one with room for `length`; an empty one always has it. */
 static int64_t take_room(rooms *r, int64_t length)
 {
     int64_t i = 1;

@@ -9,7 +9,7 @@
 
 enum { MOST = 1000 };
 
-/* Where pictures are named. */
+/* The place of the pictures' names. */
 typedef struct place {
     const char *field;  /* of the record */
     const char *folder; /* that paths are relative to; NULL: the working folder */
@@ -119,7 +119,7 @@ bool sheaf__record_pictures_spells(const char *text)
     return at != NULL && strstr(at, "</img>") != NULL;
 }
 
-/* Also of a list of parts, or of messages that are no answers. */
+/* Also in a list of parts, and in messages other than answers. */
 static bool spells(const json_t *value)
 {
     if (json_is_string(value) && sheaf__record_pictures_spells(json_string_value(value)))

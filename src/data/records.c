@@ -1,4 +1,4 @@
-/* records.c - see records.h. What is common to all forms. */
+/* records.c - see records.h. Shared by all forms. */
 #include "data/records.h"
 
 #include "base/base.h"

@@ -1,7 +1,7 @@
 /* records_folder.c - a folder of images whose names are the answers (upstream:
- * utils/utils/dataset.py), or beside which labels lie (upstream's SFT data: images/REST.jpg and
- * labels/REST.json, or one labels_...): then these are the records. The form of a path is found
- * here too. */
+ * utils/utils/dataset.py), or with labels beside them (upstream's SFT data: images/REST.jpg and
+ * labels/REST.json, or one labels_...), which are then the records. Also decides whether a path is
+ * a folder or a file. */
 #include "data/records.h"
 
 #include <ctype.h>
@@ -25,16 +25,16 @@ typedef struct folder_id {
 } folder_id;
 
 typedef struct walk {
-    paths images, labels; /* labels: every *.json, which some may be */
-    bool *used;           /* [labels.count] it is the record of an image */
+    paths images, labels; /* labels: every *.json, possibly a label */
+    bool *used;           /* [labels.count] is the record of an image */
     folder_id *seen;      /* [folders] that were read */
     int64_t folders, room;
-    int64_t passed;      /* entries that are not read, */
+    int64_t passed;      /* unread entries, */
     char first[256];     /* and one of them */
-    char *base, *beside; /* of the image before: BASE/images, and BASE/labels... or NULL */
+    char *base, *beside; /* of the previous image: BASE/images, and BASE/labels... or NULL */
 } walk;
 
-/* *is_new is false when this folder was read already, by whatever path. */
+/* *is_new is false if this folder was read already, by any path. */
 static sheaf_status *remember(bool *is_new, walk *w, const struct stat *about)
 {
     *is_new = true;
@@ -48,7 +48,7 @@ static sheaf_status *remember(bool *is_new, walk *w, const struct stat *about)
     return NULL;
 }
 
-/* Has the name one of these endings, in small letters or capitals? */
+/* Does the name have one of these endings, in either case? */
 static bool ends_in(const char *name, const char *endings)
 {
     char lower[8] = "";
@@ -77,7 +77,7 @@ static void pass(walk *w, const char *path)
 
 static sheaf_status *read_folder(walk *w, const char *path, int depth);
 
-/* `path` is owned. A link that leads nowhere counts as what its name says; reading it fails. */
+/* `path` is owned. A broken link counts by its name; reading it fails. */
 static sheaf_status *read_entry(walk *w, char *path, const char *name, int depth)
 {
     struct stat about;
@@ -163,7 +163,7 @@ static sheaf_status *take_image(sheaf__records_reader *in, const char *path)
 
 /* ---- labels ---- */
 
-/* Of a path below the data set's folder: from the '/' behind it on. */
+/* The part of a path below the data set's folder, from the '/' on. */
 static const char *below(const char *path, const char *root)
 {
     const char *at = path + strlen(root);
@@ -215,7 +215,7 @@ static sheaf_status *find_labels(char **out, const char *base)
     return st;
 }
 
-/* Are there labels beside the image's folder? w->base and w->beside then are of it. */
+/* Finds the labels beside the image's folder: sets w->base and w->beside. */
 static sheaf_status *look_beside(walk *w, const char *path, size_t base)
 {
     if (w->base != NULL && strlen(w->base) == base && strncmp(w->base, path, base) == 0)
@@ -270,7 +270,7 @@ static sheaf_status *take_path(sheaf__records_reader *in, walk *w, const char *p
     return base > 0 && w->beside != NULL ? take_labelled(in, w, path) : take_image(in, path);
 }
 
-/* A label that no image has used lacks it; any other *.json is not read. */
+/* A label without an image is an error; any other *.json is not read. */
 static sheaf_status *take_left(sheaf__records_reader *in, walk *w)
 {
     sheaf_status *st = NULL;
@@ -297,7 +297,7 @@ static sheaf_status *take_left(sheaf__records_reader *in, walk *w)
     return st;
 }
 
-/* What else lies there may be meant as data, and so may labels beside the folder. */
+/* Warns of other entries, and of labels beside the folder, which may be meant as data. */
 static sheaf_status *warn_of_unread_entries(const sheaf__records_reader *in, const walk *w)
 {
     char *parent = NULL, *labels = NULL;
@@ -315,7 +315,7 @@ static sheaf_status *warn_of_unread_entries(const sheaf__records_reader *in, con
         return NULL;
     sheaf_status *st = sheaf__path_parent(&parent, in->path);
     if (st == NULL)
-        sheaf_status_free(find_labels(&labels, parent)); /* two: none is meant */
+        sheaf_status_free(find_labels(&labels, parent)); /* several: ambiguous, ignore */
     if (labels != NULL)
         sheaf_warn(in->options->events,
                    "%s lies beside the images and is not read, their names are the answers: "

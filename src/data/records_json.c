@@ -21,13 +21,13 @@ typedef struct json_reader {
     sheaf__ignored ignored, lost; /* fields; pictures that are spelled out */
 } json_reader;
 
-/* A record while it is read. Its texts are borrowed, from the JSON or from `text`. */
+/* A record that is being read. Its texts are borrowed from the JSON or from `text`. */
 typedef struct draft {
-    int64_t images;        /* that were named */
+    int64_t images;        /* named so far */
     const char *image;     /* the path as given */
     char named[NAME + 24]; /* the field that gave it */
     bool field;            /* the image was named by a field of the record */
-    bool placed;           /* and a part of the first message says that it stands there */
+    bool placed;           /* and a part of the first message gives its place */
     sheaf__turn *turn;     /* [turns] */
     int64_t turns;
     sheaf__text_record text; /* of a list of messages */
@@ -113,7 +113,7 @@ static sheaf_status *check_image(char **path, const json_reader *r, const draft 
 
 /* ---- messages ---- */
 
-/* A part of a content that is no text: the image. */
+/* A part of a content that is not text: the image. */
 static sheaf_status *take_part(void *self, const sheaf__text_record *r, const json_t *part,
                                const char *type, const char *name)
 {
@@ -142,8 +142,8 @@ static sheaf_status *take_part(void *self, const sheaf__text_record *r, const js
     return NULL;
 }
 
-/* Messages in turn, the user first: text_messages.c sees to that. No template has a place for what
- * stands beside them. */
+/* Messages in turn, the user first, as text_messages.c checks. No template has a place for other
+ * fields. */
 static sheaf_status *take_turns(draft *d)
 {
     sheaf__text_record *x = &d->text;
@@ -178,7 +178,7 @@ static sheaf_status *no_image(const json_t *record)
     return sheaf_try_this(st, "\"image\": PATH in the record, or a text without <image>");
 }
 
-/* In every form, as in generate and chat: a name of a picture in a user's text is never text. */
+/* In every form, as in generate and chat, the name of a picture in a user's text is never text. */
 static sheaf_status *take_mark(draft *d, const json_t *record)
 {
     const char *list = sheaf__text_form_name(d->text.form);
@@ -210,7 +210,7 @@ static sheaf_status *take_mark(draft *d, const json_t *record)
 
 /* ---- one record ---- */
 
-/* What is said of an image and answers no question: --query is the question. */
+/* A caption is the answer to the question --query. */
 static sheaf_status *take_caption(json_reader *r, draft *d, const json_t *list)
 {
     static const char *const known[] = { "captions", "image", "images" }, *const forms[] = {
@@ -277,7 +277,7 @@ static sheaf_status *take_record(json_reader *r, json_t *record)
     return st;
 }
 
-/* The text of one record: what is wrong with it is a complaint, other failures end the reading. */
+/* Reads the text of one record: its errors are collected, other failures end the reading. */
 static sheaf_status *take_text(json_reader *r, const char *text, size_t size)
 {
     json_t *record = NULL;
@@ -314,7 +314,7 @@ sheaf_status *sheaf__records_read_json(sheaf__records_reader *in)
     return st;
 }
 
-/* The path of the label comes before what is wrong with it. */
+/* Puts the path of the label before its errors. */
 sheaf_status *sheaf__records_take_label(sheaf__records_reader *in, const char *image,
                                         const char *label)
 {

@@ -28,7 +28,7 @@ static sheaf_status *tag_folder(const char *dir)
 
 /* ---- writing ---- */
 
-/* Rows are written as they come; where they begin and how many labels they have is kept. */
+/* Rows are written immediately; their begins and numbers of labels are kept for the end. */
 struct sheaf__row_cache_writer {
     sheaf_output *output;
     sheaf_file file[PARTS];      /* of TOKEN and TRAINED */
@@ -37,8 +37,8 @@ struct sheaf__row_cache_writer {
     int32_t *labels;
     int64_t rows, tokens, labels_capacity;
     char key[64];
-    char *dir, *above;     /* the folder of caches, and the one that it is in; owned */
-    bool made, made_above; /* by this writer: they go again when nothing comes of it */
+    char *dir, *above;     /* the folder of caches and its parent; owned */
+    bool made, made_above; /* created by this writer, and removed if it is abandoned */
 };
 
 static void writer_free(sheaf__row_cache_writer *w)
@@ -54,7 +54,7 @@ static void writer_free(sheaf__row_cache_writer *w)
     free(w);
 }
 
-/* Folders that something else is in stay. */
+/* Folders with other files stay. */
 static void leave_no_trace(const sheaf__row_cache_writer *w)
 {
     char *path = NULL;
@@ -66,7 +66,7 @@ static void leave_no_trace(const sheaf__row_cache_writer *w)
     free(path);
     if (rmdir(w->dir) == 0 && w->made_above)
         rmdir(w->above);
-    else if (sheaf__path_kind(w->dir) == SHEAF_PATH_DIR) /* of somebody else too, by now */
+    else if (sheaf__path_kind(w->dir) == SHEAF_PATH_DIR) /* in use by others by now */
         sheaf_status_free(tag_folder(w->dir));
 }
 
@@ -154,7 +154,7 @@ sheaf_status *sheaf__row_cache_put(sheaf__row_cache_writer *w, const int32_t *id
     return st;
 }
 
-/* What was kept of the rows. */
+/* The begins or numbers of labels. */
 static sheaf_status *write_kept(sheaf__row_cache_writer *w, int part, const void *bytes,
                                 size_t size)
 {
@@ -185,7 +185,7 @@ static int64_t *value_of(const sheaf__row_cache_facts *facts, int i)
     return (int64_t *)((char *)facts + fields[i].at);
 }
 
-/* Of what the manifest says itself: the longest row, say, decides how much of rows is read. */
+/* A hash of the manifest's own numbers: the longest row, for example, sizes buffers. */
 static sheaf_status *hash_facts(char out[33], const sheaf__row_cache_facts *facts, int64_t tokens)
 {
     sheaf_hasher *hasher = sheaf__hasher_new();
@@ -245,8 +245,9 @@ sheaf_status *sheaf__row_cache_commit(sheaf__row_cache_writer *w,
 
 enum { READ = 2 }; /* TOKEN and TRAINED are read row by row; the others lie in memory */
 
-/* The files stay open: whatever else removes or replaces them, these are read. One that another
- * process shortens or writes to is an error where it is read. A mapping would end the process. */
+/* The files stay open, so that they are read even if another process removes or replaces them. One
+ * that another process truncates or writes to is an error when it is read; a mapping would kill the
+ * process. */
 struct sheaf__row_files {
     int fd[READ];
     char *path[READ], *folder;
@@ -301,7 +302,7 @@ static sheaf_status *differs(const char *expected, const char *found)
                        found);
 }
 
-/* Into `into`, or kept open as the `which`-th of those that are read by rows. */
+/* Reads a part into `into`, or keeps it open as number `which` of those read by rows. */
 static sheaf_status *open_part(sheaf_data *data, void **into, const char *folder, int which,
                                int64_t size, const char *hash, const sheaf_data_options *options)
 {
@@ -329,8 +330,7 @@ static sheaf_status *open_part(sheaf_data *data, void **into, const char *folder
     return st;
 }
 
-/* A hash that agrees says that this program wrote it: only what it may have written wrongly is
- * looked at. */
+/* A matching hash proves that sheaf wrote it, so that few values need a check. */
 static sheaf_status *take_manifest(sheaf__row_cache_facts *facts, int64_t *tokens,
                                    const char *hash[PARTS], json_t *json, const char *key)
 {

@@ -20,7 +20,7 @@ static bool of_whole_numbers(const sheaf_safetensors_entry *e)
     return e->dtype == SHEAF_I32 || e->dtype == SHEAF_I64;
 }
 
-/* count [rows], which add up to n. */
+/* Fills count[rows], which sum to n. */
 static sheaf_status *count_rows(int64_t *count, const sheaf__tensors *in, int64_t n)
 {
     const sheaf_safetensors_entry *e = sheaf__safetensors_find(in->file, per_row);
@@ -83,7 +83,7 @@ static sheaf_status *find_pixels(const sheaf_safetensors_entry **out, const shea
     return sheaf__tensors_shape(st, e);
 }
 
-/* Images that no bound gives a place. */
+/* Refuses images without a bound. */
 static sheaf_status *check_placed(const sheaf__tensors *in)
 {
     for (int64_t i = 0; i < in->file->header.count; i++) {
@@ -106,7 +106,7 @@ static int by_begin(const void *a, const void *b)
     return x->begin < y->begin ? -1 : x->begin > y->begin;
 }
 
-/* Of one row: bound[k] is of image k; in->image is put in order of the places. */
+/* Finds the images of one row: bound[k] is of image k; sorts in->image by place. */
 static sheaf_status *find_in_row(sheaf__tensors *in, const int64_t (*bound)[2], int64_t row,
                                  int64_t count)
 {

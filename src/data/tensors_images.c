@@ -1,4 +1,4 @@
-/* tensors_images.c - images of a .safetensors file, whichever way it tells of them. */
+/* tensors_images.c - images of a .safetensors file, in any form. */
 #include "base/base.h"
 #include "data/data_tensors.h"
 
@@ -7,7 +7,7 @@ static bool by_masks(const sheaf__tensors *in)
     return in->data->images->place.file == SHEAF__IMAGES_MASKED;
 }
 
-/* Files of the newer programs hold what their training needs besides. */
+/* Files of newer programs hold further tensors for their training. */
 bool sheaf__tensors_image_known(const sheaf__tensors *in, const char *name)
 {
     return in->data->images != NULL && (!by_masks(in) || sheaf__masked_known(in, name));
@@ -25,7 +25,7 @@ sheaf_status *sheaf__tensors_image_check(const sheaf__tensors *in)
                              in->data->images->towers);
 }
 
-/* embed, first and size as in->image has them. */
+/* Sets embed, first and size from in->image. */
 static sheaf_status *place(sheaf__tensors *in)
 {
     sheaf__data_images *images = in->data->images;
@@ -106,8 +106,8 @@ static void close_pixels(void *self)
     free(p);
 }
 
-/* Sizes, where they are not the towers' own, and pixels of images [begin, end). Those of a row that
- * gives an image no place are not looked at further. */
+/* Hashes the sizes, unless they are the towers' own, and the pixels of images [begin, end). Skips
+ * rows without a place for an image. */
 static sheaf_status *hash_images(sheaf_hash *out, const pixels *p, float *room, int64_t begin,
                                  int64_t end, bool placed)
 {

@@ -19,7 +19,7 @@ static sheaf_status *bad_mark(int64_t row, int64_t position, const marks *m)
                           m->begin, m->rows, m->patch, m->end);
 }
 
-/* Is the image whole that begins at position t? */
+/* Is the image that begins at position t complete? */
 static sheaf_status *check_image(const sheaf__tensors *in, const marks *m, int64_t row, int64_t t)
 {
     const int32_t *token = in->data->token + row * in->length;
@@ -57,7 +57,7 @@ static sheaf_status *find_in_row(sheaf__tensors *in, const marks *m, int64_t *ca
     return st;
 }
 
-/* As many images as marks, each of the tower's size. */
+/* There must be as many images as marks, each of the tower's size. */
 static sheaf_status *check_pixels(const sheaf__tensors *in)
 {
     const sheaf__tower *tower = &in->data->images->tower[0];

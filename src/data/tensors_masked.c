@@ -3,7 +3,7 @@
 #include "base/base.h"
 #include "data/data_tensors.h"
 
-/* What holds the images, as each tower reads them. */
+/* The tensors of the images, by tower. */
 static const char *const images_of[] = { "vision_image", "cross_image" };
 enum { MOST_IMAGES = sizeof images_of / sizeof *images_of };
 
@@ -41,7 +41,7 @@ static sheaf_status *check_pixels(const sheaf__tensors *in, const char *name,
     return sheaf__tensors_shape(st, e);
 }
 
-/* Images of which no mask says where they stand would be left out without a word. */
+/* Images without a mask for their places would be ignored silently. */
 static sheaf_status *check_placed(const sheaf__tensors *in, const char *name)
 {
     if (embed_name(in) != NULL || sheaf__safetensors_find(in->file, name) == NULL)
@@ -67,7 +67,7 @@ sheaf_status *sheaf__masked_check(const sheaf__tensors *in)
     return st;
 }
 
-/* Where a file has both names, both must say the same. */
+/* If a file has both names, their values must agree. */
 static sheaf_status *check_types(sheaf__tensors *in)
 {
     static const char other[] = "token_type_ids";
@@ -120,7 +120,7 @@ sheaf_status *sheaf__masked_places(sheaf__tensors *in)
     return st;
 }
 
-/* One stands for all: item r of the tensors is row r's, also where the row gives it no place. */
+/* One entry for all: item r of the tensors is row r's, also if the row has no place for it. */
 sheaf_status *sheaf__masked_find(sheaf__tensors *in)
 {
     if (embed_name(in) == NULL)

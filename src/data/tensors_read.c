@@ -1,5 +1,5 @@
-/* tensors_read.c - what readers of a .safetensors file of rows share: numbers, masks, pixels, and
- * how they complain. */
+/* tensors_read.c - what readers of a .safetensors file of rows share: numbers, masks, pixels and
+ * errors. */
 #include <math.h>
 
 #include "base/base.h"
@@ -44,7 +44,7 @@ sheaf_status *sheaf__tensors_numbers_in(int64_t *out, const sheaf__tensors *in,
 {
     const int64_t item = (int64_t)sheaf_dtype_bytes(entry->dtype);
     sheaf_status *st = sheaf__safetensors_read(in->file, entry, first * item, out, count * item);
-    for (int64_t i = count; i-- > 0 && st == NULL;) /* narrower ones fill the beginning */
+    for (int64_t i = count; i-- > 0 && st == NULL;) /* narrower numbers fill the beginning */
         out[i] = whole_number(out, item, i);
     return st;
 }

@@ -5,7 +5,7 @@
 #include "data/complaints.h"
 #include "inputs/viewing.h"
 
-/* ---- ids, and where they come from ---- */
+/* ---- ids and their ranges of text ---- */
 
 typedef struct ids {
     int32_t *id;
@@ -31,7 +31,7 @@ static sheaf_status *put(ids *x, int32_t id, size_t begin, size_t end)
     return NULL;
 }
 
-/* A vocabulary of bytes has no marks that a text could write. */
+/* A vocabulary of bytes has no special tokens in texts. */
 static sheaf_status *encode_bytes(ids *out, const sheaf__text_encoder *e, const char *text,
                                   size_t size)
 {
@@ -64,9 +64,9 @@ static sheaf_status *encode(ids *out, const sheaf__text_encoder *e, const char *
     return st;
 }
 
-/* ---- which of them are learned ---- */
+/* ---- labels ---- */
 
-/* [*first, *end): the ids with a byte in [begin, stop). `from`: none before it has one. */
+/* [*first, *end): the ids with a byte in [begin, stop). `from`: first candidate. */
 static void across(int64_t *first, int64_t *end, const ids *x, size_t begin, size_t stop,
                    int64_t from)
 {
@@ -123,7 +123,7 @@ static sheaf_status *render(sheaf__rendered *out, const sheaf__text_encoder *e,
     return st;
 }
 
-/* The first special token that is written in `range` of `text`, where that is text. */
+/* The first special token in `range` of `text`, where it is encoded as text. */
 static const char *written(const sheaf__text_encoder *e, const char *text, sheaf__text_range range)
 {
     return e->specials || e->tokenizer == NULL
@@ -240,7 +240,7 @@ sheaf_status *sheaf__text_encode(sheaf__text_row *out, const sheaf__text_encoder
     *out = (sheaf__text_row){ 0 };
     sheaf_status *st = record->messages > 0 ? encode_conversation(out, encoder, record)
                                             : encode_text(out, encoder, record);
-    /* what stands first is never predicted */
+    /* the first token is never predicted */
     if (st == NULL &&
         (out->count < 2 || memchr(out->trained + 1, 1, (size_t)out->count - 1) == NULL))
         st = sheaf__text_nothing_learned(record, encoder->loss_on == SHEAF_LOSS_LAST);

@@ -21,8 +21,8 @@ static void add_hash(sheaf_hasher *to, sheaf_hash hash)
     sheaf__hasher_add(to, bytes, sizeof bytes);
 }
 
-/* By the model_type of config.json the same files may be another tokenizer: Qwen2's composes
- * accents. The rest of that file changes no row, and more often than they do. */
+/* The model_type in config.json can make another tokenizer of the same files: Qwen2's composes
+ * accents. Other keys of that file do not change rows, and change more often. */
 static sheaf_status *add_class(sheaf_hasher *to, const char *folder)
 {
     sheaf__tokenizer_config beside;
@@ -35,7 +35,7 @@ static sheaf_status *add_class(sheaf_hasher *to, const char *folder)
     return NULL;
 }
 
-/* All files that a tokenizer may be made of, where they are. */
+/* All files of a tokenizer that exist. */
 static sheaf_status *add_tokenizer(sheaf_hasher *to, const sheaf_data_options *o)
 {
     static const char *const names[] = {

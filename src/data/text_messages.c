@@ -1,4 +1,4 @@
-/* text_messages.c - conversations of text_record.h: what messages hold, and whose turn it is. */
+/* text_messages.c - conversations of text_record.h: contents of messages and their order. */
 #include "base/base.h"
 #include "data/complaints.h"
 #include "data/text_inner.h"
@@ -49,7 +49,7 @@ sheaf_status *sheaf__text_keep(sheaf__text_piece *out, sheaf__text_record *r, sh
     return st;
 }
 
-/* Pictures have no place in a content: they stand beside the messages. */
+/* Pictures are not read from contents: they stand beside the messages. */
 static sheaf_status *other_part(const char *name, const char *type, bool pictures)
 {
     sheaf_status *st = sheaf__bad_field(
@@ -152,7 +152,7 @@ static bool calls_tools(const json_t *entry)
     return has_some(json_object_get(entry, "tool_calls"));
 }
 
-/* Is it the turn of `role`? By the message before it: results of tools follow calls of them. */
+/* Is it the turn of `role`, after the previous message? Results of tools follow tool calls. */
 static sheaf_status *check_turn(const sheaf__text_record *r, const char *role, const char *given,
                                 const sheaf__text_words *w, const char *name, bool first)
 {
@@ -200,7 +200,8 @@ static sheaf_status *take_weight(bool *trained, const json_t *entry, const char 
     return NULL;
 }
 
-/* What templates know of a message beside role and content; they refuse what they do not write. */
+/* Keys of a message beside role and content that templates read; a template that does not is an
+ * error. */
 static const char *const beside[] = { "tool_calls",        "function_call", "tool_call_id", "name",
                                       "reasoning_content", "reasoning",     "thinking" };
 
@@ -328,7 +329,7 @@ static sheaf_status *take_tools(sheaf__text_record *r)
     return NULL;
 }
 
-/* What a form may say beside its list: the system's text, and tools. */
+/* Fields beside the list: the system's text, and tools. */
 sheaf_status *sheaf__text_beside(sheaf__text_record *r, const json_t *record)
 {
     const json_t *system = json_object_get(record, "system");
@@ -348,7 +349,7 @@ sheaf_status *sheaf__text_beside(sheaf__text_record *r, const json_t *record)
     return st;
 }
 
-/* Roles before the count: what stands where it has no place is the better thing to tell. */
+/* Roles before the count: a misplaced message is the more helpful error. */
 sheaf_status *sheaf__text_end(const sheaf__text_record *r, const char *name,
                               const sheaf__text_words *w)
 {

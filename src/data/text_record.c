@@ -65,7 +65,7 @@ static sheaf_status *take_question(sheaf__text_piece *out, sheaf__text_record *r
     return st;
 }
 
-/* An answer that may be missing, and is. */
+/* Is an optional answer missing? */
 static bool lacks(const sheaf__text_record *r, const json_t *answer)
 {
     return r->answer_optional && (answer == NULL || json_is_null(answer));
@@ -100,7 +100,7 @@ static sheaf_status *take_instruction(sheaf__text_record *r, const json_t *recor
 
 /* ---- prompt and completion, text ---- */
 
-/* A dialogue that goes on: only what the completion answers is trained. */
+/* A dialogue in two lists: only answers of the completion are trained. */
 static sheaf_status *take_message_pair(sheaf__text_record *r, const json_t *record)
 {
     sheaf_status *st =
@@ -169,8 +169,8 @@ static sheaf_status *take_text(sheaf__text_record *r, const json_t *record)
 
 /* ---- one record ---- */
 
-/* What each form reads; the first is what tells it. Those before win: real data sets of messages
- * also have a prompt, and those of instructions a text. */
+/* The fields of each form; the first one identifies it. Earlier forms win: real data sets of
+ * messages also have a prompt, and those of instructions a text. */
 static const struct {
     const char *name, *fields[6];
 } forms[] = {

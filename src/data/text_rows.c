@@ -17,7 +17,7 @@ static sheaf_status *keep(sheaf_data *data, const sheaf__text_row *row, int64_t 
     return NULL;
 }
 
-/* What stands first is never predicted. */
+/* The first token is never predicted. */
 static bool learns(const sheaf__text_row *row, int64_t count)
 {
     return count > 1 && memchr(row->trained + 1, 1, (size_t)count - 1) != NULL;

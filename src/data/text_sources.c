@@ -33,7 +33,7 @@ static sheaf_status *add_file(sheaf__text_sources *s, const char *path)
     struct stat look = { 0 };
     if (!SHEAF_GROW(&s->path, NULL, s->paths + 1) || !SHEAF_GROW(&s->mark, NULL, s->paths + 1))
         return sheaf__no_memory("data set");
-    (void)!stat(path, &look); /* opening it says what is wrong */
+    (void)!stat(path, &look); /* opening it reports errors */
     s->mark[s->paths] = (sheaf_file_mark){ look.st_dev, look.st_ino, look.st_size, look.st_mtim };
     s->path[s->paths] = strdup(path);
     if (s->path[s->paths] == NULL)
@@ -140,8 +140,7 @@ sheaf_status *sheaf__text_sources_open(sheaf__text_sources *s, const sheaf_data_
 
 /* ---- the template ---- */
 
-/* A template of another model, most likely: its marks are read as the letters they are written
- * with. */
+/* Probably another model's template: its marks are not tokens here. */
 static void warn_of_end(const sheaf__text_sources *s, const sheaf_events *events)
 {
     const char *end =

@@ -48,7 +48,7 @@ sheaf_status *sheaf__dialect_read(sheaf_catalog **out, const sheaf_dialect *dial
     return st;
 }
 
-/* Was the model held against a config, or could it have been? */
+/* Was the model checked against a config, or could it have been? */
 static bool is_held(const sheaf_catalog *c)
 {
     for (int64_t i = 0; i < c->nfindings; i++)
@@ -58,8 +58,8 @@ static bool is_held(const sheaf_catalog *c)
     return true;
 }
 
-/* Weights of a model that sheaf has must be of what its readers widen. One that it has not is
- * reported elsewhere. */
+/* Weights of a supported model must have a dtype that can be converted to float32. Unsupported
+ * models are reported elsewhere. */
 static sheaf_status *check_dtypes(sheaf_catalog *c)
 {
     sheaf_status *st = NULL;
@@ -84,8 +84,8 @@ static sheaf_status *check_dtypes(sheaf_catalog *c)
     return st;
 }
 
-/* A state of training is held against the config like any model; without one that is read, which is
- * said, its layers against each other. An optimizer alone has nothing to hold. */
+/* A training checkpoint is checked against the config like any model; without a usable config,
+ * which is a finding, its layers against each other. An optimizer alone is not checked. */
 static sheaf_status *check_trained(sheaf_catalog *c)
 {
     bool weights = false;
@@ -95,7 +95,7 @@ static sheaf_status *check_trained(sheaf_catalog *c)
     return st != NULL || (c->config != NULL && is_held(c)) ? st : sheaf__catalog_check_layers(c);
 }
 
-/* What lies beside the weights and is copied with them must be files. */
+/* Files that are copied with the weights must be regular files. */
 static sheaf_status *check_extras(sheaf_catalog *c)
 {
     sheaf_status *st = NULL;

@@ -7,7 +7,7 @@
 #include "dialects/common/dialects.h"
 #include "dialects/peft/peft.h"
 
-/* ---- what is it? ---- */
+/* ---- recognising ---- */
 
 static sheaf_status *find_dialect(const sheaf_dialect **out, const char *path,
                                   const sheaf_dialect_hints *h)
@@ -15,7 +15,7 @@ static sheaf_status *find_dialect(const sheaf_dialect **out, const char *path,
     const bool own =
         h->own != NULL && (h->from != NULL ? strcmp(h->from, h->own->name) == 0 : h->own->is(path));
     *out = own ? h->own : h->from != NULL ? sheaf__dialect_named(h->from) : sheaf__dialect_of(path);
-    if (*out == NULL && h->from == NULL) /* is() cannot report lack of memory: once more */
+    if (*out == NULL && h->from == NULL) /* is() cannot report lack of memory */
         *out = sheaf__dialect_of(path);
     if (*out == NULL && h->config_only && sheaf__path_kind(path) == SHEAF_PATH_DIR)
         *out = &sheaf__dialect_hf;
@@ -44,7 +44,7 @@ static void name_gguf(sheaf_status *st, const char *name)
                    "use the Hugging Face form of this model");
 }
 
-/* One file, which is no weights: a model is its folder. */
+/* A single file without weights. */
 static sheaf_status *name_file(sheaf_status *st, const char *path)
 {
     char folder[SHEAF_PATH_SIZE];
@@ -73,8 +73,8 @@ static sheaf_status *name_latest(sheaf_status *st, const char *path)
     return bad;
 }
 
-/* Nothing here that is known, but perhaps one folder further down: without `latest` a tag's folder
- * is not looked for. */
+/* No known dialect here, but perhaps one folder down: without `latest` tag folders are not
+ * searched. */
 static sheaf_status *not_known(const char *path, const sheaf_dialect_hints *h)
 {
     sheaf_status *st = sheaf_expected(
@@ -136,7 +136,7 @@ static sheaf_status *check_wanted(const sheaf_dialect **dialect, const char *pat
     return sheaf_try_this(st, "give it as --adapter, with the model it was made for as --model");
 }
 
-/* A config that is named and is no file is a mistake of the flag's, not of the checkpoint's. */
+/* A --config that is no file is an error of the flag, not of the checkpoint. */
 static sheaf_status *check_config(const char *config)
 {
     if (config == NULL || sheaf__path_kind(config) == SHEAF_PATH_FILE)
@@ -150,7 +150,7 @@ static sheaf_status *check_config(const char *config)
     return sheaf_try_this(st, "check the path given to --config");
 }
 
-/* ---- the door ---- */
+/* ---- opening ---- */
 
 sheaf_status *sheaf__open(sheaf_catalog **out, const char *path, const sheaf_dialect_hints *hints)
 {

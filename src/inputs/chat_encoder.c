@@ -49,7 +49,7 @@ sheaf_status *sheaf__chat_encoder_marks(sheaf__chat_encoder *encoder, const shea
 
 /* ---- marks in the text ---- */
 
-/* Blanks that the template took away in front of a message's content. */
+/* Blanks that the template stripped at the beginning of a message's content. */
 static size_t taken_in_front(const sheaf__message *m, const sheaf_span *span)
 {
     const char *at = m->content;
@@ -76,7 +76,7 @@ static void move_marks(sheaf__placed_mark *mark, const sheaf__placed *p,
             mark[next].end += span->begin - shift;
         }
     }
-    for (; next < p->marks; next++) /* of a message that the template writes nowhere */
+    for (; next < p->marks; next++) /* of a message that the template does not write */
         mark[next] = (sheaf__placed_mark){ -1, text->size, text->size, p->mark[next].mark };
 }
 
@@ -131,7 +131,7 @@ static sheaf_status *encode_bytes(sheaf__chat_ids *out, const sheaf__chat_encode
 
 /* ---- a tokenizer ---- */
 
-/* What people wrote: contents without the marks in them. */
+/* The ranges that people wrote: contents without marks. */
 static sheaf_status *plain_ranges(sheaf__text_range **out, int64_t *count,
                                   const sheaf__rendered *text, const sheaf__placed_mark *mark,
                                   int64_t marks)
@@ -205,7 +205,7 @@ static sheaf_status *put_bos(sheaf__chat_ids *out, const sheaf__chat_encoder *s)
     return NULL;
 }
 
-/* Marks are the tokens of their names; which of them are rows of a picture. */
+/* Checks that marks became their tokens, and sets the rows of pictures. */
 static sheaf_status *find_rows(sheaf__chat_ids *out, const sheaf__chat_encoder *s,
                                const sheaf__placed_mark *mark, int64_t marks)
 {
@@ -248,7 +248,7 @@ static sheaf_status *render(sheaf__rendered *out, const sheaf__chat_encoder *s,
     memcpy(all + 1, p->message, (size_t)p->messages * sizeof *all);
     sheaf_status *st = sheaf__chat_render(out, s->chat, all, p->messages + 1, &how);
     free(all);
-    int64_t kept = 0; /* the spans of the messages that were given */
+    int64_t kept = 0; /* spans of the given messages */
     for (int64_t i = 0; st == NULL && i < out->spans; i++)
         if (out->span[i].message > 0) {
             out->span[kept] = out->span[i];
@@ -283,7 +283,7 @@ void sheaf__chat_ids_release(sheaf__chat_ids *s)
     *s = (sheaf__chat_ids){ 0 };
 }
 
-/* ---- what is learned ---- */
+/* ---- labels ---- */
 
 /* Does the template write anything behind the content of an answer? */
 static bool has_end(const sheaf__rendered *text, int64_t answer)

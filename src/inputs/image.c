@@ -1,10 +1,10 @@
-/* image.c - which kind of picture bytes are, and the picture upright; see image.h. */
+/* image.c - recognises image formats and rotates pictures upright; see image.h. */
 #include "base/base.h"
 #include "inputs/image_decode.h"
 
 #include "base/file.h"
 
-/* ---- what the bytes are ---- */
+/* ---- recognising formats ---- */
 
 typedef sheaf_status *(*decoder)(sheaf_image *, int *, const sheaf__image_in *);
 
@@ -12,7 +12,7 @@ typedef struct magic {
     size_t at, n;
     const char *bytes;
     const char *kind;
-    decoder decode; /* NULL: known, not read */
+    decoder decode; /* NULL: known but unsupported */
 } magic;
 
 static const magic known[] = {
@@ -41,7 +41,7 @@ static const magic *kind_of(const sheaf__image_in *in)
     return NULL;
 }
 
-/* UTF-8 without control characters, as far as it is looked at. */
+/* Does the beginning look like UTF-8 without control characters? */
 static bool is_text(const sheaf__image_in *in)
 {
     const size_t n = in->size < 512 ? in->size : 512;
@@ -67,7 +67,7 @@ static sheaf_status *not_a_picture(const sheaf__image_in *in, const magic *kind)
         return sheaf_try_this(st, "convert it to PNG");
     }
     if (is_text(in)) {
-        size_t n = 0; /* of its first line, but no half of a character */
+        size_t n = 0; /* of its first line, without a partial character */
         while (n < in->size && n < 40 && in->bytes[n] >= 0x20)
             n++;
         while (n > 0 && n < in->size && (in->bytes[n] & 0xc0) == 0x80)
@@ -160,7 +160,7 @@ sheaf_status *sheaf_image_load(sheaf_image *out, const char *path)
     char *bytes = NULL;
     size_t size = 0;
     sheaf_status *st = sheaf__file_read_all(&bytes, &size, path, SHEAF_IMAGE_MAX_FILE);
-    if (st == NULL) /* a failure before names the path */
+    if (st == NULL) /* earlier failures name the path */
         st = sheaf_in(sheaf_image_decode(out, bytes, size, 0), "%s", path);
     free(bytes);
     return st;

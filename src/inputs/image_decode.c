@@ -1,4 +1,4 @@
-/* image_decode.c - what every decoder uses; see image_decode.h. */
+/* image_decode.c - helpers of all decoders; see image_decode.h. */
 #include "inputs/image_decode.h"
 
 sheaf_status *sheaf__image_new(sheaf_image *out, int64_t width, int64_t height,

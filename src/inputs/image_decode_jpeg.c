@@ -1,7 +1,7 @@
 /* image_decode_jpeg.c - JPEG by libjpeg-turbo, with the settings of Pillow; see image.h.
  *
- * libjpeg leaves through longjmp when it fails. Everything that outlives such a jump is in one
- * struct, and setjmp stands alone in guarded(): no local variable is in doubt afterwards. */
+ * libjpeg fails by longjmp. Everything that outlives the jump is in one struct, and setjmp is alone
+ * in guarded(), so that no local variable is indeterminate afterwards. */
 #include "inputs/image_decode.h"
 
 #include <setjmp.h>
@@ -33,7 +33,7 @@ static void leave(j_common_ptr it)
     longjmp(j->failed, 1);
 }
 
-/* A warning is a failure where pixels are lost: libjpeg would make them up. */
+/* A warning about lost pixels is a failure: libjpeg would invent them. */
 static void warn(j_common_ptr it, int level)
 {
     switch (level < 0 ? it->err->msg_code : 0) {
@@ -130,7 +130,7 @@ static sheaf_status *damaged(const jpeg *j)
     return sheaf__image_damaged("JPEG", "libjpeg", j->message);
 }
 
-/* Of the first EXIF data; libjpeg forgets them when it ends. */
+/* From the first EXIF data, which libjpeg frees at the end. */
 static int orientation_of(const jpeg *j)
 {
     for (jpeg_saved_marker_ptr m = j->it.marker_list; m != NULL; m = m->next)

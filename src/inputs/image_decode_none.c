@@ -1,5 +1,4 @@
-/* image_decode_none.c - the decoders of a build without images: it knows a picture, and refuses it.
- */
+/* image_decode_none.c - the decoders of a build without images, which refuse every picture. */
 #include "inputs/image_decode.h"
 
 static sheaf_status *refuse(void)

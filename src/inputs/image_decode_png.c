@@ -1,11 +1,11 @@
 /* image_decode_png.c - PNG by libpng, with the conversions of Pillow; see image.h.
  *
- * A row of the result has space for what libpng makes of it (1 byte a pixel for grey and palette, 2
- * for 16-bit grey, 3 for colour), so rows are read where they will stand, also pass by pass of an
- * interlaced picture, and widened in place.
+ * A row of the result has space for libpng's output (1 byte a pixel for grey and palette, 2 for
+ * 16-bit grey, 3 for colour), so rows are read in place, also in the passes of an interlaced
+ * picture, and then widened.
  *
- * libpng leaves through longjmp when it fails. Everything that outlives such a jump is in one
- * struct, and setjmp stands alone in guarded(): no local variable is in doubt afterwards. */
+ * libpng fails by longjmp. Everything that outlives the jump is in one struct, and setjmp is alone
+ * in guarded(), so that no local variable is indeterminate afterwards. */
 #include "inputs/image_decode.h"
 
 #include <setjmp.h>
@@ -39,8 +39,8 @@ static void say_nothing(png_structp it, png_const_charp message)
 {
 }
 
-/* libpng asks for space for what a chunk's length says before it reads. No chunk is larger than the
- * file, and no row larger than ROW. */
+/* libpng allocates a chunk's stated length before it reads. No chunk is larger than the file, and
+ * no row larger than ROW. */
 static png_voidp allocate(png_structp it, png_alloc_size_t size)
 {
     enum { ROW = 16 * (SHEAF_IMAGE_MAX_SIDE + 1) };
@@ -76,8 +76,8 @@ static bool guarded(picture *p, void (*work)(picture *))
     return true;
 }
 
-/* What says nothing about pixels is skipped unseen: some of it is compressed. EXIF data are found
- * by orientation_of(). */
+/* Chunks without pixels are skipped unread, as some are compressed. orientation_of() finds EXIF
+ * data. */
 static void skip_ancillary(png_structp it)
 {
     static const png_byte skipped[] =
@@ -97,10 +97,8 @@ static void read_header(picture *p)
         longjmp(p->failed, 1);
     }
     png_set_read_fn(p->it, p, give);
-    png_set_user_limits(p->it, 0x7fffffff,
-                        0x7fffffff); /* sheaf__image_new() says which size is too large */
-    png_set_chunk_malloc_max(p->it, p->in->size +
-                                        1); /* its own limit is smaller than some files' chunks */
+    png_set_user_limits(p->it, 0x7fffffff, 0x7fffffff); /* sheaf__image_new() checks the size */
+    png_set_chunk_malloc_max(p->it, p->in->size + 1); /* the default is too small for some files */
     png_set_check_for_invalid_index(p->it, 0);
     skip_ancillary(p->it);
     png_read_info(p->it, p->info);
@@ -129,7 +127,7 @@ static void read_rows(picture *p)
     png_read_end(p->it, p->info);
 }
 
-/* What a palette's index means; beyond its end, as in Pillow, black. */
+/* The colour of a palette's index; beyond its end black, as in Pillow. */
 static void palette_of(uint8_t rgb[256][3], const picture *p)
 {
     png_colorp entry = NULL;
@@ -140,8 +138,7 @@ static void palette_of(uint8_t rgb[256][3], const picture *p)
         memcpy(rgb[i], (uint8_t[]){ entry[i].red, entry[i].green, entry[i].blue }, 3);
 }
 
-/* From the last pixel to the first: each is written behind where it and those before it are
- * read. */
+/* From the last pixel to the first, so that none is overwritten before it is read. */
 static void widen(const picture *p)
 {
     const bool grey = p->colours == PNG_COLOR_TYPE_GRAY || p->colours == PNG_COLOR_TYPE_GRAY_ALPHA;
@@ -177,12 +174,12 @@ static sheaf_status *damaged(const picture *p)
 
 /* ---- orientation ---- */
 
-/* As ImageMagick writes EXIF data where it knows no eXIf: a text of this name, which is a line
- * break, two lines, and the data in hexadecimal digits. Compressed or not. */
+/* How ImageMagick writes EXIF data without an eXIf chunk: a text chunk of this name with a line
+ * break, two lines, and the data in hexadecimal digits, compressed or not. */
 static const char profile[] = "Raw profile type exif";
 enum { MOST_TEXT = 1 << 20 }; /* Pillow's bound of such a text */
 
-/* Its data take the place of its digits. */
+/* Decodes the digits in place. */
 static int orientation_of_text(char *text, size_t size)
 {
     size_t at = 0, n = 0;
@@ -210,7 +207,7 @@ static sheaf_status *read_profile(int *orientation, const uint8_t *chunk, size_t
     if (text == NULL)
         return sheaf__no_memory("out of memory");
     bool good = true;
-    if (packed) /* behind the byte that names the method */
+    if (packed) /* after the byte for the method */
         good = n > 0 && from[0] == 0 && uncompress((Bytef *)text, &room, from + 1, n - 1) == Z_OK;
     else
         memcpy(text, from, n);
@@ -219,8 +216,8 @@ static sheaf_status *read_profile(int *orientation, const uint8_t *chunk, size_t
     return NULL;
 }
 
-/* That of the last eXIf, and where there is none of the last such text. libpng knows no such texts
- * and drops an eXIf that begins with "Exif\0\0", which some programs write and Pillow reads. */
+/* From the last eXIf, else from the last such text. libpng does not read such texts and drops an
+ * eXIf that begins with "Exif\0\0", which some programs write and Pillow reads. */
 static sheaf_status *orientation_of(int *orientation, const sheaf__image_in *in)
 {
     bool own = false;

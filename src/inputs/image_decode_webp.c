@@ -23,7 +23,7 @@ static sheaf_status *damaged(VP8StatusCode code)
     return sheaf__image_damaged("WebP", "libwebp", said == NULL ? "not a picture" : said);
 }
 
-/* Into its place on the canvas. */
+/* Decodes it at its place on the canvas. */
 static sheaf_status *decode_frame(const sheaf_image *canvas, const WebPIterator *frame)
 {
     WebPDecoderConfig config;

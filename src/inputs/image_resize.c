@@ -1,9 +1,9 @@
 /* image_resize.c - Pillow's bicubic resize and torchvision's normalisation; see image.h.
  *
- * Pillow (src/libImaging/Resample.c) filters each axis on its own, with 8 bits between the two:
- * out = clip((half + sum of pixel * weight) >> 22), weights in fixed point of 22 bits. Where the
+ * Pillow (src/libImaging/Resample.c) filters each axis on its own, with 8 bits between the two: out
+ * = clip((half + sum of pixel * weight) >> 22), weights in fixed point of 22 bits. Where the
  * picture shrinks, the kernel is stretched by the same factor. An axis whose length does not change
- * is left alone. Which axis comes first changes the last bit: see rows_first(). */
+ * is skipped. The order of the axes changes the last bit: see rows_first(). */
 #include "base/base.h"
 #include "inputs/image.h"
 
@@ -11,7 +11,7 @@ enum { PRECISION_BITS = 32 - 8 - 2 };
 
 /* For each place of the result: the first place of the source, how many, and their weights. */
 typedef struct taps {
-    int64_t most; /* weights a place has space for */
+    int64_t most; /* weights allocated for each place */
     int32_t *first, *count;
     int32_t *weight; /* [places, most] */
 } taps;
@@ -137,8 +137,8 @@ static bool rows_first(const sheaf_image *image, int64_t width, int64_t height)
     return height < image->height && image->height - height > 2 * (image->width - width);
 }
 
-/* The rows change, and where `across` is not NULL the columns. Of the rows only those are filtered
- * that are needed later. */
+/* Resizes the rows, and the columns unless `across` is NULL. Filters only the columns of rows that
+ * are needed. */
 static sheaf_status *filter_both(uint8_t *out, const sheaf_image *image, int64_t width,
                                  int64_t height, const taps *across, const taps *down)
 {

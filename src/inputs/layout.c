@@ -5,7 +5,7 @@
 
 enum {
     IGNORED = -100,
-    RESERVE = 10,      /* positions that a context must leave */
+    RESERVE = 10,      /* positions that must remain after the context */
     SPARE = 4,         /* upstream: len > max_length - P - 5, the image counted as one of len */
     LONGEST = 1 << 28, /* positions */
 };

@@ -3,7 +3,7 @@
 
 #include "base/base.h"
 
-enum { NAME_MOST = 64 }; /* bytes of a name, where they must not be counted to the end */
+enum { NAME_MOST = 64 }; /* most bytes of a name */
 
 typedef struct placing {
     sheaf__placed *out;
@@ -13,7 +13,7 @@ typedef struct placing {
     const sheaf__place_options *options;
     bool *used;       /* [pictures] */
     int64_t numbered; /* pictures with a number */
-    int64_t message;  /* that is written, */
+    int64_t message;  /* that is being written, */
     sheaf_text text;  /* its content */
     bool failed;
 } placing;
@@ -113,8 +113,8 @@ void sheaf__picture_name_remove(char *text)
         text[--n] = '\0';
 }
 
-/* The picture that is called as `text` begins, of several the first that stands nowhere yet, and
- * the length of its name; -1: none. */
+/* The picture whose name begins `text`, of several the first without a place, and the length of the
+ * name; -1: none. */
 static int64_t named_here(size_t *length, const placing *p, const char *text, size_t size)
 {
     int64_t found = -1;
@@ -153,8 +153,8 @@ static sheaf_status *no_picture(const placing *p, const char *name, size_t size)
         (int)size, name);
 }
 
-/* A user's content with pictures in place of their names. A name of none is no text: its picture
- * was lost. */
+/* Writes a user's content with pictures in place of their names. A name without its picture is an
+ * error: the picture was lost. */
 static sheaf_status *put_content(placing *p, const sheaf__message *m)
 {
     size_t done = 0;
@@ -262,7 +262,7 @@ sheaf_status *sheaf__place_pictures(sheaf__placed *out, const sheaf__picture_for
     for (p.message = 0; p.message < messages && st == NULL; p.message++)
         st = put_message(&p, named || options->lines);
     if (st == NULL && options->lines && out->pictures == 0 && pictures > 0) {
-        /* none is named: all stand in front */
+        /* none is named: all are put in front */
         free(p.used);
         sheaf__placed_release(out);
         return sheaf__place_pictures(out, form, message, messages, shown, pictures,

@@ -1,6 +1,6 @@
 /* sentencepiece.c - see sentencepiece.h. The ids are those of libsentencepiece: its normalizer, and
- * its BPE: of all pairs whose join is a piece, the one of best score is joined first, the leftmost
- * of equals (Sennrich et al. 2016). */
+ * its BPE: of all pairs whose join is a piece, the one with the best score is joined first, the
+ * leftmost of equals (Sennrich et al. 2016). */
 #include "inputs/sentencepiece.h"
 
 #include "base/base.h"
@@ -18,7 +18,7 @@ static const char replacement[] = "\xef\xbf\xbd";
 struct sheaf__sentencepiece {
     char *bytes; /* of the file */
     sheaf__spm file;
-    sheaf__vocab vocab; /* of what a text may have: normal pieces */
+    sheaf__vocab vocab; /* of normal pieces, which texts may contain */
     int32_t unknown, byte[256];
 };
 
@@ -92,7 +92,7 @@ sheaf_status *sheaf__sentencepiece_open(sheaf__sentencepiece **out, const char *
     return st;
 }
 
-/* ---- what it is ---- */
+/* ---- properties ---- */
 
 int64_t sheaf__sentencepiece_pieces(const sheaf__sentencepiece *model)
 {
@@ -130,7 +130,7 @@ int32_t sheaf__sentencepiece_pad(const sheaf__sentencepiece *model)
     return named(model, model->file.pad_piece, SHEAF__SPM_CONTROL);
 }
 
-/* ---- which one ---- */
+/* ---- choosing the file ---- */
 
 static sheaf_status *open_tokenizer(sheaf__sentencepiece **out, const char *path,
                                     const sheaf_config *config)
@@ -215,7 +215,7 @@ static bool find_piece(sheaf__candidate *out, const void *self, const sheaf__sym
     return true;
 }
 
-/* Unknown pieces in a row are one, or their bytes. */
+/* Consecutive unknown pieces become one, or their bytes. */
 static int64_t put_ids(int32_t *id, const joining *j, sheaf__symbol *word, sheaf__candidate *space,
                        size_t size)
 {
@@ -268,7 +268,7 @@ sheaf_status *sheaf__sentencepiece_encode(int32_t **ids, int64_t *count,
 
 /* ---- decoding ---- */
 
-/* Bytes of byte pieces in a row; what is no UTF-8, and NUL, is U+FFFD. */
+/* Bytes of consecutive byte pieces; invalid UTF-8 and NUL become U+FFFD. */
 static void put_bytes(sheaf_text *to, sheaf_text *bytes)
 {
     for (size_t at = 0, n; at<bytes->size; at += n> 0 ? n : 1) {

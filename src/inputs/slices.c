@@ -1,9 +1,9 @@
 /* slices.c - see slices.h.
  *
  * Upstream computes in double precision, and so does this, step by step. The one function of libm
- * there is the logarithm, by which grids are compared; here it is integers, so that every machine
- * takes the same grid. It matters where two grids are equally near: a square picture of six slices
- * is 3 x 2, since log(3/2) is a bit smaller than -log(2/3) after rounding. */
+ * there is the logarithm, by which grids are compared; here it is computed with integers, so that
+ * every machine chooses the same grid. It matters where two grids are equally near: a square
+ * picture of six slices is 3 x 2, since log(3/2) is a bit smaller than -log(2/3) after rounding. */
 #include "inputs/slices.h"
 
 #include <math.h>
@@ -74,7 +74,8 @@ static void fit(int64_t *out_width, int64_t *out_height, double width, double he
 
 /* ---- the grid ---- */
 
-/* The one nearest in shape of those with n - 1, n or n + 1 slices; the first of equals. */
+/* The grid with the nearest aspect ratio of those with n - 1, n or n + 1 slices; the first of
+ * equals. */
 static void choose_grid(sheaf__sliced *s, double shape, int64_t n, int64_t most)
 {
     const double wanted = logarithm(shape);
@@ -127,7 +128,7 @@ sheaf_status *sheaf__slice(sheaf__sliced *out, int64_t width, int64_t height,
 
 /* ---- pixels ---- */
 
-/* A slice out of the resized picture, whose rows have `bytes` bytes. */
+/* Copies a slice from the resized picture, whose rows have `bytes` bytes. */
 static uint8_t *cut(uint8_t *out, const uint8_t *from, int64_t bytes, const sheaf__sliced *s)
 {
     const size_t line = (size_t)s->slice_width * 3;

@@ -4,11 +4,11 @@
 #include "base/base.h"
 #include "base/json.h"
 
-/* A prompt is open, then of each turn before: query, middle, answer, again; then the query and
- * close. */
+/* A prompt is `open`, then for each earlier turn: query, `middle`, answer, `again`; then the query
+ * and `close`. */
 static const struct {
     const char *name, *open, *middle, *again, *close;
-    const char *separator; /* of the answer from what was before it */
+    const char *separator; /* between prompt and answer */
 } templates[SHEAF__TEMPLATES] = {
     [SHEAF__BASE] = { "base", "", NULL, NULL, "", "<unk>" },
     [SHEAF__CHAT] = { "chat", " [INST] ", " [/INST] ", " [INST] ", " [/INST] ", "[/INST]" },
@@ -58,7 +58,7 @@ sheaf_status *sheaf__choose_template(sheaf__template *out, bool *from_model, con
     if (st == NULL && name != NULL) {
         sheaf_status *unknown = sheaf__template_find(out, name);
         *from_model = unknown == NULL;
-        if (unknown != NULL) /* other programs may know it */
+        if (unknown != NULL) /* another program may support it */
             sheaf_warn(
                 events,
                 "the config's text_processor_version '%s' is none of base, chat, vqa and chat_old",

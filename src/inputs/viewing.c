@@ -15,7 +15,7 @@ void sheaf__viewing_of(sheaf__viewing *out, const sheaf_config *config)
         sheaf__family_for(config)->pictures(&out->form, config);
 }
 
-/*   known  the hash that the file must have; NULL: any */
+/*   known  expected hash of the file; NULL: any */
 static sheaf_status *decode(sheaf_image *out, sheaf_hash *hash, const sheaf_hash *known,
                             const char *path, const sheaf__viewing *viewing)
 {
@@ -84,7 +84,7 @@ size_t sheaf__view_size(const sheaf__viewed *viewed, const sheaf__viewing *viewi
 sheaf_status *sheaf__view_bytes(uint8_t *out, const sheaf__viewed *viewed,
                                 const sheaf__viewing *viewing)
 {
-    const unsigned mode = sheaf__compute_mode_enter(); /* whoever calls, the numbers are a rank's */
+    const unsigned mode = sheaf__compute_mode_enter(); /* the numbers of a rank, in any thread */
     sheaf_image image = { 0 };
     sheaf_hash hash;
     sheaf_status *st = decode(&image, &hash, &viewed->hash, viewed->path, viewing);

@@ -80,7 +80,7 @@ static sheaf_status *refuse_kind(const sheaf_tensor *tensor)
 
 /* ---- entries that match nothing ---- */
 
-/* A parameter of a module, as the resampler's query is: no module by itself. */
+/* Is it a parameter of a module, as the resampler's query, and no module itself? */
 static bool is_parameter(const sheaf_tensor *t)
 {
     return strcmp(t->name, t->module) == 0;
@@ -102,7 +102,7 @@ static sheaf_status *check_saved(const sheaf_schema *schema, char **item)
     for (int64_t i = 0; i < schema->count; i++)
         if (sheaf__lora_by_paths(schema) ? sheaf__lora_saves_whole(&one, schema, &schema->tensor[i])
                                          : sheaf__lora_saves(&one, schema->tensor[i].module))
-            return NULL; /* PEFT knows no names of single tensors */
+            return NULL; /* PEFT has no names of single tensors */
     return sheaf__lora_no_module(schema, "module to save", *item);
 }
 
@@ -165,7 +165,7 @@ bool sheaf_lora_unties(const sheaf_lora_options *o, const sheaf_config *config)
 
 /* ---- resolving ---- */
 
-/* An alpha of all parts together with the same scale, bit for bit. */
+/* An alpha for all parts together that gives the same scale, bit for bit. */
 static double alpha_of_all(const sheaf_lora_module *m, bool rslora)
 {
     const double by = rslora ? sqrt((double)m->parts) : (double)m->parts, alpha = m->alpha * by;
@@ -179,8 +179,8 @@ static double alpha_of_all(const sheaf_lora_module *m, bool rslora)
     return alpha;
 }
 
-/* Rank and scale of `m`, whose base is set, from what the options say of it: of each part, or of
- * all together. */
+/* Rank and scale of `m`, whose base is set, from the options: for each part, or for all
+ * together. */
 static sheaf_status *set_rank(sheaf_lora_module *m, double rank, double alpha,
                               const sheaf_lora_options *o, bool always_dense)
 {
@@ -314,7 +314,7 @@ static sheaf_status *idle_pattern(const sheaf_lora *lora, const char *what, cons
     return st;
 }
 
-/* A rank or an alpha that no module gets; PEFT passes over those of a file. */
+/* Refuses a rank or an alpha that matches no module; PEFT ignores those of a file. */
 static sheaf_status *check_patterns(const sheaf_lora *lora, const char *what,
                                     const sheaf_patterns *patterns)
 {
@@ -371,7 +371,7 @@ static bool reaches_others(const sheaf_schema *schema, const char *name)
     return false;
 }
 
-/* The shortest end of its path that tells a module from those that cannot be adapted. */
+/* The shortest end of a module's path that no other, unadaptable module has. */
 static const char *target_name(const sheaf_schema *schema, const char *module)
 {
     const char *name = last_name(module);
@@ -383,7 +383,7 @@ static const char *target_name(const sheaf_schema *schema, const char *module)
     return name;
 }
 
-/* PEFT stores all-linear as the names it stands for. */
+/* PEFT stores all-linear as a list of names. */
 static sheaf_status *spell_out(sheaf_lora *lora, const sheaf_schema *schema)
 {
     sheaf_lora_options *o = &lora->options;
@@ -394,7 +394,7 @@ static sheaf_status *spell_out(sheaf_lora *lora, const sheaf_schema *schema)
     return NULL;
 }
 
-/* PEFT refuses such a config, and reads the expression alone. */
+/* PEFT refuses such a config: it reads only the expression. */
 static sheaf_status *check_layers(const sheaf_schema *schema, const sheaf_lora_options *o)
 {
     if (o->nlayers == 0 || o->targets.regex == NULL || o->tolerant || sheaf__lora_by_paths(schema))
@@ -533,7 +533,7 @@ static bool is_expected(const sheaf_lora *lora, const char *name)
            sheaf__lora_adapts(lora, path, length);
 }
 
-/* Not one factor is there: it is no question of a tensor that got lost. */
+/* Without a single factor the adapter is another model's, rather than incomplete. */
 static sheaf_status *check_kinship(const sheaf_lora *lora, sheaf_source *adapter)
 {
     const int64_t n = adapter->count(adapter);
@@ -550,7 +550,7 @@ static sheaf_status *check_kinship(const sheaf_lora *lora, sheaf_source *adapter
     return sheaf_try_this(st, "the base model this adapter was made for");
 }
 
-/* Files may have it or not: no training changes it, and the base has it. */
+/* Optional in files: training does not change it, and the base has it. */
 static bool is_fixed(const sheaf_tensor *t)
 {
     return t->buffer || t->idle;

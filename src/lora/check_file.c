@@ -42,7 +42,7 @@ static bool is_adapted(sheaf_source *adapter, const char *path, size_t length)
            sheaf__lora_find_part(adapter, path, length, ".lora_embedding_A") != NULL;
 }
 
-/* ---- does the config ask for it? ---- */
+/* ---- does the config name it? ---- */
 
 static sheaf_status *targeted(bool *yes, const sheaf_lora_options *o, const char *path,
                               size_t length)
@@ -214,8 +214,8 @@ static sheaf_status *check_factor(const checking *x, const sheaf_source_entry *e
                                      : report(x, "shape", e->name, check_rank(o, e, path, length));
 }
 
-/* Rows of one table. Of tables that are tied PEFT saves the rows once: another's, the same, stand
- * for those of a table that has none here. */
+/* Checks the rows of one table. For tied tables PEFT saves the rows once: a table without rows may
+ * have those of the other. */
 static sheaf_status *check_rows(const checking *x, const sheaf_lora_tokens *tokens)
 {
     const sheaf_lora_options *o = x->options;
@@ -269,10 +269,10 @@ sheaf_status *sheaf_lora_check_parts(const sheaf_lora_options *o, sheaf_source *
     return st;
 }
 
-/* ---- the whole ---- */
+/* ---- the whole file ---- */
 
-/* The first that is wrong; but all tensors that are not asked for, as these tell of another config.
- */
+/* Keeps the first error; but all unexpected tensors, as these mean that the config is another
+ * one. */
 typedef struct first_wrong {
     sheaf_text lost;
     int64_t n;
@@ -382,8 +382,8 @@ static sheaf_status *check_target(const checking *x, const char *item)
 
 enum { DIRECT = 1, FURTHER_IN = 2 };
 
-/* What is adapted in the place before the module of `name`, in that layer: modules of the place
- * itself, and of modules in it. */
+/* Counts the adapted modules in the parent of the module of `name`, in that layer, and those below
+ * its modules. */
 static int siblings(sheaf_source *adapter, const char *name, const char *number, int64_t layer)
 {
     const char *path, *rest = number + strspn(number, "0123456789");
@@ -411,7 +411,7 @@ static int siblings(sheaf_source *adapter, const char *name, const char *number,
     return kinds;
 }
 
-/* A place that holds experts in one of the layers alone is of another kind there. */
+/* Is the parent of the same kind in both layers? Not if it has experts in only one of them. */
 static bool is_same_kind(sheaf_source *adapter, const char *name, const char *number, int64_t to)
 {
     const int here = siblings(adapter, name, number, strtoll(number, NULL, 10)),
@@ -419,7 +419,7 @@ static bool is_same_kind(sheaf_source *adapter, const char *name, const char *nu
     return (there & DIRECT) != 0 && (here & FURTHER_IN) == (there & FURTHER_IN);
 }
 
-/* Has layer `to` the twin of a factor that it should have? */
+/* Does layer `to` have the same factor, as it should? */
 static sheaf_status *check_neighbour(const checking *x, const sheaf_source_entry *e,
                                      const char *number, int64_t to)
 {
@@ -469,7 +469,7 @@ sheaf_status *sheaf_lora_check_alone(const sheaf_lora_options *o, sheaf_source *
 {
     const checking x = { o, adapter, teller, self };
     sheaf_status *st = NULL;
-    const bool excludes = o->exclude.n > 0 || o->exclude.regex != NULL; /* all of a name, perhaps */
+    const bool excludes = o->exclude.n > 0 || o->exclude.regex != NULL; /* perhaps all of a name */
     for (int i = 0; i < o->targets.n && st == NULL && !excludes; i++)
         st = check_target(&x, o->targets.list[i]);
     return st != NULL ? st : check_layers(&x);

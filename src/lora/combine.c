@@ -112,7 +112,7 @@ static sheaf_status *read_sum(float *dst, const combined *c, const item *it, flo
     return st;
 }
 
-/* What of [first, first + n) lies in the part's [begin, begin + size)? */
+/* The overlap of [first, first + n) with the part's [begin, begin + size). */
 static int64_t overlap(int64_t *from, int64_t first, int64_t n, int64_t begin, int64_t size)
 {
     const int64_t end = first + n < begin + size ? first + n : begin + size;
@@ -127,7 +127,7 @@ static sheaf_status *read_joined(float *dst, const combined *c, const item *it, 
     for (int i = 1; i < it->entry.ndim - 1; i++)
         inner *= it->entry.shape[i];
     sheaf_status *st = NULL;
-    memset(dst, 0, (size_t)(rows * cols) * sizeof *dst); /* PEFT fills up with zeros */
+    memset(dst, 0, (size_t)(rows * cols) * sizeof *dst); /* PEFT pads with zeros */
     for (int i = 0; i < it->nparts && st == NULL; i++) {
         const part *p = &it->part[i];
         int64_t from;
@@ -169,7 +169,7 @@ static sheaf_status *source_read(sheaf_source *self, const char *name, int64_t r
     return st;
 }
 
-/* ---- which tensors there are ---- */
+/* ---- the tensors ---- */
 
 static sheaf_status *refuse_tensor(const sheaf_source_entry *e, const char *what)
 {
@@ -290,7 +290,7 @@ static sheaf_status *set_shape(item *it, sheaf_combine how)
 
 /* ---- the config ---- */
 
-/* As PEFT: the names of all, or "(one)|(other)" of expressions. */
+/* As PEFT: the union of names, or "(one)|(other)" of expressions. */
 static sheaf_status *join_targets(sheaf_lora_options *out, const sheaf_lora_options *from, int n)
 {
     int expressions = 0;
@@ -315,7 +315,7 @@ static sheaf_status *join_targets(sheaf_lora_options *out, const sheaf_lora_opti
     return NULL;
 }
 
-/* r of the new adapter: PEFT's, unless a pattern gave some module more. */
+/* r of the new adapter: PEFT's, or more if a pattern gives a module more. */
 static int64_t new_rank(const combined *c, const sheaf_lora_options *from, int n, sheaf_combine how)
 {
     int64_t rank = 0, most = 0;

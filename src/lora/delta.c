@@ -1,4 +1,4 @@
-/* delta.c - see delta.h: the definition of the product, and the panels that every column reads. */
+/* delta.c - see delta.h: the definition of the product, and its panels. */
 #include "lora/delta.h"
 
 #include <math.h>

@@ -119,7 +119,7 @@ INLINE __m256 narrow(void *at, int64_t i, __m256 x, sheaf_dtype dtype)
 
 typedef struct sums {
     __m256 change, base;
-    __m256i wild; /* lanes that once were infinite or NaN */
+    __m256i wild; /* lanes that were infinite or NaN */
     int64_t same;
 } sums;
 

@@ -98,7 +98,7 @@ sheaf_status *sheaf_lora_check_trainable(const sheaf_lora *lora)
 /* ---- as a source ---- */
 
 typedef struct fitted {
-    sheaf__over_source over;   /* first; its own are B of the fused ones that are not dense */
+    sheaf__over_source over;   /* first; its own tensors are B of fused layers that are not dense */
     sheaf_lora_module *module; /* copies of these */
 } fitted;
 
@@ -164,11 +164,11 @@ static sheaf_status *make_fitted(fitted **out, const sheaf_lora *lora, sheaf_sou
     if (st == NULL)
         *out = f;
     else
-        fitted_free(f); /* without the file, which is not its own yet */
+        fitted_free(f); /* without the file, which it does not own yet */
     return st;
 }
 
-/* Biases that the file's PEFT did not train are the base's, and stay so. */
+/* Biases that the file's PEFT did not train stay the base's. */
 static void leave_named(sheaf_lora *lora, sheaf_source *file)
 {
     int kept = 0;

@@ -1,5 +1,5 @@
-/* match.c - see match.h. Regular expressions are PCRE2's: on module paths, which are
- * plain ASCII without line ends, they mean what Python's re means by them. */
+/* match.c - see match.h. Regular expressions are PCRE2's: on module paths, which are plain ASCII
+ * without line ends, they mean the same as Python's re. */
 #include "lora/match.h"
 
 #include "base/base.h"
@@ -7,7 +7,7 @@
 
 enum {
     MATCH_STEPS = 1000000
-}; /* of the matcher: a hostile pattern stops here, in well under a second */
+}; /* of the matcher: limits a hostile pattern to well under a second */
 
 static sheaf_status *compile(pcre2_code **out, const char *pattern, bool whole)
 {
@@ -158,7 +158,7 @@ sheaf_status *sheaf__lora_hit(sheaf_hit *out, const sheaf_lora_options *o, const
         *out = yes ? SHEAF_HIT_TARGET : SHEAF_HIT_NONE;
         return st;
     }
-    /* An entry that is the whole path counts in any layer. */
+    /* A whole path matches in any layer. */
     if (sheaf__lora_has_name(&o->targets, path)) {
         *out = SHEAF_HIT_TARGET;
         return NULL;

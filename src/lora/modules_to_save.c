@@ -1,4 +1,4 @@
-/* modules_to_save.c - base tensors that are trained whole beside the factors. */
+/* modules_to_save.c - base tensors that are trained in full beside the factors. */
 #include "base/base.h"
 #include "lora/adapter.h"
 #include "lora/match.h"
@@ -15,7 +15,7 @@ bool sheaf__lora_is_saved(const sheaf_lora *lora, const sheaf_tensor *t)
 void sheaf__lora_save(sheaf_lora *lora, const sheaf_tensor *t, char *name)
 {
     int at = lora->nsaved++;
-    for (; at > 0 && lora->saved[at - 1] > t; at--) { /* both point into the schema's array */
+    for (; at > 0 && lora->saved[at - 1] > t; at--) { /* pointers into the schema's array */
         lora->saved[at] = lora->saved[at - 1];
         lora->saved_name[at] = lora->saved_name[at - 1];
     }

@@ -73,8 +73,8 @@ void sheaf_lora_options_release(sheaf_lora_options *o)
     *o = (sheaf_lora_options){ 0 };
 }
 
-/* The copies below replace what *out took from `from`, leave what they could not copy empty and set
- * *failed. */
+/* The functions below replace pointers of `from` in *out by copies; on failure they leave them
+ * empty and set *failed. */
 static void copy_text(char **text, bool *failed)
 {
     *failed |= *text != NULL && (*text = strdup(*text)) == NULL;
@@ -116,7 +116,7 @@ sheaf_status *sheaf__lora_options_copy(sheaf_lora_options *out, const sheaf_lora
     copy_patterns(&out->alpha_pattern, &failed);
     copy_text(&out->base_name, &failed);
     copy_text(&out->unknown_keys, &failed);
-    out->tokens = NULL; /* only a merge takes them, and it copies nothing */
+    out->tokens = NULL; /* only for a merge, which copies no options */
     out->ntokens = 0;
     const size_t bytes = (size_t)from->nlayers * sizeof *out->layers;
     out->layers = from->nlayers > 0 ? malloc(bytes) : NULL;
@@ -144,7 +144,7 @@ static sheaf_status *bad_list(const char *text)
     return st;
 }
 
-/* Splits at commas, around which blanks are none of a name's; nor are blanks in one. */
+/* Splits at commas, ignoring blanks around them; names contain no blanks. */
 static sheaf_status *split(char ***out, int *n, const char *text)
 {
     int count = 0, most = 1;

@@ -12,11 +12,11 @@
 #include "lora/adapter.h"
 #include "schema/paths.h"
 
-/* What the options keep of a key, and how a file says it. */
+/* The form of a key's value in a file and in the options. */
 typedef enum kind {
     NOT_KEPT,
     RANK,
-    ALPHA, /* a whole number is written as one */
+    ALPHA, /* a whole number is written as an integer */
     SHARE, /* from 0 to 1 */
     SWITCH,
     LIST,     /* of names */
@@ -31,9 +31,9 @@ typedef enum kind {
 
 #define KEEPS(kind, member) kind, offsetof(sheaf_lora_options, member)
 
-/* Every key that is known, sorted. `written`: what PEFT 0.21 writes for one that is not kept; NULL:
- * it does not. `refused`: it changes the arithmetic, and is called so in a message, unless it is
- * off: absent, null, false, 0, "", [] or {}. */
+/* Every known key, sorted. `written`: PEFT 0.21's value of a key that is not kept; NULL: none.
+ * `refused`: the key changes the arithmetic, and is refused under this name unless it is off:
+ * absent, null, false, 0, "", [] or {}. */
 static const struct {
     const char *key;
     kind kind;
@@ -102,8 +102,8 @@ static bool is_off(const json_t *value)
     }
 }
 
-/* What to refuse; NULL: nothing. A switch that is on, or settings, of a key that is not known may
- * be another kind of adapter; a number or a word is reported: *unknown. */
+/* The name to refuse a key by; NULL: accepted. An unknown key with true, a list or an object may
+ * mean another kind of adapter; one with a number or a string is reported: *unknown. */
 static const char *what_is(bool *unknown, const char *key, const json_t *value)
 {
     *unknown = false;
@@ -161,7 +161,7 @@ sheaf_status *sheaf_lora_check_runs(const sheaf_lora_options *o)
     return sheaf_try_this(st, "sheaf merge BASE ADAPTER MERGED, then MERGED without the adapter");
 }
 
-/* Without the words of wrappers, as the tensors are named. */
+/* A name without the words of wrappers, as in names of tensors. */
 static char *take_name(sheaf_json_reader *r, const char *key, const char *text)
 {
     char *name = strdup(text);

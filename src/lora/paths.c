@@ -28,7 +28,7 @@ static bool is_target_kind(const sheaf_tensor *t)
     return !t->bias && !t->buffer && t->ndim == 2 && sheaf__lora_is_linear(t->role) && !t->idle;
 }
 
-/* ---- what an entry means ---- */
+/* ---- matching an entry ---- */
 
 static size_t without_number(const char *path)
 {
@@ -146,9 +146,9 @@ sheaf_status *sheaf__lora_paths_hit(sheaf_hit *out, const sheaf_lora_options *o,
     return st;
 }
 
-/* ---- entries that mean nothing ---- */
+/* ---- entries that match nothing ---- */
 
-/* A target that only means what cannot be adapted. */
+/* Refuses a target that only matches modules that cannot be adapted. */
 static sheaf_status *refuse(const sheaf_tensor *t, const char *item)
 {
     sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "target '%s'", item);
@@ -176,8 +176,8 @@ sheaf_status *sheaf__lora_paths_target(const sheaf_schema *schema, const char *i
 
 /* ---- the options of a file ---- */
 
-/* "^" and the path: PEFT would take a bare one for the end of another, as paths of the text model
- * are of the ViT's. */
+/* "^" and the path: PEFT would match a bare path with the end of another, and paths of the text
+ * model end paths of the ViT. */
 static sheaf_status *add_pattern(sheaf_patterns *to, const char *path, double value)
 {
     if (asprintf(&to->at[to->n].key, "^%s", path) < 0)
@@ -269,7 +269,7 @@ sheaf_status *sheaf__lora_paths_spell(sheaf_lora *lora)
 
 /* ---- modules to exclude ---- */
 
-/* Does `one`, of one entry, exclude the module of this tensor? */
+/* Does the entry in `one` exclude the module of this tensor? */
 static sheaf_status *is_excluded(bool *yes, const sheaf_schema *schema,
                                  const sheaf_lora_options *one, const sheaf_tensor *t)
 {
@@ -283,7 +283,8 @@ static sheaf_status *is_excluded(bool *yes, const sheaf_schema *schema,
     return st;
 }
 
-/* The names of what is around layers mean nothing themselves: an expression reaches inside. */
+/* The error for an entry that excludes nothing: a name of a container needs an expression for the
+ * modules inside. */
 static sheaf_status *excludes_nothing(const sheaf_schema *schema, const char *item, bool expression)
 {
     char inside[160];

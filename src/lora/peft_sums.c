@@ -32,8 +32,8 @@ int64_t sheaf__peft_block(sheaf_peft_cpu cpu, int64_t rank, bool kernel)
 {
     if (cpu == SHEAF_PEFT_CPU_INTEL && kernel)
         return rank < 256 ? rank : 256;
-    if (cpu == SHEAF_PEFT_CPU_INTEL) /* two halves, the first the larger one, before a third block
-                                        is begun */
+    if (cpu == SHEAF_PEFT_CPU_INTEL) /* two halves, the first the larger one, before there is a
+                                        third block */
         return rank <= 384 ? rank : rank <= 768 ? (rank + 1) / 2 : 384;
     return rank <= 192 ? rank : rank < 384 ? rank / 2 : 192; /* an odd rank leaves a block of 1 */
 }

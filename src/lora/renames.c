@@ -1,6 +1,6 @@
-/* renames.c - see match.h. From transformers 5.23, conversion_mapping.py: what only renames.
- * Fused or stacked weights that it takes apart or puts together on load are not here: an adapter's
- * factors of one part fit no tensor of the file. */
+/* renames.c - see match.h. From transformers 5.23, conversion_mapping.py: only its renames. Fused
+ * or stacked weights that it splits or joins on load are not here: an adapter's factors of one part
+ * match no tensor of the file. */
 #include "lora/match.h"
 
 #include "base/base.h"
@@ -110,7 +110,7 @@ sheaf_status *sheaf__renames_new(sheaf_renames **out, int group)
         size_t at;
         r->code[r->n] = pcre2_compile((PCRE2_SPTR)r->rule[r->n].from, PCRE2_ZERO_TERMINATED, 0,
                                       &code, &at, NULL);
-        if (r->code[r->n] == NULL) { /* the patterns are ours: memory is what is left */
+        if (r->code[r->n] == NULL) { /* the patterns are valid: no memory */
             sheaf__renames_free(r);
             return sheaf__no_memory("names of tensors");
         }
@@ -123,7 +123,7 @@ sheaf_status *sheaf__renames_apply(char **out, const sheaf_renames *r, const cha
 {
     char one[2 * MOST_NAME], two[2 * MOST_NAME]; /* no rule adds nearly as much */
     char *from = one, *to = two;
-    if (strlen(name) >= MOST_NAME) /* no model has such names: as it is */
+    if (strlen(name) >= MOST_NAME) /* no model has such names: unchanged */
         return (*out = strdup(name)) != NULL ? NULL : sheaf__no_memory("names of tensors");
     strcpy(from, name);
     for (int i = 0; i < r->n; i++) {

@@ -1,4 +1,4 @@
-/* tables.c - the table of tokens and the head as PEFT saves them unasked. */
+/* tables.c - the embedding and the head that PEFT saves by itself. */
 #include "base/base.h"
 #include "formats/safetensors.h"
 #include "lora/adapter.h"
@@ -18,7 +18,7 @@ static bool is_known(const sheaf_lora *lora, const sheaf_tensor *t)
     return false;
 }
 
-/* The table in the file; NULL: none. Of another shape it is refused as a foreign tensor. */
+/* The table in the file; NULL: none. One of another shape is refused as an unexpected tensor. */
 static const sheaf_source_entry *find_table(sheaf_source *adapter, const char *tensor)
 {
     const sheaf_source_entry *e = sheaf__lora_find_part(adapter, tensor, strlen(tensor), "");
@@ -58,8 +58,8 @@ static sheaf_status *name_of(char **name, const sheaf_source_entry *e)
     return *name != NULL ? NULL : sheaf__no_memory("tables of the adapter");
 }
 
-/* A model that ties both has one tensor for them; PEFT saves it twice. Afterwards *table is the one
- * to take, or NULL. */
+/* A tied model has one tensor for both; PEFT saves it twice. Afterwards *table is the one to use,
+ * or NULL. */
 static sheaf_status *join(sheaf_lora *lora, sheaf_source *adapter, const sheaf_source_entry **table,
                           const sheaf_source_entry *head)
 {
@@ -77,7 +77,7 @@ static sheaf_status *join(sheaf_lora *lora, sheaf_source *adapter, const sheaf_s
     return sheaf_try_this(st, "the base model this adapter was made for, which does not tie them");
 }
 
-/* `e`, which may be NULL, joins what is saved in place of `t`. */
+/* Adds `e`, which may be NULL, to the saved tensors in place of `t`. */
 static sheaf_status *take(const char **taken, sheaf_lora *lora, const sheaf_tensor *t,
                           const sheaf_source_entry *e)
 {
@@ -126,7 +126,7 @@ sheaf_status *sheaf_lora_take_copies(const char **taken, sheaf_lora *lora,
         if (st != NULL || same)
             continue;
         if (untied && head != NULL && strcmp(t->name, family->table) == 0 &&
-            !sheaf__lora_is_saved(lora, head)) /* PEFT's is the one tensor of both uses */
+            !sheaf__lora_is_saved(lora, head)) /* PEFT has one tensor for both uses */
             st = take(taken, lora, head, copy);
         TRY(st, take(taken, lora, t, copy));
     }

@@ -59,7 +59,7 @@ static bool is_saved(const sheaf__model *m, const sheaf_tensor *t)
     const sheaf__model_options *o = &m->options;
     for (int i = 0; o->train_lora && o->lora != NULL && i < o->lora->nsaved; i++)
         if (o->lora->saved[i] == t)
-            return !t->buffer && !t->idle; /* in the file all the same, as it is */
+            return !t->buffer && !t->idle; /* saved too, unchanged */
     return o->trains != NULL && !t->buffer && o->trains(o->self, t);
 }
 
@@ -172,7 +172,7 @@ static sheaf_status *build_lora(sheaf__model *m, sheaf__lora_part **out, const s
     if (st != NULL)
         return st;
     sheaf__lora_part *part = *out = &factors->part[piece];
-    /* A dense B meets all rows of A in each part. */
+    /* A dense B multiplies all rows of A in each part. */
     const int64_t rank = module->dense ? module->a_shape[0] : module->a_shape[0] / module->parts;
     *part = (sheaf__lora_part){ .rank = rank,
                                 .scale = module->scale,
@@ -247,7 +247,7 @@ static sheaf_status *add_trained_pieces(sheaf__trained **out, int64_t at[SHEAF_M
                                         int64_t cols)
 {
     *out = NULL;
-    for (int i = 0; i < m->trained->count && piece > 0; i++) /* the first piece made it */
+    for (int i = 0; i < m->trained->count && piece > 0; i++) /* the first piece created it */
         if (strcmp(m->trained->item[i]->name, t->name) == 0)
             *out = m->trained->item[i];
     sheaf_status *st = *out == NULL ? add_trained(out, m, t, t->shape[0], cols) : NULL;

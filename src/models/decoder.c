@@ -21,8 +21,8 @@ typedef struct pass {
     sheaf__tape *tape;
     const sheaf__pass *of;
     int64_t rows[SHEAF__STREAMS];
-    sheaf__value *image_memory; /* what cross-attention looks at, or NULL */
-    /* Rows that the head reads: behind the last attention there are no others. NULL: all. */
+    sheaf__value *image_memory; /* the keys' source of cross-attention, or NULL */
+    /* Rows that the head reads; after the last attention only these are computed. NULL: all. */
     const sheaf__head_rows *wanted;
 } pass;
 
@@ -77,7 +77,7 @@ static streams residual(const pass *p, streams x, sheaf__linear *const layer[SHE
     return y;
 }
 
-/* Queries or keys as attention takes them. */
+/* Queries or keys with norm and rotary embedding. */
 static sheaf__value *turned(const pass *p, sheaf__layer *l, sheaf__value *x, sheaf__norm *of_head,
                             sheaf__layernorm *of_all, const sheaf__linear *like)
 {
@@ -199,8 +199,8 @@ static bool expert_drops(const sheaf__mixture *mix, int64_t i)
 }
 
 /* Gradients of weights are sums over all rows in blocks, in which the rows of others are zero. That
- * is the sum over an expert's own rows, block by block; not by tiles, where a row's place among 32
- * counts. What is dropped is said for all rows. */
+ * equals the sum over an expert's own rows, block by block, but not by tiles, where a row's place
+ * among 32 matters. Dropout masks cover all rows. */
 static bool sees_all(const pass *p, const sheaf__mixture *mix, int64_t i)
 {
     const sheaf__context *c = sheaf__tape_context(p->tape);
@@ -208,7 +208,7 @@ static bool sees_all(const pass *p, const sheaf__mixture *mix, int64_t i)
            (expert_drops(mix, i) || (c->dtype == SHEAF_BF16 && c->device->sums == SHEAF__TILES));
 }
 
-/* One expert after the other in ascending order; each sees the rows that chose it, or all. */
+/* One expert after the other in ascending order; each computes the rows routed to it, or all. */
 static sheaf__value *mixture(const pass *p, sheaf__mixture *mix, sheaf__value *x, sheaf__value *h)
 {
     const sheaf__step_info *info = &p->of->info[SHEAF__TEXT];
@@ -239,7 +239,7 @@ static streams mlp(const pass *p, int index, streams h)
     sheaf__layer *l = &p->m->layer[index];
     sheaf__value *image = h.x[SHEAF__IMAGE];
     const bool unread = p->of->image_rows_unread && is_last(p, index) && h.x[SHEAF__TEXT] != NULL;
-    if (unread) /* nothing comes after that looks at image rows: they stay what they are */
+    if (unread) /* nothing reads image rows after this: they pass unchanged */
         h.x[SHEAF__IMAGE] = NULL;
     const streams n = rmsnorm(p, h, &l->norm_post);
     streams y = { { NULL } };
@@ -301,8 +301,8 @@ static sheaf__value *record_stages(const pass *p, sheaf__value *x, int64_t rows)
     return x;
 }
 
-/* May the last layer be computed of some rows alone? What sums over rows there must know their
- * blocks, as gradients of weights do, and what counts them must not: dropout. */
+/* Can the last layer be computed for some rows only? Sums over rows must know their blocks, as
+ * gradients of weights do, and nothing may count rows, as dropout does. */
 static bool takes_some(const pass *p)
 {
     const sheaf__model *m = p->m;
@@ -321,7 +321,7 @@ static bool takes_some(const pass *p)
     return true;
 }
 
-/* Does the head leave rows out, as far as one can say before the labels are known? */
+/* May the head skip rows, as far as is known before the labels? */
 static bool reads_some(const pass *p)
 {
     const sheaf__head_run *run = p->of->head;

@@ -18,7 +18,7 @@ bool sheaf__fits_compute_dtype(const sheaf__context *c, const void *x, sheaf_dty
     return sound;
 }
 
-/* Of one tensor that is trained, as far as its masters are here, or is not (NULL). */
+/* Is a trained tensor finite, as far as this rank has its masters? NULL: not trained. */
 static bool is_sound(const sheaf__context *c, const sheaf__trained *t)
 {
     bool sound = true;
@@ -29,13 +29,13 @@ static bool is_sound(const sheaf__context *c, const sheaf__trained *t)
     return sound;
 }
 
-/* What is trained is looked at where it is computed with, too. */
+/* Checks trained tensors in their compute copies too. */
 static bool floats_are(const sheaf__context *c, const sheaf__trained *t, const float *x, int64_t n)
 {
     return is_sound(c, t) && (x == NULL || sheaf__is_finite(x, n, SHEAF_F32));
 }
 
-/* Panels are padded with zeros; those that are compressed have nothing else. */
+/* Panels are padded with zeros; compressed ones are finite by construction. */
 static bool is_packed_well(const sheaf__packed *w)
 {
     if (w->code != NULL || w->ahead == NULL)
@@ -61,7 +61,7 @@ static bool table_is(const sheaf__model *m, const sheaf__table *t)
            (t->rows == NULL || sheaf__is_finite(t->rows, rows * t->width, m->context->dtype));
 }
 
-/* What is not sound of a part: its weight (or A), or its bias (or B). */
+/* The part of a module that is not finite: its weight (or A), or its bias (or B). */
 typedef enum unsound { NEITHER, WEIGHT, BIAS } unsound;
 
 static unsound unsound_of(bool weight, bool bias)
@@ -91,7 +91,7 @@ static unsound bad_in(const sheaf__model *m, const sheaf__module *module)
     return NEITHER;
 }
 
-/* Of a LoRA module; factors that are not trained are looked at where they are computed with. */
+/* Checks a LoRA module; factors that are not trained in their compute copies. */
 static unsound bad_factor(const sheaf__model *m, const sheaf__factors *f)
 {
     const sheaf_dtype dtype = m->context->dtype;
@@ -107,7 +107,7 @@ static unsound bad_factor(const sheaf__model *m, const sheaf__factors *f)
     return unsound_of(a, b);
 }
 
-/* The name as the model has it, on whatever stage. */
+/* The model's own copy of the name, from any stage. */
 static const char *known_name(const sheaf__model *m, const char *name)
 {
     const sheaf_tensor *t = sheaf_schema_find(m->schema, name);

@@ -12,7 +12,7 @@
 
 enum {
     PARTS = 8,       /* of a row that is cut; part of the definition */
-    BLOCK = 1 << 20, /* bytes that are read at once, where they were not read yet */
+    BLOCK = 1 << 20, /* bytes per read of what was not read yet */
     MOST = 64,       /* threads */
 };
 
@@ -30,7 +30,7 @@ typedef struct item {
 
 struct sheaf__hashed {
     sheaf_source source; /* first */
-    sheaf_comm *all;     /* the processes that hash a share each; NULL: this one is alone */
+    sheaf_comm *all;     /* the processes that hash a share each; NULL: a single process */
     sheaf_source *inner;
     item *item; /* ascending by name */
     int64_t count, blocks;
@@ -56,8 +56,8 @@ static void add_unit(uint64_t sum[2], int64_t number, const void *bytes, size_t 
     sum[1] += hash.low;
 }
 
-/* What of a box was read: units [u0, u1) of `rows` rows from row0 on, `stride` bytes from row to
- * row; `bytes` is where column col0 lies. */
+/* The part of a box that was read: units [u0, u1) of `rows` rows from row0 on, `stride` bytes from
+ * row to row; `bytes` is where column col0 lies. */
 typedef struct box {
     item *t;
     int64_t row0, rows, u0, u1, col0;
@@ -65,7 +65,7 @@ typedef struct box {
     const char *bytes;
 } box;
 
-/* Units [first, last) of the tensor, which lie in the box: those not hashed yet are hashed. */
+/* Units [first, last) of the tensor, which lie in the box: hashes those that are not hashed yet. */
 static void claim(uint64_t sum[2], const box *b, int64_t first, int64_t last)
 {
     item *t = b->t;
@@ -106,7 +106,7 @@ static void hash_box(const box *b)
 
 /* ---- as a source ---- */
 
-/* The units that lie wholly in a box that was read. */
+/* Marks the units that are completely inside a box that was read. */
 static void seen_box(item *t, int64_t row0, int64_t rows, int64_t col0, int64_t cols,
                      const void *bytes)
 {
@@ -169,7 +169,7 @@ void sheaf__hashed_stop(sheaf__hashed *p)
     p->stopped = true;
 }
 
-/* ---- making ---- */
+/* ---- creating ---- */
 
 static const char memory_for[] = "fingerprint of the weights";
 
@@ -266,7 +266,7 @@ void sheaf__hashed_free(sheaf__hashed *p)
     free(p);
 }
 
-/* ---- what was not read ---- */
+/* ---- the rest ---- */
 
 static bool all_seen(const item *t, int64_t first, int64_t last)
 {
@@ -355,7 +355,7 @@ sheaf_status *sheaf__hashed_all(sheaf__hashed *p, int threads)
 
 /* ---- several processes ---- */
 
-/* What the others hash counts here as seen. */
+/* Marks the others' shares as seen. */
 void sheaf__hashed_share(sheaf__hashed *p, sheaf_comm *all)
 {
     const int64_t parts = sheaf__all_count(all), me = sheaf__all_number(all),

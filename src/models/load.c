@@ -1,8 +1,8 @@
 /* load.c - reads what a rank owns, straight from the source into packed panels or masters.
  *
- * Threads share the rows of a tensor in groups of 32 (a panel's width); each reads its
- * rows into its scratch block and packs them there and then, so that loading needs no
- * memory beyond what the step uses anyway. */
+ * Threads share the rows of a tensor in groups of 32 (a panel's width); each reads its rows into
+ * its scratch block and packs them at once, so that loading needs no memory beyond that of a
+ * step. */
 #include "models/build.h"
 
 #include <math.h>
@@ -31,7 +31,7 @@ typedef struct box {
     void *dst; /* or dense rows [rows, cols] of dtype `to` */
     sheaf_dtype to;
     uint64_t *print;      /* or nowhere, and of each row its sheaf__row_hash(); */
-    atomic_bool infinite; /* then: a number that is not finite in the compute dtype was read */
+    atomic_bool infinite; /* set if a number is not finite in the compute dtype */
     sheaf__lowest failed; /* row groups */
 } box;
 
@@ -51,7 +51,7 @@ static box box_of(sheaf__context *c, sheaf_source *source, const char *name, she
                   .to = to };
 }
 
-/* n rows from row r on that stay in the files: what is noted of them. */
+/* Notes n rows from row r on that stay in the files. */
 static void note_rows(box *b, const void *read, int64_t r, int64_t n)
 {
     for (int64_t i = 0; i < n; i++)
@@ -61,7 +61,7 @@ static void note_rows(box *b, const void *read, int64_t r, int64_t n)
         b->infinite = true;
 }
 
-/* n rows from row r on, as they were read: where they belong. */
+/* Stores n rows from row r on at their destination. */
 static void put_rows(box *b, const void *read, int64_t r, int64_t n)
 {
     const sheaf__linear *l = b->spread;
@@ -157,8 +157,8 @@ static sheaf_status *load_floats(sheaf__model *m, sheaf_source *base, const char
     return st;
 }
 
-/* A matrix that was to be kept in 16 bits, but the files hold it in another type than the config
- * says: kept as it is stored all the same, or in float32, which takes more memory than planned. */
+/* The dtype of a matrix that should stay in 16 bits, if the files have another dtype than the
+ * config says: the stored one, or float32, which takes more memory than planned. */
 static sheaf_dtype kept_as(const sheaf__model *m, sheaf_source *base, const char *name,
                            sheaf_dtype planned)
 {
@@ -202,7 +202,7 @@ static sheaf_status *read_panels(sheaf__model *m, sheaf_source *base, sheaf__lin
     return read_box(&b);
 }
 
-/* What is packed as one: all of a layer, or each slice of columns. */
+/* The packed matrices of a layer: one, or one for each slice of columns. */
 static int packed_of(sheaf__packed *out[SHEAF_MAX_SLICES], sheaf__linear *l)
 {
     out[0] = &l->all;
@@ -211,8 +211,8 @@ static int packed_of(sheaf__packed *out[SHEAF_MAX_SLICES], sheaf__linear *l)
     return l->rows ? l->count : 1;
 }
 
-/* A compressed weight meets x as w^T alone. A thread packs whole panels if their rows fit in its
- * scratch, whatever type files hold. */
+/* A compressed weight has only the product x w^T. A thread packs whole panels if their rows fit in
+ * its scratch, in any stored dtype. */
 static void compress(const sheaf__model *m, sheaf__linear *l)
 {
     sheaf__packed *w[SHEAF_MAX_SLICES];
@@ -225,14 +225,14 @@ static void compress(const sheaf__model *m, sheaf__linear *l)
         sheaf__packed_compress(w[i]);
 }
 
-/* Slices of a layer's outputs are parts of what is packed as one. */
+/* Marks slices of a layer's outputs as parts of one packed matrix. */
 static void set_parts(sheaf__linear *l)
 {
     for (int s = l->first; s < l->first + l->count && !l->rows; s++)
         l->w[s].code = l->all.code;
 }
 
-/* All of a layer's, or none is compressed. */
+/* Either all matrices of a layer are compressed, or none. */
 static bool as_wanted(sheaf__linear *l)
 {
     sheaf__packed *w[SHEAF_MAX_SLICES];
@@ -350,8 +350,8 @@ static sheaf_status *load_module(sheaf__model *m, sheaf_source *base, const shea
     return NULL;
 }
 
-/* Of families whose files hold the frequencies: rounded there, they stay rounded. Of a file without
- * them they are what SAT would have stored. */
+/* For families whose files store the frequencies: the stored, rounded values are used. A file
+ * without them gets the values that SAT would store. */
 static sheaf_status *load_frequencies(sheaf__model *m, sheaf_source *base)
 {
     const char *name = sheaf__family_for(&m->schema->config)->frequencies;

@@ -102,7 +102,7 @@ static const char *what_gives(const sheaf__tower *tower)
     return tower->beside ? "high-resolution image" : "image";
 }
 
-/* The image's rows, and what cross-attention looks at: from the towers, or as they were kept. */
+/* The image's rows and the source of cross-attention: from the towers, or from the cache. */
 static void see(sheaf__value **image, sheaf__value **memory, sheaf__model *m, sheaf__tape *tape,
                 const sheaf__pass *pass)
 {
@@ -125,7 +125,7 @@ static void see(sheaf__value **image, sheaf__value **memory, sheaf__model *m, sh
             sheaf__record_store(tape, given[i], image_cache->given[i]);
 }
 
-/* What cross-attention looks at on every stage, of a model with layers placed over stages. */
+/* Sends the source of cross-attention to every pipeline stage. */
 static sheaf__value *hand(sheaf__model *m, sheaf__tape *tape, sheaf__value *memory,
                           const sheaf__pass *pass)
 {
@@ -165,7 +165,7 @@ void sheaf__model_record(sheaf__model *m, sheaf__tape *tape, const sheaf__pass *
     sheaf__decoder_record(m, tape, x, memory, pass);
 }
 
-/* ---- what generation keeps ---- */
+/* ---- caches of generation ---- */
 
 static sheaf_status *take_cache(sheaf__cache *cache, sheaf__model *m, int64_t batch, int64_t length,
                                 int64_t width)

@@ -24,7 +24,7 @@ typedef struct overlay {
     const sheaf__family *family;
 } overlay;
 
-/* The name in the adapter's file of a tensor that it holds whole, or NULL. */
+/* The adapter's name of a tensor that it stores in full, or NULL. */
 static const char *replaced(const overlay *o, const char *name)
 {
     for (int i = 0; o->adapter != NULL && i < o->lora->nsaved; i++)
@@ -92,7 +92,7 @@ static sheaf_status *lay_over(sheaf__opened *o, bool untied)
 
 /* ---- opening ---- */
 
-/* *catalog: what lies at --model; of a plan only its config. */
+/* *catalog: of --model; for a plan only its config. */
 static sheaf_status *read_config(sheaf__opened *o, sheaf_catalog **catalog,
                                  const sheaf__open_options *how)
 {
@@ -126,7 +126,7 @@ static bool has_targets(const sheaf_lora_options *o)
            o->sat_set != SHEAF_SAT_SET_NONE;
 }
 
-/* A new adapter whose options name no target: what the family's own program adapts. */
+/* Default targets of a new adapter: those of the family's own program. */
 static sheaf_status *fresh_options(const sheaf_lora_options **out, sheaf_lora_options *filled,
                                    const sheaf_config *config, const sheaf__open_options *how)
 {
@@ -143,7 +143,7 @@ static sheaf_status *fresh_options(const sheaf_lora_options **out, sheaf_lora_op
     return st;
 }
 
-/* ---- the tower that cross-attention looks at ---- */
+/* ---- the tower of cross-attention ---- */
 
 static sheaf_status *no_tower(const char *where, const char *expected, const char *found)
 {
@@ -155,7 +155,7 @@ static sheaf_status *no_tower(const char *where, const char *expected, const cha
         "a CogAgent that was merged or converted as CogVLM loses its tower: go back to the parts from before, and join them with sheaf convert");
 }
 
-/* Which settings of pictures count, where the files of the model say different things. */
+/* Warns if the model's files have different settings for pictures. */
 static void warn_of_disagreement(const sheaf_config *c, const sheaf__open_options *how)
 {
     const sheaf__family *family = sheaf__family_for(c);
@@ -176,8 +176,7 @@ static void warn_of_disagreement(const sheaf_config *c, const sheaf__open_option
     free(path);
 }
 
-/* Cross-attention of a config without a tower has nothing to look at: files can be read and kept,
- * but not run. */
+/* Cross-attention without a tower has no source: such files can be converted, but not run. */
 static sheaf_status *check_config(const sheaf_config *c, const sheaf__open_options *how)
 {
     sheaf__tower tower;
@@ -220,8 +219,7 @@ static sheaf_status *check_tower(const sheaf__opened *o, const char *where, shea
         "the files of the model from before it was trained: a program that does not train the tower may leave it out of what it saves");
 }
 
-/* What the adapter to read, or the one to make, asks for; *read owns it where it is not
- * how->fresh. */
+/* The options of the adapter to read or to create; *read owns them unless they are how->fresh. */
 static sheaf_status *adapter_options(const sheaf_lora_options **out, sheaf_lora_options *read,
                                      const sheaf_config *config, const sheaf__open_options *how)
 {
@@ -238,8 +236,8 @@ static sheaf_status *adapter_options(const sheaf_lora_options **out, sheaf_lora_
 
 /* ---- is it the adapter's base? ---- */
 
-/* sheaf_peft_base_print(); noted where the adapter carries none: whether `model` is its base is
- * then not known. */
+/* sheaf_peft_base_print(), with a note if there is none: whether `model` is its base is then
+ * unknown. */
 static sheaf_status *adapter_print(char out[33], const char *model, const char *adapter,
                                    const sheaf_events *events)
 {
@@ -310,8 +308,8 @@ static sheaf_status *open_adapter(sheaf__opened *o, const sheaf__open_options *h
     return stored ? sheaf_in(st, "%s", how->adapter) : st;
 }
 
-/* LoRA in the files of the model itself: merged as SAT's own merge does, where the model is only to
- * be run. */
+/* LoRA in the model's own files: merged as by SAT's own merge, unless the model is to be
+ * trained. */
 static sheaf_status *take_weights(sheaf_source **out, sheaf_catalog *c,
                                   const sheaf__open_options *how)
 {
@@ -353,8 +351,8 @@ static sheaf_status *add_file(sheaf__opened *o, const char *path)
     return NULL;
 }
 
-/* Those of a catalog. In another program's folder what lies beside may say where in them the
- * tensors are. */
+/* Adds the files of a catalog. In another program's folder other files may say where the tensors
+ * are in them. */
 static sheaf_status *add_files(sheaf__opened *o, const sheaf_catalog *c)
 {
     char **names = NULL;
@@ -375,8 +373,8 @@ static sheaf_status *add_files(sheaf__opened *o, const sheaf_catalog *c)
     return st;
 }
 
-/* From here on the base is read through its fingerprint. Of processes that ask for no more than
- * whether it is the adapter's, each hashes a share. */
+/* From now on the base is read through its hashes. If only the adapter's base is to be checked,
+ * each process hashes a share. */
 static sheaf_status *lay_print(sheaf__opened *o, bool shared, sheaf_comm *all)
 {
     sheaf_status *st = sheaf__config_text(&o->config_text, &o->config);
@@ -424,7 +422,7 @@ static void shorten(sheaf_config *c, int64_t most)
         *stack[i] = *stack[i] < most ? *stack[i] : most;
 }
 
-/* A tied table of which the adapter names one use is two tensors from here on. */
+/* A tied table becomes two tensors if the adapter names one of its uses. */
 static sheaf_status *untie(sheaf__opened *o, int slices)
 {
     sheaf_schema_free(o->schema);

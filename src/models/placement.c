@@ -14,7 +14,7 @@ static sheaf_status *unreadable(const char *text)
     return sheaf_try_this(st, "2, for two stages of like size");
 }
 
-/* ---- as given ---- */
+/* ---- explicit layers ---- */
 
 /* A whole number of at most 9 digits at *p, which moves behind it; -1: none. */
 static int64_t number(const char **p)
@@ -55,7 +55,7 @@ static sheaf_status *read_layers(sheaf__placement *out, const char *text, int64_
 
 /* ---- by memory ---- */
 
-/* Elements of layer `layer` of the decoder; -1: of what lies before the first, -2: behind the
+/* Elements of layer `layer` of the decoder; -1: of the tensors before the first, -2: after the
  * last. */
 static double elements(const sheaf_schema *schema, int64_t layer)
 {
@@ -74,9 +74,8 @@ static double elements(const sheaf_schema *schema, int64_t layer)
     return sum;
 }
 
-/* Each stage ends where it comes nearest to its share, by memory, of what the stages before it
- * left: one that cannot do with less (the towers lie on the first) takes from all the others alike.
- * None is empty. */
+/* Each stage ends where it is nearest to its share, by memory, of the layers that are left: a stage
+ * that needs more (the towers are on the first) reduces all others equally. None is empty. */
 static sheaf_status *divide(sheaf__placement *out, const double *memory, const sheaf_schema *schema)
 {
     const int64_t layers = schema->config.layers;
@@ -118,7 +117,7 @@ static sheaf_status *read_memory(sheaf__placement *out, const char *text,
             break;
         p = end + 1;
     }
-    if (out->stages == 1) { /* so many, all alike */
+    if (out->stages == 1) { /* a number of equal stages */
         const double n = memory[0];
         if (n > SHEAF_MAX_SLICES || n != (double)(int)n)
             return unreadable(text);

@@ -17,7 +17,7 @@ sheaf__pictures sheaf__pass_pictures(const sheaf__model *m, const sheaf__pass *p
                               .number = tower };
 }
 
-/* A tensor that not every resampler has; NULL: this one has none. */
+/* An optional tensor; NULL: absent. */
 static const sheaf_tensor *maybe(const sheaf__model *m, const char *prefix, const char *name)
 {
     char whole[128];
@@ -52,7 +52,7 @@ sheaf_status *sheaf__resampler_build(sheaf__model *m, sheaf__resampler *r, const
     return st;
 }
 
-/* All pictures ask the same: queries are projected once. */
+/* All pictures have the same queries, which are projected once. */
 static sheaf__value *record_queries(sheaf__model *m, sheaf__resampler *r, sheaf__tape *tape,
                                     const sheaf__pass *pass, const sheaf__step_info *info)
 {

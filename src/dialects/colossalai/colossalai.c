@@ -1,4 +1,4 @@
-/* colossalai.c - what ColossalAI's booster saves, and what is left of a save that went wrong.
+/* colossalai.c - saves of ColossalAI's booster, also incomplete ones.
  *
  *   model-00001.safetensors ..., model.safetensors.index.json      gathered over the ranks; the
  *                                                                  name has no "-of-"
@@ -10,9 +10,9 @@
  *   tp_rank_00.safetensors ...                                     the ranks' own tensors, saved by
  *                                                                  hand
  *
- * A model that was saved well is as a Hugging Face one. Versions 0.3.7 to 0.4.7 wrote rank 0's rows
- * of the two vocabulary tables as if they were all; the other ranks' rows, given as further
- * folders, complete them.
+ * A complete model is in Hugging Face's form. Versions 0.3.7 to 0.4.7 wrote rank 0's rows of the
+ * two vocabulary tables as if they were all; the other ranks' rows, given as further folders,
+ * complete them.
  *
  * Moments are stored by number. A parameter's number is its place in the optimizer's groups, one
  * group after the other. Which parameters a group holds is not stored: those with weight decay (all
@@ -87,7 +87,7 @@ typedef struct reading {
     const char *dir;
     int64_t count, nfirst; /* parameters in all groups; in the first group */
     int groups;
-    int64_t *at; /* [count] of each number, which of spec; NULL = names are not known */
+    int64_t *at; /* [count] index into spec by number; NULL = names are unknown */
     sheaf_schema *schema;
     sheaf_safetensors_spec *spec;
 } reading;
@@ -158,7 +158,7 @@ static sheaf_status *find_names(reading *r)
         return NULL;
     sheaf_status *st = sheaf_config_parse(&config, r->c->config, strlen(r->c->config));
     if (st != NULL) {
-        sheaf_status_free(st); /* the check of the weights reports it */
+        sheaf_status_free(st); /* reported by the check of the weights */
         return NULL;
     }
     st = sheaf_schema_new(&r->schema, &config, 1);
@@ -230,7 +230,7 @@ static sheaf_status *take_file(reading *r, const char *path)
     return st;
 }
 
-/* ---- naming what was taken ---- */
+/* ---- naming the moments ---- */
 
 static sheaf_logical *moment(const reading *r, int key, int64_t id)
 {
@@ -239,7 +239,7 @@ static sheaf_logical *moment(const reading *r, int key, int64_t id)
     return sheaf__catalog_find(r->c, name);
 }
 
-/* Could this be the moment of that parameter? Rows of a vocabulary are looked at later. */
+/* Could this be the moment of that parameter? Rows of a vocabulary are checked later. */
 static bool fits(const sheaf_logical *t, const sheaf_safetensors_spec *s)
 {
     bool same = t->entry.ndim == s->ndim;
@@ -298,8 +298,8 @@ static sheaf_status *check_tables(reading *r)
     return st;
 }
 
-/* The groups tell which numbers there are, with names or without: no more, and no fewer (which is
- * reported with their names where there are any). */
+/* The numbers in the groups must be exactly those of the moments, with or without names (missing
+ * ones are reported by name if there are names). */
 static sheaf_status *check_numbers(reading *r)
 {
     sheaf_status *st = NULL;

@@ -1,4 +1,4 @@
-/* denied.c - what may not be read is not damaged: it could not be looked at. See dialects.h. */
+/* denied.c - files without read permission, which are not reported as damaged. See dialects.h. */
 #include <errno.h>
 #include <fcntl.h>
 #include <unistd.h>

@@ -36,9 +36,9 @@ static void folder_free(sheaf_folder *f)
     free(f);
 }
 
-/* ---- which tensor goes into which shard ---- */
+/* ---- dividing tensors into shards ---- */
 
-/* Gives those of the first `count` tensors that are in no shard yet the next one. */
+/* Puts those of the first `count` tensors that are in no shard yet into the next one. */
 static void close_shard(sheaf_folder *f, int64_t count)
 {
     for (int64_t i = 0; i < count; i++)
@@ -51,7 +51,7 @@ static void close_shard(sheaf_folder *f, int64_t count)
  * when it is met; one that does not fit any more begins the next shard. */
 static void assign_shards(sheaf_folder *f, int64_t limit)
 {
-    int64_t size = -1; /* of those in no shard yet; -1: there are none */
+    int64_t size = -1; /* size of those in no shard yet; -1: none */
     for (int64_t i = 0; i < f->count; i++) {
         place *p = &f->place[i];
         p->shard = limit > 0 && p->bytes > limit ? f->nshards++ : -1;
@@ -205,8 +205,7 @@ sheaf_status *sheaf__folder_text(sheaf_folder *f, const char *name, const char *
     return sheaf__output_write(f->output, name, text, strlen(text));
 }
 
-/* Only those who may read or write the original may do so with the copy. Where a file system has no
- * modes it stays as made. */
+/* Gives the copy the permissions of the original; ignored on file systems without modes. */
 static void keep_private(const sheaf_file *to, int from)
 {
     struct stat original, copy;

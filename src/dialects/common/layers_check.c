@@ -1,5 +1,4 @@
-/* layers_check.c - what the tensors of a Llama say of each other where no config says it: see
- * model.h.
+/* layers_check.c - checks of a Llama's tensors against each other, without a config: see model.h.
  *
  * Every layer has the tensors that every other has, in the same shapes; the table of embeddings,
  * the last norm and a head are as wide as the layers are. */
@@ -34,7 +33,7 @@ static sheaf_status *note(sheaf_catalog *c, const char *code, const char *name,
                          "%s", found);
 }
 
-/* The tensor of the next layer, of the first after the last: so all layers have what one has. */
+/* Checks the same tensor of the next layer, cyclically, so that all layers have what one has. */
 static sheaf_status *check_next(sheaf_catalog *c, const sheaf_logical *t, const layered *is,
                                 int64_t layers)
 {

@@ -10,8 +10,8 @@
 #include "dialects/common/partition.h"
 #include "dialects/common/vocabulary.h"
 
-/* Args that, at another value than this, make a model that Llama's config cannot say: as Python
- * shows it; NULL: at any. */
+/* Args that, at another value than this, make a model that Llama's config cannot express: as Python
+ * prints it; NULL: any value. */
 static const struct {
     const char *key, *value;
 } wanted[] = {
@@ -57,7 +57,7 @@ static void show(char out[64], const sheaf_pickle *value)
         snprintf(out, 64, "another value");
 }
 
-/* Is it the value, or for True and False the number that equals it? */
+/* Is it the value, or for True and False the equal number? */
 static bool agrees(const char *shown, const char *value)
 {
     return value != NULL &&
@@ -87,7 +87,7 @@ static double real_of(const sheaf_pickle *args, const char *key, double absent)
     return sheaf__pickle_float(&x, sheaf__pickle_get(args, key)) && x > 0 && x < 1e18 ? x : absent;
 }
 
-/* What the args say beside sizes. */
+/* The args other than sizes. */
 typedef struct settings {
     const sheaf_pickle *args;
     double eps, theta;
@@ -178,9 +178,9 @@ static sheaf_status *make_config(char **out, const sheaf__megatron *m, const set
     return sheaf__text_take(out, &t);
 }
 
-/* A config that was given: its sizes must be those of the args. Other numbers no shape shows; of
- * these the config's count, as old converters left defaults in the args; but it may be another
- * model's of the same sizes. */
+/* A given config must have the sizes of the args. For numbers that shapes do not show, the config's
+ * count, as old converters left defaults in the args; but it may be the config of another model of
+ * the same sizes. */
 static sheaf_status *hold_against(sheaf__megatron *m, sheaf_catalog *c, const sheaf_config *config,
                                   const settings *s, const char *path, const char *config_path)
 {
@@ -193,8 +193,8 @@ static sheaf_status *hold_against(sheaf__megatron *m, sheaf_catalog *c, const sh
     const struct {
         const char *what;
         double said, given;
-        bool shown, same; /* by shapes; beside what is equal */
-        double within;    /* how far apart they may be */
+        bool shown, same; /* in shapes; further condition for equality */
+        double within;    /* tolerance */
     } numbers[] = {
         { "layers", (double)m->layers, (double)config->layers, true, true },
         { "hidden size", (double)m->hidden, (double)config->hidden, true, true },
@@ -245,7 +245,7 @@ static sheaf_status *read_config(sheaf__megatron *m, sheaf_catalog *c, const set
     return st;
 }
 
-/* The rows that the args' own rule pads a vocabulary to; -1 = they do not say it. */
+/* The rows that a vocabulary is padded to by the args; -1 = unknown. */
 static int64_t rows_by_args(const sheaf__megatron *m, int64_t vocab)
 {
     int64_t step;
@@ -254,16 +254,16 @@ static int64_t rows_by_args(const sheaf__megatron *m, int64_t vocab)
     return vocab + (step - vocab % step) % step;
 }
 
-/* Can a vocabulary of so many rows be padded to those that are stored? By the rule of the args, or
- * by another program's: a converter, a save at another number of ranks. */
+/* Can a vocabulary of so many rows be padded to the stored rows, by the rule of the args or by
+ * another program's: a converter, a save at another number of ranks? */
 static bool can_pad(const sheaf__megatron *m, int64_t vocab)
 {
     return m->padded < 0 || m->padded == vocab || sheaf__vocabulary_padded(m->padded, vocab) ||
            m->padded == rows_by_args(m, vocab);
 }
 
-/* The vocabulary of the args. That of a tokenizer that is none was counted without the end of a
- * document, whose row comes after it, until 2026. */
+/* The vocabulary of the args. For NullTokenizer it did not count the end of a document, the row
+ * after it, until 2026. */
 static sheaf_status *ask_args(sheaf__megatron *m, sheaf_catalog *c, const sheaf_pickle *args,
                               const char *path)
 {
@@ -284,8 +284,8 @@ static sheaf_status *ask_args(sheaf__megatron *m, sheaf_catalog *c, const sheaf_
                           m->padded);
 }
 
-/* The tokenizer beside the parts or in the folder that was given comes before the args, which
- * seldom say it. One that the rows that are stored cannot be padded for is another's. */
+/* The tokenizer beside the parts or in the given folder comes before the args, which seldom have
+ * the vocabulary. One that cannot be padded to the stored rows is another model's. */
 static sheaf_status *ask_tokenizer(sheaf__megatron *m, sheaf_catalog *c, const sheaf_pickle *args,
                                    const char *path)
 {
@@ -392,7 +392,7 @@ void sheaf__megatron_release(sheaf__megatron *m)
     m->rows = NULL;
 }
 
-/* ---- what was stored ---- */
+/* ---- padding and completeness ---- */
 
 static sheaf_status *report_padding(sheaf_catalog *c, const sheaf__megatron *m, const char *path)
 {

@@ -9,7 +9,7 @@
 
 /* ---- names ---- */
 
-/* Old names of the parts of a layer. */
+/* Old names of the modules of a layer. */
 static const char *const renamed[][2] = {
     { "self_attention.query_key_value.", "self_attention.linear_qkv." },
     { "attention.query_key_value.", "self_attention.linear_qkv." },
@@ -39,7 +39,7 @@ static const char *bare(const char *name)
     return strncmp(name, "module.", 7) == 0 ? name + 7 : name;
 }
 
-/* What follows the prefix of a layer; NULL when it is no layer's. */
+/* The name behind the prefix of layers; NULL: not in a layer. */
 static const char *in_layers(const char *name)
 {
     name = bare(name);
@@ -62,14 +62,14 @@ int64_t sheaf__megatron_layer(const char *name, bool *stacked)
 
 /* ---- targets ---- */
 
-/* A module of Megatron's: the schema's tensors that lie in it. How they are cut the schema says;
- * how they lie beside each other in a rank's part is Megatron's own. */
+/* A module of Megatron's, which may hold several of the schema's tensors. The schema has their
+ * cuts; their order within a rank's part is Megatron's. */
 typedef struct module {
     const char *name;
     int count;
     sheaf_role role[3];
-    bool by_unit; /* a unit's rows of each lie together: the query rows of a key/value head, its key
-                     rows, its value rows; else each lies behind the other */
+    bool by_unit; /* interleaved by unit: the query rows of a key/value head, its key rows, its
+                     value rows; else one tensor after the other */
 } module;
 static const module in_layer[] = {
     { "self_attention.linear_qkv", 3, { SHEAF_Q, SHEAF_K, SHEAF_V }, true },
@@ -136,8 +136,8 @@ static void add(mapping *g, const sheaf_tensor *t, int64_t from, int64_t rows, i
     }
 }
 
-/* A table is padded until each rank has equally many rows, more than the schema knows: here without
- * those that exist only as padding. */
+/* A table is padded until each rank has equally many rows, more than in the schema: maps only rows
+ * that are no padding. */
 static bool map_table(mapping *g, const sheaf_tensor *t)
 {
     int64_t all;
@@ -150,8 +150,8 @@ static bool map_table(mapping *g, const sheaf_tensor *t)
     return true;
 }
 
-/* With more ranks than key/value heads a rank has its share of the rows, wherever in a head's
- * query, key and value rows it begins: megatron/core gathers them before it looks for heads. */
+/* With more ranks than key/value heads a rank has its share of the rows, which may begin anywhere
+ * in a head's query, key and value rows: megatron/core gathers them before it splits heads. */
 static bool map_share(mapping *g, const module *at, const sheaf_tensor *const *t)
 {
     const int axis = t[0]->cut.axis;

@@ -1,9 +1,9 @@
 /* model.c - which model is it, and are these its tensors? See model.h.
  *
  * Rows of the two vocabulary tables are held against the config before anything else. A table with
- * more rows is cut, because what a program pads with is its own affair (zeros, copies, noise); one
- * with fewer is one rank's part that was written as if it were whole (ColossalAI 0.3.7 to 0.4.7),
- * and the other rows cannot be made up. */
+ * more rows is cut, because padding has no meaning (zeros, copies, noise); one with fewer is one
+ * rank's part that was written as if it were whole (ColossalAI 0.3.7 to 0.4.7), and the other rows
+ * cannot be restored. */
 #include "base/base.h"
 #include "base/file.h"
 #include "base/json.h"
@@ -49,7 +49,7 @@ sheaf_status *sheaf__catalog_find_config(sheaf_catalog *c, const sheaf_dialect_h
     if (hints != NULL && hints->config != NULL)
         return sheaf__catalog_take_config(c, hints->config);
     if (!sheaf__path_has(dir, name, SHEAF_PATH_NONE))
-        return NULL; /* reading a pipe or a folder fails, which is a finding */
+        return NULL; /* reading a pipe or a folder fails with a finding */
     return sheaf__catalog_take_config(c, sheaf__path_in(path, dir, name));
 }
 
@@ -69,7 +69,7 @@ sheaf_status *sheaf__catalog_read_model(sheaf_schema **schema, sheaf_catalog *c,
         return st;
     st = sheaf_config_parse(&config, c->config, strlen(c->config));
     if (st != NULL && sheaf_status_code(st) == SHEAF_E_UNSUPPORTED) {
-        sheaf_status_free(st); /* a finding of sheaf__catalog_check_model() */
+        sheaf_status_free(st); /* reported by sheaf__catalog_check_model() */
         return NULL;
     }
     if (st == NULL) {
@@ -106,7 +106,7 @@ const char *sheaf__config_cure(const sheaf_catalog *c)
 
 /* ---- rows of the vocabulary ---- */
 
-/* Cuts rows off that exist only as padding. */
+/* Removes rows of padding. */
 static void cut_rows(sheaf_logical *t, int64_t rows)
 {
     int64_t kept = 0;
@@ -151,7 +151,7 @@ sheaf_status *sheaf__catalog_check_rows(sheaf_catalog *c, sheaf_logical *t, int6
                           "%" PRId64 " rows: %" PRId64 " of them are padding", rows, rows - vocab);
 }
 
-/* A table, and with its rows those of its moments. */
+/* Checks a table, and removes the same rows from its moments. */
 static sheaf_status *check_table(sheaf_catalog *c, sheaf_logical *t, int64_t vocab)
 {
     const int64_t rows = t->entry.shape[0];
@@ -176,13 +176,13 @@ const char *sheaf__family_of(const sheaf_catalog *c)
     return family == NULL ? NULL : family->name;
 }
 
-/* Families that their tensors alone do not tell apart. */
+/* Families that cannot be distinguished by their tensors. */
 static bool are_indistinguishable(const char *by_tensors, sheaf_family family)
 {
     const char *by_config = sheaf_family_name(family);
     const sheaf__family *f = sheaf__family_at((int)family);
     const bool text = family == SHEAF_LLAMA || family == SHEAF_QWEN2 ||
-                      (f->form != NULL && f->signature == NULL); /* biases are said by the config */
+                      (f->form != NULL && f->signature == NULL); /* its config sets the biases */
     return strcmp(by_tensors, by_config) == 0 ||
            (text && (strcmp(by_tensors, "llama") == 0 || strcmp(by_tensors, "qwen2") == 0));
 }
@@ -195,7 +195,7 @@ typedef struct checking {
     int64_t vocab;
     bool damaged;
     int64_t missing, foreign, shapes; /* found so far */
-} checking;                           /* of those beyond LISTED only the number is said */
+} checking;                           /* those beyond LISTED are only counted */
 
 static sheaf_status *check_tensor(checking *x, const sheaf_tensor *t)
 {
@@ -231,7 +231,7 @@ static sheaf_status *check_foreign(checking *x, const sheaf_logical *t)
     if ((t->kind != SHEAF_WEIGHT && t->kind != SHEAF_BUFFER) ||
         sheaf_schema_find(x->schema, t->entry.name) != NULL ||
         sheaf__is_old_buffer(t->entry.name) ||
-        sheaf__is_spare(&x->schema->config, t->entry.name)) /* not held against the config */
+        sheaf__is_spare(&x->schema->config, t->entry.name)) /* not checked against the config */
         return NULL;
     if (x->schema->config.tied && strcmp(t->entry.name, "lm_head.weight") == 0)
         return sheaf__note(x->c, "inferred", sheaf__catalog_path_of(x->c, t), t->entry.name, "", "",
@@ -246,7 +246,7 @@ static sheaf_status *check_foreign(checking *x, const sheaf_logical *t)
                          "a tensor that this model does not have");
 }
 
-/* All names with one word before them: that of the dict or the module that holds the model. */
+/* Removes a common prefix of all names: the dict or the module around the model. */
 static sheaf_status *take_prefix(sheaf_catalog *c, const sheaf_schema *schema)
 {
     static const char *const prefixes[] = { "model.", "base_model.model." };
@@ -271,7 +271,7 @@ static sheaf_status *take_prefix(sheaf_catalog *c, const sheaf_schema *schema)
         }
         sheaf_status *st = sheaf__note(c, "inferred", c->root, "", "names as the model has them",
                                        "", "names begin with '%s', which is left out", prefixes[k]);
-        return st != NULL ? st : sheaf__catalog_sort(c); /* the table of names anew */
+        return st != NULL ? st : sheaf__catalog_sort(c); /* rebuilds the table of names */
     }
     return NULL;
 }
@@ -298,7 +298,7 @@ sheaf_status *sheaf__catalog_check_schema(sheaf_catalog *c, const sheaf_schema *
     return TRY(st, note_more(&x, "shape", x.shapes));
 }
 
-/* What would be lost if files of one class were read as the other. */
+/* Reports the tensors that would be lost if files of one class were read as the other. */
 static sheaf_status *note_class(sheaf_catalog *c, const sheaf_schema *schema,
                                 const char *by_tensors)
 {
@@ -353,8 +353,8 @@ static bool names_no_model(const char *config)
     return yes;
 }
 
-/* Its tensors are tensors all the same. `why` is what the config's reader said; frees
- * it. */
+/* An unsupported model: its tensors can still be read. `why` is the error of the config's reader;
+ * frees it. */
 static sheaf_status *note_unsupported(sheaf_catalog *c, const char *by_tensors, sheaf_status *why)
 {
     const char *path = c->config_path != NULL ? c->config_path : c->root;

@@ -55,7 +55,7 @@ sheaf_status *sheaf_hf_specs(sheaf_safetensors_spec **out, int64_t *count,
     listing l = { calloc((size_t)schema->count, sizeof *l.spec), 0, stored, dtype };
     if (l.spec == NULL)
         return sheaf__no_memory("out of memory for the list of tensors");
-    bool plain = true; /* else roles do not tell all of its tensors: their own order */
+    bool plain = true; /* else roles do not cover all tensors: use the schema's order */
     for (int64_t i = 0; i < schema->count; i++)
         plain = plain && schema->tensor[i].role < SHEAF_ROLES;
     if (!plain) {
@@ -127,7 +127,7 @@ const char *const sheaf_hf_extras[] = {
     NULL,
 };
 
-/* Does one of the configs name classes of code that lies beside it? */
+/* Does one of the configs name classes in Python files beside it? */
 static bool has_code(const char *dir)
 {
     static const char *const configs[] = { "config.json", "tokenizer_config.json",
@@ -136,7 +136,7 @@ static bool has_code(const char *dir)
     for (size_t i = 0; i < sizeof configs / sizeof *configs && !found; i++) {
         char path[SHEAF_PATH_SIZE], *text = NULL;
         size_t length = 0;
-        if (sheaf__has_file(dir, configs[i])) /* whoever needs it says what is wrong with it */
+        if (sheaf__has_file(dir, configs[i])) /* its readers report errors */
             sheaf_status_free(sheaf__file_read_all(
                 &text, &length, sheaf__path_in(path, dir, configs[i]), (size_t)64 << 20));
         found = text != NULL && memmem(text, length, "\"auto_map\"", 10) != NULL;
@@ -145,7 +145,7 @@ static bool has_code(const char *dir)
     return found;
 }
 
-/* Python files that auto_map names, and those that these import. */
+/* Copies the Python files that auto_map names, and their imports. */
 static sheaf_status *copy_code(sheaf_folder *folder, const char *dir)
 {
     char **names = NULL;
@@ -189,7 +189,7 @@ sheaf_status *sheaf_hf_copy_extras(sheaf_folder *folder, const char *from, const
 typedef struct place {
     const char *key, *begin, *end; /* where the key and its value begin and end; NULL: not there */
     const char *inside;            /* where a new key can go */
-    bool empty;                    /* an object without keys */
+    bool empty;                    /* the object has no keys */
 } place;
 
 static sheaf_status *find_key(place *at, const char *json, const char *key)
@@ -251,7 +251,7 @@ sheaf_status *sheaf_hf_config_change(char **json, const char *key, const char *v
     return st;
 }
 
-/* The text without a key, which is there. */
+/* The text without an existing key. */
 static sheaf_status *leave_out(char **out, const char *json, const place *at)
 {
     static const char blanks[] = " \t\r\n";
@@ -264,7 +264,7 @@ static sheaf_status *leave_out(char **out, const char *json, const place *at)
             begin--;
         begin -= begin > at->inside && begin[-1] == ',';
         while (end > json && strchr(blanks, end[-1]) != NULL)
-            end--; /* the blanks before the brace stay */
+            end--; /* keeps the blanks before the brace */
     }
     sheaf__text_bytes(&text, json, (size_t)(begin - json));
     sheaf__text_add(&text, "%s", end);

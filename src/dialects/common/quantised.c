@@ -9,14 +9,15 @@
 
 static const char key[] = "quantization_config";
 
-/* Numbers that only a scale gives a meaning. int64 and bool are positions and masks. */
+/* Dtypes of packed numbers. int64 and bool are positions and masks. */
 static bool is_packed(sheaf_dtype d)
 {
     return d != SHEAF_F64 && d != SHEAF_F32 && d != SHEAF_BF16 && d != SHEAF_F16 &&
            d != SHEAF_I64 && d != SHEAF_U64 && d != SHEAF_BOOL && d != SHEAF_C64;
 }
 
-/* *how: the object that says it, at the top or of the text model; false: none does. */
+/* Is there a quantization_config? *how: its method; *inner: in the text model's object, not at the
+ * top. */
 static bool says_so(char how[SHEAF__QUANTIZATION], bool *inner, const char *config)
 {
     json_t *root = NULL;
@@ -48,7 +49,7 @@ static bool is_scale(const char *name)
     return false;
 }
 
-/* ---- a config that is stale ---- */
+/* ---- a stale config ---- */
 
 sheaf_status *sheaf__catalog_stale_quantization(sheaf_catalog *c)
 {
@@ -76,7 +77,7 @@ sheaf_status *sheaf__catalog_stale_quantization(sheaf_catalog *c)
         how[0] != '\0' ? how : "of an unknown kind");
 }
 
-/* ---- what must not be rounded ---- */
+/* ---- tensors that must not be rounded ---- */
 
 static int by_text(const void *a, const void *b)
 {

@@ -1,9 +1,8 @@
 /* rank_parts.c - tensors of single tensor-parallel ranks, joined; see whole.h.
  *
- * Which axis is divided the schema says by the name. Which rank a part is
- * from follows from the name of its file or folder; else from the padding, which lies
- * at the end of the last rank's table; else it must be the one that is left. Parts of another save
- * are known by values that contradict. */
+ * The schema gives the divided axis by name. The rank of a part follows from the name of its file
+ * or folder, else from the padding, which is at the end of the last rank's table, else it is the
+ * only rank left. Parts of another save are recognised by contradicting values. */
 #include "base/base.h"
 #include "base/file.h"
 #include "catalog/boxes.h"
@@ -17,19 +16,19 @@
 enum { MOST_PARTS = 256, COMPARE_BYTES = 1 << 20 };
 
 typedef struct part {
-    int rank;    /* -1: not known yet */
+    int rank;    /* -1: unknown yet */
     bool padded; /* its table ends with zeros, as the last rank's does */
     sheaf_catalog *held;
 } part;
 
 typedef struct joining {
     sheaf_catalog *c;
-    int64_t vocab; /* -1 = not known */
-    int ways;      /* 0 = not known */
+    int64_t vocab; /* -1 = unknown */
+    int ways;      /* 0 = unknown */
     int count;
     part part[MOST_PARTS];
     sheaf_schema *cuts;
-    bool from_nothing; /* the catalog was empty: the parts are all there is */
+    bool from_nothing; /* the catalog was empty: it gets only the parts */
     int npaths;
     const char *path[MOST_PARTS];
     char row[COMPARE_BYTES];
@@ -37,7 +36,7 @@ typedef struct joining {
 
 /* ---- names ---- */
 
-/* The divided axis, as the schema cuts it; -1 = every rank has all of it; -2 = not known. */
+/* The divided axis, as the schema cuts it; -1 = replicated; -2 = unknown. */
 static int axis_of(const joining *j, const char *name, int ndim)
 {
     const sheaf_tensor *t = sheaf__partition_find(j->cuts, name);
@@ -113,7 +112,7 @@ static sheaf_status *add_path(joining *j, const char *path)
     return st != NULL || ranks ? st : add_part(j, path, rank_of_name(path));
 }
 
-/* ---- what is no part ---- */
+/* ---- sources that are no parts ---- */
 
 static const sheaf_logical *a_table(const sheaf_catalog *c)
 {
@@ -124,8 +123,8 @@ static const sheaf_logical *a_table(const sheaf_catalog *c)
     return NULL;
 }
 
-/* A part that is named twice, also as what the catalog was read from, would be taken for
- * another's. */
+/* A part that is given twice, or that the catalog was read from, would be taken for another
+ * rank's. */
 static sheaf_status *check_twice(bool *twice, joining *j)
 {
     for (int i = 0; i < j->npaths; i++) {
@@ -147,8 +146,7 @@ static sheaf_status *check_twice(bool *twice, joining *j)
     return NULL;
 }
 
-/* Has the catalog all rows of its vocabulary, and does no name have a rank? Then no part is
- * missing. */
+/* Does the catalog have all rows of its vocabulary, and no name a rank? Then no part is missing. */
 static bool is_whole(const joining *j)
 {
     const sheaf_logical *t = a_table(j->c);
@@ -158,7 +156,7 @@ static bool is_whole(const joining *j)
 
 /* ---- comparing ---- */
 
-/* Has each element from row `row0` on one value: zero, or that of the first? */
+/* Do all elements from row `row0` on have one value: zero, or that of the first? */
 static sheaf_status *one_value(bool *yes, joining *j, const sheaf_catalog *held,
                                const sheaf_logical *t, int64_t row0, bool zero)
 {
@@ -181,7 +179,7 @@ static sheaf_status *one_value(bool *yes, joining *j, const sheaf_catalog *held,
     return NULL;
 }
 
-/* ---- which rank is which ---- */
+/* ---- finding the ranks ---- */
 
 static int parts_with(const joining *j, int rank)
 {
@@ -210,7 +208,7 @@ static sheaf_status *find_padding(joining *j)
     return st;
 }
 
-/* Ranks that nothing names: the last by its padding; then the only one that is left. */
+/* Unnamed ranks: the last one by its padding; then the only one that is left. */
 static sheaf_status *place_ranks(joining *j)
 {
     const int base = j->from_nothing ? 0 : 1; /* rank 0 is the catalog itself */
@@ -242,8 +240,8 @@ static sheaf_status *place_ranks(joining *j)
     return st;
 }
 
-/* The padding lies at the end of the last rank's table. Where another rank's ends with it instead,
- * they changed names. */
+/* The padding is at the end of the last rank's table. If another rank's table ends with it, the
+ * names were swapped. */
 static sheaf_status *check_padding(joining *j)
 {
     const part *p = NULL;
@@ -271,7 +269,7 @@ static sheaf_status *take_pieces(joining *j, sheaf_logical *to, const part *p,
                                  const sheaf_logical *from, const int64_t *begin)
 {
     sheaf_status *st = NULL;
-    const sheaf_catalog *held = p->held; /* `to` stays where it is: no tensor is added meanwhile */
+    const sheaf_catalog *held = p->held; /* `to` stays valid: no tensor is added meanwhile */
     for (int64_t i = 0; st == NULL && i < from->npieces; i++) {
         sheaf_piece piece = from->piece[i];
         st = sheaf__catalog_file(&piece.file, j->c, held->file[piece.file].path,
@@ -292,7 +290,7 @@ static const part *part_of(const joining *j, int rank)
     return NULL;
 }
 
-/* Rows that the catalog's table lacks, from the parts of ranks 1 to ways - 1. */
+/* Adds the rows that the catalog's table lacks, from the parts of ranks 1 to ways - 1. */
 static sheaf_status *complete_table(joining *j, const char *name)
 {
     sheaf_logical *t = sheaf__catalog_find(j->c, name);
@@ -317,7 +315,7 @@ static sheaf_status *complete_table(joining *j, const char *name)
     return NULL;
 }
 
-/* Values that the catalog has already must be the same in the part: else it is of another save. */
+/* Values that the catalog has already must be equal in the part, else it is of another save. */
 static sheaf_status *compare_part(joining *j, const part *p)
 {
     int64_t compared = 0, differ = 0;
@@ -340,7 +338,7 @@ static sheaf_status *compare_part(joining *j, const part *p)
         if ((!all && !(divided && other_axis)) || (all && sheaf__is_vocabulary(is->entry.name)))
             continue;
         if (sheaf__is_vocabulary(is->entry.name) && p->rank != 0)
-            continue; /* what the catalog has of it came from here */
+            continue; /* the catalog's values are from this part */
         *(axis == 1 ? &col0 : &row0) = all ? 0 : is->entry.shape[axis] * p->rank;
         st = sheaf__catalog_same(&same, j->c, whole, row0, col0, p->held, is);
         compared++;
@@ -355,8 +353,8 @@ static sheaf_status *compare_part(joining *j, const part *p)
                          differ, compared);
 }
 
-/* Has every part the same values, and not one value throughout (biases of zero)? Then none of them
- * is a part. */
+/* Do all parts have the same values, other than a constant (biases of zero)? Then the tensor was
+ * not divided. */
 static sheaf_status *check_divided(bool *whole, joining *j, const char *name)
 {
     const sheaf_catalog *held = part_of(j, 0)->held;
@@ -377,7 +375,7 @@ static sheaf_status *check_divided(bool *whole, joining *j, const char *name)
     return st;
 }
 
-/* One tensor of all parts into an empty catalog. */
+/* Joins one tensor of all parts into an empty catalog. */
 static sheaf_status *join_tensor(joining *j, const char *name)
 {
     const part *p0 = part_of(j, 0);
@@ -409,7 +407,7 @@ static sheaf_status *join_tensor(joining *j, const char *name)
     }
     sheaf_logical *to = NULL;
     sheaf_status *st = NULL;
-    if (uneven > 0 && !sheaf__is_vocabulary(name)) /* so are tables that are not padded */
+    if (uneven > 0 && !sheaf__is_vocabulary(name)) /* tables without padding are uneven too */
         st = sheaf__warning(j->c, "shape", part_of(j, uneven)->held->root, name,
                             "parts of one size", "give the config.json of this model with --config",
                             "%" PRId64 " %s in the part of rank 0, %" PRId64 " in that of rank %d",
@@ -453,7 +451,7 @@ static sheaf_status *join_all(joining *j)
                 before = sheaf__catalog_find(part_of(j, k)->held, name) != NULL;
             if (r == 0)
                 st = join_tensor(j, name);
-            else if (!before) /* it would be left out without a word */
+            else if (!before) /* it would be dropped silently */
                 st = sheaf__defect(j->c, "missing", part_of(j, 0)->held->root, name,
                                    "the same tensor in every part", "give the parts of one save",
                                    "none in the part of rank 0; rank %d has one", r);
@@ -473,9 +471,9 @@ static sheaf_status *join_all(joining *j)
     return st;
 }
 
-/* ---- the whole ---- */
+/* ---- joining all ---- */
 
-/* How many ranks: by the highest number, or by the rows of a table. */
+/* The number of ranks: by the highest number, or by the rows of a table. */
 static void count_ways(joining *j)
 {
     int64_t padded;

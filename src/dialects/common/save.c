@@ -66,7 +66,7 @@ sheaf_status *sheaf__tracker_read(char **out, const char *dir, const char *name)
     *out = NULL;
     if (sheaf__has_file(dir, name))
         st = sheaf__file_read_all(&text, &size, sheaf__path_in(path, dir, name), 4096);
-    if (text == NULL || strlen(text) != size) { /* none, or no text */
+    if (text == NULL || strlen(text) != size) { /* missing, or not text */
         free(text);
         return sheaf__only_memory(st);
     }
@@ -95,7 +95,7 @@ bool sheaf__tracker_iteration(char folder[SHEAF_PATH_SIZE], const char *dir)
     return name[0] != '\0';
 }
 
-/* ---- what is not there ---- */
+/* ---- missing files ---- */
 
 sheaf_status *sheaf__missing_file(sheaf_catalog *c, const char *tensor, const char *expected,
                                   const char *path, ...)

@@ -11,13 +11,13 @@ const char sheaf__head_name[] = "lm_head.weight";
 
 /* ---- numbers ---- */
 
-/* Of some rows of both, as stored and as float32. */
+/* Some rows of both tables, as stored and as float32. */
 typedef struct numbers {
     const sheaf__kernels *kernels;
     sheaf_dtype table, head;
     bool as[3]; /* so far the head is the table; the table rounded to bfloat16, to float16 */
     void *stored;
-    float *a, *b, *c; /* the table's, the head's, and what is compared */
+    float *a, *b, *c; /* the table's, the head's, and the rounded table's */
 } numbers;
 
 static void compare(numbers *x, int64_t n)
@@ -127,7 +127,7 @@ sheaf_status *sheaf__catalog_tied_head(sheaf_catalog *c)
     sheaf_logical *head = sheaf__catalog_find(c, sheaf__head_name),
                   *table = sheaf__catalog_find(c, "model.embed_tokens.weight");
     bool tied = false, copy = false;
-    for (int64_t i = 0; i < c->nfindings; i++) /* so said by the check of the model */
+    for (int64_t i = 0; i < c->nfindings; i++) /* set by the check of the model */
         tied = tied || (strcmp(c->finding[i].code, "inferred") == 0 &&
                         strcmp(c->finding[i].tensor, sheaf__head_name) == 0);
     if (!tied || head == NULL || table == NULL || sheaf__catalog_defects(c) > 0)

@@ -69,6 +69,6 @@ sheaf_status *sheaf__tokenizer_rows(int64_t *rows, char path[SHEAF_PATH_SIZE], c
 {
     sheaf_status *st = rows_in(rows, path, dir);
     if (st != NULL || *rows == 0)
-        *rows = -1; /* none, or one that cannot be read: it is no part of the checkpoint */
+        *rows = -1; /* missing or unreadable: it is no part of the checkpoint */
     return sheaf__only_memory(st);
 }

@@ -41,7 +41,7 @@ bool sheaf__vocabulary_padded(int64_t rows, int64_t vocab)
     for (size_t m = 0; m < sizeof multiples / sizeof *multiples && rows > vocab && rows < INT32_MAX;
          m++)
         for (int p = 1; p <= MOST_WAYS;
-             p += multiples[m] > 1 ? 1 : p) /* by itself a number of ranks is a power of two */
+             p += multiples[m] > 1 ? 1 : p) /* without a multiple only powers of two */
             if (rows == round_up(vocab, multiples[m] * p))
                 return true;
     return false;

@@ -23,13 +23,13 @@ bool sheaf__is_old_buffer(const char *name)
     return sheaf__ends_with(name, "rotary_emb.inv_freq") && !sheaf__sat_begins(name);
 }
 
-/* What one file is being read for. */
+/* The state of reading one file. */
 typedef struct taking {
     const sheaf__whole *whole;
     const char *path;
     int file;
     const sheaf_torch *torch; /* NULL for safetensors */
-    int64_t values;           /* looked at so far: a pickle may reach one value in many ways */
+    int64_t values;           /* visited so far: a pickle may reference one value many times */
 } taking;
 
 static sheaf_status *take(taking *t, const char *stored, const sheaf_piece *piece, int ndim,
@@ -66,8 +66,8 @@ static sheaf_status *take(taking *t, const char *stored, const sheaf_piece *piec
 }
 
 /* A file of one rank, which HuggingFaceStorageWriter of torch.distributed.checkpoint leaves until
- * they are consolidated: parts under the names of whole tensors. "saved_offsets" says where each
- * begins, and nothing how many there are, so rank 0's looks like a whole save. */
+ * they are consolidated: parts under the names of whole tensors. "saved_offsets" has the begin of
+ * each, but nothing has their number, so rank 0's looks like a whole save. */
 static sheaf_status *check_divided(const taking *t, const sheaf_safetensors *file, const char *path)
 {
     static const char want[] = "whole tensors";
@@ -79,7 +79,7 @@ static sheaf_status *check_divided(const taking *t, const sheaf_safetensors *fil
     if (text == NULL)
         return NULL;
     sheaf_status *st = sheaf__only_memory(sheaf__json_parse(&root, text, strlen(text)));
-    if (st != NULL) /* text of another form: nothing but the key tells */
+    if (st != NULL) /* unknown form: only the key identifies it */
         return st;
     json_object_foreach(root, name, tensor)
     {
@@ -121,8 +121,8 @@ static sheaf_status *take_safetensors(taking *t, const char *path)
     return st;
 }
 
-/* A tensor, or the tensors in a dict; other values are not weights, unless their program takes them
- * for some. */
+/* A tensor, or the tensors in a dict; other values are no weights, unless they are tensors for
+ * their program. */
 static sheaf_status *take_value(taking *t, const char *name, const sheaf_pickle *value, int depth)
 {
     const sheaf_pickle_tensor *tensor = sheaf__pickle_tensor(t->torch->doc, value);
@@ -157,7 +157,7 @@ static sheaf_status *take_value(taking *t, const char *name, const sheaf_pickle 
     return st;
 }
 
-/* Programs that save more than the weights put them under one of these. */
+/* Keys of the weights in files that hold more than these. */
 static const sheaf_pickle *weights_of(const sheaf_pickle *root)
 {
     static const char *const keys[] = { "state_dict", "model_state_dict", "model", "module" };

@@ -37,7 +37,7 @@ bool sheaf__is_weights_index(const char *name)
            strstr(name, ".index.") != NULL && sheaf__ends_with(name, ".json");
 }
 
-/* What the name of a shard says: STEM-00002-of-00005.safetensors, or STEM-00002.safetensors (of 0),
+/* The parts of a shard's name: STEM-00002-of-00005.safetensors, or STEM-00002.safetensors (of 0),
  * or STEM-stage-00001-shard-00002.safetensors (stage 1). */
 typedef struct shard_name {
     size_t stem;
@@ -86,7 +86,7 @@ int64_t sheaf__shard_of(const char *path)
 typedef struct indexed {
     sheaf__whole whole; /* a copy, with our wants */
     const json_t *map;
-    sheaf_status *st; /* of a finding that could not be noted */
+    sheaf_status *st; /* failure to add a finding */
 } indexed;
 
 static const char other_save[] =
@@ -99,7 +99,7 @@ static bool safe_file_name(const char *name)
            (sheaf__ends_with(name, ".safetensors") || sheaf__is_torch_name(name));
 }
 
-/* Takes what the index says is here. */
+/* Accepts tensors that the index has in this file. */
 static bool wants_indexed(void *context, const char *path, const char *name)
 {
     indexed *x = context;
@@ -175,7 +175,7 @@ static sheaf_status *note_promised(const indexed *x, const json_t *files, const 
     return st;
 }
 
-/* Shards beside those that the index names. */
+/* Reports shards that the index does not name. */
 static sheaf_status *note_strangers(const sheaf__whole *whole, const json_t *files, const char *dir,
                                     const sheaf__names *names)
 {
@@ -258,8 +258,8 @@ static sheaf_status *note_gap(bool *damaged, sheaf_catalog *c, const char *dir, 
         stages ? "before that of" : "of those that", name, stages ? "" : " is one of");
 }
 
-/* What is not there: the shards between this one and the one before it; after the last, those up to
- * `of`; the stages before its own, if it is the first of that. */
+/* Reports missing files: the shards between the previous one and this one; after the last, those up
+ * to `of`; the stages before the first one. */
 static sheaf_status *note_gaps(bool *damaged, sheaf_catalog *c, const char *dir,
                                const sheaf__names *names, const char *name, const shard_name *is)
 {
@@ -284,17 +284,18 @@ static sheaf_status *note_gaps(bool *damaged, sheaf_catalog *c, const char *dir,
     return TRY(st, first ? note_gap(damaged, c, dir, true, stage + 1, is->stage, name) : NULL);
 }
 
-/* Shards by their names alone: those of the most files, others are left from another save. */
+/* Shards by their names alone: those of the division with most files; others are left from another
+ * save. */
 static sheaf_status *read_shards(bool *damaged, const sheaf__whole *whole, const char *dir,
                                  const sheaf__names *names)
 {
     int64_t of = 0, read = 0;
     sheaf_status *st = NULL;
     shard_name is;
-    if (names->count > MOST_SHARDS) /* each is held against each */
+    if (names->count > MOST_SHARDS) /* the loop below is quadratic */
         return sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "%s", dir), "at most %d files",
                               MOST_SHARDS);
-    for (int64_t i = 0; i < names->count; i++) /* which division has the most files here? */
+    for (int64_t i = 0; i < names->count; i++) /* the division with most files */
         if (sheaf__is_weights(names->at[i]) && shard_of_name(&is, names->at[i])) {
             int64_t here = 0;
             for (int64_t k = 0; k < names->count; k++) {
@@ -329,7 +330,7 @@ static sheaf_status *read_shards(bool *damaged, const sheaf__whole *whole, const
     return st;
 }
 
-/* What a folder offers, in the order in which transformers would take it. */
+/* Reads the weights of a folder, in transformers' order of preference. */
 sheaf_status *sheaf__whole_folder(bool *damaged, sheaf__whole *whole, const char *dir,
                                   const sheaf__names *names)
 {

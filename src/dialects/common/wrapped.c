@@ -36,8 +36,8 @@ static sheaf_status *renamed(sheaf_catalog *c)
 
 /* ---- words ---- */
 
-/* DataParallel's word is also an honest name of a module: by itself it is its word only where all
- * names begin with it. `first`: a word that was found; NULL: nothing is left out. */
+/* DataParallel's word "module" may also be a real name: it is removed only if all names begin with
+ * it. `first`: a word that was found; NULL: none. */
 static sheaf_status *find_words(const char **first, const sheaf_catalog *c)
 {
     bool every = true, certain = false;
@@ -55,7 +55,7 @@ static sheaf_status *find_words(const char **first, const sheaf_catalog *c)
         const bool twice = word != NULL && c->tensor[i].kind != SHEAF_MOMENT &&
                            sheaf__catalog_find(c, name) != NULL;
         free(name);
-        if (twice) { /* of two models in one save: foreign, for the check */
+        if (twice) { /* two models in one save: left to the checks */
             *first = NULL;
             return NULL;
         }
@@ -92,7 +92,7 @@ static bool has_part(const char *name)
     return false;
 }
 
-/* Does it lie beside a base_layer? */
+/* Is there a base_layer beside it? */
 static bool beside(const sheaf_catalog *c, const char *name)
 {
     char layer[600];
@@ -144,7 +144,7 @@ const char *sheaf__plain_name(char out[SHEAF__PLAIN_NAME], const char *name)
     return out;
 }
 
-/* The name of the adapter that a factor or a saved module is of; "" where it says none. */
+/* The adapter's name in a factor or a saved module; "": none. */
 static const char *adapter_of(size_t *length, const char *name)
 {
     static const char *const words[] = { ".modules_to_save.", ".trainable_tokens_delta.",
@@ -159,8 +159,8 @@ static const char *adapter_of(size_t *length, const char *name)
     return *length > 0 ? at + 1 : "";
 }
 
-/* One LoRA, that convert --to peft can take out? Which rows of a table were trained the tensors do
- * not say, `config` does. */
+/* Is it a single LoRA that convert --to peft can extract? The trained rows of a table are only in
+ * `config`. */
 static bool is_single(const sheaf_catalog *c, const char *config)
 {
     const char *first = NULL;
@@ -194,7 +194,7 @@ sheaf_status *sheaf__adapter_config_of(char **out, const char *root)
     return NULL;
 }
 
-/* What PEFT alone can merge it must. */
+/* The remedy: sheaf's commands, or PEFT where only PEFT can merge. */
 static sheaf_status *make_cure(char **out, const sheaf_catalog *c)
 {
     char *config = NULL;
@@ -257,7 +257,7 @@ static sheaf_status *take_adapter(sheaf_catalog *c)
 
 /* ---- the model inside ---- */
 
-/* What the names of a family's model lack in front; NULL: nothing, or it is not known. */
+/* The prefix that names lack; NULL: none, or unknown. */
 static sheaf_status *find_lack(const sheaf__family **family, const sheaf_catalog *c)
 {
     json_t *config = NULL;
@@ -265,7 +265,7 @@ static sheaf_status *find_lack(const sheaf__family **family, const sheaf_catalog
     if (c->config == NULL)
         return NULL;
     sheaf_status *st = sheaf__json_parse(&config, c->config, strlen(c->config));
-    if (st != NULL) /* what is wrong with a config is a finding where it is read */
+    if (st != NULL) /* errors of a config are findings where it is read */
         return sheaf__only_memory(st);
     const char *type = json_string_value(json_object_get(config, "model_type"));
     const sheaf__family *f = type != NULL ? sheaf__family_named(type) : NULL;

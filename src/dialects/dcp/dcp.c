@@ -3,7 +3,7 @@
  *   .metadata          a pickle: for each tensor its shape, dtype and chunks (offsets, sizes); for
  *                      each chunk the file and the bytes where it lies
  *   __RANK_N.distcp    items, one after the other: each a whole torch file
- *   common.pt, metadata.json   of torch_dist: args and other values; which form it is
+ *   common.pt, metadata.json   of torch_dist: args and other values; the form
  *
  * docs/dialect-dcp.md has the layout. This file reads the folder. */
 #include "dialects/common/model.h"
@@ -51,7 +51,7 @@ static bool dcp_is(const char *path)
     return folder_of(dir, path);
 }
 
-/* ---- what the folder lacks, and what it has too much ---- */
+/* ---- missing and unexpected files ---- */
 
 static int by_path(const void *a, const void *b)
 {
@@ -152,7 +152,7 @@ static sheaf_status *check_step(dcp_reading *r)
 
 /* ---- all of it ---- */
 
-/* A number of the run, also from the dict around the model's. */
+/* A number of the run, also inside the wrapper dict. */
 static bool value(int64_t *out, dcp_reading *r, const char *key)
 {
     char within[256];

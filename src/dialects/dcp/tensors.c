@@ -57,16 +57,16 @@ static const char *dict_of(const sheaf_pickle *path, int64_t i)
                                              : NULL;
 }
 
-/* A dict around the model's and the optimizer's, as {"app": {"model": ..., "optim": ...}} has it,
- * which PyTorch's own tutorial saves: an optimizer in it says so; without one all dicts in it have
- * a model's name. Else its dicts are modules of the model. */
+/* Finds the dict around those of model and optimizer, as in {"app": {"model": ..., "optim": ...}}
+ * of PyTorch's tutorial: it contains an optimizer, or only dicts with a model's usual names.
+ * Otherwise its dicts are modules of the model. */
 void sheaf__dcp_wrapper(dcp_reading *r)
 {
-    enum { FEW = 64 }; /* dicts to ask: a save has a handful */
+    enum { FEW = 64 }; /* top dicts checked: a save has a few */
     const sheaf_pickle *all = sheaf__pickle_get(r->meta->root, "state_dict_metadata");
     struct {
         const char *name;
-        bool optimizer, usual, other; /* what there is among its dicts */
+        bool optimizer, usual, other; /* kinds of its dicts */
     } dict[FEW];
     int n = 0, k;
     for (int64_t i = 0; i < sheaf__pickle_count(all); i++) {
@@ -93,7 +93,7 @@ void sheaf__dcp_wrapper(dcp_reading *r)
             r->wrapper = dict[k].name;
 }
 
-/* The dict that a tensor is in; NULL when there is none. `within`: it is in the one around all. */
+/* The dict of a tensor; NULL: none. `within`: inside the wrapper. */
 static const char *top_of(bool *within, const dcp_reading *r, const sheaf_pickle *path)
 {
     const char *first = dict_of(path, 0), *second = dict_of(path, 1);
@@ -102,7 +102,7 @@ static const char *top_of(bool *within, const dcp_reading *r, const sheaf_pickle
     return *within ? second : first;
 }
 
-/* The model's dict: the one of all tensors that are no optimizer's; of several, "model" and the
+/* Finds the model's dict: that of all tensors outside of the optimizer; of several, "model" and the
  * like. */
 static void find_top(dcp_reading *r, const sheaf_pickle *all)
 {
@@ -135,7 +135,7 @@ static void find_top(dcp_reading *r, const sheaf_pickle *all)
         r->top = "model";
 }
 
-/* What comes behind the dict `name` in a key; NULL when the key does not begin with it. */
+/* The key behind the dict `name`; NULL: another key. */
 static const char *behind(const char *key, const char *name)
 {
     const size_t n = strlen(name);
@@ -194,7 +194,7 @@ static sheaf_dtype dtype_of(const sheaf_pickle *value)
 typedef sheaf_status *(*each_chunk)(dcp_reading *r, const char *key, const char *name, int ndim,
                                     const int64_t *shape, const sheaf_piece *piece);
 
-/* Calls `each` for every chunk that is there. */
+/* Calls `each` for every existing chunk. */
 static sheaf_status *walk_chunks(dcp_reading *r, const char *key, const char *name, int ndim,
                                  const int64_t *shape, const sheaf_pickle *chunks, each_chunk each)
 {

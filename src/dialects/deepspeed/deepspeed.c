@@ -10,8 +10,8 @@
  *   TAG/layer_NN[-model_TT]-model_states.pt        a layer of a pipeline
  *   TAG/zero/NAME/{fp32,exp_avg,exp_avg_sq,step}.pt  universal: a parameter, whole
  *
- * docs/dialect-deepspeed.md has the layout, what is inferred and what is refused.
- * This file reads the folder and finds its files and what they agree on. */
+ * docs/dialect-deepspeed.md has the layout, what is inferred and what is refused. This file finds
+ * the files of the folder, and the numbers that they agree on. */
 #include "dialects/common/dialects.h"
 
 #include <ctype.h>
@@ -25,12 +25,12 @@
 enum {
     MAX_ENTRIES = 65536,  /* of one list or dict */
     MAX_STEPS = 10000000, /* entries of a file's first levels */
-    MAX_CLAIM = 64,       /* times as many ranks as there are files are believed */
+    MAX_CLAIM = 64,       /* stated ranks are plausible up to this times the number of files */
 };
 
 /* ---- names of files ---- */
 
-/* What a name of the tag's folder says; false for other files. */
+/* Parses a file name of the tag's folder; false for other files. */
 static bool read_name(ds_file *f, const char *name)
 {
     *f = (ds_file){ .dp = -1, .layer = -1 };
@@ -82,8 +82,7 @@ static bool is_ours(const char *name)
     return read_name(&f, name) && f.what != DS_EXPERT;
 }
 
-/* The folder of the files for a folder with `latest`; false: it has none, or one that is no name of
- * a folder. */
+/* The tag's folder for a folder with `latest`; false: no `latest`, or not a folder's name in it. */
 static bool by_latest(char dir[SHEAF_PATH_SIZE], const char *path)
 {
     static const char *const names[] = { "latest", "latest_universal" };
@@ -178,7 +177,7 @@ static sheaf_status *check_twice(ds_reading *r)
     return st;
 }
 
-/* The name in a zip file is the one it was written under: a part that was renamed to another part's
+/* The zip file has the name that it was written under: finds parts renamed to another part's
  * name. */
 static sheaf_status *check_stem(ds_reading *r, const ds_file *f)
 {
@@ -242,7 +241,7 @@ static sheaf_status *open_files(ds_reading *r)
     return st;
 }
 
-/* ---- what the files agree on ---- */
+/* ---- agreement of the files ---- */
 
 static bool says(int64_t *value, const ds_file *f, const char *key)
 {
@@ -279,7 +278,7 @@ static sheaf_status *agree(int64_t *out, ds_reading *r, const char *key, const c
     return st;
 }
 
-/* The step that a tag of DeepSpeed's own making says; -1. */
+/* The step in a default tag of DeepSpeed; -1: none. */
 static int64_t step_of_tag(const char *tag)
 {
     const char *rest = "";
@@ -300,8 +299,8 @@ static sheaf_status *check_step(ds_reading *r)
     return st;
 }
 
-/* Ranks as counted in names, and as the files say; the larger of both, within reason, is what is
- * wanted. */
+/* Ranks in file names, and ranks stated by the files; the larger number, if plausible, is
+ * expected. */
 static sheaf_status *check_sizes(ds_reading *r)
 {
     static const char every[] = "every part of the save";
@@ -344,7 +343,7 @@ static sheaf_status *check_sizes(ds_reading *r)
     r->c->dp = r->dp;
     r->c->pp = pp > 0 && pp < SHEAF__MOST_RANKS ? (int)pp : 1;
     if (layers)
-        return st; /* mp_rank counts stages too then */
+        return st; /* mp_rank then counts stages too */
     for (int mp = 0; mp < r->tp; mp++)
         for (int d = zero3 ? 0 : -1; st == NULL && d < (zero3 ? r->dp : 0); d++) {
             char share[32] = "";

@@ -1,15 +1,14 @@
-/* infer.c - how tensors are divided when no file states it.
+/* infer.c - infers how tensors are divided when no file states it.
  *
  * The cuts of the Llama family by name, the shapes, the config where there is one, and whether the
- * values of the ranks are equal decide, and a finding says so. What cannot be decided is refused.
- */
+ * values of the ranks are equal decide, with a finding. Undecidable tensors are refused. */
 #include "base/base.h"
 #include "dialects/common/wrapped.h"
 #include "dialects/deepspeed/private.h"
 
 typedef enum names_say { SAY_NOTHING, SAY_ROWS, SAY_COLUMNS, SAY_COPIES, SAY_TABLE } names_say;
 
-/* What the schema says of a name; of any other norm, what it says of all that it has. */
+/* The schema's rule for a name; for unknown norms its rule for norms. */
 static names_say say(const ds_rules *rules, const char *name)
 {
     char plain[SHEAF__PLAIN_NAME];
@@ -22,7 +21,7 @@ static names_say say(const ds_rules *rules, const char *name)
     return t->cut.nparts == 0 ? SAY_COPIES : t->cut.axis == 0 ? SAY_ROWS : SAY_COLUMNS;
 }
 
-/* All ranks that are here hold the same bytes. No when one of them is not all there. */
+/* Do all available ranks hold the same bytes? False if one is incomplete. */
 static sheaf_status *all_same(bool *same, const ds_making *m)
 {
     sheaf_catalog *const *part = m->rules->r->part;
@@ -64,8 +63,8 @@ static int axis_by_config(const sheaf_tensor *want, const ds_making *m, bool tab
     return -2;
 }
 
-/* Is the weight of a bias a copy in every rank? Biases are often zero, so their values tell
- * nothing. */
+/* Is the weight of a bias a copy in every rank? Biases are often zero, so their values are no
+ * evidence. */
 static sheaf_status *weight_is_copy(bool *copy, const ds_making *m)
 {
     char *weight = NULL;
@@ -90,9 +89,9 @@ static bool is_fused(const char *name)
            strstr(name, "query_key_value.") != NULL;
 }
 
-/* A rank holds the rows of its units of each part, part after part: so AutoTP divides Phi-3's
- * tensors, and so do Megatron's. The units are whole, as the schema has them, but their numbers
- * need not be even: the size of each rank's tensor tells them. */
+/* A rank holds the rows of its units of each part, part after part: as AutoTP divides Phi-3's
+ * tensors, and Megatron its own. Units stay whole, as in the schema, but ranks may have different
+ * numbers of them, by the sizes of their tensors. */
 static sheaf_status *make_parts(ds_making *m, const sheaf_cut *cut)
 {
     const int n = m->rule->nranks;

@@ -29,7 +29,7 @@ static sheaf_status *add_rank(ds_reading *r, sheaf_logical *out, const sheaf_cat
     return st;
 }
 
-/* Ranks that have no tensor of this name although they are here. */
+/* Reports available ranks without a tensor of this name. */
 static sheaf_status *report_absent(ds_reading *r, const char *name)
 {
     for (int mp = 0; mp < r->tp; mp++)
@@ -48,7 +48,7 @@ static sheaf_status *join_one(ds_reading *r, ds_rules *rules, const sheaf_logica
     ds_rule rule;
     bool refused;
     if (moment && sheaf__catalog_find(r->c, base) == NULL)
-        return NULL; /* its parameter was refused */
+        return NULL; /* its parameter is refused already */
     sheaf_status *st = sheaf__ds_rule_make(&rule, &refused, rules, moment ? base : name);
     TRY(st, refused || moment ? NULL : report_absent(r, name));
     if (st == NULL && !refused)
@@ -73,7 +73,7 @@ sheaf_status *sheaf__ds_join(ds_reading *r)
     sheaf_status *st = sheaf__ds_rules_new(&rules, r);
     for (int mp = 0; st == NULL && mp < r->tp; mp++)
         for (int64_t i = 0; st == NULL && r->part[mp] != NULL && i < r->part[mp]->count; i++) {
-            bool done = false; /* by a rank before */
+            bool done = false; /* by an earlier rank */
             for (int k = 0; k < mp && !done; k++)
                 done = r->part[k] != NULL &&
                        sheaf__catalog_find(r->part[k], r->part[mp]->tensor[i].entry.name) != NULL;
@@ -91,7 +91,7 @@ static const char copy_again[] =
     "copy the files of this parameter again from where the checkpoint was written";
 static const char *const states[3] = { "fp32", "exp_avg", "exp_avg_sq" };
 
-/* Values of one kind under the name of another: the file keeps the name that it was saved under. */
+/* Values of another kind: the file stores the name that it was saved under. */
 static sheaf_status *check_kind(ds_reading *r, const char *path, const char *name, int kind)
 {
     char stem[128];
@@ -105,8 +105,8 @@ static sheaf_status *check_kind(ds_reading *r, const char *path, const char *nam
     return NULL;
 }
 
-/* What ZeRO 3 left flat gets the shape that a model's file or the config says: of `elements`, -1
- * where none does. */
+/* A tensor that ZeRO 3 left flat gets its shape from a model's file or the config: of `elements`,
+ * -1 if none has it. */
 static sheaf_status *shape_of_flat(ds_param *p, const ds_reading *r, const char *path,
                                    const char *name, const sheaf_pickle_tensor *t)
 {
@@ -137,7 +137,8 @@ static sheaf_status *shape_of_flat(ds_param *p, const ds_reading *r, const char 
     for (int k = 0; p->elements >= 0 && k < p->ndim; k++)
         if (__builtin_mul_overflow(p->elements, p->shape[k], &p->elements))
             p->elements = -1;
-    return p->elements == t->shape[0] || !found /* a config is held against all tensors later */
+    return p->elements == t->shape[0] ||
+                   !found /* the config is checked against all tensors later */
                ? NULL
                : sheaf__defect(r->c, "shape", path, name,
                                sheaf__show_shape(want, p->ndim, p->shape), copy_again, "%s",
@@ -218,8 +219,7 @@ static sheaf_status *check_states(ds_reading *r, const char *dir, const char *na
     return st;
 }
 
-/* A part in the model's file is no more than the whole, but for a vocabulary that is padded
- * there. */
+/* A part in the model's file must not be larger than the whole, except for a padded vocabulary. */
 static sheaf_status *compare_shape(ds_reading *r, const char *zero, const sheaf_logical *whole,
                                    const sheaf_pickle_tensor *part)
 {
@@ -244,7 +244,7 @@ static bool told_missing(const sheaf_catalog *c, const char *name)
     return false;
 }
 
-/* Names that the model's files promise and `zero` lacks; buffers, which only they hold. */
+/* Reports names in the model's files that `zero` lacks; adds buffers, which are only there. */
 static sheaf_status *compare_module(ds_reading *r, const ds_file *f, const char *zero)
 {
     const sheaf_pickle *root = sheaf__ds_root(f), *module = sheaf__pickle_get(root, "module");
@@ -263,7 +263,8 @@ static sheaf_status *compare_module(ds_reading *r, const ds_file *f, const char 
             skip = true;
         }
         skip = skip || sheaf__ds_twin(f, module, i, t) != NULL;
-        if (!skip && !told_missing(r->c, name)) /* by another part's file, or without values */
+        if (!skip &&
+            !told_missing(r->c, name)) /* reported for another part's file, or without values */
             st = sheaf__defect(
                 r->c, "missing", zero, name, "a folder for each parameter in the model's file",
                 "copy it from where this checkpoint was written", "none of this name");
@@ -271,7 +272,7 @@ static sheaf_status *compare_module(ds_reading *r, const ds_file *f, const char 
     return st;
 }
 
-/* Frozen parameters have no state of an optimizer: their values stay in the model's files. */
+/* Frozen parameters have no optimizer state: their values are in the model's files. */
 static sheaf_status *add_frozen(ds_reading *r)
 {
     const ds_file *model = NULL;
@@ -295,7 +296,7 @@ static sheaf_status *add_frozen(ds_reading *r)
     return st;
 }
 
-/* No model is all vectors: these are flat, and nothing says their shapes. */
+/* No model has only vectors: these are flat tensors of unknown shape. */
 static sheaf_status *report_flat(ds_reading *r, const char *zero)
 {
     int64_t weights = 0;

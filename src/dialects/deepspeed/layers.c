@@ -1,9 +1,9 @@
 /* layers.c - a pipeline saves its layers one by one: layer_NN[-model_TT]-model_states.pt.
  *
  * A file is the state dict of one layer of the pipeline, with names of its own. NN counts all
- * layers of the pipeline, so which one is which follows from what it holds: attention and an MLP
- * are a decoder layer, a table before the first of them is the embedding, after the last come norm
- * and head. */
+ * layers of the pipeline, so their kinds follow from their contents: attention and an MLP are a
+ * decoder layer, a table before the first of them is the embedding, after the last come norm and
+ * head. */
 #include "base/base.h"
 #include "dialects/common/save.h"
 #include "dialects/common/dialects.h"
@@ -16,8 +16,7 @@ static const sheaf_pickle_tensor *get(const ds_file *f, const char *name)
     return sheaf__pickle_tensor(f->torch->doc, sheaf__pickle_get(f->torch->doc->root, name));
 }
 
-/* The Hugging Face name of an entry of a layer around the decoder layers, or `after` them; NULL: it
- * is none. */
+/* The Hugging Face name of an entry before the decoder layers, or `after` them; NULL: unknown. */
 static const char *name_around(const ds_file *f, bool after, const char *key)
 {
     static const struct {
@@ -52,7 +51,7 @@ static layer_is what_is(const ds_file *f, bool after)
     return known ? IS_AROUND : IS_UNKNOWN;
 }
 
-/* `decoder`: the number of a decoder layer; -1: it is one around them. */
+/* `decoder`: number of the decoder layer; -1: another layer. */
 static sheaf_status *add_layer(ds_reading *r, const ds_file *f, bool after, int decoder)
 {
     const sheaf_pickle *root = sheaf__ds_root(f);

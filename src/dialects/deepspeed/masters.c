@@ -1,4 +1,4 @@
-/* masters.c - float32 masters: do they round to the weights of the module, and those of stage 0.
+/* masters.c - float32 masters: comparison with the module's weights, and the optimizer of stage 0.
  *
  * Stage 0 keeps the optimizer in the model's file, under `optimizer`. There parameters have
  * numbers, not names: group after group, in each group in the model's order. Around the optimizer
@@ -6,10 +6,10 @@
  *   fp32_groups          a list for each group, of masters in the parameters' shapes
  *   fp32_groups_flat     for each group its masters end to end; moments lie so too
  *   optimizer_state_dict torch's: {state: {number: {step, exp_avg, exp_avg_sq}}, param_groups}
- * A float32 model has that optimizer alone, and no masters. Values and shapes give the parameters
- * their names: each is the next tensor of the module that has its shape and to which its master
- * rounds. Frozen ones have no number, so a parameter is sure of its name only where counting from
- * the end comes to the same: norms that are still 1 fit each other. */
+ * A float32 model has only that optimizer, and no masters. Parameters are named by values and
+ * shapes: each is the next tensor of the module with its shape to which its master rounds. Frozen
+ * ones have no number, so a name is certain only if counting from the end gives the same one: norms
+ * that are still 1 match each other. */
 #include <math.h>
 
 #include "base/base.h"
@@ -26,7 +26,7 @@ static bool rounds_to(float master, const void *stored, sheaf_dtype dtype)
     if (dtype == SHEAF_F32)
         return memcmp(&master, stored, sizeof master) == 0;
     memcpy(&bits, stored, sizeof bits);
-    int spacing; /* exponent of the distance to the neighbours */
+    int spacing; /* exponent of the spacing of floats */
     if (dtype == SHEAF_BF16) {
         const uint32_t wide = (uint32_t)bits << 16;
         memcpy(&w, &wide, sizeof w);
@@ -90,7 +90,7 @@ typedef struct plain {
     const sheaf_pickle *state;
 } plain;
 
-/* Parameters that are numbered one after the other. */
+/* A group of consecutively numbered parameters. */
 typedef struct group {
     const sheaf_pickle *list;        /* of masters in their shapes, or */
     const sheaf_pickle_tensor *flat; /* of them all end to end; NULL both: no masters */
@@ -103,7 +103,7 @@ typedef struct group {
 static const sheaf_pickle *state_of(const sheaf_pickle *state, int64_t id)
 {
     int64_t key, n = sheaf__pickle_count(state);
-    for (int64_t i = id < n ? id : n - 1; i >= 0; i--) /* they ascend; unused ones are left out */
+    for (int64_t i = id < n ? id : n - 1; i >= 0; i--) /* ascending; unused ones are absent */
         if (sheaf__pickle_int(&key, sheaf__pickle_key(state, i)) && key <= id)
             return key == id ? sheaf__pickle_value(state, i) : NULL;
     return NULL;
@@ -167,8 +167,8 @@ static bool fits(sheaf_piece *piece, const plain *x, const group *g, int64_t i, 
     return piece_at(piece, x, t, at, l) && (x->masters == NULL || rounds(x, piece, l));
 }
 
-/* Which tensors a group's parameters are, counted from its first one, or `back` from its last:
- * *found of them. False: there is none for the next one. */
+/* Assigns tensors to a group's parameters from the first one on, or `back` from the last: *found of
+ * them. False: no tensor for the next one. */
 static bool seek(int64_t *tensor, int64_t *place, int64_t *found, const plain *x, const group *g,
                  bool back)
 {
@@ -191,8 +191,8 @@ static bool seek(int64_t *tensor, int64_t *place, int64_t *found, const plain *x
     return left == 0;
 }
 
-/* The tensors of a group that counting from both ends agrees on; -1: of the others. A group that
- * has no others is done, and its tensors are no other group's. */
+/* Keeps the tensors of a group that counting from both ends agrees on; -1 for others. A group
+ * without others is settled, and its tensors are excluded for other groups. */
 static sheaf_status *settle(plain *x, group *g, int64_t number)
 {
     int64_t n = 0, sure = 0;
@@ -225,7 +225,7 @@ static sheaf_status *settle(plain *x, group *g, int64_t number)
 static sheaf_status *settle_all(plain *x, group *g, int64_t n)
 {
     sheaf_status *st = NULL;
-    for (bool more = true; st == NULL && more;) { /* what one group takes may settle another */
+    for (bool more = true; st == NULL && more;) { /* settling one group may settle another */
         more = false;
         for (int64_t i = 0; st == NULL && i < n; i++)
             if (!g[i].done) {
@@ -236,7 +236,7 @@ static sheaf_status *settle_all(plain *x, group *g, int64_t n)
     return st;
 }
 
-/* The master in the place of the rounded weight, and the moments that lie as it does. */
+/* Replaces the rounded weight by the master, and adds the moments in the same layout. */
 static sheaf_status *take(plain *x, const group *g, int64_t i)
 {
     const int64_t index = g->tensor[i], at = g->at[i];

@@ -1,4 +1,5 @@
-/* parts.c - what each tensor-parallel rank holds: masters, module, frozen parameters, aliases. */
+/* parts.c - the contents of each tensor-parallel rank: masters, module, frozen parameters,
+ * aliases. */
 #include <unistd.h>
 
 #include "base/base.h"
@@ -73,7 +74,7 @@ static sheaf_status *add_module_tensor(ds_reading *r, sheaf_catalog *part, const
                              "another shape in `module`");
     }
     if (sheaf__pickle_path(root, "shared_params", name, NULL) != NULL)
-        return NULL; /* below */
+        return NULL; /* added below */
     const char *twin =
         sharded || sheaf__elements(t->ndim, t->shape) > 0 ? sheaf__ds_twin(f, module, i, t) : NULL;
     if (twin != NULL && sheaf__catalog_find(part, twin) != NULL &&
@@ -151,7 +152,7 @@ sheaf_status *sheaf__ds_frozen(ds_reading *r, sheaf_catalog *part, const ds_file
     return NULL;
 }
 
-/* ---- names that mean a tensor of another name ---- */
+/* ---- aliases ---- */
 
 static sheaf_status *add_alias(sheaf_catalog *part, const char *name, const char *source)
 {
@@ -169,7 +170,7 @@ static sheaf_status *add_alias(sheaf_catalog *part, const char *name, const char
     return st;
 }
 
-/* shared_params: {name: the name it is stored under}. A tied head has no tensor of its own, as in
+/* shared_params: {name: the name it is stored under}. A tied head gets no tensor of its own, as in
  * the Llama schema. */
 static sheaf_status *add_aliases(ds_reading *r, sheaf_catalog *part, const ds_file *f)
 {
@@ -191,7 +192,7 @@ static sheaf_status *add_aliases(ds_reading *r, sheaf_catalog *part, const ds_fi
 
 /* ---- a rank ---- */
 
-/* The file that says what rank `mp` holds; NULL when there is none that can be read. */
+/* The file that describes rank `mp`; NULL: none is readable. */
 static const ds_file *model_of(const ds_reading *r, int mp)
 {
     for (int64_t i = 0; i < r->nfiles; i++)

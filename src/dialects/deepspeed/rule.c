@@ -1,4 +1,4 @@
-/* rule.c - how the tensors of the tensor-parallel ranks lie in the whole one.
+/* rule.c - the places of the tensor-parallel ranks' tensors in the whole tensor.
  *
  * Newer files state it (universal_checkpoint_info): affine_map gives each rank's boxes; lists of
  * regular expressions name the tensors that are copies, cut along axis 1, or made of several parts;
@@ -6,7 +6,7 @@
 #include "base/base.h"
 #include "dialects/deepspeed/private.h"
 
-/* Hostile patterns stop here: steps of one match, matches that needed more, matches in all, bytes
+/* Limits for hostile patterns: steps of one match, matches that needed more, matches in all, bytes
  * of a pattern. */
 enum { MATCH_STEPS = 10000, MATCH_COSTLY = 100, MATCH_CALLS = 50000000, MATCH_BYTES = 4096 };
 enum { MAX_PIECES = 256 }; /* of one tensor in one rank */
@@ -72,7 +72,7 @@ static const pattern *match(ds_rules *rules, int which, const char *name)
     return NULL;
 }
 
-/* ---- what the files state ---- */
+/* ---- statements of the files ---- */
 
 static const sheaf_pickle *info_of(const ds_file *f)
 {
@@ -165,7 +165,7 @@ void sheaf__ds_rule_release(ds_rule *rule)
     *rule = (ds_rule){ 0 };
 }
 
-/* One more move of a rank: its box [from, from + size) to `to`; NULL `from` and `to` are the
+/* Adds a move of a rank: its box [from, from + size) to `to`; NULL `from` and `to` are the
  * beginning. */
 static sheaf_status *add_move(ds_rule *rule, int rank, const int64_t *from, const int64_t *size,
                               const int64_t *to)
@@ -429,7 +429,7 @@ static sheaf_status *make_affine(ds_making *m, const pattern *p)
                             NULL);
 }
 
-/* ---- all of it ---- */
+/* ---- the rule ---- */
 
 void sheaf__ds_collect(ds_making *m)
 {

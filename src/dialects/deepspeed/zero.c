@@ -1,4 +1,4 @@
-/* zero.c - what one tensor-parallel rank holds, put together from its data-parallel parts.
+/* zero.c - assembles one tensor-parallel rank from its data-parallel parts.
  *
  * Stages 1 and 2: per group of param_shapes, the flat tensors of all data-parallel parts are one
  * stream, in which the parameters lie one after the other; what follows the last one is padding, up
@@ -88,7 +88,7 @@ typedef struct stream {
 typedef struct share {
     const ds_file *f; /* NULL: missing or damaged */
     int file;         /* its number in `part` of the rank */
-    int64_t lost;     /* tensors that lie in a missing one; two of them, for its finding */
+    int64_t lost;     /* tensors in a missing part; two of them, for its finding */
     char first[256], last[256];
 } share;
 
@@ -147,7 +147,7 @@ static void lose(share *x, const char *name)
     snprintf(x->last, sizeof x->last, "%s", name);
 }
 
-/* Elements [first, first + count) of the tensor lie in the stream from `at` on. `kind` 0 tells
+/* Elements [first, first + count) of the tensor lie in the stream from `at` on. `kind` 0 reports
  * losses. */
 static sheaf_status *add_range(zero *z, sheaf_logical *t, const stream *s, int64_t at,
                                int64_t first, int64_t count, bool tell)
@@ -210,7 +210,7 @@ static sheaf_status *group_elements(int64_t *total, const zero *z, const sheaf_p
     return st;
 }
 
-/* The stream of a group. Parts that are missing get the size that they must have had. */
+/* The stream of a group. Missing parts get the size that they must have had. */
 static sheaf_status *group_stream(stream *s, zero *z, int kind, int64_t group, int64_t total)
 {
     const int dp = z->r->dp;
@@ -327,7 +327,7 @@ static bool read_step(double *out, const zero *z, int d)
     return sheaf__torch_number(out, torch, sheaf__pickle_get(group_state(state, 0), "step"));
 }
 
-/* All parts made as many steps. The odd ones out are stale. */
+/* All parts must have the same number of steps; the minority is stale. */
 static sheaf_status *check_steps(zero *z)
 {
     double most = -1;
@@ -349,8 +349,8 @@ static sheaf_status *check_steps(zero *z)
     return st;
 }
 
-/* Masters and module of one save agree: a part of another rank or step does not. Samples each
- * piece. */
+/* Compares samples of each piece: masters and module of one save agree, but not with those of
+ * another rank or step. */
 static sheaf_status *check_module(zero *z, int model)
 {
     const sheaf_pickle *module = sheaf__pickle_get(z->model->torch->doc->root, "module");

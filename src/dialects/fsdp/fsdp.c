@@ -5,11 +5,11 @@
  *   optim_world_size_N_rank_R.pt, extra_state_world_size_N_rank_R.pt    are not read
  *   huggingface/config.json, or config.json
  *
- * A DTensor in a pickle is _rebuild_wrapper_subclass(DTensor, dtype, sizes, strides, ...) with
- * the state (None, {_local_tensor, _spec: {mesh, placements}}). Shard(d) divides axis d as
- * torch.chunk does: ceil(n / ranks) to each, the last ones less or nothing. A mesh of several axes
- * (HSDP: Replicate, Shard; FSDP over tensor parallelism: _StridedShard, Shard) counts its ranks row
- * by row; its placements divide from left to right, _StridedShard after them all. */
+ * A DTensor in a pickle is _rebuild_wrapper_subclass(DTensor, dtype, sizes, strides, ...) with the
+ * state (None, {_local_tensor, _spec: {mesh, placements}}). Shard(d) divides axis d as torch.chunk:
+ * ceil(n / ranks) for each rank, less or nothing for the last ones. A mesh of several axes (HSDP:
+ * Replicate, Shard; FSDP over tensor parallelism: _StridedShard, Shard) counts its ranks row by
+ * row; its placements divide from left to right, _StridedShard after them all. */
 #include "base/base.h"
 #include "dialects/common/dialects.h"
 
@@ -86,7 +86,7 @@ static sheaf_status *misfit(reading *r, const char *path, const char *name, cons
                          "put the files of one save together", "%s", found);
 }
 
-/* The sizes of the mesh's axes, of which there are n. */
+/* The sizes of the mesh's n axes. */
 static bool mesh_of(int64_t size[MOST_AXES], const reading *r, const sheaf_pickle_doc *doc,
                     const sheaf_pickle *mesh, int64_t n)
 {
@@ -177,7 +177,7 @@ static sheaf_status *read_tensor(reading *r, const sheaf_torch *torch, const cha
         return add(r, torch, name, t->ndim, t->shape, begin, true, rank, t);
     if (!sheaf__pickle_is_object(value, "torch._utils", "_rebuild_wrapper_subclass"))
         return sheaf__dialect_unread(NULL, r->c, torch->path, name, value);
-    const sheaf_pickle *fields = value->as.object->state; /* before it had slots, a dict */
+    const sheaf_pickle *fields = value->as.object->state; /* a dict before it had slots */
     if (!sheaf__pickle_is(fields, SHEAF_PICKLE_DICT))
         fields = sheaf__pickle_item(fields, 1);
     t = sheaf__pickle_tensor(torch->doc, sheaf__pickle_get(fields, "_local_tensor"));
@@ -199,7 +199,7 @@ static sheaf_status *read_tensor(reading *r, const sheaf_torch *torch, const cha
                           : add(r, torch, name, ndim, shape, begin, whole, rank, t);
 }
 
-/* The name inside the zip file is the one that it was saved under. */
+/* The zip file has the name that it was saved under. */
 static sheaf_status *check_stem(reading *r, const char *path, int rank)
 {
     char stem[128], name[160];

@@ -31,7 +31,7 @@ static bool is_moment(void *context, const char *path, const char *name)
     return sheaf__moment_base(name) != name;
 }
 
-/* optimizer.safetensors, as sheaf convert --optimizer leaves it; its metadata may tell the step. */
+/* optimizer.safetensors, as sheaf convert --optimizer leaves it; its metadata may have the step. */
 static sheaf_status *read_moments(sheaf_catalog *c, const char *dir, const sheaf__names *names)
 {
     const sheaf__whole whole = { .c = c, .rank = -1, .kind = SHEAF_MOMENT, .wants = is_moment };
@@ -54,8 +54,8 @@ static sheaf_status *read_moments(sheaf_catalog *c, const char *dir, const sheaf
     return st;
 }
 
-/* Are the weights where Hugging Face puts them: one file, or shards that an index names? What else
- * is called shard or variant was put together by somebody, and is held against its config too. */
+/* Are the weights in Hugging Face's standard form: one file, or shards with an index? Other shards
+ * and variants were assembled by hand, and are checked against the config. */
 static bool is_in_order(const sheaf__names *names)
 {
     for (int64_t i = 0; i < names->count; i++)
@@ -70,7 +70,7 @@ static sheaf_status *read_folder(bool *damaged, bool *in_order, sheaf_catalog *c
     sheaf__whole whole = { .c = c, .rank = -1, .as_stored = hints->as_stored };
     sheaf__names names = { 0 };
     sheaf_status *st = sheaf__catalog_find_config(c, hints, path, "config.json");
-    if (st == NULL && hints->config_only) /* SAT's, where only that lies there */
+    if (st == NULL && hints->config_only) /* SAT's, if there is only that */
         return c->config != NULL ? NULL
                                  : sheaf__catalog_find_config(c, hints, path, "model_config.json");
     TRY(st, sheaf__list_dir(&names.at, &names.count, path));
@@ -106,8 +106,7 @@ static sheaf_status *read_file(bool *damaged, sheaf_catalog *c, const char *path
     return st;
 }
 
-/* A pickle is whatever a program saved: wrappers' names, padding. It is always held
- * against its config. */
+/* A pickle may have wrappers' names or padding: it is always checked against its config. */
 static bool is_pickled(const sheaf_catalog *c)
 {
     for (int i = 0; i < c->nfiles; i++)

@@ -1,8 +1,8 @@
 /* check.c - are these the tensors of this model? See hf.h.
  *
- * Rows of the two vocabulary tables are looked at first: a table that is one part of a
- * divided and padded one, written as if it were whole, is the damage that ColossalAI 0.3.7 to
- * 0.4.7 did, and what is missing cannot be made up (docs/formats.md). */
+ * Rows of the two vocabulary tables are checked first: ColossalAI 0.3.7 to 0.4.7 wrote one part of
+ * a divided and padded table as if it were whole, and the missing rows cannot be restored
+ * (docs/formats.md). */
 #include "base/base.h"
 #include "dialects/common/model.h"
 #include "dialects/common/vocabulary.h"
@@ -12,7 +12,7 @@
 
 enum { NAMED = 5 };
 
-/* What the family has to say of a tensor that is missing, or is not of its shape. */
+/* Adds the family's advice for a tensor that is missing or has another shape. */
 static sheaf_status *advise(sheaf_status *st, const sheaf_schema *schema, const char *name,
                             const sheaf_source_entry *e)
 {
@@ -69,7 +69,7 @@ static sheaf_status *wrong_shape(const sheaf_schema *schema, const sheaf_tensor 
                             (t->ndim == 1 || e->shape[1 - axis] == t->shape[1 - axis]);
     if (!comparable)
         return st;
-    /* Of keys and values it is rather the number of heads that is wrong. */
+    /* For keys and values rather the number of heads is wrong. */
     const int ways = t->role == SHEAF_K || t->role == SHEAF_V
                          ? 0
                          : sheaf__vocabulary_ways(e->shape[axis], t->shape[axis], &padded);
@@ -104,7 +104,7 @@ static sheaf_status *check_tensor(const sheaf_schema *schema, const sheaf_tensor
 
 /* ---- names ---- */
 
-/* A stored name that ends with a name of the model tells what was put before all names. */
+/* A stored name that ends with a name of the model shows a prefix of all names. */
 static sheaf_status *mention_prefix(sheaf_status *st, sheaf_source *source, const char *missing)
 {
     const size_t m = strlen(missing);
@@ -169,9 +169,8 @@ static sheaf_status *another_model(const char *said, const char *is)
     return sheaf_try_this(st, "the config.json of %s: this one is of another model", is);
 }
 
-/* Of a family with versions: are these tensors of the one that the config says? Where one of two
- * families reads images, its tensors are no other's. Quantized ones are seen where no config says
- * it. */
+/* Are these the tensors of the family and version in the config? Tensors of a family with images
+ * identify it. Also finds quantized weights that no config mentions. */
 static sheaf_status *check_model(const sheaf_schema *schema, sheaf_source *source)
 {
     const sheaf__tensor_names names = sheaf__source_names(source);
@@ -219,7 +218,7 @@ static sheaf_status *check_unexpected(const sheaf_schema *schema, sheaf_source *
 sheaf_status *sheaf_hf_check(sheaf_source *source, const sheaf_schema *schema)
 {
     sheaf_status *st = check_model(schema, source);
-    for (int tables = 1; tables >= 0 && st == NULL; tables--) /* the two tables first, see above */
+    for (int tables = 1; tables >= 0 && st == NULL; tables--) /* the tables first, see above */
         for (int64_t i = 0; i < schema->count && st == NULL; i++) {
             const sheaf_tensor *t = &schema->tensor[i];
             const sheaf_source_entry *e = source->find(source, t->name);

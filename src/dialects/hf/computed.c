@@ -9,10 +9,10 @@
 enum { PART = 256 }; /* numbers made at once */
 
 typedef struct computed {
-    sheaf__over_source over; /* first; its own are the buffers that the files lack */
+    sheaf__over_source over; /* first; its own tensors are the buffers that the files lack */
     sheaf_config config;     /* owns nothing: sizes for the family's formula */
     const sheaf__kernels *kernels;
-    sheaf_tensor *tensor; /* of each of its own */
+    sheaf_tensor *tensor; /* of each own tensor */
 } computed;
 
 static sheaf_status *read_box(sheaf_source *self, const char *name, int64_t row0, int64_t rows,
@@ -51,7 +51,7 @@ static void close_computed(sheaf_source *self)
     files->close(files);
 }
 
-/* The type of the table of embeddings: that of what was saved with it. */
+/* The dtype of the embedding table, as that of the tensors saved with it. */
 static sheaf_dtype stored_as(sheaf_source *files, const sheaf__family *family)
 {
     const sheaf_source_entry *table = files->find(files, family->table);

@@ -82,9 +82,9 @@ static bool folder_of(char dir[SHEAF_PATH_SIZE], const char *path)
     return has_parts(dir);
 }
 
-/* The model with its optimizer's state; or, as the first distributed optimizer left it, alone, with
- * the optimizer's parts in folders of their own, mp_rank_TT[_PPP]_DDD/optim.pt, one for each
- * data-parallel rank. */
+/* The model with its optimizer's state; or, as the first distributed optimizer saved it, the model
+ * alone, with the optimizer's parts in separate folders, mp_rank_TT[_PPP]_DDD/optim.pt, one for
+ * each data-parallel rank. */
 static const char *const model_names[] = { "model_optim_rng.pt", "model_rng.pt" };
 enum { MODEL_NAMES = sizeof model_names / sizeof *model_names };
 
@@ -99,8 +99,8 @@ static bool megatron_is(const char *path)
 
 /* ---- files ---- */
 
-/* The file with the model in the folder `name`, or where it should be. *moments: there is none, but
- * an optimizer's part. */
+/* The model's file in the folder `name`, existing or not. *moments: there is only an optimizer's
+ * part. */
 static const char *model_file(char path[SHEAF_PATH_SIZE], bool *moments, const reading *r,
                               const char *name)
 {
@@ -166,7 +166,7 @@ static sheaf_status *open_parts(reading *r)
     return st;
 }
 
-/* ---- what the parts agree on ---- */
+/* ---- agreement of the parts ---- */
 
 static sheaf_status *check_versions(reading *r)
 {
@@ -246,8 +246,8 @@ static sheaf_status *check_args(reading *r, const part *first)
     return st;
 }
 
-/* Do parts that can be read say one rank, or none? Converters leave them so: then it tells
- * nothing. */
+/* Are ranks stated? Not if all readable parts state the same rank or none, as converters leave
+ * them. */
 static bool ranks_are_told(const reading *r)
 {
     const part *first = NULL;
@@ -264,8 +264,8 @@ static bool ranks_are_told(const reading *r)
     return several;
 }
 
-/* args.rank is the process that saved the part: tensor-parallel ranks count fastest, and later
- * stages are later ones. */
+/* args.rank is the process that saved the part: tensor-parallel ranks vary fastest, and later
+ * stages have higher ranks. */
 static sheaf_status *check_ranks(reading *r)
 {
     sheaf_status *st = NULL;
@@ -423,7 +423,7 @@ static sheaf_status *count_layers(reading *r)
             sum += *n > 0 ? *n : 0;
         }
     const int64_t left = r->model.layers > sum ? r->model.layers - sum : 0;
-    for (int64_t i = 0; i < chunks; i++) /* a stage that is missing has what the others leave */
+    for (int64_t i = 0; i < chunks; i++) /* a missing stage has the remaining layers */
         if (r->layers[i] < 0)
             r->layers[i] = left / unknown;
     if (unknown == 0 && sum != r->model.layers)
@@ -457,7 +457,7 @@ static sheaf_status *add_tensor(reading *r, const part *p, const char *name,
                            sheaf__show_shape(shape, t->ndim, t->shape));
     } else if (st == NULL && word == SHEAF_MEGATRON_MAPPED && r->model.padded >= 0 &&
                sheaf__is_vocabulary(targets.at[0].name) && t->shape[0] * r->tp != r->model.padded)
-        /* rows of the other ranks would come to lie elsewhere */
+        /* rows of the other ranks would be misplaced */
         st = sheaf__defect(r->c, "shape", p->path, name,
                            "this rank's rows of the tables, as the args and the other parts "
                            "say",
@@ -496,7 +496,7 @@ static sheaf_status *add_parts(reading *r)
     return st;
 }
 
-/* The optimizer's masters and moments have no names there. */
+/* The optimizer's masters and moments have no names. */
 static sheaf_status *note_optimizer(reading *r)
 {
     const char *path = r->optimizer ? r->dir : NULL;

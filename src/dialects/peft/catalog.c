@@ -24,7 +24,7 @@ static bool peft_is(const char *path)
     if (sheaf__path_kind(path) != SHEAF_PATH_DIR)
         return strcmp(name, files[0]) == 0 || strcmp(name, files[1]) == 0;
     bool yes = sheaf__has_file(path, "adapter_config.json");
-    for (int i = 0; yes && i < 4; i++) /* a whole model, with its adapter inside */
+    for (int i = 0; yes && i < 4; i++) /* a whole model that contains its adapter */
         yes = !sheaf__has_file(path, models[i]);
     return yes || sheaf__has_file(path, files[0]) || sheaf__has_file(path, files[1]);
 }
@@ -33,9 +33,9 @@ static bool peft_is(const char *path)
  * it reads, and as its wrapper calls its copy and the base's. */
 typedef struct copies {
     const sheaf_catalog *c;
-    bool again;    /* first the plain names, then the wrapped ones without such a name */
-    bool found;    /* any that is wrapped */
-    char word[64]; /* that a wrapper of the model left in a name; "" = none */
+    bool again;    /* second pass: wrapped names without a plain one */
+    bool found;    /* a wrapped name exists */
+    char word[64]; /* word of a model's wrapper in a name; "" = none */
 } copies;
 
 static void find_word(copies *x, const char *stored)
@@ -56,11 +56,11 @@ static bool is_wanted(void *context, const char *path, const char *stored)
     if (strstr(stored, ".original_module.") != NULL)
         return false;
     x->found = x->found || wrapped;
-    if (!x->again || !wrapped) /* the plain ones at once, the others behind them */
+    if (!x->again || !wrapped) /* plain names first, the others after them */
         return !wrapped && !x->again;
     sheaf_status *st = sheaf__peft_name(&plain, stored);
     const bool wanted = st != NULL || sheaf__catalog_find(x->c, plain) == NULL;
-    sheaf_status_free(st); /* without memory the reader, which needs the name too, says so */
+    sheaf_status_free(st); /* lack of memory is reported by the reader, which needs the name too */
     free(plain);
     return wanted;
 }
@@ -99,7 +99,7 @@ static sheaf_status *read_folder(sheaf_catalog *c, const char *dir)
     return st;
 }
 
-/* What else may lie there: accelerate's copy of the adapter, another one, what a merge made. */
+/* Known other weights: accelerate's copy of the adapter, another adapter, a merge's output. */
 static bool is_known(const char *name)
 {
     return strncmp(name, "pytorch_model_fsdp", 18) == 0 || strncmp(name, "merged", 6) == 0 ||
@@ -107,7 +107,7 @@ static bool is_known(const char *name)
 }
 
 /* Weights that a training program saves beside the adapter, as LLaVA's non_lora_trainables.bin: of
- * modules that it trained whole, which nothing in the adapter names. */
+ * modules that it trained in full, which the adapter does not name. */
 static sheaf_status *check_beside(sheaf_catalog *c, const char *dir)
 {
     char **names = NULL;

@@ -1,4 +1,4 @@
-/* check.c - are these the tensors of the model that the config describes? See parts.h. */
+/* check.c - checks the tensors against the config. See parts.h. */
 #include "base/base.h"
 #include "base/json.h"
 #include "catalog/boxes.h"
@@ -10,7 +10,7 @@ typedef struct check {
     sheaf_catalog *c;
     const sheaf__sat_set *set;
     const char *path;           /* of the config; NULL = none */
-    json_t *json;               /* what it says; NULL = nothing readable */
+    json_t *json;               /* parsed; NULL = unreadable */
     int64_t tower, cross, text; /* tensors of each sort */
     int64_t tower_elements, cross_elements;
     int64_t factors; /* of LoRA */
@@ -36,8 +36,7 @@ static void count_sorts(check *k)
 
 /* ---- the tower's sizes ---- */
 
-/* A tower that is not upstream's is written into the config, so that it says all there is to
- * say. */
+/* Writes the sizes of a tower that is not upstream's into the config. */
 static sheaf_status *keep_encoder(check *k, const sheaf_encoder *e, bool image)
 {
     char *value = NULL, pixels[32];
@@ -78,7 +77,7 @@ static sheaf_status *infer_encoder(check *k, sheaf_config *config)
 
 /* ---- the class ---- */
 
-/* Does a class, or a model_type, name the family with a tower beside, or that without? */
+/* Does a class or model_type name the family with the second tower, or the one without? */
 static bool is_said(const char *name, bool tower)
 {
     const sheaf__family *family = sheaf__sat_family(tower);
@@ -127,7 +126,7 @@ static sheaf_status *report_class(check *k, const char *said, bool agent)
         k->cross, said);
 }
 
-/* Sets the class that the tensors show, in the text that is parsed: *agent. */
+/* Sets the class of the tensors in the parsed text: *agent. */
 static sheaf_status *check_class(check *k, bool *agent, const char *wanted)
 {
     const char *said = json_string_value(json_object_get(k->json, "model_class"));
@@ -144,14 +143,14 @@ static sheaf_status *check_class(check *k, bool *agent, const char *wanted)
             : NULL;
     if (st != NULL)
         return st;
-    if (name == NULL) /* what is written from here says it */
+    if (name == NULL) /* files written by sheaf have it */
         return sheaf__note(k->c, "inferred", k->c->root, "",
                            "a model_config.json that names the class", "", "%s",
                            *agent         ? "by its tensors: CogAgent"
                            : k->cross > 0 ? "by its tensors: CogAgent without its tower"
                                           : "by its tensors: CogVLM");
     if (*agent && !is_said(name, true) &&
-        !is_said(name, false)) /* of CogVLM the config's reader says so */
+        !is_said(name, false)) /* for CogVLM the config's reader reports it */
         return sheaf__defect(k->c, "class", k->path, "", "a config of CogAgent, as the tensors are",
                              class_cure(cure, true),
                              "model_config.json says %.100s, which no program here knows", name);
@@ -161,7 +160,7 @@ static sheaf_status *check_class(check *k, bool *agent, const char *wanted)
     return NULL;
 }
 
-/* ---- numbers that files state more than once ---- */
+/* ---- redundant numbers ---- */
 
 static sheaf_status *check_ways(check *k)
 {
@@ -287,7 +286,7 @@ static sheaf_status *check_lora(check *k)
 
 /* ---- all of it ---- */
 
-/* The config that the tensors ask for: the one of the file with the class they show. */
+/* Parses the file's config with the class of the tensors. */
 static sheaf_status *parse(check *k, sheaf_config *config, bool agent)
 {
     const bool said_agent =

@@ -1,13 +1,13 @@
 /* find.c - where the parts of a SAT checkpoint lie; see parts.h. By the names of files (names.c),
- * and where DeepSpeed gives the same ones by what is in the first. */
+ * and by the contents of the first one where DeepSpeed uses the same names. */
 #include "base/base.h"
 #include "base/json.h"
 #include "dialects/common/save.h"
 #include "dialects/sat/parts.h"
 
-/* ---- what a folder holds ---- */
+/* ---- contents of a folder ---- */
 
-/* Only want of memory stops a look into a folder; one that cannot be read holds nothing. */
+/* Fails only for lack of memory; an unreadable folder counts as empty. */
 static sheaf_status *names_in(char ***names, int64_t *n, const char *dir)
 {
     *names = NULL;
@@ -36,7 +36,7 @@ static sheaf_status *holds_parts(bool *yes, char first[SHEAF_PATH_SIZE], const c
     return st;
 }
 
-/* A pipe or a folder of this name too: reading it fails, which is a finding. */
+/* True for a pipe or a folder too: reading it fails with a finding. */
 static bool has_config(const char *dir)
 {
     return sheaf__path_has(dir, "model_config.json", SHEAF_PATH_NONE);
@@ -143,8 +143,8 @@ void sheaf__sat_set_release(sheaf__sat_set *set)
     *set = (sheaf__sat_set){ 0 };
 }
 
-/* Two numbers of the config, to tell parts of two models from each other; faults are findings when
- * it is read. */
+/* Two numbers of the config, to distinguish parts of two models; errors are reported when it is
+ * read. */
 static sheaf_status *read_numbers(sheaf__sat_folder *f)
 {
     json_t *object = NULL;
@@ -195,7 +195,7 @@ static sheaf_status *add_part(sheaf__sat_set *set, sheaf_catalog *c, int folder,
     return sheaf__sat_part_open(part);
 }
 
-/* `only`: the one file that was asked for; NULL = all. */
+/* `only`: the single file to add; NULL = all. */
 static sheaf_status *add_folder(sheaf__sat_set *set, sheaf_catalog *c, const char *save,
                                 const char *tag, const char *only)
 {
@@ -206,7 +206,7 @@ static sheaf_status *add_folder(sheaf__sat_set *set, sheaf_catalog *c, const cha
     sheaf__sat_folder *f = &set->folder[set->nfolders];
     sheaf_status *st = describe(f, save, tag);
     for (int i = 0; st == NULL && i < set->nfolders; i++)
-        if (only == NULL && sheaf__path_same(set->folder[i].dir, f->dir)) /* named twice */
+        if (only == NULL && sheaf__path_same(set->folder[i].dir, f->dir)) /* given twice */
             return NULL;
     set->nfolders++;
     TRY(st, sheaf__list_dir(&names, &n, f->dir));
@@ -234,7 +234,7 @@ static sheaf_status *note_missing_step(sheaf_catalog *c, const char *save, const
         latest, tag);
 }
 
-/* SAVE with the step to be read, and what is odd about `latest`. */
+/* Adds SAVE with the step to read, and findings about `latest`. */
 static sheaf_status *add_save(sheaf__sat_set *set, sheaf_catalog *c, const char *save)
 {
     char *latest = NULL, tag[SHEAF_SAT_STEP_SIZE], part[SHEAF_PATH_SIZE];
@@ -297,7 +297,7 @@ static sheaf_status *add_siblings(sheaf__sat_set *set, sheaf_catalog *c, const c
 
 static sheaf_status *look_beside(sheaf__sat_set *set, sheaf_catalog *c)
 {
-    const sheaf__sat_folder f = set->folder[set->anchor]; /* the list grows */
+    const sheaf__sat_folder f = set->folder[set->anchor]; /* a copy, as the list grows */
     char parent[SHEAF_PATH_SIZE];
     if (!f.stamp.has || f.tag[0] == '\0')
         return NULL;

@@ -1,9 +1,8 @@
 /* join.c - which parts belong together; see parts.h.
  *
- * Parts of one save have the same step, names, dtypes and shapes, and the same values in the
- * tensors of which each rank has a copy. Where those values differ from rank to rank (SAT lets
- * copies drift in some trainings), they tell nothing, and only a choice without alternative is
- * taken. */
+ * Parts of one save have the same step, names, dtypes and shapes, and the same values in replicated
+ * tensors. Where those differ from rank to rank (SAT lets copies drift in some trainings) they are
+ * no evidence, and only an unambiguous choice is taken. */
 #include "base/base.h"
 #include "dialects/sat/parts.h"
 
@@ -17,8 +16,8 @@ static int64_t any_vocab(const sheaf__sat_set *set, int folder)
     return vocab;
 }
 
-/* Of the save that a part belongs to: by its shapes; as it says itself; as the config says. 0 =
- * cannot tell. */
+/* The number of parts of a part's save: by its shapes, its own value, or the config. 0 =
+ * unknown. */
 static int ways_of(const sheaf__sat_set *set, const sheaf__sat_part *part)
 {
     int ways = sheaf__sat_ways_by_shape(part, any_vocab(set, part->folder));
@@ -56,7 +55,7 @@ static int ways_of_folder(const sheaf__sat_set *set, int folder)
     return ways > 0 ? ways : greatest_rank(set, folder) + 1;
 }
 
-/* Has the folder each rank once? */
+/* Does the folder have each rank once? */
 static bool is_full(const sheaf__sat_set *set, int folder, int ways)
 {
     int count[SHEAF_SAT_MOST_RANKS] = { 0 };
@@ -85,7 +84,7 @@ bool sheaf__sat_complete(const sheaf__sat_set *set)
 
 /* ---- parts that agree in everything ---- */
 
-/* By the names of their folders; parts without a step's folder are of any. */
+/* By the names of their folders; parts without a step's folder match any. */
 static bool same_step(const sheaf__sat_set *set, const sheaf__sat_part *a, const sheaf__sat_part *b)
 {
     const char *one = set->folder[a->folder].tag, *two = set->folder[b->folder].tag;
@@ -101,7 +100,7 @@ static bool agree(const sheaf__sat_set *set, const sheaf__sat_part *a, const she
 typedef struct group {
     int ways;
     bool complete; /* each rank once */
-    bool anchored; /* a part lies in the folder that was asked for */
+    bool anchored; /* a part is in the folder given by the user */
 } group;
 
 /* The parts that agree with `first`. */
@@ -130,8 +129,8 @@ static bool is_first(const sheaf__sat_set *set, int part)
     return set->part[part].file != NULL;
 }
 
-/* The first part, from `part` on, of a group that can be meant: a complete one, in the folder that
- * was asked for; -1: none. */
+/* The first part, from `part` on, of a candidate group: a complete one in the folder given by the
+ * user; -1: none. */
 static int next_group(const sheaf__sat_set *set, int part)
 {
     for (; part < set->nparts; part++) {
@@ -150,8 +149,8 @@ static void add_word(sheaf_text *text, const char *word)
     sheaf__text_word(text, word);
 }
 
-/* One of several that could be meant, with the command that joins it where that is `complete`;
- * takes the texts. */
+/* Reports one of several candidates, with the command that joins it if it is `complete`; frees the
+ * texts. */
 static sheaf_status *note_choice(sheaf_catalog *c, sheaf_text *found, sheaf_text *sources,
                                  int number, bool complete)
 {
@@ -169,7 +168,7 @@ static sheaf_status *note_choice(sheaf_catalog *c, sheaf_text *found, sheaf_text
     return st;
 }
 
-/* Several complete saves share folders: each with its own. */
+/* Reports several complete saves in shared folders, one by one. */
 static sheaf_status *list_groups(const sheaf__sat_set *set, sheaf_catalog *c)
 {
     sheaf_status *st = NULL;
@@ -188,8 +187,8 @@ static sheaf_status *list_groups(const sheaf__sat_set *set, sheaf_catalog *c)
 
 /* ---- one candidate for each rank ---- */
 
-/* Parts of `rank` that could belong to `like`; *part is the last of them. With `not_full`, none
- * from folders that have all they need. */
+/* Counts parts of `rank` that could belong to `like`; *part is the last of them. With `not_full`,
+ * none from complete folders. */
 static int candidates(int *part, const sheaf__sat_set *set, const sheaf__sat_part *like, int rank,
                       int ways, bool not_full)
 {
@@ -206,7 +205,7 @@ static int candidates(int *part, const sheaf__sat_set *set, const sheaf__sat_par
     return n;
 }
 
-/* Marks what can be chosen without doubt; a finding for each rank with several candidates. */
+/* Chooses unambiguous parts; a finding for each rank with several candidates. */
 static sheaf_status *choose_each(bool *doubt, sheaf__sat_set *set, sheaf_catalog *c)
 {
     const sheaf__sat_part *like = first_readable(set, set->anchor);
@@ -240,8 +239,8 @@ static sheaf_status *choose_each(bool *doubt, sheaf__sat_set *set, sheaf_catalog
     return st;
 }
 
-/* Do the copies in one folder agree with each other and differ from those in another? Then the
- * folders are of two runs. *a, *b: a part of each. */
+/* Do copies agree within one folder and differ from those in another? Then the folders are of two
+ * runs. *a, *b: a part of each. */
 static bool contradict(const sheaf__sat_part **a, const sheaf__sat_part **b,
                        const sheaf__sat_set *set)
 {
@@ -289,7 +288,7 @@ static bool near(const sheaf__sat_folder *a, const sheaf__sat_folder *b)
            sheaf__sat_minutes(&a->stamp, &b->stamp) <= SHEAF_SAT_NEAR_MINUTES;
 }
 
-/* Gives folder `i` this number, and those that are near it or near one of these. */
+/* Gives this number to folder `i` and, transitively, to folders near it. */
 static void number_from(sheaf__sat_set *set, int i, int number)
 {
     set->folder[i].number = number;
@@ -298,7 +297,7 @@ static void number_from(sheaf__sat_set *set, int i, int number)
             number_from(set, k, number);
 }
 
-/* How many saves lie here, of neighbours in time, of one name and step each. */
+/* Numbers the saves, groups of folders near in time with one name and step; returns how many. */
 static int number_saves(sheaf__sat_set *set)
 {
     int n = 0;
@@ -308,7 +307,7 @@ static int number_saves(sheaf__sat_set *set)
     return n;
 }
 
-/* Of several saves none is chosen: they are listed. */
+/* Lists several saves; none is chosen. */
 static sheaf_status *list_saves(sheaf__sat_set *set, sheaf_catalog *c, int n)
 {
     sheaf_status *st = NULL;
@@ -330,7 +329,7 @@ static sheaf_status *list_saves(sheaf__sat_set *set, sheaf_catalog *c, int n)
     return st;
 }
 
-/* ---- what was chosen ---- */
+/* ---- the result ---- */
 
 static sheaf_status *report_joined(sheaf__sat_set *set, sheaf_catalog *c, bool by_copies)
 {
@@ -372,9 +371,9 @@ static sheaf_status *report_joined(sheaf__sat_set *set, sheaf_catalog *c, bool b
     return st;
 }
 
-enum { NAMED = 16 }; /* missing parts before they are counted only */
+enum { NAMED = 16 }; /* missing parts that are named; others are counted */
 
-/* One that is nowhere among the folders: where it may lie. */
+/* Reports a missing part, with the places where it may be. */
 static sheaf_status *report_part(const sheaf__sat_set *set, sheaf_catalog *c, const char *dir,
                                  int rank)
 {
@@ -420,7 +419,7 @@ static sheaf_status *report_missing(const sheaf__sat_set *set, sheaf_catalog *c,
     return st;
 }
 
-/* Parts in the folders of the chosen ones that were left over. */
+/* Reports parts that were not chosen, in the folders of chosen ones. */
 static sheaf_status *report_left(const sheaf__sat_set *set, sheaf_catalog *c)
 {
     sheaf_status *st = NULL;

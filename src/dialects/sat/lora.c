@@ -1,9 +1,9 @@
-/* lora.c - see lora.h: what is adapted, the merge, and one A and one B for each layer in PEFT's
+/* lora.c - see lora.h: the adapted layers, the merge, and one A and one B for each layer in PEFT's
  * form.
  *
  * Block (p, k) of the adapter's rank, p-th part, k-th slice where factors differ by rank, is rows
- * (p*ways + k)*rank on of A. A and B of other blocks are zero there, so that B A is block by block
- * what SAT merges. */
+ * (p*ways + k)*rank on of A. A and B of other blocks are zero there, so that B A equals SAT's
+ * products block by block. */
 #include "dialects/sat/lora.h"
 
 #include "base/base.h"
@@ -17,7 +17,7 @@
 
 enum { MOST_RANK = 1 << 16 };
 
-/* ---- what is adapted ---- */
+/* ---- the adapted layers ---- */
 
 /* X.matrix_A.part or X.matrix_B.part as SAT stores it; NULL: there is none. */
 static const sheaf_logical *factor_of(const sheaf_catalog *c, const char *linear, char which,
@@ -41,7 +41,7 @@ static bool arithmetic(sheaf_dtype dtype)
     return dtype == SHEAF_F32 || dtype == SHEAF_BF16 || dtype == SHEAF_F16;
 }
 
-/* One of its own in each part? Of A that is so for weights divided along axis 0, of B along axis
+/* Does each part have its own factor? For A with weights divided along axis 0, for B along axis
  * 1. */
 static bool is_apart(const sheaf_sat_lora *lora, const sheaf_logical *t)
 {
@@ -98,7 +98,7 @@ static sheaf_status *describe(const sheaf_sat_lora *lora, sheaf_sat_lora_linear 
                            : !what->known ? "no layer of CogVLM or CogAgent"
                                           : sheaf_dtype_name(w->entry.dtype));
     if (l->parts == 0)
-        l->parts = 1; /* of a layer that SAT does not divide */
+        l->parts = 1; /* a layer that SAT does not divide */
     l->out = w->entry.shape[0];
     l->in = w->entry.shape[1];
     const int64_t along = l->axis == 0 ? l->out / l->parts : l->in;
@@ -118,7 +118,7 @@ static sheaf_status *describe(const sheaf_sat_lora *lora, sheaf_sat_lora_linear 
     return st;
 }
 
-/* Both the config and the shapes say it. */
+/* The rank is both in the config and in the shapes. */
 static sheaf_status *find_rank(sheaf_sat_lora *lora)
 {
     json_t *config = NULL;
@@ -132,7 +132,7 @@ static sheaf_status *find_rank(sheaf_sat_lora *lora)
     lora->rank = json_is_integer(said) ? json_integer_value(said) : 0;
     json_decref(config);
     for (int64_t i = 0; lora->rank == 0 && i < c->count;
-         i++) { /* a factor that is never one of each part */
+         i++) { /* a factor that is always replicated */
         const sheaf_logical *t = &c->tensor[i];
         sheaf__sat_name what;
         if (t->kind == SHEAF_LORA && t->entry.ndim == 2 &&
@@ -287,8 +287,8 @@ static sheaf_status *factor_rows(const sheaf_sat_lora *lora, const sheaf_sat_lor
 
 /* ---- the merge ---- */
 
-/* d = b A: of each column a chain of fused multiply-adds over the rank. Most of b is zero where the
- * factors of parts and slices lie in one B. */
+/* d = b A: for each column a chain of fused multiply-adds over the rank. Most of b is zero if the
+ * factors of parts and slices are in one B. */
 static inline __attribute__((always_inline)) void
 multiply(float *restrict d, const float *b, const float *restrict a, int64_t rank, int64_t n)
 {
@@ -375,7 +375,7 @@ static sheaf_status *merged_rows(const sheaf_sat_lora *lora, const sheaf_sat_lor
 
 typedef struct merged_source {
     sheaf__over_source
-        over; /* first; over the catalog's, with no tensor of its own but other values */
+        over; /* first; over the catalog's source: the same tensors with other values */
     sheaf_sat_lora *lora;
 } merged_source;
 
@@ -415,7 +415,7 @@ static void merged_close(sheaf_source *self)
 sheaf_status *sheaf_sat_merged(sheaf_source **out, sheaf_catalog *c)
 {
     sheaf_source *base = NULL;
-    sheaf_status *st = sheaf__catalog_source(&base, c, false); /* owns c, which stays where it is */
+    sheaf_status *st = sheaf__catalog_source(&base, c, false); /* owns c, whose address stays */
     if (st != NULL)
         return st;
     merged_source *s = calloc(1, sizeof *s);
@@ -438,7 +438,7 @@ sheaf_status *sheaf_sat_merged(sheaf_source **out, sheaf_catalog *c)
 /* ---- the adapter as a source ---- */
 
 typedef struct adapter {
-    sheaf__over_source over; /* first; its own are A and B of each layer */
+    sheaf__over_source over; /* first; its own tensors are A and B of each layer */
     const sheaf_sat_lora *lora;
 } adapter;
 
@@ -498,9 +498,9 @@ sheaf_status *sheaf_sat_adapter(sheaf_source **out, const sheaf_sat_lora *lora)
 
 /* ---- adapter_config.json ---- */
 
-/* Layers whose rank is not the first one's; `by` is what is written for each, ranks or alphas. "^",
- * because a layer of the text model has a path that ends one of the ViT's, and PEFT takes a key for
- * the end of any. */
+/* Layers whose rank is not the first one's; `by`: divisor of the layer's rank for the written
+ * value, a rank or an alpha. "^", because a layer of the text model has a path that ends one of the
+ * ViT's, and PEFT matches a key with the end of any path. */
 static void patterns(sheaf_text *text, const sheaf_sat_lora *lora, int64_t by)
 {
     bool any = false;

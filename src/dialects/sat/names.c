@@ -1,5 +1,5 @@
-/* names.c - what the names of SAT's files and folders say: a part's rank, a step, a rank's clock;
- * see parts.h. Text only: nothing here looks at a disk. */
+/* names.c - parses the names of SAT's files and folders: a part's rank, a step, a rank's clock; see
+ * parts.h. No I/O. */
 #include <ctype.h>
 
 #include "base/base.h"
@@ -47,7 +47,7 @@ static int64_t minute_of_year(const sheaf__sat_stamp *s, bool leap)
     return ((int64_t)day * 24 + s->hour) * 60 + s->minute;
 }
 
-/* The stamp has no year: the one of both calendars that brings them nearest. */
+/* A stamp has no year: the nearest difference in either calendar. */
 int64_t sheaf__sat_minutes(const sheaf__sat_stamp *a, const sheaf__sat_stamp *b)
 {
     int64_t best = INT64_MAX;

@@ -1,13 +1,13 @@
-/* order.c - does each part lie under the name that it was saved under? See parts.h.
+/* order.c - checks that parts have the names that they were saved under. See parts.h.
  *
  * The folder inside a zip file of torch is the name that it was written to:
- * mp_rank_01_model_states. A part that was renamed keeps it. Writers that name it "archive" say
- * nothing. */
+ * mp_rank_01_model_states. A part that was renamed keeps it. Writers that name it "archive" give no
+ * information. */
 #include "base/base.h"
 #include "catalog/boxes.h"
 #include "dialects/sat/parts.h"
 
-/* The rank that the file says it was saved as; -1: it does not. */
+/* The rank that the file was saved as; -1: unknown. */
 static int saved_rank(const sheaf__sat_part *p)
 {
     char stem[128], name[160];
@@ -16,7 +16,7 @@ static int saved_rank(const sheaf__sat_part *p)
     return stem[0] != '\0' ? sheaf__sat_rank_of(name) : -1;
 }
 
-/* Do the renamed parts have each other's names? Then names are all there is to put right. */
+/* Are the names permuted? Then renaming is enough. */
 static bool is_permutation(sheaf__sat_part *const *part, const int *saved, int n)
 {
     for (int i = 0; i < n; i++) {

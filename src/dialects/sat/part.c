@@ -96,7 +96,7 @@ sheaf_status *sheaf__sat_digest(uint64_t *out, const sheaf_torch *file,
     return st;
 }
 
-/* Digests of what a part holds, in the order of the file, which is the order of the model. */
+/* Digests of a part's contents, in the order of the file, which is that of the model. */
 static sheaf_status *digest_part(sheaf__sat_part *part)
 {
     const int64_t n = sheaf__pickle_count(part->module);
@@ -152,7 +152,7 @@ sheaf_status *sheaf__sat_part_open(sheaf__sat_part *part)
     if (part->why == NULL)
         part->why = look_inside(part);
     if (part->why == NULL) {
-        sheaf__torch_close_file(part->file); /* many may be looked at and few chosen */
+        sheaf__torch_close_file(part->file); /* of many open files few are chosen */
         return NULL;
     }
     sheaf__torch_close(part->file);
@@ -203,7 +203,7 @@ static const sheaf_pickle_tensor *find_tensor(const sheaf__sat_part *part, const
     return t != NULL && t->ndim == ndim && t->shape[0] > 0 ? t : NULL;
 }
 
-/* `whole` rows, of which one part has those of `t`. */
+/* `whole` rows divided by the rows of `t`, those of one part. */
 static int quotient(int64_t whole, const sheaf_pickle_tensor *t)
 {
     if (t == NULL || whole < 1 || whole % t->shape[0] != 0 ||

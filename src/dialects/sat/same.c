@@ -1,4 +1,4 @@
-/* same.c - one file in several folders, which needs no choice; see parts.h. */
+/* same.c - equal files in several folders; see parts.h. */
 #include <xxhash.h>
 
 #include "base/base.h"
@@ -27,7 +27,7 @@ static sheaf_status *digest_all(uint64_t *out, sheaf__sat_part *p)
     return st;
 }
 
-/* Could they be? What was read of both when they were opened is the same. */
+/* Could they be equal, by the data read when they were opened? */
 static bool could_be_equal(const sheaf__sat_set *set, const sheaf__sat_part *a,
                            const sheaf__sat_part *b)
 {
@@ -43,18 +43,18 @@ static sheaf_status *same(bool *yes, sheaf__sat_part *a, sheaf__sat_part *b)
     sheaf_status *st = digest_all(&x, a);
     TRY(st, digest_all(&y, b));
     *yes = st == NULL && x == y;
-    return sheaf__only_memory(st); /* another failure is a finding when it is read */
+    return sheaf__only_memory(st); /* other failures are reported when it is read */
 }
 
-/* One file that was found twice, as where its folder and it are named: nothing to tell. */
+/* One file found twice, as when it is given with its folder: no finding. */
 static bool is_itself(const sheaf__sat_set *set, const sheaf__sat_part *a, const sheaf__sat_part *b)
 {
     return strcmp(sheaf__last_part(a->path), sheaf__last_part(b->path)) == 0 &&
            sheaf__path_same(set->folder[a->folder].dir, set->folder[b->folder].dir);
 }
 
-/* The one whose folder has the config, which would not be found else; then the one in the folder
- * that was asked for. */
+/* Prefers the part whose folder has the config, which would not be found otherwise, then the one in
+ * the folder given by the user. */
 static bool is_better(const sheaf__sat_set *set, const sheaf__sat_part *a, const sheaf__sat_part *b)
 {
     const bool x = *set->folder[a->folder].config != '\0',
@@ -62,8 +62,8 @@ static bool is_better(const sheaf__sat_set *set, const sheaf__sat_part *a, const
     return x != y ? x : b->folder != set->anchor;
 }
 
-/* Where all that lay in the folder that was asked for lies elsewhere too, it is that one which is
- * asked for. */
+/* If all parts of the folder given by the user are also elsewhere, that other folder becomes the
+ * anchor. */
 static void move_anchor(sheaf__sat_set *set, int to)
 {
     for (int i = 0; i < set->nparts; i++)

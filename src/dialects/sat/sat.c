@@ -8,7 +8,7 @@
  * input) is one copy; or, where SAT let the copies drift apart, those of all ranks side by side:
  * [N*r, in], [out, N*r].
  *
- * This file makes pieces of what was found. */
+ * This file makes pieces of the parts. */
 #include "base/base.h"
 #include "dialects/common/dialects.h"
 
@@ -30,12 +30,12 @@ static const sheaf_pickle_tensor *tensor_in(const sheaf__sat_part *part, const c
     return sheaf__pickle_tensor(part->file->doc, sheaf__pickle_get(part->module, name));
 }
 
-/* ---- which piece a part holds ---- */
+/* ---- the pieces of a part ---- */
 
 /* Is the table whole in each part? `rows` of it are in one part. */
 static bool table_is_copied(const reading *r, const char *name, int64_t rows)
 {
-    const sheaf__family *family = sheaf__sat_family(false); /* the others' names are the same */
+    const sheaf__family *family = sheaf__sat_family(false); /* same names in both families */
     const bool text = strcmp(name, family->table) == 0;
     int64_t vocab = text ? r->vocab : 0;
     if (text && vocab == 0) { /* the head is always divided */
@@ -142,8 +142,7 @@ static sheaf_status *add_pieces(reading *r, const sheaf__sat_part *part, const c
     return st;
 }
 
-/* A name that neither model has: kept where it is whole, refused where how it was divided is not
- * known. */
+/* A name that neither model has: kept if undivided, else refused, as its cut is unknown. */
 static sheaf_status *stranger(reading *r, const sheaf__sat_part *part, const char *name)
 {
     if (part != r->part[0])
@@ -180,7 +179,7 @@ static sheaf_status *add_tensor(reading *r, const sheaf__sat_part *part, int fil
                                                          : SHEAF_WEIGHT;
     st = what.known ? NULL : stranger(r, part, name);
     const bool drifted =
-        what.kind == SHEAF_SAT_A && rule.axis == 0 && rule.parts > 0; /* all were equal once */
+        what.kind == SHEAF_SAT_A && rule.axis == 0 && rule.parts > 0; /* all were equal initially */
     return st != NULL ? st : add_pieces(r, part, what.logical, &rule, kind, drifted, t, file);
 }
 
@@ -202,7 +201,7 @@ static sheaf_status *report_unreadable(reading *r, sheaf__sat_part *p)
                                     "copy or download the file again");
 }
 
-/* Opens a chosen part once more; it must be the file that was looked at. */
+/* Opens a chosen part again; it must be the same file. */
 static sheaf_status *open_again(sheaf__sat_part *p)
 {
     int64_t size = 0;
@@ -235,7 +234,7 @@ static sheaf_status *pick_parts(reading *r)
     return st;
 }
 
-/* The config lies with rank 0; any other will do. */
+/* The config of rank 0's folder, else any other. */
 static const sheaf__sat_folder *config_folder(const reading *r)
 {
     for (int i = 0; i < r->nparts; i++)
@@ -260,7 +259,7 @@ static sheaf_status *add_parts(reading *r)
     return st;
 }
 
-/* A copy that some parts lack. */
+/* Reports copies that some parts lack. */
 static sheaf_status *check_copies(reading *r)
 {
     sheaf_status *st = NULL;

@@ -34,7 +34,7 @@ struct sheaf_sat_writer {
 
 static const char memory_for[] = "writing a SAT checkpoint";
 
-/* ---- can it be? ---- */
+/* ---- checks ---- */
 
 static bool splits(const sheaf_tensor *t, int ways)
 {
@@ -115,8 +115,8 @@ static bool is_adapted(const sheaf_sat_writer *w, sheaf_source *source, const ch
     return w->lora_rank > 0 && source->find(source, name) != NULL;
 }
 
-/* A of the rank times what comes in, B of what goes out of a part times the rank. SAT cuts what its
- * weight is cut along. */
+/* A is [rank, in], B is [out of a part, rank]. SAT cuts the factor along the axis of its weight's
+ * cut. */
 static sheaf_status *add_factors(sheaf_sat_writer *w, const sheaf_tensor *weight)
 {
     const int parts = factors_of(weight);
@@ -217,7 +217,7 @@ static sheaf_status *make_config(sheaf_sat_writer *w, const char *json)
     TRY(st, !tunes ? sheaf_hf_config_change(&w->config, "model_class", tests) : NULL);
     TRY(st, sheaf_hf_config_change(&w->config, "use_lora", "true"));
     TRY(st, sheaf_hf_config_change(&w->config, "lora_rank", rank));
-    /* all layers have space, those without factors unused */
+    /* all layers have space, unused in those without factors */
     return TRY(st, sheaf_hf_config_change(&w->config, "layer_range", "null"));
 }
 
@@ -276,7 +276,7 @@ static sheaf_status *begin_part(sheaf_sat_writer *w, int rank, const char *dir)
 }
 
 /* A box of what part `rank` holds of a tensor: at row `row0`, column `col0`, `width` columns in
- * all. Lines of `src` lie `apart` bytes from each other. */
+ * all. Rows of `src` are `apart` bytes apart. */
 static sheaf_status *put_box(const sheaf_sat_writer *w, int rank, int64_t i, int64_t row0,
                              int64_t rows, int64_t col0, int64_t cols, int64_t width,
                              const char *src, int64_t apart)
@@ -284,8 +284,7 @@ static sheaf_status *put_box(const sheaf_sat_writer *w, int rank, int64_t i, int
     const int64_t bytes = (int64_t)sheaf_dtype_bytes(w->item[i].dtype), line = cols * bytes;
     char *buffer = NULL;
     sheaf_status *st = NULL;
-    if (cols == width && apart != line &&
-        rows > 1) { /* whole lines of the part: together, in one write */
+    if (cols == width && apart != line && rows > 1) { /* contiguous rows of the part: one write */
         if ((buffer = malloc((size_t)(rows * line))) == NULL)
             return sheaf__no_memory(memory_for);
         for (int64_t r = 0; r < rows; r++)
@@ -373,7 +372,7 @@ static sheaf_status *begin_parts(sheaf_sat_writer *w, const char *dst, bool repl
     return st;
 }
 
-/* The key that sheaf puts into a config.json of SAT's models goes again. */
+/* Removes the key that sheaf adds to the config.json of SAT's models. */
 static sheaf_status *drop_key(char **out, const char *config)
 {
     json_t *root = NULL;

@@ -1,5 +1,5 @@
-/* chat.c - see chat.h: a conversation through the program of a template, and which bytes of it a
- * model learns to write. */
+/* chat.c - see chat.h: renders a conversation with a template's program, and finds the answers to
+ * be labelled. */
 #include "inputs/chat/chat.h"
 
 #include <ctype.h>
@@ -7,7 +7,7 @@
 #include "base/base.h"
 #include "inputs/chat/named.h"
 
-/* ---- the program, with what transformers hands to it ---- */
+/* ---- the program and its variables, as in transformers ---- */
 
 static bool is_role(const sheaf__message *m, const char *role)
 {
@@ -42,7 +42,7 @@ static json_t *message_object(const sheaf__message *m)
     return NULL;
 }
 
-/* A text that is NULL is left out: the program finds it undefined. */
+/* A NULL text is left out: it is undefined in the program. */
 static json_t *variables(const sheaf__message *message, int64_t n,
                          const sheaf__chat_options *options, const char *date_string)
 {
@@ -117,7 +117,7 @@ static bool has_some(const json_t *value)
            (!json_is_string(value) || json_string_length(value) > 0);
 }
 
-/* What a message has beside its content would be lost where the program does not look at it. */
+/* Refuses fields beside the content that the program does not read and so would lose. */
 static sheaf_status *check_fields(const sheaf__chat_template *t, const sheaf__message *m, int64_t i)
 {
     static const char *const calls[] = { "tool_calls", "function_call" };
@@ -136,7 +136,7 @@ static sheaf_status *check_fields(const sheaf__chat_template *t, const sheaf__me
     return NULL;
 }
 
-/* The first message with which the program raises, from 1: it does for the first n. */
+/* The first message with which the program raises, from 1; it raises for the first n. */
 static int64_t first_raised(const sheaf__chat_template *t, const sheaf__message *message, int64_t n,
                             const sheaf__chat_options *options)
 {
@@ -203,12 +203,12 @@ sheaf_status *sheaf__chat_template_undated(const char *name)
 
 /* ---- the answers to be learnt ----
  *
- * Where the program has {% generation %} blocks they say it, as for transformers'
- * return_assistant_tokens_mask. Else an answer begins where a prompt for it ends: the program is
- * run on the messages before it, with the generation prompt. What it writes there behind the
- * question stands in front of every answer, so one run is enough as long as that is so. An answer
- * ends behind what the same turn of the program's loop writes after the content, without blanks at
- * its end. */
+ * If the program has {% generation %} blocks, these are the answers, as for transformers'
+ * return_assistant_tokens_mask. Otherwise an answer begins where the prompt for it ends, which is
+ * found by running the program on the messages before it with the generation prompt. The text
+ * between question and answer is usually the same for all, so one run is enough while that holds.
+ * An answer ends with the output of its iteration of the program's loop, without trailing
+ * blanks. */
 
 typedef struct search {
     sheaf__rendered *out;
@@ -291,7 +291,7 @@ static sheaf_status *keep_lead(search *s, const char *lead, size_t size)
     return NULL;
 }
 
-/* By what a prompt for it is. */
+/* By the prompt for it. */
 static sheaf_status *begin_by_prompt(size_t *begin, search *s, int64_t i)
 {
     sheaf__chat_options asked = *s->options;
@@ -306,7 +306,8 @@ static sheaf_status *begin_by_prompt(size_t *begin, search *s, int64_t i)
         *begin = prompt.size;
     else if (st == NULL && !s->t->unsteady && s->options->tools == NULL && lead != NULL &&
              continues(s, in_text->end, lead, size))
-        *begin = in_text->end + size; /* a system message moves to the last question */
+        *begin =
+            in_text->end + size; /* a template may move the system message to the last question */
     else if (st == NULL)
         st = changes(s, i, "what is before it is written otherwise once it is there");
     if (lead != NULL && is_role(&s->message[i - 1], "user"))
@@ -327,7 +328,7 @@ static sheaf_status *find_begin(size_t *begin, search *s, int64_t i)
     return begin_by_prompt(begin, s, i);
 }
 
-/* ---- what it says ---- */
+/* ---- its content ---- */
 
 /* Bytes that are no blanks, which programs trim. */
 static size_t letters(const char *text, size_t size)
@@ -470,7 +471,7 @@ static void take_marks(search *s)
     }
 }
 
-/* Answers in front of the contents that they enclose. */
+/* Orders answers before the contents that they enclose. */
 static int by_place(const void *x, const void *y)
 {
     const sheaf_span *a = x, *b = y;
@@ -480,12 +481,12 @@ static int by_place(const void *x, const void *y)
                               : (a->end > b->end) - (a->end < b->end);
 }
 
-/* Behind the contents, for which there is room. */
+/* Appends answers to the contents; there is room. */
 static sheaf_status *add_answers(sheaf__rendered *out, const sheaf__jinja_text *text,
                                  const sheaf__chat_template *t, const sheaf__message *message,
                                  int64_t n, const sheaf__chat_options *options)
 {
-    sheaf__jinja_text bare = { 0 }; /* a prompt behind it is no part of the last turn */
+    sheaf__jinja_text bare = { 0 }; /* the generation prompt is no part of the last turn */
     sheaf__chat_options how = *options;
     search s = { out, text, t, message, n, &how, NULL, 0 };
     const bool marked = sheaf__jinja_has_marks(t->program);
@@ -496,7 +497,7 @@ static sheaf_status *add_answers(sheaf__rendered *out, const sheaf__jinja_text *
         s.text = &bare;
     if (st == NULL && marked)
         take_marks(&s);
-    /* an answer that comes first answers nothing */
+    /* a first message has no question */
     for (int64_t i = 1; i < n && st == NULL && !marked; i++)
         if (is_role(&message[i], "assistant") && !message[i].unlearnt) {
             st = add_answer(&s, i);
@@ -513,8 +514,7 @@ static sheaf_status *add_answers(sheaf__rendered *out, const sheaf__jinja_text *
 
 /* ---- a conversation ---- */
 
-/* The contents as spans, with room for answers, and how many messages that say something are
- * written nowhere. */
+/* Sets the spans of contents, with room for answers, and counts messages that are not written. */
 static sheaf_status *take_contents(sheaf__rendered *out, const sheaf__jinja_text *text,
                                    const sheaf__message *message, int64_t n)
 {

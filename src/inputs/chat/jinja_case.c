@@ -1,8 +1,8 @@
 /* jinja_case.c - upper and lower case, as Python's str has them: whole mappings, in which a letter
  * may become several, and the sigma that ends a word.
  *
- * utf8proc has the mappings of letters. Listed here are the characters that have a case, or that a
- * word goes on behind, by no category of theirs (Other_Lowercase, Other_Uppercase, Word_Break). */
+ * utf8proc has the mappings of letters. The lists below have characters that are cased, or continue
+ * a word, contrary to their category (Other_Lowercase, Other_Uppercase, Word_Break). */
 #include "inputs/chat/jinja_core.h"
 
 #include <utf8proc.h>
@@ -34,7 +34,7 @@ static bool is_cased(int32_t c)
            SHEAF__IN_RANGES(other_cased, (uint32_t)c);
 }
 
-/* Passed over by the search for a letter beside a sigma. */
+/* Ignored by the search for a letter beside a sigma. */
 static bool is_passed_over(int32_t c)
 {
     const utf8proc_category_t k = utf8proc_category(c);

@@ -233,7 +233,7 @@ void sheaf__j_put(sheaf__j *j, sheaf__jbuffer *b, const char *at, size_t size)
     sheaf__j_work(j, size / 32);
     if (b->at == NULL || size > b->capacity - b->size) {
         const size_t capacity = (b->size + size) * 2 + 64;
-        char *more = sheaf__j_take(j, capacity + 1); /* one end is no other's beginning */
+        char *more = sheaf__j_take(j, capacity + 1); /* texts must not touch */
         if (b->size > 0) {
             memcpy(more, b->at, b->size);
             sheaf__j_copy_source(j, more, b->at, b->size);
@@ -261,7 +261,7 @@ sheaf__jvalue sheaf__j_buffer_text(const sheaf__jbuffer *b)
     return sheaf__j_text(b->size == 0 ? "" : b->at, b->size);
 }
 
-/* ---- asking values ---- */
+/* ---- reading values ---- */
 
 void sheaf__j_defined(sheaf__j *j, sheaf__jvalue v)
 {

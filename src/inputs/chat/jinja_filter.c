@@ -128,7 +128,7 @@ static sheaf__jvalue f_int(sheaf__jcall *c)
     return sheaf__j_int(is_whole ? whole : (int64_t)real);
 }
 
-/* ---- rows ---- */
+/* ---- sequences ---- */
 
 static sheaf__jvalue f_length(sheaf__jcall *c)
 {
@@ -184,7 +184,7 @@ static sheaf__jvalue entry_or(sheaf__j *j, sheaf__jvalue of, sheaf__jvalue key,
                                                                                            : v;
 }
 
-/* What of.name is, where name may be a path, "a.b.0"; every part may be absent. */
+/* The value of of.name, where name may be a path, "a.b.0"; every part may be absent. */
 static sheaf__jvalue along(sheaf__j *j, sheaf__jvalue of, sheaf__jvalue path,
                            const sheaf__jvalue *absent)
 {

@@ -46,7 +46,7 @@ static bool starts(const lexer *l, const char *word)
     return (size_t)(l->end - l->at) >= n && memcmp(l->at, word, n) == 0;
 }
 
-/* Goes on to `to`; lines are counted. */
+/* Advances to `to` and counts lines. */
 static void go_to(lexer *l, const char *to)
 {
     for (; l->at < to; l->at++)
@@ -108,7 +108,7 @@ static char take_sign(lexer *l)
     return sign;
 }
 
-/* One that opens at the very end needs no end, as in Jinja. */
+/* A comment that opens at the very end needs no end, as in Jinja. */
 static void take_comment(lexer *l)
 {
     if (l->at == l->end)

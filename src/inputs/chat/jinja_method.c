@@ -337,7 +337,7 @@ static const sheaf__jbuiltin methods[] = {
     { NULL },
 };
 
-/* Those that Python has and a template may not, or does not, call. */
+/* Methods of Python that templates may not call, or do not. */
 static const struct {
     sheaf__jkind kind;
     const char *names;

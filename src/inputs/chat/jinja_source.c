@@ -1,10 +1,10 @@
 /* jinja_source.c - which message each byte of a text comes from.
  *
- * Texts are borrowed: a strip, a split or a slice is a pointer into what it was taken from. So a
- * text needs no record of its own: its address tells. A region is a string of the variables or a
- * block of the arena; its pieces, by address, are what comes from messages. Where bytes are copied
+ * Texts are borrowed: a strip, a split or a slice is a pointer into what it was taken from. So the
+ * address of a text identifies its source. A region is a string of the variables or a block of the
+ * arena; its pieces, by address, are what comes from messages. Where bytes are copied
  * (sheaf__j_put) their pieces are copied too, so they follow through +, ~, join, replace, macros
- * and filters. What is in no piece is the template's. */
+ * and filters. Bytes outside of pieces are the template's. */
 #include "base/base.h"
 #include "inputs/chat/jinja_core.h"
 
@@ -56,12 +56,12 @@ void sheaf__j_add_region(sheaf__j *j, const char *at, size_t size)
     j->regions++;
 }
 
-/* Beside the others, or as a part of the one that it goes on with. */
+/* Adds a piece, or extends the one that it continues. */
 void sheaf__j_set_source(sheaf__j *j, const char *at, size_t size, int64_t message)
 {
     region *in = find(j, at);
     int64_t i = in->count;
-    while (i > 0 && in->piece[i - 1].at > at) /* an older text of the block grows */
+    while (i > 0 && in->piece[i - 1].at > at) /* an earlier text of the block grows */
         i--;
     sheaf__jsource *before = i > 0 ? &in->piece[i - 1] : NULL;
     if (before != NULL && before->message == message && before->at + before->size == at) {
@@ -104,7 +104,7 @@ void sheaf__j_copy_source(sheaf__j *j, const char *to, const char *at, size_t si
         if (begin > end)
             break;
         if (begin == end && p.size > 0 && size > 0)
-            continue; /* it stands beside */
+            continue; /* no overlap */
         const int64_t before = into->count;
         sheaf__j_set_source(j, to + (begin - at), (size_t)(end - begin), p.message);
         i += from == into && to < at ? into->count - before : 0;
@@ -143,7 +143,7 @@ void sheaf__j_read_messages(sheaf__j *j, const json_t *messages)
         add_strings(j, json_array_get(messages, i), (int64_t)i);
 }
 
-/* What of a text comes from messages, by place: malloc'd, NULL without memory. */
+/* The pieces of a text that come from messages, ascending: malloc'd, NULL without memory. */
 sheaf__jpiece *sheaf__j_pieces(const sheaf__j *j, const char *at, size_t size, int64_t *n)
 {
     const region *r = find(j, at);

@@ -1,12 +1,12 @@
-/* named.c - chat templates by name and out of a folder, what their programs do, and the date that
- * one writes. */
+/* named.c - chat templates by name and from a folder, the properties of their programs, and their
+ * dates. */
 #include "inputs/chat/named.h"
 
 #include "base/base.h"
 
-/* ---- a program that is looked at ---- */
+/* ---- probing a program ---- */
 
-/* What one writes for messages of these roles: s, u and a. */
+/* Its output for messages of these roles: s, u and a. */
 static sheaf_status *look(sheaf__jinja_text *out, const sheaf__chat_template *t, const char *roles,
                           bool prompt)
 {
@@ -30,7 +30,7 @@ static sheaf_status *look(sheaf__jinja_text *out, const sheaf__chat_template *t,
                                .generation_prompt = prompt, .bos = SHEAF__BOS, .eos = SHEAF__EOS });
 }
 
-/* "\2" and the like, as the mark of the end. */
+/* Keeps "\2" and the like as the end mark. */
 static sheaf_status *keep_end(sheaf__chat_template *t, const sheaf__jinja_text *text)
 {
     const sheaf__jpiece *last = text->pieces > 0 ? &text->piece[text->pieces - 1] : NULL;
@@ -49,7 +49,7 @@ static bool begins(const sheaf__jinja_text *text, const sheaf__jinja_text *with)
     return text->size >= with->size && memcmp(text->text, with->text, with->size) == 0;
 }
 
-/* Is a prompt the beginning of the text that it grows to? */
+/* Is a prompt always a prefix of the longer conversation? */
 static sheaf_status *find_steady(sheaf__chat_template *t)
 {
     static const char *const prompts[] = { "u", "uau", "uauau" };
@@ -66,7 +66,7 @@ static sheaf_status *find_steady(sheaf__chat_template *t)
     return st;
 }
 
-/* Which dates it takes, and the one that it has: what stands where another text would. */
+/* Finds which dates it takes, and its default, by setting another text. */
 static sheaf_status *find_date(sheaf__chat_template *t)
 {
     static const char some[] = "\3";
@@ -88,7 +88,7 @@ static sheaf_status *find_date(sheaf__chat_template *t)
     return sheaf__unless_raised(st);
 }
 
-/* That of the program which writes the same; it is a name, no more: what runs is the program. */
+/* The name of our template with the same output; the program itself is run all the same. */
 static sheaf_status *find_name(sheaf__chat_template *t);
 
 static sheaf_status *raises_always(sheaf_status *st)
@@ -257,7 +257,7 @@ static void lines_off(sheaf__text_piece *p, bool left, bool right)
         p->size--;
 }
 
-/* Behind the last `word` in it, if there is one. */
+/* The text behind the last `word`, if there is one. */
 static sheaf__text_piece behind_last(sheaf__text_piece p, const char *word)
 {
     const size_t n = strlen(word);
@@ -327,7 +327,7 @@ static sheaf_status *keep_date(sheaf__chat_template *t, const char *text)
     return NULL;
 }
 
-/* As the program writes it, where it asks for the day; else as most do. */
+/* In the program's own format if it calls strftime_now(), else in the usual one. */
 static sheaf_status *write_date(sheaf__chat_template *t, sheaf__date day)
 {
     static const char usual[] = "%d %b %Y";

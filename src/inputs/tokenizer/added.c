@@ -55,7 +55,7 @@ static int by_id(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* The order of a token's string and a text; a beginning of the text comes before it. */
+/* Compares a token's string with a text; a prefix of the text comes before it. */
 static int order(const sheaf__added_token *token, const char *text, size_t size)
 {
     const size_t n = token->normal_size;
@@ -68,10 +68,10 @@ static int by_string(const void *a, const void *b)
     const sheaf__added_token *x = ((const struct sheaf__added_item *)a)->token,
                              *y = ((const struct sheaf__added_item *)b)->token;
     const int first = order(x, y->normal, y->normal_size);
-    return first != 0 ? first : by_id(x, y); /* the last of equals counts */
+    return first != 0 ? first : by_id(x, y); /* the last of equals wins */
 }
 
-/* Of this one and those that it begins with, the longest that begins the text; -1: none. */
+/* The longest prefix of the text among this token and its prefixes; -1: none. */
 static int64_t beginning(const sheaf__added_list *list, int64_t i, const char *text, size_t left)
 {
     for (; i >= 0; i = list->item[i].shorter) {
@@ -180,7 +180,7 @@ bool sheaf__added_next(sheaf__added_match *out, const sheaf__added_list *list, c
         *out = (sheaf__added_match){ at, end, end, token->id };
         if (until == 0 && (!token->single_word || is_single_word(text, size, at, end))) {
             take_spaces(out, token, text, size, done);
-            if (out->begin < out->end) /* else spaces that the token before took */
+            if (out->begin < out->end) /* else the previous token took its spaces */
                 return true;
         }
         at = until > 0 && until < end ? until : end;

@@ -1,8 +1,8 @@
-/* bpe.c - byte pair encoding: of all pairs that stand side by side, the one of least rank becomes
- * one token, the first of equals first, until none is left (Sennrich et al. 2016).
+/* bpe.c - byte pair encoding: merges the adjacent pair of lowest rank, the first of equals, until
+ * no pair has a merge (Sennrich et al. 2016).
  *
- * Few symbols are gone through again for each merge; many are kept in a heap, as a word may be a
- * megabyte long. Both give what `tokenizers` gives. */
+ * A short word is searched for each merge; a long one uses a heap, as a word may have megabytes.
+ * Both give the result of `tokenizers`. */
 #include "bpe.h"
 
 #include "kinds.h"
@@ -11,8 +11,8 @@
 #include "base/base.h"
 
 enum {
-    FEW = 40,            /* symbols: below this, looking through all is faster than a heap */
-    WORD_MAX = 16 << 20, /* bytes of one word: what the heap takes is bounded */
+    FEW = 40,            /* symbols: below this, a linear search is faster than a heap */
+    WORD_MAX = 16 << 20, /* bytes of one word: bounds the memory of the heap */
 };
 
 /* ---- a word as symbols ---- */
@@ -21,7 +21,7 @@ typedef struct word {
     const sheaf__bpe_model *b;
     sheaf__symbol *symbol;
     int32_t count;
-    int32_t unk; /* symbols that are unknown and not added yet: -1 none, else their id */
+    int32_t unk; /* pending unknown symbols: -1 none, else their id */
     uint32_t unk_end;
 } word;
 
@@ -40,7 +40,7 @@ static void add_unk(word *w)
 static sheaf_status *unknown(word *w, size_t end)
 {
     const sheaf__bpe_model *b = w->b;
-    if (b->unk == NULL) /* it is left out, as in `tokenizers` */
+    if (b->unk == NULL) /* dropped, as in `tokenizers` */
         return NULL;
     if (!b->fuse_unk)
         add_unk(w);
@@ -69,7 +69,7 @@ static sheaf_status *from_raw(word *w, const char *bytes, size_t size)
     return st;
 }
 
-/* The tokens of its bytes, if there is one for each. */
+/* Adds the tokens of its bytes, if each has one. */
 static bool fall_back(word *w, const char *bytes, size_t size, size_t begin)
 {
     for (size_t i = 0; i < size; i++)
@@ -80,7 +80,7 @@ static bool fall_back(word *w, const char *bytes, size_t size, size_t begin)
     return true;
 }
 
-/* What is unknown before a character comes after bytes that it falls back to: so it is in
+/* An unknown symbol before a character is emitted after that character's fallback bytes, as in
  * `tokenizers`. */
 static sheaf_status *from_characters(word *w, const char *bytes, size_t size)
 {
@@ -102,11 +102,11 @@ static sheaf_status *from_characters(word *w, const char *bytes, size_t size)
 
 /* ---- few symbols ---- */
 
-/* Of each symbol that is left: the pair that it begins, as its rank and, lower, the symbol, so that
- * the least is what comes next; NONE: no merge has it. */
+/* For each remaining symbol its pair's rank and, in the lower bits, the symbol, so that the minimum
+ * is the next merge; NONE: no merge. */
 typedef struct pairs {
     uint64_t pair[FEW];
-    uint32_t id[FEW]; /* what the pair becomes */
+    uint32_t id[FEW]; /* id of the merged pair */
     uint8_t prev[FEW], next[FEW];
     int32_t count;
 } pairs;
@@ -226,7 +226,7 @@ static void push_pair(heap *h, const sheaf__symbol *s, int32_t left)
         push(h, c);
 }
 
-/* A symbol that became part of the one before it has `prev` of itself. */
+/* A symbol that was merged into the previous one has itself as `prev`. */
 int32_t sheaf__merge_many(sheaf__symbol *s, int32_t count, sheaf__candidate *space,
                           bool (*find)(sheaf__candidate *out, const void *self,
                                        const sheaf__symbol *s),
@@ -244,7 +244,7 @@ int32_t sheaf__merge_many(sheaf__symbol *s, int32_t count, sheaf__candidate *spa
         const int32_t right = s[c.at].next;
         sheaf__candidate now = c;
         if (s[c.at].prev == c.at || right < 0 || !find(&now, self, s) || now.id != c.id)
-            continue; /* the pair it was about is gone */
+            continue; /* the pair no longer exists */
         s[c.at].id = c.id;
         s[c.at].end = s[right].end;
         s[c.at].next = s[right].next;

@@ -46,7 +46,7 @@ static bool resize(sheaf__bpe_model *b, uint64_t slots)
     return true;
 }
 
-/* A pair that comes twice has its last rank, as in `tokenizers`. */
+/* A duplicate pair has its last rank, as in `tokenizers`. */
 static bool add_merge(sheaf__bpe_model *b, sheaf__merge merge)
 {
     const sheaf__merge *there = sheaf__merge_find(b, merge.left, merge.right);
@@ -61,7 +61,7 @@ static bool add_merge(sheaf__bpe_model *b, sheaf__merge merge)
     return true;
 }
 
-/* All merges are there: a table that is no larger than it needs to be is more often at hand. */
+/* After the last merge: a smaller table stays in the cache. */
 static bool finish_merges(sheaf__bpe_model *b)
 {
     int bits = 10;
@@ -89,7 +89,7 @@ static bool finish_merges(sheaf__bpe_model *b)
 
 typedef struct reading {
     sheaf__bpe_model *b;
-    char *text; /* space for "left right", then for what they become */
+    char *text; /* space for "left right", then for the merged token */
     int64_t rank;
 } reading;
 
@@ -132,7 +132,7 @@ static sheaf_status *take_merge(reading *r, const char *left, size_t left_size, 
     memcpy(joined, left, left_size);
     memcpy(joined + left_size, right, right_size);
     const size_t joined_size = left_size + right_size;
-    /* The table is larger than a processor's cache: all three are on their way at once. */
+    /* The table exceeds the processor's cache: prefetch all three. */
     sheaf__vocab_prefetch(r->b->vocab, left, left_size);
     sheaf__vocab_prefetch(r->b->vocab, right, right_size);
     sheaf__vocab_prefetch(r->b->vocab, joined, joined_size);
@@ -185,7 +185,7 @@ static sheaf_status *read_merges(sheaf__bpe_model *b, const sheaf_json_scan *fro
     sheaf_json_scan scan = *from;
     reading r = { .b = b };
     bool more = true;
-    /* A merge is at most what is left of the file, and what it becomes once more. */
+    /* A merge and its result are each no longer than the rest of the file. */
     r.text = malloc((size_t)(scan.end - scan.at) * 2 + 4);
     sheaf_status *st = r.text == NULL ? sheaf__no_memory(memory_for) : NULL;
     if (st == NULL && !sheaf__scan_take(&scan, '['))
@@ -298,7 +298,7 @@ sheaf_status *sheaf__bpe_open(sheaf__bpe_model **out, sheaf__vocab *vocab, sheaf
         return sheaf__no_memory(memory_for);
     read_options(b, r);
     if (r->st != NULL)
-        return NULL; /* the caller looks */
+        return NULL; /* the caller checks r->st */
     sheaf_json_scan tokens = file->vocab;
     if (tokens.begin == NULL)
         return sheaf_expected(sheaf_fail(SHEAF_E_FORMAT, "'vocab'"), "an object of tokens");

@@ -1,5 +1,5 @@
-/* byte_level.c - ByteLevel: each byte of a text is a character of an alphabet of 256 that can be
- * seen (Radford et al. 2019). As a pre-tokenizer it may also put a blank before the text and divide
+/* byte_level.c - ByteLevel: each byte of a text becomes a character of an alphabet of 256 printable
+ * ones (Radford et al. 2019). As a pre-tokenizer it may also put a blank before the text and divide
  * it by GPT-2's pattern. */
 #include "kinds.h"
 
@@ -108,11 +108,11 @@ static sheaf_status *open_nothing(void *state, sheaf_json_reader *r, sheaf__open
     return NULL;
 }
 
-/* The bytes of a token's characters; a token with a character of no byte stands for itself. */
+/* The bytes of a token's characters; a token with any other character stands for itself. */
 static void from_alphabet(sheaf_text *out, const char *token, size_t size)
 {
     const size_t begin = out->size;
-    sheaf__text_bytes(out, token, size); /* there are no more */
+    sheaf__text_bytes(out, token, size); /* at most as many */
     if (out->failed)
         return;
     char *to = out->at + begin;
@@ -155,13 +155,14 @@ const sheaf__step_kind sheaf__byte_level_post = { .name = "ByteLevel",
 
 /* ---- UTF-8 of any bytes ---- */
 
-/* What one U+FFFD stands for at `p`, where no character is; *open: more may make it one. */
+/* The bytes that one U+FFFD replaces at `p`, where no character is; *open: may be an incomplete
+ * character. */
 static size_t lossy_length(bool *open, const char *p, size_t left)
 {
     const unsigned char *b = (const unsigned char *)p;
     const unsigned char lead = b[0];
     const size_t n = lead < 0xc2 || lead > 0xf4 ? 1 : lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : 4;
-    /* What may come second: no longer form than needed, no surrogates, up to U+10FFFF. */
+    /* Valid second bytes: no overlong forms, no surrogates, up to U+10FFFF. */
     const unsigned char least = lead == 0xe0   ? 0xa0
                                 : lead == 0xf0 ? 0x90
                                                : 0x80,

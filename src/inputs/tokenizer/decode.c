@@ -1,8 +1,8 @@
-/* decode.c - ids to a text, all at once or as they come.
+/* decode.c - ids to a text, at once or as a stream.
  *
- * Each decoder is at work on the strings of a text, one behind the other, and holds what later ones
- * may change: bytes of a character that lacks others, blanks that are to go at the end. So a text
- * is shown as far as it is certain, and the whole of it is a stream that ends. */
+ * Each decoder processes the strings of a text in order, and holds back what later strings may
+ * change: bytes of an incomplete character, blanks to be stripped at the end. So a stream returns
+ * text as far as it is certain; decoding all at once is a stream that ends. */
 
 #include "kinds.h"
 #include "unicode.h"
@@ -10,7 +10,7 @@
 
 struct sheaf__token_stream {
     const sheaf__tokenizer *t;
-    bool skip_special, begun; /* begun: some id stood for a string */
+    bool skip_special, begun; /* begun: an id had a string */
     int64_t pushed;
     sheaf__decoding *at; /* [t->decoder.count + 1], the last of which holds the text */
     sheaf_text rest;
@@ -18,13 +18,13 @@ struct sheaf__token_stream {
 
 /* ---- the strings of ids ---- */
 
-/* What an id stands for before the decoders; NULL: nothing. */
+/* The string of an id before the decoders; NULL: none. */
 static const char *string_of(const sheaf__tokenizer *t, int32_t id, bool skip_special, size_t *size)
 {
     const sheaf__added_token *added = sheaf__added_of(&t->added, id);
     if (added == NULL)
         return sheaf__vocab_token(&t->vocab, id, size);
-    /* `tokenizers` asks whether the string is that of a special token. */
+    /* `tokenizers` compares strings, not ids, with special tokens. */
     const sheaf__added_token *same =
         added->normal == added->content
             ? added
@@ -35,13 +35,13 @@ static const char *string_of(const sheaf__tokenizer *t, int32_t id, bool skip_sp
     return added->normal;
 }
 
-/* ---- the decoders at work ---- */
+/* ---- running the decoders ---- */
 
 static void take(sheaf__decoding *d, const char *bytes, size_t size)
 {
     if (d->kind != NULL && !(d->one && d->kind->by_string))
         d->kind->decode(d->state, d, bytes, size, false);
-    else /* of the one string there is, more may come */
+    else /* the one string may continue */
         sheaf__text_bytes(d->kind == NULL ? &d->held : &d->whole, bytes, size);
 }
 
@@ -65,7 +65,7 @@ static sheaf_status *check(const sheaf__token_stream *s)
     }
 }
 
-/* All that the decoders hold. */
+/* Flushes the decoders. */
 static sheaf_status *end_all(sheaf__token_stream *s)
 {
     for (sheaf__decoding *d = s->at; d->kind != NULL; d++) {
@@ -113,7 +113,7 @@ void sheaf__token_stream_free(sheaf__token_stream *s)
     free(s);
 }
 
-/* The text so far, which the next call takes anew. */
+/* Returns the text so far and resets it for the next call. */
 static sheaf_status *look(const char **text, size_t *size, sheaf__token_stream *s, sheaf_status *st)
 {
     sheaf_text *all = &s->at[s->t->decoder.count].held;
@@ -201,7 +201,7 @@ sheaf_status *sheaf__tokenizer_decode(char **text, size_t *size, const sheaf__to
 
 /* ---- ByteFallback, Fuse, Strip and Replace ---- */
 
-/* Passes on all that is held but the last `kept` bytes. */
+/* Passes on the held text except the last `kept` bytes. */
 static void give(sheaf__decoding *d, size_t kept)
 {
     if (d->held.failed)
@@ -213,7 +213,7 @@ static void give(sheaf__decoding *d, size_t kept)
 
 /* ---- ByteFallback: tokens <0x00> to <0xFF> are bytes ---- */
 
-/* -1: the token is none. */
+/* -1: not a byte token. */
 static int byte_of(const char *token, size_t size)
 {
     if (size != 6 || memcmp(token, "<0x", 3) != 0 || token[5] != '>')
@@ -232,7 +232,7 @@ static void decode_bytes(const void *state, sheaf__decoding *d, const char *byte
         sheaf__text_bytes(&d->held, &c, 1);
         return;
     }
-    if (sheaf__utf8_valid(d->held.at, d->held.size) < d->held.size) /* each of a row is U+FFFD */
+    if (sheaf__utf8_valid(d->held.at, d->held.size) < d->held.size) /* each of them is U+FFFD */
         for (; d->held.size > 0; d->held.size--)
             sheaf__decoding_put(d, "\xef\xbf\xbd", 3);
     else if (d->held.size > 0)
@@ -261,7 +261,7 @@ const sheaf__step_kind sheaf__fuse_decoder = {
 typedef struct strip {
     char bytes[4]; /* of the character */
     size_t size;
-    int64_t start, stop; /* so many, at most */
+    int64_t start, stop; /* at most so many */
 } strip;
 
 static sheaf_status *open_strip(void *state, sheaf_json_reader *r, sheaf__opening *how)
@@ -283,7 +283,7 @@ static void decode_strip(const void *state, sheaf__decoding *d, const char *byte
 {
     const strip *s = state;
     const sheaf_text *held = &d->held;
-    size_t kept = 0; /* what is held then is what is to go */
+    size_t kept = 0; /* bytes held back for stripping */
     if (!d->one)
         d->taken = 0;
     for (; d->taken < s->start && is_here(s, bytes, size); d->taken++) {
@@ -311,7 +311,7 @@ const sheaf__step_kind sheaf__strip_decoder = { .name = "Strip",
 
 /* ---- Replace ---- */
 
-/* Of the one string the end may be the beginning of what is replaced. */
+/* The end of a part may be the beginning of a match. */
 static void decode_replace(const void *state, sheaf__decoding *d, const char *bytes, size_t size,
                            bool end)
 {

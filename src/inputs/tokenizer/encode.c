@@ -1,4 +1,4 @@
-/* encode.c - a text to ids: see parts.h for the way it goes. */
+/* encode.c - a text to ids, by the steps in parts.h. */
 
 #include "kinds.h"
 #include "pattern.h"
@@ -12,14 +12,14 @@ typedef struct encoding {
     const char *text;
     size_t size;
     const sheaf__encode_options *options;
-    bool aligned;                  /* pieces know where they came from */
-    bool blanks;                   /* t->blanks is how it is done */
-    const sheaf__scanner *scanner; /* all that the pre-tokenizer does, or NULL */
+    bool aligned;                  /* pieces keep their origin */
+    bool blanks;                   /* encode by t->blanks */
+    const sheaf__scanner *scanner; /* if the pre-tokenizer only divides by it, or NULL */
 } encoding;
 
 /* ---- a text between added tokens ---- */
 
-/* What the pre-tokenizer only divides, and by a pattern that is known. */
+/* Encodes text that the pre-tokenizer only divides by a known pattern. */
 static sheaf_status *scan(const encoding *e, size_t begin, size_t end)
 {
     sheaf_status *st = NULL;
@@ -33,7 +33,7 @@ static sheaf_status *scan(const encoding *e, size_t begin, size_t end)
     return st != NULL ? st : sheaf__queue_end(&q);
 }
 
-/* The pieces that normalizers left, where the rest is done word by word. */
+/* Encodes normalized pieces word by word. */
 static sheaf_status *encode_normalized(const encoding *e)
 {
     const sheaf__layer *l = &e->work->prepared.now;
@@ -47,8 +47,8 @@ static sheaf_status *encode_normalized(const encoding *e)
 
 /* ---- added tokens ---- */
 
-/* Ranges are ascending: the first that ends behind `begin`. How far [begin, end) is text: to the
- * end of the last range that it touches. */
+/* Up to where [begin, end) is text: the end of the last range that it overlaps. Ranges are
+ * ascending. */
 static size_t plain_until(const encoding *e, size_t begin, size_t end)
 {
     const sheaf__encode_options *o = e->options;
@@ -68,8 +68,8 @@ static size_t plain_until(const encoding *e, size_t begin, size_t end)
 
 typedef struct place {
     const encoding *e;
-    const sheaf__span *from; /* of each byte that is looked at; NULL: they lie in the text, */
-    size_t begin;            /* from here on */
+    const sheaf__span *from; /* origins of the bytes; NULL: the text, */
+    size_t begin;            /* from this offset on */
 } place;
 
 static size_t is_plain(const void *context, size_t begin, size_t end)
@@ -108,7 +108,7 @@ static sheaf_status *divide_at_added(const void *state, sheaf__prepared *text,
     return NULL;
 }
 
-/* Bytes [begin, end) of the text: its tokens of one kind, and what lies between them. */
+/* Encodes bytes [begin, end) of the text: added tokens of one list, and the text between them. */
 static sheaf_status *at_added(const encoding *e, const sheaf__added_list *list, size_t begin,
                               size_t end,
                               sheaf_status *(*between)(const encoding *e, size_t begin, size_t end))
@@ -128,12 +128,12 @@ static sheaf_status *at_added(const encoding *e, const sheaf__added_list *list, 
     return st != NULL ? st : between(e, begin + done, end);
 }
 
-/* Bytes [begin, end) of the text, in which no token stands as it is written. */
+/* Encodes bytes [begin, end) of the text, without unnormalized added tokens. */
 static sheaf_status *encode_between(const encoding *e, size_t begin, size_t end)
 {
     const sheaf__tokenizer *t = e->t;
     sheaf__prepared *text = &e->work->prepared;
-    if (begin >= end) /* or a token before took spaces that are a token too */
+    if (begin >= end) /* or an earlier token took spaces that are a token too */
         return NULL;
     if (e->scanner != NULL)
         return at_added(e, &t->added.normalized, begin, end, scan);
@@ -147,8 +147,8 @@ static sheaf_status *encode_between(const encoding *e, size_t begin, size_t end)
     if (st == NULL && t->added.normalized.count > 0)
         st = sheaf__prepared_split(text, e, divide_at_added);
     else if (st == NULL && text->aligned && text->now.pieces > 0)
-        /* As `tokenizers` has it, which divides here in any case: a beginning that was taken away
-         * moves the piece, for a Metaspace that looks where it begins. */
+        /* As `tokenizers`, which always divides here: a removed beginning moves the piece, for a
+         * Metaspace that reads where it begins. */
         text->now.piece[0].origin = text->now.from[text->now.piece[0].begin].begin;
     TRY(st, sheaf__steps_run(&t->pre_tokenizer, t->pre_tokenizer.count, text));
     return st != NULL ? st : sheaf__encode_pieces(t, e->work);
@@ -183,7 +183,7 @@ static sheaf_status *encode_all(const encoding *e)
 
 /* ---- the call ---- */
 
-/* The scanner, where the steps do nothing but divide by it. */
+/* The scanner, if the steps only divide by it. */
 static const sheaf__scanner *only_scanner(const sheaf__tokenizer *t)
 {
     const sheaf__steps *s = &t->pre_tokenizer;
@@ -200,7 +200,7 @@ static const sheaf__scanner *only_scanner(const sheaf__tokenizer *t)
                                                        : NULL;
 }
 
-/* The caller gets the arrays themselves, as long as they are. */
+/* Moves the arrays to the caller. */
 static sheaf_status *hand_out(int32_t **ids, sheaf__text_range **where, int64_t *count,
                               sheaf__ids_out *out)
 {
@@ -240,12 +240,12 @@ sheaf_status *sheaf__tokenizer_encode(int32_t **ids, sheaf__text_range **where, 
     e.aligned = where != NULL || t->needs_origin ||
                 (e.options->plain_ranges > 0 && t->added.normalized.count > 0);
     e.scanner = only_scanner(t);
-    /* What normalizers made of a text knows by itself where it came from. */
+    /* Normalized text keeps its own origins. */
     e.blanks = t->blanks.on && (where == NULL || t->blanks.normalizers == 0);
     if (e.blanks)
         e.aligned = false;
     work->out.wanted = where != NULL;
-    work->out.count = work->out.capacity = 0; /* found again at the first id */
+    work->out.count = work->out.capacity = 0; /* allocated again at the first id */
     work->out.failed = false;
     st = encode_all(&e);
     TRY(st, hand_out(ids, where, count, &work->out));

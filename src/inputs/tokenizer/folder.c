@@ -1,11 +1,10 @@
-/* folder.c - opening a tokenizer: which file of a folder counts, and what the files beside it add.
+/* folder.c - opening a tokenizer: chooses the file of a folder, and reads the files beside it.
  *
- * As AutoTokenizer of transformers 5.23 does it: tokenizer.json counts before tokenizer.model. Some
- * classes take nothing but the vocabulary and the merges of it and build the steps themselves
- * (tokenizer_config.h); then named special tokens, those of added_tokens_decoder and additional
- * ones become added tokens, and what is put around a text is what tokenizer.json says, else
- * add_bos_token and add_eos_token. A file that is named itself is read as `tokenizers` reads it,
- * and only the names beside it count. */
+ * As AutoTokenizer of transformers 5.23: tokenizer.json comes before tokenizer.model. Some classes
+ * read only its vocabulary and merges and build their own steps (tokenizer_config.h); then named
+ * special tokens, those of added_tokens_decoder and additional ones become added tokens, and tokens
+ * around a text follow tokenizer.json, else add_bos_token and add_eos_token. A file given by its
+ * own path is read as `tokenizers` reads it, with only the names from the files beside it. */
 #include "base/base.h"
 #include "base/file.h"
 #include "parts.h"
@@ -19,11 +18,11 @@ static const char memory_for[] = "tokenizer";
 typedef struct opening {
     sheaf__tokenizer_config settings;
     sheaf__tokenizer_class class;
-    sheaf__tokenizer_file file; /* the tokenizer.json, or what a tokenizer.model becomes */
+    sheaf__tokenizer_file file; /* the tokenizer.json, or one made from a tokenizer.model */
     json_t *spm;                /* of the tokenizer.model, owned; NULL: there is a tokenizer.json */
     const char *name[SHEAF__NAMES]; /* the named tokens; NULL: none */
     json_t *added;                  /* list, owned */
-    char *text;                     /* of the file, or made of it */
+    char *text;                     /* of the file, or made from it */
     size_t size;
 } opening;
 
@@ -42,8 +41,8 @@ static json_t *find_token(json_t *list, const char *content)
     return NULL;
 }
 
-/* Puts a token into the list, or its flags into the one that is there. A string is a special token
- * that is not normalized. */
+/* Adds a token to the list, or sets the flags of an existing one. A string is a special token that
+ * is not normalized. */
 static sheaf_status *put_token(json_t *list, const json_t *token, bool special)
 {
     const char *content = sheaf__tokenizer_config_text(token);
@@ -89,8 +88,8 @@ static int by_id(const void *a, const void *b)
     return (x->id > y->id) - (x->id < y->id);
 }
 
-/* added_tokens.json, texts and ids, in the form of added_tokens_decoder: those that have a name are
- * special. NULL: no memory. */
+/* added_tokens.json, texts and ids, in the form of added_tokens_decoder: named ones are special.
+ * NULL: no memory. */
 static json_t *older_list(const opening *o)
 {
     json_t *all = json_object(), *id;
@@ -111,7 +110,7 @@ static json_t *older_list(const opening *o)
     return good ? all : NULL;
 }
 
-/* Those of tokenizer_config.json, or where it lists none of added_tokens.json, by their ids. */
+/* Adds those of tokenizer_config.json, or if it lists none those of added_tokens.json, by id. */
 static sheaf_status *put_listed(opening *o, json_t *decoder)
 {
     json_t *listed = json_object_get(o->settings.config, "added_tokens_decoder"), *token;
@@ -142,7 +141,7 @@ static sheaf_status *put_listed(opening *o, json_t *decoder)
     return st;
 }
 
-/* As a special token without other flags: so a Qwen2Tokenizer has all of them. */
+/* Adds a special token without other flags, as a Qwen2Tokenizer has them. */
 static sheaf_status *put_plain(opening *o, const char *content)
 {
     json_t *text = json_string(content);
@@ -152,8 +151,8 @@ static sheaf_status *put_plain(opening *o, const char *content)
     return st;
 }
 
-/* One of extra_special_tokens, which gives nothing to a token that is listed already but, where it
- * has a name, that it is special. */
+/* Adds one of extra_special_tokens; a token that is listed already only becomes special, if it is
+ * named. */
 static sheaf_status *put_one(opening *o, const json_t *token, bool named)
 {
     const char *content = sheaf__tokenizer_config_text(token);
@@ -226,7 +225,7 @@ static sheaf_status *put_named(opening *o, json_t *decoder)
 
 static sheaf_status *collect_added(opening *o)
 {
-    json_t *decoder = json_array(); /* what has its flags from a list of added tokens */
+    json_t *decoder = json_array(); /* tokens with flags from a list of added tokens */
     const json_t *of_file = json_object_get(o->file.parts, "added_tokens");
     const bool listed = json_object_get(o->settings.config, "added_tokens_decoder") != NULL;
     sheaf_status *st = NULL;
@@ -273,7 +272,8 @@ static int32_t id_of(const sheaf__tokenizer *t, const char *name)
 
 /* ---- the whole ---- */
 
-/* It builds other steps than its files have, and adds a token that models have no row for. */
+/* Refuses a class that builds other steps than its files have and adds a token without a row in
+ * models. */
 static sheaf_status *check_known(const opening *o)
 {
     const char *declared = o->settings.declared;
@@ -288,7 +288,7 @@ static sheaf_status *check_known(const opening *o)
                           "--tokenizer FOLDER/tokenizer.json, which is read as it stands");
 }
 
-/* A class that follows from the model_type alone gives way to a file that it cannot be for. */
+/* A class derived only from the model_type is dropped if the file does not fit it. */
 static sheaf_status *check_class(opening *o)
 {
     const char *type =
@@ -309,7 +309,7 @@ static sheaf_status *check_class(opening *o)
     return sheaf_try_this(sheaf_found(st, "%s", type), "--tokenizer FOLDER/tokenizer.json");
 }
 
-/* Are the file's tokens those that are wanted? */
+/* Are the file's added tokens the collected ones? */
 static bool same_added(const opening *o)
 {
     json_t *of_file = json_object_get(o->file.parts, "added_tokens");
@@ -327,7 +327,7 @@ static bool same_added(const opening *o)
     return true;
 }
 
-/* With the tokens and steps that the folder and its class say. */
+/* Replaces tokens and steps by those of the folder and its class. */
 static sheaf_status *change_parts(opening *o)
 {
     sheaf_status *st = collect_added(o);
@@ -338,8 +338,8 @@ static sheaf_status *change_parts(opening *o)
     return st;
 }
 
-/* add_bos_token and add_eos_token count where there is no tokenizer.json, whose post-processor says
- * it. */
+/* add_bos_token and add_eos_token are used without a tokenizer.json, whose post-processor decides
+ * otherwise. */
 static sheaf_status *finish(sheaf__tokenizer *t, opening *o)
 {
     const sheaf__tokenizer_config *s = &o->settings;

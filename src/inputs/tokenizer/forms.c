@@ -1,10 +1,10 @@
 /* forms.c - the normalizer NFC.
  *
  * Most characters are simple: they neither decompose nor are moved nor become the second part of a
- * composed one, and runs of them are kept. What lies between, with the simple character before it,
- * which may be the first part of a composed one, is decomposed, put into canonical order and
- * composed. utf8proc has the tables, which are newer than those of the crate that `tokenizers`
- * uses: what it does not know yet is left as it is (unicode.h). */
+ * composed one, and runs of them are kept. The characters between them, with the simple character
+ * before, which may be the first part of a composed one, are decomposed, put into canonical order
+ * and composed. utf8proc has the tables, which are newer than those of the crate that `tokenizers`
+ * uses: characters unknown to that crate are unchanged (unicode.h). */
 #include <utf8proc.h>
 
 #include "kinds.h"
@@ -16,7 +16,7 @@ enum { MOST_DECOMPOSED = 32, SECOND = 0x8000, NEITHER = 0xffff };
 typedef struct mark {
     uint32_t c;
     int32_t class; /* canonical combining class */
-    /* Characters that it takes the place of, less one: those that decompose to several characters
+    /* Number of characters that it replaces, less one: those that decompose to several characters
      * take one for the first and none for the others; a composed one takes what its parts take. */
     int32_t taken;
     int64_t order;

@@ -1,5 +1,5 @@
-/* normalize.c - the steps Replace, Prepend and Metaspace, and what all steps have: keys and an end.
- */
+/* normalize.c - the steps Replace, Prepend and Metaspace, and what all steps share: keys and
+ * closing. */
 
 #include "kinds.h"
 #include "unicode.h"
@@ -90,7 +90,7 @@ sheaf_status *sheaf__replacing_open(void *state, sheaf_json_reader *r, sheaf__op
     s->content = copy_string(r, "content", &s->size);
     const char *literal =
         json_string_value(json_object_get(sheaf__json_object(r, "pattern"), "String"));
-    if (literal == NULL || literal[0] == '\0') /* which is between any two characters */
+    if (literal == NULL || literal[0] == '\0') /* an empty one matches everywhere */
         sheaf__json_fail(r, SHEAF_E_UNSUPPORTED, "pattern",
                          "an object with a String that is not empty");
     if (r->st != NULL)
@@ -130,8 +130,8 @@ const sheaf__step_kind sheaf__replace = {
     run_replace, sheaf__replacing_close
 };
 
-/* ---- Metaspace, a pre-tokenizer: blanks become a character that can be seen, and pieces begin
- * with it (Kudo and Richardson 2018) ---- */
+/* ---- Metaspace, a pre-tokenizer: blanks become a visible character, and pieces begin with it
+ * (Kudo and Richardson 2018) ---- */
 
 typedef struct metaspace {
     enum { ALWAYS, FIRST, NEVER } prepend;

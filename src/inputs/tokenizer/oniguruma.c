@@ -1,8 +1,8 @@
-/* oniguruma.c - is a pattern of Oniguruma, which `tokenizers` uses, read alike by PCRE2?
+/* oniguruma.c - does a pattern mean the same in Oniguruma, which `tokenizers` uses, and in PCRE2?
  *
- * What published tokenizers write is let through: groups, look-around, sets of characters and
- * general categories, \s \d, repeats, and (?i:...) of ASCII. What the two read differently is
- * refused by name:
+ * The constructs of published tokenizers are accepted: groups, look-around, sets of characters and
+ * general categories, \s \d, repeats, and (?i:...) of ASCII. Constructs that differ are refused by
+ * name:
  *
  *   \w \b \h   PCRE2's \w has fewer characters, its \h is a blank
  *   \uHHHH \x  other forms, or bytes
@@ -19,9 +19,9 @@
 
 typedef struct reading {
     const char *at, *end, *whole;
-    int groups, caseless; /* groups that are open; the one whose (?i: it is, 0: none */
+    int groups, caseless; /* open groups; the one with (?i:, 0: none */
     bool in_set;
-    char letter; /* the last character, if it is an ASCII letter as it stands; 0: none */
+    char letter; /* the last character if it is a literal ASCII letter, else 0 */
 } reading;
 
 static sheaf_status *refuse(const reading *r, const char *what)
@@ -80,8 +80,8 @@ static sheaf_status *escape(reading *r)
     return NULL;
 }
 
-/* A character that stands for itself. Under (?i) those are refused that Oniguruma takes for two, or
- * two for one; all but ASCII may be such. */
+/* A character that stands for itself. Under (?i) those are refused that Oniguruma matches with two
+ * characters, or two with one; any but ASCII may be such. */
 static sheaf_status *itself(reading *r)
 {
     static const char *const pairs[] = { "ss", "ff", "fi", "fl", "st", NULL };
@@ -101,7 +101,7 @@ static sheaf_status *set(reading *r)
     sheaf_status *st = NULL;
     r->in_set = true;
     r->at += 1 + (ahead(r, 1) == '^');
-    r->at += ahead(r, 0) == ']'; /* the first one is a character to both */
+    r->at += ahead(r, 0) == ']'; /* a first ] is a literal in both */
     while (st == NULL && r->at < r->end && *r->at != ']')
         st = *r->at == '\\'                             ? escape(r)
              : *r->at == '['                            ? refuse(r, "a set in a set")
@@ -158,7 +158,7 @@ static sheaf_status *next_part(reading *r)
     case '\\': return escape(r);
     case ')':
         r->caseless = r->caseless == r->groups ? 0 : r->caseless;
-        r->groups -= r->groups > 0; /* PCRE2 says that one is too many */
+        r->groups -= r->groups > 0; /* PCRE2 reports unmatched ones */
         break;
     default: break;
     }

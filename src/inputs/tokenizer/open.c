@@ -1,4 +1,4 @@
-/* open.c - a tokenizer.json: which parts it has, and their kinds. */
+/* open.c - opens a tokenizer.json: its parts and their kinds. */
 
 #include "kinds.h"
 #include "pieces.h"
@@ -40,7 +40,7 @@ void sheaf__tokenizer_close(sheaf__tokenizer *t)
 
 /* ---- the file ---- */
 
-/* Goes over a list or an object; whoever reads it later checks what is inside. */
+/* Skips a list or an object; its reader checks the contents. */
 static void skip_container(sheaf_json_scan *scan)
 {
     for (int64_t depth = 0; scan->at < scan->end;) {
@@ -57,7 +57,7 @@ static void skip_container(sheaf_json_scan *scan)
     }
 }
 
-/* Where a large value lies. */
+/* Keeps the position of a large value. */
 static sheaf_status *keep(sheaf_json_scan *out, sheaf_json_scan *scan)
 {
     sheaf_status *st = NULL;
@@ -268,8 +268,8 @@ static bool need_bool(sheaf_json_reader *r, const char *key)
     return json_is_true(json_object_get(r->object, key));
 }
 
-/* The id is that of the model's token, or the next free one, as in `tokenizers`, which does not
- * look at what the file says. */
+/* The id is that of the model's token, or the next free one, as in `tokenizers`, which ignores the
+ * file's id. */
 static sheaf_status *give_id(sheaf__tokenizer *t, sheaf__added_token *token, int64_t said,
                              int64_t *next)
 {
@@ -377,7 +377,7 @@ static sheaf_status *index_added(sheaf__tokenizer *t)
     return st != NULL ? st : sheaf__added_index(a);
 }
 
-/* ---- the whole ---- */
+/* ---- the tokenizer ---- */
 
 static sheaf_status *open_parts(sheaf__tokenizer *t, const sheaf__tokenizer_file *file)
 {
@@ -424,7 +424,7 @@ sheaf_status *sheaf__tokenizer_parse(sheaf__tokenizer **out, const char *text, s
     return st;
 }
 
-/* ---- what it is ---- */
+/* ---- properties ---- */
 
 int64_t sheaf__tokenizer_size(const sheaf__tokenizer *t)
 {

@@ -20,7 +20,7 @@ struct sheaf__matching {
     pcre2_match_data *data;
     pcre2_match_context *context;
     pcre2_jit_stack *stack;
-    char *shown; /* a text with characters that stand for others */
+    char *shown; /* a text with stand-ins for some characters */
     int64_t capacity;
 };
 
@@ -66,7 +66,7 @@ static sheaf_status *compile(sheaf__pattern *p, bool literal)
     p->code = pcre2_compile((PCRE2_SPTR)p->text, PCRE2_ZERO_TERMINATED, how, &code, &at, context);
     pcre2_compile_context_free(context);
     if (p->code != NULL) {
-        pcre2_jit_compile(p->code, PCRE2_JIT_COMPLETE); /* where it cannot, it is only slower */
+        pcre2_jit_compile(p->code, PCRE2_JIT_COMPLETE); /* on failure matching is only slower */
         return NULL;
     }
     if (sheaf__regex_starved(code))

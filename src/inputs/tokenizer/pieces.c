@@ -6,7 +6,7 @@
 
 /* ---- words ---- */
 
-/* Remembers what the model made of a piece: ids from `first` on. */
+/* Stores the model's ids of a piece, from `first` on, in the cache. */
 static void remember(sheaf__word *place, const sheaf__piece_here *p, const sheaf__work *w,
                      int64_t first)
 {
@@ -127,8 +127,8 @@ sheaf_status *sheaf__encode_pieces(const sheaf__tokenizer *t, sheaf__work *w)
 static const char bar[] = "\xe2\x96\x81";
 enum { BAR = sizeof bar - 1 };
 
-/* Puts the word with bars for blanks behind `at` bytes of `to`; with `from`, where each byte of it
- * came from. The bytes in all. */
+/* Writes the word with bars for blanks after `at` bytes of `to`; with `from`, also the origins of
+ * its bytes. Returns the bytes in all. */
 static size_t put_bars(char *to, sheaf__span *from, size_t at, const sheaf__work *w)
 {
     for (size_t i = 0, n; i < w->size; i += n) {
@@ -144,7 +144,7 @@ static size_t put_bars(char *to, sheaf__span *from, size_t at, const sheaf__work
     return at;
 }
 
-/* Ends of ids in a word with bars are to be ends in the word. (No id ends within a bar.) */
+/* Converts ends of ids in the word with bars to ends in the word. (No id ends within a bar.) */
 static void ends_without_bars(sheaf__work *w, size_t ahead)
 {
     size_t at = 0, barred = ahead;
@@ -155,7 +155,7 @@ static void ends_without_bars(sheaf__work *w, size_t ahead)
     }
 }
 
-/* The word that is in `w` with bars for blanks, and one in front of it if `first`. */
+/* Encodes the word in `w` with bars for blanks, and one before it if `first`. */
 static sheaf_status *with_bars(const sheaf__tokenizer *t, sheaf__work *w, bool first)
 {
     enum { FEW = BAR * (SHEAF__WORD_BYTES + 1) };
@@ -239,9 +239,9 @@ sheaf_status *sheaf__encode_blanks(const sheaf__tokenizer *t, sheaf__work *w, co
     return st != NULL ? st : sheaf__queue_end(&q);
 }
 
-/* ---- which tokenizers do ---- */
+/* ---- recognising such tokenizers ---- */
 
-/* Is it of this type, with this text at a key, or in a pattern there? */
+/* Is the step of this type, with this text, or a pattern of it, at the key? */
 static bool is_step(const json_t *step, const char *type, const char *key, const char *text)
 {
     const json_t *value = json_object_get(step, key);
@@ -293,8 +293,8 @@ void sheaf__blanks_find(sheaf_tokenizer *t, const json_t *normalizers, const jso
     sheaf__blanks how = { 0 };
     const bool found =
         by_normalizers(&how, normalizers, pre) || by_metaspace(&how, normalizers, pre);
-    /* A bar that is no token may become several, within which ids would end. Added tokens that are
-     * looked for in normalized text need that text. */
+    /* A bar that is no token may become several ids, which would end within it. Added tokens that
+     * are looked for in normalized text need that text. */
     if (found && sheaf__vocab_find(&t->vocab, bar, BAR) >= 0 && t->added.normalized.count == 0)
         t->blanks = how;
 }

@@ -1,5 +1,5 @@
-/* post.c - the post-processor TemplateProcessing, for one text: ids before it and behind it. (That
- * of pairs of texts is read and not used.) */
+/* post.c - the post-processor TemplateProcessing, for one text: ids before it and behind it. (The
+ * template for pairs is read and ignored.) */
 
 #include "kinds.h"
 #include "base/base.h"
@@ -69,8 +69,8 @@ static sheaf_status *add_piece(around *a, sheaf_json_reader *r, const json_t *pi
     return NULL;
 }
 
-/* What a TemplateProcessing puts around a text is for `tokenizers` a text each, so that the next
- * post-processor takes them for a pair or more. */
+/* In `tokenizers` each part that a TemplateProcessing adds is a text of its own, so that the next
+ * post-processor sees a pair or more. */
 static sheaf_status *open_template(void *state, sheaf_json_reader *r, sheaf__opening *how)
 {
     around *a = state;

@@ -3,14 +3,14 @@
 #include "kinds.h"
 #include "base/base.h"
 
-/* Parts of one piece, in order, matches and what lies between them; all zero but the first three.
- */
+/* Parts of one piece in order, matches and the text between them; all zero except the first three
+ * members. */
 typedef struct dividing {
     sheaf__prepared *text;
     const sheaf__piece *piece;
     sheaf__behavior behavior;
-    size_t begin, end; /* the part that is held back */
-    bool held, match;  /* there is one; the part before was a match */
+    size_t begin, end; /* the pending part */
+    bool held, match;  /* there is a pending part; the previous part was a match */
 } dividing;
 
 static void flush(dividing *d)
@@ -155,7 +155,7 @@ const sheaf__step_kind sheaf__digits = { "Digits",    "individual_digits", sizeo
 const sheaf__scanner *sheaf__split_scanner(const void *state)
 {
     const splitting *s = state;
-    /* Its matches leave nothing between them: to remove what is no match removes nothing. */
+    /* Its matches have no gaps: removing the text between them removes nothing. */
     const bool all = s->behavior == SHEAF__ISOLATED || (s->behavior == SHEAF__REMOVED && s->invert);
     return all ? sheaf__pattern_scanner(s->pattern) : NULL;
 }

@@ -1,6 +1,7 @@
 /* spm_file.c - see spm_file.h.
  *
- * The file is one protocol buffer message (sentencepiece_model.proto, proto2). What is read here:
+ * The file is one protocol buffer message (sentencepiece_model.proto, proto2). The fields read
+ * here:
  *   ModelProto      1 repeated SentencePiece   2 TrainerSpec   3 NormalizerSpec
  *                   5 NormalizerSpec (decoding)
  *   SentencePiece   1 string piece   2 float score   3 enum type
@@ -9,8 +10,8 @@
  *                   45, 46, 47, 48 pieces of unk, bos, eos, pad
  *   NormalizerSpec  2 bytes precompiled_charsmap   3 add_dummy_prefix
  *                   4 remove_extra_whitespaces   5 escape_whitespaces
- * A message is a row of fields: a varint key (number * 8 + wire type), then a varint (type 0), 8
- * bytes (1), a length and that many bytes (2) or 4 bytes (5). */
+ * A message is a sequence of fields: a varint key (number * 8 + wire type), then a varint (type 0),
+ * 8 bytes (1), a length and that many bytes (2) or 4 bytes (5). */
 #include "spm_file.h"
 
 #include <math.h>

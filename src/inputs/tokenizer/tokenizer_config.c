@@ -38,7 +38,7 @@ static sheaf_status *copy_string(char **out, const json_t *value)
     return *out == NULL ? sheaf__no_memory("tokenizer") : NULL;
 }
 
-/* special_tokens_map.json counts where tokenizer_config.json has no added_tokens_decoder. */
+/* special_tokens_map.json is read if tokenizer_config.json has no added_tokens_decoder. */
 static sheaf_status *merge_map(sheaf__tokenizer_config *s, const char *folder)
 {
     json_t *map = NULL;

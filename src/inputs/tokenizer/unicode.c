@@ -5,7 +5,7 @@
 
 #include "base/base.h"
 
-/* What stands for [first, last]. */
+/* The stand-in for [first, last]. */
 typedef struct stand_in {
     uint32_t first, last, stand_in;
 } stand_in;
@@ -64,7 +64,7 @@ static const sheaf__code_range more_words[] = {
     { 0x10140, 0x10174 }, { 0x10341, 0x1034a }, { 0x103d1, 0x103d5 }, { 0x12400, 0x1246e },
     { 0x1f130, 0x1f149 }, { 0x1f150, 0x1f169 }, { 0x1f170, 0x1f189 },
 };
-/* Marks and decompositions since Unicode 11, and what lies between that is neither. */
+/* Marks and decompositions since Unicode 11, and the characters between them. */
 static const sheaf__code_range newer_forms[] = {
     { 0x7fd, 0x7fd },     { 0x898, 0x8d3 },     { 0x9fe, 0x9fe },     { 0xafa, 0xaff },
     { 0xb55, 0xb55 },     { 0xc04, 0xc3c },     { 0xcf3, 0xd00 },     { 0xd3b, 0xd3c },

@@ -120,7 +120,7 @@ sheaf_status *sheaf__vocab_read(sheaf__vocab *v, sheaf_json_scan *scan)
     char *key = malloc((size_t)(scan->end - scan->at) + 1);
     bool more = true;
     sheaf_status *st = key == NULL ? sheaf__no_memory(memory_for) : NULL;
-    /* As many tokens as there may be in real ones: a token takes some 20 bytes. */
+    /* An estimate of the number of tokens: one takes some 20 bytes of the file. */
     if (st == NULL &&
         (!SHEAF_GROW(&v->bytes, &v->capacity, (int64_t)v->size + (scan->end - scan->at) / 2) ||
          !resize(v, (scan->end - scan->at) / 20)))

@@ -1,4 +1,4 @@
-/* work.c - see pieces.h: what encoding needs, and ids as they come. */
+/* work.c - see pieces.h: workspaces of encoding, and emitting ids. */
 #include "pieces.h"
 
 #include <pthread.h>
@@ -59,7 +59,7 @@ sheaf__work *sheaf__work_take(struct sheaf__works *pool)
     work = calloc(1, sizeof *work);
     if (work == NULL)
         return NULL;
-    work->cache = calloc(1, sizeof *work->cache); /* what is not touched takes no memory */
+    work->cache = calloc(1, sizeof *work->cache); /* untouched pages take no memory */
     if (work->cache == NULL) {
         free(work);
         return NULL;
@@ -72,7 +72,7 @@ void sheaf__work_give(struct sheaf__works *pool, sheaf__work *work)
     enum { MOST = 64 << 20 };
     if (work->prepared.now.capacity + work->prepared.next.capacity + work->barred_size +
             work->barred_from_size + work->scratch_size >
-        MOST) { /* that of a text of many megabytes is not kept */
+        MOST) { /* the workspace of a text of many megabytes is freed */
         work_free(work);
         return;
     }
@@ -93,7 +93,7 @@ void *sheaf__work_scratch(sheaf__work *work, size_t size)
     return work->scratch;
 }
 
-/* The bytes of the user's text that bytes [begin, end) of the piece at hand stand for. */
+/* The bytes of the user's text behind bytes [begin, end) of the current piece. */
 static sheaf__text_range stands_for(const sheaf__work *w, size_t begin, size_t end)
 {
     if (begin >= end)
