@@ -442,9 +442,12 @@ sheaf_status *sheaf_lora_resolve(sheaf_lora **out, const sheaf_schema *schema,
     TRY(st, find_modules(lora, schema));
     TRY(st, find_saved(lora, schema));
     if (st == NULL && lora->nmodules == 0) {
-        st = sheaf_expected(sheaf_fail(SHEAF_E_ARG, "no layer is adapted"),
-                            "a target that is a layer of this model, among the chosen ones and not "
-                            "excluded");
+        const sheaf_lora_names *asked = &options->targets;
+        st = sheaf_fail(SHEAF_E_ARG, "no layer is adapted: target '%s'",
+                        asked->regex != NULL ? asked->regex
+                        : asked->n > 0       ? asked->list[0]
+                                             : "all-linear");
+        sheaf_expected(st, "a layer of this model, among the chosen ones and not excluded");
         sheaf_found(st, "none that is left");
         sheaf_try_this(st, "exclude less, or choose other targets or layers");
     }

@@ -274,7 +274,7 @@ static const struct {
     { "q_prj", NULL, NULL, SHEAF_E_ARG, "| q_proj" },
     { "q_proj,dwon_proj", NULL, NULL, SHEAF_E_ARG, "| down_proj" },
     { "self_attn.q_prj", NULL, NULL, SHEAF_E_ARG, "target 'self_attn.q_prj'" },
-    { ".*query", NULL, NULL, SHEAF_E_ARG, "no layer is adapted" },
+    { ".*query", NULL, NULL, SHEAF_E_ARG, "no layer is adapted: target '.*query'" },
     { "q_proj,norm", NULL, NULL, SHEAF_E_UNSUPPORTED, "a norm" },
     { ".*mlp.*", NULL, NULL, SHEAF_E_UNSUPPORTED, "target 'model.layers.0.mlp'" },
     { ".*", NULL, NULL, SHEAF_E_UNSUPPORTED, "target 'model'" },
@@ -282,7 +282,7 @@ static const struct {
     { "q_proj", NULL, "3", SHEAF_E_ARG, "0 to 2" },
     { "q_proj(", NULL, NULL, SHEAF_E_ARG, "a regular expression" },
     { "proj,q_proj", NULL, NULL, SHEAF_E_ARG, "target 'proj'" }, /* whole names alone */
-    { "q_proj", "q_proj", NULL, SHEAF_E_ARG, "no layer is adapted" },
+    { "q_proj", "q_proj", NULL, SHEAF_E_ARG, "no layer is adapted: target 'q_proj'" },
     { "q_proj,k_proj", NULL, "1,7", SHEAF_E_ARG, "0 to 2" },
     { ".*_proj", NULL, "1", SHEAF_E_ARG, "layers of '.*_proj' | a list of targets" },
 };
