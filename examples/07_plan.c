@@ -19,9 +19,9 @@ static sheaf_status *plan(const char *settings, int ranks)
     sheaf_needs *needs = NULL;
     sheaf_needs_facts facts;
     SHEAF_INIT(&facts);
-    sheaf_status *st = sheaf_run_plan(&needs, &how);
+    sheaf_status *st = sheaf_run_plan(&needs, &how, NULL);
     if (st == NULL)
-        st = sheaf_needs_look(&facts, needs);
+        st = sheaf_needs_info(&facts, needs);
     if (st == NULL && ranks == 1)
         printf("%.1f million parameters, %.2f million of them trained\n",
                (double)facts.parameters / 1e6, (double)facts.trained / 1e6);

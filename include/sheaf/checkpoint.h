@@ -73,7 +73,7 @@ SHEAF_API const sheaf_source_entry *sheaf_weights_find(const sheaf_weights *weig
                                                        const char *name);
 
 /* sheaf_weights_read - rows [row0, row0 + rows) of a tensor, in its stored dtype, row-major. A row
- * is all that one index of all axes but the last tells; of a vector, one element; a scalar is one
+ * is what one index of all axes but the last selects; of a vector, one element; a scalar is one
  * row.
  *   rows   -1: all from row0 on
  *   bytes  room at dst; it must be what the rows take

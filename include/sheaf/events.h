@@ -1,4 +1,4 @@
-/* events.h - what a long operation tells while it runs.
+/* events.h - what a long operation reports while it runs.
  *
  * The library never prints: it hands events to a sink that the caller gives. An event is borrowed
  * for the length of the call. A sink may be called from several threads at once. */

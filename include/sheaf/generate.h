@@ -77,7 +77,7 @@ typedef struct sheaf_model_facts {
     int64_t pictures;  /* that a conversation may show; 0: the model sees none */
 } sheaf_model_facts;
 
-SHEAF_API sheaf_status *sheaf_model_look(sheaf_model_facts *facts, const sheaf_model *model);
+SHEAF_API sheaf_status *sheaf_model_info(sheaf_model_facts *facts, const sheaf_model *model);
 
 /* ---- prompts ---- */
 
@@ -211,7 +211,7 @@ typedef struct sheaf_prompt_facts {
     bool laid_out;        /* by a template */
 } sheaf_prompt_facts;
 
-SHEAF_API sheaf_status *sheaf_prompts_look(sheaf_prompt_facts *facts, const sheaf_prompts *prompts,
+SHEAF_API sheaf_status *sheaf_prompts_info(sheaf_prompt_facts *facts, const sheaf_prompts *prompts,
                                            int64_t i);
 /* sheaf_prompts_image - the path of image `k`, from 0, of prompt `i`; borrowed; NULL: no more. */
 SHEAF_API const char *sheaf_prompts_image(const sheaf_prompts *prompts, int64_t i, int64_t k);
@@ -289,12 +289,12 @@ SHEAF_API sheaf_status *sheaf_chat_wait(sheaf_chat *chat, bool *over);
 SHEAF_API sheaf_status *sheaf_chat_end(sheaf_chat *chat, sheaf_status *st);
 /* sheaf_chat_close - accepts NULL. */
 SHEAF_API void sheaf_chat_close(sheaf_chat *chat);
-/* sheaf_chat_look - another picture; what was said is forgotten. Of a model that reads several
+/* sheaf_chat_show - another picture; what was said is forgotten. Of a model that reads several
  * (OmniLMM, MiniCPM-V) one more, which stands in front of the next question, or where that says
  * "<image>"; what was said stays. NULL: none, or (several) those that no question has shown are
  * taken back. On failure nothing changes. Errors: those of the picture; SHEAF_E_ARG where there is
  * none to take back. */
-SHEAF_API sheaf_status *sheaf_chat_look(sheaf_chat *chat, const char *image);
+SHEAF_API sheaf_status *sheaf_chat_show(sheaf_chat *chat, const char *image);
 /* sheaf_chat_reset - forgets what was said; picture and system message stay. */
 SHEAF_API void sheaf_chat_reset(sheaf_chat *chat);
 /* sheaf_chat_system - the system message, or none (NULL or empty); what was said is forgotten.

@@ -34,25 +34,29 @@ typedef struct sheaf_plan_options {
                            micro-batch sequences of seq tokens; NULL: training */
     int64_t max_new;    /* of these tokens, the answer's; 0: not known */
     const char *images; /* without data: pictures of each row, "2" or "2:1344x896"; NULL: one */
-    bool time;          /* how long a step takes: sheaf_run_timing() */
+    bool time;          /* how long a step takes, or a token of generation: sheaf_needs_timing() */
     bool trial;         /* with data: the model itself takes steps for a minute */
     bool first_step;    /* with data: what the first step exchanges, byte for byte */
     sheaf_plan_table table; /* the fullest rank at every number of ranks, and nothing else */
+    int64_t batch;          /* sheaf_model_plan(): prompts that are read together; 0: one */
 } sheaf_plan_options;
 
 /* sheaf_run_plan - of one step of training. Neither data nor out nor steps need be given, and the
- * model may be named by the setting `config` alone; hooks are not called. Errors: those of the
- * settings, the config and the data. */
-SHEAF_API sheaf_status *sheaf_run_plan(sheaf_needs **out, const sheaf_run_train_options *options);
-/* sheaf_run_plan_with - the same with more questions; of some the answer is in sheaf_needs_json()
- * alone. Errors: as above; those of training with `trial`, of sheaf_run_timing() with `time`. */
-SHEAF_API sheaf_status *sheaf_run_plan_with(sheaf_needs **out,
-                                            const sheaf_run_train_options *options,
-                                            const sheaf_plan_options *how);
-/* sheaf_model_plan - of a prompt and its answer, options->positions together, in each group; of a
- * training run, its base. */
-SHEAF_API sheaf_status *sheaf_model_plan(sheaf_needs **out,
-                                         const sheaf_model_open_options *options);
+ * model may be named by the setting `config` alone; hooks are not called. Ranks are threads of this
+ * process where real steps are taken.
+ *   how  may be NULL. Of some questions the answer is in sheaf_needs_json() alone
+ * Errors: those of the settings, the config and the data; those of training with `trial`; with
+ * `time`, which takes real steps of the model with three layers of each stack and made-up weights,
+ * SHEAF_E_MEMORY where not even these fit. */
+SHEAF_API sheaf_status *sheaf_run_plan(sheaf_needs **out, const sheaf_run_train_options *options,
+                                       const sheaf_plan_options *how);
+/* sheaf_model_plan - of prompts and their answers, options->positions together, in each group; of a
+ * training run, its base. With `time`, on one stage and in one group, it is a token in the middle
+ * of the answer.
+ *   how  may be NULL: one prompt; else of its fields memory, slots, max_new, batch and time
+ * Errors: as above. */
+SHEAF_API sheaf_status *sheaf_model_plan(sheaf_needs **out, const sheaf_model_open_options *options,
+                                         const sheaf_plan_options *how);
 /* sheaf_needs_free - accepts NULL. */
 SHEAF_API void sheaf_needs_free(sheaf_needs *needs);
 
@@ -80,8 +84,8 @@ typedef struct sheaf_needs_rank_facts {
 /* sheaf_needs_json - all of the answer: the object of `sheaf plan --json` (docs/plan.md);
  * borrowed. */
 SHEAF_API const char *sheaf_needs_json(const sheaf_needs *needs);
-/* sheaf_needs_look - errors: SHEAF_E_ARG. */
-SHEAF_API sheaf_status *sheaf_needs_look(sheaf_needs_facts *facts, const sheaf_needs *needs);
+/* sheaf_needs_info - errors: SHEAF_E_ARG. */
+SHEAF_API sheaf_status *sheaf_needs_info(sheaf_needs_facts *facts, const sheaf_needs *needs);
 /* sheaf_needs_rank - errors: SHEAF_E_ARG for a rank that is none. */
 SHEAF_API sheaf_status *sheaf_needs_rank(sheaf_needs_rank_facts *facts, const sheaf_needs *needs,
                                          int rank);
@@ -92,15 +96,6 @@ SHEAF_API const char *sheaf_needs_kind(int kind);
 SHEAF_API uint64_t sheaf_needs_bytes(const sheaf_needs *needs, int rank, int kind);
 
 /* ---- how long it takes ---- */
-
-/* Errors and notes name the fields of these structs; settings as train.h does, by their keys or as
- * the flags that those are. */
-
-typedef struct sheaf_timing_options {
-    size_t size;
-    int64_t batch;   /* sheaf_model_timing(): sequences together; 0: one */
-    int64_t max_new; /* sheaf_model_timing(): of the positions, those of the answer; 0: one */
-} sheaf_timing_options;
 
 /* All are seconds but where something else is said. Of training they are those of a step, of
  * generation those of the next token of each sequence. */
@@ -115,22 +110,10 @@ typedef struct sheaf_timing_facts {
     double prompt_tokens, prompt_tokens_per_s;  /* numbers */
 } sheaf_timing_facts;
 
-/* sheaf_run_timing - predicts how long a step of training takes: measures real steps of the model
- * with three layers of each stack and made-up weights, whose rates price the work of the whole;
- * blocks meanwhile. Ranks are threads of this process. What sheaf_run_plan() needs is enough.
- *   facts  filled; untouched on failure
- * Needs a processor with AVX2 and FMA. Errors: those of sheaf_run_plan(); SHEAF_E_MEMORY where not
- * even three layers fit. */
-SHEAF_API sheaf_status *sheaf_run_timing(sheaf_timing_facts *facts,
-                                         const sheaf_run_train_options *options);
-/* sheaf_model_timing - the same of generation: how->batch prompts that are read together, and a
- * token of each in the middle of the answer; options->positions of prompt and answer, on one stage
- * and in one group.
- *   how   may be NULL: one prompt, one token
- * Errors: those of sheaf_model_plan(), and as above. */
-SHEAF_API sheaf_status *sheaf_model_timing(sheaf_timing_facts *facts,
-                                           const sheaf_model_open_options *options,
-                                           const sheaf_timing_options *how);
+/* sheaf_needs_timing - what `time` asked for: a prediction, from the rates of real steps. Needs a
+ * processor with AVX2 and FMA. Errors: SHEAF_E_ARG where it was not asked for, or the setting does
+ * not fit. */
+SHEAF_API sheaf_status *sheaf_needs_timing(sheaf_timing_facts *facts, const sheaf_needs *needs);
 
 #ifdef __cplusplus
 }

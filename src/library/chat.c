@@ -36,7 +36,7 @@ sheaf_status *sheaf_chat_open(sheaf_chat **out, sheaf_model *m, const char *imag
     TRY(st, sheaf__codec_open_chat(&c->codec, &m->codec, m->o.events));
     TRY(st, sheaf__codec_check_tokenizer(&c->codec));
     if (st == NULL && image != NULL)
-        st = sheaf_chat_look(c, image);
+        st = sheaf_chat_show(c, image);
     if (st == NULL)
         *out = c;
     else
@@ -80,7 +80,7 @@ static sheaf_status *take_files(sheaf_chat *c, const sheaf_chat_options *o)
                                         sheaf_family_name(c->codec.config->family)),
                          "%" PRId64, o->nimages);
     for (int64_t i = 0; i < o->nimages && st == NULL; i++)
-        st = sheaf_chat_look(c, o->images[i]);
+        st = sheaf_chat_show(c, o->images[i]);
     if (st == NULL && o->system != NULL)
         st = sheaf_in(sheaf_chat_system(c, o->system), "--system");
     return st == NULL && o->save != NULL ? check_save(o->save, o->load) : st;
@@ -136,7 +136,7 @@ void sheaf_chat_close(sheaf_chat *c)
     free(c);
 }
 
-sheaf_status *sheaf_chat_look(sheaf_chat *c, const char *image)
+sheaf_status *sheaf_chat_show(sheaf_chat *c, const char *image)
 {
     SHEAF__NUMERIC_ENV;
     return sheaf__dialogue_picture(&c->talk, image, atomic_fetch_add(&c->model->looks, 1) + 1);

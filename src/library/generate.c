@@ -196,7 +196,7 @@ int64_t sheaf_prompts_count(const sheaf_prompts *p)
     return p->all.count;
 }
 
-sheaf_status *sheaf_prompts_look(sheaf_prompt_facts *to, const sheaf_prompts *p, int64_t i)
+sheaf_status *sheaf_prompts_info(sheaf_prompt_facts *to, const sheaf_prompts *p, int64_t i)
 {
     sheaf_status *st = sheaf__struct_check(to, "sheaf_prompt_facts");
     if (st == NULL && (i < 0 || i >= p->all.count))

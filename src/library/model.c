@@ -110,7 +110,7 @@ sheaf_status *sheaf_model_open(sheaf_model **out, const sheaf_model_open_options
     return st;
 }
 
-sheaf_status *sheaf_model_look(sheaf_model_facts *to, const sheaf_model *m)
+sheaf_status *sheaf_model_info(sheaf_model_facts *to, const sheaf_model *m)
 {
     const sheaf__codec *w = &m->codec;
     const sheaf_config *config = &m->opened.config;

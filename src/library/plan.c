@@ -12,6 +12,7 @@
 struct sheaf_needs {
     sheaf_plan plan;
     sheaf_needs_facts facts;
+    sheaf_timing_facts timing; /* step 0: not asked for, or nothing fits */
     char *json;
     sheaf_text adapter;
 };
@@ -67,12 +68,21 @@ static sheaf_status *ask_run(sheaf__plan_request *a, const sheaf_run_train_optio
 }
 
 static sheaf_status *ask_model(sheaf__plan_request *a, const sheaf_model_open_options *options,
-                               int64_t batch, int64_t max_new)
+                               const sheaf_plan_options *how)
 {
+    static const char of[] = "sheaf_plan_options";
     sheaf_model_open_options o;
     sheaf__question *q = &a->q;
     sheaf_status *st = sheaf__struct_read(&o, sizeof o, options, "sheaf_model_open_options");
     sheaf_train_options_default(&q->o);
+    TRY(st, sheaf__struct_read(&a->how, sizeof a->how, how, of));
+    TRY(st, sheaf__check_count(of, "batch", a->how.batch, SHEAF__MOST_ROWS));
+    TRY(st, sheaf__check_count(of, "max_new", a->how.max_new, SHEAF__MOST_POSITIONS));
+    if (st == NULL && (a->how.place != NULL || a->how.images != NULL || a->how.trial ||
+                       a->how.first_step || a->how.table != SHEAF_PLAN_NO_TABLE))
+        st = sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "%s", of),
+                                        "memory, slots, max_new, batch or time, of a model"),
+                         "a question of training");
     TRY(st, sheaf__model_check_open(&o, true));
     TRY(st, sheaf__run_model_base(&a->base, &a->config, o.model));
     q->o.dtype = o.dtype;
@@ -84,13 +94,17 @@ static sheaf_status *ask_model(sheaf__plan_request *a, const sheaf_model_open_op
     q->o.tp = o.tp > 0 ? o.tp : 1;
     q->o.dp = o.dp > 0 ? o.dp : 1;
     q->o.threads = o.threads;
-    q->o.micro_batch = batch > 0 ? batch : 1;
-    q->max_new = max_new;
+    q->o.micro_batch = a->how.batch > 0 ? a->how.batch : 1;
+    q->max_new = a->how.max_new;
     if (o.slices > 0)
         q->o.slices = o.slices;
     q->o.seq = o.positions;
     q->place_text = o.place != NULL ? o.place : "1";
     a->events = o.events;
+    if (st == NULL && a->how.time && q->o.dp > 1) /* each group's prompts take the time of one */
+        st = sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "sheaf_model_open_options: dp"),
+                                        "one group, and `batch` of its prompts"),
+                         "%d", q->o.dp);
     return st == NULL ? sheaf__question_open(q, o.events) : st;
 }
 
@@ -126,12 +140,14 @@ static sheaf_status *try_speed(sheaf__plan_request *a)
 static sheaf_status *find_time(sheaf__plan_request *a)
 {
     const sheaf_train_options *o = &a->q.o;
+    const char *name = a->q.flags ? "--time" : "time";
     a->timed_steps = a->work.rows > 0 ? a->work.steps : a->q.whole ? 0 : o->steps;
     if (o->transport == SHEAF_TRANSPORT_MPI && o->tp * o->dp > 1)
-        sheaf_note(a->events,
-                   "--time: ranks are measured as threads of one process; between hosts they wait "
-                   "longer");
-    return sheaf_in(sheaf__timing_find(&a->timing, &a->q, a->events), "--time");
+        sheaf_note(
+            a->events,
+            "%s: ranks are measured as threads of one process; between hosts they wait longer",
+            name);
+    return sheaf_in(sheaf__timing_find(&a->timing, &a->q, a->events), "%s", name);
 }
 
 /* What the first step of the run exchanges, byte for byte. */
@@ -146,6 +162,29 @@ static sheaf_status *count_first(sheaf__plan_request *a, const sheaf_plan *plan)
 }
 
 /* ---- the plan ---- */
+
+static sheaf_timing_facts facts_of(const sheaf__timing *found)
+{
+    const bool generation = found->next.step > 0;
+    const sheaf_time *t = generation ? &found->next : &found->is;
+    const double tokens = generation ? (double)found->batch : found->tokens;
+    sheaf_timing_facts f = { .step = t->step,
+                             .products = t->kind[SHEAF__WORK_PRODUCTS],
+                             .attention = t->kind[SHEAF__WORK_ATTENTION],
+                             .head = t->kind[SHEAF__WORK_HEAD],
+                             .elements = t->kind[SHEAF__WORK_ELEMENTS],
+                             .optimizer = t->update,
+                             .beside = t->beside,
+                             .waiting = t->waiting,
+                             .tokens = tokens,
+                             .tokens_per_s = tokens / t->step };
+    if (generation) {
+        f.prompt = found->is.step;
+        f.prompt_tokens = found->tokens;
+        f.prompt_tokens_per_s = found->tokens / found->is.step;
+    }
+    return f;
+}
 
 static void find_facts(sheaf_needs *needs, const sheaf__plan_request *a)
 {
@@ -196,8 +235,10 @@ static sheaf_status *find_needs(sheaf_needs *needs, sheaf__plan_request *a)
         count_work(a);
     if (st == NULL && how->trial && fits)
         st = try_speed(a);
-    if (st == NULL && how->time && fits)
+    if (st == NULL && how->time && fits) {
         st = find_time(a);
+        needs->timing = facts_of(&a->timing);
+    }
     if (st == NULL && how->first_step && data)
         st = count_first(a, &needs->plan);
     if (st == NULL)
@@ -221,8 +262,8 @@ static sheaf_status *answer(sheaf_needs **out, sheaf__plan_request *a, sheaf_sta
     return st;
 }
 
-sheaf_status *sheaf_run_plan_with(sheaf_needs **out, const sheaf_run_train_options *options,
-                                  const sheaf_plan_options *how)
+sheaf_status *sheaf_run_plan(sheaf_needs **out, const sheaf_run_train_options *options,
+                             const sheaf_plan_options *how)
 {
     SHEAF__NUMERIC_ENV;
     sheaf__plan_request a = { 0 };
@@ -239,17 +280,13 @@ sheaf_status *sheaf_run_plan_with(sheaf_needs **out, const sheaf_run_train_optio
     return st;
 }
 
-sheaf_status *sheaf_run_plan(sheaf_needs **out, const sheaf_run_train_options *options)
-{
-    return sheaf_run_plan_with(out, options, NULL);
-}
-
-sheaf_status *sheaf_model_plan(sheaf_needs **out, const sheaf_model_open_options *options)
+sheaf_status *sheaf_model_plan(sheaf_needs **out, const sheaf_model_open_options *options,
+                               const sheaf_plan_options *how)
 {
     SHEAF__NUMERIC_ENV;
     sheaf__plan_request a = { 0 };
     *out = NULL;
-    sheaf_status *st = answer(out, &a, ask_model(&a, options, 1, 0));
+    sheaf_status *st = answer(out, &a, ask_model(&a, options, how));
     release(&a);
     return st;
 }
@@ -268,11 +305,23 @@ const char *sheaf_needs_json(const sheaf_needs *needs)
     return needs->json;
 }
 
-sheaf_status *sheaf_needs_look(sheaf_needs_facts *facts, const sheaf_needs *needs)
+sheaf_status *sheaf_needs_info(sheaf_needs_facts *facts, const sheaf_needs *needs)
 {
     sheaf_status *st = sheaf__struct_check(facts, "sheaf_needs_facts");
     if (st == NULL)
         sheaf__struct_fill(facts, &needs->facts, sizeof *facts);
+    return st;
+}
+
+sheaf_status *sheaf_needs_timing(sheaf_timing_facts *facts, const sheaf_needs *needs)
+{
+    sheaf_status *st = sheaf__struct_check(facts, "sheaf_timing_facts");
+    if (st == NULL && needs->timing.step == 0)
+        st = sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "sheaf_needs_timing"),
+                                        "a plan with `time`, of a setting that fits"),
+                         "one without");
+    if (st == NULL)
+        sheaf__struct_fill(facts, &needs->timing, sizeof *facts);
     return st;
 }
 
@@ -302,85 +351,4 @@ uint64_t sheaf_needs_bytes(const sheaf_needs *needs, int rank, int kind)
 {
     const bool is = rank >= 0 && rank < needs->plan.ranks && kind >= 0 && kind < SHEAF_MEM_KINDS;
     return is ? needs->plan.rank[rank].bytes[kind] : 0;
-}
-
-/* ---- how long it takes ---- */
-
-static sheaf_timing_facts facts_of(const sheaf__timing *found)
-{
-    const bool generation = found->next.step > 0;
-    const sheaf_time *t = generation ? &found->next : &found->is;
-    const double tokens = generation ? (double)found->batch : found->tokens;
-    sheaf_timing_facts f = { .step = t->step,
-                             .products = t->kind[SHEAF__WORK_PRODUCTS],
-                             .attention = t->kind[SHEAF__WORK_ATTENTION],
-                             .head = t->kind[SHEAF__WORK_HEAD],
-                             .elements = t->kind[SHEAF__WORK_ELEMENTS],
-                             .optimizer = t->update,
-                             .beside = t->beside,
-                             .waiting = t->waiting,
-                             .tokens = tokens,
-                             .tokens_per_s = tokens / t->step };
-    if (generation) {
-        f.prompt = found->is.step;
-        f.prompt_tokens = found->tokens;
-        f.prompt_tokens_per_s = found->tokens / found->is.step;
-    }
-    return f;
-}
-
-/* Checks report and options before anything is read. */
-static sheaf_status *take_timing(sheaf_timing_options *out, const sheaf_timing_facts *facts,
-                                 const sheaf_timing_options *how)
-{
-    static const char of[] = "sheaf_timing_options";
-    sheaf_status *st = sheaf__struct_check(facts, "sheaf_timing_facts");
-    TRY(st, sheaf__struct_read(out, sizeof *out, how, of));
-    if (st == NULL && out->batch != 0)
-        st = sheaf__check_count(of, "batch", out->batch, SHEAF__MOST_ROWS);
-    if (st == NULL && out->max_new != 0)
-        st = sheaf__check_count(of, "max_new", out->max_new, SHEAF__MOST_POSITIONS);
-    return st;
-}
-
-/* `st`: of making the request, consumed. */
-static sheaf_status *time_question(sheaf_timing_facts *facts, const sheaf__plan_request *a,
-                                   sheaf_status *st)
-{
-    sheaf__timing found;
-    TRY(st, sheaf__timing_find(&found, &a->q, a->events));
-    if (st == NULL) {
-        const sheaf_timing_facts got = facts_of(&found);
-        sheaf__struct_fill(facts, &got, sizeof got);
-    }
-    return st;
-}
-
-sheaf_status *sheaf_run_timing(sheaf_timing_facts *facts, const sheaf_run_train_options *options)
-{
-    SHEAF__NUMERIC_ENV;
-    sheaf__plan_request a = { 0 };
-    sheaf_status *st = sheaf__struct_check(facts, "sheaf_timing_facts");
-    TRY(st, ask_run(&a, options, NULL));
-    TRY(st, sheaf__question_open(&a.q, a.events));
-    st = time_question(facts, &a, st);
-    release(&a);
-    return st;
-}
-
-sheaf_status *sheaf_model_timing(sheaf_timing_facts *facts, const sheaf_model_open_options *options,
-                                 const sheaf_timing_options *how)
-{
-    SHEAF__NUMERIC_ENV;
-    sheaf__plan_request a = { 0 };
-    sheaf_timing_options h = { 0 };
-    sheaf_status *st = take_timing(&h, facts, how);
-    TRY(st, ask_model(&a, options, h.batch, h.max_new));
-    if (st == NULL && a.q.o.dp > 1) /* each group's prompts take the time of one group */
-        st = sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, "sheaf_model_open_options: dp"),
-                                        "one group, and `batch` of its prompts"),
-                         "%d", a.q.o.dp);
-    st = time_question(facts, &a, st);
-    release(&a);
-    return st;
 }

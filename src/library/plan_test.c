@@ -52,19 +52,19 @@ static void test_plan__notes_name_settings_and_fields(void **state)
     run.model = open.model = model;
     run.events = open.events = &events;
     run.settings = "seq: 4000\nlora-targets: q_proj\n";
-    CHECK_OK(sheaf_run_plan(&needs, &run));
+    CHECK_OK(sheaf_run_plan(&needs, &run, NULL));
     sheaf_needs_free(needs);
     check_said(&s, "seq: 4000 positions are more than");
     s.n = 0;
     open.positions = 4000;
-    CHECK_OK(sheaf_model_plan(&needs, &open));
+    CHECK_OK(sheaf_model_plan(&needs, &open, NULL));
     sheaf_needs_free(needs);
     check_said(&s, "positions: 4000 positions are more than");
     s.n = 0;
     open.model = NULL;
     open.config = pictured;
     open.positions = 0;
-    CHECK_OK(sheaf_model_plan(&needs, &open));
+    CHECK_OK(sheaf_model_plan(&needs, &open, NULL));
     sheaf_needs_free(needs);
     check_said(&s, "without data every row is taken to have an image");
 }
@@ -76,42 +76,46 @@ static void test_plan__errors_name_settings_and_fields(void **state)
     SHEAF_INIT(&open);
     open.model = model;
     open.place = "x";
-    CHECK_FAILS(sheaf_model_plan(&needs, &open), SHEAF_E_ARG,
+    CHECK_FAILS(sheaf_model_plan(&needs, &open, NULL), SHEAF_E_ARG,
                 "place: 'x' | a number of stages (2)");
     open.place = NULL;
     open.tp = 60;
-    CHECK_FAILS(sheaf_model_plan(&needs, &open), SHEAF_E_ARG, "tp | at most 64 ranks in all");
+    CHECK_FAILS(sheaf_model_plan(&needs, &open, NULL), SHEAF_E_ARG, "tp | at most 64 ranks in all");
     open.tp = 0;
     open.model = NULL;
     open.config = pictured;
     open.positions = 20;
-    CHECK_FAILS(sheaf_model_plan(&needs, &open), SHEAF_E_ARG,
+    CHECK_FAILS(sheaf_model_plan(&needs, &open, NULL), SHEAF_E_ARG,
                 "positions of a row (seq) | at least");
 }
 
 static void test_timing__errors_name_settings_and_fields(void **state)
 {
     sheaf_model_open_options open;
-    sheaf_timing_options how;
-    sheaf_timing_facts facts;
+    sheaf_plan_options how;
+    sheaf_needs *needs;
     SHEAF_INIT(&open);
     SHEAF_INIT(&how);
-    SHEAF_INIT(&facts);
+    how.time = true;
     open.model = model;
     open.positions = 12;
     open.place = "2";
-    CHECK_FAILS(sheaf_model_timing(&facts, &open, NULL), SHEAF_E_ARG,
+    CHECK_FAILS(sheaf_model_plan(&needs, &open, &how), SHEAF_E_ARG,
                 "time of generation | layers on one stage | 2 | place \"1\", or NULL");
     open.place = NULL;
     how.batch = -1;
-    CHECK_FAILS(sheaf_model_timing(&facts, &open, &how), SHEAF_E_ARG,
-                "sheaf_timing_options: batch | 0 to 1000000 | -1");
+    CHECK_FAILS(sheaf_model_plan(&needs, &open, &how), SHEAF_E_ARG,
+                "sheaf_plan_options: batch | 0 to 1000000 | -1");
     how.batch = INT64_C(1) << 62;
-    CHECK_FAILS(sheaf_model_timing(&facts, &open, &how), SHEAF_E_ARG, "batch | 0 to 1000000");
+    CHECK_FAILS(sheaf_model_plan(&needs, &open, &how), SHEAF_E_ARG, "batch | 0 to 1000000");
     how.batch = 1;
+    how.trial = true;
+    CHECK_FAILS(sheaf_model_plan(&needs, &open, &how), SHEAF_E_ARG,
+                "sheaf_plan_options | memory, slots, max_new, batch or time");
+    how.trial = false;
     how.max_new = 12;
     CHECK_FAILS(
-        sheaf_model_timing(&facts, &open, &how), SHEAF_E_ARG,
+        sheaf_model_plan(&needs, &open, &how), SHEAF_E_ARG,
         "at least 1 positions | 0: 12 less 12 | positions of 13 or more, or a smaller max_new");
 }
 

@@ -416,7 +416,7 @@ static void test_chat__remembers_until_it_is_reset(void **state)
         CHECK_FAILS(sheaf_chat_ask(&answer, chat, NULL, NULL), SHEAF_E_ARG, "a question | NULL");
         CHECK_FAILS(sheaf_chat_save(chat, NULL), SHEAF_E_ARG, "a path | NULL");
         CHECK_FAILS(sheaf_chat_load(chat, NULL), SHEAF_E_ARG, "a path | NULL");
-        CHECK_FAILS(sheaf_chat_look(chat, at("none.png")), SHEAF_E_UNSUPPORTED, "");
+        CHECK_FAILS(sheaf_chat_show(chat, at("none.png")), SHEAF_E_UNSUPPORTED, "");
         sheaf_chat_reset(chat);
         say(again, 200, chat, question);
         sheaf_chat_close(chat);
@@ -697,11 +697,11 @@ static void test_plan__more_ranks_need_less_each(void **state)
     SHEAF_INIT(&b);
     SHEAF_INIT(&rank);
     how.model = model;
-    CHECK_OK(sheaf_run_plan(&one, &how));
+    CHECK_OK(sheaf_run_plan(&one, &how, NULL));
     how.tp = 4;
-    CHECK_OK(sheaf_run_plan(&four, &how));
-    CHECK_OK(sheaf_needs_look(&a, one));
-    CHECK_OK(sheaf_needs_look(&b, four));
+    CHECK_OK(sheaf_run_plan(&four, &how, NULL));
+    CHECK_OK(sheaf_needs_info(&a, one));
+    CHECK_OK(sheaf_needs_info(&b, four));
     assert_true(a.ranks == 1 && b.ranks == 4 && a.fullest > b.fullest && b.fullest > 0);
     CHECK_OK(sheaf_needs_rank(&rank, four, 3));
     assert_true(rank.peak > 0 && rank.peak <= b.fullest && rank.sent > 0);
@@ -715,25 +715,25 @@ static void test_plan__more_ranks_need_less_each(void **state)
     sheaf_model_open_options open;
     SHEAF_INIT(&open);
     open.model = at("whole"); /* a run: its base */
-    CHECK_OK(sheaf_model_plan(&one, &open));
-    CHECK_OK(sheaf_needs_look(&b, one));
+    CHECK_OK(sheaf_model_plan(&one, &open, NULL));
+    CHECK_OK(sheaf_needs_info(&b, one));
     assert_true(b.trained == 0 && b.parameters == a.parameters && b.fullest > 0);
     sheaf_needs_free(one);
     SHEAF_INIT(&open);
-    CHECK_FAILS(sheaf_model_plan(&one, &open), SHEAF_E_ARG, "a model, or a config");
+    CHECK_FAILS(sheaf_model_plan(&one, &open, NULL), SHEAF_E_ARG, "a model, or a config");
 }
 
 /* What sheaf_model_open() refuses, and how many ranks it has, are the plan's too. */
 static void test_plan__a_model_as_it_would_be_opened(void **state)
 {
     sheaf_model_open_options how, bad[7];
+    sheaf_plan_options ask;
     sheaf_needs_facts facts;
-    sheaf_timing_facts time;
     sheaf_needs *needs;
     sheaf_model *m;
     SHEAF_INIT(&how);
     SHEAF_INIT(&facts);
-    SHEAF_INIT(&time);
+    SHEAF_INIT(&ask);
     how.model = model;
     for (size_t i = 0; i < ARRAY_LEN(bad); i++)
         bad[i] = how;
@@ -746,16 +746,18 @@ static void test_plan__a_model_as_it_would_be_opened(void **state)
     bad[6].positions = INT64_C(1) << 62;
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
         CHECK_FAILS(sheaf_model_open(&m, &bad[i]), SHEAF_E_ARG, "sheaf_model_open_options");
-        CHECK_FAILS(sheaf_model_plan(&needs, &bad[i]), SHEAF_E_ARG, "sheaf_model_open_options");
+        CHECK_FAILS(sheaf_model_plan(&needs, &bad[i], NULL), SHEAF_E_ARG,
+                    "sheaf_model_open_options");
         assert_null(needs);
     }
     how.tp = 2;
     how.dp = 3;
-    CHECK_OK(sheaf_model_plan(&needs, &how));
-    CHECK_OK(sheaf_needs_look(&facts, needs));
+    CHECK_OK(sheaf_model_plan(&needs, &how, NULL));
+    CHECK_OK(sheaf_needs_info(&facts, needs));
     assert_int_equal(facts.ranks, 6);
     sheaf_needs_free(needs);
-    CHECK_FAILS(sheaf_model_timing(&time, &how, NULL), SHEAF_E_ARG, "dp | one group");
+    ask.time = true;
+    CHECK_FAILS(sheaf_model_plan(&needs, &how, &ask), SHEAF_E_ARG, "dp | one group");
 }
 
 /* Never how long. */
@@ -763,8 +765,9 @@ static void test_timing__adds_up(void **state)
 {
     sheaf_run_train_options run;
     sheaf_model_open_options open;
-    sheaf_timing_options how;
+    sheaf_plan_options how;
     sheaf_timing_facts a, b;
+    sheaf_needs *needs;
     SHEAF_INIT(&run);
     SHEAF_INIT(&open);
     SHEAF_INIT(&how);
@@ -772,7 +775,13 @@ static void test_timing__adds_up(void **state)
     SHEAF_INIT(&b);
     run.model = open.model = model;
     run.settings = "seq: 8\nmicro-batch: 2\nthreads: 1\n";
-    CHECK_OK(sheaf_run_timing(&a, &run));
+    CHECK_OK(sheaf_run_plan(&needs, &run, NULL));
+    CHECK_FAILS(sheaf_needs_timing(&a, needs), SHEAF_E_ARG, "a plan with `time`");
+    sheaf_needs_free(needs);
+    how.time = true;
+    CHECK_OK(sheaf_run_plan(&needs, &run, &how));
+    CHECK_OK(sheaf_needs_timing(&a, needs));
+    sheaf_needs_free(needs);
     assert_true(a.step > 0 && a.prompt == 0);
     CHECK_NEAR("its parts",
                a.products + a.attention + a.head + a.elements + a.optimizer + a.beside + a.waiting,
@@ -783,7 +792,9 @@ static void test_timing__adds_up(void **state)
     open.positions = 12;
     how.max_new = 4;
     how.batch = 2;
-    CHECK_OK(sheaf_model_timing(&b, &open, &how));
+    CHECK_OK(sheaf_model_plan(&needs, &open, &how));
+    CHECK_OK(sheaf_needs_timing(&b, needs));
+    sheaf_needs_free(needs);
     assert_true(b.step > 0 && b.prompt > 0);
     CHECK_NEAR("of both", b.tokens, 2, 0);
     CHECK_NEAR("prompts of eight", b.prompt_tokens, 16, 0);

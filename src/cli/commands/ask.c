@@ -108,7 +108,7 @@ sheaf_status *ask_open(sheaf_model **out, sheaf_model_facts *facts, const cli *c
     how->processes = all;
     sheaf_status *st = sheaf_model_open(out, how);
     SHEAF_INIT(facts);
-    return st == NULL ? sheaf_model_look(facts, *out) : st;
+    return st == NULL ? sheaf_model_info(facts, *out) : st;
 }
 
 sheaf_status *ask_options(sheaf_model_generate_options *out, const cli *cli,

@@ -240,7 +240,7 @@ static sheaf_status *answer(session *t, const char *query)
 static sheaf_status *look(session *t, const char *word)
 {
     const bool any = word[0] != '\0';
-    sheaf_status *st = sheaf_in(sheaf_chat_look(t->chat, any ? word : NULL), "/image");
+    sheaf_status *st = sheaf_in(sheaf_chat_show(t->chat, any ? word : NULL), "/image");
     return any || st == NULL ? st : sheaf_try_this(st, "/image FILE");
 }
 

@@ -49,7 +49,7 @@ static sheaf_prompt_facts facts_of(const work *w, int64_t i)
 {
     sheaf_prompt_facts facts;
     SHEAF_INIT(&facts);
-    sheaf_status_free(sheaf_prompts_look(&facts, w->prompts, i));
+    sheaf_status_free(sheaf_prompts_info(&facts, w->prompts, i));
     return facts;
 }
 
@@ -210,7 +210,7 @@ static sheaf_status *run(const cli *cli, work *w)
     w->model.events = w->o.events;
     w->model.evaluates = w->match ? NULL : w->o.data;
     TRY(st, sheaf_model_open(&m, &w->model));
-    TRY(st, sheaf_model_look(&w->facts, m));
+    TRY(st, sheaf_model_info(&w->facts, m));
     if (w->match)
         TRY(st, read_prompts(w, m));
     if (st == NULL && w->o.save_logits != NULL) { /* else a signal may end the process */

@@ -42,7 +42,7 @@ static sheaf_prompt_facts facts_of(const work *w, int64_t i)
 {
     sheaf_prompt_facts facts;
     SHEAF_INIT(&facts);
-    sheaf_status_free(sheaf_prompts_look(&facts, w->prompts, i));
+    sheaf_status_free(sheaf_prompts_info(&facts, w->prompts, i));
     return facts;
 }
 

@@ -181,8 +181,8 @@ static sheaf_status *answer(bool *fits, cli_plan *q, sheaf__run_settings *run, c
     q->asked.dp = *(const int *)value(run->table, "dp");
     q->asked.micro_batch = *(const int64_t *)value(run->table, "micro-batch");
     q->asked.seq = *(const int64_t *)value(run->table, "seq");
-    sheaf_status *st = sheaf_run_plan_with(&needs, &o, &q->ask);
-    TRY(st, sheaf_needs_look(&q->facts, needs));
+    sheaf_status *st = sheaf_run_plan(&needs, &o, &q->ask);
+    TRY(st, sheaf_needs_info(&q->facts, needs));
     if (st != NULL)
         return st;
     json_t *all = json_loads(sheaf_needs_json(needs), 0, NULL);
