@@ -39,7 +39,7 @@ runs "info of it" 0 '"trained": 132608, "trained_bytes": 530432, "parameters": 1
 slow=("${how[@]}" --out "$work/killed" --micro-batch 40 --accumulate 50 --threads 1)
 "$sheaf" train "${slow[@]}" >/dev/null 2>&1 &
 process=$!
-check "a run is in its first step" waits test -e "$work/killed/metrics.jsonl"
+check "a run is in its first step" waits test -e "$work/killed/run.json"
 kill -STOP $process
 check "which is not done" test ! -s "$work/killed/metrics.jsonl"
 runs "another one cannot begin beside it" 2 'another process holds this lock' train "${how[@]}" --out "$work/killed" --lr 0.1
