@@ -288,12 +288,13 @@ static int contract_of(const char *out)
 }
 
 /* Words 1 to 12 are in the data, 0 is not. */
-static void test_contract__is_version_5_where_the_token_that_pads_is_learned(void **state)
+static void test_contract__version_follows_from_what_a_run_does(void **state)
 {
     static const struct {
         const char *pad, *out, *targets;
         sheaf_method method;
         int want;
+        bool packed; /* with dropout, and LoRA in one slice */
     } cases[] = {
         { "null", "pad-none", "all-linear", SHEAF_METHOD_FULL, 2 },
         { "6", "pad-full", "all-linear", SHEAF_METHOD_FULL, 5 },
@@ -302,6 +303,7 @@ static void test_contract__is_version_5_where_the_token_that_pads_is_learned(voi
         { "6", "pad-lora", "all-linear", SHEAF_METHOD_LORA, 6 },
         { "null", "table-none", "embed_tokens", SHEAF_METHOD_LORA, 6 },
         { "6", "table-pad", "embed_tokens", SHEAF_METHOD_LORA, 6 },
+        { "null", "packed", "all-linear", SHEAF_METHOD_LORA, 4, true },
     };
     double norm[ARRAY_LEN(cases)];
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
@@ -315,6 +317,12 @@ static void test_contract__is_version_5_where_the_token_that_pads_is_learned(voi
         o.config = at("pad.json");
         o.lora_targets = cases[i].targets;
         o.steps = 1;
+        if (cases[i].packed) {
+            o.slices = 1;
+            o.pack = true;
+            o.seq = 64;
+            o.lora_dropout = 0.1F;
+        }
         norm[i] = train(&o).norm[0];
         if (contract_of(cases[i].out) != cases[i].want)
             fail_msg("%s: version %d", cases[i].out, contract_of(cases[i].out));
@@ -749,7 +757,7 @@ int main(void)
         cmocka_unit_test(test_out__without_locks_two_runs_cannot_be_told_apart),
         cmocka_unit_test(test_out__a_run_keeps_to_the_folder_that_it_holds),
         cmocka_unit_test(test_dropout__a_sample_counts_within_the_whole_run),
-        cmocka_unit_test(test_contract__is_version_5_where_the_token_that_pads_is_learned),
+        cmocka_unit_test(test_contract__version_follows_from_what_a_run_does),
         cmocka_unit_test(test_accumulators__take_the_micro_batches_that_are_left_last),
         cmocka_unit_test(test_head__ranks_without_words),
         cmocka_unit_test(test_stop__after_the_last_step_a_run_is_done),

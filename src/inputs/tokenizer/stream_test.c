@@ -165,6 +165,19 @@ static void test_stream__many_ids_join_to_the_whole(void **state)
     (void)state;
 }
 
+static void test_stream__strip_takes_both_ends_of_the_whole(void **state)
+{
+    static const int32_t ids[] = { 4, 3, 0, 3 };
+    char *text = NULL;
+    size_t size;
+    sheaf__tokenizer *t = made(LIST(REPLACE "," FUSE "," STRIP("1", "1")));
+    CHECK_OK(sheaf__tokenizer_decode(&text, &size, t, ids, ARRAY_LEN(ids), false));
+    assert_string_equal(text, "a  a ");
+    free(text);
+    sheaf__tokenizer_close(t);
+    (void)state;
+}
+
 static void test_stream__bytes_that_wait_are_shown_ahead(void **state)
 {
     static const int32_t ids[] = { 0, 9, 9 };
@@ -188,6 +201,7 @@ static void test_stream__bytes_that_wait_are_shown_ahead(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_stream__strip_takes_both_ends_of_the_whole),
         cmocka_unit_test(test_stream__bytes_that_wait_are_shown_ahead),
         cmocka_unit_test(test_stream__any_ids_join_to_the_whole),
         cmocka_unit_test(test_stream__many_bytes_that_are_no_character_join_to_the_whole),
