@@ -36,7 +36,7 @@ static sheaf_status *check_sight(const sheaf__codec *w, bool image)
                            "one");
     if (!image && sheaf__family_for(w->config)->image.needed)
         return sheaf_try_this(sheaf__image_needed(SHEAF_E_UNSUPPORTED, "prompt", w->config),
-                              "--image FILE");
+                              "--image FILE, or \"image\" in the record");
     return NULL;
 }
 

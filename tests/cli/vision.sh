@@ -63,7 +63,7 @@ for m in vlm agent; do
     runs "$m: a tokenizer that is none" 3 'lib.sh: sentencepiece model: byte [0-9]+.*try: +the model.s sentencepiece file, tokenizer.model' generate --model "${!m}" "${ask[@]}" --tokenizer "$SHEAF_SOURCE_ROOT/tests/cli/lib.sh"
 done
 runs "a CogVLM without a picture" 0 '"tokens"' generate --model "$vlm" --prompt what --max-new 2 --json
-runs "a CogAgent without one is refused" 3 'an image: the cross-attention of cogagent.*try: +--image FILE' generate --model "$agent" --prompt what
+runs "a CogAgent without one is refused" 3 'an image: the cross-attention of cogagent.*try: +--image FILE, or "image" in the record' generate --model "$agent" --prompt what
 runs "token ids have none" 3 'an image: the cross-attention of cogagent' generate --model "$agent" --tokens 1,2
 runs "a picture without a question" 2 'a --prompt that asks' generate --model "$vlm" --tokens 1,2 --image "$picture"
 runs "a picture for a model of text" 3 'llama has no vision tower' generate --model "$llama/tiny_llama/hf" "${ask[@]}"
