@@ -323,7 +323,7 @@ void sheaf_data_note_unused(const sheaf_data *data, const char *path, const char
                        option[i], value[i]);
     if (query != NULL && query[0] != '\0' &&
         (path == NULL || sheaf__path_kind(path) == SHEAF_PATH_FILE))
-        sheaf_note(events, "--query has no effect: only the pictures of a folder are asked it");
+        sheaf_note(events, "--query has no effect: it is for pictures of a folder");
 }
 
 int64_t sheaf_data_memory(const sheaf_data *d)

@@ -293,7 +293,7 @@ static void test_pixels__are_the_same_in_any_order_from_many_threads(void **stat
     free(want);
 }
 
-/* What is announced comes without being asked for, and no more of it than fits. */
+/* Announced rows are decoded without a request, and no more of them than fit. */
 static void test_announce__decodes_in_the_background_within_bounds(void **state)
 {
     sheaf_data *data = opened(at("captcha"), true);

@@ -590,7 +590,7 @@ static void test_safetensors__a_bad_tensor_is_named(void **state)
     CHECK_FAILS(sheaf_data_open(&data, path, &options), SHEAF_E_FORMAT, path);
 }
 
-/* Lines that make the same rows as tensors hash alike; the hash sees every part. */
+/* Lines and tensors with the same rows have one hash, which covers every part. */
 static void test_hash__is_of_the_content(void **state)
 {
     const sheaf_config config = bytes();

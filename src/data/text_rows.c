@@ -81,7 +81,7 @@ void sheaf__text_counts_note(const sheaf__text_counts *c, const sheaf_data_optio
                    " of these had no answer before it and are left out",
                    c->too_long, records, c->limit, c->emptied);
     if (c->left_out > 0)
-        sheaf_warn(options->events, "%" PRId64 " messages are written nowhere by the chat template",
+        sheaf_warn(options->events, "%" PRId64 " messages are not written by the chat template",
                    c->left_out);
     const bool known = written->field[0] != '\0';
     if (c->written > 0)

@@ -97,7 +97,7 @@ static sheaf_status *not_known(const char *path, const sheaf_dialect_hints *h)
     if (h->want == SHEAF_WANT_MODEL)
         sheaf_try_this(
             st,
-            "give the model's own folder, or the config with --config; sheaf info %s tells what is there",
+            "give the model's own folder, or the config with --config; sheaf info %s shows what is there",
             path);
     name_what_is_there(st, names, n);
     for (int64_t i = n; i-- > 0;)
@@ -188,7 +188,7 @@ sheaf_status *sheaf__open_config(sheaf_config *out, const sheaf_catalog *c)
     st = sheaf_expected(sheaf_fail(SHEAF_E_LAYOUT, "%s", c->root), "the model's config");
     sheaf_found(st, sat ? "no model_config.json" : "no config.json");
     return sheaf_try_this(st,
-                          "%s, or with --config the path of a config.json; sheaf info %s tells "
+                          "%s, or with --config the path of a config.json; sheaf info %s shows "
                           "what is there",
                           sat ? "put the model_config.json that SAT wrote beside it"
                               : "give the model's own folder",

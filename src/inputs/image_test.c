@@ -1,5 +1,5 @@
 /* image_test.c - recorded pictures give Pillow's bytes, upstream's tensors are met bit for bit, and
- * bytes that are no picture, a part of one or a hostile one are told. tests/data/record_images.py
+ * bytes that are no picture, a part of one or a hostile one are errors. tests/data/record_images.py
  * made the recordings. */
 #include "tests/check.h"
 #include "tests/files.h"

@@ -440,7 +440,7 @@ static sheaf_status *check_neighbour(const checking *x, const sheaf_source_entry
     } else if (st == NULL && yes) {
         st = sheaf_lora_missing(path, length, ".lora_A.weight");
         sheaf_try_this(st, "use a complete copy of the adapter; it is right only for a model whose "
-                           "layers differ, which sheaf verify BASE ADAPTER tells");
+                           "layers differ, as sheaf verify BASE ADAPTER shows");
         st = report(x, "missing", other, st);
     }
     free(other);

@@ -1,4 +1,4 @@
-/* check_file_test.c - what can be told of an adapter without its base. */
+/* check_file_test.c - checks of an adapter without its base. */
 #include "tests/check.h"
 #include "tests/fake_source.h"
 
@@ -12,7 +12,7 @@
 
 enum { MOST = 8 };
 
-/* `modules` have A and B, ascending; `missing` is what is told of them, one after the other. */
+/* `modules` have A and B, ascending; `missing` lists the tensors that are reported. */
 static const struct {
     const char *name, *targets, *modules[MOST], *missing;
     const char *exclude; /* an expression; NULL */

@@ -110,7 +110,7 @@ static void test_open__a_pickled_adapter_is_the_same(void **state)
 }
 
 /* One door: pickled weights are opened as the same ones in safetensors, also with what DataParallel
- * puts before each name; damage is told as what it is. */
+ * puts before each name; damage is reported as such. */
 static void test_open__a_pickled_model_is_the_same(void **state)
 {
     char from[900], *text = NULL;

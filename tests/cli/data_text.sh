@@ -123,11 +123,11 @@ cat >"$work/calls.jsonl" <<'END'
 END
 runs "calls are learnt and results are read" 0 '<tools>.*<user>1.2.</user><assistant>>>><call>[{]"name": "add", "arguments": [{]"a": 1, "b": 2[}][}]</call></assistant><<<<tool>3</tool><assistant>>>>fox 3</assistant><<<' \
     train --model "$work/stored" --data "$work/calls.jsonl" --out "$work/called" --steps 1
-runs "a template without tools refuses them" 3 "line 1: message 2: 'tool_calls' +expected: +no calls of tools +found: +some, which the chat template chatml writes nowhere" \
+runs "a template without tools refuses them" 3 "line 1: message 2: 'tool_calls' +expected: +no calls of tools +found: +some, which the chat template chatml does not write" \
     train --model "$work/stored" --data "$work/calls.jsonl" --out "$work/not_called" --steps 1 --template chatml
 cp "$SHEAF_SOURCE_ROOT/tests/data/templates/qwen3.jinja" "$work/stored/chat_template.jinja"
 printf '{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "<think>b</think>c"}, {"role": "user", "content": "d"}, {"role": "assistant", "content": "e"}]}\n' >"$work/cut.jsonl"
-runs "an answer whose thoughts are cut later is not learnt without them" 3 'line 1: message 2 +expected: +an answer that stands in the text as a model is asked for it' \
+runs "an answer whose thoughts are cut later is not learnt without them" 3 'line 1: message 2 +expected: +an answer that follows the prompt for it in the text' \
     train --model "$work/stored" --data "$work/cut.jsonl" --out "$work/cut" --steps 1
 runs "the last one is" 0 . train --model "$work/stored" --data "$work/cut.jsonl" --out "$work/last" --steps 1 --loss-on last
 # ---- a template that takes long for every record ----

@@ -369,7 +369,7 @@ static sheaf_status *give_names(reading *r)
         return st != NULL ? st : check_tables(r);
     }
     return sheaf__defect(
-        r->c, "conflict", r->dir, "", "groups of the parameters that the config tells of",
+        r->c, "conflict", r->dir, "", "groups of the parameters that the config describes",
         "give the path of this model's config.json with --config", "shapes that fit in no order");
 }
 

@@ -300,8 +300,8 @@ static void test_colossalai__ranks_are_joined_as_the_schema_cuts(void **state)
         { "model.layers.0.mlp.up_proj.weight", 4, 4 },
         { "model.layers.0.mlp.down_proj.weight", 2, 8 },
         { "model.layers.0.input_layernorm.weight", 2, 0 },
-        { "model.layers.0.other.weight", 0, 4 }, /* nothing tells how this one is cut */
-        /* without heads and widths nobody knows where their parts end */
+        { "model.layers.0.other.weight", 0, 4 }, /* the cut of this one is unknown */
+        /* without heads and widths the ends of their parts are unknown */
         { "model.layers.0.self_attn.qkv_proj.weight", 0, 4 },
         { "model.layers.0.mlp.gate_up_proj.weight", 0, 4 },
     };
@@ -411,7 +411,7 @@ static void test_colossalai__parts_hold_the_same_tensors_in_one_size(void **stat
         const char *code = harm < 3 ? "missing" : harm == 3 ? "shape" : "conflict";
         const sheaf_finding *f = finding(c, code, names[1]);
         if (f == NULL)
-            fail_msg("harm %d: not told", harm);
+            fail_msg("harm %d: not reported", harm);
         else {
             assert_int_equal(f->severity, harm == 3 ? SHEAF_WARNING : SHEAF_DEFECT);
             assert_int_equal(f->path[strlen(f->path) - strlen("0.safetensors")] - '0',
@@ -430,7 +430,7 @@ static void test_colossalai__padding_tells_ranks_that_changed_names(void **state
 {
     static const int order[][4] = {
         { 0, 1, 2, 3 }, { 3, 1, 2, 0 }, { 0, 3, 2, 1 }, { 1, 0, 2, 3 }
-    }; /* the last: nothing tells */
+    }; /* the last: unknown */
     for (size_t i = 0; i < 4; i++) {
         sheaf_catalog *c = NULL;
         CHECK_OK(sheaf__remove_tree(at("turned")));

@@ -101,6 +101,6 @@ sheaf_status *sheaf__catalog_check_layers(sheaf_catalog *c)
         st = sheaf__note(
             c, "inferred", c->root, "lm_head.weight",
             "a head, or a config that ties it to the table of embeddings", "",
-            "no tensor of this name: the head is taken for the table; whether one was lost these files do not tell");
+            "no tensor of this name: the table is used as the head; these files do not show whether a head was lost");
     return st != NULL ? st : check_width(c, "", 0, "lm_head.weight", false, 2, width);
 }

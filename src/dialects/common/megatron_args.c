@@ -401,8 +401,7 @@ static sheaf_status *report_padding(sheaf_catalog *c, const sheaf__megatron *m, 
             c, "padded", path, "model.embed_tokens.weight",
             "the size of the vocabulary, in a config.json, a tokenizer or args.vocab_size",
             "give the config.json of the model with --config",
-            "none of them; all %" PRId64 " rows are kept, of which the last may be padding",
-            m->padded);
+            "none of them; all %" PRId64 " rows are kept; the last ones may be padding", m->padded);
     if (!can_pad(m, m->vocab) && m->padded > m->vocab)
         return sheaf__defect(c, "shape", path, "model.embed_tokens.weight",
                              "rows of the vocabulary, and no more than padding adds",

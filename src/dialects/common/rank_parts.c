@@ -235,7 +235,7 @@ static sheaf_status *place_ranks(joining *j)
             st = sheaf__defect(j->c, "conflict", p->held->root, "",
                                "a rank in its name, as tp_rank_01.safetensors",
                                "rename it by its rank and give it again",
-                               "nothing tells which rank's part this is");
+                               "the rank of this part is unknown");
     }
     return st;
 }
@@ -386,7 +386,7 @@ static sheaf_status *join_tensor(joining *j, const char *name)
     if (axis == -2)
         return sheaf__defect(j->c, "unsupported", p0->held->root, name,
                              "a tensor of the Llama family", "",
-                             "nothing tells how this one is divided");
+                             "how this one is divided is unknown");
     memcpy(shape, first->entry.shape, sizeof first->entry.shape);
     for (int r = 1; r < j->ways; r++) {
         const sheaf_logical *t = sheaf__catalog_find(part_of(j, r)->held, name);
@@ -465,7 +465,7 @@ static sheaf_status *join_all(joining *j)
             j->c, "padded", j->c->root, table->entry.name, "the true size of the vocabulary",
             "give the path of the model's config.json with --config",
             "no config: all %" PRId64 " rows are kept, the last of which may be padding; nothing "
-            "tells whether ranks follow rank %d",
+            "shows whether ranks follow rank %d",
             table->entry.shape[0], j->ways - 1);
     }
     return st;

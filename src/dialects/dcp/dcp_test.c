@@ -713,7 +713,7 @@ static void test_harm__is_named(void **state)
         sheaf_catalog *c = read_made(&sheaf__dialect_dcp, d->dir, NULL);
         if (finding(c, cases[i].severity, cases[i].code, cases[i].part) == NULL) {
             print_findings(c);
-            fail_msg("%s: not told", cases[i].what);
+            fail_msg("%s: not reported", cases[i].what);
         }
         if (cases[i].severity == SHEAF_DEFECT)
             check_no_source(c);

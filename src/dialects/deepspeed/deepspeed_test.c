@@ -443,7 +443,7 @@ static void test_made__the_tag_a_file_and_the_folder_above_are_the_same(void **s
 
 /* ---- harm ---- */
 
-/* What is done to a made folder, and what must be told. `%s` is the tag's folder. */
+/* Damage to a synthetic folder, and the expected finding. `%s` is the tag's folder. */
 static void test_harm__is_named(void **state)
 {
     made_model *m = odd_model();
@@ -499,7 +499,7 @@ static void test_harm__is_named(void **state)
         sheaf_catalog *c = read_made(&sheaf__dialect_deepspeed, dir, NULL);
         if (finding(c, SHEAF_DEFECT, cases[i].code, cases[i].part) == NULL) {
             print_findings(c);
-            fail_msg("%s: not told", cases[i].what);
+            fail_msg("%s: not reported", cases[i].what);
         }
         check_no_source(c);
     }

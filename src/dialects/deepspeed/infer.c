@@ -168,9 +168,9 @@ static sheaf_status *infer(ds_making *m)
     return sheaf__ds_refuse(
         m, "unsupported",
         is_fused(name)
-            ? "universal_checkpoint_info or a config.json: only they tell the parts of a "
+            ? "universal_checkpoint_info or a config.json: only they have the parts of a "
               "fused tensor, which each rank has a share of"
-            : "universal_checkpoint_info, a config.json, or a name that tells how it is cut",
+            : "universal_checkpoint_info, a config.json, or a name with a known cut",
         NULL);
 }
 

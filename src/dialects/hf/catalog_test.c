@@ -477,8 +477,9 @@ static void test_torch__tensors_that_are_not_read_are_named_and_refused(void **s
             fail_msg("row %zu", i);
         }
         check_no_source(c);
-        CHECK_OK(sheaf__open(&c, at("one.pt"),
-                             &(sheaf_dialect_hints){ .drop_unread = true })); /* when told so */
+        CHECK_OK(
+            sheaf__open(&c, at("one.pt"),
+                        &(sheaf_dialect_hints){ .drop_unread = true })); /* with --drop-unread */
         assert_int_equal(sheaf__catalog_finding(c, "unread")->severity, SHEAF_WARNING);
         assert_int_equal(sheaf__catalog_defects(c), 1); /* that nothing is left */
         CHECK_FINDING(c, SHEAF_DEFECT, "missing", "tensors");

@@ -403,7 +403,7 @@ static void test_made__a_vocabulary_must_fit_its_padding(void **state)
                   "9001 rows, to which no program pads a vocabulary of 37");
     check_no_source(c);
 
-    h.padded = 999; /* by the args' own rule: nobody else's */
+    h.padded = 999; /* only by the args' own rule */
     h.strange = "make_vocab_size_divisible_by";
     h.number = 333;
     c = read_made(&sheaf__dialect_megatron, made_folder(m, &h), path);
@@ -638,7 +638,7 @@ static void test_harm__is_named(void **state)
         sheaf_catalog *c = read_made(&sheaf__dialect_megatron, dir, NULL);
         if (finding(c, SHEAF_DEFECT, cases[i].code, cases[i].part) == NULL) {
             print_findings(c);
-            fail_msg("%s: not told", cases[i].what);
+            fail_msg("%s: not reported", cases[i].what);
         }
         check_no_source(c);
     }

@@ -113,7 +113,7 @@ static sheaf_status *explain(const char *dir)
     if (sheaf__has_file(dir, "latest") || sheaf__has_file(dir, "mp_rank_00_model_states.pt"))
         sheaf_try_this(
             sheaf_found(st, "a checkpoint of a whole model (SAT, DeepSpeed)"),
-            "give it as the model: LoRA that lies in it is read with it; sheaf info %s tells what is there",
+            "give it as the model: LoRA that lies in it is read with it; sheaf info %s shows what is there",
             dir);
     for (int64_t i = 0; i < n; i++) { /* PEFT puts several adapters into folders of their names */
         char inner[SHEAF_PATH_SIZE];

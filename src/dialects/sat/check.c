@@ -50,7 +50,7 @@ static sheaf_status *keep_encoder(check *k, const sheaf_encoder *e, bool image)
     sheaf_status *st = sheaf_hf_config_change(&k->c->config, "encoder_override", value);
     TRY(st, image ? sheaf_hf_config_change(&k->c->config, "cross_image_pix", pixels) : NULL);
     TRY(st, sheaf__note(k->c, "inferred", k->path, "",
-                        "upstream's tower, of which files say nothing", "",
+                        "upstream's tower, which files do not describe", "",
                         "by the tensors: %" PRId64 " blocks of width %" PRId64 ", MLP %" PRId64
                         ", heads of %" PRId64,
                         e->layers, e->width, e->ffn, e->head_width));

@@ -230,8 +230,8 @@ static sheaf_status *note_missing_step(sheaf_catalog *c, const char *save, const
     snprintf(cure, sizeof cure, "give {}/%s, which is there, or write %s into {}/latest", tag, tag);
     return sheaf__defect(
         c, "missing", save, "", "the step that 'latest' names", cure,
-        "latest says '%.100s', of which there are no parts; step %s is the greatest there is",
-        latest, tag);
+        "latest says '%.100s', a step without parts; step %s is the greatest there is", latest,
+        tag);
 }
 
 /* Adds SAVE with the step to read, and findings about `latest`. */

@@ -230,7 +230,7 @@ static sheaf_status *choose_each(bool *doubt, sheaf__sat_set *set, sheaf_catalog
                     ? sheaf__no_memory(c->root)
                     : sheaf__defect(
                           c, "conflict", c->root, "",
-                          "one part of each rank, told apart by step, names, shapes and copied tensors",
+                          "one part of each rank, identified by step, names, shapes and replicated tensors",
                           "name the folders of one run, and no others, as sources of sheaf convert",
                           "part %d could be any of: %s", r, where.at != NULL ? where.at : "");
             sheaf__text_release(&where);
@@ -272,8 +272,7 @@ static sheaf_status *refuse_foreign(sheaf__sat_set *set, sheaf_catalog *c, const
     const int keep = set->anchor >= 0 ? set->anchor : a->folder;
     sheaf_status *st = sheaf__defect(
         c, "foreign", b->path, "", "the values that the parts of one save have in common", "",
-        "other values in tensors of which each part has a copy than in %s: it is of another run",
-        a->path);
+        "other values in replicated tensors than in %s: it is of another run", a->path);
     for (int i = 0; i < set->nparts; i++)
         set->part[i].chosen = set->part[i].chosen && set->part[i].folder == keep;
     return st;
@@ -364,7 +363,7 @@ static sheaf_status *report_joined(sheaf__sat_set *set, sheaf_catalog *c, bool b
             "each rank put its own clock into the folder's name: %s; joined, as step, names and shapes "
             "agree%s",
             which.at,
-            by_copies ? ", and so do the tensors of which each part has a copy"
+            by_copies ? ", and so do the replicated tensors"
                       : ", and there is no other part to choose");
     sheaf__text_release(&cure);
     sheaf__text_release(&which);

@@ -499,7 +499,7 @@ static void test_merge__writes_a_plain_checkpoint(void **state)
     made_release(&m);
 }
 
-/* Each part in turn is without some factors: told, and not merged. */
+/* Each part in turn lacks some factors: reported, and not merged. */
 static void test_lora__is_missed_in_any_part(void **state)
 {
     made m = { .seed = 9 };

@@ -392,7 +392,7 @@ static void test_read__one_file_in_two_folders_is_one_part(void **state)
     made_release(&m);
 }
 
-/* Copies that drifted from rank to rank are no evidence, and are told by compare. */
+/* Copies that drifted from rank to rank are no evidence, and are reported by compare. */
 static void test_read__joins_what_drifted_when_there_is_no_choice(void **state)
 {
     made m[3] = { { .seed = 51 },
@@ -895,7 +895,7 @@ static void test_latest__is_followed_and_doubted(void **state)
     c = sat_read_at(at("save"));
     want_defects(c, 1);
     assert_true(c->step == 30 && strstr(finding(c, "missing")->found,
-                                        "latest says '40', of which there are no parts") != NULL);
+                                        "latest says '40', a step without parts") != NULL);
     sheaf__catalog_free(c);
     CHECK_OK(sheaf__remove_tree(at("save/latest")));
     c = sat_read_at(at("save"));

@@ -131,7 +131,7 @@ static sheaf_status *check_fields(const sheaf__chat_template *t, const sheaf__me
         sheaf_expected(st, "%s",
                        k < 2 ? "no calls of tools"
                              : "thoughts in the content, between <think> and </think>");
-        return sheaf_found(st, "some, which the chat template %s writes nowhere", t->name);
+        return sheaf_found(st, "some, which the chat template %s does not write", t->name);
     }
     return NULL;
 }
@@ -265,9 +265,8 @@ size_t sheaf__chat_answer_end(const sheaf__jinja_text *text, size_t begin, size_
 static sheaf_status *changes(const search *s, int64_t i, const char *how)
 {
     sheaf_status *st = sheaf_fail(SHEAF_E_DATA, "message %" PRId64, i + 1);
-    sheaf_expected(
-        st, "an answer that stands in the text as a model is asked for it (chat template %s)",
-        s->t->name);
+    sheaf_expected(st, "an answer that follows the prompt for it in the text (chat template %s)",
+                   s->t->name);
     sheaf_found(st, "%s", how);
     return sheaf_try_this(st, "learn the last answer alone (--loss-on last), a record for each "
                               "answer, or a template that writes all turns alike, as "
@@ -548,7 +547,7 @@ sheaf_status *sheaf__chat_render(sheaf__rendered *out, const sheaf__chat_templat
             st = check_fields(t, &message[i], i);
     if (st == NULL && options->tools != NULL && strstr(t->source, "tools") == NULL)
         st = sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "'tools'"), "no tools"),
-                         "some, which the chat template %s writes nowhere", t->name);
+                         "some, which the chat template %s does not write", t->name);
     if (st == NULL && sheaf__chat_template_wants_date(t))
         st = sheaf__chat_template_undated(t->name);
     if (st == NULL && (st = sheaf__chat_run(&text, t, message, n, options)) != NULL)

@@ -846,7 +846,7 @@ static void check_program(const char *name, const char *program, json_t *convers
                                     .tools = json_object_get(conversation, "tools") };
     sheaf_status *st = sheaf__chat_render(&r, t, m, n, &options);
     if (is_lost(conversation, program)) {
-        CHECK_FAILS(st, SHEAF_E_UNSUPPORTED, "writes nowhere");
+        CHECK_FAILS(st, SHEAF_E_UNSUPPORTED, "does not write");
     } else if (json_is_null(text)) {
         CHECK_FAILS(st, SHEAF_E_DATA, "message ");
     } else {

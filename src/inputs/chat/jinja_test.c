@@ -39,7 +39,7 @@ static json_t *cases(void)
     return all;
 }
 
-/* 1: equal. 0: refused by name, which counts only for cases that nobody chose. -1: other. */
+/* 1: equal. 0: refused by name, which passes only for generated cases. -1: other. */
 static int outcome(const json_t *template, const json_t *want, const json_t *variables)
 {
     char *out = NULL;

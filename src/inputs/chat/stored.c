@@ -156,7 +156,7 @@ sheaf_status *sheaf__chat_template_choose(sheaf__chat_template **out, const char
     sheaf_status *st =
         sheaf_expected(sheaf_fail(SHEAF_E_ARG, "--template"), "%s", sheaf__chat_template_names());
     sheaf_found(st, "none, and the tokenizer stores %s",
-                stored->no_default ? "several, of which none is called default" : "none");
+                stored->no_default ? "several, none of them called default" : "none");
     return sheaf_try_this(st, "--template NAME");
 }
 

@@ -29,7 +29,7 @@ static sheaf_status *refuse(const reading *r, const char *what)
     const ptrdiff_t size = r->end - r->whole;
     sheaf_status *st =
         sheaf_fail(SHEAF_E_UNSUPPORTED, "pattern '%.*s'", size > 200 ? 200 : (int)size, r->whole);
-    sheaf_expected(st, "a pattern that Oniguruma and PCRE2 read alike");
+    sheaf_expected(st, "a pattern with one meaning in Oniguruma and PCRE2");
     return sheaf_found(st, "%s, at byte %td", what, r->at - r->whole);
 }
 

@@ -370,7 +370,7 @@ static sheaf_status *index_added(sheaf__tokenizer *t)
         if (size == 0) /* `tokenizers` finds it everywhere, and divides texts at each character */
             st = sheaf_found(
                 sheaf_expected(sheaf_fail(SHEAF_E_UNSUPPORTED, "'%.80s'", token->content),
-                               "a token of which the normalizer leaves something, or "
+                               "a token that is not empty after the normalizer, or "
                                "\"normalized\": false"),
                 "nothing");
     }

@@ -302,7 +302,7 @@ static void test_tokenizer__a_word_of_a_megabyte_takes_no_square_of_it(void **st
 
 /* ---- patterns ---- */
 
-/* Random text of what the patterns tell apart. */
+/* Random text of the characters that patterns distinguish. */
 static size_t some_text(char *text, size_t most, uint64_t *seed)
 {
     static const char *const bits[] = { "'",
@@ -385,7 +385,7 @@ static void test_pattern__known_ones_are_read_as_pcre2_reads_them(void **state)
 static void test_pattern__what_oniguruma_reads_otherwise_is_refused(void **state)
 {
     static const struct {
-        const char *pattern, *found; /* NULL: it is read alike */
+        const char *pattern, *found; /* NULL: the same in both */
     } cases[] = {
         { "[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{M}]*[\\p{Ll}\\p{M}]+(?i:'s|'t|'re|'ve)?",
           NULL },
@@ -527,8 +527,7 @@ static const struct {
     { WITH("\"normalizer\":{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},\"content\":\"\"},"
            "\"added_tokens\":[{\"id\":3,\"content\":\"  \",\"single_word\":false,\"lstrip\":false,"
            "\"rstrip\":false,\"normalized\":true,\"special\":false}]"),
-      SHEAF_E_UNSUPPORTED,
-      "added_tokens: '  ' | a token of which the normalizer leaves something" },
+      SHEAF_E_UNSUPPORTED, "added_tokens: '  ' | a token that is not empty after the normalizer" },
     { WITH(
           "\"normalizer\":{\"type\":\"Replace\",\"pattern\":{\"String\":\"a\"},\"content\":\"\\u0000b\"}"),
       SHEAF_E_UNSUPPORTED, "strings without NUL" },
