@@ -79,7 +79,9 @@ sheaf_status *sheaf__run_export(sheaf__run_export_result *out, const sheaf__run_
     TRY(st, find_base(out, &r, how));
     TRY(st, sheaf__output_outside(how->dst, how->path));
     TRY(st, sheaf__output_outside(how->dst, out->base));
-    TRY(st, sheaf__run_base_open(&trained, &r, out->base, out->config));
+    TRY(st,
+        sheaf__run_base_open(&trained, &r.options,
+                             &(sheaf__open_options){ .model = out->base, .config = out->config }));
     out->adapter = r.options.method == SHEAF_METHOD_LORA;
     if (st == NULL) {
         sheaf_note(how->events, "%s, on %s", r.step, out->base);

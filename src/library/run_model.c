@@ -252,36 +252,12 @@ static sheaf_status *write_adapter(sheaf__run_model *run, const sheaf__opened *b
     return st;
 }
 
-/* As in the run: a new adapter or one it started from, and the trained base tensors. */
-sheaf_status *sheaf__run_base_open(sheaf__run_base *t, const sheaf__run_reading *r,
-                                   const char *model, const char *config)
-{
-    const sheaf_train_options *o = &r->options;
-    sheaf__open_options how;
-    sheaf_status *st = sheaf__train_options_open(&how, &t->fresh, o);
-    how.model = model;
-    how.config = config;
-    how.for_training = how.hashed = true;
-    TRY(st, sheaf__open_model(&t->opened, &how));
-    TRY(st, sheaf__select(&t->selection, t->opened.schema, t->opened.lora, o, NULL));
-    return st == NULL && o->method == SHEAF_METHOD_LORA
-               ? sheaf_lora_save_also(t->opened.lora, t->opened.schema, sheaf__selected,
-                                      &t->selection)
-               : st;
-}
-
-void sheaf__run_base_release(sheaf__run_base *t)
-{
-    sheaf__selection_release(&t->selection);
-    sheaf_lora_options_release(&t->fresh);
-    sheaf__opened_close(&t->opened);
-}
-
 static sheaf_status *export_step(sheaf__run_model *run, const sheaf__open_options *how)
 {
     sheaf__run_base trained = { 0 };
-    sheaf_status *st =
-        sheaf__run_base_open(&trained, &run->r, run->folder, config_of(&run->r, how));
+    sheaf_status *st = sheaf__run_base_open(
+        &trained, &run->r.options,
+        &(sheaf__open_options){ .model = run->folder, .config = config_of(&run->r, how) });
     TRY(st, write_adapter(run, &trained.opened));
     sheaf__run_base_release(&trained);
     return st;

@@ -85,16 +85,6 @@ void sheaf__run_reading_release(sheaf__run_reading *reading);
 /* sheaf__run_copy - *to is a copy, untouched where `from` is NULL or empty. */
 sheaf_status *sheaf__run_copy(char **to, const char *from);
 
-/* The base as the run opened it. Release also after a failure. */
-typedef struct sheaf__run_base {
-    sheaf__opened opened;
-    sheaf__selection selection;
-    sheaf_lora_options fresh;
-} sheaf__run_base;
-sheaf_status *sheaf__run_base_open(sheaf__run_base *out, const sheaf__run_reading *reading,
-                                   const char *model, const char *config);
-void sheaf__run_base_release(sheaf__run_base *trained);
-
 /* sheaf__run_check_base - does the base match the origin in a run's `progress` (NULL: no
  * checkpoint)? Reads all of it, unless the files are unchanged since the run hashed them. `path` is
  * the run's or its checkpoint's, for the advice, NULL if it was not given with --adapter; `result`:

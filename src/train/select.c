@@ -396,3 +396,27 @@ void sheaf__selection_release(sheaf__selection *s)
     free(s->scale);
     *s = (sheaf__selection){ 0 };
 }
+
+sheaf_status *sheaf__run_base_open(sheaf__run_base *b, const sheaf_train_options *o,
+                                   const sheaf__open_options *from)
+{
+    sheaf__open_options how;
+    sheaf_status *st = sheaf__train_options_open(&how, &b->fresh, o);
+    how.model = from->model;
+    how.config = from->config;
+    how.for_training = how.hashed = true;
+    how.new_run = from->new_run;
+    how.events = from->events;
+    TRY(st, sheaf__open_model(&b->opened, &how));
+    TRY(st, sheaf__select(&b->selection, b->opened.schema, b->opened.lora, o, from->events));
+    if (st == NULL && b->opened.lora != NULL)
+        st = sheaf_lora_save_also(b->opened.lora, b->opened.schema, sheaf__selected, &b->selection);
+    return st;
+}
+
+void sheaf__run_base_release(sheaf__run_base *b)
+{
+    sheaf__selection_release(&b->selection);
+    sheaf_lora_options_release(&b->fresh);
+    sheaf__opened_close(&b->opened);
+}

@@ -22,16 +22,28 @@ typedef struct sheaf__selection {
 
 /* sheaf__select - from the options' method, train and lr_scale. Method head without patterns means
  * the output head (of a tied model the embedding table).
- *   lora whose factors are trained too, to check lr_scale; or NULL
- *   events gets a note if a range like {46..54} is beyond this model's layers; may be NULL Errors:
- *   SHEAF_E_ARG for a pattern that matches nothing, with the nearest name, for a malformed list,
- *   and for scales that are 0 for all trained tensors. */
+ *   lora    whose factors are trained too, to check lr_scale; or NULL
+ *   events  gets a note if a range like {46..54} is beyond this model's layers; may be NULL
+ * Errors: SHEAF_E_ARG for a pattern that matches nothing, with the nearest name, for a malformed
+ * list, and for scales that are 0 for all trained tensors. */
 sheaf_status *sheaf__select(sheaf__selection *out, const sheaf_schema *schema,
                             const sheaf_lora *lora, const sheaf_train_options *options,
                             const sheaf_events *events);
 void sheaf__selection_release(sheaf__selection *selection);
 /* sheaf__selected - a callback for sheaf__model_options.trains. */
 bool sheaf__selected(void *selection, const sheaf_tensor *tensor);
+
+/* The base of a run as it is opened for training, with the selection and the new adapter. */
+typedef struct sheaf__run_base {
+    sheaf__opened opened;
+    sheaf__selection selection;
+    sheaf_lora_options fresh;
+} sheaf__run_base;
+/* sheaf__run_base_open - `from` has model, config, new_run and events. Release also after a
+ * failure. */
+sheaf_status *sheaf__run_base_open(sheaf__run_base *out, const sheaf_train_options *options,
+                                   const sheaf__open_options *from);
+void sheaf__run_base_release(sheaf__run_base *base);
 
 /* sheaf__learning_set - sets learning-rate scale and, for families with a rule of their own, weight
  * decay of every member. Other families keep the model's decay (the Trainer's rule). */

@@ -200,27 +200,9 @@ done:
 
 /* The objects of a run, from its flags. */
 typedef struct ingredients {
-    sheaf__opened opened;
-    sheaf__selection selection;
-    sheaf_lora_options fresh;
+    sheaf__run_base base;
     sheaf__sets sets;
 } ingredients;
-
-static sheaf_status *open_model(ingredients *in, const sheaf_train_options *o,
-                                const sheaf_events *events)
-{
-    sheaf__open_options how = { 0 };
-    sheaf_status *st = sheaf__train_options_open(&how, &in->fresh, o);
-    how.for_training = how.hashed = true;
-    how.new_run = !o->resume;
-    how.events = events;
-    TRY(st, sheaf__open_model(&in->opened, &how));
-    TRY(st, sheaf__select(&in->selection, in->opened.schema, in->opened.lora, o, events));
-    if (st == NULL && in->opened.lora != NULL)
-        st = sheaf_lora_save_also(in->opened.lora, in->opened.schema, sheaf__selected,
-                                  &in->selection);
-    return st;
-}
 
 /* The first process reads the data, so that the others find its tokenised texts. */
 static sheaf_status *open_sets(ingredients *in, const sheaf__run *r)
@@ -231,7 +213,7 @@ static sheaf_status *open_sets(ingredients *in, const sheaf__run *r)
         st = sheaf__all_agree(r->all, sheaf__all_first(r->all) != first
                                           ? NULL
                                           : sheaf__sets_open(&in->sets, r->options,
-                                                             &in->opened.config, hooks->events,
+                                                             &in->base.opened.config, hooks->events,
                                                              sheaf__control_stop(hooks->control)));
     return st;
 }
@@ -248,7 +230,7 @@ static sheaf_status *prepare(sheaf__run *r, const ingredients *in, const char *r
     r->contract = sheaf__contract_of(&r->job, pads);
     if (st == NULL && hooks->chosen != NULL)
         st = hooks->chosen(hooks->self, sheaf_data_template(in->sets.data), &r->settings, &recipe);
-    TRY(st, sheaf__origin_begin(&r->origin, &in->opened,
+    TRY(st, sheaf__origin_begin(&r->origin, &in->base.opened,
                                 &(sheaf__origin_from){
                                     .model = o->model, .tokenizer = o->tokenizer, .out = o->out }));
     st = sheaf__all_agree(r->all, st);
@@ -272,7 +254,7 @@ sheaf_status *sheaf_train(sheaf_train_result *out, const sheaf_train_options *as
                      .hooks = hooks,
                      .all = hooks->all,
                      .settings = settings,
-                     .opened = &in.opened,
+                     .opened = &in.base.opened,
                      .result = out,
                      .began = sheaf__seconds() - hooks->spent,
                      .folder = {
@@ -284,14 +266,17 @@ sheaf_status *sheaf_train(sheaf_train_result *out, const sheaf_train_options *as
     st = sheaf__all_agree(r.all, st);
     if (st == NULL && r.all != NULL)
         st = sheaf__out_shared(r.all, o->out, SHEAF__OUT_SEEN_WITHIN);
-    TRY(st, sheaf__all_agree(r.all, open_model(&in, o, hooks->events)));
+    const sheaf__open_options from = {
+        .model = o->model, .config = o->config, .new_run = !o->resume, .events = hooks->events
+    };
+    TRY(st, sheaf__all_agree(r.all, sheaf__run_base_open(&in.base, o, &from)));
     TRY(st, open_sets(&in, &r));
     if (st == NULL) {
         with.steps = sheaf__subset_steps(&in.sets.train, o);
         r.job = (sheaf__job){ .options = o,
-                              .schema = in.opened.schema,
-                              .lora = in.opened.lora,
-                              .selection = &in.selection,
+                              .schema = in.base.opened.schema,
+                              .lora = in.base.opened.lora,
+                              .selection = &in.base.selection,
                               .train = in.sets.train,
                               .eval = in.sets.eval,
                               .seq = sheaf__subset_longest(&in.sets.train),
@@ -300,9 +285,9 @@ sheaf_status *sheaf_train(sheaf_train_result *out, const sheaf_train_options *as
         st = prepare(&r, &in, recipe);
     }
     if (st == NULL) {
-        r.job.base = in.opened.weights;
-        r.job.adapter = in.opened.adapter;
-        sheaf__balance_note(in.opened.schema, o->tp, hooks->events);
+        r.job.base = in.base.opened.weights;
+        r.job.adapter = in.base.opened.adapter;
+        sheaf__balance_note(in.base.opened.schema, o->tp, hooks->events);
         sheaf__process_settle(r.all, o->threads, hooks->events);
         st = sheaf__grid_run(
             &(sheaf__grid_options){
@@ -312,7 +297,7 @@ sheaf_status *sheaf_train(sheaf_train_result *out, const sheaf_train_options *as
     if (st == NULL && first)
         st = sheaf__out_check_held(&r.folder);
     if (st == NULL && first)
-        st = sheaf__export(&out->result, &out->checkpoint, o, &in.opened, out->step,
+        st = sheaf__export(&out->result, &out->checkpoint, o, &in.base.opened, out->step,
                            o->use_best && out->best_step > 0 ? out->best_step : out->step,
                            hooks->events);
     sheaf__out_release(&r.folder);
@@ -320,9 +305,7 @@ sheaf_status *sheaf_train(sheaf_train_result *out, const sheaf_train_options *as
     free(r.origin_text);
     sheaf__origin_release(&r.origin);
     sheaf__sets_close(&in.sets);
-    sheaf__selection_release(&in.selection);
-    sheaf_lora_options_release(&in.fresh);
-    sheaf__opened_close(&in.opened);
+    sheaf__run_base_release(&in.base);
     return st;
 }
 
