@@ -89,7 +89,7 @@ void sheaf__codec_note_date(const sheaf__codec *codec, bool used, const sheaf_ev
 sheaf_status *sheaf__codec_check_tokenizer(const sheaf__codec *codec);
 
 /* sheaf__codec_prompt - turn[turns - 1].query, after the turns before it, is to be answered.
- *   out its ids, position, embed and expert are in *block (free() it); picture is left NULL
+ *   out    its ids, position, embed and expert are in *block (free() it); picture is left NULL
  *   image  an image stands before the text
  * Errors: SHEAF_E_DATA for a prompt that leaves no space within max_length, for an empty one, for
  * turns that the template does not support and for errors of the tokenizer; SHEAF_E_UNSUPPORTED for

@@ -27,12 +27,12 @@ typedef struct sheaf__sampling {
 #define SHEAF__PURPOSE_SAMPLING UINT64_C(0x73616d706c696e67)
 
 /* sheaf__sampling_process - the steps before the draw, in place.
- *   logits [vocab]; removed ids become -inf; all do if one is NaN: the model is broken
+ *   logits   [vocab]; removed ids become -inf; all do if one is NaN: the model is broken
  *   scratch  [vocab]
  *   ids      [n] prompt and output so far, without padding (sat: the output alone); each distinct
- *            one gets l > 0 ? l / c : l * c once; ids outside [0, vocab) are ignored Of equal
- *            logits at the edge of top-p those with the larger id stay (the stable ascending sort
- *            of the reference removes smaller ids first). */
+ *            one gets l > 0 ? l / c : l * c once; ids outside [0, vocab) are ignored
+ * Of equal logits at the edge of top-p those with the larger id stay (the stable
+ * ascending sort of the reference removes smaller ids first). */
 void sheaf__sampling_process(float *logits, int64_t vocab, const int64_t *ids, int64_t n,
                              const sheaf__sampling *how, float *scratch);
 

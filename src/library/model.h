@@ -99,7 +99,8 @@ sheaf_status *sheaf__model_answer(sheaf_answer **out, sheaf_model *m, const shea
 sheaf_status *sheaf__model_ready(sheaf_model *m, const sheaf__prompt *prompt, int64_t count,
                                  const sheaf__answer_options *options);
 /* sheaf__model_answer_options - checks the options except for prompts; with model_defaults zeros
- * are replaced by the model's own. texts the prompts are texts, not tokens */
+ * are replaced by the model's own.
+ *   texts  the prompts are texts, not tokens */
 sheaf_status *sheaf__model_answer_options(sheaf__answer_options *out, const sheaf_model *m,
                                           const sheaf_model_generate_options *o, bool texts);
 /* sheaf__model_check_open - is there a model, or when planning a config, and is each number in its

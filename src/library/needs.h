@@ -30,17 +30,17 @@ typedef struct sheaf__fit {
 
 /* sheaf__fit_find - tries settings in this order, and stops at the first that fits:
  *   1. as requested: ranks upwards from --tp (if they share one memory, only --tp), each without
- *   and with --checkpointing; then, for methods whose groups share their state, with twice the
- *   groups repeatedly, as --accumulators allow
+ *      and with --checkpointing; then, for methods whose groups share their state, with twice the
+ *      groups repeatedly, as --accumulators allow
  *   2. smaller micro-batches, with as many rows a step (--accumulate grows): ranks upwards, each
  *      without and with --checkpointing, the largest micro-batch of those that fit
  *   3. shorter rows, at every rank with --checkpointing and one row at a time: the longest multiple
  *      of 64 (of 8 below 64) that fits. Not of models with images
  * For generation (question->place_text) only ranks are changed.
  *
- *   plan of the setting found; if nothing fits, of the smallest one tried
- *   question open; its options are set to that setting. Data stay unchanged: rows longer than the
- *   new limit must be cut
+ *   plan      of the setting found; if nothing fits, of the smallest one tried
+ *   question  open; its options are set to that setting. Data stay unchanged: rows longer than the
+ *             new limit must be cut
  *   memory    bytes
  *   slots     as in sheaf_plan_options; no more ranks than these are tried
  *

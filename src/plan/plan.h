@@ -41,7 +41,7 @@ sheaf_status *sheaf_plan_train(sheaf_plan *out, const sheaf__job *job, size_t da
 /* sheaf_plan_step - the exchanges of rank `rank` in step number `done` (from 0) of a run over
  * job->data: with the tokens and labels of this step, so that they equal those of a run, byte for
  * byte.
- *   work the rank's work is added to it; may be NULL */
+ *   work  the rank's work is added to it; may be NULL */
 sheaf_status *sheaf_plan_step(sheaf__count exchange[SHEAF__TRAFFICS], sheaf__work *work,
                               const sheaf__job *job, int rank, int64_t done);
 

@@ -39,9 +39,9 @@ sheaf_status *sheaf__export_model(const char *dst, bool replace, const sheaf__op
 /* sheaf__stepped_source - the base with tensors replaced by their masters, rounded to the dtype in
  * which the base stores them, as in the result of a run.
  *
- *   masters "master/NAME", which may be flat, as above. Both sources are borrowed until the new one
- *   is closed. Other tensors in it (moments) are ignored Errors: SHEAF_E_LAYOUT for a master
- *   without a tensor of its size in the base. */
+ *   masters  "master/NAME", which may be flat, as above; other tensors in it (moments) are ignored.
+ *            Both sources are borrowed until the new one is closed
+ * Errors: SHEAF_E_LAYOUT for a master without a tensor of its size in the base. */
 sheaf_status *sheaf__stepped_source(sheaf_source **out, sheaf_source *masters, sheaf_source *base);
 
 /* sheaf__source_numbers - n numbers of a tensor of `source` from index `first` on, in its order, as

@@ -46,7 +46,8 @@ enum { SHEAF__OUT_SEEN_WITHIN = 10 };
 /* sheaf__out_shared - do all hosts see the same OUT? The first rank writes a file with a random
  * name, the others look for it, and it is removed with the folders made for it. Collective.
  *   all    all ranks
- *   out OUT as this rank has it
- *   wait seconds until a file must be visible (network file systems) Errors, on all ranks:
- *   SHEAF_E_ARG if a rank does not see it; SHEAF_E_IO if it cannot be written. */
+ *   out    OUT as this rank has it
+ *   wait   seconds until a file must be visible (network file systems)
+ * Errors, on all ranks: SHEAF_E_ARG if a rank does not see it; SHEAF_E_IO if it cannot be
+ * written. */
 sheaf_status *sheaf__out_shared(sheaf_comm *all, const char *out, double wait);

@@ -23,5 +23,5 @@ enum { SHEAF__TIES_MOST = 16 }; /* most tied names in one model */
 
 /* sheaf__ties_of - the ties of a class in config.json's `architectures`; NULL: not known. groups is
  * "" if nothing is tied.
- *   own_code the config has auto_map: the class may differ from transformers' of that name */
+ *   own_code  the config has auto_map: the class may differ from transformers' of that name */
 const sheaf__ties *sheaf__ties_of(const char *architecture, bool own_code);

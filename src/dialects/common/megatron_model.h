@@ -56,9 +56,9 @@ typedef enum sheaf__megatron_word {
 /* sheaf__megatron_targets - the targets of a tensor that rank `rank` of `ranks` holds.
  *
  *   name   as stored; with the number of its layer, or (torch_dist) without
- *   layer  number of the layer in the whole model; replaces that of the name; -1 = outside of
- * layers shape  of the rank's tensor; for torch_dist of the whole one, with rank 0 of 1 The targets
- * are added to *out. Errors: SHEAF_E_MEMORY. */
+ *   layer  number of the layer in the whole model, in place of that in the name; -1: outside layers
+ *   shape  of the rank's tensor; for torch_dist of the whole one, with rank 0 of 1
+ * The targets are added to *out. Errors: SHEAF_E_MEMORY. */
 sheaf_status *sheaf__megatron_targets_of(sheaf__megatron_targets *out, sheaf__megatron_word *word,
                                          const sheaf__megatron *m, const char *name, int64_t layer,
                                          int ndim, const int64_t *shape, int rank, int ranks);
