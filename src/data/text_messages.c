@@ -270,7 +270,7 @@ static sheaf_status *take_message(sheaf__text_record *r, json_t *entry, const sh
     if (st == NULL) {
         sheaf__text_put(r, role, content, role[0] == 'a' && trained);
         if (!r->pictures && (has_beside(entry) || (r->any_parts && json_object_size(entry) > 2) ||
-                             content.at == NULL))
+                             content.at == NULL || json_is_array(said)))
             r->message[r->messages - 1].json = entry;
         other_keys(r, entry, w, list);
     }

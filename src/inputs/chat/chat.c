@@ -18,13 +18,20 @@ static bool is_role(const sheaf__message *m, const char *role)
 static const char *const thoughts[] = { "reasoning_content", "thinking", "reasoning" };
 enum { THOUGHTS = sizeof thoughts / sizeof *thoughts };
 
-static json_t *message_object(const sheaf__message *m)
+/* A content; for programs that read no texts (`parts`) the list that it was. */
+static json_t *content_of(const sheaf__message *m, bool parts)
+{
+    json_t *given = json_object_get(m->json, "content");
+    return parts && json_is_array(given) ? json_incref(given)
+                                         : json_stringn_nocheck(m->content, m->size);
+}
+
+static json_t *message_object(const sheaf__message *m, bool parts)
 {
     json_t *one = json_object();
     bool failed = json_object_set_new(one, "role", json_string(m->role)) != 0;
     if (m->content != NULL)
-        failed |=
-            json_object_set_new(one, "content", json_stringn_nocheck(m->content, m->size)) != 0;
+        failed |= json_object_set_new(one, "content", content_of(m, parts)) != 0;
     if (m->json != NULL)
         failed |= json_object_update_missing(one, (json_t *)m->json) != 0;
     for (int k = 0; k < THOUGHTS && !failed; k++) {
@@ -44,13 +51,13 @@ static json_t *message_object(const sheaf__message *m)
 
 /* A NULL text is left out: it is undefined in the program. */
 static json_t *variables(const sheaf__message *message, int64_t n,
-                         const sheaf__chat_options *options, const char *date_string)
+                         const sheaf__chat_options *options, bool parts, const char *date_string)
 {
     json_t *messages = json_array(),
            *tools = options->tools != NULL ? json_incref((json_t *)options->tools) : json_null();
     bool good = true;
     for (int64_t i = 0; i < n && good; i++)
-        good = json_array_append_new(messages, message_object(&message[i])) == 0;
+        good = json_array_append_new(messages, message_object(&message[i], parts)) == 0;
     json_t *out =
         json_pack("{s:o, s:o, s:n, s:b, s:s*, s:s*, s:s*}", "messages", messages, "tools", tools,
                   "documents", "add_generation_prompt", options->generation_prompt, "bos_token",
@@ -66,7 +73,8 @@ sheaf_status *sheaf__chat_run(sheaf__jinja_text *out, const sheaf__chat_template
                               const sheaf__chat_options *options)
 {
     const bool by_clock = t->clock && t->day.year != 0;
-    json_t *all = variables(message, n, options, t->takes_date && !by_clock ? t->date : NULL);
+    json_t *all =
+        variables(message, n, options, t->parts, t->takes_date && !by_clock ? t->date : NULL);
     if (all == NULL)
         return sheaf__no_memory("chat template");
     sheaf_status *st = sheaf__jinja_render(out, t->program, all, t->day.year != 0 ? &t->day : NULL);

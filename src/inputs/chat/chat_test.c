@@ -753,6 +753,15 @@ static void test_stored__answers_end_where_others_speak(void **state)
           "<user>||(Q);<assistant>[(T)|(T)|(A);]" },
         { "{% for m in messages %}" ROLE "{{ '' if enable_thinking else m.content }}{% endfor %}",
           "[u, {'role': 'assistant', 'content': 'A', 'thinking': 'T'}]", NULL },
+        /* contents that are read as lists of parts alone: a text is lost, or raises */
+        { "{% for m in messages %}" ROLE "{% for p in m.content|selectattr('type', 'eq', 'image') "
+          "%}^{% endfor %}{% for p in m.content|selectattr('type', 'eq', 'text') %}{{ p.text }},"
+          "{% endfor %};{% endfor %}" ASK,
+          "[{'role': 'user', 'content': [{'type': 'text', 'text': 'Q'}, {'type': 'image'}]}, "
+          "{'role': 'assistant', 'content': [{'type': 'text', 'text': 'A'}]}, u]",
+          "<user>^(Q),;<assistant>[(A),;]<user>;" },
+        { "{% for m in messages %}" ROLE "{{ m.content[0]['text'] + ';' }}{% endfor %}" ASK,
+          "[{'role': 'user', 'content': [{'type': 'text', 'text': 'Q'}]}, a]", NULL },
         /* a prompt behind the text changes what is before it */
         { "{% for m in messages %}" ROLE "{{ m.content }}{{ '!' * 99 if not add_generation_prompt "
           "}};{% endfor %}" ASK,

@@ -13,7 +13,7 @@ static sheaf_status *look(sheaf__jinja_text *out, const sheaf__chat_template *t,
     static const char *const user[] = { " \tQ one\n\n", "Q two", "Q three" }, *const answer[] = {
         "\n <think>\nT\n</think>\n\nA one \u3000\n", "A two", "A <think>three"
     };
-    sheaf__message message[8];
+    sheaf__message message[8] = { { 0 } };
     int64_t n = 0, users = 0, answers = 0;
     for (; roles[n] != '\0'; n++) {
         const char *content = roles[n] == 's'   ? "\n S\u00a0 "
@@ -23,11 +23,17 @@ static sheaf_status *look(sheaf__jinja_text *out, const sheaf__chat_template *t,
         message[n] = (sheaf__message){ roles[n] == 'u'   ? "user"
                                        : roles[n] == 'a' ? "assistant"
                                                          : "system",
-                                       content, strlen(content) };
+                                       content, strlen(content),
+                                       json_pack("{s:[{s:s, s:s}]}", "content", "type", "text",
+                                                 "text", content) };
     }
-    return sheaf__chat_run(out, t, message, n,
-                           &(sheaf__chat_options){
-                               .generation_prompt = prompt, .bos = SHEAF__BOS, .eos = SHEAF__EOS });
+    sheaf_status *st =
+        sheaf__chat_run(out, t, message, n,
+                        &(sheaf__chat_options){
+                            .generation_prompt = prompt, .bos = SHEAF__BOS, .eos = SHEAF__EOS });
+    while (n-- > 0)
+        json_decref((json_t *)message[n].json);
+    return st;
 }
 
 /* Keeps "\2" and the like as the end mark. */
@@ -101,6 +107,41 @@ static sheaf_status *raises_always(sheaf_status *st)
     return out;
 }
 
+/* A question and an answer; some programs want a system message before them. */
+static sheaf_status *look_first(sheaf__jinja_text *out, const sheaf__chat_template *t)
+{
+    sheaf_status *st = look(out, t, "ua", false);
+    if (st == NULL || sheaf_status_code(st) != SHEAF_E_DATA)
+        return st;
+    sheaf_status *with_system = look(out, t, "sua", false);
+    if (with_system == NULL) {
+        sheaf_status_free(st);
+        return NULL;
+    }
+    sheaf_status_free(with_system);
+    return st;
+}
+
+/* Where no text is written: are contents written that are lists of parts? `st` is what texts gave,
+ * and returned where they are not. */
+static sheaf_status *look_for_parts(sheaf__jinja_text *out, sheaf__chat_template *t,
+                                    sheaf_status *st)
+{
+    sheaf__jinja_text text = { 0 };
+    t->parts = true;
+    sheaf_status *with_parts = look_first(&text, t);
+    t->parts = with_parts == NULL && text.pieces > 0;
+    sheaf_status_free(with_parts);
+    if (t->parts) {
+        sheaf_status_free(st);
+        sheaf__jinja_text_release(out);
+        *out = text;
+        return NULL;
+    }
+    sheaf__jinja_text_release(&text);
+    return st;
+}
+
 static sheaf_status *learn(sheaf__chat_template *t)
 {
     static const sheaf__date some_day = { 2003, 2, 4 };
@@ -108,15 +149,11 @@ static sheaf_status *learn(sheaf__chat_template *t)
     t->day = some_day;
     t->thinks = strstr(t->source, "</think>") != NULL;
     t->divides = strstr(t->source, "split('</think>')") != NULL;
-    sheaf_status *st = look(&text, t, "ua", false);
-    if (st != NULL && sheaf_status_code(st) == SHEAF_E_DATA) {
-        sheaf_status *with_system = look(&text, t, "sua", false);
-        if (with_system != NULL)
-            st = raises_always(st);
-        else
-            sheaf_status_free(st), st = NULL;
-        sheaf_status_free(with_system);
-    }
+    sheaf_status *st = look_first(&text, t);
+    if (text.pieces == 0 && (st == NULL || sheaf_status_code(st) == SHEAF_E_DATA))
+        st = look_for_parts(&text, t, st);
+    if (st != NULL && sheaf_status_code(st) == SHEAF_E_DATA)
+        st = raises_always(st);
     TRY(st, keep_end(t, &text));
     sheaf__jinja_text_release(&text);
     TRY(st, find_steady(t));
