@@ -309,8 +309,8 @@ static sheaf_status *verdict(reader *in, const char *path)
     if (st != NULL)
         return st;
     sheaf__text_counts_note(c, in->options, in->facts.records, &in->written);
-    sheaf__ignored_warn(&in->ignored, in->options->events);
-    sheaf__lost_warn(&in->lost, in->options->config, in->options->events);
+    sheaf__ignored_warn(&in->ignored, path, in->options->events);
+    sheaf__lost_warn(&in->lost, path, in->options->config, in->options->events);
     return NULL;
 }
 

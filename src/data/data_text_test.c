@@ -181,7 +181,7 @@ static void test_text__one_conversation_in_every_form(void **state)
         if (strcmp(hash, sheaf_data_hash(data)) != 0)
             fail_msg("form %zu is another one", i);
         if (strstr(same_talk[i], "name") != NULL)
-            assert_string_equal(text, "line 1: field 'conversations[].name' is not used");
+            assert_non_null(strstr(text, ": line 1: field 'conversations[].name' is not used"));
         sheaf_data_close(data);
     }
 }

@@ -308,8 +308,8 @@ sheaf_status *sheaf__records_read_json(sheaf__records_reader *in)
     sheaf__json_items_close(&items);
     free(r.folder);
     if (st == NULL) {
-        sheaf__ignored_warn(&r.ignored, in->options->events);
-        sheaf__lost_warn(&r.lost, NULL, in->options->events);
+        sheaf__ignored_warn(&r.ignored, in->path, in->options->events);
+        sheaf__lost_warn(&r.lost, in->path, NULL, in->options->events);
     }
     return st;
 }

@@ -575,7 +575,7 @@ static void test_json__a_field_that_is_not_read_is_told_once(void **state)
         &r,
         "{\"id\": 1, \"prompt\": \"a\", \"answer\": \"b\"}\n{\"prompt\": \"a\", \"answer\": \"b\", \"source\": 1, \"more\": 2}\n",
         &options);
-    assert_non_null(strstr(warning, "line 2: field 'source' is not used"));
+    assert_non_null(strstr(warning, ".jsonl: line 2: field 'source' is not used"));
     sheaf__records_release(&r);
 }
 

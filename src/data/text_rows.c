@@ -103,18 +103,19 @@ void sheaf__ignored_keep(sheaf__ignored *ignored, const char *field, const char 
     snprintf(ignored->where, sizeof ignored->where, "%s %" PRId64, unit, place);
 }
 
-void sheaf__ignored_warn(const sheaf__ignored *ignored, const sheaf_events *events)
+void sheaf__ignored_warn(const sheaf__ignored *ignored, const char *path,
+                         const sheaf_events *events)
 {
     if (ignored->field[0] != '\0')
-        sheaf_warn(events, "%s: field '%s' is not used", ignored->where, ignored->field);
+        sheaf_warn(events, "%s: %s: field '%s' is not used", path, ignored->where, ignored->field);
 }
 
-void sheaf__lost_warn(const sheaf__ignored *lost, const sheaf_config *config,
+void sheaf__lost_warn(const sheaf__ignored *lost, const char *path, const sheaf_config *config,
                       const sheaf_events *events)
 {
     if (strcmp(lost->field, SHEAF__PICTURE_SPELLED) == 0)
-        sheaf_warn(events, "%s: %s", lost->where, SHEAF__PICTURE_IS_TEXT);
+        sheaf_warn(events, "%s: %s: %s", path, lost->where, SHEAF__PICTURE_IS_TEXT);
     else if (lost->field[0] != '\0')
-        sheaf_warn(events, "%s: field '%s' is not used: %s has no pictures", lost->where,
+        sheaf_warn(events, "%s: %s: field '%s' is not used: %s has no pictures", path, lost->where,
                    lost->field, sheaf_family_name(config->family));
 }

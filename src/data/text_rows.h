@@ -24,9 +24,10 @@ typedef struct sheaf__ignored {
  * none. */
 void sheaf__ignored_keep(sheaf__ignored *ignored, const char *field, const char *unit,
                          int64_t place);
-void sheaf__ignored_warn(const sheaf__ignored *ignored, const sheaf_events *events);
+void sheaf__ignored_warn(const sheaf__ignored *ignored, const char *path,
+                         const sheaf_events *events);
 /* sheaf__lost_warn - warns of the first unread picture, sheaf__text_record.lost. */
-void sheaf__lost_warn(const sheaf__ignored *lost, const sheaf_config *config,
+void sheaf__lost_warn(const sheaf__ignored *lost, const char *path, const sheaf_config *config,
                       const sheaf_events *events);
 
 struct sheaf__row_cache_writer;

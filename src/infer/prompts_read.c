@@ -249,9 +249,9 @@ static sheaf_status *add_lines(sheaf__prompts *p, const sheaf__codec *w,
     sheaf__text_sources_release(&sources);
     sheaf__fields_release(&l.fields);
     if (st == NULL)
-        sheaf__ignored_warn(&l.ignored, from->events);
+        sheaf__ignored_warn(&l.ignored, from->data, from->events);
     if (st == NULL)
-        sheaf__lost_warn(&l.lost, w->config, from->events);
+        sheaf__lost_warn(&l.lost, from->data, w->config, from->events);
     return st;
 }
 
@@ -295,7 +295,7 @@ static sheaf_status *add_plain(sheaf__prompts *p, const sheaf__codec *w,
     }
     sheaf_status *st = sheaf__complaints_verdict(&complaints, from->data, number);
     if (st == NULL)
-        sheaf__lost_warn(&lost, w->config, from->events);
+        sheaf__lost_warn(&lost, from->data, w->config, from->events);
     return st;
 }
 
