@@ -432,7 +432,7 @@ static void test_json__each_bad_record_is_told_by_line_and_field(void **state)
         { "{\"prompt\": \"a\", \"prompt\": \"a\", \"answer\": \"b\"}", "a duplicate" },
         { "{\"prompt\": \"a\xff\", \"answer\": \"b\"}", "UTF-8" },
         { "\xEF\xBB\xBF{}", "one JSON object" }, /* a mark belongs to the beginning of the file */
-        { "{\"prompt\": ", "its end" },
+        { "{\"prompt\": ", "the end of the text" },
     };
     char text[1024];
     for (size_t i = 0; i < ARRAY_LEN(by_hand); i++) {

@@ -219,7 +219,7 @@ static void test_parse__corners_refused(void **state)
         { "{\"a\":{" T4 ",\"x\":\"a\nb\"}}", 4, "control character" },
         { "{\"a", 4, "the end of a string" },
         { "{\"a\\", 4, "the end of a string" },
-        { "{\"a\": ", 4, "an object with dtype, shape and data_offsets | its end" },
+        { "{\"a\": ", 4, "an object with dtype, shape and data_offsets | the end of the text" },
         { "{\"a\":\001}", 4, "| byte 0x01" },
         { "{\"a\":{" T4 "}}", 5, "4 bytes of data" },
         { "{\"a\":{" T4 "}}", 3, "cut short" },

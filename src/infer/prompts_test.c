@@ -82,7 +82,7 @@ static void test_prompts__a_bad_record_is_named(void **state)
         const char *lines, *part;
     } rows[] = {
         { GOOD "{\"prompt\": \"a\"\n",
-          "line 2: not a record | one JSON object; at column 15: ',' or '}' | its end" },
+          "line 2: not a record | one JSON object; at column 15: ',' or '}' | the end of the text" },
         { GOOD GOOD "{\"prompt\": \"\xE9\"}\n",
           "line 3: not a record | one JSON object; at column 13: UTF-8 | byte 0xe9" },
         { "{\"prompt\": \"a\", \"prompt\": \"b\"}\n",
