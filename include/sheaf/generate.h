@@ -98,7 +98,6 @@ typedef struct sheaf_model_generate_options {
     const char *text;
     const int32_t *tokens; /* [ntokens] */
     int64_t ntokens;
-    const char *image;         /* picture that the text asks about, in place of `images`; NULL */
     int64_t max_new;           /* tokens; 0: 64 */
     double temperature;        /* divides the logits; 0: always the most probable token */
     int64_t top_k;             /* sample among the k largest; 0: all; -1: all, whatever the model's
@@ -125,9 +124,8 @@ typedef struct sheaf_model_generate_options {
                              when max_new may go beyond them */
     bool partial;         /* stopped by the control, what was said so far is the answer */
     int64_t batch;        /* of several prompts, run together; 0: 8 */
-    /* [nimages] pictures that the text asks about, of a model that reads several: "<image>" stands
-     * for each in turn, or all stand in front, as `sheaf generate --image A --image B` has them.
-     * One is what `image` is. */
+    /* [nimages] pictures that the text asks about: one, or of a model that reads several as many,
+     * where "<image>" stands for each in turn, or all stand in front. */
     const char *const *images;
     int64_t nimages;
     int64_t max_length; /* most positions of prompt (image included) and answer, which ends there;
@@ -149,7 +147,6 @@ typedef struct sheaf_model_prompt {
     const char *messages;  /* JSON: a list of {"role": ..., "content": ...}, a user's the last */
     const int32_t *tokens; /* [ntokens] */
     int64_t ntokens;
-    const char *image; /* picture that the text asks about, in place of `images`; NULL */
     /* [nimages] pictures, as above; of messages "<image>" in a user's stands for each in turn, of
      * all of them, or they stand in front of the first */
     const char *const *images;
@@ -167,7 +164,7 @@ SHEAF_API sheaf_status *sheaf_model_generate(sheaf_answer **out, sheaf_model *mo
  * alone, but that sampling also depends on its number, from 0.
  *   out      [count], each to be freed; all NULL after a failure
  *   prompt   [count] elements of prompt[0].size bytes each
- *   options  without text, tokens and image; `on_token` gets all prompts' tokens as they come
+ *   options  without text, tokens and images; `on_token` gets all prompts' tokens as they come
  * Errors: as sheaf_model_generate(); of several with the number of the prompt, from 1. */
 SHEAF_API sheaf_status *sheaf_model_generate_all(sheaf_answer **out, sheaf_model *model,
                                                  const sheaf_model_prompt *prompt, int64_t count,
@@ -313,7 +310,7 @@ SHEAF_API const char *sheaf_chat_file(const sheaf_chat *chat);
  * ("system", "user" or "assistant"; may be NULL); NULL: there is none. */
 SHEAF_API const char *sheaf_chat_said(const sheaf_chat *chat, int64_t i, const char **role);
 /* sheaf_chat_ask - the answer to a question, which is remembered with it.
- *   options  as of sheaf_model_generate(), without text, tokens, image and system; NULL: those of
+ *   options  as of sheaf_model_generate(), without text, tokens, images and system; NULL: those of
  *            sheaf_chat_begin(), else the defaults
  * Errors: as sheaf_model_generate(); then nothing is remembered. */
 SHEAF_API sheaf_status *sheaf_chat_ask(sheaf_answer **out, sheaf_chat *chat, const char *question,

@@ -45,23 +45,20 @@ static sheaf_status *read_prompt(sheaf__prompts *prompts, const sheaf_model *m,
 {
     const char *const what = "a prompt";
     const int kinds = (p->text != NULL) + (p->tokens != NULL) + (p->messages != NULL);
-    const char *const *const image = p->image != NULL ? &p->image : p->images;
-    const int64_t images = p->image != NULL ? 1 : p->nimages;
     if (kinds != 1 || (p->tokens != NULL && p->ntokens < 1))
         return sheaf_expected(sheaf_fail(SHEAF_E_ARG, what), "a text, or tokens, or messages");
-    if (p->nimages < 0 || (p->nimages > 0 && (p->images == NULL || p->image != NULL)))
-        return sheaf_found(
-            sheaf_expected(sheaf_fail(SHEAF_E_ARG, what), "an image, or nimages of images"),
-            "%s, nimages %" PRId64, p->image != NULL ? "an image" : "no image", p->nimages);
-    if (p->tokens != NULL && (images > 0 || system != NULL))
+    if (p->nimages < 0 || (p->nimages > 0 && p->images == NULL))
+        return sheaf_found(sheaf_expected(sheaf_fail(SHEAF_E_ARG, what), "nimages of images"),
+                           "nimages %" PRId64, p->nimages);
+    if (p->tokens != NULL && (p->nimages > 0 || system != NULL))
         return sheaf_expected(sheaf_fail(SHEAF_E_ARG, what), "a text%s",
-                              images > 0 ? " that asks about the image"
-                                         : " with the system message");
+                              p->nimages > 0 ? " that asks about the image"
+                                             : " with the system message");
     if (p->tokens != NULL)
         return read_tokens(prompts, p);
     if (p->messages != NULL)
-        return read_messages(prompts, m, p, system, image, images);
-    return sheaf__prompts_add_text(prompts, &m->codec, p->text, system, image, images);
+        return read_messages(prompts, m, p, system, p->images, p->nimages);
+    return sheaf__prompts_add_text(prompts, &m->codec, p->text, system, p->images, p->nimages);
 }
 
 static sheaf_status *ask(sheaf_answer **out, sheaf_model *m, const sheaf__prompts *prompts,
@@ -112,7 +109,6 @@ sheaf_status *sheaf_model_generate(sheaf_answer **out, sheaf_model *m,
                                         .text = o.text,
                                         .tokens = o.tokens,
                                         .ntokens = o.ntokens,
-                                        .image = o.image,
                                         .images = o.images,
                                         .nimages = o.nimages };
     TRY(st, answer_all(out, m, &prompt, 1, &o));
@@ -121,7 +117,7 @@ sheaf_status *sheaf_model_generate(sheaf_answer **out, sheaf_model *m,
 
 sheaf_status *sheaf__no_prompt(const sheaf_model_generate_options *o, bool system, const char *why)
 {
-    const bool any = o->text != NULL || o->tokens != NULL || o->image != NULL || o->nimages != 0;
+    const bool any = o->text != NULL || o->tokens != NULL || o->nimages != 0;
     return !any && (!system || o->system == NULL)
                ? NULL
                : sheaf_expected(sheaf_fail(SHEAF_E_ARG, "sheaf_model_generate_options"),

@@ -284,12 +284,7 @@ static void test_generate__says_the_same_on_any_number_of_ranks(void **state)
         long_one.text = "both";
         CHECK_FAILS(sheaf_model_generate(&answer, m, &long_one), SHEAF_E_ARG, "a text, or tokens");
         long_one.tokens = NULL;
-        long_one.image = "a.png";
-        long_one.images = &long_one.image;
         long_one.nimages = 1;
-        CHECK_FAILS(sheaf_model_generate(&answer, m, &long_one), SHEAF_E_ARG, "nimages of images");
-        long_one.image = NULL;
-        long_one.images = NULL;
         CHECK_FAILS(sheaf_model_generate(&answer, m, &long_one), SHEAF_E_ARG, "nimages of images");
         sheaf_model_close(m);
     }
