@@ -251,12 +251,6 @@ SHEAF_API void sheaf_answer_free(sheaf_answer *answer);
  * new is read. */
 typedef struct sheaf_chat sheaf_chat;
 
-/* sheaf_chat_open - the model is borrowed until the chat is closed; one model may have several
- * chats.
- *   image  NULL: none
- * Errors: SHEAF_E_UNSUPPORTED for a model without text; those of the picture. */
-SHEAF_API sheaf_status *sheaf_chat_open(sheaf_chat **out, sheaf_model *model, const char *image);
-
 typedef struct sheaf_chat_options {
     size_t size;
     const char *load;          /* go on with what was saved there, and with its pictures; NULL */
@@ -268,12 +262,13 @@ typedef struct sheaf_chat_options {
                                                     texts, which are borrowed. NULL: the defaults */
 } sheaf_chat_options;
 
-/* sheaf_chat_begin - sheaf_chat_open() with all that a conversation begins with; the model is
- * loaded. Of several processes the first alone needs the files, and goes on to ask; the others
- * call sheaf_chat_serve(). Errors: those of the files; SHEAF_E_ARG for `save` where something else
- * is, SHEAF_E_IO where no file can be made; those of sheaf_model_generate() for the options. */
-SHEAF_API sheaf_status *sheaf_chat_begin(sheaf_chat **out, sheaf_model *model,
-                                         const sheaf_chat_options *options);
+/* sheaf_chat_open - the model is borrowed until the chat is closed, and loaded; one model may have
+ * several chats. Of several processes the first alone needs the files, and goes on to ask; the
+ * others call sheaf_chat_serve(). Errors: SHEAF_E_UNSUPPORTED for a model without text; those of
+ * files and pictures; SHEAF_E_ARG for `save` where something else is, SHEAF_E_IO where no file can
+ * be made; those of sheaf_model_generate() for the options. */
+SHEAF_API sheaf_status *sheaf_chat_open(sheaf_chat **out, sheaf_model *model,
+                                        const sheaf_chat_options *options);
 /* sheaf_chat_serve - of the others: answers what the first asks until it ends. Where the control of
  * answers->control asks to stop, the first one's sheaf_chat_wait() says so. Returns what the
  * first ended with; SHEAF_E_PEER where it is gone. */
@@ -310,8 +305,8 @@ SHEAF_API const char *sheaf_chat_file(const sheaf_chat *chat);
  * ("system", "user" or "assistant"; may be NULL); NULL: there is none. */
 SHEAF_API const char *sheaf_chat_said(const sheaf_chat *chat, int64_t i, const char **role);
 /* sheaf_chat_ask - the answer to a question, which is remembered with it.
- *   options  as of sheaf_model_generate(), without text, tokens, images and system; NULL: those of
- *            sheaf_chat_begin(), else the defaults
+ *   options  as of sheaf_model_generate(), without text, tokens, images and system; NULL: those
+ *            of sheaf_chat_open()
  * Errors: as sheaf_model_generate(); then nothing is remembered. */
 SHEAF_API sheaf_status *sheaf_chat_ask(sheaf_answer **out, sheaf_chat *chat, const char *question,
                                        const sheaf_model_generate_options *options);

@@ -15,16 +15,15 @@ struct sheaf_chat {
     sheaf_model *model; /* borrowed */
     sheaf__codec codec; /* always by a template */
     sheaf__dialogue talk;
-    sheaf__answer_options how; /* options of sheaf_chat_begin(); without a codec: not begun */
+    sheaf__answer_options how; /* options->answers; without a codec: being opened */
     int64_t answers;
     /* of several processes: */
     int64_t sent;             /* number of the newest pictures that all processes have; 0: none */
     sheaf__picture *received; /* these pictures, in all processes but the first */
 };
 
-sheaf_status *sheaf_chat_open(sheaf_chat **out, sheaf_model *m, const char *image)
+static sheaf_status *new_chat(sheaf_chat **out, sheaf_model *m)
 {
-    SHEAF__NUMERIC_ENV;
     sheaf_chat *c = calloc(1, sizeof *c);
     *out = NULL;
     if (c == NULL)
@@ -35,8 +34,6 @@ sheaf_status *sheaf_chat_open(sheaf_chat **out, sheaf_model *m, const char *imag
     sheaf_status *st = sheaf__codec_set_today(&m->codec);
     TRY(st, sheaf__codec_open_chat(&c->codec, &m->codec, m->o.events));
     TRY(st, sheaf__codec_check_tokenizer(&c->codec));
-    if (st == NULL && image != NULL)
-        st = sheaf_chat_show(c, image);
     if (st == NULL)
         *out = c;
     else
@@ -86,7 +83,7 @@ static sheaf_status *take_files(sheaf_chat *c, const sheaf_chat_options *o)
     return st == NULL && o->save != NULL ? check_save(o->save, o->load) : st;
 }
 
-/* The options of an answer; NULL: those of sheaf_chat_begin(). */
+/* The options of an answer; NULL: those that it was opened with. */
 static sheaf_status *take_asking(sheaf__answer_options *out, const sheaf_chat *c,
                                  const sheaf_model_generate_options *options)
 {
@@ -102,7 +99,7 @@ static sheaf_status *take_asking(sheaf__answer_options *out, const sheaf_chat *c
     return st;
 }
 
-sheaf_status *sheaf_chat_begin(sheaf_chat **out, sheaf_model *m, const sheaf_chat_options *options)
+sheaf_status *sheaf_chat_open(sheaf_chat **out, sheaf_model *m, const sheaf_chat_options *options)
 {
     SHEAF__NUMERIC_ENV;
     const sheaf__prompts none = { 0 };
@@ -110,7 +107,7 @@ sheaf_status *sheaf_chat_begin(sheaf_chat **out, sheaf_model *m, const sheaf_cha
     sheaf_chat *c = NULL;
     *out = NULL;
     sheaf_status *st = sheaf__struct_read(&o, sizeof o, options, "sheaf_chat_options");
-    TRY(st, sheaf_chat_open(&c, m, NULL));
+    TRY(st, new_chat(&c, m));
     if (st == NULL && sheaf__all_first(m->all))
         st = take_files(c, &o);
     TRY(st, take_asking(&c->how, c, o.answers));

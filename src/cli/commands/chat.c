@@ -442,7 +442,7 @@ static sheaf_status *begin(session *t, const cli_option *table)
     o.system = s->ask.system;
     o.images = s->image.at;
     o.nimages = s->image.n;
-    return st == NULL ? sheaf_chat_begin(&t->chat, t->model, &o) : st;
+    return st == NULL ? sheaf_chat_open(&t->chat, t->model, &o) : st;
 }
 
 /* The first talks, the others follow; all end with the same. */
