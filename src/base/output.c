@@ -268,8 +268,8 @@ static sheaf_status *begin_inside(sheaf_output *output)
     const int error = sheaf__lock_named(&output->claim, output->dst);
     output->inside = true;
     if (error == EWOULDBLOCK)
-        return refuse(output->dst, "an empty folder that nobody writes", "another process fills it",
-                      "wait for it, or choose another name");
+        return refuse(output->dst, "an empty folder that no process writes",
+                      "another process fills it", "wait for it, or choose another name");
     return make_partial(output); /* a file system without locks: as if no other process wrote */
 }
 

@@ -148,7 +148,7 @@ static void test_fill__one_at_a_time_and_what_died_goes(void **state)
     fresh(at("o"), at("o/dst"));
     CHECK_OK(UNDER(&none, sheaf__output_begin(&output, at("o/dst"), false)));
     CHECK_FAILS(UNDER(&again, sheaf__output_begin(&other, at("o/dst"), false)), SHEAF_E_ARG,
-                "an empty folder that nobody writes");
+                "an empty folder that no process writes");
     CHECK_OK(sheaf__output_sweep(at("o/dst"), NULL)); /* it is written */
     assert_int_equal(sheaf__path_kind(sheaf__output_dir(output)), SHEAF_PATH_DIR);
     snprintf(mine, sizeof mine, "%s/mine", at("o/dst"));

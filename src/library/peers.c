@@ -27,7 +27,7 @@ static const char measures[] =
     LEAVE "--time measures here each time, some seconds of a model of three layers";
 static const char one_process[] = LEAVE "one process does it, on --threads N";
 static const char network[] =
-    LEAVE "plan --json tells the bytes and the calls of a step, which the network's rate prices";
+    LEAVE "plan --json has the bytes and calls of a step: divide by the network's rate";
 static const char begins[] = LEAVE "A begins random and B zero";
 
 /* Names of peers, with blanks around each. `ours` NULL: sheaf has no such flag, and `more` says

@@ -135,7 +135,7 @@ static const sheaf__translate_rule axolotl[] = {
       "chat_template|chat_template.default|sharegpt|input_output|"
       "completion=#long texts are left out or cut, there they become several rows|"
       "alpaca=!it asks in Alpaca's own words, ### Instruction, sheaf by the chat template|",
-      "sheaf tells the form from the records, and asks by the chat template" },
+      "sheaf finds the form in the records, and uses the chat template" },
     { "datasets[0].field_messages", TRANSLATE_ONLY, NULL, "messages|conversations" },
     { "datasets[0].message_property_mappings.role|datasets[0].message_field_role", TRANSLATE_ONLY,
       NULL, "role|from" },

@@ -29,7 +29,7 @@ typedef struct sheaf_train_options {
      * default the tokenizer's */
     const char *prompt_template;
     const char *date;       /* for the chat template; default the template's own */
-    const char *query;      /* asked of every image of a folder */
+    const char *query;      /* question about every image of a folder */
     sheaf_loss_on loss_on;  /* for texts: the tokens to learn */
     sheaf_on_bad on_bad;    /* bad records: an error or skipped */
     const char *fields;     /* other names for fields of records (data/fields.h); NULL: none */

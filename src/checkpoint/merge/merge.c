@@ -408,8 +408,8 @@ static void warn_of_loss(const merger *m)
         sheaf_warn(
             m->events,
             "%.0f %% of the adapted weights keep their bits: the change is smaller than what their "
-            "type tells apart, so base + adapter is not what was merged; --dtype float32 keeps it "
-            "(float16 tells eight times smaller changes apart than bfloat16), or answer with the "
+            "type can represent, so base + adapter is not what was merged; --dtype float32 keeps it "
+            "(float16 keeps eight times smaller changes than bfloat16), or answer with the "
             "adapter unmerged (--adapter)",
             100 * (double)r->elements_kept / (double)r->elements_adapted);
     }

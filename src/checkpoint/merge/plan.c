@@ -104,7 +104,7 @@ static sheaf_status *refuse_own_lora(const sheaf_catalog *c, const char *path)
                 &cure, c,
                 c->dialect->own_lora
                     ? "sheaf merge {} {+merged}; what that writes is a base"
-                    : "sheaf convert {} {+base} --to hf{config}, which leaves it out; that is the base of an adapter saved beside it, and sheaf verify {} tells how to merge what lies in it");
+                    : "sheaf convert {} {+base} --to hf{config}, which leaves it out; that is the base of an adapter saved beside it, and sheaf verify {} shows how to merge what lies in it");
             sheaf_try_this(st, "%s", cure != NULL ? cure : "merge it first");
             sheaf_status_free(unmade);
             free(cure);

@@ -214,7 +214,7 @@ static sheaf_status *none_usable(const sheaf_checkpoints *store, int64_t count)
     sheaf_expected(st, "a complete checkpoint");
     sheaf_found(st, "%" PRId64 " that %s damaged or incomplete", count, count == 1 ? "is" : "are");
     return sheaf_try_this(
-        st, "sheaf verify tells what is wrong with each; to begin anew, move them away");
+        st, "sheaf verify shows what is wrong with each; to begin anew, move them away");
 }
 
 /* The newest complete one of fewer than `below` steps; *out is NULL when nothing was ever saved. */

@@ -278,8 +278,8 @@ static void read_largest(sheaf_json_reader *r, sheaf_config *c)
     c->patches = c->vit.height / c->vit.patch * (c->vit.width / c->vit.patch);
 }
 
-/* Without the key upstream's class drops the last block; a "vision" tells those that run, but where
- * timm's depth counts it. */
+/* Without the key upstream's class drops the last block; a "vision" has only those that run, unless
+ * timm's depth includes it. */
 static void read_tower(sheaf_json_reader *r, sheaf_config *c, sheaf_text *unknown)
 {
     const bool layout = json_object_get(r->object, "vision") != NULL,
