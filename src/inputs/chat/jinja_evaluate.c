@@ -113,8 +113,16 @@ static sheaf__jvalue filter_or_test(sheaf__jrun *r, const sheaf__jnode *e)
                                       : sheaf__j_bool(sheaf__j_test(r, e->name, of, &args));
 }
 
+/* Python's Markup, which escapes what is added to it. */
+static bool is_markup(const sheaf__jnode *e)
+{
+    return e->kind == SHEAF__E_FILTER && sheaf__j_is(e->name, "safe");
+}
+
 static sheaf__jvalue binary(sheaf__jrun *r, const sheaf__jnode *e)
 {
+    if (sheaf__j_is(e->name, "+") && (is_markup(e->a) || is_markup(e->b)))
+        sheaf__j_refuse(r->j, "+ beside the filter safe");
     const sheaf__jvalue a = sheaf__j_evaluate(r, e->a);
     const bool and = sheaf__j_is(e->name, "and"), or = sheaf__j_is(e->name, "or");
     if ((and&&!sheaf__j_truth(a)) || (or &&sheaf__j_truth(a)))

@@ -124,6 +124,7 @@ static void test_jinja__work_memory_and_depth_are_bounded(void **state)
         { "{{ s|nosuch }}", "filter nosuch" },
         { "{{ s is nosuch }}", "test nosuch" },
         { "{{ 'a'.find('a', 1) }}", "arguments of find" },
+        { "{{ ('a'|safe) ~ '<' }}{{ '<' + ('a'|safe) }}", "+ beside the filter safe" },
         { "{{ [].append(1) }}", "method" },
         { "{{ s.__class__ }}", "" },
         { "{{ (('a' * 99999) * 99).rfind('a' * 9999) }}", "" },
