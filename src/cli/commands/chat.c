@@ -47,8 +47,8 @@ static void on_interrupt(int number)
     }
 }
 
-/* Of several processes the first minds Ctrl-C, or SIGUSR1, which every mpirun passes on, and each
- * an order to end: SIGUSR2 is Open MPI's way to pass one on. */
+/* Of several processes the first handles Ctrl-C, or SIGUSR1, which every mpirun passes on; each
+ * handles a request to end: Open MPI passes it on as SIGUSR2. */
 static sheaf_status *listen_to_signals(const cli *cli, bool several)
 {
     static const int handled[] = { SIGINT, SIGTERM, SIGPIPE, SIGHUP, SIGUSR1, SIGUSR2 };
@@ -66,8 +66,8 @@ static sheaf_status *listen_to_signals(const cli *cli, bool several)
     return NULL;
 }
 
-/* A press that came with no answer to end, or ended one. An order to end stays: it ends what begins
- * next, and then the chat. */
+/* Forgets a press of Ctrl-C that ended an answer, or came outside of one. A request to end stays:
+ * it ends the next answer, and then the chat. */
 static void forget_press(void)
 {
     int once = 1;
@@ -81,14 +81,14 @@ enum { LONGEST = 1 << 20 }; /* bytes of a line */
 typedef struct reader {
     char *buffer; /* [LONGEST + 1] */
     size_t begin, end;
-    sheaf_chat *chat;   /* whose other processes wait for a question */
+    sheaf_chat *chat;   /* the other processes wait for a question */
     bool over;          /* the input has ended */
-    bool any;           /* it had something */
+    bool any;           /* it had lines */
     bool ended;         /* another process was asked to end */
     sheaf_status *lost; /* another process is gone */
 } reader;
 
-/* More bytes into the buffer; false at the end of the input and after Ctrl-C. */
+/* Reads more bytes into the buffer; false at the end of the input and after Ctrl-C. */
 static bool read_more(reader *r)
 {
     struct pollfd in = { .fd = STDIN_FILENO, .events = POLLIN };
@@ -112,7 +112,7 @@ static bool read_more(reader *r)
 }
 
 /* *line: the next line, ended by NUL in the buffer; NULL at the end. Errors: SHEAF_E_DATA for one
- * that is too long (it is passed over) or holds a NUL. */
+ * that is too long (it is skipped) or has a NUL. */
 static sheaf_status *next_line(char **line, reader *r)
 {
     bool too_long = false;
@@ -186,7 +186,7 @@ static void print_json(const session *t, const char *query, const sheaf_answer *
     fflush(t->cli->out);
 }
 
-/* A status about one line; the chat goes on. */
+/* Reports an error of one line; the chat continues. */
 static void refuse(session *t, sheaf_status *st)
 {
     sheaf_status_print(st, t->cli->err);
@@ -194,7 +194,7 @@ static void refuse(session *t, sheaf_status *st)
     t->refused = true;
 }
 
-/* What went wrong with a question alone: it could not be put. */
+/* An error of a question alone: it was not answered. */
 static bool is_about_question(const sheaf_status *st)
 {
     const sheaf_code code = sheaf_status_code(st);
@@ -268,7 +268,7 @@ static sheaf_status *save(session *t, const char *word)
     return NULL;
 }
 
-/* What was saved until now is another conversation's file. */
+/* The file saved so far belongs to another conversation. */
 static sheaf_status *load(session *t, const char *word)
 {
     sheaf_status *st = sheaf_chat_load(t->chat, word);
@@ -372,7 +372,7 @@ static bool obey(session *t, const char *line)
     return true;
 }
 
-/* mpirun and srun may be set to pass no input on, or had none. */
+/* mpirun and srun may pass no input on, or had none. */
 static sheaf_status *no_input(const session *t)
 {
     const char *launcher = driver_processes_launcher();
@@ -420,7 +420,7 @@ static sheaf_status *lead(session *t)
     st = first_of(st, t->in.lost);
     t->in.lost = NULL;
     TRY(st, no_input(t));
-    /* the last chance of an answer that could not be saved */
+    /* the last try to save an answer */
     return t->unsaved ? first_of(st, sheaf_chat_save(t->chat, t->save)) : st;
 }
 
@@ -445,7 +445,7 @@ static sheaf_status *begin(session *t, const cli_option *table)
     return st == NULL ? sheaf_chat_open(&t->chat, t->model, &o) : st;
 }
 
-/* The first talks, the others follow; all end with the same. */
+/* The first runs the session, the others follow; all end with the same code. */
 static sheaf_status *run(session *t, const cli_option *table)
 {
     const bool first = t->cli->nowhere == NULL;

@@ -53,7 +53,7 @@ static sheaf_prompt_facts facts_of(const work *w, int64_t i)
     return facts;
 }
 
-/* Letters added, dropped or changed between two texts, of which only the beginnings count. */
+/* Edit distance between the beginnings of two texts. */
 static int64_t distance(const char *a, const char *b)
 {
     enum { MOST = 255 };
@@ -220,7 +220,7 @@ static sheaf_status *run(const cli *cli, work *w)
         driver_signals_unfinished(partial);
     }
     answers.max_new = w->max_new;
-    answers.max_length = INT64_MAX; /* rows that are too long were refused, or asked for */
+    answers.max_length = INT64_MAX; /* rows that are too long were refused, or allowed */
     answers.sampled = -1;
     answers.model_defaults = true;
     answers.batch = w->o.micro_batch;
@@ -245,7 +245,7 @@ static sheaf_status *run(const cli *cli, work *w)
     return driver_signals_explain(st);
 }
 
-/* Before all else; of several processes the first looks, later. */
+/* Checked first; with several processes only by the first one, later. */
 static sheaf_status *check_logits(const work *w)
 {
     struct stat about;

@@ -125,7 +125,7 @@ static void print_one(FILE *to, const sheaf_finding *f)
 
 enum { WHOLE = 2, NAMES = 3 }; /* of findings with one cause: printed in full, or by name alone */
 
-/* Findings that differ in their tensors alone, or in what was found, mostly have one cause. */
+/* Findings that differ only in their tensors, or in `found`, mostly have one cause. */
 static bool alike(const sheaf_finding *a, const sheaf_finding *b)
 {
     const bool of_tensors = *a->tensor != '\0';
@@ -134,7 +134,7 @@ static bool alike(const sheaf_finding *a, const sheaf_finding *b)
            strcmp(a->cure, b->cure) == 0 && (of_tensors || strcmp(a->expected, b->expected) == 0);
 }
 
-/* A finding and those like it that come after; marks them. */
+/* Prints a finding and later ones like it; marks them. */
 static void print_alike(FILE *to, const sheaf_finding *all, int64_t count, int64_t first,
                         bool *printed)
 {

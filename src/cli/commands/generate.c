@@ -32,7 +32,7 @@ typedef struct work {
     const sheaf_model_facts *model;
     sheaf_prompts *prompts;
     int64_t count;      /* of them */
-    bool begun;         /* the one prompt's answer is on its way to the terminal */
+    bool begun;         /* the answer of a single prompt is being streamed */
     sheaf_answer **out; /* [count] */
 } work;
 
@@ -63,7 +63,7 @@ static json_t *record_json(const work *w, int64_t i)
     return one;
 }
 
-/* What stands before an answer. */
+/* The heading of an answer. */
 static void print_prompt(const work *w, int64_t i)
 {
     const sheaf_prompt_facts prompt = facts_of(w, i);
@@ -74,7 +74,7 @@ static void print_prompt(const work *w, int64_t i)
         cli_say(w->cli, prompt.text);
 }
 
-/* The one prompt's answer as it comes. */
+/* Streams the answer of a single prompt. */
 static void speak(void *self, int64_t prompt, const char *text)
 {
     work *w = self;
@@ -110,7 +110,7 @@ static bool is_whole(const work *w, int64_t i)
     return tokens_of(w, i) > 0 && sheaf_answer_ending(w->out[i]) != SHEAF_ENDS_STOPPED;
 }
 
-/* Where it was stopped some records have no answer: each says which one it is of. */
+/* After a stop some records have no answer, so each result has its record. */
 static void print_json(const work *w, const double *share, bool stopped)
 {
     json_t *results = json_array();
@@ -133,7 +133,7 @@ static void print_json(const work *w, const double *share, bool stopped)
     json_decref(results);
 }
 
-/* The records that have whole answers (1-16, 101-116), where these are not the first ones. */
+/* The records with whole answers (1-16, 101-116), if these are not the first ones. */
 static void name_whole(sheaf_text *text, const work *w, int64_t whole)
 {
     enum { MOST = 16 };
@@ -173,8 +173,7 @@ static sheaf_status *stopped(const work *w)
     return st;
 }
 
-/* When it was stopped, what there is: the one prompt's answer is on the terminal already, as far as
- * it came. */
+/* Prints the results after a stop; a streamed answer is on the terminal already. */
 static void print_results(const work *w, bool stopped)
 {
     int64_t compared = 0, equal = 0, begun = 0;

@@ -50,7 +50,7 @@ static void print_all(FILE *to, const char *key, json_t *value)
     sheaf__text_release(&all);
 }
 
-/* Facts whose line is not what their key says. */
+/* Facts with another label than their key. */
 static bool print_special(FILE *to, const char *key, json_t *value)
 {
     char text[SHEAF__NUMBER + 16];
@@ -79,7 +79,7 @@ static bool print_special(FILE *to, const char *key, json_t *value)
     return true;
 }
 
-/* What is odd stands before the checkpoints of a run and the sizes of anything else. */
+/* "odd" comes before the checkpoints of a run and the sizes of other kinds. */
 static void print_odd(FILE *to, const json_t *odd)
 {
     for (size_t i = 0; i < json_array_size(odd); i++)
@@ -122,8 +122,8 @@ static void print_findings(FILE *to, const json_t *list)
     free(all);
 }
 
-/* The facts of a path as lines. A checkpoint that sheaf did not write, or that is not whole, is
- * said with what its verification found. */
+/* Prints the facts of a path as lines, with the findings of a checkpoint that is another program's
+ * or not whole. */
 static sheaf_status *print_path(const cli *cli, const char *path, const char *text)
 {
     json_t *facts = json_loads(text, 0, NULL);

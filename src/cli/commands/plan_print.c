@@ -1,4 +1,4 @@
-/* plan_print.c - the answer of `sheaf plan` for people, from its JSON: see plan_print.h. */
+/* plan_print.c - prints the result of `sheaf plan` as text, from its JSON: see plan_print.h. */
 #include "plan_print.h"
 
 #include "base/print.h"
@@ -53,7 +53,7 @@ static void print_kinds(const cli *cli, const json_t *ranks)
     }
 }
 
-/* Of each what is held from the first step to the last. */
+/* For each: bytes held from the first step to the last. */
 static void print_components(const cli *cli, const json_t *ranks)
 {
     json_t *names = json_object_get(json_array_get(ranks, 0), "components");
@@ -164,7 +164,7 @@ static double gib_or_mib(double bytes, const char **unit)
     return mib(bytes) / (gib ? 1024 : 1);
 }
 
-/* The flags that the proposal changes, beside --tp. */
+/* The changed flags of the proposal, beside --tp. */
 static void print_fit(const cli *cli, const cli_plan *q, const json_t *all)
 {
     const json_t *to = json_object_get(all, "proposal"),

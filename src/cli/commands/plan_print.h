@@ -1,4 +1,4 @@
-/* plan_print.h - question and answer of `sheaf plan`, and how they are printed. */
+/* plan_print.h - request and result of `sheaf plan`, and their printing. */
 #pragma once
 
 #include <jansson.h>
@@ -23,5 +23,6 @@ typedef struct cli_plan {
     sheaf_needs_facts facts;
 } cli_plan;
 
-/* cli_plan_print - as text; and with --memory on stderr, beside JSON too, what fits. */
+/* cli_plan_print - prints the result as text; with --memory also on stderr, beside JSON too, the
+ * setting that fits. */
 void cli_plan_print(const cli *cli, const cli_plan *q, const json_t *answer);

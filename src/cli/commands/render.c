@@ -1,4 +1,4 @@
-/* render.c - `sheaf render`: conversations as the text that a model reads. */
+/* render.c - `sheaf render`: conversations as the text of their chat template. */
 #include <errno.h>
 
 #include "base/base.h"
@@ -69,8 +69,8 @@ static sheaf_status *print_record(void *self, const sheaf_rendered *r)
     return driver_written(cli);
 }
 
-/* Standard input, which may be a pipe, as a file that has no name and ends with *file; `path` names
- * it as long as that is open. */
+/* Copies standard input, which may be a pipe, to an unnamed file; `path` names it while *file is
+ * open. */
 static sheaf_status *take_input(FILE **file, char path[32])
 {
     char block[1 << 14];

@@ -138,7 +138,7 @@ typedef struct reading {
 
 enum { READ_AT_ONCE = 1 << 20 };
 
-/* More bytes behind those that are held. */
+/* Reads more bytes into the buffer. */
 static sheaf_status *read_more(reading *r)
 {
     if (r->held > SHEAF_TOKENIZER_TEXT_MAX) {
@@ -157,7 +157,7 @@ static sheaf_status *read_more(reading *r)
     return NULL;
 }
 
-/* Lines end with "\n" alone: what else may end one is text. Without --lines all is one text. */
+/* Lines end only with "\n": other line ends are text. Without --lines all is one text. */
 static sheaf_status *read_texts(tokenizing *t, reading *r)
 {
     sheaf_status *st = NULL;

@@ -50,7 +50,7 @@ static void print_report(FILE *to, const sheaf_verification *v, const sheaf_veri
                                   : "");
     else if (defects > 0)
         sheaf__print(to, "not sound: %" PRId64 " defect%s", defects, defects == 1 ? "" : "s");
-    else /* by a warning that no program can do without the cure of */
+    else /* because of a warning that must be cured before any use */
         sheaf__print(to, "not sound: %s",
                      has(v, "time-stamp")
                          ? "the parts of one save lie in several folders"
@@ -89,7 +89,7 @@ static void print_json(const telling *t, bool sound)
     cli_json_end(t->cli->out, &j);
 }
 
-/* Each path, or where they are parts of one checkpoint all of them as one. */
+/* Each path, or all of them as one if they are parts of one checkpoint. */
 static sheaf_status *verify(telling *t, bool *sound, const cli_paths *paths,
                             sheaf_weights_verify_options *how)
 {
