@@ -217,8 +217,8 @@ static sheaf_status *check_adapter(sheaf_catalog *c, const sheaf_weights_verify_
     sheaf_status *wrong = NULL;
     if (base != NULL && !how->quick && sheaf__path_kind(base) == SHEAF_PATH_DIR)
         wrong = sheaf_merge_fits(&held, base, c->root);
-    const bool told = wrong != NULL && sheaf_status_code(wrong) != SHEAF_E_UNSUPPORTED;
-    if (!told && (!held || wrong != NULL)) /* none, or one that merge does not support */
+    const bool reported = wrong != NULL && sheaf_status_code(wrong) != SHEAF_E_UNSUPPORTED;
+    if (!reported && (!held || wrong != NULL)) /* none, or one that merge does not support */
         st = sheaf__verify_alone(c, &options);
     if (wrong != NULL && sheaf_status_code(wrong) == SHEAF_E_LAYOUT)
         st = sheaf__catalog_defect(c, c->root, sheaf_in(wrong, "with the base %s", base));

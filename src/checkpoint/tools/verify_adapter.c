@@ -42,11 +42,11 @@ static sheaf_status *run(check *of, sheaf_catalog *c, const sheaf_lora_options *
 
 static bool is_told(const sheaf_catalog *c)
 {
-    bool told = c->config == NULL || c->config_path == NULL;
-    for (int64_t i = 0; i < c->nfindings && !told; i++) /* not JSON */
-        told = c->finding[i].severity == SHEAF_DEFECT &&
-               strcmp(c->finding[i].path, c->config_path) == 0;
-    return told;
+    bool reported = c->config == NULL || c->config_path == NULL;
+    for (int64_t i = 0; i < c->nfindings && !reported; i++) /* not JSON */
+        reported = c->finding[i].severity == SHEAF_DEFECT &&
+                   strcmp(c->finding[i].path, c->config_path) == 0;
+    return reported;
 }
 
 sheaf_status *sheaf__verify_adapter(sheaf_catalog *c)
