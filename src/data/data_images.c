@@ -201,7 +201,7 @@ typedef struct row_range {
     int64_t widest, longest[2]; /* rows of experts; positions of rows without and with an image */
 } row_range;
 
-static void look_at_row(row_range *of, const sheaf_data *data, int64_t r)
+static void add_row_range(row_range *of, const sheaf_data *data, int64_t r)
 {
     const sheaf__data_images *images = data->images;
     const int64_t count = images == NULL ? 0 : sheaf__data_images_of(images, r),
@@ -226,7 +226,7 @@ void sheaf_data_images_range(sheaf_batch_images *fewest, sheaf_batch_images *mos
 {
     row_range of = { .longest = { 1, 1 } };
     for (int64_t r = 0; r < data->rows; r++)
-        look_at_row(&of, data, r);
+        add_row_range(&of, data, r);
     if (data->images == NULL)
         of.longest[0] = data->longest;
     const int64_t few = n - at_most(n, data->rows - of.with, data->rows),

@@ -199,7 +199,7 @@ static sheaf_status *take_all(reader *in, sheaf_status *st)
 
 /* The first record decides whether a chat template is needed. An error of that record is reported
  * before a missing tokenizer. */
-static sheaf_status *look_at_first(reader *in)
+static sheaf_status *check_first(reader *in)
 {
     if (in->jobs == 0)
         return NULL;
@@ -269,7 +269,7 @@ static sheaf_status *read_file(reader *in, int64_t file)
     while (st == NULL && more && in->complaints.fatal == NULL) {
         st = gather(&more, in);
         if (st == NULL && !in->known)
-            st = look_at_first(in);
+            st = check_first(in);
         TRY(st, encode_all(in));
         TRY(st, check_stop(in));
         st = take_all(in, st);

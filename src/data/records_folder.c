@@ -216,7 +216,7 @@ static sheaf_status *find_labels(char **out, const char *base)
 }
 
 /* Finds the labels beside the image's folder: sets w->base and w->beside. */
-static sheaf_status *look_beside(walk *w, const char *path, size_t base)
+static sheaf_status *find_beside(walk *w, const char *path, size_t base)
 {
     if (w->base != NULL && strlen(w->base) == base && strncmp(w->base, path, base) == 0)
         return NULL;
@@ -264,7 +264,7 @@ static sheaf_status *take_labelled(sheaf__records_reader *in, walk *w, const cha
 static sheaf_status *take_path(sheaf__records_reader *in, walk *w, const char *path)
 {
     const size_t base = base_of(path, in->path);
-    sheaf_status *st = base == 0 ? NULL : look_beside(w, path, base);
+    sheaf_status *st = base == 0 ? NULL : find_beside(w, path, base);
     if (st != NULL)
         return st;
     return base > 0 && w->beside != NULL ? take_labelled(in, w, path) : take_image(in, path);
@@ -280,7 +280,7 @@ static sheaf_status *take_left(sheaf__records_reader *in, walk *w)
         if (w->used[i])
             continue;
         if (at != NULL && (slash = strchr(at + 1, '/')) != NULL) {
-            st = look_beside(w, path, (size_t)(at - path));
+            st = find_beside(w, path, (size_t)(at - path));
             paired = st == NULL && w->beside != NULL &&
                      strncmp(w->beside, path, (size_t)(slash - path)) == 0;
         }

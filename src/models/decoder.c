@@ -97,7 +97,7 @@ static bool is_last(const pass *p, int index)
 }
 
 /* In the last layer, of x the rows that the head reads. */
-static sheaf__value *wanted_of(const pass *p, int index, sheaf__value *x)
+static sheaf__value *read_rows_of(const pass *p, int index, sheaf__value *x)
 {
     return p->wanted != NULL && is_last(p, index)
                ? sheaf__record_index_select(p->tape, p->wanted, x)
@@ -136,8 +136,8 @@ static streams self_attention(const pass *p, int index, streams h)
     sheaf__value *o =
         sheaf__record_attention(p->tape, q, k, v, &heads, p->of->in,
                                 p->of->kv_cache == NULL ? NULL : &p->of->kv_cache->self[index]);
-    o = wanted_of(p, index, o);
-    h.x[SHEAF__TEXT] = wanted_of(p, index, h.x[SHEAF__TEXT]);
+    o = read_rows_of(p, index, o);
+    h.x[SHEAF__TEXT] = read_rows_of(p, index, h.x[SHEAF__TEXT]);
     return residual(
         p, split(p, o),
         (sheaf__linear *const[]){ &expert_of(l, SHEAF__TEXT)->o, &expert_of(l, SHEAF__IMAGE)->o },

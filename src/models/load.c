@@ -159,8 +159,8 @@ static sheaf_status *load_floats(sheaf__model *m, sheaf_source *base, const char
 
 /* The dtype of a matrix that should stay in 16 bits, if the files have another dtype than the
  * config says: the stored one, or float32, which takes more memory than planned. */
-static sheaf_dtype kept_as(const sheaf__model *m, sheaf_source *base, const char *name,
-                           sheaf_dtype planned)
+static sheaf_dtype dtype_to_keep(const sheaf__model *m, sheaf_source *base, const char *name,
+                                 sheaf_dtype planned)
 {
     const sheaf_source_entry *e = base->find(base, name);
     if (planned == m->context->dtype || e == NULL)
@@ -170,7 +170,7 @@ static sheaf_dtype kept_as(const sheaf__model *m, sheaf_source *base, const char
 
 static sheaf_status *keep_panels(sheaf__model *m, sheaf_source *base, sheaf__linear *l)
 {
-    const sheaf_dtype planned = l->w[l->first].dtype, as = kept_as(m, base, l->name, planned);
+    const sheaf_dtype planned = l->w[l->first].dtype, as = dtype_to_keep(m, base, l->name, planned);
     const bool larger = sheaf_dtype_bytes(as) != sheaf_dtype_bytes(planned);
     sheaf_status *st = NULL;
     l->all.dtype = as;

@@ -99,7 +99,7 @@ static sheaf_status *read_config(sheaf__opened *o, sheaf_catalog **catalog,
     const bool given = how->config != NULL && how->config[0] != '\0';
     const sheaf_dialect_hints hints = { .config = given ? how->config : NULL,
                                         .want = SHEAF_WANT_MODEL,
-                                        .as_stored = true, /* held against the config here */
+                                        .as_stored = true, /* checked against the config here */
                                         .config_only = how->config_only };
     sheaf_status *st = NULL;
     if (given && (st = sheaf_config_read(&o->config, how->config)) != NULL)

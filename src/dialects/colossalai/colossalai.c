@@ -353,7 +353,7 @@ static sheaf_status *check_index(const reading *r, const sheaf__names *names)
     return st;
 }
 
-static sheaf_status *give_names(reading *r)
+static sheaf_status *name_moments(reading *r)
 {
     if (r->at == NULL)
         return r->c->config != NULL
@@ -388,7 +388,7 @@ static sheaf_status *read_optimizer(sheaf_catalog *c, const char *dir, const she
     }
     TRY(st, check_index(&r, names));
     TRY(st, check_numbers(&r));
-    TRY(st, give_names(&r));
+    TRY(st, name_moments(&r));
     free(r.at);
     free(r.spec);
     sheaf_schema_free(r.schema);

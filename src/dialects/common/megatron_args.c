@@ -181,8 +181,8 @@ static sheaf_status *make_config(char **out, const sheaf__megatron *m, const set
 /* A given config must have the sizes of the args. For numbers that shapes do not show, the config's
  * count, as old converters left defaults in the args; but it may be the config of another model of
  * the same sizes. */
-static sheaf_status *hold_against(sheaf__megatron *m, sheaf_catalog *c, const sheaf_config *config,
-                                  const settings *s, const char *path, const char *config_path)
+static sheaf_status *check_against(sheaf__megatron *m, sheaf_catalog *c, const sheaf_config *config,
+                                   const settings *s, const char *path, const char *config_path)
 {
     static const char cure[] = "give the config.json of this model with --config";
     const sheaf_pickle *untied = sheaf__pickle_get(s->args, "untie_embeddings_and_output_weights");
@@ -239,7 +239,7 @@ static sheaf_status *read_config(sheaf__megatron *m, sheaf_catalog *c, const set
         sheaf__catalog_drop_config(c);
         return sheaf__catalog_defect(c, config_path, st);
     }
-    st = hold_against(m, c, &config, s, path, config_path);
+    st = check_against(m, c, &config, s, path, config_path);
     c->model = sheaf_family_name(config.family);
     sheaf_config_release(&config);
     return st;

@@ -1,9 +1,9 @@
 /* model.c - which model is it, and are these its tensors? See model.h.
  *
- * Rows of the two vocabulary tables are held against the config before anything else. A table with
- * more rows is cut, because padding has no meaning (zeros, copies, noise); one with fewer is one
- * rank's part that was written as if it were whole (ColossalAI 0.3.7 to 0.4.7), and the other rows
- * cannot be restored. */
+ * Rows of the two vocabulary tables are checked against the config before anything else. A table
+ * with more rows is cut, because padding has no meaning (zeros, copies, noise); one with fewer is
+ * one rank's part that was written as if it were whole (ColossalAI 0.3.7 to 0.4.7), and the other
+ * rows cannot be restored. */
 #include "base/base.h"
 #include "base/file.h"
 #include "base/json.h"
@@ -360,7 +360,7 @@ static sheaf_status *note_unsupported(sheaf_catalog *c, const char *by_tensors, 
     const char *path = c->config_path != NULL ? c->config_path : c->root;
     sheaf_status *st = sheaf__warning(
         c, "unsupported", path, "", sheaf_status_expected(why), sheaf_status_try(why),
-        "%s %s%s; tensors were not held against it", sheaf_status_where(why),
+        "%s %s%s; tensors were not checked against it", sheaf_status_where(why),
         sheaf_status_found(why), by_tensors == NULL ? ": a model that is not supported yet" : "");
     sheaf_status_free(why);
     return st;
@@ -380,7 +380,7 @@ sheaf_status *sheaf__catalog_check_model(sheaf_catalog *c, bool damaged)
         return NULL;
     if (c->config == NULL)
         return sheaf__note(c, "inferred", c->root, "", "config.json", sheaf__config_cure(c),
-                           "no config: shapes were not held against one");
+                           "no config: shapes were not checked against one");
     st = sheaf_config_parse(&config, c->config, strlen(c->config));
     if (st != NULL && sheaf_status_code(st) != SHEAF_E_MEMORY &&
         (sheaf_status_code(st) == SHEAF_E_UNSUPPORTED ||

@@ -283,7 +283,7 @@ static sheaf_status *find_lack(const sheaf__family **family, const sheaf_catalog
 
 /* Models that embed texts are published as the model inside, with a config that names the whole
  * one; transformers puts "model." in front of all names but the head's. */
-static sheaf_status *put_in_front(sheaf_catalog *c)
+static sheaf_status *add_prefix(sheaf_catalog *c)
 {
     const sheaf__family *f;
     sheaf_status *st = find_lack(&f, c);
@@ -311,5 +311,5 @@ sheaf_status *sheaf__catalog_unwrap(sheaf_catalog *c)
         return NULL;
     sheaf_status *st = take_words(c);
     TRY(st, take_adapter(c));
-    return st != NULL ? st : put_in_front(c);
+    return st != NULL ? st : add_prefix(c);
 }

@@ -391,7 +391,7 @@ static void test_config__tensors_are_held_against_it(void **state)
         { "llama", 37, 1, 24, SHEAF_DEFECT, "foreign", "model.layers.1.self_attn.q_proj.weight" },
         { "llama", 37, 2, 23, SHEAF_DEFECT, "shape", "[23, 12]" },
         { "llama", 50, 2, 24, SHEAF_DEFECT, "missing", "50 rows" },
-        { "gpt2", 37, 2, 24, SHEAF_WARNING, "unsupported", "not held against it" },
+        { "gpt2", 37, 2, 24, SHEAF_WARNING, "unsupported", "not checked against it" },
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         made_dcp *d = made_plain(m, 2, "model", true, true);

@@ -168,7 +168,7 @@ bool sheaf__dcp_value(int64_t *out, dcp_reading *r, const char *key)
 
 /* ---- chunks ---- */
 
-static void lose(dcp_file *f, const char *key)
+static void add_lost(dcp_file *f, const char *key)
 {
     if (f->lost++ == 0)
         snprintf(f->first, sizeof f->first, "%s", key);
@@ -213,7 +213,7 @@ sheaf_status *sheaf__dcp_chunk(sheaf_piece *out, bool *found, dcp_reading *r, co
         return sheaf__defect(r->c, "unsupported", f->path, key, "items as torch.save() writes them",
                              "", "items that were transformed");
     if (f->size < item->begin + item->length) {
-        lose(f, key);
+        add_lost(f, key);
         return NULL;
     }
     sheaf_status *st = read_chunk(out, r, item, ndim, offsets, sizes, dtype);

@@ -9,7 +9,7 @@
 typedef enum names_say { SAY_NOTHING, SAY_ROWS, SAY_COLUMNS, SAY_COPIES, SAY_TABLE } names_say;
 
 /* The schema's rule for a name; for unknown norms its rule for norms. */
-static names_say say(const ds_rules *rules, const char *name)
+static names_say rule_for_name(const ds_rules *rules, const char *name)
 {
     char plain[SHEAF__PLAIN_NAME];
     name = sheaf__plain_name(plain, name);
@@ -137,7 +137,7 @@ static sheaf_status *infer(ds_making *m)
 {
     ds_rules *rules = m->rules;
     const char *name = m->name;
-    const names_say word = say(rules, name);
+    const names_say word = rule_for_name(rules, name);
     char plain[SHEAF__PLAIN_NAME];
     const sheaf_tensor *want =
         rules->r->schema == NULL

@@ -236,7 +236,7 @@ static sheaf_status *compare_shape(ds_reading *r, const char *zero, const sheaf_
                          sheaf__show_shape(is, whole->entry.ndim, whole->entry.shape));
 }
 
-static bool told_missing(const sheaf_catalog *c, const char *name)
+static bool is_reported_missing(const sheaf_catalog *c, const char *name)
 {
     for (int64_t i = 0; i < c->nfindings; i++)
         if (strcmp(c->finding[i].code, "missing") == 0 && strcmp(c->finding[i].tensor, name) == 0)
@@ -263,8 +263,7 @@ static sheaf_status *compare_module(ds_reading *r, const ds_file *f, const char 
             skip = true;
         }
         skip = skip || sheaf__ds_twin(f, module, i, t) != NULL;
-        if (!skip &&
-            !told_missing(r->c, name)) /* reported for another part's file, or without values */
+        if (!skip && !is_reported_missing(r->c, name)) /* or without values */
             st = sheaf__defect(
                 r->c, "missing", zero, name, "a folder for each parameter in the model's file",
                 "copy it from where this checkpoint was written", "none of this name");

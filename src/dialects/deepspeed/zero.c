@@ -140,7 +140,7 @@ static segment segment_of(const zero *z, int d, int kind, int64_t group)
     return (segment){ x->file, t->dtype, sheaf__torch_offset(x->f->torch, t), t->shape[0] };
 }
 
-static void lose(share *x, const char *name)
+static void add_lost(share *x, const char *name)
 {
     if (x->lost++ == 0)
         snprintf(x->first, sizeof x->first, "%s", name);
@@ -150,7 +150,7 @@ static void lose(share *x, const char *name)
 /* Elements [first, first + count) of the tensor lie in the stream from `at` on. `kind` 0 reports
  * losses. */
 static sheaf_status *add_range(zero *z, sheaf_logical *t, const stream *s, int64_t at,
-                               int64_t first, int64_t count, bool tell)
+                               int64_t first, int64_t count, bool report)
 {
     int64_t begin = 0;
     for (int i = 0; i < s->n; begin += s->at[i++].count) {
@@ -160,8 +160,8 @@ static sheaf_status *add_range(zero *z, sheaf_logical *t, const stream *s, int64
         if (from >= to)
             continue;
         if (g->file < 0) {
-            if (tell)
-                lose(&z->share[i], t->entry.name);
+            if (report)
+                add_lost(&z->share[i], t->entry.name);
             continue;
         }
         const sheaf_piece start = {
@@ -301,7 +301,7 @@ static sheaf_status *read_sharded(zero *z, int kind, int d, const stream *s,
             const int64_t each = (p.elements + dp - 1) / dp, first = d * each,
                           count = p.elements - first < each ? p.elements - first : each;
             if (count > 0 && s->n == 0 && kind == 0)
-                lose(&z->share[d], p.name);
+                add_lost(&z->share[d], p.name);
             if (count > 0 && s->n > 0)
                 st = add_range(z, t, s, at, first, count, false);
             if (st == NULL && (!sheaf__ds_add(&at, each) || at > INT64_MAX / 4))

@@ -298,7 +298,7 @@ static sheaf_status *check_ranks(reading *r)
     return st;
 }
 
-static sheaf_status *miss(reading *r, int tp, int pp, bool staged)
+static sheaf_status *report_missing_part(reading *r, int tp, int pp, bool staged)
 {
     static const char every[] = "every part of the save";
     return staged ? sheaf__missing_file(r->c, "", every, "%s/mp_rank_%02d_%03d/model_optim_rng.pt",
@@ -337,7 +337,7 @@ static sheaf_status *check_sizes(reading *r)
     for (int s = 0; st == NULL && s < r->pp; s++)
         for (int t = 0; st == NULL && t < r->tp; t++)
             if (part_of(r, t, s) == NULL)
-                st = miss(r, t, s, staged || r->pp > 1);
+                st = report_missing_part(r, t, s, staged || r->pp > 1);
     r->c->tp = r->tp;
     r->c->pp = r->pp;
     return st;
