@@ -247,7 +247,7 @@ static sheaf_status *check_lora(check *k)
         return !says ? NULL
                      : sheaf__warning(k->c, "missing", k->path, "",
                                       "factors of LoRA, as use_lora is true", "",
-                                      "none: SAT would silently go on with fresh ones");
+                                      "none: SAT would go on with fresh ones silently");
     int64_t layers, differ, rank;
     bool even;
     sheaf_status *st = count_factors(k, &layers, &differ, &rank, &even);
