@@ -4,11 +4,9 @@
 #
 #   check_library.sh SOURCE_ROOT LIBSHEAF.A
 #
-# The first two are read from the sources (tests, src/driver and src/cli excepted, comments
-# removed); the last from the symbols of the built library: writable data that
-# is not constant after relocation would be state shared by all callers. abort()
-# counts like assert() (our own mistakes only) and is allowed; so is clearing
-# errno before strtod.
+# Printing and exiting are searched for in the sources (without comments, tests, src/driver and src/cli), global state
+# in the symbols of the built library: data that is still writable after relocation is shared by all callers.
+# abort(), like assert() for our own mistakes, is allowed; so is clearing errno before strtod.
 set -euo pipefail
 root=$1 library=$2
 bad=0

@@ -1,5 +1,5 @@
-/* cpu.h - what the processor has, asked where a function compiled for more than the least x86-64
- * may be called. A build for other machines, or with -Disa=ref, has SHEAF_NO_X86 and no such
+/* cpu.h - features of the processor, checked where a function compiled for more than baseline
+ * x86-64 may be called. A build for other machines, or with -Disa=ref, has SHEAF_NO_X86 and no such
  * function: only the plain C columns. */
 #pragma once
 

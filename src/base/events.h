@@ -1,5 +1,5 @@
-/* events.h - telling a sink what a long operation does: sheaf/events.h. Emitting to a NULL sink, or
- * to one whose emit is NULL, does nothing. */
+/* events.h - reports a long operation's progress to a sink: sheaf/events.h. Emitting to a NULL
+ * sink, or to one whose emit is NULL, does nothing. */
 #pragma once
 
 #include "sheaf/events.h"

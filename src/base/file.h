@@ -23,7 +23,7 @@ typedef enum sheaf_path_kind {
     SHEAF_PATH_OTHER
 } sheaf_path_kind;
 
-/* sheaf__temporary_parent - the folder for what is gone with the process: $TMPDIR, else /tmp. */
+/* sheaf__temporary_parent - the folder for temporary files: $TMPDIR, else /tmp. */
 const char *sheaf__temporary_parent(void);
 /* sheaf__path_kind - what is there, links followed. NONE also when it cannot be looked at. */
 sheaf_path_kind sheaf__path_kind(const char *path);
@@ -42,7 +42,7 @@ bool sheaf__path_holds(const char *path, int fd);
 sheaf_status *sheaf__path_join(char **out, const char *dir, const char *name);
 /* sheaf__path_in - "dir/name" in `path`, which it gives back; sheaf__path_above - the folder that
  * `of` is in, as sheaf__path_parent(). One that is too long for the system is cut to what is too
- * long for it still, so that whoever opens it is refused. */
+ * long for it still, so that open() fails. */
 enum { SHEAF_PATH_SIZE = 4096 + 1 }; /* PATH_MAX counts the NUL */
 const char *sheaf__path_in(char path[SHEAF_PATH_SIZE], const char *dir, const char *name);
 const char *sheaf__path_above(char path[SHEAF_PATH_SIZE], const char *of);
@@ -54,7 +54,7 @@ sheaf_status *sheaf__path_parent(char **out, const char *path);
  * slashes (malloc'd). A working folder that is gone leaves it as it is. */
 sheaf_status *sheaf__path_absolute(char **out, const char *path);
 /* sheaf__path_relative - a whole path as it is called in `folder` (malloc'd): behind it, with ".."
- * where it lies elsewhere, as it is where that cannot be told. Links in the part that both share
+ * where it lies elsewhere, unchanged where that is not known. Links in the part that both share
  * are followed only for "..". */
 sheaf_status *sheaf__path_relative(char **out, const char *folder, const char *path);
 /* sheaf__partial_path - "PATH.WORD-PID-MARK" or, with `try` above 0, "PATH.WORD-PID.TRY-MARK"

@@ -24,7 +24,7 @@ static char *content(const char *path)
     return text;
 }
 
-/* close() of this program, as on a file system that tells only there that bytes were lost. */
+/* close() of this program, as on a file system that reports only there that bytes were lost. */
 static bool close_fails;
 int close(int fd)
 {
@@ -500,8 +500,8 @@ static void listen_to(void *context, const sheaf_event *event)
     snprintf(told + used, sizeof told - used, "%s\n", event->text);
 }
 
-/* What nobody writes any more goes, and it is said; what somebody writes, and what only looks
- * alike, stays. */
+/* What no process writes any more is removed, with a note; what one writes, or has a similar
+ * name, stays. */
 static void test_output__removes_what_a_killed_process_left(void **state)
 {
     static const char *const stays[] = {

@@ -41,7 +41,7 @@ json_t *sheaf__json_utf8(const char *text);
 json_t *sheaf__json_finite(double value);
 
 /* Reads keys of one object. The first failure is kept in `st`; after it every
- * function returns its `absent` value, so a caller reads all keys and looks once. */
+ * function returns its `absent` value, so a caller reads all keys and checks once. */
 typedef struct sheaf_json_reader {
     const json_t *object;
     const char *inside; /* "rope_scaling." before key names in messages, or NULL */

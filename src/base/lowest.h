@@ -1,5 +1,5 @@
 /* lowest.h - of pieces of work that threads share, the status of the lowest one that fails, so that
- * what is told never depends on timing. */
+ * the message never depends on timing. */
 #pragma once
 
 #include <pthread.h>

@@ -10,10 +10,10 @@ typedef struct sheaf__memory {
                       known */
 } sheaf__memory;
 
-/* sheaf__memory_look - the least of what the machine has available (MemAvailable) and what each
- * control group of this process, and each group above it, leaves: version 1 and 2, limit less
- * usage, pages of files not counted as they can be given back. What cannot be read limits nothing.
- *   root  put before /proc and the mount points, "" but for tests */
+/* sheaf__memory_look - the least of the machine's available memory (MemAvailable) and the rest in
+ * each control group of this process and each group above it: version 1 and 2, limit less
+ * usage, pages of files not counted as they can be given back. A limit that cannot be read is
+ * ignored. root  put before /proc and the mount points, "" but for tests */
 sheaf__memory sheaf__memory_look(const char *root);
 
 /* sheaf__system_text - what stands behind `key` and its colon in a file of the system, as

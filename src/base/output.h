@@ -3,7 +3,7 @@
  * Everything is written into "DST.partial-PID-MARK" beside DST, synced, and renamed to DST
  * in one step by commit; a crash leaves DST as it was and a folder whose name
  * sheaf__path_is_partial() knows, which sheaf__output_sweep() removes: it is locked (flock) while
- * somebody writes it. Other threads and ranks may write into
+ * a process writes it. Other threads and ranks may write into
  * sheaf__output_dir() themselves; only one of them begins and commits. */
 #pragma once
 
@@ -24,8 +24,8 @@ sheaf_status *sheaf__output_begin(sheaf_output **out, const char *dst, bool repl
 sheaf_status *sheaf__output_check(const char *dst);
 /* sheaf__output_sweep - removes what killed processes left of `dst`, with a note for each: folders
  * beside and in it with our mark in their names (see sheaf__partial_path()) that no process writes.
- * Everything else stays, and what cannot be removed. For whoever is about to begin `dst` and has
- * somebody to tell. Errors: SHEAF_E_MEMORY. */
+ * Everything else stays, and what cannot be removed. For callers that are about to begin `dst` and
+ * report it. Errors: SHEAF_E_MEMORY. */
 sheaf_status *sheaf__output_sweep(const char *dst, const sheaf_events *events);
 /* sheaf__rename_new - `from`, a file, becomes `to`, durably; of several that try at once one wins.
  * Errors: SHEAF_E_ARG when something is there. */
@@ -33,8 +33,8 @@ sheaf_status *sheaf__rename_new(const char *from, const char *to);
 /* sheaf__output_inside - *out: `path` from the root and without links (malloc'd), if it is `folder`
  * or lies in it, else NULL. Neither has to exist. Errors: SHEAF_E_MEMORY, SHEAF_E_IO. */
 sheaf_status *sheaf__output_inside(char **out, const char *path, const char *folder);
-/* sheaf__path_is_mount - is a file system mounted at this folder? False where the system cannot
- * tell. */
+/* sheaf__path_is_mount - is a file system mounted at this folder? False where the system does
+ * not say. */
 bool sheaf__path_is_mount(const char *path);
 /* sheaf__output_outside - errors: SHEAF_E_ARG when `dst` is the folder `src` or would lie in it,
  * links followed; what is read must not grow. A `src` that is no folder is fine. */

@@ -1,5 +1,5 @@
-/* temporary.h - files and folders that are gone with the process; those of one that was killed are
- * removed by the next that makes one of the kind. */
+/* temporary.h - files and folders that the process removes; those of a killed process are removed
+ * by the next that makes one of the kind. */
 #pragma once
 
 #include "base/base.h"
@@ -13,8 +13,8 @@ sheaf_status *sheaf__sweep(const char *folder, bool (*is)(const char *path, cons
  * that does not fit into `size`: a file, or a folder, for this user alone, and takes away those of
  * KIND whose process is gone. The caller removes it.
  *   path  out, the name
- *   lock  out, a descriptor (of a file: to read and write), open while the thing is in use: it
- *         tells others that it is. Not inherited by programs that are started
+ *   lock  out, a descriptor (of a file: to read and write), open while it is in use: its
+ *         lock says so to others. Not inherited by programs that are started
  * Errors: SHEAF_E_IO. */
 sheaf_status *sheaf__temporary_make(char *path, size_t size, int *lock, const char *kind,
                                     bool folder);

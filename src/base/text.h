@@ -72,8 +72,8 @@ size_t sheaf__utf8_blank(const char *p, size_t left);
 void sheaf__utf8_strip(const char **text, size_t *size);
 
 /* sheaf__nearest - the name in `list` (n of them) that `name` was probably meant to be,
- * by the number of letters added, dropped, changed or swapped with a neighbour, upper and
- * lower case alike; the first of equals. NULL when even the best differs in more
+ * by the number of letters added, dropped, changed or swapped with a neighbour, ignoring
+ * case; the first of equals. NULL when even the best differs in more
  * than a third of the longer name's letters (but one difference is always allowed). */
 const char *sheaf__nearest(const char *name, const char *const *list, int n);
 /* sheaf__misspelt - the name in `list` that `name` is but for upper and lower case, '-', '_' and

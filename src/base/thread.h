@@ -44,7 +44,7 @@ static inline void sheaf__compute_mode_leave(unsigned before)
     sheaf__mode_set(before);
 }
 
-/* sheaf__pause - tells the processor that this thread waits in a loop. */
+/* sheaf__pause - a hint to the processor that this thread spins. */
 static inline void sheaf__pause(void)
 {
 #ifndef SHEAF_NO_X86

@@ -39,7 +39,7 @@ int64_t sheaf__elements(int ndim, const int64_t *shape);
 uint64_t sheaf__torch_digest(const sheaf_torch *torch, const sheaf_pickle_tensor *tensor);
 
 /* sheaf__torch_stem - the name that a zip file of torch had when it was written, without folder and
- * extension; "" when it does not tell ("archive", an old file, no file). */
+ * extension; "" when not known ("archive", an old file, no file). */
 void sheaf__torch_stem(char stem[128], const char *path);
 
 /* sheaf__values_equal - do two values of pickles say the same? Tensors are never equal. False also

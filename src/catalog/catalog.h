@@ -1,10 +1,10 @@
-/* catalog.h - everything that was found in one or several folders, as pieces.
+/* catalog.h - all tensors that were found in one or several folders, as pieces.
  *
  * A piece is a box of a logical tensor that lies in a file: which file, where, with which
  * strides, in which dtype. A dialect's reader turns folders into a catalog; the catalog
  * proves that the pieces tile each tensor and hands the tensors out as a sheaf_source.
  * What is wrong with a checkpoint does not stop a reader: it becomes a finding, so that
- * one look tells everything. Only sheaf__catalog_source() insists. */
+ * one run reports everything. Only sheaf__catalog_source() fails. */
 #pragma once
 
 #include <dirent.h>
@@ -39,7 +39,7 @@ typedef enum sheaf_kind {
     SHEAF_MOMENT, /* optimizer state: "exp_avg.NAME", "exp_avg_sq.NAME" */
 } sheaf_kind;
 
-/* What stands before the name of the tensor that a moment is of. */
+/* Prefixes of a moment's name, before the tensor's. */
 extern const char *const sheaf__moment_words[2];
 /* sheaf__moment_base - the name behind such a word; `name` itself where there is none. */
 const char *sheaf__moment_base(const char *name);
@@ -65,7 +65,7 @@ typedef struct sheaf_logical {
 
 typedef struct sheaf_catalog_file {
     char *path;    /* owned */
-    uint64_t hash; /* of it: paths of shards are alike for long */
+    uint64_t hash; /* of the path: those of shards share long prefixes */
     int fd; /* open for reading until the catalog is freed; -1: there are too many, it is opened for
                each read */
     sheaf_file_mark mark; /* before anything of it was read */
@@ -182,11 +182,11 @@ const sheaf_finding *sheaf__catalog_finding(const sheaf_catalog *catalog, const 
 /* sheaf__catalog_sort - tensors by name; called by sheaf__catalog_check(). */
 sheaf_status *sheaf__catalog_sort(sheaf_catalog *catalog);
 /* sheaf__catalog_keep - only the tensors of these kinds, 1 << SHEAF_WEIGHT and others; sort before
- * names are asked for. */
+ * looking up names. */
 void sheaf__catalog_keep(sheaf_catalog *catalog, unsigned kinds);
 /* sheaf__catalog_check - do the pieces of each tensor tile it? Adds a finding for each hole
  * ("missing"), overlap ("conflict"), mixture of dtypes ("dtype") and part that is a copy of
- * another's ("duplicate"). Copies of replicated tensors are not
+ * another part ("duplicate"). Copies of replicated tensors are not
  * read here: sheaf__catalog_compare(). */
 sheaf_status *sheaf__catalog_check(sheaf_catalog *catalog);
 /* sheaf__catalog_ranks - are the parts of one run? By their copies of common tensors, by what their
@@ -194,7 +194,7 @@ sheaf_status *sheaf__catalog_check(sheaf_catalog *catalog);
  * the right ones cannot be known, a warning "replica" where copies drifted. Called by
  * sheaf__dialect_check() after sheaf__catalog_check(). */
 sheaf_status *sheaf__catalog_ranks(sheaf_catalog *catalog);
-/* sheaf__catalog_rank_notes - a note for what files cannot tell of their parts: which rank's each
+/* sheaf__catalog_rank_notes - a note for what files do not say of their parts: which rank's each
  * is, and whether they are of one run. *any: there was one. */
 sheaf_status *sheaf__catalog_rank_notes(bool *any, sheaf_catalog *catalog);
 /* sheaf__catalog_compare - reads all copies of every replicated tensor; a finding "replica" for

@@ -1,4 +1,4 @@
-/* catalog_test.c - boxes out of any tiling and any strides, and what is told about holes,
+/* catalog_test.c - boxes out of any tiling and any strides, and what is reported about holes,
  * overlaps, copies that differ, and places outside of the file. */
 #include <fcntl.h>
 #include <sys/stat.h>

@@ -230,7 +230,7 @@ static sheaf_status *take_samples(twins *w, int64_t tensor)
     return st;
 }
 
-/* Each file votes for the first of those that it is alike. */
+/* Each file votes for the first of those that it equals. */
 static void vote(twins *w, int64_t begin)
 {
     int64_t first = begin;
@@ -253,7 +253,7 @@ static void vote(twins *w, int64_t begin)
     }
 }
 
-/* How often each file is alike its twin. */
+/* How often each file equals its twin. */
 static void count(twins *w, int64_t begin, int64_t end)
 {
     for (int64_t i = begin; i < end; i++) {
@@ -417,7 +417,7 @@ sheaf_status *sheaf__catalog_check(sheaf_catalog *c)
     return st != NULL ? st : check_twins(c);
 }
 
-/* ---- what files cannot tell of the parts that they hold ---- */
+/* ---- what files do not say of their parts ---- */
 
 /* Files that hold pieces of divided tensors. */
 static sheaf_status *count_parts(int *parts, const sheaf_catalog *c)

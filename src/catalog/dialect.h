@@ -1,6 +1,6 @@
-/* dialect.h - what can be asked of a program's checkpoints: one row of the table of dialects.
+/* dialect.h - properties of a program's checkpoints: one row of the table of dialects.
  *
- * Whoever wants to know what a dialect can do asks its row, never its name. The table lies in
+ * Code tests a dialect's properties by its row, never by its name. The table lies in
  * dialects/ (dialects/common/dialects.h); a catalog points at the row that it was read by. */
 #pragma once
 
@@ -35,9 +35,9 @@ typedef struct sheaf_dialect {
     bool plain;         /* whole tensors: may be taken as they are stored */
     bool whole;         /* no tensor is divided over ranks */
     bool folders;       /* parts may lie in several folders, given as further sources */
-    bool training;  /* a state of training without a config: its layers tell what belongs there */
-    bool manifest;  /* has a hash of each of its slices */
-    bool hf_config; /* its config has the keys of Hugging Face's */
-    bool own_lora;  /* LoRA may lie beside the weights, of CogVLM and CogAgent, and is merged as
-                       its own program does */
+    bool training;      /* a training state without a config: its layers give the model's size */
+    bool manifest;      /* has a hash of each of its slices */
+    bool hf_config;     /* its config has the keys of Hugging Face's */
+    bool own_lora;      /* LoRA may lie beside the weights, of CogVLM and CogAgent, and is merged as
+                           its own program does */
 } sheaf_dialect;

@@ -1,5 +1,5 @@
-/* over_source.h - a source made of another one: with tensors of its own beside those of the other,
- * or in the place of some. */
+/* over_source.h - a source over another one, with tensors of its own beside those of the other or
+ * in place of some. */
 #pragma once
 
 #include <stdbool.h>

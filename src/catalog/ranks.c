@@ -9,7 +9,7 @@
  * than they are rounded.
  *
  * What files say of their bytes (piece.digest) is believed; else a sample of each copy is read.
- * Copies that differ are told apart by samples: by their correlation, and not by distance, as a
+ * Copies that differ are classified by samples: by their correlation, and not by distance, as a
  * part that drifted far is still of its run. */
 #include <math.h>
 
@@ -23,7 +23,7 @@ enum {
     MOST_COMPARED = 256, /* tensors of which pairs are held against each other */
     LEAST_MATRIX = 256,
     LEAST_SMALL = 64,
-    LEAST_FACTORS = 200, /* elements that tell something */
+    LEAST_FACTORS = 200, /* elements that carry information */
 };
 #define NEAR 0.02 /* squared distance by the sum of the squares: what little training moves */
 #define UNRELATED                                                                                  \
@@ -38,7 +38,7 @@ typedef struct pool {
 
 typedef struct pair {
     double apart;                       /* sum of squared distances by the tensors' squares */
-    int near, unrelated, all_unrelated; /* matrices; the last: that tell no two parts alike */
+    int near, unrelated, all_unrelated; /* matrices; the last: that show no two parts equal */
     pool small, factors;
 } pair;
 
@@ -161,7 +161,7 @@ static bool is_constant(const char *raw, int64_t n, size_t each)
     return n < 2 || memcmp(raw, raw + each, (size_t)(n - 1) * each) == 0;
 }
 
-/* What tells the copies of one tensor apart, into k->digest; *usable: of all of them. */
+/* Digests of the copies of one tensor, into k->digest; *usable: of all of them. */
 static sheaf_status *digests_of(bool *usable, copies *k, int64_t tensor)
 {
     const sheaf_logical *t = &k->c->tensor[tensor];

@@ -1,5 +1,5 @@
-/* ranks_test.c - parts of several runs are told from copies that drifted, by the copies of common
- * tensors; one part under two names by what is divided. */
+/* ranks_test.c - parts of several runs are distinguished from drifted copies, by the copies of
+ * common tensors; one part under two names by what is divided. */
 #include "tests/check.h"
 #include "tests/files.h"
 

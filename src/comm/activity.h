@@ -40,8 +40,8 @@ typedef struct sheaf__activity {
     _Atomic int64_t since;  /* when the call began, or the last one ended: sheaf__activity_now() */
     _Atomic uint64_t ticks; /* grows with all that it gets done */
     atomic_flag naming;     /* a thread writes the item */
-    _Atomic char item[SHEAF__ITEM]; /* what it is at: "row 17", a tensor's name; empty: none */
-    atomic_bool idle;               /* it waits for who uses the program: that is no hang */
+    _Atomic char item[SHEAF__ITEM]; /* the current item: "row 17", a tensor's name; empty: none */
+    atomic_bool idle;               /* it waits for the user: that is no hang */
 } sheaf__activity;
 
 /* A copy of one record, to be kept, sent and shown. All zero: nothing is known. */
@@ -114,12 +114,12 @@ static inline void sheaf__activity_phase(sheaf__activity *d, const char *phase)
 {
     sheaf__activity_op(d, phase, NULL, -1);
 }
-/* sheaf__activity_item - what it is at, cut where it is too long; NULL: nothing that has a name.
- * Any thread of the rank may call it: of two at once one is heard. */
+/* sheaf__activity_item - the current item, cut where it is too long; NULL: nothing that has a name.
+ * Any thread of the rank may call it: of two at once one is recorded. */
 void sheaf__activity_item(sheaf__activity *activity, const char *item);
 /* sheaf__activity_number - the same as "WHAT NUMBER". */
 void sheaf__activity_number(sheaf__activity *activity, const char *what, int64_t number);
-/* sheaf__activity_idle - does it wait for who uses the program, as for a question or a full pipe?
+/* sheaf__activity_idle - does it wait for the user, as for a question or a full pipe?
  */
 static inline void sheaf__activity_idle(sheaf__activity *d, bool idle)
 {
@@ -136,7 +136,7 @@ static inline void sheaf__activity_step(sheaf__activity *d, int64_t step, int64_
     sheaf__activity_tick(d);
 }
 
-/* sheaf__activity_report - what the record says now. */
+/* sheaf__activity_report - a copy of the record now. */
 void sheaf__activity_report(sheaf__report *out, const sheaf__activity *activity);
 /* sheaf__report_show - "rank 1 (host n2): in sum, call 17 (with its group), for 12 s; step 3,
  * micro-batch 2, layer 5, backward of attention". */

@@ -33,7 +33,7 @@ static sheaf_status *body(void *context, sheaf_comm *comm)
     bool seen = true;
     sheaf__activity_init(&record[me], me);
     sheaf_comm_record(comm, &record[me], SHEAF__ALL_RANKS);
-    sheaf_status *st = sheaf_comm_barrier(comm); /* nobody reads a record before it is begun */
+    sheaf_status *st = sheaf_comm_barrier(comm); /* no rank reads a record before it is begun */
     const char *const call[] = { "barrier", "gather", "any", "broadcast", "agree" };
     for (int i = 0; i < 5 && st == NULL; i++) {
         if (me == i % 3)

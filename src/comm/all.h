@@ -1,8 +1,8 @@
 /* all.h - the processes of a run as an argument: the group of all of them, one rank each; NULL
  * stands for a process that is alone, and then nothing here waits or fails.
  *
- * What is said, written or decided outside of the ranks' bodies is said, written and decided by the
- * first; the others wait at the next agreement. */
+ * Outside of the ranks' bodies the first process alone prints, writes and decides; the others wait
+ * at the next agreement. */
 #pragma once
 
 #include "base/base.h"

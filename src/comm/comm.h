@@ -1,4 +1,4 @@
-/* comm.h - how ranks talk. One interface, several transports (self, threads; mpi and
+/* comm.h - communication between ranks. One interface, several transports (self, threads; mpi and
  * nccl come as plug-ins later).
  *
  * Every call is collective: all ranks make the same calls in the same order, from
@@ -79,7 +79,7 @@ sheaf_status *sheaf_comm_run_threads(int ranks,
                                      sheaf_status *(*body)(void *context, sheaf_comm *comm),
                                      void *context);
 
-/* sheaf_comm_record - from now on its calls are written into this rank's record (activity.h;
+/* sheaf_comm_record - from now on its calls are recorded in this rank's record (activity.h;
  * borrowed; NULL: no longer) as those of `group`. */
 void sheaf_comm_record(sheaf_comm *comm, sheaf__activity *activity, sheaf__group_kind group);
 /* sheaf_comm_activity - that record; NULL where there is none, or no comm. */
@@ -87,7 +87,7 @@ sheaf__activity *sheaf_comm_activity(const sheaf_comm *comm);
 
 /* sheaf_comm_counters - what this rank's calls have cost so far (counters.h). */
 sheaf__counters *sheaf_comm_counters(sheaf_comm *comm);
-/* sheaf_comm_purpose - what the calls to come are made for; returns what was said before. Local;
+/* sheaf_comm_purpose - what the calls to come are made for; returns the previous purpose. Local;
  * comm may be NULL. */
 sheaf__traffic sheaf_comm_purpose(sheaf_comm *comm, sheaf__traffic purpose);
 

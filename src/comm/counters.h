@@ -12,7 +12,7 @@
 #include "sheaf/cut.h"
 
 /* What a call is made for, in the order of tables and JSON. Selections and agreement are counted by
- * their operation, whatever the purpose. */
+ * operation, not by purpose. */
 typedef enum sheaf__traffic {
     SHEAF__TRAFFIC_FORWARD,   /* sums and maxima of the forward pass */
     SHEAF__TRAFFIC_BACKWARD,  /* sums of the backward pass */

@@ -51,7 +51,7 @@ typedef enum how { FAIL, LEAVE_SILENT, LEAVE_FAILED, THREAD_EXIT } how;
 typedef struct fault {
     int rank, call; /* who fails, before which call */
     how how;
-    _Atomic int told; /* other ranks that were told by the call */
+    _Atomic int told; /* other ranks that got the failure from the call */
     _Atomic int wrong;
 } fault;
 
@@ -69,7 +69,7 @@ static void judge(fault *f, sheaf_comm *comm, const sheaf_status *st)
 }
 
 /* All ranks make 3 rounds of calls; one fails before one of them. Then all agree, and
- * where nobody left they do it all again without a fault. */
+ * where no rank left they do it all again without a fault. */
 static sheaf_status *fault_body(void *context, sheaf_comm *comm)
 {
     fault *f = context;
@@ -109,7 +109,7 @@ static sheaf_status *fault_body(void *context, sheaf_comm *comm)
 static void check_fault(int ranks, int rank, int call, how how, bool messages)
 {
     fault f = { .rank = rank, .call = call, .how = how };
-    const bool processes = sheaf__all_count(met.all) > 1; /* which do not see who else was told */
+    const bool processes = sheaf__all_count(met.all) > 1; /* which do not see which others got it */
     const int tell = processes ? sheaf__all_number(met.all) != rank : ranks - 1;
     if (!can_run(ranks, messages))
         return;

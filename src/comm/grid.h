@@ -3,10 +3,11 @@
  *
  *   rank of `all` = (number * stages + stage) * ranks + rank of the stage
  *
- * A rank that returns from the body leaves all its groups at once, so whichever waits for it in any
- * of them learns it. Those that only failed and live on agree within each group, and then among
- * peers: a group that all have come to has told each of its ranks, so in every group of peers there
- * is one that knows. To agree within one of the groups does not reach those that wait in another.
+ * A rank that returns from the body leaves all its groups at once, so every rank that waits for it
+ * in any of them gets the failure. Ranks that failed and continue agree within each group, and then
+ * among peers: after a group's agreement each of its ranks has the failure, so every group of peers
+ * has a rank that knows it. An agreement within one group does not reach ranks that wait in
+ * another.
  */
 #pragma once
 

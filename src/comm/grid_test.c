@@ -23,7 +23,7 @@ typedef struct shape {
     int where;       /* 0: before a call of its group, 1: of its peers, 2: of all */
     bool lives;      /* it agrees with the others; else it returns, or... */
     bool exits;      /* ...its thread ends */
-    atomic_int told; /* ranks that were told why */
+    atomic_int told; /* ranks that got the reason */
 } shape;
 
 static sheaf_status *gathers(const sheaf__grid *grid, sheaf_comm *comm, int base, int stride,

@@ -1,4 +1,4 @@
-/* plugins.h - who started this process as one of several, and where the module of its MPI is. */
+/* plugins.h - the launcher of this process, and the module of its MPI. */
 #pragma once
 
 #include "comm/mpi/plugin.h"
@@ -7,14 +7,14 @@
 typedef struct sheaf__launcher {
     const char *name; /* "mpirun", "srun"; NULL: none */
     const char *mpi;  /* the MPI whose launcher it is; NULL: any */
-    int processes;    /* as it says; 0: it does not */
+    int processes;    /* 0: not known */
     int number;       /* of this one */
 } sheaf__launcher;
 
 /* sheaf__launcher_look - what the environment says. */
 sheaf__launcher sheaf__launcher_look(void);
-/* sheaf__launcher_kills_all - does it kill all processes when one is killed, at once, so that no
- * other can say which it was? */
+/* sheaf__launcher_kills_all - does it kill all processes at once when one is killed, so that no
+ * other can report which it was? */
 bool sheaf__launcher_kills_all(void);
 
 /* sheaf__plugin_find - where the module of an MPI is.

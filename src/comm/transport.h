@@ -1,11 +1,11 @@
-/* transport.h - what a transport does: it moves bytes between ranks. Private to comm.
+/* transport.h - the interface of a transport, which moves bytes between ranks. Private to comm.
  *
  * An exchange has two halves, like a non-blocking message:
  *   post     waits until every rank has posted or left; then each rank's heading can be
  *            read by all. The memory named in `send` is lent to the peers.
  *   collect  fills `receive`; when it returns, this rank's lent memory is its own again.
- * The headings are compared in between; if they do not fit together, all ranks find
- * the same and none collects, so the memory is theirs at once. An exchange that
+ * The headings are compared in between; if they do not match, all ranks find
+ * the same and none collects, so each has its memory back at once. An exchange that
  * moves nothing needs no collect at all.
  *
  * A transport whose ranks share an address space also shows the posted lists themselves
@@ -130,18 +130,18 @@ typedef struct sheaf__threads sheaf__threads;
  * at once, in this group and beside it. Free it when all ranks have left. */
 sheaf__threads *sheaf__threads_new(int ranks, bool messages, int all);
 void sheaf__threads_free(sheaf__threads *group);
-/* sheaf__threads_comm - what the thread that is to be `rank` calls with. */
+/* sheaf__threads_comm - the communicator of the thread that becomes `rank`. */
 sheaf_comm *sheaf__threads_comm(sheaf__threads *group, int rank);
-/* sheaf__threads_leave - `rank` makes no more calls; why: what its peers get, NULL: it came to
- * its end. Consumes it. Call it exactly once for each rank. */
+/* sheaf__threads_leave - `rank` makes no more calls; why: the status for its peers, NULL: it
+ * ended. Consumes it. Call it exactly once for each rank. */
 void sheaf__threads_leave(sheaf__threads *group, int rank, sheaf_status *why);
 
 /* The transport `mpi`: ranks are processes that pass messages.
  *
  * An exchange is one message from each rank to each other one: its heading, a failure in words, and
- * what it sends there where that is little. What is more follows once the headings were compared,
- * in pieces. A rank that waits asks again and again, and sleeps in between: waiting takes no
- * processor. */
+ * what it sends there where that is little. The rest follows once the headings were compared,
+ * in pieces. A rank that waits polls, and sleeps in between: waiting takes no
+ * processor time. */
 typedef struct sheaf__messages_options {
     const sheaf__mpi *mpi;
     int rank, ranks;

@@ -1,5 +1,5 @@
-/* fill.h - a file whose tensors come in any order, from several threads: does what is written lie
- * inside, and did each tensor get each of its bytes once? */
+/* fill.h - a file whose tensors are written in any order, from several threads: are writes within
+ * bounds, and was each byte of each tensor written once? */
 #pragma once
 
 #include "base/file.h"

@@ -120,7 +120,7 @@ sheaf_status *sheaf__pickle_parse(sheaf_pickle_doc **out, size_t *used, const vo
                                   size_t size);
 void sheaf__pickle_free(sheaf_pickle_doc *doc);
 
-/* ---- looking at values; every function takes NULL for the value and answers "no" ---- */
+/* ---- looking at values; every function accepts NULL and returns "no" ---- */
 
 /* sheaf__pickle_get - the value of a string key of a dict, or of a field of an object (its state,
  * Namespace and the like, or entries); the last one of equal keys; NULL when there is none. */
@@ -162,7 +162,7 @@ const char *sheaf__pickle_unread(const sheaf_pickle *value, char buffer[SHEAF_PI
 /* ---- making values, to be written (torch.h) ----
  *
  * A value belongs to the document it was made in. A failed allocation gives NULL, which every
- * maker accepts and remembers: sheaf__pickle_made() tells at the end. */
+ * maker accepts and remembers: sheaf__pickle_made() reports it. */
 sheaf_status *sheaf__pickle_new(sheaf_pickle_doc **out);
 /* LIST, TUPLE, SET or DICT, empty. */
 sheaf_pickle *sheaf__pickle_make(sheaf_pickle_doc *doc, sheaf_pickle_kind kind);

@@ -11,11 +11,11 @@ typedef struct sheaf_pickle_arena {
     char *at;
     size_t left;        /* in the newest piece */
     size_t used, limit; /* of all, in bytes */
-    bool failed;        /* something could not be had; `full` tells why */
+    bool failed;        /* an allocation failed; `full` says why */
     bool full;          /* the limit was reached */
     bool bad_tensor;    /* one was made that cannot be */
     int64_t storage_capacity, tensor_capacity;
-    int64_t *slot, slots; /* hash table of storages, by all they say */
+    int64_t *slot, slots; /* hash table of storages, by all fields */
 } sheaf_pickle_arena;
 
 /* NULL when there is no more; remembered. Aligned to 8. */
@@ -33,7 +33,7 @@ bool sheaf__pickle_copy(sheaf_pickle_text *out, sheaf_pickle_doc *doc, const voi
 bool sheaf__pickle_push(sheaf_pickle_doc *doc, sheaf_pickle *to, sheaf_pickle *a, sheaf_pickle *b);
 bool sheaf__pickle_add_tensor(int64_t *index, sheaf_pickle_doc *doc,
                               const sheaf_pickle_tensor *tensor);
-/* The storage that says the same, or a new one; strings are copied. */
+/* An equal storage, or a new one; strings are copied. */
 bool sheaf__pickle_add_storage(int64_t *index, sheaf_pickle_doc *doc,
                                const sheaf_pickle_storage *storage);
 /* UTF-8 as Python writes it: halves of surrogate pairs are allowed. */
@@ -64,7 +64,7 @@ typedef enum sheaf_pickle_role {
     SHEAF_ROLE_FROM_TYPE,
 } sheaf_pickle_role;
 
-/* sheaf__pickle_name - what "module name" is. False: calling it is all it is good for, so it is
+/* sheaf__pickle_name - what "module name" is. False: it can only be called, so it is
  * refused. */
 bool sheaf__pickle_name(sheaf_pickle_role *role, const char *module, const char *name);
 /* The status that refuses it. */

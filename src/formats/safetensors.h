@@ -92,7 +92,7 @@ sheaf_status *sheaf__safetensors_plan(char **header, size_t *size, int64_t *offs
                                       const sheaf_safetensors_pair *metadata, int64_t npairs);
 /* sheaf__safetensors_begin - creates `path`, claims its full size and writes the header.
  *   specs     in any order, names all different; index i of the calls below is specs[i]
- *   metadata  npairs of them, or none: {"format", "pt"} is what transformers asks for */
+ *   metadata  npairs of them, or none: {"format", "pt"} is what transformers requires */
 sheaf_status *sheaf__safetensors_begin(sheaf_safetensors_writer **out, const char *path,
                                        const sheaf_safetensors_spec *specs, int64_t count,
                                        const sheaf_safetensors_pair *metadata, int64_t npairs);
@@ -103,7 +103,7 @@ int64_t sheaf__safetensors_size(const sheaf_safetensors_writer *writer);
 sheaf_status *sheaf__safetensors_write(sheaf_safetensors_writer *writer, int64_t index,
                                        int64_t begin, const void *src, int64_t bytes);
 /* sheaf__safetensors_write_box - rows [row0, row0 + rows) and columns [col0, col0 + cols) of a
- * tensor as a matrix (sheaf_source.read tells which), dense at `src`. Errors: SHEAF_E_ARG for a box
+ * tensor as a matrix (as sheaf_source.read), dense at `src`. Errors: SHEAF_E_ARG for a box
  * that is not inside; SHEAF_E_UNSUPPORTED for dtypes below a byte. */
 sheaf_status *sheaf__safetensors_write_box(sheaf_safetensors_writer *writer, int64_t index,
                                            int64_t row0, int64_t rows, int64_t col0, int64_t cols,

@@ -3,7 +3,7 @@
 #include "base/json_scan.h"
 #include "safetensors.h"
 
-/* A tensor as the JSON tells it. */
+/* A tensor as the JSON gives it. */
 typedef struct header_tensor {
     char *name;
     int64_t order; /* of appearance: of two with one name the later counts */

@@ -38,7 +38,7 @@ typedef struct sheaf_torch {
 
 /* sheaf__torch_open - Errors: SHEAF_E_IO; SHEAF_E_FORMAT naming the damage (a file cut short, an
  * entry that is missing, twice, overlapping or outside the file, a bad checksum, a tensor outside
- * its storage); SHEAF_E_UNSAFE when the pickle wants to call something; SHEAF_E_UNSUPPORTED
+ * its storage); SHEAF_E_UNSAFE when the pickle calls something; SHEAF_E_UNSUPPORTED
  * (compressed entries, big-endian, tar files of torch 0.1, more than 8 axes). */
 sheaf_status *sheaf__torch_open(sheaf_torch **out, const char *path);
 /* sheaf__torch_open_at - a zip file that lies in `length` bytes of another file, as the items of a

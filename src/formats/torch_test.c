@@ -60,7 +60,7 @@ static void check_tensor(const sheaf_torch *file, const sheaf_safetensors *expec
     free(wanted);
 }
 
-/* Strides and offset, in elements, as torch told them. */
+/* Strides and offset, in elements, by torch. */
 static void check_layout(const json_t *layout, const char *name, const sheaf_pickle_tensor *t)
 {
     const json_t *want = json_object_get(layout, name);

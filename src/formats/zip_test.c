@@ -305,7 +305,7 @@ static void test_open__refuses_overlaps(void **state)
     sheaf_text text = zip_of(m, 2, &(making){ 0 });
     for (char *p = text.at; p < text.at + text.size - 30; p++)
         if (memcmp(p, "PK\1\2", 4) == 0 &&
-            p[46] == 'a') /* six bytes of five: packed and plain size alike */
+            p[46] == 'a') /* six bytes of five: packed and plain size */
             p[20]++, p[24]++;
     CHECK_FAILS(open_all(text.at, text.size, 0, NULL), SHEAF_E_FORMAT,
                 "'b': it overlaps another entry | ");
@@ -345,8 +345,7 @@ static void test_open__every_flipped_bit_is_survived(void **state)
         sheaf_status_free(st);
         text.at[bit / 8] ^= (char)(1 << bit % 8);
     }
-    assert_in_range(accepted, 1,
-                    text.size * 8 / 2); /* versions, dates and the like matter to nobody */
+    assert_in_range(accepted, 1, text.size * 8 / 2); /* versions, dates and the like are ignored */
     sheaf__text_release(&text);
 }
 

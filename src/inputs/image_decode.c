@@ -46,8 +46,8 @@ static uint32_t number(const uint8_t *p, int bytes, bool big)
 {
     uint32_t n = 0;
     for (int i = 0; i < bytes; i++)
-        n = n << 8 | p[big ? i : bytes - 1 - i];
-    return n;
+        n = n << 8 | p[i];
+    return big ? n : (uint32_t)sheaf__little(p, bytes);
 }
 
 /* TIFF: "II" or "MM", 42, the offset of a directory; that is a count and entries of 12 bytes:

@@ -18,7 +18,7 @@ static void test_owner__ranks_tile_the_slices(void **state)
             for (int r = 0; r < ranks; r++) {
                 const sheaf_range own = sheaf_owner_slices(slices, ranks, r);
                 assert_int_equal(own.begin, at);
-                assert_true(own.end > own.begin); /* nobody idles while T <= S */
+                assert_true(own.end > own.begin); /* no rank idles while T <= S */
                 for (int64_t s = own.begin; s < own.end; s++)
                     assert_int_equal(sheaf_owner_rank(slices, ranks, (int)s), r);
                 at = own.end;

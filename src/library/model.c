@@ -161,20 +161,19 @@ static sheaf_status *fits(const sheaf_model *m, int64_t batch, int64_t seq, int6
 
 static sheaf_status *load(sheaf_model *m, int64_t batch)
 {
-    const sheaf__team_options team = {
-        .all = m->all,
-        .transport = m->all != NULL ? SHEAF_TRANSPORT_MPI : SHEAF_TRANSPORT_THREADS,
-        .ranks = m->o.tp,
-        .groups = m->o.dp,
-        .place = m->o.place,
-        .threads = m->o.threads,
-        .dtype = m->o.dtype,
-        .isa = m->o.isa,
-        .sums = m->o.bf16_sums == SHEAF_SUMS_TILES ? SHEAF__TILES : SHEAF__PAIRS,
-        .positions = m->positions,
-        .sequences = batch,
-        .events = m->o.events
-    };
+    const sheaf__team_options team = { .all = m->all,
+                                       .transport = m->all != NULL ? SHEAF_TRANSPORT_MPI
+                                                                   : SHEAF_TRANSPORT_THREADS,
+                                       .ranks = m->o.tp,
+                                       .groups = m->o.dp,
+                                       .place = m->o.place,
+                                       .threads = m->o.threads,
+                                       .dtype = m->o.dtype,
+                                       .isa = m->o.isa,
+                                       .sums = sheaf__sums_order(m->o.bf16_sums),
+                                       .positions = m->positions,
+                                       .sequences = batch,
+                                       .events = m->o.events };
     const int ranks = m->o.dp * m->placement.stages * m->o.tp;
     if (m->cache == NULL && (m->cache = calloc((size_t)ranks, sizeof *m->cache)) == NULL)
         return sheaf_fail(SHEAF_E_MEMORY, "%d ranks", ranks);

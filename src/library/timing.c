@@ -194,14 +194,13 @@ static sheaf_status *measure(generation *g, const sheaf__question *q, const shea
     TRY(st, sheaf_fits_generate(&g->asked,
                                 &(sheaf_fits_options){ .force = o->force, .events = events }));
     TRY(st, sheaf__team_run(&opened,
-                            &(sheaf__team_options){
-                                .ranks = o->tp,
-                                .threads = o->threads,
-                                .dtype = o->dtype,
-                                .sums = o->sums == SHEAF_SUMS_TILES ? SHEAF__TILES : SHEAF__PAIRS,
-                                .isa = o->isa,
-                                .positions = g->asked.prompt + g->max_new,
-                                .sequences = g->asked.batch },
+                            &(sheaf__team_options){ .ranks = o->tp,
+                                                    .threads = o->threads,
+                                                    .dtype = o->dtype,
+                                                    .sums = sheaf__sums_order(o->sums),
+                                                    .isa = o->isa,
+                                                    .positions = g->asked.prompt + g->max_new,
+                                                    .sequences = g->asked.batch },
                             time_model, g));
     if (opened.weights != NULL)
         opened.weights->close(opened.weights);

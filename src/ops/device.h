@@ -14,7 +14,7 @@
  * by later blocks. The range starts on a huge page (2 MiB) and asks for huge pages,
  * so the first byte touched in 2 MiB makes all of it resident. `peak` is therefore
  * the mark rounded up to 2 MiB, on every machine and on dry: resident memory never
- * exceeds it, and stays below it only by blocks that nobody touches (the unused
+ * exceeds it, and stays below it only by blocks that are never touched (the unused
  * part of thread scratch, the end of weights that are compressed) and by less than
  * 2 MiB at the end. Which part of a block is touched the device cannot know;
  * allocate what you fill. Memory of the process that is not the device's (code,
@@ -23,6 +23,7 @@
 
 #include "base/base.h"
 #include "sheaf/dtype.h"
+#include "sheaf/options.h"
 #include "sheaf/status.h"
 #include "ops/kernels.h"
 #include "ops/pool.h"
@@ -49,6 +50,11 @@ typedef enum sheaf__sums {
     SHEAF__PAIRS, /* one chain, by pairs, odd element first: what vdpbf16ps computes */
     SHEAF__TILES, /* chunks of 32, each two chains of 16: what the tiles of AMX compute */
 } sheaf__sums;
+
+static inline sheaf__sums sheaf__sums_order(sheaf_bf16_sums sums)
+{
+    return sums == SHEAF_SUMS_TILES ? SHEAF__TILES : SHEAF__PAIRS;
+}
 
 typedef struct sheaf__device {
     sheaf_device_kind kind;
@@ -80,7 +86,7 @@ void sheaf__device_close(sheaf__device *device);
 const char *sheaf__memory_name(sheaf_memory kind);
 
 /* sheaf__device_alloc - uninitialised memory. bytes 0 gives a valid pointer. Failure
- * (limit, system) is a status that says how much was asked and in use. */
+ * (limit, system) is a status that says how much was requested and in use. */
 sheaf_status *sheaf__device_alloc(void **out, sheaf__device *device, size_t bytes,
                                   sheaf_memory kind);
 /* sheaf__device_hold - makes what lies between the mark and `bytes` resident, by all threads at

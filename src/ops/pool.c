@@ -1,7 +1,7 @@
 /* pool.c - see pool.h.
  *
  * One job at a time. Workers take indices from a shared counter; the caller takes
- * part and returns once the job is closed and nobody is inside. A worker that was
+ * part and returns once the job is closed and no worker is inside. A worker that was
  * asleep, or not scheduled, during a whole job is never waited for: on a machine
  * with more threads than cores the caller does the work itself instead. */
 #include "ops/pool.h"
@@ -32,7 +32,7 @@ struct sheaf__pool {
     int threads;
     int started;    /* threads that run, without the caller */
     worker *worker; /* [threads]; worker 0 is the caller and has no thread */
-    /* the job; written by the caller while the state is closed and nobody inside */
+    /* the job; written by the caller while the state is closed and no worker inside */
     void (*task)(void *context, int64_t index, int worker);
     void *context;
     int64_t tasks;

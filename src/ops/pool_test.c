@@ -77,7 +77,7 @@ static void test_pool__rows_in_chunks(void **state)
     sheaf__pool_free(pool);
 }
 
-/* ---- jobs end to end: nobody enters a job that is over, nor leaves one unfinished ---- */
+/* ---- jobs end to end: no worker enters a job that is over, or leaves one unfinished ---- */
 
 typedef struct slow_job {
     _Atomic int over;

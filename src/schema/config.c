@@ -1,4 +1,4 @@
-/* config.c - see schema/config.h: which family's a config is, and what all of them spell alike.
+/* config.c - see schema/config.h: the family of a config, and the keys that all of them share.
  * What each key means is in docs/formats.md. */
 #include "base/base.h"
 #include "schema/config_keys.h"
@@ -150,7 +150,7 @@ sheaf_component sheaf__family_component(const sheaf__family *family, const char 
     return SHEAF_PLAN_TEXT;
 }
 
-/* ---- what all of them spell alike ---- */
+/* ---- keys that all families share ---- */
 
 static int64_t read_id(sheaf_json_reader *r, const char *key, const json_t *value, int64_t min,
                        int64_t vocab)
@@ -252,7 +252,7 @@ static const sheaf__family *reader_of(const json_t *root)
     for (int i = 0; (family = sheaf__family_at(i)) != NULL; i++)
         if (family->claims != NULL && family->claims(root))
             return family;
-    return sheaf__family_at(SHEAF_LLAMA); /* which tells what it does not know */
+    return sheaf__family_at(SHEAF_LLAMA); /* whose reader reports unknown keys */
 }
 
 sheaf_status *sheaf_config_parse(sheaf_config *out, const char *text, size_t size)

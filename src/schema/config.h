@@ -54,7 +54,7 @@ typedef struct sheaf_vit {
 } sheaf_vit;
 
 /* CogAgent's second, high-resolution tower (EVA02-CLIP-L). Upstream's code fixes its sizes, so a
- * file need not state them: "encoder_override" does, or the tensors tell (sheaf_config.encoder may
+ * file need not state them: "encoder_override" does, or the tensors do (sheaf_config.encoder may
  * be changed before sheaf_schema_new). */
 typedef struct sheaf_encoder {
     int64_t layers;                        /* that have tensors; the last is never run */
@@ -88,9 +88,9 @@ typedef struct sheaf_config {
         double theta, factor, low_freq_factor, high_freq_factor;
         int64_t original_length;
         double partial; /* partial_rotary_factor, 1 */
-        /* yarn, longrope: what cos and sin are multiplied by; 0: what their rules say */
+        /* yarn, longrope: what cos and sin are multiplied by; 0: by their rules */
         double attention_factor;
-        double beta_fast, beta_slow, mscale, mscale_all_dim; /* yarn; mscale 0: not said */
+        double beta_fast, beta_slow, mscale, mscale_all_dim; /* yarn; mscale 0: absent */
         bool truncate;                                       /* yarn: whole numbers of dimensions */
         int64_t pairs;                                       /* longrope: of the lists */
         double short_factor[SHEAF_MAX_ROPE_PAIRS], long_factor[SHEAF_MAX_ROPE_PAIRS];
@@ -105,7 +105,7 @@ typedef struct sheaf_config {
     int64_t window_from_layer; /* layers >= this one use it (Qwen2 max_window_layers; else 0), */
     uint64_t full_layers[SHEAF_MAX_LAYERS / 64]; /* but those whose bit is set */
     int64_t max_position;
-    /* Mixtral: experts of a layer, and how many of them a token takes; else 0. */
+    /* Mixtral: experts of a layer, and how many a token is routed to; else 0. */
     int64_t num_experts, top_k;
     /* CogVLM and CogAgent; all zero for others. */
     int64_t patches;        /* of an image, P */
@@ -125,8 +125,8 @@ typedef struct sheaf_config {
     int64_t eos[SHEAF_MAX_EOS];
     int neos;
     bool byte_vocab;    /* "sheaf_tokenizer": "bytes": ids 0..255 are bytes, then specials */
-    sheaf_dtype dtype;  /* of the file, F32 if unsaid */
-    bool dtype_named;   /* it is said */
+    sheaf_dtype dtype;  /* of the file, F32 by default */
+    bool dtype_named;   /* the file names it */
     char *json;         /* the whole object as read, owned; for copying into outputs */
     char *unknown_keys; /* comma separated, owned, NULL if none */
     int64_t padding; /* 1 + the row of the embedding whose lookups teach it nothing (padding_idx of

@@ -1,5 +1,5 @@
 /* config_keys.h - keys of config.json: the three lists (docs/formats.md, "config.json"), and those
- * that all families spell alike. Failures are kept in r->st. */
+ * that all families share. Failures are kept in r->st. */
 #pragma once
 
 #include "base/json.h"

@@ -8,7 +8,7 @@
  * result depends on: what is computed from weights and tokens, and how texts and pictures become
  * them. Equal models give equal texts, however their files spell it; names are those of the
  * family's own files. Left out: what only a new model is made by (initializer_range), and the
- * dtype, which the weights tell. */
+ * dtype, which is the weights'. */
 sheaf_status *sheaf__config_text(char **out, const sheaf_config *config);
 
 /* Lines of it, for the families' own parts. Numbers are the shortest decimals that read back. */

@@ -121,7 +121,7 @@ typedef enum sheaf__mark {
     SHEAF__MARKS
 } sheaf__mark;
 
-/* How pictures become pixels and stand in a conversation, and how such a model is asked. */
+/* How pictures become pixels and stand in a conversation, and the defaults of its prompts. */
 typedef struct sheaf__picture_form {
     struct {
         const char *token; /* as the tokenizer knows it; NULL: there is none */
@@ -219,9 +219,9 @@ typedef struct sheaf__family {
     sheaf_status *(*rows)(sheaf_schema *schema);
     bool (*sat_rule)(sheaf_sat_rule *out, const char *name); /* false: no tensor of that name */
     const char *sat_begin; /* names of tensors that begin so are of no other program */
-    /* What the names of its tensors have, in words that all hold: "begin:inside", some name has
+    /* Patterns of its tensors' names, all of which must hold: "begin:inside", some name has
      * `begin` in it and `inside` behind that; "a|b", one of both; "!a", none has. NULL: tensors do
-     * not tell it from another. The last of the table that they tell is it. */
+     * not identify it. The last family of the table that matches counts. */
     const char *signature;
     /* Sizes of which a config says nothing, by the tensors that were found; NULL: it says all. */
     void (*sizes)(sheaf_config *c, const struct sheaf_catalog *found);
@@ -230,7 +230,7 @@ typedef struct sheaf__family {
      * alone: has() says whether any begins so. NULL: there are none. */
     bool (*idle)(const char *name, bool (*has)(const void *self, const char *begin),
                  const void *self);
-    /* Of a family whose versions have tensors of other names: the first of these that tensors tell
+    /* Of a family whose versions have tensors of other names: the first of these that matches
      * is theirs, up to a title of NULL; and the one that the config says. NULL: there is one. */
     const sheaf__variant *variants;
     const char *(*variant_of)(const sheaf_config *c);
@@ -293,7 +293,7 @@ typedef struct sheaf__tensor_names {
     const void *self;
     int64_t count;
 } sheaf__tensor_names;
-/* sheaf__family_by_names - the one that these tell, or NULL. */
+/* sheaf__family_by_names - the family that these match, or NULL. */
 const sheaf__family *sheaf__family_by_names(const sheaf__tensor_names *names);
 /* sheaf__other_variant - of a family with versions the one that these are of, where the config says
  * another; else NULL. */

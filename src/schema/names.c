@@ -1,4 +1,4 @@
-/* names.c - which family, and which version of it, the names of tensors tell. */
+/* names.c - identifies family and version by the names of tensors. */
 #include "base/base.h"
 #include "schema/family.h"
 

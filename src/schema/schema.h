@@ -25,7 +25,7 @@ typedef enum sheaf_role {
     SHEAF_NORM_AFTER_ATTENTION, /* of what a layer adds to the residual stream */
     SHEAF_NORM_AFTER_MLP,
     SHEAF_ROLES,
-    /* CogVLM, CogAgent and Mixtral, where names tell more: */
+    /* CogVLM, CogAgent and Mixtral, where names say more: */
     SHEAF_LINEAR, /* any other linear layer; of Mixtral: the router, and those of experts */
     SHEAF_NORM,   /* weight or bias of any other norm */
     SHEAF_OTHER,  /* none: tables of positions, convolutions, vectors, buffers */
@@ -33,7 +33,7 @@ typedef enum sheaf_role {
 
 typedef struct sheaf_tensor {
     char *name;   /* canonical = Hugging Face's, "model.layers.0.self_attn.q_proj.weight"; of CogVLM
-                     and   CogAgent SAT's, "transformer.layers.0.attention.query_key_value.weight" */
+                     and CogAgent SAT's, "transformer.layers.0.attention.query_key_value.weight" */
     char *module; /* name without ".weight" / ".bias" */
     sheaf_role role; /* of the weight; a bias has its weight's role */
     bool bias;

@@ -20,7 +20,7 @@ typedef struct attention_params {
     sheaf__value *q, *k, *v, *o, *stats;
 } attention_params;
 
-/* What all kinds have alike. */
+/* What all kinds share. */
 static sheaf__attention shape_of(const sheaf__context *c, const attention_params *p)
 {
     const sheaf__heads *h = &p->heads;

@@ -77,7 +77,7 @@ static void look_up(void *arg, int64_t begin, int64_t end, int worker)
     }
 }
 
-/* On dry, of rows that are not known, many are counted as one: a planner may be asked for any
+/* On dry, of rows that are not known, many are counted as one: a planner may plan any
  * number. */
 static sheaf_status *select_rows(lookup *l)
 {

@@ -44,7 +44,7 @@ typedef struct sheaf__head_run {
  * [rows] int32: which row of x each row is, where x has not all (tape/head_rows.h); NULL: x has. */
 void sheaf__record_head(sheaf__tape *tape, sheaf__value *x, sheaf__linear *head,
                         sheaf__head_run *run, sheaf__value *place);
-/* sheaf__record_remote_head - the same where another stage holds the head: `take` hears the same
+/* sheaf__record_remote_head - the same where another stage holds the head: `take` gets the same
  * logits, the loss is the same. rows: of x there. Only without a backward pass. */
 void sheaf__record_remote_head(sheaf__tape *tape, int64_t rows, int64_t vocab,
                                sheaf__head_run *run);

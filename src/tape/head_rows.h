@@ -1,5 +1,5 @@
-/* head_rows.h - the rows that the output head reads: what comes after the last attention is
- * computed of them alone, as nothing else looks at the other rows.
+/* head_rows.h - the rows that the output head reads: ops after the last attention compute them
+ * alone, as nothing else reads the other rows.
  *
  * Rows are taken in whole units of 32, counted from the first: a unit with a row that is read stays
  * whole. So sums over rows (gradients of weights) are, to the byte, those over all rows in which

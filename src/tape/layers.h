@@ -8,7 +8,7 @@
 #include "tape/tape.h"
 #include "tape/trained.h"
 
-/* What one run reads besides the weights; pointers are read when the tape runs. */
+/* Inputs of one run besides the weights; pointers are read when the tape runs. */
 typedef struct sheaf__rows_in {
     const int32_t *ids;      /* [rows] token ids, checked against the table by the caller */
     const int32_t *known;    /* the same on the dry device, where `ids` is no memory; may be NULL */

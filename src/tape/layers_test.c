@@ -356,7 +356,7 @@ static void test_choice__largest_first_and_the_first_of_equals(void **state)
                 if (chosen == 2 && r < 4)
                     CHECK_NEAR("weight", got[i], want[r][i], 1e-7);
             }
-            assert_true(r == 4 ? isnan(sum) : fabs(sum - 1) < 1e-6); /* told, not passed over */
+            assert_true(r == 4 ? isnan(sum) : fabs(sum - 1) < 1e-6); /* reported, not passed over */
         }
         sheaf__tape_free(tape);
         sheaf__device_close(c.device);

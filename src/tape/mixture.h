@@ -1,6 +1,6 @@
-/* mixture.h - a mixture of experts: which of them a row takes, with what weights, and their sum.
+/* mixture.h - a mixture of experts: routing of rows, weights, and the weighted sum.
  *
- *   p = softmax(logits) in float32; chosen are the largest p, of equal ones the first
+ *   p = softmax(logits) in float32; the top_k largest p are chosen, of equal ones the first
  *   w_e = p_e / (sum of the chosen p, the largest first), 0 for the others
  *   y = round(residual + s), s = 0, then for each expert in ascending order, in rows that took it,
  *       s = round(s + round(w_e * y_e))
@@ -13,7 +13,7 @@
 
 /* sheaf__record_router - weights [rows, experts], float32. */
 sheaf__value *sheaf__record_router(sheaf__tape *tape, sheaf__value *logits, int64_t top_k);
-/* sheaf__record_mixture - the sum, zero. flows: some share of it will want a gradient. */
+/* sheaf__record_mixture - the sum, zero. flows: some expert's output needs a gradient. */
 sheaf__value *sheaf__record_mixture(sheaf__tape *tape, int64_t rows, int64_t cols, bool flows);
 /* sheaf__record_expert_rows - the rows of x that took expert `expert`: a value of which as many are
  * there; memory is that of all rows. *which: their numbers, for sheaf__record_add_expert().
@@ -28,5 +28,5 @@ sheaf__value *sheaf__record_expert_rows(sheaf__tape *tape, sheaf__value **which,
  */
 void sheaf__record_add_expert(sheaf__tape *tape, sheaf__value *sum, sheaf__value *y,
                               sheaf__value *which, sheaf__value *weights, int64_t expert);
-/* sheaf__record_mixture_end - adds the residual; the sum is then what the layer gives. */
+/* sheaf__record_mixture_end - adds the residual; the sum is then the layer's output. */
 void sheaf__record_mixture_end(sheaf__tape *tape, sheaf__value *sum, sheaf__value *residual);

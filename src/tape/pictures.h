@@ -2,7 +2,7 @@
  * pass: patches, positions on a grid, class rows, attention inside each picture.
  *
  * Rows of picture i lie right behind those of picture i - 1: its patches row by row, before them a
- * class row where there is one. So nothing is padded, and no picture knows of another. All sums
+ * class row where there is one. So nothing is padded, and pictures are independent. All sums
  * over pictures take them in their order. */
 #pragma once
 
@@ -73,7 +73,7 @@ sheaf__value *sheaf__record_vector(sheaf__tape *tape, sheaf__vector *vector);
 sheaf__value *sheaf__record_repeat(sheaf__tape *tape, sheaf__value *x, int64_t n);
 
 /* sheaf__record_picture_attention - full attention inside each picture, no mask. k, v
- * [sheaf__pictures_rows, owned]; queries_each 0: q alike, each row of a picture sees all rows of
+ * [sheaf__pictures_rows, owned]; queries_each 0: q too, each row of a picture sees all rows of
  * it; else q holds queries_each rows for each picture, one picture after the other, and so does the
  * result. Of heads only kv_heads, group, head_dim and scalar are read. */
 sheaf__value *sheaf__record_picture_attention(sheaf__tape *tape, sheaf__value *q, sheaf__value *k,

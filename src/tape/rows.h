@@ -1,5 +1,5 @@
-/* rows.h - what ops of the tape do to whole tensors and to rows of them, on the device's threads;
- * nothing on dry. */
+/* rows.h - operations on whole tensors and on rows of them, on the device's threads; nothing on
+ * dry. */
 #pragma once
 
 #include "tape/tape.h"

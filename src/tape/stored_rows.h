@@ -1,5 +1,5 @@
 /* stored_rows.h - the rows of a frozen vocabulary table, which stay in the model's files: a step
- * needs as many of them as it has tokens, and reads those. Loading goes through all rows once and
+ * reads one of them for each of its tokens. Loading goes through all rows once and
  * keeps a hash of each, by which every later read is checked: files that change, or are read
  * wrongly, stop a run and never change a result. */
 #pragma once

@@ -1,5 +1,5 @@
 /* stored_rows_test.c - rows of a table that stays in its files: rounded as they were when tables
- * were held, on any number of threads; and what is told when they change or cannot be read. */
+ * were held, on any number of threads; and the error when they change or cannot be read. */
 #include "tests/check.h"
 
 #include <stdatomic.h>
@@ -127,11 +127,11 @@ static void test_stored_rows__changed(void **state)
     p.files.number[13][0] += 1;
     for (int t = 0; t < TOKENS; t++)
         p.ids[t] = p.ids[t] == 13 ? 12 : p.ids[t];
-    CHECK_OK(sheaf__tape_run(p.tape)); /* nobody asks */
+    CHECK_OK(sheaf__tape_run(p.tape)); /* none is read */
     tear_down(&p);
 }
 
-/* Of several, the first token's is told, whichever thread comes to it first. */
+/* Of several failures, the first token's is reported, on any number of threads. */
 static void test_stored_rows__cannot_be_read(void **state)
 {
     for (int i = 0; i < 50; i++) {

@@ -13,7 +13,7 @@
 #include "sheaf/owner.h"
 #include "tape/work.h"
 
-/* Who and where this rank is. comm is NULL with one rank; on the dry device it only counts
+/* Place and resources of this rank. comm is NULL with one rank; on the dry device it only counts
  * (sheaf_comm_dry_new). */
 typedef struct sheaf__context {
     sheaf__device *device;
@@ -21,7 +21,7 @@ typedef struct sheaf__context {
     int rank, ranks, slices;
     sheaf_range own;                  /* slices this rank owns */
     sheaf_dtype dtype;                /* activations and compute copies: F32, BF16 or F16 */
-    struct sheaf__activity *activity; /* gets which op runs; NULL: nothing does */
+    struct sheaf__activity *activity; /* records which op runs; or NULL */
     bool own_process;                 /* each rank is a process */
     sheaf__work *work; /* where runs of ops are counted and measured; NULL: nowhere */
     /* Of a model whose layers are placed over stages; comm, rank and ranks are then those of one
@@ -35,7 +35,7 @@ typedef struct sheaf__context {
     sheaf_comm *peers;
 } sheaf__context;
 
-/* sheaf__set_purpose - what its exchanges are for from now on. */
+/* sheaf__set_purpose - the purpose of its exchanges from now on. */
 static inline void sheaf__set_purpose(const sheaf__context *c, sheaf__traffic purpose)
 {
     sheaf_comm_purpose(c->comm, purpose);
@@ -186,7 +186,7 @@ void sheaf__tape_free(sheaf__tape *tape);
 sheaf__context *sheaf__tape_context(sheaf__tape *tape);
 
 /* Recording. Allocation failures are remembered and reported by compile; the
- * pointers returned are then a harmless spare. */
+ * pointers returned then point to a dummy. */
 sheaf__value *sheaf__tape_value(sheaf__tape *tape, const char *name, int64_t rows, int64_t cols,
                                 sheaf_dtype dtype);
 sheaf__op *sheaf__tape_op(sheaf__tape *tape, const char *name, sheaf__op_fn *forward,

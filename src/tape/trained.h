@@ -7,8 +7,8 @@
  *
  * A set that is `divided` keeps masters and moments of slice s in group s mod D alone (of a
  * replicated tensor in all), as the group that writes it. Its slices are in the order of their
- * groups then: what a group keeps is one stretch. Where the weights are needed, peers tell each
- * other theirs, rounded to the compute dtype, in the array of gradients, which are done with. */
+ * groups then: what a group keeps is one stretch. Where the weights are needed, peers send
+ * theirs, rounded to the compute dtype, in the array of gradients, which are no longer needed. */
 #pragma once
 
 #include "sheaf/cut.h"
@@ -90,7 +90,7 @@ typedef struct sheaf__accumulators {
 } sheaf__accumulators;
 sheaf_status *sheaf__accumulator_begin(sheaf__trained_set *set, sheaf__accumulators *stack, int g);
 void sheaf__accumulators_close(sheaf__trained_set *set, sheaf__accumulators *stack);
-/* sheaf__accumulators_reduce - after the close: the sums of all groups meet in the tree, and all
+/* sheaf__accumulators_reduce - after the close: the sums of all groups are added by the tree; all
  * have the total. present[G]: accumulators that were begun, in whatever group. Collective among
  * peers.
  */

@@ -1,12 +1,12 @@
-/* transfer.h - values that another stage has made (inference with layers placed over stages), or
- * another run. No gradients. */
+/* transfer.h - values computed by another stage (inference with layers placed over stages), or
+ * by another run. No gradients. */
 #pragma once
 
 #include "tape/tape.h"
 
 /* sheaf__record_transfer - the value x [rows, cols] of `stage`, whole on each of its ranks, on
- * every rank of every stage; x is NULL on the others. All ranks record the same hands in the same
- * order.
+ * every rank of every stage; x is NULL on the others. All ranks record the same transfers in the
+ * same order.
  */
 sheaf__value *sheaf__record_transfer(sheaf__tape *tape, sheaf__value *x, int stage,
                                      const char *name, int64_t rows, int64_t cols);

@@ -1,6 +1,6 @@
-/* work.h - what a run of the tape consists of, by kind of op: operations of its products, bytes of
- * its values, and on a device with memory the seconds they take. What a short model was measured to
- * need for its work prices the work that the dry device counts in a whole one (plan/time.h). */
+/* work.h - the cost of a run of the tape, by kind of op: operations of its products, bytes of its
+ * values, and on a device with memory the seconds they take. Rates measured on a short model give
+ * the time of the work that the dry device counts in a whole one (plan/time.h). */
 #pragma once
 
 #include "base/base.h"
@@ -16,7 +16,7 @@ typedef enum sheaf__work_kind {
 
 typedef enum sheaf__work_way {
     SHEAF__WORK_FORWARD,
-    SHEAF__WORK_AGAIN, /* forward once more: for --checkpointing, or as it costs little */
+    SHEAF__WORK_AGAIN, /* recomputed: for --checkpointing, or as it costs little */
     SHEAF__WORK_BACKWARD,
     SHEAF__WORK_WAYS
 } sheaf__work_way;

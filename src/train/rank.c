@@ -50,7 +50,7 @@ sheaf_status *sheaf__rank_open(sheaf__rank *out, sheaf_device_kind kind, const s
         o->isa, 0);
     if (st != NULL)
         return st;
-    out->device->sums = o->sums == SHEAF_SUMS_TILES ? SHEAF__TILES : SHEAF__PAIRS;
+    out->device->sums = sheaf__sums_order(o->sums);
     out->context = (sheaf__context){ .device = out->device,
                                      .own_process = grid != NULL && grid->processes != NULL,
                                      .comm = grid == NULL ? NULL : grid->group,

@@ -1,6 +1,6 @@
-/* plugin.h - what sheaf asks of an MPI: a table that a module of its own gives, compiled once for
+/* plugin.h - what sheaf uses of an MPI: a table of functions in a module that is compiled once for
  * each MPI, because no two have the same binary interface. sheaf itself is linked with none; it
- * loads a module where a transport asks for it (comm/process.h).
+ * loads a module where a transport needs it (comm/process.h).
  *
  * Nothing here waits but start and finish. Messages of one pair and tag arrive in the order in
  * which they were sent. Integers that are not 0 are error codes of the MPI: see explain. */

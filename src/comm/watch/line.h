@@ -12,7 +12,7 @@ enum { SHEAF__LINE_PLACES = 16 };
 
 /* Where the first process listens: the others get it over the transport. */
 typedef struct sheaf__line_place {
-    unsigned char token[16]; /* a caller that does not know it is no process of this run */
+    unsigned char token[16]; /* callers without it are refused: no process of this run */
     int32_t count;
     union sheaf__line_address {
         struct sockaddr any;
@@ -22,11 +22,11 @@ typedef struct sheaf__line_place {
 } sheaf__line_place;
 
 /* sheaf__line_listen - a socket that listens on a port of its own, and where that is: with `here`,
- * where all processes are on this host, on its loopback alone; else at one address, of the
- * interface that mpirun was given or of this host's name; at all of them where neither is known. */
+ * where all processes are on this host, on its loopback alone; else at one address, of
+ * mpirun's interface or of this host's name; at all of them where neither is known. */
 sheaf_status *sheaf__line_listen(int *fd, sheaf__line_place *place, bool here);
 /* sheaf__line_connect - a connection to address i of `place`; -1. The caller finds out whether it
- * is the right one: hosts have addresses that mean themselves (a bridge of containers). */
+ * is the right one: an address may be another host's too (a bridge of containers). */
 int sheaf__line_connect(const sheaf__line_place *place, int i);
 /* sheaf__line_accept - a caller, if there is one; -1. */
 int sheaf__line_accept(int fd);

@@ -1,4 +1,4 @@
-/* self.h - which process this is, so that others can end it and no other. */
+/* self.h - identity of a process, so that others can kill it and no other. */
 #pragma once
 
 #include "base/base.h"

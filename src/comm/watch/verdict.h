@@ -1,5 +1,5 @@
-/* verdict.h - what the records of all ranks say together: which waits for which, and the message of
- * a run that cannot go on. No sockets, no clock. */
+/* verdict.h - diagnosis from the records of all ranks: which waits for which, and the message of a
+ * run that cannot go on. No sockets, no clock. */
 #pragma once
 
 #include "base/base.h"
@@ -8,10 +8,10 @@
 #include "sheaf/owner.h"
 
 typedef enum sheaf__verdict_kind {
-    SHEAF__DIED = 1, /* its connection closed without a word */
+    SHEAF__DIED = 1, /* its connection closed without a goodbye */
     SHEAF__LOST,     /* the same, but it lives, or may live on another machine */
     SHEAF__STOPPED,  /* it is silent */
-    SHEAF__HANGS,    /* all are there and none gets on */
+    SHEAF__HANGS,    /* all ranks live and none makes progress */
     SHEAF__DEADLOCK, /* the same, as they do not make the same call */
 } sheaf__verdict_kind;
 
@@ -30,8 +30,9 @@ bool sheaf__blocking(const sheaf__ranks *ranks, int rank);
 /* sheaf__deadlock - do ranks wait for each other in a circle, as they do not make the same calls?
  * Each of these has been in its call for `least_ms`; *a waits for *b, both of the circle. */
 bool sheaf__deadlock(const sheaf__ranks *ranks, int least_ms, int *a, int *b);
-/* sheaf__hang_limit - seconds without progress that are a hang, where `hang_after` is what a user
- * said: more while a rank is "finishing", as a system may write for long what it has kept back. */
+/* sheaf__hang_limit - seconds without progress that are a hang, where `hang_after` is the user's
+ * setting: more while a rank is "finishing", as a system may write for long what it has kept back.
+ */
 double sheaf__hang_limit(const sheaf__ranks *ranks, double hang_after);
 
 /* sheaf__verdict_text - the message.

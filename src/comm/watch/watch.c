@@ -161,7 +161,7 @@ static bool is_its_turn(const sheaf__watch *w)
     return true;
 }
 
-/* `p` is gone or silent. Where it is the first no other can tell this process anything. */
+/* `p` is gone or silent. Where it is the first, no other process can send the reason. */
 static void lost(sheaf__watch *w, sheaf__verdict_kind kind, const peer *p, double now)
 {
     sheaf_text text = { 0 };

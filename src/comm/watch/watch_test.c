@@ -20,7 +20,7 @@ enum { PROCESSES = 3, ENDED = 3, TEXT = 8192, MOST_S = 30 };
 
 typedef enum what { NOTHING, DIES, STOPS, STOPS_UNHEARD, HANGS, SLOW, WAITS } what;
 
-static int told[2]; /* a pipe for what they say */
+static int told[2]; /* a pipe for their output */
 static char said[TEXT];
 
 static void end(void *self, const char *text)
@@ -219,12 +219,12 @@ static void test_watch__who_waits_for_whom(void **state)
     sheaf__ranks r = { .count = 4, .in_group = 2 };
     int a = -1, b = -1;
     for (int i = 0; i < 4; i++) {
-        const sheaf__group_kind circle = i < 2 ? SHEAF__ITS_GROUP : SHEAF__ITS_PEERS;
+        const sheaf__group_kind kind = i < 2 ? SHEAF__ITS_GROUP : SHEAF__ITS_PEERS;
         r.known[i] = true;
         r.report[i].made[SHEAF__ITS_GROUP] = r.report[i].made[SHEAF__ITS_PEERS] = 5;
         r.report[i].for_ms = 1000 * i;
         strcpy(r.report[i].call, i == 3 ? "" : "sum");
-        r.report[i].group = (int32_t)circle;
+        r.report[i].group = (int32_t)kind;
     }
     r.report[3].made[SHEAF__ITS_PEERS] = 4;
     assert_false(sheaf__waits_for(&r, 0, 1)); /* in the same call */
@@ -236,7 +236,7 @@ static void test_watch__who_waits_for_whom(void **state)
     assert_true(sheaf__waits_for(&r, 2, 0)); /* however many calls it has made with others */
     assert_false(sheaf__waits_for(&r, 1, 0));
     assert_true(sheaf__blocking(&r, 0));
-    assert_false(sheaf__blocking(&r, 3)); /* nobody waits for it */
+    assert_false(sheaf__blocking(&r, 3)); /* no rank waits for it */
     r.report[0].group = SHEAF__ALL_RANKS;
     assert_false(sheaf__waits_for(&r, 0, 3)); /* it is where 0 is */
     r.report[0].made[SHEAF__ALL_RANKS] = 1;

@@ -244,7 +244,7 @@ SHEAF__INLINE veci words_of(const char *even, const char *odd, int64_t count, sh
 }
 
 /* Has sign bits set where a number in the word is inf or NaN: an exponent of all ones carries
- * into the sign, no other does. Words are collected with either(), then asked once. */
+ * into the sign, no other does. Words are collected with either(), then tested once. */
 SHEAF__INLINE veci overflow(veci word, bool pairs)
 {
     const veci exponent = vi_set(pairs ? 0x7f807f80u : 0x7f800000u);
@@ -277,7 +277,7 @@ SHEAF__INLINE vecm sees(limits l, veci key)
     return vi_at_least(l.span, vi_add(key, l.minus_first));
 }
 
-/* ---- what every part knows ---- */
+/* ---- the state of a part ---- */
 typedef struct job {
     const sheaf__attention_call *call;
     const sheaf__attention *s;
@@ -370,8 +370,8 @@ static const char *o_row(const job *w, const void *o, int64_t i, int64_t g)
     return row_of(w, o, w->part.batch * w->s->queries + i, w->s->ldo, w->part.kv * w->s->group + g);
 }
 
-/* Rows of one head lie thousands of bytes apart, where the machine sees no stream: they
- * are asked for while those before them are used. */
+/* Rows of one head lie thousands of bytes apart, where the hardware sees no stream: they
+ * are prefetched while those before them are used. */
 static void fetch_rows(const job *w, const char *row, int64_t stride, int64_t count)
 {
     const int64_t bytes = w->s->head_dim * w->size;

@@ -7,7 +7,7 @@
  * query does not see, so what is not finite needs no slow path. */
 
 #define KEY_PANELS 4    /* transposed at a time */
-#define AHEAD 16        /* keys whose values are asked for before they are used */
+#define AHEAD 16        /* keys whose values are prefetched */
 #define KEYS_AHEAD 4096 /* bytes: what the processor asks for by itself ends with a page */
 
 typedef struct single {

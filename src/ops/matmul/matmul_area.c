@@ -113,7 +113,7 @@ typedef struct area {
     int64_t slot_size, slot_ld; /* floats; of a row, padded */
     int64_t bands;
     int64_t begin, end; /* bands of the stripe at hand */
-    /* What the next stretch reads, asked for bit by bit: panels, before them rows of a band. */
+    /* What the next stretch reads, prefetched bit by bit: panels, before them rows of a band. */
     mm_soon panels[RUNS], rows[MM_PASSES], *panels_at;
     int64_t lines; /* of panels, each time that a kernel runs */
     mm_ending ending;

@@ -122,7 +122,7 @@ static inline bool mm_finish_is_plain(const mm_finish *f)
 typedef struct mm_soon {
     const char *at;
     int64_t step, rows, bytes;
-    int64_t done;         /* bytes of the first run that were asked for */
+    int64_t done;         /* bytes of the first run that were prefetched */
     struct mm_soon *then; /* what comes after it, or NULL */
 } mm_soon;
 
@@ -258,7 +258,7 @@ typedef struct mm_engine {
     /* Rows of a product up to which it does: what spreading B takes is saved, and the tile picks
      * halves out of words instead, again for each tile. */
     int64_t most_in_pairs;
-    /* Rows of a product, at most those of a tile, up to which no stretch is asked for ahead: B goes
+    /* Rows of a product, at most those of a tile, up to which no stretch is prefetched: B goes
      * by once, panel after panel, and the processor by itself is ahead of it. */
     int64_t most_unasked;
     int64_t pad; /* rows and panels are filled with zeros to a multiple of so many steps; 0: not */

@@ -309,7 +309,7 @@ static void plan_scratch(mm_plan *plan, int slots)
                           mm_up(most, mm_band_rows(plan))));
 }
 
-/* One band of rows meets panels that lie ready, and nothing is asked for ahead: B goes by once and
+/* One band of rows meets panels that lie ready, and nothing is prefetched: B goes by once and
  * stays in no cache. */
 static bool lone_band(const mm_plan *plan)
 {

@@ -73,7 +73,7 @@ static inline uint32_t mm_load_word(const char *src)
 }
 
 /* dst[c * ldd + r] = word c of row r; rows of src are `step` bytes apart. Rows that come
- * `soon` rows later are asked for; there need not be any. */
+ * `soon` rows later are prefetched; there need not be any. */
 static inline void mm_transpose(uint32_t *dst, int64_t ldd, const void *from, int64_t step,
                                 int64_t rows, int64_t cols, int64_t soon)
 {
