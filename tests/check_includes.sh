@@ -30,10 +30,6 @@ BEGIN {
         if (split(word[i], at, "/") == 1)
             divided[word[i]] = 1
     }
-    # Debts: to be removed, never to be added to.
-    n = split("", word, " ")
-    for (i = 1; i <= n; i++)
-        owed[word[i]] = 1
     n = split("status 0 version 0 control 0 events 0 finding 0 options 0 text 0 dtype 1 cut 1 owner 1 source 1 schema 2 checkpoint 5 train 6 evaluate 6 progress 6 generate 6 machine 6 plan 7 recipe 7.5 sheaf 7.5", word, " ")
     for (i = 1; i < n; i += 2)
         public[word[i]] = word[i + 1]
@@ -93,7 +89,7 @@ FNR == 1 {
     else if (part[1] != room && level[part[1]] + 0 >= mine + 0)
         complain(level[part[1]] + 0 == mine + 0 ? "includes sideways" : "includes upwards")
     else if (part[1] == room && room in divided && !is_test && part_of(target) != my_part &&
-             part_level[part_of(target)] + 0 >= part_level[my_part] + 0 && !((below ">" target) in owed))
+             part_level[part_of(target)] + 0 >= part_level[my_part] + 0)
         complain(part_level[part_of(target)] + 0 == part_level[my_part] + 0 ? "includes another part sideways" : "includes a part upwards")
     if (room == "cli" && !is_test && nparts > 1 && part[1] != "cli" && part[1] != "sheaf" && part[1] != "base" &&
         part[1] != "driver")
