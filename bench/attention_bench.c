@@ -171,7 +171,7 @@ int main(int argc, char **argv)
     if (count == 0)
         lengths[count++] = 512, lengths[count++] = 2048, lengths[count++] = 8192;
     sheaf__device *device = NULL;
-    stop(sheaf__device_open(&device, SHEAF_CPU, s.threads, s.isa, 0));
+    stop(sheaf__device_open(&device, &sheaf__cpu, s.threads, s.isa, 0));
     device->sums = s.sums;
     printf("# %s, %d thread(s), %lld key heads of %lld query heads, width %lld, %s\n",
            device->kernels->isa, s.threads, (long long)s.kv, (long long)s.group, (long long)s.width,

@@ -165,7 +165,7 @@ static inline size_t run_limited(const problem *p, const result *r, const char *
                                  size_t limit)
 {
     sheaf__device *device;
-    CHECK_OK(sheaf__device_open(&device, SHEAF_CPU, threads, isa, limit));
+    CHECK_OK(sheaf__device_open(&device, &sheaf__cpu, threads, isa, limit));
     device->sums = p->sums;
     sheaf__attention_forward(device, &p->s, r->o, r->stats, p->q, p->k, p->v);
     if (has_backward(&p->s))

@@ -34,7 +34,7 @@ typedef struct end_params {
 
 static void copy_in(const sheaf__context *c, const end_params *p, void *to)
 {
-    for (int64_t r = 0; r < p->x->rows && c->device->kind != SHEAF_DRY; r++)
+    for (int64_t r = 0; r < p->x->rows && !c->device->class->counts; r++)
         c->device->kernels->round((char *)to +
                                       (size_t)(r * p->x->cols) * sheaf_dtype_bytes(p->x->dtype),
                                   p->x->dtype, p->give + r * p->ld + p->col, p->x->cols);
@@ -42,7 +42,7 @@ static void copy_in(const sheaf__context *c, const end_params *p, void *to)
 
 static void copy_out(const sheaf__context *c, const end_params *p, const void *from)
 {
-    for (int64_t r = 0; r < p->x->rows && c->device->kind != SHEAF_DRY; r++)
+    for (int64_t r = 0; r < p->x->rows && !c->device->class->counts; r++)
         c->device->kernels->widen(p->take + r * p->ld + p->col,
                                   (const char *)from +
                                       (size_t)(r * p->x->cols) * sheaf_dtype_bytes(p->x->dtype),

@@ -55,7 +55,8 @@ typedef struct outcome {
 
 static const float START = 0.5f; /* what gradients of vectors hold before */
 
-static outcome run(const problem *p, sheaf_device_kind kind, sheaf_dtype dtype, bool twice)
+static outcome run(const problem *p, const sheaf__device_class *class, sheaf_dtype dtype,
+                   bool twice)
 {
     outcome o = { .weight = numbers(p->rows * p->cols, 99),
                   .y = calloc((size_t)(p->rows * p->cols), sizeof(float)) };
@@ -66,7 +67,7 @@ static outcome run(const problem *p, sheaf_device_kind kind, sheaf_dtype dtype, 
     sheaf__value *value[MAX_OPERANDS] = { NULL };
     sheaf__vector vector[MAX_OPERANDS] = { { NULL } };
     sheaf__trained trained[MAX_OPERANDS] = { { NULL } };
-    CHECK_OK(sheaf__device_open(&device, kind, 2, NULL, 0));
+    CHECK_OK(sheaf__device_open(&device, class, 2, NULL, 0));
     sheaf__context c = {
         .device = device, .ranks = 1, .slices = 8, .own = { 0, 8 }, .dtype = dtype
     };
@@ -136,7 +137,7 @@ static double slope(const problem *p, const outcome *o, double **x, double *y, i
 
 static void check_run(const problem *p, sheaf_dtype dtype, bool twice)
 {
-    outcome o = run(p, SHEAF_CPU, dtype, twice);
+    outcome o = run(p, &sheaf__cpu, dtype, twice);
     const int64_t n = p->rows * p->cols;
     /* float32: rounding of a few dozen additions; bfloat16: a few roundings to 8 bits */
     const double tolerance = dtype == SHEAF_F32 ? 1e-5 : 0.02;
@@ -175,8 +176,8 @@ static void check(const problem *p)
     for (int twice = 0; twice <= !p->once; twice++) {
         check_run(p, SHEAF_F32, twice);
         check_run(p, SHEAF_BF16, twice);
-        outcome real = run(p, SHEAF_CPU, SHEAF_BF16, twice),
-                dry = run(p, SHEAF_DRY, SHEAF_BF16, twice);
+        outcome real = run(p, &sheaf__cpu, SHEAF_BF16, twice),
+                dry = run(p, &sheaf__dry, SHEAF_BF16, twice);
         CHECK_BYTES(p->name, dry.peak, real.peak, sizeof real.peak);
         drop(&real);
         drop(&dry);

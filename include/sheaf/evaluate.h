@@ -64,6 +64,7 @@ typedef struct sheaf_model_evaluate_options {
     sheaf_prompts *prompts;
     const sheaf_model_generate_options *answers;
     sheaf_answer **out;
+    const char *device; /* where it computes (docs/devices.md); NULL: cpu */
 } sheaf_model_evaluate_options;
 
 typedef struct sheaf_model_evaluate_report {

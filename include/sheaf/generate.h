@@ -56,6 +56,7 @@ typedef struct sheaf_model_open_options {
     struct sheaf_comm *processes;
     const char *evaluates; /* the path of data, where sheaf_model_evaluate_open() on them is all
                               that is asked of it: what else it answers by is not read. NULL */
+    const char *device;    /* where it computes (docs/devices.md); NULL: cpu */
 } sheaf_model_open_options;
 
 /* sheaf_model_open - loads it; its ranks are threads, which wait until they are asked. Needs a

@@ -21,6 +21,16 @@ static inline sheaf_status *sheaf__no_memory(const char *what)
     return sheaf_fail(SHEAF_E_MEMORY, "%s", what);
 }
 
+/* sheaf__first_of - of two steps that were both taken, `then` after `first`: the failure to pass
+ * on; the other one is freed. */
+static inline sheaf_status *sheaf__first_of(sheaf_status *first, sheaf_status *then)
+{
+    if (first == NULL)
+        return then;
+    sheaf_status_free(then);
+    return first;
+}
+
 /* sheaf__only_memory - passes a lack of memory on; any other failure is freed. */
 static inline sheaf_status *sheaf__only_memory(sheaf_status *st)
 {

@@ -95,9 +95,10 @@ sheaf_status *sheaf_model_open(sheaf_model **out, const sheaf_model_open_options
         m->o = o;
         m->o.tp = o.tp > 0 ? o.tp : 1;
         m->o.dp = o.dp > 0 ? o.dp : 1;
-        m->o.isa = NULL;
+        m->o.isa = m->o.device = NULL;
         st = copy_text(&m->o.place, o.place);
         TRY(st, copy_text(&m->o.isa, o.isa));
+        TRY(st, copy_text(&m->o.device, o.device));
         TRY(st, prepare(m, &m->o));
     }
     st = sheaf__all_agree(o.processes, st);
@@ -170,6 +171,7 @@ static sheaf_status *load(sheaf_model *m, int64_t batch)
                                        .threads = m->o.threads,
                                        .dtype = m->o.dtype,
                                        .isa = m->o.isa,
+                                       .device = m->o.device,
                                        .sums = sheaf__sums_order(m->o.bf16_sums),
                                        .positions = m->positions,
                                        .sequences = batch,
@@ -280,6 +282,7 @@ void sheaf_model_close(sheaf_model *m)
     free(m->cache);
     free((char *)m->o.place);
     free((char *)m->o.isa);
+    free((char *)m->o.device);
     pthread_mutex_destroy(&m->loading);
     free(m);
 }

@@ -199,6 +199,7 @@ static sheaf_status *measure(generation *g, const sheaf__question *q, const shea
                                                     .dtype = o->dtype,
                                                     .sums = sheaf__sums_order(o->sums),
                                                     .isa = o->isa,
+                                                    .device = o->device,
                                                     .positions = g->asked.prompt + g->max_new,
                                                     .sequences = g->asked.batch },
                             time_model, g));

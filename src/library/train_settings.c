@@ -153,6 +153,7 @@ static int path_flags(sheaf__setting *to, sheaf_train_options *o, bool planning)
           "folder that relative paths count from" },
         { "isa", SHEAF__IS_TEXT | SHEAF__IS_HIDDEN | SHEAF__IS_UNSAVED, &o->isa,
           "ref, avx2, avx512, avx512bf16 or amx" },
+        { "device", SHEAF__IS_TEXT | SHEAF__IS_HIDDEN | SHEAF__IS_UNSAVED, &o->device, "cpu" },
     };
     return add(to, flags, (int)(sizeof flags / sizeof *flags));
 }

@@ -32,7 +32,18 @@ static sheaf_status *take(sheaf__model *m, void *out, const char *name, size_t b
         return sheaf__no_memory("parts of a model");
     sheaf_status *st = sheaf__alloc(out, m->context, bytes, kind);
     if (st == NULL)
-        m->block[m->nblocks++] = (sheaf__block){ name, *(void **)out };
+        m->block[m->nblocks++] = (sheaf__block){ name, *(void **)out, false };
+    return st;
+}
+
+/* The same of the host's. */
+static sheaf_status *take_host(sheaf__model *m, void **out, const char *name, size_t bytes)
+{
+    if (!SHEAF_GROW(&m->block, &m->block_capacity, m->nblocks + 1))
+        return sheaf__no_memory("parts of a model");
+    sheaf_status *st = sheaf__host_alloc(out, m->context->device, bytes, SHEAF_MEM_WEIGHTS);
+    if (st == NULL)
+        m->block[m->nblocks++] = (sheaf__block){ name, *out, true };
     return st;
 }
 
@@ -312,8 +323,8 @@ sheaf_status *sheaf__build_layernorm(sheaf__model *m, sheaf__layernorm *norm, co
     TRY(st, add_module(m, (sheaf__module){ SHEAF__LAYERNORM, norm, t, bias, 0 }));
     TRY(st, take_floats(&norm->weight, m, t->name, norm->owned));
     TRY(st, take_floats(&norm->bias, m, t->name, norm->owned));
-    if (st == NULL && norm->plain && m->context->device->kind != SHEAF_DRY)
-        memset(norm->bias, 0, (size_t)norm->owned * sizeof(float));
+    if (st == NULL && norm->plain)
+        sheaf__op_zero(m->context->device, norm->bias, norm->owned, SHEAF_F32);
     if (st == NULL && is_saved(m, t))
         st = add_trained(&norm->weight_trained, m, t, t->shape[0], 1);
     if (st == NULL && bias != NULL && is_saved(m, bias))
@@ -361,7 +372,7 @@ sheaf_status *sheaf__build_table(sheaf__model *m, sheaf__table *table, const she
                     (size_t)(rows * table->width) * sheaf_dtype_bytes(m->context->dtype),
                     SHEAF_MEM_WEIGHTS);
     void *print = NULL;
-    st = take(m, &print, t->name, (size_t)rows * sizeof *table->stored.print, SHEAF_MEM_WEIGHTS);
+    st = take_host(m, &print, t->name, (size_t)rows * sizeof *table->stored.print);
     table->stored = (sheaf__stored_rows){ .name = t->name, .width = t->shape[1], .print = print };
     return st;
 }
@@ -393,7 +404,10 @@ void sheaf__stage(const sheaf__pass *pass, sheaf__tape *tape, const char *stage,
 void sheaf__build_free(sheaf__model *m)
 {
     for (int64_t i = 0; i < m->nblocks; i++)
-        sheaf__free(m->context, m->block[i].at);
+        if (m->block[i].host)
+            sheaf__host_free(m->context->device, m->block[i].at);
+        else
+            sheaf__free(m->context, m->block[i].at);
     for (int i = 0; m->lora != NULL && m->options.lora != NULL && i < m->options.lora->nmodules;
          i++)
         free(m->lora[i].part);

@@ -145,7 +145,7 @@ sheaf_status *sheaf__model_bad_weight(const char **name, const sheaf__model *m)
     unsound what = NEITHER;
     int at = 0;
     *name = NULL;
-    if (c->device->kind == SHEAF_DRY)
+    if (c->device->class->counts)
         return NULL;
     for (; at < all; at++) {
         what = at < m->nmodules ? bad_in(m, &m->module[at])

@@ -28,7 +28,8 @@ typedef struct box {
     sheaf__packed *packed; /* either panels; or those of each slice of `spread`, which is cut along
                               its columns; */
     sheaf__linear *spread;
-    void *dst; /* or dense rows [rows, cols] of dtype `to` */
+    void *dst; /* or dense rows [rows, cols] of dtype `to`, the device's or the host's */
+    bool host;
     sheaf_dtype to;
     uint64_t *print;      /* or nowhere, and of each row its sheaf__row_hash(); */
     atomic_bool infinite; /* set if a number is not finite in the compute dtype */
@@ -61,22 +62,26 @@ static void note_rows(box *b, const void *read, int64_t r, int64_t n)
         b->infinite = true;
 }
 
-/* Stores n rows from row r on at their destination. */
-static void put_rows(box *b, const void *read, int64_t r, int64_t n)
+/* n rows from row r on, as they were read: where they belong. */
+static sheaf_status *put_rows(box *b, const void *read, int64_t r, int64_t n)
 {
+    sheaf__device *device = b->c->device;
     const sheaf__linear *l = b->spread;
     if (b->print != NULL)
         note_rows(b, read, r, n);
     else if (b->packed != NULL)
-        sheaf__pack(b->packed, read, b->stored, b->cols, r, n);
+        sheaf__weight_load(device, b->packed, read, b->stored, b->cols, r, n);
+    else if (b->host)
+        device->kernels->convert(sheaf__at(b->dst, r * b->cols, b->to), b->to, read, b->stored,
+                                 n * b->cols);
     else if (l == NULL)
-        b->c->device->kernels->convert((char *)b->dst +
-                                           (size_t)(r * b->cols) * sheaf_dtype_bytes(b->to),
-                                       b->to, read, b->stored, n * b->cols);
+        return sheaf__upload_rounded(device, sheaf__at(b->dst, r * b->cols, b->to), b->to, read,
+                                     b->stored, n * b->cols);
     for (int s = l == NULL ? 0 : l->first; l != NULL && s < l->first + l->count; s++)
         if (l->w[s].k > 0)
-            sheaf__pack(&b->spread->w[s], sheaf__at(read, l->begin[s], b->stored), b->stored,
-                        b->cols, r, n);
+            sheaf__weight_load(device, &b->spread->w[s], sheaf__at(read, l->begin[s], b->stored),
+                               b->stored, b->cols, r, n);
+    return NULL;
 }
 
 static void read_group(void *arg, int64_t group, int worker)
@@ -97,18 +102,18 @@ static void read_group(void *arg, int64_t group, int worker)
         const int64_t n = last - r < fit ? last - r : fit;
         sheaf_status *st = b->source->read(b->source, b->name, (b->row0 + r) * fold, n * fold,
                                            b->col0, b->last, scratch);
+        TRY(st, put_rows(b, scratch, r, n));
         if (st != NULL) {
             sheaf__lowest_note(&b->failed, group, st);
             return;
         }
-        put_rows(b, scratch, r, n);
         r += n;
     }
 }
 
 static sheaf_status *read_box(box *b)
 {
-    if (b->rows == 0 || b->cols == 0 || b->c->device->kind == SHEAF_DRY)
+    if (b->rows == 0 || b->cols == 0 || b->c->device->class->counts)
         return NULL;
     const sheaf_source_entry *entry = b->source->find(b->source, b->name);
     if (entry == NULL) {
@@ -364,41 +369,55 @@ static sheaf_status *load_frequencies(sheaf__model *m, sheaf_source *base)
         frequency[j] = sheaf__rope_frequency(&m->schema->config, j, m->rope.rot, 0);
     box stored = box_of(m->context, base, name, (sheaf_range){ 0, half }, (sheaf_range){ 0, 1 },
                         frequency, SHEAF_F32);
+    sheaf__rope_table host = { 0 };
+    stored.host = true;
     if (st == NULL && base->find(base, name) != NULL)
         st = read_box(&stored);
+    TRY(st, sheaf__rope_borrow(&host, &m->rope, m->context->device));
     for (int64_t j = 0; j < half && st == NULL; j++)
-        sheaf__rope_fill_pair(&m->rope, j, frequency[j], 1, m->context->device->kernels,
+        sheaf__rope_fill_pair(&host, j, frequency[j], 1, m->context->device->kernels,
                               m->context->dtype, m->context->dtype);
     free(frequency);
-    return st;
+    return sheaf__first_of(st, sheaf__rope_return(&host, &m->rope, m->context->device));
 }
 
 /* ---- LoRA factors ---- */
 
 /* kaiming_uniform(a = sqrt 5): uniform in +-1/sqrt(in); a function of the logical index. */
-static void fresh_factor(sheaf__trained *t, uint64_t seed)
+static sheaf_status *fresh_factor(sheaf__device *device, sheaf__trained *t, uint64_t seed)
 {
+    sheaf_status *st = NULL;
     const float bound = (float)(1.0 / sqrt((double)t->shape[1]));
     const uint64_t key = sheaf__name_key(t->name);
-    for (int s = t->first; s < t->first + t->count; s++) {
+    for (int s = t->first; s < t->first + t->count && st == NULL; s++) {
+        const size_t bytes = (size_t)t->numel[s] * sizeof(float);
         sheaf_range rows, cols;
+        float *all, *x;
         sheaf__trained_box(t, 0, s, &rows, &cols);
-        float *x = t->master[s];
-        for (int64_t r = rows.begin; r < rows.end; r++)
+        st = sheaf__borrow(&all, device, t->master[s], bytes, false);
+        x = all;
+        for (int64_t r = rows.begin; r < rows.end && x != NULL; r++)
             for (int64_t c = cols.begin; c < cols.end; c++)
                 *x++ = (2 * sheaf__unit_float(sheaf__random_tensor_u32(
                                 seed, key, (uint64_t)(r * t->shape[1] + c))) -
                         1) *
                        bound;
+        if (st == NULL)
+            st = sheaf__return(all, device, t->master[s], bytes, true);
     }
+    return st;
 }
 
 /* Of a table's B, as torch.nn.init.normal_(): mean 0, deviation 1. */
-static void normal_factor(sheaf__trained *t, uint64_t seed)
+static sheaf_status *normal_factor(sheaf__device *device, sheaf__trained *t, uint64_t seed)
 {
     const uint64_t key = sheaf__name_key(t->name);
-    for (int64_t i = 0; i < t->numel[0]; i++)
-        t->master[0][i] = sheaf__random_normal(seed, key, (uint64_t)i);
+    const size_t bytes = (size_t)t->numel[0] * sizeof(float);
+    float *x;
+    sheaf_status *st = sheaf__borrow(&x, device, t->master[0], bytes, false);
+    for (int64_t i = 0; i < t->numel[0] && x != NULL; i++)
+        x[i] = sheaf__random_normal(seed, key, (uint64_t)i);
+    return TRY(st, sheaf__return(x, device, t->master[0], bytes, true));
 }
 
 /* The copies of one part's A or B, where the factor is not trained. */
@@ -445,9 +464,10 @@ static sheaf_status *load_lora(sheaf__model *m, sheaf_source *adapter)
             for (int piece = 0; piece < f->parts && st == NULL; piece++)
                 st = load_part(m, adapter, module, &f->part[piece], piece);
         else if (adapter == NULL && module->base->role == SHEAF_EMBED)
-            normal_factor(f->b, m->options.seed); /* A stays zero */
+            st = normal_factor(m->context->device, f->b, m->options.seed); /* A stays zero */
         else if (adapter == NULL)
-            fresh_factor(f->a, m->options.seed); /* B stays as allocated: zero */
+            st = fresh_factor(m->context->device, f->a,
+                              m->options.seed); /* B stays as allocated: zero */
         else {
             st = read_trained(m->context, adapter, module->a_name, f->a);
             TRY(st, read_trained(m->context, adapter, module->b_name, f->b));
@@ -458,7 +478,7 @@ static sheaf_status *load_lora(sheaf__model *m, sheaf_source *adapter)
 
 sheaf_status *sheaf__model_load(sheaf__model *m, sheaf_source *base, sheaf_source *adapter)
 {
-    if (m->context->device->kind == SHEAF_DRY)
+    if (m->context->device->class->counts)
         return NULL;
     sheaf_status *st = NULL;
     for (int i = 0; i < m->nmodules && st == NULL; i++)

@@ -55,7 +55,7 @@ static void fill(table *t, sheaf_dtype dtype, sheaf_dtype stored, const void *by
     sheaf__model model = { .context = &context,
                            .schema = &schema,
                            .rope = { POSITIONS, 2 * HALF, t->cos, t->sin } };
-    CHECK_OK(sheaf__device_open(&context.device, SHEAF_CPU, 1, NULL, 0));
+    CHECK_OK(sheaf__device_open(&context.device, &sheaf__cpu, 1, NULL, 0));
     CHECK_OK(sheaf__model_load(&model, &from.source, NULL));
     sheaf__device_close(context.device);
 }
@@ -156,7 +156,7 @@ static void test_rope__frequencies_are_stretched(void **state)
                                                 .high_freq_factor = 4,
                                                 .original_length = 100 } };
         sheaf__rope_table t = { PLACES, 2 * TURNS, cosines, sines };
-        sheaf__rope_fill(&t, &config, sheaf__kernels_for("ref"), SHEAF_F32);
+        CHECK_OK(sheaf__rope_fill(&t, &config, device, SHEAF_F32));
         for (int64_t p = 0; p < PLACES; p++)
             for (int j = 0; j < TURNS; j++) {
                 CHECK_NEAR(cases[i].name, cosines[p * TURNS + j],
@@ -201,7 +201,7 @@ static sheaf_status *load_norm(float *weight, sheaf_dtype dtype, sheaf_source *f
     sheaf__model model = {
         .context = &context, .schema = &schema, .module = &module, .nmodules = 1
     };
-    CHECK_OK(sheaf__device_open(&context.device, SHEAF_CPU, 2, NULL, 0));
+    CHECK_OK(sheaf__device_open(&context.device, &sheaf__cpu, 2, NULL, 0));
     sheaf_status *st = sheaf__model_load(&model, from, NULL);
     sheaf__device_close(context.device);
     return st;

@@ -91,6 +91,7 @@ typedef struct sheaf__module sheaf__module;
 typedef struct sheaf__block {
     const char *name;
     void *at;
+    bool host; /* of the host's memory */
 } sheaf__block;
 /* The vision towers; the family defines the struct. */
 typedef struct sheaf__towers sheaf__towers;

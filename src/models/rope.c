@@ -143,22 +143,60 @@ void sheaf__rope_fill_pair(sheaf__rope_table *t, int64_t j, float frequency, flo
     }
 }
 
+static size_t bytes_of(const sheaf__rope_table *t)
+{
+    return (size_t)(t->positions * (t->rot / 2)) * sizeof(float);
+}
+
+sheaf_status *sheaf__rope_borrow(sheaf__rope_table *host, const sheaf__rope_table *t,
+                                 sheaf__device *device)
+{
+    *host = *t;
+    host->sin = NULL;
+    sheaf_status *st = sheaf__borrow(&host->cos, device, t->cos, bytes_of(t), false);
+    return TRY(st, sheaf__borrow(&host->sin, device, t->sin, bytes_of(t), false));
+}
+
+sheaf_status *sheaf__rope_return(const sheaf__rope_table *host, const sheaf__rope_table *t,
+                                 sheaf__device *device)
+{
+    const bool both = host->sin != NULL;
+    sheaf_status *st = sheaf__return(host->cos, device, t->cos, bytes_of(t), both);
+    return sheaf__first_of(st, sheaf__return(host->sin, device, t->sin, bytes_of(t), both));
+}
+
 /* ---- tables that follow the length of a run ---- */
 
+/* The pairs of a table, for sequences of a length. */
 typedef struct filling {
-    sheaf__rope_table *table;
-    const sheaf__context *context;
+    sheaf__rope_table host;
+    const sheaf_config *config; /* NULL: of the default type, with theta */
+    double theta;
     int64_t length;
     float attention;
+    const sheaf__kernels *kernels;
+    sheaf_dtype dtype;
 } filling;
 
 static void fill_pairs(void *arg, int64_t begin, int64_t end, int worker)
 {
-    const filling *f = arg;
+    filling *f = arg;
+    const int64_t rot = f->host.rot;
     for (int64_t j = begin; j < end; j++)
-        sheaf__rope_fill_pair(
-            f->table, j, sheaf__rope_frequency(f->table->config, j, f->table->rot, f->length),
-            f->attention, f->context->device->kernels, f->table->dtype, SHEAF_F32);
+        sheaf__rope_fill_pair(&f->host, j,
+                              f->config == NULL
+                                  ? (float)(1.0 / power(f->theta, j, rot))
+                                  : sheaf__rope_frequency(f->config, j, rot, f->length),
+                              f->attention, f->kernels, f->dtype, SHEAF_F32);
+}
+
+static sheaf_status *fill(sheaf__device *device, const sheaf__rope_table *t, filling f)
+{
+    f.kernels = device->kernels;
+    sheaf_status *st = sheaf__rope_borrow(&f.host, t, device);
+    if (st == NULL && f.host.sin != NULL)
+        sheaf__pool_rows(device->pool, t->rot / 2, 1, fill_pairs, &f);
+    return sheaf__first_of(st, sheaf__rope_return(&f.host, t, device));
 }
 
 bool sheaf__rope_follows_length(const sheaf_config *config)
@@ -174,11 +212,11 @@ static int64_t same_length(const sheaf_config *c, int64_t length)
     return c->rope.type == SHEAF_ROPE_DYNAMIC && length > c->max_position ? length : 0;
 }
 
-static void lengthen(sheaf__rope_table *t, const sheaf__context *c, int64_t length)
+static sheaf_status *lengthen(sheaf__rope_table *t, sheaf__device *device, int64_t length)
 {
-    filling f = { t, c, same_length(t->config, length), (float)attention_of(t->config) };
-    if (f.length == t->length)
-        return;
+    const int64_t same = same_length(t->config, length);
+    if (same == t->length)
+        return NULL;
     const sheaf__rope_table was = *t;
     t->cos = was.other_cos;
     t->sin = was.other_sin;
@@ -186,32 +224,33 @@ static void lengthen(sheaf__rope_table *t, const sheaf__context *c, int64_t leng
     t->other_cos = was.cos;
     t->other_sin = was.sin;
     t->other_length = was.length;
-    if (f.length == t->length)
-        return;
-    t->length = f.length;
-    sheaf__rows(c, t->rot / 2, 1, fill_pairs, &f);
+    if (same == t->length)
+        return NULL;
+    t->length = same;
+    return fill(device, t,
+                (filling){ .config = t->config,
+                           .length = same,
+                           .attention = (float)attention_of(t->config),
+                           .dtype = t->dtype });
 }
 
-void sheaf__rope_fill(sheaf__rope_table *t, const sheaf_config *config,
-                      const sheaf__kernels *kernels, sheaf_dtype dtype)
+sheaf_status *sheaf__rope_fill(sheaf__rope_table *t, const sheaf_config *config,
+                               sheaf__device *device, sheaf_dtype dtype)
 {
-    const float attention = (float)attention_of(config);
-    for (int64_t j = 0; j < t->rot / 2; j++)
-        sheaf__rope_fill_pair(t, j, sheaf__rope_frequency(config, j, t->rot, 0), attention, kernels,
-                              dtype, SHEAF_F32);
     if (sheaf__rope_follows_length(config)) {
         t->config = config;
         t->dtype = dtype;
         t->lengthen = lengthen;
     }
+    return fill(
+        device, t,
+        (filling){ .config = config, .attention = (float)attention_of(config), .dtype = dtype });
 }
 
-void sheaf__rope_fill_plain(sheaf__rope_table *t, double theta, const sheaf__kernels *kernels,
-                            sheaf_dtype dtype)
+sheaf_status *sheaf__rope_fill_plain(sheaf__rope_table *t, double theta, sheaf__device *device,
+                                     sheaf_dtype dtype)
 {
-    for (int64_t j = 0; j < t->rot / 2; j++)
-        sheaf__rope_fill_pair(t, j, (float)(1.0 / power(theta, j, t->rot)), 1, kernels, dtype,
-                              SHEAF_F32);
+    return fill(device, t, (filling){ .theta = theta, .attention = 1, .dtype = dtype });
 }
 
 bool sheaf__rope_changes(const sheaf_config *config, int64_t before, int64_t after)

@@ -6,20 +6,27 @@
 /* sheaf__rope_frequency - of pair j of `rot` channels, for sequences of `length` positions (0: of
  * any length the model was made for). */
 float sheaf__rope_frequency(const sheaf_config *config, int64_t j, int64_t rot, int64_t length);
+/* sheaf__rope_borrow - the same table, cos and sin as the host's (ops/device.h: NULL on dry);
+ * sheaf__rope_return - uploads what it was filled with. */
+sheaf_status *sheaf__rope_borrow(sheaf__rope_table *host, const sheaf__rope_table *table,
+                                 sheaf__device *device);
+sheaf_status *sheaf__rope_return(const sheaf__rope_table *host, const sheaf__rope_table *table,
+                                 sheaf__device *device);
 /* sheaf__rope_fill_pair - the columns of one pair: cos and sin of round(round(position) *
  * round(frequency)), times `attention`, rounded to dtype. SAT takes the angle in the compute dtype
  * (`angle`); the others in float32. */
 void sheaf__rope_fill_pair(sheaf__rope_table *table, int64_t j, float frequency, float attention,
                            const sheaf__kernels *kernels, sheaf_dtype dtype, sheaf_dtype angle);
-/* sheaf__rope_follows_length - do the angles of its type depend on the sequence's length? */
+/* sheaf__rope_follows_length - is it a type whose angles depend on how long a sequence is? */
 bool sheaf__rope_follows_length(const sheaf_config *config);
-/* sheaf__rope_fill - cos and sin of every position, rounded to dtype. For types that depend on the
- * length it also sets table->lengthen, which needs space for a second table, and borrows config. */
-void sheaf__rope_fill(sheaf__rope_table *table, const sheaf_config *config,
-                      const sheaf__kernels *kernels, sheaf_dtype dtype);
-/* sheaf__rope_fill_plain - the same for the default type, with this theta. */
-void sheaf__rope_fill_plain(sheaf__rope_table *table, double theta, const sheaf__kernels *kernels,
-                            sheaf_dtype dtype);
-/* sheaf__rope_changes - do the angles of earlier positions change between these lengths, so that
- * cached keys are stale? */
+/* sheaf__rope_fill - cos and sin of every position, rounded to dtype. Of types that look at the
+ * length the table also learns to follow it (table->lengthen), which needs space for a second one;
+ * config is borrowed then. */
+sheaf_status *sheaf__rope_fill(sheaf__rope_table *table, const sheaf_config *config,
+                               sheaf__device *device, sheaf_dtype dtype);
+/* sheaf__rope_fill_plain - the same of the default type, with this theta. */
+sheaf_status *sheaf__rope_fill_plain(sheaf__rope_table *table, double theta, sheaf__device *device,
+                                     sheaf_dtype dtype);
+/* sheaf__rope_changes - do the angles of earlier positions change between these lengths, so
+ * that kept keys are no longer what the model would compute? */
 bool sheaf__rope_changes(const sheaf_config *config, int64_t before, int64_t after);

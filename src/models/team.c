@@ -42,9 +42,11 @@ static sheaf_status *team_rank(void *arg, const sheaf__grid *grid)
     sheaf__activity *activity = sheaf_comm_activity(o->all);
     sheaf__grid_record(grid, activity);
     sheaf__activity_phase(activity, "loading");
-    sheaf_status *st = sheaf__device_open(
-        &device, SHEAF_CPU, sheaf__threads_of(o->all, o->threads, sheaf_comm_ranks(all), world),
-        o->isa, 0);
+    const sheaf__device_class *class;
+    sheaf_status *st = sheaf__device_find(&class, o->device);
+    TRY(st, sheaf__device_open(&device, class,
+                               sheaf__threads_of(o->all, o->threads, sheaf_comm_ranks(all), world),
+                               o->isa, 0));
     sheaf__context context = { .device = device,
                                .own_process = o->all != NULL,
                                .comm = grid->stage,

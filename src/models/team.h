@@ -10,10 +10,10 @@ typedef struct sheaf__team_options {
     int ranks, threads;        /* threads in all, 0 = all available cores */
     int groups;                /* each of which loads the model; 0 is 1 */
     sheaf_dtype dtype;
-    sheaf__sums sums; /* of bfloat16 */
-    const char *isa;
-    int64_t positions; /* length of the rotary table */
-    int64_t sequences; /* generated together at most; see sheaf__model_options */
+    sheaf__sums sums;         /* of bfloat16 */
+    const char *isa, *device; /* NULL: the best, and cpu */
+    int64_t positions;        /* length of the rotary table */
+    int64_t sequences;        /* generated together at most; see sheaf__model_options */
     const char *place; /* pipeline stages of `ranks` ranks each, as sheaf__placement_read() takes
                           them; NULL = one stage */
     const sheaf_events *events; /* get a note on heads divided unevenly; may be NULL */

@@ -2,30 +2,17 @@
 #include "ops/device.h"
 
 #include <assert.h>
-#include <sys/mman.h>
+#include <stdatomic.h>
 
 #include "base/base.h"
+#include "ops/call.h"
 #include "ops/space.h"
 
 #define HUGE_PAGE ((size_t)2 << 20)
-#define SMALL_PAGE ((size_t)4096)
-#define GROW_STEP ((size_t)32 << 20)
-#define RESERVE_MOST ((size_t)1 << 40)
-#define RESERVE_LEAST ((size_t)1 << 30)
-
-/* No processor maps these addresses (bits 57 to 63 are neither all 0 nor all 1): what
- * `dry` hands out faults when touched, and 64 dry ranks need not share the 128 TiB
- * that a process can reserve. */
-#define DRY_BASE ((uintptr_t)1 << 60)
-#define DRY_CAPACITY ((size_t)1 << 56)
 
 struct sheaf__range {
     sheaf__space space; /* which offsets are in use */
-    char *base;
-    void *map; /* NULL on dry */
-    size_t map_bytes;
-    size_t capacity; /* reserved bytes from base */
-    size_t writable; /* of these, what can be touched */
+    sheaf__reserved reserved;
 };
 
 static size_t round_up(size_t x, size_t unit)
@@ -48,95 +35,73 @@ const char *sheaf__memory_name(sheaf_memory kind)
     return kind_names[kind];
 }
 
-/* Only addresses are reserved here. Pages become writable as the mark rises (grow), so
- * that a system that counts writable memory in advance is asked for what is used. */
-static sheaf_status *reserve(struct sheaf__range *range, size_t limit)
+/* ---- classes ---- */
+
+enum { MOST_CLASSES = 8 };
+
+static const sheaf__device_class *classes[MOST_CLASSES] = { &sheaf__cpu, &sheaf__dry };
+
+sheaf_status *sheaf__device_find(const sheaf__device_class **out, const char *name)
 {
-    size_t want = limit != 0 ? round_up(limit, HUGE_PAGE) : RESERVE_MOST;
-    void *map;
-    for (;;) {
-        range->map_bytes = want + HUGE_PAGE;
-        map = mmap(NULL, range->map_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
-                   -1, 0);
-        if (map != MAP_FAILED || limit != 0 || want <= RESERVE_LEAST)
-            break;
-        want /= 2;
+    *out = &sheaf__cpu;
+    for (int i = 0; name != NULL && i < MOST_CLASSES && classes[i] != NULL; i++)
+        if (!classes[i]->counts && strcmp(classes[i]->name, name) == 0) {
+            *out = classes[i];
+            return NULL;
+        }
+    if (name == NULL)
+        return NULL;
+    sheaf_status *st = sheaf_fail(SHEAF_E_ARG, "device");
+    sheaf_expected(st, "cpu");
+    return sheaf_found(st, "%s", name);
+}
+
+void sheaf__device_register(const sheaf__device_class *class)
+{
+    int at = 0;
+    while (at < MOST_CLASSES && classes[at] != NULL && classes[at] != class)
+        at++;
+    assert(at < MOST_CLASSES);
+    classes[at] = class;
+}
+
+/* ---- opening ---- */
+
+/* Of the processor's memory: the device's own where that is the same. */
+static sheaf_status *open_scratch(sheaf__device *device)
+{
+    sheaf_status *st = NULL;
+    device->scratch = calloc((size_t)device->threads, sizeof *device->scratch);
+    if (device->scratch == NULL)
+        return sheaf__no_memory("out of memory");
+    for (int i = 0; i < device->threads && st == NULL; i++) {
+        if (device->planned->shared)
+            st = sheaf__device_alloc(&device->scratch[i], device, SHEAF__THREAD_SCRATCH,
+                                     SHEAF_MEM_SCRATCH);
+        else if (!device->class->counts &&
+                 (device->scratch[i] = aligned_alloc(4096, SHEAF__THREAD_SCRATCH)) == NULL)
+            st = sheaf__no_memory("out of memory");
+        if (st != NULL)
+            return sheaf_in(st, "scratch of thread %d", i);
+        if (!device->class->counts) /* resident from the start: what is planned is what is used */
+            memset(device->scratch[i], 0, SHEAF__THREAD_SCRATCH);
     }
-    if (map == MAP_FAILED) {
-        sheaf_status *st = sheaf__no_memory("reserving addresses for a device");
-        sheaf_found(st, "%.0f MiB of addresses refused by the system", mib(want));
-        return sheaf_try_this(st, "lift the limit on address space (ulimit -v)");
-    }
-    range->map = map;
-    /* Aligned, so that offsets and not the luck of mmap decide which huge pages fill. */
-    range->base = (char *)round_up((uintptr_t)map, HUGE_PAGE);
-    range->capacity = want;
-    (void)madvise(range->base, want, MADV_HUGEPAGE); /* a kernel without huge pages refuses: fine */
     return NULL;
 }
 
-/* Up to `mark` and somewhat more. */
-static bool grow(struct sheaf__range *range, size_t mark)
-{
-    if (range->map == NULL || mark <= range->writable)
-        return true;
-    size_t to = round_up(mark, GROW_STEP);
-    if (to > range->capacity)
-        to = range->capacity;
-    char *from = range->base + range->writable;
-    if (mprotect(from, to - range->writable, PROT_READ | PROT_WRITE) != 0) {
-        to = round_up(mark, HUGE_PAGE);
-        if (mprotect(from, to - range->writable, PROT_READ | PROT_WRITE) != 0)
-            return false;
-    }
-    range->writable = to;
-    return true;
-}
-
-static sheaf_status *range_open(struct sheaf__range **out, sheaf_device_kind kind, size_t limit)
+static sheaf_status *open_range(sheaf__device *device, size_t limit)
 {
     struct sheaf__range *range = calloc(1, sizeof *range);
     if (range == NULL)
         return sheaf__no_memory("out of memory");
-    if (kind == SHEAF_DRY) {
-        range->base = (char *)DRY_BASE;
-        range->capacity = DRY_CAPACITY;
-    } else {
-        sheaf_status *st = reserve(range, limit);
-        if (st != NULL) {
-            free(range);
-            return st;
-        }
+    sheaf_status *st = device->class->reserve(&range->reserved, limit);
+    if (st != NULL) {
+        free(range);
+        return st;
     }
-    sheaf__space_init(&range->space, limit != 0 ? limit : range->capacity);
-    *out = range;
-    return NULL;
-}
-
-static void range_close(struct sheaf__range *range)
-{
-    if (range == NULL)
-        return;
-    if (range->map != NULL)
-        munmap(range->map, range->map_bytes);
-    sheaf__space_release(&range->space);
-    free(range);
-}
-
-static sheaf_status *open_scratch(sheaf__device *device)
-{
-    device->scratch = calloc((size_t)device->threads, sizeof *device->scratch);
-    if (device->scratch == NULL)
-        return sheaf__no_memory("out of memory");
-    for (int i = 0; i < device->threads; i++) {
-        sheaf_status *st = sheaf__device_alloc(&device->scratch[i], device, SHEAF__THREAD_SCRATCH,
-                                               SHEAF_MEM_SCRATCH);
-        if (st != NULL)
-            return sheaf_in(st, "scratch of thread %d", i);
-        if (device->kind ==
-            SHEAF_CPU) /* resident from the start: what is planned is what is used */
-            memset(device->scratch[i], 0, SHEAF__THREAD_SCRATCH);
-    }
+    sheaf__space_init(&range->space, limit != 0 ? limit : range->reserved.capacity);
+    device->range = range;
+    device->reserved = &range->reserved;
     return NULL;
 }
 
@@ -148,7 +113,7 @@ static sheaf_status *open_parts(sheaf__device *device, const char *isa, size_t l
         return sheaf_found(st, "%d", device->threads);
     }
 #ifdef SHEAF_NO_X86
-    if (device->kind == SHEAF_CPU) { /* no fast kernels, and no mode in which denormals are zero */
+    if (!device->class->counts) { /* no fast kernels, and no mode in which denormals are zero */
         sheaf_status *st = sheaf_fail(SHEAF_E_UNSUPPORTED, "training and inference");
         sheaf_expected(st, "a build for x86-64 with AVX2 and FMA (-Disa=auto)");
         return sheaf_found(st, "one of plain C, which inspects, plans, converts and merges");
@@ -160,22 +125,24 @@ static sheaf_status *open_parts(sheaf__device *device, const char *isa, size_t l
         sheaf_expected(st, "ref, avx2, avx512, avx512bf16 or amx, and a processor that has it");
         return sheaf_found(st, "%s", isa == NULL ? "none that fits this processor" : isa);
     }
-    if (device->kind == SHEAF_CPU)
+    if (!device->class->counts)
         device->units = sheaf__units_for(isa);
-    sheaf_status *st = range_open(&device->range, device->kind, limit);
-    if (st == NULL && device->kind == SHEAF_CPU)
-        st = sheaf__pool_new(&device->pool, device->threads);
-    return st != NULL ? st : open_scratch(device);
+    sheaf_status *st = open_range(device, limit);
+    if (!device->class->counts)
+        TRY(st, sheaf__pool_new(&device->pool, device->threads));
+    return TRY(st, open_scratch(device));
 }
 
-sheaf_status *sheaf__device_open(sheaf__device **out, sheaf_device_kind kind, int threads,
+sheaf_status *sheaf__device_open(sheaf__device **out, const sheaf__device_class *class, int threads,
                                  const char *isa, size_t limit)
 {
     sheaf__device *device = calloc(1, sizeof *device);
     if (device == NULL)
         return sheaf__no_memory("out of memory");
-    device->kind = kind;
+    device->class = class;
+    device->planned = class->counts ? &sheaf__cpu : class;
     device->threads = threads;
+    pthread_mutex_init(&device->copying, NULL);
     sheaf_status *st = open_parts(device, isa, limit);
     if (st != NULL) {
         sheaf__device_close(device);
@@ -190,8 +157,17 @@ void sheaf__device_close(sheaf__device *device)
     if (device == NULL)
         return;
     sheaf__pool_free(device->pool);
-    range_close(device->range);
+    for (int i = 0; i < device->threads && device->scratch != NULL && !device->planned->shared; i++)
+        free(device->scratch[i]);
     free(device->scratch);
+    if (device->range != NULL) {
+        if (device->class->release != NULL)
+            device->class->release(device->reserved);
+        sheaf__space_release(&device->range->space);
+    }
+    free(device->range);
+    sheaf_status_free(device->failed);
+    pthread_mutex_destroy(&device->copying);
     free(device);
 }
 
@@ -240,35 +216,44 @@ sheaf_status *sheaf__device_alloc(void **out, sheaf__device *device, size_t byte
     case SHEAF__NO_RECORD: return sheaf__no_memory("out of memory");
     case SHEAF__TAKEN: break;
     }
-    if (!grow(range, range->space.mark)) {
+    if (range->space.mark > range->reserved.usable &&
+        !device->class->grow(&range->reserved, range->space.mark)) {
         int tag;
         sheaf__space_give(&range->space, begin, &tag);
         range->space.mark = mark;
         return refuse(device, bytes, kind, ", and the system to grant it");
     }
     count_in(device, sheaf__space_size(bytes), kind, range->space.mark > mark);
-    *out = range->base + begin;
+    *out = range->reserved.base + begin;
     return NULL;
 }
 
-/* Huge page `index` from the one above the mark on: where there are none, its small ones. */
-static void touch(void *context, int64_t index, int worker)
+sheaf_status *sheaf__host_alloc(void **out, sheaf__device *device, size_t bytes, sheaf_memory kind)
 {
-    const struct sheaf__range *range = context;
-    volatile char *page =
-        range->base + round_up(range->space.mark, HUGE_PAGE) + (size_t)index * HUGE_PAGE;
-    (void)worker;
-    for (size_t at = 0; at < HUGE_PAGE; at += SMALL_PAGE)
-        page[at] = 0;
+    if (device->planned->shared)
+        return sheaf__device_alloc(out, device, bytes, kind);
+    *out = device->class->counts ? NULL : malloc(bytes + 1);
+    return *out == NULL && !device->class->counts ? sheaf__no_memory(sheaf__memory_name(kind))
+                                                  : NULL;
+}
+
+void sheaf__host_free(sheaf__device *device, void *block)
+{
+    if (device->planned->shared)
+        sheaf__device_free(device, block);
+    else
+        free(block);
 }
 
 void sheaf__device_hold(sheaf__device *device, size_t bytes)
 {
     struct sheaf__range *range = device->range;
+    sheaf__reserved *of = &range->reserved;
     const size_t from = round_up(range->space.mark, HUGE_PAGE);
-    const size_t to = bytes < range->capacity ? round_up(bytes, HUGE_PAGE) : range->capacity;
-    if (range->map != NULL && to > from && grow(range, to))
-        sheaf__pool_run(device->pool, (int64_t)((to - from) / HUGE_PAGE), touch, range);
+    const size_t to = bytes < of->capacity ? round_up(bytes, HUGE_PAGE) : of->capacity;
+    if (device->class->hold != NULL && to > from &&
+        (to <= of->usable || device->class->grow(of, to)))
+        device->class->hold(device, of, from, to);
 }
 
 size_t sheaf__device_needs(size_t bytes)
@@ -281,7 +266,7 @@ void sheaf__device_free(sheaf__device *device, void *block)
     if (block == NULL)
         return;
     int kind;
-    const uintptr_t begin = (uintptr_t)block - (uintptr_t)device->range->base;
+    const uintptr_t begin = (uintptr_t)block - (uintptr_t)device->range->reserved.base;
     const size_t size = sheaf__space_give(&device->range->space, begin, &kind);
     device->in_use[kind] -= size;
 }
@@ -290,9 +275,111 @@ size_t sheaf__device_size(const sheaf__device *device, const void *block, sheaf_
 {
     int tag = 0;
     const size_t size =
-        block == NULL ? 0
-                      : sheaf__space_find(&device->range->space,
-                                          (uintptr_t)block - (uintptr_t)device->range->base, &tag);
+        block == NULL
+            ? 0
+            : sheaf__space_find(&device->range->space,
+                                (uintptr_t)block - (uintptr_t)device->range->reserved.base, &tag);
     *kind = (sheaf_memory)tag;
     return size;
+}
+
+/* ---- transfers ---- */
+
+sheaf_status *sheaf__upload(sheaf__device *device, void *to, const void *from, size_t bytes)
+{
+    atomic_fetch_add_explicit(&device->uploaded, bytes, memory_order_relaxed);
+    if (bytes == 0 || device->class->counts)
+        return NULL;
+    if (!device->class->shared)
+        return device->class->upload(device->reserved, to, from, bytes);
+    if (to != from)
+        memcpy(to, from, bytes);
+    return NULL;
+}
+
+sheaf_status *sheaf__download(sheaf__device *device, void *to, const void *from, size_t bytes)
+{
+    atomic_fetch_add_explicit(&device->downloaded, bytes, memory_order_relaxed);
+    if (bytes == 0 || device->class->counts)
+        return NULL;
+    if (!device->class->shared)
+        return device->class->download(device->reserved, to, from, bytes);
+    if (to != from)
+        memcpy(to, from, bytes);
+    return NULL;
+}
+
+sheaf_status *sheaf__upload_rounded(sheaf__device *device, void *dst, sheaf_dtype to,
+                                    const void *src, sheaf_dtype from, int64_t n)
+{
+    const size_t bytes = (size_t)n * sheaf_dtype_bytes(to);
+    void *rounded;
+    sheaf_status *st = sheaf__borrow(&rounded, device, dst, bytes, false);
+    if (rounded != NULL)
+        device->kernels->convert(rounded, to, src, from, n);
+    return st != NULL ? st : sheaf__return(rounded, device, dst, bytes, true);
+}
+
+sheaf_status *sheaf__borrow(void *host, sheaf__device *device, const void *at, size_t bytes,
+                            bool reads)
+{
+    void *copy = device->class->counts ? NULL : (void *)at;
+    memcpy(host, &(void *){ NULL }, sizeof copy);
+    if (!device->class->shared && bytes > 0 && (copy = malloc(bytes)) == NULL)
+        return sheaf__no_memory("a copy of the device's memory");
+    sheaf_status *st = reads ? sheaf__download(device, copy, at, bytes) : NULL;
+    if (st == NULL)
+        memcpy(host, &copy, sizeof copy);
+    else if (!device->class->shared)
+        free(copy);
+    return st;
+}
+
+sheaf_status *sheaf__return(void *host, sheaf__device *device, void *at, size_t bytes, bool writes)
+{
+    sheaf_status *st = (host != NULL || device->class->counts) && writes
+                           ? sheaf__upload(device, at, host, bytes)
+                           : NULL;
+    if (!device->class->shared && bytes > 0)
+        free(host);
+    return st;
+}
+
+sheaf_status *sheaf__mirror_take(sheaf__mirror *out, sheaf__device *device, size_t bytes,
+                                 sheaf_memory kind)
+{
+    *out = (sheaf__mirror){ .bytes = bytes };
+    sheaf_status *st = sheaf__device_alloc(&out->device, device, bytes, kind);
+    out->host = out->device;
+    if (st == NULL && (device->class->counts || !device->class->shared) &&
+        (out->host = calloc(1, bytes + 1)) == NULL)
+        st = sheaf__no_memory("the host's side of the device's memory");
+    if (st != NULL)
+        sheaf__mirror_give(out, device);
+    return st;
+}
+
+sheaf_status *sheaf__mirror_upload(const sheaf__mirror *m, sheaf__device *device, size_t bytes)
+{
+    return sheaf__upload(device, m->device, m->host, bytes);
+}
+
+sheaf_status *sheaf__mirror_download(const sheaf__mirror *m, sheaf__device *device, size_t bytes)
+{
+    return sheaf__download(device, m->host, m->device, bytes);
+}
+
+void sheaf__mirror_give(sheaf__mirror *m, sheaf__device *device)
+{
+    if (m->host != m->device)
+        free(m->host);
+    sheaf__device_free(device, m->device);
+    *m = (sheaf__mirror){ 0 };
+}
+
+sheaf_status *sheaf__device_check(sheaf__device *device)
+{
+    sheaf_status *st = device->failed;
+    device->failed = NULL;
+    return st;
 }

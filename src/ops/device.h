@@ -1,9 +1,10 @@
 /* device.h - where ops run and where their memory comes from.
  *
- * `cpu` has memory; `dry` has none: the same allocator hands out addresses in
- * a range that faults when touched, ops only count. As both run the same
+ * Only operations (call.h) and transfers touch a device's memory; to all else an address is a
+ * number. `cpu` has the host's memory; `dry` has none: the same allocator hands out addresses in
+ * a range that faults when touched, ops and transfers only count. As all run the same
  * allocator over the same requests, the peak that dry reports is the peak of
- * the real run, byte for byte, fragmentation included.
+ * the real run, byte for byte, fragmentation included. Which devices there are: docs/devices.md.
  *
  * One device belongs to one rank, and one thread at a time allocates from it. Memory
  * is one address range per device, handed out lowest address first in multiples of
@@ -20,6 +21,8 @@
  * allocate what you fill. Memory of the process that is not the device's (code,
  * malloc, thread stacks) comes on top. */
 #pragma once
+
+#include <pthread.h>
 
 #include "base/base.h"
 #include "sheaf/dtype.h"
@@ -42,8 +45,6 @@ typedef enum sheaf_memory {
     SHEAF_MEM_KINDS
 } sheaf_memory;
 
-typedef enum sheaf_device_kind { SHEAF_CPU, SHEAF_DRY } sheaf_device_kind;
-
 /* The order of bfloat16 sums over one block of 256 (docs/contract.md, section 1.1). float32 has
  * one order only. */
 typedef enum sheaf__sums {
@@ -56,29 +57,73 @@ static inline sheaf__sums sheaf__sums_order(sheaf_bf16_sums sums)
     return sums == SHEAF_SUMS_TILES ? SHEAF__TILES : SHEAF__PAIRS;
 }
 
+struct sheaf__device_class;
+
 typedef struct sheaf__device {
-    sheaf_device_kind kind;
+    const struct sheaf__device_class *class;
+    const struct sheaf__device_class
+        *planned; /* on dry the class that it plans for; else `class` */
+    /* The processor beside it, which does what the device has no kernel for. */
     const sheaf__kernels *kernels; /* never NULL, also on dry */
     sheaf__units units;            /* none on dry */
     sheaf__pool *pool;             /* NULL on dry */
     int threads;                   /* workers of the pool; what dry pretends to have */
     sheaf__sums sums;              /* of all products of bfloat16; set before the first one */
-    void **scratch;                /* [threads] blocks of SHEAF__THREAD_SCRATCH bytes */
-    /* Counted on both kinds. */
+    void **scratch;       /* [threads] blocks of SHEAF__THREAD_SCRATCH bytes of the host's memory */
+    sheaf_status *failed; /* the first operation or transfer that could not be done; else NULL */
+    /* Counted on all devices. */
     size_t in_use[SHEAF_MEM_KINDS], peak_of[SHEAF_MEM_KINDS];
     size_t peak;                     /* high-water mark of the address range, rounded up to 2 MiB */
     size_t at_peak[SHEAF_MEM_KINDS]; /* in_use at the moment the mark last rose */
     double flops;                    /* multiply and add counted apart, products only */
-    struct sheaf__range *range;      /* the address range and its allocator, private to device.c */
+    _Atomic uint64_t uploaded, downloaded; /* bytes of transfers, also where they cost nothing */
+    pthread_mutex_t copying;               /* held while an operation runs on copies */
+    struct sheaf__reserved *reserved;      /* the addresses, */
+    struct sheaf__range *range;            /* and their allocator, private to device.c */
 } sheaf__device;
+
+/* An address range that a device reserves, and what of it can be used so far. */
+typedef struct sheaf__reserved {
+    char *base;
+    size_t capacity, usable;
+    void *own; /* the class's */
+} sheaf__reserved;
+
+struct sheaf__call;
+
+/* What kind of device it is. Functions may be called by several threads of one device. */
+typedef struct sheaf__device_class {
+    const char *name;
+    bool counts; /* operations and transfers only count; nothing else is called */
+    bool shared; /* its memory is the host's, which may use its addresses */
+    /* reserve - addresses for `limit` bytes; 0: as many as can be had. grow - makes those up to
+     * `to` usable, at least; false: the system does not grant them. release: NULL: none is needed.
+     * hold - makes what lies between resident; NULL: it is. */
+    sheaf_status *(*reserve)(sheaf__reserved *range, size_t limit);
+    bool (*grow)(sheaf__reserved *range, size_t to);
+    void (*release)(sheaf__reserved *range);
+    void (*hold)(sheaf__device *device, sheaf__reserved *range, size_t from, size_t to);
+    /* Both done on return, and after all operations before them; not used where it is shared. */
+    sheaf_status *(*upload)(sheaf__reserved *range, void *to, const void *from, size_t bytes);
+    sheaf_status *(*download)(sheaf__reserved *range, void *to, const void *from, size_t bytes);
+    /* Of all of its operations; false: it has no such kernel. NULL: it has none at all. */
+    bool (*run)(sheaf__device *device, sheaf__reserved *range, const struct sheaf__call *call);
+} sheaf__device_class;
+
+extern const sheaf__device_class sheaf__cpu, sheaf__dry;
 
 /* Bytes of scratch every compute thread owns (allocated from the device when
  * it is made, SHEAF_MEM_SCRATCH). Kernels may use it freely inside one task. */
 #define SHEAF__THREAD_SCRATCH ((size_t)6 << 20)
 
+/* sheaf__device_find - a class by its name; NULL: cpu. sheaf__device_register - one more (a
+ * test's). */
+sheaf_status *sheaf__device_find(const sheaf__device_class **out, const char *name);
+void sheaf__device_register(const sheaf__device_class *class);
+
 /* sheaf__device_open - isa: NULL for the best this CPU has, else "ref", "avx2",
  * "avx512". limit: bytes the range may grow to, 0 = no limit of our own. */
-sheaf_status *sheaf__device_open(sheaf__device **out, sheaf_device_kind kind, int threads,
+sheaf_status *sheaf__device_open(sheaf__device **out, const sheaf__device_class *class, int threads,
                                  const char *isa, size_t limit);
 void sheaf__device_close(sheaf__device *device);
 
@@ -89,6 +134,11 @@ const char *sheaf__memory_name(sheaf_memory kind);
  * (limit, system) is a status that says how much was requested and in use. */
 sheaf_status *sheaf__device_alloc(void **out, sheaf__device *device, size_t bytes,
                                   sheaf_memory kind);
+/* sheaf__host_alloc - the same for what only the host reads and writes: of the device's memory
+ * where that is the host's, so that plans have it, else of the system's. On dry not to be touched.
+ */
+sheaf_status *sheaf__host_alloc(void **out, sheaf__device *device, size_t bytes, sheaf_memory kind);
+void sheaf__host_free(sheaf__device *device, void *block);
 /* sheaf__device_hold - makes what lies between the mark and `bytes` resident, by all threads at
  * once, so that no step waits for fresh pages: those of a host that has to find them take
  * milliseconds each. What the system refuses is left to the blocks that will need it. */
@@ -99,3 +149,42 @@ size_t sheaf__device_needs(size_t bytes);
 void sheaf__device_free(sheaf__device *device, void *block);
 /* sheaf__device_size - bytes that a block occupies, and of which kind; 0 of NULL. */
 size_t sheaf__device_size(const sheaf__device *device, const void *block, sheaf_memory *kind);
+
+/* ---- transfers ----
+ *
+ * All are after the operations before them and done on return. On a device of shared memory an
+ * upload or download of a place to itself costs nothing; each counts its bytes everywhere. */
+
+sheaf_status *sheaf__upload(sheaf__device *device, void *to, const void *from, size_t bytes);
+sheaf_status *sheaf__download(sheaf__device *device, void *to, const void *from, size_t bytes);
+
+/* sheaf__upload_rounded - n elements of the host's, of type `from`, as such of type `to`. */
+sheaf_status *sheaf__upload_rounded(sheaf__device *device, void *dst, sheaf_dtype to,
+                                    const void *src, sheaf_dtype from, int64_t n);
+
+/* sheaf__borrow - device memory as the host's: where it is not, a copy, with what lies there if
+ * `reads`. NULL on dry, and after a failure. sheaf__return - gives it back, and, if `writes`, what
+ * the host made of it; accepts NULL. */
+sheaf_status *sheaf__borrow(void *host, sheaf__device *device, const void *at, size_t bytes,
+                            bool reads);
+sheaf_status *sheaf__return(void *host, sheaf__device *device, void *at, size_t bytes, bool writes);
+
+/* Memory with two sides: the host fills or reads its own, operations the device's. They are one
+ * where memory is shared. On dry the host's side is memory too, as what the host computes does not
+ * depend on the device. */
+typedef struct sheaf__mirror {
+    void *host, *device;
+    size_t bytes;
+} sheaf__mirror;
+
+sheaf_status *sheaf__mirror_take(sheaf__mirror *out, sheaf__device *device, size_t bytes,
+                                 sheaf_memory kind);
+/* Its first bytes. */
+sheaf_status *sheaf__mirror_upload(const sheaf__mirror *mirror, sheaf__device *device,
+                                   size_t bytes);
+sheaf_status *sheaf__mirror_download(const sheaf__mirror *mirror, sheaf__device *device,
+                                     size_t bytes);
+void sheaf__mirror_give(sheaf__mirror *mirror, sheaf__device *device);
+
+/* sheaf__device_check - its failure, which it forgets; NULL: all was done. */
+sheaf_status *sheaf__device_check(sheaf__device *device);

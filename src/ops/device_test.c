@@ -16,10 +16,10 @@ static uint64_t next(uint64_t *seed)
     return *seed >> 33;
 }
 
-static sheaf__device *open_device(sheaf_device_kind kind, int threads, size_t limit)
+static sheaf__device *open_device(const sheaf__device_class *class, int threads, size_t limit)
 {
     sheaf__device *device = NULL;
-    CHECK_OK(sheaf__device_open(&device, kind, threads, "ref", limit));
+    CHECK_OK(sheaf__device_open(&device, class, threads, "ref", limit));
     return device;
 }
 
@@ -40,7 +40,7 @@ static void check_same_counts(const sheaf__device *a, const sheaf__device *b)
 static void test_device__dry_and_cpu_agree(void **state)
 {
     uint64_t seed = 3;
-    sheaf__device *cpu = open_device(SHEAF_CPU, 2, 0), *dry = open_device(SHEAF_DRY, 2, 0);
+    sheaf__device *cpu = open_device(&sheaf__cpu, 2, 0), *dry = open_device(&sheaf__dry, 2, 0);
     assert_non_null(cpu->pool);
     assert_null(dry->pool);
     check_same_counts(cpu, dry);
@@ -98,7 +98,7 @@ static size_t resident_bytes(void *base, size_t bytes)
 static void test_device__resident_memory_is_the_peak(void **state)
 {
     uint64_t seed = 5;
-    sheaf__device *cpu = open_device(SHEAF_CPU, 2, 0);
+    sheaf__device *cpu = open_device(&sheaf__cpu, 2, 0);
     void *block[64];
     memset(cpu->scratch[0], 1, SHEAF__THREAD_SCRATCH);
     memset(cpu->scratch[1], 1, SHEAF__THREAD_SCRATCH);
@@ -129,8 +129,9 @@ static void test_device__resident_memory_is_the_peak(void **state)
 
 static void test_device__limit_is_a_status(void **state)
 {
-    for (int kind = SHEAF_CPU; kind <= SHEAF_DRY; kind++) {
-        sheaf__device *device = open_device((sheaf_device_kind)kind, 1, (size_t)20 << 20);
+    const sheaf__device_class *const classes[] = { &sheaf__cpu, &sheaf__dry };
+    for (size_t i = 0; i < sizeof classes / sizeof *classes; i++) {
+        sheaf__device *device = open_device(classes[i], 1, (size_t)20 << 20);
         void *a, *b = &a;
         CHECK_OK(sheaf__device_alloc(&a, device, (size_t)10 << 20, SHEAF_MEM_WEIGHTS));
         const size_t in_use = device->in_use[SHEAF_MEM_OPTIMIZER], peak = device->peak;
@@ -144,10 +145,10 @@ static void test_device__limit_is_a_status(void **state)
         sheaf__device_close(device);
     }
     sheaf__device *none = NULL;
-    CHECK_FAILS(sheaf__device_open(&none, SHEAF_DRY, 1, NULL, 1 << 20), SHEAF_E_MEMORY,
+    CHECK_FAILS(sheaf__device_open(&none, &sheaf__dry, 1, NULL, 1 << 20), SHEAF_E_MEMORY,
                 "scratch of thread 0");
-    CHECK_FAILS(sheaf__device_open(&none, SHEAF_DRY, 0, NULL, 0), SHEAF_E_ARG, "threads");
-    CHECK_FAILS(sheaf__device_open(&none, SHEAF_DRY, 1, "sse2", 0), SHEAF_E_ARG, "sse2");
+    CHECK_FAILS(sheaf__device_open(&none, &sheaf__dry, 0, NULL, 0), SHEAF_E_ARG, "threads");
+    CHECK_FAILS(sheaf__device_open(&none, &sheaf__dry, 1, "sse2", 0), SHEAF_E_ARG, "sse2");
     assert_null(none);
 }
 
@@ -167,7 +168,7 @@ static bool touching_faults(volatile char *at)
 
 static void test_device__dry_memory_faults(void **state)
 {
-    sheaf__device *dry = open_device(SHEAF_DRY, 1, 0), *cpu = open_device(SHEAF_CPU, 1, 0);
+    sheaf__device *dry = open_device(&sheaf__dry, 1, 0), *cpu = open_device(&sheaf__cpu, 1, 0);
     void *block;
     CHECK_OK(sheaf__device_alloc(&block, dry, (size_t)14 << 40, SHEAF_MEM_WEIGHTS)); /* 14 TiB */
     assert_true(dry->peak >= (size_t)14 << 40);
@@ -185,7 +186,7 @@ static void test_device__sixty_four_of_each(void **state)
 {
     sheaf__device *device[128];
     for (int i = 0; i < 128; i++) {
-        device[i] = open_device(i % 2 ? SHEAF_CPU : SHEAF_DRY, 1, 0);
+        device[i] = open_device(i % 2 ? &sheaf__cpu : &sheaf__dry, 1, 0);
         void *block;
         CHECK_OK(sheaf__device_alloc(&block, device[i], 100, SHEAF_MEM_INPUTS));
     }
@@ -197,7 +198,8 @@ static void test_device__sixty_four_of_each(void **state)
 static void test_device__holds_what_will_be_used(void **state)
 {
     const size_t mib = (size_t)1 << 20, limit = 100 * mib;
-    sheaf__device *cpu = open_device(SHEAF_CPU, 2, limit), *dry = open_device(SHEAF_DRY, 2, limit);
+    sheaf__device *cpu = open_device(&sheaf__cpu, 2, limit),
+                  *dry = open_device(&sheaf__dry, 2, limit);
     unsigned char *block;
     CHECK_OK(sheaf__device_alloc((void **)&block, cpu, 3 * mib, SHEAF_MEM_ACTIVATIONS));
     memset(block, 7, 3 * mib);

@@ -209,7 +209,7 @@ static sheaf_status *plan_rank(sheaf_plan_rank *out, sheaf_plan *plan, records *
 {
     sheaf__rank held;
     sheaf__costs before = { 0 }, after = { 0 };
-    sheaf_status *st = sheaf__rank_open(&held, SHEAF_DRY, NULL, rank, job);
+    sheaf_status *st = sheaf__rank_open(&held, &sheaf__dry, NULL, rank, job);
     TRY(st, run_steps(&before, &held, job));
     if (st == NULL) {
         sheaf__costs_of(&after, &held.context);
@@ -233,7 +233,7 @@ sheaf_status *sheaf_plan_step(sheaf__count exchange[SHEAF__TRAFFICS], sheaf__wor
     sheaf__rank held;
     sheaf__costs before = { 0 }, after = { 0 };
     sheaf__step_result unused;
-    sheaf_status *st = sheaf__rank_open(&held, SHEAF_DRY, NULL, rank, job);
+    sheaf_status *st = sheaf__rank_open(&held, &sheaf__dry, NULL, rank, job);
     if (st == NULL) {
         sheaf__stepper_follow(held.stepper);
         sheaf__costs_of(&before, &held.context);
@@ -325,7 +325,9 @@ static sheaf_status *run_tokens(sheaf__model *m, const sheaf__kv_cache *kv_cache
     static const int32_t last[1] = { 0 }; /* the dry device reads nothing */
     static const sheaf__images_in images_in = { 0 };
     const sheaf__rows_in in = { .mask_ld = keys, .keys = keys };
-    sheaf__head_run head = { .all_rows = true, .pick = last, .npick = batch, .take = unheard };
+    sheaf__head_run head = {
+        .all_rows = true, .unknown = true, .pick = last, .npick = batch, .take = unheard
+    };
     sheaf__tape *tape = NULL;
     sheaf_status *st = sheaf__tape_new(&tape, m->context);
     if (st != NULL)
@@ -378,7 +380,7 @@ static sheaf_status *infer_rank(sheaf_plan_rank *out, const sheaf_plan_generatio
     sheaf__model *model = NULL;
     sheaf_comm *group = NULL, *all = NULL;
     sheaf_status *st = sheaf__device_open(
-        &device, SHEAF_DRY,
+        &device, &sheaf__dry,
         sheaf__threads_of(NULL, g->threads, groups_of(g) * stages * g->tp, world), NULL, 0);
     if (st == NULL && g->tp > 1)
         st = sheaf_comm_dry_new(&group, rank, g->tp);

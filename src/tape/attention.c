@@ -49,8 +49,8 @@ static int64_t keys_of(const sheaf__context *c, const attention_params *p, int64
 {
     if (p->cache == NULL)
         return p->heads.queries;
-    return p->in->keys_of == NULL || c->device->kind == SHEAF_DRY ? p->in->keys
-                                                                  : p->in->keys_of[sequence];
+    return p->in->keys_of == NULL || c->device->class->counts ? p->in->keys
+                                                              : p->in->keys_of[sequence];
 }
 
 /* Of causal attention: neighbours that have as many keys, from sequence i on. */
@@ -154,7 +154,7 @@ static sheaf_status *forward(sheaf__tape *tape, sheaf__op *op)
     const bool cached = p->cache != NULL;
     void *k = cached ? p->cache->k : p->k->data, *v = cached ? p->cache->v : p->v->data;
     sheaf__picture_at *at;
-    if (cached && p->in != NULL && c->device->kind != SHEAF_DRY)
+    if (cached && p->in != NULL && !c->device->class->counts)
         append(c, p);
     if (cached && p->in == NULL && p->k != NULL) {
         sheaf__copy(c, k, p->k->data, p->k->rows * p->k->cols, false);

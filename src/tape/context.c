@@ -6,7 +6,7 @@
 void sheaf__rows(const sheaf__context *context, int64_t rows, int64_t grain, sheaf__body *body,
                  void *arg)
 {
-    if (context->device->kind != SHEAF_DRY && rows > 0)
+    if (!context->device->class->counts && rows > 0)
         sheaf__pool_rows(context->device->pool, rows, grain, body, arg);
 }
 
@@ -82,10 +82,78 @@ sheaf_status *sheaf__sum_among(sheaf__context *context, sheaf_comm *comm, const 
 {
     if (comm == NULL)
         return NULL;
-    const sheaf_comm_adder adder = { .add = context->device->kernels->add,
+    sheaf__device *device = context->device;
+    const sheaf_comm_adder adder = { .add = device->kernels->add,
                                      .run = run_on_pool,
-                                     .pool = context->device->pool };
-    return sheaf_comm_sum(comm, tree, roots[0], roots, rows, cols, &adder);
+                                     .pool = device->pool };
+    const size_t bytes = (size_t)(rows * cols) * sizeof(float);
+    float *host[SHEAF_MAX_SLICES] = { NULL };
+    int own;
+    sheaf_tree_own(tree, sheaf_comm_rank(comm), &own);
+    sheaf_status *st = NULL;
+    for (int r = 0; r < (own == 0 ? 1 : own); r++)
+        TRY(st, sheaf__borrow(&host[r], device, roots[r], bytes, r < own));
+    TRY(st, sheaf_comm_sum(comm, tree, host[0], host, rows, cols, &adder));
+    for (int r = 0; r < (own == 0 ? 1 : own); r++) {
+        const bool writes = st == NULL && r == 0;
+        st = sheaf__first_of(st, sheaf__return(host[r], device, roots[r], bytes, writes));
+    }
+    return st;
+}
+
+/* What is exchanged, while the host has it. */
+static sheaf_status *give_back(const sheaf__context *c, sheaf_status *st, void *host, void *at,
+                               size_t bytes)
+{
+    return sheaf__first_of(st, sheaf__return(host, c->device, at, bytes, st == NULL));
+}
+
+sheaf_status *sheaf__max_among(const sheaf__context *c, sheaf_comm *comm, float *x, int64_t n)
+{
+    const size_t bytes = (size_t)n * sizeof(float);
+    float *host;
+    if (comm == NULL)
+        return NULL;
+    sheaf_status *st = sheaf__borrow(&host, c->device, x, bytes, true);
+    TRY(st, sheaf_comm_max(comm, host, n));
+    return give_back(c, st, host, x, bytes);
+}
+
+sheaf_status *sheaf__select_among(const sheaf__context *c, sheaf_comm *comm, void *rows,
+                                  size_t row_bytes, int64_t n, const int32_t *owner)
+{
+    const size_t bytes = row_bytes * (size_t)n;
+    void *host;
+    if (comm == NULL)
+        return NULL;
+    sheaf_status *st = sheaf__borrow(&host, c->device, rows, bytes, true);
+    TRY(st, sheaf_comm_select(comm, host, row_bytes, n, owner));
+    return give_back(c, st, host, rows, bytes);
+}
+
+sheaf_status *sheaf__gather_among(const sheaf__context *c, sheaf_comm *comm, void *all,
+                                  const size_t *size)
+{
+    size_t bytes = 0;
+    void *host;
+    if (comm == NULL)
+        return NULL;
+    for (int r = 0; r < sheaf_comm_ranks(comm); r++)
+        bytes += size[r];
+    sheaf_status *st = sheaf__borrow(&host, c->device, all, bytes, true);
+    TRY(st, sheaf_comm_gather(comm, host, size));
+    return give_back(c, st, host, all, bytes);
+}
+
+sheaf_status *sheaf__broadcast_among(const sheaf__context *c, sheaf_comm *comm, void *x,
+                                     size_t bytes, int root)
+{
+    void *host;
+    if (comm == NULL)
+        return NULL;
+    sheaf_status *st = sheaf__borrow(&host, c->device, x, bytes, true);
+    TRY(st, sheaf_comm_broadcast(comm, host, bytes, root));
+    return give_back(c, st, host, x, bytes);
 }
 
 sheaf_status *sheaf__alloc(void *out, sheaf__context *context, size_t bytes, sheaf_memory kind)

@@ -67,7 +67,7 @@ static void look_up(void *arg, int64_t begin, int64_t end, int worker)
     lookup *l = arg;
     sheaf_status *st = NULL;
     for (int64_t r = begin; r < end && st == NULL; r++) {
-        const int64_t id = l->in->ids[r];
+        const int64_t id = l->in->host.ids[r];
         const int slice = sheaf__cut_slice_of(&l->table->cut, id);
         l->owner[r] = sheaf_owner_rank(l->c->slices, l->c->ranks, slice);
         if (l->owner[r] == l->c->rank)
@@ -83,12 +83,13 @@ static sheaf_status *select_rows(lookup *l)
 {
     enum { PARTS = 1 << 16 };
     sheaf__context *c = l->c;
-    const bool dry = c->device->kind == SHEAF_DRY;
+    const bool dry = c->device->class->counts;
     int64_t n = l->to->rows;
     size_t row_bytes = (size_t)l->to->cols * sheaf_dtype_bytes(c->dtype);
     if (dry && c->comm == NULL)
         return NULL;
-    if (dry && l->in->known == NULL && n > PARTS) { /* even shares: a part stands for many rows */
+    if (dry && l->in->host.ids == NULL &&
+        n > PARTS) { /* even shares: a part stands for many rows */
         row_bytes = (size_t)((double)row_bytes * (double)n / PARTS);
         n = PARTS;
     }
@@ -96,7 +97,7 @@ static sheaf_status *select_rows(lookup *l)
     if (l->owner == NULL)
         return sheaf_fail(SHEAF_E_MEMORY, "owners of %lld rows", (long long)n);
     if (dry)
-        sheaf__owners(c, l->owner, &l->table->cut, l->in->known, n);
+        sheaf__owners(c, l->owner, &l->table->cut, l->in->host.ids, n);
     sheaf__lowest_begin(&l->failed);
     sheaf__rows(c, n, 32, look_up, l);
     sheaf_status *st = sheaf__lowest_end(&l->failed);
@@ -110,7 +111,7 @@ static sheaf_status *select_rows(lookup *l)
  * rank. */
 static bool takes_gradient(const lookup *l, int64_t r, int *slice, int64_t *inside)
 {
-    const int64_t id = l->in->ids[r];
+    const int64_t id = l->in->host.ids[r];
     *slice = sheaf__cut_slice_of(&l->table->cut, id);
     *inside = id - slice_rows(&l->table->cut, *slice).begin;
     return *slice >= l->c->own.begin && *slice < l->c->own.end && id != l->table->padding - 1;

@@ -30,7 +30,7 @@ static outcome run(const setting *how)
 {
     outcome o = { .norm = { 0 } };
     sheaf__device *device;
-    CHECK_OK(sheaf__device_open(&device, SHEAF_CPU, 1, NULL, 0));
+    CHECK_OK(sheaf__device_open(&device, &sheaf__cpu, 1, NULL, 0));
     sheaf__context c = { .device = device,
                          .ranks = 1,
                          .slices = LAYER_SLICES,

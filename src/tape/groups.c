@@ -38,7 +38,7 @@ static void widen_in_place(const sheaf__context *c, float *wide, const char *nar
     for (; n - i > CHUNK; i += (n - i) / 2)
         sheaf__convert(c, wide + i, SHEAF_F32, sheaf__at(narrow, i, c->dtype), c->dtype,
                        (n - i) / 2);
-    for (int64_t m; i < n && c->device->kind != SHEAF_DRY; i += m) {
+    for (int64_t m; i < n && !c->device->class->counts; i += m) {
         m = n - i < PART ? n - i : PART;
         memcpy(part, sheaf__at(narrow, i, c->dtype), (size_t)m * sheaf_dtype_bytes(c->dtype));
         c->device->kernels->widen(wide + i, part, c->dtype, m);

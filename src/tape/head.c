@@ -76,10 +76,10 @@ static int64_t candidates_of(const sheaf__head_run *run, int64_t rows)
 
 /* Rows of the largest block, at most: in whole units, so that a dry device that knows no more than
  * those of the data comes to the same number. */
-static int64_t most_rows(const head_params *p, bool dry)
+static int64_t most_rows(const head_params *p)
 {
     const int64_t n =
-        p->run->pick != NULL ? p->run->npick : sheaf__head_rows_count(p->x->rows, p->run, dry);
+        p->run->pick != NULL ? p->run->npick : sheaf__head_rows_count(p->x->rows, p->run);
     return n < 1 ? 1 : n < SHEAF__HEAD_BLOCK ? n : SHEAF__HEAD_BLOCK;
 }
 
@@ -87,7 +87,7 @@ static sheaf_status *take_block(block *b, bool training, bool gathered)
 {
     sheaf__context *c = b->c;
     const sheaf__linear *l = b->p->head;
-    b->most = most_rows(b->p, c->device->kind == SHEAF_DRY);
+    b->most = most_rows(b->p);
     const size_t rows = (size_t)b->most, whole = SHEAF__HEAD_BLOCK,
                  one = sheaf_dtype_bytes(c->dtype);
     const size_t owned = (size_t)l->owned, in = (size_t)l->in;
@@ -241,11 +241,11 @@ static const int32_t *known_labels(const block *b, int32_t *label)
 {
     const sheaf__head_run *run = b->p->run;
     int64_t n = 0;
-    if (run->known == NULL)
+    if (run->unknown)
         return NULL;
     for (int64_t i = b->from; i < b->to; i++)
-        if (run->all_rows || run->known[i] != SHEAF__IGNORED)
-            label[n++] = run->known[i];
+        if (run->all_rows || run->label[i] != SHEAF__IGNORED)
+            label[n++] = run->label[i];
     return label;
 }
 
@@ -253,7 +253,7 @@ static sheaf_status *block_targets(block *b)
 {
     sheaf__context *c = b->c;
     const sheaf__linear *l = b->p->head;
-    const bool dry = c->device->kind == SHEAF_DRY;
+    const bool dry = c->device->class->counts;
     const sheaf_cut cut = { .slices = c->slices, .nparts = 1, .part = { { l->out, 1 } } };
     int32_t owner[SHEAF__HEAD_BLOCK], label[SHEAF__HEAD_BLOCK];
     sheaf__owners(c, owner, &cut, dry ? known_labels(b, label) : b->label, b->n);
@@ -289,7 +289,7 @@ static sheaf_status *block_first(block *b)
 static void add_losses(block *b)
 {
     sheaf__head_run *run = b->p->run;
-    for (int64_t i = 0; i < b->n && b->c->device->kind != SHEAF_DRY; i++) {
+    for (int64_t i = 0; i < b->n && !b->c->device->class->counts; i++) {
         if (b->label[i] < 0)
             continue;
         const float whole = sheaf__log(b->total[i]) + b->max[i];
@@ -316,7 +316,8 @@ static sheaf_status *block_gradients(block *b)
     sheaf_status *st = sheaf__columns_backward(c, &y, &b->x_value, &b->h_value, b->p->head);
     sheaf__set_purpose(c, SHEAF__TRAFFIC_FORWARD);
     if (st == NULL && b->p->x->needs_grad)
-        sheaf__scatter(c, b->p->dx->data, b->dx, sheaf__row_map_listed(b->at), b->n, l->in, false);
+        sheaf__scatter(c, b->p->dx->data, b->dx, sheaf__row_map_listed(b->at, b->p->x->rows), b->n,
+                       l->in, false);
     return st;
 }
 
@@ -347,7 +348,7 @@ static sheaf_status *block_take(block *b, int64_t done)
     sheaf__context *c = b->c;
     const sheaf__linear *l = b->p->head;
     const sheaf__head_run *run = b->p->run;
-    const bool dry = c->device->kind == SHEAF_DRY;
+    const bool dry = c->device->class->counts;
     if (c->comm == NULL)
         return give_rows(c, run, done, b->row, b->n, b->logits, l->out);
     const sheaf_cut cut = { .slices = c->slices, .nparts = 1, .part = { { l->out, 1 } } };
@@ -377,8 +378,8 @@ static sheaf_status *block_take(block *b, int64_t done)
 static sheaf_status *run_block(sheaf__tape *tape, block *b, bool training, int64_t done)
 {
     const sheaf__head_run *run = b->p->run;
-    sheaf__gather(b->c, b->x, b->p->x->data, sheaf__row_map_listed(b->at), b->n, b->p->head->in,
-                  false);
+    sheaf__gather(b->c, b->x, b->p->x->data, sheaf__row_map_listed(b->at, b->p->x->rows), b->n,
+                  b->p->head->in, false);
     sheaf_status *st = block_logits(b);
     if (st == NULL)
         sheaf__tape_check_values(tape, b->logits, b->n * b->p->head->owned, SHEAF_F32);
@@ -411,9 +412,9 @@ static int64_t count_rest(sheaf__context *c, int64_t i, int64_t candidates,
 static int64_t next_block(block *b, const sheaf__head_run *run, int64_t i, int64_t candidates,
                           bool dry)
 {
-    const int32_t *labels = dry ? run->known : run->label;
+    const int32_t *labels = run->label;
     b->from = i;
-    if (dry && labels == NULL) {
+    if (run->unknown) {
         b->n = candidates - i < SHEAF__HEAD_BLOCK ? candidates - i : SHEAF__HEAD_BLOCK;
         return i + b->n;
     }
@@ -439,7 +440,7 @@ static sheaf_status *head_forward(sheaf__tape *tape, sheaf__op *op)
     sheaf__context *c = sheaf__tape_context(tape);
     const head_params *p = op->params;
     sheaf__head_run *run = p->run;
-    const bool training = p->training, dry = c->device->kind == SHEAF_DRY;
+    const bool training = p->training, dry = c->device->class->counts;
     block b = { .c = c, .p = p };
     sheaf_status *st = take_block(&b, training, run->take != NULL);
     run->loss_sum = 0;
@@ -455,7 +456,7 @@ static sheaf_status *head_forward(sheaf__tape *tape, sheaf__op *op)
         if (b.n > 0)
             st = run_block(tape, &b, training, done);
         done += b.n;
-        if (dry && run->known == NULL && b.n == SHEAF__HEAD_BLOCK)
+        if (run->unknown && b.n == SHEAF__HEAD_BLOCK)
             i = count_rest(c, i, candidates, &before);
     }
     if (st == NULL && c->stages > 1)
@@ -472,7 +473,7 @@ static sheaf_status *far_forward(sheaf__tape *tape, sheaf__op *op)
     sheaf__head_run *run = p->run;
     const int64_t candidates = candidates_of(run, p->rows),
                   most = candidates < SHEAF__HEAD_BLOCK ? candidates : SHEAF__HEAD_BLOCK;
-    const bool dry = c->device->kind == SHEAF_DRY, takes = run->take != NULL;
+    const bool dry = c->device->class->counts, takes = run->take != NULL;
     block b = { .c = c };
     sheaf_status *st = takes ? sheaf__alloc(&b.all, c, (size_t)(most * p->vocab) * sizeof(float),
                                             SHEAF_MEM_SCRATCH)

@@ -17,11 +17,10 @@ enum { SHEAF__HEAD_BLOCK = 256 };
 
 typedef struct sheaf__head_run {
     /* in; read when the tape runs */
-    const int32_t *label; /* [rows] or SHEAF__IGNORED; NULL: no loss */
-    const int32_t *known; /* the same on the dry device, where `label` is no memory; NULL: every row
-                             is labelled */
-    /* On the dry device, without `known`: rows that lie in one unit with a labelled one
-     * (tape/head_rows.h), at most; 0: not known, all. */
+    const int32_t *label; /* [rows] or SHEAF__IGNORED, the host's; NULL: no loss */
+    bool unknown;         /* of a plan: labels are not known, and every row has one */
+    /* Then rows that lie in one unit with a labelled one (tape/head_rows.h), at most; 0: not known,
+     * all. */
     int64_t most;
     float gradient_scale; /* 1 / label tokens of the step */
     double smoothing;     /* share of each label that is spread over the vocabulary; 0 = none */

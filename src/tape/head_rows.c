@@ -50,14 +50,14 @@ static void mark_units(int32_t *place, int64_t rows, const sheaf__head_run *run)
     }
 }
 
-int64_t sheaf__head_rows_count(int64_t rows, const sheaf__head_run *run, bool dry)
+int64_t sheaf__head_rows_count(int64_t rows, const sheaf__head_run *run)
 {
-    const int32_t *label = dry ? run->known : run->label;
+    const int32_t *label = run->label;
     int64_t n = 0;
     const int64_t most = run->pick != NULL ? run->npick * SHEAF__HEAD_ROWS_UNIT : run->most;
-    if (run->pick != NULL || (dry && label == NULL && !run->all_rows && most > 0))
+    if (run->pick != NULL || (run->unknown && !run->all_rows && most > 0))
         return most < rows ? most : rows;
-    if (label == NULL || run->all_rows)
+    if (run->unknown || label == NULL || run->all_rows)
         return rows;
     for (int64_t unit = 0, end; unit < rows; unit = end) {
         bool stays = false;
@@ -75,8 +75,8 @@ static sheaf_status *list_forward(sheaf__tape *tape, sheaf__op *op)
     const int64_t rows = p->wanted.place->rows;
     int32_t *which = p->wanted.which->data, *place = p->wanted.place->data;
     p->count = p->blocks.n = 0;
-    if (sheaf__tape_context(tape)->device->kind == SHEAF_DRY) {
-        p->count = sheaf__head_rows_count(rows, p->run, true);
+    if (sheaf__tape_context(tape)->device->class->counts) {
+        p->count = sheaf__head_rows_count(rows, p->run);
         return NULL;
     }
     mark_units(place, rows, p->run);
@@ -93,7 +93,7 @@ static sheaf_status *list_forward(sheaf__tape *tape, sheaf__op *op)
 sheaf__head_rows sheaf__record_head_rows(sheaf__tape *tape, int64_t rows,
                                          const sheaf__head_run *run)
 {
-    const bool dry = sheaf__tape_context(tape)->device->kind == SHEAF_DRY; /* lays no blocks */
+    const bool dry = sheaf__tape_context(tape)->device->class->counts; /* lays no blocks */
     sheaf__op *op =
         sheaf__tape_op(tape, "rows that the head reads", list_forward, NULL, sizeof(list_params));
     list_params *p = op->params;
@@ -119,8 +119,8 @@ static sheaf_status *taken_forward(sheaf__tape *tape, sheaf__op *op)
 {
     const taken_params *p = op->params;
     sheaf__gather(sheaf__tape_context(tape), p->y->data, p->x->data,
-                  sheaf__row_map_listed(p->which->data), sheaf__rows_present(p->y), p->x->cols,
-                  false);
+                  sheaf__row_map_listed(p->which->data, p->x->rows), sheaf__rows_present(p->y),
+                  p->x->cols, false);
     return NULL;
 }
 
@@ -128,7 +128,7 @@ static sheaf_status *taken_backward(sheaf__tape *tape, sheaf__op *op)
 {
     const sheaf__context *c = sheaf__tape_context(tape);
     const taken_params *p = op->params;
-    sheaf__scatter_gradient(c, p->x, p->y->grad, sheaf__row_map_listed(p->which->data),
+    sheaf__scatter_gradient(c, p->x, p->y->grad, sheaf__row_map_listed(p->which->data, p->x->rows),
                             sheaf__rows_present(p->y));
     return NULL;
 }

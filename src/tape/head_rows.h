@@ -34,7 +34,7 @@ sheaf__head_rows sheaf__record_head_rows(sheaf__tape *tape, int64_t rows,
                                          const sheaf__head_run *run);
 /* sheaf__head_rows_count - how many those are; on dry where the labels are known, else the most
  * there can be. Of picked rows the most there can be, too. */
-int64_t sheaf__head_rows_count(int64_t rows, const sheaf__head_run *run, bool dry);
+int64_t sheaf__head_rows_count(int64_t rows, const sheaf__head_run *run);
 /* sheaf__record_index_select - those rows of x; the gradient of the others is zero. */
 sheaf__value *sheaf__record_index_select(sheaf__tape *tape, const sheaf__head_rows *wanted,
                                          sheaf__value *x);

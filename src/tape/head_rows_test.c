@@ -12,7 +12,7 @@ enum { ALL = 1003, IN = 3, OUT = 5, UNIT = SHEAF__HEAD_ROWS_UNIT };
 static sheaf__context context_of(sheaf_dtype dtype)
 {
     sheaf__context c = { .ranks = 1, .slices = 1, .own = { 0, 1 }, .dtype = dtype };
-    CHECK_OK(sheaf__device_open(&c.device, SHEAF_CPU, 2, NULL, 0));
+    CHECK_OK(sheaf__device_open(&c.device, &sheaf__cpu, 2, NULL, 0));
     return c;
 }
 
@@ -215,7 +215,7 @@ static void test_wanted__a_plan_counts_what_is_known(void **state)
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         sheaf__context c = { .ranks = 1, .slices = 1, .own = { 0, 1 }, .dtype = SHEAF_F32 };
         sheaf__tape *tape;
-        CHECK_OK(sheaf__device_open(&c.device, SHEAF_DRY, 1, NULL, 0));
+        CHECK_OK(sheaf__device_open(&c.device, &sheaf__dry, 1, NULL, 0));
         CHECK_OK(sheaf__tape_new(&tape, &c));
         const sheaf__head_rows wanted = sheaf__record_head_rows(tape, ALL, &cases[i].run);
         CHECK_OK(sheaf__tape_compile(tape, false, false));

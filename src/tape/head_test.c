@@ -141,7 +141,7 @@ static void rig_open(rig *r, problem *p, sheaf__head_run *run, int trains, bool 
                      sheaf_dtype dtype)
 {
     const shape *s = p->s;
-    CHECK_OK(sheaf__device_open(&r->device, SHEAF_CPU, 2, NULL, 0));
+    CHECK_OK(sheaf__device_open(&r->device, &sheaf__cpu, 2, NULL, 0));
     r->context = (sheaf__context){ .device = r->device,
                                    .ranks = 1,
                                    .slices = LAYER_SLICES,

@@ -237,7 +237,7 @@ static sheaf_status *turn(sheaf__context *c, const rope_params *p, bool inverse)
 {
     rope_args a = { c, p, inverse, 0 };
     const int64_t rows = p->x->rows;
-    if (p->table == NULL || p->table->lengthen == NULL || c->device->kind == SHEAF_DRY) {
+    if (p->table == NULL || p->table->lengthen == NULL || c->device->class->counts) {
         sheaf__rows(c, rows, ROWS, rope_rows, &a);
         return NULL;
     }
@@ -245,7 +245,9 @@ static sheaf_status *turn(sheaf__context *c, const rope_params *p, bool inverse)
         for (end = a.first + 1; end < rows && end % p->queries != 0; end++)
             if (p->in->position[end] != p->in->position[end - 1] + 1)
                 break;
-        p->table->lengthen(p->table, c, own_length(p, a.first, end));
+        sheaf_status *st = p->table->lengthen(p->table, c->device, own_length(p, a.first, end));
+        if (st != NULL)
+            return st;
         sheaf__rows(c, end - a.first, ROWS, rope_rows, &a);
     }
     return NULL;

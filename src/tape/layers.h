@@ -11,9 +11,13 @@
 /* Inputs of one run besides the weights; pointers are read when the tape runs. */
 typedef struct sheaf__rows_in {
     const int32_t *ids;      /* [rows] token ids, checked against the table by the caller */
-    const int32_t *known;    /* the same on the dry device, where `ids` is no memory; may be NULL */
     const int32_t *position; /* [rows] for the rotary embedding */
     const uint8_t *key_mask; /* [batch, mask_ld] or NULL */
+    /* The same where the host can read them. ids NULL: a plan does not know them. */
+    struct {
+        const int32_t *ids, *position;
+        const uint8_t *key_mask;
+    } host;
     int64_t mask_ld;
     int64_t keys; /* keys per sequence including the new ones (cache) */
     /* [batch] the same where sequences differ, none above `keys`; NULL: they do not. Read with a
@@ -54,8 +58,8 @@ typedef struct sheaf__rope_table {
     float *cos, *sin;       /* [positions, rot / 2], rounded to the compute dtype or not */
     /* Of a type whose angles depend on the length of a sequence: called with its last position plus
      * 1, padding left out, before its rows turn. NULL: they do not. */
-    void (*lengthen)(struct sheaf__rope_table *table, const sheaf__context *context,
-                     int64_t length);
+    sheaf_status *(*lengthen)(struct sheaf__rope_table *table, sheaf__device *device,
+                              int64_t length);
     const sheaf_config *config;   /* of lengthen */
     sheaf_dtype dtype;            /* that its numbers are rounded to */
     int64_t length;               /* that the table is for; 0: as it was made */

@@ -11,7 +11,7 @@
 static sheaf__context context_of(sheaf_dtype dtype)
 {
     sheaf__context c = { .ranks = 1, .slices = 1, .own = { 0, 1 }, .dtype = dtype };
-    CHECK_OK(sheaf__device_open(&c.device, SHEAF_CPU, 1, NULL, 0));
+    CHECK_OK(sheaf__device_open(&c.device, &sheaf__cpu, 1, NULL, 0));
     return c;
 }
 

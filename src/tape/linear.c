@@ -270,24 +270,12 @@ bool sheaf__linear_drops(const sheaf__linear *l, const sheaf__step_info *info)
 
 /* ---- compute copies ---- */
 
-typedef struct repack {
-    sheaf__packed *w;
-    const float *master;
-} repack;
-static void repack_rows(void *arg, int64_t begin, int64_t end, int worker)
-{
-    const repack *r = arg;
-    const int64_t row = begin * 32, last = end * 32 < r->w->n ? end * 32 : r->w->n;
-    sheaf__pack(r->w, r->master + row * r->w->k, SHEAF_F32, r->w->k, row, last - row);
-}
-
 void sheaf__linear_refresh(sheaf__context *c, sheaf__linear *l)
 {
     const sheaf__trained *w = l->weight_trained, *bias = l->bias_trained;
     for (int s = l->first; s < l->first + l->count; s++) {
         if (w != NULL)
-            sheaf__rows(c, (l->w[s].n + 31) / 32, 1, repack_rows,
-                        &(repack){ &l->w[s], w->weight[s] + l->weight_at[s] });
+            sheaf__weight_refresh(c->device, &l->w[s], w->weight[s] + l->weight_at[s]);
         if (bias != NULL && !l->rows)
             sheaf__refresh(c, l->bias + l->begin[s], bias->weight[s] + l->bias_at[s], l->extent[s],
                            false);

@@ -69,6 +69,9 @@ typedef struct sheaf__step_info {
     bool training;
     uint64_t seed, step;
     const int64_t *sample, *position; /* [rows] */
+    struct {
+        const int64_t *sample, *position;
+    } host; /* the same where the host can read them */
 } sheaf__step_info;
 
 #define SHEAF__MAX_TOGETHER 3

@@ -230,7 +230,7 @@ static sheaf_status *columns_some_rows(sheaf__context *c, const columns_params *
                                        sheaf__batch *b)
 {
     const int64_t count = p->x->grad_rows.count, in = p->x->cols;
-    const sheaf__row_map map = sheaf__row_map_listed(*p->x->grad_rows.list);
+    const sheaf__row_map map = sheaf__row_map_listed(*p->x->grad_rows.list, p->x->rows);
     dx_rows some = { .m = count };
     void *dx = NULL;
     sheaf_status *st = sheaf__alloc_scratch(&dx, c, count * in);

@@ -296,7 +296,7 @@ static void check_case(const shape *s, const setting *how)
     problem p = problem_of(s);
     sheaf__device *device;
     layer l[LAYERS] = { 0 };
-    CHECK_OK(sheaf__device_open(&device, SHEAF_CPU, 2, NULL, 0));
+    CHECK_OK(sheaf__device_open(&device, &sheaf__cpu, 2, NULL, 0));
     sheaf__context c = { .device = device,
                          .ranks = 1,
                          .slices = LAYER_SLICES,

@@ -147,7 +147,7 @@ static sheaf_status *list_forward(sheaf__tape *tape, sheaf__op *op)
 {
     const sheaf__context *c = sheaf__tape_context(tape);
     list_params *p = op->params;
-    if (c->device->kind == SHEAF_DRY)
+    if (c->device->class->counts)
         return NULL;
     int32_t *which = p->which->data;
     p->count = 0;

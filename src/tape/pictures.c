@@ -31,7 +31,7 @@ sheaf_status *sheaf__pictures_layout(sheaf__picture_at **out, const sheaf__conte
                                      const sheaf__pictures *p)
 {
     *out = NULL;
-    if (p->in == NULL || c->device->kind == SHEAF_DRY)
+    if (p->in == NULL || c->device->class->counts)
         return NULL;
     sheaf__picture_at *at = malloc((size_t)(p->images + 1) * sizeof *at);
     if (at == NULL)
@@ -154,7 +154,7 @@ static sheaf_status *wide_rows(int32_t **out, const sheaf__context *c, const she
     sheaf__picture_at *at = NULL;
     int32_t *row = NULL;
     sheaf_status *st = sheaf__pictures_layout(&at, c, p);
-    if (st == NULL && c->device->kind != SHEAF_DRY) {
+    if (st == NULL && !c->device->class->counts) {
         row = malloc((size_t)(p->patches + p->images) * sizeof *row);
         st = row == NULL ? sheaf__no_memory("rows of the images") : NULL;
     }
@@ -179,13 +179,14 @@ static sheaf_status *class_forward(sheaf__tape *tape, sheaf__op *op)
     if (row == NULL)
         return st;
     if (p->token == NULL)
-        sheaf__gather(c, p->narrow->data, p->wide->data, sheaf__row_map_listed(row), p->of.patches,
-                      width, false);
+        sheaf__gather(c, p->narrow->data, p->wide->data, sheaf__row_map_listed(row, p->wide->rows),
+                      p->of.patches, width, false);
     else {
-        sheaf__scatter(c, p->wide->data, p->narrow->data, sheaf__row_map_listed(row), p->of.patches,
-                       width, false);
+        sheaf__scatter(c, p->wide->data, p->narrow->data, sheaf__row_map_listed(row, p->wide->rows),
+                       p->of.patches, width, false);
         sheaf__set_rows(c, p->wide->data, p->token->data,
-                        sheaf__row_map_listed(row + p->of.patches), p->of.images, width);
+                        sheaf__row_map_listed(row + p->of.patches, p->wide->rows), p->of.images,
+                        width);
     }
     free(row);
     return NULL;
@@ -198,12 +199,13 @@ static sheaf_status *add_backward(sheaf__tape *tape, sheaf__op *op)
     int32_t *row = NULL;
     sheaf_status *st = wide_rows(&row, c, &p->of);
     if (st == NULL && p->token->trained != NULL)
-        st = sheaf__sum_mapped(c, p->token->trained->grad[0], p->wide->grad,
-                               sheaf__row_map_listed(row == NULL ? NULL : row + p->of.patches),
-                               p->of.images, p->wide->cols);
+        st = sheaf__sum_mapped(
+            c, p->token->trained->grad[0], p->wide->grad,
+            sheaf__row_map_listed(row == NULL ? NULL : row + p->of.patches, p->wide->rows),
+            p->of.images, p->wide->cols);
     if (st == NULL && p->narrow->needs_grad)
-        sheaf__gather(c, p->narrow->grad, p->wide->grad, sheaf__row_map_listed(row), p->of.patches,
-                      p->wide->cols, !p->narrow->grad_fresh);
+        sheaf__gather(c, p->narrow->grad, p->wide->grad, sheaf__row_map_listed(row, p->wide->rows),
+                      p->of.patches, p->wide->cols, !p->narrow->grad_fresh);
     free(row);
     return st;
 }
@@ -215,8 +217,8 @@ static sheaf_status *drop_backward(sheaf__tape *tape, sheaf__op *op)
     int32_t *row = NULL;
     sheaf_status *st = wide_rows(&row, c, &p->of);
     if (row != NULL)
-        sheaf__scatter_gradient(c, p->wide, p->narrow->grad, sheaf__row_map_listed(row),
-                                p->of.patches);
+        sheaf__scatter_gradient(c, p->wide, p->narrow->grad,
+                                sheaf__row_map_listed(row, p->wide->rows), p->of.patches);
     free(row);
     return st;
 }

@@ -217,7 +217,7 @@ static sheaf_status *with_grid(sheaf__context *c, const grid_params *p, int64_t 
 {
     grid_args a = { .c = c, .p = p };
     sheaf__picture_at *at = NULL;
-    if (c->device->kind == SHEAF_DRY)
+    if (c->device->class->counts)
         return NULL;
     sheaf_status *st = sheaf__pictures_layout(&at, c, &p->of);
     a.at = at;

@@ -139,7 +139,7 @@ static void positions_of(float *y, picture_env *e, sheaf_dtype dtype, float *tab
     float *zeros = calloc((size_t)of.patches, sizeof *zeros);
     sheaf__vector vector = { "table", e->grid.rows * e->grid.cols, 1, table, NULL };
     e->grid.table = &vector;
-    CHECK_OK(sheaf__device_open(&device, SHEAF_CPU, 2, NULL, 0));
+    CHECK_OK(sheaf__device_open(&device, &sheaf__cpu, 2, NULL, 0));
     sheaf__context c = { .device = device, .ranks = 1, .slices = 8, .own = { 0, 8 } };
     c.dtype = dtype;
     CHECK_OK(sheaf__tape_new(&tape, &c));
@@ -269,8 +269,8 @@ static void test_pictures__positions_are_rounded_first(void **state)
         "rounded",       36, 2, { { 36, 2 }, { 16, 2, true } }, true, record_positions,
         plain_positions, &e
     };
-    outcome exact = run(&p, SHEAF_CPU, SHEAF_F32, false),
-            coarse = run(&p, SHEAF_CPU, SHEAF_BF16, false);
+    outcome exact = run(&p, &sheaf__cpu, SHEAF_F32, false),
+            coarse = run(&p, &sheaf__cpu, SHEAF_BF16, false);
     int once = 0;
     for (int i = 0; i < 72; i++) {
         const float position = exact.y[i] - exact.x[0][i],
@@ -296,7 +296,7 @@ static void test_pictures__another_grid_than_the_table_has(void **state)
     float table[6] = { 0 };
     sheaf__vector vector = { "table", 6, 1, table, NULL };
     e.grid.table = &vector;
-    CHECK_OK(sheaf__device_open(&device, SHEAF_CPU, 1, NULL, 0));
+    CHECK_OK(sheaf__device_open(&device, &sheaf__cpu, 1, NULL, 0));
     sheaf__context c = { .device = device, .ranks = 1, .slices = 8, .own = { 0, 8 } };
     c.dtype = SHEAF_F32;
     CHECK_OK(sheaf__tape_new(&tape, &c));

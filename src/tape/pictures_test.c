@@ -18,7 +18,7 @@ static void test_pictures__patches_of_each_picture(void **state)
     for (int threads = 1; threads <= 3; threads++) {
         sheaf__device *device;
         sheaf__tape *tape;
-        CHECK_OK(sheaf__device_open(&device, SHEAF_CPU, threads, NULL, 0));
+        CHECK_OK(sheaf__device_open(&device, &sheaf__cpu, threads, NULL, 0));
         sheaf__context c = { .device = device, .ranks = 1, .slices = 8, .own = { 0, 8 } };
         c.dtype = threads == 2 ? SHEAF_BF16 : SHEAF_F32;
         CHECK_OK(sheaf__tape_new(&tape, &c));
@@ -245,7 +245,7 @@ static void attended(float *y, picture_env *e, float *const x[3], sheaf_dtype dt
     sheaf__tape *tape;
     const sheaf__pictures of = pictures_of(e);
     const sheaf__heads heads = { .kv_heads = 2, .group = 1, .head_dim = WIDTH / 2 };
-    CHECK_OK(sheaf__device_open(&device, SHEAF_CPU, threads, NULL, 0));
+    CHECK_OK(sheaf__device_open(&device, &sheaf__cpu, threads, NULL, 0));
     sheaf__context c = { .device = device, .ranks = 1, .slices = 8, .own = { 0, 8 } };
     c.dtype = dtype;
     CHECK_OK(sheaf__tape_new(&tape, &c));

@@ -64,7 +64,7 @@ static void run(result *to, maker kind, sheaf_dtype dtype, int threads, bool lat
     float weight[COLS], *data[] = { numbers(MANY, 1), numbers(MANY, 2) }, *give = numbers(MANY, 3);
     sheaf__norm norm = { .name = "norm", .width = COLS, .eps = 1e-5f, .weight = weight };
     memset(to, 0, sizeof *to);
-    CHECK_OK(sheaf__device_open(&c.device, SHEAF_CPU, threads, NULL, 0));
+    CHECK_OK(sheaf__device_open(&c.device, &sheaf__cpu, threads, NULL, 0));
     CHECK_OK(sheaf__tape_new(&tape, &c));
     CHECK_OK(sheaf__trained_set_new(&set, &c));
     CHECK_OK(sheaf__trained_add(&norm.trained, set, "norm", 1, (int64_t[]){ COLS }, NULL, false));

@@ -1,58 +1,21 @@
 /* rows.c - see rows.h. */
 #include "tape/rows.h"
 
-#include <string.h>
-
-enum { CHUNK = 1 << 15 };
-
-/* ---- elements ---- */
-
-typedef struct pair {
-    const sheaf__context *c;
-    void *dst;
-    const void *src;
-    sheaf_dtype to, from;
-    bool one;
-} pair;
-
-static void add_elements(void *arg, int64_t begin, int64_t end, int worker)
-{
-    const pair *p = arg;
-    float *dst = p->dst;
-    p->c->device->kernels->add(dst + begin, dst + begin, (const float *)p->src + begin,
-                               end - begin);
-}
-
 void sheaf__add(const sheaf__context *c, float *dst, const float *src, int64_t n)
 {
-    sheaf__rows(c, n, CHUNK, add_elements, &(pair){ .c = c, .dst = dst, .src = src });
-}
-
-static void accumulate_elements(void *arg, int64_t begin, int64_t end, int worker)
-{
-    const pair *p = arg;
-    p->c->device->kernels->accumulate(sheaf__at(p->dst, begin, p->to),
-                                      sheaf__at(p->src, begin, p->to), end - begin, p->to);
+    sheaf__op_add(c->device, dst, src, n);
 }
 
 void sheaf__accumulate(const sheaf__context *c, void *dst, const void *src, int64_t n,
                        sheaf_dtype dtype)
 {
-    sheaf__rows(c, n, CHUNK, accumulate_elements,
-                &(pair){ .c = c, .dst = dst, .src = src, .to = dtype });
-}
-
-static void convert_elements(void *arg, int64_t begin, int64_t end, int worker)
-{
-    const pair *p = arg;
-    p->c->device->kernels->convert(sheaf__at(p->dst, begin, p->to), p->to,
-                                   sheaf__at(p->src, begin, p->from), p->from, end - begin);
+    sheaf__op_accumulate(c->device, dst, src, n, dtype);
 }
 
 void sheaf__convert(const sheaf__context *c, void *dst, sheaf_dtype to, const void *src,
                     sheaf_dtype from, int64_t n)
 {
-    sheaf__rows(c, n, CHUNK, convert_elements, &(pair){ c, dst, src, to, from, false });
+    sheaf__op_convert(c->device, dst, to, src, from, n);
 }
 
 void sheaf__copy(const sheaf__context *c, void *dst, const void *src, int64_t n, bool add)
@@ -63,90 +26,37 @@ void sheaf__copy(const sheaf__context *c, void *dst, const void *src, int64_t n,
         sheaf__convert(c, dst, c->dtype, src, c->dtype, n);
 }
 
-static void clear_elements(void *arg, int64_t begin, int64_t end, int worker)
-{
-    const pair *p = arg;
-    memset(sheaf__at(p->dst, begin, p->to), 0, (size_t)(end - begin) * sheaf_dtype_bytes(p->to));
-}
-
 void sheaf__clear(const sheaf__context *c, void *x, int64_t n, sheaf_dtype dtype)
 {
-    sheaf__rows(c, n, CHUNK, clear_elements, &(pair){ .dst = x, .to = dtype });
-}
-
-static void refresh_elements(void *arg, int64_t begin, int64_t end, int worker)
-{
-    const pair *p = arg;
-    const sheaf__kernels *k = p->c->device->kernels;
-    float rounded[256], *to = p->dst; /* space for either dtype */
-    for (int64_t i = begin; i < end; i += 256) {
-        const int64_t n = end - i < 256 ? end - i : 256;
-        k->round(rounded, p->c->dtype, (const float *)p->src + i, n);
-        k->widen(to + i, rounded, p->c->dtype, n);
-        for (int64_t e = i; e < i + n && p->one; e++)
-            to[e] = 1.0f + to[e];
-    }
+    sheaf__op_zero(c->device, x, n, dtype);
 }
 
 void sheaf__refresh(const sheaf__context *c, float *to, const float *master, int64_t n, bool one)
 {
-    sheaf__rows(c, n, CHUNK, refresh_elements,
-                &(pair){ .c = c, .dst = to, .src = master, .one = one });
+    sheaf__op_refresh(c->device, to, master, n, one, c->dtype);
 }
 
 /* ---- rows ---- */
 
-typedef struct move {
-    const sheaf__context *c;
-    void *to;
-    const void *from; /* NULL: zeros, or */
-    const float *row; /* this in each */
-    int64_t cols;
-    sheaf__row_map map;
-    bool gather; /* `from` is the wide one; otherwise `to` */
-    bool add;
-} move;
-
-static void move_rows(void *arg, int64_t begin, int64_t end, int worker)
-{
-    const move *m = arg;
-    const sheaf__kernels *k = m->c->device->kernels;
-    const sheaf__row_map *p = &m->map;
-    const sheaf_dtype t = m->c->dtype;
-    const size_t bytes = (size_t)m->cols * sheaf_dtype_bytes(t);
-    for (int64_t r = begin; r < end; r++) {
-        const int64_t at = r / p->n * (p->before + p->n + p->after) + p->before + r % p->n,
-                      wide = p->list == NULL ? at : p->list[at];
-        char *to = sheaf__at(m->to, (m->gather ? r : wide) * m->cols, t);
-        const char *from =
-            m->from == NULL ? NULL : sheaf__at(m->from, (m->gather ? wide : r) * m->cols, t);
-        if (m->row != NULL)
-            k->round(to, t, m->row, m->cols);
-        else if (from == NULL)
-            memset(to, 0, bytes);
-        else if (m->add)
-            k->accumulate(to, from, m->cols, t);
-        else
-            memcpy(to, from, bytes);
-    }
-}
-
-void sheaf__gather(const sheaf__context *c, void *dense, const void *wide, sheaf__row_map p,
+void sheaf__gather(const sheaf__context *c, void *dense, const void *wide, sheaf__row_map map,
                    int64_t rows, int64_t cols, bool add)
 {
-    sheaf__rows(c, rows, 32, move_rows, &(move){ c, dense, wide, NULL, cols, p, true, add });
+    sheaf__op_move_rows(c->device,
+                        (sheaf__move){ c->dtype, dense, wide, NULL, rows, cols, map, true, add });
 }
 
-void sheaf__scatter(const sheaf__context *c, void *wide, const void *dense, sheaf__row_map p,
+void sheaf__scatter(const sheaf__context *c, void *wide, const void *dense, sheaf__row_map map,
                     int64_t rows, int64_t cols, bool add)
 {
-    sheaf__rows(c, rows, 32, move_rows, &(move){ c, wide, dense, NULL, cols, p, false, add });
+    sheaf__op_move_rows(c->device,
+                        (sheaf__move){ c->dtype, wide, dense, NULL, rows, cols, map, false, add });
 }
 
-void sheaf__set_rows(const sheaf__context *c, void *wide, const float *row, sheaf__row_map p,
+void sheaf__set_rows(const sheaf__context *c, void *wide, const float *row, sheaf__row_map map,
                      int64_t rows, int64_t cols)
 {
-    sheaf__rows(c, rows, 64, move_rows, &(move){ c, wide, NULL, row, cols, p, false, false });
+    sheaf__op_move_rows(c->device,
+                        (sheaf__move){ c->dtype, wide, NULL, row, rows, cols, map, false, false });
 }
 
 void sheaf__scatter_gradient(const sheaf__context *c, const sheaf__value *x, const void *dense,
@@ -157,24 +67,10 @@ void sheaf__scatter_gradient(const sheaf__context *c, const sheaf__value *x, con
     sheaf__scatter(c, x->grad, dense, p, rows, x->cols, !x->grad_fresh);
 }
 
-typedef struct columns {
-    const sheaf__context *c;
-    float *grad;
-    const void *dy;
-    int64_t ld, rows;
-} columns;
-
-static void sum_columns(void *arg, int64_t begin, int64_t end, int worker)
-{
-    const columns *s = arg;
-    s->c->device->kernels->column_sums(s->grad + begin, sheaf__at(s->dy, begin, s->c->dtype), s->ld,
-                                       s->rows, end - begin, s->c->dtype);
-}
-
 void sheaf__column_sums(const sheaf__context *c, float *grad, const void *dy, int64_t ld,
                         int64_t rows, int64_t cols)
 {
-    sheaf__rows(c, cols, 256, sum_columns, &(columns){ c, grad, dy, ld, rows });
+    sheaf__op_column_sums(c->device, grad, dy, ld, rows, cols, c->dtype);
 }
 
 sheaf_status *sheaf__sum_mapped(sheaf__context *c, float *grad, const void *wide, sheaf__row_map p,
@@ -190,27 +86,10 @@ sheaf_status *sheaf__sum_mapped(sheaf__context *c, float *grad, const void *wide
     return NULL;
 }
 
-typedef struct box {
-    char *dst;
-    const char *src;
-    int64_t ld_dst, ld_src;
-    size_t bytes;
-} box;
-
-static void copy_rows(void *arg, int64_t begin, int64_t end, int worker)
-{
-    const box *b = arg;
-    for (int64_t r = begin; r < end; r++)
-        memcpy(b->dst + r * b->ld_dst, b->src + r * b->ld_src, b->bytes);
-}
-
 void sheaf__copy_box(const sheaf__context *c, void *dst, int64_t ld_dst, const void *src,
                      int64_t ld_src, int64_t rows, int64_t cols)
 {
-    const int64_t size = (int64_t)sheaf_dtype_bytes(c->dtype);
-    if (cols > 0)
-        sheaf__rows(c, rows, 64, copy_rows,
-                    &(box){ dst, src, ld_dst * size, ld_src * size, (size_t)(cols * size) });
+    sheaf__op_copy_box(c->device, dst, ld_dst, src, ld_src, rows, cols, c->dtype);
 }
 
 /* ---- sums over slices, gradients ---- */

@@ -2,13 +2,9 @@
  * dry. */
 #pragma once
 
+#include "ops/call.h"
+#include "ops/tensor/tensor.h"
 #include "tape/tape.h"
-
-/* Where an element of an array of `dtype` lies. */
-static inline char *sheaf__at(const void *data, int64_t element, sheaf_dtype dtype)
-{
-    return (char *)data + element * (int64_t)sheaf_dtype_bytes(dtype);
-}
 
 /* ---- n elements ---- */
 
@@ -29,21 +25,6 @@ void sheaf__refresh(const sheaf__context *context, float *to, const float *maste
                     bool one);
 
 /* ---- rows ---- */
-
-/* Rows of a dense matrix and where they lie in a wider one: patches among the tokens of an image,
- * an image's rows in a sequence, a stream's rows in all. Groups of n rows have `before` and `after`
- * other rows around each; a list, if there is one, then names the rows of the wide matrix. No row
- * may lie in two places. */
-typedef struct sheaf__row_map {
-    const int32_t *list;
-    int64_t n, before, after;
-} sheaf__row_map;
-
-/* sheaf__row_map_listed - row i of the dense matrix lies at list[i]; NULL: at i. */
-static inline sheaf__row_map sheaf__row_map_listed(const int32_t *list)
-{
-    return (sheaf__row_map){ list, 1, 0, 0 };
-}
 
 /* `rows` rows of the dense matrix, `cols` columns of the compute dtype; with `add` rounded sums,
  * else copies. */

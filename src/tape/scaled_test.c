@@ -97,7 +97,7 @@ static void test_scaled__roundings(void **state)
 {
     enum { N = 300 };
     const problem p = { "branch", 1, N, { { 1, N }, { 1, N } }, true, record_add, plain_add, NULL };
-    outcome o = run(&p, SHEAF_CPU, SHEAF_BF16, false);
+    outcome o = run(&p, &sheaf__cpu, SHEAF_BF16, false);
     int differ = 0;
     for (int i = 0; i < N; i++) {
         const float product = sheaf__from_bf16(sheaf__bf16(o.x[1][i] * BY)),
@@ -111,7 +111,7 @@ static void test_scaled__roundings(void **state)
     assert_true(differ > 10);
     drop(&o);
     const problem q = { "divided", 1, N, { { 1, N } }, true, record_divide, plain_divide, NULL };
-    o = run(&q, SHEAF_CPU, SHEAF_F32, false);
+    o = run(&q, &sheaf__cpu, SHEAF_F32, false);
     differ = 0;
     for (int i = 0; i < N; i++) {
         CHECK_NEAR("quotient", o.y[i], o.x[0][i] / 9.0f, 0);

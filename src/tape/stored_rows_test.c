@@ -58,7 +58,7 @@ static void set_up(problem *p, sheaf_dtype stored, sheaf_dtype dtype, int thread
         .files = { .source = { .read = read_rows }, .dtype = stored, .unreadable = WORDS },
         .context = { .ranks = 1, .slices = 1, .own = { 0, 1 }, .dtype = dtype }
     };
-    CHECK_OK(sheaf__device_open(&p->context.device, SHEAF_CPU, threads, NULL, 0));
+    CHECK_OK(sheaf__device_open(&p->context.device, &sheaf__cpu, threads, NULL, 0));
     for (int r = 0; r < WORDS; r++) {
         uint32_t row[WIDTH];
         for (int i = 0; i < WIDTH; i++)

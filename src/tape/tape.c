@@ -580,7 +580,7 @@ sheaf_status *sheaf__tape_run_checked(sheaf__nonfinite *out, sheaf__tape *tape)
     const int64_t none = tape->nsteps * STEP_ARGS;
     int64_t bad = none;
     *out = (sheaf__nonfinite){ .layer = -1 };
-    if (c->device->kind == SHEAF_DRY)
+    if (c->device->class->counts)
         return NULL;
     sheaf_status *st = run(tape, &bad);
     float first = -(float)bad; /* ranks hold different columns: the earliest of all of them */

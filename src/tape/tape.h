@@ -271,6 +271,16 @@ double sheaf__costs_waiting(const sheaf__costs *costs);
 sheaf_status *sheaf__sum_among(sheaf__context *context, sheaf_comm *comm, const sheaf_tree *tree,
                                float *const *roots, int64_t rows, int64_t cols);
 
+/* The exchanges of comm.h, of device memory; comm NULL: nothing to do. */
+sheaf_status *sheaf__max_among(const sheaf__context *context, sheaf_comm *comm, float *x,
+                               int64_t n);
+sheaf_status *sheaf__select_among(const sheaf__context *context, sheaf_comm *comm, void *rows,
+                                  size_t row_bytes, int64_t n, const int32_t *owner);
+sheaf_status *sheaf__gather_among(const sheaf__context *context, sheaf_comm *comm, void *all,
+                                  const size_t *size);
+sheaf_status *sheaf__broadcast_among(const sheaf__context *context, sheaf_comm *comm, void *x,
+                                     size_t bytes, int root);
+
 /* A buffer of device memory freed in one line; data NULL when not allocated. */
 sheaf_status *sheaf__alloc(void *out, sheaf__context *context, size_t bytes, sheaf_memory kind);
 void sheaf__free(sheaf__context *context, void *block);

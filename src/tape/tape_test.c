@@ -96,7 +96,7 @@ typedef struct machine {
 
 static void open_machine(machine *m)
 {
-    CHECK_OK(sheaf__device_open(&m->device, SHEAF_CPU, 1, NULL, 0));
+    CHECK_OK(sheaf__device_open(&m->device, &sheaf__cpu, 1, NULL, 0));
     m->context = (sheaf__context){
         .device = m->device, .ranks = 1, .slices = 1, .own = { 0, 1 }, .dtype = SHEAF_F32
     };

@@ -260,7 +260,7 @@ sheaf_status *sheaf__grad_norm(double *out, sheaf__trained_set *set)
     if (st == NULL && count > 0) {
         memcpy(q.sorted, set->item, count * sizeof *q.sorted);
         qsort(q.sorted, count, sizeof *q.sorted, sheaf__by_name_behind);
-        if (c->device->kind != SHEAF_DRY) /* where what is exchanged counts all the same */
+        if (!c->device->class->counts) /* where what is exchanged counts all the same */
             sheaf__pool_run(c->device->pool, set->count, squares_of, &q);
         for (int r = 0; r < c->ranks; r++) {
             const sheaf_range of = sheaf_owner_slices(c->slices, c->ranks, r);

@@ -30,7 +30,7 @@ static bool tree(float *out, int begin, int end, unsigned held, int64_t i)
 static void test_accumulators__meet_in_the_tree(void **state)
 {
     sheaf__context c = { .ranks = 1, .slices = 1, .own = { 0, 1 }, .dtype = SHEAF_F32 };
-    CHECK_OK(sheaf__device_open(&c.device, SHEAF_CPU, 1, NULL, 0));
+    CHECK_OK(sheaf__device_open(&c.device, &sheaf__cpu, 1, NULL, 0));
     int chains = 0;
     for (int count = 1; count <= MOST; count *= 2)
         for (int n = 1; n <= MOST + 1;
@@ -80,7 +80,7 @@ static void test_norm__of_slices_in_the_tree_and_of_names_in_order(void **state)
     sheaf__context c = { .ranks = 1, .slices = SLICES, .own = { 0, SLICES }, .dtype = SHEAF_F32 };
     const sheaf_cut cut = { .slices = SLICES, .nparts = 1, .part = { { SLICES, 2 } } };
     double norm;
-    CHECK_OK(sheaf__device_open(&c.device, SHEAF_CPU, 1, NULL, 0));
+    CHECK_OK(sheaf__device_open(&c.device, &sheaf__cpu, 1, NULL, 0));
     for (int way = 0; way < 3; way++) {
         const bool whole = way == 2;
         const int large = way == 1 ? SLICES - 1 : 0;
@@ -123,7 +123,7 @@ static void test_update__each_tensor_has_its_own_rate_and_decay(void **state)
     sheaf__context c = { .ranks = 1, .slices = 1, .own = { 0, 1 }, .dtype = SHEAF_F32 };
     sheaf__trained_set *set;
     sheaf__trained *t[ARRAY_LEN(own)];
-    CHECK_OK(sheaf__device_open(&c.device, SHEAF_CPU, 1, NULL, 0));
+    CHECK_OK(sheaf__device_open(&c.device, &sheaf__cpu, 1, NULL, 0));
     CHECK_OK(sheaf__trained_set_new(&set, &c));
     for (size_t i = 0; i < ARRAY_LEN(own); i++) {
         CHECK_OK(sheaf__trained_add(&t[i], set, "x", 1, (int64_t[]){ 1 }, NULL, own[i].decay));
@@ -183,7 +183,7 @@ static sheaf_status *meet_body(void *context, const sheaf__grid *grid)
     sheaf__accumulators stack = { 0 };
     bool present[SHEAF__MOST_ACCUMULATORS];
     unsigned held = 0;
-    sheaf_status *st = sheaf__device_open(&device, SHEAF_CPU, 1, NULL, 0);
+    sheaf_status *st = sheaf__device_open(&device, &sheaf__cpu, 1, NULL, 0);
     sheaf__context c = context_of(grid, g, device);
     const sheaf_range own = sheaf__share_of(g->count, &c, c.group);
     TRY(st, sheaf__trained_set_new(&set, &c));
@@ -274,7 +274,7 @@ static sheaf_status *divide_body(void *context, const sheaf__grid *grid)
     sheaf__device *device = NULL;
     sheaf__trained_set *set = NULL, *alone = NULL;
     sheaf__trained *t[3], *want[3];
-    sheaf_status *st = sheaf__device_open(&device, SHEAF_CPU, 1, NULL, 0);
+    sheaf_status *st = sheaf__device_open(&device, &sheaf__cpu, 1, NULL, 0);
     sheaf__context c = context_of(grid, g, device), own = c;
     own.groups = own.group = 0;
     own.peers = NULL;

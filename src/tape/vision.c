@@ -115,15 +115,15 @@ static int64_t after(const image_params *p)
 /* Rows of x that hold the first, the inner, the last, or all of each image's rows. */
 static sheaf__row_map boi_rows(const image_params *p)
 {
-    return (sheaf__row_map){ p->in->image_row, 1, 0, p->patches + after(p) };
+    return (sheaf__row_map){ p->in->image_row, 1, 0, p->patches + after(p), p->x->rows };
 }
 static sheaf__row_map patch_rows(const image_params *p)
 {
-    return (sheaf__row_map){ p->in->image_row, p->patches, before(p), after(p) };
+    return (sheaf__row_map){ p->in->image_row, p->patches, before(p), after(p), p->x->rows };
 }
 static sheaf__row_map eoi_rows(const image_params *p)
 {
-    return (sheaf__row_map){ p->in->image_row, 1, before(p) + p->patches, 0 };
+    return (sheaf__row_map){ p->in->image_row, 1, before(p) + p->patches, 0, p->x->rows };
 }
 
 static sheaf_status *images_forward(sheaf__tape *tape, sheaf__op *op)
@@ -155,7 +155,7 @@ static sheaf_status *images_backward(sheaf__tape *tape, sheaf__op *op)
         sheaf__gather(c, p->v->grad, p->x->grad, patch_rows(p), p->v->rows, width,
                       !p->v->grad_fresh);
     if (p->turns)
-        sheaf__set_rows(c, p->x->grad, NULL, sheaf__row_map_listed(p->in->image_row),
+        sheaf__set_rows(c, p->x->grad, NULL, sheaf__row_map_listed(p->in->image_row, p->x->rows),
                         p->images * (before(p) + p->patches + after(p)), width);
     return NULL;
 }
@@ -190,7 +190,7 @@ static sheaf_status *move_streams(sheaf__context *c, const stream_params *p, boo
     void *wide = grad ? all->grad : all->data;
     for (int i = 0; i < 2; i++) {
         const sheaf__value *one = p->stream[i];
-        const sheaf__row_map map = sheaf__row_map_listed(p->in->stream[i]);
+        const sheaf__row_map map = sheaf__row_map_listed(p->in->stream[i], all->rows);
         void *dense = grad ? one->grad : one->data;
         if (p->joins != grad)
             sheaf__scatter(c, wide, dense, map, one->rows, all->cols, grad && !all->grad_fresh);

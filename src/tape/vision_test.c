@@ -194,8 +194,8 @@ static void test_sums_over_images(void **state)
         plain_tokens, &env,
         .wild = true
     };
-    outcome o[2] = { run(&placed, SHEAF_CPU, SHEAF_F32, false),
-                     run(&tokens, SHEAF_CPU, SHEAF_F32, false) };
+    outcome o[2] = { run(&placed, &sheaf__cpu, SHEAF_F32, false),
+                     run(&tokens, &sheaf__cpu, SHEAF_F32, false) };
     const struct {
         const char *name;
         int run;
@@ -251,7 +251,7 @@ static void test_patches(void **state)
     for (int half = 0; half < 2; half++) {
         sheaf__device *device;
         sheaf__tape *tape;
-        CHECK_OK(sheaf__device_open(&device, SHEAF_CPU, 2, NULL, 0));
+        CHECK_OK(sheaf__device_open(&device, &sheaf__cpu, 2, NULL, 0));
         sheaf__context c = { .device = device,
                              .ranks = 1,
                              .slices = 8,
@@ -477,7 +477,7 @@ static void test_one_stream(void **state)
 {
     sheaf__device *device;
     sheaf__tape *tape;
-    CHECK_OK(sheaf__device_open(&device, SHEAF_DRY, 1, NULL, 0));
+    CHECK_OK(sheaf__device_open(&device, &sheaf__dry, 1, NULL, 0));
     sheaf__context c = { .device = device, .ranks = 1, .slices = 8, .own = { 0, 8 } };
     CHECK_OK(sheaf__tape_new(&tape, &c));
     sheaf__value *x = sheaf__tape_value(tape, "x", 4, 2, SHEAF_F32);
@@ -584,14 +584,14 @@ static void test_cached_attention(void **state)
         };
         problem p = { "cache", 6,           8,          { { 6, 8 }, { 14, 8 }, { 14, 8 } },
                       true,    record_full, plain_full, &env };
-        outcome plain = run(&p, SHEAF_CPU, dtype, false);
+        outcome plain = run(&p, &sheaf__cpu, dtype, false);
         env.cached = true;
         for (int i = 0; i < 3; i++)
             p.operand[i].frozen = true;
-        outcome stored = run(&p, SHEAF_CPU, dtype, false);
+        outcome stored = run(&p, &sheaf__cpu, dtype, false);
         p.record = record_cached;
         p.operand[1].rows = 0; /* the run without keys has only queries */
-        outcome again = run(&p, SHEAF_CPU, dtype, false);
+        outcome again = run(&p, &sheaf__cpu, dtype, false);
         CHECK_BYTES("stored", stored.y, plain.y, 48 * sizeof(float));
         CHECK_BYTES("read", again.y, plain.y, 48 * sizeof(float));
         drop(&plain);
@@ -823,7 +823,7 @@ static sheaf_status *cut_body(void *arg, sheaf_comm *comm, int rank)
     sheaf__layernorm norm;
     sheaf__trained trained[2] = { { NULL } };
     sheaf_status *st =
-        sheaf__device_open(&device, r->dry ? SHEAF_DRY : SHEAF_CPU, r->threads, r->isa, 0);
+        sheaf__device_open(&device, r->dry ? &sheaf__dry : &sheaf__cpu, r->threads, r->isa, 0);
     if (st != NULL)
         return st;
     sheaf__context c = { .device = device,
@@ -888,7 +888,7 @@ static void check_cut_formula(const cut_run *r)
         plain_norm, &env
     };
     const double tolerance = r->dtype == SHEAF_F32 ? 2e-5 : 0.04;
-    outcome o = run(&p, SHEAF_CPU, r->dtype, r->twice); /* checked in test_norm */
+    outcome o = run(&p, &sheaf__cpu, r->dtype, r->twice); /* checked in test_norm */
     for (int64_t i = 0; i < r->rows * r->width; i++) {
         CHECK_NEAR("y of a cut width", r->y[i], o.y[i], tolerance * (1 + fabs(o.y[i])));
         CHECK_NEAR("dx of a cut width", r->dx[i], o.grad[0][i],
@@ -994,7 +994,7 @@ static void test_refresh(void **state)
     enum { WIDTH = 300 };
     sheaf__device *device;
     float master[2][WIDTH], copy[2][WIDTH] = { { 0 } };
-    CHECK_OK(sheaf__device_open(&device, SHEAF_CPU, 1, NULL, 0));
+    CHECK_OK(sheaf__device_open(&device, &sheaf__cpu, 1, NULL, 0));
     sheaf__context c = {
         .device = device, .ranks = 1, .slices = 8, .own = { 0, 8 }, .dtype = SHEAF_BF16
     };

@@ -52,6 +52,7 @@ typedef struct sheaf_train_options {
     bool checkpointing;           /* recompute activations instead of keeping them */
     /* "ref", "avx2", "avx512", "avx512bf16", "amx"; NULL = the best here (for tests) */
     const char *isa;
+    const char *device; /* docs/devices.md; NULL: cpu */
 
     /* the trained tensors */
     int slices; /* S */

@@ -38,14 +38,14 @@ void sheaf__count_trained(int64_t *trained, int64_t *added, const sheaf__model *
     }
 }
 
-sheaf_status *sheaf__rank_open(sheaf__rank *out, sheaf_device_kind kind, const sheaf__grid *grid,
-                               int rank, const sheaf__job *job)
+sheaf_status *sheaf__rank_open(sheaf__rank *out, const sheaf__device_class *class,
+                               const sheaf__grid *grid, int rank, const sheaf__job *job)
 {
     const sheaf_train_options *o = job->options;
     const int world = grid == NULL ? rank : sheaf_comm_rank(grid->all);
     *out = (sheaf__rank){ 0 };
     sheaf_status *st = sheaf__device_open(
-        &out->device, kind,
+        &out->device, class,
         sheaf__threads_of(grid == NULL ? NULL : grid->processes, o->threads, o->tp * o->dp, world),
         o->isa, 0);
     if (st != NULL)

@@ -37,24 +37,31 @@ sheaf_status *sheaf__row_kinds_open(sheaf__row_kinds *out, sheaf__model *model,
                                               : rows_of(w, t, k, most->images, most->patches[t]));
         if (n == 0)
             continue;
-        st = sheaf__alloc(&out->sample[k], model->context, n * 8, SHEAF_MEM_INPUTS);
-        TRY(st, sheaf__alloc(&out->position[k], model->context, n * 8, SHEAF_MEM_INPUTS));
+        sheaf__device *device = model->context->device;
+        st = sheaf__mirror_take(&out->sample[k], device, n * 8, SHEAF_MEM_INPUTS);
+        TRY(st, sheaf__mirror_take(&out->position[k], device, n * 8, SHEAF_MEM_INPUTS));
     }
     return st;
 }
 
-static void fill_stream(sheaf__row_kinds *k, int stream, const sheaf__step_info *tokens,
-                        const int32_t *at, int64_t n)
+/* Row i of a kind. */
+static void set(sheaf__row_kinds *kinds, int k, int64_t i, int64_t sample, int64_t position)
 {
-    for (int64_t i = 0; i < n; i++) {
-        k->sample[stream][i] = tokens->sample[at[i]];
-        k->position[stream][i] = tokens->position[at[i]];
-    }
+    ((int64_t *)kinds->sample[k].host)[i] = sample;
+    ((int64_t *)kinds->position[k].host)[i] = position;
 }
 
-/* Rows image after image; the count continues over the images of a sequence. */
-static void fill_images(sheaf__row_kinds *kinds, int k, const sheaf__model *model,
-                        const sheaf__step_info *tokens, const sheaf_batch *batch, int64_t images)
+static int64_t fill_stream(sheaf__row_kinds *kinds, int k, const sheaf__step_info *tokens,
+                           const int32_t *at, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        set(kinds, k, i, tokens->host.sample[at[i]], tokens->host.position[at[i]]);
+    return n;
+}
+
+/* Rows of one image after the other; those of a sequence's images are counted on. */
+static int64_t fill_images(sheaf__row_kinds *kinds, int k, const sheaf__model *model,
+                           const sheaf__step_info *tokens, const sheaf_batch *batch, int64_t images)
 {
     const int64_t embedded = sheaf__image_positions(&model->schema->config);
     sheaf__tower tower[SHEAF__MOST_TOWERS];
@@ -62,48 +69,52 @@ static void fill_images(sheaf__row_kinds *kinds, int k, const sheaf__model *mode
     const sheaf__tower *w = tower_of(tower, &t, model, k);
     int64_t at = 0, next = 0, before = 0;
     for (int64_t i = 0; i < images && w != NULL; i++) {
-        const int64_t sample = tokens->sample[batch->image_row[i * embedded]],
+        const int64_t sample = tokens->host.sample[batch->image_row[i * embedded]],
                       patches = w->ragged ? sheaf__picture_seen(batch->picture, images, i, w, t)
                                           : w->patches,
                       end = at + rows_of(w, t, k, 1, patches);
         next = i > 0 && sample == before ? next : 0;
         before = sample;
-        for (; at < end; at++, next++) {
-            kinds->sample[k][at] = sample;
-            kinds->position[k][at] = next;
-        }
+        for (; at < end; at++, next++)
+            set(kinds, k, at, sample, next);
     }
+    return at;
 }
 
-void sheaf__row_kinds_fill(sheaf__row_kinds *kinds, const sheaf__model *model,
-                           const sheaf__step_info *tokens, const sheaf_batch *batch,
-                           sheaf_batch_images holds, int64_t tokens_in_all)
+sheaf_status *sheaf__row_kinds_fill(sheaf__row_kinds *kinds, const sheaf__model *model,
+                                    const sheaf__step_info *tokens, const sheaf_batch *batch,
+                                    sheaf_batch_images holds, int64_t tokens_in_all)
 {
+    sheaf__device *device = model->context->device;
+    sheaf_status *st = NULL;
     for (int k = 0; k < SHEAF__ROW_KINDS; k++) {
+        const sheaf__mirror *sample = &kinds->sample[k], *position = &kinds->position[k];
         kinds->of[k] = *tokens;
-        if (kinds->sample[k] == NULL)
+        if (sample->host == NULL)
             continue;
-        kinds->of[k].sample = kinds->sample[k];
-        kinds->of[k].position = kinds->position[k];
+        kinds->of[k].sample = sample->device;
+        kinds->of[k].position = position->device;
         if (batch == NULL)
             continue;
-        if (k < SHEAF__STREAMS) {
-            fill_stream(kinds, k, tokens, batch->stream[k],
-                        k == SHEAF__TEXT ? tokens_in_all - holds.image_rows : holds.image_rows);
-            continue;
-        }
-        fill_images(kinds, k, model, tokens, batch, holds.images);
+        const int64_t stream =
+            k == SHEAF__TEXT ? tokens_in_all - holds.image_rows : holds.image_rows;
+        const int64_t n = k < SHEAF__STREAMS
+                              ? fill_stream(kinds, k, tokens, batch->stream[k], stream)
+                              : fill_images(kinds, k, model, tokens, batch, holds.images);
+        TRY(st, sheaf__mirror_upload(sample, device, (size_t)n * 8));
+        TRY(st, sheaf__mirror_upload(position, device, (size_t)n * 8));
     }
     for (int t = 0; t < SHEAF__MOST_TOWERS; t++)
-        if (kinds->sample[sheaf__rows_given(t)] == NULL)
+        if (kinds->sample[sheaf__rows_given(t)].host == NULL)
             kinds->of[sheaf__rows_given(t)] = kinds->of[sheaf__rows_after(t)];
+    return st;
 }
 
 void sheaf__row_kinds_release(sheaf__row_kinds *kinds, sheaf__model *model)
 {
     for (int k = 0; k < SHEAF__ROW_KINDS; k++) {
-        sheaf__free(model->context, kinds->sample[k]);
-        sheaf__free(model->context, kinds->position[k]);
+        sheaf__mirror_give(&kinds->sample[k], model->context->device);
+        sheaf__mirror_give(&kinds->position[k], model->context->device);
     }
     *kinds = (sheaf__row_kinds){ 0 };
 }

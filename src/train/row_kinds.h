@@ -8,8 +8,8 @@
 
 typedef struct sheaf__row_kinds {
     sheaf__step_info of[SHEAF__ROW_KINDS]; /* what tapes read */
-    /* on the device; NULL if the tokens' own apply */
-    int64_t *sample[SHEAF__ROW_KINDS], *position[SHEAF__ROW_KINDS];
+    /* empty where the tokens' own serve */
+    sheaf__mirror sample[SHEAF__ROW_KINDS], position[SHEAF__ROW_KINDS];
 } sheaf__row_kinds;
 
 /* sheaf__row_kinds_open - for micro-batches of so many tokens and at most so many images; allocates
@@ -17,9 +17,10 @@ typedef struct sheaf__row_kinds {
  */
 sheaf_status *sheaf__row_kinds_open(sheaf__row_kinds *out, sheaf__model *model,
                                     const sheaf_batch_images *most, int64_t tokens);
-/* sheaf__row_kinds_fill - for the next batch; tokens: info of its rows * seq tokens. The rows of a
- * sample's images count from 0 in each kind. batch NULL on the dry device. */
-void sheaf__row_kinds_fill(sheaf__row_kinds *kinds, const sheaf__model *model,
-                           const sheaf__step_info *tokens, const sheaf_batch *batch,
-                           sheaf_batch_images holds, int64_t tokens_in_all);
+/* sheaf__row_kinds_fill - for the batch that runs next; tokens: of its rows * seq tokens. The
+ * rows of a sample's images are counted from 0 in each kind. batch NULL: a plan does not know
+ * it. */
+sheaf_status *sheaf__row_kinds_fill(sheaf__row_kinds *kinds, const sheaf__model *model,
+                                    const sheaf__step_info *tokens, const sheaf_batch *batch,
+                                    sheaf_batch_images holds, int64_t tokens_in_all);
 void sheaf__row_kinds_release(sheaf__row_kinds *kinds, sheaf__model *model);

@@ -9,7 +9,7 @@ _Static_assert((int)SHEAF_DATA_READ_UNIT == (int)SHEAF__HEAD_ROWS_UNIT, "what th
 
 static bool is_dry(const sheaf__runner *r)
 {
-    return r->model->context->device->kind == SHEAF_DRY;
+    return r->model->context->device->class->counts;
 }
 
 /* The content of a micro-batch without data. */
@@ -41,29 +41,36 @@ static sheaf_status *take_batch(sheaf__runner *r)
         r->room = assumed(r);
     else if (sees)
         sheaf_data_images_room(&r->room, r->data, config, r->options.rows);
-    const struct {
-        void *out;
-        size_t bytes;
-    } need[] = {
-        { &r->batch.tokens, n * 4 },
-        { &r->batch.labels, n * 4 },
-        { &r->batch.position, n * 4 },
-        { &r->batch.mask, n },
-        { &r->batch.segment, sheaf_data_is_packed(r->data) ? (n + 1) * 8 : 0 },
-        { &r->batch.image_row, (size_t)(r->room.images * sheaf__image_positions(config)) * 4 },
-        { &r->batch.stream[0], sees ? n * 4 : 0 },
-        { &r->batch.stream[1], sees ? n * 4 : 0 },
+    const size_t bytes[SHEAF__RUNNER_INPUTS] = {
+        [SHEAF__RUNNER_TOKENS] = n * 4,
+        [SHEAF__RUNNER_LABELS] = n * 4,
+        [SHEAF__RUNNER_POSITIONS] = n * 4,
+        [SHEAF__RUNNER_MASK] = n,
+        [SHEAF__RUNNER_SEGMENTS] = sheaf_data_is_packed(r->data) ? (n + 1) * 8 : 0,
+        [SHEAF__RUNNER_IMAGE_ROWS] = (size_t)(r->room.images * sheaf__image_positions(config)) * 4,
+        [SHEAF__RUNNER_STREAMS] = sees ? n * 4 : 0,
+        [SHEAF__RUNNER_STREAMS + 1] = sees ? n * 4 : 0,
     };
+    sheaf__device *device = r->model->context->device;
     sheaf_status *st = NULL;
-    for (size_t i = 0; i < sizeof need / sizeof *need && st == NULL; i++)
-        if (need[i].bytes > 0)
-            st = sheaf__alloc(need[i].out, r->model->context, need[i].bytes, SHEAF_MEM_INPUTS);
+    for (int i = 0; i < SHEAF__RUNNER_INPUTS && st == NULL; i++)
+        if (bytes[i] > 0)
+            st = sheaf__mirror_take(&r->input[i], device, bytes[i], SHEAF_MEM_INPUTS);
+    r->batch.tokens = r->input[SHEAF__RUNNER_TOKENS].host;
+    r->batch.labels = r->input[SHEAF__RUNNER_LABELS].host;
+    r->batch.position = r->input[SHEAF__RUNNER_POSITIONS].host;
+    r->batch.mask = r->input[SHEAF__RUNNER_MASK].host;
+    r->batch.segment = r->input[SHEAF__RUNNER_SEGMENTS].host;
+    r->batch.image_row = r->input[SHEAF__RUNNER_IMAGE_ROWS].host;
+    for (int i = 0; i < 2; i++)
+        r->batch.stream[i] = r->input[SHEAF__RUNNER_STREAMS + i].host;
     for (int t = 0; t < towers && looks && r->room.images > 0 && st == NULL; t++) {
         r->batch.room[t] = tower[t].ragged ? r->room.patches[t] * tower[t].channels *
                                                  tower[t].patch * tower[t].patch
                                            : r->room.images * sheaf__tower_numbers(&tower[t]);
-        st = sheaf__alloc(&r->pixels[t], r->model->context, (size_t)r->batch.room[t] * 4,
-                          SHEAF_MEM_INPUTS);
+        void *pixels = NULL;
+        st = sheaf__host_alloc(&pixels, device, (size_t)r->batch.room[t] * 4, SHEAF_MEM_INPUTS);
+        r->pixels[t] = pixels;
     }
     if (st != NULL || !looks || towers == 0 || r->room.images == 0 || is_dry(r))
         return st;
@@ -141,18 +148,22 @@ sheaf_status *sheaf__runner_open(sheaf__runner *r, sheaf__model *model, const sh
     sheaf_status *st = take_batch(r);
     if (st == NULL && options->backward)
         st = sheaf__row_kinds_open(&r->kinds, model, &r->room, options->rows * options->seq);
-    r->in = (sheaf__rows_in){ .ids = r->batch.tokens,
-                              .position = r->batch.position,
-                              .key_mask = r->batch.mask,
+    r->in = (sheaf__rows_in){ .ids = r->input[SHEAF__RUNNER_TOKENS].device,
+                              .position = r->input[SHEAF__RUNNER_POSITIONS].device,
+                              .key_mask = r->input[SHEAF__RUNNER_MASK].device,
+                              .host = { r->batch.tokens, r->batch.position, r->batch.mask },
                               .mask_ld = options->seq,
-                              .keys = options->seq }; /* lengths differ in each run */
-    if (!is_dry(r)) { /* which counts whole rows, as if one sequence filled each */
+                              .keys = options->seq }; /* lengths change with each run */
+    if (is_dry(r)) { /* which counts whole rows, as if one sequence filled each */
+        r->batch.segment = NULL;
+    } else {
         r->in.segment = r->batch.segment;
         r->batch.segments = &r->in.segments;
     }
     r->images = (sheaf__images_in){ .picture = r->batch.picture,
-                                    .image_row = r->batch.image_row,
-                                    .stream = { r->batch.stream[0], r->batch.stream[1] } };
+                                    .image_row = r->input[SHEAF__RUNNER_IMAGE_ROWS].device,
+                                    .stream = { r->input[SHEAF__RUNNER_STREAMS].device,
+                                                r->input[SHEAF__RUNNER_STREAMS + 1].device } };
     r->head.label = r->batch.labels;
     return st;
 }
@@ -165,18 +176,25 @@ sheaf_batch_images sheaf__runner_holds(const sheaf__runner *r, const int64_t *ro
     return holds;
 }
 
-/* The owners of tokens and labels determine who sends. */
-static sheaf_status *know(sheaf__runner *r, const int64_t *row, int64_t seq)
+/* To the device, as far as the batch fills it. */
+static sheaf_status *upload(sheaf__runner *r, sheaf_batch_images holds)
 {
-    const size_t n = (size_t)r->options.rows * (size_t)r->options.seq;
-    if (r->known == NULL)
-        r->known = malloc(2 * n * sizeof *r->known + 1);
-    if (r->known == NULL)
-        return sheaf_fail(SHEAF_E_MEMORY, "tokens of %zu positions", n);
-    r->in.known = r->known;
-    r->head.known = r->known + n;
-    const sheaf_batch batch = { .tokens = r->known, .labels = r->known + n, .seq = seq };
-    return sheaf_data_batch(&batch, r->data, row, r->options.rows);
+    const size_t n = (size_t)(r->options.rows * holds.seq),
+                 images =
+                     (size_t)(holds.images * sheaf__image_positions(&r->model->schema->config)),
+                 sees = sheaf__model_has_images(r->model), experts = (size_t)holds.image_rows;
+    const size_t bytes[SHEAF__RUNNER_INPUTS] = {
+        [SHEAF__RUNNER_TOKENS] = n * 4,
+        [SHEAF__RUNNER_POSITIONS] = n * 4,
+        [SHEAF__RUNNER_MASK] = n,
+        [SHEAF__RUNNER_IMAGE_ROWS] = images * 4,
+        [SHEAF__RUNNER_STREAMS] = sees * (n - experts) * 4,
+        [SHEAF__RUNNER_STREAMS + 1] = sees * experts * 4,
+    };
+    sheaf_status *st = NULL;
+    for (int i = 0; i < SHEAF__RUNNER_INPUTS; i++)
+        TRY(st, sheaf__mirror_upload(&r->input[i], r->model->context->device, bytes[i]));
+    return st;
 }
 
 sheaf_status *sheaf__runner_run(sheaf__runner *r, const int64_t *row)
@@ -185,23 +203,24 @@ sheaf_status *sheaf__runner_run(sheaf__runner *r, const int64_t *row)
     const sheaf_batch_images holds = sheaf__runner_holds(r, row);
     sheaf_status *st = NULL;
     r->batch.seq = r->in.mask_ld = r->in.keys = holds.seq;
-    if (!is_dry(r)) {
-        const double began = sheaf__seconds();
+    const double began = sheaf__seconds();
+    /* Which rank owns a token or a label decides who sends; a plan may not know them. */
+    r->in.host.ids = row == NULL ? NULL : r->batch.tokens;
+    r->head.unknown = row == NULL;
+    if (row != NULL)
         st = sheaf_data_batch(&r->batch, r->data, row, rows);
-        if (st == NULL && r->model->begins)
-            st = sheaf_data_pixels(&r->batch, r->data, row, rows);
-        r->reading += sheaf__seconds() - began;
-    } else if (row != NULL) {
-        st = know(r, row, holds.seq);
-    } else {
+    else
         r->head.most = holds.read;
-    }
+    if (r->model->begins && !is_dry(r))
+        TRY(st, sheaf_data_pixels(&r->batch, r->data, row, rows));
+    TRY(st, upload(r, holds));
+    r->reading += sheaf__seconds() - began;
     if (sheaf__model_has_images(r->model) || sheaf_data_reads_files(r->data))
         st = sheaf__agree_all(r->model->context, st); /* files are read: a rank may fail alone */
     if (st == NULL) {
-        sheaf__row_kinds_fill(&r->kinds, r->model, &r->info, is_dry(r) ? NULL : &r->batch, holds,
-                              rows * holds.seq);
-        st = tape_for(&r->last, r, holds);
+        st = sheaf__row_kinds_fill(&r->kinds, r->model, &r->info, is_dry(r) ? NULL : &r->batch,
+                                   holds, rows * holds.seq);
+        TRY(st, tape_for(&r->last, r, holds));
     }
     if (st != NULL)
         return st;
@@ -212,15 +231,11 @@ void sheaf__runner_release(sheaf__runner *r)
 {
     for (int i = 0; i < r->ntapes; i++)
         sheaf__tape_free(r->tape[i].tape);
-    void *const held[] = { r->batch.tokens,    r->batch.labels,   r->batch.position,
-                           r->batch.mask,      r->batch.segment,  r->batch.image_row,
-                           r->batch.stream[0], r->batch.stream[1] };
-    for (size_t i = 0; r->model != NULL && i < sizeof held / sizeof *held; i++)
-        sheaf__free(r->model->context, held[i]);
+    for (int i = 0; r->model != NULL && i < SHEAF__RUNNER_INPUTS; i++)
+        sheaf__mirror_give(&r->input[i], r->model->context->device);
     for (int t = 0; r->model != NULL && t < SHEAF__MOST_TOWERS; t++)
-        sheaf__free(r->model->context, r->pixels[t]);
+        sheaf__host_free(r->model->context->device, r->pixels[t]);
     free(r->batch.picture);
-    free(r->known);
     if (r->model != NULL)
         sheaf__row_kinds_release(&r->kinds, r->model);
     *r = (sheaf__runner){ 0 };

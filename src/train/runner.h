@@ -19,6 +19,17 @@ typedef struct sheaf__runner_options {
 
 /* Recording takes less than a thousandth of a step; the cache is for shapes that recur. */
 enum { SHEAF__RUNNER_TAPES = 8 };
+/* What a batch has on both sides, but its pixels. */
+enum {
+    SHEAF__RUNNER_TOKENS,
+    SHEAF__RUNNER_LABELS,
+    SHEAF__RUNNER_POSITIONS,
+    SHEAF__RUNNER_MASK,
+    SHEAF__RUNNER_SEGMENTS,
+    SHEAF__RUNNER_IMAGE_ROWS,
+    SHEAF__RUNNER_STREAMS,
+    SHEAF__RUNNER_INPUTS = SHEAF__RUNNER_STREAMS + 2
+};
 typedef struct sheaf__runner_tape {
     sheaf_batch_images holds;
     sheaf__tape *tape;
@@ -31,9 +42,10 @@ typedef struct sheaf__runner {
     sheaf_batch_images holds; /* on the dry device: content of a micro-batch; by default whole rows
                                  with an image each */
     sheaf__runner_options options;
-    sheaf_batch_images room; /* capacity in images and patches */
-    sheaf_batch batch; /* on the device, so that the planner sees it; the list of images is not */
-    float *pixels[SHEAF__MOST_TOWERS]; /* of its images, by tower */
+    sheaf_batch_images room; /* images and patches that there is room for */
+    sheaf_batch batch;       /* the host's sides of its inputs */
+    sheaf__mirror input[SHEAF__RUNNER_INPUTS];
+    float *pixels[SHEAF__MOST_TOWERS]; /* of its images, by tower; the host's */
     sheaf__rows_in in;
     sheaf__images_in images;
     sheaf__step_info info; /* of the tokens; set by the caller */
@@ -41,10 +53,9 @@ typedef struct sheaf__runner {
     sheaf__head_run head;                         /* set by the caller, except for labels */
     sheaf__runner_tape tape[SHEAF__RUNNER_TAPES]; /* the one that ran last comes first */
     int ntapes;
-    sheaf__tape *last;       /* the tape that ran last */
-    int32_t *known;          /* on the dry device: tokens and labels of the rows passed to it */
-    double reading;          /* seconds spent reading rows and images so far */
-    sheaf__nonfinite *watch; /* gets the first value that is not finite; NULL: not checked */
+    sheaf__tape *last;       /* that one */
+    double reading;          /* seconds in which rows and images were read, so far */
+    sheaf__nonfinite *watch; /* where a run says what was not finite; NULL: it is not looked for */
 } sheaf__runner;
 
 /* sheaf__runner_open - `out` must not move: tapes point into it. Release it also after a failure.

@@ -16,8 +16,8 @@ struct sheaf__stepper {
     sheaf__step_options options;
     const sheaf_train_options *run; /* options.run */
     sheaf__runner runner;
-    int64_t *sample, *position; /* per token row, for dropout and noise; NULL without */
-    float *half;                /* per token row, of noise; NULL without */
+    sheaf__mirror sample, position;
+    sheaf__mirror half; /* [rows * seq]; of noise */
     sheaf__noise_in noise;
     /* The current rows, and their numbers among all samples: two micro-batches of each group. */
     int64_t *rows, *samples;
@@ -43,11 +43,11 @@ static sheaf_status *take_random(sheaf__stepper *s)
                noisy = s->run->neftune_alpha > 0;
     sheaf_status *st = NULL;
     if (drops || noisy)
-        st = sheaf__alloc(&s->sample, s->context, n * 8, SHEAF_MEM_INPUTS);
+        st = sheaf__mirror_take(&s->sample, s->context->device, n * 8, SHEAF_MEM_INPUTS);
     if (st == NULL && (drops || noisy))
-        st = sheaf__alloc(&s->position, s->context, n * 8, SHEAF_MEM_INPUTS);
+        st = sheaf__mirror_take(&s->position, s->context->device, n * 8, SHEAF_MEM_INPUTS);
     if (st == NULL && noisy)
-        st = sheaf__alloc(&s->half, s->context, n * sizeof *s->half, SHEAF_MEM_INPUTS);
+        st = sheaf__mirror_take(&s->half, s->context->device, n * sizeof(float), SHEAF_MEM_INPUTS);
     return st;
 }
 
@@ -73,11 +73,13 @@ sheaf_status *sheaf__stepper_new(sheaf__stepper **out, sheaf__model *model,
                                   .noise = s->run->neftune_alpha > 0 ? &s->noise : NULL });
     TRY(st, take_random(s));
     TRY(st, take_rows(s));
-    s->noise = (sheaf__noise_in){ &s->runner.info, s->half };
+    s->noise = (sheaf__noise_in){ &s->runner.info, s->half.device };
     s->runner.head.smoothing = s->run->label_smoothing;
-    s->runner.info = (sheaf__step_info){
-        .training = true, .seed = s->run->seed, .sample = s->sample, .position = s->position
-    };
+    s->runner.info = (sheaf__step_info){ .training = true,
+                                         .seed = s->run->seed,
+                                         .sample = s->sample.device,
+                                         .position = s->position.device,
+                                         .host = { s->sample.host, s->position.host } };
     if (st != NULL) {
         sheaf__stepper_free(s);
         return st;
@@ -91,9 +93,9 @@ void sheaf__stepper_free(sheaf__stepper *s)
     if (s == NULL)
         return;
     sheaf__runner_release(&s->runner);
-    sheaf__free(s->context, s->sample);
-    sheaf__free(s->context, s->position);
-    sheaf__free(s->context, s->half);
+    sheaf__mirror_give(&s->sample, s->context->device);
+    sheaf__mirror_give(&s->position, s->context->device);
+    sheaf__mirror_give(&s->half, s->context->device);
     free(s->rows);
     free(s);
 }
@@ -136,24 +138,32 @@ static void name_positions(sheaf__stepper *s, int64_t at, int64_t seq, int64_t r
         const sheaf_data_part part =
             sheaf_data_part_of(data, row, i, index, s->run->seed, s->run->shuffle);
         const int64_t stop = i + 1 == parts ? end : at + part.positions;
-        const float half = s->half == NULL ? 0
-                                           : sheaf__noise_half(s->run->neftune_alpha, part.tokens,
-                                                               s->model->schema->config.hidden);
+        const float half = s->half.host == NULL
+                               ? 0
+                               : sheaf__noise_half(s->run->neftune_alpha, part.tokens,
+                                                   s->model->schema->config.hidden);
         for (int64_t t = 0; at < stop; t++, at++) {
-            s->sample[at] = part.sample;
-            s->position[at] = t;
-            if (s->half != NULL)
-                s->half[at] = half;
+            ((int64_t *)s->sample.host)[at] = part.sample;
+            ((int64_t *)s->position.host)[at] = t;
+            if (s->half.host != NULL)
+                ((float *)s->half.host)[at] = half;
         }
     }
 }
 
-static void choose_rows(sheaf__stepper *s, int64_t done, int64_t micro)
+static sheaf_status *choose_rows(sheaf__stepper *s, int64_t done, int64_t micro)
 {
     const int64_t n = rows_of(s, done, micro, s->rows, s->samples),
                   seq = sheaf__runner_holds(&s->runner, s->rows).seq;
-    for (int64_t r = 0; r < n && s->sample != NULL; r++)
+    const bool named = s->sample.host != NULL;
+    for (int64_t r = 0; r < n && named; r++)
         name_positions(s, r * seq, seq, s->rows[r], s->samples[r]);
+    const size_t all = named ? (size_t)(n * seq) : 0;
+    sheaf__device *device = s->context->device;
+    sheaf_status *st = sheaf__mirror_upload(&s->sample, device, all * 8);
+    TRY(st, sheaf__mirror_upload(&s->position, device, all * 8));
+    return TRY(
+        st, sheaf__mirror_upload(&s->half, device, s->half.host == NULL ? 0 : all * sizeof(float)));
 }
 
 /* Micro-batches that `group` runs, one accumulator after the other. */
@@ -285,7 +295,7 @@ static sheaf_status *not_finite(sheaf__stepper *s, int64_t done, int64_t micro, 
 static sheaf_status *run_accumulator(sheaf__stepper *s, int64_t done, sheaf_range micros,
                                      double *loss)
 {
-    const bool dry = s->context->device->kind == SHEAF_DRY;
+    const bool dry = s->context->device->class->counts;
     sheaf_status *st = NULL;
     for (int64_t micro = micros.begin; micro < micros.end && st == NULL; micro++) {
         sheaf__costs before;
@@ -295,9 +305,9 @@ static sheaf_status *run_accumulator(sheaf__stepper *s, int64_t done, sheaf_rang
         sheaf__activity_step(s->context->activity, done + 1, micro + 1);
         if (!dry) {
             announce(s, done, micro);
-            choose_rows(s, done, micro);
+            st = choose_rows(s, done, micro);
         }
-        st = sheaf__runner_run(&s->runner, dry && !s->follows ? NULL : s->rows);
+        TRY(st, sheaf__runner_run(&s->runner, dry && !s->follows ? NULL : s->rows));
         loss[micro] = s->runner.head.loss_sum;
         if (st == NULL && !dry && !isfinite(loss[micro]))
             st = not_finite(s, done, micro, "loss", loss[micro]);
@@ -437,7 +447,7 @@ static sheaf_status *judge(sheaf__step_result *out, sheaf__stepper *s, int64_t d
 sheaf_status *sheaf__stepper_run(sheaf__step_result *out, sheaf__stepper *s, int64_t done,
                                  double lr)
 {
-    const bool dry = s->context->device->kind == SHEAF_DRY;
+    const bool dry = s->context->device->class->counts;
     const sheaf__scaler *scaler = s->options.scaler;
     const int64_t updates = done - (scaler == NULL ? 0 : scaler->skipped);
     *out = (sheaf__step_result){ .scale = scaler == NULL ? 0 : scaler->scale };

@@ -221,7 +221,7 @@ static inline sheaf_status *trial_rank(void *arg, sheaf_comm *comm)
     const sheaf__stages stages = { watch, w };
     const int rank = sheaf_comm_rank(comm);
     const int64_t rows = sheaf_data_rows(t->data), seq = sheaf_data_seq(t->data);
-    CHECK_OK(sheaf__device_open(&device, SHEAF_CPU, 1, NULL, 0));
+    CHECK_OK(sheaf__device_open(&device, &sheaf__cpu, 1, NULL, 0));
     sheaf__context c = { .device = device,
                          .comm = t->ranks == 1 ? NULL : comm,
                          .rank = rank,

@@ -234,7 +234,7 @@ static sheaf_status *gradient_rank(void *arg, sheaf_comm *comm)
     sheaf__tape *tape;
     const int rank = sheaf_comm_rank(comm);
     const int64_t rows = sheaf_data_rows(g->data), seq = sheaf_data_seq(g->data), n = rows * seq;
-    CHECK_OK(sheaf__device_open(&device, SHEAF_CPU, 1, NULL, 0));
+    CHECK_OK(sheaf__device_open(&device, &sheaf__cpu, 1, NULL, 0));
     sheaf__context c = { .device = device,
                          .comm = g->ranks == 1 ? NULL : comm,
                          .rank = rank,

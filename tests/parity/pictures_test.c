@@ -40,7 +40,7 @@ static void placed(float *y, const float *x, const sheaf__pictures *of,
 {
     sheaf__device *device;
     sheaf__tape *tape;
-    CHECK_OK(sheaf__device_open(&device, SHEAF_CPU, 2, NULL, 0));
+    CHECK_OK(sheaf__device_open(&device, &sheaf__cpu, 2, NULL, 0));
     sheaf__context c = { .device = device, .ranks = 1, .slices = 8, .own = { 0, 8 } };
     c.dtype = SHEAF_F32;
     CHECK_OK(sheaf__tape_new(&tape, &c));

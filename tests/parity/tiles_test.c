@@ -96,7 +96,7 @@ static void test_tiles__every_kernel_gives_what_the_unit_gave(void **state)
             print_message("%s: not on this machine, not compared\n", columns[c]);
             continue;
         }
-        CHECK_OK(sheaf__device_open(&device, SHEAF_CPU, 1, columns[c], 0));
+        CHECK_OK(sheaf__device_open(&device, &sheaf__cpu, 1, columns[c], 0));
         device->sums = SHEAF__TILES;
         for (int64_t i = 0; i < r->cases; i++) {
             uint16_t a[MOST][DEEP], b[DEEP][MOST];
@@ -151,11 +151,11 @@ static int without_permission(void)
 {
     sheaf__device *device = NULL;
     refuse_arch_prctl();
-    sheaf_status *st = sheaf__device_open(&device, SHEAF_CPU, 1, "amx", 0);
+    sheaf_status *st = sheaf__device_open(&device, &sheaf__cpu, 1, "amx", 0);
     if (st == NULL)
         return 1;
     sheaf_status_free(st);
-    if (sheaf__device_open(&device, SHEAF_CPU, 1, NULL, 0) != NULL)
+    if (sheaf__device_open(&device, &sheaf__cpu, 1, NULL, 0) != NULL)
         return 2;
     if (device->units.tiles)
         return 3;

@@ -54,7 +54,7 @@ static sheaf_status *rank_body(void *arg, sheaf_comm *comm)
     sheaf__device *device = NULL;
     sheaf__model *model = NULL;
     sheaf__tape *tape = NULL;
-    sheaf_status *st = sheaf__device_open(&device, SHEAF_CPU, r->how.threads, r->how.isa, 0);
+    sheaf_status *st = sheaf__device_open(&device, &sheaf__cpu, r->how.threads, r->how.isa, 0);
     if (st != NULL)
         return st;
     device->sums = r->sums;

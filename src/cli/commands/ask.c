@@ -44,6 +44,7 @@ void ask_model_table(cli_option *table, sheaf_model_open_options *m)
           .choices = sheaf__sums_choices },
         { "force", CLI_FLAG, &m->force, ASK_FORCE, .heading = "failure" },
         { "isa", CLI_TEXT | CLI_HIDDEN, &m->isa, "ref, avx2, avx512, avx512bf16 or amx" },
+        { "device", CLI_TEXT | CLI_HIDDEN, &m->device, "cpu" },
         { 0 },
     };
     ask_append(table, rows, sizeof rows);

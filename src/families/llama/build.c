@@ -126,15 +126,13 @@ static sheaf_status *ropes(sheaf__model *m)
     const sheaf_config *config = &m->schema->config;
     const int64_t rot = (int64_t)((double)config->head_dim * config->rope.partial) / 2 * 2;
     const sheaf_dtype dtype = form_of(m)->rope_float32 ? SHEAF_F32 : m->context->dtype;
-    const bool fill = m->context->device->kind != SHEAF_DRY;
+    sheaf__device *device = m->context->device;
     sheaf_status *st = sheaf__build_rope(m, &m->rope, rot);
-    if (st == NULL && fill)
-        sheaf__rope_fill(&m->rope, config, m->context->device->kernels, dtype);
-    if (st != NULL || config->local_theta == 0)
-        return st;
-    st = sheaf__build_rope(m, &m->local, rot);
-    if (st == NULL && fill)
-        sheaf__rope_fill_plain(&m->local, config->local_theta, m->context->device->kernels, dtype);
+    TRY(st, sheaf__rope_fill(&m->rope, config, device, dtype));
+    if (config->local_theta != 0) {
+        TRY(st, sheaf__build_rope(m, &m->local, rot));
+        TRY(st, sheaf__rope_fill_plain(&m->local, config->local_theta, device, dtype));
+    }
     return st;
 }
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/cpu.h"
+#include "ops/call.h"
 
 /* An AVX-512 machine without the pair instruction takes the AVX2 kernels. */
 sheaf__attention_kernel *sheaf__attention_kernel_for(const char *isa)
@@ -213,27 +214,80 @@ static bool is_sound(const sheaf__attention *s)
                         s->segment[0] == 0 && s->segment[s->segments] == s->batch * s->queries));
 }
 
-void sheaf__attention_forward(sheaf__device *device, const sheaf__attention *shape, void *o,
-                              float *stats, const void *q, const void *k, const void *v)
+/* ---- as operations on a device (call.h) ---- */
+
+/* What is passed: of a forward pass the first ones. */
+typedef struct arguments {
+    sheaf__attention shape;
+    void *o;
+    float *stats;
+    const void *q, *k, *v, *d_o;
+    void *dq, *dk, *dv;
+    bool fused;        /* backward: one task makes dq, dk and dv, */
+    char *room;        /* in this, or (NULL) in a thread's scratch */
+    size_t room_bytes; /* of each thread */
+    int64_t chunk;
+} arguments;
+
+/* Bytes of rows of q or o, of k or v, as far as they reach. */
+static size_t query_bytes(const sheaf__attention *s, int64_t ld)
 {
-    const int64_t heads = shape->batch * shape->kv_heads, rows = shape->queries * shape->group;
-    assert(is_sound(shape));
-    count_flops(device, shape, 2);
-    if (device->kind == SHEAF_DRY || heads * rows == 0)
-        return;
-    const sheaf__attention_call call = { .shape = shape,
-                                         .o = o,
-                                         .stats = stats,
-                                         .q = q,
-                                         .k = k,
-                                         .v = v,
-                                         .sums = device->sums,
-                                         .units = device->units };
-    work w = { .call = &call, .kernel = kernel_of(device, shape), .scratch = device->scratch };
+    return sheaf__extent(s->batch * s->queries, ld, s->kv_heads * s->group * s->head_dim, s->dtype);
+}
+static size_t key_bytes(const sheaf__attention *s, int64_t ld)
+{
+    return s->by_head ? sheaf__extent((s->batch * s->kv_heads - 1) * s->kv_rows + s->keys, ld,
+                                      s->head_dim, s->dtype)
+                      : sheaf__extent((s->batch - 1) * s->kv_rows + s->keys, ld,
+                                      s->kv_heads * s->head_dim, s->dtype);
+}
+static size_t mask_bytes(const sheaf__attention *s)
+{
+    return (size_t)((s->batch - 1) * s->mask_ld + s->keys);
+}
+static size_t stats_bytes(const sheaf__attention *s)
+{
+    return (size_t)(s->batch * s->kv_heads * s->group * s->queries * 2) * sizeof(float);
+}
+
+static sheaf__attention_call call_of(const arguments *a, const sheaf__device *device)
+{
+    return (
+        sheaf__attention_call){ &a->shape, a->o,  a->stats, a->q,  a->k,         a->v,
+                                a->d_o,    a->dq, a->dk,    a->dv, device->sums, device->units };
+}
+
+static void forward_here(sheaf__device *device, void *arg)
+{
+    const arguments *a = arg;
+    const sheaf__attention *s = &a->shape;
+    const int64_t work_rows = heads_of(s) * s->queries * s->group;
+    const sheaf__attention_call call = call_of(a, device);
+    work w = { .call = &call, .kernel = kernel_of(device, s), .scratch = device->scratch };
     /* four tasks a thread even out; fewer rows than 256 do not pay for packing the values */
-    const int64_t share = heads * rows / (4 * device->threads) / 64 * 64;
+    const int64_t share = work_rows / (4 * device->threads) / 64 * 64;
     w.chunk = share < 256 ? 256 : share;
     sheaf__pool_run(device->pool, tasks_of_all(&w, forward_tasks), forward_task, &w);
+}
+
+void sheaf__attention_forward(sheaf__device *device, const sheaf__attention *s, void *o,
+                              float *stats, const void *q, const void *k, const void *v)
+{
+    assert(is_sound(s));
+    count_flops(device, s, 2);
+    if (heads_of(s) * s->queries * s->group == 0)
+        return;
+    arguments a = { .shape = *s, .o = o, .stats = stats, .q = q, .k = k, .v = v };
+    const sheaf__operand operand[] = {
+        SHEAF__WRITES(a.o, query_bytes(s, s->ldo)), SHEAF__WRITES(a.stats, stats_bytes(s)),
+        SHEAF__READS(a.q, query_bytes(s, s->ldq)),  SHEAF__READS(a.k, key_bytes(s, s->ldk)),
+        SHEAF__READS(a.v, key_bytes(s, s->ldv)),    SHEAF__READS(a.shape.key_mask, mask_bytes(s)),
+    };
+    sheaf__run(device, &(sheaf__call){ .operation = SHEAF__OP_ATTENTION,
+                                       .arguments = &a,
+                                       .operand = operand,
+                                       .operands = sizeof operand / sizeof *operand,
+                                       .whole = forward_here });
 }
 
 static void backward_task(void *context, int64_t index, int worker)
@@ -295,50 +349,77 @@ static int64_t longest_of(const sheaf__attention *s)
 /* Room for tasks of `longest` keys: scratch that is there, or, up to four times as much, more of
  * the device's memory. Without it tasks are not fused. A plan knows no segments: they take more
  * memory only where rows that are whole would. */
-static void find_room(work *w, sheaf__device *device, int64_t longest)
+static void find_room(arguments *a, sheaf__device *device, int64_t longest)
 {
-    const sheaf__attention *s = w->call->shape;
+    const sheaf__attention *s = &a->shape;
     const size_t bytes = bytes_for(s, longest);
     void *room = NULL;
-    if (!w->fused || bytes <= w->bytes)
+    a->room_bytes = SHEAF__THREAD_SCRATCH;
+    if (!a->fused || bytes <= SHEAF__THREAD_SCRATCH)
         return;
-    w->fused = false;
+    a->fused = false;
     if (bytes_for(s, s->keys) > 4 * SHEAF__THREAD_SCRATCH ||
         !should_fuse(heads_of(s), device->threads))
         return;
     sheaf_status *st =
         sheaf__device_alloc(&room, device, (size_t)device->threads * bytes, SHEAF_MEM_SCRATCH);
     if (st == NULL) {
-        w->fused = true;
-        w->room = room;
-        w->bytes = bytes;
+        a->fused = true;
+        a->room = room;
+        a->room_bytes = bytes;
     }
     sheaf_status_free(st);
 }
 
-void sheaf__attention_backward(sheaf__device *device, const sheaf__attention *shape, void *dq,
-                               void *dk, void *dv, const void *d_o, const void *o,
-                               const float *stats, const void *q, const void *k, const void *v)
+static void backward_here(sheaf__device *device, void *arg)
 {
-    const int64_t block = SHEAF__ATTENTION_BLOCK, heads = heads_of(shape);
-    assert(is_sound(shape) && !shape->by_head && (shape->full || shape->queries == shape->keys));
-    count_flops(device, shape, 5);
-    if (heads * (shape->queries + shape->keys) == 0)
+    const arguments *a = arg;
+    const sheaf__attention_call call = call_of(a, device);
+    work w = { .call = &call,
+               .kernel = kernel_of(device, &a->shape),
+               .scratch = device->scratch,
+               .bytes = a->room_bytes,
+               .room = a->room,
+               .fused = a->fused,
+               .chunk = a->chunk };
+    sheaf__pool_run(device->pool, tasks_of_all(&w, backward_tasks), backward_task, &w);
+}
+
+void sheaf__attention_backward(sheaf__device *device, const sheaf__attention *s, void *dq, void *dk,
+                               void *dv, const void *d_o, const void *o, const float *stats,
+                               const void *q, const void *k, const void *v)
+{
+    const int64_t block = SHEAF__ATTENTION_BLOCK, heads = heads_of(s);
+    assert(is_sound(s) && !s->by_head && (s->full || s->queries == s->keys));
+    count_flops(device, s, 5);
+    if (heads * (s->queries + s->keys) == 0)
         return;
     /* o and stats are only read; the call has one field for both directions */
-    const sheaf__attention_call call = { shape, (void *)o,    (float *)stats, q, k, v, d_o, dq, dk,
-                                         dv,    device->sums, device->units };
-    work w = { .call = &call, .scratch = device->scratch, .bytes = SHEAF__THREAD_SCRATCH };
-    const int64_t held = sheaf__attention_keys_held(shape, SHEAF__THREAD_SCRATCH),
-                  longest = longest_of(shape);
-    const int64_t share = heads * shape->keys / (4 * device->threads) / block * block;
-    w.fused = shape->segment == NULL ? should_fuse(heads, device->threads)
-                                     : should_fuse_segments(shape, longest, device->threads);
-    find_room(&w, device, longest);
-    w.chunk = share < block ? block : share > held ? held : share;
-    if (device->kind != SHEAF_DRY) {
-        w.kernel = kernel_of(device, shape);
-        sheaf__pool_run(device->pool, tasks_of_all(&w, backward_tasks), backward_task, &w);
-    }
-    sheaf__device_free(device, w.room);
+    arguments a = { *s, (void *)o, (float *)stats, q, k, v, d_o, dq, dk, dv, false, NULL, 0, 0 };
+    const int64_t held = sheaf__attention_keys_held(s, SHEAF__THREAD_SCRATCH),
+                  longest = longest_of(s);
+    const int64_t share = heads * s->keys / (4 * device->threads) / block * block;
+    a.fused = s->segment == NULL ? should_fuse(heads, device->threads)
+                                 : should_fuse_segments(s, longest, device->threads);
+    find_room(&a, device, longest);
+    a.chunk = share < block ? block : share > held ? held : share;
+    const sheaf__operand operand[] = {
+        SHEAF__WRITES(a.dq, query_bytes(s, s->ldq)),
+        SHEAF__WRITES(a.dk, key_bytes(s, s->ldk)),
+        SHEAF__WRITES(a.dv, key_bytes(s, s->ldv)),
+        SHEAF__READS(a.d_o, query_bytes(s, s->ldo)),
+        SHEAF__READS(a.o, query_bytes(s, s->ldo)),
+        SHEAF__READS(a.stats, stats_bytes(s)),
+        SHEAF__READS(a.q, query_bytes(s, s->ldq)),
+        SHEAF__READS(a.k, key_bytes(s, s->ldk)),
+        SHEAF__READS(a.v, key_bytes(s, s->ldv)),
+        SHEAF__READS(a.shape.key_mask, mask_bytes(s)),
+        SHEAF__WRITES(a.room, (size_t)device->threads * a.room_bytes),
+    };
+    sheaf__run(device, &(sheaf__call){ .operation = SHEAF__OP_ATTENTION_BACK,
+                                       .arguments = &a,
+                                       .operand = operand,
+                                       .operands = sizeof operand / sizeof *operand,
+                                       .whole = backward_here });
+    sheaf__device_free(device, a.room);
 }

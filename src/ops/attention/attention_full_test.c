@@ -221,7 +221,7 @@ static void test_attention__full_without_queries_or_without_keys_is_zero(void **
         if (!on_this_cpu(isa))
             continue;
         sheaf__device *device;
-        CHECK_OK(sheaf__device_open(&device, SHEAF_CPU, 2, isa, 0));
+        CHECK_OK(sheaf__device_open(&device, &sheaf__cpu, 2, isa, 0));
         float *const out[] = { o, dq, dk, dv };
         for (size_t i = 0; i < ARRAY_LEN(out); i++)
             memset(out[i], 0x55, bytes);
@@ -399,7 +399,7 @@ static void test_attention__packed_work_is_counted_by_sequence(void **state)
 {
     static const int64_t segment[] = { 0, 3, 7, 14 };
     sheaf__device *device;
-    CHECK_OK(sheaf__device_open(&device, SHEAF_DRY, 4, NULL, 0));
+    CHECK_OK(sheaf__device_open(&device, &sheaf__dry, 4, NULL, 0));
     const sheaf__attention s = { .dtype = SHEAF_F32,
                                  .batch = 2,
                                  .queries = 7,
@@ -431,7 +431,7 @@ static size_t peak_of(int64_t keys, const int64_t *segment, int64_t segments, in
                                  .scale = 1,
                                  .segment = segment,
                                  .segments = segments };
-    CHECK_OK(sheaf__device_open(&device, SHEAF_DRY, threads, NULL, 0));
+    CHECK_OK(sheaf__device_open(&device, &sheaf__dry, threads, NULL, 0));
     sheaf__attention_backward(device, &s, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
     const size_t peak = device->peak;
     sheaf__device_close(device);

@@ -683,7 +683,7 @@ static void test_attention__decoding_gives_the_last_rows(void **state)
 static void test_attention__nothing_owned_is_nothing_done(void **state)
 {
     sheaf__device *device;
-    CHECK_OK(sheaf__device_open(&device, SHEAF_CPU, 2, NULL, 0));
+    CHECK_OK(sheaf__device_open(&device, &sheaf__cpu, 2, NULL, 0));
     const sheaf__attention s = { .dtype = SHEAF_BF16,
                                  .batch = 2,
                                  .queries = 5,
@@ -715,7 +715,7 @@ static void test_attention__dry_counts_visible_pairs_and_touches_nothing(void **
         { 7, 7, 0, true }, { 3, 7, 2, true }, { 8, 5, 1, true }, { 5, 0, 0, true },
     };
     sheaf__device *device;
-    CHECK_OK(sheaf__device_open(&device, SHEAF_DRY, 4, NULL, 0));
+    CHECK_OK(sheaf__device_open(&device, &sheaf__dry, 4, NULL, 0));
     for (size_t n = 0; n < ARRAY_LEN(table); n++) {
         const sheaf__attention s = { .dtype = SHEAF_BF16,
                                      .batch = 3,
@@ -774,7 +774,7 @@ static void test_attention__production_size_is_the_same_on_any_threads_and_isa(v
 static size_t dry_scratch(const sheaf__attention *s, int threads)
 {
     sheaf__device *device;
-    CHECK_OK(sheaf__device_open(&device, SHEAF_DRY, threads, NULL, 0));
+    CHECK_OK(sheaf__device_open(&device, &sheaf__dry, threads, NULL, 0));
     sheaf__attention_backward(device, s, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
     const size_t peak = device->peak_of[SHEAF_MEM_SCRATCH];
     sheaf__device_close(device);

@@ -47,6 +47,12 @@ sheaf__packed sheaf__packed_part(const sheaf__packed *w, int64_t row0, int64_t n
  * of 32 apart may be packed by different threads, and so may different parts. */
 void sheaf__pack(sheaf__packed *w, const void *src, sheaf_dtype from, int64_t ld, int64_t first,
                  int64_t count);
+/* sheaf__weight_load - sheaf__pack() on a device; src is the host's, and may be of several threads
+ * at once as there. sheaf__weight_refresh - all of W from masters [n, k], by the device's threads.
+ */
+void sheaf__weight_load(sheaf__device *device, sheaf__packed *w, const void *src, sheaf_dtype from,
+                        int64_t ld, int64_t first, int64_t count);
+void sheaf__weight_refresh(sheaf__device *device, sheaf__packed *w, const float *master);
 /* sheaf__packed_compress - before W is packed: its panels shall be held in 12 bits an element
  * instead of 16, without loss, so that what reads them from memory reads a quarter less. Sets
  * w->code where that may be (W is bfloat16 and part of nothing); parts made after

@@ -9,7 +9,7 @@ void sheaf__products(sheaf__device *device, const sheaf__product *job, int jobs)
         for (int t = 0; t < job[j].nterms; t++)
             k += (double)job[j].term[t].k;
         flops += 2.0 * k * (double)job[j].m * (double)job[j].n;
-        if (device->kind != SHEAF_DRY)
+        if (!device->class->counts)
             sheaf__product_ref(&job[j], device->sums);
     }
     device->flops += flops;

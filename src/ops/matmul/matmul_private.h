@@ -320,6 +320,10 @@ static inline int64_t mm_padded(const mm_engine *engine, int64_t steps)
 {
     return engine->pad > 0 ? mm_up(steps, engine->pad) : steps;
 }
+/* sheaf__mm_flops - operations of a job. */
+double sheaf__mm_flops(const sheaf__product *job);
+/* sheaf__mm_products_far - where the device's memory is not the host's. */
+void sheaf__mm_products_far(sheaf__device *device, const sheaf__product *job, int jobs);
 void sheaf__mm_products_with(const mm_isa *isa, sheaf__device *device, const sheaf__product *job,
                              int jobs);
 
@@ -346,6 +350,12 @@ static inline int64_t mm_words_ahead(sheaf_dtype dtype, int64_t n, int64_t k)
 static inline int64_t mm_rows_ahead(const sheaf__packed *w)
 {
     return w->rows > 0 ? w->rows : w->n;
+}
+
+/* Bytes of those panels. */
+static inline size_t mm_bytes_ahead(const sheaf__packed *w)
+{
+    return sheaf__packed_bytes(w->dtype, mm_rows_ahead(w), w->k);
 }
 
 /* Words before W[row][k0] in the panels for x W^T, k0 where a block starts; the next word of the

@@ -72,7 +72,7 @@ typedef struct batch {
     int plans;
 } batch;
 
-static double job_flops(const sheaf__product *job)
+double sheaf__mm_flops(const sheaf__product *job)
 {
     double k = 0;
     for (int t = 0; t < job->nterms; t++)
@@ -354,7 +354,7 @@ static int64_t plan_jobs(mm_plan *plan, const sheaf__product *job, int jobs,
         cut_cols(plan, MM_LONE_COLS);
         plan_scratch(plan, route.slots);
     }
-    const double k = job_flops(job) / 2 / (double)job->m / (double)job->n * mm_stacked(plan);
+    const double k = sheaf__mm_flops(job) / 2 / (double)job->m / (double)job->n * mm_stacked(plan);
     share = at_least(share, plan->m, threads);
     shrink(plan, k, share);
     /* what small products leave idle another fills */
@@ -389,9 +389,9 @@ static void run_batch(const mm_isa *isa, sheaf__device *device, const sheaf__pro
     batch batch = { .device = device };
     double flops = 0;
     for (int j = 0; j < jobs; j++)
-        flops += job_flops(&job[j]);
+        flops += sheaf__mm_flops(&job[j]);
     device->flops += flops;
-    if (device->kind == SHEAF_DRY)
+    if (device->class->counts)
         return;
     /* Enough areas to level out threads that start late or run slower; more would bring the same
      * rows and columns into more areas. */
@@ -419,6 +419,9 @@ void sheaf__mm_products_with(const mm_isa *isa, sheaf__device *device, const she
 
 void sheaf__products(sheaf__device *device, const sheaf__product *job, int jobs)
 {
-    sheaf__mm_products_with(sheaf__mm_isa_for(device->kernels->isa, device->units), device, job,
-                            jobs);
+    if (device->class->shared)
+        sheaf__mm_products_with(sheaf__mm_isa_for(device->kernels->isa, device->units), device, job,
+                                jobs);
+    else
+        sheaf__mm_products_far(device, job, jobs);
 }

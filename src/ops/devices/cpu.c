@@ -1,0 +1,106 @@
+/* cpu.c - the processor: its memory is the host's, and operations run as they are written. */
+#include <sys/mman.h>
+
+#include "base/base.h"
+#include "ops/call.h"
+#include "ops/device.h"
+#include "ops/pool.h"
+
+#define HUGE_PAGE ((size_t)2 << 20)
+#define SMALL_PAGE ((size_t)4096)
+#define GROW_STEP ((size_t)32 << 20)
+#define RESERVE_MOST ((size_t)1 << 40)
+#define RESERVE_LEAST ((size_t)1 << 30)
+
+/* What mmap gave. */
+typedef struct mapping {
+    void *at;
+    size_t bytes;
+} mapping;
+
+static size_t round_up(size_t x, size_t unit)
+{
+    return (x + unit - 1) / unit * unit;
+}
+
+static sheaf_status *refused(size_t bytes)
+{
+    sheaf_status *st = sheaf__no_memory("reserving addresses for a device");
+    sheaf_found(st, "%.0f MiB of addresses refused by the system", (double)bytes / (1 << 20));
+    return sheaf_try_this(st, "lift the limit on address space (ulimit -v)");
+}
+
+/* Only addresses are reserved here. Pages become writable as the mark rises (grow), so
+ * that a system that counts writable memory in advance is asked for what is used. */
+static sheaf_status *reserve(sheaf__reserved *range, size_t limit)
+{
+    size_t want = limit != 0 ? round_up(limit, HUGE_PAGE) : RESERVE_MOST;
+    mapping *map = malloc(sizeof *map);
+    if (map == NULL)
+        return sheaf__no_memory("out of memory");
+    for (;;) {
+        map->bytes = want + HUGE_PAGE;
+        map->at =
+            mmap(NULL, map->bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (map->at != MAP_FAILED || limit != 0 || want <= RESERVE_LEAST)
+            break;
+        want /= 2;
+    }
+    if (map->at == MAP_FAILED) {
+        free(map);
+        return refused(want);
+    }
+    /* Aligned, so that offsets and not the luck of mmap decide which huge pages fill. */
+    *range = (sheaf__reserved){ (char *)round_up((uintptr_t)map->at, HUGE_PAGE), want, 0, map };
+    (void)madvise(range->base, want, MADV_HUGEPAGE); /* a kernel without huge pages refuses: fine */
+    return NULL;
+}
+
+static bool grow(sheaf__reserved *range, size_t mark)
+{
+    size_t to = round_up(mark, GROW_STEP);
+    if (to > range->capacity)
+        to = range->capacity;
+    char *from = range->base + range->usable;
+    if (mprotect(from, to - range->usable, PROT_READ | PROT_WRITE) != 0) {
+        to = round_up(mark, HUGE_PAGE);
+        if (mprotect(from, to - range->usable, PROT_READ | PROT_WRITE) != 0)
+            return false;
+    }
+    range->usable = to;
+    return true;
+}
+
+static void release(sheaf__reserved *range)
+{
+    mapping *map = range->own;
+    munmap(map->at, map->bytes);
+    free(map);
+}
+
+/* A huge page: where there are none, its small ones. */
+static void touch(void *from, int64_t index, int worker)
+{
+    volatile char *page = (char *)from + (size_t)index * HUGE_PAGE;
+    for (size_t at = 0; at < HUGE_PAGE; at += SMALL_PAGE)
+        page[at] = 0;
+}
+
+static void hold(sheaf__device *device, sheaf__reserved *range, size_t from, size_t to)
+{
+    sheaf__pool_run(device->pool, (int64_t)((to - from) / HUGE_PAGE), touch, range->base + from);
+}
+
+static bool run(sheaf__device *device, sheaf__reserved *range, const sheaf__call *call)
+{
+    sheaf__run_here(device, call);
+    return true;
+}
+
+const sheaf__device_class sheaf__cpu = { .name = "cpu",
+                                         .shared = true,
+                                         .reserve = reserve,
+                                         .grow = grow,
+                                         .release = release,
+                                         .hold = hold,
+                                         .run = run };

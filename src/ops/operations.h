@@ -1,0 +1,15 @@
+/* operations.h - the numbers of the operations on whole tensors (docs/devices.md). */
+#pragma once
+
+/* clang-format off */
+#define SHEAF__OPERATION_LIST(X)                                                                   \
+    X(PRODUCTS) X(WEIGHT_LOAD) X(WEIGHT_REFRESH) X(ATTENTION) X(ATTENTION_BACK)                                                     \
+    X(ADD) X(ACCUMULATE) X(CONVERT) X(ZERO) X(REFRESH) X(MOVE_ROWS) X(COLUMN_SUMS) X(COPY_BOX)
+/* clang-format on */
+
+typedef enum sheaf__operation {
+#define SHEAF__OPERATION_NAME(name) SHEAF__OP_##name,
+    SHEAF__OPERATION_LIST(SHEAF__OPERATION_NAME)
+#undef SHEAF__OPERATION_NAME
+        SHEAF__OPERATIONS
+} sheaf__operation;

@@ -1,0 +1,108 @@
+/* elements.c - operations on n elements, see tensor.h. */
+#include "ops/call.h"
+#include "ops/tensor/tensor.h"
+
+enum { CHUNK = 1 << 15, PART = 256 };
+
+typedef struct pair {
+    void *dst;
+    const void *src;
+    sheaf_dtype to, from;
+    bool one;
+} pair;
+
+/* Over n elements of both. */
+static void run(sheaf__device *device, sheaf__operation operation, sheaf__part_fn *part, pair *p,
+                int64_t n)
+{
+    const sheaf__operand operand[] = {
+        SHEAF__WRITES(p->dst, (size_t)n * sheaf_dtype_bytes(p->to)),
+        SHEAF__READS(p->src, (size_t)n * sheaf_dtype_bytes(p->from)),
+    };
+    sheaf__run(device, &(sheaf__call){ .operation = operation,
+                                       .arguments = p,
+                                       .operand = operand,
+                                       .operands = 2,
+                                       .part = part,
+                                       .rows = n,
+                                       .grain = CHUNK });
+}
+
+static void add_part(const sheaf__kernels *k, const void *arg, int64_t begin, int64_t end)
+{
+    const pair *p = arg;
+    float *dst = p->dst;
+    k->add(dst + begin, dst + begin, (const float *)p->src + begin, end - begin);
+}
+
+void sheaf__op_add(sheaf__device *device, float *dst, const float *src, int64_t n)
+{
+    run(device, SHEAF__OP_ADD, add_part,
+        &(pair){ .dst = dst, .src = src, .to = SHEAF_F32, .from = SHEAF_F32 }, n);
+}
+
+static void accumulate_part(const sheaf__kernels *k, const void *arg, int64_t begin, int64_t end)
+{
+    const pair *p = arg;
+    k->accumulate(sheaf__at(p->dst, begin, p->to), sheaf__at(p->src, begin, p->to), end - begin,
+                  p->to);
+}
+
+void sheaf__op_accumulate(sheaf__device *device, void *dst, const void *src, int64_t n,
+                          sheaf_dtype dtype)
+{
+    run(device, SHEAF__OP_ACCUMULATE, accumulate_part,
+        &(pair){ .dst = dst, .src = src, .to = dtype, .from = dtype }, n);
+}
+
+static void convert_part(const sheaf__kernels *k, const void *arg, int64_t begin, int64_t end)
+{
+    const pair *p = arg;
+    k->convert(sheaf__at(p->dst, begin, p->to), p->to, sheaf__at(p->src, begin, p->from), p->from,
+               end - begin);
+}
+
+void sheaf__op_convert(sheaf__device *device, void *dst, sheaf_dtype to, const void *src,
+                       sheaf_dtype from, int64_t n)
+{
+    run(device, SHEAF__OP_CONVERT, convert_part, &(pair){ dst, src, to, from, false }, n);
+}
+
+static void zero_part(const sheaf__kernels *k, const void *arg, int64_t begin, int64_t end)
+{
+    const pair *p = arg;
+    memset(sheaf__at(p->dst, begin, p->to), 0, (size_t)(end - begin) * sheaf_dtype_bytes(p->to));
+}
+
+void sheaf__op_zero(sheaf__device *device, void *x, int64_t n, sheaf_dtype dtype)
+{
+    run(device, SHEAF__OP_ZERO, zero_part, &(pair){ .dst = x, .to = dtype, .from = dtype }, n);
+}
+
+static void refresh_part(const sheaf__kernels *k, const void *arg, int64_t begin, int64_t end)
+{
+    const pair *p = arg;
+    float rounded[PART], *to = p->dst; /* space for either dtype */
+    for (int64_t i = begin, n; i < end; i += n) {
+        n = end - i < PART ? end - i : PART;
+        k->round(rounded, p->from, (const float *)p->src + i, n);
+        k->widen(to + i, rounded, p->from, n);
+        for (int64_t e = i; e < i + n && p->one; e++)
+            to[e] = 1.0f + to[e];
+    }
+}
+
+void sheaf__op_refresh(sheaf__device *device, float *dst, const float *src, int64_t n, bool one,
+                       sheaf_dtype dtype)
+{
+    pair p = { dst, src, SHEAF_F32, dtype, one };
+    const sheaf__operand operand[] = { SHEAF__WRITES(p.dst, (size_t)n * sizeof(float)),
+                                       SHEAF__READS(p.src, (size_t)n * sizeof(float)) };
+    sheaf__run(device, &(sheaf__call){ .operation = SHEAF__OP_REFRESH,
+                                       .arguments = &p,
+                                       .operand = operand,
+                                       .operands = 2,
+                                       .part = refresh_part,
+                                       .rows = n,
+                                       .grain = CHUNK });
+}

@@ -1,0 +1,115 @@
+/* rows.c - operations that move rows and add them up, see tensor.h. */
+#include "ops/call.h"
+#include "ops/tensor/tensor.h"
+
+static void move_part(const sheaf__kernels *k, const void *arg, int64_t begin, int64_t end)
+{
+    const sheaf__move *m = arg;
+    const sheaf__row_map *p = &m->map;
+    const size_t bytes = (size_t)m->cols * sheaf_dtype_bytes(m->dtype);
+    for (int64_t r = begin; r < end; r++) {
+        const int64_t at = r / p->n * (p->before + p->n + p->after) + p->before + r % p->n,
+                      wide = p->list == NULL ? at : p->list[at];
+        char *to = sheaf__at(m->to, (m->gather ? r : wide) * m->cols, m->dtype);
+        const char *from =
+            m->from == NULL ? NULL : sheaf__at(m->from, (m->gather ? wide : r) * m->cols, m->dtype);
+        if (m->row != NULL)
+            k->round(to, m->dtype, m->row, m->cols);
+        else if (from == NULL)
+            memset(to, 0, bytes);
+        else if (m->add)
+            k->accumulate(to, from, m->cols, m->dtype);
+        else
+            memcpy(to, from, bytes);
+    }
+}
+
+/* Entries of the map's list, or rows of the wide matrix where it has none, that `rows` reach. */
+static int64_t reach(const sheaf__row_map *p, int64_t rows)
+{
+    if (rows == 0)
+        return 0;
+    const int64_t last = rows - 1;
+    return last / p->n * (p->before + p->n + p->after) + p->before + last % p->n + 1;
+}
+
+void sheaf__op_move_rows(sheaf__device *device, sheaf__move m)
+{
+    const size_t row = (size_t)m.cols * sheaf_dtype_bytes(m.dtype);
+    const size_t narrow = (size_t)m.rows * row,
+                 wide = (size_t)(m.map.list == NULL ? reach(&m.map, m.rows) : m.map.wide) * row;
+    const sheaf__operand operand[] = {
+        SHEAF__WRITES(m.to, m.gather ? narrow : wide),
+        SHEAF__READS(m.from, m.gather ? wide : narrow),
+        SHEAF__READS(m.row, (size_t)m.cols * sizeof(float)),
+        SHEAF__READS(m.map.list, (size_t)reach(&m.map, m.rows) * sizeof(int32_t)),
+    };
+    sheaf__run(device, &(sheaf__call){ .operation = SHEAF__OP_MOVE_ROWS,
+                                       .arguments = &m,
+                                       .operand = operand,
+                                       .operands = 4,
+                                       .part = move_part,
+                                       .rows = m.rows,
+                                       .grain = 32 });
+}
+
+typedef struct columns {
+    float *grad;
+    const void *dy;
+    int64_t ld, rows;
+    sheaf_dtype dtype;
+} columns;
+
+static void sums_part(const sheaf__kernels *k, const void *arg, int64_t begin, int64_t end)
+{
+    const columns *s = arg;
+    k->column_sums(s->grad + begin, sheaf__at(s->dy, begin, s->dtype), s->ld, s->rows, end - begin,
+                   s->dtype);
+}
+
+void sheaf__op_column_sums(sheaf__device *device, float *grad, const void *dy, int64_t ld,
+                           int64_t rows, int64_t cols, sheaf_dtype dtype)
+{
+    columns c = { grad, dy, ld, rows, dtype };
+    const sheaf__operand operand[] = { SHEAF__WRITES(c.grad, (size_t)cols * sizeof(float)),
+                                       SHEAF__READS(c.dy, sheaf__extent(rows, ld, cols, dtype)) };
+    sheaf__run(device, &(sheaf__call){ .operation = SHEAF__OP_COLUMN_SUMS,
+                                       .arguments = &c,
+                                       .operand = operand,
+                                       .operands = 2,
+                                       .part = sums_part,
+                                       .rows = cols,
+                                       .grain = 256 });
+}
+
+typedef struct box {
+    char *dst;
+    const char *src;
+    int64_t ld_dst, ld_src; /* in bytes */
+    size_t bytes;           /* of a row */
+} box;
+
+static void box_part(const sheaf__kernels *k, const void *arg, int64_t begin, int64_t end)
+{
+    const box *b = arg;
+    for (int64_t r = begin; r < end; r++)
+        memcpy(b->dst + r * b->ld_dst, b->src + r * b->ld_src, b->bytes);
+}
+
+void sheaf__op_copy_box(sheaf__device *device, void *dst, int64_t ld_dst, const void *src,
+                        int64_t ld_src, int64_t rows, int64_t cols, sheaf_dtype dtype)
+{
+    const int64_t size = (int64_t)sheaf_dtype_bytes(dtype);
+    box b = { dst, src, ld_dst * size, ld_src * size, (size_t)(cols * size) };
+    const sheaf__operand operand[] = {
+        SHEAF__WRITES(b.dst, sheaf__extent(rows, ld_dst, cols, dtype)),
+        SHEAF__READS(b.src, sheaf__extent(rows, ld_src, cols, dtype)),
+    };
+    sheaf__run(device, &(sheaf__call){ .operation = SHEAF__OP_COPY_BOX,
+                                       .arguments = &b,
+                                       .operand = operand,
+                                       .operands = 2,
+                                       .part = box_part,
+                                       .rows = cols == 0 ? 0 : rows,
+                                       .grain = 64 });
+}
