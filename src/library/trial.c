@@ -98,9 +98,7 @@ static sheaf_status *trial_rank(void *arg, const sheaf__grid *grid)
     sheaf_comm *const comm = grid->all;
     sheaf__rank rank = { 0 };
     const int me = sheaf_comm_rank(comm);
-    const sheaf__device_class *class;
-    sheaf_status *st = sheaf__device_find(&class, t->job.options->device);
-    TRY(st, sheaf__rank_open(&rank, class, grid, me, &t->job));
+    sheaf_status *st = sheaf__rank_open(&rank, grid, me, &t->job);
     st = sheaf_comm_agree(comm, st);
     TRY(st, take_steps(t, &rank, comm));
     sheaf__rank_close(&rank);

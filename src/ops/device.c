@@ -133,14 +133,15 @@ static sheaf_status *open_parts(sheaf__device *device, const char *isa, size_t l
     return TRY(st, open_scratch(device));
 }
 
-sheaf_status *sheaf__device_open(sheaf__device **out, const sheaf__device_class *class, int threads,
-                                 const char *isa, size_t limit)
+static sheaf_status *open_as(sheaf__device **out, const sheaf__device_class *class,
+                             const sheaf__device_class *planned, int threads, const char *isa,
+                             size_t limit)
 {
     sheaf__device *device = calloc(1, sizeof *device);
     if (device == NULL)
         return sheaf__no_memory("out of memory");
     device->class = class;
-    device->planned = class->counts ? &sheaf__cpu : class;
+    device->planned = planned;
     device->threads = threads;
     pthread_mutex_init(&device->copying, NULL);
     sheaf_status *st = open_parts(device, isa, limit);
@@ -150,6 +151,18 @@ sheaf_status *sheaf__device_open(sheaf__device **out, const sheaf__device_class 
     }
     *out = device;
     return NULL;
+}
+
+sheaf_status *sheaf__device_open(sheaf__device **out, const sheaf__device_class *class, int threads,
+                                 const char *isa, size_t limit)
+{
+    return open_as(out, class, class->counts ? &sheaf__cpu : class, threads, isa, limit);
+}
+
+sheaf_status *sheaf__device_plan(sheaf__device **out, const sheaf__device_class *planned,
+                                 int threads, const char *isa)
+{
+    return open_as(out, &sheaf__dry, planned, threads, isa, 0);
 }
 
 void sheaf__device_close(sheaf__device *device)

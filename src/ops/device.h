@@ -125,6 +125,10 @@ void sheaf__device_register(const sheaf__device_class *class);
  * "avx512". limit: bytes the range may grow to, 0 = no limit of our own. */
 sheaf_status *sheaf__device_open(sheaf__device **out, const sheaf__device_class *class, int threads,
                                  const char *isa, size_t limit);
+/* sheaf__device_plan - dry, in place of a device of `planned`: with its scratch and its layout of
+ * weights. sheaf__device_open() of sheaf__dry plans for the processor. */
+sheaf_status *sheaf__device_plan(sheaf__device **out, const sheaf__device_class *planned,
+                                 int threads, const char *isa);
 void sheaf__device_close(sheaf__device *device);
 
 /* sheaf__memory_name - "weights", "trained weights", ... for messages and tables. */

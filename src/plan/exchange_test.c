@@ -118,7 +118,7 @@ static sheaf_status *train_rank(void *arg, const sheaf__grid *grid)
     sheaf__rank rank = { 0 };
     sheaf__job job = a->job;
     job.base = a->opened.weights;
-    sheaf_status *st = sheaf__rank_open(&rank, &sheaf__cpu, grid, me, &job);
+    sheaf_status *st = sheaf__rank_open(&rank, grid, me, &job);
     if (grid->group != NULL)
         st = sheaf_comm_agree(grid->group, st);
     if (grid->peers != NULL)

@@ -209,7 +209,7 @@ static sheaf_status *plan_rank(sheaf_plan_rank *out, sheaf_plan *plan, records *
 {
     sheaf__rank held;
     sheaf__costs before = { 0 }, after = { 0 };
-    sheaf_status *st = sheaf__rank_open(&held, &sheaf__dry, NULL, rank, job);
+    sheaf_status *st = sheaf__rank_open(&held, NULL, rank, job);
     TRY(st, run_steps(&before, &held, job));
     if (st == NULL) {
         sheaf__costs_of(&after, &held.context);
@@ -233,7 +233,7 @@ sheaf_status *sheaf_plan_step(sheaf__count exchange[SHEAF__TRAFFICS], sheaf__wor
     sheaf__rank held;
     sheaf__costs before = { 0 }, after = { 0 };
     sheaf__step_result unused;
-    sheaf_status *st = sheaf__rank_open(&held, &sheaf__dry, NULL, rank, job);
+    sheaf_status *st = sheaf__rank_open(&held, NULL, rank, job);
     if (st == NULL) {
         sheaf__stepper_follow(held.stepper);
         sheaf__costs_of(&before, &held.context);

@@ -38,16 +38,18 @@ void sheaf__count_trained(int64_t *trained, int64_t *added, const sheaf__model *
     }
 }
 
-sheaf_status *sheaf__rank_open(sheaf__rank *out, const sheaf__device_class *class,
-                               const sheaf__grid *grid, int rank, const sheaf__job *job)
+sheaf_status *sheaf__rank_open(sheaf__rank *out, const sheaf__grid *grid, int rank,
+                               const sheaf__job *job)
 {
     const sheaf_train_options *o = job->options;
-    const int world = grid == NULL ? rank : sheaf_comm_rank(grid->all);
+    const int world = grid == NULL ? rank : sheaf_comm_rank(grid->all),
+              threads = sheaf__threads_of(grid == NULL ? NULL : grid->processes, o->threads,
+                                          o->tp * o->dp, world);
+    const sheaf__device_class *class;
     *out = (sheaf__rank){ 0 };
-    sheaf_status *st = sheaf__device_open(
-        &out->device, class,
-        sheaf__threads_of(grid == NULL ? NULL : grid->processes, o->threads, o->tp * o->dp, world),
-        o->isa, 0);
+    sheaf_status *st = sheaf__device_find(&class, o->device);
+    TRY(st, grid == NULL ? sheaf__device_plan(&out->device, class, threads, o->isa)
+                         : sheaf__device_open(&out->device, class, threads, o->isa, 0));
     if (st != NULL)
         return st;
     out->device->sums = sheaf__sums_order(o->sums);

@@ -34,10 +34,11 @@ typedef struct sheaf__rank {
     sheaf_comm *dry[2];   /* of a rank alone: its group, its peers */
 } sheaf__rank;
 
-/* sheaf__rank_open - `out` stays where it is. grid NULL: number `rank` of all the job's ranks by
- * itself, planned or measured. Release with sheaf__rank_close also after a failure. */
-sheaf_status *sheaf__rank_open(sheaf__rank *out, const sheaf__device_class *class,
-                               const sheaf__grid *grid, int rank, const sheaf__job *job);
+/* sheaf__rank_open - on the device that the options name. `out` must not move. grid NULL: rank
+ * number `rank` of the job alone, which is only planned. Release with sheaf__rank_close also after
+ * a failure. */
+sheaf_status *sheaf__rank_open(sheaf__rank *out, const sheaf__grid *grid, int rank,
+                               const sheaf__job *job);
 void sheaf__rank_close(sheaf__rank *rank);
 
 /* sheaf__evaluates - do the options have evaluations during training? */

@@ -149,9 +149,7 @@ static sheaf_status *train_rank(void *arg, const sheaf__grid *grid)
     if (me == 0)
         sheaf__out_sweep(&r->folder);
     sheaf__activity_phase(sheaf_comm_activity(comm), "loading");
-    const sheaf__device_class *class;
-    st = sheaf__device_find(&class, o->device);
-    TRY(st, sheaf__rank_open(&rank, class, grid, me, &r->job));
+    st = sheaf__rank_open(&rank, grid, me, &r->job);
     rank.context.activity = sheaf_comm_activity(comm);
     TRY(st, sheaf__run_state_init(&s, &rank, o, r->contract));
     s.usage = (sheaf__usage){ .rank = &rank, .grid = grid };
