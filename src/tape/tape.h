@@ -271,7 +271,7 @@ double sheaf__costs_waiting(const sheaf__costs *costs);
 sheaf_status *sheaf__sum_among(sheaf__context *context, sheaf_comm *comm, const sheaf_tree *tree,
                                float *const *roots, int64_t rows, int64_t cols);
 
-/* The exchanges of comm.h, of device memory; comm NULL: nothing to do. */
+/* The exchanges of comm/comm.h, of device memory; comm NULL: nothing to do. */
 sheaf_status *sheaf__max_among(const sheaf__context *context, sheaf_comm *comm, float *x,
                                int64_t n);
 sheaf_status *sheaf__select_among(const sheaf__context *context, sheaf_comm *comm, void *rows,
