@@ -287,7 +287,9 @@ static sheaf_status *read_again(batch *b, sheaf__head_run *head)
         longest = b->keys[i] > longest ? b->keys[i] : longest;
     int32_t *ids = calloc((size_t)(b->n * longest), sizeof *ids),
             *position = calloc((size_t)(b->n * longest), sizeof *position);
-    sheaf__rows_in in = { .ids = ids, .position = position, .keys = longest };
+    sheaf__rows_in in = {
+        .ids = ids, .position = position, .host = { ids, position, NULL }, .keys = longest
+    };
     sheaf__tape *tape = NULL;
     sheaf_status *st =
         ids == NULL || position == NULL ? sheaf__no_memory("tokens to read again") : NULL;
@@ -309,7 +311,9 @@ static sheaf_status *read_again(batch *b, sheaf__head_run *head)
 
 static sheaf_status *run_batch(batch *b)
 {
-    sheaf__rows_in in = { .ids = b->ids, .position = b->position };
+    sheaf__rows_in in = { .ids = b->ids,
+                          .position = b->position,
+                          .host = { b->ids, b->position, NULL } };
     sheaf__head_run head = {
         .all_rows = true, .pick = b->pick, .npick = b->n, .take = take, .self = b
     };

@@ -4,7 +4,9 @@
 /* clang-format off */
 #define SHEAF__OPERATION_LIST(X)                                                                   \
     X(PRODUCTS) X(WEIGHT_LOAD) X(WEIGHT_REFRESH) X(ATTENTION) X(ATTENTION_BACK)                                                     \
-    X(ADD) X(ACCUMULATE) X(CONVERT) X(ZERO) X(REFRESH) X(MOVE_ROWS) X(COLUMN_SUMS) X(COPY_BOX)
+    X(ADD) X(ACCUMULATE) X(CONVERT) X(ZERO) X(REFRESH) X(MOVE_ROWS) X(COLUMN_SUMS) X(COPY_BOX) \
+    X(TRANSPOSE) X(RMSNORM) X(RMSNORM_BACK) X(NORM_WEIGHT) X(HEADS_WEIGHT) X(LAYERNORM) X(LAYERNORM_BACK) X(LAYERNORM_SUMS) \
+    X(LAYERNORM_STATISTICS) X(SWIGLU) X(SWIGLU_BACK) X(GELU) X(GELU_BACK) X(SCALED) X(ROPE) X(ROPE_GRID)
 /* clang-format on */
 
 typedef enum sheaf__operation {

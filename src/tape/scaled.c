@@ -11,54 +11,39 @@ typedef struct scaled_params {
     bool turns; /* the gradient of x is wanted */
 } scaled_params;
 
-static void scaled_elements(void *arg, int64_t begin, int64_t end, int worker)
+static void run(const sheaf__context *c, const scaled_params *p, void *y, const void *x,
+                const void *h, bool add)
 {
-    const sheaf__op_run *a = arg;
-    const scaled_params *p = a->params;
-    const sheaf__kernels *k = a->c->device->kernels;
-    const sheaf_dtype t = a->c->dtype;
-    const bool add = a->backward && p->x != p->y && !p->x->grad_fresh,
-               branch = !a->backward && p->h != NULL;
-    void *y = a->backward ? p->x->grad : p->y->data, *x = a->backward ? p->y->grad : p->x->data;
-    float part[256], other[256];
-    for (int64_t i = begin, n; i < end; i += n) {
-        n = end - i < 256 ? end - i : 256;
-        void *to = sheaf__at(y, i, t);
-        k->widen(part, sheaf__at(x, i, t), t, n);
-        if (p->divide)
-            for (int64_t e = 0; e < n; e++)
-                part[e] /= p->by;
-        else
-            k->scale(part, p->by, n);
-        if (branch) {
-            k->round(to, t, part, n);
-            k->widen(part, to, t, n);
-        }
-        if (branch || add) {
-            k->widen(other, add ? to : sheaf__at(p->h->data, i, t), t, n);
-            k->add(part, other, part, n);
-        }
-        k->round(to, t, part, n);
-    }
+    sheaf__op_scaled(c->device, y, x, h, p->by, sheaf__rows_present(p->x) * p->x->cols, p->divide,
+                     add, c->dtype);
+}
+
+static sheaf_status *scaled_forward(sheaf__tape *tape, sheaf__op *op)
+{
+    const scaled_params *p = op->params;
+    run(sheaf__tape_context(tape), p, p->y->data, p->x->data, p->h == NULL ? NULL : p->h->data,
+        false);
+    return NULL;
 }
 
 static sheaf_status *scaled_backward(sheaf__tape *tape, sheaf__op *op)
 {
+    const sheaf__context *c = sheaf__tape_context(tape);
     const scaled_params *p = op->params;
     if (p->h != NULL && p->h->needs_grad)
-        sheaf__copy(sheaf__tape_context(tape), p->h->grad, p->y->grad,
-                    sheaf__rows_present(p->x) * p->x->cols, !p->h->grad_fresh);
-    return p->turns ? sheaf__op_each(tape, op, true) : NULL;
+        sheaf__copy(c, p->h->grad, p->y->grad, sheaf__rows_present(p->x) * p->x->cols,
+                    !p->h->grad_fresh);
+    if (p->turns)
+        run(c, p, p->x->grad, p->y->grad, NULL, p->x != p->y && !p->x->grad_fresh);
+    return NULL;
 }
 
 static sheaf__op *record(sheaf__tape *tape, const char *name, scaled_params how)
 {
     const bool flows = how.turns || (how.h != NULL && how.h->needs_grad);
-    sheaf__op *op = sheaf__tape_each(tape, name, sizeof how, how.x, 0, scaled_elements,
-                                     flows ? scaled_elements : NULL);
+    sheaf__op *op =
+        sheaf__tape_op(tape, name, scaled_forward, flows ? scaled_backward : NULL, sizeof how);
     *(scaled_params *)op->params = how;
-    if (flows)
-        op->backward = scaled_backward;
     if (how.h != NULL)
         sheaf__op_arg(op, how.h, SHEAF__READ | SHEAF__GRAD_WRITE);
     if (how.x == how.y)

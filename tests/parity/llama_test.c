@@ -252,9 +252,12 @@ static sheaf_status *gradient_rank(void *arg, sheaf_comm *comm)
     for (int64_t i = 0; i < rows; i++)
         row[i] = i;
     CHECK_OK(sheaf_data_batch(&b, g->data, row, rows));
-    const sheaf__rows_in in = {
-        .ids = b.tokens, .position = b.position, .key_mask = b.mask, .mask_ld = seq, .keys = seq
-    };
+    const sheaf__rows_in in = { .ids = b.tokens,
+                                .position = b.position,
+                                .key_mask = b.mask,
+                                .host = { b.tokens, b.position, b.mask },
+                                .mask_ld = seq,
+                                .keys = seq };
     const sheaf__step_info info = { .training = true };
     sheaf__head_run head = { .label = b.labels,
                              .gradient_scale =

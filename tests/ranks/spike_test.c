@@ -76,6 +76,7 @@ static sheaf_status *rank_body(void *arg, sheaf_comm *comm)
     const sheaf__rows_in in = { .ids = r->ids,
                                 .position = r->position,
                                 .key_mask = r->mask,
+                                .host = { r->ids, r->position, r->mask },
                                 .mask_ld = r->seq,
                                 .keys = r->seq };
     const sheaf__step_info info = {

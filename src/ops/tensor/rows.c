@@ -113,3 +113,32 @@ void sheaf__op_copy_box(sheaf__device *device, void *dst, int64_t ld_dst, const 
                                        .rows = cols == 0 ? 0 : rows,
                                        .grain = 64 });
 }
+
+typedef struct transposed {
+    float *to;
+    const float *from;
+    int64_t rows, cols;
+} transposed;
+
+static void transpose_part(const sheaf__kernels *k, const void *arg, int64_t begin, int64_t end)
+{
+    const transposed *t = arg;
+    for (int64_t c = begin; c < end; c++)
+        for (int64_t r = 0; r < t->rows; r++)
+            t->to[c * t->rows + r] = t->from[r * t->cols + c];
+}
+
+void sheaf__op_transpose(sheaf__device *device, float *to, const float *from, int64_t rows,
+                         int64_t cols)
+{
+    transposed t = { to, from, rows, cols };
+    const size_t bytes = (size_t)(rows * cols) * sizeof(float);
+    const sheaf__operand operand[] = { SHEAF__WRITES(t.to, bytes), SHEAF__READS(t.from, bytes) };
+    sheaf__run(device, &(sheaf__call){ .operation = SHEAF__OP_TRANSPOSE,
+                                       .arguments = &t,
+                                       .operand = operand,
+                                       .operands = 2,
+                                       .part = transpose_part,
+                                       .rows = cols,
+                                       .grain = 1 });
+}

@@ -61,3 +61,120 @@ void sheaf__op_column_sums(sheaf__device *device, float *grad, const void *dy, i
 /* [rows, cols] out of one matrix into another */
 void sheaf__op_copy_box(sheaf__device *device, void *dst, int64_t ld_dst, const void *src,
                         int64_t ld_src, int64_t rows, int64_t cols, sheaf_dtype dtype);
+/* to[cols, rows] = from[rows, cols], float32 */
+void sheaf__op_transpose(sheaf__device *device, float *to, const float *from, int64_t rows,
+                         int64_t cols);
+
+/* ---- norms ---- */
+
+/* RMSNorm of dense rows, which may be heads side by side. */
+typedef struct sheaf__rmsnorm {
+    void *y; /* backward: its gradient */
+    float *rstd;
+    const void *x;
+    const float *weight;
+    int64_t rows, width, heads; /* heads: how many rows make one of a layer's */
+    float eps;
+    bool once;
+    sheaf_dtype dtype;
+} sheaf__rmsnorm;
+
+void sheaf__op_rmsnorm(sheaf__device *device, const sheaf__rmsnorm *norm);
+/* dx, or (add) adds to it; NULL: not wanted. again: y takes the place of its gradient. */
+void sheaf__op_rmsnorm_back(sheaf__device *device, const sheaf__rmsnorm *norm, void *dx, bool add,
+                            bool again);
+
+/* dw[cols] += sums over rows of dy * n, db[cols] += those of dy, as in layernorm_dw */
+typedef struct sheaf__norm_weight {
+    float *dw, *db; /* db may be NULL, */
+    const void *dy, *x;
+    const float *mean, *rstd; /* and mean, of an RMSNorm */
+    int64_t ld, rows, cols;
+    sheaf_dtype dtype;
+} sheaf__norm_weight;
+
+void sheaf__op_norm_weight(sheaf__device *device, sheaf__norm_weight how);
+
+/* part[slice] = the sum of dy * n over the heads in the slice's columns: head after head, rows
+ * ascending in blocks of 256 */
+typedef struct sheaf__heads_weight {
+    float *part; /* [slices][width] */
+    const void *dy, *x;
+    const float *rstd;       /* [heads][rows] */
+    int64_t ld, rows, width; /* ld: all heads here */
+    int slices;
+    const int64_t *begin, *extent; /* the host's; [slices] columns */
+    sheaf_dtype dtype;
+} sheaf__heads_weight;
+
+void sheaf__op_heads_weight(sheaf__device *device, sheaf__heads_weight how);
+
+/* LayerNorm of dense rows, of whose `width` columns `cols` are here: all, or those of slices. With
+ * `plain` the mean is zero. */
+typedef struct sheaf__layer_norm {
+    void *y; /* backward: its gradient */
+    float *mean, *rstd;
+    const void *x, *residual; /* residual: NULL: none */
+    const float *weight, *bias;
+    int64_t rows, cols, width;
+    bool cut;
+    int slices;
+    const int64_t *begin, *extent; /* the host's; [slices] columns */
+    float eps;
+    bool plain;
+    sheaf_dtype dtype;
+} sheaf__layer_norm;
+
+typedef enum sheaf__norm_sums {
+    SHEAF__SUMS_X,
+    SHEAF__SUMS_SQUARES, /* of (x - mean)^2 */
+    SHEAF__SUMS_BACK     /* of a, then of a * n */
+} sheaf__norm_sums;
+
+/* y, with the statistics; those of a width that is cut are there. */
+void sheaf__op_layernorm(sheaf__device *device, const sheaf__layer_norm *norm);
+/* dx, or (add) adds to it. total: of a width that is cut, [2][rows]; becomes means. */
+void sheaf__op_layernorm_back(sheaf__device *device, const sheaf__layer_norm *norm, void *dx,
+                              bool add, float *total);
+/* part[slice][rows], backward [slice][2][rows]; of slices without columns nothing. */
+void sheaf__op_layernorm_sums(sheaf__device *device, const sheaf__layer_norm *norm, float *part,
+                              sheaf__norm_sums which);
+/* Means from the total of SUMS_X (of a plain norm NULL), 1 / deviations from SUMS_SQUARES. */
+void sheaf__op_layernorm_statistics(sheaf__device *device, const sheaf__layer_norm *norm,
+                                    const float *total, sheaf__norm_sums which);
+
+/* ---- activations, n elements ---- */
+
+/* h = silu(gate) * up, or with `gelu` gelu(gate) * up */
+void sheaf__op_swiglu(sheaf__device *device, void *h, const void *gate, const void *up, int64_t n,
+                      bool gelu, sheaf_dtype dtype);
+/* h again, where it is not NULL; dgate may be gate, dup may be up, h may be dh */
+void sheaf__op_swiglu_back(sheaf__device *device, void *dgate, void *dup, void *h, const void *dh,
+                           const void *gate, const void *up, int64_t n, bool gelu,
+                           sheaf_dtype dtype);
+/* By erf, or by tanh. y may be x. */
+void sheaf__op_gelu(sheaf__device *device, void *y, const void *x, int64_t n, bool tanh,
+                    sheaf_dtype dtype);
+/* dx, or (add) adds to it; without, dx may be x. */
+void sheaf__op_gelu_back(sheaf__device *device, void *dx, const void *dy, const void *x, int64_t n,
+                         bool add, bool tanh, sheaf_dtype dtype);
+/* y = round(x * by), or (divide) round(x / by); h not NULL: y = round(h + that); add: y = round(y +
+ * x * by), rounded once. y may be x. */
+void sheaf__op_scaled(sheaf__device *device, void *y, const void *x, const void *h, float by,
+                      int64_t n, bool divide, bool add, sheaf_dtype dtype);
+
+/* ---- rotary embedding, in place ---- */
+
+typedef struct sheaf__rope {
+    void *x;
+    const float *cos, *sin;  /* [positions, rot / 2], or of a grid [positions, head_dim] */
+    const int32_t *position; /* [rows]; not of a grid */
+    int64_t ld, rows, heads, head_dim, rot, positions;
+    bool inverse; /* turns back: the gradient */
+    sheaf_dtype dtype;
+} sheaf__rope;
+
+/* Halves (j, j + rot / 2) of each head. */
+void sheaf__op_rope(sheaf__device *device, sheaf__rope how);
+/* Pairs (2 i, 2 i + 1) of images, each a row that is left alone and then one for each position. */
+void sheaf__op_rope_grid(sheaf__device *device, sheaf__rope how);
