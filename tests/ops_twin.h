@@ -50,6 +50,13 @@ static inline void *twin_take(size_t bytes)
     return block + whole - bytes;
 }
 
+/* twin_give - gives a block of so many bytes back. */
+static inline void twin_give(void *block, size_t bytes)
+{
+    const size_t page = 4096, whole = (bytes + page - 1) / page * page;
+    assert_int_equal(munmap((char *)block + bytes - whole, whole + page), 0);
+}
+
 /* The last `bytes` of a block of `size` from twin_take. */
 static inline void *twin_end(void *block, size_t size, size_t bytes)
 {

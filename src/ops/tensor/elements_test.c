@@ -1,0 +1,116 @@
+/* elements_test.c - operations on n elements have the bits of plain loops, on every device. */
+#include "tests/devices/same.h"
+
+#include "ops/tensor/tensor.h"
+
+static const int64_t counts[] = { 0, 1, 17, 300, 33, (1 << 15) + 1, 70001 };
+
+static void check_add(void)
+{
+    for (size_t i = 0; i < ARRAY_LEN(counts); i++) {
+        const int64_t n = counts[i];
+        float *dst = same_take(n, SHEAF_F32), *src = same_take(n, SHEAF_F32);
+        SAME_EACH(device)
+        sheaf__op_add(device, SAME(dst), SAME(src), n);
+        same.ref->add(dst, dst, src, n);
+        same_check("add");
+    }
+}
+
+static void test_elements__add(void **state)
+{
+    same_numbers(check_add);
+}
+
+static void check_accumulate(sheaf_dtype dtype)
+{
+    for (size_t i = 0; i < ARRAY_LEN(counts); i++) {
+        const int64_t n = counts[i];
+        void *dst = same_take(n, dtype), *src = same_take(n, dtype);
+        SAME_EACH(device)
+        sheaf__op_accumulate(device, SAME(dst), SAME(src), n, dtype);
+        same.ref->accumulate(dst, src, n, dtype);
+        same_check("accumulate");
+    }
+}
+
+static void test_elements__accumulate(void **state)
+{
+    same_types(check_accumulate);
+}
+
+static void check_convert(sheaf_dtype from)
+{
+    static const sheaf_dtype types[] = { SHEAF_F32, SHEAF_BF16, SHEAF_F16 };
+    for (size_t i = 0; i < 3 * ARRAY_LEN(counts); i++) {
+        const int64_t n = counts[i / 3];
+        const sheaf_dtype to = types[i % 3];
+        void *dst = same_blank(n, to), *src = same_take(n, from);
+        SAME_EACH(device)
+        {
+            sheaf__op_convert(device, SAME(dst), to, SAME(src), from, n);
+            sheaf__op_convert(device, SAME(src), from, SAME(src), from, n); /* in place */
+        }
+        same.ref->convert(dst, to, src, from, n);
+        same_check("convert");
+    }
+}
+
+static void test_elements__convert(void **state)
+{
+    same_types(check_convert);
+}
+
+static void check_zero(sheaf_dtype dtype)
+{
+    for (size_t i = 0; i < ARRAY_LEN(counts); i++) {
+        void *x = same_take(counts[i], dtype);
+        SAME_EACH(device)
+        sheaf__op_zero(device, SAME(x), counts[i], dtype);
+        memset(x, 0, (size_t)counts[i] * sheaf_dtype_bytes(dtype));
+        same_check("zero");
+    }
+}
+
+static void test_elements__zero(void **state)
+{
+    same_types(check_zero);
+}
+
+static void check_refresh(sheaf_dtype dtype)
+{
+    for (size_t i = 0; i < 4 * ARRAY_LEN(counts); i++) {
+        const int64_t n = counts[i / 4];
+        const bool one = i & 1, in_place = i & 2;
+        float *src = same_take(n, SHEAF_F32), *dst = in_place ? src : same_blank(n, SHEAF_F32);
+        SAME_EACH(device)
+        sheaf__op_refresh(device, SAME(dst), SAME(src), n, one, dtype);
+        for (int64_t e = 0; e < n; e++) {
+            uint16_t half = 0;
+            if (dtype == SHEAF_F32)
+                memmove(&dst[e], &src[e], sizeof *dst);
+            else
+                same.ref->round(&half, dtype, &src[e], 1);
+            if (dtype != SHEAF_F32)
+                same.ref->widen(&dst[e], &half, dtype, 1);
+            if (one)
+                dst[e] = 1.0f + dst[e];
+        }
+        same_check("refresh");
+    }
+}
+
+static void test_elements__refresh(void **state)
+{
+    same_types(check_refresh);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_elements__add),     cmocka_unit_test(test_elements__accumulate),
+        cmocka_unit_test(test_elements__convert), cmocka_unit_test(test_elements__zero),
+        cmocka_unit_test(test_elements__refresh),
+    };
+    return cmocka_run_group_tests(tests, same_open, same_close);
+}

@@ -1,0 +1,138 @@
+/* rows_test.c - operations on rows have the bits of plain loops, on every device. */
+#include "tests/devices/same.h"
+
+#include "ops/tensor/tensor.h"
+
+static int64_t wide_row(const sheaf__row_map *map, int64_t r)
+{
+    const int64_t at = r / map->n * (map->before + map->n + map->after) + map->before + r % map->n;
+    return map->list == NULL ? at : map->list[at];
+}
+
+/* One row after another. */
+static void move_plainly(const sheaf__move *m)
+{
+    const int64_t size = m->cols * (int64_t)sheaf_dtype_bytes(m->dtype);
+    for (int64_t r = 0; r < m->rows; r++) {
+        const int64_t wide = wide_row(&m->map, r);
+        char *to = (char *)m->to + (m->gather ? r : wide) * size;
+        const char *from =
+            m->from == NULL ? NULL : (const char *)m->from + (m->gather ? wide : r) * size;
+        if (m->row != NULL)
+            same.ref->round(to, m->dtype, m->row, m->cols);
+        else if (from == NULL)
+            memset(to, 0, (size_t)size);
+        else if (m->add)
+            same.ref->accumulate(to, from, m->cols, m->dtype);
+        else
+            memcpy(to, from, (size_t)size);
+    }
+}
+
+static void check_one_move(sheaf__move m, const char *what)
+{
+    SAME_EACH(device)
+    {
+        sheaf__move there = m;
+        there.to = SAME(m.to), there.from = SAME(m.from), there.row = SAME(m.row);
+        there.map.list = SAME(m.map.list);
+        sheaf__op_move_rows(device, there);
+    }
+    move_plainly(&m);
+    same_check(what);
+}
+
+static const struct {
+    const char *name;
+    bool gather, add, from, row;
+} moves[] = {
+    { "gather", true, false, true, false },      { "gather and add", true, true, true, false },
+    { "scatter", false, false, true, false },    { "scatter and add", false, true, true, false },
+    { "zero rows", false, false, false, false }, { "set rows", false, false, false, true },
+};
+
+static const struct {
+    int64_t rows, cols, n, before, after;
+} groups[] = {
+    { 0, 17, 1, 0, 0 },     { 1, 1, 1, 0, 0 },    { 33, 17, 11, 2, 1 },
+    { 300, 33, 100, 0, 3 }, { 17, 300, 1, 1, 1 }, { 17, 0, 1, 0, 0 },
+};
+
+static void check_moves(sheaf_dtype dtype)
+{
+    for (size_t i = 0; i < 2 * ARRAY_LEN(groups) * ARRAY_LEN(moves); i++) {
+        const size_t g = i / 2 % ARRAY_LEN(groups), what = i / 2 / ARRAY_LEN(groups);
+        const int64_t rows = groups[g].rows, cols = groups[g].cols;
+        const int64_t outer =
+            rows / groups[g].n * (groups[g].before + groups[g].n + groups[g].after);
+        const int64_t wide = outer * 2 + 1; /* of which a list names some */
+        sheaf__move m = { .dtype = dtype,
+                          .rows = rows,
+                          .cols = cols,
+                          .gather = moves[what].gather,
+                          .add = moves[what].add,
+                          .map = { i & 1 ? same_list(outer, wide) : NULL, groups[g].n,
+                                   groups[g].before, groups[g].after, wide } };
+        void *dense = same_take(rows * cols, dtype),
+             *outside = same_take((i & 1 ? wide : outer) * cols, dtype);
+        m.to = m.gather ? dense : outside;
+        if (moves[what].from)
+            m.from = m.gather ? outside : dense;
+        if (moves[what].row)
+            m.row = same_take(cols, SHEAF_F32);
+        check_one_move(m, moves[what].name);
+    }
+}
+
+static void test_rows__move(void **state)
+{
+    same_types(check_moves);
+}
+
+static void check_column_sums(sheaf_dtype dtype)
+{
+    for (size_t i = 0; i < ARRAY_LEN(same_sizes) * ARRAY_LEN(same_sizes); i++) {
+        const int64_t rows = same_sizes[i / 5], cols = same_sizes[i % 5], ld = cols + 3;
+        float *grad = same_take(cols, SHEAF_F32);
+        void *dy = same_take(rows * ld, dtype);
+        SAME_EACH(device)
+        sheaf__op_column_sums(device, SAME(grad), SAME(dy), ld, rows, cols, dtype);
+        same.ref->column_sums(grad, dy, ld, rows, cols, dtype);
+        same_check("column sums");
+    }
+}
+
+static void test_rows__column_sums(void **state)
+{
+    same_types(check_column_sums);
+}
+
+static void check_copy_box(sheaf_dtype dtype)
+{
+    for (size_t i = 0; i < ARRAY_LEN(same_sizes) * ARRAY_LEN(same_sizes); i++) {
+        const int64_t rows = same_sizes[i / 5], cols = same_sizes[i % 5], to = cols + 5,
+                      from = cols + 2;
+        char *dst = same_take(rows * to, dtype), *src = same_take(rows * from, dtype);
+        const int64_t size = (int64_t)sheaf_dtype_bytes(dtype);
+        SAME_EACH(device)
+        sheaf__op_copy_box(device, SAME(dst), to, SAME(src), from, rows, cols, dtype);
+        for (int64_t r = 0; r < rows; r++)
+            memcpy(dst + r * to * size, src + r * from * size, (size_t)(cols * size));
+        same_check("copy box");
+    }
+}
+
+static void test_rows__copy_box(void **state)
+{
+    same_types(check_copy_box);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_rows__move),
+        cmocka_unit_test(test_rows__column_sums),
+        cmocka_unit_test(test_rows__copy_box),
+    };
+    return cmocka_run_group_tests(tests, same_open, same_close);
+}
