@@ -2,11 +2,7 @@
  * gradients, and the weights of a set that is divided over them. See trained.h. */
 #include "tape/trained.h"
 
-#include <string.h>
-
 #include "tape/rows.h"
-
-enum { PART = 256, CHUNK = 1 << 15 };
 
 /* ---- sums of gradients ---- */
 
@@ -27,23 +23,6 @@ sheaf_status *sheaf__accumulators_reduce(sheaf__trained_set *set, int count, con
 }
 
 /* ---- weights of a divided set ---- */
-
-/* n numbers of the compute dtype at the end of an array of floats become that array: all that is
- * written before the next number to be read may be written at once, which is half of what is left.
- * The last ones, which widen onto themselves, go by way of a copy. */
-static void widen_in_place(const sheaf__context *c, float *wide, const char *narrow, int64_t n)
-{
-    int64_t i = 0;
-    uint32_t part[PART];
-    for (; n - i > CHUNK; i += (n - i) / 2)
-        sheaf__convert(c, wide + i, SHEAF_F32, sheaf__at(narrow, i, c->dtype), c->dtype,
-                       (n - i) / 2);
-    for (int64_t m; i < n && !c->device->class->counts; i += m) {
-        m = n - i < PART ? n - i : PART;
-        memcpy(part, sheaf__at(narrow, i, c->dtype), (size_t)m * sheaf_dtype_bytes(c->dtype));
-        c->device->kernels->widen(wide + i, part, c->dtype, m);
-    }
-}
 
 static bool is_divided(const sheaf__trained_set *set)
 {
@@ -87,9 +66,9 @@ sheaf_status *sheaf__trained_publish(sheaf__trained_set *set)
     sheaf__convert(c, set->sum[0], SHEAF_F32, set->master, SHEAF_F32, set->common);
     sheaf__convert(c, all + (size_t)stretch_begin(set) * bytes, c->dtype, set->master + set->common,
                    SHEAF_F32, mine);
-    sheaf_status *st = sheaf_comm_gather(c->peers, all, size);
+    sheaf_status *st = sheaf__gather_among(c, c->peers, all, size);
     sheaf_comm_purpose(c->peers, SHEAF__TRAFFIC_OTHER);
     if (st == NULL && bytes < sizeof(float))
-        widen_in_place(c, cut, all, n);
+        sheaf__op_widen(c->device, cut, n, c->dtype);
     return st;
 }

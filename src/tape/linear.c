@@ -95,68 +95,19 @@ void sheaf__batch_run(sheaf__context *c, sheaf__batch *b)
     free_terms(b);
 }
 
-/* ---- small element-wise helpers over rows ---- */
-
-typedef struct finish_args {
-    const sheaf__kernels *k;
-    void *y;
-    int64_t ldy;
-    const float *sum;
-    int64_t lds;
-    float alpha;
-    const float *bias;
-    const void *residual;
-    int64_t ldr;
-    int64_t cols;
-    sheaf_dtype dtype;
-} finish_args;
-
-static void finish_rows(void *arg, int64_t begin, int64_t end, int worker)
-{
-    const finish_args *f = arg;
-    f->k->finish(sheaf__at(f->y, begin * f->ldy, f->dtype), f->ldy, f->sum + begin * f->lds, f->lds,
-                 f->alpha, f->bias,
-                 f->residual == NULL ? NULL : sheaf__at(f->residual, begin * f->ldr, f->dtype),
-                 f->ldr, end - begin, f->cols, f->dtype);
-}
-
-typedef struct dropout_args {
-    const sheaf__kernels *k;
-    void *y;
-    const void *x;
-    int64_t cols;
-    sheaf__dropout how;
-    sheaf_dtype dtype;
-} dropout_args;
-static void dropout_rows(void *arg, int64_t begin, int64_t end, int worker)
-{
-    const dropout_args *d = arg;
-    sheaf__dropout how = d->how;
-    how.sample += begin;
-    how.position += begin;
-    d->k->dropout(sheaf__at(d->y, begin * d->cols, d->dtype),
-                  sheaf__at(d->x, begin * d->cols, d->dtype), d->cols, end - begin, d->cols, &how,
-                  d->dtype);
-}
-
 void sheaf__lora_drop(sheaf__context *c, void *y, const void *x, int64_t rows, int64_t cols,
                       int64_t channel0, const sheaf__lora_part *lora, const sheaf__step_info *info,
                       sheaf_dtype dtype)
 {
-    dropout_args args = { c->device->kernels,
-                          y,
-                          x,
-                          cols,
-                          { .seed = info->seed,
-                            .purpose = lora->purpose,
-                            .step = info->step,
-                            .sample = info->sample,
-                            .position = info->position,
-                            .channel0 = channel0,
-                            .threshold = (uint32_t)(lora->dropout * 4294967296.0),
-                            .scale = (float)(1 / (1 - lora->dropout)) },
-                          dtype };
-    sheaf__rows(c, rows, 64, dropout_rows, &args);
+    const sheaf__dropout how = { .seed = info->seed,
+                                 .purpose = lora->purpose,
+                                 .step = info->step,
+                                 .sample = info->sample,
+                                 .position = info->position,
+                                 .channel0 = channel0,
+                                 .threshold = (uint32_t)(lora->dropout * 4294967296.0),
+                                 .scale = (float)(1 / (1 - lora->dropout)) };
+    sheaf__op_dropout(c->device, y, x, rows, cols, &how, dtype);
 }
 
 /* ---- a product whose slices meet in the tree, for this rank alone or with the others ---- */
@@ -213,9 +164,7 @@ sheaf_status *sheaf__batch_finish_tree(sheaf__context *c, sheaf__batch *b, const
         st = sheaf__sum_among(c, c->comm, tree, root, m, n);
     }
     if (st == NULL)
-        sheaf__rows(c, m, 16, finish_rows,
-                    &(finish_args){ c->device->kernels, y, n, root[0], n, 1, bias, residual, n, n,
-                                    c->dtype });
+        sheaf__op_finish(c->device, y, root[0], bias, residual, m, n, c->dtype);
     for (int i = 0; i < SHEAF_MAX_SLICES; i++)
         sheaf__free(c, root[i]);
     b->nterms = 0;
@@ -252,9 +201,8 @@ int sheaf__lora_slice(const sheaf__linear *l)
 void sheaf__scaled_round(sheaf__context *c, void *dst, const float *src, int64_t rows, int64_t ld,
                          int64_t col, int64_t cols, float scale)
 {
-    sheaf__rows(c, rows, 256, finish_rows,
-                &(finish_args){ c->device->kernels, sheaf__at(dst, col, c->dtype), ld, src + col,
-                                ld, scale, NULL, NULL, 0, cols, c->dtype });
+    sheaf__op_scale_round(c->device, sheaf__at(dst, col, c->dtype), src + col, scale, rows, ld,
+                          cols, c->dtype);
 }
 
 bool sheaf__linear_trains(const sheaf__linear *l)

@@ -241,8 +241,7 @@ static sheaf_status *own_backward(sheaf__tape *tape, sheaf__op *op)
     TRY(st, sheaf__gradient_begin(&dx, c, p->x));
     if (st == NULL)
         sheaf__copy(c, all + p->begin[c->rank] * rows * size, p->y->grad, rows * p->y->cols, false);
-    if (c->comm != NULL)
-        TRY(st, sheaf_comm_gather(c->comm, all, bytes));
+    TRY(st, sheaf__gather_among(c, c->comm, all, bytes));
     for (int r = 0; r < c->ranks && st == NULL; r++) {
         const int64_t cols = p->begin[r + 1] - p->begin[r];
         sheaf__copy_box(c, (char *)dx + p->begin[r] * size, p->x->cols,

@@ -17,9 +17,10 @@ typedef struct hand_params {
 static sheaf_status *hand_forward(sheaf__tape *tape, sheaf__op *op)
 {
     const hand_params *p = op->params;
-    return sheaf__transfer(sheaf__tape_context(tape), p->x->data,
-                           (size_t)(p->x->rows * p->x->cols) * sheaf_dtype_bytes(p->x->dtype),
-                           p->stage);
+    const sheaf__context *c = sheaf__tape_context(tape);
+    return sheaf__broadcast_among(
+        c, c->world, p->x->data, (size_t)(p->x->rows * p->x->cols) * sheaf_dtype_bytes(p->x->dtype),
+        p->stage * c->ranks);
 }
 
 static sheaf_status *store_forward(sheaf__tape *tape, sheaf__op *op)

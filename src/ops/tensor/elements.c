@@ -1,5 +1,6 @@
 /* elements.c - operations on n elements, see tensor.h. */
 #include "ops/call.h"
+#include "ops/pool.h"
 #include "ops/tensor/tensor.h"
 
 enum { CHUNK = 1 << 15, PART = 256 };
@@ -105,4 +106,53 @@ void sheaf__op_refresh(sheaf__device *device, float *dst, const float *src, int6
                                        .part = refresh_part,
                                        .rows = n,
                                        .grain = CHUNK });
+}
+
+typedef struct widening {
+    const sheaf__kernels *kernels;
+    float *wide, *to;
+    int64_t n;
+    const char *from;
+    sheaf_dtype dtype;
+} widening;
+
+static void widen_part(void *arg, int64_t begin, int64_t end, int worker)
+{
+    const widening *w = arg;
+    w->kernels->convert(w->to + begin, SHEAF_F32, sheaf__at(w->from, begin, w->dtype), w->dtype,
+                        end - begin);
+}
+
+/* All that is written before the next number to be read may be written at once, which is half of
+ * what is left. The last ones, which widen onto themselves, go by way of a copy. */
+static void widen(sheaf__device *device, void *arg)
+{
+    widening *w = arg;
+    const char *narrow =
+        (char *)w->wide + (size_t)w->n * (sizeof(float) - sheaf_dtype_bytes(w->dtype));
+    int64_t i = 0;
+    uint32_t part[PART];
+    w->kernels = device->kernels;
+    for (int64_t m; w->n - i > CHUNK; i += m) {
+        m = (w->n - i) / 2;
+        w->to = w->wide + i;
+        w->from = sheaf__at(narrow, i, w->dtype);
+        sheaf__pool_rows(device->pool, m, CHUNK, widen_part, w);
+    }
+    for (int64_t m; i < w->n; i += m) {
+        m = w->n - i < PART ? w->n - i : PART;
+        memcpy(part, sheaf__at(narrow, i, w->dtype), (size_t)m * sheaf_dtype_bytes(w->dtype));
+        device->kernels->widen(w->wide + i, part, w->dtype, m);
+    }
+}
+
+void sheaf__op_widen(sheaf__device *device, float *wide, int64_t n, sheaf_dtype dtype)
+{
+    widening w = { .wide = wide, .n = n, .dtype = dtype };
+    const sheaf__operand operand = SHEAF__WRITES(w.wide, (size_t)n * sizeof(float));
+    sheaf__run(device, &(sheaf__call){ .operation = SHEAF__OP_WIDEN,
+                                       .arguments = &w,
+                                       .operand = &operand,
+                                       .operands = 1,
+                                       .whole = widen });
 }

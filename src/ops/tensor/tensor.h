@@ -23,6 +23,8 @@ void sheaf__op_zero(sheaf__device *device, void *x, int64_t n, sheaf_dtype dtype
 /* dst = src, float32, rounded to `dtype`; one: plus 1. dst may be src. */
 void sheaf__op_refresh(sheaf__device *device, float *dst, const float *src, int64_t n, bool one,
                        sheaf_dtype dtype);
+/* n numbers of `dtype`, of 2 bytes, at the end of an array of n floats become that array */
+void sheaf__op_widen(sheaf__device *device, float *wide, int64_t n, sheaf_dtype dtype);
 
 /* ---- rows ---- */
 
@@ -178,3 +180,40 @@ typedef struct sheaf__rope {
 void sheaf__op_rope(sheaf__device *device, sheaf__rope how);
 /* Pairs (2 i, 2 i + 1) of images, each a row that is left alone and then one for each position. */
 void sheaf__op_rope_grid(sheaf__device *device, sheaf__rope how);
+
+/* ---- linear layers ---- */
+
+/* y = round(round(sum + bias) + residual), dense; bias [cols] and residual may be NULL */
+void sheaf__op_finish(sheaf__device *device, void *y, const float *sum, const float *bias,
+                      const void *residual, int64_t rows, int64_t cols, sheaf_dtype dtype);
+/* y = round(scale * sum), both of row stride ld */
+void sheaf__op_scale_round(sheaf__device *device, void *y, const float *sum, float scale,
+                           int64_t rows, int64_t ld, int64_t cols, sheaf_dtype dtype);
+/* dense; y may be x */
+void sheaf__op_dropout(sheaf__device *device, void *y, const void *x, int64_t rows, int64_t cols,
+                       const sheaf__dropout *how, sheaf_dtype dtype);
+
+/* ---- experts; the formulas: tape/mixture.h ---- */
+
+/* weights [rows, experts] of logits of `dtype` */
+void sheaf__op_choice(sheaf__device *device, float *weights, const void *logits, int64_t rows,
+                      int64_t experts, int64_t top_k, sheaf_dtype dtype);
+/* Changes dweights. */
+void sheaf__op_choice_back(sheaf__device *device, void *dlogits, const float *weights,
+                           float *dweights, int64_t rows, int64_t experts, sheaf_dtype dtype);
+
+/* What expert `expert` made of `rows` rows, row i of which is row which[i] of `wide` (NULL: i). */
+typedef struct sheaf__share {
+    void *sum;     /* [wide, cols]; backward: its gradient, which is read */
+    const void *y; /* [rows, cols]; backward: may be NULL without dweights */
+    const int32_t *which;
+    const float *weights; /* [wide, experts] */
+    int64_t rows, wide, cols, experts, expert;
+    sheaf_dtype dtype;
+    void *dy;        /* backward, written; NULL: not wanted */
+    float *dweights; /* backward, of its own column what these rows give; NULL: not wanted */
+} sheaf__share;
+
+/* sum = round(sum + round(w * y)) */
+void sheaf__op_share(sheaf__device *device, sheaf__share share);
+void sheaf__op_share_back(sheaf__device *device, sheaf__share share);

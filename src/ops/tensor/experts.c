@@ -1,0 +1,215 @@
+/* experts.c - the operations of a mixture of experts, see tensor.h. */
+#include "base/base.h"
+#include "base/elementary.h"
+#include "ops/call.h"
+#include "ops/tensor/tensor.h"
+
+enum { PART = 256 };
+
+/* ---- the choice ---- */
+
+typedef struct choice {
+    void *logits; /* or their gradient */
+    float *weights, *grad;
+    int64_t experts, top_k;
+    sheaf_dtype dtype;
+} choice;
+
+/* p = softmax(x), in place; NaN stays NaN. */
+static void softmax(float *x, int64_t n)
+{
+    float most = x[0], sum = 0;
+    for (int64_t i = 1; i < n; i++)
+        most = x[i] > most ? x[i] : most;
+    for (int64_t i = 0; i < n; i++) {
+        x[i] = (float)sheaf__exp_d((double)(x[i] - most));
+        sum += x[i];
+    }
+    for (int64_t i = 0; i < n; i++)
+        x[i] /= sum;
+}
+
+/* Marks the `top_k` largest of w by a minus sign, gives their sum. */
+static float choose(float *w, int64_t n, int64_t top_k)
+{
+    float sum = 0;
+    for (int64_t k = 0; k < top_k; k++) {
+        int64_t best = -1;
+        for (int64_t i = 0; i < n; i++)
+            if (!signbit(w[i]) && (best < 0 || w[i] > w[best]))
+                best = i;
+        sum += w[best];
+        w[best] = -w[best];
+    }
+    return sum;
+}
+
+static void choice_part(const sheaf__kernels *k, const void *arg, int64_t begin, int64_t end)
+{
+    const choice *p = arg;
+    const int64_t n = p->experts;
+    for (int64_t r = begin; r < end; r++) {
+        float *w = p->weights + r * n;
+        k->widen(w, sheaf__at(p->logits, r * n, p->dtype), p->dtype, n);
+        softmax(w, n);
+        for (int64_t i = 0; i < n; i++)
+            w[i] = fabsf(w[i]); /* of NaN too: the sign is the mark */
+        const float sum = choose(w, n, p->top_k);
+        for (int64_t i = 0; i < n; i++)
+            w[i] = signbit(w[i]) ? -w[i] / sum : 0;
+    }
+}
+
+static void choice_back_part(const sheaf__kernels *k, const void *arg, int64_t begin, int64_t end)
+{
+    const choice *p = arg;
+    const int64_t n = p->experts;
+    for (int64_t r = begin; r < end; r++) {
+        const float *w = p->weights + r * n;
+        float *d = p->grad + r * n, mean = 0;
+        for (int64_t i = 0; i < n; i++)
+            mean += w[i] * d[i];
+        for (int64_t i = 0; i < n; i++)
+            d[i] = w[i] * (d[i] - mean);
+        k->round(sheaf__at(p->logits, r * n, p->dtype), p->dtype, d, n);
+    }
+}
+
+static void run_choice(sheaf__device *device, sheaf__operation operation, sheaf__part_fn *part,
+                       choice *p, int64_t rows)
+{
+    const bool back = p->grad != NULL;
+    const size_t floats = (size_t)(rows * p->experts) * sizeof(float);
+    const sheaf__operand operand[] = {
+        { &p->logits, (size_t)(rows * p->experts) * sheaf_dtype_bytes(p->dtype), back },
+        { &p->weights, floats, !back },
+        SHEAF__WRITES(p->grad, floats),
+    };
+    sheaf__run(device, &(sheaf__call){ .operation = operation,
+                                       .arguments = p,
+                                       .operand = operand,
+                                       .operands = 3,
+                                       .part = part,
+                                       .rows = rows,
+                                       .grain = 32 });
+}
+
+void sheaf__op_choice(sheaf__device *device, float *weights, const void *logits, int64_t rows,
+                      int64_t experts, int64_t top_k, sheaf_dtype dtype)
+{
+    run_choice(device, SHEAF__OP_CHOICE, choice_part,
+               &(choice){ (void *)logits, weights, NULL, experts, top_k, dtype }, rows);
+}
+
+void sheaf__op_choice_back(sheaf__device *device, void *dlogits, const float *weights,
+                           float *dweights, int64_t rows, int64_t experts, sheaf_dtype dtype)
+{
+    run_choice(device, SHEAF__OP_CHOICE_BACK, choice_back_part,
+               &(choice){ dlogits, (float *)weights, dweights, experts, 0, dtype }, rows);
+}
+
+/* ---- the sum ---- */
+
+/* to = round(w * from), n elements of `dtype` */
+static void scaled(const sheaf__kernels *k, void *to, const void *from, float w, int64_t n,
+                   sheaf_dtype dtype)
+{
+    float part[PART];
+    for (int64_t at = 0, m; at < n; at += m) {
+        m = n - at < PART ? n - at : PART;
+        k->widen(part, sheaf__at(from, at, dtype), dtype, m);
+        k->scale(part, w, m);
+        k->round(sheaf__at(to, at, dtype), dtype, part, m);
+    }
+}
+
+/* The row of the sum that is row i of y. */
+static int64_t row_of(const sheaf__share *s, int64_t i)
+{
+    return s->which == NULL ? i : s->which[i];
+}
+
+static void share_part(const sheaf__kernels *k, const void *arg, int64_t begin, int64_t end)
+{
+    const sheaf__share *s = arg;
+    const int64_t cols = s->cols;
+    const sheaf_dtype t = s->dtype;
+    float part[PART]; /* space for any dtype */
+    for (int64_t i = begin; i < end; i++) {
+        const int64_t r = row_of(s, i);
+        const float w = s->weights[r * s->experts + s->expert];
+        for (int64_t at = 0, n; at < cols && w != 0; at += n) {
+            n = cols - at < PART ? cols - at : PART;
+            scaled(k, part, sheaf__at(s->y, i * cols + at, t), w, n, t);
+            k->accumulate(sheaf__at(s->sum, r * cols + at, t), part, n, t);
+        }
+    }
+}
+
+/* Sum of a * b, each product and sum in double, in ascending order. */
+static float dot(const sheaf__kernels *k, const void *a, const void *b, int64_t n,
+                 sheaf_dtype dtype)
+{
+    float left[PART], right[PART];
+    double sum = 0;
+    for (int64_t at = 0, m; at < n; at += m) {
+        m = n - at < PART ? n - at : PART;
+        k->widen(left, sheaf__at(a, at, dtype), dtype, m);
+        k->widen(right, sheaf__at(b, at, dtype), dtype, m);
+        for (int64_t i = 0; i < m; i++)
+            sum += (double)left[i] * right[i];
+    }
+    return (float)sum;
+}
+
+static void share_back_part(const sheaf__kernels *k, const void *arg, int64_t begin, int64_t end)
+{
+    const sheaf__share *s = arg;
+    const int64_t cols = s->cols;
+    const sheaf_dtype t = s->dtype;
+    for (int64_t i = begin; i < end; i++) {
+        const int64_t r = row_of(s, i), own = r * s->experts + s->expert;
+        const float w = s->weights[own];
+        const void *ds = sheaf__at(s->sum, r * cols, t);
+        if (s->dweights != NULL)
+            s->dweights[own] = w != 0 ? dot(k, sheaf__at(s->y, i * cols, t), ds, cols, t) : 0;
+        if (s->dy == NULL)
+            continue;
+        if (w != 0)
+            scaled(k, sheaf__at(s->dy, i * cols, t), ds, w, cols, t);
+        else
+            memset(sheaf__at(s->dy, i * cols, t), 0, (size_t)cols * sheaf_dtype_bytes(t));
+    }
+}
+
+static void run_share(sheaf__device *device, sheaf__operation operation, sheaf__part_fn *part,
+                      sheaf__share *s, bool back)
+{
+    const size_t row = (size_t)s->cols * sheaf_dtype_bytes(s->dtype),
+                 weights = (size_t)(s->wide * s->experts) * sizeof(float);
+    const sheaf__operand operand[] = {
+        { &s->sum, (size_t)s->wide * row, !back },
+        SHEAF__READS(s->y, (size_t)s->rows * row),
+        SHEAF__READS(s->which, (size_t)s->rows * sizeof(int32_t)),
+        SHEAF__READS(s->weights, weights),
+        SHEAF__WRITES(s->dy, (size_t)s->rows * row),
+        SHEAF__WRITES(s->dweights, weights),
+    };
+    sheaf__run(device, &(sheaf__call){ .operation = operation,
+                                       .arguments = s,
+                                       .operand = operand,
+                                       .operands = 6,
+                                       .part = part,
+                                       .rows = s->rows,
+                                       .grain = 32 });
+}
+
+void sheaf__op_share(sheaf__device *device, sheaf__share share)
+{
+    run_share(device, SHEAF__OP_SHARE, share_part, &share, false);
+}
+
+void sheaf__op_share_back(sheaf__device *device, sheaf__share share)
+{
+    run_share(device, SHEAF__OP_SHARE_BACK, share_back_part, &share, true);
+}

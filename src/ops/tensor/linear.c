@@ -1,0 +1,88 @@
+/* linear.c - what layers do beside their products, see tensor.h. */
+#include "ops/call.h"
+#include "ops/tensor/tensor.h"
+
+typedef struct finish {
+    void *y;
+    const float *sum, *bias;
+    const void *residual;
+    int64_t ldy, lds, ldr, cols;
+    float alpha;
+    sheaf_dtype dtype;
+} finish;
+
+static void finish_part(const sheaf__kernels *k, const void *arg, int64_t begin, int64_t end)
+{
+    const finish *f = arg;
+    k->finish(sheaf__at(f->y, begin * f->ldy, f->dtype), f->ldy, f->sum + begin * f->lds, f->lds,
+              f->alpha, f->bias,
+              f->residual == NULL ? NULL : sheaf__at(f->residual, begin * f->ldr, f->dtype), f->ldr,
+              end - begin, f->cols, f->dtype);
+}
+
+static void run_finish(sheaf__device *device, finish *f, int64_t rows, int64_t grain)
+{
+    const sheaf__operand operand[] = {
+        SHEAF__WRITES(f->y, sheaf__extent(rows, f->ldy, f->cols, f->dtype)),
+        SHEAF__READS(f->sum, sheaf__extent(rows, f->lds, f->cols, SHEAF_F32)),
+        SHEAF__READS(f->bias, (size_t)f->cols * sizeof(float)),
+        SHEAF__READS(f->residual, sheaf__extent(rows, f->ldr, f->cols, f->dtype)),
+    };
+    sheaf__run(device, &(sheaf__call){ .operation = SHEAF__OP_FINISH,
+                                       .arguments = f,
+                                       .operand = operand,
+                                       .operands = 4,
+                                       .part = finish_part,
+                                       .rows = rows,
+                                       .grain = grain });
+}
+
+void sheaf__op_finish(sheaf__device *device, void *y, const float *sum, const float *bias,
+                      const void *residual, int64_t rows, int64_t cols, sheaf_dtype dtype)
+{
+    run_finish(device, &(finish){ y, sum, bias, residual, cols, cols, cols, cols, 1, dtype }, rows,
+               16);
+}
+
+void sheaf__op_scale_round(sheaf__device *device, void *y, const float *sum, float scale,
+                           int64_t rows, int64_t ld, int64_t cols, sheaf_dtype dtype)
+{
+    run_finish(device, &(finish){ y, sum, NULL, NULL, ld, ld, 0, cols, scale, dtype }, rows, 256);
+}
+
+typedef struct dropout {
+    void *y;
+    const void *x;
+    sheaf__dropout how;
+    int64_t cols;
+    sheaf_dtype dtype;
+} dropout;
+
+static void dropout_part(const sheaf__kernels *k, const void *arg, int64_t begin, int64_t end)
+{
+    const dropout *d = arg;
+    sheaf__dropout how = d->how;
+    how.sample += begin;
+    how.position += begin;
+    k->dropout(sheaf__at(d->y, begin * d->cols, d->dtype),
+               sheaf__at(d->x, begin * d->cols, d->dtype), d->cols, end - begin, d->cols, &how,
+               d->dtype);
+}
+
+void sheaf__op_dropout(sheaf__device *device, void *y, const void *x, int64_t rows, int64_t cols,
+                       const sheaf__dropout *how, sheaf_dtype dtype)
+{
+    dropout d = { y, x, *how, cols, dtype };
+    const size_t bytes = (size_t)(rows * cols) * sheaf_dtype_bytes(dtype),
+                 names = (size_t)rows * sizeof(int64_t);
+    const sheaf__operand operand[] = { SHEAF__WRITES(d.y, bytes), SHEAF__READS(d.x, bytes),
+                                       SHEAF__READS(d.how.sample, names),
+                                       SHEAF__READS(d.how.position, names) };
+    sheaf__run(device, &(sheaf__call){ .operation = SHEAF__OP_DROPOUT,
+                                       .arguments = &d,
+                                       .operand = operand,
+                                       .operands = 4,
+                                       .part = dropout_part,
+                                       .rows = rows,
+                                       .grain = 64 });
+}
